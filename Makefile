@@ -1,0 +1,209 @@
+# One non-recursive Makefile: every object is listed once and make sees the whole graph.
+#
+#   make                  build every program into build/release/, reachable as bin/
+#   make BUILD=asan test  the same tree under AddressSanitizer and UBSan, in build/asan/
+#   make help             list the targets
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+
+BUILD ?= release
+B     := build/$(BUILD)
+V     ?= 0
+Q     := $(if $(filter 0,$(V)),@,)
+say    = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',@:)
+
+# ---- tools and dependencies ------------------------------------------------------------------------
+CC       ?= cc
+AR       ?= ar
+PROTOC_C ?= protoc-c
+INSTALL  ?= install
+ifeq ($(origin CC),default)
+  CC := cc
+endif
+GOALS := $(or $(MAKECMDGOALS),all)
+
+# build/deps.mk holds the libraries' flags. Making it checks that they are there; the goals that promise a working
+# set-up on a bare machine (deps, demo, test) install what is missing first, the others say what to run.
+SETUP_GOALS := deps demo test
+ifneq ($(filter-out help clean lint model,$(GOALS)),)
+  include build/deps.mk
+endif
+build/deps.mk: deploy/deps.sh
+	@mkdir -p build
+	@sh deploy/deps.sh $(if $(filter $(SETUP_GOALS),$(GOALS)),--install) --write $@
+
+# ---- flags -----------------------------------------------------------------------------------------
+# CFLAGS and LDFLAGS belong to the user; what the project needs goes into BT_*.
+CFLAGS  ?= -O2 -g
+VERSION := $(shell cat VERSION)
+BT_CFLAGS := -std=c17 -D_GNU_SOURCE -Icommon -I. -I$(B)/gen $(DEP_CFLAGS) -DBT_VERSION='"$(VERSION)"' \
+  -ffp-contract=off -fno-common -fstack-protector-strong -pthread \
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+  -Wwrite-strings -Wvla -Wundef -Wformat=2 -Wcast-align -Wswitch-enum
+BT_LDFLAGS := -Wl,--as-needed -pthread
+san.release :=
+san.debug   := -O0
+san.asan    := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
+san.tsan    := -fsanitize=thread -fno-omit-frame-pointer -O1
+ifeq ($(origin san.$(BUILD)),undefined)
+  $(error BUILD=$(BUILD) is not one of: release debug asan tsan)
+endif
+ifeq ($(WERROR),1)
+  BT_CFLAGS += -Werror
+endif
+ALL_CFLAGS  = $(BT_CFLAGS) $(CFLAGS) $(san.$(BUILD)) $(ISA)
+ALL_LDFLAGS = $(BT_LDFLAGS) $(LDFLAGS) $(san.$(BUILD))
+
+# Instruction sets are chosen by file-name suffix, never globally with -march=native.
+ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
+%_avx2.o:   ISA := -mavx2 -mfma -mf16c
+%_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
+endif
+# The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
+$(B)/common/ref/%.o: ISA := -O3
+
+# ---- sources ---------------------------------------------------------------------------------------
+objs      = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard $(1))))
+GEN_O    := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.o,$(sort $(wildcard proto/*.proto)))
+GEN_H    := $(GEN_O:.o=.h)
+LIB_O    := $(call objs,common/*/*.c) $(GEN_O)
+# Each node and the gateway: a library and a thin main.
+NODES    := gateway prefill-node decode-node
+node_o    = $(filter-out $(B)/$(1)/main.o,$(call objs,$(1)/*.c $(1)/*/*.c))
+SIM_O    := $(call objs,sim/*.c)
+TOOLS_O  := $(call objs,tools/*.c)
+UNITS    := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*/test_*.c)))
+INTEGRATION := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/integration/test_*.c)))
+FUZZERS  := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+BENCHES  := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
+HELPER_O := $(call objs,tests/helpers/*.c)
+PROGS    := baton baton-gateway baton-prefill baton-decode
+LIBS     := $(B)/libsim.a $(NODES:%=$(B)/lib%.a) $(B)/libbaton.a
+
+## all: build the libraries and every program
+all: $(PROGS:%=bin/%)
+
+$(B)/bin/baton:         $(TOOLS_O) $(B)/libbaton.a
+$(B)/bin/baton-gateway: $(B)/gateway/main.o $(B)/libgateway.a $(B)/libbaton.a
+$(B)/bin/baton-prefill: $(B)/prefill-node/main.o $(B)/libprefill-node.a $(B)/libbaton.a
+$(B)/bin/baton-decode:  $(B)/decode-node/main.o $(B)/libdecode-node.a $(B)/libbaton.a
+$(PROGS:%=$(B)/bin/%):
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) $(DEP_LIBS)
+# bin/ always points at the build made last.
+$(PROGS:%=bin/%): bin/%: $(B)/bin/% FORCE
+	@mkdir -p bin
+	@[ "$$(readlink $@)" = ../$< ] || ln -sfn ../$< $@
+
+$(B)/libbaton.a: $(LIB_O)
+$(B)/libsim.a: $(SIM_O)
+$(B)/libgateway.a: $(call node_o,gateway)
+$(B)/libprefill-node.a: $(call node_o,prefill-node)
+$(B)/libdecode-node.a: $(call node_o,decode-node)
+$(LIBS): $(B)/.flags
+	@mkdir -p $(@D)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+
+# The stamp changes only when the text of the flags does: changing CFLAGS rebuilds, a second `make` does nothing.
+export BT_FLAGS_TXT := $(CC) $(BT_CFLAGS) $(CFLAGS) $(san.$(BUILD))
+$(B)/.flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' "$$BT_FLAGS_TXT" | cmp -s - $@ || printf '%s\n' "$$BT_FLAGS_TXT" > $@
+
+$(B)/%.o: %.c $(B)/.flags | $(GEN_H)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: proto/%.proto
+	@mkdir -p $(B)/gen
+	$(call say,PROTOC,$<)
+	$(Q)$(PROTOC_C) --proto_path=proto --c_out=$(B)/gen $<
+$(B)/gen/%.o: $(B)/gen/%.c $(B)/.flags
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALL_CFLAGS) -Wno-switch-enum -MMD -MP -c -o $@ $<
+
+# ---- set-up ----------------------------------------------------------------------------------------
+## deps: install the libraries and tools that are missing (Debian; sudo if not root)
+deps:
+	@sh deploy/deps.sh --install
+
+## model: fetch the default model into the cache, check it, print its path
+model:
+	@sh deploy/model.sh
+
+## demo: install, build, fetch the default model, and pass one prompt through three processes
+demo: all
+	@sh deploy/model.sh > /dev/null
+	@sh deploy/demo.sh
+
+# ---- tests -----------------------------------------------------------------------------------------
+$(UNITS) $(INTEGRATION): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
+
+## test: set up, then run unit, fuzz-corpus, command-line and integration tests (T=name runs the unit tests so named)
+test: $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) all
+	@sh deploy/model.sh > /dev/null
+	@sh tests/run.sh $(B) '$(T)'
+
+## test-cli: the command-line tests alone; UPDATE=1 rewrites the expected files after you have read the difference
+test-cli: all
+	@sh tests/cli/run.sh $(B) $(UPDATE)
+
+$(FUZZERS:%=$(B)/tests/fuzz/%): $(B)/tests/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/regress_main.o $(HELPER_O) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
+
+## fuzz: explore one target with libFuzzer (needs clang): make fuzz F=gguf SECS=60
+fuzz: $(GEN_H)
+	@mkdir -p build/fuzz/$(F)/new
+	clang -std=c17 -D_GNU_SOURCE -Icommon -I. -I$(B)/gen -DBT_VERSION='"fuzz"' -ffp-contract=off -g -O1 \
+	  -fsanitize=fuzzer,address,undefined -o build/fuzz/$(F)/run tests/fuzz/fuzz_$(F).c tests/helpers/*.c \
+	  $(filter-out %_avx2.c %_avx512.c,$(wildcard common/*/*.c)) $(filter-out %/main.c,$(wildcard gateway/*.c)) \
+	  $(wildcard $(B)/gen/*.pb-c.c) -DBT_NO_SIMD $(DEP_CFLAGS) $(DEP_LIBS)
+	build/fuzz/$(F)/run -max_total_time=$(or $(SECS),10) build/fuzz/$(F)/new tests/fuzz/corpus/$(F)
+
+## lint: check layers, sizes, and that documents match the tables they describe
+lint:
+	@sh tests/lint/run.sh
+
+## bench: check the kernels against their reference, then time them against the machine's own limits
+bench: $(BENCHES)
+	@for b in $(BENCHES); do $$b || exit 1; done
+$(BENCHES): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
+
+# ---- documents and install -------------------------------------------------------------------------
+MAN := $(PROGS:%=docs/man/%.1)
+## docs: write the generated pages again (man pages, metric and option tables) from the tables in the code
+docs: all
+	@sh docs/generate.sh
+
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+MANDIR ?= $(PREFIX)/share/man
+## install: copy programs and man pages under $(DESTDIR)$(PREFIX)
+install: all
+	$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(MANDIR)/man1
+	$(INSTALL) -m 0755 $(PROGS:%=$(B)/bin/%) $(DESTDIR)$(BINDIR)/
+	$(INSTALL) -m 0644 $(MAN) $(DESTDIR)$(MANDIR)/man1/
+## uninstall: remove what install copied
+uninstall:
+	rm -f $(PROGS:%=$(DESTDIR)$(BINDIR)/%) $(PROGS:%=$(DESTDIR)$(MANDIR)/man1/%.1)
+
+## help: this list
+help:
+	@sed -n 's/^## \([a-z-]*\): \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+## clean: remove build/ and bin/
+clean:
+	rm -rf build bin
+
+.PHONY: all deps model demo test test-cli fuzz lint bench docs install uninstall help clean FORCE
+.SECONDARY:
+.DEFAULT_GOAL := all
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

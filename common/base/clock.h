@@ -1,0 +1,11 @@
+#ifndef BT_BASE_CLOCK_H
+#define BT_BASE_CLOCK_H
+#include <stdint.h>
+
+/* Monotonic time since an arbitrary moment of this machine; the only place that calls clock_gettime.
+ * Never compare the values of two processes: send durations. */
+int64_t bt_clock_us(void);
+static inline int64_t bt_clock_ms(void) { return bt_clock_us() / 1000; }
+/* Seconds since 1970, for people and for the `created` field of HTTP answers; never for intervals. */
+int64_t bt_clock_wall_s(void);
+#endif

@@ -1,0 +1,23 @@
+#ifndef BT_BASE_POOL_H
+#define BT_BASE_POOL_H
+#include <stddef.h>
+#include "base/err.h"
+
+/* A pool of compute threads for data-parallel loops. The thread that calls bt_pool_run takes part, so a
+ * pool of n has n - 1 threads of its own; n = 1 has none and costs nothing.
+ *
+ * bt_pool_run calls fn(ud, part, parts) once for each part in [0, parts) with parts = bt_pool_threads,
+ * each part on one thread, and returns when all have ended; everything written by a part is visible
+ * then. Work is split over independent outputs only, never over a sum (rule of order). It neither
+ * allocates nor blocks in the system while work is short: idle threads spin briefly, then sleep. One caller at a time. */
+typedef struct bt_pool bt_pool;
+typedef void bt_pool_fn(void *ud, size_t part, size_t parts);
+
+bt_err bt_pool_new(bt_pool **ret, size_t threads /* 1..256; 0 = cores this process may use */, bt_fault *fault);
+void   bt_pool_free(bt_pool *p);                    /* NULL is fine; joins the threads */
+size_t bt_pool_threads(const bt_pool *p);           /* NULL counts as 1 */
+void   bt_pool_run(bt_pool *p, bt_pool_fn *fn, void *ud);   /* NULL runs fn(ud, 0, 1) */
+
+/* The range [*begin, *end) of `count` items, in units of `grain`, that belongs to `part` of `parts`. */
+void   bt_pool_slice(size_t *begin, size_t *end, size_t count, size_t grain, size_t part, size_t parts);
+#endif

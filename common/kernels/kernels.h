@@ -1,0 +1,112 @@
+#ifndef BT_KERNELS_KERNELS_H
+#define BT_KERNELS_KERNELS_H
+#include <stddef.h>
+#include <stdint.h>
+#include "kernels/kv_view.h"
+
+/* The float kernels of the host engines, and the table that dispatches and tests them.
+ *
+ * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
+ * Purity    no allocation, no globals, no logging, no libm; scratch comes from the caller.
+ * Memory    no byte outside the stated arrays is read or written; no alignment is needed unless said.
+ * Exactness every variant returns the same bits as its _ref twin, for all inputs without NaN (design.md, rule of
+ *           order). Products and sums named fma are one rounding; all others round each operation.
+ *
+ * Orders (the one order of each family; it never depends on T, threads, bucket or instruction set):
+ *   matmul     one fma chain in ascending k for each output, starting from +0
+ *   dot        16 interleaved lanes: element i goes to lane i % 16 by fma in ascending i; then the fixed tree
+ *              l[j] += l[j+8] (j<8), l[j] += l[j+4] (j<4), l[j] += l[j+2] (j<2), l[0] += l[1]
+ *   rmsnorm    sum of squares as dot(x, x); scale = 1 / sqrtf(sum / K + eps); y = (x * scale) * w
+ *   attention  see attn below
+ *   exp        see bt_exp1 */
+
+/* ---- matrix product over packed f16 weights ----
+ * wp: panels of 16 output channels; panel p holds outputs 16p..16p+15, k ascending:
+ *       wp[(p * K + k) * 16 + j] = f16 of w[16p + j][k], zero where 16p + j >= N.
+ *     bt_matmul_packed_elems gives its length. 32-byte aligned. Values are finite.
+ *   y[t * ldy + n] = bias[n] + sum over k of w[n][k] * x[t * ldx + k]         (bias added last; NULL: nothing added)
+ * Shapes x[T, ldx] f32, y[T, ldy] f32, ldx >= K, ldy >= N. Only panels [p0, p1) are computed: the caller splits
+ * these over threads. Rows t in [0, T), any T >= 1; T = 1 is the GEMV of decoding. y overlaps nothing. */
+typedef void bt_matmul_fn(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
+                          const uint16_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
+                          size_t p0, size_t p1);
+static inline size_t bt_matmul_panels(size_t n) { return (n + 15) / 16; }
+static inline size_t bt_matmul_packed_elems(size_t n, size_t k) { return bt_matmul_panels(n) * 16 * k; }
+/* Pack rows w[rows, K] f32 (row-major) as outputs n0 .. n0+rows-1 of a matrix with K inputs; each value is rounded
+ * to f16, nearest even, overflow to infinity (the caller checks). Call once for each slice of rows; start from zeroed memory. */
+void bt_matmul_pack(uint16_t *wp, const float *w, size_t n0, size_t rows, size_t k);
+
+/* ---- rows ---- */
+/* y[t] = rmsnorm(x[t]) * w, x[T, ldx], y[T, ldy], w[K]; y may equal x when ldy == ldx. */
+typedef void bt_rmsnorm_fn(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t, size_t k);
+/* y[i] = x[i] + y[i] */
+typedef void bt_add_fn(float *restrict y, const float *restrict x, size_t count);
+/* y[i] = (g[i] / (1 + exp(-g[i]))) * u[i]      (SwiGLU); y may equal g or u */
+typedef void bt_silu_mul_fn(float *y, const float *g, const float *u, size_t count);
+/* Rotary embedding in place on x[heads, D], pairs given by `neox`:
+ *   neox = 0: pairs (2i, 2i+1);  neox = 1: pairs (i, i + R/2)   for i < R/2, R = rotary dims <= D, even
+ *   a' = a * cos[i] - b * sin[i]  computed as fma(a, cos, -(b * sin));  b' = fma(a, sin, b * cos)
+ * cos, sin [R/2] f32: the table row of the token's position. Elements at or past R are left alone. */
+typedef void bt_rope_fn(float *x, size_t heads, size_t d, size_t r, const float *cos, const float *sin, int neox);
+/* f32 -> f16 bits, nearest even; overflow gives infinity. And back, exact. */
+typedef void bt_f32_to_f16_fn(uint16_t *restrict y, const float *restrict x, size_t count);
+typedef void bt_f16_to_f32_fn(float *restrict y, const uint16_t *restrict x, size_t count);
+
+/* ---- attention of T consecutive query rows over one sequence's KV ----
+ * Query row t has absolute position pos0 + t and sees KV positions 0 .. pos0 + t, which are all stored (the caller
+ * stored this call's own K and V before). q[T, H, D] f32 row stride ldq, out[T, H, D] f32 row stride ldo; query head h
+ * reads kv head h / (H / G). Only query heads [h0, h1) are computed: the caller splits these over threads (rows too,
+ * by calling with a sub-range of rows and its own pos0).
+ *
+ * Order, for one (row, head), with P = pos + 1 visible positions and scale s:
+ *   for each span of 256 absolute positions, ascending:
+ *     m = -inf, l = 0, acc[D] = 0
+ *     for each block of 64 positions in it, ascending (only the visible ones):
+ *       z[j]  = dot(q, K[j]) * s
+ *       bm    = max(m, z[..]);  c = exp(m - bm);  m = bm          (c = 0 while m = -inf)
+ *       p[j]  = exp(z[j] - m)
+ *       l     = l * c + (sum of p[j], as one chain of adds, ascending j from +0)        (mul, then add)
+ *       acc[d]= fma chain over ascending j of p[j] * V[j][d], starting from acc[d] * c
+ *     merge (m, l, acc) into the running (M, L, A): the first span is taken as it is, then
+ *       n = max(M, m); a = exp(M - n); b = exp(m - n); L = L * a + l * b (two muls, one add);
+ *       A[d] = A[d] * a + acc[d] * b (two muls, one add); M = n
+ *   out[d] = A[d] / L
+ * D <= 256. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte aligned. */
+typedef void bt_attn_fn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
+                        size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch);
+size_t bt_attn_scratch_bytes(size_t head_dim);
+
+/* Store T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounding to f16. k, v [T, G, D] f32 with row stride ld.
+ * Nothing else in the pages is touched. */
+void bt_kv_store(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k, const float *v, size_t ld);
+
+/* exp(x) for x <= 88: the project's own, the same operations in scalar and vector form.
+ *   n = rint(x * log2 e) to nearest even; r = fma(-n, ln2_hi, x); r = fma(-n, ln2_lo, r);
+ *   a polynomial of degree 6 in r by Horner with fma; times 2^n. Below -87 the result is +0. Relative error < 2^-22. */
+float bt_exp1(float x);
+float bt_f16_to_f32_1(uint16_t h);
+uint16_t bt_f32_to_f16_1(float x);
+
+/* One row per variant compiled in, best first, "ref" last: the dispatch table and the list that tests walk. */
+typedef struct bt_kernels {
+    const char *isa;                        /* "avx512", "avx2", "ref" */
+    int (*usable)(void);                    /* may this CPU and this system run it? */
+    bt_matmul_fn     *matmul;
+    bt_rmsnorm_fn    *rmsnorm;
+    bt_add_fn        *add;
+    bt_silu_mul_fn   *silu_mul;
+    bt_rope_fn       *rope;
+    bt_f32_to_f16_fn *f32_to_f16;
+    bt_f16_to_f32_fn *f16_to_f32;
+    bt_attn_fn       *attn;
+} bt_kernels;
+extern const bt_kernels bt_kernels_table[];
+extern const size_t     bt_kernels_table_len;
+
+/* The row named by isa, or the best usable one if isa is NULL or "auto". NULL: no such name, or this machine cannot
+ * run it. bt_kernels_names writes "avx512, avx2, ref" style text for messages. */
+const bt_kernels *bt_kernels_select(const char *isa);
+const char *bt_kernels_names(void);
+/* Part of the exactness class in HELLO: raised when any order or rounding above changes. */
+#define BT_KERNELS_NUMERIC_VERSION 1u
+#endif

@@ -1,0 +1,53 @@
+#!/bin/sh
+# What Baton needs from Debian 12, in one place.
+#   deps.sh                 say what is missing; exit 1 if anything is
+#   deps.sh --install       install what is missing (apt-get, through sudo when not root)
+#   deps.sh --write FILE    also write the compiler and linker flags as a make fragment
+set -eu
+# library as pkg-config knows it : Debian package
+LIBS='libzmq:libzmq3-dev libprotobuf-c:libprotobuf-c-dev libsodium:libsodium-dev libmicrohttpd:libmicrohttpd-dev
+      jansson:libjansson-dev libpcre2-8:libpcre2-dev libutf8proc:libutf8proc-dev libxxhash:libxxhash-dev
+      libcurl:libcurl4-openssl-dev'
+# command : Debian package
+TOOLS='cc:gcc ar:binutils pkg-config:pkg-config protoc-c:protobuf-c-compiler unzip:unzip python3:python3
+       sha256sum:coreutils git:git'
+
+missing() {
+    for t in $TOOLS; do command -v "${t%%:*}" > /dev/null || echo "${t#*:}"; done
+    for l in $LIBS; do pkg-config --exists "${l%%:*}" 2> /dev/null || echo "${l#*:}"; done
+    [ -e /usr/include/cmocka.h ] || echo libcmocka-dev
+    [ -e /usr/include/stdio.h ] || echo libc6-dev
+    python3 -m pip --version > /dev/null 2>&1 || echo python3-pip
+}
+
+install=0 out=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --install) install=1 ;;
+    --write) out=$2; shift ;;
+    *) echo "deps.sh: unknown option '$1'" >&2; exit 2 ;;
+    esac
+    shift
+done
+
+need=$(missing | sort -u | tr '\n' ' ')
+if [ -n "$need" ] && [ $install = 1 ]; then
+    sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
+    command -v apt-get > /dev/null || { echo "missing: $need-- no apt-get here; install them by hand" >&2; exit 1; }
+    [ -z "$sudo" ] || command -v sudo > /dev/null || { echo "missing: $need-- run 'apt-get install $need' as root" >&2; exit 1; }
+    echo "installing: $need" >&2
+    $sudo apt-get update -qq >&2
+    # shellcheck disable=SC2086 -- a list of package names
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $need >&2
+    need=$(missing | sort -u | tr '\n' ' ')
+fi
+[ -z "$need" ] || { echo "missing: $need-- run 'make deps' to install" >&2; exit 1; }
+
+[ -n "$out" ] || exit 0
+names=$(for l in $LIBS; do printf '%s ' "${l%%:*}"; done)
+# shellcheck disable=SC2086
+{
+    echo "DEP_CFLAGS := $(pkg-config --cflags $names)"
+    echo "DEP_LIBS := $(pkg-config --libs $names) -lm"
+} > "$out.tmp"
+mv "$out.tmp" "$out"
