@@ -1,0 +1,228 @@
+#ifndef BT_WIRE_MSG_H
+#define BT_WIRE_MSG_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+
+/* Every message between processes, as plain C. proto/README.md says who sends what when, the .proto files how it
+ * travels; only common/wire sees protobuf. Brains take and give these structs and never see bytes or sockets.
+ *
+ * Letters   G gateway, P prefill node, D decode node. Times are durations, never clock readings.
+ * Identity  A process is known by its incarnation: 128 random bits drawn at start. A request is (owner, number): the
+ *           incarnation of the gateway that took it, and that gateway's counter. `attempt` starts at 1 and only the
+ *           owner raises it. */
+#define BT_PROTOCOL_VERSION 1u
+
+enum {
+    BT_MSG_MAX_PROMPT_TOKENS = 1 << 20,     /* ids in Prefill */
+    BT_MSG_MAX_TOKENS_IDS = 4096,           /* ids in one Tokens */
+    BT_MSG_MAX_STOP_IDS = 16,
+    BT_MSG_MAX_RANGES = 1024,               /* in one Missing; more are asked for again later */
+    BT_MSG_MAX_TEXT_BYTES = 255,
+    BT_MSG_MAX_ENDPOINT_BYTES = 255,
+    BT_MSG_MAX_ID_BYTES = 64,
+    BT_MSG_TOP_LOGITS = 5,
+};
+
+typedef struct bt_incarnation { uint8_t bytes[16]; } bt_incarnation;
+typedef struct bt_request_ref { bt_incarnation owner; uint64_t number; uint32_t attempt; } bt_request_ref;
+typedef struct bt_ticket { uint8_t bytes[16]; } bt_ticket;      /* unguessable, made by D for one attempt */
+typedef struct bt_digest16 { uint8_t bytes[16]; } bt_digest16;
+
+typedef enum bt_role { BT_ROLE_GATEWAY = 1, BT_ROLE_PREFILL = 2, BT_ROLE_DECODE = 3 } bt_role;
+typedef enum bt_kv_dtype { BT_KV_F16 = 1, BT_KV_F32 = 2 } bt_kv_dtype;   /* F32: deployments of the reference engine only */
+typedef enum bt_finish { BT_FINISH_STOP = 1, BT_FINISH_LENGTH = 2, BT_FINISH_ERROR = 3 } bt_finish;
+
+typedef enum bt_msg_type {
+    /* link */
+    BT_MSG_HELLO = 1,           /* P, D -> G on control; P -> D on bulk: who I am and what I hold */
+    BT_MSG_WELCOME = 2,         /* answer to HELLO: you are known */
+    BT_MSG_REJECT = 3,          /* answer to HELLO: refused, with both values; or to a message meant for another incarnation */
+    BT_MSG_HEARTBEAT = 4,       /* every 0.5 s, both ways on control; P and D add their load */
+    BT_MSG_BYE = 5,             /* leaving on purpose: no new work, please */
+    /* request, control */
+    BT_MSG_RESERVE = 10,        /* G -> D */
+    BT_MSG_RESERVED = 11,       /* D -> G */
+    BT_MSG_REFUSED = 12,        /* D -> G for Reserve, P -> G for Prefill */
+    BT_MSG_PREFILL = 13,        /* G -> P */
+    BT_MSG_PREFILL_ACCEPTED = 14,   /* P -> G */
+    BT_MSG_FIRST_TOKEN = 15,    /* P -> G, again until BT_MSG_ACK */
+    BT_MSG_PREFILL_DONE = 16,   /* P -> G after Committed, again until BT_MSG_ACK */
+    BT_MSG_FAILED = 17,         /* P, D -> G: this attempt is over here; again until BT_MSG_ACK */
+    BT_MSG_ACK = 18,            /* G -> P, D: `of` was received */
+    BT_MSG_ABORT = 19,          /* G -> P, D, again until ABORT_ACK */
+    BT_MSG_ABORT_ACK = 20,
+    BT_MSG_RENEW = 21,          /* G -> P, D: the lease of this attempt runs anew */
+    BT_MSG_TOKENS = 30,         /* D -> G: generated ids from first_index; what is not acknowledged goes again */
+    BT_MSG_TOKENS_ACK = 31,     /* G -> D: next index wanted */
+    BT_MSG_FINISHED = 32,       /* D -> G, kept and sent again until FINISHED_ACK */
+    BT_MSG_FINISHED_ACK = 33,
+    /* transfer, bulk (KV blocks travel beside these, see kv/kv_header.h) */
+    BT_MSG_COMMIT = 40,         /* P -> D: every block was sent; token 0. Again until answered */
+    BT_MSG_COMMITTED = 41,      /* D -> P: all in place and checked */
+    BT_MSG_MISSING = 42,        /* D -> P: send these again */
+    BT_MSG_CREDIT = 43,         /* D -> P: total bytes of blocks this link may have carried since its HELLO */
+    BT_MSG_TRANSFER_REFUSED = 44,   /* D -> P: no such reservation (lease ended, aborted, wrong ticket) */
+} bt_msg_type;
+
+typedef struct bt_kv_shape { uint32_t layers, kv_heads, head_dim; bt_kv_dtype dtype; } bt_kv_shape;
+
+typedef struct bt_load {                    /* a node's own count of itself */
+    uint32_t slots_total, slots_used, queued;
+    uint64_t pages_total, pages_used, pages_cached, reservations, leases, rss_bytes;
+} bt_load;
+
+typedef struct bt_msg_hello {
+    uint32_t protocol;
+    bt_role role;
+    char node_id[BT_MSG_MAX_ID_BYTES + 1];              /* stable across restarts, 1..64 printable bytes */
+    uint8_t model_id[16];                               /* bt_model.id */
+    char model_name[BT_MSG_MAX_TEXT_BYTES + 1];
+    char exactness[BT_MSG_MAX_TEXT_BYTES + 1];          /* engine, weight form, KV dtype, numeric version */
+    bt_kv_shape kv;
+    uint32_t ctx_tokens;                                /* longest sequence this node can hold */
+    uint64_t kv_capacity_tokens;
+    char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];    /* D only: where its bulk socket can be dialled */
+    uint64_t pid;
+    bool draining;
+    bt_load load;
+} bt_msg_hello;
+typedef struct bt_msg_welcome {
+    uint32_t protocol;
+    char node_id[BT_MSG_MAX_ID_BYTES + 1];
+    uint64_t credit_bytes;                              /* bulk only: the first grant of this link's epoch */
+} bt_msg_welcome;
+typedef struct bt_msg_reject { int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_reject;     /* code: a bt_err */
+typedef struct bt_msg_heartbeat { bt_load load; bool draining; } bt_msg_heartbeat;
+typedef struct bt_msg_bye { char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_bye;
+
+typedef struct bt_sampling {
+    float temperature;                                  /* 0..100; 0 is greedy */
+    uint32_t top_k;                                     /* 0: off */
+    float top_p, min_p;                                 /* 1 and 0: off */
+    uint64_t seed;
+} bt_sampling;
+
+typedef struct bt_msg_reserve {
+    uint32_t prompt_tokens, max_tokens;                 /* 1.. each; their sum is at most ctx_tokens */
+    bt_incarnation prefill;                             /* who will send the KV */
+    bt_sampling sampling;
+    uint32_t stop_ids_len;
+    int32_t stop_ids[BT_MSG_MAX_STOP_IDS];              /* drawing one of these ends the sequence; it is the last id sent */
+    uint32_t lease_ms;
+} bt_msg_reserve;
+typedef struct bt_msg_reserved {
+    bt_ticket ticket;
+    char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
+    uint32_t covered_tokens;                            /* of the prompt, already here; 0 in this version */
+} bt_msg_reserved;
+typedef struct bt_msg_refused {
+    bt_msg_type of;                                     /* RESERVE or PREFILL */
+    int32_t code;
+    uint32_t retry_after_ms;                            /* 0: never */
+    char text[BT_MSG_MAX_TEXT_BYTES + 1];
+} bt_msg_refused;
+typedef struct bt_msg_prefill {
+    const int32_t *ids; uint32_t ids_len;               /* the whole prompt */
+    bt_incarnation decode;
+    char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
+    bt_ticket ticket;
+    bt_sampling sampling;
+    uint32_t lease_ms;
+} bt_msg_prefill;
+typedef struct bt_msg_first_token {
+    int32_t token;
+    uint32_t top_len;
+    int32_t top_ids[BT_MSG_TOP_LOGITS];
+    float top_logits[BT_MSG_TOP_LOGITS];                /* the highest logits, descending */
+    uint64_t queue_us, prefill_us;
+} bt_msg_first_token;
+typedef struct bt_msg_prefill_done {
+    uint64_t kv_bytes, kv_blocks, exposed_us, transfer_us;  /* exposed: end of the last layer to Committed */
+    bt_digest16 kv_digest;                              /* of the whole prompt's KV in the neutral layout */
+} bt_msg_prefill_done;
+typedef struct bt_msg_failed { int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_failed;
+typedef struct bt_msg_ack { bt_msg_type of; } bt_msg_ack;
+typedef struct bt_msg_renew { uint32_t lease_ms; } bt_msg_renew;
+typedef struct bt_msg_tokens { uint32_t first_index; const int32_t *ids; uint32_t ids_len; } bt_msg_tokens;
+typedef struct bt_msg_tokens_ack { uint32_t next_index; } bt_msg_tokens_ack;
+typedef struct bt_msg_finished {
+    bt_finish reason;
+    uint32_t completion_tokens;                         /* token 0 and a final stop id included */
+    uint64_t wait_us, decode_us;                        /* Committed to first step; first step to the end */
+    uint32_t decode_steps;
+} bt_msg_finished;
+
+typedef struct bt_msg_commit { bt_ticket ticket; uint32_t prompt_tokens; int32_t first_token; uint64_t kv_bytes; } bt_msg_commit;
+typedef struct bt_kv_range { uint32_t layer, token_begin, token_count; } bt_kv_range;
+typedef struct bt_msg_missing { const bt_kv_range *ranges; uint32_t ranges_len; } bt_msg_missing;
+typedef struct bt_msg_credit { uint64_t total_bytes; } bt_msg_credit;
+
+/* One message. `from` and `to` travel in the frame header; `to` is all zero in HELLO, where it is not known yet. `ref`
+ * is set in every message about a request (RESERVE and above, but not CREDIT). Arrays are borrowed: from the brain
+ * that made the message, until its next step; or from the bt_msg_buf the message was decoded into. */
+typedef struct bt_msg {
+    bt_msg_type type;
+    bt_incarnation from, to;
+    bt_request_ref ref;
+    union {
+        bt_msg_hello hello;
+        bt_msg_welcome welcome;
+        bt_msg_reject reject;
+        bt_msg_heartbeat heartbeat;
+        bt_msg_bye bye;
+        bt_msg_reserve reserve;
+        bt_msg_reserved reserved;
+        bt_msg_refused refused;
+        bt_msg_prefill prefill;
+        bt_msg_first_token first_token;
+        bt_msg_prefill_done prefill_done;
+        bt_msg_failed failed;                           /* FAILED and TRANSFER_REFUSED */
+        bt_msg_ack ack;
+        bt_msg_renew renew;
+        bt_msg_tokens tokens;
+        bt_msg_tokens_ack tokens_ack;
+        bt_msg_finished finished;
+        bt_msg_commit commit;
+        bt_msg_missing missing;
+        bt_msg_credit credit;
+    } u;
+} bt_msg;
+
+static inline bool bt_incarnation_equal(const bt_incarnation *a, const bt_incarnation *b)
+{
+    return __builtin_memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+static inline bool bt_request_same(const bt_request_ref *a, const bt_request_ref *b)     /* whatever the attempt */
+{
+    return a->number == b->number && bt_incarnation_equal(&a->owner, &b->owner);
+}
+const char *bt_msg_type_name(bt_msg_type t);            /* "RESERVE"; "?" for an unknown number */
+
+/* A control frame is one ZeroMQ frame: a fixed header, then the protobuf body. All integers little-endian.
+ *   off size field
+ *     0    4 magic       "BTN1"
+ *     4    2 version     BT_PROTOCOL_VERSION
+ *     6    2 type        bt_msg_type
+ *     8    4 body_bytes  exactly the rest of the frame, <= BT_MSG_MAX_BODY_BYTES
+ *    12    4 reserved    zero (must-reject)
+ *    16   16 from        incarnation of the sender, not zero
+ *    32   16 to          incarnation of the meant receiver; zero only in HELLO
+ *    48    8 reserved    zero (must-reject)
+ *    56    8 checksum    XXH3-64 of bytes 0..55 followed by the body, tested before any other field but the length
+ *    64    - body */
+enum { BT_MSG_HEADER_BYTES = 64, BT_MSG_MAX_BODY_BYTES = 8 << 20 };
+
+/* Holds what a decoded message borrows; reuse it from message to message. Zero it before the first use. */
+typedef struct bt_msg_buf { int32_t *ids; size_t ids_cap; bt_kv_range *ranges; size_t ranges_cap; } bt_msg_buf;
+void bt_msg_buf_done(bt_msg_buf *b);
+
+/* Encode into out[cap]; *ret_len is set on success. BT_ELIMIT when it does not fit (bt_msg_encoded_max bytes always
+ * do), BT_EARG when a field is out of the range above. */
+bt_err bt_msg_encode(size_t *ret_len, uint8_t *out, size_t cap, const bt_msg *m, bt_fault *fault);
+size_t bt_msg_encoded_max(const bt_msg *m);
+/* Decode one frame; any bytes are safe. BT_EFORMAT (magic, length, checksum, protobuf, range), BT_EVERSION (with both
+ * numbers), BT_ELIMIT. *ret is untouched on failure. */
+bt_err bt_msg_decode(bt_msg *ret, bt_msg_buf *buf, const uint8_t *bytes, size_t len, bt_fault *fault);
+#endif
