@@ -1,0 +1,20 @@
+#ifndef BT_KERNELS_ATTN_SCRATCH_H
+#define BT_KERNELS_ATTN_SCRATCH_H
+#include <stddef.h>
+
+/* The constants of the order of attention, and the working set that bt_attn_scratch_bytes pays for. Up to
+ * BT_ATTN_QUERIES (row, head) pairs that read the same kv head go over each block of K and V together. */
+#define BT_ATTN_BLOCK   64
+#define BT_ATTN_SPAN    256
+#define BT_ATTN_MAX_DIM 256
+#define BT_ATTN_QUERIES 16
+
+/* head_dim up to whole vectors of 16. */
+static inline size_t attn_padded_dim(size_t d) { return (d + 15) / 16 * 16; }
+
+/* In floats: one block of K or V; query, span sum and total of each query; p of each query. */
+static inline size_t attn_scratch_floats(size_t d)
+{
+    return (BT_ATTN_BLOCK + 3 * BT_ATTN_QUERIES) * attn_padded_dim(d) + BT_ATTN_QUERIES * BT_ATTN_BLOCK;
+}
+#endif

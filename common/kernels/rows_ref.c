@@ -1,0 +1,82 @@
+/* Row kernels as plain loops: the specification of rms norm, add, SwiGLU, rotary embedding, f16 conversion and exp. */
+#include "kernels/ref.h"
+#include "kernels/exp.h"
+#include "kernels/f16.h"
+
+#include <math.h>
+#include <string.h>
+
+uint16_t bt_f32_to_f16_1(float x) { return f16_from_f32(x); }
+float    bt_f16_to_f32_1(uint16_t h) { return f16_to_f32(h); }
+
+float bt_exp1(float x)
+{
+    if (!(x >= BT_EXP_LOW)) return 0.0f;
+    if (x > BT_EXP_HIGH) x = BT_EXP_HIGH;
+    const float s = fmaf(x, BT_EXP_LOG2E, BT_EXP_ROUND);
+    const float n = s - BT_EXP_ROUND;
+    float       r = fmaf(-n, BT_EXP_LN2_HI, x);
+    r = fmaf(-n, BT_EXP_LN2_LO, r);
+    float p = BT_EXP_C6;
+    p = fmaf(p, r, BT_EXP_C5);
+    p = fmaf(p, r, BT_EXP_C4);
+    p = fmaf(p, r, BT_EXP_C3);
+    p = fmaf(p, r, BT_EXP_C2);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    uint32_t bits;
+    memcpy(&bits, &s, sizeof bits);
+    bits = (bits + 127) << 23;                      /* the low bits of s are n; the shift drops the others */
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return p * power;
+}
+
+float bt_dot_ref(const float *a, const float *b, size_t count)
+{
+    float l[16] = { 0 };
+    for (size_t i = 0; i < count; i++) l[i % 16] = fmaf(a[i], b[i], l[i % 16]);
+    for (size_t half = 8; half > 0; half /= 2)
+        for (size_t j = 0; j < half; j++) l[j] += l[j + half];
+    return l[0];
+}
+
+void bt_rmsnorm_ref(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t, size_t k)
+{
+    for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
+        const float scale = 1.0f / sqrtf(bt_dot_ref(x, x, k) / (float)k + eps);
+        for (size_t i = 0; i < k; i++) y[i] = x[i] * scale * w[i];
+    }
+}
+
+void bt_add_ref(float *restrict y, const float *restrict x, size_t count)
+{
+    for (size_t i = 0; i < count; i++) y[i] = x[i] + y[i];
+}
+
+void bt_silu_mul_ref(float *y, const float *g, const float *u, size_t count)
+{
+    for (size_t i = 0; i < count; i++) y[i] = g[i] / (1.0f + bt_exp1(-g[i])) * u[i];
+}
+
+void bt_rope_ref(float *x, size_t heads, size_t d, size_t r, const float *cos, const float *sin, int neox)
+{
+    const size_t half = r / 2, step = neox ? 1 : 2, far = neox ? half : 1;
+    for (size_t h = 0; h < heads; h++, x += d)
+        for (size_t i = 0; i < half; i++) {
+            float *pa = x + i * step, *pb = pa + far;
+            const float a = *pa, b = *pb;
+            *pa = fmaf(a, cos[i], -(b * sin[i]));
+            *pb = fmaf(a, sin[i], b * cos[i]);
+        }
+}
+
+void bt_f32_to_f16_ref(uint16_t *restrict y, const float *restrict x, size_t count)
+{
+    for (size_t i = 0; i < count; i++) y[i] = f16_from_f32(x[i]);
+}
+
+void bt_f16_to_f32_ref(float *restrict y, const uint16_t *restrict x, size_t count)
+{
+    for (size_t i = 0; i < count; i++) y[i] = f16_to_f32(x[i]);
+}
