@@ -1,0 +1,167 @@
+/* One line, escaped, built on the stack and written at once. */
+#include "base/log.h"
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINE_BYTES 2048
+#define TEXT_BYTES 2000
+
+const char *const bt_log_level_names[5] = { "error", "warn", "info", "debug", NULL };
+
+static struct { const char *program; bt_log_level level; bool json; } config = { "baton", BT_LOG_INFO, false };
+
+void bt_log_setup(const char *program, bt_log_level level, bool json)
+{
+    config.program = program;
+    config.level = level;
+    config.json = json;
+}
+
+bool bt_log_wants(bt_log_level level) { return level <= config.level; }
+
+typedef struct line {
+    char   text[LINE_BYTES];
+    size_t len;
+    bool   cut;
+} line;
+
+static void put(line *l, const char *s, size_t n)
+{
+    if (l->cut || n > TEXT_BYTES - l->len) {
+        l->cut = true;
+        return;
+    }
+    memcpy(l->text + l->len, s, n);
+    l->len += n;
+}
+
+static void put_str(line *l, const char *s) { put(l, s, strlen(s)); }
+
+/* Bytes of the UTF-8 character at p, 0 if there is none (over-long forms and surrogates included). */
+static size_t utf8_len(const unsigned char *p)
+{
+    if (p[0] < 0x80) return 1;
+    const size_t n = p[0] >= 0xc2 && p[0] <= 0xdf ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4 : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f)) return 0;
+    if ((p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) return 0;
+    return n;
+}
+
+static void put_escaped(line *l, const char *s, bool json)
+{
+    for (const unsigned char *p = (const unsigned char *)s; *p;) {
+        char esc[8];
+        const size_t n = utf8_len(p);
+        if (json && (*p == '"' || *p == '\\')) {
+            snprintf(esc, sizeof esc, "\\%c", *p);
+        } else if (n == 0 || *p < 0x20 || *p == 0x7f) {
+            snprintf(esc, sizeof esc, json ? "\\u%04x" : "\\x%02x", n ? *p : json ? 0xfffd : *p);
+        } else {
+            put(l, (const char *)p, n);
+            p += n;
+            continue;
+        }
+        put_str(l, esc);
+        p++;
+    }
+}
+
+static void json_field(line *l, const char *name, const char *value)
+{
+    put_str(l, l->len ? ",\"" : "{\"");
+    put_str(l, name);
+    put_str(l, "\":\"");
+    put_escaped(l, value, true);
+}
+
+static void emit(bt_log_level level, const char *request_id, const char *message)
+{
+    char when[32];
+    const time_t now = (time_t)bt_clock_wall_s();
+    struct tm tm;
+    gmtime_r(&now, &tm);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    line l = { .len = 0 };
+    if (config.json) {
+        json_field(&l, "time", when);
+        put_str(&l, "\"");
+        json_field(&l, "level", bt_log_level_names[level]);
+        put_str(&l, "\"");
+        json_field(&l, "program", config.program);
+        put_str(&l, "\"");
+        if (request_id) {
+            json_field(&l, "request", request_id);
+            put_str(&l, "\"");
+        }
+        json_field(&l, "message", message);
+    } else {
+        put_str(&l, when);
+        put_str(&l, " ");
+        put_str(&l, config.program);
+        put_str(&l, " ");
+        put_str(&l, bt_log_level_names[level]);
+        put_str(&l, ": ");
+        put_escaped(&l, message, false);
+        if (request_id) {
+            put_str(&l, " (request ");
+            put_escaped(&l, request_id, false);
+            put_str(&l, ")");
+        }
+    }
+    /* The last pieces fit even when the text was cut: LINE_BYTES leaves room behind TEXT_BYTES. */
+    l.len += (size_t)snprintf(l.text + l.len, sizeof l.text - l.len, "%s%s\n", l.cut ? "..." : "", config.json ? "\"}" : "");
+    (void)!write(STDERR_FILENO, l.text, l.len);       /* nowhere to report that stderr is gone */
+}
+
+__attribute__((format(printf, 3, 0)))
+static void vlog(bt_log_level level, const char *request_id, const char *fmt, va_list ap)
+{
+    char message[LINE_BYTES];
+    vsnprintf(message, sizeof message, fmt, ap);
+    emit(level, request_id, message);
+}
+
+void bt_log(bt_log_level level, const char *fmt, ...)
+{
+    if (!bt_log_wants(level)) return;
+    va_list ap;
+    va_start(ap, fmt);
+    vlog(level, NULL, fmt, ap);
+    va_end(ap);
+}
+
+void bt_log_request(bt_log_level level, const char *request_id, const char *fmt, ...)
+{
+    if (!bt_log_wants(level)) return;
+    va_list ap;
+    va_start(ap, fmt);
+    vlog(level, request_id, fmt, ap);
+    va_end(ap);
+}
+
+void bt_log_ratelimited(bt_log_limit *limit, bt_log_level level, const char *fmt, ...)
+{
+    if (!bt_log_wants(level)) return;
+    const int64_t now_ms = bt_clock_ms();
+    if (now_ms < limit->next_ms) {
+        limit->skipped++;
+        return;
+    }
+    char message[LINE_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    const int n = vsnprintf(message, sizeof message, fmt, ap);
+    va_end(ap);
+    if (limit->skipped && n >= 0 && (size_t)n < sizeof message)
+        snprintf(message + n, sizeof message - (size_t)n, " (and %llu more like this)", (unsigned long long)limit->skipped);
+    limit->skipped = 0;
+    limit->next_ms = now_ms + limit->every_ms;
+    emit(level, NULL, message);
+}

@@ -1,0 +1,152 @@
+/* Every part runs exactly once, results are visible after the call, and slices tile their range. */
+#include "base/pool.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#define ROUNDS 3000
+
+typedef struct work { size_t calls[16]; size_t parts; size_t round; } work;
+
+static void note_part(void *ud, size_t part, size_t parts)
+{
+    work *w = ud;
+    w->calls[part] += w->round;          /* plain memory: the pool must order it */
+    if (part == parts - 1) w->parts = parts;
+}
+
+static void runs_each_part_once_a_call(void **s)
+{
+    (void)s;
+    for (size_t n = 1; n <= 5; n++) {
+        bt_pool *p = NULL;
+        assert_int_equal(bt_pool_new(&p, n, NULL), BT_OK);
+        assert_int_equal(bt_pool_threads(p), n);
+        work w = { .calls = { 0 } };
+        size_t want = 0;
+        for (w.round = 1; w.round <= ROUNDS; w.round++) {
+            want += w.round;
+            bt_pool_run(p, note_part, &w);
+            for (size_t i = 0; i < n; i++) assert_int_equal(w.calls[i], want);
+        }
+        assert_int_equal(w.parts, n);
+        bt_pool_free(p);
+    }
+}
+
+static void wait_a_while(void *ud, size_t part, size_t parts)
+{
+    (void)parts;
+    volatile size_t *x = ud;
+    if (part == 1)
+        for (size_t i = 0; i < 3000000; i++) x[part]++;
+    else
+        x[part]++;
+}
+
+/* Parts longer than the spin time make the caller sleep, and pauses make the threads sleep. */
+static void sleeps_and_wakes_on_both_sides(void **s)
+{
+    (void)s;
+    bt_pool *p = NULL;
+    assert_int_equal(bt_pool_new(&p, 3, NULL), BT_OK);
+    size_t x[3] = { 0 };
+    for (int i = 0; i < 5; i++) {
+        bt_pool_run(p, wait_a_while, x);
+        wait_a_while((size_t[2]){ 0 }, 1, 1);
+    }
+    assert_int_equal(x[0], 5);
+    assert_int_equal(x[1], 15000000);
+    assert_int_equal(x[2], 5);
+    bt_pool_free(p);
+}
+
+static void no_pool_runs_on_the_caller(void **s)
+{
+    (void)s;
+    work w = { .round = 1 };
+    bt_pool_run(NULL, note_part, &w);
+    assert_int_equal(w.calls[0], 1);
+    assert_int_equal(w.parts, 1);
+    assert_int_equal(bt_pool_threads(NULL), 1);
+    bt_pool_free(NULL);
+}
+
+static void zero_means_the_cores_of_this_process(void **s)
+{
+    (void)s;
+    bt_pool *p = NULL;
+    assert_int_equal(bt_pool_new(&p, 0, NULL), BT_OK);
+    assert_in_range(bt_pool_threads(p), 1, 256);
+    bt_pool_free(p);
+}
+
+static void refuses_more_than_256_threads(void **s)
+{
+    (void)s;
+    bt_pool *p = NULL;
+    assert_int_equal(bt_pool_new(&p, 257, NULL), BT_EARG);
+    assert_null(p);
+}
+
+static void read_mask(void *ud, size_t part, size_t parts)
+{
+    (void)parts;
+    sigset_t set;
+    pthread_sigmask(SIG_SETMASK, NULL, &set);
+    ((int *)ud)[part] = sigismember(&set, SIGTERM);
+}
+
+static void pool_threads_leave_signals_to_the_others(void **s)
+{
+    (void)s;
+    bt_pool *p = NULL;
+    assert_int_equal(bt_pool_new(&p, 2, NULL), BT_OK);
+    int blocked[2] = { -1, -1 };
+    bt_pool_run(p, read_mask, blocked);
+    assert_int_equal(blocked[0], 0);
+    assert_int_equal(blocked[1], 1);
+    bt_pool_free(p);
+}
+
+static void slices_tile_the_range_in_whole_grains(void **s)
+{
+    (void)s;
+    for (size_t count = 0; count < 70; count++)
+        for (size_t grain = 1; grain < 20; grain += 3)
+            for (size_t parts = 1; parts < 9; parts++) {
+                size_t at = 0, widest = 0, narrowest = (size_t)-1;
+                for (size_t part = 0; part < parts; part++) {
+                    size_t b = 99, e = 99;
+                    bt_pool_slice(&b, &e, count, grain, part, parts);
+                    assert_int_equal(b, at);
+                    assert_true(e >= b && e <= count);
+                    assert_true(b % grain == 0 || b == count);
+                    const size_t units = (e - b + grain - 1) / grain;
+                    if (units > widest) widest = units;
+                    if (units < narrowest) narrowest = units;
+                    at = e;
+                }
+                assert_int_equal(at, count);
+                assert_true(widest - narrowest <= 1);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_each_part_once_a_call),
+        cmocka_unit_test(sleeps_and_wakes_on_both_sides),
+        cmocka_unit_test(no_pool_runs_on_the_caller),
+        cmocka_unit_test(zero_means_the_cores_of_this_process),
+        cmocka_unit_test(refuses_more_than_256_threads),
+        cmocka_unit_test(pool_threads_leave_signals_to_the_others),
+        cmocka_unit_test(slices_tile_the_range_in_whole_grains),
+    };
+    return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
+}
