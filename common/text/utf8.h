@@ -1,0 +1,16 @@
+#ifndef BT_TEXT_UTF8_H
+#define BT_TEXT_UTF8_H
+#include <stdbool.h>
+#include <stddef.h>
+
+/* UTF-8 as Unicode 3.9 table 3-7 defines it: no overlong forms, no surrogates, nothing past U+10FFFF. */
+
+/* What the bytes text[0 .. len) begin with, len >= 1:
+ *    1 to 4   a whole character of so many bytes
+ *    0        a beginning of one that needs more bytes than there are
+ *   -1 to -3  no character: so many bytes (the "maximal subpart") stand for one U+FFFD */
+int bt_utf8_next(const char *text, size_t len);
+
+/* True when all of text[0 .. len) is valid; else *ret_bad_offset (if not NULL) is where the first bad character begins. */
+bool bt_utf8_valid(const char *text, size_t len, size_t *ret_bad_offset);
+#endif
