@@ -5,7 +5,7 @@
 #   make help             list the targets
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+MAKEFLAGS += --no-builtin-rules
 
 BUILD ?= release
 B     := build/$(BUILD)
@@ -14,13 +14,9 @@ Q     := $(if $(filter 0,$(V)),@,)
 say    = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',@:)
 
 # ---- tools and dependencies ------------------------------------------------------------------------
-CC       ?= cc
-AR       ?= ar
+# (make itself gives CC and AR: cc and ar)
 PROTOC_C ?= protoc-c
 INSTALL  ?= install
-ifeq ($(origin CC),default)
-  CC := cc
-endif
 GOALS := $(or $(MAKECMDGOALS),all)
 
 # build/deps.mk holds the libraries' flags. Making it checks that they are there; the goals that promise a working
@@ -68,23 +64,22 @@ objs      = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard $(1))))
 GEN_O    := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.o,$(sort $(wildcard proto/*.proto)))
 GEN_H    := $(GEN_O:.o=.h)
 LIB_O    := $(call objs,common/*/*.c) $(GEN_O)
-# Each node and the gateway: a library and a thin main.
-NODES    := gateway prefill-node decode-node
-node_o    = $(filter-out $(B)/$(1)/main.o,$(call objs,$(1)/*.c $(1)/*/*.c))
+# Each program: a library and a thin main.
+ROOMS    := tools gateway prefill-node decode-node
+room_o    = $(filter-out $(B)/$(1)/main.o,$(call objs,$(1)/*.c $(1)/*/*.c))
 SIM_O    := $(call objs,sim/*.c)
-TOOLS_O  := $(call objs,tools/*.c)
 UNITS    := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*/test_*.c)))
 INTEGRATION := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/integration/test_*.c)))
 FUZZERS  := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 BENCHES  := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
 HELPER_O := $(call objs,tests/helpers/*.c)
 PROGS    := baton baton-gateway baton-prefill baton-decode
-LIBS     := $(B)/libsim.a $(NODES:%=$(B)/lib%.a) $(B)/libbaton.a
+LIBS     := $(B)/libsim.a $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
 
 ## all: build the libraries and every program
 all: $(PROGS:%=bin/%)
 
-$(B)/bin/baton:         $(TOOLS_O) $(B)/libbaton.a
+$(B)/bin/baton:         $(B)/tools/main.o $(B)/libtools.a $(B)/libbaton.a
 $(B)/bin/baton-gateway: $(B)/gateway/main.o $(B)/libgateway.a $(B)/libbaton.a
 $(B)/bin/baton-prefill: $(B)/prefill-node/main.o $(B)/libprefill-node.a $(B)/libbaton.a
 $(B)/bin/baton-decode:  $(B)/decode-node/main.o $(B)/libdecode-node.a $(B)/libbaton.a
@@ -99,9 +94,10 @@ $(PROGS:%=bin/%): bin/%: $(B)/bin/% FORCE
 
 $(B)/libbaton.a: $(LIB_O)
 $(B)/libsim.a: $(SIM_O)
-$(B)/libgateway.a: $(call node_o,gateway)
-$(B)/libprefill-node.a: $(call node_o,prefill-node)
-$(B)/libdecode-node.a: $(call node_o,decode-node)
+$(B)/libtools.a: $(call room_o,tools)
+$(B)/libgateway.a: $(call room_o,gateway)
+$(B)/libprefill-node.a: $(call room_o,prefill-node)
+$(B)/libdecode-node.a: $(call room_o,decode-node)
 $(LIBS): $(B)/.flags
 	@mkdir -p $(@D)
 	$(call say,AR,$@)
