@@ -9,11 +9,12 @@
  * lying: every length, count and offset is checked against what remains in the file, and against the limits below,
  * before it is used; bt_gguf_open allocates at most a small multiple of the file's own size. Errors name the key or
  * tensor, the offset and the limit. After a successful open every accessor is safe.
+ * Out of scope: a mapped file that another process truncates after the open (the kernel then raises SIGBUS).
  * Format: ggml docs/gguf.md; block layouts: ggml-common.h and ggml-quants.c (block_q4_1 and so on). */
 enum {
     BT_GGUF_MAX_KEYS = 65536, BT_GGUF_MAX_TENSORS = 65536, BT_GGUF_MAX_DIMS = 4,
-    BT_GGUF_MAX_KEY_BYTES = 65535, BT_GGUF_MAX_NAME_BYTES = 127, BT_GGUF_MAX_ARRAY_DEPTH = 1,
-};
+    BT_GGUF_MAX_KEY_BYTES = 65535, BT_GGUF_MAX_NAME_BYTES = 127,
+};                                          /* arrays of arrays are refused; alignment is a power of two up to 65536 */
 
 typedef enum bt_gguf_type {                 /* numbers of the file format */
     BT_GGUF_U8 = 0, BT_GGUF_I8, BT_GGUF_U16, BT_GGUF_I16, BT_GGUF_U32, BT_GGUF_I32, BT_GGUF_F32, BT_GGUF_BOOL,
@@ -48,6 +49,9 @@ size_t       bt_gguf_key_count(const bt_gguf *g);
 const char  *bt_gguf_key_name(const bt_gguf *g, size_t i);
 bt_gguf_type bt_gguf_key_type(const bt_gguf *g, size_t i);
 int64_t      bt_gguf_find_key(const bt_gguf *g, const char *name);
+/* The value as text, for people: a number, the bytes of a string (as they are: a terminal needs them escaped), or "49152 string"
+ * of an array. Written like snprintf: at most cap bytes with the final NUL; returns the whole length. */
+size_t       bt_gguf_key_text(char *ret, size_t cap, const bt_gguf *g, size_t i);
 
 /* Typed reads. `require` forms fail with BT_EFORMAT naming the missing or mistyped key; `or` forms give the default when
  * the key is missing, and still fail when it has the wrong type. Unsigned reads take any integer type, non-negative. */
