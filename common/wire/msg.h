@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "kv/kv_cover.h"
 
 /* Every message between processes, as plain C. proto/README.md says who sends what when, the .proto files how it
  * travels; only common/wire sees protobuf. Brains take and give these structs and never see bytes or sockets.
@@ -155,7 +156,6 @@ typedef struct bt_msg_finished {
 } bt_msg_finished;
 
 typedef struct bt_msg_commit { bt_ticket ticket; uint32_t prompt_tokens; int32_t first_token; uint64_t kv_bytes; } bt_msg_commit;
-typedef struct bt_kv_range { uint32_t layer, token_begin, token_count; } bt_kv_range;
 typedef struct bt_msg_missing { const bt_kv_range *ranges; uint32_t ranges_len; } bt_msg_missing;
 typedef struct bt_msg_credit { uint64_t total_bytes; } bt_msg_credit;
 
@@ -210,7 +210,7 @@ const char *bt_msg_type_name(bt_msg_type t);            /* "RESERVE"; "?" for an
  *    16   16 from        incarnation of the sender, not zero
  *    32   16 to          incarnation of the meant receiver; zero only in HELLO
  *    48    8 reserved    zero (must-reject)
- *    56    8 checksum    XXH3-64 of bytes 0..55 followed by the body, tested before any other field but the length
+ *    56    8 checksum    XXH3-64 of 64 bytes: bytes 0..55, then the XXH3-64 of the body; tested before any field but the lengths
  *    64    - body */
 enum { BT_MSG_HEADER_BYTES = 64, BT_MSG_MAX_BODY_BYTES = 8 << 20 };
 
