@@ -1,0 +1,85 @@
+#ifndef BT_GRAPH_GRAPH_H
+#define BT_GRAPH_GRAPH_H
+#include <stdint.h>
+#include <stdio.h>
+#include "base/err.h"
+#include "model/model.h"
+#include "model/packed.h"
+
+/* A model written once, as a flat list of operators over tensors whose sizes are formulas of four symbols. Two readers
+ * bind it (graph/bind.h): the prefill side to a table of static (seq, ctx) programs, the decode side to seq = 1 with ctx
+ * left a symbol. A new architecture is one more description here; nothing else knows architectures.
+ *
+ *   SEQ    rows of one sequence in one run          BATCH  sequences in one run
+ *   CTX    KV positions an attention may look at    OUT    rows of a sequence whose logits are wanted: 0, 1 or SEQ
+ *
+ * Activations are FP32 [BATCH, rows, width], rows being SEQ or OUT. Only KV has CTX in its size, and KV lives in pages that
+ * others own, so no activation, scratch or plan depends on CTX. KV rows are rounded to the deployment's KV type when
+ * they are stored, and attention reads only the stored form (rule of provenance). */
+enum { BT_SYM_BATCH = 0, BT_SYM_SEQ, BT_SYM_CTX, BT_SYM_OUT, BT_SYM_COUNT };
+
+/* coef * BATCH^e0 * SEQ^e1 * CTX^e2 * OUT^e3 */
+typedef struct bt_formula { uint64_t coef; uint8_t exp[BT_SYM_COUNT]; } bt_formula;
+typedef struct bt_bind { uint64_t value[BT_SYM_COUNT]; } bt_bind;
+/* BT_ELIMIT when it does not fit 64 bits. */
+bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *fault);
+
+typedef enum bt_tensor_kind {
+    BT_TENSOR_IDS,                          /* input: token ids, [BATCH, SEQ] int32 */
+    BT_TENSOR_ACT,                          /* f32, in the arena */
+    BT_TENSOR_KV,                           /* K and V of one layer, [BATCH, CTX, 2, G, E]; in pages, through bt_kv_view */
+    BT_TENSOR_LOGITS,                       /* output: f32 [BATCH, OUT, V]; the caller's memory */
+} bt_tensor_kind;
+
+typedef struct bt_tensor {
+    const char *name;                       /* "x", "q", ...; static text */
+    bt_tensor_kind kind;
+    uint32_t layer;                         /* BT_GRAPH_NO_LAYER outside layers */
+    bt_formula rows;                        /* rows of width elements, all sequences together */
+    uint32_t width;
+} bt_tensor;
+#define BT_GRAPH_NO_LAYER UINT32_MAX
+#define BT_GRAPH_NO_TENSOR UINT32_MAX
+
+typedef enum bt_op_kind {                   /*             in[0]   in[1]   out            what */
+    BT_OP_EMBED,                            /*             ids             x              rows of the embedding */
+    BT_OP_RMSNORM,                          /*             x               n              weight: norm */
+    BT_OP_LINEAR,                           /*             n               y              weight: matrix (and its bias) */
+    BT_OP_QK_NORM,                          /*             q               q, in place    rmsnorm of each head */
+    BT_OP_ROPE,                             /*             q               q, in place    by each row's position */
+    BT_OP_KV_STORE,                         /*             k       v       kv             rounds, writes rows of valid positions only */
+    BT_OP_ATTENTION,                        /*             q       kv      a              causal */
+    BT_OP_ADD,                              /*             x       y       x, in place    x + y */
+    BT_OP_SILU_MUL,                         /*             gate    up      gate, in place silu(gate) * up */
+    BT_OP_SELECT_ROWS,                      /*             x               s              the last OUT valid rows of each sequence */
+    BT_OP_KINDS
+} bt_op_kind;
+const char *bt_op_name(bt_op_kind k);
+
+typedef struct bt_op {
+    bt_op_kind kind;
+    uint32_t layer;                         /* BT_GRAPH_NO_LAYER outside layers */
+    bt_weight weight;                       /* BT_WEIGHT_NONE where it has none */
+    uint32_t in[2], out;                    /* tensors; BT_GRAPH_NO_TENSOR where unused */
+    uint32_t heads;                         /* QK_NORM, ROPE: heads in the row; else 0 */
+    bt_formula macs;                        /* multiply-accumulates; attention counts every (row, CTX) pair */
+} bt_op;
+
+typedef struct bt_graph {
+    bt_hparams hp;
+    bt_tensor *tensor; size_t tensors;
+    bt_op *op; size_t ops;                  /* in the order of execution; those from op_tail on exist only for logits */
+    size_t op_tail;
+} bt_graph;
+
+/* llama, qwen2 and qwen3 are one description: biases come with the weights, QK_NORM where the file has it.
+ * The result is checked (bt_graph_check). */
+bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, bt_fault *fault);
+void   bt_graph_free(bt_graph *g);          /* NULL is fine */
+/* Every operand exists and has the shape its operator needs, is written before it is read, and layers ascend. */
+bt_err bt_graph_check(const bt_graph *g, bt_fault *fault);
+/* One line an operator, for people: "  3.rope        q [B*S, 576]   ...". layers: how many layers to print in full. */
+void   bt_graph_print(const bt_graph *g, FILE *to, uint32_t layers);
+/* Sum over all operators under a binding. */
+bt_err bt_graph_macs(uint64_t *ret, const bt_graph *g, const bt_bind *b, bt_fault *fault);
+#endif

@@ -1,0 +1,53 @@
+#ifndef BT_MODEL_PACKED_H
+#define BT_MODEL_PACKED_H
+#include <stdint.h>
+#include "base/err.h"
+#include "base/pool.h"
+#include "model/model.h"
+
+/* The weights of a model in the form the float kernels read, made once when a node starts: matrices as f16 panels
+ * (kernels.h), biases, norm weights and rotary tables as f32. Storage F16, accumulation and activations FP32. The
+ * embedding is not copied: its rows are read exactly from the file (bt_model_row_f32); a tied output is packed as a
+ * matrix of its own. The same file gives the same bytes on any machine and with any number of threads. */
+
+/* A weight is named by (layer, which), never by a pointer, so that graphs are data. Those of no layer use layer 0. */
+typedef enum bt_weight {
+    BT_WEIGHT_NONE = 0,
+    BT_WEIGHT_EMBED,                                            /* [V, D], read from the file */
+    BT_WEIGHT_ATTN_NORM, BT_WEIGHT_FFN_NORM, BT_WEIGHT_OUT_NORM,    /* [D] */
+    BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,                         /* [E], qwen3 */
+    BT_WEIGHT_Q, BT_WEIGHT_K, BT_WEIGHT_V,                      /* [H*E, D], [G*E, D], [G*E, D]; with biases in qwen2 */
+    BT_WEIGHT_O,                                                /* [D, H*E] */
+    BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN,               /* [F, D], [F, D], [D, F] */
+    BT_WEIGHT_OUTPUT,                                           /* [V, D] */
+} bt_weight;
+const char *bt_weight_name(bt_weight w);                        /* "attn_norm", "q", ...; never NULL */
+
+typedef struct bt_packed_matrix {
+    const uint16_t *panels;                 /* bt_matmul_packed_elems(n, k) of them, 64-byte aligned */
+    const float *bias;                      /* [n], or NULL */
+    size_t n, k;
+} bt_packed_matrix;
+
+typedef struct bt_packed_options {
+    size_t ctx_tokens;                      /* rotary tables cover positions [0, ctx_tokens); 1 .. BT_MODEL_MAX_CTX */
+    /* Called on the caller's thread after each matrix, with done rising to total; NULL: silent. */
+    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);
+    void *progress_ud;
+} bt_packed_options;
+
+typedef struct bt_packed bt_packed;
+/* Needs 2 bytes for each matrix weight. m must outlive the result; pool (NULL: one thread) is used only inside the call.
+ * BT_EFORMAT naming the tensor where a weight is not finite as f16; BT_ENOMEM; BT_EARG. */
+bt_err bt_packed_new(bt_packed **ret, const bt_model *m, const bt_packed_options *options, bt_pool *pool, bt_fault *fault);
+void   bt_packed_free(bt_packed *p);        /* NULL is fine */
+
+/* All safe from any thread. w must exist in the architecture (the graph only names those). */
+const bt_packed_matrix *bt_packed_matrix_of(const bt_packed *p, uint32_t layer, bt_weight w);
+const float *bt_packed_vector_of(const bt_packed *p, uint32_t layer, bt_weight w);      /* norms */
+const float *bt_packed_rope_cos(const bt_packed *p, size_t pos);                        /* [rope_dims / 2] */
+const float *bt_packed_rope_sin(const bt_packed *p, size_t pos);
+const bt_model *bt_packed_model(const bt_packed *p);
+size_t bt_packed_ctx_tokens(const bt_packed *p);
+size_t bt_packed_bytes(const bt_packed *p);
+#endif
