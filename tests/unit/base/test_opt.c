@@ -187,8 +187,8 @@ static void help_has_groups_defaults_and_the_normal_command(void **s)
     (void)s;
     char *t = printed(bt_opt_help);
     assert_memory_equal(t, "Usage: prog -m MODEL [options] [FILE]\nDoes a thing.\n\nModel:\n", 60);
-    assert_non_null(strstr(t, "\nNetwork:\n  -p, --port PORT          where clients connect (0..65535; default 8080)\n"));
-    assert_non_null(strstr(t, "      --mode MODE          how to compute (fast, exact; default exact)\n"));
+    assert_non_null(strstr(t, "\nNetwork:\n  -p, --port PORT            where clients connect (0..65535; default 8080)\n"));
+    assert_non_null(strstr(t, "      --mode MODE            how to compute (fast, exact; default exact)\n"));
     assert_non_null(strstr(t, "  -h, --help "));
     assert_non_null(strstr(t, "BATON_MODEL for --model"));
     const char *end = "\nNormal command:\n  prog -m smollm2\n";
