@@ -1,0 +1,125 @@
+#ifndef PF_BRAIN_H
+#define PF_BRAIN_H
+#include "wire/msg.h"
+#include "xfer/step.h"
+
+/* The prefill node's decisions: which prompt is computed when, which KV block goes out when, what is told to whom. Rules of
+ * all brains: xfer/step.h. It never allocates after _new.
+ *
+ * One attempt:  WAITING --worker free--> COMPUTING --COMPUTED--> SENDING --Committed--> REPORTING --acks--> forgotten
+ * A slot (0..slots-1) is held from PREFILL to RELEASE: its KV pages and its place in the worker. Blocks go out while
+ * COMPUTING already, as chunk x layer, in the order they exist, never more un-placed bytes than the link's grant; a prompt
+ * shorter than min_overlap_tokens is sent after COMPUTED, one block a layer. Abort, lease end and failure free the
+ * slot at once, except that a worker busy with it is asked to stop (CANCEL) and is waited for.
+ *
+ * Bulk links: one for each decode node, dialled on demand (LINK), greeted with HELLO, used after WELCOME. LINK_UP only
+ * means that messages may now be handed over; HELLO is repeated until WELCOME. LINK_DOWN (optional, where the shell can see it)
+ * starts a new epoch: what was lost is found by Commit and Missing. */
+
+enum { PF_MAX_GATEWAYS = 8 };
+
+typedef struct pf_config {
+    bt_incarnation self;
+    bt_msg_hello hello;             /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens, pid; load is filled here */
+    uint32_t gateways;              /* 1..PF_MAX_GATEWAYS control links, addressed by index */
+    uint32_t slots;                 /* attempts at once, 1..1024 */
+    uint32_t workers;               /* COMPUTEs at once, 1..slots */
+    uint32_t pages_total, page_tokens;  /* the KV pool; a prompt is taken only when ceil(tokens / page_tokens) are free */
+    uint32_t links_max;             /* decode nodes at once */
+    uint32_t min_overlap_tokens;    /* 64 */
+    uint32_t block_tokens;          /* longest block, a multiple of 16; 256 */
+    uint32_t unsent_max;            /* SEND_BLOCKs of a link not yet answered by the shell; 8 */
+    int64_t heartbeat_us, silence_us;   /* 0.5 s; a gateway silent for 2 s gets HELLO again */
+    int64_t resend_us;              /* 0.5 s: HELLO, Commit, reports */
+    int64_t rejected_us;            /* 5 s: HELLO after a REJECT that names a mismatch */
+    int64_t link_us;                /* 10 s: a link that is needed and not open by then, or a transfer without progress, fails */
+    int64_t stall_us;               /* 2 s: blocks ready, no credit, nothing heard: greet the link anew */
+    int64_t idle_us;                /* 60 s: a link without work is closed */
+} pf_config;
+/* The figures above; slots, workers, gateways 1, page_tokens 64, links 32. The caller sets self, hello, pages_total. */
+pf_config pf_config_defaults(void);
+
+/* A block on its way out; the shell builds its header and bytes from the slot's KV pages and copies them. */
+typedef struct pf_block {
+    bt_incarnation decode;
+    uint32_t slot;
+    bt_request_ref ref;
+    bt_ticket ticket;
+    uint32_t layer, token_begin, token_count;
+    uint64_t bytes;                 /* of K and V rows, as counted against credit: token_count * 2 * kv_heads * head_dim * element */
+} pf_block;
+
+typedef enum pf_event_type {
+    PF_EV_TICK = 1,
+    PF_EV_CONTROL,                  /* a message on control link `gateway` */
+    PF_EV_BULK,                     /* a message on the bulk link to `decode` */
+    PF_EV_KV_READY,                 /* worker: rows exist; for each layer in ascending, gapless order, edges on multiples of 16 or the end */
+    PF_EV_COMPUTED,                 /* worker, after every KV_READY of the prompt */
+    PF_EV_COMPUTE_FAILED,
+    PF_EV_COMPUTE_STOPPED,          /* worker, after CANCEL. Every COMPUTE ends by exactly one of these three, whatever was asked */
+    PF_EV_BLOCK_SENT,               /* the shell handed the block to the socket. Every SEND_BLOCK ... */
+    PF_EV_BLOCK_BLOCKED,            /* ... is answered by one of these, before the slot's RELEASE is carried out */
+    PF_EV_LINK_UP,
+    PF_EV_LINK_DOWN,
+    PF_EV_DRAIN,                    /* refuse new work; EXIT when computations and transfers have ended */
+} pf_event_type;
+typedef struct pf_event {
+    pf_event_type type;
+    union {
+        struct { uint32_t gateway; const bt_msg *msg; } control;
+        struct { bt_incarnation decode; const bt_msg *msg; } bulk;
+        struct { uint32_t slot, layer, token_begin, token_count; } kv_ready;
+        struct {
+            uint32_t slot; int32_t token; uint32_t top_len; int32_t top_ids[BT_MSG_TOP_LOGITS];
+            float top_logits[BT_MSG_TOP_LOGITS]; uint64_t prefill_us; bt_digest16 kv_digest;
+        } computed;
+        struct { uint32_t slot; bt_err code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } failed;
+        uint32_t slot;              /* COMPUTE_STOPPED */
+        pf_block block;             /* BLOCK_SENT, BLOCK_BLOCKED: the action's own */
+        bt_incarnation decode;      /* LINK_UP, LINK_DOWN */
+    } u;
+} pf_event;
+
+typedef enum pf_action_type {
+    PF_DO_SEND_CONTROL = 1,         /* msg to gateway link `gateway`; may be dropped when it cannot be sent now */
+    PF_DO_SEND_BULK,                /* msg to `decode`, in order with the blocks of that link; may be dropped */
+    PF_DO_SEND_BLOCK,
+    PF_DO_COMPUTE,                  /* start the prompt on the slot; ids live until RELEASE of the slot */
+    PF_DO_CANCEL,                   /* raise the slot's cancel flag; COMPUTE_STOPPED (or COMPUTED, FAILED) will follow */
+    PF_DO_RELEASE,                  /* the slot's KV pages are free; the slot may be used by the next COMPUTE */
+    PF_DO_LINK,                     /* dial endpoint, answer LINK_UP */
+    PF_DO_UNLINK,                   /* close the link to `decode`; nothing is answered */
+    PF_DO_LOG,
+    PF_DO_EXIT,                     /* drained, once */
+} pf_action_type;
+typedef struct pf_action {
+    pf_action_type type;
+    union {
+        struct { uint32_t gateway; bt_msg msg; } control;
+        struct { bt_incarnation decode; bt_msg msg; } bulk;
+        pf_block block;
+        struct { uint32_t slot; const int32_t *ids; uint32_t ids_len; bt_sampling sampling; } compute;
+        uint32_t slot;              /* CANCEL, RELEASE */
+        struct { bt_incarnation decode; char endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1]; } link;   /* LINK, UNLINK */
+        struct { bt_log_level level; char text[BT_STEP_TEXT_BYTES]; } log;
+    } u;
+} pf_action;
+typedef struct pf_actions { const pf_action *items; size_t len; } pf_actions;
+
+typedef struct pf_counters {
+    uint64_t accepted, refused, completed, failed, aborted, leases_ended;
+    uint64_t prompt_tokens, blocks_sent, block_bytes_sent, blocks_blocked, blocks_again;
+    uint64_t wrong_incarnation, stale_attempt, unexpected, repeats, resent;
+} pf_counters;
+
+typedef struct pf_brain pf_brain;
+bt_err pf_brain_new(pf_brain **ret, const pf_config *config, bt_fault *fault);
+void pf_brain_free(pf_brain *b);
+pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const bt_random *random);
+int64_t pf_brain_due_us(const pf_brain *b);
+
+bt_load pf_brain_load(const pf_brain *b);               /* as heartbeats tell it */
+void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes);     /* for the next heartbeat */
+bool pf_brain_is_welcome(const pf_brain *b);            /* some gateway has taken this node in */
+const pf_counters *pf_brain_counters(const pf_brain *b);
+#endif
