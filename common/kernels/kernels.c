@@ -11,8 +11,36 @@
 
 static int always(void) { return 1; }
 
+#if defined(__x86_64__) && !defined(BT_NO_SIMD)
+#include <cpuid.h>
+
+#define BT_VARIANT(name) name##_avx2
+#include "kernels/variant.h"
+#undef BT_VARIANT
+#define BT_VARIANT(name) name##_avx512
+#include "kernels/variant.h"
+#undef BT_VARIANT
+
+/* __builtin_cpu_supports also asks whether the system saves the registers; clang 14 does not know "f16c" there. */
+static int has_avx2(void)
+{
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d)
+        && (c & bit_F16C);
+}
+
+static int has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+        && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+const bt_kernels  bt_kernels_table[] = { ROW(avx512, has_avx512), ROW(avx2, has_avx2), ROW(ref, always) };
+const char *bt_kernels_names(void) { return "avx512, avx2, ref"; }
+#else
 const bt_kernels  bt_kernels_table[] = { ROW(ref, always) };
 const char *bt_kernels_names(void) { return "ref"; }
+#endif
 const size_t bt_kernels_table_len = sizeof bt_kernels_table / sizeof bt_kernels_table[0];
 
 const bt_kernels *bt_kernels_select(const char *isa)

@@ -1,0 +1,10 @@
+/* Attention for AVX-512 F, BW, VL and DQ: attn_body.h over simd_avx512.h. */
+#include "kernels/kernels.h"
+
+#if defined(__AVX512F__) && !defined(BT_NO_SIMD)
+#include "kernels/attn_scratch.h"
+#include "kernels/simd_avx512.h"
+
+#include "kernels/variant.h"
+#include "kernels/attn_body.h"
+#endif

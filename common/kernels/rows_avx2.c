@@ -1,0 +1,9 @@
+/* Row kernels for AVX2, FMA and F16C: rows_body.h over simd_avx2.h. */
+#include "kernels/kernels.h"
+
+#if defined(__AVX2__) && !defined(BT_NO_SIMD)
+#include "kernels/simd_avx2.h"
+
+#include "kernels/variant.h"
+#include "kernels/rows_body.h"
+#endif

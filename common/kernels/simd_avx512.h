@@ -1,0 +1,51 @@
+#ifndef BT_KERNELS_SIMD_AVX512_H
+#define BT_KERNELS_SIMD_AVX512_H
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+/* v16 as one AVX-512 register: the names and meanings of simd_avx2.h. */
+#define BT_VARIANT(name) name##_avx512
+#define BT_INLINE static inline __attribute__((always_inline, unused))
+
+typedef __m512 v16;
+
+BT_INLINE v16 v16_zero(void) { return _mm512_setzero_ps(); }
+BT_INLINE v16 v16_set1(float x) { return _mm512_set1_ps(x); }
+BT_INLINE float v16_first(v16 x) { return _mm512_cvtss_f32(x); }
+BT_INLINE v16 v16_load(const float *p) { return _mm512_loadu_ps(p); }
+BT_INLINE void v16_store(float *p, v16 x) { _mm512_storeu_ps(p, x); }
+BT_INLINE v16 v16_add(v16 x, v16 y) { return _mm512_add_ps(x, y); }
+BT_INLINE v16 v16_sub(v16 x, v16 y) { return _mm512_sub_ps(x, y); }
+BT_INLINE v16 v16_mul(v16 x, v16 y) { return _mm512_mul_ps(x, y); }
+BT_INLINE v16 v16_div(v16 x, v16 y) { return _mm512_div_ps(x, y); }
+BT_INLINE v16 v16_min(v16 x, v16 y) { return _mm512_min_ps(x, y); }
+BT_INLINE v16 v16_max(v16 x, v16 y) { return _mm512_max_ps(x, y); }
+BT_INLINE v16 v16_fma(v16 x, v16 y, v16 z) { return _mm512_fmadd_ps(x, y, z); }
+BT_INLINE v16 v16_fnma(v16 x, v16 y, v16 z) { return _mm512_fnmadd_ps(x, y, z); }
+BT_INLINE v16 v16_neg(v16 x) { return _mm512_xor_ps(x, _mm512_set1_ps(-0.0f)); }
+BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, z, _CMP_GE_OQ), x);
+}
+BT_INLINE v16 v16_bits_add_shift(v16 x, int add, int shift)
+{
+    const __m512i bits = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(add));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(bits, (unsigned)shift));
+}
+BT_INLINE __mmask16 v16_mask(size_t n) { return (__mmask16)((1u << n) - 1); }
+BT_INLINE v16 v16_load_n(const float *p, size_t n) { return _mm512_maskz_loadu_ps(v16_mask(n), p); }
+BT_INLINE void v16_store_n(float *p, v16 x, size_t n) { _mm512_mask_storeu_ps(p, v16_mask(n), x); }
+BT_INLINE v16 v16_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
+BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
+{
+    _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+BT_INLINE __m256 v16_fold(v16 x) { return _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1)); }
+BT_INLINE __m256 v16_fold_max(v16 x)
+{
+    return _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+}
+
+#include "kernels/simd_x86.h"
+#endif

@@ -1,0 +1,40 @@
+/* The dispatch table: what it promises to those who choose from it. */
+#include "variants.h"
+
+static void auto_takes_the_first_usable_row(void **state)
+{
+    (void)state;
+    const bt_kernels *k = bt_kernels_select(NULL);
+    assert_ptr_equal(k, bt_kernels_select("auto"));
+    for (const bt_kernels *row = bt_kernels_table; row < k; row++) assert_false(row->usable());
+    assert_true(k->usable());
+}
+
+static void a_row_is_found_by_name_only_where_it_can_run(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < bt_kernels_table_len; i++) {
+        const bt_kernels *row = &bt_kernels_table[i];
+        assert_ptr_equal(bt_kernels_select(row->isa), row->usable() ? row : NULL);
+        assert_non_null(strstr(bt_kernels_names(), row->isa));
+    }
+    assert_null(bt_kernels_select("sse2"));
+    assert_null(bt_kernels_select(""));
+}
+
+static void ref_is_last_and_always_usable(void **state)
+{
+    (void)state;
+    assert_string_equal(ref_kernels()->isa, "ref");
+    assert_true(ref_kernels()->usable());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auto_takes_the_first_usable_row),
+        cmocka_unit_test(a_row_is_found_by_name_only_where_it_can_run),
+        cmocka_unit_test(ref_is_last_and_always_usable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
