@@ -16,7 +16,7 @@ enum {
     BT_TOKENIZER_MAX_TOKENS = 1 << 20,
     BT_TOKENIZER_MAX_MERGES = 1 << 21,
     BT_TOKENIZER_MAX_TOKEN_BYTES = 1024,
-    BT_TOKENIZER_MAX_TEXT_BYTES = 64 << 20,     /* of one encoding */
+    BT_TOKENIZER_MAX_TEXT_BYTES = 16 << 20,     /* of one encoding; it may use 64 times as much memory */
     BT_TOKENIZER_MAX_TEMPLATE_BYTES = 1 << 20,
 };
 
@@ -54,7 +54,7 @@ enum {
     BT_ENCODE_BOS     = 1,                      /* begin with BOS if the file asks for one (bt_tokenizer_adds_bos) */
     BT_ENCODE_SPECIAL = 2,                      /* the text may name control tokens; without it they are plain text */
 };
-/* *ret: ids, malloc'ed, for the caller to free (never NULL, also for a count of 0); at most len + 2 of them.
+/* *ret: ids, malloc'ed, for the caller to free (never NULL, also for a count of 0); at most 2 len + 2 of them.
  * User-defined tokens are always recognised, control tokens only with BT_ENCODE_SPECIAL; the longest one at the leftmost
  * place wins. Errors: BT_EARG text is not UTF-8 (with the offset), or holds a byte for which the vocabulary has neither
  * a token nor an unknown token; BT_ELIMIT text too long; BT_ENOMEM. */
