@@ -1,6 +1,7 @@
 #ifndef BT_XFER_STEP_H
 #define BT_XFER_STEP_H
 #include <stdint.h>
+#include "base/log.h"                       /* bt_log_level, for LOG actions; brains never log themselves */
 
 /* What the three brains (gateway/brain.h, prefill-node/brain.h, decode-node/brain.h) have in common.
  *
@@ -17,8 +18,6 @@
  *   messages  bt_msg structs; arrays of a message inside an event are only read during the step.
  * A brain is used by one thread at a time. After _new it never allocates, except where its header says so. */
 typedef struct bt_random { uint64_t word[2]; } bt_random;
-
-typedef enum bt_log_level { BT_LOG_INFO = 1, BT_LOG_WARN = 2, BT_LOG_ERROR = 3 } bt_log_level;
 
 enum { BT_STEP_TEXT_BYTES = 320 };          /* the text of a LOG or FAIL action, final zero included */
 
