@@ -106,7 +106,7 @@ static bt_err field_model(reader *p, const char *name, json_t *v)
 
 static bt_err field_max_tokens(reader *p, const char *name, json_t *v)
 {
-    int64_t x;
+    int64_t x = 0;
     const bt_err e = read_int(&x, p, name, v, 1, BT_MSG_MAX_PROMPT_TOKENS);
     if (e < 0) return e;
     *(strcmp(name, "max_tokens") == 0 ? &p->r.max_tokens : &p->max_completion_tokens) = (uint32_t)x;
@@ -124,7 +124,7 @@ static bt_err field_baton(reader *p, const char *name, json_t *v) { return read_
 
 static bt_err field_top_k(reader *p, const char *name, json_t *v)
 {
-    int64_t x;
+    int64_t x = 0;
     const bt_err e = read_int(&x, p, name, v, -1, INT32_MAX);       /* -1 is how vLLM says "off" */
     if (e < 0) return e;
     p->r.sampling.top_k = x < 0 ? 0 : (uint32_t)x;
@@ -133,7 +133,7 @@ static bt_err field_top_k(reader *p, const char *name, json_t *v)
 
 static bt_err field_seed(reader *p, const char *name, json_t *v)
 {
-    int64_t x;
+    int64_t x = 0;
     const bt_err e = read_int(&x, p, name, v, INT64_MIN, INT64_MAX);
     if (e < 0) return e;
     p->r.sampling.seed = (uint64_t)x;
@@ -299,7 +299,7 @@ static bt_err read_ids(reader *p, const char *name, const json_t *v)
     if (!(p->r.prompt_ids = malloc(n * sizeof *p->r.prompt_ids))) return no_memory(p);
     p->r.prompt_ids_len = n;
     for (size_t i = 0; i < n; i++) {
-        int64_t id;
+        int64_t id = 0;
         const bt_err e = read_int(&id, p, name, json_array_get(v, i), 0, (int64_t)p->limits->vocab - 1);
         if (e < 0) return e;
         p->r.prompt_ids[i] = (int32_t)id;
