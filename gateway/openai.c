@@ -447,7 +447,10 @@ bt_err gw_openai_parse(gw_openai_request *ret, gw_openai_error *err, bool is_cha
     p.r.is_chat = is_chat;
     p.r.sampling = (bt_sampling){ .temperature = 1, .top_p = 1 };
     json_error_t je;
-    /* jansson bounds the depth of nesting at 2048 itself, and refuses NUL characters and bytes that are not UTF-8. */
+    size_t bad;
+    if (!bt_utf8_valid(body, len, &bad))
+        return gw_openai_fail(err, 400, BAD, "invalid_json", NULL, "The body is not valid UTF-8 at byte %zu.", bad);
+    /* jansson bounds the depth of nesting at 2048 itself, and refuses NUL characters. */
     p.r.root = json_loadb(body, len, JSON_REJECT_DUPLICATES, &je);
     if (!p.r.root) {
         if (json_error_code(&je) == json_error_out_of_memory) return no_memory(&p);

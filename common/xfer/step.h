@@ -1,7 +1,5 @@
 #ifndef BT_XFER_STEP_H
 #define BT_XFER_STEP_H
-#include "base/log.h"          /* bt_log_level, of LOG actions */
-
 #include <stdint.h>
 #include "base/log.h"                       /* bt_log_level, for LOG actions; brains never log themselves */
 
