@@ -22,8 +22,13 @@ typedef struct bt_chat {
     bt_chat_family family;
     bool has_system;                                    /* the template has a system role, or a place for its text */
     bool is_trimmed;                                    /* white space at both ends of each content is dropped */
-    bool has_space_before, has_space_after;             /* Mistral: " [/INST]", "[INST] " */
-    bool has_system_tag;                                /* Mistral: [SYSTEM_PROMPT] */
+    /* Llama 2 and Mistral */
+    bool has_system_tag;                                /* [SYSTEM_PROMPT] rather than words inside [INST] */
+    bool is_system_last;                                /* the system text goes into the last instruction, not the first */
+    bool is_answer_trimmed;
+    bool has_bos_each_turn;                             /* before every [INST] but the first */
+    const char *inst_open, *inst_close;                 /* "[INST] ", " [/INST]", with the spaces of the variant */
+    const char *answer_open, *answer_close, *answer_gap; /* "" or " ": before the answer, before its EOS, after that */
     char default_system[BT_CHAT_MAX_SYSTEM_BYTES];      /* goes first when the first message is not system; "" for none */
     char bos[BT_CHAT_MAX_TOKEN_BYTES], eos[BT_CHAT_MAX_TOKEN_BYTES];
 } bt_chat;
@@ -44,8 +49,8 @@ typedef struct bt_chat_prompt {
     size_t pieces;
 } bt_chat_prompt;
 
-/* Roles are system, user, assistant. BT_EARG names a role that is not supported, or a system message that is not the first
- * (where the family allows only that); no messages at all is BT_EARG; text beyond limit_bytes BT_ELIMIT.
+/* Roles are system, user, assistant. BT_EARG names a role that is not supported, or an order of roles that the
+ * family cannot write (a late system message, a first answer); no messages at all is BT_EARG; text beyond limit_bytes BT_ELIMIT.
  * add_generation_prompt: end with the beginning of an assistant's turn. */
 bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_message *message, size_t messages,
                       bool add_generation_prompt, size_t limit_bytes, bt_fault *fault);
