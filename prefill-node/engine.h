@@ -14,7 +14,7 @@ typedef struct pf_engine_config {
     const char *isa;                        /* bt_kernels_select; NULL: the best */
     const char *shape_policy;               /* npu/plan.h; NULL: the default */
     size_t threads;                         /* 0: as many as cores */
-    size_t ctx_tokens;                      /* longest prompt; 0: the model's context */
+    size_t ctx_tokens;                      /* longest prompt, at most the model's context; 0: that */
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);      /* while packing; NULL: silent */
     void *progress_ud;
 } pf_engine_config;
@@ -28,7 +28,8 @@ const char *pf_engine_isa(const pf_engine *e);              /* "avx2"; "ref" for
 uint32_t pf_engine_kv_elem_bytes(const pf_engine *e);       /* 2 or 4: what the views must have */
 size_t   pf_engine_ctx_tokens(const pf_engine *e);
 
-/* As bt_prefill_run, with kv->elem_bytes = pf_engine_kv_elem_bytes. The reference needs pos0 = 0; its hooks come when all is computed. */
+/* As bt_prefill_run, with kv->elem_bytes = pf_engine_kv_elem_bytes. The reference's hooks come when all
+ * is computed. BT_EARG for a view of another shape. */
 bt_err pf_engine_prefill(pf_engine *e, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                          const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 bt_prefill_stats pf_engine_stats(const pf_engine *e);       /* compilations 0 for the reference */

@@ -41,17 +41,17 @@ typedef struct bt_tensor {
 #define BT_GRAPH_NO_LAYER UINT32_MAX
 #define BT_GRAPH_NO_TENSOR UINT32_MAX
 
-typedef enum bt_op_kind {                   /*             in[0]   in[1]   out            what */
-    BT_OP_EMBED,                            /*             ids             x              rows of the embedding */
-    BT_OP_RMSNORM,                          /*             x               n              weight: norm */
-    BT_OP_LINEAR,                           /*             n               y              weight: matrix (and its bias) */
-    BT_OP_QK_NORM,                          /*             q               q, in place    rmsnorm of each head */
-    BT_OP_ROPE,                             /*             q               q, in place    by each row's position */
-    BT_OP_KV_STORE,                         /*             k       v       kv             rounds, writes rows of valid positions only */
-    BT_OP_ATTENTION,                        /*             q       kv      a              causal */
-    BT_OP_ADD,                              /*             x       y       x, in place    x + y */
-    BT_OP_SILU_MUL,                         /*             gate    up      gate, in place silu(gate) * up */
-    BT_OP_SELECT_ROWS,                      /*             x               s              the last OUT valid rows of each sequence */
+typedef enum bt_op_kind {                   /* in[0]  in[1]  out              what */
+    BT_OP_EMBED,                            /* ids           x                rows of the embedding */
+    BT_OP_RMSNORM,                          /* x             n                weight: norm */
+    BT_OP_LINEAR,                           /* n             y                weight: matrix (and its bias) */
+    BT_OP_QK_NORM,                          /* q             q, in place      rmsnorm of each head */
+    BT_OP_ROPE,                             /* q             q, in place      by each row's position */
+    BT_OP_KV_STORE,                         /* k      v      kv               rounds; rows of real tokens only */
+    BT_OP_ATTENTION,                        /* q      kv     a                causal */
+    BT_OP_ADD,                              /* x      y      x, in place      x + y */
+    BT_OP_SILU_MUL,                         /* gate   up     gate, in place   silu(gate) * up */
+    BT_OP_SELECT_ROWS,                      /* x             s                last real row, or all rows */
     BT_OP_KINDS
 } bt_op_kind;
 const char *bt_op_name(bt_op_kind k);

@@ -27,8 +27,8 @@ typedef struct bt_host_seq {
 typedef struct bt_host_io {
     const int32_t *ids;                     /* [batch, seq]; of each sequence only the first valid ones are read */
     const bt_host_seq *seq;                 /* [batch]; views of different sequences share no row that is written */
-    float *logits;                          /* [batch, out, V] f32; row j of a sequence is its j-th selected row; with out = seq, rows of
-                                               padding are not touched; NULL where out = 0 */
+    float *logits;                          /* [batch, out, V] f32; where out = seq, rows of padding are not touched;
+                                               NULL where out = 0 */
     float pad;                              /* any value, NaN too: it reaches nothing; 0 in normal use */
     void (*on_kv)(void *ud, uint32_t layer);    /* rows of `layer` are stored in every sequence; NULL: not wanted */
     void *on_kv_ud;                             /* called on the caller's thread, in layer order */

@@ -18,7 +18,7 @@ typedef struct dc_engine_config {
     const char *engine;                     /* NULL: "host" */
     const char *isa;                        /* bt_kernels_select; NULL: the best */
     size_t threads;                         /* 0: as many as cores */
-    size_t ctx_tokens;                      /* longest sequence; 0: the model's context */
+    size_t ctx_tokens;                      /* longest sequence, at most the model's context; 0: that */
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);      /* while packing; NULL: silent */
     void *progress_ud;
 } dc_engine_config;
@@ -34,10 +34,9 @@ size_t   dc_engine_ctx_tokens(const dc_engine *e);
 size_t   dc_engine_vocab(const dc_engine *e);
 
 /* Run one token at position pos of a sequence whose positions [0, pos) are stored in kv: stores its K and V rows (exactly those),
- * and writes the logits that follow it, f32 [V]. sequence names the sequence for back ends that keep state beside the pages
- * (the reference): a new sequence, or pages written by others, needs a new value; any number unique in the process will do.
- * BT_EARG: token outside the vocabulary or a wrong view; BT_ELIMIT: pos >= ctx_tokens or the view's capacity;
- * BT_ECANCEL: *cancel became true (NULL: never looked at), rows of pos may have been written. No allocation. */
-bt_err dc_engine_step(dc_engine *e, uint64_t sequence, const bt_kv_view *kv, int32_t token, size_t pos,
-                      const atomic_bool *cancel, float *logits, bt_fault *fault);
+ * and writes the logits that follow it, f32 [V]. Between calls an engine remembers nothing of a sequence.
+ * BT_EARG: token outside the vocabulary or a view of another shape; BT_ELIMIT: pos >= ctx_tokens or the view's capacity;
+ * BT_ECANCEL: *cancel became true (NULL: never looked at), rows of pos may have been written. host: no allocation. */
+bt_err dc_engine_step(dc_engine *e, const bt_kv_view *kv, int32_t token, size_t pos, const atomic_bool *cancel,
+                      float *logits, bt_fault *fault);
 #endif

@@ -1,0 +1,332 @@
+#include "graph/graph.h"
+#include "base/num.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { TENSORS_PER_LAYER = 11, OPS_PER_LAYER = 18, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 4 };
+
+static const bt_formula ROWS_SEQ = { 1, { 1, 1, 0, 0 } };
+static const bt_formula ROWS_OUT = { 1, { 1, 0, 0, 1 } };
+static const bt_formula ROWS_CTX = { 1, { 1, 0, 1, 0 } };
+
+bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *fault)
+{
+    uint64_t v = f.coef;
+    for (int s = 0; s < BT_SYM_COUNT; s++)
+        for (uint8_t i = 0; i < f.exp[s]; i++)
+            if (__builtin_mul_overflow(v, b->value[s], &v))
+                return bt_fail(fault, BT_ELIMIT, "a size formula does not fit 64 bits");
+    *ret = v;
+    return BT_OK;
+}
+
+const char *bt_op_name(bt_op_kind k)
+{
+    static const char *const names[BT_OP_KINDS] = {
+        "embed", "rmsnorm", "linear", "qk_norm", "rope", "kv_store", "attention", "add", "silu_mul", "select_rows",
+    };
+    return (unsigned)k < BT_OP_KINDS ? names[k] : "?";
+}
+
+/* ---- building ---- */
+
+typedef struct builder { bt_graph *g; uint32_t layer; } builder;
+
+static uint32_t tensor(builder *b, const char *name, bt_tensor_kind kind, bt_formula rows, uint32_t width)
+{
+    b->g->tensor[b->g->tensors] = (bt_tensor){ name, kind, b->layer, rows, width };
+    return (uint32_t)b->g->tensors++;
+}
+
+static bt_op *op(builder *b, bt_op_kind kind, bt_weight weight, uint32_t in0, uint32_t in1, uint32_t out)
+{
+    bt_op *o = &b->g->op[b->g->ops++];
+    *o = (bt_op){ .kind = kind, .layer = b->layer, .weight = weight, .in = { in0, in1 }, .out = out };
+    return o;
+}
+
+static uint32_t norm(builder *b, const char *name, bt_weight weight, uint32_t in)
+{
+    const bt_tensor *t = &b->g->tensor[in];
+    const uint32_t out = tensor(b, name, BT_TENSOR_ACT, t->rows, t->width);
+    op(b, BT_OP_RMSNORM, weight, in, BT_GRAPH_NO_TENSOR, out);
+    return out;
+}
+
+static void linear_to(builder *b, bt_weight weight, uint32_t in, uint32_t out)
+{
+    const bt_tensor *t = b->g->tensor;
+    bt_op *o = op(b, BT_OP_LINEAR, weight, in, BT_GRAPH_NO_TENSOR, out);
+    o->macs = t[out].rows;
+    o->macs.coef = (uint64_t)t[in].width * t[out].width;
+}
+
+static uint32_t linear(builder *b, const char *name, bt_weight weight, uint32_t in, uint32_t width)
+{
+    const uint32_t out = tensor(b, name, BT_TENSOR_ACT, b->g->tensor[in].rows, width);
+    linear_to(b, weight, in, out);
+    return out;
+}
+
+static void head_wise(builder *b, bt_op_kind kind, bt_weight weight, uint32_t t, uint32_t heads)
+{
+    op(b, kind, weight, t, BT_GRAPH_NO_TENSOR, t)->heads = heads;
+}
+
+static uint32_t attention(builder *b, uint32_t q, uint32_t kv)
+{
+    const uint32_t width = b->g->tensor[q].width;
+    const uint32_t out = tensor(b, "a", BT_TENSOR_ACT, ROWS_SEQ, width);
+    op(b, BT_OP_ATTENTION, BT_WEIGHT_NONE, q, kv, out)->macs = (bt_formula){ 2ull * width, { 1, 1, 1, 0 } };
+    return out;
+}
+
+static void layer(builder *b, uint32_t x)
+{
+    const bt_hparams *hp = &b->g->hp;
+    const uint32_t q_width = hp->heads * hp->head_dim, kv_width = hp->kv_heads * hp->head_dim;
+
+    const uint32_t n = norm(b, "n", BT_WEIGHT_ATTN_NORM, x);
+    const uint32_t q = linear(b, "q", BT_WEIGHT_Q, n, q_width);
+    const uint32_t k = linear(b, "k", BT_WEIGHT_K, n, kv_width);
+    const uint32_t v = linear(b, "v", BT_WEIGHT_V, n, kv_width);
+    if (hp->qk_norm) {
+        head_wise(b, BT_OP_QK_NORM, BT_WEIGHT_Q_NORM, q, hp->heads);
+        head_wise(b, BT_OP_QK_NORM, BT_WEIGHT_K_NORM, k, hp->kv_heads);
+    }
+    head_wise(b, BT_OP_ROPE, BT_WEIGHT_NONE, q, hp->heads);
+    head_wise(b, BT_OP_ROPE, BT_WEIGHT_NONE, k, hp->kv_heads);
+    const uint32_t kv = tensor(b, "kv", BT_TENSOR_KV, ROWS_CTX, 2 * kv_width);
+    op(b, BT_OP_KV_STORE, BT_WEIGHT_NONE, k, v, kv);
+    const uint32_t o = linear(b, "o", BT_WEIGHT_O, attention(b, q, kv), hp->dim);
+    op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, o, x);
+
+    const uint32_t f = norm(b, "f", BT_WEIGHT_FFN_NORM, x);
+    const uint32_t gate = linear(b, "gate", BT_WEIGHT_GATE, f, hp->ffn);
+    const uint32_t up = linear(b, "up", BT_WEIGHT_UP, f, hp->ffn);
+    op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
+    const uint32_t d = linear(b, "d", BT_WEIGHT_DOWN, gate, hp->dim);
+    op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, d, x);
+}
+
+bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, bt_fault *fault)
+{
+    bt_err e;
+    bt_graph *g = calloc(1, sizeof *g);
+    if (!g) return bt_fail(fault, BT_ENOMEM, "building a graph");
+    g->hp = *hp;
+    g->tensor = calloc((size_t)hp->layers * TENSORS_PER_LAYER + TENSORS_OUTSIDE, sizeof *g->tensor);
+    g->op = calloc((size_t)hp->layers * OPS_PER_LAYER + OPS_OUTSIDE, sizeof *g->op);
+    if (!g->tensor || !g->op) { e = bt_fail(fault, BT_ENOMEM, "building a graph"); goto out; }
+
+    builder b = { g, BT_GRAPH_NO_LAYER };
+    const uint32_t ids = tensor(&b, "ids", BT_TENSOR_IDS, ROWS_SEQ, 1);
+    const uint32_t x = tensor(&b, "x", BT_TENSOR_ACT, ROWS_SEQ, hp->dim);
+    op(&b, BT_OP_EMBED, BT_WEIGHT_EMBED, ids, BT_GRAPH_NO_TENSOR, x);
+    for (uint32_t l = 0; l < hp->layers; l++) {
+        b.layer = l;
+        layer(&b, x);
+    }
+    b.layer = BT_GRAPH_NO_LAYER;
+    g->op_tail = g->ops;
+    const uint32_t s = tensor(&b, "s", BT_TENSOR_ACT, ROWS_OUT, hp->dim);
+    op(&b, BT_OP_SELECT_ROWS, BT_WEIGHT_NONE, x, BT_GRAPH_NO_TENSOR, s);
+    const uint32_t sn = norm(&b, "sn", BT_WEIGHT_OUT_NORM, s);
+    linear_to(&b, BT_WEIGHT_OUTPUT, sn, tensor(&b, "logits", BT_TENSOR_LOGITS, ROWS_OUT, hp->vocab));
+
+    if ((e = bt_graph_check(g, fault)) < 0) goto out;
+    *ret = g;
+    g = NULL;
+out:
+    bt_graph_free(g);
+    return e;
+}
+
+void bt_graph_free(bt_graph *g)
+{
+    if (!g) return;
+    free(g->tensor);
+    free(g->op);
+    free(g);
+}
+
+/* ---- checking ---- */
+
+/* What a weight maps: k inputs to n outputs; a norm has n = k. */
+static void weight_shape(const bt_hparams *hp, bt_weight w, uint32_t *n, uint32_t *k)
+{
+    const uint32_t q = hp->heads * hp->head_dim, kv = hp->kv_heads * hp->head_dim;
+    *n = *k = 0;
+    switch (w) {
+    case BT_WEIGHT_NONE: break;
+    case BT_WEIGHT_EMBED: *n = hp->dim; *k = 1; break;
+    case BT_WEIGHT_ATTN_NORM: case BT_WEIGHT_FFN_NORM: case BT_WEIGHT_OUT_NORM: *n = *k = hp->dim; break;
+    case BT_WEIGHT_Q_NORM: *n = *k = q; break;
+    case BT_WEIGHT_K_NORM: *n = *k = kv; break;
+    case BT_WEIGHT_Q: *n = q; *k = hp->dim; break;
+    case BT_WEIGHT_K: case BT_WEIGHT_V: *n = kv; *k = hp->dim; break;
+    case BT_WEIGHT_O: *n = hp->dim; *k = q; break;
+    case BT_WEIGHT_GATE: case BT_WEIGHT_UP: *n = hp->ffn; *k = hp->dim; break;
+    case BT_WEIGHT_DOWN: *n = hp->dim; *k = hp->ffn; break;
+    case BT_WEIGHT_OUTPUT: *n = hp->vocab; *k = hp->dim; break;
+    }
+}
+
+/* How many inputs an operator has, whether it overwrites the first one, needs a weight, works head by head. */
+static const struct { uint8_t inputs; bool in_place, has_weight, by_head; } rule[BT_OP_KINDS] = {
+    [BT_OP_EMBED]       = { 1, false, true,  false }, [BT_OP_RMSNORM]  = { 1, false, true,  false },
+    [BT_OP_LINEAR]      = { 1, false, true,  false }, [BT_OP_QK_NORM]  = { 1, true,  true,  true  },
+    [BT_OP_ROPE]        = { 1, true,  false, true  }, [BT_OP_KV_STORE] = { 2, false, false, false },
+    [BT_OP_ATTENTION]   = { 2, false, false, false }, [BT_OP_ADD]      = { 2, true,  false, false },
+    [BT_OP_SILU_MUL]    = { 2, true,  false, false }, [BT_OP_SELECT_ROWS] = { 1, false, false, false },
+};
+
+static bool same_rows(bt_formula a, bt_formula b)
+{
+    bool same = a.coef == b.coef;
+    for (int s = 0; s < BT_SYM_COUNT; s++) same = same && a.exp[s] == b.exp[s];
+    return same;
+}
+
+static bool shapes_fit(const bt_graph *g, const bt_op *o)
+{
+    const bt_tensor *a = &g->tensor[o->in[0]], *b = rule[o->kind].inputs > 1 ? &g->tensor[o->in[1]] : a;
+    const bt_tensor *y = &g->tensor[o->out];
+    const bool a_act = a->kind == BT_TENSOR_ACT, y_act = y->kind == BT_TENSOR_ACT;
+    uint32_t n, k;
+    weight_shape(&g->hp, o->weight, &n, &k);
+    switch (o->kind) {
+    case BT_OP_EMBED:
+        return a->kind == BT_TENSOR_IDS && y_act && same_rows(a->rows, y->rows) && a->width == k
+            && y->width == n;
+    case BT_OP_RMSNORM:
+    case BT_OP_QK_NORM:
+        return a_act && y_act && same_rows(a->rows, y->rows) && a->width == k && y->width == n;
+    case BT_OP_LINEAR:
+        return a_act && (y_act || y->kind == BT_TENSOR_LOGITS) && same_rows(a->rows, y->rows) && a->width == k
+            && y->width == n;
+    case BT_OP_ROPE:
+        return a_act && a->width == o->heads * g->hp.head_dim;
+    case BT_OP_KV_STORE:
+        return a_act && b->kind == BT_TENSOR_ACT && y->kind == BT_TENSOR_KV && y->layer == o->layer
+            && same_rows(a->rows, ROWS_SEQ) && same_rows(b->rows, ROWS_SEQ)
+            && a->width == b->width && y->width == 2 * a->width;
+    case BT_OP_ATTENTION:
+        return a_act && y_act && b->kind == BT_TENSOR_KV && b->layer == o->layer && same_rows(a->rows, ROWS_SEQ)
+            && same_rows(y->rows, ROWS_SEQ) && a->width == y->width && a->width == g->hp.heads * g->hp.head_dim;
+    case BT_OP_ADD:
+    case BT_OP_SILU_MUL:
+        return a_act && b->kind == BT_TENSOR_ACT && same_rows(a->rows, b->rows) && a->width == b->width
+            && a != b;
+    case BT_OP_SELECT_ROWS:
+        return a_act && y_act && same_rows(a->rows, ROWS_SEQ) && same_rows(y->rows, ROWS_OUT)
+            && a->width == y->width;
+    case BT_OP_KINDS:
+        break;
+    }
+    return false;
+}
+
+static bt_err check_op(const bt_graph *g, size_t i, bool *written, bt_fault *fault)
+{
+    const bt_op *o = &g->op[i];
+    const char *name = bt_op_name(o->kind);
+    if ((unsigned)o->kind >= BT_OP_KINDS) return bt_fail(fault, BT_EARG, "graph op %zu: unknown kind", i);
+    for (unsigned j = 0; j < 2; j++) {
+        const bool is_used = j < rule[o->kind].inputs;
+        if (is_used ? o->in[j] >= g->tensors : o->in[j] != BT_GRAPH_NO_TENSOR)
+            return bt_fail(fault, BT_EARG, "graph op %zu (%s): input %u", i, name, j);
+        if (is_used && !written[o->in[j]])
+            return bt_fail(fault, BT_EARG, "graph op %zu (%s): reads '%s' before it is written", i, name,
+                           g->tensor[o->in[j]].name);
+    }
+    if (o->out >= g->tensors || rule[o->kind].in_place != (o->out == o->in[0]))
+        return bt_fail(fault, BT_EARG, "graph op %zu (%s): output", i, name);
+    if (rule[o->kind].has_weight != (o->weight != BT_WEIGHT_NONE) || rule[o->kind].by_head != (o->heads > 0))
+        return bt_fail(fault, BT_EARG, "graph op %zu (%s): weight or heads", i, name);
+    if (!shapes_fit(g, o)) return bt_fail(fault, BT_EARG, "graph op %zu (%s): shapes do not fit", i, name);
+    written[o->out] = true;
+    return BT_OK;
+}
+
+bt_err bt_graph_check(const bt_graph *g, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    uint32_t layer_now = 0;
+    bool *written = calloc(g->tensors ? g->tensors : 1, sizeof *written);
+    if (!written) return bt_fail(fault, BT_ENOMEM, "checking a graph");
+    for (size_t t = 0; t < g->tensors; t++) written[t] = g->tensor[t].kind == BT_TENSOR_IDS;
+    for (size_t i = 0; i < g->ops; i++) {
+        if ((e = check_op(g, i, written, fault)) < 0) goto out;
+        if (g->op[i].layer == BT_GRAPH_NO_LAYER) continue;
+        if (g->op[i].layer < layer_now || g->op[i].layer >= g->hp.layers) {
+            e = bt_fail(fault, BT_EARG, "graph op %zu: layers must ascend", i);
+            goto out;
+        }
+        layer_now = g->op[i].layer;
+    }
+out:
+    free(written);
+    return e;
+}
+
+/* ---- for people ---- */
+
+static void formula_text(char *ret, size_t cap, bt_formula f)
+{
+    static const char letters[BT_SYM_COUNT] = { 'B', 'S', 'C', 'O' };
+    size_t used = 0;
+    if (f.coef != 1) used = (size_t)snprintf(ret, cap, "%llu", (unsigned long long)f.coef);
+    for (int s = 0; s < BT_SYM_COUNT; s++)
+        for (uint8_t i = 0; i < f.exp[s] && used + 2 < cap; i++) {
+            if (used) ret[used++] = '*';
+            ret[used++] = letters[s];
+        }
+    ret[used] = 0;
+}
+
+static void print_tensor(const bt_graph *g, uint32_t t, FILE *to)
+{
+    char rows[64];
+    if (t == BT_GRAPH_NO_TENSOR) return;
+    formula_text(rows, sizeof rows, g->tensor[t].rows);
+    fprintf(to, " %s[%s, %u]", g->tensor[t].name, rows, g->tensor[t].width);
+}
+
+void bt_graph_print(const bt_graph *g, FILE *to, uint32_t layers)
+{
+    fprintf(to, "B batch, S seq, C ctx, O rows with logits\n");
+    for (size_t i = 0; i < g->ops; i++) {
+        const bt_op *o = &g->op[i];
+        const bool in_layer = o->layer != BT_GRAPH_NO_LAYER;
+        if (in_layer && o->layer >= layers) continue;
+        if (in_layer) fprintf(to, "%3u.%-12s", o->layer, bt_op_name(o->kind));
+        else          fprintf(to, "  -.%-12s", bt_op_name(o->kind));
+        fprintf(to, "%-10s", bt_weight_name(o->weight));
+        print_tensor(g, o->out, to);
+        fprintf(to, " <-");
+        print_tensor(g, o->in[0], to);
+        print_tensor(g, o->in[1], to);
+        if (o->macs.coef) {
+            char macs[64];
+            formula_text(macs, sizeof macs, o->macs);
+            fprintf(to, "  %s macs", macs);
+        }
+        fprintf(to, "\n");
+    }
+    if (layers < g->hp.layers) fprintf(to, "and %u layers like these\n", g->hp.layers - layers);
+}
+
+bt_err bt_graph_macs(uint64_t *ret, const bt_graph *g, const bt_bind *b, bt_fault *fault)
+{
+    uint64_t sum = 0, v = 0;
+    for (size_t i = 0; i < g->ops; i++) {
+        const bt_err e = bt_formula_eval(&v, g->op[i].macs, b, fault);
+        if (e < 0) return e;
+        if (__builtin_add_overflow(sum, v, &sum))
+            return bt_fail(fault, BT_ELIMIT, "multiply-accumulates do not fit 64 bits");
+    }
+    *ret = sum;
+    return BT_OK;
+}

@@ -1,0 +1,87 @@
+#include "npu/programs.h"
+
+#include <stdlib.h>
+
+enum { FIRST_BUCKET = 512 };
+
+/* The bucket after `ctx`; 0: none. */
+static size_t next_bucket(size_t ctx, size_t ctx_tokens)
+{
+    if (ctx == ctx_tokens) return 0;
+    const size_t next = ctx ? ctx * 2 : FIRST_BUCKET;
+    return next < ctx_tokens ? next : ctx_tokens;
+}
+
+static size_t first_bucket(bt_plan_policy policy, size_t seq, size_t ctx_tokens)
+{
+    if (policy.kind == BT_PLAN_WHOLE) return ctx_tokens;
+    size_t ctx = next_bucket(0, ctx_tokens);
+    while (ctx < seq && ctx < ctx_tokens) ctx = next_bucket(ctx, ctx_tokens);
+    return ctx;
+}
+
+static bt_err compile_row(bt_programs *p, bt_programs_row *row, const bt_graph *graph, bt_fault *fault)
+{
+    const size_t out[BT_PROGRAMS_OUTS] = { 0, 1, row->seq };
+    for (int i = 0; i < BT_PROGRAMS_OUTS; i++) {
+        bt_program *program;
+        const bt_err e = bt_bind_program(&program, graph, 1, row->seq, out[i], row->ctx, fault);
+        if (e < 0) return e;
+        row->program[i] = program;
+        p->compilations++;
+        if (program->arena_bytes > p->arena_bytes) p->arena_bytes = program->arena_bytes;
+    }
+    return BT_OK;
+}
+
+bt_err bt_programs_new(bt_programs **ret, const bt_graph *graph, bt_plan_policy policy, size_t ctx_tokens,
+                       bt_fault *fault)
+{
+    if (ctx_tokens < 1 || ctx_tokens > BT_MODEL_MAX_CTX)
+        return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", ctx_tokens, BT_MODEL_MAX_CTX);
+    bt_err e = BT_OK;
+    size_t rows = 0, seq;
+    for (size_t i = 0; (seq = bt_plan_shape(policy, ctx_tokens, i)) != 0; i++)
+        for (size_t ctx = first_bucket(policy, seq, ctx_tokens); ctx; ctx = next_bucket(ctx, ctx_tokens)) rows++;
+    bt_programs *p = calloc(1, sizeof *p);
+    if (!p || !(p->row = calloc(rows, sizeof *p->row))) {
+        e = bt_fail(fault, BT_ENOMEM, "compiling %zu programs", rows);
+        goto out;
+    }
+    p->ctx_tokens = ctx_tokens;
+    for (size_t i = 0; (seq = bt_plan_shape(policy, ctx_tokens, i)) != 0; i++)
+        for (size_t ctx = first_bucket(policy, seq, ctx_tokens); ctx; ctx = next_bucket(ctx, ctx_tokens)) {
+            bt_programs_row *row = &p->row[p->rows++];
+            row->seq = seq;
+            row->ctx = ctx;
+            if ((e = compile_row(p, row, graph, fault)) < 0) goto out;
+        }
+    *ret = p;
+    p = NULL;
+out:
+    bt_programs_free(p);
+    return e;
+}
+
+void bt_programs_free(bt_programs *p)
+{
+    if (!p) return;
+    for (size_t i = 0; i < p->rows; i++)
+        for (int j = 0; j < BT_PROGRAMS_OUTS; j++) bt_bind_free(p->row[i].program[j]);
+    free(p->row);
+    free(p);
+}
+
+bt_err bt_programs_find(const bt_programs_row **ret, const bt_programs *p, size_t seq, size_t end_tokens,
+                        bt_fault *fault)
+{
+    const bt_programs_row *near = NULL;     /* the smallest row that is larger in both, else the largest */
+    for (size_t i = 0; i < p->rows; i++) {
+        const bt_programs_row *r = &p->row[i];
+        if (r->seq == seq && r->ctx >= end_tokens) { *ret = r; return BT_OK; }
+        if (!near && r->seq >= seq && r->ctx >= end_tokens) near = r;
+    }
+    if (!near) near = &p->row[p->rows - 1];
+    return bt_fail(fault, BT_ELIMIT, "no program for seq %zu, ctx %zu; the nearest legal row is seq %zu, ctx %zu", seq,
+                   end_tokens, near->seq, near->ctx);
+}
