@@ -229,19 +229,26 @@ float *bt_ref_kv_row(bt_ref_kv *kv, size_t layer, bool is_v, size_t token)
 
 /* ---- arithmetic ---- */
 
-/* acc[g][j] = sum over i of x[g][i] * w[i][j], i ascending. `rows` is a constant at every call, so the loops over g and j
- * unroll and acc stays in registers. */
-static inline __attribute__((always_inline)) void panel_times_rows(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
-                                                                   const float *restrict w, size_t k, size_t outputs, const int rows)
+/* Four floats that are added and multiplied as four floats; the compiler picks the instructions. */
+typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* y[g][j] = sum over i of x[g][i] * w[i][j], i ascending. `rows` is a constant at every call, so the loops over g unroll
+ * and the sums stay in registers. */
+static inline __attribute__((always_inline)) void
+panel_times_rows(float *restrict y, size_t ldy, const float *restrict x, size_t ldx, const float *restrict w, size_t k,
+                 size_t outputs, const int rows)
 {
-    float acc[GROUP][PANEL] = { 0 };
-    for (size_t i = 0; i < k; i++)
-        for (int g = 0; g < rows; g++)
-            for (int j = 0; j < PANEL; j++)
-                acc[g][j] += x[(size_t)g * ldx + i] * w[i * PANEL + (size_t)j];
+    four low[GROUP] = { 0 }, high[GROUP] = { 0 };
+    for (size_t i = 0; i < k; i++) {
+        const four a = *(const four *)(w + i * PANEL), b = *(const four *)(w + i * PANEL + 4);
+        for (int g = 0; g < rows; g++) {
+            low[g] += x[(size_t)g * ldx + i] * a;
+            high[g] += x[(size_t)g * ldx + i] * b;
+        }
+    }
     for (int g = 0; g < rows; g++)
         for (size_t j = 0; j < outputs; j++)
-            y[(size_t)g * ldy + j] = acc[g][j];
+            y[(size_t)g * ldy + j] = j < 4 ? low[g][j] : high[g][j - 4];
 }
 
 typedef struct product { float *y; size_t ldy; const float *x; size_t rows; const matrix *m; const float *bias; } product;
