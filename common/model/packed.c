@@ -36,7 +36,8 @@ const char *bt_weight_name(bt_weight w)
 
 static slot *slot_of(const bt_packed *p, uint32_t layer, bt_weight w)
 {
-    return &p->slots[(size_t)layer * WEIGHTS + w];
+    const bool is_layers_own = w != BT_WEIGHT_EMBED && w != BT_WEIGHT_OUT_NORM && w != BT_WEIGHT_OUTPUT;
+    return &p->slots[is_layers_own ? (size_t)layer * WEIGHTS + w : w];
 }
 
 static bool is_matrix(bt_weight w) { return w >= BT_WEIGHT_Q; }

@@ -10,7 +10,8 @@
  * embedding is not copied: its rows are read exactly from the file (bt_model_row_f32); a tied output is packed as a
  * matrix of its own. The same file gives the same bytes on any machine and with any number of threads. */
 
-/* A weight is named by (layer, which), never by a pointer, so that graphs are data. Those of no layer use layer 0. */
+/* A weight is named by (layer, which), never by a pointer, so that graphs are data. For EMBED, OUT_NORM and
+ * OUTPUT, which belong to no layer, the layer is not looked at. */
 typedef enum bt_weight {
     BT_WEIGHT_NONE = 0,
     BT_WEIGHT_EMBED,                                            /* [V, D], read from the file */
