@@ -24,6 +24,7 @@ enum {
     BT_MSG_MAX_ENDPOINT_BYTES = 255,
     BT_MSG_MAX_ID_BYTES = 64,
     BT_MSG_TOP_LOGITS = 5,
+    BT_MSG_MAX_LEASE_MS = 600000,
 };
 
 typedef struct bt_incarnation { uint8_t bytes[16]; } bt_incarnation;
@@ -214,15 +215,17 @@ const char *bt_msg_type_name(bt_msg_type t);            /* "RESERVE"; "?" for an
  *    64    - body */
 enum { BT_MSG_HEADER_BYTES = 64, BT_MSG_MAX_BODY_BYTES = 8 << 20 };
 
-/* Holds what a decoded message borrows; reuse it from message to message. Zero it before the first use. */
-typedef struct bt_msg_buf { int32_t *ids; size_t ids_cap; bt_kv_range *ranges; size_t ranges_cap; } bt_msg_buf;
+/* Holds what a decoded message borrows; reuse it from message to message. Zero it before the first use; its fields are
+ * private. A decode that reaches the body, even one that fails, makes void what the message before it borrowed. It never
+ * holds more than 4 times the largest body it has seen and 256 KiB, and grows only for a larger one. */
+typedef struct bt_msg_buf { uint8_t *block; size_t cap; } bt_msg_buf;
 void bt_msg_buf_done(bt_msg_buf *b);
 
 /* Encode into out[cap]; *ret_len is set on success. BT_ELIMIT when it does not fit (bt_msg_encoded_max bytes always
- * do), BT_EARG when a field is out of the range above. */
+ * do), BT_EARG when a field is out of the range that the .proto files give. Allocates nothing. */
 bt_err bt_msg_encode(size_t *ret_len, uint8_t *out, size_t cap, const bt_msg *m, bt_fault *fault);
 size_t bt_msg_encoded_max(const bt_msg *m);
-/* Decode one frame; any bytes are safe. BT_EFORMAT (magic, length, checksum, protobuf, range), BT_EVERSION (with both
- * numbers), BT_ELIMIT. *ret is untouched on failure. */
+/* Decode one frame; any bytes are safe. BT_EFORMAT (length, checksum, magic, protobuf, range), BT_EVERSION (an unknown type, or
+ * another version, with both numbers), BT_ELIMIT, BT_ENOMEM. *ret is untouched on failure. */
 bt_err bt_msg_decode(bt_msg *ret, bt_msg_buf *buf, const uint8_t *bytes, size_t len, bt_fault *fault);
 #endif

@@ -1,0 +1,186 @@
+/* HELLO, WELCOME, REJECT, HEARTBEAT, BYE: fields to and from proto/control.proto, and their ranges. */
+#include "wire/msg_body.h"
+
+#include "kv/kv_header.h"
+
+static void put_load(Bt__Load *ret, const bt_load *l)
+{
+    *ret = (Bt__Load)BT__LOAD__INIT;
+    ret->slots_total = l->slots_total;
+    ret->slots_used = l->slots_used;
+    ret->queued = l->queued;
+    ret->pages_total = l->pages_total;
+    ret->pages_used = l->pages_used;
+    ret->pages_cached = l->pages_cached;
+    ret->reservations = l->reservations;
+    ret->leases = l->leases;
+    ret->rss_bytes = l->rss_bytes;
+}
+
+static void get_load(bt_msg_checker *c, bt_load *ret, const Bt__Load *l)
+{
+    if (!bt_msg_body_present(c, "load", l)) return;
+    ret->slots_total = l->slots_total;
+    ret->slots_used = l->slots_used;
+    ret->queued = l->queued;
+    ret->pages_total = l->pages_total;
+    ret->pages_used = l->pages_used;
+    ret->pages_cached = l->pages_cached;
+    ret->reservations = l->reservations;
+    ret->leases = l->leases;
+    ret->rss_bytes = l->rss_bytes;
+}
+
+static ProtobufCMessage *fill_hello(bt_msg_scratch *s, const bt_msg *m)
+{
+    const bt_msg_hello *h = &m->u.hello;
+    Bt__Hello *b = &s->u.hello;
+    *b = (Bt__Hello)BT__HELLO__INIT;
+    s->kv = (Bt__KvShape)BT__KV_SHAPE__INIT;
+    s->kv.layers = h->kv.layers;
+    s->kv.kv_heads = h->kv.kv_heads;
+    s->kv.head_dim = h->kv.head_dim;
+    s->kv.dtype = (Bt__KvDtype)h->kv.dtype;
+    put_load(&s->load, &h->load);
+    b->protocol = h->protocol;
+    b->role = (Bt__Role)h->role;
+    b->node_id = bt_msg_body_put_text(h->node_id);
+    b->model_id = bt_msg_body_put16(h->model_id);
+    b->model_name = bt_msg_body_put_text(h->model_name);
+    b->exactness = bt_msg_body_put_text(h->exactness);
+    b->kv = &s->kv;
+    b->ctx_tokens = h->ctx_tokens;
+    b->kv_capacity_tokens = h->kv_capacity_tokens;
+    b->kv_endpoint = bt_msg_body_put_text(h->kv_endpoint);
+    b->pid = h->pid;
+    b->draining = h->draining;
+    b->load = &s->load;
+    return &b->base;
+}
+
+static void read_hello(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *body)
+{
+    const Bt__Hello *b = (const Bt__Hello *)body;
+    bt_msg_hello *h = &m->u.hello;
+    h->protocol = b->protocol;
+    h->role = (bt_role)b->role;
+    bt_msg_body_get_text(c, "node_id", h->node_id, sizeof h->node_id, b->node_id);
+    bt_msg_body_get16(c, "model_id", h->model_id, b->model_id);
+    bt_msg_body_get_text(c, "model_name", h->model_name, sizeof h->model_name, b->model_name);
+    bt_msg_body_get_text(c, "exactness", h->exactness, sizeof h->exactness, b->exactness);
+    if (bt_msg_body_present(c, "kv", b->kv))
+        h->kv = (bt_kv_shape){ b->kv->layers, b->kv->kv_heads, b->kv->head_dim, (bt_kv_dtype)b->kv->dtype };
+    h->ctx_tokens = b->ctx_tokens;
+    h->kv_capacity_tokens = b->kv_capacity_tokens;
+    bt_msg_body_get_text(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint, b->kv_endpoint);
+    h->pid = b->pid;
+    h->draining = b->draining;
+    get_load(c, &h->load, b->load);
+}
+
+static void check_hello(bt_msg_checker *c, const bt_msg *m)
+{
+    const bt_msg_hello *h = &m->u.hello;
+    bt_msg_body_range(c, "protocol", h->protocol, 1, UINT32_MAX);
+    bt_msg_body_range(c, "role", h->role, BT_ROLE_PREFILL, BT_ROLE_DECODE);
+    bt_msg_body_name(c, "node_id", h->node_id, sizeof h->node_id);
+    bt_msg_body_text(c, "model_name", h->model_name, sizeof h->model_name);
+    bt_msg_body_text(c, "exactness", h->exactness, sizeof h->exactness);
+    bt_msg_body_range(c, "kv.layers", h->kv.layers, 1, BT_KV_MAX_LAYERS);
+    bt_msg_body_range(c, "kv.kv_heads", h->kv.kv_heads, 1, BT_KV_MAX_HEADS);
+    bt_msg_body_range(c, "kv.head_dim", h->kv.head_dim, 1, BT_KV_MAX_HEAD_DIM);
+    bt_msg_body_range(c, "kv.dtype", h->kv.dtype, BT_KV_F16, BT_KV_F32);
+    bt_msg_body_range(c, "ctx_tokens", h->ctx_tokens, 1, BT_KV_MAX_TOKENS);
+    if (h->role == BT_ROLE_DECODE)
+        bt_msg_body_name(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint);
+    else if (h->kv_endpoint[0])
+        bt_msg_body_fail(c, "kv_endpoint is set by a prefill node");
+}
+
+static ProtobufCMessage *fill_welcome(bt_msg_scratch *s, const bt_msg *m)
+{
+    s->u.welcome = (Bt__Welcome)BT__WELCOME__INIT;
+    s->u.welcome.protocol = m->u.welcome.protocol;
+    s->u.welcome.node_id = bt_msg_body_put_text(m->u.welcome.node_id);
+    s->u.welcome.credit_bytes = m->u.welcome.credit_bytes;
+    return &s->u.welcome.base;
+}
+
+static void read_welcome(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *body)
+{
+    const Bt__Welcome *b = (const Bt__Welcome *)body;
+    m->u.welcome.protocol = b->protocol;
+    bt_msg_body_get_text(c, "node_id", m->u.welcome.node_id, sizeof m->u.welcome.node_id, b->node_id);
+    m->u.welcome.credit_bytes = b->credit_bytes;
+}
+
+static void check_welcome(bt_msg_checker *c, const bt_msg *m)
+{
+    bt_msg_body_range(c, "protocol", m->u.welcome.protocol, 1, UINT32_MAX);
+    bt_msg_body_name(c, "node_id", m->u.welcome.node_id, sizeof m->u.welcome.node_id);
+}
+
+static ProtobufCMessage *fill_reject(bt_msg_scratch *s, const bt_msg *m)
+{
+    s->u.reject = (Bt__Reject)BT__REJECT__INIT;
+    s->u.reject.code = m->u.reject.code;
+    s->u.reject.text = bt_msg_body_put_text(m->u.reject.text);
+    return &s->u.reject.base;
+}
+
+static void read_reject(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *body)
+{
+    const Bt__Reject *b = (const Bt__Reject *)body;
+    m->u.reject.code = b->code;
+    bt_msg_body_get_text(c, "text", m->u.reject.text, sizeof m->u.reject.text, b->text);
+}
+
+static void check_reject(bt_msg_checker *c, const bt_msg *m)
+{
+    bt_msg_body_code(c, m->u.reject.code);
+    bt_msg_body_text(c, "text", m->u.reject.text, sizeof m->u.reject.text);
+}
+
+static ProtobufCMessage *fill_heartbeat(bt_msg_scratch *s, const bt_msg *m)
+{
+    s->u.heartbeat = (Bt__Heartbeat)BT__HEARTBEAT__INIT;
+    put_load(&s->load, &m->u.heartbeat.load);
+    s->u.heartbeat.load = &s->load;
+    s->u.heartbeat.draining = m->u.heartbeat.draining;
+    return &s->u.heartbeat.base;
+}
+
+static void read_heartbeat(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *body)
+{
+    const Bt__Heartbeat *b = (const Bt__Heartbeat *)body;
+    get_load(c, &m->u.heartbeat.load, b->load);
+    m->u.heartbeat.draining = b->draining;
+}
+
+static ProtobufCMessage *fill_bye(bt_msg_scratch *s, const bt_msg *m)
+{
+    s->u.bye = (Bt__Bye)BT__BYE__INIT;
+    s->u.bye.text = bt_msg_body_put_text(m->u.bye.text);
+    return &s->u.bye.base;
+}
+
+static void read_bye(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *body)
+{
+    bt_msg_body_get_text(c, "text", m->u.bye.text, sizeof m->u.bye.text, ((const Bt__Bye *)body)->text);
+}
+
+static void check_bye(bt_msg_checker *c, const bt_msg *m)
+{
+    bt_msg_body_text(c, "text", m->u.bye.text, sizeof m->u.bye.text);
+}
+
+const bt_msg_kind bt_msg_link_kinds[BT_MSG_LINK_KINDS] = {
+    { BT_MSG_HELLO, "HELLO", BT_MSG_SMALL_BODY_BYTES, false, &bt__hello__descriptor, fill_hello, read_hello, check_hello },
+    { BT_MSG_WELCOME, "WELCOME", BT_MSG_SMALL_BODY_BYTES, false, &bt__welcome__descriptor,
+      fill_welcome, read_welcome, check_welcome },
+    { BT_MSG_REJECT, "REJECT", BT_MSG_SMALL_BODY_BYTES, false, &bt__reject__descriptor,
+      fill_reject, read_reject, check_reject },
+    { BT_MSG_HEARTBEAT, "HEARTBEAT", BT_MSG_SMALL_BODY_BYTES, false, &bt__heartbeat__descriptor,
+      fill_heartbeat, read_heartbeat, NULL },
+    { BT_MSG_BYE, "BYE", BT_MSG_SMALL_BODY_BYTES, false, &bt__bye__descriptor, fill_bye, read_bye, check_bye },
+};

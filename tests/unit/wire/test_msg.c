@@ -1,0 +1,506 @@
+/* Control frames: what goes in comes out, what is out of range does neither, and no bytes do harm. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/helpers/wire_samples.h"
+#include "wire/msg.h"
+#include "wire/msg_body.h"
+
+static void *exact_copy(const void *from, size_t n)     /* on the heap, so that a sanitizer sees one byte too many */
+{
+    void *p = malloc(n ? n : 1);
+    assert_non_null(p);
+    if (n) memcpy(p, from, n);
+    return p;
+}
+
+/* Decode from an exact-size copy; on failure *ret must be as before. */
+static bt_err decode(bt_msg *ret, bt_msg_buf *buf, const uint8_t *bytes, size_t len, bt_fault *fault)
+{
+    uint8_t *p = exact_copy(bytes, len);
+    bt_msg before;
+    memcpy(&before, ret, sizeof before);
+    const bt_err e = bt_msg_decode(ret, buf, p, len, fault);
+    if (e < 0) assert_memory_equal(ret, &before, sizeof before);
+    free(p);
+    return e;
+}
+
+static void assert_same(const bt_msg *a, const bt_msg *b)
+{
+    bt_msg x = *a, y = *b;
+    if (x.type == BT_MSG_PREFILL) {
+        assert_int_equal(x.u.prefill.ids_len, y.u.prefill.ids_len);
+        assert_memory_equal(x.u.prefill.ids, y.u.prefill.ids, x.u.prefill.ids_len * sizeof(int32_t));
+        x.u.prefill.ids = y.u.prefill.ids = NULL;
+    } else if (x.type == BT_MSG_TOKENS) {
+        assert_int_equal(x.u.tokens.ids_len, y.u.tokens.ids_len);
+        assert_memory_equal(x.u.tokens.ids, y.u.tokens.ids, x.u.tokens.ids_len * sizeof(int32_t));
+        x.u.tokens.ids = y.u.tokens.ids = NULL;
+    } else if (x.type == BT_MSG_MISSING) {
+        assert_int_equal(x.u.missing.ranges_len, y.u.missing.ranges_len);
+        assert_memory_equal(x.u.missing.ranges, y.u.missing.ranges, x.u.missing.ranges_len * sizeof(bt_kv_range));
+        x.u.missing.ranges = y.u.missing.ranges = NULL;
+    }
+    assert_memory_equal(&x, &y, sizeof x);
+}
+
+static void round_trip(const bt_msg *in, bt_msg_buf *buf)
+{
+    const size_t cap = bt_msg_encoded_max(in);
+    uint8_t *big = malloc(cap);
+    assert_non_null(big);
+    size_t len = 0;
+    bt_fault f = { "" };
+    if (bt_msg_encode(&len, big, cap, in, &f) < 0) fail_msg("%s", f.text);
+    assert_true(len <= cap);
+
+    uint8_t *exact = malloc(len);
+    assert_non_null(exact);
+    size_t again = 0;
+    assert_int_equal(bt_msg_encode(&again, exact, len, in, NULL), BT_OK);
+    assert_int_equal(again, len);
+    assert_memory_equal(exact, big, len);
+    again = 12345;
+    assert_int_equal(bt_msg_encode(&again, exact, len - 1, in, &f), BT_ELIMIT);
+    assert_int_equal(again, 12345);
+
+    bt_msg out;
+    memset(&out, 0xcc, sizeof out);
+    if (decode(&out, buf, big, len, &f) < 0) fail_msg("%s", f.text);
+    assert_same(in, &out);
+    free(exact);
+    free(big);
+}
+
+static void every_type_comes_back_as_it_went(void **state)
+{
+    (void)state;
+    bt_msg_buf buf = { 0 };
+    for (const bt_msg_type *t = wire_samples_types; *t; t++) {
+        bt_msg m;
+        wire_samples_make(&m, *t);
+        round_trip(&m, &buf);
+    }
+    bt_msg_buf_done(&buf);
+}
+
+static void the_longest_lists_come_back(void **state)
+{
+    (void)state;
+    bt_msg_buf buf = { 0 };
+    bt_msg m;
+    int32_t *ids = malloc(BT_MSG_MAX_PROMPT_TOKENS * sizeof *ids);
+    bt_kv_range *ranges = malloc(BT_MSG_MAX_RANGES * sizeof *ranges);
+    assert_true(ids && ranges);
+    for (int i = 0; i < BT_MSG_MAX_PROMPT_TOKENS; i++) ids[i] = INT32_MAX - i;
+    for (int i = 0; i < BT_MSG_MAX_RANGES; i++) ranges[i] = (bt_kv_range){ 255, 1047552, 1024 };
+
+    wire_samples_make(&m, BT_MSG_PREFILL);
+    m.u.prefill.ids = ids;
+    m.u.prefill.ids_len = BT_MSG_MAX_PROMPT_TOKENS;
+    round_trip(&m, &buf);
+    for (int i = 0; i < BT_MSG_MAX_PROMPT_TOKENS; i++) ids[i] = i & 127;    /* one byte each: most memory for its bytes */
+    round_trip(&m, &buf);
+    wire_samples_make(&m, BT_MSG_TOKENS);
+    m.u.tokens.ids = ids;
+    m.u.tokens.ids_len = BT_MSG_MAX_TOKENS_IDS;
+    m.u.tokens.first_index = 1;
+    round_trip(&m, &buf);
+    wire_samples_make(&m, BT_MSG_MISSING);
+    m.u.missing.ranges = ranges;
+    m.u.missing.ranges_len = BT_MSG_MAX_RANGES;
+    round_trip(&m, &buf);
+    for (int i = 0; i < BT_MSG_MAX_RANGES; i++) ranges[i] = (bt_kv_range){ 0, 0, 1 };
+    round_trip(&m, &buf);
+    free(ids);
+    free(ranges);
+    bt_msg_buf_done(&buf);
+}
+
+/* The nth way to make a legal message illegal; false when there are no more. */
+static bool spoil(bt_msg *m, const char **label, int n)
+{
+#define X(kind, ...) if (n-- == 0) { wire_samples_make(m, BT_MSG_##kind); *label = #kind ": " #__VA_ARGS__; __VA_ARGS__; return true; }
+    static int32_t negative[] = { 5, -1 };
+    static bt_kv_range odd[1];
+    X(HELLO, memset(m->from.bytes, 0, 16))
+    X(BYE, memset(m->to.bytes, 0, 16))
+    X(ABORT, memset(m->ref.owner.bytes, 0, 16))
+    X(ABORT_ACK, m->ref.attempt = 0)
+    X(HELLO, m->u.hello.protocol = 0)
+    X(HELLO, m->u.hello.role = BT_ROLE_GATEWAY)
+    X(HELLO, m->u.hello.role = (bt_role)4)
+    X(HELLO, m->u.hello.role = BT_ROLE_PREFILL)             /* with an endpoint */
+    X(HELLO, m->u.hello.kv_endpoint[0] = 0)
+    X(HELLO, m->u.hello.node_id[0] = 0)
+    X(HELLO, m->u.hello.node_id[3] = ' ')
+    X(HELLO, m->u.hello.node_id[3] = (char)0x80)
+    X(HELLO, m->u.hello.kv.layers = 0)
+    X(HELLO, m->u.hello.kv.layers = 257)
+    X(HELLO, m->u.hello.kv.kv_heads = 257)
+    X(HELLO, m->u.hello.kv.head_dim = 257)
+    X(HELLO, m->u.hello.kv.dtype = (bt_kv_dtype)0)
+    X(HELLO, m->u.hello.kv.dtype = (bt_kv_dtype)3)
+    X(HELLO, m->u.hello.ctx_tokens = 0)
+    X(HELLO, m->u.hello.ctx_tokens = (1 << 20) + 1)
+    X(WELCOME, m->u.welcome.protocol = 0)
+    X(WELCOME, m->u.welcome.node_id[0] = 0)
+    X(REJECT, m->u.reject.code = 0)
+    X(REJECT, m->u.reject.code = -128)
+    X(REJECT, m->u.reject.code = 1)
+    X(RESERVE, m->u.reserve.prompt_tokens = 0)
+    X(RESERVE, m->u.reserve.max_tokens = 0)
+    X(RESERVE, m->u.reserve.max_tokens = 2)                 /* one more than fits */
+    X(RESERVE, m->u.reserve.max_tokens = UINT32_MAX)
+    X(RESERVE, memset(m->u.reserve.prefill.bytes, 0, 16))
+    X(RESERVE, m->u.reserve.sampling.temperature = 100.001f)
+    X(RESERVE, m->u.reserve.sampling.temperature = -0.5f)
+    X(RESERVE, m->u.reserve.sampling.temperature = NAN)
+    X(RESERVE, m->u.reserve.sampling.top_p = 1.5f)
+    X(RESERVE, m->u.reserve.sampling.min_p = -INFINITY)
+    X(RESERVE, m->u.reserve.stop_ids[15] = -1)
+    X(RESERVE, m->u.reserve.lease_ms = 0)
+    X(RESERVE, m->u.reserve.lease_ms = BT_MSG_MAX_LEASE_MS + 1)
+    X(RESERVED, memset(m->u.reserved.ticket.bytes, 0, 16))
+    X(RESERVED, m->u.reserved.kv_endpoint[0] = 0)
+    X(RESERVED, m->u.reserved.covered_tokens = (1 << 20) + 1)
+    X(REFUSED, m->u.refused.of = BT_MSG_ABORT)
+    X(REFUSED, m->u.refused.code = 0)
+    X(PREFILL, m->u.prefill.ids_len = 0)
+    X(PREFILL, m->u.prefill.ids = negative, m->u.prefill.ids_len = 2)
+    X(PREFILL, memset(m->u.prefill.decode.bytes, 0, 16))
+    X(PREFILL, memset(m->u.prefill.ticket.bytes, 0, 16))
+    X(PREFILL, m->u.prefill.kv_endpoint[254] = '\n')
+    X(PREFILL, m->u.prefill.sampling.top_p = NAN)
+    X(PREFILL, m->u.prefill.lease_ms = 0)
+    X(FIRST_TOKEN, m->u.first_token.token = -1)
+    X(FIRST_TOKEN, m->u.first_token.top_ids[4] = -7)
+    X(FIRST_TOKEN, m->u.first_token.top_logits[2] = 1.6f)   /* rises */
+    X(FIRST_TOKEN, m->u.first_token.top_logits[0] = INFINITY)
+    X(FIRST_TOKEN, m->u.first_token.top_logits[4] = NAN)
+    X(FAILED, m->u.failed.code = 0)
+    X(ACK, m->u.ack.of = BT_MSG_TOKENS)
+    X(RENEW, m->u.renew.lease_ms = 0)
+    X(TOKENS, m->u.tokens.first_index = 0)
+    X(TOKENS, m->u.tokens.first_index++)                    /* past the longest sequence */
+    X(TOKENS, m->u.tokens.ids_len = 0)
+    X(TOKENS, m->u.tokens.ids = negative, m->u.tokens.ids_len = 2)
+    X(TOKENS_ACK, m->u.tokens_ack.next_index = (1 << 20) + 1)
+    X(FINISHED, m->u.finished.reason = (bt_finish)0)
+    X(FINISHED, m->u.finished.reason = (bt_finish)4)
+    X(FINISHED, m->u.finished.completion_tokens = (1 << 20) + 1)
+    X(COMMIT, memset(m->u.commit.ticket.bytes, 0, 16))
+    X(COMMIT, m->u.commit.prompt_tokens = 0)
+    X(COMMIT, m->u.commit.first_token = -1)
+    X(COMMITTED, m->ref.attempt = 0)
+    X(MISSING, m->u.missing.ranges_len = 0)
+    X(MISSING, odd[0] = (bt_kv_range){ 256, 0, 16 }; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
+    X(MISSING, odd[0] = (bt_kv_range){ 0, 8, 16 }; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
+    X(MISSING, odd[0] = (bt_kv_range){ 0, 16, 0 }; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
+    X(MISSING, odd[0] = (bt_kv_range){ 0, 16, UINT32_MAX }; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
+    X(TRANSFER_REFUSED, m->u.failed.code = 3)
+#undef X
+    return false;
+}
+
+/* A frame of m without any check: what a peer that breaks the rules would send. */
+static uint8_t *unchecked_frame(size_t *ret_len, const bt_msg *m)
+{
+    const bt_msg_kind *k = NULL;
+    for (int i = 0; i < BT_MSG_LINK_KINDS; i++) if (bt_msg_link_kinds[i].type == m->type) k = &bt_msg_link_kinds[i];
+    for (int i = 0; i < BT_MSG_INFER_KINDS; i++) if (bt_msg_infer_kinds[i].type == m->type) k = &bt_msg_infer_kinds[i];
+    for (int i = 0; i < BT_MSG_KV_KINDS; i++) if (bt_msg_kv_kinds[i].type == m->type) k = &bt_msg_kv_kinds[i];
+    assert_non_null(k);
+    bt_msg_scratch s;
+    s.ref = (Bt__RequestRef)BT__REQUEST_REF__INIT;
+    s.ref.owner = bt_msg_body_put16(m->ref.owner.bytes);
+    s.ref.number = m->ref.number;
+    s.ref.attempt = m->ref.attempt;
+    const ProtobufCMessage *body = k->fill(&s, m);
+    const size_t n = protobuf_c_message_get_packed_size(body);
+    uint8_t *raw = malloc(n), *frame = malloc(64 + n);
+    assert_true(raw && frame);
+    protobuf_c_message_pack(body, raw);
+    *ret_len = wire_samples_frame(frame, 1, m->type, raw, n);
+    memcpy(frame + 16, m->from.bytes, 16);
+    memcpy(frame + 32, m->to.bytes, 16);
+    wire_samples_seal(frame, *ret_len);
+    free(raw);
+    return frame;
+}
+
+static void values_out_of_range_neither_leave_nor_enter(void **state)
+{
+    (void)state;
+    bt_msg_buf buf = { 0 };
+    bt_msg m, out;
+    memset(&out, 0x5a, sizeof out);
+    const char *label = "";
+    int n = 0;
+    for (; spoil(&m, &label, n); n++) {
+        uint8_t room[16384];
+        size_t len = 99;
+        bt_fault f = { "" };
+        bt_err e = bt_msg_encode(&len, room, sizeof room, &m, &f);
+        if (e != BT_EARG || len != 99 || !f.text[0]) fail_msg("encoding %s: %d, '%s'", label, e, f.text);
+        uint8_t *frame = unchecked_frame(&len, &m);
+        f.text[0] = 0;
+        e = decode(&out, &buf, frame, len, &f);
+        if (e != BT_EFORMAT || !f.text[0]) fail_msg("decoding %s: %d, '%s'", label, e, f.text);
+        free(frame);
+    }
+    assert_true(n > 70);
+    bt_msg_buf_done(&buf);
+}
+
+static void texts_without_an_end_and_long_lists_are_not_sent(void **state)
+{
+    (void)state;
+    bt_msg m;
+    uint8_t room[32768];
+    size_t len = 0;
+    wire_samples_make(&m, BT_MSG_FAILED);
+    memset(m.u.failed.text, 'x', sizeof m.u.failed.text);
+    assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
+    wire_samples_make(&m, BT_MSG_RESERVE);
+    m.u.reserve.stop_ids_len = BT_MSG_MAX_STOP_IDS + 1;
+    assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
+    wire_samples_make(&m, BT_MSG_TOKENS);
+    m.u.tokens.ids_len = BT_MSG_MAX_TOKENS_IDS + 1;
+    assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
+    wire_samples_make(&m, BT_MSG_FIRST_TOKEN);
+    m.u.first_token.top_len = BT_MSG_TOP_LOGITS + 1;
+    assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
+    wire_samples_make(&m, BT_MSG_MISSING);
+    m.u.missing.ranges_len = BT_MSG_MAX_RANGES + 1;
+    assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
+    m.type = (bt_msg_type)6;
+    assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
+    assert_int_equal(len, 0);
+}
+
+/* Bodies written by hand after the protobuf encoding rules. */
+static void the_bytes_are_those_of_the_format(void **state)
+{
+    (void)state;
+    bt_msg m;
+    wire_samples_make(&m, BT_MSG_TOKENS);
+    memset(m.from.bytes, 0x11, 16);
+    memset(m.to.bytes, 0x22, 16);
+    memset(m.ref.owner.bytes, 0xaa, 16);
+    m.ref.number = 300;
+    m.ref.attempt = 2;
+    static const int32_t ids[] = { 1, 300 };
+    m.u.tokens = (bt_msg_tokens){ .first_index = 7, .ids = ids, .ids_len = 2 };
+    static const uint8_t body[] = {
+        0x0a, 23, 0x0a, 16, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa,
+        0x10, 0xac, 0x02, 0x18, 2, 0x10, 7, 0x1a, 3, 1, 0xac, 0x02,
+    };
+    uint8_t want[64 + sizeof body], got[sizeof want];
+    wire_samples_frame(want, 1, 30, body, sizeof body);
+    size_t len = 0;
+    assert_int_equal(bt_msg_encode(&len, got, sizeof got, &m, NULL), BT_OK);
+    assert_int_equal(len, sizeof want);
+    assert_memory_equal(got, want, sizeof want);
+    bt_msg_buf buf = { 0 };
+    bt_msg out;
+    memset(&out, 0, sizeof out);
+    assert_int_equal(decode(&out, &buf, want, sizeof want, NULL), BT_OK);
+    assert_same(&m, &out);
+    bt_msg_buf_done(&buf);
+}
+
+static void a_changed_or_shortened_frame_is_refused(void **state)
+{
+    (void)state;
+    bt_msg m, out;
+    bt_msg_buf buf = { 0 };
+    memset(&out, 0x77, sizeof out);
+    wire_samples_make(&m, BT_MSG_RESERVED);
+    uint8_t frame[4096];
+    size_t len = 0;
+    assert_int_equal(bt_msg_encode(&len, frame, sizeof frame - 1, &m, NULL), BT_OK);
+    for (size_t i = 0; i < len; i++)
+        for (int bit = 0; bit < 8; bit++) {
+            frame[i] ^= (uint8_t)(1 << bit);
+            assert_int_equal(decode(&out, &buf, frame, len, NULL), BT_EFORMAT);
+            frame[i] ^= (uint8_t)(1 << bit);
+        }
+    for (size_t n = 0; n < len; n++) assert_int_equal(decode(&out, &buf, frame, n, NULL), BT_EFORMAT);
+    frame[len] = 0;
+    assert_int_equal(decode(&out, &buf, frame, len + 1, NULL), BT_EFORMAT);
+    bt_msg_buf_done(&buf);
+}
+
+static void headers_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    static const struct { int at; uint8_t byte; bt_err want; const char *words; } c[] = {
+        { 0, 'X', BT_EFORMAT, "magic" },      { 4, 2, BT_EVERSION, "version 2, we speak 1" },
+        { 5, 1, BT_EVERSION, "257" },         { 6, 6, BT_EVERSION, "type 6" },
+        { 7, 1, BT_EVERSION, "type" },        { 12, 1, BT_EFORMAT, "reserved" },
+        { 15, 0x80, BT_EFORMAT, "reserved" }, { 48, 1, BT_EFORMAT, "reserved" },
+        { 55, 1, BT_EFORMAT, "reserved" },    { 8, 9, BT_EFORMAT, "body_bytes" },
+    };
+    bt_msg_buf buf = { 0 };
+    bt_msg out;
+    memset(&out, 0x77, sizeof out);
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        uint8_t frame[64];
+        wire_samples_frame(frame, 1, BT_MSG_BYE, NULL, 0);
+        assert_int_equal(decode(&(bt_msg){ 0 }, &buf, frame, 64, NULL), BT_OK);
+        frame[c[i].at] = c[i].byte;
+        wire_samples_seal(frame, 64);
+        bt_fault f = { "" };
+        assert_int_equal(decode(&out, &buf, frame, 64, &f), c[i].want);
+        assert_non_null(strstr(f.text, c[i].words));
+    }
+    bt_msg_buf_done(&buf);
+}
+
+static void bodies_over_the_limit_of_their_type_are_not_parsed(void **state)
+{
+    (void)state;
+    const size_t most = 64 + (size_t)BT_MSG_MAX_BODY_BYTES + 1;
+    uint8_t *body = calloc(1, most), *frame = malloc(64 + most);
+    assert_true(body && frame);
+    bt_msg out;
+    memset(&out, 0x77, sizeof out);
+    bt_msg_buf buf = { 0 };
+    static const struct { bt_msg_type type; size_t bytes; } c[] = {
+        { BT_MSG_HEARTBEAT, BT_MSG_SMALL_BODY_BYTES + 1 }, { BT_MSG_TOKENS, BT_MSG_TOKENS_BODY_BYTES + 1 },
+        { BT_MSG_MISSING, BT_MSG_MISSING_BODY_BYTES + 1 }, { BT_MSG_PREFILL, (size_t)BT_MSG_MAX_BODY_BYTES + 1 },
+    };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        const size_t len = wire_samples_frame(frame, 1, c[i].type, body, c[i].bytes);
+        assert_int_equal(decode(&out, &buf, frame, len, NULL), BT_ELIMIT);
+    }
+    assert_null(buf.block);
+    free(body);
+    free(frame);
+    bt_msg_buf_done(&buf);
+}
+
+static void odd_protobuf_is_refused(void **state)
+{
+    (void)state;
+#define REF "\x0a\x14\x0a\x10" "0123456789abcdef" "\x18\x01"
+    static const struct { bt_msg_type type; const char *bytes; size_t len; bt_err want; } c[] = {
+        { BT_MSG_ABORT, REF, 22, BT_OK },
+        { BT_MSG_ABORT, REF "\x78\x05\x7a\x02hi", 28, BT_OK },                     /* unknown fields are ignored */
+        { BT_MSG_ABORT, "", 0, BT_EFORMAT },                                      /* no ref */
+        { BT_MSG_ABORT, "\x0a\x13\x0a\x0f" "0123456789abcde" "\x18\x01", 21, BT_EFORMAT },     /* owner of 15 bytes */
+        { BT_MSG_ABORT, REF "\xff", 23, BT_EFORMAT },
+        { BT_MSG_ABORT, "\x0a\x7f", 2, BT_EFORMAT },                              /* says more than there is */
+        { BT_MSG_BYE, "\x0a\x03" "a\0b", 5, BT_EFORMAT },                         /* a zero byte in a text */
+        { BT_MSG_HEARTBEAT, "\x10\x01", 2, BT_EFORMAT },                          /* no load */
+        { BT_MSG_HEARTBEAT, "\x0a\x00", 2, BT_OK },
+        { BT_MSG_REFUSED, REF "\x10\x0a\x18\x01", 26, BT_OK },                    /* code -1 */
+        { BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05", 27, BT_OK },
+        { BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x85", 27, BT_EFORMAT },            /* an id that does not end */
+        { BT_MSG_TOKENS, REF "\x10\x01\x1a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 36, BT_EFORMAT },     /* id -1 */
+        { BT_MSG_MISSING, REF "\x12\x02\x18\x01", 26, BT_OK },
+        { BT_MSG_MISSING, REF "\x12\x00", 24, BT_EFORMAT },                       /* an empty range */
+    };
+#undef REF
+    bt_msg_buf buf = { 0 };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        uint8_t frame[256];
+        const size_t len = wire_samples_frame(frame, 1, c[i].type, (const uint8_t *)c[i].bytes, c[i].len);
+        bt_msg out;
+        memset(&out, 0x77, sizeof out);
+        bt_fault f = { "" };
+        const bt_err e = decode(&out, &buf, frame, len, &f);
+        if (e != c[i].want) fail_msg("case %zu: %d '%s'", i, e, f.text);
+    }
+    bt_msg_buf_done(&buf);
+}
+
+static void a_text_one_byte_too_long_is_refused(void **state)
+{
+    (void)state;
+    bt_msg_buf buf = { 0 };
+    for (size_t n = 255; n <= 256; n++) {
+        uint8_t body[3 + 256] = { 0x0a, (uint8_t)(n & 127) | 128, (uint8_t)(n >> 7) }, frame[64 + sizeof body];
+        memset(body + 3, 'a', n);
+        const size_t len = wire_samples_frame(frame, 1, BT_MSG_BYE, body, 3 + n);
+        bt_msg out;
+        memset(&out, 0x77, sizeof out);
+        assert_int_equal(decode(&out, &buf, frame, len, NULL), n == 255 ? BT_OK : BT_EFORMAT);
+    }
+    bt_msg_buf_done(&buf);
+}
+
+static void hostile_bodies_take_bounded_memory(void **state)
+{
+    (void)state;
+    const size_t n = BT_MSG_MAX_BODY_BYTES;
+    uint8_t *body = malloc(n), *frame = malloc(64 + n);
+    assert_true(body && frame);
+    bt_msg_buf buf = { 0 };
+    bt_msg out;
+    memset(&out, 0x77, sizeof out);
+    static const uint8_t pattern[][2] = { { 0x10, 0x05 },       /* ids, one field each */
+                                          { 0x7a, 0x00 },       /* unknown fields */
+                                          { 0x0a, 0x00 },       /* the same sub-message again and again */
+                                          { 0x12, 0x00 } };     /* empty packed lists */
+    for (size_t k = 0; k < 4; k++) {
+        for (size_t i = 0; i < n; i++) body[i] = pattern[k][i % 2];
+        const size_t len = wire_samples_frame(frame, 1, BT_MSG_PREFILL, body, n);
+        assert_int_equal(decode(&out, &buf, frame, len, NULL), BT_EFORMAT);
+    }
+    assert_true(buf.cap <= 4 * n + (256u << 10));
+    free(body);
+    free(frame);
+    bt_msg_buf_done(&buf);
+}
+
+static void a_steady_stream_reuses_its_memory(void **state)
+{
+    (void)state;
+    bt_msg_buf buf = { 0 };
+    bt_msg m;
+    wire_samples_make(&m, BT_MSG_TOKENS);
+    round_trip(&m, &buf);
+    const void *block = buf.block;
+    for (int i = 0; i < 100; i++) round_trip(&m, &buf);
+    assert_ptr_equal(buf.block, block);
+    bt_msg_buf_done(&buf);
+    bt_msg_buf_done(&buf);
+}
+
+static void every_type_has_a_name(void **state)
+{
+    (void)state;
+    for (const bt_msg_type *t = wire_samples_types; *t; t++) assert_true(strlen(bt_msg_type_name(*t)) > 2);
+    assert_string_equal(bt_msg_type_name(BT_MSG_RESERVE), "RESERVE");
+    assert_string_equal(bt_msg_type_name((bt_msg_type)6), "?");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_comes_back_as_it_went),
+        cmocka_unit_test(the_longest_lists_come_back),
+        cmocka_unit_test(values_out_of_range_neither_leave_nor_enter),
+        cmocka_unit_test(texts_without_an_end_and_long_lists_are_not_sent),
+        cmocka_unit_test(the_bytes_are_those_of_the_format),
+        cmocka_unit_test(a_changed_or_shortened_frame_is_refused),
+        cmocka_unit_test(headers_out_of_range_are_refused),
+        cmocka_unit_test(bodies_over_the_limit_of_their_type_are_not_parsed),
+        cmocka_unit_test(odd_protobuf_is_refused),
+        cmocka_unit_test(a_text_one_byte_too_long_is_refused),
+        cmocka_unit_test(hostile_bodies_take_bounded_memory),
+        cmocka_unit_test(a_steady_stream_reuses_its_memory),
+        cmocka_unit_test(every_type_has_a_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
