@@ -1,0 +1,36 @@
+#ifndef BT_CRYPTO_KEYS_H
+#define BT_CRYPTO_KEYS_H
+#include "base/err.h"
+
+/* CURVE key pairs (Curve25519), as Z85 text of 40 characters, and their files.
+ *
+ *   DIR/NAME.secret   the secret key, one line; mode 0600, and refused when others may read it
+ *   DIR/NAME.public   the public key, one line
+ *   DIR/allow         who may connect: lines "KEY role[,role...]"; see crypto/peer_auth.h
+ *
+ * Words in faults never hold a secret. Wipe every bt_keys after use. */
+#define BT_KEYS_Z85_BYTES 41u          /* 40 characters and the final 0 */
+
+typedef struct bt_keys {
+    char public_key[BT_KEYS_Z85_BYTES];
+    char secret_key[BT_KEYS_Z85_BYTES];
+} bt_keys;
+
+bt_err bt_keys_make(bt_keys *ret, bt_fault *fault);
+void   bt_keys_wipe(bt_keys *keys);                 /* NULL is fine */
+
+/* NAME: 1 to 32 of a-z, 0-9 and '-'. BT_EAUTH: the secret can be read by others; BT_EFORMAT: not a key; BT_EIO. The
+ * public key is derived from the secret, so the pair always fits. */
+bt_err bt_keys_load(bt_keys *ret, const char *dir, const char *name, bt_fault *fault);
+bt_err bt_keys_load_public(char ret[BT_KEYS_Z85_BYTES], const char *dir, const char *name, bt_fault *fault);
+bt_err bt_keys_save(const bt_keys *keys, const char *dir, const char *name, bt_fault *fault);
+
+/* A cluster's set: one pair for each name (ends with NULL) and the allow file. The role of a name is what stands before
+ * its first '-': "prefill-2" has the role prefill. Makes DIR (mode 0700) if needed; BT_EARG, and nothing is written, when
+ * any of the files is there already. */
+bt_err bt_keys_generate(const char *dir, const char *const *names, bt_fault *fault);
+
+/* 40 characters of Z85 text for 32 bytes, and back; BT_EFORMAT. */
+bt_err bt_keys_from_z85(unsigned char ret[32], const char *text, bt_fault *fault);
+void   bt_keys_to_z85(char ret[BT_KEYS_Z85_BYTES], const unsigned char key[32]);
+#endif

@@ -1,0 +1,39 @@
+#ifndef BT_CRYPTO_PEER_AUTH_H
+#define BT_CRYPTO_PEER_AUTH_H
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+#include "crypto/keys.h"
+
+/* Who may connect, and the answer to libzmq's question (ZAP 1.0, RFC 27), as pure functions: no socket here.
+ *
+ * The allow file has lines "KEY role[,role...]" with KEY in Z85 and roles gateway, prefill, decode. Empty lines are
+ * skipped, and lines that are "#" or start with "# " (a key may start with '#', but has no space behind it). */
+typedef enum bt_peer_role { BT_PEER_GATEWAY = 1, BT_PEER_PREFILL = 2, BT_PEER_DECODE = 4 } bt_peer_role;
+
+typedef struct bt_peer_allow bt_peer_allow;
+/* BT_EFORMAT names the line; BT_ELIMIT past 10,000 keys or 1 MiB. */
+bt_err bt_peer_auth_load(bt_peer_allow **ret, const char *path, bt_fault *fault);
+bt_err bt_peer_auth_parse(bt_peer_allow **ret, const char *text, bt_fault *fault);
+void   bt_peer_auth_free(bt_peer_allow *allow);                 /* NULL is fine */
+
+/* The roles (bits of bt_peer_role) of a key; 0: may not connect. A key named on several lines has all their roles. */
+unsigned bt_peer_auth_roles(const bt_peer_allow *allow, const char *public_key);
+/* The role bit that a name such as "prefill-2" stands for; 0: none. */
+unsigned bt_peer_auth_role_of_name(const char *name);
+
+typedef struct bt_peer_frame { const uint8_t *data; size_t size; } bt_peer_frame;
+
+/* The six frames of the answer point into this struct or to constants; it must stay in place while they are used. */
+#define BT_PEER_AUTH_REPLY_FRAMES 6u
+typedef struct bt_peer_auth_reply {
+    bt_peer_frame frames[BT_PEER_AUTH_REPLY_FRAMES];   /* version, request id, status, text, user id, metadata */
+    uint8_t       request_id[255];
+    char          user_id[BT_KEYS_Z85_BYTES];          /* the peer's key when it may connect, else empty */
+} bt_peer_auth_reply;
+
+/* frames: version, request id, domain, address, routing id, mechanism, credentials. Status 200 for a CURVE key of the
+ * list, 400 for any other, 500 for a request that is not ZAP 1.0. BT_EFORMAT (no answer is possible): fewer than two
+ * frames or a request id over 255 bytes. */
+bt_err bt_peer_auth_answer(bt_peer_auth_reply *ret, const bt_peer_allow *allow, const bt_peer_frame *frames, size_t count);
+#endif

@@ -1,0 +1,286 @@
+/* Socket options in one table, the rule about addresses and keys, and whole messages. */
+#include "rt/sock.h"
+#include "crypto/keys.h"
+#include "rt/sock_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zmq.h>
+
+_Static_assert(sizeof(zmq_msg_t) == sizeof((bt_sock_frame *)0)->priv, "a frame holds a zmq_msg_t");
+
+struct bt_sock_ctx {
+    void   *zmq;
+    bool    has_keys, has_zap;
+    bt_keys keys;
+};
+
+typedef struct role_options { int type; int64_t frame_bytes; int queue, linger_ms, immediate, mandatory; } role_options;
+static const role_options roles[] = {
+    [BT_SOCK_CONTROL_ROUTER] = { ZMQ_ROUTER, BT_SOCK_CONTROL_BYTES_MAX, 1000, 1000, 0, 1 },
+    [BT_SOCK_CONTROL_DEALER] = { ZMQ_DEALER, BT_SOCK_CONTROL_BYTES_MAX, 1000, 1000, 1, 0 },
+    [BT_SOCK_BULK_ROUTER]    = { ZMQ_ROUTER, BT_SOCK_BULK_BYTES_MAX, 64, 0, 0, 1 },
+    [BT_SOCK_BULK_DEALER]    = { ZMQ_DEALER, BT_SOCK_BULK_BYTES_MAX, 64, 0, 1, 0 },
+    [BT_SOCK_ZAP]            = { ZMQ_REP, 65536, 1000, 0, 0, 0 },
+};
+
+bt_err bt_sock_ctx_new(bt_sock_ctx **ret, const char *keys_dir, const char *name, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    bt_sock_ctx *c = calloc(1, sizeof *c);
+    if (!c) return bt_fail(fault, BT_ENOMEM, "socket context");
+    if (keys_dir && (e = bt_keys_load(&c->keys, keys_dir, name, fault)) < 0) goto out;
+    c->has_keys = keys_dir != NULL;
+    if (!(c->zmq = zmq_ctx_new())) e = bt_fail(fault, BT_EIO, "zmq_ctx_new: %s", zmq_strerror(errno));
+out:
+    if (e < 0) bt_sock_ctx_free(c);
+    else *ret = c;
+    return e;
+}
+
+void bt_sock_ctx_free(bt_sock_ctx *c)
+{
+    if (!c) return;
+    while (c->zmq && zmq_ctx_term(c->zmq) < 0 && errno == EINTR) {}
+    bt_keys_wipe(&c->keys);
+    free(c);
+}
+
+void bt_sock_ctx_set_zap(bt_sock_ctx *c, bool serving) { c->has_zap = serving; }
+bool bt_sock_ctx_has_keys(const bt_sock_ctx *c) { return c->has_keys; }
+const char *bt_sock_ctx_public_key(const bt_sock_ctx *c) { return c->keys.public_key; }
+
+static bool set_int(void *s, int option, int value) { return zmq_setsockopt(s, option, &value, sizeof value) == 0; }
+
+static bool set_all(void *s, const role_options *o)
+{
+    static const struct { int option, value; } common[] = {
+        { ZMQ_HEARTBEAT_IVL, 1000 }, { ZMQ_HEARTBEAT_TIMEOUT, 3000 }, { ZMQ_HEARTBEAT_TTL, 5000 },
+        { ZMQ_HANDSHAKE_IVL, 5000 }, { ZMQ_CONNECT_TIMEOUT, 3000 },
+        { ZMQ_RECONNECT_IVL, 100 }, { ZMQ_RECONNECT_IVL_MAX, 2000 }, { ZMQ_BACKLOG, 256 },
+        { ZMQ_TCP_KEEPALIVE, 1 }, { ZMQ_TCP_KEEPALIVE_IDLE, 30 }, { ZMQ_TCP_KEEPALIVE_INTVL, 10 }, { ZMQ_TCP_KEEPALIVE_CNT, 3 },
+    };
+    bool ok = zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &o->frame_bytes, sizeof o->frame_bytes) == 0;
+    ok = ok && set_int(s, ZMQ_LINGER, o->linger_ms) && set_int(s, ZMQ_SNDHWM, o->queue) && set_int(s, ZMQ_RCVHWM, o->queue);
+    ok = ok && set_int(s, ZMQ_IMMEDIATE, o->immediate);
+    if (o->type == ZMQ_ROUTER) ok = ok && set_int(s, ZMQ_ROUTER_MANDATORY, o->mandatory) && set_int(s, ZMQ_ROUTER_HANDOVER, 0);
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++) ok = ok && set_int(s, common[i].option, common[i].value);
+    return ok;
+}
+
+bt_err bt_sock_open(void **ret, bt_sock_ctx *ctx, bt_sock_role role, bt_fault *fault)
+{
+    void *s = zmq_socket(ctx->zmq, roles[role].type);
+    if (!s) return bt_fail(fault, BT_EIO, "zmq_socket: %s", zmq_strerror(errno));
+    if (!set_all(s, &roles[role])) {
+        const bt_err e = bt_fail(fault, BT_EIO, "zmq_setsockopt: %s", zmq_strerror(errno));
+        zmq_close(s);
+        return e;
+    }
+    *ret = s;
+    return BT_OK;
+}
+
+void bt_sock_close(void *socket)
+{
+    if (socket) zmq_close(socket);
+}
+
+/* ---- endpoints ---- */
+
+/* "127.a.b.c" and nothing else; a name such as 127.0.0.1.example.org is not local. */
+static bool is_loopback_ip4(const char *host, size_t len)
+{
+    unsigned parts = 0, value = 0, digits = 0;
+    if (len < 4 || memcmp(host, "127.", 4)) return false;
+    for (size_t i = 0; i <= len; i++) {
+        if (i == len || host[i] == '.') {
+            if (!digits || value > 255) return false;
+            parts++;
+            value = digits = 0;
+        } else if (host[i] >= '0' && host[i] <= '9' && digits < 3) {
+            value = value * 10 + (unsigned)(host[i] - '0');
+            digits++;
+        } else {
+            return false;
+        }
+    }
+    return parts == 4;
+}
+
+static bool is_port(const char *p)
+{
+    const size_t n = strspn(p, "0123456789");
+    return !strcmp(p, "*") || (n >= 1 && n <= 5 && !p[n]);
+}
+
+bool bt_sock_endpoint_is_local(const char *endpoint)
+{
+    if (!strncmp(endpoint, "ipc://", 6) || !strncmp(endpoint, "inproc://", 9)) return true;
+    if (strncmp(endpoint, "tcp://", 6)) return false;
+    const char *host = endpoint + 6, *colon = strrchr(host, ':');
+    if (!colon || !is_port(colon + 1)) return false;
+    const size_t len = (size_t)(colon - host);
+    return (len == 5 && !memcmp(host, "[::1]", 5)) || (len == 9 && !memcmp(host, "localhost", 9)) || is_loopback_ip4(host, len);
+}
+
+static bt_err check_endpoint(const bt_sock_ctx *ctx, const char *endpoint, bt_fault *fault)
+{
+    if (strlen(endpoint) >= BT_SOCK_ENDPOINT_BYTES || (strncmp(endpoint, "tcp://", 6) && strncmp(endpoint, "ipc://", 6) &&
+                                                       strncmp(endpoint, "inproc://", 9)))
+        return bt_fail(fault, BT_EARG, "'%.100s' is not an endpoint such as tcp://127.0.0.1:5601 or ipc:///run/baton.sock", endpoint);
+    if (!ctx->has_keys && !bt_sock_endpoint_is_local(endpoint))
+        return bt_fail(fault, BT_EAUTH, "%.100s is not on this machine, so it needs keys: make them with 'baton keygen' and give "
+                       "'--keys DIR'", endpoint);
+    return BT_OK;
+}
+
+static bool is_inproc(const char *endpoint) { return !strncmp(endpoint, "inproc://", 9); }
+
+/* Only where the address is IPv6: otherwise libzmq would report IPv4 addresses in their mapped form. */
+static bool allow_ip6(void *s, const char *endpoint) { return set_int(s, ZMQ_IPV6, !strncmp(endpoint, "tcp://[", 7)); }
+
+static bool set_own_keys(void *s, const bt_sock_ctx *ctx)
+{
+    return zmq_setsockopt(s, ZMQ_CURVE_PUBLICKEY, ctx->keys.public_key, 40) == 0 &&
+           zmq_setsockopt(s, ZMQ_CURVE_SECRETKEY, ctx->keys.secret_key, 40) == 0;
+}
+
+bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *s, bt_sock_ctx *ctx, const char *endpoint, bt_fault *fault)
+{
+    const bt_err e = check_endpoint(ctx, endpoint, fault);
+    if (e < 0) return e;
+    bool ok = allow_ip6(s, endpoint);
+    if (ctx->has_keys && !is_inproc(endpoint)) {
+        /* libzmq lets everybody in while nobody answers its question. */
+        if (!ctx->has_zap) return bt_fail(fault, BT_EAUTH, "%.100s: open the ZAP handler before listening with keys", endpoint);
+        ok = ok && set_own_keys(s, ctx) && set_int(s, ZMQ_CURVE_SERVER, 1) &&
+             zmq_setsockopt(s, ZMQ_ZAP_DOMAIN, BT_SOCK_ZAP_DOMAIN, strlen(BT_SOCK_ZAP_DOMAIN)) == 0;
+    }
+    char actual[BT_SOCK_ENDPOINT_BYTES];
+    size_t n = sizeof actual;
+    if (!ok || zmq_bind(s, endpoint) < 0 || zmq_getsockopt(s, ZMQ_LAST_ENDPOINT, actual, &n) < 0)
+        return bt_fail(fault, BT_EIO, "listen on %.100s: %s", endpoint, zmq_strerror(errno));
+    memcpy(ret_endpoint, actual, n);
+    return BT_OK;
+}
+
+bt_err bt_sock_connect(void *s, bt_sock_ctx *ctx, const char *endpoint, const char *server_key, bt_fault *fault)
+{
+    const bt_err e = check_endpoint(ctx, endpoint, fault);
+    if (e < 0) return e;
+    bool ok = allow_ip6(s, endpoint);
+    if (!is_inproc(endpoint)) {
+        if (ctx->has_keys != (server_key != NULL))
+            return bt_fail(fault, BT_EARG, server_key ? "%.100s: its public key is known, but this process has no keys ('--keys DIR')"
+                                                      : "%.100s: its public key is not known", endpoint);
+        if (server_key && (strlen(server_key) != 40 || zmq_setsockopt(s, ZMQ_CURVE_SERVERKEY, server_key, 40) < 0))
+            return bt_fail(fault, BT_EARG, "%.100s: the public key given for it is not a key", endpoint);
+        ok = ok && (!server_key || set_own_keys(s, ctx));
+    }
+    if (!ok || zmq_connect(s, endpoint) < 0)
+        return bt_fail(fault, BT_EIO, "connect to %.100s: %s", endpoint, zmq_strerror(errno));
+    return BT_OK;
+}
+
+bt_err bt_sock_disconnect(void *s, const char *endpoint, bt_fault *fault)
+{
+    if (zmq_disconnect(s, endpoint) < 0) return bt_fail(fault, BT_EIO, "leave %.100s: %s", endpoint, zmq_strerror(errno));
+    return BT_OK;
+}
+
+/* ---- messages ---- */
+
+static zmq_msg_t *msg(bt_sock_frame *f) { return (zmq_msg_t *)(void *)f->priv; }
+
+static void expose(bt_sock_frame *f)
+{
+    f->data = zmq_msg_data(msg(f));
+    f->size = zmq_msg_size(msg(f));
+}
+
+bt_err bt_sock_frame_new(bt_sock_frame *f, size_t size)
+{
+    if (zmq_msg_init_size(msg(f), size) < 0) return BT_ENOMEM;
+    expose(f);
+    return BT_OK;
+}
+
+bt_err bt_sock_frame_copy(bt_sock_frame *f, const void *data, size_t size)
+{
+    const bt_err e = bt_sock_frame_new(f, size);
+    if (e == BT_OK && size) memcpy(f->data, data, size);
+    return e;
+}
+
+void bt_sock_frames_done(bt_sock_frame *frames, size_t count)
+{
+    for (size_t i = 0; i < count; i++) zmq_msg_close(msg(&frames[i]));
+}
+
+const char *bt_sock_frame_user(const bt_sock_frame *f)
+{
+    const char *user = zmq_msg_gets((const zmq_msg_t *)(const void *)f->priv, "User-Id");
+    return user && *user ? user : NULL;
+}
+
+static bt_err receive_one(void *s, zmq_msg_t *m)
+{
+    zmq_msg_init(m);
+    while (zmq_msg_recv(m, s, ZMQ_DONTWAIT) < 0) {
+        if (errno == EINTR) continue;
+        const int err = errno;
+        zmq_msg_close(m);
+        return err == EAGAIN ? BT_EAGAIN : BT_EIO;
+    }
+    return BT_OK;
+}
+
+/* libzmq hands out messages whole, so the rest of one that has begun is always there. */
+static bt_err drop_rest(void *s)
+{
+    for (bool more = true; more;) {
+        zmq_msg_t m;
+        if (receive_one(s, &m) < 0) return BT_EIO;
+        more = zmq_msg_more(&m);
+        zmq_msg_close(&m);
+    }
+    return BT_EFORMAT;
+}
+
+bt_err bt_sock_recv_frames(void *s, bt_sock_frame *frames, size_t max, size_t *ret_count)
+{
+    size_t n = 0;
+    bt_err e;
+    for (bool more = true; more; n++) {
+        if (n == max) e = drop_rest(s);
+        else e = receive_one(s, msg(&frames[n]));
+        if (e < 0) {
+            bt_sock_frames_done(frames, n);
+            return n ? (e == BT_EFORMAT ? e : BT_EIO) : e;
+        }
+        expose(&frames[n]);
+        more = zmq_msg_more(msg(&frames[n]));
+    }
+    *ret_count = n;
+    return BT_OK;
+}
+
+/* When the link goes between two frames, libzmq forgets what it took and wants to see the last frame of the message
+ * before it starts on another, so the remaining frames are handed in all the same. */
+bt_err bt_sock_send_frames(void *s, bt_sock_frame *frames, size_t count)
+{
+    bt_err e = BT_OK;
+    for (size_t i = 0; i < count;) {
+        const int flags = ZMQ_DONTWAIT | (i + 1 < count ? ZMQ_SNDMORE : 0);
+        if (zmq_msg_send(msg(&frames[i]), s, flags) < 0) {
+            if (errno == EINTR) continue;
+            if (i == 0) return errno == EAGAIN ? BT_EAGAIN : BT_EIO;
+            e = BT_EIO;
+        }
+        i++;
+    }
+    for (size_t i = 0; i < count && e < 0; i++) expose(&frames[i]);       /* taken frames are empty now */
+    return e;
+}

@@ -1,0 +1,82 @@
+#ifndef BT_RT_SOCK_H
+#define BT_RT_SOCK_H
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+
+/* The one factory of ZeroMQ sockets: linger, size limit, high-water marks, heartbeat, reconnecting and keys are set here
+ * and nowhere else, and zmq.h is seen in this folder only.
+ *
+ *   role             type    frame limit   queue   linger   notes
+ *   CONTROL_ROUTER   ROUTER  1 MiB         1000    1 s      mandatory
+ *   CONTROL_DEALER   DEALER  1 MiB         1000    1 s      immediate
+ *   BULK_ROUTER      ROUTER  64 MiB        64      0        mandatory
+ *   BULK_DEALER      DEALER  64 MiB        64      0        immediate
+ *   ZAP              REP     64 KiB        1000    0        inside the process; rt/zap.h opens it
+ *
+ * mandatory: sending to a peer that is not connected is BT_EIO, not silence. immediate: nothing is queued for a
+ * connection that is not there. A peer that claims the routing id of a connected one is refused (no handover): nobody
+ * sets a routing id here, so a claim is a mistake or an attack. All: heartbeat every 1 s, lost after 3 s; dialling again
+ * after 100 ms, doubling to 2 s; TCP keepalive.
+ *
+ * Keys: a context made with keys encrypts every tcp and ipc link with CURVE, loopback too, and lets in only the keys of
+ * the allow file (rt/zap.h must be open before the first bind; BT_EAUTH otherwise). A context without keys refuses every endpoint that
+ * is not local.
+ *
+ * A socket belongs to one thread for life. Signals do not interrupt anything here. */
+typedef struct bt_sock_ctx bt_sock_ctx;
+
+typedef enum bt_sock_role {
+    BT_SOCK_CONTROL_ROUTER, BT_SOCK_CONTROL_DEALER, BT_SOCK_BULK_ROUTER, BT_SOCK_BULK_DEALER, BT_SOCK_ZAP,
+} bt_sock_role;
+
+#define BT_SOCK_CONTROL_BYTES_MAX (1u << 20)
+#define BT_SOCK_BULK_BYTES_MAX    (64u << 20)
+#define BT_SOCK_FRAMES_MAX        16u          /* frames of one message, the routing id included */
+#define BT_SOCK_ENDPOINT_BYTES    256u
+
+/* keys_dir NULL: no keys. Otherwise loads keys_dir/NAME.secret; errors of bt_keys_load. */
+bt_err bt_sock_ctx_new(bt_sock_ctx **ret, const char *keys_dir, const char *name, bt_fault *fault);
+void   bt_sock_ctx_free(bt_sock_ctx *ctx);              /* after its sockets are closed; waits at most their linger; wipes keys */
+bool   bt_sock_ctx_has_keys(const bt_sock_ctx *ctx);
+const char *bt_sock_ctx_public_key(const bt_sock_ctx *ctx);        /* Z85; "" without keys */
+
+bt_err bt_sock_open(void **ret, bt_sock_ctx *ctx, bt_sock_role role, bt_fault *fault);
+void   bt_sock_close(void *socket);                     /* NULL is fine */
+
+/* True for ipc://, inproc://, tcp://127.0.0.0/8, tcp://[::1] and tcp://localhost, each with a port or "*". */
+bool   bt_sock_endpoint_is_local(const char *endpoint);
+
+/* ret_endpoint: where it really is, with the port the system chose for ":*" or ":0". BT_EAUTH: not local and no keys;
+ * BT_EIO, for example a port in use; BT_EARG: not an endpoint. */
+bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *socket, bt_sock_ctx *ctx, const char *endpoint,
+                    bt_fault *fault);
+/* server_key: the other side's public key, Z85; NULL without keys (BT_EARG when one is given and the other is not).
+ * Returns at once; the link comes when it comes. */
+bt_err bt_sock_connect(void *socket, bt_sock_ctx *ctx, const char *endpoint, const char *server_key, bt_fault *fault);
+bt_err bt_sock_disconnect(void *socket, const char *endpoint, bt_fault *fault);
+
+/* A frame owns its bytes. `data` may be written before it is sent. Never copy the struct. */
+typedef struct bt_sock_frame {
+    uint8_t *data;
+    size_t   size;
+    alignas(sizeof(void *)) unsigned char priv[64];
+} bt_sock_frame;
+
+bt_err bt_sock_frame_new(bt_sock_frame *frame, size_t size);                        /* bytes undefined; BT_ENOMEM */
+bt_err bt_sock_frame_copy(bt_sock_frame *frame, const void *data, size_t size);
+void   bt_sock_frames_done(bt_sock_frame *frames, size_t count);                    /* frees the bytes */
+/* The sender's public key (Z85) by CURVE; NULL on a link without keys. Valid while the frame is. */
+const char *bt_sock_frame_user(const bt_sock_frame *frame);
+
+/* Neither waits.
+ * recv: one whole message into frames[0 .. *ret_count), which the caller then gives to bt_sock_frames_done. BT_EAGAIN:
+ * nothing there. BT_EFORMAT: a message of more than max frames; it was read and dropped whole. BT_EIO.
+ * send: all frames as one message, which takes them over. On failure the caller still owns
+ * every frame (after BT_EIO they may be empty). BT_EAGAIN: queue full
+ * or no link; BT_EIO: the ROUTER's peer is not connected, or the link was cut in the middle (nothing arrives). */
+bt_err bt_sock_recv_frames(void *socket, bt_sock_frame *frames, size_t max, size_t *ret_count);
+bt_err bt_sock_send_frames(void *socket, bt_sock_frame *frames, size_t count);
+#endif
