@@ -51,9 +51,10 @@ static void load_block(const job *j, int is_v, size_t begin, size_t count)
         for (size_t e = 0; e < j->dp; e += 16) v16_store(j->block + i * j->dp + e, v16_zero());
 }
 
-/* p[] of one query over `count` positions of the K block, and its m and c. */
+/* z[] of one query over `count` positions of the K block; -inf beyond them, whose exp is +0. */
 static void score_block(const job *j, size_t index, query *s, size_t count)
 {
+    (void)s;
     const float *q = j->q + index * j->dp;
     float       *z = j->p + index * BT_ATTN_BLOCK;
     const __m128 scale = _mm_set1_ps(j->scale);
@@ -70,8 +71,15 @@ static void score_block(const job *j, size_t index, query *s, size_t count)
         BT_UNROLL for (size_t r = 0; r < 4; r++) half[r] = v16_fold(l[r]);
         _mm_storeu_ps(z + i, _mm_mul_ps(v8_sum4(half), scale));
     }
-    for (size_t i = count; i < BT_ATTN_BLOCK; i++) z[i] = -__builtin_inff();    /* exp of these is +0 */
-    v16 top = v16_load(z);
+    for (size_t i = count; i < BT_ATTN_BLOCK; i++) z[i] = -__builtin_inff();
+}
+
+/* p[] from z[], and m and c of the query. Apart from score_block, so that the stores of z are long done. */
+static void weigh_block(const job *j, size_t index, query *s, size_t count)
+{
+    (void)count;
+    float *z = j->p + index * BT_ATTN_BLOCK;
+    v16    top = v16_load(z);
     for (size_t i = 16; i < BT_ATTN_BLOCK; i += 16) top = v16_max(top, v16_load(z + i));
     const float bm = v8_max(v16_fold_max(top)), m = bm > s->m ? bm : s->m;
     s->c = exp_one(s->m - m);
@@ -150,6 +158,16 @@ static void end_job(const job *j)
     }
 }
 
+/* One step for each query that sees into the block at b. */
+static void each_query(job *j, void step(const job *, size_t, query *, size_t), size_t b, size_t count)
+{
+    for (size_t i = 0; i < j->count; i++) {
+        query       *s = &j->query[i];
+        const size_t seen = s->visible <= b ? 0 : s->visible - b < count ? s->visible - b : count;
+        if (seen) step(j, i, s, seen);
+    }
+}
+
 static void run_job(job *j)
 {
     const size_t visible = j->query[j->count - 1].visible;          /* rows ascend: the last one sees most */
@@ -160,16 +178,11 @@ static void run_job(job *j)
         for (size_t i = 0; i < j->count; i++) j->query[i].m = -__builtin_inff(), j->query[i].l = 0;
         for (size_t b = span; b < end; b += BT_ATTN_BLOCK) {
             const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
-            for (int is_v = 0; is_v < 2; is_v++) {
-                load_block(j, is_v, b, count);
-                for (size_t i = 0; i < j->count; i++) {
-                    query *s = &j->query[i];
-                    if (s->visible <= b) continue;
-                    const size_t seen = s->visible - b < count ? s->visible - b : count;
-                    if (is_v) value_block(j, i, s, seen);
-                    else score_block(j, i, s, seen);
-                }
-            }
+            load_block(j, 0, b, count);
+            each_query(j, score_block, b, count);
+            each_query(j, weigh_block, b, count);
+            load_block(j, 1, b, count);
+            each_query(j, value_block, b, count);
         }
         for (size_t i = 0; i < j->count; i++)
             if (j->query[i].visible > span) merge_span(j, i, &j->query[i], span == 0);

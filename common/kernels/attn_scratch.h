@@ -7,7 +7,7 @@
 #define BT_ATTN_BLOCK   64
 #define BT_ATTN_SPAN    256
 #define BT_ATTN_MAX_DIM 256
-#define BT_ATTN_QUERIES 16
+#define BT_ATTN_QUERIES 32
 
 /* head_dim up to whole vectors of 16. */
 static inline size_t attn_padded_dim(size_t d) { return (d + 15) / 16 * 16; }

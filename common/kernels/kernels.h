@@ -76,11 +76,11 @@ typedef void bt_attn_fn(float *out, size_t ldo, const float *q, size_t ldq, cons
                         size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch);
 size_t bt_attn_scratch_bytes(size_t head_dim);
 
-/* Store T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounding to f16. k, v [T, G, D] f32 with row stride ld.
+/* Store T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounding to f16 (elem_bytes 4: as they are). k, v [T, G, D] f32 with row stride ld.
  * Nothing else in the pages is touched. */
 void bt_kv_store(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k, const float *v, size_t ld);
 
-/* exp(x) for x <= 88: the project's own, the same operations in scalar and vector form.
+/* exp(x) for x <= 88 (above: exp(88)): the project's own, the same operations in scalar and vector form.
  *   n = rint(x * log2 e) to nearest even; r = fma(-n, ln2_hi, x); r = fma(-n, ln2_lo, r);
  *   a polynomial of degree 6 in r by Horner with fma; times 2^n. Below -87 the result is +0. Relative error < 2^-22. */
 float bt_exp1(float x);
