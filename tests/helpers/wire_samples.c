@@ -2,7 +2,6 @@
 #include "tests/helpers/wire_samples.h"
 
 #include <string.h>
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 const bt_msg_type wire_samples_types[] = {

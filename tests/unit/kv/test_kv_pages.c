@@ -1,0 +1,284 @@
+/* Pages and packing: who holds what, and rows that arrive where they left. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kv/kv_pack.h"
+#include "kv/kv_pages.h"
+#include <xxhash.h>
+
+static bt_kv_pages *new_pool(uint32_t layers, uint32_t heads, uint32_t dim, uint32_t elem, size_t page, size_t tokens)
+{
+    bt_kv_pages *p = NULL;
+    bt_fault f = { "" };
+    if (bt_kv_pages_new(&p, layers, heads, dim, elem, page, tokens, &f) < 0) fail_msg("%s", f.text);
+    return p;
+}
+
+static void the_lowest_free_page_is_taken_first(void **state)
+{
+    (void)state;
+    bt_kv_pages *p = new_pool(2, 1, 8, 2, 16, 16 * 200);
+    bt_kv_seq a = { 0 }, b = { 0 }, c = { 0 };
+    assert_int_equal(bt_kv_pages_total(p), 200);
+    assert_int_equal(bt_kv_pages_reserve(p, &a, 33, NULL), BT_OK);
+    assert_int_equal(bt_kv_pages_reserve(p, &b, 16 * 100, NULL), BT_OK);
+    assert_int_equal(a.len, 3);
+    assert_int_equal(b.number[0], 3);
+    bt_kv_pages_release(p, &a);
+    assert_int_equal(bt_kv_pages_reserve(p, &c, 64, NULL), BT_OK);
+    const uint32_t want[] = { 0, 1, 2, 103 };
+    assert_memory_equal(c.number, want, sizeof want);
+    assert_int_equal(bt_kv_pages_used(p), 104);
+    for (size_t i = 0; i < c.len; i++) assert_int_equal((uintptr_t)c.page[i] % 64, 0);
+    bt_kv_pages_release(p, &b);
+    bt_kv_pages_release(p, &c);
+    bt_kv_pages_release(p, &c);
+    assert_int_equal(bt_kv_pages_used(p), 0);
+    bt_kv_pages_free(p);
+    bt_kv_pages_free(NULL);
+}
+
+static void a_reservation_gets_all_or_nothing(void **state)
+{
+    (void)state;
+    bt_kv_pages *p = new_pool(1, 1, 1, 4, 64, 64 * 4);
+    bt_kv_seq a = { 0 }, b = { 0 };
+    assert_int_equal(bt_kv_pages_reserve(p, &a, 0, NULL), BT_OK);
+    assert_int_equal(a.len, 0);
+    assert_int_equal(bt_kv_pages_reserve(p, &a, 65, NULL), BT_OK);
+    uint8_t *first = a.page[0];
+    first[0] = 77;
+    bt_fault f = { "" };
+    assert_int_equal(bt_kv_pages_reserve(p, &b, 129, &f), BT_EAGAIN);
+    assert_string_equal(f.text, "3 more KV pages needed, 2 are free");
+    assert_int_equal(bt_kv_pages_reserve(p, &b, 257, &f), BT_ELIMIT);
+    assert_int_equal(bt_kv_pages_reserve(p, &b, SIZE_MAX, &f), BT_ELIMIT);
+    assert_int_equal(b.len, 0);
+    assert_int_equal(bt_kv_pages_used(p), 2);
+    assert_int_equal(bt_kv_pages_reserve(p, &a, 256, NULL), BT_OK);     /* grows in place */
+    assert_ptr_equal(a.page[0], first);
+    assert_int_equal(a.page[0][0], 77);
+    assert_int_equal(bt_kv_pages_reserve(p, &a, 1, NULL), BT_OK);       /* never shrinks */
+    assert_int_equal(a.len, 4);
+    bt_kv_pages_release(p, &a);
+    bt_kv_pages_release(p, &b);
+    bt_kv_pages_free(p);
+}
+
+static void shapes_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    static const struct { uint32_t layers, heads, dim, elem; size_t page, tokens; bt_err want; } c[] = {
+        { 0, 1, 1, 2, 64, 64, BT_EARG },   { 257, 1, 1, 2, 64, 64, BT_EARG }, { 1, 0, 1, 2, 64, 64, BT_EARG },
+        { 1, 257, 1, 2, 64, 64, BT_EARG }, { 1, 1, 0, 2, 64, 64, BT_EARG },   { 1, 1, 257, 2, 64, 64, BT_EARG },
+        { 1, 1, 1, 3, 64, 64, BT_EARG },   { 1, 1, 1, 2, 0, 64, BT_EARG },    { 1, 1, 1, 2, 48, 64, BT_EARG },
+        { 1, 1, 1, 2, 512, 64, BT_EARG },  { 1, 1, 1, 2, 64, 0, BT_EARG },    { 1, 1, 1, 2, 64, SIZE_MAX, BT_ELIMIT },
+        { 256, 256, 256, 4, 256, (size_t)1 << 38, BT_ELIMIT },
+    };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        bt_kv_pages *p = NULL;
+        assert_int_equal(bt_kv_pages_new(&p, c[i].layers, c[i].heads, c[i].dim, c[i].elem, c[i].page, c[i].tokens, NULL),
+                         c[i].want);
+        assert_null(p);
+    }
+}
+
+static void a_large_pool_costs_nothing_until_it_is_touched(void **state)
+{
+    (void)state;
+    bt_kv_pages *p = new_pool(32, 8, 128, 2, 64, 1 << 17);      /* 16 GiB */
+    bt_kv_seq s = { 0 };
+    assert_int_equal(bt_kv_pages_reserve(p, &s, 8192, NULL), BT_OK);
+    s.page[127][bt_kv_pages_page_bytes(p) - 1] = 1;
+    bt_kv_pages_release(p, &s);
+    bt_kv_pages_free(p);
+}
+
+static void giving_a_page_back_twice_stops_the_process(void **state)
+{
+    (void)state;
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        close(2);
+        signal(SIGABRT, SIG_DFL);
+        bt_kv_pages *p = NULL;
+        bt_kv_seq s = { 0 };
+        if (bt_kv_pages_new(&p, 1, 1, 1, 2, 64, 128, NULL) < 0 || bt_kv_pages_reserve(p, &s, 1, NULL) < 0) _exit(1);
+        uint8_t *page[1] = { s.page[0] };
+        uint32_t number[1] = { s.number[0] };
+        bt_kv_seq copy = { page, number, 1, s.id };
+        bt_kv_pages_release(p, &s);
+        bt_kv_pages_release(p, &copy);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+/* Each element of each row gets a value of its own, by the definition of the neutral layout. */
+static uint16_t value_of(size_t layer, size_t is_v, size_t t, size_t head, size_t e)
+{
+    return (uint16_t)(((((layer * 2 + is_v) * 100 + t) * 3 + head) * 5 + e) * 2654435761u >> 7);
+}
+
+enum { LAYERS = 3, HEADS = 3, DIM = 5, TOKENS = 100 };
+
+static void fill(const bt_kv_view *v)
+{
+    for (size_t l = 0; l < LAYERS; l++)
+        for (int is_v = 0; is_v < 2; is_v++)
+            for (size_t t = 0; t < TOKENS; t++)
+                for (size_t h = 0; h < HEADS; h++)
+                    for (size_t e = 0; e < DIM; e++) {
+                        const uint16_t x = value_of(l, (size_t)is_v, t, h, e);
+                        memcpy(bt_kv_view_row(v, l, is_v, t, h) + 2 * e, &x, 2);
+                    }
+}
+
+static void a_body_is_the_neutral_layout(void **state)
+{
+    (void)state;
+    bt_kv_pages *p = new_pool(LAYERS, HEADS, DIM, 2, 16, 128);
+    bt_kv_seq s = { 0 };
+    assert_int_equal(bt_kv_pages_reserve(p, &s, TOKENS, NULL), BT_OK);
+    bt_kv_view v;
+    bt_kv_pages_view(&v, p, &s);
+    assert_int_equal(v.tokens_capacity, 112);
+    fill(&v);
+    static const struct { size_t begin, count; } c[] = { { 0, 100 }, { 16, 32 }, { 96, 4 }, { 7, 1 }, { 15, 2 }, { 32, 16 } };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        const size_t n = bt_kv_pack_bytes(&v, c[i].count);
+        assert_int_equal(n, c[i].count * 2 * HEADS * DIM * 2);
+        uint8_t *body = malloc(n);
+        assert_non_null(body);
+        assert_int_equal(bt_kv_pack_take(body, n, &v, 2, c[i].begin, c[i].count, NULL), BT_OK);
+        const uint8_t *at = body;
+        for (size_t is_v = 0; is_v < 2; is_v++)
+            for (size_t t = c[i].begin; t < c[i].begin + c[i].count; t++)
+                for (size_t h = 0; h < HEADS; h++)
+                    for (size_t e = 0; e < DIM; e++, at += 2) {
+                        uint16_t x;
+                        memcpy(&x, at, 2);
+                        assert_int_equal(x, value_of(2, is_v, t, h, e));
+                    }
+        free(body);
+    }
+    bt_kv_pages_release(p, &s);
+    bt_kv_pages_free(p);
+}
+
+static void place_writes_its_rows_and_no_other_byte(void **state)
+{
+    (void)state;
+    bt_kv_pages *a = new_pool(LAYERS, HEADS, DIM, 2, 16, 128), *b = new_pool(LAYERS, HEADS, DIM, 2, 64, 128);
+    bt_kv_seq from = { 0 }, to = { 0 };
+    assert_int_equal(bt_kv_pages_reserve(a, &from, TOKENS, NULL), BT_OK);
+    assert_int_equal(bt_kv_pages_reserve(b, &to, TOKENS, NULL), BT_OK);
+    bt_kv_view va, vb;
+    bt_kv_pages_view(&va, a, &from);
+    bt_kv_pages_view(&vb, b, &to);
+    fill(&va);
+    for (size_t i = 0; i < to.len; i++) memset(to.page[i], 0xee, bt_kv_pages_page_bytes(b));
+    uint8_t body[2 * 32 * HEADS * DIM * 2], before[32], back[sizeof body];
+    assert_int_equal(bt_kv_pack_take(body, sizeof body, &va, 1, 48, 32, NULL), BT_OK);
+    assert_int_equal(bt_kv_pack_place(&vb, 1, 48, 32, body, sizeof body, NULL), BT_OK);
+    assert_int_equal(bt_kv_pack_take(back, sizeof back, &vb, 1, 48, 32, NULL), BT_OK);
+    assert_memory_equal(back, body, sizeof body);
+    memset(before, 0xee, sizeof before);
+    for (size_t l = 0; l < LAYERS; l++)
+        for (int is_v = 0; is_v < 2; is_v++)
+            for (size_t t = 0; t < 128; t++)
+                if (l != 1 || t < 48 || t >= 80) assert_memory_equal(bt_kv_view_row(&vb, l, is_v, t, 0), before, HEADS * DIM * 2);
+    bt_kv_pages_release(a, &from);
+    bt_kv_pages_release(b, &to);
+    bt_kv_pages_free(a);
+    bt_kv_pages_free(b);
+}
+
+static void the_digest_does_not_depend_on_pages(void **state)
+{
+    (void)state;
+    XXH3_state_t *x = XXH3_createState();
+    assert_non_null(x);
+    XXH3_128bits_reset(x);
+    for (size_t l = 0; l < LAYERS; l++)
+        for (size_t is_v = 0; is_v < 2; is_v++)
+            for (size_t t = 0; t < 90; t++)
+                for (size_t h = 0; h < HEADS; h++)
+                    for (size_t e = 0; e < DIM; e++) {
+                        const uint16_t value = value_of(l, is_v, t, h, e);
+                        XXH3_128bits_update(x, &value, 2);
+                    }
+    XXH128_canonical_t want;
+    XXH128_canonicalFromHash(&want, XXH3_128bits_digest(x));
+    XXH3_freeState(x);
+    for (size_t page = 1; page <= 256; page *= 4) {
+        bt_kv_pages *p = new_pool(LAYERS, HEADS, DIM, 2, page, 256);
+        bt_kv_seq s = { 0 };
+        assert_int_equal(bt_kv_pages_reserve(p, &s, TOKENS, NULL), BT_OK);
+        bt_kv_view v;
+        bt_kv_pages_view(&v, p, &s);
+        fill(&v);
+        uint8_t got[16];
+        assert_int_equal(bt_kv_pack_digest(got, &v, 90, NULL), BT_OK);
+        assert_memory_equal(got, want.digest, 16);
+        bt_kv_pages_release(p, &s);
+        bt_kv_pages_free(p);
+    }
+}
+
+static void wrong_ranges_and_sizes_copy_nothing(void **state)
+{
+    (void)state;
+    bt_kv_pages *p = new_pool(2, 1, 4, 2, 16, 64);
+    bt_kv_seq s = { 0 };
+    assert_int_equal(bt_kv_pages_reserve(p, &s, 20, NULL), BT_OK);
+    bt_kv_view v;
+    bt_kv_pages_view(&v, p, &s);
+    static const struct { size_t layer, begin, count; long off; } c[] = {
+        { 2, 0, 1, 0 },  { 0, 0, 0, 0 },        { 0, 32, 1, 0 },  { 0, 31, 2, 0 }, { 0, SIZE_MAX, 2, 0 },
+        { 0, 0, 33, 0 }, { 0, 1, SIZE_MAX, 0 }, { 0, 0, 16, -1 }, { 0, 0, 16, 1 },
+    };
+    uint8_t body[4096], zero[4096] = { 0 }, digest[16];
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        const size_t n = c[i].count > 64 ? 16 : (size_t)((long)(c[i].count * 16) + c[i].off);
+        memset(body, 0, sizeof body);
+        assert_int_equal(bt_kv_pack_take(body, n, &v, c[i].layer, c[i].begin, c[i].count, NULL), BT_EARG);
+        assert_memory_equal(body, zero, sizeof body);
+        memset(body, 1, sizeof body);
+        assert_int_equal(bt_kv_pack_place(&v, c[i].layer, c[i].begin, c[i].count, body, n, NULL), BT_EARG);
+    }
+    for (size_t k = 0; k < s.len; k++) assert_memory_equal(s.page[k], zero, bt_kv_pages_page_bytes(p));
+    assert_int_equal(bt_kv_pack_digest(digest, &v, 33, NULL), BT_EARG);
+    assert_int_equal(bt_kv_pack_digest(digest, &v, 0, NULL), BT_EARG);
+    bt_kv_pages_release(p, &s);
+    bt_kv_pages_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_lowest_free_page_is_taken_first),
+        cmocka_unit_test(a_reservation_gets_all_or_nothing),
+        cmocka_unit_test(shapes_out_of_range_are_refused),
+        cmocka_unit_test(a_large_pool_costs_nothing_until_it_is_touched),
+        cmocka_unit_test(giving_a_page_back_twice_stops_the_process),
+        cmocka_unit_test(a_body_is_the_neutral_layout),
+        cmocka_unit_test(place_writes_its_rows_and_no_other_byte),
+        cmocka_unit_test(the_digest_does_not_depend_on_pages),
+        cmocka_unit_test(wrong_ranges_and_sizes_copy_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
