@@ -62,8 +62,7 @@ bt_err bt_peer_auth_parse(bt_peer_allow **ret, const char *text, bt_fault *fault
         const char *next = p + len + (p[len] == '\n');
         number++;
         while (len && strchr(" \t\r", p[len - 1])) len--;
-        const bool comment = p[0] == '#' && (len == 1 || p[1] == ' ');
-        if (len && !comment && !parse_line(&a->entries[a->count++], p, len)) {
+        if (len && p[0] != '#' && !parse_line(&a->entries[a->count++], p, len)) {
             bt_peer_auth_free(a);
             return bt_fail(fault, BT_EFORMAT, "line %zu of the allow list is not 'KEY role[,role]' with roles gateway, prefill, "
                            "decode", number);

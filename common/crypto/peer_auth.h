@@ -8,7 +8,7 @@
 /* Who may connect, and the answer to libzmq's question (ZAP 1.0, RFC 27), as pure functions: no socket here.
  *
  * The allow file has lines "KEY role[,role...]" with KEY in Z85 and roles gateway, prefill, decode. Empty lines are
- * skipped, and lines that are "#" or start with "# " (a key may start with '#', but has no space behind it). */
+ * skipped, and lines that start with '#' (no key does: five Z85 characters from '#' on exceed 32 bits). */
 typedef enum bt_peer_role { BT_PEER_GATEWAY = 1, BT_PEER_PREFILL = 2, BT_PEER_DECODE = 4 } bt_peer_role;
 
 typedef struct bt_peer_allow bt_peer_allow;

@@ -1,0 +1,82 @@
+/* Replacing a file whole, its mode, and the limit on reading. */
+#include "base/file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[256], path[300];
+
+static int make_dir(void **s)
+{
+    (void)s;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, sizeof dir, "%s/baton-file-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(dir)) return -1;
+    snprintf(path, sizeof path, "%s/f", dir);
+    return 0;
+}
+
+static int remove_dir(void **s)
+{
+    (void)s;
+    unlink(path);
+    return rmdir(dir);           /* fails if a temporary file was left */
+}
+
+static void replaces_the_content_and_sets_the_mode(void **s)
+{
+    (void)s;
+    bt_buf b;
+    struct stat st;
+    bt_buf_init(&b, 100);
+    assert_int_equal(bt_file_replace(path, "old and long", 12, 0644, NULL), BT_OK);
+    assert_int_equal(bt_file_replace(path, "new", 3, 0600, NULL), BT_OK);
+    assert_int_equal(bt_file_read(&b, path, NULL), BT_OK);
+    assert_string_equal(bt_buf_text(&b), "new");
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    bt_buf_done(&b);
+}
+
+static void refuses_a_file_past_the_limit(void **s)
+{
+    (void)s;
+    bt_buf b;
+    bt_fault f;
+    bt_buf_init(&b, 11);
+    assert_int_equal(bt_file_replace(path, "twelve bytes", 12, 0644, NULL), BT_OK);
+    assert_int_equal(bt_file_read(&b, path, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "more than 11 bytes"));
+    bt_buf_done(&b);
+}
+
+static void says_which_file_is_not_there(void **s)
+{
+    (void)s;
+    bt_buf b;
+    bt_fault f;
+    bt_buf_init(&b, 11);
+    assert_int_equal(bt_file_read(&b, "no-such-file", &f), BT_EIO);
+    assert_non_null(strstr(f.text, "'no-such-file'"));
+    assert_int_equal(bt_file_replace("no-such-dir/f", "", 0, 0600, &f), BT_EIO);
+    bt_buf_done(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(replaces_the_content_and_sets_the_mode),
+        cmocka_unit_test(refuses_a_file_past_the_limit),
+        cmocka_unit_test(says_which_file_is_not_there),
+    };
+    return cmocka_run_group_tests_name("file", tests, make_dir, remove_dir);
+}

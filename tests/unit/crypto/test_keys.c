@@ -1,0 +1,141 @@
+/* Key files: round trips, modes, and refusals that name the file and never the secret. */
+#include "crypto/keys.h"
+#include "crypto/peer_auth.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[256];
+
+static char *in_dir(const char *name)
+{
+    static char path[400];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static int make_dir(void **s)
+{
+    (void)s;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, sizeof dir, "%s/baton-keys-XXXXXX", tmp ? tmp : "/tmp");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **s)
+{
+    (void)s;
+    static const char *const files[] = { "gateway.secret", "gateway.public", "prefill-2.secret", "prefill-2.public", "allow" };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(in_dir(files[i]));
+    return rmdir(dir);
+}
+
+static void write_file(const char *name, const char *text, mode_t mode)
+{
+    FILE *f = fopen(in_dir(name), "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    chmod(in_dir(name), mode);
+}
+
+/* The pair printed in the description of CURVE in libzmq's manual. */
+static void derives_the_public_key_that_libzmq_documents(void **s)
+{
+    (void)s;
+    bt_keys k;
+    write_file("gateway.secret", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6\n", 0600);
+    assert_int_equal(bt_keys_load(&k, dir, "gateway", NULL), BT_OK);
+    assert_string_equal(k.public_key, "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7");
+    bt_keys_wipe(&k);
+    assert_int_equal(k.secret_key[0], 0);
+}
+
+static void generates_a_cluster_and_loads_it_again(void **s)
+{
+    (void)s;
+    static const char *const names[] = { "gateway", "prefill-2", NULL };
+    bt_keys k;
+    char pub[BT_KEYS_Z85_BYTES];
+    struct stat st;
+    bt_peer_allow *allow = NULL;
+    bt_fault f = { "" };
+    assert_int_equal(bt_keys_generate(dir, names, &f), BT_OK);
+    assert_int_equal(stat(in_dir("prefill-2.secret"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(bt_keys_load(&k, dir, "prefill-2", NULL), BT_OK);
+    assert_int_equal(bt_keys_load_public(pub, dir, "prefill-2", NULL), BT_OK);
+    assert_string_equal(k.public_key, pub);
+    assert_int_equal(bt_peer_auth_load(&allow, in_dir("allow"), NULL), BT_OK);
+    assert_int_equal(bt_peer_auth_roles(allow, pub), BT_PEER_PREFILL);
+    assert_int_equal(bt_keys_generate(dir, names, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "is there already"));
+    bt_peer_auth_free(allow);
+    bt_keys_wipe(&k);
+}
+
+static void refuses_a_secret_that_others_can_read(void **s)
+{
+    (void)s;
+    bt_keys k = { "untouched", "" };
+    bt_fault f;
+    write_file("gateway.secret", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6\n", 0644);
+    assert_int_equal(bt_keys_load(&k, dir, "gateway", &f), BT_EAUTH);
+    assert_non_null(strstr(f.text, "mode 0644"));
+    assert_string_equal(k.public_key, "untouched");
+}
+
+static void never_prints_a_secret_it_refuses(void **s)
+{
+    (void)s;
+    bt_keys k;
+    bt_fault f;
+    write_file("gateway.secret", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh", 0600);
+    assert_int_equal(bt_keys_load(&k, dir, "gateway", &f), BT_EFORMAT);
+    assert_null(strstr(f.text, "JTKV"));
+    write_file("gateway.secret", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh66", 0600);
+    assert_int_equal(bt_keys_load(&k, dir, "gateway", &f), BT_EFORMAT);
+    write_file("gateway.secret", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{L~6", 0600);
+    assert_int_equal(bt_keys_load(&k, dir, "gateway", &f), BT_EFORMAT);
+}
+
+static void refuses_names_that_leave_the_directory(void **s)
+{
+    (void)s;
+    static const char *const bad[] = { "", "../gateway", "a/b", "-x", "Gateway", "abcdefghijklmnopqrstuvwxyz0123456" };
+    bt_keys k;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(bt_keys_load(&k, dir, bad[i], NULL), BT_EARG);
+    static const char *const stranger[] = { "gateway", "nobody", NULL };
+    assert_int_equal(bt_keys_generate(dir, stranger, NULL), BT_EARG);
+    assert_int_not_equal(access(in_dir("gateway.secret"), F_OK), 0);
+}
+
+static void says_how_to_make_missing_keys(void **s)
+{
+    (void)s;
+    bt_keys k;
+    bt_fault f;
+    assert_int_equal(bt_keys_load(&k, dir, "decode", &f), BT_EIO);
+    assert_non_null(strstr(f.text, "baton keygen"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(derives_the_public_key_that_libzmq_documents, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(generates_a_cluster_and_loads_it_again, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(refuses_a_secret_that_others_can_read, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(never_prints_a_secret_it_refuses, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(refuses_names_that_leave_the_directory, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(says_how_to_make_missing_keys, make_dir, remove_dir),
+    };
+    return cmocka_run_group_tests_name("keys", tests, NULL, NULL);
+}

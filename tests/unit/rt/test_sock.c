@@ -1,0 +1,310 @@
+/* Addresses that need keys, whole messages over loopback, and CURVE with the allow list. */
+#include "rt/sock.h"
+#include "base/clock.h"
+#include "crypto/keys.h"
+#include "rt/loop.h"
+#include "rt/zap.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void knows_which_endpoints_are_local(void **s)
+{
+    (void)s;
+    static const char *const local[] = {
+        "ipc:///run/x", "ipc://@x", "inproc://x", "tcp://127.0.0.1:5601", "tcp://127.255.3.4:*", "tcp://[::1]:1", "tcp://localhost:80",
+    };
+    static const char *const remote[] = {
+        "tcp://0.0.0.0:1", "tcp://*:1", "tcp://10.0.0.1:1", "tcp://128.0.0.1:1", "tcp://127.0.0.1.example.org:1", "tcp://127.0.0:1",
+        "tcp://127.0.0.256:1", "tcp://127.0.0.1", "tcp://[::]:1", "tcp://[::1]", "tcp://localhost.example.org:1", "tcp://lo:1",
+        "tcp://localhost:x", "tcp://10.0.0.1;127.0.0.1:1", "tcp://127.0.0.1;10.0.0.1:1", "udp://127.0.0.1:1", "", "tcp://:1",
+        "tcp://127..0.1:1", "tcp://127.0.0.1.2:1", "tcp://127.0.0.1:1:2", "TCP://127.0.0.1:1", "tcp://127.0.0.1:123456",
+    };
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++) assert_true(bt_sock_endpoint_is_local(local[i]));
+    for (size_t i = 0; i < sizeof remote / sizeof *remote; i++) assert_false(bt_sock_endpoint_is_local(remote[i]));
+}
+
+static bt_sock_ctx *ctx;
+static void        *router, *dealer;
+static char         at[BT_SOCK_ENDPOINT_BYTES];
+
+static int open_pair(void **s)
+{
+    (void)s;
+    return bt_sock_ctx_new(&ctx, NULL, NULL, NULL) | bt_sock_open(&router, ctx, BT_SOCK_CONTROL_ROUTER, NULL) |
+           bt_sock_open(&dealer, ctx, BT_SOCK_CONTROL_DEALER, NULL);
+}
+
+static int close_pair(void **s)
+{
+    (void)s;
+    bt_sock_close(router);
+    bt_sock_close(dealer);
+    bt_sock_close(NULL);
+    bt_sock_ctx_free(ctx);
+    return 0;
+}
+
+static void other_machines_need_keys(void **s)
+{
+    (void)s;
+    bt_fault f;
+    assert_int_equal(bt_sock_bind(at, router, ctx, "tcp://0.0.0.0:*", &f), BT_EAUTH);
+    assert_non_null(strstr(f.text, "--keys DIR"));
+    assert_non_null(strstr(f.text, "baton keygen"));
+    assert_int_equal(bt_sock_connect(dealer, ctx, "tcp://10.0.0.1:5601", NULL, &f), BT_EAUTH);
+    assert_int_equal(bt_sock_bind(at, router, ctx, "http://127.0.0.1:80", &f), BT_EARG);
+    assert_int_equal(bt_sock_connect(dealer, ctx, "tcp://127.0.0.1:1", "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", &f), BT_EARG);
+}
+
+/* Waits in the kernel for the socket, at most 10 s; no sleeping and looking. */
+static void nothing(void *ud, unsigned events)
+{
+    (void)ud;
+    (void)events;
+}
+
+static void wait_for(void *socket, unsigned events)
+{
+    bt_loop *l;
+    uint64_t id;
+    assert_int_equal(bt_loop_new(&l, NULL), BT_OK);
+    assert_int_equal(bt_loop_add_socket(&id, l, socket, events, nothing, NULL), BT_OK);
+    assert_int_equal(bt_loop_step(l, 10000, NULL), BT_OK);
+    bt_loop_free(l);
+}
+
+static void send_text(void *socket, size_t frames, const char *text)
+{
+    bt_sock_frame f[BT_SOCK_FRAMES_MAX + 4];
+    wait_for(socket, BT_LOOP_OUT);
+    for (size_t i = 0; i < frames; i++) assert_int_equal(bt_sock_frame_copy(&f[i], text, strlen(text)), BT_OK);
+    assert_int_equal(bt_sock_send_frames(socket, f, frames), BT_OK);
+}
+
+static void messages_go_there_and_back_over_tcp(void **s)
+{
+    (void)s;
+    bt_sock_frame f[4];
+    size_t n = 99;
+    assert_int_equal(bt_sock_bind(at, router, ctx, "tcp://127.0.0.1:*", NULL), BT_OK);
+    assert_memory_equal(at, "tcp://127.0.0.1:", 16);
+    assert_true(atoi(at + 16) > 0);
+    assert_int_equal(bt_sock_connect(dealer, ctx, at, NULL, NULL), BT_OK);
+    assert_int_equal(bt_sock_recv_frames(router, f, 4, &n), BT_EAGAIN);
+    assert_int_equal(n, 99);
+    send_text(dealer, 2, "ping");
+    wait_for(router, BT_LOOP_IN);
+    assert_int_equal(bt_sock_recv_frames(router, f, 4, &n), BT_OK);
+    assert_int_equal(n, 3);
+    assert_int_equal(f[2].size, 4);
+    assert_memory_equal(f[2].data, "ping", 4);
+    assert_null(bt_sock_frame_user(&f[2]));
+    assert_int_equal(bt_sock_send_frames(router, f, 3), BT_OK);
+    wait_for(dealer, BT_LOOP_IN);
+    assert_int_equal(bt_sock_recv_frames(dealer, f, 4, &n), BT_OK);
+    assert_int_equal(n, 2);
+    bt_sock_frames_done(f, n);
+}
+
+static void a_message_of_too_many_frames_is_dropped_whole(void **s)
+{
+    (void)s;
+    bt_sock_frame f[4];
+    size_t n;
+    assert_int_equal(bt_sock_bind(at, router, ctx, "inproc://frames", NULL), BT_OK);
+    assert_int_equal(bt_sock_connect(dealer, ctx, at, NULL, NULL), BT_OK);
+    send_text(dealer, 4, "long");
+    send_text(dealer, 3, "good");
+    assert_int_equal(bt_sock_recv_frames(router, f, 4, &n), BT_EFORMAT);
+    assert_int_equal(bt_sock_recv_frames(router, f, 4, &n), BT_OK);
+    assert_int_equal(n, 4);
+    assert_memory_equal(f[3].data, "good", 4);
+    bt_sock_frames_done(f, n);
+    assert_int_equal(bt_sock_recv_frames(router, f, 4, &n), BT_EAGAIN);
+}
+
+static void a_router_says_that_a_peer_is_not_there(void **s)
+{
+    (void)s;
+    bt_sock_frame f[2];
+    assert_int_equal(bt_sock_frame_copy(&f[0], "nobody", 6), BT_OK);
+    assert_int_equal(bt_sock_frame_copy(&f[1], "x", 1), BT_OK);
+    assert_int_equal(bt_sock_send_frames(router, f, 2), BT_EIO);
+    assert_memory_equal(f[0].data, "nobody", 6);
+    bt_sock_frames_done(f, 2);
+}
+
+static void nothing_is_queued_for_a_link_that_is_not_there(void **s)
+{
+    (void)s;
+    bt_sock_frame f;
+    assert_int_equal(bt_sock_connect(dealer, ctx, "ipc://@baton-nobody-listens-here", NULL, NULL), BT_OK);
+    assert_int_equal(bt_sock_frame_copy(&f, "x", 1), BT_OK);
+    assert_int_equal(bt_sock_send_frames(dealer, &f, 1), BT_EAGAIN);
+    bt_sock_frames_done(&f, 1);
+}
+
+static void a_port_in_use_is_named(void **s)
+{
+    (void)s;
+    bt_fault f;
+    void *second;
+    char again[BT_SOCK_ENDPOINT_BYTES];
+    assert_int_equal(bt_sock_bind(at, router, ctx, "tcp://127.0.0.1:*", NULL), BT_OK);
+    assert_int_equal(bt_sock_open(&second, ctx, BT_SOCK_BULK_ROUTER, NULL), BT_OK);
+    assert_int_equal(bt_sock_bind(again, second, ctx, at, &f), BT_EIO);
+    assert_non_null(strstr(f.text, at));
+    assert_non_null(strstr(f.text, "in use"));
+    bt_sock_close(second);
+}
+
+static void a_frame_over_the_limit_never_arrives(void **s)
+{
+    (void)s;
+    bt_sock_frame f[4];
+    size_t n;
+    assert_int_equal(bt_sock_bind(at, router, ctx, "tcp://127.0.0.1:*", NULL), BT_OK);
+    assert_int_equal(bt_sock_connect(dealer, ctx, at, NULL, NULL), BT_OK);
+    wait_for(dealer, BT_LOOP_OUT);
+    assert_int_equal(bt_sock_frame_new(&f[0], BT_SOCK_CONTROL_BYTES_MAX + 1), BT_OK);
+    memset(f[0].data, 0, f[0].size);
+    assert_int_equal(bt_sock_send_frames(dealer, f, 1), BT_OK);
+    /* The router drops the link; the dealer dials again and the next message arrives first. */
+    bool arrived = false;
+    for (int64_t end_ms = bt_clock_ms() + 10000; !arrived && bt_clock_ms() < end_ms;) {
+        assert_int_equal(bt_sock_frame_copy(&f[0], "small", 5), BT_OK);
+        wait_for(dealer, BT_LOOP_OUT);
+        if (bt_sock_send_frames(dealer, f, 1) < 0) bt_sock_frames_done(f, 1);
+        while (bt_sock_recv_frames(router, f, 4, &n) == BT_OK) {
+            assert_int_equal(f[1].size, 5);
+            arrived = true;
+            bt_sock_frames_done(f, n);
+        }
+    }
+    assert_true(arrived);
+}
+
+/* ---- with keys ---- */
+
+static char dir[256];
+
+static void remove_keys(void)
+{
+    static const char *const files[] = { "gateway.secret", "gateway.public", "decode.secret", "decode.public", "prefill.secret",
+                                         "prefill.public", "allow" };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+}
+
+static void serve(void *ud, unsigned events)
+{
+    (void)events;
+    bt_zap_serve(ud);
+}
+
+static bool heard;
+static void hear(void *ud, unsigned events)
+{
+    (void)ud;
+    (void)events;
+    heard = true;
+}
+
+/* A client of its own context tries to reach a server that allows one key; true: its message arrived, under its name. */
+static bool reaches(const char *client_name, const char *allow_name, uint64_t *refused)
+{
+    bt_sock_ctx *sc, *cc;
+    bt_zap *zap;
+    bt_peer_allow *allow;
+    bt_loop *l;
+    void *srv, *cli;
+    char server_key[BT_KEYS_Z85_BYTES], allowed[BT_KEYS_Z85_BYTES], text[100];
+    uint64_t id;
+    assert_int_equal(bt_keys_load_public(server_key, dir, "decode", NULL), BT_OK);
+    assert_int_equal(bt_keys_load_public(allowed, dir, allow_name, NULL), BT_OK);
+    snprintf(text, sizeof text, "%s prefill\n", allowed);
+    assert_int_equal(bt_peer_auth_parse(&allow, text, NULL), BT_OK);
+    assert_int_equal(bt_sock_ctx_new(&sc, dir, "decode", NULL), BT_OK);
+    assert_int_equal(bt_sock_ctx_new(&cc, dir, client_name, NULL), BT_OK);
+    assert_int_equal(bt_sock_open(&srv, sc, BT_SOCK_BULK_ROUTER, NULL), BT_OK);
+    assert_int_equal(bt_sock_open(&cli, cc, BT_SOCK_BULK_DEALER, NULL), BT_OK);
+    assert_int_equal(bt_sock_bind(at, srv, sc, "tcp://127.0.0.1:*", NULL), BT_EAUTH);
+    assert_int_equal(bt_zap_open(&zap, sc, allow, NULL), BT_OK);
+    assert_int_equal(bt_sock_bind(at, srv, sc, "tcp://127.0.0.1:*", NULL), BT_OK);
+    assert_int_equal(bt_sock_connect(cli, cc, at, NULL, NULL), BT_EARG);
+    assert_int_equal(bt_sock_connect(cli, cc, at, server_key, NULL), BT_OK);
+    assert_int_equal(bt_loop_new(&l, NULL), BT_OK);
+    assert_int_equal(bt_loop_add_socket(&id, l, bt_zap_socket(zap), BT_LOOP_IN, serve, zap), BT_OK);
+    assert_int_equal(bt_loop_add_socket(&id, l, srv, BT_LOOP_IN, hear, NULL), BT_OK);
+    assert_int_equal(bt_loop_add_socket(&id, l, cli, BT_LOOP_OUT, nothing, NULL), BT_OK);
+    heard = false;
+    bool sent = false;
+    bt_sock_frame f[4];
+    for (int64_t end_ms = bt_clock_ms() + 10000; !heard && !bt_zap_refused(zap) && bt_clock_ms() < end_ms;) {
+        assert_int_equal(bt_loop_step(l, 1000, NULL), BT_OK);
+        if (!sent && bt_sock_frame_copy(f, "hello", 5) == BT_OK && !(sent = bt_sock_send_frames(cli, f, 1) == BT_OK))
+            bt_sock_frames_done(f, 1);
+        if (sent) bt_loop_set_events(l, id, 0);
+    }
+    size_t n = 0;
+    const bool arrived = bt_sock_recv_frames(srv, f, 4, &n) == BT_OK;
+    if (arrived) {
+        assert_int_equal(n, 2);
+        assert_string_equal(bt_sock_frame_user(&f[1]), bt_sock_ctx_public_key(cc));
+        bt_sock_frames_done(f, n);
+    }
+    *refused = bt_zap_refused(zap);
+    bt_loop_free(l);
+    bt_sock_close(cli);
+    bt_sock_close(srv);
+    bt_zap_close(zap);
+    bt_sock_ctx_free(cc);
+    bt_sock_ctx_free(sc);
+    bt_peer_auth_free(allow);
+    return arrived;
+}
+
+static void only_keys_of_the_allow_list_get_in(void **s)
+{
+    (void)s;
+    static const char *const names[] = { "gateway", "prefill", "decode", NULL };
+    const char *tmp = getenv("TMPDIR");
+    uint64_t refused = 0;
+    snprintf(dir, sizeof dir, "%s/baton-sock-XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(bt_keys_generate(dir, names, NULL), BT_OK);
+    assert_true(reaches("prefill", "prefill", &refused));
+    assert_int_equal(refused, 0);
+    assert_false(reaches("gateway", "prefill", &refused));
+    assert_int_equal(refused, 1);
+    remove_keys();
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, open_pair, close_pair)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(knows_which_endpoints_are_local),
+        T(other_machines_need_keys),
+        T(messages_go_there_and_back_over_tcp),
+        T(a_message_of_too_many_frames_is_dropped_whole),
+        T(a_router_says_that_a_peer_is_not_there),
+        T(nothing_is_queued_for_a_link_that_is_not_there),
+        T(a_port_in_use_is_named),
+        T(a_frame_over_the_limit_never_arrives),
+        cmocka_unit_test(only_keys_of_the_allow_list_get_in),
+    };
+    return cmocka_run_group_tests_name("sock", tests, NULL, NULL);
+}
