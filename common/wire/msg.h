@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "kv/kv_cover.h"
+#include "sample/sample.h"
 
 /* Every message between processes, as plain C. proto/README.md says who sends what when, the .proto files how it
  * travels; only common/wire sees protobuf. Brains take and give these structs and never see bytes or sockets.
@@ -99,12 +100,7 @@ typedef struct bt_msg_reject { int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1
 typedef struct bt_msg_heartbeat { bt_load load; bool draining; } bt_msg_heartbeat;
 typedef struct bt_msg_bye { char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_bye;
 
-typedef struct bt_sampling {
-    float temperature;                                  /* 0..100; 0 is greedy */
-    uint32_t top_k;                                     /* 0: off */
-    float top_p, min_p;                                 /* 1 and 0: off */
-    uint64_t seed;
-} bt_sampling;
+typedef bt_sample_params bt_sampling;                   /* sample/sample.h has the ranges and the exact rule */
 
 typedef struct bt_msg_reserve {
     uint32_t prompt_tokens, max_tokens;                 /* 1.. each; their sum is at most ctx_tokens */

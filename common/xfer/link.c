@@ -1,0 +1,202 @@
+/* See link.h. */
+#include "xfer/link.h"
+#include "kv/kv_pack.h"
+#include "rt/sock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROUTING_ID_BYTES = 64 };
+
+typedef struct route {
+    bt_incarnation peer;
+    uint8_t id[MAX_ROUTING_ID_BYTES];
+    uint8_t id_len;
+    char user[64];                          /* CURVE key in Z85; "" without keys */
+    uint64_t heard;                         /* number of the last message from it; 0: free */
+} route;
+
+struct bt_link {
+    void *socket;
+    bool is_router;
+    bt_link_handler on;
+    bt_msg_buf buf;
+    bt_link_counters count;
+    const bt_peer_allow *allow;             /* NULL: any peer that the socket let in */
+    unsigned roles;
+    route *routes;                          /* [BT_LINK_MAX_ROUTES], ROUTER only */
+};
+
+bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_handler *handler, bt_fault *fault)
+{
+    bt_link *l = calloc(1, sizeof *l);
+    if (l && is_router) l->routes = calloc(BT_LINK_MAX_ROUTES, sizeof *l->routes);
+    if (!l || (is_router && !l->routes)) {
+        free(l);
+        return bt_fail(fault, BT_ENOMEM, "link");
+    }
+    l->socket = socket;
+    l->is_router = is_router;
+    l->on = *handler;
+    *ret = l;
+    return BT_OK;
+}
+
+void bt_link_free(bt_link *l)
+{
+    if (!l) return;
+    bt_sock_close(l->socket);
+    bt_msg_buf_done(&l->buf);
+    free(l->routes);
+    free(l);
+}
+
+void *bt_link_socket(const bt_link *l) { return l->socket; }
+const bt_link_counters *bt_link_counters_of(const bt_link *l) { return &l->count; }
+
+void bt_link_require(bt_link *l, const bt_peer_allow *allow, unsigned roles)
+{
+    l->allow = allow;
+    l->roles = roles;
+}
+
+static route *find_route(const bt_link *l, const bt_incarnation *peer)
+{
+    for (size_t i = 0; i < BT_LINK_MAX_ROUTES; i++)
+        if (l->routes[i].heard && bt_incarnation_equal(&l->routes[i].peer, peer)) return &l->routes[i];
+    return NULL;
+}
+
+/* Remember how to answer `peer`. BT_EAUTH when its incarnation belongs to another key. */
+static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_frame *id, bt_fault *fault)
+{
+    const char *user = bt_sock_frame_user(id);
+    route *r = find_route(l, peer);
+    if (!user) user = "";
+    if (id->size == 0 || id->size > MAX_ROUTING_ID_BYTES) return bt_fail(fault, BT_EFORMAT, "a routing id of %zu bytes", id->size);
+    if (l->allow && !(bt_peer_auth_roles(l->allow, user) & l->roles)) return bt_fail(fault, BT_EAUTH, "a key without the role for this link");
+    if (r && strcmp(r->user, user) != 0) return bt_fail(fault, BT_EAUTH, "an incarnation that belongs to another key");
+    if (!r) {
+        r = &l->routes[0];
+        for (size_t i = 1; i < BT_LINK_MAX_ROUTES; i++)
+            if (l->routes[i].heard < r->heard) r = &l->routes[i];
+        memset(r, 0, sizeof *r);
+        r->peer = *peer;
+        memcpy(r->user, user, strnlen(user, sizeof r->user - 1));
+    }
+    memcpy(r->id, id->data, id->size);
+    r->id_len = (uint8_t)id->size;
+    r->heard = l->count.received;
+    return BT_OK;
+}
+
+static bt_err take_msg(bt_link *l, const bt_sock_frame *id, const bt_sock_frame *frame, bt_fault *fault)
+{
+    bt_msg m;
+    bt_err e = bt_msg_decode(&m, &l->buf, frame->data, frame->size, fault);
+    if (e == BT_OK && id) e = note_route(l, &m.from, id, fault);
+    if (e == BT_OK) l->on.on_msg(l->on.ud, &m);
+    return e;
+}
+
+static bt_err take_block(bt_link *l, const bt_sock_frame *id, const bt_sock_frame *frame, bt_fault *fault)
+{
+    bt_kv_header h;
+    bt_incarnation from;
+    bt_err e = bt_kv_header_decode(&h, frame[0].data, frame[0].size, fault);
+    if (e < 0) return e;
+    if (frame[1].size != h.body_bytes)
+        return bt_fail(fault, BT_EFORMAT, "kv block: a body of %zu bytes, its header says %u", frame[1].size, h.body_bytes);
+    memcpy(from.bytes, h.from, sizeof from.bytes);
+    if (id && (e = note_route(l, &from, id, fault)) < 0) return e;
+    l->on.on_block(l->on.ud, &h, frame[1].data);
+    return BT_OK;
+}
+
+void bt_link_receive(bt_link *l, int budget)
+{
+    while (budget-- > 0) {
+        bt_sock_frame frames[BT_SOCK_FRAMES_MAX];
+        bt_fault fault = { "a message of too many frames" };
+        size_t n = 0;
+        bt_err e = bt_sock_recv_frames(l->socket, frames, BT_SOCK_FRAMES_MAX, &n);
+        if (e == BT_EAGAIN || e == BT_EIO) return;
+        l->count.received++;
+        if (e == BT_OK) {
+            const size_t skip = l->is_router ? 1 : 0;
+            const bt_sock_frame *id = l->is_router ? &frames[0] : NULL;
+            for (size_t i = 0; i < n; i++) l->count.bytes_in += frames[i].size;
+            if (n == skip + 1) e = take_msg(l, id, &frames[skip], &fault);
+            else if (n == skip + 2 && l->on.on_block) e = take_block(l, id, &frames[skip], &fault);
+            else e = bt_fail(&fault, BT_EFORMAT, "a message of %zu frames", n - skip);
+            bt_sock_frames_done(frames, n);
+        }
+        if (e < 0) {
+            l->count.bad++;
+            l->on.on_bad(l->on.ud, &fault);
+        }
+    }
+}
+
+/* Sends frames[0..n), on a ROUTER behind the routing id of `to`, and frees what was not sent. frames has room for one in front. */
+static bt_err send_frames(bt_link *l, bt_sock_frame *frames, size_t n, const bt_incarnation *to, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    size_t first = 1, bytes = 0;
+    if (l->is_router) {
+        const route *r = find_route(l, to);
+        if (!r) e = bt_fail(fault, BT_EIO, "no route to that incarnation");
+        else if ((e = bt_sock_frame_copy(&frames[0], r->id, r->id_len)) == BT_OK) first = 0;
+    }
+    for (size_t i = 1; i <= n; i++) bytes += frames[i].size;
+    if (e == BT_OK) e = bt_sock_send_frames(l->socket, frames + first, n + 1 - first);
+    if (e == BT_OK) {
+        l->count.sent++;
+        l->count.bytes_out += bytes;
+        return BT_OK;
+    }
+    l->count.unsent++;
+    bt_sock_frames_done(frames + first, n + 1 - first);
+    return e;
+}
+
+bt_err bt_link_send(bt_link *l, const bt_msg *m, bt_fault *fault)
+{
+    bt_sock_frame frames[2];
+    size_t len = 0;
+    bt_err e = bt_sock_frame_new(&frames[1], bt_msg_encoded_max(m));
+    if (e < 0) return bt_fail(fault, e, "a frame for %s", bt_msg_type_name(m->type));
+    if ((e = bt_msg_encode(&len, frames[1].data, frames[1].size, m, fault)) == BT_OK) {
+        /* The exact size is known only now: one small copy keeps frames exact on the wire. */
+        bt_sock_frame exact;
+        e = bt_sock_frame_copy(&exact, frames[1].data, len);
+        bt_sock_frames_done(&frames[1], 1);
+        if (e < 0) return bt_fail(fault, e, "a frame for %s", bt_msg_type_name(m->type));
+        frames[1] = exact;
+        return send_frames(l, frames, 1, &m->to, fault);
+    }
+    bt_sock_frames_done(&frames[1], 1);
+    return e;
+}
+
+bt_err bt_link_send_block(bt_link *l, bt_kv_header *h, const bt_kv_view *view, bt_fault *fault)
+{
+    bt_sock_frame frames[3];
+    bt_err e;
+    h->body_bytes = bt_kv_header_body_bytes(h->token_count, h->kv_heads, h->head_dim, h->dtype);
+    if ((e = bt_sock_frame_new(&frames[2], h->body_bytes)) < 0) return bt_fail(fault, e, "a block of %u bytes", h->body_bytes);
+    if ((e = bt_sock_frame_new(&frames[1], BT_KV_HEADER_BYTES)) < 0) {
+        bt_sock_frames_done(&frames[2], 1);
+        return bt_fail(fault, e, "a block header");
+    }
+    e = bt_kv_pack_take(frames[2].data, h->body_bytes, view, h->layer, h->token_begin, h->token_count, fault);
+    if (e == BT_OK) {
+        bt_kv_header_digest(h->digest, h, frames[2].data);
+        e = bt_kv_header_encode(frames[1].data, h, fault);
+    }
+    if (e < 0) {
+        bt_sock_frames_done(&frames[1], 2);
+        return e;
+    }
+    return send_frames(l, frames, 2, NULL, fault);
+}

@@ -1,0 +1,46 @@
+#ifndef BT_XFER_LINK_H
+#define BT_XFER_LINK_H
+#include <stdint.h>
+#include "crypto/peer_auth.h"
+#include "kernels/kv_view.h"
+#include "kv/kv_header.h"
+#include "wire/msg.h"
+
+/* A socket that speaks the project's frames: control messages, and on bulk links KV blocks. Bytes are checked here and become
+ * structs; whatever is wrong with them is counted, told to on_bad, and goes no further.
+ *
+ * On a ROUTER, peers are named by incarnation: each good message notes the way back to its sender. With keys, an incarnation
+ * belongs to the key that used it first; another key that claims it is refused. At most BT_LINK_MAX_ROUTES peers are remembered,
+ * the one silent for longest makes room. One thread. */
+typedef struct bt_link bt_link;
+
+enum { BT_LINK_MAX_ROUTES = 1024 };
+
+typedef struct bt_link_handler {
+    void (*on_msg)(void *ud, const bt_msg *m);              /* m and what it borrows live during the call */
+    /* A block with a good header; its digest is not tested yet. body has h->body_bytes bytes. NULL: blocks are bad messages. */
+    void (*on_block)(void *ud, const bt_kv_header *h, const uint8_t *body);
+    void (*on_bad)(void *ud, const bt_fault *why);
+    void *ud;
+} bt_link_handler;
+
+/* Takes the socket (bt_sock_open) in success. */
+bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_handler *handler, bt_fault *fault);
+void   bt_link_free(bt_link *l);            /* closes the socket; NULL is fine */
+void  *bt_link_socket(const bt_link *l);
+/* From now on take only messages of keys that have one of these roles in the list, which must outlive the link. */
+void   bt_link_require(bt_link *l, const bt_peer_allow *allow, unsigned roles);
+
+/* Handle up to `budget` messages that have arrived. The handler may send on the link, but not free it. */
+void   bt_link_receive(bt_link *l, int budget);
+
+/* Hand one message to the socket; a ROUTER sends it to m->to. BT_EAGAIN: the queue is full or the peer not there; BT_EIO: no
+ * route to that incarnation; others as bt_msg_encode. Nothing waits. */
+bt_err bt_link_send(bt_link *l, const bt_msg *m, bt_fault *fault);
+/* Copy the block's rows out of the view (the one copy on this side), complete the header's body_bytes and digest, send both
+ * frames. DEALER links only. Errors as bt_link_send, bt_kv_pack_take. */
+bt_err bt_link_send_block(bt_link *l, bt_kv_header *h, const bt_kv_view *view, bt_fault *fault);
+
+typedef struct bt_link_counters { uint64_t received, sent, bad, unsent, bytes_in, bytes_out; } bt_link_counters;
+const bt_link_counters *bt_link_counters_of(const bt_link *l);
+#endif

@@ -1,0 +1,223 @@
+/* See shell.h. */
+#include "xfer/shell.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "rt/notify.h"
+#include "rt/zap.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RECEIVE_BUDGET = 64, RSS_EVERY_MS = 500, LONGEST_WAIT_MS = 3600 * 1000 };
+
+typedef struct control { bt_shell *shell; uint32_t index; bt_link *link; } control;
+
+struct bt_shell {
+    bt_shell_config config;
+    bt_shell_handler on;
+    bt_loop *loop;
+    bt_sock_ctx *ctx;
+    bt_peer_allow *allow;
+    bt_zap *zap;
+    bt_incarnation self;
+    control control[BT_SHELL_MAX_GATEWAYS];
+    char peer_key[BT_KEYS_Z85_BYTES];
+    uint64_t timer;
+    bool draining, is_ready, stopped;
+};
+
+bt_random bt_shell_random(void)
+{
+    bt_random r;
+    bt_fault fault;
+    if (bt_rng_entropy(&r, sizeof r, &fault) < 0) {
+        bt_log(BT_LOG_ERROR, "%s", fault.text);         /* tickets would be guessable: better no node than that one */
+        abort();
+    }
+    return r;
+}
+
+void bt_shell_on_bad(void *ud, const bt_fault *why)
+{
+    static bt_log_limit limit = { .every_ms = 1000 };
+    (void)ud;
+    bt_log_ratelimited(&limit, BT_LOG_WARN, "dropped a message: %s", why->text);
+}
+
+static void on_control_msg(void *ud, const bt_msg *m)
+{
+    control *c = ud;
+    c->shell->on.on_control(c->shell->on.ud, c->index, m);
+}
+
+static void on_control_ready(void *ud, unsigned events)
+{
+    control *c = ud;
+    (void)events;
+    bt_link_receive(c->link, RECEIVE_BUDGET);
+}
+
+static void on_timer(void *ud, unsigned events)
+{
+    bt_shell *s = ud;
+    (void)events;
+    s->on.on_tick(s->on.ud);
+}
+
+static void on_zap(void *ud, unsigned events)
+{
+    bt_shell *s = ud;
+    (void)events;
+    bt_zap_serve(s->zap);
+}
+
+/* Second field of /proc/self/statm: resident pages. */
+static void on_rss(void *ud, unsigned events)
+{
+    bt_shell *s = ud;
+    char text[128];
+    unsigned long long total, resident;
+    (void)events;
+    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0) return;
+    text[n] = '\0';
+    if (sscanf(text, "%llu %llu", &total, &resident) == 2) s->on.on_rss(s->on.ud, resident * (uint64_t)sysconf(_SC_PAGESIZE));
+}
+
+static void on_drain_timeout(void *ud, unsigned events)
+{
+    bt_shell *s = ud;
+    (void)events;
+    bt_log(BT_LOG_WARN, "the drain timeout is over; leaving with work in progress");
+    bt_shell_stop(s);
+}
+
+static void on_signal(void *ud, int signo)
+{
+    bt_shell *s = ud;
+    uint64_t id;
+    if (signo != SIGINT && signo != SIGTERM) return;
+    if (s->draining) {
+        bt_log(BT_LOG_WARN, "second signal: leaving at once");
+        bt_shell_stop(s);
+        return;
+    }
+    s->draining = true;
+    bt_log(BT_LOG_INFO, "draining");
+    (void)bt_notify_send("STOPPING=1", NULL);
+    if (bt_loop_add_timer(&id, s->loop, s->config.drain_timeout_ms, 0, on_drain_timeout, s) < 0) bt_shell_stop(s);
+    s->on.on_drain(s->on.ud);
+}
+
+const char *bt_shell_peer_key(bt_shell *s, const char *name)
+{
+    bt_fault fault;
+    if (!s->config.keys_dir) return NULL;
+    if (bt_keys_load_public(s->peer_key, s->config.keys_dir, name, &fault) == BT_OK) return s->peer_key;
+    bt_log(BT_LOG_ERROR, "%s", fault.text);
+    return NULL;
+}
+
+static bt_err dial(bt_shell *s, uint32_t index, bt_fault *fault)
+{
+    control *c = &s->control[index];
+    const bt_link_handler handler = { .on_msg = on_control_msg, .on_bad = bt_shell_on_bad, .ud = c };
+    void *socket = NULL;
+    uint64_t id;
+    *c = (control){ .shell = s, .index = index };
+    bt_err e = bt_sock_open(&socket, s->ctx, BT_SOCK_CONTROL_DEALER, fault);
+    if (e == BT_OK) e = bt_sock_connect(socket, s->ctx, s->config.gateways[index], bt_shell_peer_key(s, "gateway"), fault);
+    if (e == BT_OK) e = bt_link_new(&c->link, socket, false, &handler, fault);
+    if (e < 0) {
+        bt_sock_close(socket);
+        return e;
+    }
+    e = bt_loop_add_socket(&id, s->loop, socket, BT_LOOP_IN, on_control_ready, c);
+    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+}
+
+static bt_err open_keys(bt_shell *s, bt_fault *fault)
+{
+    char path[4096];
+    uint64_t id;
+    bt_err e = bt_sock_ctx_new(&s->ctx, s->config.keys_dir, s->config.key_name, fault);
+    if (e < 0 || !s->config.keys_dir) return e;
+    snprintf(path, sizeof path, "%s/allow", s->config.keys_dir);
+    if ((e = bt_peer_auth_load(&s->allow, path, fault)) < 0 || (e = bt_zap_open(&s->zap, s->ctx, s->allow, fault)) < 0) return e;
+    return bt_loop_add_socket(&id, s->loop, bt_zap_socket(s->zap), BT_LOOP_IN, on_zap, s);
+}
+
+bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shell_handler *handler, bt_fault *fault)
+{
+    uint64_t id;
+    if (config->gateways_len < 1 || config->gateways_len > BT_SHELL_MAX_GATEWAYS)
+        return bt_fail(fault, BT_EARG, "%zu gateways; 1 to %d can be served", config->gateways_len, BT_SHELL_MAX_GATEWAYS);
+    bt_shell *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(fault, BT_ENOMEM, "node");
+    s->config = *config;
+    s->on = *handler;
+    bt_err e = bt_rng_entropy(s->self.bytes, sizeof s->self.bytes, fault);
+    if (e == BT_OK) e = bt_loop_new(&s->loop, fault);
+    if (e == BT_OK) e = bt_loop_on_signals(s->loop, on_signal, s, fault);
+    if (e == BT_OK) e = open_keys(s, fault);
+    if (e == BT_OK && ((e = bt_loop_add_timer(&s->timer, s->loop, 0, LONGEST_WAIT_MS, on_timer, s)) < 0
+                       || (e = bt_loop_add_timer(&id, s->loop, 0, RSS_EVERY_MS, on_rss, s)) < 0))
+        bt_fail(fault, e, "event loop");
+    for (uint32_t i = 0; e == BT_OK && i < config->gateways_len; i++) e = dial(s, i, fault);
+    if (e < 0) bt_shell_free(s);
+    else *ret = s;
+    return e;
+}
+
+void bt_shell_free(bt_shell *s)
+{
+    if (!s) return;
+    for (size_t i = 0; i < BT_SHELL_MAX_GATEWAYS; i++) bt_link_free(s->control[i].link);
+    bt_zap_close(s->zap);
+    bt_sock_ctx_free(s->ctx);
+    bt_peer_auth_free(s->allow);
+    bt_loop_free(s->loop);
+    free(s);
+}
+
+bt_loop *bt_shell_loop(const bt_shell *s) { return s->loop; }
+bt_sock_ctx *bt_shell_sock_ctx(const bt_shell *s) { return s->ctx; }
+const bt_incarnation *bt_shell_self(const bt_shell *s) { return &s->self; }
+const bt_peer_allow *bt_shell_allow(const bt_shell *s) { return s->allow; }
+void bt_shell_stop(bt_shell *s) { s->stopped = true; }
+
+void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m)
+{
+    bt_fault fault = { "" };
+    const bt_err e = bt_link_send(s->control[gateway].link, m, &fault);
+    if (e == BT_EARG || e == BT_ELIMIT) bt_shell_on_bad(NULL, &fault);      /* ours to mend; all else is sent again */
+}
+
+void bt_shell_due(bt_shell *s, int64_t due_us)
+{
+    const int64_t wait_us = due_us - bt_clock_us();
+    int64_t ms = wait_us <= 0 ? 0 : wait_us / 1000 + 1;
+    if (due_us == BT_STEP_NEVER || ms > LONGEST_WAIT_MS) ms = LONGEST_WAIT_MS;      /* an early tick does nothing */
+    bt_loop_set_timer(s->loop, s->timer, ms);
+}
+
+bt_err bt_shell_run(bt_shell *s, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    while (e == BT_OK && !s->stopped) {
+        e = bt_loop_step(s->loop, -1, fault);
+        if (s->is_ready || s->draining || !s->on.is_ready(s->on.ud)) continue;
+        s->is_ready = true;
+        bt_log(BT_LOG_INFO, "ready");
+        (void)bt_notify_send("READY=1", NULL);          /* nobody may be listening */
+    }
+    return e;
+}

@@ -1,0 +1,50 @@
+#ifndef BT_XFER_SHELL_H
+#define BT_XFER_SHELL_H
+#include <stdint.h>
+#include "base/opt.h"
+#include "rt/loop.h"
+#include "rt/sock.h"
+#include "xfer/link.h"
+#include "xfer/step.h"
+
+/* What the I/O threads of both kinds of node share: the event loop, the control links to gateways, the timer that follows the brain's
+ * due time, signals (the first SIGINT or SIGTERM drains, the second quits), readiness, the process's own memory figure.
+ * The node keeps the brain, the worker and the bulk side to itself. */
+typedef struct bt_shell bt_shell;
+
+enum { BT_SHELL_MAX_GATEWAYS = 8 };
+
+typedef struct bt_shell_handler {
+    void (*on_control)(void *ud, uint32_t gateway, const bt_msg *m);
+    void (*on_tick)(void *ud);                              /* the due time came */
+    void (*on_drain)(void *ud);                             /* end work in progress, take no more */
+    void (*on_rss)(void *ud, uint64_t rss_bytes);           /* every half second */
+    bool (*is_ready)(void *ud);                             /* asked after each round until it says yes */
+    void *ud;
+} bt_shell_handler;
+
+typedef struct bt_shell_config {
+    const char *keys_dir, *key_name;                        /* NULL: no keys; name of this node's secret */
+    const char *const *gateways; size_t gateways_len;       /* 1..BT_SHELL_MAX_GATEWAYS */
+    int64_t drain_timeout_ms;
+} bt_shell_config;
+
+/* Blocks signals in this thread: call it before any other thread is made. */
+bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shell_handler *handler, bt_fault *fault);
+void   bt_shell_free(bt_shell *s);                          /* NULL is fine */
+bt_loop *bt_shell_loop(const bt_shell *s);
+bt_sock_ctx *bt_shell_sock_ctx(const bt_shell *s);
+const bt_incarnation *bt_shell_self(const bt_shell *s);     /* drawn in _new */
+const char *bt_shell_peer_key(bt_shell *s, const char *name);   /* public key of a name in the key directory; NULL without keys or when
+                                                               there is none (logged); valid until the next call */
+/* The allow list of the key directory; NULL without keys. */
+const bt_peer_allow *bt_shell_allow(const bt_shell *s);
+
+void   bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m);    /* dropped when it cannot be sent now */
+void   bt_shell_due(bt_shell *s, int64_t due_us);           /* a brain's due time, BT_STEP_NEVER too */
+bt_random bt_shell_random(void);                            /* ends the process if the system gives none */
+void   bt_shell_on_bad(void *ud, const bt_fault *why);      /* a bt_link on_bad that logs, one line a second at most */
+/* Until bt_shell_stop, or the second signal, or the drain timeout. */
+bt_err bt_shell_run(bt_shell *s, bt_fault *fault);
+void   bt_shell_stop(bt_shell *s);
+#endif

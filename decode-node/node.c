@@ -1,0 +1,269 @@
+/* See node.h. One bulk ROUTER takes KV from all prefill nodes; blocks are copied from the frame straight into the pages. */
+#include "decode-node/node.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "decode-node/brain.h"
+#include "decode-node/worker.h"
+#include "kernels/kernels.h"
+#include "kv/kv_pack.h"
+#include "kv/kv_pages.h"
+#include "model/model.h"
+#include "xfer/shell.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PAGE_TOKENS = 64, RECEIVE_BUDGET = 16, EVENT_BUDGET = 256 };
+
+typedef struct node {
+    const dc_options *o;
+    bt_model *model;
+    bt_shell *shell;
+    dc_brain *brain;
+    dc_engine *engine;                      /* until the worker takes it */
+    dc_worker *worker;
+    bt_kv_pages *pages;
+    bt_kv_seq *seq;                         /* [slots] */
+    bt_link *bulk;
+    const bt_kv_header *header;             /* of the block in hand */
+    const uint8_t *body;
+} node;
+
+static void step(node *n, const dc_event *ev);
+
+/* ---- actions ---- */
+
+/* The answer to PLACE: the digest is tested first, so nothing wrong ever reaches a page. */
+static dc_event place(node *n, const dc_block *block)
+{
+    bt_kv_view view;
+    bt_fault fault;
+    bt_kv_pages_view(&view, n->pages, &n->seq[block->slot]);
+    bt_err e = bt_kv_header_check_body(n->header, n->body, n->header->body_bytes, &fault);
+    if (e == BT_OK)
+        e = bt_kv_pack_place(&view, block->layer, block->token_begin, block->token_count, n->body, n->header->body_bytes, &fault);
+    if (e < 0) bt_shell_on_bad(NULL, &fault);
+    return (dc_event){ .type = e < 0 ? DC_EV_CORRUPT : DC_EV_PLACED, .u.block = *block };
+}
+
+static void start(node *n, const dc_action *a)
+{
+    dc_worker_start job = { .slot = a->u.start.slot, .prompt_tokens = a->u.start.prompt_tokens, .max_tokens = a->u.start.max_tokens,
+                            .first_token = a->u.start.first_token, .sampling = a->u.start.sampling,
+                            .stop_ids_len = a->u.start.stop_ids_len };
+    memcpy(job.stop_ids, a->u.start.stop_ids, sizeof job.stop_ids);
+    bt_kv_pages_view(&job.view, n->pages, &n->seq[job.slot]);
+    dc_worker_start_slot(n->worker, &job);
+}
+
+static void reserve(node *n, uint32_t slot, uint32_t tokens)
+{
+    bt_fault fault;
+    if (bt_kv_pages_reserve(n->pages, &n->seq[slot], tokens, &fault) == BT_OK) return;
+    bt_log(BT_LOG_ERROR, "pages that the brain counted are not there: %s", fault.text);
+    abort();                                /* our own bug, and rows would land nowhere */
+}
+
+static void act(node *n, const dc_action *a, dc_event *follow)
+{
+    bt_fault fault;
+    switch (a->type) {
+    case DC_DO_SEND_CONTROL:  bt_shell_send_control(n->shell, a->u.control.gateway, &a->u.control.msg); break;
+    case DC_DO_SEND_BULK:     (void)bt_link_send(n->bulk, &a->u.bulk.msg, &fault); break;     /* sent again until answered */
+    case DC_DO_PLACE:         *follow = place(n, &a->u.block); break;
+    case DC_DO_DROP:          bt_log(BT_LOG_DEBUG, "dropped a block, reason %d", (int)a->u.drop.reason); break;
+    case DC_DO_RESERVE_PAGES: reserve(n, a->u.reserve.slot, a->u.reserve.tokens); break;
+    case DC_DO_FREE_PAGES:    bt_kv_pages_release(n->pages, &n->seq[a->u.slot]); break;
+    case DC_DO_START:         start(n, a); break;
+    case DC_DO_STOP:          dc_worker_stop_slot(n->worker, a->u.slot); break;
+    case DC_DO_LOG:           bt_log(a->u.log.level, "%s", a->u.log.text); break;
+    case DC_DO_EXIT:          bt_shell_stop(n->shell); break;
+    }
+}
+
+static void step(node *n, const dc_event *ev)
+{
+    dc_event follow = { .type = DC_EV_TICK };
+    const bt_random random = bt_shell_random();
+    const dc_actions actions = dc_brain_step(n->brain, ev, bt_clock_us(), &random);
+    for (size_t i = 0; i < actions.len; i++) act(n, &actions.items[i], &follow);
+    if (follow.type != DC_EV_TICK) step(n, &follow);            /* PLACED makes no PLACE: one level deep */
+    else bt_shell_due(n->shell, dc_brain_due_us(n->brain));
+}
+
+/* ---- events ---- */
+
+static void on_control(void *ud, uint32_t gateway, const bt_msg *m)
+{
+    step(ud, &(dc_event){ .type = DC_EV_CONTROL, .u.control = { gateway, m } });
+}
+
+static void on_bulk(void *ud, const bt_msg *m) { step(ud, &(dc_event){ .type = DC_EV_BULK, .u.bulk = m }); }
+
+static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body)
+{
+    node *n = ud;
+    dc_event ev = { .type = DC_EV_BLOCK, .u.block = { .layer = h->layer, .token_begin = h->token_begin, .token_count = h->token_count,
+                                                      .bytes = h->body_bytes } };
+    memcpy(ev.u.block.from.bytes, h->from, sizeof h->from);
+    memcpy(ev.u.block.ref.owner.bytes, h->owner, sizeof h->owner);
+    memcpy(ev.u.block.ticket.bytes, h->ticket, sizeof h->ticket);
+    ev.u.block.ref.number = h->number;
+    ev.u.block.ref.attempt = h->attempt;
+    if (memcmp(h->to, bt_shell_self(n->shell)->bytes, sizeof h->to) != 0) {
+        bt_fault why;
+        bt_fail(&why, BT_EFORMAT, "a block meant for another incarnation");
+        bt_shell_on_bad(NULL, &why);
+        return;
+    }
+    n->header = h;
+    n->body = body;
+    step(n, &ev);
+    n->header = NULL;
+    n->body = NULL;
+}
+
+static void on_bulk_ready(void *ud, unsigned events)
+{
+    node *n = ud;
+    (void)events;
+    bt_link_receive(n->bulk, RECEIVE_BUDGET);
+}
+
+static void on_worker(void *ud, unsigned events)
+{
+    node *n = ud;
+    dc_worker_event w;
+    (void)events;
+    for (int budget = EVENT_BUDGET; budget > 0 && dc_worker_next(n->worker, &w); budget--) {
+        dc_event ev = { .type = w.type == DC_WORKER_TOKEN ? DC_EV_TOKEN : w.type == DC_WORKER_ENDED ? DC_EV_ENDED : DC_EV_STOPPED };
+        if (w.type == DC_WORKER_TOKEN) {
+            ev.u.token.slot = w.slot;
+            ev.u.token.index = w.index;
+            ev.u.token.id = w.id;
+        } else if (w.type == DC_WORKER_STOPPED) {
+            ev.u.slot = w.slot;
+        } else {
+            ev.u.ended.slot = w.slot;
+            ev.u.ended.reason = w.reason;
+            ev.u.ended.wait_us = w.wait_us;
+            ev.u.ended.decode_us = w.decode_us;
+            ev.u.ended.steps = w.steps;
+            memcpy(ev.u.ended.text, w.text, sizeof w.text);
+        }
+        step(n, &ev);
+    }
+}
+
+static void on_tick(void *ud) { step(ud, &(dc_event){ .type = DC_EV_TICK }); }
+static void on_drain(void *ud) { step(ud, &(dc_event){ .type = DC_EV_DRAIN }); }
+static void on_rss(void *ud, uint64_t rss_bytes) { dc_brain_set_rss(((node *)ud)->brain, rss_bytes); }
+static bool is_ready(void *ud) { return dc_brain_is_welcome(((node *)ud)->brain); }
+
+/* ---- start and end ---- */
+
+static bt_err open_bulk(node *n, char endpoint[BT_SOCK_ENDPOINT_BYTES], bt_fault *fault)
+{
+    const bt_link_handler handler = { .on_msg = on_bulk, .on_block = on_block, .on_bad = bt_shell_on_bad, .ud = n };
+    void *socket = NULL;
+    uint64_t id;
+    bt_err e = bt_sock_open(&socket, bt_shell_sock_ctx(n->shell), BT_SOCK_BULK_ROUTER, fault);
+    if (e == BT_OK) e = bt_sock_bind(endpoint, socket, bt_shell_sock_ctx(n->shell), n->o->listen, fault);
+    if (e == BT_OK) e = bt_link_new(&n->bulk, socket, true, &handler, fault);
+    if (e < 0) {
+        bt_sock_close(socket);
+        return e;
+    }
+    if (bt_shell_allow(n->shell)) bt_link_require(n->bulk, bt_shell_allow(n->shell), BT_PEER_PREFILL);
+    e = bt_loop_add_socket(&id, bt_shell_loop(n->shell), socket, BT_LOOP_IN, on_bulk_ready, n);
+    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+}
+
+static bt_err open_pages(node *n, bt_fault *fault)
+{
+    const bt_hparams *h = &n->model->hp;
+    const uint32_t elem = dc_engine_kv_elem_bytes(n->engine);
+    const uint64_t token_bytes = 2ull * h->layers * h->kv_heads * h->head_dim * elem;
+    const uint64_t tokens = n->o->kv_memory_bytes / token_bytes / PAGE_TOKENS * PAGE_TOKENS;
+    if (tokens < dc_engine_ctx_tokens(n->engine))
+        return bt_fail(fault, BT_EARG, "--kv-memory holds %" PRIu64 " tokens, the longest sequence has %zu: it takes %" PRIu64 " bytes, or choose a smaller --ctx-size",
+                       tokens, dc_engine_ctx_tokens(n->engine), token_bytes * dc_engine_ctx_tokens(n->engine));
+    if (!(n->seq = calloc((size_t)n->o->slots, sizeof *n->seq))) return bt_fail(fault, BT_ENOMEM, "sequences");
+    return bt_kv_pages_new(&n->pages, h->layers, h->kv_heads, h->head_dim, elem, PAGE_TOKENS, tokens, fault);
+}
+
+static void fill_hello(node *n, bt_msg_hello *h, const char *endpoint)
+{
+    const bt_hparams *p = &n->model->hp;
+    const bool f16 = dc_engine_kv_elem_bytes(n->engine) == 2;
+    *h = (bt_msg_hello){ .protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_DECODE, .kv = { p->layers, p->kv_heads, p->head_dim, f16 ? BT_KV_F16 : BT_KV_F32 },
+                         .ctx_tokens = (uint32_t)dc_engine_ctx_tokens(n->engine), .pid = (uint64_t)getpid(),
+                         .kv_capacity_tokens = bt_kv_pages_total(n->pages) * PAGE_TOKENS };
+    snprintf(h->node_id, sizeof h->node_id, "%s", n->o->id);
+    memcpy(h->model_id, n->model->id, sizeof h->model_id);
+    snprintf(h->model_name, sizeof h->model_name, "%s", n->model->name);
+    snprintf(h->exactness, sizeof h->exactness, "decode %s %s kv=%s kernels=%u", dc_engine_name(n->engine), f16 ? "f16" : "f32", f16 ? "f16" : "f32",
+             BT_KERNELS_NUMERIC_VERSION);
+    snprintf(h->kv_endpoint, sizeof h->kv_endpoint, "%s", n->o->advertise ? n->o->advertise : endpoint);
+}
+
+static bt_err open_node(node *n, bt_fault *fault)
+{
+    char path[4096], endpoint[BT_SOCK_ENDPOINT_BYTES];
+    uint64_t id;
+    const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "decode", .gateways = n->o->gateways.items,
+                                 .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
+    const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
+    const dc_engine_config ec = { .engine = dc_options_engines[n->o->engine], .isa = n->o->isa, .threads = (size_t)n->o->threads,
+                                  .ctx_tokens = (size_t)n->o->ctx_size };
+    dc_config bc = dc_config_defaults();
+    /* The shell first: it blocks signals before any thread is made. */
+    bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
+    if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
+    if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
+    if (e == BT_OK) e = dc_engine_new(&n->engine, n->model, &ec, fault);
+    if (e == BT_OK) e = open_pages(n, fault);
+    if (e == BT_OK) e = open_bulk(n, endpoint, fault);
+    if (e < 0) return e;
+    bc.self = *bt_shell_self(n->shell);
+    bc.gateways = (uint32_t)n->o->gateways.count;
+    bc.slots = (uint32_t)n->o->slots;
+    bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
+    bc.page_tokens = PAGE_TOKENS;
+    bc.window_bytes = n->o->window_bytes;
+    fill_hello(n, &bc.hello, endpoint);
+    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of KV, longest sequence %u", bc.hello.model_name, dc_engine_name(n->engine),
+           dc_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bc.hello.ctx_tokens);
+    bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
+    if ((e = dc_brain_new(&n->brain, &bc, fault)) < 0 || (e = dc_worker_new(&n->worker, n->engine, bc.slots, fault)) < 0) return e;
+    n->engine = NULL;
+    e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), dc_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
+    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+}
+
+static void close_node(node *n)
+{
+    dc_worker_free(n->worker);              /* before the pages that it may be reading */
+    dc_engine_free(n->engine);
+    dc_brain_free(n->brain);
+    bt_link_free(n->bulk);
+    for (int64_t i = 0; n->seq && n->pages && i < n->o->slots; i++) bt_kv_pages_release(n->pages, &n->seq[i]);
+    bt_kv_pages_free(n->pages);
+    free(n->seq);
+    bt_shell_free(n->shell);
+    bt_model_close(n->model);
+}
+
+int dc_node_run(const dc_options *o)
+{
+    node n = { .o = o };
+    bt_fault fault = { "" };
+    bt_err e = open_node(&n, &fault);
+    if (e == BT_OK) e = bt_shell_run(n.shell, &fault);
+    if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
+    close_node(&n);
+    return e < 0;
+}

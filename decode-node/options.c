@@ -1,0 +1,46 @@
+/* The option table of baton-decode. */
+#include "decode-node/options.h"
+#include "base/log.h"
+
+const char *const dc_options_engines[] = { "host", "reference", NULL };
+static const char *const formats[] = { "text", "json", NULL };
+
+static const bt_opt opts[] = {
+    { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(dc_options, model), .type = BT_OPT_STRING,
+      .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model" },
+    { .group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(dc_options, engine), .type = BT_OPT_CHOICE, .def = "host",
+      .choices = dc_options_engines, .help = "what computes: f16 kernels, or the plain FP32 oracle" },
+    { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(dc_options, ctx_size), .type = BT_OPT_INT, .def = "0",
+      .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: what the model was made for" },
+    { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(dc_options, threads), .type = BT_OPT_INT, .def = "0",
+      .lo = 0, .hi = 256, .help = "compute threads; 0: all cores" },
+    { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(dc_options, isa), .type = BT_OPT_STRING, .def = "auto",
+      .help = "kernels: auto, avx512, avx2 or ref; the results are the same" },
+    { .group = "Memory", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(dc_options, kv_memory_bytes), .type = BT_OPT_SIZE, .def = "1G",
+      .lo = 1 << 20, .hi = INT64_MAX, .help = "KV of sequences; it must hold one of the longest" },
+    { .group = "Memory", .name = "slots", .value = "N", BT_OPT_AT(dc_options, slots), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 1024,
+      .help = "sequences taken at once; they take turns, one token each" },
+    { .group = "Network", .name = "gateway", .value = "ENDPOINT", BT_OPT_AT(dc_options, gateways), .type = BT_OPT_STRINGS,
+      .def = "tcp://127.0.0.1:5600", .help = "control address of a gateway to serve; repeatable, at most 8" },
+    { .group = "Network", .name = "listen", .value = "ENDPOINT", BT_OPT_AT(dc_options, listen), .type = BT_OPT_STRING,
+      .def = "tcp://127.0.0.1:5602", .help = "where prefill nodes bring KV; port * lets the system choose" },
+    { .group = "Network", .name = "advertise", .value = "ENDPOINT", BT_OPT_AT(dc_options, advertise), .type = BT_OPT_STRING,
+      .example = "tcp://10.0.0.7:5602", .help = "the same as others must dial it, where that differs from --listen" },
+    { .group = "Network", .name = "id", .value = "NAME", BT_OPT_AT(dc_options, id), .type = BT_OPT_STRING, .def = "decode-0",
+      .help = "this node's name, the same after a restart, different from all others" },
+    { .group = "Network", .name = "keys", .value = "DIR", BT_OPT_AT(dc_options, keys), .type = BT_OPT_STRING, .example = "keys",
+      .help = "CURVE keys made by 'baton keygen'; needed for any address that is not loopback or ipc" },
+    { .group = "Network", .name = "window", .value = "SIZE", BT_OPT_AT(dc_options, window_bytes), .type = BT_OPT_SIZE, .def = "64M",
+      .lo = 1 << 20, .hi = 1LL << 34, .help = "KV bytes that one prefill node may have in flight to this node" },
+    { .group = "Life", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(dc_options, drain_timeout_ms), .type = BT_OPT_DURATION,
+      .def = "30s", .lo = 0, .hi = 3600000, .help = "how long SIGTERM lets work in progress end" },
+    { .group = "Life", .name = "log-level", .value = "LEVEL", BT_OPT_AT(dc_options, log_level), .type = BT_OPT_CHOICE, .def = "info",
+      .choices = bt_log_level_names, .help = "what is worth a line on stderr" },
+    { .group = "Life", .name = "log-format", .value = "FORMAT", BT_OPT_AT(dc_options, log_format), .type = BT_OPT_CHOICE, .def = "text",
+      .choices = formats, .help = "lines for people or for machines" },
+};
+
+const bt_opt_program dc_options_program = {
+    .name = "baton-decode", .summary = "take prompts' KV from prefill nodes and generate tokens", .usage = "-m MODEL [options]",
+    .normal = "baton-decode -m smollm2 --gateway tcp://127.0.0.1:5600", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
+};

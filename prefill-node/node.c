@@ -1,0 +1,327 @@
+/* See node.h. One bulk DEALER for each decode node, dialled when the brain asks for it. */
+#include "prefill-node/node.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "kernels/kernels.h"
+#include "kv/kv_pages.h"
+#include "model/model.h"
+#include "prefill-node/brain.h"
+#include "prefill-node/worker.h"
+#include "xfer/shell.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PAGE_TOKENS = 64, RECEIVE_BUDGET = 64, EVENT_BUDGET = 256, FOLLOW_MAX = 128 };
+
+typedef struct node node;
+typedef struct bulk { node *owner; bt_incarnation decode; bt_link *link; uint64_t watch; bool is_open; } bulk;
+
+struct node {
+    const pf_options *o;
+    bt_model *model;
+    bt_shell *shell;
+    pf_brain *brain;
+    pf_engine *engine;                      /* until the worker takes it */
+    pf_worker *worker;
+    bt_kv_pages *pages;
+    bt_kv_seq *seq;                         /* [slots] */
+    bulk *bulks; uint32_t bulks_len;        /* [links_max] */
+    pf_event follow[FOLLOW_MAX]; size_t follow_len;     /* answers owed to the brain, given after the actions are carried out */
+    bt_kv_dtype dtype;
+};
+
+static void step(node *n, const pf_event *ev);
+
+static void owe(node *n, const pf_event *ev)
+{
+    if (n->follow_len == FOLLOW_MAX) abort();           /* the brain's unsent_max bounds the answers of one step */
+    n->follow[n->follow_len++] = *ev;
+}
+
+/* ---- bulk links ---- */
+
+static bulk *find_bulk(node *n, const bt_incarnation *decode)
+{
+    for (uint32_t i = 0; i < n->bulks_len; i++)
+        if (n->bulks[i].is_open && bt_incarnation_equal(&n->bulks[i].decode, decode)) return &n->bulks[i];
+    return NULL;
+}
+
+static void on_bulk(void *ud, const bt_msg *m)
+{
+    bulk *b = ud;
+    pf_event ev = { .type = PF_EV_BULK };
+    ev.u.bulk.decode = b->decode;
+    ev.u.bulk.msg = m;
+    step(b->owner, &ev);
+}
+
+static void on_bulk_ready(void *ud, unsigned events)
+{
+    bulk *b = ud;
+    (void)events;
+    bt_link_receive(b->link, RECEIVE_BUDGET);
+}
+
+static bt_err dial(node *n, bulk *b, const char *endpoint, bt_fault *fault)
+{
+    const bt_link_handler handler = { .on_msg = on_bulk, .on_bad = bt_shell_on_bad, .ud = b };
+    void *socket = NULL;
+    bt_sock_ctx *ctx = bt_shell_sock_ctx(n->shell);
+    bt_err e = bt_sock_open(&socket, ctx, BT_SOCK_BULK_DEALER, fault);
+    if (e == BT_OK) e = bt_sock_connect(socket, ctx, endpoint, bt_shell_peer_key(n->shell, "decode"), fault);
+    if (e == BT_OK) e = bt_link_new(&b->link, socket, false, &handler, fault);
+    if (e < 0) {
+        bt_sock_close(socket);
+        return e;
+    }
+    e = bt_loop_add_socket(&b->watch, bt_shell_loop(n->shell), socket, BT_LOOP_IN, on_bulk_ready, b);
+    if (e < 0) bt_link_free(b->link);
+    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+}
+
+static void link_up(node *n, const bt_incarnation *decode, const char *endpoint)
+{
+    bt_fault fault;
+    bulk *b = NULL;
+    for (uint32_t i = 0; i < n->bulks_len && !b; i++)
+        if (!n->bulks[i].is_open) b = &n->bulks[i];
+    if (!b) return;                         /* the brain counts links too, and its deadline speaks */
+    *b = (bulk){ .owner = n, .decode = *decode };
+    if (dial(n, b, endpoint, &fault) < 0) {
+        bt_log(BT_LOG_WARN, "cannot reach decode node at %s: %s", endpoint, fault.text);
+        return;
+    }
+    b->is_open = true;
+    owe(n, &(pf_event){ .type = PF_EV_LINK_UP, .u.decode = *decode });
+}
+
+static void link_down(node *n, const bt_incarnation *decode)
+{
+    bulk *b = find_bulk(n, decode);
+    if (!b) return;
+    bt_loop_remove(bt_shell_loop(n->shell), b->watch);
+    bt_link_free(b->link);
+    b->is_open = false;
+}
+
+/* ---- actions ---- */
+
+static void send_bulk(node *n, const bt_incarnation *decode, const bt_msg *m)
+{
+    bulk *b = find_bulk(n, decode);
+    bt_fault fault;
+    if (b) (void)bt_link_send(b->link, m, &fault);      /* sent again until answered */
+}
+
+static void send_block(node *n, const pf_block *block)
+{
+    const bt_hparams *p = &n->model->hp;
+    bulk *b = find_bulk(n, &block->decode);
+    bt_kv_view view;
+    bt_fault fault;
+    bt_kv_header h = { .number = block->ref.number, .attempt = block->ref.attempt, .layer = block->layer, .token_begin = block->token_begin,
+                       .token_count = block->token_count, .kv_heads = p->kv_heads, .head_dim = p->head_dim, .dtype = (uint16_t)n->dtype };
+    memcpy(h.owner, block->ref.owner.bytes, sizeof h.owner);
+    memcpy(h.ticket, block->ticket.bytes, sizeof h.ticket);
+    memcpy(h.from, bt_shell_self(n->shell)->bytes, sizeof h.from);
+    memcpy(h.to, block->decode.bytes, sizeof h.to);
+    bt_kv_pages_view(&view, n->pages, &n->seq[block->slot]);
+    const bt_err e = b ? bt_link_send_block(b->link, &h, &view, &fault) : BT_EAGAIN;
+    if (e < 0 && e != BT_EAGAIN && e != BT_EIO) bt_shell_on_bad(NULL, &fault);
+    owe(n, &(pf_event){ .type = e < 0 ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT, .u.block = *block });
+}
+
+static void compute(node *n, const pf_action *a)
+{
+    bt_fault fault = { "" };
+    pf_worker_job job = { .slot = a->u.compute.slot, .ids = a->u.compute.ids, .ids_len = a->u.compute.ids_len, .sampling = a->u.compute.sampling };
+    if (bt_kv_pages_reserve(n->pages, &n->seq[job.slot], job.ids_len, &fault) < 0) {
+        bt_log(BT_LOG_ERROR, "pages that the brain counted are not there: %s", fault.text);
+        abort();                            /* our own bug, and rows would land nowhere */
+    }
+    bt_kv_pages_view(&job.view, n->pages, &n->seq[job.slot]);
+    pf_worker_compute(n->worker, &job);
+}
+
+static void act(node *n, const pf_action *a)
+{
+    switch (a->type) {
+    case PF_DO_SEND_CONTROL: bt_shell_send_control(n->shell, a->u.control.gateway, &a->u.control.msg); break;
+    case PF_DO_SEND_BULK:    send_bulk(n, &a->u.bulk.decode, &a->u.bulk.msg); break;
+    case PF_DO_SEND_BLOCK:   send_block(n, &a->u.block); break;
+    case PF_DO_COMPUTE:      compute(n, a); break;
+    case PF_DO_CANCEL:       pf_worker_cancel(n->worker, a->u.slot); break;
+    case PF_DO_RELEASE:      bt_kv_pages_release(n->pages, &n->seq[a->u.slot]); break;
+    case PF_DO_LINK:         link_up(n, &a->u.link.decode, a->u.link.endpoint); break;
+    case PF_DO_UNLINK:       link_down(n, &a->u.link.decode); break;
+    case PF_DO_LOG:          bt_log(a->u.log.level, "%s", a->u.log.text); break;
+    case PF_DO_EXIT:         bt_shell_stop(n->shell); break;
+    }
+}
+
+/* One event, then the answers that its actions owe, and theirs, in order. */
+static void step(node *n, const pf_event *ev)
+{
+    pf_event now = *ev;
+    size_t done = 0;
+    n->follow_len = 0;
+    for (;;) {
+        const bt_random random = bt_shell_random();
+        const pf_actions actions = pf_brain_step(n->brain, &now, bt_clock_us(), &random);
+        for (size_t i = 0; i < actions.len; i++) act(n, &actions.items[i]);
+        if (done == n->follow_len) break;
+        now = n->follow[done++];
+        if (done == n->follow_len) done = n->follow_len = 0;    /* all taken: begin the list anew */
+    }
+    n->follow_len = 0;
+    bt_shell_due(n->shell, pf_brain_due_us(n->brain));
+}
+
+/* ---- events ---- */
+
+static void on_control(void *ud, uint32_t gateway, const bt_msg *m)
+{
+    step(ud, &(pf_event){ .type = PF_EV_CONTROL, .u.control = { gateway, m } });
+}
+
+static void on_worker(void *ud, unsigned events)
+{
+    node *n = ud;
+    pf_worker_event w;
+    (void)events;
+    for (int budget = EVENT_BUDGET; budget > 0 && pf_worker_next(n->worker, &w); budget--) {
+        pf_event ev = { .type = PF_EV_COMPUTE_STOPPED };
+        switch (w.type) {
+        case PF_WORKER_KV_READY:
+            ev.type = PF_EV_KV_READY;
+            ev.u.kv_ready.slot = w.slot;
+            ev.u.kv_ready.layer = w.layer;
+            ev.u.kv_ready.token_begin = w.token_begin;
+            ev.u.kv_ready.token_count = w.token_count;
+            break;
+        case PF_WORKER_COMPUTED:
+            ev.type = PF_EV_COMPUTED;
+            ev.u.computed.slot = w.slot;
+            ev.u.computed.token = w.token;
+            ev.u.computed.top_len = w.top_len;
+            memcpy(ev.u.computed.top_ids, w.top_ids, sizeof w.top_ids);
+            memcpy(ev.u.computed.top_logits, w.top_logits, sizeof w.top_logits);
+            ev.u.computed.prefill_us = w.prefill_us;
+            ev.u.computed.kv_digest = w.kv_digest;
+            break;
+        case PF_WORKER_FAILED:
+            ev.type = PF_EV_COMPUTE_FAILED;
+            ev.u.failed.slot = w.slot;
+            ev.u.failed.code = w.code;
+            memcpy(ev.u.failed.text, w.text, sizeof w.text);
+            break;
+        case PF_WORKER_STOPPED: ev.u.slot = w.slot; break;
+        }
+        step(n, &ev);
+    }
+}
+
+static void on_tick(void *ud) { step(ud, &(pf_event){ .type = PF_EV_TICK }); }
+static void on_drain(void *ud) { step(ud, &(pf_event){ .type = PF_EV_DRAIN }); }
+static void on_rss(void *ud, uint64_t rss_bytes) { pf_brain_set_rss(((node *)ud)->brain, rss_bytes); }
+static bool is_ready(void *ud) { return pf_brain_is_welcome(((node *)ud)->brain); }
+
+/* ---- start and end ---- */
+
+static bt_err open_pages(node *n, bt_fault *fault)
+{
+    const bt_hparams *h = &n->model->hp;
+    const uint32_t elem = pf_engine_kv_elem_bytes(n->engine);
+    const uint64_t token_bytes = 2ull * h->layers * h->kv_heads * h->head_dim * elem;
+    const uint64_t tokens = n->o->kv_memory_bytes / token_bytes / PAGE_TOKENS * PAGE_TOKENS;
+    if (tokens < pf_engine_ctx_tokens(n->engine))
+        return bt_fail(fault, BT_EARG, "--kv-memory holds %" PRIu64 " tokens, the longest prompt has %zu: it takes %" PRIu64 " bytes, or choose a smaller --ctx-size",
+                       tokens, pf_engine_ctx_tokens(n->engine), token_bytes * pf_engine_ctx_tokens(n->engine));
+    if (!(n->seq = calloc((size_t)n->o->slots, sizeof *n->seq))) return bt_fail(fault, BT_ENOMEM, "sequences");
+    return bt_kv_pages_new(&n->pages, h->layers, h->kv_heads, h->head_dim, elem, PAGE_TOKENS, tokens, fault);
+}
+
+static void fill_hello(node *n, bt_msg_hello *h)
+{
+    const bt_hparams *p = &n->model->hp;
+    const char *kv = n->dtype == BT_KV_F16 ? "f16" : "f32";
+    *h = (bt_msg_hello){ .protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = { p->layers, p->kv_heads, p->head_dim, n->dtype },
+                         .ctx_tokens = (uint32_t)pf_engine_ctx_tokens(n->engine), .pid = (uint64_t)getpid(),
+                         .kv_capacity_tokens = bt_kv_pages_total(n->pages) * PAGE_TOKENS };
+    snprintf(h->node_id, sizeof h->node_id, "%s", n->o->id);
+    memcpy(h->model_id, n->model->id, sizeof h->model_id);
+    snprintf(h->model_name, sizeof h->model_name, "%s", n->model->name);
+    snprintf(h->exactness, sizeof h->exactness, "prefill %s %s kv=%s kernels=%u", pf_engine_name(n->engine), kv, kv, BT_KERNELS_NUMERIC_VERSION);
+}
+
+static bt_err open_brain(node *n, bt_fault *fault)
+{
+    uint64_t id;
+    pf_config bc = pf_config_defaults();
+    n->dtype = pf_engine_kv_elem_bytes(n->engine) == 2 ? BT_KV_F16 : BT_KV_F32;
+    bc.self = *bt_shell_self(n->shell);
+    bc.gateways = (uint32_t)n->o->gateways.count;
+    bc.slots = (uint32_t)n->o->slots;
+    bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
+    bc.page_tokens = PAGE_TOKENS;
+    bc.min_overlap_tokens = (uint32_t)n->o->min_overlap_tokens;
+    fill_hello(n, &bc.hello);
+    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of KV, longest prompt %u", bc.hello.model_name, pf_engine_name(n->engine),
+           pf_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bc.hello.ctx_tokens);
+    n->bulks_len = bc.links_max;
+    if (!(n->bulks = calloc(bc.links_max, sizeof *n->bulks))) return bt_fail(fault, BT_ENOMEM, "links");
+    bt_err e = pf_brain_new(&n->brain, &bc, fault);
+    if (e == BT_OK) e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.vocab, fault);
+    if (e < 0) return e;
+    n->engine = NULL;
+    e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), pf_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
+    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+}
+
+static bt_err open_node(node *n, bt_fault *fault)
+{
+    char path[4096];
+    const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "prefill", .gateways = n->o->gateways.items,
+                                 .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
+    const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
+    const pf_engine_config ec = { .engine = pf_options_engines[n->o->engine], .isa = n->o->isa, .shape_policy = n->o->shape_policy,
+                                  .threads = (size_t)n->o->threads, .ctx_tokens = (size_t)n->o->ctx_size };
+    /* The shell first: it blocks signals before any thread is made. */
+    bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
+    if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
+    if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
+    if (e == BT_OK) e = pf_engine_new(&n->engine, n->model, &ec, fault);
+    if (e == BT_OK) e = open_pages(n, fault);
+    return e < 0 ? e : open_brain(n, fault);
+}
+
+static void close_node(node *n)
+{
+    pf_worker_free(n->worker);              /* before the pages that it may be writing */
+    pf_engine_free(n->engine);
+    pf_brain_free(n->brain);
+    for (uint32_t i = 0; i < n->bulks_len; i++)
+        if (n->bulks[i].is_open) bt_link_free(n->bulks[i].link);
+    free(n->bulks);
+    for (int64_t i = 0; n->seq && n->pages && i < n->o->slots; i++) bt_kv_pages_release(n->pages, &n->seq[i]);
+    bt_kv_pages_free(n->pages);
+    free(n->seq);
+    bt_shell_free(n->shell);
+    bt_model_close(n->model);
+}
+
+int pf_node_run(const pf_options *o)
+{
+    node n = { .o = o };
+    bt_fault fault = { "" };
+    bt_err e = open_node(&n, &fault);
+    if (e == BT_OK) e = bt_shell_run(n.shell, &fault);
+    if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
+    close_node(&n);
+    return e < 0;
+}

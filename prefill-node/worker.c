@@ -1,0 +1,145 @@
+/* See worker.h. */
+#include "prefill-node/worker.h"
+#include "base/clock.h"
+#include "base/ring.h"
+#include "kv/kv_pack.h"
+#include "sample/sample.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { EVENT_RING = 16384 };
+
+struct pf_worker {
+    pf_engine *engine;
+    bt_sample *sampler;
+    float *logits;                          /* [V] */
+    size_t vocab;
+    uint32_t slots;
+    atomic_bool *cancel;                    /* [slots], set by the I/O thread */
+    atomic_bool quit;
+    bt_ring *jobs, *events;
+    pthread_t thread;
+    bool has_thread;
+    uint32_t slot;                          /* in work */
+};
+
+/* The I/O thread always drains, so a full ring empties by itself; until then this thread waits, which is the back-pressure. */
+static void push_event(pf_worker *w, const pf_worker_event *ev)
+{
+    while (!bt_ring_push(w->events, ev)) {
+        if (atomic_load(&w->quit)) return;
+        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    }
+}
+
+static void on_kv(void *ud, uint32_t layer, size_t token_begin, size_t token_count)
+{
+    pf_worker *w = ud;
+    push_event(w, &(pf_worker_event){ .type = PF_WORKER_KV_READY, .slot = w->slot, .layer = layer,
+                                      .token_begin = (uint32_t)token_begin, .token_count = (uint32_t)token_count });
+}
+
+/* The highest logits, descending; of equal ones the lower id first. */
+static void find_top(pf_worker_event *ev, const float *logits, size_t vocab)
+{
+    for (size_t id = 0; id < vocab; id++) {
+        uint32_t at = ev->top_len;
+        if (at == BT_MSG_TOP_LOGITS && logits[id] <= ev->top_logits[at - 1]) continue;
+        if (at == BT_MSG_TOP_LOGITS) at--;
+        else ev->top_len++;
+        for (; at > 0 && logits[id] > ev->top_logits[at - 1]; at--) {
+            ev->top_ids[at] = ev->top_ids[at - 1];
+            ev->top_logits[at] = ev->top_logits[at - 1];
+        }
+        ev->top_ids[at] = (int32_t)id;
+        ev->top_logits[at] = logits[id];
+    }
+}
+
+static void compute(pf_worker *w, const pf_worker_job *job)
+{
+    bt_fault fault = { "" };
+    pf_worker_event ev = { .type = PF_WORKER_COMPUTED, .slot = job->slot };
+    const bt_prefill_hooks hooks = { .on_kv = on_kv, .ud = w, .cancel = &w->cancel[job->slot] };
+    const int64_t begin_us = bt_clock_us();
+    w->slot = job->slot;
+    bt_err e = atomic_load(&w->cancel[job->slot]) ? BT_ECANCEL : BT_OK;
+    if (e == BT_OK) e = pf_engine_prefill(w->engine, &job->view, job->ids, job->ids_len, 0, &hooks, w->logits, BT_PREFILL_LAST, &fault);
+    if (e == BT_OK) {
+        ev.prefill_us = (uint64_t)(bt_clock_us() - begin_us);
+        find_top(&ev, w->logits, w->vocab);
+        e = bt_sample_token(&ev.token, w->sampler, &job->sampling, w->logits, 0, &fault);
+    }
+    if (e == BT_OK) e = bt_kv_pack_digest(ev.kv_digest.bytes, &job->view, job->ids_len, &fault);
+    if (e < 0) {
+        ev = (pf_worker_event){ .type = e == BT_ECANCEL ? PF_WORKER_STOPPED : PF_WORKER_FAILED, .slot = job->slot, .code = e };
+        snprintf(ev.text, sizeof ev.text, "%s", fault.text);
+    }
+    push_event(w, &ev);
+}
+
+static void *run(void *ud)
+{
+    pf_worker *w = ud;
+    pf_worker_job job;
+    while (!atomic_load(&w->quit)) {
+        if (!bt_ring_pop(w->jobs, &job)) (void)bt_ring_wait(w->jobs, -1);
+        else if (job.slot < w->slots) compute(w, &job);
+    }
+    return NULL;
+}
+
+bt_err pf_worker_new(pf_worker **ret, pf_engine *engine, uint32_t slots, size_t vocab, bt_fault *fault)
+{
+    pf_worker *w = calloc(1, sizeof *w);
+    if (!w) return bt_fail(fault, BT_ENOMEM, "prefill worker");
+    w->slots = slots;
+    w->vocab = vocab;
+    w->cancel = calloc(slots, sizeof *w->cancel);
+    w->logits = calloc(vocab, sizeof *w->logits);
+    w->engine = engine;
+    bt_err e = w->cancel && w->logits ? BT_OK : bt_fail(fault, BT_ENOMEM, "prefill worker");
+    /* One more place than slots: the wake-up of pf_worker_free always fits. */
+    if (e == BT_OK) e = bt_ring_new(&w->jobs, sizeof(pf_worker_job), slots + 1, fault);
+    if (e == BT_OK) e = bt_ring_new(&w->events, sizeof(pf_worker_event), EVENT_RING, fault);
+    if (e == BT_OK) e = bt_sample_new(&w->sampler, vocab, fault);
+    if (e == BT_OK && pthread_create(&w->thread, NULL, run, w) != 0) e = bt_fail(fault, BT_EIO, "cannot start the compute thread");
+    if (e < 0) {
+        pf_worker_free(w);                  /* the engine stays the caller's */
+        return e;
+    }
+    w->has_thread = true;
+    *ret = w;
+    return BT_OK;
+}
+
+void pf_worker_free(pf_worker *w)
+{
+    if (!w) return;
+    if (w->has_thread) {
+        atomic_store(&w->quit, true);
+        for (uint32_t i = 0; i < w->slots; i++) atomic_store(&w->cancel[i], true);
+        (void)bt_ring_push(w->jobs, &(pf_worker_job){ .slot = UINT32_MAX });
+        pthread_join(w->thread, NULL);
+        pf_engine_free(w->engine);
+    }
+    bt_sample_free(w->sampler);
+    bt_ring_free(w->jobs);
+    bt_ring_free(w->events);
+    free(w->logits);
+    free(w->cancel);
+    free(w);
+}
+
+void pf_worker_compute(pf_worker *w, const pf_worker_job *job)
+{
+    atomic_store(&w->cancel[job->slot], false);
+    (void)bt_ring_push(w->jobs, job);           /* one job a slot: there is always room */
+}
+
+void pf_worker_cancel(pf_worker *w, uint32_t slot) { atomic_store(&w->cancel[slot], true); }
+int  pf_worker_fd(const pf_worker *w) { return bt_ring_fd(w->events); }
+bool pf_worker_next(pf_worker *w, pf_worker_event *ret) { return bt_ring_pop(w->events, ret); }

@@ -1,0 +1,43 @@
+#ifndef PF_WORKER_H
+#define PF_WORKER_H
+#include "kernels/kv_view.h"
+#include "prefill-node/engine.h"
+#include "wire/msg.h"
+
+/* The prefill node's compute thread. It owns the engine and the sampler; it meets the I/O thread in two bounded rings (jobs in,
+ * events out) and never touches a socket. One prompt at a time, in the order they were given.
+ *
+ * A job runs from pf_worker_compute until exactly one COMPUTED, FAILED or STOPPED; ids and pages must stay valid until then.
+ * KV_READY comes for each chunk and layer as soon as those rows are final, so that they leave while later ones are computed. */
+typedef struct pf_worker pf_worker;
+
+typedef struct pf_worker_job {
+    uint32_t slot;
+    bt_kv_view view;                        /* the page table behind it is borrowed */
+    const int32_t *ids; uint32_t ids_len;   /* borrowed */
+    bt_sampling sampling;
+} pf_worker_job;
+
+typedef enum pf_worker_event_type { PF_WORKER_KV_READY = 1, PF_WORKER_COMPUTED, PF_WORKER_FAILED, PF_WORKER_STOPPED } pf_worker_event_type;
+typedef struct pf_worker_event {
+    pf_worker_event_type type;
+    uint32_t slot;
+    uint32_t layer, token_begin, token_count;                           /* KV_READY */
+    int32_t token;                                                      /* COMPUTED, and so on */
+    uint32_t top_len; int32_t top_ids[BT_MSG_TOP_LOGITS]; float top_logits[BT_MSG_TOP_LOGITS];
+    uint64_t prefill_us;
+    bt_digest16 kv_digest;
+    bt_err code; char text[BT_MSG_MAX_TEXT_BYTES + 1];                  /* FAILED */
+} pf_worker_event;
+
+/* Takes the engine in success. slots: how many jobs may wait or run, 1..1024. */
+bt_err pf_worker_new(pf_worker **ret, pf_engine *engine, uint32_t slots, size_t vocab, bt_fault *fault);
+/* Cancels, joins the thread, frees the engine too. NULL is fine. */
+void   pf_worker_free(pf_worker *w);
+
+/* For the I/O thread only. At most one job for a slot that has not ended. */
+void pf_worker_compute(pf_worker *w, const pf_worker_job *job);
+void pf_worker_cancel(pf_worker *w, uint32_t slot);
+int  pf_worker_fd(const pf_worker *w);      /* readable when there may be an event */
+bool pf_worker_next(pf_worker *w, pf_worker_event *ret);
+#endif
