@@ -18,7 +18,8 @@
 enum { PAGE_TOKENS = 64, RECEIVE_BUDGET = 64, EVENT_BUDGET = 256, FOLLOW_MAX = 128 };
 
 typedef struct node node;
-typedef struct bulk { node *owner; bt_incarnation decode; bt_link *link; uint64_t watch; bool is_open; } bulk;
+/* link NULL: free. A link closed by what it brought itself is freed when its handler has returned. */
+typedef struct bulk { node *owner; bt_incarnation decode; bt_link *link; uint64_t watch; bool is_open, is_receiving; } bulk;
 
 struct node {
     const pf_options *o;
@@ -55,6 +56,7 @@ static void on_bulk(void *ud, const bt_msg *m)
 {
     bulk *b = ud;
     pf_event ev = { .type = PF_EV_BULK };
+    if (!b->is_open) return;
     ev.u.bulk.decode = b->decode;
     ev.u.bulk.msg = m;
     step(b->owner, &ev);
@@ -64,7 +66,12 @@ static void on_bulk_ready(void *ud, unsigned events)
 {
     bulk *b = ud;
     (void)events;
+    b->is_receiving = true;
     bt_link_receive(b->link, RECEIVE_BUDGET);
+    b->is_receiving = false;
+    if (b->is_open) return;
+    bt_link_free(b->link);
+    b->link = NULL;
 }
 
 static bt_err dial(node *n, bulk *b, const char *endpoint, bt_fault *fault)
@@ -80,7 +87,10 @@ static bt_err dial(node *n, bulk *b, const char *endpoint, bt_fault *fault)
         return e;
     }
     e = bt_loop_add_socket(&b->watch, bt_shell_loop(n->shell), socket, BT_LOOP_IN, on_bulk_ready, b);
-    if (e < 0) bt_link_free(b->link);
+    if (e < 0) {
+        bt_link_free(b->link);
+        b->link = NULL;
+    }
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
@@ -89,7 +99,7 @@ static void link_up(node *n, const bt_incarnation *decode, const char *endpoint)
     bt_fault fault;
     bulk *b = NULL;
     for (uint32_t i = 0; i < n->bulks_len && !b; i++)
-        if (!n->bulks[i].is_open) b = &n->bulks[i];
+        if (!n->bulks[i].link) b = &n->bulks[i];
     if (!b) return;                         /* the brain counts links too, and its deadline speaks */
     *b = (bulk){ .owner = n, .decode = *decode };
     if (dial(n, b, endpoint, &fault) < 0) {
@@ -105,8 +115,10 @@ static void link_down(node *n, const bt_incarnation *decode)
     bulk *b = find_bulk(n, decode);
     if (!b) return;
     bt_loop_remove(bt_shell_loop(n->shell), b->watch);
-    bt_link_free(b->link);
     b->is_open = false;
+    if (b->is_receiving) return;
+    bt_link_free(b->link);
+    b->link = NULL;
 }
 
 /* ---- actions ---- */
@@ -305,8 +317,8 @@ static void close_node(node *n)
     pf_worker_free(n->worker);              /* before the pages that it may be writing */
     pf_engine_free(n->engine);
     pf_brain_free(n->brain);
-    for (uint32_t i = 0; i < n->bulks_len; i++)
-        if (n->bulks[i].is_open) bt_link_free(n->bulks[i].link);
+    for (uint32_t i = 0; n->bulks && i < n->bulks_len; i++)
+        bt_link_free(n->bulks[i].link);
     free(n->bulks);
     for (int64_t i = 0; n->seq && n->pages && i < n->o->slots; i++) bt_kv_pages_release(n->pages, &n->seq[i]);
     bt_kv_pages_free(n->pages);
