@@ -4,7 +4,7 @@
 #include "xfer/step.h"
 
 /* The decode node's decisions: which reservation it takes, which block it lets in, when a sequence starts and stops, which
- * tokens are told again. Rules of all brains: xfer/step.h. It never allocates after _new.
+ * tokens are told again. Rules of all brains: xfer/step.h. It allocates only for RESERVE (coverage and tokens of the attempt; out of memory is Refused).
  *
  * One attempt:  RESERVED --Commit, all in place--> RUNNING --ENDED--> REPORTING --FinishedAck--> forgotten
  *                   abort, lease end: --> STOPPING (waits for a copy or a step in progress) --> freed
@@ -27,7 +27,7 @@ typedef struct dc_config {
 /* The figures above; slots, gateways 1, page_tokens 64, links 64, window 64 MiB. The caller sets self, hello, pages_total. */
 dc_config dc_config_defaults(void);
 
-/* A block that arrived; fields from its checked header. */
+/* A block that arrived; fields from its checked header. The shell drops blocks whose header names another receiver. */
 typedef struct dc_block {
     bt_incarnation from;            /* the prefill node */
     bt_request_ref ref;

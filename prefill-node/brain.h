@@ -4,7 +4,7 @@
 #include "xfer/step.h"
 
 /* The prefill node's decisions: which prompt is computed when, which KV block goes out when, what is told to whom. Rules of
- * all brains: xfer/step.h. It never allocates after _new.
+ * all brains: xfer/step.h. It allocates only for PREFILL (the prompt's ids; out of memory is Refused).
  *
  * One attempt:  WAITING --worker free--> COMPUTING --COMPUTED--> SENDING --Committed--> REPORTING --acks--> forgotten
  * A slot (0..slots-1) is held from PREFILL to RELEASE: its KV pages and its place in the worker. Blocks go out while

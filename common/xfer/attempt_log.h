@@ -1,0 +1,14 @@
+#ifndef BT_ATTEMPT_LOG_H
+#define BT_ATTEMPT_LOG_H
+#include "wire/msg.h"
+
+/* What a node remembers of attempts that are over: the highest attempt of each of the last BT_ATTEMPT_LOG_LEN requests. Late and
+ * repeated messages of these are recognised, so that no attempt runs twice and an aborted one never starts. */
+enum { BT_ATTEMPT_LOG_LEN = 512 };
+typedef struct bt_attempt_log { bt_request_ref refs[BT_ATTEMPT_LOG_LEN]; uint32_t len, next; } bt_attempt_log;
+
+/* The attempt of ref, and all lower ones, are over. */
+void bt_attempt_log_note(bt_attempt_log *log, const bt_request_ref *ref);
+/* The highest attempt of the request known to be over; 0 when none is. */
+uint32_t bt_attempt_log_highest(const bt_attempt_log *log, const bt_request_ref *ref);
+#endif

@@ -1,0 +1,48 @@
+/* Decides which arriving block is placed. See xfer_recv.h. */
+#include "xfer/xfer_recv.h"
+#include "base/num.h"
+
+#include <string.h>
+
+bt_err bt_xfer_recv_init(bt_xfer_recv *r, const bt_kv_shape *shape, uint32_t prompt_tokens, bt_fault *fault)
+{
+    bt_kv_cover *cover = NULL;
+    bt_err e = bt_kv_cover_new(&cover, shape->layers, prompt_tokens, fault);
+    if (e < 0) return e;
+    *r = (bt_xfer_recv){.cover = cover, .shape = *shape, .prompt_tokens = prompt_tokens};
+    return BT_OK;
+}
+
+void bt_xfer_recv_done(bt_xfer_recv *r)
+{
+    bt_kv_cover_free(r->cover);
+    memset(r, 0, sizeof *r);
+}
+
+bt_xfer_verdict bt_xfer_recv_block(bt_xfer_recv *r, const bt_kv_range *range, uint64_t bytes)
+{
+    uint32_t fresh = 0;
+    if (bt_kv_cover_new_tokens(&fresh, r->cover, range, NULL) < 0) return BT_XFER_RANGE;
+    if (bytes == 0 || bytes != bt_xfer_block_bytes(&r->shape, range->token_count)) return BT_XFER_RANGE;
+    if (r->placing) return BT_XFER_BUSY;
+    if (fresh != range->token_count) return BT_XFER_REPEAT;
+    r->placing = true;
+    return BT_XFER_PLACE;
+}
+
+void bt_xfer_recv_placed(bt_xfer_recv *r, const bt_kv_range *range, bool is_good)
+{
+    if (!r->placing) return;
+    r->placing = false;
+    if (is_good) (void)bt_kv_cover_mark(r->cover, range, NULL);     /* legal: _block looked at it */
+}
+
+bool bt_xfer_recv_is_complete(const bt_xfer_recv *r) { return !r->placing && bt_kv_cover_is_complete(r->cover); }
+
+uint64_t bt_xfer_block_bytes(const bt_kv_shape *shape, uint32_t tokens)
+{
+    size_t n = 0;
+    if (!bt_mul_size(&n, tokens, shape->kv_heads) || !bt_mul_size(&n, n, shape->head_dim)) return 0;
+    if (!bt_mul_size(&n, n, shape->dtype == BT_KV_F32 ? 8 : 4)) return 0;
+    return n;
+}

@@ -1,0 +1,571 @@
+/* Decides what the prefill node does: see brain.h. This file has the life of an attempt and what the gateways say; links.c has
+ * the bulk links and the transfers. */
+#include "prefill-node/brain_inner.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+pf_config pf_config_defaults(void)
+{
+    return (pf_config){
+        .gateways = 1, .slots = 1, .workers = 1, .page_tokens = 64, .links_max = 32, .min_overlap_tokens = 64,
+        .block_tokens = 256, .unsent_max = 8, .heartbeat_us = 500000, .silence_us = 2000000, .resend_us = 500000,
+        .rejected_us = 5000000, .link_us = 10000000, .stall_us = 2000000, .idle_us = 60000000,
+    };
+}
+
+/* ---- making actions ----------------------------------------------------------------------------- */
+
+pf_action *pf_act(pf_brain *b, pf_action_type type)
+{
+    assert(b->acts_len < b->acts_cap);
+    pf_action *a = &b->acts[b->acts_len++];
+    memset(a, 0, sizeof *a);
+    a->type = type;
+    return a;
+}
+
+static bt_msg *to_gate(pf_brain *b, uint32_t gate, bt_msg_type type)
+{
+    pf_action *a = pf_act(b, PF_DO_SEND_CONTROL);
+    a->u.control.gateway = gate;
+    bt_msg *m = &a->u.control.msg;
+    m->type = type;
+    m->from = b->cfg.self;
+    m->to = b->gates[gate].peer;
+    return m;
+}
+
+/* A message about a request, to its owner; NULL when no link leads there now (it would be lost, as on a cut wire). */
+static bt_msg *to_owner(pf_brain *b, const bt_request_ref *ref, bt_msg_type type)
+{
+    for (uint32_t g = 0; g < b->cfg.gateways; g++) {
+        if (!bt_node_link_is_owner(&b->gates[g], &ref->owner)) continue;
+        bt_msg *m = to_gate(b, g, type);
+        m->ref = *ref;
+        return m;
+    }
+    return NULL;
+}
+
+void pf_fill_hello(const pf_brain *b, bt_msg_hello *ret)
+{
+    *ret = b->cfg.hello;
+    ret->protocol = BT_PROTOCOL_VERSION;
+    ret->role = BT_ROLE_PREFILL;
+    ret->draining = b->draining;
+    ret->load = pf_brain_load(b);
+}
+
+static void hello(pf_brain *b, uint32_t gate, bt_node_link_says says)
+{
+    if (says == BT_NODE_LINK_NOTHING) return;
+    bt_msg *m = to_gate(b, gate, says == BT_NODE_LINK_HELLO ? BT_MSG_HELLO : BT_MSG_HEARTBEAT);
+    if (says == BT_NODE_LINK_HELLO) {
+        memset(&m->to, 0, sizeof m->to);
+        pf_fill_hello(b, &m->u.hello);
+    } else {
+        m->u.heartbeat.draining = b->draining;
+        m->u.heartbeat.load = pf_brain_load(b);
+    }
+}
+
+static void say_reports(pf_brain *b, pf_record *r)
+{
+    bt_msg *m;
+    r->resend_us = b->now_us + b->cfg.resend_us;
+    if (r->has_first && !r->first_acked && (m = to_owner(b, &r->ref, BT_MSG_FIRST_TOKEN))) m->u.first_token = r->first;
+    if (r->state != PF_REPORTING) return;
+    if (r->is_failed) {
+        if ((m = to_owner(b, &r->ref, BT_MSG_FAILED))) m->u.failed = r->failed;
+    } else if (!r->done_acked && (m = to_owner(b, &r->ref, BT_MSG_PREFILL_DONE))) {
+        m->u.prefill_done = r->done;
+    }
+}
+
+static bool wants_resend(const pf_record *r)
+{
+    if (r->state == PF_REPORTING) return true;
+    return r->state == PF_SENDING && !r->first_acked;
+}
+
+/* ---- life of a record --------------------------------------------------------------------------- */
+
+pf_record *pf_find(pf_brain *b, const bt_request_ref *ref)
+{
+    pf_record *best = NULL;             /* the highest attempt: a lower one may still be STOPPING */
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        pf_record *r = &b->records[i];
+        if (r->state == PF_NONE || r->state == PF_DEAD || !bt_request_same(&r->ref, ref)) continue;
+        if (!best || r->ref.attempt > best->ref.attempt) best = r;
+    }
+    return best;
+}
+
+pf_record *pf_by_slot(pf_brain *b, uint32_t slot)
+{
+    if (slot >= b->cfg.slots) return NULL;
+    for (uint32_t i = 0; i < b->records_len; i++)
+        if (b->records[i].state != PF_NONE && b->records[i].slot == slot) return &b->records[i];
+    return NULL;
+}
+
+static void free_slot(pf_brain *b, pf_record *r)
+{
+    if (r->slot == PF_NO_SLOT) return;
+    pf_act(b, PF_DO_RELEASE)->u.slot = r->slot;
+    b->slot_used[r->slot] = false;
+    b->pages_used -= r->pages;
+    r->slot = PF_NO_SLOT;
+    r->pages = 0;
+}
+
+static void bury(pf_brain *b, pf_record *r)
+{
+    free_slot(b, r);
+    bt_attempt_log_note(&b->log, &r->ref);
+    r->state = PF_DEAD;                 /* its ids go in the next step: COMPUTE of this one may point at them */
+}
+
+static void reap(pf_brain *b)
+{
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        if (b->records[i].state != PF_DEAD) continue;
+        free(b->records[i].ids);
+        b->records[i] = (pf_record){.slot = PF_NO_SLOT};
+    }
+}
+
+static void report(pf_brain *b, pf_record *r)
+{
+    free_slot(b, r);
+    r->state = PF_REPORTING;
+    say_reports(b, r);
+}
+
+/* The worker has let go of the slot, or never had it. */
+static void stopped(pf_brain *b, pf_record *r)
+{
+    if (r->is_failed && !r->ack_abort) {
+        report(b, r);
+        return;
+    }
+    if (r->ack_abort) (void)to_owner(b, &r->ref, BT_MSG_ABORT_ACK);
+    bury(b, r);
+}
+
+static void stop(pf_brain *b, pf_record *r, bool ack_abort)
+{
+    r->ack_abort = ack_abort || r->ack_abort;
+    if (r->state == PF_STOPPING) return;
+    if (r->state == PF_COMPUTING) {
+        pf_act(b, PF_DO_CANCEL)->u.slot = r->slot;
+        r->state = PF_STOPPING;
+    } else {
+        stopped(b, r);
+    }
+}
+
+void pf_fail(pf_brain *b, pf_record *r, bt_err code, const char *text)
+{
+    if (r->state != PF_WAITING && r->state != PF_COMPUTING && r->state != PF_SENDING) return;
+    r->is_failed = true;
+    r->failed.code = code;
+    snprintf(r->failed.text, sizeof r->failed.text, "%s", text);
+    b->n.failed++;
+    stop(b, r, false);
+}
+
+void pf_committed(pf_brain *b, pf_record *r)
+{
+    b->n.completed++;
+    r->done.exposed_us = (uint64_t)(b->now_us - r->computed_us);
+    r->done.transfer_us = (uint64_t)(b->now_us - r->first_block_us);
+    report(b, r);
+}
+
+/* ---- control ------------------------------------------------------------------------------------ */
+
+static void set_lease(pf_brain *b, pf_record *r, uint32_t lease_ms)
+{
+    r->lease_end_us = b->now_us + (int64_t)lease_ms * 1000;
+}
+
+static void refuse(pf_brain *b, const bt_request_ref *ref, bt_err code, uint32_t retry_after_ms, const char *text)
+{
+    b->n.refused++;
+    bt_attempt_log_note(&b->log, ref);
+    bt_msg *m = to_owner(b, ref, BT_MSG_REFUSED);
+    if (!m) return;
+    m->u.refused.of = BT_MSG_PREFILL;
+    m->u.refused.code = code;
+    m->u.refused.retry_after_ms = retry_after_ms;
+    snprintf(m->u.refused.text, sizeof m->u.refused.text, "%s", text);
+}
+
+static pf_record *room(pf_brain *b, uint64_t pages, uint32_t *ret_slot, const char **ret_why)
+{
+    *ret_why = "every slot is taken";
+    uint32_t slot = 0;
+    while (slot < b->cfg.slots && b->slot_used[slot]) slot++;
+    if (slot == b->cfg.slots) return NULL;
+    *ret_why = "too few KV pages are free";
+    if (pages > b->cfg.pages_total - b->pages_used) return NULL;
+    *ret_why = "too many reports wait for their acknowledgement";
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        if (b->records[i].state != PF_NONE) continue;
+        *ret_slot = slot;
+        return &b->records[i];
+    }
+    return NULL;
+}
+
+static void on_prefill(pf_brain *b, const bt_msg *m)
+{
+    const bt_msg_prefill *w = &m->u.prefill;
+    pf_record *old = pf_find(b, &m->ref);
+    if (old && old->ref.attempt == m->ref.attempt) {
+        b->n.repeats++;
+        if (old->state != PF_STOPPING) (void)to_owner(b, &m->ref, BT_MSG_PREFILL_ACCEPTED);
+        return;
+    }
+    if ((old && old->ref.attempt > m->ref.attempt) || bt_attempt_log_highest(&b->log, &m->ref) >= m->ref.attempt) {
+        b->n.stale_attempt++;
+        if (!old) refuse(b, &m->ref, BT_EAGAIN, 100, "this attempt is over here");
+        return;
+    }
+    if (old) stop(b, old, false);
+    uint64_t pages = ((uint64_t)w->ids_len + b->cfg.page_tokens - 1) / b->cfg.page_tokens;
+    if (w->ids_len == 0 || w->ids_len > b->cfg.hello.ctx_tokens || pages > b->cfg.pages_total) {
+        char text[BT_MSG_MAX_TEXT_BYTES + 1];
+        snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %u at most", w->ids_len, b->cfg.hello.ctx_tokens);
+        refuse(b, &m->ref, BT_ELIMIT, 0, text);
+        return;
+    }
+    uint32_t slot = PF_NO_SLOT;
+    const char *why = "this node is draining";
+    pf_record *r = b->draining ? NULL : room(b, pages, &slot, &why);
+    if (r && !pf_link_want(b, &w->decode, w->kv_endpoint)) {
+        r = NULL;
+        why = "every bulk link is in use";
+    }
+    if (!r) {
+        refuse(b, &m->ref, BT_EAGAIN, 100, why);
+        return;
+    }
+    int32_t *ids = malloc(w->ids_len * sizeof *ids);
+    if (!ids) {
+        refuse(b, &m->ref, BT_ENOMEM, 1000, "out of memory");
+        return;
+    }
+    memcpy(ids, w->ids, w->ids_len * sizeof *ids);
+    *r = (pf_record){.state = PF_WAITING, .ref = m->ref, .slot = slot, .pages = (uint32_t)pages, .ids = ids, .ids_len = w->ids_len,
+                     .decode = w->decode, .ticket = w->ticket, .sampling = w->sampling, .accepted_us = b->now_us,
+                     .turn = ++b->turns};
+    set_lease(b, r, w->lease_ms);
+    b->slot_used[slot] = true;
+    b->pages_used += pages;
+    b->n.accepted++;
+    b->n.prompt_tokens += w->ids_len;
+    bt_xfer_send_start(&b->sends[slot], b->cfg.hello.kv.layers, w->ids_len, b->cfg.block_tokens,
+                       w->ids_len < b->cfg.min_overlap_tokens);
+    (void)to_owner(b, &m->ref, BT_MSG_PREFILL_ACCEPTED);
+}
+
+static void on_abort(pf_brain *b, const bt_msg *m)
+{
+    pf_record *r = pf_find(b, &m->ref);
+    bt_attempt_log_note(&b->log, &m->ref);
+    if (!r || r->ref.attempt > m->ref.attempt) {
+        (void)to_owner(b, &m->ref, BT_MSG_ABORT_ACK);
+        return;
+    }
+    if (r->state != PF_STOPPING) b->n.aborted++;
+    r->ref.attempt = m->ref.attempt;
+    stop(b, r, true);
+}
+
+static void on_ack(pf_brain *b, pf_record *r, bt_msg_type of)
+{
+    if (of == BT_MSG_FIRST_TOKEN) r->first_acked = true;
+    else if (of == BT_MSG_PREFILL_DONE && r->state == PF_REPORTING) r->done_acked = true;
+    else if (of != BT_MSG_FAILED || r->state != PF_REPORTING || !r->is_failed) { b->n.unexpected++; return; }
+    if (r->state == PF_REPORTING && (r->is_failed ? of == BT_MSG_FAILED : r->first_acked && r->done_acked)) bury(b, r);
+}
+
+static void on_control(pf_brain *b, uint32_t gate, const bt_msg *m)
+{
+    if (gate >= b->cfg.gateways) return;
+    bt_node_link *l = &b->gates[gate];
+    if (!bt_incarnation_equal(&m->to, &b->cfg.self)) {
+        b->n.wrong_incarnation++;
+        hello(b, gate, bt_node_link_stranger(l, &b->times, b->now_us));
+        return;
+    }
+    bool pass = false, refused = false;
+    hello(b, gate, bt_node_link_msg(l, &b->times, m, b->now_us, &pass, &refused));
+    if (refused) pf_log(b, BT_LOG_ERROR, "the gateway refuses this node: ", m->u.reject.text);
+    if (!pass) return;
+    if (!bt_incarnation_equal(&m->ref.owner, &m->from) || m->ref.attempt == 0) {
+        b->n.unexpected++;
+        return;
+    }
+    if (m->type == BT_MSG_PREFILL) { on_prefill(b, m); return; }
+    if (m->type == BT_MSG_ABORT) { on_abort(b, m); return; }
+    pf_record *r = pf_find(b, &m->ref);
+    if (r && r->ref.attempt != m->ref.attempt) {
+        b->n.stale_attempt++;
+    } else if (m->type == BT_MSG_RENEW && r) {
+        if (r->state != PF_STOPPING) set_lease(b, r, m->u.renew.lease_ms);
+    } else if (m->type == BT_MSG_RENEW) {
+        bt_msg *f = to_owner(b, &m->ref, BT_MSG_FAILED);
+        if (!f) return;
+        f->u.failed.code = BT_ECANCEL;
+        snprintf(f->u.failed.text, sizeof f->u.failed.text, "this prefill node does not hold the attempt (any more)");
+    } else if (m->type == BT_MSG_ACK && r) {
+        on_ack(b, r, m->u.ack.of);
+    } else {
+        b->n.unexpected++;
+    }
+}
+
+void pf_log(pf_brain *b, bt_log_level level, const char *text, const char *more)
+{
+    pf_action *a = pf_act(b, PF_DO_LOG);
+    a->u.log.level = level;
+    snprintf(a->u.log.text, sizeof a->u.log.text, "%s%s", text, more);
+}
+
+/* ---- worker ------------------------------------------------------------------------------------- */
+
+static void start_waiting(pf_brain *b)
+{
+    for (;;) {
+        uint32_t busy = 0;
+        pf_record *first = NULL;
+        for (uint32_t i = 0; i < b->records_len; i++) {
+            pf_record *r = &b->records[i];
+            busy += r->state == PF_COMPUTING || r->state == PF_STOPPING;
+            if (r->state == PF_WAITING && (!first || r->turn < first->turn)) first = r;
+        }
+        if (!first || busy >= b->cfg.workers) return;
+        first->state = PF_COMPUTING;
+        first->started_us = b->now_us;
+        pf_action *a = pf_act(b, PF_DO_COMPUTE);
+        a->u.compute.slot = first->slot;
+        a->u.compute.ids = first->ids;
+        a->u.compute.ids_len = first->ids_len;
+        a->u.compute.sampling = first->sampling;
+    }
+}
+
+static void on_computed(pf_brain *b, const pf_event *ev)
+{
+    pf_record *r = pf_by_slot(b, ev->u.computed.slot);
+    if (!r || (r->state != PF_COMPUTING && r->state != PF_STOPPING)) {
+        b->n.unexpected++;
+        return;
+    }
+    if (r->state == PF_STOPPING) {
+        stopped(b, r);
+        return;
+    }
+    r->state = PF_SENDING;
+    r->computed_us = r->progress_us = b->now_us;
+    r->has_first = true;
+    r->first.token = ev->u.computed.token;
+    r->first.top_len = ev->u.computed.top_len <= BT_MSG_TOP_LOGITS ? ev->u.computed.top_len : BT_MSG_TOP_LOGITS;
+    memcpy(r->first.top_ids, ev->u.computed.top_ids, sizeof r->first.top_ids);
+    memcpy(r->first.top_logits, ev->u.computed.top_logits, sizeof r->first.top_logits);
+    r->first.queue_us = (uint64_t)(r->started_us - r->accepted_us);
+    r->first.prefill_us = ev->u.computed.prefill_us;
+    r->done.kv_digest = ev->u.computed.kv_digest;
+    bt_xfer_send_release(&b->sends[r->slot]);
+    say_reports(b, r);
+}
+
+static void on_compute_over(pf_brain *b, uint32_t slot, bt_err code, const char *text)
+{
+    pf_record *r = pf_by_slot(b, slot);
+    if (r && r->state == PF_STOPPING) {
+        stopped(b, r);
+    } else if (r && r->state == PF_COMPUTING) {
+        r->state = PF_WAITING;          /* the worker is done with it: nothing to cancel */
+        pf_fail(b, r, code, text);
+    } else {
+        b->n.unexpected++;
+    }
+}
+
+/* ---- time --------------------------------------------------------------------------------------- */
+
+static void expire(pf_brain *b)
+{
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        pf_record *r = &b->records[i];
+        if (r->state == PF_NONE || r->state == PF_DEAD || r->state == PF_STOPPING) continue;
+        if (b->now_us >= r->lease_end_us) {
+            b->n.leases_ended++;
+            r->is_failed = false;       /* nobody waits for a report */
+            stop(b, r, false);
+        } else if (r->state == PF_SENDING && b->now_us - r->progress_us >= b->cfg.link_us) {
+            pf_fail(b, r, BT_EIO, "the KV cannot be handed to the decode node: its bulk endpoint does not answer");
+        } else if (wants_resend(r) && b->now_us >= r->resend_us) {
+            b->n.resent++;
+            say_reports(b, r);
+        }
+    }
+    for (uint32_t g = 0; g < b->cfg.gateways; g++) hello(b, g, bt_node_link_tick(&b->gates[g], &b->times, b->now_us));
+    pf_links_expire(b);
+}
+
+int64_t pf_brain_due_us(const pf_brain *b)
+{
+    if (!b->started) return 0;
+    int64_t due = pf_links_due_us(b);
+    for (uint32_t g = 0; g < b->cfg.gateways; g++) {
+        int64_t t = bt_node_link_due_us(&b->gates[g], &b->times);
+        if (t < due) due = t;
+    }
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        const pf_record *r = &b->records[i];
+        if (r->state == PF_NONE || r->state == PF_DEAD || r->state == PF_STOPPING) continue;
+        if (r->lease_end_us < due) due = r->lease_end_us;
+        if (wants_resend(r) && r->resend_us < due) due = r->resend_us;
+        if (r->state == PF_SENDING && r->progress_us + b->cfg.link_us < due) due = r->progress_us + b->cfg.link_us;
+    }
+    return due;
+}
+
+static void drain(pf_brain *b)
+{
+    if (b->draining) return;
+    b->draining = true;
+    for (uint32_t g = 0; g < b->cfg.gateways; g++)
+        if (b->gates[g].state == BT_NODE_LINK_KNOWN) hello(b, g, BT_NODE_LINK_HEARTBEAT);
+}
+
+static void leave(pf_brain *b)
+{
+    if (!b->draining || b->exited) return;
+    for (uint32_t i = 0; i < b->records_len; i++)
+        if (b->records[i].state != PF_NONE && b->records[i].state != PF_DEAD) return;
+    for (uint32_t g = 0; g < b->cfg.gateways; g++)
+        if (b->gates[g].state == BT_NODE_LINK_KNOWN)
+            snprintf(to_gate(b, g, BT_MSG_BYE)->u.bye.text, BT_MSG_MAX_TEXT_BYTES, "drained");
+    (void)pf_act(b, PF_DO_EXIT);
+    b->exited = true;
+}
+
+pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const bt_random *random)
+{
+    (void)random;                       /* nothing here is drawn; kept so that all brains look alike */
+    b->acts_len = 0;
+    b->now_us = now_us;
+    reap(b);
+    if (!b->started) {
+        for (uint32_t g = 0; g < b->cfg.gateways; g++) bt_node_link_init(&b->gates[g], now_us);
+        b->started = true;
+    }
+    expire(b);
+    switch (ev->type) {
+    case PF_EV_TICK: break;
+    case PF_EV_CONTROL: on_control(b, ev->u.control.gateway, ev->u.control.msg); break;
+    case PF_EV_BULK: pf_links_msg(b, &ev->u.bulk.decode, ev->u.bulk.msg); break;
+    case PF_EV_KV_READY: {
+        pf_record *r = pf_by_slot(b, ev->u.kv_ready.slot);
+        if (r && r->state == PF_STOPPING) break;
+        if (!r || r->state != PF_COMPUTING ||
+            !bt_xfer_send_ready(&b->sends[r->slot], ev->u.kv_ready.layer, ev->u.kv_ready.token_begin, ev->u.kv_ready.token_count))
+            b->n.unexpected++;
+        break;
+    }
+    case PF_EV_COMPUTED: on_computed(b, ev); break;
+    case PF_EV_COMPUTE_FAILED: on_compute_over(b, ev->u.failed.slot, ev->u.failed.code, ev->u.failed.text); break;
+    case PF_EV_COMPUTE_STOPPED: on_compute_over(b, ev->u.slot, BT_ECANCEL, "the worker stopped by itself"); break;
+    case PF_EV_BLOCK_SENT: pf_links_block(b, &ev->u.block, true); break;
+    case PF_EV_BLOCK_BLOCKED: pf_links_block(b, &ev->u.block, false); break;
+    case PF_EV_LINK_UP: pf_links_up(b, &ev->u.decode); break;
+    case PF_EV_LINK_DOWN: pf_links_down(b, &ev->u.decode); break;
+    case PF_EV_DRAIN: drain(b); break;
+    default: break;
+    }
+    start_waiting(b);
+    pf_links_pump(b);
+    leave(b);
+    return (pf_actions){b->acts, b->acts_len};
+}
+
+/* ---- made and looked at ------------------------------------------------------------------------- */
+
+bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
+{
+    static const bt_incarnation zero;
+    if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > PF_MAX_GATEWAYS || c->slots < 1 ||
+        c->slots > 1024 || c->workers < 1 || c->workers > c->slots || c->pages_total < 1 || c->page_tokens < 1 ||
+        c->links_max < 1 || c->block_tokens < 16 || c->block_tokens % 16 != 0 || c->unsent_max < 1 ||
+        c->min_overlap_tokens > c->block_tokens || c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
+        bt_xfer_block_bytes(&c->hello.kv, c->block_tokens) == 0)
+        return bt_fail(fault, BT_EARG, "prefill node: a limit of its configuration is zero or out of range");
+    pf_brain *b = calloc(1, sizeof *b);
+    if (!b) return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
+    b->cfg = *c;
+    b->times = (bt_node_link_times){c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us};
+    b->records_len = c->slots * 4 + 16;
+    /* A step: per record reports sent again (2), an end with reports (4), Commit or COMPUTE (1); per link greeting, end, blocks. */
+    b->acts_cap = b->records_len * 8 + (size_t)c->links_max * (3 + c->unsent_max) + c->gateways * 4 + 16;
+    b->records = calloc(b->records_len, sizeof *b->records);
+    b->slot_used = calloc(c->slots, sizeof *b->slot_used);
+    b->sends = calloc(c->slots, sizeof *b->sends);
+    b->links = calloc(c->links_max, sizeof *b->links);
+    b->acts = malloc(b->acts_cap * sizeof *b->acts);
+    bool ok = b->records && b->slot_used && b->sends && b->links && b->acts;
+    for (uint32_t i = 0; ok && i < c->slots; i++)
+        ok = bt_xfer_send_init(&b->sends[i], c->hello.kv.layers, c->unsent_max) == BT_OK;
+    if (!ok) {
+        pf_brain_free(b);
+        return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
+    }
+    for (uint32_t i = 0; i < b->records_len; i++) b->records[i].slot = PF_NO_SLOT;
+    *ret = b;
+    return BT_OK;
+}
+
+void pf_brain_free(pf_brain *b)
+{
+    if (!b) return;
+    for (uint32_t i = 0; b->records && i < b->records_len; i++) free(b->records[i].ids);
+    for (uint32_t i = 0; b->sends && i < b->cfg.slots; i++) bt_xfer_send_done(&b->sends[i]);
+    free(b->records);
+    free(b->slot_used);
+    free(b->sends);
+    free(b->links);
+    free(b->acts);
+    free(b);
+}
+
+bt_load pf_brain_load(const pf_brain *b)
+{
+    bt_load load = {.slots_total = b->cfg.slots, .pages_total = b->cfg.pages_total, .pages_used = b->pages_used, .rss_bytes = b->rss_bytes};
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        const pf_record *r = &b->records[i];
+        if (r->state == PF_NONE || r->state == PF_DEAD) continue;
+        load.leases++;
+        load.slots_used += r->slot != PF_NO_SLOT;
+        load.queued += r->state == PF_WAITING;
+    }
+    return load;
+}
+
+void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_bytes; }
+
+bool pf_brain_is_welcome(const pf_brain *b)
+{
+    for (uint32_t g = 0; g < b->cfg.gateways; g++)
+        if (b->gates[g].state == BT_NODE_LINK_KNOWN) return true;
+    return false;
+}
+
+const pf_counters *pf_brain_counters(const pf_brain *b) { return &b->n; }

@@ -1,0 +1,83 @@
+#ifndef PF_BRAIN_INNER_H
+#define PF_BRAIN_INNER_H
+#include "prefill-node/brain.h"
+#include "xfer/attempt_log.h"
+#include "xfer/node_link.h"
+#include "xfer/xfer_credit.h"
+#include "xfer/xfer_recv.h"
+#include "xfer/xfer_send.h"
+
+/* What brain.c (attempts, gateways, worker) and links.c (bulk links, transfers) share. For these two files only. */
+enum { PF_NO_SLOT = UINT32_MAX };
+
+typedef enum pf_state { PF_NONE = 0, PF_WAITING, PF_COMPUTING, PF_SENDING, PF_STOPPING, PF_REPORTING, PF_DEAD } pf_state;
+
+typedef struct pf_record {
+    pf_state state;
+    bt_request_ref ref;
+    uint32_t slot, pages;               /* the slot's transfer is sends[slot] */
+    int32_t *ids; uint32_t ids_len;
+    bt_incarnation decode;
+    bt_ticket ticket;
+    bt_sampling sampling;
+    uint64_t turn;                      /* order of arrival */
+    uint64_t served;                    /* when its last block went, in blocks: the one served longest ago goes next */
+    int64_t lease_end_us, resend_us, commit_us;
+    int64_t accepted_us, started_us, computed_us, first_block_us, progress_us;
+    uint32_t missing_rounds;
+    bool ack_abort, is_failed;
+    bool has_first, first_acked, done_acked;
+    bt_msg_first_token first;
+    bt_msg_prefill_done done;
+    bt_msg_failed failed;
+} pf_record;
+
+typedef enum pf_link_state { PF_LINK_NONE = 0, PF_LINK_DIALLING, PF_LINK_GREETING, PF_LINK_OPEN } pf_link_state;
+
+typedef struct pf_link {
+    pf_link_state state;
+    bt_incarnation decode;
+    char endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
+    bt_xfer_purse purse;
+    uint32_t unanswered;                /* SEND_BLOCKs */
+    int64_t hello_us;                   /* GREETING: next HELLO */
+    int64_t paused_us;                  /* the socket was full: next try */
+    int64_t short_us;                   /* a block waits for credit, and nothing was heard, since; NEVER when not */
+    int64_t used_us;                    /* last needed */
+} pf_link;
+
+struct pf_brain {
+    pf_config cfg;
+    bt_node_link_times times;
+    bt_node_link gates[PF_MAX_GATEWAYS];
+    pf_record *records; uint32_t records_len;
+    bool *slot_used;
+    bt_xfer_send *sends;                /* [slots] */
+    pf_link *links;
+    uint64_t turns, served, pages_used, rss_bytes;
+    bool draining, exited, started;
+    bt_attempt_log log;
+    pf_action *acts; size_t acts_len, acts_cap;
+    pf_counters n;
+    int64_t now_us;
+};
+
+/* brain.c */
+pf_action *pf_act(pf_brain *b, pf_action_type type);
+void pf_log(pf_brain *b, bt_log_level level, const char *text, const char *more);
+void pf_fill_hello(const pf_brain *b, bt_msg_hello *ret);
+pf_record *pf_find(pf_brain *b, const bt_request_ref *ref);
+pf_record *pf_by_slot(pf_brain *b, uint32_t slot);
+void pf_fail(pf_brain *b, pf_record *r, bt_err code, const char *text);     /* an attempt that is not over yet */
+void pf_committed(pf_brain *b, pf_record *r);
+
+/* links.c */
+bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const char *endpoint);     /* false: the table is full of used links */
+void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m);
+void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent);
+void pf_links_up(pf_brain *b, const bt_incarnation *decode);
+void pf_links_down(pf_brain *b, const bt_incarnation *decode);
+void pf_links_expire(pf_brain *b);
+void pf_links_pump(pf_brain *b);        /* blocks and Commits that may go now */
+int64_t pf_links_due_us(const pf_brain *b);
+#endif

@@ -1,0 +1,300 @@
+/* The prefill brain's bulk links: dialling, greeting, credit, which block goes next, Commit and its answers. */
+#include "prefill-node/brain_inner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PAUSE_US = 2000, MISSING_ROUNDS_MAX = 32 };
+
+static pf_link *link_of(pf_brain *b, const bt_incarnation *decode)
+{
+    for (uint32_t i = 0; i < b->cfg.links_max; i++)
+        if (b->links[i].state != PF_LINK_NONE && bt_incarnation_equal(&b->links[i].decode, decode)) return &b->links[i];
+    return NULL;
+}
+
+static bool has_transfer(const pf_record *r)
+{
+    return r->state == PF_WAITING || r->state == PF_COMPUTING || r->state == PF_SENDING;
+}
+
+static bool is_needed(const pf_brain *b, const pf_link *l)
+{
+    for (uint32_t i = 0; i < b->records_len; i++)
+        if (has_transfer(&b->records[i]) && bt_incarnation_equal(&b->records[i].decode, &l->decode)) return true;
+    return false;
+}
+
+static bt_msg *to_decode(pf_brain *b, const pf_link *l, bt_msg_type type)
+{
+    pf_action *a = pf_act(b, PF_DO_SEND_BULK);
+    a->u.bulk.decode = l->decode;
+    bt_msg *m = &a->u.bulk.msg;
+    m->type = type;
+    m->from = b->cfg.self;
+    m->to = l->decode;
+    return m;
+}
+
+static void unlink_it(pf_brain *b, pf_link *l)
+{
+    pf_act(b, PF_DO_UNLINK)->u.link.decode = l->decode;
+    memset(l, 0, sizeof *l);
+}
+
+bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const char *endpoint)
+{
+    pf_link *l = link_of(b, decode);
+    if (l) {
+        l->used_us = b->now_us;
+        return true;
+    }
+    for (uint32_t i = 0; !l && i < b->cfg.links_max; i++)
+        if (b->links[i].state == PF_LINK_NONE) l = &b->links[i];
+    for (uint32_t i = 0; !l && i < b->cfg.links_max; i++) {
+        if (is_needed(b, &b->links[i])) continue;
+        l = &b->links[i];
+        unlink_it(b, l);
+    }
+    if (!l) return false;
+    *l = (pf_link){.state = PF_LINK_DIALLING, .decode = *decode, .short_us = BT_STEP_NEVER, .used_us = b->now_us};
+    snprintf(l->endpoint, sizeof l->endpoint, "%s", endpoint);
+    pf_action *a = pf_act(b, PF_DO_LINK);
+    a->u.link.decode = *decode;
+    memcpy(a->u.link.endpoint, l->endpoint, sizeof l->endpoint);
+    return true;
+}
+
+/* Begin a new epoch of the link: what was under way may be lost, Commit will find it. */
+static void cut(pf_brain *b, pf_link *l, pf_link_state state)
+{
+    l->state = state;
+    l->purse = (bt_xfer_purse){0};
+    l->unanswered = 0;
+    l->short_us = BT_STEP_NEVER;
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        const pf_record *r = &b->records[i];
+        if (has_transfer(r) && bt_incarnation_equal(&r->decode, &l->decode)) bt_xfer_send_cut(&b->sends[r->slot]);
+    }
+}
+
+static void greet(pf_brain *b, pf_link *l)
+{
+    bt_msg *m = to_decode(b, l, BT_MSG_HELLO);
+    memset(&m->to, 0, sizeof m->to);
+    pf_fill_hello(b, &m->u.hello);
+    l->hello_us = b->now_us + b->cfg.resend_us;
+}
+
+void pf_links_up(pf_brain *b, const bt_incarnation *decode)
+{
+    pf_link *l = link_of(b, decode);
+    if (!l || l->state != PF_LINK_DIALLING) return;
+    cut(b, l, PF_LINK_GREETING);
+    greet(b, l);
+}
+
+void pf_links_down(pf_brain *b, const bt_incarnation *decode)
+{
+    pf_link *l = link_of(b, decode);
+    if (l) cut(b, l, PF_LINK_DIALLING);
+}
+
+/* The decode node that we know by this incarnation will not take KV from us: its transfers are over. */
+static void give_up(pf_brain *b, pf_link *l, bt_err code, const char *text)
+{
+    for (uint32_t i = 0; i < b->records_len; i++)
+        if (bt_incarnation_equal(&b->records[i].decode, &l->decode)) pf_fail(b, &b->records[i], code, text);
+    unlink_it(b, l);
+}
+
+static void on_missing(pf_brain *b, pf_record *r, const bt_msg_missing *m)
+{
+    bt_xfer_send *s = &b->sends[r->slot];
+    if (!bt_xfer_send_all_sent(s) || !s->told) return;      /* an old answer: newer blocks are under way */
+    if (++r->missing_rounds > MISSING_ROUNDS_MAX) {
+        pf_fail(b, r, BT_EIO, "the decode node misses blocks again and again");
+        return;
+    }
+    b->n.blocks_again += bt_xfer_send_missing(s, m->ranges, m->ranges_len);
+    r->progress_us = b->now_us;
+}
+
+void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
+{
+    pf_link *l = link_of(b, decode);
+    if (!l) {
+        b->n.unexpected++;
+        return;
+    }
+    if (!bt_incarnation_equal(&m->from, decode)) {
+        give_up(b, l, BT_EIO, "the decode node has restarted and lost the reservation");
+        return;
+    }
+    if (!bt_incarnation_equal(&m->to, &b->cfg.self)) {
+        b->n.wrong_incarnation++;
+        return;
+    }
+    if (l->short_us != BT_STEP_NEVER) l->short_us = b->now_us;
+    pf_record *r = pf_find(b, &m->ref);
+    if (r && (r->ref.attempt != m->ref.attempt || !bt_incarnation_equal(&r->decode, decode))) r = NULL;
+    bool is_sending = r && r->state == PF_SENDING;
+    if (m->type == BT_MSG_WELCOME && l->state == PF_LINK_GREETING) {
+        l->state = PF_LINK_OPEN;
+        bt_xfer_purse_open(&l->purse, m->u.welcome.credit_bytes);
+    } else if (m->type == BT_MSG_WELCOME && l->state == PF_LINK_OPEN) {
+        bt_xfer_purse_grant(&l->purse, m->u.welcome.credit_bytes);
+    } else if (m->type == BT_MSG_CREDIT && l->state == PF_LINK_OPEN) {
+        bt_xfer_purse_grant(&l->purse, m->u.credit.total_bytes);
+    } else if (m->type == BT_MSG_REJECT && m->u.reject.code == BT_EAGAIN) {
+        if (l->state != PF_LINK_OPEN) return;       /* HELLO is being repeated already */
+        cut(b, l, PF_LINK_GREETING);
+        greet(b, l);
+    } else if (m->type == BT_MSG_REJECT) {
+        pf_log(b, BT_LOG_ERROR, "a decode node refuses KV from this node: ", m->u.reject.text);
+        give_up(b, l, m->u.reject.code < 0 ? (bt_err)m->u.reject.code : BT_EFORMAT, m->u.reject.text);
+    } else if (m->type == BT_MSG_COMMITTED && is_sending && bt_xfer_send_all_sent(&b->sends[r->slot])) {
+        pf_committed(b, r);
+    } else if (m->type == BT_MSG_MISSING && is_sending) {
+        on_missing(b, r, &m->u.missing);
+    } else if (m->type == BT_MSG_TRANSFER_REFUSED && r && has_transfer(r)) {
+        pf_fail(b, r, m->u.failed.code < 0 ? (bt_err)m->u.failed.code : BT_ECANCEL, m->u.failed.text);
+    } else {
+        b->n.unexpected++;
+    }
+}
+
+void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent)
+{
+    pf_link *l = link_of(b, &block->decode);
+    bool is_counted = l && l->unanswered > 0;       /* not of an epoch that was cut */
+    if (is_counted) l->unanswered--;
+    if (is_counted && !is_sent) {
+        l->purse.used_bytes -= block->bytes;
+        l->paused_us = b->now_us + PAUSE_US;
+    }
+    if (!is_sent) b->n.blocks_blocked++;
+    pf_record *r = pf_by_slot(b, block->slot);
+    if (!r || !has_transfer(r) || !bt_request_same(&r->ref, &block->ref) || r->ref.attempt != block->ref.attempt) return;
+    bt_xfer_send *s = &b->sends[r->slot];
+    if (!is_sent) {
+        bt_xfer_send_returned(s, &(bt_kv_range){block->layer, block->token_begin, block->token_count});
+        return;
+    }
+    bt_xfer_send_sent(s);
+    r->done.kv_blocks++;
+    r->done.kv_bytes += block->bytes;
+    r->progress_us = b->now_us;
+    b->n.blocks_sent++;
+    b->n.block_bytes_sent += block->bytes;
+}
+
+/* The transfer of this link that has a block to send and was served longest ago. */
+static pf_record *next_transfer(pf_brain *b, const pf_link *l, bt_kv_range *ret)
+{
+    pf_record *best = NULL;
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        pf_record *r = &b->records[i];
+        bt_kv_range range;
+        if ((r->state != PF_COMPUTING && r->state != PF_SENDING) || !bt_incarnation_equal(&r->decode, &l->decode)) continue;
+        if ((best && best->served <= r->served) || !bt_xfer_send_next(&b->sends[r->slot], &range)) continue;
+        best = r;
+        *ret = range;
+    }
+    return best;
+}
+
+static void pump_blocks(pf_brain *b, pf_link *l)
+{
+    while (l->unanswered < b->cfg.unsent_max && b->now_us >= l->paused_us) {
+        bt_kv_range range;
+        pf_record *r = next_transfer(b, l, &range);
+        if (!r) {
+            l->short_us = BT_STEP_NEVER;
+            return;
+        }
+        uint64_t bytes = bt_xfer_block_bytes(&b->cfg.hello.kv, range.token_count);
+        if (!bt_xfer_purse_has(&l->purse, bytes)) {
+            if (l->short_us == BT_STEP_NEVER) l->short_us = b->now_us;
+            return;
+        }
+        l->short_us = BT_STEP_NEVER;
+        l->purse.used_bytes += bytes;
+        l->unanswered++;
+        r->served = ++b->served;
+        if (r->first_block_us == 0) r->first_block_us = b->now_us;
+        bt_xfer_send_take(&b->sends[r->slot], &range);
+        pf_act(b, PF_DO_SEND_BLOCK)->u.block = (pf_block){
+            .decode = l->decode, .slot = r->slot, .ref = r->ref, .ticket = r->ticket, .layer = range.layer,
+            .token_begin = range.token_begin, .token_count = range.token_count, .bytes = bytes};
+    }
+}
+
+static bool is_commit_due(const pf_brain *b, const pf_record *r)
+{
+    return r->state == PF_SENDING && bt_xfer_send_all_sent(&b->sends[r->slot]);
+}
+
+static void commit(pf_brain *b, pf_link *l, pf_record *r)
+{
+    bt_xfer_send *s = &b->sends[r->slot];
+    if (s->told && b->now_us < r->commit_us) return;
+    b->n.resent += s->told;
+    s->told = true;
+    r->commit_us = b->now_us + b->cfg.resend_us;
+    bt_msg *m = to_decode(b, l, BT_MSG_COMMIT);
+    m->ref = r->ref;
+    m->u.commit.ticket = r->ticket;
+    m->u.commit.prompt_tokens = r->ids_len;
+    m->u.commit.first_token = r->first.token;
+    m->u.commit.kv_bytes = r->done.kv_bytes;
+}
+
+void pf_links_pump(pf_brain *b)
+{
+    for (uint32_t i = 0; i < b->cfg.links_max; i++)
+        if (b->links[i].state == PF_LINK_OPEN) pump_blocks(b, &b->links[i]);
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        pf_record *r = &b->records[i];
+        if (!is_commit_due(b, r)) continue;
+        pf_link *l = link_of(b, &r->decode);
+        if (l && l->state == PF_LINK_OPEN) commit(b, l, r);
+    }
+}
+
+void pf_links_expire(pf_brain *b)
+{
+    for (uint32_t i = 0; i < b->cfg.links_max; i++) {
+        pf_link *l = &b->links[i];
+        if (l->state == PF_LINK_NONE) continue;
+        if (is_needed(b, l)) l->used_us = b->now_us;
+        if (b->now_us - l->used_us >= b->cfg.idle_us) {
+            unlink_it(b, l);
+        } else if (l->state == PF_LINK_GREETING && b->now_us >= l->hello_us) {
+            b->n.resent++;
+            greet(b, l);
+        } else if (l->state == PF_LINK_OPEN && l->short_us != BT_STEP_NEVER && b->now_us - l->short_us >= b->cfg.stall_us) {
+            cut(b, l, PF_LINK_GREETING);
+            greet(b, l);
+        }
+    }
+}
+
+int64_t pf_links_due_us(const pf_brain *b)
+{
+    int64_t due = BT_STEP_NEVER;
+    for (uint32_t i = 0; i < b->cfg.links_max; i++) {
+        const pf_link *l = &b->links[i];
+        if (l->state == PF_LINK_NONE) continue;
+        int64_t t = l->used_us + b->cfg.idle_us;
+        if (l->state == PF_LINK_GREETING && l->hello_us < t) t = l->hello_us;
+        if (l->state == PF_LINK_OPEN && l->paused_us > b->now_us && l->paused_us < t) t = l->paused_us;
+        if (l->state == PF_LINK_OPEN && l->short_us != BT_STEP_NEVER && l->short_us + b->cfg.stall_us < t) t = l->short_us + b->cfg.stall_us;
+        if (t < due) due = t;
+    }
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        const pf_record *r = &b->records[i];
+        if (is_commit_due(b, r) && b->sends[r->slot].told && r->commit_us < due) due = r->commit_us;
+    }
+    return due;
+}
