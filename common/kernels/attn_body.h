@@ -1,36 +1,37 @@
 /* Attention over v16; included by attn_avx2.c and attn_avx512.c after their simd header. No include guard.
  *
- * (row, head) pairs that read the same kv head are taken BT_ATTN_QUERIES at a time over one f32 copy of each block of
- * 64 positions; what each pair computes does not depend on which others share the block. Rows are padded to whole v16:
- * a query by -0 and K and V by +0, so that a padded product is -0, which changes no sum. */
+ * (row, head) pairs that read the same kv head are taken BT_ATTN_QUERIES at a time over one f32 copy of each
+ * block of 64 positions; what each pair computes does not depend on which others share the block. Rows are
+ * padded to whole v16: a query by -0 and K and V by +0, so that a padded product is -0, which changes no sum.
+ */
 
 typedef struct query {
-    const float *q;                         /* where it comes from */
+    const float *q; /* where it comes from */
     float *out;
     size_t visible;
-    float m, l, c;                          /* of the span; c = scale of what the span held before this block */
-    float tm, tl;                           /* of the whole */
+    float m, l, c; /* of the span; c = scale of what the span held before this block */
+    float tm, tl;  /* of the whole */
 } query;
 
 typedef struct job {
     const bt_kv_view *kv;
-    size_t layer, g, dp;                    /* kv head; padded head_dim */
+    size_t layer, g, dp; /* kv head; padded head_dim */
     float scale;
-    float *block, *q, *acc, *total, *p;     /* scratch, see attn_scratch.h */
+    float *block, *q, *acc, *total, *p; /* scratch, see attn_scratch.h */
     size_t count;
-    query  query[BT_ATTN_QUERIES];
+    query query[BT_ATTN_QUERIES];
 } job;
 
 BT_INLINE float exp_one(float x) { return v16_first(v16_exp(v16_set1(x))); }
 
 BT_INLINE void load_row(float *y, const uint8_t *row, size_t d, uint32_t elem_bytes)
 {
-    const float    *f = (const void *)row;
+    const float *f = (const void *)row;
     const uint16_t *h = (const void *)row;
     size_t i = 0;
     for (; i + 16 <= d; i += 16) v16_store(y + i, elem_bytes == 4 ? v16_load(f + i) : v16_load_f16(h + i));
     if (i < d) {
-        uint16_t tail[16] = { 0 };
+        uint16_t tail[16] = {0};
         if (elem_bytes == 2) memcpy(tail, h + i, (d - i) * sizeof *h);
         v16_store(y + i, elem_bytes == 4 ? v16_load_n(f + i, d - i) : v16_load_f16(tail));
     }
@@ -41,11 +42,12 @@ static void load_block(const job *j, int is_v, size_t begin, size_t count)
 {
     const bt_kv_view *kv = j->kv;
     size_t i = 0;
-    while (i < count) {                     /* one run for each page */
+    while (i < count) { /* one run for each page */
         const size_t left = kv->page_tokens - (begin + i) % kv->page_tokens;
         const size_t end = count - i < left ? count : i + left;
         const uint8_t *row = bt_kv_view_row(kv, j->layer, is_v, begin + i, j->g);
-        for (; i < end; i++, row += kv->token_bytes) load_row(j->block + i * j->dp, row, kv->head_dim, kv->elem_bytes);
+        for (; i < end; i++, row += kv->token_bytes)
+            load_row(j->block + i * j->dp, row, kv->head_dim, kv->elem_bytes);
     }
     for (; i % 4; i++)
         for (size_t e = 0; e < j->dp; e += 16) v16_store(j->block + i * j->dp + e, v16_zero());
@@ -56,12 +58,12 @@ static void score_block(const job *j, size_t index, query *s, size_t count)
 {
     (void)s;
     const float *q = j->q + index * j->dp;
-    float       *z = j->p + index * BT_ATTN_BLOCK;
+    float *z = j->p + index * BT_ATTN_BLOCK;
     const __m128 scale = _mm_set1_ps(j->scale);
     const size_t dp = j->dp;
     for (size_t i = 0; i < count; i += 4) {
         const float *k = j->block + i * dp;
-        v16    l[4];
+        v16 l[4];
         __m256 half[4];
         BT_UNROLL for (size_t r = 0; r < 4; r++) l[r] = v16_zero();
         for (size_t e = 0; e < dp; e += 16) {
@@ -79,19 +81,22 @@ static void weigh_block(const job *j, size_t index, query *s, size_t count)
 {
     (void)count;
     float *z = j->p + index * BT_ATTN_BLOCK;
-    v16    top = v16_load(z);
+    v16 top = v16_load(z);
     for (size_t i = 16; i < BT_ATTN_BLOCK; i += 16) top = v16_max(top, v16_load(z + i));
     const float bm = v8_max(v16_fold_max(top)), m = bm > s->m ? bm : s->m;
     s->c = exp_one(s->m - m);
     s->m = m;
-    for (size_t i = 0; i < BT_ATTN_BLOCK; i += 16) v16_store(z + i, v16_exp(v16_sub(v16_load(z + i), v16_set1(m))));
+    for (size_t i = 0; i < BT_ATTN_BLOCK; i += 16)
+        v16_store(z + i, v16_exp(v16_sub(v16_load(z + i), v16_set1(m))));
 }
 
-/* acc = acc * c, then one fma chain over the block, for N vectors of the row; returns the sum of p on the way. */
-BT_INLINE float value_tile(float *acc, const float *v, const float *p, float c, size_t count, size_t dp, const size_t N)
+/* acc = acc * c, then one fma chain over the block, for N vectors of the row; returns the sum of p on the
+ * way. */
+BT_INLINE float value_tile(float *acc, const float *v, const float *p, float c, size_t count, size_t dp,
+                           const size_t N)
 {
     float sum = 0;
-    v16   a[4];
+    v16 a[4];
     BT_UNROLL for (size_t r = 0; r < N; r++) a[r] = v16_mul(v16_load(acc + 16 * r), v16_set1(c));
     for (size_t i = 0; i < count; i++, v += dp) {
         const v16 pi = v16_set1(p[i]);
@@ -105,8 +110,8 @@ BT_INLINE float value_tile(float *acc, const float *v, const float *p, float c, 
 static void value_block(const job *j, size_t index, query *s, size_t count)
 {
     const float *p = j->p + index * BT_ATTN_BLOCK, *v = j->block;
-    float       *acc = j->acc + index * j->dp;
-    float        sum = 0;
+    float *acc = j->acc + index * j->dp;
+    float sum = 0;
     size_t e = 0;
     for (; e + 64 <= j->dp; e += 64) sum = value_tile(acc + e, v + e, p, s->c, count, j->dp, 4);
     switch ((j->dp - e) / 16) {
@@ -121,14 +126,14 @@ static void value_block(const job *j, size_t index, query *s, size_t count)
 static void merge_span(const job *j, size_t index, query *s, int first)
 {
     const float *acc = j->acc + index * j->dp;
-    float       *total = j->total + index * j->dp;
+    float *total = j->total + index * j->dp;
     if (first) {
         s->tm = s->m, s->tl = s->l;
         memcpy(total, acc, j->dp * sizeof *acc);
         return;
     }
     const float n = s->m > s->tm ? s->m : s->tm, a = exp_one(s->tm - n), b = exp_one(s->m - n);
-    const v16   va = v16_set1(a), vb = v16_set1(b);
+    const v16 va = v16_set1(a), vb = v16_set1(b);
     s->tl = s->tl * a + s->l * b;
     s->tm = n;
     for (size_t e = 0; e < j->dp; e += 16)
@@ -150,8 +155,8 @@ static void end_job(const job *j)
     const size_t d = j->kv->head_dim;
     for (size_t i = 0; i < j->count; i++) {
         const float *total = j->total + i * j->dp;
-        float       *out = j->query[i].out;
-        const v16    l = v16_set1(j->query[i].tl);
+        float *out = j->query[i].out;
+        const v16 l = v16_set1(j->query[i].tl);
         size_t e = 0;
         for (; e + 16 <= d; e += 16) v16_store(out + e, v16_div(v16_load(total + e), l));
         if (e < d) v16_store_n(out + e, v16_div(v16_load(total + e), l), d - e);
@@ -162,7 +167,7 @@ static void end_job(const job *j)
 static void each_query(job *j, void step(const job *, size_t, query *, size_t), size_t b, size_t count)
 {
     for (size_t i = 0; i < j->count; i++) {
-        query       *s = &j->query[i];
+        query *s = &j->query[i];
         const size_t seen = s->visible <= b ? 0 : s->visible - b < count ? s->visible - b : count;
         if (seen) step(j, i, s, seen);
     }
@@ -170,7 +175,7 @@ static void each_query(job *j, void step(const job *, size_t, query *, size_t), 
 
 static void run_job(job *j)
 {
-    const size_t visible = j->query[j->count - 1].visible;          /* rows ascend: the last one sees most */
+    const size_t visible = j->query[j->count - 1].visible; /* rows ascend: the last one sees most */
     begin_job(j);
     for (size_t span = 0; span < visible; span += BT_ATTN_SPAN) {
         const size_t end = visible - span < BT_ATTN_SPAN ? visible : span + BT_ATTN_SPAN;
@@ -190,11 +195,12 @@ static void run_job(job *j)
     end_job(j);
 }
 
-void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer, size_t t,
-                         size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch)
+void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv,
+                         size_t layer, size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale,
+                         void *scratch)
 {
     const size_t d = kv->head_dim, group = heads / kv->kv_heads, dp = attn_padded_dim(d);
-    job j = { .kv = kv, .layer = layer, .dp = dp, .scale = scale };
+    job j = {.kv = kv, .layer = layer, .dp = dp, .scale = scale};
     j.block = scratch;
     j.q = j.block + BT_ATTN_BLOCK * dp;
     j.acc = j.q + BT_ATTN_QUERIES * dp;
@@ -208,8 +214,9 @@ void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, con
             j.count = pairs - first < BT_ATTN_QUERIES ? pairs - first : BT_ATTN_QUERIES;
             for (size_t i = 0; i < j.count; i++) {
                 const size_t row = (first + i) / width, head = h + (first + i) % width;
-                j.query[i] = (query){ .q = q + row * ldq + head * d, .out = out + row * ldo + head * d,
-                                      .visible = pos0 + row + 1 };
+                j.query[i] = (query){.q = q + row * ldq + head * d,
+                                     .out = out + row * ldo + head * d,
+                                     .visible = pos0 + row + 1};
             }
             run_job(&j);
         }

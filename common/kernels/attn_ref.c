@@ -13,16 +13,16 @@ static float kv_elem(const bt_kv_view *kv, size_t layer, int is_v, size_t token,
 }
 
 /* The part of one span: positions [begin, end), at most 256, begin a multiple of 256. */
-static void attn_span(float *m, float *l, float *acc, const float *q, const bt_kv_view *kv, size_t layer, size_t g,
-                      size_t begin, size_t end, float scale)
+static void attn_span(float *m, float *l, float *acc, const float *q, const bt_kv_view *kv, size_t layer,
+                      size_t g, size_t begin, size_t end, float scale)
 {
     const size_t d = kv->head_dim;
-    float        z[BT_ATTN_BLOCK], k[BT_ATTN_MAX_DIM];
+    float z[BT_ATTN_BLOCK], k[BT_ATTN_MAX_DIM];
     *m = -INFINITY, *l = 0;
     for (size_t i = 0; i < d; i++) acc[i] = 0;
     for (size_t b = begin; b < end; b += BT_ATTN_BLOCK) {
         const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
-        float        bm = *m, sum = 0;
+        float bm = *m, sum = 0;
         for (size_t j = 0; j < count; j++) {
             for (size_t i = 0; i < d; i++) k[i] = kv_elem(kv, layer, 0, b + j, g, i);
             z[j] = bt_dot_ref(q, k, d) * scale;
@@ -37,21 +37,22 @@ static void attn_span(float *m, float *l, float *acc, const float *q, const bt_k
         *l = *l * c + sum;
         for (size_t i = 0; i < d; i++) {
             acc[i] *= c;
-            for (size_t j = 0; j < count; j++) acc[i] = fmaf(z[j], kv_elem(kv, layer, 1, b + j, g, i), acc[i]);
+            for (size_t j = 0; j < count; j++)
+                acc[i] = fmaf(z[j], kv_elem(kv, layer, 1, b + j, g, i), acc[i]);
         }
     }
 }
 
-void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer, size_t t,
-                 size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch)
+void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
+                 size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch)
 {
     const size_t d = kv->head_dim, group = heads / kv->kv_heads;
-    float       *acc = scratch, *total = acc + d;
+    float *acc = scratch, *total = acc + d;
     for (size_t row = 0; row < t; row++)
         for (size_t h = h0; h < h1; h++) {
             const float *qh = q + row * ldq + h * d;
             const size_t visible = pos0 + row + 1;
-            float        tm = 0, tl = 0, m, l;
+            float tm = 0, tl = 0, m, l;
             for (size_t s = 0; s < visible; s += BT_ATTN_SPAN) {
                 const size_t end = visible - s < BT_ATTN_SPAN ? visible : s + BT_ATTN_SPAN;
                 attn_span(&m, &l, acc, qh, kv, layer, h / group, s, end, scale);

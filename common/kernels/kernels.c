@@ -5,9 +5,11 @@
 
 #include <string.h>
 
-#define ROW(isa, usable)                                                                                           \
-    { #isa, usable, bt_matmul_##isa, bt_rmsnorm_##isa, bt_add_##isa, bt_silu_mul_##isa, bt_rope_##isa,              \
-      bt_f32_to_f16_##isa, bt_f16_to_f32_##isa, bt_attn_##isa }
+#define ROW(isa, usable)                                                                                     \
+    {                                                                                                        \
+#isa, usable, bt_matmul_##isa, bt_rmsnorm_##isa, bt_add_##isa, bt_silu_mul_##isa, bt_rope_##isa,     \
+            bt_f32_to_f16_##isa, bt_f16_to_f32_##isa, bt_attn_##isa                                          \
+    }
 
 static int always(void) { return 1; }
 
@@ -21,24 +23,25 @@ static int always(void) { return 1; }
 #include "kernels/variant.h"
 #undef BT_VARIANT
 
-/* __builtin_cpu_supports also asks whether the system saves the registers; clang 14 does not know "f16c" there. */
+/* __builtin_cpu_supports also asks whether the system saves the registers; clang 14 does not know "f16c"
+ * there. */
 static int has_avx2(void)
 {
     unsigned a, b, c, d;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d)
-        && (c & bit_F16C);
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
 static int has_avx512(void)
 {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
-        && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-const bt_kernels  bt_kernels_table[] = { ROW(avx512, has_avx512), ROW(avx2, has_avx2), ROW(ref, always) };
+const bt_kernels bt_kernels_table[] = {ROW(avx512, has_avx512), ROW(avx2, has_avx2), ROW(ref, always)};
 const char *bt_kernels_names(void) { return "avx512, avx2, ref"; }
 #else
-const bt_kernels  bt_kernels_table[] = { ROW(ref, always) };
+const bt_kernels bt_kernels_table[] = {ROW(ref, always)};
 const char *bt_kernels_names(void) { return "ref"; }
 #endif
 const size_t bt_kernels_table_len = sizeof bt_kernels_table / sizeof bt_kernels_table[0];

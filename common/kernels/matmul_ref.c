@@ -6,7 +6,7 @@
 
 void bt_matmul_pack(uint16_t *wp, const float *w, size_t n0, size_t rows, size_t k)
 {
-    for (size_t done = 0; done < rows;) {           /* by panels, so that the writes are consecutive */
+    for (size_t done = 0; done < rows;) { /* by panels, so that the writes are consecutive */
         const size_t p = (n0 + done) / 16, j0 = (n0 + done) % 16;
         const size_t count = rows - done < 16 - j0 ? rows - done : 16 - j0;
         for (size_t i = 0; i < k; i++)
@@ -16,8 +16,9 @@ void bt_matmul_pack(uint16_t *wp, const float *w, size_t n0, size_t rows, size_t
     }
 }
 
-void bt_matmul_ref(float *restrict y, size_t ldy, const float *restrict x, size_t ldx, const uint16_t *restrict wp,
-                   const float *bias, size_t t, size_t n, size_t k, size_t p0, size_t p1)
+void bt_matmul_ref(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
+                   const uint16_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
+                   size_t p1)
 {
     const size_t end = p1 * 16 < n ? p1 * 16 : n;
     for (size_t row = 0; row < t; row++)

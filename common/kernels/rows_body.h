@@ -1,27 +1,30 @@
-/* Row kernels over v16; included by rows_avx2.c and rows_avx512.c after their simd header. No include guard. */
+/* Row kernels over v16; included by rows_avx2.c and rows_avx512.c after their simd header. No include guard.
+ */
 
 BT_INLINE float sum_of_squares(const float *x, size_t k)
 {
-    v16    l = v16_zero();
+    v16 l = v16_zero();
     size_t i = 0;
     for (; i + 16 <= k; i += 16) {
         const v16 v = v16_load(x + i);
         l = v16_fma(v, v, l);
     }
-    if (i < k) {                            /* the missing lanes add +0 to sums that are never -0 */
+    if (i < k) { /* the missing lanes add +0 to sums that are never -0 */
         const v16 v = v16_load_n(x + i, k - i);
         l = v16_fma(v, v, l);
     }
     return v8_sum(v16_fold(l));
 }
 
-void BT_VARIANT(bt_rmsnorm)(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t, size_t k)
+void BT_VARIANT(bt_rmsnorm)(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps,
+                            size_t t, size_t k)
 {
     for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
         const __m128 mean = _mm_set_ss(sum_of_squares(x, k) / (float)k + eps);
-        const v16    scale = v16_set1(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(mean)));
+        const v16 scale = v16_set1(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(mean)));
         size_t i = 0;
-        for (; i + 16 <= k; i += 16) v16_store(y + i, v16_mul(v16_mul(v16_load(x + i), scale), v16_load(w + i)));
+        for (; i + 16 <= k; i += 16)
+            v16_store(y + i, v16_mul(v16_mul(v16_load(x + i), scale), v16_load(w + i)));
         if (i < k) {
             const size_t n = k - i;
             v16_store_n(y + i, v16_mul(v16_mul(v16_load_n(x + i, n), scale), v16_load_n(w + i, n)), n);
@@ -54,7 +57,8 @@ void BT_VARIANT(bt_silu_mul)(float *y, const float *g, const float *u, size_t co
     }
 }
 
-/* One pair: a' = fma(a, cos, -(b sin)), b' = fma(a, sin, b cos), in the scalar registers of the same instructions. */
+/* One pair: a' = fma(a, cos, -(b sin)), b' = fma(a, sin, b cos), in the scalar registers of the same
+ * instructions. */
 BT_INLINE void rope_pair(float *pa, float *pb, float cos, float sin)
 {
     const __m128 a = _mm_set_ss(*pa), b = _mm_set_ss(*pb), c = _mm_set_ss(cos), s = _mm_set_ss(sin);
@@ -75,7 +79,8 @@ BT_INLINE void rope_split(float *x, size_t half, const float *cos, const float *
     for (; i < half; i++) rope_pair(x + i, x + half + i, cos[i], sin[i]);
 }
 
-/* Pairs (2i, 2i + 1): even lanes make a * cos - b * sin, odd lanes a * sin + b * cos; negating a product is exact. */
+/* Pairs (2i, 2i + 1): even lanes make a * cos - b * sin, odd lanes a * sin + b * cos; negating a product is
+ * exact. */
 BT_INLINE void rope_adjacent(float *x, size_t half, const float *cos, const float *sin)
 {
     size_t i = 0;
@@ -90,7 +95,8 @@ BT_INLINE void rope_adjacent(float *x, size_t half, const float *cos, const floa
     for (; i < half; i++) rope_pair(x + 2 * i, x + 2 * i + 1, cos[i], sin[i]);
 }
 
-void BT_VARIANT(bt_rope)(float *x, size_t heads, size_t d, size_t r, const float *cos, const float *sin, int neox)
+void BT_VARIANT(bt_rope)(float *x, size_t heads, size_t d, size_t r, const float *cos, const float *sin,
+                         int neox)
 {
     for (size_t h = 0; h < heads; h++, x += d) {
         if (neox) rope_split(x, r / 2, cos, sin);
@@ -114,7 +120,7 @@ void BT_VARIANT(bt_f16_to_f32)(float *restrict y, const uint16_t *restrict x, si
     size_t i = 0;
     for (; i + 16 <= count; i += 16) v16_store(y + i, v16_load_f16(x + i));
     if (i < count) {
-        uint16_t tail[16] = { 0 };
+        uint16_t tail[16] = {0};
         memcpy(tail, x + i, (count - i) * sizeof *x);
         v16_store_n(y + i, v16_load_f16(tail), count - i);
     }

@@ -1,4 +1,5 @@
-/* Row kernels as plain loops: the specification of rms norm, add, SwiGLU, rotary embedding, f16 conversion and exp. */
+/* Row kernels as plain loops: the specification of rms norm, add, SwiGLU, rotary embedding, f16 conversion
+ * and exp. */
 #include "kernels/ref.h"
 #include "kernels/exp.h"
 #include "kernels/f16.h"
@@ -7,7 +8,7 @@
 #include <string.h>
 
 uint16_t bt_f32_to_f16_1(float x) { return f16_from_f32(x); }
-float    bt_f16_to_f32_1(uint16_t h) { return f16_to_f32(h); }
+float bt_f16_to_f32_1(uint16_t h) { return f16_to_f32(h); }
 
 float bt_exp1(float x)
 {
@@ -15,7 +16,7 @@ float bt_exp1(float x)
     if (x > BT_EXP_HIGH) x = BT_EXP_HIGH;
     const float s = fmaf(x, BT_EXP_LOG2E, BT_EXP_ROUND);
     const float n = s - BT_EXP_ROUND;
-    float       r = fmaf(-n, BT_EXP_LN2_HI, x);
+    float r = fmaf(-n, BT_EXP_LN2_HI, x);
     r = fmaf(-n, BT_EXP_LN2_LO, r);
     float p = BT_EXP_C6;
     p = fmaf(p, r, BT_EXP_C5);
@@ -26,7 +27,7 @@ float bt_exp1(float x)
     p = fmaf(p, r, 1.0f);
     uint32_t bits;
     memcpy(&bits, &s, sizeof bits);
-    bits = (bits + 127) << 23;                      /* the low bits of s are n; the shift drops the others */
+    bits = (bits + 127) << 23; /* the low bits of s are n; the shift drops the others */
     float power;
     memcpy(&power, &bits, sizeof power);
     return p * power;
@@ -34,14 +35,15 @@ float bt_exp1(float x)
 
 float bt_dot_ref(const float *a, const float *b, size_t count)
 {
-    float l[16] = { 0 };
+    float l[16] = {0};
     for (size_t i = 0; i < count; i++) l[i % 16] = fmaf(a[i], b[i], l[i % 16]);
     for (size_t half = 8; half > 0; half /= 2)
         for (size_t j = 0; j < half; j++) l[j] += l[j + half];
     return l[0];
 }
 
-void bt_rmsnorm_ref(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t, size_t k)
+void bt_rmsnorm_ref(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t,
+                    size_t k)
 {
     for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
         const float scale = 1.0f / sqrtf(bt_dot_ref(x, x, k) / (float)k + eps);

@@ -4,68 +4,72 @@
 #include <stdint.h>
 #include <string.h>
 
-/* v16: the 16 lanes of the orders in kernels.h, here as two AVX2 registers. simd_avx512.h defines the same names over
- * one AVX-512 register; the kernel bodies (*_body.h) are written once over them. load_n and store_n touch the first
- * n <= 16 elements only and read the others as +0. */
+/* v16: the 16 lanes of the orders in kernels.h, here as two AVX2 registers. simd_avx512.h defines the same
+ * names over one AVX-512 register; the kernel bodies (*_body.h) are written once over them. load_n and
+ * store_n touch the first n <= 16 elements only and read the others as +0. */
 #define BT_VARIANT(name) name##_avx2
-#define BT_INLINE static inline __attribute__((always_inline, unused))
+#define BT_INLINE        static inline __attribute__((always_inline, unused))
 
-typedef struct v16 { __m256 a, b; } v16;
+typedef struct v16 {
+    __m256 a, b;
+} v16;
 
-BT_INLINE v16 v16_zero(void) { return (v16){ _mm256_setzero_ps(), _mm256_setzero_ps() }; }
-BT_INLINE v16 v16_set1(float x) { return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(x) }; }
+BT_INLINE v16 v16_zero(void) { return (v16){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+BT_INLINE v16 v16_set1(float x) { return (v16){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 BT_INLINE float v16_first(v16 x) { return _mm256_cvtss_f32(x.a); }
-BT_INLINE v16 v16_load(const float *p) { return (v16){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) }; }
+BT_INLINE v16 v16_load(const float *p) { return (v16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 BT_INLINE void v16_store(float *p, v16 x) { _mm256_storeu_ps(p, x.a), _mm256_storeu_ps(p + 8, x.b); }
-BT_INLINE v16 v16_add(v16 x, v16 y) { return (v16){ _mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b) }; }
-BT_INLINE v16 v16_sub(v16 x, v16 y) { return (v16){ _mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b) }; }
-BT_INLINE v16 v16_mul(v16 x, v16 y) { return (v16){ _mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b) }; }
-BT_INLINE v16 v16_div(v16 x, v16 y) { return (v16){ _mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b) }; }
-BT_INLINE v16 v16_min(v16 x, v16 y) { return (v16){ _mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b) }; }
-BT_INLINE v16 v16_max(v16 x, v16 y) { return (v16){ _mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b) }; }
+BT_INLINE v16 v16_add(v16 x, v16 y) { return (v16){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+BT_INLINE v16 v16_sub(v16 x, v16 y) { return (v16){_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+BT_INLINE v16 v16_mul(v16 x, v16 y) { return (v16){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+BT_INLINE v16 v16_div(v16 x, v16 y) { return (v16){_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+BT_INLINE v16 v16_min(v16 x, v16 y) { return (v16){_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+BT_INLINE v16 v16_max(v16 x, v16 y) { return (v16){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
 /* x * y + z and z - x * y, one rounding */
 BT_INLINE v16 v16_fma(v16 x, v16 y, v16 z)
 {
-    return (v16){ _mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b) };
+    return (v16){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
 }
 BT_INLINE v16 v16_fnma(v16 x, v16 y, v16 z)
 {
-    return (v16){ _mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b) };
+    return (v16){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)};
 }
 BT_INLINE v16 v16_neg(v16 x)
 {
     const __m256 sign = _mm256_set1_ps(-0.0f);
-    return (v16){ _mm256_xor_ps(x.a, sign), _mm256_xor_ps(x.b, sign) };
+    return (v16){_mm256_xor_ps(x.a, sign), _mm256_xor_ps(x.b, sign)};
 }
 /* x where y >= z, else +0 */
 BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z)
 {
-    return (v16){ _mm256_and_ps(x.a, _mm256_cmp_ps(y.a, z.a, _CMP_GE_OQ)),
-                  _mm256_and_ps(x.b, _mm256_cmp_ps(y.b, z.b, _CMP_GE_OQ)) };
+    return (v16){_mm256_and_ps(x.a, _mm256_cmp_ps(y.a, z.a, _CMP_GE_OQ)),
+                 _mm256_and_ps(x.b, _mm256_cmp_ps(y.b, z.b, _CMP_GE_OQ))};
 }
 /* The float with the bits (bits of x + add) << shift. */
 BT_INLINE v16 v16_bits_add_shift(v16 x, int add, int shift)
 {
     const __m256i k = _mm256_set1_epi32(add);
-    return (v16){ _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(x.a), k), shift)),
-                  _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(x.b), k), shift)) };
+    return (v16){
+        _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(x.a), k), shift)),
+        _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(x.b), k), shift))};
 }
 
 BT_INLINE __m256i v16_mask8(size_t first, size_t n)
 {
-    const __m256i lane = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32((int)first));
+    const __m256i lane =
+        _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32((int)first));
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane);
 }
 BT_INLINE v16 v16_load_n(const float *p, size_t n)
 {
     if (n == 16) return v16_load(p);
-    v16 x = { _mm256_maskload_ps(p, v16_mask8(0, n)), _mm256_setzero_ps() };
+    v16 x = {_mm256_maskload_ps(p, v16_mask8(0, n)), _mm256_setzero_ps()};
     if (n > 8) x.b = _mm256_maskload_ps(p + 8, v16_mask8(8, n));
     return x;
 }
 BT_INLINE void v16_store_n(float *p, v16 x, size_t n)
 {
-    if (n == 16) {                          /* masked stores are slow on some CPUs */
+    if (n == 16) { /* masked stores are slow on some CPUs */
         v16_store(p, x);
         return;
     }
@@ -74,7 +78,8 @@ BT_INLINE void v16_store_n(float *p, v16 x, size_t n)
 }
 BT_INLINE v16 v16_load_f16(const uint16_t *p)
 {
-    return (v16){ _mm256_cvtph_ps(_mm_loadu_si128((const void *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 8))) };
+    return (v16){_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)),
+                 _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 8)))};
 }
 BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
 {

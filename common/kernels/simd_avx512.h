@@ -6,7 +6,7 @@
 
 /* v16 as one AVX-512 register: the names and meanings of simd_avx2.h. */
 #define BT_VARIANT(name) name##_avx512
-#define BT_INLINE static inline __attribute__((always_inline, unused))
+#define BT_INLINE        static inline __attribute__((always_inline, unused))
 
 typedef __m512 v16;
 
@@ -41,7 +41,10 @@ BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
 {
     _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
-BT_INLINE __m256 v16_fold(v16 x) { return _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1)); }
+BT_INLINE __m256 v16_fold(v16 x)
+{
+    return _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+}
 BT_INLINE __m256 v16_fold_max(v16 x)
 {
     return _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));

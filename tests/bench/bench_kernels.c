@@ -1,10 +1,12 @@
-/* Times the float kernels against the machine they run on: first that their bits are ref's, then the machine's own
- * limits (multiply-adds in registers, reading memory), then each kernel and its ratio to the nearer limit.
+/* Times the float kernels against the machine they run on: first that their bits are ref's, then the
+ * machine's own limits (multiply-adds in registers, reading memory), then each kernel and its ratio to the
+ * nearer limit.
  *
  *   bench_kernels [--json] [--isa NAME] [--threads N]      1 and N threads (default: 1 and all cores)
  *
- * Each figure is the median of 7 samples of at least 20 ms. Weights of up to 32 MiB may stay in a cache between
- * calls and are held against multiply-adds alone; larger ones, of which four copies take turns, also against reading them. */
+ * Each figure is the median of 7 samples of at least 20 ms. Weights of up to 32 MiB may stay in a cache
+ * between calls and are held against multiply-adds alone; larger ones, of which four copies take turns, also
+ * against reading them. */
 #include "base/clock.h"
 #include "base/pool.h"
 #include "kernels/kernels.h"
@@ -20,7 +22,7 @@
 #define CHECK_PANELS 8
 
 typedef struct machine {
-    double fma_flops, read_bytes;           /* a second, with the threads of `pool` */
+    double fma_flops, read_bytes; /* a second, with the threads of `pool` */
     bt_pool *pool;
     size_t threads;
     const bt_kernels *kernels;
@@ -28,9 +30,9 @@ typedef struct machine {
 
 typedef struct figure {
     const char *name, *bound;
-    char   shape[32];
+    char shape[32];
     size_t t;
-    double us, gflops, gbytes, ratio;       /* ratio: time at the limit / time taken */
+    double us, gflops, gbytes, ratio; /* ratio: time at the limit / time taken */
 } figure;
 
 static void die(const char *what)
@@ -58,7 +60,7 @@ static double measure(bt_pool *pool, bt_pool_fn *fn, void *ud)
 {
     double samples[SAMPLES];
     size_t calls = 1;
-    for (int i = -1; i < SAMPLES;) {        /* sample -1 finds the number of calls and warms up */
+    for (int i = -1; i < SAMPLES;) { /* sample -1 finds the number of calls and warms up */
         const int64_t begin = bt_clock_us();
         for (size_t c = 0; c < calls; c++) bt_pool_run(pool, fn, ud);
         const int64_t us = bt_clock_us() - begin;
@@ -75,25 +77,28 @@ static double measure(bt_pool *pool, bt_pool_fn *fn, void *ud)
 
 /* ---- the machine's limits ---- */
 #define PEAK_STEPS 100000
-static volatile float  peak_sink;
+static volatile float peak_sink;
 static volatile uint64_t read_sink;
 
 #if defined(__x86_64__) && !defined(BT_NO_SIMD)
 #include <immintrin.h>
-#define PEAK(width, ext, type, set1, fma, first)                                                                    \
-    __attribute__((target(ext))) static void peak_##width(void *ud, size_t part, size_t parts)                      \
-    {                                                                                                               \
-        (void)ud, (void)parts;                                                                                      \
-        const type x = set1(0.999f), y = set1(0.001f);                                                              \
-        type a = set1((float)part), b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a;    \
-        for (size_t n = 0; n < PEAK_STEPS; n++) {                                                                   \
-            a = fma(a, x, y), b = fma(b, x, y), c = fma(c, x, y), d = fma(d, x, y);                                 \
-            e = fma(e, x, y), f = fma(f, x, y), g = fma(g, x, y), h = fma(h, x, y);                                 \
-            i = fma(i, x, y), j = fma(j, x, y), k = fma(k, x, y), l = fma(l, x, y);                                 \
-            __asm__("" : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i), "+v"(j)); \
-        }                                                                                                           \
-        peak_sink = first(a) + first(b) + first(c) + first(d) + first(e) + first(f) + first(g) + first(h)           \
-                  + first(i) + first(j) + first(k) + first(l);                                                      \
+#define PEAK(width, ext, type, set1, fma, first)                                                             \
+    __attribute__((target(ext))) static void peak_##width(void *ud, size_t part, size_t parts)               \
+    {                                                                                                        \
+        (void)ud, (void)parts;                                                                               \
+        const type x = set1(0.999f), y = set1(0.001f);                                                       \
+        type a = set1((float)part), b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a,    \
+             l = a;                                                                                          \
+        for (size_t n = 0; n < PEAK_STEPS; n++) {                                                            \
+            a = fma(a, x, y), b = fma(b, x, y), c = fma(c, x, y), d = fma(d, x, y);                          \
+            e = fma(e, x, y), f = fma(f, x, y), g = fma(g, x, y), h = fma(h, x, y);                          \
+            i = fma(i, x, y), j = fma(j, x, y), k = fma(k, x, y), l = fma(l, x, y);                          \
+            __asm__(""                                                                                       \
+                    : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i),       \
+                      "+v"(j));                                                                              \
+        }                                                                                                    \
+        peak_sink = first(a) + first(b) + first(c) + first(d) + first(e) + first(f) + first(g) + first(h) +  \
+                    first(i) + first(j) + first(k) + first(l);                                               \
     }
 PEAK(8, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_cvtss_f32)
 PEAK(16, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_cvtss_f32)
@@ -116,10 +121,11 @@ static void read_part(void *ud, size_t part, size_t parts)
     const uint64_t *p = ud;
     size_t begin, end;
     bt_pool_slice(&begin, &end, READ_BYTES / sizeof *p, 512, part, parts);
-    const size_t run = (end - begin) / 16;              /* four streams of 16-byte words */
+    const size_t run = (end - begin) / 16; /* four streams of 16-byte words */
     const word *a = (const void *)(p + begin), *b = a + 2 * run, *c = b + 2 * run, *d = c + 2 * run;
-    word s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;
-    for (size_t i = 0; i < 2 * run; i += 2) s0 |= a[i] | a[i + 1], s1 |= b[i] | b[i + 1], s2 |= c[i] | c[i + 1], s3 |= d[i] | d[i + 1];
+    word s0 = {0}, s1 = s0, s2 = s0, s3 = s0;
+    for (size_t i = 0; i < 2 * run; i += 2)
+        s0 |= a[i] | a[i + 1], s1 |= b[i] | b[i + 1], s2 |= c[i] | c[i + 1], s3 |= d[i] | d[i + 1];
     s0 |= s1 | s2 | s3;
     read_sink = s0[0] | s0[1];
 }
@@ -135,7 +141,11 @@ static double read_bytes(const machine *m)
 
 static figure rate(const machine *m, const char *name, size_t t, double flops, double bytes, double seconds)
 {
-    figure f = { .name = name, .t = t, .us = seconds * 1e6, .gflops = flops / seconds * 1e-9, .gbytes = bytes / seconds * 1e-9 };
+    figure f = {.name = name,
+                .t = t,
+                .us = seconds * 1e6,
+                .gflops = flops / seconds * 1e-9,
+                .gbytes = bytes / seconds * 1e-9};
     const double compute = m->fma_flops > 0 ? flops / m->fma_flops : 0;
     const double memory = bytes > CACHE_BYTES ? bytes / m->read_bytes : 0;
     f.bound = memory > compute ? "read" : "fma";
@@ -149,7 +159,7 @@ typedef struct product {
     float *y;
     const float *x;
     const uint16_t *wp;
-    size_t t, n, k, copies, turn[256];      /* turn: of each part, which copy of the weights comes next */
+    size_t t, n, k, copies, turn[256]; /* turn: of each part, which copy of the weights comes next */
 } product;
 
 static void product_part(void *ud, size_t part, size_t parts)
@@ -176,11 +186,13 @@ static void check_product(const machine *m, product *p)
 static figure bench_product(const machine *m, size_t n, size_t k, size_t t)
 {
     const size_t elems = bt_matmul_packed_elems(n, k), copies = elems * 2 > CACHE_BYTES ? 4 : 1;
-    float    *x = new_bytes(t * k * sizeof *x), *y = new_bytes(t * n * sizeof *y);
+    float *x = new_bytes(t * k * sizeof *x), *y = new_bytes(t * n * sizeof *y);
     uint16_t *wp = new_bytes(copies * elems * sizeof *wp);
     for (size_t i = 0; i < t * k; i++) x[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
-    for (size_t i = 0; i < copies * elems; i++) wp[i] = (uint16_t)(0x2c00 | ((i % elems * 2654435761u >> 13) & 0x83ff));
-    product p = { .fn = m->kernels->matmul, .y = y, .x = x, .wp = wp, .t = t, .n = n, .k = k, .copies = copies };
+    for (size_t i = 0; i < copies * elems; i++)
+        wp[i] = (uint16_t)(0x2c00 | ((i % elems * 2654435761u >> 13) & 0x83ff));
+    product p = {
+        .fn = m->kernels->matmul, .y = y, .x = x, .wp = wp, .t = t, .n = n, .k = k, .copies = copies};
     check_product(m, &p);
     const double seconds = measure(m->pool, product_part, &p);
     figure f = rate(m, "matmul", t, 2.0 * (double)(t * n) * (double)k, (double)elems * 2, seconds);
@@ -197,7 +209,7 @@ typedef struct attention {
     bt_kv_view *kv;
     float *out;
     const float *q;
-    uint8_t *scratch;                       /* one for each part */
+    uint8_t *scratch; /* one for each part */
     size_t t, pos0;
 } attention;
 
@@ -209,8 +221,8 @@ static void attention_part(void *ud, size_t part, size_t parts)
     if (a->t == 1) bt_pool_slice(&h0, &h1, HEADS, HEADS / KV_HEADS, part, parts);
     else bt_pool_slice(&t0, &t1, a->t, 1, part, parts);
     if (h0 < h1 && t0 < t1)
-        a->fn(a->out + t0 * HEADS * DIM, HEADS * DIM, a->q + t0 * HEADS * DIM, HEADS * DIM, a->kv, 0, t1 - t0, a->pos0 + t0,
-              HEADS, h0, h1, 0.125f, a->scratch + part * bt_attn_scratch_bytes(DIM));
+        a->fn(a->out + t0 * HEADS * DIM, HEADS * DIM, a->q + t0 * HEADS * DIM, HEADS * DIM, a->kv, 0, t1 - t0,
+              a->pos0 + t0, HEADS, h0, h1, 0.125f, a->scratch + part * bt_attn_scratch_bytes(DIM));
 }
 
 static figure bench_attention(const machine *m, size_t t, size_t pos0)
@@ -218,20 +230,31 @@ static figure bench_attention(const machine *m, size_t t, size_t pos0)
     const size_t token = KV_HEADS * DIM * 2, count = t * HEADS * DIM, row = KV_HEADS * DIM;
     uint8_t *pages[PAGES], *memory = new_bytes(2 * PAGES * PAGE * token);
     for (size_t i = 0; i < PAGES; i++) pages[i] = memory + i * 2 * PAGE * token;
-    bt_kv_view kv = { .page = pages, .page_tokens = PAGE, .tokens_capacity = PAGE * PAGES, .plane_bytes = PAGE * token,
-                      .layer_bytes = 2 * PAGE * token, .token_bytes = token, .head_bytes = DIM * 2, .elem_bytes = 2,
-                      .layers = 1, .kv_heads = KV_HEADS, .head_dim = DIM };
-    float *q = new_bytes(count * sizeof *q), *out = new_bytes(count * sizeof *q), *want = new_bytes(count * sizeof *q);
+    bt_kv_view kv = {.page = pages,
+                     .page_tokens = PAGE,
+                     .tokens_capacity = PAGE * PAGES,
+                     .plane_bytes = PAGE * token,
+                     .layer_bytes = 2 * PAGE * token,
+                     .token_bytes = token,
+                     .head_bytes = DIM * 2,
+                     .elem_bytes = 2,
+                     .layers = 1,
+                     .kv_heads = KV_HEADS,
+                     .head_dim = DIM};
+    float *q = new_bytes(count * sizeof *q), *out = new_bytes(count * sizeof *q),
+          *want = new_bytes(count * sizeof *q);
     float *k = new_bytes((pos0 + t) * row * sizeof *k);
     for (size_t i = 0; i < (pos0 + t) * row; i++) k[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
     for (size_t i = 0; i < count; i++) q[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
     bt_kv_store(&kv, 0, 0, pos0 + t, k, k, row);
-    attention a = { m->kernels->attn, &kv, out, q, new_bytes(m->threads * bt_attn_scratch_bytes(DIM)), t, pos0 };
+    attention a = {
+        m->kernels->attn, &kv, out, q, new_bytes(m->threads * bt_attn_scratch_bytes(DIM)), t, pos0};
     const size_t checked = t > 2 ? t - 2 : 0;
-    bt_kernels_select("ref")->attn(want, HEADS * DIM, q + checked * HEADS * DIM, HEADS * DIM, &kv, 0, t - checked,
-                                   pos0 + checked, HEADS, 0, HEADS, 0.125f, a.scratch);
+    bt_kernels_select("ref")->attn(want, HEADS * DIM, q + checked * HEADS * DIM, HEADS * DIM, &kv, 0,
+                                   t - checked, pos0 + checked, HEADS, 0, HEADS, 0.125f, a.scratch);
     bt_pool_run(m->pool, attention_part, &a);
-    if (memcmp(want, out + checked * HEADS * DIM, (t - checked) * HEADS * DIM * sizeof *q)) die("attention differs from ref");
+    if (memcmp(want, out + checked * HEADS * DIM, (t - checked) * HEADS * DIM * sizeof *q))
+        die("attention differs from ref");
     const double seconds = measure(m->pool, attention_part, &a);
     double visible = 0;
     for (size_t i = 0; i < t; i++) visible += (double)(pos0 + i + 1);
@@ -245,13 +268,14 @@ static figure bench_attention(const machine *m, size_t t, size_t pos0)
 static void print_machine(const machine *m, int json, int first)
 {
     if (json)
-        printf("%s{\"isa\": \"%s\", \"threads\": %zu, \"fma_gflops\": %.1f, \"read_gbytes_per_second\": %.2f, \"rows\": [",
+        printf("%s{\"isa\": \"%s\", \"threads\": %zu, \"fma_gflops\": %.1f, \"read_gbytes_per_second\": "
+               "%.2f, \"rows\": [",
                first ? "[" : ", ", m->kernels->isa, m->threads, m->fma_flops * 1e-9, m->read_bytes * 1e-9);
     else
         printf("%sisa %s, threads %zu: %.1f GFLOP/s in registers, %.2f GB/s reading %zu MiB\n"
-               "  %-8s %-16s %5s %12s %9s %9s %6s %6s\n", first ? "" : "\n", m->kernels->isa, m->threads,
-               m->fma_flops * 1e-9, m->read_bytes * 1e-9, READ_BYTES >> 20,
-               "kernel", "shape", "T", "time us", "GFLOP/s", "GB/s", "limit", "ratio");
+               "  %-8s %-16s %5s %12s %9s %9s %6s %6s\n",
+               first ? "" : "\n", m->kernels->isa, m->threads, m->fma_flops * 1e-9, m->read_bytes * 1e-9,
+               READ_BYTES >> 20, "kernel", "shape", "T", "time us", "GFLOP/s", "GB/s", "limit", "ratio");
 }
 
 static void print_figure(const figure *f, int json, int first)
@@ -261,16 +285,16 @@ static void print_figure(const figure *f, int json, int first)
                "\"gbytes_per_second\": %.2f, \"limit\": \"%s\", \"ratio_to_roofline\": %.3f}",
                first ? "" : ", ", f->name, f->shape, f->t, f->us, f->gflops, f->gbytes, f->bound, f->ratio);
     else
-        printf("  %-8s %-16s %5zu %12.1f %9.2f %9.2f %6s %6.2f\n", f->name, f->shape, f->t, f->us, f->gflops, f->gbytes, f->bound,
-               f->ratio);
+        printf("  %-8s %-16s %5zu %12.1f %9.2f %9.2f %6s %6.2f\n", f->name, f->shape, f->t, f->us, f->gflops,
+               f->gbytes, f->bound, f->ratio);
     fflush(stdout);
 }
 
 static void bench_machine(machine *m, int json, int first)
 {
-    static const size_t shapes[][2] = { { 576, 576 }, { 1536, 576 }, { 576, 1536 }, { 49152, 576 } };
-    static const size_t rows[] = { 1, 4, 16, 64, 256 };
-    static const size_t attn[][2] = { { 1, 255 }, { 1, 1023 }, { 256, 0 }, { 256, 768 } };
+    static const size_t shapes[][2] = {{576, 576}, {1536, 576}, {576, 1536}, {49152, 576}};
+    static const size_t rows[] = {1, 4, 16, 64, 256};
+    static const size_t attn[][2] = {{1, 255}, {1, 1023}, {256, 0}, {256, 768}};
     m->fma_flops = peak_flops(m);
     m->read_bytes = read_bytes(m);
     print_machine(m, json, first);
@@ -301,8 +325,9 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    machine m = { .kernels = bt_kernels_select(isa)};
-    if (!m.kernels || threads < 0 || threads > 256) die("no such instruction set on this machine, or a bad number of threads");
+    machine m = {.kernels = bt_kernels_select(isa)};
+    if (!m.kernels || threads < 0 || threads > 256)
+        die("no such instruction set on this machine, or a bad number of threads");
     for (int all = 0; all < 2; all++) {
         bt_fault fault;
         if (bt_pool_new(&m.pool, all ? (size_t)threads : 1, &fault) < 0) die(fault.text);

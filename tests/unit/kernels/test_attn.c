@@ -1,21 +1,24 @@
-/* Attention and the store of KV rows: bits of every variant against ref, ref against softmax in double precision. */
+/* Attention and the store of KV rows: bits of every variant against ref, ref against softmax in double
+ * precision. */
 #include "variants.h"
 
 #include <math.h>
 
 typedef struct cache {
     bt_kv_view view;
-    uint8_t  **pages;
-    size_t     count, page_bytes;
+    uint8_t **pages;
+    size_t count, page_bytes;
 } cache;
 
 /* Pages of exactly the bytes the view describes: [layer][K, V][token][head][dim]. */
-static cache cache_new(size_t layers, size_t g, size_t d, size_t page_tokens, size_t tokens, uint32_t elem_bytes)
+static cache cache_new(size_t layers, size_t g, size_t d, size_t page_tokens, size_t tokens,
+                       uint32_t elem_bytes)
 {
-    cache c = { .count = (tokens + page_tokens - 1) / page_tokens };
+    cache c = {.count = (tokens + page_tokens - 1) / page_tokens};
     bt_kv_view *v = &c.view;
     v->page_tokens = page_tokens, v->tokens_capacity = c.count * page_tokens;
-    v->elem_bytes = elem_bytes, v->layers = (uint32_t)layers, v->kv_heads = (uint32_t)g, v->head_dim = (uint32_t)d;
+    v->elem_bytes = elem_bytes, v->layers = (uint32_t)layers, v->kv_heads = (uint32_t)g,
+    v->head_dim = (uint32_t)d;
     v->head_bytes = d * elem_bytes, v->token_bytes = g * v->head_bytes;
     v->plane_bytes = page_tokens * v->token_bytes, v->layer_bytes = 2 * v->plane_bytes;
     c.page_bytes = layers * v->layer_bytes;
@@ -32,16 +35,23 @@ static void cache_free(cache *c)
 }
 
 typedef struct problem {
-    cache  c;
+    cache c;
     size_t t, pos0, heads, d, ldq, ldo, out_count;
-    float *q, *k, *v, *want, scale;         /* k, v [pos0 + t, G, D] as they were before rounding */
+    float *q, *k, *v, *want, scale; /* k, v [pos0 + t, G, D] as they were before rounding */
 } problem;
 
-static problem problem_new(size_t t, size_t pos0, size_t heads, size_t g, size_t d, size_t page_tokens, uint32_t elem_bytes)
+static problem problem_new(size_t t, size_t pos0, size_t heads, size_t g, size_t d, size_t page_tokens,
+                           uint32_t elem_bytes)
 {
     const size_t pad = rnd_below(2) * 5, tokens = pos0 + t;
-    problem p = { .c = cache_new(2, g, d, page_tokens, tokens, elem_bytes), .t = t, .pos0 = pos0, .heads = heads, .d = d,
-                  .ldq = heads * d + pad, .ldo = heads * d + pad, .scale = 1.0f / sqrtf((float)d) };
+    problem p = {.c = cache_new(2, g, d, page_tokens, tokens, elem_bytes),
+                 .t = t,
+                 .pos0 = pos0,
+                 .heads = heads,
+                 .d = d,
+                 .ldq = heads * d + pad,
+                 .ldo = heads * d + pad,
+                 .scale = 1.0f / sqrtf((float)d)};
     p.q = floats_rnd((t - 1) * p.ldq + heads * d, 20);
     p.k = floats_rnd(tokens * g * d, 20);
     p.v = floats_rnd(tokens * g * d, 6e4f);
@@ -60,32 +70,34 @@ static void problem_free(problem *p)
     free(p->q), free(p->k), free(p->v), free(p->want);
 }
 
-static void same_bits(const bt_kernels *kernels, size_t t, size_t pos0, size_t heads, size_t g, size_t d, size_t page_tokens,
-                      uint32_t elem_bytes)
+static void same_bits(const bt_kernels *kernels, size_t t, size_t pos0, size_t heads, size_t g, size_t d,
+                      size_t page_tokens, uint32_t elem_bytes)
 {
     problem p = problem_new(t, pos0, heads, g, d, page_tokens, elem_bytes);
     float *out = floats_new(p.out_count);
-    void  *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
+    void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
     kernels->attn(out, p.ldo, p.q, p.ldq, &p.c.view, 1, t, pos0, heads, 0, heads, p.scale, scratch);
     if (memcmp(out, p.want, p.out_count * sizeof *out))
-        fail_msg("%s differs at T %zu pos %zu H %zu G %zu D %zu page %zu", kernels->isa, t, pos0, heads, g, d, page_tokens);
+        fail_msg("%s differs at T %zu pos %zu H %zu G %zu D %zu page %zu", kernels->isa, t, pos0, heads, g, d,
+                 page_tokens);
     free(out), free(scratch);
     problem_free(&p);
 }
 
-static const size_t pages[] = { 16, 64, 256 };
+static const size_t pages[] = {16, 64, 256};
 
 static void equals_ref_around_block_and_span_edges_for_each_head_dim(void **state)
 {
-    static const size_t dims[] = { 1, 8, 15, 16, 17, 32, 48, 64, 80, 128, 200, 256 };
-    static const size_t positions[] = { 0, 1, 62, 63, 64, 127, 254, 255, 256, 257, 511, 512 };
-    static const size_t groups[][2] = { { 1, 1 }, { 3, 1 }, { 4, 2 }, { 8, 2 } };
+    static const size_t dims[] = {1, 8, 15, 16, 17, 32, 48, 64, 80, 128, 200, 256};
+    static const size_t positions[] = {0, 1, 62, 63, 64, 127, 254, 255, 256, 257, 511, 512};
+    static const size_t groups[][2] = {{1, 1}, {3, 1}, {4, 2}, {8, 2}};
     const bt_kernels *v = variant_of(state);
     size_t turn = 0;
     for (size_t i = 0; i < COUNT(dims); i++)
         for (size_t j = 0; j < COUNT(positions); j++, turn++) {
             const size_t *hg = groups[turn % 4];
-            same_bits(v, 1 + turn % 2, positions[j], hg[0], hg[1], dims[i], pages[turn % 3], turn % 5 ? 2 : 4);
+            same_bits(v, 1 + turn % 2, positions[j], hg[0], hg[1], dims[i], pages[turn % 3],
+                      turn % 5 ? 2 : 4);
         }
 }
 
@@ -104,17 +116,17 @@ static void gives_the_same_bits_however_heads_and_rows_are_split(void **state)
 {
     const bt_kernels *v = variant_of(state);
     for (int round = 0; round < 20; round++) {
-        static const size_t ratios[] = { 1, 3, 4 };
+        static const size_t ratios[] = {1, 3, 4};
         const size_t g = 1 + rnd_below(3), heads = g * ratios[rnd_below(3)], d = 8 * (1 + rnd_below(10));
         problem p = problem_new(1 + rnd_below(30), rnd_below(300), heads, g, d, pages[rnd_below(3)], 2);
         float *out = floats_new(p.out_count);
-        void  *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
+        void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
         for (size_t h0 = 0, h1; h0 < heads; h0 = h1) {
             h1 = h0 + 1 + rnd_below(heads - h0);
             for (size_t row = 0, rows; row < p.t; row += rows) {
                 rows = 1 + rnd_below(p.t - row);
-                v->attn(out + row * p.ldo, p.ldo, p.q + row * p.ldq, p.ldq, &p.c.view, 1, rows, p.pos0 + row, heads, h0, h1,
-                        p.scale, scratch);
+                v->attn(out + row * p.ldo, p.ldo, p.q + row * p.ldq, p.ldq, &p.c.view, 1, rows, p.pos0 + row,
+                        heads, h0, h1, p.scale, scratch);
             }
         }
         assert_memory_equal(out, p.want, p.out_count * sizeof *out);
@@ -128,8 +140,8 @@ static void takes_scores_far_below_the_range_of_exp(void **state)
     const bt_kernels *v = variant_of(state);
     problem p = problem_new(3, 700, 3, 1, 64, 64, 2);
     float *out = floats_new(p.out_count);
-    void  *scratch = bytes_new(bt_attn_scratch_bytes(64), 64);
-    for (int high = 0; high < 2; high++) {                  /* one position takes all: the first, then the last */
+    void *scratch = bytes_new(bt_attn_scratch_bytes(64), 64);
+    for (int high = 0; high < 2; high++) { /* one position takes all: the first, then the last */
         const size_t winner = high ? 700 : 0;
         uint16_t *k = (void *)bt_kv_view_row(&p.c.view, 1, 0, winner, 0);
         for (size_t i = 0; i < 64; i++) k[i] = bt_f32_to_f16_1(p.q[i] > 0 ? 6e4f : -6e4f);
@@ -146,17 +158,18 @@ static void ref_agrees_with_softmax_in_double_precision(void **state)
 {
     (void)state;
     for (int round = 0; round < 12; round++) {
-        const size_t g = 1 + rnd_below(2), heads = 3 * g, d = 1 + rnd_below(70), t = 1 + rnd_below(4), pos0 = rnd_below(600);
+        const size_t g = 1 + rnd_below(2), heads = 3 * g, d = 1 + rnd_below(70), t = 1 + rnd_below(4),
+                     pos0 = rnd_below(600);
         problem p = problem_new(t, pos0, heads, g, d, 16, 2);
         for (size_t row = 0; row < t; row++)
             for (size_t h = 0; h < heads; h++) {
                 const size_t visible = pos0 + row + 1;
-                double sum = 0, total[256] = { 0 }, size[256] = { 0 };
+                double sum = 0, total[256] = {0}, size[256] = {0};
                 for (size_t j = 0; j < visible; j++) {
                     double z = 0;
                     for (size_t i = 0; i < d; i++)
-                        z += (double)p.q[row * p.ldq + h * d + i]
-                           * bt_f16_to_f32_1(bt_f32_to_f16_1(p.k[(j * g + h / 3) * d + i]));
+                        z += (double)p.q[row * p.ldq + h * d + i] *
+                             bt_f16_to_f32_1(bt_f32_to_f16_1(p.k[(j * g + h / 3) * d + i]));
                     const double e = exp(z * p.scale);
                     sum += e;
                     for (size_t i = 0; i < d; i++) {
@@ -165,7 +178,8 @@ static void ref_agrees_with_softmax_in_double_precision(void **state)
                     }
                 }
                 for (size_t i = 0; i < d; i++)
-                    assert_true(fabs(p.want[row * p.ldo + h * d + i] - total[i] / sum) <= size[i] / sum * 1e-4);
+                    assert_true(fabs(p.want[row * p.ldo + h * d + i] - total[i] / sum) <=
+                                size[i] / sum * 1e-4);
             }
         problem_free(&p);
     }
@@ -183,15 +197,18 @@ static void stores_rounded_rows_and_touches_nothing_else(void **state)
             for (int is_v = 0; is_v < 2; is_v++)
                 for (size_t token = 0; token < 64; token++)
                     for (size_t i = 0; i < g * d; i++) {
-                        const uint8_t *got = c.pages[token / 16] + ((layer * 2 + (size_t)is_v) * 16 + token % 16) * g * d * elem_bytes
-                                           + i * elem_bytes;
+                        const uint8_t *got =
+                            c.pages[token / 16] +
+                            ((layer * 2 + (size_t)is_v) * 16 + token % 16) * g * d * elem_bytes +
+                            i * elem_bytes;
                         if (layer != 1 || token < pos0 || token >= pos0 + t) {
                             for (size_t b = 0; b < elem_bytes; b++) assert_int_equal(got[b], 0x5a);
                             continue;
                         }
-                        const float    x = (is_v ? v : k)[(token - pos0) * ld + i];
+                        const float x = (is_v ? v : k)[(token - pos0) * ld + i];
                         const uint16_t h = bt_f32_to_f16_1(x);
-                        assert_memory_equal(got, elem_bytes == 4 ? (const void *)&x : (const void *)&h, elem_bytes);
+                        assert_memory_equal(got, elem_bytes == 4 ? (const void *)&x : (const void *)&h,
+                                            elem_bytes);
                     }
         free(k), free(v);
         cache_free(&c);

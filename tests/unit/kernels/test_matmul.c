@@ -1,4 +1,5 @@
-/* The matrix product: bits of every variant against ref, ref against double precision, packing against its formula. */
+/* The matrix product: bits of every variant against ref, ref against double precision, packing against its
+ * formula. */
 #include "variants.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@ typedef struct problem {
 
 static problem problem_new(size_t t, size_t n, size_t k, size_t pad, int with_bias)
 {
-    problem p = { .t = t, .n = n, .k = k, .ldx = k + pad, .ldy = n + pad };
+    problem p = {.t = t, .n = n, .k = k, .ldx = k + pad, .ldy = n + pad};
     p.y_count = (t - 1) * p.ldy + n;
     p.x = floats_rnd((t - 1) * p.ldx + k, 1e20f);
     p.w = floats_rnd(n * k, 6e4f);
@@ -25,26 +26,24 @@ static problem problem_new(size_t t, size_t n, size_t k, size_t pad, int with_bi
     return p;
 }
 
-static void problem_free(problem *p)
-{
-    free(p->x), free(p->w), free(p->bias), free(p->wp), free(p->want);
-}
+static void problem_free(problem *p) { free(p->x), free(p->w), free(p->bias), free(p->wp), free(p->want); }
 
 static void same_bits(const bt_kernels *v, size_t t, size_t n, size_t k)
 {
     problem p = problem_new(t, n, k, rnd_below(2) * 3, (int)rnd_below(2));
     float *y = floats_new(p.y_count);
     v->matmul(y, p.ldy, p.x, p.ldx, p.wp, p.bias, t, n, k, 0, bt_matmul_panels(n));
-    if (memcmp(y, p.want, p.y_count * sizeof *y)) fail_msg("%s differs at T %zu N %zu K %zu", v->isa, t, n, k);
+    if (memcmp(y, p.want, p.y_count * sizeof *y))
+        fail_msg("%s differs at T %zu N %zu K %zu", v->isa, t, n, k);
     free(y);
     problem_free(&p);
 }
 
-static const size_t edges[] = { 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 172 };
+static const size_t edges[] = {1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 172};
 
 static void equals_ref_around_every_block_edge(void **state)
 {
-    static const size_t rows[] = { 1, 2, 3, 4, 5, 6, 7, 12, 13, 16 };
+    static const size_t rows[] = {1, 2, 3, 4, 5, 6, 7, 12, 13, 16};
     const bt_kernels *v = variant_of(state);
     for (size_t i = 0; i < COUNT(edges); i++)
         for (size_t j = 0; j < COUNT(edges); j++)
@@ -53,7 +52,7 @@ static void equals_ref_around_every_block_edge(void **state)
 
 static void equals_ref_with_more_inputs_than_one_block(void **state)
 {
-    static const size_t rows[] = { 1, 2, 6, 7, 11, 16, 25 }, inputs[] = { 255, 256, 257, 511, 512, 513, 576 };
+    static const size_t rows[] = {1, 2, 6, 7, 11, 16, 25}, inputs[] = {255, 256, 257, 511, 512, 513, 576};
     const bt_kernels *v = variant_of(state);
     for (size_t r = 0; r < COUNT(rows); r++)
         for (size_t i = 0; i < COUNT(inputs); i++) {
@@ -74,7 +73,8 @@ static void gives_the_same_bits_however_rows_and_panels_are_split(void **state)
             rows = 1 + rnd_below(p.t - row);
             for (size_t p0 = 0, p1; p0 < panels; p0 = p1) {
                 p1 = p0 + 1 + rnd_below(panels - p0);
-                v->matmul(y + row * p.ldy, p.ldy, p.x + row * p.ldx, p.ldx, p.wp, p.bias, rows, p.n, p.k, p0, p1);
+                v->matmul(y + row * p.ldy, p.ldy, p.x + row * p.ldx, p.ldx, p.wp, p.bias, rows, p.n, p.k, p0,
+                          p1);
             }
         }
         assert_memory_equal(y, p.want, p.y_count * sizeof *y);
@@ -92,7 +92,8 @@ static void ref_agrees_with_double_precision(void **state)
             for (size_t o = 0; o < p.n; o++) {
                 double sum = p.bias ? p.bias[o] : 0, size = fabs(sum);
                 for (size_t i = 0; i < p.k; i++) {
-                    const double a = bt_f16_to_f32_1(bt_f32_to_f16_1(p.w[o * p.k + i])), b = p.x[t * p.ldx + i];
+                    const double a = bt_f16_to_f32_1(bt_f32_to_f16_1(p.w[o * p.k + i])),
+                                 b = p.x[t * p.ldx + i];
                     sum += a * b, size += fabs(a * b);
                 }
                 assert_true(fabs(p.want[t * p.ldy + o] - sum) <= size * (double)(p.k + 1) * 0x1p-24 + 1e-40);

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static const size_t counts[] = { 1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 172, 576 };
+static const size_t counts[] = {1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 172, 576};
 
 static float from_bits(uint32_t u)
 {
@@ -99,7 +99,7 @@ static void f16_conversions_equal_ref_for_every_half_and_around_each_tie(void **
         v->f16_to_f32(&f, &one, 1);
         ref_kernels()->f16_to_f32(&g, &one, 1);
         assert_int_equal(to_bits(f), to_bits(g));
-        float    x[9];
+        float x[9];
         uint16_t y[9], want[9];
         for (uint32_t i = 0; i < 9; i++) x[i] = from_bits(to_bits(f) + (i / 3) * 0x800 + i % 3 - 1);
         v->f32_to_f16(y, x, 9);
@@ -108,7 +108,7 @@ static void f16_conversions_equal_ref_for_every_half_and_around_each_tie(void **
     }
     for (size_t i = 0; i < COUNT(counts); i++) {
         const size_t n = counts[i];
-        float    *x = floats_rnd(n, 1e6f), *back = floats_new(n), *want_back = floats_new(n);
+        float *x = floats_rnd(n, 1e6f), *back = floats_new(n), *want_back = floats_new(n);
         uint16_t *y = bytes_new(n * sizeof *y, 2), *want = bytes_new(n * sizeof *y, 2);
         v->f32_to_f16(y, x, n);
         ref_kernels()->f32_to_f16(want, x, n);
@@ -131,7 +131,7 @@ static void ref_f16_is_the_nearest_half_and_ties_go_to_even(void **state)
     for (uint16_t h = 0; h < 0x7bff; h++) {
         const int e = h >> 10, m = h & 0x3ff;
         const double x = e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
-        const float  f = bt_f16_to_f32_1(h), next = bt_f16_to_f32_1((uint16_t)(h + 1)), tie = (f + next) / 2;
+        const float f = bt_f16_to_f32_1(h), next = bt_f16_to_f32_1((uint16_t)(h + 1)), tie = (f + next) / 2;
         assert_true((double)f == x);
         assert_true((double)bt_f16_to_f32_1(h | 0x8000) == -x);
         assert_int_equal(bt_f32_to_f16_1(f), h);
@@ -179,7 +179,7 @@ static void ref_rows_agree_with_double_precision(void **state)
     for (int neox = 0; neox < 2; neox++) {
         memcpy(y, x, sizeof y);
         ref_kernels()->rope(y, 1, K, 80, c, s, neox);
-        for (size_t i = 0; i < 40; i++) {               /* a turn of the plane: angle i */
+        for (size_t i = 0; i < 40; i++) { /* a turn of the plane: angle i */
             const size_t a = neox ? i : 2 * i, b = neox ? i + 40 : 2 * i + 1;
             assert_true(fabs(y[a] - (x[a] * cos((double)i) - x[b] * sin((double)i))) < 1e-5);
             assert_true(fabs(y[b] - (x[a] * sin((double)i) + x[b] * cos((double)i))) < 1e-5);

@@ -1,7 +1,8 @@
 #ifndef TEST_KERNELS_VARIANTS_H
 #define TEST_KERNELS_VARIANTS_H
-/* Shared by the kernel tests: a seeded generator, buffers that end where their array ends (so that the sanitizer sees
- * one byte too many), and running each test once for every variant of the table but ref, the oracle of bits. */
+/* Shared by the kernel tests: a seeded generator, buffers that end where their array ends (so that the
+ * sanitizer sees one byte too many), and running each test once for every variant of the table but ref, the
+ * oracle of bits. */
 #include "kernels/kernels.h"
 
 #include <setjmp.h>
@@ -42,7 +43,7 @@ static inline void *bytes_new(size_t count, size_t align)
 {
     void *p = NULL;
     assert_int_equal(posix_memalign(&p, align < sizeof p ? sizeof p : align, count), 0);
-    memset(p, 0x5a, count);                 /* a value no kernel writes: what it must not touch stays this */
+    memset(p, 0x5a, count); /* a value no kernel writes: what it must not touch stays this */
     return p;
 }
 static inline float *floats_new(size_t count) { return bytes_new(count * sizeof(float), 4); }
