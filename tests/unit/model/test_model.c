@@ -1,0 +1,404 @@
+/* From files to models: what is read, what is refused and by which name, and what makes two files the same model. */
+#include "model/model.h"
+#include "base/rng.h"
+#include "model/quant.h"
+#include "tests/helpers/tiny_gguf.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+typedef struct opened { uint8_t *bytes; bt_model *m; bt_err e; bt_fault fault; } opened;
+
+static opened open_spec(const tiny_gguf_spec *s)
+{
+    opened o = { .fault = { "" } };
+    size_t len;
+    bt_gguf *g = NULL;
+    o.bytes = tiny_gguf_build(s, &len);
+    o.e = bt_gguf_open_bytes(&g, o.bytes, len, &o.fault);
+    if (o.e == BT_OK)
+        o.e = bt_model_from_gguf(&o.m, g, &o.fault);
+    return o;
+}
+
+static void done(opened *o)
+{
+    bt_model_close(o->m);
+    free(o->bytes);
+}
+
+static void refuse(const tiny_gguf_spec *s, bt_err want, const char *words)
+{
+    opened o = open_spec(s);
+    if (o.e != want || !strstr(o.fault.text, words))
+        fail_msg("got %d '%s', wanted %d with '%s'", o.e, o.fault.text, want, words);
+    assert_null(o.m);
+    done(&o);
+}
+
+static opened accept(const tiny_gguf_spec *s)
+{
+    opened o = open_spec(s);
+    if (o.e < 0)
+        fail_msg("%s", o.fault.text);
+    return o;
+}
+
+static void the_three_architectures_open_with_the_right_rotation_biases_and_norms(void **state)
+{
+    (void)state;
+    static const struct { const char *name; bt_arch arch; bool neox, bias, norm; } rows[] = {
+        { "llama", BT_ARCH_LLAMA, false, false, false }, { "qwen2", BT_ARCH_QWEN2, true, true, false },
+        { "qwen3", BT_ARCH_QWEN3, true, false, true },
+    };
+    for (size_t i = 0; i < 3; i++) {
+        tiny_gguf_spec s = tiny_gguf_default();
+        s.arch = rows[i].name;
+        s.tied = i == 1;
+        opened o = accept(&s);
+        const bt_hparams *hp = &o.m->hp;
+        assert_int_equal(hp->arch, rows[i].arch);
+        assert_int_equal(hp->rope_neox, rows[i].neox);
+        assert_int_equal(hp->qkv_bias, rows[i].bias);
+        assert_int_equal(hp->qk_norm, rows[i].norm);
+        assert_int_equal(hp->tied_output, s.tied);
+        assert_int_equal(hp->layers, 2);
+        assert_int_equal(hp->dim, 64);
+        assert_int_equal(hp->ffn, 96);
+        assert_int_equal(hp->heads, 4);
+        assert_int_equal(hp->kv_heads, 2);
+        assert_int_equal(hp->head_dim, 16);
+        assert_int_equal(hp->rope_dims, 16);
+        assert_int_equal(hp->vocab, 384);
+        assert_int_equal(hp->ctx, 512);
+        assert_true(hp->rope_base == 10000.0f && hp->rope_scale == 1.0f && hp->rms_eps == 1e-5f);
+        assert_ptr_equal(o.m->output == o.m->embed ? o.m : NULL, s.tied ? o.m : NULL);
+        assert_int_equal(o.m->layer[1].bq != NULL, rows[i].bias);
+        assert_int_equal(o.m->layer[1].k_norm != NULL, rows[i].norm);
+        assert_string_equal(o.m->name, "tiny");
+        const uint64_t layer = 64 + 64 * 64 + 2 * 64 * 32 + 64 * 64 + 64 + 3 * 64 * 96 + (rows[i].bias ? 128 : 0) + (rows[i].norm ? 32 : 0);
+        assert_int_equal(o.m->param_count, 2 * layer + 64 + 384 * 64 * (s.tied ? 1 : 2));
+        assert_int_equal(o.m->weights_bytes, o.m->param_count * 4);
+        done(&o);
+    }
+}
+
+static void every_missing_key_and_tensor_is_named(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "general.architecture", "qwen3.block_count", "qwen3.embedding_length", "qwen3.feed_forward_length",
+        "qwen3.attention.head_count", "qwen3.context_length", "qwen3.attention.layer_norm_rms_epsilon", "token_embd.weight",
+        "output_norm.weight", "blk.0.attn_norm.weight", "blk.1.attn_q.weight", "blk.1.attn_k.weight", "blk.1.attn_v.weight",
+        "blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight", "blk.0.attn_output.weight", "blk.1.ffn_norm.weight",
+        "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        tiny_gguf_spec s = tiny_gguf_default();
+        s.arch = "qwen3";
+        s.omit = names[i];
+        refuse(&s, BT_EFORMAT, names[i]);
+    }
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = "qwen2";
+    s.omit = "blk.1.attn_k.bias";
+    refuse(&s, BT_EFORMAT, "blk.1.attn_k.bias");
+}
+
+static void keys_with_a_default_may_be_missing(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "llama.attention.head_count_kv", "llama.attention.key_length", "llama.attention.value_length",
+                                         "llama.rope.dimension_count", "llama.rope.freq_base" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        tiny_gguf_spec s = tiny_gguf_default();
+        s.kv_heads = 4;
+        s.omit = names[i];
+        opened o = accept(&s);
+        assert_int_equal(o.m->hp.kv_heads, 4);
+        assert_int_equal(o.m->hp.rope_dims, 16);
+        assert_true(o.m->hp.rope_base == 10000.0f);
+        done(&o);
+    }
+}
+
+/* One key or tensor more, of the kind that would change the arithmetic. */
+typedef struct more { const char *key; uint32_t u; float f; const char *s; uint64_t dim[2]; } more;
+
+static void add_more(tiny_gguf *w, void *ud)
+{
+    const more *m = ud;
+    static const float zeros[64 * 96];
+    if (m->dim[0])
+        tiny_gguf_tensor(w, m->key, 0, m->dim, m->dim[1] ? 2 : 1, zeros, m->dim[0] * (m->dim[1] ? m->dim[1] : 1) * sizeof *zeros);
+    else if (m->s)
+        tiny_gguf_str(w, m->key, m->s);
+    else if (m->f > 0)
+        tiny_gguf_f32(w, m->key, m->f);
+    else
+        tiny_gguf_u32(w, m->key, m->u);
+}
+
+static void what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const more cases[] = {
+        { "llama.expert_count", 8, 0, NULL, { 0 } },
+        { "llama.attention.sliding_window", 128, 0, NULL, { 0 } },
+        { "llama.rope.scaling.type", 0, 0, "yarn", { 0 } },
+        { "llama.attn_logit_softcapping", 0, 50.0f, NULL, { 0 } },
+        { "llama.attention.scale", 0, 0.1f, NULL, { 0 } },
+        { "llama.logit_scale", 0, 0.1f, NULL, { 0 } },
+        { "blk.0.attn_output.bias", 0, 0, NULL, { 64, 0 } },
+        { "blk.1.ffn_gate_inp.weight", 0, 0, NULL, { 64, 8 } },
+        { "blk.2.attn_norm.weight", 0, 0, NULL, { 64, 0 } },
+        { "blk.0.attn_q_norm.weight", 0, 0, NULL, { 16, 0 } },
+        { "output.bias", 0, 0, NULL, { 64, 0 } },
+        { "stray", 0, 0, NULL, { 3, 0 } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tiny_gguf_spec s = tiny_gguf_default();
+        more m = cases[i];
+        s.extra = add_more;
+        s.ud = &m;
+        refuse(&s, BT_EVERSION, cases[i].s ? cases[i].s : cases[i].key);
+    }
+    more one = { "blk.0.attn_q.bias", 0, 0, NULL, { 64, 0 } };
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.extra = add_more;
+    s.ud = &one;
+    refuse(&s, BT_EFORMAT, "layer 0 has 1 of the q, k and v biases");
+}
+
+static void harmless_values_of_the_same_keys_are_accepted(void **state)
+{
+    (void)state;
+    static const more cases[] = {
+        { "llama.expert_count", 0, 0, NULL, { 0 } },
+        { "llama.attention.sliding_window", 512, 0, NULL, { 0 } },
+        { "llama.rope.scaling.type", 0, 0, "none", { 0 } },
+        { "llama.vocab_size", 999, 0, NULL, { 0 } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tiny_gguf_spec s = tiny_gguf_default();
+        more m = cases[i];
+        s.extra = add_more;
+        s.ud = &m;
+        opened o = accept(&s);
+        assert_true(o.m->hp.rope_scale == 1.0f);
+        done(&o);
+    }
+}
+
+static void llama_files_may_carry_biases_on_q_k_and_v(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.qkv_bias = true;
+    opened o = accept(&s);
+    assert_true(o.m->hp.qkv_bias);
+    done(&o);
+}
+
+static void numbers_out_of_range_and_wrong_shapes_are_refused(void **state)
+{
+    (void)state;
+    const struct { const char *omit; more m; bt_err e; const char *words; } cases[] = {
+        { "llama.block_count", { "llama.block_count", 257, 0, NULL, { 0 } }, BT_ELIMIT, "llama.block_count is 257" },
+        { "llama.block_count", { "llama.block_count", 0, 0, NULL, { 0 } }, BT_EFORMAT, "llama.block_count is 0" },
+        { "llama.context_length", { "llama.context_length", 1u << 21, 0, NULL, { 0 } }, BT_ELIMIT, "llama.context_length" },
+        { "llama.attention.head_count_kv", { "llama.attention.head_count_kv", 3, 0, NULL, { 0 } }, BT_EFORMAT, "evenly" },
+        { "llama.attention.value_length", { "llama.attention.value_length", 32, 0, NULL, { 0 } }, BT_EVERSION, "values of 32" },
+        { "llama.rope.dimension_count", { "llama.rope.dimension_count", 15, 0, NULL, { 0 } }, BT_EFORMAT, "dimension_count is 15" },
+        { "llama.rope.dimension_count", { "llama.rope.dimension_count", 32, 0, NULL, { 0 } }, BT_EFORMAT, "dimension_count is 32" },
+        { "llama.rope.freq_base", { "llama.rope.freq_base", 0, INFINITY, NULL, { 0 } }, BT_EFORMAT, "freq_base" },
+        { "llama.attention.layer_norm_rms_epsilon", { "llama.attention.layer_norm_rms_epsilon", 0, 2.0f, NULL, { 0 } }, BT_EFORMAT, "epsilon" },
+        { "blk.1.ffn_down.weight", { "blk.1.ffn_down.weight", 0, 0, NULL, { 64, 96 } }, BT_EFORMAT, "'blk.1.ffn_down.weight' has the shape 64 x 96" },
+        { "blk.0.attn_norm.weight", { "blk.0.attn_norm.weight", 0, 0, NULL, { 63, 0 } }, BT_EFORMAT, "'blk.0.attn_norm.weight' has the shape" },
+        { "x", { "rope_freqs.weight", 0, 0, NULL, { 8, 0 } }, BT_EFORMAT, "rope_freqs.weight[0]" },
+        { "general.architecture", { "general.architecture", 0, 0, "mamba", { 0 } }, BT_EVERSION, "'mamba'" },
+        { "general.architecture", { "general.architecture", 0, 0, "llama\033", { 0 } }, BT_EVERSION, "'llama?'" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tiny_gguf_spec s = tiny_gguf_default();
+        more m = cases[i].m;
+        s.omit = cases[i].omit;
+        s.extra = add_more;
+        s.ud = &m;
+        refuse(&s, cases[i].e, cases[i].words);
+    }
+}
+
+static void fewer_tokens_than_embedding_rows(tiny_gguf *w, void *ud)
+{
+    (void)ud;
+    tiny_gguf_strs(w, "tokenizer.ggml.tokens", (const char *[]){ "a", "b" }, 2);
+}
+
+static void a_token_list_of_another_length_than_the_embedding_is_refused(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.no_tokenizer = true;
+    s.extra = fewer_tokens_than_embedding_rows;
+    refuse(&s, BT_EFORMAT, "2 tokens");
+}
+
+static void scaled(tiny_gguf *w, void *ud) { tiny_gguf_f32(w, ud, 4.0f); }
+
+static void rope_tables_follow_base_factors_and_linear_scaling(void **state)
+{
+    (void)state;
+    static const char *const keys[] = { "llama.rope.scaling.factor", "llama.rope.scale_linear" };
+    for (size_t k = 0; k < 2; k++) {
+        tiny_gguf_spec s = tiny_gguf_default();
+        s.rope_freqs = true;
+        s.extra = scaled;
+        s.ud = (void *)(uintptr_t)keys[k];
+        opened o = accept(&s);
+        assert_true(o.m->hp.rope_scale == 0.25f);
+        enum { CTX = 100, HALF = 8 };
+        float *c = malloc(CTX * HALF * sizeof *c), *n = malloc(CTX * HALF * sizeof *n), factor[HALF];
+        assert_non_null(c);
+        assert_non_null(n);
+        bt_model_rope_table(c, n, o.m, CTX);
+        bt_model_row_f32(factor, o.m->rope_freqs, 0);
+        for (int p = 0; p < CTX; p++)
+            for (int i = 0; i < HALF; i++) {
+                const double angle = p / (pow(10000.0, 2.0 * i / 16) * (double)factor[i] * 4.0);
+                assert_true(fabs((double)c[p * HALF + i] - cos(angle)) < 1e-7);
+                assert_true(fabs((double)n[p * HALF + i] - sin(angle)) < 1e-7);
+            }
+        free(n);
+        free(c);
+        done(&o);
+    }
+}
+
+static void rows_come_out_as_the_type_defines_them(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default(), t = s;
+    t.type = BT_QUANT_Q8_0;                 /* of one seed, F32 and Q8_0 hold the same values */
+    opened a = accept(&s), b = accept(&t);
+    float x[64], y[64];
+    for (size_t r = 0; r < 384; r += 13) {
+        bt_model_row_f32(x, a.m->embed, r);
+        bt_model_row_f32(y, b.m->embed, r);
+        assert_memory_equal(x, y, sizeof x);
+    }
+    done(&b);
+    done(&a);
+}
+
+static void the_identity_is_that_of_the_weights_and_the_rotation_alone(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default(), bare = s, seed = s, type = s, base = s, biased = s;
+    bare.no_tokenizer = true;
+    seed.seed = 2;
+    type.type = BT_QUANT_Q8_0;
+    base.extra = scaled;
+    base.ud = (void *)(uintptr_t)"llama.rope.scaling.factor";
+    biased.rope_freqs = true;
+    opened o = accept(&s), same = accept(&s), no_text = accept(&bare);
+    assert_memory_equal(o.m->id, same.m->id, 16);
+    assert_memory_equal(o.m->id, no_text.m->id, 16);
+    const tiny_gguf_spec *others[] = { &seed, &type, &base, &biased };
+    for (size_t i = 0; i < 4; i++) {
+        opened x = accept(others[i]);
+        assert_memory_not_equal(o.m->id, x.m->id, 16);
+        done(&x);
+    }
+    done(&no_text);
+    done(&same);
+    done(&o);
+}
+
+static void flipped_files_are_models_or_errors_and_nothing_else(void **state)
+{
+    (void)state;
+    const uint64_t seed = 5;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.no_tokenizer = s.rope_freqs = true;
+    s.layers = 1;
+    s.vocab = 32;
+    size_t len, models = 0;
+    uint8_t *b = tiny_gguf_build(&s, &len), *x = malloc(len);
+    assert_non_null(x);
+    for (uint64_t round = 0; round < 1500; round++) {
+        memcpy(x, b, len);
+        x[bt_rng_u64(seed, 2 * round) % 1500] ^= (uint8_t)(1u << bt_rng_u64(seed, 2 * round + 1) % 8);
+        bt_gguf *g = NULL;
+        bt_model *m = NULL;
+        bt_fault f = { "" };
+        if (bt_gguf_open_bytes(&g, x, len, &f) < 0)
+            continue;
+        if (bt_model_from_gguf(&m, g, &f) == BT_OK) {
+            models++;
+            bt_model_close(m);
+        } else {
+            assert_true(strlen(f.text) > 0);
+        }
+    }
+    print_message("%zu of 1500 are models\n", models);
+    free(x);
+    free(b);
+}
+
+static void the_default_model_is_looked_for_where_the_environment_says(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/bt-test-model-XXXXXX", file[256], found[4096] = "untouched";
+    bt_fault f;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(setenv("BATON_MODEL_DIR", dir, 1), 0);
+    assert_int_equal(bt_model_find(found, sizeof found, "smollm2", &f), BT_EIO);
+    assert_non_null(strstr(f.text, "make model"));
+    assert_string_equal(found, "untouched");
+    snprintf(file, sizeof file, "%s/SmolLM2-135M-Instruct.Q4_1.gguf", dir);
+    const tiny_gguf_spec s = tiny_gguf_default();
+    tiny_gguf_write(&s, file);
+    assert_int_equal(bt_model_find(found, sizeof found, "smollm2", &f), BT_OK);
+    assert_string_equal(found, file);
+    assert_int_equal(bt_model_find(found, sizeof found, file, &f), BT_OK);
+    assert_int_equal(bt_model_find(found, strlen(file), file, &f), BT_ELIMIT);
+    assert_int_equal(bt_model_find(found, sizeof found, "no/such.gguf", &f), BT_EIO);
+    assert_non_null(strstr(f.text, "no/such.gguf"));
+    bt_model *m = NULL;
+    assert_int_equal(bt_model_open(&m, file, &f), BT_OK);
+    bt_model_close(m);
+    unlink(file);
+    rmdir(dir);
+    unsetenv("BATON_MODEL_DIR");
+    bt_model_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_three_architectures_open_with_the_right_rotation_biases_and_norms),
+        cmocka_unit_test(every_missing_key_and_tensor_is_named),
+        cmocka_unit_test(keys_with_a_default_may_be_missing),
+        cmocka_unit_test(what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name),
+        cmocka_unit_test(harmless_values_of_the_same_keys_are_accepted),
+        cmocka_unit_test(llama_files_may_carry_biases_on_q_k_and_v),
+        cmocka_unit_test(numbers_out_of_range_and_wrong_shapes_are_refused),
+        cmocka_unit_test(a_token_list_of_another_length_than_the_embedding_is_refused),
+        cmocka_unit_test(rope_tables_follow_base_factors_and_linear_scaling),
+        cmocka_unit_test(rows_come_out_as_the_type_defines_them),
+        cmocka_unit_test(the_identity_is_that_of_the_weights_and_the_rotation_alone),
+        cmocka_unit_test(flipped_files_are_models_or_errors_and_nothing_else),
+        cmocka_unit_test(the_default_model_is_looked_for_where_the_environment_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
