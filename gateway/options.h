@@ -1,0 +1,29 @@
+#ifndef GW_OPTIONS_H
+#define GW_OPTIONS_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/err.h"
+#include "base/opt.h"
+
+/* Every setting of baton-gateway, with its default and limits, in one table. */
+typedef struct gw_options {
+    const char *model, *alias;
+    const char *host; int64_t port;
+    const char *control, *keys, *api_key_file;
+    bool insecure;
+    int64_t max_queue, max_connections;
+    uint64_t max_body_bytes;
+    int64_t timeout_ms, idle_ms, drain_ms;
+    int policy;                         /* index in the order of gw_policy, from 0 */
+    bool no_metrics, verbose;
+    int log_level, log_format;          /* index in bt_log_level_names; 0 text, 1 json */
+} gw_options;
+
+extern const bt_opt_program gw_options_program;
+
+/* Rules between settings: an address that is not loopback needs a key (HTTP: --api-key-file, control: --keys) unless
+ * --insecure says otherwise for HTTP. BT_EARG with the option named. */
+bt_err gw_options_check(const gw_options *o, bt_fault *fault);
+/* "localhost", 127.x.x.x, ::1 and [::1]. */
+bool gw_options_is_loopback(const char *host);
+#endif
