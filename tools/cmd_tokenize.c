@@ -1,0 +1,89 @@
+/* baton tokenize: text to the token ids of a model. */
+#include "tools/tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct config {
+    const char *model, *prompt, *file;
+    bool bos, special, json;
+} config;
+
+static const bt_opt opts[] = {
+    { .group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING,
+      .required = true, .example = "smollm2", .help = "GGUF file whose tokenizer is used, or 'smollm2'" },
+    { .group = "Input", .letter = 'p', .name = "prompt", .value = "TEXT", BT_OPT_AT(config, prompt), .type = BT_OPT_STRING,
+      .example = "Hello", .help = "the text" },
+    { .group = "Input", .letter = 'f', .name = "file", .value = "FILE", BT_OPT_AT(config, file), .type = BT_OPT_STRING,
+      .example = "text.txt", .help = "a file with the text, '-' for stdin" },
+    { .group = "Input", .name = "bos", BT_OPT_AT(config, bos), .type = BT_OPT_FLAG, .help = "begin with BOS if the file asks for one" },
+    { .group = "Input", .name = "special", BT_OPT_AT(config, special), .type = BT_OPT_FLAG,
+      .help = "the text may name control tokens such as <|im_end|>" },
+    { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: ids" },
+};
+
+const bt_opt_program tool_tokenize_program = {
+    .name = "baton tokenize", .summary = "show how a model's tokenizer cuts a text",
+    .usage = "-m MODEL (-p TEXT | -f FILE) [options]", .normal = "baton tokenize -m smollm2 -p 'Hello world'",
+    .opts = opts, .opt_count = BT_OPT_COUNT(opts),
+};
+
+static int print_people(const bt_tokenizer *tok, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const bt_text_span piece = bt_tokenizer_piece(tok, ids[i]);
+        printf("%7d  '", (int)ids[i]);
+        for (size_t j = 0; j < piece.len; j++) {
+            const unsigned char c = (unsigned char)piece.ptr[j];
+            if (c < 0x20 || c == 0x7f || c == '\\') printf("\\x%02x", c);
+            else putchar(c);
+        }
+        puts("'");
+    }
+    return fflush(stdout) != 0;
+}
+
+static int print_ids(const bt_tokenizer *tok, const int32_t *ids, size_t n, bool as_json)
+{
+    if (!as_json) return print_people(tok, ids, n);
+    json_t *array = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(array, json_integer(ids[i]));
+    return tool_print_json("tokenize", json_pack("{s:o}", "ids", array));
+}
+
+int tool_tokenize_run(int argc, char **argv)
+{
+    config c;
+    bt_opt_args args;
+    bt_fault fault = { "" };
+    bt_model *model = NULL;
+    bt_tokenizer *tok = NULL;
+    char *text = NULL;
+    int32_t *ids = NULL;
+    size_t len, n;
+    int rc = bt_opt_start(&args, &tool_tokenize_program, argc, argv, &c);
+    if (rc >= 0) return rc;
+    rc = 1;
+    if (!c.prompt == !c.file) {
+        bt_fail(&fault, BT_EARG, "give either --prompt or --file");
+        bt_opt_usage_error("baton tokenize", &fault);
+        rc = 2;
+        goto out;
+    }
+    if (tool_open_model(&model, &tok, c.model, &fault) < 0) { rc = tool_fail("tokenize", &fault); goto out; }
+    if (c.file && tool_read_file(&text, &len, c.file, &fault) < 0) { rc = tool_fail("tokenize", &fault); goto out; }
+    const unsigned flags = (c.bos ? BT_ENCODE_BOS : 0u) | (c.special ? BT_ENCODE_SPECIAL : 0u);
+    if (bt_tokenizer_encode(&ids, &n, tok, text ? text : c.prompt, text ? len : strlen(c.prompt), flags, &fault) < 0) {
+        rc = tool_fail("tokenize", &fault);
+        goto out;
+    }
+    rc = print_ids(tok, ids, n, c.json);
+out:
+    free(ids);
+    free(text);
+    bt_tokenizer_free(tok);
+    bt_model_close(model);
+    bt_opt_done(&args);
+    return rc;
+}

@@ -1,0 +1,150 @@
+/* baton up: a gateway, prefill nodes and decode nodes on this machine, until stopped. */
+#include "base/log.h"
+#include "tools/cluster.h"
+#include "tools/serve_opts.h"
+#include "tools/tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct config {
+    TOOL_SERVE_FIELDS
+    const char *host, *alias, *api_key_file;
+    int64_t prefill, decode, port, max_queue, drain_timeout_ms;
+    uint64_t kv_memory_bytes;
+    int log_level, log_format;
+    bool insecure, json;
+} config;
+
+static const char *const formats[] = { "text", "json", NULL };
+
+static const bt_opt opts[] = {
+    { .group = "Nodes", .name = "prefill", .value = "N", BT_OPT_AT(config, prefill), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 31,
+      .help = "prefill nodes to start" },
+    { .group = "Nodes", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 31,
+      .help = "decode nodes to start" },
+    { .group = "Nodes", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, kv_memory_bytes), .type = BT_OPT_SIZE, .def = "1G",
+      .lo = 1 << 20, .hi = INT64_MAX, .help = "KV memory of each node; it must hold one of the longest sequences" },
+    TOOL_SERVE_OPTS(config),
+    { .group = "Door", .name = "host", .value = "H", BT_OPT_AT(config, host), .type = BT_OPT_STRING, .def = "127.0.0.1",
+      .help = "address that clients connect to" },
+    { .group = "Door", .name = "port", .value = "P", BT_OPT_AT(config, port), .type = BT_OPT_INT, .def = "8080", .lo = 0, .hi = 65535,
+      .help = "port that clients connect to; 0 lets the system choose" },
+    { .group = "Door", .name = "alias", .value = "NAME", BT_OPT_AT(config, alias), .type = BT_OPT_STRING, .example = "my-model",
+      .help = "the model's name in the API; without it the name in the file" },
+    { .group = "Door", .name = "max-queue", .value = "N", BT_OPT_AT(config, max_queue), .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = 65536,
+      .help = "waiting requests; more get 429" },
+    { .group = "Door", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file), .type = BT_OPT_STRING, .example = "key.txt",
+      .help = "clients must send this key" },
+    { .group = "Door", .name = "insecure", BT_OPT_AT(config, insecure), .type = BT_OPT_FLAG,
+      .help = "allow an address that is not loopback without an API key" },
+    { .group = "Life", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(config, drain_timeout_ms), .type = BT_OPT_DURATION, .def = "30s",
+      .lo = 0, .hi = 3600000, .help = "how long SIGTERM lets requests in progress end" },
+    { .group = "Life", .name = "log-level", .value = "LEVEL", BT_OPT_AT(config, log_level), .type = BT_OPT_CHOICE, .def = "info",
+      .choices = bt_log_level_names, .help = "what is worth a line on stderr" },
+    { .group = "Life", .name = "log-format", .value = "FORMAT", BT_OPT_AT(config, log_format), .type = BT_OPT_CHOICE, .def = "text",
+      .choices = formats, .help = "lines for people or for machines" },
+    { .group = "Life", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "say it is ready by one JSON object on stdout: ready" },
+};
+
+const bt_opt_program tool_up_program = {
+    .name = "baton up", .summary = "serve a model: start and watch a gateway, prefill nodes and decode nodes", .usage = "[-m MODEL | MODEL] [options]",
+    .normal = "baton up -m smollm2 --port 8080", .opts = opts, .opt_count = BT_OPT_COUNT(opts), .args_max = 1, .args_name = "MODEL",
+};
+
+static void on_ready(void *ud, const char *url)
+{
+    const config *c = ud;
+    if (c->json) (void)tool_print_json("up", json_pack("{s:s}", "ready", url));
+    else printf("ready %s\n", url);
+    fflush(stdout);
+}
+
+static void add_common(tool_command *t, const config *c, const char *program)
+{
+    snprintf(t->program, sizeof t->program, "%s", program);
+    tool_command_add(t, "--model", c->model);
+    tool_command_add(t, "--log-level", bt_log_level_names[c->log_level]);
+    tool_command_add(t, "--log-format", formats[c->log_format]);
+    tool_command_add(t, "--drain-timeout", "5s");       /* the gateway drains requests; nodes only finish what it leaves */
+}
+
+static void make_gateway(tool_command *t, const config *c, const char *control)
+{
+    char drain[32];
+    add_common(t, c, "baton-gateway");
+    snprintf(drain, sizeof drain, "%lldms", (long long)c->drain_timeout_ms);
+    tool_command_add(t, "--drain-timeout", drain);
+    tool_command_add(t, "--control", control);
+    tool_command_add(t, "--host", c->host);
+    tool_command_add_int(t, "--port", c->port);
+    tool_command_add_int(t, "--max-queue", c->max_queue);
+    if (c->alias) tool_command_add(t, "--alias", c->alias);
+    if (c->api_key_file) tool_command_add(t, "--api-key-file", c->api_key_file);
+    if (c->insecure) tool_command_add(t, "--insecure", NULL);
+}
+
+static void make_node(tool_command *t, const config *c, const char *control, const char *role, int64_t index, const char *dir)
+{
+    char text[TOOL_CLUSTER_ARG_BYTES];
+    snprintf(text, sizeof text, "baton-%s", role);
+    add_common(t, c, text);
+    snprintf(text, sizeof text, "%s-%lld", role, (long long)index);
+    tool_command_add(t, "--id", text);
+    tool_command_add(t, "--gateway", control);
+    tool_command_add(t, "--engine", tool_engine_names[c->engine]);
+    tool_command_add(t, "--isa", c->isa);
+    tool_command_add_int(t, "--threads", c->threads);
+    tool_command_add_int(t, "--ctx-size", c->ctx_size);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)c->kv_memory_bytes);
+    tool_command_add(t, "--kv-memory", text);
+    if (strcmp(role, "prefill") == 0) {
+        tool_command_add(t, "--shape-policy", c->shape_policy);
+    } else {
+        snprintf(text, sizeof text, "ipc://%s/kv-%lld", dir, (long long)index);
+        tool_command_add(t, "--listen", text);
+    }
+}
+
+static bt_err up(config *c, bt_fault *fault)
+{
+    char dir[128], control[160];
+    const size_t count = (size_t)(1 + c->prefill + c->decode);
+    tool_command *commands = calloc(count, sizeof *commands);
+    if (!commands) return bt_fail(fault, BT_ENOMEM, "commands");
+    bt_err e = tool_cluster_make_dir(dir, sizeof dir, fault);
+    if (e == BT_OK) {
+        size_t n = 0;
+        snprintf(control, sizeof control, "ipc://%s/control", dir);
+        make_gateway(&commands[n++], c, control);
+        for (int64_t i = 0; i < c->prefill; i++) make_node(&commands[n++], c, control, "prefill", i, dir);
+        for (int64_t i = 0; i < c->decode; i++) make_node(&commands[n++], c, control, "decode", i, dir);
+        const tool_cluster_config cc = { .commands = commands, .count = count, .dir = dir, .drain_ms = c->drain_timeout_ms, .on_ready = on_ready, .ud = c };
+        e = tool_cluster_run(&cc, fault);
+        tool_cluster_remove_dir(dir);
+    }
+    free(commands);
+    return e;
+}
+
+int tool_up_run(int argc, char **argv)
+{
+    config c;
+    bt_opt_args args;
+    bt_fault fault = { "" };
+    int rc = bt_opt_start(&args, &tool_up_program, argc, argv, &c);
+    if (rc >= 0) return rc;
+    rc = 0;
+    if (args.count > 0 && !c.model) c.model = args.args[0];
+    if (!c.model) {
+        bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2'");
+        bt_opt_usage_error("baton up", &fault);
+        rc = 2;
+    } else {
+        bt_log_setup("baton-up", (bt_log_level)c.log_level, c.log_format == 1);
+        if (up(&c, &fault) < 0) rc = tool_fail("up", &fault);
+    }
+    bt_opt_done(&args);
+    return rc;
+}

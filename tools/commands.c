@@ -1,0 +1,21 @@
+/* The table of subcommands: help, man page and completion come from it. */
+#include "tools/tool.h"
+
+static const bt_opt_command list[] = {
+    { "Talk to a model", "run", &tool_run_program, tool_run_run },
+    { "Talk to a model", "chat", &tool_chat_program, tool_chat_run },
+    { "Serve", "up", &tool_up_program, tool_up_run },
+    { "Serve", "status", &tool_status_program, tool_status_run },
+    { "Serve", "keygen", &tool_keygen_program, tool_keygen_run },
+    { "Look closer", "inspect", &tool_inspect_program, tool_inspect_run },
+    { "Look closer", "tokenize", &tool_tokenize_program, tool_tokenize_run },
+    { "Look closer", "perplexity", &tool_perplexity_program, tool_perplexity_run },
+};
+
+const bt_opt_commands tool_commands = {
+    .name = "baton",
+    .summary = "LLM serving with prefill and decode on separate nodes",
+    .normal = "baton run -m smollm2 -p 'The capital of France is' -n 32",
+    .list = list,
+    .count = sizeof list / sizeof list[0],
+};

@@ -1,0 +1,53 @@
+#ifndef BT_TOOLS_TOOL_H
+#define BT_TOOLS_TOOL_H
+#include <jansson.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/err.h"
+#include "base/opt.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+
+/* The commands of `baton`, and what they share. Each command is one file with its option table, its program and its run function,
+ * which returns an exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. */
+extern const bt_opt_commands tool_commands;
+
+extern const bt_opt_program tool_chat_program, tool_inspect_program, tool_keygen_program, tool_perplexity_program, tool_run_program,
+    tool_status_program, tool_tokenize_program, tool_up_program;
+int tool_chat_run(int argc, char **argv);
+int tool_inspect_run(int argc, char **argv);
+int tool_keygen_run(int argc, char **argv);
+int tool_perplexity_run(int argc, char **argv);
+int tool_run_run(int argc, char **argv);
+int tool_status_run(int argc, char **argv);
+int tool_tokenize_run(int argc, char **argv);
+int tool_up_run(int argc, char **argv);
+
+enum { TOOL_INTERRUPTED = 130, TOOL_MAX_INPUT_BYTES = 64 << 20 };
+
+/* The values of --engine, in the order of tool_engine. */
+typedef enum tool_engine { TOOL_ENGINE_HOST, TOOL_ENGINE_REFERENCE } tool_engine;
+extern const char *const tool_engine_names[];
+
+/* "baton run: words" on stderr; returns 1, so that failing is one statement. */
+int tool_fail(const char *command, const bt_fault *fault);
+/* One JSON object and a newline on stdout; takes the reference. Returns 0, or 1 when stdout cannot be written. */
+int tool_print_json(const char *command, json_t *object);
+/* The whole of a file, "-" for stdin, NUL-terminated, at most TOOL_MAX_INPUT_BYTES; the caller frees. */
+bt_err tool_read_file(char **ret, size_t *ret_len, const char *path, bt_fault *fault);
+/* Opens a GGUF file by path or well-known name, with its tokenizer where ret_tok is not NULL. */
+bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name, bt_fault *fault);
+/* 16 bytes as 32 hex digits and a NUL. */
+void tool_hex16(char ret[33], const uint8_t bytes[16]);
+/* 98362432 as "93.8 MiB". */
+void tool_size_text(char *ret, size_t cap, uint64_t bytes);
+
+/* One redrawn line on stderr where that is a terminal and !quiet; nothing otherwise. */
+void tool_progress(bool quiet, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void tool_progress_end(bool quiet);
+
+/* SIGINT and SIGTERM set tool_stop instead of ending the process (run, chat). */
+extern volatile sig_atomic_t tool_stop;
+void tool_catch_signals(void);
+#endif
