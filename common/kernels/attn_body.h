@@ -2,8 +2,7 @@
  *
  * (row, head) pairs that read the same kv head are taken BT_ATTN_QUERIES at a time over one f32 copy of each
  * block of 64 positions; what each pair computes does not depend on which others share the block. Rows are
- * padded to whole v16: a query by -0 and K and V by +0, so that a padded product is -0, which changes no sum.
- */
+ * padded by zeros to whole v16: that can change only the sign of a score of zero, whose exp is 1 either way. */
 
 typedef struct query {
     const float *q; /* where it comes from */
@@ -146,7 +145,7 @@ static void begin_job(const job *j)
     for (size_t i = 0; i < j->count; i++) {
         float *q = j->q + i * j->dp;
         memcpy(q, j->query[i].q, d * sizeof *q);
-        for (size_t e = d; e < j->dp; e++) q[e] = -0.0f;
+        memset(q + d, 0, (j->dp - d) * sizeof *q);
     }
 }
 
