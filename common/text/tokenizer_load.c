@@ -165,6 +165,11 @@ static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
     for (size_t i = 0; i < tok->count; i++) {
         const bt_text_span name = bt_tokenizer_piece(tok, (int32_t)i);
         if (name.len == 0 || (tok->type[i] != BT_TOKEN_CONTROL && tok->type[i] != BT_TOKEN_USER_DEFINED)) continue;
+        /* Found in text, a piece of a character would leave the rest of it: no longer UTF-8. */
+        if (!bt_utf8_valid(name.ptr, name.len, NULL)) {
+            e = bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: a special token, but not UTF-8", i);
+            goto out;
+        }
         list[n++] = (named){ name.ptr, name.len, (uint32_t)i };
         tok->is_special_first[(unsigned char)name.ptr[0]] = true;
         if (tok->type[i] == BT_TOKEN_USER_DEFINED) tok->has_user_defined = true;

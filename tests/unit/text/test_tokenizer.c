@@ -331,6 +331,8 @@ static void refuses_a_lying_llama_vocabulary_by_key(void **s)
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens[261]: the same as token 260");
     small_spm(&vocab); vocab.token[2].text = "<s>"; vocab.token[2].len = 3;
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens[2]: the same as token 1");
+    small_spm(&vocab); vocab.token[2].text = "\xA6"; vocab.token[2].len = 1;     /* would cut characters in two */
+    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[2]: a special token, but not UTF-8");
     small_spm(&vocab); vocab.token[260].score = NAN;
     refuses(BT_EFORMAT, "tokenizer.ggml.scores[260]");
     small_spm(&vocab); vocab.token[260].score = INFINITY;
