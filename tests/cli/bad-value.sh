@@ -1,0 +1,1 @@
+baton-decode -m x.gguf --kv-memory lots

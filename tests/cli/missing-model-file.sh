@@ -1,0 +1,1 @@
+baton inspect no-such-file.gguf

@@ -1,0 +1,1 @@
+echo hello > text.gguf; baton inspect text.gguf

@@ -1,0 +1,1 @@
+baton run -m smollm2 -p Hello --system Hi

@@ -1,0 +1,1 @@
+baton tokenize -m "$BATON_TEST_MODEL" -p "Hi\\ ½"

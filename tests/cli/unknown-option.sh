@@ -1,0 +1,1 @@
+baton-prefill --modle x.gguf
