@@ -1,0 +1,74 @@
+#!/bin/sh
+# Includes point down only. One line for each folder: what it may include besides itself; anything else fails, a folder
+# without a line too. Libraries with one home are checked below the table. The tests may include everything.
+set -eu
+cd "${1:-.}"
+fail=0
+say() { echo "$1"; fail=1; }
+
+rules='
+common/base      :
+common/crypto    : base
+common/rt        : base crypto
+common/kernels   : base
+common/text      : base
+common/model     : base kernels text
+common/graph     : base kernels model
+common/device    : base model graph
+common/npu       : base kernels model graph device
+common/ref       : base kernels model
+common/sample    : base kernels
+common/kv        : base crypto kernels
+common/wire      : base crypto kv
+common/xfer      : base crypto rt kernels kv wire
+gateway          : base crypto rt text model sample kv wire xfer
+prefill-node     : base crypto rt kernels text model graph device npu ref sample kv wire xfer
+decode-node      : base crypto rt kernels text model graph device npu ref sample kv wire xfer decode-node/engine
+decode-node/engine : base kernels text model graph ref sample kv
+sim              : base crypto kernels text model graph device npu ref sample kv wire xfer gateway prefill-node decode-node decode-node/engine
+tools            : base crypto rt kernels text model graph device npu ref sample kv wire xfer gateway prefill-node decode-node decode-node/engine sim
+'
+
+# "file:folder of the included header" for every quoted include below the folders given
+includes() {
+    find "$@" -name '*.[ch]' -exec grep -H '^ *# *include "' {} + 2> /dev/null |
+        sed -n 's|^\([^:]*\):[^"]*"\([^"]*\)".*|\1 \2|p'
+}
+
+for top in common/* gateway prefill-node prefill-node/* decode-node decode-node/* sim sim/* tools tools/*; do
+    [ -d "$top" ] || continue
+    ls "$top"/*.[ch] > /dev/null 2>&1 || continue
+    line=$(echo "$rules" | sed -n "s|^$top *:||p")
+    if ! echo "$rules" | grep -q "^$top *:"; then say "$top: no line in tests/lint/layers.sh says what it may include"; continue; fi
+    own=${top#common/}
+    bad=$(includes "$top"/*.[ch] | while read -r file inc; do
+        case $inc in
+        *.pb-c.h) [ "$top" = common/wire ] || echo "$file: only common/wire sees protobuf types ($inc)"; continue ;;
+        */*) dir=${inc%/*} ;;
+        *) echo "$file: write the folder too: \"$inc\""; continue ;;
+        esac
+        case " $own $line " in *" $dir "*) ;; *) echo "$file: $top must not include $inc" ;; esac
+    done)
+    [ -z "$bad" ] || say "$bad"
+done
+
+# header, then where it may be included, as an extended regular expression over paths
+while read -r header where; do
+    bad=$(grep -rlE --include='*.[ch]' "^ *# *include <$header>" common gateway prefill-node decode-node sim tools 2> /dev/null |
+        grep -vE "^($where)" | sed "s|\$|: must not include <$header>|" || true)
+    [ -z "$bad" ] || say "$bad"
+done << 'HOMES'
+zmq\.h          common/rt/|common/crypto/keys\.c$
+sodium.*\.h     common/crypto/
+microhttpd\.h   gateway/
+curl/curl\.h    tools/
+pcre2\.h        common/text/
+utf8proc\.h     common/text/
+xxhash\.h       common/base/
+HOMES
+
+bad=$(grep -rnE --include='*.[ch]' '(^|[^a-z_])(clock_gettime|gettimeofday|clock|time) *\(' common gateway prefill-node decode-node sim tools 2> /dev/null |
+    grep -vE '^common/base/clock\.c:|^[^:]*:[0-9]+: *(/\*|\*|//)' | grep -E '[^a-z_](clock_gettime|gettimeofday|clock|time) *\((NULL|&|CLOCK|0|\))' |
+    sed 's|^\([^:]*:[0-9]*\):.*|\1: only common/base/clock.c reads a clock|' || true)
+[ -z "$bad" ] || say "$bad"
+exit $fail

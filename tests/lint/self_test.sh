@@ -1,0 +1,72 @@
+#!/bin/sh
+# Every rule is shown to fail on a small tree that breaks it, and to pass on one that does not.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+passed=0 failed=0
+
+clean_tree() {
+    rm -rf "$work/t"
+    mkdir -p "$work/t/common/base" "$work/t/common/rt" "$work/t/common/xfer" "$work/t/gateway" "$work/t/decode-node/engine"
+    printf '#ifndef BT_BASE_A_H\n#define BT_BASE_A_H\n#endif\n' > "$work/t/common/base/a.h"
+    printf '#ifndef BT_RT_R_H\n#define BT_RT_R_H\n#endif\n' > "$work/t/common/rt/r.h"
+    printf '#include "rt/r.h"\n#include "base/a.h"\n\n#include <zmq.h>\n' > "$work/t/common/rt/r.c"
+    printf '#include "rt/r.h"\n' > "$work/t/gateway/door.c"
+    printf '#include "base/a.h"\n' > "$work/t/gateway/brain.c"
+}
+
+# expect 0|1 NAME CHECK: what the check should return on the tree as it is now
+expect() {
+    got=0
+    out=$(sh "$here/$3.sh" "$work/t" 2>&1) || got=1
+    if [ $got = "$1" ] && { [ $got = 0 ] || [ -n "$out" ]; }; then passed=$((passed + 1))
+    else failed=$((failed + 1)); echo "self_test: $3 should have returned $1: $2"; echo "$out"; fi
+}
+
+# broken CHECK NAME FILE TEXT: the text added to the file of a clean tree must make the check fail
+broken() {
+    clean_tree
+    mkdir -p "$(dirname "$work/t/$3")"
+    printf '%b' "$4" >> "$work/t/$3"
+    expect 1 "$2" "$1"
+}
+
+for check in layers brains sizes text; do clean_tree; expect 0 'a clean tree' $check; done
+
+broken layers 'base includes rt'                  common/base/x.c '#include "rt/r.h"\n'
+broken layers 'a program includes another'        gateway/x.c '#include "decode-node/node.h"\n'
+broken layers 'an engine includes its node'       decode-node/engine/x.c '#include "decode-node/node.h"\n'
+broken layers 'a folder nobody declared'          common/extra/x.c 'int x;\n'
+broken layers 'an include without its folder'     common/base/x.c '#include "a.h"\n'
+broken layers 'protobuf types outside wire'       gateway/x.c '#include "control.pb-c.h"\n'
+broken layers 'sodium outside crypto'             common/rt/x.c '#include <sodium.h>\n'
+broken layers 'zmq in a program'                  gateway/x.c '#include <zmq.h>\n'
+broken layers 'a second reader of the clock'      common/rt/x.c 'int f(void) { return clock_gettime(CLOCK_MONOTONIC, &t); }\n'
+broken layers 'the time of day'                   gateway/x.c 'long f(void) { return time(NULL); }\n'
+broken brains 'a brain that includes a socket'    gateway/brain.c '#include "rt/r.h"\n'
+broken brains 'a brain that includes a clock'     decode-node/brain.c '#include "base/clock.h"\n'
+broken brains 'a brain that includes threads'     gateway/brain.c '#include <pthread.h>\n'
+clean_tree
+printf '#include "common/xfer/deep.h"\n#include "xfer/deep.h"\n' >> "$work/t/gateway/brain.c"
+printf '#include "rt/r.h"\n' > "$work/t/common/xfer/deep.h"
+expect 1 'a brain that reaches a socket through a header' brains
+broken sizes  'a file of 801 lines'               common/base/x.c "$(yes ';' | head -n 801 | sed 's/$/\\n/' | tr -d '\n')"
+broken sizes  'a function of 81 lines'            common/base/x.c "void f(void)\\n{\\n$(yes ';' | head -n 79 | sed 's/$/\\n/' | tr -d '\n')}\\n"
+clean_tree
+{ echo '/* Long because it is a table. */'; echo 'void f(void)'; echo '{'; yes ';' | head -n 79; echo '}'; } > "$work/t/common/base/x.c"
+expect 0 'a long function with its reason' sizes
+broken text   'a tab'                             common/base/x.c 'int\tx;\n'
+broken text   'spaces at the end of a line'       common/base/x.c 'int x; \n'
+broken text   'no final newline'                  common/base/x.c 'int x;'
+broken text   'a path of one machine'             common/base/x.c 'open("/ho''me/me/x");\n'
+broken text   'a temporary file by name'          common/base/x.c 'open("/tm''p/x");\n'
+broken text   'a header without a guard'          common/base/x.h 'int x;\n'
+broken text   'a guard of another name'           common/base/x.h '#ifndef BT_BASE_Y_H\n#endif\n'
+clean_tree
+mkdir -p "$work/t/common/kv"
+printf '#ifndef BT_BASE_A_H\n#endif\n' > "$work/t/common/kv/a.h"
+expect 1 'one guard in two headers' text
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

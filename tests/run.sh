@@ -1,0 +1,89 @@
+#!/bin/sh
+# Runs the tests of one build:  tests/run.sh build/release [NAME]
+# Unit programs, lint self-test, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
+# integration programs test_NAME*. One line for each program that passes; everything it said for one that fails.
+# The last line counts the tests: "N passed, N failed".
+set -u
+cd "$(dirname "$0")/.." || exit 1
+B=${1:?build folder, such as build/release}
+only=${2:-}
+
+TMPDIR=$(mktemp -d) || exit 1
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+trap 'exit 130' INT TERM
+# Options from the caller's environment must not steer the programs under test; the place of the model may.
+for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do [ "$v" = BATON_MODEL_DIR ] || unset "$v"; done
+unset NOTIFY_SOCKET
+BATON_TEST_MODEL=$(sh deploy/model.sh) && export BATON_TEST_MODEL || unset BATON_TEST_MODEL
+if [ -d "$B/bin" ]; then
+    BATON_BIN=$(cd "$B/bin" && pwd)
+    export BATON_BIN
+fi
+
+passed=0 failed=0 skipped=0
+out=$TMPDIR/out
+now_ms() { echo $(($(date +%s%N) / 1000000)); }
+
+# report NAME RC PASSED FAILED SKIPPED MS
+report() {
+    [ "$2" = 0 ] || [ "$4" -gt 0 ] || set -- "$1" "$2" "$3" 1 "$5" "$6"     # a crash counts as one failure
+    passed=$((passed + $3)) failed=$((failed + $4)) skipped=$((skipped + $5))
+    if [ "$2" = 0 ] && [ "$4" = 0 ]; then
+        note=
+        [ "$5" = 0 ] || note=", $5 skipped"
+        printf '  %-40s %5d tests %8d ms%s\n' "$1" "$3" "$6" "$note"
+    else
+        printf '  %-40s FAILED (exit code %d%s)\n' "$1" "$2" "$([ "$2" -eq 124 ] && echo ': it took too long')"
+        cat "$out"
+    fi
+}
+
+# A program of cmocka tests; $2 is how many seconds it may take.
+cmocka_program() {
+    begin=$(now_ms)
+    if [ -x "$1" ]; then timeout -k 10 "$2" "$1" > "$out" 2>&1; rc=$?
+    else echo "$1 was not built" > "$out"; rc=127; fi
+    set -- "$1" $rc $(awk '
+        { sub(/\r$/, "") }
+        /^\[       OK \]/                     { ok++ }
+        /^\[  FAILED  \] [0-9]+ test\(s\)/    { bad += $4 }
+        /^\[  SKIPPED \] [0-9]+ test\(s\)/    { skip += $4 }
+        END { print ok + 0, bad + 0, skip + 0 }' "$out")
+    report "${1#"$B"/tests/}" "$2" "$3" "$4" "$5" $(($(now_ms) - begin))
+}
+
+# A script or program that counts as $2 tests, or ends with a line "N passed, N failed" of its own.
+other() {
+    name=$1 count=$2
+    shift 2
+    begin=$(now_ms)
+    timeout -k 10 300 "$@" > "$out" 2>&1
+    rc=$?
+    set -- $(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed.*/\1 \2/p' "$out")
+    if [ $# -ne 2 ]; then
+        if [ $rc = 0 ]; then set -- "$count" 0; else set -- 0 "$count"; fi
+    fi
+    report "$name" $rc "$1" "$2" 0 $(($(now_ms) - begin))
+}
+
+for src in tests/unit/*/test_$only*.c; do
+    [ ! -f "$src" ] || cmocka_program "$B/${src%.c}" 300
+done
+if [ -z "$only" ]; then
+    other 'lint/self_test' 1 sh tests/lint/self_test.sh
+    for src in tests/fuzz/fuzz_*.c; do
+        [ -f "$src" ] || continue
+        target=$(basename "$src" .c)
+        target=${target#fuzz_}
+        other "fuzz/$target" 1 "$B/tests/fuzz/$target" "tests/fuzz/corpus/$target"
+    done
+    [ ! -f tests/cli/run.sh ] || other 'cli' 1 sh tests/cli/run.sh "$B"
+fi
+for src in tests/integration/test_$only*.c; do
+    [ ! -f "$src" ] || cmocka_program "$B/${src%.c}" 900
+done
+
+[ $((passed + failed + skipped)) -gt 0 ] || { echo "no test program is called test_$only*" >&2; failed=1; }
+echo "$passed passed, $failed failed$([ $skipped = 0 ] || echo ", $skipped skipped")"
+[ $failed = 0 ]
