@@ -90,7 +90,7 @@ static void on_hello(gw_brain *b, const bt_msg *m)
         snprintf(a->u.log.text, sizeof a->u.log.text, "node refused: %s", fault.text);
         return;
     }
-    if (!bt_incarnation_equal(&replaced, &zero)) gw_request_node_lost(b, &replaced, m->u.hello.node_id);
+    if (!bt_incarnation_equal(&replaced, &zero)) gw_request_node_lost(b, &replaced, m->u.hello.node_id, true);
     bt_msg *w = gw_send(b, &m->from, BT_MSG_WELCOME);
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
     memcpy(w->u.welcome.node_id, b->cfg.node_id, sizeof w->u.welcome.node_id);
@@ -129,7 +129,7 @@ static void expire_nodes(gw_brain *b)
         gw_node_state before = n->state;
         if (gw_registry_expire(&b->registry, n, b->now_us) == GW_NODE_GONE && before != GW_NODE_GONE) {
             node_changed(b, n, before);
-            gw_request_node_lost(b, &n->incarnation, n->hello.node_id);
+            gw_request_node_lost(b, &n->incarnation, n->hello.node_id, false);
         } else {
             node_changed(b, n, before);
         }

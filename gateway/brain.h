@@ -11,7 +11,8 @@
  *
  *   QUEUED --pair free--> RESERVING --Reserved--> PREFILLING --token 0--> DECODING --end seen--> CLOSING --> ended
  * Every state has a deadline (below). A node that refuses for now sends its request back to the head of the queue with
- * the next attempt. In this version a node that is lost ends the requests that still need it with FAIL node_lost.
+ * the next attempt; so does a node that was restarted before it had accepted any work for the request. In this version a
+ * node that is lost otherwise ends the requests that still need it with FAIL node_lost.
  * After its end a request may live on without its client, only to repeat ABORT to nodes that have not answered.
  * Allocates only in SUBMIT: one block for the prompt and the answer's tokens, freed in the step after the end. */
 

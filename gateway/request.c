@@ -430,7 +430,13 @@ void gw_request_msg(gw_brain *b, const bt_msg *m)
     } else if (m->type != BT_MSG_PREFILL_DONE) b->n.unexpected++;
 }
 
-void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *node_id)
+/* Nothing was made for the request yet: another attempt loses nothing. */
+static bool is_fresh(const gw_request *r)
+{
+    return r->state == GW_RESERVING || (r->state == GW_PREFILLING && !r->is_accepted);
+}
+
+void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *node_id, bool is_back)
 {
     for (uint32_t i = 0; i < b->requests_len; i++) {
         gw_request *r = &b->requests[i];
@@ -440,7 +446,10 @@ void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *n
             if (!side->is_open || !bt_incarnation_equal(&side->node, node)) continue;
             bool fatal = is_needed(r, side);
             close_side(b, side);
-            if (fatal)
+            if (fatal && is_back && is_fresh(r)) {
+                b->n.requeued++;
+                leave(b, r, GW_RETURNING);
+            } else if (fatal)
                 gw_request_fail(b, r, GW_FAIL_NODE_LOST, BT_EIO, 0, "the %s node %s was lost while it worked on the request",
                                 k ? "decode" : "prefill", node_id);
             else

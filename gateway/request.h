@@ -63,7 +63,8 @@ void gw_request_msg(gw_brain *b, const bt_msg *m);              /* a message abo
 void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
 void gw_request_finish_early(gw_brain *b, gw_request *r);
-void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *node_id);
+/* is_back: a new process has taken its place; what had only been asked of the old one is asked again. */
+void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *node_id, bool is_back);
 void gw_request_expire(gw_brain *b, gw_request *r);
 int64_t gw_request_due_us(const gw_brain *b, const gw_request *r);
 bool gw_request_has_client(const gw_request *r);                /* neither DONE nor FAIL was said */

@@ -1,0 +1,143 @@
+/* The shell of the simulated gateway, and every client: what they are given is compared with what the toy engines must say. */
+#include "sim/sim_node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static sim_client *client_of(sim_world *w, uint64_t request)
+{
+    if (request >= 1 && request <= w->clients_len) return &w->clients[request - 1];
+    sim_broken(w, "an answer for request %llu, which nobody made", (unsigned long long)request);
+    return NULL;
+}
+
+static void on_tokens(sim_world *w, sim_client *c, const gw_action *a)
+{
+    if (!c->saw_first) sim_broken(w, "tokens of request %llu before FIRST", (unsigned long long)a->request);
+    if (a->u.tokens.first_index != c->r.tokens)
+        sim_broken(w, "request %llu got index %u when %u was next", (unsigned long long)a->request, a->u.tokens.first_index, c->r.tokens);
+    for (uint32_t i = 0; i < a->u.tokens.ids_len; i++, c->r.tokens++)
+        if (c->r.tokens >= c->expected_len || a->u.tokens.ids[i] != c->expected[c->r.tokens]) {
+            sim_broken(w, "request %llu got a wrong token at index %u", (unsigned long long)a->request, c->r.tokens);
+            return;
+        }
+}
+
+static void on_end(sim_world *w, sim_client *c, const gw_action *a)
+{
+    if (c->r.outcome != SIM_PENDING) sim_broken(w, "request %llu was answered twice", (unsigned long long)a->request);
+    c->r.outcome = a->type == GW_DO_DONE ? SIM_DONE : SIM_FAILED;
+    c->r.ended_us = w->now_us;
+    w->answered++;
+    if (a->type == GW_DO_FAIL) {
+        c->r.kind = a->u.fail.kind;
+        c->r.stats = a->u.fail.stats;
+        return;
+    }
+    c->r.reason = a->u.done.reason;
+    c->r.stats = a->u.done.stats;
+    if (c->r.stats.completion_tokens != c->r.tokens) sim_broken(w, "request %llu is told a wrong usage", (unsigned long long)a->request);
+    if (c->r.is_cut) return;
+    if (c->r.tokens != c->expected_len || c->r.reason != c->expected_reason)
+        sim_broken(w, "request %llu ended with %u of %u tokens, reason %d of %d", (unsigned long long)a->request, c->r.tokens,
+                   c->expected_len, (int)c->r.reason, (int)c->expected_reason);
+}
+
+void sim_gateway_step(sim_world *w, const gw_event *ev)
+{
+    sim_process *p = &w->processes[0];
+    bt_random random = sim_random(w);
+    gw_actions acts = gw_brain_step(p->gw, ev, w->now_us, &random);
+    w->steps++;
+    for (size_t i = 0; i < acts.len; i++) {
+        const gw_action *a = &acts.items[i];
+        sim_client *c = NULL;
+        if (a->type == GW_DO_FIRST || a->type == GW_DO_TOKENS || a->type == GW_DO_DONE || a->type == GW_DO_FAIL) {
+            c = client_of(w, a->request);
+            if (!c) return;
+            if (c->r.outcome != SIM_PENDING) sim_broken(w, "request %llu hears more after its end", (unsigned long long)a->request);
+        }
+        if (a->type == GW_DO_SEND) {
+            uint32_t to = sim_process_by_incarnation(w, &a->u.send.peer);
+            if (to != UINT32_MAX) sim_say(w, 0, to, SIM_CONTROL, NULL, &a->u.send.msg);
+        } else if (a->type == GW_DO_FIRST) {
+            if (c->saw_first) sim_broken(w, "request %llu got FIRST twice", (unsigned long long)a->request);
+            c->saw_first = true;
+        } else if (a->type == GW_DO_TOKENS) {
+            on_tokens(w, c, a);
+        } else if (c) {
+            on_end(w, c, a);
+        } else if (a->type == GW_DO_EXIT) {
+            p->is_alive = false;
+        }
+    }
+    p->due_us = gw_brain_due_us(p->gw);
+}
+
+/* What the engines will say, from the prompt alone. */
+static bt_err expect(sim_world *w, sim_client *c)
+{
+    uint32_t n = c->r.prompt_tokens, ctx = w->o.ctx_tokens;
+    uint64_t *hashes = malloc(n * sizeof *hashes);
+    uint8_t *rows = malloc((size_t)SIM_TOY_LAYERS * (n > ctx ? n : ctx) * SIM_TOY_ROW_BYTES);
+    uint8_t *body = malloc((size_t)n * SIM_TOY_ROW_BYTES);
+    c->expected = malloc(c->r.max_tokens * sizeof *c->expected);
+    bt_err e = hashes && rows && body && c->expected ? BT_OK : BT_ENOMEM;
+    if (e < 0) goto out;
+    if (n > ctx) ctx = n;
+    sim_toy_prefixes(hashes, c->ids, n);
+    for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
+        sim_toy_body(body, hashes, l, 0, n);
+        sim_toy_place(rows, ctx, body, l, 0, n);
+    }
+    uint64_t digest = sim_toy_digest(rows, ctx, n);
+    int32_t id = sim_toy_first(hashes[n - 1], c->seed);
+    c->expected_reason = BT_FINISH_LENGTH;
+    for (uint32_t i = 0; i < c->r.max_tokens; i++) {
+        if (i > 0) id = sim_toy_next(digest, id, i, c->seed);
+        if (id == SIM_TOY_STOP) {
+            c->expected_reason = BT_FINISH_STOP;
+            break;
+        }
+        c->expected[c->expected_len++] = id;
+    }
+out:
+    free(hashes);
+    free(rows);
+    free(body);
+    return e;
+}
+
+uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tokens)
+{
+    if (!w->processes[0].is_alive) return 0;
+    if (w->clients_len == w->clients_cap) {
+        uint64_t cap = w->clients_cap ? w->clients_cap * 2 : 64;
+        sim_client *all = realloc(w->clients, cap * sizeof *all);
+        if (!all) return 0;
+        w->clients = all;
+        w->clients_cap = cap;
+    }
+    sim_client *c = &w->clients[w->clients_len++];
+    *c = (sim_client){.r = {.prompt_tokens = prompt_tokens, .max_tokens = max_tokens, .submitted_us = w->now_us}, .seed = sim_net_draw(w->net)};
+    c->ids = malloc(prompt_tokens * sizeof *c->ids);
+    if (!c->ids) return 0;
+    for (uint32_t i = 0; i < prompt_tokens; i++) c->ids[i] = (int32_t)(sim_net_draw(w->net) % SIM_TOY_VOCAB);
+    if (expect(w, c) < 0) return 0;
+    gw_submit s = {.request = w->clients_len, .ids = c->ids, .ids_len = prompt_tokens, .max_tokens = max_tokens,
+                   .sampling = {.top_p = 1, .seed = c->seed}, .stop_ids_len = 1, .stop_ids = {SIM_TOY_STOP}};
+    sim_gateway_step(w, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
+    return s.request;
+}
+
+static void cut(sim_world *w, uint64_t request, gw_event_type type)
+{
+    if (request < 1 || request > w->clients_len || !w->processes[0].is_alive) return;
+    if (w->clients[request - 1].r.outcome == SIM_PENDING) w->clients[request - 1].r.is_cut = true;
+    sim_gateway_step(w, &(gw_event){.type = type, .u.request = request});
+}
+
+void sim_world_cancel(sim_world *w, uint64_t request) { cut(w, request, GW_EV_CANCEL); }
+void sim_world_finish_early(sim_world *w, uint64_t request) { cut(w, request, GW_EV_FINISH_EARLY); }
+
+const sim_request *sim_world_request(const sim_world *w, uint64_t request) { return &w->clients[request - 1].r; }

@@ -1,0 +1,61 @@
+#ifndef SIM_NODE_H
+#define SIM_NODE_H
+#include "sim/sim_toy.h"
+#include "sim/sim_world.h"
+
+/* What the files of the simulated world share: its processes and how they touch the network. For sim_*.c only. */
+typedef struct sim_run {                        /* a slot's work in an engine */
+    bool is_busy, is_cancelled;
+    uint64_t run;                               /* number of this piece of work: late calendar items are void */
+    bt_sampling sampling;
+    int32_t *ids; uint64_t *hashes; uint32_t ids_len;       /* prefill; [ctx_tokens] */
+    uint32_t chunk_begin, layer;
+    uint8_t *rows;                              /* decode: [layers][ctx][8] */
+    uint64_t kv_digest;
+    int32_t last;
+    uint32_t index, max_tokens;
+} sim_run;
+
+enum { SIM_ROUTES = 16 };
+typedef struct sim_route { uint32_t process; uint8_t socket[16]; bt_incarnation peer; bool in_use; } sim_route;
+
+typedef struct sim_process {
+    bt_role role;
+    bool is_alive;
+    uint64_t life;
+    int64_t due_us;
+    bt_incarnation self;
+    gw_brain *gw; pf_brain *pf; dc_brain *dc;
+    sim_run *runs;                              /* [slots] */
+    sim_route routes[SIM_ROUTES];               /* bulk: decode: how to answer a peer; prefill: who is dialled */
+} sim_process;
+
+typedef struct sim_client { sim_request r; int32_t *ids; uint64_t seed; bool saw_first; int32_t *expected; uint32_t expected_len; bt_finish expected_reason; } sim_client;
+
+struct sim_world {
+    sim_options o;
+    sim_net *net;
+    int64_t now_us;
+    uint64_t lives, works, steps, answered;
+    sim_process *processes; uint32_t processes_len;         /* gateway, prefill nodes, decode nodes */
+    sim_client *clients; uint64_t clients_len, clients_cap;
+    uint8_t *frame; size_t frame_cap;
+    bt_msg_buf buf;
+    char error[400];
+};
+
+void sim_broken(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m);
+bt_random sim_random(sim_world *w);
+uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who);     /* UINT32_MAX: nobody */
+
+/* sim_prefill.c, sim_decode.c: one event into the node's brain, its actions carried out, what they cause likewise. */
+void sim_prefill_step(sim_world *w, uint32_t self, const pf_event *ev);
+void sim_prefill_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m);
+void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it);
+void sim_decode_step(sim_world *w, uint32_t self, const dc_event *ev);
+void sim_decode_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m);
+void sim_decode_work(sim_world *w, uint32_t self, const sim_item *it);
+/* sim_clients.c */
+void sim_gateway_step(sim_world *w, const gw_event *ev);
+#endif

@@ -1,0 +1,186 @@
+/* The shell of a simulated prefill node: its brain, its bulk sockets, a toy worker that makes KV chunk by chunk, layer by layer. */
+#include "kv/kv_header.h"
+#include "sim/sim_node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_TOKENS = 32, LAYER_US = 200, PENDING_MAX = 512 };
+
+static sim_route *route_to(sim_process *p, const bt_incarnation *decode)
+{
+    for (int i = 0; i < SIM_ROUTES; i++)
+        if (p->routes[i].in_use && bt_incarnation_equal(&p->routes[i].peer, decode)) return &p->routes[i];
+    return NULL;
+}
+
+/* Endpoints are "sim:N", N a process number: whoever lives there now gets what is sent. */
+static bool dial(sim_world *w, sim_process *p, const bt_incarnation *decode, const char *endpoint)
+{
+    for (int i = 0; i < SIM_ROUTES; i++) {
+        if (p->routes[i].in_use) continue;
+        uint32_t to = (uint32_t)strtoul(endpoint + 4, NULL, 10);
+        if (strncmp(endpoint, "sim:", 4) != 0 || to >= w->processes_len) return false;
+        p->routes[i] = (sim_route){.process = to, .peer = *decode, .in_use = true};
+        memcpy(p->routes[i].socket, decode->bytes, 16);
+        return true;
+    }
+    return false;
+}
+
+static void send_block(sim_world *w, uint32_t self, const sim_route *route, const pf_block *b)
+{
+    sim_process *p = &w->processes[self];
+    const sim_run *run = &p->runs[b->slot];
+    bt_kv_header h = {.number = b->ref.number, .attempt = b->ref.attempt, .layer = b->layer, .token_begin = b->token_begin,
+                      .token_count = b->token_count, .kv_heads = 1, .head_dim = 2, .dtype = BT_KV_F16};
+    h.body_bytes = bt_kv_header_body_bytes(h.token_count, h.kv_heads, h.head_dim, h.dtype);
+    memcpy(h.owner, b->ref.owner.bytes, 16);
+    memcpy(h.ticket, b->ticket.bytes, 16);
+    memcpy(h.from, p->self.bytes, 16);
+    memcpy(h.to, b->decode.bytes, 16);
+    if (h.body_bytes != b->bytes) sim_broken(w, "a block of %u bytes is counted as %llu", h.body_bytes, (unsigned long long)b->bytes);
+    size_t len = BT_KV_HEADER_BYTES + (size_t)h.body_bytes;
+    uint8_t *frame = malloc(len);
+    if (!frame) return;
+    sim_toy_body(frame + BT_KV_HEADER_BYTES, run->hashes, b->layer, b->token_begin, b->token_count);
+    bt_kv_header_digest(h.digest, &h, frame + BT_KV_HEADER_BYTES);
+    bt_fault fault;
+    if (bt_kv_header_encode(frame, &h, &fault) < 0) sim_broken(w, "block header: %s", fault.text);
+    sim_item it = {.from = self, .to = route->process, .channel = SIM_BLOCK, .life = w->processes[route->process].life};
+    memcpy(it.socket, route->socket, 16);
+    (void)sim_net_send(w->net, w->now_us, &it, frame, len);     /* out of memory: as lost */
+    free(frame);
+}
+
+static void post_work(sim_world *w, uint32_t self, uint32_t slot, int64_t after_us)
+{
+    sim_item it = {.at_us = w->now_us + after_us, .kind = SIM_PREFILL_WORK, .to = self, .life = w->processes[self].life,
+                   .slot = slot, .run = w->processes[self].runs[slot].run};
+    (void)sim_net_post(w->net, &it);
+}
+
+static void compute(sim_world *w, uint32_t self, const pf_action *a)
+{
+    sim_run *run = &w->processes[self].runs[a->u.compute.slot];
+    if (run->is_busy) sim_broken(w, "COMPUTE on a busy prefill slot");
+    run->is_busy = true;
+    run->is_cancelled = false;
+    run->run = ++w->works;
+    run->sampling = a->u.compute.sampling;
+    run->ids_len = a->u.compute.ids_len;
+    run->chunk_begin = run->layer = 0;
+    memcpy(run->ids, a->u.compute.ids, run->ids_len * sizeof *run->ids);
+    sim_toy_prefixes(run->hashes, run->ids, run->ids_len);
+    post_work(w, self, a->u.compute.slot, LAYER_US);
+}
+
+void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it)
+{
+    sim_run *run = &w->processes[self].runs[it->slot];
+    if (!run->is_busy || run->run != it->run) return;
+    if (run->is_cancelled) {
+        run->is_busy = false;
+        sim_prefill_step(w, self, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = it->slot});
+        return;
+    }
+    if (run->chunk_begin < run->ids_len) {
+        uint32_t n = run->ids_len - run->chunk_begin;
+        if (n > CHUNK_TOKENS) n = CHUNK_TOKENS;
+        pf_event ev = {.type = PF_EV_KV_READY};
+        ev.u.kv_ready.slot = it->slot;
+        ev.u.kv_ready.layer = run->layer;
+        ev.u.kv_ready.token_begin = run->chunk_begin;
+        ev.u.kv_ready.token_count = n;
+        if (++run->layer == SIM_TOY_LAYERS) {
+            run->layer = 0;
+            run->chunk_begin += n;
+        }
+        post_work(w, self, it->slot, LAYER_US);
+        sim_prefill_step(w, self, &ev);
+        return;
+    }
+    run->is_busy = false;
+    pf_event ev = {.type = PF_EV_COMPUTED};
+    ev.u.computed.slot = it->slot;
+    ev.u.computed.token = sim_toy_first(run->hashes[run->ids_len - 1], run->sampling.seed);
+    ev.u.computed.top_len = 1;
+    ev.u.computed.top_ids[0] = ev.u.computed.token;
+    ev.u.computed.prefill_us = 1;
+    sim_prefill_step(w, self, &ev);
+}
+
+/* Carry out one action; what the shell answers at once goes to the end of `next`. */
+static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event *next, size_t *next_len)
+{
+    sim_process *p = &w->processes[self];
+    sim_route *r;
+    switch (a->type) {
+    case PF_DO_SEND_CONTROL: sim_say(w, self, 0, SIM_CONTROL, NULL, &a->u.control.msg); break;
+    case PF_DO_SEND_BULK:
+        r = route_to(p, &a->u.bulk.decode);
+        if (r) sim_say(w, self, r->process, SIM_BULK, r->socket, &a->u.bulk.msg);
+        else sim_broken(w, "prefill node sends on a link it does not have");
+        break;
+    case PF_DO_SEND_BLOCK: {
+        bool blocked = sim_net_chance(w->net) < w->o.blocked_ratio;
+        r = route_to(p, &a->u.block.decode);
+        if (!r) sim_broken(w, "prefill node sends a block on a link it does not have");
+        else if (!blocked) send_block(w, self, r, &a->u.block);
+        next[(*next_len)++] = (pf_event){.type = blocked ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT, .u.block = a->u.block};
+        break;
+    }
+    case PF_DO_COMPUTE: compute(w, self, a); break;
+    case PF_DO_CANCEL:
+        if (!p->runs[a->u.slot].is_busy) sim_broken(w, "CANCEL of an idle prefill slot");
+        p->runs[a->u.slot].is_cancelled = true;
+        break;
+    case PF_DO_RELEASE:
+        if (p->runs[a->u.slot].is_busy) sim_broken(w, "RELEASE of a busy prefill slot");
+        break;
+    case PF_DO_LINK:
+        if (dial(w, p, &a->u.link.decode, a->u.link.endpoint))
+            next[(*next_len)++] = (pf_event){.type = PF_EV_LINK_UP, .u.decode = a->u.link.decode};
+        break;
+    case PF_DO_UNLINK:
+        r = route_to(p, &a->u.link.decode);
+        if (r) r->in_use = false;
+        break;
+    case PF_DO_LOG: break;
+    case PF_DO_EXIT: p->is_alive = false; break;
+    }
+}
+
+void sim_prefill_step(sim_world *w, uint32_t self, const pf_event *ev)
+{
+    sim_process *p = &w->processes[self];
+    pf_event pending[PENDING_MAX];
+    size_t len = 1;
+    pending[0] = *ev;
+    for (size_t i = 0; i < len; i++) {
+        bt_random random = sim_random(w);
+        pf_actions acts = pf_brain_step(p->pf, &pending[i], w->now_us, &random);
+        w->steps++;
+        for (size_t k = 0; k < acts.len; k++) {
+            if (len >= PENDING_MAX - 1) {
+                sim_broken(w, "one event made a prefill node do more than %d things", PENDING_MAX);
+                return;
+            }
+            carry_out(w, self, &acts.items[k], pending, &len);
+        }
+        p->due_us = pf_brain_due_us(p->pf);
+    }
+}
+
+void sim_prefill_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m)
+{
+    pf_event ev = {.type = it->channel == SIM_CONTROL ? PF_EV_CONTROL : PF_EV_BULK};
+    if (it->channel == SIM_CONTROL) {
+        ev.u.control.msg = m;
+    } else {
+        memcpy(ev.u.bulk.decode.bytes, it->socket, 16);
+        if (!route_to(&w->processes[self], &ev.u.bulk.decode)) return;     /* the socket was closed */
+        ev.u.bulk.msg = m;
+    }
+    sim_prefill_step(w, self, &ev);
+}

@@ -1,0 +1,306 @@
+/* The three real brains over a virtual network, many seeds: every promise to the client is checked by the world itself. A failing
+ * run prints its seed; the same seed replays it. */
+#include "sim/sim_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+
+enum { SECOND = 1000000 };
+
+static sim_world *world(const sim_options *o)
+{
+    sim_world *w = NULL;
+    assert_int_equal(sim_world_new(&w, o), BT_OK);
+    return w;
+}
+
+static void check(const sim_world *w)
+{
+    if (sim_world_error(w)) fail_msg("%s", sim_world_error(w));
+}
+
+static void settle(sim_world *w, uint64_t seed)
+{
+    bool idle = sim_world_run_idle(w, 40 * (int64_t)SECOND);
+    check(w);
+    if (!idle) fail_msg("seed %llu: something is still held 40 s after the last answer", (unsigned long long)seed);
+}
+
+static uint32_t between(sim_world *w, uint32_t lo, uint32_t hi) { return lo + (uint32_t)(sim_world_draw(w) % (hi - lo + 1)); }
+
+static sim_faults lossy(void)
+{
+    return (sim_faults){.drop_ratio = 0.05, .repeat_ratio = 0.05, .block_drop_ratio = 0.05, .block_corrupt_ratio = 0.02,
+                        .delay_min_us = 100, .delay_max_us = 5000};
+}
+
+static void passes_a_request_from_end_to_end(void **s)
+{
+    (void)s;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        sim_options o = sim_options_defaults(seed);
+        sim_world *w = world(&o);
+        uint64_t r = sim_world_submit(w, between(w, 1, 300), between(w, 1, 64));
+        assert_true(sim_world_run_answered(w, 10 * SECOND));
+        check(w);
+        assert_int_equal(sim_world_request(w, r)->outcome, SIM_DONE);
+        settle(w, seed);
+        sim_world_free(w);
+    }
+}
+
+static void tells_the_figures_of_the_hand_off(void **s)
+{
+    (void)s;
+    sim_options o = sim_options_defaults(3);
+    sim_world *w = world(&o);
+    const sim_request *r = NULL;
+    for (int i = 0; i < 20; i++) {
+        uint64_t n = sim_world_submit(w, 200, 64);
+        assert_true(sim_world_run_answered(w, 10 * SECOND));
+        r = sim_world_request(w, n);
+        assert_int_equal(r->outcome, SIM_DONE);
+        if (r->tokens < 2) continue;
+        assert_true(r->stats.has_first && r->stats.has_kv && r->stats.has_decode);
+        assert_int_equal(r->stats.kv_bytes, 3 * 200 * 8);
+        assert_true(r->stats.kv_exposed_us > 0 && r->stats.kv_exposed_us < 20000);
+        assert_true(r->stats.ttft_us > 0 && r->stats.total_us > r->stats.ttft_us);
+    }
+    check(w);
+    sim_world_free(w);
+}
+
+static void serves_thousands_in_turn_on_one_slot_and_on_many(void **s)
+{
+    (void)s;
+    for (uint32_t slots = 1; slots <= 4; slots += 3) {
+        sim_options o = sim_options_defaults(7 + slots);
+        o.slots = slots;
+        o.prefills = o.decodes = slots == 1 ? 1 : 2;
+        o.blocked_ratio = 0.1;
+        sim_world *w = world(&o);
+        for (int round = 0; round < 40; round++) {
+            for (int i = 0; i < 40; i++) assert_true(sim_world_submit(w, between(w, 1, 120), between(w, 1, 16)) > 0);
+            assert_true(sim_world_run_answered(w, 60 * SECOND));
+            check(w);
+        }
+        for (uint64_t i = 1; i <= 1600; i++) assert_int_equal(sim_world_request(w, i)->outcome, SIM_DONE);
+        settle(w, o.seed);
+        sim_world_free(w);
+    }
+}
+
+static void loses_and_repeats_messages_but_no_token(void **s)
+{
+    (void)s;
+    for (uint64_t seed = 1000; seed < 1150; seed++) {
+        sim_options o = sim_options_defaults(seed);
+        o.slots = 1 + seed % 3;
+        o.faults = lossy();
+        o.blocked_ratio = 0.05;
+        o.window_bytes = 2048;
+        sim_world *w = world(&o);
+        for (int i = 0; i < 5; i++) assert_true(sim_world_submit(w, between(w, 1, 400), between(w, 1, 64)) > 0);
+        bool answered = sim_world_run_answered(w, 120 * (int64_t)SECOND);
+        check(w);
+        if (!answered) fail_msg("seed %llu: no answer", (unsigned long long)seed);
+        for (uint64_t i = 1; i <= 5; i++)
+            if (sim_world_request(w, i)->outcome != SIM_DONE)
+                fail_msg("seed %llu: request %llu failed: %s", (unsigned long long)seed, (unsigned long long)i,
+                         gw_fail_name(sim_world_request(w, i)->kind));
+        settle(w, seed);
+        sim_world_free(w);
+    }
+}
+
+static void answers_within_10_s_when_a_node_dies_and_works_again_when_it_is_back(void **s)
+{
+    (void)s;
+    uint32_t failed = 0;
+    for (uint64_t seed = 2000; seed < 2300; seed++) {
+        sim_options o = sim_options_defaults(seed);
+        sim_world *w = world(&o);
+        bt_role role = seed % 2 ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
+        sim_world_run(w, 100000);
+        uint64_t r = sim_world_submit(w, 300, 32);
+        sim_world_run(w, between(w, 0, 60000));
+        sim_world_kill(w, role, 0);
+        int64_t killed_us = sim_world_now_us(w);
+        assert_true(sim_world_run_answered(w, 10 * SECOND));
+        check(w);
+        assert_true(sim_world_request(w, r)->ended_us - killed_us <= 10 * SECOND);
+        failed += sim_world_request(w, r)->outcome == SIM_FAILED;
+        if (sim_world_request(w, r)->outcome == SIM_FAILED)     /* a node that never answered at all: the step's own deadline */
+            assert_true(sim_world_request(w, r)->kind == GW_FAIL_NODE_LOST || sim_world_request(w, r)->kind == GW_FAIL_TIMEOUT);
+        sim_world_start(w, role, 0);
+        r = sim_world_submit(w, 100, 16);
+        bool answered = sim_world_run_answered(w, 30 * SECOND);
+        check(w);
+        if (!answered || sim_world_request(w, r)->outcome != SIM_DONE)
+            fail_msg("seed %llu: the next request: %s", (unsigned long long)seed, gw_fail_name(sim_world_request(w, r)->kind));
+        settle(w, seed);
+        sim_world_free(w);
+    }
+    assert_in_range(failed, 100, 299);      /* both ways were seen */
+}
+
+static void survives_restarts_of_every_process_at_random_moments(void **s)
+{
+    (void)s;
+    uint32_t done = 0;
+    for (uint64_t seed = 3000; seed < 3060; seed++) {
+        sim_options o = sim_options_defaults(seed);
+        o.prefills = o.decodes = 2;
+        o.slots = 2;
+        o.faults = lossy();
+        o.blocked_ratio = 0.05;
+        sim_world *w = world(&o);
+        for (int i = 0; i < 12; i++) {
+            assert_true(sim_world_submit(w, between(w, 1, 300), between(w, 1, 48)) > 0);
+            sim_world_run(w, between(w, 0, 300000));
+            bt_role role = between(w, 0, 1) ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
+            uint32_t which = between(w, 0, 1);
+            if (between(w, 0, 2) == 0) sim_world_kill(w, role, which);
+            sim_world_run(w, between(w, 0, 2) * (int64_t)SECOND);
+            sim_world_start(w, role, which);
+        }
+        bool answered = sim_world_run_answered(w, 120 * (int64_t)SECOND);
+        check(w);
+        if (!answered) fail_msg("seed %llu: no answer", (unsigned long long)seed);
+        for (uint64_t i = 1; i <= 12; i++) done += sim_world_request(w, i)->outcome == SIM_DONE;
+        settle(w, seed);
+        sim_world_free(w);
+    }
+    assert_in_range(done, 300, 720);
+}
+
+static void frees_everything_when_clients_go_at_random_moments(void **s)
+{
+    (void)s;
+    for (uint64_t seed = 4000; seed < 4200; seed++) {
+        sim_options o = sim_options_defaults(seed);
+        o.slots = 1 + seed % 2;
+        if (seed % 4 >= 2) o.faults = lossy();
+        sim_world *w = world(&o);
+        uint64_t last = 0;
+        for (int i = 0; i < 6; i++) {
+            last = sim_world_submit(w, between(w, 1, 400), between(w, 1, 64));
+            sim_world_run(w, between(w, 0, 60000));
+            if (between(w, 0, 1)) sim_world_cancel(w, 1 + sim_world_draw(w) % last);
+            else sim_world_finish_early(w, 1 + sim_world_draw(w) % last);
+        }
+        for (uint64_t i = 1; i <= last; i++) sim_world_cancel(w, i);
+        for (uint64_t i = 1; i <= last; i++) assert_int_not_equal(sim_world_request(w, i)->outcome, SIM_PENDING);
+        settle(w, seed);
+        sim_world_set_faults(w, &(sim_faults){.delay_min_us = 100, .delay_max_us = 2000});
+        last = sim_world_submit(w, 100, 16);
+        assert_true(sim_world_run_answered(w, 30 * SECOND));
+        check(w);
+        assert_int_equal(sim_world_request(w, last)->outcome, SIM_DONE);
+        sim_world_free(w);
+    }
+}
+
+static void refuses_what_the_queue_cannot_hold(void **s)
+{
+    (void)s;
+    sim_options o = sim_options_defaults(5);
+    o.queue_max = 8;
+    sim_world *w = world(&o);
+    sim_world_run(w, 100000);
+    for (int i = 0; i < 20; i++) assert_true(sim_world_submit(w, 50, 16) > 0);
+    assert_true(sim_world_run_answered(w, 30 * SECOND));
+    check(w);
+    uint32_t overloaded = 0;
+    for (uint64_t i = 1; i <= 20; i++) {
+        const sim_request *r = sim_world_request(w, i);
+        if (r->outcome == SIM_DONE) continue;
+        assert_int_equal(r->kind, GW_FAIL_OVERLOADED);
+        overloaded++;
+    }
+    assert_int_equal(overloaded, 20 - 9);       /* one at work, eight waiting */
+    sim_world_free(w);
+}
+
+static void refuses_what_no_node_holds_and_what_no_node_serves(void **s)
+{
+    (void)s;
+    sim_options o = sim_options_defaults(6);
+    sim_world *w = world(&o);
+    sim_world_run(w, 100000);
+    uint64_t long_one = sim_world_submit(w, 500, 13);
+    assert_int_equal(sim_world_request(w, long_one)->kind, GW_FAIL_TOO_LONG);
+    uint64_t fits = sim_world_submit(w, 500, 12);
+    assert_true(sim_world_run_answered(w, 10 * SECOND));
+    assert_int_equal(sim_world_request(w, fits)->outcome, SIM_DONE);
+    sim_world_kill(w, BT_ROLE_DECODE, 0);
+    sim_world_run(w, 7 * SECOND);
+    uint64_t none = sim_world_submit(w, 50, 16);
+    assert_true(sim_world_run_answered(w, 11 * SECOND));
+    assert_int_equal(sim_world_request(w, none)->kind, GW_FAIL_NO_NODE);
+    check(w);
+    sim_world_free(w);
+}
+
+static void drains_nodes_and_gateway_after_their_last_request(void **s)
+{
+    (void)s;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        sim_options o = sim_options_defaults(seed);
+        sim_world *w = world(&o);
+        sim_world_run(w, 100000);
+        uint64_t r = sim_world_submit(w, 300, 64);
+        sim_world_run(w, between(w, 10000, 40000));
+        sim_world_drain(w, BT_ROLE_PREFILL, 0);
+        sim_world_drain(w, BT_ROLE_DECODE, 0);
+        sim_world_drain(w, BT_ROLE_GATEWAY, 0);
+        sim_world_run(w, 20 * SECOND);
+        check(w);
+        assert_int_equal(sim_world_request(w, r)->outcome, SIM_DONE);
+        assert_false(sim_world_is_alive(w, BT_ROLE_PREFILL, 0));
+        assert_false(sim_world_is_alive(w, BT_ROLE_DECODE, 0));
+        assert_false(sim_world_is_alive(w, BT_ROLE_GATEWAY, 0));
+        sim_world_free(w);
+    }
+}
+
+static void replays_a_seed_exactly(void **s)
+{
+    (void)s;
+    uint64_t steps[2];
+    int64_t ended[2];
+    for (int i = 0; i < 2; i++) {
+        sim_options o = sim_options_defaults(99);
+        o.faults = lossy();
+        sim_world *w = world(&o);
+        for (int k = 0; k < 10; k++) assert_true(sim_world_submit(w, between(w, 1, 300), 32) > 0);
+        assert_true(sim_world_run_answered(w, 120 * (int64_t)SECOND));
+        steps[i] = sim_world_steps(w);
+        ended[i] = sim_world_now_us(w);
+        sim_world_free(w);
+    }
+    assert_int_equal(steps[0], steps[1]);
+    assert_int_equal(ended[0], ended[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(passes_a_request_from_end_to_end),
+        cmocka_unit_test(tells_the_figures_of_the_hand_off),
+        cmocka_unit_test(serves_thousands_in_turn_on_one_slot_and_on_many),
+        cmocka_unit_test(loses_and_repeats_messages_but_no_token),
+        cmocka_unit_test(answers_within_10_s_when_a_node_dies_and_works_again_when_it_is_back),
+        cmocka_unit_test(survives_restarts_of_every_process_at_random_moments),
+        cmocka_unit_test(frees_everything_when_clients_go_at_random_moments),
+        cmocka_unit_test(refuses_what_the_queue_cannot_hold),
+        cmocka_unit_test(refuses_what_no_node_holds_and_what_no_node_serves),
+        cmocka_unit_test(drains_nodes_and_gateway_after_their_last_request),
+        cmocka_unit_test(replays_a_seed_exactly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
