@@ -15,6 +15,7 @@ trap 'exit 130' INT TERM
 # Options from the caller's environment must not steer the programs under test; the place of the model may.
 for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do [ "$v" = BATON_MODEL_DIR ] || unset "$v"; done
 unset NOTIFY_SOCKET
+export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
 BATON_TEST_MODEL=$(sh deploy/model.sh) && export BATON_TEST_MODEL || unset BATON_TEST_MODEL
 if [ -d "$B/bin" ]; then
     BATON_BIN=$(cd "$B/bin" && pwd)
@@ -44,6 +45,7 @@ cmocka_program() {
     begin=$(now_ms)
     if [ -x "$1" ]; then timeout -k 10 "$2" "$1" > "$out" 2>&1; rc=$?
     else echo "$1 was not built" > "$out"; rc=127; fi
+    # shellcheck disable=SC2046 -- three numbers
     set -- "$1" $rc $(awk '
         { sub(/\r$/, "") }
         /^\[       OK \]/                     { ok++ }
@@ -60,6 +62,7 @@ other() {
     begin=$(now_ms)
     timeout -k 10 300 "$@" > "$out" 2>&1
     rc=$?
+    # shellcheck disable=SC2046 -- two numbers
     set -- $(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed.*/\1 \2/p' "$out")
     if [ $# -ne 2 ]; then
         if [ $rc = 0 ]; then set -- "$count" 0; else set -- 0 "$count"; fi
