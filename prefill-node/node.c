@@ -65,9 +65,13 @@ static void on_bulk(void *ud, const bt_msg *m)
 static void on_bulk_ready(void *ud, unsigned events)
 {
     bulk *b = ud;
-    (void)events;
+    node *n = b->owner;
     b->is_receiving = true;
-    bt_link_receive(b->link, RECEIVE_BUDGET);
+    if (events & BT_LOOP_OUT) {             /* connected: only now would a HELLO go anywhere */
+        bt_loop_set_events(bt_shell_loop(n->shell), b->watch, BT_LOOP_IN);
+        step(n, &(pf_event){ .type = PF_EV_LINK_UP, .u.decode = b->decode });
+    }
+    if (b->is_open) bt_link_receive(b->link, RECEIVE_BUDGET);
     b->is_receiving = false;
     if (b->is_open) return;
     bt_link_free(b->link);
@@ -86,7 +90,7 @@ static bt_err dial(node *n, bulk *b, const char *endpoint, bt_fault *fault)
         bt_sock_close(socket);
         return e;
     }
-    e = bt_loop_add_socket(&b->watch, bt_shell_loop(n->shell), socket, BT_LOOP_IN, on_bulk_ready, b);
+    e = bt_loop_add_socket(&b->watch, bt_shell_loop(n->shell), socket, BT_LOOP_IN | BT_LOOP_OUT, on_bulk_ready, b);
     if (e < 0) {
         bt_link_free(b->link);
         b->link = NULL;
@@ -107,7 +111,6 @@ static void link_up(node *n, const bt_incarnation *decode, const char *endpoint)
         return;
     }
     b->is_open = true;
-    owe(n, &(pf_event){ .type = PF_EV_LINK_UP, .u.decode = *decode });
 }
 
 static void link_down(node *n, const bt_incarnation *decode)
