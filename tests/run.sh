@@ -45,7 +45,7 @@ cmocka_program() {
     begin=$(now_ms)
     if [ -x "$1" ]; then timeout -k 10 "$2" "$1" > "$out" 2>&1; rc=$?
     else echo "$1 was not built" > "$out"; rc=127; fi
-    # shellcheck disable=SC2046 -- three numbers
+    # shellcheck disable=SC2046
     set -- "$1" $rc $(awk '
         { sub(/\r$/, "") }
         /^\[       OK \]/                     { ok++ }
@@ -62,7 +62,7 @@ other() {
     begin=$(now_ms)
     timeout -k 10 300 "$@" > "$out" 2>&1
     rc=$?
-    # shellcheck disable=SC2046 -- two numbers
+    # shellcheck disable=SC2046
     set -- $(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed.*/\1 \2/p' "$out")
     if [ $# -ne 2 ]; then
         if [ $rc = 0 ]; then set -- "$count" 0; else set -- 0 "$count"; fi
