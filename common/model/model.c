@@ -1,6 +1,6 @@
-/* From a GGUF file to a model that is safe to run: hyper-parameters in range, every tensor there with the right shape, and
- * nothing in the file that would change the arithmetic without our knowing. What cannot be run as its authors meant is
- * refused by name; nothing is guessed. */
+/* From a GGUF file to a model that is safe to run: hyper-parameters in range, every tensor there with the
+ * right shape, and nothing in the file that would change the arithmetic without our knowing. What cannot be
+ * run as its authors meant is refused by name; nothing is guessed. */
 #include "model/model.h"
 
 #include "base/hash.h"
@@ -14,21 +14,25 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_CHARS = 96 };
+enum { KEY_CHARS = 96, SHOWN_CHARS = 41 };
 
-typedef struct arch_row { const char *name; bt_arch arch; bool neox, needs_qkv_bias, has_qk_norm; } arch_row;
+typedef struct arch_row {
+    const char *name;
+    bt_arch arch;
+    bool neox, needs_qkv_bias, has_qk_norm;
+} arch_row;
 
 static const arch_row archs[] = {
-    { "llama", BT_ARCH_LLAMA, false, false, false },
-    { "qwen2", BT_ARCH_QWEN2, true,  true,  false },
-    { "qwen3", BT_ARCH_QWEN3, true,  false, true },
+    {"llama", BT_ARCH_LLAMA, false, false, false},
+    {"qwen2", BT_ARCH_QWEN2, true, true, false},
+    {"qwen3", BT_ARCH_QWEN3, true, false, true},
 };
 
 typedef struct loading {
     const bt_gguf *g;
     const arch_row *arch;
     bt_model *m;
-    bool *known;                            /* [tensor_count]: tensors that have found their place */
+    bool *known; /* [tensor_count]: tensors that have found their place */
     bt_fault *fault;
 } loading;
 
@@ -45,11 +49,12 @@ static bt_err read_count(uint32_t *ret, const loading *l, const char *suffix, ui
     char key[KEY_CHARS];
     key_of(key, l, suffix);
     uint64_t v;
-    const bt_err e = dflt ? bt_gguf_u64_or(&v, l->g, key, dflt, l->fault) : bt_gguf_require_u64(&v, l->g, key, l->fault);
-    if (e < 0)
-        return e;
+    const bt_err e =
+        dflt ? bt_gguf_u64_or(&v, l->g, key, dflt, l->fault) : bt_gguf_require_u64(&v, l->g, key, l->fault);
+    if (e < 0) return e;
     if (v == 0 || v > max)
-        return bt_fail(l->fault, v ? BT_ELIMIT : BT_EFORMAT, "%s is %llu; 1 to %u is allowed", key, (unsigned long long)v, max);
+        return bt_fail(l->fault, v ? BT_ELIMIT : BT_EFORMAT, "%s is %llu; 1 to %u is allowed", key,
+                       (unsigned long long)v, max);
     *ret = (uint32_t)v;
     return BT_OK;
 }
@@ -60,30 +65,38 @@ static bt_err read_positive(float *ret, const loading *l, const char *suffix, fl
     char key[KEY_CHARS];
     key_of(key, l, suffix);
     float v;
-    const bt_err e = dflt > 0.0f ? bt_gguf_f32_or(&v, l->g, key, dflt, l->fault) : bt_gguf_require_f32(&v, l->g, key, l->fault);
-    if (e < 0)
-        return e;
+    const bt_err e = dflt > 0.0f ? bt_gguf_f32_or(&v, l->g, key, dflt, l->fault)
+                                 : bt_gguf_require_f32(&v, l->g, key, l->fault);
+    if (e < 0) return e;
     if (!(v > 0.0f && v <= max))
-        return bt_fail(l->fault, BT_EFORMAT, "%s is %g; a number above 0 and up to %g is needed", key, (double)v, (double)max);
+        return bt_fail(l->fault, BT_EFORMAT, "%s is %g; a number above 0 and up to %g is needed", key,
+                       (double)v, (double)max);
     *ret = v;
     return BT_OK;
+}
+
+/* The beginning of a string of the file, safe for messages and terminals. */
+static const char *show(char shown[SHOWN_CHARS], bt_gguf_str s)
+{
+    size_t n = 0;
+    for (; n < s.len && n < SHOWN_CHARS - 1; n++)
+        shown[n] = s.ptr[n] >= 0x20 && s.ptr[n] < 0x7f ? s.ptr[n] : '?';
+    shown[n] = 0;
+    return shown;
 }
 
 static bt_err find_arch(loading *l)
 {
     bt_gguf_str s;
     const bt_err e = bt_gguf_require_str(&s, l->g, "general.architecture", l->fault);
-    if (e < 0)
-        return e;
+    if (e < 0) return e;
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-        if (strlen(archs[i].name) == s.len && memcmp(archs[i].name, s.ptr, s.len) == 0)
-            l->arch = &archs[i];
-    if (!l->arch) {
-        char shown[41] = "";
-        for (size_t i = 0; i < s.len && i < sizeof shown - 1; i++)
-            shown[i] = s.ptr[i] >= 0x20 && s.ptr[i] < 0x7f ? s.ptr[i] : '?';
-        return bt_fail(l->fault, BT_EVERSION, "architecture '%s' is not supported; this build runs llama, qwen2 and qwen3", shown);
-    }
+        if (strlen(archs[i].name) == s.len && memcmp(archs[i].name, s.ptr, s.len) == 0) l->arch = &archs[i];
+    char shown[SHOWN_CHARS];
+    if (!l->arch)
+        return bt_fail(l->fault, BT_EVERSION,
+                       "architecture '%s' is not supported; this build runs llama, qwen2 and qwen3",
+                       show(shown, s));
     return BT_OK;
 }
 
@@ -91,9 +104,18 @@ static bt_err find_arch(loading *l)
 static bt_err refuse_unknown_maths(const loading *l)
 {
     static const char *const never[] = {
-        "attention.scale", "attention.clamp_kqv", "attention.max_alibi_bias", "attention.temperature_scale",
-        "attention.temperature_length", "attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "embedding_scale",
-        "residual_scale", "rope.dimension_sections", "rope.scaling.attn_factor",
+        "attention.scale",
+        "attention.clamp_kqv",
+        "attention.max_alibi_bias",
+        "attention.temperature_scale",
+        "attention.temperature_length",
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "logit_scale",
+        "embedding_scale",
+        "residual_scale",
+        "rope.dimension_sections",
+        "rope.scaling.attn_factor",
     };
     char key[KEY_CHARS];
     uint64_t n;
@@ -101,27 +123,31 @@ static bt_err refuse_unknown_maths(const loading *l)
     for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
         key_of(key, l, never[i]);
         if (bt_gguf_find_key(l->g, key) >= 0)
-            return bt_fail(l->fault, BT_EVERSION, "the file asks for %s, which this build does not implement", key);
+            return bt_fail(l->fault, BT_EVERSION, "the file asks for %s, which this build does not implement",
+                           key);
     }
     key_of(key, l, "expert_count");
     bt_err e = bt_gguf_u64_or(&n, l->g, key, 0, l->fault);
-    if (e < 0)
-        return e;
+    if (e < 0) return e;
     if (n > 0)
-        return bt_fail(l->fault, BT_EVERSION, "%s is %llu: mixtures of experts are not supported", key, (unsigned long long)n);
+        return bt_fail(l->fault, BT_EVERSION, "%s is %llu: mixtures of experts are not supported", key,
+                       (unsigned long long)n);
     key_of(key, l, "attention.sliding_window");
-    if ((e = bt_gguf_u64_or(&n, l->g, key, 0, l->fault)) < 0)
-        return e;
+    if ((e = bt_gguf_u64_or(&n, l->g, key, 0, l->fault)) < 0) return e;
     if (n > 0 && n < l->m->hp.ctx)
-        return bt_fail(l->fault, BT_EVERSION, "%s is %llu, below the context of %u: sliding windows are not supported", key,
+        return bt_fail(l->fault, BT_EVERSION,
+                       "%s is %llu, below the context of %u: sliding windows are not supported", key,
                        (unsigned long long)n, l->m->hp.ctx);
-    static const struct { const char *suffix; bool neutral; } flags[] = { { "attention.causal", true }, { "use_parallel_residual", false } };
+    static const struct {
+        const char *suffix;
+        bool neutral;
+    } flags[] = {{"attention.causal", true}, {"use_parallel_residual", false}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         key_of(key, l, flags[i].suffix);
-        if ((e = bt_gguf_bool_or(&b, l->g, key, flags[i].neutral, l->fault)) < 0)
-            return e;
+        if ((e = bt_gguf_bool_or(&b, l->g, key, flags[i].neutral, l->fault)) < 0) return e;
         if (b != flags[i].neutral)
-            return bt_fail(l->fault, BT_EVERSION, "%s is %s, which this build does not implement", key, b ? "true" : "false");
+            return bt_fail(l->fault, BT_EVERSION, "%s is %s, which this build does not implement", key,
+                           b ? "true" : "false");
     }
     return BT_OK;
 }
@@ -131,25 +157,24 @@ static bool str_is(bt_gguf_str s, const char *text)
     return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
 }
 
-/* A factor without a type is linear, as the format's first implementation reads it; so is the older key rope.scale_linear. */
+/* A factor without a type is linear, as the format's first implementation reads it; so is the older key
+ * rope.scale_linear. */
 static bt_err read_rope_scaling(const loading *l)
 {
     bt_hparams *hp = &l->m->hp;
-    char key[KEY_CHARS];
+    char key[KEY_CHARS], shown[SHOWN_CHARS];
     bt_gguf_str type;
     float factor;
     key_of(key, l, "rope.scaling.type");
     bt_err e = bt_gguf_str_or(&type, l->g, key, "linear", l->fault);
-    if (e < 0)
-        return e;
+    if (e < 0) return e;
     hp->rope_scale = 1.0f;
-    if (str_is(type, "none"))
-        return BT_OK;
+    if (str_is(type, "none")) return BT_OK;
     if (!str_is(type, "linear"))
-        return bt_fail(l->fault, BT_EVERSION, "%s is '%.*s'; this build implements none and linear", key,
-                       type.len > 40 ? 40 : (int)type.len, type.ptr);
-    if ((e = read_positive(&factor, l, "rope.scale_linear", 1.0f, 1e6f)) < 0
-        || (e = read_positive(&factor, l, "rope.scaling.factor", factor, 1e6f)) < 0)
+        return bt_fail(l->fault, BT_EVERSION, "%s is '%s'; this build implements none and linear", key,
+                       show(shown, type));
+    if ((e = read_positive(&factor, l, "rope.scale_linear", 1.0f, 1e6f)) < 0 ||
+        (e = read_positive(&factor, l, "rope.scaling.factor", factor, 1e6f)) < 0)
         return e;
     hp->rope_scale = 1.0f / factor;
     return BT_OK;
@@ -160,49 +185,55 @@ static bt_err read_hparams(loading *l)
     bt_hparams *hp = &l->m->hp;
     uint32_t value_dim;
     bt_err e;
-    if ((e = read_count(&hp->layers, l, "block_count", 0, BT_MODEL_MAX_LAYERS)) < 0
-        || (e = read_count(&hp->dim, l, "embedding_length", 0, BT_MODEL_MAX_DIM)) < 0
-        || (e = read_count(&hp->ffn, l, "feed_forward_length", 0, BT_MODEL_MAX_FFN)) < 0
-        || (e = read_count(&hp->heads, l, "attention.head_count", 0, BT_MODEL_MAX_HEADS)) < 0
-        || (e = read_count(&hp->kv_heads, l, "attention.head_count_kv", hp->heads, BT_MODEL_MAX_HEADS)) < 0
-        || (e = read_count(&hp->ctx, l, "context_length", 0, BT_MODEL_MAX_CTX)) < 0
-        || (e = read_positive(&hp->rms_eps, l, "attention.layer_norm_rms_epsilon", 0, 1.0f)) < 0
-        || (e = read_positive(&hp->rope_base, l, "rope.freq_base", 10000.0f, 1e12f)) < 0)
+    if ((e = read_count(&hp->layers, l, "block_count", 0, BT_MODEL_MAX_LAYERS)) < 0 ||
+        (e = read_count(&hp->dim, l, "embedding_length", 0, BT_MODEL_MAX_DIM)) < 0 ||
+        (e = read_count(&hp->ffn, l, "feed_forward_length", 0, BT_MODEL_MAX_FFN)) < 0 ||
+        (e = read_count(&hp->heads, l, "attention.head_count", 0, BT_MODEL_MAX_HEADS)) < 0 ||
+        (e = read_count(&hp->kv_heads, l, "attention.head_count_kv", hp->heads, BT_MODEL_MAX_HEADS)) < 0 ||
+        (e = read_count(&hp->ctx, l, "context_length", 0, BT_MODEL_MAX_CTX)) < 0 ||
+        (e = read_positive(&hp->rms_eps, l, "attention.layer_norm_rms_epsilon", 0, 1.0f)) < 0 ||
+        (e = read_positive(&hp->rope_base, l, "rope.freq_base", 10000.0f, 1e12f)) < 0)
         return e;
     if (hp->heads % hp->kv_heads)
-        return bt_fail(l->fault, BT_EFORMAT, "%u heads cannot share %u kv heads evenly", hp->heads, hp->kv_heads);
+        return bt_fail(l->fault, BT_EFORMAT, "%u heads cannot share %u kv heads evenly", hp->heads,
+                       hp->kv_heads);
     const uint32_t split = hp->dim / hp->heads;
-    if ((e = read_count(&hp->head_dim, l, "attention.key_length", split, BT_MODEL_MAX_HEAD_DIM)) < 0
-        || (e = read_count(&value_dim, l, "attention.value_length", split, BT_MODEL_MAX_HEAD_DIM)) < 0
-        || (e = read_count(&hp->rope_dims, l, "rope.dimension_count", hp->head_dim, BT_MODEL_MAX_HEAD_DIM)) < 0)
+    if ((e = read_count(&hp->head_dim, l, "attention.key_length", split, BT_MODEL_MAX_HEAD_DIM)) < 0 ||
+        (e = read_count(&value_dim, l, "attention.value_length", split, BT_MODEL_MAX_HEAD_DIM)) < 0 ||
+        (e = read_count(&hp->rope_dims, l, "rope.dimension_count", hp->head_dim, BT_MODEL_MAX_HEAD_DIM)) < 0)
         return e;
     if (hp->head_dim != value_dim)
-        return bt_fail(l->fault, BT_EVERSION, "keys of %u elements and values of %u: different lengths are not supported", hp->head_dim, value_dim);
+        return bt_fail(l->fault, BT_EVERSION,
+                       "keys of %u elements and values of %u: different lengths are not supported",
+                       hp->head_dim, value_dim);
     if (hp->rope_dims % 2 || hp->rope_dims > hp->head_dim)
-        return bt_fail(l->fault, BT_EFORMAT, "%s.rope.dimension_count is %u; an even number up to the head's %u is needed",
+        return bt_fail(l->fault, BT_EFORMAT,
+                       "%s.rope.dimension_count is %u; an even number up to the head's %u is needed",
                        l->arch->name, hp->rope_dims, hp->head_dim);
     hp->arch = l->arch->arch;
     hp->rope_neox = l->arch->neox;
     hp->qk_norm = l->arch->has_qk_norm;
-    if ((e = read_rope_scaling(l)) < 0)
-        return e;
+    if ((e = read_rope_scaling(l)) < 0) return e;
     return refuse_unknown_maths(l);
 }
 
 /* ---- tensors ---- */
 
-/* The tensor of this name and shape [rows, cols] (rows 0: one dimension of cols). NULL in *ret where it may be missing. */
-static bt_err find(const bt_gguf_tensor **ret, loading *l, const char *name, size_t cols, size_t rows, bool optional)
+/* The tensor of this name and shape [rows, cols] (rows 0: one dimension of cols). NULL in *ret where it may
+ * be missing. */
+static bt_err find(const bt_gguf_tensor **ret, loading *l, const char *name, size_t cols, size_t rows,
+                   bool optional)
 {
     const bt_gguf_tensor *t = bt_gguf_find_tensor(l->g, name);
     if (!t) {
         *ret = NULL;
         return optional ? BT_OK : bt_fail(l->fault, BT_EFORMAT, "the file has no tensor '%s'", name);
     }
-    const bool shape_ok = t->dim[0] == cols && t->rows == (rows ? rows : 1) && (rows ? t->dim[1] == rows : t->n_dims == 1);
+    const bool shape_ok =
+        t->dim[0] == cols && t->rows == (rows ? rows : 1) && (rows ? t->dim[1] == rows : t->n_dims == 1);
     if (!shape_ok)
-        return bt_fail(l->fault, BT_EFORMAT, "tensor '%s' has the shape %llu x %zu; %zu x %zu is needed", name,
-                       (unsigned long long)t->dim[0], t->rows, cols, rows ? rows : 1);
+        return bt_fail(l->fault, BT_EFORMAT, "tensor '%s' has the shape %llu x %zu; %zu x %zu is needed",
+                       name, (unsigned long long)t->dim[0], t->rows, cols, rows ? rows : 1);
     l->known[t - bt_gguf_tensor_at(l->g, 0)] = true;
     *ret = t;
     return BT_OK;
@@ -212,39 +243,45 @@ static bt_err find_layer(loading *l, uint32_t i)
 {
     const bt_hparams *hp = &l->m->hp;
     bt_layer_tensors *x = &l->m->layer[i];
-    const size_t d = hp->dim, f = hp->ffn, e_dim = hp->head_dim, q = (size_t)hp->heads * e_dim, kv = (size_t)hp->kv_heads * e_dim;
+    const size_t d = hp->dim, f = hp->ffn, e_dim = hp->head_dim, q = (size_t)hp->heads * e_dim,
+                 kv = (size_t)hp->kv_heads * e_dim;
     const bool no_norm = !hp->qk_norm, maybe_bias = !l->arch->needs_qkv_bias;
-    struct { const char *suffix; const bt_gguf_tensor **ret; size_t cols, rows; bool optional; } want[] = {
-        { "attn_norm.weight",   &x->attn_norm, d,     0,  false },
-        { "attn_q.weight",      &x->wq,        d,     q,  false },
-        { "attn_k.weight",      &x->wk,        d,     kv, false },
-        { "attn_v.weight",      &x->wv,        d,     kv, false },
-        { "attn_q.bias",        &x->bq,        q,     0,  maybe_bias },
-        { "attn_k.bias",        &x->bk,        kv,    0,  maybe_bias },
-        { "attn_v.bias",        &x->bv,        kv,    0,  maybe_bias },
-        { "attn_q_norm.weight", &x->q_norm,    e_dim, 0,  no_norm },
-        { "attn_k_norm.weight", &x->k_norm,    e_dim, 0,  no_norm },
-        { "attn_output.weight", &x->wo,        q,     d,  false },
-        { "ffn_norm.weight",    &x->ffn_norm,  d,     0,  false },
-        { "ffn_gate.weight",    &x->w_gate,    d,     f,  false },
-        { "ffn_up.weight",      &x->w_up,      d,     f,  false },
-        { "ffn_down.weight",    &x->w_down,    f,     d,  false },
+    struct {
+        const char *suffix;
+        const bt_gguf_tensor **ret;
+        size_t cols, rows;
+        bool optional;
+    } want[] = {
+        {"attn_norm.weight", &x->attn_norm, d, 0, false},
+        {"attn_q.weight", &x->wq, d, q, false},
+        {"attn_k.weight", &x->wk, d, kv, false},
+        {"attn_v.weight", &x->wv, d, kv, false},
+        {"attn_q.bias", &x->bq, q, 0, maybe_bias},
+        {"attn_k.bias", &x->bk, kv, 0, maybe_bias},
+        {"attn_v.bias", &x->bv, kv, 0, maybe_bias},
+        {"attn_q_norm.weight", &x->q_norm, e_dim, 0, no_norm},
+        {"attn_k_norm.weight", &x->k_norm, e_dim, 0, no_norm},
+        {"attn_output.weight", &x->wo, q, d, false},
+        {"ffn_norm.weight", &x->ffn_norm, d, 0, false},
+        {"ffn_gate.weight", &x->w_gate, d, f, false},
+        {"ffn_up.weight", &x->w_up, d, f, false},
+        {"ffn_down.weight", &x->w_down, f, d, false},
     };
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
         char name[KEY_CHARS];
         snprintf(name, sizeof name, "blk.%u.%s", i, want[k].suffix);
         const bt_err e = find(want[k].ret, l, name, want[k].cols, want[k].rows, want[k].optional);
-        if (e < 0)
-            return e;
+        if (e < 0) return e;
     }
     if (no_norm && (x->q_norm || x->k_norm))
-        return bt_fail(l->fault, BT_EVERSION, "tensor 'blk.%u.attn_%c_norm.weight': %s has no such norm", i, x->q_norm ? 'q' : 'k', l->arch->name);
+        return bt_fail(l->fault, BT_EVERSION, "tensor 'blk.%u.attn_%c_norm.weight': %s has no such norm", i,
+                       x->q_norm ? 'q' : 'k', l->arch->name);
     const int biases = (x->bq != NULL) + (x->bk != NULL) + (x->bv != NULL);
     const bool same = biases == 0 || biases == 3;
-    if (i == 0)
-        l->m->hp.qkv_bias = biases == 3;
+    if (i == 0) l->m->hp.qkv_bias = biases == 3;
     if (!same || l->m->hp.qkv_bias != (biases == 3))
-        return bt_fail(l->fault, BT_EFORMAT, "layer %u has %d of the q, k and v biases; every layer needs all or none", i, biases);
+        return bt_fail(l->fault, BT_EFORMAT,
+                       "layer %u has %d of the q, k and v biases; every layer needs all or none", i, biases);
     return BT_OK;
 }
 
@@ -254,24 +291,24 @@ static bt_err find_tensors(loading *l)
     bt_hparams *hp = &m->hp;
     const bt_gguf_tensor *t = bt_gguf_find_tensor(l->g, "token_embd.weight");
     if (t && (t->rows == 0 || t->rows > BT_MODEL_MAX_VOCAB))
-        return bt_fail(l->fault, BT_ELIMIT, "a vocabulary of %zu; 1 to %d is allowed", t->rows, BT_MODEL_MAX_VOCAB);
+        return bt_fail(l->fault, BT_ELIMIT, "a vocabulary of %zu; 1 to %d is allowed", t->rows,
+                       BT_MODEL_MAX_VOCAB);
     hp->vocab = t ? (uint32_t)t->rows : 1;
     bt_err e;
-    if ((e = find(&m->embed, l, "token_embd.weight", hp->dim, hp->vocab, false)) < 0
-        || (e = find(&m->out_norm, l, "output_norm.weight", hp->dim, 0, false)) < 0
-        || (e = find(&m->output, l, "output.weight", hp->dim, hp->vocab, true)) < 0
-        || (e = find(&m->rope_freqs, l, "rope_freqs.weight", hp->rope_dims / 2, 0, true)) < 0)
+    if ((e = find(&m->embed, l, "token_embd.weight", hp->dim, hp->vocab, false)) < 0 ||
+        (e = find(&m->out_norm, l, "output_norm.weight", hp->dim, 0, false)) < 0 ||
+        (e = find(&m->output, l, "output.weight", hp->dim, hp->vocab, true)) < 0 ||
+        (e = find(&m->rope_freqs, l, "rope_freqs.weight", hp->rope_dims / 2, 0, true)) < 0)
         return e;
     hp->tied_output = m->output == NULL;
-    if (hp->tied_output)
-        m->output = m->embed;
+    if (hp->tied_output) m->output = m->embed;
     for (uint32_t i = 0; i < hp->layers; i++)
-        if ((e = find_layer(l, i)) < 0)
-            return e;
+        if ((e = find_layer(l, i)) < 0) return e;
     for (size_t i = 0; i < bt_gguf_tensor_count(l->g); i++) {
         t = bt_gguf_tensor_at(l->g, i);
         if (!l->known[i])
-            return bt_fail(l->fault, BT_EVERSION, "tensor '%s' has no place in the %s graph of %u layers", t->name, l->arch->name, hp->layers);
+            return bt_fail(l->fault, BT_EVERSION, "tensor '%s' has no place in the %s graph of %u layers",
+                           t->name, l->arch->name, hp->layers);
         m->param_count += (uint64_t)t->rows * t->dim[0];
         m->weights_bytes += t->bytes;
     }
@@ -282,11 +319,12 @@ static bt_err find_tensors(loading *l)
 static bt_err check_vocabulary(const loading *l)
 {
     const bt_gguf_array *tokens;
-    const bt_err e = bt_gguf_find_array(&tokens, l->g, "tokenizer.ggml.tokens", BT_GGUF_STRING, true, l->fault);
-    if (e < 0)
-        return e;
+    const bt_err e =
+        bt_gguf_find_array(&tokens, l->g, "tokenizer.ggml.tokens", BT_GGUF_STRING, true, l->fault);
+    if (e < 0) return e;
     if (tokens && bt_gguf_array_count(tokens) != l->m->hp.vocab)
-        return bt_fail(l->fault, BT_EFORMAT, "tokenizer.ggml.tokens lists %zu tokens; token_embd.weight has %u rows",
+        return bt_fail(l->fault, BT_EFORMAT,
+                       "tokenizer.ggml.tokens lists %zu tokens; token_embd.weight has %u rows",
                        bt_gguf_array_count(tokens), l->m->hp.vocab);
     return BT_OK;
 }
@@ -294,13 +332,13 @@ static bt_err check_vocabulary(const loading *l)
 static bt_err check_rope_factors(const loading *l)
 {
     const bt_gguf_tensor *t = l->m->rope_freqs;
-    if (!t)
-        return BT_OK;
+    if (!t) return BT_OK;
     float factor[BT_MODEL_MAX_HEAD_DIM / 2];
     bt_model_row_f32(factor, t, 0);
     for (size_t i = 0; i < t->dim[0]; i++)
         if (!(factor[i] > 0.0f && factor[i] <= 1e6f))
-            return bt_fail(l->fault, BT_EFORMAT, "rope_freqs.weight[%zu] is %g; a number above 0 is needed", i, (double)factor[i]);
+            return bt_fail(l->fault, BT_EFORMAT, "rope_freqs.weight[%zu] is %g; a number above 0 is needed",
+                           i, (double)factor[i]);
     return BT_OK;
 }
 
@@ -330,10 +368,8 @@ static bt_err identify(bt_model *m, bt_fault *fault)
 {
     const size_t n = bt_gguf_tensor_count(m->file);
     const bt_gguf_tensor **t = calloc(n, sizeof *t);
-    if (!t)
-        return bt_fail(fault, BT_ENOMEM, "out of memory hashing %zu tensors", n);
-    for (size_t i = 0; i < n; i++)
-        t[i] = bt_gguf_tensor_at(m->file, i);
+    if (!t) return bt_fail(fault, BT_ENOMEM, "out of memory hashing %zu tensors", n);
+    for (size_t i = 0; i < n; i++) t[i] = bt_gguf_tensor_at(m->file, i);
     qsort(t, n, sizeof *t, by_tensor_name);
     bt_hash_stream h;
     bt_hash_begin(&h);
@@ -351,8 +387,7 @@ static bt_err identify(bt_model *m, bt_fault *fault)
     for (size_t i = 0; i < n; i++) {
         bt_hash_add(&h, t[i]->name, strlen(t[i]->name) + 1);
         add64(&h, t[i]->type);
-        for (int d = 0; d < BT_GGUF_MAX_DIMS; d++)
-            add64(&h, t[i]->dim[d]);
+        for (int d = 0; d < BT_GGUF_MAX_DIMS; d++) add64(&h, t[i]->dim[d]);
         bt_hash_add(&h, t[i]->data, t[i]->bytes);
     }
     bt_hash_end(m->id, &h);
@@ -364,10 +399,9 @@ static bt_err take_name(const loading *l)
 {
     bt_gguf_str s;
     const bt_err e = bt_gguf_str_or(&s, l->g, "general.name", l->arch->name, l->fault);
-    if (e < 0)
-        return e;
+    if (e < 0) return e;
     size_t n = s.len < sizeof l->m->name ? s.len : sizeof l->m->name - 1;
-    while (n < s.len && n > 0 && ((uint8_t)s.ptr[n] & 0xc0) == 0x80)    /* never cut inside a UTF-8 character */
+    while (n < s.len && n > 0 && ((uint8_t)s.ptr[n] & 0xc0) == 0x80) /* never cut inside a UTF-8 character */
         n--;
     for (size_t i = 0; i < n; i++)
         l->m->name[i] = (uint8_t)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f ? '?' : s.ptr[i];
@@ -379,32 +413,28 @@ static bt_err take_name(const loading *l)
 bt_err bt_model_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault)
 {
     bt_err e;
-    loading l = { .g = g, .fault = fault };
+    loading l = {.g = g, .fault = fault};
     l.m = calloc(1, sizeof *l.m);
     l.known = calloc(bt_gguf_tensor_count(g) + 1, sizeof *l.known);
-    if (l.m)
-        l.m->file = g;
-    else
-        bt_gguf_close(g);
+    if (l.m) l.m->file = g;
+    else bt_gguf_close(g);
     if (!l.m || !l.known) {
         e = bt_fail(fault, BT_ENOMEM, "out of memory for the model");
         goto out;
     }
-    if ((e = find_arch(&l)) < 0 || (e = read_hparams(&l)) < 0)
-        goto out;
+    if ((e = find_arch(&l)) < 0 || (e = read_hparams(&l)) < 0) goto out;
     l.m->layer = calloc(l.m->hp.layers, sizeof *l.m->layer);
     if (!l.m->layer) {
         e = bt_fail(fault, BT_ENOMEM, "out of memory for %u layers", l.m->hp.layers);
         goto out;
     }
-    if ((e = find_tensors(&l)) < 0 || (e = check_vocabulary(&l)) < 0 || (e = check_rope_factors(&l)) < 0
-        || (e = take_name(&l)) < 0 || (e = identify(l.m, fault)) < 0)
+    if ((e = find_tensors(&l)) < 0 || (e = check_vocabulary(&l)) < 0 || (e = check_rope_factors(&l)) < 0 ||
+        (e = take_name(&l)) < 0 || (e = identify(l.m, fault)) < 0)
         goto out;
     *ret = l.m;
 out:
     free(l.known);
-    if (e < 0)
-        bt_model_close(l.m);
+    if (e < 0) bt_model_close(l.m);
     return e;
 }
 
@@ -412,9 +442,8 @@ bt_err bt_model_open(bt_model **ret, const char *path, bt_fault *fault)
 {
     bt_gguf *g;
     bt_err e = bt_gguf_open(&g, path, fault);
-    if (e < 0)
-        return e;
-    bt_fault why = { "" };
+    if (e < 0) return e;
+    bt_fault why = {""};
     e = bt_model_from_gguf(ret, g, &why);
     if (e < 0) {
         const char *slash = strrchr(path, '/');
@@ -425,8 +454,7 @@ bt_err bt_model_open(bt_model **ret, const char *path, bt_fault *fault)
 
 void bt_model_close(bt_model *m)
 {
-    if (!m)
-        return;
+    if (!m) return;
     bt_gguf_close(m->file);
     free(m->layer);
     free(m);
@@ -442,11 +470,10 @@ void bt_model_rope_table(float *cosines, float *sines, const bt_model *m, size_t
     const size_t half = m->hp.rope_dims / 2;
     float factor[BT_MODEL_MAX_HEAD_DIM / 2];
     double freq[BT_MODEL_MAX_HEAD_DIM / 2];
-    if (m->rope_freqs)
-        bt_model_row_f32(factor, m->rope_freqs, 0);
+    if (m->rope_freqs) bt_model_row_f32(factor, m->rope_freqs, 0);
     for (size_t i = 0; i < half; i++)
-        freq[i] = pow((double)m->hp.rope_base, -2.0 * (double)i / (double)m->hp.rope_dims) / (m->rope_freqs ? (double)factor[i] : 1.0)
-                * (double)m->hp.rope_scale;
+        freq[i] = pow((double)m->hp.rope_base, -2.0 * (double)i / (double)m->hp.rope_dims) /
+                  (m->rope_freqs ? (double)factor[i] : 1.0) * (double)m->hp.rope_scale;
     for (size_t p = 0; p < ctx; p++)
         for (size_t i = 0; i < half; i++) {
             cosines[p * half + i] = (float)cos((double)p * freq[i]);
@@ -461,21 +488,22 @@ bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault)
     const bool is_default = strcmp(name, "smollm2") == 0;
     char path[4096];
     int n;
-    if (!is_default)
-        n = snprintf(path, sizeof path, "%s", name);
-    else if (dir && *dir)
-        n = snprintf(path, sizeof path, "%s/%s", dir, file);
-    else if (cache && *cache)
-        n = snprintf(path, sizeof path, "%s/baton/%s", cache, file);
-    else if (home && *home)
-        n = snprintf(path, sizeof path, "%s/.cache/baton/%s", home, file);
+    if (!is_default) n = snprintf(path, sizeof path, "%s", name);
+    else if (dir && *dir) n = snprintf(path, sizeof path, "%s/%s", dir, file);
+    else if (cache && *cache) n = snprintf(path, sizeof path, "%s/baton/%s", cache, file);
+    else if (home && *home) n = snprintf(path, sizeof path, "%s/.cache/baton/%s", home, file);
     else
-        return bt_fail(fault, BT_EIO, "no place to look for the model smollm2: none of BATON_MODEL_DIR, XDG_CACHE_HOME and HOME is set");
+        return bt_fail(fault, BT_EIO,
+                       "no place to look for the model smollm2: none of BATON_MODEL_DIR, XDG_CACHE_HOME and "
+                       "HOME is set");
     if (n < 0 || (size_t)n >= sizeof path || (size_t)n >= cap)
         return bt_fail(fault, BT_ELIMIT, "the path of model %.60s is too long", name);
     if (access(path, R_OK) < 0)
-        return is_default ? bt_fail(fault, BT_EIO, "the default model is not at %.120s (%s): run 'make model' to fetch it", path, strerror(errno))
-                          : bt_fail(fault, BT_EIO, "no model file %.150s: %s (the known name is smollm2)", path, strerror(errno));
+        return is_default ? bt_fail(fault, BT_EIO,
+                                    "the default model is not at %.120s (%s): run 'make model' to fetch it",
+                                    path, strerror(errno))
+                          : bt_fail(fault, BT_EIO, "no model file %.150s: %s (the known name is smollm2)",
+                                    path, strerror(errno));
     memcpy(ret, path, (size_t)n + 1);
     return BT_OK;
 }

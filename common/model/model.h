@@ -6,41 +6,50 @@
 #include "base/err.h"
 #include "model/gguf.h"
 
-/* A model as its file describes it: hyper-parameters checked and bounded, and tensors found, with the shapes they must
- * have. Architectures: llama (Llama 1 to 3.x, Mistral, SmolLM, TinyLlama), qwen2, qwen3. An unknown architecture, tensor type,
- * missing key or tensor, or wrong shape is an error that names it.
+/* A model as its file describes it: hyper-parameters checked and bounded, and tensors found, with the shapes
+ * they must have. Architectures: llama (Llama 1 to 3.x, Mistral, SmolLM, TinyLlama), qwen2, qwen3. An unknown
+ * architecture, tensor type, missing key or tensor, or wrong shape is an error that names it.
  *
- * Letters   L layers, D dim, F ffn, H heads, G kv heads, E head_dim, V vocabulary. H % G == 0; K and V rows are G*E wide. */
+ * Letters   L layers, D dim, F ffn, H heads, G kv heads, E head_dim, V vocabulary. H % G == 0; K and V rows
+ * are G*E wide. */
 typedef enum bt_arch { BT_ARCH_LLAMA, BT_ARCH_QWEN2, BT_ARCH_QWEN3 } bt_arch;
 
-enum { BT_MODEL_MAX_LAYERS = 256, BT_MODEL_MAX_DIM = 32768, BT_MODEL_MAX_FFN = 131072, BT_MODEL_MAX_HEADS = 256,
-       BT_MODEL_MAX_HEAD_DIM = 256, BT_MODEL_MAX_VOCAB = 1 << 20, BT_MODEL_MAX_CTX = 1 << 20 };
+enum {
+    BT_MODEL_MAX_LAYERS = 256,
+    BT_MODEL_MAX_DIM = 32768,
+    BT_MODEL_MAX_FFN = 131072,
+    BT_MODEL_MAX_HEADS = 256,
+    BT_MODEL_MAX_HEAD_DIM = 256,
+    BT_MODEL_MAX_VOCAB = 1 << 20,
+    BT_MODEL_MAX_CTX = 1 << 20
+};
 
 typedef struct bt_hparams {
-    bt_arch  arch;
+    bt_arch arch;
     uint32_t layers, dim, ffn, heads, kv_heads, head_dim, vocab, ctx;
-    uint32_t rope_dims;                     /* even, <= head_dim */
-    bool     rope_neox;                     /* pairs (i, i + rope_dims/2) rather than (2i, 2i+1): qwen2, qwen3 */
-    float    rope_base;                     /* freq_i = rope_base^(-2i/rope_dims) / factor_i * rope_scale */
-    float    rope_scale;                    /* 1 / linear scaling factor; 1 where the file has none */
-    float    rms_eps;
-    bool     tied_output;                   /* no output.weight: the embedding serves */
-    bool     qkv_bias, qk_norm;             /* qwen2; qwen3 */
+    uint32_t rope_dims; /* even, <= head_dim */
+    bool rope_neox;     /* pairs (i, i + rope_dims/2) rather than (2i, 2i+1): qwen2, qwen3 */
+    float rope_base;    /* freq_i = rope_base^(-2i/rope_dims) / factor_i * rope_scale */
+    float rope_scale;   /* 1 / linear scaling factor; 1 where the file has none */
+    float rms_eps;
+    bool tied_output;       /* no output.weight: the embedding serves */
+    bool qkv_bias, qk_norm; /* qwen2; qwen3 */
 } bt_hparams;
 
-typedef struct bt_layer_tensors {           /* NULL where the architecture has none */
-    const bt_gguf_tensor *attn_norm, *wq, *wk, *wv, *bq, *bk, *bv, *q_norm, *k_norm, *wo, *ffn_norm, *w_gate, *w_up, *w_down;
+typedef struct bt_layer_tensors { /* NULL where the architecture has none */
+    const bt_gguf_tensor *attn_norm, *wq, *wk, *wv, *bq, *bk, *bv, *q_norm, *k_norm, *wo, *ffn_norm, *w_gate,
+        *w_up, *w_down;
 } bt_layer_tensors;
 
 typedef struct bt_model {
-    bt_gguf *file;                          /* owned */
+    bt_gguf *file; /* owned */
     bt_hparams hp;
-    const bt_gguf_tensor *embed, *out_norm, *output;    /* output == embed where tied */
-    const bt_gguf_tensor *rope_freqs;       /* factor_i, or NULL */
-    bt_layer_tensors *layer;                /* [L] */
-    char name[128];                         /* general.name, or the architecture */
-    uint8_t id[16];                         /* compatibility hash: weights identity (every tensor's name, type, shape, bytes), layers, KV heads,
-                                               head_dim, rope; equal ids mean that KV of one may be read by the other */
+    const bt_gguf_tensor *embed, *out_norm, *output; /* output == embed where tied */
+    const bt_gguf_tensor *rope_freqs;                /* factor_i, or NULL */
+    bt_layer_tensors *layer;                         /* [L] */
+    char name[128];                                  /* general.name, or the architecture */
+    uint8_t id[16]; /* compatibility hash: weights identity (every tensor's name, type, shape, bytes), layers,
+                       KV heads, head_dim, rope; equal ids mean that KV of one may be read by the other */
     uint64_t param_count, weights_bytes;
 } bt_model;
 
@@ -48,13 +57,15 @@ typedef struct bt_model {
 bt_err bt_model_open(bt_model **ret, const char *path, bt_fault *fault);
 /* Takes ownership of g in success and in failure. */
 bt_err bt_model_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault);
-void   bt_model_close(bt_model *m);         /* NULL is fine */
+void bt_model_close(bt_model *m); /* NULL is fine */
 
 /* One row of a tensor as f32, exact: y[dim[0]]. row < t->rows. */
-void   bt_model_row_f32(float *y, const bt_gguf_tensor *t, size_t row);
-/* Sin and cos rows of positions [0, ctx): cos, sin [ctx, rope_dims/2] f32, computed in double and rounded once. */
-void   bt_model_rope_table(float *cos, float *sin, const bt_model *m, size_t ctx);
-/* "smollm2", or a path, to a path: the default model is looked up in $BATON_MODEL_DIR, else $XDG_CACHE_HOME/baton, else ~/.cache/baton. BT_EIO
- * with "run 'make model'" when it is not there. ret must hold cap bytes. */
+void bt_model_row_f32(float *y, const bt_gguf_tensor *t, size_t row);
+/* Sin and cos rows of positions [0, ctx): cos, sin [ctx, rope_dims/2] f32, computed in double and rounded
+ * once. */
+void bt_model_rope_table(float *cos, float *sin, const bt_model *m, size_t ctx);
+/* "smollm2", or a path, to a path: the default model is looked up in $BATON_MODEL_DIR, else
+ * $XDG_CACHE_HOME/baton, else ~/.cache/baton. BT_EIO with "run 'make model'" when it is not there. ret must
+ * hold cap bytes. */
 bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault);
 #endif

@@ -3,7 +3,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Inside common/model: the K types (blocks of 256) and the f16 reader that all types share. n is a multiple of 256. */
+/* Inside common/model: the K types (blocks of 256) and the f16 reader that all types share. n is a multiple
+ * of 256. */
 typedef void bt_quant_row_fn(float *restrict y, const uint8_t *restrict x, size_t n);
 bt_quant_row_fn bt_quant_q2_k, bt_quant_q3_k, bt_quant_q4_k, bt_quant_q5_k, bt_quant_q6_k;
 

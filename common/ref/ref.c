@@ -1,5 +1,6 @@
-/* The reference engine. Read run_layer from top to bottom: it is one transformer layer as published. The matrix product is the
- * one place with a shape chosen for speed; it is still the plain sum over inputs in ascending order. */
+/* The reference engine. Read run_layer from top to bottom: it is one transformer layer as published. The
+ * matrix product is the one place with a shape chosen for speed; it is still the plain sum over inputs in
+ * ascending order. */
 #include "ref/ref.h"
 
 #include "base/num.h"
@@ -10,16 +11,20 @@
 #include <string.h>
 
 enum {
-    PANEL = 8,                              /* outputs that lie together in memory, so that a row of them is a vector */
-    GROUP = 4,                              /* rows that share one reading of the weights */
-    BLOCK = 128,                            /* rows worked on at a time; bounds the scratch memory */
+    PANEL = 8,   /* outputs that lie together in memory, so that a row of them is a vector */
+    GROUP = 4,   /* rows that share one reading of the weights */
+    BLOCK = 128, /* rows worked on at a time; bounds the scratch memory */
 };
 
-/* A matrix of n outputs and k inputs, as panels: w[(p * k + i) * PANEL + j] = weight of output PANEL p + j and input i. */
-typedef struct matrix { size_t n, k; float *w; } matrix;
+/* A matrix of n outputs and k inputs, as panels: w[(p * k + i) * PANEL + j] = weight of output PANEL p + j
+ * and input i. */
+typedef struct matrix {
+    size_t n, k;
+    float *w;
+} matrix;
 
 typedef struct ref_layer {
-    float *attn_norm, *ffn_norm, *q_norm, *k_norm, *bq, *bk, *bv;     /* NULL where the architecture has none */
+    float *attn_norm, *ffn_norm, *q_norm, *k_norm, *bq, *bk, *bv; /* NULL where the architecture has none */
     matrix wq, wk, wv, wo, gate, up, down;
 } ref_layer;
 
@@ -29,13 +34,13 @@ struct bt_ref {
     ref_layer *layer;
     float *out_norm;
     matrix output;
-    float *cosines, *sines;                 /* [ctx, rope_dims / 2] */
+    float *cosines, *sines; /* [ctx, rope_dims / 2] */
     size_t bytes;
 };
 
 struct bt_ref_kv {
-    size_t tokens, width, layers;           /* width = G E */
-    float *rows;                            /* [L][K|V][tokens][width] */
+    size_t tokens, width, layers; /* width = G E */
+    float *rows;                  /* [L][K|V][tokens][width] */
 };
 
 /* Scratch of one call. */
@@ -43,9 +48,9 @@ typedef struct work {
     bt_ref *r;
     bt_ref_kv *kv;
     size_t pos0;
-    float *x;                               /* [n, D], the residual stream of the whole prompt */
-    float *h, *q, *att, *gate, *up;         /* [BLOCK, ...] */
-    float *scores;                          /* [parts, ctx] */
+    float *x;                       /* [n, D], the residual stream of the whole prompt */
+    float *h, *q, *att, *gate, *up; /* [BLOCK, ...] */
+    float *scores;                  /* [parts, ctx] */
     const atomic_bool *cancel;
 } work;
 
@@ -54,11 +59,9 @@ typedef struct work {
 static void *take(bt_ref *r, size_t a, size_t b)
 {
     size_t bytes;
-    if (!bt_mul_size(&bytes, a, b) || !bt_mul_size(&bytes, bytes, sizeof(float)))
-        return NULL;
+    if (!bt_mul_size(&bytes, a, b) || !bt_mul_size(&bytes, bytes, sizeof(float))) return NULL;
     float *p = calloc(bytes ? bytes : 1, 1);
-    if (p)
-        r->bytes += bytes;
+    if (p) r->bytes += bytes;
     return p;
 }
 
@@ -72,16 +75,19 @@ static bt_err check_finite(const float *x, size_t n, const char *name, bt_fault 
 
 static bt_err load_vector(float **ret, bt_ref *r, const bt_gguf_tensor *t, bt_fault *fault)
 {
-    if (!t)
-        return BT_OK;
+    if (!t) return BT_OK;
     *ret = take(r, t->dim[0], 1);
-    if (!*ret)
-        return bt_fail(fault, BT_ENOMEM, "out of memory for tensor '%s'", t->name);
+    if (!*ret) return bt_fail(fault, BT_ENOMEM, "out of memory for tensor '%s'", t->name);
     bt_model_row_f32(*ret, t, 0);
     return check_finite(*ret, t->dim[0], t->name, fault);
 }
 
-typedef struct load_job { matrix *m; const bt_gguf_tensor *t; float *rows; atomic_bool bad; } load_job;
+typedef struct load_job {
+    matrix *m;
+    const bt_gguf_tensor *t;
+    float *rows;
+    atomic_bool bad;
+} load_job;
 
 static void load_panels(void *ud, size_t part, size_t parts)
 {
@@ -92,11 +98,9 @@ static void load_panels(void *ud, size_t part, size_t parts)
     bt_pool_slice(&begin, &end, m->n, PANEL, part, parts);
     for (size_t n = begin; n < end; n++) {
         bt_model_row_f32(row, job->t, n);
-        if (check_finite(row, m->k, job->t->name, NULL) < 0)
-            atomic_store(&job->bad, true);
+        if (check_finite(row, m->k, job->t->name, NULL) < 0) atomic_store(&job->bad, true);
         float *w = m->w + n / PANEL * m->k * PANEL + n % PANEL;
-        for (size_t i = 0; i < m->k; i++)
-            w[i * PANEL] = row[i];
+        for (size_t i = 0; i < m->k; i++) w[i * PANEL] = row[i];
     }
 }
 
@@ -105,10 +109,11 @@ static bt_err load_matrix(matrix *m, bt_ref *r, const bt_gguf_tensor *t, bt_faul
     m->n = t->rows;
     m->k = t->dim[0];
     m->w = take(r, (m->n + PANEL - 1) / PANEL * PANEL, m->k);
-    load_job job = { .m = m, .t = t, .rows = malloc(bt_pool_threads(r->pool) * m->k * sizeof(float)) };
+    load_job job = {.m = m, .t = t, .rows = malloc(bt_pool_threads(r->pool) * m->k * sizeof(float))};
     bt_err e = BT_OK;
     if (!m->w || !job.rows) {
-        e = bt_fail(fault, BT_ENOMEM, "out of memory for tensor '%s' (%zu bytes as f32)", t->name, m->n * m->k * sizeof(float));
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for tensor '%s' (%zu bytes as f32)", t->name,
+                    m->n * m->k * sizeof(float));
         goto out;
     }
     bt_pool_run(r->pool, load_panels, &job);
@@ -121,13 +126,24 @@ out:
 
 static bt_err load_layer(ref_layer *x, bt_ref *r, const bt_layer_tensors *t, bt_fault *fault)
 {
-    struct { float **ret; const bt_gguf_tensor *t; } vectors[] = {
-        { &x->attn_norm, t->attn_norm }, { &x->ffn_norm, t->ffn_norm }, { &x->q_norm, t->q_norm }, { &x->k_norm, t->k_norm },
-        { &x->bq, t->bq }, { &x->bk, t->bk }, { &x->bv, t->bv },
+    struct {
+        float **ret;
+        const bt_gguf_tensor *t;
+    } vectors[] = {
+        {&x->attn_norm, t->attn_norm},
+        {&x->ffn_norm, t->ffn_norm},
+        {&x->q_norm, t->q_norm},
+        {&x->k_norm, t->k_norm},
+        {&x->bq, t->bq},
+        {&x->bk, t->bk},
+        {&x->bv, t->bv},
     };
-    struct { matrix *m; const bt_gguf_tensor *t; } matrices[] = {
-        { &x->wq, t->wq }, { &x->wk, t->wk }, { &x->wv, t->wv }, { &x->wo, t->wo },
-        { &x->gate, t->w_gate }, { &x->up, t->w_up }, { &x->down, t->w_down },
+    struct {
+        matrix *m;
+        const bt_gguf_tensor *t;
+    } matrices[] = {
+        {&x->wq, t->wq},       {&x->wk, t->wk},   {&x->wv, t->wv},       {&x->wo, t->wo},
+        {&x->gate, t->w_gate}, {&x->up, t->w_up}, {&x->down, t->w_down},
     };
     bt_err e = BT_OK;
     for (size_t i = 0; e == BT_OK && i < sizeof vectors / sizeof *vectors; i++)
@@ -142,8 +158,7 @@ bt_err bt_ref_new(bt_ref **ret, const bt_model *m, bt_pool *pool, bt_fault *faul
     const bt_hparams *hp = &m->hp;
     bt_err e = BT_OK;
     bt_ref *r = calloc(1, sizeof *r);
-    if (!r)
-        return bt_fail(fault, BT_ENOMEM, "out of memory for the reference engine");
+    if (!r) return bt_fail(fault, BT_ENOMEM, "out of memory for the reference engine");
     r->m = m;
     r->pool = pool;
     r->layer = calloc(hp->layers, sizeof *r->layer);
@@ -156,28 +171,22 @@ bt_err bt_ref_new(bt_ref **ret, const bt_model *m, bt_pool *pool, bt_fault *faul
     bt_model_rope_table(r->cosines, r->sines, m, hp->ctx);
     for (uint32_t i = 0; e == BT_OK && i < hp->layers; i++)
         e = load_layer(&r->layer[i], r, &m->layer[i], fault);
-    if (e == BT_OK)
-        e = load_vector(&r->out_norm, r, m->out_norm, fault);
-    if (e == BT_OK)
-        e = load_matrix(&r->output, r, m->output, fault);
+    if (e == BT_OK) e = load_vector(&r->out_norm, r, m->out_norm, fault);
+    if (e == BT_OK) e = load_matrix(&r->output, r, m->output, fault);
 out:
-    if (e < 0)
-        bt_ref_free(r);
-    else
-        *ret = r;
+    if (e < 0) bt_ref_free(r);
+    else *ret = r;
     return e;
 }
 
 void bt_ref_free(bt_ref *r)
 {
-    if (!r)
-        return;
+    if (!r) return;
     for (uint32_t i = 0; r->layer && i < r->m->hp.layers; i++) {
         ref_layer *x = &r->layer[i];
-        float *const all[] = { x->attn_norm, x->ffn_norm, x->q_norm, x->k_norm, x->bq, x->bk, x->bv, x->wq.w, x->wk.w, x->wv.w,
-                               x->wo.w, x->gate.w, x->up.w, x->down.w };
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-            free(all[k]);
+        float *const all[] = {x->attn_norm, x->ffn_norm, x->q_norm, x->k_norm, x->bq,     x->bk,   x->bv,
+                              x->wq.w,      x->wk.w,     x->wv.w,   x->wo.w,   x->gate.w, x->up.w, x->down.w};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
     }
     free(r->layer);
     free(r->out_norm);
@@ -195,7 +204,8 @@ bt_err bt_ref_kv_new(bt_ref_kv **ret, const bt_ref *r, size_t ctx_tokens, bt_fau
 {
     const bt_hparams *hp = &r->m->hp;
     if (ctx_tokens == 0 || ctx_tokens > hp->ctx)
-        return bt_fail(fault, BT_ELIMIT, "room for %zu tokens asked; the model has a context of %u", ctx_tokens, hp->ctx);
+        return bt_fail(fault, BT_ELIMIT, "room for %zu tokens asked; the model has a context of %u",
+                       ctx_tokens, hp->ctx);
     bt_ref_kv *kv = calloc(1, sizeof *kv);
     size_t elems = 0;
     if (kv) {
@@ -215,8 +225,7 @@ bt_err bt_ref_kv_new(bt_ref_kv **ret, const bt_ref *r, size_t ctx_tokens, bt_fau
 
 void bt_ref_kv_free(bt_ref_kv *kv)
 {
-    if (kv)
-        free(kv->rows);
+    if (kv) free(kv->rows);
     free(kv);
 }
 
@@ -232,13 +241,14 @@ float *bt_ref_kv_row(bt_ref_kv *kv, size_t layer, bool is_v, size_t token)
 /* Four floats that are added and multiplied as four floats; the compiler picks the instructions. */
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* y[g][j] = sum over i of x[g][i] * w[i][j], i ascending. `rows` is a constant at every call, so the loops over g unroll
- * and the sums stay in registers. */
-static inline __attribute__((always_inline)) void
-panel_times_rows(float *restrict y, size_t ldy, const float *restrict x, size_t ldx, const float *restrict w, size_t k,
-                 size_t outputs, const int rows)
+/* y[g][j] = sum over i of x[g][i] * w[i][j], i ascending. `rows` is a constant at every call, so the loops
+ * over g unroll and the sums stay in registers. */
+static inline __attribute__((always_inline)) void panel_times_rows(float *restrict y, size_t ldy,
+                                                                   const float *restrict x, size_t ldx,
+                                                                   const float *restrict w, size_t k,
+                                                                   size_t outputs, const int rows)
 {
-    four low[GROUP] = { 0 }, high[GROUP] = { 0 };
+    four low[GROUP] = {0}, high[GROUP] = {0};
     for (size_t i = 0; i < k; i++) {
         const four a = *(const four *)(w + i * PANEL), b = *(const four *)(w + i * PANEL + 4);
         for (int g = 0; g < rows; g++) {
@@ -247,11 +257,17 @@ panel_times_rows(float *restrict y, size_t ldy, const float *restrict x, size_t 
         }
     }
     for (int g = 0; g < rows; g++)
-        for (size_t j = 0; j < outputs; j++)
-            y[(size_t)g * ldy + j] = j < 4 ? low[g][j] : high[g][j - 4];
+        for (size_t j = 0; j < outputs; j++) y[(size_t)g * ldy + j] = j < 4 ? low[g][j] : high[g][j - 4];
 }
 
-typedef struct product { float *y; size_t ldy; const float *x; size_t rows; const matrix *m; const float *bias; } product;
+typedef struct product {
+    float *y;
+    size_t ldy;
+    const float *x;
+    size_t rows;
+    const matrix *m;
+    const float *bias;
+} product;
 
 static void product_part(void *ud, size_t part, size_t parts)
 {
@@ -268,26 +284,24 @@ static void product_part(void *ud, size_t part, size_t parts)
         for (; t < j->rows; t++)
             panel_times_rows(j->y + t * j->ldy + n, j->ldy, j->x + t * m->k, m->k, w, m->k, outputs, 1);
         for (t = 0; j->bias && t < j->rows; t++)
-            for (size_t o = 0; o < outputs; o++)
-                j->y[t * j->ldy + n + o] += j->bias[n + o];
+            for (size_t o = 0; o < outputs; o++) j->y[t * j->ldy + n + o] += j->bias[n + o];
     }
 }
 
 /* y[rows, ldy] = x[rows, K] times the matrix, plus bias (NULL: none) */
-static void multiply(const bt_ref *r, float *y, size_t ldy, const float *x, size_t rows, const matrix *m, const float *bias)
+static void multiply(const bt_ref *r, float *y, size_t ldy, const float *x, size_t rows, const matrix *m,
+                     const float *bias)
 {
-    product job = { y, ldy, x, rows, m, bias };
+    product job = {y, ldy, x, rows, m, bias};
     bt_pool_run(r->pool, product_part, &job);
 }
 
 static void rms_norm(float *y, const float *x, const float *w, size_t n, float eps)
 {
     double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
     const float scale = (float)(1.0 / sqrt(sum / (double)n + (double)eps));
-    for (size_t i = 0; i < n; i++)
-        y[i] = x[i] * scale * w[i];
+    for (size_t i = 0; i < n; i++) y[i] = x[i] * scale * w[i];
 }
 
 /* Norm (qwen3) and rotary embedding of one row's heads, in place. */
@@ -297,8 +311,7 @@ static void rotate_heads(const bt_ref *r, float *x, size_t heads, const float *n
     const size_t half = hp->rope_dims / 2;
     const float *c = r->cosines + pos * half, *s = r->sines + pos * half;
     for (size_t h = 0; h < heads; h++, x += hp->head_dim) {
-        if (norm)
-            rms_norm(x, x, norm, hp->head_dim, hp->rms_eps);
+        if (norm) rms_norm(x, x, norm, hp->head_dim, hp->rms_eps);
         for (size_t i = 0; i < half; i++) {
             float *a = hp->rope_neox ? &x[i] : &x[2 * i], *b = hp->rope_neox ? &x[i + half] : &x[2 * i + 1];
             const float a0 = *a, b0 = *b;
@@ -311,19 +324,19 @@ static void rotate_heads(const bt_ref *r, float *x, size_t heads, const float *n
 /* Sixteen running sums, so that the compiler can use vectors; then their sum. */
 static float dot(const float *restrict a, const float *restrict b, size_t n)
 {
-    float lane[16] = { 0 }, sum = 0;
+    float lane[16] = {0}, sum = 0;
     size_t i = 0;
     for (; i + 16 <= n; i += 16)
-        for (int l = 0; l < 16; l++)
-            lane[l] += a[i + (size_t)l] * b[i + (size_t)l];
-    for (; i < n; i++)
-        lane[i % 16] += a[i] * b[i];
-    for (int l = 0; l < 16; l++)
-        sum += lane[l];
+        for (int l = 0; l < 16; l++) lane[l] += a[i + (size_t)l] * b[i + (size_t)l];
+    for (; i < n; i++) lane[i % 16] += a[i] * b[i];
+    for (int l = 0; l < 16; l++) sum += lane[l];
     return sum;
 }
 
-typedef struct attend_job { work *w; size_t layer, first, rows; } attend_job;
+typedef struct attend_job {
+    work *w;
+    size_t layer, first, rows;
+} attend_job;
 
 /* Softmax attention of query heads; each part takes some heads of every row. */
 static void attend_part(void *ud, size_t part, size_t parts)
@@ -348,8 +361,7 @@ static void attend_part(void *ud, size_t part, size_t parts)
             double sum = 0;
             for (size_t p = 0; p < seen; p++) {
                 score[p] = dot(q, keys + p * width, e_dim) * scale;
-                if (score[p] > max)
-                    max = score[p];
+                if (score[p] > max) max = score[p];
             }
             for (size_t p = 0; p < seen; p++) {
                 score[p] = expf(score[p] - max);
@@ -358,18 +370,17 @@ static void attend_part(void *ud, size_t part, size_t parts)
             memset(out, 0, e_dim * sizeof *out);
             for (size_t p = 0; p < seen; p++) {
                 const float *restrict v = values + p * width;
-                for (size_t d = 0; d < e_dim; d++)
-                    out[d] += score[p] * v[d];
+                for (size_t d = 0; d < e_dim; d++) out[d] += score[p] * v[d];
             }
-            for (size_t d = 0; d < e_dim; d++)
-                out[d] = (float)((double)out[d] / sum);
+            for (size_t d = 0; d < e_dim; d++) out[d] = (float)((double)out[d] / sum);
         }
     }
 }
 
 /* ---- the model ---- */
 
-/* K and V of rows first .. first + rows - 1 into the cache. Done for the whole prompt before any of it attends. */
+/* K and V of rows first .. first + rows - 1 into the cache. Done for the whole prompt before any of it
+ * attends. */
 static void store_kv(work *w, size_t layer, size_t first, size_t rows)
 {
     const bt_ref *r = w->r;
@@ -381,11 +392,11 @@ static void store_kv(work *w, size_t layer, size_t first, size_t rows)
         rms_norm(w->h + t * d, w->x + (first + t) * d, l->attn_norm, d, hp->rms_eps);
     multiply(r, k, w->kv->width, w->h, rows, &l->wk, l->bk);
     multiply(r, v, w->kv->width, w->h, rows, &l->wv, l->bv);
-    for (size_t t = 0; t < rows; t++)
-        rotate_heads(r, k + t * w->kv->width, hp->kv_heads, l->k_norm, at + t);
+    for (size_t t = 0; t < rows; t++) rotate_heads(r, k + t * w->kv->width, hp->kv_heads, l->k_norm, at + t);
 }
 
-/* x += attention(norm(x)); x += down(silu(gate(norm(x))) * up(norm(x))), for rows first .. first + rows - 1. */
+/* x += attention(norm(x)); x += down(silu(gate(norm(x))) * up(norm(x))), for rows first .. first + rows - 1.
+ */
 static void run_layer(work *w, size_t layer, size_t first, size_t rows)
 {
     const bt_ref *r = w->r;
@@ -393,67 +404,61 @@ static void run_layer(work *w, size_t layer, size_t first, size_t rows)
     const ref_layer *l = &r->layer[layer];
     const size_t d = hp->dim, q_width = (size_t)hp->heads * hp->head_dim, ffn = hp->ffn;
     float *x = w->x + first * d;
-    for (size_t t = 0; t < rows; t++)
-        rms_norm(w->h + t * d, x + t * d, l->attn_norm, d, hp->rms_eps);
+    for (size_t t = 0; t < rows; t++) rms_norm(w->h + t * d, x + t * d, l->attn_norm, d, hp->rms_eps);
     multiply(r, w->q, q_width, w->h, rows, &l->wq, l->bq);
     for (size_t t = 0; t < rows; t++)
         rotate_heads(r, w->q + t * q_width, hp->heads, l->q_norm, w->pos0 + first + t);
-    attend_job job = { w, layer, first, rows };
+    attend_job job = {w, layer, first, rows};
     bt_pool_run(r->pool, attend_part, &job);
     multiply(r, w->h, d, w->att, rows, &l->wo, NULL);
-    for (size_t i = 0; i < rows * d; i++)
-        x[i] += w->h[i];
+    for (size_t i = 0; i < rows * d; i++) x[i] += w->h[i];
 
-    for (size_t t = 0; t < rows; t++)
-        rms_norm(w->h + t * d, x + t * d, l->ffn_norm, d, hp->rms_eps);
+    for (size_t t = 0; t < rows; t++) rms_norm(w->h + t * d, x + t * d, l->ffn_norm, d, hp->rms_eps);
     multiply(r, w->gate, ffn, w->h, rows, &l->gate, NULL);
     multiply(r, w->up, ffn, w->h, rows, &l->up, NULL);
-    for (size_t i = 0; i < rows * ffn; i++)
-        w->gate[i] = w->gate[i] / (1.0f + expf(-w->gate[i])) * w->up[i];
+    for (size_t i = 0; i < rows * ffn; i++) w->gate[i] = w->gate[i] / (1.0f + expf(-w->gate[i])) * w->up[i];
     multiply(r, w->h, d, w->gate, rows, &l->down, NULL);
-    for (size_t i = 0; i < rows * d; i++)
-        x[i] += w->h[i];
+    for (size_t i = 0; i < rows * d; i++) x[i] += w->h[i];
 }
 
 static bool cancelled(const work *w) { return w->cancel && atomic_load(w->cancel); }
 
-static bt_err run_prompt(work *w, const int32_t *ids, size_t n, float *logits, bool all_logits, bt_fault *fault)
+static bt_err run_prompt(work *w, const int32_t *ids, size_t n, float *logits, bool all_logits,
+                         bt_fault *fault)
 {
     const bt_hparams *hp = &w->r->m->hp;
-    for (size_t t = 0; t < n; t++)
-        bt_model_row_f32(w->x + t * hp->dim, w->r->m->embed, (size_t)ids[t]);
+    for (size_t t = 0; t < n; t++) bt_model_row_f32(w->x + t * hp->dim, w->r->m->embed, (size_t)ids[t]);
     for (size_t layer = 0; layer < hp->layers; layer++)
         for (int pass = 0; pass < 2; pass++)
             for (size_t first = 0; first < n; first += BLOCK) {
-                if (cancelled(w))
-                    return bt_fail(fault, BT_ECANCEL, "cancelled");
+                if (cancelled(w)) return bt_fail(fault, BT_ECANCEL, "cancelled");
                 (pass == 0 ? store_kv : run_layer)(w, layer, first, n - first < BLOCK ? n - first : BLOCK);
             }
     for (size_t first = all_logits ? 0 : n - 1; logits && first < n; first += BLOCK) {
-        if (cancelled(w))
-            return bt_fail(fault, BT_ECANCEL, "cancelled");
+        if (cancelled(w)) return bt_fail(fault, BT_ECANCEL, "cancelled");
         const size_t rows = n - first < BLOCK ? n - first : BLOCK;
         for (size_t t = 0; t < rows; t++)
             rms_norm(w->h + t * hp->dim, w->x + (first + t) * hp->dim, w->r->out_norm, hp->dim, hp->rms_eps);
-        multiply(w->r, logits + (all_logits ? first * hp->vocab : 0), hp->vocab, w->h, rows, &w->r->output, NULL);
+        multiply(w->r, logits + (all_logits ? first * hp->vocab : 0), hp->vocab, w->h, rows, &w->r->output,
+                 NULL);
     }
     return BT_OK;
 }
 
-bt_err bt_ref_forward(bt_ref *r, bt_ref_kv *kv, const int32_t *ids, size_t n, size_t pos0, float *logits, bool all_logits,
-                      const atomic_bool *cancel, bt_fault *fault)
+bt_err bt_ref_forward(bt_ref *r, bt_ref_kv *kv, const int32_t *ids, size_t n, size_t pos0, float *logits,
+                      bool all_logits, const atomic_bool *cancel, bt_fault *fault)
 {
     const bt_hparams *hp = &r->m->hp;
     size_t end;
-    if (n == 0)
-        return bt_fail(fault, BT_EARG, "no tokens to run");
+    if (n == 0) return bt_fail(fault, BT_EARG, "no tokens to run");
     if (!bt_add_size(&end, pos0, n) || end > kv->tokens)
-        return bt_fail(fault, BT_ELIMIT, "%zu tokens at position %zu do not fit the room for %zu", n, pos0, kv->tokens);
+        return bt_fail(fault, BT_ELIMIT, "%zu tokens at position %zu do not fit the room for %zu", n, pos0,
+                       kv->tokens);
     for (size_t t = 0; t < n; t++)
         if (ids[t] < 0 || (uint32_t)ids[t] >= hp->vocab)
             return bt_fail(fault, BT_EARG, "token id %d is outside the vocabulary of %u", ids[t], hp->vocab);
     const size_t rows = n < BLOCK ? n : BLOCK, q_width = (size_t)hp->heads * hp->head_dim;
-    work w = { .r = r, .kv = kv, .pos0 = pos0, .cancel = cancel };
+    work w = {.r = r, .kv = kv, .pos0 = pos0, .cancel = cancel};
     w.x = malloc(n * hp->dim * sizeof(float));
     w.h = malloc(rows * hp->dim * sizeof(float));
     w.q = malloc(rows * q_width * sizeof(float));
@@ -462,8 +467,8 @@ bt_err bt_ref_forward(bt_ref *r, bt_ref_kv *kv, const int32_t *ids, size_t n, si
     w.up = malloc(rows * hp->ffn * sizeof(float));
     w.scores = malloc(bt_pool_threads(r->pool) * kv->tokens * sizeof(float));
     const bt_err e = w.x && w.h && w.q && w.att && w.gate && w.up && w.scores
-        ? run_prompt(&w, ids, n, logits, all_logits, fault)
-        : bt_fail(fault, BT_ENOMEM, "out of memory for a prompt of %zu tokens", n);
+                         ? run_prompt(&w, ids, n, logits, all_logits, fault)
+                         : bt_fail(fault, BT_ENOMEM, "out of memory for a prompt of %zu tokens", n);
     free(w.scores);
     free(w.up);
     free(w.gate);

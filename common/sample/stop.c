@@ -1,5 +1,5 @@
-/* Stop strings as defined in the header. `held` is always the longest end of the text so far that begins some stop
- * string, so every stop string that is complete is an end of it. */
+/* Stop strings as defined in the header. `held` is always the longest end of the text so far that begins some
+ * stop string, so every stop string that is complete is an end of it. */
 #include "sample/stop.h"
 
 #include <string.h>
@@ -8,10 +8,10 @@ void bt_stop_init(bt_stop *s) { memset(s, 0, sizeof *s); }
 
 bt_err bt_stop_add_string(bt_stop *s, const char *text, size_t len, bt_fault *fault)
 {
-    if (len == 0)
-        return bt_fail(fault, BT_EARG, "an empty stop string");
+    if (len == 0) return bt_fail(fault, BT_EARG, "an empty stop string");
     if (len > BT_STOP_MAX_BYTES)
-        return bt_fail(fault, BT_ELIMIT, "a stop string of %zu bytes; at most %d are allowed", len, BT_STOP_MAX_BYTES);
+        return bt_fail(fault, BT_ELIMIT, "a stop string of %zu bytes; at most %d are allowed", len,
+                       BT_STOP_MAX_BYTES);
     if (s->string_count == BT_STOP_MAX_STRINGS)
         return bt_fail(fault, BT_ELIMIT, "more than %d stop strings", BT_STOP_MAX_STRINGS);
     memcpy(s->text[s->string_count], text, len);
@@ -21,8 +21,7 @@ bt_err bt_stop_add_string(bt_stop *s, const char *text, size_t len, bt_fault *fa
 
 bt_err bt_stop_add_id(bt_stop *s, int32_t id, bt_fault *fault)
 {
-    if (bt_stop_has_id(s, id))
-        return BT_OK;
+    if (bt_stop_has_id(s, id)) return BT_OK;
     if (s->id_count == BT_STOP_MAX_IDS)
         return bt_fail(fault, BT_ELIMIT, "more than %d stop ids", BT_STOP_MAX_IDS);
     s->id[s->id_count++] = id;
@@ -32,8 +31,7 @@ bt_err bt_stop_add_id(bt_stop *s, int32_t id, bt_fault *fault)
 bool bt_stop_has_id(const bt_stop *s, int32_t id)
 {
     for (size_t i = 0; i < s->id_count; i++)
-        if (s->id[i] == id)
-            return true;
+        if (s->id[i] == id) return true;
     return false;
 }
 
@@ -50,8 +48,7 @@ static size_t complete(const bt_stop *s, size_t n)
 static bool begins_one(const bt_stop *s, const char *p, size_t n)
 {
     for (size_t i = 0; i < s->string_count; i++)
-        if (n < s->len[i] && memcmp(p, s->text[i], n) == 0)
-            return true;
+        if (n < s->len[i] && memcmp(p, s->text[i], n) == 0) return true;
     return false;
 }
 
@@ -67,8 +64,7 @@ size_t bt_stop_push(bt_stop *s, char *out, const char *text, size_t len, bool *r
             s->stopped = true;
             drop = n - found;
         } else {
-            while (drop < n && !begins_one(s, s->held + drop, n - drop))
-                drop++;
+            while (drop < n && !begins_one(s, s->held + drop, n - drop)) drop++;
         }
         memcpy(out + given, s->held, drop);
         given += drop;

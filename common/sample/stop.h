@@ -5,9 +5,10 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Stop strings over streamed text, and stop ids. Text that may still become the beginning of a stop string is held
- * back; text before a stop string is given, the stop string and what follows are not. Where the first place is decided:
- * the stop string whose last byte comes first ends the text, and of several that end there the longest. */
+/* Stop strings over streamed text, and stop ids. Text that may still become the beginning of a stop string is
+ * held back; text before a stop string is given, the stop string and what follows are not. Where the first
+ * place is decided: the stop string whose last byte comes first ends the text, and of several that end there
+ * the longest. */
 enum { BT_STOP_MAX_STRINGS = 16, BT_STOP_MAX_BYTES = 256, BT_STOP_MAX_IDS = 16 };
 
 typedef struct bt_stop {
@@ -17,18 +18,18 @@ typedef struct bt_stop {
     int32_t id[BT_STOP_MAX_IDS];
     char text[BT_STOP_MAX_STRINGS][BT_STOP_MAX_BYTES];
     char held[BT_STOP_MAX_BYTES];
-} bt_stop;                                  /* plain data: no resources; treat as opaque */
+} bt_stop; /* plain data: no resources; treat as opaque */
 
 void bt_stop_init(bt_stop *s);
 /* BT_ELIMIT past 16 strings or 256 bytes, BT_EARG for an empty one. The same string twice is fine. */
 bt_err bt_stop_add_string(bt_stop *s, const char *text, size_t len, bt_fault *fault);
 bt_err bt_stop_add_id(bt_stop *s, int32_t id, bt_fault *fault);
-bool   bt_stop_has_id(const bt_stop *s, int32_t id);
+bool bt_stop_has_id(const bt_stop *s, int32_t id);
 
 /* How many bytes the next bt_stop_push of len bytes may write. */
 static inline size_t bt_stop_room(const bt_stop *s, size_t len) { return s->held_bytes + len; }
-/* Takes text[len]; writes what may be shown to out (bt_stop_room bytes of room) and returns its length. Once a stop string is
- * found *ret_stopped is true, and later pushes give nothing. */
+/* Takes text[len]; writes what may be shown to out (bt_stop_room bytes of room) and returns its length. Once
+ * a stop string is found *ret_stopped is true, and later pushes give nothing. */
 size_t bt_stop_push(bt_stop *s, char *out, const char *text, size_t len, bool *ret_stopped);
 /* The end of the text by other means: what was held back, at most BT_STOP_MAX_BYTES - 1 bytes. */
 size_t bt_stop_flush(bt_stop *s, char *out);

@@ -1,4 +1,5 @@
-/* Any bytes as a GGUF file: either an error, or a file whose every value can be read, and perhaps a model whose rows can. */
+/* Any bytes as a GGUF file: either an error, or a file whose every value can be read, and perhaps a model
+ * whose rows can. */
 #include "model/model.h"
 #include "model/quant.h"
 
@@ -15,14 +16,13 @@ static void read_keys(const bt_gguf *g)
         const bt_gguf_array *a = NULL;
         char text[64];
         sum += bt_gguf_key_text(text, sizeof text, g, i);
-        if (bt_gguf_find_key(g, name) != (int64_t)i)
-            abort();
+        if (bt_gguf_find_key(g, name) != (int64_t)i) abort();
         if (bt_gguf_find_array(&a, g, name, BT_GGUF_STRING, true, NULL) == BT_OK && bt_gguf_array_count(a)) {
             const bt_gguf_str s = bt_gguf_array_str(a, bt_gguf_array_count(a) - 1);
-            for (size_t k = 0; k < s.len; k++)
-                sum += (unsigned char)s.ptr[k];
+            for (size_t k = 0; k < s.len; k++) sum += (unsigned char)s.ptr[k];
         }
     }
+    (void)sum;
 }
 
 static void read_rows(const bt_model *m, const bt_gguf_tensor *t)
@@ -36,8 +36,7 @@ static void read_rows(const bt_model *m, const bt_gguf_tensor *t)
     if (m->hp.ctx < 64) {
         const size_t n = (size_t)m->hp.ctx * (m->hp.rope_dims / 2);
         float *c = malloc((n + 1) * sizeof *c), *s = malloc((n + 1) * sizeof *s);
-        if (c && s)
-            bt_model_rope_table(c, s, m, m->hp.ctx);
+        if (c && s) bt_model_rope_table(c, s, m, m->hp.ctx);
         free(s);
         free(c);
     }
@@ -47,16 +46,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     bt_gguf *g = NULL;
     bt_model *m = NULL;
-    if (bt_gguf_open_bytes(&g, data, len, NULL) < 0)
-        return 0;
+    if (bt_gguf_open_bytes(&g, data, len, NULL) < 0) return 0;
     read_keys(g);
     for (size_t i = 0; i < bt_gguf_tensor_count(g); i++) {
         const bt_gguf_tensor *t = bt_gguf_tensor_at(g, i);
-        if (t->data < data || t->bytes > (size_t)(data + len - t->data) || bt_gguf_find_tensor(g, t->name) != t)
+        if (t->data < data || t->bytes > (size_t)(data + len - t->data) ||
+            bt_gguf_find_tensor(g, t->name) != t)
             abort();
     }
-    if (bt_model_from_gguf(&m, g, NULL) < 0)
-        return 0;
+    if (bt_model_from_gguf(&m, g, NULL) < 0) return 0;
     read_rows(m, m->embed);
     read_rows(m, m->layer[m->hp.layers - 1].w_down);
     bt_model_close(m);

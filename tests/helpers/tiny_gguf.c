@@ -10,9 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct bytes { uint8_t *p; size_t len, cap; } bytes;
+typedef struct bytes {
+    uint8_t *p;
+    size_t len, cap;
+} bytes;
 
-struct tiny_gguf { uint32_t version; size_t align; uint64_t keys, tensors; bytes meta, table, data; };
+struct tiny_gguf {
+    uint32_t version;
+    size_t align;
+    uint64_t keys, tensors;
+    bytes meta, table, data;
+};
 
 static void die(const char *what)
 {
@@ -25,11 +33,9 @@ static void put(bytes *b, const void *p, size_t n)
     if (b->len + n > b->cap) {
         b->cap = (b->len + n) * 2 + 256;
         b->p = realloc(b->p, b->cap);
-        if (!b->p)
-            die("out of memory");
+        if (!b->p) die("out of memory");
     }
-    if (n)
-        memcpy(b->p + b->len, p, n);
+    if (n) memcpy(b->p + b->len, p, n);
     b->len += n;
 }
 
@@ -62,20 +68,17 @@ static void put_str(bytes *b, const char *s)
 
 static void pad(bytes *b, size_t align)
 {
-    static const uint8_t zero[1] = { 0 };
-    while (b->len % align)
-        put(b, zero, 1);
+    static const uint8_t zero[1] = {0};
+    while (b->len % align) put(b, zero, 1);
 }
 
 tiny_gguf *tiny_gguf_new(uint32_t version, uint32_t alignment)
 {
     tiny_gguf *w = calloc(1, sizeof *w);
-    if (!w)
-        die("out of memory");
+    if (!w) die("out of memory");
     w->version = version;
     w->align = alignment ? alignment : 32;
-    if (alignment)
-        tiny_gguf_u32(w, "general.alignment", alignment);
+    if (alignment) tiny_gguf_u32(w, "general.alignment", alignment);
     return w;
 }
 
@@ -97,38 +100,38 @@ static bytes *array(tiny_gguf *w, const char *name, uint32_t type, size_t n)
 
 void tiny_gguf_u32(tiny_gguf *w, const char *k, uint32_t v) { put32(key(w, k, 4), v); }
 void tiny_gguf_f32(tiny_gguf *w, const char *k, float v) { put_f32(key(w, k, 6), v); }
-void tiny_gguf_bool(tiny_gguf *w, const char *k, bool v) { put(key(w, k, 7), &(uint8_t){ v }, 1); }
+void tiny_gguf_bool(tiny_gguf *w, const char *k, bool v) { put(key(w, k, 7), &(uint8_t){v}, 1); }
 void tiny_gguf_str(tiny_gguf *w, const char *k, const char *v) { put_str(key(w, k, 8), v); }
-void tiny_gguf_raw(tiny_gguf *w, const char *k, uint32_t type, const void *p, size_t len) { put(key(w, k, type), p, len); }
+void tiny_gguf_raw(tiny_gguf *w, const char *k, uint32_t type, const void *p, size_t len)
+{
+    put(key(w, k, type), p, len);
+}
 
 void tiny_gguf_strs(tiny_gguf *w, const char *k, const char *const *v, size_t n)
 {
     bytes *b = array(w, k, 8, n);
-    for (size_t i = 0; i < n; i++)
-        put_str(b, v[i]);
+    for (size_t i = 0; i < n; i++) put_str(b, v[i]);
 }
 
 void tiny_gguf_f32s(tiny_gguf *w, const char *k, const float *v, size_t n)
 {
     bytes *b = array(w, k, 6, n);
-    for (size_t i = 0; i < n; i++)
-        put_f32(b, v[i]);
+    for (size_t i = 0; i < n; i++) put_f32(b, v[i]);
 }
 
 void tiny_gguf_i32s(tiny_gguf *w, const char *k, const int32_t *v, size_t n)
 {
     bytes *b = array(w, k, 5, n);
-    for (size_t i = 0; i < n; i++)
-        put32(b, (uint32_t)v[i]);
+    for (size_t i = 0; i < n; i++) put32(b, (uint32_t)v[i]);
 }
 
-void tiny_gguf_tensor(tiny_gguf *w, const char *name, uint32_t type, const uint64_t *dim, uint32_t n_dims, const void *p, size_t len)
+void tiny_gguf_tensor(tiny_gguf *w, const char *name, uint32_t type, const uint64_t *dim, uint32_t n_dims,
+                      const void *p, size_t len)
 {
     w->tensors++;
     put_str(&w->table, name);
     put32(&w->table, n_dims);
-    for (uint32_t d = 0; d < n_dims; d++)
-        put64(&w->table, dim[d]);
+    for (uint32_t d = 0; d < n_dims; d++) put64(&w->table, dim[d]);
     put32(&w->table, type);
     pad(&w->data, w->align);
     put64(&w->table, w->data.len);
@@ -137,7 +140,7 @@ void tiny_gguf_tensor(tiny_gguf *w, const char *name, uint32_t type, const uint6
 
 uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len)
 {
-    bytes f = { 0 };
+    bytes f = {0};
     put(&f, "GGUF", 4);
     put32(&f, w->version);
     put64(&f, w->tensors);
@@ -150,9 +153,8 @@ uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len)
     free(w->table.p);
     free(w->data.p);
     free(w);
-    uint8_t *exact = malloc(f.len);         /* exact size, so that asan sees a read past the end */
-    if (!exact)
-        die("out of memory");
+    uint8_t *exact = malloc(f.len); /* exact size, so that asan sees a read past the end */
+    if (!exact) die("out of memory");
     memcpy(exact, f.p, f.len);
     free(f.p);
     *ret_len = f.len;
@@ -161,7 +163,11 @@ uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len)
 
 /* ---- weights ---- */
 
-typedef struct maker { const tiny_gguf_spec *s; tiny_gguf *w; uint64_t draws; } maker;
+typedef struct maker {
+    const tiny_gguf_spec *s;
+    tiny_gguf *w;
+    uint64_t draws;
+} maker;
 
 static bool omitted(const maker *m, const char *name) { return m->s->omit && strcmp(m->s->omit, name) == 0; }
 
@@ -171,17 +177,15 @@ static uint16_t half_of(float f)
     uint32_t u;
     memcpy(&u, &f, 4);
     const uint32_t sign = u >> 16 & 0x8000, exp = u >> 23 & 255;
-    if ((u & 0x7fffffff) == 0)
-        return (uint16_t)sign;
-    if (exp < 113 || exp > 142 || (u & 0x1fff))
-        die("a value that f16 does not hold exactly");
+    if ((u & 0x7fffffff) == 0) return (uint16_t)sign;
+    if (exp < 113 || exp > 142 || (u & 0x1fff)) die("a value that f16 does not hold exactly");
     return (uint16_t)(sign | (exp - 112) << 10 | (u >> 13 & 0x3ff));
 }
 
 static void put_half(bytes *b, float f)
 {
     const uint16_t h = half_of(f);
-    put(b, &(uint8_t[2]){ (uint8_t)h, (uint8_t)(h >> 8) }, 2);
+    put(b, &(uint8_t[2]){(uint8_t)h, (uint8_t)(h >> 8)}, 2);
 }
 
 static void put_block(bytes *b, uint32_t type, const int8_t *q, float unit)
@@ -192,10 +196,8 @@ static void put_block(bytes *b, uint32_t type, const int8_t *q, float unit)
         put(b, q, 32);
         return;
     }
-    if (type == BT_QUANT_Q4_1)
-        put_half(b, -128 * unit);
-    for (int j = 0; j < 16; j++)
-        out[j] = (uint8_t)((q[j] + 128) >> 4 | (q[j + 16] + 128) >> 4 << 4);
+    if (type == BT_QUANT_Q4_1) put_half(b, -128 * unit);
+    for (int j = 0; j < 16; j++) out[j] = (uint8_t)((q[j] + 128) >> 4 | (q[j + 16] + 128) >> 4 << 4);
     put(b, out, 16);
 }
 
@@ -207,38 +209,34 @@ static void put_weights(bytes *b, maker *m, uint32_t type, size_t count, double 
     for (size_t i = 0; i < count; i++) {
         q[i % 32] = (int8_t)(int)(bt_rng_u64(m->s->seed, m->draws++) % 255 - 127);
         const float v = (float)q[i % 32] * unit;
-        if (type == BT_QUANT_F32)
-            put_f32(b, v);
-        else if (type == BT_QUANT_F16)
-            put_half(b, v);
+        if (type == BT_QUANT_F32) put_f32(b, v);
+        else if (type == BT_QUANT_F16) put_half(b, v);
         else if (type == BT_QUANT_BF16) {
             uint32_t u;
             memcpy(&u, &v, 4);
-            put(b, &(uint8_t[2]){ (uint8_t)(u >> 16), (uint8_t)(u >> 24) }, 2);
-        } else if (i % 32 == 31)
-            put_block(b, type, q, unit);
+            put(b, &(uint8_t[2]){(uint8_t)(u >> 16), (uint8_t)(u >> 24)}, 2);
+        } else if (i % 32 == 31) put_block(b, type, q, unit);
     }
 }
 
 static void matrix(maker *m, const char *name, uint32_t cols, uint32_t rows, double gain)
 {
-    const bool blocks = m->s->type != BT_QUANT_F32 && m->s->type != BT_QUANT_F16 && m->s->type != BT_QUANT_BF16;
+    const bool blocks =
+        m->s->type != BT_QUANT_F32 && m->s->type != BT_QUANT_F16 && m->s->type != BT_QUANT_BF16;
     const uint32_t type = blocks && cols % 32 ? BT_QUANT_F32 : m->s->type;
-    bytes b = { 0 };
+    bytes b = {0};
     put_weights(&b, m, type, (size_t)cols * rows, gain / sqrt((double)cols));
-    if (!omitted(m, name))
-        tiny_gguf_tensor(m->w, name, type, (uint64_t[]){ cols, rows }, 2, b.p, b.len);
+    if (!omitted(m, name)) tiny_gguf_tensor(m->w, name, type, (uint64_t[]){cols, rows}, 2, b.p, b.len);
     free(b.p);
 }
 
 /* around 1 for norms, around 0 for biases */
 static void vector(maker *m, const char *name, uint32_t n, float centre)
 {
-    bytes b = { 0 };
+    bytes b = {0};
     for (uint32_t i = 0; i < n; i++)
         put_f32(&b, centre + (float)(int)(bt_rng_u64(m->s->seed, m->draws++) % 129 - 64) / 256.0f);
-    if (!omitted(m, name))
-        tiny_gguf_tensor(m->w, name, BT_QUANT_F32, (uint64_t[]){ n }, 1, b.p, b.len);
+    if (!omitted(m, name)) tiny_gguf_tensor(m->w, name, BT_QUANT_F32, (uint64_t[]){n}, 1, b.p, b.len);
     free(b.p);
 }
 
@@ -247,52 +245,65 @@ static void layer(maker *m, uint32_t i)
     const tiny_gguf_spec *s = m->s;
     const uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     const bool bias = s->qkv_bias || strcmp(s->arch, "qwen2") == 0, norms = strcmp(s->arch, "qwen3") == 0;
-    const struct { const char *suffix; uint32_t cols, rows; float number; bool present; } list[] = {
-        { "attn_norm.weight", s->dim, 0, 1.0f, true },     { "attn_q.weight", s->dim, q, 1.5f, true },
-        { "attn_k.weight", s->dim, kv, 1.5f, true },       { "attn_v.weight", s->dim, kv, 1.5f, true },
-        { "attn_q.bias", q, 0, 0.0f, bias },               { "attn_k.bias", kv, 0, 0.0f, bias },
-        { "attn_v.bias", kv, 0, 0.0f, bias },              { "attn_q_norm.weight", s->head_dim, 0, 1.0f, norms },
-        { "attn_k_norm.weight", s->head_dim, 0, 1.0f, norms }, { "attn_output.weight", q, s->dim, 1.5f, true },
-        { "ffn_norm.weight", s->dim, 0, 1.0f, true },      { "ffn_gate.weight", s->dim, s->ffn, 1.5f, true },
-        { "ffn_up.weight", s->dim, s->ffn, 1.5f, true },   { "ffn_down.weight", s->ffn, s->dim, 1.5f, true },
+    const struct {
+        const char *suffix;
+        uint32_t cols, rows;
+        float number;
+        bool present;
+    } list[] = {
+        {"attn_norm.weight", s->dim, 0, 1.0f, true},
+        {"attn_q.weight", s->dim, q, 1.5f, true},
+        {"attn_k.weight", s->dim, kv, 1.5f, true},
+        {"attn_v.weight", s->dim, kv, 1.5f, true},
+        {"attn_q.bias", q, 0, 0.0f, bias},
+        {"attn_k.bias", kv, 0, 0.0f, bias},
+        {"attn_v.bias", kv, 0, 0.0f, bias},
+        {"attn_q_norm.weight", s->head_dim, 0, 1.0f, norms},
+        {"attn_k_norm.weight", s->head_dim, 0, 1.0f, norms},
+        {"attn_output.weight", q, s->dim, 1.5f, true},
+        {"ffn_norm.weight", s->dim, 0, 1.0f, true},
+        {"ffn_gate.weight", s->dim, s->ffn, 1.5f, true},
+        {"ffn_up.weight", s->dim, s->ffn, 1.5f, true},
+        {"ffn_down.weight", s->ffn, s->dim, 1.5f, true},
     };
     for (size_t k = 0; k < sizeof list / sizeof *list; k++) {
         char name[64];
         snprintf(name, sizeof name, "blk.%u.%s", i, list[k].suffix);
         if (list[k].present && list[k].rows)
             matrix(m, name, list[k].cols, list[k].rows, (double)list[k].number);
-        else if (list[k].present)
-            vector(m, name, list[k].cols, list[k].number);
+        else if (list[k].present) vector(m, name, list[k].cols, list[k].number);
     }
 }
 
 /* ---- tokeniser ---- */
 
 const char tiny_gguf_chatml[] =
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+    "'<|im_end|>' + '\n'}}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-#define MARK "\xe2\x96\x81"                 /* U+2581, the space of SentencePiece */
+#define MARK "\xe2\x96\x81" /* U+2581, the space of SentencePiece */
 
 static const char *const pieces[] = {
-    MARK, "e", "t", "a", "o", "n", "i", "s", "r", "h", "l", "d", "u", "c", "m", "f", "w", "g", "y", "p", "b", "v", "k",
-    MARK "t", "he", MARK "a", "in", MARK "the", "er", "on", MARK "w", "re", MARK "s", "nd", "at", MARK "o", "is", "or",
-    "en", MARK "and", "ing", MARK "of", MARK "to", "it", "es", "ou", "ed", MARK "in", "al", "ar", "ll", "lo", "llo",
-    MARK "h", MARK "he", MARK "hello", MARK "wor", "ld", MARK "world",
+    MARK,       "e",          "t",        "a",        "o",          "n",       "i",       "s",      "r",
+    "h",        "l",          "d",        "u",        "c",          "m",       "f",       "w",      "g",
+    "y",        "p",          "b",        "v",        "k",          MARK "t",  "he",      MARK "a", "in",
+    MARK "the", "er",         "on",       MARK "w",   "re",         MARK "s",  "nd",      "at",     MARK "o",
+    "is",       "or",         "en",       MARK "and", "ing",        MARK "of", MARK "to", "it",     "es",
+    "ou",       "ed",         MARK "in",  "al",       "ar",         "ll",      "lo",      "llo",    MARK "h",
+    MARK "he",  MARK "hello", MARK "wor", "ld",       MARK "world",
 };
 enum { FIRST_PIECE = 261, PIECES = sizeof pieces / sizeof *pieces };
 
 static void tokenizer(const maker *m)
 {
     const uint32_t n = m->s->vocab;
-    if (n < FIRST_PIECE + PIECES)
-        die("the tokeniser needs a vocabulary of 320 or more");
+    if (n < FIRST_PIECE + PIECES) die("the tokeniser needs a vocabulary of 320 or more");
     const char **text = calloc(n, sizeof *text);
     float *score = calloc(n, sizeof *score);
     int32_t *type = calloc(n, sizeof *type);
-    char (*made)[16] = calloc(n, sizeof *made);
-    if (!text || !score || !type || !made)
-        die("out of memory");
+    char(*made)[16] = calloc(n, sizeof *made);
+    if (!text || !score || !type || !made) die("out of memory");
     for (uint32_t i = 0; i < n; i++) {
         text[i] = made[i];
         type[i] = 1;
@@ -301,14 +312,16 @@ static void tokenizer(const maker *m)
             type[i] = 6;
         } else if (i >= FIRST_PIECE) {
             score[i] = -(float)(i - FIRST_PIECE);
-            if (i < FIRST_PIECE + PIECES)
-                text[i] = pieces[i - FIRST_PIECE];
-            else
-                snprintf(made[i], sizeof *made, "~%u~", i);
+            if (i < FIRST_PIECE + PIECES) text[i] = pieces[i - FIRST_PIECE];
+            else snprintf(made[i], sizeof *made, "~%u~", i);
         }
     }
-    static const struct { uint32_t id; const char *text; int32_t type; } special[] = {
-        { 0, "<unk>", 2 }, { 1, "<s>", 3 }, { 2, "</s>", 3 }, { 259, "<|im_start|>", 3 }, { 260, "<|im_end|>", 3 },
+    static const struct {
+        uint32_t id;
+        const char *text;
+        int32_t type;
+    } special[] = {
+        {0, "<unk>", 2}, {1, "<s>", 3}, {2, "</s>", 3}, {259, "<|im_start|>", 3}, {260, "<|im_end|>", 3},
     };
     for (size_t k = 0; k < sizeof special / sizeof *special; k++) {
         text[special[k].id] = special[k].text;
@@ -323,8 +336,7 @@ static void tokenizer(const maker *m)
     tiny_gguf_u32(m->w, "tokenizer.ggml.unknown_token_id", 0);
     tiny_gguf_bool(m->w, "tokenizer.ggml.add_bos_token", m->s->add_bos);
     tiny_gguf_bool(m->w, "tokenizer.ggml.add_space_prefix", true);
-    if (m->s->chat_template)
-        tiny_gguf_str(m->w, "tokenizer.chat_template", m->s->chat_template);
+    if (m->s->chat_template) tiny_gguf_str(m->w, "tokenizer.chat_template", m->s->chat_template);
     free(made);
     free(type);
     free(score);
@@ -335,51 +347,62 @@ static void tokenizer(const maker *m)
 
 tiny_gguf_spec tiny_gguf_default(void)
 {
-    return (tiny_gguf_spec){ .arch = "llama", .layers = 2, .dim = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .ffn = 96,
-                             .vocab = 384, .ctx = 512, .type = BT_QUANT_F32, .tied = false, .add_bos = true, .seed = 1 };
+    return (tiny_gguf_spec){.arch = "llama",
+                            .layers = 2,
+                            .dim = 64,
+                            .heads = 4,
+                            .kv_heads = 2,
+                            .head_dim = 16,
+                            .ffn = 96,
+                            .vocab = 384,
+                            .ctx = 512,
+                            .type = BT_QUANT_F32,
+                            .tied = false,
+                            .add_bos = true,
+                            .seed = 1};
 }
 
 static void hyper_parameters(const maker *m)
 {
     const tiny_gguf_spec *s = m->s;
-    const struct { const char *suffix; uint32_t v; } counts[] = {
-        { "block_count", s->layers }, { "context_length", s->ctx }, { "embedding_length", s->dim },
-        { "feed_forward_length", s->ffn }, { "attention.head_count", s->heads }, { "attention.head_count_kv", s->kv_heads },
-        { "attention.key_length", s->head_dim }, { "attention.value_length", s->head_dim }, { "rope.dimension_count", s->head_dim },
+    const struct {
+        const char *suffix;
+        uint32_t v;
+    } counts[] = {
+        {"block_count", s->layers},
+        {"context_length", s->ctx},
+        {"embedding_length", s->dim},
+        {"feed_forward_length", s->ffn},
+        {"attention.head_count", s->heads},
+        {"attention.head_count_kv", s->kv_heads},
+        {"attention.key_length", s->head_dim},
+        {"attention.value_length", s->head_dim},
+        {"rope.dimension_count", s->head_dim},
     };
     char name[96];
-    if (!omitted(m, "general.architecture"))
-        tiny_gguf_str(m->w, "general.architecture", s->arch);
+    if (!omitted(m, "general.architecture")) tiny_gguf_str(m->w, "general.architecture", s->arch);
     tiny_gguf_str(m->w, "general.name", "tiny");
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         snprintf(name, sizeof name, "%s.%s", s->arch, counts[i].suffix);
-        if (!omitted(m, name))
-            tiny_gguf_u32(m->w, name, counts[i].v);
+        if (!omitted(m, name)) tiny_gguf_u32(m->w, name, counts[i].v);
     }
     snprintf(name, sizeof name, "%s.attention.layer_norm_rms_epsilon", s->arch);
-    if (!omitted(m, name))
-        tiny_gguf_f32(m->w, name, 1e-5f);
+    if (!omitted(m, name)) tiny_gguf_f32(m->w, name, 1e-5f);
     snprintf(name, sizeof name, "%s.rope.freq_base", s->arch);
-    if (!omitted(m, name))
-        tiny_gguf_f32(m->w, name, 10000.0f);
+    if (!omitted(m, name)) tiny_gguf_f32(m->w, name, 10000.0f);
 }
 
 uint8_t *tiny_gguf_build(const tiny_gguf_spec *s, size_t *ret_len)
 {
-    maker m = { s, tiny_gguf_new(3, 0), 0 };
+    maker m = {s, tiny_gguf_new(3, 0), 0};
     hyper_parameters(&m);
-    if (!s->no_tokenizer)
-        tokenizer(&m);
+    if (!s->no_tokenizer) tokenizer(&m);
     matrix(&m, "token_embd.weight", s->dim, s->vocab, 4.0);
-    for (uint32_t i = 0; i < s->layers; i++)
-        layer(&m, i);
+    for (uint32_t i = 0; i < s->layers; i++) layer(&m, i);
     vector(&m, "output_norm.weight", s->dim, 1.0f);
-    if (!s->tied)
-        matrix(&m, "output.weight", s->dim, s->vocab, 4.0);
-    if (s->rope_freqs)
-        vector(&m, "rope_freqs.weight", s->head_dim / 2, 2.0f);
-    if (s->extra)
-        s->extra(m.w, s->ud);
+    if (!s->tied) matrix(&m, "output.weight", s->dim, s->vocab, 4.0);
+    if (s->rope_freqs) vector(&m, "rope_freqs.weight", s->head_dim / 2, 2.0f);
+    if (s->extra) s->extra(m.w, s->ud);
     return tiny_gguf_finish(m.w, ret_len);
 }
 
@@ -388,7 +411,6 @@ void tiny_gguf_write(const tiny_gguf_spec *spec, const char *path)
     size_t len;
     uint8_t *b = tiny_gguf_build(spec, &len);
     FILE *f = fopen(path, "wbe");
-    if (!f || fwrite(b, 1, len, f) != len || fclose(f) != 0)
-        die("cannot write the file");
+    if (!f || fwrite(b, 1, len, f) != len || fclose(f) != 0) die("cannot write the file");
     free(b);
 }

@@ -4,10 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Small GGUF files for tests: llama, qwen2 or qwen3 of any dimensions with random weights, and a small tokeniser that works.
- * The same spec gives the same bytes on every machine. Weights are small integers times a power of two, so that
- * F32, F16, BF16 and Q8_0 files of one seed hold exactly the same values (Q4_0 and Q4_1: the upper four bits of them).
- * Failures of the helper itself (out of memory, a bad spec) abort the test program. */
+/* Small GGUF files for tests: llama, qwen2 or qwen3 of any dimensions with random weights, and a small
+ * tokeniser that works. The same spec gives the same bytes on every machine. Weights are small integers times
+ * a power of two, so that F32, F16, BF16 and Q8_0 files of one seed hold exactly the same values (Q4_0 and
+ * Q4_1: the upper four bits of them). Failures of the helper itself (out of memory, a bad spec) abort the
+ * test program. */
 
 /* ---- writing any GGUF: keys first, then tensors; the bytes are made by tiny_gguf_finish ---- */
 typedef struct tiny_gguf tiny_gguf;
@@ -22,34 +23,37 @@ void tiny_gguf_i32s(tiny_gguf *w, const char *key, const int32_t *v, size_t n);
 /* Any key: type number and the bytes of its value as they stand in the file. */
 void tiny_gguf_raw(tiny_gguf *w, const char *key, uint32_t type, const void *bytes, size_t len);
 /* bytes are copied; n_dims of dim[]. */
-void tiny_gguf_tensor(tiny_gguf *w, const char *name, uint32_t type, const uint64_t *dim, uint32_t n_dims, const void *bytes, size_t len);
+void tiny_gguf_tensor(tiny_gguf *w, const char *name, uint32_t type, const uint64_t *dim, uint32_t n_dims,
+                      const void *bytes, size_t len);
 /* The file; the caller frees it with free(). Ends w. */
 uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len);
 
 /* ---- a whole model ---- */
 typedef struct tiny_gguf_spec {
-    const char *arch;                       /* "llama", "qwen2", "qwen3" */
+    const char *arch; /* "llama", "qwen2", "qwen3" */
     uint32_t layers, dim, heads, kv_heads, head_dim, ffn, vocab, ctx;
-    uint32_t type;                          /* ggml type of the matrices: F32 0, F16 1, Q4_0 2, Q4_1 3, Q8_0 8, BF16 30;
-                                               a matrix whose rows are no multiple of the block is F32 */
-    bool tied, rope_freqs, qkv_bias;        /* qwen2 always has biases */
+    uint32_t type; /* ggml type of the matrices: F32 0, F16 1, Q4_0 2, Q4_1 3, Q8_0 8, BF16 30;
+                      a matrix whose rows are no multiple of the block is F32 */
+    bool tied, rope_freqs, qkv_bias; /* qwen2 always has biases */
     bool no_tokenizer;
     bool add_bos;
-    const char *chat_template;              /* NULL: none; tiny_gguf_chatml fits the special tokens below */
+    const char *chat_template; /* NULL: none; tiny_gguf_chatml fits the special tokens below */
     uint64_t seed;
-    const char *omit;                       /* name of a key or tensor to leave out, or NULL */
-    void (*extra)(tiny_gguf *w, void *ud);  /* called before the end, to add keys or tensors; or NULL */
+    const char *omit;                      /* name of a key or tensor to leave out, or NULL */
+    void (*extra)(tiny_gguf *w, void *ud); /* called before the end, to add keys or tensors; or NULL */
     void *ud;
 } tiny_gguf_spec;
 
-/* llama, 2 layers, dim 64, 4 heads, 2 kv heads, head_dim 16, ffn 96, vocabulary 384, ctx 512, F32, own output matrix, BOS added, seed 1 */
+/* llama, 2 layers, dim 64, 4 heads, 2 kv heads, head_dim 16, ffn 96, vocabulary 384, ctx 512, F32, own output
+ * matrix, BOS added, seed 1 */
 tiny_gguf_spec tiny_gguf_default(void);
 
-/* The tokeniser ("llama", SentencePiece style; vocabulary of 320 or more): 0 <unk>, 1 <s>, 2 </s>, 3..258 the bytes <0x00>..<0xFF>,
- * 259 <|im_start|>, 260 <|im_end|> (both control), then pieces: the space mark, letters, and common syllables and
- * words built from them; the rest is filled with pieces that no text produces. EOS is 2. */
+/* The tokeniser ("llama", SentencePiece style; vocabulary of 320 or more): 0 <unk>, 1 <s>, 2 </s>, 3..258 the
+ * bytes <0x00>..<0xFF>, 259 <|im_start|>, 260 <|im_end|> (both control), then pieces: the space mark,
+ * letters, and common syllables and words built from them; the rest is filled with pieces that no text
+ * produces. EOS is 2. */
 extern const char tiny_gguf_chatml[];
 
-uint8_t *tiny_gguf_build(const tiny_gguf_spec *spec, size_t *ret_len);      /* free() it */
-void     tiny_gguf_write(const tiny_gguf_spec *spec, const char *path);
+uint8_t *tiny_gguf_build(const tiny_gguf_spec *spec, size_t *ret_len); /* free() it */
+void tiny_gguf_write(const tiny_gguf_spec *spec, const char *path);
 #endif

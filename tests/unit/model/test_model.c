@@ -1,4 +1,5 @@
-/* From files to models: what is read, what is refused and by which name, and what makes two files the same model. */
+/* From files to models: what is read, what is refused and by which name, and what makes two files the same
+ * model. */
 #include "model/model.h"
 #include "base/rng.h"
 #include "model/quant.h"
@@ -15,17 +16,21 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-typedef struct opened { uint8_t *bytes; bt_model *m; bt_err e; bt_fault fault; } opened;
+typedef struct opened {
+    uint8_t *bytes;
+    bt_model *m;
+    bt_err e;
+    bt_fault fault;
+} opened;
 
 static opened open_spec(const tiny_gguf_spec *s)
 {
-    opened o = { .fault = { "" } };
+    opened o = {.fault = {""}};
     size_t len;
     bt_gguf *g = NULL;
     o.bytes = tiny_gguf_build(s, &len);
     o.e = bt_gguf_open_bytes(&g, o.bytes, len, &o.fault);
-    if (o.e == BT_OK)
-        o.e = bt_model_from_gguf(&o.m, g, &o.fault);
+    if (o.e == BT_OK) o.e = bt_model_from_gguf(&o.m, g, &o.fault);
     return o;
 }
 
@@ -47,17 +52,21 @@ static void refuse(const tiny_gguf_spec *s, bt_err want, const char *words)
 static opened accept(const tiny_gguf_spec *s)
 {
     opened o = open_spec(s);
-    if (o.e < 0)
-        fail_msg("%s", o.fault.text);
+    if (o.e < 0) fail_msg("%s", o.fault.text);
     return o;
 }
 
 static void the_three_architectures_open_with_the_right_rotation_biases_and_norms(void **state)
 {
     (void)state;
-    static const struct { const char *name; bt_arch arch; bool neox, bias, norm; } rows[] = {
-        { "llama", BT_ARCH_LLAMA, false, false, false }, { "qwen2", BT_ARCH_QWEN2, true, true, false },
-        { "qwen3", BT_ARCH_QWEN3, true, false, true },
+    static const struct {
+        const char *name;
+        bt_arch arch;
+        bool neox, bias, norm;
+    } rows[] = {
+        {"llama", BT_ARCH_LLAMA, false, false, false},
+        {"qwen2", BT_ARCH_QWEN2, true, true, false},
+        {"qwen3", BT_ARCH_QWEN3, true, false, true},
     };
     for (size_t i = 0; i < 3; i++) {
         tiny_gguf_spec s = tiny_gguf_default();
@@ -84,7 +93,8 @@ static void the_three_architectures_open_with_the_right_rotation_biases_and_norm
         assert_int_equal(o.m->layer[1].bq != NULL, rows[i].bias);
         assert_int_equal(o.m->layer[1].k_norm != NULL, rows[i].norm);
         assert_string_equal(o.m->name, "tiny");
-        const uint64_t layer = 64 + 64 * 64 + 2 * 64 * 32 + 64 * 64 + 64 + 3 * 64 * 96 + (rows[i].bias ? 128 : 0) + (rows[i].norm ? 32 : 0);
+        const uint64_t layer = 64 + 64 * 64 + 2 * 64 * 32 + 64 * 64 + 64 + 3 * 64 * 96 +
+                               (rows[i].bias ? 128 : 0) + (rows[i].norm ? 32 : 0);
         assert_int_equal(o.m->param_count, 2 * layer + 64 + 384 * 64 * (s.tied ? 1 : 2));
         assert_int_equal(o.m->weights_bytes, o.m->param_count * 4);
         done(&o);
@@ -95,11 +105,26 @@ static void every_missing_key_and_tensor_is_named(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "general.architecture", "qwen3.block_count", "qwen3.embedding_length", "qwen3.feed_forward_length",
-        "qwen3.attention.head_count", "qwen3.context_length", "qwen3.attention.layer_norm_rms_epsilon", "token_embd.weight",
-        "output_norm.weight", "blk.0.attn_norm.weight", "blk.1.attn_q.weight", "blk.1.attn_k.weight", "blk.1.attn_v.weight",
-        "blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight", "blk.0.attn_output.weight", "blk.1.ffn_norm.weight",
-        "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight",
+        "general.architecture",
+        "qwen3.block_count",
+        "qwen3.embedding_length",
+        "qwen3.feed_forward_length",
+        "qwen3.attention.head_count",
+        "qwen3.context_length",
+        "qwen3.attention.layer_norm_rms_epsilon",
+        "token_embd.weight",
+        "output_norm.weight",
+        "blk.0.attn_norm.weight",
+        "blk.1.attn_q.weight",
+        "blk.1.attn_k.weight",
+        "blk.1.attn_v.weight",
+        "blk.0.attn_q_norm.weight",
+        "blk.0.attn_k_norm.weight",
+        "blk.0.attn_output.weight",
+        "blk.1.ffn_norm.weight",
+        "blk.1.ffn_gate.weight",
+        "blk.1.ffn_up.weight",
+        "blk.1.ffn_down.weight",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         tiny_gguf_spec s = tiny_gguf_default();
@@ -116,8 +141,9 @@ static void every_missing_key_and_tensor_is_named(void **state)
 static void keys_with_a_default_may_be_missing(void **state)
 {
     (void)state;
-    static const char *const names[] = { "llama.attention.head_count_kv", "llama.attention.key_length", "llama.attention.value_length",
-                                         "llama.rope.dimension_count", "llama.rope.freq_base" };
+    static const char *const names[] = {"llama.attention.head_count_kv", "llama.attention.key_length",
+                                        "llama.attention.value_length", "llama.rope.dimension_count",
+                                        "llama.rope.freq_base"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         tiny_gguf_spec s = tiny_gguf_default();
         s.kv_heads = 4;
@@ -131,38 +157,42 @@ static void keys_with_a_default_may_be_missing(void **state)
 }
 
 /* One key or tensor more, of the kind that would change the arithmetic. */
-typedef struct more { const char *key; uint32_t u; float f; const char *s; uint64_t dim[2]; } more;
+typedef struct more {
+    const char *key;
+    uint32_t u;
+    float f;
+    const char *s;
+    uint64_t dim[2];
+} more;
 
 static void add_more(tiny_gguf *w, void *ud)
 {
     const more *m = ud;
     static const float zeros[64 * 96];
     if (m->dim[0])
-        tiny_gguf_tensor(w, m->key, 0, m->dim, m->dim[1] ? 2 : 1, zeros, m->dim[0] * (m->dim[1] ? m->dim[1] : 1) * sizeof *zeros);
-    else if (m->s)
-        tiny_gguf_str(w, m->key, m->s);
-    else if (m->f > 0)
-        tiny_gguf_f32(w, m->key, m->f);
-    else
-        tiny_gguf_u32(w, m->key, m->u);
+        tiny_gguf_tensor(w, m->key, 0, m->dim, m->dim[1] ? 2 : 1, zeros,
+                         m->dim[0] * (m->dim[1] ? m->dim[1] : 1) * sizeof *zeros);
+    else if (m->s) tiny_gguf_str(w, m->key, m->s);
+    else if (m->f > 0) tiny_gguf_f32(w, m->key, m->f);
+    else tiny_gguf_u32(w, m->key, m->u);
 }
 
 static void what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name(void **state)
 {
     (void)state;
     static const more cases[] = {
-        { "llama.expert_count", 8, 0, NULL, { 0 } },
-        { "llama.attention.sliding_window", 128, 0, NULL, { 0 } },
-        { "llama.rope.scaling.type", 0, 0, "yarn", { 0 } },
-        { "llama.attn_logit_softcapping", 0, 50.0f, NULL, { 0 } },
-        { "llama.attention.scale", 0, 0.1f, NULL, { 0 } },
-        { "llama.logit_scale", 0, 0.1f, NULL, { 0 } },
-        { "blk.0.attn_output.bias", 0, 0, NULL, { 64, 0 } },
-        { "blk.1.ffn_gate_inp.weight", 0, 0, NULL, { 64, 8 } },
-        { "blk.2.attn_norm.weight", 0, 0, NULL, { 64, 0 } },
-        { "blk.0.attn_q_norm.weight", 0, 0, NULL, { 16, 0 } },
-        { "output.bias", 0, 0, NULL, { 64, 0 } },
-        { "stray", 0, 0, NULL, { 3, 0 } },
+        {"llama.expert_count", 8, 0, NULL, {0}},
+        {"llama.attention.sliding_window", 128, 0, NULL, {0}},
+        {"llama.rope.scaling.type", 0, 0, "yarn", {0}},
+        {"llama.attn_logit_softcapping", 0, 50.0f, NULL, {0}},
+        {"llama.attention.scale", 0, 0.1f, NULL, {0}},
+        {"llama.logit_scale", 0, 0.1f, NULL, {0}},
+        {"blk.0.attn_output.bias", 0, 0, NULL, {64, 0}},
+        {"blk.1.ffn_gate_inp.weight", 0, 0, NULL, {64, 8}},
+        {"blk.2.attn_norm.weight", 0, 0, NULL, {64, 0}},
+        {"blk.0.attn_q_norm.weight", 0, 0, NULL, {16, 0}},
+        {"output.bias", 0, 0, NULL, {64, 0}},
+        {"stray", 0, 0, NULL, {3, 0}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tiny_gguf_spec s = tiny_gguf_default();
@@ -171,7 +201,7 @@ static void what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name(vo
         s.ud = &m;
         refuse(&s, BT_EVERSION, cases[i].s ? cases[i].s : cases[i].key);
     }
-    more one = { "blk.0.attn_q.bias", 0, 0, NULL, { 64, 0 } };
+    more one = {"blk.0.attn_q.bias", 0, 0, NULL, {64, 0}};
     tiny_gguf_spec s = tiny_gguf_default();
     s.extra = add_more;
     s.ud = &one;
@@ -182,10 +212,10 @@ static void harmless_values_of_the_same_keys_are_accepted(void **state)
 {
     (void)state;
     static const more cases[] = {
-        { "llama.expert_count", 0, 0, NULL, { 0 } },
-        { "llama.attention.sliding_window", 512, 0, NULL, { 0 } },
-        { "llama.rope.scaling.type", 0, 0, "none", { 0 } },
-        { "llama.vocab_size", 999, 0, NULL, { 0 } },
+        {"llama.expert_count", 0, 0, NULL, {0}},
+        {"llama.attention.sliding_window", 512, 0, NULL, {0}},
+        {"llama.rope.scaling.type", 0, 0, "none", {0}},
+        {"llama.vocab_size", 999, 0, NULL, {0}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tiny_gguf_spec s = tiny_gguf_default();
@@ -211,21 +241,53 @@ static void llama_files_may_carry_biases_on_q_k_and_v(void **state)
 static void numbers_out_of_range_and_wrong_shapes_are_refused(void **state)
 {
     (void)state;
-    const struct { const char *omit; more m; bt_err e; const char *words; } cases[] = {
-        { "llama.block_count", { "llama.block_count", 257, 0, NULL, { 0 } }, BT_ELIMIT, "llama.block_count is 257" },
-        { "llama.block_count", { "llama.block_count", 0, 0, NULL, { 0 } }, BT_EFORMAT, "llama.block_count is 0" },
-        { "llama.context_length", { "llama.context_length", 1u << 21, 0, NULL, { 0 } }, BT_ELIMIT, "llama.context_length" },
-        { "llama.attention.head_count_kv", { "llama.attention.head_count_kv", 3, 0, NULL, { 0 } }, BT_EFORMAT, "evenly" },
-        { "llama.attention.value_length", { "llama.attention.value_length", 32, 0, NULL, { 0 } }, BT_EVERSION, "values of 32" },
-        { "llama.rope.dimension_count", { "llama.rope.dimension_count", 15, 0, NULL, { 0 } }, BT_EFORMAT, "dimension_count is 15" },
-        { "llama.rope.dimension_count", { "llama.rope.dimension_count", 32, 0, NULL, { 0 } }, BT_EFORMAT, "dimension_count is 32" },
-        { "llama.rope.freq_base", { "llama.rope.freq_base", 0, INFINITY, NULL, { 0 } }, BT_EFORMAT, "freq_base" },
-        { "llama.attention.layer_norm_rms_epsilon", { "llama.attention.layer_norm_rms_epsilon", 0, 2.0f, NULL, { 0 } }, BT_EFORMAT, "epsilon" },
-        { "blk.1.ffn_down.weight", { "blk.1.ffn_down.weight", 0, 0, NULL, { 64, 96 } }, BT_EFORMAT, "'blk.1.ffn_down.weight' has the shape 64 x 96" },
-        { "blk.0.attn_norm.weight", { "blk.0.attn_norm.weight", 0, 0, NULL, { 63, 0 } }, BT_EFORMAT, "'blk.0.attn_norm.weight' has the shape" },
-        { "x", { "rope_freqs.weight", 0, 0, NULL, { 8, 0 } }, BT_EFORMAT, "rope_freqs.weight[0]" },
-        { "general.architecture", { "general.architecture", 0, 0, "mamba", { 0 } }, BT_EVERSION, "'mamba'" },
-        { "general.architecture", { "general.architecture", 0, 0, "llama\033", { 0 } }, BT_EVERSION, "'llama?'" },
+    const struct {
+        const char *omit;
+        more m;
+        bt_err e;
+        const char *words;
+    } cases[] = {
+        {"llama.block_count",
+         {"llama.block_count", 257, 0, NULL, {0}},
+         BT_ELIMIT,
+         "llama.block_count is 257"},
+        {"llama.block_count", {"llama.block_count", 0, 0, NULL, {0}}, BT_EFORMAT, "llama.block_count is 0"},
+        {"llama.context_length",
+         {"llama.context_length", 1u << 21, 0, NULL, {0}},
+         BT_ELIMIT,
+         "llama.context_length"},
+        {"llama.attention.head_count_kv",
+         {"llama.attention.head_count_kv", 3, 0, NULL, {0}},
+         BT_EFORMAT,
+         "evenly"},
+        {"llama.attention.value_length",
+         {"llama.attention.value_length", 32, 0, NULL, {0}},
+         BT_EVERSION,
+         "values of 32"},
+        {"llama.rope.dimension_count",
+         {"llama.rope.dimension_count", 15, 0, NULL, {0}},
+         BT_EFORMAT,
+         "dimension_count is 15"},
+        {"llama.rope.dimension_count",
+         {"llama.rope.dimension_count", 32, 0, NULL, {0}},
+         BT_EFORMAT,
+         "dimension_count is 32"},
+        {"llama.rope.freq_base", {"llama.rope.freq_base", 0, INFINITY, NULL, {0}}, BT_EFORMAT, "freq_base"},
+        {"llama.attention.layer_norm_rms_epsilon",
+         {"llama.attention.layer_norm_rms_epsilon", 0, 2.0f, NULL, {0}},
+         BT_EFORMAT,
+         "epsilon"},
+        {"blk.1.ffn_down.weight",
+         {"blk.1.ffn_down.weight", 0, 0, NULL, {64, 96}},
+         BT_EFORMAT,
+         "'blk.1.ffn_down.weight' has the shape 64 x 96"},
+        {"blk.0.attn_norm.weight",
+         {"blk.0.attn_norm.weight", 0, 0, NULL, {63, 0}},
+         BT_EFORMAT,
+         "'blk.0.attn_norm.weight' has the shape"},
+        {"x", {"rope_freqs.weight", 0, 0, NULL, {8, 0}}, BT_EFORMAT, "rope_freqs.weight[0]"},
+        {"general.architecture", {"general.architecture", 0, 0, "mamba", {0}}, BT_EVERSION, "'mamba'"},
+        {"general.architecture", {"general.architecture", 0, 0, "llama\033", {0}}, BT_EVERSION, "'llama?'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tiny_gguf_spec s = tiny_gguf_default();
@@ -240,7 +302,7 @@ static void numbers_out_of_range_and_wrong_shapes_are_refused(void **state)
 static void fewer_tokens_than_embedding_rows(tiny_gguf *w, void *ud)
 {
     (void)ud;
-    tiny_gguf_strs(w, "tokenizer.ggml.tokens", (const char *[]){ "a", "b" }, 2);
+    tiny_gguf_strs(w, "tokenizer.ggml.tokens", (const char *[]){"a", "b"}, 2);
 }
 
 static void a_token_list_of_another_length_than_the_embedding_is_refused(void **state)
@@ -257,7 +319,7 @@ static void scaled(tiny_gguf *w, void *ud) { tiny_gguf_f32(w, ud, 4.0f); }
 static void rope_tables_follow_base_factors_and_linear_scaling(void **state)
 {
     (void)state;
-    static const char *const keys[] = { "llama.rope.scaling.factor", "llama.rope.scale_linear" };
+    static const char *const keys[] = {"llama.rope.scaling.factor", "llama.rope.scale_linear"};
     for (size_t k = 0; k < 2; k++) {
         tiny_gguf_spec s = tiny_gguf_default();
         s.rope_freqs = true;
@@ -287,7 +349,7 @@ static void rows_come_out_as_the_type_defines_them(void **state)
 {
     (void)state;
     tiny_gguf_spec s = tiny_gguf_default(), t = s;
-    t.type = BT_QUANT_Q8_0;                 /* of one seed, F32 and Q8_0 hold the same values */
+    t.type = BT_QUANT_Q8_0; /* of one seed, F32 and Q8_0 hold the same values */
     opened a = accept(&s), b = accept(&t);
     float x[64], y[64];
     for (size_t r = 0; r < 384; r += 13) {
@@ -307,12 +369,12 @@ static void the_identity_is_that_of_the_weights_and_the_rotation_alone(void **st
     seed.seed = 2;
     type.type = BT_QUANT_Q8_0;
     base.extra = scaled;
-    base.ud = (void *)(uintptr_t)"llama.rope.scaling.factor";
+    base.ud = (void *)(uintptr_t) "llama.rope.scaling.factor";
     biased.rope_freqs = true;
     opened o = accept(&s), same = accept(&s), no_text = accept(&bare);
     assert_memory_equal(o.m->id, same.m->id, 16);
     assert_memory_equal(o.m->id, no_text.m->id, 16);
-    const tiny_gguf_spec *others[] = { &seed, &type, &base, &biased };
+    const tiny_gguf_spec *others[] = {&seed, &type, &base, &biased};
     for (size_t i = 0; i < 4; i++) {
         opened x = accept(others[i]);
         assert_memory_not_equal(o.m->id, x.m->id, 16);
@@ -340,9 +402,8 @@ static void flipped_files_are_models_or_errors_and_nothing_else(void **state)
         x[bt_rng_u64(seed, 2 * round) % 1500] ^= (uint8_t)(1u << bt_rng_u64(seed, 2 * round + 1) % 8);
         bt_gguf *g = NULL;
         bt_model *m = NULL;
-        bt_fault f = { "" };
-        if (bt_gguf_open_bytes(&g, x, len, &f) < 0)
-            continue;
+        bt_fault f = {""};
+        if (bt_gguf_open_bytes(&g, x, len, &f) < 0) continue;
         if (bt_model_from_gguf(&m, g, &f) == BT_OK) {
             models++;
             bt_model_close(m);

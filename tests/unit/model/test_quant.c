@@ -27,8 +27,7 @@ static uint64_t fnv_of_f32(const float *y, size_t n)
     for (size_t i = 0; i < n; i++) {
         uint32_t u;
         memcpy(&u, &y[i], sizeof u);
-        for (int b = 0; b < 4; b++)
-            h = (h ^ (u >> 8 * b & 255)) * UINT64_C(0x100000001b3);
+        for (int b = 0; b < 4; b++) h = (h ^ (u >> 8 * b & 255)) * UINT64_C(0x100000001b3);
     }
     return h;
 }
@@ -43,7 +42,7 @@ static void every_type_gives_the_bits_of_the_formats_own_reader(void **state)
         assert_string_equal(q->name, v->name);
         assert_string_equal(bt_quant_type_name(v->type), v->name);
         assert_int_equal(v->len, v->elems / q->block_elems * q->block_bytes);
-        uint8_t *x = malloc(v->len);        /* exact sizes: asan sees one byte too many */
+        uint8_t *x = malloc(v->len); /* exact sizes: asan sees one byte too many */
         float *y = malloc(v->elems * sizeof *y);
         assert_non_null(x);
         assert_non_null(y);
@@ -65,8 +64,7 @@ static void the_table_holds_the_fourteen_types_and_no_other(void **state)
 {
     (void)state;
     size_t found = 0;
-    for (uint32_t t = 0; t < 256; t++)
-        found += bt_quant_find(t) != NULL;
+    for (uint32_t t = 0; t < 256; t++) found += bt_quant_find(t) != NULL;
     assert_int_equal(found, 14);
     assert_int_equal(sizeof quant_vectors / sizeof *quant_vectors, 14);
 }

@@ -1,5 +1,6 @@
-/* The reference engine against logits in double precision from a second implementation (tests/golden/make_tiny_logits.py),
- * against known ids of the default model, and against itself: any cutting and any threads, the same bits.
+/* The reference engine against logits in double precision from a second implementation
+ * (tests/golden/make_tiny_logits.py), against known ids of the default model, and against itself: any cutting
+ * and any threads, the same bits.
  *
  *   test_ref write DIR     writes the small models that the script reads */
 #include "ref/ref.h"
@@ -19,7 +20,7 @@
 #include "tiny_logits.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { DEFAULT_MODEL_STEPS = 3 };           /* the sanitizers slow the 135 M parameters down */
+enum { DEFAULT_MODEL_STEPS = 3 }; /* the sanitizers slow the 135 M parameters down */
 #else
 enum { DEFAULT_MODEL_STEPS = 24 };
 #endif
@@ -48,12 +49,12 @@ static tiny_gguf_spec spec_of(const char *name)
     } else if (strcmp(name, "llama-q4") == 0) {
         s.type = BT_QUANT_Q4_1;
         s.kv_heads = 4;
-        s.ffn = 100;                        /* no multiple of 32 or 8 */
+        s.ffn = 100; /* no multiple of 32 or 8 */
     } else if (strcmp(name, "qwen2") == 0) {
         s.arch = "qwen2";
     } else if (strncmp(name, "qwen3", 5) == 0) {
         s.arch = "qwen3";
-        s.head_dim = 32;                    /* heads * head_dim is not dim */
+        s.head_dim = 32; /* heads * head_dim is not dim */
         s.vocab = 379;
         if (strcmp(name, "qwen3-partial") == 0) {
             s.omit = "qwen3.rope.dimension_count";
@@ -63,7 +64,13 @@ static tiny_gguf_spec spec_of(const char *name)
     return s;
 }
 
-typedef struct fixture { uint8_t *bytes; bt_model *m; bt_pool *pool; bt_ref *r; bt_ref_kv *kv; } fixture;
+typedef struct fixture {
+    uint8_t *bytes;
+    bt_model *m;
+    bt_pool *pool;
+    bt_ref *r;
+    bt_ref_kv *kv;
+} fixture;
 
 static void finish(fixture *x)
 {
@@ -76,21 +83,19 @@ static void finish(fixture *x)
 
 static void ok(bt_err e, const bt_fault *f)
 {
-    if (e < 0)
-        fail_msg("%s: %s", bt_err_name(e), f->text);
+    if (e < 0) fail_msg("%s: %s", bt_err_name(e), f->text);
 }
 
 static fixture start(const tiny_gguf_spec *s, size_t threads, size_t room)
 {
-    fixture x = { 0 };
-    bt_fault f = { "" };
+    fixture x = {0};
+    bt_fault f = {""};
     size_t len;
     bt_gguf *g;
     x.bytes = tiny_gguf_build(s, &len);
     ok(bt_gguf_open_bytes(&g, x.bytes, len, &f), &f);
     ok(bt_model_from_gguf(&x.m, g, &f), &f);
-    if (threads > 1)
-        ok(bt_pool_new(&x.pool, threads, &f), &f);
+    if (threads > 1) ok(bt_pool_new(&x.pool, threads, &f), &f);
     ok(bt_ref_new(&x.r, x.m, x.pool, &f), &f);
     ok(bt_ref_kv_new(&x.kv, x.r, room, &f), &f);
     return x;
@@ -100,15 +105,15 @@ static int32_t best(const float *z, size_t n)
 {
     size_t b = 0;
     for (size_t i = 1; i < n; i++)
-        if (z[i] > z[b])
-            b = i;
+        if (z[i] > z[b]) b = i;
     return (int32_t)b;
 }
 
 static void small_models_agree_with_double_precision_from_a_second_implementation(void **state)
 {
     (void)state;
-    const size_t prompt = sizeof tiny_prompt / sizeof *tiny_prompt, steps = sizeof tiny_logits[0].ids / sizeof(int32_t);
+    const size_t prompt = sizeof tiny_prompt / sizeof *tiny_prompt,
+                 steps = sizeof tiny_logits[0].ids / sizeof(int32_t);
     for (size_t i = 0; i < sizeof tiny_logits / sizeof *tiny_logits; i++) {
         const tiny_gguf_spec s = spec_of(tiny_logits[i].name);
         fixture x = start(&s, 1, prompt + steps);
@@ -117,8 +122,7 @@ static void small_models_agree_with_double_precision_from_a_second_implementatio
         float *z = malloc(s.vocab * sizeof *z);
         assert_non_null(z);
         ok(bt_ref_forward(x.r, x.kv, tiny_prompt, prompt, 0, z, false, NULL, &f), &f);
-        for (int k = 0; k < 8; k++)
-            worst = fmax(worst, fabs((double)z[k] - tiny_logits[i].first[k]));
+        for (int k = 0; k < 8; k++) worst = fmax(worst, fabs((double)z[k] - tiny_logits[i].first[k]));
         print_message("%s: largest difference %.2g\n", tiny_logits[i].name, worst);
         assert_true(worst < 2e-5);
         for (size_t k = 0; k < steps; k++) {
@@ -134,18 +138,18 @@ static void small_models_agree_with_double_precision_from_a_second_implementatio
 static void cuts_and_threads_never_change_a_bit(void **state)
 {
     (void)state;
-    enum { N = 150 };                       /* more than one block of rows */
+    enum { N = 150 }; /* more than one block of rows */
     const tiny_gguf_spec s = spec_of("qwen3");
     int32_t ids[N];
-    for (int i = 0; i < N; i++)
-        ids[i] = (i * 37 + 5) % (int)s.vocab;
+    for (int i = 0; i < N; i++) ids[i] = (i * 37 + 5) % (int)s.vocab;
     fixture x = start(&s, 1, N), y = start(&s, 3, N);
     bt_fault f;
-    float *all = malloc((size_t)N * s.vocab * sizeof *all), *part = malloc((size_t)N * s.vocab * sizeof *part);
+    float *all = malloc((size_t)N * s.vocab * sizeof *all),
+          *part = malloc((size_t)N * s.vocab * sizeof *part);
     assert_non_null(all);
     assert_non_null(part);
     ok(bt_ref_forward(x.r, x.kv, ids, N, 0, all, true, NULL, &f), &f);
-    static const size_t cuts[] = { 1, 2, 3, 7, 64, 73 };
+    static const size_t cuts[] = {1, 2, 3, 7, 64, 73};
     size_t at = 0;
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         ok(bt_ref_forward(y.r, y.kv, ids + at, cuts[i], at, part + at * s.vocab, true, NULL, &f), &f);
@@ -179,7 +183,8 @@ static void rows_carried_to_another_sequence_continue_it(void **state)
     for (size_t l = 0; l < s.layers; l++)
         for (int v = 0; v < 2; v++)
             for (size_t t = 0; t < 8; t++)
-                memcpy(bt_ref_kv_row(other, l, v, t), bt_ref_kv_row(x.kv, l, v, t), (size_t)s.kv_heads * s.head_dim * sizeof(float));
+                memcpy(bt_ref_kv_row(other, l, v, t), bt_ref_kv_row(x.kv, l, v, t),
+                       (size_t)s.kv_heads * s.head_dim * sizeof(float));
     const int32_t id = 77;
     ok(bt_ref_forward(x.r, x.kv, &id, 1, 8, a, false, NULL, &f), &f);
     ok(bt_ref_forward(x.r, other, &id, 1, 8, b, false, NULL, &f), &f);
@@ -195,7 +200,7 @@ static void wrong_calls_are_errors_with_numbers(void **state)
     fixture x = start(&s, 1, 10);
     bt_fault f;
     bt_ref_kv *kv = NULL;
-    const int32_t ids[11] = { 1 }, bad[2] = { 3, 384 }, negative = -1;
+    const int32_t ids[11] = {1}, bad[2] = {3, 384}, negative = -1;
     assert_int_equal(bt_ref_kv_new(&kv, x.r, 513, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "513"));
     assert_non_null(strstr(f.text, "512"));
@@ -228,7 +233,7 @@ static void a_weight_that_is_not_finite_is_refused_by_name(void **state)
     ok(bt_gguf_open_bytes(&g, b, len, &f), &f);
     const size_t at = (size_t)(bt_gguf_find_tensor(g, "blk.1.ffn_up.weight")->data - b);
     b[at + 10] = 0x00;
-    b[at + 11] = 0x7c;                      /* infinity */
+    b[at + 11] = 0x7c; /* infinity */
     ok(bt_model_from_gguf(&m, g, &f), &f);
     assert_int_equal(bt_ref_new(&r, m, NULL, &f), BT_EFORMAT);
     assert_non_null(strstr(f.text, "blk.1.ffn_up.weight"));
@@ -237,16 +242,30 @@ static void a_weight_that_is_not_finite_is_refused_by_name(void **state)
 }
 
 /* Greedy ids and first logits of the default model in FP32, the same from two independent engines. */
-static const struct { int32_t prompt[20]; size_t prompt_len; int32_t ids[24]; struct { int32_t id; double z; } first[5]; } smollm2[] = {
-    { { 504, 1029, 282, 260 }, 4,
-      { 19447, 314, 253, 1977, 282, 639, 29, 20003, 28, 837, 260, 19447, 1251, 6776, 260, 11203, 282, 480, 1038, 3905, 30, 669, 8149, 416 },
-      { { 19447, 10.3143 }, { 1843, 10.0468 }, { 3870, 8.7081 }, { 905, 8.6759 }, { 3133, 8.524 } } },
-    { { 6403, 1980, 253, 655, 28, 281, 253, 1165, 6560, 411, 260, 3426, 28 }, 13,
-      { 665, 436, 253, 9357, 1573, 267, 19341, 3365, 17644, 793, 30, 909, 4161, 281, 253, 11637, 10000, 411, 253, 3953, 4480, 4412, 351, 511 },
-      { { 665, 13.0972 }, { 253, 11.9562 }, { 260, 10.8395 }, { 198, 10.245 }, { 4161, 10.1231 } } },
-    { { 1604, 3987, 46477, 24, 94, 727, 472, 1620, 14362, 260, 304, 29, 373, 24681, 46477, 1230, 7996, 198 }, 18,
-      { 3725, 198, 198, 1348, 6230, 2925, 253, 35881, 2424, 288, 7529, 260, 24681, 46477, 5972, 30, 378, 8379, 1517, 2179, 38572, 46477, 24, 94 },
-      { { 3725, 34.2562 }, { 1604, 33.5438 }, { 198, 33.3474 }, { 3327, 30.7679 }, { 19, 30.4258 } } },
+static const struct {
+    int32_t prompt[20];
+    size_t prompt_len;
+    int32_t ids[24];
+    struct {
+        int32_t id;
+        double z;
+    } first[5];
+} smollm2[] = {
+    {{504, 1029, 282, 260},
+     4,
+     {19447, 314,  253, 1977,  282, 639, 29,   20003, 28, 837, 260,  19447,
+      1251,  6776, 260, 11203, 282, 480, 1038, 3905,  30, 669, 8149, 416},
+     {{19447, 10.3143}, {1843, 10.0468}, {3870, 8.7081}, {905, 8.6759}, {3133, 8.524}}},
+    {{6403, 1980, 253, 655, 28, 281, 253, 1165, 6560, 411, 260, 3426, 28},
+     13,
+     {665,  436, 253, 9357,  1573,  267, 19341, 3365, 17644, 793,  30,  909,
+      4161, 281, 253, 11637, 10000, 411, 253,   3953, 4480,  4412, 351, 511},
+     {{665, 13.0972}, {253, 11.9562}, {260, 10.8395}, {198, 10.245}, {4161, 10.1231}}},
+    {{1604, 3987, 46477, 24, 94, 727, 472, 1620, 14362, 260, 304, 29, 373, 24681, 46477, 1230, 7996, 198},
+     18,
+     {3725,  198,   198,  1348, 6230, 2925, 253,  35881, 2424,  288,   7529, 260,
+      24681, 46477, 5972, 30,   378,  8379, 1517, 2179,  38572, 46477, 24,   94},
+     {{3725, 34.2562}, {1604, 33.5438}, {198, 33.3474}, {3327, 30.7679}, {19, 30.4258}}},
 };
 
 static void the_default_model_gives_the_known_ids_and_logits(void **state)
@@ -289,7 +308,8 @@ static void the_default_model_gives_the_known_ids_and_logits(void **state)
 
 static int write_models(const char *dir)
 {
-    static const char *const names[] = { "llama", "llama-scaled", "llama-q4", "qwen2", "qwen3", "qwen3-partial" };
+    static const char *const names[] = {"llama", "llama-scaled", "llama-q4",
+                                        "qwen2", "qwen3",        "qwen3-partial"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4096];
         const tiny_gguf_spec s = spec_of(names[i]);
@@ -301,8 +321,7 @@ static int write_models(const char *dir)
 
 int main(int argc, char **argv)
 {
-    if (argc == 3 && strcmp(argv[1], "write") == 0)
-        return write_models(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "write") == 0) return write_models(argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_models_agree_with_double_precision_from_a_second_implementation),
         cmocka_unit_test(cuts_and_threads_never_change_a_bit),

@@ -15,10 +15,9 @@ static void near(double a, double b) { assert_true(fabs(a - b) <= 1e-9 * (1 + fa
 static void equal_logits_cost_the_logarithm_of_the_vocabulary(void **state)
 {
     (void)state;
-    const float z[4] = { 900.0f, 900.0f, 900.0f, 900.0f };
-    bt_perplexity p = { 0 };
-    for (int i = 0; i < 10; i++)
-        bt_perplexity_add(&p, bt_perplexity_nll(z, 4, i % 4));
+    const float z[4] = {900.0f, 900.0f, 900.0f, 900.0f};
+    bt_perplexity p = {0};
+    for (int i = 0; i < 10; i++) bt_perplexity_add(&p, bt_perplexity_nll(z, 4, i % 4));
     near(bt_perplexity_value(&p), 4.0);
     assert_true(bt_perplexity_error(&p) < 1e-6);
     assert_int_equal(p.tokens, 10);
@@ -27,23 +26,23 @@ static void equal_logits_cost_the_logarithm_of_the_vocabulary(void **state)
 static void a_row_with_known_probabilities_costs_minus_their_logarithm(void **state)
 {
     (void)state;
-    const float z[3] = { (float)log(0.5) + 3, (float)log(0.25) + 3, (float)log(0.25) + 3 };
+    const float z[3] = {(float)log(0.5) + 3, (float)log(0.25) + 3, (float)log(0.25) + 3};
     assert_true(fabs(bt_perplexity_nll(z, 3, 0) - log(2)) < 1e-6);
     assert_true(fabs(bt_perplexity_nll(z, 3, 2) - log(4)) < 1e-6);
-    const float bad[2] = { NAN, 0.0f };
+    const float bad[2] = {NAN, 0.0f};
     assert_true(isnan(bt_perplexity_nll(bad, 2, 1)));
 }
 
 static void the_error_is_that_of_the_mean(void **state)
 {
     (void)state;
-    bt_perplexity p = { 0 };
+    bt_perplexity p = {0};
     assert_true(isnan(bt_perplexity_value(&p)));
     bt_perplexity_add(&p, 1.0);
     assert_true(isnan(bt_perplexity_error(&p)));
     bt_perplexity_add(&p, 3.0);
     near(bt_perplexity_value(&p), exp(2.0));
-    near(bt_perplexity_error(&p), exp(2.0));            /* deviation 1 (of n), over sqrt(n - 1) = 1 */
+    near(bt_perplexity_error(&p), exp(2.0)); /* deviation 1 (of n), over sqrt(n - 1) = 1 */
 }
 
 static void windows_of_512_score_255_tokens_each(void **state)
@@ -67,25 +66,24 @@ static void windows_of_512_score_255_tokens_each(void **state)
 static void bos_takes_the_place_of_the_first_token_of_a_window(void **state)
 {
     (void)state;
-    const int32_t text[9] = { 10, 11, 12, 13, 14, 15, 16, 17, 18 };
+    const int32_t text[9] = {10, 11, 12, 13, 14, 15, 16, 17, 18};
     int32_t ids[4];
     bt_perplexity_plan p;
     assert_int_equal(bt_perplexity_plan_make(&p, 9, 4, 0, NULL), BT_OK);
     bt_perplexity_window(ids, &p, text, 1, 1);
-    assert_memory_equal(ids, ((int32_t[]){ 1, 15, 16, 17 }), sizeof ids);
+    assert_memory_equal(ids, ((int32_t[]){1, 15, 16, 17}), sizeof ids);
     bt_perplexity_window(ids, &p, text, 1, -1);
-    assert_memory_equal(ids, ((int32_t[]){ 14, 15, 16, 17 }), sizeof ids);
+    assert_memory_equal(ids, ((int32_t[]){14, 15, 16, 17}), sizeof ids);
 }
 
 static void differences_of_known_distributions_are_measured(void **state)
 {
     (void)state;
-    const float base[2] = { 0.0f, 0.0f }, other[2] = { (float)log(3), 0.0f }, flipped[2] = { 0.0f, 1.0f };
+    const float base[2] = {0.0f, 0.0f}, other[2] = {(float)log(3), 0.0f}, flipped[2] = {0.0f, 1.0f};
     bt_perplexity_diff *d = NULL;
     assert_int_equal(bt_perplexity_diff_new(&d, 100, NULL), BT_OK);
     assert_int_equal(bt_perplexity_diff_end(d).rows, 0);
-    for (int i = 0; i < 98; i++)
-        assert_int_equal(bt_perplexity_diff_add(d, base, base, 2, NULL), BT_OK);
+    for (int i = 0; i < 98; i++) assert_int_equal(bt_perplexity_diff_add(d, base, base, 2, NULL), BT_OK);
     assert_int_equal(bt_perplexity_diff_add(d, base, other, 2, NULL), BT_OK);
     assert_int_equal(bt_perplexity_diff_add(d, base, flipped, 2, NULL), BT_OK);
     assert_int_equal(bt_perplexity_diff_add(d, base, base, 2, NULL), BT_ELIMIT);

@@ -28,9 +28,8 @@ static bool feed(bt_stop *s, char *shown, const char *text, size_t piece, uint64
     bool stopped = false;
     for (uint64_t draw = 0; at < len; draw++) {
         size_t take = piece ? piece : 1 + bt_rng_u64(seed, draw) % 5;
-        if (take > len - at)
-            take = len - at;
-        char *out = malloc(bt_stop_room(s, take));      /* exact: asan sees a byte too many */
+        if (take > len - at) take = len - at;
+        char *out = malloc(bt_stop_room(s, take)); /* exact: asan sees a byte too many */
         assert_non_null(out);
         const size_t got = bt_stop_push(s, out, text + at, take, &stopped);
         memcpy(shown + n, out, got);
@@ -38,8 +37,7 @@ static bool feed(bt_stop *s, char *shown, const char *text, size_t piece, uint64
         at += take;
         free(out);
     }
-    if (!stopped)
-        n += bt_stop_flush(s, shown + n);
+    if (!stopped) n += bt_stop_flush(s, shown + n);
     shown[n] = 0;
     return stopped;
 }
@@ -57,20 +55,20 @@ static void check(const char *const *strings, size_t n, const char *text, const 
 static void text_before_a_stop_string_is_shown_and_nothing_after(void **state)
 {
     (void)state;
-    check((const char *[]){ "END" }, 1, "one END two", "one ", true);
-    check((const char *[]){ "END" }, 1, "EENDx", "E", true);
-    check((const char *[]){ "END" }, 1, "the EN D", "the EN D", false);
-    check((const char *[]){ "END" }, 1, "no stop, ends with EN", "no stop, ends with EN", false);
-    check((const char *[]){ "aab" }, 1, "aaaab", "aa", true);
-    check((const char *[]){ "abcd", "bc" }, 2, "xabcd", "xa", true);
-    check((const char *[]){ "bc", "abc" }, 2, "xabcd", "x", true);
+    check((const char *[]){"END"}, 1, "one END two", "one ", true);
+    check((const char *[]){"END"}, 1, "EENDx", "E", true);
+    check((const char *[]){"END"}, 1, "the EN D", "the EN D", false);
+    check((const char *[]){"END"}, 1, "no stop, ends with EN", "no stop, ends with EN", false);
+    check((const char *[]){"aab"}, 1, "aaaab", "aa", true);
+    check((const char *[]){"abcd", "bc"}, 2, "xabcd", "xa", true);
+    check((const char *[]){"bc", "abc"}, 2, "xabcd", "x", true);
     check(NULL, 0, "anything", "anything", false);
 }
 
 static void only_what_may_become_a_stop_string_is_held_back(void **state)
 {
     (void)state;
-    bt_stop s = with((const char *[]){ "\n\nUser:" }, 1);
+    bt_stop s = with((const char *[]){"\n\nUser:"}, 1);
     char out[64];
     bool stopped;
     assert_int_equal(bt_stop_push(&s, out, "hi\n", 3, &stopped), 2);
@@ -91,8 +89,7 @@ static bool search(char *shown, const char *text, const char *const *strings, si
         size_t best = 0;
         for (size_t i = 0; i < n; i++) {
             const size_t len = strlen(strings[i]);
-            if (len <= end && len > best && memcmp(text + end - len, strings[i], len) == 0)
-                best = len;
+            if (len <= end && len > best && memcmp(text + end - len, strings[i], len) == 0) best = len;
         }
         if (best) {
             memcpy(shown, text, end - best);
@@ -110,10 +107,9 @@ static void random_texts_over_two_letters_agree_with_a_search_of_the_whole_text(
     const uint64_t seed = 7;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (uint64_t round = 0; round < 3000; round++) {
-        char text[41] = { 0 }, store[3][8] = { { 0 } }, want[41], got[41];
-        const char *strings[3] = { store[0], store[1], store[2] };
-        for (size_t i = 0; i < 40; i++)
-            text[i] = (char)('a' + bt_rng_u64(seed + round, i) % 2);
+        char text[41] = {0}, store[3][8] = {{0}}, want[41], got[41];
+        const char *strings[3] = {store[0], store[1], store[2]};
+        for (size_t i = 0; i < 40; i++) text[i] = (char)('a' + bt_rng_u64(seed + round, i) % 2);
         for (size_t k = 0; k < 3; k++) {
             const size_t len = 2 + bt_rng_u64(seed + round, 100 + k) % 6;
             for (size_t i = 0; i < len; i++)
@@ -152,8 +148,7 @@ static void stop_ids_are_remembered_once(void **state)
     (void)state;
     bt_stop s;
     bt_stop_init(&s);
-    for (int32_t i = 0; i < BT_STOP_MAX_IDS; i++)
-        assert_int_equal(bt_stop_add_id(&s, i * 10, NULL), BT_OK);
+    for (int32_t i = 0; i < BT_STOP_MAX_IDS; i++) assert_int_equal(bt_stop_add_id(&s, i * 10, NULL), BT_OK);
     assert_int_equal(bt_stop_add_id(&s, 20, NULL), BT_OK);
     assert_int_equal(bt_stop_add_id(&s, 7, NULL), BT_ELIMIT);
     assert_true(bt_stop_has_id(&s, 150));
