@@ -20,7 +20,7 @@ section Limits | sed -n 's/^| \(BT_[A-Z_]*\) | \([0-9]*\) |.*/\1 \2/p' | sort > 
     sed -n 's/^#define \(BT_PROTOCOL_VERSION\) \([0-9]*\)u$/\1 \2/p' common/wire/msg.h
     # Enumerators that are limits: NAME = NUMBER or NAME = NUMBER << NUMBER, one or more on a line.
     cat common/wire/msg.h common/wire/msg_body.h common/kv/kv_header.h |
-        grep -oE 'BT_(MSG_(MAX|TOP|SMALL|TOKENS|MISSING|HEADER)_[A-Z_]+|KV_(HEADER|UNIT|MAX)_[A-Z_]+) = [0-9]+( << [0-9]+)?' |
+        grep -oE 'BT_(MSG_((MAX|TOP)_[A-Z_]+|[A-Z]+_BODY_BYTES|HEADER_BYTES)|KV_(HEADER|UNIT|MAX)_[A-Z_]+) = [0-9]+( << [0-9]+)?' |
         while read -r name _ value; do eval "echo $name \$(($value))"; done
 } | sort > "$tmp/code.limits"
 
