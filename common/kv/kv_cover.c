@@ -1,4 +1,5 @@
-/* A bitmap of units for each layer, and the count of what is covered, so that "complete" is one comparison. */
+/* A bitmap of units for each layer, and the count of what is covered, so that "complete" is one comparison.
+ */
 #include "kv/kv_cover.h"
 
 #include "kv/kv_header.h"
@@ -6,9 +7,9 @@
 #include <stdlib.h>
 
 struct bt_kv_cover {
-    uint32_t layers, tokens, units;     /* units of a layer */
-    uint64_t covered;                   /* tokens, over all layers */
-    uint64_t bits[];                    /* bit layer * units + unit */
+    uint32_t layers, tokens, units; /* units of a layer */
+    uint64_t covered;               /* tokens, over all layers */
+    uint64_t bits[];                /* bit layer * units + unit */
 };
 
 bt_err bt_kv_cover_new(bt_kv_cover **ret, uint32_t layers, uint32_t tokens, bt_fault *fault)
@@ -41,14 +42,17 @@ static uint32_t unit_tokens(const bt_kv_cover *c, uint32_t unit)
 }
 
 /* The units [*begin, *end) of a legal range. */
-static bt_err find_units(uint32_t *begin, uint32_t *end, const bt_kv_cover *c, const bt_kv_range *r, bt_fault *fault)
+static bt_err find_units(uint32_t *begin, uint32_t *end, const bt_kv_cover *c, const bt_kv_range *r,
+                         bt_fault *fault)
 {
     const uint64_t last = (uint64_t)r->token_begin + r->token_count;
     if (r->layer >= c->layers || r->token_count == 0 || last > c->tokens)
-        return bt_fail(fault, BT_EFORMAT, "kv range: %u tokens from %u of layer %u, the prompt has %u in %u layers",
+        return bt_fail(fault, BT_EFORMAT,
+                       "kv range: %u tokens from %u of layer %u, the prompt has %u in %u layers",
                        r->token_count, r->token_begin, r->layer, c->tokens, c->layers);
     if (r->token_begin % BT_KV_UNIT_TOKENS || (last % BT_KV_UNIT_TOKENS && last != c->tokens))
-        return bt_fail(fault, BT_EFORMAT, "kv range: %u tokens from %u: an edge is neither a multiple of %d nor the end %u",
+        return bt_fail(fault, BT_EFORMAT,
+                       "kv range: %u tokens from %u: an edge is neither a multiple of %d nor the end %u",
                        r->token_count, r->token_begin, BT_KV_UNIT_TOKENS, c->tokens);
     *begin = r->token_begin / BT_KV_UNIT_TOKENS;
     *end = (uint32_t)((last - 1) / BT_KV_UNIT_TOKENS + 1);
@@ -99,7 +103,7 @@ size_t bt_kv_cover_missing(const bt_kv_cover *c, bt_kv_range *ret, size_t cap)
             const uint32_t begin = u;
             while (u < c->units && !has_unit(c, layer, u)) u++;
             const uint32_t end = u < c->units ? u * BT_KV_UNIT_TOKENS : c->tokens;
-            ret[n++] = (bt_kv_range){ layer, begin * BT_KV_UNIT_TOKENS, end - begin * BT_KV_UNIT_TOKENS };
+            ret[n++] = (bt_kv_range){layer, begin * BT_KV_UNIT_TOKENS, end - begin * BT_KV_UNIT_TOKENS};
         }
     return n;
 }

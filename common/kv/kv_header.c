@@ -11,8 +11,8 @@ enum { OFF_REQUEST = 8, OFF_TICKET = 64, OFF_DIGEST = 80, OFF_FROM = 96, OFF_TO 
 
 uint32_t bt_kv_header_body_bytes(uint32_t token_count, uint32_t kv_heads, uint32_t head_dim, uint16_t dtype)
 {
-    if (token_count - 1u >= BT_KV_MAX_BLOCK_TOKENS || kv_heads - 1u >= BT_KV_MAX_HEADS
-        || head_dim - 1u >= BT_KV_MAX_HEAD_DIM || (dtype != 1 && dtype != 2))
+    if (token_count - 1u >= BT_KV_MAX_BLOCK_TOKENS || kv_heads - 1u >= BT_KV_MAX_HEADS ||
+        head_dim - 1u >= BT_KV_MAX_HEAD_DIM || (dtype != 1 && dtype != 2))
         return 0;
     const uint64_t n = 2ull * token_count * kv_heads * head_dim * (dtype == 1 ? 2 : 4);
     return n <= BT_KV_MAX_BODY_BYTES ? (uint32_t)n : 0;
@@ -33,12 +33,14 @@ static bt_err check(const bt_kv_header *h, bt_err code, bt_fault *fault)
     if (h->layer >= BT_KV_MAX_LAYERS)
         return bt_fail(fault, code, "kv header: layer %u, must be 0..%d", h->layer, BT_KV_MAX_LAYERS - 1);
     if (h->token_begin % BT_KV_UNIT_TOKENS)
-        return bt_fail(fault, code, "kv header: token_begin %u is not a multiple of %d", h->token_begin, BT_KV_UNIT_TOKENS);
+        return bt_fail(fault, code, "kv header: token_begin %u is not a multiple of %d", h->token_begin,
+                       BT_KV_UNIT_TOKENS);
     if (h->token_count - 1u >= BT_KV_MAX_BLOCK_TOKENS)
-        return bt_fail(fault, code, "kv header: token_count %u, must be 1..%d", h->token_count, BT_KV_MAX_BLOCK_TOKENS);
+        return bt_fail(fault, code, "kv header: token_count %u, must be 1..%d", h->token_count,
+                       BT_KV_MAX_BLOCK_TOKENS);
     if ((uint64_t)h->token_begin + h->token_count > BT_KV_MAX_TOKENS)
-        return bt_fail(fault, code, "kv header: %u tokens from %u pass the limit %d", h->token_count, h->token_begin,
-                       BT_KV_MAX_TOKENS);
+        return bt_fail(fault, code, "kv header: %u tokens from %u pass the limit %d", h->token_count,
+                       h->token_begin, BT_KV_MAX_TOKENS);
     const uint32_t body = bt_kv_header_body_bytes(h->token_count, h->kv_heads, h->head_dim, h->dtype);
     if (body == 0)
         return bt_fail(fault, code, "kv header: no block of %u tokens x %u heads x %u elements of type %u",
@@ -88,16 +90,22 @@ bt_err bt_kv_header_decode(bt_kv_header *ret, const uint8_t *bytes, size_t len, 
         return bt_fail(fault, BT_EFORMAT, "kv header: wrong checksum");
     if (memcmp(bytes, "BTKV", 4) != 0) return bt_fail(fault, BT_EFORMAT, "kv header: wrong magic");
     if (bt_get16(bytes + 4) != BT_KV_HEADER_VERSION)
-        return bt_fail(fault, BT_EVERSION, "kv header: version %u, we speak %d", (unsigned)bt_get16(bytes + 4),
-                       BT_KV_HEADER_VERSION);
+        return bt_fail(fault, BT_EVERSION, "kv header: version %u, we speak %d",
+                       (unsigned)bt_get16(bytes + 4), BT_KV_HEADER_VERSION);
     if (bt_get16(bytes + 6) != 0 || bt_get16(bytes + 58) != 0)
         return bt_fail(fault, BT_EFORMAT, "kv header: flags or a reserved field is not zero");
 
     const uint8_t *p = bytes + OFF_REQUEST;
     bt_kv_header h = {
-        .number = bt_get64(p + 16), .attempt = bt_get32(p + 24), .layer = bt_get32(p + 28),
-        .token_begin = bt_get32(p + 32), .token_count = bt_get32(p + 36), .kv_heads = bt_get32(p + 40),
-        .head_dim = bt_get32(p + 44), .dtype = bt_get16(p + 48), .body_bytes = bt_get32(p + 52),
+        .number = bt_get64(p + 16),
+        .attempt = bt_get32(p + 24),
+        .layer = bt_get32(p + 28),
+        .token_begin = bt_get32(p + 32),
+        .token_count = bt_get32(p + 36),
+        .kv_heads = bt_get32(p + 40),
+        .head_dim = bt_get32(p + 44),
+        .dtype = bt_get16(p + 48),
+        .body_bytes = bt_get32(p + 52),
     };
     memcpy(h.owner, p, 16);
     memcpy(h.ticket, bytes + OFF_TICKET, 16);
@@ -124,10 +132,12 @@ void bt_kv_header_digest(uint8_t ret[static 16], const bt_kv_header *h, const vo
 bt_err bt_kv_header_check_body(const bt_kv_header *h, const void *body, size_t len, bt_fault *fault)
 {
     if (len != h->body_bytes)
-        return bt_fail(fault, BT_EFORMAT, "kv block: a body of %zu bytes, the header says %u", len, h->body_bytes);
+        return bt_fail(fault, BT_EFORMAT, "kv block: a body of %zu bytes, the header says %u", len,
+                       h->body_bytes);
     uint8_t digest[16];
     bt_kv_header_digest(digest, h, body);
     if (memcmp(digest, h->digest, 16) != 0)
-        return bt_fail(fault, BT_EFORMAT, "kv block: layer %u, tokens from %u: wrong digest", h->layer, h->token_begin);
+        return bt_fail(fault, BT_EFORMAT, "kv block: layer %u, tokens from %u: wrong digest", h->layer,
+                       h->token_begin);
     return BT_OK;
 }

@@ -4,9 +4,10 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* The header of one KV block. A block is a token range of one layer of one prompt; it travels on the bulk link as two
- * frames, this header and the body. The body is the neutral layout of that range:
- *     K rows [token][kv_head][head_dim], then V rows the same; little-endian f16 or f32, after RoPE, no padding.
+/* The header of one KV block. A block is a token range of one layer of one prompt; it travels on the bulk
+ * link as two frames, this header and the body. The body is the neutral layout of that range:
+ *     K rows [token][kv_head][head_dim], then V rows the same; little-endian f16 or f32, after RoPE, no
+ *     padding.
  * The header is BT_KV_HEADER_BYTES long; integers are little-endian.
  *
  *   off size field        valid
@@ -18,8 +19,9 @@
  *    32    4 attempt      1..
  *    36    4 layer        < BT_KV_MAX_LAYERS
  *    40    4 token_begin  a multiple of BT_KV_UNIT_TOKENS
- *    44    4 token_count  1..BT_KV_MAX_BLOCK_TOKENS; token_begin + token_count <= BT_KV_MAX_TOKENS. The end is a multiple of
- *                         BT_KV_UNIT_TOKENS or the prompt's end, which only the receiver's kv_cover can check
+ *    44    4 token_count  1..BT_KV_MAX_BLOCK_TOKENS; token_begin + token_count <= BT_KV_MAX_TOKENS. The end
+ *                         is a multiple of BT_KV_UNIT_TOKENS or the prompt's end, which only the receiver's
+ *                         kv_cover can check
  *    48    4 kv_heads     1..BT_KV_MAX_HEADS
  *    52    4 head_dim     1..BT_KV_MAX_HEAD_DIM
  *    56    2 dtype        1 f16, 2 f32 (the numbers of bt_kv_dtype)
@@ -51,8 +53,9 @@ typedef struct bt_kv_header {
     uint8_t ticket[16], digest[16], from[16], to[16];
 } bt_kv_header;
 
-/* Read a header from exactly len bytes; any bytes are safe. BT_EFORMAT (length, magic, checksum, a field out of range),
- * BT_EVERSION (with both numbers). *ret is untouched on failure. The digest is not tested: see bt_kv_header_check_body. */
+/* Read a header from exactly len bytes; any bytes are safe. BT_EFORMAT (length, magic, checksum, a field out
+ * of range), BT_EVERSION (with both numbers). *ret is untouched on failure. The digest is not tested: see
+ * bt_kv_header_check_body. */
 bt_err bt_kv_header_decode(bt_kv_header *ret, const uint8_t *bytes, size_t len, bt_fault *fault);
 /* BT_EARG, and out untouched, when a field is out of the range above. */
 bt_err bt_kv_header_encode(uint8_t out[static BT_KV_HEADER_BYTES], const bt_kv_header *h, bt_fault *fault);

@@ -1,4 +1,5 @@
-/* Copies between pages and the neutral layout, run by run: the tokens of one page and plane are contiguous in both. */
+/* Copies between pages and the neutral layout, run by run: the tokens of one page and plane are contiguous in
+ * both. */
 #include "kv/kv_pack.h"
 
 #include "base/hash.h"
@@ -6,7 +7,8 @@
 
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "KV rows travel as they lie in memory, little-endian");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "KV rows travel as they lie in memory, little-endian");
 
 size_t bt_kv_pack_bytes(const bt_kv_view *v, size_t token_count)
 {
@@ -14,8 +16,10 @@ size_t bt_kv_pack_bytes(const bt_kv_view *v, size_t token_count)
     return bt_mul_size(&n, 2 * v->token_bytes, token_count) ? n : 0;
 }
 
-/* The rows of [token, end) that lie together in one page and plane; *ret_bytes of them, *token moves past them. */
-static uint8_t *next_run(size_t *ret_bytes, size_t *token, const bt_kv_view *v, size_t layer, int is_v, size_t end)
+/* The rows of [token, end) that lie together in one page and plane; *ret_bytes of them, *token moves past
+ * them. */
+static uint8_t *next_run(size_t *ret_bytes, size_t *token, const bt_kv_view *v, size_t layer, int is_v,
+                         size_t end)
 {
     uint8_t *rows = bt_kv_view_row(v, layer, is_v, *token, 0);
     size_t n = v->page_tokens - *token % v->page_tokens;
@@ -25,11 +29,13 @@ static uint8_t *next_run(size_t *ret_bytes, size_t *token, const bt_kv_view *v, 
     return rows;
 }
 
-static bt_err check_range(const bt_kv_view *v, size_t layer, size_t begin, size_t count, size_t bytes, bt_fault *fault)
+static bt_err check_range(const bt_kv_view *v, size_t layer, size_t begin, size_t count, size_t bytes,
+                          bt_fault *fault)
 {
     if (layer >= v->layers) return bt_fail(fault, BT_EARG, "kv pack: layer %zu of %u", layer, v->layers);
     if (count == 0 || begin > v->tokens_capacity || count > v->tokens_capacity - begin)
-        return bt_fail(fault, BT_EARG, "kv pack: %zu tokens from %zu, the pages hold %zu", count, begin, v->tokens_capacity);
+        return bt_fail(fault, BT_EARG, "kv pack: %zu tokens from %zu, the pages hold %zu", count, begin,
+                       v->tokens_capacity);
     if (bytes != bt_kv_pack_bytes(v, count))
         return bt_fail(fault, BT_EARG, "kv pack: %zu bytes for %zu tokens, must be %zu", bytes, count,
                        bt_kv_pack_bytes(v, count));
@@ -70,7 +76,7 @@ bt_err bt_kv_pack_digest(uint8_t ret[static 16], const bt_kv_view *v, size_t tok
     bt_hash_begin(&s);
     for (size_t layer = 0; layer < v->layers; layer++)
         for (int is_v = 0; is_v < 2; is_v++)
-            for (size_t t = 0, n; t < tokens; ) {
+            for (size_t t = 0, n; t < tokens;) {
                 const uint8_t *rows = next_run(&n, &t, v, layer, is_v, tokens);
                 bt_hash_add(&s, rows, n);
             }

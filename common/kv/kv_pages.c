@@ -1,5 +1,5 @@
-/* One mapping holds all pages. A bitmap says which are free, a stamp for each page says whose it is: giving back a page
- * that is not the sequence's own is a bug of ours and stops the process. */
+/* One mapping holds all pages. A bitmap says which are free, a stamp for each page says whose it is: giving
+ * back a page that is not the sequence's own is a bug of ours and stops the process. */
 #include "kv/kv_pages.h"
 
 #include "base/num.h"
@@ -12,30 +12,34 @@
 #include <sys/mman.h>
 
 struct bt_kv_pages {
-    bt_kv_view shape;           /* strides and sizes; page and tokens_capacity unused */
+    bt_kv_view shape; /* strides and sizes; page and tokens_capacity unused */
     size_t page_bytes, total, used;
-    uint8_t *memory;            /* [total] pages */
+    uint8_t *memory; /* [total] pages */
     size_t memory_bytes;
-    uint64_t *free_bits;        /* bit set: page is free */
-    size_t first_word;          /* no free page in any word before it */
-    uint64_t *holder;           /* [total] id of the sequence that has the page, 0 when free */
+    uint64_t *free_bits; /* bit set: page is free */
+    size_t first_word;   /* no free page in any word before it */
+    uint64_t *holder;    /* [total] id of the sequence that has the page, 0 when free */
     uint64_t last_id;
 };
 
-bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, uint32_t head_dim, uint32_t elem_bytes,
-                       size_t page_tokens, size_t capacity_tokens, bt_fault *fault)
+bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, uint32_t head_dim,
+                       uint32_t elem_bytes, size_t page_tokens, size_t capacity_tokens, bt_fault *fault)
 {
-    if (layers - 1u >= BT_KV_MAX_LAYERS || kv_heads - 1u >= BT_KV_MAX_HEADS || head_dim - 1u >= BT_KV_MAX_HEAD_DIM
-        || (elem_bytes != 2 && elem_bytes != 4))
+    if (layers - 1u >= BT_KV_MAX_LAYERS || kv_heads - 1u >= BT_KV_MAX_HEADS ||
+        head_dim - 1u >= BT_KV_MAX_HEAD_DIM || (elem_bytes != 2 && elem_bytes != 4))
         return bt_fail(fault, BT_EARG, "kv pages: no shape %u layers x %u heads x %u elements of %u bytes",
                        layers, kv_heads, head_dim, elem_bytes);
     if (page_tokens == 0 || page_tokens > 256 || (page_tokens & (page_tokens - 1)))
-        return bt_fail(fault, BT_EARG, "kv pages: page_tokens %zu is not a power of two up to 256", page_tokens);
+        return bt_fail(fault, BT_EARG, "kv pages: page_tokens %zu is not a power of two up to 256",
+                       page_tokens);
     if (capacity_tokens == 0) return bt_fail(fault, BT_EARG, "kv pages: capacity of 0 tokens");
 
-    bt_kv_view v = { .page_tokens = page_tokens, .elem_bytes = elem_bytes, .layers = layers, .kv_heads = kv_heads,
-                     .head_dim = head_dim };
-    v.head_bytes = (size_t)head_dim * elem_bytes;           /* the limits above keep one page under 2^36 bytes */
+    bt_kv_view v = {.page_tokens = page_tokens,
+                    .elem_bytes = elem_bytes,
+                    .layers = layers,
+                    .kv_heads = kv_heads,
+                    .head_dim = head_dim};
+    v.head_bytes = (size_t)head_dim * elem_bytes; /* the limits above keep one page under 2^36 bytes */
     v.token_bytes = kv_heads * v.head_bytes;
     v.plane_bytes = page_tokens * v.token_bytes;
     v.layer_bytes = 2 * v.plane_bytes;
@@ -43,18 +47,20 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
     const size_t total = (capacity_tokens - 1) / page_tokens + 1;
     size_t memory_bytes;
     if (total > UINT32_MAX || !bt_mul_size(&memory_bytes, total, page_bytes))
-        return bt_fail(fault, BT_ELIMIT, "kv pages: %zu tokens do not fit the address space", capacity_tokens);
+        return bt_fail(fault, BT_ELIMIT, "kv pages: %zu tokens do not fit the address space",
+                       capacity_tokens);
 
     bt_kv_pages *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "kv pages");
-    *p = (bt_kv_pages){ .shape = v, .page_bytes = page_bytes, .total = total, .memory_bytes = memory_bytes };
+    *p = (bt_kv_pages){.shape = v, .page_bytes = page_bytes, .total = total, .memory_bytes = memory_bytes};
     p->free_bits = calloc((total + 63) / 64, sizeof *p->free_bits);
     p->holder = calloc(total, sizeof *p->holder);
     if (!p->free_bits || !p->holder) {
         bt_kv_pages_free(p);
         return bt_fail(fault, BT_ENOMEM, "kv pages: tables for %zu pages", total);
     }
-    void *m = mmap(NULL, memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *m =
+        mmap(NULL, memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m == MAP_FAILED) {
         const int err = errno;
         bt_kv_pages_free(p);
@@ -78,7 +84,7 @@ void bt_kv_pages_free(bt_kv_pages *p)
 
 static uint32_t take_lowest(bt_kv_pages *p)
 {
-    while (p->free_bits[p->first_word] == 0) p->first_word++;   /* ends: the caller knows that a page is free */
+    while (p->free_bits[p->first_word] == 0) p->first_word++; /* ends: the caller knows that a page is free */
     const size_t n = p->first_word * 64 + (size_t)__builtin_ctzll(p->free_bits[p->first_word]);
     p->free_bits[n / 64] &= ~(1ull << (n % 64));
     p->used++;
@@ -90,9 +96,11 @@ bt_err bt_kv_pages_reserve(bt_kv_pages *p, bt_kv_seq *s, size_t tokens, bt_fault
     const size_t want = bt_kv_pages_needed(p, tokens);
     if (want <= s->len) return BT_OK;
     if (want > p->total)
-        return bt_fail(fault, BT_ELIMIT, "%zu tokens need %zu KV pages, there are %zu in all", tokens, want, p->total);
+        return bt_fail(fault, BT_ELIMIT, "%zu tokens need %zu KV pages, there are %zu in all", tokens, want,
+                       p->total);
     if (want - s->len > p->total - p->used)
-        return bt_fail(fault, BT_EAGAIN, "%zu more KV pages needed, %zu are free", want - s->len, p->total - p->used);
+        return bt_fail(fault, BT_EAGAIN, "%zu more KV pages needed, %zu are free", want - s->len,
+                       p->total - p->used);
 
     uint8_t **page = realloc(s->page, want * sizeof *page);
     if (page) s->page = page;
@@ -121,7 +129,7 @@ void bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s)
     }
     free(s->page);
     free(s->number);
-    *s = (bt_kv_seq){ 0 };
+    *s = (bt_kv_seq){0};
 }
 
 void bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s)

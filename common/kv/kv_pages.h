@@ -7,14 +7,15 @@
 
 /* The memory for KV rows of one model shape: a fixed number of equal pages, and which sequence holds which.
  *
- * A page holds page_tokens tokens of all layers as [layer][K|V][token in page][kv_head][head_dim]; it begins on 64 bytes.
- * The memory is mapped but not touched, so pages never used cost nothing; pages once written stay resident until _free.
- * A page keeps the rows of its last holder: readers look only at rows below the length they are given.
- * Allocation is deterministic: always the free page with the lowest number. One owner, no locks. */
+ * A page holds page_tokens tokens of all layers as [layer][K|V][token in page][kv_head][head_dim]; it begins
+ * on 64 bytes. The memory is mapped but not touched, so pages never used cost nothing; pages once written
+ * stay resident until _free. A page keeps the rows of its last holder: readers look only at rows below the
+ * length they are given. Allocation is deterministic: always the free page with the lowest number. One owner,
+ * no locks. */
 typedef struct bt_kv_pages bt_kv_pages;
 
-/* One sequence's page table. Zero it before the first use; its fields are private. Do not copy it: a page knows its
- * sequence, so giving a page back through a second copy stops the process by assert. */
+/* One sequence's page table. Zero it before the first use; its fields are private. Do not copy it: a page
+ * knows its sequence, so giving a page back through a second copy stops the process by assert. */
 typedef struct bt_kv_seq {
     uint8_t **page;             /* [len] base addresses, in token order */
     uint32_t *number;           /* [len] page numbers */
@@ -22,19 +23,22 @@ typedef struct bt_kv_seq {
     uint64_t id;                /* stamped into the pages it holds */
 } bt_kv_seq;
 
-/* elem_bytes 2 or 4; page_tokens 1, 2, 4 .. 256 (64 is the usual value); capacity_tokens 1.., rounded up to whole pages.
- * Shape limits as in kv_header.h. BT_EARG, BT_ELIMIT (does not fit an address space), BT_ENOMEM. */
-bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, uint32_t head_dim, uint32_t elem_bytes,
-                       size_t page_tokens, size_t capacity_tokens, bt_fault *fault);
+/* elem_bytes 2 or 4; page_tokens 1, 2, 4 .. 256 (64 is the usual value); capacity_tokens 1.., rounded up to
+ * whole pages. Shape limits as in kv_header.h. BT_EARG, BT_ELIMIT (does not fit an address space),
+ * BT_ENOMEM. */
+bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, uint32_t head_dim,
+                       uint32_t elem_bytes, size_t page_tokens, size_t capacity_tokens, bt_fault *fault);
 void   bt_kv_pages_free(bt_kv_pages *p);            /* NULL is fine; every sequence must have been released */
 
-/* Let s hold at least `tokens` tokens, adding pages at its end: all that are needed or none. BT_ELIMIT: more than the pool
- * has in all; BT_EAGAIN: more than is free now; BT_ENOMEM. Success makes earlier views of s void, but no row moves. */
+/* Let s hold at least `tokens` tokens, adding pages at its end: all that are needed or none. BT_ELIMIT: more
+ * than the pool has in all; BT_EAGAIN: more than is free now; BT_ENOMEM. Success makes earlier views of s
+ * void, but no row moves. */
 bt_err bt_kv_pages_reserve(bt_kv_pages *p, bt_kv_seq *s, size_t tokens, bt_fault *fault);
 /* Give back all pages of s, which is then as good as new. An empty s is fine. */
 void   bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s);
 
-/* How engines see s; borrowed until the next reserve or release of s. tokens_capacity is that of its pages. */
+/* How engines see s; borrowed until the next reserve or release of s. tokens_capacity is that of its
+ * pages. */
 void   bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s);
 
 /* Counts in pages; and what `tokens` tokens need. */

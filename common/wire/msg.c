@@ -1,9 +1,10 @@
-/* Frames: the fixed header, and the way from bt_msg to protobuf bytes and back. The kinds of messages are tables in
- * msg_link.c, msg_infer.c and msg_kv.c.
+/* Frames: the fixed header, and the way from bt_msg to protobuf bytes and back. The kinds of messages are
+ * tables in msg_link.c, msg_infer.c and msg_kv.c.
  *
- * Decoding never takes more memory than decode_memory() says, whatever the bytes: protobuf-c allocates from one block that
- * belongs to the bt_msg_buf, only ever forwards, and an allocation past its end makes the message malformed. The block is
- * kept from message to message, so a steady stream allocates nothing. Encoding allocates nothing at all. */
+ * Decoding never takes more memory than decode_memory() says, whatever the bytes: protobuf-c allocates from
+ * one block that belongs to the bt_msg_buf, only ever forwards, and an allocation past its end makes the
+ * message malformed. The block is kept from message to message, so a steady stream allocates nothing.
+ * Encoding allocates nothing at all. */
 #include "wire/msg.h"
 
 #include "base/hash.h"
@@ -15,10 +16,13 @@
 
 static const bt_msg_kind *find_kind(unsigned type)
 {
-    static const struct { const bt_msg_kind *kinds; size_t len; } families[] = {
-        { bt_msg_link_kinds, BT_MSG_LINK_KINDS },
-        { bt_msg_infer_kinds, BT_MSG_INFER_KINDS },
-        { bt_msg_kv_kinds, BT_MSG_KV_KINDS },
+    static const struct {
+        const bt_msg_kind *kinds;
+        size_t len;
+    } families[] = {
+        {bt_msg_link_kinds, BT_MSG_LINK_KINDS},
+        {bt_msg_infer_kinds, BT_MSG_INFER_KINDS},
+        {bt_msg_kv_kinds, BT_MSG_KV_KINDS},
     };
     for (size_t f = 0; f < sizeof families / sizeof families[0]; f++)
         for (size_t i = 0; i < families[f].len; i++)
@@ -66,10 +70,10 @@ bt_err bt_msg_encode(size_t *ret_len, uint8_t *out, size_t cap, const bt_msg *m,
 {
     const bt_msg_kind *k = find_kind(m->type);
     if (!k) return bt_fail(fault, BT_EARG, "message type %u is unknown", (unsigned)m->type);
-    bt_msg_checker c = { .name = k->name, .code = BT_EARG, .fault = fault };
+    bt_msg_checker c = {.name = k->name, .code = BT_EARG, .fault = fault};
     if (check(k, m, &c) < 0) return c.err;
 
-    bt_msg_scratch s;                                       /* each part is set before it is used */
+    bt_msg_scratch s; /* each part is set before it is used */
     s.ref = (Bt__RequestRef)BT__REQUEST_REF__INIT;
     s.ref.owner = bt_msg_body_put16(m->ref.owner.bytes);
     s.ref.number = m->ref.number;
@@ -93,10 +97,14 @@ bt_err bt_msg_encode(size_t *ret_len, uint8_t *out, size_t cap, const bt_msg *m,
     return BT_OK;
 }
 
-/* Enough for any legal body: ids take at most 4 bytes for each byte of it, and everything else fits the constant part. */
+/* Enough for any legal body: ids take at most 4 bytes for each byte of it, and everything else fits the
+ * constant part. */
 static size_t decode_memory(size_t body_bytes) { return 4 * body_bytes + (256u << 10); }
 
-typedef struct arena { uint8_t *bytes; size_t used, len; } arena;
+typedef struct arena {
+    uint8_t *bytes;
+    size_t used, len;
+} arena;
 
 static void *arena_alloc(void *ud, size_t n)
 {
@@ -107,7 +115,11 @@ static void *arena_alloc(void *ud, size_t n)
     return a->bytes + at;
 }
 
-static void arena_free(void *ud, void *p) { (void)ud; (void)p; }
+static void arena_free(void *ud, void *p)
+{
+    (void)ud;
+    (void)p;
+}
 
 static bt_err arena_reserve(bt_msg_buf *b, size_t n, bt_fault *fault)
 {
@@ -123,7 +135,7 @@ static bt_err arena_reserve(bt_msg_buf *b, size_t n, bt_fault *fault)
 void bt_msg_buf_done(bt_msg_buf *b)
 {
     free(b->block);
-    *b = (bt_msg_buf){ 0 };
+    *b = (bt_msg_buf){0};
 }
 
 /* Everything in the header that can be tested before the body is looked at. */
@@ -132,22 +144,27 @@ static bt_err check_frame(const bt_msg_kind **ret, const uint8_t *bytes, size_t 
     if (len < BT_MSG_HEADER_BYTES)
         return bt_fail(fault, BT_EFORMAT, "frame: %zu bytes, need at least %d", len, BT_MSG_HEADER_BYTES);
     if (len > (size_t)BT_MSG_HEADER_BYTES + BT_MSG_MAX_BODY_BYTES)
-        return bt_fail(fault, BT_ELIMIT, "frame: %zu bytes, limit %d", len, BT_MSG_HEADER_BYTES + BT_MSG_MAX_BODY_BYTES);
+        return bt_fail(fault, BT_ELIMIT, "frame: %zu bytes, limit %d", len,
+                       BT_MSG_HEADER_BYTES + BT_MSG_MAX_BODY_BYTES);
     const size_t body = len - BT_MSG_HEADER_BYTES;
     if (bt_get32(bytes + 8) != body)
-        return bt_fail(fault, BT_EFORMAT, "frame: body_bytes is %u, the frame has %zu", bt_get32(bytes + 8), body);
+        return bt_fail(fault, BT_EFORMAT, "frame: body_bytes is %u, the frame has %zu", bt_get32(bytes + 8),
+                       body);
     if (bt_get64(bytes + 56) != checksum(bytes, bytes + BT_MSG_HEADER_BYTES, body))
         return bt_fail(fault, BT_EFORMAT, "frame: wrong checksum");
     if (memcmp(bytes, "BTN1", 4) != 0) return bt_fail(fault, BT_EFORMAT, "frame: wrong magic");
     if (bt_get16(bytes + 4) != BT_PROTOCOL_VERSION)
-        return bt_fail(fault, BT_EVERSION, "frame: protocol version %u, we speak %u", (unsigned)bt_get16(bytes + 4),
-                       BT_PROTOCOL_VERSION);
+        return bt_fail(fault, BT_EVERSION, "frame: protocol version %u, we speak %u",
+                       (unsigned)bt_get16(bytes + 4), BT_PROTOCOL_VERSION);
     if (bt_get32(bytes + 12) != 0 || bt_get64(bytes + 48) != 0)
         return bt_fail(fault, BT_EFORMAT, "frame: a reserved field is not zero");
     const bt_msg_kind *k = find_kind(bt_get16(bytes + 6));
-    if (!k) return bt_fail(fault, BT_EVERSION, "frame: message type %u is unknown", (unsigned)bt_get16(bytes + 6));
+    if (!k)
+        return bt_fail(fault, BT_EVERSION, "frame: message type %u is unknown",
+                       (unsigned)bt_get16(bytes + 6));
     if (body > k->max_body_bytes)
-        return bt_fail(fault, BT_ELIMIT, "%s: a body of %zu bytes, limit %zu", k->name, body, k->max_body_bytes);
+        return bt_fail(fault, BT_ELIMIT, "%s: a body of %zu bytes, limit %zu", k->name, body,
+                       k->max_body_bytes);
     *ret = k;
     return BT_OK;
 }
@@ -160,19 +177,21 @@ bt_err bt_msg_decode(bt_msg *ret, bt_msg_buf *buf, const uint8_t *bytes, size_t 
     const size_t body_bytes = len - BT_MSG_HEADER_BYTES;
     if ((e = arena_reserve(buf, decode_memory(body_bytes), fault)) < 0) return e;
 
-    arena a = { .bytes = buf->block, .len = decode_memory(body_bytes) };
-    ProtobufCAllocator from_arena = { .alloc = arena_alloc, .free = arena_free, .allocator_data = &a };
-    bt_msg_checker c = { .name = k->name, .code = BT_EFORMAT, .fault = fault, .alloc = arena_alloc, .alloc_ud = &a };
+    arena a = {.bytes = buf->block, .len = decode_memory(body_bytes)};
+    ProtobufCAllocator from_arena = {.alloc = arena_alloc, .free = arena_free, .allocator_data = &a};
+    bt_msg_checker c = {
+        .name = k->name, .code = BT_EFORMAT, .fault = fault, .alloc = arena_alloc, .alloc_ud = &a};
     const ProtobufCMessage *body =
         protobuf_c_message_unpack(k->desc, &from_arena, body_bytes, bytes + BT_MSG_HEADER_BYTES);
-    if (!body) return bt_fail(fault, BT_EFORMAT, "%s: the body is not the protobuf message it should be", k->name);
+    if (!body)
+        return bt_fail(fault, BT_EFORMAT, "%s: the body is not the protobuf message it should be", k->name);
 
     bt_msg m;
     memset(&m, 0, sizeof m);
     m.type = k->type;
     memcpy(m.from.bytes, bytes + 16, 16);
     memcpy(m.to.bytes, bytes + 32, 16);
-    k->read(&c, &m, body);                                  /* nothing to free: it is all in the block */
+    k->read(&c, &m, body); /* nothing to free: it is all in the block */
     if (c.err < 0 || check(k, &m, &c) < 0) return c.err;
     *ret = m;
     return BT_OK;

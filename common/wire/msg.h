@@ -7,13 +7,14 @@
 #include "kv/kv_cover.h"
 #include "sample/sample.h"
 
-/* Every message between processes, as plain C. proto/README.md says who sends what when, the .proto files how it
- * travels; only common/wire sees protobuf. Brains take and give these structs and never see bytes or sockets.
+/* Every message between processes, as plain C. proto/README.md says who sends what when, the .proto files how
+ * it travels; only common/wire sees protobuf. Brains take and give these structs and never see bytes or
+ * sockets.
  *
  * Letters   G gateway, P prefill node, D decode node. Times are durations, never clock readings.
- * Identity  A process is known by its incarnation: 128 random bits drawn at start. A request is (owner, number): the
- *           incarnation of the gateway that took it, and that gateway's counter. `attempt` starts at 1 and only the
- *           owner raises it. */
+ * Identity  A process is known by its incarnation: 128 random bits drawn at start. A request is (owner,
+ *           number): the incarnation of the gateway that took it, and that gateway's counter. `attempt`
+ *           starts at 1 and only the owner raises it. */
 #define BT_PROTOCOL_VERSION 1u
 
 enum {
@@ -34,14 +35,14 @@ typedef struct bt_ticket { uint8_t bytes[16]; } bt_ticket;      /* unguessable, 
 typedef struct bt_digest16 { uint8_t bytes[16]; } bt_digest16;
 
 typedef enum bt_role { BT_ROLE_GATEWAY = 1, BT_ROLE_PREFILL = 2, BT_ROLE_DECODE = 3 } bt_role;
-typedef enum bt_kv_dtype { BT_KV_F16 = 1, BT_KV_F32 = 2 } bt_kv_dtype;   /* F32: deployments of the reference engine only */
+typedef enum bt_kv_dtype { BT_KV_F16 = 1, BT_KV_F32 = 2 } bt_kv_dtype; /* F32: only with the reference engine */
 typedef enum bt_finish { BT_FINISH_STOP = 1, BT_FINISH_LENGTH = 2, BT_FINISH_ERROR = 3 } bt_finish;
 
 typedef enum bt_msg_type {
     /* link */
     BT_MSG_HELLO = 1,           /* P, D -> G on control; P -> D on bulk: who I am and what I hold */
     BT_MSG_WELCOME = 2,         /* answer to HELLO: you are known */
-    BT_MSG_REJECT = 3,          /* answer to HELLO: refused, with both values; or to a message meant for another incarnation */
+    BT_MSG_REJECT = 3,          /* answer to HELLO: refused, with both values; or to a stray message */
     BT_MSG_HEARTBEAT = 4,       /* every 0.5 s, both ways on control; P and D add their load */
     BT_MSG_BYE = 5,             /* leaving on purpose: no new work, please */
     /* request, control */
@@ -57,7 +58,7 @@ typedef enum bt_msg_type {
     BT_MSG_ABORT = 19,          /* G -> P, D, again until ABORT_ACK */
     BT_MSG_ABORT_ACK = 20,
     BT_MSG_RENEW = 21,          /* G -> P, D: the lease of this attempt runs anew */
-    BT_MSG_TOKENS = 30,         /* D -> G: generated ids from first_index; what is not acknowledged goes again */
+    BT_MSG_TOKENS = 30,         /* D -> G: ids from first_index; what is not acknowledged goes again */
     BT_MSG_TOKENS_ACK = 31,     /* G -> D: next index wanted */
     BT_MSG_FINISHED = 32,       /* D -> G, kept and sent again until FINISHED_ACK */
     BT_MSG_FINISHED_ACK = 33,
@@ -96,18 +97,18 @@ typedef struct bt_msg_welcome {
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
     uint64_t credit_bytes;                              /* bulk only: the first grant of this link's epoch */
 } bt_msg_welcome;
-typedef struct bt_msg_reject { int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_reject;     /* code: a bt_err */
+typedef struct bt_msg_reject { int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_reject; /* a bt_err */
 typedef struct bt_msg_heartbeat { bt_load load; bool draining; } bt_msg_heartbeat;
 typedef struct bt_msg_bye { char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_bye;
 
-typedef bt_sample_params bt_sampling;                   /* sample/sample.h has the ranges and the exact rule */
+typedef bt_sample_params bt_sampling; /* sample/sample.h has the ranges and the exact rule */
 
 typedef struct bt_msg_reserve {
     uint32_t prompt_tokens, max_tokens;                 /* 1.. each; their sum is at most ctx_tokens */
     bt_incarnation prefill;                             /* who will send the KV */
     bt_sampling sampling;
     uint32_t stop_ids_len;
-    int32_t stop_ids[BT_MSG_MAX_STOP_IDS];              /* drawing one of these ends the sequence; it is the last id sent */
+    int32_t stop_ids[BT_MSG_MAX_STOP_IDS];              /* drawing one ends the sequence; it is the last id sent */
     uint32_t lease_ms;
 } bt_msg_reserve;
 typedef struct bt_msg_reserved {
@@ -152,13 +153,19 @@ typedef struct bt_msg_finished {
     uint32_t decode_steps;
 } bt_msg_finished;
 
-typedef struct bt_msg_commit { bt_ticket ticket; uint32_t prompt_tokens; int32_t first_token; uint64_t kv_bytes; } bt_msg_commit;
+typedef struct bt_msg_commit {
+    bt_ticket ticket;
+    uint32_t prompt_tokens;
+    int32_t first_token;
+    uint64_t kv_bytes;
+} bt_msg_commit;
 typedef struct bt_msg_missing { const bt_kv_range *ranges; uint32_t ranges_len; } bt_msg_missing;
 typedef struct bt_msg_credit { uint64_t total_bytes; } bt_msg_credit;
 
-/* One message. `from` and `to` travel in the frame header; `to` is all zero in HELLO, where it is not known yet. `ref`
- * is set in every message about a request (RESERVE and above, but not CREDIT). Arrays are borrowed: from the brain
- * that made the message, until its next step; or from the bt_msg_buf the message was decoded into. */
+/* One message. `from` and `to` travel in the frame header; `to` is all zero in HELLO, where it is not known
+ * yet. `ref` is set in every message about a request (RESERVE and above, but not CREDIT). Arrays are
+ * borrowed: from the brain that made the message, until its next step; or from the bt_msg_buf the message was
+ * decoded into. */
 typedef struct bt_msg {
     bt_msg_type type;
     bt_incarnation from, to;
@@ -191,7 +198,7 @@ static inline bool bt_incarnation_equal(const bt_incarnation *a, const bt_incarn
 {
     return __builtin_memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
-static inline bool bt_request_same(const bt_request_ref *a, const bt_request_ref *b)     /* whatever the attempt */
+static inline bool bt_request_same(const bt_request_ref *a, const bt_request_ref *b) /* whatever the attempt */
 {
     return a->number == b->number && bt_incarnation_equal(&a->owner, &b->owner);
 }
@@ -207,21 +214,24 @@ const char *bt_msg_type_name(bt_msg_type t);            /* "RESERVE"; "?" for an
  *    16   16 from        incarnation of the sender, not zero
  *    32   16 to          incarnation of the meant receiver; zero only in HELLO
  *    48    8 reserved    zero (must-reject)
- *    56    8 checksum    XXH3-64 of 64 bytes: bytes 0..55, then the XXH3-64 of the body; tested before any field but the lengths
+ *    56    8 checksum    XXH3-64 of 64 bytes: bytes 0..55, then the XXH3-64 of the body; tested before any
+ *                        field but the lengths
  *    64    - body */
 enum { BT_MSG_HEADER_BYTES = 64, BT_MSG_MAX_BODY_BYTES = 8 << 20 };
 
-/* Holds what a decoded message borrows; reuse it from message to message. Zero it before the first use; its fields are
- * private. A decode that reaches the body, even one that fails, makes void what the message before it borrowed. It never
- * holds more than 4 times the largest body it has seen and 256 KiB, and grows only for a larger one. */
+/* Holds what a decoded message borrows; reuse it from message to message. Zero it before the first use; its
+ * fields are private. A decode that reaches the body, even one that fails, makes void what the message before
+ * it borrowed. It never holds more than 4 times the largest body it has seen and 256 KiB, and grows only for
+ * a larger one. */
 typedef struct bt_msg_buf { uint8_t *block; size_t cap; } bt_msg_buf;
 void bt_msg_buf_done(bt_msg_buf *b);
 
-/* Encode into out[cap]; *ret_len is set on success. BT_ELIMIT when it does not fit (bt_msg_encoded_max bytes always
- * do), BT_EARG when a field is out of the range that the .proto files give. Allocates nothing. */
+/* Encode into out[cap]; *ret_len is set on success. BT_ELIMIT when it does not fit (bt_msg_encoded_max bytes
+ * always do), BT_EARG when a field is out of the range that the .proto files give. Allocates nothing. */
 bt_err bt_msg_encode(size_t *ret_len, uint8_t *out, size_t cap, const bt_msg *m, bt_fault *fault);
 size_t bt_msg_encoded_max(const bt_msg *m);
-/* Decode one frame; any bytes are safe. BT_EFORMAT (length, checksum, magic, protobuf, range), BT_EVERSION (an unknown type, or
- * another version, with both numbers), BT_ELIMIT, BT_ENOMEM. *ret is untouched on failure. */
+/* Decode one frame; any bytes are safe. BT_EFORMAT (length, checksum, magic, protobuf, range), BT_EVERSION
+ * (an unknown type, or another version, with both numbers), BT_ELIMIT, BT_ENOMEM. *ret is untouched on
+ * failure. */
 bt_err bt_msg_decode(bt_msg *ret, bt_msg_buf *buf, const uint8_t *bytes, size_t len, bt_fault *fault);
 #endif

@@ -1,4 +1,5 @@
-/* The checks and conversions that several kinds of messages share. The first complaint wins; later ones say nothing. */
+/* The checks and conversions that several kinds of messages share. The first complaint wins; later ones say
+ * nothing. */
 #include "wire/msg_body.h"
 
 #include <stdarg.h>
@@ -57,7 +58,8 @@ bool bt_msg_body_name(bt_msg_checker *c, const char *field, const char *text, si
     if (!text[0]) return bt_msg_body_fail(c, "%s is empty", field);
     for (const char *p = text; *p; p++)
         if (*p < 0x21 || *p > 0x7e)
-            return bt_msg_body_fail(c, "%s holds byte 0x%02x, must be 0x21..0x7e", field, (unsigned)(uint8_t)*p);
+            return bt_msg_body_fail(c, "%s holds byte 0x%02x, must be 0x21..0x7e", field,
+                                    (unsigned)(uint8_t)*p);
     return c->err == BT_OK;
 }
 
@@ -85,7 +87,9 @@ bool bt_msg_body_get_text(bt_msg_checker *c, const char *field, char *ret, size_
 
 bool bt_msg_body_get_ref(bt_msg_checker *c, bt_request_ref *ret, const Bt__RequestRef *ref)
 {
-    if (!bt_msg_body_present(c, "ref", ref) || !bt_msg_body_get16(c, "ref.owner", ret->owner.bytes, ref->owner)) return false;
+    if (!bt_msg_body_present(c, "ref", ref) ||
+        !bt_msg_body_get16(c, "ref.owner", ret->owner.bytes, ref->owner))
+        return false;
     ret->number = ref->number;
     ret->attempt = ref->attempt;
     return true;

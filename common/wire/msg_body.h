@@ -8,8 +8,8 @@
 #include "kv.pb-c.h"
 #include "wire/msg.h"
 
-/* Private to common/wire: how the kinds of messages are described to msg.c. A kind fills a protobuf struct from a bt_msg,
- * reads one back, and checks the ranges of a bt_msg; the same check serves both directions. */
+/* Private to common/wire: how the kinds of messages are described to msg.c. A kind fills a protobuf struct
+ * from a bt_msg, reads one back, and checks the ranges of a bt_msg; the same check serves both directions. */
 
 /* Collects the first complaint about one message. */
 typedef struct bt_msg_checker {
@@ -17,7 +17,7 @@ typedef struct bt_msg_checker {
     bt_err code;                /* what a complaint returns: BT_EARG encoding, BT_EFORMAT decoding */
     bt_err err;                 /* BT_OK until the first complaint */
     bt_fault *fault;
-    void *(*alloc)(void *ud, size_t n);     /* decoding: memory that lives as long as the message; NULL when used up */
+    void *(*alloc)(void *ud, size_t n); /* decoding: lives as long as the message; NULL when used up */
     void *alloc_ud;
 } bt_msg_checker;
 
@@ -27,7 +27,8 @@ bool bt_msg_body_ids(bt_msg_checker *c, const char *field, const int32_t *ids, s
 bool bt_msg_body_code(bt_msg_checker *c, int32_t code);
 bool bt_msg_body_not_zero(bt_msg_checker *c, const char *field, const uint8_t bytes[static 16]);
 bool bt_msg_body_text(bt_msg_checker *c, const char *field, const char *text, size_t cap);
-bool bt_msg_body_name(bt_msg_checker *c, const char *field, const char *text, size_t cap);   /* 1.. bytes of 0x21..0x7e */
+/* At least one byte, all of 0x21..0x7e. */
+bool bt_msg_body_name(bt_msg_checker *c, const char *field, const char *text, size_t cap);
 bool bt_msg_body_present(bt_msg_checker *c, const char *field, const void *part);
 bool bt_msg_body_fail(bt_msg_checker *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,4 +1,5 @@
-/* The messages about one attempt on the control link: fields to and from proto/infer.proto, and their ranges. */
+/* The messages about one attempt on the control link: fields to and from proto/infer.proto, and their ranges.
+ */
 #include "wire/msg_body.h"
 
 #include <float.h>
@@ -17,8 +18,11 @@ static void get_sampling(bt_msg_checker *c, bt_sampling *ret, const Bt__Sampling
 {
     if (!bt_msg_body_present(c, "sampling", s)) return;
     /* + 0: proto3 does not send zeros, so -0 could not make the way back. */
-    *ret = (bt_sampling){ .temperature = s->temperature + 0.0f, .top_k = s->top_k, .top_p = s->top_p + 0.0f,
-                          .min_p = s->min_p + 0.0f, .seed = s->seed };
+    *ret = (bt_sampling){.temperature = s->temperature + 0.0f,
+                         .top_k = s->top_k,
+                         .top_p = s->top_p + 0.0f,
+                         .min_p = s->min_p + 0.0f,
+                         .seed = s->seed};
 }
 
 static void check_ratio(bt_msg_checker *c, const char *field, float v, float hi)
@@ -68,7 +72,8 @@ static void read_reserve(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *b
     r->max_tokens = b->max_tokens;
     bt_msg_body_get16(c, "prefill", r->prefill.bytes, b->prefill);
     get_sampling(c, &r->sampling, b->sampling);
-    get_ids(c, "count of stop_ids", r->stop_ids, &r->stop_ids_len, BT_MSG_MAX_STOP_IDS, b->stop_ids, b->n_stop_ids);
+    get_ids(c, "count of stop_ids", r->stop_ids, &r->stop_ids_len, BT_MSG_MAX_STOP_IDS, b->stop_ids,
+            b->n_stop_ids);
     r->lease_ms = b->lease_ms;
 }
 
@@ -170,7 +175,7 @@ static void read_prefill(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *b
     bt_msg_prefill *p = &m->u.prefill;
     bt_msg_body_get_ref(c, &m->ref, b->ref);
     if (!bt_msg_body_range(c, "count of ids", b->n_ids, 1, BT_MSG_MAX_PROMPT_TOKENS)) return;
-    p->ids = b->ids;                                    /* stay where protobuf put them: in the memory of the message */
+    p->ids = b->ids; /* stay where protobuf put them: in the memory of the message */
     p->ids_len = (uint32_t)b->n_ids;
     bt_msg_body_get16(c, "decode", p->decode.bytes, b->decode);
     bt_msg_body_get_text(c, "kv_endpoint", p->kv_endpoint, sizeof p->kv_endpoint, b->kv_endpoint);
@@ -325,7 +330,8 @@ static void check_tokens(bt_msg_checker *c, const bt_msg *m)
     if (bt_msg_body_range(c, "count of ids", t->ids_len, 1, BT_MSG_MAX_TOKENS_IDS))
         bt_msg_body_ids(c, "ids", t->ids, t->ids_len);
     bt_msg_body_range(c, "first_index", t->first_index, 1, BT_MSG_MAX_PROMPT_TOKENS - 1);
-    bt_msg_body_range(c, "first_index + count of ids", (uint64_t)t->first_index + t->ids_len, 2, BT_MSG_MAX_PROMPT_TOKENS);
+    bt_msg_body_range(c, "first_index + count of ids", (uint64_t)t->first_index + t->ids_len, 2,
+                      BT_MSG_MAX_PROMPT_TOKENS);
 }
 
 static ProtobufCMessage *fill_tokens_ack(bt_msg_scratch *s, const bt_msg *m)
@@ -379,34 +385,35 @@ static void check_finished(bt_msg_checker *c, const bt_msg *m)
 }
 
 const bt_msg_kind bt_msg_infer_kinds[BT_MSG_INFER_KINDS] = {
-    { BT_MSG_RESERVE, "RESERVE", BT_MSG_SMALL_BODY_BYTES, true, &bt__reserve__descriptor,
-      fill_reserve, read_reserve, check_reserve },
-    { BT_MSG_RESERVED, "RESERVED", BT_MSG_SMALL_BODY_BYTES, true, &bt__reserved__descriptor,
-      fill_reserved, read_reserved, check_reserved },
-    { BT_MSG_REFUSED, "REFUSED", BT_MSG_SMALL_BODY_BYTES, true, &bt__refused__descriptor,
-      fill_refused, read_refused, check_refused },
-    { BT_MSG_PREFILL, "PREFILL", BT_MSG_MAX_BODY_BYTES, true, &bt__prefill__descriptor,
-      fill_prefill, read_prefill, check_prefill },
-    { BT_MSG_PREFILL_ACCEPTED, "PREFILL_ACCEPTED", BT_MSG_SMALL_BODY_BYTES, true, &bt__request_only__descriptor,
-      bt_msg_body_fill_only, bt_msg_body_read_only, NULL },
-    { BT_MSG_FIRST_TOKEN, "FIRST_TOKEN", BT_MSG_SMALL_BODY_BYTES, true, &bt__first_token__descriptor,
-      fill_first_token, read_first_token, check_first_token },
-    { BT_MSG_PREFILL_DONE, "PREFILL_DONE", BT_MSG_SMALL_BODY_BYTES, true, &bt__prefill_done__descriptor,
-      fill_prefill_done, read_prefill_done, NULL },
-    { BT_MSG_FAILED, "FAILED", BT_MSG_SMALL_BODY_BYTES, true, &bt__failed__descriptor,
-      bt_msg_body_fill_failed, bt_msg_body_read_failed, bt_msg_body_check_failed },
-    { BT_MSG_ACK, "ACK", BT_MSG_SMALL_BODY_BYTES, true, &bt__ack__descriptor, fill_ack, read_ack, check_ack },
-    { BT_MSG_ABORT, "ABORT", BT_MSG_SMALL_BODY_BYTES, true, &bt__request_only__descriptor,
-      bt_msg_body_fill_only, bt_msg_body_read_only, NULL },
-    { BT_MSG_ABORT_ACK, "ABORT_ACK", BT_MSG_SMALL_BODY_BYTES, true, &bt__request_only__descriptor,
-      bt_msg_body_fill_only, bt_msg_body_read_only, NULL },
-    { BT_MSG_RENEW, "RENEW", BT_MSG_SMALL_BODY_BYTES, true, &bt__renew__descriptor, fill_renew, read_renew, check_renew },
-    { BT_MSG_TOKENS, "TOKENS", BT_MSG_TOKENS_BODY_BYTES, true, &bt__tokens__descriptor,
-      fill_tokens, read_tokens, check_tokens },
-    { BT_MSG_TOKENS_ACK, "TOKENS_ACK", BT_MSG_SMALL_BODY_BYTES, true, &bt__tokens_ack__descriptor,
-      fill_tokens_ack, read_tokens_ack, check_tokens_ack },
-    { BT_MSG_FINISHED, "FINISHED", BT_MSG_SMALL_BODY_BYTES, true, &bt__finished__descriptor,
-      fill_finished, read_finished, check_finished },
-    { BT_MSG_FINISHED_ACK, "FINISHED_ACK", BT_MSG_SMALL_BODY_BYTES, true, &bt__request_only__descriptor,
-      bt_msg_body_fill_only, bt_msg_body_read_only, NULL },
+    {BT_MSG_RESERVE, "RESERVE", BT_MSG_SMALL_BODY_BYTES, true, &bt__reserve__descriptor, fill_reserve,
+     read_reserve, check_reserve},
+    {BT_MSG_RESERVED, "RESERVED", BT_MSG_SMALL_BODY_BYTES, true, &bt__reserved__descriptor, fill_reserved,
+     read_reserved, check_reserved},
+    {BT_MSG_REFUSED, "REFUSED", BT_MSG_SMALL_BODY_BYTES, true, &bt__refused__descriptor, fill_refused,
+     read_refused, check_refused},
+    {BT_MSG_PREFILL, "PREFILL", BT_MSG_MAX_BODY_BYTES, true, &bt__prefill__descriptor, fill_prefill,
+     read_prefill, check_prefill},
+    {BT_MSG_PREFILL_ACCEPTED, "PREFILL_ACCEPTED", BT_MSG_SMALL_BODY_BYTES, true,
+     &bt__request_only__descriptor, bt_msg_body_fill_only, bt_msg_body_read_only, NULL},
+    {BT_MSG_FIRST_TOKEN, "FIRST_TOKEN", BT_MSG_SMALL_BODY_BYTES, true, &bt__first_token__descriptor,
+     fill_first_token, read_first_token, check_first_token},
+    {BT_MSG_PREFILL_DONE, "PREFILL_DONE", BT_MSG_SMALL_BODY_BYTES, true, &bt__prefill_done__descriptor,
+     fill_prefill_done, read_prefill_done, NULL},
+    {BT_MSG_FAILED, "FAILED", BT_MSG_SMALL_BODY_BYTES, true, &bt__failed__descriptor, bt_msg_body_fill_failed,
+     bt_msg_body_read_failed, bt_msg_body_check_failed},
+    {BT_MSG_ACK, "ACK", BT_MSG_SMALL_BODY_BYTES, true, &bt__ack__descriptor, fill_ack, read_ack, check_ack},
+    {BT_MSG_ABORT, "ABORT", BT_MSG_SMALL_BODY_BYTES, true, &bt__request_only__descriptor,
+     bt_msg_body_fill_only, bt_msg_body_read_only, NULL},
+    {BT_MSG_ABORT_ACK, "ABORT_ACK", BT_MSG_SMALL_BODY_BYTES, true, &bt__request_only__descriptor,
+     bt_msg_body_fill_only, bt_msg_body_read_only, NULL},
+    {BT_MSG_RENEW, "RENEW", BT_MSG_SMALL_BODY_BYTES, true, &bt__renew__descriptor, fill_renew, read_renew,
+     check_renew},
+    {BT_MSG_TOKENS, "TOKENS", BT_MSG_TOKENS_BODY_BYTES, true, &bt__tokens__descriptor, fill_tokens,
+     read_tokens, check_tokens},
+    {BT_MSG_TOKENS_ACK, "TOKENS_ACK", BT_MSG_SMALL_BODY_BYTES, true, &bt__tokens_ack__descriptor,
+     fill_tokens_ack, read_tokens_ack, check_tokens_ack},
+    {BT_MSG_FINISHED, "FINISHED", BT_MSG_SMALL_BODY_BYTES, true, &bt__finished__descriptor, fill_finished,
+     read_finished, check_finished},
+    {BT_MSG_FINISHED_ACK, "FINISHED_ACK", BT_MSG_SMALL_BODY_BYTES, true, &bt__request_only__descriptor,
+     bt_msg_body_fill_only, bt_msg_body_read_only, NULL},
 };

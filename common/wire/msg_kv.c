@@ -59,9 +59,12 @@ static void read_missing(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *b
     bt_msg_body_get_ref(c, &m->ref, b->ref);
     if (!bt_msg_body_range(c, "count of ranges", b->n_ranges, 1, BT_MSG_MAX_RANGES)) return;
     bt_kv_range *to = c->alloc(c->alloc_ud, b->n_ranges * sizeof *to);
-    if (!to) { bt_msg_body_fail(c, "too many parts"); return; }
+    if (!to) {
+        bt_msg_body_fail(c, "too many parts");
+        return;
+    }
     for (size_t i = 0; i < b->n_ranges; i++)
-        to[i] = (bt_kv_range){ b->ranges[i]->layer, b->ranges[i]->token_begin, b->ranges[i]->token_count };
+        to[i] = (bt_kv_range){b->ranges[i]->layer, b->ranges[i]->token_begin, b->ranges[i]->token_count};
     m->u.missing.ranges = to;
     m->u.missing.ranges_len = (uint32_t)b->n_ranges;
 }
@@ -73,9 +76,11 @@ static void check_missing(bt_msg_checker *c, const bt_msg *m)
         const bt_kv_range *r = &m->u.missing.ranges[i];
         bt_msg_body_range(c, "layer", r->layer, 0, BT_KV_MAX_LAYERS - 1);
         bt_msg_body_range(c, "token_count", r->token_count, 1, BT_KV_MAX_TOKENS);
-        bt_msg_body_range(c, "token_begin + token_count", (uint64_t)r->token_begin + r->token_count, 1, BT_KV_MAX_TOKENS);
+        bt_msg_body_range(c, "token_begin + token_count", (uint64_t)r->token_begin + r->token_count, 1,
+                          BT_KV_MAX_TOKENS);
         if (r->token_begin % BT_KV_UNIT_TOKENS)
-            bt_msg_body_fail(c, "token_begin is %u, must be a multiple of %d", r->token_begin, BT_KV_UNIT_TOKENS);
+            bt_msg_body_fail(c, "token_begin is %u, must be a multiple of %d", r->token_begin,
+                             BT_KV_UNIT_TOKENS);
     }
 }
 
@@ -93,13 +98,14 @@ static void read_credit(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *bo
 }
 
 const bt_msg_kind bt_msg_kv_kinds[BT_MSG_KV_KINDS] = {
-    { BT_MSG_COMMIT, "COMMIT", BT_MSG_SMALL_BODY_BYTES, true, &bt__commit__descriptor,
-      fill_commit, read_commit, check_commit },
-    { BT_MSG_COMMITTED, "COMMITTED", BT_MSG_SMALL_BODY_BYTES, true, &bt__request_only__descriptor,
-      bt_msg_body_fill_only, bt_msg_body_read_only, NULL },
-    { BT_MSG_MISSING, "MISSING", BT_MSG_MISSING_BODY_BYTES, true, &bt__missing__descriptor,
-      fill_missing, read_missing, check_missing },
-    { BT_MSG_CREDIT, "CREDIT", BT_MSG_SMALL_BODY_BYTES, false, &bt__credit__descriptor, fill_credit, read_credit, NULL },
-    { BT_MSG_TRANSFER_REFUSED, "TRANSFER_REFUSED", BT_MSG_SMALL_BODY_BYTES, true, &bt__failed__descriptor,
-      bt_msg_body_fill_failed, bt_msg_body_read_failed, bt_msg_body_check_failed },
+    {BT_MSG_COMMIT, "COMMIT", BT_MSG_SMALL_BODY_BYTES, true, &bt__commit__descriptor, fill_commit,
+     read_commit, check_commit},
+    {BT_MSG_COMMITTED, "COMMITTED", BT_MSG_SMALL_BODY_BYTES, true, &bt__request_only__descriptor,
+     bt_msg_body_fill_only, bt_msg_body_read_only, NULL},
+    {BT_MSG_MISSING, "MISSING", BT_MSG_MISSING_BODY_BYTES, true, &bt__missing__descriptor, fill_missing,
+     read_missing, check_missing},
+    {BT_MSG_CREDIT, "CREDIT", BT_MSG_SMALL_BODY_BYTES, false, &bt__credit__descriptor, fill_credit,
+     read_credit, NULL},
+    {BT_MSG_TRANSFER_REFUSED, "TRANSFER_REFUSED", BT_MSG_SMALL_BODY_BYTES, true, &bt__failed__descriptor,
+     bt_msg_body_fill_failed, bt_msg_body_read_failed, bt_msg_body_check_failed},
 };

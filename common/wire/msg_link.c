@@ -69,7 +69,7 @@ static void read_hello(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *bod
     bt_msg_body_get_text(c, "model_name", h->model_name, sizeof h->model_name, b->model_name);
     bt_msg_body_get_text(c, "exactness", h->exactness, sizeof h->exactness, b->exactness);
     if (bt_msg_body_present(c, "kv", b->kv))
-        h->kv = (bt_kv_shape){ b->kv->layers, b->kv->kv_heads, b->kv->head_dim, (bt_kv_dtype)b->kv->dtype };
+        h->kv = (bt_kv_shape){b->kv->layers, b->kv->kv_heads, b->kv->head_dim, (bt_kv_dtype)b->kv->dtype};
     h->ctx_tokens = b->ctx_tokens;
     h->kv_capacity_tokens = b->kv_capacity_tokens;
     bt_msg_body_get_text(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint, b->kv_endpoint);
@@ -91,10 +91,8 @@ static void check_hello(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_range(c, "kv.head_dim", h->kv.head_dim, 1, BT_KV_MAX_HEAD_DIM);
     bt_msg_body_range(c, "kv.dtype", h->kv.dtype, BT_KV_F16, BT_KV_F32);
     bt_msg_body_range(c, "ctx_tokens", h->ctx_tokens, 1, BT_KV_MAX_TOKENS);
-    if (h->role == BT_ROLE_DECODE)
-        bt_msg_body_name(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint);
-    else if (h->kv_endpoint[0])
-        bt_msg_body_fail(c, "kv_endpoint is set by a prefill node");
+    if (h->role == BT_ROLE_DECODE) bt_msg_body_name(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint);
+    else if (h->kv_endpoint[0]) bt_msg_body_fail(c, "kv_endpoint is set by a prefill node");
 }
 
 static ProtobufCMessage *fill_welcome(bt_msg_scratch *s, const bt_msg *m)
@@ -175,12 +173,13 @@ static void check_bye(bt_msg_checker *c, const bt_msg *m)
 }
 
 const bt_msg_kind bt_msg_link_kinds[BT_MSG_LINK_KINDS] = {
-    { BT_MSG_HELLO, "HELLO", BT_MSG_SMALL_BODY_BYTES, false, &bt__hello__descriptor, fill_hello, read_hello, check_hello },
-    { BT_MSG_WELCOME, "WELCOME", BT_MSG_SMALL_BODY_BYTES, false, &bt__welcome__descriptor,
-      fill_welcome, read_welcome, check_welcome },
-    { BT_MSG_REJECT, "REJECT", BT_MSG_SMALL_BODY_BYTES, false, &bt__reject__descriptor,
-      fill_reject, read_reject, check_reject },
-    { BT_MSG_HEARTBEAT, "HEARTBEAT", BT_MSG_SMALL_BODY_BYTES, false, &bt__heartbeat__descriptor,
-      fill_heartbeat, read_heartbeat, NULL },
-    { BT_MSG_BYE, "BYE", BT_MSG_SMALL_BODY_BYTES, false, &bt__bye__descriptor, fill_bye, read_bye, check_bye },
+    {BT_MSG_HELLO, "HELLO", BT_MSG_SMALL_BODY_BYTES, false, &bt__hello__descriptor, fill_hello, read_hello,
+     check_hello},
+    {BT_MSG_WELCOME, "WELCOME", BT_MSG_SMALL_BODY_BYTES, false, &bt__welcome__descriptor, fill_welcome,
+     read_welcome, check_welcome},
+    {BT_MSG_REJECT, "REJECT", BT_MSG_SMALL_BODY_BYTES, false, &bt__reject__descriptor, fill_reject,
+     read_reject, check_reject},
+    {BT_MSG_HEARTBEAT, "HEARTBEAT", BT_MSG_SMALL_BODY_BYTES, false, &bt__heartbeat__descriptor,
+     fill_heartbeat, read_heartbeat, NULL},
+    {BT_MSG_BYE, "BYE", BT_MSG_SMALL_BODY_BYTES, false, &bt__bye__descriptor, fill_bye, read_bye, check_bye},
 };

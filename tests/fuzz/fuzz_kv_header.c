@@ -1,5 +1,5 @@
-/* Any bytes as the header of a KV block: what is accepted is reproduced byte for byte. The checksum would hide the rest of
- * the reader from a fuzzer, so the same bytes are tried again with a right one. */
+/* Any bytes as the header of a KV block: what is accepted is reproduced byte for byte. The checksum would
+ * hide the rest of the reader from a fuzzer, so the same bytes are tried again with a right one. */
 #include "kv/kv_header.h"
 
 #include <stdlib.h>

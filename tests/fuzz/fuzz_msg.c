@@ -1,5 +1,6 @@
-/* Any bytes as a control frame; then the same bytes as a type (the first) and a body (the rest) in a frame that is right in
- * all else, so that every protobuf message is reached. What is accepted, encoded and decoded again, must come back. */
+/* Any bytes as a control frame; then the same bytes as a type (the first) and a body (the rest) in a frame
+ * that is right in all else, so that every protobuf message is reached. What is accepted, encoded and decoded
+ * again, must come back. */
 #include "tests/helpers/wire_samples.h"
 #include "wire/msg.h"
 
@@ -8,7 +9,7 @@
 
 static void try(const uint8_t *frame, size_t len)
 {
-    static bt_msg_buf buf, buf_again;                   /* kept, as a daemon does */
+    static bt_msg_buf buf, buf_again; /* kept, as a daemon does */
     bt_msg m, again;
     if (bt_msg_decode(&m, &buf, frame, len, NULL) < 0) return;
     size_t n = 0, n_again = 0;

@@ -1,21 +1,32 @@
-/* Messages and frames for the tests of the wire; the frame is built here from its description, not by the code under test. */
+/* Messages and frames for the tests of the wire; the frame is built here from its description, not by the
+ * code under test. */
 #include "tests/helpers/wire_samples.h"
 
 #include <string.h>
 #include <xxhash.h>
 
 const bt_msg_type wire_samples_types[] = {
-    BT_MSG_HELLO, BT_MSG_WELCOME, BT_MSG_REJECT, BT_MSG_HEARTBEAT, BT_MSG_BYE, BT_MSG_RESERVE, BT_MSG_RESERVED,
-    BT_MSG_REFUSED, BT_MSG_PREFILL, BT_MSG_PREFILL_ACCEPTED, BT_MSG_FIRST_TOKEN, BT_MSG_PREFILL_DONE, BT_MSG_FAILED,
-    BT_MSG_ACK, BT_MSG_ABORT, BT_MSG_ABORT_ACK, BT_MSG_RENEW, BT_MSG_TOKENS, BT_MSG_TOKENS_ACK, BT_MSG_FINISHED,
-    BT_MSG_FINISHED_ACK, BT_MSG_COMMIT, BT_MSG_COMMITTED, BT_MSG_MISSING, BT_MSG_CREDIT, BT_MSG_TRANSFER_REFUSED,
+    BT_MSG_HELLO,        BT_MSG_WELCOME,
+    BT_MSG_REJECT,       BT_MSG_HEARTBEAT,
+    BT_MSG_BYE,          BT_MSG_RESERVE,
+    BT_MSG_RESERVED,     BT_MSG_REFUSED,
+    BT_MSG_PREFILL,      BT_MSG_PREFILL_ACCEPTED,
+    BT_MSG_FIRST_TOKEN,  BT_MSG_PREFILL_DONE,
+    BT_MSG_FAILED,       BT_MSG_ACK,
+    BT_MSG_ABORT,        BT_MSG_ABORT_ACK,
+    BT_MSG_RENEW,        BT_MSG_TOKENS,
+    BT_MSG_TOKENS_ACK,   BT_MSG_FINISHED,
+    BT_MSG_FINISHED_ACK, BT_MSG_COMMIT,
+    BT_MSG_COMMITTED,    BT_MSG_MISSING,
+    BT_MSG_CREDIT,       BT_MSG_TRANSFER_REFUSED,
     (bt_msg_type)0,
 };
 
-static const int32_t sample_ids[] = { 0, 1, 127, 128, 49151, INT32_MAX };
-static const bt_kv_range sample_ranges[] = { { 0, 0, 1 }, { 29, 16, 16 }, { 255, (1 << 20) - 16, 16 }, { 7, 0, 1 << 20 } };
+static const int32_t sample_ids[] = {0, 1, 127, 128, 49151, INT32_MAX};
+static const bt_kv_range sample_ranges[] = {
+    {0, 0, 1}, {29, 16, 16}, {255, (1 << 20) - 16, 16}, {7, 0, 1 << 20}};
 
-static void fill_text(char *text, size_t cap)           /* as long as it may be, of any byte but 0 */
+static void fill_text(char *text, size_t cap) /* as long as it may be, of any byte but 0 */
 {
     for (size_t i = 0; i + 1 < cap; i++) text[i] = (char)(1 + i % 255);
 }
@@ -38,8 +49,8 @@ static void fill_load(bt_load *l)
     l->rss_bytes = 1ull << 40;
 }
 
-static const bt_sampling sample_sampling = { .temperature = 100.0f, .top_k = UINT32_MAX, .top_p = 1.0f, .min_p = 1e-30f,
-                                             .seed = UINT64_MAX };
+static const bt_sampling sample_sampling = {
+    .temperature = 100.0f, .top_k = UINT32_MAX, .top_p = 1.0f, .min_p = 1e-30f, .seed = UINT64_MAX};
 
 static void make_hello(bt_msg_hello *h)
 {
@@ -49,7 +60,7 @@ static void make_hello(bt_msg_hello *h)
     memset(h->model_id, 0xfe, sizeof h->model_id);
     fill_text(h->model_name, sizeof h->model_name);
     fill_text(h->exactness, sizeof h->exactness);
-    h->kv = (bt_kv_shape){ 256, 256, 256, BT_KV_F32 };
+    h->kv = (bt_kv_shape){256, 256, 256, BT_KV_F32};
     h->ctx_tokens = 1 << 20;
     h->kv_capacity_tokens = UINT64_MAX;
     fill_name(h->kv_endpoint, sizeof h->kv_endpoint);
@@ -71,7 +82,7 @@ static void make_prefill(bt_msg_prefill *p)
 
 static void make_first_token(bt_msg_first_token *t)
 {
-    static const float logits[BT_MSG_TOP_LOGITS] = { 3.4e38f, 1.5f, 1.5f, -0.0f, -3.4e38f };
+    static const float logits[BT_MSG_TOP_LOGITS] = {3.4e38f, 1.5f, 1.5f, -0.0f, -3.4e38f};
     t->token = INT32_MAX;
     t->top_len = BT_MSG_TOP_LOGITS;
     memcpy(t->top_ids, sample_ids + 1, sizeof t->top_ids);
@@ -106,7 +117,7 @@ static void make_request(bt_msg *m)
     case BT_MSG_PREFILL: make_prefill(&m->u.prefill); break;
     case BT_MSG_FIRST_TOKEN: make_first_token(&m->u.first_token); break;
     case BT_MSG_PREFILL_DONE:
-        m->u.prefill_done = (bt_msg_prefill_done){ UINT64_MAX, 2, 3, 1ull << 50, { { 0 } } };
+        m->u.prefill_done = (bt_msg_prefill_done){UINT64_MAX, 2, 3, 1ull << 50, {{0}}};
         memset(m->u.prefill_done.kv_digest.bytes, 0xab, 16);
         break;
     case BT_MSG_FAILED:
@@ -139,7 +150,7 @@ static void make_request(bt_msg *m)
         m->u.missing.ranges = sample_ranges;
         m->u.missing.ranges_len = sizeof sample_ranges / sizeof sample_ranges[0];
         break;
-    default: break;                                     /* the others say nothing more */
+    default: break; /* the others say nothing more */
     }
 }
 

@@ -21,11 +21,11 @@ static void agrees_with_a_table_of_booleans(void **state)
     for (int round = 0; round < 200; round++) {
         const uint32_t layers = 1 + (uint32_t)(bt_rng_u64(seed, draw++) % MAX_LAYERS);
         const uint32_t tokens = 1 + (uint32_t)(bt_rng_u64(seed, draw++) % MAX_TOKENS);
-        bool table[MAX_LAYERS][MAX_TOKENS] = { { false } };
+        bool table[MAX_LAYERS][MAX_TOKENS] = {{false}};
         bt_kv_cover *c = NULL;
         assert_int_equal(bt_kv_cover_new(&c, layers, tokens, NULL), BT_OK);
         for (int step = 0; step < 30; step++) {
-            bt_kv_range r = { (uint32_t)(bt_rng_u64(seed, draw) % layers), 0, 0 };
+            bt_kv_range r = {(uint32_t)(bt_rng_u64(seed, draw) % layers), 0, 0};
             r.token_begin = (uint32_t)(bt_rng_u64(seed, draw + 1) % tokens) / 16 * 16;
             uint32_t end = r.token_begin + 16 * (1 + (uint32_t)(bt_rng_u64(seed, draw + 2) % 4));
             if (end > tokens) end = tokens;
@@ -48,7 +48,7 @@ static void agrees_with_a_table_of_booleans(void **state)
             assert_int_equal(bt_kv_cover_is_complete(c), count == (uint64_t)layers * tokens);
             bt_kv_range missing[MAX_LAYERS * MAX_TOKENS];
             const size_t n = bt_kv_cover_missing(c, missing, MAX_LAYERS * MAX_TOKENS);
-            bool seen[MAX_LAYERS][MAX_TOKENS] = { { false } };
+            bool seen[MAX_LAYERS][MAX_TOKENS] = {{false}};
             for (size_t i = 0; i < n; i++) {
                 for (uint32_t k = 0; k < missing[i].token_count; k++)
                     seen[missing[i].layer][missing[i].token_begin + k] = true;
@@ -67,14 +67,14 @@ static void missing_stops_where_the_room_ends(void **state)
     (void)state;
     bt_kv_cover *c = NULL;
     assert_int_equal(bt_kv_cover_new(&c, 3, 40, NULL), BT_OK);
-    assert_int_equal(bt_kv_cover_mark(c, &(bt_kv_range){ 0, 16, 16 }, NULL), BT_OK);
-    bt_kv_range r[3] = { { 9, 9, 9 }, { 9, 9, 9 }, { 9, 9, 9 } };
+    assert_int_equal(bt_kv_cover_mark(c, &(bt_kv_range){0, 16, 16}, NULL), BT_OK);
+    bt_kv_range r[3] = {{9, 9, 9}, {9, 9, 9}, {9, 9, 9}};
     assert_int_equal(bt_kv_cover_missing(c, r, 0), 0);
     assert_int_equal(bt_kv_cover_missing(c, r, 2), 2);
-    const bt_kv_range want[] = { { 0, 0, 16 }, { 0, 32, 8 }, { 9, 9, 9 } };
+    const bt_kv_range want[] = {{0, 0, 16}, {0, 32, 8}, {9, 9, 9}};
     assert_memory_equal(r, want, sizeof want);
     assert_int_equal(bt_kv_cover_missing(c, r, 3), 3);
-    assert_memory_equal(&r[2], (&(bt_kv_range){ 1, 0, 40 }), sizeof r[2]);
+    assert_memory_equal(&r[2], (&(bt_kv_range){1, 0, 40}), sizeof r[2]);
     bt_kv_cover_free(c);
     bt_kv_cover_free(NULL);
 }
@@ -83,8 +83,8 @@ static void illegal_ranges_change_nothing(void **state)
 {
     (void)state;
     static const bt_kv_range c[] = {
-        { 2, 0, 16 }, { 0, 8, 8 },  { 0, 0, 0 },           { 0, 0, 8 },           { 0, 16, 17 },
-        { 0, 48, 1 }, { 0, 32, 9 }, { 0, 16, UINT32_MAX }, { 0, 0xfffffff0, 32 }, { UINT32_MAX, 0, 16 },
+        {2, 0, 16}, {0, 8, 8},  {0, 0, 0},           {0, 0, 8},           {0, 16, 17},
+        {0, 48, 1}, {0, 32, 9}, {0, 16, UINT32_MAX}, {0, 0xfffffff0, 32}, {UINT32_MAX, 0, 16},
     };
     bt_kv_cover *v = NULL;
     assert_int_equal(bt_kv_cover_new(&v, 2, 40, NULL), BT_OK);
@@ -109,7 +109,8 @@ static void shapes_out_of_range_are_refused(void **state)
     assert_int_equal(bt_kv_cover_new(&c, 1, (1 << 20) + 1, NULL), BT_EARG);
     assert_null(c);
     assert_int_equal(bt_kv_cover_new(&c, 256, 1 << 20, NULL), BT_OK);
-    for (uint32_t l = 0; l < 256; l++) assert_int_equal(bt_kv_cover_mark(c, &(bt_kv_range){ l, 0, 1 << 20 }, NULL), BT_OK);
+    for (uint32_t l = 0; l < 256; l++)
+        assert_int_equal(bt_kv_cover_mark(c, &(bt_kv_range){l, 0, 1 << 20}, NULL), BT_OK);
     assert_true(bt_kv_cover_is_complete(c));
     bt_kv_cover_free(c);
 }

@@ -13,8 +13,15 @@
 
 static bt_kv_header sample(void)
 {
-    bt_kv_header h = { .number = 0x0102030405060708ull, .attempt = 3, .layer = 255, .token_begin = 512, .token_count = 5,
-                       .kv_heads = 3, .head_dim = 64, .dtype = 1, .body_bytes = 2 * 5 * 3 * 64 * 2 };
+    bt_kv_header h = {.number = 0x0102030405060708ull,
+                      .attempt = 3,
+                      .layer = 255,
+                      .token_begin = 512,
+                      .token_count = 5,
+                      .kv_heads = 3,
+                      .head_dim = 64,
+                      .dtype = 1,
+                      .body_bytes = 2 * 5 * 3 * 64 * 2};
     memset(h.owner, 0xa0, 16);
     memset(h.ticket, 0xa1, 16);
     memset(h.digest, 0xa2, 16);
@@ -50,12 +57,12 @@ static void the_bytes_are_those_of_the_table(void **state)
     for (int i = 0; i < 8; i++) want[24 + i] = (uint8_t)(8 - i);
     want[32] = 3;
     want[36] = 255;
-    want[41] = 2;                                       /* 512 */
+    want[41] = 2; /* 512 */
     want[44] = 5;
     want[48] = 3;
     want[52] = 64;
     want[56] = 1;
-    want[61] = 0x0f;                                    /* 3840 */
+    want[61] = 0x0f; /* 3840 */
     for (int i = 0; i < 4; i++) memset(want + 64 + 16 * i, 0xa1 + i, 16);
     seal(want);
     uint8_t got[BT_KV_HEADER_BYTES];
@@ -74,7 +81,7 @@ static void the_bytes_are_those_of_the_table(void **state)
 static void every_changed_bit_and_length_is_refused(void **state)
 {
     (void)state;
-    uint8_t b[BT_KV_HEADER_BYTES + 1] = { 0 };
+    uint8_t b[BT_KV_HEADER_BYTES + 1] = {0};
     bt_kv_header h = sample(), out;
     memset(&out, 0x33, sizeof out);
     assert_int_equal(bt_kv_header_encode(b, &h, NULL), BT_OK);
@@ -90,14 +97,23 @@ static void every_changed_bit_and_length_is_refused(void **state)
 static void fields_out_of_range_neither_leave_nor_enter(void **state)
 {
     (void)state;
-    static const struct { int at; int bytes; uint64_t value; bt_err want; bool in_struct; } c[] = {
-        { 0, 4, 0, BT_EFORMAT, false },          { 4, 2, 2, BT_EVERSION, false },   { 6, 2, 1, BT_EFORMAT, false },
-        { 58, 2, 1, BT_EFORMAT, false },         { 32, 4, 0, BT_EFORMAT, true },    { 36, 4, 256, BT_EFORMAT, true },
-        { 40, 4, 8, BT_EFORMAT, true },          { 44, 4, 0, BT_EFORMAT, true },    { 44, 4, 4097, BT_EFORMAT, true },
-        { 40, 4, 0xfffffff0, BT_EFORMAT, true }, { 40, 4, 1 << 20, BT_EFORMAT, true },
-        { 48, 4, 0, BT_EFORMAT, true },          { 48, 4, 257, BT_EFORMAT, true },  { 52, 4, 0, BT_EFORMAT, true },
-        { 52, 4, 257, BT_EFORMAT, true },        { 56, 2, 0, BT_EFORMAT, true },    { 56, 2, 3, BT_EFORMAT, true },
-        { 56, 2, 2, BT_EFORMAT, true },          { 60, 4, 3839, BT_EFORMAT, true }, { 60, 4, 0, BT_EFORMAT, true },
+    static const struct {
+        int at;
+        int bytes;
+        uint64_t value;
+        bt_err want;
+        bool in_struct;
+    } c[] = {
+        {0, 4, 0, BT_EFORMAT, false},       {4, 2, 2, BT_EVERSION, false},
+        {6, 2, 1, BT_EFORMAT, false},       {58, 2, 1, BT_EFORMAT, false},
+        {32, 4, 0, BT_EFORMAT, true},       {36, 4, 256, BT_EFORMAT, true},
+        {40, 4, 8, BT_EFORMAT, true},       {44, 4, 0, BT_EFORMAT, true},
+        {44, 4, 4097, BT_EFORMAT, true},    {40, 4, 0xfffffff0, BT_EFORMAT, true},
+        {40, 4, 1 << 20, BT_EFORMAT, true}, {48, 4, 0, BT_EFORMAT, true},
+        {48, 4, 257, BT_EFORMAT, true},     {52, 4, 0, BT_EFORMAT, true},
+        {52, 4, 257, BT_EFORMAT, true},     {56, 2, 0, BT_EFORMAT, true},
+        {56, 2, 3, BT_EFORMAT, true},       {56, 2, 2, BT_EFORMAT, true},
+        {60, 4, 3839, BT_EFORMAT, true},    {60, 4, 0, BT_EFORMAT, true},
     };
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         bt_kv_header h = sample(), out;
@@ -106,7 +122,7 @@ static void fields_out_of_range_neither_leave_nor_enter(void **state)
         assert_int_equal(bt_kv_header_encode(b, &h, NULL), BT_OK);
         for (int k = 0; k < c[i].bytes; k++) b[c[i].at + k] = (uint8_t)(c[i].value >> (8 * k));
         seal(b);
-        bt_fault f = { "" };
+        bt_fault f = {""};
         assert_int_equal(decode(&out, b, sizeof b, &f), c[i].want);
         assert_true(f.text[0] != 0);
         if (!c[i].in_struct) continue;
@@ -130,7 +146,8 @@ static void fields_out_of_range_neither_leave_nor_enter(void **state)
 static void nobody_is_all_zero(void **state)
 {
     (void)state;
-    static const size_t at[] = { offsetof(bt_kv_header, owner), offsetof(bt_kv_header, from), offsetof(bt_kv_header, to) };
+    static const size_t at[] = {offsetof(bt_kv_header, owner), offsetof(bt_kv_header, from),
+                                offsetof(bt_kv_header, to)};
     for (size_t i = 0; i < 3; i++) {
         bt_kv_header h = sample();
         uint8_t b[BT_KV_HEADER_BYTES];
@@ -158,7 +175,7 @@ static void the_digest_covers_place_and_body(void **state)
     h.token_count = 1;
     h.kv_heads = h.head_dim = 1;
     h.body_bytes = 4;
-    uint8_t body[4] = { 1, 2, 3, 4 }, all[60];
+    uint8_t body[4] = {1, 2, 3, 4}, all[60];
     uint8_t b[BT_KV_HEADER_BYTES];
     assert_int_equal(bt_kv_header_encode(b, &h, NULL), BT_OK);
     memcpy(all, b + 8, 56);

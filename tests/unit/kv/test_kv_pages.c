@@ -15,10 +15,11 @@
 #include "kv/kv_pages.h"
 #include <xxhash.h>
 
-static bt_kv_pages *new_pool(uint32_t layers, uint32_t heads, uint32_t dim, uint32_t elem, size_t page, size_t tokens)
+static bt_kv_pages *new_pool(uint32_t layers, uint32_t heads, uint32_t dim, uint32_t elem, size_t page,
+                             size_t tokens)
 {
     bt_kv_pages *p = NULL;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     if (bt_kv_pages_new(&p, layers, heads, dim, elem, page, tokens, &f) < 0) fail_msg("%s", f.text);
     return p;
 }
@@ -27,7 +28,7 @@ static void the_lowest_free_page_is_taken_first(void **state)
 {
     (void)state;
     bt_kv_pages *p = new_pool(2, 1, 8, 2, 16, 16 * 200);
-    bt_kv_seq a = { 0 }, b = { 0 }, c = { 0 };
+    bt_kv_seq a = {0}, b = {0}, c = {0};
     assert_int_equal(bt_kv_pages_total(p), 200);
     assert_int_equal(bt_kv_pages_reserve(p, &a, 33, NULL), BT_OK);
     assert_int_equal(bt_kv_pages_reserve(p, &b, 16 * 100, NULL), BT_OK);
@@ -35,7 +36,7 @@ static void the_lowest_free_page_is_taken_first(void **state)
     assert_int_equal(b.number[0], 3);
     bt_kv_pages_release(p, &a);
     assert_int_equal(bt_kv_pages_reserve(p, &c, 64, NULL), BT_OK);
-    const uint32_t want[] = { 0, 1, 2, 103 };
+    const uint32_t want[] = {0, 1, 2, 103};
     assert_memory_equal(c.number, want, sizeof want);
     assert_int_equal(bt_kv_pages_used(p), 104);
     for (size_t i = 0; i < c.len; i++) assert_int_equal((uintptr_t)c.page[i] % 64, 0);
@@ -51,23 +52,23 @@ static void a_reservation_gets_all_or_nothing(void **state)
 {
     (void)state;
     bt_kv_pages *p = new_pool(1, 1, 1, 4, 64, 64 * 4);
-    bt_kv_seq a = { 0 }, b = { 0 };
+    bt_kv_seq a = {0}, b = {0};
     assert_int_equal(bt_kv_pages_reserve(p, &a, 0, NULL), BT_OK);
     assert_int_equal(a.len, 0);
     assert_int_equal(bt_kv_pages_reserve(p, &a, 65, NULL), BT_OK);
     uint8_t *first = a.page[0];
     first[0] = 77;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     assert_int_equal(bt_kv_pages_reserve(p, &b, 129, &f), BT_EAGAIN);
     assert_string_equal(f.text, "3 more KV pages needed, 2 are free");
     assert_int_equal(bt_kv_pages_reserve(p, &b, 257, &f), BT_ELIMIT);
     assert_int_equal(bt_kv_pages_reserve(p, &b, SIZE_MAX, &f), BT_ELIMIT);
     assert_int_equal(b.len, 0);
     assert_int_equal(bt_kv_pages_used(p), 2);
-    assert_int_equal(bt_kv_pages_reserve(p, &a, 256, NULL), BT_OK);     /* grows in place */
+    assert_int_equal(bt_kv_pages_reserve(p, &a, 256, NULL), BT_OK); /* grows in place */
     assert_ptr_equal(a.page[0], first);
     assert_int_equal(a.page[0][0], 77);
-    assert_int_equal(bt_kv_pages_reserve(p, &a, 1, NULL), BT_OK);       /* never shrinks */
+    assert_int_equal(bt_kv_pages_reserve(p, &a, 1, NULL), BT_OK); /* never shrinks */
     assert_int_equal(a.len, 4);
     bt_kv_pages_release(p, &a);
     bt_kv_pages_release(p, &b);
@@ -77,17 +78,30 @@ static void a_reservation_gets_all_or_nothing(void **state)
 static void shapes_out_of_range_are_refused(void **state)
 {
     (void)state;
-    static const struct { uint32_t layers, heads, dim, elem; size_t page, tokens; bt_err want; } c[] = {
-        { 0, 1, 1, 2, 64, 64, BT_EARG },   { 257, 1, 1, 2, 64, 64, BT_EARG }, { 1, 0, 1, 2, 64, 64, BT_EARG },
-        { 1, 257, 1, 2, 64, 64, BT_EARG }, { 1, 1, 0, 2, 64, 64, BT_EARG },   { 1, 1, 257, 2, 64, 64, BT_EARG },
-        { 1, 1, 1, 3, 64, 64, BT_EARG },   { 1, 1, 1, 2, 0, 64, BT_EARG },    { 1, 1, 1, 2, 48, 64, BT_EARG },
-        { 1, 1, 1, 2, 512, 64, BT_EARG },  { 1, 1, 1, 2, 64, 0, BT_EARG },    { 1, 1, 1, 2, 64, SIZE_MAX, BT_ELIMIT },
-        { 256, 256, 256, 4, 256, (size_t)1 << 38, BT_ELIMIT },
+    static const struct {
+        uint32_t layers, heads, dim, elem;
+        size_t page, tokens;
+        bt_err want;
+    } c[] = {
+        {0, 1, 1, 2, 64, 64, BT_EARG},
+        {257, 1, 1, 2, 64, 64, BT_EARG},
+        {1, 0, 1, 2, 64, 64, BT_EARG},
+        {1, 257, 1, 2, 64, 64, BT_EARG},
+        {1, 1, 0, 2, 64, 64, BT_EARG},
+        {1, 1, 257, 2, 64, 64, BT_EARG},
+        {1, 1, 1, 3, 64, 64, BT_EARG},
+        {1, 1, 1, 2, 0, 64, BT_EARG},
+        {1, 1, 1, 2, 48, 64, BT_EARG},
+        {1, 1, 1, 2, 512, 64, BT_EARG},
+        {1, 1, 1, 2, 64, 0, BT_EARG},
+        {1, 1, 1, 2, 64, SIZE_MAX, BT_ELIMIT},
+        {256, 256, 256, 4, 256, (size_t)1 << 38, BT_ELIMIT},
     };
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         bt_kv_pages *p = NULL;
-        assert_int_equal(bt_kv_pages_new(&p, c[i].layers, c[i].heads, c[i].dim, c[i].elem, c[i].page, c[i].tokens, NULL),
-                         c[i].want);
+        assert_int_equal(
+            bt_kv_pages_new(&p, c[i].layers, c[i].heads, c[i].dim, c[i].elem, c[i].page, c[i].tokens, NULL),
+            c[i].want);
         assert_null(p);
     }
 }
@@ -95,8 +109,8 @@ static void shapes_out_of_range_are_refused(void **state)
 static void a_large_pool_costs_nothing_until_it_is_touched(void **state)
 {
     (void)state;
-    bt_kv_pages *p = new_pool(32, 8, 128, 2, 64, 1 << 17);      /* 16 GiB */
-    bt_kv_seq s = { 0 };
+    bt_kv_pages *p = new_pool(32, 8, 128, 2, 64, 1 << 17); /* 16 GiB */
+    bt_kv_seq s = {0};
     assert_int_equal(bt_kv_pages_reserve(p, &s, 8192, NULL), BT_OK);
     s.page[127][bt_kv_pages_page_bytes(p) - 1] = 1;
     bt_kv_pages_release(p, &s);
@@ -113,11 +127,12 @@ static void giving_a_page_back_twice_stops_the_process(void **state)
         close(2);
         signal(SIGABRT, SIG_DFL);
         bt_kv_pages *p = NULL;
-        bt_kv_seq s = { 0 };
-        if (bt_kv_pages_new(&p, 1, 1, 1, 2, 64, 128, NULL) < 0 || bt_kv_pages_reserve(p, &s, 1, NULL) < 0) _exit(1);
-        uint8_t *page[1] = { s.page[0] };
-        uint32_t number[1] = { s.number[0] };
-        bt_kv_seq copy = { page, number, 1, s.id };
+        bt_kv_seq s = {0};
+        if (bt_kv_pages_new(&p, 1, 1, 1, 2, 64, 128, NULL) < 0 || bt_kv_pages_reserve(p, &s, 1, NULL) < 0)
+            _exit(1);
+        uint8_t *page[1] = {s.page[0]};
+        uint32_t number[1] = {s.number[0]};
+        bt_kv_seq copy = {page, number, 1, s.id};
         bt_kv_pages_release(p, &s);
         bt_kv_pages_release(p, &copy);
         _exit(0);
@@ -151,13 +166,15 @@ static void a_body_is_the_neutral_layout(void **state)
 {
     (void)state;
     bt_kv_pages *p = new_pool(LAYERS, HEADS, DIM, 2, 16, 128);
-    bt_kv_seq s = { 0 };
+    bt_kv_seq s = {0};
     assert_int_equal(bt_kv_pages_reserve(p, &s, TOKENS, NULL), BT_OK);
     bt_kv_view v;
     bt_kv_pages_view(&v, p, &s);
     assert_int_equal(v.tokens_capacity, 112);
     fill(&v);
-    static const struct { size_t begin, count; } c[] = { { 0, 100 }, { 16, 32 }, { 96, 4 }, { 7, 1 }, { 15, 2 }, { 32, 16 } };
+    static const struct {
+        size_t begin, count;
+    } c[] = {{0, 100}, {16, 32}, {96, 4}, {7, 1}, {15, 2}, {32, 16}};
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         const size_t n = bt_kv_pack_bytes(&v, c[i].count);
         assert_int_equal(n, c[i].count * 2 * HEADS * DIM * 2);
@@ -183,7 +200,7 @@ static void place_writes_its_rows_and_no_other_byte(void **state)
 {
     (void)state;
     bt_kv_pages *a = new_pool(LAYERS, HEADS, DIM, 2, 16, 128), *b = new_pool(LAYERS, HEADS, DIM, 2, 64, 128);
-    bt_kv_seq from = { 0 }, to = { 0 };
+    bt_kv_seq from = {0}, to = {0};
     assert_int_equal(bt_kv_pages_reserve(a, &from, TOKENS, NULL), BT_OK);
     assert_int_equal(bt_kv_pages_reserve(b, &to, TOKENS, NULL), BT_OK);
     bt_kv_view va, vb;
@@ -200,7 +217,8 @@ static void place_writes_its_rows_and_no_other_byte(void **state)
     for (size_t l = 0; l < LAYERS; l++)
         for (int is_v = 0; is_v < 2; is_v++)
             for (size_t t = 0; t < 128; t++)
-                if (l != 1 || t < 48 || t >= 80) assert_memory_equal(bt_kv_view_row(&vb, l, is_v, t, 0), before, HEADS * DIM * 2);
+                if (l != 1 || t < 48 || t >= 80)
+                    assert_memory_equal(bt_kv_view_row(&vb, l, is_v, t, 0), before, HEADS * DIM * 2);
     bt_kv_pages_release(a, &from);
     bt_kv_pages_release(b, &to);
     bt_kv_pages_free(a);
@@ -226,7 +244,7 @@ static void the_digest_does_not_depend_on_pages(void **state)
     XXH3_freeState(x);
     for (size_t page = 1; page <= 256; page *= 4) {
         bt_kv_pages *p = new_pool(LAYERS, HEADS, DIM, 2, page, 256);
-        bt_kv_seq s = { 0 };
+        bt_kv_seq s = {0};
         assert_int_equal(bt_kv_pages_reserve(p, &s, TOKENS, NULL), BT_OK);
         bt_kv_view v;
         bt_kv_pages_view(&v, p, &s);
@@ -243,15 +261,18 @@ static void wrong_ranges_and_sizes_copy_nothing(void **state)
 {
     (void)state;
     bt_kv_pages *p = new_pool(2, 1, 4, 2, 16, 64);
-    bt_kv_seq s = { 0 };
+    bt_kv_seq s = {0};
     assert_int_equal(bt_kv_pages_reserve(p, &s, 20, NULL), BT_OK);
     bt_kv_view v;
     bt_kv_pages_view(&v, p, &s);
-    static const struct { size_t layer, begin, count; long off; } c[] = {
-        { 2, 0, 1, 0 },  { 0, 0, 0, 0 },        { 0, 32, 1, 0 },  { 0, 31, 2, 0 }, { 0, SIZE_MAX, 2, 0 },
-        { 0, 0, 33, 0 }, { 0, 1, SIZE_MAX, 0 }, { 0, 0, 16, -1 }, { 0, 0, 16, 1 },
+    static const struct {
+        size_t layer, begin, count;
+        long off;
+    } c[] = {
+        {2, 0, 1, 0},  {0, 0, 0, 0},        {0, 32, 1, 0},  {0, 31, 2, 0}, {0, SIZE_MAX, 2, 0},
+        {0, 0, 33, 0}, {0, 1, SIZE_MAX, 0}, {0, 0, 16, -1}, {0, 0, 16, 1},
     };
-    uint8_t body[4096], zero[4096] = { 0 }, digest[16];
+    uint8_t body[4096], zero[4096] = {0}, digest[16];
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         const size_t n = c[i].count > 64 ? 16 : (size_t)((long)(c[i].count * 16) + c[i].off);
         memset(body, 0, sizeof body);

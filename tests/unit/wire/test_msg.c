@@ -13,7 +13,8 @@
 #include "wire/msg.h"
 #include "wire/msg_body.h"
 
-static void *exact_copy(const void *from, size_t n)     /* on the heap, so that a sanitizer sees one byte too many */
+static void *exact_copy(const void *from,
+                        size_t n) /* on the heap, so that a sanitizer sees one byte too many */
 {
     void *p = malloc(n ? n : 1);
     assert_non_null(p);
@@ -46,7 +47,8 @@ static void assert_same(const bt_msg *a, const bt_msg *b)
         x.u.tokens.ids = y.u.tokens.ids = NULL;
     } else if (x.type == BT_MSG_MISSING) {
         assert_int_equal(x.u.missing.ranges_len, y.u.missing.ranges_len);
-        assert_memory_equal(x.u.missing.ranges, y.u.missing.ranges, x.u.missing.ranges_len * sizeof(bt_kv_range));
+        assert_memory_equal(x.u.missing.ranges, y.u.missing.ranges,
+                            x.u.missing.ranges_len * sizeof(bt_kv_range));
         x.u.missing.ranges = y.u.missing.ranges = NULL;
     }
     assert_memory_equal(&x, &y, sizeof x);
@@ -58,7 +60,7 @@ static void round_trip(const bt_msg *in, bt_msg_buf *buf)
     uint8_t *big = malloc(cap);
     assert_non_null(big);
     size_t len = 0;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     if (bt_msg_encode(&len, big, cap, in, &f) < 0) fail_msg("%s", f.text);
     assert_true(len <= cap);
 
@@ -83,7 +85,7 @@ static void round_trip(const bt_msg *in, bt_msg_buf *buf)
 static void every_type_comes_back_as_it_went(void **state)
 {
     (void)state;
-    bt_msg_buf buf = { 0 };
+    bt_msg_buf buf = {0};
     for (const bt_msg_type *t = wire_samples_types; *t; t++) {
         bt_msg m;
         wire_samples_make(&m, *t);
@@ -95,19 +97,20 @@ static void every_type_comes_back_as_it_went(void **state)
 static void the_longest_lists_come_back(void **state)
 {
     (void)state;
-    bt_msg_buf buf = { 0 };
+    bt_msg_buf buf = {0};
     bt_msg m;
     int32_t *ids = malloc(BT_MSG_MAX_PROMPT_TOKENS * sizeof *ids);
     bt_kv_range *ranges = malloc(BT_MSG_MAX_RANGES * sizeof *ranges);
     assert_true(ids && ranges);
     for (int i = 0; i < BT_MSG_MAX_PROMPT_TOKENS; i++) ids[i] = INT32_MAX - i;
-    for (int i = 0; i < BT_MSG_MAX_RANGES; i++) ranges[i] = (bt_kv_range){ 255, 1047552, 1024 };
+    for (int i = 0; i < BT_MSG_MAX_RANGES; i++) ranges[i] = (bt_kv_range){255, 1047552, 1024};
 
     wire_samples_make(&m, BT_MSG_PREFILL);
     m.u.prefill.ids = ids;
     m.u.prefill.ids_len = BT_MSG_MAX_PROMPT_TOKENS;
     round_trip(&m, &buf);
-    for (int i = 0; i < BT_MSG_MAX_PROMPT_TOKENS; i++) ids[i] = i & 127;    /* one byte each: most memory for its bytes */
+    for (int i = 0; i < BT_MSG_MAX_PROMPT_TOKENS; i++)
+        ids[i] = i & 127; /* one byte each: most memory for its bytes */
     round_trip(&m, &buf);
     wire_samples_make(&m, BT_MSG_TOKENS);
     m.u.tokens.ids = ids;
@@ -118,19 +121,24 @@ static void the_longest_lists_come_back(void **state)
     m.u.missing.ranges = ranges;
     m.u.missing.ranges_len = BT_MSG_MAX_RANGES;
     round_trip(&m, &buf);
-    for (int i = 0; i < BT_MSG_MAX_RANGES; i++) ranges[i] = (bt_kv_range){ 0, 0, 1 };
+    for (int i = 0; i < BT_MSG_MAX_RANGES; i++) ranges[i] = (bt_kv_range){0, 0, 1};
     round_trip(&m, &buf);
     free(ids);
     free(ranges);
     bt_msg_buf_done(&buf);
 }
 
-/* The nth way to make a legal message illegal; false when there are no more. */
-static bool spoil(bt_msg *m, const char **label, int n)
+/* Ways to make a legal message illegal. Each function makes number *n, or takes its own count from *n. */
+#define X(kind, ...)                                                                                         \
+    if ((*n)-- == 0) {                                                                                       \
+        wire_samples_make(m, BT_MSG_##kind);                                                                 \
+        *label = #kind ": " #__VA_ARGS__;                                                                    \
+        __VA_ARGS__;                                                                                         \
+        return true;                                                                                         \
+    }
+
+static bool spoil_link(bt_msg *m, const char **label, int *n)
 {
-#define X(kind, ...) if (n-- == 0) { wire_samples_make(m, BT_MSG_##kind); *label = #kind ": " #__VA_ARGS__; __VA_ARGS__; return true; }
-    static int32_t negative[] = { 5, -1 };
-    static bt_kv_range odd[1];
     X(HELLO, memset(m->from.bytes, 0, 16))
     X(BYE, memset(m->to.bytes, 0, 16))
     X(ABORT, memset(m->ref.owner.bytes, 0, 16))
@@ -138,7 +146,7 @@ static bool spoil(bt_msg *m, const char **label, int n)
     X(HELLO, m->u.hello.protocol = 0)
     X(HELLO, m->u.hello.role = BT_ROLE_GATEWAY)
     X(HELLO, m->u.hello.role = (bt_role)4)
-    X(HELLO, m->u.hello.role = BT_ROLE_PREFILL)             /* with an endpoint */
+    X(HELLO, m->u.hello.role = BT_ROLE_PREFILL) /* with an endpoint */
     X(HELLO, m->u.hello.kv_endpoint[0] = 0)
     X(HELLO, m->u.hello.node_id[0] = 0)
     X(HELLO, m->u.hello.node_id[3] = ' ')
@@ -156,9 +164,16 @@ static bool spoil(bt_msg *m, const char **label, int n)
     X(REJECT, m->u.reject.code = 0)
     X(REJECT, m->u.reject.code = -128)
     X(REJECT, m->u.reject.code = 1)
+    return false;
+}
+
+static bool spoil_request(bt_msg *m, const char **label, int *n)
+{
+    static int32_t negative[] = {5, -1};
+    static bt_kv_range odd[1];
     X(RESERVE, m->u.reserve.prompt_tokens = 0)
     X(RESERVE, m->u.reserve.max_tokens = 0)
-    X(RESERVE, m->u.reserve.max_tokens = 2)                 /* one more than fits */
+    X(RESERVE, m->u.reserve.max_tokens = 2) /* one more than fits */
     X(RESERVE, m->u.reserve.max_tokens = UINT32_MAX)
     X(RESERVE, memset(m->u.reserve.prefill.bytes, 0, 16))
     X(RESERVE, m->u.reserve.sampling.temperature = 100.001f)
@@ -183,14 +198,14 @@ static bool spoil(bt_msg *m, const char **label, int n)
     X(PREFILL, m->u.prefill.lease_ms = 0)
     X(FIRST_TOKEN, m->u.first_token.token = -1)
     X(FIRST_TOKEN, m->u.first_token.top_ids[4] = -7)
-    X(FIRST_TOKEN, m->u.first_token.top_logits[2] = 1.6f)   /* rises */
+    X(FIRST_TOKEN, m->u.first_token.top_logits[2] = 1.6f) /* rises */
     X(FIRST_TOKEN, m->u.first_token.top_logits[0] = INFINITY)
     X(FIRST_TOKEN, m->u.first_token.top_logits[4] = NAN)
     X(FAILED, m->u.failed.code = 0)
     X(ACK, m->u.ack.of = BT_MSG_TOKENS)
     X(RENEW, m->u.renew.lease_ms = 0)
     X(TOKENS, m->u.tokens.first_index = 0)
-    X(TOKENS, m->u.tokens.first_index++)                    /* past the longest sequence */
+    X(TOKENS, m->u.tokens.first_index++) /* past the longest sequence */
     X(TOKENS, m->u.tokens.ids_len = 0)
     X(TOKENS, m->u.tokens.ids = negative, m->u.tokens.ids_len = 2)
     X(TOKENS_ACK, m->u.tokens_ack.next_index = (1 << 20) + 1)
@@ -202,22 +217,31 @@ static bool spoil(bt_msg *m, const char **label, int n)
     X(COMMIT, m->u.commit.first_token = -1)
     X(COMMITTED, m->ref.attempt = 0)
     X(MISSING, m->u.missing.ranges_len = 0)
-    X(MISSING, odd[0] = (bt_kv_range){ 256, 0, 16 }; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
-    X(MISSING, odd[0] = (bt_kv_range){ 0, 8, 16 }; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
-    X(MISSING, odd[0] = (bt_kv_range){ 0, 16, 0 }; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
-    X(MISSING, odd[0] = (bt_kv_range){ 0, 16, UINT32_MAX }; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
+    X(MISSING, odd[0] = (bt_kv_range){256, 0, 16}; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
+    X(MISSING, odd[0] = (bt_kv_range){0, 8, 16}; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
+    X(MISSING, odd[0] = (bt_kv_range){0, 16, 0}; m->u.missing.ranges = odd; m->u.missing.ranges_len = 1)
+    X(MISSING, odd[0] = (bt_kv_range){0, 16, UINT32_MAX}; m->u.missing.ranges = odd;
+      m->u.missing.ranges_len = 1)
     X(TRANSFER_REFUSED, m->u.failed.code = 3)
-#undef X
     return false;
+}
+#undef X
+
+static bool spoil(bt_msg *m, const char **label, int n) /* false when there are no more */
+{
+    return spoil_link(m, label, &n) || spoil_request(m, label, &n);
 }
 
 /* A frame of m without any check: what a peer that breaks the rules would send. */
 static uint8_t *unchecked_frame(size_t *ret_len, const bt_msg *m)
 {
     const bt_msg_kind *k = NULL;
-    for (int i = 0; i < BT_MSG_LINK_KINDS; i++) if (bt_msg_link_kinds[i].type == m->type) k = &bt_msg_link_kinds[i];
-    for (int i = 0; i < BT_MSG_INFER_KINDS; i++) if (bt_msg_infer_kinds[i].type == m->type) k = &bt_msg_infer_kinds[i];
-    for (int i = 0; i < BT_MSG_KV_KINDS; i++) if (bt_msg_kv_kinds[i].type == m->type) k = &bt_msg_kv_kinds[i];
+    for (int i = 0; i < BT_MSG_LINK_KINDS; i++)
+        if (bt_msg_link_kinds[i].type == m->type) k = &bt_msg_link_kinds[i];
+    for (int i = 0; i < BT_MSG_INFER_KINDS; i++)
+        if (bt_msg_infer_kinds[i].type == m->type) k = &bt_msg_infer_kinds[i];
+    for (int i = 0; i < BT_MSG_KV_KINDS; i++)
+        if (bt_msg_kv_kinds[i].type == m->type) k = &bt_msg_kv_kinds[i];
     assert_non_null(k);
     bt_msg_scratch s;
     s.ref = (Bt__RequestRef)BT__REQUEST_REF__INIT;
@@ -240,7 +264,7 @@ static uint8_t *unchecked_frame(size_t *ret_len, const bt_msg *m)
 static void values_out_of_range_neither_leave_nor_enter(void **state)
 {
     (void)state;
-    bt_msg_buf buf = { 0 };
+    bt_msg_buf buf = {0};
     bt_msg m, out;
     memset(&out, 0x5a, sizeof out);
     const char *label = "";
@@ -248,7 +272,7 @@ static void values_out_of_range_neither_leave_nor_enter(void **state)
     for (; spoil(&m, &label, n); n++) {
         uint8_t room[16384];
         size_t len = 99;
-        bt_fault f = { "" };
+        bt_fault f = {""};
         bt_err e = bt_msg_encode(&len, room, sizeof room, &m, &f);
         if (e != BT_EARG || len != 99 || !f.text[0]) fail_msg("encoding %s: %d, '%s'", label, e, f.text);
         uint8_t *frame = unchecked_frame(&len, &m);
@@ -298,11 +322,11 @@ static void the_bytes_are_those_of_the_format(void **state)
     memset(m.ref.owner.bytes, 0xaa, 16);
     m.ref.number = 300;
     m.ref.attempt = 2;
-    static const int32_t ids[] = { 1, 300 };
-    m.u.tokens = (bt_msg_tokens){ .first_index = 7, .ids = ids, .ids_len = 2 };
+    static const int32_t ids[] = {1, 300};
+    m.u.tokens = (bt_msg_tokens){.first_index = 7, .ids = ids, .ids_len = 2};
     static const uint8_t body[] = {
-        0x0a, 23, 0x0a, 16, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa,
-        0x10, 0xac, 0x02, 0x18, 2, 0x10, 7, 0x1a, 3, 1, 0xac, 0x02,
+        0x0a, 23,   0x0a, 16,   0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa,
+        0xaa, 0xaa, 0xaa, 0xaa, 0x10, 0xac, 0x02, 0x18, 2,    0x10, 7,    0x1a, 3,    1,    0xac, 0x02,
     };
     uint8_t want[64 + sizeof body], got[sizeof want];
     wire_samples_frame(want, 1, 30, body, sizeof body);
@@ -310,7 +334,7 @@ static void the_bytes_are_those_of_the_format(void **state)
     assert_int_equal(bt_msg_encode(&len, got, sizeof got, &m, NULL), BT_OK);
     assert_int_equal(len, sizeof want);
     assert_memory_equal(got, want, sizeof want);
-    bt_msg_buf buf = { 0 };
+    bt_msg_buf buf = {0};
     bt_msg out;
     memset(&out, 0, sizeof out);
     assert_int_equal(decode(&out, &buf, want, sizeof want, NULL), BT_OK);
@@ -322,7 +346,7 @@ static void a_changed_or_shortened_frame_is_refused(void **state)
 {
     (void)state;
     bt_msg m, out;
-    bt_msg_buf buf = { 0 };
+    bt_msg_buf buf = {0};
     memset(&out, 0x77, sizeof out);
     wire_samples_make(&m, BT_MSG_RESERVED);
     uint8_t frame[4096];
@@ -343,23 +367,28 @@ static void a_changed_or_shortened_frame_is_refused(void **state)
 static void headers_out_of_range_are_refused(void **state)
 {
     (void)state;
-    static const struct { int at; uint8_t byte; bt_err want; const char *words; } c[] = {
-        { 0, 'X', BT_EFORMAT, "magic" },      { 4, 2, BT_EVERSION, "version 2, we speak 1" },
-        { 5, 1, BT_EVERSION, "257" },         { 6, 6, BT_EVERSION, "type 6" },
-        { 7, 1, BT_EVERSION, "type" },        { 12, 1, BT_EFORMAT, "reserved" },
-        { 15, 0x80, BT_EFORMAT, "reserved" }, { 48, 1, BT_EFORMAT, "reserved" },
-        { 55, 1, BT_EFORMAT, "reserved" },    { 8, 9, BT_EFORMAT, "body_bytes" },
+    static const struct {
+        int at;
+        uint8_t byte;
+        bt_err want;
+        const char *words;
+    } c[] = {
+        {0, 'X', BT_EFORMAT, "magic"},      {4, 2, BT_EVERSION, "version 2, we speak 1"},
+        {5, 1, BT_EVERSION, "257"},         {6, 6, BT_EVERSION, "type 6"},
+        {7, 1, BT_EVERSION, "type"},        {12, 1, BT_EFORMAT, "reserved"},
+        {15, 0x80, BT_EFORMAT, "reserved"}, {48, 1, BT_EFORMAT, "reserved"},
+        {55, 1, BT_EFORMAT, "reserved"},    {8, 9, BT_EFORMAT, "body_bytes"},
     };
-    bt_msg_buf buf = { 0 };
+    bt_msg_buf buf = {0};
     bt_msg out;
     memset(&out, 0x77, sizeof out);
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         uint8_t frame[64];
         wire_samples_frame(frame, 1, BT_MSG_BYE, NULL, 0);
-        assert_int_equal(decode(&(bt_msg){ 0 }, &buf, frame, 64, NULL), BT_OK);
+        assert_int_equal(decode(&(bt_msg){0}, &buf, frame, 64, NULL), BT_OK);
         frame[c[i].at] = c[i].byte;
         wire_samples_seal(frame, 64);
-        bt_fault f = { "" };
+        bt_fault f = {""};
         assert_int_equal(decode(&out, &buf, frame, 64, &f), c[i].want);
         assert_non_null(strstr(f.text, c[i].words));
     }
@@ -374,10 +403,15 @@ static void bodies_over_the_limit_of_their_type_are_not_parsed(void **state)
     assert_true(body && frame);
     bt_msg out;
     memset(&out, 0x77, sizeof out);
-    bt_msg_buf buf = { 0 };
-    static const struct { bt_msg_type type; size_t bytes; } c[] = {
-        { BT_MSG_HEARTBEAT, BT_MSG_SMALL_BODY_BYTES + 1 }, { BT_MSG_TOKENS, BT_MSG_TOKENS_BODY_BYTES + 1 },
-        { BT_MSG_MISSING, BT_MSG_MISSING_BODY_BYTES + 1 }, { BT_MSG_PREFILL, (size_t)BT_MSG_MAX_BODY_BYTES + 1 },
+    bt_msg_buf buf = {0};
+    static const struct {
+        bt_msg_type type;
+        size_t bytes;
+    } c[] = {
+        {BT_MSG_HEARTBEAT, BT_MSG_SMALL_BODY_BYTES + 1},
+        {BT_MSG_TOKENS, BT_MSG_TOKENS_BODY_BYTES + 1},
+        {BT_MSG_MISSING, BT_MSG_MISSING_BODY_BYTES + 1},
+        {BT_MSG_PREFILL, (size_t)BT_MSG_MAX_BODY_BYTES + 1},
     };
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         const size_t len = wire_samples_frame(frame, 1, c[i].type, body, c[i].bytes);
@@ -392,32 +426,48 @@ static void bodies_over_the_limit_of_their_type_are_not_parsed(void **state)
 static void odd_protobuf_is_refused(void **state)
 {
     (void)state;
-#define REF "\x0a\x14\x0a\x10" "0123456789abcdef" "\x18\x01"
-    static const struct { bt_msg_type type; const char *bytes; size_t len; bt_err want; } c[] = {
-        { BT_MSG_ABORT, REF, 22, BT_OK },
-        { BT_MSG_ABORT, REF "\x78\x05\x7a\x02hi", 28, BT_OK },                     /* unknown fields are ignored */
-        { BT_MSG_ABORT, "", 0, BT_EFORMAT },                                      /* no ref */
-        { BT_MSG_ABORT, "\x0a\x13\x0a\x0f" "0123456789abcde" "\x18\x01", 21, BT_EFORMAT },     /* owner of 15 bytes */
-        { BT_MSG_ABORT, REF "\xff", 23, BT_EFORMAT },
-        { BT_MSG_ABORT, "\x0a\x7f", 2, BT_EFORMAT },                              /* says more than there is */
-        { BT_MSG_BYE, "\x0a\x03" "a\0b", 5, BT_EFORMAT },                         /* a zero byte in a text */
-        { BT_MSG_HEARTBEAT, "\x10\x01", 2, BT_EFORMAT },                          /* no load */
-        { BT_MSG_HEARTBEAT, "\x0a\x00", 2, BT_OK },
-        { BT_MSG_REFUSED, REF "\x10\x0a\x18\x01", 26, BT_OK },                    /* code -1 */
-        { BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05", 27, BT_OK },
-        { BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x85", 27, BT_EFORMAT },            /* an id that does not end */
-        { BT_MSG_TOKENS, REF "\x10\x01\x1a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 36, BT_EFORMAT },     /* id -1 */
-        { BT_MSG_MISSING, REF "\x12\x02\x18\x01", 26, BT_OK },
-        { BT_MSG_MISSING, REF "\x12\x00", 24, BT_EFORMAT },                       /* an empty range */
+#define REF                                                                                                  \
+    "\x0a\x14\x0a\x10"                                                                                       \
+    "0123456789abcdef"                                                                                       \
+    "\x18\x01"
+    static const struct {
+        bt_msg_type type;
+        const char *bytes;
+        size_t len;
+        bt_err want;
+    } c[] = {
+        {BT_MSG_ABORT, REF, 22, BT_OK},
+        {BT_MSG_ABORT, REF "\x78\x05\x7a\x02hi", 28, BT_OK}, /* unknown fields are ignored */
+        {BT_MSG_ABORT, "", 0, BT_EFORMAT},                   /* no ref */
+        {BT_MSG_ABORT,
+         "\x0a\x13\x0a\x0f"
+         "0123456789abcde"
+         "\x18\x01",
+         21, BT_EFORMAT}, /* owner of 15 bytes */
+        {BT_MSG_ABORT, REF "\xff", 23, BT_EFORMAT},
+        {BT_MSG_ABORT, "\x0a\x7f", 2, BT_EFORMAT}, /* says more than there is */
+        {BT_MSG_BYE,
+         "\x0a\x03"
+         "a\0b",
+         5, BT_EFORMAT},                               /* a zero byte in a text */
+        {BT_MSG_HEARTBEAT, "\x10\x01", 2, BT_EFORMAT}, /* no load */
+        {BT_MSG_HEARTBEAT, "\x0a\x00", 2, BT_OK},
+        {BT_MSG_REFUSED, REF "\x10\x0a\x18\x01", 26, BT_OK}, /* code -1 */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05", 27, BT_OK},
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x85", 27, BT_EFORMAT}, /* an id that does not end */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 36,
+         BT_EFORMAT}, /* id -1 */
+        {BT_MSG_MISSING, REF "\x12\x02\x18\x01", 26, BT_OK},
+        {BT_MSG_MISSING, REF "\x12\x00", 24, BT_EFORMAT}, /* an empty range */
     };
 #undef REF
-    bt_msg_buf buf = { 0 };
+    bt_msg_buf buf = {0};
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         uint8_t frame[256];
         const size_t len = wire_samples_frame(frame, 1, c[i].type, (const uint8_t *)c[i].bytes, c[i].len);
         bt_msg out;
         memset(&out, 0x77, sizeof out);
-        bt_fault f = { "" };
+        bt_fault f = {""};
         const bt_err e = decode(&out, &buf, frame, len, &f);
         if (e != c[i].want) fail_msg("case %zu: %d '%s'", i, e, f.text);
     }
@@ -427,9 +477,9 @@ static void odd_protobuf_is_refused(void **state)
 static void a_text_one_byte_too_long_is_refused(void **state)
 {
     (void)state;
-    bt_msg_buf buf = { 0 };
+    bt_msg_buf buf = {0};
     for (size_t n = 255; n <= 256; n++) {
-        uint8_t body[3 + 256] = { 0x0a, (uint8_t)(n & 127) | 128, (uint8_t)(n >> 7) }, frame[64 + sizeof body];
+        uint8_t body[3 + 256] = {0x0a, (uint8_t)(n & 127) | 128, (uint8_t)(n >> 7)}, frame[64 + sizeof body];
         memset(body + 3, 'a', n);
         const size_t len = wire_samples_frame(frame, 1, BT_MSG_BYE, body, 3 + n);
         bt_msg out;
@@ -445,13 +495,13 @@ static void hostile_bodies_take_bounded_memory(void **state)
     const size_t n = BT_MSG_MAX_BODY_BYTES;
     uint8_t *body = malloc(n), *frame = malloc(64 + n);
     assert_true(body && frame);
-    bt_msg_buf buf = { 0 };
+    bt_msg_buf buf = {0};
     bt_msg out;
     memset(&out, 0x77, sizeof out);
-    static const uint8_t pattern[][2] = { { 0x10, 0x05 },       /* ids, one field each */
-                                          { 0x7a, 0x00 },       /* unknown fields */
-                                          { 0x0a, 0x00 },       /* the same sub-message again and again */
-                                          { 0x12, 0x00 } };     /* empty packed lists */
+    static const uint8_t pattern[][2] = {{0x10, 0x05},  /* ids, one field each */
+                                         {0x7a, 0x00},  /* unknown fields */
+                                         {0x0a, 0x00},  /* the same sub-message again and again */
+                                         {0x12, 0x00}}; /* empty packed lists */
     for (size_t k = 0; k < 4; k++) {
         for (size_t i = 0; i < n; i++) body[i] = pattern[k][i % 2];
         const size_t len = wire_samples_frame(frame, 1, BT_MSG_PREFILL, body, n);
@@ -466,7 +516,7 @@ static void hostile_bodies_take_bounded_memory(void **state)
 static void a_steady_stream_reuses_its_memory(void **state)
 {
     (void)state;
-    bt_msg_buf buf = { 0 };
+    bt_msg_buf buf = {0};
     bt_msg m;
     wire_samples_make(&m, BT_MSG_TOKENS);
     round_trip(&m, &buf);

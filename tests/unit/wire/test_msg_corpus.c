@@ -1,5 +1,6 @@
-/* The fuzz corpora of frames and block headers are what this program makes of the code as it is, so a change of the format
- * shows here. To write them anew after reading the difference: BATON_UPDATE_CORPUS=1 and run this from the root. */
+/* The fuzz corpora of frames and block headers are what this program makes of the code as it is, so a change
+ * of the format shows here. To write them anew after reading the difference: BATON_UPDATE_CORPUS=1 and run
+ * this from the root. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,8 @@ static void keep(const char *target, const char *name, const uint8_t *bytes, siz
     if (n != len || memcmp(have, bytes, len) != 0) fail_msg("%s is not what the code makes today", path);
 }
 
-static void keep_changed(const char *target, const char *name, const uint8_t *bytes, size_t len, size_t at, uint8_t value)
+static void keep_changed(const char *target, const char *name, const uint8_t *bytes, size_t len, size_t at,
+                         uint8_t value)
 {
     uint8_t copy[4096];
     memcpy(copy, bytes, len);
@@ -43,7 +45,7 @@ static void keep_changed(const char *target, const char *name, const uint8_t *by
 
 static void need_the_corpus(void)
 {
-    if (access("tests/fuzz/corpus/msg", R_OK) != 0) skip();     /* not run from the root of the tree */
+    if (access("tests/fuzz/corpus/msg", R_OK) != 0) skip(); /* not run from the root of the tree */
 }
 
 static void frames_of_every_type_are_kept(void **state)
@@ -60,7 +62,7 @@ static void frames_of_every_type_are_kept(void **state)
         snprintf(name, sizeof name, "frame-%s", bt_msg_type_name(*t));
         for (char *p = name; *p; p++) *p = *p == '_' ? '-' : (char)tolower((unsigned char)*p);
         keep("msg", name, frame, len);
-        memcpy(name, "body-", 5);                               /* type and body, for the second half of the target */
+        memcpy(name, "body-", 5); /* type and body, for the second half of the target */
         memmove(name + 5, name + 6, strlen(name + 6) + 1);
         frame[63] = (uint8_t)*t;
         keep("msg", name, frame + 63, len - 63);
@@ -88,9 +90,9 @@ static void broken_frames_are_kept(void **state)
     frame[6] = 6;
     wire_samples_seal(frame, len);
     keep("msg", "broken-type-6", frame, len);
-    static const uint8_t unknown[] = { BT_MSG_BYE, 0x78, 5, 0x7a, 2, 'h', 'i', 0x0a, 1, 'x' };
+    static const uint8_t unknown[] = {BT_MSG_BYE, 0x78, 5, 0x7a, 2, 'h', 'i', 0x0a, 1, 'x'};
     keep("msg", "odd-unknown-fields", unknown, sizeof unknown);
-    uint8_t many[1 + 4000] = { BT_MSG_PREFILL };
+    uint8_t many[1 + 4000] = {BT_MSG_PREFILL};
     for (size_t i = 1; i < sizeof many; i++) many[i] = i % 2 ? 0x10 : 5;
     keep("msg", "odd-unpacked-ids", many, sizeof many);
     for (size_t i = 1; i < sizeof many; i++) many[i] = i % 2 ? 0x0a : 0;
@@ -103,8 +105,14 @@ static void headers_are_kept(void **state)
 {
     (void)state;
     need_the_corpus();
-    bt_kv_header h = { .number = 7, .attempt = 1, .layer = 29, .token_begin = 256, .token_count = 100, .kv_heads = 3,
-                       .head_dim = 64, .dtype = 1 };
+    bt_kv_header h = {.number = 7,
+                      .attempt = 1,
+                      .layer = 29,
+                      .token_begin = 256,
+                      .token_count = 100,
+                      .kv_heads = 3,
+                      .head_dim = 64,
+                      .dtype = 1};
     h.body_bytes = bt_kv_header_body_bytes(100, 3, 64, 1);
     h.owner[0] = h.from[1] = h.to[2] = 1;
     uint8_t b[BT_KV_HEADER_BYTES];
@@ -112,13 +120,20 @@ static void headers_are_kept(void **state)
     keep("kv_header", "valid-f16", b, sizeof b);
     keep("kv_header", "short", b, sizeof b - 1);
     keep_changed("kv_header", "flipped", b, sizeof b, 70, 0x80);
-    keep_changed("kv_header", "version-2", b, sizeof b, 4, 2);          /* the target sets their checksum right */
+    keep_changed("kv_header", "version-2", b, sizeof b, 4, 2); /* the target sets their checksum right */
     keep_changed("kv_header", "flags", b, sizeof b, 6, 1);
     keep_changed("kv_header", "body-bytes", b, sizeof b, 60, 1);
     keep_changed("kv_header", "off-grid", b, sizeof b, 40, 8);
     keep_changed("kv_header", "dtype-3", b, sizeof b, 56, 3);
-    h = (bt_kv_header){ .number = UINT64_MAX, .attempt = UINT32_MAX, .layer = 255, .token_begin = (1 << 20) - 4096,
-                        .token_count = 4096, .kv_heads = 16, .head_dim = 128, .dtype = 2, .body_bytes = 64 << 20 };
+    h = (bt_kv_header){.number = UINT64_MAX,
+                       .attempt = UINT32_MAX,
+                       .layer = 255,
+                       .token_begin = (1 << 20) - 4096,
+                       .token_count = 4096,
+                       .kv_heads = 16,
+                       .head_dim = 128,
+                       .dtype = 2,
+                       .body_bytes = 64 << 20};
     memset(h.owner, 0xff, 16);
     memset(h.from, 0xff, 16);
     memset(h.to, 0xff, 16);
