@@ -21,7 +21,7 @@ guards=$(files -name '*.h' | grep -vE '(_body|_table|/variant)\.h$|^\./tests/' |
     echo "${f#./} $stem $(sed -n 's/^#ifndef \([A-Z0-9_]*\)$/\1/p' "$f" | head -n 1)"
 done)
 say "$(echo "$guards" | grep . | while read -r f stem guard; do
-    echo "$guard" | grep -qE "^(BT|GW|PF|DC|TOOL|SIM)_([A-Z0-9]+_)*${stem}_H\$" || echo "$f: its guard is not such as BT_DIR_${stem}_H"
+    echo "$guard" | grep -E '^(BT|GW|PF|DC|TOOL|SIM)_' | grep -qE "^([A-Z0-9]+_)*${stem}_H\$" || echo "$f: its guard is not such as BT_DIR_${stem}_H"
 done)"
 say "$(echo "$guards" | awk 'NF > 2 && seen[$3]++ { print $1 ": the guard " $3 " is used twice" }')"
 exit $fail
