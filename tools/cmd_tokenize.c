@@ -1,4 +1,5 @@
 /* baton tokenize: text to the token ids of a model. */
+#include "model/vocab.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -29,6 +30,18 @@ const bt_opt_program tool_tokenize_program = {
     .opts = opts, .opt_count = BT_OPT_COUNT(opts),
 };
 
+/* Only the vocabulary is read, so that any file that has one will do, whatever its architecture. */
+static bt_err open_vocab(bt_tokenizer **ret, const char *name, bt_fault *fault)
+{
+    char path[4096];
+    bt_gguf *g = NULL;
+    bt_err e = bt_model_find(path, sizeof path, name, fault);
+    if (e == BT_OK) e = bt_gguf_open(&g, path, fault);
+    if (e == BT_OK) e = bt_vocab_load(ret, g, fault);
+    bt_gguf_close(g);
+    return e;
+}
+
 static int print_people(const bt_tokenizer *tok, const int32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -57,7 +70,6 @@ int tool_tokenize_run(int argc, char **argv)
     config c;
     bt_opt_args args;
     bt_fault fault = { "" };
-    bt_model *model = NULL;
     bt_tokenizer *tok = NULL;
     char *text = NULL;
     int32_t *ids = NULL;
@@ -71,7 +83,7 @@ int tool_tokenize_run(int argc, char **argv)
         rc = 2;
         goto out;
     }
-    if (tool_open_model(&model, &tok, c.model, &fault) < 0) { rc = tool_fail("tokenize", &fault); goto out; }
+    if (open_vocab(&tok, c.model, &fault) < 0) { rc = tool_fail("tokenize", &fault); goto out; }
     if (c.file && tool_read_file(&text, &len, c.file, &fault) < 0) { rc = tool_fail("tokenize", &fault); goto out; }
     const unsigned flags = (c.bos ? BT_ENCODE_BOS : 0u) | (c.special ? BT_ENCODE_SPECIAL : 0u);
     if (bt_tokenizer_encode(&ids, &n, tok, text ? text : c.prompt, text ? len : strlen(c.prompt), flags, &fault) < 0) {
@@ -83,7 +95,6 @@ out:
     free(ids);
     free(text);
     bt_tokenizer_free(tok);
-    bt_model_close(model);
     bt_opt_done(&args);
     return rc;
 }
