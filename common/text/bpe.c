@@ -1,5 +1,5 @@
-/* The gpt2 kind: the bytes of each word joined by merge rank. Names in the file write each byte as a printable character;
- * inside, all is bytes. */
+/* The gpt2 kind: the bytes of each word joined by merge rank. Names in the file write each byte as a
+ * printable character; inside, all is bytes. */
 #include "text/tokenizer_impl.h"
 
 #include "text/utf8.h"
@@ -8,7 +8,10 @@
 #include <string.h>
 
 /* The byte alphabet: printable Latin-1 bytes are themselves; the 68 others, ascending, are U+0100 and up. */
-static bool is_plain(unsigned b) { return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF); }
+static bool is_plain(unsigned b)
+{
+    return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
+}
 
 static int byte_of(unsigned point)
 {
@@ -55,7 +58,8 @@ bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
     for (size_t i = 0; i < src->merge_count; i++) {
         const bt_text_span m = src->merge(src->ud, i);
         const char *space = m.len > 1 ? memchr(m.ptr, ' ', m.len) : NULL;
-        if (!space || space == m.ptr || space == m.ptr + m.len - 1) return bad_merge(i, "not two names and a space", fault);
+        if (!space || space == m.ptr || space == m.ptr + m.len - 1)
+            return bad_merge(i, "not two names and a space", fault);
         const size_t left_len = (size_t)(space - m.ptr), right_len = m.len - left_len - 1;
         if (left_len > BT_TOKENIZER_MAX_TOKEN_BYTES || right_len > BT_TOKENIZER_MAX_TOKEN_BYTES)
             return bad_merge(i, "too long", fault);
@@ -65,10 +69,12 @@ bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
         const int32_t left = bt_tokenizer_find_word(tok, bytes, (size_t)l);
         const int32_t right = bt_tokenizer_find_word(tok, bytes + l, (size_t)r);
         const int32_t id = bt_tokenizer_find_word(tok, bytes, (size_t)(l + r));
-        if (left < 0 || right < 0 || id < 0) return bad_merge(i, "a part or the whole is not in tokenizer.ggml.tokens", fault);
+        if (left < 0 || right < 0 || id < 0)
+            return bad_merge(i, "a part or the whole is not in tokenizer.ggml.tokens", fault);
         const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
         size_t s = slot_of(pair, tok->merge_mask);
-        while (tok->merge[s].pair != BT_BPE_NO_PAIR && tok->merge[s].pair != pair) s = (s + 1) & tok->merge_mask;
+        while (tok->merge[s].pair != BT_BPE_NO_PAIR && tok->merge[s].pair != pair)
+            s = (s + 1) & tok->merge_mask;
         if (tok->merge[s].pair == BT_BPE_NO_PAIR) tok->merge[s] = (bt_bpe_merge){ pair, (uint32_t)i, id };
     }
     return BT_OK;
@@ -80,7 +86,8 @@ static bool joins(const void *ud, const char *text, const bt_merge_symbol *left,
     (void)text;
     const bt_tokenizer *tok = ud;
     const uint64_t pair = (uint64_t)(uint32_t)left->id << 32 | (uint32_t)right->id;
-    for (size_t s = slot_of(pair, tok->merge_mask); tok->merge[s].pair != BT_BPE_NO_PAIR; s = (s + 1) & tok->merge_mask) {
+    for (size_t s = slot_of(pair, tok->merge_mask); tok->merge[s].pair != BT_BPE_NO_PAIR;
+         s = (s + 1) & tok->merge_mask) {
         if (tok->merge[s].pair != pair) continue;
         *ret_rank = tok->merge[s].rank;
         *ret_id = tok->merge[s].id;

@@ -23,7 +23,7 @@ const char *bt_chat_family_name(bt_chat_family f)
     return "unknown";
 }
 
-/* ---- recognising --------------------------------------------------------------------------------------------------- */
+/* ---- recognising ---- */
 
 static const char *find(bt_text_span in, const char *what)
 {
@@ -32,24 +32,30 @@ static const char *find(bt_text_span in, const char *what)
 
 static bool has(bt_text_span in, const char *what) { return find(in, what) != NULL; }
 
-static bt_text_span rest_from(bt_text_span in, const char *at) { return (bt_text_span){ at, (size_t)(in.ptr + in.len - at) }; }
+static bt_text_span rest_from(bt_text_span in, const char *at)
+{
+    return (bt_text_span){ at, (size_t)(in.ptr + in.len - at) };
+}
 
 static bool find_family(bt_chat_family *ret, bt_text_span t)
 {
-    if (has(t, "<|im_start|>") && !has(t, "<|im_sep|>") && !has(t, "<end_of_utterance>")) *ret = BT_CHAT_CHATML;
+    if (has(t, "<|im_start|>") && !has(t, "<|im_sep|>") && !has(t, "<end_of_utterance>"))
+        *ret = BT_CHAT_CHATML;
     else if (has(t, "<|im_start|>")) return false;
     else if (has(t, "<|start_header_id|>") && has(t, "<|eot_id|>")) *ret = BT_CHAT_LLAMA3;
     else if (has(t, "[INST]")) *ret = has(t, "<<SYS>>") ? BT_CHAT_LLAMA2 : BT_CHAT_MISTRAL;
     else if (has(t, "<|end|>") && has(t, "<|assistant|>")) *ret = BT_CHAT_PHI3;
-    else if (has(t, "<|user|>") && has(t, "<|assistant|>") && (has(t, "eos_token") || has(t, "<|endoftext|>")))
+    else if (has(t, "<|user|>") && has(t, "<|assistant|>") &&
+             (has(t, "eos_token") || has(t, "<|endoftext|>")))
         *ret = BT_CHAT_ZEPHYR;
     else if (has(t, "<start_of_turn>") && has(t, "<end_of_turn>")) *ret = BT_CHAT_GEMMA;
     else return false;
     return true;
 }
 
-/* The words of a system message that the template gives of its own: what follows the opening mark inside one string of the
- * program, up to the closing mark. Where an expression follows instead (a quote ends the string) there is none. */
+/* The words of a system message that the template gives of its own: what follows the opening mark inside one
+ * string of the program, up to the closing mark. Where an expression follows instead (a quote ends the
+ * string) there is none. */
 static void find_default_system(bt_chat *c, bt_text_span t)
 {
     static const char open[] = "<|im_start|>system", close[] = "<|im_end|>";
@@ -93,7 +99,8 @@ static void find_inst_variant(bt_chat *c, bt_text_span t)
 
 static void copy_name(char ret[BT_CHAT_MAX_TOKEN_BYTES], bt_text_span name)
 {
-    const size_t n = name.len < BT_CHAT_MAX_TOKEN_BYTES && !(name.len > 0 && memchr(name.ptr, 0, name.len)) ? name.len : 0;
+    const size_t n =
+        name.len < BT_CHAT_MAX_TOKEN_BYTES && !(name.len > 0 && memchr(name.ptr, 0, name.len)) ? name.len : 0;
     if (n > 0) memcpy(ret, name.ptr, n);
     ret[n] = '\0';
 }
@@ -103,7 +110,8 @@ bt_err bt_chat_detect(bt_chat *ret, bt_text_span tmpl, bt_text_span bos, bt_text
     bt_chat c = { 0 };
     if (!tmpl.ptr) return bt_fail(fault, BT_EVERSION, "the model file has no chat template; " PLAIN_PROMPT);
     if (!find_family(&c.family, tmpl))
-        return bt_fail(fault, BT_EVERSION, "the model's chat template is of no known family (ChatML, Llama 2, Llama 3, "
+        return bt_fail(fault, BT_EVERSION,
+                       "the model's chat template is of no known family (ChatML, Llama 2, Llama 3, "
                        "Mistral, Zephyr, Phi-3, Gemma); " PLAIN_PROMPT);
     copy_name(c.bos, bos);
     copy_name(c.eos, eos);
@@ -136,11 +144,12 @@ bt_err bt_chat_detect(bt_chat *ret, bt_text_span tmpl, bt_text_span bos, bt_text
 
 bt_err bt_chat_init(bt_chat *ret, const bt_tokenizer *tok, bt_fault *fault)
 {
-    return bt_chat_detect(ret, bt_tokenizer_chat_template(tok), bt_tokenizer_piece(tok, bt_tokenizer_bos(tok)),
+    return bt_chat_detect(ret, bt_tokenizer_chat_template(tok),
+                          bt_tokenizer_piece(tok, bt_tokenizer_bos(tok)),
                           bt_tokenizer_piece(tok, bt_tokenizer_eos(tok)), fault);
 }
 
-/* ---- rendering ----------------------------------------------------------------------------------------------------- */
+/* ---- rendering ---- */
 
 typedef enum role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT } role;
 static const char *const role_names[] = { "system", "user", "assistant" };
@@ -262,13 +271,16 @@ static bt_err read_role(role *ret, const bt_chat *c, const bt_chat_message *m, s
         *ret = (role)r;
         return BT_OK;
     }
-    return bt_fail(fault, BT_EARG, "message %zu: role '%s' is not supported by this model's chat template (%s: %suser, assistant)",
-                   i, bt_utf8_show(shown, sizeof shown, m->role, strlen(m->role)), bt_chat_family_name(c->family),
-                   c->has_system ? "system, " : "");
+    return bt_fail(
+        fault, BT_EARG,
+        "message %zu: role '%s' is not supported by this model's chat template (%s: %suser, assistant)", i,
+        bt_utf8_show(shown, sizeof shown, m->role, strlen(m->role)), bt_chat_family_name(c->family),
+        c->has_system ? "system, " : "");
 }
 
 /* The families where every role is written alike. */
-static bt_err write_turns(writer *w, const bt_chat *c, const bt_chat_message *message, size_t messages, bt_fault *fault)
+static bt_err write_turns(writer *w, const bt_chat *c, const bt_chat_message *message, size_t messages,
+                          bt_fault *fault)
 {
     for (size_t i = 0; i < messages; i++) {
         role r = ROLE_USER;
@@ -295,10 +307,13 @@ static bt_err write_instructions(writer *w, const bt_chat *c, const bt_chat_mess
         const bt_err e = read_role(&r, c, &message[i], i, fault);
         if (e < 0) return e;
         if (r == ROLE_SYSTEM && i > 0)
-            return bt_fail(fault, BT_EARG, "message %zu: this model's chat template (%s) takes a system message only as the first",
-                           i, bt_chat_family_name(c->family));
+            return bt_fail(
+                fault, BT_EARG,
+                "message %zu: this model's chat template (%s) takes a system message only as the first", i,
+                bt_chat_family_name(c->family));
         if (r == ROLE_ASSISTANT && users == 0)
-            return bt_fail(fault, BT_EARG, "message %zu: this model's chat template (%s) needs a user message first", i,
+            return bt_fail(fault, BT_EARG,
+                           "message %zu: this model's chat template (%s) needs a user message first", i,
                            bt_chat_family_name(c->family));
         if (r == ROLE_SYSTEM && c->has_system_tag) {
             mark(w, "[SYSTEM_PROMPT]");
@@ -316,12 +331,13 @@ static bt_err write_instructions(writer *w, const bt_chat *c, const bt_chat_mess
         }
     }
     if (users == 0)
-        return bt_fail(fault, BT_EARG, "this model's chat template (%s) needs a user message", bt_chat_family_name(c->family));
+        return bt_fail(fault, BT_EARG, "this model's chat template (%s) needs a user message",
+                       bt_chat_family_name(c->family));
     return BT_OK;
 }
 
-bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_message *message, size_t messages,
-                      bool add_generation_prompt, size_t limit_bytes, bt_fault *fault)
+bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_message *message,
+                      size_t messages, bool add_generation_prompt, size_t limit_bytes, bt_fault *fault)
 {
     bt_err e;
     bt_text_piece *piece = NULL;
@@ -333,14 +349,19 @@ bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_me
         goto out;
     }
     const bool is_inst = chat->family == BT_CHAT_LLAMA2 || chat->family == BT_CHAT_MISTRAL;
-    e = is_inst ? write_instructions(&w, chat, message, messages, fault) : write_turns(&w, chat, message, messages, fault);
+    e = is_inst ? write_instructions(&w, chat, message, messages, fault)
+                : write_turns(&w, chat, message, messages, fault);
     if (e < 0) goto out;
     if (add_generation_prompt) write_opening(&w, chat);
     if (w.err == BT_OK && !(piece = calloc(w.ends + 1, sizeof *piece))) w.err = BT_ENOMEM;
-    if ((e = w.err) == BT_ELIMIT) { bt_fail(fault, e, "the chat is longer than %zu bytes", limit_bytes); goto out; }
+    if ((e = w.err) == BT_ELIMIT) {
+        bt_fail(fault, e, "the chat is longer than %zu bytes", limit_bytes);
+        goto out;
+    }
     if (e < 0) { bt_fail(fault, e, "rendering a chat of %zu messages", messages); goto out; }
     for (size_t i = 0, begin = 0; i < w.ends; begin = w.end[i++].at)
-        piece[i] = (bt_text_piece){ (const char *)w.text.data + begin, w.end[i].at - begin, w.end[i].is_special };
+        piece[i] =
+            (bt_text_piece){ (const char *)w.text.data + begin, w.end[i].at - begin, w.end[i].is_special };
     *ret = (bt_chat_prompt){ (char *)w.text.data, w.text.len, piece, w.ends };
     piece = NULL;
     bt_buf_init(&w.text, 0);

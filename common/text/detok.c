@@ -35,7 +35,8 @@ bt_err bt_detok_push(bt_buf *out, bt_detok *d, int32_t id, bt_fault *fault)
     const bt_token_type type = bt_tokenizer_type(d->tok, id);
     bt_text_span piece = bt_tokenizer_piece(d->tok, id);
     if (!piece.ptr)
-        return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %zu tokens", id, bt_tokenizer_count(d->tok));
+        return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %zu tokens", id,
+                       bt_tokenizer_count(d->tok));
     const bool is_text = type == BT_TOKEN_NORMAL || type == BT_TOKEN_USER_DEFINED || type == BT_TOKEN_BYTE;
     if (!is_text && !d->is_special_shown) return BT_OK;
     if (type == BT_TOKEN_NORMAL && d->drop_space && piece.len > 0 && piece.ptr[0] == ' ') {
@@ -57,7 +58,8 @@ bt_err bt_detok_finish(bt_buf *out, bt_detok *d, bt_fault *fault)
     return BT_OK;
 }
 
-bt_err bt_detok_all(bt_buf *out, const bt_tokenizer *tok, const int32_t *ids, size_t count, unsigned flags, bt_fault *fault)
+bt_err bt_detok_all(bt_buf *out, const bt_tokenizer *tok, const int32_t *ids, size_t count, unsigned flags,
+                    bt_fault *fault)
 {
     bt_err e = BT_OK;
     bt_detok d;

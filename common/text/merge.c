@@ -12,7 +12,8 @@ void bt_merge_done(bt_merge *m)
 
 void bt_merge_clear(bt_merge *m) { m->symbols = m->pairs = 0; }
 
-/* Room for one more of `size` bytes. Counts stay below 2^32 (texts are bounded), so the products cannot overflow. */
+/* Room for one more of `size` bytes. Counts stay below 2^32 (texts are bounded), so the products cannot
+ * overflow. */
 static bool grow(void **array, size_t count, size_t *cap, size_t size)
 {
     if (count < *cap) return true;
@@ -45,7 +46,8 @@ static bt_err push(bt_merge *m, bt_merge_pair pair)
     if (!grow(&array, m->pairs, &m->pair_cap, sizeof *m->heap)) return BT_ENOMEM;
     m->heap = array;
     size_t i = m->pairs++;
-    for (; i > 0 && m->heap[(i - 1) / 2].order > pair.order; i = (i - 1) / 2) m->heap[i] = m->heap[(i - 1) / 2];
+    for (; i > 0 && m->heap[(i - 1) / 2].order > pair.order; i = (i - 1) / 2)
+        m->heap[i] = m->heap[(i - 1) / 2];
     m->heap[i] = pair;
     return BT_OK;
 }

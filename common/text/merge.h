@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* The engine under both kinds of vocabulary: a row of symbols, of which the best adjacent pair is joined again and again
- * until none can be. Best is the lowest rank, leftmost first. n symbols take O(n log n) time: pairs wait in a heap, and
- * those that a join has made void are dropped when they come up. */
+/* The engine under both kinds of vocabulary: a row of symbols, of which the best adjacent pair is joined
+ * again and again until none can be. Best is the lowest rank, leftmost first. n symbols take O(n log n)
+ * time: pairs wait in a heap, and those that a join has made void are dropped when they come up. */
 typedef struct bt_merge_symbol {
     uint32_t begin, len;                    /* bytes of the text; len 0: joined into the one before */
     uint32_t prev, next;                    /* indices; BT_MERGE_NONE at the ends */
@@ -17,8 +17,8 @@ typedef struct bt_merge_symbol {
 #define BT_MERGE_NONE UINT32_MAX
 
 /* True if left and right join: to *ret_id, with *ret_rank. */
-typedef bool bt_merge_pair_fn(const void *ud, const char *text, const bt_merge_symbol *left, const bt_merge_symbol *right,
-                              uint32_t *ret_rank, int32_t *ret_id);
+typedef bool bt_merge_pair_fn(const void *ud, const char *text, const bt_merge_symbol *left,
+                              const bt_merge_symbol *right, uint32_t *ret_rank, int32_t *ret_id);
 
 typedef struct bt_merge_pair { uint64_t order; uint32_t len; int32_t id; } bt_merge_pair;
 

@@ -1,6 +1,6 @@
-/* The regular expressions of the known pre-tokenizers, as their models' tokenizer.json files give them, and the loop
- * that applies one. Every alternative takes at least one character and together they cover all, so matching
- * always advances. */
+/* The regular expressions of the known pre-tokenizers, as their models' tokenizer.json files give them, and
+ * the loop that applies one. Every alternative takes at least one character and together they cover all, so
+ * matching always advances. */
 #include "text/pretok.h"
 
 #include "text/utf8.h"
@@ -17,13 +17,13 @@
 #define NOTS "[^" WS "]"
 #define WORD_GPT2 \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" S "+(?!" NOTS ")|" S "+"
-#define WORD_LLAMA3(numbers) \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|" \
-    S "*[\\r\\n]+|" S "+(?!" NOTS ")|" S "+"
+#define WORD_LLAMA3(numbers)                                                                                 \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^" WS                         \
+    "\\p{L}\\p{N}]+[\\r\\n]*|" S "*[\\r\\n]+|" S "+(?!" NOTS ")|" S "+"
 
 typedef struct pretok_kind {
     const char *names[4];                   /* the first is the proper one */
-    const char *digits;                     /* cut out before anything else: each match is a word; NULL for none */
+    const char *digits; /* cut out before anything else: each match is a word; NULL for none */
     const char *word;
     bool is_llama3;
 } pretok_kind;
@@ -44,7 +44,8 @@ static const pretok_kind *find_kind(const char *name, size_t len)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (size_t j = 0; j < sizeof kinds[i].names / sizeof *kinds[i].names && kinds[i].names[j]; j++)
-            if (strlen(kinds[i].names[j]) == len && memcmp(kinds[i].names[j], name, len) == 0) return &kinds[i];
+            if (strlen(kinds[i].names[j]) == len && memcmp(kinds[i].names[j], name, len) == 0)
+                return &kinds[i];
     return NULL;
 }
 
@@ -54,8 +55,10 @@ static bt_err compile(pcre2_code **ret, const char *pattern, bt_fault *fault)
     PCRE2_SIZE at;
     pcre2_code *re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
                                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
-    if (!re) return bt_fail(fault, BT_ENOMEM, "pre-tokenizer: PCRE2 error %d at %zu of its expression", code, at);
-    /* Where the system forbids making code at run time, matching goes on interpreted: slower, the same words. */
+    if (!re)
+        return bt_fail(fault, BT_ENOMEM, "pre-tokenizer: PCRE2 error %d at %zu of its expression", code, at);
+    /* Where the system forbids making code at run time, matching goes on interpreted: slower,
+     * the same words. */
     (void)pcre2_jit_compile(re, PCRE2_JIT_COMPLETE);
     *ret = re;
     return BT_OK;
@@ -102,10 +105,11 @@ typedef struct pass {
 } pass;
 
 /* The next match of re in text[from .. len): *ret_begin and *ret_end, or both len where there is none. */
-static bt_err next_match(size_t *ret_begin, size_t *ret_end, const pcre2_code *re, const char *text, size_t len,
-                         size_t from, uint32_t options, const pass *ps)
+static bt_err next_match(size_t *ret_begin, size_t *ret_end, const pcre2_code *re, const char *text,
+                         size_t len, size_t from, uint32_t options, const pass *ps)
 {
-    const int rc = pcre2_match(re, (PCRE2_SPTR)text, len, from, PCRE2_NO_UTF_CHECK | options, ps->data, ps->limits);
+    const int rc =
+        pcre2_match(re, (PCRE2_SPTR)text, len, from, PCRE2_NO_UTF_CHECK | options, ps->data, ps->limits);
     if (rc == PCRE2_ERROR_NOMATCH) {
         *ret_begin = *ret_end = len;
         return BT_OK;
@@ -118,7 +122,8 @@ static bt_err next_match(size_t *ret_begin, size_t *ret_end, const pcre2_code *r
     return BT_OK;
 }
 
-/* The words of a text without its cut-out digits. An expression's look-ahead must see the end of this part as the end. */
+/* The words of a text without its cut-out digits. An expression's look-ahead must see the end of this part as
+ * the end. */
 static bt_err split_words(const bt_pretok *p, const char *text, size_t len, const pass *ps)
 {
     bt_err e;
@@ -131,7 +136,8 @@ static bt_err split_words(const bt_pretok *p, const char *text, size_t len, cons
     return BT_OK;
 }
 
-bt_err bt_pretok_split(const bt_pretok *p, const char *text, size_t len, bt_pretok_word_fn *fn, void *ud, bt_fault *fault)
+bt_err bt_pretok_split(const bt_pretok *p, const char *text, size_t len, bt_pretok_word_fn *fn, void *ud,
+                       bt_fault *fault)
 {
     bt_err e = BT_OK;
     pass ps = { .fn = fn, .ud = ud, .fault = fault };

@@ -4,19 +4,23 @@
 #include <stddef.h>
 #include "base/err.h"
 
-/* Cuts text into the words inside which byte-level BPE joins bytes, by the Unicode regular expression that a model was
- * trained with. White space is Unicode's White_Space, letters and numbers are the categories L and N. */
+/* Cuts text into the words inside which byte-level BPE joins bytes, by the Unicode regular expression that
+ * a model was trained with. White space is Unicode's White_Space, letters and numbers are the categories L
+ * and N. */
 typedef struct bt_pretok bt_pretok;
 
-/* name: gpt-2 (gpt2), llama-bpe (llama3, llama-v3), qwen2 (deepseek-r1-qwen), smollm (starcoder). BT_EVERSION for another, with the
- * known ones; BT_ENOMEM. */
+/* name: gpt-2 (gpt2), llama-bpe (llama3, llama-v3), qwen2 (deepseek-r1-qwen), smollm (starcoder).
+ * BT_EVERSION for another, with the known ones; BT_ENOMEM. */
 bt_err bt_pretok_new(bt_pretok **ret, const char *name, size_t len, bt_fault *fault);
 void   bt_pretok_free(bt_pretok *p);            /* NULL is fine */
-/* llama-bpe: a word that is a token as it stands is that token, whatever the merges say; and a BOS is added by default. */
+/* llama-bpe: a word that is a token as it stands is that token, whatever the merges say; and a BOS is
+ * added by default. */
 bool   bt_pretok_is_llama3(const bt_pretok *p);
 
-/* Calls fn for each word in order; the words joined are the text. text must be valid UTF-8. Stops at the first error of
- * fn and returns it. BT_ELIMIT when matching takes more steps than a bound linear in len. Threads may share p. */
+/* Calls fn for each word in order; the words joined are the text. text must be valid UTF-8. Stops at the
+ * first error of fn and returns it. BT_ELIMIT when matching takes more steps than a bound linear in len.
+ * Threads may share p. */
 typedef bt_err bt_pretok_word_fn(void *ud, const char *word, size_t len, bt_fault *fault);
-bt_err bt_pretok_split(const bt_pretok *p, const char *text, size_t len, bt_pretok_word_fn *fn, void *ud, bt_fault *fault);
+bt_err bt_pretok_split(const bt_pretok *p, const char *text, size_t len, bt_pretok_word_fn *fn, void *ud,
+                       bt_fault *fault);
 #endif

@@ -1,5 +1,6 @@
-/* The llama kind: characters joined by score, and bytes for characters that are no token. The mark U+2581 that such
- * vocabularies write for a space is a space here, in words and in text alike: to them the two are the same. */
+/* The llama kind: characters joined by score, and bytes for characters that are no token. The mark U+2581
+ * that such vocabularies write for a space is a space here, in words and in text alike: to them the two are
+ * the same. */
 #include "text/tokenizer_impl.h"
 
 #include "text/utf8.h"
@@ -27,7 +28,10 @@ int bt_spm_unmap(char *ret, const char *name, size_t len)
 
 static int hex(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
 }
 
 int bt_spm_byte(const char *name, size_t len)
@@ -93,7 +97,8 @@ bt_err bt_spm_encode(bt_encoder *enc, const char *text, size_t len, bool starts_
     }
     for (size_t i = 0; i < n;) {
         const int bytes = bt_utf8_next(enc->scratch + i, n - i);        /* text is valid: 1 to 4 */
-        if (bt_merge_add(&enc->merge, (uint32_t)bytes, bt_tokenizer_find_word(tok, enc->scratch + i, (size_t)bytes)) < 0)
+        if (bt_merge_add(&enc->merge, (uint32_t)bytes,
+                         bt_tokenizer_find_word(tok, enc->scratch + i, (size_t)bytes)) < 0)
             return bt_fail(fault, BT_ENOMEM, "encoding %zu bytes of text", len);
         i += (size_t)bytes;
     }
@@ -101,7 +106,8 @@ bt_err bt_spm_encode(bt_encoder *enc, const char *text, size_t len, bool starts_
         return bt_fail(fault, BT_ENOMEM, "encoding %zu bytes of text", len);
     for (uint32_t i = 0; i != BT_MERGE_NONE; i = enc->merge.symbol[i].next) {
         const bt_merge_symbol *s = &enc->merge.symbol[i];
-        e = s->id >= 0 ? bt_tokenizer_emit(enc, s->id, fault) : emit_bytes(enc, enc->scratch + s->begin, s->len, fault);
+        e = s->id >= 0 ? bt_tokenizer_emit(enc, s->id, fault)
+                       : emit_bytes(enc, enc->scratch + s->begin, s->len, fault);
         if (e < 0) return e;
     }
     return BT_OK;

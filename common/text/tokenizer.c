@@ -1,5 +1,5 @@
-/* Text to ids: finding special tokens, handing what lies between them to the vocabulary's kind; and what a tokenizer knows
- * about an id. */
+/* Text to ids: finding special tokens, handing what lies between them to the vocabulary's kind; and what a
+ * tokenizer knows about an id. */
 #include "text/tokenizer_impl.h"
 
 #include "base/hash.h"
@@ -39,7 +39,8 @@ bt_text_span bt_tokenizer_chat_template(const bt_tokenizer *tok)
 int32_t bt_tokenizer_find_word(const bt_tokenizer *tok, const char *text, size_t len)
 {
     if (len > tok->max_word_bytes) return -1;
-    for (size_t s = (size_t)bt_hash64(text, len) & tok->word_mask; tok->word[s] != 0; s = (s + 1) & tok->word_mask) {
+    for (size_t s = (size_t)bt_hash64(text, len) & tok->word_mask; tok->word[s] != 0;
+         s = (s + 1) & tok->word_mask) {
         const uint32_t id = tok->word[s] - 1;
         if (tok->begin[id + 1] - tok->begin[id] == len && memcmp(tok->arena + tok->begin[id], text, len) == 0)
             return (int32_t)id;
@@ -49,7 +50,8 @@ int32_t bt_tokenizer_find_word(const bt_tokenizer *tok, const char *text, size_t
 
 bt_err bt_tokenizer_no_token(unsigned char byte, bt_fault *fault)
 {
-    return bt_fail(fault, BT_EARG, "the text has the byte 0x%02X, for which this model's vocabulary has no token", byte);
+    return bt_fail(fault, BT_EARG,
+                   "the text has the byte 0x%02X, for which this model's vocabulary has no token", byte);
 }
 
 bt_err bt_tokenizer_emit(bt_encoder *enc, int32_t id, bt_fault *fault)
@@ -65,13 +67,13 @@ bt_err bt_tokenizer_emit(bt_encoder *enc, int32_t id, bt_fault *fault)
     return BT_OK;
 }
 
-/* ---- special tokens ------------------------------------------------------------------------------------------------ */
+/* ---- special tokens ---- */
 
 /* Where a control token may be: the piece that the search is in ends at `end`. */
 typedef struct reach { size_t end; bool is_special; } reach;
 
-/* The first in special[lo .. hi) whose byte k is at least c; all of them agree on the bytes before, and one that ends there
- * counts as less than any byte. */
+/* The first in special[lo .. hi) whose byte k is at least c; all of them agree on the bytes before, and one
+ * that ends there counts as less than any byte. */
 static size_t lower(const bt_tokenizer *tok, size_t lo, size_t hi, size_t k, unsigned c)
 {
     while (lo < hi) {
@@ -84,7 +86,8 @@ static size_t lower(const bt_tokenizer *tok, size_t lo, size_t hi, size_t k, uns
 }
 
 /* The longest special token that text[at ..) begins with and that may be there: its id, or -1. */
-static int32_t match_special(size_t *ret_len, const bt_tokenizer *tok, const char *text, size_t len, size_t at, reach r)
+static int32_t match_special(size_t *ret_len, const bt_tokenizer *tok, const char *text, size_t len,
+                             size_t at, reach r)
 {
     int32_t best = -1;
     size_t lo = 0, hi = tok->specials;
@@ -114,12 +117,13 @@ int32_t bt_tokenizer_find_special(const bt_tokenizer *tok, const char *name, siz
 static bt_err encode_plain(bt_encoder *enc, const char *text, size_t len, bool starts_text, bt_fault *fault)
 {
     if (len == 0) return BT_OK;
-    return enc->tok->is_spm ? bt_spm_encode(enc, text, len, starts_text, fault) : bt_bpe_encode(enc, text, len, fault);
+    return enc->tok->is_spm ? bt_spm_encode(enc, text, len, starts_text, fault)
+                            : bt_bpe_encode(enc, text, len, fault);
 }
 
 /* The joined text, and the pieces that say where control tokens may be. */
-static bt_err encode_text(bt_encoder *enc, const char *text, size_t len, const bt_text_piece *piece, size_t pieces,
-                          bool all_special, bt_fault *fault)
+static bt_err encode_text(bt_encoder *enc, const char *text, size_t len, const bt_text_piece *piece,
+                          size_t pieces, bool all_special, bt_fault *fault)
 {
     const bt_tokenizer *tok = enc->tok;
     bt_err e;
@@ -150,10 +154,10 @@ static bt_err encode_text(bt_encoder *enc, const char *text, size_t len, const b
     return encode_plain(enc, text + plain, len - plain, starts_text, fault);
 }
 
-/* ---- encoding ------------------------------------------------------------------------------------------------------ */
+/* ---- encoding ---- */
 
-bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const bt_text_piece *piece,
-                                  size_t pieces, unsigned flags, bt_fault *fault)
+bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok,
+                                  const bt_text_piece *piece, size_t pieces, unsigned flags, bt_fault *fault)
 {
     bt_err e = BT_OK;
     char *joined = NULL;
@@ -178,9 +182,14 @@ bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tok
         e = bt_fail(fault, BT_EARG, "text is not valid UTF-8 at byte %zu", bad);
         goto out;
     }
-    if ((flags & BT_ENCODE_BOS) && tok->adds_bos && (e = bt_tokenizer_emit(&enc, tok->bos, fault)) < 0) goto out;
-    if ((e = encode_text(&enc, text, len, piece, pieces, (flags & BT_ENCODE_SPECIAL) != 0, fault)) < 0) goto out;
-    if (!enc.id && !(enc.id = calloc(1, sizeof *enc.id))) { e = bt_fail(fault, BT_ENOMEM, "encoding text"); goto out; }
+    if ((flags & BT_ENCODE_BOS) && tok->adds_bos && (e = bt_tokenizer_emit(&enc, tok->bos, fault)) < 0)
+        goto out;
+    if ((e = encode_text(&enc, text, len, piece, pieces, (flags & BT_ENCODE_SPECIAL) != 0, fault)) < 0)
+        goto out;
+    if (!enc.id && !(enc.id = calloc(1, sizeof *enc.id))) {
+        e = bt_fail(fault, BT_ENOMEM, "encoding text");
+        goto out;
+    }
     *ret = enc.id;
     *ret_count = enc.count;
     enc.id = NULL;
@@ -192,8 +201,8 @@ out:
     return e;
 }
 
-bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const char *text, size_t len,
-                           unsigned flags, bt_fault *fault)
+bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const char *text,
+                           size_t len, unsigned flags, bt_fault *fault)
 {
     const bt_text_piece whole = { text, len, false };
     return bt_tokenizer_encode_pieces(ret, ret_count, tok, &whole, 1, flags, fault);

@@ -6,12 +6,13 @@
 #include "base/err.h"
 
 /* Text to token ids and back, by the vocabulary of a model file. Two kinds:
- *   llama   SentencePiece style: characters joined by highest score (leftmost first), bytes as <0xXX> tokens, a space in
- *           front of the text (and after each special token) where the file asks
- *   gpt2    byte-level BPE: the text is cut into words (pretok.h), each word's bytes are joined by lowest merge rank
+ *   llama   SentencePiece style: characters joined by highest score (leftmost first), bytes as <0xXX>
+ *           tokens, a space in front of the text (and after each special token) where the file asks
+ *   gpt2    byte-level BPE: the text is cut into words (pretok.h), each word's bytes are joined by lowest
+ *           merge rank
  *
- * A tokenizer never changes after bt_tokenizer_new: any number of threads may use one at once. Encoding takes
- * O(n log n) time and O(n) memory; nothing recurses. */
+ * A tokenizer never changes after bt_tokenizer_new: any number of threads may use one at once. Encoding
+ * takes O(n log n) time and O(n) memory; nothing recurses. */
 enum {
     BT_TOKENIZER_MAX_TOKENS = 1 << 20,
     BT_TOKENIZER_MAX_MERGES = 1 << 21,
@@ -21,13 +22,15 @@ enum {
 };
 
 typedef enum bt_token_type {                    /* numbers of the file format */
-    BT_TOKEN_NORMAL = 1, BT_TOKEN_UNKNOWN, BT_TOKEN_CONTROL, BT_TOKEN_USER_DEFINED, BT_TOKEN_UNUSED, BT_TOKEN_BYTE,
+    BT_TOKEN_NORMAL = 1, BT_TOKEN_UNKNOWN, BT_TOKEN_CONTROL, BT_TOKEN_USER_DEFINED, BT_TOKEN_UNUSED,
+    BT_TOKEN_BYTE,
 } bt_token_type;
 
 typedef struct bt_text_span { const char *ptr; size_t len; } bt_text_span;
 
-/* A vocabulary as plain data, untrusted: bt_tokenizer_new checks all of it. Callbacks get `ud` and an index below the
- * count; they must not fail. NULL callbacks: every score 0, every type normal. Ids are -1 where the file has none. */
+/* A vocabulary as plain data, untrusted: bt_tokenizer_new checks all of it. Callbacks get `ud` and an
+ * index below the count; they must not fail. NULL callbacks: every score 0, every type normal. Ids are -1
+ * where the file has none. */
 typedef struct bt_vocab_source {
     bt_text_span model;                         /* "llama" or "gpt2" */
     bt_text_span pre;                           /* pre-tokenizer of gpt2; ignored for llama */
@@ -38,35 +41,36 @@ typedef struct bt_vocab_source {
     int32_t      (*type)(void *ud, size_t i);   /* bt_token_type */
     void *ud;
     int64_t bos, eos, unk, eot;
-    int add_bos, add_space_prefix;              /* 0, 1, or -1: the file does not say (then llama: 1, gpt2: 0; llama-bpe
-                                                   adds a BOS) */
+    int add_bos, add_space_prefix;              /* 0, 1, or -1: the file does not say (then llama: 1,
+                                                   gpt2: 0; llama-bpe adds a BOS) */
     bt_text_span chat_template;                 /* ptr NULL: none */
 } bt_vocab_source;
 
 typedef struct bt_tokenizer bt_tokenizer;
 
-/* Copies what it needs. BT_EFORMAT names the key of the file that is wrong, BT_EVERSION the model kind or pre-tokenizer
- * that is not known, BT_ELIMIT a count or length beyond the limits above. */
+/* Copies what it needs. BT_EFORMAT names the key of the file that is wrong, BT_EVERSION the model kind or
+ * pre-tokenizer that is not known, BT_ELIMIT a count or length beyond the limits above. */
 bt_err bt_tokenizer_new(bt_tokenizer **ret, const bt_vocab_source *src, bt_fault *fault);
 void   bt_tokenizer_free(bt_tokenizer *tok);    /* NULL is fine */
 
 enum {
-    BT_ENCODE_BOS     = 1,                      /* begin with BOS if the file asks for one (bt_tokenizer_adds_bos) */
-    BT_ENCODE_SPECIAL = 2,                      /* the text may name control tokens; without it they are plain text */
+    BT_ENCODE_BOS     = 1,      /* begin with BOS if the file asks for one (bt_tokenizer_adds_bos) */
+    BT_ENCODE_SPECIAL = 2,      /* the text may name control tokens; without it they are plain text */
 };
-/* *ret: ids, malloc'ed, for the caller to free (never NULL, also for a count of 0); at most 2 len + 2 of them.
- * User-defined tokens are always recognised, control tokens only with BT_ENCODE_SPECIAL; the longest one at the leftmost
- * place wins. Errors: BT_EARG text is not UTF-8 (with the offset), or holds a byte for which the vocabulary has neither
- * a token nor an unknown token; BT_ELIMIT text too long; BT_ENOMEM. */
-bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const char *text, size_t len,
-                           unsigned flags, bt_fault *fault);
+/* *ret: ids, malloc'ed, for the caller to free (never NULL, also for a count of 0); at most 2 len + 2 of
+ * them. User-defined tokens are always recognised, control tokens only with BT_ENCODE_SPECIAL; the longest
+ * one at the leftmost place wins. Errors: BT_EARG text is not UTF-8 (with the offset), or holds a byte for
+ * which the vocabulary has neither a token nor an unknown token; BT_ELIMIT text too long; BT_ENOMEM. */
+bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const char *text,
+                           size_t len, unsigned flags, bt_fault *fault);
 
-/* The same over pieces of one text. A control token is recognised only where it lies wholly inside a piece that is_special,
- * so text of a user, in a piece of its own that is not, can never name one. In all else the ids are those of the joined
- * text: pieces do not cut words. BT_ENCODE_SPECIAL makes every piece special. */
+/* The same over pieces of one text. A control token is recognised only where it lies wholly inside a piece
+ * that is_special, so text of a user, in a piece of its own that is not, can never name one. In all else
+ * the ids are those of the joined text: pieces do not cut words. BT_ENCODE_SPECIAL makes every piece
+ * special. */
 typedef struct bt_text_piece { const char *text; size_t len; bool is_special; } bt_text_piece;
-bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const bt_text_piece *piece,
-                                  size_t pieces, unsigned flags, bt_fault *fault);
+bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok,
+                                  const bt_text_piece *piece, size_t pieces, unsigned flags, bt_fault *fault);
 
 size_t  bt_tokenizer_count(const bt_tokenizer *tok);
 int32_t bt_tokenizer_bos(const bt_tokenizer *tok);          /* -1: none; likewise below */
@@ -74,14 +78,15 @@ int32_t bt_tokenizer_eos(const bt_tokenizer *tok);
 int32_t bt_tokenizer_eot(const bt_tokenizer *tok);
 int32_t bt_tokenizer_unk(const bt_tokenizer *tok);
 bool    bt_tokenizer_adds_bos(const bt_tokenizer *tok);
-bool    bt_tokenizer_adds_space(const bt_tokenizer *tok);   /* llama: text gets a space in front, which decoding takes off */
-/* Ends a generation: eos, eot, and control tokens named <|im_end|>, <|eot_id|>, <|eom_id|>, <|end|>, <end_of_turn>,
- * <|endoftext|>, <|end_of_text|>, </s>. False for ids out of range. */
+bool    bt_tokenizer_adds_space(const bt_tokenizer *tok); /* llama: a space in front, which decoding takes off */
+/* Ends a generation: eos, eot, and control tokens named <|im_end|>, <|eot_id|>, <|eom_id|>, <|end|>,
+ * <end_of_turn>, <|endoftext|>, <|end_of_text|>, </s>. False for ids out of range. */
 bool    bt_tokenizer_is_eog(const bt_tokenizer *tok, int32_t id);
 /* 0 for ids out of range. */
 bt_token_type bt_tokenizer_type(const bt_tokenizer *tok, int32_t id);
-/* The bytes that a token stands for (any bytes, not always UTF-8, not NUL-terminated): words with spaces as spaces, a byte
- * token as its byte, all others as the name in the file. {NULL, 0} for ids out of range. Lives as long as the tokenizer. */
+/* The bytes that a token stands for (any bytes, not always UTF-8, not NUL-terminated): words with spaces
+ * as spaces, a byte token as its byte, all others as the name in the file. {NULL, 0} for ids out of range.
+ * Lives as long as the tokenizer. */
 bt_text_span bt_tokenizer_piece(const bt_tokenizer *tok, int32_t id);
 /* The id of the control or user-defined token with this name, -1: none. */
 int32_t bt_tokenizer_find_special(const bt_tokenizer *tok, const char *name, size_t len);

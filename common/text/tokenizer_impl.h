@@ -7,12 +7,13 @@
 
 #define BT_BPE_NO_PAIR UINT64_MAX
 
-typedef struct bt_bpe_merge { uint64_t pair; uint32_t rank; int32_t id; } bt_bpe_merge;   /* pair: left << 32 | right */
+/* pair: left << 32 | right */
+typedef struct bt_bpe_merge { uint64_t pair; uint32_t rank; int32_t id; } bt_bpe_merge;
 
 struct bt_tokenizer {
     bool is_spm, adds_bos, adds_space;
     int32_t bos, eos, eot, unk;
-    int32_t fallback;                       /* stands for text without a token: unk where it can be meant so, else -1 */
+    int32_t fallback;                       /* for text without a token: unk where it can be meant so, else -1 */
     size_t count, max_word_bytes;
     char *arena;                            /* bt_tokenizer_piece of each, end to end */
     uint32_t *begin;                        /* [count + 1] offsets into arena */
@@ -48,12 +49,14 @@ int32_t bt_tokenizer_find_word(const bt_tokenizer *tok, const char *text, size_t
 /* BT_EARG with words for a byte that the vocabulary cannot express. */
 bt_err bt_tokenizer_no_token(unsigned char byte, bt_fault *fault);
 
-/* Text without special tokens in it, len >= 1. starts_text: at the beginning or right after a special token. */
+/* Text without special tokens in it, len >= 1. starts_text: at the beginning or right after a special
+ * token. */
 bt_err bt_spm_encode(bt_encoder *enc, const char *text, size_t len, bool starts_text, bt_fault *fault);
 bt_err bt_bpe_encode(bt_encoder *enc, const char *text, size_t len, bt_fault *fault);
 
-/* The bytes of a token's name in the file, into ret[BT_TOKENIZER_MAX_TOKEN_BYTES]; their count, or -1 when the name is not
- * in the byte alphabet of gpt2 (then it can be no word). For spm always a word unless it has a plain space. */
+/* The bytes of a token's name in the file, into ret[BT_TOKENIZER_MAX_TOKEN_BYTES]; their count, or -1 when
+ * the name is not in the byte alphabet of gpt2 (then it can be no word). For spm always a word unless it
+ * has a plain space. */
 int bt_bpe_unmap(char *ret, const char *name, size_t len);
 int bt_spm_unmap(char *ret, const char *name, size_t len);
 /* "<0x0A>" -> 10, or -1. */

@@ -1,4 +1,5 @@
-/* Making a tokenizer from a vocabulary that nobody has checked yet. Every error names the key of the file it is about. */
+/* Making a tokenizer from a vocabulary that nobody has checked yet. Every error names the key of the file it
+ * is about. */
 #include "text/tokenizer_impl.h"
 
 #include "base/buf.h"
@@ -12,7 +13,10 @@
 static const char *const eog_names[] = { "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>",
                                          "<|endoftext|>", "<|end_of_text|>", "</s>" };
 
-static bool is_text(bt_text_span s, const char *text) { return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0; }
+static bool is_text(bt_text_span s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
+}
 
 void bt_tokenizer_free(bt_tokenizer *tok)
 {
@@ -36,20 +40,22 @@ static bt_err check_counts(const bt_vocab_source *src, bool is_spm, bt_fault *fa
     if (src->token_count > BT_TOKENIZER_MAX_TOKENS)
         return bt_fail(fault, BT_ELIMIT, "tokenizer.ggml.tokens: %zu tokens, limit %d", src->token_count,
                        BT_TOKENIZER_MAX_TOKENS);
-    if (!is_spm && src->merge_count == 0) return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.merges: missing or empty");
+    if (!is_spm && src->merge_count == 0)
+        return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.merges: missing or empty");
     if (!is_spm && src->merge_count > BT_TOKENIZER_MAX_MERGES)
         return bt_fail(fault, BT_ELIMIT, "tokenizer.ggml.merges: %zu merges, limit %d", src->merge_count,
                        BT_TOKENIZER_MAX_MERGES);
     if (src->chat_template.ptr && src->chat_template.len > BT_TOKENIZER_MAX_TEMPLATE_BYTES)
-        return bt_fail(fault, BT_ELIMIT, "tokenizer.chat_template: %zu bytes, limit %d", src->chat_template.len,
-                       BT_TOKENIZER_MAX_TEMPLATE_BYTES);
+        return bt_fail(fault, BT_ELIMIT, "tokenizer.chat_template: %zu bytes, limit %d",
+                       src->chat_template.len, BT_TOKENIZER_MAX_TEMPLATE_BYTES);
     return BT_OK;
 }
 
 static bt_err set_id(int32_t *ret, int64_t id, const char *key, const bt_tokenizer *tok, bt_fault *fault)
 {
     if (id < -1 || id >= (int64_t)tok->count)
-        return bt_fail(fault, BT_EFORMAT, "%s: %lld, but there are %zu tokens", key, (long long)id, tok->count);
+        return bt_fail(fault, BT_EFORMAT, "%s: %lld, but there are %zu tokens", key, (long long)id,
+                       tok->count);
     *ret = (int32_t)id;
     return BT_OK;
 }
@@ -63,7 +69,8 @@ static bt_err add_word(bt_tokenizer *tok, size_t i, bt_fault *fault)
     size_t s = (size_t)bt_hash64(text, len) & tok->word_mask;
     for (; tok->word[s] != 0; s = (s + 1) & tok->word_mask) {
         const uint32_t other = tok->word[s] - 1;
-        if (tok->begin[other + 1] - tok->begin[other] == len && memcmp(tok->arena + tok->begin[other], text, len) == 0)
+        if (tok->begin[other + 1] - tok->begin[other] == len &&
+            memcmp(tok->arena + tok->begin[other], text, len) == 0)
             return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: the same as token %u", i, other);
     }
     tok->word[s] = (uint32_t)i + 1;
@@ -73,8 +80,8 @@ static bt_err add_word(bt_tokenizer *tok, size_t i, bt_fault *fault)
 }
 
 /* Token i: its type, its piece appended to arena; *ret_is_word when text can be joined to it. */
-static bt_err read_token(bt_tokenizer *tok, bt_buf *arena, const bt_vocab_source *src, size_t i, bool *ret_is_word,
-                         bt_fault *fault)
+static bt_err read_token(bt_tokenizer *tok, bt_buf *arena, const bt_vocab_source *src, size_t i,
+                         bool *ret_is_word, bt_fault *fault)
 {
     const bt_text_span name = src->token(src->ud, i);
     const int32_t type = src->type ? src->type(src->ud, i) : BT_TOKEN_NORMAL;
@@ -87,23 +94,28 @@ static bt_err read_token(bt_tokenizer *tok, bt_buf *arena, const bt_vocab_source
         return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.token_type[%zu]: %d, not 1 to 6", i, type);
     tok->type[i] = (uint8_t)type;
     if (type == BT_TOKEN_NORMAL) {
-        n = tok->is_spm ? bt_spm_unmap(unmapped, name.ptr, name.len) : bt_bpe_unmap(unmapped, name.ptr, name.len);
+        n = tok->is_spm ? bt_spm_unmap(unmapped, name.ptr, name.len)
+                        : bt_bpe_unmap(unmapped, name.ptr, name.len);
         *ret_is_word = n >= 0;
     } else {
         *ret_is_word = false;
     }
     if (type == BT_TOKEN_BYTE && tok->is_spm) {
         const int b = bt_spm_byte(name.ptr, name.len);
-        if (b < 0) return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: a byte token, but not '<0xXX>'", i);
+        if (b < 0)
+            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: a byte token, but not '<0xXX>'",
+                           i);
         if (tok->byte_id[b] >= 0)
-            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: the same as token %d", i, tok->byte_id[b]);
+            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: the same as token %d", i,
+                           tok->byte_id[b]);
         tok->byte_id[b] = (int32_t)i;
         unmapped[0] = (char)b;
         n = 1;
     }
     if (tok->is_spm) {
         const float score = src->score ? src->score(src->ud, i) : 0;
-        if (!isfinite(score)) return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.scores[%zu]: not a number", i);
+        if (!isfinite(score))
+            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.scores[%zu]: not a number", i);
         tok->score[i] = score;
     }
     return n >= 0 ? bt_buf_add(arena, unmapped, (size_t)n) : bt_buf_add(arena, name.ptr, name.len);
@@ -132,7 +144,7 @@ static bt_err load_tokens(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
         if ((e = read_token(tok, &arena, src, i, &is_word[i], fault)) < 0) goto out;
         tok->begin[i + 1] = (uint32_t)arena.len;
     }
-    if ((e = bt_buf_byte(&arena, 0)) < 0) goto out;         /* an empty vocabulary of names still has an address */
+    if ((e = bt_buf_byte(&arena, 0)) < 0) goto out; /* an empty vocabulary of names still has an address */
     tok->arena = (char *)arena.data;
     bt_buf_init(&arena, 0);
     for (size_t i = 0; i < n; i++)
@@ -157,14 +169,16 @@ static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
 {
     bt_err e = BT_OK;
     size_t n = 0;
-    for (size_t i = 0; i < tok->count; i++) n += tok->type[i] == BT_TOKEN_CONTROL || tok->type[i] == BT_TOKEN_USER_DEFINED;
+    for (size_t i = 0; i < tok->count; i++)
+        n += tok->type[i] == BT_TOKEN_CONTROL || tok->type[i] == BT_TOKEN_USER_DEFINED;
     named *list = calloc(n + 1, sizeof *list);
     tok->special = calloc(n + 1, sizeof *tok->special);
     if (!list || !tok->special) { e = bt_fail(fault, BT_ENOMEM, "%zu special tokens", n); goto out; }
     n = 0;
     for (size_t i = 0; i < tok->count; i++) {
         const bt_text_span name = bt_tokenizer_piece(tok, (int32_t)i);
-        if (name.len == 0 || (tok->type[i] != BT_TOKEN_CONTROL && tok->type[i] != BT_TOKEN_USER_DEFINED)) continue;
+        if (name.len == 0 || (tok->type[i] != BT_TOKEN_CONTROL && tok->type[i] != BT_TOKEN_USER_DEFINED))
+            continue;
         /* Found in text, a piece of a character would leave the rest of it: no longer UTF-8. */
         if (!bt_utf8_valid(name.ptr, name.len, NULL)) {
             e = bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: a special token, but not UTF-8", i);
@@ -182,7 +196,8 @@ static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
         tok->special[i] = list[i].id;
         if (i > 0 && by_name(&list[i - 1], &list[i]) == 0) {
             const uint32_t a = list[i - 1].id, b = list[i].id;
-            e = bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%u]: the same as token %u", a > b ? a : b, a > b ? b : a);
+            e = bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%u]: the same as token %u", a > b ? a : b,
+                        a > b ? b : a);
             goto out;
         }
     }
@@ -204,7 +219,8 @@ static bt_err load_ids(bt_tokenizer *tok, const bt_vocab_source *src, bt_fault *
     /* Files of the gpt2 kind often name <|endoftext|> here, which text must never turn into. */
     tok->fallback = tok->unk >= 0 && (tok->is_spm || tok->type[tok->unk] == BT_TOKEN_UNKNOWN) ? tok->unk : -1;
     if (src->add_bos == 1 && tok->bos < 0)
-        return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.add_bos_token is true, but there is no tokenizer.ggml.bos_token_id");
+        return bt_fail(fault, BT_EFORMAT,
+                       "tokenizer.ggml.add_bos_token is true, but there is no tokenizer.ggml.bos_token_id");
     const bool dflt = tok->is_spm || bt_pretok_is_llama3(tok->pretok);
     tok->adds_bos = tok->bos >= 0 && (src->add_bos < 0 ? dflt : src->add_bos == 1);
     tok->adds_space = tok->is_spm && src->add_space_prefix != 0;
@@ -217,7 +233,8 @@ bt_err bt_tokenizer_new(bt_tokenizer **ret, const bt_vocab_source *src, bt_fault
     const bool is_spm = is_text(src->model, "llama");
     char shown[64];
     if (!is_spm && !is_text(src->model, "gpt2"))
-        return bt_fail(fault, BT_EVERSION, "tokenizer.ggml.model: '%s' is not known; known are llama and gpt2",
+        return bt_fail(fault, BT_EVERSION,
+                       "tokenizer.ggml.model: '%s' is not known; known are llama and gpt2",
                        bt_utf8_show(shown, sizeof shown, src->model.ptr, src->model.len));
     if ((e = check_counts(src, is_spm, fault)) < 0) return e;
     bt_tokenizer *tok = calloc(1, sizeof *tok);

@@ -11,10 +11,11 @@
  *   -1 to -3  no character: so many bytes (the "maximal subpart") stand for one U+FFFD */
 int bt_utf8_next(const char *text, size_t len);
 
-/* True when all of text[0 .. len) is valid; else *ret_bad_offset (if not NULL) is where the first bad character begins. */
+/* True when all of text[0 .. len) is valid; else *ret_bad_offset (if not NULL) is where the first bad
+ * character begins. */
 bool bt_utf8_valid(const char *text, size_t len, size_t *ret_bad_offset);
 
-/* A name from outside, made fit for a message: printable ASCII stays, every other byte becomes '?', what does not fit is
- * cut. Always NUL-terminates; cap >= 1. Returns ret. */
+/* A name from outside, made fit for a message: printable ASCII stays, every other byte becomes '?', what
+ * does not fit is cut. Always NUL-terminates; cap >= 1. Returns ret. */
 char *bt_utf8_show(char *ret, size_t cap, const char *text, size_t len);
 #endif
