@@ -1,0 +1,434 @@
+/* The prefill brain alone: attempts, credit, what is sent when, what is told again, and every message in every state. */
+#include "prefill-node/brain.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+static const bt_incarnation SELF = {{3}}, GATE = {{1}}, DECODE = {{2}}, OTHER = {{9}};
+enum { LAYERS = 2, ROW = 8 };
+static int64_t now;
+static pf_actions acts;
+static int32_t ids[400];
+
+static void step(pf_brain *b, const pf_event *ev) { acts = pf_brain_step(b, ev, now, &(bt_random){{1, 2}}); }
+
+static void control(pf_brain *b, bt_msg *m)
+{
+    m->from = GATE;
+    if (m->to.bytes[0] == 0) m->to = SELF;
+    if (m->ref.attempt) m->ref.owner = GATE;
+    step(b, &(pf_event){.type = PF_EV_CONTROL, .u.control = {0, m}});
+}
+
+static void bulk(pf_brain *b, bt_msg *m)
+{
+    if (m->from.bytes[0] == 0) m->from = DECODE;
+    m->to = SELF;
+    if (m->ref.attempt) m->ref.owner = GATE;
+    step(b, &(pf_event){.type = PF_EV_BULK, .u.bulk = {DECODE, m}});
+}
+
+static size_t count(pf_action_type type)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < acts.len; i++) n += acts.items[i].type == type;
+    return n;
+}
+
+static const pf_action *did(pf_action_type type)
+{
+    for (size_t i = 0; i < acts.len; i++)
+        if (acts.items[i].type == type) return &acts.items[i];
+    return NULL;
+}
+
+static const bt_msg *said(bt_msg_type type)
+{
+    for (size_t i = 0; i < acts.len; i++) {
+        const pf_action *a = &acts.items[i];
+        if (a->type == PF_DO_SEND_CONTROL && a->u.control.msg.type == type) return &a->u.control.msg;
+        if (a->type == PF_DO_SEND_BULK && a->u.bulk.msg.type == type) return &a->u.bulk.msg;
+    }
+    return NULL;
+}
+
+static pf_brain *make(void)
+{
+    pf_config c = pf_config_defaults();
+    c.self = SELF;
+    c.slots = 2;
+    c.pages_total = 6;
+    c.hello.ctx_tokens = 384;
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
+    pf_brain *b = NULL;
+    now = 1000000;
+    assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);
+    step(b, &(pf_event){.type = PF_EV_TICK});
+    assert_non_null(said(BT_MSG_HELLO));
+    control(b, &(bt_msg){.type = BT_MSG_WELCOME});
+    assert_non_null(said(BT_MSG_HEARTBEAT));
+    return b;
+}
+
+static bt_msg prefill_msg(uint64_t number, uint32_t attempt, uint32_t tokens)
+{
+    bt_msg m = {.type = BT_MSG_PREFILL, .ref = {GATE, number, attempt}};
+    m.u.prefill = (bt_msg_prefill){.ids = ids, .ids_len = tokens, .decode = DECODE, .lease_ms = 10000};
+    strcpy(m.u.prefill.kv_endpoint, "tcp://127.0.0.1:1");
+    return m;
+}
+
+static void open_link(pf_brain *b, uint64_t credit)
+{
+    step(b, &(pf_event){.type = PF_EV_LINK_UP, .u.decode = DECODE});
+    assert_non_null(said(BT_MSG_HELLO));
+    bt_msg w = {.type = BT_MSG_WELCOME};
+    w.u.welcome.credit_bytes = credit;
+    bulk(b, &w);
+}
+
+/* A prompt accepted on slot 0 and being computed, its link open. */
+static void accept(pf_brain *b, uint64_t number, uint32_t attempt, uint32_t tokens, uint64_t credit)
+{
+    bt_msg m = prefill_msg(number, attempt, tokens);
+    control(b, &m);
+    assert_non_null(said(BT_MSG_PREFILL_ACCEPTED));
+    assert_non_null(did(PF_DO_COMPUTE));
+    assert_int_equal(did(PF_DO_COMPUTE)->u.compute.ids_len, tokens);
+    if (did(PF_DO_LINK)) open_link(b, credit);
+}
+
+static void ready(pf_brain *b, uint32_t layer, uint32_t begin, uint32_t n)
+{
+    pf_event ev = {.type = PF_EV_KV_READY};
+    ev.u.kv_ready.layer = layer;
+    ev.u.kv_ready.token_begin = begin;
+    ev.u.kv_ready.token_count = n;
+    step(b, &ev);
+}
+
+static void computed(pf_brain *b)
+{
+    pf_event ev = {.type = PF_EV_COMPUTED};
+    ev.u.computed.token = 42;
+    step(b, &ev);
+}
+
+/* Answer every SEND_BLOCK until none is left; what the last step said stays to be looked at. Returns how many blocks went. */
+static uint32_t sent_all(pf_brain *b)
+{
+    uint32_t n = 0;
+    pf_block queue[64];
+    size_t len = 0;
+    for (size_t at = 0;; at++) {
+        for (size_t i = 0; i < acts.len; i++)
+            if (acts.items[i].type == PF_DO_SEND_BLOCK) queue[len++] = acts.items[i].u.block;
+        if (at == len) return n;
+        n++;
+        step(b, &(pf_event){.type = PF_EV_BLOCK_SENT, .u.block = queue[at]});
+    }
+}
+
+static void send_whole(pf_brain *b, uint32_t tokens)
+{
+    ready(b, 0, 0, tokens);
+    sent_all(b);
+    ready(b, 1, 0, tokens);
+    sent_all(b);
+    computed(b);
+    assert_int_equal(said(BT_MSG_FIRST_TOKEN)->u.first_token.token, 42);
+    if (!said(BT_MSG_COMMIT)) sent_all(b);
+    assert_int_equal(said(BT_MSG_COMMIT)->u.commit.first_token, 42);
+}
+
+static void sends_blocks_while_it_computes_and_short_prompts_afterwards(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    accept(b, 1, 1, 100, 1 << 20);
+    ready(b, 0, 0, 64);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 1);
+    assert_int_equal(did(PF_DO_SEND_BLOCK)->u.block.bytes, 64 * ROW);
+    pf_brain_free(b);
+
+    b = make();
+    accept(b, 1, 1, 63, 1 << 20);
+    ready(b, 0, 0, 63);
+    ready(b, 1, 0, 63);
+    assert_int_equal(acts.len, 0);
+    computed(b);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), LAYERS);
+    assert_null(said(BT_MSG_COMMIT));                   /* not before the socket took them */
+    assert_int_equal(sent_all(b), LAYERS);
+    assert_non_null(said(BT_MSG_COMMIT));
+    pf_brain_free(b);
+}
+
+static void never_has_more_bytes_under_way_than_the_grant(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    accept(b, 1, 1, 128, 64 * ROW);
+    ready(b, 0, 0, 64);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 1);
+    sent_all(b);
+    ready(b, 1, 0, 64);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 0);
+    bt_msg c = {.type = BT_MSG_CREDIT};
+    c.u.credit.total_bytes = 128 * ROW - 1;
+    bulk(b, &c);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 0);
+    c.u.credit.total_bytes = 128 * ROW;
+    bulk(b, &c);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 1);
+    pf_block block = did(PF_DO_SEND_BLOCK)->u.block;
+    step(b, &(pf_event){.type = PF_EV_BLOCK_BLOCKED, .u.block = block});    /* its bytes come back, after a pause */
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 0);
+    assert_true(pf_brain_due_us(b) <= now + 5000);
+    now = pf_brain_due_us(b);
+    step(b, &(pf_event){.type = PF_EV_TICK});
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 1);
+    c.u.credit.total_bytes = 1;                                             /* an old grant changes nothing */
+    bulk(b, &c);
+    pf_brain_free(b);
+}
+
+static void greets_anew_when_credit_does_not_come(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    accept(b, 1, 1, 128, 64 * ROW);
+    ready(b, 0, 0, 64);
+    sent_all(b);
+    ready(b, 1, 0, 64);
+    now += 2000000;
+    step(b, &(pf_event){.type = PF_EV_TICK});
+    const bt_msg *h = NULL;
+    for (size_t i = 0; i < acts.len; i++)
+        if (acts.items[i].type == PF_DO_SEND_BULK) h = &acts.items[i].u.bulk.msg;
+    assert_int_equal(h->type, BT_MSG_HELLO);
+    bt_msg w = {.type = BT_MSG_WELCOME};
+    w.u.welcome.credit_bytes = 64 * ROW;
+    bulk(b, &w);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 1);
+    pf_brain_free(b);
+}
+
+static void sends_again_what_is_missing_and_commits_again(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    accept(b, 1, 1, 100, 1 << 20);
+    send_whole(b, 100);
+    now += 500000;
+    step(b, &(pf_event){.type = PF_EV_TICK});
+    assert_non_null(said(BT_MSG_COMMIT));
+    bt_kv_range ranges[3] = {{1, 96, 4}, {5, 0, 16}, {0, 8, 16}};           /* two of them nonsense */
+    bt_msg m = {.type = BT_MSG_MISSING, .ref = {GATE, 1, 1}};
+    m.u.missing = (bt_msg_missing){ranges, 3};
+    bulk(b, &m);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 1);
+    assert_int_equal(did(PF_DO_SEND_BLOCK)->u.block.layer, 1);
+    assert_int_equal(did(PF_DO_SEND_BLOCK)->u.block.token_begin, 96);
+    assert_int_equal(did(PF_DO_SEND_BLOCK)->u.block.token_count, 4);
+    bulk(b, &m);                                        /* a repeat of the answer, while the block goes: nothing */
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 0);
+    pf_brain_free(b);
+}
+
+static void reports_until_both_reports_are_acknowledged(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    accept(b, 1, 1, 100, 1 << 20);
+    send_whole(b, 100);
+    now += 3000;
+    bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, 1, 1}});
+    assert_non_null(did(PF_DO_RELEASE));
+    assert_int_equal(said(BT_MSG_PREFILL_DONE)->u.prefill_done.exposed_us, 3000);
+    assert_int_equal(said(BT_MSG_PREFILL_DONE)->u.prefill_done.kv_bytes, LAYERS * 100 * ROW);
+    bt_msg ack = {.type = BT_MSG_ACK, .ref = {GATE, 1, 1}};
+    ack.u.ack.of = BT_MSG_PREFILL_DONE;
+    control(b, &ack);
+    now += 500000;
+    step(b, &(pf_event){.type = PF_EV_TICK});
+    assert_non_null(said(BT_MSG_FIRST_TOKEN));
+    assert_null(said(BT_MSG_PREFILL_DONE));
+    ack.u.ack.of = BT_MSG_FIRST_TOKEN;
+    control(b, &ack);
+    assert_int_equal(pf_brain_load(b).leases, 0);
+    bt_msg m = prefill_msg(1, 1, 100);                  /* a late repeat computes nothing */
+    control(b, &m);
+    assert_null(did(PF_DO_COMPUTE));
+    pf_brain_free(b);
+}
+
+static void waits_for_the_worker_and_for_nothing_else(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    accept(b, 1, 1, 100, 1 << 20);
+    bt_msg second = prefill_msg(2, 1, 100);
+    control(b, &second);
+    assert_non_null(said(BT_MSG_PREFILL_ACCEPTED));
+    assert_null(did(PF_DO_COMPUTE));                    /* one worker */
+    control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 1, 1}});
+    assert_non_null(did(PF_DO_CANCEL));
+    assert_null(did(PF_DO_RELEASE));
+    assert_null(said(BT_MSG_ABORT_ACK));
+    ready(b, 0, 0, 64);
+    assert_int_equal(acts.len, 0);
+    step(b, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = 0});
+    assert_non_null(did(PF_DO_RELEASE));
+    assert_non_null(said(BT_MSG_ABORT_ACK));
+    assert_int_equal(did(PF_DO_COMPUTE)->u.compute.slot, 1);
+    control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 7, 1}});       /* never seen: answered, and never started */
+    assert_non_null(said(BT_MSG_ABORT_ACK));
+    bt_msg late = prefill_msg(7, 1, 10);
+    control(b, &late);
+    assert_null(said(BT_MSG_PREFILL_ACCEPTED));
+    pf_brain_free(b);
+}
+
+static void refuses_what_does_not_fit_and_says_when_to_come_back(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    bt_msg m = prefill_msg(1, 1, 385);
+    control(b, &m);
+    assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_ELIMIT);
+    accept(b, 2, 1, 384, 1 << 20);                      /* all six pages */
+    m = prefill_msg(3, 1, 10);
+    control(b, &m);
+    assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
+    assert_true(said(BT_MSG_REFUSED)->u.refused.retry_after_ms > 0);
+    pf_brain_free(b);
+}
+
+static void expires_a_lease_before_it_looks_at_the_event(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    accept(b, 1, 1, 100, 1 << 20);
+    send_whole(b, 100);
+    now += 10000000;
+    bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, 1, 1}});
+    assert_non_null(did(PF_DO_RELEASE));
+    assert_null(said(BT_MSG_PREFILL_DONE));
+    assert_int_equal(pf_brain_load(b).pages_used, 0);
+    pf_brain_free(b);
+}
+
+static void fails_the_attempt_when_the_decode_node_is_another_process_or_refuses(void **s)
+{
+    (void)s;
+    for (int i = 0; i < 2; i++) {
+        pf_brain *b = make();
+        accept(b, 1, 1, 100, 1 << 20);
+        send_whole(b, 100);
+        bt_msg m = {.type = i ? BT_MSG_TRANSFER_REFUSED : BT_MSG_WELCOME, .ref = {GATE, 1, 1}};
+        if (i == 0) m.from = OTHER;
+        bulk(b, &m);
+        assert_non_null(said(BT_MSG_FAILED));
+        assert_non_null(did(PF_DO_RELEASE));
+        now += 500000;
+        step(b, &(pf_event){.type = PF_EV_TICK});
+        assert_non_null(said(BT_MSG_FAILED));
+        bt_msg ack = {.type = BT_MSG_ACK, .ref = {GATE, 1, 1}};
+        ack.u.ack.of = BT_MSG_FAILED;
+        control(b, &ack);
+        assert_int_equal(pf_brain_load(b).leases, 0);
+        pf_brain_free(b);
+    }
+}
+
+static void fails_the_attempt_when_no_link_comes_up(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    bt_msg m = prefill_msg(1, 1, 100), renew = {.type = BT_MSG_RENEW, .ref = {GATE, 1, 1}};
+    renew.u.renew.lease_ms = 10000;
+    control(b, &m);
+    ready(b, 0, 0, 100);
+    ready(b, 1, 0, 100);
+    computed(b);
+    for (int i = 0; i < 4; i++) {
+        now += 2500000 - (i == 3);
+        control(b, &renew);
+        assert_null(said(BT_MSG_FAILED));
+    }
+    now += 1;
+    step(b, &(pf_event){.type = PF_EV_TICK});
+    assert_non_null(said(BT_MSG_FAILED));
+    pf_brain_free(b);
+}
+
+static void ignores_every_message_that_a_state_does_not_expect(void **s)
+{
+    (void)s;
+    for (int state = 0; state < 4; state++) {
+        for (uint32_t type = 0; type <= 60; type++) {
+            for (uint32_t attempt = 1; attempt <= 2; attempt++) {
+                for (int on_bulk = 0; on_bulk < 2; on_bulk++) {
+                    pf_brain *b = make();
+                    if (state >= 1) accept(b, 1, 2, 100, 1 << 20);
+                    if (state >= 2) send_whole(b, 100);
+                    if (state >= 3) bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, 1, 2}});
+                    bt_load before = pf_brain_load(b);
+                    bt_msg m = {.type = (bt_msg_type)type, .ref = {GATE, 1, attempt}};
+                    m.u.reject.code = type == BT_MSG_REJECT ? BT_EAGAIN : 0;
+                    bool expected = attempt == 2 && (on_bulk ? (type == BT_MSG_COMMITTED && state == 2) || type == BT_MSG_TRANSFER_REFUSED
+                                                             : type == BT_MSG_ABORT || type == BT_MSG_RENEW);
+                    if (on_bulk) bulk(b, &m);
+                    else control(b, &m);
+                    for (size_t i = 0; !expected && i < acts.len; i++)
+                        assert_true(acts.items[i].type == PF_DO_SEND_CONTROL || acts.items[i].type == PF_DO_SEND_BULK ||
+                                    acts.items[i].type == PF_DO_LOG);
+                    bt_load after = pf_brain_load(b);
+                    if (!expected) {
+                        assert_int_equal(before.slots_used, after.slots_used);
+                        assert_int_equal(before.pages_used, after.pages_used);
+                        assert_int_equal(before.leases, after.leases);
+                    }
+                    pf_brain_free(b);
+                }
+            }
+        }
+    }
+}
+
+static void ignores_shell_events_that_no_slot_expects(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    for (int type = PF_EV_TICK; type <= PF_EV_LINK_DOWN; type++) {
+        if (type == PF_EV_CONTROL || type == PF_EV_BULK) continue;
+        pf_event ev = {.type = (pf_event_type)type};
+        step(b, &ev);
+        assert_int_equal(acts.len, 0);
+    }
+    pf_brain_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sends_blocks_while_it_computes_and_short_prompts_afterwards),
+        cmocka_unit_test(never_has_more_bytes_under_way_than_the_grant),
+        cmocka_unit_test(greets_anew_when_credit_does_not_come),
+        cmocka_unit_test(sends_again_what_is_missing_and_commits_again),
+        cmocka_unit_test(reports_until_both_reports_are_acknowledged),
+        cmocka_unit_test(waits_for_the_worker_and_for_nothing_else),
+        cmocka_unit_test(refuses_what_does_not_fit_and_says_when_to_come_back),
+        cmocka_unit_test(expires_a_lease_before_it_looks_at_the_event),
+        cmocka_unit_test(fails_the_attempt_when_the_decode_node_is_another_process_or_refuses),
+        cmocka_unit_test(fails_the_attempt_when_no_link_comes_up),
+        cmocka_unit_test(ignores_every_message_that_a_state_does_not_expect),
+        cmocka_unit_test(ignores_shell_events_that_no_slot_expects),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
