@@ -10,8 +10,8 @@
  * and nowhere else, and zmq.h is seen in this folder only.
  *
  *   role             type    frame limit   queue   linger   notes
- *   CONTROL_ROUTER   ROUTER  1 MiB         1000    1 s      mandatory
- *   CONTROL_DEALER   DEALER  1 MiB         1000    1 s      immediate
+ *   CONTROL_ROUTER   ROUTER  8 MiB + 64    1000    1 s      mandatory
+ *   CONTROL_DEALER   DEALER  8 MiB + 64    1000    1 s      immediate
  *   BULK_ROUTER      ROUTER  64 MiB        64      0        mandatory
  *   BULK_DEALER      DEALER  64 MiB        64      0        immediate
  *   ZAP              REP     64 KiB        1000    0        inside the process; rt/zap.h opens it
@@ -32,7 +32,7 @@ typedef enum bt_sock_role {
     BT_SOCK_CONTROL_ROUTER, BT_SOCK_CONTROL_DEALER, BT_SOCK_BULK_ROUTER, BT_SOCK_BULK_DEALER, BT_SOCK_ZAP,
 } bt_sock_role;
 
-#define BT_SOCK_CONTROL_BYTES_MAX (1u << 20)
+#define BT_SOCK_CONTROL_BYTES_MAX ((8u << 20) + 64u)      /* the largest frame of wire/msg.h */
 #define BT_SOCK_BULK_BYTES_MAX    (64u << 20)
 #define BT_SOCK_FRAMES_MAX        16u          /* frames of one message, the routing id included */
 #define BT_SOCK_ENDPOINT_BYTES    256u

@@ -7,6 +7,8 @@
 #include <string.h>
 
 enum { MAX_ROUTING_ID_BYTES = 64 };
+_Static_assert(BT_SOCK_CONTROL_BYTES_MAX >= BT_MSG_HEADER_BYTES + BT_MSG_MAX_BODY_BYTES, "the largest message fits a control socket");
+_Static_assert(BT_SOCK_BULK_BYTES_MAX >= BT_KV_MAX_BODY_BYTES, "the largest block fits a bulk socket");
 
 typedef struct route {
     bt_incarnation peer;
