@@ -12,7 +12,7 @@ struct pf_engine {
     size_t ctx_tokens;
 };
 
-static const pf_engine_backend *const backends[] = { &pf_engine_host, &pf_engine_reference };
+static const pf_engine_backend *const backends[] = {&pf_engine_host, &pf_engine_reference};
 
 bt_err pf_engine_new(pf_engine **ret, const bt_model *m, const pf_engine_config *config, bt_fault *fault)
 {
@@ -26,7 +26,10 @@ bt_err pf_engine_new(pf_engine **ret, const bt_model *m, const pf_engine_config 
     if (!p) return bt_fail(fault, BT_ENOMEM, "making an engine");
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
         if (!strcmp(name, backends[i]->name)) p->backend = backends[i];
-    if (!p->backend) { e = bt_fail(fault, BT_EARG, "engine '%s': host or reference", name); goto out; }
+    if (!p->backend) {
+        e = bt_fail(fault, BT_EARG, "engine '%s': host or reference", name);
+        goto out;
+    }
     p->model = m;
     p->ctx_tokens = c.ctx_tokens;
     if ((e = bt_pool_new(&p->pool, c.threads, fault)) < 0) goto out;
@@ -57,11 +60,13 @@ bt_err pf_engine_prefill(pf_engine *p, const bt_kv_view *kv, const int32_t *ids,
 {
     const bt_hparams *hp = &p->model->hp;
     if (pos0 > kv->tokens_capacity || n > kv->tokens_capacity - pos0)
-        return bt_fail(fault, BT_EARG, "%zu tokens from position %zu, with pages for %zu", n, pos0, kv->tokens_capacity);
-    if (kv->layers != hp->layers || kv->kv_heads != hp->kv_heads || kv->head_dim != hp->head_dim
-        || kv->elem_bytes != p->backend->kv_elem_bytes)
-        return bt_fail(fault, BT_EARG, "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, %u",
-                       kv->layers, kv->kv_heads, kv->head_dim, kv->elem_bytes, hp->layers, hp->kv_heads, hp->head_dim,
+        return bt_fail(fault, BT_EARG, "%zu tokens from position %zu, with pages for %zu", n, pos0,
+                       kv->tokens_capacity);
+    if (kv->layers != hp->layers || kv->kv_heads != hp->kv_heads || kv->head_dim != hp->head_dim ||
+        kv->elem_bytes != p->backend->kv_elem_bytes)
+        return bt_fail(fault, BT_EARG,
+                       "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, %u", kv->layers,
+                       kv->kv_heads, kv->head_dim, kv->elem_bytes, hp->layers, hp->kv_heads, hp->head_dim,
                        p->backend->kv_elem_bytes);
     return p->backend->prefill(p->state, kv, ids, n, pos0, hooks, logits, out, fault);
 }

@@ -5,7 +5,8 @@
 
 /* What the prefill node computes with: one interface, one implementation for each `--engine`.
  *   "host"       the programs of common/npu, f16 KV
- *   "reference"  the plain FP32 oracle of common/ref, whole prompt at once, f32 KV; ignores isa and shape_policy
+ *   "reference"  the plain FP32 oracle of common/ref, whole prompt at once, f32 KV; ignores isa and
+ *                shape_policy
  * An engine owns its threads, packed weights and arenas. One call at a time. */
 typedef struct pf_engine pf_engine;
 
@@ -15,7 +16,7 @@ typedef struct pf_engine_config {
     const char *shape_policy;               /* npu/plan.h; NULL: the default */
     size_t threads;                         /* 0: as many as cores */
     size_t ctx_tokens;                      /* longest prompt, at most the model's context; 0: that */
-    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);      /* while packing; NULL: silent */
+    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);  /* while packing; NULL: silent */
     void *progress_ud;
 } pf_engine_config;
 

@@ -8,7 +8,8 @@ typedef struct pf_engine_backend {
     const char *name;
     uint32_t kv_elem_bytes;
     /* config has ctx_tokens resolved. pool outlives the state. */
-    bt_err (*load)(void **ret, const bt_model *m, const pf_engine_config *config, bt_pool *pool, bt_fault *fault);
+    bt_err (*load)(void **ret, const bt_model *m, const pf_engine_config *config, bt_pool *pool,
+                   bt_fault *fault);
     bt_err (*prefill)(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
     bt_prefill_stats (*stats)(const void *state);

@@ -18,16 +18,17 @@ static void host_free(void *state)
     free(s);
 }
 
-static bt_err host_load(void **ret, const bt_model *m, const pf_engine_config *config, bt_pool *pool, bt_fault *fault)
+static bt_err host_load(void **ret, const bt_model *m, const pf_engine_config *config, bt_pool *pool,
+                        bt_fault *fault)
 {
-    const bt_packed_options packing = { config->ctx_tokens, config->progress, config->progress_ud };
-    const bt_prefill_options options = { config->ctx_tokens, config->shape_policy };
+    const bt_packed_options packing = {config->ctx_tokens, config->progress, config->progress_ud};
+    const bt_prefill_options options = {config->ctx_tokens, config->shape_policy};
     const bt_kernels *kernels = bt_kernels_select(config->isa);
     bt_plan_policy policy;
     if (!kernels)
         return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", config->isa,
                        bt_kernels_names());
-    bt_err e = bt_plan_parse(&policy, config->shape_policy, fault);     /* before the long part */
+    bt_err e = bt_plan_parse(&policy, config->shape_policy, fault); /* before the long part */
     if (e < 0) return e;
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
@@ -55,4 +56,5 @@ static bt_prefill_stats host_stats(const void *state)
 
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
 
-const pf_engine_backend pf_engine_host = { "host", 2, host_load, host_prefill, host_stats, host_isa, host_free };
+const pf_engine_backend pf_engine_host = {"host",     2,        host_load, host_prefill,
+                                          host_stats, host_isa, host_free};

@@ -1,4 +1,5 @@
-/* The reference back end: the whole prompt at once through the oracle of common/ref, then its f32 rows into the pages. */
+/* The reference back end: the whole prompt at once through the oracle of common/ref, then its f32 rows
+ * into the pages. */
 #include "prefill-node/engine_backend.h"
 #include "ref/ref_pages.h"
 
@@ -37,7 +38,8 @@ out:
 }
 
 static bt_err reference_prefill(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
-                                const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
+                                const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out,
+                                bt_fault *fault)
 {
     reference_state *s = state;
     bt_ref_pages_load(s->kv, kv, 0, pos0);

@@ -12,8 +12,8 @@ static bt_err act_bytes(size_t *ret, const bt_tensor *t, const bt_bind *b, bt_fa
     const bt_err e = bt_formula_eval(&rows, t->rows, b, fault);
     if (e < 0) return e;
     size_t n;
-    if (rows > SIZE_MAX || !bt_mul_size(&n, (size_t)rows, t->width) || !bt_mul_size(&n, n, 4)
-        || !bt_add_size(&n, n, ALIGN - 1))
+    if (rows > SIZE_MAX || !bt_mul_size(&n, (size_t)rows, t->width) || !bt_mul_size(&n, n, 4) ||
+        !bt_add_size(&n, n, ALIGN - 1))
         return bt_fail(fault, BT_ELIMIT, "tensor '%s' with %llu rows does not fit memory", t->name,
                        (unsigned long long)rows);
     *ret = n & ~(size_t)(ALIGN - 1);
@@ -24,19 +24,19 @@ static bt_err act_bytes(size_t *ret, const bt_tensor *t, const bt_bind *b, bt_fa
 static bt_err lives(bt_program *p, size_t ops, const bt_bind *b, bt_fault *fault)
 {
     const bt_graph *g = p->graph;
-    uint32_t *index = malloc(g->tensors * sizeof *index);           /* tensor -> place */
+    uint32_t *index = malloc(g->tensors * sizeof *index); /* tensor -> place */
     bt_err e = BT_OK;
     if (!index) return bt_fail(fault, BT_ENOMEM, "binding a graph");
     for (size_t t = 0; t < g->tensors; t++) index[t] = UINT32_MAX;
     for (size_t i = 0; i < ops; i++) {
-        const uint32_t names[3] = { g->op[i].in[0], g->op[i].in[1], g->op[i].out };
+        const uint32_t names[3] = {g->op[i].in[0], g->op[i].in[1], g->op[i].out};
         for (int j = 0; j < 3; j++) {
             if (names[j] == BT_GRAPH_NO_TENSOR || g->tensor[names[j]].kind != BT_TENSOR_ACT) continue;
             uint32_t *at = &index[names[j]];
             if (*at == UINT32_MAX) {
                 *at = (uint32_t)p->places;
                 bt_placement *place = &p->place[p->places++];
-                *place = (bt_placement){ .tensor = names[j], .first_op = (uint32_t)i };
+                *place = (bt_placement){.tensor = names[j], .first_op = (uint32_t)i};
                 if ((e = act_bytes(&place->bytes, &g->tensor[names[j]], b, fault)) < 0) goto out;
             }
             p->place[*at].last_op = (uint32_t)i;
@@ -67,7 +67,7 @@ static bool live_together(const bt_placement *a, const bt_placement *b)
 
 static bt_err place_all(bt_program *p, bt_fault *fault)
 {
-    bt_placement **placed = malloc((p->places + 1) * sizeof *placed);     /* those with an offset, by offset */
+    bt_placement **placed = malloc((p->places + 1) * sizeof *placed); /* those with an offset, by offset */
     if (!placed) return bt_fail(fault, BT_ENOMEM, "binding a graph");
     qsort(p->place, p->places, sizeof *p->place, by_size);
     for (size_t i = 0; i < p->places; i++) {
@@ -94,7 +94,7 @@ static bt_err place_all(bt_program *p, bt_fault *fault)
 
 static size_t offset_of(const bt_program *p, uint32_t tensor)
 {
-    const bt_placement key = { .tensor = tensor };
+    const bt_placement key = {.tensor = tensor};
     const bt_placement *found = bsearch(&key, p->place, p->places, sizeof key, by_tensor);
     return found ? found->offset : SIZE_MAX;
 }
@@ -105,10 +105,16 @@ static void resolve(bt_program *p)
     for (size_t i = 0; i < p->steps; i++) {
         const bt_op *o = &g->op[i];
         bt_step *s = &p->step[i];
-        *s = (bt_step){ .kind = o->kind, .layer = o->layer, .weight = o->weight, .in = { o->in[0], o->in[1] },
-                        .out = o->out, .heads = o->heads, .group = 1, .out_at = offset_of(p, o->out),
-                        .out_width = g->tensor[o->out].width,
-                        .rows = g->tensor[o->out].rows.exp[BT_SYM_OUT] ? p->out : p->seq };
+        *s = (bt_step){.kind = o->kind,
+                       .layer = o->layer,
+                       .weight = o->weight,
+                       .in = {o->in[0], o->in[1]},
+                       .out = o->out,
+                       .heads = o->heads,
+                       .group = 1,
+                       .out_at = offset_of(p, o->out),
+                       .out_width = g->tensor[o->out].width,
+                       .rows = g->tensor[o->out].rows.exp[BT_SYM_OUT] ? p->out : p->seq};
         for (int j = 0; j < 2; j++) {
             s->in_at[j] = offset_of(p, o->in[j]);
             s->in_width[j] = o->in[j] == BT_GRAPH_NO_TENSOR ? 0 : g->tensor[o->in[j]].width;
@@ -117,23 +123,24 @@ static void resolve(bt_program *p)
     for (size_t i = 0; i < p->steps; i++)
         while (p->step[i].kind == BT_OP_LINEAR && i + p->step[i].group < p->steps) {
             const bt_step *next = &p->step[i + p->step[i].group];
-            if (next->kind != BT_OP_LINEAR || next->in[0] != p->step[i].in[0]
-                || p->step[i].group == BT_BIND_MAX_GROUP) break;
+            if (next->kind != BT_OP_LINEAR || next->in[0] != p->step[i].in[0] ||
+                p->step[i].group == BT_BIND_MAX_GROUP)
+                break;
             p->step[i].group++;
         }
 }
 
-bt_err bt_bind_program(bt_program **ret, const bt_graph *g, size_t batch, size_t seq, size_t out, uint64_t ctx,
-                       bt_fault *fault)
+bt_err bt_bind_program(bt_program **ret, const bt_graph *g, size_t batch, size_t seq, size_t out,
+                       uint64_t ctx, bt_fault *fault)
 {
     if (batch < 1 || seq < 1 || (out != 0 && out != 1 && out != seq))
-        return bt_fail(fault, BT_EARG, "binding batch %zu, seq %zu, out %zu: out must be 0, 1 or seq", batch, seq,
-                       out);
+        return bt_fail(fault, BT_EARG, "binding batch %zu, seq %zu, out %zu: out must be 0, 1 or seq", batch,
+                       seq, out);
     bt_err e;
     bt_program *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "binding a graph");
     const bt_bind b = {
-        .value = { [BT_SYM_BATCH] = batch, [BT_SYM_SEQ] = seq, [BT_SYM_CTX] = ctx, [BT_SYM_OUT] = out },
+        .value = {[BT_SYM_BATCH] = batch, [BT_SYM_SEQ] = seq, [BT_SYM_CTX] = ctx, [BT_SYM_OUT] = out},
     };
     p->graph = g;
     p->batch = batch;
@@ -143,7 +150,10 @@ bt_err bt_bind_program(bt_program **ret, const bt_graph *g, size_t batch, size_t
     p->steps = out ? g->ops : g->op_tail;
     p->step = calloc(p->steps, sizeof *p->step);
     p->place = calloc(g->tensors, sizeof *p->place);
-    if (!p->step || !p->place) { e = bt_fail(fault, BT_ENOMEM, "binding a graph"); goto out; }
+    if (!p->step || !p->place) {
+        e = bt_fail(fault, BT_ENOMEM, "binding a graph");
+        goto out;
+    }
     if ((e = lives(p, p->steps, &b, fault)) < 0 || (e = place_all(p, fault)) < 0) goto out;
     resolve(p);
     *ret = p;

@@ -6,9 +6,9 @@
 
 enum { TENSORS_PER_LAYER = 11, OPS_PER_LAYER = 18, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 4 };
 
-static const bt_formula ROWS_SEQ = { 1, { 1, 1, 0, 0 } };
-static const bt_formula ROWS_OUT = { 1, { 1, 0, 0, 1 } };
-static const bt_formula ROWS_CTX = { 1, { 1, 0, 1, 0 } };
+static const bt_formula ROWS_SEQ = {1, {1, 1, 0, 0}};
+static const bt_formula ROWS_OUT = {1, {1, 0, 0, 1}};
+static const bt_formula ROWS_CTX = {1, {1, 0, 1, 0}};
 
 bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *fault)
 {
@@ -24,25 +24,29 @@ bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *
 const char *bt_op_name(bt_op_kind k)
 {
     static const char *const names[BT_OP_KINDS] = {
-        "embed", "rmsnorm", "linear", "qk_norm", "rope", "kv_store", "attention", "add", "silu_mul", "select_rows",
+        "embed",    "rmsnorm",   "linear", "qk_norm",  "rope",
+        "kv_store", "attention", "add",    "silu_mul", "select_rows",
     };
     return (unsigned)k < BT_OP_KINDS ? names[k] : "?";
 }
 
 /* ---- building ---- */
 
-typedef struct builder { bt_graph *g; uint32_t layer; } builder;
+typedef struct builder {
+    bt_graph *g;
+    uint32_t layer;
+} builder;
 
 static uint32_t tensor(builder *b, const char *name, bt_tensor_kind kind, bt_formula rows, uint32_t width)
 {
-    b->g->tensor[b->g->tensors] = (bt_tensor){ name, kind, b->layer, rows, width };
+    b->g->tensor[b->g->tensors] = (bt_tensor){name, kind, b->layer, rows, width};
     return (uint32_t)b->g->tensors++;
 }
 
 static bt_op *op(builder *b, bt_op_kind kind, bt_weight weight, uint32_t in0, uint32_t in1, uint32_t out)
 {
     bt_op *o = &b->g->op[b->g->ops++];
-    *o = (bt_op){ .kind = kind, .layer = b->layer, .weight = weight, .in = { in0, in1 }, .out = out };
+    *o = (bt_op){.kind = kind, .layer = b->layer, .weight = weight, .in = {in0, in1}, .out = out};
     return o;
 }
 
@@ -78,7 +82,7 @@ static uint32_t attention(builder *b, uint32_t q, uint32_t kv)
 {
     const uint32_t width = b->g->tensor[q].width;
     const uint32_t out = tensor(b, "a", BT_TENSOR_ACT, ROWS_SEQ, width);
-    op(b, BT_OP_ATTENTION, BT_WEIGHT_NONE, q, kv, out)->macs = (bt_formula){ 2ull * width, { 1, 1, 1, 0 } };
+    op(b, BT_OP_ATTENTION, BT_WEIGHT_NONE, q, kv, out)->macs = (bt_formula){2ull * width, {1, 1, 1, 0}};
     return out;
 }
 
@@ -118,9 +122,12 @@ bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, bt_fault *fault)
     g->hp = *hp;
     g->tensor = calloc((size_t)hp->layers * TENSORS_PER_LAYER + TENSORS_OUTSIDE, sizeof *g->tensor);
     g->op = calloc((size_t)hp->layers * OPS_PER_LAYER + OPS_OUTSIDE, sizeof *g->op);
-    if (!g->tensor || !g->op) { e = bt_fail(fault, BT_ENOMEM, "building a graph"); goto out; }
+    if (!g->tensor || !g->op) {
+        e = bt_fail(fault, BT_ENOMEM, "building a graph");
+        goto out;
+    }
 
-    builder b = { g, BT_GRAPH_NO_LAYER };
+    builder b = {g, BT_GRAPH_NO_LAYER};
     const uint32_t ids = tensor(&b, "ids", BT_TENSOR_IDS, ROWS_SEQ, 1);
     const uint32_t x = tensor(&b, "x", BT_TENSOR_ACT, ROWS_SEQ, hp->dim);
     op(&b, BT_OP_EMBED, BT_WEIGHT_EMBED, ids, BT_GRAPH_NO_TENSOR, x);
@@ -160,26 +167,54 @@ static void weight_shape(const bt_hparams *hp, bt_weight w, uint32_t *n, uint32_
     *n = *k = 0;
     switch (w) {
     case BT_WEIGHT_NONE: break;
-    case BT_WEIGHT_EMBED: *n = hp->dim; *k = 1; break;
-    case BT_WEIGHT_ATTN_NORM: case BT_WEIGHT_FFN_NORM: case BT_WEIGHT_OUT_NORM: *n = *k = hp->dim; break;
+    case BT_WEIGHT_EMBED:
+        *n = hp->dim;
+        *k = 1;
+        break;
+    case BT_WEIGHT_ATTN_NORM:
+    case BT_WEIGHT_FFN_NORM:
+    case BT_WEIGHT_OUT_NORM: *n = *k = hp->dim; break;
     case BT_WEIGHT_Q_NORM: *n = *k = q; break;
     case BT_WEIGHT_K_NORM: *n = *k = kv; break;
-    case BT_WEIGHT_Q: *n = q; *k = hp->dim; break;
-    case BT_WEIGHT_K: case BT_WEIGHT_V: *n = kv; *k = hp->dim; break;
-    case BT_WEIGHT_O: *n = hp->dim; *k = q; break;
-    case BT_WEIGHT_GATE: case BT_WEIGHT_UP: *n = hp->ffn; *k = hp->dim; break;
-    case BT_WEIGHT_DOWN: *n = hp->dim; *k = hp->ffn; break;
-    case BT_WEIGHT_OUTPUT: *n = hp->vocab; *k = hp->dim; break;
+    case BT_WEIGHT_Q:
+        *n = q;
+        *k = hp->dim;
+        break;
+    case BT_WEIGHT_K:
+    case BT_WEIGHT_V:
+        *n = kv;
+        *k = hp->dim;
+        break;
+    case BT_WEIGHT_O:
+        *n = hp->dim;
+        *k = q;
+        break;
+    case BT_WEIGHT_GATE:
+    case BT_WEIGHT_UP:
+        *n = hp->ffn;
+        *k = hp->dim;
+        break;
+    case BT_WEIGHT_DOWN:
+        *n = hp->dim;
+        *k = hp->ffn;
+        break;
+    case BT_WEIGHT_OUTPUT:
+        *n = hp->vocab;
+        *k = hp->dim;
+        break;
     }
 }
 
-/* How many inputs an operator has, whether it overwrites the first one, needs a weight, works head by head. */
-static const struct { uint8_t inputs; bool in_place, has_weight, by_head; } rule[BT_OP_KINDS] = {
-    [BT_OP_EMBED]       = { 1, false, true,  false }, [BT_OP_RMSNORM]  = { 1, false, true,  false },
-    [BT_OP_LINEAR]      = { 1, false, true,  false }, [BT_OP_QK_NORM]  = { 1, true,  true,  true  },
-    [BT_OP_ROPE]        = { 1, true,  false, true  }, [BT_OP_KV_STORE] = { 2, false, false, false },
-    [BT_OP_ATTENTION]   = { 2, false, false, false }, [BT_OP_ADD]      = { 2, true,  false, false },
-    [BT_OP_SILU_MUL]    = { 2, true,  false, false }, [BT_OP_SELECT_ROWS] = { 1, false, false, false },
+/* How many inputs an operator has; whether it overwrites the first, needs a weight, works head by head. */
+static const struct {
+    uint8_t inputs;
+    bool in_place, has_weight, by_head;
+} rule[BT_OP_KINDS] = {
+    [BT_OP_EMBED] = {1, false, true, false},      [BT_OP_RMSNORM] = {1, false, true, false},
+    [BT_OP_LINEAR] = {1, false, true, false},     [BT_OP_QK_NORM] = {1, true, true, true},
+    [BT_OP_ROPE] = {1, true, false, true},        [BT_OP_KV_STORE] = {2, false, false, false},
+    [BT_OP_ATTENTION] = {2, false, false, false}, [BT_OP_ADD] = {2, true, false, false},
+    [BT_OP_SILU_MUL] = {2, true, false, false},   [BT_OP_SELECT_ROWS] = {1, false, false, false},
 };
 
 static bool same_rows(bt_formula a, bt_formula b)
@@ -198,32 +233,31 @@ static bool shapes_fit(const bt_graph *g, const bt_op *o)
     weight_shape(&g->hp, o->weight, &n, &k);
     switch (o->kind) {
     case BT_OP_EMBED:
-        return a->kind == BT_TENSOR_IDS && y_act && same_rows(a->rows, y->rows) && a->width == k
-            && y->width == n;
+        return a->kind == BT_TENSOR_IDS && y_act && same_rows(a->rows, y->rows) && a->width == k &&
+               y->width == n;
     case BT_OP_RMSNORM:
     case BT_OP_QK_NORM:
         return a_act && y_act && same_rows(a->rows, y->rows) && a->width == k && y->width == n;
     case BT_OP_LINEAR:
-        return a_act && (y_act || y->kind == BT_TENSOR_LOGITS) && same_rows(a->rows, y->rows) && a->width == k
-            && y->width == n;
-    case BT_OP_ROPE:
-        return a_act && a->width == o->heads * g->hp.head_dim;
+        return a_act && (y_act || y->kind == BT_TENSOR_LOGITS) && same_rows(a->rows, y->rows) &&
+               a->width == k && y->width == n;
+    case BT_OP_ROPE: return a_act && a->width == o->heads * g->hp.head_dim;
     case BT_OP_KV_STORE:
-        return a_act && b->kind == BT_TENSOR_ACT && y->kind == BT_TENSOR_KV && y->layer == o->layer
-            && same_rows(a->rows, ROWS_SEQ) && same_rows(b->rows, ROWS_SEQ)
-            && a->width == b->width && y->width == 2 * a->width;
+        return a_act && b->kind == BT_TENSOR_ACT && y->kind == BT_TENSOR_KV && y->layer == o->layer &&
+               same_rows(a->rows, ROWS_SEQ) && same_rows(b->rows, ROWS_SEQ) && a->width == b->width &&
+               y->width == 2 * a->width;
     case BT_OP_ATTENTION:
-        return a_act && y_act && b->kind == BT_TENSOR_KV && b->layer == o->layer && same_rows(a->rows, ROWS_SEQ)
-            && same_rows(y->rows, ROWS_SEQ) && a->width == y->width && a->width == g->hp.heads * g->hp.head_dim;
+        return a_act && y_act && b->kind == BT_TENSOR_KV && b->layer == o->layer &&
+               same_rows(a->rows, ROWS_SEQ) && same_rows(y->rows, ROWS_SEQ) && a->width == y->width &&
+               a->width == g->hp.heads * g->hp.head_dim;
     case BT_OP_ADD:
     case BT_OP_SILU_MUL:
-        return a_act && b->kind == BT_TENSOR_ACT && same_rows(a->rows, b->rows) && a->width == b->width
-            && a != b;
+        return a_act && b->kind == BT_TENSOR_ACT && same_rows(a->rows, b->rows) && a->width == b->width &&
+               a != b;
     case BT_OP_SELECT_ROWS:
-        return a_act && y_act && same_rows(a->rows, ROWS_SEQ) && same_rows(y->rows, ROWS_OUT)
-            && a->width == y->width;
-    case BT_OP_KINDS:
-        break;
+        return a_act && y_act && same_rows(a->rows, ROWS_SEQ) && same_rows(y->rows, ROWS_OUT) &&
+               a->width == y->width;
+    case BT_OP_KINDS: break;
     }
     return false;
 }
@@ -275,7 +309,7 @@ out:
 
 static void formula_text(char *ret, size_t cap, bt_formula f)
 {
-    static const char letters[BT_SYM_COUNT] = { 'B', 'S', 'C', 'O' };
+    static const char letters[BT_SYM_COUNT] = {'B', 'S', 'C', 'O'};
     size_t used = 0;
     if (f.coef != 1) used = (size_t)snprintf(ret, cap, "%llu", (unsigned long long)f.coef);
     for (int s = 0; s < BT_SYM_COUNT; s++)
@@ -302,7 +336,7 @@ void bt_graph_print(const bt_graph *g, FILE *to, uint32_t layers)
         const bool in_layer = o->layer != BT_GRAPH_NO_LAYER;
         if (in_layer && o->layer >= layers) continue;
         if (in_layer) fprintf(to, "%3u.%-12s", o->layer, bt_op_name(o->kind));
-        else          fprintf(to, "  -.%-12s", bt_op_name(o->kind));
+        else fprintf(to, "  -.%-12s", bt_op_name(o->kind));
         fprintf(to, "%-10s", bt_weight_name(o->weight));
         print_tensor(g, o->out, to);
         fprintf(to, " <-");

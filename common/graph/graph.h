@@ -6,16 +6,20 @@
 #include "model/model.h"
 #include "model/packed.h"
 
-/* A model written once, as a flat list of operators over tensors whose sizes are formulas of four symbols. Two readers
- * bind it (graph/bind.h): the prefill side to a table of static (seq, ctx) programs, the decode side to seq = 1 with ctx
- * left a symbol. A new architecture is one more description here; nothing else knows architectures.
+/* A model written once, as a flat list of operators over tensors whose sizes are formulas of four symbols.
+ * Two readers bind it (graph/bind.h): the prefill side to a table of static (seq, ctx) programs, the
+ * decode side to seq = 1 with ctx left a symbol. A new architecture is one more description here; nothing
+ * else knows architectures.
  *
- *   SEQ    rows of one sequence in one run          BATCH  sequences in one run
- *   CTX    KV positions an attention may look at    OUT    rows of a sequence whose logits are wanted: 0, 1 or SEQ
+ *   BATCH  sequences in one run
+ *   SEQ    rows of one sequence in one run
+ *   CTX    KV positions an attention may look at
+ *   OUT    rows of a sequence whose logits are wanted: 0, 1 or SEQ
  *
- * Activations are FP32 [BATCH, rows, width], rows being SEQ or OUT. Only KV has CTX in its size, and KV lives in pages that
- * others own, so no activation, scratch or plan depends on CTX. KV rows are rounded to the deployment's KV type when
- * they are stored, and attention reads only the stored form (rule of provenance). */
+ * Activations are FP32 [BATCH, rows, width], rows being SEQ or OUT. Only KV has CTX in its size, and KV
+ * lives in pages that others own, so no activation, scratch or plan depends on CTX. KV rows are rounded to
+ * the deployment's KV type when they are stored, and attention reads only the stored form (rule of
+ * provenance). */
 enum { BT_SYM_BATCH = 0, BT_SYM_SEQ, BT_SYM_CTX, BT_SYM_OUT, BT_SYM_COUNT };
 
 /* coef * BATCH^e0 * SEQ^e1 * CTX^e2 * OUT^e3 */
@@ -27,7 +31,7 @@ bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *
 typedef enum bt_tensor_kind {
     BT_TENSOR_IDS,                          /* input: token ids, [BATCH, SEQ] int32 */
     BT_TENSOR_ACT,                          /* f32, in the arena */
-    BT_TENSOR_KV,                           /* K and V of one layer, [BATCH, CTX, 2, G, E]; in pages, through bt_kv_view */
+    BT_TENSOR_KV,                           /* K and V of a layer, [BATCH, CTX, 2, G, E]; in pages (bt_kv_view) */
     BT_TENSOR_LOGITS,                       /* output: f32 [BATCH, OUT, V]; the caller's memory */
 } bt_tensor_kind;
 
@@ -68,7 +72,7 @@ typedef struct bt_op {
 typedef struct bt_graph {
     bt_hparams hp;
     bt_tensor *tensor; size_t tensors;
-    bt_op *op; size_t ops;                  /* in the order of execution; those from op_tail on exist only for logits */
+    bt_op *op; size_t ops;                  /* in the order of execution; from op_tail on only for logits */
     size_t op_tail;
 } bt_graph;
 
@@ -76,9 +80,9 @@ typedef struct bt_graph {
  * The result is checked (bt_graph_check). */
 bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, bt_fault *fault);
 void   bt_graph_free(bt_graph *g);          /* NULL is fine */
-/* Every operand exists and has the shape its operator needs, is written before it is read, and layers ascend. */
+/* Every operand exists, has the shape its operator needs and is written before it is read; layers ascend. */
 bt_err bt_graph_check(const bt_graph *g, bt_fault *fault);
-/* One line an operator, for people: "  3.rope        q [B*S, 576]   ...". layers: how many layers to print in full. */
+/* One line an operator, for people; only the first `layers` layers. */
 void   bt_graph_print(const bt_graph *g, FILE *to, uint32_t layers);
 /* Sum over all operators under a binding. */
 bt_err bt_graph_macs(uint64_t *ret, const bt_graph *g, const bt_bind *b, bt_fault *fault);

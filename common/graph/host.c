@@ -11,7 +11,7 @@ struct bt_host {
     const bt_hparams *hp;
     const bt_kernels *kernels;
     bt_pool *pool;
-    uint8_t *scratch;                       /* [threads][scratch_bytes] */
+    uint8_t *scratch; /* [threads][scratch_bytes] */
     size_t scratch_bytes;
     float attn_scale;
 };
@@ -23,7 +23,7 @@ typedef struct job {
     const bt_step *step;
     const bt_host_io *io;
     uint8_t *arena;
-    atomic_size_t next;                     /* attention: the next unit to take */
+    atomic_size_t next; /* attention: the next unit to take */
 } job;
 
 bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_kernels *kernels, bt_pool *pool,
@@ -37,7 +37,10 @@ bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_kernels *ker
     h->pool = pool;
     h->scratch_bytes = (bt_attn_scratch_bytes(h->hp->head_dim) + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     h->scratch = aligned_alloc(ALIGN, bt_pool_threads(pool) * h->scratch_bytes);
-    if (!h->scratch) { free(h); return bt_fail(fault, BT_ENOMEM, "making an executor"); }
+    if (!h->scratch) {
+        free(h);
+        return bt_fail(fault, BT_ENOMEM, "making an executor");
+    }
     h->attn_scale = 1.0f / sqrtf((float)h->hp->head_dim);
     *ret = h;
     return BT_OK;
@@ -76,7 +79,8 @@ static void run_embed(void *ud, size_t part, size_t parts)
         float *y = at(j, j->step->out_at) + r * width;
         const bt_host_seq *s = seq_of(j, r, &row);
         if (row < s->valid) bt_model_row_f32(y, table, (size_t)j->io->ids[r]);
-        else for (size_t i = 0; i < width; i++) y[i] = j->io->pad;
+        else
+            for (size_t i = 0; i < width; i++) y[i] = j->io->pad;
     }
 }
 
@@ -87,8 +91,9 @@ static void run_rmsnorm(void *ud, size_t part, size_t parts)
     size_t r0, r1;
     my_rows(j, &r0, &r1, part, parts);
     if (r0 < r1)
-        j->h->kernels->rmsnorm(at(j, j->step->out_at) + r0 * width, width, at(j, j->step->in_at[0]) + r0 * width,
-                               width, bt_packed_vector_of(j->h->packed, j->step->layer, j->step->weight),
+        j->h->kernels->rmsnorm(at(j, j->step->out_at) + r0 * width, width,
+                               at(j, j->step->in_at[0]) + r0 * width, width,
+                               bt_packed_vector_of(j->h->packed, j->step->layer, j->step->weight),
                                j->h->hp->rms_eps, r1 - r0, width);
 }
 
@@ -110,12 +115,13 @@ static void run_linear(void *ud, size_t part, size_t parts)
         if (p0 < end && s->out_at != SIZE_MAX) {
             j->h->kernels->matmul(at(j, s->out_at), s->out_width, x, s->in_width[0], m[g]->panels, m[g]->bias,
                                   j->prog->batch * s->rows, m[g]->n, m[g]->k, p0, end);
-        } else if (p0 < end) {              /* logits leave the arena: real rows only */
+        } else if (p0 < end) { /* logits leave the arena: real rows only */
             for (size_t b = 0; b < j->prog->batch; b++) {
                 const size_t valid = j->io->seq[b].valid;
                 j->h->kernels->matmul(j->io->logits + b * s->rows * s->out_width, s->out_width,
-                                      x + b * s->rows * s->in_width[0], s->in_width[0], m[g]->panels, m[g]->bias,
-                                      valid < s->rows ? valid : s->rows, m[g]->n, m[g]->k, p0, end);
+                                      x + b * s->rows * s->in_width[0], s->in_width[0], m[g]->panels,
+                                      m[g]->bias, valid < s->rows ? valid : s->rows, m[g]->n, m[g]->k, p0,
+                                      end);
             }
         }
         p0 = p0 > panels ? p0 - panels : 0;
@@ -165,8 +171,8 @@ static void run_kv_store(void *ud, size_t part, size_t parts)
     }
 }
 
-/* Units are blocks of rows x the query heads of one kv head (single heads where there is one row), taken by whoever is
- * free: causal blocks cost more towards the end. Who computes a unit changes nothing in it. */
+/* Units are blocks of rows x the query heads of one kv head (single heads where there is one row), taken
+ * by whoever is free: causal blocks cost more towards the end. Who computes a unit changes nothing in it. */
 static void run_attention(void *ud, size_t part, size_t parts)
 {
     job *j = ud;
@@ -178,7 +184,7 @@ static void run_attention(void *ud, size_t part, size_t parts)
     const size_t units = j->prog->batch * blocks * head_units;
     void *scratch = j->h->scratch + part * j->h->scratch_bytes;
     for (size_t left; (left = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < units;) {
-        const size_t u = units - 1 - left;                  /* the dear ones first */
+        const size_t u = units - 1 - left; /* the dear ones first */
         const size_t h0 = u % head_units * unit_heads, r0 = u / head_units % blocks * ATTN_BLOCK_ROWS;
         const size_t b = u / head_units / blocks;
         const bt_host_seq *s = &j->io->seq[b];
@@ -189,7 +195,7 @@ static void run_attention(void *ud, size_t part, size_t parts)
         if (real > r0)
             j->h->kernels->attn(out, width, q, width, s->kv, j->step->layer, real - r0, s->pos0 + r0,
                                 hp->heads, h0, h0 + unit_heads, j->h->attn_scale, scratch);
-        for (size_t r = real; r < end; r++)                 /* padding attends to nothing */
+        for (size_t r = real; r < end; r++) /* padding attends to nothing */
             memset(out + (r - r0) * width + h0 * hp->head_dim, 0, unit_heads * hp->head_dim * sizeof *out);
     }
 }
@@ -222,18 +228,22 @@ static void run_select_rows(void *ud, size_t part, size_t parts)
     my_rows(j, &r0, &r1, part, parts);
     for (size_t r = r0; r < r1; r++) {
         const size_t b = r / out, row = out == j->prog->seq ? r % out : j->io->seq[b].valid - 1;
-        memcpy(at(j, j->step->out_at) + r * width, at(j, j->step->in_at[0]) + (b * j->prog->seq + row) * width,
-               width * sizeof(float));
+        memcpy(at(j, j->step->out_at) + r * width,
+               at(j, j->step->in_at[0]) + (b * j->prog->seq + row) * width, width * sizeof(float));
     }
 }
 
-/* `always`: worth all threads even for one row; the others run on the caller's thread where there is little to do. */
-static const struct { bt_pool_fn *fn; int always; } runner[BT_OP_KINDS] = {
-    [BT_OP_EMBED]       = { run_embed, 0 },     [BT_OP_RMSNORM]     = { run_rmsnorm, 0 },
-    [BT_OP_LINEAR]      = { run_linear, 1 },    [BT_OP_QK_NORM]     = { run_qk_norm, 0 },
-    [BT_OP_ROPE]        = { run_rope, 0 },      [BT_OP_KV_STORE]    = { run_kv_store, 0 },
-    [BT_OP_ATTENTION]   = { run_attention, 1 }, [BT_OP_ADD]         = { run_add, 0 },
-    [BT_OP_SILU_MUL]    = { run_silu_mul, 0 },  [BT_OP_SELECT_ROWS] = { run_select_rows, 0 },
+/* `always`: worth all threads even for one row; the others run on the caller's thread where there is
+ * little to do. */
+static const struct {
+    bt_pool_fn *fn;
+    int always;
+} runner[BT_OP_KINDS] = {
+    [BT_OP_EMBED] = {run_embed, 0},         [BT_OP_RMSNORM] = {run_rmsnorm, 0},
+    [BT_OP_LINEAR] = {run_linear, 1},       [BT_OP_QK_NORM] = {run_qk_norm, 0},
+    [BT_OP_ROPE] = {run_rope, 0},           [BT_OP_KV_STORE] = {run_kv_store, 0},
+    [BT_OP_ATTENTION] = {run_attention, 1}, [BT_OP_ADD] = {run_add, 0},
+    [BT_OP_SILU_MUL] = {run_silu_mul, 0},   [BT_OP_SELECT_ROWS] = {run_select_rows, 0},
 };
 
 static bt_err check(const bt_host *h, const bt_program *prog, const bt_host_io *io, bt_fault *fault)
@@ -250,12 +260,13 @@ static bt_err check(const bt_host *h, const bt_program *prog, const bt_host_io *
         if (prog->ctx && prog->ctx < limit) limit = (size_t)prog->ctx;
         if (v->tokens_capacity < limit) limit = v->tokens_capacity;
         if (s->pos0 > limit || s->valid > limit - s->pos0)
-            return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", s->valid, s->pos0, limit);
-        if (v->elem_bytes != 2 || v->layers != hp->layers || v->kv_heads != hp->kv_heads
-            || v->head_dim != hp->head_dim)
-            return bt_fail(fault, BT_EARG, "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 2",
-                           v->layers, v->kv_heads, v->head_dim, v->elem_bytes, hp->layers, hp->kv_heads,
-                           hp->head_dim);
+            return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", s->valid,
+                           s->pos0, limit);
+        if (v->elem_bytes != 2 || v->layers != hp->layers || v->kv_heads != hp->kv_heads ||
+            v->head_dim != hp->head_dim)
+            return bt_fail(
+                fault, BT_EARG, "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 2",
+                v->layers, v->kv_heads, v->head_dim, v->elem_bytes, hp->layers, hp->kv_heads, hp->head_dim);
         for (size_t i = 0; i < s->valid; i++) {
             const int32_t id = io->ids[b * prog->seq + i];
             if (id < 0 || (uint32_t)id >= hp->vocab)
@@ -277,7 +288,7 @@ bt_err bt_host_run(bt_host *h, const bt_program *prog, void *arena, const bt_hos
             if (io->cancel && atomic_load_explicit(io->cancel, memory_order_relaxed))
                 return bt_fail(fault, BT_ECANCEL, "cancelled");
         }
-        job j = { .h = h, .prog = prog, .step = s, .io = io, .arena = arena };
+        job j = {.h = h, .prog = prog, .step = s, .io = io, .arena = arena};
         const size_t elems = prog->batch * s->rows * s->out_width;
         const bool is_small = !runner[s->kind].always && elems < DIRECT_ELEMS;
         bt_pool_run(is_small ? NULL : h->pool, runner[s->kind].fn, &j);

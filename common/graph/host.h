@@ -7,35 +7,41 @@
 #include "kernels/kv_view.h"
 #include "model/packed.h"
 
-/* The float executor: a flat loop over the steps of a bound program, each a call into the kernels table, split over the pool's
- * threads by output panels, heads or rows, never inside a sum. It allocates nothing and decides no shape while it runs.
+/* The float executor: a flat loop over the steps of a bound program, each a call into the kernels table,
+ * split over the pool's threads by output panels, heads or rows, never inside a sum. It allocates nothing
+ * and decides no shape while it runs.
  *
- * Padding. A program has seq rows for each sequence; the first `valid` are real, the rest stand on the right. Padding is
- * computed like any row by the row-wise operators, but is not rotated, stored or attended with, and no operator mixes rows,
- * so nothing in it can reach a real row, KV or the logits. It enters as rows filled with `pad`.
- * Numbers. Rule of order: bits do not depend on seq, batch, padding, chunk edges, threads or instruction set. */
+ * Padding. A program has seq rows for each sequence; the first `valid` are real, the rest stand on the
+ * right. Padding is computed like any row by the row-wise operators, but is not rotated, stored or
+ * attended with, and no operator mixes rows, so nothing in it can reach a real row, KV or the logits. It
+ * enters as rows filled with `pad`.
+ *
+ * Numbers. Rule of order: bits depend on no seq, batch, padding, chunk edge, thread or instruction set. */
 typedef struct bt_host bt_host;
-/* All borrowed, and outlive the executor. pool may be NULL (one thread). One run at a time for each bt_host. */
-bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_kernels *kernels, bt_pool *pool, bt_fault *fault);
+/* All borrowed, and outlive the executor. pool may be NULL (one thread). One run at a time. */
+bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_kernels *kernels, bt_pool *pool,
+                   bt_fault *fault);
 void   bt_host_free(bt_host *h);            /* NULL is fine */
 
 typedef struct bt_host_seq {
-    const bt_kv_view *kv;                   /* f16; positions [0, pos0) are stored; room for [pos0, pos0 + valid) */
+    const bt_kv_view *kv;                   /* f16; [0, pos0) are stored; room for [pos0, pos0 + valid) */
     size_t pos0, valid;                     /* 1 <= valid <= seq */
 } bt_host_seq;
 
 typedef struct bt_host_io {
-    const int32_t *ids;                     /* [batch, seq]; of each sequence only the first valid ones are read */
-    const bt_host_seq *seq;                 /* [batch]; views of different sequences share no row that is written */
-    float *logits;                          /* [batch, out, V] f32; where out = seq, rows of padding are not touched;
-                                               NULL where out = 0 */
+    const int32_t *ids;                     /* [batch, seq]; of each only the first valid ones are read */
+    const bt_host_seq *seq;                 /* [batch]; they share no row that is written */
+    float *logits;                          /* [batch, out, V] f32; where out = seq, rows of padding are
+                                               not touched; NULL where out = 0 */
     float pad;                              /* any value, NaN too: it reaches nothing; 0 in normal use */
-    void (*on_kv)(void *ud, uint32_t layer);    /* rows of `layer` are stored in every sequence; NULL: not wanted */
-    void *on_kv_ud;                             /* called on the caller's thread, in layer order */
+    /* Rows of `layer` are stored in every sequence; on the caller's thread, layers ascending. May be NULL. */
+    void (*on_kv)(void *ud, uint32_t layer);
+    void *on_kv_ud;
     const atomic_bool *cancel;              /* looked at before each layer; NULL: never */
 } bt_host_io;
 
-/* arena: prog->arena_bytes bytes, 64-byte aligned. BT_EARG: an id outside the vocabulary, a position beyond the program's ctx, the
- * view or the rotary tables, nothing computed then; BT_ECANCEL: KV rows of the first layers may have been written. */
+/* arena: prog->arena_bytes bytes, 64-byte aligned. BT_EARG: an id outside the vocabulary, a position
+ * beyond the program's ctx, the view or the rotary tables, nothing computed then; BT_ECANCEL: KV rows of
+ * the first layers may have been written. */
 bt_err bt_host_run(bt_host *h, const bt_program *prog, void *arena, const bt_host_io *io, bt_fault *fault);
 #endif

@@ -11,15 +11,15 @@
 
 enum { WEIGHTS = BT_WEIGHT_OUTPUT + 1, ALIGN = 64, PANEL_ROWS = 16 };
 
-typedef struct slot {                       /* one weight of one layer: a matrix or a vector */
+typedef struct slot { /* one weight of one layer: a matrix or a vector */
     bt_packed_matrix matrix;
     const float *vector;
-    const bt_gguf_tensor *tensor, *bias;    /* where it comes from; NULL: the architecture has none */
+    const bt_gguf_tensor *tensor, *bias; /* where it comes from; NULL: the architecture has none */
 } slot;
 
 struct bt_packed {
     const bt_model *model;
-    slot *slots;                            /* [layers][WEIGHTS]; weights of no layer in layer 0 */
+    slot *slots; /* [layers][WEIGHTS]; weights of no layer in layer 0 */
     uint8_t *base;
     size_t bytes, used, ctx_tokens;
     float *rope_cos, *rope_sin;
@@ -28,8 +28,8 @@ struct bt_packed {
 const char *bt_weight_name(bt_weight w)
 {
     static const char *const names[WEIGHTS] = {
-        "-", "embed", "attn_norm", "ffn_norm", "out_norm", "q_norm", "k_norm", "q", "k", "v", "o",
-        "gate", "up", "down", "output",
+        "-", "embed", "attn_norm", "ffn_norm", "out_norm", "q_norm", "k_norm", "q",
+        "k", "v",     "o",         "gate",     "up",       "down",   "output",
     };
     return (unsigned)w < WEIGHTS ? names[w] : "?";
 }
@@ -47,12 +47,21 @@ static void name_tensors(bt_packed *p)
     const bt_model *m = p->model;
     for (uint32_t l = 0; l < m->hp.layers; l++) {
         const bt_layer_tensors *t = &m->layer[l];
-        const struct { bt_weight w; const bt_gguf_tensor *tensor, *bias; } from[] = {
-            { BT_WEIGHT_ATTN_NORM, t->attn_norm, NULL }, { BT_WEIGHT_FFN_NORM, t->ffn_norm, NULL },
-            { BT_WEIGHT_Q_NORM, t->q_norm, NULL }, { BT_WEIGHT_K_NORM, t->k_norm, NULL },
-            { BT_WEIGHT_Q, t->wq, t->bq }, { BT_WEIGHT_K, t->wk, t->bk }, { BT_WEIGHT_V, t->wv, t->bv },
-            { BT_WEIGHT_O, t->wo, NULL }, { BT_WEIGHT_GATE, t->w_gate, NULL }, { BT_WEIGHT_UP, t->w_up, NULL },
-            { BT_WEIGHT_DOWN, t->w_down, NULL },
+        const struct {
+            bt_weight w;
+            const bt_gguf_tensor *tensor, *bias;
+        } from[] = {
+            {BT_WEIGHT_ATTN_NORM, t->attn_norm, NULL},
+            {BT_WEIGHT_FFN_NORM, t->ffn_norm, NULL},
+            {BT_WEIGHT_Q_NORM, t->q_norm, NULL},
+            {BT_WEIGHT_K_NORM, t->k_norm, NULL},
+            {BT_WEIGHT_Q, t->wq, t->bq},
+            {BT_WEIGHT_K, t->wk, t->bk},
+            {BT_WEIGHT_V, t->wv, t->bv},
+            {BT_WEIGHT_O, t->wo, NULL},
+            {BT_WEIGHT_GATE, t->w_gate, NULL},
+            {BT_WEIGHT_UP, t->w_up, NULL},
+            {BT_WEIGHT_DOWN, t->w_down, NULL},
         };
         for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
             slot *s = slot_of(p, l, from[i].w);
@@ -90,15 +99,16 @@ static bt_err map_all(bt_packed *p, bt_fault *fault)
         const slot *s = &p->slots[i];
         if (!s->tensor) continue;
         fits = is_matrix((bt_weight)(i % WEIGHTS))
-             ? reserve(&bytes, bt_matmul_packed_elems(s->tensor->dim[1], s->tensor->dim[0]), 2)
-             : reserve(&bytes, s->tensor->dim[0], 4);
+                   ? reserve(&bytes, bt_matmul_packed_elems(s->tensor->dim[1], s->tensor->dim[0]), 2)
+                   : reserve(&bytes, s->tensor->dim[0], 4);
         if (s->bias) fits = fits && reserve(&bytes, s->bias->dim[0], 4);
     }
-    if (!fits) return bt_fail(fault, BT_ELIMIT, "weights of '%s' do not fit the address space", p->model->name);
+    if (!fits)
+        return bt_fail(fault, BT_ELIMIT, "weights of '%s' do not fit the address space", p->model->name);
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return bt_fail(fault, BT_ENOMEM, "%zu bytes for packed weights: %s", bytes, strerror(errno));
-    (void)madvise(base, bytes, MADV_HUGEPAGE);      /* fewer TLB misses; without it only slower */
+    (void)madvise(base, bytes, MADV_HUGEPAGE); /* fewer TLB misses; without it only slower */
     p->base = base;
     p->bytes = bytes;
     p->rope_cos = take(p, table, 4);
@@ -109,9 +119,9 @@ static bt_err map_all(bt_packed *p, bt_fault *fault)
 typedef struct pack_job {
     const bt_gguf_tensor *tensor;
     uint16_t *panels;
-    float *rows;                            /* [parts][PANEL_ROWS * k] */
+    float *rows; /* [parts][PANEL_ROWS * k] */
     size_t rows_stride, n, k;
-    uint8_t *is_bad;                        /* [parts] */
+    uint8_t *is_bad; /* [parts] */
 } pack_job;
 
 static bool has_nonfinite_f16(const uint16_t *v, size_t count)
@@ -161,7 +171,7 @@ static bt_err pack_matrix(bt_packed *p, slot *s, pack_job *job, bt_pool *pool, b
         if (job->is_bad[i])
             return bt_fail(fault, BT_EFORMAT, "tensor '%s': a weight is beyond the range of f16 (65504)",
                            s->tensor->name);
-    s->matrix = (bt_packed_matrix){ .panels = job->panels, .n = job->n, .k = job->k };
+    s->matrix = (bt_packed_matrix){.panels = job->panels, .n = job->n, .k = job->k};
     return s->bias ? copy_vector(&s->matrix.bias, p, s->bias, fault) : BT_OK;
 }
 
@@ -177,10 +187,13 @@ static bt_err pack_all(bt_packed *p, const bt_packed_options *o, bt_pool *pool, 
         total += bt_matmul_packed_elems(t->dim[1], t->dim[0]) * 2;
         if (t->dim[0] > widest) widest = t->dim[0];
     }
-    pack_job job = { .rows_stride = PANEL_ROWS * widest };
+    pack_job job = {.rows_stride = PANEL_ROWS * widest};
     job.rows = calloc(parts * job.rows_stride, sizeof *job.rows);
     job.is_bad = calloc(parts, 1);
-    if (!job.rows || !job.is_bad) { e = bt_fail(fault, BT_ENOMEM, "packing weights"); goto out; }
+    if (!job.rows || !job.is_bad) {
+        e = bt_fail(fault, BT_ENOMEM, "packing weights");
+        goto out;
+    }
     for (size_t i = 0; i < count; i++) {
         slot *s = &p->slots[i];
         if (!s->tensor) continue;
@@ -202,14 +215,18 @@ bt_err bt_packed_new(bt_packed **ret, const bt_model *m, const bt_packed_options
                      bt_fault *fault)
 {
     if (options->ctx_tokens < 1 || options->ctx_tokens > BT_MODEL_MAX_CTX)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", options->ctx_tokens, BT_MODEL_MAX_CTX);
+        return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", options->ctx_tokens,
+                       BT_MODEL_MAX_CTX);
     bt_err e;
     bt_packed *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "packing weights");
     p->model = m;
     p->ctx_tokens = options->ctx_tokens;
     p->slots = calloc((size_t)m->hp.layers * WEIGHTS, sizeof *p->slots);
-    if (!p->slots) { e = bt_fail(fault, BT_ENOMEM, "packing weights"); goto out; }
+    if (!p->slots) {
+        e = bt_fail(fault, BT_ENOMEM, "packing weights");
+        goto out;
+    }
     name_tensors(p);
     if ((e = map_all(p, fault)) < 0) goto out;
     bt_model_rope_table(p->rope_cos, p->rope_sin, m, p->ctx_tokens);

@@ -5,10 +5,11 @@
 #include "base/pool.h"
 #include "model/model.h"
 
-/* The weights of a model in the form the float kernels read, made once when a node starts: matrices as f16 panels
- * (kernels.h), biases, norm weights and rotary tables as f32. Storage F16, accumulation and activations FP32. The
- * embedding is not copied: its rows are read exactly from the file (bt_model_row_f32); a tied output is packed as a
- * matrix of its own. The same file gives the same bytes on any machine and with any number of threads. */
+/* The weights of a model in the form the float kernels read, made once when a node starts: matrices as f16
+ * panels (kernels.h), biases, norm weights and rotary tables as f32. Storage F16, accumulation and
+ * activations FP32. The embedding is not copied: its rows are read exactly from the file
+ * (bt_model_row_f32); a tied output is packed as a matrix of its own. The same file gives the same bytes
+ * on any machine and with any number of threads. */
 
 /* A weight is named by (layer, which), never by a pointer, so that graphs are data. For EMBED, OUT_NORM and
  * OUTPUT, which belong to no layer, the layer is not looked at. */
@@ -17,7 +18,7 @@ typedef enum bt_weight {
     BT_WEIGHT_EMBED,                                            /* [V, D], read from the file */
     BT_WEIGHT_ATTN_NORM, BT_WEIGHT_FFN_NORM, BT_WEIGHT_OUT_NORM,    /* [D] */
     BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,                         /* [E], qwen3 */
-    BT_WEIGHT_Q, BT_WEIGHT_K, BT_WEIGHT_V,                      /* [H*E, D], [G*E, D], [G*E, D]; with biases in qwen2 */
+    BT_WEIGHT_Q, BT_WEIGHT_K, BT_WEIGHT_V,                      /* [H*E, D], [G*E, D] twice; biases in qwen2 */
     BT_WEIGHT_O,                                                /* [D, H*E] */
     BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN,               /* [F, D], [F, D], [D, F] */
     BT_WEIGHT_OUTPUT,                                           /* [V, D] */
@@ -31,16 +32,17 @@ typedef struct bt_packed_matrix {
 } bt_packed_matrix;
 
 typedef struct bt_packed_options {
-    size_t ctx_tokens;                      /* rotary tables cover positions [0, ctx_tokens); 1 .. BT_MODEL_MAX_CTX */
+    size_t ctx_tokens;                      /* positions in the rotary tables; 1 .. BT_MODEL_MAX_CTX */
     /* Called on the caller's thread after each matrix, with done rising to total; NULL: silent. */
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_ud;
 } bt_packed_options;
 
 typedef struct bt_packed bt_packed;
-/* Needs 2 bytes for each matrix weight. m must outlive the result; pool (NULL: one thread) is used only inside the call.
- * BT_EFORMAT naming the tensor where a weight is not finite as f16; BT_ENOMEM; BT_EARG. */
-bt_err bt_packed_new(bt_packed **ret, const bt_model *m, const bt_packed_options *options, bt_pool *pool, bt_fault *fault);
+/* Needs 2 bytes for each matrix weight. m must outlive the result; pool (NULL: one thread) is used only
+ * inside the call. BT_EFORMAT naming the tensor where a weight is not finite as f16; BT_ENOMEM; BT_EARG. */
+bt_err bt_packed_new(bt_packed **ret, const bt_model *m, const bt_packed_options *options, bt_pool *pool,
+                     bt_fault *fault);
 void   bt_packed_free(bt_packed *p);        /* NULL is fine */
 
 /* All safe from any thread. w must exist in the architecture (the graph only names those). */

@@ -12,12 +12,12 @@ bt_err bt_plan_parse(bt_plan_policy *ret, const char *text, bt_fault *fault)
     static const char prefix[] = "chunk:", suffix[] = "+tail";
     if (!text) text = BT_PLAN_DEFAULT;
     if (!strcmp(text, "whole")) {
-        *ret = (bt_plan_policy){ .kind = BT_PLAN_WHOLE };
+        *ret = (bt_plan_policy){.kind = BT_PLAN_WHOLE};
         return BT_OK;
     }
     char digits[8];
     size_t len = strlen(text);
-    bt_plan_policy p = { .kind = BT_PLAN_CHUNK };
+    bt_plan_policy p = {.kind = BT_PLAN_CHUNK};
     if (strncmp(text, prefix, sizeof prefix - 1)) goto bad;
     text += sizeof prefix - 1;
     len -= sizeof prefix - 1;
@@ -34,8 +34,9 @@ bt_err bt_plan_parse(bt_plan_policy *ret, const char *text, bt_fault *fault)
     *ret = p;
     return BT_OK;
 bad:
-    return bt_fail(fault, BT_EARG, "shape policy: chunk:N+tail, chunk:N (N a power of two, %d to %d) or whole",
-                   GRANULE, MAX_CHUNK);
+    return bt_fail(fault, BT_EARG,
+                   "shape policy: chunk:N+tail, chunk:N (N a power of two, %d to %d) or whole", GRANULE,
+                   MAX_CHUNK);
 }
 
 bt_plan_chunk bt_plan_next(bt_plan_policy policy, size_t n, size_t begin)
@@ -50,7 +51,7 @@ bt_plan_chunk bt_plan_next(bt_plan_policy policy, size_t n, size_t begin)
         break;
     case BT_PLAN_WHOLE: rows = round_up(left); break;
     }
-    return (bt_plan_chunk){ .begin = begin, .valid = left < rows ? left : rows, .rows = rows };
+    return (bt_plan_chunk){.begin = begin, .valid = left < rows ? left : rows, .rows = rows};
 }
 
 size_t bt_plan_rows(bt_plan_policy policy, size_t n)

@@ -9,10 +9,10 @@
 struct bt_prefill {
     bt_graph *graph;
     bt_programs *programs;
-    bt_host *host;                          /* what runs the programs */
+    bt_host *host; /* what runs the programs */
     bt_plan_policy policy;
-    void *arena;                            /* programs->arena_bytes, mapped: pages of shapes never used cost nothing */
-    int32_t *ids;                           /* [longest seq] */
+    void *arena;  /* programs->arena_bytes, mapped: pages of shapes never used cost nothing */
+    int32_t *ids; /* [longest seq] */
     size_t vocab;
     bt_prefill_stats stats;
 };
@@ -35,7 +35,10 @@ bt_err bt_prefill_new(bt_prefill **ret, const bt_packed *packed, const bt_kernel
     if ((e = bt_programs_new(&p->programs, p->graph, policy, options->ctx_tokens, fault)) < 0) goto out;
     if ((e = bt_host_new(&p->host, packed, kernels, pool, fault)) < 0) goto out;
     p->ids = calloc(p->programs->row[p->programs->rows - 1].seq, sizeof *p->ids);
-    if (!p->ids) { e = bt_fail(fault, BT_ENOMEM, "making a prefill engine"); goto out; }
+    if (!p->ids) {
+        e = bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+        goto out;
+    }
     p->arena = mmap(NULL, p->programs->arena_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p->arena == MAP_FAILED) {
@@ -61,7 +64,10 @@ void bt_prefill_free(bt_prefill *p)
     free(p);
 }
 
-typedef struct relay { const bt_prefill_hooks *hooks; size_t begin, count; } relay;
+typedef struct relay {
+    const bt_prefill_hooks *hooks;
+    size_t begin, count;
+} relay;
 
 static void relay_kv(void *ud, uint32_t layer)
 {
@@ -76,12 +82,15 @@ static bt_err run_chunk(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids,
     const bt_err e = bt_programs_find(&row, p->programs, c.rows, pos + c.valid, fault);
     if (e < 0) return e;
     memcpy(p->ids, ids, c.valid * sizeof *ids);
-    memset(p->ids + c.valid, 0xff, (c.rows - c.valid) * sizeof *ids);       /* -1: no token */
-    relay r = { hooks, pos, c.valid };
-    const bt_host_seq seq = { .kv = kv, .pos0 = pos, .valid = c.valid };
+    memset(p->ids + c.valid, 0xff, (c.rows - c.valid) * sizeof *ids); /* -1: no token */
+    relay r = {hooks, pos, c.valid};
+    const bt_host_seq seq = {.kv = kv, .pos0 = pos, .valid = c.valid};
     const bt_host_io io = {
-        .ids = p->ids, .seq = &seq, .logits = logits,
-        .on_kv = hooks && hooks->on_kv ? relay_kv : NULL, .on_kv_ud = &r,
+        .ids = p->ids,
+        .seq = &seq,
+        .logits = logits,
+        .on_kv = hooks && hooks->on_kv ? relay_kv : NULL,
+        .on_kv_ud = &r,
         .cancel = hooks ? hooks->cancel : NULL,
     };
     return bt_host_run(p->host, row->program[ending], p->arena, &io, fault);
@@ -95,7 +104,7 @@ bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, s
         return bt_fail(fault, BT_EARG, "prefill of %zu tokens: at least one, and room for logits", n);
     if (pos0 > ctx || n > ctx - pos0)
         return bt_fail(fault, BT_ELIMIT, "%zu tokens from position %zu: the context holds %zu", n, pos0, ctx);
-    for (size_t i = 0; i < n; i++)          /* before any row is written, not in the chunk that meets it */
+    for (size_t i = 0; i < n; i++) /* before any row is written, not in the chunk that meets it */
         if (ids[i] < 0 || (size_t)ids[i] >= p->vocab)
             return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %zu", ids[i], i, p->vocab);
     p->stats.runs++;
@@ -103,7 +112,8 @@ bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, s
         const bt_plan_chunk c = bt_plan_next(p->policy, n, begin);
         const bool is_last = begin + c.valid == n;
         const bt_programs_out ending = out == BT_PREFILL_ALL ? BT_PROGRAMS_OUT_ALL
-                                     : is_last ? BT_PROGRAMS_OUT_LAST : BT_PROGRAMS_OUT_NONE;
+                                       : is_last             ? BT_PROGRAMS_OUT_LAST
+                                                             : BT_PROGRAMS_OUT_NONE;
         float *to = out == BT_PREFILL_ALL ? logits + begin * p->vocab : logits;
         const bt_err e = run_chunk(p, kv, ids + begin, pos0 + begin, c, hooks, to, ending, fault);
         if (e < 0) return e;

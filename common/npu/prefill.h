@@ -10,11 +10,12 @@
 #include "npu/plan.h"
 #include "npu/programs.h"
 
-/* The prefill engine: cuts a prompt into compiled shapes, runs them one after the other, and tells its owner as soon as a
- * chunk's KV rows of a layer exist, so that they can leave while later layers and chunks are computed.
+/* The prefill engine: cuts a prompt into compiled shapes, runs them one after the other, and tells its
+ * owner as soon as a chunk's KV rows of a layer exist, so that they can leave while later layers and
+ * chunks are computed.
  *
- * What runs the programs (today the float executor of graph/host.h) is known to prefill.c alone. Everything
- * else here, and every caller, sees only shapes, KV rows and logits.
+ * What runs the programs (today the float executor of graph/host.h) is known to prefill.c alone.
+ * Everything else here, and every caller, sees only shapes, KV rows and logits.
  *
  * Numbers: KV bytes and logits do not depend on the policy, the chunks' edges, threads or instruction set. */
 typedef struct bt_prefill bt_prefill;
@@ -24,14 +25,15 @@ typedef struct bt_prefill_options {
     const char *shape_policy;               /* npu/plan.h; NULL: the default */
 } bt_prefill_options;
 
-/* packed, kernels and pool are borrowed and outlive the engine; pool may be NULL. Compiles every program (counted). */
+/* packed, kernels and pool are borrowed and outlive the engine; pool may be NULL. Compiles every program. */
 bt_err bt_prefill_new(bt_prefill **ret, const bt_packed *packed, const bt_kernels *kernels, bt_pool *pool,
                       const bt_prefill_options *options, bt_fault *fault);
 void   bt_prefill_free(bt_prefill *p);      /* NULL is fine */
 
 typedef struct bt_prefill_hooks {
-    /* K and V rows of positions [token_begin, token_begin + token_count) of `layer` are final. On the caller's thread, between
-     * operators: be brief. Chunks ascend; within a chunk layers ascend. NULL: not wanted. */
+    /* K and V rows of positions [token_begin, token_begin + token_count) of `layer` are final. On the
+     * caller's thread, between operators: be brief. Chunks ascend; within a chunk layers ascend. NULL: not
+     * wanted. */
     void (*on_kv)(void *ud, uint32_t layer, size_t token_begin, size_t token_count);
     void *ud;
     const atomic_bool *cancel;              /* looked at between layers; NULL: never */
@@ -40,9 +42,9 @@ typedef struct bt_prefill_hooks {
 typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
 
 /* Compute positions [pos0, pos0 + n) of one sequence whose positions [0, pos0) are already stored in kv.
- * ids[n], n >= 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: f16, room for pos0 + n tokens; no other row is written.
- * logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL.
- * BT_EARG: the contract; BT_ELIMIT: too long, with both numbers; BT_ECANCEL: KV rows may have been written, logits not.
+ * ids[n], n >= 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: f16, room for pos0 + n tokens; no
+ * other row is written. logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL.
+ * BT_EARG: the contract; BT_ELIMIT: too long, with both numbers; BT_ECANCEL: rows may have been written.
  * No allocation. One run at a time; the caller's thread takes part in computing. */
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);

@@ -22,7 +22,7 @@ static size_t first_bucket(bt_plan_policy policy, size_t seq, size_t ctx_tokens)
 
 static bt_err compile_row(bt_programs *p, bt_programs_row *row, const bt_graph *graph, bt_fault *fault)
 {
-    const size_t out[BT_PROGRAMS_OUTS] = { 0, 1, row->seq };
+    const size_t out[BT_PROGRAMS_OUTS] = {0, 1, row->seq};
     for (int i = 0; i < BT_PROGRAMS_OUTS; i++) {
         bt_program *program;
         const bt_err e = bt_bind_program(&program, graph, 1, row->seq, out[i], row->ctx, fault);
@@ -42,7 +42,8 @@ bt_err bt_programs_new(bt_programs **ret, const bt_graph *graph, bt_plan_policy 
     bt_err e = BT_OK;
     size_t rows = 0, seq;
     for (size_t i = 0; (seq = bt_plan_shape(policy, ctx_tokens, i)) != 0; i++)
-        for (size_t ctx = first_bucket(policy, seq, ctx_tokens); ctx; ctx = next_bucket(ctx, ctx_tokens)) rows++;
+        for (size_t ctx = first_bucket(policy, seq, ctx_tokens); ctx; ctx = next_bucket(ctx, ctx_tokens))
+            rows++;
     bt_programs *p = calloc(1, sizeof *p);
     if (!p || !(p->row = calloc(rows, sizeof *p->row))) {
         e = bt_fail(fault, BT_ENOMEM, "compiling %zu programs", rows);
@@ -75,13 +76,17 @@ void bt_programs_free(bt_programs *p)
 bt_err bt_programs_find(const bt_programs_row **ret, const bt_programs *p, size_t seq, size_t end_tokens,
                         bt_fault *fault)
 {
-    const bt_programs_row *near = NULL;     /* the smallest row that is larger in both, else the largest */
+    const bt_programs_row *near = NULL; /* the smallest row that is larger in both, else the largest */
     for (size_t i = 0; i < p->rows; i++) {
         const bt_programs_row *r = &p->row[i];
-        if (r->seq == seq && r->ctx >= end_tokens) { *ret = r; return BT_OK; }
+        if (r->seq == seq && r->ctx >= end_tokens) {
+            *ret = r;
+            return BT_OK;
+        }
         if (!near && r->seq >= seq && r->ctx >= end_tokens) near = r;
     }
     if (!near) near = &p->row[p->rows - 1];
-    return bt_fail(fault, BT_ELIMIT, "no program for seq %zu, ctx %zu; the nearest legal row is seq %zu, ctx %zu", seq,
+    return bt_fail(fault, BT_ELIMIT,
+                   "no program for seq %zu, ctx %zu; the nearest legal row is seq %zu, ctx %zu", seq,
                    end_tokens, near->seq, near->ctx);
 }

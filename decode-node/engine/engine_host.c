@@ -1,5 +1,5 @@
-/* The host back end: the model's graph bound to seq = 1, run by the float executor. ctx stays a symbol: one program and
- * one small arena serve every length. */
+/* The host back end: the model's graph bound to seq = 1, run by the float executor. ctx stays a symbol:
+ * one program and one small arena serve every length. */
 #include "decode-node/engine/engine_backend.h"
 #include "graph/host.h"
 
@@ -26,9 +26,10 @@ static void host_free(void *state)
     free(s);
 }
 
-static bt_err host_load(void **ret, const bt_model *m, const dc_engine_config *config, bt_pool *pool, bt_fault *fault)
+static bt_err host_load(void **ret, const bt_model *m, const dc_engine_config *config, bt_pool *pool,
+                        bt_fault *fault)
 {
-    const bt_packed_options o = { config->ctx_tokens, config->progress, config->progress_ud };
+    const bt_packed_options o = {config->ctx_tokens, config->progress, config->progress_ud};
     const bt_kernels *kernels = bt_kernels_select(config->isa);
     if (!kernels)
         return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", config->isa,
@@ -52,15 +53,15 @@ out:
     return e;
 }
 
-static bt_err host_step(void *state, const bt_kv_view *kv, int32_t token, size_t pos, const atomic_bool *cancel,
-                        float *logits, bt_fault *fault)
+static bt_err host_step(void *state, const bt_kv_view *kv, int32_t token, size_t pos,
+                        const atomic_bool *cancel, float *logits, bt_fault *fault)
 {
     host_state *s = state;
-    const bt_host_seq seq = { .kv = kv, .pos0 = pos, .valid = 1 };
-    const bt_host_io io = { .ids = &token, .seq = &seq, .logits = logits, .cancel = cancel };
+    const bt_host_seq seq = {.kv = kv, .pos0 = pos, .valid = 1};
+    const bt_host_io io = {.ids = &token, .seq = &seq, .logits = logits, .cancel = cancel};
     return bt_host_run(s->host, s->program, s->arena, &io, fault);
 }
 
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
 
-const dc_engine_backend dc_engine_host = { "host", 2, host_load, host_step, host_isa, host_free };
+const dc_engine_backend dc_engine_host = {"host", 2, host_load, host_step, host_isa, host_free};

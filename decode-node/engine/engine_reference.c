@@ -1,11 +1,14 @@
-/* The reference back end: the oracle of common/ref between pages of f32. It takes the rows of the sequence from its pages
- * at every step, so that it holds no state that could differ from them. */
+/* The reference back end: the oracle of common/ref between pages of f32. It takes the rows of the sequence
+ * from its pages at every step, so that it holds no state that could differ from them. */
 #include "decode-node/engine/engine_backend.h"
 #include "ref/ref_pages.h"
 
 #include <stdlib.h>
 
-typedef struct reference_state { bt_ref *ref; bt_ref_kv *kv; } reference_state;
+typedef struct reference_state {
+    bt_ref *ref;
+    bt_ref_kv *kv;
+} reference_state;
 
 static void reference_free(void *state)
 {
@@ -31,8 +34,8 @@ out:
     return e;
 }
 
-static bt_err reference_step(void *state, const bt_kv_view *kv, int32_t token, size_t pos, const atomic_bool *cancel,
-                             float *logits, bt_fault *fault)
+static bt_err reference_step(void *state, const bt_kv_view *kv, int32_t token, size_t pos,
+                             const atomic_bool *cancel, float *logits, bt_fault *fault)
 {
     reference_state *s = state;
     bt_ref_pages_load(s->kv, kv, 0, pos);

@@ -1,0 +1,234 @@
+/* The engines of both nodes together: a sequence prefilled by one is carried on by the other. */
+#include "decode-node/engine/engine.h"
+#include "prefill-node/engine.h"
+#include "tests/helpers/engine_kit.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+
+typedef struct pair {
+    pf_engine *pf;
+    dc_engine *dc;
+    float *logits;
+    size_t vocab;
+} pair;
+
+static pair begin(const bt_model *m, const char *engine, const char *isa, size_t threads)
+{
+    const pf_engine_config pc = {.engine = engine, .isa = isa, .threads = threads};
+    const dc_engine_config dc = {.engine = engine, .isa = isa, .threads = threads};
+    pair p = {.vocab = m->hp.vocab, .logits = malloc(m->hp.vocab * sizeof(float))};
+    assert_non_null(p.logits);
+    assert_int_equal(pf_engine_new(&p.pf, m, &pc, NULL), BT_OK);
+    assert_int_equal(dc_engine_new(&p.dc, m, &dc, NULL), BT_OK);
+    assert_int_equal(pf_engine_kv_elem_bytes(p.pf), dc_engine_kv_elem_bytes(p.dc));
+    assert_int_equal(dc_engine_ctx_tokens(p.dc), m->hp.ctx);
+    return p;
+}
+
+static void end(pair *p)
+{
+    pf_engine_free(p->pf);
+    dc_engine_free(p->dc);
+    free(p->logits);
+}
+
+static void prefill(pair *p, const bt_kv_view *kv, const int32_t *ids, size_t n)
+{
+    assert_int_equal(pf_engine_prefill(p->pf, kv, ids, n, 0, NULL, p->logits, BT_PREFILL_LAST, NULL), BT_OK);
+}
+
+static void step(pair *p, const bt_kv_view *kv, int32_t token, size_t pos)
+{
+    assert_int_equal(dc_engine_step(p->dc, kv, token, pos, NULL, p->logits, NULL), BT_OK);
+}
+
+static void a_step_gives_the_bits_of_a_longer_prompt(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {2, 17, 64, 65, 256, 257, 321};
+    int32_t ids[321];
+    for (size_t a = 0; a < 6; a++) {
+        engine_kit kit = engine_kit_model(archs[a % 3]);
+        pair p = begin(kit.model, a < 3 ? "host" : "reference", NULL, 2);
+        const uint32_t elem = pf_engine_kv_elem_bytes(p.pf);
+        float *expected = malloc(p.vocab * sizeof *expected);
+        assert_non_null(expected);
+        engine_kit_ids(ids, 321, kit.model, 21);
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            const size_t n = lengths[i];
+            bt_kv_view whole = engine_kit_pages(kit.model, n + 5, 64, elem);
+            bt_kv_view parts = engine_kit_pages(kit.model, n + 5, 16, elem);
+            prefill(&p, &whole, ids, n);
+            memcpy(expected, p.logits, p.vocab * sizeof *expected);
+            prefill(&p, &parts, ids, n - 1);
+            step(&p, &parts, ids[n - 1], n - 1);
+            assert_memory_equal(expected, p.logits, p.vocab * sizeof *expected);
+            assert_true(engine_kit_hash(&whole, n) == engine_kit_hash(&parts, n));
+            assert_true(engine_kit_untouched(&parts, n, n + 5));
+            engine_kit_pages_free(&whole);
+            engine_kit_pages_free(&parts);
+        }
+        free(expected);
+        end(&p);
+        engine_kit_done(&kit);
+    }
+}
+
+static int32_t best(const float *logits, size_t n)
+{
+    size_t top = 0;
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > logits[top]) top = i;
+    return (int32_t)top;
+}
+
+/* Both engines get the host's tokens, so that a near tie cannot part them. */
+static void host_and_reference_agree_along_a_sequence(void **state)
+{
+    (void)state;
+    int32_t ids[40];
+    for (size_t a = 0; a < 3; a++) {
+        engine_kit kit = engine_kit_model(archs[a]);
+        pair host = begin(kit.model, "host", NULL, 1), ref = begin(kit.model, "reference", NULL, 1);
+        bt_kv_view h = engine_kit_pages(kit.model, 104, 8, 2), r = engine_kit_pages(kit.model, 104, 8, 4);
+        engine_kit_ids(ids, 40, kit.model, 5);
+        prefill(&host, &h, ids, 40);
+        prefill(&ref, &r, ids, 40);
+        for (size_t pos = 40; pos < 100; pos++) {
+            float top = 0, worst = 0;
+            for (size_t i = 0; i < host.vocab; i++) {
+                top = fmaxf(top, fabsf(ref.logits[i]));
+                worst = fmaxf(worst, fabsf(ref.logits[i] - host.logits[i]));
+            }
+            assert_true(worst <= 0.01f * top);
+            const int32_t token = best(host.logits, host.vocab);
+            step(&host, &h, token, pos);
+            step(&ref, &r, token, pos);
+        }
+        engine_kit_pages_free(&h);
+        engine_kit_pages_free(&r);
+        end(&host);
+        end(&ref);
+        engine_kit_done(&kit);
+    }
+}
+
+static void threads_and_instruction_sets_change_no_bit(void **state)
+{
+    (void)state;
+    int32_t ids[70];
+    engine_kit kit = engine_kit_model("qwen3");
+    engine_kit_ids(ids, 70, kit.model, 9);
+    uint64_t hash = 0;
+    float *expected = malloc(kit.model->hp.vocab * sizeof *expected);
+    assert_non_null(expected);
+    for (size_t k = 0; k < bt_kernels_table_len; k++)
+        for (size_t threads = 1; threads <= 3; threads++) {
+            if (!bt_kernels_table[k].usable()) continue;
+            pair p = begin(kit.model, NULL, bt_kernels_table[k].isa, threads);
+            assert_string_equal(dc_engine_isa(p.dc), bt_kernels_table[k].isa);
+            bt_kv_view kv = engine_kit_pages(kit.model, 70, 32, 2);
+            prefill(&p, &kv, ids, 7);
+            for (size_t pos = 7; pos < 70; pos++) step(&p, &kv, ids[pos], pos);
+            if (!hash) {
+                hash = engine_kit_hash(&kv, 70);
+                memcpy(expected, p.logits, p.vocab * sizeof *expected);
+            }
+            assert_true(engine_kit_hash(&kv, 70) == hash);
+            assert_memory_equal(expected, p.logits, p.vocab * sizeof *expected);
+            engine_kit_pages_free(&kv);
+            end(&p);
+        }
+    free(expected);
+    engine_kit_done(&kit);
+}
+
+static void count_rows(void *ud, uint32_t layer, size_t token_begin, size_t token_count)
+{
+    size_t *rows = ud;
+    assert_true(layer < 3);
+    assert_int_equal(token_begin, 0);
+    *rows += token_count;
+}
+
+static void the_reference_tells_of_every_layer(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    pair p = begin(kit.model, "reference", NULL, 1);
+    int32_t ids[30];
+    size_t rows = 0;
+    const bt_prefill_hooks hooks = {.on_kv = count_rows, .ud = &rows};
+    bt_kv_view kv = engine_kit_pages(kit.model, 30, 4, 4);
+    engine_kit_ids(ids, 30, kit.model, 2);
+    assert_int_equal(pf_engine_prefill(p.pf, &kv, ids, 30, 0, &hooks, p.logits, BT_PREFILL_LAST, NULL),
+                     BT_OK);
+    assert_int_equal(rows, 3 * 30);
+    assert_int_equal(pf_engine_stats(p.pf).rows, 30);
+    assert_string_equal(pf_engine_name(p.pf), "reference");
+    engine_kit_pages_free(&kv);
+    end(&p);
+    engine_kit_done(&kit);
+}
+
+static void refuses_unknown_engines_and_wrong_views(void **state)
+{
+    (void)state;
+    bt_fault f;
+    engine_kit kit = engine_kit_model("llama");
+    const bt_model *m = kit.model;
+    pf_engine *pf = NULL;
+    dc_engine *dc = NULL;
+    assert_int_equal(pf_engine_new(&pf, m, &(pf_engine_config){.engine = "gpu"}, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "gpu"));
+    assert_int_equal(dc_engine_new(&dc, m, &(dc_engine_config){.engine = "gpu"}, &f), BT_EARG);
+    assert_int_equal(pf_engine_new(&pf, m, &(pf_engine_config){.isa = "mmx"}, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "mmx"));
+    assert_int_equal(dc_engine_new(&dc, m, &(dc_engine_config){.isa = "mmx"}, &f), BT_EARG);
+    assert_int_equal(pf_engine_new(&pf, m, &(pf_engine_config){.shape_policy = "pow3"}, &f), BT_EARG);
+    assert_int_equal(pf_engine_new(&pf, m, &(pf_engine_config){.ctx_tokens = 1025}, &f), BT_ELIMIT);
+    assert_int_equal(dc_engine_new(&dc, m, &(dc_engine_config){.ctx_tokens = 1025}, &f), BT_ELIMIT);
+    assert_true(strstr(f.text, "1025") && strstr(f.text, "1024"));
+    assert_true(!pf && !dc);
+
+    static const char *const engines[] = {"host", "reference"};
+    for (size_t i = 0; i < 2; i++) {
+        pair p = begin(m, engines[i], NULL, 1);
+        bt_kv_view kv = engine_kit_pages(m, 8, 4, i ? 4 : 2), other = kv;
+        const int32_t ids[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+        other.elem_bytes = i ? 2 : 4;
+        assert_int_equal(dc_engine_step(p.dc, &other, 1, 0, NULL, p.logits, NULL), BT_EARG);
+        assert_int_equal(pf_engine_prefill(p.pf, &other, ids, 4, 0, NULL, p.logits, BT_PREFILL_LAST, NULL),
+                         BT_EARG);
+        assert_int_equal(pf_engine_prefill(p.pf, &kv, ids, 9, 0, NULL, p.logits, BT_PREFILL_LAST, NULL),
+                         BT_EARG);
+        assert_int_equal(dc_engine_step(p.dc, &kv, 1, 8, NULL, p.logits, NULL), BT_ELIMIT);
+        assert_int_equal(dc_engine_step(p.dc, &kv, 384, 0, NULL, p.logits, NULL), BT_EARG);
+        assert_int_equal(dc_engine_step(p.dc, &kv, -1, 0, NULL, p.logits, NULL), BT_EARG);
+        const atomic_bool cancelled = true;
+        assert_int_equal(dc_engine_step(p.dc, &kv, 1, 0, &cancelled, p.logits, NULL), BT_ECANCEL);
+        engine_kit_pages_free(&kv);
+        end(&p);
+    }
+    engine_kit_done(&kit);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_gives_the_bits_of_a_longer_prompt),
+        cmocka_unit_test(host_and_reference_agree_along_a_sequence),
+        cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
+        cmocka_unit_test(the_reference_tells_of_every_layer),
+        cmocka_unit_test(refuses_unknown_engines_and_wrong_views),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
