@@ -1,0 +1,151 @@
+/* Every row is offered once, in order of its making, whatever is blocked, missing or cut on the way. */
+#include "xfer/xfer_send.h"
+#include "base/rng.h"
+#include "xfer/xfer_credit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+static void offers_rows_as_they_become_ready_lowest_tokens_first(void **s)
+{
+    (void)s;
+    bt_xfer_send x;
+    bt_kv_range r;
+    assert_int_equal(bt_xfer_send_init(&x, 4, 2), BT_OK);
+    bt_xfer_send_start(&x, 2, 100, 64, false);
+    assert_false(bt_xfer_send_next(&x, &r));
+    assert_true(bt_xfer_send_ready(&x, 0, 0, 64));
+    assert_true(bt_xfer_send_ready(&x, 1, 0, 64));
+    assert_true(bt_xfer_send_ready(&x, 0, 64, 36));
+    assert_false(bt_xfer_send_ready(&x, 1, 80, 16));    /* a gap */
+    assert_false(bt_xfer_send_ready(&x, 1, 64, 8));     /* off the grid */
+    assert_false(bt_xfer_send_ready(&x, 1, 64, 37));    /* past the end */
+    assert_false(bt_xfer_send_ready(&x, 2, 0, 16));
+    const bt_kv_range want[] = {{0, 0, 64}, {1, 0, 64}, {0, 64, 36}};
+    for (int i = 0; i < 3; i++) {
+        assert_true(bt_xfer_send_next(&x, &r));
+        assert_memory_equal(&r, &want[i], sizeof r);
+        bt_xfer_send_take(&x, &r);
+        bt_xfer_send_sent(&x);
+    }
+    assert_false(bt_xfer_send_next(&x, &r));
+    assert_false(bt_xfer_send_all_sent(&x));
+    assert_true(bt_xfer_send_ready(&x, 1, 64, 36));
+    bt_xfer_send_next(&x, &r);
+    bt_xfer_send_take(&x, &r);
+    assert_false(bt_xfer_send_all_sent(&x));
+    bt_xfer_send_sent(&x);
+    assert_true(bt_xfer_send_all_sent(&x));
+    bt_xfer_send_done(&x);
+}
+
+/* A receiver that marks rows in a plain table is the oracle: at the end each row came, and only missing ones came twice. */
+static void covers_every_row_through_blocked_and_missing_blocks(void **s)
+{
+    (void)s;
+    static uint8_t came[3][400];
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        uint64_t draw = 0;
+        uint32_t n = 1 + (uint32_t)(bt_rng_u64(seed, draw++) % 400);
+        bt_xfer_send x;
+        bt_kv_range r, missing[BT_MSG_MAX_RANGES];
+        assert_int_equal(bt_xfer_send_init(&x, 3, 1), BT_OK);
+        bt_xfer_send_start(&x, 3, n, 64, false);
+        memset(came, 0, sizeof came);
+        for (uint32_t l = 0; l < 3; l++) assert_true(bt_xfer_send_ready(&x, l, 0, n));
+        for (int round = 0; round < 200; round++) {
+            while (bt_xfer_send_next(&x, &r)) {
+                assert_true(r.token_count <= 64 && r.token_begin + r.token_count <= n && r.token_begin % 16 == 0);
+                bt_xfer_send_take(&x, &r);
+                uint64_t luck = bt_rng_u64(seed, draw++) % 4;
+                if (luck == 0) bt_xfer_send_returned(&x, &r);
+                else bt_xfer_send_sent(&x);
+                for (uint32_t t = 0; luck >= 2 && t < r.token_count; t++) {
+                    if (came[r.layer][r.token_begin + t]++) fail_msg("seed %llu: a row came twice", (unsigned long long)seed);
+                }
+            }
+            assert_true(bt_xfer_send_all_sent(&x));
+            uint32_t len = 0;
+            for (uint32_t l = 0; l < 3; l++)
+                for (uint32_t t = 0; t < n; t += 16)
+                    if (!came[l][t]) missing[len++] = (bt_kv_range){l, t, n - t < 16 ? n - t : 16};
+            if (len == 0) break;
+            assert_int_equal(bt_xfer_send_missing(&x, missing, len), len);
+        }
+        for (uint32_t l = 0; l < 3; l++)
+            for (uint32_t t = 0; t < n; t++) assert_int_equal(came[l][t], 1);
+        bt_xfer_send_done(&x);
+    }
+}
+
+static void cuts_long_missing_ranges_into_blocks_and_bounds_the_list(void **s)
+{
+    (void)s;
+    bt_xfer_send x;
+    bt_kv_range r, all[BT_MSG_MAX_RANGES + 1];
+    assert_int_equal(bt_xfer_send_init(&x, 1, 1), BT_OK);
+    bt_xfer_send_start(&x, 1, 1000, 256, false);
+    bt_xfer_send_ready(&x, 0, 0, 1000);
+    while (bt_xfer_send_next(&x, &r)) {
+        bt_xfer_send_take(&x, &r);
+        bt_xfer_send_sent(&x);
+    }
+    assert_int_equal(bt_xfer_send_missing(&x, &(bt_kv_range){0, 16, 984}, 1), 1);
+    uint32_t rows = 0;
+    while (bt_xfer_send_next(&x, &r)) {
+        assert_true(r.token_count <= 256 && r.token_begin % 16 == 0);
+        rows += r.token_count;
+        bt_xfer_send_take(&x, &r);
+        bt_xfer_send_sent(&x);
+    }
+    assert_int_equal(rows, 984);
+    for (size_t i = 0; i <= BT_MSG_MAX_RANGES; i++) all[i] = (bt_kv_range){0, 0, 16};
+    assert_int_equal(bt_xfer_send_missing(&x, all, BT_MSG_MAX_RANGES + 1), BT_MSG_MAX_RANGES);
+    bt_xfer_send_next(&x, &r);
+    bt_xfer_send_take(&x, &r);
+    bt_xfer_send_returned(&x, &r);                      /* always room for what is under way */
+    bt_xfer_send_done(&x);
+}
+
+static void grants_are_totals_so_losing_or_repeating_one_does_no_harm(void **s)
+{
+    (void)s;
+    bt_xfer_purse p = {0};
+    assert_false(bt_xfer_purse_has(&p, 1));
+    bt_xfer_purse_open(&p, 100);
+    p.used_bytes = 60;
+    assert_true(bt_xfer_purse_has(&p, 40));
+    assert_false(bt_xfer_purse_has(&p, 41));
+    bt_xfer_purse_grant(&p, 160);
+    bt_xfer_purse_grant(&p, 130);
+    assert_true(bt_xfer_purse_has(&p, 100));
+    assert_false(bt_xfer_purse_has(&p, 101));
+
+    bt_xfer_grant g;
+    bt_xfer_grant_open(&g, 80);
+    assert_int_equal(bt_xfer_grant_due(&g), 0);
+    g.came_bytes = 20;
+    g.left_bytes = 9;
+    assert_int_equal(bt_xfer_grant_due(&g), 0);         /* less than an eighth, and more is on its way */
+    g.left_bytes = 10;
+    assert_int_equal(bt_xfer_grant_due(&g), 90);
+    g.left_bytes = 20;
+    assert_int_equal(bt_xfer_grant_due(&g), 100);
+    assert_int_equal(bt_xfer_grant_due(&g), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(offers_rows_as_they_become_ready_lowest_tokens_first),
+        cmocka_unit_test(covers_every_row_through_blocked_and_missing_blocks),
+        cmocka_unit_test(cuts_long_missing_ranges_into_blocks_and_bounds_the_list),
+        cmocka_unit_test(grants_are_totals_so_losing_or_repeating_one_does_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
