@@ -1,0 +1,122 @@
+/* See cluster.h. */
+#include "tests/helpers/cluster.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_ARGS = 32 };
+
+bool cluster_start(cluster *c, const char *model, const char *const *more)
+{
+    const char *argv[MAX_ARGS] = { "baton", "up", "-m", model, "--port", "0" };
+    size_t n = 6;
+    while (*more && n + 1 < MAX_ARGS) argv[n++] = *more++;
+    c->up = spawn_start(argv);
+    return spawn_wait_out(c->up, "\n", spawn_patience(60000)) && sscanf(spawn_out(c->up), "ready %127s", c->url) == 1;
+}
+
+bool cluster_stop(cluster *c)
+{
+    spawn_signal(c->up, SIGTERM);
+    const int rc = spawn_wait(c->up, spawn_patience(20000));
+    const bool is_alone = spawn_wait_all_gone(spawn_patience(1000));
+    const size_t left = spawn_count_leftovers();
+    if (rc == 0 && is_alone && left == 0) return true;
+    printf("'baton up' ended with %d, %s processes left, %zu directories left; it wrote:\n%s\n", rc, is_alone ? "no" : "some", left,
+           spawn_err(c->up));
+    return false;
+}
+
+json_t *cluster_status(const char *url)
+{
+    client *c = client_get(url, "/v1/status");
+    json_t *json = client_wait(c, spawn_patience(5000)) ? json_incref(client_json(c)) : NULL;
+    client_end(c);
+    return json;
+}
+
+static const json_t *find_node(const json_t *status, const char *id)
+{
+    const json_t *nodes = json_object_get(status, "nodes"), *found = NULL;
+    for (size_t i = 0; i < json_array_size(nodes); i++) {
+        const json_t *n = json_array_get(nodes, i);
+        if (strcmp(json_string_value(json_object_get(n, "id")), id) != 0) continue;
+        if (!found || !json_is_null(json_object_get(n, "pid"))) found = n;      /* a successor rather than a dead one */
+    }
+    return found;
+}
+
+pid_t cluster_pid(const char *url, const char *id)
+{
+    json_t *status = cluster_status(url);
+    const json_t *who = strcmp(id, "gateway") == 0 ? json_object_get(status, "gateway") : find_node(status, id);
+    const pid_t pid = (pid_t)json_integer_value(json_object_get(who, "pid"));
+    json_decref(status);
+    return pid;
+}
+
+bool cluster_wait_node(const char *url, const char *id, const char *state, pid_t other_than, int64_t ms)
+{
+    const int64_t end = spawn_now_ms() + ms;
+    bool is_so = false;
+    do {
+        json_t *status = cluster_status(url);
+        const json_t *n = find_node(status, id);
+        is_so = n && strcmp(json_string_value(json_object_get(n, "state")), state) == 0
+             && (!other_than || json_integer_value(json_object_get(n, "pid")) != other_than);
+        json_decref(status);
+    } while (!is_so && spawn_before(end));
+    return is_so;
+}
+
+bool cluster_wait_health(const char *url, long want, int64_t ms)
+{
+    const int64_t end = spawn_now_ms() + ms;
+    long status = 0;
+    do {
+        client *c = client_get(url, "/health");
+        (void)client_wait(c, spawn_patience(5000));
+        status = client_status(c);
+        client_end(c);
+    } while (status != want && spawn_before(end));
+    return status == want;
+}
+
+bool cluster_wait_idle(const char *url, int64_t ms)
+{
+    static const char *const held[] = { "pages_used", "reservations", "leases", "slots_used", "attempts" };
+    const int64_t end = spawn_now_ms() + ms;
+    json_int_t sum = 1;
+    do {
+        json_t *status = cluster_status(url);
+        const json_t *nodes = json_object_get(status, "nodes");
+        sum = json_array_size(nodes) ? 0 : 1;
+        for (size_t i = 0; i < json_array_size(nodes); i++)
+            for (size_t k = 0; k < sizeof held / sizeof *held; k++) {
+                const json_t *n = json_array_get(nodes, i);
+                if (!json_is_null(json_object_get(n, "pid"))) sum += json_integer_value(json_object_get(n, held[k]));
+            }
+        json_decref(status);
+    } while (sum && spawn_before(end));
+    return sum == 0;
+}
+
+json_t *cluster_request(const char *prompt, int max_tokens)
+{
+    return json_pack("{s:s, s:i, s:i, s:b}", "prompt", prompt, "max_tokens", max_tokens, "temperature", 0, "baton", 1);
+}
+
+bool cluster_serves(const char *url)
+{
+    json_t *request = cluster_request("the end of", 4);
+    client *c = client_post(url, "/v1/completions", request);
+    const bool is_whole = client_wait(c, spawn_patience(20000)) && client_status(c) == 200;
+    const char *reason = json_string_value(json_object_get(client_baton(c), "finish_reason"));
+    const bool is_right = is_whole && reason
+                       && (strcmp(reason, "stop") == 0 || json_array_size(json_object_get(client_baton(c), "token_ids")) == 4);
+    if (!is_right) printf("HTTP %ld after %lld ms: %s\n", client_status(c), (long long)client_ms(c), client_body(c));
+    client_end(c);
+    json_decref(request);
+    return is_right;
+}

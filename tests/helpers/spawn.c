@@ -1,0 +1,269 @@
+/* See spawn.h. */
+#include "tests/helpers/spawn.h"
+#include "tests/helpers/tiny_gguf.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SLOWER = 8, IS_SANITIZED = 1 };
+#else
+enum { SLOWER = 1, IS_SANITIZED = 0 };
+#endif
+enum { PATH_BYTES = 512, MAX_ARGS = 64 };
+
+struct spawn {
+    spawn *next;
+    pid_t pid;
+    bool ended;
+    int code;
+    char out_path[PATH_BYTES], err_path[PATH_BYTES];
+    char *out, *err;
+};
+
+static char dir[PATH_BYTES];
+static spawn *first;
+static unsigned counter;
+
+static _Noreturn void die(const char *what)
+{
+    fprintf(stderr, "spawn: %s: %s\n", what, strerror(errno));
+    abort();
+}
+
+void spawn_setup(void)
+{
+    const char *base = getenv("TMPDIR");
+    if (!base || !*base) base = "/tmp";
+    snprintf(dir, sizeof dir, "%s/e2e-XXXXXX", base);
+    if (!mkdtemp(dir)) die("a private directory");
+    if (setenv("TMPDIR", dir, 1) < 0 || unsetenv("XDG_RUNTIME_DIR") < 0 || unsetenv("NOTIFY_SOCKET") < 0) die("environment");
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) die("subreaper");
+    setvbuf(stdout, NULL, _IOLBF, 0);
+}
+
+static void remove_all(const char *path)
+{
+    DIR *d = opendir(path);
+    char child[2 * PATH_BYTES];
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        snprintf(child, sizeof child, "%.500s/%s", path, e->d_name);
+        if (unlink(child) == 0) continue;
+        DIR *sub = opendir(child);                      /* one level more is as deep as it gets */
+        for (struct dirent *s; sub && (s = readdir(sub));) (void)unlinkat(dirfd(sub), s->d_name, 0);
+        if (sub) closedir(sub);
+        (void)rmdir(child);
+    }
+    if (d) closedir(d);
+    (void)rmdir(path);
+}
+
+void spawn_cleanup(void)
+{
+    (void)spawn_teardown(NULL);
+    remove_all(dir);
+}
+
+const char *spawn_dir(void) { return dir; }
+
+const char *spawn_path(const char *name)
+{
+    static char path[4][2 * PATH_BYTES];
+    static unsigned next;
+    char *p = path[next++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", dir, name);
+    return p;
+}
+
+const char *spawn_tiny_model(uint64_t seed)
+{
+    char name[64];
+    snprintf(name, sizeof name, "tiny-%llu.gguf", (unsigned long long)seed);
+    const char *path = spawn_path(name);
+    if (access(path, R_OK) == 0) return path;
+    tiny_gguf_spec spec = tiny_gguf_default();
+    spec.ctx = 1024;
+    spec.chat_template = tiny_gguf_chatml;
+    spec.seed = seed;
+    tiny_gguf_write(&spec, path);
+    return path;
+}
+
+size_t spawn_count_leftovers(void)
+{
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) n += strncmp(e->d_name, "baton-", 6) == 0;
+    if (d) closedir(d);
+    return n;
+}
+
+static _Noreturn void become(const spawn *s, const char *program, const char *const *argv, pid_t parent)
+{
+    const int in = open("/dev/null", O_RDONLY), out = open(s->out_path, O_WRONLY | O_CREAT | O_TRUNC, 0600),
+              err = open(s->err_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (in < 0 || out < 0 || err < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) _exit(126);
+    close(in);
+    close(out);
+    close(err);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(126);
+    execv(program, (char *const *)argv);
+    _exit(127);
+}
+
+spawn *spawn_start(const char *const *argv)
+{
+    char program[PATH_BYTES];
+    const char *bin = getenv("BATON_BIN");
+    spawn *s = calloc(1, sizeof *s);
+    if (!s) die("memory");
+    snprintf(program, sizeof program, "%s/%s", bin && *bin ? bin : "bin", argv[0]);
+    snprintf(s->out_path, sizeof s->out_path, "%.480s/%u.out", dir, counter);
+    snprintf(s->err_path, sizeof s->err_path, "%.480s/%u.err", dir, counter++);
+    const pid_t parent = getpid();
+    fflush(NULL);
+    s->pid = fork();
+    if (s->pid < 0) die("fork");
+    if (s->pid == 0) become(s, program, argv, parent);
+    s->next = first;
+    first = s;
+    return s;
+}
+
+pid_t spawn_pid(const spawn *s) { return s->pid; }
+
+void spawn_signal(const spawn *s, int signo)
+{
+    if (!s->ended) (void)kill(s->pid, signo);
+}
+
+static void note_end(spawn *s, int status)
+{
+    s->ended = true;
+    s->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static bool has_ended(spawn *s)
+{
+    int status;
+    if (!s->ended && waitpid(s->pid, &status, WNOHANG) == s->pid) note_end(s, status);
+    return s->ended;
+}
+
+int64_t spawn_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void spawn_nap(void) { nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL); }
+int64_t spawn_patience(int64_t ms) { return ms * SLOWER; }
+bool spawn_is_sanitized(void) { return IS_SANITIZED; }
+
+bool spawn_before(int64_t end_ms)
+{
+    spawn_nap();
+    return spawn_now_ms() < end_ms;
+}
+
+int spawn_wait(spawn *s, int64_t ms)
+{
+    for (const int64_t end = spawn_now_ms() + ms; !has_ended(s) && spawn_before(end);) {}
+    return has_ended(s) ? s->code : -1;
+}
+
+static const char *read_all(char **keep, const char *path)
+{
+    struct stat st;
+    free(*keep);
+    *keep = NULL;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return "";                              /* the child has not come so far */
+    if (fstat(fd, &st) < 0 || !(*keep = malloc((size_t)st.st_size + 1))) die(path);
+    const ssize_t n = pread(fd, *keep, (size_t)st.st_size, 0);
+    close(fd);
+    if (n < 0) die(path);
+    (*keep)[n] = '\0';
+    return *keep;
+}
+
+const char *spawn_out(spawn *s) { return read_all(&s->out, s->out_path); }
+const char *spawn_err(spawn *s) { return read_all(&s->err, s->err_path); }
+
+static bool wait_text(spawn *s, const char *(*stream)(spawn *), const char *text, int64_t ms)
+{
+    const int64_t limit = spawn_now_ms() + ms;
+    for (bool last = false;; last = has_ended(s)) {     /* after its end, one more look */
+        if (strstr(stream(s), text)) return true;
+        if (last || !spawn_before(limit)) break;
+    }
+    printf("'%s' did not come from process %d; it wrote:\n%s%s\n", text, (int)s->pid, spawn_out(s), spawn_err(s));
+    return false;
+}
+
+bool spawn_wait_out(spawn *s, const char *text, int64_t ms) { return wait_text(s, spawn_out, text, ms); }
+bool spawn_wait_err(spawn *s, const char *text, int64_t ms) { return wait_text(s, spawn_err, text, ms); }
+
+bool spawn_wait_all_gone(int64_t ms)
+{
+    const int64_t end = spawn_now_ms() + ms;
+    for (;;) {
+        int status;
+        const pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid < 0) return errno == ECHILD;
+        for (spawn *s = first; pid > 0 && s; s = s->next)
+            if (s->pid == pid && !s->ended) note_end(s, status);
+        if (pid == 0 && !spawn_before(end)) return false;
+    }
+}
+
+/* Orphans of children that died by force: PDEATHSIG has told them to go, but a stopped or hanging one would stay. */
+static void kill_below(int signo)
+{
+    char path[64], text[512];
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int pid = 0, parent = 0;
+        if (sscanf(e->d_name, "%d", &pid) != 1) continue;
+        snprintf(path, sizeof path, "/proc/%d/stat", pid);
+        FILE *f = fopen(path, "re");
+        if (!f) continue;
+        const char *end = fgets(text, sizeof text, f) ? strrchr(text, ')') : NULL;
+        fclose(f);
+        if (end && sscanf(end, ") %*c %d", &parent) == 1 && parent == getpid()) (void)kill(pid, signo);
+    }
+    if (d) closedir(d);
+}
+
+int spawn_teardown(void **state)
+{
+    (void)state;
+    for (spawn *s = first; s; s = s->next)
+        if (!has_ended(s)) {
+            (void)kill(s->pid, SIGKILL);
+            (void)kill(s->pid, SIGCONT);
+        }
+    /* Everything below becomes our child when its parent is gone. */
+    for (const int64_t end = spawn_now_ms() + 20000; !spawn_wait_all_gone(50) && spawn_now_ms() < end;) kill_below(SIGKILL);
+    while (first) {
+        spawn *s = first;
+        first = s->next;
+        free(s->out);
+        free(s->err);
+        free(s);
+    }
+    return 0;
+}
