@@ -102,7 +102,9 @@ static void answer_error(gw_door *d, gw_http_exchange *x, const gw_openai_error 
     if (gw_answer_error(&b, err) < 0) b.err = BT_ENOMEM;
     answer_bytes(d, x, err->status, &h, &b);
     bt_buf_done(&b);
-    bt_log_request(err->status >= 500 ? BT_LOG_WARN : BT_LOG_INFO, gw_http_id(x), "%d: %s", err->status, err->message);
+    /* A 503 is what probes of /health get for minutes; that nodes are missing is logged once, when it happens. */
+    const bt_log_level level = err->status == 503 ? BT_LOG_DEBUG : err->status >= 500 ? BT_LOG_WARN : BT_LOG_INFO;
+    bt_log_request(level, gw_http_id(x), "%d: %s", err->status, err->message);
 }
 
 /* What to say while no request would succeed; false: one would. */

@@ -24,7 +24,7 @@ struct gw_http {
     size_t body_max_bytes, bodies_max_bytes, bodies_bytes;
     gw_http_exchange *first;            /* all exchanges */
     uint64_t id_prefix, id_count;
-    bool has_resumed;                   /* libmicrohttpd must run */
+    bool has_resumed;                   /* libmicrohttpd must run again */
 };
 
 struct gw_http_exchange {
@@ -394,5 +394,9 @@ bt_err gw_http_run(gw_http *h, bt_fault *fault)
         if (!x->is_complete || x->is_suspended) gw_http_abandon(x);
     }
     h->has_resumed = false;
-    return MHD_run(h->daemon) == MHD_YES ? BT_OK : bt_fail(fault, BT_EIO, "the HTTP server failed");
+    const unsigned before = gw_http_connections(h);
+    if (MHD_run(h->daemon) != MHD_YES) return bt_fail(fault, BT_EIO, "the HTTP server failed");
+    /* At its limit of connections libmicrohttpd stops listening, and starts again only in the run after one has ended. */
+    if (gw_http_connections(h) < before) h->has_resumed = true;
+    return BT_OK;
 }
