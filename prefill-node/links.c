@@ -6,7 +6,7 @@
 
 enum { PAUSE_US = 2000, MISSING_ROUNDS_MAX = 32 };
 
-static pf_link *link_of(pf_brain *b, const bt_incarnation *decode)
+static pf_link *link_of(const pf_brain *b, const bt_incarnation *decode)
 {
     for (uint32_t i = 0; i < b->cfg.links_max; i++)
         if (b->links[i].state != PF_LINK_NONE && bt_incarnation_equal(&b->links[i].decode, decode)) return &b->links[i];
@@ -294,7 +294,9 @@ int64_t pf_links_due_us(const pf_brain *b)
     }
     for (uint32_t i = 0; i < b->records_len; i++) {
         const pf_record *r = &b->records[i];
-        if (is_commit_due(b, r) && b->sends[r->slot].told && r->commit_us < due) due = r->commit_us;
+        if (!is_commit_due(b, r) || !b->sends[r->slot].told || r->commit_us >= due) continue;
+        const pf_link *l = link_of(b, &r->decode);
+        if (l && l->state == PF_LINK_OPEN) due = r->commit_us;      /* else WELCOME sets it going */
     }
     return due;
 }
