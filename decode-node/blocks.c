@@ -38,12 +38,15 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
         say_reject(b, &m->from, BT_EVERSION, "only prefill nodes of this protocol version may send KV here");
         return;
     }
-    if (memcmp(h->model_id, own->model_id, sizeof own->model_id) != 0 || memcmp(&h->kv, &own->kv, sizeof own->kv) != 0) {
+    if (memcmp(h->model_id, own->model_id, sizeof own->model_id) != 0 ||
+        memcmp(&h->kv, &own->kv, sizeof own->kv) != 0) {
         char text[BT_MSG_MAX_TEXT_BYTES + 1];
-        snprintf(text, sizeof text, "model %02x%02x%02x%02x.. with %ux%ux%u KV dtype %d, but this node has %02x%02x%02x%02x.. with %ux%ux%u dtype %d",
+        snprintf(text, sizeof text,
+                 "model %02x%02x%02x%02x.. with %ux%ux%u KV dtype %d, but this node has %02x%02x%02x%02x.. "
+                 "with %ux%ux%u dtype %d",
                  h->model_id[0], h->model_id[1], h->model_id[2], h->model_id[3], h->kv.layers, h->kv.kv_heads,
-                 h->kv.head_dim, (int)h->kv.dtype, own->model_id[0], own->model_id[1], own->model_id[2], own->model_id[3],
-                 own->kv.layers, own->kv.kv_heads, own->kv.head_dim, (int)own->kv.dtype);
+                 h->kv.head_dim, (int)h->kv.dtype, own->model_id[0], own->model_id[1], own->model_id[2],
+                 own->model_id[3], own->kv.layers, own->kv.kv_heads, own->kv.head_dim, (int)own->kv.dtype);
         say_reject(b, &m->from, BT_EFORMAT, text);
         return;
     }
@@ -56,7 +59,8 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
             if (b->links[i].heard_us < l->heard_us) l = &b->links[i];
     }
     *l = (dc_link){.in_use = true, .peer = m->from, .epoch = ++b->epochs, .heard_us = b->now_us};
-    uint64_t window = b->cfg.window_bytes, least = bt_xfer_block_bytes(&own->kv, TYPICAL_BLOCK_TOKENS) * BLOCKS_A_WINDOW;
+    uint64_t window = b->cfg.window_bytes,
+             least = bt_xfer_block_bytes(&own->kv, TYPICAL_BLOCK_TOKENS) * BLOCKS_A_WINDOW;
     bt_xfer_grant_open(&l->grant, window > least ? window : least);
     bt_msg *w = to_peer(b, &m->from, BT_MSG_WELCOME);
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
@@ -145,7 +149,8 @@ void dc_on_block(dc_brain *b, const dc_block *in)
     else if (!may_send(r, &in->from, &in->ticket)) why = DC_DROP_TICKET;
     else {
         bt_xfer_verdict v = bt_xfer_recv_block(&r->recv, &range, in->bytes);
-        if (v != BT_XFER_PLACE) why = v == BT_XFER_RANGE ? DC_DROP_RANGE : v == BT_XFER_REPEAT ? DC_DROP_REPEAT : DC_DROP_BUSY;
+        if (v != BT_XFER_PLACE)
+            why = v == BT_XFER_RANGE ? DC_DROP_RANGE : v == BT_XFER_REPEAT ? DC_DROP_REPEAT : DC_DROP_BUSY;
     }
     if (l) {
         l->heard_us = b->now_us;

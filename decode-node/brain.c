@@ -1,6 +1,7 @@
-/* Decides what the decode node does: see brain.h. This file has the life of an attempt and what the gateways say; blocks.c has
- * the bulk links and the transfers. Records are looked at in table order, so that a run depends on its events alone. What is
- * freed in a step is only put aside: messages made in the step may still point into it. */
+/* Decides what the decode node does: see brain.h. This file has the life of an attempt and what the gateways
+ * say; blocks.c has the bulk links and the transfers. Records are looked at in table order, so that a run
+ * depends on its events alone. What is freed in a step is only put aside: messages made in the step may still
+ * point into it. */
 #include "decode-node/brain_inner.h"
 
 #include <assert.h>
@@ -304,7 +305,13 @@ static void on_reserve(dc_brain *b, const bt_msg *m)
         refuse(b, &m->ref, BT_ENOMEM, 1000, "out of memory");
         return;
     }
-    *r = (dc_record){.state = DC_RESERVED, .ref = m->ref, .slot = slot, .pages = (uint32_t)pages, .wish = *w, .recv = recv, .ids = ids};
+    *r = (dc_record){.state = DC_RESERVED,
+                     .ref = m->ref,
+                     .slot = slot,
+                     .pages = (uint32_t)pages,
+                     .wish = *w,
+                     .recv = recv,
+                     .ids = ids};
     static_assert(sizeof r->ticket == sizeof *b->random, "a ticket is 128 random bits");
     memcpy(&r->ticket, b->random, sizeof r->ticket);
     set_lease(b, r, w->lease_ms);
@@ -420,7 +427,10 @@ static void on_ended(dc_brain *b, const dc_event *ev)
 
 /* ---- time --------------------------------------------------------------------------------------- */
 
-static bool wants_resend(const dc_record *r) { return r->state == DC_REPORTING || (r->state == DC_RUNNING && r->acked < r->ids_len); }
+static bool wants_resend(const dc_record *r)
+{
+    return r->state == DC_REPORTING || (r->state == DC_RUNNING && r->acked < r->ids_len);
+}
 
 static void expire(dc_brain *b)
 {
@@ -554,7 +564,10 @@ void dc_brain_free(dc_brain *b)
 
 bt_load dc_brain_load(const dc_brain *b)
 {
-    bt_load load = {.slots_total = b->cfg.slots, .pages_total = b->cfg.pages_total, .pages_used = b->pages_used, .rss_bytes = b->rss_bytes};
+    bt_load load = {.slots_total = b->cfg.slots,
+                    .pages_total = b->cfg.pages_total,
+                    .pages_used = b->pages_used,
+                    .rss_bytes = b->rss_bytes};
     for (uint32_t i = 0; i < b->records_len; i++) {
         const dc_record *r = &b->records[i];
         if (r->state == DC_NONE || r->state == DC_DEAD) continue;

@@ -3,31 +3,38 @@
 #include "wire/msg.h"
 #include "xfer/step.h"
 
-/* The decode node's decisions: which reservation it takes, which block it lets in, when a sequence starts and stops, which
- * tokens are told again. Rules of all brains: xfer/step.h. It allocates only for RESERVE (coverage and tokens of the attempt; out of memory is Refused).
+/* The decode node's decisions: which reservation it takes, which block it lets in, when a sequence starts and
+ * stops, which tokens are told again. Rules of all brains: xfer/step.h. It allocates only for RESERVE (coverage
+ * and tokens of the attempt; out of memory is Refused).
  *
  * One attempt:  RESERVED --Commit, all in place--> RUNNING --ENDED--> REPORTING --FinishedAck--> forgotten
  *                   abort, lease end: --> STOPPING (waits for a copy or a step in progress) --> freed
- * A slot (0..slots-1) is held from RESERVE_PAGES to FREE_PAGES. This version reserves every page of prompt + max_tokens
- * at once, so a sequence never grows and is never preempted; the brain counts pages itself, so RESERVE_PAGES cannot fail. */
+ * A slot (0..slots-1) is held from RESERVE_PAGES to FREE_PAGES. This version reserves every page of prompt +
+ * max_tokens at once, so a sequence never grows and is never preempted; the brain counts pages itself, so
+ * RESERVE_PAGES cannot fail. */
 
 enum { DC_MAX_GATEWAYS = 8 };
 
 typedef struct dc_config {
     bt_incarnation self;
-    bt_msg_hello hello;             /* role DECODE, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens, kv_endpoint, pid; load is filled here */
+    bt_msg_hello hello;             /* role DECODE, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens,
+                                     * kv_endpoint, pid; load is filled here */
     uint32_t gateways;              /* 1..DC_MAX_GATEWAYS control links, addressed by index */
     uint32_t slots;                 /* attempts at once, 1..1024 */
     uint32_t pages_total, page_tokens;
     uint32_t links_max;             /* prefill nodes greeted at once; the one idle longest makes room */
-    uint64_t window_bytes;          /* un-placed bytes a link may have in flight; at least eight blocks of 256 tokens are given */
+    uint64_t window_bytes;          /* un-placed bytes a link may have in flight; at least eight blocks of 256
+                                     * tokens are given */
     uint32_t lease_max_ms;          /* longer leases are cut to this; 60 s */
-    int64_t heartbeat_us, silence_us, resend_us, rejected_us;   /* 0.5 s, 2 s, 0.5 s, 5 s, as in prefill-node/brain.h */
+    int64_t heartbeat_us, silence_us, resend_us, rejected_us;   /* 0.5 s, 2 s, 0.5 s, 5 s, as in
+                                                                 * prefill-node/brain.h */
 } dc_config;
-/* The figures above; slots, gateways 1, page_tokens 64, links 64, window 64 MiB. The caller sets self, hello, pages_total. */
+/* The figures above; slots, gateways 1, page_tokens 64, links 64, window 64 MiB. The caller sets self, hello,
+ * pages_total. */
 dc_config dc_config_defaults(void);
 
-/* A block that arrived; fields from its checked header. The shell drops blocks whose header names another receiver. */
+/* A block that arrived; fields from its checked header. The shell drops blocks whose header names another
+ * receiver. */
 typedef struct dc_block {
     bt_incarnation from;            /* the prefill node */
     bt_request_ref ref;
@@ -41,7 +48,8 @@ typedef struct dc_block {
 typedef enum dc_drop_reason {
     DC_DROP_UNKNOWN = 1,            /* no such request or attempt, or it is over */
     DC_DROP_TICKET,                 /* not the ticket, not the prefill node, or a link that never said HELLO */
-    DC_DROP_RANGE,                  /* outside the prompt or the model, edges off the grid, or bytes that do not fit them */
+    DC_DROP_RANGE,                  /* outside the prompt or the model, edges off the grid, or bytes that do not
+                                     * fit them */
     DC_DROP_REPEAT,                 /* some of its rows are in place already: rows are never written twice */
     DC_DROP_BUSY,                   /* the slot's last PLACE is not answered yet */
 } dc_drop_reason;
@@ -49,14 +57,16 @@ typedef enum dc_drop_reason {
 typedef enum dc_event_type {
     DC_EV_TICK = 1,
     DC_EV_CONTROL,                  /* a message on control link `gateway` */
-    DC_EV_BULK,                     /* a message on the bulk socket; the shell has noted the route back to msg->from */
+    DC_EV_BULK,                     /* a message on the bulk socket; the shell has noted the route back to
+                                     * msg->from */
     DC_EV_BLOCK,                    /* answered by exactly one PLACE or DROP action of the same step */
     DC_EV_PLACED,                   /* after PLACE, before the slot's next BLOCK: digest right, rows copied. */
     DC_EV_CORRUPT,                  /* ... or digest wrong, nothing copied */
     DC_EV_TOKEN,                    /* worker: token `index` (from 1) of the slot, each index once, ascending */
     DC_EV_ENDED,                    /* worker: the sequence ended by itself (stop id, length, error) */
     DC_EV_STOPPED,                  /* worker, after STOP. Every START ends by exactly one ENDED or STOPPED */
-    DC_EV_DRAIN,                    /* refuse new reservations; EXIT when all have ended and their reports are taken */
+    DC_EV_DRAIN,                    /* refuse new reservations; EXIT when all have ended and their reports are
+                                     * taken */
 } dc_event_type;
 typedef struct dc_event {
     dc_event_type type;
@@ -81,7 +91,8 @@ typedef enum dc_action_type {
     DC_DO_DROP,                     /* do not copy; the reason is for logs, it is already counted */
     DC_DO_RESERVE_PAGES,            /* give the slot pages for `tokens` rows a layer: cannot fail */
     DC_DO_FREE_PAGES,               /* the slot's pages are free */
-    DC_DO_START,                    /* join the batch: the prompt's rows are in place, next is the step for token index 1 */
+    DC_DO_START,                    /* join the batch: the prompt's rows are in place, next is the step for token
+                                     * index 1 */
     DC_DO_STOP,                     /* leave the batch; STOPPED (or ENDED) will follow */
     DC_DO_LOG,
     DC_DO_EXIT,                     /* drained, once */

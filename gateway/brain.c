@@ -1,5 +1,6 @@
-/* Decides what the gateway does: see brain.h. This file has the nodes, the queue and the step; request.c has the life of one request.
- * Tables are looked at in their own order, so that a run depends on its events alone. */
+/* Decides what the gateway does: see brain.h. This file has the nodes, the queue and the step; request.c has
+ * the life of one request. Tables are looked at in their own order, so that a run depends on its events
+ * alone. */
 #include "gateway/request.h"
 
 #include <assert.h>
@@ -108,7 +109,9 @@ static void on_msg(gw_brain *b, const bt_msg *m)
     if (!n || !for_us) {
         b->n.unknown_peer += !n;
         b->n.wrong_incarnation += !for_us;
-        if (m->type != BT_MSG_REJECT) say_reject(b, &m->from, BT_EAGAIN, for_us ? "say HELLO first" : "meant for another gateway process");
+        if (m->type != BT_MSG_REJECT)
+            say_reject(b, &m->from, BT_EAGAIN,
+                       for_us ? "say HELLO first" : "meant for another gateway process");
         return;
     }
     gw_node_state before = n->state;
@@ -164,9 +167,11 @@ static void dispatch(gw_brain *b)
         if (answer == GW_ROUTE_PAIR) {
             gw_request_assign(b, r, p, d);
         } else if (answer == GW_ROUTE_TOO_LONG) {
-            gw_request_fail(b, r, GW_FAIL_TOO_LONG, BT_ELIMIT, 0,
-                            "%u prompt tokens and up to %u new ones are %llu, but the nodes hold %llu at most", r->ids_len,
-                            r->max_tokens, (unsigned long long)r->ids_len + r->max_tokens, (unsigned long long)limit);
+            gw_request_fail(
+                b, r, GW_FAIL_TOO_LONG, BT_ELIMIT, 0,
+                "%u prompt tokens and up to %u new ones are %llu, but the nodes hold %llu at most",
+                r->ids_len, r->max_tokens, (unsigned long long)r->ids_len + r->max_tokens,
+                (unsigned long long)limit);
         } else {
             return;
         }
@@ -252,7 +257,8 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
 {
     static const bt_incarnation zero;
     if (bt_incarnation_equal(&c->self, &zero) || c->queue_max < 1 || c->active_max < 1 || c->nodes_max < 2 ||
-        c->queue_max > 65536 || c->active_max > 65536 || c->nodes_max > 65536 || c->lease_ms < 1 || c->lease_ms > 600000)
+        c->queue_max > 65536 || c->active_max > 65536 || c->nodes_max > 65536 || c->lease_ms < 1 ||
+        c->lease_ms > 600000)
         return bt_fail(fault, BT_EARG, "gateway: a limit of its configuration is zero or out of range");
     gw_brain *b = calloc(1, sizeof *b);
     if (!b) return bt_fail(fault, BT_ENOMEM, "gateway: out of memory");

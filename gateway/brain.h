@@ -5,16 +5,18 @@
 #include "wire/msg.h"
 #include "xfer/step.h"
 
-/* The gateway's decisions: which nodes are there, which request goes where and when, how it ends. Rules of all brains:
- * xfer/step.h. It owns every request it takes: prompt, parameters, seed, tokens accepted so far, attempt; it accepts only the next
- * token index, and it alone ends a request, exactly once, by one DONE or one FAIL action.
+/* The gateway's decisions: which nodes are there, which request goes where and when, how it ends. Rules of all
+ * brains: xfer/step.h. It owns every request it takes: prompt, parameters, seed, tokens accepted so far,
+ * attempt; it accepts only the next token index, and it alone ends a request, exactly once, by one DONE or one
+ * FAIL action.
  *
  *   QUEUED --pair free--> RESERVING --Reserved--> PREFILLING --token 0--> DECODING --end seen--> CLOSING --> ended
- * Every state has a deadline (below). A node that refuses for now sends its request back to the head of the queue with
- * the next attempt; so does a node that was restarted before it had accepted any work for the request. In this version a
- * node that is lost otherwise ends the requests that still need it with FAIL node_lost.
- * After its end a request may live on without its client, only to repeat ABORT to nodes that have not answered.
- * Allocates only in SUBMIT: one block for the prompt and the answer's tokens, freed in the step after the end. */
+ * Every state has a deadline (below). A node that refuses for now sends its request back to the head of the
+ * queue with the next attempt; so does a node that was restarted before it had accepted any work for the
+ * request. In this version a node that is lost otherwise ends the requests that still need it with FAIL
+ * node_lost. After its end a request may live on without its client, only to repeat ABORT to nodes that have
+ * not answered. Allocates only in SUBMIT: one block for the prompt and the answer's tokens, freed in the step
+ * after the end. */
 
 typedef struct gw_config {
     bt_incarnation self;                        /* not zero */
@@ -34,9 +36,9 @@ typedef struct gw_config {
     int64_t progress_us;                        /* DECODING without a new token */
     int64_t grace_us;                           /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
 } gw_config;
-/* Design.md's figures: queue 64, active 64, nodes 256, lease 10 s, heartbeat 0.5 s, suspect 2 s, gone 6 s, forget 60 s,
- * resend 0.5 s, no node 10 s, queue 600 s, answer 5 s, prefill 30 s + 100 ms a token, progress 30 s, grace 1 s,
- * LEAST_LOAD. The caller sets self, node_id and model_id. */
+/* Design.md's figures: queue 64, active 64, nodes 256, lease 10 s, heartbeat 0.5 s, suspect 2 s, gone 6 s,
+ * forget 60 s, resend 0.5 s, no node 10 s, queue 600 s, answer 5 s, prefill 30 s + 100 ms a token, progress 30
+ * s, grace 1 s, LEAST_LOAD. The caller sets self, node_id and model_id. */
 gw_config gw_config_defaults(void);
 
 typedef struct gw_submit {
@@ -51,7 +53,8 @@ typedef struct gw_submit {
 
 typedef enum gw_event_type {
     GW_EV_TICK = 1,
-    GW_EV_MSG,                  /* a decoded message from the control socket; the shell has already noted the route back to msg->from */
+    GW_EV_MSG,                  /* a decoded message from the control socket; the shell has already noted the route
+                                 * back to msg->from */
     GW_EV_SUBMIT,
     GW_EV_CANCEL,               /* the client has gone (or its server gave up): ends with FAIL cancelled */
     GW_EV_FINISH_EARLY,         /* a stop string was seen in the text: both nodes are aborted, ends with DONE STOP */
@@ -81,7 +84,8 @@ typedef enum gw_fail_kind {
 typedef struct gw_stats {
     uint32_t prompt_tokens;
     uint32_t completion_tokens;                 /* given to the client: a final stop id is not counted */
-    int64_t gateway_queue_us, ttft_us, total_us;    /* SUBMIT to first RESERVE, to token 0, to the end (-1: not reached) */
+    int64_t gateway_queue_us, ttft_us, total_us;    /* SUBMIT to first RESERVE, to token 0, to the end (-1: not
+                                                     * reached) */
     bool has_first; uint64_t queue_us, prefill_us;  /* in the prefill node */
     bool has_kv; uint64_t kv_bytes, kv_blocks, kv_exposed_us, kv_transfer_us; bt_digest16 kv_digest;
     bool has_decode; uint64_t decode_wait_us, decode_us; uint32_t decode_steps;
@@ -90,7 +94,8 @@ typedef struct gw_stats {
 
 typedef enum gw_action_type {
     GW_DO_SEND = 1,             /* msg to peer on control, by the route noted for `peer` (unknown route: drop it) */
-    GW_DO_FIRST,                /* token 0 was made: its logits and timings. Always before the first TOKENS; no token in it */
+    GW_DO_FIRST,                /* token 0 was made: its logits and timings. Always before the first TOKENS; no
+                                 * token in it */
     GW_DO_TOKENS,               /* the next ids for the client, stop id already removed; never empty */
     GW_DO_DONE,
     GW_DO_FAIL,
@@ -128,7 +133,8 @@ int64_t gw_brain_due_us(const gw_brain *b);
 
 /* To look at, between steps. */
 bool gw_brain_is_ready(const gw_brain *b);              /* a request submitted now would find a ready pair */
-uint64_t gw_brain_limit_tokens(const gw_brain *b);      /* prompt + max tokens that the best ready pair holds; 0 none */
+uint64_t gw_brain_limit_tokens(const gw_brain *b);      /* prompt + max tokens that the best ready pair holds; 0
+                                                         * none */
 uint32_t gw_brain_queued(const gw_brain *b);
 uint32_t gw_brain_active(const gw_brain *b);            /* hold nodes; being aborted counts */
 const gw_registry *gw_brain_registry(const gw_brain *b);    /* nodes[i].in_use, for status */

@@ -10,7 +10,8 @@ bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[1
 {
     gw_node *nodes = calloc(cap, sizeof *nodes);
     if (!nodes) return BT_ENOMEM;
-    *ret = (gw_registry){.nodes = nodes, .cap = cap, .suspect_us = suspect_us, .gone_us = gone_us, .forget_us = forget_us};
+    *ret = (gw_registry){
+        .nodes = nodes, .cap = cap, .suspect_us = suspect_us, .gone_us = gone_us, .forget_us = forget_us};
     memcpy(ret->model_id, model_id, sizeof ret->model_id);
     return BT_OK;
 }
@@ -48,7 +49,8 @@ static void hex(char ret[33], const uint8_t bytes[16])
 static bt_err check(const gw_registry *r, const bt_msg_hello *h, bt_fault *fault)
 {
     if (h->protocol != BT_PROTOCOL_VERSION)
-        return bt_fail(fault, BT_EVERSION, "node %s speaks protocol %u, this gateway %u", h->node_id, h->protocol, BT_PROTOCOL_VERSION);
+        return bt_fail(fault, BT_EVERSION, "node %s speaks protocol %u, this gateway %u", h->node_id,
+                       h->protocol, BT_PROTOCOL_VERSION);
     if (memcmp(h->model_id, r->model_id, sizeof r->model_id) != 0) {
         char theirs[33], ours[33];
         hex(theirs, h->model_id);
@@ -56,8 +58,8 @@ static bt_err check(const gw_registry *r, const bt_msg_hello *h, bt_fault *fault
         return bt_fail(fault, BT_EFORMAT, "node %s holds model %s, this gateway serves %s", h->node_id, theirs, ours);
     }
     if (h->role != BT_ROLE_PREFILL && h->role != BT_ROLE_DECODE)
-        return bt_fail(fault, BT_EARG, "node %s has role %d, expected prefill (%d) or decode (%d)", h->node_id, (int)h->role,
-                       BT_ROLE_PREFILL, BT_ROLE_DECODE);
+        return bt_fail(fault, BT_EARG, "node %s has role %d, expected prefill (%d) or decode (%d)",
+                       h->node_id, (int)h->role, BT_ROLE_PREFILL, BT_ROLE_DECODE);
     if (!h->node_id[0] || h->kv.layers == 0 || h->kv.kv_heads == 0 || h->kv.head_dim == 0 || h->ctx_tokens == 0)
         return bt_fail(fault, BT_EARG, "node \"%s\" has no name, no KV shape or no context", h->node_id);
     if (h->role == BT_ROLE_DECODE && !h->kv_endpoint[0])
@@ -101,7 +103,11 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
         if (same_name && bt_incarnation_equal(&n->displaced, who))
             return bt_fail(fault, BT_EARG, "the name %s is in use by another process", hello->node_id);
         bt_incarnation before = n->in_use ? n->incarnation : zero;
-        *n = (gw_node){.incarnation = *who, .state = GW_NODE_STARTING, .hello = *hello, .in_use = true, .heartbeat_due_us = now_us};
+        *n = (gw_node){.incarnation = *who,
+                       .state = GW_NODE_STARTING,
+                       .hello = *hello,
+                       .in_use = true,
+                       .heartbeat_due_us = now_us};
         if (same_name) n->displaced = before;
         *ret_replaced = before;
     }

@@ -7,9 +7,10 @@
  *   (none) --HELLO--> STARTING --HEARTBEAT--> READY <--> SUSPECT (silent for suspect_us) --> GONE (silent for gone_us)
  *                                               |
  *                                               +-- draining flag or BYE --> DRAINING (keeps its work, takes no new)
- * A GONE node that is heard again becomes READY: no node is banned for good. It is forgotten after forget_us, or
- * when its place is needed. A node_id that returns with a new incarnation takes the place of the old one; the old
- * incarnation is then refused, so that two processes with one name cannot push each other out in turns. */
+ * A GONE node that is heard again becomes READY: no node is banned for good. It is forgotten after forget_us,
+ * or when its place is needed. A node_id that returns with a new incarnation takes the place of the old one;
+ * the old incarnation is then refused, so that two processes with one name cannot push each other out in turns.
+ * */
 typedef enum gw_node_state {
     GW_NODE_STARTING = 1, GW_NODE_READY, GW_NODE_SUSPECT, GW_NODE_DRAINING, GW_NODE_GONE,
 } gw_node_state;
@@ -17,7 +18,8 @@ typedef enum gw_node_state {
 typedef struct gw_node {
     bt_incarnation incarnation, displaced;      /* displaced: the one before under this node_id; zero when none */
     gw_node_state state;
-    bt_msg_hello hello;                         /* as told last; role, node_id, kv, ctx_tokens, kv_endpoint, pid, ... */
+    bt_msg_hello hello;                         /* as told last; role, node_id, kv, ctx_tokens, kv_endpoint, pid,
+                                                 * ... */
     bt_load load;                               /* from the last HELLO or HEARTBEAT */
     int64_t heard_us, heartbeat_due_us;         /* last heard; next HEARTBEAT to it */
     uint32_t attempts;                          /* of this gateway, open on the node (being aborted counts) */
@@ -39,14 +41,15 @@ void gw_registry_done(gw_registry *r);
 /* The node with this incarnation, or NULL. */
 gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who);
 
-/* Take a HELLO. BT_OK: *ret is the node, state STARTING when it is new and unchanged when it was known. *ret_replaced is
- * the incarnation that lost its place to it (zero when none): its attempts are over. Refused, with words naming their
- * value and ours: BT_EVERSION (protocol), BT_EFORMAT (model), BT_EARG (role, a name in use, a shape of zero, a decode node
- * without an endpoint), BT_ELIMIT (table full of live nodes). */
+/* Take a HELLO. BT_OK: *ret is the node, state STARTING when it is new and unchanged when it was known.
+ * *ret_replaced is the incarnation that lost its place to it (zero when none): its attempts are over. Refused,
+ * with words naming their value and ours: BT_EVERSION (protocol), BT_EFORMAT (model), BT_EARG (role, a name in
+ * use, a shape of zero, a decode node without an endpoint), BT_ELIMIT (table full of live nodes). */
 bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_replaced, const bt_incarnation *who,
                          const bt_msg_hello *hello, int64_t now_us, bt_fault *fault);
 
-/* The node was heard (any message). Gives the state it now has; with a HEARTBEAT its load, draining flag and STARTING end. */
+/* The node was heard (any message). Gives the state it now has; with a HEARTBEAT its load, draining flag and
+ * STARTING end. */
 gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, int64_t now_us);
 
 /* What silence has made of the node at now_us: changes and returns its state; frees the place of a long-gone one

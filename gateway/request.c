@@ -114,7 +114,8 @@ static void say_fail(gw_brain *b, uint64_t request, gw_fail_kind kind, bt_err co
     b->n.failed[kind]++;
 }
 
-void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms, const char *fmt, ...)
+void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms,
+                     const char *fmt, ...)
 {
     char text[BT_STEP_TEXT_BYTES];
     va_list ap;
@@ -160,7 +161,8 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
     gw_stats none = {.prompt_tokens = s->ids_len, .gateway_queue_us = -1, .ttft_us = -1};
     b->n.submitted++;
     if (is_bad(b, s)) {
-        say_fail(b, s->request, GW_FAIL_BAD, BT_EARG, 0, &none, "the prompt, max_tokens or number of stop ids is out of range");
+        say_fail(b, s->request, GW_FAIL_BAD, BT_EARG, 0, &none,
+                 "the prompt, max_tokens or number of stop ids is out of range");
         return;
     }
     b->last_request = s->request;
@@ -172,7 +174,8 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
                  b->draining ? "this gateway is shutting down" : "too many requests are waiting");
         return;
     }
-    int32_t *ids = malloc(((size_t)s->ids_len + s->max_tokens) * sizeof *ids);      /* at most 8 MiB by the limits above */
+    int32_t *ids =
+        malloc(((size_t)s->ids_len + s->max_tokens) * sizeof *ids); /* at most 8 MiB by the limits above */
     if (!ids) {
         say_fail(b, s->request, GW_FAIL_OVERLOADED, BT_ENOMEM, OVERLOADED_RETRY_MS, &none, "out of memory");
         return;
@@ -290,7 +293,8 @@ static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_r
     }
     close_side(b, side);
     if (w->retry_after_ms == 0) {
-        gw_request_fail(b, r, w->code == BT_ELIMIT ? GW_FAIL_TOO_LONG : GW_FAIL_REFUSED, (bt_err)w->code, 0, "%s", w->text);
+        gw_request_fail(b, r, w->code == BT_ELIMIT ? GW_FAIL_TOO_LONG : GW_FAIL_REFUSED, (bt_err)w->code, 0,
+                        "%s", w->text);
         return;
     }
     uint32_t wait_ms = w->retry_after_ms > RETRY_LEAST_MS ? w->retry_after_ms : RETRY_LEAST_MS;
@@ -333,7 +337,8 @@ static void on_tokens(gw_brain *b, gw_request *r, const bt_msg_tokens *w)
 
 static void on_finished(gw_brain *b, gw_request *r, const bt_msg_finished *w)
 {
-    if ((r->state != GW_DECODING && r->state != GW_CLOSING) || w->completion_tokens > r->next_index) return;   /* comes again */
+    if ((r->state != GW_DECODING && r->state != GW_CLOSING) || w->completion_tokens > r->next_index)
+        return; /* comes again */
     (void)tell(b, r, &r->decode, BT_MSG_FINISHED_ACK);
     r->stats.has_decode = true;
     r->stats.decode_wait_us = w->wait_us;
@@ -344,8 +349,8 @@ static void on_finished(gw_brain *b, gw_request *r, const bt_msg_finished *w)
     closing(b, r);
 }
 
-/* A side is gone for good: by its own word (FAILED) or by silence. The decode node needs the prefill node no more once it
- * made a token itself. */
+/* A side is gone for good: by its own word (FAILED) or by silence. The decode node needs the prefill node no
+ * more once it made a token itself. */
 static bool is_needed(const gw_request *r, const gw_side *side)
 {
     if (r->state != GW_RESERVING && r->state != GW_PREFILLING && r->state != GW_DECODING) return false;
@@ -450,7 +455,8 @@ void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *n
                 b->n.requeued++;
                 leave(b, r, GW_RETURNING);
             } else if (fatal)
-                gw_request_fail(b, r, GW_FAIL_NODE_LOST, BT_EIO, 0, "the %s node %s was lost while it worked on the request",
+                gw_request_fail(b, r, GW_FAIL_NODE_LOST, BT_EIO, 0,
+                                "the %s node %s was lost while it worked on the request",
                                 k ? "decode" : "prefill", node_id);
             else
                 side_over(b, r, side);
@@ -473,7 +479,8 @@ static bool wants_renew(const gw_request *r)
 
 static bool wants_resend(const gw_request *r)
 {
-    return r->state == GW_RESERVING || (r->state == GW_PREFILLING && !r->is_accepted) || r->prefill.is_aborting || r->decode.is_aborting;
+    return r->state == GW_RESERVING || (r->state == GW_PREFILLING && !r->is_accepted) ||
+           r->prefill.is_aborting || r->decode.is_aborting;
 }
 
 static void expire_queued(gw_brain *b, gw_request *r)
@@ -502,15 +509,17 @@ void gw_request_expire(gw_brain *b, gw_request *r)
             settle(b, r);
         } else {
             gw_request_fail(b, r, GW_FAIL_TIMEOUT, BT_EAGAIN, 0, "no progress while %s",
-                            r->state == GW_RESERVING ? "reserving on the decode node"
-                            : r->state == GW_PREFILLING ? "the prompt was to be computed" : "tokens were to be generated");
+                            r->state == GW_RESERVING    ? "reserving on the decode node"
+                            : r->state == GW_PREFILLING ? "the prompt was to be computed"
+                                                        : "tokens were to be generated");
         }
         return;
     }
     if (wants_renew(r) && b->now_us >= r->renew_us) {
         r->renew_us = b->now_us + (int64_t)b->cfg.lease_ms * 250;
         if (r->decode.is_open) tell(b, r, &r->decode, BT_MSG_RENEW)->u.renew.lease_ms = b->cfg.lease_ms;
-        if (r->prefill.is_open && r->is_accepted) tell(b, r, &r->prefill, BT_MSG_RENEW)->u.renew.lease_ms = b->cfg.lease_ms;
+        if (r->prefill.is_open && r->is_accepted)
+            tell(b, r, &r->prefill, BT_MSG_RENEW)->u.renew.lease_ms = b->cfg.lease_ms;
     }
     if (wants_resend(r) && b->now_us >= r->resend_us) {
         r->resend_us = b->now_us + b->cfg.resend_us;

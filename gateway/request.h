@@ -24,7 +24,8 @@ typedef struct gw_request {
     uint64_t number;
     uint32_t attempt;
     int32_t *ids; uint32_t ids_len;     /* the prompt, */
-    int32_t *tokens; uint32_t next_index;   /* and after it in one block [max_tokens] accepted so far, final stop id included */
+    int32_t *tokens; uint32_t next_index;   /* and after it in one block [max_tokens] accepted so far, final stop
+                                             * id included */
     uint32_t max_tokens;
     bt_sampling sampling;
     uint32_t stop_ids_len;

@@ -3,9 +3,15 @@
 
 #include <string.h>
 
-static bool is_ready(const gw_node *n, bt_role role) { return n->in_use && n->hello.role == role && n->state == GW_NODE_READY; }
+static bool is_ready(const gw_node *n, bt_role role)
+{
+    return n->in_use && n->hello.role == role && n->state == GW_NODE_READY;
+}
 
-static bool agree(const gw_node *p, const gw_node *d) { return memcmp(&p->hello.kv, &d->hello.kv, sizeof p->hello.kv) == 0; }
+static bool agree(const gw_node *p, const gw_node *d)
+{
+    return memcmp(&p->hello.kv, &d->hello.kv, sizeof p->hello.kv) == 0;
+}
 
 static uint64_t min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 

@@ -1,5 +1,5 @@
-/* Decides what the prefill node does: see brain.h. This file has the life of an attempt and what the gateways say; links.c has
- * the bulk links and the transfers. */
+/* Decides what the prefill node does: see brain.h. This file has the life of an attempt and what the gateways
+ * say; links.c has the bulk links and the transfers. */
 #include "prefill-node/brain_inner.h"
 
 #include <assert.h>
@@ -240,7 +240,8 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
     uint64_t pages = ((uint64_t)w->ids_len + b->cfg.page_tokens - 1) / b->cfg.page_tokens;
     if (w->ids_len == 0 || w->ids_len > b->cfg.hello.ctx_tokens || pages > b->cfg.pages_total) {
         char text[BT_MSG_MAX_TEXT_BYTES + 1];
-        snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %u at most", w->ids_len, b->cfg.hello.ctx_tokens);
+        snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %u at most", w->ids_len,
+                 b->cfg.hello.ctx_tokens);
         refuse(b, &m->ref, BT_ELIMIT, 0, text);
         return;
     }
@@ -261,8 +262,16 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
         return;
     }
     memcpy(ids, w->ids, w->ids_len * sizeof *ids);
-    *r = (pf_record){.state = PF_WAITING, .ref = m->ref, .slot = slot, .pages = (uint32_t)pages, .ids = ids, .ids_len = w->ids_len,
-                     .decode = w->decode, .ticket = w->ticket, .sampling = w->sampling, .accepted_us = b->now_us,
+    *r = (pf_record){.state = PF_WAITING,
+                     .ref = m->ref,
+                     .slot = slot,
+                     .pages = (uint32_t)pages,
+                     .ids = ids,
+                     .ids_len = w->ids_len,
+                     .decode = w->decode,
+                     .ticket = w->ticket,
+                     .sampling = w->sampling,
+                     .accepted_us = b->now_us,
                      .turn = ++b->turns};
     set_lease(b, r, w->lease_ms);
     b->slot_used[slot] = true;
@@ -478,7 +487,8 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
         pf_record *r = pf_by_slot(b, ev->u.kv_ready.slot);
         if (r && r->state == PF_STOPPING) break;
         if (!r || r->state != PF_COMPUTING ||
-            !bt_xfer_send_ready(&b->sends[r->slot], ev->u.kv_ready.layer, ev->u.kv_ready.token_begin, ev->u.kv_ready.token_count))
+            !bt_xfer_send_ready(&b->sends[r->slot], ev->u.kv_ready.layer, ev->u.kv_ready.token_begin,
+                                ev->u.kv_ready.token_count))
             b->n.unexpected++;
         break;
     }
@@ -514,7 +524,8 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
     b->cfg = *c;
     b->times = (bt_node_link_times){c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us};
     b->records_len = c->slots * 4 + 16;
-    /* A step: per record reports sent again (2), an end with reports (4), Commit or COMPUTE (1); per link greeting, end, blocks. */
+    /* A step: per record reports sent again (2), an end with reports (4), Commit or COMPUTE (1); per link
+     * greeting, end, blocks. */
     b->acts_cap = b->records_len * 8 + (size_t)c->links_max * (3 + c->unsent_max) + c->gateways * 4 + 16;
     b->records = calloc(b->records_len, sizeof *b->records);
     b->slot_used = calloc(c->slots, sizeof *b->slot_used);
@@ -548,7 +559,10 @@ void pf_brain_free(pf_brain *b)
 
 bt_load pf_brain_load(const pf_brain *b)
 {
-    bt_load load = {.slots_total = b->cfg.slots, .pages_total = b->cfg.pages_total, .pages_used = b->pages_used, .rss_bytes = b->rss_bytes};
+    bt_load load = {.slots_total = b->cfg.slots,
+                    .pages_total = b->cfg.pages_total,
+                    .pages_used = b->pages_used,
+                    .rss_bytes = b->rss_bytes};
     for (uint32_t i = 0; i < b->records_len; i++) {
         const pf_record *r = &b->records[i];
         if (r->state == PF_NONE || r->state == PF_DEAD) continue;

@@ -3,28 +3,32 @@
 #include "wire/msg.h"
 #include "xfer/step.h"
 
-/* The prefill node's decisions: which prompt is computed when, which KV block goes out when, what is told to whom. Rules of
- * all brains: xfer/step.h. It allocates only for PREFILL (the prompt's ids; out of memory is Refused).
+/* The prefill node's decisions: which prompt is computed when, which KV block goes out when, what is told to
+ * whom. Rules of all brains: xfer/step.h. It allocates only for PREFILL (the prompt's ids; out of memory is
+ * Refused).
  *
- * One attempt:  WAITING --worker free--> COMPUTING --COMPUTED--> SENDING --Committed--> REPORTING --acks--> forgotten
- * A slot (0..slots-1) is held from PREFILL to RELEASE: its KV pages and its place in the worker. Blocks go out while
- * COMPUTING already, as chunk x layer, in the order they exist, never more un-placed bytes than the link's grant; a prompt
- * shorter than min_overlap_tokens is sent after COMPUTED, one block a layer. Abort, lease end and failure free the
- * slot at once, except that a worker busy with it is asked to stop (CANCEL) and is waited for.
+ * One attempt:  WAITING --worker free--> COMPUTING --COMPUTED--> SENDING --Committed--> REPORTING --acks-->
+ * forgotten A slot (0..slots-1) is held from PREFILL to RELEASE: its KV pages and its place in the worker.
+ * Blocks go out while COMPUTING already, as chunk x layer, in the order they exist, never more un-placed bytes
+ * than the link's grant; a prompt shorter than min_overlap_tokens is sent after COMPUTED, one block a layer.
+ * Abort, lease end and failure free the slot at once, except that a worker busy with it is asked to stop
+ * (CANCEL) and is waited for.
  *
- * Bulk links: one for each decode node, dialled on demand (LINK), greeted with HELLO, used after WELCOME. LINK_UP only
- * means that messages may now be handed over; HELLO is repeated until WELCOME. LINK_DOWN (optional, where the shell can see it)
- * starts a new epoch: what was lost is found by Commit and Missing. */
+ * Bulk links: one for each decode node, dialled on demand (LINK), greeted with HELLO, used after WELCOME.
+ * LINK_UP only means that messages may now be handed over; HELLO is repeated until WELCOME. LINK_DOWN
+ * (optional, where the shell can see it) starts a new epoch: what was lost is found by Commit and Missing. */
 
 enum { PF_MAX_GATEWAYS = 8 };
 
 typedef struct pf_config {
     bt_incarnation self;
-    bt_msg_hello hello;             /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens, pid; load is filled here */
+    bt_msg_hello hello;             /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens,
+                                     * pid; load is filled here */
     uint32_t gateways;              /* 1..PF_MAX_GATEWAYS control links, addressed by index */
     uint32_t slots;                 /* attempts at once, 1..1024 */
     uint32_t workers;               /* COMPUTEs at once, 1..slots */
-    uint32_t pages_total, page_tokens;  /* the KV pool; a prompt is taken only when ceil(tokens / page_tokens) are free */
+    uint32_t pages_total, page_tokens;  /* the KV pool; a prompt is taken only when ceil(tokens / page_tokens) are
+                                         * free */
     uint32_t links_max;             /* decode nodes at once */
     uint32_t min_overlap_tokens;    /* 64 */
     uint32_t block_tokens;          /* longest block, a multiple of 16; 256 */
@@ -32,11 +36,13 @@ typedef struct pf_config {
     int64_t heartbeat_us, silence_us;   /* 0.5 s; a gateway silent for 2 s gets HELLO again */
     int64_t resend_us;              /* 0.5 s: HELLO, Commit, reports */
     int64_t rejected_us;            /* 5 s: HELLO after a REJECT that names a mismatch */
-    int64_t link_us;                /* 10 s: a link that is needed and not open by then, or a transfer without progress, fails */
+    int64_t link_us;                /* 10 s: a link that is needed and not open by then, or a transfer without
+                                     * progress, fails */
     int64_t stall_us;               /* 2 s: blocks ready, no credit, nothing heard: greet the link anew */
     int64_t idle_us;                /* 60 s: a link without work is closed */
 } pf_config;
-/* The figures above; slots, workers, gateways 1, page_tokens 64, links 32. The caller sets self, hello, pages_total. */
+/* The figures above; slots, workers, gateways 1, page_tokens 64, links 32. The caller sets self, hello,
+ * pages_total. */
 pf_config pf_config_defaults(void);
 
 /* A block on its way out; the shell builds its header and bytes from the slot's KV pages and copies them. */
@@ -46,17 +52,20 @@ typedef struct pf_block {
     bt_request_ref ref;
     bt_ticket ticket;
     uint32_t layer, token_begin, token_count;
-    uint64_t bytes;                 /* of K and V rows, as counted against credit: token_count * 2 * kv_heads * head_dim * element */
+    uint64_t bytes;                 /* of K and V rows, as counted against credit: token_count * 2 * kv_heads *
+                                     * head_dim * element */
 } pf_block;
 
 typedef enum pf_event_type {
     PF_EV_TICK = 1,
     PF_EV_CONTROL,                  /* a message on control link `gateway` */
     PF_EV_BULK,                     /* a message on the bulk link to `decode` */
-    PF_EV_KV_READY,                 /* worker: rows exist; for each layer in ascending, gapless order, edges on multiples of 16 or the end */
+    PF_EV_KV_READY,                 /* worker: rows exist; for each layer in ascending, gapless order, edges on
+                                     * multiples of 16 or the end */
     PF_EV_COMPUTED,                 /* worker, after every KV_READY of the prompt */
     PF_EV_COMPUTE_FAILED,
-    PF_EV_COMPUTE_STOPPED,          /* worker, after CANCEL. Every COMPUTE ends by exactly one of these three, whatever was asked */
+    PF_EV_COMPUTE_STOPPED,          /* worker, after CANCEL. Every COMPUTE ends by exactly one of these three,
+                                     * whatever was asked */
     PF_EV_BLOCK_SENT,               /* the shell handed the block to the socket. Every SEND_BLOCK ... */
     PF_EV_BLOCK_BLOCKED,            /* ... is answered by one of these, before the slot's RELEASE is carried out */
     PF_EV_LINK_UP,
@@ -85,7 +94,8 @@ typedef enum pf_action_type {
     PF_DO_SEND_BULK,                /* msg to `decode`, in order with the blocks of that link; may be dropped */
     PF_DO_SEND_BLOCK,
     PF_DO_COMPUTE,                  /* start the prompt on the slot; ids live until RELEASE of the slot */
-    PF_DO_CANCEL,                   /* raise the slot's cancel flag; COMPUTE_STOPPED (or COMPUTED, FAILED) will follow */
+    PF_DO_CANCEL,                   /* raise the slot's cancel flag; COMPUTE_STOPPED (or COMPUTED, FAILED) will
+                                     * follow */
     PF_DO_RELEASE,                  /* the slot's KV pages are free; the slot may be used by the next COMPUTE */
     PF_DO_LINK,                     /* dial endpoint, answer LINK_UP */
     PF_DO_UNLINK,                   /* close the link to `decode`; nothing is answered */

@@ -21,7 +21,8 @@ typedef struct pf_record {
     bt_ticket ticket;
     bt_sampling sampling;
     uint64_t turn;                      /* order of arrival */
-    uint64_t served;                    /* when its last block went, in blocks: the one served longest ago goes next */
+    uint64_t served;                    /* when its last block went, in blocks: the one served longest ago goes
+                                         * next */
     int64_t lease_end_us, resend_us, commit_us;
     int64_t accepted_us, started_us, computed_us, first_block_us, progress_us;
     uint32_t missing_rounds;

@@ -175,7 +175,9 @@ void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent)
     }
     if (!is_sent) b->n.blocks_blocked++;
     pf_record *r = pf_by_slot(b, block->slot);
-    if (!r || !has_transfer(r) || !bt_request_same(&r->ref, &block->ref) || r->ref.attempt != block->ref.attempt) return;
+    if (!r || !has_transfer(r) || !bt_request_same(&r->ref, &block->ref) ||
+        r->ref.attempt != block->ref.attempt)
+        return;
     bt_xfer_send *s = &b->sends[r->slot];
     if (!is_sent) {
         bt_xfer_send_returned(s, &(bt_kv_range){block->layer, block->token_begin, block->token_count});
@@ -196,7 +198,9 @@ static pf_record *next_transfer(pf_brain *b, const pf_link *l, bt_kv_range *ret)
     for (uint32_t i = 0; i < b->records_len; i++) {
         pf_record *r = &b->records[i];
         bt_kv_range range;
-        if ((r->state != PF_COMPUTING && r->state != PF_SENDING) || !bt_incarnation_equal(&r->decode, &l->decode)) continue;
+        if ((r->state != PF_COMPUTING && r->state != PF_SENDING) ||
+            !bt_incarnation_equal(&r->decode, &l->decode))
+            continue;
         if ((best && best->served <= r->served) || !bt_xfer_send_next(&b->sends[r->slot], &range)) continue;
         best = r;
         *ret = range;
@@ -273,7 +277,8 @@ void pf_links_expire(pf_brain *b)
         } else if (l->state == PF_LINK_GREETING && b->now_us >= l->hello_us) {
             b->n.resent++;
             greet(b, l);
-        } else if (l->state == PF_LINK_OPEN && l->short_us != BT_STEP_NEVER && b->now_us - l->short_us >= b->cfg.stall_us) {
+        } else if (l->state == PF_LINK_OPEN && l->short_us != BT_STEP_NEVER &&
+                   b->now_us - l->short_us >= b->cfg.stall_us) {
             cut(b, l, PF_LINK_GREETING);
             greet(b, l);
         }
@@ -289,7 +294,8 @@ int64_t pf_links_due_us(const pf_brain *b)
         int64_t t = l->used_us + b->cfg.idle_us;
         if (l->state == PF_LINK_GREETING && l->hello_us < t) t = l->hello_us;
         if (l->state == PF_LINK_OPEN && l->paused_us > b->now_us && l->paused_us < t) t = l->paused_us;
-        if (l->state == PF_LINK_OPEN && l->short_us != BT_STEP_NEVER && l->short_us + b->cfg.stall_us < t) t = l->short_us + b->cfg.stall_us;
+        if (l->state == PF_LINK_OPEN && l->short_us != BT_STEP_NEVER && l->short_us + b->cfg.stall_us < t)
+            t = l->short_us + b->cfg.stall_us;
         if (t < due) due = t;
     }
     for (uint32_t i = 0; i < b->records_len; i++) {

@@ -1,4 +1,5 @@
-/* The shell of the simulated gateway, and every client: what they are given is compared with what the toy engines must say. */
+/* The shell of the simulated gateway, and every client: what they are given is compared with what the toy
+ * engines must say. */
 #include "sim/sim_node.h"
 
 #include <stdlib.h>
@@ -15,7 +16,8 @@ static void on_tokens(sim_world *w, sim_client *c, const gw_action *a)
 {
     if (!c->saw_first) sim_broken(w, "tokens of request %llu before FIRST", (unsigned long long)a->request);
     if (a->u.tokens.first_index != c->r.tokens)
-        sim_broken(w, "request %llu got index %u when %u was next", (unsigned long long)a->request, a->u.tokens.first_index, c->r.tokens);
+        sim_broken(w, "request %llu got index %u when %u was next", (unsigned long long)a->request,
+                   a->u.tokens.first_index, c->r.tokens);
     for (uint32_t i = 0; i < a->u.tokens.ids_len; i++, c->r.tokens++)
         if (c->r.tokens >= c->expected_len || a->u.tokens.ids[i] != c->expected[c->r.tokens]) {
             sim_broken(w, "request %llu got a wrong token at index %u", (unsigned long long)a->request, c->r.tokens);
@@ -36,11 +38,13 @@ static void on_end(sim_world *w, sim_client *c, const gw_action *a)
     }
     c->r.reason = a->u.done.reason;
     c->r.stats = a->u.done.stats;
-    if (c->r.stats.completion_tokens != c->r.tokens) sim_broken(w, "request %llu is told a wrong usage", (unsigned long long)a->request);
+    if (c->r.stats.completion_tokens != c->r.tokens)
+        sim_broken(w, "request %llu is told a wrong usage", (unsigned long long)a->request);
     if (c->r.is_cut) return;
     if (c->r.tokens != c->expected_len || c->r.reason != c->expected_reason)
-        sim_broken(w, "request %llu ended with %u of %u tokens, reason %d of %d", (unsigned long long)a->request, c->r.tokens,
-                   c->expected_len, (int)c->r.reason, (int)c->expected_reason);
+        sim_broken(w, "request %llu ended with %u of %u tokens, reason %d of %d",
+                   (unsigned long long)a->request, c->r.tokens, c->expected_len, (int)c->r.reason,
+                   (int)c->expected_reason);
 }
 
 void sim_gateway_step(sim_world *w, const gw_event *ev)
@@ -55,7 +59,8 @@ void sim_gateway_step(sim_world *w, const gw_event *ev)
         if (a->type == GW_DO_FIRST || a->type == GW_DO_TOKENS || a->type == GW_DO_DONE || a->type == GW_DO_FAIL) {
             c = client_of(w, a->request);
             if (!c) return;
-            if (c->r.outcome != SIM_PENDING) sim_broken(w, "request %llu hears more after its end", (unsigned long long)a->request);
+            if (c->r.outcome != SIM_PENDING)
+                sim_broken(w, "request %llu hears more after its end", (unsigned long long)a->request);
         }
         if (a->type == GW_DO_SEND) {
             uint32_t to = sim_process_by_incarnation(w, &a->u.send.peer);
@@ -119,7 +124,9 @@ uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tok
         w->clients_cap = cap;
     }
     sim_client *c = &w->clients[w->clients_len++];
-    *c = (sim_client){.r = {.prompt_tokens = prompt_tokens, .max_tokens = max_tokens, .submitted_us = w->now_us}, .seed = sim_net_draw(w->net)};
+    *c = (sim_client){
+        .r = {.prompt_tokens = prompt_tokens, .max_tokens = max_tokens, .submitted_us = w->now_us},
+        .seed = sim_net_draw(w->net)};
     c->ids = malloc(prompt_tokens * sizeof *c->ids);
     if (!c->ids) return 0;
     for (uint32_t i = 0; i < prompt_tokens; i++) c->ids[i] = (int32_t)(sim_net_draw(w->net) % SIM_TOY_VOCAB);

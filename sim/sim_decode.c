@@ -1,4 +1,5 @@
-/* The shell of a simulated decode node: its brain, its bulk socket, rows of KV, a toy worker that steps every sequence. */
+/* The shell of a simulated decode node: its brain, its bulk socket, rows of KV, a toy worker that steps every
+ * sequence. */
 #include "kv/kv_header.h"
 #include "sim/sim_node.h"
 
@@ -69,7 +70,8 @@ void sim_decode_work(sim_world *w, uint32_t self, const sim_item *it)
     sim_decode_step(w, self, &ev);
 }
 
-static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const uint8_t *body, dc_event *next, size_t *next_len)
+static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const uint8_t *body, dc_event *next,
+                      size_t *next_len)
 {
     sim_process *p = &w->processes[self];
     switch (a->type) {

@@ -111,7 +111,8 @@ bt_err sim_net_send(sim_net *n, int64_t now_us, const sim_item *packet, const ui
     bool repeat = !is_block && sim_net_chance(n) < n->faults.repeat_ratio;
     int64_t spread = n->faults.delay_max_us - n->faults.delay_min_us + 1;
     int64_t at_us = now_us + n->faults.delay_min_us + (int64_t)(sim_net_draw(n) % (uint64_t)spread);
-    int64_t *last = &n->last_us[((size_t)packet->from * n->processes + packet->to) * 2 + (packet->channel != SIM_CONTROL)];
+    int64_t *last = &n->last_us[((size_t)packet->from * n->processes + packet->to) * 2 +
+                                (packet->channel != SIM_CONTROL)];
     if (at_us < *last) at_us = *last;
     *last = at_us;
     if (drop) return BT_OK;

@@ -6,9 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The virtual network, and the calendar of everything else that will happen. What is posted comes out again in order of time,
- * then of posting, so a run is a function of its seed. Packets of one link (sender, receiver, channel) keep their order, as on a
- * TCP connection; links overtake each other freely. Draws come from sim_net_draw alone. */
+/* The virtual network, and the calendar of everything else that will happen. What is posted comes out again in
+ * order of time, then of posting, so a run is a function of its seed. Packets of one link (sender, receiver,
+ * channel) keep their order, as on a TCP connection; links overtake each other freely. Draws come from
+ * sim_net_draw alone. */
 typedef enum sim_kind { SIM_PACKET = 1, SIM_PREFILL_WORK, SIM_DECODE_WORK } sim_kind;
 typedef enum sim_channel { SIM_CONTROL = 1, SIM_BULK, SIM_BLOCK } sim_channel;    /* BULK and BLOCK share one link's order */
 
@@ -23,7 +24,8 @@ typedef struct sim_item {
     uint64_t order;
     sim_kind kind;
     uint32_t from, to;                          /* process numbers */
-    uint64_t life;                              /* of the receiver, when it was posted: an item of an older life is void */
+    uint64_t life;                              /* of the receiver, when it was posted: an item of an older life is
+                                                 * void */
     sim_channel channel;
     uint8_t socket[16];                         /* BULK: which socket of the prefill node */
     uint8_t *bytes; size_t len;                 /* PACKET; owned */

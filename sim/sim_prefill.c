@@ -1,4 +1,5 @@
-/* The shell of a simulated prefill node: its brain, its bulk sockets, a toy worker that makes KV chunk by chunk, layer by layer. */
+/* The shell of a simulated prefill node: its brain, its bulk sockets, a toy worker that makes KV chunk by
+ * chunk, layer by layer. */
 #include "kv/kv_header.h"
 #include "sim/sim_node.h"
 
@@ -32,14 +33,21 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
 {
     sim_process *p = &w->processes[self];
     const sim_run *run = &p->runs[b->slot];
-    bt_kv_header h = {.number = b->ref.number, .attempt = b->ref.attempt, .layer = b->layer, .token_begin = b->token_begin,
-                      .token_count = b->token_count, .kv_heads = 1, .head_dim = 2, .dtype = BT_KV_F16};
+    bt_kv_header h = {.number = b->ref.number,
+                      .attempt = b->ref.attempt,
+                      .layer = b->layer,
+                      .token_begin = b->token_begin,
+                      .token_count = b->token_count,
+                      .kv_heads = 1,
+                      .head_dim = 2,
+                      .dtype = BT_KV_F16};
     h.body_bytes = bt_kv_header_body_bytes(h.token_count, h.kv_heads, h.head_dim, h.dtype);
     memcpy(h.owner, b->ref.owner.bytes, 16);
     memcpy(h.ticket, b->ticket.bytes, 16);
     memcpy(h.from, p->self.bytes, 16);
     memcpy(h.to, b->decode.bytes, 16);
-    if (h.body_bytes != b->bytes) sim_broken(w, "a block of %u bytes is counted as %llu", h.body_bytes, (unsigned long long)b->bytes);
+    if (h.body_bytes != b->bytes)
+        sim_broken(w, "a block of %u bytes is counted as %llu", h.body_bytes, (unsigned long long)b->bytes);
     size_t len = BT_KV_HEADER_BYTES + (size_t)h.body_bytes;
     uint8_t *frame = malloc(len);
     if (!frame) return;
@@ -127,7 +135,8 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
         r = route_to(p, &a->u.block.decode);
         if (!r) sim_broken(w, "prefill node sends a block on a link it does not have");
         else if (!blocked) send_block(w, self, r, &a->u.block);
-        next[(*next_len)++] = (pf_event){.type = blocked ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT, .u.block = a->u.block};
+        next[(*next_len)++] =
+            (pf_event){.type = blocked ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT, .u.block = a->u.block};
         break;
     }
     case PF_DO_COMPUTE: compute(w, self, a); break;

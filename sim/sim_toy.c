@@ -22,7 +22,8 @@ void sim_toy_body(uint8_t *ret, const uint64_t *hashes, uint32_t layer, uint32_t
     }
 }
 
-void sim_toy_place(uint8_t *rows, uint32_t ctx_tokens, const uint8_t *body, uint32_t layer, uint32_t begin, uint32_t count)
+void sim_toy_place(uint8_t *rows, uint32_t ctx_tokens, const uint8_t *body, uint32_t layer, uint32_t begin,
+                   uint32_t count)
 {
     uint8_t *out = rows + ((size_t)layer * ctx_tokens + begin) * SIM_TOY_ROW_BYTES;
     for (uint32_t i = 0; i < count; i++) {

@@ -11,14 +11,22 @@ enum { PAGE_TOKENS = 64, START_US = 1000000, MISSED_US = 1000 };
 
 sim_options sim_options_defaults(uint64_t seed)
 {
-    return (sim_options){.seed = seed, .prefills = 1, .decodes = 1, .slots = 1, .ctx_tokens = 512, .pages_total = 64,
-                         .queue_max = 64, .window_bytes = 64 << 10, .faults = {.delay_min_us = 100, .delay_max_us = 2000}};
+    return (sim_options){.seed = seed,
+                         .prefills = 1,
+                         .decodes = 1,
+                         .slots = 1,
+                         .ctx_tokens = 512,
+                         .pages_total = 64,
+                         .queue_max = 64,
+                         .window_bytes = 64 << 10,
+                         .faults = {.delay_min_us = 100, .delay_max_us = 2000}};
 }
 
 void sim_broken(sim_world *w, const char *fmt, ...)
 {
     if (w->error[0]) return;
-    int n = snprintf(w->error, sizeof w->error, "seed %llu, %.6f s: ", (unsigned long long)w->o.seed, (double)w->now_us / 1e6);
+    int n = snprintf(w->error, sizeof w->error, "seed %llu, %.6f s: ", (unsigned long long)w->o.seed,
+                     (double)w->now_us / 1e6);
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(w->error + n, sizeof w->error - (size_t)n, fmt, ap);
@@ -200,7 +208,10 @@ void sim_world_start(sim_world *w, bt_role role, uint32_t index)
     if (start_process(w, p, (uint32_t)(p - w->processes)) < 0) sim_broken(w, "out of memory");
 }
 
-bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index) { return process_of(w, role, index)->is_alive; }
+bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index)
+{
+    return process_of(w, role, index)->is_alive;
+}
 
 /* ---- time --------------------------------------------------------------------------------------- */
 

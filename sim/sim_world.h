@@ -5,10 +5,11 @@
 #include "prefill-node/brain.h"
 #include "sim/sim_net.h"
 
-/* One gateway, some prefill and decode nodes, all with their real brains, over a virtual clock, the virtual network and toy engines.
- * Every message is encoded, carried as bytes and decoded; every block has its real header and digest. The world plays all
- * clients and checks at every action that it keeps its promise: the right tokens, each once, in order, and exactly
- * one final answer a request. The first broken promise is kept as text. The same options and calls give the same run. */
+/* One gateway, some prefill and decode nodes, all with their real brains, over a virtual clock, the virtual
+ * network and toy engines. Every message is encoded, carried as bytes and decoded; every block has its real
+ * header and digest. The world plays all clients and checks at every action that it keeps its promise: the
+ * right tokens, each once, in order, and exactly one final answer a request. The first broken promise is kept
+ * as text. The same options and calls give the same run. */
 typedef struct sim_options {
     uint64_t seed;
     uint32_t prefills, decodes, slots;          /* slots of each node */
@@ -49,7 +50,8 @@ void sim_world_cancel(sim_world *w, uint64_t request);
 void sim_world_finish_early(sim_world *w, uint64_t request);
 const sim_request *sim_world_request(const sim_world *w, uint64_t request);
 
-/* A process dies without a word; starts again as a new incarnation. Killing the dead and starting the living does nothing. */
+/* A process dies without a word; starts again as a new incarnation. Killing the dead and starting the living
+ * does nothing. */
 void sim_world_kill(sim_world *w, bt_role role, uint32_t index);
 void sim_world_start(sim_world *w, bt_role role, uint32_t index);
 void sim_world_drain(sim_world *w, bt_role role, uint32_t index);

@@ -2,8 +2,9 @@
 #define BT_ATTEMPT_LOG_H
 #include "wire/msg.h"
 
-/* What a node remembers of attempts that are over: the highest attempt of each of the last BT_ATTEMPT_LOG_LEN requests. Late and
- * repeated messages of these are recognised, so that no attempt runs twice and an aborted one never starts. */
+/* What a node remembers of attempts that are over: the highest attempt of each of the last BT_ATTEMPT_LOG_LEN
+ * requests. Late and repeated messages of these are recognised, so that no attempt runs twice and an aborted
+ * one never starts. */
 enum { BT_ATTEMPT_LOG_LEN = 512 };
 typedef struct bt_attempt_log { bt_request_ref refs[BT_ATTEMPT_LOG_LEN]; uint32_t len, next; } bt_attempt_log;
 

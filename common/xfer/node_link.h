@@ -2,8 +2,8 @@
 #define BT_NODE_LINK_H
 #include "wire/msg.h"
 
-/* A node's side of one control link to a gateway: HELLO until WELCOME, heartbeats both ways, HELLO again when the gateway
- * is silent, has restarted, or does not know us. Pure; a part of both node brains.
+/* A node's side of one control link to a gateway: HELLO until WELCOME, heartbeats both ways, HELLO again when
+ * the gateway is silent, has restarted, or does not know us. Pure; a part of both node brains.
  *
  *   GREETING --WELCOME--> KNOWN --silence, REJECT, wrong incarnation--> GREETING
  *   GREETING --REJECT of a mismatch--> REFUSED: the same, but HELLO goes only every rejected_us */
@@ -29,8 +29,9 @@ void bt_node_link_init(bt_node_link *l, int64_t now_us);
 bt_node_link_says bt_node_link_tick(bt_node_link *l, const bt_node_link_times *t, int64_t now_us);
 int64_t bt_node_link_due_us(const bt_node_link *l, const bt_node_link_times *t);
 
-/* A message came on this link that is addressed to us. WELCOME, REJECT, HEARTBEAT and BYE are dealt with here; *ret_pass says that
- * it is another message, from the known gateway, for the caller to look at. *ret_refused: a REJECT whose text should be logged. */
+/* A message came on this link that is addressed to us. WELCOME, REJECT, HEARTBEAT and BYE are dealt with here;
+ * *ret_pass says that it is another message, from the known gateway, for the caller to look at. *ret_refused: a
+ * REJECT whose text should be logged. */
 bt_node_link_says bt_node_link_msg(bt_node_link *l, const bt_node_link_times *t, const bt_msg *m, int64_t now_us,
                                    bool *ret_pass, bool *ret_refused);
 /* A message came that is meant for another incarnation of us: greet again. */

@@ -3,8 +3,8 @@
 #include "kv/kv_cover.h"
 #include "wire/msg.h"
 
-/* The receiving side of one hand-off: which block may be placed, and what to answer to Commit. Pure; a part of the decode brain.
- * Rows that are in place are never written again, and one block is placed at a time. */
+/* The receiving side of one hand-off: which block may be placed, and what to answer to Commit. Pure; a part
+ * of the decode brain. Rows that are in place are never written again, and one block is placed at a time. */
 typedef struct bt_xfer_recv {
     bt_kv_cover *cover;
     bt_kv_shape shape;

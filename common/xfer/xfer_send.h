@@ -2,9 +2,10 @@
 #define BT_XFER_SEND_H
 #include "wire/msg.h"
 
-/* The sending side of one hand-off: which block goes next, when to Commit, what to send again. Pure; a part of the prefill
- * brain. Rows become ready layer by layer in ascending token order, so two marks a layer say everything; what the receiver misses,
- * and blocks that the socket did not take, wait in a bounded list and go first. */
+/* The sending side of one hand-off: which block goes next, when to Commit, what to send again. Pure; a part
+ * of the prefill brain. Rows become ready layer by layer in ascending token order, so two marks a layer say
+ * everything; what the receiver misses, and blocks that the socket did not take, wait in a bounded list and
+ * go first. */
 typedef struct bt_xfer_send {
     uint32_t layers, prompt_tokens, block_tokens;
     uint32_t *ready, *sent;                     /* [layers_max] tokens of each layer that exist; that were taken */
@@ -21,8 +22,8 @@ void   bt_xfer_send_done(bt_xfer_send *s);
 /* Begin a transfer. block_tokens: a multiple of 16. held: see above. */
 void   bt_xfer_send_start(bt_xfer_send *s, uint32_t layers, uint32_t prompt_tokens, uint32_t block_tokens, bool held);
 
-/* Rows [token_begin, token_begin + count) of a layer exist. False, and nothing changes, unless they follow what was ready
- * before, without a gap, with an edge on 16 or at the prompt's end. */
+/* Rows [token_begin, token_begin + count) of a layer exist. False, and nothing changes, unless they follow
+ * what was ready before, without a gap, with an edge on 16 or at the prompt's end. */
 bool bt_xfer_send_ready(bt_xfer_send *s, uint32_t layer, uint32_t token_begin, uint32_t count);
 void bt_xfer_send_release(bt_xfer_send *s);
 
@@ -32,8 +33,8 @@ void bt_xfer_send_take(bt_xfer_send *s, const bt_kv_range *block);      /* what 
 void bt_xfer_send_sent(bt_xfer_send *s);                                /* one taken block is under way */
 void bt_xfer_send_returned(bt_xfer_send *s, const bt_kv_range *block);  /* ... or was not accepted: it goes again */
 
-/* The receiver misses these: they go again. Ranges outside the prompt or off the grid are skipped; what does not fit waits
- * for the next Missing. Returns how many were taken. Only for a transfer that is _all_sent. */
+/* The receiver misses these: they go again. Ranges outside the prompt or off the grid are skipped; what does
+ * not fit waits for the next Missing. Returns how many were taken. Only for a transfer that is _all_sent. */
 uint32_t bt_xfer_send_missing(bt_xfer_send *s, const bt_kv_range *ranges, uint32_t len);
 /* The link was lost: nothing is unanswered any more; Commit and Missing will find what did not arrive. */
 void bt_xfer_send_cut(bt_xfer_send *s);

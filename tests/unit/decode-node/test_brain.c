@@ -98,7 +98,12 @@ static bt_ticket reserve(dc_brain *b, uint64_t number, uint32_t attempt)
 static dc_event block(bt_ticket t, uint64_t number, uint32_t attempt, uint32_t layer)
 {
     dc_event ev = {.type = DC_EV_BLOCK};
-    ev.u.block = (dc_block){.from = PREFILL, .ref = {GATE, number, attempt}, .ticket = t, .layer = layer, .token_count = 20, .bytes = 160};
+    ev.u.block = (dc_block){.from = PREFILL,
+                            .ref = {GATE, number, attempt},
+                            .ticket = t,
+                            .layer = layer,
+                            .token_count = 20,
+                            .bytes = 160};
     return ev;
 }
 
@@ -206,7 +211,7 @@ static void expires_a_lease_before_it_looks_at_the_event(void **s)
     bt_ticket t = reserve(b, 1, 1);
     place(b, t, 1, 1, 0);
     place(b, t, 1, 1, 1);
-    now += 10000000;                                    /* SIGSTOP, SIGCONT: then the Commit that waited in the socket */
+    now += 10000000; /* SIGSTOP, SIGCONT: then the Commit that waited in the socket */
     bt_msg m = commit_msg(t, 1, 1, 5);
     bulk(b, &m);
     assert_non_null(did(DC_DO_FREE_PAGES));
@@ -222,9 +227,11 @@ static void drops_blocks_that_it_must_not_place_and_gives_their_credit_back(void
     dc_brain *b = make();
     bt_ticket t = reserve(b, 1, 1), wrong = t;
     wrong.bytes[15] ^= 1;
-    struct { dc_event ev; dc_drop_reason why; } cases[6] = {
-        {block(t, 2, 1, 0), DC_DROP_UNKNOWN}, {block(wrong, 1, 1, 0), DC_DROP_TICKET}, {block(t, 1, 1, 2), DC_DROP_RANGE},
-        {block(t, 1, 1, 0), DC_DROP_RANGE}, {block(t, 1, 1, 0), DC_DROP_RANGE}, {block(t, 1, 1, 0), DC_DROP_TICKET},
+    struct { dc_event ev; dc_drop_reason why;
+    } cases[6] = {
+        {block(t, 2, 1, 0), DC_DROP_UNKNOWN}, {block(wrong, 1, 1, 0), DC_DROP_TICKET},
+        {block(t, 1, 1, 2), DC_DROP_RANGE},   {block(t, 1, 1, 0), DC_DROP_RANGE},
+        {block(t, 1, 1, 0), DC_DROP_RANGE},   {block(t, 1, 1, 0), DC_DROP_TICKET},
     };
     cases[3].ev.u.block.token_count = 19;
     cases[4].ev.u.block.bytes = 159;
@@ -343,8 +350,9 @@ static void greets_again_when_a_message_is_meant_for_another_or_comes_from_anoth
     dc_brain_free(b);
 }
 
-/* Every message type, on both links, with the running attempt and an older one, in every state: the brain answers at most with
- * messages; nothing is started, placed or freed, unless the table of proto/README.md has that very pair. */
+/* Every message type, on both links, with the running attempt and an older one, in every state: the brain
+ * answers at most with messages; nothing is started, placed or freed, unless the table of proto/README.md has
+ * that very pair. */
 static void ignores_every_message_that_a_state_does_not_expect(void **s)
 {
     (void)s;

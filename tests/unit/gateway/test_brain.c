@@ -1,4 +1,5 @@
-/* The gateway's brain alone: one final answer a request, the next index only, deadlines, and every message in every state. */
+/* The gateway's brain alone: one final answer a request, the next index only, deadlines, and every message in
+ * every state. */
 #include "gateway/brain.h"
 
 #include <setjmp.h>
@@ -33,7 +34,8 @@ static const bt_msg *said(bt_incarnation to, bt_msg_type type)
 {
     for (size_t i = 0; i < acts.len; i++) {
         const gw_action *a = &acts.items[i];
-        if (a->type == GW_DO_SEND && a->u.send.msg.type == type && bt_incarnation_equal(&a->u.send.peer, &to)) return &a->u.send.msg;
+        if (a->type == GW_DO_SEND && a->u.send.msg.type == type && bt_incarnation_equal(&a->u.send.peer, &to))
+            return &a->u.send.msg;
     }
     return NULL;
 }
@@ -41,8 +43,13 @@ static const bt_msg *said(bt_incarnation to, bt_msg_type type)
 static bt_msg hello_msg(bt_role role)
 {
     bt_msg m = {.type = BT_MSG_HELLO};
-    m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = role, .model_id = {5}, .kv = {2, 1, 2, BT_KV_F16},
-                               .ctx_tokens = 100, .kv_capacity_tokens = 100, .load = {.slots_total = 1}};
+    m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
+                               .role = role,
+                               .model_id = {5},
+                               .kv = {2, 1, 2, BT_KV_F16},
+                               .ctx_tokens = 100,
+                               .kv_capacity_tokens = 100,
+                               .load = {.slots_total = 1}};
     strcpy(m.u.hello.node_id, role == BT_ROLE_PREFILL ? "p" : "d");
     strcpy(m.u.hello.kv_endpoint, "tcp://127.0.0.1:1");
     return m;
@@ -88,7 +95,13 @@ static gw_brain *make_ready(void)
 static void submit(gw_brain *b, uint64_t request, uint32_t max_tokens)
 {
     static const int32_t ids[200];
-    gw_submit s = {.request = request, .ids = ids, .ids_len = 10, .max_tokens = max_tokens, .draw_seed = true, .stop_ids_len = 1, .stop_ids = {7}};
+    gw_submit s = {.request = request,
+                   .ids = ids,
+                   .ids_len = 10,
+                   .max_tokens = max_tokens,
+                   .draw_seed = true,
+                   .stop_ids_len = 1,
+                   .stop_ids = {7}};
     step(b, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
 }
 
@@ -253,7 +266,7 @@ static void a_restarted_node_ends_what_it_worked_on_at_once(void **s)
     from(b, OTHER, &m);
     assert_int_equal(did(GW_DO_FAIL)->u.fail.kind, GW_FAIL_NODE_LOST);
     assert_non_null(said(DECODE, BT_MSG_ABORT));
-    beat(b, PREFILL);                                   /* the old one is a stranger now, and may not take the name back */
+    beat(b, PREFILL); /* the old one is a stranger now, and may not take the name back */
     assert_int_equal(said(PREFILL, BT_MSG_REJECT)->u.reject.code, BT_EAGAIN);
     m = hello_msg(BT_ROLE_PREFILL);
     from(b, PREFILL, &m);
@@ -305,7 +318,8 @@ static void every_wait_has_an_end(void **s)
             answers += did(GW_DO_FAIL) != NULL;
         }
         assert_int_equal(answers, 1);
-        assert_int_equal(gw_brain_active(b) + gw_brain_queued(b), 0);   /* ABORTs that nobody answers end with the lease */
+        assert_int_equal(gw_brain_active(b) + gw_brain_queued(b),
+                         0); /* ABORTs that nobody answers end with the lease */
         gw_brain_free(b);
     }
 }
@@ -370,8 +384,8 @@ static void refuses_a_node_of_another_model_with_both_values(void **s)
     gw_brain_free(b);
 }
 
-/* Every type, from both nodes and a stranger, current and other attempt, in every state: no answer to the client appears unless the
- * table has that pair, and nothing crashes. */
+/* Every type, from both nodes and a stranger, current and other attempt, in every state: no answer to the
+ * client appears unless the table has that pair, and nothing crashes. */
 static void ignores_every_message_that_a_state_does_not_expect(void **s)
 {
     (void)s;
@@ -385,8 +399,9 @@ static void ignores_every_message_that_a_state_does_not_expect(void **s)
                     if (state >= 3) to_decoding(b);
                     if (state == 4) step(b, &(gw_event){.type = GW_EV_CANCEL, .u.request = 1});
                     bt_msg m = {.type = (bt_msg_type)type, .ref = {SELF, 1, attempt}};
-                    bool expected = who < 2 && attempt == 1 && (type == BT_MSG_FAILED || (type == BT_MSG_FIRST_TOKEN && state == 2) ||
-                                                                (type == BT_MSG_REFUSED && state == 1) || type == BT_MSG_FINISHED);
+                    bool expected = who < 2 && attempt == 1 &&
+                                    (type == BT_MSG_FAILED || (type == BT_MSG_FIRST_TOKEN && state == 2) ||
+                                     (type == BT_MSG_REFUSED && state == 1) || type == BT_MSG_FINISHED);
                     from(b, who == 0 ? PREFILL : who == 1 ? DECODE : OTHER, &m);
                     if (!expected || state == 0 || state == 4) {
                         assert_null(did(GW_DO_DONE));

@@ -13,8 +13,12 @@ static const uint8_t MODEL[16] = {5};
 
 static gw_node *add(gw_registry *r, uint8_t name, bt_role role, uint32_t ctx, uint32_t slots, uint32_t head_dim)
 {
-    bt_msg_hello h = {.protocol = BT_PROTOCOL_VERSION, .role = role, .kv = {2, 1, head_dim, BT_KV_F16}, .ctx_tokens = ctx,
-                      .kv_capacity_tokens = 1000, .load = {.slots_total = slots}};
+    bt_msg_hello h = {.protocol = BT_PROTOCOL_VERSION,
+                      .role = role,
+                      .kv = {2, 1, head_dim, BT_KV_F16},
+                      .ctx_tokens = ctx,
+                      .kv_capacity_tokens = 1000,
+                      .load = {.slots_total = slots}};
     memcpy(h.model_id, MODEL, sizeof MODEL);
     snprintf(h.node_id, sizeof h.node_id, "n%u", name);
     strcpy(h.kv_endpoint, "x");
@@ -38,7 +42,8 @@ static void takes_the_least_loaded_and_among_equals_the_one_idle_longest(void **
     (void)s;
     gw_registry r = make();
     gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
-    gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 100, 9, 4), *d1 = add(&r, 2, BT_ROLE_DECODE, 100, 2, 4), *d2 = add(&r, 3, BT_ROLE_DECODE, 100, 4, 4);
+    gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 100, 9, 4), *d1 = add(&r, 2, BT_ROLE_DECODE, 100, 2, 4),
+            *d2 = add(&r, 3, BT_ROLE_DECODE, 100, 4, 4);
     gw_node *gp, *gd;
     uint64_t limit;
     assert_int_equal(gw_route_choose(&router, &r, 10, 10, &gp, &gd, &limit), GW_ROUTE_PAIR);

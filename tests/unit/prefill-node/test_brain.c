@@ -1,4 +1,5 @@
-/* The prefill brain alone: attempts, credit, what is sent when, what is told again, and every message in every state. */
+/* The prefill brain alone: attempts, credit, what is sent when, what is told again, and every message in
+ * every state. */
 #include "prefill-node/brain.h"
 
 #include <setjmp.h>
@@ -118,7 +119,8 @@ static void computed(pf_brain *b)
     step(b, &ev);
 }
 
-/* Answer every SEND_BLOCK until none is left; what the last step said stays to be looked at. Returns how many blocks went. */
+/* Answer every SEND_BLOCK until none is left; what the last step said stays to be looked at. Returns how many
+ * blocks went. */
 static uint32_t sent_all(pf_brain *b)
 {
     uint32_t n = 0;
@@ -286,7 +288,8 @@ static void waits_for_the_worker_and_for_nothing_else(void **s)
     assert_non_null(did(PF_DO_RELEASE));
     assert_non_null(said(BT_MSG_ABORT_ACK));
     assert_int_equal(did(PF_DO_COMPUTE)->u.compute.slot, 1);
-    control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 7, 1}});       /* never seen: answered, and never started */
+    control(b, &(bt_msg){.type = BT_MSG_ABORT,
+                         .ref = {GATE, 7, 1}}); /* never seen: answered, and never started */
     assert_non_null(said(BT_MSG_ABORT_ACK));
     bt_msg late = prefill_msg(7, 1, 10);
     control(b, &late);
@@ -381,7 +384,8 @@ static void ignores_every_message_that_a_state_does_not_expect(void **s)
                     bt_load before = pf_brain_load(b);
                     bt_msg m = {.type = (bt_msg_type)type, .ref = {GATE, 1, attempt}};
                     m.u.reject.code = type == BT_MSG_REJECT ? BT_EAGAIN : 0;
-                    bool expected = attempt == 2 && (on_bulk ? (type == BT_MSG_COMMITTED && state == 2) || type == BT_MSG_TRANSFER_REFUSED
+                    bool expected = attempt == 2 && (on_bulk ? (type == BT_MSG_COMMITTED && state == 2) ||
+                                                                   type == BT_MSG_TRANSFER_REFUSED
                                                              : type == BT_MSG_ABORT || type == BT_MSG_RENEW);
                     if (on_bulk) bulk(b, &m);
                     else control(b, &m);

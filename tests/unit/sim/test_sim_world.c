@@ -1,5 +1,5 @@
-/* The three real brains over a virtual network, many seeds: every promise to the client is checked by the world itself. A failing
- * run prints its seed; the same seed replays it. */
+/* The three real brains over a virtual network, many seeds: every promise to the client is checked by the
+ * world itself. A failing run prints its seed; the same seed replays it. */
 #include "sim/sim_world.h"
 
 #include <setjmp.h>
@@ -30,7 +30,10 @@ static void settle(sim_world *w, uint64_t seed)
     if (!idle) fail_msg("seed %llu: something is still held 40 s after the last answer", (unsigned long long)seed);
 }
 
-static uint32_t between(sim_world *w, uint32_t lo, uint32_t hi) { return lo + (uint32_t)(sim_world_draw(w) % (hi - lo + 1)); }
+static uint32_t between(sim_world *w, uint32_t lo, uint32_t hi)
+{
+    return lo + (uint32_t)(sim_world_draw(w) % (hi - lo + 1));
+}
 
 static sim_faults lossy(void)
 {
@@ -134,14 +137,17 @@ static void answers_within_10_s_when_a_node_dies_and_works_again_when_it_is_back
         check(w);
         assert_true(sim_world_request(w, r)->ended_us - killed_us <= 10 * SECOND);
         failed += sim_world_request(w, r)->outcome == SIM_FAILED;
-        if (sim_world_request(w, r)->outcome == SIM_FAILED)     /* a node that never answered at all: the step's own deadline */
-            assert_true(sim_world_request(w, r)->kind == GW_FAIL_NODE_LOST || sim_world_request(w, r)->kind == GW_FAIL_TIMEOUT);
+        if (sim_world_request(w, r)->outcome ==
+            SIM_FAILED) /* a node that never answered at all: the step's own deadline */
+            assert_true(sim_world_request(w, r)->kind == GW_FAIL_NODE_LOST ||
+                        sim_world_request(w, r)->kind == GW_FAIL_TIMEOUT);
         sim_world_start(w, role, 0);
         r = sim_world_submit(w, 100, 16);
         bool answered = sim_world_run_answered(w, 30 * SECOND);
         check(w);
         if (!answered || sim_world_request(w, r)->outcome != SIM_DONE)
-            fail_msg("seed %llu: the next request: %s", (unsigned long long)seed, gw_fail_name(sim_world_request(w, r)->kind));
+            fail_msg("seed %llu: the next request: %s", (unsigned long long)seed,
+                     gw_fail_name(sim_world_request(w, r)->kind));
         settle(w, seed);
         sim_world_free(w);
     }

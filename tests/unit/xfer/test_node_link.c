@@ -10,7 +10,8 @@
 
 static const bt_node_link_times T = {500, 2000, 500, 5000};
 
-static bt_node_link_says hear(bt_node_link *l, bt_msg_type type, uint8_t from, int32_t code, int64_t now_us, bool *pass, bool *refused)
+static bt_node_link_says hear(bt_node_link *l, bt_msg_type type, uint8_t from, int32_t code, int64_t now_us,
+                              bool *pass, bool *refused)
 {
     bt_msg m = {.type = type, .from = {{from}}};
     if (type == BT_MSG_REJECT) m.u.reject.code = code;
@@ -46,7 +47,8 @@ static void greets_at_once_when_the_gateway_is_new_or_does_not_know_it_but_never
     hear(&l, BT_MSG_WELCOME, 1, 0, 0, &pass, &refused);
     assert_int_equal(hear(&l, BT_MSG_REJECT, 2, BT_EAGAIN, 10, &pass, &refused), BT_NODE_LINK_HELLO);
     assert_false(refused);
-    for (int i = 0; i < 100; i++) assert_int_equal(hear(&l, BT_MSG_REJECT, 2, BT_EAGAIN, 11, &pass, &refused), BT_NODE_LINK_NOTHING);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(hear(&l, BT_MSG_REJECT, 2, BT_EAGAIN, 11, &pass, &refused), BT_NODE_LINK_NOTHING);
     assert_int_equal(hear(&l, BT_MSG_WELCOME, 2, 0, 20, &pass, &refused), BT_NODE_LINK_HEARTBEAT);
     assert_false(bt_node_link_is_owner(&l, &(bt_incarnation){{1}}));
     assert_int_equal(hear(&l, BT_MSG_RESERVE, 3, 0, 30, &pass, &refused), BT_NODE_LINK_HELLO);

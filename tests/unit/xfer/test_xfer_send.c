@@ -44,7 +44,8 @@ static void offers_rows_as_they_become_ready_lowest_tokens_first(void **s)
     bt_xfer_send_done(&x);
 }
 
-/* A receiver that marks rows in a plain table is the oracle: at the end each row came, and only missing ones came twice. */
+/* A receiver that marks rows in a plain table is the oracle: at the end each row came, and only missing ones
+ * came twice. */
 static void covers_every_row_through_blocked_and_missing_blocks(void **s)
 {
     (void)s;
@@ -66,7 +67,8 @@ static void covers_every_row_through_blocked_and_missing_blocks(void **s)
                 if (luck == 0) bt_xfer_send_returned(&x, &r);
                 else bt_xfer_send_sent(&x);
                 for (uint32_t t = 0; luck >= 2 && t < r.token_count; t++) {
-                    if (came[r.layer][r.token_begin + t]++) fail_msg("seed %llu: a row came twice", (unsigned long long)seed);
+                    if (came[r.layer][r.token_begin + t]++)
+                        fail_msg("seed %llu: a row came twice", (unsigned long long)seed);
                 }
             }
             assert_true(bt_xfer_send_all_sent(&x));
