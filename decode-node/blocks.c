@@ -156,7 +156,7 @@ void dc_on_block(dc_brain *b, const dc_block *in)
         l->heard_us = b->now_us;
         l->grant.came_bytes += in->bytes;
     }
-    if (!why) {
+    if (r && !why) {
         dc_block *out = &dc_act(b, DC_DO_PLACE)->u.block;
         *out = *in;
         out->slot = r->slot;
