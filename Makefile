@@ -22,7 +22,7 @@ GOALS := $(or $(MAKECMDGOALS),all)
 # build/deps.mk holds the libraries' flags. Making it checks that they are there; the goals that promise a working
 # set-up on a bare machine (deps, demo, test) install what is missing first, the others say what to run.
 SETUP_GOALS := deps demo test
-ifneq ($(filter-out help clean lint model,$(GOALS)),)
+ifneq ($(filter-out help clean uninstall model,$(GOALS)),)
   include build/deps.mk
 endif
 build/deps.mk: deploy/deps.sh
@@ -104,7 +104,7 @@ $(LIBS): $(B)/.flags
 	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
 # The stamp changes only when the text of the flags does: changing CFLAGS rebuilds, a second `make` does nothing.
-export BT_FLAGS_TXT := $(CC) $(BT_CFLAGS) $(CFLAGS) $(san.$(BUILD))
+export BT_FLAGS_TXT := $(CC) $(BT_CFLAGS) $(CFLAGS) $(san.$(BUILD))$(if $(LDFLAGS), $(LDFLAGS))
 $(B)/.flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' "$$BT_FLAGS_TXT" | cmp -s - $@ || printf '%s\n' "$$BT_FLAGS_TXT" > $@
@@ -164,8 +164,8 @@ fuzz: $(GEN_H)
 	build/fuzz/$(F)/run -max_total_time=$(or $(SECS),10) build/fuzz/$(F)/new tests/fuzz/corpus/$(F)
 
 ## lint: check layers, sizes, and that documents match the tables they describe
-lint:
-	@sh tests/lint/run.sh
+lint: all
+	@BATON_BIN=$(B)/bin sh tests/lint/run.sh
 
 ## bench: check the kernels against their reference, then time them against the machine's own limits
 bench: $(BENCHES)
@@ -175,26 +175,28 @@ $(BENCHES): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
 
 # ---- documents and install -------------------------------------------------------------------------
-MAN := $(PROGS:%=docs/man/%.1)
-## docs: write the generated pages again (man pages, metric and option tables) from the tables in the code
+MAN := $(sort $(wildcard docs/man/*.1))
+## docs: write the generated pages again (manual pages, completion, tables) from the tables in the code
 docs: all
-	@sh docs/generate.sh
+	@BATON_BIN=$(B)/bin sh docs/generate.sh
 
-PREFIX ?= /usr/local
-BINDIR ?= $(PREFIX)/bin
-MANDIR ?= $(PREFIX)/share/man
-## install: copy programs and man pages under $(DESTDIR)$(PREFIX)
+PREFIX  ?= /usr/local
+BINDIR  ?= $(PREFIX)/bin
+MANDIR  ?= $(PREFIX)/share/man
+COMPDIR ?= $(PREFIX)/share/bash-completion/completions
+## install: copy programs, manual pages and completion under $(DESTDIR)$(PREFIX)
 install: all
-	$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(MANDIR)/man1
+	$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(COMPDIR)
 	$(INSTALL) -m 0755 $(PROGS:%=$(B)/bin/%) $(DESTDIR)$(BINDIR)/
 	$(INSTALL) -m 0644 $(MAN) $(DESTDIR)$(MANDIR)/man1/
+	for p in $(PROGS); do $(INSTALL) -m 0644 deploy/completion/baton.bash $(DESTDIR)$(COMPDIR)/$$p || exit 1; done
 ## uninstall: remove what install copied
 uninstall:
-	rm -f $(PROGS:%=$(DESTDIR)$(BINDIR)/%) $(PROGS:%=$(DESTDIR)$(MANDIR)/man1/%.1)
+	rm -f $(PROGS:%=$(DESTDIR)$(BINDIR)/%) $(MAN:docs/man/%=$(DESTDIR)$(MANDIR)/man1/%) $(PROGS:%=$(DESTDIR)$(COMPDIR)/%)
 
 ## help: this list
 help:
-	@sed -n 's/^## \([a-z-]*\): \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^## \([a-z-]*\): \(.*\)/  \1\t\2/p' Makefile | expand -t 13
 ## clean: remove build/ and bin/
 clean:
 	rm -rf build bin

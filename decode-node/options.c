@@ -21,7 +21,7 @@ static const bt_opt opts[] = {
     { .group = "Memory", .name = "slots", .value = "N", BT_OPT_AT(dc_options, slots), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 1024,
       .help = "sequences taken at once; they take turns, one token each" },
     { .group = "Network", .name = "gateway", .value = "ENDPOINT", BT_OPT_AT(dc_options, gateways), .type = BT_OPT_STRINGS,
-      .def = "tcp://127.0.0.1:5600", .help = "control address of a gateway to serve; repeatable, at most 8" },
+      .def = "tcp://127.0.0.1:5600", .help = "control address of a gateway to serve; at most 8" },
     { .group = "Network", .name = "listen", .value = "ENDPOINT", BT_OPT_AT(dc_options, listen), .type = BT_OPT_STRING,
       .def = "tcp://127.0.0.1:5602", .help = "where prefill nodes bring KV; port * lets the system choose" },
     { .group = "Network", .name = "advertise", .value = "ENDPOINT", BT_OPT_AT(dc_options, advertise), .type = BT_OPT_STRING,

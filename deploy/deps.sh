@@ -37,7 +37,7 @@ if [ -n "$need" ] && [ $install = 1 ]; then
     [ -z "$sudo" ] || command -v sudo > /dev/null || { echo "missing: $need-- run 'apt-get install $need' as root" >&2; exit 1; }
     echo "installing: $need" >&2
     $sudo apt-get update -qq >&2
-    # shellcheck disable=SC2086 -- a list of package names
+    # shellcheck disable=SC2086
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $need >&2
     need=$(missing | sort -u | tr '\n' ' ')
 fi

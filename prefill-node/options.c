@@ -23,7 +23,7 @@ static const bt_opt opts[] = {
     { .group = "Memory", .name = "slots", .value = "N", BT_OPT_AT(pf_options, slots), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 1024,
       .help = "prompts taken at once; one computes, the others wait or are sent" },
     { .group = "Network", .name = "gateway", .value = "ENDPOINT", BT_OPT_AT(pf_options, gateways), .type = BT_OPT_STRINGS,
-      .def = "tcp://127.0.0.1:5600", .help = "control address of a gateway to serve; repeatable, at most 8" },
+      .def = "tcp://127.0.0.1:5600", .help = "control address of a gateway to serve; at most 8" },
     { .group = "Network", .name = "id", .value = "NAME", BT_OPT_AT(pf_options, id), .type = BT_OPT_STRING, .def = "prefill-0",
       .help = "this node's name, the same after a restart, different from all others" },
     { .group = "Network", .name = "keys", .value = "DIR", BT_OPT_AT(pf_options, keys), .type = BT_OPT_STRING, .example = "keys",

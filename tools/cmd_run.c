@@ -40,7 +40,7 @@ static const bt_opt opts[] = {
     { .group = "Answer", .letter = 's', .name = "seed", .value = "S", BT_OPT_AT(config, seed), .type = BT_OPT_INT, .lo = 0, .hi = INT64_MAX,
       .example = "42", .help = "seed of the random draws; without it one is drawn" },
     { .group = "Answer", .name = "stop", .value = "TEXT", BT_OPT_AT(config, stop), .type = BT_OPT_STRINGS, .example = "END",
-      .help = "end before this text; repeatable" },
+      .help = "end before this text" },
     TOOL_SERVE_OPTS(config),
     { .group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
       .example = "http://127.0.0.1:8080", .help = "ask this gateway instead of starting one" },

@@ -163,15 +163,16 @@ static void man_line(FILE *out, const char *before, const char *text)
     fputc('\n', out);
 }
 
+/* A page has one word as its name: baton-run for `baton run`. */
 static void man_head(FILE *out, const char *name, const char *summary)
 {
     fputs(".TH ", out);
     for (const char *p = name; *p; p++) {
-        if (*p == '-') fputs("\\-", out);
+        if (*p == '-' || *p == ' ') fputs("\\-", out);
         else fputc(*p >= 'a' && *p <= 'z' ? *p - 32 : *p, out);
     }
     fprintf(out, " 1 \"\" \"Baton %s\" \"Baton\"\n.SH NAME\n", BT_VERSION);
-    troff(out, name);
+    for (const char *p = name; *p; p++) fputs(*p == '-' || *p == ' ' ? "\\-" : (char[2]){ *p, 0 }, out);
     man_line(out, " \\- ", summary);
 }
 
@@ -208,7 +209,7 @@ static void man_general(FILE *out)
         man_option(out, bt_opt_builtins[i].letter, bt_opt_builtins[i].name, NULL, bt_opt_builtins[i].help);
     fputs(".SH ENVIRONMENT\nEach option may come from the environment instead, named BATON_ and the option in capitals\n"
           "with _ for \\-. An empty value counts as not set; lists are separated by commas. The command line wins.\n"
-          ".SH EXIT STATUS\n0 success; 1 it failed; 2 wrong usage.\n", out);
+          ".SH EXIT STATUS\n0 success; 1 it failed; 2 wrong usage; 130 a command that SIGINT interrupted.\n", out);
 }
 
 void bt_opt_man(FILE *out, const bt_opt_program *p)

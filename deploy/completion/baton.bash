@@ -1,0 +1,160 @@
+# Completion of Baton's commands for bash. Written by docs/generate.sh from the option tables.
+_baton()
+{
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} program=${1##*/} words=
+    COMPREPLY=()
+    if [ "$program" = baton ]; then
+        if [ "$COMP_CWORD" = 1 ]; then
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status keygen inspect tokenize perplexity help --help --version' -- "$cur")
+            return
+        fi
+        program="baton ${COMP_WORDS[1]}"
+    fi
+    case "$program $prev" in
+    "baton run --prompt" | "baton run -p" | \
+    "baton run --system" | \
+    "baton run --n-predict" | "baton run -n" | \
+    "baton run --temp" | \
+    "baton run --top-k" | \
+    "baton run --top-p" | \
+    "baton run --min-p" | \
+    "baton run --seed" | "baton run -s" | \
+    "baton run --stop" | \
+    "baton run --ctx-size" | "baton run -c" | \
+    "baton run --threads" | "baton run -t" | \
+    "baton run --isa" | \
+    "baton run --shape-policy" | \
+    "baton run --url" | \
+    "baton chat --system" | \
+    "baton chat --n-predict" | "baton chat -n" | \
+    "baton chat --temp" | \
+    "baton chat --top-p" | \
+    "baton chat --ctx-size" | "baton chat -c" | \
+    "baton chat --threads" | "baton chat -t" | \
+    "baton chat --isa" | \
+    "baton chat --shape-policy" | \
+    "baton chat --url" | \
+    "baton up --prefill" | \
+    "baton up --decode" | \
+    "baton up --kv-memory" | \
+    "baton up --ctx-size" | "baton up -c" | \
+    "baton up --threads" | "baton up -t" | \
+    "baton up --isa" | \
+    "baton up --shape-policy" | \
+    "baton up --host" | \
+    "baton up --port" | \
+    "baton up --alias" | \
+    "baton up --max-queue" | \
+    "baton up --drain-timeout" | \
+    "baton status --url" | \
+    "baton inspect --shape-policy" | \
+    "baton inspect --ctx-size" | "baton inspect -c" | \
+    "baton tokenize --prompt" | "baton tokenize -p" | \
+    "baton perplexity --ctx-size" | "baton perplexity -c" | \
+    "baton perplexity --chunks" | \
+    "baton perplexity --threads" | "baton perplexity -t" | \
+    "baton perplexity --isa" | \
+    "baton perplexity --shape-policy" | \
+    "baton-gateway --alias" | "baton-gateway -a" | \
+    "baton-gateway --host" | \
+    "baton-gateway --port" | \
+    "baton-gateway --control" | \
+    "baton-gateway --max-queue" | \
+    "baton-gateway --max-connections" | \
+    "baton-gateway --max-body" | \
+    "baton-gateway --timeout" | \
+    "baton-gateway --idle-timeout" | \
+    "baton-gateway --drain-timeout" | \
+    "baton-prefill --ctx-size" | "baton-prefill -c" | \
+    "baton-prefill --shape-policy" | \
+    "baton-prefill --threads" | "baton-prefill -t" | \
+    "baton-prefill --isa" | \
+    "baton-prefill --kv-memory" | \
+    "baton-prefill --slots" | \
+    "baton-prefill --gateway" | \
+    "baton-prefill --id" | \
+    "baton-prefill --min-overlap" | \
+    "baton-prefill --drain-timeout" | \
+    "baton-decode --ctx-size" | "baton-decode -c" | \
+    "baton-decode --threads" | "baton-decode -t" | \
+    "baton-decode --isa" | \
+    "baton-decode --kv-memory" | \
+    "baton-decode --slots" | \
+    "baton-decode --gateway" | \
+    "baton-decode --listen" | \
+    "baton-decode --advertise" | \
+    "baton-decode --id" | \
+    "baton-decode --window" | \
+    "baton-decode --drain-timeout")
+        return ;;
+    "baton run --file" | "baton run -f" | \
+    "baton run --api-key-file" | \
+    "baton chat --api-key-file" | \
+    "baton up --api-key-file" | \
+    "baton status --api-key-file" | \
+    "baton tokenize --file" | "baton tokenize -f" | \
+    "baton perplexity --file" | "baton perplexity -f" | \
+    "baton-gateway --api-key-file")
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return ;;
+    "baton run --model" | "baton run -m" | \
+    "baton chat --model" | "baton chat -m" | \
+    "baton up --model" | "baton up -m" | \
+    "baton tokenize --model" | "baton tokenize -m" | \
+    "baton perplexity --model" | "baton perplexity -m" | \
+    "baton-gateway --model" | "baton-gateway -m" | \
+    "baton-prefill --model" | "baton-prefill -m" | \
+    "baton-decode --model" | "baton-decode -m")
+        mapfile -t COMPREPLY < <(compgen -f -W smollm2 -- "$cur")
+        return ;;
+    "baton run --engine" | \
+    "baton chat --engine" | \
+    "baton up --engine" | \
+    "baton perplexity --engine" | \
+    "baton-prefill --engine" | \
+    "baton-decode --engine")
+        mapfile -t COMPREPLY < <(compgen -W "host reference" -- "$cur")
+        return ;;
+    "baton up --log-level" | \
+    "baton-gateway --log-level" | \
+    "baton-prefill --log-level" | \
+    "baton-decode --log-level")
+        mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$cur")
+        return ;;
+    "baton up --log-format" | \
+    "baton-gateway --log-format" | \
+    "baton-prefill --log-format" | \
+    "baton-decode --log-format")
+        mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
+        return ;;
+    "baton perplexity --against")
+        mapfile -t COMPREPLY < <(compgen -W "none host reference" -- "$cur")
+        return ;;
+    "baton-gateway --keys" | \
+    "baton-prefill --keys" | \
+    "baton-decode --keys")
+        mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+        return ;;
+    "baton-gateway --policy")
+        mapfile -t COMPREPLY < <(compgen -W "least-load round-robin" -- "$cur")
+        return ;;
+    esac
+    case $program in
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --seed -s --stop --model -m --engine --ctx-size -c --threads -t --isa --shape-policy --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --model -m --engine --ctx-size -c --threads -t --isa --shape-policy --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --kv-memory --model -m --engine --ctx-size -c --threads -t --isa --shape-policy --host --port --alias --max-queue --api-key-file --insecure --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton keygen") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --threads -t --isa --shape-policy --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --max-queue --max-connections --max-body --timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-prefill") words="--model -m --engine --ctx-size -c --shape-policy --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-decode") words="--model -m --engine --ctx-size -c --threads -t --isa --kv-memory --slots --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
+    esac
+    case $cur in
+    -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;
+    *) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+    esac
+}
+complete -o filenames -F _baton baton baton-gateway baton-prefill baton-decode

@@ -1,0 +1,161 @@
+#!/bin/sh
+# Writes what the programs say about themselves: manual pages, the bash completion, and the sections of documents between
+# <!-- generated:NAME --> and <!-- end -->. The same sources give the same bytes: no date, no host, no path.
+#   generate.sh [FOLDER]     into the tree, or into FOLDER (for tests/lint/docs.sh, which compares)
+set -eu
+cd "$(dirname "$0")/.."
+out=${1:-.}
+bin=${BATON_BIN:-bin}
+programs='baton baton-gateway baton-prefill baton-decode'
+for p in $programs; do
+    [ -x "$bin/$p" ] || { echo "docs/generate.sh: no $bin/$p; run 'make' first" >&2; exit 1; }
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# What the environment sets must not reach the pages.
+for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do unset "$v"; done
+for p in $programs; do "$bin/$p" --print-options; done > "$work/options"
+commands=$(sed -n 's/^baton \([a-z]*\)	.*/\1/p' "$work/options" | awk '!seen[$0]++' | tr '\n' ' ')
+
+# ---- manual pages ----
+mkdir -p "$out/docs/man" "$out/deploy/completion"
+rm -f "$out"/docs/man/*.1
+for p in $programs; do "$bin/$p" --print-man > "$out/docs/man/$p.1"; done
+for c in $commands; do "$bin/baton" "$c" --print-man > "$out/docs/man/baton-$c.1"; done
+
+# ---- completion ----
+# One case for each program and command: its options; then the values of each option that has a known set, or files, or folders.
+# shellcheck disable=SC2016
+completion() {
+    echo "# Completion of Baton's commands for bash. Written by docs/generate.sh from the option tables."
+    echo '_baton()'
+    echo '{'
+    echo '    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} program=${1##*/} words='
+    echo '    COMPREPLY=()'
+    echo '    if [ "$program" = baton ]; then'
+    echo '        if [ "$COMP_CWORD" = 1 ]; then'
+    echo "            mapfile -t COMPREPLY < <(compgen -W '${commands}help --help --version' -- \"\$cur\")"
+    echo '            return'
+    echo '        fi'
+    echo '        program="baton ${COMP_WORDS[1]}"'
+    echo '    fi'
+    echo '    case "$program $prev" in'
+    awk -F '\t' '{
+        names = "\"" $1 " --" $4 "\"" ($3 == "" ? "" : " | \"" $1 " -" $3 "\"")
+        how = ""
+        if ($10 != "") { gsub(",", " ", $10); how = "-W \"" $10 "\"" }
+        else if ($5 == "FILE") how = "-f"
+        else if ($5 == "DIR") how = "-d"
+        else if ($5 == "MODEL") how = "-f -W smollm2"
+        else if ($6 != "flag") how = "none"
+        if (how != "") { if (!(how in of)) order[++n] = how; of[how] = of[how] (of[how] == "" ? "" : " | \\\n    ") names }
+    } END { for (i = 1; i <= n; i++) {
+            printf "    %s)\n", of[order[i]]
+            if (order[i] != "none") printf "        mapfile -t COMPREPLY < <(compgen %s -- \"$cur\")\n", order[i]
+            print "        return ;;"
+        }
+    }' "$work/options"
+    echo '    esac'
+    echo '    case $program in'
+    awk -F '\t' '{
+        if (!($1 in of)) order[++n] = $1
+        of[$1] = of[$1] " --" $4 ($3 == "" ? "" : " -" $3)
+    } END { for (i = 1; i <= n; i++) printf "    \"%s\") words=\"%s\" ;;\n", order[i], substr(of[order[i]], 2) }' "$work/options"
+    echo '    esac'
+    echo '    case $cur in'
+    echo '    -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;'
+    echo '    *) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;'
+    echo '    esac'
+    echo '}'
+    echo "complete -o filenames -F _baton $programs"
+}
+completion > "$out/deploy/completion/baton.bash"
+
+# ---- sections of documents ----
+# Options of one program or command: | option | default | range | what |
+options_of() {
+    echo '| option | default | range | what |'
+    echo '|---|---|---|---|'
+    awk -F '\t' -v program="$1" '
+        function shown(n, type) {
+            if (n >= 9e18) return ""
+            if (type == "duration") return n >= 1000 ? n / 1000 "s" : n
+            if (type != "size" || n < 1024) return n
+            return n >= 1073741824 ? n / 1073741824 "G" : n >= 1048576 ? n / 1048576 "M" : n / 1024 "K"
+        }
+        $1 == program && $2 != "General" {
+            range = $10
+            gsub(",", ", ", range)
+            if ($8 != "" || $9 != "") {
+                lo = shown($8 + 0, $6)
+                hi = shown($9 + 0, $6)
+                range = hi == "" ? "from " lo : lo " to " hi
+            }
+            what = $12
+            gsub(/\|/, "\\|", what)
+            printf "| `%s--%s%s` | %s | %s | %s |\n", $3 == "" ? "" : "-" $3 ", ", $4, $5 == "" ? "" : " " $5,
+                   $7 == "" ? "" : "`" $7 "`", range, what
+        }' "$work/options"
+
+}
+
+# The gateway's metrics, with the values of their labels.
+metrics() {
+    sed -n 's/^static const char \*const \([a-z]*\)\[\] = { \(.*\), NULL };$/\1 \2/p' gateway/metrics.c > "$work/labels"
+    echo '| metric | type | labels | what |'
+    echo '|---|---|---|---|'
+    sed -n 's/^X(\(.*\))$/\1/p' gateway/metrics_table.h | awk -v labels="$work/labels" '
+        BEGIN {
+            while ((getline line < labels) > 0) {
+                name = line; sub(/ .*/, "", name); sub(/^[a-z]* /, "", line); gsub(/"/, "", line)
+                if (line !~ /[A-Z]/) value[name] = line
+            }
+        }
+        function label(name, values) {
+            gsub(/"/, "", name)
+            return name == "NULL" ? "" : "`" name "`" (values in value ? ": " value[values] : "")
+        }
+        {
+            help = $0; sub(/"$/, "", help); sub(/.*, "/, "", help)
+            split($0, f, ", *")
+            type = tolower(f[2]); gsub(/"/, "", f[3])
+            two = label(f[6], f[7])
+            printf "| `%s` | %s | %s%s | %s |\n", f[3], type, label(f[4], f[5]), two == "" ? "" : "; " two, help
+        }'
+}
+
+# Every environment name, once, with the programs that read it.
+environment() {
+    echo '| name | read by |'
+    echo '|---|---|'
+    awk -F '\t' '$11 != "" { of[$11] = of[$11] (of[$11] == "" ? "" : ", ") "`" $1 "`" }
+        END { for (n in of) print "| `" n "` | " of[n] " |" }' "$work/options" | sort
+}
+
+section() {
+    case $1 in
+    options:*) options_of "$(echo "${1#options:}" | tr : ' ')" ;;
+    metrics) metrics ;;
+    environment) environment ;;
+    *) echo "docs/generate.sh: no section is called '$1'" >&2; exit 1 ;;
+    esac
+}
+
+for page in README.md docs/*.md; do
+    grep -q '^<!-- generated:' "$page" || continue
+    # shellcheck disable=SC2013
+    for name in $(sed -n 's/^<!-- generated:\([a-z:-]*\) -->$/\1/p' "$page"); do
+        section "$name" > "$work/section.$name"
+    done
+    awk -v work="$work" '
+        /^<!-- generated:[a-z:-]* -->$/ {
+            print; name = $2; sub(/^generated:/, "", name)
+            while ((getline line < (work "/section." name)) > 0) print line
+            inside = 1
+        }
+        /^<!-- end -->$/ { inside = 0 }
+        !inside { if ($0 !~ /^<!-- generated:/) print }
+        END { exit inside }' "$page" > "$work/page" || { echo "$page: a generated section without <!-- end -->" >&2; exit 1; }
+    mkdir -p "$(dirname "$out/$page")"
+    cmp -s "$work/page" "$out/$page" || cp "$work/page" "$out/$page"
+done
