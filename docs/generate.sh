@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 # What the environment sets must not reach the pages.
 for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do unset "$v"; done
 for p in $programs; do "$bin/$p" --print-options; done > "$work/options"
-commands=$(sed -n 's/^baton \([a-z]*\)	.*/\1/p' "$work/options" | awk '!seen[$0]++' | tr '\n' ' ')
+commands=$(cut -f 1 "$work/options" | sed -n 's/^baton //p' | awk '!seen[$0]++' | tr '\n' ' ')
 
 # ---- manual pages ----
 mkdir -p "$out/docs/man" "$out/deploy/completion"

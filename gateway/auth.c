@@ -1,9 +1,9 @@
 /* API keys from a file. */
 #include "gateway/auth.h"
+#include "crypto/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -70,7 +70,7 @@ bt_err gw_auth_load(gw_auth **ret, const char *path, bt_fault *fault)
 void gw_auth_free(gw_auth *a)
 {
     if (!a) return;
-    sodium_memzero(a, sizeof *a);
+    bt_secret_wipe(a, sizeof *a);
     free(a);
 }
 
@@ -89,10 +89,10 @@ bool gw_auth_allows(const gw_auth *a, const char *authorization)
         char key[GW_AUTH_MAX_KEY_BYTES + 1] = { 0 };
         memcpy(key, a->text + i, len);
         /* Equal lengths are compared in full: no early end at the first difference. */
-        is_known |= len > 0 && sodium_memcmp(key, padded, sizeof key) == 0;
-        sodium_memzero(key, sizeof key);
+        is_known |= len > 0 && bt_secret_equal(key, padded, sizeof key);
+        bt_secret_wipe(key, sizeof key);
         i += len + 1;
     }
-    sodium_memzero(padded, sizeof padded);
+    bt_secret_wipe(padded, sizeof padded);
     return is_known;
 }

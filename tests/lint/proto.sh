@@ -1,7 +1,7 @@
 #!/bin/sh
 # The tables of proto/README.md against the headers: every message with its number, every limit with its value, both ways.
 set -eu
-cd "$(dirname "$0")/../.."
+cd "${1:-.}"
 page=proto/README.md
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Every rule is shown to fail on a small tree that breaks it, and to pass on one that does not.
+# shellcheck disable=SC2016
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -67,6 +68,67 @@ clean_tree
 mkdir -p "$work/t/common/kv"
 printf '#ifndef BT_BASE_A_H\n#endif\n' > "$work/t/common/kv/a.h"
 expect 1 'one guard in two headers' text
+
+# The protocol page, on a copy of it and of the headers: each table is changed in one place.
+proto_tree() {
+    rm -rf "$work/t"
+    mkdir -p "$work/t/proto" "$work/t/common/wire" "$work/t/common/kv"
+    cp "$here/../../proto/README.md" "$work/t/proto/"
+    cp "$here"/../../common/wire/msg* "$work/t/common/wire/"
+    cp "$here/../../common/kv/kv_header.h" "$work/t/common/kv/"
+}
+# broken_proto NAME FILE SED: the edit of one file must make the check fail
+broken_proto() {
+    proto_tree
+    sed "$3" "$work/t/$2" > "$work/edited"
+    ! cmp -s "$work/edited" "$work/t/$2" || echo "self_test: proto: '$1' changed nothing"
+    cp "$work/edited" "$work/t/$2"
+    expect 1 "$1" proto
+}
+proto_tree; expect 0 'the page and headers as they are' proto
+broken_proto 'a message that the page lacks'      proto/README.md '/^| 31 | TOKENS_ACK/d'
+broken_proto 'a message of another number'        proto/README.md 's/^| 41 | COMMITTED/| 45 | COMMITTED/'
+broken_proto 'a message that the header lacks'    common/wire/msg.h '/BT_MSG_RENEW = /d'
+broken_proto 'a limit of another value'           proto/README.md 's/^| BT_KV_UNIT_TOKENS | 16/| BT_KV_UNIT_TOKENS | 32/'
+broken_proto 'a limit that the page lacks'        proto/README.md '/^| BT_MSG_MAX_RANGES/d'
+broken_proto 'a message that nothing encodes'     common/wire/msg_link.c 's/"BYE"/"BY"/'
+
+# Documents, on a tree with toy programs and one page of each kind.
+docs_tree() {
+    clean_tree
+    rm -rf "$work/t/common/xfer"
+    mkdir -p "$work/bin" "$work/t/docs/man"
+    for p in baton baton-gateway baton-prefill baton-decode; do
+        printf '#!/bin/sh\nprintf "%s\\tNodes\\t\\tkeys\\tDIR\\tstring\\t\\t\\t\\t\\tBATON_KEYS\\tkeys\\n"\n' $p > "$work/bin/$p"
+    done
+    chmod +x "$work/bin"/*
+    printf 'mkdir -p "$1/docs/man"; echo page > "$1/docs/man/baton.1"\n' > "$work/t/docs/generate.sh"
+    echo page > "$work/t/docs/man/baton.1"
+    printf 'all: x\ntest: x\n' > "$work/t/Makefile"
+    printf 'X(QUEUE, GAUGE, "baton_queue", NULL, "waiting")\n' > "$work/t/gateway/metrics_table.h"
+    printf 'Run `make test`, then `baton --keys keys`; [more](docs/operations.md) in docs/operations.md and base/a.h.\n' > "$work/t/README.md"
+    printf '| `baton_queue` | what waits |\n' > "$work/t/docs/operations.md"
+    printf '| layer of `common/` | what |\n|---|---|\n| `base` | x |\n| `rt` | x |\n\n' > "$work/t/docs/architecture.md"
+}
+# broken_docs NAME FILE TEXT: the text added to a file of a right tree must make the check fail
+broken_docs() {
+    docs_tree
+    printf '%b' "$3" >> "$work/t/$2"
+    expect 1 "$1" docs
+}
+export BATON_BIN="$work/bin"
+docs_tree; expect 0 'documents that are right' docs
+broken_docs 'a generated page that was edited'    docs/man/baton.1 'more\n'
+broken_docs 'a page of a program that is gone'    docs/man/baton-gone.1 'page\n'
+broken_docs 'pages that cannot be made'           docs/generate.sh 'exit 1\n'
+broken_docs 'a file that is not there'            README.md 'See gateway/no_such.c for it.\n'
+broken_docs 'a header that is not there'          docs/operations.md 'See `base/none.h`.\n'
+broken_docs 'a link to nowhere'                   README.md '[here](docs/none.md)\n'
+broken_docs 'a make target that is not there'     README.md '```sh\ncd x && make tests   # all of them\n```\n'
+broken_docs 'an option that is not there'         docs/operations.md 'Give `baton --kyes DIR`.\n'
+docs_tree; mkdir -p "$work/t/common/kv"
+expect 1 'a folder that the table of layers lacks' docs
+broken_docs 'a metric that nobody explains'       gateway/metrics_table.h 'X(RUN, GAUGE, "baton_run", NULL, "running")\n'
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
