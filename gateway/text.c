@@ -75,12 +75,20 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
     return BT_OK;
 }
 
+/* Does the answer begin a text, rather than continue one? Then the space that a llama-kind tokeniser puts in front goes. */
+static bool begins_text(const gw_text *t, const gw_openai_request *r)
+{
+    if (r->is_chat) return true;
+    if (r->prompt_ids) return r->prompt_ids_len == 1 && r->prompt_ids[0] == bt_tokenizer_bos(t->tok);
+    return r->prompt_len == 0;
+}
+
 bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, size_t ids_max, bt_fault *fault)
 {
     gw_text_answer a = { 0 };
     size_t limit;
     if (!bt_mul_size(&limit, ids_max + 1, TOKEN_TEXT_BYTES)) limit = SIZE_MAX;
-    bt_detok_init(&a.detok, t->tok, r->is_chat ? BT_DETOK_START : 0);
+    bt_detok_init(&a.detok, t->tok, begins_text(t, r) ? BT_DETOK_START : 0);
     bt_buf_init(&a.text, limit);
     bt_stop_init(&a.stop);
     for (size_t i = 0; i < r->stops; i++) {

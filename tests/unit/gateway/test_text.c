@@ -173,6 +173,33 @@ static void gives_only_whole_characters(void **state)
     gw_text_close(&t);
 }
 
+static void drops_the_leading_space_only_of_an_answer_that_begins_a_text(void **state)
+{
+    (void)state;
+    bt_fault f;
+    gw_openai_error err;
+    int32_t *ids, bos = 1;
+    size_t n;
+    gw_text t = open_text(NULL, true);
+    const gw_openai_request word = { .prompt = "the", .prompt_len = 3 };
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &word, &err), BT_OK);     /* BOS, then " the" in one or more tokens */
+    const struct { gw_openai_request r; const char *want; } c[] = {
+        { { .prompt = "", .prompt_len = 0 }, "the" },
+        { { .prompt_ids = &bos, .prompt_ids_len = 1 }, "the" },
+        { { .prompt = "on", .prompt_len = 2 }, " the" },
+    };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        gw_text_answer a;
+        assert_int_equal(gw_text_begin(&a, &t, &c[i].r, n, &f), BT_OK);
+        for (size_t k = 1; k < n; k++) assert_int_equal(gw_text_push(&a, ids[k], &f), BT_OK);
+        assert_int_equal(gw_text_finish(&a, &f), BT_OK);
+        assert_string_equal(bt_buf_text(&a.text), c[i].want);
+        gw_text_end(&a);
+    }
+    free(ids);
+    gw_text_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +210,7 @@ int main(void)
         cmocka_unit_test(knows_the_ids_that_end_an_answer),
         cmocka_unit_test(cuts_at_a_stop_string_that_spans_tokens_and_holds_back_what_may_become_one),
         cmocka_unit_test(gives_only_whole_characters),
+        cmocka_unit_test(drops_the_leading_space_only_of_an_answer_that_begins_a_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
