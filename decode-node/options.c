@@ -35,9 +35,9 @@ static const bt_opt opts[] = {
     { .group = "Life", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(dc_options, drain_timeout_ms), .type = BT_OPT_DURATION,
       .def = "30s", .lo = 0, .hi = 3600000, .help = "how long SIGTERM lets work in progress end" },
     { .group = "Life", .name = "log-level", .value = "LEVEL", BT_OPT_AT(dc_options, log_level), .type = BT_OPT_CHOICE, .def = "info",
-      .choices = bt_log_level_names, .help = "what is worth a line on stderr" },
+      .choices = bt_log_level_names, .help = "least important lines to write" },
     { .group = "Life", .name = "log-format", .value = "FORMAT", BT_OPT_AT(dc_options, log_format), .type = BT_OPT_CHOICE, .def = "text",
-      .choices = formats, .help = "lines for people or for machines" },
+      .choices = formats, .help = "form of the lines on stderr" },
 };
 
 const bt_opt_program dc_options_program = {

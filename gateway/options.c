@@ -53,7 +53,7 @@ static const bt_opt table[] = {
 
 const bt_opt_program gw_options_program = {
     .name = "baton-gateway",
-    .summary = "The HTTP door of Baton: takes requests of the OpenAI API and passes them to a prefill and a decode node.",
+    .summary = "the HTTP door: take requests of the OpenAI API, pass them to prefill and decode nodes",
     .usage = "-m MODEL [options]",
     .normal = "baton-gateway -m smollm2 --port 8080",
     .opts = table,

@@ -60,7 +60,7 @@ other() {
     name=$1 count=$2
     shift 2
     begin=$(now_ms)
-    timeout -k 10 300 "$@" > "$out" 2>&1
+    timeout -k 10 900 "$@" > "$out" 2>&1
     rc=$?
     # shellcheck disable=SC2046
     set -- $(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed.*/\1 \2/p' "$out")

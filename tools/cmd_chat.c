@@ -108,7 +108,7 @@ static int chat(const config *c)
     char *key = NULL;
     int rc;
     bt_err e = tool_read_key(&key, c->api_key_file, &fault);
-    if (e == BT_OK && !c->url) {
+    if (e == BT_OK && !c->url && (e = tool_check_model(c->model, &fault)) == BT_OK) {
         TOOL_SERVE_UP_ARGS(up, c);
         tool_progress(false, "starting gateway, prefill node and decode node ...");
         e = tool_background_start(&background, up, &tool_stop, &fault);

@@ -106,8 +106,9 @@ static int show(const config *c, measure *r)
                                                 d.kl_p99, "top1_ratio", d.top1_ratio));
         return tool_print_json("perplexity", o);
     }
-    printf("perplexity %.4f +- %.4f over %llu tokens (%zu windows of %zu), engine %s, %.1f tokens/s\n", value, error,
-           (unsigned long long)r->score.tokens, r->plan.windows, r->plan.ctx_tokens, tool_engine_names[c->engine], rate);
+    printf("perplexity %.4f +- %.4f over %llu tokens (%zu window%s of %zu), engine %s, %.1f tokens/s\n", value, error,
+           (unsigned long long)r->score.tokens, r->plan.windows, r->plan.windows == 1 ? "" : "s", r->plan.ctx_tokens,
+           tool_engine_names[c->engine], rate);
     if (r->diff)
         printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n", against_names[c->against], d.kl_mean, d.kl_p99,
                d.top1_ratio);

@@ -108,7 +108,7 @@ static int run(const config *c, const bt_opt_args *args, const char *text, size_
     int rc = 1;
     bt_err e = tool_read_key(&key, c->api_key_file, fault);
     if (e == BT_OK && !(request = make_request(c, args, text, len))) e = bt_fail(fault, BT_EARG, "the prompt is not valid UTF-8");
-    if (e == BT_OK && !c->url) {
+    if (e == BT_OK && !c->url && (e = tool_check_model(c->model, fault)) == BT_OK) {
         TOOL_SERVE_UP_ARGS(up, c);
         tool_progress(c->quiet || c->json, "starting gateway, prefill node and decode node ...");
         e = tool_background_start(&background, up, &tool_stop, fault);

@@ -27,25 +27,25 @@ static const bt_opt opts[] = {
     { .group = "Nodes", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, kv_memory_bytes), .type = BT_OPT_SIZE, .def = "1G",
       .lo = 1 << 20, .hi = INT64_MAX, .help = "KV memory of each node; it must hold one of the longest sequences" },
     TOOL_SERVE_OPTS(config),
-    { .group = "Door", .name = "host", .value = "H", BT_OPT_AT(config, host), .type = BT_OPT_STRING, .def = "127.0.0.1",
-      .help = "address that clients connect to" },
-    { .group = "Door", .name = "port", .value = "P", BT_OPT_AT(config, port), .type = BT_OPT_INT, .def = "8080", .lo = 0, .hi = 65535,
-      .help = "port that clients connect to; 0 lets the system choose" },
-    { .group = "Door", .name = "alias", .value = "NAME", BT_OPT_AT(config, alias), .type = BT_OPT_STRING, .example = "my-model",
+    { .group = "HTTP", .name = "host", .value = "ADDR", BT_OPT_AT(config, host), .type = BT_OPT_STRING, .def = "127.0.0.1",
+      .help = "where clients connect; 0.0.0.0 opens it to the network, which needs --api-key-file" },
+    { .group = "HTTP", .name = "port", .value = "PORT", BT_OPT_AT(config, port), .type = BT_OPT_INT, .def = "8080", .lo = 0, .hi = 65535,
+      .help = "where clients connect; 0 lets the system choose" },
+    { .group = "HTTP", .name = "alias", .value = "NAME", BT_OPT_AT(config, alias), .type = BT_OPT_STRING, .example = "my-model",
       .help = "the model's name in the API; without it the name in the file" },
-    { .group = "Door", .name = "max-queue", .value = "N", BT_OPT_AT(config, max_queue), .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = 65536,
-      .help = "waiting requests; more get 429" },
-    { .group = "Door", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file), .type = BT_OPT_STRING, .example = "key.txt",
-      .help = "clients must send this key" },
-    { .group = "Door", .name = "insecure", BT_OPT_AT(config, insecure), .type = BT_OPT_FLAG,
-      .help = "allow an address that is not loopback without an API key" },
+    { .group = "HTTP", .name = "max-queue", .value = "N", BT_OPT_AT(config, max_queue), .type = BT_OPT_INT, .def = "64", .lo = 1, .hi = 65536,
+      .help = "requests that may wait; one more is answered 429" },
+    { .group = "HTTP", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file), .type = BT_OPT_STRING, .example = "key.txt",
+      .help = "keys that clients must present as 'Authorization: Bearer KEY', one a line" },
+    { .group = "HTTP", .name = "insecure", BT_OPT_AT(config, insecure), .type = BT_OPT_FLAG,
+      .help = "serve the network without a key" },
     { .group = "Life", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(config, drain_timeout_ms), .type = BT_OPT_DURATION, .def = "30s",
       .lo = 0, .hi = 3600000, .help = "how long SIGTERM lets requests in progress end" },
     { .group = "Life", .name = "log-level", .value = "LEVEL", BT_OPT_AT(config, log_level), .type = BT_OPT_CHOICE, .def = "info",
-      .choices = bt_log_level_names, .help = "what is worth a line on stderr" },
+      .choices = bt_log_level_names, .help = "least important lines to write" },
     { .group = "Life", .name = "log-format", .value = "FORMAT", BT_OPT_AT(config, log_format), .type = BT_OPT_CHOICE, .def = "text",
-      .choices = formats, .help = "lines for people or for machines" },
-    { .group = "Life", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "say it is ready by one JSON object on stdout: ready" },
+      .choices = formats, .help = "form of the lines on stderr" },
+    { .group = "Life", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "say where it is ready by one JSON object on stdout: ready" },
 };
 
 const bt_opt_program tool_up_program = {
@@ -143,7 +143,7 @@ int tool_up_run(int argc, char **argv)
         rc = 2;
     } else {
         bt_log_setup("baton-up", (bt_log_level)c.log_level, c.log_format == 1);
-        if (up(&c, &fault) < 0) rc = tool_fail("up", &fault);
+        if (tool_check_model(c.model, &fault) < 0 || up(&c, &fault) < 0) rc = tool_fail("up", &fault);
     }
     bt_opt_done(&args);
     return rc;

@@ -28,5 +28,5 @@
     snprintf(name##_ctx, sizeof name##_ctx, "%lld", (long long)(c)->ctx_size); \
     const char *const name[] = { "--model", (c)->model, "--engine", tool_engine_names[(c)->engine], "--threads", name##_threads, \
                                  "--ctx-size", name##_ctx, "--isa", (c)->isa, "--shape-policy", (c)->shape_policy, \
-                                 "--host", "127.0.0.1", "--port", "0", "--log-level", "error", NULL }
+                                 "--host", "127.0.0.1", "--port", "0", "--log-level", "error", "--json=no", NULL }
 #endif

@@ -76,6 +76,14 @@ bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name,
     return BT_OK;
 }
 
+bt_err tool_check_model(const char *name, bt_fault *fault)
+{
+    bt_model *m = NULL;
+    const bt_err e = tool_open_model(&m, NULL, name, fault);
+    bt_model_close(m);
+    return e;
+}
+
 void tool_hex16(char ret[33], const uint8_t bytes[16])
 {
     for (size_t i = 0; i < 16; i++) snprintf(ret + 2 * i, 3, "%02x", bytes[i]);

@@ -38,6 +38,8 @@ int tool_print_json(const char *command, json_t *object);
 bt_err tool_read_file(char **ret, size_t *ret_len, const char *path, bt_fault *fault);
 /* Opens a GGUF file by path or well-known name, with its tokenizer where ret_tok is not NULL. */
 bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name, bt_fault *fault);
+/* Whether tool_open_model would work: asked before starting programs that would each say why not. */
+bt_err tool_check_model(const char *name, bt_fault *fault);
 /* 16 bytes as 32 hex digits and a NUL. */
 void tool_hex16(char ret[33], const uint8_t bytes[16]);
 /* 98362432 as "93.8 MiB". */

@@ -11,6 +11,7 @@ bt_err bt_plan_parse(bt_plan_policy *ret, const char *text, bt_fault *fault)
 {
     static const char prefix[] = "chunk:", suffix[] = "+tail";
     if (!text) text = BT_PLAN_DEFAULT;
+    const char *const given = text;
     if (!strcmp(text, "whole")) {
         *ret = (bt_plan_policy){.kind = BT_PLAN_WHOLE};
         return BT_OK;
@@ -35,8 +36,8 @@ bt_err bt_plan_parse(bt_plan_policy *ret, const char *text, bt_fault *fault)
     return BT_OK;
 bad:
     return bt_fail(fault, BT_EARG,
-                   "shape policy: chunk:N+tail, chunk:N (N a power of two, %d to %d) or whole", GRANULE,
-                   MAX_CHUNK);
+                   "'%.40s' is no shape policy: those are chunk:N+tail, chunk:N (N a power of two, %d to %d) and whole",
+                   given, GRANULE, MAX_CHUNK);
 }
 
 bt_plan_chunk bt_plan_next(bt_plan_policy policy, size_t n, size_t begin)

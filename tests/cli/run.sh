@@ -1,12 +1,17 @@
 #!/bin/sh
 # Command-line tests: each NAME.sh runs in an empty folder of its own with the programs on its PATH; what it prints and
-# its exit code must equal NAME.stdout, NAME.stderr and NAME.exit (a missing file means: empty, or 0). Lines of the expected files may hold
-# '*' for anything. UPDATE=1 rewrites them, for you to read the difference.
+# its exit code must equal NAME.stdout, NAME.stderr and NAME.exit (a missing file means: empty, or 0). '*' in the expected files stands
+# for anything within a line. With UPDATE they are rewritten where they differ, for you to read the difference.
+# BATON_TEST_MODEL is the default model's path; it is fetched when the caller has not set it.
 #   run.sh BUILD_DIR [UPDATE]
 set -u
-cd "$(dirname "$0")"
+cd "$(dirname "$0")" || exit 1
 bin=$(cd "../../$1/bin" && pwd) || exit 1
 update=${2:-}
+model=${BATON_TEST_MODEL:-$(sh ../../deploy/model.sh)} || exit 1
+# What the caller's environment says must not steer the programs.
+for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do unset "$v"; done
+export BATON_TEST_MODEL="$model"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
@@ -34,10 +39,13 @@ for t in *.sh; do
     (cd "$work/$name" && PATH="$bin:$PATH" HOME="$work/$name" sh "$OLDPWD/$t" > ../"$name.out" 2> ../"$name.err" < /dev/null)
     code=$?
     if [ -n "$update" ]; then
-        cp "$work/$name.out" "$name.stdout"; cp "$work/$name.err" "$name.stderr"; echo $code > "$name.exit"
-        [ -s "$name.stdout" ] || rm -f "$name.stdout"
-        [ -s "$name.stderr" ] || rm -f "$name.stderr"
-        [ $code != 0 ] || rm -f "$name.exit"
+        for s in stdout:out stderr:err; do
+            expected=$name.${s%%:*} got=$work/$name.${s##*:}
+            [ -f "$expected" ] || expected=/dev/null
+            if matches "$expected" "$got"; then continue; fi
+            if [ -s "$got" ]; then cp "$got" "$name.${s%%:*}"; else rm -f "$name.${s%%:*}"; fi
+        done
+        if [ $code = 0 ]; then rm -f "$name.exit"; else echo $code > "$name.exit"; fi
     fi
     want=0; [ ! -f "$name.exit" ] || want=$(cat "$name.exit")
     why=

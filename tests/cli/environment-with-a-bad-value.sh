@@ -1,0 +1,1 @@
+BATON_PORT=99999 baton-gateway -m x.gguf

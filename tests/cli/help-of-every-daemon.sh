@@ -1,0 +1,1 @@
+for p in gateway prefill decode; do baton-$p --help; echo; done

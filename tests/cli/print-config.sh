@@ -1,0 +1,1 @@
+baton up --print-config -m x.gguf --decode=2

@@ -1,0 +1,1 @@
+baton run -m x.gguf -p Hello -f t.txt

@@ -1,0 +1,1 @@
+baton run -m "$BATON_TEST_MODEL" -p "" -n 6 -c 512

@@ -1,0 +1,1 @@
+baton run -m no-such-file.gguf -p Hello

@@ -1,0 +1,1 @@
+baton up -m no-such-file.gguf --port 0
