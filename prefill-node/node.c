@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PAGE_TOKENS = 64, RECEIVE_BUDGET = 64, EVENT_BUDGET = 256, FOLLOW_MAX = 128 };
+enum { PAGE_TOKENS = 64, RECEIVE_BUDGET = 64, EVENT_BUDGET = 256 };
 
 typedef struct node node;
 /* link NULL: free. A link closed by what it brought itself is freed when its handler has returned. */
@@ -31,7 +31,8 @@ struct node {
     bt_kv_pages *pages;
     bt_kv_seq *seq;                         /* [slots] */
     bulk *bulks; uint32_t bulks_len;        /* [links_max] */
-    pf_event follow[FOLLOW_MAX]; size_t follow_len;     /* answers owed to the brain, given after the actions are carried out */
+    pf_event *owed;                         /* [owed_max], a ring: answers to SEND_BLOCKs, given after the actions are carried out */
+    size_t owed_max, owed_first, owed_len;
     bt_kv_dtype dtype;
 };
 
@@ -39,8 +40,8 @@ static void step(node *n, const pf_event *ev);
 
 static void owe(node *n, const pf_event *ev)
 {
-    if (n->follow_len == FOLLOW_MAX) abort();           /* the brain's unsent_max bounds the answers of one step */
-    n->follow[n->follow_len++] = *ev;
+    if (n->owed_len == n->owed_max) abort();            /* the brain never leaves more blocks unanswered */
+    n->owed[(n->owed_first + n->owed_len++) % n->owed_max] = *ev;
 }
 
 /* ---- bulk links ---- */
@@ -183,17 +184,15 @@ static void act(node *n, const pf_action *a)
 static void step(node *n, const pf_event *ev)
 {
     pf_event now = *ev;
-    size_t done = 0;
-    n->follow_len = 0;
     for (;;) {
         const bt_random random = bt_shell_random();
         const pf_actions actions = pf_brain_step(n->brain, &now, bt_clock_us(), &random);
         for (size_t i = 0; i < actions.len; i++) act(n, &actions.items[i]);
-        if (done == n->follow_len) break;
-        now = n->follow[done++];
-        if (done == n->follow_len) done = n->follow_len = 0;    /* all taken: begin the list anew */
+        if (n->owed_len == 0) break;
+        now = n->owed[n->owed_first];
+        n->owed_first = (n->owed_first + 1) % n->owed_max;
+        n->owed_len--;
     }
-    n->follow_len = 0;
     bt_shell_due(n->shell, pf_brain_due_us(n->brain));
 }
 
@@ -289,7 +288,10 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of KV, longest prompt %u", bc.hello.model_name, pf_engine_name(n->engine),
            pf_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bc.hello.ctx_tokens);
     n->bulks_len = bc.links_max;
-    if (!(n->bulks = calloc(bc.links_max, sizeof *n->bulks))) return bt_fail(fault, BT_ENOMEM, "links");
+    n->owed_max = (size_t)bc.links_max * bc.unsent_max;
+    n->bulks = calloc(bc.links_max, sizeof *n->bulks);
+    n->owed = calloc(n->owed_max, sizeof *n->owed);
+    if (!n->bulks || !n->owed) return bt_fail(fault, BT_ENOMEM, "links");
     bt_err e = pf_brain_new(&n->brain, &bc, fault);
     if (e == BT_OK) e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.vocab, fault);
     if (e < 0) return e;
@@ -323,6 +325,7 @@ static void close_node(node *n)
     for (uint32_t i = 0; n->bulks && i < n->bulks_len; i++)
         bt_link_free(n->bulks[i].link);
     free(n->bulks);
+    free(n->owed);
     for (int64_t i = 0; n->seq && n->pages && i < n->o->slots; i++) bt_kv_pages_release(n->pages, &n->seq[i]);
     bt_kv_pages_free(n->pages);
     free(n->seq);
