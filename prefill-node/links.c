@@ -42,6 +42,19 @@ static void unlink_it(pf_brain *b, pf_link *l)
     memset(l, 0, sizeof *l);
 }
 
+/* A place for one more link: an unused one, else that of a link that no transfer needs, else NULL. */
+static pf_link *find_place(pf_brain *b)
+{
+    for (uint32_t i = 0; i < b->cfg.links_max; i++)
+        if (b->links[i].state == PF_LINK_NONE) return &b->links[i];
+    for (uint32_t i = 0; i < b->cfg.links_max; i++) {
+        if (is_needed(b, &b->links[i])) continue;
+        unlink_it(b, &b->links[i]);
+        return &b->links[i];
+    }
+    return NULL;
+}
+
 bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const char *endpoint)
 {
     pf_link *l = link_of(b, decode);
@@ -49,13 +62,7 @@ bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const char *endpoin
         l->used_us = b->now_us;
         return true;
     }
-    for (uint32_t i = 0; !l && i < b->cfg.links_max; i++)
-        if (b->links[i].state == PF_LINK_NONE) l = &b->links[i];
-    for (uint32_t i = 0; !l && i < b->cfg.links_max; i++) {
-        if (is_needed(b, &b->links[i])) continue;
-        l = &b->links[i];
-        unlink_it(b, l);
-    }
+    l = find_place(b);
     if (!l) return false;
     *l = (pf_link){.state = PF_LINK_DIALLING, .decode = *decode, .short_us = BT_STEP_NEVER, .used_us = b->now_us};
     snprintf(l->endpoint, sizeof l->endpoint, "%s", endpoint);
