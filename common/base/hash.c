@@ -42,6 +42,6 @@ char *bt_hash_hex(char ret[BT_HASH_HEX_CHARS], const uint8_t hash[BT_HASH_BYTES]
         ret[2 * i] = digits[hash[i] >> 4];
         ret[2 * i + 1] = digits[hash[i] & 15];
     }
-    ret[2 * BT_HASH_BYTES] = 0;
+    ret[BT_HASH_HEX_CHARS - 1] = 0;
     return ret;
 }

@@ -80,13 +80,14 @@ bt_err bt_num_double(double *ret, const char *text, double lo, double hi, bt_fau
 bt_err bt_num_size(uint64_t *ret_bytes, const char *text, bt_fault *fault)
 {
     static const char units[] = "KMGT";
-    const char *p = text, *unit;
+    const char *p = text;
     while (is_digit(*p)) p++;
-    if (p == text || (*p && (!(unit = strchr(units, *p)) || p[1])))
+    const char *unit = *p ? strchr(units, *p) : NULL;
+    if (p == text || (*p && (!unit || p[1])))
         return bt_fail(fault, BT_EARG, "'%.64s' is not a size such as 512M or 8G", text);
     uint64_t v;
     const char *q = text;
-    const unsigned shift = *p ? 10u * (unsigned)(strchr(units, *p) - units + 1) : 0;
+    const unsigned shift = unit ? 10u * (unsigned)(unit - units + 1) : 0;
     if (!scan_u64(&v, &q) || v > UINT64_MAX >> shift)
         return bt_fail(fault, BT_EARG, "%.64s is more bytes than a machine can count", text);
     *ret_bytes = v << shift;
