@@ -21,7 +21,7 @@ const char *bt_err_name(bt_err e)
     return "unknown error";
 }
 
-bt_err bt_fail(bt_fault *f, bt_err e, const char *fmt, ...)
+bt_err (bt_fail)(bt_fault *f, bt_err e, const char *fmt, ...)
 {
     if (f) {
         va_list ap;
