@@ -39,7 +39,7 @@ static double log_sum_exp(const float *z, size_t n)
     for (size_t i = 0; i < n; i++)
         if ((double)z[i] > max) max = (double)z[i];
     for (size_t i = 0; i < n; i++) sum += exp((double)z[i] - max);
-    return max + log(sum);
+    return max + log(sum); /* cppcheck-suppress invalidFunctionArg ; n > 0, so that the sum is at least 1 */
 }
 
 double bt_perplexity_nll(const float *logits, size_t vocab, int32_t target)
