@@ -41,9 +41,10 @@ BT_LDFLAGS := -Wl,--as-needed -pthread
 san.release :=
 san.debug   := -O0
 san.asan    := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
+san.fuzz    := -fsanitize=fuzzer-no-link $(san.asan)
 san.tsan    := -fsanitize=thread -fno-omit-frame-pointer -O1
 ifeq ($(origin san.$(BUILD)),undefined)
-  $(error BUILD=$(BUILD) is not one of: release debug asan tsan)
+  $(error BUILD=$(BUILD) is not one of: release debug asan tsan fuzz)
 endif
 ifeq ($(WERROR),1)
   BT_CFLAGS += -Werror
@@ -154,14 +155,16 @@ $(FUZZERS:%=$(B)/tests/fuzz/%): $(B)/tests/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
 
-## fuzz: explore one target with libFuzzer (needs clang): make fuzz F=gguf SECS=60
-fuzz: $(GEN_H)
-	@mkdir -p build/fuzz/$(F)/new
-	clang -std=c17 -D_GNU_SOURCE -Icommon -I. -I$(B)/gen -DBT_VERSION='"fuzz"' -ffp-contract=off -g -O1 \
-	  -fsanitize=fuzzer,address,undefined -o build/fuzz/$(F)/run tests/fuzz/fuzz_$(F).c tests/helpers/*.c \
-	  $(filter-out %_avx2.c %_avx512.c,$(wildcard common/*/*.c)) $(filter-out %/main.c,$(wildcard gateway/*.c)) \
-	  $(wildcard $(B)/gen/*.pb-c.c) -DBT_NO_SIMD $(DEP_CFLAGS) $(DEP_LIBS)
-	build/fuzz/$(F)/run -max_total_time=$(or $(SECS),10) build/fuzz/$(F)/new tests/fuzz/corpus/$(F)
+## fuzz: explore one target with libFuzzer (needs clang); what it finds belongs into the corpus: make fuzz F=gguf SECS=60
+fuzz:
+	@[ '$(F)' ] || { echo 'say which: make fuzz F=name, where name is one of: $(FUZZERS)' >&2; exit 2; }
+	$(Q)$(MAKE) CC=clang BUILD=fuzz build/fuzz/explore_$(F)
+	@mkdir -p build/fuzz/new/$(F)
+	build/fuzz/explore_$(F) -max_total_time=$(or $(SECS),10) -artifact_prefix=build/fuzz/new/ \
+	  build/fuzz/new/$(F) tests/fuzz/corpus/$(F)
+$(FUZZERS:%=$(B)/explore_%): $(B)/explore_%: $(B)/tests/fuzz/fuzz_%.o $(HELPER_O) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -fsanitize=fuzzer -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
 
 ## lint: check layers, sizes, and that documents match the tables they describe
 lint: all

@@ -1,7 +1,7 @@
 /* Attention for AVX-512 F, BW, VL and DQ: attn_body.h over simd_avx512.h. */
 #include "kernels/kernels.h"
 
-#if defined(__AVX512F__) && !defined(BT_NO_SIMD)
+#if defined(__AVX512F__)
 #include "kernels/attn_scratch.h"
 #include "kernels/simd_avx512.h"
 

@@ -13,7 +13,7 @@
 
 static int always(void) { return 1; }
 
-#if defined(__x86_64__) && !defined(BT_NO_SIMD)
+#if defined(__x86_64__)
 #include <cpuid.h>
 
 #define BT_VARIANT(name) name##_avx2

@@ -1,7 +1,7 @@
 /* Matrix product for AVX-512 F, BW, VL and DQ: matmul_body.h over simd_avx512.h. */
 #include "kernels/kernels.h"
 
-#if defined(__AVX512F__) && !defined(BT_NO_SIMD)
+#if defined(__AVX512F__)
 #include "kernels/simd_avx512.h"
 
 #include "kernels/variant.h"

@@ -1,7 +1,7 @@
 /* Row kernels for AVX2, FMA and F16C: rows_body.h over simd_avx2.h. */
 #include "kernels/kernels.h"
 
-#if defined(__AVX2__) && !defined(BT_NO_SIMD)
+#if defined(__AVX2__)
 #include "kernels/simd_avx2.h"
 
 #include "kernels/variant.h"

@@ -80,7 +80,7 @@ static double measure(bt_pool *pool, bt_pool_fn *fn, void *ud)
 static volatile float peak_sink;
 static volatile uint64_t read_sink;
 
-#if defined(__x86_64__) && !defined(BT_NO_SIMD)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #define PEAK(width, ext, type, set1, fma, first)                                                             \
     __attribute__((target(ext))) static void peak_##width(void *ud, size_t part, size_t parts)               \
