@@ -11,7 +11,7 @@
 
 static gw_text open_text(const char *chat_template, bool add_bos)
 {
-    gw_text t;
+    gw_text t = { 0 };
     size_t len;
     bt_gguf *g;
     bt_fault f;
