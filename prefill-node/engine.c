@@ -1,3 +1,4 @@
+/* Chooses a back end by name; holds what all back ends share: threads, limits, the check of a call. */
 #include "prefill-node/engine.h"
 #include "prefill-node/engine_backend.h"
 

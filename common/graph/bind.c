@@ -1,3 +1,4 @@
+/* Binding: sizes from formulas, lives from the order of the operators, places by first fit. Nothing here runs anything. */
 #include "graph/bind.h"
 #include "base/num.h"
 

@@ -1,3 +1,4 @@
+/* The one description of a decoder-only transformer, operator by operator, and the check that it is well formed. */
 #include "graph/graph.h"
 #include "base/num.h"
 

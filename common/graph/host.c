@@ -1,3 +1,5 @@
+/* The float executor: one function for each kind of operator, all of the same shape (split by outputs, call a kernel), and the
+ * loop that runs a program. What a step computes is decided by the program alone. */
 #include "graph/host.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Cutting prompts into shapes: arithmetic on counts, nothing else. */
 #include "npu/plan.h"
 #include "base/num.h"
 

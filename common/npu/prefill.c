@@ -1,3 +1,4 @@
+/* Chunk after chunk through the table of programs. The only file of the prefill side that knows what executes them. */
 #include "npu/prefill.h"
 #include "graph/host.h"
 

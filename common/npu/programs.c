@@ -1,3 +1,4 @@
+/* Building the table of programs, and refusing what is not in it. */
 #include "npu/programs.h"
 
 #include <stdlib.h>

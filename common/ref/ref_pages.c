@@ -1,3 +1,4 @@
+/* Rows of the reference between its own arrays and pages: copied, never converted. */
 #include "ref/ref_pages.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Chooses a back end by name; holds what all back ends share: threads, limits, the check of a call. */
 #include "decode-node/engine/engine.h"
 #include "base/pool.h"
 #include "decode-node/engine/engine_backend.h"

@@ -12,9 +12,9 @@ clean_tree() {
     mkdir -p "$work/t/common/base" "$work/t/common/rt" "$work/t/common/xfer" "$work/t/gateway" "$work/t/decode-node/engine"
     printf '#ifndef BT_BASE_A_H\n#define BT_BASE_A_H\n#endif\n' > "$work/t/common/base/a.h"
     printf '#ifndef BT_RT_R_H\n#define BT_RT_R_H\n#endif\n' > "$work/t/common/rt/r.h"
-    printf '#include "rt/r.h"\n#include "base/a.h"\n\n#include <zmq.h>\n' > "$work/t/common/rt/r.c"
-    printf '#include "rt/r.h"\n' > "$work/t/gateway/door.c"
-    printf '#include "base/a.h"\n' > "$work/t/gateway/brain.c"
+    printf '/* R. */\n#include "rt/r.h"\n#include "base/a.h"\n\n#include <zmq.h>\n' > "$work/t/common/rt/r.c"
+    printf '/* Door. */\n#include "rt/r.h"\n' > "$work/t/gateway/door.c"
+    printf '/* Brain. */\n#include "base/a.h"\n' > "$work/t/gateway/brain.c"
 }
 
 # expect 0|1 NAME CHECK: what the check should return on the tree as it is now
@@ -57,11 +57,12 @@ broken sizes  'a function of 81 lines'            common/base/x.c "void f(void)\
 clean_tree
 { echo '/* Long because it is a table. */'; echo 'void f(void)'; echo '{'; yes ';' | head -n 79; echo '}'; } > "$work/t/common/base/x.c"
 expect 0 'a long function with its reason' sizes
-broken text   'a tab'                             common/base/x.c 'int\tx;\n'
-broken text   'spaces at the end of a line'       common/base/x.c 'int x; \n'
-broken text   'no final newline'                  common/base/x.c 'int x;'
-broken text   'a path of one machine'             common/base/x.c 'open("/ho''me/me/x");\n'
-broken text   'a temporary file by name'          common/base/x.c 'open("/tm''p/x");\n'
+broken text   'a tab'                             common/base/x.c '/* X. */ int\tx;\n'
+broken text   'spaces at the end of a line'       common/base/x.c '/* X. */ int x; \n'
+broken text   'no final newline'                  common/base/x.c '/* X. */ int x;'
+broken text   'a path of one machine'             common/base/x.c '/* X. */ open("/ho''me/me/x");\n'
+broken text   'a temporary file by name'          common/base/x.c '/* X. */ open("/tm''p/x");\n'
+broken text   'no first comment'                   common/base/x.c 'int x;\n'
 broken text   'a header without a guard'          common/base/x.h 'int x;\n'
 broken text   'a guard of another name'           common/base/x.h '#ifndef BT_BASE_Y_H\n#endif\n'
 clean_tree

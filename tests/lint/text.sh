@@ -1,5 +1,6 @@
 #!/bin/sh
-# Plain text rules: no tabs, no spaces at line ends, a final newline, guarded headers, no paths of one machine.
+# Plain text rules: no tabs, no spaces at line ends, a final newline, guarded headers, a first comment in each source, no
+# paths of one machine.
 set -eu
 cd "${1:-.}"
 fail=0
@@ -24,4 +25,8 @@ say "$(echo "$guards" | grep . | while read -r f stem guard; do
     echo "$guard" | grep -E '^(BT|GW|PF|DC|TOOL|SIM)_' | grep -qE "^([A-Z0-9]+_)*${stem}_H\$" || echo "$f: its guard is not such as BT_DIR_${stem}_H"
 done)"
 say "$(echo "$guards" | awk 'NF > 2 && seen[$3]++ { print $1 ": the guard " $3 " is used twice" }')"
+
+say "$(files -name '*.c' | grep -v '^\./tests/' | sort | while read -r f; do
+    [ "$(head -c 2 "$f")" = '/*' ] || echo "${f#./}: does not begin with a comment on what it decides or guarantees"
+done)"
 exit $fail
