@@ -218,7 +218,7 @@ static bt_err open_node(node *n, bt_fault *fault)
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
     const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
     const dc_engine_config ec = { .engine = dc_options_engines[n->o->engine], .isa = n->o->isa, .threads = (size_t)n->o->threads,
-                                  .ctx_tokens = (size_t)n->o->ctx_size };
+                                  .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes };
     dc_config bc = dc_config_defaults();
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
@@ -237,6 +237,8 @@ static bt_err open_node(node *n, bt_fault *fault)
     fill_hello(n, &bc.hello, endpoint);
     bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of KV, longest sequence %u", bc.hello.model_name, dc_engine_name(n->engine),
            dc_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bc.hello.ctx_tokens);
+    if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
+        bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
     if ((e = dc_brain_new(&n->brain, &bc, fault)) < 0 || (e = dc_worker_new(&n->worker, n->engine, bc.slots, fault)) < 0) return e;
     n->engine = NULL;

@@ -15,7 +15,8 @@ typedef struct pf_engine_config {
     const char *isa;                        /* bt_kernels_select; NULL: the best */
     const char *shape_policy;               /* npu/plan.h; NULL: the default */
     size_t threads;                         /* 0: as many as cores */
-    size_t ctx_tokens;                      /* longest prompt, at most the model's context; 0: that */
+    size_t ctx_tokens;                      /* longest prompt, at most the model's context; 0: that, or what kv_memory_bytes holds */
+    uint64_t kv_memory_bytes;               /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);  /* while packing; NULL: silent */
     void *progress_ud;
 } pf_engine_config;

@@ -287,6 +287,8 @@ static bt_err open_brain(node *n, bt_fault *fault)
     fill_hello(n, &bc.hello);
     bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of KV, longest prompt %u", bc.hello.model_name, pf_engine_name(n->engine),
            pf_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bc.hello.ctx_tokens);
+    if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
+        bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
     n->bulks_len = bc.links_max;
     n->owed_max = (size_t)bc.links_max * bc.unsent_max;
     n->bulks = calloc(bc.links_max, sizeof *n->bulks);
@@ -307,7 +309,7 @@ static bt_err open_node(node *n, bt_fault *fault)
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
     const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
     const pf_engine_config ec = { .engine = pf_options_engines[n->o->engine], .isa = n->o->isa, .shape_policy = n->o->shape_policy,
-                                  .threads = (size_t)n->o->threads, .ctx_tokens = (size_t)n->o->ctx_size };
+                                  .threads = (size_t)n->o->threads, .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes };
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);

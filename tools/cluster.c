@@ -175,7 +175,10 @@ static void on_notify(void *ud, unsigned events)
     bt_notify_msg msg;
     char value[8];
     (void)events;
-    while (bt_notify_recv(&msg, c->notify_fd) != BT_EAGAIN) {
+    for (int budget = 64; budget > 0; budget--) {
+        const bt_err e = bt_notify_recv(&msg, c->notify_fd);
+        if (e == BT_EAGAIN) return;
+        if (e < 0) continue;
         if (msg.pid != c->child[0].pid || c->plan.was_ready || !bt_notify_get(value, sizeof value, &msg, "READY") || strcmp(value, "1") != 0
             || !bt_notify_get(c->url, sizeof c->url, &msg, "STATUS"))
             continue;

@@ -12,7 +12,6 @@ typedef struct config {
     TOOL_SERVE_FIELDS
     const char *host, *alias, *api_key_file;
     int64_t prefill, decode, port, max_queue, drain_timeout_ms;
-    uint64_t kv_memory_bytes;
     int log_level, log_format;
     bool insecure, json;
 } config;
@@ -24,8 +23,6 @@ static const bt_opt opts[] = {
       .help = "prefill nodes to start" },
     { .group = "Nodes", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 31,
       .help = "decode nodes to start" },
-    { .group = "Nodes", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, kv_memory_bytes), .type = BT_OPT_SIZE, .def = "1G",
-      .lo = 1 << 20, .hi = INT64_MAX, .help = "KV memory of each node; it must hold one of the longest sequences" },
     TOOL_SERVE_OPTS(config),
     { .group = "HTTP", .name = "host", .value = "ADDR", BT_OPT_AT(config, host), .type = BT_OPT_STRING, .def = "127.0.0.1",
       .help = "where clients connect; 0.0.0.0 opens it to the network, which needs --api-key-file" },

@@ -15,7 +15,8 @@
 
 enum { RECEIVE_BUDGET = 64, RSS_EVERY_MS = 500, LONGEST_WAIT_MS = 3600 * 1000 };
 
-typedef struct control { bt_shell *shell; uint32_t index; bt_link *link; } control;
+/* A HELLO that found no connection waits here for one, so that a node is known as soon as its gateway can be reached. */
+typedef struct control { bt_shell *shell; uint32_t index; bt_link *link; uint64_t watch; bool has_hello; bt_msg hello; } control;
 
 struct bt_shell {
     bt_shell_config config;
@@ -58,7 +59,10 @@ static void on_control_msg(void *ud, const bt_msg *m)
 static void on_control_ready(void *ud, unsigned events)
 {
     control *c = ud;
-    (void)events;
+    if (events & BT_LOOP_OUT) {             /* connected */
+        bt_loop_set_events(c->shell->loop, c->watch, BT_LOOP_IN);
+        if (c->has_hello) bt_shell_send_control(c->shell, c->index, &c->hello);
+    }
     bt_link_receive(c->link, RECEIVE_BUDGET);
 }
 
@@ -131,7 +135,6 @@ static bt_err dial(bt_shell *s, uint32_t index, bt_fault *fault)
     control *c = &s->control[index];
     const bt_link_handler handler = { .on_msg = on_control_msg, .on_bad = bt_shell_on_bad, .ud = c };
     void *socket = NULL;
-    uint64_t id;
     *c = (control){ .shell = s, .index = index };
     bt_err e = bt_sock_open(&socket, s->ctx, BT_SOCK_CONTROL_DEALER, fault);
     if (e == BT_OK) e = bt_sock_connect(socket, s->ctx, s->config.gateways[index], bt_shell_peer_key(s, "gateway"), fault);
@@ -140,7 +143,7 @@ static bt_err dial(bt_shell *s, uint32_t index, bt_fault *fault)
         bt_sock_close(socket);
         return e;
     }
-    e = bt_loop_add_socket(&id, s->loop, socket, BT_LOOP_IN, on_control_ready, c);
+    e = bt_loop_add_socket(&c->watch, s->loop, socket, BT_LOOP_IN, on_control_ready, c);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
@@ -197,7 +200,15 @@ void bt_shell_stop(bt_shell *s) { s->stopped = true; }
 void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m)
 {
     bt_fault fault = { "" };
-    const bt_err e = bt_link_send(s->control[gateway].link, m, &fault);
+    control *c = &s->control[gateway];
+    const bt_err e = bt_link_send(c->link, m, &fault);
+    if (m->type == BT_MSG_HELLO) {
+        c->has_hello = e == BT_EAGAIN;
+        if (c->has_hello) {
+            c->hello = *m;
+            bt_loop_set_events(s->loop, c->watch, BT_LOOP_IN | BT_LOOP_OUT);
+        }
+    }
     if (e == BT_EARG || e == BT_ELIMIT) bt_shell_on_bad(NULL, &fault);      /* ours to mend; all else is sent again */
 }
 

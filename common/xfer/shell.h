@@ -40,7 +40,8 @@ const char *bt_shell_peer_key(bt_shell *s, const char *name);   /* public key of
 /* The allow list of the key directory; NULL without keys. */
 const bt_peer_allow *bt_shell_allow(const bt_shell *s);
 
-void   bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m);    /* dropped when it cannot be sent now */
+/* Dropped when it cannot be sent now; the latest HELLO goes out as soon as there is a connection. */
+void   bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m);
 void   bt_shell_due(bt_shell *s, int64_t due_us);           /* a brain's due time, BT_STEP_NEVER too */
 bt_random bt_shell_random(void);                            /* ends the process if the system gives none */
 void   bt_shell_on_bad(void *ud, const bt_fault *why);      /* a bt_link on_bad that logs, one line a second at most */

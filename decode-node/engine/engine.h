@@ -21,7 +21,8 @@ typedef struct dc_engine_config {
     const char *engine;                     /* NULL: "host" */
     const char *isa;                        /* bt_kernels_select; NULL: the best */
     size_t threads;                         /* 0: as many as cores */
-    size_t ctx_tokens;                      /* longest sequence, at most the model's context; 0: that */
+    size_t ctx_tokens;                      /* longest sequence, at most the model's context; 0: that, or what kv_memory_bytes holds */
+    uint64_t kv_memory_bytes;               /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);  /* while packing; NULL: silent */
     void *progress_ud;
 } dc_engine_config;
