@@ -13,7 +13,7 @@ gw_config gw_config_defaults(void)
     return (gw_config){
         .policy = GW_POLICY_LEAST_LOAD, .queue_max = 64, .active_max = 64, .nodes_max = 256, .lease_ms = 10000,
         .heartbeat_us = 500000, .suspect_us = 2000000, .gone_us = 6000000, .forget_us = 60000000, .resend_us = 500000,
-        .no_node_us = 10000000, .queue_us = 600000000, .answer_us = 5000000, .prefill_us = 30000000,
+        .no_node_us = 8000000, .queue_us = 600000000, .answer_us = 5000000, .prefill_us = 30000000,
         .prefill_token_us = 100000, .progress_us = 30000000, .grace_us = 1000000,
     };
 }

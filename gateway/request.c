@@ -222,6 +222,8 @@ void gw_request_assign(gw_brain *b, gw_request *r, gw_node *prefill, gw_node *de
     open_side(&r->decode, decode);
     r->decode.is_told = true;
     r->is_accepted = false;
+    r->early_len = 0;
+    r->has_early_finished = false;
     if (r->stats.gateway_queue_us < 0) r->stats.gateway_queue_us = b->now_us - r->submitted_us;
     set_state(b, r, GW_RESERVING);
     r->deadline_us = b->now_us + b->cfg.answer_us;
@@ -303,6 +305,44 @@ static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_r
     leave(b, r, GW_RETURNING);
 }
 
+/* Before token 0: kept, in order, so that a race of two links costs no resend. */
+static void keep_early(gw_request *r, const bt_msg_tokens *w)
+{
+    if (w->first_index != 1 + r->early_len || w->ids_len > r->max_tokens - w->first_index) return;     /* comes again */
+    memcpy(r->tokens + w->first_index, w->ids, w->ids_len * sizeof *w->ids);
+    r->early_len += w->ids_len;
+}
+
+static void on_tokens(gw_brain *b, gw_request *r, const bt_msg_tokens *w)
+{
+    if (r->state == GW_PREFILLING) keep_early(r, w);
+    if (r->state != GW_DECODING && r->state != GW_CLOSING) return;
+    uint32_t skip = r->next_index - w->first_index;
+    if (w->first_index > r->next_index) b->n.unexpected++;      /* a gap: what is missing comes again */
+    else if (skip >= w->ids_len || r->ended) b->n.repeats++;
+    else take_tokens(b, r, w->ids + skip, w->ids_len - skip);
+    tell(b, r, &r->decode, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index = r->next_index;
+    if (r->ended) closing(b, r);
+}
+
+static void on_finished(gw_brain *b, gw_request *r, const bt_msg_finished *w)
+{
+    if (r->state == GW_PREFILLING) {
+        r->early_finished = *w;
+        r->has_early_finished = true;
+    }
+    if ((r->state != GW_DECODING && r->state != GW_CLOSING) || w->completion_tokens > r->next_index)
+        return; /* comes again */
+    (void)tell(b, r, &r->decode, BT_MSG_FINISHED_ACK);
+    r->stats.has_decode = true;
+    r->stats.decode_wait_us = w->wait_us;
+    r->stats.decode_us = w->decode_us;
+    r->stats.decode_steps = w->decode_steps;
+    close_side(b, &r->decode);
+    if (!r->ended) r->ended = w->reason == BT_FINISH_LENGTH ? BT_FINISH_LENGTH : BT_FINISH_STOP;
+    closing(b, r);
+}
+
 static void on_first(gw_brain *b, gw_request *r, const bt_msg_first_token *w)
 {
     if (r->state != GW_PREFILLING) {
@@ -321,32 +361,15 @@ static void on_first(gw_brain *b, gw_request *r, const bt_msg_first_token *w)
     a->u.first.ttft_us = r->stats.ttft_us;
     take_tokens(b, r, &w->token, 1);
     if (r->stats.has_kv) close_side(b, &r->prefill);    /* PREFILL_DONE overtook a FIRST_TOKEN that was lost */
-    if (r->ended) done(b, r);           /* nothing is left to do on either node */
-}
-
-static void on_tokens(gw_brain *b, gw_request *r, const bt_msg_tokens *w)
-{
-    if (r->state != GW_DECODING && r->state != GW_CLOSING) return;     /* before token 0: they come again */
-    uint32_t skip = r->next_index - w->first_index;
-    if (w->first_index > r->next_index) b->n.unexpected++;      /* a gap: what is missing comes again */
-    else if (skip >= w->ids_len || r->ended) b->n.repeats++;
-    else take_tokens(b, r, w->ids + skip, w->ids_len - skip);
-    tell(b, r, &r->decode, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index = r->next_index;
-    if (r->ended) closing(b, r);
-}
-
-static void on_finished(gw_brain *b, gw_request *r, const bt_msg_finished *w)
-{
-    if ((r->state != GW_DECODING && r->state != GW_CLOSING) || w->completion_tokens > r->next_index)
-        return; /* comes again */
-    (void)tell(b, r, &r->decode, BT_MSG_FINISHED_ACK);
-    r->stats.has_decode = true;
-    r->stats.decode_wait_us = w->wait_us;
-    r->stats.decode_us = w->decode_us;
-    r->stats.decode_steps = w->decode_steps;
-    close_side(b, &r->decode);
-    if (!r->ended) r->ended = w->reason == BT_FINISH_LENGTH ? BT_FINISH_LENGTH : BT_FINISH_STOP;
-    closing(b, r);
+    if (r->ended) {
+        done(b, r);                     /* nothing is left to do on either node */
+        return;
+    }
+    if (r->early_len) {
+        const bt_msg_tokens early = {.first_index = 1, .ids = r->tokens + 1, .ids_len = r->early_len};
+        on_tokens(b, r, &early);
+    }
+    if (r->has_early_finished) on_finished(b, r, &r->early_finished);
 }
 
 /* A side is gone for good: by its own word (FAILED) or by silence. The decode node needs the prefill node no

@@ -33,6 +33,9 @@ typedef struct gw_request {
     gw_side prefill, decode;
     bt_msg_reserved reserved;
     bool is_accepted;                   /* PREFILL_ACCEPTED, or what follows it, was seen */
+    uint32_t early_len;                 /* ids in tokens[1..] that came before token 0: the nodes' links race */
+    bool has_early_finished;
+    bt_msg_finished early_finished;     /* likewise */
     bt_finish ended;                    /* 0 until the end was seen */
     int64_t submitted_us, not_before_us, deadline_us, resend_us, renew_us;
     gw_stats stats;
