@@ -22,6 +22,7 @@ _baton()
     "baton run --stop" | \
     "baton run --ctx-size" | "baton run -c" | \
     "baton run --threads" | "baton run -t" | \
+    "baton run --kv-memory" | \
     "baton run --isa" | \
     "baton run --shape-policy" | \
     "baton run --url" | \
@@ -31,14 +32,15 @@ _baton()
     "baton chat --top-p" | \
     "baton chat --ctx-size" | "baton chat -c" | \
     "baton chat --threads" | "baton chat -t" | \
+    "baton chat --kv-memory" | \
     "baton chat --isa" | \
     "baton chat --shape-policy" | \
     "baton chat --url" | \
     "baton up --prefill" | \
     "baton up --decode" | \
-    "baton up --kv-memory" | \
     "baton up --ctx-size" | "baton up -c" | \
     "baton up --threads" | "baton up -t" | \
+    "baton up --kv-memory" | \
     "baton up --isa" | \
     "baton up --shape-policy" | \
     "baton up --host" | \
@@ -140,9 +142,9 @@ _baton()
         return ;;
     esac
     case $program in
-    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --seed -s --stop --model -m --engine --ctx-size -c --threads -t --isa --shape-policy --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton chat") words="--system --n-predict -n --temp --top-p --model -m --engine --ctx-size -c --threads -t --isa --shape-policy --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --kv-memory --model -m --engine --ctx-size -c --threads -t --isa --shape-policy --host --port --alias --max-queue --api-key-file --insecure --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --seed -s --stop --model -m --engine --ctx-size -c --threads -t --kv-memory --isa --shape-policy --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --model -m --engine --ctx-size -c --threads -t --kv-memory --isa --shape-policy --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --model -m --engine --ctx-size -c --threads -t --kv-memory --isa --shape-policy --host --port --alias --max-queue --api-key-file --insecure --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --json --help -h --version -V --print-config --print-options --print-man" ;;
