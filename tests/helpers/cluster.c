@@ -107,6 +107,25 @@ json_t *cluster_request(const char *prompt, int max_tokens)
     return json_pack("{s:s, s:i, s:i, s:b}", "prompt", prompt, "max_tokens", max_tokens, "temperature", 0, "baton", 1);
 }
 
+client *cluster_begin_stream(const char *url, int max_tokens)
+{
+    enum { PROMPTS = 26, EVENTS_BYTES = 4000 };
+    char prompt[] = "a";
+    for (int i = 0; i < PROMPTS; i++) {
+        prompt[0] = (char)('a' + i);
+        json_t *request = cluster_request(prompt, max_tokens);
+        json_object_set_new(request, "stream", json_true());
+        client *c = client_post(url, "/v1/completions", request);
+        json_decref(request);
+        const int64_t end = spawn_now_ms() + spawn_patience(10000);
+        while (!client_is_over(c) && strlen(client_body(c)) < EVENTS_BYTES && spawn_now_ms() < end) client_step();
+        if (!client_is_over(c) && strlen(client_body(c)) >= EVENTS_BYTES) return c;
+        client_end(c);
+    }
+    printf("no prompt of %d gave a long stream\n", PROMPTS);
+    return NULL;
+}
+
 bool cluster_serves(const char *url)
 {
     json_t *request = cluster_request("the end of", 4);

@@ -86,19 +86,22 @@ const char *spawn_path(const char *name)
     return p;
 }
 
-const char *spawn_tiny_model(uint64_t seed)
+static const char *model(uint64_t seed, uint32_t ctx)
 {
     char name[64];
-    snprintf(name, sizeof name, "tiny-%llu.gguf", (unsigned long long)seed);
+    snprintf(name, sizeof name, "tiny-%llu-%u.gguf", (unsigned long long)seed, ctx);
     const char *path = spawn_path(name);
     if (access(path, R_OK) == 0) return path;
     tiny_gguf_spec spec = tiny_gguf_default();
-    spec.ctx = 1024;
+    spec.ctx = ctx;
     spec.chat_template = tiny_gguf_chatml;
     spec.seed = seed;
     tiny_gguf_write(&spec, path);
     return path;
 }
+
+const char *spawn_tiny_model(uint64_t seed) { return model(seed, 1024); }
+const char *spawn_long_model(void) { return model(1, 16384); }
 
 size_t spawn_count_leftovers(void)
 {
@@ -258,6 +261,10 @@ int spawn_teardown(void **state)
         }
     /* Everything below becomes our child when its parent is gone. */
     for (const int64_t end = spawn_now_ms() + 20000; !spawn_wait_all_gone(50) && spawn_now_ms() < end;) kill_below(SIGKILL);
+    DIR *d = opendir(dir);                              /* of an 'up' that was killed */
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (strncmp(e->d_name, "baton-", 6) == 0) remove_all(spawn_path(e->d_name));
+    if (d) closedir(d);
     while (first) {
         spawn *s = first;
         first = s->next;

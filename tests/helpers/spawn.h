@@ -21,6 +21,8 @@ const char *spawn_dir(void);
 const char *spawn_path(const char *name);
 /* A little model (tiny_gguf.h) in that directory, made once for each seed: 2 layers, context of 1024, chat template. */
 const char *spawn_tiny_model(uint64_t seed);
+/* The same with a context of 16384: time enough for something to happen during an answer. */
+const char *spawn_long_model(void);
 /* Entries of the directory that begin with "baton-": private directories of `baton up`. */
 size_t spawn_count_leftovers(void);
 
