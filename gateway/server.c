@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_NAMES = 4, NAME_BYTES = 128, TICK_US = 1000000, DRAIN_LOOK_US = 20000 };
+enum { MAX_NAMES = 4, NAME_BYTES = 128, TICK_US = 1000000, DRAIN_LOOK_US = 20000, LAST_WORDS_US = 60000 };
 
 typedef struct server {
     const gw_options *options;
@@ -34,7 +34,7 @@ typedef struct server {
     uint32_t ctx_tokens;
     char url[300];
     uint64_t timer;
-    int64_t tick_due_us, drain_due_us;
+    int64_t tick_due_us, drain_due_us, drained_us;
     bool was_ready, has_announced, is_draining, is_drained;
     bt_err failed;
     bt_fault fault;
@@ -139,7 +139,10 @@ static void settle(server *s)
     if (http < due) due = http;
     if (brain < due) due = brain;
     if (s->is_draining) {
-        if ((s->is_drained && gw_door_open_count(s->door) == 0) || now >= s->drain_due_us) {
+        /* A node reads nothing more from a link that is closed, so the last acknowledgements get time to be read. */
+        const bool is_over = s->is_drained && gw_door_open_count(s->door) == 0;
+        if (is_over && s->drained_us == 0) s->drained_us = now;
+        if ((is_over && now - s->drained_us >= LAST_WORDS_US) || now >= s->drain_due_us) {
             bt_log(BT_LOG_INFO, "%s", now >= s->drain_due_us ? "drain timeout: some requests were cut off" : "drained");
             bt_loop_stop(s->loop);
             return;
@@ -314,6 +317,7 @@ bt_err gw_server_run(const gw_options *o, bt_fault *fault)
         e = s->failed;
         if (fault) *fault = s->fault;
     }
+    bt_loop_end_signals();
     gw_http_close(s->http);
     gw_door_free(s->door);
     gw_node_link_close(s->link);

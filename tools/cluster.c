@@ -216,6 +216,7 @@ bt_err tool_cluster_run(const tool_cluster_config *config, bt_fault *fault)
     if (e == BT_OK) tool_supervise_init(&c->plan, config->count, config->drain_ms, GRACE_MS, bt_clock_ms());
     while (e == BT_OK && !c->over) e = bt_loop_step(c->loop, -1, fault);
     if (e == BT_OK && c->plan.failed) e = bt_fail(fault, BT_EIO, "a program did not start; its own words are above");
+    bt_loop_end_signals();
     if (c->notify_fd >= 0) close(c->notify_fd);
     bt_loop_free(c->loop);
     free(c);

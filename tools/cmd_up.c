@@ -64,7 +64,6 @@ static void add_common(tool_command *t, const config *c, const char *program)
     tool_command_add(t, "--model", c->model);
     tool_command_add(t, "--log-level", bt_log_level_names[c->log_level]);
     tool_command_add(t, "--log-format", formats[c->log_format]);
-    tool_command_add(t, "--drain-timeout", "5s");       /* the gateway drains requests; nodes only finish what it leaves */
 }
 
 static void make_gateway(tool_command *t, const config *c, const char *control)
@@ -90,6 +89,7 @@ static void make_node(tool_command *t, const config *c, const char *control, con
     snprintf(text, sizeof text, "%s-%lld", role, (long long)index);
     tool_command_add(t, "--id", text);
     tool_command_add(t, "--gateway", control);
+    tool_command_add(t, "--drain-timeout", "500ms");    /* the gateway has drained before; now nobody listens any more */
     tool_command_add(t, "--engine", tool_engine_names[c->engine]);
     tool_command_add(t, "--isa", c->isa);
     tool_command_add_int(t, "--threads", c->threads);

@@ -59,6 +59,7 @@ void bt_loop_free(bt_loop *l)
 {
     if (!l) return;
     if (l->signal_fd >= 0) {
+        for (struct signalfd_siginfo info; read(l->signal_fd, &info, sizeof info) > 0;) {}      /* one left pending would kill us now */
         close(l->signal_fd);
         pthread_sigmask(SIG_SETMASK, &l->mask_before, NULL);
     }
@@ -219,6 +220,13 @@ bt_err bt_loop_on_signals(bt_loop *l, bt_loop_signal_fn *fn, void *ud, bt_fault 
     l->signal_fn = fn;
     l->signal_ud = ud;
     return BT_OK;
+}
+
+void bt_loop_end_signals(void)
+{
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
 }
 
 /* ---- rounds ---- */

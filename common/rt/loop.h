@@ -30,8 +30,12 @@ void   bt_loop_set_timer(bt_loop *loop, uint64_t id, int64_t delay_ms);    /* du
 void   bt_loop_remove(bt_loop *loop, uint64_t id);              /* watch or timer; unknown ids are fine */
 
 /* SIGINT, SIGTERM and SIGHUP come as calls of fn from the loop; they are blocked from here on, so call it before any
- * thread is made. bt_loop_free restores the mask. SIGPIPE is ignored from here on. */
+ * thread is made. bt_loop_free drops those that are pending and restores the mask; bt_loop_end_signals
+ * before it leaves them ignored. SIGPIPE is ignored from here on. */
 bt_err bt_loop_on_signals(bt_loop *loop, bt_loop_signal_fn *fn, void *ud, bt_fault *fault);
+
+/* The process is leaving: from now on further signals are ignored, so that its exit code says how it went. */
+void   bt_loop_end_signals(void);
 
 bt_err bt_loop_run(bt_loop *loop, bt_fault *fault);             /* until bt_loop_stop; BT_EIO when polling fails */
 /* One round: waits up to timeout_ms (-1: until something is ready or due), runs the handlers. */

@@ -230,5 +230,6 @@ bt_err bt_shell_run(bt_shell *s, bt_fault *fault)
         bt_log(BT_LOG_INFO, "ready");
         (void)bt_notify_send("READY=1", NULL);          /* nobody may be listening */
     }
+    bt_loop_end_signals();
     return e;
 }

@@ -63,7 +63,7 @@ static void expect_end(spawn *s, int code, int64_t ms)
 {
     const int rc = spawn_wait(s, spawn_patience(ms));
     if (rc != code) {
-        print_message("exit %d; it wrote:\n%s", rc, spawn_err(s));
+        printf("exit %d; it wrote:\n%s", rc, spawn_err(s));
         fail();
     }
     assert_true(spawn_wait_all_gone(spawn_patience(500)));
