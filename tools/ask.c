@@ -1,5 +1,6 @@
 /* See ask.h. */
 #include "tools/ask.h"
+#include "base/clock.h"
 #include "tools/http.h"
 #include "tools/tool.h"
 
@@ -11,6 +12,11 @@ typedef struct stream { tool_answer *answer; bool echo; bt_fault fault; bool fai
 
 static void take_text(stream *s, const char *text)
 {
+    if (*text) {
+        s->answer->pieces++;
+        s->answer->last_us = bt_clock_us();
+        if (!s->answer->first_us) s->answer->first_us = s->answer->last_us;
+    }
     (void)bt_buf_str(&s->answer->text, text);           /* the error stays in the buffer and is looked at in the end */
     if (!s->echo) return;
     fputs(text, stdout);
@@ -51,6 +57,9 @@ bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault)
     bt_buf_init(&ret->text, TOOL_ASK_MAX_TEXT_BYTES);
     bt_buf_init(&body, 1 << 20);
     ret->baton = NULL;
+    ret->pieces = 0;
+    ret->first_us = ret->last_us = 0;
+    ret->begin_us = bt_clock_us();
     if (json_object_set_new(ask->request, "stream", json_true()) < 0 || json_object_set_new(ask->request, "baton", json_true()) < 0
         || !(json = json_dumps(ask->request, JSON_COMPACT))) {
         e = bt_fail(fault, BT_ENOMEM, "building the request");
@@ -84,7 +93,13 @@ void tool_answer_done(tool_answer *a)
 void tool_answer_print_figures(const tool_answer *a)
 {
     const json_t *b = a->baton;
-    if (!b) return;
+    if (!b) {
+        const double span_s = (double)(a->last_us - a->first_us) / 1e6;
+        if (!a->pieces) fprintf(stderr, "interrupted before the first token\n");
+        else fprintf(stderr, "interrupted after %llu pieces of text, %.1f a second; the first after %.1f ms\n", (unsigned long long)a->pieces,
+                     span_s > 0 ? (double)(a->pieces - 1) / span_s : 0, (double)(a->first_us - a->begin_us) / 1e3);
+        return;
+    }
     const char *reason = json_string_value(json_object_get(b, "finish_reason"));
     char kv[32];
     tool_size_text(kv, sizeof kv, (uint64_t)json_integer_value(json_object_get(b, "kv_bytes")));

@@ -17,6 +17,8 @@ typedef struct tool_ask {
 typedef struct tool_answer {
     bt_buf text;
     json_t *baton;                          /* the gateway's `baton` object; NULL when the stream ended early */
+    uint64_t pieces;                        /* of text that came, as seen from here */
+    int64_t begin_us, first_us, last_us;    /* 0: none came */
 } tool_answer;
 
 enum { TOOL_ASK_MAX_TEXT_BYTES = 64 << 20 };
@@ -26,6 +28,6 @@ enum { TOOL_ASK_MAX_TEXT_BYTES = 64 << 20 };
 bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault);
 void   tool_answer_done(tool_answer *a);
 
-/* The figures people compare, on stderr. */
+/* The figures people compare, on stderr; of an answer that ended early, what was seen from here. */
 void tool_answer_print_figures(const tool_answer *a);
 #endif

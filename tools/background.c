@@ -88,6 +88,6 @@ void tool_background_stop(tool_background *b)
 {
     if (b->pid <= 0) return;
     (void)kill(b->pid, SIGTERM);
-    while (waitpid(b->pid, NULL, 0) < 0 && errno == EINTR) {}
+    while (waitpid(b->pid, NULL, 0) < 0 && errno == EINTR) (void)kill(b->pid, SIGTERM);    /* asked again: let nothing end any more */
     b->pid = 0;
 }
