@@ -168,17 +168,10 @@ static bool is_ready(void *ud) { return dc_brain_is_welcome(((node *)ud)->brain)
 static bt_err open_bulk(node *n, char endpoint[BT_SOCK_ENDPOINT_BYTES], bt_fault *fault)
 {
     const bt_link_handler handler = { .on_msg = on_bulk, .on_block = on_block, .on_bad = bt_shell_on_bad, .ud = n };
-    void *socket = NULL;
     uint64_t id;
-    bt_err e = bt_sock_open(&socket, bt_shell_sock_ctx(n->shell), BT_SOCK_BULK_ROUTER, fault);
-    if (e == BT_OK) e = bt_sock_bind(endpoint, socket, bt_shell_sock_ctx(n->shell), n->o->listen, fault);
-    if (e == BT_OK) e = bt_link_new(&n->bulk, socket, true, &handler, fault);
-    if (e < 0) {
-        bt_sock_close(socket);
-        return e;
-    }
-    if (bt_shell_allow(n->shell)) bt_link_require(n->bulk, bt_shell_allow(n->shell), BT_PEER_PREFILL);
-    e = bt_loop_add_socket(&id, bt_shell_loop(n->shell), socket, BT_LOOP_IN, on_bulk_ready, n);
+    bt_err e = bt_net_listen(&n->bulk, endpoint, bt_shell_net(n->shell), BT_SOCK_BULK_ROUTER, n->o->listen, BT_PEER_PREFILL, &handler, fault);
+    if (e < 0) return e;
+    e = bt_loop_add_socket(&id, bt_shell_loop(n->shell), bt_link_socket(n->bulk), BT_LOOP_IN, on_bulk_ready, n);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 

@@ -145,7 +145,7 @@ static void get_metrics(gw_door *d, gw_http_exchange *x)
     }
     bt_buf b;
     bt_buf_init(&b, BODY_MAX_BYTES);
-    const gw_node_link_counts link = gw_node_link_counters(d->env.link);
+    const bt_link_counters link = gw_node_link_counters(d->env.link);
     if (gw_metrics_render(d->env.metrics, &b, d->env.brain, &link, gw_http_connections(d->http)) < 0) b.err = BT_ENOMEM;
     answer_bytes(d, x, 200, &(gw_http_headers){ .content_type = BT_METRICS_CONTENT_TYPE }, &b);
     bt_buf_done(&b);

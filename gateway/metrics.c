@@ -135,7 +135,7 @@ static void count_peers(gw_metrics *m, const gw_registry *r)
         for (size_t state = 0; state < 5; state++) bt_metrics_set(m->m, PEERS, role, state, n[role][state]);
 }
 
-bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const gw_node_link_counts *link, unsigned http_connections)
+bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link, unsigned http_connections)
 {
     const gw_counters *c = gw_brain_counters(brain);
     const uint64_t dropped[] = { c->hellos_rejected, c->wrong_incarnation, c->unknown_peer, c->stale_attempt, c->unexpected, c->repeats };

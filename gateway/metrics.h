@@ -16,6 +16,6 @@ void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s);
 void gw_metrics_answered(gw_metrics *m, int http_status);
 
 /* All series as Prometheus text; reads the gauges first. */
-bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const gw_node_link_counts *link, unsigned http_connections);
+bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link, unsigned http_connections);
 uint64_t gw_metrics_rss_bytes(void);                /* of this process; 0 unknown */
 #endif

@@ -74,7 +74,7 @@ static void act(server *s, const gw_action *a)
 {
     switch (a->type) {
     case GW_DO_SEND:
-        gw_node_link_send(s->link, &a->u.send.peer, &a->u.send.msg);
+        gw_node_link_send(s->link, &a->u.send.msg);
         break;
     case GW_DO_FIRST:
     case GW_DO_TOKENS:

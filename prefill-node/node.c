@@ -82,16 +82,9 @@ static void on_bulk_ready(void *ud, unsigned events)
 static bt_err dial(node *n, bulk *b, const char *endpoint, bt_fault *fault)
 {
     const bt_link_handler handler = { .on_msg = on_bulk, .on_bad = bt_shell_on_bad, .ud = b };
-    void *socket = NULL;
-    bt_sock_ctx *ctx = bt_shell_sock_ctx(n->shell);
-    bt_err e = bt_sock_open(&socket, ctx, BT_SOCK_BULK_DEALER, fault);
-    if (e == BT_OK) e = bt_sock_connect(socket, ctx, endpoint, bt_shell_peer_key(n->shell, "decode"), fault);
-    if (e == BT_OK) e = bt_link_new(&b->link, socket, false, &handler, fault);
-    if (e < 0) {
-        bt_sock_close(socket);
-        return e;
-    }
-    e = bt_loop_add_socket(&b->watch, bt_shell_loop(n->shell), socket, BT_LOOP_IN | BT_LOOP_OUT, on_bulk_ready, b);
+    bt_err e = bt_net_dial(&b->link, bt_shell_net(n->shell), BT_SOCK_BULK_DEALER, endpoint, "decode", &handler, fault);
+    if (e < 0) return e;
+    e = bt_loop_add_socket(&b->watch, bt_shell_loop(n->shell), bt_link_socket(b->link), BT_LOOP_IN | BT_LOOP_OUT, on_bulk_ready, b);
     if (e < 0) {
         bt_link_free(b->link);
         b->link = NULL;

@@ -15,7 +15,7 @@ typedef struct route {
     uint8_t id[MAX_ROUTING_ID_BYTES];
     uint8_t id_len;
     char user[64];                          /* CURVE key in Z85; "" without keys */
-    uint64_t heard;                         /* number of the last message from it; 0: free */
+    uint64_t heard;                         /* order of hearing; 0: a free place */
 } route;
 
 struct bt_link {
@@ -24,6 +24,7 @@ struct bt_link {
     bt_link_handler on;
     bt_msg_buf buf;
     bt_link_counters count;
+    uint64_t clock;                         /* messages heard from known senders */
     const bt_peer_allow *allow;             /* NULL: any peer that the socket let in */
     unsigned roles;
     route *routes;                          /* [BT_LINK_MAX_ROUTES], ROUTER only */
@@ -39,6 +40,7 @@ bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_ha
     }
     l->socket = socket;
     l->is_router = is_router;
+    l->roles = ~0u;
     l->on = *handler;
     *ret = l;
     return BT_OK;
@@ -69,15 +71,12 @@ static route *find_route(const bt_link *l, const bt_incarnation *peer)
     return NULL;
 }
 
-/* Remember how to answer `peer`. BT_EAUTH when its incarnation belongs to another key. The key is asked of the frame after the
- * routing id: libzmq leaves it off the id of a message that it had fetched already to say that the socket is readable. */
-static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_frame *id, const bt_sock_frame *frame, bt_fault *fault)
+/* Remember how to answer `peer`, who proved to have the key `user` ("" without keys). BT_EAUTH when its incarnation belongs to
+ * another key. */
+static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_frame *id, const char *user, bt_fault *fault)
 {
-    const char *user = bt_sock_frame_user(frame);
     route *r = find_route(l, peer);
-    if (!user) user = "";
     if (id->size == 0 || id->size > MAX_ROUTING_ID_BYTES) return bt_fail(fault, BT_EFORMAT, "a routing id of %zu bytes", id->size);
-    if (l->allow && !(bt_peer_auth_roles(l->allow, user) & l->roles)) return bt_fail(fault, BT_EAUTH, "a key without the role for this link");
     if (r && strcmp(r->user, user) != 0) return bt_fail(fault, BT_EAUTH, "an incarnation that belongs to another key");
     if (!r) {
         r = &l->routes[0];
@@ -89,17 +88,37 @@ static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_f
     }
     memcpy(r->id, id->data, id->size);
     r->id_len = (uint8_t)id->size;
-    r->heard = l->count.received;
+    r->heard = ++l->clock;
     return BT_OK;
+}
+
+/* Which key sent a message: asked of the frame after the routing id, because libzmq leaves it off the id of a message that it had
+ * fetched already to say that the socket is readable. */
+static const char *user_of(const bt_sock_frame *frame)
+{
+    const char *user = bt_sock_frame_user(frame);
+    return user ? user : "";
+}
+
+/* Whether the key may speak on this link at all, and as `role` (0: whatever it is). */
+static bt_err check_key(const bt_link *l, const char *user, bt_role role, bt_fault *fault)
+{
+    static const unsigned bits[] = { [0] = ~0u, [BT_ROLE_GATEWAY] = BT_PEER_GATEWAY, [BT_ROLE_PREFILL] = BT_PEER_PREFILL, [BT_ROLE_DECODE] = BT_PEER_DECODE };
+    const unsigned roles = l->allow ? bt_peer_auth_roles(l->allow, user) : ~0u;
+    if (!(roles & l->roles)) return bt_fail(fault, BT_EAUTH, "a key without the role for this link");
+    return roles & bits[role] ? BT_OK : bt_fail(fault, BT_EAUTH, "a HELLO with a role that its key does not have");
 }
 
 static bt_err take_msg(bt_link *l, const bt_sock_frame *id, const bt_sock_frame *frame, bt_fault *fault)
 {
     bt_msg m;
     bt_err e = bt_msg_decode(&m, &l->buf, frame->data, frame->size, fault);
-    if (e == BT_OK && id) e = note_route(l, &m.from, id, frame, fault);
-    if (e == BT_OK) l->on.on_msg(l->on.ud, &m);
-    return e;
+    if (e == BT_OK && id) e = check_key(l, user_of(frame), m.type == BT_MSG_HELLO ? m.u.hello.role : 0, fault);
+    if (e == BT_OK && id) e = note_route(l, &m.from, id, user_of(frame), fault);
+    if (e < 0) return e;
+    l->count.received++;
+    l->on.on_msg(l->on.ud, &m);
+    return BT_OK;
 }
 
 static bt_err take_block(bt_link *l, const bt_sock_frame *id, const bt_sock_frame *frame, bt_fault *fault)
@@ -111,7 +130,9 @@ static bt_err take_block(bt_link *l, const bt_sock_frame *id, const bt_sock_fram
     if (frame[1].size != h.body_bytes)
         return bt_fail(fault, BT_EFORMAT, "kv block: a body of %zu bytes, its header says %u", frame[1].size, h.body_bytes);
     memcpy(from.bytes, h.from, sizeof from.bytes);
-    if (id && (e = note_route(l, &from, id, frame, fault)) < 0) return e;
+    if (id && (e = check_key(l, user_of(frame), 0, fault)) < 0) return e;
+    if (id && (e = note_route(l, &from, id, user_of(frame), fault)) < 0) return e;
+    l->count.received++;
     l->on.on_block(l->on.ud, &h, frame[1].data);
     return BT_OK;
 }
@@ -124,7 +145,6 @@ void bt_link_receive(bt_link *l, int budget)
         size_t n = 0;
         bt_err e = bt_sock_recv_frames(l->socket, frames, BT_SOCK_FRAMES_MAX, &n);
         if (e == BT_EAGAIN || e == BT_EIO) return;
-        l->count.received++;
         if (e == BT_OK) {
             const size_t skip = l->is_router ? 1 : 0;
             const bt_sock_frame *id = l->is_router ? &frames[0] : NULL;
@@ -135,7 +155,8 @@ void bt_link_receive(bt_link *l, int budget)
             bt_sock_frames_done(frames, n);
         }
         if (e < 0) {
-            l->count.bad++;
+            if (e == BT_EAUTH) l->count.forbidden++;
+            else l->count.bad++;
             l->on.on_bad(l->on.ud, &fault);
         }
     }

@@ -28,7 +28,8 @@ typedef struct bt_link_handler {
 bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_handler *handler, bt_fault *fault);
 void   bt_link_free(bt_link *l);            /* closes the socket; NULL is fine */
 void  *bt_link_socket(const bt_link *l);
-/* From now on take only messages of keys that have one of these roles in the list, which must outlive the link. */
+/* From now on take only messages of keys that have one of these roles (bits of bt_peer_role) in the list, which must outlive the
+ * link, and a HELLO only from a key that has the role it claims. ROUTER links only. */
 void   bt_link_require(bt_link *l, const bt_peer_allow *allow, unsigned roles);
 
 /* Handle up to `budget` messages that have arrived. The handler may send on the link, but not free it. */
@@ -41,6 +42,12 @@ bt_err bt_link_send(bt_link *l, const bt_msg *m, bt_fault *fault);
  * frames. DEALER links only. Errors as bt_link_send, bt_kv_pack_take. */
 bt_err bt_link_send_block(bt_link *l, bt_kv_header *h, const bt_kv_view *view, bt_fault *fault);
 
-typedef struct bt_link_counters { uint64_t received, sent, bad, unsent, bytes_in, bytes_out; } bt_link_counters;
+typedef struct bt_link_counters {
+    uint64_t received, sent;                /* good messages, both ways */
+    uint64_t bad;                           /* no message of ours */
+    uint64_t forbidden;                     /* sent under a key that may not say it */
+    uint64_t unsent;                        /* no route, no connection or a full queue */
+    uint64_t bytes_in, bytes_out;           /* everything that came; what was sent */
+} bt_link_counters;
 const bt_link_counters *bt_link_counters_of(const bt_link *l);
 #endif

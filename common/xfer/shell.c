@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "rt/notify.h"
-#include "rt/zap.h"
+#include "xfer/net.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -22,12 +22,9 @@ struct bt_shell {
     bt_shell_config config;
     bt_shell_handler on;
     bt_loop *loop;
-    bt_sock_ctx *ctx;
-    bt_peer_allow *allow;
-    bt_zap *zap;
+    bt_net *net;
     bt_incarnation self;
     control control[BT_SHELL_MAX_GATEWAYS];
-    char peer_key[BT_KEYS_Z85_BYTES];
     uint64_t timer;
     bool draining, is_ready, stopped;
 };
@@ -73,13 +70,6 @@ static void on_timer(void *ud, unsigned events)
     s->on.on_tick(s->on.ud);
 }
 
-static void on_zap(void *ud, unsigned events)
-{
-    bt_shell *s = ud;
-    (void)events;
-    bt_zap_serve(s->zap);
-}
-
 /* Second field of /proc/self/statm: resident pages. */
 static void on_rss(void *ud, unsigned events)
 {
@@ -121,41 +111,15 @@ static void on_signal(void *ud, int signo)
     s->on.on_drain(s->on.ud);
 }
 
-const char *bt_shell_peer_key(bt_shell *s, const char *name)
-{
-    bt_fault fault;
-    if (!s->config.keys_dir) return NULL;
-    if (bt_keys_load_public(s->peer_key, s->config.keys_dir, name, &fault) == BT_OK) return s->peer_key;
-    bt_log(BT_LOG_ERROR, "%s", fault.text);
-    return NULL;
-}
-
 static bt_err dial(bt_shell *s, uint32_t index, bt_fault *fault)
 {
     control *c = &s->control[index];
     const bt_link_handler handler = { .on_msg = on_control_msg, .on_bad = bt_shell_on_bad, .ud = c };
-    void *socket = NULL;
     *c = (control){ .shell = s, .index = index };
-    bt_err e = bt_sock_open(&socket, s->ctx, BT_SOCK_CONTROL_DEALER, fault);
-    if (e == BT_OK) e = bt_sock_connect(socket, s->ctx, s->config.gateways[index], bt_shell_peer_key(s, "gateway"), fault);
-    if (e == BT_OK) e = bt_link_new(&c->link, socket, false, &handler, fault);
-    if (e < 0) {
-        bt_sock_close(socket);
-        return e;
-    }
-    e = bt_loop_add_socket(&c->watch, s->loop, socket, BT_LOOP_IN, on_control_ready, c);
+    bt_err e = bt_net_dial(&c->link, s->net, BT_SOCK_CONTROL_DEALER, s->config.gateways[index], "gateway", &handler, fault);
+    if (e < 0) return e;
+    e = bt_loop_add_socket(&c->watch, s->loop, bt_link_socket(c->link), BT_LOOP_IN, on_control_ready, c);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
-}
-
-static bt_err open_keys(bt_shell *s, bt_fault *fault)
-{
-    char path[4096];
-    uint64_t id;
-    bt_err e = bt_sock_ctx_new(&s->ctx, s->config.keys_dir, s->config.key_name, fault);
-    if (e < 0 || !s->config.keys_dir) return e;
-    snprintf(path, sizeof path, "%s/allow", s->config.keys_dir);
-    if ((e = bt_peer_auth_load(&s->allow, path, fault)) < 0 || (e = bt_zap_open(&s->zap, s->ctx, s->allow, fault)) < 0) return e;
-    return bt_loop_add_socket(&id, s->loop, bt_zap_socket(s->zap), BT_LOOP_IN, on_zap, s);
 }
 
 bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shell_handler *handler, bt_fault *fault)
@@ -170,7 +134,7 @@ bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shel
     bt_err e = bt_rng_entropy(s->self.bytes, sizeof s->self.bytes, fault);
     if (e == BT_OK) e = bt_loop_new(&s->loop, fault);
     if (e == BT_OK) e = bt_loop_on_signals(s->loop, on_signal, s, fault);
-    if (e == BT_OK) e = open_keys(s, fault);
+    if (e == BT_OK) e = bt_net_open(&s->net, s->loop, config->keys_dir, config->key_name, fault);
     if (e == BT_OK && ((e = bt_loop_add_timer(&s->timer, s->loop, 0, LONGEST_WAIT_MS, on_timer, s)) < 0
                        || (e = bt_loop_add_timer(&id, s->loop, 0, RSS_EVERY_MS, on_rss, s)) < 0))
         bt_fail(fault, e, "event loop");
@@ -184,17 +148,14 @@ void bt_shell_free(bt_shell *s)
 {
     if (!s) return;
     for (size_t i = 0; i < BT_SHELL_MAX_GATEWAYS; i++) bt_link_free(s->control[i].link);
-    bt_zap_close(s->zap);
-    bt_sock_ctx_free(s->ctx);
-    bt_peer_auth_free(s->allow);
+    bt_net_close(s->net);
     bt_loop_free(s->loop);
     free(s);
 }
 
 bt_loop *bt_shell_loop(const bt_shell *s) { return s->loop; }
-bt_sock_ctx *bt_shell_sock_ctx(const bt_shell *s) { return s->ctx; }
+bt_net *bt_shell_net(const bt_shell *s) { return s->net; }
 const bt_incarnation *bt_shell_self(const bt_shell *s) { return &s->self; }
-const bt_peer_allow *bt_shell_allow(const bt_shell *s) { return s->allow; }
 void bt_shell_stop(bt_shell *s) { s->stopped = true; }
 
 void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m)

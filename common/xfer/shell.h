@@ -3,8 +3,7 @@
 #include <stdint.h>
 #include "base/opt.h"
 #include "rt/loop.h"
-#include "rt/sock.h"
-#include "xfer/link.h"
+#include "xfer/net.h"
 #include "xfer/step.h"
 
 /* What the I/O threads of both kinds of node share: the event loop, the control links to gateways, the timer that follows the brain's
@@ -33,12 +32,8 @@ typedef struct bt_shell_config {
 bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shell_handler *handler, bt_fault *fault);
 void   bt_shell_free(bt_shell *s);                          /* NULL is fine */
 bt_loop *bt_shell_loop(const bt_shell *s);
-bt_sock_ctx *bt_shell_sock_ctx(const bt_shell *s);
+bt_net *bt_shell_net(const bt_shell *s);
 const bt_incarnation *bt_shell_self(const bt_shell *s);     /* drawn in _new */
-const char *bt_shell_peer_key(bt_shell *s, const char *name);   /* public key of a name in the key directory; NULL without keys or when
-                                                               there is none (logged); valid until the next call */
-/* The allow list of the key directory; NULL without keys. */
-const bt_peer_allow *bt_shell_allow(const bt_shell *s);
 
 /* Dropped when it cannot be sent now; the latest HELLO goes out as soon as there is a connection. */
 void   bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m);

@@ -1,0 +1,82 @@
+/* See net.h. */
+#include "xfer/net.h"
+#include "rt/zap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct bt_net {
+    bt_loop *loop;
+    bt_sock_ctx *ctx;
+    const char *keys_dir;
+    bt_peer_allow *allow;
+    bt_zap *zap;
+    uint64_t zap_watch;
+};
+
+static void on_zap(void *ud, unsigned events)
+{
+    (void)events;
+    bt_zap_serve(ud);
+}
+
+static bt_err open_zap(bt_net *n, bt_fault *fault)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/allow", n->keys_dir);
+    bt_err e = bt_peer_auth_load(&n->allow, path, fault);
+    if (e == BT_OK) e = bt_zap_open(&n->zap, n->ctx, n->allow, fault);
+    if (e < 0) return e;
+    e = bt_loop_add_socket(&n->zap_watch, n->loop, bt_zap_socket(n->zap), BT_LOOP_IN, on_zap, n->zap);
+    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+}
+
+bt_err bt_net_open(bt_net **ret, bt_loop *loop, const char *keys_dir, const char *key_name, bt_fault *fault)
+{
+    bt_net *n = calloc(1, sizeof *n);
+    if (!n) return bt_fail(fault, BT_ENOMEM, "links");
+    n->loop = loop;
+    n->keys_dir = keys_dir;
+    bt_err e = bt_sock_ctx_new(&n->ctx, keys_dir, key_name, fault);
+    if (e == BT_OK && keys_dir) e = open_zap(n, fault);
+    if (e < 0) bt_net_close(n);
+    else *ret = n;
+    return e;
+}
+
+void bt_net_close(bt_net *n)
+{
+    if (!n) return;
+    bt_loop_remove(n->loop, n->zap_watch);
+    bt_zap_close(n->zap);
+    bt_sock_ctx_free(n->ctx);
+    bt_peer_auth_free(n->allow);
+    free(n);
+}
+
+uint64_t bt_net_refused(const bt_net *n) { return n->zap ? bt_zap_refused(n->zap) : 0; }
+
+bt_err bt_net_listen(bt_link **ret, char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], bt_net *n, bt_sock_role role, const char *endpoint,
+                     unsigned peers, const bt_link_handler *handler, bt_fault *fault)
+{
+    void *socket = NULL;
+    bt_err e = bt_sock_open(&socket, n->ctx, role, fault);
+    if (e == BT_OK) e = bt_sock_bind(ret_endpoint, socket, n->ctx, endpoint, fault);
+    if (e == BT_OK) e = bt_link_new(ret, socket, true, handler, fault);
+    if (e < 0) bt_sock_close(socket);
+    else if (n->allow) bt_link_require(*ret, n->allow, peers);
+    return e;
+}
+
+bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endpoint, const char *peer_name,
+                   const bt_link_handler *handler, bt_fault *fault)
+{
+    char key[BT_KEYS_Z85_BYTES];
+    void *socket = NULL;
+    bt_err e = n->keys_dir ? bt_keys_load_public(key, n->keys_dir, peer_name, fault) : BT_OK;
+    if (e == BT_OK) e = bt_sock_open(&socket, n->ctx, role, fault);
+    if (e == BT_OK) e = bt_sock_connect(socket, n->ctx, endpoint, n->keys_dir ? key : NULL, fault);
+    if (e == BT_OK) e = bt_link_new(ret, socket, false, handler, fault);
+    if (e < 0) bt_sock_close(socket);
+    return e;
+}
