@@ -45,7 +45,7 @@ static bt_msg *to_gate(dc_brain *b, uint32_t gate, bt_msg_type type)
 static bt_msg *to_owner(dc_brain *b, const bt_request_ref *ref, bt_msg_type type)
 {
     for (uint32_t g = 0; g < b->cfg.gateways; g++) {
-        if (!bt_node_link_is_owner(&b->gates[g], &ref->owner)) continue;
+        if (!bt_greeting_is_owner(&b->gates[g], &ref->owner)) continue;
         bt_msg *m = to_gate(b, g, type);
         m->ref = *ref;
         return m;
@@ -53,12 +53,12 @@ static bt_msg *to_owner(dc_brain *b, const bt_request_ref *ref, bt_msg_type type
     return NULL;
 }
 
-static void hello(dc_brain *b, uint32_t gate, bt_node_link_says says)
+static void hello(dc_brain *b, uint32_t gate, bt_greeting_says says)
 {
-    if (says == BT_NODE_LINK_NOTHING) return;
-    bt_msg *m = to_gate(b, gate, says == BT_NODE_LINK_HELLO ? BT_MSG_HELLO : BT_MSG_HEARTBEAT);
+    if (says == BT_GREETING_NOTHING) return;
+    bt_msg *m = to_gate(b, gate, says == BT_GREETING_HELLO ? BT_MSG_HELLO : BT_MSG_HEARTBEAT);
     bt_load load = dc_brain_load(b);
-    if (says == BT_NODE_LINK_HELLO) {
+    if (says == BT_GREETING_HELLO) {
         memset(&m->to, 0, sizeof m->to);
         m->u.hello = b->cfg.hello;
         m->u.hello.protocol = BT_PROTOCOL_VERSION;
@@ -340,14 +340,14 @@ static void on_abort(dc_brain *b, const bt_msg *m)
 static void on_control(dc_brain *b, uint32_t gate, const bt_msg *m)
 {
     if (gate >= b->cfg.gateways) return;
-    bt_node_link *l = &b->gates[gate];
+    bt_greeting *l = &b->gates[gate];
     if (!bt_incarnation_equal(&m->to, &b->cfg.self)) {
         b->n.wrong_incarnation++;
-        hello(b, gate, bt_node_link_stranger(l, &b->times, b->now_us));
+        hello(b, gate, bt_greeting_again(l, &b->times, b->now_us));
         return;
     }
     bool pass = false, refused = false;
-    hello(b, gate, bt_node_link_msg(l, &b->times, m, b->now_us, &pass, &refused));
+    hello(b, gate, bt_greeting_msg(l, &b->times, m, b->now_us, &pass, &refused));
     if (refused) {
         dc_action *a = dc_act(b, DC_DO_LOG);
         a->u.log.level = BT_LOG_ERROR;
@@ -447,7 +447,7 @@ static void expire(dc_brain *b)
             if (r->state == DC_REPORTING) say_report(b, r);
         }
     }
-    for (uint32_t g = 0; g < b->cfg.gateways; g++) hello(b, g, bt_node_link_tick(&b->gates[g], &b->times, b->now_us));
+    for (uint32_t g = 0; g < b->cfg.gateways; g++) hello(b, g, bt_greeting_tick(&b->gates[g], &b->times, b->now_us));
 }
 
 int64_t dc_brain_due_us(const dc_brain *b)
@@ -455,7 +455,7 @@ int64_t dc_brain_due_us(const dc_brain *b)
     if (!b->started) return 0;
     int64_t due = BT_STEP_NEVER;
     for (uint32_t g = 0; g < b->cfg.gateways; g++) {
-        int64_t t = bt_node_link_due_us(&b->gates[g], &b->times);
+        int64_t t = bt_greeting_due_us(&b->gates[g], &b->times);
         if (t < due) due = t;
     }
     for (uint32_t i = 0; i < b->records_len; i++) {
@@ -473,7 +473,7 @@ static void leave(dc_brain *b)
     for (uint32_t i = 0; i < b->records_len; i++)
         if (b->records[i].state != DC_NONE && b->records[i].state != DC_DEAD) return;
     for (uint32_t g = 0; g < b->cfg.gateways; g++)
-        if (b->gates[g].state == BT_NODE_LINK_KNOWN)
+        if (b->gates[g].state == BT_GREETING_KNOWN)
             snprintf(to_gate(b, g, BT_MSG_BYE)->u.bye.text, BT_MSG_MAX_TEXT_BYTES, "drained");
     (void)dc_act(b, DC_DO_EXIT);
     b->exited = true;
@@ -484,7 +484,7 @@ static void drain(dc_brain *b)
     if (b->draining) return;
     b->draining = true;
     for (uint32_t g = 0; g < b->cfg.gateways; g++)
-        if (b->gates[g].state == BT_NODE_LINK_KNOWN) hello(b, g, BT_NODE_LINK_HEARTBEAT);
+        if (b->gates[g].state == BT_GREETING_KNOWN) hello(b, g, BT_GREETING_HEARTBEAT);
 }
 
 dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const bt_random *random)
@@ -494,7 +494,7 @@ dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const 
     b->random = random;
     reap(b);
     if (!b->started) {
-        for (uint32_t g = 0; g < b->cfg.gateways; g++) bt_node_link_init(&b->gates[g], now_us);
+        for (uint32_t g = 0; g < b->cfg.gateways; g++) bt_greeting_init(&b->gates[g], now_us);
         b->started = true;
     }
     expire(b);
@@ -532,7 +532,7 @@ bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
     dc_brain *b = calloc(1, sizeof *b);
     if (!b) return bt_fail(fault, BT_ENOMEM, "decode node: out of memory");
     b->cfg = *c;
-    b->times = (bt_node_link_times){c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us};
+    b->times = (bt_greeting_times){c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us};
     b->records_len = c->slots * 4 + 16;
     b->acts_cap = b->records_len * 4 + (size_t)c->gateways * 4 + 16;
     b->records = calloc(b->records_len, sizeof *b->records);
@@ -583,7 +583,7 @@ void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_byte
 bool dc_brain_is_welcome(const dc_brain *b)
 {
     for (uint32_t g = 0; g < b->cfg.gateways; g++)
-        if (b->gates[g].state == BT_NODE_LINK_KNOWN) return true;
+        if (b->gates[g].state == BT_GREETING_KNOWN) return true;
     return false;
 }
 

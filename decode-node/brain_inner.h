@@ -2,7 +2,7 @@
 #define DC_BRAIN_INNER_H
 #include "decode-node/brain.h"
 #include "xfer/attempt_log.h"
-#include "xfer/node_link.h"
+#include "xfer/greeting.h"
 #include "xfer/xfer_credit.h"
 #include "xfer/xfer_recv.h"
 
@@ -31,8 +31,8 @@ typedef struct dc_link { bool in_use; bt_incarnation peer; bt_xfer_grant grant; 
 
 struct dc_brain {
     dc_config cfg;
-    bt_node_link_times times;
-    bt_node_link gates[DC_MAX_GATEWAYS];
+    bt_greeting_times times;
+    bt_greeting gates[DC_MAX_GATEWAYS];
     dc_record *records; uint32_t records_len;
     bool *slot_used;
     dc_link *links;

@@ -42,7 +42,7 @@ static bt_msg *to_gate(pf_brain *b, uint32_t gate, bt_msg_type type)
 static bt_msg *to_owner(pf_brain *b, const bt_request_ref *ref, bt_msg_type type)
 {
     for (uint32_t g = 0; g < b->cfg.gateways; g++) {
-        if (!bt_node_link_is_owner(&b->gates[g], &ref->owner)) continue;
+        if (!bt_greeting_is_owner(&b->gates[g], &ref->owner)) continue;
         bt_msg *m = to_gate(b, g, type);
         m->ref = *ref;
         return m;
@@ -59,11 +59,11 @@ void pf_fill_hello(const pf_brain *b, bt_msg_hello *ret)
     ret->load = pf_brain_load(b);
 }
 
-static void hello(pf_brain *b, uint32_t gate, bt_node_link_says says)
+static void hello(pf_brain *b, uint32_t gate, bt_greeting_says says)
 {
-    if (says == BT_NODE_LINK_NOTHING) return;
-    bt_msg *m = to_gate(b, gate, says == BT_NODE_LINK_HELLO ? BT_MSG_HELLO : BT_MSG_HEARTBEAT);
-    if (says == BT_NODE_LINK_HELLO) {
+    if (says == BT_GREETING_NOTHING) return;
+    bt_msg *m = to_gate(b, gate, says == BT_GREETING_HELLO ? BT_MSG_HELLO : BT_MSG_HEARTBEAT);
+    if (says == BT_GREETING_HELLO) {
         memset(&m->to, 0, sizeof m->to);
         pf_fill_hello(b, &m->u.hello);
     } else {
@@ -307,14 +307,14 @@ static void on_ack(pf_brain *b, pf_record *r, bt_msg_type of)
 static void on_control(pf_brain *b, uint32_t gate, const bt_msg *m)
 {
     if (gate >= b->cfg.gateways) return;
-    bt_node_link *l = &b->gates[gate];
+    bt_greeting *l = &b->gates[gate];
     if (!bt_incarnation_equal(&m->to, &b->cfg.self)) {
         b->n.wrong_incarnation++;
-        hello(b, gate, bt_node_link_stranger(l, &b->times, b->now_us));
+        hello(b, gate, bt_greeting_again(l, &b->times, b->now_us));
         return;
     }
     bool pass = false, refused = false;
-    hello(b, gate, bt_node_link_msg(l, &b->times, m, b->now_us, &pass, &refused));
+    hello(b, gate, bt_greeting_msg(l, &b->times, m, b->now_us, &pass, &refused));
     if (refused) pf_log(b, BT_LOG_ERROR, "the gateway refuses this node: ", m->u.reject.text);
     if (!pass) return;
     if (!bt_incarnation_equal(&m->ref.owner, &m->from) || m->ref.attempt == 0) {
@@ -426,7 +426,7 @@ static void expire(pf_brain *b)
             say_reports(b, r);
         }
     }
-    for (uint32_t g = 0; g < b->cfg.gateways; g++) hello(b, g, bt_node_link_tick(&b->gates[g], &b->times, b->now_us));
+    for (uint32_t g = 0; g < b->cfg.gateways; g++) hello(b, g, bt_greeting_tick(&b->gates[g], &b->times, b->now_us));
     pf_links_expire(b);
 }
 
@@ -435,7 +435,7 @@ int64_t pf_brain_due_us(const pf_brain *b)
     if (!b->started) return 0;
     int64_t due = pf_links_due_us(b);
     for (uint32_t g = 0; g < b->cfg.gateways; g++) {
-        int64_t t = bt_node_link_due_us(&b->gates[g], &b->times);
+        int64_t t = bt_greeting_due_us(&b->gates[g], &b->times);
         if (t < due) due = t;
     }
     for (uint32_t i = 0; i < b->records_len; i++) {
@@ -453,7 +453,7 @@ static void drain(pf_brain *b)
     if (b->draining) return;
     b->draining = true;
     for (uint32_t g = 0; g < b->cfg.gateways; g++)
-        if (b->gates[g].state == BT_NODE_LINK_KNOWN) hello(b, g, BT_NODE_LINK_HEARTBEAT);
+        if (b->gates[g].state == BT_GREETING_KNOWN) hello(b, g, BT_GREETING_HEARTBEAT);
 }
 
 static void leave(pf_brain *b)
@@ -462,7 +462,7 @@ static void leave(pf_brain *b)
     for (uint32_t i = 0; i < b->records_len; i++)
         if (b->records[i].state != PF_NONE && b->records[i].state != PF_DEAD) return;
     for (uint32_t g = 0; g < b->cfg.gateways; g++)
-        if (b->gates[g].state == BT_NODE_LINK_KNOWN)
+        if (b->gates[g].state == BT_GREETING_KNOWN)
             snprintf(to_gate(b, g, BT_MSG_BYE)->u.bye.text, BT_MSG_MAX_TEXT_BYTES, "drained");
     (void)pf_act(b, PF_DO_EXIT);
     b->exited = true;
@@ -475,7 +475,7 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     b->now_us = now_us;
     reap(b);
     if (!b->started) {
-        for (uint32_t g = 0; g < b->cfg.gateways; g++) bt_node_link_init(&b->gates[g], now_us);
+        for (uint32_t g = 0; g < b->cfg.gateways; g++) bt_greeting_init(&b->gates[g], now_us);
         b->started = true;
     }
     expire(b);
@@ -522,7 +522,7 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
     pf_brain *b = calloc(1, sizeof *b);
     if (!b) return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
     b->cfg = *c;
-    b->times = (bt_node_link_times){c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us};
+    b->times = (bt_greeting_times){c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us};
     b->records_len = c->slots * 4 + 16;
     /* A step: per record reports sent again (2), an end with reports (4), Commit or COMPUTE (1); per link
      * greeting, end, blocks. */
@@ -578,7 +578,7 @@ void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_byte
 bool pf_brain_is_welcome(const pf_brain *b)
 {
     for (uint32_t g = 0; g < b->cfg.gateways; g++)
-        if (b->gates[g].state == BT_NODE_LINK_KNOWN) return true;
+        if (b->gates[g].state == BT_GREETING_KNOWN) return true;
     return false;
 }
 

@@ -2,7 +2,7 @@
 #define PF_BRAIN_INNER_H
 #include "prefill-node/brain.h"
 #include "xfer/attempt_log.h"
-#include "xfer/node_link.h"
+#include "xfer/greeting.h"
 #include "xfer/xfer_credit.h"
 #include "xfer/xfer_recv.h"
 #include "xfer/xfer_send.h"
@@ -49,8 +49,8 @@ typedef struct pf_link {
 
 struct pf_brain {
     pf_config cfg;
-    bt_node_link_times times;
-    bt_node_link gates[PF_MAX_GATEWAYS];
+    bt_greeting_times times;
+    bt_greeting gates[PF_MAX_GATEWAYS];
     pf_record *records; uint32_t records_len;
     bool *slot_used;
     bt_xfer_send *sends;                /* [slots] */

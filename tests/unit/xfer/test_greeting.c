@@ -1,5 +1,5 @@
 /* A node's link to its gateway, and its memory of attempts that are over. */
-#include "xfer/node_link.h"
+#include "xfer/greeting.h"
 #include "xfer/attempt_log.h"
 
 #include <setjmp.h>
@@ -8,66 +8,66 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-static const bt_node_link_times T = {500, 2000, 500, 5000};
+static const bt_greeting_times T = {500, 2000, 500, 5000};
 
-static bt_node_link_says hear(bt_node_link *l, bt_msg_type type, uint8_t from, int32_t code, int64_t now_us,
+static bt_greeting_says hear(bt_greeting *l, bt_msg_type type, uint8_t from, int32_t code, int64_t now_us,
                               bool *pass, bool *refused)
 {
     bt_msg m = {.type = type, .from = {{from}}};
     if (type == BT_MSG_REJECT) m.u.reject.code = code;
-    return bt_node_link_msg(l, &T, &m, now_us, pass, refused);
+    return bt_greeting_msg(l, &T, &m, now_us, pass, refused);
 }
 
 static void greets_until_welcome_beats_and_greets_again_after_silence(void **s)
 {
     (void)s;
-    bt_node_link l;
+    bt_greeting l;
     bool pass, refused;
-    bt_node_link_init(&l, 0);
-    assert_int_equal(bt_node_link_tick(&l, &T, 0), BT_NODE_LINK_HELLO);
-    assert_int_equal(bt_node_link_tick(&l, &T, 499), BT_NODE_LINK_NOTHING);
-    assert_int_equal(bt_node_link_tick(&l, &T, 500), BT_NODE_LINK_HELLO);
-    assert_int_equal(hear(&l, BT_MSG_WELCOME, 1, 0, 600, &pass, &refused), BT_NODE_LINK_HEARTBEAT);
-    assert_int_equal(hear(&l, BT_MSG_WELCOME, 1, 0, 600, &pass, &refused), BT_NODE_LINK_NOTHING);
-    assert_int_equal(bt_node_link_tick(&l, &T, 1100), BT_NODE_LINK_HEARTBEAT);
+    bt_greeting_init(&l, 0);
+    assert_int_equal(bt_greeting_tick(&l, &T, 0), BT_GREETING_HELLO);
+    assert_int_equal(bt_greeting_tick(&l, &T, 499), BT_GREETING_NOTHING);
+    assert_int_equal(bt_greeting_tick(&l, &T, 500), BT_GREETING_HELLO);
+    assert_int_equal(hear(&l, BT_MSG_WELCOME, 1, 0, 600, &pass, &refused), BT_GREETING_HEARTBEAT);
+    assert_int_equal(hear(&l, BT_MSG_WELCOME, 1, 0, 600, &pass, &refused), BT_GREETING_NOTHING);
+    assert_int_equal(bt_greeting_tick(&l, &T, 1100), BT_GREETING_HEARTBEAT);
     hear(&l, BT_MSG_RESERVE, 1, 0, 1100, &pass, &refused);
     assert_true(pass);
     hear(&l, BT_MSG_HEARTBEAT, 1, 0, 1200, &pass, &refused);
     assert_false(pass);
-    assert_int_equal(bt_node_link_tick(&l, &T, 3200), BT_NODE_LINK_HELLO);
-    assert_true(bt_node_link_is_owner(&l, &(bt_incarnation){{1}}));
+    assert_int_equal(bt_greeting_tick(&l, &T, 3200), BT_GREETING_HELLO);
+    assert_true(bt_greeting_is_owner(&l, &(bt_incarnation){{1}}));
 }
 
 static void greets_at_once_when_the_gateway_is_new_or_does_not_know_it_but_never_in_a_storm(void **s)
 {
     (void)s;
-    bt_node_link l;
+    bt_greeting l;
     bool pass, refused;
-    bt_node_link_init(&l, 0);
+    bt_greeting_init(&l, 0);
     hear(&l, BT_MSG_WELCOME, 1, 0, 0, &pass, &refused);
-    assert_int_equal(hear(&l, BT_MSG_REJECT, 2, BT_EAGAIN, 10, &pass, &refused), BT_NODE_LINK_HELLO);
+    assert_int_equal(hear(&l, BT_MSG_REJECT, 2, BT_EAGAIN, 10, &pass, &refused), BT_GREETING_HELLO);
     assert_false(refused);
     for (int i = 0; i < 100; i++)
-        assert_int_equal(hear(&l, BT_MSG_REJECT, 2, BT_EAGAIN, 11, &pass, &refused), BT_NODE_LINK_NOTHING);
-    assert_int_equal(hear(&l, BT_MSG_WELCOME, 2, 0, 20, &pass, &refused), BT_NODE_LINK_HEARTBEAT);
-    assert_false(bt_node_link_is_owner(&l, &(bt_incarnation){{1}}));
-    assert_int_equal(hear(&l, BT_MSG_RESERVE, 3, 0, 30, &pass, &refused), BT_NODE_LINK_HELLO);
+        assert_int_equal(hear(&l, BT_MSG_REJECT, 2, BT_EAGAIN, 11, &pass, &refused), BT_GREETING_NOTHING);
+    assert_int_equal(hear(&l, BT_MSG_WELCOME, 2, 0, 20, &pass, &refused), BT_GREETING_HEARTBEAT);
+    assert_false(bt_greeting_is_owner(&l, &(bt_incarnation){{1}}));
+    assert_int_equal(hear(&l, BT_MSG_RESERVE, 3, 0, 30, &pass, &refused), BT_GREETING_HELLO);
     assert_false(pass);
 }
 
 static void tries_slowly_after_a_refusal_and_is_welcome_when_it_is_healed(void **s)
 {
     (void)s;
-    bt_node_link l;
+    bt_greeting l;
     bool pass, refused;
-    bt_node_link_init(&l, 0);
-    assert_int_equal(bt_node_link_tick(&l, &T, 0), BT_NODE_LINK_HELLO);
+    bt_greeting_init(&l, 0);
+    assert_int_equal(bt_greeting_tick(&l, &T, 0), BT_GREETING_HELLO);
     hear(&l, BT_MSG_REJECT, 1, BT_EFORMAT, 10, &pass, &refused);
     assert_true(refused);
-    assert_int_equal(bt_node_link_tick(&l, &T, 5009), BT_NODE_LINK_NOTHING);
-    assert_int_equal(bt_node_link_tick(&l, &T, 5010), BT_NODE_LINK_HELLO);
-    assert_int_equal(hear(&l, BT_MSG_WELCOME, 1, 0, 5011, &pass, &refused), BT_NODE_LINK_HEARTBEAT);
-    assert_int_equal(l.state, BT_NODE_LINK_KNOWN);
+    assert_int_equal(bt_greeting_tick(&l, &T, 5009), BT_GREETING_NOTHING);
+    assert_int_equal(bt_greeting_tick(&l, &T, 5010), BT_GREETING_HELLO);
+    assert_int_equal(hear(&l, BT_MSG_WELCOME, 1, 0, 5011, &pass, &refused), BT_GREETING_HEARTBEAT);
+    assert_int_equal(l.state, BT_GREETING_KNOWN);
 }
 
 static void remembers_the_highest_attempt_of_the_last_requests(void **s)
