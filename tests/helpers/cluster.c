@@ -22,7 +22,7 @@ bool cluster_stop(cluster *c)
     const int rc = spawn_wait(c->up, spawn_patience(20000));
     const bool is_alone = spawn_wait_all_gone(spawn_patience(1000));
     const size_t left = spawn_count_leftovers();
-    if (rc == 0 && is_alone && left == 0) return true;
+    if (rc == 0 && is_alone && left == 0) return spawn_is_clean(c->up);
     printf("'baton up' ended with %d, %s processes left, %zu directories left; it wrote:\n%s\n", rc, is_alone ? "no" : "some", left,
            spawn_err(c->up));
     return false;

@@ -206,6 +206,13 @@ static const char *read_all(char **keep, const char *path)
 const char *spawn_out(spawn *s) { return read_all(&s->out, s->out_path); }
 const char *spawn_err(spawn *s) { return read_all(&s->err, s->err_path); }
 
+bool spawn_is_clean(spawn *s)
+{
+    if (!strstr(spawn_err(s), "Sanitizer")) return true;
+    printf("%s\n", s->err);
+    return false;
+}
+
 static bool wait_text(spawn *s, const char *(*stream)(spawn *), const char *text, int64_t ms)
 {
     const int64_t limit = spawn_now_ms() + ms;
@@ -265,12 +272,14 @@ int spawn_teardown(void **state)
     for (struct dirent *e; d && (e = readdir(d));)
         if (strncmp(e->d_name, "baton-", 6) == 0) remove_all(spawn_path(e->d_name));
     if (d) closedir(d);
+    bool is_clean = true;
     while (first) {
         spawn *s = first;
+        is_clean &= spawn_is_clean(s);
         first = s->next;
         free(s->out);
         free(s->err);
         free(s);
     }
-    return 0;
+    return is_clean ? 0 : -1;
 }

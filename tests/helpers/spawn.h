@@ -13,7 +13,7 @@ typedef struct spawn spawn;
 /* Before the first test and after the last: the directory, the environment, and who gets orphans. */
 void spawn_setup(void);
 void spawn_cleanup(void);
-/* A test's teardown: kills and forgets every child. */
+/* A test's teardown: kills and forgets every child; fails when one was not clean. */
 int  spawn_teardown(void **state);
 
 const char *spawn_dir(void);
@@ -37,6 +37,8 @@ int   spawn_wait(spawn *s, int64_t ms);
 /* What it has written so far, NUL-terminated; valid until the next call for the same stream. */
 const char *spawn_out(spawn *s);
 const char *spawn_err(spawn *s);
+/* No sanitizer has found anything in it or in the programs that it started; false with their words on stdout. The teardown looks too. */
+bool  spawn_is_clean(spawn *s);
 /* Wait until the stream contains the text; false when that has not come, or the program has ended without it, within ms. */
 bool  spawn_wait_out(spawn *s, const char *text, int64_t ms);
 bool  spawn_wait_err(spawn *s, const char *text, int64_t ms);

@@ -23,7 +23,7 @@ enum { LOST_MS = 10000, BACK_MS = 15000, LONG = 16000 };
 
 static int teardown(void **state)
 {
-    client_teardown(state);
+    (void)client_teardown(state);
     return spawn_teardown(state);
 }
 
