@@ -1,0 +1,277 @@
+/* The compute thread of the decode node: tokens come in order and are the engine's own, sequences take turns, every one ends once, and
+ * stopping at any moment loses nothing. Meant to be run under the thread sanitizer too. */
+#include "decode-node/worker.h"
+#include "base/rng.h"
+#include "kv/kv_pages.h"
+#include "tests/helpers/tiny_gguf.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 3, PROMPT = 5, CTX = 2048, PAGE_TOKENS = 64, DEADLINE_MS = 60000, FIRST = 40 };
+
+typedef struct room {
+    uint8_t *file;
+    bt_model *model;
+    dc_worker *worker;
+    bt_kv_pages *pages;
+    bt_kv_seq seq[SLOTS + 1];               /* the last one is for the engine on its own */
+    dc_engine *engine;
+    float *logits;
+} room;
+
+static dc_engine *new_engine(const bt_model *m)
+{
+    dc_engine *e = NULL;
+    bt_fault fault;
+    if (dc_engine_new(&e, m, &(dc_engine_config){ .threads = 1 }, &fault) < 0) fail_msg("%s", fault.text);
+    return e;
+}
+
+static bt_kv_view view_of(room *r, uint32_t slot)
+{
+    bt_kv_view v;
+    bt_kv_pages_view(&v, r->pages, &r->seq[slot]);
+    return v;
+}
+
+/* A model that never says its end, KV of a prompt in every slot, a worker, and an engine of our own. */
+static void open_room(room *r)
+{
+    size_t len;
+    tiny_gguf_spec spec = tiny_gguf_default();
+    spec.ctx = CTX;
+    bt_gguf *g = NULL;
+    memset(r, 0, sizeof *r);
+    r->file = tiny_gguf_build(&spec, &len);
+    assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
+    assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
+    const bt_hparams *h = &r->model->hp;
+    r->engine = new_engine(r->model);
+    r->logits = calloc(h->vocab, sizeof *r->logits);
+    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS, (SLOTS + 1) * CTX, NULL), BT_OK);
+    for (uint32_t s = 0; s <= SLOTS; s++) {
+        assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[s], CTX, NULL), BT_OK);
+        const bt_kv_view v = view_of(r, s);
+        for (size_t i = 0; i < PROMPT; i++) assert_int_equal(dc_engine_step(r->engine, &v, (int32_t)(10 + i), i, NULL, r->logits, NULL), BT_OK);
+    }
+    assert_int_equal(dc_worker_new(&r->worker, new_engine(r->model), SLOTS, NULL), BT_OK);
+}
+
+static void close_room(room *r)
+{
+    dc_worker_free(r->worker);
+    for (uint32_t s = 0; s <= SLOTS; s++) bt_kv_pages_release(r->pages, &r->seq[s]);
+    bt_kv_pages_free(r->pages);
+    dc_engine_free(r->engine);
+    free(r->logits);
+    bt_model_close(r->model);
+    free(r->file);
+}
+
+static void start(room *r, uint32_t slot, uint32_t max_tokens, int32_t stop_id)
+{
+    dc_worker_start job = { .slot = slot, .view = view_of(r, slot), .prompt_tokens = PROMPT, .max_tokens = max_tokens, .first_token = FIRST };
+    if (stop_id >= 0) job.stop_ids[job.stop_ids_len++] = stop_id;
+    dc_worker_start_slot(r->worker, &job);
+}
+
+static dc_worker_event next(room *r)
+{
+    dc_worker_event ev;
+    while (!dc_worker_next(r->worker, &ev)) {
+        struct pollfd p = { .fd = dc_worker_fd(r->worker), .events = POLLIN };
+        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
+    }
+    return ev;
+}
+
+/* Greedy, by the engine alone: ids[0] is FIRST. */
+static void expect_ids(room *r, int32_t *ids, size_t n)
+{
+    const bt_kv_view v = view_of(r, SLOTS);
+    ids[0] = FIRST;
+    for (size_t i = 1; i < n; i++) {
+        assert_int_equal(dc_engine_step(r->engine, &v, ids[i - 1], PROMPT + i - 1, NULL, r->logits, NULL), BT_OK);
+        int32_t best = 0;
+        for (int32_t k = 1; k < (int32_t)r->model->hp.vocab; k++)
+            if (r->logits[k] > r->logits[best]) best = k;
+        ids[i] = best;
+    }
+}
+
+static void tokens_are_those_of_the_engine_alone(void **state)
+{
+    enum { N = 100 };
+    int32_t ids[N];
+    room r;
+    (void)state;
+    open_room(&r);
+    expect_ids(&r, ids, N);
+    start(&r, 1, N, -1);
+    for (uint32_t i = 1; i < N; i++) {
+        const dc_worker_event ev = next(&r);
+        assert_int_equal(ev.type, DC_WORKER_TOKEN);
+        assert_int_equal(ev.slot, 1);
+        assert_int_equal(ev.index, i);
+        assert_int_equal(ev.id, ids[i]);
+    }
+    const dc_worker_event end = next(&r);
+    assert_int_equal(end.type, DC_WORKER_ENDED);
+    assert_int_equal(end.reason, BT_FINISH_LENGTH);
+    assert_int_equal(end.steps, N - 1);
+    close_room(&r);
+}
+
+static void a_stop_id_ends_it_where_it_comes_first(void **state)
+{
+    enum { N = 12 };
+    int32_t ids[N];
+    room r;
+    (void)state;
+    open_room(&r);
+    expect_ids(&r, ids, N);
+    uint32_t at = 1;
+    while (ids[at] != ids[N - 1]) at++;
+    start(&r, 0, 100, ids[at]);
+    for (uint32_t i = 1; i <= at; i++) assert_int_equal(next(&r).id, ids[i]);
+    dc_worker_event end = next(&r);
+    assert_int_equal(end.type, DC_WORKER_ENDED);
+    assert_int_equal(end.reason, BT_FINISH_STOP);
+    start(&r, 0, 100, FIRST);                           /* token 0 is it */
+    end = next(&r);
+    assert_int_equal(end.type, DC_WORKER_ENDED);
+    assert_int_equal(end.reason, BT_FINISH_STOP);
+    assert_int_equal(end.steps, 0);
+    start(&r, 0, 1, -1);                                /* token 0 is all */
+    end = next(&r);
+    assert_int_equal(end.reason, BT_FINISH_LENGTH);
+    assert_int_equal(end.steps, 0);
+    close_room(&r);
+}
+
+static void sequences_take_turns_and_do_not_touch_each_other(void **state)
+{
+    enum { N = 60 };
+    int32_t ids[N];
+    uint32_t have[SLOTS] = { 0 }, ended = 0;
+    room r;
+    (void)state;
+    open_room(&r);
+    expect_ids(&r, ids, N);
+    for (uint32_t s = 0; s < SLOTS; s++) start(&r, s, N, -1);
+    while (ended < SLOTS) {
+        const dc_worker_event ev = next(&r);
+        ended += ev.type == DC_WORKER_ENDED;
+        if (ev.type != DC_WORKER_TOKEN) continue;
+        assert_int_equal(ev.id, ids[ev.index]);
+        assert_int_equal(ev.index, ++have[ev.slot]);
+    }
+    for (uint32_t s = 0; s < SLOTS; s++) assert_int_equal(have[s], N - 1);
+    close_room(&r);
+}
+
+static void a_step_past_the_pages_ends_it_in_words(void **state)
+{
+    room r;
+    (void)state;
+    open_room(&r);
+    start(&r, 0, CTX * 2, -1);
+    dc_worker_event ev;
+    while ((ev = next(&r)).type == DC_WORKER_TOKEN) {}
+    assert_int_equal(ev.type, DC_WORKER_ENDED);
+    assert_int_equal(ev.reason, BT_FINISH_ERROR);
+    assert_true(strlen(ev.text) > 0);
+    close_room(&r);
+}
+
+static void a_stopped_sequence_ends_once_whenever_it_is_stopped(void **state)
+{
+    enum { ROUNDS = 80 };
+    room r;
+    size_t stopped = 0;
+    (void)state;
+    open_room(&r);
+    for (size_t i = 0; i < ROUNDS; i++) {
+        uint32_t wait = (uint32_t)(bt_rng_u64(1, i) % 6);
+        bool other_ended = false, ended = false;
+        start(&r, 0, 400, -1);
+        start(&r, 2, 4, -1);
+        while (wait > 0) {
+            const dc_worker_event ev = next(&r);
+            if (ev.slot == 0) wait--;
+            if (ev.slot == 2 && ev.type == DC_WORKER_ENDED) other_ended = true;
+        }
+        dc_worker_stop_slot(r.worker, 0);
+        while (!ended || !other_ended) {
+            const dc_worker_event ev = next(&r);
+            if (ev.type == DC_WORKER_TOKEN) continue;
+            if (ev.slot == 0) {
+                assert_false(ended);
+                ended = true;
+                stopped += ev.type == DC_WORKER_STOPPED;
+            } else {
+                assert_int_equal(ev.type, DC_WORKER_ENDED);
+                other_ended = true;
+            }
+        }
+    }
+    assert_true(stopped > ROUNDS / 2);
+    close_room(&r);
+}
+
+static void waits_for_a_reader_that_is_late_and_loses_nothing(void **state)
+{
+    enum { TOKENS = 2000 };                             /* three times as many are more than the ring of events holds */
+    room r;
+    uint32_t next_index[SLOTS];
+    size_t ended = 0;
+    (void)state;
+    open_room(&r);
+    for (uint32_t s = 0; s < SLOTS; s++) {
+        next_index[s] = 1;
+        start(&r, s, TOKENS, -1);
+    }
+    (void)poll(NULL, 0, 300);                           /* lateness is what is tested; the outcome does not depend on how long */
+    while (ended < SLOTS) {
+        const dc_worker_event ev = next(&r);
+        if (ev.type == DC_WORKER_TOKEN) assert_int_equal(ev.index, next_index[ev.slot]++);
+        else ended++;
+    }
+    for (uint32_t s = 0; s < SLOTS; s++) assert_int_equal(next_index[s], TOKENS);
+    close_room(&r);
+}
+
+static void may_be_freed_with_sequences_in_work(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 8; i++) {
+        room r;
+        open_room(&r);
+        for (uint32_t s = 0; s < i % (SLOTS + 1); s++) start(&r, s, 400, -1);
+        if (i > 4) (void)next(&r);
+        close_room(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tokens_are_those_of_the_engine_alone),
+        cmocka_unit_test(a_stop_id_ends_it_where_it_comes_first),
+        cmocka_unit_test(sequences_take_turns_and_do_not_touch_each_other),
+        cmocka_unit_test(a_step_past_the_pages_ends_it_in_words),
+        cmocka_unit_test(a_stopped_sequence_ends_once_whenever_it_is_stopped),
+        cmocka_unit_test(waits_for_a_reader_that_is_late_and_loses_nothing),
+        cmocka_unit_test(may_be_freed_with_sequences_in_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,216 @@
+/* The compute thread of the prefill node: every job ends once, its rows are announced in order and are the engine's own, and cancelling
+ * or stopping at any moment loses nothing. Meant to be run under the thread sanitizer too. */
+#include "prefill-node/worker.h"
+#include "base/rng.h"
+#include "kv/kv_pack.h"
+#include "kv/kv_pages.h"
+#include "tests/helpers/tiny_gguf.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 4, IDS = 300, PAGE_TOKENS = 64, DEADLINE_MS = 60000 };
+
+typedef struct room {
+    uint8_t *file;
+    bt_model *model;
+    pf_worker *worker;
+    bt_kv_pages *pages;
+    bt_kv_seq seq[SLOTS];
+    int32_t ids[IDS];
+} room;
+
+static pf_engine *new_engine(const bt_model *m)
+{
+    pf_engine *e = NULL;
+    bt_fault fault;
+    if (pf_engine_new(&e, m, &(pf_engine_config){ .threads = 2 }, &fault) < 0) fail_msg("%s", fault.text);
+    return e;
+}
+
+static void open_room(room *r)
+{
+    size_t len;
+    const tiny_gguf_spec spec = tiny_gguf_default();
+    bt_gguf *g = NULL;
+    memset(r, 0, sizeof *r);
+    r->file = tiny_gguf_build(&spec, &len);
+    assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
+    assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
+    const bt_hparams *h = &r->model->hp;
+    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS, SLOTS * 512, NULL), BT_OK);
+    for (size_t i = 0; i < SLOTS; i++) assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[i], IDS, NULL), BT_OK);
+    for (int32_t i = 0; i < IDS; i++) r->ids[i] = 3 + i * 7 % 300;
+    assert_int_equal(pf_worker_new(&r->worker, new_engine(r->model), SLOTS, h->vocab, NULL), BT_OK);
+}
+
+static void close_room(room *r)
+{
+    pf_worker_free(r->worker);
+    for (size_t i = 0; i < SLOTS; i++) bt_kv_pages_release(r->pages, &r->seq[i]);
+    bt_kv_pages_free(r->pages);
+    bt_model_close(r->model);
+    free(r->file);
+}
+
+static void give(room *r, uint32_t slot, uint32_t n)
+{
+    pf_worker_job job = { .slot = slot, .ids = r->ids, .ids_len = n };
+    bt_kv_pages_view(&job.view, r->pages, &r->seq[slot]);
+    pf_worker_compute(r->worker, &job);
+}
+
+static pf_worker_event next(room *r)
+{
+    pf_worker_event ev;
+    while (!pf_worker_next(r->worker, &ev)) {
+        struct pollfd p = { .fd = pf_worker_fd(r->worker), .events = POLLIN };
+        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
+    }
+    return ev;
+}
+
+/* The next event that ends a job. */
+static pf_worker_event next_end(room *r)
+{
+    for (;;) {
+        const pf_worker_event ev = next(r);
+        if (ev.type != PF_WORKER_KV_READY) return ev;
+    }
+}
+
+static void announces_every_row_once_before_the_end(void **state)
+{
+    room r;
+    (void)state;
+    open_room(&r);
+    const uint32_t layers = r.model->hp.layers;
+    uint32_t *done = calloc(layers, sizeof *done);
+    give(&r, 2, IDS);
+    pf_worker_event ev;
+    while ((ev = next(&r)).type == PF_WORKER_KV_READY) {
+        assert_int_equal(ev.slot, 2);
+        assert_true(ev.layer < layers);
+        assert_int_equal(ev.token_begin, done[ev.layer]);
+        done[ev.layer] += ev.token_count;
+    }
+    assert_int_equal(ev.type, PF_WORKER_COMPUTED);
+    for (uint32_t l = 0; l < layers; l++) assert_int_equal(done[l], IDS);
+
+    /* The same as the engine gives without a worker. */
+    pf_engine *e = new_engine(r.model);
+    float *logits = calloc(r.model->hp.vocab, sizeof *logits);
+    bt_kv_view view;
+    uint8_t digest[16];
+    bt_kv_pages_view(&view, r.pages, &r.seq[3]);
+    assert_int_equal(pf_engine_prefill(e, &view, r.ids, IDS, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
+    assert_int_equal(bt_kv_pack_digest(digest, &view, IDS, NULL), BT_OK);
+    assert_memory_equal(digest, ev.kv_digest.bytes, sizeof digest);
+    assert_int_equal(ev.top_len, BT_MSG_TOP_LOGITS);
+    assert_int_equal(ev.token, ev.top_ids[0]);          /* greedy */
+    for (uint32_t i = 0; i < ev.top_len; i++) {
+        assert_true(logits[ev.top_ids[i]] == ev.top_logits[i]);
+        size_t higher = 0;
+        for (size_t k = 0; k < r.model->hp.vocab; k++) higher += logits[k] > ev.top_logits[i];
+        assert_true(higher <= i);
+    }
+    free(logits);
+    pf_engine_free(e);
+    free(done);
+    close_room(&r);
+}
+
+static void takes_jobs_in_the_order_given(void **state)
+{
+    static const uint32_t order[SLOTS] = { 1, 3, 0, 2 };
+    room r;
+    (void)state;
+    open_room(&r);
+    for (size_t i = 0; i < SLOTS; i++) give(&r, order[i], 40);
+    for (size_t i = 0; i < SLOTS; i++) {
+        const pf_worker_event ev = next_end(&r);
+        assert_int_equal(ev.type, PF_WORKER_COMPUTED);
+        assert_int_equal(ev.slot, order[i]);
+    }
+    close_room(&r);
+}
+
+static void a_prompt_that_the_engine_refuses_fails_in_words(void **state)
+{
+    room r;
+    (void)state;
+    open_room(&r);
+    r.ids[5] = 1 << 20;
+    give(&r, 0, 10);
+    const pf_worker_event ev = next_end(&r);
+    assert_int_equal(ev.type, PF_WORKER_FAILED);
+    assert_true(ev.code < 0 && strlen(ev.text) > 0);
+    r.ids[5] = 3;
+    give(&r, 0, 10);
+    assert_int_equal(next_end(&r).type, PF_WORKER_COMPUTED);
+    close_room(&r);
+}
+
+static void a_cancelled_job_ends_once_whenever_it_is_cancelled(void **state)
+{
+    enum { ROUNDS = 60 };
+    room r;
+    size_t stopped = 0;
+    (void)state;
+    open_room(&r);
+    for (size_t i = 0; i < ROUNDS; i++) {
+        uint32_t wait = (uint32_t)(bt_rng_u64(1, i) % 8);
+        bool ended[2] = { false };
+        give(&r, 0, IDS);
+        give(&r, 1, 16);
+        while (wait > 0 && !ended[0]) {                 /* after so many announcements, or at once */
+            const pf_worker_event ev = next(&r);
+            wait--;
+            if (ev.type != PF_WORKER_KV_READY) ended[ev.slot] = true;
+        }
+        if (!ended[0]) pf_worker_cancel(r.worker, 0);
+        while (!ended[0] || !ended[1]) {
+            const pf_worker_event ev = next_end(&r);
+            assert_false(ended[ev.slot]);
+            ended[ev.slot] = true;
+            stopped += ev.type == PF_WORKER_STOPPED;
+            if (ev.slot == 1) assert_int_equal(ev.type, PF_WORKER_COMPUTED);
+        }
+    }
+    assert_true(stopped > 0);
+    give(&r, 0, 16);                                    /* a cancel of before does not stick */
+    assert_int_equal(next_end(&r).type, PF_WORKER_COMPUTED);
+    close_room(&r);
+}
+
+static void may_be_freed_with_jobs_in_work(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 10; i++) {
+        room r;
+        open_room(&r);
+        for (uint32_t slot = 0; slot < i % (SLOTS + 1); slot++) give(&r, slot, IDS);
+        if (i > 5) (void)next(&r);
+        close_room(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(announces_every_row_once_before_the_end),
+        cmocka_unit_test(takes_jobs_in_the_order_given),
+        cmocka_unit_test(a_prompt_that_the_engine_refuses_fails_in_words),
+        cmocka_unit_test(a_cancelled_job_ends_once_whenever_it_is_cancelled),
+        cmocka_unit_test(may_be_freed_with_jobs_in_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
