@@ -277,11 +277,11 @@ static void on_reserved(gw_brain *b, gw_request *r, const bt_msg *m)
 
 static void on_accepted(gw_brain *b, gw_request *r)
 {
-    if (r->state != GW_PREFILLING || r->is_accepted) {
+    if (r->state != GW_PREFILLING) {
         b->n.repeats++;
         return;
     }
-    r->is_accepted = true;
+    r->is_accepted = true;                  /* said again while rows appear: a slow node is no lost one */
     r->deadline_us = b->now_us + b->cfg.prefill_us + (int64_t)r->ids_len * b->cfg.prefill_token_us;
 }
 

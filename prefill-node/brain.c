@@ -12,7 +12,7 @@ pf_config pf_config_defaults(void)
     return (pf_config){
         .gateways = 1, .slots = 1, .workers = 1, .page_tokens = 64, .links_max = 32, .min_overlap_tokens = 64,
         .block_tokens = 256, .unsent_max = 8, .heartbeat_us = 500000, .silence_us = 2000000, .resend_us = 500000,
-        .rejected_us = 5000000, .link_us = 10000000, .stall_us = 2000000, .idle_us = 60000000,
+        .rejected_us = 5000000, .say_us = 1000000, .link_us = 10000000, .stall_us = 2000000, .idle_us = 60000000,
     };
 }
 
@@ -272,6 +272,7 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
                      .ticket = w->ticket,
                      .sampling = w->sampling,
                      .accepted_us = b->now_us,
+                     .said_us = b->now_us,
                      .turn = ++b->turns};
     set_lease(b, r, w->lease_ms);
     b->slot_used[slot] = true;
@@ -468,6 +469,22 @@ static void leave(pf_brain *b)
     b->exited = true;
 }
 
+/* Rows exist. A long prompt's gateway hears of it now and then, so that it can tell slow from stuck. */
+static void on_kv_ready(pf_brain *b, const pf_event *ev)
+{
+    pf_record *r = pf_by_slot(b, ev->u.kv_ready.slot);
+    if (r && r->state == PF_STOPPING) return;
+    if (!r || r->state != PF_COMPUTING ||
+        !bt_xfer_send_ready(&b->sends[r->slot], ev->u.kv_ready.layer, ev->u.kv_ready.token_begin,
+                            ev->u.kv_ready.token_count)) {
+        b->n.unexpected++;
+        return;
+    }
+    if (b->now_us - r->said_us < b->cfg.say_us) return;
+    r->said_us = b->now_us;
+    (void)to_owner(b, &r->ref, BT_MSG_PREFILL_ACCEPTED);
+}
+
 pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const bt_random *random)
 {
     (void)random;                       /* nothing here is drawn; kept so that all brains look alike */
@@ -483,15 +500,7 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     case PF_EV_TICK: break;
     case PF_EV_CONTROL: on_control(b, ev->u.control.gateway, ev->u.control.msg); break;
     case PF_EV_BULK: pf_links_msg(b, &ev->u.bulk.decode, ev->u.bulk.msg); break;
-    case PF_EV_KV_READY: {
-        pf_record *r = pf_by_slot(b, ev->u.kv_ready.slot);
-        if (r && r->state == PF_STOPPING) break;
-        if (!r || r->state != PF_COMPUTING ||
-            !bt_xfer_send_ready(&b->sends[r->slot], ev->u.kv_ready.layer, ev->u.kv_ready.token_begin,
-                                ev->u.kv_ready.token_count))
-            b->n.unexpected++;
-        break;
-    }
+    case PF_EV_KV_READY: on_kv_ready(b, ev); break;
     case PF_EV_COMPUTED: on_computed(b, ev); break;
     case PF_EV_COMPUTE_FAILED: on_compute_over(b, ev->u.failed.slot, ev->u.failed.code, ev->u.failed.text); break;
     case PF_EV_COMPUTE_STOPPED: on_compute_over(b, ev->u.slot, BT_ECANCEL, "the worker stopped by itself"); break;

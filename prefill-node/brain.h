@@ -36,6 +36,7 @@ typedef struct pf_config {
     int64_t heartbeat_us, silence_us;   /* 0.5 s; a gateway silent for 2 s gets HELLO again */
     int64_t resend_us;              /* 0.5 s: HELLO, Commit, reports */
     int64_t rejected_us;            /* 5 s: HELLO after a REJECT that names a mismatch */
+    int64_t say_us;                 /* 1 s: PREFILL_ACCEPTED again while rows of the prompt appear */
     int64_t link_us;                /* 10 s: a link that is needed and not open by then, or a transfer without
                                      * progress, fails */
     int64_t stall_us;               /* 2 s: blocks ready, no credit, nothing heard: greet the link anew */

@@ -24,6 +24,7 @@ typedef struct pf_record {
     uint64_t served;                    /* when its last block went, in blocks: the one served longest ago goes
                                          * next */
     int64_t lease_end_us, resend_us, commit_us;
+    int64_t said_us;                    /* when PREFILL_ACCEPTED was said last */
     int64_t accepted_us, started_us, computed_us, first_block_us, progress_us;
     uint32_t missing_rounds;
     bool ack_abort, is_failed;

@@ -324,6 +324,33 @@ static void every_wait_has_an_end(void **s)
     }
 }
 
+static void a_prompt_that_makes_rows_slowly_is_waited_for(void **s)
+{
+    (void)s;
+    gw_brain *b = make_ready();
+    to_prefilling(b);
+    int failed = 0;
+    for (int i = 0; i < 400; i++) {                 /* 200 s, far beyond the first deadline of 31 s */
+        now += 500000;
+        beat(b, PREFILL);
+        failed += did(GW_DO_FAIL) != NULL;
+        beat(b, DECODE);
+        failed += did(GW_DO_FAIL) != NULL;
+        if (i % 2 == 0) from(b, PREFILL, &(bt_msg){.type = BT_MSG_PREFILL_ACCEPTED, .ref = {SELF, 1, 1}});
+    }
+    assert_int_equal(failed, 0);
+    assert_int_equal(gw_brain_active(b), 1);
+    for (int i = 0; i < 70; i++) {                  /* no more rows: 35 s later it is over */
+        now += 500000;
+        beat(b, PREFILL);
+        failed += did(GW_DO_FAIL) != NULL;
+        beat(b, DECODE);
+        failed += did(GW_DO_FAIL) != NULL;
+    }
+    assert_int_equal(failed, 1);
+    gw_brain_free(b);
+}
+
 static void renews_leases_of_both_sides(void **s)
 {
     (void)s;
@@ -429,6 +456,7 @@ int main(void)
         cmocka_unit_test(a_restarted_node_ends_what_it_worked_on_at_once),
         cmocka_unit_test(silence_makes_a_node_suspect_then_gone_and_a_word_brings_it_back),
         cmocka_unit_test(every_wait_has_an_end),
+        cmocka_unit_test(a_prompt_that_makes_rows_slowly_is_waited_for),
         cmocka_unit_test(renews_leases_of_both_sides),
         cmocka_unit_test(cancels_and_ends_early_once),
         cmocka_unit_test(refuses_a_node_of_another_model_with_both_values),

@@ -170,6 +170,24 @@ static void sends_blocks_while_it_computes_and_short_prompts_afterwards(void **s
     pf_brain_free(b);
 }
 
+static void tells_a_slow_prompts_gateway_that_rows_appear(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    accept(b, 1, 1, 100, 1 << 20);
+    now += 900000;
+    ready(b, 0, 0, 64);
+    assert_null(said(BT_MSG_PREFILL_ACCEPTED));
+    sent_all(b);
+    now += 200000;
+    ready(b, 1, 0, 64);
+    assert_int_equal(said(BT_MSG_PREFILL_ACCEPTED)->ref.number, 1);
+    sent_all(b);
+    ready(b, 0, 64, 36);
+    assert_null(said(BT_MSG_PREFILL_ACCEPTED));
+    pf_brain_free(b);
+}
+
 static void never_has_more_bytes_under_way_than_the_grant(void **s)
 {
     (void)s;
@@ -422,6 +440,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sends_blocks_while_it_computes_and_short_prompts_afterwards),
+        cmocka_unit_test(tells_a_slow_prompts_gateway_that_rows_appear),
         cmocka_unit_test(never_has_more_bytes_under_way_than_the_grant),
         cmocka_unit_test(greets_anew_when_credit_does_not_come),
         cmocka_unit_test(sends_again_what_is_missing_and_commits_again),
