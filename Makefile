@@ -54,9 +54,11 @@ ALL_LDFLAGS = $(BT_LDFLAGS) $(LDFLAGS) $(san.$(BUILD))
 
 # Instruction sets are chosen by file-name suffix, never globally with -march=native.
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
-%_avx2.o:   ISA := -mavx2 -mfma -mf16c
-%_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
+AVX2   := -mavx2 -mfma -mf16c
+AVX512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 endif
+%_avx2.o:   ISA := $(AVX2)
+%_avx512.o: ISA := $(AVX512)
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
 
@@ -170,6 +172,15 @@ $(FUZZERS:%=$(B)/explore_%): $(B)/explore_%: $(B)/tests/fuzz/fuzz_%.o $(HELPER_O
 lint: all
 	@BATON_BIN=$(B)/bin sh tests/lint/run.sh
 
+# Every file at the widest instruction set, so that the kernels' code is seen too.
+SOURCES := $(wildcard common/*/*.c $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c) sim/*.c)
+## analyze: cppcheck and clang-tidy over the programs' sources; any finding fails (.clang-tidy says which checks, and why)
+analyze: $(GEN_H)
+	@command -v cppcheck clang-tidy > /dev/null || { echo 'analyze needs: apt-get install cppcheck clang-tidy' >&2; exit 1; }
+	cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+	  -D_GNU_SOURCE -DBT_VERSION='""' -Icommon -I. $(SOURCES)
+	@printf '%s\n' $(SOURCES) | xargs -P "$$(nproc)" -I{} clang-tidy --quiet {} -- $(BT_CFLAGS) $(AVX512) 2> build/analyze.log
+
 ## bench: check the kernels against their reference, then time them against the machine's own limits
 bench: $(BENCHES)
 	@for b in $(BENCHES); do $$b || exit 1; done
@@ -204,7 +215,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli fuzz lint bench docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli fuzz lint analyze bench docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

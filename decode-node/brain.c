@@ -392,7 +392,7 @@ static void on_token(dc_brain *b, uint32_t slot, uint32_t index, int32_t id)
         b->n.unexpected += !r || r->state != DC_STOPPING;
         return;
     }
-    r->ids[r->ids_len++] = id;
+    r->ids[r->ids_len++] = id; /* NOLINT(clang-analyzer-unix.Malloc): reap() empties the record whose ids it frees */
     b->n.tokens++;
     if (r->acked + 1 == r->ids_len) r->resend_us = b->now_us + b->cfg.resend_us;
     say_tokens(b, r, index);

@@ -76,7 +76,6 @@ int tool_tokenize_run(int argc, char **argv)
     size_t len, n;
     int rc = bt_opt_start(&args, &tool_tokenize_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    rc = 1;
     if (!c.prompt == !c.file) {
         bt_fail(&fault, BT_EARG, "give either --prompt or --file");
         bt_opt_usage_error("baton tokenize", &fault);

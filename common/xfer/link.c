@@ -168,7 +168,7 @@ static bt_err send_frames(bt_link *l, bt_sock_frame *frames, size_t n, const bt_
     bt_err e = BT_OK;
     size_t first = 1, bytes = 0;
     if (l->is_router) {
-        const route *r = find_route(l, to);
+        const route *r = to ? find_route(l, to) : NULL;
         if (!r) e = bt_fail(fault, BT_EIO, "no route to that incarnation");
         else if ((e = bt_sock_frame_copy(&frames[0], r->id, r->id_len)) == BT_OK) first = 0;
     }
