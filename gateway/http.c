@@ -295,7 +295,7 @@ static bt_err listen_on(int *ret, uint16_t *ret_port, int *ret_family, const cha
     if (g != 0) return bt_fail(fault, BT_EIO, "--host '%s': %s", host, gai_strerror(g));
 
     bt_err e = BT_OK;
-    struct sockaddr_storage a;
+    union { struct sockaddr_storage any; struct sockaddr_in v4; struct sockaddr_in6 v6; } a = { 0 };
     socklen_t alen = sizeof a;
     const int one = 1;
     int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -307,8 +307,7 @@ static bt_err listen_on(int *ret, uint16_t *ret_port, int *ret_family, const cha
     else if (getsockname(fd, (struct sockaddr *)&a, &alen) < 0)
         e = bt_fail(fault, BT_EIO, "getsockname: %s", strerror(errno));
     if (e == BT_OK) {
-        *ret_port = ntohs(a.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&a)->sin6_port
-                                                  : ((const struct sockaddr_in *)&a)->sin_port);
+        *ret_port = ntohs(a.any.ss_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
         *ret_family = list->ai_family;
         *ret = fd;
     } else if (fd >= 0) {

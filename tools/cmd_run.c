@@ -152,7 +152,7 @@ int tool_run_run(int argc, char **argv)
     if ((c.file && tool_read_file(&text, &len, c.file, &fault) < 0) || tool_http_setup(&fault) < 0) {
         rc = tool_fail("run", &fault);
     } else {
-        rc = run(&c, &args, text ? text : c.prompt, text ? len : strlen(c.prompt), &fault);
+        rc = run(&c, &args, c.prompt ? c.prompt : text, c.prompt ? strlen(c.prompt) : len, &fault);
         tool_http_cleanup();
     }
     free(text);

@@ -85,7 +85,7 @@ int tool_tokenize_run(int argc, char **argv)
     if (open_vocab(&tok, c.model, &fault) < 0) { rc = tool_fail("tokenize", &fault); goto out; }
     if (c.file && tool_read_file(&text, &len, c.file, &fault) < 0) { rc = tool_fail("tokenize", &fault); goto out; }
     const unsigned flags = (c.bos ? BT_ENCODE_BOS : 0u) | (c.special ? BT_ENCODE_SPECIAL : 0u);
-    if (bt_tokenizer_encode(&ids, &n, tok, text ? text : c.prompt, text ? len : strlen(c.prompt), flags, &fault) < 0) {
+    if (bt_tokenizer_encode(&ids, &n, tok, c.prompt ? c.prompt : text, c.prompt ? strlen(c.prompt) : len, flags, &fault) < 0) {
         rc = tool_fail("tokenize", &fault);
         goto out;
     }

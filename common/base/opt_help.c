@@ -10,8 +10,6 @@
 
 static const char *const type_names[] = { "flag", "int", "size", "duration", "double", "string", "list", "choice" };
 
-static bool same(const char *a, const char *b) { return a && b && !strcmp(a, b); }
-
 /* ---- help ---- */
 
 /* Writes text from the current column, folding at spaces before WIDTH; folded lines start at `indent`. */
@@ -88,7 +86,7 @@ void bt_opt_help(FILE *out, const bt_opt_program *p)
     const char *group = NULL;
     for (size_t i = 0; i < p->opt_count; i++) {
         const bt_opt *o = &p->opts[i];
-        if (!same(group, o->group)) fprintf(out, "\n%s:\n", group = o->group);
+        if (!group || strcmp(group, o->group) != 0) fprintf(out, "\n%s:\n", group = o->group);
         full_help(text, sizeof text, o);
         option_line(out, o->letter, o->name, o->value, text);
     }
@@ -197,7 +195,7 @@ static void man_options(FILE *out, const bt_opt_program *p, const char *heading)
     const char *group = NULL;
     for (size_t i = 0; i < p->opt_count; i++) {
         const bt_opt *o = &p->opts[i];
-        if (!same(group, o->group)) man_line(out, heading, group = o->group);
+        if (!group || strcmp(group, o->group) != 0) man_line(out, heading, group = o->group);
         full_help(text, sizeof text, o);
         man_option(out, o->letter, o->name, o->value, text);
     }

@@ -358,7 +358,7 @@ bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_me
         bt_fail(fault, e, "the chat is longer than %zu bytes", limit_bytes);
         goto out;
     }
-    if (e < 0) { bt_fail(fault, e, "rendering a chat of %zu messages", messages); goto out; }
+    if (e != BT_OK) { bt_fail(fault, e, "rendering a chat of %zu messages", messages); goto out; }
     for (size_t i = 0, begin = 0; i < w.ends; begin = w.end[i++].at)
         piece[i] =
             (bt_text_piece){ (const char *)w.text.data + begin, w.end[i].at - begin, w.end[i].is_special };
