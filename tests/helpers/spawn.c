@@ -208,8 +208,9 @@ const char *spawn_err(spawn *s) { return read_all(&s->err, s->err_path); }
 
 bool spawn_is_clean(spawn *s)
 {
-    if (!strstr(spawn_err(s), "Sanitizer")) return true;
-    printf("%s\n", s->err);
+    const char *err = spawn_err(s);
+    if (!strstr(err, "Sanitizer") && !strstr(err, ": runtime error: ")) return true;
+    printf("%s\n", err);
     return false;
 }
 
