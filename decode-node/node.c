@@ -4,19 +4,16 @@
 #include "base/log.h"
 #include "decode-node/brain.h"
 #include "decode-node/worker.h"
-#include "kernels/kernels.h"
 #include "kv/kv_pack.h"
-#include "kv/kv_pages.h"
-#include "model/model.h"
+#include "xfer/node_setup.h"
 #include "xfer/shell.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { PAGE_TOKENS = 64, RECEIVE_BUDGET = 16, EVENT_BUDGET = 256 };
+enum { RECEIVE_BUDGET = 16, EVENT_BUDGET = 256 };
 
 typedef struct node {
     const dc_options *o;
@@ -175,59 +172,26 @@ static bt_err open_bulk(node *n, char endpoint[BT_SOCK_ENDPOINT_BYTES], bt_fault
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
-static bt_err open_pages(node *n, bt_fault *fault)
+static bt_err open_brain(node *n, bt_fault *fault)
 {
-    const bt_hparams *h = &n->model->hp;
-    const uint32_t elem = dc_engine_kv_elem_bytes(n->engine);
-    const uint64_t token_bytes = 2ull * h->layers * h->kv_heads * h->head_dim * elem;
-    const uint64_t tokens = n->o->kv_memory_bytes / token_bytes / PAGE_TOKENS * PAGE_TOKENS;
-    if (tokens < dc_engine_ctx_tokens(n->engine))
-        return bt_fail(fault, BT_EARG, "--kv-memory holds %" PRIu64 " tokens, the longest sequence has %zu: it takes %" PRIu64 " bytes, or choose a smaller --ctx-size",
-                       tokens, dc_engine_ctx_tokens(n->engine), token_bytes * dc_engine_ctx_tokens(n->engine));
-    if (!(n->seq = calloc((size_t)n->o->slots, sizeof *n->seq))) return bt_fail(fault, BT_ENOMEM, "sequences");
-    return bt_kv_pages_new(&n->pages, h->layers, h->kv_heads, h->head_dim, elem, PAGE_TOKENS, tokens, fault);
-}
-
-static void fill_hello(node *n, bt_msg_hello *h, const char *endpoint)
-{
-    const bt_hparams *p = &n->model->hp;
-    const bool f16 = dc_engine_kv_elem_bytes(n->engine) == 2;
-    *h = (bt_msg_hello){ .protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_DECODE, .kv = { p->layers, p->kv_heads, p->head_dim, f16 ? BT_KV_F16 : BT_KV_F32 },
-                         .ctx_tokens = (uint32_t)dc_engine_ctx_tokens(n->engine), .pid = (uint64_t)getpid(),
-                         .kv_capacity_tokens = bt_kv_pages_total(n->pages) * PAGE_TOKENS };
-    snprintf(h->node_id, sizeof h->node_id, "%s", n->o->id);
-    memcpy(h->model_id, n->model->id, sizeof h->model_id);
-    snprintf(h->model_name, sizeof h->model_name, "%s", n->model->name);
-    snprintf(h->exactness, sizeof h->exactness, "decode %s %s kv=%s kernels=%u", dc_engine_name(n->engine), f16 ? "f16" : "f32", f16 ? "f16" : "f32",
-             BT_KERNELS_NUMERIC_VERSION);
-    snprintf(h->kv_endpoint, sizeof h->kv_endpoint, "%s", n->o->advertise ? n->o->advertise : endpoint);
-}
-
-static bt_err open_node(node *n, bt_fault *fault)
-{
-    char path[4096], endpoint[BT_SOCK_ENDPOINT_BYTES];
+    char endpoint[BT_SOCK_ENDPOINT_BYTES];
     uint64_t id;
-    const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "decode", .gateways = n->o->gateways.items,
-                                 .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
-    const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
-    const dc_engine_config ec = { .engine = dc_options_engines[n->o->engine], .isa = n->o->isa, .threads = (size_t)n->o->threads,
-                                  .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes };
     dc_config bc = dc_config_defaults();
-    /* The shell first: it blocks signals before any thread is made. */
-    bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
-    if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
-    if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
-    if (e == BT_OK) e = dc_engine_new(&n->engine, n->model, &ec, fault);
-    if (e == BT_OK) e = open_pages(n, fault);
+    bt_node_setup setup = { .role = BT_ROLE_DECODE, .node_id = n->o->id, .engine = dc_engine_name(n->engine), .model = n->model,
+                            .kv_elem_bytes = dc_engine_kv_elem_bytes(n->engine), .ctx_tokens = dc_engine_ctx_tokens(n->engine),
+                            .kv_memory_bytes = n->o->kv_memory_bytes };
+    bt_err e = bt_node_setup_pages(&n->pages, &setup, fault);
+    if (e == BT_OK && !(n->seq = calloc((size_t)n->o->slots, sizeof *n->seq))) e = bt_fail(fault, BT_ENOMEM, "sequences");
     if (e == BT_OK) e = open_bulk(n, endpoint, fault);
+    setup.kv_endpoint = n->o->advertise ? n->o->advertise : endpoint;
+    if (e == BT_OK) e = bt_node_setup_hello(&bc.hello, &setup, n->pages, fault);
     if (e < 0) return e;
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
     bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
-    bc.page_tokens = PAGE_TOKENS;
+    bc.page_tokens = BT_NODE_PAGE_TOKENS;
     bc.window_bytes = n->o->window_bytes;
-    fill_hello(n, &bc.hello, endpoint);
     bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of KV, longest sequence %u", bc.hello.model_name, dc_engine_name(n->engine),
            dc_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bc.hello.ctx_tokens);
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
@@ -237,6 +201,22 @@ static bt_err open_node(node *n, bt_fault *fault)
     n->engine = NULL;
     e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), dc_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+}
+
+static bt_err open_node(node *n, bt_fault *fault)
+{
+    char path[4096];
+    const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "decode", .gateways = n->o->gateways.items,
+                                 .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
+    const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
+    const dc_engine_config ec = { .engine = dc_options_engines[n->o->engine], .isa = n->o->isa, .threads = (size_t)n->o->threads,
+                                  .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes };
+    /* The shell first: it blocks signals before any thread is made. */
+    bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
+    if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
+    if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
+    if (e == BT_OK) e = dc_engine_new(&n->engine, n->model, &ec, fault);
+    return e < 0 ? e : open_brain(n, fault);
 }
 
 static void close_node(node *n)

@@ -1,6 +1,7 @@
 /* Chooses a back end by name; holds what all back ends share: threads, limits, the check of a call. */
 #include "prefill-node/engine.h"
 #include "prefill-node/engine_backend.h"
+#include "xfer/node_setup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,19 +16,6 @@ struct pf_engine {
 
 static const pf_engine_backend *const backends[] = {&pf_engine_host, &pf_engine_reference};
 
-static bt_err choose_ctx(size_t *ret, const bt_hparams *h, uint32_t elem_bytes, const pf_engine_config *c, bt_fault *fault)
-{
-    size_t n = c->ctx_tokens ? c->ctx_tokens : h->ctx;
-    if (n > h->ctx) return bt_fail(fault, BT_ELIMIT, "context of %zu tokens, the model has %u", n, h->ctx);
-    if (!c->ctx_tokens && c->kv_memory_bytes) {
-        const uint64_t held = c->kv_memory_bytes / (2ull * h->layers * h->kv_heads * h->head_dim * elem_bytes) / 64 * 64;
-        if (held == 0) return bt_fail(fault, BT_ELIMIT, "%llu bytes of KV memory hold not even 64 tokens", (unsigned long long)c->kv_memory_bytes);
-        if (held < n) n = (size_t)held;
-    }
-    *ret = n;
-    return BT_OK;
-}
-
 bt_err pf_engine_new(pf_engine **ret, const bt_model *m, const pf_engine_config *config, bt_fault *fault)
 {
     const char *name = config->engine ? config->engine : backends[0]->name;
@@ -41,7 +29,7 @@ bt_err pf_engine_new(pf_engine **ret, const bt_model *m, const pf_engine_config 
         e = bt_fail(fault, BT_EARG, "engine '%s': host or reference", name);
         goto out;
     }
-    if ((e = choose_ctx(&c.ctx_tokens, &m->hp, p->backend->kv_elem_bytes, config, fault)) < 0) goto out;
+    if ((e = bt_node_setup_ctx(&c.ctx_tokens, &m->hp, p->backend->kv_elem_bytes, c.ctx_tokens, c.kv_memory_bytes, fault)) < 0) goto out;
     p->model = m;
     p->ctx_tokens = c.ctx_tokens;
     if ((e = bt_pool_new(&p->pool, c.threads, fault)) < 0) goto out;

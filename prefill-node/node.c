@@ -2,20 +2,17 @@
 #include "prefill-node/node.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "kernels/kernels.h"
-#include "kv/kv_pages.h"
-#include "model/model.h"
 #include "prefill-node/brain.h"
 #include "prefill-node/worker.h"
+#include "xfer/node_setup.h"
 #include "xfer/shell.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { PAGE_TOKENS = 64, RECEIVE_BUDGET = 64, EVENT_BUDGET = 256 };
+enum { RECEIVE_BUDGET = 64, EVENT_BUDGET = 256 };
 
 typedef struct node node;
 /* link NULL: free. A link closed by what it brought itself is freed when its handler has returned. */
@@ -240,54 +237,34 @@ static bool is_ready(void *ud) { return pf_brain_is_welcome(((node *)ud)->brain)
 
 /* ---- start and end ---- */
 
-static bt_err open_pages(node *n, bt_fault *fault)
-{
-    const bt_hparams *h = &n->model->hp;
-    const uint32_t elem = pf_engine_kv_elem_bytes(n->engine);
-    const uint64_t token_bytes = 2ull * h->layers * h->kv_heads * h->head_dim * elem;
-    const uint64_t tokens = n->o->kv_memory_bytes / token_bytes / PAGE_TOKENS * PAGE_TOKENS;
-    if (tokens < pf_engine_ctx_tokens(n->engine))
-        return bt_fail(fault, BT_EARG, "--kv-memory holds %" PRIu64 " tokens, the longest prompt has %zu: it takes %" PRIu64 " bytes, or choose a smaller --ctx-size",
-                       tokens, pf_engine_ctx_tokens(n->engine), token_bytes * pf_engine_ctx_tokens(n->engine));
-    if (!(n->seq = calloc((size_t)n->o->slots, sizeof *n->seq))) return bt_fail(fault, BT_ENOMEM, "sequences");
-    return bt_kv_pages_new(&n->pages, h->layers, h->kv_heads, h->head_dim, elem, PAGE_TOKENS, tokens, fault);
-}
-
-static void fill_hello(node *n, bt_msg_hello *h)
-{
-    const bt_hparams *p = &n->model->hp;
-    const char *kv = n->dtype == BT_KV_F16 ? "f16" : "f32";
-    *h = (bt_msg_hello){ .protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = { p->layers, p->kv_heads, p->head_dim, n->dtype },
-                         .ctx_tokens = (uint32_t)pf_engine_ctx_tokens(n->engine), .pid = (uint64_t)getpid(),
-                         .kv_capacity_tokens = bt_kv_pages_total(n->pages) * PAGE_TOKENS };
-    snprintf(h->node_id, sizeof h->node_id, "%s", n->o->id);
-    memcpy(h->model_id, n->model->id, sizeof h->model_id);
-    snprintf(h->model_name, sizeof h->model_name, "%s", n->model->name);
-    snprintf(h->exactness, sizeof h->exactness, "prefill %s %s kv=%s kernels=%u", pf_engine_name(n->engine), kv, kv, BT_KERNELS_NUMERIC_VERSION);
-}
-
 static bt_err open_brain(node *n, bt_fault *fault)
 {
     uint64_t id;
     pf_config bc = pf_config_defaults();
-    n->dtype = pf_engine_kv_elem_bytes(n->engine) == 2 ? BT_KV_F16 : BT_KV_F32;
+    const bt_node_setup setup = { .role = BT_ROLE_PREFILL, .node_id = n->o->id, .engine = pf_engine_name(n->engine), .model = n->model,
+                                  .kv_elem_bytes = pf_engine_kv_elem_bytes(n->engine), .ctx_tokens = pf_engine_ctx_tokens(n->engine),
+                                  .kv_memory_bytes = n->o->kv_memory_bytes };
+    bt_err e = bt_node_setup_pages(&n->pages, &setup, fault);
+    if (e == BT_OK) e = bt_node_setup_hello(&bc.hello, &setup, n->pages, fault);
+    if (e < 0) return e;
+    n->dtype = bc.hello.kv.dtype;
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
     bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
-    bc.page_tokens = PAGE_TOKENS;
+    bc.page_tokens = BT_NODE_PAGE_TOKENS;
     bc.min_overlap_tokens = (uint32_t)n->o->min_overlap_tokens;
-    fill_hello(n, &bc.hello);
     bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of KV, longest prompt %u", bc.hello.model_name, pf_engine_name(n->engine),
            pf_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bc.hello.ctx_tokens);
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
     n->bulks_len = bc.links_max;
     n->owed_max = (size_t)bc.links_max * bc.unsent_max;
+    n->seq = calloc(bc.slots, sizeof *n->seq);
     n->bulks = calloc(bc.links_max, sizeof *n->bulks);
     n->owed = calloc(n->owed_max, sizeof *n->owed);
-    if (!n->bulks || !n->owed) return bt_fail(fault, BT_ENOMEM, "links");
-    bt_err e = pf_brain_new(&n->brain, &bc, fault);
+    if (!n->seq || !n->bulks || !n->owed) return bt_fail(fault, BT_ENOMEM, "sequences and links");
+    e = pf_brain_new(&n->brain, &bc, fault);
     if (e == BT_OK) e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.vocab, fault);
     if (e < 0) return e;
     n->engine = NULL;
@@ -308,7 +285,6 @@ static bt_err open_node(node *n, bt_fault *fault)
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
     if (e == BT_OK) e = pf_engine_new(&n->engine, n->model, &ec, fault);
-    if (e == BT_OK) e = open_pages(n, fault);
     return e < 0 ? e : open_brain(n, fault);
 }
 

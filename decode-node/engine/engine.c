@@ -2,6 +2,7 @@
 #include "decode-node/engine/engine.h"
 #include "base/pool.h"
 #include "decode-node/engine/engine_backend.h"
+#include "xfer/node_setup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,19 +17,6 @@ struct dc_engine {
 
 static const dc_engine_backend *const backends[] = {&dc_engine_host, &dc_engine_reference};
 
-static bt_err choose_ctx(size_t *ret, const bt_hparams *h, uint32_t elem_bytes, const dc_engine_config *c, bt_fault *fault)
-{
-    size_t n = c->ctx_tokens ? c->ctx_tokens : h->ctx;
-    if (n > h->ctx) return bt_fail(fault, BT_ELIMIT, "context of %zu tokens, the model has %u", n, h->ctx);
-    if (!c->ctx_tokens && c->kv_memory_bytes) {
-        const uint64_t held = c->kv_memory_bytes / (2ull * h->layers * h->kv_heads * h->head_dim * elem_bytes) / 64 * 64;
-        if (held == 0) return bt_fail(fault, BT_ELIMIT, "%llu bytes of KV memory hold not even 64 tokens", (unsigned long long)c->kv_memory_bytes);
-        if (held < n) n = (size_t)held;
-    }
-    *ret = n;
-    return BT_OK;
-}
-
 bt_err dc_engine_new(dc_engine **ret, const bt_model *m, const dc_engine_config *config, bt_fault *fault)
 {
     const char *name = config->engine ? config->engine : backends[0]->name;
@@ -42,7 +30,7 @@ bt_err dc_engine_new(dc_engine **ret, const bt_model *m, const dc_engine_config 
         e = bt_fail(fault, BT_EARG, "engine '%s': host or reference", name);
         goto out;
     }
-    if ((e = choose_ctx(&c.ctx_tokens, &m->hp, d->backend->kv_elem_bytes, config, fault)) < 0) goto out;
+    if ((e = bt_node_setup_ctx(&c.ctx_tokens, &m->hp, d->backend->kv_elem_bytes, c.ctx_tokens, c.kv_memory_bytes, fault)) < 0) goto out;
     d->model = m;
     d->ctx_tokens = c.ctx_tokens;
     if ((e = bt_pool_new(&d->pool, c.threads, fault)) < 0) goto out;

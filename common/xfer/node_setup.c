@@ -1,0 +1,74 @@
+/* Decides how long a sequence a node takes, how many pages its memory gives, and what it says of itself in HELLO. */
+#include "xfer/node_setup.h"
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
+{
+    return 2ull * h->layers * h->kv_heads * h->head_dim * kv_elem_bytes;
+}
+
+static uint64_t tokens_in(uint64_t kv_memory_bytes, const bt_hparams *h, uint32_t kv_elem_bytes)
+{
+    return kv_memory_bytes / token_bytes(h, kv_elem_bytes) / BT_NODE_PAGE_TOKENS * BT_NODE_PAGE_TOKENS;
+}
+
+bt_err bt_node_setup_ctx(size_t *ret, const bt_hparams *h, uint32_t kv_elem_bytes, size_t wanted, uint64_t kv_memory_bytes,
+                         bt_fault *fault)
+{
+    size_t n = wanted ? wanted : h->ctx;
+    if (n > h->ctx) return bt_fail(fault, BT_ELIMIT, "context of %zu tokens, the model has %u", n, h->ctx);
+    if (!wanted && kv_memory_bytes) {
+        const uint64_t held = tokens_in(kv_memory_bytes, h, kv_elem_bytes);
+        if (held == 0)
+            return bt_fail(fault, BT_ELIMIT, "%" PRIu64 " bytes of KV memory hold not even %d tokens", kv_memory_bytes, BT_NODE_PAGE_TOKENS);
+        if (held < n) n = (size_t)held;
+    }
+    *ret = n;
+    return BT_OK;
+}
+
+bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault)
+{
+    const bt_hparams *h = &s->model->hp;
+    const uint64_t tokens = tokens_in(s->kv_memory_bytes, h, s->kv_elem_bytes);
+    if (tokens < s->ctx_tokens)
+        return bt_fail(fault, BT_EARG, "--kv-memory holds %" PRIu64 " tokens, the longest sequence has %zu: it takes %" PRIu64
+                       " bytes, or choose a smaller --ctx-size", tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens);
+    return bt_kv_pages_new(ret, h->layers, h->kv_heads, h->head_dim, s->kv_elem_bytes, BT_NODE_PAGE_TOKENS, tokens, fault);
+}
+
+/* The protocol's rule for names: 1 to max bytes of 0x21..0x7e. */
+static bool is_name(const char *text, size_t max)
+{
+    const size_t n = strlen(text);
+    for (size_t i = 0; i < n; i++)
+        if (text[i] <= ' ' || text[i] > '~') return false;
+    return n > 0 && n <= max;
+}
+
+bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault)
+{
+    const bt_hparams *h = &s->model->hp;
+    const bt_kv_dtype dtype = s->kv_elem_bytes == 2 ? BT_KV_F16 : BT_KV_F32;
+    const char *form = dtype == BT_KV_F16 ? "f16" : "f32";
+    if (!is_name(s->node_id, BT_MSG_MAX_ID_BYTES))
+        return bt_fail(fault, BT_EARG, "--id '%.100s': a name has 1 to %d printable ASCII characters without spaces", s->node_id, BT_MSG_MAX_ID_BYTES);
+    if (s->kv_endpoint && !is_name(s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES))
+        return bt_fail(fault, BT_EARG, "'%.100s' cannot be told to prefill nodes: an address has 1 to %d printable ASCII characters without spaces",
+                       s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES);
+    *ret = (bt_msg_hello){ .protocol = BT_PROTOCOL_VERSION, .role = s->role, .kv = { h->layers, h->kv_heads, h->head_dim, dtype },
+                           .ctx_tokens = (uint32_t)s->ctx_tokens, .pid = (uint64_t)getpid(),
+                           .kv_capacity_tokens = bt_kv_pages_total(pages) * BT_NODE_PAGE_TOKENS };
+    snprintf(ret->node_id, sizeof ret->node_id, "%s", s->node_id);
+    memcpy(ret->model_id, s->model->id, sizeof ret->model_id);
+    snprintf(ret->model_name, sizeof ret->model_name, "%s", s->model->name);        /* for people: a long one may be cut */
+    snprintf(ret->exactness, sizeof ret->exactness, "%s %s %s kv=%s kernels=%u", s->role == BT_ROLE_DECODE ? "decode" : "prefill",
+             s->engine, form, form, BT_KERNELS_NUMERIC_VERSION);
+    snprintf(ret->kv_endpoint, sizeof ret->kv_endpoint, "%s", s->kv_endpoint ? s->kv_endpoint : "");
+    return BT_OK;
+}

@@ -1,0 +1,30 @@
+#ifndef BT_XFER_NODE_SETUP_H
+#define BT_XFER_NODE_SETUP_H
+#include "kv/kv_pages.h"
+#include "model/model.h"
+#include "wire/msg.h"
+
+/* What a node of either kind makes of its model, its engine and its options before it greets anybody. */
+enum { BT_NODE_PAGE_TOKENS = 64 };
+
+/* The longest sequence of an engine: `wanted` tokens, at most the model's context. 0: that, cut to the whole pages that
+ * kv_memory_bytes hold (0: no cut). BT_ELIMIT: more than the model has, or memory for no page. */
+bt_err bt_node_setup_ctx(size_t *ret, const bt_hparams *h, uint32_t kv_elem_bytes, size_t wanted, uint64_t kv_memory_bytes,
+                         bt_fault *fault);
+
+typedef struct bt_node_setup {
+    bt_role role;
+    const char *node_id;
+    const char *kv_endpoint;                /* of a decode node; NULL */
+    const char *engine;                     /* the engine's name: "host", "reference" */
+    const bt_model *model;
+    uint32_t kv_elem_bytes;                 /* 2 or 4: f16 or f32, of rows and weights */
+    size_t ctx_tokens;                      /* longest sequence of the engine */
+    uint64_t kv_memory_bytes;
+} bt_node_setup;
+
+/* BT_EARG when the memory does not hold one of the longest sequences; the words say how much does. */
+bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault);
+/* Everything but load. BT_EARG: a name or endpoint that HELLO cannot carry whole. */
+bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault);
+#endif
