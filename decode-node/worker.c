@@ -118,7 +118,8 @@ static void *run(void *ud)
             step(w, &w->slot[i]);
             busy = true;
         }
-        if (!busy) (void)bt_ring_wait(w->commands, -1);
+        /* The command that wakes us for dc_worker_free may have been taken above: look before sleeping. */
+        if (!busy && !atomic_load(&w->quit)) (void)bt_ring_wait(w->commands, -1);
     }
     return NULL;
 }

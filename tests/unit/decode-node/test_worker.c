@@ -260,6 +260,17 @@ static void may_be_freed_with_sequences_in_work(void **state)
         if (i > 4) (void)next(&r);
         close_room(&r);
     }
+    room r;                                             /* idle, over and over: the thread is on its way to sleep or asleep */
+    open_room(&r);
+    for (uint32_t i = 0; i < 200; i++) {
+        dc_worker_free(r.worker);
+        assert_int_equal(dc_worker_new(&r.worker, new_engine(r.model), SLOTS, NULL), BT_OK);
+        if (i % 2) {
+            start(&r, 0, 2, -1);
+            while (next(&r).type == DC_WORKER_TOKEN) {}
+        }
+    }
+    close_room(&r);
 }
 
 int main(void)
