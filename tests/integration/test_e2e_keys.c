@@ -181,7 +181,7 @@ static void a_decode_key_is_not_good_for_a_prefill_node(void **state)
     spawn *decode = start_node(&h, "baton-decode", "d", keys);
     assert_true(cluster_wait_node(h.url, "d", "ready", 0, spawn_patience(READY_MS)));
     spawn *false_prefill = start_node(&h, "baton-prefill", "forged", forged);
-    assert_true(spawn_wait_err(h.gateway, "its key is not allowed", spawn_patience(READY_MS)));
+    assert_true(spawn_wait_err(h.gateway, "a role that its key does not have", spawn_patience(READY_MS)));
     expect_nobody(&h, "forged");
     assert_null(strstr(spawn_err(false_prefill), "info: ready"));
     end(false_prefill);
