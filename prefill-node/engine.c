@@ -1,7 +1,7 @@
 /* Chooses a back end by name; holds what all back ends share: threads, limits, the check of a call. */
 #include "prefill-node/engine.h"
 #include "prefill-node/engine_backend.h"
-#include "xfer/node_setup.h"
+#include "kv/kv_pages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,8 @@ bt_err pf_engine_new(pf_engine **ret, const bt_model *m, const pf_engine_config 
         e = bt_fail(fault, BT_EARG, "engine '%s': host or reference", name);
         goto out;
     }
-    if ((e = bt_node_setup_ctx(&c.ctx_tokens, &m->hp, p->backend->kv_elem_bytes, c.ctx_tokens, c.kv_memory_bytes, fault)) < 0) goto out;
+    if ((e = bt_kv_pages_longest(&c.ctx_tokens, c.ctx_tokens, m->hp.ctx, c.kv_memory_bytes,
+                                 2ull * m->hp.layers * m->hp.kv_heads * m->hp.head_dim * p->backend->kv_elem_bytes, fault)) < 0) goto out;
     p->model = m;
     p->ctx_tokens = c.ctx_tokens;
     if ((e = bt_pool_new(&p->pool, c.threads, fault)) < 0) goto out;

@@ -22,6 +22,22 @@ struct bt_kv_pages {
     uint64_t last_id;
 };
 
+bt_err bt_kv_pages_longest(size_t *ret, size_t wanted, size_t model_tokens, uint64_t memory_bytes, uint64_t token_bytes,
+                           bt_fault *fault)
+{
+    size_t n = wanted ? wanted : model_tokens;
+    if (n > model_tokens) return bt_fail(fault, BT_ELIMIT, "context of %zu tokens, the model has %zu", n, model_tokens);
+    if (!wanted && memory_bytes) {
+        const uint64_t held = memory_bytes / token_bytes / BT_KV_PAGES_USUAL_TOKENS * BT_KV_PAGES_USUAL_TOKENS;
+        if (held == 0)
+            return bt_fail(fault, BT_ELIMIT, "%llu bytes of KV memory hold not even %d tokens", (unsigned long long)memory_bytes,
+                           BT_KV_PAGES_USUAL_TOKENS);
+        if (held < n) n = (size_t)held;
+    }
+    *ret = n;
+    return BT_OK;
+}
+
 bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, uint32_t head_dim,
                        uint32_t elem_bytes, size_t page_tokens, size_t capacity_tokens, bt_fault *fault)
 {

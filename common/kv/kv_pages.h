@@ -30,6 +30,12 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
                        uint32_t elem_bytes, size_t page_tokens, size_t capacity_tokens, bt_fault *fault);
 void   bt_kv_pages_free(bt_kv_pages *p);            /* NULL is fine; every sequence must have been released */
 
+/* The longest sequence: `wanted` tokens, at most model_tokens. 0: that, cut to the whole usual pages that memory_bytes hold
+ * (0: no cut). BT_ELIMIT: more than the model has, or memory for no page. */
+enum { BT_KV_PAGES_USUAL_TOKENS = 64 };
+bt_err bt_kv_pages_longest(size_t *ret, size_t wanted, size_t model_tokens, uint64_t memory_bytes, uint64_t token_bytes,
+                           bt_fault *fault);
+
 /* Let s hold at least `tokens` tokens, adding pages at its end: all that are needed or none. BT_ELIMIT: more
  * than the pool has in all; BT_EAGAIN: more than is free now; BT_ENOMEM. Success makes earlier views of s
  * void, but no row moves. */

@@ -1,4 +1,4 @@
-/* Decides how long a sequence a node takes, how many pages its memory gives, and what it says of itself in HELLO. */
+/* Decides how many pages its memory gives, and what it says of itself in HELLO. */
 #include "xfer/node_setup.h"
 #include "kernels/kernels.h"
 
@@ -12,30 +12,10 @@ static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
     return 2ull * h->layers * h->kv_heads * h->head_dim * kv_elem_bytes;
 }
 
-static uint64_t tokens_in(uint64_t kv_memory_bytes, const bt_hparams *h, uint32_t kv_elem_bytes)
-{
-    return kv_memory_bytes / token_bytes(h, kv_elem_bytes) / BT_NODE_PAGE_TOKENS * BT_NODE_PAGE_TOKENS;
-}
-
-bt_err bt_node_setup_ctx(size_t *ret, const bt_hparams *h, uint32_t kv_elem_bytes, size_t wanted, uint64_t kv_memory_bytes,
-                         bt_fault *fault)
-{
-    size_t n = wanted ? wanted : h->ctx;
-    if (n > h->ctx) return bt_fail(fault, BT_ELIMIT, "context of %zu tokens, the model has %u", n, h->ctx);
-    if (!wanted && kv_memory_bytes) {
-        const uint64_t held = tokens_in(kv_memory_bytes, h, kv_elem_bytes);
-        if (held == 0)
-            return bt_fail(fault, BT_ELIMIT, "%" PRIu64 " bytes of KV memory hold not even %d tokens", kv_memory_bytes, BT_NODE_PAGE_TOKENS);
-        if (held < n) n = (size_t)held;
-    }
-    *ret = n;
-    return BT_OK;
-}
-
 bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
-    const uint64_t tokens = tokens_in(s->kv_memory_bytes, h, s->kv_elem_bytes);
+    const uint64_t tokens = s->kv_memory_bytes / token_bytes(h, s->kv_elem_bytes) / BT_NODE_PAGE_TOKENS * BT_NODE_PAGE_TOKENS;
     if (tokens < s->ctx_tokens)
         return bt_fail(fault, BT_EARG, "--kv-memory holds %" PRIu64 " tokens, the longest sequence has %zu: it takes %" PRIu64
                        " bytes, or choose a smaller --ctx-size", tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens);

@@ -5,12 +5,7 @@
 #include "wire/msg.h"
 
 /* What a node of either kind makes of its model, its engine and its options before it greets anybody. */
-enum { BT_NODE_PAGE_TOKENS = 64 };
-
-/* The longest sequence of an engine: `wanted` tokens, at most the model's context. 0: that, cut to the whole pages that
- * kv_memory_bytes hold (0: no cut). BT_ELIMIT: more than the model has, or memory for no page. */
-bt_err bt_node_setup_ctx(size_t *ret, const bt_hparams *h, uint32_t kv_elem_bytes, size_t wanted, uint64_t kv_memory_bytes,
-                         bt_fault *fault);
+enum { BT_NODE_PAGE_TOKENS = BT_KV_PAGES_USUAL_TOKENS };
 
 typedef struct bt_node_setup {
     bt_role role;

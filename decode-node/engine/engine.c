@@ -2,7 +2,7 @@
 #include "decode-node/engine/engine.h"
 #include "base/pool.h"
 #include "decode-node/engine/engine_backend.h"
-#include "xfer/node_setup.h"
+#include "kv/kv_pages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,8 @@ bt_err dc_engine_new(dc_engine **ret, const bt_model *m, const dc_engine_config 
         e = bt_fail(fault, BT_EARG, "engine '%s': host or reference", name);
         goto out;
     }
-    if ((e = bt_node_setup_ctx(&c.ctx_tokens, &m->hp, d->backend->kv_elem_bytes, c.ctx_tokens, c.kv_memory_bytes, fault)) < 0) goto out;
+    if ((e = bt_kv_pages_longest(&c.ctx_tokens, c.ctx_tokens, m->hp.ctx, c.kv_memory_bytes,
+                                 2ull * m->hp.layers * m->hp.kv_heads * m->hp.head_dim * d->backend->kv_elem_bytes, fault)) < 0) goto out;
     d->model = m;
     d->ctx_tokens = c.ctx_tokens;
     if ((e = bt_pool_new(&d->pool, c.threads, fault)) < 0) goto out;

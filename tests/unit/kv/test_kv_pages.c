@@ -288,12 +288,31 @@ static void wrong_ranges_and_sizes_copy_nothing(void **state)
     bt_kv_pages_free(p);
 }
 
+static void the_longest_sequence_is_what_model_memory_and_wish_allow(void **state)
+{
+    (void)state;
+    static const struct { size_t wanted; uint64_t memory; size_t longest; } c[] = {
+        { 0, 0, 8192 }, { 100, 0, 100 }, { 8192, 1, 8192 },                    /* a wish is not cut: the pool says what it takes */
+        { 0, 8192 * 10, 8192 }, { 0, 8191 * 10, 8128 }, { 0, 64 * 10, 64 }, { 0, UINT64_MAX, 8192 },
+    };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        size_t n = 0;
+        assert_int_equal(bt_kv_pages_longest(&n, c[i].wanted, 8192, c[i].memory, 10, NULL), BT_OK);
+        assert_int_equal(n, c[i].longest);
+    }
+    size_t n = 7;
+    assert_int_equal(bt_kv_pages_longest(&n, 8193, 8192, 0, 10, NULL), BT_ELIMIT);
+    assert_int_equal(bt_kv_pages_longest(&n, 0, 8192, 639, 10, NULL), BT_ELIMIT);
+    assert_int_equal(n, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lowest_free_page_is_taken_first),
         cmocka_unit_test(a_reservation_gets_all_or_nothing),
         cmocka_unit_test(shapes_out_of_range_are_refused),
+        cmocka_unit_test(the_longest_sequence_is_what_model_memory_and_wish_allow),
         cmocka_unit_test(a_large_pool_costs_nothing_until_it_is_touched),
         cmocka_unit_test(giving_a_page_back_twice_stops_the_process),
         cmocka_unit_test(a_body_is_the_neutral_layout),
