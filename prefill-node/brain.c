@@ -181,7 +181,7 @@ void pf_fail(pf_brain *b, pf_record *r, bt_err code, const char *text)
 void pf_committed(pf_brain *b, pf_record *r)
 {
     b->n.completed++;
-    r->done.exposed_us = (uint64_t)(b->now_us - r->computed_us);
+    r->done.exposed_us = (uint64_t)(b->now_us - r->rows_us);
     r->done.transfer_us = (uint64_t)(b->now_us - r->first_block_us);
     report(b, r);
 }
@@ -383,7 +383,7 @@ static void on_computed(pf_brain *b, const pf_event *ev)
         return;
     }
     r->state = PF_SENDING;
-    r->computed_us = r->progress_us = b->now_us;
+    r->progress_us = b->now_us;
     r->has_first = true;
     r->first.token = ev->u.computed.token;
     r->first.top_len = ev->u.computed.top_len <= BT_MSG_TOP_LOGITS ? ev->u.computed.top_len : BT_MSG_TOP_LOGITS;
@@ -392,7 +392,6 @@ static void on_computed(pf_brain *b, const pf_event *ev)
     r->first.queue_us = (uint64_t)(r->started_us - r->accepted_us);
     r->first.prefill_us = ev->u.computed.prefill_us;
     r->done.kv_digest = ev->u.computed.kv_digest;
-    bt_xfer_send_release(&b->sends[r->slot]);
     say_reports(b, r);
 }
 
@@ -480,6 +479,7 @@ static void on_kv_ready(pf_brain *b, const pf_event *ev)
         b->n.unexpected++;
         return;
     }
+    r->rows_us = b->now_us;
     if (b->now_us - r->said_us < b->cfg.say_us) return;
     r->said_us = b->now_us;
     (void)to_owner(b, &r->ref, BT_MSG_PREFILL_ACCEPTED);

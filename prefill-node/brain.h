@@ -10,7 +10,8 @@
  * One attempt:  WAITING --worker free--> COMPUTING --COMPUTED--> SENDING --Committed--> REPORTING --acks-->
  * forgotten A slot (0..slots-1) is held from PREFILL to RELEASE: its KV pages and its place in the worker.
  * Blocks go out while COMPUTING already, as chunk x layer, in the order they exist, never more un-placed bytes
- * than the link's grant; a prompt shorter than min_overlap_tokens is sent after COMPUTED, one block a layer.
+ * than the link's grant; a prompt shorter than min_overlap_tokens is sent when all of its
+ * rows exist, one block a layer.
  * Abort, lease end and failure free the slot at once, except that a worker busy with it is asked to stop
  * (CANCEL) and is waited for.
  *

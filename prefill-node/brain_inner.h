@@ -25,7 +25,7 @@ typedef struct pf_record {
                                          * next */
     int64_t lease_end_us, resend_us, commit_us;
     int64_t said_us;                    /* when PREFILL_ACCEPTED was said last */
-    int64_t accepted_us, started_us, computed_us, first_block_us, progress_us;
+    int64_t accepted_us, started_us, rows_us, first_block_us, progress_us;     /* rows_us: the last rows came into being */
     uint32_t missing_rounds;
     bool ack_abort, is_failed;
     bool has_first, first_acked, done_acked;

@@ -267,6 +267,13 @@ bt_err bt_sock_recv_frames(void *s, bt_sock_frame *frames, size_t max, size_t *r
     return BT_OK;
 }
 
+bool bt_sock_can_send(void *s)
+{
+    int events = 0;
+    size_t n = sizeof events;
+    return zmq_getsockopt(s, ZMQ_EVENTS, &events, &n) == 0 && (events & ZMQ_POLLOUT);
+}
+
 /* When the link goes between two frames, libzmq forgets what it took and wants to see the last frame of the message
  * before it starts on another, so the remaining frames are handed in all the same. */
 bt_err bt_sock_send_frames(void *s, bt_sock_frame *frames, size_t count)

@@ -79,4 +79,6 @@ const char *bt_sock_frame_user(const bt_sock_frame *frame);
  * or no link; BT_EIO: the ROUTER's peer is not connected, or the link was cut in the middle (nothing arrives). */
 bt_err bt_sock_recv_frames(void *socket, bt_sock_frame *frames, size_t max, size_t *ret_count);
 bt_err bt_sock_send_frames(void *socket, bt_sock_frame *frames, size_t count);
+/* Whether a DEALER has a link with room in its queue: worth asking before making something large. */
+bool   bt_sock_can_send(void *socket);
 #endif

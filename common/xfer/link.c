@@ -207,6 +207,10 @@ bt_err bt_link_send_block(bt_link *l, bt_kv_header *h, const bt_kv_view *view, b
 {
     bt_sock_frame frames[3];
     bt_err e;
+    if (!bt_sock_can_send(l->socket)) {         /* before the copy and the digest, which would be for nothing */
+        l->count.unsent++;
+        return BT_EAGAIN;
+    }
     h->body_bytes = bt_kv_header_body_bytes(h->token_count, h->kv_heads, h->head_dim, h->dtype);
     if ((e = bt_sock_frame_new(&frames[2], h->body_bytes)) < 0) return bt_fail(fault, e, "a block of %u bytes", h->body_bytes);
     if ((e = bt_sock_frame_new(&frames[1], BT_KV_HEADER_BYTES)) < 0) {

@@ -46,10 +46,11 @@ bool bt_xfer_send_ready(bt_xfer_send *s, uint32_t layer, uint32_t token_begin, u
     uint32_t end = token_begin + count;
     if (end % BT_KV_UNIT_TOKENS != 0 && end != s->prompt_tokens) return false;
     s->ready[layer] = end;
+    bool all = true;
+    for (uint32_t l = 0; l < s->layers && s->held; l++) all = all && s->ready[l] == s->prompt_tokens;
+    s->held = s->held && !all;
     return true;
 }
-
-void bt_xfer_send_release(bt_xfer_send *s) { s->held = false; }
 
 bool bt_xfer_send_next(const bt_xfer_send *s, bt_kv_range *ret)
 {

@@ -12,7 +12,7 @@ typedef struct bt_xfer_send {
     bt_kv_range *again; uint32_t again_len;     /* [BT_MSG_MAX_RANGES + extra] */
     uint32_t again_cap;
     uint32_t unanswered;                        /* taken, and neither sent nor returned yet */
-    bool held;                                  /* nothing goes until _release: a short prompt */
+    bool held;                                  /* nothing goes until every row exists: a short prompt */
     bool told;                                  /* Commit was said since the last block was sent */
 } bt_xfer_send;
 
@@ -25,7 +25,6 @@ void   bt_xfer_send_start(bt_xfer_send *s, uint32_t layers, uint32_t prompt_toke
 /* Rows [token_begin, token_begin + count) of a layer exist. False, and nothing changes, unless they follow
  * what was ready before, without a gap, with an edge on 16 or at the prompt's end. */
 bool bt_xfer_send_ready(bt_xfer_send *s, uint32_t layer, uint32_t token_begin, uint32_t count);
-void bt_xfer_send_release(bt_xfer_send *s);
 
 /* The block that should go next; false: none is ready. Lowest tokens first, then lowest layer. Changes nothing. */
 bool bt_xfer_send_next(const bt_xfer_send *s, bt_kv_range *ret);

@@ -147,7 +147,7 @@ static void send_whole(pf_brain *b, uint32_t tokens)
     assert_int_equal(said(BT_MSG_COMMIT)->u.commit.first_token, 42);
 }
 
-static void sends_blocks_while_it_computes_and_short_prompts_afterwards(void **s)
+static void sends_blocks_while_it_computes_and_short_prompts_when_all_rows_exist(void **s)
 {
     (void)s;
     pf_brain *b = make();
@@ -160,13 +160,17 @@ static void sends_blocks_while_it_computes_and_short_prompts_afterwards(void **s
     b = make();
     accept(b, 1, 1, 63, 1 << 20);
     ready(b, 0, 0, 63);
-    ready(b, 1, 0, 63);
     assert_int_equal(acts.len, 0);
-    computed(b);
-    assert_int_equal(count(PF_DO_SEND_BLOCK), LAYERS);
-    assert_null(said(BT_MSG_COMMIT));                   /* not before the socket took them */
+    ready(b, 1, 0, 63);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), LAYERS);      /* before token 0 is known */
     assert_int_equal(sent_all(b), LAYERS);
+    assert_null(said(BT_MSG_COMMIT));
+    now += 2000;                                        /* the last row, then what makes token 0 of it */
+    computed(b);
     assert_non_null(said(BT_MSG_COMMIT));
+    now += 1000;
+    bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, 1, 1}});
+    assert_int_equal(said(BT_MSG_PREFILL_DONE)->u.prefill_done.exposed_us, 3000);
     pf_brain_free(b);
 }
 
@@ -439,7 +443,7 @@ static void ignores_shell_events_that_no_slot_expects(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sends_blocks_while_it_computes_and_short_prompts_afterwards),
+        cmocka_unit_test(sends_blocks_while_it_computes_and_short_prompts_when_all_rows_exist),
         cmocka_unit_test(tells_a_slow_prompts_gateway_that_rows_appear),
         cmocka_unit_test(never_has_more_bytes_under_way_than_the_grant),
         cmocka_unit_test(greets_anew_when_credit_does_not_come),
