@@ -219,6 +219,20 @@ static bt_err open_node(node *n, bt_fault *fault)
     return e < 0 ? e : open_brain(n, fault);
 }
 
+/* A few lines at the end, for whoever asks what became of everything. */
+static void log_counts(const node *n)
+{
+    const dc_counters *c = dc_brain_counters(n->brain);
+    const uint64_t *drop = c->blocks_dropped;
+    bt_log(BT_LOG_DEBUG, "sequences: reserved %" PRIu64 ", refused %" PRIu64 ", started %" PRIu64 ", finished %" PRIu64 ", failed %" PRIu64 ", aborted %" PRIu64
+           ", leases ended %" PRIu64 ", tokens %" PRIu64, c->reserved, c->refused, c->started, c->finished, c->failed, c->aborted, c->leases_ended, c->tokens);
+    bt_log(BT_LOG_DEBUG, "blocks: placed %" PRIu64 " (%" PRIu64 " bytes), corrupt %" PRIu64 ", of nothing here %" PRIu64 ", wrong ticket %" PRIu64
+           ", wrong range %" PRIu64 ", repeated %" PRIu64 ", too early %" PRIu64, c->blocks_placed, c->block_bytes_placed, c->blocks_corrupt,
+           drop[DC_DROP_UNKNOWN], drop[DC_DROP_TICKET], drop[DC_DROP_RANGE], drop[DC_DROP_REPEAT], drop[DC_DROP_BUSY]);
+    bt_log(BT_LOG_DEBUG, "messages: wrong incarnation %" PRIu64 ", stale %" PRIu64 ", unexpected %" PRIu64 ", repeats %" PRIu64 ", sent again %" PRIu64,
+           c->wrong_incarnation, c->stale_attempt, c->unexpected, c->repeats, c->resent);
+}
+
 static void close_node(node *n)
 {
     dc_worker_free(n->worker);              /* before the pages that it may be reading */
@@ -238,6 +252,7 @@ int dc_node_run(const dc_options *o)
     bt_fault fault = { "" };
     bt_err e = open_node(&n, &fault);
     if (e == BT_OK) e = bt_shell_run(n.shell, &fault);
+    if (n.brain) log_counts(&n);
     if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
     close_node(&n);
     return e < 0;

@@ -288,6 +288,17 @@ static bt_err open_node(node *n, bt_fault *fault)
     return e < 0 ? e : open_brain(n, fault);
 }
 
+/* One line at the end, for whoever asks what became of everything. */
+static void log_counts(const node *n)
+{
+    const pf_counters *c = pf_brain_counters(n->brain);
+    bt_log(BT_LOG_DEBUG, "prompts: accepted %" PRIu64 ", refused %" PRIu64 ", completed %" PRIu64 ", failed %" PRIu64 ", aborted %" PRIu64
+           ", leases ended %" PRIu64 ", tokens %" PRIu64, c->accepted, c->refused, c->completed, c->failed, c->aborted, c->leases_ended, c->prompt_tokens);
+    bt_log(BT_LOG_DEBUG, "blocks: sent %" PRIu64 " (%" PRIu64 " bytes), blocked %" PRIu64 ", asked for again %" PRIu64 "; messages: wrong incarnation %" PRIu64
+           ", stale %" PRIu64 ", unexpected %" PRIu64 ", repeats %" PRIu64 ", sent again %" PRIu64, c->blocks_sent, c->block_bytes_sent, c->blocks_blocked,
+           c->blocks_again, c->wrong_incarnation, c->stale_attempt, c->unexpected, c->repeats, c->resent);
+}
+
 static void close_node(node *n)
 {
     pf_worker_free(n->worker);              /* before the pages that it may be writing */
@@ -310,6 +321,7 @@ int pf_node_run(const pf_options *o)
     bt_fault fault = { "" };
     bt_err e = open_node(&n, &fault);
     if (e == BT_OK) e = bt_shell_run(n.shell, &fault);
+    if (n.brain) log_counts(&n);
     if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
     close_node(&n);
     return e < 0;
