@@ -95,7 +95,7 @@ static void step(dc_worker *w, sequence *s)
         end_slot(w, s, DC_WORKER_STOPPED, BT_FINISH_STOP, "");
         return;
     }
-    if (e < 0) {
+    if (e != BT_OK) {
         end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, fault.text);
         return;
     }
