@@ -379,6 +379,21 @@ static void show_fresh_text(gw_door *d, live *l)
     gw_http_flush(l->x);
 }
 
+/* A node sent an id that its model does not have: the client is told, and the request is over for both nodes. */
+static void refuse_node(gw_door *d, live *l, const bt_fault *fault)
+{
+    gw_openai_error err;
+    l->is_broken = l->wants_cancel = true;
+    if (!l->x) return;
+    bt_log_request(BT_LOG_ERROR, gw_http_id(l->x), "request %llu: a node sent %s", (unsigned long long)l->number, fault->text);
+    (void)gw_openai_fail(&err, 502, SERVER, "node_failed", NULL, "A node sent what its model cannot say: %s", fault->text);
+    gw_http_set_user(l->x, NULL);
+    if (!l->has_begun) answer_error(d, l->x, &err, NULL);
+    else if (gw_answer_error_event(gw_http_stream_buf(l->x), &err) < 0) gw_http_abandon(l->x);
+    else gw_http_end(l->x);
+    l->x = NULL;
+}
+
 static void take_tokens(gw_door *d, live *l, const gw_action *a)
 {
     const int64_t now = bt_clock_us();
@@ -389,8 +404,11 @@ static void take_tokens(gw_door *d, live *l, const gw_action *a)
     for (uint32_t i = 0; i < a->u.tokens.ids_len; i++) {
         const int32_t id = a->u.tokens.ids[i];
         if (l->text.is_stopped) break;
-        if (bt_buf_add(&l->ids, &id, sizeof id) < 0 || gw_text_push(&l->text, id, &fault) < 0) {
-            give_up(l);
+        bt_err e = bt_buf_add(&l->ids, &id, sizeof id);
+        if (e == BT_OK) e = gw_text_push(&l->text, id, &fault);
+        if (e < 0) {
+            if (e == BT_EARG) refuse_node(d, l, &fault);
+            else give_up(l);
             return;
         }
     }

@@ -2,24 +2,29 @@
 #include "gateway/status.h"
 #include "base/hash.h"
 #include "gateway/metrics.h"
+#include "text/utf8.h"
 
 #include <jansson.h>
+#include <string.h>
 #include <unistd.h>
 
 static int add_bytes(const char *bytes, size_t len, void *ud) { return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0; }
 static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
 
+/* A node's words may be any bytes; JSON takes only UTF-8. */
+static const char *shown(char *ret, size_t cap, const char *text) { return bt_utf8_show(ret, cap, text, strlen(text)); }
+
 static json_t *node(const gw_node *n, int64_t now_us)
 {
-    char hex[BT_HASH_HEX_CHARS];
+    char hex[BT_HASH_HEX_CHARS], endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1], exactness[BT_MSG_MAX_TEXT_BYTES + 1];
     const bool is_decode = n->hello.role == BT_ROLE_DECODE;
     return json_pack("{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                      "id", n->hello.node_id, "role", is_decode ? "decode" : "prefill",
                      "pid", n->state == GW_NODE_GONE ? json_null() : count(n->hello.pid),
                      "state", gw_node_state_name(n->state),
-                     "endpoint", is_decode ? n->hello.kv_endpoint : NULL,
+                     "endpoint", is_decode ? shown(endpoint, sizeof endpoint, n->hello.kv_endpoint) : NULL,
                      "incarnation", bt_hash_hex(hex, n->incarnation.bytes),
-                     "exactness", n->hello.exactness,
+                     "exactness", shown(exactness, sizeof exactness, n->hello.exactness),
                      "ctx_tokens", count(n->hello.ctx_tokens),
                      "kv_capacity_tokens", count(n->hello.kv_capacity_tokens),
                      "slots_total", count(n->load.slots_total),

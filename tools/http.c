@@ -53,6 +53,9 @@ static bt_err set_up(call *c, const char *url, const char *api_key, const char *
            && !curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L)
            && !curl_easy_setopt(c->curl, CURLOPT_NOPROXY, "127.0.0.1,localhost,::1")
            && !curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, 10000L)
+           /* A gateway says something every 10 s, if only that it is there. */
+           && !curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_LIMIT, 1L)
+           && !curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_TIME, 60L)
            && !curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, on_bytes)
            && !curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c)
            && !curl_easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L)

@@ -132,6 +132,19 @@ static void writes_errors_with_null_where_there_is_no_field_or_code(void **state
     bt_buf_done(&b);
 }
 
+static void writes_an_error_whatever_bytes_a_node_said(void **state)
+{
+    (void)state;
+    bt_buf b;
+    gw_openai_error err;
+    bt_buf_init(&b, 4096);
+    (void)gw_openai_fail(&err, 502, "server_error", "node_failed", NULL, "not \xff text");
+    assert_int_equal(gw_answer_error(&b, &err), BT_OK);
+    assert_string_equal(bt_buf_text(&b),
+        "{\"error\":{\"message\":\"not ? text\",\"type\":\"server_error\",\"param\":null,\"code\":\"node_failed\"}}");
+    bt_buf_done(&b);
+}
+
 static void lists_models(void **state)
 {
     (void)state;
@@ -165,6 +178,7 @@ int main(void)
         cmocka_unit_test(writes_the_usage_chunk_with_an_empty_array_of_choices),
         cmocka_unit_test(writes_chunks_of_a_completion),
         cmocka_unit_test(writes_errors_with_null_where_there_is_no_field_or_code),
+        cmocka_unit_test(writes_an_error_whatever_bytes_a_node_said),
         cmocka_unit_test(lists_models),
         cmocka_unit_test(adds_nothing_when_the_buffer_is_full),
     };
