@@ -1,7 +1,6 @@
 /* Writes the JSON of answers. Key order is fixed by the order of the calls. */
 #include "gateway/answer.h"
 #include "base/hash.h"
-#include "text/utf8.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -160,13 +159,9 @@ bt_err gw_answer_end(bt_buf *out, const gw_answer_head *h, const gw_answer_repor
     return e;
 }
 
-/* A node's words may be any bytes; the client gets an error object all the same. */
 static json_t *error_object(const gw_openai_error *err)
 {
-    char shown[sizeof err->message];
-    const size_t len = strlen(err->message);
-    const char *message = bt_utf8_valid(err->message, len, NULL) ? err->message : bt_utf8_show(shown, sizeof shown, err->message, len);
-    return json_pack("{s:{s:s,s:s,s:s?,s:s?}}", "error", "message", message, "type", err->type, "param",
+    return json_pack("{s:{s:s,s:s,s:s?,s:s?}}", "error", "message", err->message, "type", err->type, "param",
                      *err->param ? err->param : NULL, "code", err->code);
 }
 
