@@ -62,6 +62,12 @@ bt_err tool_cluster_make_dir(char *ret, size_t cap, bt_fault *fault)
     const int n = snprintf(ret, cap, "%s/baton-XXXXXX", base);
     if (n < 0 || (size_t)n >= cap || n > 80)        /* a unix socket's path has 107 bytes at most */
         return bt_fail(fault, BT_ELIMIT, "'%s' is too long a path for sockets; set TMPDIR to a shorter one", base);
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &ends, NULL);
     if (!mkdtemp(ret)) return bt_fail(fault, BT_EIO, "a private directory under '%s': %s", base, strerror(errno));
     return BT_OK;
 }

@@ -28,7 +28,8 @@ typedef struct tool_cluster_config {
     void *ud;
 } tool_cluster_config;
 
-/* A fresh private directory for sockets: ret holds cap bytes. tool_cluster_remove_dir takes it away with what is in it. */
+/* A fresh private directory for sockets: ret holds cap bytes. tool_cluster_remove_dir takes it away with what is in it; so that it gets
+ * its turn, SIGINT, SIGTERM and SIGHUP are blocked from here on and wait for tool_cluster_run. */
 bt_err tool_cluster_make_dir(char *ret, size_t cap, bt_fault *fault);
 void   tool_cluster_remove_dir(const char *dir);
 
