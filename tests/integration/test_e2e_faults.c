@@ -101,7 +101,7 @@ static void a_decode_node_killed_in_the_middle_of_a_stream_ends_it_by_an_error_e
 {
     cluster c;
     (void)state;
-    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1"));
+    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1", "--isa", "ref"));
     const pid_t prefill = cluster_pid(c.url, "prefill-0"), gateway = cluster_pid(c.url, "gateway"), decode = cluster_pid(c.url, "decode-0");
     client *stream = cluster_begin_stream(c.url, LONG);
     assert_non_null(stream);
@@ -133,7 +133,7 @@ static void a_decode_node_that_hangs_is_given_up_and_serves_again_when_it_goes_o
 {
     cluster c;
     (void)state;
-    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1"));
+    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1", "--isa", "ref"));
     const pid_t decode = cluster_pid(c.url, "decode-0");
     client *stream = cluster_begin_stream(c.url, LONG);
     assert_non_null(stream);
@@ -150,7 +150,7 @@ static void a_gateway_that_is_killed_comes_back_on_its_port(void **state)
 {
     cluster c;
     (void)state;
-    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1"));
+    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1", "--isa", "ref"));
     const pid_t gateway = cluster_pid(c.url, "gateway"), decode = cluster_pid(c.url, "decode-0");
     client *stream = cluster_begin_stream(c.url, LONG);
     assert_non_null(stream);
@@ -242,7 +242,7 @@ static void term_lets_an_answer_end_and_a_second_one_does_not(void **state)
 {
     cluster c;
     (void)state;
-    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1"));
+    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1", "--isa", "ref"));
     client *stream = cluster_begin_stream(c.url, 2000);
     assert_non_null(stream);
     spawn_signal(c.up, SIGTERM);
@@ -252,7 +252,7 @@ static void term_lets_an_answer_end_and_a_second_one_does_not(void **state)
     client_end(stream);
     expect_end(c.up, 0, 3000);
 
-    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1"));
+    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1", "--isa", "ref"));
     const pid_t decode = cluster_pid(c.url, "decode-0");
     stream = cluster_begin_stream(c.url, LONG);
     assert_non_null(stream);
