@@ -1,0 +1,55 @@
+#ifndef BT_KERNELS_INT_KERNELS_H
+#define BT_KERNELS_INT_KERNELS_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* The integer matrix kernels of the NPU. Files named int_* are the NPU's: no float arithmetic, compare or convert
+ * instruction in their object code (moves and logic are allowed); tests/unit/npu/test_no_float.c looks.
+ *
+ * Letters   T rows, K inputs, N outputs, k4 = ceil(K / 4) groups of four inputs.
+ * Purity    no allocation, no globals; any alignment unless said; nothing outside the stated arrays is read or written.
+ * Exactness integers: every variant returns the same bits as its _ref twin, for all inputs in range.
+ *
+ * Weights, stored once for all instruction sets: panels of 16 outputs,
+ *   s8   wp[((p * k4 + k / 4) * 16 + n % 16) * 4 + k % 4] = w[n][k], p = n / 16; 64 bytes for each (p, k / 4)
+ *   s4   the same order, two to a byte, the even k in the low nibble: 32 bytes for each (p, k / 4); two's complement
+ * Outputs past N and inputs past K are zero. s8 in [-127, 127], s4 in [-7, 7]. Panels are 64-byte aligned. */
+static inline size_t bt_int_k4(size_t k) { return (k + 3) / 4; }
+static inline size_t bt_int_panels(size_t n) { return (n + 15) / 16; }
+static inline size_t bt_int_panel_bytes(size_t k, unsigned bits) { return bt_int_k4(k) * (bits == 4 ? 32 : 64); }
+
+/* Put rows w[rows, K] of integers as outputs n0 .. n0 + rows - 1; start from zeroed memory. */
+void bt_int_pack(uint8_t *wp, const int8_t *w, size_t n0, size_t rows, size_t k, unsigned bits);
+/* The weight (n, k) of a packed matrix. */
+int  bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits);
+
+/* acc[t * ldacc + n - 16 * p0] = sum over k of x[t * ldx + k] * w[n][k], for the outputs of panels [p0, p1), all 16 of each.
+ * x [T, ldx] s8 in [-128, 127], 4 * k4 readable bytes a row (those past K multiply zero); wp is the whole matrix's first panel.
+ * colsum[n] = sum over k of w[n][k], padded to whole panels with zero: for kernels that add 128 to x. K <= 131,071 cannot
+ * overflow. T = 1 is the GEMV. acc overlaps nothing. */
+typedef void bt_int_matmul_fn(int32_t *restrict acc, size_t ldacc, const int8_t *restrict x, size_t ldx,
+                              const int8_t *restrict wp, const int32_t *colsum, size_t t, size_t k4, size_t p0, size_t p1);
+
+/* 16-bit inputs are two planes of s8: value = 256 * hi + lo, lo in [-128, 127], |value| <= 32639 so that hi <= 127. One call for
+ * each plane, then acc = 256 * acc_hi + acc_lo in int64. */
+enum { BT_INT_MAX16 = 32639 };
+
+/* s4 panels [p0, p1) to s8 panels at to (panel p0 first). */
+typedef void bt_int_unpack4_fn(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1);
+
+/* Requantise, single rounding, half up: y = clamp(floor(acc * m / 2^s + 1/2)), m in [2^30, 2^31), s in [1, 62]
+ * (the multiplier m / 2^s). Per output channel n: m[n], s[n]. y in [-limit, limit]. acc + bias first, bias NULL: nothing added.
+ * requant32 takes accumulators of s32 (acc + bias must fit s64), requant64 of |acc + bias| < 2^62. */
+typedef void bt_int_requant32_fn(int16_t *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc, const int64_t *bias,
+                                 const int32_t *m, const uint8_t *s, int16_t limit, size_t t, size_t n);
+typedef void bt_int_requant64_fn(int16_t *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc, const int64_t *bias,
+                                 const int32_t *m, const uint8_t *s, int16_t limit, size_t t, size_t n);
+/* floor(v * m / 2^s + 1/2), by 128-bit arithmetic; m >= 0, s in [0, 126]. */
+int64_t bt_int_scale1(int64_t v, int32_t m, unsigned s);
+
+/* The integer shadow of one row: acc[n - 16 * p0] += sum over i of r[i] * w[n][k[i]], outputs of panels [p0, p1).
+ * |r| < 2^24, count <= K. Exact in int64, free of order. */
+typedef struct bt_int_shadow { uint32_t k; int32_t r; } bt_int_shadow;
+typedef void bt_int_shadow_fn(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count, const int8_t *restrict wp, size_t k4,
+                              size_t p0, size_t p1);
+#endif
