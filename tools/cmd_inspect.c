@@ -128,7 +128,7 @@ static int inspect(const config *c, const char *name)
     bt_plan_policy policy;
     int rc = 1;
     if (tool_open_model(&m, NULL, name, &fault) < 0 || bt_plan_parse(&policy, c->shape_policy, &fault) < 0
-        || bt_graph_build(&graph, &m->hp, &fault) < 0
+        || bt_graph_build(&graph, &m->hp, NULL, &fault) < 0
         || bt_programs_new(&programs, graph, policy, c->ctx_size ? (size_t)c->ctx_size : m->hp.ctx, &fault) < 0) {
         tool_fail("inspect", &fault);
     } else if (c->json) {

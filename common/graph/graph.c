@@ -2,10 +2,9 @@
 #include "graph/graph.h"
 #include "base/num.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 
-enum { TENSORS_PER_LAYER = 11, OPS_PER_LAYER = 18, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 4 };
+enum { TENSORS_PER_LAYER = 11, OPS_PER_LAYER = 19, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 5 };
 
 static const bt_formula ROWS_SEQ = {1, {1, 1, 0, 0}};
 static const bt_formula ROWS_OUT = {1, {1, 0, 0, 1}};
@@ -25,8 +24,8 @@ bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *
 const char *bt_op_name(bt_op_kind k)
 {
     static const char *const names[BT_OP_KINDS] = {
-        "embed",    "rmsnorm",   "linear", "qk_norm",  "rope",
-        "kv_store", "attention", "add",    "silu_mul", "select_rows",
+        "embed", "rmsnorm",  "linear",      "qk_norm", "rope", "kv_store", "attention",
+        "add",   "silu_mul", "select_rows", "rotate",
     };
     return (unsigned)k < BT_OP_KINDS ? names[k] : "?";
 }
@@ -87,7 +86,7 @@ static uint32_t attention(builder *b, uint32_t q, uint32_t kv)
     return out;
 }
 
-static void layer(builder *b, uint32_t x)
+static void layer(builder *b, uint32_t x, bool rotate_attention)
 {
     const bt_hparams *hp = &b->g->hp;
     const uint32_t q_width = hp->heads * hp->head_dim, kv_width = hp->kv_heads * hp->head_dim;
@@ -104,7 +103,9 @@ static void layer(builder *b, uint32_t x)
     head_wise(b, BT_OP_ROPE, BT_WEIGHT_NONE, k, hp->kv_heads);
     const uint32_t kv = tensor(b, "kv", BT_TENSOR_KV, ROWS_CTX, 2 * kv_width);
     op(b, BT_OP_KV_STORE, BT_WEIGHT_NONE, k, v, kv);
-    const uint32_t o = linear(b, "o", BT_WEIGHT_O, attention(b, q, kv), hp->dim);
+    const uint32_t a = attention(b, q, kv);
+    if (rotate_attention) head_wise(b, BT_OP_ROTATE, BT_WEIGHT_NONE, a, hp->heads);
+    const uint32_t o = linear(b, "o", BT_WEIGHT_O, a, hp->dim);
     op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, o, x);
 
     const uint32_t f = norm(b, "f", BT_WEIGHT_FFN_NORM, x);
@@ -115,8 +116,9 @@ static void layer(builder *b, uint32_t x)
     op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, d, x);
 }
 
-bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, bt_fault *fault)
+bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_options *options, bt_fault *fault)
 {
+    const bt_graph_options opt = options ? *options : (bt_graph_options){0};
     bt_err e;
     bt_graph *g = calloc(1, sizeof *g);
     if (!g) return bt_fail(fault, BT_ENOMEM, "building a graph");
@@ -132,9 +134,10 @@ bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, bt_fault *fault)
     const uint32_t ids = tensor(&b, "ids", BT_TENSOR_IDS, ROWS_SEQ, 1);
     const uint32_t x = tensor(&b, "x", BT_TENSOR_ACT, ROWS_SEQ, hp->dim);
     op(&b, BT_OP_EMBED, BT_WEIGHT_EMBED, ids, BT_GRAPH_NO_TENSOR, x);
+    if (opt.rotate_embed) head_wise(&b, BT_OP_ROTATE, BT_WEIGHT_NONE, x, 1);
     for (uint32_t l = 0; l < hp->layers; l++) {
         b.layer = l;
-        layer(&b, x);
+        layer(&b, x, opt.rotate_attention);
     }
     b.layer = BT_GRAPH_NO_LAYER;
     g->op_tail = g->ops;
@@ -216,6 +219,7 @@ static const struct {
     [BT_OP_ROPE] = {1, true, false, true},        [BT_OP_KV_STORE] = {2, false, false, false},
     [BT_OP_ATTENTION] = {2, false, false, false}, [BT_OP_ADD] = {2, true, false, false},
     [BT_OP_SILU_MUL] = {2, true, false, false},   [BT_OP_SELECT_ROWS] = {1, false, false, false},
+    [BT_OP_ROTATE] = {1, true, false, true},
 };
 
 static bool same_rows(bt_formula a, bt_formula b)
@@ -258,6 +262,7 @@ static bool shapes_fit(const bt_graph *g, const bt_op *o)
     case BT_OP_SELECT_ROWS:
         return a_act && y_act && same_rows(a->rows, ROWS_SEQ) && same_rows(y->rows, ROWS_OUT) &&
                a->width == y->width;
+    case BT_OP_ROTATE: return a_act && o->heads > 0 && a->width % o->heads == 0;
     case BT_OP_KINDS: break;
     }
     return false;

@@ -1,5 +1,6 @@
 #ifndef BT_GRAPH_GRAPH_H
 #define BT_GRAPH_GRAPH_H
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include "base/err.h"
@@ -56,6 +57,8 @@ typedef enum bt_op_kind {                   /* in[0]  in[1]  out              wh
     BT_OP_ADD,                              /* x      y      x, in place      x + y */
     BT_OP_SILU_MUL,                         /* gate   up     gate, in place   silu(gate) * up */
     BT_OP_SELECT_ROWS,                      /* x             s                last real row, or all rows */
+    BT_OP_ROTATE,                           /* x             x, in place      each of `heads` blocks of the row by a Hadamard rotation:
+                                                                              R1 outside layers, R2 inside */
     BT_OP_KINDS
 } bt_op_kind;
 const char *bt_op_name(bt_op_kind k);
@@ -65,7 +68,7 @@ typedef struct bt_op {
     uint32_t layer;                         /* BT_GRAPH_NO_LAYER outside layers */
     bt_weight weight;                       /* BT_WEIGHT_NONE where it has none */
     uint32_t in[2], out;                    /* tensors; BT_GRAPH_NO_TENSOR where unused */
-    uint32_t heads;                         /* QK_NORM, ROPE: heads in the row; else 0 */
+    uint32_t heads;                         /* QK_NORM, ROPE, ROTATE: heads (blocks) in the row; else 0 */
     bt_formula macs;                        /* multiply-accumulates; attention counts every (row, CTX) pair */
 } bt_op;
 
@@ -76,9 +79,15 @@ typedef struct bt_graph {
     size_t op_tail;
 } bt_graph;
 
+/* Rotations at run time, for weights that were folded with their inverses (npu/fold.h). */
+typedef struct bt_graph_options {
+    bool rotate_embed;                      /* R1: the rows of the embedding, each as one block */
+    bool rotate_attention;                  /* R2: each head of the attention's output */
+} bt_graph_options;
+
 /* llama, qwen2 and qwen3 are one description: biases come with the weights, QK_NORM where the file has it.
- * The result is checked (bt_graph_check). */
-bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, bt_fault *fault);
+ * options NULL: no rotation. The result is checked (bt_graph_check). */
+bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_options *options, bt_fault *fault);
 void   bt_graph_free(bt_graph *g);          /* NULL is fine */
 /* Every operand exists, has the shape its operator needs and is written before it is read; layers ascend. */
 bt_err bt_graph_check(const bt_graph *g, bt_fault *fault);

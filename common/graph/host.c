@@ -16,6 +16,7 @@ struct bt_host {
     uint8_t *scratch; /* [threads][scratch_bytes] */
     size_t scratch_bytes;
     float attn_scale;
+    bt_host_rotations rotations;
 };
 
 /* What a part of a step needs to know; the same for every part. */
@@ -28,8 +29,8 @@ typedef struct job {
     atomic_size_t next; /* attention: the next unit to take */
 } job;
 
-bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_kernels *kernels, bt_pool *pool,
-                   bt_fault *fault)
+bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_host_rotations *rotations, const bt_kernels *kernels,
+                   bt_pool *pool, bt_fault *fault)
 {
     bt_host *h = calloc(1, sizeof *h);
     if (!h) return bt_fail(fault, BT_ENOMEM, "making an executor");
@@ -37,7 +38,11 @@ bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_kernels *ker
     h->hp = &bt_packed_model(packed)->hp;
     h->kernels = kernels;
     h->pool = pool;
-    h->scratch_bytes = (bt_attn_scratch_bytes(h->hp->head_dim) + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    if (rotations) h->rotations = *rotations;
+    const size_t e1 = bt_companion_rotation_elems(&h->rotations.r1), e2 = bt_companion_rotation_elems(&h->rotations.r2);
+    size_t bytes = bt_attn_scratch_bytes(h->hp->head_dim);
+    if (bytes < (e1 > e2 ? e1 : e2) * sizeof(float)) bytes = (e1 > e2 ? e1 : e2) * sizeof(float);
+    h->scratch_bytes = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     h->scratch = aligned_alloc(ALIGN, bt_pool_threads(pool) * h->scratch_bytes);
     if (!h->scratch) {
         free(h);
@@ -235,6 +240,22 @@ static void run_select_rows(void *ud, size_t part, size_t parts)
     }
 }
 
+static const bt_companion_rotation *rotation_of(const bt_host *h, uint32_t layer)
+{
+    return layer == BT_GRAPH_NO_LAYER ? &h->rotations.r1 : &h->rotations.r2;
+}
+
+static void run_rotate(void *ud, size_t part, size_t parts)
+{
+    const job *j = ud;
+    const size_t width = j->step->out_width;
+    size_t r0, r1;
+    my_rows(j, &r0, &r1, part, parts);
+    bt_companion_rotate_rows(at(j, j->step->out_at) + r0 * width, width, r1 - r0, j->step->heads,
+                             rotation_of(j->h, j->step->layer),
+                             (float *)(void *)(j->h->scratch + part * j->h->scratch_bytes));
+}
+
 /* `always`: worth all threads even for one row; the others run on the caller's thread where there is
  * little to do. */
 static const struct {
@@ -246,6 +267,7 @@ static const struct {
     [BT_OP_ROPE] = {run_rope, 0},           [BT_OP_KV_STORE] = {run_kv_store, 0},
     [BT_OP_ATTENTION] = {run_attention, 1}, [BT_OP_ADD] = {run_add, 0},
     [BT_OP_SILU_MUL] = {run_silu_mul, 0},   [BT_OP_SELECT_ROWS] = {run_select_rows, 0},
+    [BT_OP_ROTATE] = {run_rotate, 0},
 };
 
 static bt_err check(const bt_host *h, const bt_program *prog, const bt_host_io *io, bt_fault *fault)
@@ -253,6 +275,13 @@ static bt_err check(const bt_host *h, const bt_program *prog, const bt_host_io *
     const bt_hparams *hp = h->hp;
     if (prog->out && !io->logits)
         return bt_fail(fault, BT_EARG, "the program gives logits, and there is no room for them");
+    for (size_t i = 0; i < prog->steps; i++) {
+        const bt_step *s = &prog->step[i];
+        if (s->kind == BT_OP_ROTATE &&
+            bt_companion_rotation_elems(rotation_of(h, s->layer)) * s->heads != s->out_width)
+            return bt_fail(fault, BT_EARG, "a rotation of %zu elements for %u blocks in a row of %zu",
+                           bt_companion_rotation_elems(rotation_of(h, s->layer)), s->heads, s->out_width);
+    }
     for (size_t b = 0; b < prog->batch; b++) {
         const bt_host_seq *s = &io->seq[b];
         const bt_kv_view *v = s->kv;

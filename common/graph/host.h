@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include "base/pool.h"
 #include "graph/bind.h"
+#include "graph/companion.h"
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
 #include "model/packed.h"
@@ -18,9 +19,12 @@
  *
  * Numbers. Rule of order: bits depend on no seq, batch, padding, chunk edge, thread or instruction set. */
 typedef struct bt_host bt_host;
-/* All borrowed, and outlive the executor. pool may be NULL (one thread). One run at a time. */
-bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_kernels *kernels, bt_pool *pool,
-                   bt_fault *fault);
+/* What the graph's ROTATE operators do: r1 those outside layers, r2 those inside. */
+typedef struct bt_host_rotations { bt_companion_rotation r1, r2; } bt_host_rotations;
+/* All borrowed, and outlive the executor, but rotations, which is copied (not what it points to); NULL for graphs without
+ * ROTATE. pool may be NULL (one thread). One run at a time. */
+bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_host_rotations *rotations, const bt_kernels *kernels,
+                   bt_pool *pool, bt_fault *fault);
 void   bt_host_free(bt_host *h);            /* NULL is fine */
 
 typedef struct bt_host_seq {
@@ -41,7 +45,7 @@ typedef struct bt_host_io {
 } bt_host_io;
 
 /* arena: prog->arena_bytes bytes, 64-byte aligned. BT_EARG: an id outside the vocabulary, a position
- * beyond the program's ctx, the view or the rotary tables, nothing computed then; BT_ECANCEL: KV rows of
+ * beyond the program's ctx, the view or the rotary tables, a ROTATE that `rotations` does not fit, nothing computed then; BT_ECANCEL: KV rows of
  * the first layers may have been written. */
 bt_err bt_host_run(bt_host *h, const bt_program *prog, void *arena, const bt_host_io *io, bt_fault *fault);
 #endif

@@ -32,9 +32,9 @@ bt_err bt_prefill_new(bt_prefill **ret, const bt_packed *packed, const bt_kernel
     if (!p) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     p->policy = policy;
     p->vocab = hp->vocab;
-    if ((e = bt_graph_build(&p->graph, hp, fault)) < 0) goto out;
+    if ((e = bt_graph_build(&p->graph, hp, NULL, fault)) < 0) goto out;
     if ((e = bt_programs_new(&p->programs, p->graph, policy, options->ctx_tokens, fault)) < 0) goto out;
-    if ((e = bt_host_new(&p->host, packed, kernels, pool, fault)) < 0) goto out;
+    if ((e = bt_host_new(&p->host, packed, NULL, kernels, pool, fault)) < 0) goto out;
     p->ids = calloc(p->programs->row[p->programs->rows - 1].seq, sizeof *p->ids);
     if (!p->ids) {
         e = bt_fail(fault, BT_ENOMEM, "making a prefill engine");

@@ -38,14 +38,14 @@ static bt_err host_load(void **ret, const bt_model *m, const dc_engine_config *c
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
     s->kernels = kernels;
-    if ((e = bt_graph_build(&s->graph, &m->hp, fault)) < 0) goto out;
+    if ((e = bt_graph_build(&s->graph, &m->hp, NULL, fault)) < 0) goto out;
     if ((e = bt_bind_program(&s->program, s->graph, 1, 1, 1, 0, fault)) < 0) goto out;
     if (!(s->arena = aligned_alloc(64, s->program->arena_bytes))) {
         e = bt_fail(fault, BT_ENOMEM, "arena of %zu bytes", s->program->arena_bytes);
         goto out;
     }
     if ((e = bt_packed_new(&s->packed, m, &o, pool, fault)) < 0) goto out;
-    if ((e = bt_host_new(&s->host, s->packed, kernels, pool, fault)) < 0) goto out;
+    if ((e = bt_host_new(&s->host, s->packed, NULL, kernels, pool, fault)) < 0) goto out;
     *ret = s;
     s = NULL;
 out:

@@ -43,7 +43,7 @@ static void for_each_program(check_fn *check)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         bt_graph *g;
-        assert_int_equal(bt_graph_build(&g, &shapes[i], NULL), BT_OK);
+        assert_int_equal(bt_graph_build(&g, &shapes[i], NULL, NULL), BT_OK);
         for (size_t s = 0; s < sizeof seqs / sizeof *seqs; s++)
             for (size_t batch = 1; batch <= 3; batch += 2)
                 for (int out = 0; out < 3; out++) {
@@ -97,7 +97,7 @@ static void no_two_live_tensors_overlap_and_the_peak_is_near_its_floor(void **st
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         bt_graph *g;
-        assert_int_equal(bt_graph_build(&g, &shapes[i], NULL), BT_OK);
+        assert_int_equal(bt_graph_build(&g, &shapes[i], NULL, NULL), BT_OK);
         for (size_t s = 0; s < sizeof seqs / sizeof *seqs; s++)
             for (int out = 0; out < 3; out++) {
                 bt_program *p;
@@ -160,7 +160,7 @@ static void refuses_what_is_no_binding(void **state)
     (void)state;
     bt_graph *g;
     bt_program *p = NULL;
-    assert_int_equal(bt_graph_build(&g, &shapes[0], NULL), BT_OK);
+    assert_int_equal(bt_graph_build(&g, &shapes[0], NULL, NULL), BT_OK);
     assert_int_equal(bt_bind_program(&p, g, 0, 16, 1, 0, NULL), BT_EARG);
     assert_int_equal(bt_bind_program(&p, g, 1, 0, 1, 0, NULL), BT_EARG);
     assert_int_equal(bt_bind_program(&p, g, 1, 16, 2, 0, NULL), BT_EARG);

@@ -26,8 +26,8 @@ static world begin(const char *arch, size_t threads)
     const bt_packed_options o = {.ctx_tokens = CTX};
     if (threads > 1) assert_int_equal(bt_pool_new(&w.pool, threads, NULL), BT_OK);
     assert_int_equal(bt_packed_new(&w.packed, w.kit.model, &o, w.pool, NULL), BT_OK);
-    assert_int_equal(bt_graph_build(&w.graph, &w.kit.model->hp, NULL), BT_OK);
-    assert_int_equal(bt_host_new(&w.host, w.packed, bt_kernels_select(NULL), w.pool, NULL), BT_OK);
+    assert_int_equal(bt_graph_build(&w.graph, &w.kit.model->hp, NULL, NULL), BT_OK);
+    assert_int_equal(bt_host_new(&w.host, w.packed, NULL, bt_kernels_select(NULL), w.pool, NULL), BT_OK);
     return w;
 }
 

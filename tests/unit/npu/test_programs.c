@@ -21,7 +21,7 @@ static bt_programs *table(bt_graph **graph, const char *policy, size_t ctx)
     bt_plan_policy p;
     bt_programs *t = NULL;
     assert_int_equal(bt_plan_parse(&p, policy, NULL), BT_OK);
-    assert_int_equal(bt_graph_build(graph, &hp, NULL), BT_OK);
+    assert_int_equal(bt_graph_build(graph, &hp, NULL, NULL), BT_OK);
     assert_int_equal(bt_programs_new(&t, *graph, p, ctx, NULL), BT_OK);
     return t;
 }
