@@ -21,7 +21,7 @@ static void host_free(void *state)
 static bt_err host_load(void **ret, const bt_model *m, const pf_engine_config *config, bt_pool *pool,
                         bt_fault *fault)
 {
-    const bt_packed_options packing = {config->ctx_tokens, config->progress, config->progress_ud};
+    const bt_packed_options packing = {.ctx_tokens = config->ctx_tokens, .progress = config->progress, .progress_ud = config->progress_ud};
     const bt_prefill_options options = {config->ctx_tokens, config->shape_policy};
     const bt_kernels *kernels = bt_kernels_select(config->isa);
     bt_plan_policy policy;

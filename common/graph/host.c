@@ -323,6 +323,9 @@ bt_err bt_host_run(bt_host *h, const bt_program *prog, void *arena, const bt_hos
         const size_t elems = prog->batch * s->rows * s->out_width;
         const bool is_small = !runner[s->kind].always && elems < DIRECT_ELEMS;
         bt_pool_run(is_small ? NULL : h->pool, runner[s->kind].fn, &j);
+        for (uint32_t g = 0; io->on_step && g < s->group; g++)
+            io->on_step(io->on_step_ud, &s[g], s[g].in_at[0] == SIZE_MAX ? NULL : at(&j, s[g].in_at[0]),
+                        s[g].out_at == SIZE_MAX ? NULL : at(&j, s[g].out_at), prog->batch * s[g].rows);
         if (s->kind == BT_OP_KV_STORE && io->on_kv) io->on_kv(io->on_kv_ud, s->layer);
     }
     return BT_OK;

@@ -42,6 +42,11 @@ typedef struct bt_host_io {
     void (*on_kv)(void *ud, uint32_t layer);
     void *on_kv_ud;
     const atomic_bool *cancel;              /* looked at before each layer; NULL: never */
+    /* After each step, on the caller's thread: its rows (of all sequences, padding too) as they are in the arena, in
+     * [rows, step->in_width[0]] and out [rows, step->out_width]; NULL for what is not in it. An in-place step has in == out.
+     * For calibration; may be NULL. */
+    void (*on_step)(void *ud, const bt_step *step, const float *in, const float *out, size_t rows);
+    void *on_step_ud;
 } bt_host_io;
 
 /* arena: prog->arena_bytes bytes, 64-byte aligned. BT_EARG: an id outside the vocabulary, a position

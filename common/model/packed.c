@@ -117,6 +117,7 @@ static bt_err map_all(bt_packed *p, bt_fault *fault)
 }
 
 typedef struct pack_job {
+    const bt_packed_source *source; /* NULL: the tensor's own rows */
     const bt_gguf_tensor *tensor;
     uint16_t *panels;
     float *rows; /* [parts][PANEL_ROWS * k] */
@@ -134,6 +135,12 @@ static bool has_nonfinite_f16(const uint16_t *v, size_t count)
     return worst >= 0x7c00;
 }
 
+static void read_row(float *y, const bt_packed_source *source, const bt_gguf_tensor *t, size_t n)
+{
+    if (source) source->row(source->ud, y, n);
+    else bt_model_row_f32(y, t, n);
+}
+
 static void pack_part(void *ud, size_t part, size_t parts)
 {
     const pack_job *j = ud;
@@ -142,16 +149,17 @@ static void pack_part(void *ud, size_t part, size_t parts)
     bt_pool_slice(&p0, &p1, bt_matmul_panels(j->n), 1, part, parts);
     for (size_t p = p0; p < p1; p++) {
         const size_t n0 = p * PANEL_ROWS, count = j->n - n0 < PANEL_ROWS ? j->n - n0 : PANEL_ROWS;
-        for (size_t r = 0; r < count; r++) bt_model_row_f32(rows + r * j->k, j->tensor, n0 + r);
+        for (size_t r = 0; r < count; r++) read_row(rows + r * j->k, j->source, j->tensor, n0 + r);
         bt_matmul_pack(j->panels, rows, n0, count, j->k);
         if (has_nonfinite_f16(j->panels + p * PANEL_ROWS * j->k, PANEL_ROWS * j->k)) j->is_bad[part] = 1;
     }
 }
 
-static bt_err copy_vector(const float **ret, bt_packed *p, const bt_gguf_tensor *t, bt_fault *fault)
+static bt_err copy_vector(const float **ret, bt_packed *p, const bt_packed_source *source,
+                          const bt_gguf_tensor *t, bt_fault *fault)
 {
     float *v = take(p, t->dim[0], 4);
-    bt_model_row_f32(v, t, 0);
+    read_row(v, source, t, 0);
     for (size_t i = 0; i < t->dim[0]; i++)
         if (!isfinite(v[i]))
             return bt_fail(fault, BT_EFORMAT, "tensor '%s': element %zu is not finite", t->name, i);
@@ -172,7 +180,7 @@ static bt_err pack_matrix(bt_packed *p, slot *s, pack_job *job, bt_pool *pool, b
             return bt_fail(fault, BT_EFORMAT, "tensor '%s': a weight is beyond the range of f16 (65504)",
                            s->tensor->name);
     s->matrix = (bt_packed_matrix){.panels = job->panels, .n = job->n, .k = job->k};
-    return s->bias ? copy_vector(&s->matrix.bias, p, s->bias, fault) : BT_OK;
+    return s->bias ? copy_vector(&s->matrix.bias, p, NULL, s->bias, fault) : BT_OK;
 }
 
 static bt_err pack_all(bt_packed *p, const bt_packed_options *o, bt_pool *pool, bt_fault *fault)
@@ -187,7 +195,7 @@ static bt_err pack_all(bt_packed *p, const bt_packed_options *o, bt_pool *pool, 
         total += bt_matmul_packed_elems(t->dim[1], t->dim[0]) * 2;
         if (t->dim[0] > widest) widest = t->dim[0];
     }
-    pack_job job = {.rows_stride = PANEL_ROWS * widest};
+    pack_job job = {.source = o->source, .rows_stride = PANEL_ROWS * widest};
     job.rows = calloc(parts * job.rows_stride, sizeof *job.rows);
     job.is_bad = calloc(parts, 1);
     if (!job.rows || !job.is_bad) {
@@ -196,9 +204,11 @@ static bt_err pack_all(bt_packed *p, const bt_packed_options *o, bt_pool *pool, 
     }
     for (size_t i = 0; i < count; i++) {
         slot *s = &p->slots[i];
+        const bt_weight w = (bt_weight)(i % WEIGHTS);
         if (!s->tensor) continue;
-        if (!is_matrix((bt_weight)(i % WEIGHTS))) {
-            if ((e = copy_vector(&s->vector, p, s->tensor, fault)) < 0) goto out;
+        if (o->source && (e = o->source->begin(o->source->ud, (uint32_t)(i / WEIGHTS), w, fault)) < 0) goto out;
+        if (!is_matrix(w)) {
+            if ((e = copy_vector(&s->vector, p, o->source, s->tensor, fault)) < 0) goto out;
             continue;
         }
         if ((e = pack_matrix(p, s, &job, pool, fault)) < 0) goto out;

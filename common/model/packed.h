@@ -31,11 +31,21 @@ typedef struct bt_packed_matrix {
     size_t n, k;
 } bt_packed_matrix;
 
+/* Values to pack in place of the file's, with the file's shapes: how folded weights reach the float kernels. `begin` comes on the caller's
+ * thread before a matrix or a norm vector is read, `row` after it from any thread: y[k] = row n of it (a vector is row 0). Biases and
+ * rotary tables stay the file's. */
+typedef struct bt_packed_source {
+    bt_err (*begin)(void *ud, uint32_t layer, bt_weight w, bt_fault *fault);
+    void   (*row)(void *ud, float *y, size_t n);
+    void *ud;
+} bt_packed_source;
+
 typedef struct bt_packed_options {
     size_t ctx_tokens;                      /* positions in the rotary tables; 1 .. BT_MODEL_MAX_CTX */
     /* Called on the caller's thread after each matrix, with done rising to total; NULL: silent. */
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_ud;
+    const bt_packed_source *source;         /* NULL: the file */
 } bt_packed_options;
 
 typedef struct bt_packed bt_packed;

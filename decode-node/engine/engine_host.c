@@ -29,7 +29,7 @@ static void host_free(void *state)
 static bt_err host_load(void **ret, const bt_model *m, const dc_engine_config *config, bt_pool *pool,
                         bt_fault *fault)
 {
-    const bt_packed_options o = {config->ctx_tokens, config->progress, config->progress_ud};
+    const bt_packed_options o = {.ctx_tokens = config->ctx_tokens, .progress = config->progress, .progress_ud = config->progress_ud};
     const bt_kernels *kernels = bt_kernels_select(config->isa);
     if (!kernels)
         return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", config->isa,

@@ -185,6 +185,46 @@ static void tells_of_each_layer_once_and_stops_between_layers(void **state)
     end(&w);
 }
 
+typedef struct looker {
+    const world *w;
+    size_t linears, others;
+} looker;
+
+/* What a linear step is told to have read and written fits its weight: output 0 of row 0, in the kernels' order. */
+static void step_done(void *ud, const bt_step *step, const float *in, const float *out, size_t rows)
+{
+    looker *l = ud;
+    if (step->kind != BT_OP_LINEAR) {
+        l->others++;
+        return;
+    }
+    const bt_packed_matrix *m = bt_packed_matrix_of(l->w->packed, step->layer, step->weight);
+    assert_true(in && rows == (out ? 20 : 1) && step->in_width[0] == m->k && step->out_width == m->n);
+    float sum = 0;
+    for (size_t k = 0; k < m->k; k++) sum = fmaf(bt_f16_to_f32_1(m->panels[k * 16]), in[k], sum);
+    if (out) assert_true(out[0] == (m->bias ? m->bias[0] + sum : sum));
+    l->linears++;
+}
+
+static void shows_each_step_to_an_observer(void **state)
+{
+    (void)state;
+    world w = begin("qwen2", 2);
+    int32_t ids[20];
+    engine_kit_ids(ids, 20, w.kit.model, 5);
+    float *logits = floats(w.kit.model->hp.vocab);
+    bt_kv_view kv = engine_kit_pages(w.kit.model, 20, 4, 2);
+    looker l = {.w = &w};
+    const bt_host_seq seq = {&kv, 0, 20};
+    const bt_host_io io = {.ids = ids, .seq = &seq, .logits = logits, .on_step = step_done, .on_step_ud = &l};
+    assert_int_equal(run(&w, 1, 20, 1, &io, NULL), BT_OK);
+    assert_int_equal(l.linears, 3 * 7 + 1);
+    assert_int_equal(l.linears + l.others, w.graph->ops);
+    engine_kit_pages_free(&kv);
+    free(logits);
+    end(&w);
+}
+
 static void refuses_what_breaks_its_contract_and_writes_nothing(void **state)
 {
     (void)state;
@@ -232,6 +272,7 @@ int main(void)
         cmocka_unit_test(nothing_in_padding_changes_a_bit),
         cmocka_unit_test(a_batch_gives_each_sequence_its_solo_bits),
         cmocka_unit_test(tells_of_each_layer_once_and_stops_between_layers),
+        cmocka_unit_test(shows_each_step_to_an_observer),
         cmocka_unit_test(refuses_what_breaks_its_contract_and_writes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,6 +116,64 @@ static void threads_change_no_byte_and_progress_reaches_its_total(void **state)
     engine_kit_done(&kit);
 }
 
+typedef struct made_up {
+    const bt_model *m;
+    uint32_t layer;
+    bt_weight w;
+    size_t begun;
+} made_up;
+
+static float made_up_value(const made_up *s, size_t n, size_t k)
+{
+    return (float)(s->layer * 500 + s->w * 30 + n % 7) + (float)(k % 8) / 8;
+}
+
+static bt_err made_up_begin(void *ud, uint32_t layer, bt_weight w, bt_fault *fault)
+{
+    made_up *s = ud;
+    s->layer = layer;
+    s->w = w;
+    s->begun++;
+    (void)fault;
+    return BT_OK;
+}
+
+static void made_up_row(void *ud, float *y, size_t n)
+{
+    const made_up *s = ud;
+    const size_t k = s->w == BT_WEIGHT_DOWN ? s->m->hp.ffn : s->m->hp.dim;
+    for (size_t i = 0; i < k; i++) y[i] = made_up_value(s, n, i);
+}
+
+static void takes_values_from_another_source(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("qwen2");
+    made_up s = {.m = kit.model};
+    const bt_packed_source source = {made_up_begin, made_up_row, &s};
+    const bt_packed_options o = {.ctx_tokens = 16, .source = &source};
+    bt_packed *p;
+    bt_pool *pool;
+    assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
+    assert_int_equal(bt_packed_new(&p, kit.model, &o, pool, NULL), BT_OK);
+    assert_int_equal(s.begun, 3 * (7 + 2) + 2);
+    s.layer = 1;
+    s.w = BT_WEIGHT_DOWN;
+    const bt_packed_matrix *m = bt_packed_matrix_of(p, 1, BT_WEIGHT_DOWN);
+    for (size_t n = 0; n < m->n; n++)
+        for (size_t k = 0; k < m->k; k++)
+            assert_int_equal(m->panels[(n / 16 * m->k + k) * 16 + n % 16], bt_f32_to_f16_1(made_up_value(&s, n, k)));
+    s.w = BT_WEIGHT_FFN_NORM;
+    for (size_t k = 0; k < m->n; k++)
+        assert_true(bt_packed_vector_of(p, 1, BT_WEIGHT_FFN_NORM)[k] == made_up_value(&s, 0, k));
+    float row[96];
+    bt_model_row_f32(row, kit.model->layer[1].bq, 0); /* biases stay the file's */
+    assert_memory_equal(bt_packed_matrix_of(p, 1, BT_WEIGHT_Q)->bias, row, sizeof row);
+    bt_packed_free(p);
+    bt_pool_free(pool);
+    engine_kit_done(&kit);
+}
+
 static void add_large(tiny_gguf *w, void *ud)
 {
     const float *value = ud;
@@ -177,6 +235,7 @@ int main(void)
         cmocka_unit_test(every_weight_is_the_files_value_rounded_once),
         cmocka_unit_test(rotary_rows_are_the_models_table),
         cmocka_unit_test(threads_change_no_byte_and_progress_reaches_its_total),
+        cmocka_unit_test(takes_values_from_another_source),
         cmocka_unit_test(refuses_a_weight_beyond_f16_and_names_its_tensor),
         cmocka_unit_test(refuses_a_context_of_nothing),
     };
