@@ -3,14 +3,24 @@
 #include <stdint.h>
 
 /* The package file, as C structures: what docs/package-format.md says byte by byte. Little-endian, mapped as it is; every structure has
- * one size on every machine (static assertions in pkg_read.c). Nothing here is trusted before pkg_read.c has checked it.
+ * one size on every machine (static assertions in pkg_names.c) and no hidden padding. Nothing here is trusted before pkg_check.c has looked
+ * at it.
  *
  *   header | constants, each at a multiple of 64 | tables, each at a multiple of 64
  *
  * A constant is stored once, whatever names it (by content hash). Tables refer to constants by index; BT_PKG_NONE: there is none. */
 #define BT_PKG_MAGIC   "BATONNPU"
 #define BT_PKG_NONE    UINT32_MAX
+#define BT_PKG_NOWHERE UINT64_MAX                           /* an operand that is not in the arena */
 enum { BT_PKG_VERSION = 1, BT_PKG_ALIGN = 64 };
+/* A package past one of these is refused; each far above what a real one needs. LIVE: places of one plan alive at once; ALL_INSTS: over all
+ * programs, so that a small file cannot keep the check busy for long. */
+enum {
+    BT_PKG_MAX_CONSTS = 1 << 18, BT_PKG_MAX_ROWS = 4096, BT_PKG_MAX_PROGRAMS = 12288, BT_PKG_MAX_INSTS = 1 << 16, BT_PKG_MAX_PLACES = 1 << 16,
+    BT_PKG_MAX_LIVE = 64, BT_PKG_MAX_ALL_INSTS = 1 << 24, BT_PKG_MAX_FALLBACKS = 4096, BT_PKG_MAX_SESSIONS = 4096, BT_PKG_MAX_GROUP = 4,
+    BT_PKG_MAX_BATCH = 1024,
+};
+#define BT_PKG_MAX_ARENA_BYTES (UINT64_C(1) << 40)
 
 typedef struct bt_pkg_table { uint64_t offset; uint32_t count, elem_bytes; } bt_pkg_table;
 
@@ -49,26 +59,29 @@ typedef struct bt_pkg_header {              /* 1,024 bytes */
     uint64_t calib_tokens;
     bt_pkg_table consts, tensors, sites, rows, programs, fallbacks, sessions;
     char     model_name[128], recipe[128], shape_policy[128], profile[64];  /* NUL-terminated, zero-filled */
-    uint8_t  reserved[104];                 /* zero */
+    uint8_t  reserved[232];                 /* zero */
 } bt_pkg_header;
 
+/* What a constant was first added as; a label for people, and what weights_bytes counts (WEIGHT: panels and the embedding). */
 typedef enum bt_pkg_const_kind {
     BT_PKG_CONST_WEIGHT = 1, BT_PKG_CONST_SCALE, BT_PKG_CONST_VECTOR, BT_PKG_CONST_TABLE, BT_PKG_CONST_CODE, BT_PKG_CONST_PLAN,
 } bt_pkg_const_kind;
-typedef struct bt_pkg_const { uint64_t offset, bytes; uint8_t hash[16]; uint32_t kind, refs; } bt_pkg_const;   /* 40 bytes; hash: XXH3-128 */
+typedef struct bt_pkg_const { uint64_t offset, bytes; uint8_t hash[16]; uint32_t kind, refs; } bt_pkg_const;   /* 40 bytes; hash: XXH3-128;
+                                               refs: how often tables and instructions name it */
 
 /* Order of the tables. Tensors: layer * BT_PKG_LAYER_TENSORS + slot for the eleven of a layer, in the order attn_norm, q, k, v, q_norm, k_norm, o, ffn_norm, gate, up, down, then out_norm and
  * output; one that the model or the recipe does not have (a norm folded away, no q_norm) has n = 0. Sites: layer * 4 + kind, then the head. */
 enum { BT_PKG_LAYER_TENSORS = 11, BT_PKG_LAYER_SITES = 4 };
+/* NONE for what has no entry (the embedding, an unknown number). layer is not looked at for out_norm, output and the head's site. */
 uint32_t bt_pkg_tensor_index(uint32_t layers, uint32_t layer, uint32_t weight /* bt_weight */);
 uint32_t bt_pkg_site_index(uint32_t layers, uint32_t layer, uint32_t kind /* bt_site_kind */);
-uint32_t bt_pkg_site_of(uint32_t weight);   /* bt_site_kind of a matrix's input */
+uint32_t bt_pkg_site_of(uint32_t weight);   /* bt_site_kind of a matrix's input; NONE for others */
 
 /* A weight: a matrix with its quantisation, or a vector. */
-typedef struct bt_pkg_tensor {              /* 96 bytes */
+typedef struct bt_pkg_tensor {              /* 96 bytes; one that is not there: layer, weight, NONE for each index, else zero */
     uint32_t layer, weight;                 /* bt_weight; layer UINT32_MAX outside layers */
-    uint32_t n, k;                          /* vector: k = 1 */
-    uint32_t site;                          /* of its input; NONE for vectors */
+    uint32_t n, k;                          /* vector: k = 1; Q_NORM, K_NORM: n = head_dim */
+    uint32_t site;                          /* of its input; NONE for vectors and with 16 bits */
     uint32_t bits;                          /* 8 or 4: integer panels; 16: f16 panels (kernels.h); 32: f32 vector */
     uint32_t panels;                        /* constant */
     uint32_t wscale;                        /* constant: f32 [n], or [1] per tensor */
@@ -86,7 +99,7 @@ typedef struct bt_pkg_tensor {              /* 96 bytes */
 } bt_pkg_tensor;
 
 /* An input that is quantised: the one of q, k, v; of o; of gate and up; of down; of the head. */
-typedef struct bt_pkg_site {                /* 64 bytes */
+typedef struct bt_pkg_site {                /* 64 bytes; one that no integer linear uses: layer, kind, hot NONE, else zero */
     uint32_t layer, kind;                   /* bt_site_kind; layer UINT32_MAX for the head */
     uint32_t bits, shadow, k;               /* 8 or 16; bt_shadow_kind */
     float    scale, inv_scale;              /* scale = clip / 127 or / 32639; inv_scale = 1 / scale, rounded once */
@@ -114,11 +127,24 @@ typedef struct bt_pkg_program {             /* 64 bytes */
     uint64_t activation_bytes_moved;        /* read and written by the steps, for seq rows */
 } bt_pkg_program;
 
+/* Names in a memory plan: the graph's tensors, and what quantisation adds. PLANES: s8 or the hi plane; LO: the lo plane; SHADOW: counts and entries;
+ * WIDE: s32 on the way to planes; KF, VF: k and v back in f32 (npu_ops all). */
+typedef enum bt_pkg_value {
+    BT_PKG_VALUE_X = 1, BT_PKG_VALUE_N, BT_PKG_VALUE_Q, BT_PKG_VALUE_K, BT_PKG_VALUE_V, BT_PKG_VALUE_A, BT_PKG_VALUE_O, BT_PKG_VALUE_F, BT_PKG_VALUE_GATE,
+    BT_PKG_VALUE_UP, BT_PKG_VALUE_D, BT_PKG_VALUE_S, BT_PKG_VALUE_SN, BT_PKG_VALUE_PLANES, BT_PKG_VALUE_LO, BT_PKG_VALUE_SHADOW, BT_PKG_VALUE_WIDE,
+    BT_PKG_VALUE_KF, BT_PKG_VALUE_VF, BT_PKG_VALUE_OTHER, BT_PKG_VALUES
+} bt_pkg_value;
+const char *bt_pkg_value_name(uint32_t v);  /* "x", "gate", "planes", ...; "?" */
+
+/* A value lives from the instruction that first writes it to the last that names it. Places alive together never overlap; every operand of an
+ * instruction lies in a place alive there. */
 typedef struct bt_pkg_place { uint32_t name, first_inst, last_inst, reserved; uint64_t offset, bytes; } bt_pkg_place; /* 32; name: bt_pkg_value */
 
 typedef enum bt_pkg_unit { BT_PKG_COMPANION, BT_PKG_NPU } bt_pkg_unit;
 
-/* One step. Arena values are rows of `stride` bytes. */
+/* One step. Arena values are rows of `stride` bytes; both inputs have in_stride (an in-place operator's in1 too), out and its lo plane out_stride.
+ * What is read was written by an earlier instruction, in the form and shape it is read in, and not written over since. In place: in0 == out.
+ * Operands that are not in place do not overlap. */
 typedef enum bt_pkg_op {
     /* companion, FP32: bt_op_kind's meanings, in0, in1 -> out, f32 rows */
     BT_PKG_EMBED = 1,                       /* -> out [S, dim] */
@@ -130,8 +156,8 @@ typedef enum bt_pkg_op {
     BT_PKG_ATTENTION,                       /* in0 = q -> out */
     BT_PKG_ADD, BT_PKG_SILU_MUL,            /* out (= in0), in1 */
     BT_PKG_SELECT_ROWS,                     /* in0 -> out; element = 4 bytes of any type */
-    BT_PKG_QUANTISE,                        /* in0 f32 -> out: s8 plane, or hi plane with lo at in1; shadow entries at aux, their counts
-                                               [rows] u32 before them, padded to 64 bytes; site */
+    BT_PKG_QUANTISE,                        /* in0 f32 -> out: s8 plane, or hi plane with lo at in1; site. out_stride: a multiple of 64. aux where
+                                               the site has a shadow: u32 counts [rows], padded to 64 bytes, then bt_int_shadow [rows, in_width] */
     BT_PKG_QUANTISE32,                      /* in0 f32 -> out s32: rint(x / residual_scale) */
     BT_PKG_DEQUANTISE16,                    /* in0 s16 -> out f32: times the scale of `tensor` */
     /* the NPU */
@@ -148,20 +174,27 @@ typedef enum bt_pkg_op {
 const char *bt_pkg_op_name(bt_pkg_op op);   /* "embed", "int_linear", ...; "?" */
 
 typedef struct bt_pkg_inst {                /* 88 bytes */
-    uint8_t  op, unit, group, out_rows;     /* group: LINEAR: this and the next group - 1 share in0 and may run as one; out_rows: 1: rows of
-                                               OUT, 0: rows of SEQ */
+    uint8_t  op, unit, group, out_rows;     /* group: linears: this and the next group - 1 share in0 and may run as one, in any order; else 1.
+                                               out_rows: 1: rows of OUT, 0: rows of SEQ */
     uint32_t layer;                         /* UINT32_MAX outside layers */
     uint32_t tensor, site;                  /* or NONE */
     uint32_t arg, cluster;
     uint32_t in_width, out_width;           /* elements of a row */
-    uint64_t in0, in1, out, aux;            /* byte offsets in the arena; UINT64_MAX: not in it */
-    uint64_t params;                        /* INT_*: constant index of its bt_pkg_int_params; else 0 */
+    uint64_t in0, in1, out, aux;            /* byte offsets in the arena, multiples of 64; NOWHERE: not in it. A LINEAR with out NOWHERE writes the
+                                               caller's logits; KV_STORE has no out, EMBED no in0 */
+    uint64_t params;                        /* INT_*: constant index of its bt_pkg_int_params, or BT_PKG_NONE; else 0 */
     uint32_t in_stride, out_stride;         /* bytes of a row */
     uint64_t macs_per_row;
 } bt_pkg_inst;
 
+/* Bytes at aux: the counts and the entries (8 bytes each). rows < 2^21 and k < 2^18, so that nothing overflows. */
+static inline uint64_t bt_pkg_shadow_counts_bytes(uint64_t rows) { return (rows * 4 + 63) / 64 * 64; }
+static inline uint64_t bt_pkg_shadow_bytes(uint64_t rows, uint64_t k) { return bt_pkg_shadow_counts_bytes(rows) + rows * k * 8; }
+
 /* Multipliers of an integer operator (int_ops.h says which it reads). 64 bytes. */
-typedef struct bt_pkg_int_params { int32_t m[4]; uint8_t s[4]; int32_t k_shift, v_shift; int64_t eps; uint8_t reserved[20]; } bt_pkg_int_params;
+typedef struct bt_pkg_int_params {
+    int32_t m[4]; uint8_t s[4]; int32_t k_shift, v_shift; uint32_t zero; int64_t eps; uint8_t reserved[24];
+} bt_pkg_int_params;
 
 typedef struct bt_pkg_fallback { char op[24]; char why[96]; uint32_t count, reserved; uint64_t macs_per_row; } bt_pkg_fallback;  /* 136 */
 typedef struct bt_pkg_session { uint32_t first_layer, last_layer; uint64_t mapped_bytes; } bt_pkg_session;                       /* 16 */
