@@ -191,7 +191,10 @@ typedef struct bt_pkg_inst {                /* 88 bytes */
 static inline uint64_t bt_pkg_shadow_counts_bytes(uint64_t rows) { return (rows * 4 + 63) / 64 * 64; }
 static inline uint64_t bt_pkg_shadow_bytes(uint64_t rows, uint64_t k) { return bt_pkg_shadow_counts_bytes(rows) + rows * k * 8; }
 
-/* Multipliers of an integer operator (int_ops.h says which it reads). 64 bytes. */
+/* Multipliers m[i] / 2^s[i] of an integer operator, in the names of kernels/int_ops.h. 64 bytes.
+ *   INT_RMSNORM    m[0]: w1 where the tensor is NONE; s[0]: f; eps: keps        INT_QK_NORM   s[0]: f; eps: keps
+ *   INT_ATTENTION  m[0]: logit, m[1]: out; k_shift, v_shift                    INT_SILU_MUL  m[0]: gate, m[1]: out
+ *   INT_ADD, INT_ROTATE   m[0]: mul                                            INT_ROPE, INT_SPLIT, INT_LINEAR: none */
 typedef struct bt_pkg_int_params {
     int32_t m[4]; uint8_t s[4]; int32_t k_shift, v_shift; uint32_t zero; int64_t eps; uint8_t reserved[24];
 } bt_pkg_int_params;
