@@ -1,11 +1,9 @@
-/* Binding: sizes from formulas, lives from the order of the operators, places by first fit. Nothing here runs anything. */
+/* Binding: sizes from formulas, lives from the order of the operators, places by graph/place.h. Nothing here runs anything. */
 #include "graph/bind.h"
 #include "base/num.h"
+#include "graph/place.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
-
-enum { ALIGN = 64 };
 
 static bt_err act_bytes(size_t *ret, const bt_tensor *t, const bt_bind *b, bt_fault *fault)
 {
@@ -13,11 +11,10 @@ static bt_err act_bytes(size_t *ret, const bt_tensor *t, const bt_bind *b, bt_fa
     const bt_err e = bt_formula_eval(&rows, t->rows, b, fault);
     if (e < 0) return e;
     size_t n;
-    if (rows > SIZE_MAX || !bt_mul_size(&n, (size_t)rows, t->width) || !bt_mul_size(&n, n, 4) ||
-        !bt_add_size(&n, n, ALIGN - 1))
+    if (rows > SIZE_MAX || !bt_mul_size(&n, (size_t)rows, t->width) || !bt_mul_size(&n, n, 4))
         return bt_fail(fault, BT_ELIMIT, "tensor '%s' with %llu rows does not fit memory", t->name,
                        (unsigned long long)rows);
-    *ret = n & ~(size_t)(ALIGN - 1);
+    *ret = n;
     return BT_OK;
 }
 
@@ -48,49 +45,26 @@ out:
     return e;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const bt_placement *x = a, *y = b;
-    if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-    return x->tensor < y->tensor ? -1 : x->tensor > y->tensor;
-}
-
 static int by_tensor(const void *a, const void *b)
 {
     const bt_placement *x = a, *y = b;
     return x->tensor < y->tensor ? -1 : x->tensor > y->tensor;
 }
 
-static bool live_together(const bt_placement *a, const bt_placement *b)
-{
-    return a->first_op <= b->last_op && b->first_op <= a->last_op;
-}
-
 static bt_err place_all(bt_program *p, bt_fault *fault)
 {
-    bt_placement **placed = malloc((p->places + 1) * sizeof *placed); /* those with an offset, by offset */
-    if (!placed) return bt_fail(fault, BT_ENOMEM, "binding a graph");
-    qsort(p->place, p->places, sizeof *p->place, by_size);
-    for (size_t i = 0; i < p->places; i++) {
-        bt_placement *new = &p->place[i];
-        size_t at = 0, end, slot = i;
-        for (size_t j = 0; j < i; j++) {
-            if (!live_together(new, placed[j])) continue;
-            if (placed[j]->offset >= at && placed[j]->offset - at >= new->bytes) break;
-            if (placed[j]->offset + placed[j]->bytes > at) at = placed[j]->offset + placed[j]->bytes;
-        }
-        if (!bt_add_size(&end, at, new->bytes)) {
-            free(placed);
-            return bt_fail(fault, BT_ELIMIT, "the arena of a program does not fit memory");
-        }
-        new->offset = at;
-        if (end > p->arena_bytes) p->arena_bytes = end;
-        for (; slot > 0 && placed[slot - 1]->offset > at; slot--) placed[slot] = placed[slot - 1];
-        placed[slot] = new;
-    }
-    free(placed);
     qsort(p->place, p->places, sizeof *p->place, by_tensor);
-    return BT_OK;
+    bt_place_item *item = malloc((p->places + 1) * sizeof *item);
+    if (!item) return bt_fail(fault, BT_ENOMEM, "binding a graph");
+    for (size_t i = 0; i < p->places; i++)
+        item[i] = (bt_place_item){.bytes = p->place[i].bytes, .first = p->place[i].first_op, .last = p->place[i].last_op};
+    const bt_err e = bt_place_items(&p->arena_bytes, item, p->places, fault);
+    for (size_t i = 0; e == BT_OK && i < p->places; i++) {
+        p->place[i].bytes = item[i].bytes;
+        p->place[i].offset = item[i].offset;
+    }
+    free(item);
+    return e;
 }
 
 static size_t offset_of(const bt_program *p, uint32_t tensor)

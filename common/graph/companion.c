@@ -1,8 +1,118 @@
-/* The row-wise FP32 operators that the float executor and the NPU's companion share. */
+/* One function for each FP32 operator, all of the same shape: a job, a part of it for a thread, a call into a kernel. */
 #include "graph/companion.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 64, ATTN_BLOCK_ROWS = 32, DIRECT_ELEMS = 16384 };
+
+bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, size_t head_dim, size_t rotate_elems,
+                         size_t need_bytes, bt_fault *fault)
+{
+    size_t bytes = bt_attn_scratch_bytes(head_dim);
+    if (bytes < rotate_elems * sizeof(float)) bytes = rotate_elems * sizeof(float);
+    if (bytes < need_bytes) bytes = need_bytes;
+    bytes = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    uint8_t *scratch = aligned_alloc(ALIGN, bt_pool_threads(pool) * bytes);
+    if (!scratch) return bt_fail(fault, BT_ENOMEM, "%zu bytes of scratch for each thread", bytes);
+    *ret = (bt_companion){.kernels = kernels, .pool = pool, .scratch = scratch, .scratch_bytes = bytes};
+    return BT_OK;
+}
+
+void bt_companion_done(bt_companion *c) { free(c->scratch); }
+
+bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems) { return elems < DIRECT_ELEMS ? NULL : c->pool; }
+
+/* ---- by rows ---- */
+
+typedef struct rows_job {
+    const bt_companion *c;
+    const bt_companion_rows *r;
+    float *y;
+    const float *x, *w; /* w: second operand: norm weight, what is added, up */
+    size_t t, k;
+    float number; /* eps, pad */
+    const int32_t *ids;
+    bt_companion_row_fn *row;
+    const void *table;
+    const bt_companion_rotation *rotation;
+    size_t heads, layer; /* heads: blocks of a rotation too */
+} rows_job;
+
+static void over_rows(const rows_job *j, bt_pool_fn *fn, size_t width)
+{
+    bt_pool_run(bt_companion_pool_for(j->c, j->t * width), fn, (void *)j);
+}
+
+static void embed_part(void *ud, size_t part, size_t parts)
+{
+    const rows_job *j = ud;
+    size_t r0, r1;
+    bt_pool_slice(&r0, &r1, j->t, 1, part, parts);
+    for (size_t r = r0; r < r1; r++) {
+        float *y = j->y + r * j->k;
+        if (r % j->r->rows < j->r->seq[r / j->r->rows].valid) j->row(y, j->table, (size_t)j->ids[r]);
+        else
+            for (size_t i = 0; i < j->k; i++) y[i] = j->number;
+    }
+}
+
+void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width, const int32_t *ids,
+                        bt_companion_row_fn *row, const void *table, float pad)
+{
+    const rows_job j = {.c = c, .r = r, .y = y, .t = r->batch * r->rows, .k = width, .number = pad,
+                        .ids = ids, .row = row, .table = table};
+    over_rows(&j, embed_part, width);
+}
+
+static void rmsnorm_part(void *ud, size_t part, size_t parts)
+{
+    const rows_job *j = ud;
+    size_t r0, r1;
+    bt_pool_slice(&r0, &r1, j->t, 1, part, parts);
+    if (r0 < r1)
+        j->c->kernels->rmsnorm(j->y + r0 * j->k, j->k, j->x + r0 * j->k, j->k, j->w, j->number, r1 - r0, j->k);
+}
+
+void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps, size_t t, size_t k)
+{
+    const rows_job j = {.c = c, .y = y, .x = x, .w = w, .number = eps, .t = t, .k = k};
+    over_rows(&j, rmsnorm_part, k);
+}
+
+static void add_part(void *ud, size_t part, size_t parts)
+{
+    const rows_job *j = ud;
+    size_t r0, r1;
+    bt_pool_slice(&r0, &r1, j->t, 1, part, parts);
+    j->c->kernels->add(j->y + r0 * j->k, j->w + r0 * j->k, (r1 - r0) * j->k);
+}
+
+void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k)
+{
+    const rows_job j = {.c = c, .y = y, .w = x, .t = t, .k = k};
+    over_rows(&j, add_part, k);
+}
+
+static void silu_mul_part(void *ud, size_t part, size_t parts)
+{
+    const rows_job *j = ud;
+    size_t r0, r1;
+    bt_pool_slice(&r0, &r1, j->t, 1, part, parts);
+    float *gate = j->y + r0 * j->k;
+    j->c->kernels->silu_mul(gate, gate, j->w + r0 * j->k, (r1 - r0) * j->k);
+}
+
+void bt_companion_silu_mul(const bt_companion *c, float *gate, const float *up, size_t t, size_t k)
+{
+    const rows_job j = {.c = c, .y = gate, .w = up, .t = t, .k = k};
+    over_rows(&j, silu_mul_part, k);
+}
+
 /* The order of bt_edge_rotate_fn: signs, butterflies, base matrix, scale. */
-void bt_companion_rotate_rows(float *x, size_t ldx, size_t t, size_t blocks, const bt_companion_rotation *r, float *scratch)
+static void rotate_rows(float *x, size_t ldx, size_t t, size_t blocks, const bt_companion_rotation *r, float *scratch)
 {
     const size_t run = (size_t)1 << r->log2, e = bt_companion_rotation_elems(r);
     for (size_t i = 0; i < t * blocks; i++) {
@@ -23,4 +133,166 @@ void bt_companion_rotate_rows(float *x, size_t ldx, size_t t, size_t blocks, con
                 v[c * run + j] = sum * r->scale;
             }
     }
+}
+
+static void rotate_part(void *ud, size_t part, size_t parts)
+{
+    const rows_job *j = ud;
+    size_t r0, r1;
+    bt_pool_slice(&r0, &r1, j->t, 1, part, parts);
+    rotate_rows(j->y + r0 * j->k, j->k, r1 - r0, j->heads, j->rotation, bt_companion_scratch(j->c, part));
+}
+
+void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks, const bt_companion_rotation *rotation)
+{
+    const rows_job j = {.c = c, .y = x, .t = t, .k = blocks * bt_companion_rotation_elems(rotation), .heads = blocks,
+                        .rotation = rotation};
+    over_rows(&j, rotate_part, j.k);
+}
+
+static void select_part(void *ud, size_t part, size_t parts)
+{
+    const rows_job *j = ud;
+    const bool is_all = j->t == j->r->batch * j->r->rows;
+    size_t r0, r1;
+    bt_pool_slice(&r0, &r1, j->t, 1, part, parts);
+    for (size_t r = r0; r < r1; r++) {
+        const size_t from = is_all ? r : r * j->r->rows + j->r->seq[r].valid - 1;
+        memcpy(j->y + r * j->k, j->x + from * j->k, j->k * sizeof *j->y);
+    }
+}
+
+void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y, const void *x, size_t k)
+{
+    const rows_job j = {.c = c, .r = r, .y = y, .x = x, .t = r->batch * out, .k = k};
+    over_rows(&j, select_part, k);
+}
+
+/* ---- by position ---- */
+
+typedef struct rope_job {
+    const bt_companion *c;
+    const bt_companion_rows *r;
+    float *x;
+    size_t heads, d, dims;
+    const float *cos, *sin;
+    int neox;
+} rope_job;
+
+static void rope_part(void *ud, size_t part, size_t parts)
+{
+    const rope_job *j = ud;
+    size_t r0, r1;
+    bt_pool_slice(&r0, &r1, j->r->batch * j->r->rows, 1, part, parts);
+    for (size_t r = r0; r < r1; r++) {
+        const bt_companion_seq *s = &j->r->seq[r / j->r->rows];
+        const size_t row = r % j->r->rows, at = (s->pos0 + row) * (j->dims / 2);
+        if (row < s->valid)
+            j->c->kernels->rope(j->x + r * j->heads * j->d, j->heads, j->d, j->dims, j->cos + at, j->sin + at, j->neox);
+    }
+}
+
+void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d, size_t dims,
+                       const float *cos, const float *sin, int neox)
+{
+    rope_job j = {c, r, x, heads, d, dims, cos, sin, neox};
+    bt_pool_run(bt_companion_pool_for(c, r->batch * r->rows * heads * d), rope_part, &j);
+}
+
+static void kv_store_part(void *ud, size_t part, size_t parts)
+{
+    const rows_job *j = ud;
+    for (size_t b = 0; b < j->r->batch; b++) {
+        const bt_companion_seq *s = &j->r->seq[b];
+        size_t r0, r1;
+        bt_pool_slice(&r0, &r1, s->valid, 1, part, parts);
+        const size_t from = (b * j->r->rows + r0) * j->k;
+        if (r0 < r1) bt_kv_store(s->kv, j->layer, s->pos0 + r0, r1 - r0, j->x + from, j->w + from, j->k);
+    }
+}
+
+void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k, const float *v,
+                           size_t width)
+{
+    const rows_job j = {.c = c, .r = r, .x = k, .w = v, .t = r->batch * r->rows, .k = width, .layer = layer};
+    over_rows(&j, kv_store_part, width);
+}
+
+/* ---- attention ---- */
+
+typedef struct attn_job {
+    const bt_companion *c;
+    const bt_companion_rows *r;
+    float *out;
+    const float *q;
+    size_t layer, heads, kv_heads, d;
+    float scale;
+    atomic_size_t next; /* the next unit to take */
+} attn_job;
+
+/* Units are blocks of rows x the query heads of one kv head (single heads where there is one row), taken
+ * by whoever is free: causal blocks cost more towards the end. Who computes a unit changes nothing in it. */
+static void attention_part(void *ud, size_t part, size_t parts)
+{
+    attn_job *j = ud;
+    (void)parts;
+    const size_t rows = j->r->rows, width = j->heads * j->d;
+    const size_t unit_heads = rows == 1 ? 1 : j->heads / j->kv_heads, head_units = j->heads / unit_heads;
+    const size_t blocks = (rows + ATTN_BLOCK_ROWS - 1) / ATTN_BLOCK_ROWS;
+    const size_t units = j->r->batch * blocks * head_units;
+    void *scratch = bt_companion_scratch(j->c, part);
+    for (size_t left; (left = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < units;) {
+        const size_t u = units - 1 - left; /* the dear ones first */
+        const size_t h0 = u % head_units * unit_heads, r0 = u / head_units % blocks * ATTN_BLOCK_ROWS;
+        const size_t b = u / head_units / blocks;
+        const bt_companion_seq *s = &j->r->seq[b];
+        const size_t end = r0 + ATTN_BLOCK_ROWS < rows ? r0 + ATTN_BLOCK_ROWS : rows;
+        const size_t real = s->valid < r0 ? r0 : s->valid < end ? s->valid : end;
+        float *out = j->out + (b * rows + r0) * width;
+        const float *q = j->q + (b * rows + r0) * width;
+        if (real > r0)
+            j->c->kernels->attn(out, width, q, width, s->kv, j->layer, real - r0, s->pos0 + r0, j->heads, h0,
+                                h0 + unit_heads, j->scale, scratch);
+        for (size_t r = real; r < end; r++) /* padding attends to nothing */
+            memset(out + (r - r0) * width + h0 * j->d, 0, unit_heads * j->d * sizeof *out);
+    }
+}
+
+void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q, size_t layer,
+                            size_t heads, size_t kv_heads, size_t d, float scale)
+{
+    attn_job j = {.c = c, .r = r, .out = out, .q = q, .layer = layer, .heads = heads, .kv_heads = kv_heads, .d = d,
+                  .scale = scale};
+    bt_pool_run(c->pool, attention_part, &j); /* worth all threads even for one row */
+}
+
+/* ---- f16 linears ---- */
+
+typedef struct linear_job {
+    const bt_companion *c;
+    const bt_companion_matrix *m;
+    const float *x;
+    size_t group, t, k;
+} linear_job;
+
+/* The panels of all matrices are one range, split over the parts. */
+static void linear_part(void *ud, size_t part, size_t parts)
+{
+    const linear_job *j = ud;
+    size_t total = 0, p0, p1;
+    for (size_t g = 0; g < j->group; g++) total += bt_matmul_panels(j->m[g].n);
+    bt_pool_slice(&p0, &p1, total, 1, part, parts);
+    for (size_t g = 0; g < j->group && p1 > 0; g++) {
+        const bt_companion_matrix *m = &j->m[g];
+        const size_t panels = bt_matmul_panels(m->n), end = p1 < panels ? p1 : panels;
+        if (p0 < end) j->c->kernels->matmul(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, end);
+        p0 = p0 > panels ? p0 - panels : 0;
+        p1 = p1 > panels ? p1 - panels : 0;
+    }
+}
+
+void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x, size_t t, size_t k)
+{
+    linear_job j = {.c = c, .m = m, .x = x, .group = group, .t = t, .k = k};
+    bt_pool_run(c->pool, linear_part, &j);
 }

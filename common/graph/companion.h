@@ -2,6 +2,15 @@
 #define BT_GRAPH_COMPANION_H
 #include <stddef.h>
 #include <stdint.h>
+#include "base/err.h"
+#include "base/pool.h"
+#include "kernels/kernels.h"
+#include "kernels/kv_view.h"
+
+/* The FP32 operators of a graph as functions over plain pointers: the float executor (graph/host.h) is made of them, and
+ * the NPU's companion (npu/exec.h). Each is one call into the kernels table, split over the pool's threads by output
+ * panels, heads or rows, never inside a sum; little work stays on the caller's thread. Nothing here allocates but
+ * bt_companion_init, and nothing decides a shape. Rule of order: bits depend on no batch, padding, thread or instruction set. */
 
 /* A Hadamard rotation of blocks of E = base << log2 elements, as bt_edge_rotate_fn computes it. Pointers are borrowed. */
 typedef struct bt_companion_rotation {
@@ -10,8 +19,58 @@ typedef struct bt_companion_rotation {
     const int8_t *sign;                     /* [E], or NULL */
     float scale;
 } bt_companion_rotation;
-
 static inline size_t bt_companion_rotation_elems(const bt_companion_rotation *r) { return (size_t)r->base << r->log2; }
-/* Rows x[t, ldx] of `blocks` blocks of E elements, in place. scratch: E floats. */
-void bt_companion_rotate_rows(float *x, size_t ldx, size_t t, size_t blocks, const bt_companion_rotation *r, float *scratch);
+
+typedef struct bt_companion {
+    const bt_kernels *kernels;
+    bt_pool *pool;                          /* NULL: one thread */
+    uint8_t *scratch; size_t scratch_bytes; /* scratch_bytes for each thread, 64-byte aligned; between calls anyone's */
+} bt_companion;
+/* kernels and pool are borrowed. need_bytes: what the owner wants of each thread's scratch, at least; attention over
+ * head_dim and rotations of up to rotate_elems are seen to. BT_ENOMEM. */
+bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, size_t head_dim, size_t rotate_elems,
+                         size_t need_bytes, bt_fault *fault);
+void   bt_companion_done(bt_companion *c);  /* zeros are fine */
+/* The thread's own scratch. */
+static inline void *bt_companion_scratch(const bt_companion *c, size_t part) { return c->scratch + part * c->scratch_bytes; }
+/* The pool where there are at least so many elements to write that threads pay, else NULL. */
+bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems);
+
+/* The rows of one run: `batch` sequences of `rows` rows each, of which the first `valid` are real and the others padding. */
+typedef struct bt_companion_seq {
+    const bt_kv_view *kv;                   /* f16; [0, pos0) are stored; room for [pos0, pos0 + valid) */
+    size_t pos0, valid;                     /* 1 <= valid <= rows */
+} bt_companion_seq;
+typedef struct bt_companion_rows { const bt_companion_seq *seq; size_t batch, rows; } bt_companion_rows;
+
+/* Matrices of rows are contiguous: row r begins at r * width. t counts the rows of all sequences together, padding too. */
+
+/* y[batch * rows, width] = row ids[..] by row(y, table, id); padding is filled with pad. ids[batch, rows]. */
+typedef void bt_companion_row_fn(float *y, const void *table, size_t id);
+void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width, const int32_t *ids,
+                        bt_companion_row_fn *row, const void *table, float pad);
+/* y = rmsnorm(x) * w for t rows of k; y may be x. QK_NORM: t * heads rows of head_dim. */
+void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps, size_t t, size_t k);
+/* x[batch * rows, heads * d] in place; cos, sin [positions, dims / 2] of every position; padding is left alone. */
+void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d, size_t dims,
+                       const float *cos, const float *sin, int neox);
+/* k, v [batch * rows, width]: rows of real tokens, rounded to f16. */
+void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k, const float *v,
+                           size_t width);
+/* out, q [batch * rows, heads * d]; rows of padding become zeros. */
+void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q, size_t layer,
+                            size_t heads, size_t kv_heads, size_t d, float scale);
+/* y = x + y */
+void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k);
+/* gate = silu(gate) * up */
+void bt_companion_silu_mul(const bt_companion *c, float *gate, const float *up, size_t t, size_t k);
+/* y[batch * out] = the last real row of each sequence (out 1), or all rows (out = rows); elements of 4 bytes. */
+void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y, const void *x, size_t k);
+/* Each of `blocks` blocks of each of t rows, in place. */
+void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks, const bt_companion_rotation *rotation);
+
+/* f16 linears over one input x[t, k]: y[t, n] = x * w + bias. */
+enum { BT_COMPANION_MAX_GROUP = 4 };
+typedef struct bt_companion_matrix { float *y; const uint16_t *panels; const float *bias; size_t n; } bt_companion_matrix;
+void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x, size_t t, size_t k);
 #endif

@@ -8,9 +8,8 @@
 #include "kernels/kv_view.h"
 #include "model/packed.h"
 
-/* The float executor: a flat loop over the steps of a bound program, each a call into the kernels table,
- * split over the pool's threads by output panels, heads or rows, never inside a sum. It allocates nothing
- * and decides no shape while it runs.
+/* The float executor: a flat loop over the steps of a bound program, each a call into graph/companion.h. It allocates
+ * nothing and decides no shape while it runs.
  *
  * Padding. A program has seq rows for each sequence; the first `valid` are real, the rest stand on the
  * right. Padding is computed like any row by the row-wise operators, but is not rotated, stored or
@@ -27,10 +26,7 @@ bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_host_rotatio
                    bt_pool *pool, bt_fault *fault);
 void   bt_host_free(bt_host *h);            /* NULL is fine */
 
-typedef struct bt_host_seq {
-    const bt_kv_view *kv;                   /* f16; [0, pos0) are stored; room for [pos0, pos0 + valid) */
-    size_t pos0, valid;                     /* 1 <= valid <= seq */
-} bt_host_seq;
+typedef bt_companion_seq bt_host_seq;
 
 typedef struct bt_host_io {
     const int32_t *ids;                     /* [batch, seq]; of each only the first valid ones are read */
