@@ -1,6 +1,7 @@
 /* Writes the JSON of answers. Key order is fixed by the order of the calls. */
 #include "gateway/answer.h"
 #include "base/hash.h"
+#include "text/utf8.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -66,10 +67,51 @@ static json_t *timings(const gw_answer_report *r)
                      "predicted_per_second", r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null());
 }
 
+/* A node's words may be any bytes; JSON takes only UTF-8. Empty ones are not known. */
+static json_t *words(const char *text)
+{
+    char shown[BT_MSG_MAX_TEXT_BYTES + 1];
+    return text && text[0] ? json_string(bt_utf8_show(shown, sizeof shown, text, strlen(text))) : json_null();
+}
+
+static json_t *fallbacks(const bt_msg_engine *g)
+{
+    json_t *a = json_array();
+    for (uint32_t i = 0; a && g && i < g->fallbacks_len; i++) {
+        const bt_msg_fallback *f = &g->fallbacks[i];
+        if (json_array_append_new(a, json_pack("{s:o,s:o,s:o}", "op", words(f->op), "count", count(f->count), "why", words(f->why))) < 0) {
+            json_decref(a);
+            return NULL;
+        }
+    }
+    return a;
+}
+
+/* What the prefill node computed with, and what this prompt took there. */
+static json_t *add_work(json_t *object, const gw_answer_report *r)
+{
+    const bt_msg_engine *g = r->engine;
+    const bt_msg_work *w = &r->work;
+    const uint64_t macs = w->npu_macs + w->companion_macs;
+    json_t *more = json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+                             "engine", words(g ? g->name : NULL),
+                             "quant", words(g ? g->quant : NULL),
+                             "shape_policy", words(g ? g->shape_policy : NULL),
+                             "profile", words(g ? g->profile : NULL),
+                             "npu_mac_ratio", r->has_prefill && macs ? json_real((double)w->npu_macs / (double)macs) : json_null(),
+                             "padding_ratio", r->has_prefill && w->rows ? json_real(1 - (double)r->prompt_tokens / (double)w->rows) : json_null(),
+                             "fallbacks", fallbacks(g),
+                             "compilations", r->has_prefill ? count(w->compilations) : json_null());
+    if (object && more && json_object_update_new(object, more) == 0) return object;
+    if (!object) json_decref(more);
+    json_decref(object);
+    return NULL;
+}
+
 static json_t *baton(const gw_answer_report *r)
 {
     char hex[BT_HASH_HEX_CHARS];
-    return json_pack("{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+    json_t *j = json_pack("{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                      "text", r->text ? r->text : "", r->text_len,
                      "token_ids", id_list(r->token_ids, r->completion_tokens),
                      "prompt_ids", id_list(r->prompt_ids, r->prompt_tokens),
@@ -84,6 +126,7 @@ static json_t *baton(const gw_answer_report *r)
                      "kv_exposed_ms", r->has_kv ? ms(r->kv_exposed_us) : json_null(),
                      "kv_digest", r->has_kv ? json_string(bt_hash_hex(hex, r->kv_digest.bytes)) : json_null(),
                      "first_logits", logit_list(r));
+    return add_work(j, r);
 }
 
 /* json_object_set_new frees the value when it fails; a NULL value counts as failure. */

@@ -33,6 +33,8 @@ typedef struct gw_answer_report {
     uint64_t decode_us; uint32_t decode_steps;
     uint64_t kv_bytes, kv_exposed_us;
     bt_digest16 kv_digest;
+    bt_msg_work work;                       /* of the prompt, with has_prefill */
+    const bt_msg_engine *engine;            /* of the prefill node; NULL: not known */
     uint32_t top_len;                       /* highest logits of token 0 */
     int32_t top_ids[BT_MSG_TOP_LOGITS];
     float top_logits[BT_MSG_TOP_LOGITS];

@@ -86,7 +86,8 @@ typedef struct gw_stats {
     uint32_t completion_tokens;                 /* given to the client: a final stop id is not counted */
     int64_t gateway_queue_us, ttft_us, total_us;    /* SUBMIT to first RESERVE, to token 0, to the end (-1: not
                                                      * reached) */
-    bool has_first; uint64_t queue_us, prefill_us;  /* in the prefill node */
+    bool has_first; uint64_t queue_us, prefill_us; bt_msg_work work;    /* in the prefill node */
+    const bt_msg_engine *engine;                /* of the prefill node, until the next step; NULL: not told, or the node is forgotten */
     bool has_kv; uint64_t kv_bytes, kv_blocks, kv_exposed_us, kv_transfer_us; bt_digest16 kv_digest;
     bool has_decode; uint64_t decode_wait_us, decode_us; uint32_t decode_steps;
     uint64_t seed;

@@ -427,6 +427,7 @@ static void fill_report(gw_answer_report *r, const live *l, bt_finish reason, co
         .has_prefill = s->has_first, .queue_us = s->queue_us, .prefill_us = s->prefill_us,
         .has_decode = s->has_decode, .decode_us = s->decode_us, .decode_steps = s->decode_steps,
         .has_kv = s->has_kv, .kv_bytes = s->kv_bytes, .kv_exposed_us = s->kv_exposed_us, .kv_digest = s->kv_digest,
+        .work = s->work, .engine = s->engine,
         .top_len = l->first.top_len,
     };
     memcpy(r->top_ids, l->first.top_ids, sizeof r->top_ids);

@@ -13,6 +13,7 @@ static const char *const roles[] = { "prefill", "decode", NULL };
 static const char *const states[] = { "starting", "ready", "suspect", "draining", "gone", NULL };
 static const char *const messages[] = { "received", "sent", "bad", "forbidden", "unsent", NULL };
 static const char *const drops[] = { "hello_rejected", "wrong_incarnation", "unknown_peer", "stale_attempt", "unexpected", "repeat", NULL };
+static const char *const units[] = { "npu", "companion", NULL };
 static const char *const statuses[] = { "2xx", "4xx", "5xx", NULL };
 static const char *const versions[] = { BT_VERSION, NULL };
 
@@ -77,12 +78,23 @@ void gw_metrics_between_tokens(gw_metrics *m, int64_t us, size_t count)
     for (size_t i = 0; i < count; i++) observe_us(m, ITL, (double)us / (double)count);
 }
 
+static void count_work(gw_metrics *m, const gw_stats *s)
+{
+    if (s->work.rows) bt_metrics_add(m->m, PREFILL_TOKENS, 0, 0, s->prompt_tokens);
+    bt_metrics_add(m->m, PREFILL_ROWS, 0, 0, (double)s->work.rows);
+    bt_metrics_add(m->m, PREFILL_MACS, 0, 0, (double)s->work.npu_macs);
+    bt_metrics_add(m->m, PREFILL_MACS, 1, 0, (double)s->work.companion_macs);
+    bt_metrics_add(m->m, SHADOW_ENTRIES, 0, 0, (double)s->work.shadow_entries);
+    bt_metrics_add(m->m, COMPILATIONS, 0, 0, (double)s->work.compilations);
+}
+
 static void observe_stats(gw_metrics *m, const gw_stats *s)
 {
     if (s->gateway_queue_us >= 0) observe_us(m, QUEUE_TIME, (double)s->gateway_queue_us);
     if (s->ttft_us >= 0) observe_us(m, TTFT, (double)s->ttft_us);
     if (s->total_us >= 0) observe_us(m, E2E, (double)s->total_us);
     if (s->has_first) observe_us(m, PREFILL_TIME, (double)s->prefill_us);
+    if (s->has_first) count_work(m, s);
     if (s->has_decode) observe_us(m, DECODE_TIME, (double)s->decode_us);
     if (s->has_kv) {
         observe_us(m, KV_TRANSFER_SECONDS, (double)s->kv_transfer_us);

@@ -67,6 +67,15 @@ static bt_err check(const gw_registry *r, const bt_msg_hello *h, bt_fault *fault
     return BT_OK;
 }
 
+/* A HELLO borrows what it says of its engine; the node keeps it. */
+static void keep(gw_node *n, const bt_msg_hello *hello)
+{
+    n->hello = *hello;
+    if (!hello->engine) return;
+    n->engine = *hello->engine;
+    n->hello.engine = &n->engine;
+}
+
 /* The place of this name; else a free one; else that of the node gone longest. */
 static gw_node *place_for(const gw_registry *r, const char *node_id)
 {
@@ -94,7 +103,7 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
     if (n && strcmp(n->hello.node_id, hello->node_id) != 0)
         return bt_fail(fault, BT_EARG, "node %s now calls itself %s", n->hello.node_id, hello->node_id);
     if (n) {
-        n->hello = *hello;
+        keep(n, hello);
         *ret_replaced = zero;
     } else {
         n = place_for(r, hello->node_id);
@@ -105,9 +114,9 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
         bt_incarnation before = n->in_use ? n->incarnation : zero;
         *n = (gw_node){.incarnation = *who,
                        .state = GW_NODE_STARTING,
-                       .hello = *hello,
                        .in_use = true,
                        .heartbeat_due_us = now_us};
+        keep(n, hello);
         if (same_name) n->displaced = before;
         *ret_replaced = before;
     }

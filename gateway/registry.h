@@ -18,6 +18,7 @@ typedef enum gw_node_state {
 typedef struct gw_node {
     bt_incarnation incarnation, displaced;      /* displaced: the one before under this node_id; zero when none */
     gw_node_state state;
+    bt_msg_engine engine;                       /* where hello.engine points, when it is not NULL */
     bt_msg_hello hello;                         /* as told last; role, node_id, kv, ctx_tokens, kv_endpoint, pid,
                                                  * ... */
     bt_load load;                               /* from the last HELLO or HEARTBEAT */

@@ -88,13 +88,21 @@ static void leave(gw_brain *b, gw_request *r, gw_state s)
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
+/* What the caller of this step is told of the end; the node may be forgotten already. */
+static const gw_stats *last_stats(const gw_brain *b, gw_request *r)
+{
+    const gw_node *p = r->stats.has_first ? gw_registry_find(&b->registry, &r->prefill.node) : NULL;
+    r->stats.total_us = b->now_us - r->submitted_us;
+    r->stats.engine = p ? p->hello.engine : NULL;
+    return &r->stats;
+}
+
 static void done(gw_brain *b, gw_request *r)
 {
-    r->stats.total_us = b->now_us - r->submitted_us;
     gw_action *a = gw_act(b, GW_DO_DONE);
     a->request = r->number;
     a->u.done.reason = r->ended;
-    a->u.done.stats = r->stats;
+    a->u.done.stats = *last_stats(b, r);
     if (r->ended == BT_FINISH_LENGTH) b->n.done_length++;
     else b->n.done_stop++;
     b->n.completion_tokens += r->stats.completion_tokens;
@@ -122,8 +130,7 @@ void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    r->stats.total_us = b->now_us - r->submitted_us;
-    say_fail(b, r->number, kind, code, retry_after_ms, &r->stats, text);
+    say_fail(b, r->number, kind, code, retry_after_ms, last_stats(b, r), text);
     b->n.completion_tokens += r->stats.completion_tokens;
     leave(b, r, GW_ABORTING);
 }
@@ -353,6 +360,7 @@ static void on_first(gw_brain *b, gw_request *r, const bt_msg_first_token *w)
     r->stats.has_first = true;
     r->stats.queue_us = w->queue_us;
     r->stats.prefill_us = w->prefill_us;
+    r->stats.work = w->work;
     r->stats.ttft_us = b->now_us - r->submitted_us;
     set_state(b, r, GW_DECODING);
     gw_action *a = gw_act(b, GW_DO_FIRST);

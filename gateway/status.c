@@ -14,17 +14,27 @@ static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
 /* A node's words may be any bytes; JSON takes only UTF-8. */
 static const char *shown(char *ret, size_t cap, const char *text) { return bt_utf8_show(ret, cap, text, strlen(text)); }
 
+static json_t *engine(const bt_msg_engine *g)
+{
+    char name[sizeof g->name], quant[sizeof g->quant], policy[sizeof g->shape_policy], profile[sizeof g->profile];
+    if (!g) return json_null();
+    return json_pack("{s:s,s:s,s:s,s:s,s:o}", "name", shown(name, sizeof name, g->name), "quant", shown(quant, sizeof quant, g->quant),
+                     "shape_policy", shown(policy, sizeof policy, g->shape_policy),
+                     "profile", shown(profile, sizeof profile, g->profile), "fallbacks", count(g->fallbacks_len));
+}
+
 static json_t *node(const gw_node *n, int64_t now_us)
 {
     char hex[BT_HASH_HEX_CHARS], endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1], exactness[BT_MSG_MAX_TEXT_BYTES + 1];
     const bool is_decode = n->hello.role == BT_ROLE_DECODE;
-    return json_pack("{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+    return json_pack("{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                      "id", n->hello.node_id, "role", is_decode ? "decode" : "prefill",
                      "pid", n->state == GW_NODE_GONE ? json_null() : count(n->hello.pid),
                      "state", gw_node_state_name(n->state),
                      "endpoint", is_decode ? shown(endpoint, sizeof endpoint, n->hello.kv_endpoint) : NULL,
                      "incarnation", bt_hash_hex(hex, n->incarnation.bytes),
                      "exactness", shown(exactness, sizeof exactness, n->hello.exactness),
+                     "engine", engine(n->hello.engine),
                      "ctx_tokens", count(n->hello.ctx_tokens),
                      "kv_capacity_tokens", count(n->hello.kv_capacity_tokens),
                      "slots_total", count(n->load.slots_total),

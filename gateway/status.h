@@ -6,8 +6,8 @@
 /* The body of GET /v1/status, which `baton status` shows:
  *   {"gateway": {id, pid, state, endpoint, control, incarnation, rss_bytes},
  *    "queue": {waiting, running, max}, "model": {name, id, ctx_tokens},
- *    "nodes": [{id, role, pid (null once it is gone), state, endpoint (null for prefill nodes), incarnation, exactness, ctx_tokens,
- *               kv_capacity_tokens, slots_total, slots_used, queued, pages_total, pages_used, pages_cached, reservations,
+ *    "nodes": [{id, role, pid (null once it is gone), state, endpoint (null for prefill nodes), incarnation, exactness,
+ *               engine ({name, quant, shape_policy, profile, fallbacks (how many)}; null for decode nodes), ctx_tokens, kv_capacity_tokens, slots_total, slots_used, queued, pages_total, pages_used, pages_cached, reservations,
  *               leases, attempts (open ones of this gateway), rss_bytes, silent_ms}]} */
 typedef struct gw_status_facts {
     const gw_brain *brain;

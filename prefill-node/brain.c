@@ -391,6 +391,7 @@ static void on_computed(pf_brain *b, const pf_event *ev)
     memcpy(r->first.top_logits, ev->u.computed.top_logits, sizeof r->first.top_logits);
     r->first.queue_us = (uint64_t)(r->started_us - r->accepted_us);
     r->first.prefill_us = ev->u.computed.prefill_us;
+    r->first.work = ev->u.computed.work;
     r->done.kv_digest = ev->u.computed.kv_digest;
     say_reports(b, r);
 }

@@ -24,7 +24,7 @@ enum { PF_MAX_GATEWAYS = 8 };
 typedef struct pf_config {
     bt_incarnation self;
     bt_msg_hello hello;             /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens,
-                                     * pid; load is filled here */
+                                     * pid, engine (borrowed); load is filled here */
     uint32_t gateways;              /* 1..PF_MAX_GATEWAYS control links, addressed by index */
     uint32_t slots;                 /* attempts at once, 1..1024 */
     uint32_t workers;               /* COMPUTEs at once, 1..slots */
@@ -83,6 +83,7 @@ typedef struct pf_event {
         struct {
             uint32_t slot; int32_t token; uint32_t top_len; int32_t top_ids[BT_MSG_TOP_LOGITS];
             float top_logits[BT_MSG_TOP_LOGITS]; uint64_t prefill_us; bt_digest16 kv_digest;
+            bt_msg_work work;
         } computed;
         struct { uint32_t slot; bt_err code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } failed;
         uint32_t slot;              /* COMPUTE_STOPPED */

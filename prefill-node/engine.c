@@ -3,6 +3,7 @@
 #include "prefill-node/engine_backend.h"
 #include "kv/kv_pages.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +55,15 @@ const char *pf_engine_name(const pf_engine *p) { return p->backend->name; }
 const char *pf_engine_isa(const pf_engine *p) { return p->backend->isa(p->state); }
 uint32_t pf_engine_kv_elem_bytes(const pf_engine *p) { return p->backend->kv_elem_bytes; }
 size_t pf_engine_ctx_tokens(const pf_engine *p) { return p->ctx_tokens; }
-bt_prefill_stats pf_engine_stats(const pf_engine *p) { return p->backend->stats(p->state); }
+bt_msg_work pf_engine_work(const pf_engine *p) { return p->backend->work(p->state); }
+
+bt_msg_engine pf_engine_describe(const pf_engine *p)
+{
+    bt_msg_engine d = {0};
+    snprintf(d.name, sizeof d.name, "%s", p->backend->name);
+    p->backend->describe(p->state, &d);
+    return d;
+}
 
 bt_err pf_engine_prefill(pf_engine *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                          const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)

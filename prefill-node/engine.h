@@ -2,6 +2,7 @@
 #define PF_ENGINE_H
 #include "model/model.h"
 #include "npu/prefill.h"
+#include "wire/msg.h"
 
 /* What the prefill node computes with: one interface, one implementation for each `--engine`.
  *   "host"       the programs of common/npu, f16 KV
@@ -34,5 +35,6 @@ size_t   pf_engine_ctx_tokens(const pf_engine *e);
  * is computed. BT_EARG for a view of another shape. */
 bt_err pf_engine_prefill(pf_engine *e, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                          const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
-bt_prefill_stats pf_engine_stats(const pf_engine *e);       /* compilations 0 for the reference */
+bt_msg_work pf_engine_work(const pf_engine *e);             /* of all calls, and the compilations of pf_engine_new */
+bt_msg_engine pf_engine_describe(const pf_engine *e);       /* for HELLO */
 #endif

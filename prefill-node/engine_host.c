@@ -1,12 +1,14 @@
 /* The host back end: packed weights and the programs of common/npu. */
 #include "prefill-node/engine_backend.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct host_state {
     bt_packed *packed;
     const bt_kernels *kernels;
     bt_prefill *prefill;
+    char shape_policy[sizeof((bt_msg_engine *)0)->shape_policy];
 } host_state;
 
 static void host_free(void *state)
@@ -33,6 +35,7 @@ static bt_err host_load(void **ret, const bt_model *m, const pf_engine_config *c
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
     s->kernels = kernels;
+    snprintf(s->shape_policy, sizeof s->shape_policy, "%s", config->shape_policy ? config->shape_policy : BT_PLAN_DEFAULT);
     if ((e = bt_packed_new(&s->packed, m, &packing, pool, fault)) < 0) goto out;
     if ((e = bt_prefill_new(&s->prefill, s->packed, kernels, pool, &options, fault)) < 0) goto out;
     *ret = s;
@@ -49,12 +52,19 @@ static bt_err host_prefill(void *state, const bt_kv_view *kv, const int32_t *ids
     return bt_prefill_run(s->prefill, kv, ids, n, pos0, hooks, logits, out, fault);
 }
 
-static bt_prefill_stats host_stats(const void *state)
+static bt_msg_work host_work(const void *state)
 {
-    return bt_prefill_stats_of(((const host_state *)state)->prefill);
+    const bt_prefill_stats s = bt_prefill_stats_of(((const host_state *)state)->prefill);
+    return (bt_msg_work){.rows = s.rows, .compilations = s.compilations};
+}
+
+static void host_describe(const void *state, bt_msg_engine *ret)
+{
+    snprintf(ret->quant, sizeof ret->quant, "f16");
+    snprintf(ret->shape_policy, sizeof ret->shape_policy, "%s", ((const host_state *)state)->shape_policy);
 }
 
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
 
 const pf_engine_backend pf_engine_host = {"host",     2,        host_load, host_prefill,
-                                          host_stats, host_isa, host_free};
+                                          host_work, host_describe, host_isa, host_free};

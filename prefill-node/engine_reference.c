@@ -3,13 +3,14 @@
 #include "prefill-node/engine_backend.h"
 #include "ref/ref_pages.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct reference_state {
     bt_ref *ref;
     bt_ref_kv *kv;
     uint32_t layers;
-    bt_prefill_stats stats;
+    uint64_t rows;
 } reference_state;
 
 static void reference_free(void *state)
@@ -48,14 +49,21 @@ static bt_err reference_prefill(void *state, const bt_kv_view *kv, const int32_t
     if (e < 0) return e;
     bt_ref_pages_store(kv, s->kv, pos0, n);
     for (uint32_t l = 0; hooks && hooks->on_kv && l < s->layers; l++) hooks->on_kv(hooks->ud, l, pos0, n);
-    s->stats.runs++;
-    s->stats.chunks++;
-    s->stats.tokens += n;
-    s->stats.rows += n;
+    s->rows += n;
     return BT_OK;
 }
 
-static bt_prefill_stats reference_stats(const void *state) { return ((const reference_state *)state)->stats; }
+static bt_msg_work reference_work(const void *state)
+{
+    return (bt_msg_work){.rows = ((const reference_state *)state)->rows};
+}
+
+static void reference_describe(const void *state, bt_msg_engine *ret)
+{
+    (void)state;
+    snprintf(ret->quant, sizeof ret->quant, "f32");
+    snprintf(ret->shape_policy, sizeof ret->shape_policy, "whole");
+}
 
 static const char *reference_isa(const void *state)
 {
@@ -64,5 +72,5 @@ static const char *reference_isa(const void *state)
 }
 
 const pf_engine_backend pf_engine_reference = {
-    "reference", 4, reference_load, reference_prefill, reference_stats, reference_isa, reference_free,
+    "reference", 4, reference_load, reference_prefill, reference_work, reference_describe, reference_isa, reference_free,
 };

@@ -31,6 +31,7 @@ struct node {
     pf_event *owed;                         /* [owed_max], a ring: answers to SEND_BLOCKs, given after the actions are carried out */
     size_t owed_max, owed_first, owed_len;
     bt_kv_dtype dtype;
+    bt_msg_engine description;              /* what HELLO says of the engine */
 };
 
 static void step(node *n, const pf_event *ev);
@@ -217,6 +218,7 @@ static void on_worker(void *ud, unsigned events)
             memcpy(ev.u.computed.top_logits, w.top_logits, sizeof w.top_logits);
             ev.u.computed.prefill_us = w.prefill_us;
             ev.u.computed.kv_digest = w.kv_digest;
+            ev.u.computed.work = w.work;
             break;
         case PF_WORKER_FAILED:
             ev.type = PF_EV_COMPUTE_FAILED;
@@ -248,6 +250,8 @@ static bt_err open_brain(node *n, bt_fault *fault)
     if (e == BT_OK) e = bt_node_setup_hello(&bc.hello, &setup, n->pages, fault);
     if (e < 0) return e;
     n->dtype = bc.hello.kv.dtype;
+    n->description = pf_engine_describe(n->engine);
+    bc.hello.engine = &n->description;
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
     bc.slots = (uint32_t)n->o->slots;

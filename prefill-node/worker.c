@@ -59,17 +59,28 @@ static void find_top(pf_worker_event *ev, const float *logits, size_t vocab)
     }
 }
 
+static bt_msg_work work_since(const pf_worker *w, const bt_msg_work *before)
+{
+    const bt_msg_work now = pf_engine_work(w->engine);
+    return (bt_msg_work){ .rows = now.rows - before->rows, .npu_macs = now.npu_macs - before->npu_macs,
+                          .companion_macs = now.companion_macs - before->companion_macs,
+                          .shadow_entries = now.shadow_entries - before->shadow_entries,
+                          .compilations = now.compilations - before->compilations };
+}
+
 static void compute(pf_worker *w, const pf_worker_job *job)
 {
     bt_fault fault = { "" };
     pf_worker_event ev = { .type = PF_WORKER_COMPUTED, .slot = job->slot };
     const bt_prefill_hooks hooks = { .on_kv = on_kv, .ud = w, .cancel = &w->cancel[job->slot] };
+    const bt_msg_work before = pf_engine_work(w->engine);
     const int64_t begin_us = bt_clock_us();
     w->slot = job->slot;
     bt_err e = atomic_load(&w->cancel[job->slot]) ? BT_ECANCEL : BT_OK;
     if (e == BT_OK) e = pf_engine_prefill(w->engine, &job->view, job->ids, job->ids_len, 0, &hooks, w->logits, BT_PREFILL_LAST, &fault);
     if (e == BT_OK) {
         ev.prefill_us = (uint64_t)(bt_clock_us() - begin_us);
+        ev.work = work_since(w, &before);
         find_top(&ev, w->logits, w->vocab);
         e = bt_sample_token(&ev.token, w->sampler, &job->sampling, w->logits, 0, &fault);
     }

@@ -27,6 +27,7 @@ typedef struct pf_worker_event {
     uint32_t top_len; int32_t top_ids[BT_MSG_TOP_LOGITS]; float top_logits[BT_MSG_TOP_LOGITS];
     uint64_t prefill_us;
     bt_digest16 kv_digest;
+    bt_msg_work work;
     bt_err code; char text[BT_MSG_MAX_TEXT_BYTES + 1];                  /* FAILED */
 } pf_worker_event;
 

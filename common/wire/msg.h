@@ -77,6 +77,14 @@ typedef struct bt_load {                    /* a node's own count of itself */
     uint64_t pages_total, pages_used, pages_cached, reservations, leases, rss_bytes;
 } bt_load;
 
+enum { BT_MSG_MAX_FALLBACKS = 16 };
+typedef struct bt_msg_fallback { char op[24], why[96]; uint32_t count; } bt_msg_fallback;   /* an operator that the NPU leaves to its companion */
+typedef struct bt_msg_engine {              /* what a prefill node computes with; for reports */
+    char name[16], quant[128], shape_policy[128], profile[64];
+    uint32_t fallbacks_len;
+    bt_msg_fallback fallbacks[BT_MSG_MAX_FALLBACKS];
+} bt_msg_engine;
+
 typedef struct bt_msg_hello {
     uint32_t protocol;
     bt_role role;
@@ -91,7 +99,11 @@ typedef struct bt_msg_hello {
     uint64_t pid;
     bool draining;
     bt_load load;
+    const bt_msg_engine *engine;                        /* P only; NULL: not told */
 } bt_msg_hello;
+typedef struct bt_msg_work {                /* what one prompt took; compilations: 0 once warm */
+    uint64_t rows, npu_macs, companion_macs, shadow_entries, compilations;
+} bt_msg_work;
 typedef struct bt_msg_welcome {
     uint32_t protocol;
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
@@ -136,6 +148,7 @@ typedef struct bt_msg_first_token {
     int32_t top_ids[BT_MSG_TOP_LOGITS];
     float top_logits[BT_MSG_TOP_LOGITS];                /* the highest logits, descending */
     uint64_t queue_us, prefill_us;
+    bt_msg_work work;
 } bt_msg_first_token;
 typedef struct bt_msg_prefill_done {
     uint64_t kv_bytes, kv_blocks, exposed_us, transfer_us;  /* exposed: end of the last layer to Committed */

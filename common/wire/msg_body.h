@@ -76,6 +76,9 @@ typedef struct bt_msg_scratch {
     Bt__Sampling sampling;
     Bt__KvShape kv;
     Bt__Load load;
+    Bt__Engine engine;
+    Bt__Fallback fallback[BT_MSG_MAX_FALLBACKS];
+    Bt__Fallback *fallback_at[BT_MSG_MAX_FALLBACKS];
     Bt__KvRange range[BT_MSG_MAX_RANGES];
     Bt__KvRange *range_at[BT_MSG_MAX_RANGES];
 } bt_msg_scratch;

@@ -208,6 +208,11 @@ static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
     b->top_logits = (float *)t->top_logits;
     b->queue_us = t->queue_us;
     b->prefill_us = t->prefill_us;
+    b->rows = t->work.rows;
+    b->npu_macs = t->work.npu_macs;
+    b->companion_macs = t->work.companion_macs;
+    b->shadow_entries = t->work.shadow_entries;
+    b->compilations = t->work.compilations;
     return &b->base;
 }
 
@@ -222,6 +227,7 @@ static void read_first_token(bt_msg_checker *c, bt_msg *m, const ProtobufCMessag
     for (size_t i = 0; i < b->n_top_logits; i++) t->top_logits[i] = b->top_logits[i];
     t->queue_us = b->queue_us;
     t->prefill_us = b->prefill_us;
+    t->work = (bt_msg_work){b->rows, b->npu_macs, b->companion_macs, b->shadow_entries, b->compilations};
 }
 
 static void check_first_token(bt_msg_checker *c, const bt_msg *m)

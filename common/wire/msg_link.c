@@ -3,6 +3,8 @@
 
 #include "kv/kv_header.h"
 
+#include <string.h>
+
 static void put_load(Bt__Load *ret, const bt_load *l)
 {
     *ret = (Bt__Load)BT__LOAD__INIT;
@@ -31,6 +33,60 @@ static void get_load(bt_msg_checker *c, bt_load *ret, const Bt__Load *l)
     ret->rss_bytes = l->rss_bytes;
 }
 
+static void put_engine(bt_msg_scratch *s, const bt_msg_engine *g)
+{
+    Bt__Engine *b = &s->engine;
+    *b = (Bt__Engine)BT__ENGINE__INIT;
+    b->name = bt_msg_body_put_text(g->name);
+    b->quant = bt_msg_body_put_text(g->quant);
+    b->shape_policy = bt_msg_body_put_text(g->shape_policy);
+    b->profile = bt_msg_body_put_text(g->profile);
+    b->n_fallbacks = g->fallbacks_len;
+    b->fallbacks = s->fallback_at;
+    for (uint32_t i = 0; i < g->fallbacks_len; i++) {
+        s->fallback[i] = (Bt__Fallback)BT__FALLBACK__INIT;
+        s->fallback[i].op = bt_msg_body_put_text(g->fallbacks[i].op);
+        s->fallback[i].why = bt_msg_body_put_text(g->fallbacks[i].why);
+        s->fallback[i].count = g->fallbacks[i].count;
+        s->fallback_at[i] = &s->fallback[i];
+    }
+}
+
+static const bt_msg_engine *get_engine(bt_msg_checker *c, const Bt__Engine *b)
+{
+    if (!bt_msg_body_range(c, "count of fallbacks", b->n_fallbacks, 0, BT_MSG_MAX_FALLBACKS)) return NULL;
+    bt_msg_engine *g = c->alloc(c->alloc_ud, sizeof *g);
+    if (!g) {
+        bt_msg_body_fail(c, "no room for the engine");
+        return NULL;
+    }
+    memset(g, 0, sizeof *g);
+    bt_msg_body_get_text(c, "engine.name", g->name, sizeof g->name, b->name);
+    bt_msg_body_get_text(c, "engine.quant", g->quant, sizeof g->quant, b->quant);
+    bt_msg_body_get_text(c, "engine.shape_policy", g->shape_policy, sizeof g->shape_policy, b->shape_policy);
+    bt_msg_body_get_text(c, "engine.profile", g->profile, sizeof g->profile, b->profile);
+    g->fallbacks_len = (uint32_t)b->n_fallbacks;
+    for (uint32_t i = 0; i < g->fallbacks_len; i++) {
+        bt_msg_body_get_text(c, "fallback.op", g->fallbacks[i].op, sizeof g->fallbacks[i].op, b->fallbacks[i]->op);
+        bt_msg_body_get_text(c, "fallback.why", g->fallbacks[i].why, sizeof g->fallbacks[i].why, b->fallbacks[i]->why);
+        g->fallbacks[i].count = b->fallbacks[i]->count;
+    }
+    return g;
+}
+
+static void check_engine(bt_msg_checker *c, const bt_msg_engine *g)
+{
+    bt_msg_body_name(c, "engine.name", g->name, sizeof g->name);
+    bt_msg_body_text(c, "engine.quant", g->quant, sizeof g->quant);
+    bt_msg_body_text(c, "engine.shape_policy", g->shape_policy, sizeof g->shape_policy);
+    bt_msg_body_text(c, "engine.profile", g->profile, sizeof g->profile);
+    if (!bt_msg_body_range(c, "count of fallbacks", g->fallbacks_len, 0, BT_MSG_MAX_FALLBACKS)) return;
+    for (uint32_t i = 0; i < g->fallbacks_len; i++) {
+        bt_msg_body_name(c, "fallback.op", g->fallbacks[i].op, sizeof g->fallbacks[i].op);
+        bt_msg_body_text(c, "fallback.why", g->fallbacks[i].why, sizeof g->fallbacks[i].why);
+    }
+}
+
 static ProtobufCMessage *fill_hello(bt_msg_scratch *s, const bt_msg *m)
 {
     const bt_msg_hello *h = &m->u.hello;
@@ -55,6 +111,10 @@ static ProtobufCMessage *fill_hello(bt_msg_scratch *s, const bt_msg *m)
     b->pid = h->pid;
     b->draining = h->draining;
     b->load = &s->load;
+    if (h->engine) {
+        put_engine(s, h->engine);
+        b->engine = &s->engine;
+    }
     return &b->base;
 }
 
@@ -76,6 +136,7 @@ static void read_hello(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *bod
     h->pid = b->pid;
     h->draining = b->draining;
     get_load(c, &h->load, b->load);
+    if (b->engine) h->engine = get_engine(c, b->engine);
 }
 
 static void check_hello(bt_msg_checker *c, const bt_msg *m)
@@ -93,6 +154,8 @@ static void check_hello(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_range(c, "ctx_tokens", h->ctx_tokens, 1, BT_KV_MAX_TOKENS);
     if (h->role == BT_ROLE_DECODE) bt_msg_body_name(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint);
     else if (h->kv_endpoint[0]) bt_msg_body_fail(c, "kv_endpoint is set by a prefill node");
+    if (h->engine && h->role != BT_ROLE_PREFILL) bt_msg_body_fail(c, "engine is set by a decode node");
+    else if (h->engine) check_engine(c, h->engine);
 }
 
 static ProtobufCMessage *fill_welcome(bt_msg_scratch *s, const bt_msg *m)

@@ -89,6 +89,7 @@ static void make_first_token(bt_msg_first_token *t)
     memcpy(t->top_logits, logits, sizeof logits);
     t->queue_us = 1;
     t->prefill_us = UINT64_MAX;
+    t->work = (bt_msg_work){1200, UINT64_MAX, 3, 4, 5};
 }
 
 static void make_request(bt_msg *m)
@@ -184,6 +185,25 @@ void wire_samples_make(bt_msg *ret, bt_msg_type type)
     case BT_MSG_CREDIT: ret->u.credit.total_bytes = UINT64_MAX; break;
     default: make_request(ret); break;
     }
+}
+
+void wire_samples_prefill_hello(bt_msg *ret)
+{
+    static bt_msg_engine e;
+    wire_samples_make(ret, BT_MSG_HELLO);
+    fill_name(e.name, sizeof e.name);
+    fill_text(e.quant, sizeof e.quant);
+    fill_text(e.shape_policy, sizeof e.shape_policy);
+    fill_text(e.profile, sizeof e.profile);
+    e.fallbacks_len = BT_MSG_MAX_FALLBACKS;
+    for (uint32_t i = 0; i < e.fallbacks_len; i++) {
+        fill_name(e.fallbacks[i].op, sizeof e.fallbacks[i].op);
+        fill_text(e.fallbacks[i].why, sizeof e.fallbacks[i].why);
+        e.fallbacks[i].count = UINT32_MAX - i;
+    }
+    ret->u.hello.role = BT_ROLE_PREFILL;
+    memset(ret->u.hello.kv_endpoint, 0, sizeof ret->u.hello.kv_endpoint);
+    ret->u.hello.engine = &e;
 }
 
 static void put_le(uint8_t *p, uint64_t v, int bytes)

@@ -172,7 +172,7 @@ static void the_reference_tells_of_every_layer(void **state)
     assert_int_equal(pf_engine_prefill(p.pf, &kv, ids, 30, 0, &hooks, p.logits, BT_PREFILL_LAST, NULL),
                      BT_OK);
     assert_int_equal(rows, 3 * 30);
-    assert_int_equal(pf_engine_stats(p.pf).rows, 30);
+    assert_int_equal(pf_engine_work(p.pf).rows, 30);
     assert_string_equal(pf_engine_name(p.pf), "reference");
     engine_kit_pages_free(&kv);
     end(&p);

@@ -10,12 +10,17 @@
 #include <cmocka.h>
 
 static const int32_t prompt_ids[] = { 1, 2, 3 }, token_ids[] = { 7, 8 };
+static const bt_msg_engine npu = {
+    .name = "npu", .quant = "w8a8:no-r2", .shape_policy = "chunk:256+tail", .profile = "host", .fallbacks_len = 1,
+    .fallbacks = { { .op = "rmsnorm", .why = "\xff not among the NPU's", .count = 61 } },
+};
 static const gw_answer_report report = {
     .finish_reason = "stop", .prompt_ids = prompt_ids, .prompt_tokens = 3, .token_ids = token_ids, .completion_tokens = 2,
     .text = "a \"b\" \xc3\xa9", .text_len = 8, .ttft_us = 1500,
     .has_prefill = true, .has_decode = true, .has_kv = true, .queue_us = 250, .prefill_us = 2000000, .decode_us = 500000,
     .decode_steps = 4, .kv_bytes = 4096, .kv_exposed_us = 125, .kv_digest = { { 0xab, 1 } },
-    .top_len = 2, .top_ids = { 7, 9 }, .top_logits = { 3.3f, -1.0f },
+    .work = { .rows = 16, .npu_macs = 3000, .companion_macs = 1000, .shadow_entries = 5 },
+    .engine = &npu, .top_len = 2, .top_ids = { 7, 9 }, .top_logits = { 3.3f, -1.0f },
 };
 static gw_answer_head chat_head(void)
 {
@@ -25,7 +30,7 @@ static gw_answer_head chat_head(void)
 }
 #define HEAD "\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"tiny\""
 #define TIMINGS "\"timings\":{\"cache_n\":0,\"prompt_n\":3,\"prompt_ms\":2000.0,\"prompt_per_second\":1.5,\"predicted_n\":2,\"predicted_ms\":500.0,\"predicted_per_second\":8.0}"
-#define BATON "\"baton\":{\"text\":\"a \\\"b\\\" \xc3\xa9\",\"token_ids\":[7,8],\"prompt_ids\":[1,2,3],\"prompt_tokens\":3,\"completion_tokens\":2,\"finish_reason\":\"stop\",\"ttft_ms\":1.5,\"queue_ms\":0.25,\"prefill_tokens_per_second\":1.5,\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_digest\":\"ab010000000000000000000000000000\",\"first_logits\":[[7,3.29999995],[9,-1.0]]}"
+#define BATON "\"baton\":{\"text\":\"a \\\"b\\\" \xc3\xa9\",\"token_ids\":[7,8],\"prompt_ids\":[1,2,3],\"prompt_tokens\":3,\"completion_tokens\":2,\"finish_reason\":\"stop\",\"ttft_ms\":1.5,\"queue_ms\":0.25,\"prefill_tokens_per_second\":1.5,\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_digest\":\"ab010000000000000000000000000000\",\"first_logits\":[[7,3.29999995],[9,-1.0]],\"engine\":\"npu\",\"quant\":\"w8a8:no-r2\",\"shape_policy\":\"chunk:256+tail\",\"profile\":\"host\",\"npu_mac_ratio\":0.75,\"padding_ratio\":0.8125,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the NPU's\"}],\"compilations\":0}"
 #define USAGE "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5}"
 
 static void writes_a_whole_chat_answer(void **state)
@@ -60,6 +65,9 @@ static void writes_a_whole_completion_and_null_for_what_never_came(void **state)
     const json_t *baton = json_object_get(j, "baton");
     assert_true(json_is_null(json_object_get(baton, "kv_digest")));
     assert_true(json_is_null(json_object_get(baton, "kv_bytes")));
+    static const char *const unknown[] = { "engine", "quant", "shape_policy", "profile", "npu_mac_ratio", "padding_ratio", "compilations" };
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) assert_true(json_is_null(json_object_get(baton, unknown[i])));
+    assert_int_equal(json_array_size(json_object_get(baton, "fallbacks")), 0);
     assert_true(json_is_null(json_object_get(baton, "decode_tokens_per_second")));
     assert_int_equal(json_array_size(json_object_get(baton, "token_ids")), 0);
     json_decref(j);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 static const bt_incarnation SELF = {{1}}, DECODE = {{2}}, PREFILL = {{3}}, OTHER = {{9}};
@@ -52,6 +53,9 @@ static bt_msg hello_msg(bt_role role)
                                .load = {.slots_total = 1}};
     strcpy(m.u.hello.node_id, role == BT_ROLE_PREFILL ? "p" : "d");
     strcpy(m.u.hello.kv_endpoint, "tcp://127.0.0.1:1");
+    static bt_msg_engine engine;                        /* overwritten by the next HELLO: the brain keeps its own */
+    snprintf(engine.name, sizeof engine.name, "%s", role == BT_ROLE_PREFILL ? "npu" : "gone");
+    if (role == BT_ROLE_PREFILL) m.u.hello.engine = &engine;
     return m;
 }
 
@@ -116,6 +120,7 @@ static void first(gw_brain *b, int32_t token)
 {
     bt_msg m = {.type = BT_MSG_FIRST_TOKEN, .ref = {SELF, 1, 1}};
     m.u.first_token.token = token;
+    m.u.first_token.work.rows = 16;
     from(b, PREFILL, &m);
 }
 
@@ -171,6 +176,8 @@ static void done_with_figures_waits_for_both_reports(void **s)
     assert_int_equal(d->u.done.stats.completion_tokens, 3);
     assert_int_equal(d->u.done.stats.kv_bytes, 123);
     assert_true(d->u.done.stats.has_decode && d->u.done.stats.has_first && d->u.done.stats.has_kv);
+    assert_string_equal(d->u.done.stats.engine->name, "npu");
+    assert_int_equal(d->u.done.stats.work.rows, 16);
     assert_int_equal(gw_brain_active(b), 0);
     gw_brain_free(b);
 }

@@ -103,6 +103,8 @@ static void announces_every_row_once_before_the_end(void **state)
         done[ev.layer] += ev.token_count;
     }
     assert_int_equal(ev.type, PF_WORKER_COMPUTED);
+    assert_int_equal(ev.work.rows, 256 + 64);           /* 300 tokens: a chunk and the next power of two for the tail */
+    assert_int_equal(ev.work.compilations, 0);
     for (uint32_t l = 0; l < layers; l++) assert_int_equal(done[l], IDS);
 
     /* The same as the engine gives without a worker. */

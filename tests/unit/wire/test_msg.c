@@ -51,6 +51,11 @@ static void assert_same(const bt_msg *a, const bt_msg *b)
                             x.u.missing.ranges_len * sizeof(bt_kv_range));
         x.u.missing.ranges = y.u.missing.ranges = NULL;
     }
+    if (x.type == BT_MSG_HELLO && x.u.hello.engine) {
+        assert_non_null(y.u.hello.engine);
+        assert_memory_equal(x.u.hello.engine, y.u.hello.engine, sizeof *x.u.hello.engine);
+        x.u.hello.engine = y.u.hello.engine = NULL;
+    }
     assert_memory_equal(&x, &y, sizeof x);
 }
 
@@ -91,6 +96,9 @@ static void every_type_comes_back_as_it_went(void **state)
         wire_samples_make(&m, *t);
         round_trip(&m, &buf);
     }
+    bt_msg m;
+    wire_samples_prefill_hello(&m);
+    round_trip(&m, &buf);
     bt_msg_buf_done(&buf);
 }
 
@@ -136,6 +144,29 @@ static void the_longest_lists_come_back(void **state)
         __VA_ARGS__;                                                                                         \
         return true;                                                                                         \
     }
+
+/* A HELLO of a prefill node whose engine may be spoilt. */
+#define E(...)                                                                                               \
+    if ((*n)-- == 0) {                                                                                       \
+        static bt_msg_engine e;                                                                              \
+        wire_samples_prefill_hello(m);                                                                       \
+        e = *m->u.hello.engine;                                                                              \
+        m->u.hello.engine = &e;                                                                              \
+        *label = "HELLO of P: " #__VA_ARGS__;                                                                \
+        __VA_ARGS__;                                                                                         \
+        return true;                                                                                         \
+    }
+
+static bool spoil_engine(bt_msg *m, const char **label, int *n)
+{
+    E(m->u.hello.role = BT_ROLE_DECODE; strcpy(m->u.hello.kv_endpoint, "ipc://x")) /* with an engine */
+    E(e.name[0] = 0)
+    E(e.name[1] = ' ')
+    E(e.fallbacks[15].op[0] = 0)
+    E(e.fallbacks[0].op[2] = '\n')
+    return false;
+}
+#undef E
 
 static bool spoil_link(bt_msg *m, const char **label, int *n)
 {
@@ -229,7 +260,7 @@ static bool spoil_request(bt_msg *m, const char **label, int *n)
 
 static bool spoil(bt_msg *m, const char **label, int n) /* false when there are no more */
 {
-    return spoil_link(m, label, &n) || spoil_request(m, label, &n);
+    return spoil_link(m, label, &n) || spoil_engine(m, label, &n) || spoil_request(m, label, &n);
 }
 
 /* A frame of m without any check: what a peer that breaks the rules would send. */
