@@ -26,11 +26,11 @@ static bt_err host_load(void **ret, const bt_model *m, const pf_engine_config *c
     const bt_packed_options packing = {.ctx_tokens = config->ctx_tokens, .progress = config->progress, .progress_ud = config->progress_ud};
     const bt_prefill_options options = {config->ctx_tokens, config->shape_policy};
     const bt_kernels *kernels = bt_kernels_select(config->isa);
-    bt_plan_policy policy;
+    bt_plan plan;
     if (!kernels)
         return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", config->isa,
                        bt_kernels_names());
-    bt_err e = bt_plan_parse(&policy, config->shape_policy, fault); /* before the long part */
+    bt_err e = bt_plan_parse(&plan, config->shape_policy, config->ctx_tokens, fault); /* before the long part */
     if (e < 0) return e;
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");

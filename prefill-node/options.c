@@ -1,6 +1,7 @@
 /* The option table of baton-prefill. */
 #include "prefill-node/options.h"
 #include "base/log.h"
+#include "npu/plan.h"
 
 const char *const pf_options_engines[] = { "host", "reference", NULL };
 static const char *const formats[] = { "text", "json", NULL };
@@ -13,7 +14,7 @@ static const bt_opt opts[] = {
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(pf_options, ctx_size), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 1 << 20, .help = "longest prompt in tokens; 0: the model's context, or what --kv-memory holds if that is less" },
     { .group = "Model", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(pf_options, shape_policy), .type = BT_OPT_STRING,
-      .def = "chunk:256+tail", .help = "how prompts are cut: chunk:N+tail, chunk:N or whole; the results are the same" },
+      .def = BT_PLAN_DEFAULT, .help = "how prompts are cut: " BT_PLAN_NAMES "; the results are the same" },
     { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(pf_options, threads), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 256, .help = "compute threads; 0: all cores" },
     { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(pf_options, isa), .type = BT_OPT_STRING, .def = "auto",

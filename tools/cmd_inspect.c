@@ -17,7 +17,7 @@ typedef struct config {
 
 static const bt_opt opts[] = {
     { .group = "Shapes", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy), .type = BT_OPT_STRING,
-      .def = "chunk:256+tail", .help = "how prompts are cut: chunk:N+tail, chunk:N or whole" },
+      .def = BT_PLAN_DEFAULT, .help = "how prompts are cut: " BT_PLAN_NAMES },
     { .group = "Shapes", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: what the model was made for" },
     { .group = "Output", .name = "tensors", BT_OPT_AT(config, tensors), .type = BT_OPT_FLAG, .help = "list every tensor" },
@@ -125,11 +125,12 @@ static int inspect(const config *c, const char *name)
     bt_model *m = NULL;
     bt_graph *graph = NULL;
     bt_programs *programs = NULL;
-    bt_plan_policy policy;
+    bt_plan plan;
     int rc = 1;
-    if (tool_open_model(&m, NULL, name, &fault) < 0 || bt_plan_parse(&policy, c->shape_policy, &fault) < 0
-        || bt_graph_build(&graph, &m->hp, NULL, &fault) < 0
-        || bt_programs_new(&programs, graph, policy, c->ctx_size ? (size_t)c->ctx_size : m->hp.ctx, &fault) < 0) {
+    if (tool_open_model(&m, NULL, name, &fault) < 0) return tool_fail("inspect", &fault);
+    const size_t ctx = c->ctx_size ? (size_t)c->ctx_size : m->hp.ctx;
+    if (bt_plan_parse(&plan, c->shape_policy, ctx, &fault) < 0 || bt_graph_build(&graph, &m->hp, NULL, &fault) < 0 ||
+        bt_programs_new(&programs, graph, &plan, ctx, &fault) < 0) {
         tool_fail("inspect", &fault);
     } else if (c->json) {
         rc = tool_print_json("inspect", to_json(m, programs));

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "kv/kv_pages.h"
+#include "npu/plan.h"
 #include "prefill-node/engine.h"
 #include "sample/perplexity.h"
 #include "tools/tool.h"
@@ -38,7 +39,7 @@ static const bt_opt opts[] = {
     { .group = "Engine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
       .help = "kernels: auto, avx512, avx2 or ref; the results are the same" },
     { .group = "Engine", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy), .type = BT_OPT_STRING,
-      .def = "chunk:256+tail", .help = "how windows are cut; the results are the same" },
+      .def = BT_PLAN_DEFAULT, .help = "how windows are cut; the results are the same" },
     { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: perplexity, tokens, ..." },
     { .group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG, .help = "no progress on stderr" },
 };

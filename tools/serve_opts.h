@@ -1,5 +1,7 @@
 #ifndef BT_TOOLS_SERVE_OPTS_H
 #define BT_TOOLS_SERVE_OPTS_H
+#include "npu/plan.h"
+
 /* Options of a system that a command starts for itself: up, run and chat have the same ones. The rows are macros because a program's
  * option table is one static array; `config` has the fields below through TOOL_SERVE_FIELDS. */
 #define TOOL_SERVE_FIELDS \
@@ -22,7 +24,7 @@
     { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto", \
       .help = "kernels: auto, avx512, avx2 or ref; the results are the same" }, \
     { .group = "Machine", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy), .type = BT_OPT_STRING, \
-      .def = "chunk:256+tail", .help = "how prompts are cut: chunk:N+tail, chunk:N or whole; the results are the same" }
+      .def = BT_PLAN_DEFAULT, .help = "how prompts are cut: " BT_PLAN_NAMES "; the results are the same" }
 
 /* Declares `name`, the options of `baton up` that say the same as config *c does. */
 #define TOOL_SERVE_UP_ARGS(name, c) \

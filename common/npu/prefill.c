@@ -11,7 +11,7 @@ struct bt_prefill {
     bt_graph *graph;
     bt_programs *programs;
     bt_host *host; /* what runs the programs */
-    bt_plan_policy policy;
+    bt_plan plan;
     void *arena;  /* programs->arena_bytes, mapped: pages of shapes never used cost nothing */
     int32_t *ids; /* [longest seq] */
     size_t vocab;
@@ -22,18 +22,18 @@ bt_err bt_prefill_new(bt_prefill **ret, const bt_packed *packed, const bt_kernel
                       const bt_prefill_options *options, bt_fault *fault)
 {
     const bt_hparams *hp = &bt_packed_model(packed)->hp;
-    bt_plan_policy policy;
-    bt_err e = bt_plan_parse(&policy, options->shape_policy, fault);
+    bt_plan plan;
+    bt_err e = bt_plan_parse(&plan, options->shape_policy, options->ctx_tokens, fault);
     if (e < 0) return e;
     if (options->ctx_tokens > bt_packed_ctx_tokens(packed))
         return bt_fail(fault, BT_EARG, "context of %zu tokens, weights packed for %zu", options->ctx_tokens,
                        bt_packed_ctx_tokens(packed));
     bt_prefill *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
-    p->policy = policy;
+    p->plan = plan;
     p->vocab = hp->vocab;
     if ((e = bt_graph_build(&p->graph, hp, NULL, fault)) < 0) goto out;
-    if ((e = bt_programs_new(&p->programs, p->graph, policy, options->ctx_tokens, fault)) < 0) goto out;
+    if ((e = bt_programs_new(&p->programs, p->graph, &plan, options->ctx_tokens, fault)) < 0) goto out;
     if ((e = bt_host_new(&p->host, packed, NULL, kernels, pool, fault)) < 0) goto out;
     p->ids = calloc(p->programs->row[p->programs->rows - 1].seq, sizeof *p->ids);
     if (!p->ids) {
@@ -83,7 +83,8 @@ static bt_err run_chunk(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids,
     const bt_err e = bt_programs_find(&row, p->programs, c.rows, pos + c.valid, fault);
     if (e < 0) return e;
     memcpy(p->ids, ids, c.valid * sizeof *ids);
-    memset(p->ids + c.valid, 0xff, (c.rows - c.valid) * sizeof *ids); /* -1: no token */
+    memset(p->ids + c.valid, 0xff, (row->seq - c.valid) * sizeof *ids); /* -1: no token */
+    p->stats.rows += row->seq;
     relay r = {hooks, pos, c.valid};
     const bt_host_seq seq = {.kv = kv, .pos0 = pos, .valid = c.valid};
     const bt_host_io io = {
@@ -110,7 +111,7 @@ bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, s
             return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %zu", ids[i], i, p->vocab);
     p->stats.runs++;
     for (size_t begin = 0; begin < n;) {
-        const bt_plan_chunk c = bt_plan_next(p->policy, n, begin);
+        const bt_plan_chunk c = bt_plan_next(&p->plan, pos0 + n, pos0 + begin);
         const bool is_last = begin + c.valid == n;
         const bt_programs_out ending = out == BT_PREFILL_ALL ? BT_PROGRAMS_OUT_ALL
                                        : is_last             ? BT_PROGRAMS_OUT_LAST
@@ -120,7 +121,6 @@ bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, s
         if (e < 0) return e;
         p->stats.chunks++;
         p->stats.tokens += c.valid;
-        p->stats.rows += c.rows;
         begin += c.valid;
     }
     return BT_OK;

@@ -3,22 +3,24 @@
 
 #include <stdlib.h>
 
-enum { FIRST_BUCKET = 512 };
+enum { RANGE_STEP = 16 };
 
-/* The bucket after `ctx`; 0: none. */
-static size_t next_bucket(size_t ctx, size_t ctx_tokens)
+/* Rows of one shape, into `row` or, where that is NULL, only counted. */
+static size_t list_rows(bt_programs_row *row, const bt_plan_shape *s, size_t ctx_tokens)
 {
-    if (ctx == ctx_tokens) return 0;
-    const size_t next = ctx ? ctx * 2 : FIRST_BUCKET;
-    return next < ctx_tokens ? next : ctx_tokens;
-}
-
-static size_t first_bucket(bt_plan_policy policy, size_t seq, size_t ctx_tokens)
-{
-    if (policy.kind == BT_PLAN_WHOLE) return ctx_tokens;
-    size_t ctx = next_bucket(0, ctx_tokens);
-    while (ctx < seq && ctx < ctx_tokens) ctx = next_bucket(ctx, ctx_tokens);
-    return ctx;
+    size_t n = 0, ctx;
+    if (s->seq_min == s->seq) {
+        for (; (ctx = bt_plan_bucket(s, ctx_tokens, n)) != 0; n++)
+            if (row) row[n] = (bt_programs_row){ .seq_min = s->seq, .seq = s->seq, .ctx = ctx };
+        return n;
+    }
+    for (size_t from = s->seq_min; from <= s->seq; n++) {
+        size_t to = from == s->seq_min ? from : (from + RANGE_STEP - 1) / RANGE_STEP * RANGE_STEP;
+        if (to > s->seq) to = s->seq;
+        if (row) row[n] = (bt_programs_row){ .seq_min = from, .seq = to, .ctx = ctx_tokens };
+        from = to + 1;
+    }
+    return n;
 }
 
 static bt_err compile_row(bt_programs *p, bt_programs_row *row, const bt_graph *graph, bt_fault *fault)
@@ -35,29 +37,22 @@ static bt_err compile_row(bt_programs *p, bt_programs_row *row, const bt_graph *
     return BT_OK;
 }
 
-bt_err bt_programs_new(bt_programs **ret, const bt_graph *graph, bt_plan_policy policy, size_t ctx_tokens,
-                       bt_fault *fault)
+bt_err bt_programs_new(bt_programs **ret, const bt_graph *graph, const bt_plan *plan, size_t ctx_tokens, bt_fault *fault)
 {
     if (ctx_tokens < 1 || ctx_tokens > BT_MODEL_MAX_CTX)
         return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", ctx_tokens, BT_MODEL_MAX_CTX);
     bt_err e = BT_OK;
-    size_t rows = 0, seq;
-    for (size_t i = 0; (seq = bt_plan_shape(policy, ctx_tokens, i)) != 0; i++)
-        for (size_t ctx = first_bucket(policy, seq, ctx_tokens); ctx; ctx = next_bucket(ctx, ctx_tokens))
-            rows++;
+    size_t rows = 0;
+    for (size_t i = 0; i < plan->shapes; i++) rows += list_rows(NULL, &plan->shape[i], ctx_tokens);
     bt_programs *p = calloc(1, sizeof *p);
     if (!p || !(p->row = calloc(rows, sizeof *p->row))) {
         e = bt_fail(fault, BT_ENOMEM, "compiling %zu programs", rows);
         goto out;
     }
     p->ctx_tokens = ctx_tokens;
-    for (size_t i = 0; (seq = bt_plan_shape(policy, ctx_tokens, i)) != 0; i++)
-        for (size_t ctx = first_bucket(policy, seq, ctx_tokens); ctx; ctx = next_bucket(ctx, ctx_tokens)) {
-            bt_programs_row *row = &p->row[p->rows++];
-            row->seq = seq;
-            row->ctx = ctx;
-            if ((e = compile_row(p, row, graph, fault)) < 0) goto out;
-        }
+    for (size_t i = 0; i < plan->shapes; i++) p->rows += list_rows(p->row + p->rows, &plan->shape[i], ctx_tokens);
+    for (size_t i = 0; i < p->rows; i++)
+        if ((e = compile_row(p, &p->row[i], graph, fault)) < 0) goto out;
     *ret = p;
     p = NULL;
 out:
@@ -80,7 +75,7 @@ bt_err bt_programs_find(const bt_programs_row **ret, const bt_programs *p, size_
     const bt_programs_row *near = NULL; /* the smallest row that is larger in both, else the largest */
     for (size_t i = 0; i < p->rows; i++) {
         const bt_programs_row *r = &p->row[i];
-        if (r->seq == seq && r->ctx >= end_tokens) {
+        if (r->seq_min <= seq && seq <= r->seq && r->ctx >= end_tokens) {
             *ret = r;
             return BT_OK;
         }

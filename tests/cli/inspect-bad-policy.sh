@@ -1,1 +1,1 @@
-baton inspect "$BATON_TEST_MODEL" --shape-policy chunk:77
+baton inspect "$BATON_TEST_MODEL" --shape-policy chunk:7.7

@@ -55,7 +55,7 @@ static float *floats(size_t n)
 static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
 {
     (void)state;
-    static const char *const policies[] = {"chunk:16", "chunk:64", "chunk:256", "chunk:256+tail", "whole"};
+    static const char *const policies[] = {"chunk:16", "chunk:64", "chunk:256", "chunk:256+tail", "pow2", "range:5-300", "chunk:100"};
     bt_pool *pool[2] = {NULL, NULL};
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t a = 0; a < 3; a++) {
@@ -207,7 +207,7 @@ static void refuses_what_does_not_fit_and_says_both_numbers(void **state)
     (void)state;
     bt_fault f;
     world w = begin("llama");
-    const bt_prefill_options o = {100, NULL}, beyond = {CTX + 1, NULL}, odd = {100, "chunk:3"};
+    const bt_prefill_options o = {100, NULL}, beyond = {CTX + 1, NULL}, odd = {100, "chunk:0"};
     bt_prefill *p = NULL, *none = NULL;
     const bt_kernels *k = bt_kernels_select(NULL);
     assert_int_equal(bt_prefill_new(&none, w.packed, k, NULL, &beyond, NULL), BT_EARG);
