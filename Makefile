@@ -57,8 +57,10 @@ ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 AVX2   := -mavx2 -mfma -mf16c
 AVX512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 endif
-%_avx2.o:   ISA := $(AVX2)
-%_avx512.o: ISA := $(AVX512)
+%_avx2.o:       ISA := $(AVX2)
+%_avxvnni.o:    ISA := $(AVX2) $(if $(AVX2),-mavxvnni)
+%_avx512.o:     ISA := $(AVX512)
+%_avx512vnni.o: ISA := $(AVX512) $(if $(AVX512),-mavx512vnni)
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
 
@@ -179,7 +181,7 @@ analyze: $(GEN_H)
 	@command -v cppcheck clang-tidy > /dev/null || { echo 'analyze needs: apt-get install cppcheck clang-tidy' >&2; exit 1; }
 	cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  -D_GNU_SOURCE -DBT_VERSION='""' -Icommon -I. $(SOURCES)
-	@printf '%s\n' $(SOURCES) | xargs -P "$$(nproc)" -I{} clang-tidy --quiet {} -- $(BT_CFLAGS) $(AVX512) 2> build/analyze.log
+	@printf '%s\n' $(SOURCES) | xargs -P "$$(nproc)" -I{} clang-tidy --quiet {} -- $(BT_CFLAGS) $(AVX512) -mavx512vnni -mavxvnni 2> build/analyze.log
 
 ## bench: check the kernels against their reference, then time them against the machine's own limits
 bench: $(BENCHES)

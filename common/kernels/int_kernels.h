@@ -25,8 +25,8 @@ int  bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, uns
 
 /* acc[t * ldacc + n - 16 * p0] = sum over k of x[t * ldx + k] * w[n][k], for the outputs of panels [p0, p1), all 16 of each.
  * x [T, ldx] s8 in [-128, 127], 4 * k4 readable bytes a row (those past K multiply zero); wp is the whole matrix's first panel.
- * colsum[n] = sum over k of w[n][k], padded to whole panels with zero: for kernels that add 128 to x. K <= 131,071 cannot
- * overflow. T = 1 is the GEMV. acc overlaps nothing. */
+ * colsum[n] = sum over k of w[n][k] of all outputs, padded to whole panels with zero: for kernels that add 128 to x.
+ * K <= 131,071 cannot overflow. T = 1 is the GEMV. acc overlaps nothing. */
 typedef void bt_int_matmul_fn(int32_t *restrict acc, size_t ldacc, const int8_t *restrict x, size_t ldx,
                               const int8_t *restrict wp, const int32_t *colsum, size_t t, size_t k4, size_t p0, size_t p1);
 
@@ -38,13 +38,14 @@ enum { BT_INT_MAX16 = 32639 };
 typedef void bt_int_unpack4_fn(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1);
 
 /* Requantise, single rounding, half up: y = clamp(floor(acc * m / 2^s + 1/2)), m in [2^30, 2^31), s in [1, 62]
- * (the multiplier m / 2^s). Per output channel n: m[n], s[n]. y in [-limit, limit]. acc + bias first, bias NULL: nothing added.
+ * (the multiplier m / 2^s). Per output channel n: m[n], s[n]. y in [-limit, limit], limit >= 0. acc + bias first, bias NULL:
+ * nothing added.
  * requant32 takes accumulators of s32 (acc + bias must fit s64), requant64 of |acc + bias| < 2^62. */
 typedef void bt_int_requant32_fn(int16_t *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc, const int64_t *bias,
                                  const int32_t *m, const uint8_t *s, int16_t limit, size_t t, size_t n);
 typedef void bt_int_requant64_fn(int16_t *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc, const int64_t *bias,
                                  const int32_t *m, const uint8_t *s, int16_t limit, size_t t, size_t n);
-/* floor(v * m / 2^s + 1/2), by 128-bit arithmetic; m >= 0, s in [0, 126]. */
+/* floor(v * m / 2^s + 1/2), by 128-bit arithmetic, kept within s64; m >= 0, s in [0, 126]. */
 int64_t bt_int_scale1(int64_t v, int32_t m, unsigned s);
 
 /* The integer shadow of one row: acc[n - 16 * p0] += sum over i of r[i] * w[n][k[i]], outputs of panels [p0, p1).

@@ -1,14 +1,19 @@
 /* The dispatch table: which variants this build has, and which of them this machine can run. */
 #include "kernels/kernels.h"
 #include "kernels/attn_scratch.h"
+#include "kernels/int_variant.h"
 #include "kernels/ref.h"
 
 #include <string.h>
 
-#define ROW(isa, usable)                                                                                     \
+/* A row: its name, then the variant of the floats, of the integer product and of the integers around it. */
+#define ROW(isa, usable, f, product, i)                                                                      \
     {                                                                                                        \
-#isa, usable, bt_matmul_##isa, bt_rmsnorm_##isa, bt_add_##isa, bt_silu_mul_##isa, bt_rope_##isa,     \
-            bt_f32_to_f16_##isa, bt_f16_to_f32_##isa, bt_attn_##isa                                          \
+#isa, usable, bt_matmul_##f, bt_rmsnorm_##f, bt_add_##f, bt_silu_mul_##f, bt_rope_##f,               \
+            bt_f32_to_f16_##f, bt_f16_to_f32_##f, bt_attn_##f, bt_edge_quantise8_##f,                        \
+            bt_edge_quantise16_##f, bt_edge_scale8_##f, bt_edge_scale16_##f, bt_edge_scale64_##f,            \
+            bt_edge_rotate_##f, bt_int_matmul_##product, bt_int_unpack4_##i, bt_int_requant32_##i,           \
+            bt_int_requant64_ref, bt_int_shadow_##i                                                          \
     }
 
 static int always(void) { return 1; }
@@ -38,10 +43,25 @@ static int has_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-const bt_kernels bt_kernels_table[] = {ROW(avx512, has_avx512), ROW(avx2, has_avx2), ROW(ref, always)};
-const char *bt_kernels_names(void) { return "avx512, avx2, ref"; }
+static int has_avx512vnni(void) { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+
+/* Not known to __builtin_cpu_supports everywhere. */
+static int has_avxvnni(void)
+{
+    unsigned a, b, c, d;
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);
+}
+
+const bt_kernels bt_kernels_table[] = {
+    ROW(avx512vnni, has_avx512vnni, avx512, avx512vnni, avx2),
+    ROW(avx512, has_avx512, avx512, avx2, avx2),
+    ROW(avxvnni, has_avxvnni, avx2, avxvnni, avx2),
+    ROW(avx2, has_avx2, avx2, avx2, avx2),
+    ROW(ref, always, ref, ref, ref),
+};
+const char *bt_kernels_names(void) { return "avx512vnni, avx512, avxvnni, avx2, ref"; }
 #else
-const bt_kernels bt_kernels_table[] = {ROW(ref, always)};
+const bt_kernels bt_kernels_table[] = {ROW(ref, always, ref, ref, ref)};
 const char *bt_kernels_names(void) { return "ref"; }
 #endif
 const size_t bt_kernels_table_len = sizeof bt_kernels_table / sizeof bt_kernels_table[0];

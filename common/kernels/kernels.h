@@ -2,9 +2,12 @@
 #define BT_KERNELS_KERNELS_H
 #include <stddef.h>
 #include <stdint.h>
+#include "kernels/edge.h"
+#include "kernels/int_kernels.h"
 #include "kernels/kv_view.h"
 
-/* The float kernels of the host engines, and the table that dispatches and tests them.
+/* The float kernels of the host engines, and the table that dispatches and tests these, the integer kernels
+ * (int_kernels.h) and those of the border between the two (edge.h).
  *
  * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
  * Purity    no allocation, no globals, no logging, no libm; scratch comes from the caller.
@@ -89,7 +92,7 @@ uint16_t bt_f32_to_f16_1(float x);
 
 /* One row per variant compiled in, best first, "ref" last: the dispatch table and the list that tests walk. */
 typedef struct bt_kernels {
-    const char *isa;                        /* "avx512", "avx2", "ref" */
+    const char *isa;                        /* "avx512vnni", "avx512", "avxvnni", "avx2", "ref" */
     int (*usable)(void);                    /* may this CPU and this system run it? */
     bt_matmul_fn     *matmul;
     bt_rmsnorm_fn    *rmsnorm;
@@ -99,12 +102,24 @@ typedef struct bt_kernels {
     bt_f32_to_f16_fn *f32_to_f16;
     bt_f16_to_f32_fn *f16_to_f32;
     bt_attn_fn       *attn;
+    bt_edge_quantise8_fn  *quantise8;
+    bt_edge_quantise16_fn *quantise16;
+    bt_edge_scale8_fn     *scale8;
+    bt_edge_scale16_fn    *scale16;
+    bt_edge_scale64_fn    *scale64;
+    bt_edge_rotate_fn     *rotate;
+    bt_int_matmul_fn      *int_matmul;
+    bt_int_unpack4_fn     *int_unpack4;
+    bt_int_requant32_fn   *int_requant32;
+    bt_int_requant64_fn   *int_requant64;
+    bt_int_shadow_fn      *int_shadow;
 } bt_kernels;
 extern const bt_kernels bt_kernels_table[];
 extern const size_t     bt_kernels_table_len;
 
 /* The row named by isa, or the best usable one if isa is NULL or "auto". NULL: no such name, or this machine cannot
- * run it. bt_kernels_names writes "avx512, avx2, ref" style text for messages. */
+ * run it. bt_kernels_names writes "avx2, ref" style text for messages.
+ * Rows share the kernels that their instruction sets do not change. */
 const bt_kernels *bt_kernels_select(const char *isa);
 const char *bt_kernels_names(void);
 /* Part of the exactness class in HELLO: raised when any order or rounding above changes. */

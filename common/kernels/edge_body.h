@@ -1,0 +1,182 @@
+/* The border between floats and the NPU's integers over v16; included by edge_avx2.c and edge_avx512.c after their simd
+ * header and a few conversions of their own (see edge_avx2.c). No include guard. */
+
+BT_INLINE v16 quantise(v16 x, v16 inv)
+{
+    /* both instructions give their second operand where the first is a NaN */
+    const v16 v = v16_max(v16_mul(x, inv), v16_set1(-(float)BT_EDGE_LIMIT));
+    return v16_min(v, v16_set1(BT_EDGE_LIMIT));
+}
+
+/* Lists what the clamp takes away from n inputs, the first of which is number i. */
+static uint32_t list_shadow(bt_int_shadow *list, v16 v, size_t i, size_t n)
+{
+    int32_t q[16];
+    uint32_t count = 0;
+    v16_store_s32(q, v);
+    for (size_t j = 0; j < n; j++) {
+        const int32_t r = q[j] > 127 ? q[j] - 127 : q[j] < -127 ? q[j] + 127 : 0;
+        if (r) list[count++] = (bt_int_shadow){(uint32_t)(i + j), r};
+    }
+    return count;
+}
+
+void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv,
+                                   size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
+{
+    const v16 by = v16_set1(inv);
+    for (size_t row = 0; row < t; row++, y += ldy, x += ldx) {
+        bt_int_shadow *list = shadow ? shadow + row * k : NULL;
+        uint32_t beyond = 0;
+        size_t i = 0;
+        for (; i < k; i += 16) { /* ldy holds whole sixteens */
+            const size_t n = k - i < 16 ? k - i : 16;
+            const v16 v = quantise(v16_load_n(x + i, n), by);
+            int over;
+            _mm_storeu_si128((void *)(y + i), v16_to_s8(v, &over));
+            if (over && list) beyond += list_shadow(list + beyond, v, i, n);
+        }
+        memset(y + i, 0, ldy - i);
+        if (list) count[row] = beyond;
+    }
+}
+
+void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x,
+                                    size_t ldx, float inv, size_t t, size_t k)
+{
+    const v16 by = v16_set1(inv), limit = v16_set1(BT_INT_MAX16);
+    for (size_t row = 0; row < t; row++, hi += ldy, lo += ldy, x += ldx) {
+        size_t i = 0;
+        for (; i < k; i += 16) {
+            v16 v = quantise(v16_load_n(x + i, k - i < 16 ? k - i : 16), by);
+            v = v16_min(v16_max(v, v16_neg(limit)), limit); /* whole numbers: rounding does not pass them */
+            const __m256i q = v16_to_s16(v);
+            const __m256i h = _mm256_srai_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(128)), 8);
+            const __m256i l = _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8);
+            _mm_storeu_si128((void *)(hi + i), s16_to_s8(h));
+            _mm_storeu_si128((void *)(lo + i), s16_to_s8(l));
+        }
+        memset(hi + i, 0, ldy - i), memset(lo + i, 0, ldy - i);
+    }
+}
+
+BT_INLINE void scale_store(float *y, v16 v, const float *scale, const float *bias, size_t n)
+{
+    v = v16_mul(v, v16_load_n(scale, n));
+    if (bias) v = v16_add(v, v16_load_n(bias, n));
+    v16_store_n(y, v, n);
+}
+
+void BT_VARIANT(bt_edge_scale8)(float *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc,
+                                const float *scale, const float *bias, size_t t, size_t n)
+{
+    for (size_t row = 0; row < t; row++, y += ldy, acc += ldacc) {
+        size_t i = 0;
+        for (; i + 16 <= n; i += 16)
+            scale_store(y + i, v16_from_s32(acc + i), scale + i, bias ? bias + i : NULL, 16);
+        if (i == n) continue;
+        int32_t tail[16] = {0};
+        memcpy(tail, acc + i, (n - i) * sizeof *acc);
+        scale_store(y + i, v16_from_s32(tail), scale + i, bias ? bias + i : NULL, n - i);
+    }
+}
+
+void BT_VARIANT(bt_edge_scale16)(float *restrict y, size_t ldy, const int32_t *restrict hi, const int32_t *restrict lo,
+                                 size_t ldacc, const float *scale, const float *bias, size_t t, size_t n)
+{
+    for (size_t row = 0; row < t; row++, y += ldy, hi += ldacc, lo += ldacc) {
+        size_t i = 0;
+        for (; i + 16 <= n; i += 16)
+            scale_store(y + i, v16_from_planes(hi + i, lo + i), scale + i, bias ? bias + i : NULL, 16);
+        if (i == n) continue;
+        int32_t tail[2][16] = {{0}};
+        memcpy(tail[0], hi + i, (n - i) * sizeof *hi);
+        memcpy(tail[1], lo + i, (n - i) * sizeof *lo);
+        scale_store(y + i, v16_from_planes(tail[0], tail[1]), scale + i, bias ? bias + i : NULL, n - i);
+    }
+}
+
+void BT_VARIANT(bt_edge_scale64)(float *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc,
+                                 const float *scale, const float *bias, size_t t, size_t n)
+{
+    for (size_t row = 0; row < t; row++, y += ldy, acc += ldacc) {
+        size_t i = 0;
+        for (; i + 16 <= n; i += 16)
+            scale_store(y + i, v16_from_s64(acc + i), scale + i, bias ? bias + i : NULL, 16);
+        if (i == n) continue;
+        int64_t tail[16] = {0};
+        memcpy(tail, acc + i, (n - i) * sizeof *acc);
+        scale_store(y + i, v16_from_s64(tail), scale + i, bias ? bias + i : NULL, n - i);
+    }
+}
+
+/* ---- rotate ---- */
+
+/* Signs, then butterflies of lengths 1 to 8 inside each sixteen, then of 16 and more between them. a - b and a + -b are
+ * the same bits. */
+static void butterflies(float *x, size_t elems, size_t len, const int8_t *sign)
+{
+    for (size_t i = 0; i < elems; i += 16) {
+        v16 v = v16_load(x + i);
+        if (sign) v = v16_mul(v, v16_from_s8(sign + i));
+        v16_store(x + i, v16_butterflies(v));
+    }
+    for (size_t step = 16; step < len; step *= 2)
+        for (size_t i = 0; i < elems; i += 2 * step)
+            for (size_t j = i; j < i + step; j += 16) {
+                const v16 a = v16_load(x + j), b = v16_load(x + j + step);
+                v16_store(x + j, v16_add(a, b)), v16_store(x + j + step, v16_sub(a, b));
+            }
+}
+
+static void butterflies_short(float *x, size_t elems, size_t len, const int8_t *sign)
+{
+    if (sign)
+        for (size_t i = 0; i < elems; i++) x[i] *= sign[i];
+    for (size_t step = 1; step < len; step *= 2)
+        for (size_t i = 0; i < elems; i += 2 * step)
+            for (size_t j = i; j < i + step; j++) {
+                const float a = x[j], b = x[j + step];
+                x[j] = a + b, x[j + step] = a - b;
+            }
+}
+
+/* y = H_base x over the base's index, four results at a time for j .. j + n - 1. */
+BT_INLINE void base_columns(float *y, const float *x, const int8_t *h, size_t base, size_t len, size_t j, size_t n)
+{
+    for (size_t c = 0; c < base; c += 4) {
+        const size_t rows = base - c < 4 ? base - c : 4;
+        v16 sum[4] = {v16_zero(), v16_zero(), v16_zero(), v16_zero()};
+        for (size_t b = 0; b < base; b++) {
+            const v16 v = v16_load_n(x + b * len + j, n), minus = v16_neg(v);
+            for (size_t r = 0; r < rows; r++) {
+                const v16 term = h[(c + r) * base + b] > 0 ? v : minus;
+                sum[r] = b ? v16_add(sum[r], term) : term;
+            }
+        }
+        for (size_t r = 0; r < rows; r++) v16_store_n(y + (c + r) * len + j, sum[r], n);
+    }
+}
+
+void BT_VARIANT(bt_edge_rotate)(float *x, size_t ldx, size_t t, size_t blocks, const int8_t *h_base, uint32_t base,
+                                uint32_t log2, const int8_t *sign, float scale, float *scratch)
+{
+    const size_t len = (size_t)1 << log2, elems = base * len;
+    const v16 by = v16_set1(scale);
+    for (size_t row = 0; row < t; row++)
+        for (size_t b = 0; b < blocks; b++) {
+            float *y = x + row * ldx + b * elems;
+            const float *from = y;
+            if (len >= 16) butterflies(y, elems, len, sign);
+            else butterflies_short(y, elems, len, sign);
+            if (base > 1) {
+                for (size_t j = 0; j < len; j += 16)
+                    base_columns(scratch, y, h_base, base, len, j, len - j < 16 ? len - j : 16);
+                from = scratch;
+            }
+            for (size_t i = 0; i < elems; i += 16) {
+                const size_t n = elems - i < 16 ? elems - i : 16;
+                v16_store_n(y + i, v16_mul(v16_load_n(from + i, n), by), n);
+            }
+        }
+}

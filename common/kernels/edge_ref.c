@@ -1,0 +1,106 @@
+/* The border between floats and the NPU's integers as plain loops, the specification: quantise, scale, rotate. */
+#include "kernels/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+static int32_t quantise(float x, float inv)
+{
+    const float limit = BT_EDGE_LIMIT;
+    float v = x * inv;
+    v = v > -limit ? v : -limit;
+    v = v < limit ? v : limit;
+    return (int32_t)rintf(v);
+}
+
+static int32_t clamp(int32_t q, int32_t limit) { return q < -limit ? -limit : q > limit ? limit : q; }
+
+void bt_edge_quantise8_ref(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv, size_t t,
+                           size_t k, bt_int_shadow *shadow, uint32_t *count)
+{
+    for (size_t row = 0; row < t; row++, y += ldy, x += ldx) {
+        uint32_t beyond = 0;
+        for (size_t i = 0; i < k; i++) {
+            const int32_t q = quantise(x[i], inv);
+            y[i] = (int8_t)clamp(q, 127);
+            if (shadow && q != y[i]) shadow[row * k + beyond++] = (bt_int_shadow){(uint32_t)i, q - y[i]};
+        }
+        memset(y + k, 0, ldy - k);
+        if (shadow) count[row] = beyond;
+    }
+}
+
+void bt_edge_quantise16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x, size_t ldx,
+                            float inv, size_t t, size_t k)
+{
+    for (size_t row = 0; row < t; row++, hi += ldy, lo += ldy, x += ldx) {
+        for (size_t i = 0; i < k; i++) {
+            const int32_t q = clamp(quantise(x[i], inv), BT_INT_MAX16);
+            lo[i] = (int8_t)(((q + 32768 + 128) & 255) - 128); /* q + 32768 is not negative, and 32768 has no low byte */
+            hi[i] = (int8_t)((q - lo[i]) / 256);
+        }
+        memset(hi + k, 0, ldy - k), memset(lo + k, 0, ldy - k);
+    }
+}
+
+void bt_edge_scale8_ref(float *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc, const float *scale,
+                        const float *bias, size_t t, size_t n)
+{
+    for (size_t row = 0; row < t; row++)
+        for (size_t i = 0; i < n; i++) {
+            const float v = (float)acc[row * ldacc + i] * scale[i];
+            y[row * ldy + i] = bias ? v + bias[i] : v;
+        }
+}
+
+void bt_edge_scale16_ref(float *restrict y, size_t ldy, const int32_t *restrict hi, const int32_t *restrict lo,
+                         size_t ldacc, const float *scale, const float *bias, size_t t, size_t n)
+{
+    for (size_t row = 0; row < t; row++)
+        for (size_t i = 0; i < n; i++) {
+            const int64_t a = 256 * (int64_t)hi[row * ldacc + i] + lo[row * ldacc + i];
+            const float v = (float)a * scale[i];
+            y[row * ldy + i] = bias ? v + bias[i] : v;
+        }
+}
+
+void bt_edge_scale64_ref(float *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc, const float *scale,
+                         const float *bias, size_t t, size_t n)
+{
+    for (size_t row = 0; row < t; row++)
+        for (size_t i = 0; i < n; i++) {
+            const float v = (float)acc[row * ldacc + i] * scale[i];
+            y[row * ldy + i] = bias ? v + bias[i] : v;
+        }
+}
+
+static void rotate_block(float *x, const int8_t *h, size_t base, size_t len, const int8_t *sign, float scale, float *y)
+{
+    if (sign)
+        for (size_t i = 0; i < base * len; i++) x[i] *= sign[i];
+    for (size_t step = 1; step < len; step *= 2)
+        for (size_t i = 0; i < base * len; i++) {
+            if (i & step) continue;
+            const float a = x[i], b = x[i + step];
+            x[i] = a + b, x[i + step] = a - b;
+        }
+    if (base > 1) {
+        for (size_t c = 0; c < base; c++)
+            for (size_t j = 0; j < len; j++) {
+                float sum = h[c * base] * x[j];
+                for (size_t b = 1; b < base; b++) sum += h[c * base + b] * x[b * len + j];
+                y[c * len + j] = sum;
+            }
+        memcpy(x, y, base * len * sizeof *x);
+    }
+    for (size_t i = 0; i < base * len; i++) x[i] *= scale;
+}
+
+void bt_edge_rotate_ref(float *x, size_t ldx, size_t t, size_t blocks, const int8_t *h_base, uint32_t base,
+                        uint32_t log2, const int8_t *sign, float scale, float *scratch)
+{
+    const size_t len = (size_t)1 << log2;
+    for (size_t row = 0; row < t; row++)
+        for (size_t b = 0; b < blocks; b++)
+            rotate_block(x + row * ldx + b * base * len, h_base, base, len, sign, scale, scratch);
+}

@@ -1,0 +1,52 @@
+/* The integer matrix product, the unpacking of 4-bit weights and the shadow as plain loops, the specification; and the
+ * packing that every variant reads. */
+#include "kernels/int_variant.h"
+
+/* Where the weight (n, k) lies in its matrix, counted in weights. */
+static size_t place(size_t n, size_t k, size_t k4) { return ((n / 16 * k4 + k / 4) * 16 + n % 16) * 4 + k % 4; }
+
+static int nibble(uint8_t byte, size_t odd) { return ((odd ? byte >> 4 : byte & 15) ^ 8) - 8; }
+
+void bt_int_pack(uint8_t *wp, const int8_t *w, size_t n0, size_t rows, size_t k, unsigned bits)
+{
+    const size_t k4 = bt_int_k4(k);
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = 0; i < k; i++) {
+            const size_t at = place(n0 + row, i, k4);
+            const uint8_t v = (uint8_t)w[row * k + i];
+            if (bits == 8) wp[at] = v;
+            else wp[at / 2] |= (uint8_t)((v & 15) << (at % 2 * 4));
+        }
+}
+
+int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits)
+{
+    const size_t at = place(n, k, bt_int_k4(k_count));
+    return bits == 8 ? (int8_t)wp[at] : nibble(wp[at / 2], at % 2);
+}
+
+void bt_int_matmul_ref(int32_t *restrict acc, size_t ldacc, const int8_t *restrict x, size_t ldx,
+                       const int8_t *restrict wp, const int32_t *colsum, size_t t, size_t k4, size_t p0, size_t p1)
+{
+    (void)colsum;
+    for (size_t row = 0; row < t; row++)
+        for (size_t n = 16 * p0; n < 16 * p1; n++) {
+            int32_t sum = 0;
+            for (size_t k = 0; k < 4 * k4; k++) sum += x[row * ldx + k] * wp[place(n, k, k4)];
+            acc[row * ldacc + n - 16 * p0] = sum;
+        }
+}
+
+void bt_int_unpack4_ref(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1)
+{
+    const size_t first = p0 * k4 * 64, count = (p1 - p0) * k4 * 64;
+    for (size_t i = 0; i < count; i++) to[i] = (int8_t)nibble(wp4[(first + i) / 2], i % 2);
+}
+
+void bt_int_shadow_ref(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count, const int8_t *restrict wp,
+                       size_t k4, size_t p0, size_t p1)
+{
+    for (size_t n = 16 * p0; n < 16 * p1; n++)
+        for (size_t i = 0; i < count; i++)
+            acc[n - 16 * p0] += (int64_t)shadow[i].r * wp[place(n, shadow[i].k, k4)];
+}

@@ -1,0 +1,99 @@
+/* The integer kernels around the product for AVX2: unpacking 4-bit weights, requantising, the shadow. */
+#include "kernels/int_variant.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#include <string.h>
+
+#define INT_INLINE static inline __attribute__((always_inline, unused))
+
+void bt_int_unpack4_avx2(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1)
+{
+    const uint8_t *from = wp4 + p0 * k4 * 32;
+    const __m256i low = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
+    for (size_t i = 0; i < (p1 - p0) * k4; i++, from += 32, to += 64) {
+        /* the unpack instructions work within halves: give each half the 8 bytes that it needs */
+        const __m256i v = _mm256_permute4x64_epi64(_mm256_loadu_si256((const void *)from), 0xd8);
+        const __m256i even = _mm256_and_si256(v, low), odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
+        const __m256i a = _mm256_unpacklo_epi8(even, odd), b = _mm256_unpackhi_epi8(even, odd);
+        _mm256_storeu_si256((void *)to, _mm256_sub_epi8(_mm256_xor_si256(a, eight), eight));
+        _mm256_storeu_si256((void *)(to + 32), _mm256_sub_epi8(_mm256_xor_si256(b, eight), eight));
+    }
+}
+
+void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count, const int8_t *restrict wp,
+                        size_t k4, size_t p0, size_t p1)
+{
+    for (size_t p = p0; p < p1; p++, acc += 16) {
+        __m256i sum[4];
+        for (size_t j = 0; j < 4; j++) sum[j] = _mm256_loadu_si256((const void *)(acc + 4 * j));
+        for (size_t i = 0; i < count; i++) {
+            const int8_t *w = wp + (p * k4 + shadow[i].k / 4) * 64;
+            const __m128i up = _mm_cvtsi32_si128((int)(24 - shadow[i].k % 4 * 8)); /* its byte to the top */
+            const __m256i r = _mm256_set1_epi32(shadow[i].r);
+            for (size_t h = 0; h < 2; h++) {
+                const __m256i v = _mm256_sll_epi32(_mm256_loadu_si256((const void *)(w + 32 * h)), up);
+                const __m256i y = _mm256_mullo_epi32(_mm256_srai_epi32(v, 24), r);
+                sum[2 * h] = _mm256_add_epi64(sum[2 * h], _mm256_cvtepi32_epi64(_mm256_castsi256_si128(y)));
+                sum[2 * h + 1] =
+                    _mm256_add_epi64(sum[2 * h + 1], _mm256_cvtepi32_epi64(_mm256_extracti128_si256(y, 1)));
+            }
+        }
+        for (size_t j = 0; j < 4; j++) _mm256_storeu_si256((void *)(acc + 4 * j), sum[j]);
+    }
+}
+
+/* floor(v * m / 2^s + 1/2) for four v of s32, each in the low half of its lane: |v * m| < 2^62, so all fits s64. There is
+ * no arithmetic shift of 64 bits: shift as if unsigned after adding 2^63, and take 2^(63 - s) off. */
+INT_INLINE __m256i scale4(__m256i v, __m256i m, __m256i s)
+{
+    const __m256i one = _mm256_set1_epi64x(1), top = _mm256_set1_epi64x(INT64_MIN);
+    const __m256i half = _mm256_sllv_epi64(one, _mm256_sub_epi64(s, one));
+    const __m256i y = _mm256_add_epi64(_mm256_mul_epi32(v, m), half);
+    return _mm256_sub_epi64(_mm256_srlv_epi64(_mm256_xor_si256(y, top), s), _mm256_srlv_epi64(top, s));
+}
+
+/* The low halves of eight lanes, in order, where y is clamped to [-limit, limit] first. */
+INT_INLINE __m256i clamp4(__m256i y, __m256i limit)
+{
+    const __m256i low = _mm256_sub_epi64(_mm256_setzero_si256(), limit);
+    y = _mm256_blendv_epi8(y, limit, _mm256_cmpgt_epi64(y, limit));
+    return _mm256_blendv_epi8(y, low, _mm256_cmpgt_epi64(low, y));
+}
+
+static int16_t requant1(int64_t v, int32_t m, uint8_t s, int16_t limit)
+{
+    const int64_t y = bt_int_scale1(v, m, s);
+    return (int16_t)(y < -limit ? -limit : y > limit ? limit : y);
+}
+
+void bt_int_requant32_avx2(int16_t *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc,
+                           const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t, size_t n)
+{
+    const __m256i bound = _mm256_set1_epi64x(limit);
+    for (size_t row = 0; row < t; row++, y += ldy, acc += ldacc) {
+        size_t i = 0;
+        for (; i + 4 <= n; i += 4) {
+            __m256i v = _mm256_cvtepi32_epi64(_mm_loadu_si128((const void *)(acc + i)));
+            if (bias) v = _mm256_add_epi64(v, _mm256_loadu_si256((const void *)(bias + i)));
+            /* does v equal its low half, sign extended? */
+            const __m256i sign = _mm256_srai_epi32(_mm256_shuffle_epi32(v, 0xa0), 31);
+            const __m256i narrow = _mm256_blend_epi32(v, sign, 0xaa);
+            if (_mm256_movemask_epi8(_mm256_cmpeq_epi32(v, narrow)) != -1) {
+                for (size_t j = i; j < i + 4; j++)
+                    y[j] = requant1(acc[j] + (bias ? bias[j] : 0), m[j], s[j], limit);
+                continue;
+            }
+            int32_t s4;
+            memcpy(&s4, s + i, sizeof s4);
+            const __m256i shift = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(s4));
+            const __m256i mul = _mm256_cvtepi32_epi64(_mm_loadu_si128((const void *)(m + i)));
+            const __m256i z = clamp4(scale4(v, mul, shift), bound);
+            const __m128i z4 = _mm256_castsi256_si128(
+                _mm256_permutevar8x32_epi32(z, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6)));
+            _mm_storel_epi64((void *)(y + i), _mm_packs_epi32(z4, z4));
+        }
+        for (; i < n; i++) y[i] = requant1(acc[i] + (bias ? bias[i] : 0), m[i], s[i], limit);
+    }
+}
+#endif

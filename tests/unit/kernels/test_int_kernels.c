@@ -1,0 +1,357 @@
+/* The integer kernels: bits of every variant against ref at every edge of a block, ref against sums in 64 bits, the
+ * requantiser against 128-bit division, and whole quantised layers against an independent reference. */
+#include "variants.h"
+
+#include <math.h>
+
+typedef __int128 wide;
+
+enum { EXTREMES, RANDOM, KINDS };
+
+/* A matrix, plain and packed, and its column sums. */
+typedef struct matrix {
+    size_t n, k, panels, k4;
+    int8_t *plain;
+    uint8_t *packed;
+    int32_t *colsum;
+} matrix;
+
+static matrix matrix_new(size_t n, size_t k, unsigned bits, int kind)
+{
+    matrix m = {.n = n, .k = k, .panels = bt_int_panels(n), .k4 = bt_int_k4(k)};
+    const int limit = bits == 4 ? 7 : 127;
+    m.plain = bytes_new(n * k, 1);
+    for (size_t i = 0; i < n * k; i++)
+        m.plain[i] = (int8_t)(kind == RANDOM ? (int)rnd_below(2 * limit + 1) - limit : rnd() % 8 ? limit : -limit);
+    const size_t bytes = m.panels * bt_int_panel_bytes(k, bits);
+    m.packed = bytes_new(bytes, 64);
+    memset(m.packed, 0, bytes);
+    const size_t first = n / 3; /* in two slices, as a caller with little memory would */
+    bt_int_pack(m.packed, m.plain, 0, first, k, bits);
+    bt_int_pack(m.packed, m.plain + first * k, first, n - first, k, bits);
+    m.colsum = bytes_new(m.panels * 16 * sizeof *m.colsum, 4);
+    memset(m.colsum, 0, m.panels * 16 * sizeof *m.colsum);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < k; j++) m.colsum[i] += m.plain[i * k + j];
+    return m;
+}
+static void matrix_free(matrix *m) { free(m->plain), free(m->packed), free(m->colsum); }
+
+static int8_t *inputs_new(size_t t, size_t ldx, size_t k4, int kind)
+{
+    const size_t bytes = (t - 1) * ldx + 4 * k4;
+    int8_t *x = bytes_new(bytes, 1);
+    for (size_t i = 0; i < bytes; i++) x[i] = (int8_t)(kind == RANDOM ? (int)(rnd() % 256) : rnd() % 8 ? -128 : 127);
+    return x;
+}
+
+static void product_case(const bt_kernels *v, size_t t, size_t n, size_t k, int kind)
+{
+    matrix m = matrix_new(n, k, 8, kind);
+    const size_t ldx = 4 * m.k4 + rnd_below(3) * 5;
+    int8_t *x = inputs_new(t, ldx, m.k4, kind);
+    const size_t p0 = rnd_below(m.panels), ldacc = (m.panels - p0) * 16 + rnd_below(2) * 3;
+    const size_t count = (t - 1) * ldacc + (m.panels - p0) * 16;
+    int32_t *acc = bytes_new(count * sizeof *acc, 4), *want = bytes_new(count * sizeof *acc, 4);
+    ref_kernels()->int_matmul(want, ldacc, x, ldx, (const int8_t *)m.packed, m.colsum, t, m.k4, p0, m.panels);
+    v->int_matmul(acc, ldacc, x, ldx, (const int8_t *)m.packed, m.colsum, t, m.k4, p0, m.panels);
+    assert_memory_equal(acc, want, count * sizeof *acc);
+    free(x), free(acc), free(want);
+    matrix_free(&m);
+}
+
+static void product_equals_ref_for_every_number_of_rows_and_edge_of_a_panel(void **state)
+{
+    static const size_t rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 31, 32, 33};
+    static const size_t outputs[] = {1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 96, 112};
+    static const size_t inputs[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65, 100};
+    const bt_kernels *v = variant_of(state);
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (size_t j = 0; j < COUNT(outputs); j++)
+            for (size_t l = 0; l < COUNT(inputs); l++)
+                product_case(v, rows[i], outputs[j], inputs[l], (int)((i + j + l) % KINDS));
+}
+
+static void product_equals_ref_for_long_sums_at_the_extremes(void **state)
+{
+    static const size_t inputs[] = {255, 256, 257, 511, 513, 1023, 1024, 1025, 1536, 4099, 131071};
+    const bt_kernels *v = variant_of(state);
+    for (size_t i = 0; i < COUNT(inputs); i++)
+        for (size_t t = 1; t <= 7; t += 2) product_case(v, t, 17, inputs[i], i % 2 ? RANDOM : EXTREMES);
+}
+
+static void unpacking_4_bits_gives_the_8_bit_panels(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    for (size_t n = 1; n <= 65; n += 8)
+        for (size_t k = 1; k <= 70; k += 3) {
+            matrix m = matrix_new(n, k, 4, RANDOM);
+            const size_t p0 = rnd_below(m.panels), panel = m.k4 * 64, bytes = (m.panels - p0) * panel;
+            uint8_t *want = bytes_new(m.panels * panel, 64);
+            memset(want, 0, m.panels * panel);
+            bt_int_pack(want, m.plain, 0, n, k, 8);
+            int8_t *to = bytes_new(bytes, 64);
+            v->int_unpack4(to, m.packed, m.k4, p0, m.panels);
+            assert_memory_equal(to, want + p0 * panel, bytes);
+            free(want), free(to);
+            matrix_free(&m);
+        }
+}
+
+/* Numbers that a requantiser gets wrong: the ends of the range, small ones, ties, products near the clamp. */
+static int64_t rnd_acc(int64_t end, int32_t m, unsigned s)
+{
+    switch (rnd_below(8)) {
+    case 0: return rnd() % 2 ? end : -end - 1;
+    case 1: return (int64_t)rnd_below(5) - 2;
+    case 2: { /* acc * m about (y + 1/2) * 2^s */
+        const double y = (double)rnd_below(600) - 300.0, a = (y + 0.5) * ldexp(1, (int)s) / m;
+        return a > (double)end / 2 || a < (double)-end / 2 ? end : (int64_t)a + (int64_t)rnd_below(3) - 1;
+    }
+    case 3: return (int64_t)(((uint64_t)rnd() << 32 | rnd()) % ((uint64_t)end + 1));
+    default: return (int64_t)((uint64_t)rnd() << 32 | rnd()) % ((int64_t)1 << rnd_below(end > INT32_MAX ? 62 : 31));
+    }
+}
+
+static int32_t rnd_multiplier(void)
+{
+    switch (rnd_below(6)) {
+    case 0: return 1 << 30;
+    case 1: return INT32_MAX;
+    case 2: return (1 << 30) + (1 << 29); /* three quarters: ties with a few shifts */
+    default: return (int32_t)((rnd() & 0x3fffffff) | 0x40000000);
+    }
+}
+
+/* floor(v * m / 2^s + 1/2) by division of 128-bit numbers, clamped. */
+static int64_t requant_by_division(int64_t v, int32_t m, unsigned s, int64_t limit)
+{
+    const wide twice = (wide)2 << s, num = (wide)v * m * 2 + ((wide)1 << s);
+    wide y = num / twice;
+    if (num % twice < 0) y--;
+    return y < -limit ? -limit : y > limit ? limit : (int64_t)y;
+}
+
+enum { REQUANT_WIDTH = 1000 };
+
+static void requant_batch(const bt_kernels *v, int with_bias, size_t width)
+{
+    static const int16_t limits[] = {127, 32767, 32639, 1};
+    const int16_t limit = limits[rnd_below(COUNT(limits))];
+    int64_t *acc = bytes_new(width * sizeof *acc, 8), *bias = bytes_new(width * sizeof *bias, 8);
+    int32_t *narrow = bytes_new(width * sizeof *narrow, 4), *m = bytes_new(width * sizeof *m, 4);
+    uint8_t *s = bytes_new(width, 1);
+    int16_t *y = bytes_new(width * sizeof *y, 2);
+    for (size_t i = 0; i < width; i++) {
+        m[i] = rnd_multiplier();
+        s[i] = (uint8_t)(rnd() % 2 ? 1 + rnd_below(62) : 34 + rnd_below(12));
+        narrow[i] = (int32_t)rnd_acc(INT32_MAX, m[i], s[i]);
+        acc[i] = rnd_acc(((int64_t)1 << 61) - 1, m[i], s[i]);
+        bias[i] = rnd() % 3 ? (int64_t)rnd_below(2000) - 1000 : rnd_acc(((int64_t)1 << 61) - 1, m[i], s[i]);
+    }
+    const int64_t *b = with_bias ? bias : NULL;
+    v->int_requant32(y, width, narrow, width, b, m, s, limit, 1, width);
+    for (size_t i = 0; i < width; i++)
+        assert_int_equal(y[i], requant_by_division(narrow[i] + (b ? b[i] : 0), m[i], s[i], limit));
+    v->int_requant64(y, width, acc, width, b, m, s, limit, 1, width);
+    for (size_t i = 0; i < width; i++)
+        assert_int_equal(y[i], requant_by_division(acc[i] + (b ? b[i] : 0), m[i], s[i], limit));
+    free(acc), free(bias), free(narrow), free(m), free(s), free(y);
+}
+
+static void a_million_random_requantisations_equal_128_bit_division(const bt_kernels *v)
+{
+    for (int i = 0; i < 1000; i++) requant_batch(v, i % 2, REQUANT_WIDTH);
+    for (size_t width = 1; width <= 40; width++) requant_batch(v, width % 3 == 0, width);
+}
+static void requantise_equals_128_bit_division_a_million_times(void **state)
+{
+    a_million_random_requantisations_equal_128_bit_division(variant_of(state));
+}
+static void ref_requantise_equals_128_bit_division_a_million_times(void **state)
+{
+    (void)state;
+    a_million_random_requantisations_equal_128_bit_division(ref_kernels());
+}
+
+static void requantise_strides_over_rows_and_touches_nothing_between(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    enum { T = 3, N = 21, LDY = 25, LDACC = 23 };
+    int32_t *acc = bytes_new(((T - 1) * LDACC + N) * sizeof *acc, 4), m[N];
+    int16_t *y = bytes_new(((T - 1) * LDY + N) * sizeof *y, 2), *want = bytes_new(((T - 1) * LDY + N) * sizeof *y, 2);
+    uint8_t s[N];
+    for (size_t i = 0; i < (T - 1) * LDACC + N; i++) acc[i] = (int32_t)rnd() >> 8;
+    for (size_t i = 0; i < N; i++) m[i] = rnd_multiplier(), s[i] = (uint8_t)(40 + rnd_below(8));
+    ref_kernels()->int_requant32(want, LDY, acc, LDACC, NULL, m, s, 127, T, N);
+    v->int_requant32(y, LDY, acc, LDACC, NULL, m, s, 127, T, N);
+    assert_memory_equal(y, want, ((T - 1) * LDY + N) * sizeof *y);
+    free(acc), free(y), free(want);
+}
+
+static void shadow_equals_ref_and_adds_to_what_is_there(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    for (size_t k = 1; k <= 70; k += 3)
+        for (size_t n = 1; n <= 50; n += 7) {
+            matrix m = matrix_new(n, k, 8, k % KINDS);
+            const size_t count = rnd_below(k + 1), p0 = rnd_below(m.panels), width = (m.panels - p0) * 16;
+            bt_int_shadow *list = bytes_new(count * sizeof *list, 4);
+            for (size_t i = 0; i < count; i++) {
+                list[i].k = (uint32_t)rnd_below(k);
+                list[i].r = rnd() % 4 ? (int32_t)rnd() >> 8 : rnd() % 2 ? (1 << 24) - 1 : 1 - (1 << 24);
+            }
+            int64_t *acc = bytes_new(width * sizeof *acc, 8), *want = bytes_new(width * sizeof *acc, 8);
+            for (size_t i = 0; i < width; i++) acc[i] = want[i] = (int64_t)((uint64_t)rnd() << 20);
+            for (size_t i = 0; i < width; i++)
+                for (size_t j = 0; j < count; j++)
+                    if (16 * p0 + i < n) want[i] += (int64_t)list[j].r * m.plain[(16 * p0 + i) * k + list[j].k];
+            v->int_shadow(acc, list, count, (const int8_t *)m.packed, m.k4, p0, m.panels);
+            assert_memory_equal(acc, want, width * sizeof *acc);
+            free(list), free(acc), free(want);
+            matrix_free(&m);
+        }
+}
+static void ref_shadow_is_the_sum_of_products(void **state)
+{
+    (void)state;
+    void *ref = (void *)(uintptr_t)ref_kernels();
+    shadow_equals_ref_and_adds_to_what_is_there(&ref);
+    unpacking_4_bits_gives_the_8_bit_panels(&ref);
+}
+
+static void packed_weights_are_found_again_and_padding_is_zero(void **state)
+{
+    (void)state;
+    for (unsigned bits = 4; bits <= 8; bits += 4)
+        for (size_t n = 1; n <= 40; n += 3)
+            for (size_t k = 1; k <= 20; k++) {
+                matrix m = matrix_new(n, k, bits, RANDOM);
+                for (size_t i = 0; i < m.panels * 16; i++)
+                    for (size_t j = 0; j < m.k4 * 4; j++)
+                        assert_int_equal(bt_int_packed_at(m.packed, i, j, k, bits),
+                                         i < n && j < k ? m.plain[i * k + j] : 0);
+                matrix_free(&m);
+            }
+    int8_t w[16 * 4];
+    uint8_t packed[64] = {0};
+    for (int i = 0; i < 64; i++) w[i] = (int8_t)i;
+    bt_int_pack(packed, w, 0, 16, 4, 8); /* 16 outputs x 4 inputs: one 64-byte block in the order of the plain matrix */
+    assert_memory_equal(packed, w, 64);
+}
+
+static void ref_product_is_the_sum_in_64_bits(void **state)
+{
+    (void)state;
+    static const size_t inputs[] = {1, 3, 4, 5, 64, 100, 131071};
+    for (size_t i = 0; i < COUNT(inputs); i++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            enum { T = 2, N = 19 };
+            const size_t k = inputs[i];
+            matrix m = matrix_new(N, k, 8, kind);
+            int8_t *x = inputs_new(T, 4 * m.k4, m.k4, kind);
+            int32_t acc[T * 32];
+            ref_kernels()->int_matmul(acc, 32, x, 4 * m.k4, (const int8_t *)m.packed, m.colsum, T, m.k4, 0, 2);
+            for (size_t t = 0; t < T; t++)
+                for (size_t n = 0; n < 32; n++) {
+                    int64_t want = 0;
+                    for (size_t j = 0; n < N && j < k; j++) want += x[t * 4 * m.k4 + j] * m.plain[n * k + j];
+                    assert_int_equal(acc[t * 32 + n], want);
+                }
+            free(x);
+            matrix_free(&m);
+        }
+}
+
+static void planes_of_16_bit_inputs_combine_to_the_product_in_64_bits(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    enum { T = 5, N = 16, K = 1030, LD = 1032 };
+    matrix m = matrix_new(N, K, 8, RANDOM);
+    static int8_t hi[T * LD], lo[T * LD];
+    static int32_t value[T * LD], acc_hi[T * N], acc_lo[T * N];
+    for (size_t i = 0; i < T * LD; i++) {
+        value[i] = rnd() % 5 ? (int32_t)rnd_below(2 * BT_INT_MAX16 + 1) - BT_INT_MAX16
+                   : rnd() % 2 ? BT_INT_MAX16 : -BT_INT_MAX16;
+        lo[i] = (int8_t)(value[i] & 0xff);
+        hi[i] = (int8_t)((value[i] - lo[i]) / 256);
+    }
+    v->int_matmul(acc_hi, N, hi, LD, (const int8_t *)m.packed, m.colsum, T, m.k4, 0, 1);
+    v->int_matmul(acc_lo, N, lo, LD, (const int8_t *)m.packed, m.colsum, T, m.k4, 0, 1);
+    for (size_t t = 0; t < T; t++)
+        for (size_t n = 0; n < N; n++) {
+            int64_t want = 0;
+            for (size_t k = 0; k < K; k++) want += (int64_t)value[t * LD + k] * m.plain[n * K + k];
+            assert_true(256 * (int64_t)acc_hi[t * N + n] + acc_lo[t * N + n] == want);
+        }
+    matrix_free(&m);
+}
+
+static void ref_scale_has_the_edges_of_its_definition(void **state)
+{
+    (void)state;
+    assert_true(bt_int_scale1(1, 1, 1) == 1 && bt_int_scale1(-1, 1, 1) == 0); /* ties go up */
+    assert_true(bt_int_scale1(3, 1, 1) == 2 && bt_int_scale1(-3, 1, 1) == -1);
+    assert_true(bt_int_scale1(INT64_MIN, INT32_MAX, 126) == 0 && bt_int_scale1(5, 7, 0) == 35);
+    assert_true(bt_int_scale1(INT64_MIN, 1, 0) == INT64_MIN && bt_int_scale1(INT64_MAX, 1, 0) == INT64_MAX);
+    assert_true(bt_int_scale1(INT64_MAX, 2, 0) == INT64_MAX && bt_int_scale1(INT64_MIN, 2, 0) == INT64_MIN);
+    assert_true(bt_int_scale1(INT32_MIN, 1 << 30, 30) == INT32_MIN && bt_int_scale1(123456, 0, 5) == 0);
+}
+
+/* A fully connected layer in the manner of TFLite: sum of (x - Zx) w plus bias, times a real multiplier given as
+ * (m0, exponent), in our rounding mode. Its zero point is folded into the bias here, as a compiler does. */
+static void hundred_random_layers_with_a_zero_point_equal_the_unfolded_layer(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    for (int layer = 0; layer < 100; layer++) {
+        const size_t t = 1 + rnd_below(9), n = 1 + rnd_below(60), k = 1 + rnd_below(300);
+        matrix mat = matrix_new(n, k, 8, RANDOM);
+        const size_t ldx = 4 * mat.k4, width = mat.panels * 16;
+        int8_t *x = inputs_new(t, ldx, mat.k4, RANDOM);
+        const int32_t zero = (int32_t)rnd_below(256) - 128;
+        int32_t *acc = bytes_new(t * width * sizeof *acc, 4), *m = bytes_new(n * sizeof *m, 4);
+        int64_t *folded = bytes_new(n * sizeof *folded, 8);
+        int32_t *bias = bytes_new(n * sizeof *bias, 4);
+        uint8_t *s = bytes_new(n, 1);
+        int16_t *y = bytes_new(t * n * sizeof *y, 2);
+        for (size_t i = 0; i < n; i++) {
+            int exponent; /* real multiplier = f * 2^exponent, f in [1/2, 1) */
+            const double f = frexp((1 + (double)rnd_below(1000)) * 1e-6, &exponent);
+            m[i] = (int32_t)llround(f * 0x1p31 * (1 - 0x1p-32)), s[i] = (uint8_t)(31 - exponent);
+            bias[i] = (int32_t)rnd() >> 12;
+            folded[i] = bias[i] - (int64_t)zero * mat.colsum[i];
+        }
+        v->int_matmul(acc, width, x, ldx, (const int8_t *)mat.packed, mat.colsum, t, mat.k4, 0, mat.panels);
+        v->int_requant32(y, n, acc, width, folded, m, s, 127, t, n);
+        for (size_t row = 0; row < t; row++)
+            for (size_t i = 0; i < n; i++) {
+                int64_t sum = bias[i];
+                for (size_t j = 0; j < k; j++) sum += (x[row * ldx + j] - zero) * mat.plain[i * k + j];
+                assert_int_equal(y[row * n + i], requant_by_division(sum, m[i], s[i], 127));
+            }
+        free(x), free(acc), free(m), free(folded), free(bias), free(s), free(y);
+        matrix_free(&mat);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest once[] = {
+        cmocka_unit_test(packed_weights_are_found_again_and_padding_is_zero),
+        cmocka_unit_test(ref_product_is_the_sum_in_64_bits),
+        cmocka_unit_test(ref_shadow_is_the_sum_of_products),
+        cmocka_unit_test(ref_requantise_equals_128_bit_division_a_million_times),
+        cmocka_unit_test(ref_scale_has_the_edges_of_its_definition),
+    };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(product_equals_ref_for_every_number_of_rows_and_edge_of_a_panel),
+        cmocka_unit_test(product_equals_ref_for_long_sums_at_the_extremes),
+        cmocka_unit_test(planes_of_16_bit_inputs_combine_to_the_product_in_64_bits),
+        cmocka_unit_test(unpacking_4_bits_gives_the_8_bit_panels),
+        cmocka_unit_test(shadow_equals_ref_and_adds_to_what_is_there),
+        cmocka_unit_test(requantise_equals_128_bit_division_a_million_times),
+        cmocka_unit_test(requantise_strides_over_rows_and_touches_nothing_between),
+        cmocka_unit_test(hundred_random_layers_with_a_zero_point_equal_the_unfolded_layer),
+    };
+    return RUN_VARIANTS(tests, once);
+}
