@@ -15,7 +15,7 @@ static const bt_opt opts[] = {
     { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(dc_options, threads), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 256, .help = "compute threads; 0: all cores" },
     { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(dc_options, isa), .type = BT_OPT_STRING, .def = "auto",
-      .help = "kernels: auto, avx512, avx2 or ref; the results are the same" },
+      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
     { .group = "Memory", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(dc_options, kv_memory_bytes), .type = BT_OPT_SIZE, .def = "1G",
       .lo = 1 << 20, .hi = INT64_MAX, .help = "KV of sequences; it must hold one of --ctx-size" },
     { .group = "Memory", .name = "slots", .value = "N", BT_OPT_AT(dc_options, slots), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 1024,

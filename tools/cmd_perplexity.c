@@ -37,7 +37,7 @@ static const bt_opt opts[] = {
     { .group = "Engine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads), .type = BT_OPT_INT, .def = "0", .lo = 0,
       .hi = 256, .help = "compute threads; 0: all cores" },
     { .group = "Engine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
-      .help = "kernels: auto, avx512, avx2 or ref; the results are the same" },
+      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
     { .group = "Engine", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy), .type = BT_OPT_STRING,
       .def = BT_PLAN_DEFAULT, .help = "how windows are cut; the results are the same" },
     { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: perplexity, tokens, ..." },

@@ -22,7 +22,7 @@
     { .group = "Machine", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, kv_memory_bytes), .type = BT_OPT_SIZE, \
       .def = "1G", .lo = 1 << 20, .hi = INT64_MAX, .help = "KV memory of each node; it must hold one sequence of --ctx-size" }, \
     { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto", \
-      .help = "kernels: auto, avx512, avx2 or ref; the results are the same" }, \
+      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" }, \
     { .group = "Machine", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy), .type = BT_OPT_STRING, \
       .def = BT_PLAN_DEFAULT, .help = "how prompts are cut: " BT_PLAN_NAMES "; the results are the same" }
 
