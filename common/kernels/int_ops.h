@@ -24,7 +24,7 @@ enum { BT_INT_MAX32 = 8388607 };
 typedef struct bt_int_mul { int32_t m; uint32_t s; } bt_int_mul;
 
 /* ---- gemmlowp's fixed-point functions (CMSIS-NN has the same) ---- */
-/* exp(a / 2^26) in units of 2^-31, a <= 0 (Q5.26 -> Q0.31); exp(0) is 2^31 - 1. Error < 2^-24. */
+/* exp(a / 2^26) in units of 2^-31, a <= 0 (Q5.26 -> Q0.31); exp(0) is 2^31 - 1. Error < 2^-22. */
 int32_t bt_int_exp(int32_t a);
 /* 1 / (1 + a / 2^31) in units of 2^-31, a >= 0 (Q0.31 -> Q0.31). Three Newton steps. Error < 2^-28. */
 int32_t bt_int_one_over_one_plus(int32_t a);
@@ -32,12 +32,12 @@ int32_t bt_int_one_over_one_plus(int32_t a);
 uint32_t bt_int_isqrt(uint64_t v);
 
 /* ---- norms ----
- * RMSNorm of rows x[T, ldx] s32, K wide, K <= 65,536, with no division by K: it is in the weights.
+ * RMSNorm of rows x[T, ldx] s32, K wide, K <= 32,768, with no division by K: it is in the weights.
  *   wq[k] = round(norm weight * sqrt(K) / unit of y * 2^f), |wq| < 2^31, f in [0, 32]; wq NULL: w1 for every k
  *   keps  = round(K * eps / unit of x ^ 2), below 2^62
  *   v = keps + sum of x[k]^2;  v = 0: y = 0
- *   h = leading zeros of v, made even;  r = isqrt(v << h), in [2^31, 2^32);  i = floor(2^63 / r), in [2^31, 2^32]
- *   u = floor(x[k] * i / 2^(33 - h/2) + 1/2)                  x / sqrt(v) in units of 2^-30
+ *   h = leading zeros of v, made even;  r = isqrt(v << h), in [2^31, 2^32);  i = min(floor(2^62 / r), 2^31 - 1)
+ *   u = floor(x[k] * i / 2^(32 - h/2) + 1/2)                  x / sqrt(v) in units of 2^-30
  *   y[k] = clamp(floor(u * wq[k] / 2^(30 + f) + 1/2))
  * Relative error below 1e-6 for values of more than a thousand units. y may be x. */
 typedef void bt_int_rmsnorm32_fn(int32_t *y, size_t ldy, const int32_t *x, size_t ldx, const int32_t *wq, int32_t w1, unsigned f,
@@ -65,7 +65,7 @@ typedef uint64_t bt_int_softmax16_fn(int16_t *restrict e, const int32_t *restric
 typedef void bt_int_silu_mul16_fn(int32_t *restrict y, const int16_t *restrict g, const int16_t *restrict u, size_t count, bt_int_mul gate,
                                   bt_int_mul out);
 /* y[i] = gelu(x[i]) in its tanh form, x * sigmoid(1.5957691 x + 0.0713548 x^3), within 5e-4 of the erf form (I-BERT's polynomial: 2e-2).
- * in = unit of x * 2^28; out = unit of x / unit of y.
+ * in = unit of x * 2^28; out = unit of x / unit of y, out.s <= 47.
  *   c = min(scale(|x|, in), 2^31 - 1)                               |x| in units of 2^-28, at most 8
  *   q = mulh(mulh(c, c), c)                                         x^3 in units of 2^-22
  *   a = min(floor((c * 428361012 + q * 1225866409 + 2^29) / 2^30), 2^31 - 1)      in units of 2^-26

@@ -4,10 +4,11 @@
 #include <stdint.h>
 #include "kernels/edge.h"
 #include "kernels/int_kernels.h"
+#include "kernels/int_ops.h"
 #include "kernels/kv_view.h"
 
 /* The float kernels of the host engines, and the table that dispatches and tests these, the integer kernels
- * (int_kernels.h) and those of the border between the two (edge.h).
+ * (int_kernels.h, int_ops.h) and those of the border between the two (edge.h).
  *
  * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
  * Purity    no allocation, no globals, no logging, no libm; scratch comes from the caller.
@@ -113,6 +114,18 @@ typedef struct bt_kernels {
     bt_int_requant32_fn   *int_requant32;
     bt_int_requant64_fn   *int_requant64;
     bt_int_shadow_fn      *int_shadow;
+    bt_int_rmsnorm32_fn   *int_rmsnorm32;
+    bt_int_headnorm16_fn  *int_headnorm16;
+    bt_int_rope16_fn      *int_rope16;
+    bt_int_softmax16_fn   *int_softmax16;
+    bt_int_silu_mul16_fn  *int_silu_mul16;
+    bt_int_gelu16_fn      *int_gelu16;
+    bt_int_add32_fn       *int_add32;
+    bt_int_split8_fn      *int_split8;
+    bt_int_split16_fn     *int_split16;
+    bt_int_rotate16_fn    *int_rotate16;
+    bt_int_from_f16_fn    *int_from_f16;
+    bt_int_attention16_fn *int_attention16;
 } bt_kernels;
 extern const bt_kernels bt_kernels_table[];
 extern const size_t     bt_kernels_table_len;

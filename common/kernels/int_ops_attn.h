@@ -1,0 +1,41 @@
+#ifndef BT_KERNELS_INT_OPS_ATTN_H
+#define BT_KERNELS_INT_OPS_ATTN_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* The scratch of integer attention, and its blocks: INT_ATTN_ROWS pairs of (row, query head) at once, so that each KV tile of INT_ATTN_KEYS
+ * positions is converted once for all of them. All offsets are multiples of 64 bytes. */
+enum { INT_ATTN_ROWS = 16, INT_ATTN_KEYS = 64 };
+
+typedef struct int_attn_scratch {
+    size_t ldz;                             /* elements of a row of z and of e: tokens rounded up to whole tiles */
+    size_t z;                               /* s32 [ROWS, ldz] */
+    size_t e;                               /* s16 [ROWS, ldz] */
+    size_t tile;                            /* s16 [KEYS, D16], D16 = head_dim made a multiple of 16; K by pairs of elements, V by pairs of positions */
+    size_t acc;                             /* s64 [ROWS, D16] */
+    size_t q;                               /* s16 [2, ROWS, D16]: high and low halves of the queries */
+    size_t row;                             /* s16 [8, D16]: rows just converted */
+    size_t bytes;
+} int_attn_scratch;
+
+static inline int_attn_scratch int_attn_scratch_plan(size_t head_dim, size_t tokens)
+{
+    const size_t d16 = (head_dim + 15) / 16 * 16;
+    int_attn_scratch s = {.ldz = (tokens + INT_ATTN_KEYS - 1) / INT_ATTN_KEYS * INT_ATTN_KEYS};
+    s.e = INT_ATTN_ROWS * s.ldz * 4;
+    s.tile = s.e + INT_ATTN_ROWS * s.ldz * 2;
+    s.acc = s.tile + INT_ATTN_KEYS * d16 * 2;
+    s.q = s.acc + INT_ATTN_ROWS * d16 * 8;
+    s.row = s.q + 2 * INT_ATTN_ROWS * d16 * 2;
+    s.bytes = s.row + 8 * d16 * 2;
+    return s;
+}
+
+/* ceil(log2 d): what the scores are shifted by. */
+static inline unsigned int_attn_log2(size_t d)
+{
+    unsigned l = 0;
+    while ((size_t)1 << l < d) l++;
+    return l;
+}
+#endif
