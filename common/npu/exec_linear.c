@@ -1,0 +1,157 @@
+/* The companion's side of a linear layer: its input to integers, its sums to floats. The integers between are npu/int_linear.h's. */
+#include "npu/exec_private.h"
+#include "npu/int_linear.h"
+
+_Static_assert((int)BT_PKG_MAX_GROUP == (int)BT_COMPANION_MAX_GROUP, "a group of linears runs as one");
+
+/* ---- quantise ---- */
+
+typedef struct quantise_job {
+    const bt_kernels *kernels;
+    const float *x;
+    int8_t *hi, *lo;
+    bt_int_shadow *shadow; /* NULL: what is beyond the clip is dropped */
+    uint32_t *count;
+    const uint8_t *hot; /* columns whose shadow is kept; NULL: all */
+    size_t rows, k, ld;
+    float inv_scale;
+} quantise_job;
+
+static void keep_hot(const quantise_job *q, size_t row)
+{
+    bt_int_shadow *s = q->shadow + row * q->k;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < q->count[row]; i++)
+        if (q->hot[s[i].k]) s[kept++] = s[i];
+    q->count[row] = kept;
+}
+
+static void quantise_part(void *ud, size_t part, size_t parts)
+{
+    const quantise_job *q = ud;
+    size_t r0, r1;
+    bt_pool_slice(&r0, &r1, q->rows, 1, part, parts);
+    if (r0 == r1) return;
+    const float *x = q->x + r0 * q->k;
+    if (q->lo) {
+        q->kernels->quantise16(q->hi + r0 * q->ld, q->lo + r0 * q->ld, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k);
+        return;
+    }
+    q->kernels->quantise8(q->hi + r0 * q->ld, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k,
+                          q->shadow ? q->shadow + r0 * q->k : NULL, q->shadow ? q->count + r0 : NULL);
+    for (size_t r = r0; q->hot && r < r1; r++) keep_hot(q, r);
+}
+
+/* Counts and entries of a shadow, as QUANTISE lays them out for the program's rows. */
+static void shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **count, bt_int_shadow **shadow)
+{
+    const bt_pkg_site *site = &bt_pkg_sites(j->x->pkg)[i->site];
+    const uint64_t rows = i->out_rows ? j->program->out : j->program->seq;
+    *count = NULL;
+    *shadow = NULL;
+    if (i->aux == BT_PKG_NOWHERE || site->shadow == BT_SHADOW_OFF || site->pruned) return;
+    *count = bt_exec_at(j, i->aux);
+    *shadow = bt_exec_at(j, i->aux + bt_pkg_shadow_counts_bytes(rows));
+}
+
+void bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_pkg_site *site = &bt_pkg_sites(j->x->pkg)[i->site];
+    quantise_job q = {.kernels = j->x->companion.kernels,
+                      .x = bt_exec_at(j, i->in0),
+                      .hi = bt_exec_at(j, i->out),
+                      .lo = bt_exec_at(j, i->in1),
+                      .rows = bt_exec_rows(j, i),
+                      .k = i->in_width,
+                      .ld = i->out_stride,
+                      .inv_scale = site->inv_scale};
+    shadow_of(j, i, &q.count, &q.shadow);
+    if (q.shadow && site->shadow == BT_SHADOW_CHANNEL) q.hot = bt_exec_const(j->x, site->hot);
+    bt_pool_run(bt_companion_pool_for(&j->x->companion, q.rows * q.k), quantise_part, &q);
+    for (size_t r = 0; q.shadow && r < bt_exec_real_rows(j, i); r++) j->x->stats.shadow_entries += q.count[r];
+}
+
+/* ---- scale ---- */
+
+typedef struct output { /* of one matrix */
+    const bt_kernels *kernels;
+    float *y;
+    size_t ld;
+    const float *scale, *bias;
+} output;
+
+static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
+{
+    const output *o = ud;
+    o->kernels->scale8(o->y + row * o->ld + n, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, rows,
+                       cols);
+}
+
+static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi, const int32_t *lo)
+{
+    const output *o = ud;
+    o->kernels->scale16(o->y + row * o->ld + n, o->ld, hi, lo, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL,
+                        rows, cols);
+}
+
+static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc)
+{
+    const output *o = ud;
+    o->kernels->scale64(o->y + row * o->ld + n, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, 1,
+                        cols);
+}
+
+static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
+
+/* ---- a group ---- */
+
+typedef struct linear_job {
+    const bt_companion *companion;
+    bt_int_linear_matrix m[BT_PKG_MAX_GROUP];
+    output out[BT_PKG_MAX_GROUP];
+    bt_int_linear_input in;
+    size_t group;
+} linear_job;
+
+static void linear_part(void *ud, size_t part, size_t parts)
+{
+    const linear_job *l = ud;
+    bt_int_linear_part(l->companion->kernels, l->m, l->group, &l->in, &epilogue, bt_companion_scratch(l->companion, part), part,
+                       parts);
+}
+
+void bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_exec *x = j->x;
+    const bool is_logits = i->out == BT_PKG_NOWHERE;
+    const size_t rows = is_logits ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i); /* the caller's memory has no padding */
+    linear_job l = {.companion = &x->companion,
+                    .group = i->group,
+                    .in = {.hi = bt_exec_at(j, i->in0), .lo = bt_exec_at(j, i->in1), .ld = i->in_stride, .rows = rows, .k = i->in_width}};
+    uint32_t *count;
+    bt_int_shadow *shadow;
+    shadow_of(j, i, &count, &shadow);
+    l.in.shadow_count = count;
+    l.in.shadow = shadow;
+    for (size_t g = 0; g < l.group; g++) {
+        const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
+        l.out[g] = (output){.kernels = x->companion.kernels,
+                            .y = is_logits ? j->io->logits : bt_exec_at(j, i[g].out),
+                            .ld = i[g].out_width,
+                            .scale = bt_exec_const(x, t->oscale),
+                            .bias = bt_exec_const(x, t->bias)};
+        l.m[g] = (bt_int_linear_matrix){.panels = bt_exec_const(x, t->panels), .colsum = bt_exec_const(x, t->colsum), .n = t->n,
+                                        .bits = t->bits, .ud = &l.out[g]};
+        x->stats.npu_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
+    }
+    bt_pool_run(x->companion.pool, linear_part, &l);
+}
+
+size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg)
+{
+    size_t max_k = 0;
+    const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
+    for (uint32_t n = 0; n < bt_pkg_header_of(pkg)->tensors.count; n++)
+        if (t[n].bits == 4 && t[n].k > max_k) max_k = t[n].k;
+    return bt_int_linear_scratch_bytes(max_k);
+}

@@ -1,0 +1,43 @@
+#ifndef BT_NPU_EXEC_PRIVATE_H
+#define BT_NPU_EXEC_PRIVATE_H
+#include "graph/companion.h"
+#include "npu/exec.h"
+#include "npu/recipe.h"
+
+/* What the files of the executor share. */
+struct bt_exec {
+    const bt_pkg *pkg;
+    const bt_pkg_header *header;
+    bt_companion companion;
+    bt_companion_rotation r1, r2;
+    bt_recipe recipe;
+    float *ones;                            /* [dim]: the weight of a norm that was folded away */
+    const uint8_t *embed;                   /* rows of embed_row_bytes */
+    size_t embed_row_bytes;
+    bt_exec_stats stats;
+};
+
+/* One run: the program, its rows and memory. */
+typedef struct bt_exec_job {
+    bt_exec *x;
+    const bt_pkg_program *program;
+    const bt_exec_io *io;
+    uint8_t *arena;
+    size_t rows, out;                       /* rows of SEQ and of OUT, padding too */
+} bt_exec_job;
+
+static inline void *bt_exec_at(const bt_exec_job *j, uint64_t offset) { return offset == BT_PKG_NOWHERE ? NULL : j->arena + offset; }
+static inline const void *bt_exec_const(const bt_exec *x, uint32_t index) { return bt_pkg_const_at(x->pkg, index); }
+/* Rows that an instruction computes, and how many of them are real. */
+static inline size_t bt_exec_rows(const bt_exec_job *j, const bt_pkg_inst *i) { return i->out_rows ? j->out : j->rows; }
+static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const size_t rows = bt_exec_rows(j, i);
+    return rows < j->io->valid ? rows : j->io->valid;
+}
+
+/* exec_linear.c: QUANTISE; a group of LINEARs; scratch of one thread. */
+void   bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i);
+void   bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
+size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg);
+#endif

@@ -1,0 +1,80 @@
+/* The loop over tiles of a linear layer. Integers only. */
+#include "npu/int_linear.h"
+#include "base/pool.h"
+
+/* 4-bit panels are unpacked for all rows of a tile's column at once; fewer at a time where they are long. */
+enum { TILE = BT_INT_LINEAR_ROWS * BT_INT_LINEAR_COLS, UNPACK_BYTES = 256 * 1024 };
+
+typedef struct tile_scratch {
+    int32_t hi[TILE], lo[TILE];
+    int64_t row[BT_INT_LINEAR_COLS];
+    int8_t unpacked[];
+} tile_scratch;
+
+static size_t unpack_panels(size_t k)
+{
+    const size_t panel = bt_int_panel_bytes(k, 8);
+    size_t panels = BT_INT_LINEAR_PANELS;
+    while (panels > 1 && panels * panel > UNPACK_BYTES) panels--;
+    return panels;
+}
+
+size_t bt_int_linear_scratch_bytes(size_t max_k4bit)
+{
+    const size_t panel = bt_int_panel_bytes(max_k4bit, 8); /* more than one only where they fit */
+    const size_t unpacked = !max_k4bit ? 0 : panel > UNPACK_BYTES ? panel : UNPACK_BYTES;
+    return (sizeof(tile_scratch) + unpacked + 63) / 64 * 64;
+}
+
+/* Add each row's shadow to its sums and hand it on. */
+static void shadow_rows(const bt_kernels *kernels, const bt_int_linear_input *in, const bt_int_linear_epilogue *epilogue,
+                        tile_scratch *s, const int8_t *wp, size_t panels, size_t row, size_t rows, size_t n, size_t cols,
+                        const void *ud)
+{
+    for (size_t r = 0; r < rows; r++) {
+        const size_t count = in->shadow_count[row + r];
+        if (!count) continue;
+        for (size_t c = 0; c < 16 * panels; c++) s->row[c] = s->hi[r * BT_INT_LINEAR_COLS + c];
+        kernels->int_shadow(s->row, in->shadow + (row + r) * in->k, count, wp, bt_int_k4(in->k), 0, panels);
+        epilogue->row64(ud, row + r, n, cols, s->row);
+    }
+}
+
+static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m, const bt_int_linear_input *in,
+                       const bt_int_linear_epilogue *epilogue, tile_scratch *s, size_t p, size_t panels)
+{
+    const size_t k4 = bt_int_k4(in->k), n = 16 * p, cols = m->n - n < 16 * panels ? m->n - n : 16 * panels;
+    const int32_t *colsum = m->colsum + n;
+    const int8_t *wp = (const int8_t *)m->panels + p * bt_int_panel_bytes(in->k, 8);
+    if (m->bits == 4) {
+        kernels->int_unpack4(s->unpacked, m->panels, k4, p, p + panels);
+        wp = s->unpacked;
+    }
+    for (size_t row = 0, rows; row < in->rows; row += rows) {
+        rows = in->rows - row < BT_INT_LINEAR_ROWS ? in->rows - row : BT_INT_LINEAR_ROWS;
+        kernels->int_matmul(s->hi, BT_INT_LINEAR_COLS, in->hi + row * in->ld, in->ld, wp, colsum, rows, k4, 0, panels);
+        if (in->lo) {
+            kernels->int_matmul(s->lo, BT_INT_LINEAR_COLS, in->lo + row * in->ld, in->ld, wp, colsum, rows, k4, 0, panels);
+            epilogue->tile16(m->ud, row, rows, n, cols, s->hi, s->lo);
+            continue;
+        }
+        epilogue->tile8(m->ud, row, rows, n, cols, s->hi);
+        if (in->shadow_count) shadow_rows(kernels, in, epilogue, s, wp, panels, row, rows, n, cols, m->ud);
+    }
+}
+
+void bt_int_linear_part(const bt_kernels *kernels, const bt_int_linear_matrix *m, size_t group, const bt_int_linear_input *in,
+                        const bt_int_linear_epilogue *epilogue, void *scratch, size_t part, size_t parts)
+{
+    size_t total = 0, p0, p1;
+    for (size_t g = 0; g < group; g++) total += bt_int_panels(m[g].n);
+    bt_pool_slice(&p0, &p1, total, 1, part, parts);
+    for (size_t g = 0; g < group && p1 > 0; g++) {
+        const size_t panels = bt_int_panels(m[g].n), end = p1 < panels ? p1 : panels;
+        const size_t step = m[g].bits == 4 ? unpack_panels(in->k) : (size_t)BT_INT_LINEAR_PANELS;
+        for (size_t p = p0; p < end; p += step)
+            run_panels(kernels, &m[g], in, epilogue, scratch, p, end - p < step ? end - p : step);
+        p0 = p0 > panels ? p0 - panels : 0;
+        p1 = p1 > panels ? p1 - panels : 0;
+    }
+}
