@@ -82,7 +82,7 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
                          .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
     p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
     if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);
-    else if (in->recipe->shadow != BT_SHADOW_OFF)
+    else if (in->recipe->shadow != BT_SHADOW_OFF && !(in->pruned && in->pruned[p.site]))
         p.shadow = bt_lower_build_bytes(b, BT_PKG_VALUE_SHADOW, bt_pkg_shadow_bytes(rows, k));
     bt_pkg_inst *i = bt_lower_build_emit(b, op, unit, graph_op);
     i->out_rows = of_out;
@@ -113,7 +113,7 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
         const uint64_t out = bt_lower_build_tensor(b, o->out);
         bt_pkg_inst *i = on_npu ? bt_lower_build_emit(b, BT_PKG_LINEAR, BT_PKG_NPU, first + j)
                                 : bt_lower_build_emit(b, BT_PKG_LINEAR_F16, BT_PKG_COMPANION, first + j);
-        i->group = (uint8_t)(group - j);
+        if (j == 0) i->group = (uint8_t)group;
         i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer, o->weight);
         i->site = p.site;
         i->in0 = p.hi;

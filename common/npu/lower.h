@@ -18,6 +18,7 @@ typedef struct bt_lower_in {
     uint32_t npu_ops;
     const uint32_t *params;                 /* [graph ops]: constant index of bt_pkg_int_params, or NONE; NULL with npu_ops linear */
     const bool *has_norm_weight;            /* [graph ops]: RMSNORM whose weight was not folded away; NULL: all have */
+    const bool *pruned;                     /* [sites]: no shadow here, whatever the recipe says; NULL: none */
     size_t seq, out;                        /* out 0, 1 or seq */
 } bt_lower_in;
 

@@ -142,9 +142,9 @@ static void groups_share_planes_and_fallbacks_read_floats(void **state)
     for (size_t i = 0; i < w.l.insts; i++) {
         const bt_pkg_inst *n = &w.l.inst[i];
         if (n->op == BT_PKG_LINEAR && n->tensor == bt_pkg_tensor_index(3, n->layer, BT_WEIGHT_Q)) {
-            assert_int_equal(n->group, 3);
             assert_int_equal(n[-1].op, BT_PKG_QUANTISE);
             for (int g = 0; g < 3; g++) {
+                assert_int_equal(n[g].group, g ? 1 : 3);
                 assert_int_equal(n[g].in0, n[-1].out);
                 assert_int_equal(n[g].aux, n[-1].aux);
                 assert_int_equal(n[g].unit, BT_PKG_NPU);
@@ -181,6 +181,19 @@ static void norms_without_weights_and_clusters_are_passed_on(void **state)
     end(&w);
 }
 
+static void a_pruned_site_has_no_shadow(void **state)
+{
+    (void)state;
+    world w = lower(&shapes[0], "w8a8", 16, 1, false);
+    bool pruned[3 * BT_PKG_LAYER_SITES + 1] = {[BT_PKG_LAYER_SITES + BT_SITE_DOWN] = true};
+    const bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .pruned = pruned, .seq = 16, .out = 1};
+    bt_lower_done(&w.l);
+    assert_int_equal(bt_lower(&w.l, &in, NULL), BT_OK);
+    for (size_t i = 0; i < w.l.insts; i++)
+        if (w.l.inst[i].site != BT_PKG_NONE) assert_int_equal(w.l.inst[i].aux == BT_PKG_NOWHERE, pruned[w.l.inst[i].site]);
+    end(&w);
+}
+
 static void refuses_rows_that_make_no_sense_or_do_not_fit(void **state)
 {
     (void)state;
@@ -202,6 +215,7 @@ int main(void)
         cmocka_unit_test(operands_lie_in_places_that_are_alive_and_do_not_overlap),
         cmocka_unit_test(groups_share_planes_and_fallbacks_read_floats),
         cmocka_unit_test(norms_without_weights_and_clusters_are_passed_on),
+        cmocka_unit_test(a_pruned_site_has_no_shadow),
         cmocka_unit_test(refuses_rows_that_make_no_sense_or_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
