@@ -1,0 +1,26 @@
+#ifndef TESTS_TINY_PKG_H
+#define TESTS_TINY_PKG_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "npu/pkg.h"
+
+/* Small valid package files for tests: made by the writer from random numbers, with programs lowered by hand. Every layer names each form of
+ * operand that there is. Failures of the helper itself abort. */
+typedef struct tiny_pkg {
+    uint32_t layers;                        /* 0: 2 */
+    uint32_t dim, ffn, heads, kv_heads, head_dim, vocab, ctx;   /* 0: 16, 24, 2, 1, 8, 20, 32 */
+    uint32_t bits;                          /* of weights: 8 (also for 0) or 4 */
+    bool ops_all, rotate, same_layers;      /* npu_ops all; R1 and R2; every layer has the weights of the first */
+    uint32_t seqs[4];                       /* rows; all 0: 4 alone */
+    uint32_t flip_layer;                    /* not 0: one byte of this layer's down weights differs (before hashes are made) */
+} tiny_pkg;
+
+void tiny_pkg_write(const char *path, const tiny_pkg *o);
+/* The file's bytes in a 64-byte aligned block of exactly its size; free() it. */
+uint8_t *tiny_pkg_bytes(size_t *ret_len, const tiny_pkg *o);
+/* Makes hashes of constants and the digest right again, where the layout can still be read. */
+void tiny_pkg_repair(uint8_t *bytes, size_t len);
+/* A 64-byte aligned block of exactly len bytes. */
+uint8_t *tiny_pkg_alloc(size_t len);
+#endif
