@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
 #include "model/packed.h"
+#include "npu/exec.h"
 #include "npu/plan.h"
 #include "npu/programs.h"
 
@@ -14,20 +15,23 @@
  * owner as soon as a chunk's KV rows of a layer exist, so that they can leave while later layers and
  * chunks are computed.
  *
- * What runs the programs (today the float executor of graph/host.h) is known to prefill.c alone.
- * Everything else here, and every caller, sees only shapes, KV rows and logits.
+ * The programs are those of a package, run by npu/exec.h, or, with `--engine host`, the float executor's over
+ * packed weights (graph/host.h). That is known to prefill.c alone: every caller sees only shapes, KV rows and logits.
  *
  * Numbers: KV bytes and logits do not depend on the policy, the chunks' edges, threads or instruction set. */
 typedef struct bt_prefill bt_prefill;
 
 typedef struct bt_prefill_options {
-    size_t ctx_tokens;                      /* longest prompt; 1 .. the ctx_tokens of packed */
-    const char *shape_policy;               /* npu/plan.h; NULL: the default */
+    size_t ctx_tokens;                      /* longest prompt; 1 .. the ctx_tokens of packed, or of the package */
+    const char *shape_policy;               /* npu/plan.h; NULL: the default. Not looked at with a package: its rows are the shapes */
 } bt_prefill_options;
 
 /* packed, kernels and pool are borrowed and outlive the engine; pool may be NULL. Compiles every program. */
 bt_err bt_prefill_new(bt_prefill **ret, const bt_packed *packed, const bt_kernels *kernels, bt_pool *pool,
                       const bt_prefill_options *options, bt_fault *fault);
+/* The same over a package; compiles nothing. */
+bt_err bt_prefill_new_npu(bt_prefill **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool,
+                          const bt_prefill_options *options, bt_fault *fault);
 void   bt_prefill_free(bt_prefill *p);      /* NULL is fine */
 
 typedef struct bt_prefill_hooks {
@@ -50,9 +54,9 @@ bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, s
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 
 typedef struct bt_prefill_stats {
-    uint64_t compilations;                  /* programs compiled so far: constant once warm */
+    uint64_t compilations;                  /* programs compiled so far: constant once warm; 0 with a package */
     uint64_t runs, chunks, tokens, rows;    /* rows = tokens + padding */
+    bt_exec_stats npu;                      /* with a package; else zeros */
 } bt_prefill_stats;
 bt_prefill_stats bt_prefill_stats_of(const bt_prefill *p);
-const bt_programs *bt_prefill_programs(const bt_prefill *p);
 #endif

@@ -20,7 +20,7 @@ static bool depends_on_ctx(const bt_graph *g, const bt_op *o)
     return does;
 }
 
-/* The operators [first, end) of one subgraph. */
+/* The operators [first, end) of one subgraph; each activation belongs to the one that writes it first. */
 static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, size_t end, size_t chunk, unsigned weight_bits,
                              bt_fault *fault)
 {
@@ -33,10 +33,10 @@ static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, siz
         if (o->kind == BT_OP_RMSNORM) bytes += 4 * n;
     }
     for (uint32_t t = 0; t < g->tensors; t++) {
-        bool used = false;
         uint64_t rows;
-        for (size_t i = first; i < end; i++) used = used || g->op[i].in[0] == t || g->op[i].in[1] == t || g->op[i].out == t;
-        if (!used || g->tensor[t].kind != BT_TENSOR_ACT) continue;
+        size_t writer = 0;
+        while (g->op[writer].out != t && writer < end) writer++;
+        if (g->tensor[t].kind != BT_TENSOR_ACT || writer < first || writer >= end) continue;
         const bt_err e = bt_formula_eval(&rows, g->tensor[t].rows, &b, fault);
         if (e < 0) return e;
         if (__builtin_mul_overflow(rows, (uint64_t)g->tensor[t].width * 4, &rows) || __builtin_add_overflow(bytes, rows, &bytes))
