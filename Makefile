@@ -127,6 +127,16 @@ $(B)/gen/%.o: $(B)/gen/%.c $(B)/.flags
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) -Wno-switch-enum -MMD -MP -c -o $@ $<
 
+# Device profiles are data; they travel inside the programs as text.
+PROFILES  := $(sort $(wildcard common/device/profiles/*.json))
+PROFILE_H := $(B)/gen/device/profile_table.h
+$(PROFILE_H): $(PROFILES) common/device/profiles
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)
+	$(Q)for f in $(PROFILES); do \
+	  printf '{ "%s",\n' "$$(basename $$f .json)"; sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' $$f; echo '},'; done > $@
+$(B)/common/device/profile.o: $(PROFILE_H)
+
 # ---- set-up ----------------------------------------------------------------------------------------
 ## deps: install the libraries and tools that are missing (Debian; sudo if not root)
 deps:
@@ -177,7 +187,7 @@ lint: all
 # Every file at the widest instruction set, so that the kernels' code is seen too.
 SOURCES := $(wildcard common/*/*.c $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c) sim/*.c)
 ## analyze: cppcheck and clang-tidy over the programs' sources; any finding fails (.clang-tidy says which checks, and why)
-analyze: $(GEN_H)
+analyze: $(GEN_H) $(PROFILE_H)
 	@command -v cppcheck clang-tidy > /dev/null || { echo 'analyze needs: apt-get install cppcheck clang-tidy' >&2; exit 1; }
 	cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  -D_GNU_SOURCE -DBT_VERSION='""' -Icommon -I. $(SOURCES)

@@ -169,7 +169,7 @@ static void chunks_threads_and_kernels_change_no_bit(void **state)
 {
     static const char *const settings[][2] = {
         { "--shape-policy", "chunk:16" }, { "--shape-policy", "chunk:64" }, { "--shape-policy", "chunk:256+tail" },
-        { "--shape-policy", "whole" },    { "--threads", "1" },             { "--isa", "ref" },
+        { "--shape-policy", "pow2" },     { "--threads", "1" },             { "--isa", "ref" },
         { "--isa", "avx2" },
     };
     (void)state;
