@@ -1,0 +1,280 @@
+/* A package by the shortest way. */
+#include "tests/helpers/npu_kit.h"
+#include "graph/host.h"
+#include "npu/lower.h"
+#include "npu/plan.h"
+#include "tests/helpers/engine_kit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CALIB = 48 };
+
+typedef struct kit {
+    const bt_model *m;
+    const npu_kit_options *options;
+    bt_recipe recipe;
+    bt_packed *packed;
+    bt_graph *graph;
+    bt_pkg_writer *w;
+    uint32_t layers;
+    float *max; /* [sites]: greatest magnitude of each input */
+} kit;
+
+static void must(bt_err e, const bt_fault *f)
+{
+    if (e == BT_OK) return;
+    fprintf(stderr, "npu_kit: %s\n", f->text);
+    abort();
+}
+
+static void *room(size_t bytes)
+{
+    void *p = engine_kit_alloc(bytes);
+    memset(p, 0, bytes);
+    return p;
+}
+
+static void watch(void *ud, const bt_step *step, const float *in, const float *out, size_t rows)
+{
+    (void)out;
+    kit *k = ud;
+    if (step->kind != BT_OP_LINEAR) return;
+    float *max = &k->max[bt_pkg_site_index(k->layers, step->layer, bt_pkg_site_of(step->weight))];
+    for (size_t i = 0; i < rows * step->in_width[0]; i++) *max = fmaxf(*max, fabsf(in[i]));
+}
+
+static void calibrate(kit *k)
+{
+    bt_fault f;
+    bt_host *host;
+    bt_program *p;
+    int32_t ids[CALIB];
+    bt_kv_view kv = engine_kit_pages(k->m, CALIB, 16, 2);
+    must(bt_host_new(&host, k->packed, NULL, bt_kernels_select(NULL), NULL, &f), &f);
+    must(bt_bind_program(&p, k->graph, 1, CALIB, CALIB, 0, &f), &f);
+    engine_kit_ids(ids, CALIB, k->m, 4711);
+    const bt_host_seq seq = {&kv, 0, CALIB};
+    void *arena = room(p->arena_bytes);
+    float *logits = room(CALIB * k->m->hp.vocab * sizeof *logits);
+    const bt_host_io io = {.ids = ids, .seq = &seq, .logits = logits, .on_step = watch, .on_step_ud = k};
+    must(bt_host_run(host, p, arena, &io, &f), &f);
+    free(arena);
+    free(logits);
+    bt_bind_free(p);
+    bt_host_free(host);
+    engine_kit_pages_free(&kv);
+}
+
+static uint32_t put(kit *k, bt_pkg_const_kind kind, const void *bytes, size_t len) { return bt_pkg_writer_const(k->w, kind, bytes, len); }
+
+static bt_pkg_tensor absent(uint32_t layer, uint32_t weight)
+{
+    return (bt_pkg_tensor){.layer = layer, .weight = weight, .site = BT_PKG_NONE, .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE,
+                           .oscale = BT_PKG_NONE, .bias = BT_PKG_NONE, .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE, .shift = BT_PKG_NONE,
+                           .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE};
+}
+
+static void put_vector(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_tensor *from)
+{
+    bt_pkg_tensor t = absent(layer, weight);
+    if (from) {
+        t.n = (uint32_t)from->dim[0];
+        t.k = 1;
+        t.bits = 32;
+        t.panels = put(k, BT_PKG_CONST_VECTOR, bt_packed_vector_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight), t.n * sizeof(float));
+    }
+    bt_pkg_writer_tensor(k->w, &t);
+}
+
+static void put_matrix(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_tensor *from, const bt_pkg_site *sites)
+{
+    bt_pkg_tensor t = absent(layer, weight);
+    const uint32_t site = bt_pkg_site_index(k->layers, layer, bt_pkg_site_of(weight));
+    const bt_packed_matrix *packed = bt_packed_matrix_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight);
+    const size_t kk = (size_t)from->dim[0], n = (size_t)from->dim[1], wide = 16 * bt_int_panels(n);
+    t.n = (uint32_t)n;
+    t.k = (uint32_t)kk;
+    if (packed->bias) t.bias = put(k, BT_PKG_CONST_VECTOR, packed->bias, n * sizeof(float));
+    if (k->options->fall_back && weight == BT_WEIGHT_UP) {
+        t.bits = 16;
+        t.panels = put(k, BT_PKG_CONST_WEIGHT, packed->panels, bt_matmul_packed_elems(n, kk) * 2);
+        bt_pkg_writer_tensor(k->w, &t);
+        return;
+    }
+    t.bits = k->recipe.weight_bits;
+    t.site = site;
+    const int limit = t.bits == 8 ? 127 : 7;
+    const size_t bytes = bt_int_panels(n) * bt_int_panel_bytes(kk, t.bits);
+    uint8_t *panels = room(bytes);
+    float *row = room(kk * sizeof *row), *scale = room(n * sizeof *scale), *oscale = room(wide * sizeof *oscale);
+    int32_t *colsum = room(wide * sizeof *colsum);
+    int8_t *q = room(kk);
+    for (size_t i = 0; i < n; i++) {
+        float max = 0;
+        bt_model_row_f32(row, from, i);
+        for (size_t j = 0; j < kk; j++) max = fmaxf(max, fabsf(row[j]));
+        scale[i] = max > 0 ? max / (float)limit : 1;
+        oscale[i] = scale[i] * sites[site].scale;
+        for (size_t j = 0; j < kk; j++) colsum[i] += q[j] = (int8_t)fmaxf(fminf(rintf(row[j] / scale[i]), (float)limit), (float)-limit);
+        bt_int_pack(panels, q, i, 1, kk, t.bits);
+    }
+    t.panels = put(k, BT_PKG_CONST_WEIGHT, panels, bytes);
+    t.wscale = put(k, BT_PKG_CONST_SCALE, scale, n * sizeof *scale);
+    t.oscale = put(k, BT_PKG_CONST_SCALE, oscale, wide * sizeof *oscale);
+    t.colsum = put(k, BT_PKG_CONST_VECTOR, colsum, wide * sizeof *colsum);
+    bt_pkg_writer_tensor(k->w, &t);
+    free(panels);
+    free(row);
+    free(scale);
+    free(oscale);
+    free(colsum);
+    free(q);
+}
+
+static void put_sites(kit *k, bt_pkg_site *sites)
+{
+    const bt_hparams *hp = &k->m->hp;
+    for (uint32_t i = 0; i <= k->layers * BT_PKG_LAYER_SITES; i++) {
+        const bool is_head = i == k->layers * BT_PKG_LAYER_SITES;
+        const uint32_t kind = is_head ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
+        bt_pkg_site *s = &sites[i];
+        *s = (bt_pkg_site){.layer = is_head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = kind, .hot = BT_PKG_NONE};
+        s->k = kind == BT_SITE_O ? hp->heads * hp->head_dim : kind == BT_SITE_DOWN ? hp->ffn : hp->dim;
+        s->bits = k->recipe.input_bits[kind];
+        s->shadow = s->bits == 8 ? k->recipe.shadow : BT_SHADOW_OFF;
+        s->max = k->max[i];
+        s->clip = s->bits == 16 ? s->max : s->max * (k->options->clip > 0 ? k->options->clip : 0.5f);
+        s->scale = s->clip / (s->bits == 16 ? 32639.0f : 127.0f);
+        s->inv_scale = 1 / s->scale;
+        if (s->shadow == BT_SHADOW_CHANNEL) { /* every third column */
+            uint8_t *hot = room(s->k);
+            for (uint32_t c = 0; c < s->k; c += 3) hot[c] = 1;
+            s->hot = put(k, BT_PKG_CONST_VECTOR, hot, s->k);
+            free(hot);
+        }
+        bt_pkg_writer_site(k->w, s);
+    }
+}
+
+static void put_tensors(kit *k, const bt_pkg_site *sites)
+{
+    for (uint32_t l = 0; l < k->layers; l++) {
+        const bt_layer_tensors *t = &k->m->layer[l];
+        put_vector(k, l, BT_WEIGHT_ATTN_NORM, t->attn_norm);
+        put_matrix(k, l, BT_WEIGHT_Q, t->wq, sites);
+        put_matrix(k, l, BT_WEIGHT_K, t->wk, sites);
+        put_matrix(k, l, BT_WEIGHT_V, t->wv, sites);
+        put_vector(k, l, BT_WEIGHT_Q_NORM, t->q_norm);
+        put_vector(k, l, BT_WEIGHT_K_NORM, t->k_norm);
+        put_matrix(k, l, BT_WEIGHT_O, t->wo, sites);
+        put_vector(k, l, BT_WEIGHT_FFN_NORM, t->ffn_norm);
+        put_matrix(k, l, BT_WEIGHT_GATE, t->w_gate, sites);
+        put_matrix(k, l, BT_WEIGHT_UP, t->w_up, sites);
+        put_matrix(k, l, BT_WEIGHT_DOWN, t->w_down, sites);
+    }
+    put_vector(k, UINT32_MAX, BT_WEIGHT_OUT_NORM, k->m->out_norm);
+    put_matrix(k, UINT32_MAX, BT_WEIGHT_OUTPUT, k->m->output, sites);
+}
+
+static uint32_t put_program(kit *k, size_t seq, size_t out, uint64_t *arena)
+{
+    bt_fault f;
+    uint8_t *on_npu = room(k->graph->ops);
+    for (size_t i = 0; i < k->graph->ops; i++)
+        on_npu[i] = k->graph->op[i].kind == BT_OP_LINEAR && !(k->options->fall_back && k->graph->op[i].weight == BT_WEIGHT_UP);
+    const bt_lower_in in = {.graph = k->graph, .on_npu = on_npu, .recipe = &k->recipe, .seq = seq, .out = out};
+    bt_lowered l;
+    must(bt_lower(&l, &in, &f), &f);
+    l.program.code = put(k, BT_PKG_CONST_CODE, l.inst, l.insts * sizeof *l.inst);
+    l.program.plan = put(k, BT_PKG_CONST_PLAN, l.place, l.places * sizeof *l.place);
+    const uint32_t index = bt_pkg_writer_program(k->w, &l.program);
+    if (l.program.arena_bytes > *arena) *arena = l.program.arena_bytes;
+    bt_lower_done(&l);
+    free(on_npu);
+    return index;
+}
+
+static void put_rows(kit *k, bt_pkg_header *h)
+{
+    bt_fault f;
+    bt_plan plan;
+    must(bt_plan_parse(&plan, k->options->policy, k->options->ctx_tokens, &f), &f);
+    for (size_t i = 0; i < plan.shapes; i++) {
+        const bt_plan_shape *s = &plan.shape[i];
+        const uint32_t program[3] = {put_program(k, s->seq, 0, &h->arena_bytes), put_program(k, s->seq, 1, &h->arena_bytes),
+                                     put_program(k, s->seq, s->seq, &h->arena_bytes)};
+        size_t ctx;
+        for (size_t b = 0; (ctx = bt_plan_bucket(s, k->options->ctx_tokens, b)) != 0; b++) {
+            const bt_pkg_row row = {.batch = 1, .seq_min = s->seq_min, .seq = s->seq, .ctx = (uint32_t)ctx,
+                                    .program = {program[0], program[1], program[2]}};
+            bt_pkg_writer_row(k->w, &row);
+        }
+        if (s->seq > h->max_seq) h->max_seq = s->seq;
+    }
+    snprintf(h->shape_policy, sizeof h->shape_policy, "%s", plan.text);
+}
+
+static void put_header(kit *k, bt_pkg_header *h)
+{
+    const bt_hparams *hp = &k->m->hp;
+    const size_t angles = k->options->ctx_tokens * (hp->rope_dims / 2);
+    memcpy(h->model_id, k->m->id, sizeof h->model_id);
+    h->kernels_version = BT_KERNELS_NUMERIC_VERSION;
+    h->rounding = BT_PKG_ROUND_HALF_UP;
+    h->npu_ops = BT_PKG_OPS_LINEAR;
+    h->flags = (hp->rope_neox ? BT_PKG_FLAG_NEOX : 0) | (hp->qkv_bias ? BT_PKG_FLAG_QKV_BIAS : 0) |
+               (hp->qk_norm ? BT_PKG_FLAG_QK_NORM : 0) | (hp->tied_output ? BT_PKG_FLAG_TIED : 0);
+    h->arch = hp->arch, h->layers = hp->layers, h->dim = hp->dim, h->ffn = hp->ffn, h->heads = hp->heads, h->kv_heads = hp->kv_heads;
+    h->head_dim = hp->head_dim, h->vocab = hp->vocab, h->ctx_tokens = (uint32_t)k->options->ctx_tokens, h->rope_dims = hp->rope_dims;
+    h->rms_eps = hp->rms_eps;
+    h->attn_scale = 1.0f / sqrtf((float)hp->head_dim);
+    h->rope_base = hp->rope_base;
+    h->rope_scale = hp->rope_scale;
+    h->embed_type = k->m->embed->type;
+    h->embed = put(k, BT_PKG_CONST_WEIGHT, k->m->embed->data, k->m->embed->row_bytes * hp->vocab);
+    h->rope_cos = put(k, BT_PKG_CONST_TABLE, bt_packed_rope_cos(k->packed, 0), angles * sizeof(float));
+    h->rope_sin = put(k, BT_PKG_CONST_TABLE, bt_packed_rope_sin(k->packed, 0), angles * sizeof(float));
+    h->rope_cos_q15 = h->rope_sin_q15 = BT_PKG_NONE;
+    h->r1 = h->r2 = (bt_pkg_rotation){.h_base = BT_PKG_NONE, .sign = BT_PKG_NONE};
+    snprintf(h->model_name, sizeof h->model_name, "%s", k->m->name);
+    bt_recipe_text(h->recipe, &k->recipe);
+    snprintf(h->profile, sizeof h->profile, "host");
+}
+
+bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options)
+{
+    kit k = {.m = m, .options = options, .layers = m->hp.layers};
+    bt_fault f;
+    char path[64] = "/tmp/npu_kit.XXXXXX";
+    bt_pkg *pkg;
+    bt_pkg_header h = {.rounding = 0};
+    const bt_packed_options packing = {.ctx_tokens = options->ctx_tokens};
+    const int fd = mkstemp(path);
+    if (fd < 0) abort();
+    close(fd);
+    must(bt_recipe_parse(&k.recipe, options->recipe ? options->recipe : "w8a8:no-rotate", &f), &f);
+    k.recipe.r1 = k.recipe.r2 = false;
+    k.max = room((k.layers * BT_PKG_LAYER_SITES + 1) * sizeof *k.max);
+    bt_pkg_site *sites = room((k.layers * BT_PKG_LAYER_SITES + 1) * sizeof *sites);
+    must(bt_packed_new(&k.packed, m, &packing, NULL, &f), &f);
+    must(bt_graph_build(&k.graph, &m->hp, NULL, &f), &f);
+    must(bt_pkg_writer_new(&k.w, path, &f), &f);
+    calibrate(&k);
+    put_header(&k, &h);
+    put_sites(&k, sites);
+    put_tensors(&k, sites);
+    put_rows(&k, &h);
+    must(bt_pkg_writer_finish(k.w, &h, &f), &f);
+    must(bt_pkg_open(&pkg, path, &f), &f);
+    unlink(path);
+    bt_pkg_writer_free(k.w);
+    bt_graph_free(k.graph);
+    bt_packed_free(k.packed);
+    free(k.max);
+    free(sites);
+    return pkg;
+}
