@@ -1,0 +1,46 @@
+#ifndef BT_NPU_COMPILE_PRIVATE_H
+#define BT_NPU_COMPILE_PRIVATE_H
+#include "npu/calib.h"
+#include "npu/compile.h"
+#include "npu/fold.h"
+#include "npu/pkg.h"
+#include "npu/plan.h"
+
+/* Inside the compiler: what its steps hand on to each other. */
+typedef struct bt_compile_job {
+    const bt_model *m;
+    const bt_compile_options *o;
+    bt_pool *pool;
+    bt_profile profile;
+    bt_plan plan;
+    size_t ctx_tokens;
+    bt_fold *fold;
+    bt_calib *calib;
+    const bt_calib_stats *stats;
+    float **smooth;                         /* [sites], NULL where there is none */
+    float **gptq;                           /* [sites], of the layers at hand */
+    bt_pkg_writer *w;
+    bt_pkg_header header;
+    size_t tensors, sites;
+    bt_pkg_tensor *tensor;
+    bt_pkg_site *site;
+    bt_graph *graph;
+    uint8_t *on_npu;                        /* [graph ops] */
+    uint32_t *cluster;                      /* [graph ops] */
+    bool *has_norm;                         /* [graph ops] */
+    uint32_t *params;                       /* [graph ops], or NULL */
+    bool *pruned;                           /* [sites] */
+} bt_compile_job;
+
+void bt_compile_progress(const bt_compile_job *j, const char *stage, uint64_t done, uint64_t total);
+/* May the NPU run the linear of a site? NULL: yes; else why not, for people; valid until the next call. */
+const char *bt_compile_refusal(const bt_compile_job *j, bt_site_kind site);
+
+/* Scales, smoothing: fills fold's smoothing, stats, site. */
+bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault);
+/* Rounds and writes every tensor. */
+bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault);
+/* Placement, programs, rows, fallbacks, sessions. */
+bt_err bt_compile_place(bt_compile_job *j, bt_fault *fault);
+bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault);
+#endif

@@ -1,0 +1,23 @@
+#ifndef BT_NPU_SITES_H
+#define BT_NPU_SITES_H
+#include "base/err.h"
+#include "npu/calib.h"
+#include "npu/fold.h"
+#include "npu/pkg_format.h"
+#include "npu/recipe.h"
+
+/* From calibration figures to quantisation parameters of inputs. */
+
+/* site[stats->sites], everything but `hot`, which stays NONE: bits, scale = clip / 127 or / 32639 (1 where the clip is 0), shadow, pruned.
+ * shadow=channel: a layer's importance is the greatest max / clip of its sites; the head counts as one layer more; the
+ * floor(prune * (layers + 1)) least important are pruned, later ones first among equals. */
+void bt_sites_choose(bt_pkg_site *site, const bt_calib_stats *stats, const bt_recipe *recipe);
+/* hot[k]: 1 where a column of the calibration goes beyond the clip. Returns how many. */
+size_t bt_sites_hot(uint8_t *hot, const bt_pkg_site *site, const bt_calib_site *stats);
+/* xq[t, k] = what the NPU's linear takes x[t, k] for: quantised, shadow included (hot NULL but with shadow=channel), times the scale. */
+void bt_sites_quantise(float *xq, const float *x, size_t t, const bt_pkg_site *site, const uint8_t *hot);
+
+/* SmoothQuant: s[k] of one site for weights whose greatest magnitudes by column are w_max[k]:
+ * s = max|x|^alpha / max|w|^(1 - alpha), at least 1e-5; 1 where either is 0. */
+void bt_sites_smooth(float *s, const bt_calib_site *stats, const float *w_max, double alpha);
+#endif

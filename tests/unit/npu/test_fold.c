@@ -1,0 +1,159 @@
+/* AC-j2: rotations and smoothing are mathematical no-ops: a folded model has the output of the one it was made from. */
+#include "npu/fold.h"
+#include "base/rng.h"
+#include "graph/host.h"
+#include "npu/pkg_format.h"
+#include "npu/recipe.h"
+#include "tests/helpers/engine_kit.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { TOKENS = 40 };
+
+typedef struct output {
+    float *logits;
+    uint16_t *v; /* V rows of the last layer, one head */
+} output;
+
+static bt_companion_rotation companion_of(const bt_hadamard *h)
+{
+    return (bt_companion_rotation){h->base, h->log2, h->base > 1 ? h->h : NULL, h->sign, h->scale};
+}
+
+static output run(const bt_model *m, bt_fold *f, bt_pool *pool)
+{
+    const bt_packed_source source = f ? bt_fold_source(f) : (bt_packed_source){0};
+    const bt_packed_options o = {.ctx_tokens = TOKENS, .source = f ? &source : NULL};
+    bt_host_rotations r = {{0}, {0}};
+    bt_graph_options go = {0};
+    if (f) {
+        r = (bt_host_rotations){companion_of(bt_fold_r1(f)), companion_of(bt_fold_r2(f))};
+        go = (bt_graph_options){r.r1.base > 0, r.r2.base > 0};
+    }
+    bt_packed *packed;
+    bt_graph *graph;
+    bt_host *host;
+    bt_program *p;
+    output out = {malloc((size_t)TOKENS * m->hp.vocab * sizeof(float)), malloc(TOKENS * 32 * sizeof(uint16_t))};
+    assert_true(out.logits && out.v);
+    assert_int_equal(bt_packed_new(&packed, m, &o, pool, NULL), BT_OK);
+    assert_int_equal(bt_graph_build(&graph, &m->hp, &go, NULL), BT_OK);
+    assert_int_equal(bt_host_new(&host, packed, &r, bt_kernels_select(NULL), pool, NULL), BT_OK);
+    assert_int_equal(bt_bind_program(&p, graph, 1, TOKENS, TOKENS, 0, NULL), BT_OK);
+    void *arena = engine_kit_alloc(p->arena_bytes);
+    bt_kv_view kv = engine_kit_pages(m, TOKENS, 8, 2);
+    int32_t ids[TOKENS];
+    engine_kit_ids(ids, TOKENS, m, 9);
+    const bt_host_seq seq = {&kv, 0, TOKENS};
+    const bt_host_io io = {.ids = ids, .seq = &seq, .logits = out.logits};
+    assert_int_equal(bt_host_run(host, p, arena, &io, NULL), BT_OK);
+    for (size_t t = 0; t < TOKENS; t++) memcpy(out.v + t * 16, bt_kv_view_row(&kv, m->hp.layers - 1, 1, t, 1), 32);
+    engine_kit_pages_free(&kv);
+    free(arena);
+    bt_bind_free(p);
+    bt_host_free(host);
+    bt_graph_free(graph);
+    bt_packed_free(packed);
+    return out;
+}
+
+static void output_free(output *o)
+{
+    free(o->logits);
+    free(o->v);
+}
+
+/* Relative root mean square difference. The plain model's weights are exact in f16; those of a folded one are rounded to it, which in three
+ * layers of random weights makes 1.4e-3 whatever was folded. */
+static double distance(const output *a, const output *b, size_t vocab)
+{
+    double apart = 0, square = 0;
+    for (size_t i = 0; i < TOKENS * vocab; i++) {
+        apart += ((double)a->logits[i] - b->logits[i]) * ((double)a->logits[i] - b->logits[i]);
+        square += (double)a->logits[i] * a->logits[i];
+    }
+    return sqrt(apart / square);
+}
+
+static void smooth_all(bt_fold *f, const bt_model *m, float **s)
+{
+    const uint32_t widest = m->hp.ffn > m->hp.dim ? m->hp.ffn : m->hp.dim;
+    *s = malloc(widest * sizeof **s);
+    assert_non_null(*s);
+    for (uint32_t i = 0; i < widest; i++) (*s)[i] = (float)(0.25 + 4 * bt_rng_uniform(3, i));
+    for (uint32_t l = 0; l < m->hp.layers; l++)
+        for (uint32_t k = 0; k < BT_SITE_KINDS; k++)
+            if (k != BT_SITE_O) bt_fold_smooth(f, bt_pkg_site_index(m->hp.layers, l, k), *s);
+}
+
+static void a_folded_model_has_the_output_of_the_plain_one(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    for (size_t a = 0; a < 3; a++) {
+        engine_kit kit = engine_kit_model(archs[a]);
+        const bt_model *m = kit.model;
+        bt_pool *pool;
+        assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
+        output plain = run(m, NULL, pool);
+        for (int way = 0; way < 8; way++) {
+            bt_fold *f;
+            float *s = NULL;
+            assert_int_equal(bt_fold_new(&f, m, way & 1, way & 2, pool, NULL), BT_OK);
+            if (way & 4) smooth_all(f, m, &s);
+            assert_int_equal(bt_fold_has_norm(f, 0, BT_WEIGHT_FFN_NORM), (way & 5) != 1);
+            assert_true(bt_fold_r1(f)->base == (way & 1 ? 12u : 0u));
+            output folded = run(m, f, pool);
+            const double d = distance(&plain, &folded, m->hp.vocab);
+            if (d > (way ? 2e-3 : 0)) fail_msg("%s, way %d: %g", archs[a], way, d);
+            for (size_t i = 0; i < TOKENS * 16; i++) /* V is not rotated */
+                assert_true(fabsf(bt_f16_to_f32_1(plain.v[i]) - bt_f16_to_f32_1(folded.v[i])) < 0.02f);
+            output_free(&folded);
+            bt_fold_free(f);
+            free(s);
+        }
+        output_free(&plain);
+        bt_pool_free(pool);
+        engine_kit_done(&kit);
+    }
+}
+
+static void threads_change_no_bit(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    bt_pool *pool;
+    bt_fold *one, *three;
+    assert_int_equal(bt_pool_new(&pool, 3, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&one, kit.model, true, true, NULL, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&three, kit.model, true, true, pool, NULL), BT_OK);
+    assert_int_equal(bt_fold_begin(one, 1, BT_WEIGHT_DOWN, NULL), BT_OK);
+    assert_int_equal(bt_fold_begin(three, 1, BT_WEIGHT_DOWN, NULL), BT_OK);
+    assert_int_equal(bt_fold_rows(one), 96);
+    assert_int_equal(bt_fold_width(one), 172);
+    float a[172], b[172];
+    for (size_t n = 0; n < 96; n++) {
+        bt_fold_row(one, a, n);
+        bt_fold_row(three, b, n);
+        assert_memory_equal(a, b, sizeof a);
+    }
+    bt_fold_free(one);
+    bt_fold_free(three);
+    bt_pool_free(pool);
+    engine_kit_done(&kit);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_folded_model_has_the_output_of_the_plain_one),
+        cmocka_unit_test(threads_change_no_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
