@@ -1,0 +1,35 @@
+#ifndef BT_NPU_PLACE_OPS_H
+#define BT_NPU_PLACE_OPS_H
+#include "base/err.h"
+#include "device/profile.h"
+#include "graph/graph.h"
+#include "npu/pkg_format.h"
+#include "npu/recipe.h"
+
+/* Which operators of a graph run on the NPU of a profile.
+ *
+ *   npu_ops linear    the linears are asked of it, lm_head too
+ *   npu_ops all       also norms, rope, attention, add, silu_mul and the rotation of attention's output
+ *
+ * Embedding (with its rotation), KV store and row selection move rows at the graph's edges: they are never asked and never a fallback. What
+ * is asked but not in the profile, or not with the bits that the recipe wants, goes to the companion and is listed. A linear needs its site's
+ * input bits, and int4 for 4-bit weights; the others need what linears requantise to (profile.output_bits). */
+enum { BT_PLACE_OPS_MAX_FALLBACKS = 32 };       /* no graph has more kinds of operators times reasons */
+typedef struct bt_place_ops {
+    uint8_t  *on_npu;                       /* [ops] 0 or 1 */
+    uint32_t *cluster;                      /* [ops] as bt_partition; 0 where on_npu is 0 */
+    size_t ops, clusters;
+    bt_pkg_fallback fallback[BT_PLACE_OPS_MAX_FALLBACKS];   /* macs_per_row: attention at ctx_tokens positions */
+    size_t fallbacks;
+} bt_place_ops;
+/* profile NULL: "host". ctx_tokens >= 1. BT_ENOMEM, BT_ELIMIT. */
+bt_err bt_place_ops_new(bt_place_ops **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe, uint32_t npu_ops,
+                        size_t ctx_tokens, bt_fault *fault);
+void   bt_place_ops_free(bt_place_ops *p);      /* NULL is fine */
+
+/* Multiply-accumulates under a binding, by side; npu_mac_ratio = npu / (npu + companion). Attention counts every (row, CTX) pair. */
+bt_err bt_place_ops_macs(uint64_t *ret_npu, uint64_t *ret_companion, const bt_place_ops *p, const bt_graph *g, const bt_bind *b, bt_fault *fault);
+
+/* --require-npu: BT_OK without fallbacks; else BT_EARG with the list: "linear 30 x (16-bit inputs at down), ...". */
+bt_err bt_place_ops_require(const bt_pkg_fallback *list, size_t n, bt_fault *fault);
+#endif
