@@ -269,7 +269,9 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const op_rule *
     case BT_PKG_INT_ATTENTION: width = width && in->out_width == q; break;
     case BT_PKG_LINEAR:
     case BT_PKG_LINEAR_F16:
-    case BT_PKG_INT_LINEAR: width = true; break; /* by its tensor */
+    case BT_PKG_INT_LINEAR: /* by its tensor */
+        width = in->macs_per_row == (uint64_t)in->in_width * in->out_width;
+        break;
     default: break;
     }
     if (r->heads) {
@@ -277,7 +279,7 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const op_rule *
         width = width && in->out_width == in->arg * h->head_dim;
     }
     if (!arg) return bad(w, "arg %u", in->arg);
-    return width ? BT_OK : bad(w, "in_width %u, out_width %u", in->in_width, in->out_width);
+    return width ? BT_OK : bad(w, "in_width %u, out_width %u, or macs_per_row", in->in_width, in->out_width);
 }
 
 static bool is_linear(const bt_pkg_inst *in)
@@ -340,7 +342,7 @@ static bt_err plan_output(const walk *w, value *ret, const bt_pkg_inst *in, uint
 {
     const uint64_t rows = rows_of(w, in->out_rows), size = elem_bytes(f);
     value v = {.form = (form)f, .out_rows = in->out_rows, .width = in->out_width, .stride = in->out_stride, .site = BT_PKG_NONE};
-    if (!in->out_width || in->out_stride < in->out_width * size || in->out_stride % (f == PLANES ? BT_PKG_ALIGN : size))
+    if (!in->out_width || (f == PLANES ? in->out_stride < in->out_width || in->out_stride % BT_PKG_ALIGN : in->out_stride != in->out_width * size))
         return bad(w, "out_width %u in rows of out_stride %u bytes", in->out_width, in->out_stride);
     v.part[0] = (area){in->out, rows * in->out_stride};
     if (f == WIDE || f == PLANES) v.site = in->site;
