@@ -135,11 +135,10 @@ static void add_tensors(maker *m)
 {
     static const uint32_t order[BT_PKG_LAYER_TENSORS] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q, BT_WEIGHT_K, BT_WEIGHT_V, BT_WEIGHT_Q_NORM,
         BT_WEIGHT_K_NORM, BT_WEIGHT_O, BT_WEIGHT_FFN_NORM, BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN};
-    const uint64_t begin = m->draws;
     for (uint32_t l = 0; l < m->h.layers; l++) {
-        if (m->o.same_layers) m->draws = begin;
         for (int i = 0; i < BT_PKG_LAYER_TENSORS; i++) {
             const bool folded = order[i] == BT_WEIGHT_FFN_NORM && l == 0;     /* one norm is folded away */
+            m->draws = ((m->o.same_layers ? 0 : l) * BT_PKG_LAYER_TENSORS + (uint64_t)i + 1) << 32;      /* each tensor has its own numbers */
             add_tensor(m, l, order[i], !folded);
         }
     }
@@ -158,8 +157,8 @@ static void add_sites(maker *m)
         if (s.kind == BT_SITE_O) s.bits = 16, s.shadow = BT_SHADOW_OFF, s.k = m->h.heads * m->h.head_dim;
         if (s.kind == BT_SITE_DOWN) s.shadow = BT_SHADOW_OFF, s.k = m->h.ffn;
         if (s.kind == BT_SITE_UP) {
-            uint8_t hot[64] = {1, 0, 1};
-            must(s.k <= 64, "too wide");
+            uint8_t hot[512] = {1, 0, 1};
+            must(s.k <= sizeof hot, "too wide");
             s.shadow = BT_SHADOW_CHANNEL;
             s.hot = constant(m, BT_PKG_CONST_VECTOR, hot, s.k);
             s.pruned = s.layer == 1;

@@ -1,7 +1,9 @@
-/* Package files: written and read again, found rows, and the sizes that sharing of constants gives. */
+/* Package files: written and read again, one copy of equal constants, rows found or refused with the nearest, the model they belong to. */
 #include "npu/pkg.h"
+#include "base/hash.h"
 #include "kernels/kernels.h"
 #include "model/packed.h"
+#include "npu/recipe.h"
 #include "tests/helpers/tiny_pkg.h"
 
 #include <setjmp.h>
@@ -11,38 +13,350 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <cmocka.h>
 
-static bt_pkg *accept(const uint8_t *b, size_t len)
+typedef struct package { uint8_t *bytes; size_t len; bt_pkg *p; } package;
+
+static package made(tiny_pkg o)
 {
-    bt_pkg *p = NULL;
     bt_fault f = {""};
-    if (bt_pkg_from_bytes(&p, b, len, &f) < 0) fail_msg("%s", f.text);
-    return p;
+    package k = {0};
+    k.bytes = tiny_pkg_bytes(&k.len, &o);
+    if (bt_pkg_from_bytes(&k.p, k.bytes, k.len, &f) < 0) fail_msg("%s", f.text);
+    return k;
 }
+
+static void done(package *k)
+{
+    bt_pkg_close(k->p);
+    free(k->bytes);
+}
+
+static const tiny_pkg kinds[] = {
+    {.seqs = {4}},
+    {.rotate = true, .bits = 4, .seqs = {1, 16}},
+    {.ops_all = true, .layers = 1},
+    {.ops_all = true, .rotate = true, .seqs = {1, 3, 8}},
+};
+/* Weights beside which code is small. */
+static const tiny_pkg large = {.dim = 256, .ffn = 1024, .vocab = 2000, .seqs = {1, 32}};
+
+/* ---- writing and reading ---- */
 
 static void what_was_written_is_read_again(void **state)
 {
     (void)state;
-    const tiny_pkg kind[] = {{.seqs = {4}}, {.rotate = true, .bits = 4}, {.ops_all = true}, {.ops_all = true, .rotate = true, .seqs = {1, 3, 8}}};
-    for (size_t i = 0; i < sizeof kind / sizeof *kind; i++) {
-        size_t len;
-        uint8_t *b = tiny_pkg_bytes(&len, &kind[i]);
-        bt_pkg *p = accept(b, len);
-        const bt_pkg_header *h = bt_pkg_header_of(p);
-        assert_int_equal(h->layers, 2);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        package k = made(kinds[i]);
+        const bt_pkg_header *h = bt_pkg_header_of(k.p);
+        assert_int_equal(h->layers, kinds[i].layers ? kinds[i].layers : 2);
+        assert_int_equal(h->file_bytes, k.len);
         assert_string_equal(h->model_name, "tiny");
-        assert_int_equal(bt_pkg_tensors(p)[3].weight, BT_WEIGHT_V);
-        assert_null(bt_pkg_const_at(p, BT_PKG_NONE));
-        bt_pkg_close(p);
-        free(b);
+        assert_string_equal(h->recipe, "w8a8");
+        assert_int_equal(bt_pkg_tensors(k.p)[3].weight, BT_WEIGHT_V);
+        assert_int_equal(bt_pkg_sites(k.p)[3].kind, BT_SITE_DOWN);
+        assert_int_equal(bt_pkg_rows(k.p)[0].ctx, 16);
+        assert_string_equal(bt_pkg_fallbacks(k.p)[0].why, "npu_ops linear");
+        assert_int_equal(bt_pkg_sessions(k.p)[0].mapped_bytes, 1000);
+        const bt_pkg_inst *code = bt_pkg_const_at(k.p, bt_pkg_programs(k.p)[0].code);
+        assert_string_equal(bt_pkg_op_name((bt_pkg_op)code[0].op), "embed");
+        assert_null(bt_pkg_const_at(k.p, BT_PKG_NONE));
+        done(&k);
     }
+}
+
+static void the_same_calls_give_the_same_bytes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        package a = made(kinds[i]), b = made(kinds[i]);
+        assert_int_equal(a.len, b.len);
+        assert_memory_equal(a.bytes, b.bytes, a.len);
+        done(&b);
+        done(&a);
+    }
+}
+
+static void constants_lie_at_multiples_of_64_and_are_the_bytes_given(void **state)
+{
+    (void)state;
+    package k = made(kinds[0]);
+    const bt_pkg_const *c = bt_pkg_consts(k.p);
+    for (uint32_t i = 0; i < bt_pkg_header_of(k.p)->consts.count; i++) {
+        uint8_t hash[16];
+        assert_int_equal((uintptr_t)bt_pkg_const_at(k.p, i) % 64, 0);
+        bt_hash128(hash, bt_pkg_const_at(k.p, i), c[i].bytes);
+        assert_memory_equal(hash, c[i].hash, sizeof hash);
+    }
+    const float *rms = bt_pkg_const_at(k.p, bt_pkg_tensors(k.p)[0].panels);
+    for (int i = 0; i < 16; i++) assert_true(rms[i] >= 0.5f && rms[i] <= 8.5f);
+    done(&k);
+}
+
+/* ---- the file ---- */
+
+static char dir[256];
+
+static int setup(void **state)
+{
+    (void)state;
+    const char *t = getenv("TMPDIR");
+    snprintf(dir, sizeof dir, "%s/test_pkg.XXXXXX", t ? t : "/tmp");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return rmdir(dir);                      /* fails where a temporary file stayed behind */
+}
+
+static void a_file_appears_only_when_it_is_whole(void **state)
+{
+    (void)state;
+    char path[300];
+    bt_fault f = {""};
+    bt_pkg_writer *w = NULL;
+    snprintf(path, sizeof path, "%s/x.bpk", dir);
+    assert_int_equal(bt_pkg_writer_new(&w, path, &f), BT_OK);
+    assert_int_equal(bt_pkg_writer_const(w, BT_PKG_CONST_WEIGHT, "abc", 3), 0);
+    assert_int_equal(access(path, F_OK), -1);
+    bt_pkg_writer_free(w);
+    assert_int_equal(access(path, F_OK), -1);
+
+    tiny_pkg_write(path, &kinds[0]);
+    struct stat st;
+    bt_pkg *p = NULL;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0644);
+    assert_int_equal(bt_pkg_open(&p, path, &f), BT_OK);
+    bt_pkg_close(p);
+
+    assert_int_equal(truncate(path, 5000), 0);
+    assert_int_equal(bt_pkg_open(&p, path, &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "x.bpk"));
+    assert_non_null(strstr(f.text, "cut short"));
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(bt_pkg_open(&p, path, &f), BT_EFORMAT);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(bt_pkg_open(&p, path, &f), BT_EIO);
+    assert_int_equal(bt_pkg_open(&p, dir, &f), BT_EFORMAT);
+}
+
+static void the_writers_first_failure_stays(void **state)
+{
+    (void)state;
+    char path[300];
+    bt_fault f = {""};
+    bt_pkg_writer *w = NULL;
+    const bt_pkg_header h = {.layers = 1};
+    snprintf(path, sizeof path, "%s/none/x.bpk", dir);
+    assert_int_equal(bt_pkg_writer_new(&w, path, &f), BT_EIO);
+    assert_non_null(strstr(f.text, "none/x.bpk"));
+    snprintf(path, sizeof path, "%s/x.bpk", dir);
+    assert_int_equal(bt_pkg_writer_new(&w, path, &f), BT_OK);
+    assert_int_equal(bt_pkg_writer_const(w, BT_PKG_CONST_WEIGHT, "", 0), BT_PKG_NONE);
+    assert_int_equal(bt_pkg_writer_const(w, BT_PKG_CONST_WEIGHT, "abc", 3), BT_PKG_NONE);
+    assert_int_equal(bt_pkg_writer_row(w, &(bt_pkg_row){.batch = 1}), BT_PKG_NONE);
+    assert_int_equal(bt_pkg_writer_finish(w, &h, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "a constant of no bytes"));
+    bt_pkg_writer_free(w);
+
+    assert_int_equal(bt_pkg_writer_new(&w, path, &f), BT_OK);
+    for (uint32_t i = 0; i < BT_PKG_MAX_ROWS; i++) assert_int_equal(bt_pkg_writer_row(w, &(bt_pkg_row){.batch = 1}), i);
+    assert_int_equal(bt_pkg_writer_row(w, &(bt_pkg_row){.batch = 1}), BT_PKG_NONE);
+    assert_int_equal(bt_pkg_writer_finish(w, &h, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "more than 4096 rows"));
+    bt_pkg_writer_free(w);
+}
+
+/* ---- equal constants once ---- */
+
+static void many_constants_are_each_stored_once(void **state)
+{
+    (void)state;
+    char path[300];
+    bt_pkg_writer *w = NULL;
+    snprintf(path, sizeof path, "%s/x.bpk", dir);
+    assert_int_equal(bt_pkg_writer_new(&w, path, NULL), BT_OK);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < 5000; i++) assert_int_equal(bt_pkg_writer_const(w, BT_PKG_CONST_WEIGHT, &i, sizeof i), i);
+    const uint32_t zero[2] = {0, 0};        /* the same beginning, another length */
+    assert_int_equal(bt_pkg_writer_const(w, BT_PKG_CONST_WEIGHT, zero, 8), 5000);
+    bt_pkg_writer_free(w);
+}
+
+static void two_specializations_share_one_copy_of_the_weights(void **state)      /* AC-a2, AC-h1 */
+{
+    (void)state;
+    tiny_pkg prefill = large, decode = large;
+    prefill.seqs[0] = 32, prefill.seqs[1] = 0;
+    decode.seqs[0] = 1, decode.seqs[1] = 0;
+    package both = made(large), a = made(prefill), b = made(decode);
+    assert_int_equal(bt_pkg_header_of(both.p)->rows.count, 4);
+    assert_true((double)both.len <= 1.02 * (double)(a.len > b.len ? a.len : b.len));
+    assert_int_equal(bt_pkg_header_of(both.p)->weights_bytes, bt_pkg_header_of(a.p)->weights_bytes);
+    /* Every program that uses a weight finds it at the same address. */
+    const bt_pkg_row *r = bt_pkg_rows(both.p);
+    const void *base[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        const bt_pkg_program *g = &bt_pkg_programs(both.p)[r[2 * i].program[BT_PKG_OUT_LAST]];
+        const bt_pkg_inst *code = bt_pkg_const_at(both.p, g->code);
+        assert_int_equal(g->seq, i ? 32 : 1);
+        for (uint32_t n = 0; n < g->insts && !base[i]; n++)
+            if (code[n].op == BT_PKG_LINEAR) base[i] = bt_pkg_const_at(both.p, bt_pkg_tensors(both.p)[code[n].tensor].panels);
+    }
+    assert_non_null(base[0]);
+    assert_ptr_equal(base[0], base[1]);
+    done(&b);
+    done(&a);
+    done(&both);
+}
+
+static void one_changed_byte_stores_that_tensor_twice_and_no_other(void **state)  /* AC-h1 */
+{
+    (void)state;
+    tiny_pkg same = large, other = large;
+    same.same_layers = other.same_layers = true;
+    other.flip_layer = 1;
+    package a = made(same), b = made(other);
+    const bt_pkg_tensor *t[2] = {bt_pkg_tensors(a.p), bt_pkg_tensors(b.p)};
+    for (uint32_t w = 0; w < BT_PKG_LAYER_TENSORS; w++) {
+        if (t[0][w].n && t[0][w].weight != BT_WEIGHT_FFN_NORM) assert_int_equal(t[0][w].panels, t[0][w + BT_PKG_LAYER_TENSORS].panels);
+        if (t[1][w].n && t[1][w].weight != BT_WEIGHT_FFN_NORM)
+            assert_int_equal(t[1][w].panels != t[1][w + BT_PKG_LAYER_TENSORS].panels, t[1][w].weight == BT_WEIGHT_DOWN);
+    }
+    const uint64_t down = bt_pkg_consts(b.p)[t[1][10].panels].bytes;
+    assert_int_equal(bt_pkg_header_of(b.p)->weights_bytes, bt_pkg_header_of(a.p)->weights_bytes + down);
+    /* The tensor, and its sums of columns; one constant's table entry each. */
+    assert_true(b.len - a.len <= down + 16 * 16 * 4 + 2 * (sizeof(bt_pkg_const) + 64));
+    done(&b);
+    done(&a);
+}
+
+/* ---- rows ---- */
+
+static void a_shape_that_is_not_in_the_table_is_refused_with_the_nearest_row(void **state)      /* AC-a1 */
+{
+    (void)state;
+    package k = made((tiny_pkg){.seqs = {1, 3, 8}});        /* contexts of 16 and 32 */
+    const bt_pkg_row *r = NULL;
+    bt_fault f = {""};
+    assert_int_equal(bt_pkg_find_row(&r, k.p, 1, 3, 16, &f), BT_OK);
+    assert_int_equal(r->seq, 3);
+    assert_int_equal(r->ctx, 16);
+    assert_int_equal(bt_pkg_find_row(&r, k.p, 1, 8, 17, &f), BT_OK);
+    assert_int_equal(r->ctx, 32);
+    static const struct { size_t batch, seq, end; const char *near; } refused[] = {
+        {1, 4, 10, "no specialization for batch 1, seq 4, ctx 10; the nearest has batch 1, seq 3, ctx 16"},
+        {1, 6, 20, "no specialization for batch 1, seq 6, ctx 20; the nearest has batch 1, seq 8, ctx 32"},
+        {1, 3, 33, "no specialization for batch 1, seq 3, ctx 33; the nearest has batch 1, seq 3, ctx 32"},
+        {2, 3, 16, "no specialization for batch 2, seq 3, ctx 16; the nearest has batch 1, seq 3, ctx 16"},
+        {1, 0, 0, "the nearest has batch 1, seq 1, ctx 16"},
+        {1, SIZE_MAX, SIZE_MAX, "the nearest has batch 1, seq 8, ctx 32"},
+    };
+    const bt_pkg_row *before = r;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(bt_pkg_find_row(&r, k.p, refused[i].batch, refused[i].seq, refused[i].end, &f), BT_ELIMIT);
+        if (!strstr(f.text, refused[i].near)) fail_msg("got '%s'", f.text);
+    }
+    assert_ptr_equal(r, before);
+    done(&k);
+}
+
+static void a_range_takes_any_number_of_rows_between_its_ends(void **state)
+{
+    (void)state;
+    package k = made((tiny_pkg){.seqs = {8}});
+    bt_fault f = {""};
+    const bt_pkg_row *r = NULL;
+    bt_pkg_row *rows = (bt_pkg_row *)(uintptr_t)bt_pkg_rows(k.p);
+    rows[0].seq_min = rows[1].seq_min = 3;
+    tiny_pkg_repair(k.bytes, k.len);
+    bt_pkg_close(k.p);
+    if (bt_pkg_from_bytes(&k.p, k.bytes, k.len, &f) < 0) fail_msg("%s", f.text);
+    for (size_t seq = 3; seq <= 8; seq++) assert_int_equal(bt_pkg_find_row(&r, k.p, 1, seq, 16, &f), BT_OK);
+    assert_int_equal(bt_pkg_find_row(&r, k.p, 1, 2, 16, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "seq 3-8, ctx 16"));
+    done(&k);
+}
+
+/* ---- models ---- */
+
+static void a_package_of_another_model_is_refused_by_the_field(void **state)
+{
+    (void)state;
+    package k = made(kinds[0]);
+    const bt_pkg_header *h = bt_pkg_header_of(k.p);
+    bt_fault f = {""};
+    bt_model fits = {.hp = {.arch = (bt_arch)h->arch, .layers = h->layers, .dim = h->dim, .ffn = h->ffn, .heads = h->heads,
+        .kv_heads = h->kv_heads, .head_dim = h->head_dim, .vocab = h->vocab, .rope_dims = h->rope_dims, .rope_base = h->rope_base,
+        .rope_scale = h->rope_scale, .rms_eps = h->rms_eps, .qkv_bias = true, .qk_norm = true}};
+    memcpy(fits.id, h->model_id, sizeof fits.id);
+    if (bt_pkg_check_model(k.p, &fits, &f) < 0) fail_msg("%s", f.text);
+    bt_model m = fits;
+    m.hp.layers = 3;
+    assert_int_equal(bt_pkg_check_model(k.p, &m, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "layers is 2 there and 3 here"));
+    m = fits;
+    m.hp.rms_eps = 1e-6f;
+    assert_int_equal(bt_pkg_check_model(k.p, &m, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "rms_eps"));
+    m = fits;
+    m.id[15] ^= 1;
+    assert_int_equal(bt_pkg_check_model(k.p, &m, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "model id"));
+    ((bt_pkg_header *)(void *)k.bytes)->kernels_version++;
+    assert_int_equal(bt_pkg_check_model(k.p, &fits, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "numeric version"));
+    done(&k);
+}
+
+/* ---- names ---- */
+
+static void indices_and_names_are_those_of_the_tables(void **state)
+{
+    (void)state;
+    static const bt_weight order[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q, BT_WEIGHT_K, BT_WEIGHT_V, BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
+        BT_WEIGHT_O, BT_WEIGHT_FFN_NORM, BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN};
+    for (uint32_t i = 0; i < BT_PKG_LAYER_TENSORS; i++) assert_int_equal(bt_pkg_tensor_index(3, 2, order[i]), 22 + i);
+    assert_int_equal(bt_pkg_tensor_index(3, UINT32_MAX, BT_WEIGHT_OUT_NORM), 33);
+    assert_int_equal(bt_pkg_tensor_index(3, UINT32_MAX, BT_WEIGHT_OUTPUT), 34);
+    assert_int_equal(bt_pkg_tensor_index(3, 3, BT_WEIGHT_Q), BT_PKG_NONE);
+    assert_int_equal(bt_pkg_tensor_index(3, 0, BT_WEIGHT_EMBED), BT_PKG_NONE);
+    assert_int_equal(bt_pkg_site_index(3, 2, BT_SITE_DOWN), 11);
+    assert_int_equal(bt_pkg_site_index(3, UINT32_MAX, BT_SITE_HEAD), 12);
+    assert_int_equal(bt_pkg_site_index(3, 0, 9), BT_PKG_NONE);
+    assert_int_equal(bt_pkg_site_of(BT_WEIGHT_UP), BT_SITE_UP);
+    assert_int_equal(bt_pkg_site_of(BT_WEIGHT_Q_NORM), BT_PKG_NONE);
+    assert_string_equal(bt_pkg_op_name(BT_PKG_LINEAR), "linear");
+    assert_string_equal(bt_pkg_op_name(BT_PKG_INT_SPLIT), "int_split");
+    assert_string_equal(bt_pkg_op_name(BT_PKG_DEQUANTISE16), "dequantise16");
+    assert_string_equal(bt_pkg_op_name((bt_pkg_op)0), "?");
+    assert_string_equal(bt_pkg_op_name((bt_pkg_op)40), "?");
+    assert_string_equal(bt_pkg_op_name((bt_pkg_op)200), "?");
+    assert_string_equal(bt_pkg_value_name(BT_PKG_VALUE_SHADOW), "shadow");
+    assert_string_equal(bt_pkg_value_name(BT_PKG_VALUE_OTHER), "other");
+    assert_string_equal(bt_pkg_value_name(UINT32_MAX), "?");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_written_is_read_again),
+        cmocka_unit_test(the_same_calls_give_the_same_bytes),
+        cmocka_unit_test(constants_lie_at_multiples_of_64_and_are_the_bytes_given),
+        cmocka_unit_test_setup_teardown(a_file_appears_only_when_it_is_whole, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_writers_first_failure_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(many_constants_are_each_stored_once, setup, teardown),
+        cmocka_unit_test(two_specializations_share_one_copy_of_the_weights),
+        cmocka_unit_test(one_changed_byte_stores_that_tensor_twice_and_no_other),
+        cmocka_unit_test(a_shape_that_is_not_in_the_table_is_refused_with_the_nearest_row),
+        cmocka_unit_test(a_range_takes_any_number_of_rows_between_its_ends),
+        cmocka_unit_test(a_package_of_another_model_is_refused_by_the_field),
+        cmocka_unit_test(indices_and_names_are_those_of_the_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
