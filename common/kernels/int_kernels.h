@@ -26,7 +26,7 @@ int  bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, uns
 /* acc[t * ldacc + n - 16 * p0] = sum over k of x[t * ldx + k] * w[n][k], for the outputs of panels [p0, p1), all 16 of each.
  * x [T, ldx] s8 in [-128, 127], 4 * k4 readable bytes a row (those past K multiply zero); wp is the whole matrix's first panel.
  * colsum[n] = sum over k of w[n][k] of all outputs, padded to whole panels with zero: for kernels that add 128 to x.
- * K <= 131,071 cannot overflow. T = 1 is the GEMV. acc overlaps nothing. */
+ * 1 <= K <= 131,071 cannot overflow. T = 1 is the GEMV. acc overlaps nothing. */
 typedef void bt_int_matmul_fn(int32_t *restrict acc, size_t ldacc, const int8_t *restrict x, size_t ldx,
                               const int8_t *restrict wp, const int32_t *colsum, size_t t, size_t k4, size_t p0, size_t p1);
 

@@ -1,27 +1,37 @@
-/* The integer matrix product for AVX-512 VNNI: dpbusd takes unsigned by signed bytes and adds four products to each sum,
- * modulo 2^32. Inputs go in as x + 128, and 128 * colsum comes off at the end. */
+/* The integer matrix product for AVX-512 VNNI. dpbusd multiplies unsigned by signed bytes and adds four products to each
+ * sum, modulo 2^32: inputs go in as x + 128, and the sums start from -128 * colsum. */
 #include "kernels/int_variant.h"
 
 #if defined(__AVX512VNNI__)
-#include <immintrin.h>
+#include "kernels/int_simd.h"
 
-#define INT_VARIANT(name) name##_avx512vnni
-#define INT_INLINE        static inline __attribute__((always_inline, unused))
-#define TILE_ROWS         6
-#define TILE_PANELS       4
+#define INT_MATMUL  bt_int_matmul_avx512vnni
+#define TILE_ROWS   6
+#define TILE_PANELS 4
+#define VECS        1
 
-typedef __m512i sums;
+typedef __m512i vec, group;
 
-INT_INLINE sums int_zero(void) { return _mm512_setzero_si512(); }
-INT_INLINE sums int_dot(sums sum, int32_t x, const int8_t *w)
+#include "kernels/int_vnni.h"
+
+INT_INLINE group int_group(const inputs *in, size_t row, size_t k) { return _mm512_set1_epi32(in->x[row][k]); }
+INT_INLINE vec int_dot(vec sum, group x, const int8_t *w)
 {
-    const __m512i v = _mm512_xor_si512(_mm512_set1_epi32(x), _mm512_set1_epi8(-128));
-    return _mm512_dpbusd_epi32(sum, v, _mm512_load_si512(w));
+    return _mm512_dpbusd_epi32(sum, x, _mm512_load_si512(w));
 }
-INT_INLINE void int_store(int32_t *p, sums sum, const int32_t *colsum)
+#define INT_PIN(w) ((void)(w))
+
+INT_INLINE vec int_start(const inputs *in, size_t row, const int32_t *colsum)
 {
-    _mm512_storeu_si512(p, _mm512_sub_epi32(sum, _mm512_slli_epi32(_mm512_loadu_si512(colsum), 7)));
+    (void)in, (void)row;
+    return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(_mm512_loadu_si512(colsum), 7));
 }
+INT_INLINE vec int_resume(const inputs *in, size_t row, const int32_t *acc)
+{
+    (void)in, (void)row;
+    return _mm512_loadu_si512(acc);
+}
+INT_INLINE void int_store(int32_t *acc, vec sum) { _mm512_storeu_si512(acc, sum); }
 
 #include "kernels/int_matmul_body.h"
 #endif

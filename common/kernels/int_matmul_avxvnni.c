@@ -1,35 +1,38 @@
-/* The integer matrix product for AVX-VNNI: dpbusd takes unsigned by signed bytes and adds four products to each sum,
- * modulo 2^32. Inputs go in as x + 128, and 128 * colsum comes off at the end. */
+/* The integer matrix product for AVX-VNNI. dpbusd multiplies unsigned by signed bytes and adds four products to each sum,
+ * modulo 2^32: inputs go in as x + 128, and the sums start from -128 * colsum. */
 #include "kernels/int_variant.h"
 
 #if defined(__AVXVNNI__)
-#include <immintrin.h>
+#include "kernels/int_simd.h"
 
-#define INT_VARIANT(name) name##_avxvnni
-#define INT_INLINE        static inline __attribute__((always_inline, unused))
-#define TILE_ROWS         6
-#define TILE_PANELS       1
+#define INT_MATMUL  bt_int_matmul_avxvnni
+#define TILE_ROWS   3
+#define TILE_PANELS 2
+#define VECS        2
 
-typedef struct sums {
-    __m256i a, b;
-} sums;
+typedef __m256i vec, group;
 
-INT_INLINE sums int_zero(void) { return (sums){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-INT_INLINE sums int_dot(sums sum, int32_t x, const int8_t *w)
+#include "kernels/int_vnni.h"
+
+INT_INLINE group int_group(const inputs *in, size_t row, size_t k) { return _mm256_set1_epi32(in->x[row][k]); }
+INT_INLINE vec int_dot(vec sum, group x, const int8_t *w)
 {
-    const __m256i v = _mm256_xor_si256(_mm256_set1_epi32(x), _mm256_set1_epi8(-128));
-    return (sums){_mm256_dpbusd_avx_epi32(sum.a, v, _mm256_load_si256((const void *)w)),
-                  _mm256_dpbusd_avx_epi32(sum.b, v, _mm256_load_si256((const void *)(w + 32)))};
+    return _mm256_dpbusd_avx_epi32(sum, x, _mm256_load_si256((const void *)w));
 }
-INT_INLINE __m256i less_128(__m256i sum, const int32_t *colsum)
+#define INT_PIN(w) ((void)(w))
+
+INT_INLINE vec int_start(const inputs *in, size_t row, const int32_t *colsum)
 {
-    return _mm256_sub_epi32(sum, _mm256_slli_epi32(_mm256_loadu_si256((const void *)colsum), 7));
+    (void)in, (void)row;
+    const __m256i all = _mm256_slli_epi32(_mm256_loadu_si256((const void *)colsum), 7);
+    return _mm256_sub_epi32(_mm256_setzero_si256(), all);
 }
-INT_INLINE void int_store(int32_t *p, sums sum, const int32_t *colsum)
+INT_INLINE vec int_resume(const inputs *in, size_t row, const int32_t *acc)
 {
-    _mm256_storeu_si256((void *)p, less_128(sum.a, colsum));
-    _mm256_storeu_si256((void *)(p + 8), less_128(sum.b, colsum + 8));
+    (void)in, (void)row;
+    return _mm256_loadu_si256((const void *)acc);
 }
+INT_INLINE void int_store(int32_t *acc, vec sum) { _mm256_storeu_si256((void *)acc, sum); }
 
 #include "kernels/int_matmul_body.h"
 #endif

@@ -2,10 +2,7 @@
 #include "kernels/int_variant.h"
 
 #if defined(__AVX2__)
-#include <immintrin.h>
-#include <string.h>
-
-#define INT_INLINE static inline __attribute__((always_inline, unused))
+#include "kernels/int_simd.h"
 
 void bt_int_unpack4_avx2(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1)
 {
