@@ -9,6 +9,8 @@ static const bt_opt_command list[] = {
     { "Serve", "keygen", &tool_keygen_program, tool_keygen_run },
     { "Look closer", "inspect", &tool_inspect_program, tool_inspect_run },
     { "Look closer", "tokenize", &tool_tokenize_program, tool_tokenize_run },
+    { "Look closer", "padding", &tool_padding_program, tool_padding_run },
+    { "Look closer", "profiles", &tool_profiles_program, tool_profiles_run },
     { "Look closer", "perplexity", &tool_perplexity_program, tool_perplexity_run },
 };
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Documents match what they describe: generated pages and sections are what the programs print now; files, links, make targets and
-# options that a page names exist; the table of layers has the folders of common/; each metric is explained.
+# options that a page names exist; the table of layers has the folders of common/; the fields of a device profile and each metric are
+# explained.
 # Programs are taken from $BATON_BIN or bin/.
 set -eu
 cd "${1:-.}"
@@ -82,6 +83,12 @@ sed -n '/^| layer of/,/^$/s/^| `\([a-z]*\)` |.*/\1/p' docs/architecture.md | sor
 for d in common/*/; do basename "$d"; done | sort > "$tmp/tree.layers"
 say "$(diff "$tmp/page.layers" "$tmp/tree.layers" | sed -n 's|^< \(.*\)|docs/architecture.md: a layer \1 that common/ does not have|p
     s|^> \(.*\)|docs/architecture.md: the table of layers lacks \1|p')"
+
+# ---- fields of a device profile ----
+{ printf 'name\ntitle\noperators\nsources\n'; sed -n 's/^    { "\([a-z0-9_]*\)", offsetof.*/\1/p' common/device/profile.c; } | sort > "$tmp/code.fields"
+sed -n '/^## Fields/,/^## Operators/s/^| \(`[^|]*\) |.*/\1/p' docs/profiles.md | grep -o '[a-z0-9_]*' | sort > "$tmp/page.fields"
+say "$(diff "$tmp/page.fields" "$tmp/code.fields" | sed -n 's|^< \(.*\)|docs/profiles.md: a field \1 that common/device/profile.c does not read|p
+    s|^> \(.*\)|docs/profiles.md: the table of fields lacks \1|p')"
 
 # ---- metrics ----
 sed '/^<!-- generated:/,/^<!-- end -->/d' docs/operations.md > "$tmp/operations"

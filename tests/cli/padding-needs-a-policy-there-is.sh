@@ -1,0 +1,1 @@
+echo 12 | baton padding - --policy fastest

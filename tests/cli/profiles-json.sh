@@ -1,0 +1,1 @@
+baton profiles --json | grep -o '"name": "[a-z0-9-]*"'
