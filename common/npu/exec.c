@@ -33,6 +33,7 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     if ((e = bt_companion_init(&x->companion, kernels, pool, h->head_dim, e1 > e2 ? e1 : e2, bt_exec_linear_scratch_bytes(pkg),
                                fault)) < 0)
         goto out;
+    if (x->recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
     x->ones = malloc(h->dim * sizeof *x->ones);
     if (!x->ones) {
         e = bt_fail(fault, BT_ENOMEM, "making an executor");
@@ -50,6 +51,7 @@ void bt_exec_free(bt_exec *x)
 {
     if (!x) return;
     bt_companion_done(&x->companion);
+    bt_exec_dynamic_free(x->dynamic);
     free(x->ones);
     free(x);
 }
@@ -129,8 +131,8 @@ static void run_inst(bt_exec_job *j, const bt_pkg_inst *i)
     case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
     case BT_PKG_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, i->out_width); break;
     case BT_PKG_SELECT_ROWS: bt_companion_select_rows(c, &rows, j->out, out, in0, i->out_width); break;
-    case BT_PKG_QUANTISE: bt_exec_quantise(j, i); break;
-    case BT_PKG_LINEAR: bt_exec_linear(j, i); break;
+    case BT_PKG_QUANTISE: x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_quantise(j, i); break;
+    case BT_PKG_LINEAR: x->dynamic ? bt_exec_dynamic_linear(j, i) : bt_exec_linear(j, i); break;
     default: break; /* no other exists in a package with npu_ops linear */
     }
 }

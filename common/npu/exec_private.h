@@ -4,6 +4,8 @@
 #include "npu/exec.h"
 #include "npu/recipe.h"
 
+typedef struct bt_exec_dynamic bt_exec_dynamic;
+
 /* What the files of the executor share. */
 struct bt_exec {
     const bt_pkg *pkg;
@@ -14,6 +16,7 @@ struct bt_exec {
     float *ones;                            /* [dim]: the weight of a norm that was folded away */
     const uint8_t *embed;                   /* rows of embed_row_bytes */
     size_t embed_row_bytes;
+    bt_exec_dynamic *dynamic;               /* recipe llm-int8; else NULL */
     bt_exec_stats stats;
 };
 
@@ -40,4 +43,10 @@ static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *
 void   bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i);
 void   bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
 size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg);
+
+/* exec_dynamic.c: the same with the recipe llm-int8, with memory of its own. */
+bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *fault);
+void   bt_exec_dynamic_free(bt_exec_dynamic *d);    /* NULL is fine */
+void   bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i);
+void   bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i);
 #endif
