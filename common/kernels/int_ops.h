@@ -11,7 +11,8 @@
  *           another is a multiplier m / 2^s with m in [2^30, 2^31) or 0:
  *               scale(v, m, s) = floor(v * m / 2^s + 1/2)       half goes up: 2.5 -> 3, -2.5 -> -2
  * Ranges    s16 arrays hold values in [-32639, 32639] (BT_INT_MAX16: they split into two s8 planes); s32 arrays hold
- *           [-8388607, 8388607] (BT_INT_MAX32). Inputs must keep them; outputs are clamped to them: the `clamp` of each formula.
+ *           [-8388607, 8388607] (BT_INT_MAX32), the residual stream +-1073741823 (BT_INT_MAX_RESIDUAL). Inputs must keep them; outputs are
+ *           clamped to them: the `clamp` of each formula.
  * Rounding  half up, once, unless a formula below shows more. Two gemmlowp functions round half away from zero inside, as gemmlowp does:
  *               mulh(a, b) = floor(a * b / 2^31 + 1/2)          gemmlowp's SaturatingRoundingDoublingHighMul, for a, b not both -2^31
  *               rdp(a, e)  = a / 2^e, half away from zero       gemmlowp's RoundingDivideByPOT
@@ -19,7 +20,7 @@
  *           constant rows and K = 1 are rows like any other.
  * Exactness integers: every variant returns the same bits as its _ref twin, for all inputs in range. Sums are exact, so no result depends
  *           on chunks, pages or threads. */
-enum { BT_INT_MAX32 = 8388607 };
+enum { BT_INT_MAX32 = 8388607, BT_INT_MAX_RESIDUAL = 1073741823 };
 /* A multiplier m / 2^s, s in [0, 62]. */
 typedef struct bt_int_mul { int32_t m; uint32_t s; } bt_int_mul;
 
@@ -32,12 +33,12 @@ int32_t bt_int_one_over_one_plus(int32_t a);
 uint32_t bt_int_isqrt(uint64_t v);
 
 /* ---- norms ----
- * RMSNorm of rows x[T, ldx] s32, K wide, K <= 32,768, with no division by K: it is in the weights.
+ * RMSNorm of rows x[T, ldx] s32 of the residual stream's range, K wide, K <= 32,768, with no division by K: it is in the weights.
  *   wq[k] = round(norm weight * sqrt(K) / unit of y * 2^f), |wq| < 2^31, f in [0, 32]; wq NULL: w1 for every k
  *   keps  = round(K * eps / unit of x ^ 2), below 2^62
- *   v = keps + sum of x[k]^2;  v = 0: y = 0
+ *   g = the bits of max |x[k]| beyond 23;  v = floor(keps / 2^2g) + sum of floor(x[k] / 2^g)^2;  v = 0: y = 0
  *   h = leading zeros of v, made even;  r = isqrt(v << h), in [2^31, 2^32);  i = min(floor(2^62 / r), 2^31 - 1)
- *   u = floor(x[k] * i / 2^(32 - h/2) + 1/2)                  x / sqrt(v) in units of 2^-30
+ *   u = floor(x[k] * i / 2^(32 - h/2 + g) + 1/2)              x / sqrt(v) in units of 2^-30
  *   y[k] = clamp(floor(u * wq[k] / 2^(30 + f) + 1/2))
  * Relative error below 1e-6 for values of more than a thousand units. y may be x. */
 typedef void bt_int_rmsnorm32_fn(int32_t *y, size_t ldy, const int32_t *x, size_t ldx, const int32_t *wq, int32_t w1, unsigned f,
@@ -73,7 +74,7 @@ typedef void bt_int_silu_mul16_fn(int32_t *restrict y, const int16_t *restrict g
  *   h = floor(x * p / 2^16 + 1/2);  y = clamp(floor(h * out.m / 2^(out.s + 15) + 1/2)) */
 typedef void bt_int_gelu16_fn(int32_t *restrict y, const int16_t *restrict x, size_t count, bt_int_mul in, bt_int_mul out);
 
-/* ---- residual: x[i] = clamp(x[i] + scale(y[i], mul)), x s32, y s16; mul = unit of y / unit of x ---- */
+/* ---- residual stream: x[i] = clamp(x[i] + scale(y[i], mul)), x s32, y s16; mul = unit of y / unit of x ---- */
 typedef void bt_int_add32_fn(int32_t *restrict x, const int16_t *restrict y, size_t count, bt_int_mul mul);
 
 /* ---- inputs of linears: the integer twin of bt_edge_quantise8 and 16 (edge.h), same outputs, same list ----

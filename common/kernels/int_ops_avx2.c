@@ -6,17 +6,30 @@
 
 #include <string.h>
 
-static uint64_t sum_of_squares(const int32_t *x, size_t k)
+static uint32_t all_bits(const int32_t *x, size_t k)
 {
+    __m256i all = _mm256_setzero_si256();
+    size_t i = 0;
+    for (; i + 8 <= k; i += 8) all = _mm256_or_si256(all, _mm256_abs_epi32(v8_load(x + i)));
+    uint32_t lane[8], total = 0;
+    _mm256_storeu_si256((void *)lane, all);
+    for (int j = 0; j < 8; j++) total |= lane[j];
+    for (; i < k; i++) total |= (uint32_t)(x[i] < 0 ? -x[i] : x[i]);
+    return total;
+}
+
+static uint64_t sum_of_squares(const int32_t *x, size_t k, unsigned g)
+{
+    const __m128i down = _mm_cvtsi32_si128((int)g);
     __m256i sum = _mm256_setzero_si256();
     size_t i = 0;
     for (; i + 8 <= k; i += 8) {
-        const __m256i v = v8_load(x + i), odd = v8_odd(v);
+        const __m256i v = _mm256_sra_epi32(v8_load(x + i), down), odd = v8_odd(v);
         sum = _mm256_add_epi64(sum, _mm256_add_epi64(_mm256_mul_epi32(v, v), _mm256_mul_epi32(odd, odd)));
     }
     uint64_t lane[4], total = 0;
     _mm256_storeu_si256((void *)lane, sum);
-    for (; i < k; i++) total += (uint64_t)((int64_t)x[i] * x[i]);
+    for (; i < k; i++) total += (uint64_t)((int64_t)(x[i] >> g) * (x[i] >> g));
     return total + lane[0] + lane[1] + lane[2] + lane[3];
 }
 
@@ -25,7 +38,8 @@ void bt_int_rmsnorm32_avx2(int32_t *y, size_t ldy, const int32_t *x, size_t ldx,
 {
     const v8_mul out = v8_mul_of(w1, 30 + f);
     for (; t > 0; t--, x += ldx, y += ldy) {
-        const int_rsqrt r = int_rsqrt_of(keps + sum_of_squares(x, k));
+        const unsigned g = int_norm_bits(all_bits(x, k));
+        const int_rsqrt r = int_rsqrt_of((keps >> 2 * g) + sum_of_squares(x, k, g), g);
         const v8_mul in = v8_mul_of(r.i, r.shift);
         size_t i = 0;
         for (; i + 8 <= k; i += 8) {
@@ -144,14 +158,17 @@ void bt_int_silu_mul16_avx2(int32_t *restrict y, const int16_t *restrict g, cons
 
 void bt_int_add32_avx2(int32_t *restrict x, const int16_t *restrict y, size_t count, bt_int_mul mul)
 {
-    enum { TWICE = 2 * BT_INT_MAX32 + 1 };  /* beyond it, the sum is clamped whatever x is */
     const v8_mul m = v8_mul_of(mul.m, mul.s);
+    const __m256i one = _mm256_set1_epi64x(1); /* a product with it is the even lanes as s64 */
+    const int64_t limit = BT_INT_MAX_RESIDUAL;
     size_t i = 0;
     for (; i + 8 <= count; i += 8) {
-        const __m256i add = v8_scale(v8_load16(y + i), m, -TWICE, TWICE);
-        v8_store(x + i, v8_clamp(_mm256_add_epi32(v8_load(x + i), add), BT_INT_MAX32));
+        const __m256i v = v8_load(x + i), w = v8_load16(y + i);
+        const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(v, one), v8_round(_mm256_mul_epi32(w, m.m), m));
+        const __m256i odd = _mm256_add_epi64(_mm256_mul_epi32(v8_odd(v), one), v8_round(_mm256_mul_epi32(v8_odd(w), m.m), m));
+        v8_store(x + i, v8_join(v8_clamp64(even, -limit, limit), v8_clamp64(odd, -limit, limit)));
     }
-    for (; i < count; i++) x[i] = (int32_t)int_clamp(x[i] + int_scale(y[i], mul), BT_INT_MAX32);
+    for (; i < count; i++) x[i] = (int32_t)int_clamp(x[i] + int_scale(y[i], mul), BT_INT_MAX_RESIDUAL);
 }
 
 static uint32_t split_list(bt_int_shadow *shadow, const int32_t *x, size_t first, size_t end, uint32_t n)

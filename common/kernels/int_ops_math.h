@@ -62,15 +62,17 @@ static inline int32_t int_silu_mul(int32_t g, int32_t u, bt_int_mul gate, bt_int
     return (int32_t)int_clamp(int_scale(w, out), BT_INT_MAX32);
 }
 
-/* 1 / sqrt(v) as a factor and a shift: x / sqrt(v) in units of 2^-30 is floor(x * i / 2^shift + 1/2); i = 0 where v = 0. */
+/* 1 / sqrt(v * 2^2g) as a factor and a shift: x over it in units of 2^-30 is floor(x * i / 2^shift + 1/2); i = 0 where v = 0. */
 typedef struct int_rsqrt { int32_t i; unsigned shift; } int_rsqrt;
-static inline int_rsqrt int_rsqrt_of(uint64_t v)
+static inline int_rsqrt int_rsqrt_of(uint64_t v, unsigned g)
 {
     if (!v) return (int_rsqrt){0, 1};
     const unsigned h = (unsigned)__builtin_clzll(v) & ~1u;
     const uint64_t i = (UINT64_C(1) << 62) / bt_int_isqrt(v << h);
-    return (int_rsqrt){i > INT32_MAX ? INT32_MAX : (int32_t)i, 32 - h / 2};
+    return (int_rsqrt){i > INT32_MAX ? INT32_MAX : (int32_t)i, 32 - h / 2 + g};
 }
+/* The bits beyond 23 of the greatest magnitude; all: the magnitudes of a row, or-ed together. */
+static inline unsigned int_norm_bits(uint32_t all) { return all >> 23 ? 9 - (unsigned)__builtin_clz(all) : 0; }
 static inline int64_t int_norm_at(int32_t x, int_rsqrt r, int32_t wq, unsigned f)
 {
     return int_round_shift(int_round_shift((int64_t)x * r.i, r.shift) * wq, 30 + f);

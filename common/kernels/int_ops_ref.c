@@ -10,9 +10,12 @@ void bt_int_rmsnorm32_ref(int32_t *y, size_t ldy, const int32_t *x, size_t ldx, 
                           uint64_t keps, size_t t, size_t k)
 {
     for (; t > 0; t--, x += ldx, y += ldy) {
-        uint64_t v = keps;
-        for (size_t i = 0; i < k; i++) v += (uint64_t)((int64_t)x[i] * x[i]);
-        const int_rsqrt r = int_rsqrt_of(v);
+        uint32_t all = 0;
+        for (size_t i = 0; i < k; i++) all |= (uint32_t)(x[i] < 0 ? -x[i] : x[i]);
+        const unsigned g = int_norm_bits(all);
+        uint64_t v = keps >> 2 * g;
+        for (size_t i = 0; i < k; i++) v += (uint64_t)((int64_t)(x[i] >> g) * (x[i] >> g));
+        const int_rsqrt r = int_rsqrt_of(v, g);
         for (size_t i = 0; i < k; i++) y[i] = (int32_t)int_clamp(int_norm_at(x[i], r, wq ? wq[i] : w1, f), BT_INT_MAX32);
     }
 }
@@ -23,7 +26,7 @@ void bt_int_headnorm16_ref(int16_t *x, size_t ldx, size_t heads, const int32_t *
         for (int16_t *h = x; h < x + heads * d; h += d) {
             uint64_t v = keps;
             for (size_t i = 0; i < d; i++) v += (uint64_t)((int32_t)h[i] * h[i]);
-            const int_rsqrt r = int_rsqrt_of(v);
+            const int_rsqrt r = int_rsqrt_of(v, 0);
             for (size_t i = 0; i < d; i++) h[i] = (int16_t)int_clamp(int_norm_at(h[i], r, wq[i], f), BT_INT_MAX16);
         }
 }
@@ -74,7 +77,7 @@ void bt_int_gelu16_ref(int32_t *restrict y, const int16_t *restrict x, size_t co
 
 void bt_int_add32_ref(int32_t *restrict x, const int16_t *restrict y, size_t count, bt_int_mul mul)
 {
-    for (size_t i = 0; i < count; i++) x[i] = (int32_t)int_clamp(x[i] + int_scale(y[i], mul), BT_INT_MAX32);
+    for (size_t i = 0; i < count; i++) x[i] = (int32_t)int_clamp(x[i] + int_scale(y[i], mul), BT_INT_MAX_RESIDUAL);
 }
 
 void bt_int_split8_ref(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx, size_t t, size_t k, bt_int_shadow *shadow,

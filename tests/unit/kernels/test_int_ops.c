@@ -50,7 +50,7 @@ static void rmsnorm_is_within_a_millionth_of_double_precision(void **state)
     double worst = 0;
     for (int row = 0; row < ROWS; row++) {
         const size_t k = 1 + rnd_below(K_MAX);
-        const int32_t limit = 1 << (1 + rnd_below(23)), limit_w = 1 << 28;
+        const int32_t limit = 1 << (1 + rnd_below(30)), limit_w = 1 << 28;
         int32_t x[K_MAX], wq[K_MAX], y[K_MAX], one = rnd_whole(limit - 1);
         double w[K_MAX], sum = 0;
         const double unit_y = ldexp(1, -(int)rnd_below(16)), eps = row % 3 ? ldexp(limit, -10) : 0;
@@ -68,12 +68,12 @@ static void rmsnorm_is_within_a_millionth_of_double_precision(void **state)
             double want = rms > 0 ? x[i] / rms * w[i] / unit_y : 0;
             want = fmin(fmax(want, -BT_INT_MAX32), BT_INT_MAX32);
             const double error = fabs(y[i] - want);
-            assert_true(error <= 0.500001 + 1e-8 * fabs(want));
+            assert_true(error <= 0.500001 + 2.5e-7 * fabs(want));
             if (fabs(want) > 1000 && error / fabs(want) > worst) worst = error / fabs(want);
         }
     }
     printf("greatest relative error of rmsnorm over %d rows: %.2g\n", ROWS, worst);
-    assert_true(worst < 0.5e-3 + 1e-8);     /* half a unit of a thousand */
+    assert_true(worst < 0.5e-3 + 2.5e-7);     /* half a unit of a thousand */
 }
 
 /* AC-g4 */
@@ -199,12 +199,12 @@ static void silu_mul_and_gelu_agree_with_double_precision(void **state)
 static void add_and_split_keep_every_unit(void **state)
 {
     (void)state;
-    int32_t x[3] = {100, BT_INT_MAX32 - 1, -BT_INT_MAX32};
+    int32_t x[3] = {100, BT_INT_MAX_RESIDUAL - 1, -BT_INT_MAX_RESIDUAL};
     const int16_t y[3] = {-5, 300, -1};
     ref_kernels()->int_add32(x, y, 3, mul_of(0.5)); /* -2.5 -> -2 */
     assert_int_equal(x[0], 98);
-    assert_int_equal(x[1], BT_INT_MAX32);
-    assert_int_equal(x[2], -BT_INT_MAX32);          /* -0.5 -> 0 */
+    assert_int_equal(x[1], BT_INT_MAX_RESIDUAL);
+    assert_int_equal(x[2], -BT_INT_MAX_RESIDUAL);          /* -0.5 -> 0 */
     int32_t wide[100];
     int8_t q[128], hi[128], lo[128];
     bt_int_shadow shadow[100];

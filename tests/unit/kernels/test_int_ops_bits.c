@@ -14,7 +14,7 @@ static void rmsnorm_equals_ref_and_works_in_place(void **state)
     for (size_t i = 0; i < COUNT(counts); i++)
         for (size_t t = 0; t <= 3; t++) {
             const size_t k = counts[i], ld = k + i % 3, n = t ? (t - 1) * ld + k : 0;
-            int32_t *x = wholes32(n, t == 2 ? 3 : BT_INT_MAX32), *w = wholes32(k, INT32_MAX / 2), *want = copy_of(x, n * 4);
+            int32_t *x = wholes32(n, t == 2 ? 3 : i % 2 ? BT_INT_MAX32 : BT_INT_MAX_RESIDUAL), *w = wholes32(k, INT32_MAX / 2), *want = copy_of(x, n * 4);
             int32_t *y = copy_of(x, n * 4), *same = copy_of(x, n * 4);
             if (t == 3) memset(x, 0, k * 4), memset(same, 0, k * 4);
             const unsigned f = (unsigned)rnd_below(33);
@@ -105,7 +105,7 @@ static void add_equals_ref(void **state)
     for (unsigned s = 0; s < 63; s++)
         for (size_t i = 0; i < COUNT(counts); i++) {
             const size_t n = counts[i];
-            int32_t *x = wholes32(n, BT_INT_MAX32), *want = copy_of(x, n * 4);
+            int32_t *x = wholes32(n, BT_INT_MAX_RESIDUAL), *want = copy_of(x, n * 4);
             int16_t *y = wholes16(n, BT_INT_MAX16);
             const bt_int_mul m = rnd_mul(s, 1);
             ref_kernels()->int_add32(want, y, n, m);

@@ -1,0 +1,41 @@
+/* The companion's second look at outputs that 8 bits could not hold. */
+#include "kernels/edge_repair.h"
+
+#include <math.h>
+
+float bt_edge_repair_dot(const bt_edge_repair *r, size_t t, size_t n)
+{
+    float lane[16] = {0};
+    for (size_t i = 0; i < r->k; i++) {
+        const int w = bt_int_packed_at(r->panels, n, i, r->k, r->bits);
+        const int x = r->lo ? 256 * r->hi[t * r->ld + i] + r->lo[t * r->ld + i] : r->hi[t * r->ld + i];
+        lane[i % 16] += (float)x * (float)w;
+    }
+    for (size_t step = 8; step > 0; step /= 2)
+        for (size_t i = 0; i < step; i++) lane[i] += lane[i + step];
+    float sum = lane[0];
+    for (size_t i = 0; r->shadow && i < r->shadow_count[t]; i++) {
+        const bt_int_shadow s = r->shadow[t * r->k + i];
+        sum += (float)s.r * (float)bt_int_packed_at(r->panels, n, s.k, r->k, r->bits);
+    }
+    sum *= r->oscale[n];
+    return r->bias ? sum + r->bias[n] : sum;
+}
+
+size_t bt_edge_repair_rows(int16_t *y, size_t ldy, const bt_edge_repair *r, size_t t0, size_t t, size_t n0, size_t n)
+{
+    size_t repaired = 0;
+    for (size_t row = 0; row < t; row++, y += ldy)
+        for (size_t i = 0; i < n; i++) {
+            if (y[i] < 127 && y[i] > -127) {
+                y[i] = (int16_t)(y[i] * BT_EDGE_REPAIR_STEPS);
+                continue;
+            }
+            float v = bt_edge_repair_dot(r, t0 + row, n0 + i) / r->unit;
+            v = v > -BT_INT_MAX16 ? v : -BT_INT_MAX16;
+            v = v < BT_INT_MAX16 ? v : BT_INT_MAX16;
+            y[i] = (int16_t)rintf(v);
+            repaired++;
+        }
+    return repaired;
+}
