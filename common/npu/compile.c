@@ -28,6 +28,8 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     if (j->ctx_tokens > BT_MODEL_MAX_CTX)
         return bt_fail(fault, BT_EARG, "context of %zu tokens: at most %d", j->ctx_tokens, BT_MODEL_MAX_CTX);
     if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
+    if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
+        return bt_fail(fault, BT_EARG, "llm-int8 scales rows as they come; npu operators 'all' need static units");
     if (o->calib_len < MIN_CALIB)
         return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: at least %d", o->calib_len, MIN_CALIB);
     for (size_t i = 0; i < o->calib_len && i < BT_COMPILE_MAX_CALIB; i++)
@@ -75,7 +77,7 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
         bt_model_rope_table(cos, sin, j->m, j->ctx_tokens);
         h->rope_cos = table(j, cos, n * sizeof *cos);
         h->rope_sin = table(j, sin, n * sizeof *sin);
-        for (int i = 0; j->o->npu_ops == BT_PKG_OPS_ALL && i < 2; i++) {
+        for (int i = 0; j->npu_ops == BT_PKG_OPS_ALL && i < 2; i++) {
             const float *from = i ? sin : cos;
             for (size_t k = 0; k < n; k++) {
                 const float v = rintf(from[k] * 32768);
@@ -98,7 +100,7 @@ static bt_err write_header(bt_compile_job *j, bt_fault *fault)
     memcpy(h->model_id, j->m->id, sizeof h->model_id);
     h->kernels_version = BT_KERNELS_NUMERIC_VERSION;
     h->rounding = BT_PKG_ROUND_HALF_UP;
-    h->npu_ops = j->o->npu_ops;
+    h->npu_ops = j->npu_ops;
     h->flags = (hp->rope_neox ? BT_PKG_FLAG_NEOX : 0u) | (hp->qkv_bias ? BT_PKG_FLAG_QKV_BIAS : 0u) |
                (hp->qk_norm ? BT_PKG_FLAG_QK_NORM : 0u) | (hp->tied_output ? BT_PKG_FLAG_TIED : 0u);
     h->arch = (uint32_t)hp->arch;

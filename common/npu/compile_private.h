@@ -12,6 +12,7 @@ typedef struct bt_compile_job {
     const bt_compile_options *o;
     bt_pool *pool;
     bt_profile profile;
+    uint32_t npu_ops;                       /* what was asked for, or LINEAR where the profile lacks an operator that the rest would need */
     bt_plan plan;
     size_t ctx_tokens;
     bt_fold *fold;
@@ -42,5 +43,10 @@ bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault);
 bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault);
 /* Placement, programs, rows, fallbacks, sessions. */
 bt_err bt_compile_place(bt_compile_job *j, bt_fault *fault);
+/* compile_int.c, for npu_ops ALL; LINEAR: nothing. The integer fields of a matrix or a norm that is otherwise done; then the parameters of
+ * operators. */
+bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale, bt_fault *fault);
+bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault);
+bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault);
 bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault);
 #endif

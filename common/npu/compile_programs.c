@@ -37,8 +37,21 @@ const char *bt_compile_refusal(const bt_compile_job *j, bt_site_kind site)
 static const char *refusal_of(const bt_compile_job *j, const bt_op *o)
 {
     if (o->kind == BT_OP_LINEAR) return bt_compile_refusal(j, (bt_site_kind)bt_pkg_site_of(o->weight));
-    if (j->o->npu_ops == BT_PKG_OPS_LINEAR || o->kind == BT_OP_EMBED || o->kind == BT_OP_KV_STORE || o->kind == BT_OP_SELECT_ROWS) return "";
-    return unsupported(j, o->kind, BT_PROFILE_INT16);
+    if (j->o->npu_ops == BT_PKG_OPS_LINEAR || o->kind == BT_OP_EMBED || o->kind == BT_OP_KV_STORE || o->kind == BT_OP_SELECT_ROWS ||
+        (o->kind == BT_OP_ROTATE && o->layer == BT_GRAPH_NO_LAYER))
+        return "";
+    const char *why = unsupported(j, o->kind, BT_PROFILE_INT16);
+    return why || j->npu_ops == BT_PKG_OPS_ALL ? why : "an operator beside it falls back";
+}
+
+/* Integers between two linears go all the way or not at all. */
+static void choose_ops(bt_compile_job *j)
+{
+    j->npu_ops = j->o->npu_ops;
+    for (size_t i = 0; i < j->graph->ops && j->npu_ops == BT_PKG_OPS_ALL; i++) {
+        const char *why = refusal_of(j, &j->graph->op[i]);
+        if (why && why[0]) j->npu_ops = BT_PKG_OPS_LINEAR;
+    }
 }
 
 static uint64_t macs_per_row(const bt_op *o) { return o->kind == BT_OP_LINEAR ? o->macs.coef : 0; }
@@ -71,6 +84,7 @@ bt_err bt_compile_place(bt_compile_job *j, bt_fault *fault)
     bt_err e = bt_graph_build(&j->graph, &j->m->hp, &go, fault);
     if (e < 0) return e;
     const bt_graph *g = j->graph;
+    choose_ops(j);
     j->on_npu = calloc(g->ops, 1);
     j->cluster = calloc(g->ops, sizeof *j->cluster);
     j->has_norm = calloc(g->ops, sizeof *j->has_norm);
@@ -156,7 +170,7 @@ static bt_err write_sessions(bt_compile_job *j, uint64_t arena, bt_fault *fault)
 
 static bt_err write_program(bt_compile_job *j, uint32_t *ret, size_t seq, size_t out, bt_fault *fault)
 {
-    const bt_lower_in in = {.graph = j->graph, .on_npu = j->on_npu, .cluster = j->cluster, .recipe = &j->o->recipe, .npu_ops = j->o->npu_ops,
+    const bt_lower_in in = {.graph = j->graph, .on_npu = j->on_npu, .cluster = j->cluster, .recipe = &j->o->recipe, .npu_ops = j->npu_ops,
                             .params = j->params, .has_norm_weight = j->has_norm, .pruned = j->pruned, .seq = seq, .out = out};
     bt_lowered l;
     const bt_err e = bt_lower(&l, &in, fault);
@@ -172,7 +186,7 @@ static bt_err write_program(bt_compile_job *j, uint32_t *ret, size_t seq, size_t
 bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault)
 {
     bt_pkg_row row = {.batch = 1};
-    bt_err e = BT_OK;
+    bt_err e = bt_compile_int_params(j, fault);
     for (size_t i = 0; e == BT_OK && i < j->plan.shapes; i++) {
         const bt_plan_shape *s = &j->plan.shape[i];
         const size_t out[BT_PKG_OUTS] = {0, 1, s->seq};

@@ -139,8 +139,9 @@ static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fa
     if (!v) return bt_fail(fault, BT_ENOMEM, "a norm of %u weights", t->n);
     bt_fold_row(j->fold, v, 0);
     t->panels = bt_pkg_writer_const(j->w, BT_PKG_CONST_VECTOR, v, t->n * sizeof *v);
+    const bt_err made = bt_compile_int_vector(j, t, layer, v, fault);
     free(v);
-    return BT_OK;
+    return made;
 }
 
 static bt_err write_bias(bt_compile_job *j, bt_pkg_tensor *t, bt_fault *fault)
@@ -167,15 +168,16 @@ static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_wei
 }
 
 /* scale[n] = the site's times the weight's, padded to whole panels. */
-static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, const bt_weights *w, float site_scale, bt_fault *fault)
+static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const bt_weights *w, float site_scale, bt_fault *fault)
 {
     const size_t wide = 16 * bt_int_panels(w->n);
     float *v = calloc(wide, sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "%zu scales", wide);
     for (size_t n = 0; n < w->n; n++) v[n] = site_scale * w->scale[w->scales == 1 ? 0 : n];
     t->oscale = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, v, wide * sizeof *v);
+    const bt_err e = bt_compile_int_matrix(j, t, layer, v, fault);
     free(v);
-    return BT_OK;
+    return e;
 }
 
 static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const float *xq, bt_fault *fault)
@@ -204,7 +206,7 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     t->colsum = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, made.colsum, 16 * bt_int_panels(made.n) * sizeof *made.colsum);
     t->weight_error = made.weight_error;
     t->output_error = made.output_error;
-    e = write_oscale(j, t, &made, j->site[site].scale, fault);
+    e = write_oscale(j, t, layer, &made, j->site[site].scale, fault);
     bt_weights_done(&made);
     return e == BT_OK && r->llm_int8 ? write_f16(j, &t->f16_panels, layer, w, fault) : e;
 }

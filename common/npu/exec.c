@@ -18,7 +18,7 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     if (h->kernels_version != BT_KERNELS_NUMERIC_VERSION)
         return bt_fail(fault, BT_EVERSION, "the package is for kernels of version %u, these are %u", h->kernels_version,
                        BT_KERNELS_NUMERIC_VERSION);
-    if (h->npu_ops != BT_PKG_OPS_LINEAR || !type)
+    if (h->npu_ops > BT_PKG_OPS_ALL || !type)
         return bt_fail(fault, BT_EVERSION, "the package needs npu operators %u, embeddings of type %u", h->npu_ops, h->embed_type);
     bt_exec *x = calloc(1, sizeof *x);
     if (!x) return bt_fail(fault, BT_ENOMEM, "making an executor");
@@ -30,8 +30,9 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     if (h->r2.base) x->r2 = rotation(pkg, &h->r2);
     const size_t e1 = bt_companion_rotation_elems(&x->r1), e2 = bt_companion_rotation_elems(&x->r2);
     if ((e = bt_recipe_parse(&x->recipe, h->recipe, fault)) < 0) goto out;
-    if ((e = bt_companion_init(&x->companion, kernels, pool, h->head_dim, e1 > e2 ? e1 : e2, bt_exec_linear_scratch_bytes(pkg),
-                               fault)) < 0)
+    const size_t linear = bt_exec_linear_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg);
+    if ((e = bt_companion_init(&x->companion, kernels, pool, h->head_dim, e1 > e2 ? e1 : e2, linear > integer ? linear : integer, fault)) <
+        0)
         goto out;
     if (x->recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
     x->ones = malloc(h->dim * sizeof *x->ones);
@@ -133,7 +134,9 @@ static void run_inst(bt_exec_job *j, const bt_pkg_inst *i)
     case BT_PKG_SELECT_ROWS: bt_companion_select_rows(c, &rows, j->out, out, in0, i->out_width); break;
     case BT_PKG_QUANTISE: x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_quantise(j, i); break;
     case BT_PKG_LINEAR: x->dynamic ? bt_exec_dynamic_linear(j, i) : bt_exec_linear(j, i); break;
-    default: break; /* no other exists in a package with npu_ops linear */
+    case BT_PKG_QUANTISE32: bt_exec_quantise32(j, i); break;
+    case BT_PKG_DEQUANTISE16: bt_exec_dequantise16(j, i); break;
+    default: bt_int_exec_run(j, i); break;
     }
 }
 

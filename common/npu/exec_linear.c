@@ -17,13 +17,12 @@ typedef struct quantise_job {
     float inv_scale;
 } quantise_job;
 
-static void keep_hot(const quantise_job *q, size_t row)
+uint32_t bt_exec_keep_hot(bt_int_shadow *s, uint32_t count, const uint8_t *hot)
 {
-    bt_int_shadow *s = q->shadow + row * q->k;
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < q->count[row]; i++)
-        if (q->hot[s[i].k]) s[kept++] = s[i];
-    q->count[row] = kept;
+    for (uint32_t i = 0; i < count; i++)
+        if (hot[s[i].k]) s[kept++] = s[i];
+    return kept;
 }
 
 static void quantise_part(void *ud, size_t part, size_t parts)
@@ -39,11 +38,10 @@ static void quantise_part(void *ud, size_t part, size_t parts)
     }
     q->kernels->quantise8(q->hi + r0 * q->ld, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k,
                           q->shadow ? q->shadow + r0 * q->k : NULL, q->shadow ? q->count + r0 : NULL);
-    for (size_t r = r0; q->hot && r < r1; r++) keep_hot(q, r);
+    for (size_t r = r0; q->hot && r < r1; r++) q->count[r] = bt_exec_keep_hot(q->shadow + r * q->k, q->count[r], q->hot);
 }
 
-/* Counts and entries of a shadow, as QUANTISE lays them out for the program's rows. */
-static void shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **count, bt_int_shadow **shadow)
+void bt_exec_shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **count, bt_int_shadow **shadow)
 {
     const bt_pkg_site *site = &bt_pkg_sites(j->x->pkg)[i->site];
     const uint64_t rows = i->out_rows ? j->program->out : j->program->seq;
@@ -65,7 +63,7 @@ void bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i)
                       .k = i->in_width,
                       .ld = i->out_stride,
                       .inv_scale = site->inv_scale};
-    shadow_of(j, i, &q.count, &q.shadow);
+    bt_exec_shadow_of(j, i, &q.count, &q.shadow);
     if (q.shadow && site->shadow == BT_SHADOW_CHANNEL) q.hot = bt_exec_const(j->x, site->hot);
     bt_pool_run(bt_companion_pool_for(&j->x->companion, q.rows * q.k), quantise_part, &q);
     for (size_t r = 0; q.shadow && r < bt_exec_real_rows(j, i); r++) j->x->stats.shadow_entries += q.count[r];
@@ -130,7 +128,7 @@ void bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
                     .in = {.hi = bt_exec_at(j, i->in0), .lo = bt_exec_at(j, i->in1), .ld = i->in_stride, .rows = rows, .k = i->in_width}};
     uint32_t *count;
     bt_int_shadow *shadow;
-    shadow_of(j, i, &count, &shadow);
+    bt_exec_shadow_of(j, i, &count, &shadow);
     l.in.shadow_count = count;
     l.in.shadow = shadow;
     for (size_t g = 0; g < l.group; g++) {

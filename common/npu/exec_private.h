@@ -43,10 +43,22 @@ static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *
 void   bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i);
 void   bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
 size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg);
+/* Counts and entries of a shadow, as QUANTISE and INT_SPLIT lay them out for the program's rows; NULL where there is none. */
+void   bt_exec_shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **count, bt_int_shadow **shadow);
+/* Drops the entries of columns that are not hot from s[count]; how many are left. */
+uint32_t bt_exec_keep_hot(bt_int_shadow *s, uint32_t count, const uint8_t *hot);
 
 /* exec_dynamic.c: the same with the recipe llm-int8, with memory of its own. */
 bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *fault);
 void   bt_exec_dynamic_free(bt_exec_dynamic *d);    /* NULL is fine */
 void   bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i);
 void   bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i);
+
+/* exec_border.c: the companion's steps between f32 and the integers of npu_ops all. */
+void   bt_exec_quantise32(bt_exec_job *j, const bt_pkg_inst *i);
+void   bt_exec_dequantise16(bt_exec_job *j, const bt_pkg_inst *i);
+
+/* int_exec.c: the INT_ instructions; scratch of one thread. */
+void   bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i);
+size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg);
 #endif

@@ -60,6 +60,14 @@ uint64_t bt_lower_build_tensor(bt_lower_build *b, uint32_t tensor)
     return b->tensor_value[tensor];
 }
 
+uint64_t bt_lower_build_renew(bt_lower_build *b, uint32_t tensor, size_t elem_bytes)
+{
+    const bt_tensor *t = &b->in->graph->tensor[tensor];
+    b->tensor_value[tensor] =
+        bt_lower_build_value(b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)), t->width * elem_bytes);
+    return b->tensor_value[tensor];
+}
+
 size_t bt_lower_build_group(const bt_lower_build *b, size_t i)
 {
     const bt_op *o = b->in->graph->op;
@@ -128,7 +136,7 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     }
 }
 
-static void lower_op(bt_lower_build *b, size_t at)
+void bt_lower_build_companion(bt_lower_build *b, size_t at)
 {
     static const bt_pkg_op to[BT_OP_KINDS] = {
         [BT_OP_EMBED] = BT_PKG_EMBED,         [BT_OP_RMSNORM] = BT_PKG_RMSNORM,
@@ -160,7 +168,7 @@ static void lower_linear_mode(bt_lower_build *b)
     for (size_t i = 0; i < b->ops;) {
         const size_t group = b->in->graph->op[i].kind == BT_OP_LINEAR ? bt_lower_build_group(b, i) : 0;
         if (group) lower_linears(b, i, group);
-        else lower_op(b, i);
+        else bt_lower_build_companion(b, i);
         i += group ? group : 1;
     }
 }
@@ -244,7 +252,7 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
 {
     if (in->seq < 1 || in->seq > UINT32_MAX || (in->out != 0 && in->out != 1 && in->out != in->seq))
         return bt_fail(fault, BT_EARG, "lowering for %zu rows, %zu with logits: 0, 1 or all", in->seq, in->out);
-    if (in->npu_ops != BT_PKG_OPS_LINEAR) return bt_fail(fault, BT_EARG, "npu operators %u", in->npu_ops);
+    if (in->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", in->npu_ops);
     const size_t tensors = in->graph->tensors;
     bt_lowered l = {0};
     bt_lower_build b = {.in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail};
@@ -260,7 +268,8 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
         goto out;
     }
     for (size_t t = 0; t < tensors; t++) b.tensor_value[t] = BT_PKG_NONE;
-    lower_linear_mode(&b);
+    if (in->npu_ops == BT_PKG_OPS_LINEAR) lower_linear_mode(&b);
+    else if ((e = bt_lower_int(&b, fault)) < 0) goto out;
     if (b.too_large) {
         e = bt_fail(fault, BT_ELIMIT, "a program for %zu rows does not fit memory", in->seq);
         goto out;

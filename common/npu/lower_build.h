@@ -25,9 +25,16 @@ uint32_t bt_lower_build_bytes(bt_lower_build *b, uint32_t name, size_t bytes);
 bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op);
 /* The value of a graph's tensor in f32 rows, made on first use; BT_PKG_NOWHERE for what is not in the arena. */
 uint64_t bt_lower_build_tensor(bt_lower_build *b, uint32_t tensor);
+/* A new value for a graph's tensor, rows of width elements of elem_bytes; from now on the tensor's. */
+uint64_t bt_lower_build_renew(bt_lower_build *b, uint32_t tensor, size_t elem_bytes);
+/* An operator as one instruction of the companion over f32 rows. */
+void     bt_lower_build_companion(bt_lower_build *b, size_t graph_op);
 /* The linears from graph operator i on that read one input on the same unit, at most BT_PKG_MAX_GROUP: how many. */
 size_t   bt_lower_build_group(const bt_lower_build *b, size_t i);
 /* QUANTISE of a group's input (f32 rows), on the companion, or what `op` says: planes, lo plane, shadow. The linears' operands. */
 typedef struct bt_lower_planes { uint64_t hi, lo, shadow; uint32_t site, stride; } bt_lower_planes;
 bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op, uint64_t input, uint32_t input_stride);
+
+/* lower_int.c: the whole graph for npu_ops all. BT_EARG naming an operator that is not on the NPU. */
+bt_err bt_lower_int(bt_lower_build *b, bt_fault *fault);
 #endif
