@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_WHY = sizeof ((bt_pkg_fallback *)0)->why, MAX_K = 131071 }; /* 127 * 127 * MAX_K fits the accumulator */
+
 static bool is_asked(const bt_op *op, uint32_t npu_ops)
 {
     if (op->kind == BT_OP_LINEAR) return true;
@@ -13,23 +15,28 @@ static bool is_asked(const bt_op *op, uint32_t npu_ops)
     return op->kind != BT_OP_ROTATE || op->layer != BT_GRAPH_NO_LAYER; /* outside layers it belongs to the embedding */
 }
 
+bool bt_place_ops_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site, size_t k)
+{
+    const uint8_t can = profile->op[BT_OP_LINEAR];
+    const unsigned bits = recipe->input_bits[site];
+    why[0] = 0;
+    if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
+    else if (!(can & (bits == 16 ? BT_PROFILE_INT16 : BT_PROFILE_INT8))) snprintf(why, MAX_WHY, "%u-bit inputs at %s", bits, bt_site_kind_name(site));
+    else if (recipe->weight_bits == 4 && !(can & BT_PROFILE_INT4)) snprintf(why, MAX_WHY, "4-bit weights");
+    else if (k > MAX_K) snprintf(why, MAX_WHY, "%zu inputs, an accumulator takes %d", k, MAX_K);
+    return !why[0];
+}
+
 /* Why the profile cannot run it; "" when it can. */
-static void why_not(char ret[96], const bt_op *op, const bt_profile *profile, const bt_recipe *recipe)
+static void why_not(char *why, const bt_graph *g, const bt_op *op, const bt_profile *profile, const bt_recipe *recipe)
 {
     const uint8_t can = profile->op[op->kind];
-    ret[0] = 0;
-    if (!can) {
-        snprintf(ret, 96, "not in profile %s", profile->name);
-    } else if (op->kind == BT_OP_LINEAR) {
-        const uint32_t site = bt_pkg_site_of(op->weight);
-        const unsigned bits = recipe->input_bits[site < BT_SITE_KINDS ? site : BT_SITE_HEAD];
-        if (!(can & (bits == 16 ? BT_PROFILE_INT16 : BT_PROFILE_INT8)))
-            snprintf(ret, 96, "%u-bit inputs at %s", bits, bt_site_kind_name((bt_site_kind)site));
-        else if (recipe->weight_bits == 4 && !(can & BT_PROFILE_INT4))
-            snprintf(ret, 96, "4-bit weights");
-    } else if (!(can & (profile->output_bits == 8 ? BT_PROFILE_INT8 : BT_PROFILE_INT16))) {
-        snprintf(ret, 96, "%u-bit values", (unsigned)profile->output_bits);
-    }
+    why[0] = 0;
+    if (op->kind == BT_OP_LINEAR)
+        (void)bt_place_ops_linear(why, profile, recipe, (bt_site_kind)bt_pkg_site_of(op->weight), g->tensor[op->in[0]].width);
+    else if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
+    else if (!(can & (profile->output_bits == 8 ? BT_PROFILE_INT8 : BT_PROFILE_INT16)))
+        snprintf(why, MAX_WHY, "%u-bit values", (unsigned)profile->output_bits);
 }
 
 static bt_err record(bt_place_ops *p, const bt_op *op, const char *why, uint64_t macs, bt_fault *fault)
@@ -103,6 +110,29 @@ static bt_err cluster_all(bt_place_ops *p, edges *e, const bt_bind *row, bt_faul
     return bt_partition(p->cluster, &p->clusters, e->node, p->ops, 0, fault);
 }
 
+static bt_err ask_all(bt_place_ops *p, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe, uint32_t npu_ops,
+                      const bt_bind *row, bt_fault *fault)
+{
+    char why[MAX_WHY];
+    p->npu_ops = npu_ops;
+    for (size_t i = 0; i < g->ops && p->npu_ops == BT_PKG_OPS_ALL; i++) {
+        if (!is_asked(&g->op[i], npu_ops)) continue;
+        why_not(why, g, &g->op[i], profile, recipe);
+        if (why[0]) p->npu_ops = BT_PKG_OPS_LINEAR;
+    }
+    for (size_t i = 0; i < g->ops; i++) {
+        uint64_t macs;
+        bt_err e;
+        if (!is_asked(&g->op[i], npu_ops)) continue;
+        why_not(why, g, &g->op[i], profile, recipe);
+        if (!why[0] && !is_asked(&g->op[i], p->npu_ops)) snprintf(why, sizeof why, "an operator beside it is missing");
+        p->on_npu[i] = !why[0];
+        if (!why[0]) continue;
+        if ((e = bt_formula_eval(&macs, g->op[i].macs, row, fault)) < 0 || (e = record(p, &g->op[i], why, macs, fault)) < 0) return e;
+    }
+    return BT_OK;
+}
+
 bt_err bt_place_ops_new(bt_place_ops **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe, uint32_t npu_ops,
                         size_t ctx_tokens, bt_fault *fault)
 {
@@ -124,15 +154,7 @@ bt_err bt_place_ops_new(bt_place_ops **ret, const bt_graph *g, const bt_profile 
         goto out;
     }
     p->ops = g->ops;
-    for (size_t i = 0; i < g->ops; i++) {
-        char why[96];
-        uint64_t macs;
-        if (!is_asked(&g->op[i], npu_ops)) continue;
-        why_not(why, &g->op[i], profile, recipe);
-        p->on_npu[i] = !why[0];
-        if (!why[0]) continue;
-        if ((e = bt_formula_eval(&macs, g->op[i].macs, &row, fault)) < 0 || (e = record(p, &g->op[i], why, macs, fault)) < 0) goto out;
-    }
+    if ((e = ask_all(p, g, profile, recipe, npu_ops, &row, fault)) < 0) goto out;
     if ((e = cluster_all(p, &ed, &row, fault)) < 0) goto out;
     *ret = p;
     p = NULL;

@@ -1,5 +1,6 @@
 #ifndef BT_NPU_PLACE_OPS_H
 #define BT_NPU_PLACE_OPS_H
+#include <stdbool.h>
 #include "base/err.h"
 #include "device/profile.h"
 #include "graph/graph.h"
@@ -13,9 +14,11 @@
  *
  * Embedding (with its rotation), KV store and row selection move rows at the graph's edges: they are never asked and never a fallback. What
  * is asked but not in the profile, or not with the bits that the recipe wants, goes to the companion and is listed. A linear needs its site's
- * input bits, and int4 for 4-bit weights; the others need what linears requantise to (profile.output_bits). */
+ * input bits, and int4 for 4-bit weights; the others need what linears requantise to (profile.output_bits). Integers between two linears go all
+ * the way or not at all: where anything that `all` asks for is missing, only linears run on the NPU, and the rest is listed too. */
 enum { BT_PLACE_OPS_MAX_FALLBACKS = 32 };       /* no graph has more kinds of operators times reasons */
 typedef struct bt_place_ops {
+    uint32_t npu_ops;                       /* what runs: BT_PKG_OPS_ALL only where it was asked for and nothing is missing */
     uint8_t  *on_npu;                       /* [ops] 0 or 1 */
     uint32_t *cluster;                      /* [ops] as bt_partition; 0 where on_npu is 0 */
     size_t ops, clusters;
@@ -26,6 +29,9 @@ typedef struct bt_place_ops {
 bt_err bt_place_ops_new(bt_place_ops **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe, uint32_t npu_ops,
                         size_t ctx_tokens, bt_fault *fault);
 void   bt_place_ops_free(bt_place_ops *p);      /* NULL is fine */
+
+/* May the NPU run the linears of a site, with k inputs? False: why[96] says why not, in a few words. */
+bool bt_place_ops_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site, size_t k);
 
 /* Multiply-accumulates under a binding, by side; npu_mac_ratio = npu / (npu + companion). Attention counts every (row, CTX) pair. */
 bt_err bt_place_ops_macs(uint64_t *ret_npu, uint64_t *ret_companion, const bt_place_ops *p, const bt_graph *g, const bt_bind *b, bt_fault *fault);

@@ -68,6 +68,7 @@ static void all_takes_everything_but_moves(void **state)
     }
     assert_int_equal(count(p, g, BT_OP_ROTATE), L);
     assert_int_equal(p->fallbacks, 0);
+    assert_int_equal(p->npu_ops, BT_PKG_OPS_ALL);
     /* KV is stored by the companion between rope and attention, so a layer cannot be one cluster. */
     assert_true(p->clusters > L && p->clusters < 8 * L);
     bt_place_ops_free(p);
@@ -89,6 +90,8 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     bt_fault f;
     bt_place_ops *p = place(g, "tpu-v5e", "w8a8", BT_PKG_OPS_ALL);
     assert_int_equal(p->fallbacks, 6);
+    assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR);
+    assert_int_equal(count(p, g, BT_OP_LINEAR), 7 * L + 1);
     assert_int_equal(fallback(p, "rmsnorm")->count, 2 * L + 1);
     assert_int_equal(fallback(p, "rope")->count, 2 * L);
     assert_int_equal(fallback(p, "attention")->count, L);
@@ -116,6 +119,43 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     assert_int_equal(p->fallback[0].count, 7 * L + 1);
     bt_place_ops_free(p);
     bt_graph_free(g);
+}
+
+static void one_missing_operator_gives_back_all_but_the_linears(void **state)
+{
+    (void)state;
+    bt_graph *g = graph();
+    bt_profile pr;
+    bt_recipe r;
+    bt_place_ops *p;
+    assert_int_equal(bt_profile_load(&pr, "hexagon-v75", NULL), BT_OK);
+    assert_int_equal(bt_recipe_parse(&r, "w8a16", NULL), BT_OK);
+    pr.op[BT_OP_SILU_MUL] = BT_PROFILE_INT8;
+    assert_int_equal(bt_place_ops_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 1000, NULL), BT_OK);
+    assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR);
+    assert_string_equal(fallback(p, "silu_mul")->why, "16-bit values");
+    assert_string_equal(fallback(p, "attention")->why, "an operator beside it is missing");
+    for (size_t v = 0; v < g->ops; v++) assert_int_equal(p->on_npu[v], g->op[v].kind == BT_OP_LINEAR);
+    bt_place_ops_free(p);
+    pr.output_bits = 8;
+    assert_int_equal(bt_place_ops_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 1000, NULL), BT_OK);
+    assert_string_equal(fallback(p, "rotate")->why, "8-bit values");
+    bt_place_ops_free(p);
+    bt_graph_free(g);
+}
+
+static void the_accumulator_bounds_the_inputs(void **state)
+{
+    (void)state;
+    bt_profile host;
+    bt_recipe r;
+    char why[96];
+    assert_int_equal(bt_profile_load(&host, NULL, NULL), BT_OK);
+    assert_int_equal(bt_recipe_parse(&r, NULL, NULL), BT_OK);
+    assert_true(bt_place_ops_linear(why, &host, &r, BT_SITE_DOWN, 131071));
+    assert_string_equal(why, "");
+    assert_false(bt_place_ops_linear(why, &host, &r, BT_SITE_DOWN, 131072));
+    assert_non_null(strstr(why, "131072"));
 }
 
 static void a_long_list_of_fallbacks_is_cut_with_its_count(void **state)
@@ -159,6 +199,8 @@ int main(void)
         cmocka_unit_test(linear_asks_for_the_linears_only),
         cmocka_unit_test(all_takes_everything_but_moves),
         cmocka_unit_test(what_a_profile_lacks_is_listed_with_reason_and_macs),
+        cmocka_unit_test(one_missing_operator_gives_back_all_but_the_linears),
+        cmocka_unit_test(the_accumulator_bounds_the_inputs),
         cmocka_unit_test(a_long_list_of_fallbacks_is_cut_with_its_count),
         cmocka_unit_test(macs_are_split_by_side_attention_and_head_included),
     };
