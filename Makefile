@@ -136,6 +136,13 @@ $(PROFILE_H): $(PROFILES) common/device/profiles
 	$(Q)for f in $(PROFILES); do \
 	  printf '{ "%s",\n' "$$(basename $$f .json)"; sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' $$f; echo '},'; done > $@
 $(B)/common/device/profile.o: $(PROFILE_H)
+# So does the text that the NPU's compiler calibrates on.
+CALIB_H := $(B)/gen/npu/calib_text.h
+$(CALIB_H): common/npu/calib.txt
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)
+	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
+$(B)/common/npu/calib_text.o: $(CALIB_H)
 
 # ---- set-up ----------------------------------------------------------------------------------------
 ## deps: install the libraries and tools that are missing (Debian; sudo if not root)
@@ -187,7 +194,7 @@ lint: all
 # Every file at the widest instruction set, so that the kernels' code is seen too.
 SOURCES := $(wildcard common/*/*.c $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c) sim/*.c)
 ## analyze: cppcheck and clang-tidy over the programs' sources; any finding fails (.clang-tidy says which checks, and why)
-analyze: $(GEN_H) $(PROFILE_H)
+analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H)
 	@command -v cppcheck clang-tidy > /dev/null || { echo 'analyze needs: apt-get install cppcheck clang-tidy' >&2; exit 1; }
 	cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  -D_GNU_SOURCE -DBT_VERSION='""' -Icommon -I. $(SOURCES)
