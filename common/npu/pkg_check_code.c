@@ -214,8 +214,8 @@ static bt_err check_params(const walk *w, const bt_pkg_inst *in, const op_rule *
         return bad(w, "params %llu", (unsigned long long)in->params);
     const bt_pkg_int_params *q = bt_pkg_const_at(w->pkg, (uint32_t)in->params);
     for (int i = 0; i < 4; i++) {
-        /* The norm's m[0] is a weight, not a multiplier. */
-        const bool is_weight = in->op == BT_PKG_INT_RMSNORM && i == 0;
+        /* A norm's m[0] is a weight and s[0] its shift, not a multiplier. */
+        const bool is_weight = (in->op == BT_PKG_INT_RMSNORM || in->op == BT_PKG_INT_QK_NORM) && i == 0;
         if (is_weight ? q->m[i] == INT32_MIN : q->m[i] && q->m[i] < 1 << 30) return bad(w, "params: m[%d] %d", i, q->m[i]);
         if (q->s[i] > (is_weight ? 32 : 62)) return bad(w, "params: s[%d] %u", i, q->s[i]);
     }
@@ -373,7 +373,8 @@ static bt_err write_value(walk *w, const value *v, const value *const *read, siz
                 if (overlap(a, read[r]->part[k])) return bad(w, "%s overlaps an input", names[i]);
     }
     for (uint32_t i = 0; i < w->vals;) {
-        bool over = false;
+        /* One quantised input at a time: LLM.int8 keeps its columns outside the arena. */
+        bool over = v->form == PLANES && w->val[i].form == PLANES;
         for (int k = 0; k < 9; k++) over = over || overlap(w->val[i].part[k / 3], v->part[k % 3]);
         if (over) w->val[i] = w->val[--w->vals];
         else i++;

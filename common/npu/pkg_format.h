@@ -143,7 +143,8 @@ typedef struct bt_pkg_place { uint32_t name, first_inst, last_inst, reserved; ui
 typedef enum bt_pkg_unit { BT_PKG_COMPANION, BT_PKG_NPU } bt_pkg_unit;
 
 /* One step. Arena values are rows of `stride` bytes, planes' a multiple of 64 and all others' exactly their elements; both inputs have in_stride (an in-place operator's in1 too), out and its lo plane out_stride.
- * What is read was written by an earlier instruction, in the form and shape it is read in, and not written over since. In place: in0 == out.
+ * What is read was written by an earlier instruction, in the form and shape it is read in, and not written over since; planes only until the
+ * next ones are made. In place: in0 == out.
  * Operands that are not in place do not overlap. */
 typedef enum bt_pkg_op {
     /* companion, FP32: bt_op_kind's meanings, in0, in1 -> out, f32 rows */

@@ -17,7 +17,7 @@ static const tiny_pkg kinds[] = {
     {SMALL, .seqs = {2}},
     {SMALL, .rotate = true, .bits = 4, .seqs = {1, 3}},
     {SMALL, .ops_all = true, .rotate = true, .seqs = {2}},
-    {.seqs = {4}},
+    {SMALL, .llm_int8 = true, .seqs = {3}},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, MOST_BYTES = 1 << 20 };
 

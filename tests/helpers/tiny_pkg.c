@@ -87,6 +87,14 @@ static void matrix_constants(maker *m, bt_pkg_tensor *t)
     free(wp);
     t->wscale = floats(m, BT_PKG_CONST_SCALE, t->n, 0.001f, 0.0001f);
     t->oscale = floats(m, BT_PKG_CONST_SCALE, 16 * panels, 0.001f, 0.0001f);
+    if (m->o.llm_int8) {
+        const size_t elems = bt_matmul_packed_elems(t->n, t->k);
+        uint16_t *f16 = malloc(elems * sizeof *f16);
+        must(f16 != NULL, "no memory");
+        for (size_t i = 0; i < elems; i++) f16[i] = (uint16_t)(0x3000 + bt_rng_u64(SEED, m->draws++) % 0x800);      /* 0.125 to 0.5 */
+        t->f16_panels = constant(m, BT_PKG_CONST_WEIGHT, f16, elems * sizeof *f16);
+        free(f16);
+    }
 }
 
 static void requant_constants(maker *m, bt_pkg_tensor *t)
@@ -154,9 +162,11 @@ static void add_sites(maker *m)
         bt_pkg_site s = {.layer = head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = head ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES,
             .bits = 8, .shadow = BT_SHADOW_VALUE, .k = m->h.dim, .scale = 0.05f, .inv_scale = 20, .clip = 6.35f, .max = 9, .rms = 1,
             .input_error = 0.01f, .outlier_columns = 0.125f, .hot = BT_PKG_NONE};
-        if (s.kind == BT_SITE_O) s.bits = 16, s.shadow = BT_SHADOW_OFF, s.k = m->h.heads * m->h.head_dim;
+        if (m->o.llm_int8) s.shadow = BT_SHADOW_OFF;
+        if (s.kind == BT_SITE_O && !m->o.llm_int8) s.bits = 16, s.shadow = BT_SHADOW_OFF;
+        if (s.kind == BT_SITE_O) s.k = m->h.heads * m->h.head_dim;
         if (s.kind == BT_SITE_DOWN) s.shadow = BT_SHADOW_OFF, s.k = m->h.ffn;
-        if (s.kind == BT_SITE_UP) {
+        if (s.kind == BT_SITE_UP && !m->o.llm_int8) {
             uint8_t hot[512] = {1, 0, 1};
             must(s.k <= sizeof hot, "too wide");
             s.shadow = BT_SHADOW_CHANNEL;
@@ -208,7 +218,7 @@ static void add_header(maker *m)
     }
     h->calib_tokens = 64;
     snprintf(h->model_name, sizeof h->model_name, "tiny");
-    snprintf(h->recipe, sizeof h->recipe, "w8a8");
+    snprintf(h->recipe, sizeof h->recipe, m->o.llm_int8 ? "w8a8:llm-int8" : "w8a8");
     snprintf(h->shape_policy, sizeof h->shape_policy, "chunk:4");
     snprintf(h->profile, sizeof h->profile, "host");
 }
@@ -249,8 +259,8 @@ static planes quantise(maker *m, bt_site_kind kind, uint32_t width, uint64_t fro
     planes p = {.lo = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE, .stride = (width + 63) / 64 * 64, .width = width};
     p.site = bt_pkg_site_index(m->h.layers, m->layer, kind);
     p.hi = new_place(m, BT_PKG_VALUE_PLANES, (uint64_t)rows(m) * p.stride);
-    if (kind == BT_SITE_O) p.lo = new_place(m, BT_PKG_VALUE_LO, (uint64_t)rows(m) * p.stride);
-    if (kind == BT_SITE_QKV || kind == BT_SITE_HEAD || (kind == BT_SITE_UP && m->layer != 1))
+    if (kind == BT_SITE_O && !m->o.llm_int8) p.lo = new_place(m, BT_PKG_VALUE_LO, (uint64_t)rows(m) * p.stride);
+    if (!m->o.llm_int8 && (kind == BT_SITE_QKV || kind == BT_SITE_HEAD || (kind == BT_SITE_UP && m->layer != 1)))
         p.aux = new_place(m, BT_PKG_VALUE_SHADOW, bt_pkg_shadow_bytes(rows(m), width));
     bt_pkg_inst *i = emit(m, m->o.ops_all ? BT_PKG_INT_SPLIT : BT_PKG_QUANTISE, width, from, p.hi);
     i->site = p.site;

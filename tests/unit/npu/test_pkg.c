@@ -38,6 +38,7 @@ static const tiny_pkg kinds[] = {
     {.seqs = {4}},
     {.rotate = true, .bits = 4, .seqs = {1, 16}},
     {.ops_all = true, .layers = 1},
+    {.llm_int8 = true},
     {.ops_all = true, .rotate = true, .seqs = {1, 3, 8}},
 };
 /* Weights beside which code is small. */
@@ -54,7 +55,7 @@ static void what_was_written_is_read_again(void **state)
         assert_int_equal(h->layers, kinds[i].layers ? kinds[i].layers : 2);
         assert_int_equal(h->file_bytes, k.len);
         assert_string_equal(h->model_name, "tiny");
-        assert_string_equal(h->recipe, "w8a8");
+        assert_string_equal(h->recipe, kinds[i].llm_int8 ? "w8a8:llm-int8" : "w8a8");
         assert_int_equal(bt_pkg_tensors(k.p)[3].weight, BT_WEIGHT_V);
         assert_int_equal(bt_pkg_sites(k.p)[3].kind, BT_SITE_DOWN);
         assert_int_equal(bt_pkg_rows(k.p)[0].ctx, 16);

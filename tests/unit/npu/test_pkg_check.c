@@ -249,6 +249,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("(linear): in0: no value of its kind", INST(QUANTISE, 1)->op = BT_PKG_RMSNORM, INST(RMSNORM, 1)->in1 = BT_PKG_NOWHERE, INST(RMSNORM, 1)->site = BT_PKG_NONE, INST(RMSNORM, 1)->out_stride = 64) \
     X("(linear): in1 or aux is not the one that was written", INST(LINEAR, 3)->in1 = BT_PKG_NOWHERE) \
     X("(linear): in1 or aux is not the one that was written", INST(LINEAR, 4)->aux += 64, INST(LINEAR, 5)->aux += 64) \
+    X("(linear): in0: no value of its kind was written there", READ_OLD_PLANES(v)) \
     X("(rmsnorm): out 18446744073709551552", INST(RMSNORM, 0)->out = UINT64_MAX - 63) \
     X("(rmsnorm): out 4 and its", INST(RMSNORM, 0)->out = 4) \
     X("(rmsnorm): out overlaps an input", INST(RMSNORM, 0)->out = INST(RMSNORM, 0)->in0) \
@@ -279,6 +280,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("params: m[0]", PARAMS(v)->m[0] = 1) \
     X("params: m[1]", PARAMS(v)->m[1] = -5) \
     X("params: s[1] 63", PARAMS(v)->s[1] = 63) \
+    X("params: s[0] 33", PARAMS(v)->s[0] = 33) \
     X("params: k_shift -17", PARAMS(v)->k_shift = -17) \
     X("params: eps", PARAMS(v)->eps = -1) \
     X("params: reserved", PARAMS(v)->reserved[23] = 1) \
@@ -299,6 +301,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
 /* Points an index at another constant and keeps both counts of references. */
 #define NAMED(index, at) rename_ref(v, &(index), at)
 #define ABSENT(t) absent(v, t)
+#define READ_OLD_PLANES(v) read_old_planes(v)
 #define FIRST_PANELS(v) first_panels
 static uint32_t first_panels;
 
@@ -307,6 +310,18 @@ static void rename_ref(view *v, uint32_t *index, uint32_t to)
     if (*index != BT_PKG_NONE) v->c[*index].refs--;
     if (to != BT_PKG_NONE) v->c[to].refs++;
     *index = to;
+}
+
+/* The linear after the second quantisation takes the first one's. */
+static void read_old_planes(view *v)
+{
+    bt_pkg_inst *i = INST(LINEAR, 3);
+    *i = *INST(LINEAR, 1);
+    i->out = INST(ADD, 0)->in1;
+    i->tensor = bt_pkg_tensor_index(v->h->layers, 0, BT_WEIGHT_Q);
+    i->out_width = 16;
+    i->out_stride = 64;
+    i->macs_per_row = 256;
 }
 
 static void absent(view *v, bt_pkg_tensor *t)
