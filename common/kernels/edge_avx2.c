@@ -15,7 +15,8 @@ BT_INLINE void v16_store_s32(int32_t *p, v16 x)
 /* To integers, clamped to what s16 holds. */
 BT_INLINE __m256i v16_to_s16(v16 x)
 {
-    return _mm256_permute4x64_epi64(_mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)), 0xd8);
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)),
+                                    0xd8);
 }
 /* Of integers that s8 holds, or clamped to it. */
 BT_INLINE __m128i s16_to_s8(__m256i x)
@@ -54,8 +55,9 @@ BT_INLINE v16 v16_from_planes(const int32_t *hi, const int32_t *lo)
     return (v16){_mm256_set_m128(planes4(hi + 4, lo + 4), planes4(hi, lo)),
                  _mm256_set_m128(planes4(hi + 12, lo + 12), planes4(hi + 8, lo + 8))};
 }
-/* |p[..]| < 2^53. There is no conversion from s64: the high half with its sign flipped goes below the exponent of 2^84, the
- * low half below that of 2^52; taking 2^84 + 2^63 + 2^52 off again is exact, and so is the sum. */
+/* |p[..]| < 2^53. There is no conversion from s64: the high half with its sign flipped goes below the
+ * exponent of 2^84, the low half below that of 2^52; taking 2^84 + 2^63 + 2^52 off again is exact, and so is
+ * the sum. */
 BT_INLINE __m128 from_s64_4(const int64_t *p)
 {
     const __m256i v = _mm256_loadu_si256((const void *)p);
@@ -70,7 +72,8 @@ BT_INLINE v16 v16_from_s64(const int64_t *p)
                  _mm256_set_m128(from_s64_4(p + 12), from_s64_4(p + 8))};
 }
 
-/* Butterflies of lengths 1, 2 and 4 in 8 lanes: the first of each pair in both places, plus or minus the second. */
+/* Butterflies of lengths 1, 2 and 4 in 8 lanes: the first of each pair in both places, plus or minus the
+ * second. */
 BT_INLINE __m256 butterflies8(__m256 x)
 {
     const __m256 m = _mm256_set1_ps(-0.0f), z = _mm256_setzero_ps();

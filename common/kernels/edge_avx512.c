@@ -1,5 +1,5 @@
-/* The border between floats and the NPU's integers for AVX-512 F, BW, VL and DQ: edge_body.h over simd_avx512.h. What
- * each conversion means stands in edge_avx2.c. */
+/* The border between floats and the NPU's integers for AVX-512 F, BW, VL and DQ: edge_body.h over
+ * simd_avx512.h. What each conversion means stands in edge_avx2.c. */
 #include "kernels/kernels.h"
 
 #if defined(__AVX512F__)

@@ -1,5 +1,5 @@
-/* The border between floats and the NPU's integers over v16; included by edge_avx2.c and edge_avx512.c after their simd
- * header and a few conversions of their own (see edge_avx2.c). No include guard. */
+/* The border between floats and the NPU's integers over v16; included by edge_avx2.c and edge_avx512.c after
+ * their simd header and a few conversions of their own (see edge_avx2.c). No include guard. */
 
 BT_INLINE v16 quantise(v16 x, v16 inv)
 {
@@ -21,8 +21,8 @@ static uint32_t list_shadow(bt_int_shadow *list, v16 v, size_t i, size_t n)
     return count;
 }
 
-void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv,
-                                   size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
+void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx,
+                                   float inv, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     const v16 by = v16_set1(inv);
     for (size_t row = 0; row < t; row++, y += ldy, x += ldx) {
@@ -41,8 +41,8 @@ void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *
     }
 }
 
-void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x,
-                                    size_t ldx, float inv, size_t t, size_t k)
+void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, size_t ldy,
+                                    const float *restrict x, size_t ldx, float inv, size_t t, size_t k)
 {
     const v16 by = v16_set1(inv), limit = v16_set1(BT_INT_MAX16);
     for (size_t row = 0; row < t; row++, hi += ldy, lo += ldy, x += ldx) {
@@ -81,8 +81,9 @@ void BT_VARIANT(bt_edge_scale8)(float *restrict y, size_t ldy, const int32_t *re
     }
 }
 
-void BT_VARIANT(bt_edge_scale16)(float *restrict y, size_t ldy, const int32_t *restrict hi, const int32_t *restrict lo,
-                                 size_t ldacc, const float *scale, const float *bias, size_t t, size_t n)
+void BT_VARIANT(bt_edge_scale16)(float *restrict y, size_t ldy, const int32_t *restrict hi,
+                                 const int32_t *restrict lo, size_t ldacc, const float *scale,
+                                 const float *bias, size_t t, size_t n)
 {
     for (size_t row = 0; row < t; row++, y += ldy, hi += ldacc, lo += ldacc) {
         size_t i = 0;
@@ -112,8 +113,8 @@ void BT_VARIANT(bt_edge_scale64)(float *restrict y, size_t ldy, const int64_t *r
 
 /* ---- rotate ---- */
 
-/* Signs, then butterflies of lengths 1 to 8 inside each sixteen, then of 16 and more between them. a - b and a + -b are
- * the same bits. */
+/* Signs, then butterflies of lengths 1 to 8 inside each sixteen, then of 16 and more between them. a - b and
+ * a + -b are the same bits. */
 static void butterflies(float *x, size_t elems, size_t len, const int8_t *sign)
 {
     for (size_t i = 0; i < elems; i += 16) {
@@ -142,7 +143,8 @@ static void butterflies_short(float *x, size_t elems, size_t len, const int8_t *
 }
 
 /* y = H_base x over the base's index, four results at a time for j .. j + n - 1. */
-BT_INLINE void base_columns(float *y, const float *x, const int8_t *h, size_t base, size_t len, size_t j, size_t n)
+BT_INLINE void base_columns(float *y, const float *x, const int8_t *h, size_t base, size_t len, size_t j,
+                            size_t n)
 {
     for (size_t c = 0; c < base; c += 4) {
         const size_t rows = base - c < 4 ? base - c : 4;
@@ -158,8 +160,8 @@ BT_INLINE void base_columns(float *y, const float *x, const int8_t *h, size_t ba
     }
 }
 
-void BT_VARIANT(bt_edge_rotate)(float *x, size_t ldx, size_t t, size_t blocks, const int8_t *h_base, uint32_t base,
-                                uint32_t log2, const int8_t *sign, float scale, float *scratch)
+void BT_VARIANT(bt_edge_rotate)(float *x, size_t ldx, size_t t, size_t blocks, const int8_t *h_base,
+                                uint32_t base, uint32_t log2, const int8_t *sign, float scale, float *scratch)
 {
     const size_t len = (size_t)1 << log2, elems = base * len;
     const v16 by = v16_set1(scale);

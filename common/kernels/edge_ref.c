@@ -1,4 +1,5 @@
-/* The border between floats and the NPU's integers as plain loops, the specification: quantise, scale, rotate. */
+/* The border between floats and the NPU's integers as plain loops, the specification: quantise, scale,
+ * rotate. */
 #include "kernels/ref.h"
 
 #include <math.h>
@@ -15,8 +16,8 @@ static int32_t quantise(float x, float inv)
 
 static int32_t clamp(int32_t q, int32_t limit) { return q < -limit ? -limit : q > limit ? limit : q; }
 
-void bt_edge_quantise8_ref(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv, size_t t,
-                           size_t k, bt_int_shadow *shadow, uint32_t *count)
+void bt_edge_quantise8_ref(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv,
+                           size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     for (size_t row = 0; row < t; row++, y += ldy, x += ldx) {
         uint32_t beyond = 0;
@@ -30,21 +31,22 @@ void bt_edge_quantise8_ref(int8_t *restrict y, size_t ldy, const float *restrict
     }
 }
 
-void bt_edge_quantise16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x, size_t ldx,
-                            float inv, size_t t, size_t k)
+void bt_edge_quantise16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x,
+                            size_t ldx, float inv, size_t t, size_t k)
 {
     for (size_t row = 0; row < t; row++, hi += ldy, lo += ldy, x += ldx) {
         for (size_t i = 0; i < k; i++) {
             const int32_t q = clamp(quantise(x[i], inv), BT_INT_MAX16);
-            lo[i] = (int8_t)(((q + 32768 + 128) & 255) - 128); /* q + 32768 is not negative, and 32768 has no low byte */
+            lo[i] = (int8_t)(((q + 32768 + 128) & 255) -
+                             128); /* q + 32768 is not negative, and 32768 has no low byte */
             hi[i] = (int8_t)((q - lo[i]) / 256);
         }
         memset(hi + k, 0, ldy - k), memset(lo + k, 0, ldy - k);
     }
 }
 
-void bt_edge_scale8_ref(float *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc, const float *scale,
-                        const float *bias, size_t t, size_t n)
+void bt_edge_scale8_ref(float *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc,
+                        const float *scale, const float *bias, size_t t, size_t n)
 {
     for (size_t row = 0; row < t; row++)
         for (size_t i = 0; i < n; i++) {
@@ -53,8 +55,9 @@ void bt_edge_scale8_ref(float *restrict y, size_t ldy, const int32_t *restrict a
         }
 }
 
-void bt_edge_scale16_ref(float *restrict y, size_t ldy, const int32_t *restrict hi, const int32_t *restrict lo,
-                         size_t ldacc, const float *scale, const float *bias, size_t t, size_t n)
+void bt_edge_scale16_ref(float *restrict y, size_t ldy, const int32_t *restrict hi,
+                         const int32_t *restrict lo, size_t ldacc, const float *scale, const float *bias,
+                         size_t t, size_t n)
 {
     for (size_t row = 0; row < t; row++)
         for (size_t i = 0; i < n; i++) {
@@ -64,8 +67,8 @@ void bt_edge_scale16_ref(float *restrict y, size_t ldy, const int32_t *restrict 
         }
 }
 
-void bt_edge_scale64_ref(float *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc, const float *scale,
-                         const float *bias, size_t t, size_t n)
+void bt_edge_scale64_ref(float *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc,
+                         const float *scale, const float *bias, size_t t, size_t n)
 {
     for (size_t row = 0; row < t; row++)
         for (size_t i = 0; i < n; i++) {
@@ -74,7 +77,8 @@ void bt_edge_scale64_ref(float *restrict y, size_t ldy, const int64_t *restrict 
         }
 }
 
-static void rotate_block(float *x, const int8_t *h, size_t base, size_t len, const int8_t *sign, float scale, float *y)
+static void rotate_block(float *x, const int8_t *h, size_t base, size_t len, const int8_t *sign, float scale,
+                         float *y)
 {
     if (sign)
         for (size_t i = 0; i < base * len; i++) x[i] *= sign[i];

@@ -1,7 +1,8 @@
-/* The integer matrix product for AVX2. maddubs multiplies unsigned by signed bytes: |x| by w where x >= 0, and |x| by ~w
- * where x < 0. As -w = ~w + 1, the sum over those x of |x| is missing, which is the same for all outputs: the sums start
- * from it. ~w is one of the cheapest instructions, where the instruction that negates costs as much as a product. Two
- * products are within [-2 * 128 * 128, 2 * 128 * 127] and cannot saturate. */
+/* The integer matrix product for AVX2. maddubs multiplies unsigned by signed bytes: |x| by w where x >= 0,
+ * and |x| by ~w where x < 0. As -w = ~w + 1, the sum over those x of |x| is missing, which is the same for
+ * all outputs: the sums start from it. ~w is one of the cheapest instructions, where the instruction that
+ * negates costs as much as a product. Two products are within [-2 * 128 * 128, 2 * 128 * 127] and cannot
+ * saturate. */
 #include "kernels/int_variant.h"
 
 #if defined(__AVX2__)
@@ -14,8 +15,9 @@
 
 typedef __m256i vec;
 typedef struct inputs {
-    _Alignas(32) int32_t size[BLOCK_ROWS][BLOCK_K4], minus[BLOCK_ROWS][BLOCK_K4]; /* |x|; all ones where x < 0 */
-    int32_t below[BLOCK_ROWS];                                                   /* the sum of |x| where x < 0 */
+    _Alignas(32) int32_t size[BLOCK_ROWS][BLOCK_K4],
+        minus[BLOCK_ROWS][BLOCK_K4]; /* |x|; all ones where x < 0 */
+    int32_t below[BLOCK_ROWS];       /* the sum of |x| where x < 0 */
 } inputs;
 typedef struct group {
     __m256i size, minus;
@@ -53,8 +55,8 @@ INT_INLINE group int_group(const inputs *in, size_t row, size_t k)
 {
     return (group){_mm256_set1_epi32(in->size[row][k]), _mm256_set1_epi32(in->minus[row][k])};
 }
-/* The barriers keep one product after the other, each with its weights straight from memory: 12 sums leave four registers
- * for all else. */
+/* The barriers keep one product after the other, each with its weights straight from memory: 12 sums leave
+ * four registers for all else. */
 INT_INLINE vec int_dot(vec sum, group g, const int8_t *w)
 {
     const __m256i v = _mm256_xor_si256(g.minus, _mm256_load_si256((const void *)w));

@@ -1,5 +1,5 @@
-/* The integer matrix product for AVX-512 VNNI. dpbusd multiplies unsigned by signed bytes and adds four products to each
- * sum, modulo 2^32: inputs go in as x + 128, and the sums start from -128 * colsum. */
+/* The integer matrix product for AVX-512 VNNI. dpbusd multiplies unsigned by signed bytes and adds four
+ * products to each sum, modulo 2^32: inputs go in as x + 128, and the sums start from -128 * colsum. */
 #include "kernels/int_variant.h"
 
 #if defined(__AVX512VNNI__)
@@ -12,9 +12,12 @@
 
 typedef __m512i vec, group;
 
-#include "kernels/int_vnni.h"
+#include "kernels/int_vnni_body.h"
 
-INT_INLINE group int_group(const inputs *in, size_t row, size_t k) { return _mm512_set1_epi32(in->x[row][k]); }
+INT_INLINE group int_group(const inputs *in, size_t row, size_t k)
+{
+    return _mm512_set1_epi32(in->x[row][k]);
+}
 INT_INLINE vec int_dot(vec sum, group x, const int8_t *w)
 {
     return _mm512_dpbusd_epi32(sum, x, _mm512_load_si512(w));

@@ -1,5 +1,5 @@
-/* The integer matrix product for AVX-VNNI. dpbusd multiplies unsigned by signed bytes and adds four products to each sum,
- * modulo 2^32: inputs go in as x + 128, and the sums start from -128 * colsum. */
+/* The integer matrix product for AVX-VNNI. dpbusd multiplies unsigned by signed bytes and adds four products
+ * to each sum, modulo 2^32: inputs go in as x + 128, and the sums start from -128 * colsum. */
 #include "kernels/int_variant.h"
 
 #if defined(__AVXVNNI__)
@@ -12,9 +12,12 @@
 
 typedef __m256i vec, group;
 
-#include "kernels/int_vnni.h"
+#include "kernels/int_vnni_body.h"
 
-INT_INLINE group int_group(const inputs *in, size_t row, size_t k) { return _mm256_set1_epi32(in->x[row][k]); }
+INT_INLINE group int_group(const inputs *in, size_t row, size_t k)
+{
+    return _mm256_set1_epi32(in->x[row][k]);
+}
 INT_INLINE vec int_dot(vec sum, group x, const int8_t *w)
 {
     return _mm256_dpbusd_avx_epi32(sum, x, _mm256_load_si256((const void *)w));

@@ -5,14 +5,13 @@
  *   inputs, int_prepare(in, row, x, n) n groups of four inputs of a row, made ready
  *   group, int_group(in, row, k)       group k of a row, in every lane
  *   int_dot(sum, g, w)                 sum + the group times the weights at w
- *   int_start(in, row, colsum)         what a row's sums for these outputs start from in the first chunk of K;
- *   int_resume(in, row, acc)           in those after it; int_store(acc, sum)
- *   INT_PIN(w)                         after each product: a barrier for the compiler, or nothing
- * No include guard.
+ *   int_start(in, row, colsum)         what a row's sums for these outputs start from in the first chunk of
+ * K; int_resume(in, row, acc)           in those after it; int_store(acc, sum) INT_PIN(w) after each product:
+ * a barrier for the compiler, or nothing No include guard.
  *
- * A tile is R rows x P panels of sums in registers that run down a chunk of K. Its weights stay in the first cache from
- * one tile of rows to the next, those of a batch of panels in the second from one block of rows to the next; a block of
- * inputs is prepared once for a batch. */
+ * A tile is R rows x P panels of sums in registers that run down a chunk of K. Its weights stay in the first
+ * cache from one tile of rows to the next, those of a batch of panels in the second from one block of rows to
+ * the next; a block of inputs is prepared once for a batch. */
 
 typedef struct tile {
     int32_t *acc;
@@ -20,7 +19,7 @@ typedef struct tile {
     const int8_t *w;       /* the first panel's, from the chunk's first inputs on */
     const int32_t *colsum; /* the first panel's */
     size_t row, ldacc, panel_bytes, n;
-    int first;             /* chunk of K: sums start; else they go on from acc */
+    int first; /* chunk of K: sums start; else they go on from acc */
 } tile;
 
 /* P and R are constants at every call. */
@@ -33,10 +32,10 @@ INT_INLINE void tile_run(const tile *t, const size_t P, const size_t R)
     INT_UNROLL for (size_t r = 0; r < R; r++) INT_UNROLL for (size_t i = 0; i < P * VECS; i++)
     {
         const size_t at = i * (16 / VECS);
-        sum[r][i] = t->first ? int_start(in, row + r, t->colsum + at) : int_resume(in, row + r, t->acc + r * ldacc + at);
+        sum[r][i] = t->first ? int_start(in, row + r, t->colsum + at)
+                             : int_resume(in, row + r, t->acc + r * ldacc + at);
     }
-    for (size_t k = 0; k < n; k++, w += 64)
-        INT_UNROLL for (size_t r = 0; r < R; r++)
+    for (size_t k = 0; k < n; k++, w += 64) INT_UNROLL for (size_t r = 0; r < R; r++)
         {
             const group g = int_group(in, row + r, k);
             INT_UNROLL for (size_t i = 0; i < P * VECS; i++)
@@ -92,8 +91,8 @@ static void chunk_run(tile t, size_t rows, size_t panels)
     }
 }
 
-void INT_MATMUL(int32_t *restrict acc, size_t ldacc, const int8_t *restrict x, size_t ldx, const int8_t *restrict wp,
-                const int32_t *colsum, size_t t, size_t k4, size_t p0, size_t p1)
+void INT_MATMUL(int32_t *restrict acc, size_t ldacc, const int8_t *restrict x, size_t ldx,
+                const int8_t *restrict wp, const int32_t *colsum, size_t t, size_t k4, size_t p0, size_t p1)
 {
     enum { BATCH_BYTES = 1 << 18 };
     const size_t panel = k4 * 64, fit = BATCH_BYTES / panel / TILE_PANELS * TILE_PANELS;

@@ -1,9 +1,12 @@
-/* The integer matrix product, the unpacking of 4-bit weights and the shadow as plain loops, the specification; and the
- * packing that every variant reads. */
+/* The integer matrix product, the unpacking of 4-bit weights and the shadow as plain loops, the
+ * specification; and the packing that every variant reads. */
 #include "kernels/int_variant.h"
 
 /* Where the weight (n, k) lies in its matrix, counted in weights. */
-static size_t place(size_t n, size_t k, size_t k4) { return ((n / 16 * k4 + k / 4) * 16 + n % 16) * 4 + k % 4; }
+static size_t place(size_t n, size_t k, size_t k4)
+{
+    return ((n / 16 * k4 + k / 4) * 16 + n % 16) * 4 + k % 4;
+}
 
 static int nibble(uint8_t byte, size_t odd) { return ((odd ? byte >> 4 : byte & 15) ^ 8) - 8; }
 
@@ -26,7 +29,8 @@ int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsi
 }
 
 void bt_int_matmul_ref(int32_t *restrict acc, size_t ldacc, const int8_t *restrict x, size_t ldx,
-                       const int8_t *restrict wp, const int32_t *colsum, size_t t, size_t k4, size_t p0, size_t p1)
+                       const int8_t *restrict wp, const int32_t *colsum, size_t t, size_t k4, size_t p0,
+                       size_t p1)
 {
     (void)colsum;
     for (size_t row = 0; row < t; row++)
@@ -43,8 +47,8 @@ void bt_int_unpack4_ref(int8_t *restrict to, const uint8_t *restrict wp4, size_t
     for (size_t i = 0; i < count; i++) to[i] = (int8_t)nibble(wp4[(first + i) / 2], i % 2);
 }
 
-void bt_int_shadow_ref(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count, const int8_t *restrict wp,
-                       size_t k4, size_t p0, size_t p1)
+void bt_int_shadow_ref(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count,
+                       const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
 {
     for (size_t n = 16 * p0; n < 16 * p1; n++)
         for (size_t i = 0; i < count; i++)

@@ -9,10 +9,14 @@ int64_t bt_int_scale1(int64_t v, int32_t m, unsigned s)
     return y < INT64_MIN ? INT64_MIN : y > INT64_MAX ? INT64_MAX : (int64_t)y;
 }
 
-static int16_t clamp(int64_t y, int16_t limit) { return (int16_t)(y < -limit ? -limit : y > limit ? limit : y); }
+static int16_t clamp(int64_t y, int16_t limit)
+{
+    return (int16_t)(y < -limit ? -limit : y > limit ? limit : y);
+}
 
 void bt_int_requant32_ref(int16_t *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc,
-                          const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t, size_t n)
+                          const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t,
+                          size_t n)
 {
     for (size_t row = 0; row < t; row++)
         for (size_t i = 0; i < n; i++) {
@@ -22,7 +26,8 @@ void bt_int_requant32_ref(int16_t *restrict y, size_t ldy, const int32_t *restri
 }
 
 void bt_int_requant64_ref(int16_t *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc,
-                          const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t, size_t n)
+                          const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t,
+                          size_t n)
 {
     for (size_t row = 0; row < t; row++)
         for (size_t i = 0; i < n; i++) {

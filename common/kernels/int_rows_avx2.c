@@ -18,8 +18,8 @@ void bt_int_unpack4_avx2(int8_t *restrict to, const uint8_t *restrict wp4, size_
     }
 }
 
-void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count, const int8_t *restrict wp,
-                        size_t k4, size_t p0, size_t p1)
+void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count,
+                        const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
 {
     for (size_t p = p0; p < p1; p++, acc += 16) {
         __m256i sum[4];
@@ -40,8 +40,9 @@ void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size
     }
 }
 
-/* floor(v * m / 2^s + 1/2) for four v of s32, each in the low half of its lane: |v * m| < 2^62, so all fits s64. There is
- * no arithmetic shift of 64 bits: shift as if unsigned after adding 2^63, and take 2^(63 - s) off. */
+/* floor(v * m / 2^s + 1/2) for four v of s32, each in the low half of its lane: |v * m| < 2^62, so all fits
+ * s64. There is no arithmetic shift of 64 bits: shift as if unsigned after adding 2^63, and take 2^(63 - s)
+ * off. */
 INT_INLINE __m256i scale4(__m256i v, __m256i m, __m256i s)
 {
     const __m256i one = _mm256_set1_epi64x(1), top = _mm256_set1_epi64x(INT64_MIN);
@@ -65,7 +66,8 @@ static int16_t requant1(int64_t v, int32_t m, uint8_t s, int16_t limit)
 }
 
 void bt_int_requant32_avx2(int16_t *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc,
-                           const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t, size_t n)
+                           const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t,
+                           size_t n)
 {
     const __m256i bound = _mm256_set1_epi64x(limit);
     for (size_t row = 0; row < t; row++, y += ldy, acc += ldacc) {

@@ -1,5 +1,5 @@
-/* The border between floats and the NPU's integers: bits of every variant against ref; ref against the definitions in
- * double precision, and rotations against the dense product with matrices made here. */
+/* The border between floats and the NPU's integers: bits of every variant against ref; ref against the
+ * definitions in double precision, and rotations against the dense product with matrices made here. */
 #include "variants.h"
 
 #include <math.h>
@@ -68,7 +68,8 @@ static void quantise8_case(const bt_kernels *v, size_t t, size_t k, int with_sha
 
 static void quantise16_case(const bt_kernels *v, size_t t, size_t k)
 {
-    const size_t ldx = k + rnd_below(3), ldy = (k + 63) / 64 * 64 + 64 * rnd_below(2), count = (t - 1) * ldx + k;
+    const size_t ldx = k + rnd_below(3), ldy = (k + 63) / 64 * 64 + 64 * rnd_below(2),
+                 count = (t - 1) * ldx + k;
     const float inv = 130.1f;
     float *x = inputs_new(count, 1 / inv);
     int8_t *hi = bytes_new(t * ldy, 1), *lo = bytes_new(t * ldy, 1);
@@ -76,7 +77,9 @@ static void quantise16_case(const bt_kernels *v, size_t t, size_t k)
     for (size_t row = 0; row < t; row++)
         for (size_t i = 0; i < ldy; i++) {
             const long q = i < k ? quantised(x[row * ldx + i], inv) : 0, end = BT_INT_MAX16;
-            assert_int_equal(256 * hi[row * ldy + i] + lo[row * ldy + i], q < -end ? -end : q > end ? end : q);
+            assert_int_equal(256 * hi[row * ldy + i] + lo[row * ldy + i], q < -end  ? -end
+                                                                          : q > end ? end
+                                                                                    : q);
             if (i >= k) assert_true(hi[row * ldy + i] == 0 && lo[row * ldy + i] == 0);
         }
     free(x), free(hi), free(lo);
@@ -90,7 +93,10 @@ static void quantise_all(const bt_kernels *v)
             quantise16_case(v, 1 + rnd_below(3), widths[i]);
         }
 }
-static void quantise_rounds_to_even_clamps_and_lists_the_rest(void **state) { quantise_all(variant_of(state)); }
+static void quantise_rounds_to_even_clamps_and_lists_the_rest(void **state)
+{
+    quantise_all(variant_of(state));
+}
 static void ref_quantise_rounds_to_even_clamps_and_lists_the_rest(void **state)
 {
     (void)state;
@@ -135,7 +141,8 @@ static void scale_all(const bt_kernels *v)
     for (size_t i = 0; i < COUNT(widths); i++)
         for (size_t t = 1; t <= 3; t++)
             for (int with_bias = 0; with_bias < 2; with_bias++) {
-                const size_t n = widths[i], ld = n + rnd_below(3), ldy = n + rnd_below(3), count = (t - 1) * ld + n;
+                const size_t n = widths[i], ld = n + rnd_below(3), ldy = n + rnd_below(3),
+                             count = (t - 1) * ld + n;
                 const size_t bytes = ((t - 1) * ldy + n) * sizeof(float);
                 int32_t *hi = bytes_new(count * sizeof *hi, 4), *lo = bytes_new(count * sizeof *lo, 4);
                 int64_t *acc = bytes_new(count * sizeof *acc, 8);
@@ -151,7 +158,7 @@ static void scale_all(const bt_kernels *v)
 #define EACH(value)                                                                                          \
     for (size_t row = 0; row < t; row++)                                                                     \
         for (size_t j = 0, at = row * ld; j < n; j++, at++)                                                  \
-            want[row * ldy + j] = scaled(value, scale[j], bias ? bias + j : NULL)
+    want[row * ldy + j] = scaled(value, scale[j], bias ? bias + j : NULL)
                 EACH(hi[at]);
                 v->scale8(y, ldy, hi, ld, scale, bias, t, n);
                 assert_memory_equal(y, want, bytes);
@@ -164,7 +171,10 @@ static void scale_all(const bt_kernels *v)
                 free(hi), free(lo), free(acc), free(scale), free(bias), free(y), free(want);
             }
 }
-static void scale_rounds_the_conversion_the_product_and_the_sum(void **state) { scale_all(variant_of(state)); }
+static void scale_rounds_the_conversion_the_product_and_the_sum(void **state)
+{
+    scale_all(variant_of(state));
+}
 static void ref_scale_rounds_the_conversion_the_product_and_the_sum(void **state)
 {
     (void)state;
@@ -249,7 +259,8 @@ static void rotation_twice_is_the_identity(const bt_kernels *v, size_t base, siz
     v->rotate(y, n, 1, 1, back, (uint32_t)base, (uint32_t)log2, NULL, 1, scratch);
     for (size_t i = 0; i < n; i++) assert_true(y[i] == (float)n * x[i]);
     for (size_t i = 0; i < n; i++) y[i] = x[i] = rnd_unit();
-    const float scale = (float)(1 / sqrt((double)n)); /* orthogonal: lengths stay, and the inverse is the transpose */
+    const float scale =
+        (float)(1 / sqrt((double)n)); /* orthogonal: lengths stay, and the inverse is the transpose */
     double before = 0, after = 0;
     v->rotate(y, n, 1, 1, h, (uint32_t)base, (uint32_t)log2, sign, scale, scratch);
     for (size_t i = 0; i < n; i++) before += (double)x[i] * x[i], after += (double)y[i] * y[i];

@@ -1,5 +1,6 @@
-/* The integer kernels: bits of every variant against ref at every edge of a block, ref against sums in 64 bits, the
- * requantiser against 128-bit division, and whole quantised layers against an independent reference. */
+/* The integer kernels: bits of every variant against ref at every edge of a block, ref against sums in 64
+ * bits, the requantiser against 128-bit division, and whole quantised layers against an independent
+ * reference. */
 #include "variants.h"
 
 #include <math.h>
@@ -22,7 +23,9 @@ static matrix matrix_new(size_t n, size_t k, unsigned bits, int kind)
     const int limit = bits == 4 ? 7 : 127;
     m.plain = bytes_new(n * k, 1);
     for (size_t i = 0; i < n * k; i++)
-        m.plain[i] = (int8_t)(kind == RANDOM ? (int)rnd_below(2 * limit + 1) - limit : rnd() % 8 ? limit : -limit);
+        m.plain[i] = (int8_t)(kind == RANDOM ? (int)rnd_below(2 * limit + 1) - limit
+                              : rnd() % 8    ? limit
+                                             : -limit);
     const size_t bytes = m.panels * bt_int_panel_bytes(k, bits);
     m.packed = bytes_new(bytes, 64);
     memset(m.packed, 0, bytes);
@@ -41,7 +44,8 @@ static int8_t *inputs_new(size_t t, size_t ldx, size_t k4, int kind)
 {
     const size_t bytes = (t - 1) * ldx + 4 * k4;
     int8_t *x = bytes_new(bytes, 1);
-    for (size_t i = 0; i < bytes; i++) x[i] = (int8_t)(kind == RANDOM ? (int)(rnd() % 256) : rnd() % 8 ? -128 : 127);
+    for (size_t i = 0; i < bytes; i++)
+        x[i] = (int8_t)(kind == RANDOM ? (int)(rnd() % 256) : rnd() % 8 ? -128 : 127);
     return x;
 }
 
@@ -109,7 +113,9 @@ static int64_t rnd_acc(int64_t end, int32_t m, unsigned s)
         return a > (double)end / 2 || a < (double)-end / 2 ? end : (int64_t)a + (int64_t)rnd_below(3) - 1;
     }
     case 3: return (int64_t)(((uint64_t)rnd() << 32 | rnd()) % ((uint64_t)end + 1));
-    default: return (int64_t)((uint64_t)rnd() << 32 | rnd()) % ((int64_t)1 << rnd_below(end > INT32_MAX ? 62 : 31));
+    default:
+        return (int64_t)((uint64_t)rnd() << 32 | rnd()) %
+               ((int64_t)1 << rnd_below(end > INT32_MAX ? 62 : 31));
     }
 }
 
@@ -179,7 +185,8 @@ static void requantise_strides_over_rows_and_touches_nothing_between(void **stat
     const bt_kernels *v = variant_of(state);
     enum { T = 3, N = 21, LDY = 25, LDACC = 23 };
     int32_t *acc = bytes_new(((T - 1) * LDACC + N) * sizeof *acc, 4), m[N];
-    int16_t *y = bytes_new(((T - 1) * LDY + N) * sizeof *y, 2), *want = bytes_new(((T - 1) * LDY + N) * sizeof *y, 2);
+    int16_t *y = bytes_new(((T - 1) * LDY + N) * sizeof *y, 2),
+            *want = bytes_new(((T - 1) * LDY + N) * sizeof *y, 2);
     uint8_t s[N];
     for (size_t i = 0; i < (T - 1) * LDACC + N; i++) acc[i] = (int32_t)rnd() >> 8;
     for (size_t i = 0; i < N; i++) m[i] = rnd_multiplier(), s[i] = (uint8_t)(40 + rnd_below(8));
@@ -205,7 +212,8 @@ static void shadow_equals_ref_and_adds_to_what_is_there(void **state)
             for (size_t i = 0; i < width; i++) acc[i] = want[i] = (int64_t)((uint64_t)rnd() << 20);
             for (size_t i = 0; i < width; i++)
                 for (size_t j = 0; j < count; j++)
-                    if (16 * p0 + i < n) want[i] += (int64_t)list[j].r * m.plain[(16 * p0 + i) * k + list[j].k];
+                    if (16 * p0 + i < n)
+                        want[i] += (int64_t)list[j].r * m.plain[(16 * p0 + i) * k + list[j].k];
             v->int_shadow(acc, list, count, (const int8_t *)m.packed, m.k4, p0, m.panels);
             assert_memory_equal(acc, want, width * sizeof *acc);
             free(list), free(acc), free(want);
@@ -236,7 +244,8 @@ static void packed_weights_are_found_again_and_padding_is_zero(void **state)
     int8_t w[16 * 4];
     uint8_t packed[64] = {0};
     for (int i = 0; i < 64; i++) w[i] = (int8_t)i;
-    bt_int_pack(packed, w, 0, 16, 4, 8); /* 16 outputs x 4 inputs: one 64-byte block in the order of the plain matrix */
+    bt_int_pack(packed, w, 0, 16, 4,
+                8); /* 16 outputs x 4 inputs: one 64-byte block in the order of the plain matrix */
     assert_memory_equal(packed, w, 64);
 }
 
@@ -251,7 +260,8 @@ static void ref_product_is_the_sum_in_64_bits(void **state)
             matrix m = matrix_new(N, k, 8, kind);
             int8_t *x = inputs_new(T, 4 * m.k4, m.k4, kind);
             int32_t acc[T * 32];
-            ref_kernels()->int_matmul(acc, 32, x, 4 * m.k4, (const int8_t *)m.packed, m.colsum, T, m.k4, 0, 2);
+            ref_kernels()->int_matmul(acc, 32, x, 4 * m.k4, (const int8_t *)m.packed, m.colsum, T, m.k4, 0,
+                                      2);
             for (size_t t = 0; t < T; t++)
                 for (size_t n = 0; n < 32; n++) {
                     int64_t want = 0;
@@ -271,8 +281,9 @@ static void planes_of_16_bit_inputs_combine_to_the_product_in_64_bits(void **sta
     static int8_t hi[T * LD], lo[T * LD];
     static int32_t value[T * LD], acc_hi[T * N], acc_lo[T * N];
     for (size_t i = 0; i < T * LD; i++) {
-        value[i] = rnd() % 5 ? (int32_t)rnd_below(2 * BT_INT_MAX16 + 1) - BT_INT_MAX16
-                   : rnd() % 2 ? BT_INT_MAX16 : -BT_INT_MAX16;
+        value[i] = rnd() % 5   ? (int32_t)rnd_below(2 * BT_INT_MAX16 + 1) - BT_INT_MAX16
+                   : rnd() % 2 ? BT_INT_MAX16
+                               : -BT_INT_MAX16;
         lo[i] = (int8_t)(value[i] & 0xff);
         hi[i] = (int8_t)((value[i] - lo[i]) / 256);
     }
@@ -298,8 +309,9 @@ static void ref_scale_has_the_edges_of_its_definition(void **state)
     assert_true(bt_int_scale1(INT32_MIN, 1 << 30, 30) == INT32_MIN && bt_int_scale1(123456, 0, 5) == 0);
 }
 
-/* A fully connected layer in the manner of TFLite: sum of (x - Zx) w plus bias, times a real multiplier given as
- * (m0, exponent), in our rounding mode. Its zero point is folded into the bias here, as a compiler does. */
+/* A fully connected layer in the manner of TFLite: sum of (x - Zx) w plus bias, times a real multiplier given
+ * as (m0, exponent), in our rounding mode. Its zero point is folded into the bias here, as a compiler does.
+ */
 static void hundred_random_layers_with_a_zero_point_equal_the_unfolded_layer(void **state)
 {
     const bt_kernels *v = variant_of(state);
