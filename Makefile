@@ -63,6 +63,9 @@ endif
 %_avx512vnni.o: ISA := $(AVX512) $(if $(AVX512),-mavx512vnni)
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
+# So are the loops of the NPU's compiler.
+$(patsubst %,$(B)/common/npu/%.o,calib fold gptq_ref hadamard sites weights): ISA := -O3
+$(B)/common/npu/gptq_avx2.o: ISA := $(AVX2) -O3
 
 # ---- sources ---------------------------------------------------------------------------------------
 objs      = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard $(1))))
