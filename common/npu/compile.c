@@ -43,7 +43,7 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
                        p->name, p->max_shapes);
     for (size_t i = 0; i < j->plan.shapes; i++) {
         const bt_plan_shape *s = &j->plan.shape[i];
-        if (s->seq_min < s->seq && strcmp(p->name, "host") != 0 && !p->range_shapes)
+        if (s->seq_min < s->seq && !p->range_shapes)
             return bt_fail(fault, BT_EARG, "shape policy %s: profile %s has no bounded ranges", j->plan.text, p->name);
         if (p->max_rows && s->seq > p->max_rows)
             return bt_fail(fault, BT_EARG, "shape policy %s has programs of %u rows, profile %s allows %u", j->plan.text, s->seq, p->name,
@@ -151,8 +151,7 @@ static void done(bt_compile_job *j)
     free(j->gptq);
     free(j->tensor);
     free(j->site);
-    free(j->on_npu);
-    free(j->cluster);
+    bt_place_ops_free(j->place);
     free(j->has_norm);
     free(j->params);
     free(j->pruned);

@@ -4,6 +4,7 @@
 #include "npu/compile.h"
 #include "npu/fold.h"
 #include "npu/pkg.h"
+#include "npu/place_ops.h"
 #include "npu/plan.h"
 
 /* Inside the compiler: what its steps hand on to each other. */
@@ -26,16 +27,15 @@ typedef struct bt_compile_job {
     bt_pkg_tensor *tensor;
     bt_pkg_site *site;
     bt_graph *graph;
-    uint8_t *on_npu;                        /* [graph ops] */
-    uint32_t *cluster;                      /* [graph ops] */
+    bt_place_ops *place;
     bool *has_norm;                         /* [graph ops] */
     uint32_t *params;                       /* [graph ops], or NULL */
     bool *pruned;                           /* [sites] */
 } bt_compile_job;
 
 void bt_compile_progress(const bt_compile_job *j, const char *stage, uint64_t done, uint64_t total);
-/* May the NPU run the linear of a site? NULL: yes; else why not, for people; valid until the next call. */
-const char *bt_compile_refusal(const bt_compile_job *j, bt_site_kind site);
+/* May the NPU run the linears of a site? */
+bool bt_compile_on_npu(const bt_compile_job *j, bt_site_kind site);
 
 /* Scales, smoothing: fills fold's smoothing, stats, site. */
 bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault);

@@ -191,7 +191,7 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     t->k = (uint32_t)from->dim[0];
     bt_err e = write_bias(j, t, fault);
     if (e < 0) return e;
-    if (bt_compile_refusal(j, (bt_site_kind)bt_pkg_site_of(w))) {
+    if (!bt_compile_on_npu(j, (bt_site_kind)bt_pkg_site_of(w))) {
         t->bits = 16;
         return write_f16(j, &t->panels, layer, w, fault);
     }
@@ -231,7 +231,7 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     float *xq = malloc(BT_CALIB_SAMPLES * c->k * sizeof *xq);
     uint8_t *hot = malloc(c->k);
     if (!xq || !hot) e = bt_fail(fault, BT_ENOMEM, "an input of %zu", c->k);
-    if (e == BT_OK && bt_compile_refusal(j, (bt_site_kind)kind)) {
+    if (e == BT_OK && !bt_compile_on_npu(j, (bt_site_kind)kind)) {
         *s = (bt_pkg_site){.layer = s->layer, .kind = kind, .hot = BT_PKG_NONE};
     } else if (e == BT_OK) {
         if (s->shadow == BT_SHADOW_CHANNEL) {
