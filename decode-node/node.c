@@ -178,6 +178,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     uint64_t id;
     dc_config bc = dc_config_defaults();
     bt_node_setup setup = { .role = BT_ROLE_DECODE, .node_id = n->o->id, .engine = dc_engine_name(n->engine), .model = n->model,
+                            .weights = dc_engine_kv_elem_bytes(n->engine) == 2 ? "f16" : "f32",
                             .kv_elem_bytes = dc_engine_kv_elem_bytes(n->engine), .ctx_tokens = dc_engine_ctx_tokens(n->engine),
                             .kv_memory_bytes = n->o->kv_memory_bytes };
     bt_err e = bt_node_setup_pages(&n->pages, &setup, fault);

@@ -15,19 +15,20 @@ struct pf_engine {
     size_t ctx_tokens;
 };
 
-static const pf_engine_backend *const backends[] = {&pf_engine_host, &pf_engine_reference};
+const char *const pf_engine_names[] = {"npu", "host", "reference", NULL};
+static const pf_engine_backend *const backends[] = {&pf_engine_npu, &pf_engine_host, &pf_engine_reference};   /* in that order */
 
 bt_err pf_engine_new(pf_engine **ret, const bt_model *m, const pf_engine_config *config, bt_fault *fault)
 {
-    const char *name = config->engine ? config->engine : backends[0]->name;
+    const char *name = config->engine ? config->engine : pf_engine_names[0];
     pf_engine_config c = *config;
     bt_err e;
     pf_engine *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "making an engine");
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
-        if (!strcmp(name, backends[i]->name)) p->backend = backends[i];
+        if (!strcmp(name, pf_engine_names[i])) p->backend = backends[i];
     if (!p->backend) {
-        e = bt_fail(fault, BT_EARG, "engine '%s': host or reference", name);
+        e = bt_fail(fault, BT_EARG, "engine '%s': npu, host or reference", name);
         goto out;
     }
     if ((e = bt_kv_pages_longest(&c.ctx_tokens, c.ctx_tokens, m->hp.ctx, c.kv_memory_bytes,
@@ -57,12 +58,12 @@ uint32_t pf_engine_kv_elem_bytes(const pf_engine *p) { return p->backend->kv_ele
 size_t pf_engine_ctx_tokens(const pf_engine *p) { return p->ctx_tokens; }
 bt_msg_work pf_engine_work(const pf_engine *p) { return p->backend->work(p->state); }
 
-bt_msg_engine pf_engine_describe(const pf_engine *p)
+pf_engine_about pf_engine_describe(const pf_engine *p)
 {
-    bt_msg_engine d = {0};
-    snprintf(d.name, sizeof d.name, "%s", p->backend->name);
-    p->backend->describe(p->state, &d);
-    return d;
+    pf_engine_about about = {0};
+    snprintf(about.engine.name, sizeof about.engine.name, "%s", p->backend->name);
+    p->backend->describe(p->state, &about);
+    return about;
 }
 
 bt_err pf_engine_prefill(pf_engine *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,

@@ -2,23 +2,31 @@
 #define PF_ENGINE_H
 #include "model/model.h"
 #include "npu/prefill.h"
+#include "prefill-node/package.h"
 #include "wire/msg.h"
 
 /* What the prefill node computes with: one interface, one implementation for each `--engine`.
- *   "host"       the programs of common/npu, f16 KV
+ *   "npu"        the integer NPU: a package, compiled on first use (package.h); f16 KV
+ *   "host"       the float programs of common/npu, f16 weights and KV
  *   "reference"  the plain FP32 oracle of common/ref, whole prompt at once, f32 KV; ignores isa and
  *                shape_policy
- * An engine owns its threads, packed weights and arenas. One call at a time. */
+ * An engine owns its threads, weights and arenas. One call at a time. */
 typedef struct pf_engine pf_engine;
 
+extern const char *const pf_engine_names[];                 /* values of --engine; the first is the default */
+#define PF_ENGINE_OPT(config, field) \
+    { .group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, field), .type = BT_OPT_CHOICE, .def = "npu", \
+      .choices = pf_engine_names, .help = "what computes prompts: the integer NPU, f16 kernels, or the plain FP32 oracle" }
+
 typedef struct pf_engine_config {
-    const char *engine;                     /* NULL: "host" */
+    const char *engine;                     /* NULL: the first of pf_engine_names */
     const char *isa;                        /* bt_kernels_select; NULL: the best */
-    const char *shape_policy;               /* npu/plan.h; NULL: the default */
+    pf_package_want want;                   /* host: only shape_policy counts */
+    bool for_perplexity;                    /* recipes whose numbers depend on the chunk are allowed */
     size_t threads;                         /* 0: as many as cores */
     size_t ctx_tokens;                      /* longest prompt, at most the model's context; 0: that, or what kv_memory_bytes holds */
     uint64_t kv_memory_bytes;               /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
-    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);  /* while packing; NULL: silent */
+    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);   /* while compiling; NULL: silent */
     void *progress_ud;
 } pf_engine_config;
 
@@ -26,7 +34,7 @@ typedef struct pf_engine_config {
 bt_err pf_engine_new(pf_engine **ret, const bt_model *m, const pf_engine_config *config, bt_fault *fault);
 void   pf_engine_free(pf_engine *e);        /* NULL is fine */
 
-const char *pf_engine_name(const pf_engine *e);             /* "host", "reference" */
+const char *pf_engine_name(const pf_engine *e);             /* one of pf_engine_names */
 const char *pf_engine_isa(const pf_engine *e);              /* "avx2"; "ref" for the reference */
 uint32_t pf_engine_kv_elem_bytes(const pf_engine *e);       /* 2 or 4: what the views must have */
 size_t   pf_engine_ctx_tokens(const pf_engine *e);
@@ -36,5 +44,7 @@ size_t   pf_engine_ctx_tokens(const pf_engine *e);
 bt_err pf_engine_prefill(pf_engine *e, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                          const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 bt_msg_work pf_engine_work(const pf_engine *e);             /* of all calls, and the compilations of pf_engine_new */
-bt_msg_engine pf_engine_describe(const pf_engine *e);       /* for HELLO */
+/* What HELLO tells: who computes, and the form of the weights that the exactness class names, "f16" or "package=DIGEST". */
+typedef struct pf_engine_about { bt_msg_engine engine; char form[64]; } pf_engine_about;
+pf_engine_about pf_engine_describe(const pf_engine *e);
 #endif

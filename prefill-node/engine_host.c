@@ -23,19 +23,19 @@ static void host_free(void *state)
 static bt_err host_load(void **ret, const bt_model *m, const pf_engine_config *config, bt_pool *pool,
                         bt_fault *fault)
 {
-    const bt_packed_options packing = {.ctx_tokens = config->ctx_tokens, .progress = config->progress, .progress_ud = config->progress_ud};
-    const bt_prefill_options options = {config->ctx_tokens, config->shape_policy};
+    const bt_packed_options packing = {.ctx_tokens = config->ctx_tokens};
+    const bt_prefill_options options = {config->ctx_tokens, config->want.shape_policy};
     const bt_kernels *kernels = bt_kernels_select(config->isa);
     bt_plan plan;
     if (!kernels)
         return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", config->isa,
                        bt_kernels_names());
-    bt_err e = bt_plan_parse(&plan, config->shape_policy, config->ctx_tokens, fault); /* before the long part */
+    bt_err e = bt_plan_parse(&plan, config->want.shape_policy, config->ctx_tokens, fault); /* before the long part */
     if (e < 0) return e;
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
     s->kernels = kernels;
-    snprintf(s->shape_policy, sizeof s->shape_policy, "%s", config->shape_policy ? config->shape_policy : BT_PLAN_DEFAULT);
+    snprintf(s->shape_policy, sizeof s->shape_policy, "%s", config->want.shape_policy ? config->want.shape_policy : BT_PLAN_DEFAULT);
     if ((e = bt_packed_new(&s->packed, m, &packing, pool, fault)) < 0) goto out;
     if ((e = bt_prefill_new(&s->prefill, s->packed, kernels, pool, &options, fault)) < 0) goto out;
     *ret = s;
@@ -58,10 +58,11 @@ static bt_msg_work host_work(const void *state)
     return (bt_msg_work){.rows = s.rows, .compilations = s.compilations};
 }
 
-static void host_describe(const void *state, bt_msg_engine *ret)
+static void host_describe(const void *state, pf_engine_about *ret)
 {
-    snprintf(ret->quant, sizeof ret->quant, "f16");
-    snprintf(ret->shape_policy, sizeof ret->shape_policy, "%s", ((const host_state *)state)->shape_policy);
+    snprintf(ret->form, sizeof ret->form, "f16");
+    snprintf(ret->engine.quant, sizeof ret->engine.quant, "f16");
+    snprintf(ret->engine.shape_policy, sizeof ret->engine.shape_policy, "%s", ((const host_state *)state)->shape_policy);
 }
 
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }

@@ -58,11 +58,12 @@ static bt_msg_work reference_work(const void *state)
     return (bt_msg_work){.rows = ((const reference_state *)state)->rows};
 }
 
-static void reference_describe(const void *state, bt_msg_engine *ret)
+static void reference_describe(const void *state, pf_engine_about *ret)
 {
     (void)state;
-    snprintf(ret->quant, sizeof ret->quant, "f32");
-    snprintf(ret->shape_policy, sizeof ret->shape_policy, "whole");
+    snprintf(ret->form, sizeof ret->form, "f32");
+    snprintf(ret->engine.quant, sizeof ret->engine.quant, "f32");
+    snprintf(ret->engine.shape_policy, sizeof ret->engine.shape_policy, "whole");
 }
 
 static const char *reference_isa(const void *state)

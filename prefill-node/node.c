@@ -31,7 +31,8 @@ struct node {
     pf_event *owed;                         /* [owed_max], a ring: answers to SEND_BLOCKs, given after the actions are carried out */
     size_t owed_max, owed_first, owed_len;
     bt_kv_dtype dtype;
-    bt_msg_engine description;              /* what HELLO says of the engine */
+    pf_engine_about about;                  /* what HELLO says of the engine */
+    char stage[32];                         /* of compiling, as said last */
 };
 
 static void step(node *n, const pf_event *ev);
@@ -243,15 +244,16 @@ static bt_err open_brain(node *n, bt_fault *fault)
 {
     uint64_t id;
     pf_config bc = pf_config_defaults();
+    n->about = pf_engine_describe(n->engine);
     const bt_node_setup setup = { .role = BT_ROLE_PREFILL, .node_id = n->o->id, .engine = pf_engine_name(n->engine), .model = n->model,
+                                  .weights = n->about.form,
                                   .kv_elem_bytes = pf_engine_kv_elem_bytes(n->engine), .ctx_tokens = pf_engine_ctx_tokens(n->engine),
                                   .kv_memory_bytes = n->o->kv_memory_bytes };
     bt_err e = bt_node_setup_pages(&n->pages, &setup, fault);
     if (e == BT_OK) e = bt_node_setup_hello(&bc.hello, &setup, n->pages, fault);
     if (e < 0) return e;
     n->dtype = bc.hello.kv.dtype;
-    n->description = pf_engine_describe(n->engine);
-    bc.hello.engine = &n->description;
+    bc.hello.engine = &n->about.engine;
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
@@ -276,14 +278,27 @@ static bt_err open_brain(node *n, bt_fault *fault)
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
+/* One line for each stage: a first start may take a minute. */
+static void say_stage(void *ud, const char *stage, uint64_t done, uint64_t total)
+{
+    node *n = ud;
+    (void)done;
+    (void)total;
+    if (strncmp(n->stage, stage, sizeof n->stage - 1) == 0) return;
+    if (!n->stage[0]) bt_log(BT_LOG_INFO, "compiling the package of this model, once");
+    snprintf(n->stage, sizeof n->stage, "%s", stage);
+    bt_log(BT_LOG_INFO, "compiling: %s", stage);
+}
+
 static bt_err open_node(node *n, bt_fault *fault)
 {
     char path[4096];
     const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "prefill", .gateways = n->o->gateways.items,
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
     const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
-    const pf_engine_config ec = { .engine = pf_options_engines[n->o->engine], .isa = n->o->isa, .shape_policy = n->o->shape_policy,
-                                  .threads = (size_t)n->o->threads, .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes };
+    const pf_engine_config ec = { .engine = pf_engine_names[n->o->engine], .isa = n->o->isa, .want = n->o->want,
+                                  .threads = (size_t)n->o->threads, .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes,
+                                  .progress = say_stage, .progress_ud = n };
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);

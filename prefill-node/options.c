@@ -1,20 +1,18 @@
 /* The option table of baton-prefill. */
 #include "prefill-node/options.h"
 #include "base/log.h"
-#include "npu/plan.h"
+#include "prefill-node/engine.h"
 
-const char *const pf_options_engines[] = { "host", "reference", NULL };
 static const char *const formats[] = { "text", "json", NULL };
 
 static const bt_opt opts[] = {
     { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(pf_options, model), .type = BT_OPT_STRING,
       .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model" },
-    { .group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(pf_options, engine), .type = BT_OPT_CHOICE, .def = "host",
-      .choices = pf_options_engines, .help = "what computes: f16 kernels, or the plain FP32 oracle" },
+    PF_ENGINE_OPT(pf_options, engine),
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(pf_options, ctx_size), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 1 << 20, .help = "longest prompt in tokens; 0: the model's context, or what --kv-memory holds if that is less" },
-    { .group = "Model", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(pf_options, shape_policy), .type = BT_OPT_STRING,
-      .def = BT_PLAN_DEFAULT, .help = "how prompts are cut: " BT_PLAN_NAMES "; the results are the same" },
+    PF_PACKAGE_OPTS(pf_options, want),
+    PF_PACKAGE_FILE_OPT(pf_options, want),
     { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(pf_options, threads), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 256, .help = "compute threads; 0: all cores" },
     { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(pf_options, isa), .type = BT_OPT_STRING, .def = "auto",

@@ -2,6 +2,7 @@
 #include "prefill-node/worker.h"
 #include "base/clock.h"
 #include "base/ring.h"
+#include "kv/kv_header.h"
 #include "kv/kv_pack.h"
 #include "sample/sample.h"
 
@@ -23,7 +24,7 @@ struct pf_worker {
     bt_ring *jobs, *events;
     pthread_t thread;
     bool has_thread;
-    uint32_t slot;                          /* in work */
+    uint32_t slot, ids_len;                 /* in work */
 };
 
 /* The I/O thread always drains, so a full ring empties by itself; until then this thread waits, which is the back-pressure. */
@@ -35,11 +36,17 @@ static void push_event(pf_worker *w, const pf_worker_event *ev)
     }
 }
 
+/* A block's edge is a multiple of BT_KV_UNIT_TOKENS or the prompt's end; a chunk's may be any, and then the rows after the last
+ * such multiple go with the next chunk. */
 static void on_kv(void *ud, uint32_t layer, size_t token_begin, size_t token_count)
 {
     pf_worker *w = ud;
+    size_t end = token_begin + token_count;
+    if (end < w->ids_len) end -= end % BT_KV_UNIT_TOKENS;
+    token_begin -= token_begin % BT_KV_UNIT_TOKENS;
+    if (end <= token_begin) return;
     push_event(w, &(pf_worker_event){ .type = PF_WORKER_KV_READY, .slot = w->slot, .layer = layer,
-                                      .token_begin = (uint32_t)token_begin, .token_count = (uint32_t)token_count });
+                                      .token_begin = (uint32_t)token_begin, .token_count = (uint32_t)(end - token_begin) });
 }
 
 /* The highest logits, descending; of equal ones the lower id first. */
@@ -76,6 +83,7 @@ static void compute(pf_worker *w, const pf_worker_job *job)
     const bt_msg_work before = pf_engine_work(w->engine);
     const int64_t begin_us = bt_clock_us();
     w->slot = job->slot;
+    w->ids_len = job->ids_len;
     bt_err e = atomic_load(&w->cancel[job->slot]) ? BT_ECANCEL : BT_OK;
     if (e == BT_OK) e = pf_engine_prefill(w->engine, &job->view, job->ids, job->ids_len, 0, &hooks, w->logits, BT_PREFILL_LAST, &fault);
     if (e == BT_OK) {

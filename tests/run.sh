@@ -17,6 +17,8 @@ for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do [ "$v" = BATON_MO
 unset NOTIFY_SOCKET
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
 BATON_TEST_MODEL=$(sh deploy/model.sh) && export BATON_TEST_MODEL || unset BATON_TEST_MODEL
+BATON_CACHE_DIR=$TMPDIR/cache               # what one test compiles serves the next
+export BATON_CACHE_DIR
 if [ -d "$B/bin" ]; then
     BATON_BIN=$(cd "$B/bin" && pwd)
     export BATON_BIN

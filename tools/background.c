@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_ARGS = 64, START_TIMEOUT_MS = 600 * 1000, STEP_MS = 100 };
+enum { START_TIMEOUT_MS = 600 * 1000, STEP_MS = 100 };
 
 bt_err tool_program_dir(char *ret, size_t cap, bt_fault *fault)
 {
@@ -23,12 +23,10 @@ bt_err tool_program_dir(char *ret, size_t cap, bt_fault *fault)
     return BT_OK;
 }
 
-static _Noreturn void become_up(const char *program, const char *const *argv, int out, pid_t parent)
+static _Noreturn void become_up(const char *program, const tool_command *up, int out, pid_t parent)
 {
-    const char *args[MAX_ARGS + 3] = { "baton", "up" };
-    size_t n = 2;
-    while (*argv && n < MAX_ARGS + 2) args[n++] = *argv++;
-    args[n] = NULL;
+    const char *args[TOOL_CLUSTER_MAX_ARGS + 3] = { "baton", "up" };
+    for (size_t i = 0; i < up->args; i++) args[i + 2] = up->arg[i];
     sigset_t none;
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
@@ -61,17 +59,18 @@ static bt_err wait_ready(tool_background *b, int fd, const volatile sig_atomic_t
     return bt_fail(fault, BT_EIO, "the nodes were not ready within %d s", START_TIMEOUT_MS / 1000);
 }
 
-bt_err tool_background_start(tool_background *ret, const char *const *argv, const volatile sig_atomic_t *stop, bt_fault *fault)
+bt_err tool_background_start(tool_background *ret, const tool_command *up, const volatile sig_atomic_t *stop, bt_fault *fault)
 {
     char program[4096];
     int out[2];
-    bt_err e = tool_program_dir(program, sizeof program - 8, fault);
+    bt_err e = up->overflow ? bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes", TOOL_CLUSTER_ARG_BYTES - 1)
+                            : tool_program_dir(program, sizeof program - 8, fault);
     if (e < 0) return e;
     strcat(program, "/baton");
     if (pipe2(out, O_CLOEXEC) < 0) return bt_fail(fault, BT_EIO, "pipe: %s", strerror(errno));
     const pid_t parent = getpid();
     tool_background b = { .pid = fork() };
-    if (b.pid == 0) become_up(program, argv, out[1], parent);
+    if (b.pid == 0) become_up(program, up, out[1], parent);
     close(out[1]);
     if (b.pid < 0) {
         close(out[0]);

@@ -2,7 +2,7 @@
 #include "tools/ask.h"
 #include "tools/background.h"
 #include "tools/http.h"
-#include "tools/serve_opts.h"
+#include "tools/serve.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 typedef struct config {
-    TOOL_SERVE_FIELDS
+    tool_serve serve;
     const char *system, *url, *api_key_file;
     int64_t n_predict;
     double temp, top_p;
@@ -28,7 +28,7 @@ static const bt_opt opts[] = {
       .help = "temperature; 0 is greedy" },
     { .group = "Answer", .name = "top-p", .value = "P", BT_OPT_AT(config, top_p), .type = BT_OPT_DOUBLE, .def = "0.95", .flo = 0, .fhi = 1,
       .help = "sample from the likeliest tokens that together have probability P" },
-    TOOL_SERVE_OPTS(config),
+    TOOL_SERVE_OPTS(config, serve),
     { .group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
       .example = "http://127.0.0.1:8080", .help = "talk to this gateway instead of starting one" },
     { .group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file), .type = BT_OPT_STRING,
@@ -108,12 +108,7 @@ static int chat(const config *c)
     char *key = NULL;
     int rc;
     bt_err e = tool_read_key(&key, c->api_key_file, &fault);
-    if (e == BT_OK && !c->url && (e = tool_check_model(c->model, &fault)) == BT_OK) {
-        TOOL_SERVE_UP_ARGS(up, c);
-        tool_progress(false, "starting gateway, prefill node and decode node ...");
-        e = tool_background_start(&background, up, &tool_stop, &fault);
-        tool_progress_end(false);
-    }
+    if (e == BT_OK && !c->url) e = tool_serve_start(&background, &c->serve, false, &fault);
     if (e < 0) rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("chat", &fault);
     else rc = converse(c, c->url ? c->url : background.url, key);
     tool_background_stop(&background);
@@ -128,8 +123,8 @@ int tool_chat_run(int argc, char **argv)
     bt_fault fault = { "" };
     int rc = bt_opt_start(&args, &tool_chat_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    if (args.count > 0 && !c.model) c.model = args.args[0];
-    if (!c.model && !c.url) {
+    if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];
+    if (!c.serve.model && !c.url) {
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2', or --url");
         bt_opt_usage_error("baton chat", &fault);
         rc = 2;

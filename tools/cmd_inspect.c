@@ -1,7 +1,8 @@
-/* baton inspect: what is in a model file, and the table of shapes that the prefill side would compile for it. */
+/* baton inspect: what is in a model file, with the table of shapes that would be compiled for it; or what is in a package. */
 #include "graph/graph.h"
 #include "model/quant.h"
 #include "npu/programs.h"
+#include "tools/package_view.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -12,22 +13,24 @@
 typedef struct config {
     const char *shape_policy;
     int64_t ctx_size;
-    bool tensors, graph, json;
+    bool tensors, graph, errors, json;
 } config;
 
 static const bt_opt opts[] = {
     { .group = "Shapes", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy), .type = BT_OPT_STRING,
-      .def = BT_PLAN_DEFAULT, .help = "how prompts are cut: " BT_PLAN_NAMES },
+      .def = BT_PLAN_DEFAULT, .help = "of a model file; how prompts are cut: " BT_PLAN_NAMES },
     { .group = "Shapes", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size), .type = BT_OPT_INT, .def = "0",
-      .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: what the model was made for" },
+      .lo = 0, .hi = 1 << 20, .help = "of a model file; longest sequence in tokens; 0: what the model was made for" },
     { .group = "Output", .name = "tensors", BT_OPT_AT(config, tensors), .type = BT_OPT_FLAG, .help = "list every tensor" },
-    { .group = "Output", .name = "graph", BT_OPT_AT(config, graph), .type = BT_OPT_FLAG, .help = "print the graph of the first layer and the tail" },
+    { .group = "Output", .name = "graph", BT_OPT_AT(config, graph), .type = BT_OPT_FLAG, .help = "of a model file; print the graph of the first layer and the tail" },
+    { .group = "Output", .name = "errors", BT_OPT_AT(config, errors), .type = BT_OPT_FLAG,
+      .help = "of a package: what quantisation costs, linear by linear, worst first" },
     { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
-      .help = "one JSON object on stdout: specializations[], weights_bytes, tensors[], ..." },
+      .help = "one JSON object on stdout: specializations[], weights_bytes, tensors[], sites[], ..." },
 };
 
 const bt_opt_program tool_inspect_program = {
-    .name = "baton inspect", .summary = "show what is in a model file", .usage = "FILE [options]", .normal = "baton inspect smollm2",
+    .name = "baton inspect", .summary = "show what is in a model file or a package", .usage = "FILE [options]", .normal = "baton inspect smollm2",
     .opts = opts, .opt_count = BT_OPT_COUNT(opts), .args_min = 1, .args_max = 1, .args_name = "FILE",
 };
 
@@ -119,7 +122,7 @@ static void print_people(const bt_model *m, const bt_programs *programs, const b
     }
 }
 
-static int inspect(const config *c, const char *name)
+static int inspect_model(const config *c, const char *name)
 {
     bt_fault fault = { "" };
     bt_model *m = NULL;
@@ -144,13 +147,52 @@ static int inspect(const config *c, const char *name)
     return rc;
 }
 
+static int inspect_package(const config *c, const char *path)
+{
+    bt_fault fault = { "" };
+    bt_pkg *p = NULL;
+    int rc = 1;
+    if (bt_pkg_open(&p, path, &fault) < 0) {
+        tool_fail("inspect", &fault);
+    } else if (c->json) {
+        rc = tool_print_json("inspect", tool_package_json(p));
+    } else if (c->errors) {
+        rc = tool_package_print_errors(p, &fault) < 0 ? tool_fail("inspect", &fault) : fflush(stdout) != 0;
+    } else {
+        tool_package_print_summary(p);
+        tool_package_print_details(p, c->tensors);
+        rc = fflush(stdout) != 0;
+    }
+    bt_pkg_close(p);
+    return rc;
+}
+
+/* By the first bytes; whatever cannot be read is a model's error to tell. */
+static bool is_package(const char *path)
+{
+    char magic[8] = "";
+    FILE *f = fopen(path, "re");
+    if (!f) return false;
+    const bool is = fread(magic, 1, sizeof magic, f) == sizeof magic && memcmp(magic, BT_PKG_MAGIC, sizeof magic) == 0;
+    (void)fclose(f);
+    return is;
+}
+
 int tool_inspect_run(int argc, char **argv)
 {
     config c;
     bt_opt_args args;
     int rc = bt_opt_start(&args, &tool_inspect_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    rc = inspect(&c, args.args[0]);
+    if (is_package(args.args[0])) {
+        rc = inspect_package(&c, args.args[0]);
+    } else if (c.errors) {
+        bt_fault fault = { "" };
+        bt_fail(&fault, BT_EARG, "--errors is for packages; '%.100s' is none (see baton compile)", args.args[0]);
+        rc = tool_fail("inspect", &fault);
+    } else {
+        rc = inspect_model(&c, args.args[0]);
+    }
     bt_opt_done(&args);
     return rc;
 }

@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "kv/kv_pages.h"
-#include "npu/plan.h"
 #include "prefill-node/engine.h"
 #include "sample/perplexity.h"
 #include "tools/tool.h"
@@ -12,14 +11,15 @@
 #include <string.h>
 
 typedef struct config {
-    const char *model, *file, *isa, *shape_policy;
+    const char *model, *file, *isa;
     int engine, against;
     int64_t threads, ctx_size, chunks;
     bool json, quiet;
+    pf_package_want want;
 } config;
 
 enum { NO_COMPARISON = 0, PAGE_TOKENS = 64 };
-static const char *const against_names[] = { "none", "host", "reference", NULL };
+static const char *const against_names[] = { "none", "npu", "host", "reference", NULL };
 
 static const bt_opt opts[] = {
     { .group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING, .required = true,
@@ -30,16 +30,15 @@ static const bt_opt opts[] = {
       .lo = 4, .hi = 1 << 20, .help = "tokens of one window; the second half of each is scored" },
     { .group = "Input", .name = "chunks", .value = "N", BT_OPT_AT(config, chunks), .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
       .help = "windows to use; 0: all" },
-    { .group = "Engine", .name = "engine", .value = "NAME", BT_OPT_AT(config, engine), .type = BT_OPT_CHOICE, .def = "host",
-      .choices = tool_engine_names, .help = "what computes: f16 kernels, or the plain FP32 oracle" },
-    { .group = "Engine", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE, .def = "none",
+    PF_ENGINE_OPT(config, engine),
+    { .group = "Model", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE, .def = "none",
       .choices = against_names, .help = "also compare the distributions with this engine's" },
-    { .group = "Engine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads), .type = BT_OPT_INT, .def = "0", .lo = 0,
+    { .group = "Model", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads), .type = BT_OPT_INT, .def = "0", .lo = 0,
       .hi = 256, .help = "compute threads; 0: all cores" },
-    { .group = "Engine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
+    { .group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
       .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
-    { .group = "Engine", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy), .type = BT_OPT_STRING,
-      .def = BT_PLAN_DEFAULT, .help = "how windows are cut; the results are the same" },
+    PF_PACKAGE_OPTS(config, want),
+    PF_PACKAGE_FILE_OPT(config, want),
     { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: perplexity, tokens, ..." },
     { .group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG, .help = "no progress on stderr" },
 };
@@ -55,8 +54,9 @@ typedef struct side { pf_engine *engine; bt_kv_pages *pages; bt_kv_seq seq; bt_k
 static bt_err side_open(side *s, const bt_model *m, const config *c, const char *engine, bt_fault *fault)
 {
     const size_t ctx = (size_t)c->ctx_size;
-    const pf_engine_config ec = { .engine = engine, .isa = c->isa, .shape_policy = c->shape_policy, .threads = (size_t)c->threads,
-                                  .ctx_tokens = ctx };
+    tool_compiling show = { .quiet = c->quiet };
+    const pf_engine_config ec = { .engine = engine, .isa = c->isa, .want = c->want, .for_perplexity = true, .threads = (size_t)c->threads,
+                                  .ctx_tokens = ctx, .progress = tool_progress_compiling, .progress_ud = &show };
     size_t bytes;
     bt_err e = pf_engine_new(&s->engine, m, &ec, fault);
     if (e == BT_OK)
@@ -100,7 +100,7 @@ static int show(const config *c, measure *r)
     const bt_perplexity_diff_result d = r->diff ? bt_perplexity_diff_end(r->diff) : (bt_perplexity_diff_result){ 0 };
     if (c->json) {
         json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:s, s:f}", "perplexity", value, "standard_error", error, "tokens",
-                              (json_int_t)r->score.tokens, "windows", (json_int_t)r->plan.windows, "engine", tool_engine_names[c->engine],
+                              (json_int_t)r->score.tokens, "windows", (json_int_t)r->plan.windows, "engine", pf_engine_names[c->engine],
                               "tokens_per_second", rate);
         if (r->diff)
             json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against], "kl_mean", d.kl_mean, "kl_p99",
@@ -109,7 +109,7 @@ static int show(const config *c, measure *r)
     }
     printf("perplexity %.4f +- %.4f over %llu tokens (%zu window%s of %zu), engine %s, %.1f tokens/s\n", value, error,
            (unsigned long long)r->score.tokens, r->plan.windows, r->plan.windows == 1 ? "" : "s", r->plan.ctx_tokens,
-           tool_engine_names[c->engine], rate);
+           pf_engine_names[c->engine], rate);
     if (r->diff)
         printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n", against_names[c->against], d.kl_mean, d.kl_p99,
                d.top1_ratio);
@@ -124,7 +124,7 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
     const int32_t bos = bt_tokenizer_adds_bos(tok) ? bt_tokenizer_bos(tok) : -1;
     int32_t *ids = NULL;
     bt_err e = bt_perplexity_plan_make(&r->plan, n, (size_t)c->ctx_size, (size_t)c->chunks, fault);
-    if (e == BT_OK) e = side_open(&a, m, c, tool_engine_names[c->engine], fault);
+    if (e == BT_OK) e = side_open(&a, m, c, pf_engine_names[c->engine], fault);
     if (e == BT_OK && compared) e = side_open(&b, m, c, against_names[c->against], fault);
     if (e == BT_OK && compared)
         e = bt_perplexity_diff_new(&r->diff, r->plan.windows * (r->plan.last_scored - r->plan.first_scored + 1), fault);

@@ -2,7 +2,7 @@
 #include "tools/ask.h"
 #include "tools/background.h"
 #include "tools/http.h"
-#include "tools/serve_opts.h"
+#include "tools/serve.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 typedef struct config {
-    TOOL_SERVE_FIELDS
+    tool_serve serve;
     const char *prompt, *file, *system, *url, *api_key_file;
     bool chat, json, quiet;
     int64_t n_predict, top_k, seed;
@@ -41,7 +41,7 @@ static const bt_opt opts[] = {
       .example = "42", .help = "seed of the random draws; without it one is drawn" },
     { .group = "Answer", .name = "stop", .value = "TEXT", BT_OPT_AT(config, stop), .type = BT_OPT_STRINGS, .example = "END",
       .help = "end before this text" },
-    TOOL_SERVE_OPTS(config),
+    TOOL_SERVE_OPTS(config, serve),
     { .group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
       .example = "http://127.0.0.1:8080", .help = "ask this gateway instead of starting one" },
     { .group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file), .type = BT_OPT_STRING,
@@ -108,12 +108,7 @@ static int run(const config *c, const bt_opt_args *args, const char *text, size_
     int rc = 1;
     bt_err e = tool_read_key(&key, c->api_key_file, fault);
     if (e == BT_OK && !(request = make_request(c, args, text, len))) e = bt_fail(fault, BT_EARG, "the prompt is not valid UTF-8");
-    if (e == BT_OK && !c->url && (e = tool_check_model(c->model, fault)) == BT_OK) {
-        TOOL_SERVE_UP_ARGS(up, c);
-        tool_progress(c->quiet || c->json, "starting gateway, prefill node and decode node ...");
-        e = tool_background_start(&background, up, &tool_stop, fault);
-        tool_progress_end(c->quiet || c->json);
-    }
+    if (e == BT_OK && !c->url) e = tool_serve_start(&background, &c->serve, c->quiet || c->json, fault);
     if (e < 0) {
         rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("run", fault);
         goto out;
@@ -139,10 +134,10 @@ int tool_run_run(int argc, char **argv)
     size_t len = 0;
     int rc = bt_opt_start(&args, &tool_run_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    if (args.count > 0 && !c.model) c.model = args.args[0];
+    if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];
     if (!c.prompt == !c.file) bt_fail(&fault, BT_EARG, "give either --prompt or --file");
     else if (c.system && !c.chat) bt_fail(&fault, BT_EARG, "--system needs --chat");
-    else if (!c.model && !c.url) bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2', or --url");
+    else if (!c.serve.model && !c.url) bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2', or --url");
     if (fault.text[0]) {
         bt_opt_usage_error("baton run", &fault);
         bt_opt_done(&args);

@@ -1,7 +1,7 @@
 /* baton up: a gateway, prefill nodes and decode nodes on this machine, until stopped. */
 #include "base/log.h"
 #include "tools/cluster.h"
-#include "tools/serve_opts.h"
+#include "tools/serve.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct config {
-    TOOL_SERVE_FIELDS
+    tool_serve serve;
     const char *host, *alias, *api_key_file;
     int64_t prefill, decode, port, max_queue, drain_timeout_ms;
     int log_level, log_format;
@@ -23,7 +23,7 @@ static const bt_opt opts[] = {
       .help = "prefill nodes to start" },
     { .group = "Nodes", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 31,
       .help = "decode nodes to start" },
-    TOOL_SERVE_OPTS(config),
+    TOOL_SERVE_OPTS(config, serve),
     { .group = "HTTP", .name = "host", .value = "ADDR", BT_OPT_AT(config, host), .type = BT_OPT_STRING, .def = "127.0.0.1",
       .help = "where clients connect; 0.0.0.0 opens it to the network, which needs --api-key-file" },
     { .group = "HTTP", .name = "port", .value = "PORT", BT_OPT_AT(config, port), .type = BT_OPT_INT, .def = "8080", .lo = 0, .hi = 65535,
@@ -61,7 +61,7 @@ static void on_ready(void *ud, const char *url)
 static void add_common(tool_command *t, const config *c, const char *program)
 {
     snprintf(t->program, sizeof t->program, "%s", program);
-    tool_command_add(t, "--model", c->model);
+    tool_command_add(t, "--model", c->serve.model);
     tool_command_add(t, "--log-level", bt_log_level_names[c->log_level]);
     tool_command_add(t, "--log-format", formats[c->log_format]);
 }
@@ -90,15 +90,8 @@ static void make_node(tool_command *t, const config *c, const char *control, con
     tool_command_add(t, "--id", text);
     tool_command_add(t, "--gateway", control);
     tool_command_add(t, "--drain-timeout", "500ms");    /* the gateway has drained before; now nobody listens any more */
-    tool_command_add(t, "--engine", tool_engine_names[c->engine]);
-    tool_command_add(t, "--isa", c->isa);
-    tool_command_add_int(t, "--threads", c->threads);
-    tool_command_add_int(t, "--ctx-size", c->ctx_size);
-    snprintf(text, sizeof text, "%llu", (unsigned long long)c->kv_memory_bytes);
-    tool_command_add(t, "--kv-memory", text);
-    if (strcmp(role, "prefill") == 0) {
-        tool_command_add(t, "--shape-policy", c->shape_policy);
-    } else {
+    tool_serve_node_args(t, &c->serve, role);
+    if (strcmp(role, "decode") == 0) {
         snprintf(text, sizeof text, "ipc://%s/kv-%lld", dir, (long long)index);
         tool_command_add(t, "--listen", text);
     }
@@ -111,7 +104,9 @@ static bt_err up(config *c, bt_fault *fault)
     tool_command *commands = calloc(count, sizeof *commands);
     if (!commands) return bt_fail(fault, BT_ENOMEM, "commands");
     bt_err e = tool_cluster_make_dir(dir, sizeof dir, fault);
-    if (e == BT_OK) {
+    if (e == BT_OK && tool_stop) {          /* caught before signals were blocked */
+        tool_cluster_remove_dir(dir);
+    } else if (e == BT_OK) {
         size_t n = 0;
         snprintf(control, sizeof control, "ipc://%s/control", dir);
         make_gateway(&commands[n++], c, control);
@@ -133,14 +128,16 @@ int tool_up_run(int argc, char **argv)
     int rc = bt_opt_start(&args, &tool_up_program, argc, argv, &c);
     if (rc >= 0) return rc;
     rc = 0;
-    if (args.count > 0 && !c.model) c.model = args.args[0];
-    if (!c.model) {
+    if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];
+    if (!c.serve.model) {
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2'");
         bt_opt_usage_error("baton up", &fault);
         rc = 2;
     } else {
         bt_log_setup("baton-up", (bt_log_level)c.log_level, c.log_format == 1);
-        if (tool_check_model(c.model, &fault) < 0 || up(&c, &fault) < 0) rc = tool_fail("up", &fault);
+        tool_catch_signals();               /* while compiling; later the event loop takes them */
+        if (tool_serve_prepare(&c.serve, c.log_level == BT_LOG_ERROR, 0, &fault) < 0 || up(&c, &fault) < 0)
+            rc = tool_fail("up", &fault);
     }
     bt_opt_done(&args);
     return rc;

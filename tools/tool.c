@@ -1,5 +1,6 @@
 /* What the commands share: words on failure, JSON, files, progress, signals. */
 #include "tools/tool.h"
+#include "base/log.h"
 #include "model/vocab.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const tool_engine_names[] = { "host", "reference", NULL };
 volatile sig_atomic_t tool_stop;
 
 int tool_fail(const char *command, const bt_fault *fault)
@@ -76,14 +76,6 @@ bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name,
     return BT_OK;
 }
 
-bt_err tool_check_model(const char *name, bt_fault *fault)
-{
-    bt_model *m = NULL;
-    const bt_err e = tool_open_model(&m, NULL, name, fault);
-    bt_model_close(m);
-    return e;
-}
-
 void tool_hex16(char ret[33], const uint8_t bytes[16])
 {
     for (size_t i = 0; i < 16; i++) snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
@@ -113,6 +105,23 @@ void tool_progress(bool quiet, const char *fmt, ...)
 void tool_progress_end(bool quiet)
 {
     if (!quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+}
+
+void tool_progress_compiling(void *ud, const char *stage, uint64_t done, uint64_t total)
+{
+    tool_compiling *c = ud;
+    if (tool_stop) {
+        tool_progress_end(c->quiet);
+        exit(c->interrupted);
+    }
+    if (c->logs && !isatty(STDERR_FILENO)) {
+        if (strncmp(c->stage, stage, sizeof c->stage - 1) == 0) return;
+        snprintf(c->stage, sizeof c->stage, "%s", stage);
+        bt_log(BT_LOG_INFO, "compiling the package of this model, once: %s", stage);
+        return;
+    }
+    if (total > 1) tool_progress(c->quiet, "compiling: %s %" PRIu64 "/%" PRIu64, stage, done, total);
+    else tool_progress(c->quiet, "compiling: %s", stage);
 }
 
 static void on_signal(int sig) { (void)sig; tool_stop = 1; }

@@ -13,9 +13,10 @@
  * which returns an exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. */
 extern const bt_opt_commands tool_commands;
 
-extern const bt_opt_program tool_chat_program, tool_inspect_program, tool_keygen_program, tool_padding_program, tool_perplexity_program,
-    tool_profiles_program, tool_run_program, tool_status_program, tool_tokenize_program, tool_up_program;
+extern const bt_opt_program tool_chat_program, tool_compile_program, tool_inspect_program, tool_keygen_program, tool_padding_program,
+    tool_perplexity_program, tool_profiles_program, tool_run_program, tool_status_program, tool_tokenize_program, tool_up_program;
 int tool_chat_run(int argc, char **argv);
+int tool_compile_run(int argc, char **argv);
 int tool_inspect_run(int argc, char **argv);
 int tool_keygen_run(int argc, char **argv);
 int tool_padding_run(int argc, char **argv);
@@ -28,10 +29,6 @@ int tool_up_run(int argc, char **argv);
 
 enum { TOOL_INTERRUPTED = 130, TOOL_MAX_INPUT_BYTES = 64 << 20 };
 
-/* The values of --engine, in the order of tool_engine. */
-typedef enum tool_engine { TOOL_ENGINE_HOST, TOOL_ENGINE_REFERENCE } tool_engine;
-extern const char *const tool_engine_names[];
-
 /* "baton run: words" on stderr; returns 1, so that failing is one statement. */
 int tool_fail(const char *command, const bt_fault *fault);
 /* One JSON object and a newline on stdout; takes the reference. Returns 0, or 1 when stdout cannot be written. */
@@ -40,8 +37,6 @@ int tool_print_json(const char *command, json_t *object);
 bt_err tool_read_file(char **ret, size_t *ret_len, const char *path, bt_fault *fault);
 /* Opens a GGUF file by path or well-known name, with its tokenizer where ret_tok is not NULL. */
 bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name, bt_fault *fault);
-/* Whether tool_open_model would work: asked before starting programs that would each say why not. */
-bt_err tool_check_model(const char *name, bt_fault *fault);
 /* 16 bytes as 32 hex digits and a NUL. */
 void tool_hex16(char ret[33], const uint8_t bytes[16]);
 /* 98362432 as "93.8 MiB". */
@@ -50,6 +45,15 @@ void tool_size_text(char *ret, size_t cap, uint64_t bytes);
 /* One redrawn line on stderr where that is a terminal and !quiet; nothing otherwise. */
 void tool_progress(bool quiet, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void tool_progress_end(bool quiet);
+/* The same for the compiler, as its progress callback with ud a tool_compiling. It also ends the process, with `interrupted`, once
+ * tool_stop is set: nothing else could end a compilation, and what it was writing has no name yet. */
+typedef struct tool_compiling {
+    bool quiet;
+    bool logs;                              /* a line of the log for each stage, where stderr is no terminal */
+    int interrupted;
+    char stage[32];                         /* logged last; empty at the start */
+} tool_compiling;
+void tool_progress_compiling(void *ud, const char *stage, uint64_t done, uint64_t total);
 
 /* SIGINT and SIGTERM set tool_stop instead of ending the process (run, chat). */
 extern volatile sig_atomic_t tool_stop;

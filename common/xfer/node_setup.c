@@ -35,7 +35,6 @@ bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_k
 {
     const bt_hparams *h = &s->model->hp;
     const bt_kv_dtype dtype = s->kv_elem_bytes == 2 ? BT_KV_F16 : BT_KV_F32;
-    const char *form = dtype == BT_KV_F16 ? "f16" : "f32";
     if (!is_name(s->node_id, BT_MSG_MAX_ID_BYTES))
         return bt_fail(fault, BT_EARG, "--id '%.100s': a name has 1 to %d printable ASCII characters without spaces", s->node_id, BT_MSG_MAX_ID_BYTES);
     if (s->kv_endpoint && !is_name(s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES))
@@ -48,7 +47,7 @@ bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_k
     memcpy(ret->model_id, s->model->id, sizeof ret->model_id);
     snprintf(ret->model_name, sizeof ret->model_name, "%s", s->model->name);        /* for people: a long one may be cut */
     snprintf(ret->exactness, sizeof ret->exactness, "%s %s %s kv=%s kernels=%u", s->role == BT_ROLE_DECODE ? "decode" : "prefill",
-             s->engine, form, form, BT_KERNELS_NUMERIC_VERSION);
+             s->engine, s->weights, dtype == BT_KV_F16 ? "f16" : "f32", BT_KERNELS_NUMERIC_VERSION);
     snprintf(ret->kv_endpoint, sizeof ret->kv_endpoint, "%s", s->kv_endpoint ? s->kv_endpoint : "");
     return BT_OK;
 }

@@ -11,9 +11,10 @@ typedef struct bt_node_setup {
     bt_role role;
     const char *node_id;
     const char *kv_endpoint;                /* of a decode node; NULL */
-    const char *engine;                     /* the engine's name: "host", "reference" */
+    const char *engine;                     /* the engine's name: "npu", "host", "reference" */
+    const char *weights;                    /* what its numbers come from: "f16", "f32", "package=DIGEST" */
     const bt_model *model;
-    uint32_t kv_elem_bytes;                 /* 2 or 4: f16 or f32, of rows and weights */
+    uint32_t kv_elem_bytes;                 /* 2 or 4: f16 or f32 */
     size_t ctx_tokens;                      /* longest sequence of the engine */
     uint64_t kv_memory_bytes;
 } bt_node_setup;

@@ -5,7 +5,7 @@ _baton()
     COMPREPLY=()
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status keygen inspect tokenize padding profiles perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status keygen compile inspect tokenize padding profiles perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -21,34 +21,46 @@ _baton()
     "baton run --seed" | "baton run -s" | \
     "baton run --stop" | \
     "baton run --ctx-size" | "baton run -c" | \
+    "baton run --quant" | \
+    "baton run --shape-policy" | \
+    "baton run --profile" | \
     "baton run --threads" | "baton run -t" | \
     "baton run --kv-memory" | \
     "baton run --isa" | \
-    "baton run --shape-policy" | \
     "baton run --url" | \
     "baton chat --system" | \
     "baton chat --n-predict" | "baton chat -n" | \
     "baton chat --temp" | \
     "baton chat --top-p" | \
     "baton chat --ctx-size" | "baton chat -c" | \
+    "baton chat --quant" | \
+    "baton chat --shape-policy" | \
+    "baton chat --profile" | \
     "baton chat --threads" | "baton chat -t" | \
     "baton chat --kv-memory" | \
     "baton chat --isa" | \
-    "baton chat --shape-policy" | \
     "baton chat --url" | \
     "baton up --prefill" | \
     "baton up --decode" | \
     "baton up --ctx-size" | "baton up -c" | \
+    "baton up --quant" | \
+    "baton up --shape-policy" | \
+    "baton up --profile" | \
     "baton up --threads" | "baton up -t" | \
     "baton up --kv-memory" | \
     "baton up --isa" | \
-    "baton up --shape-policy" | \
     "baton up --host" | \
     "baton up --port" | \
     "baton up --alias" | \
     "baton up --max-queue" | \
     "baton up --drain-timeout" | \
     "baton status --url" | \
+    "baton compile --ctx-size" | "baton compile -c" | \
+    "baton compile --quant" | \
+    "baton compile --shape-policy" | \
+    "baton compile --profile" | \
+    "baton compile --threads" | "baton compile -t" | \
+    "baton compile --isa" | \
     "baton inspect --shape-policy" | \
     "baton inspect --ctx-size" | "baton inspect -c" | \
     "baton tokenize --prompt" | "baton tokenize -p" | \
@@ -58,7 +70,9 @@ _baton()
     "baton perplexity --chunks" | \
     "baton perplexity --threads" | "baton perplexity -t" | \
     "baton perplexity --isa" | \
+    "baton perplexity --quant" | \
     "baton perplexity --shape-policy" | \
+    "baton perplexity --profile" | \
     "baton-gateway --alias" | "baton-gateway -a" | \
     "baton-gateway --host" | \
     "baton-gateway --port" | \
@@ -70,7 +84,9 @@ _baton()
     "baton-gateway --idle-timeout" | \
     "baton-gateway --drain-timeout" | \
     "baton-prefill --ctx-size" | "baton-prefill -c" | \
+    "baton-prefill --quant" | \
     "baton-prefill --shape-policy" | \
+    "baton-prefill --profile" | \
     "baton-prefill --threads" | "baton-prefill -t" | \
     "baton-prefill --isa" | \
     "baton-prefill --kv-memory" | \
@@ -92,18 +108,31 @@ _baton()
     "baton-decode --drain-timeout")
         return ;;
     "baton run --file" | "baton run -f" | \
+    "baton run --calib" | \
+    "baton run --package" | \
     "baton run --api-key-file" | \
+    "baton chat --calib" | \
+    "baton chat --package" | \
     "baton chat --api-key-file" | \
+    "baton up --calib" | \
+    "baton up --package" | \
     "baton up --api-key-file" | \
     "baton status --api-key-file" | \
+    "baton compile --calib" | \
+    "baton compile --output" | "baton compile -o" | \
     "baton tokenize --file" | "baton tokenize -f" | \
     "baton perplexity --file" | "baton perplexity -f" | \
-    "baton-gateway --api-key-file")
+    "baton perplexity --calib" | \
+    "baton perplexity --package" | \
+    "baton-gateway --api-key-file" | \
+    "baton-prefill --calib" | \
+    "baton-prefill --package")
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return ;;
     "baton run --model" | "baton run -m" | \
     "baton chat --model" | "baton chat -m" | \
     "baton up --model" | "baton up -m" | \
+    "baton compile --model" | "baton compile -m" | \
     "baton tokenize --model" | "baton tokenize -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
     "baton-gateway --model" | "baton-gateway -m" | \
@@ -115,9 +144,16 @@ _baton()
     "baton chat --engine" | \
     "baton up --engine" | \
     "baton perplexity --engine" | \
-    "baton-prefill --engine" | \
-    "baton-decode --engine")
-        mapfile -t COMPREPLY < <(compgen -W "host reference" -- "$cur")
+    "baton-prefill --engine")
+        mapfile -t COMPREPLY < <(compgen -W "npu host reference" -- "$cur")
+        return ;;
+    "baton run --npu-ops" | \
+    "baton chat --npu-ops" | \
+    "baton up --npu-ops" | \
+    "baton compile --npu-ops" | \
+    "baton perplexity --npu-ops" | \
+    "baton-prefill --npu-ops")
+        mapfile -t COMPREPLY < <(compgen -W "linear all" -- "$cur")
         return ;;
     "baton up --log-level" | \
     "baton-gateway --log-level" | \
@@ -132,7 +168,7 @@ _baton()
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
         return ;;
     "baton perplexity --against")
-        mapfile -t COMPREPLY < <(compgen -W "none host reference" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "none npu host reference" -- "$cur")
         return ;;
     "baton-gateway --keys" | \
     "baton-prefill --keys" | \
@@ -142,20 +178,24 @@ _baton()
     "baton-gateway --policy")
         mapfile -t COMPREPLY < <(compgen -W "least-load round-robin" -- "$cur")
         return ;;
+    "baton-decode --engine")
+        mapfile -t COMPREPLY < <(compgen -W "host reference" -- "$cur")
+        return ;;
     esac
     case $program in
-    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --seed -s --stop --model -m --engine --ctx-size -c --threads -t --kv-memory --isa --shape-policy --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton chat") words="--system --n-predict -n --temp --top-p --model -m --engine --ctx-size -c --threads -t --kv-memory --isa --shape-policy --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --model -m --engine --ctx-size -c --threads -t --kv-memory --isa --shape-policy --host --port --alias --max-queue --api-key-file --insecure --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --seed -s --stop --model -m --engine --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --model -m --engine --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --model -m --engine --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --host --port --alias --max-queue --api-key-file --insecure --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --output -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --threads -t --isa --shape-policy --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --max-queue --max-connections --max-body --timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-prefill") words="--model -m --engine --ctx-size -c --shape-policy --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-prefill") words="--model -m --engine --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-decode") words="--model -m --engine --ctx-size -c --threads -t --isa --kv-memory --slots --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in

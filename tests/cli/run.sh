@@ -2,18 +2,20 @@
 # Command-line tests: each NAME.sh runs in an empty folder of its own with the programs on its PATH; what it prints and
 # its exit code must equal NAME.stdout, NAME.stderr and NAME.exit (a missing file means: empty, or 0). '*' in the expected files stands
 # for anything within a line. With UPDATE they are rewritten where they differ, for you to read the difference.
-# BATON_TEST_MODEL is the default model's path; it is fetched when the caller has not set it.
+# Packages go to BATON_CACHE_DIR, or to a folder of this run. BATON_TEST_MODEL is the default model's path; it is fetched when the caller has not set it.
 #   run.sh BUILD_DIR [UPDATE]
 set -u
 cd "$(dirname "$0")" || exit 1
 bin=$(cd "../../$1/bin" && pwd) || exit 1
 update=${2:-}
 model=${BATON_TEST_MODEL:-$(sh ../../deploy/model.sh)} || exit 1
+cache=${BATON_CACHE_DIR:-}                   # compiled packages: the caller's, so that all tests compile one model once
 # What the caller's environment says must not steer the programs.
 for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do unset "$v"; done
 export BATON_TEST_MODEL="$model"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export BATON_CACHE_DIR="${cache:-$work/.cache}"
 passed=0 failed=0
 
 # Does the text of file $2 match the pattern file $1, line by line?

@@ -13,7 +13,7 @@ bool cluster_start(cluster *c, const char *model, const char *const *more)
     size_t n = 6;
     while (*more && n + 1 < MAX_ARGS) argv[n++] = *more++;
     c->up = spawn_start(argv);
-    return spawn_wait_out(c->up, "\n", spawn_patience(60000)) && sscanf(spawn_out(c->up), "ready %127s", c->url) == 1;
+    return spawn_wait_out(c->up, "\n", spawn_patience(180000)) && sscanf(spawn_out(c->up), "ready %127s", c->url) == 1;
 }
 
 bool cluster_stop(cluster *c)

@@ -47,6 +47,8 @@ void spawn_setup(void)
     if (!base || !*base) base = "/tmp";
     snprintf(dir, sizeof dir, "%s/e2e-XXXXXX", base);
     if (!mkdtemp(dir)) die("a private directory");
+    /* Packages are compiled once for all tests where the caller says where, else once for this program. */
+    if (setenv("BATON_CACHE_DIR", dir, 0) < 0) die("environment");
     if (setenv("TMPDIR", dir, 1) < 0 || unsetenv("XDG_RUNTIME_DIR") < 0 || unsetenv("NOTIFY_SOCKET") < 0) die("environment");
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) die("subreaper");
     setvbuf(stdout, NULL, _IOLBF, 0);

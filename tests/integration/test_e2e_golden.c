@@ -79,7 +79,7 @@ static json_t *run_json(const char *model, const char *prompt, const char *n, co
     size_t k = 9;
     while (*more) argv[k++] = *more++;
     spawn *s = spawn_start(argv);
-    const int rc = spawn_wait(s, spawn_patience(60000));
+    const int rc = spawn_wait(s, spawn_patience(180000));   /* it may compile first */
     if (rc != 0) print_message("exit %d: %s\n", rc, spawn_err(s));
     assert_int_equal(rc, 0);
     json_t *baton = json_loads(spawn_out(s), 0, NULL);
@@ -93,7 +93,7 @@ static void one_system_says_what_independent_engines_say(void **state)
     (void)state;
     cluster c;
     if (!smollm2()) skip();
-    assert_true(CLUSTER(&c, smollm2(), "--ctx-size", "1024"));
+    assert_true(CLUSTER(&c, smollm2(), "--ctx-size", "1024", "--engine", "host"));
     const size_t asked = spawn_is_sanitized() ? 6 : 48;
     for (size_t i = 0; i < GOLDEN_SMOLLM2_COUNT; i++) {
         const golden_smollm2 *g = &golden_smollm2_cases[i];
@@ -118,7 +118,7 @@ static void the_command_says_the_same(void **state)
     (void)state;
     if (!smollm2()) skip();
     const char *n = spawn_is_sanitized() ? "4" : "20";
-    json_t *baton = RUN_JSON(smollm2(), golden_smollm2_cases[0].prompt, n, "--ctx-size", "1024");
+    json_t *baton = RUN_JSON(smollm2(), golden_smollm2_cases[0].prompt, n, "--ctx-size", "1024", "--engine", "host");
     check(&golden_smollm2_cases[0], baton, (size_t)atoi(n), false);
     json_decref(baton);
     assert_true(spawn_wait_all_gone(spawn_patience(1000)));
@@ -152,13 +152,13 @@ static void expect_same(const json_t *a, const json_t *b, const char *what)
         if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i]))) fail_msg("%s changes %s", what, keys[i]);
 }
 
-static void compare_settings(const char *model, const char *prompt, const char *n, const char *const settings[][2], size_t count)
+static void compare_settings(const char *model, const char *engine, const char *prompt, const char *n, const char *const settings[][2], size_t count)
 {
-    json_t *first = RUN_JSON(model, prompt, n, "--threads", "2", "--ctx-size", "700");
-    print_message("%lld prompt tokens, KV digest %s\n", (long long)json_integer_value(json_object_get(first, "prompt_tokens")),
+    json_t *first = RUN_JSON(model, prompt, n, "--engine", engine, "--threads", "2", "--ctx-size", "700");
+    print_message("%s: %lld prompt tokens, KV digest %s\n", engine, (long long)json_integer_value(json_object_get(first, "prompt_tokens")),
                   json_string_value(json_object_get(first, "kv_digest")));
     for (size_t i = 0; i < count; i++) {
-        json_t *other = RUN_JSON(model, prompt, n, settings[i][0], settings[i][1], "--ctx-size", "700");
+        json_t *other = RUN_JSON(model, prompt, n, "--engine", engine, settings[i][0], settings[i][1], "--ctx-size", "700");
         expect_same(first, other, settings[i][1]);
         json_decref(other);
     }
@@ -169,21 +169,65 @@ static void chunks_threads_and_kernels_change_no_bit(void **state)
 {
     static const char *const settings[][2] = {
         { "--shape-policy", "chunk:16" }, { "--shape-policy", "chunk:64" }, { "--shape-policy", "chunk:256+tail" },
-        { "--shape-policy", "pow2" },     { "--threads", "1" },             { "--isa", "ref" },
-        { "--isa", "avx2" },
+        { "--shape-policy", "chunk:256" }, { "--shape-policy", "pow2" },    { "--shape-policy", "range:1-300" }, { "--shape-policy", "chunk:100" },
+        { "--threads", "1" },             { "--isa", "ref" },               { "--isa", "avx2" },
     };
     (void)state;
     const bool has_avx2 = __builtin_cpu_supports("avx2");
-    compare_settings(spawn_tiny_model(1), long_prompt(600), "8", settings, has_avx2 ? 7 : 6);
+    compare_settings(spawn_tiny_model(1), "npu", long_prompt(600), "8", settings, has_avx2 ? 10 : 9);
+    compare_settings(spawn_tiny_model(1), "host", long_prompt(600), "8", settings, has_avx2 ? 10 : 9);
 }
 
 static void neither_do_they_with_the_default_model(void **state)
 {
-    static const char *const settings[][2] = { { "--shape-policy", "chunk:16" }, { "--threads", "1" }, { "--isa", "ref" } };
+    static const char *const settings[][2] = { { "--shape-policy", "chunk:64" }, { "--threads", "1" }, { "--isa", "ref" } };
     (void)state;
     if (!smollm2() || spawn_is_sanitized()) skip();
-    compare_settings(smollm2(), long_prompt(1100), "4", settings, 2);
-    compare_settings(smollm2(), long_prompt(80), "2", settings + 2, 1);
+    compare_settings(smollm2(), "npu", long_prompt(1100), "4", settings, 2);
+    compare_settings(smollm2(), "npu", long_prompt(80), "2", settings + 2, 1);
+    compare_settings(smollm2(), "host", long_prompt(1100), "4", settings, 2);
+}
+
+/* What the integer NPU says is its own, but it is text, it is repeated exactly, and the answer tells how it was computed. */
+static void the_npu_says_text_and_tells_how_it_was_made(void **state)
+{
+    (void)state;
+    cluster c;
+    if (!smollm2() || spawn_is_sanitized()) skip();
+    assert_true(CLUSTER(&c, smollm2(), "--ctx-size", "1024"));
+    for (size_t i = 0; i < GOLDEN_SMOLLM2_COUNT; i++) {
+        const golden_smollm2 *g = &golden_smollm2_cases[i];
+        char digest[2][40] = { "", "" };
+        for (size_t turn = 0; turn < 2 && !g->system; turn++) {
+            json_t *request = cluster_request(g->prompt, 24);
+            client *call = client_post(c.url, "/v1/completions", request);
+            assert_true(client_wait(call, spawn_patience(30000)));
+            assert_int_equal(client_status(call), 200);
+            const json_t *b = client_baton(call);
+            const char *text = json_string_value(json_object_get(b, "text"));
+            size_t same = 0;
+            while (same < 24 && json_integer_value(json_array_get(json_object_get(b, "token_ids"), same)) == g->ids[same]) same++;
+            if (turn == 0) print_message("'%s' ->%s   (leaves the float engines' ids at %zu)\n", g->prompt, text, same);
+            assert_true(same >= 1);         /* the first token of each of these prompts is far ahead of the second */
+            snprintf(digest[turn], sizeof digest[turn], "%s", json_string_value(json_object_get(b, "kv_digest")));
+            assert_string_equal(json_string_value(json_object_get(b, "engine")), "npu");
+            assert_string_equal(json_string_value(json_object_get(b, "quant")), "w8a8");
+            assert_string_equal(json_string_value(json_object_get(b, "shape_policy")), "chunk:256+tail");
+            assert_true(json_is_array(json_object_get(b, "fallbacks")));
+            assert_int_equal(json_integer_value(json_object_get(b, "compilations")), 0);
+            assert_true(json_is_integer(json_object_get(b, "compilations")));
+            const json_int_t tokens = json_integer_value(json_object_get(b, "prompt_tokens"));
+            assert_true(tokens <= 16);      /* one chunk of 16 rows */
+            assert_float_equal(json_real_value(json_object_get(b, "padding_ratio")), 1 - (double)tokens / 16, 1e-6);
+            const double share = json_real_value(json_object_get(b, "npu_mac_ratio"));
+            assert_true(share > 0.9 && share < 1);
+            client_end(call);
+            json_decref(request);
+        }
+        assert_string_equal(digest[0], digest[1]);
+    }
+    assert_true(cluster_wait_idle(c.url, spawn_patience(5000)));
+    assert_true(cluster_stop(&c));
 }
 
 int main(void)
@@ -191,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(one_system_says_what_independent_engines_say, spawn_teardown),
         cmocka_unit_test_teardown(the_command_says_the_same, spawn_teardown),
+        cmocka_unit_test_teardown(the_npu_says_text_and_tells_how_it_was_made, spawn_teardown),
         cmocka_unit_test_teardown(the_reference_engine_says_exactly_that, spawn_teardown),
         cmocka_unit_test_teardown(chunks_threads_and_kernels_change_no_bit, spawn_teardown),
         cmocka_unit_test_teardown(neither_do_they_with_the_default_model, spawn_teardown),

@@ -193,7 +193,7 @@ static void refuses_unknown_engines_and_wrong_views(void **state)
     assert_int_equal(pf_engine_new(&pf, m, &(pf_engine_config){.isa = "mmx"}, &f), BT_EARG);
     assert_non_null(strstr(f.text, "mmx"));
     assert_int_equal(dc_engine_new(&dc, m, &(dc_engine_config){.isa = "mmx"}, &f), BT_EARG);
-    assert_int_equal(pf_engine_new(&pf, m, &(pf_engine_config){.shape_policy = "pow3"}, &f), BT_EARG);
+    assert_int_equal(pf_engine_new(&pf, m, &(pf_engine_config){.engine = "host", .want.shape_policy = "pow3"}, &f), BT_EARG);
     assert_int_equal(pf_engine_new(&pf, m, &(pf_engine_config){.ctx_tokens = 1025}, &f), BT_ELIMIT);
     assert_int_equal(dc_engine_new(&dc, m, &(dc_engine_config){.ctx_tokens = 1025}, &f), BT_ELIMIT);
     assert_true(strstr(f.text, "1025") && strstr(f.text, "1024"));

@@ -28,15 +28,15 @@ typedef struct room {
     int32_t ids[IDS];
 } room;
 
-static pf_engine *new_engine(const bt_model *m)
+static pf_engine *new_engine(const bt_model *m, const char *policy)
 {
     pf_engine *e = NULL;
     bt_fault fault;
-    if (pf_engine_new(&e, m, &(pf_engine_config){ .threads = 2 }, &fault) < 0) fail_msg("%s", fault.text);
+    if (pf_engine_new(&e, m, &(pf_engine_config){ .engine = "host", .threads = 2, .want.shape_policy = policy }, &fault) < 0) fail_msg("%s", fault.text);
     return e;
 }
 
-static void open_room(room *r)
+static void open_cut(room *r, const char *policy)
 {
     size_t len;
     const tiny_gguf_spec spec = tiny_gguf_default();
@@ -49,8 +49,10 @@ static void open_room(room *r)
     assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS, SLOTS * 512, NULL), BT_OK);
     for (size_t i = 0; i < SLOTS; i++) assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[i], IDS, NULL), BT_OK);
     for (int32_t i = 0; i < IDS; i++) r->ids[i] = 3 + i * 7 % 300;
-    assert_int_equal(pf_worker_new(&r->worker, new_engine(r->model), SLOTS, h->vocab, NULL), BT_OK);
+    assert_int_equal(pf_worker_new(&r->worker, new_engine(r->model, policy), SLOTS, h->vocab, NULL), BT_OK);
 }
+
+static void open_room(room *r) { open_cut(r, NULL); }
 
 static void close_room(room *r)
 {
@@ -108,7 +110,7 @@ static void announces_every_row_once_before_the_end(void **state)
     for (uint32_t l = 0; l < layers; l++) assert_int_equal(done[l], IDS);
 
     /* The same as the engine gives without a worker. */
-    pf_engine *e = new_engine(r.model);
+    pf_engine *e = new_engine(r.model, NULL);
     float *logits = calloc(r.model->hp.vocab, sizeof *logits);
     bt_kv_view view;
     uint8_t digest[16];
@@ -128,6 +130,29 @@ static void announces_every_row_once_before_the_end(void **state)
     pf_engine_free(e);
     free(done);
     close_room(&r);
+}
+
+/* Blocks have edges on multiples of 16; chunks need not. */
+static void announces_whole_blocks_whatever_the_chunks(void **state)
+{
+    static const char *const policies[] = { "chunk:100", "chunk:7", "range:1-90" };
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        room r;
+        open_cut(&r, policies[i]);
+        uint32_t done[16] = { 0 };
+        pf_worker_event ev;
+        give(&r, 0, IDS);
+        while ((ev = next(&r)).type == PF_WORKER_KV_READY) {
+            assert_int_equal(ev.token_begin, done[ev.layer]);
+            assert_true(ev.token_count > 0);
+            done[ev.layer] += ev.token_count;
+            assert_true(done[ev.layer] % 16 == 0 || done[ev.layer] == IDS);
+        }
+        assert_int_equal(ev.type, PF_WORKER_COMPUTED);
+        for (uint32_t l = 0; l < r.model->hp.layers; l++) assert_int_equal(done[l], IDS);
+        close_room(&r);
+    }
 }
 
 static void takes_jobs_in_the_order_given(void **state)
@@ -209,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(announces_every_row_once_before_the_end),
+        cmocka_unit_test(announces_whole_blocks_whatever_the_chunks),
         cmocka_unit_test(takes_jobs_in_the_order_given),
         cmocka_unit_test(a_prompt_that_the_engine_refuses_fails_in_words),
         cmocka_unit_test(a_cancelled_job_ends_once_whenever_it_is_cancelled),

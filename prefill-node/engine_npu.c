@@ -1,0 +1,85 @@
+/* The NPU back end: a package, and the executor of common/npu over it. */
+#include "prefill-node/engine_backend.h"
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct npu_state {
+    bt_pkg *pkg;
+    const bt_kernels *kernels;
+    bt_prefill *prefill;
+} npu_state;
+
+static void npu_free(void *state)
+{
+    npu_state *s = state;
+    if (!s) return;
+    bt_prefill_free(s->prefill);
+    bt_pkg_close(s->pkg);
+    free(s);
+}
+
+static bt_err npu_load(void **ret, const bt_model *m, const pf_engine_config *config, bt_pool *pool, bt_fault *fault)
+{
+    const pf_package_how how = {.ctx_tokens = config->ctx_tokens, .isa = config->isa, .pool = pool, .allow_llm_int8 = config->for_perplexity,
+                                .progress = config->progress, .ud = config->progress_ud};
+    const bt_prefill_options options = {.ctx_tokens = config->ctx_tokens};
+    const bt_kernels *kernels = bt_kernels_select(config->isa);
+    if (!kernels)
+        return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", config->isa, bt_kernels_names());
+    npu_state *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
+    s->kernels = kernels;
+    bt_err e = pf_package_open(&s->pkg, NULL, m, &config->want, &how, fault);
+    if (e == BT_OK) e = bt_prefill_new_npu(&s->prefill, s->pkg, kernels, pool, &options, fault);
+    if (e < 0) npu_free(s);
+    else *ret = s;
+    return e;
+}
+
+static bt_err npu_prefill(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
+                          const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
+{
+    npu_state *s = state;
+    return bt_prefill_run(s->prefill, kv, ids, n, pos0, hooks, logits, out, fault);
+}
+
+static bt_msg_work npu_work(const void *state)
+{
+    const npu_state *s = state;
+    const bt_prefill_stats p = bt_prefill_stats_of(s->prefill);
+    return (bt_msg_work){.rows = p.rows, .npu_macs = p.npu.npu_macs, .companion_macs = p.npu.companion_macs,
+                         .shadow_entries = p.npu.shadow_entries, .compilations = p.compilations};
+}
+
+static void npu_describe(const void *state, pf_engine_about *ret)
+{
+    const npu_state *s = state;
+    const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
+    const bt_pkg_fallback *f = bt_pkg_fallbacks(s->pkg);
+    bt_msg_engine *g = &ret->engine;
+    char digest[BT_HASH_HEX_CHARS];
+    snprintf(ret->form, sizeof ret->form, "package=%s", bt_hash_hex(digest, h->digest));
+    snprintf(g->quant, sizeof g->quant, "%s", h->recipe);
+    snprintf(g->shape_policy, sizeof g->shape_policy, "%s", h->shape_policy);
+    snprintf(g->profile, sizeof g->profile, "%s", h->profile);
+    for (uint32_t i = 0; i < h->fallbacks.count; i++) {
+        if (g->fallbacks_len == BT_MSG_MAX_FALLBACKS) {     /* more than HELLO carries: the last one stands for the rest */
+            bt_msg_fallback *last = &g->fallbacks[BT_MSG_MAX_FALLBACKS - 1];
+            snprintf(last->op, sizeof last->op, "others");
+            snprintf(last->why, sizeof last->why, "see baton inspect");
+            last->count += f[i].count;
+            continue;
+        }
+        bt_msg_fallback *to = &g->fallbacks[g->fallbacks_len++];
+        snprintf(to->op, sizeof to->op, "%s", f[i].op);
+        snprintf(to->why, sizeof to->why, "%s", f[i].why);
+        to->count = f[i].count;
+    }
+}
+
+static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
+
+const pf_engine_backend pf_engine_npu = {"npu", 2, npu_load, npu_prefill, npu_work, npu_describe, npu_isa, npu_free};

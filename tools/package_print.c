@@ -1,0 +1,169 @@
+/* A package for people. See package_view.h. */
+#include "tools/package_view.h"
+#include "base/hash.h"
+#include "npu/recipe.h"
+#include "tools/tool.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *size_text(char ret[32], uint64_t bytes)
+{
+    tool_size_text(ret, 32, bytes);
+    return ret;
+}
+
+void tool_package_print_summary(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_row *r = bt_pkg_rows(p);
+    const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
+    char digest[BT_HASH_HEX_CHARS], a[32], b[32], c[32];
+    printf("model           %s\ndigest          %s\n", h->model_name, bt_hash_hex(digest, h->digest));
+    printf("quantisation    %s, calibrated on %" PRIu64 " tokens\n", h->recipe, h->calib_tokens);
+    printf("device          %s, %s on the NPU\n", h->profile, h->npu_ops == BT_PKG_OPS_ALL ? "every operator it has" : "matrix products");
+    printf("size            %s, of it weights %s; one arena of %s\n", size_text(a, h->file_bytes), size_text(b, h->weights_bytes),
+           size_text(c, h->arena_bytes));
+    printf("shapes          %s, %u rows\n\n  %5s %11s %20s %12s %8s %16s %16s\n", h->shape_policy, h->rows.count, "batch", "seq", "ctx", "arena",
+           "steps", "NPU MACs", "companion MACs");
+    for (uint32_t i = 0; i < h->rows.count; i++) {
+        const bt_pkg_program *g = &bt_pkg_programs(p)[r[i].program[BT_PKG_OUT_LAST]];
+        char seq[32], ctx[32];
+        uint32_t last = i;                  /* contexts that share their programs stand in one line */
+        while (last + 1 < h->rows.count && memcmp(r[last + 1].program, r[i].program, sizeof r[i].program) == 0) last++;
+        if (r[i].seq_min < r[i].seq) snprintf(seq, sizeof seq, "%u-%u", r[i].seq_min, r[i].seq);
+        else snprintf(seq, sizeof seq, "%u", r[i].seq);
+        if (last > i) snprintf(ctx, sizeof ctx, "%u..%u (%u)", r[i].ctx, r[last].ctx, last - i + 1);
+        else snprintf(ctx, sizeof ctx, "%u", r[i].ctx);
+        printf("  %5u %11s %20s %12s %8u %16" PRIu64 " %16" PRIu64 "\n", r[i].batch, seq, ctx, size_text(a, g->arena_bytes), g->insts,
+               g->npu_macs, g->companion_macs);
+        i = last;
+    }
+    printf("\nfallbacks       %s\n", h->fallbacks.count ? "these operators go to the companion:" : "none");
+    for (uint32_t i = 0; i < h->fallbacks.count; i++) printf("  %-16s %6u  %s\n", f[i].op, f[i].count, f[i].why);
+}
+
+static void print_range(const char *name, const tool_package_range *r, bool as_integers)
+{
+    if (!r->count) return;
+    if (as_integers) printf("  %s %.0f..%.0f", name, r->lo, r->hi);
+    else printf("  %s %.4g..%.4g", name, r->lo, r->hi);
+}
+
+static void print_tensors(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_tensor *t = bt_pkg_tensors(p);
+    printf("\ntensors (zero points are 0)\n");
+    for (uint32_t i = 0; i < h->tensors.count; i++) {
+        char name[TOOL_PACKAGE_NAME_BYTES], shape[32];
+        if (!t[i].n) continue;
+        const tool_package_range scale = tool_package_scales(p, &t[i]), mult = tool_package_mults(p, &t[i]), shift = tool_package_shifts(p, &t[i]);
+        snprintf(shape, sizeof shape, "[%u, %u]", t[i].n, t[i].k);
+        printf("  %-20s %-16s %2u bits", tool_package_tensor_name(name, &t[i]), shape, t[i].bits);
+        print_range("scale", &scale, false);
+        print_range("multiplier", &mult, true);
+        print_range("shift", &shift, true);
+        if (t[i].out_scale > 0) printf("  output scale %.4g", (double)t[i].out_scale);
+        putchar('\n');
+    }
+}
+
+void tool_package_print_details(const bt_pkg *p, bool tensors)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_program *g = tool_package_largest(p);
+    const bt_pkg_session *s = bt_pkg_sessions(p);
+    tool_package_place place[TOOL_PACKAGE_MAX_PLACES];
+    const size_t places = tool_package_placement(place, p);
+    char a[32], b[32];
+    uint64_t shared = 0, repeats = 0;
+    for (uint32_t i = 0; i < h->consts.count; i++) {
+        const bt_pkg_const *c = &bt_pkg_consts(p)[i];
+        if (c->refs > 1) { shared++; repeats += (c->refs - 1) * c->bytes; }
+    }
+    printf("\nplacement in the program of %u rows, %u clusters on the NPU\n  %-16s %-10s %6s %9s %16s\n", g->seq, g->clusters, "operator", "unit",
+           "count", "clusters", "MACs a row");
+    for (size_t i = 0; i < places; i++)
+        printf("  %-16s %-10s %6u %9u %16" PRIu64 "\n", place[i].op, place[i].unit, place[i].count, place[i].clusters, place[i].macs_per_row);
+    printf("\nmemory of that program: %u values of %s in an arena of %s\n", g->places, size_text(a, tool_package_values_bytes(p, g)),
+           size_text(b, g->arena_bytes));
+    bt_report_sharing sharing;
+    if (tool_package_sharing(&sharing, p, NULL) == BT_OK)
+        printf("a prompt of %d tokens: %u chunks over shared programs take %s, %.0f %% of what a program for each chunk would\n",
+               TOOL_PACKAGE_SHARING_TOKENS, sharing.chunks, size_text(a, sharing.shared_bytes), 100 * sharing.ratio);
+    printf("constants: %u, %" PRIu64 " of them named more than once, which saves %s\n", h->consts.count, shared, size_text(a, repeats));
+    printf("rounding: single, half up, floor(x + 1/2); zero points: 0 (symmetric)\n");
+    if (h->npu_ops == BT_PKG_OPS_ALL) printf("residual stream: s32 in steps of %.6g\n", (double)h->residual_scale);
+    for (uint32_t i = 0; i < h->sessions.count; i++)
+        printf("session %u: layers %u to %u, %s mapped\n", i + 1, s[i].first_layer, s[i].last_layer, size_text(a, s[i].mapped_bytes));
+    if (tensors) print_tensors(p);
+}
+
+/* ---- what quantisation costs ---- */
+
+typedef struct line { const bt_pkg_tensor *t; const bt_pkg_site *s; double key; } line;
+
+static int by_key(const void *x, const void *y)
+{
+    const line *a = x, *b = y;
+    if (a->key != b->key) return a->key < b->key ? 1 : -1;
+    return a->t < b->t ? -1 : a->t > b->t;
+}
+
+static double known(float v) { return isfinite(v) ? (double)v : 0; }
+
+static void number(char ret[16], float v, const char *fmt)
+{
+    if (!isfinite(v)) snprintf(ret, 16, "-");
+    else snprintf(ret, 16, strcmp(fmt, "%") == 0 ? "%.3f %%" : "%.4g", strcmp(fmt, "%") == 0 ? 100 * (double)v : (double)v);
+}
+
+/* What to try, from the worst line: its input or its weights lose most. */
+static void print_hint(const line *worst)
+{
+    char name[TOOL_PACKAGE_NAME_BYTES];
+    const double in = known(worst->s->input_error), w = known(worst->t->weight_error);
+    tool_package_tensor_name(name, worst->t);
+    if (in > 2 * w && worst->s->bits == 8)
+        printf("\n%s loses most through its 8-bit input: try a16=%s, shadow=value, a clip nearer to its max, or rotation\n", name,
+               bt_site_kind_name((bt_site_kind)worst->s->kind));
+    else if (w > 2 * in && worst->t->bits == 4) printf("\n%s loses most through its 4-bit weights: try gptq, or w8\n", name);
+    else if (w > 2 * in) printf("\n%s loses most through its weights: try one scale a channel (no per-tensor)\n", name);
+    else printf("\n%s loses about as much through its input as through its weights\n", name);
+}
+
+bt_err tool_package_print_errors(const bt_pkg *p, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_tensor *t = bt_pkg_tensors(p);
+    line *lines = calloc(h->tensors.count + 1, sizeof *lines);
+    size_t n = 0;
+    if (!lines) return bt_fail(fault, BT_ENOMEM, "the list of tensors");
+    for (uint32_t i = 0; i < h->tensors.count; i++) {
+        if (!t[i].n || t[i].site == BT_PKG_NONE) continue;
+        lines[n] = (line){ &t[i], &bt_pkg_sites(p)[t[i].site], 0 };
+        lines[n].key = isfinite(t[i].output_error) ? (double)t[i].output_error : known(t[i].weight_error) + known(lines[n].s->input_error);
+        n++;
+    }
+    qsort(lines, n, sizeof *lines, by_key);
+    printf("relative RMS errors on the calibration, worst first\n  %-18s %4s %5s %10s %10s %10s %10s %10s %10s\n", "linear", "bits", "input", "weights",
+           "input", "output", "clip", "max", "outliers");
+    for (size_t i = 0; i < n; i++) {
+        char name[TOOL_PACKAGE_NAME_BYTES], w[16], in[16], out[16], clip[16], max[16], share[16];
+        number(w, lines[i].t->weight_error, "%");
+        number(in, lines[i].s->input_error, "%");
+        number(out, lines[i].t->output_error, "%");
+        number(clip, lines[i].s->clip, "");
+        number(max, lines[i].s->max, "");
+        number(share, lines[i].s->outlier_columns, "%");
+        printf("  %-18s %4u %5u %10s %10s %10s %10s %10s %10s\n", tool_package_tensor_name(name, lines[i].t), lines[i].t->bits, lines[i].s->bits, w, in,
+               out, clip, max, share);
+    }
+    if (n) print_hint(&lines[0]);
+    free(lines);
+    return BT_OK;
+}

@@ -1,0 +1,43 @@
+#ifndef BT_TOOLS_PACKAGE_VIEW_H
+#define BT_TOOLS_PACKAGE_VIEW_H
+#include <jansson.h>
+#include <stdbool.h>
+#include "npu/pkg.h"
+#include "npu/report.h"
+
+/* What is in a package, for people and as JSON: compile shows the summary, inspect all of it. */
+
+/* Recipe, sizes, the table of specializations, what falls back. */
+void tool_package_print_summary(const bt_pkg *p);
+/* Placement of operators, the memory plan, rounding and ranges of scales; with `tensors` a line for each. */
+void tool_package_print_details(const bt_pkg *p, bool tensors);
+/* What quantisation costs, worst output first, and what that suggests. */
+bt_err tool_package_print_errors(const bt_pkg *p, bt_fault *fault);
+/* Everything; NULL when memory is out. */
+json_t *tool_package_json(const bt_pkg *p);
+/* The part of it that compile gives too: sizes, specializations[], fallbacks[]. */
+json_t *tool_package_summary_json(const bt_pkg *p);
+
+/* "layer 3 down", "out_norm". Returns ret. */
+enum { TOOL_PACKAGE_NAME_BYTES = 40 };
+char *tool_package_tensor_name(char ret[TOOL_PACKAGE_NAME_BYTES], const bt_pkg_tensor *t);
+char *tool_package_site_name(char ret[TOOL_PACKAGE_NAME_BYTES], const bt_pkg_site *s);
+
+/* Least and greatest of a tensor's numbers; count 0: it has none of them. */
+typedef struct tool_package_range { uint32_t count; double lo, hi; } tool_package_range;
+tool_package_range tool_package_scales(const bt_pkg *p, const bt_pkg_tensor *t);
+tool_package_range tool_package_mults(const bt_pkg *p, const bt_pkg_tensor *t);
+tool_package_range tool_package_shifts(const bt_pkg *p, const bt_pkg_tensor *t);
+
+/* The instructions of one operator in the program of the largest shape, on one unit. */
+typedef struct tool_package_place { const char *op, *unit; uint32_t count, clusters; uint64_t macs_per_row; } tool_package_place;
+enum { TOOL_PACKAGE_MAX_PLACES = 64 };
+size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], const bt_pkg *p);
+/* The program that the placement and the memory report speak of: the longest seq, logits of the last row. */
+const bt_pkg_program *tool_package_largest(const bt_pkg *p);
+/* What running the chunks of a prompt on shared programs saves, against a program for each chunk. */
+enum { TOOL_PACKAGE_SHARING_TOKENS = 1024 };
+bt_err tool_package_sharing(bt_report_sharing *ret, const bt_pkg *p, bt_fault *fault);
+/* Bytes of all its values, as if none shared memory with another. */
+uint64_t tool_package_values_bytes(const bt_pkg *p, const bt_pkg_program *g);
+#endif
