@@ -419,7 +419,7 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
         return head ? check_logits(w, in) : bad(w, "no out");
     }
     if (head) return bad(w, "the head's out is not the caller's logits");
-    value v;
+    value v = {.form = NOTHING};
     if ((e = plan_output(w, &v, in, to)) < 0) return e;
     return write_value(w, &v, read, reads, r->in_place);
 }

@@ -21,6 +21,9 @@ static bool not_negative(float x) { return finite(x) && x >= 0; }
 /* Of a measured figure: NaN says that nobody measured. */
 static bool measured(float x) { return x != x || not_negative(x); }
 
+/* Zeros are compared as bytes: -0.0 is not what the writer puts where nothing is. */
+static bool same_bytes(const void *a, const void *b, size_t n) { return memcmp(a, b, n) == 0; }
+
 /* ---- one constant ---- */
 
 /* The constant of exactly these bytes; NULL: no such index, or another size. */
@@ -275,7 +278,7 @@ static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
         };
         bt_pkg_tensor copy = *t;
         copy.layer = copy.weight = 0;
-        if (memcmp(&copy, &none, sizeof copy) != 0) return BAD("n 0 says that it is not there, other fields say that it is");
+        if (!same_bytes(&copy, &none, sizeof copy)) return BAD("n 0 says that it is not there, other fields say that it is");
         return bt_pkg_is_vector(t->weight) ? BT_OK : BAD("missing");
     }
     if (t->n != n || t->k != k)
@@ -314,7 +317,7 @@ static bt_err check_site(const bt_pkg *p, uint32_t i, const bt_pkg_site *s, bt_f
     if (!s->k) {
         bt_pkg_site copy = *s;
         copy.layer = copy.kind = 0;
-        return memcmp(&copy, &none, sizeof copy) == 0 ? BT_OK : BAD("k 0 says that it is not there, other fields say that it is");
+        return same_bytes(&copy, &none, sizeof copy) ? BT_OK : BAD("k 0 says that it is not there, other fields say that it is");
     }
     if (s->k != k) return BAD("k");
     if (s->bits != 8 && s->bits != 16) return BAD("bits");

@@ -92,7 +92,7 @@ static uint64_t gap(uint64_t lo, uint64_t hi, uint64_t v) { return v < lo ? lo -
 
 bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, size_t seq, size_t end_tokens, bt_fault *fault)
 {
-    const bt_pkg_row *row = bt_pkg_rows(p), *found = NULL, *near = NULL;
+    const bt_pkg_row *row = bt_pkg_rows(p), *found = NULL, *near = row; /* there is one at least */
     uint64_t best[3] = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->rows.count; i++) {
         const bt_pkg_row *r = &row[i];
