@@ -13,13 +13,14 @@
  *   LIMIT = 8388607
  * quantise8: y[T, ldy] s8 = clamp(q, -127, 127); bytes from K to ldy are zero. What the clamp took away, r = q - y, is listed for
  *   each row if shadow is not NULL: shadow[t * K + i], ascending k, count[t] of them; else dropped.
- * quantise16: hi, lo [T, ldy] s8 planes of clamp(q, -32639, 32639) (int_kernels.h); bytes from K to ldy are zero.
+ * quantise16: hi, lo [T, ldy] s8 planes of y = clamp(q, -32639, 32639) (int_kernels.h); bytes from K to ldy are zero; shadow and
+ *   count as above.
  * ldy is a multiple of 64, >= K. */
 enum { BT_EDGE_LIMIT = 8388607 };
 typedef void bt_edge_quantise8_fn(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv, size_t t, size_t k,
                                   bt_int_shadow *shadow, uint32_t *count);
-typedef void bt_edge_quantise16_fn(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x, size_t ldx, float inv,
-                                   size_t t, size_t k);
+typedef void bt_edge_quantise16_fn(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x, size_t ldx,
+                                   float inv, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count);
 
 /* y[t * ldy + n] = (float)a * scale[n] + bias[n], the conversion rounded once (nearest even), then a product and a sum; bias NULL:
  * no sum.

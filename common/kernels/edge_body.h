@@ -8,14 +8,14 @@ BT_INLINE v16 quantise(v16 x, v16 inv)
     return v16_min(v, v16_set1(BT_EDGE_LIMIT));
 }
 
-/* Lists what the clamp takes away from n inputs, the first of which is number i. */
-static uint32_t list_shadow(bt_int_shadow *list, v16 v, size_t i, size_t n)
+/* Lists what the clamp to +-limit takes away from n inputs, the first of which is number i. */
+static uint32_t list_shadow(bt_int_shadow *list, v16 v, int32_t limit, size_t i, size_t n)
 {
     int32_t q[16];
     uint32_t count = 0;
     v16_store_s32(q, v);
     for (size_t j = 0; j < n; j++) {
-        const int32_t r = q[j] > 127 ? q[j] - 127 : q[j] < -127 ? q[j] + 127 : 0;
+        const int32_t r = q[j] > limit ? q[j] - limit : q[j] < -limit ? q[j] + limit : 0;
         if (r) list[count++] = (bt_int_shadow){(uint32_t)(i + j), r};
     }
     return count;
@@ -34,7 +34,7 @@ void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *
             const v16 v = quantise(v16_load_n(x + i, n), by);
             int over;
             _mm_storeu_si128((void *)(y + i), v16_to_s8(v, &over));
-            if (over && list) beyond += list_shadow(list + beyond, v, i, n);
+            if (over && list) beyond += list_shadow(list + beyond, v, 127, i, n);
         }
         memset(y + i, 0, ldy - i);
         if (list) count[row] = beyond;
@@ -42,21 +42,30 @@ void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *
 }
 
 void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, size_t ldy,
-                                    const float *restrict x, size_t ldx, float inv, size_t t, size_t k)
+                                    const float *restrict x, size_t ldx, float inv, size_t t, size_t k,
+                                    bt_int_shadow *shadow, uint32_t *count)
 {
-    const v16 by = v16_set1(inv), limit = v16_set1(BT_INT_MAX16);
+    const v16 by = v16_set1(inv);
+    const __m256i limit = _mm256_set1_epi16(BT_INT_MAX16), low = _mm256_set1_epi16(-BT_INT_MAX16);
     for (size_t row = 0; row < t; row++, hi += ldy, lo += ldy, x += ldx) {
+        bt_int_shadow *list = shadow ? shadow + row * k : NULL;
+        uint32_t beyond = 0;
         size_t i = 0;
         for (; i < k; i += 16) {
-            v16 v = quantise(v16_load_n(x + i, k - i < 16 ? k - i : 16), by);
-            v = v16_min(v16_max(v, v16_neg(limit)), limit); /* whole numbers: rounding does not pass them */
-            const __m256i q = v16_to_s16(v);
+            const size_t n = k - i < 16 ? k - i : 16;
+            const v16 v = quantise(v16_load_n(x + i, n), by);
+            const __m256i wide = v16_to_s16(v);
+            const __m256i over = _mm256_or_si256(_mm256_cmpgt_epi16(wide, limit), _mm256_cmpgt_epi16(low, wide));
+            if (list && !_mm256_testz_si256(over, over))
+                beyond += list_shadow(list + beyond, v, BT_INT_MAX16, i, n);
+            const __m256i q = _mm256_max_epi16(_mm256_min_epi16(wide, limit), low);
             const __m256i h = _mm256_srai_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(128)), 8);
             const __m256i l = _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8);
             _mm_storeu_si128((void *)(hi + i), s16_to_s8(h));
             _mm_storeu_si128((void *)(lo + i), s16_to_s8(l));
         }
         memset(hi + i, 0, ldy - i), memset(lo + i, 0, ldy - i);
+        if (list) count[row] = beyond;
     }
 }
 

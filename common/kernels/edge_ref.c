@@ -32,16 +32,19 @@ void bt_edge_quantise8_ref(int8_t *restrict y, size_t ldy, const float *restrict
 }
 
 void bt_edge_quantise16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x,
-                            size_t ldx, float inv, size_t t, size_t k)
+                            size_t ldx, float inv, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     for (size_t row = 0; row < t; row++, hi += ldy, lo += ldy, x += ldx) {
+        uint32_t beyond = 0;
         for (size_t i = 0; i < k; i++) {
-            const int32_t q = clamp(quantise(x[i], inv), BT_INT_MAX16);
+            const int32_t whole = quantise(x[i], inv), q = clamp(whole, BT_INT_MAX16);
+            if (shadow && whole != q) shadow[row * k + beyond++] = (bt_int_shadow){(uint32_t)i, whole - q};
             lo[i] = (int8_t)(((q + 32768 + 128) & 255) -
                              128); /* q + 32768 is not negative, and 32768 has no low byte */
             hi[i] = (int8_t)((q - lo[i]) / 256);
         }
         memset(hi + k, 0, ldy - k), memset(lo + k, 0, ldy - k);
+        if (shadow) count[row] = beyond;
     }
 }
 

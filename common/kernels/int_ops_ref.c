@@ -95,16 +95,20 @@ void bt_int_split8_ref(int8_t *restrict y, size_t ldy, const int32_t *restrict x
     }
 }
 
-void bt_int_split16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const int32_t *restrict x, size_t ldx, size_t t, size_t k)
+void bt_int_split16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const int32_t *restrict x, size_t ldx, size_t t, size_t k,
+                        bt_int_shadow *shadow, uint32_t *count)
 {
-    for (; t > 0; t--, x += ldx, hi += ldy, lo += ldy) {
+    for (size_t row = 0; row < t; row++, x += ldx, hi += ldy, lo += ldy) {
+        uint32_t n = 0;
         for (size_t i = 0; i < k; i++) {
             const int32_t v = (int32_t)int_clamp(x[i], BT_INT_MAX16), h = (v + 128) >> 8;
+            if (shadow && v != x[i]) shadow[row * k + n++] = (bt_int_shadow){(uint32_t)i, x[i] - v};
             hi[i] = (int8_t)h;
             lo[i] = (int8_t)(v - 256 * h);
         }
         memset(hi + k, 0, ldy - k);
         memset(lo + k, 0, ldy - k);
+        if (shadow) count[row] = n;
     }
 }
 

@@ -32,12 +32,11 @@ static void quantise_part(void *ud, size_t part, size_t parts)
     bt_pool_slice(&r0, &r1, q->rows, 1, part, parts);
     if (r0 == r1) return;
     const float *x = q->x + r0 * q->k;
-    if (q->lo) {
-        q->kernels->quantise16(q->hi + r0 * q->ld, q->lo + r0 * q->ld, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k);
-        return;
-    }
-    q->kernels->quantise8(q->hi + r0 * q->ld, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k,
-                          q->shadow ? q->shadow + r0 * q->k : NULL, q->shadow ? q->count + r0 : NULL);
+    bt_int_shadow *shadow = q->shadow ? q->shadow + r0 * q->k : NULL;
+    uint32_t *count = q->shadow ? q->count + r0 : NULL;
+    int8_t *hi = q->hi + r0 * q->ld;
+    if (!q->lo) q->kernels->quantise8(hi, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k, shadow, count);
+    else q->kernels->quantise16(hi, q->lo + r0 * q->ld, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k, shadow, count);
     for (size_t r = r0; q->hot && r < r1; r++) q->count[r] = bt_exec_keep_hot(q->shadow + r * q->k, q->count[r], q->hot);
 }
 

@@ -73,12 +73,11 @@ static void split_rows(const rows_job *r, size_t r0, size_t n)
     const size_t k = i->in_width, ld = i->out_stride;
     const int32_t *from = (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * k;
     int8_t *hi = (int8_t *)bt_exec_at(r->j, i->out) + r0 * ld;
-    if (i->in1 != BT_PKG_NOWHERE) {
-        x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, k, n, k);
-        return;
-    }
     const uint8_t *hot = r->shadow && site->shadow == BT_SHADOW_CHANNEL ? bt_exec_const(x, site->hot) : NULL;
-    x->companion.kernels->int_split8(hi, ld, from, k, n, k, r->shadow ? r->shadow + r0 * k : NULL, r->shadow ? r->count + r0 : NULL);
+    bt_int_shadow *shadow = r->shadow ? r->shadow + r0 * k : NULL;
+    uint32_t *count = r->shadow ? r->count + r0 : NULL;
+    if (i->in1 == BT_PKG_NOWHERE) x->companion.kernels->int_split8(hi, ld, from, k, n, k, shadow, count);
+    else x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, k, n, k, shadow, count);
     for (size_t row = r0; hot && row < r0 + n; row++) r->count[row] = bt_exec_keep_hot(r->shadow + row * k, r->count[row], hot);
 }
 

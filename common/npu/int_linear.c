@@ -34,7 +34,8 @@ static void shadow_rows(const bt_kernels *kernels, const bt_int_linear_input *in
     for (size_t r = 0; r < rows; r++) {
         const size_t count = in->shadow_count[row + r];
         if (!count) continue;
-        for (size_t c = 0; c < 16 * panels; c++) s->row[c] = s->hi[r * BT_INT_LINEAR_COLS + c];
+        const int32_t *hi = s->hi + r * BT_INT_LINEAR_COLS, *lo = s->lo + r * BT_INT_LINEAR_COLS;
+        for (size_t c = 0; c < 16 * panels; c++) s->row[c] = in->lo ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
         kernels->int_shadow(s->row, in->shadow + (row + r) * in->k, count, wp, bt_int_k4(in->k), 0, panels);
         epilogue->row64(ud, row + r, n, cols, s->row);
     }
@@ -56,9 +57,9 @@ static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m,
         if (in->lo) {
             kernels->int_matmul(s->lo, BT_INT_LINEAR_COLS, in->lo + row * in->ld, in->ld, wp, colsum, rows, k4, 0, panels);
             epilogue->tile16(m->ud, row, rows, n, cols, s->hi, s->lo);
-            continue;
+        } else {
+            epilogue->tile8(m->ud, row, rows, n, cols, s->hi);
         }
-        epilogue->tile8(m->ud, row, rows, n, cols, s->hi);
         if (in->shadow_count) shadow_rows(kernels, in, epilogue, s, wp, panels, row, rows, n, cols, m->ud);
     }
 }

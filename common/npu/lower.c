@@ -90,7 +90,7 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
                          .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
     p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
     if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);
-    else if (in->recipe->shadow != BT_SHADOW_OFF && !(in->pruned && in->pruned[p.site]))
+    if (in->recipe->shadow != BT_SHADOW_OFF && !(in->pruned && in->pruned[p.site]))
         p.shadow = bt_lower_build_bytes(b, BT_PKG_VALUE_SHADOW, bt_pkg_shadow_bytes(rows, k));
     bt_pkg_inst *i = bt_lower_build_emit(b, op, unit, graph_op);
     i->out_rows = of_out;

@@ -321,7 +321,7 @@ static bt_err check_site(const bt_pkg *p, uint32_t i, const bt_pkg_site *s, bt_f
     }
     if (s->k != k) return BAD("k");
     if (s->bits != 8 && s->bits != 16) return BAD("bits");
-    if (s->shadow > BT_SHADOW_CHANNEL || (s->bits == 16 && s->shadow)) return BAD("shadow");
+    if (s->shadow > BT_SHADOW_CHANNEL) return BAD("shadow");
     if (!positive(s->scale)) return BAD("scale");
     if (!positive(s->inv_scale)) return BAD("inv_scale");
     if (!not_negative(s->clip) || !not_negative(s->max) || !not_negative(s->rms)) return BAD("clip, max or rms");

@@ -102,7 +102,7 @@ typedef struct bt_pkg_tensor {              /* 96 bytes; one that is not there: 
 typedef struct bt_pkg_site {                /* 64 bytes; one that no integer linear uses: layer, kind, hot NONE, else zero */
     uint32_t layer, kind;                   /* bt_site_kind; layer UINT32_MAX for the head */
     uint32_t bits, shadow, k;               /* 8 or 16; bt_shadow_kind */
-    float    scale, inv_scale;              /* scale = clip / 127 or / 32639; inv_scale = 1 / scale, rounded once */
+    float    scale, inv_scale;              /* scale = clip / 127 or / 32639, or coarser (sites.h); inv_scale = 1 / scale, rounded once */
     float    clip, max, rms;                /* of the calibration */
     float    input_error;                   /* relative RMS of the quantised input on the calibration, shadow included */
     float    outlier_columns;               /* share of the columns with any value beyond the clip */

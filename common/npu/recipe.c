@@ -8,7 +8,7 @@
 
 #define MODES "w8a8, w8a16, w4a8, w4a16"
 #define CHOICES "per-tensor, r1, no-r1, r2, no-r2, no-rotate, clip=, shadow=, prune=, smooth=, a16=, gptq, no-gptq, llm-int8"
-static const double CLIP8 = 99.99, CLIP16 = 100;
+static const double CLIP8 = 99.99, CLIP16 = 99.99;
 
 enum { SEEN_R1 = 1, SEEN_R2 = 2, SEEN_CLIP = 4, SEEN_SHADOW = 8, SEEN_PRUNE = 16, SEEN_SMOOTH = 32, SEEN_A16 = 64, SEEN_GPTQ = 128 };
 
@@ -125,12 +125,7 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
 static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
 {
     const bool all_16 = !has_8_bit_site(r);
-    if (all_16 && (seen & SEEN_SHADOW) && r->shadow != BT_SHADOW_OFF)
-        return bt_fail(fault, BT_EARG, "recipe: shadow is of 8-bit inputs, and here all have 16 bits");
-    if (all_16) {
-        r->shadow = BT_SHADOW_OFF;
-        r->clip_percentile8 = CLIP8;
-    }
+    if (all_16) r->clip_percentile8 = CLIP8;
     if (r->llm_int8) {
         for (int s = 0; s < BT_SITE_KINDS; s++)
             if (r->weight_bits != 8 || r->input_bits[s] != 8)
@@ -208,7 +203,7 @@ void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r)
         if (clip >= 100) add(&l, "clip=max", "");
         else add_number(&l, "clip=p", clip);
     }
-    if (!all_16 && !r->llm_int8 && r->shadow != BT_SHADOW_VALUE) add(&l, "shadow=", shadow_name[r->shadow]);
+    if (!r->llm_int8 && r->shadow != BT_SHADOW_VALUE) add(&l, "shadow=", shadow_name[r->shadow]);
     if (r->prune > 0) add_number(&l, "prune=", r->prune);
     if (r->smooth >= 0) add_number(&l, "smooth=", r->smooth);
     for (int s = 0; !all_16 && s < BT_SITE_KINDS; s++)

@@ -6,17 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HEADROOM = 4 }; /* of the calibration's greatest value */
+
 static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, unsigned bits, const bt_recipe *recipe)
 {
     const bool is16 = bits == 16;
     size_t beyond = 0;
     s->bits = bits;
-    s->shadow = is16 ? BT_SHADOW_OFF : recipe->shadow;
+    s->shadow = recipe->shadow;
     s->k = (uint32_t)stats->k;
     s->max = stats->max;
     s->rms = stats->count ? (float)sqrt(stats->square / (double)stats->count) : 0;
     s->clip = bt_calib_percentile(stats, is16 ? recipe->clip_percentile16 : recipe->clip_percentile8);
     s->scale = s->clip / (is16 ? (float)BT_INT_MAX16 : 127.0f);
+    /* What the shadow adds back is bounded too: a scale so fine that the greatest value would not be whole is made coarser. */
+    const float least = HEADROOM * s->max / (float)BT_EDGE_LIMIT;
+    if (s->shadow != BT_SHADOW_OFF && s->scale < least) s->scale = least;
     if (!(s->scale > 0) || !isfinite(1 / s->scale)) s->scale = 1;
     s->inv_scale = 1 / s->scale;
     for (size_t i = 0; i < stats->k; i++) beyond += stats->column_max[i] > s->clip;

@@ -8,7 +8,8 @@
 
 /* From calibration figures to quantisation parameters of inputs. */
 
-/* site[stats->sites], everything but `hot`, which stays NONE: bits, scale = clip / 127 or / 32639 (1 where the clip is 0), shadow, pruned.
+/* site[stats->sites], everything but `hot`, which stays NONE: bits, scale = clip / 127 or / 32639 (1 where the clip is 0), with a shadow
+ * at least 4 max / BT_EDGE_LIMIT, so that values beyond the calibration keep whole; shadow, pruned.
  * shadow=channel: a layer's importance is the greatest max / clip of its sites; the head counts as one layer more; the
  * floor(prune * (layers + 1)) least important are pruned, later ones first among equals. */
 void bt_sites_choose(bt_pkg_site *site, const bt_calib_stats *stats, const bt_recipe *recipe);

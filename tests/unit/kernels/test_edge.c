@@ -66,23 +66,31 @@ static void quantise8_case(const bt_kernels *v, size_t t, size_t k, int with_sha
     free(x), free(y), free(list), free(beyond);
 }
 
-static void quantise16_case(const bt_kernels *v, size_t t, size_t k)
+static void quantise16_case(const bt_kernels *v, size_t t, size_t k, int with_shadow)
 {
     const size_t ldx = k + rnd_below(3), ldy = (k + 63) / 64 * 64 + 64 * rnd_below(2),
                  count = (t - 1) * ldx + k;
     const float inv = 130.1f;
     float *x = inputs_new(count, 1 / inv);
     int8_t *hi = bytes_new(t * ldy, 1), *lo = bytes_new(t * ldy, 1);
-    v->quantise16(hi, lo, ldy, x, ldx, inv, t, k);
-    for (size_t row = 0; row < t; row++)
+    bt_int_shadow *list = with_shadow ? bytes_new(t * k * sizeof *list, 8) : NULL;
+    uint32_t *beyond = with_shadow ? bytes_new(t * sizeof *beyond, 4) : NULL;
+    v->quantise16(hi, lo, ldy, x, ldx, inv, t, k, list, beyond);
+    for (size_t row = 0; row < t; row++) {
+        size_t at = row * k;
         for (size_t i = 0; i < ldy; i++) {
             const long q = i < k ? quantised(x[row * ldx + i], inv) : 0, end = BT_INT_MAX16;
-            assert_int_equal(256 * hi[row * ldy + i] + lo[row * ldy + i], q < -end  ? -end
-                                                                          : q > end ? end
-                                                                                    : q);
+            const long want = q < -end ? -end : q > end ? end : q;
+            assert_int_equal(256 * hi[row * ldy + i] + lo[row * ldy + i], want);
             if (i >= k) assert_true(hi[row * ldy + i] == 0 && lo[row * ldy + i] == 0);
+            if (q == want || !list) continue;
+            assert_int_equal(list[at].k, i);
+            assert_int_equal(list[at].r, q - want);
+            at++;
         }
-    free(x), free(hi), free(lo);
+        if (list) assert_int_equal(beyond[row], at - row * k);
+    }
+    free(x), free(hi), free(lo), free(list), free(beyond);
 }
 
 static void quantise_all(const bt_kernels *v)
@@ -90,7 +98,7 @@ static void quantise_all(const bt_kernels *v)
     for (int again = 0; again < 20; again++)
         for (size_t i = 0; i < COUNT(widths); i++) {
             quantise8_case(v, 1 + rnd_below(3), widths[i], again % 2);
-            quantise16_case(v, 1 + rnd_below(3), widths[i]);
+            quantise16_case(v, 1 + rnd_below(3), widths[i], again % 2);
         }
 }
 static void quantise_rounds_to_even_clamps_and_lists_the_rest(void **state)
@@ -122,8 +130,10 @@ static void quantise_equals_ref_over_all_magnitudes(void **state)
         assert_memory_equal(y[0], y[1], N);
         assert_int_equal(count[0], count[1]);
         assert_memory_equal(list[0], list[1], count[0] * sizeof **list);
-        v->quantise16(y[0], lo[0], N, x, N, inv, 1, N);
-        ref_kernels()->quantise16(y[1], lo[1], N, x, N, inv, 1, N);
+        v->quantise16(y[0], lo[0], N, x, N, inv, 1, N, list[0], &count[0]);
+        ref_kernels()->quantise16(y[1], lo[1], N, x, N, inv, 1, N, list[1], &count[1]);
+        assert_int_equal(count[0], count[1]);
+        assert_memory_equal(list[0], list[1], count[0] * sizeof **list);
         assert_memory_equal(y[0], y[1], N);
         assert_memory_equal(lo[0], lo[1], N);
     }

@@ -218,11 +218,14 @@ static void add_and_split_keep_every_unit(void **state)
         back[shadow[i].k] += shadow[i].r;
     }
     assert_memory_equal(back, wide, sizeof wide);
-    ref_kernels()->int_split16(hi, lo, 128, wide, 100, 1, 100);
+    ref_kernels()->int_split16(hi, lo, 128, wide, 100, 1, 100, shadow, &count);
     for (size_t i = 0; i < 128; i++) {
         const int32_t v = i < 100 ? wide[i] : 0;
         assert_int_equal(256 * hi[i] + lo[i], v > BT_INT_MAX16 ? BT_INT_MAX16 : v < -BT_INT_MAX16 ? -BT_INT_MAX16 : v);
+        if (i < 100) back[i] = 256 * hi[i] + lo[i];
     }
+    for (uint32_t i = 0; i < count; i++) back[shadow[i].k] += shadow[i].r;
+    assert_memory_equal(back, wide, sizeof wide);
 }
 
 static void rotate_equals_the_dense_product(void **state)

@@ -141,12 +141,14 @@ static void split_equals_ref_and_the_companions_quantisation(void **state)
                 assert_memory_equal(list[j], list[0], T * k * sizeof **list);
                 assert_memory_equal(count[j], count[0], T * sizeof **count);
             }
-            ref_kernels()->int_split16(a[0], b[0], ldy, x, ldx, T, k);
-            v->int_split16(a[1], b[1], ldy, x, ldx, T, k);
-            v->quantise16(a[2], b[2], ldy, xf, ldx, 1.0f, T, k);
+            ref_kernels()->int_split16(a[0], b[0], ldy, x, ldx, T, k, none ? NULL : list[0], none ? NULL : count[0]);
+            v->int_split16(a[1], b[1], ldy, x, ldx, T, k, none ? NULL : list[1], none ? NULL : count[1]);
+            v->quantise16(a[2], b[2], ldy, xf, ldx, 1.0f, T, k, none ? NULL : list[2], none ? NULL : count[2]);
             for (int j = 1; j < 3; j++) {
                 assert_memory_equal(a[j], a[0], T * ldy);
                 assert_memory_equal(b[j], b[0], T * ldy);
+                assert_memory_equal(list[j], list[0], T * k * sizeof **list);
+                assert_memory_equal(count[j], count[0], T * sizeof **count);
             }
             for (int j = 0; j < 3; j++) free(a[j]), free(b[j]), free(list[j]), free(count[j]);
             free(x), free(xf);

@@ -129,7 +129,6 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("k 0 says that it is not there", SITE(0, QKV)->k = 0) \
     X("site 0 (qkv of layer 0): bits", SITE(0, QKV)->bits = 12) \
     X("site 0 (qkv of layer 0): shadow", SITE(0, QKV)->shadow = 3) \
-    X("site 1 (o of layer 0): shadow", SITE(0, O)->shadow = 1) \
     X("scale", SITE(0, QKV)->scale = -1) \
     X("inv_scale", SITE(0, QKV)->inv_scale = 0) \
     X("clip, max or rms", SITE(0, QKV)->max = NAN) \

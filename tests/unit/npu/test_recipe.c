@@ -17,7 +17,7 @@ static void the_default_is_w8a8_rotated_with_an_integer_shadow(void **state)
     for (int s = 0; s < BT_SITE_KINDS; s++) assert_int_equal(r.input_bits[s], 8);
     assert_true(r.r1 && r.r2 && !r.per_tensor && !r.gptq && !r.llm_int8);
     assert_int_equal(r.shadow, BT_SHADOW_VALUE);
-    assert_true(r.clip_percentile8 == 99.99 && r.clip_percentile16 == 100 && r.smooth < 0 && r.prune == 0);
+    assert_true(r.clip_percentile8 == 99.99 && r.clip_percentile16 == 99.99 && r.smooth < 0 && r.prune == 0);
     char text[BT_RECIPE_MAX_TEXT];
     bt_recipe_text(text, &r);
     assert_string_equal(text, "w8a8");
@@ -41,7 +41,7 @@ static void every_recipe_has_one_text(void **state)
         {"w8a8:a16=qkv+o+up+down+head", "w8a16"},
         {"w8a8:a16=qkv+o+up+down+head,clip=max", "w8a16"},
         {"w8a16", "w8a16"},
-        {"w8a16:shadow=off", "w8a16"},
+        {"w8a16:shadow=off", "w8a16:shadow=off"},
         {"w8a16:clip=p99.999", "w8a16:clip=p99.999"},
         {"w8a16:a16=down", "w8a16"},
         {"w4a8", "w4a8"},
@@ -96,7 +96,7 @@ static void refuses_what_there_is_not_and_names_it(void **state)
         {"w8a8:r1,no-r1", "twice"},
         {"w8a8:no-rotate,r2", "twice"},
         {"w8a8:clip=max,clip=max", "twice"},
-        {"w8a16:shadow=value", "16 bits"},
+        {"w8a16:shadow=on", "channel"},
         {"w8a16:llm-int8", "w8a8"},
         {"w4a8:llm-int8", "w8a8"},
         {"w8a8:llm-int8,shadow=off", "static clip"},

@@ -154,9 +154,9 @@ static void scales_follow_the_recipe(void **state)
         const bool is16 = i < 12 && i % 4 == BT_SITE_DOWN;
         const bt_calib_site *c = &w.stats->site[i];
         assert_int_equal(site[i].bits, is16 ? 16 : 8);
-        assert_int_equal(site[i].shadow, is16 ? BT_SHADOW_OFF : BT_SHADOW_VALUE);
-        assert_true(site[i].clip == bt_calib_percentile(c, is16 ? 100 : 99.99));
-        assert_true(site[i].scale == site[i].clip / (is16 ? 32639.0f : 127.0f) && site[i].inv_scale == 1 / site[i].scale);
+        assert_int_equal(site[i].shadow, BT_SHADOW_VALUE);
+        assert_true(site[i].clip == bt_calib_percentile(c, 99.99));
+        assert_true(site[i].scale == fmaxf(site[i].clip / (is16 ? 32639.0f : 127.0f), 4 * site[i].max / 8388607.0f) && site[i].inv_scale == 1 / site[i].scale);
         assert_int_equal(site[i].layer, i == 12 ? UINT32_MAX : i / 4);
         assert_true(site[i].rms > 0 && site[i].rms < site[i].max && site[i].max == c->max);
     }
