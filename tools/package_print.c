@@ -129,7 +129,7 @@ static void print_hint(const line *worst)
     const double in = known(worst->s->input_error), w = known(worst->t->weight_error);
     tool_package_tensor_name(name, worst->t);
     if (in > 2 * w && worst->s->bits == 8)
-        printf("\n%s loses most through its 8-bit input: try a16=%s, shadow=value, a clip nearer to its max, or rotation\n", name,
+        printf("\n%s loses most through its 8-bit input: try a16=%s, or a clip nearer to its max\n", name,
                bt_site_kind_name((bt_site_kind)worst->s->kind));
     else if (w > 2 * in && worst->t->bits == 4) printf("\n%s loses most through its 4-bit weights: try gptq, or w8\n", name);
     else if (w > 2 * in) printf("\n%s loses most through its weights: try one scale a channel (no per-tensor)\n", name);

@@ -1,1 +1,1 @@
-baton run "$BATON_TEST_MODEL" -p "The capital of France is" -n 6 -c 512
+baton run --engine host "$BATON_TEST_MODEL" -p "The capital of France is" -n 6 -c 512

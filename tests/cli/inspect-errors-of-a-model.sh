@@ -1,0 +1,1 @@
+baton inspect "$BATON_TEST_MODEL" --errors
