@@ -394,7 +394,8 @@ static bt_err check_logits(walk *w, const bt_pkg_inst *in)
 static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
 {
     bt_err e;
-    const value *read[2] = {NULL, NULL};
+    static const value none;
+    const value *read[2] = {&none, &none};
     size_t reads = 0;
     uint32_t from = r->in0, to = r->out;
     const bool select = in->op == BT_PKG_SELECT_ROWS;
