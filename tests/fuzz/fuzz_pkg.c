@@ -1,12 +1,14 @@
 /* Any bytes as a package: refused, or a package that can be run. An input that begins with the magic is a file; any other changes
  * one of the small valid packages: a byte that says which, then changes of a width, a place and that many bytes. Hashes and digest are made
- * right, so that the check behind them is reached. What is accepted is run with exactly the memory that it says it needs. */
+ * right, so that the check behind them is reached. What is accepted is run with exactly the memory that it says it needs, and
+ * gives the same logits with every instruction set. */
 #include "kernels/kernels.h"
 #include "npu/exec.h"
 #include "npu/pkg.h"
 #include "npu/pkg_private.h"
 #include "tests/helpers/tiny_pkg.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +54,17 @@ static bt_kv_view new_pages(const bt_pkg_header *h)
         .head_dim = h->head_dim};
 }
 
-static void run_row(bt_exec *x, const bt_pkg *p, const bt_pkg_row *r, const bt_kv_view *kv)
+/* What one instruction set computed: logits after logits, and whether a number of them is not finite (then bits may differ). */
+typedef struct outcome { float *at; size_t count; bool wild; } outcome;
+
+static void keep(outcome *o, const float *logits, size_t n)
+{
+    for (size_t i = 0; i < n; i++) o->wild = o->wild || !isfinite(logits[i]);
+    memcpy(o->at + o->count, logits, n * sizeof *logits);
+    o->count += n;
+}
+
+static void run_row(bt_exec *x, const bt_pkg *p, const bt_pkg_row *r, const bt_kv_view *kv, outcome *o)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const size_t valid = r->seq < r->ctx ? r->seq : r->ctx;
@@ -64,24 +76,38 @@ static void run_row(bt_exec *x, const bt_pkg *p, const bt_pkg_row *r, const bt_k
         const bt_exec_io io = {.ids = ids, .kv = kv, .valid = valid, .rows = r->seq, .logits = logits};
         (void)bt_exec_run(x, r, (bt_pkg_out)out, arena, &io, NULL);
         free(arena);
+        keep(o, logits, out == BT_PKG_OUT_NONE ? 0 : (out == BT_PKG_OUT_LAST ? 1 : valid) * h->vocab);
     }
     free(logits);
     free(ids);
 }
 
-static void run(const bt_pkg *p)
+static void run_with(const bt_pkg *p, const char *isa, outcome *o)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     bt_exec *x = NULL;
-    if (h->arena_bytes > MOST_BYTES || h->max_seq > 64 || h->ctx_tokens > 4096 || (uint64_t)h->max_seq * h->vocab > MOST_BYTES ||
-        (uint64_t)h->ctx_tokens * h->layers * h->kv_heads * h->head_dim > MOST_BYTES)
-        return;
-    if (bt_exec_new(&x, p, bt_kernels_select(NULL), NULL, NULL) < 0) return;
+    if (bt_exec_new(&x, p, bt_kernels_select(isa), NULL, NULL) < 0) return;
     bt_kv_view kv = new_pages(h);
-    for (uint32_t i = 0; i < h->rows.count && i < 2; i++) run_row(x, p, &bt_pkg_rows(p)[i], &kv);
+    for (uint32_t i = 0; i < h->rows.count && i < 2; i++) run_row(x, p, &bt_pkg_rows(p)[i], &kv, o);
     for (size_t i = 0; i < kv.tokens_capacity / 16; i++) free(kv.page[i]);
     free((void *)(uintptr_t)kv.page);
     bt_exec_free(x);
+}
+
+static void run(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    if (h->arena_bytes > MOST_BYTES || h->max_seq > 64 || h->ctx_tokens > 4096 || (uint64_t)h->max_seq * h->vocab > MOST_BYTES ||
+        (uint64_t)h->ctx_tokens * h->layers * h->kv_heads * h->head_dim > MOST_BYTES)
+        return;
+    const size_t most = 4 * ((size_t)h->max_seq + 1) * h->vocab;
+    outcome best = {calloc(most, sizeof(float)), 0, false}, ref = {calloc(most, sizeof(float)), 0, false};
+    if (!best.at || !ref.at) abort();
+    run_with(p, NULL, &best);
+    run_with(p, "ref", &ref);
+    if (!best.wild && !ref.wild && (best.count != ref.count || memcmp(best.at, ref.at, best.count * sizeof(float)) != 0)) abort();
+    free(ref.at);
+    free(best.at);
 }
 
 static void open_and_run(const uint8_t *b, size_t len)
