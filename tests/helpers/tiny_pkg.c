@@ -26,7 +26,8 @@ typedef struct maker {
     bt_pkg_inst inst[MAX_INSTS]; uint32_t insts;
     bt_pkg_place place[MAX_PLACES]; uint32_t places;
     uint64_t top, peak;
-    uint32_t layer, seq, out, params;
+    uint32_t layer, seq, out;
+    uint32_t params[BT_PKG_INT_SPLIT + 1]; /* by operator; NONE where it takes none */
     bool tail;
 } maker;
 
@@ -121,8 +122,9 @@ static void add_tensor(maker *m, uint32_t layer, uint32_t weight, bool present)
             t.bits = 32;
             t.panels = floats(m, BT_PKG_CONST_VECTOR, t.n, 0.5f, 0.125f);
             if (m->o.ops_all) {
-                int32_t q[64] = {1, -1};
+                int32_t q[64];
                 must(t.n <= 64, "too wide");
+                for (uint32_t i = 0; i < t.n; i++) q[i] = draw(m, 127) * 400;
                 t.norm_q = constant(m, BT_PKG_CONST_VECTOR, q, t.n * sizeof *q);
                 t.norm_shift = 8;
             }
@@ -193,8 +195,9 @@ static void add_header(maker *m)
 {
     bt_pkg_header *h = &m->h;
     const size_t angles = (size_t)h->ctx_tokens * (h->rope_dims / 2);
-    static const int16_t q15[4096] = {32767, -5};
+    int16_t q15[4097];
     must(angles <= 4096, "too many angles");
+    for (size_t i = 0; i <= angles; i++) q15[i] = (int16_t)(32767 - 997 * (int)(i % 60));
     memcpy(h->model_id, "a model's hash..", 16);
     h->kernels_version = BT_KERNELS_NUMERIC_VERSION;
     h->rounding = BT_PKG_ROUND_HALF_UP;
@@ -246,8 +249,7 @@ static bt_pkg_inst *emit(maker *m, bt_pkg_op op, uint32_t width, uint64_t in0, u
     bt_pkg_inst *i = &m->inst[m->insts++];
     *i = (bt_pkg_inst){.op = (uint8_t)op, .unit = op >= BT_PKG_LINEAR, .group = 1, .out_rows = m->tail, .layer = m->layer, .tensor = BT_PKG_NONE,
         .site = BT_PKG_NONE, .in_width = width, .out_width = width, .in0 = in0, .in1 = BT_PKG_NOWHERE, .out = out, .aux = BT_PKG_NOWHERE,
-        .params = op > BT_PKG_LINEAR ? m->params : 0, .in_stride = width * 4, .out_stride = width * 4};
-    if (op == BT_PKG_INT_LINEAR || op == BT_PKG_INT_ROPE || op == BT_PKG_INT_SPLIT) i->params = BT_PKG_NONE;
+        .params = op > BT_PKG_LINEAR ? m->params[op] : 0, .in_stride = width * 4, .out_stride = width * 4};
     return i;
 }
 
@@ -419,10 +421,22 @@ static uint32_t lower(maker *m, uint32_t seq, uint32_t out)
     return bt_pkg_writer_program(m->w, &p);
 }
 
+static void add_params(maker *m)
+{
+    const int32_t one = 1 << 30;            /* one / 2^30: the unit stays */
+    static const bt_pkg_op norms[] = {BT_PKG_INT_RMSNORM, BT_PKG_INT_QK_NORM}, units[] = {BT_PKG_INT_ROTATE, BT_PKG_INT_ADD};
+    const bt_pkg_int_params norm = {.m = {30000}, .s = {8}, .eps = 77}, unit = {.m = {one}, .s = {30}};
+    const bt_pkg_int_params attention = {.m = {one, one}, .s = {20, 28}, .k_shift = 6, .v_shift = 6}, silu = {.m = {one, one}, .s = {14, 34}};
+    for (size_t i = 0; i < sizeof m->params / sizeof *m->params; i++) m->params[i] = BT_PKG_NONE;
+    for (int i = 0; i < 2; i++) m->params[norms[i]] = constant(m, BT_PKG_CONST_VECTOR, &norm, sizeof norm);
+    for (int i = 0; i < 2; i++) m->params[units[i]] = constant(m, BT_PKG_CONST_VECTOR, &unit, sizeof unit);
+    m->params[BT_PKG_INT_ATTENTION] = constant(m, BT_PKG_CONST_VECTOR, &attention, sizeof attention);
+    m->params[BT_PKG_INT_SILU_MUL] = constant(m, BT_PKG_CONST_VECTOR, &silu, sizeof silu);
+}
+
 static void add_rows(maker *m)
 {
-    const bt_pkg_int_params params = {.m = {1 << 30, 1 << 30}, .s = {10, 20}, .k_shift = 3, .v_shift = -2, .eps = 77};
-    if (m->o.ops_all) m->params = constant(m, BT_PKG_CONST_VECTOR, &params, sizeof params);
+    if (m->o.ops_all) add_params(m);
     for (int i = 0; i < 4 && m->o.seqs[i]; i++) {
         const uint32_t seq = m->o.seqs[i];
         bt_pkg_row row = {.batch = 1, .seq_min = seq, .seq = seq};

@@ -279,7 +279,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("params: m[0]", PARAMS(v)->m[0] = 1) \
     X("params: m[1]", PARAMS(v)->m[1] = -5) \
     X("params: s[1] 63", PARAMS(v)->s[1] = 63) \
-    X("params: s[0] 33", PARAMS(v)->s[0] = 33) \
+    X("params: s[0] 33", CONST(bt_pkg_int_params, (uint32_t)INST(INT_RMSNORM, 0)->params).s[0] = 33) \
     X("params: k_shift -17", PARAMS(v)->k_shift = -17) \
     X("params: eps", PARAMS(v)->eps = -1) \
     X("params: reserved", PARAMS(v)->reserved[23] = 1) \
@@ -294,7 +294,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("(kv_store): in0: no value of its kind", INST(KV_STORE, 0)->in0 = INST(DEQUANTISE16, 0)->in0) \
     X("(select_rows): in0: no value of its kind", INST(SELECT_ROWS, 0)->in0 += 64)
 
-#define PARAMS(v) (&CONST(bt_pkg_int_params, (uint32_t)INST(INT_RMSNORM, 0)->params))
+#define PARAMS(v) (&CONST(bt_pkg_int_params, (uint32_t)INST(INT_ADD, 0)->params))
 #define SITE_INDEX(layer, k) bt_pkg_site_index(v->h->layers, layer, BT_SITE_##k)
 #define CONST_TABLE(type, table) ((type *)(void *)(v->bytes + v->h->table.offset))
 /* Points an index at another constant and keeps both counts of references. */
