@@ -145,9 +145,9 @@ static void put_sites(kit *k, bt_pkg_site *sites)
         *s = (bt_pkg_site){.layer = is_head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = kind, .hot = BT_PKG_NONE};
         s->k = kind == BT_SITE_O ? hp->heads * hp->head_dim : kind == BT_SITE_DOWN ? hp->ffn : hp->dim;
         s->bits = k->recipe.input_bits[kind];
-        s->shadow = s->bits == 8 ? k->recipe.shadow : BT_SHADOW_OFF;
+        s->shadow = k->recipe.shadow;
         s->max = k->max[i];
-        s->clip = s->bits == 16 ? s->max : s->max * (k->options->clip > 0 ? k->options->clip : 0.5f);
+        s->clip = s->max * (k->options->clip > 0 ? k->options->clip : 0.5f);
         s->scale = s->clip / (s->bits == 16 ? 32639.0f : 127.0f);
         s->inv_scale = 1 / s->scale;
         if (s->shadow == BT_SHADOW_CHANNEL) { /* every third column */

@@ -80,9 +80,9 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
     };
     uint64_t seed = 7;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int kind = 0; kind < 6; kind++) { /* 8 bits, with shadow, 16 bits; weights of 8 and 4 */
+        for (int kind = 0; kind < 8; kind++) { /* 8 bits, 16 bits, both with a shadow; weights of 8 and 4 */
             const size_t rows = cases[i].rows, k = cases[i].k, ld = (k + 63) / 64 * 64;
-            const bool is_wide = kind % 3 == 2, has_shadow = kind % 3 == 1;
+            const bool is_wide = kind & 1, has_shadow = kind & 2;
             matrix m[2];
             int8_t *hi = zeroed(rows * ld), *lo = zeroed(rows * ld);
             int32_t *x = malloc(rows * k * sizeof *x);
@@ -102,10 +102,10 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
                     }
                     x[r * k + c] = v;
                 }
-            for (int g = 0; g < 2; g++) m[g] = matrix_new(cases[i].n[g], k, kind < 3 ? 8 : 4, &seed);
+            for (int g = 0; g < 2; g++) m[g] = matrix_new(cases[i].n[g], k, kind < 4 ? 8 : 4, &seed);
             const bt_int_linear_input in = {.hi = hi, .lo = is_wide ? lo : NULL, .ld = ld, .rows = rows, .k = k,
                                             .shadow_count = has_shadow ? count : NULL, .shadow = shadow};
-            void *scratch = zeroed(bt_int_linear_scratch_bytes(kind < 3 ? 0 : k));
+            void *scratch = zeroed(bt_int_linear_scratch_bytes(kind < 4 ? 0 : k));
             for (size_t isa = 0; isa < bt_kernels_table_len; isa++) {
                 if (!bt_kernels_table[isa].usable()) continue;
                 for (size_t parts = 1; parts <= 3; parts++) {
