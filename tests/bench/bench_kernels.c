@@ -1,6 +1,6 @@
-/* Times the float kernels against the machine they run on: first that their bits are ref's, then the
- * machine's own limits (multiply-adds in registers, reading memory), then each kernel and its ratio to the
- * nearer limit.
+/* Times the kernels against the machine they run on: first that their bits are ref's, then the machine's own
+ * limits (multiply-adds of floats and of bytes in registers, reading memory), then each kernel and its ratio
+ * to the nearer limit.
  *
  *   bench_kernels [--json] [--isa NAME] [--threads N]      1 and N threads (default: 1 and all cores)
  *
@@ -22,7 +22,7 @@
 #define CHECK_PANELS 8
 
 typedef struct machine {
-    double fma_flops, read_bytes; /* a second, with the threads of `pool` */
+    double fma_flops, int8_ops, read_bytes; /* a second, with the threads of `pool` */
     bt_pool *pool;
     size_t threads;
     const bt_kernels *kernels;
@@ -103,15 +103,60 @@ static volatile uint64_t read_sink;
 PEAK(8, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_cvtss_f32)
 PEAK(16, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_cvtss_f32)
 
+/* Sums of products of bytes: AVX2 needs three instructions for 32 of them, VNNI one. */
+#define PEAK_INT(isa, ext, type, set1, dot, first)                                                           \
+    __attribute__((target(ext))) static void peak_##isa(void *ud, size_t part, size_t parts)                 \
+    {                                                                                                        \
+        (void)ud, (void)parts;                                                                               \
+        const type x = set1(0x01020304), y = set1(0x00010001);                                               \
+        type a = set1((int)part), b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a;             \
+        for (size_t n = 0; n < PEAK_STEPS; n++) {                                                            \
+            a = dot(a, x, y), b = dot(b, x, y), c = dot(c, x, y), d = dot(d, x, y), e = dot(e, x, y);        \
+            f = dot(f, x, y), g = dot(g, x, y), h = dot(h, x, y), i = dot(i, x, y), j = dot(j, x, y);        \
+            __asm__(""                                                                                       \
+                    : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i),       \
+                      "+v"(j));                                                                              \
+        }                                                                                                    \
+        peak_sink = (float)(first(a) ^ first(b) ^ first(c) ^ first(d) ^ first(e) ^ first(f) ^ first(g) ^     \
+                            first(h) ^ first(i) ^ first(j));                                                 \
+    }
+#define DOT_AVX2(a, x, y)       _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, a), y))
+#define DOT_AVXVNNI(a, x, y)    ((void)(y), _mm256_dpbusd_avx_epi32(a, x, a))
+#define DOT_AVX512VNNI(a, x, y) ((void)(y), _mm512_dpbusd_epi32(a, x, a))
+#define FIRST_256(a)            _mm_cvtsi128_si32(_mm256_castsi256_si128(a))
+#define FIRST_512(a)            _mm_cvtsi128_si32(_mm512_castsi512_si128(a))
+PEAK_INT(avx2, "avx2", __m256i, _mm256_set1_epi32, DOT_AVX2, FIRST_256)
+PEAK_INT(avxvnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32, DOT_AVXVNNI, FIRST_256)
+PEAK_INT(avx512vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32, DOT_AVX512VNNI, FIRST_512)
+
 static double peak_flops(const machine *m)
 {
-    const size_t width = !strcmp(m->kernels->isa, "avx512") ? 16 : !strcmp(m->kernels->isa, "avx2") ? 8 : 0;
+    const char *isa = m->kernels->isa;
+    const size_t width = !strncmp(isa, "avx512", 6) ? 16 : !strncmp(isa, "avx", 3) ? 8 : 0;
     if (!width) return 0;
     const double seconds = measure(m->pool, width == 16 ? peak_16 : peak_8, NULL);
     return 2.0 * 12 * (double)width * PEAK_STEPS * (double)m->threads / seconds;
 }
+
+static double peak_int8(const machine *m)
+{
+    static const struct {
+        const char *isa;
+        bt_pool_fn *fn;
+        double products;
+    } peaks[] = {{"avx512vnni", peak_avx512vnni, 64},
+                 {"avxvnni", peak_avxvnni, 32},
+                 {"avx512", peak_avx2, 32}, /* which uses the integers of avx2 */
+                 {"avx2", peak_avx2, 32}};
+    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++)
+        if (!strcmp(m->kernels->isa, peaks[i].isa))
+            return 2.0 * 10 * peaks[i].products * PEAK_STEPS * (double)m->threads /
+                   measure(m->pool, peaks[i].fn, NULL);
+    return 0;
+}
 #else
 static double peak_flops(const machine *m) { return (void)m, 0; }
+static double peak_int8(const machine *m) { return (void)m, 0; }
 #endif
 
 typedef uint64_t word __attribute__((vector_size(16)));
@@ -139,18 +184,25 @@ static double read_bytes(const machine *m)
     return (double)READ_BYTES / seconds;
 }
 
-static figure rate(const machine *m, const char *name, size_t t, double flops, double bytes, double seconds)
+/* peak: of the operations that `flops` counts, named `limit`. touched: bytes until a call meets the same ones
+ * again. */
+static figure rate_of(const machine *m, const char *name, double peak, const char *limit, size_t t,
+                      double flops, double bytes, double touched, double seconds)
 {
     figure f = {.name = name,
                 .t = t,
                 .us = seconds * 1e6,
                 .gflops = flops / seconds * 1e-9,
                 .gbytes = bytes / seconds * 1e-9};
-    const double compute = m->fma_flops > 0 ? flops / m->fma_flops : 0;
-    const double memory = bytes > CACHE_BYTES ? bytes / m->read_bytes : 0;
-    f.bound = memory > compute ? "read" : "fma";
+    const double compute = peak > 0 ? flops / peak : 0;
+    const double memory = touched > CACHE_BYTES ? bytes / m->read_bytes : 0;
+    f.bound = memory > compute ? "read" : limit;
     f.ratio = (memory > compute ? memory : compute) / seconds;
     return f;
+}
+static figure rate(const machine *m, const char *name, size_t t, double flops, double bytes, double seconds)
+{
+    return rate_of(m, name, m->fma_flops, "fma", t, flops, bytes, bytes, seconds);
 }
 
 /* ---- matrix product ---- */
@@ -198,6 +250,133 @@ static figure bench_product(const machine *m, size_t n, size_t k, size_t t)
     figure f = rate(m, "matmul", t, 2.0 * (double)(t * n) * (double)k, (double)elems * 2, seconds);
     snprintf(f.shape, sizeof f.shape, "%zux%zu", n, k);
     free(x), free(y), free(wp);
+    return f;
+}
+
+/* ---- integer product ---- */
+typedef struct int_product {
+    const bt_kernels *kernels;
+    int32_t *acc;
+    const int8_t *x, *wp;
+    const int32_t *colsum;
+    size_t t, n, k, copies, turn[256];
+} int_product;
+
+static void int_product_part(void *ud, size_t part, size_t parts)
+{
+    int_product *p = ud;
+    const size_t panels = bt_int_panels(p->n), bytes = panels * bt_int_panel_bytes(p->k, 8);
+    const int8_t *wp = p->wp + p->turn[part]++ % p->copies * bytes;
+    size_t p0, p1;
+    bt_pool_slice(&p0, &p1, panels, 4, part, parts);
+    if (p0 < p1)
+        p->kernels->int_matmul(p->acc + 16 * p0, p->n, p->x, p->k, wp, p->colsum, p->t, bt_int_k4(p->k), p0,
+                               p1);
+}
+
+static figure bench_int_product(const machine *m, size_t n, size_t k, size_t t)
+{
+    const size_t panels = bt_int_panels(n), bytes = panels * bt_int_panel_bytes(k, 8);
+    const size_t copies = bytes > CACHE_BYTES / 2 ? 4 : 1,
+                 p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
+    int8_t *x = new_bytes(t * k), *wp = new_bytes(copies * bytes);
+    int32_t *acc = new_bytes(t * n * sizeof *acc), *want = new_bytes(t * n * sizeof *want);
+    int32_t *colsum = new_bytes(n * sizeof *colsum);
+    for (size_t i = 0; i < t * k; i++) x[i] = (int8_t)((i * 2654435761u >> 13) % 255 - 127);
+    for (size_t i = 0; i < copies * bytes; i++) wp[i] = (int8_t)((i % bytes * 2654435761u >> 11) % 255 - 127);
+    for (size_t i = 0; i < n * k; i++) colsum[i / k] += bt_int_packed_at((uint8_t *)wp, i / k, i % k, k, 8);
+    int_product p = {.kernels = m->kernels,
+                     .acc = acc,
+                     .x = x,
+                     .wp = wp,
+                     .colsum = colsum,
+                     .t = t,
+                     .n = n,
+                     .k = k,
+                     .copies = copies};
+    bt_kernels_select("ref")->int_matmul(want + 16 * p0, n, x, k, wp, colsum, t, k / 4, p0, panels);
+    bt_pool_run(m->pool, int_product_part, &p);
+    for (size_t row = 0; row < t; row++)
+        if (memcmp(want + row * n + p0 * 16, acc + row * n + p0 * 16, (n - p0 * 16) * sizeof *acc))
+            die("the integer product differs from ref");
+    const double seconds = measure(m->pool, int_product_part, &p);
+    figure f = rate_of(m, "int8", m->int8_ops, "int8", t, 2.0 * (double)(t * n) * (double)k, (double)bytes,
+                       (double)(copies * bytes), seconds);
+    snprintf(f.shape, sizeof f.shape, "%zux%zu", n, k);
+    free(x), free(wp), free(acc), free(want), free(colsum);
+    return f;
+}
+
+/* ---- the border of floats and integers: all are held against reading what they read and write ---- */
+enum { EDGE_ROWS = 16384, EDGE_WIDTH = 576, EDGE_COUNT = EDGE_ROWS * EDGE_WIDTH };
+
+typedef struct edge {
+    const bt_kernels *kernels;
+    int kind; /* row of edges[] */
+    float *x;
+    int32_t *acc;
+    int8_t *q;
+    const float *scale;
+    float *scratch; /* of each part: the widest rotation */
+} edge;
+
+static void run_quantise8(const edge *e, const bt_kernels *k, size_t at, size_t rows)
+{
+    k->quantise8(e->q + at, EDGE_WIDTH, e->x + at, EDGE_WIDTH, 100.0f, rows, EDGE_WIDTH, NULL, NULL);
+}
+static void run_quantise16(const edge *e, const bt_kernels *k, size_t at, size_t rows)
+{
+    k->quantise16(e->q + at, e->q + EDGE_COUNT + at, EDGE_WIDTH, e->x + at, EDGE_WIDTH, 100.0f, rows,
+                  EDGE_WIDTH, NULL, NULL);
+}
+static void run_scale8(const edge *e, const bt_kernels *k, size_t at, size_t rows)
+{
+    k->scale8(e->x + at, EDGE_WIDTH, e->acc + at, EDGE_WIDTH, e->scale, NULL, rows, EDGE_WIDTH);
+}
+static void run_rotate(const edge *e, const bt_kernels *k, size_t at, size_t rows)
+{
+    k->rotate(e->x + at, EDGE_WIDTH, rows, EDGE_WIDTH / 64, NULL, 1, 6, NULL, 0.125f, e->scratch);
+}
+static void run_unpack4(const edge *e, const bt_kernels *k, size_t at, size_t rows)
+{
+    k->int_unpack4(e->q + 4 * at, (const uint8_t *)e->acc + 2 * at, EDGE_WIDTH, 0, rows / 16);
+}
+static const struct {
+    const char *name, *shape;
+    double bytes; /* an element, both ways */
+    void (*run)(const edge *e, const bt_kernels *k, size_t at, size_t rows);
+} edges[] = {{"quant8", "576", 5, run_quantise8},
+             {"quant16", "576", 6, run_quantise16},
+             {"scale8", "576", 8, run_scale8},
+             {"rotate", "9 x 64", 8, run_rotate},
+             {"unpack4", "16x2304 panels", 6, run_unpack4}};
+
+static void edge_part(void *ud, size_t part, size_t parts)
+{
+    edge e = *(const edge *)ud;
+    size_t t0, t1;
+    bt_pool_slice(&t0, &t1, EDGE_ROWS, 16, part, parts);
+    e.scratch += part * 64;
+    if (t0 < t1) edges[e.kind].run(&e, e.kernels, t0 * EDGE_WIDTH, t1 - t0);
+}
+
+static figure bench_edge(const machine *m, int kind)
+{
+    edge e = {.kernels = m->kernels, .kind = kind};
+    float *scale = new_bytes(EDGE_WIDTH * sizeof *scale);
+    e.x = new_bytes(EDGE_COUNT * sizeof *e.x), e.acc = new_bytes(EDGE_COUNT * sizeof *e.acc);
+    e.q = new_bytes(4 * (size_t)EDGE_COUNT), e.scratch = new_bytes(m->threads * 64 * sizeof(float)),
+    e.scale = scale;
+    for (size_t i = 0; i < EDGE_COUNT; i++) {
+        e.x[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
+        e.acc[i] = (int32_t)(i * 2654435761u);
+        scale[i % EDGE_WIDTH] = 0x1p-20f;
+    }
+    const double seconds = measure(m->pool, edge_part, &e);
+    const double bytes = edges[kind].bytes * EDGE_COUNT;
+    figure f = rate_of(m, edges[kind].name, 0, "", EDGE_ROWS, 0, bytes, bytes, seconds);
+    snprintf(f.shape, sizeof f.shape, "%s", edges[kind].shape);
+    free(e.x), free(e.acc), free(e.q), free(e.scratch), free(scale);
     return f;
 }
 
@@ -268,14 +447,17 @@ static figure bench_attention(const machine *m, size_t t, size_t pos0)
 static void print_machine(const machine *m, int json, int first)
 {
     if (json)
-        printf("%s{\"isa\": \"%s\", \"threads\": %zu, \"fma_gflops\": %.1f, \"read_gbytes_per_second\": "
-               "%.2f, \"rows\": [",
-               first ? "[" : ", ", m->kernels->isa, m->threads, m->fma_flops * 1e-9, m->read_bytes * 1e-9);
+        printf("%s{\"isa\": \"%s\", \"threads\": %zu, \"fma_gflops\": %.1f, \"int8_gops\": %.1f, "
+               "\"read_gbytes_per_second\": %.2f, \"rows\": [",
+               first ? "[" : ", ", m->kernels->isa, m->threads, m->fma_flops * 1e-9, m->int8_ops * 1e-9,
+               m->read_bytes * 1e-9);
     else
-        printf("%sisa %s, threads %zu: %.1f GFLOP/s in registers, %.2f GB/s reading %zu MiB\n"
+        printf("%sisa %s, threads %zu: %.1f GFLOP/s and %.1f GOP/s of int8 in registers, %.2f GB/s reading "
+               "%zu MiB\n"
                "  %-8s %-16s %5s %12s %9s %9s %6s %6s\n",
-               first ? "" : "\n", m->kernels->isa, m->threads, m->fma_flops * 1e-9, m->read_bytes * 1e-9,
-               READ_BYTES >> 20, "kernel", "shape", "T", "time us", "GFLOP/s", "GB/s", "limit", "ratio");
+               first ? "" : "\n", m->kernels->isa, m->threads, m->fma_flops * 1e-9, m->int8_ops * 1e-9,
+               m->read_bytes * 1e-9, READ_BYTES >> 20, "kernel", "shape", "T", "time us", "GFLOP/s", "GB/s",
+               "limit", "ratio");
 }
 
 static void print_figure(const figure *f, int json, int first)
@@ -296,16 +478,23 @@ static void bench_machine(machine *m, int json, int first)
     static const size_t rows[] = {1, 4, 16, 64, 256};
     static const size_t attn[][2] = {{1, 255}, {1, 1023}, {256, 0}, {256, 768}};
     m->fma_flops = peak_flops(m);
+    m->int8_ops = peak_int8(m);
     m->read_bytes = read_bytes(m);
     print_machine(m, json, first);
     int start = 1;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++, start = 0) {
-            const figure f = bench_product(m, shapes[s][0], shapes[s][1], rows[r]);
+            figure f = bench_product(m, shapes[s][0], shapes[s][1], rows[r]);
             print_figure(&f, json, start);
+            f = bench_int_product(m, shapes[s][0], shapes[s][1], rows[r]);
+            print_figure(&f, json, 0);
         }
     for (size_t i = 0; i < sizeof attn / sizeof *attn; i++) {
         const figure f = bench_attention(m, attn[i][0], attn[i][1]);
+        print_figure(&f, json, 0);
+    }
+    for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
+        const figure f = bench_edge(m, (int)i);
         print_figure(&f, json, 0);
     }
     if (json) printf("]}");
