@@ -27,7 +27,7 @@ extern const char *const pf_package_ops[];  /* "linear", "all" */
       .help = "how the NPU's weights and inputs are quantised: w8a8, w8a16, w4a8 or w4a16, then :CHOICE,CHOICE (see docs/numerics.md)" }, \
     { .group = "NPU", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, want.shape_policy), .type = BT_OPT_STRING, \
       .def = BT_PLAN_DEFAULT, .help = "how prompts are cut: " BT_PLAN_NAMES "; the results are the same" }, \
-    { .group = "NPU", .name = "profile", .value = "NAME|FILE", BT_OPT_AT(config, want.profile), .type = BT_OPT_STRING, .def = "host", \
+    { .group = "NPU", .name = "profile", .value = "PROFILE", BT_OPT_AT(config, want.profile), .type = BT_OPT_STRING, .def = "host", \
       .help = "the device whose limits count: a name that 'baton profiles' lists, or a file of that form; host has none" }, \
     { .group = "NPU", .name = "npu-ops", .value = "SET", BT_OPT_AT(config, want.npu_ops), .type = BT_OPT_CHOICE, .def = "linear", \
       .choices = pf_package_ops, .help = "what runs in integers: matrix products, or every operator that the profile has" }, \
