@@ -40,23 +40,54 @@ void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size
     }
 }
 
-/* floor(v * m / 2^s + 1/2) for four v of s32, each in the low half of its lane: |v * m| < 2^62, so all fits
- * s64. There is no arithmetic shift of 64 bits: shift as if unsigned after adding 2^63, and take 2^(63 - s)
- * off. */
-INT_INLINE __m256i scale4(__m256i v, __m256i m, __m256i s)
+/* floor(v / 2^s). There is no arithmetic shift of 64 bits: shift as if unsigned after adding 2^63, and take
+ * 2^(63 - s) off. */
+INT_INLINE __m256i shift4(__m256i v, __m256i s)
 {
-    const __m256i one = _mm256_set1_epi64x(1), top = _mm256_set1_epi64x(INT64_MIN);
-    const __m256i half = _mm256_sllv_epi64(one, _mm256_sub_epi64(s, one));
-    const __m256i y = _mm256_add_epi64(_mm256_mul_epi32(v, m), half);
-    return _mm256_sub_epi64(_mm256_srlv_epi64(_mm256_xor_si256(y, top), s), _mm256_srlv_epi64(top, s));
+    const __m256i top = _mm256_set1_epi64x(INT64_MIN);
+    return _mm256_sub_epi64(_mm256_srlv_epi64(_mm256_xor_si256(v, top), s), _mm256_srlv_epi64(top, s));
 }
 
-/* The low halves of eight lanes, in order, where y is clamped to [-limit, limit] first. */
-INT_INLINE __m256i clamp4(__m256i y, __m256i limit)
+/* floor(v * m / 2^s + 1/2) for four v of s32, each in the low half of its lane: |v * m| < 2^62, so all fits
+ * s64. */
+INT_INLINE __m256i scale4(__m256i v, __m256i m, __m256i s)
 {
-    const __m256i low = _mm256_sub_epi64(_mm256_setzero_si256(), limit);
-    y = _mm256_blendv_epi8(y, limit, _mm256_cmpgt_epi64(y, limit));
-    return _mm256_blendv_epi8(y, low, _mm256_cmpgt_epi64(low, y));
+    const __m256i one = _mm256_set1_epi64x(1), half = _mm256_sllv_epi64(one, _mm256_sub_epi64(s, one));
+    return shift4(_mm256_add_epi64(_mm256_mul_epi32(v, m), half), s);
+}
+
+/* The same for |v| < 2^62 and s >= 33. With v = 2^32 high + low, the half is a multiple of 2^32 too, and what
+ * low * m has below 2^32 cannot reach the result. */
+INT_INLINE __m256i scale4_wide(__m256i v, __m256i m, __m256i s)
+{
+    const __m256i high = _mm256_mul_epi32(_mm256_srli_epi64(v, 32), m);
+    const __m256i low = _mm256_srli_epi64(_mm256_mul_epu32(v, m), 32);
+    const __m256i half =
+        _mm256_sllv_epi64(_mm256_set1_epi64x(1), _mm256_sub_epi64(s, _mm256_set1_epi64x(33)));
+    return shift4(_mm256_add_epi64(_mm256_add_epi64(high, low), half),
+                  _mm256_sub_epi64(s, _mm256_set1_epi64x(32)));
+}
+
+INT_INLINE __m256i shifts4(const uint8_t *s)
+{
+    int32_t four;
+    memcpy(&four, s, sizeof four);
+    return _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four));
+}
+INT_INLINE __m256i multipliers4(const int32_t *m)
+{
+    return _mm256_cvtepi32_epi64(_mm_loadu_si128((const void *)m));
+}
+
+/* Four results, clamped to [-limit, limit]. */
+INT_INLINE void store4(int16_t *y, __m256i v, int16_t limit)
+{
+    const __m256i high = _mm256_set1_epi64x(limit), low = _mm256_set1_epi64x(-limit);
+    v = _mm256_blendv_epi8(v, high, _mm256_cmpgt_epi64(v, high));
+    v = _mm256_blendv_epi8(v, low, _mm256_cmpgt_epi64(low, v));
+    const __m256i halves = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
+    const __m128i four = _mm256_castsi256_si128(halves);
+    _mm_storel_epi64((void *)y, _mm_packs_epi32(four, four));
 }
 
 static int16_t requant1(int64_t v, int32_t m, uint8_t s, int16_t limit)
@@ -69,7 +100,6 @@ void bt_int_requant32_avx2(int16_t *restrict y, size_t ldy, const int32_t *restr
                            const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t,
                            size_t n)
 {
-    const __m256i bound = _mm256_set1_epi64x(limit);
     for (size_t row = 0; row < t; row++, y += ldy, acc += ldacc) {
         size_t i = 0;
         for (; i + 4 <= n; i += 4) {
@@ -78,19 +108,34 @@ void bt_int_requant32_avx2(int16_t *restrict y, size_t ldy, const int32_t *restr
             /* does v equal its low half, sign extended? */
             const __m256i sign = _mm256_srai_epi32(_mm256_shuffle_epi32(v, 0xa0), 31);
             const __m256i narrow = _mm256_blend_epi32(v, sign, 0xaa);
-            if (_mm256_movemask_epi8(_mm256_cmpeq_epi32(v, narrow)) != -1) {
-                for (size_t j = i; j < i + 4; j++)
-                    y[j] = requant1(acc[j] + (bias ? bias[j] : 0), m[j], s[j], limit);
+            if (_mm256_movemask_epi8(_mm256_cmpeq_epi32(v, narrow)) == -1) {
+                store4(y + i, scale4(v, multipliers4(m + i), shifts4(s + i)), limit);
                 continue;
             }
-            int32_t s4;
-            memcpy(&s4, s + i, sizeof s4);
-            const __m256i shift = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(s4));
-            const __m256i mul = _mm256_cvtepi32_epi64(_mm_loadu_si128((const void *)(m + i)));
-            const __m256i z = clamp4(scale4(v, mul, shift), bound);
-            const __m128i z4 = _mm256_castsi256_si128(
-                _mm256_permutevar8x32_epi32(z, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6)));
-            _mm_storel_epi64((void *)(y + i), _mm_packs_epi32(z4, z4));
+            for (size_t j = i; j < i + 4; j++)
+                y[j] = requant1(acc[j] + (bias ? bias[j] : 0), m[j], s[j], limit);
+        }
+        for (; i < n; i++) y[i] = requant1(acc[i] + (bias ? bias[i] : 0), m[i], s[i], limit);
+    }
+}
+
+void bt_int_requant64_avx2(int16_t *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc,
+                           const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t,
+                           size_t n)
+{
+    const __m256i least = _mm256_set1_epi64x(32);
+    for (size_t row = 0; row < t; row++, y += ldy, acc += ldacc) {
+        size_t i = 0;
+        for (; i + 4 <= n; i += 4) {
+            const __m256i shift = shifts4(s + i);
+            if (_mm256_movemask_epi8(_mm256_cmpgt_epi64(shift, least)) == -1) {
+                __m256i v = _mm256_loadu_si256((const void *)(acc + i));
+                if (bias) v = _mm256_add_epi64(v, _mm256_loadu_si256((const void *)(bias + i)));
+                store4(y + i, scale4_wide(v, multipliers4(m + i), shift), limit);
+                continue;
+            }
+            for (size_t j = i; j < i + 4; j++)
+                y[j] = requant1(acc[j] + (bias ? bias[j] : 0), m[j], s[j], limit);
         }
         for (; i < n; i++) y[i] = requant1(acc[i] + (bias ? bias[i] : 0), m[i], s[i], limit);
     }
