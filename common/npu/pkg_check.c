@@ -180,9 +180,12 @@ static bt_err check_rows(const bt_pkg *p, bt_fault *fault)
     return BT_OK;
 }
 
+/* Ended, zero-filled, and nothing in it that a terminal obeys. */
 static bool is_text(const char *s, size_t room)
 {
     const char *end = memchr(s, 0, room);
+    for (const char *c = s; end && c < end; c++)
+        if ((uint8_t)*c < 0x20 || *c == 0x7f) return false;
     return end && is_zero((const uint8_t *)end, room - (size_t)(end - s));
 }
 
@@ -193,14 +196,14 @@ static bt_err check_lists(const bt_pkg *p, bt_fault *fault)
     const bt_pkg_session *s = bt_pkg_sessions(p);
     for (uint32_t i = 0; i < h->fallbacks.count; i++, f++)
         if (!is_text(f->op, sizeof f->op) || !is_text(f->why, sizeof f->why) || f->reserved)
-            return bt_fail(fault, BT_EFORMAT, "fallback %u: a text without an end, or reserved", i);
+            return bt_fail(fault, BT_EFORMAT, "fallback %u: a text without an end or with control characters, or reserved", i);
     /* `layers` stands for the head. */
     for (uint32_t i = 0; i < h->sessions.count; i++, s++)
         if (s->first_layer > s->last_layer || s->last_layer > h->layers || (i && s->first_layer < s[-1].last_layer))
             return bt_fail(fault, BT_EFORMAT, "session %u: layers %u to %u", i, s->first_layer, s->last_layer);
     if (!is_text(h->model_name, sizeof h->model_name) || !is_text(h->recipe, sizeof h->recipe) ||
         !is_text(h->shape_policy, sizeof h->shape_policy) || !is_text(h->profile, sizeof h->profile))
-        return bt_fail(fault, BT_EFORMAT, "header: a text without an end");
+        return bt_fail(fault, BT_EFORMAT, "header: a text without an end or with control characters");
     if (!is_zero(h->reserved, sizeof h->reserved)) return bt_fail(fault, BT_EFORMAT, "header: reserved bytes are not zero");
     return BT_OK;
 }

@@ -82,6 +82,8 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("weights_bytes", v->h->weights_bytes--) \
     X("header: a text without an end", memset(v->h->recipe, 'x', sizeof v->h->recipe)) \
     X("header: a text without an end", v->h->profile[60] = 'x') \
+    X("with control characters", v->h->model_name[1] = '\033') \
+    X("with control characters", v->h->shape_policy[0] = '\177') \
     X("header: reserved", v->h->reserved[231] = 1) \
     X("fallback 0", CONST_TABLE(bt_pkg_fallback, fallbacks)->why[95] = 'x') \
     X("session 0: layers 3 to 2", CONST_TABLE(bt_pkg_session, sessions)->first_layer = 3) \
