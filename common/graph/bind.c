@@ -1,4 +1,5 @@
-/* Binding: sizes from formulas, lives from the order of the operators, places by graph/place.h. Nothing here runs anything. */
+/* Binding: sizes from formulas, lives from the order of the operators, places by graph/place.h. Nothing here
+ * runs anything. */
 #include "graph/bind.h"
 #include "base/num.h"
 #include "graph/place.h"
@@ -57,7 +58,8 @@ static bt_err place_all(bt_program *p, bt_fault *fault)
     bt_place_item *item = malloc((p->places + 1) * sizeof *item);
     if (!item) return bt_fail(fault, BT_ENOMEM, "binding a graph");
     for (size_t i = 0; i < p->places; i++)
-        item[i] = (bt_place_item){.bytes = p->place[i].bytes, .first = p->place[i].first_op, .last = p->place[i].last_op};
+        item[i] = (bt_place_item){
+            .bytes = p->place[i].bytes, .first = p->place[i].first_op, .last = p->place[i].last_op};
     const bt_err e = bt_place_items(&p->arena_bytes, item, p->places, fault);
     for (size_t i = 0; e == BT_OK && i < p->places; i++) {
         p->place[i].bytes = item[i].bytes;

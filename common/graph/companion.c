@@ -1,4 +1,5 @@
-/* One function for each FP32 operator, all of the same shape: a job, a part of it for a thread, a call into a kernel. */
+/* One function for each FP32 operator, all of the same shape: a job, a part of it for a thread, a call into a
+ * kernel. */
 #include "graph/companion.h"
 
 #include <stdatomic.h>
@@ -8,8 +9,8 @@
 
 enum { ALIGN = 64, ATTN_BLOCK_ROWS = 32, DIRECT_ELEMS = 16384 };
 
-bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, size_t head_dim, size_t rotate_elems,
-                         size_t need_bytes, bt_fault *fault)
+bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, size_t head_dim,
+                         size_t rotate_elems, size_t need_bytes, bt_fault *fault)
 {
     size_t bytes = bt_attn_scratch_bytes(head_dim);
     if (bytes < rotate_elems * sizeof(float)) bytes = rotate_elems * sizeof(float);
@@ -23,7 +24,10 @@ bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *
 
 void bt_companion_done(bt_companion *c) { free(c->scratch); }
 
-bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems) { return elems < DIRECT_ELEMS ? NULL : c->pool; }
+bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems)
+{
+    return elems < DIRECT_ELEMS ? NULL : c->pool;
+}
 
 /* ---- by rows ---- */
 
@@ -59,11 +63,18 @@ static void embed_part(void *ud, size_t part, size_t parts)
     }
 }
 
-void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width, const int32_t *ids,
-                        bt_companion_row_fn *row, const void *table, float pad)
+void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width,
+                        const int32_t *ids, bt_companion_row_fn *row, const void *table, float pad)
 {
-    const rows_job j = {.c = c, .r = r, .y = y, .t = r->batch * r->rows, .k = width, .number = pad,
-                        .ids = ids, .row = row, .table = table};
+    const rows_job j = {.c = c,
+                        .r = r,
+                        .y = y,
+                        .t = r->batch * r->rows,
+                        .k = width,
+                        .number = pad,
+                        .ids = ids,
+                        .row = row,
+                        .table = table};
     over_rows(&j, embed_part, width);
 }
 
@@ -73,10 +84,12 @@ static void rmsnorm_part(void *ud, size_t part, size_t parts)
     size_t r0, r1;
     bt_pool_slice(&r0, &r1, j->t, 1, part, parts);
     if (r0 < r1)
-        j->c->kernels->rmsnorm(j->y + r0 * j->k, j->k, j->x + r0 * j->k, j->k, j->w, j->number, r1 - r0, j->k);
+        j->c->kernels->rmsnorm(j->y + r0 * j->k, j->k, j->x + r0 * j->k, j->k, j->w, j->number, r1 - r0,
+                               j->k);
 }
 
-void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps, size_t t, size_t k)
+void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps,
+                          size_t t, size_t k)
 {
     const rows_job j = {.c = c, .y = y, .x = x, .w = w, .number = eps, .t = t, .k = k};
     over_rows(&j, rmsnorm_part, k);
@@ -117,13 +130,18 @@ static void rotate_part(void *ud, size_t part, size_t parts)
     size_t r0, r1;
     const bt_companion_rotation *r = j->rotation;
     bt_pool_slice(&r0, &r1, j->t, 1, part, parts);
-    j->c->kernels->rotate(j->y + r0 * j->k, j->k, r1 - r0, j->heads, r->h_base, r->base, r->log2, r->sign, r->scale,
-                          bt_companion_scratch(j->c, part));
+    j->c->kernels->rotate(j->y + r0 * j->k, j->k, r1 - r0, j->heads, r->h_base, r->base, r->log2, r->sign,
+                          r->scale, bt_companion_scratch(j->c, part));
 }
 
-void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks, const bt_companion_rotation *rotation)
+void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks,
+                         const bt_companion_rotation *rotation)
 {
-    const rows_job j = {.c = c, .y = x, .t = t, .k = blocks * bt_companion_rotation_elems(rotation), .heads = blocks,
+    const rows_job j = {.c = c,
+                        .y = x,
+                        .t = t,
+                        .k = blocks * bt_companion_rotation_elems(rotation),
+                        .heads = blocks,
                         .rotation = rotation};
     over_rows(&j, rotate_part, j.k);
 }
@@ -140,7 +158,8 @@ static void select_part(void *ud, size_t part, size_t parts)
     }
 }
 
-void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y, const void *x, size_t k)
+void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y,
+                              const void *x, size_t k)
 {
     const rows_job j = {.c = c, .r = r, .y = y, .x = x, .t = r->batch * out, .k = k};
     over_rows(&j, select_part, k);
@@ -166,12 +185,13 @@ static void rope_part(void *ud, size_t part, size_t parts)
         const bt_companion_seq *s = &j->r->seq[r / j->r->rows];
         const size_t row = r % j->r->rows, at = (s->pos0 + row) * (j->dims / 2);
         if (row < s->valid)
-            j->c->kernels->rope(j->x + r * j->heads * j->d, j->heads, j->d, j->dims, j->cos + at, j->sin + at, j->neox);
+            j->c->kernels->rope(j->x + r * j->heads * j->d, j->heads, j->d, j->dims, j->cos + at, j->sin + at,
+                                j->neox);
     }
 }
 
-void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d, size_t dims,
-                       const float *cos, const float *sin, int neox)
+void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d,
+                       size_t dims, const float *cos, const float *sin, int neox)
 {
     rope_job j = {c, r, x, heads, d, dims, cos, sin, neox};
     bt_pool_run(bt_companion_pool_for(c, r->batch * r->rows * heads * d), rope_part, &j);
@@ -189,8 +209,8 @@ static void kv_store_part(void *ud, size_t part, size_t parts)
     }
 }
 
-void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k, const float *v,
-                           size_t width)
+void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k,
+                           const float *v, size_t width)
 {
     const rows_job j = {.c = c, .r = r, .x = k, .w = v, .t = r->batch * r->rows, .k = width, .layer = layer};
     over_rows(&j, kv_store_part, width);
@@ -236,10 +256,17 @@ static void attention_part(void *ud, size_t part, size_t parts)
     }
 }
 
-void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q, size_t layer,
-                            size_t heads, size_t kv_heads, size_t d, float scale)
+void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
+                            size_t layer, size_t heads, size_t kv_heads, size_t d, float scale)
 {
-    attn_job j = {.c = c, .r = r, .out = out, .q = q, .layer = layer, .heads = heads, .kv_heads = kv_heads, .d = d,
+    attn_job j = {.c = c,
+                  .r = r,
+                  .out = out,
+                  .q = q,
+                  .layer = layer,
+                  .heads = heads,
+                  .kv_heads = kv_heads,
+                  .d = d,
                   .scale = scale};
     bt_pool_run(c->pool, attention_part, &j); /* worth all threads even for one row */
 }
@@ -263,13 +290,15 @@ static void linear_part(void *ud, size_t part, size_t parts)
     for (size_t g = 0; g < j->group && p1 > 0; g++) {
         const bt_companion_matrix *m = &j->m[g];
         const size_t panels = bt_matmul_panels(m->n), end = p1 < panels ? p1 : panels;
-        if (p0 < end) j->c->kernels->matmul(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, end);
+        if (p0 < end)
+            j->c->kernels->matmul(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, end);
         p0 = p0 > panels ? p0 - panels : 0;
         p1 = p1 > panels ? p1 - panels : 0;
     }
 }
 
-void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x, size_t t, size_t k)
+void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x,
+                         size_t t, size_t k)
 {
     linear_job j = {.c = c, .m = m, .x = x, .group = group, .t = t, .k = k};
     bt_pool_run(c->pool, linear_part, &j);

@@ -7,12 +7,14 @@
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
 
-/* The FP32 operators of a graph as functions over plain pointers: the float executor (graph/host.h) is made of them, and
- * the NPU's companion (npu/exec.h). Each is one call into the kernels table, split over the pool's threads by output
- * panels, heads or rows, never inside a sum; little work stays on the caller's thread. Nothing here allocates but
- * bt_companion_init, and nothing decides a shape. Rule of order: bits depend on no batch, padding, thread or instruction set. */
+/* The FP32 operators of a graph as functions over plain pointers: the float executor (graph/host.h) is made
+ * of them, and the NPU's companion (npu/exec.h). Each is one call into the kernels table, split over the
+ * pool's threads by output panels, heads or rows, never inside a sum; little work stays on the caller's
+ * thread. Nothing here allocates but bt_companion_init, and nothing decides a shape. Rule of order: bits
+ * depend on no batch, padding, thread or instruction set. */
 
-/* A Hadamard rotation of blocks of E = base << log2 elements, as bt_edge_rotate_fn computes it. Pointers are borrowed. */
+/* A Hadamard rotation of blocks of E = base << log2 elements, as bt_edge_rotate_fn computes it. Pointers are
+ * borrowed. */
 typedef struct bt_companion_rotation {
     uint32_t base, log2;                    /* base 0: no rotation */
     const int8_t *h_base;                   /* [base, base]; NULL where base is 1 */
@@ -26,8 +28,8 @@ typedef struct bt_companion {
     bt_pool *pool;                          /* NULL: one thread */
     uint8_t *scratch; size_t scratch_bytes; /* scratch_bytes for each thread, 64-byte aligned; between calls anyone's */
 } bt_companion;
-/* kernels and pool are borrowed. need_bytes: what the owner wants of each thread's scratch, at least; attention over
- * head_dim and rotations of up to rotate_elems are seen to. BT_ENOMEM. */
+/* kernels and pool are borrowed. need_bytes: what the owner wants of each thread's scratch, at least;
+ * attention over head_dim and rotations of up to rotate_elems are seen to. BT_ENOMEM. */
 bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, size_t head_dim, size_t rotate_elems,
                          size_t need_bytes, bt_fault *fault);
 void   bt_companion_done(bt_companion *c);  /* zeros are fine */
@@ -36,14 +38,16 @@ static inline void *bt_companion_scratch(const bt_companion *c, size_t part) { r
 /* The pool where there are at least so many elements to write that threads pay, else NULL. */
 bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems);
 
-/* The rows of one run: `batch` sequences of `rows` rows each, of which the first `valid` are real and the others padding. */
+/* The rows of one run: `batch` sequences of `rows` rows each, of which the first `valid` are real and the
+ * others padding. */
 typedef struct bt_companion_seq {
     const bt_kv_view *kv;                   /* f16; [0, pos0) are stored; room for [pos0, pos0 + valid) */
     size_t pos0, valid;                     /* 1 <= valid <= rows */
 } bt_companion_seq;
 typedef struct bt_companion_rows { const bt_companion_seq *seq; size_t batch, rows; } bt_companion_rows;
 
-/* Matrices of rows are contiguous: row r begins at r * width. t counts the rows of all sequences together, padding too. */
+/* Matrices of rows are contiguous: row r begins at r * width. t counts the rows of all sequences together,
+ * padding too. */
 
 /* y[batch * rows, width] = row ids[..] by row(y, table, id); padding is filled with pad. ids[batch, rows]. */
 typedef void bt_companion_row_fn(float *y, const void *table, size_t id);

@@ -1,4 +1,5 @@
-/* The one description of a decoder-only transformer, operator by operator, and the check that it is well formed. */
+/* The one description of a decoder-only transformer, operator by operator, and the check that it is well
+ * formed. */
 #include "graph/graph.h"
 #include "base/num.h"
 
@@ -24,8 +25,8 @@ bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *
 const char *bt_op_name(bt_op_kind k)
 {
     static const char *const names[BT_OP_KINDS] = {
-        "embed", "rmsnorm",  "linear",      "qk_norm", "rope", "kv_store", "attention",
-        "add",   "silu_mul", "select_rows", "rotate",
+        "embed",     "rmsnorm", "linear",   "qk_norm",     "rope",   "kv_store",
+        "attention", "add",     "silu_mul", "select_rows", "rotate",
     };
     return (unsigned)k < BT_OP_KINDS ? names[k] : "?";
 }

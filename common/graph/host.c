@@ -1,5 +1,5 @@
-/* The float executor: which operands of a program's step go to which operator of the companion. What a step computes is decided by the
- * program alone. */
+/* The float executor: which operands of a program's step go to which operator of the companion. What a step
+ * computes is decided by the program alone. */
 #include "graph/host.h"
 
 #include <math.h>
@@ -15,16 +15,18 @@ struct bt_host {
     bt_host_rotations rotations;
 };
 
-bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_host_rotations *rotations, const bt_kernels *kernels,
-                   bt_pool *pool, bt_fault *fault)
+bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_host_rotations *rotations,
+                   const bt_kernels *kernels, bt_pool *pool, bt_fault *fault)
 {
     bt_host *h = calloc(1, sizeof *h);
     if (!h) return bt_fail(fault, BT_ENOMEM, "making an executor");
     h->packed = packed;
     h->hp = &bt_packed_model(packed)->hp;
     if (rotations) h->rotations = *rotations;
-    const size_t e1 = bt_companion_rotation_elems(&h->rotations.r1), e2 = bt_companion_rotation_elems(&h->rotations.r2);
-    const bt_err e = bt_companion_init(&h->companion, kernels, pool, h->hp->head_dim, e1 > e2 ? e1 : e2, 0, fault);
+    const size_t e1 = bt_companion_rotation_elems(&h->rotations.r1),
+                 e2 = bt_companion_rotation_elems(&h->rotations.r2);
+    const bt_err e =
+        bt_companion_init(&h->companion, kernels, pool, h->hp->head_dim, e1 > e2 ? e1 : e2, 0, fault);
     if (e < 0) {
         free(h);
         return e;
@@ -51,14 +53,16 @@ static const bt_companion_rotation *rotation_of(const bt_host *h, uint32_t layer
 }
 
 /* A group of linear steps over one input. Logits leave the arena: real rows only. */
-static void run_linear(const bt_host *h, const bt_program *prog, const bt_step *s, const bt_host_io *io, void *arena)
+static void run_linear(const bt_host *h, const bt_program *prog, const bt_step *s, const bt_host_io *io,
+                       void *arena)
 {
     bt_companion_matrix m[BT_BIND_MAX_GROUP];
     const float *x = at(arena, s->in_at[0]);
     const size_t k = s->in_width[0], t = prog->batch * s->rows;
     for (uint32_t g = 0; g < s->group; g++) {
         const bt_packed_matrix *w = bt_packed_matrix_of(h->packed, s[g].layer, s[g].weight);
-        m[g] = (bt_companion_matrix){s[g].out_at == SIZE_MAX ? io->logits : at(arena, s[g].out_at), w->panels, w->bias, w->n};
+        m[g] = (bt_companion_matrix){s[g].out_at == SIZE_MAX ? io->logits : at(arena, s[g].out_at), w->panels,
+                                     w->bias, w->n};
     }
     if (s->out_at != SIZE_MAX || s->rows == 1) {
         bt_companion_linear(&h->companion, m, s->group, x, t, k);
@@ -70,7 +74,8 @@ static void run_linear(const bt_host *h, const bt_program *prog, const bt_step *
     }
 }
 
-static void run_step(const bt_host *h, const bt_program *prog, const bt_step *s, const bt_host_io *io, void *arena)
+static void run_step(const bt_host *h, const bt_program *prog, const bt_step *s, const bt_host_io *io,
+                     void *arena)
 {
     const bt_companion *c = &h->companion;
     const bt_hparams *hp = h->hp;
@@ -81,23 +86,26 @@ static void run_step(const bt_host *h, const bt_program *prog, const bt_step *s,
     float *out = s->out_at == SIZE_MAX ? NULL : at(arena, s->out_at);
     switch (s->kind) {
     case BT_OP_EMBED:
-        bt_companion_embed(c, &rows, out, width, io->ids, embed_row, bt_packed_model(h->packed)->embed, io->pad);
+        bt_companion_embed(c, &rows, out, width, io->ids, embed_row, bt_packed_model(h->packed)->embed,
+                           io->pad);
         break;
     case BT_OP_RMSNORM:
-        bt_companion_rmsnorm(c, out, in0, bt_packed_vector_of(h->packed, s->layer, s->weight), hp->rms_eps, t, width);
+        bt_companion_rmsnorm(c, out, in0, bt_packed_vector_of(h->packed, s->layer, s->weight), hp->rms_eps, t,
+                             width);
         break;
     case BT_OP_LINEAR: run_linear(h, prog, s, io, arena); break;
     case BT_OP_QK_NORM:
-        bt_companion_rmsnorm(c, out, out, bt_packed_vector_of(h->packed, s->layer, s->weight), hp->rms_eps, t * s->heads,
-                             hp->head_dim);
+        bt_companion_rmsnorm(c, out, out, bt_packed_vector_of(h->packed, s->layer, s->weight), hp->rms_eps,
+                             t * s->heads, hp->head_dim);
         break;
     case BT_OP_ROPE:
-        bt_companion_rope(c, &rows, out, s->heads, hp->head_dim, hp->rope_dims, bt_packed_rope_cos(h->packed, 0),
-                          bt_packed_rope_sin(h->packed, 0), hp->rope_neox);
+        bt_companion_rope(c, &rows, out, s->heads, hp->head_dim, hp->rope_dims,
+                          bt_packed_rope_cos(h->packed, 0), bt_packed_rope_sin(h->packed, 0), hp->rope_neox);
         break;
     case BT_OP_KV_STORE: bt_companion_kv_store(c, &rows, s->layer, in0, in1, s->in_width[0]); break;
     case BT_OP_ATTENTION:
-        bt_companion_attention(c, &rows, out, in0, s->layer, hp->heads, hp->kv_heads, hp->head_dim, h->attn_scale);
+        bt_companion_attention(c, &rows, out, in0, s->layer, hp->heads, hp->kv_heads, hp->head_dim,
+                               h->attn_scale);
         break;
     case BT_OP_ADD: bt_companion_add(c, out, in1, t, width); break;
     case BT_OP_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, width); break;

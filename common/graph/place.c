@@ -21,7 +21,7 @@ bt_err bt_place_items(size_t *ret, bt_place_item *item, size_t n, bt_fault *faul
 {
     size_t peak = 0;
     bt_err e = BT_OK;
-    bt_place_item **order = malloc((n + 1) * sizeof *order); /* as they are placed */
+    bt_place_item **order = malloc((n + 1) * sizeof *order);   /* as they are placed */
     bt_place_item **placed = malloc((n + 1) * sizeof *placed); /* those with an offset, by offset */
     if (!order || !placed) {
         e = bt_fail(fault, BT_ENOMEM, "planning memory");

@@ -7,19 +7,22 @@
 
 static bt_companion_rotation rotation(const bt_pkg *pkg, const bt_pkg_rotation *r)
 {
-    return (bt_companion_rotation){r->base, r->log2, bt_pkg_const_at(pkg, r->h_base), bt_pkg_const_at(pkg, r->sign), r->scale};
+    return (bt_companion_rotation){r->base, r->log2, bt_pkg_const_at(pkg, r->h_base),
+                                   bt_pkg_const_at(pkg, r->sign), r->scale};
 }
 
-bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool, bt_fault *fault)
+bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool,
+                   bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     const bt_quant_info *type = bt_quant_find(h->embed_type);
     bt_err e;
     if (h->kernels_version != BT_KERNELS_NUMERIC_VERSION)
-        return bt_fail(fault, BT_EVERSION, "the package is for kernels of version %u, these are %u", h->kernels_version,
-                       BT_KERNELS_NUMERIC_VERSION);
+        return bt_fail(fault, BT_EVERSION, "the package is for kernels of version %u, these are %u",
+                       h->kernels_version, BT_KERNELS_NUMERIC_VERSION);
     if (h->npu_ops > BT_PKG_OPS_ALL || !type)
-        return bt_fail(fault, BT_EVERSION, "the package needs npu operators %u, embeddings of type %u", h->npu_ops, h->embed_type);
+        return bt_fail(fault, BT_EVERSION, "the package needs npu operators %u, embeddings of type %u",
+                       h->npu_ops, h->embed_type);
     bt_exec *x = calloc(1, sizeof *x);
     if (!x) return bt_fail(fault, BT_ENOMEM, "making an executor");
     x->pkg = pkg;
@@ -31,8 +34,8 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     const size_t e1 = bt_companion_rotation_elems(&x->r1), e2 = bt_companion_rotation_elems(&x->r2);
     if ((e = bt_recipe_parse(&x->recipe, h->recipe, fault)) < 0) goto out;
     const size_t linear = bt_exec_linear_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg);
-    if ((e = bt_companion_init(&x->companion, kernels, pool, h->head_dim, e1 > e2 ? e1 : e2, linear > integer ? linear : integer, fault)) <
-        0)
+    if ((e = bt_companion_init(&x->companion, kernels, pool, h->head_dim, e1 > e2 ? e1 : e2,
+                               linear > integer ? linear : integer, fault)) < 0)
         goto out;
     if (x->recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
     x->ones = malloc(h->dim * sizeof *x->ones);
@@ -64,7 +67,8 @@ bt_exec_stats bt_exec_stats_of(const bt_exec *x) { return x->stats; }
 static void embed_row(float *y, const void *table, size_t id)
 {
     const bt_exec *x = table;
-    bt_quant_to_f32(y, x->embed + id * x->embed_row_bytes, bt_quant_find(x->header->embed_type), x->header->dim);
+    bt_quant_to_f32(y, x->embed + id * x->embed_row_bytes, bt_quant_find(x->header->embed_type),
+                    x->header->dim);
 }
 
 static const float *norm_weight(const bt_exec *x, const bt_pkg_inst *i)
@@ -79,12 +83,12 @@ static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
     bt_companion_matrix m[BT_PKG_MAX_GROUP];
     for (size_t g = 0; g < i->group; g++) {
         const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
-        m[g] = (bt_companion_matrix){is_logits ? j->io->logits : bt_exec_at(j, i[g].out), bt_exec_const(x, t->panels),
-                                     bt_exec_const(x, t->bias), t->n};
+        m[g] = (bt_companion_matrix){is_logits ? j->io->logits : bt_exec_at(j, i[g].out),
+                                     bt_exec_const(x, t->panels), bt_exec_const(x, t->bias), t->n};
         x->stats.companion_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
     }
-    bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0), is_logits ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i),
-                        i->in_width);
+    bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0),
+                        is_logits ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i), i->in_width);
 }
 
 /* Row i sees pos0 + i + 1 positions, each once for q . k and once for p . v. */
@@ -106,13 +110,17 @@ static void run_inst(bt_exec_job *j, const bt_pkg_inst *i)
     float *out = bt_exec_at(j, i->out);
     const float *in0 = bt_exec_at(j, i->in0), *in1 = bt_exec_at(j, i->in1);
     switch (i->op) {
-    case BT_PKG_EMBED: bt_companion_embed(c, &rows, out, i->out_width, j->io->ids, embed_row, x, j->io->pad); break;
+    case BT_PKG_EMBED:
+        bt_companion_embed(c, &rows, out, i->out_width, j->io->ids, embed_row, x, j->io->pad);
+        break;
     case BT_PKG_ROTATE: {
         const bt_companion_rotation *r = i->arg == 1 ? &x->r1 : &x->r2;
         bt_companion_rotate(c, out, t, i->arg == 1 ? h->r1.blocks : h->r2.blocks, r);
         break;
     }
-    case BT_PKG_RMSNORM: bt_companion_rmsnorm(c, out, in0, norm_weight(x, i), h->rms_eps, t, i->out_width); break;
+    case BT_PKG_RMSNORM:
+        bt_companion_rmsnorm(c, out, in0, norm_weight(x, i), h->rms_eps, t, i->out_width);
+        break;
     case BT_PKG_LINEAR_F16: run_linear_f16(j, i); break;
     case BT_PKG_QK_NORM:
         bt_companion_rmsnorm(c, out, out, norm_weight(x, i), h->rms_eps, t * i->arg, h->head_dim);
@@ -126,7 +134,8 @@ static void run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         x->stats.kv_bytes_written += (uint64_t)j->io->valid * i->in_width * 2 * sizeof(uint16_t);
         break;
     case BT_PKG_ATTENTION:
-        bt_companion_attention(c, &rows, out, in0, i->layer, h->heads, h->kv_heads, h->head_dim, h->attn_scale);
+        bt_companion_attention(c, &rows, out, in0, i->layer, h->heads, h->kv_heads, h->head_dim,
+                               h->attn_scale);
         count_attention(j);
         break;
     case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
@@ -142,38 +151,52 @@ static void run_inst(bt_exec_job *j, const bt_pkg_inst *i)
 
 /* ---- a run ---- */
 
-static bt_err check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, const bt_exec_io *io, bt_fault *fault)
+static bt_err check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, const bt_exec_io *io,
+                    bt_fault *fault)
 {
     const bt_pkg_header *h = x->header;
     const bt_kv_view *v = io->kv;
     if ((unsigned)out >= BT_PKG_OUTS || row->batch != 1)
-        return bt_fail(fault, BT_EARG, "a program for %u sequences with ending %d: one sequence at a time", row->batch, (int)out);
+        return bt_fail(fault, BT_EARG, "a program for %u sequences with ending %d: one sequence at a time",
+                       row->batch, (int)out);
     if (out != BT_PKG_OUT_NONE && !io->logits)
         return bt_fail(fault, BT_EARG, "the program gives logits, and there is no room for them");
     if (io->rows < row->seq_min || io->rows > row->seq || io->valid < 1 || io->valid > io->rows)
-        return bt_fail(fault, BT_EARG, "%zu tokens in %zu rows of a program of %u to %u", io->valid, io->rows, row->seq_min, row->seq);
+        return bt_fail(fault, BT_EARG, "%zu tokens in %zu rows of a program of %u to %u", io->valid, io->rows,
+                       row->seq_min, row->seq);
     size_t limit = h->ctx_tokens;
     if (row->ctx < limit) limit = row->ctx;
     if (v->tokens_capacity < limit) limit = v->tokens_capacity;
     if (io->pos0 > limit || io->valid > limit - io->pos0)
-        return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", io->valid, io->pos0, limit);
-    if (v->elem_bytes != 2 || v->layers != h->layers || v->kv_heads != h->kv_heads || v->head_dim != h->head_dim)
-        return bt_fail(fault, BT_EARG, "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 2", v->layers,
+        return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", io->valid,
+                       io->pos0, limit);
+    if (v->elem_bytes != 2 || v->layers != h->layers || v->kv_heads != h->kv_heads ||
+        v->head_dim != h->head_dim)
+        return bt_fail(fault, BT_EARG,
+                       "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 2", v->layers,
                        v->kv_heads, v->head_dim, v->elem_bytes, h->layers, h->kv_heads, h->head_dim);
     for (size_t i = 0; i < io->valid; i++)
         if (io->ids[i] < 0 || (uint32_t)io->ids[i] >= h->vocab)
-            return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %u", io->ids[i], i, h->vocab);
+            return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %u", io->ids[i], i,
+                           h->vocab);
     return BT_OK;
 }
 
-bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io, bt_fault *fault)
+bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
+                   bt_fault *fault)
 {
     const bt_err e = check(x, row, out, io, fault);
     if (e < 0) return e;
     const bt_pkg_program *program = &bt_pkg_programs(x->pkg)[row->program[out]];
     const bt_pkg_inst *inst = bt_exec_const(x, program->code);
-    bt_exec_job j = {.x = x, .program = program, .io = io, .arena = arena, .rows = io->rows,
-                     .out = out == BT_PKG_OUT_NONE ? 0 : out == BT_PKG_OUT_LAST ? 1 : io->rows};
+    bt_exec_job j = {.x = x,
+                     .program = program,
+                     .io = io,
+                     .arena = arena,
+                     .rows = io->rows,
+                     .out = out == BT_PKG_OUT_NONE   ? 0
+                            : out == BT_PKG_OUT_LAST ? 1
+                                                     : io->rows};
     uint32_t layer_now = BT_GRAPH_NO_LAYER;
     for (uint32_t i = 0; i < program->insts; i += inst[i].group) {
         if (inst[i].layer != layer_now) {

@@ -8,14 +8,16 @@
 #include "kernels/kv_view.h"
 #include "npu/pkg.h"
 
-/* The NPU: a flat loop over the instructions of a program of a package. Integer instructions run in int_exec.c and the int_* kernels, the
- * companion's in graph/companion.h; this file only walks. It allocates nothing and decides no shape.
+/* The NPU: a flat loop over the instructions of a program of a package. Integer instructions run in
+ * int_exec.c and the int_* kernels, the companion's in graph/companion.h; this file only walks. It allocates
+ * nothing and decides no shape.
  *
- * Padding: a program has seq rows, the first `valid` are real and the rest stand on the right with position -1. They are computed like any row
- * by row-wise steps, but not rotated by position, stored or attended with; no step mixes rows. They enter as rows filled with `pad`.
+ * Padding: a program has seq rows, the first `valid` are real and the rest stand on the right with position
+ * -1. They are computed like any row by row-wise steps, but not rotated by position, stored or attended
+ * with; no step mixes rows. They enter as rows filled with `pad`.
  *
- * Numbers: integers are exact; the companion keeps the rule of order. KV bytes and logits depend on no seq, ctx, chunk edge, padding, thread or
- * instruction set (a recipe with llm-int8 excepted). */
+ * Numbers: integers are exact; the companion keeps the rule of order. KV bytes and logits depend on no seq,
+ * ctx, chunk edge, padding, thread or instruction set (a recipe with llm-int8 excepted). */
 typedef struct bt_exec bt_exec;
 /* All borrowed, and outlive it. pool may be NULL. One run at a time. */
 bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool, bt_fault *fault);
@@ -39,7 +41,7 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
 typedef struct bt_exec_stats {
     uint64_t kv_bytes_written;              /* 2 * L * G * E * 2 for each real row */
     uint64_t npu_macs, companion_macs;      /* of real rows, without padding; attention counts the pairs it computes, as q . k and p . v */
-    uint64_t shadow_entries;                /* values beyond a clip that were added back */
+    uint64_t shadow_entries;                /* values beyond a clip that were added back; llm-int8: values that the companion multiplied */
 } bt_exec_stats;
 bt_exec_stats bt_exec_stats_of(const bt_exec *x);
 #endif

@@ -1,5 +1,6 @@
-/* LLM.int8, for the recipe llm-int8 only: every row has its own scale, and a column in which any real row of the run reaches the threshold is taken out
- * of the integers and multiplied in float with f16 weights. Numbers depend on the chunk. Plain code: a reference for accuracy, not for speed. */
+/* LLM.int8, for the recipe llm-int8 only: every row has its own scale, and a column in which any real row of
+ * the run reaches the threshold is taken out of the integers and multiplied in float with f16 weights.
+ * Numbers depend on the chunk. Plain code: a reference for accuracy, not for speed. */
 #include "npu/exec_private.h"
 #include "npu/int_linear.h"
 
@@ -21,12 +22,15 @@ bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *f
     const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
     size_t k = 0;
     for (uint32_t i = 0; i < h->tensors.count; i++)
-        if (t[i].n && t[i].site != BT_PKG_NONE && (t[i].bits != 8 || t[i].f16_panels == BT_PKG_NONE || bt_pkg_sites(pkg)[t[i].site].bits != 8))
-            return bt_fail(fault, BT_EFORMAT, "recipe llm-int8, and tensor %u has no f16 weights or not 8 bits", i);
+        if (t[i].n && t[i].site != BT_PKG_NONE &&
+            (t[i].bits != 8 || t[i].f16_panels == BT_PKG_NONE || bt_pkg_sites(pkg)[t[i].site].bits != 8))
+            return bt_fail(fault, BT_EFORMAT,
+                           "recipe llm-int8, and tensor %u has no f16 weights or not 8 bits", i);
     for (uint32_t s = 0; s < h->sites.count; s++)
         if (bt_pkg_sites(pkg)[s].k > k) k = bt_pkg_sites(pkg)[s].k;
     bt_exec_dynamic *d = calloc(1, sizeof *d);
-    if (!d || !(d->scale = malloc(h->max_seq * sizeof *d->scale)) || !(d->column = malloc(k * sizeof *d->column)) ||
+    if (!d || !(d->scale = malloc(h->max_seq * sizeof *d->scale)) ||
+        !(d->column = malloc(k * sizeof *d->column)) ||
         !(d->value = calloc(h->max_seq, k * sizeof *d->value))) {
         bt_exec_dynamic_free(d);
         return bt_fail(fault, BT_ENOMEM, "making an executor");
@@ -91,8 +95,10 @@ static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols
             const size_t at = n + c;
             const uint16_t *panel = o->f16 + at / 16 * o->k * 16 + at % 16;
             const float *value = o->d->value + (row + r) * o->d->columns;
-            float sum = (float)acc[r * BT_INT_LINEAR_COLS + c] * (o->d->scale[row + r] * o->scale[at * o->scale_step]);
-            for (size_t i = 0; i < o->d->columns; i++) sum += value[i] * bt_f16_to_f32_1(panel[(size_t)o->d->column[i] * 16]);
+            float sum = (float)acc[r * BT_INT_LINEAR_COLS + c] *
+                        (o->d->scale[row + r] * o->scale[at * o->scale_step]);
+            for (size_t i = 0; i < o->d->columns; i++)
+                sum += value[i] * bt_f16_to_f32_1(panel[(size_t)o->d->column[i] * 16]);
             o->y[(row + r) * o->ld + at] = o->bias ? sum + o->bias[at] : sum;
         }
 }
@@ -108,7 +114,8 @@ typedef struct dynamic_job {
 static void dynamic_part(void *ud, size_t part, size_t parts)
 {
     const dynamic_job *l = ud;
-    bt_int_linear_part(l->companion->kernels, &l->m, 1, &l->in, &epilogue, bt_companion_scratch(l->companion, part), part, parts);
+    bt_int_linear_part(l->companion->kernels, &l->m, 1, &l->in, &epilogue,
+                       bt_companion_scratch(l->companion, part), part, parts);
 }
 
 void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
@@ -128,7 +135,10 @@ void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
                             .f16 = bt_exec_const(x, t->f16_panels)};
         dynamic_job l = {.companion = &x->companion,
                          .m = {bt_exec_const(x, t->panels), bt_exec_const(x, t->colsum), t->n, t->bits, &out},
-                         .in = {.hi = bt_exec_at(j, i->in0), .ld = i->in_stride, .rows = is_logits ? real : bt_exec_rows(j, i), .k = i->in_width}};
+                         .in = {.hi = bt_exec_at(j, i->in0),
+                                .ld = i->in_stride,
+                                .rows = is_logits ? real : bt_exec_rows(j, i),
+                                .k = i->in_width}};
         bt_pool_run(x->companion.pool, dynamic_part, &l);
         const uint64_t beside = (uint64_t)real * x->dynamic->columns * t->n; /* done by the companion */
         x->stats.companion_macs += beside;

@@ -1,4 +1,5 @@
-/* The companion's side of a linear layer: its input to integers, its sums to floats. The integers between are npu/int_linear.h's. */
+/* The companion's side of a linear layer: its input to integers, its sums to floats. The integers between are
+ * npu/int_linear.h's. */
 #include "npu/exec_private.h"
 #include "npu/int_linear.h"
 
@@ -36,8 +37,11 @@ static void quantise_part(void *ud, size_t part, size_t parts)
     uint32_t *count = q->shadow ? q->count + r0 : NULL;
     int8_t *hi = q->hi + r0 * q->ld;
     if (!q->lo) q->kernels->quantise8(hi, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k, shadow, count);
-    else q->kernels->quantise16(hi, q->lo + r0 * q->ld, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k, shadow, count);
-    for (size_t r = r0; q->hot && r < r1; r++) q->count[r] = bt_exec_keep_hot(q->shadow + r * q->k, q->count[r], q->hot);
+    else
+        q->kernels->quantise16(hi, q->lo + r0 * q->ld, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k, shadow,
+                               count);
+    for (size_t r = r0; q->hot && r < r1; r++)
+        q->count[r] = bt_exec_keep_hot(q->shadow + r * q->k, q->count[r], q->hot);
 }
 
 void bt_exec_shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **count, bt_int_shadow **shadow)
@@ -80,22 +84,23 @@ typedef struct output { /* of one matrix */
 static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
 {
     const output *o = ud;
-    o->kernels->scale8(o->y + row * o->ld + n, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, rows,
-                       cols);
+    o->kernels->scale8(o->y + row * o->ld + n, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n,
+                       o->bias ? o->bias + n : NULL, rows, cols);
 }
 
-static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi, const int32_t *lo)
+static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi,
+                   const int32_t *lo)
 {
     const output *o = ud;
-    o->kernels->scale16(o->y + row * o->ld + n, o->ld, hi, lo, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL,
-                        rows, cols);
+    o->kernels->scale16(o->y + row * o->ld + n, o->ld, hi, lo, BT_INT_LINEAR_COLS, o->scale + n,
+                        o->bias ? o->bias + n : NULL, rows, cols);
 }
 
 static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc)
 {
     const output *o = ud;
-    o->kernels->scale64(o->y + row * o->ld + n, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, 1,
-                        cols);
+    o->kernels->scale64(o->y + row * o->ld + n, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n,
+                        o->bias ? o->bias + n : NULL, 1, cols);
 }
 
 static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
@@ -113,18 +118,23 @@ typedef struct linear_job {
 static void linear_part(void *ud, size_t part, size_t parts)
 {
     const linear_job *l = ud;
-    bt_int_linear_part(l->companion->kernels, l->m, l->group, &l->in, &epilogue, bt_companion_scratch(l->companion, part), part,
-                       parts);
+    bt_int_linear_part(l->companion->kernels, l->m, l->group, &l->in, &epilogue,
+                       bt_companion_scratch(l->companion, part), part, parts);
 }
 
 void bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
     const bool is_logits = i->out == BT_PKG_NOWHERE;
-    const size_t rows = is_logits ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i); /* the caller's memory has no padding */
+    const size_t rows =
+        is_logits ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i); /* the caller's memory has no padding */
     linear_job l = {.companion = &x->companion,
                     .group = i->group,
-                    .in = {.hi = bt_exec_at(j, i->in0), .lo = bt_exec_at(j, i->in1), .ld = i->in_stride, .rows = rows, .k = i->in_width}};
+                    .in = {.hi = bt_exec_at(j, i->in0),
+                           .lo = bt_exec_at(j, i->in1),
+                           .ld = i->in_stride,
+                           .rows = rows,
+                           .k = i->in_width}};
     uint32_t *count;
     bt_int_shadow *shadow;
     bt_exec_shadow_of(j, i, &count, &shadow);
@@ -137,8 +147,11 @@ void bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
                             .ld = i[g].out_width,
                             .scale = bt_exec_const(x, t->oscale),
                             .bias = bt_exec_const(x, t->bias)};
-        l.m[g] = (bt_int_linear_matrix){.panels = bt_exec_const(x, t->panels), .colsum = bt_exec_const(x, t->colsum), .n = t->n,
-                                        .bits = t->bits, .ud = &l.out[g]};
+        l.m[g] = (bt_int_linear_matrix){.panels = bt_exec_const(x, t->panels),
+                                        .colsum = bt_exec_const(x, t->colsum),
+                                        .n = t->n,
+                                        .bits = t->bits,
+                                        .ud = &l.out[g]};
         x->stats.npu_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
     }
     bt_pool_run(x->companion.pool, linear_part, &l);

@@ -43,7 +43,8 @@ static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *
 void   bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i);
 void   bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
 size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg);
-/* Counts and entries of a shadow, as QUANTISE and INT_SPLIT lay them out for the program's rows; NULL where there is none. */
+/* Counts and entries of a shadow, as QUANTISE and INT_SPLIT lay them out for the program's rows; NULL where
+ * there is none. */
 void   bt_exec_shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **count, bt_int_shadow **shadow);
 /* Drops the entries of columns that are not hot from s[count]; how many are left. */
 uint32_t bt_exec_keep_hot(bt_int_shadow *s, uint32_t count, const uint8_t *hot);

@@ -27,9 +27,9 @@ size_t bt_int_linear_scratch_bytes(size_t max_k4bit)
 }
 
 /* Add each row's shadow to its sums and hand it on. */
-static void shadow_rows(const bt_kernels *kernels, const bt_int_linear_input *in, const bt_int_linear_epilogue *epilogue,
-                        tile_scratch *s, const int8_t *wp, size_t panels, size_t row, size_t rows, size_t n, size_t cols,
-                        const void *ud)
+static void shadow_rows(const bt_kernels *kernels, const bt_int_linear_input *in,
+                        const bt_int_linear_epilogue *epilogue, tile_scratch *s, const int8_t *wp,
+                        size_t panels, size_t row, size_t rows, size_t n, size_t cols, const void *ud)
 {
     for (size_t r = 0; r < rows; r++) {
         const size_t count = in->shadow_count[row + r];
@@ -41,8 +41,9 @@ static void shadow_rows(const bt_kernels *kernels, const bt_int_linear_input *in
     }
 }
 
-static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m, const bt_int_linear_input *in,
-                       const bt_int_linear_epilogue *epilogue, tile_scratch *s, size_t p, size_t panels)
+static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m,
+                       const bt_int_linear_input *in, const bt_int_linear_epilogue *epilogue, tile_scratch *s,
+                       size_t p, size_t panels)
 {
     const size_t k4 = bt_int_k4(in->k), n = 16 * p, cols = m->n - n < 16 * panels ? m->n - n : 16 * panels;
     const int32_t *colsum = m->colsum + n;
@@ -53,9 +54,11 @@ static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m,
     }
     for (size_t row = 0, rows; row < in->rows; row += rows) {
         rows = in->rows - row < BT_INT_LINEAR_ROWS ? in->rows - row : BT_INT_LINEAR_ROWS;
-        kernels->int_matmul(s->hi, BT_INT_LINEAR_COLS, in->hi + row * in->ld, in->ld, wp, colsum, rows, k4, 0, panels);
+        kernels->int_matmul(s->hi, BT_INT_LINEAR_COLS, in->hi + row * in->ld, in->ld, wp, colsum, rows, k4, 0,
+                            panels);
         if (in->lo) {
-            kernels->int_matmul(s->lo, BT_INT_LINEAR_COLS, in->lo + row * in->ld, in->ld, wp, colsum, rows, k4, 0, panels);
+            kernels->int_matmul(s->lo, BT_INT_LINEAR_COLS, in->lo + row * in->ld, in->ld, wp, colsum, rows,
+                                k4, 0, panels);
             epilogue->tile16(m->ud, row, rows, n, cols, s->hi, s->lo);
         } else {
             epilogue->tile8(m->ud, row, rows, n, cols, s->hi);
@@ -64,8 +67,9 @@ static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m,
     }
 }
 
-void bt_int_linear_part(const bt_kernels *kernels, const bt_int_linear_matrix *m, size_t group, const bt_int_linear_input *in,
-                        const bt_int_linear_epilogue *epilogue, void *scratch, size_t part, size_t parts)
+void bt_int_linear_part(const bt_kernels *kernels, const bt_int_linear_matrix *m, size_t group,
+                        const bt_int_linear_input *in, const bt_int_linear_epilogue *epilogue, void *scratch,
+                        size_t part, size_t parts)
 {
     size_t total = 0, p0, p1;
     for (size_t g = 0; g < group; g++) total += bt_int_panels(m[g].n);

@@ -2,11 +2,13 @@
 #define BT_NPU_INT_LINEAR_H
 #include "kernels/kernels.h"
 
-/* Linear layers in integers, tile by tile: a block of rows times a block of panels is accumulated on the thread's own scratch and handed to the
- * epilogue while it is still in the first cache. The NPU's: no float arithmetic here; the epilogue is a call into another file. */
+/* Linear layers in integers, tile by tile: a block of rows times a block of panels is accumulated on the
+ * thread's own scratch and handed to the epilogue while it is still in the first cache. The NPU's: no float
+ * arithmetic here; the epilogue is a call into another file. */
 enum { BT_INT_LINEAR_ROWS = 48, BT_INT_LINEAR_PANELS = 8, BT_INT_LINEAR_COLS = 16 * BT_INT_LINEAR_PANELS };
 
-/* What becomes of a tile: rows [row, row + rows), outputs [n, n + cols) of the matrix that ud names; acc has BT_INT_LINEAR_COLS a row.
+/* What becomes of a tile: rows [row, row + rows), outputs [n, n + cols) of the matrix that ud names; acc has
+ * BT_INT_LINEAR_COLS a row.
  *   tile8   sums of 8-bit inputs
  *   tile16  sums of the hi and lo planes: the value is 256 hi + lo
  *   row64   one row whose shadow was added; after its tile, which gave the same row without it */

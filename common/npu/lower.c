@@ -1,4 +1,5 @@
-/* Lowering: which instruction each operator of the graph becomes, where quantisation stands, and what lives when. */
+/* Lowering: which instruction each operator of the graph becomes, where quantisation stands, and what lives
+ * when. */
 #include "npu/lower_build.h"
 #include "base/num.h"
 #include "graph/place.h"
@@ -28,16 +29,27 @@ uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, siz
     return bt_lower_build_bytes(b, name, bytes);
 }
 
-static bool is_out(const bt_lower_build *b, uint32_t tensor) { return b->in->graph->tensor[tensor].rows.exp[BT_SYM_OUT] != 0; }
+static bool is_out(const bt_lower_build *b, uint32_t tensor)
+{
+    return b->in->graph->tensor[tensor].rows.exp[BT_SYM_OUT] != 0;
+}
 
 bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op)
 {
     const bt_op *o = &b->in->graph->op[graph_op];
     assert(b->insts < b->insts_cap);
     bt_pkg_inst *i = &b->inst[b->insts++];
-    *i = (bt_pkg_inst){.op = (uint8_t)op, .unit = (uint8_t)unit, .group = 1, .out_rows = is_out(b, o->out), .layer = o->layer,
-                       .tensor = BT_PKG_NONE, .site = BT_PKG_NONE, .in0 = BT_PKG_NOWHERE, .in1 = BT_PKG_NOWHERE,
-                       .out = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE};
+    *i = (bt_pkg_inst){.op = (uint8_t)op,
+                       .unit = (uint8_t)unit,
+                       .group = 1,
+                       .out_rows = is_out(b, o->out),
+                       .layer = o->layer,
+                       .tensor = BT_PKG_NONE,
+                       .site = BT_PKG_NONE,
+                       .in0 = BT_PKG_NOWHERE,
+                       .in1 = BT_PKG_NOWHERE,
+                       .out = BT_PKG_NOWHERE,
+                       .aux = BT_PKG_NOWHERE};
     if (unit == BT_PKG_NPU && b->in->cluster) i->cluster = b->in->cluster[graph_op];
     return i;
 }
@@ -55,16 +67,16 @@ uint64_t bt_lower_build_tensor(bt_lower_build *b, uint32_t tensor)
     const bt_tensor *t = &b->in->graph->tensor[tensor];
     if (t->kind != BT_TENSOR_ACT) return BT_PKG_NOWHERE;
     if (b->tensor_value[tensor] == BT_PKG_NONE)
-        b->tensor_value[tensor] =
-            bt_lower_build_value(b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)), (size_t)t->width * 4);
+        b->tensor_value[tensor] = bt_lower_build_value(
+            b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)), (size_t)t->width * 4);
     return b->tensor_value[tensor];
 }
 
 uint64_t bt_lower_build_renew(bt_lower_build *b, uint32_t tensor, size_t elem_bytes)
 {
     const bt_tensor *t = &b->in->graph->tensor[tensor];
-    b->tensor_value[tensor] =
-        bt_lower_build_value(b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)), t->width * elem_bytes);
+    b->tensor_value[tensor] = bt_lower_build_value(
+        b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)), t->width * elem_bytes);
     return b->tensor_value[tensor];
 }
 
@@ -72,21 +84,23 @@ size_t bt_lower_build_group(const bt_lower_build *b, size_t i)
 {
     const bt_op *o = b->in->graph->op;
     size_t n = 1;
-    while (n < BT_PKG_MAX_GROUP && i + n < b->ops && o[i + n].kind == BT_OP_LINEAR && o[i + n].in[0] == o[i].in[0] &&
-           !b->in->on_npu[i] == !b->in->on_npu[i + n])
+    while (n < BT_PKG_MAX_GROUP && i + n < b->ops && o[i + n].kind == BT_OP_LINEAR &&
+           o[i + n].in[0] == o[i].in[0] && !b->in->on_npu[i] == !b->in->on_npu[i + n])
         n++;
     return n;
 }
 
-bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op, uint64_t input,
-                                      uint32_t input_stride)
+bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op,
+                                      uint64_t input, uint32_t input_stride)
 {
     const bt_lower_in *in = b->in;
     const bt_op *o = &in->graph->op[graph_op];
     const uint32_t kind = bt_pkg_site_of(o->weight), k = in->graph->tensor[o->in[0]].width;
     const bool of_out = is_out(b, o->in[0]), is_wide = in->recipe->input_bits[kind] == 16;
     const size_t rows = bt_lower_build_rows(b, of_out);
-    bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE, .stride = (k + 63) / 64 * 64,
+    bt_lower_planes p = {.lo = BT_PKG_NOWHERE,
+                         .shadow = BT_PKG_NOWHERE,
+                         .stride = (k + 63) / 64 * 64,
                          .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
     p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
     if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);
@@ -114,9 +128,13 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     const bool on_npu = b->in->on_npu[first];
     const uint32_t k = g->tensor[o->in[0]].width;
     const uint64_t input = bt_lower_build_tensor(b, o->in[0]);
-    const bt_lower_planes p = on_npu ? bt_lower_build_planes(b, BT_PKG_QUANTISE, BT_PKG_COMPANION, first, input, 4 * k)
-                                     : (bt_lower_planes){.hi = input, .lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
-                                                         .site = BT_PKG_NONE, .stride = 4 * k};
+    const bt_lower_planes p =
+        on_npu ? bt_lower_build_planes(b, BT_PKG_QUANTISE, BT_PKG_COMPANION, first, input, 4 * k)
+               : (bt_lower_planes){.hi = input,
+                                   .lo = BT_PKG_NOWHERE,
+                                   .shadow = BT_PKG_NOWHERE,
+                                   .site = BT_PKG_NONE,
+                                   .stride = 4 * k};
     for (size_t j = 0; j < group; j++, o++) {
         const uint64_t out = bt_lower_build_tensor(b, o->out);
         bt_pkg_inst *i = on_npu ? bt_lower_build_emit(b, BT_PKG_LINEAR, BT_PKG_NPU, first + j)
@@ -139,11 +157,16 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
 void bt_lower_build_companion(bt_lower_build *b, size_t at)
 {
     static const bt_pkg_op to[BT_OP_KINDS] = {
-        [BT_OP_EMBED] = BT_PKG_EMBED,         [BT_OP_RMSNORM] = BT_PKG_RMSNORM,
-        [BT_OP_QK_NORM] = BT_PKG_QK_NORM,     [BT_OP_ROPE] = BT_PKG_ROPE,
-        [BT_OP_KV_STORE] = BT_PKG_KV_STORE,   [BT_OP_ATTENTION] = BT_PKG_ATTENTION,
-        [BT_OP_ADD] = BT_PKG_ADD,             [BT_OP_SILU_MUL] = BT_PKG_SILU_MUL,
-        [BT_OP_SELECT_ROWS] = BT_PKG_SELECT_ROWS, [BT_OP_ROTATE] = BT_PKG_ROTATE,
+        [BT_OP_EMBED] = BT_PKG_EMBED,
+        [BT_OP_RMSNORM] = BT_PKG_RMSNORM,
+        [BT_OP_QK_NORM] = BT_PKG_QK_NORM,
+        [BT_OP_ROPE] = BT_PKG_ROPE,
+        [BT_OP_KV_STORE] = BT_PKG_KV_STORE,
+        [BT_OP_ATTENTION] = BT_PKG_ATTENTION,
+        [BT_OP_ADD] = BT_PKG_ADD,
+        [BT_OP_SILU_MUL] = BT_PKG_SILU_MUL,
+        [BT_OP_SELECT_ROWS] = BT_PKG_SELECT_ROWS,
+        [BT_OP_ROTATE] = BT_PKG_ROTATE,
     };
     const bt_lower_in *in = b->in;
     const bt_graph *g = in->graph;
@@ -159,7 +182,8 @@ void bt_lower_build_companion(bt_lower_build *b, size_t at)
     i->out_width = out == BT_PKG_NOWHERE ? 0 : g->tensor[o->out].width;
     i->out_stride = 4 * i->out_width;
     i->arg = o->kind == BT_OP_ROTATE ? (o->layer == BT_GRAPH_NO_LAYER ? 1 : 2) : o->heads;
-    if (o->kind == BT_OP_QK_NORM || (o->kind == BT_OP_RMSNORM && (!in->has_norm_weight || in->has_norm_weight[at])))
+    if (o->kind == BT_OP_QK_NORM ||
+        (o->kind == BT_OP_RMSNORM && (!in->has_norm_weight || in->has_norm_weight[at])))
         i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer, o->weight);
 }
 
@@ -205,7 +229,8 @@ static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
         e = bt_fail(fault, BT_ENOMEM, "lowering a graph");
         goto out;
     }
-    for (size_t v = 0; v < b->values; v++) item[v] = (bt_place_item){.bytes = b->value[v].bytes, .first = UINT32_MAX};
+    for (size_t v = 0; v < b->values; v++)
+        item[v] = (bt_place_item){.bytes = b->value[v].bytes, .first = UINT32_MAX};
     for (uint32_t i = 0; i < b->insts; i++) {
         touch(item, b->inst[i].in0, i);
         touch(item, b->inst[i].in1, i);
@@ -220,8 +245,11 @@ static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
         resolve(&b->inst[i].aux, item);
     }
     for (size_t v = 0; v < b->values; v++)
-        l->place[v] = (bt_pkg_place){.name = b->value[v].name, .first_inst = item[v].first, .last_inst = item[v].last,
-                                     .offset = item[v].offset, .bytes = item[v].bytes};
+        l->place[v] = (bt_pkg_place){.name = b->value[v].name,
+                                     .first_inst = item[v].first,
+                                     .last_inst = item[v].last,
+                                     .offset = item[v].offset,
+                                     .bytes = item[v].bytes};
     qsort(l->place, b->values, sizeof *l->place, by_first);
     l->places = b->values;
     l->program.arena_bytes = peak;
@@ -242,8 +270,10 @@ static void count(bt_lowered *l, const bt_lower_build *b)
         const uint64_t rows = bt_lower_build_rows(b, i->out_rows);
         *(i->unit == BT_PKG_NPU ? &p->npu_macs : &p->companion_macs) += rows * i->macs_per_row;
         p->activation_bytes_moved += rows * ((uint64_t)i->in_stride + i->out_stride);
-        if (i->in1 != BT_PKG_NOWHERE) p->activation_bytes_moved += rows * (i->op == BT_PKG_QUANTISE ? i->out_stride : i->in_stride);
-        if (i->op == BT_PKG_KV_STORE) p->activation_bytes_moved += rows * i->in_width * 2 * 2; /* K and V in f16 */
+        if (i->in1 != BT_PKG_NOWHERE)
+            p->activation_bytes_moved += rows * (i->op == BT_PKG_QUANTISE ? i->out_stride : i->in_stride);
+        if (i->op == BT_PKG_KV_STORE)
+            p->activation_bytes_moved += rows * i->in_width * 2 * 2; /* K and V in f16 */
         if (i->cluster > p->clusters) p->clusters = i->cluster;
     }
 }
@@ -251,7 +281,8 @@ static void count(bt_lowered *l, const bt_lower_build *b)
 bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
 {
     if (in->seq < 1 || in->seq > UINT32_MAX || (in->out != 0 && in->out != 1 && in->out != in->seq))
-        return bt_fail(fault, BT_EARG, "lowering for %zu rows, %zu with logits: 0, 1 or all", in->seq, in->out);
+        return bt_fail(fault, BT_EARG, "lowering for %zu rows, %zu with logits: 0, 1 or all", in->seq,
+                       in->out);
     if (in->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", in->npu_ops);
     const size_t tensors = in->graph->tensors;
     bt_lowered l = {0};

@@ -6,10 +6,11 @@
 #include "npu/pkg_format.h"
 #include "npu/recipe.h"
 
-/* Lowering: the graph, bound to one (seq, out), as a list of instructions with a memory plan. Quantisation steps are put in front of the linears (once
- * for each site), operators go to the unit that `on_npu` says. Indices of tensors and sites follow pkg_format.h, so no table is needed here; integer
- * parameters (npu_ops all) are constants that the caller wrote before. Memory: a value lives from the first instruction that names it to the last;
- * graph/place.h places it. Offsets are multiples of 64. */
+/* Lowering: the graph, bound to one (seq, out), as a list of instructions with a memory plan. Quantisation
+ * steps are put in front of the linears (once for each site), operators go to the unit that `on_npu` says.
+ * Indices of tensors and sites follow pkg_format.h, so no table is needed here; integer parameters (npu_ops
+ * all) are constants that the caller wrote before. Memory: a value lives from the first instruction that
+ * names it to the last; graph/place.h places it. Offsets are multiples of 64. */
 typedef struct bt_lower_in {
     const bt_graph *graph;
     const uint8_t *on_npu;                  /* [graph ops] */

@@ -1,4 +1,5 @@
-/* Chunk after chunk through the table of programs. The only file of the prefill side that knows what executes them. */
+/* Chunk after chunk through the table of programs. The only file of the prefill side that knows what executes
+ * them. */
 #include "npu/prefill.h"
 #include "graph/host.h"
 
@@ -26,8 +27,10 @@ struct bt_prefill {
 
 static bt_err map_arena(bt_prefill *p, size_t bytes, bt_fault *fault)
 {
-    void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (arena == MAP_FAILED) return bt_fail(fault, BT_ENOMEM, "arena of %zu bytes: %s", bytes, strerror(errno));
+    void *arena =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (arena == MAP_FAILED)
+        return bt_fail(fault, BT_ENOMEM, "arena of %zu bytes: %s", bytes, strerror(errno));
     p->arena = arena;
     p->arena_bytes = bytes;
     return BT_OK;
@@ -85,7 +88,8 @@ bt_err bt_prefill_new_npu(bt_prefill **ret, const bt_pkg *pkg, const bt_kernels 
 {
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     if (options->ctx_tokens < 1 || options->ctx_tokens > h->ctx_tokens)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens, a package for %u", options->ctx_tokens, h->ctx_tokens);
+        return bt_fail(fault, BT_EARG, "context of %zu tokens, a package for %u", options->ctx_tokens,
+                       h->ctx_tokens);
     bt_prefill *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     bt_err e;
@@ -177,7 +181,9 @@ static bt_err run_host(bt_prefill *p, const chunk *k, bt_fault *fault)
         .on_kv_ud = &r,
         .cancel = k->hooks ? k->hooks->cancel : NULL,
     };
-    const bt_programs_out out = k->wants_all ? BT_PROGRAMS_OUT_ALL : k->is_last ? BT_PROGRAMS_OUT_LAST : BT_PROGRAMS_OUT_NONE;
+    const bt_programs_out out = k->wants_all ? BT_PROGRAMS_OUT_ALL
+                                : k->is_last ? BT_PROGRAMS_OUT_LAST
+                                             : BT_PROGRAMS_OUT_NONE;
     return bt_host_run(p->host, row->program[out], p->arena, &io, fault);
 }
 

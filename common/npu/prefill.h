@@ -11,12 +11,13 @@
 #include "npu/plan.h"
 #include "npu/programs.h"
 
-/* The prefill engine: cuts a prompt into compiled shapes, runs them one after the other, and tells its
- * owner as soon as a chunk's KV rows of a layer exist, so that they can leave while later layers and
- * chunks are computed.
+/* The prefill engine: cuts a prompt into compiled shapes, runs them one after the other, and tells its owner
+ * as soon as a chunk's KV rows of a layer exist, so that they can leave while later layers and chunks are
+ * computed.
  *
- * The programs are those of a package, run by npu/exec.h, or, with `--engine host`, the float executor's over
- * packed weights (graph/host.h). That is known to prefill.c alone: every caller sees only shapes, KV rows and logits.
+ * The programs are those of a package, run by npu/exec.h, or, with `--engine host`, the float executor's
+ * over packed weights (graph/host.h). That is known to prefill.c alone: every caller sees only shapes, KV
+ * rows and logits.
  *
  * Numbers: KV bytes and logits do not depend on the policy, the chunks' edges, threads or instruction set. */
 typedef struct bt_prefill bt_prefill;

@@ -7,8 +7,10 @@
 static bool begins(const bt_op *o, const bt_op *before)
 {
     if (!before) return true;
-    if (o->weight == BT_WEIGHT_O || o->weight == BT_WEIGHT_FFN_NORM || o->weight == BT_WEIGHT_DOWN) return true;
-    if (before->kind == BT_OP_RMSNORM && o->kind == BT_OP_LINEAR) return before->weight == BT_WEIGHT_ATTN_NORM;
+    if (o->weight == BT_WEIGHT_O || o->weight == BT_WEIGHT_FFN_NORM || o->weight == BT_WEIGHT_DOWN)
+        return true;
+    if (before->kind == BT_OP_RMSNORM && o->kind == BT_OP_LINEAR)
+        return before->weight == BT_WEIGHT_ATTN_NORM;
     return before->weight == BT_WEIGHT_V && before->kind == BT_OP_LINEAR;
 }
 
@@ -16,13 +18,14 @@ static bool depends_on_ctx(const bt_graph *g, const bt_op *o)
 {
     const uint32_t t[3] = {o->in[0], o->in[1], o->out};
     bool does = o->macs.exp[BT_SYM_CTX] != 0;
-    for (int i = 0; i < 3; i++) does = does || (t[i] != BT_GRAPH_NO_TENSOR && g->tensor[t[i]].rows.exp[BT_SYM_CTX] != 0);
+    for (int i = 0; i < 3; i++)
+        does = does || (t[i] != BT_GRAPH_NO_TENSOR && g->tensor[t[i]].rows.exp[BT_SYM_CTX] != 0);
     return does;
 }
 
 /* The operators [first, end) of one subgraph; each activation belongs to the one that writes it first. */
-static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, size_t end, size_t chunk, unsigned weight_bits,
-                             bt_fault *fault)
+static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, size_t end, size_t chunk,
+                             unsigned weight_bits, bt_fault *fault)
 {
     const bt_bind b = {.value = {1, chunk, 0, 1}};
     uint64_t bytes = 0;
@@ -39,17 +42,19 @@ static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, siz
         if (g->tensor[t].kind != BT_TENSOR_ACT || writer < first || writer >= end) continue;
         const bt_err e = bt_formula_eval(&rows, g->tensor[t].rows, &b, fault);
         if (e < 0) return e;
-        if (__builtin_mul_overflow(rows, (uint64_t)g->tensor[t].width * 4, &rows) || __builtin_add_overflow(bytes, rows, &bytes))
+        if (__builtin_mul_overflow(rows, (uint64_t)g->tensor[t].width * 4, &rows) ||
+            __builtin_add_overflow(bytes, rows, &bytes))
             return bt_fail(fault, BT_ELIMIT, "the bytes of a subgraph do not fit 64 bits");
     }
     *ret = bytes;
     return BT_OK;
 }
 
-bt_err bt_report_sharing_of(bt_report_sharing *ret, const bt_graph *g, size_t prompt_tokens, size_t chunk_tokens, unsigned weight_bits,
-                            bt_fault *fault)
+bt_err bt_report_sharing_of(bt_report_sharing *ret, const bt_graph *g, size_t prompt_tokens,
+                            size_t chunk_tokens, unsigned weight_bits, bt_fault *fault)
 {
-    if (!prompt_tokens || !chunk_tokens) return bt_fail(fault, BT_EARG, "a prompt of %zu in chunks of %zu", prompt_tokens, chunk_tokens);
+    if (!prompt_tokens || !chunk_tokens)
+        return bt_fail(fault, BT_EARG, "a prompt of %zu in chunks of %zu", prompt_tokens, chunk_tokens);
     const uint64_t chunks = prompt_tokens / chunk_tokens + (prompt_tokens % chunk_tokens != 0);
     if (chunks > UINT32_MAX) return bt_fail(fault, BT_ELIMIT, "more than 2^32 chunks");
     bt_report_sharing r = {.chunks = (uint32_t)chunks};
@@ -62,11 +67,13 @@ bt_err bt_report_sharing_of(bt_report_sharing *ret, const bt_graph *g, size_t pr
             i++;
             continue;
         }
-        for (; end < g->op_tail && g->op[end].layer == o->layer && !begins(&g->op[end], &g->op[end - 1]); end++)
+        for (; end < g->op_tail && g->op[end].layer == o->layer && !begins(&g->op[end], &g->op[end - 1]);
+             end++)
             by_ctx = by_ctx || depends_on_ctx(g, &g->op[end]);
         const bt_err e = subgraph_bytes(&bytes, g, i, end, chunk_tokens, weight_bits, fault);
         if (e < 0) return e;
-        if (__builtin_mul_overflow(bytes, chunks, &all) || __builtin_add_overflow(r.naive_bytes, all, &r.naive_bytes))
+        if (__builtin_mul_overflow(bytes, chunks, &all) ||
+            __builtin_add_overflow(r.naive_bytes, all, &r.naive_bytes))
             return bt_fail(fault, BT_ELIMIT, "the bytes of %u chunks do not fit 64 bits", r.chunks);
         r.shared_bytes += by_ctx ? all : bytes;
         r.subgraphs++;

@@ -69,13 +69,26 @@ static void calibrate(kit *k)
     engine_kit_pages_free(&kv);
 }
 
-static uint32_t put(kit *k, bt_pkg_const_kind kind, const void *bytes, size_t len) { return bt_pkg_writer_const(k->w, kind, bytes, len); }
+static uint32_t put(kit *k, bt_pkg_const_kind kind, const void *bytes, size_t len)
+{
+    return bt_pkg_writer_const(k->w, kind, bytes, len);
+}
 
 static bt_pkg_tensor absent(uint32_t layer, uint32_t weight)
 {
-    return (bt_pkg_tensor){.layer = layer, .weight = weight, .site = BT_PKG_NONE, .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE,
-                           .oscale = BT_PKG_NONE, .bias = BT_PKG_NONE, .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE, .shift = BT_PKG_NONE,
-                           .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE};
+    return (bt_pkg_tensor){.layer = layer,
+                           .weight = weight,
+                           .site = BT_PKG_NONE,
+                           .panels = BT_PKG_NONE,
+                           .wscale = BT_PKG_NONE,
+                           .oscale = BT_PKG_NONE,
+                           .bias = BT_PKG_NONE,
+                           .colsum = BT_PKG_NONE,
+                           .mult = BT_PKG_NONE,
+                           .shift = BT_PKG_NONE,
+                           .bias_q = BT_PKG_NONE,
+                           .norm_q = BT_PKG_NONE,
+                           .f16_panels = BT_PKG_NONE};
 }
 
 static void put_vector(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_tensor *from)
@@ -85,12 +98,15 @@ static void put_vector(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_t
         t.n = (uint32_t)from->dim[0];
         t.k = 1;
         t.bits = 32;
-        t.panels = put(k, BT_PKG_CONST_VECTOR, bt_packed_vector_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight), t.n * sizeof(float));
+        t.panels =
+            put(k, BT_PKG_CONST_VECTOR,
+                bt_packed_vector_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight), t.n * sizeof(float));
     }
     bt_pkg_writer_tensor(k->w, &t);
 }
 
-static void put_matrix(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_tensor *from, const bt_pkg_site *sites)
+static void put_matrix(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_tensor *from,
+                       const bt_pkg_site *sites)
 {
     bt_pkg_tensor t = absent(layer, weight);
     const uint32_t site = bt_pkg_site_index(k->layers, layer, bt_pkg_site_of(weight));
@@ -110,7 +126,8 @@ static void put_matrix(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_t
     const int limit = t.bits == 8 ? 127 : 7;
     const size_t bytes = bt_int_panels(n) * bt_int_panel_bytes(kk, t.bits);
     uint8_t *panels = room(bytes);
-    float *row = room(kk * sizeof *row), *scale = room(n * sizeof *scale), *oscale = room(wide * sizeof *oscale);
+    float *row = room(kk * sizeof *row), *scale = room(n * sizeof *scale),
+          *oscale = room(wide * sizeof *oscale);
     int32_t *colsum = room(wide * sizeof *colsum);
     int8_t *q = room(kk);
     for (size_t i = 0; i < n; i++) {
@@ -119,7 +136,8 @@ static void put_matrix(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_t
         for (size_t j = 0; j < kk; j++) max = fmaxf(max, fabsf(row[j]));
         scale[i] = max > 0 ? max / (float)limit : 1;
         oscale[i] = scale[i] * sites[site].scale;
-        for (size_t j = 0; j < kk; j++) colsum[i] += q[j] = (int8_t)fmaxf(fminf(rintf(row[j] / scale[i]), (float)limit), (float)-limit);
+        for (size_t j = 0; j < kk; j++)
+            colsum[i] += q[j] = (int8_t)fmaxf(fminf(rintf(row[j] / scale[i]), (float)limit), (float)-limit);
         bt_int_pack(panels, q, i, 1, kk, t.bits);
     }
     t.panels = put(k, BT_PKG_CONST_WEIGHT, panels, bytes);
@@ -142,7 +160,8 @@ static void put_sites(kit *k, bt_pkg_site *sites)
         const bool is_head = i == k->layers * BT_PKG_LAYER_SITES;
         const uint32_t kind = is_head ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
         bt_pkg_site *s = &sites[i];
-        *s = (bt_pkg_site){.layer = is_head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = kind, .hot = BT_PKG_NONE};
+        *s = (bt_pkg_site){
+            .layer = is_head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = kind, .hot = BT_PKG_NONE};
         s->k = kind == BT_SITE_O ? hp->heads * hp->head_dim : kind == BT_SITE_DOWN ? hp->ffn : hp->dim;
         s->bits = k->recipe.input_bits[kind];
         s->shadow = k->recipe.shadow;
@@ -185,8 +204,10 @@ static uint32_t put_program(kit *k, size_t seq, size_t out, uint64_t *arena)
     bt_fault f;
     uint8_t *on_npu = room(k->graph->ops);
     for (size_t i = 0; i < k->graph->ops; i++)
-        on_npu[i] = k->graph->op[i].kind == BT_OP_LINEAR && !(k->options->fall_back && k->graph->op[i].weight == BT_WEIGHT_UP);
-    const bt_lower_in in = {.graph = k->graph, .on_npu = on_npu, .recipe = &k->recipe, .seq = seq, .out = out};
+        on_npu[i] = k->graph->op[i].kind == BT_OP_LINEAR &&
+                    !(k->options->fall_back && k->graph->op[i].weight == BT_WEIGHT_UP);
+    const bt_lower_in in = {
+        .graph = k->graph, .on_npu = on_npu, .recipe = &k->recipe, .seq = seq, .out = out};
     bt_lowered l;
     must(bt_lower(&l, &in, &f), &f);
     l.program.code = put(k, BT_PKG_CONST_CODE, l.inst, l.insts * sizeof *l.inst);
@@ -205,11 +226,15 @@ static void put_rows(kit *k, bt_pkg_header *h)
     must(bt_plan_parse(&plan, k->options->policy, k->options->ctx_tokens, &f), &f);
     for (size_t i = 0; i < plan.shapes; i++) {
         const bt_plan_shape *s = &plan.shape[i];
-        const uint32_t program[3] = {put_program(k, s->seq, 0, &h->arena_bytes), put_program(k, s->seq, 1, &h->arena_bytes),
+        const uint32_t program[3] = {put_program(k, s->seq, 0, &h->arena_bytes),
+                                     put_program(k, s->seq, 1, &h->arena_bytes),
                                      put_program(k, s->seq, s->seq, &h->arena_bytes)};
         size_t ctx;
         for (size_t b = 0; (ctx = bt_plan_bucket(s, k->options->ctx_tokens, b)) != 0; b++) {
-            const bt_pkg_row row = {.batch = 1, .seq_min = s->seq_min, .seq = s->seq, .ctx = (uint32_t)ctx,
+            const bt_pkg_row row = {.batch = 1,
+                                    .seq_min = s->seq_min,
+                                    .seq = s->seq,
+                                    .ctx = (uint32_t)ctx,
                                     .program = {program[0], program[1], program[2]}};
             bt_pkg_writer_row(k->w, &row);
         }
@@ -228,8 +253,10 @@ static void put_header(kit *k, bt_pkg_header *h)
     h->npu_ops = BT_PKG_OPS_LINEAR;
     h->flags = (hp->rope_neox ? BT_PKG_FLAG_NEOX : 0) | (hp->qkv_bias ? BT_PKG_FLAG_QKV_BIAS : 0) |
                (hp->qk_norm ? BT_PKG_FLAG_QK_NORM : 0) | (hp->tied_output ? BT_PKG_FLAG_TIED : 0);
-    h->arch = hp->arch, h->layers = hp->layers, h->dim = hp->dim, h->ffn = hp->ffn, h->heads = hp->heads, h->kv_heads = hp->kv_heads;
-    h->head_dim = hp->head_dim, h->vocab = hp->vocab, h->ctx_tokens = (uint32_t)k->options->ctx_tokens, h->rope_dims = hp->rope_dims;
+    h->arch = hp->arch, h->layers = hp->layers, h->dim = hp->dim, h->ffn = hp->ffn, h->heads = hp->heads,
+    h->kv_heads = hp->kv_heads;
+    h->head_dim = hp->head_dim, h->vocab = hp->vocab, h->ctx_tokens = (uint32_t)k->options->ctx_tokens,
+    h->rope_dims = hp->rope_dims;
     h->rms_eps = hp->rms_eps;
     h->attn_scale = 1.0f / sqrtf((float)hp->head_dim);
     h->rope_base = hp->rope_base;

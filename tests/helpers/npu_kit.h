@@ -3,8 +3,9 @@
 #include "model/model.h"
 #include "npu/pkg.h"
 
-/* Packages for the tests of the executor, made without the compiler: weights rounded to nearest, nothing folded or rotated, clips at a share of what a
- * few random ids reach in the float engine. Failures of the kit itself abort the test program. */
+/* Packages for the tests of the executor, made without the compiler: weights rounded to nearest, nothing
+ * folded or rotated, clips at a share of what a few random ids reach in the float engine. Failures of the
+ * kit itself abort the test program. */
 typedef struct npu_kit_options {
     const char *recipe;                     /* NULL: "w8a8:no-rotate"; only modes, a16=, shadow= count */
     const char *policy;                     /* npu/plan.h; NULL: the default */

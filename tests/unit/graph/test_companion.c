@@ -47,15 +47,16 @@ static void rotations_are_the_dense_matrix_and_keep_lengths(void **state)
             assert_int_equal(dot, i == j ? 12 : 0);
         }
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-        const size_t e = (size_t)cases[n].base << cases[n].log2, blocks = cases[n].blocks, width = e * blocks, t = 21;
+        const size_t e = (size_t)cases[n].base << cases[n].log2, blocks = cases[n].blocks, width = e * blocks,
+                     t = 21;
         int8_t *sign = malloc(e);
         float *x = malloc(t * width * sizeof *x), *y = malloc(t * width * sizeof *y);
         assert_true(sign && x && y);
         for (size_t i = 0; i < e; i++) sign[i] = i * 7 % 5 < 2 ? -1 : 1;
         for (size_t i = 0; i < t * width; i++) x[i] = (float)((i * 2654435761u >> 16) % 2001) / 1000.0f - 1;
         memcpy(y, x, t * width * sizeof *y);
-        const bt_companion_rotation r = {cases[n].base, cases[n].log2, cases[n].base > 1 ? h12 : NULL, n % 2 ? sign : NULL,
-                                         1 / sqrtf((float)e)};
+        const bt_companion_rotation r = {cases[n].base, cases[n].log2, cases[n].base > 1 ? h12 : NULL,
+                                         n % 2 ? sign : NULL, 1 / sqrtf((float)e)};
         bt_companion c;
         assert_int_equal(bt_companion_init(&c, bt_kernels_select(NULL), pool, 16, e, 0, NULL), BT_OK);
         bt_companion_rotate(&c, y, t, blocks, &r);

@@ -25,7 +25,8 @@ static void nothing_alive_together_overlaps(void **state)
         size_t peak = 0, second = 0, live_peak = 0;
         for (size_t i = 0; i < N; i++) {
             const uint32_t first = next(&seed, STEPS);
-            item[i] = (bt_place_item){.bytes = next(&seed, 5000), .first = first, .last = first + next(&seed, STEPS - first)};
+            item[i] = (bt_place_item){
+                .bytes = next(&seed, 5000), .first = first, .last = first + next(&seed, STEPS - first)};
         }
         memcpy(again, item, sizeof item);
         assert_int_equal(bt_place_items(&peak, item, N, NULL), BT_OK);
@@ -41,7 +42,8 @@ static void nothing_alive_together_overlaps(void **state)
         }
         for (uint32_t at = 0; at < STEPS; at++) {
             size_t live = 0;
-            for (size_t i = 0; i < N; i++) live += item[i].first <= at && at <= item[i].last ? item[i].bytes : 0;
+            for (size_t i = 0; i < N; i++)
+                live += item[i].first <= at && at <= item[i].last ? item[i].bytes : 0;
             if (live > live_peak) live_peak = live;
         }
         assert_true(peak >= live_peak && peak * 2 <= live_peak * 3);

@@ -1,4 +1,5 @@
-/* The executor of packages: one result for every chunking, padding, thread count and instruction set; against sums written out. */
+/* The executor of packages: one result for every chunking, padding, thread count and instruction set; against
+ * sums written out. */
 #include "npu/prefill.h"
 #include "npu/recipe.h"
 #include "tests/helpers/engine_kit.h"
@@ -55,8 +56,10 @@ static float *floats(size_t n)
 static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
 {
     (void)state;
-    static const char *const policies[] = {"chunk:16", "chunk:64", "chunk:256", "chunk:256+tail", "pow2", "range:7-100"};
-    static const char *const recipes[] = {"w8a8", "w8a16", "w4a8:a16=down", "w4a16", "w8a8:shadow=channel", "w8a8:shadow=off"};
+    static const char *const policies[] = {"chunk:16",       "chunk:64", "chunk:256",
+                                           "chunk:256+tail", "pow2",     "range:7-100"};
+    static const char *const recipes[] = {
+        "w8a8", "w8a16", "w4a8:a16=down", "w4a16", "w8a8:shadow=channel", "w8a8:shadow=off"};
     bt_pool *pool[2] = {NULL, NULL};
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
@@ -67,10 +70,12 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
             bt_pkg *pkg = package(&w, recipes[r], policies[i]);
             for (size_t k = 0; k < bt_kernels_table_len; k++) {
                 const bool is_ref = k == bt_kernels_table_len - 1;
-                if (!bt_kernels_table[k].usable() || (is_ref && i != r % 3)) continue; /* the plain kernels are slow */
+                if (!bt_kernels_table[k].usable() || (is_ref && i != r % 3))
+                    continue; /* the plain kernels are slow */
                 bt_prefill *p = engine(pkg, bt_kernels_table[k].isa, pool[(i + r) % 2]);
                 bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, 2);
-                assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
+                assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL),
+                                 BT_OK);
                 if (!hash) {
                     hash = engine_kit_hash(&kv, N);
                     memcpy(first, logits, w.vocab * sizeof *first);
@@ -91,14 +96,16 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     bt_pool_free(pool[1]);
 }
 
-
-/* One prompt of 1,000 tokens: chunks of 16 to 256, 32 against 32 n, one graph of 1,024, a tail; both kernels, one thread and two. */
+/* One prompt of 1,000 tokens: chunks of 16 to 256, 32 against 32 n, one graph of 1,024, a tail; both kernels,
+ * one thread and two. */
 static void a_thousand_tokens_have_the_same_bytes_however_they_are_cut(void **state)
 {
     (void)state;
-    static const struct { const char *policy, *isa; } cases[] = {
-        {"max-pad", NULL}, {"chunk:16", NULL}, {"chunk:32", "avx2"}, {"chunk:64", NULL}, {"chunk:128", "auto"}, {"chunk:256", "ref"},
-        {"chunk:256+tail", NULL}, {"chunk:1000", NULL},
+    static const struct {
+        const char *policy, *isa;
+    } cases[] = {
+        {"max-pad", NULL},     {"chunk:16", NULL},   {"chunk:32", "avx2"},     {"chunk:64", NULL},
+        {"chunk:128", "auto"}, {"chunk:256", "ref"}, {"chunk:256+tail", NULL}, {"chunk:1000", NULL},
     };
     enum { LONG = 1000 };
     bt_pool *pool = NULL;
@@ -170,7 +177,8 @@ static void nothing_in_padding_changes_a_bit_and_guard_slots_stay(void **state)
         for (size_t i = 0; i < sizeof pads / sizeof *pads; i++) {
             bench b = bench_new(&w, recipes[a], "chunk:64", ROWS, VALID);
             bt_kv_view kv = engine_kit_pages(w.kit.model, ROWS, PAGE, 2);
-            const bt_exec_io io = {.ids = w.ids, .kv = &kv, .valid = VALID, .rows = ROWS, .logits = logits, .pad = pads[i]};
+            const bt_exec_io io = {
+                .ids = w.ids, .kv = &kv, .valid = VALID, .rows = ROWS, .logits = logits, .pad = pads[i]};
             assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_ALL, b.arena, &io, NULL), BT_OK);
             if (i == 0) {
                 hash = engine_kit_hash(&kv, VALID);
@@ -196,14 +204,20 @@ static void a_step_writes_its_own_kv_rows_and_no_other_byte_moves(void **state)
     world w = begin("llama");
     const bt_hparams *hp = &w.kit.model->hp;
     bench b = bench_new(&w, "w8a8", "chunk:1", 1, CTX);
-    bt_kv_view kv[2] = {engine_kit_pages(w.kit.model, CTX, PAGE, 2), engine_kit_pages(w.kit.model, CTX, PAGE, 2)};
+    bt_kv_view kv[2] = {engine_kit_pages(w.kit.model, CTX, PAGE, 2),
+                        engine_kit_pages(w.kit.model, CTX, PAGE, 2)};
     const uint8_t *row[2];
     float *logits = floats(w.vocab);
     for (size_t s = 0; s < 2; s++) row[s] = bt_kv_view_row(&kv[s], 2, 1, 0, 0);
     uint64_t before = 0, sessions[2];
     for (size_t i = 0; i < STEPS; i++)
         for (size_t s = 0; s < 2; s++) { /* two sessions in turns */
-            const bt_exec_io io = {.ids = &w.ids[(i + s * 7) % CTX], .kv = &kv[s], .pos0 = i, .valid = 1, .rows = 1, .logits = logits};
+            const bt_exec_io io = {.ids = &w.ids[(i + s * 7) % CTX],
+                                   .kv = &kv[s],
+                                   .pos0 = i,
+                                   .valid = 1,
+                                   .rows = 1,
+                                   .logits = logits};
             assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_NONE, b.arena, &io, NULL), BT_OK);
             const uint64_t now = bt_exec_stats_of(b.exec).kv_bytes_written;
             assert_int_equal(now - before, 2u * hp->layers * hp->kv_heads * hp->head_dim * 2);
@@ -217,7 +231,8 @@ static void a_step_writes_its_own_kv_rows_and_no_other_byte_moves(void **state)
     for (size_t s = 0; s < 2; s++) { /* alone, each gives the same bytes */
         bt_kv_view alone = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
         for (size_t i = 0; i < STEPS; i++) {
-            const bt_exec_io io = {.ids = &w.ids[(i + s * 7) % CTX], .kv = &alone, .pos0 = i, .valid = 1, .rows = 1};
+            const bt_exec_io io = {
+                .ids = &w.ids[(i + s * 7) % CTX], .kv = &alone, .pos0 = i, .valid = 1, .rows = 1};
             assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_NONE, b.arena, &io, NULL), BT_OK);
         }
         assert_true(engine_kit_hash(&alone, STEPS) == sessions[s]);
@@ -249,7 +264,8 @@ static void work_is_counted_without_padding(void **state)
         assert_int_equal(bt_prefill_run(p, &kv, w.ids, n, pos0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
         const bt_exec_stats b = bt_prefill_stats_of(p).npu;
         const uint64_t up = fall_back ? n * hp->layers * hp->dim * hp->ffn : 0;
-        assert_int_equal(b.npu_macs - a.npu_macs, n * hp->layers * layer - up + (uint64_t)hp->dim * hp->vocab);
+        assert_int_equal(b.npu_macs - a.npu_macs,
+                         n * hp->layers * layer - up + (uint64_t)hp->dim * hp->vocab);
         assert_int_equal(b.companion_macs - a.companion_macs, up + hp->layers * 2 * pairs * q);
         assert_int_equal(b.kv_bytes_written, (pos0 + n) * hp->layers * kv_width * 2 * 2);
         assert_true(b.shadow_entries > a.shadow_entries);
@@ -267,7 +283,10 @@ static void work_is_counted_without_padding(void **state)
 static void sixteen_bit_inputs_stay_near_the_float_engine_and_eight_bit_ones_not_far(void **state)
 {
     (void)state;
-    static const struct { const char *recipe; float worst; } cases[] = {{"w8a16", 0.08f}, {"w8a8", 0.25f}};
+    static const struct {
+        const char *recipe;
+        float worst;
+    } cases[] = {{"w8a16", 0.08f}, {"w8a8", 0.25f}};
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
         bt_packed *packed;
@@ -288,7 +307,8 @@ static void sixteen_bit_inputs_stay_near_the_float_engine_and_eight_bit_ones_not
                 apart += (double)(got[i] - want[i]) * (double)(got[i] - want[i]);
                 all += (double)want[i] * (double)want[i];
             }
-            print_message("%s, %s: logits off by %.4f of their size\n", archs[a], cases[c].recipe, sqrt(apart / all));
+            print_message("%s, %s: logits off by %.4f of their size\n", archs[a], cases[c].recipe,
+                          sqrt(apart / all));
             assert_true(sqrt(apart / all) < (double)cases[c].worst);
             bt_prefill_free(p);
             bt_pkg_close(pkg);
@@ -303,7 +323,8 @@ static void sixteen_bit_inputs_stay_near_the_float_engine_and_eight_bit_ones_not
 }
 
 /* A linear of the package, for rows x[t, k], from its tables alone: one sum after the other. */
-static void plain_linear(const bt_pkg *pkg, uint32_t layer, bt_weight weight, const float *x, size_t t, float *y)
+static void plain_linear(const bt_pkg *pkg, uint32_t layer, bt_weight weight, const float *x, size_t t,
+                         float *y)
 {
     const uint32_t layers = bt_pkg_header_of(pkg)->layers;
     const bt_pkg_tensor *m = &bt_pkg_tensors(pkg)[bt_pkg_tensor_index(layers, layer, weight)];
@@ -333,7 +354,8 @@ typedef struct plain { /* a run by the ref kernels and plain_linear, whole promp
 
 static const float *norm_of(const plain *p, uint32_t layer, bt_weight w)
 {
-    return bt_pkg_const_at(p->pkg, bt_pkg_tensors(p->pkg)[bt_pkg_tensor_index(p->h->layers, layer, w)].panels);
+    return bt_pkg_const_at(p->pkg,
+                           bt_pkg_tensors(p->pkg)[bt_pkg_tensor_index(p->h->layers, layer, w)].panels);
 }
 
 static void plain_heads(const plain *p, uint32_t layer, bt_weight norm, float *x, size_t heads)
@@ -341,16 +363,19 @@ static void plain_heads(const plain *p, uint32_t layer, bt_weight norm, float *x
     const bt_pkg_header *h = p->h;
     const float *cos = bt_pkg_const_at(p->pkg, h->rope_cos), *sin = bt_pkg_const_at(p->pkg, h->rope_sin);
     const size_t d = h->head_dim, half = h->rope_dims / 2;
-    if (h->flags & BT_PKG_FLAG_QK_NORM) p->k->rmsnorm(x, d, x, d, norm_of(p, layer, norm), h->rms_eps, p->t * heads, d);
+    if (h->flags & BT_PKG_FLAG_QK_NORM)
+        p->k->rmsnorm(x, d, x, d, norm_of(p, layer, norm), h->rms_eps, p->t * heads, d);
     for (size_t r = 0; r < p->t; r++)
-        p->k->rope(x + r * heads * d, heads, d, h->rope_dims, cos + r * half, sin + r * half, (h->flags & BT_PKG_FLAG_NEOX) != 0);
+        p->k->rope(x + r * heads * d, heads, d, h->rope_dims, cos + r * half, sin + r * half,
+                   (h->flags & BT_PKG_FLAG_NEOX) != 0);
 }
 
 static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *kv)
 {
     const bt_pkg_header *h = p->h;
     const size_t t = p->t, q_width = h->heads * h->head_dim, kv_width = h->kv_heads * h->head_dim;
-    float *n = floats(t * h->dim), *q = floats(t * q_width), *k = floats(t * kv_width), *v = floats(t * kv_width), *a = floats(t * q_width);
+    float *n = floats(t * h->dim), *q = floats(t * q_width), *k = floats(t * kv_width),
+          *v = floats(t * kv_width), *a = floats(t * q_width);
     float *gate = floats(t * h->ffn), *up = floats(t * h->ffn);
     void *scratch = engine_kit_alloc(bt_attn_scratch_bytes(h->head_dim));
     p->k->rmsnorm(n, h->dim, x, h->dim, norm_of(p, l, BT_WEIGHT_ATTN_NORM), h->rms_eps, t, h->dim);
@@ -382,21 +407,25 @@ static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *
 static void every_bit_is_that_of_sums_written_out_from_the_package(void **state)
 {
     (void)state;
-    static const char *const recipes[] = {"w8a8", "w8a16", "w4a8:a16=down", "w8a8:shadow=channel", "w8a8:shadow=off", "w4a16"};
+    static const char *const recipes[] = {
+        "w8a8", "w8a16", "w4a8:a16=down", "w8a8:shadow=channel", "w8a8:shadow=off", "w4a16"};
     enum { T = 19 };
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         world w = begin(archs[i % 3]);
         bt_pkg *pkg = package(&w, recipes[i], NULL);
         const bt_pkg_header *h = bt_pkg_header_of(pkg);
         const plain p = {pkg, h, bt_kernels_select("ref"), T};
-        bt_kv_view kv = engine_kit_pages(w.kit.model, T, PAGE, 2), mine = engine_kit_pages(w.kit.model, T, PAGE, 2);
+        bt_kv_view kv = engine_kit_pages(w.kit.model, T, PAGE, 2),
+                   mine = engine_kit_pages(w.kit.model, T, PAGE, 2);
         float *x = floats(T * h->dim), *want = floats(T * w.vocab), *got = floats(T * w.vocab);
         for (size_t t = 0; t < T; t++) bt_model_row_f32(x + t * h->dim, w.kit.model->embed, (size_t)w.ids[t]);
         for (uint32_t l = 0; l < h->layers; l++) plain_layer(&p, l, x, &kv);
-        p.k->rmsnorm(x, h->dim, x, h->dim, norm_of(&p, UINT32_MAX, BT_WEIGHT_OUT_NORM), h->rms_eps, T, h->dim);
+        p.k->rmsnorm(x, h->dim, x, h->dim, norm_of(&p, UINT32_MAX, BT_WEIGHT_OUT_NORM), h->rms_eps, T,
+                     h->dim);
         plain_linear(pkg, UINT32_MAX, BT_WEIGHT_OUTPUT, x, T, want);
         bt_prefill *engine_of = engine(pkg, NULL, NULL);
-        assert_int_equal(bt_prefill_run(engine_of, &mine, w.ids, T, 0, NULL, got, BT_PREFILL_ALL, NULL), BT_OK);
+        assert_int_equal(bt_prefill_run(engine_of, &mine, w.ids, T, 0, NULL, got, BT_PREFILL_ALL, NULL),
+                         BT_OK);
         assert_memory_equal(want, got, T * w.vocab * sizeof *got);
         assert_true(engine_kit_hash(&kv, T) == engine_kit_hash(&mine, T));
         free(x);
@@ -428,7 +457,8 @@ static void single_tokens_and_continued_prompts_agree_with_the_whole(void **stat
         bt_kv_view part = engine_kit_pages(w.kit.model, N, 64, 2);
         assert_int_equal(bt_prefill_run(p, &part, w.ids, cut, 0, NULL, last, BT_PREFILL_LAST, NULL), BT_OK);
         assert_memory_equal(last, all + (cut - 1) * w.vocab, w.vocab * sizeof *last);
-        assert_int_equal(bt_prefill_run(p, &part, w.ids + cut, N - cut, cut, NULL, last, BT_PREFILL_LAST, NULL), BT_OK);
+        assert_int_equal(
+            bt_prefill_run(p, &part, w.ids + cut, N - cut, cut, NULL, last, BT_PREFILL_LAST, NULL), BT_OK);
         assert_memory_equal(last, all + (N - 1) * w.vocab, w.vocab * sizeof *last);
         assert_true(engine_kit_hash(&part, N) == hash);
         engine_kit_pages_free(&part);
@@ -468,7 +498,8 @@ static void cancels_between_layers_and_refuses_what_does_not_fit(void **state)
     for (size_t at = 1; at <= 7; at++) {
         watcher c = {.cancel_at = at};
         const bt_prefill_hooks hooks = {.on_kv = stored, .ud = &c, .cancel = &c.cancel};
-        assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, &hooks, logits, BT_PREFILL_LAST, NULL), at < 7 ? BT_ECANCEL : BT_OK);
+        assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, &hooks, logits, BT_PREFILL_LAST, NULL),
+                         at < 7 ? BT_ECANCEL : BT_OK);
         assert_int_equal(c.calls, at < 7 ? at : 6);
     }
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, CTX, 1, NULL, logits, BT_PREFILL_LAST, &f), BT_ELIMIT);

@@ -1,4 +1,5 @@
-/* The executor over packages of the compiler: rotations leave KV rows where they were, chunks still change no bit, LLM.int8 stays near floats. */
+/* The executor over packages of the compiler: rotations leave KV rows where they were, chunks still change no
+ * bit, LLM.int8 stays near floats. */
 #include "npu/compile.h"
 #include "npu/prefill.h"
 #include "tests/helpers/engine_kit.h"
@@ -34,25 +35,31 @@ static bt_pkg *package(const world *w, const char *recipe, const char *policy)
     bt_fault f = {""};
     char path[] = "/tmp/test_exec_rotated.XXXXXX";
     bt_pkg *p = NULL;
-    bt_compile_options o = {.shape_policy = policy, .ctx_tokens = CTX, .calib_ids = w->ids, .calib_len = CALIB};
+    bt_compile_options o = {
+        .shape_policy = policy, .ctx_tokens = CTX, .calib_ids = w->ids, .calib_len = CALIB};
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
     assert_int_equal(bt_recipe_parse(&o.recipe, recipe, NULL), BT_OK);
-    if (bt_compile(path, w->kit.model, &o, NULL, &f) < 0 || bt_pkg_open(&p, path, &f) < 0) fail_msg("%s", f.text);
+    if (bt_compile(path, w->kit.model, &o, NULL, &f) < 0 || bt_pkg_open(&p, path, &f) < 0)
+        fail_msg("%s", f.text);
     unlink(path);
     return p;
 }
 
 /* KV rows and all logits of the first N ids. */
-typedef struct result { bt_kv_view kv; float *logits; } result;
+typedef struct result {
+    bt_kv_view kv;
+    float *logits;
+} result;
 
 static result run(const world *w, bt_prefill *p)
 {
     bt_fault f = {""};
     result r = {engine_kit_pages(w->kit.model, N, PAGE, 2), malloc(N * w->vocab * sizeof(float))};
     assert_non_null(r.logits);
-    if (bt_prefill_run(p, &r.kv, w->ids, N, 0, NULL, r.logits, BT_PREFILL_ALL, &f) < 0) fail_msg("%s", f.text);
+    if (bt_prefill_run(p, &r.kv, w->ids, N, 0, NULL, r.logits, BT_PREFILL_ALL, &f) < 0)
+        fail_msg("%s", f.text);
     bt_prefill_free(p);
     return r;
 }
@@ -114,12 +121,16 @@ static void rotated_packages_leave_keys_and_values_in_the_basis_of_the_model(voi
     (void)state;
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
-        result f = run_float(&w), plain = run_package(&w, "w8a8:no-rotate", NULL, NULL), rotated = run_package(&w, "w8a8", NULL, NULL);
+        result f = run_float(&w), plain = run_package(&w, "w8a8:no-rotate", NULL, NULL),
+               rotated = run_package(&w, "w8a8", NULL, NULL);
         const char *const names[] = {"V", "K", "logits"};
         for (int what = 0; what < 3; what++) {
-            const double p = apart(&w, &f, &plain, what), r = apart(&w, &f, &rotated, what), each = apart(&w, &plain, &rotated, what);
-            print_message("%s %s: %.4f plain, %.4f rotated, %.4f between them\n", archs[a], names[what], p, r, each);
-            assert_true(fmax(fmax(p, r), each) < (what == 2 ? 0.2 : 0.1)); /* another basis would be off by more than 1 */
+            const double p = apart(&w, &f, &plain, what), r = apart(&w, &f, &rotated, what),
+                         each = apart(&w, &plain, &rotated, what);
+            print_message("%s %s: %.4f plain, %.4f rotated, %.4f between them\n", archs[a], names[what], p, r,
+                          each);
+            assert_true(fmax(fmax(p, r), each) <
+                        (what == 2 ? 0.2 : 0.1)); /* another basis would be off by more than 1 */
         }
         result_done(&f);
         result_done(&plain);
@@ -131,7 +142,9 @@ static void rotated_packages_leave_keys_and_values_in_the_basis_of_the_model(voi
 static void rotated_packages_give_the_same_bits_for_every_cut_and_kernel(void **state)
 {
     (void)state;
-    static const struct { const char *policy, *isa; } cases[] = {{"max-pad", NULL}, {"chunk:16", NULL}, {"chunk:64+tail", "avx2"}, {"chunk:50", "ref"}};
+    static const struct {
+        const char *policy, *isa;
+    } cases[] = {{"max-pad", NULL}, {"chunk:16", NULL}, {"chunk:64+tail", "avx2"}, {"chunk:50", "ref"}};
     static const char *const recipes[] = {"w8a8", "w4a8:a16=o+down,no-gptq", "w8a16"};
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);

@@ -1,4 +1,5 @@
-/* Linear layers in integers against sums written out, for every block edge, kind of input, weight and kernel; shadow arithmetic. */
+/* Linear layers in integers against sums written out, for every block edge, kind of input, weight and kernel;
+ * shadow arithmetic. */
 #include "npu/int_linear.h"
 
 #include <math.h>
@@ -18,7 +19,10 @@ static uint32_t next(uint64_t *seed)
 }
 
 /* What the epilogue saw, as the exact sums. */
-typedef struct sums { int64_t *y; size_t n; } sums;
+typedef struct sums {
+    int64_t *y;
+    size_t n;
+} sums;
 
 static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
 {
@@ -26,12 +30,14 @@ static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < cols; c++) s->y[(row + r) * s->n + n + c] = acc[r * BT_INT_LINEAR_COLS + c];
 }
-static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi, const int32_t *lo)
+static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi,
+                   const int32_t *lo)
 {
     const sums *s = ud;
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < cols; c++)
-            s->y[(row + r) * s->n + n + c] = 256 * (int64_t)hi[r * BT_INT_LINEAR_COLS + c] + lo[r * BT_INT_LINEAR_COLS + c];
+            s->y[(row + r) * s->n + n + c] =
+                256 * (int64_t)hi[r * BT_INT_LINEAR_COLS + c] + lo[r * BT_INT_LINEAR_COLS + c];
 }
 static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc)
 {
@@ -40,7 +46,13 @@ static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64
 }
 static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
 
-typedef struct matrix { int8_t *w; uint8_t *panels; int32_t *colsum; size_t n, k; unsigned bits; } matrix;
+typedef struct matrix {
+    int8_t *w;
+    uint8_t *panels;
+    int32_t *colsum;
+    size_t n, k;
+    unsigned bits;
+} matrix;
 
 static void *zeroed(size_t bytes)
 {
@@ -75,7 +87,9 @@ static void matrix_free(matrix *m)
 static void tiles_give_the_sums_of_every_row_and_output(void **state)
 {
     (void)state;
-    static const struct { size_t rows, k, n[2]; } cases[] = {
+    static const struct {
+        size_t rows, k, n[2];
+    } cases[] = {
         {1, 1, {1, 17}}, {63, 67, {64, 65}}, {64, 96, {48, 16}}, {65, 172, {100, 3}}, {130, 33, {129, 64}},
     };
     uint64_t seed = 7;
@@ -90,7 +104,8 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
             uint32_t *count = calloc(rows, sizeof *count);
             for (size_t r = 0; r < rows; r++)
                 for (size_t c = 0; c < k; c++) {
-                    int32_t v = is_wide ? (int32_t)(next(&seed) % 65279) - 32639 : (int32_t)(next(&seed) % 255) - 127;
+                    int32_t v =
+                        is_wide ? (int32_t)(next(&seed) % 65279) - 32639 : (int32_t)(next(&seed) % 255) - 127;
                     if (is_wide) {
                         lo[r * ld + c] = (int8_t)(uint8_t)v;
                         hi[r * ld + c] = (int8_t)((v - lo[r * ld + c]) / 256);
@@ -103,8 +118,13 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
                     x[r * k + c] = v;
                 }
             for (int g = 0; g < 2; g++) m[g] = matrix_new(cases[i].n[g], k, kind < 4 ? 8 : 4, &seed);
-            const bt_int_linear_input in = {.hi = hi, .lo = is_wide ? lo : NULL, .ld = ld, .rows = rows, .k = k,
-                                            .shadow_count = has_shadow ? count : NULL, .shadow = shadow};
+            const bt_int_linear_input in = {.hi = hi,
+                                            .lo = is_wide ? lo : NULL,
+                                            .ld = ld,
+                                            .rows = rows,
+                                            .k = k,
+                                            .shadow_count = has_shadow ? count : NULL,
+                                            .shadow = shadow};
             void *scratch = zeroed(bt_int_linear_scratch_bytes(kind < 4 ? 0 : k));
             for (size_t isa = 0; isa < bt_kernels_table_len; isa++) {
                 if (!bt_kernels_table[isa].usable()) continue;
@@ -117,12 +137,14 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
                         job[g] = (bt_int_linear_matrix){m[g].panels, m[g].colsum, m[g].n, m[g].bits, &s[g]};
                     }
                     for (size_t part = 0; part < parts; part++)
-                        bt_int_linear_part(&bt_kernels_table[isa], job, 2, &in, &epilogue, scratch, part, parts);
+                        bt_int_linear_part(&bt_kernels_table[isa], job, 2, &in, &epilogue, scratch, part,
+                                           parts);
                     for (int g = 0; g < 2; g++) {
                         for (size_t r = 0; r < rows; r++)
                             for (size_t n = 0; n < m[g].n; n++) {
                                 int64_t want = 0;
-                                for (size_t c = 0; c < k; c++) want += (int64_t)x[r * k + c] * m[g].w[n * k + c];
+                                for (size_t c = 0; c < k; c++)
+                                    want += (int64_t)x[r * k + c] * m[g].w[n * k + c];
                                 assert_true(s[g].y[r * m[g].n + n] == want);
                             }
                         free(s[g].y);
@@ -139,7 +161,8 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
         }
 }
 
-/* x with outliers: what a linear loses by the clip comes back with the shadow; dropped, the result is the plain clip's. */
+/* x with outliers: what a linear loses by the clip comes back with the shadow; dropped, the result is the
+ * plain clip's. */
 static void the_shadow_gives_back_what_the_clip_takes(void **state)
 {
     (void)state;
@@ -157,13 +180,19 @@ static void the_shadow_gives_back_what_the_clip_takes(void **state)
     for (int outliers = 0; outliers <= 12; outliers += 6) {
         float x[K], calm[K];
         const float scale = 1.0f / 127; /* clip 1 */
-        double error[3] = {0}; /* with shadow, without, of the calm row */
+        double error[3] = {0};          /* with shadow, without, of the calm row */
         for (int i = 0; i < K; i++) x[i] = calm[i] = (float)((int)(next(&seed) % 2001) - 1000) / 1000.0f;
         for (int i = 0; i < outliers; i++) x[i * 37 + 5] *= 60, calm[i * 37 + 5] = 0;
         for (int mode = 0; mode < 3; mode++) {
             const float *from = mode == 2 ? calm : x;
-            kernels->quantise8(hi, K, from, K, 1 / scale, 1, K, mode == 1 ? NULL : shadow, mode == 1 ? NULL : count);
-            const bt_int_linear_input in = {.hi = hi, .ld = K, .rows = 1, .k = K, .shadow_count = mode == 1 ? NULL : count, .shadow = shadow};
+            kernels->quantise8(hi, K, from, K, 1 / scale, 1, K, mode == 1 ? NULL : shadow,
+                               mode == 1 ? NULL : count);
+            const bt_int_linear_input in = {.hi = hi,
+                                            .ld = K,
+                                            .rows = 1,
+                                            .k = K,
+                                            .shadow_count = mode == 1 ? NULL : count,
+                                            .shadow = shadow};
             bt_int_linear_part(kernels, &job, 1, &in, &epilogue, scratch, 0, 1);
             for (int n = 0; n < N; n++) {
                 double want = 0;
@@ -181,7 +210,8 @@ static void the_shadow_gives_back_what_the_clip_takes(void **state)
                 }
             }
         }
-        print_message("%d outliers: error %.3f with shadow, %.3f without, %.3f of the row without them\n", outliers, error[0], error[1], error[2]);
+        print_message("%d outliers: error %.3f with shadow, %.3f without, %.3f of the row without them\n",
+                      outliers, error[0], error[1], error[2]);
         assert_true(error[0] <= 1.25 * error[2]);
         assert_true(outliers == 0 || error[1] > 10 * error[0]);
     }

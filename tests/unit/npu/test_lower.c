@@ -1,4 +1,5 @@
-/* Programs of the NPU: every operator once, quantisation once for each input, memory that fits, work counted. */
+/* Programs of the NPU: every operator once, quantisation once for each input, memory that fits, work counted.
+ */
 #include "npu/lower.h"
 #include "graph/bind.h"
 
@@ -10,8 +11,23 @@
 #include <cmocka.h>
 
 static const bt_hparams shapes[] = {
-    {.arch = BT_ARCH_LLAMA, .layers = 3, .dim = 96, .ffn = 172, .heads = 6, .kv_heads = 2, .head_dim = 16, .vocab = 384},
-    {.arch = BT_ARCH_QWEN3, .layers = 2, .dim = 40, .ffn = 7, .heads = 2, .kv_heads = 1, .head_dim = 20, .vocab = 33, .qk_norm = true},
+    {.arch = BT_ARCH_LLAMA,
+     .layers = 3,
+     .dim = 96,
+     .ffn = 172,
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 16,
+     .vocab = 384},
+    {.arch = BT_ARCH_QWEN3,
+     .layers = 2,
+     .dim = 40,
+     .ffn = 7,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 20,
+     .vocab = 33,
+     .qk_norm = true},
 };
 static const char *const recipes[] = {"w8a8", "w8a16", "w8a8:shadow=off,no-rotate", "w4a8:a16=down+head"};
 static const size_t outs[] = {0, 1, 2}; /* 2: all */
@@ -35,7 +51,8 @@ static world lower(const bt_hparams *hp, const char *recipe, size_t seq, size_t 
         const bt_op *op = &w.graph->op[i];
         w.on_npu[i] = op->kind == BT_OP_LINEAR && !(fall_back && op->weight == BT_WEIGHT_UP);
     }
-    const bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .seq = seq, .out = w.out};
+    const bt_lower_in in = {
+        .graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .seq = seq, .out = w.out};
     assert_int_equal(bt_lower(&w.l, &in, NULL), BT_OK);
     return w;
 }
@@ -90,7 +107,8 @@ static void every_operator_becomes_one_instruction_and_every_input_is_quantised_
 static const bt_pkg_place *place_of(const bt_lowered *l, uint64_t offset, size_t at)
 {
     for (size_t p = 0; p < l->places; p++)
-        if (l->place[p].offset == offset && l->place[p].first_inst <= at && at <= l->place[p].last_inst) return &l->place[p];
+        if (l->place[p].offset == offset && l->place[p].first_inst <= at && at <= l->place[p].last_inst)
+            return &l->place[p];
     return NULL;
 }
 
@@ -109,7 +127,8 @@ static void check_places(const world *w)
         assert_int_equal(l->place[a].offset % 64, 0);
         assert_true(l->place[a].offset + l->place[a].bytes <= l->program.arena_bytes);
         for (size_t b = 0; b < a; b++)
-            if (l->place[a].first_inst <= l->place[b].last_inst && l->place[b].first_inst <= l->place[a].last_inst)
+            if (l->place[a].first_inst <= l->place[b].last_inst &&
+                l->place[b].first_inst <= l->place[a].last_inst)
                 assert_true(l->place[a].offset + l->place[a].bytes <= l->place[b].offset ||
                             l->place[b].offset + l->place[b].bytes <= l->place[a].offset);
     }
@@ -169,8 +188,13 @@ static void norms_without_weights_and_clusters_are_passed_on(void **state)
     bool has[256] = {false};
     uint32_t cluster[256] = {0};
     for (size_t i = 0; i < w.graph->ops; i++) cluster[i] = w.on_npu[i] ? (uint32_t)i + 1 : 0;
-    const bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .cluster = cluster, .recipe = &w.recipe, .has_norm_weight = has,
-                            .seq = 16, .out = 1};
+    const bt_lower_in in = {.graph = w.graph,
+                            .on_npu = w.on_npu,
+                            .cluster = cluster,
+                            .recipe = &w.recipe,
+                            .has_norm_weight = has,
+                            .seq = 16,
+                            .out = 1};
     bt_lower_done(&w.l);
     assert_int_equal(bt_lower(&w.l, &in, NULL), BT_OK);
     for (size_t i = 0; i < w.l.insts; i++) {
@@ -186,11 +210,13 @@ static void a_pruned_site_has_no_shadow(void **state)
     (void)state;
     world w = lower(&shapes[0], "w8a8", 16, 1, false);
     bool pruned[3 * BT_PKG_LAYER_SITES + 1] = {[BT_PKG_LAYER_SITES + BT_SITE_DOWN] = true};
-    const bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .pruned = pruned, .seq = 16, .out = 1};
+    const bt_lower_in in = {
+        .graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .pruned = pruned, .seq = 16, .out = 1};
     bt_lower_done(&w.l);
     assert_int_equal(bt_lower(&w.l, &in, NULL), BT_OK);
     for (size_t i = 0; i < w.l.insts; i++)
-        if (w.l.inst[i].site != BT_PKG_NONE) assert_int_equal(w.l.inst[i].aux == BT_PKG_NOWHERE, pruned[w.l.inst[i].site]);
+        if (w.l.inst[i].site != BT_PKG_NONE)
+            assert_int_equal(w.l.inst[i].aux == BT_PKG_NOWHERE, pruned[w.l.inst[i].site]);
     end(&w);
 }
 
