@@ -1,5 +1,5 @@
 /* Multipliers and units of --npu-ops all. */
-#include "npu/int_params.h"
+#include "npu/units.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -16,14 +16,14 @@ static void multipliers_are_the_nearest_and_stay_in_range(void **state)
     for (int e = -40; e < 40; e++)
         for (int i = 0; i < 100; i++) {
             const double x = ldexp(1 + i / 100.0, e);
-            const bt_int_mul m = bt_int_params_mul(x);
+            const bt_int_mul m = bt_units_mul(x);
             assert_true(m.s <= 62 && (m.m == 0 || m.m >= 1 << 30));
             if (e < -33) assert_int_equal(m.m, 0);
             else if (e >= 31) assert_int_equal(m.m, INT32_MAX);
             else if (e >= -32) assert_true(fabs(value_of(m) - x) <= ldexp(x, -31));
         }
-    assert_int_equal(bt_int_params_mul(0).m, 0);
-    const bt_int_mul up = bt_int_params_mul(1 - 0x1p-40); /* rounds to the next power of two */
+    assert_int_equal(bt_units_mul(0).m, 0);
+    const bt_int_mul up = bt_units_mul(1 - 0x1p-40); /* rounds to the next power of two */
     assert_true(value_of(up) == 1 && up.m == 1 << 30);
 }
 
@@ -33,7 +33,7 @@ typedef struct world {
     bt_pkg_site site[5];
     bt_pkg_tensor tensor[13];
     bt_calib_stats stats;
-    bt_int_params_in in;
+    bt_units_in in;
 } world;
 
 static void begin(world *w)
@@ -43,7 +43,7 @@ static void begin(world *w)
     for (size_t i = 0; i < 5; i++) w->site[i].scale = 0.01f * (float)(i + 1);
     w->attention_max[0] = 2.5f;
     w->stats = (bt_calib_stats){.out_max = w->out_max, .attention_max = w->attention_max, .residual_max = 300};
-    w->in = (bt_int_params_in){.hp = &w->hp, .stats = &w->stats, .site = w->site, .tensor = w->tensor, .r2_scale = 0.25f, .output_bits = 16};
+    w->in = (bt_units_in){.hp = &w->hp, .stats = &w->stats, .site = w->site, .tensor = w->tensor, .r2_scale = 0.25f, .output_bits = 16};
 }
 
 static void an_output_keeps_its_value_through_requantisation(void **state)
@@ -56,8 +56,8 @@ static void an_output_keeps_its_value_through_requantisation(void **state)
     uint8_t s[16];
     int64_t b[16];
     for (w.in.output_bits = 8; w.in.output_bits <= 16; w.in.output_bits += 8) {
-        const double steps = w.in.output_bits == 8 ? 64 : 1, unit = (double)bt_int_params_out_scale(&w.in, 0, BT_WEIGHT_O);
-        bt_int_params_linear(m, s, b, &w.in, 0, BT_WEIGHT_O, oscale, bias, 3);
+        const double steps = w.in.output_bits == 8 ? 64 : 1, unit = (double)bt_units_out_scale(&w.in, 0, BT_WEIGHT_O);
+        bt_units_linear(m, s, b, &w.in, 0, BT_WEIGHT_O, oscale, bias, 3);
         for (int i = 0; i < 3; i++) {
             assert_true(fabs(ldexp(m[i], -s[i]) * unit * steps / (double)oscale[i] - 1) < 1e-9);
             assert_true(fabs((double)b[i] * (double)oscale[i] - (double)bias[i]) <= (double)oscale[i] / 2 + 1e-12);
@@ -66,9 +66,9 @@ static void an_output_keeps_its_value_through_requantisation(void **state)
     }
     /* what the calibration saw is 127 of 8 bits, and half of s16 */
     w.in.output_bits = 8;
-    assert_true(fabs(bt_int_params_out_scale(&w.in, 0, BT_WEIGHT_O) * 127.0f * 64 / w.out_max[bt_pkg_tensor_index(1, 0, BT_WEIGHT_O)] - 1) < 1e-6f);
+    assert_true(fabs(bt_units_out_scale(&w.in, 0, BT_WEIGHT_O) * 127.0f * 64 / w.out_max[bt_pkg_tensor_index(1, 0, BT_WEIGHT_O)] - 1) < 1e-6f);
     w.in.output_bits = 16;
-    assert_true(fabs(bt_int_params_out_scale(&w.in, 0, BT_WEIGHT_O) * BT_INT_MAX16 / 2 / w.out_max[bt_pkg_tensor_index(1, 0, BT_WEIGHT_O)] - 1) <
+    assert_true(fabs(bt_units_out_scale(&w.in, 0, BT_WEIGHT_O) * BT_INT_MAX16 / 2 / w.out_max[bt_pkg_tensor_index(1, 0, BT_WEIGHT_O)] - 1) <
                 1e-6f);
 }
 
@@ -85,14 +85,14 @@ static void every_operator_has_the_parameters_of_its_units(void **state)
         size_t with = 0;
         for (size_t i = 0; i < g->ops; i++) {
             bt_pkg_int_params p;
-            if (!bt_int_params_op(&p, &w.in, g, i)) continue;
+            if (!bt_units_op(&p, &w.in, g, i)) continue;
             with++;
             const bt_op *op = &g->op[i];
             if (op->kind == BT_OP_RMSNORM) assert_true(p.eps > 0 && p.m[0] > 1 << 28 && p.s[0] <= 32);
             if (op->kind == BT_OP_ADD) {
                 const bool first = i + 4 < g->ops && g->op[i + 1].weight == BT_WEIGHT_FFN_NORM;
-                const double unit = (double)bt_int_params_out_scale(&w.in, 0, first ? BT_WEIGHT_O : BT_WEIGHT_DOWN);
-                assert_true(fabs(ldexp(p.m[0], -p.s[0]) * (double)bt_int_params_residual_scale(&w.in) / unit - 1) < 1e-8);
+                const double unit = (double)bt_units_out_scale(&w.in, 0, first ? BT_WEIGHT_O : BT_WEIGHT_DOWN);
+                assert_true(fabs(ldexp(p.m[0], -p.s[0]) * (double)bt_units_residual_scale(&w.in) / unit - 1) < 1e-8);
             }
             if (op->kind == BT_OP_ATTENTION) {
                 const double k = (double)w.out_max[bt_pkg_tensor_index(1, 0, BT_WEIGHT_K)];
