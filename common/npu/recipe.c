@@ -8,7 +8,7 @@
 
 #define MODES "w8a8, w8a16, w4a8, w4a16"
 #define CHOICES "per-tensor, r1, no-r1, r2, no-r2, no-rotate, clip=, shadow=, prune=, smooth=, a16=, gptq, no-gptq, llm-int8"
-static const double CLIP8 = 99.99, CLIP16 = 99.99;
+static const double AUTO = 0, CLIP8 = AUTO, CLIP16 = 99.99;
 
 enum { SEEN_R1 = 1, SEEN_R2 = 2, SEEN_CLIP = 4, SEEN_SHADOW = 8, SEEN_PRUNE = 16, SEEN_SMOOTH = 32, SEEN_A16 = 64, SEEN_GPTQ = 128 };
 
@@ -39,8 +39,9 @@ static bt_err number(double *ret, const char *text, double lo, double hi, bt_fau
 static bt_err parse_clip(bt_recipe *r, bool is_a16, const char *value, bt_fault *fault)
 {
     double p = 100;
-    if (strcmp(value, "max") != 0 && (value[0] != 'p' || number(&p, value + 1, 50, 100, NULL) < 0))
-        return bt_fail(fault, BT_EARG, "recipe: clip=%s: 'max' or a percentile from p50 to p100, as p99.99", value);
+    if (!strcmp(value, "auto")) p = AUTO;
+    else if (strcmp(value, "max") != 0 && (value[0] != 'p' || number(&p, value + 1, 50, 100, NULL) < 0))
+        return bt_fail(fault, BT_EARG, "recipe: clip=%s: 'auto', 'max' or a percentile from p50 to p100, as p99.99", value);
     *(is_a16 ? &r->clip_percentile16 : &r->clip_percentile8) = p;
     return BT_OK;
 }
@@ -201,6 +202,7 @@ void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r)
     else if (!r->r2) add(&l, "no-r2", "");
     if (clip != (all_16 ? CLIP16 : CLIP8)) {
         if (clip >= 100) add(&l, "clip=max", "");
+        else if (clip <= AUTO) add(&l, "clip=auto", "");
         else add_number(&l, "clip=p", clip);
     }
     if (!r->llm_int8 && r->shadow != BT_SHADOW_VALUE) add(&l, "shadow=", shadow_name[r->shadow]);

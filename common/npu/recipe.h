@@ -13,8 +13,9 @@
  *   r1, no-r1         rotation R1 of the residual stream, folded into the weights (default: on)
  *   r2, no-r2         rotation R2 of each head's attention output at run time, its inverse in o_proj (default: on)
  *   no-rotate         no-r1 and no-r2
- *   clip=max|pNN.NN   where activations are clipped: the greatest magnitude of the calibration, or a percentile of them
- *                     (default: p99.99)
+ *   clip=max|pNN.NN|auto   where activations are clipped: the greatest magnitude of the calibration, or a percentile of them; auto (default
+ *                     with 8-bit inputs): p99.99, and with shadow=value p99.9 or p99.5 at inputs with long tails (npu/sites.h); p99.99
+ *                     is the default with 16-bit ones
  *   shadow=off|value|channel   what lies beyond the clip: dropped; added back as integers (default); added back
  *                     by the companion for the calibrated outlier channels only (llm.npu)
  *   prune=R           shadow=channel: leave it out in this share of the layers, the least important ones; 0 to 1 (default 0)
@@ -31,7 +32,7 @@ typedef struct bt_recipe {
     uint8_t input_bits[BT_SITE_KINDS];      /* 8 or 16 */
     bool per_tensor, r1, r2, gptq, llm_int8;
     bt_shadow_kind shadow;
-    double clip_percentile8, clip_percentile16;     /* 100: the maximum */
+    double clip_percentile8, clip_percentile16;     /* 100: the maximum; 0: auto */
     double prune, smooth;                   /* smooth < 0: off */
 } bt_recipe;
 

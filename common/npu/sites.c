@@ -8,6 +8,31 @@
 
 enum { HEADROOM = 4 }; /* of the calibration's greatest value */
 
+/* Of the values that are at most clip, to the middle of their bins. */
+static double rms_within(const bt_calib_site *s, float clip)
+{
+    double square = 0, count = 0;
+    for (uint32_t bin = 0; bin < BT_CALIB_BINS; bin++) {
+        const uint32_t bits = bin << 15 | 0x4000;
+        float v;
+        memcpy(&v, &bits, sizeof v);
+        if (v > clip) break;
+        square += (double)s->hist[bin] * ((double)v * v);
+        count += s->hist[bin];
+    }
+    return count > 0 ? sqrt(square / count) : 0;
+}
+
+static float clip_of(const bt_calib_site *s, double percentile, bt_shadow_kind shadow)
+{
+    static const double steps[] = {99.99, 99.9, 99.5};
+    if (percentile > 0) return bt_calib_percentile(s, percentile);
+    float clip = bt_calib_percentile(s, steps[0]);
+    for (size_t i = 1; shadow == BT_SHADOW_VALUE && i < sizeof steps / sizeof *steps && (double)clip > 5 * rms_within(s, clip); i++)
+        clip = bt_calib_percentile(s, steps[i]);
+    return clip;
+}
+
 static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, unsigned bits, const bt_recipe *recipe)
 {
     const bool is16 = bits == 16;
@@ -17,7 +42,7 @@ static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, unsigned bits
     s->k = (uint32_t)stats->k;
     s->max = stats->max;
     s->rms = stats->count ? (float)sqrt(stats->square / (double)stats->count) : 0;
-    s->clip = bt_calib_percentile(stats, is16 ? recipe->clip_percentile16 : recipe->clip_percentile8);
+    s->clip = clip_of(stats, is16 ? recipe->clip_percentile16 : recipe->clip_percentile8, recipe->shadow);
     s->scale = s->clip / (is16 ? (float)BT_INT_MAX16 : 127.0f);
     /* What the shadow adds back is bounded too: a scale so fine that the greatest value would not be whole is made coarser. */
     const float least = HEADROOM * s->max / (float)BT_EDGE_LIMIT;

@@ -8,7 +8,10 @@
 
 /* From calibration figures to quantisation parameters of inputs. */
 
-/* site[stats->sites], everything but `hot`, which stays NONE: bits, scale = clip / 127 or / 32639 (1 where the clip is 0), with a shadow
+/* clip=auto: p99.99; with shadow=value the first of p99.99, p99.9, p99.5 that is at most 5 times the RMS of the values within it, or the last: the
+ * step of an input with long tails (those of o and down) is then not set by them, and what lies beyond is whole all the same.
+ *
+ * site[stats->sites], everything but `hot`, which stays NONE: bits, scale = clip / 127 or / 32639 (1 where the clip is 0), with a shadow
  * at least 4 max / BT_EDGE_LIMIT, so that values beyond the calibration keep whole; shadow, pruned.
  * shadow=channel: a layer's importance is the greatest max / clip of its sites; the head counts as one layer more; the
  * floor(prune * (layers + 1)) least important are pruned, later ones first among equals. */

@@ -17,7 +17,7 @@ static void the_default_is_w8a8_rotated_with_an_integer_shadow(void **state)
     for (int s = 0; s < BT_SITE_KINDS; s++) assert_int_equal(r.input_bits[s], 8);
     assert_true(r.r1 && r.r2 && !r.per_tensor && !r.gptq && !r.llm_int8);
     assert_int_equal(r.shadow, BT_SHADOW_VALUE);
-    assert_true(r.clip_percentile8 == 99.99 && r.clip_percentile16 == 99.99 && r.smooth < 0 && r.prune == 0);
+    assert_true(r.clip_percentile8 == 0 && r.clip_percentile16 == 99.99 && r.smooth < 0 && r.prune == 0);
     char text[BT_RECIPE_MAX_TEXT];
     bt_recipe_text(text, &r);
     assert_string_equal(text, "w8a8");
@@ -28,7 +28,10 @@ static void every_recipe_has_one_text(void **state)
     (void)state;
     static const char *const same[][2] = {
         {"w8a8", "w8a8"},
-        {"w8a8:r1,r2,clip=p99.99,shadow=value,no-gptq", "w8a8"},
+        {"w8a8:r1,r2,clip=auto,shadow=value,no-gptq", "w8a8"},
+        {"w8a8:clip=p99.99", "w8a8:clip=p99.99"},
+        {"w8a16:clip=p99.99", "w8a16"},
+        {"w8a16:clip=auto", "w8a16:clip=auto"},
         {"w8a8:no-r2,no-r1", "w8a8:no-rotate"},
         {"w8a8:no-r1", "w8a8:no-r1"},
         {"w8a8:no-rotate,clip=max,shadow=off", "w8a8:no-rotate,clip=max,shadow=off"},

@@ -148,7 +148,7 @@ static void scales_follow_the_recipe(void **state)
     (void)state;
     world w = begin("llama", NULL, NULL, 200);
     bt_pkg_site site[13];
-    bt_recipe r = recipe("w8a8:a16=down");
+    bt_recipe r = recipe("w8a8:clip=p99.99,a16=down");
     bt_sites_choose(site, w.stats, &r);
     for (size_t i = 0; i < 13; i++) {
         const bool is16 = i < 12 && i % 4 == BT_SITE_DOWN;
@@ -168,6 +168,29 @@ static void scales_follow_the_recipe(void **state)
     bt_sites_choose(site, &none, &r);
     assert_true(site[0].scale == 1 && site[0].inv_scale == 1 && site[0].clip == 0);
     end(&w);
+}
+
+static void long_tails_do_not_set_the_step(void **state)
+{
+    (void)state;
+    static uint32_t hist[BT_CALIB_BINS];
+    float columns[4] = {100, 1, 1, 1};
+    const bt_calib_site c = {.k = 4, .count = 100000, .max = 100, .square = 3e6, .hist = hist, .column_max = columns};
+    const bt_calib_stats stats = {.site = (bt_calib_site *)&c, .sites = 1};
+    bt_pkg_site site;
+    hist[0x3f800000 >> 15] = 99700; /* ones */
+    hist[0x42c80000 >> 15] = 300;   /* hundreds */
+    bt_recipe r = recipe("w8a8");
+    bt_sites_choose(&site, &stats, &r);
+    assert_true(site.clip >= 1 && site.clip < 1.01f);
+    r = recipe("w8a8:shadow=off");
+    bt_sites_choose(&site, &stats, &r);
+    assert_true(site.clip == 100);
+    hist[0x3f800000 >> 15] = 0;
+    hist[0x41f00000 >> 15] = 99700; /* thirties: a hundred is within 5 times */
+    r = recipe("w8a8");
+    bt_sites_choose(&site, &stats, &r);
+    assert_true(site.clip == 100);
 }
 
 /* AC-c2 */
@@ -250,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_short_text_is_refused_and_a_short_rest_dropped),
         cmocka_unit_test(the_text_that_ships_is_the_file),
         cmocka_unit_test(scales_follow_the_recipe),
+        cmocka_unit_test(long_tails_do_not_set_the_step),
         cmocka_unit_test(the_shadow_makes_outliers_cost_nothing),
         cmocka_unit_test(the_least_important_layers_are_pruned),
         cmocka_unit_test(smoothing_moves_range_from_inputs_to_weights),
