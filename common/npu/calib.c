@@ -69,8 +69,9 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
         site->k = kind == BT_SITE_O ? (size_t)hp->heads * hp->head_dim : kind == BT_SITE_DOWN ? hp->ffn : hp->dim;
         site->hist = calloc(BT_CALIB_BINS, sizeof *site->hist);
         site->column_max = calloc(site->k, sizeof *site->column_max);
+        site->column_sum = calloc(site->k, sizeof *site->column_sum);
         site->sample = calloc(BT_CALIB_SAMPLES * site->k, sizeof *site->sample);
-        made = site->hist && site->column_max && site->sample;
+        made = site->hist && site->column_max && site->column_sum && site->sample;
     }
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "figures of the calibration");
 }
@@ -111,6 +112,7 @@ void bt_calib_free(bt_calib *c)
     for (size_t i = 0; c->stats.site && i < c->stats.sites; i++) {
         free(c->stats.site[i].hist);
         free(c->stats.site[i].column_max);
+        free(c->stats.site[i].column_sum);
         free(c->stats.site[i].sample);
     }
     free(c->stats.site);
@@ -161,10 +163,12 @@ static void watch_rows(bt_calib *c, uint32_t index, const float *x, size_t t)
             s->column_max[i] = magnitude(v[i]) > magnitude(s->column_max[i]) ? fabsf(v[i]) : s->column_max[i];
         }
         s->square += square;
+        for (size_t i = 0; row > 0 && i < s->k; i++) s->column_sum[i] += (double)v[i];
         if (s->samples < BT_CALIB_SAMPLES && c->done + row == (2 * s->samples + 1) * c->total / (2 * BT_CALIB_SAMPLES))
             memcpy(s->sample + s->samples++ * s->k, v, s->k * sizeof *v);
     }
     s->count += t * s->k;
+    s->sum_rows += t - 1;
 }
 
 static void watch_linear(bt_calib *c, const bt_step *step, const float *in, const float *out, size_t rows)
@@ -214,6 +218,8 @@ static void clear(bt_calib_stats *s, uint32_t layers)
         bt_calib_site *site = &s->site[i];
         memset(site->hist, 0, BT_CALIB_BINS * sizeof *site->hist);
         memset(site->column_max, 0, site->k * sizeof *site->column_max);
+        memset(site->column_sum, 0, site->k * sizeof *site->column_sum);
+        site->sum_rows = 0;
         site->count = 0;
         site->samples = 0;
         site->square = 0;

@@ -20,6 +20,8 @@ typedef struct bt_calib_site {              /* of the rows of one site, by bt_pk
     double square;                          /* sum of squares */
     uint32_t *hist;                         /* [BT_CALIB_BINS]: values by the upper 16 bits of their magnitude */
     float *column_max;                      /* [k] */
+    double *column_sum; uint64_t sum_rows;  /* [k]: over the rows but each window's first, whose massive activations would
+                                               outweigh all others */
     float *sample; size_t samples;          /* [samples, k]: rows spread evenly over the text */
 } bt_calib_site;
 

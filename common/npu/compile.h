@@ -30,5 +30,5 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
  * the compiler's version. Needs no compilation. */
 bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options *options, bt_fault *fault);
 /* Raised when the same input would give another package. */
-enum { BT_COMPILE_VERSION = 2 };
+enum { BT_COMPILE_VERSION = 3 };
 #endif

@@ -16,31 +16,28 @@ static uint32_t add(bt_compile_job *j, bt_pkg_const_kind kind, const void *bytes
     return bt_pkg_writer_const(j->w, kind, bytes, len);
 }
 
-bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale, bt_fault *fault)
+bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale, const float *bias,
+                             bt_fault *fault)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL || t->weight == BT_WEIGHT_OUTPUT) return BT_OK;
     const bt_units_in in = params_in(j);
     const bt_weight w = (bt_weight)t->weight;
-    const bt_gguf_tensor *from = bt_fold_bias(j->m, layer, w);
     const size_t wide = 16 * bt_int_panels(t->n);
     int32_t *mult = calloc(wide, sizeof *mult);
     uint8_t *shift = calloc(wide, 1);
     int64_t *bias_q = calloc(wide, sizeof *bias_q);
-    float *bias = from ? calloc(t->n, sizeof *bias) : NULL;
-    const bool made = mult && shift && bias_q && (bias || !from);
+    const bool made = mult && shift && bias_q;
     if (made) {
-        if (from) bt_model_row_f32(bias, from, 0);
         bt_units_linear(mult, shift, bias_q, &in, layer, w, oscale, bias, t->n);
         t->mult = add(j, BT_PKG_CONST_SCALE, mult, wide * sizeof *mult);
         t->shift = add(j, BT_PKG_CONST_SCALE, shift, wide);
-        if (from) t->bias_q = add(j, BT_PKG_CONST_VECTOR, bias_q, wide * sizeof *bias_q);
+        if (bias) t->bias_q = add(j, BT_PKG_CONST_VECTOR, bias_q, wide * sizeof *bias_q);
         t->out_scale = bt_units_out_scale(&in, layer, w);
         t->out_bits = in.output_bits;
     }
     free(mult);
     free(shift);
     free(bias_q);
-    free(bias);
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "requantising %u outputs", t->n);
 }
 

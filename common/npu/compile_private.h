@@ -43,9 +43,11 @@ bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault);
 bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault);
 /* Placement, programs, rows, fallbacks, sessions. */
 bt_err bt_compile_place(bt_compile_job *j, bt_fault *fault);
-/* compile_int.c, for npu_ops ALL; LINEAR: nothing. The integer fields of a matrix or a norm that is otherwise done; then the parameters of
+/* compile_int.c, for npu_ops ALL; LINEAR: nothing. The integer fields of a matrix (bias
+ * [n], or NULL) or a norm that is otherwise done; then the parameters of
  * operators. */
-bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale, bt_fault *fault);
+bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale, const float *bias,
+                             bt_fault *fault);
 bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault);
 bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault);
 bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault);

@@ -144,15 +144,18 @@ static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fa
     return made;
 }
 
-static bt_err write_bias(bt_compile_job *j, bt_pkg_tensor *t, bt_fault *fault)
+/* The file's bias plus the correction (NULL: none) to *ret, NULL where there is neither; and to the package. The caller frees. */
+static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, const float *correction, bt_fault *fault)
 {
     const bt_gguf_tensor *bias = bt_fold_bias(j->m, t->layer, (bt_weight)t->weight);
-    if (!bias) return BT_OK;
-    float *v = malloc(t->n * sizeof *v);
+    *ret = NULL;
+    if (!bias && !correction) return BT_OK;
+    float *v = calloc(t->n, sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "a bias of %u", t->n);
-    bt_model_row_f32(v, bias, 0);
+    if (bias) bt_model_row_f32(v, bias, 0);
+    for (uint32_t n = 0; correction && n < t->n; n++) v[n] += correction[n];
     t->bias = bt_pkg_writer_const(j->w, BT_PKG_CONST_VECTOR, v, t->n * sizeof *v);
-    free(v);
+    *ret = v;
     return BT_OK;
 }
 
@@ -168,19 +171,19 @@ static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_wei
 }
 
 /* scale[n] = the site's times the weight's, padded to whole panels. */
-static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const bt_weights *w, float site_scale, bt_fault *fault)
+static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const bt_weights *w, const float *bias, bt_fault *fault)
 {
     const size_t wide = 16 * bt_int_panels(w->n);
     float *v = calloc(wide, sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "%zu scales", wide);
-    for (size_t n = 0; n < w->n; n++) v[n] = site_scale * w->scale[w->scales == 1 ? 0 : n];
+    for (size_t n = 0; n < w->n; n++) v[n] = j->site[t->site].scale * w->scale[w->scales == 1 ? 0 : n];
     t->oscale = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, v, wide * sizeof *v);
-    const bt_err e = bt_compile_int_matrix(j, t, layer, v, fault);
+    const bt_err e = bt_compile_int_matrix(j, t, layer, v, bias, fault);
     free(v);
     return e;
 }
 
-static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const float *xq, bt_fault *fault)
+static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const float *xq, const double *mean, bt_fault *fault)
 {
     const bt_recipe *r = &j->o->recipe;
     const uint32_t site = bt_pkg_site_index(j->m->hp.layers, layer, bt_pkg_site_of(w));
@@ -189,14 +192,17 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     bt_pkg_tensor *t = tensor_of(j, layer, w);
     t->n = (uint32_t)from->dim[1];
     t->k = (uint32_t)from->dim[0];
-    bt_err e = write_bias(j, t, fault);
-    if (e < 0) return e;
+    float *bias = NULL;
+    bt_err e;
     if (!bt_compile_on_npu(j, (bt_site_kind)bt_pkg_site_of(w))) {
         t->bits = 16;
-        return write_f16(j, &t->panels, layer, w, fault);
+        e = make_bias(j, &bias, t, NULL, fault);
+        free(bias);
+        return e < 0 ? e : write_f16(j, &t->panels, layer, w, fault);
     }
     const bt_weights_in in = {.fold = j->fold, .layer = layer, .weight = w, .bits = r->weight_bits, .per_tensor = r->per_tensor,
-                              .x = c->sample, .xq = xq, .samples = c->samples, .gptq = j->gptq[site], .pool = j->pool};
+                              .x = c->sample, .xq = xq, .samples = c->samples, .mean = mean, .gptq = j->gptq[site],
+                              .pool = j->pool};
     bt_weights made;
     if ((e = bt_weights_make(&made, &in, fault)) < 0) return e;
     t->site = site;
@@ -206,7 +212,9 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     t->colsum = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, made.colsum, 16 * bt_int_panels(made.n) * sizeof *made.colsum);
     t->weight_error = made.weight_error;
     t->output_error = made.output_error;
-    e = write_oscale(j, t, layer, &made, j->site[site].scale, fault);
+    e = make_bias(j, &bias, t, mean ? made.correction : NULL, fault);
+    if (e == BT_OK) e = write_oscale(j, t, layer, &made, bias, fault);
+    free(bias);
     bt_weights_done(&made);
     return e == BT_OK && r->llm_int8 ? write_f16(j, &t->f16_panels, layer, w, fault) : e;
 }
@@ -230,7 +238,8 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     bt_err e = BT_OK;
     float *xq = malloc(BT_CALIB_SAMPLES * c->k * sizeof *xq);
     uint8_t *hot = malloc(c->k);
-    if (!xq || !hot) e = bt_fail(fault, BT_ENOMEM, "an input of %zu", c->k);
+    double *mean = malloc(c->k * sizeof *mean);
+    if (!xq || !hot || !mean) e = bt_fail(fault, BT_ENOMEM, "an input of %zu", c->k);
     if (e == BT_OK && !bt_compile_on_npu(j, (bt_site_kind)kind)) {
         *s = (bt_pkg_site){.layer = s->layer, .kind = kind, .hot = BT_PKG_NONE};
     } else if (e == BT_OK) {
@@ -241,8 +250,11 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
         bt_sites_quantise(xq, c->sample, c->samples, s, hot);
         s->input_error = relative(xq, c->sample, c->samples * c->k);
     }
+    const bool corrected = j->o->recipe.bias && c->sum_rows > 0;
+    for (size_t i = 0; e == BT_OK && corrected && i < c->k; i++) mean[i] = c->column_sum[i] / (double)c->sum_rows;
     for (size_t i = 0; e == BT_OK && i < MATRICES; i++)
-        if (bt_pkg_site_of(matrices[i]) == kind) e = write_matrix(j, layer, matrices[i], xq, fault);
+        if (bt_pkg_site_of(matrices[i]) == kind) e = write_matrix(j, layer, matrices[i], xq, corrected ? mean : NULL, fault);
+    free(mean);
     free(xq);
     free(hot);
     free(j->gptq[index]);

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #define MODES "w8a8, w8a16, w4a8, w4a16"
-#define CHOICES "per-tensor, r1, no-r1, r2, no-r2, no-rotate, clip=, shadow=, prune=, smooth=, a16=, gptq, no-gptq, llm-int8"
+#define CHOICES "per-tensor, r1, no-r1, r2, no-r2, no-rotate, clip=, shadow=, prune=, smooth=, a16=, bias, no-bias, gptq, no-gptq, llm-int8"
 static const double AUTO = 0, CLIP8 = AUTO, CLIP16 = 99.99;
 
-enum { SEEN_R1 = 1, SEEN_R2 = 2, SEEN_CLIP = 4, SEEN_SHADOW = 8, SEEN_PRUNE = 16, SEEN_SMOOTH = 32, SEEN_A16 = 64, SEEN_GPTQ = 128 };
+enum { SEEN_R1 = 1, SEEN_R2 = 2, SEEN_CLIP = 4, SEEN_SHADOW = 8, SEEN_PRUNE = 16, SEEN_SMOOTH = 32, SEEN_A16 = 64, SEEN_GPTQ = 128, SEEN_BIAS = 256 };
 
 static const char *const shadow_name[] = {"off", "value", "channel"};
 
@@ -87,6 +87,7 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
         {"per-tensor", 0, offsetof(bt_recipe, per_tensor), true}, {"llm-int8", 0, offsetof(bt_recipe, llm_int8), true},
         {"r1", SEEN_R1, offsetof(bt_recipe, r1), true},           {"no-r1", SEEN_R1, offsetof(bt_recipe, r1), false},
         {"r2", SEEN_R2, offsetof(bt_recipe, r2), true},           {"no-r2", SEEN_R2, offsetof(bt_recipe, r2), false},
+        {"bias", SEEN_BIAS, offsetof(bt_recipe, bias), true},     {"no-bias", SEEN_BIAS, offsetof(bt_recipe, bias), false},
         {"gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), true},     {"no-gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), false},
     };
     static const struct {
@@ -156,7 +157,7 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
     size_t m = 0;
     while (m < 4 && strcmp(copy, mode[m].name) != 0) m++;
     if (m == 4) return bt_fail(fault, BT_EARG, "recipe: no mode '%s': " MODES, copy);
-    bt_recipe r = {.weight_bits = mode[m].weight_bits, .r1 = true, .r2 = true, .gptq = mode[m].weight_bits == 4,
+    bt_recipe r = {.weight_bits = mode[m].weight_bits, .r1 = true, .r2 = true, .bias = true, .gptq = mode[m].weight_bits == 4,
                    .shadow = BT_SHADOW_VALUE, .clip_percentile8 = CLIP8, .clip_percentile16 = CLIP16, .smooth = -1};
     memset(r.input_bits, mode[m].input_bits, sizeof r.input_bits);
     unsigned seen = 0;
@@ -214,6 +215,7 @@ void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r)
             strcat(sites, bt_site_kind_name((bt_site_kind)s));
         }
     if (sites[0]) add(&l, "a16=", sites);
+    if (!r->bias) add(&l, "no-bias", "");
     if (r->gptq != gptq_default) add(&l, r->gptq ? "gptq" : "no-gptq", "");
     if (r->llm_int8) add(&l, "llm-int8", "");
 }

@@ -21,6 +21,8 @@
  *   prune=R           shadow=channel: leave it out in this share of the layers, the least important ones; 0 to 1 (default 0)
  *   smooth=A          SmoothQuant with this alpha, 0 to 1 (default: off)
  *   a16=SITE+SITE..   16-bit inputs at these sites whatever the mode: qkv, o, up (gate and up), down, head
+ *   bias, no-bias     bias correction (Nagel et al. 2019, arXiv 1906.04721, section 4.2): what rounding the weights adds to a linear's mean
+ *                     output on the calibration is taken off its bias (default: on)
  *   gptq              weights rounded by GPTQ on the calibration (default for 4-bit weights); no-gptq
  *   llm-int8          rows and outlier columns scaled as they come, as LLM.int8 does; numbers depend on the chunk, so `perplexity` only
  * An unknown or impossible choice is an error that lists what there is. */
@@ -30,7 +32,7 @@ typedef enum bt_shadow_kind { BT_SHADOW_OFF, BT_SHADOW_VALUE, BT_SHADOW_CHANNEL 
 typedef struct bt_recipe {
     uint8_t weight_bits;                    /* 8 or 4 */
     uint8_t input_bits[BT_SITE_KINDS];      /* 8 or 16 */
-    bool per_tensor, r1, r2, gptq, llm_int8;
+    bool per_tensor, r1, r2, bias, gptq, llm_int8;
     bt_shadow_kind shadow;
     double clip_percentile8, clip_percentile16;     /* 100: the maximum; 0: auto */
     double prune, smooth;                   /* smooth < 0: off */

@@ -144,6 +144,9 @@ static void make_panel(job *j, size_t n0, size_t count, float *work, int8_t *q)
             rounded[i] = (float)q[r * k + i] * scale[r];
         }
         o->colsum[n0 + r] = sum;
+        double drift = 0;
+        for (size_t i = 0; j->in->mean && i < k; i++) drift += ((double)rounded[i] - rows[r * k + i]) * j->in->mean[i];
+        o->correction[n0 + r] = (float)-drift;
         measure_row(j, n0 + r, rows + r * k, rounded);
     }
 }
@@ -183,8 +186,9 @@ static bt_err allocate(bt_weights *w, job *j, bt_fault *fault)
     w->panels = aligned_alloc(ALIGN, bytes);
     w->scale = calloc(w->scales, sizeof *w->scale);
     w->colsum = calloc(panels * PANEL, sizeof *w->colsum);
+    w->correction = calloc(w->n, sizeof *w->correction);
     j->max = calloc(w->n, sizeof *j->max);
-    bool made = w->panels && w->scale && w->colsum && j->max;
+    bool made = w->panels && w->scale && w->colsum && w->correction && j->max;
     for (int i = 0; i < 2; i++) {
         j->weight[i] = calloc(w->n, sizeof *j->weight[i]);
         j->output[i] = calloc(w->n, sizeof *j->output[i]);
@@ -233,6 +237,7 @@ void bt_weights_done(bt_weights *w)
     free(w->panels);
     free(w->scale);
     free(w->colsum);
+    free(w->correction);
 }
 
 typedef struct f16_job {

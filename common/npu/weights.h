@@ -17,6 +17,7 @@ typedef struct bt_weights_in {
     unsigned bits;                          /* 8 or 4 */
     bool per_tensor;
     const float *x, *xq; size_t samples;    /* [samples, k]: inputs and what quantisation makes of them, to measure output_error */
+    const double *mean;                     /* [k]: the input's, for `correction`; NULL: that is zero */
     const float *gptq;                      /* [k, k] of bt_gptq_prepare; NULL: round to nearest */
     bt_pool *pool;
 } bt_weights_in;
@@ -26,6 +27,7 @@ typedef struct bt_weights {
     uint8_t *panels; size_t panels_bytes;   /* int_kernels.h */
     float *scale; size_t scales;            /* [n], or [1] */
     int32_t *colsum;                        /* [16 * panels] */
+    float *correction;                      /* [n]: minus what rounding adds to the mean output, sum over k of (w' - w) mean, ascending */
     float weight_error;                     /* relative RMS */
     float output_error;                     /* relative RMS of the quantised linear over the samples; NaN without */
 } bt_weights;

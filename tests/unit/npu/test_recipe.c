@@ -51,6 +51,8 @@ static void every_recipe_has_one_text(void **state)
         {"w4a8:gptq", "w4a8"},
         {"w4a16:no-gptq,per-tensor", "w4a16:per-tensor,no-gptq"},
         {"w8a8:gptq", "w8a8:gptq"},
+        {"w8a8:bias", "w8a8"},
+        {"w8a16:gptq,no-bias", "w8a16:no-bias,gptq"},
         {"w8a8:no-rotate,llm-int8", "w8a8:no-rotate,llm-int8"},
     };
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {

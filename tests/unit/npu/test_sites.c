@@ -49,6 +49,7 @@ static bt_recipe recipe(const char *text)
 /* ---- calibration ---- */
 
 typedef struct rows {
+    double sum[13];                         /* of column 0, but each window's first row */
     const bt_calib_stats *stats;
     float max[13];
     uint64_t count[13], beyond[13];
@@ -58,6 +59,7 @@ typedef struct rows {
 static void see(void *ud, uint32_t site, const float *x, size_t t, size_t k)
 {
     rows *r = ud;
+    for (size_t row = 1; row < t; row++) r->sum[site] += (double)x[row * k];
     for (size_t i = 0; i < t * k; i++) {
         r->max[site] = fmaxf(r->max[site], fabsf(x[i]));
         r->beyond[site] += fabsf(x[i]) > r->clip[site];
@@ -83,6 +85,7 @@ static void figures_are_those_of_the_rows(void **state)
         assert_true(s->max == r.max[i] && s->max == column && s->max > 0);
         assert_true(s->count == r.count[i] && s->count == IDS * s->k);
         assert_int_equal(s->samples, BT_CALIB_SAMPLES);
+        assert_true(s->column_sum[0] == r.sum[i] && s->sum_rows == IDS - (IDS + 511) / 512);
         assert_true((double)r.beyond[i] <= 0.001 * (double)s->count);
         assert_true((double)r.beyond[i] > 0.0001 * (double)s->count);
         assert_true(bt_calib_percentile(s, 100) == s->max && bt_calib_percentile(s, 99) <= r.clip[i]);
@@ -103,6 +106,7 @@ static void threads_and_instruction_sets_change_no_figure(void **state)
         assert_true(x->max == y->max && x->square == y->square);
         assert_memory_equal(x->hist, y->hist, BT_CALIB_BINS * sizeof *x->hist);
         assert_memory_equal(x->column_max, y->column_max, x->k * sizeof *x->column_max);
+        assert_memory_equal(x->column_sum, y->column_sum, x->k * sizeof *x->column_sum);
         assert_memory_equal(x->sample, y->sample, x->samples * x->k * sizeof *x->sample);
     }
     end(&a);

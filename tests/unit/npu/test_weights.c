@@ -70,6 +70,35 @@ static void every_weight_is_rounded_to_the_nearest_even(void **state)
     engine_kit_done(&kit);
 }
 
+/* What is left of the mean output's error: float sums over k, and the rounding of the correction itself. */
+static void the_correction_takes_the_drift_of_the_mean_away(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    bt_fold *f;
+    float row[172];
+    double mean[172], drift_sum = 0;
+    for (size_t k = 0; k < 172; k++) mean[k] = bt_rng_uniform(7, k) - 0.25;
+    assert_int_equal(bt_fold_new(&f, kit.model, true, true, NULL, NULL), BT_OK);
+    const bt_weights_in in = {.fold = f, .layer = 0, .weight = BT_WEIGHT_DOWN, .bits = 4, .mean = mean};
+    bt_weights w;
+    assert_int_equal(bt_weights_make(&w, &in, NULL), BT_OK);
+    for (size_t n = 0; n < w.n; n++) {
+        double exact = 0, rounded = 0;
+        bt_fold_row(f, row, n);
+        for (size_t k = 0; k < w.k; k++) {
+            exact += (double)row[k] * mean[k];
+            rounded += (double)bt_int_packed_at(w.panels, n, k, w.k, 4) * w.scale[n] * mean[k];
+        }
+        assert_true(fabs(rounded + (double)w.correction[n] - exact) < 1e-4 * (1 + fabs(exact)));
+        drift_sum += fabs(rounded - exact);
+    }
+    assert_true(drift_sum / (double)w.n > 1e-3); /* there was something to take away */
+    bt_weights_done(&w);
+    bt_fold_free(f);
+    engine_kit_done(&kit);
+}
+
 static void threads_change_no_byte(void **state)
 {
     (void)state;
@@ -252,6 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_weight_is_rounded_to_the_nearest_even),
+        cmocka_unit_test(the_correction_takes_the_drift_of_the_mean_away),
         cmocka_unit_test(threads_change_no_byte),
         cmocka_unit_test(rows_of_zeros_and_tiny_rows_are_zeros_and_what_is_not_finite_is_refused),
         cmocka_unit_test(the_factor_is_the_inverses),
