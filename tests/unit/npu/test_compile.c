@@ -290,6 +290,55 @@ static void planted_outliers_ruin_the_plain_recipe_and_no_other(void **state)
     end(&w);
 }
 
+/* AC-c2 */
+static void a_shadow_pruned_everywhere_is_the_plain_clip_bit_for_bit(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"w8a8:no-rotate,clip=p98,shadow=off", "w8a8:no-rotate,clip=p98,shadow=channel,prune=1",
+                                          "w8a8:no-rotate,clip=p98,shadow=channel"};
+    world w = begin("llama");
+    float *logits[3];
+    plant(w.kit.model);
+    for (size_t r = 0; r < 3; r++) {
+        const bt_compile_options o = options(&w, recipes[r]);
+        compile(&w, &o, NULL);
+        bt_pkg *pkg = open_pkg(&w);
+        logits[r] = logits_of(&w, pkg);
+        bt_pkg_close(pkg);
+    }
+    const size_t bytes = (size_t)CALIB * w.kit.model->hp.vocab * sizeof(float);
+    assert_memory_equal(logits[0], logits[1], bytes);
+    assert_memory_not_equal(logits[0], logits[2], bytes); /* there was something to leave out */
+    for (size_t r = 0; r < 3; r++) free(logits[r]);
+    end(&w);
+}
+
+/* AC-j3 */
+static void rotation_spreads_a_planted_outlier_over_all_channels(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    double peak[2][BT_SITE_HEAD]; /* max / rms of the inputs of a kind, the worst of the layers */
+    plant(w.kit.model);
+    for (int rotated = 0; rotated < 2; rotated++) {
+        const bt_compile_options o = options(&w, rotated ? "w8a8" : "w8a8:no-rotate");
+        compile(&w, &o, NULL);
+        bt_pkg *pkg = open_pkg(&w);
+        for (uint32_t kind = 0; kind < BT_SITE_HEAD; kind++) {
+            peak[rotated][kind] = 0;
+            for (uint32_t l = 0; l < w.kit.model->hp.layers; l++) {
+                const bt_pkg_site *s = &bt_pkg_sites(pkg)[bt_pkg_site_index(w.kit.model->hp.layers, l, kind)];
+                peak[rotated][kind] = fmax(peak[rotated][kind], (double)(s->max / s->rms));
+            }
+        }
+        bt_pkg_close(pkg);
+    }
+    for (uint32_t kind = 0; kind < BT_SITE_HEAD; kind++)
+        print_message("%s: max / rms %.1f, rotated %.1f\n", bt_site_kind_name((bt_site_kind)kind), peak[0][kind], peak[1][kind]);
+    assert_true(peak[1][BT_SITE_QKV] < peak[0][BT_SITE_QKV] / 3 && peak[1][BT_SITE_UP] < peak[0][BT_SITE_UP] / 3);
+    end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -299,6 +348,8 @@ int main(void)
         cmocka_unit_test(refuses_what_does_not_fit),
         cmocka_unit_test(what_the_profile_lacks_falls_back_with_its_reason),
         cmocka_unit_test(planted_outliers_ruin_the_plain_recipe_and_no_other),
+        cmocka_unit_test(a_shadow_pruned_everywhere_is_the_plain_clip_bit_for_bit),
+        cmocka_unit_test(rotation_spreads_a_planted_outlier_over_all_channels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
