@@ -4,7 +4,9 @@
 #include "graph/host.h"
 #include "npu/pkg_format.h"
 #include "npu/recipe.h"
+#include "ref/ref.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/tiny_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -124,6 +126,120 @@ static void a_folded_model_has_the_output_of_the_plain_one(void **state)
     }
 }
 
+/* ---- in f32 ---- */
+
+typedef struct own_model { /* with an output matrix of its own, which folding changes and the embedding does not */
+    bt_model *m;
+    uint8_t *bytes;
+} own_model;
+
+static own_model own(const char *arch)
+{
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = arch;
+    s.dim = 96;
+    s.heads = 6;
+    own_model o;
+    size_t len;
+    bt_gguf *g;
+    o.bytes = tiny_gguf_build(&s, &len);
+    assert_int_equal(bt_gguf_open_bytes(&g, o.bytes, len, NULL), BT_OK);
+    assert_int_equal(bt_model_from_gguf(&o.m, g, NULL), BT_OK);
+    return o;
+}
+
+static void own_done(own_model *o)
+{
+    bt_model_close(o->m);
+    free(o->bytes);
+}
+
+static float *data_of(const bt_gguf_tensor *t)
+{
+    assert_int_equal(t->type, 0); /* F32 */
+    return (float *)(uintptr_t)t->data;
+}
+
+/* R2 once for each head of v's outputs: attention mixes rows of v and no elements, so it then gives rotated heads. */
+static void rotate_v(const bt_model *m, const bt_hadamard *r2, uint32_t layer)
+{
+    const bt_gguf_tensor *matrix = m->layer[layer].wv, *bias = m->layer[layer].bv;
+    const size_t k = matrix->dim[0], n = matrix->dim[1];
+    float *column = malloc(n * sizeof *column), *w = data_of(matrix);
+    assert_non_null(column);
+    for (size_t c = 0; c < k; c++) {
+        for (size_t i = 0; i < n; i++) column[i] = w[i * k + c];
+        bt_hadamard_apply(r2, column, m->hp.kv_heads);
+        for (size_t i = 0; i < n; i++) w[i * k + c] = column[i];
+    }
+    if (bias) bt_hadamard_apply(r2, data_of(bias), m->hp.kv_heads);
+    free(column);
+}
+
+/* Writes the folded weights into a copy of the model, and what is rotated at run time into the embedding and v. */
+static void fold_into(const bt_model *copy, bt_fold *f)
+{
+    static const bt_weight weights[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q,    BT_WEIGHT_K,  BT_WEIGHT_V,    BT_WEIGHT_O,
+                                        BT_WEIGHT_FFN_NORM,  BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN};
+    const bt_hparams *hp = &copy->hp;
+    for (uint32_t l = 0; l <= hp->layers; l++)
+        for (size_t i = 0; i < (l < hp->layers ? sizeof weights / sizeof *weights : 2); i++) {
+            const bt_weight w = l < hp->layers ? weights[i] : i ? BT_WEIGHT_OUTPUT : BT_WEIGHT_OUT_NORM;
+            const bt_gguf_tensor *t = bt_fold_tensor(copy, l, w);
+            assert_int_equal(bt_fold_begin(f, l, w, NULL), BT_OK);
+            for (size_t n = 0; n < t->rows; n++) bt_fold_row(f, data_of(t) + n * t->dim[0], n);
+        }
+    for (size_t n = 0; bt_fold_r1(f)->base && n < hp->vocab; n++) bt_hadamard_apply(bt_fold_r1(f), data_of(copy->embed) + n * hp->dim, 1);
+    for (uint32_t l = 0; bt_fold_r2(f)->base && l < hp->layers; l++) rotate_v(copy, bt_fold_r2(f), l);
+}
+
+static float *reference(const bt_model *m)
+{
+    bt_ref *r;
+    bt_ref_kv *kv;
+    int32_t ids[TOKENS];
+    float *logits = malloc((size_t)TOKENS * m->hp.vocab * sizeof *logits);
+    assert_non_null(logits);
+    engine_kit_ids(ids, TOKENS, m, 9);
+    assert_int_equal(bt_ref_new(&r, m, NULL, NULL), BT_OK);
+    assert_int_equal(bt_ref_kv_new(&kv, r, TOKENS, NULL), BT_OK);
+    assert_int_equal(bt_ref_forward(r, kv, ids, TOKENS, 0, logits, true, NULL, NULL), BT_OK);
+    bt_ref_kv_free(kv);
+    bt_ref_free(r);
+    return logits;
+}
+
+static void in_f32_the_reference_engine_sees_no_difference(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    double worst = 0;
+    for (size_t a = 0; a < 3; a++) {
+        own_model from = own(archs[a]);
+        output plain = {.logits = reference(from.m)};
+        for (int way = 1; way < 8; way++) {
+            own_model to = own(archs[a]);
+            bt_fold *f;
+            float *s = NULL;
+            assert_int_equal(bt_fold_new(&f, from.m, way & 1, way & 2, NULL, NULL), BT_OK);
+            assert_true(!(way & 1) == !bt_fold_r1(f)->base && !(way & 2) == !bt_fold_r2(f)->base);
+            if (way & 4) smooth_all(f, from.m, &s);
+            fold_into(to.m, f);
+            output folded = {.logits = reference(to.m)};
+            const double d = distance(&plain, &folded, from.m->hp.vocab);
+            if (!(d < 1e-5)) fail_msg("%s, way %d: %g", archs[a], way, d);
+            worst = fmax(worst, d);
+            output_free(&folded);
+            bt_fold_free(f);
+            free(s);
+            own_done(&to);
+        }
+        output_free(&plain);
+        own_done(&from);
+    }
+    print_message("relative RMS %.1e at most\n", worst);
+}
+
 static void threads_change_no_bit(void **state)
 {
     (void)state;
@@ -153,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folded_model_has_the_output_of_the_plain_one),
+        cmocka_unit_test(in_f32_the_reference_engine_sees_no_difference),
         cmocka_unit_test(threads_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
