@@ -1,5 +1,7 @@
 /* The executor over packages of the compiler: rotations leave KV rows where they were, chunks still change no
  * bit, LLM.int8 stays near floats. */
+#include "npu/exec_private.h"
+#include "base/rng.h"
 #include "npu/compile.h"
 #include "npu/prefill.h"
 #include "tests/helpers/engine_kit.h"
@@ -178,12 +180,107 @@ static void llm_int8_is_nearer_to_floats_than_one_scale_for_a_tensor(void **stat
     }
 }
 
+/* ---- AC-j1: one linear over rows with outlier columns ---- */
+
+enum { ROWS = 32, HOT = 6, FACTOR = 60 };
+#define PLAIN "w8a8:no-rotate,clip=max,shadow=off,no-bias"
+static const size_t hot[HOT] = {5, 17, 40, 41, 63, 95};
+
+static bool is_hot(size_t column)
+{
+    for (size_t i = 0; i < HOT; i++)
+        if (hot[i] == column) return true;
+    return false;
+}
+
+/* The first linear of the second layer of a package over the rows x[ROWS, k]: y[ROWS, n], and the quantised plane[ROWS, k]. */
+static bt_exec_stats run_linear(const world *w, const char *recipe, const float *x, float *y, int8_t *plane)
+{
+    bt_fault f = {""};
+    bt_exec *e = NULL;
+    bt_pkg *pkg = package(w, recipe, "chunk:32");
+    if (bt_exec_new(&e, pkg, bt_kernels_select(NULL), NULL, &f) < 0) fail_msg("%s", f.text);
+    const bt_pkg_program *p = &bt_pkg_programs(pkg)[bt_pkg_rows(pkg)[0].program[BT_PKG_OUT_NONE]];
+    const bt_pkg_inst *i = bt_pkg_const_at(pkg, p->code);
+    uint8_t *arena = engine_kit_alloc(p->arena_bytes);
+    const bt_exec_io io = {.valid = ROWS, .rows = ROWS};
+    bt_exec_job j = {.x = e, .program = p, .io = &io, .arena = arena, .rows = ROWS};
+    assert_int_equal(p->seq, ROWS);
+    while (i->op != BT_PKG_QUANTISE || i->layer != 1) i++;
+    memcpy(arena + i->in0, x, (size_t)ROWS * i->in_width * sizeof *x);
+    (e->dynamic ? bt_exec_dynamic_quantise : bt_exec_quantise)(&j, i);
+    for (size_t r = 0; r < ROWS; r++) memcpy(plane + r * i->in_width, arena + i->out + r * i->out_stride, i->in_width);
+    while (i->op != BT_PKG_LINEAR) i++;
+    assert_int_equal(bt_pkg_tensors(pkg)[i->tensor].weight, BT_WEIGHT_Q);
+    (e->dynamic ? bt_exec_dynamic_linear : bt_exec_linear)(&j, i);
+    memcpy(y, arena + i->out, (size_t)ROWS * i->out_width * sizeof *y);
+    const bt_exec_stats s = bt_exec_stats_of(e);
+    bt_exec_free(e);
+    bt_pkg_close(pkg);
+    free(arena);
+    return s;
+}
+
+static double error_of(const bt_gguf_tensor *weights, const float *x, const float *y)
+{
+    const size_t k = weights->dim[0], n = weights->dim[1];
+    double error = 0;
+    float *row = malloc(k * sizeof *row);
+    assert_non_null(row);
+    for (size_t i = 0; i < n; i++) {
+        bt_model_row_f32(row, weights, i);
+        for (size_t r = 0; r < ROWS; r++) {
+            double should = 0;
+            for (size_t c = 0; c < k; c++) should += (double)x[r * k + c] * row[c];
+            error += pow((double)y[r * n + i] - should, 2);
+        }
+    }
+    free(row);
+    return sqrt(error);
+}
+
+static void llm_int8_multiplies_exactly_the_outlier_columns_in_f16(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    const bt_gguf_tensor *wq = w.kit.model->layer[1].wq;
+    const size_t k = wq->dim[0], n = wq->dim[1];
+    float *norm = (float *)(uintptr_t)w.kit.model->layer[1].attn_norm->data, *x = malloc(ROWS * k * sizeof *x),
+          *y = malloc(ROWS * n * sizeof *y);
+    int8_t *plane = malloc(ROWS * k);
+    assert_true(x && y && plane);
+    for (size_t i = 0; i < HOT; i++) norm[hot[i]] *= FACTOR; /* so that the calibration sees them too */
+    bt_pkg *pkg = package(&w, PLAIN, "chunk:32");
+    const float max = bt_pkg_sites(pkg)[bt_pkg_site_index(w.kit.model->hp.layers, 1, BT_SITE_QKV)].max;
+    bt_pkg_close(pkg);
+    assert_true(max / FACTOR < 6 && max > 60); /* LLM.int8's threshold lies between them */
+    for (size_t i = 0; i < ROWS * k; i++)
+        x[i] = max * (float)(2 * bt_rng_uniform(8, i) - 1) / (is_hot(i % k) ? 1 : FACTOR);
+    run_linear(&w, PLAIN, x, y, plane);
+    const double plain = error_of(wq, x, y);
+    const bt_exec_stats s = run_linear(&w, "w8a8:no-rotate,llm-int8,no-bias", x, y, plane);
+    const double dynamic = error_of(wq, x, y);
+    print_message("error %.4g with llm-int8, %.4g plain\n", dynamic, plain);
+    assert_true(dynamic < plain / 10);
+    for (size_t c = 0; c < k; c++) { /* what is multiplied in float is zero among the integers */
+        bool any = false;
+        for (size_t r = 0; r < ROWS; r++) any |= plane[r * k + c] != 0;
+        assert_int_equal(any, !is_hot(c));
+    }
+    assert_true(s.shadow_entries == ROWS * HOT && s.companion_macs == (uint64_t)ROWS * HOT * (n + 2 * w.kit.model->layer[1].wk->dim[1]));
+    free(x);
+    free(y);
+    free(plane);
+    engine_kit_done(&w.kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rotated_packages_leave_keys_and_values_in_the_basis_of_the_model),
         cmocka_unit_test(rotated_packages_give_the_same_bits_for_every_cut_and_kernel),
         cmocka_unit_test(llm_int8_is_nearer_to_floats_than_one_scale_for_a_tensor),
+        cmocka_unit_test(llm_int8_multiplies_exactly_the_outlier_columns_in_f16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
