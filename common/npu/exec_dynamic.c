@@ -21,6 +21,8 @@ bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *f
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
     size_t k = 0;
+    if (h->npu_ops != BT_PKG_OPS_LINEAR) /* planes that INT_SPLIT made have no columns taken out */
+        return bt_fail(fault, BT_EFORMAT, "recipe llm-int8 with npu operators 'all'");
     for (uint32_t i = 0; i < h->tensors.count; i++)
         if (t[i].n && t[i].site != BT_PKG_NONE &&
             (t[i].bits != 8 || t[i].f16_panels == BT_PKG_NONE || bt_pkg_sites(pkg)[t[i].site].bits != 8))

@@ -238,7 +238,7 @@ void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i)
         run_linear(j, i);
         return;
     }
-    if (i->params && i->params != BT_PKG_NONE) r.params = bt_exec_const(j->x, (uint32_t)i->params);
+    r.params = bt_exec_const(j->x, (uint32_t)i->params); /* any constant where the operator takes none */
     if (i->op == BT_PKG_INT_ATTENTION) {
         run_attention(&r);
         return;

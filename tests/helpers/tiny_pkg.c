@@ -436,7 +436,6 @@ static void add_params(maker *m)
 
 static void add_rows(maker *m)
 {
-    if (m->o.ops_all) add_params(m);
     for (int i = 0; i < 4 && m->o.seqs[i]; i++) {
         const uint32_t seq = m->o.seqs[i];
         bt_pkg_row row = {.batch = 1, .seq_min = seq, .seq = seq};
@@ -466,6 +465,7 @@ void tiny_pkg_write(const char *path, const tiny_pkg *o)
     m->h.vocab = o->vocab ? o->vocab : 20;
     m->h.ctx_tokens = o->ctx ? o->ctx : 32;
     must(bt_pkg_writer_new(&m->w, path, &f) == BT_OK, f.text);
+    if (m->o.ops_all) add_params(m);        /* first: constant 0 is a good index for parameters too */
     add_header(m);
     add_tensors(m);
     add_sites(m);

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "kernels/kernels.h"
 #include "model/packed.h"
+#include "npu/exec.h"
 #include "npu/recipe.h"
 #include "tests/helpers/tiny_pkg.h"
 
@@ -343,6 +344,44 @@ static void indices_and_names_are_those_of_the_tables(void **state)
     assert_string_equal(bt_pkg_value_name(UINT32_MAX), "?");
 }
 
+/* ---- the executor, of packages that no compiler makes ---- */
+
+static void parameters_may_be_the_first_constant(void **state)
+{
+    (void)state;
+    package k = made((tiny_pkg){.ops_all = true});
+    const bt_pkg_program *g = &bt_pkg_programs(k.p)[bt_pkg_rows(k.p)[0].program[BT_PKG_OUT_NONE]];
+    const bt_pkg_inst *code = bt_pkg_const_at(k.p, g->code);
+    uint32_t i = 0;
+    while (code[i].op != BT_PKG_INT_RMSNORM) i++;
+    assert_int_equal(code[i].params, 0);
+    enum { TOKENS = 32, HEAD_BYTES = 8 * 2, PLANE = TOKENS * HEAD_BYTES };
+    uint8_t *page = calloc(1, 2 * 2 * PLANE), *arena = tiny_pkg_alloc((size_t)g->arena_bytes);
+    const bt_kv_view kv = {.page = &page, .page_tokens = TOKENS, .tokens_capacity = TOKENS, .layer_bytes = 2 * PLANE, .plane_bytes = PLANE,
+                           .token_bytes = HEAD_BYTES, .head_bytes = HEAD_BYTES, .elem_bytes = 2, .layers = 2, .kv_heads = 1, .head_dim = 8};
+    const int32_t ids[4] = {1, 2, 3, 4};
+    const bt_exec_io io = {.ids = ids, .kv = &kv, .valid = 4, .rows = 4};
+    bt_exec *x = NULL;
+    assert_int_equal(bt_exec_new(&x, k.p, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+    assert_int_equal(bt_exec_run(x, &bt_pkg_rows(k.p)[0], BT_PKG_OUT_NONE, arena, &io, NULL), BT_OK);
+    assert_int_equal(bt_exec_stats_of(x).kv_bytes_written, 4 * 2 * 2 * HEAD_BYTES);
+    bt_exec_free(x);
+    free(arena);
+    free(page);
+    done(&k);
+}
+
+static void llm_int8_between_integer_operators_is_refused(void **state)
+{
+    (void)state;
+    package k = made((tiny_pkg){.llm_int8 = true, .ops_all = true});
+    bt_exec *x = NULL;
+    bt_fault f = {""};
+    assert_int_equal(bt_exec_new(&x, k.p, bt_kernels_select(NULL), NULL, &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "llm-int8"));
+    done(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +397,8 @@ int main(void)
         cmocka_unit_test(a_range_takes_any_number_of_rows_between_its_ends),
         cmocka_unit_test(a_package_of_another_model_is_refused_by_the_field),
         cmocka_unit_test(indices_and_names_are_those_of_the_tables),
+        cmocka_unit_test(parameters_may_be_the_first_constant),
+        cmocka_unit_test(llm_int8_between_integer_operators_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,7 +277,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("(q of layer 0): out_bits", TENSOR(0, Q)->out_bits = 4) \
     X("(output of layer -1): shift, bias_q, out_scale or out_bits", v->t[v->h->tensors.count - 1].out_bits = 16) \
     X("(int_rmsnorm): params 4294967295", INST(INT_RMSNORM, 0)->params = BT_PKG_NONE) \
-    X("(int_rmsnorm): params 0", INST(INT_RMSNORM, 0)->params = 0) \
+    X("(int_rmsnorm): params 4", INST(INT_RMSNORM, 0)->params = 4) \
     X("params: m[0]", PARAMS(v)->m[0] = 1) \
     X("params: m[1]", PARAMS(v)->m[1] = -5) \
     X("params: s[1] 63", PARAMS(v)->s[1] = 63) \
