@@ -3,6 +3,7 @@
 #include "npu/cache.h"
 #include "npu/calib.h"
 #include "npu/compile.h"
+#include "npu/place_ops.h"
 #include "model/vocab.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
@@ -105,13 +106,7 @@ bt_err pf_package_compile(const char *path, const bt_model *m, const pf_package_
 
 bt_err pf_package_check_fallbacks(const bt_pkg *p, bt_fault *fault)
 {
-    const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
-    const uint32_t n = bt_pkg_header_of(p)->fallbacks.count;
-    char list[200] = "";
-    size_t len = 0;
-    for (uint32_t i = 0; i < n && len < sizeof list; i++)
-        len += (size_t)snprintf(list + len, sizeof list - len, "%s%s (%u)", i ? ", " : "", f[i].op, f[i].count);
-    return n ? bt_fail(fault, BT_EARG, "not on the NPU: %s", list) : BT_OK;
+    return bt_place_ops_require(bt_pkg_fallbacks(p), bt_pkg_header_of(p)->fallbacks.count, fault);
 }
 
 /* A package that was named has its own recipe, policy and profile: asking for others beside it is a mistake. Defaults do not ask. */

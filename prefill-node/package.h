@@ -56,6 +56,6 @@ enum { PF_PACKAGE_PATH_BYTES = 4096 };
 bt_err pf_package_open(bt_pkg **ret, char *ret_path, const bt_model *m, const pf_package_want *w, const pf_package_how *how, bt_fault *fault);
 /* Compiles to `path` whatever the cache holds. */
 bt_err pf_package_compile(const char *path, const bt_model *m, const pf_package_want *w, const pf_package_how *how, bt_fault *fault);
-/* BT_EARG when something falls back: "rmsnorm (61 times: ...), ...". */
+/* BT_EARG when something falls back: "would not run on the NPU: rmsnorm 61 x (not in profile tpu-v5e), ...". */
 bt_err pf_package_check_fallbacks(const bt_pkg *p, bt_fault *fault);
 #endif

@@ -123,16 +123,16 @@ static void number(char ret[16], float v, const char *fmt)
 }
 
 /* What to try, from the worst line: its input or its weights lose most. */
-static void print_hint(const line *worst)
+static void print_hint(const line *worst, bool one_scale)
 {
     char name[TOOL_PACKAGE_NAME_BYTES];
     const double in = known(worst->s->input_error), w = known(worst->t->weight_error);
     tool_package_tensor_name(name, worst->t);
     if (in > 2 * w && worst->s->bits == 8)
-        printf("\n%s loses most through its 8-bit input: try a16=%s, or a clip nearer to its max\n", name,
-               bt_site_kind_name((bt_site_kind)worst->s->kind));
-    else if (w > 2 * in && worst->t->bits == 4) printf("\n%s loses most through its 4-bit weights: try gptq, or w8\n", name);
-    else if (w > 2 * in) printf("\n%s loses most through its weights: try one scale a channel (no per-tensor)\n", name);
+        printf("\n%s loses most through its 8-bit input: try a16=%s\n", name, bt_site_kind_name((bt_site_kind)worst->s->kind));
+    else if (w > 2 * in)
+        printf("\n%s loses most through its %u-bit weights: try %s\n", name, worst->t->bits,
+               one_scale ? "without per-tensor" : worst->t->bits == 4 ? "w8" : "gptq");
     else printf("\n%s loses about as much through its input as through its weights\n", name);
 }
 
@@ -163,7 +163,7 @@ bt_err tool_package_print_errors(const bt_pkg *p, bt_fault *fault)
         printf("  %-18s %4u %5u %10s %10s %10s %10s %10s %10s\n", tool_package_tensor_name(name, lines[i].t), lines[i].t->bits, lines[i].s->bits, w, in,
                out, clip, max, share);
     }
-    if (n) print_hint(&lines[0]);
+    if (n) print_hint(&lines[0], bt_pkg_consts(p)[lines[0].t->wscale].bytes == sizeof(float) && lines[0].t->n > 1);
     free(lines);
     return BT_OK;
 }

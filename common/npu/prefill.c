@@ -88,8 +88,8 @@ bt_err bt_prefill_new_npu(bt_prefill **ret, const bt_pkg *pkg, const bt_kernels 
 {
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     if (options->ctx_tokens < 1 || options->ctx_tokens > h->ctx_tokens)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens, a package for %u", options->ctx_tokens,
-                       h->ctx_tokens);
+        return bt_fail(fault, BT_EARG, "context of %zu tokens, a package for %u: ask for less (--ctx-size), or compile it for more",
+                       options->ctx_tokens, h->ctx_tokens);
     bt_prefill *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     bt_err e;

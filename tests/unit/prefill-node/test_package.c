@@ -154,7 +154,7 @@ static void what_falls_back_is_listed_where_nothing_may(void **state)
     assert_true(bt_pkg_header_of(p)->fallbacks.count > 0);
     bt_pkg_close(p);
     w.require_npu = true;
-    expect(&w, &how, BT_EARG, "not on the NPU: ");
+    expect(&w, &how, BT_EARG, "would not run on the NPU: ");
     expect(&w, &how, BT_EARG, "rmsnorm");
     bt_pkg_close(open_it(&(pf_package_want){ .require_npu = true }, NULL));
 }
