@@ -23,7 +23,7 @@ static void npu_free(void *state)
 
 static bt_err npu_load(void **ret, const bt_model *m, const pf_engine_config *config, bt_pool *pool, bt_fault *fault)
 {
-    const pf_package_how how = {.ctx_tokens = config->ctx_tokens, .isa = config->isa, .pool = pool, .allow_llm_int8 = config->for_perplexity,
+    const pf_package_how how = {.ctx_tokens = config->ctx_tokens, .pool = pool, .allow_llm_int8 = config->for_perplexity,
                                 .progress = config->progress, .ud = config->progress_ud};
     const bt_prefill_options options = {.ctx_tokens = config->ctx_tokens};
     const bt_kernels *kernels = bt_kernels_select(config->isa);

@@ -41,7 +41,7 @@ extern const char *const pf_package_ops[];  /* "linear", "all" */
 
 typedef struct pf_package_how {
     size_t ctx_tokens;                      /* longest sequence that is wanted; 0: the model's */
-    const char *isa;                        /* changes no byte; NULL: the best */
+    const char *isa;                        /* of the compiler, which changes no byte; NULL: the best, however slow the kernels that run it */
     bt_pool *pool;
     bool allow_llm_int8;                    /* a recipe whose numbers depend on how a prompt is cut */
     void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);   /* while compiling; NULL: silent */

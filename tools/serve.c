@@ -16,7 +16,7 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     bt_err e = tool_open_model(&m, NULL, s->model, fault);
     if (e == BT_OK && strcmp(pf_engine_names[s->engine], "npu") == 0) {
         e = bt_pool_new(&pool, (size_t)s->threads, fault);
-        const pf_package_how how = { .ctx_tokens = (size_t)s->ctx_size, .isa = s->isa, .pool = pool, .progress = tool_progress_compiling, .ud = &show };
+        const pf_package_how how = { .ctx_tokens = (size_t)s->ctx_size, .pool = pool, .progress = tool_progress_compiling, .ud = &show };
         if (e == BT_OK) e = pf_package_open(&p, NULL, m, &s->want, &how, fault);
         tool_progress_end(quiet);
     }

@@ -109,7 +109,10 @@ docs_tree() {
     printf 'X(QUEUE, GAUGE, "baton_queue", NULL, "waiting")\n' > "$work/t/gateway/metrics_table.h"
     printf 'Run `make test`, then `baton --keys keys`; [more](docs/operations.md) in docs/operations.md and base/a.h.\n' > "$work/t/README.md"
     printf '| `baton_queue` | what waits |\n' > "$work/t/docs/operations.md"
-    printf '| layer of `common/` | what |\n|---|---|\n| `base` | x |\n| `rt` | x |\n\n' > "$work/t/docs/architecture.md"
+    mkdir -p "$work/t/common/device"
+    printf '/* P. */\n    { "tile_rows", offsetof(p, tile_rows) },\n' > "$work/t/common/device/profile.c"
+    printf '## Fields\n\n| `name`, `title`, `operators`, `sources` | x |\n| `tile_rows` | x |\n\n## Operators\n' > "$work/t/docs/profiles.md"
+    printf '| layer of `common/` | what |\n|---|---|\n| `base` | x |\n| `device` | x |\n| `rt` | x |\n\n' > "$work/t/docs/architecture.md"
 }
 # broken_docs NAME FILE TEXT: the text added to a file of a right tree must make the check fail
 broken_docs() {
@@ -129,6 +132,7 @@ broken_docs 'a make target that is not there'     README.md '```sh\ncd x && make
 broken_docs 'an option that is not there'         docs/operations.md 'Give `baton --kyes DIR`.\n'
 docs_tree; mkdir -p "$work/t/common/kv"
 expect 1 'a folder that the table of layers lacks' docs
+broken_docs 'a field that no page explains'    common/device/profile.c '    { "tile_cols", offsetof(p, tile_cols) },\n'
 broken_docs 'a metric that nobody explains'       gateway/metrics_table.h 'X(RUN, GAUGE, "baton_run", NULL, "running")\n'
 
 echo "$passed passed, $failed failed"
