@@ -19,7 +19,7 @@ static const bt_opt opts[] = {
     { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING,
       .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model" },
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size), .type = BT_OPT_INT, .def = "0",
-      .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: the model's context, at most 32768" },
+      .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0, and less than that too but for max-pad: the model's context, at most 32768" },
     PF_PACKAGE_OPTS(config, want),
     { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 256, .help = "compute threads; 0: all cores" },

@@ -42,6 +42,7 @@ void tool_package_print_summary(const bt_pkg *p)
                g->npu_macs, g->companion_macs);
         i = last;
     }
+    printf("  (MACs of whole programs; attention's, which grow with the position, are not in them)\n");
     printf("\nfallbacks       %s\n", h->fallbacks.count ? "these operators go to the companion:" : "none");
     for (uint32_t i = 0; i < h->fallbacks.count; i++) printf("  %-16s %6u  %s\n", f[i].op, f[i].count, f[i].why);
 }
