@@ -77,7 +77,7 @@ static void side_close(side *s)
     free(s->logits);
 }
 
-typedef struct measure { bt_perplexity_plan plan; bt_perplexity score; bt_perplexity_diff *diff; int64_t us; } measure;
+typedef struct measure { bt_perplexity_plan plan; bt_perplexity score; bt_perplexity_diff *diff; int64_t us; pf_engine_about about; bt_msg_work work; } measure;
 
 static bt_err one_window(measure *r, side *a, side *b, const bt_model *m, const int32_t *ids, bt_fault *fault)
 {
@@ -96,20 +96,22 @@ static bt_err one_window(measure *r, side *a, side *b, const bt_model *m, const 
 static int show(const config *c, measure *r)
 {
     const double value = bt_perplexity_value(&r->score), error = bt_perplexity_error(&r->score);
+    const double macs = (double)r->work.npu_macs + (double)r->work.companion_macs, npu = macs > 0 ? (double)r->work.npu_macs / macs : 0;
     const double rate = r->us ? 1e6 * (double)(r->plan.windows * r->plan.ctx_tokens) / (double)r->us : 0;
     const bt_perplexity_diff_result d = r->diff ? bt_perplexity_diff_end(r->diff) : (bt_perplexity_diff_result){ 0 };
     if (c->json) {
-        json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:s, s:f}", "perplexity", value, "standard_error", error, "tokens",
-                              (json_int_t)r->score.tokens, "windows", (json_int_t)r->plan.windows, "engine", pf_engine_names[c->engine],
-                              "tokens_per_second", rate);
+        json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f}", "perplexity", value, "standard_error", error, "tokens",
+                              (json_int_t)r->score.tokens, "windows", (json_int_t)r->plan.windows, "engine", pf_engine_names[c->engine], "quant",
+                              r->about.engine.quant, "npu_mac_ratio", npu, "tokens_per_second", rate);
         if (r->diff)
             json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against], "kl_mean", d.kl_mean, "kl_p99",
                                                 d.kl_p99, "top1_ratio", d.top1_ratio));
         return tool_print_json("perplexity", o);
     }
-    printf("perplexity %.4f +- %.4f over %llu tokens (%zu window%s of %zu), engine %s, %.1f tokens/s\n", value, error,
+    printf("perplexity %.4f +- %.4f over %llu tokens (%zu window%s of %zu), engine %s, %s, %.1f tokens/s\n", value, error,
            (unsigned long long)r->score.tokens, r->plan.windows, r->plan.windows == 1 ? "" : "s", r->plan.ctx_tokens,
-           pf_engine_names[c->engine], rate);
+           pf_engine_names[c->engine], r->about.engine.quant, rate);
+    if (macs > 0) printf("%.2f %% of its multiply-accumulates on the NPU\n", 100 * npu);
     if (r->diff)
         printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n", against_names[c->against], d.kl_mean, d.kl_p99,
                d.top1_ratio);
@@ -135,6 +137,10 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
         tool_progress(c->quiet, "window %zu/%zu  perplexity so far %.4f", w + 1, r->plan.windows, bt_perplexity_value(&r->score));
     }
     tool_progress_end(c->quiet);
+    if (e == BT_OK) {
+        r->about = pf_engine_describe(a.engine);
+        r->work = pf_engine_work(a.engine);
+    }
     free(ids);
     side_close(&a);
     side_close(&b);
