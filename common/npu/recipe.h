@@ -15,7 +15,7 @@
  *   no-rotate         no-r1 and no-r2
  *   clip=max|pNN.NN|auto   where activations are clipped: the greatest magnitude of the calibration, or a percentile of them; auto (default
  *                     with 8-bit inputs): p99.99, and with shadow=value p99.9 or p99.5 at inputs with long tails (npu/sites.h); p99.99
- *                     is the default with 16-bit ones
+ *                     is the default with 16-bit ones. It is of inputs with the mode's bits; those of a16= keep the default
  *   shadow=off|value|channel   what lies beyond the clip: dropped; added back as integers (default); added back as integers, but only
  *                     that of the calibrated outlier channels (llm.npu)
  *   prune=R           shadow=channel: leave it out in this share of the layers, the least important ones; 0 to 1 (default 0)
