@@ -53,4 +53,9 @@ int64_t bt_int_scale1(int64_t v, int32_t m, unsigned s);
 typedef struct bt_int_shadow { uint32_t k; int32_t r; } bt_int_shadow;
 typedef void bt_int_shadow_fn(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count, const int8_t *restrict wp, size_t k4,
                               size_t p0, size_t p1);
+/* The same on sums of 32 bits, for shadows whose result is known to fit: sum of |r| <= bt_int_shadow32_room(K). */
+typedef void bt_int_shadow32_fn(int32_t *restrict acc, const bt_int_shadow *shadow, size_t count, const int8_t *restrict wp, size_t k4,
+                                size_t p0, size_t p1);
+/* What 32 bits leave beside a sum of K products of 128 * 127; 0 or less: nothing. */
+static inline int64_t bt_int_shadow32_room(size_t k) { return (INT32_MAX - (int64_t)k * 128 * 127) / 127; }
 #endif

@@ -54,3 +54,10 @@ void bt_int_shadow_ref(int64_t *restrict acc, const bt_int_shadow *shadow, size_
         for (size_t i = 0; i < count; i++)
             acc[n - 16 * p0] += (int64_t)shadow[i].r * wp[place(n, shadow[i].k, k4)];
 }
+
+void bt_int_shadow32_ref(int32_t *restrict acc, const bt_int_shadow *shadow, size_t count,
+                         const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
+{
+    for (size_t n = 16 * p0; n < 16 * p1; n++)
+        for (size_t i = 0; i < count; i++) acc[n - 16 * p0] += shadow[i].r * wp[place(n, shadow[i].k, k4)];
+}

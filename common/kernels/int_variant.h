@@ -9,4 +9,5 @@ bt_int_unpack4_fn bt_int_unpack4_ref, bt_int_unpack4_avx2;
 bt_int_requant32_fn bt_int_requant32_ref, bt_int_requant32_avx2;
 bt_int_requant64_fn bt_int_requant64_ref, bt_int_requant64_avx2;
 bt_int_shadow_fn bt_int_shadow_ref, bt_int_shadow_avx2;
+bt_int_shadow32_fn bt_int_shadow32_ref, bt_int_shadow32_avx2;
 #endif

@@ -2,6 +2,8 @@
 #include "npu/int_linear.h"
 #include "base/pool.h"
 
+#include <stdbool.h>
+
 /* 4-bit panels are unpacked for all rows of a tile's column at once; fewer at a time where they are long. */
 enum { TILE = BT_INT_LINEAR_ROWS * BT_INT_LINEAR_COLS, UNPACK_BYTES = 256 * 1024 };
 
@@ -26,14 +28,35 @@ size_t bt_int_linear_scratch_bytes(size_t max_k4bit)
     return (sizeof(tile_scratch) + unpacked + 63) / 64 * 64;
 }
 
-/* Add each row's shadow to its sums and hand it on. */
-static void shadow_rows(const bt_kernels *kernels, const bt_int_linear_input *in,
+/* Does a row's shadow fit beside its sums in 32 bits? 16-bit inputs have two planes, and never do. */
+static bool is_short(const bt_int_linear_input *in, size_t row)
+{
+    int64_t room = in->lo ? 0 : bt_int_shadow32_room(in->k);
+    const bt_int_shadow *s = in->shadow + row * in->k;
+    for (size_t i = 0; room > 0 && i < in->shadow_count[row]; i++) room -= s[i].r < 0 ? -(int64_t)s[i].r : s[i].r;
+    return room > 0;
+}
+
+/* Most rows have little beyond the clip: added to the tile before it is handed on. */
+static void shadow_short_rows(const bt_kernels *kernels, const bt_int_linear_input *in, tile_scratch *s, const int8_t *wp,
+                              size_t panels, size_t row, size_t rows)
+{
+    for (size_t r = 0; r < rows; r++) {
+        const size_t count = in->shadow_count[row + r];
+        if (count && is_short(in, row + r))
+            kernels->int_shadow32(s->hi + r * BT_INT_LINEAR_COLS, in->shadow + (row + r) * in->k, count, wp, bt_int_k4(in->k), 0,
+                                  panels);
+    }
+}
+
+/* The others in 64 bits: add the shadow to the sums and hand the row on once more. */
+static void shadow_long_rows(const bt_kernels *kernels, const bt_int_linear_input *in,
                         const bt_int_linear_epilogue *epilogue, tile_scratch *s, const int8_t *wp,
                         size_t panels, size_t row, size_t rows, size_t n, size_t cols, const void *ud)
 {
     for (size_t r = 0; r < rows; r++) {
         const size_t count = in->shadow_count[row + r];
-        if (!count) continue;
+        if (!count || is_short(in, row + r)) continue;
         const int32_t *hi = s->hi + r * BT_INT_LINEAR_COLS, *lo = s->lo + r * BT_INT_LINEAR_COLS;
         for (size_t c = 0; c < 16 * panels; c++) s->row[c] = in->lo ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
         kernels->int_shadow(s->row, in->shadow + (row + r) * in->k, count, wp, bt_int_k4(in->k), 0, panels);
@@ -61,9 +84,10 @@ static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m,
                                 k4, 0, panels);
             epilogue->tile16(m->ud, row, rows, n, cols, s->hi, s->lo);
         } else {
+            if (in->shadow_count) shadow_short_rows(kernels, in, s, wp, panels, row, rows);
             epilogue->tile8(m->ud, row, rows, n, cols, s->hi);
         }
-        if (in->shadow_count) shadow_rows(kernels, in, epilogue, s, wp, panels, row, rows, n, cols, m->ud);
+        if (in->shadow_count) shadow_long_rows(kernels, in, epilogue, s, wp, panels, row, rows, n, cols, m->ud);
     }
 }
 

@@ -196,6 +196,25 @@ static void requantise_strides_over_rows_and_touches_nothing_between(void **stat
     free(acc), free(y), free(want);
 }
 
+/* The list's residuals cut down so that together they take no more room than there is; sums as large as they may be. */
+static void shadow32_case(const bt_kernels *v, const matrix *m, size_t n, bt_int_shadow *list, size_t count, size_t p0)
+{
+    const size_t k = m->k, width = (m->panels - p0) * 16;
+    const int64_t room = bt_int_shadow32_room(k) / (int64_t)(count ? count : 1), edge = (int64_t)k * 128 * 127;
+    int32_t *acc = bytes_new(width * sizeof *acc, 4), *want = bytes_new(width * sizeof *acc, 4);
+    for (size_t j = 0; j < count; j++) list[j].r = list[j].r > room ? (int32_t)room : list[j].r < -room ? (int32_t)-room : list[j].r;
+    for (size_t i = 0; i < width; i++) {
+        int64_t sum = rnd() % 2 ? edge : -edge;
+        acc[i] = (int32_t)sum;
+        for (size_t j = 0; j < count && 16 * p0 + i < n; j++) sum += (int64_t)list[j].r * m->plain[(16 * p0 + i) * k + list[j].k];
+        assert_true(sum >= INT32_MIN && sum <= INT32_MAX);
+        want[i] = (int32_t)sum;
+    }
+    v->int_shadow32(acc, list, count, (const int8_t *)m->packed, m->k4, p0, m->panels);
+    assert_memory_equal(acc, want, width * sizeof *acc);
+    free(acc), free(want);
+}
+
 static void shadow_equals_ref_and_adds_to_what_is_there(void **state)
 {
     const bt_kernels *v = variant_of(state);
@@ -216,6 +235,7 @@ static void shadow_equals_ref_and_adds_to_what_is_there(void **state)
                         want[i] += (int64_t)list[j].r * m.plain[(16 * p0 + i) * k + list[j].k];
             v->int_shadow(acc, list, count, (const int8_t *)m.packed, m.k4, p0, m.panels);
             assert_memory_equal(acc, want, width * sizeof *acc);
+            shadow32_case(v, &m, n, list, count, p0);
             free(list), free(acc), free(want);
             matrix_free(&m);
         }
