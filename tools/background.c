@@ -29,6 +29,8 @@ static _Noreturn void become_up(const char *program, const tool_command *up, int
     for (size_t i = 0; i < up->args; i++) args[i + 2] = up->arg[i];
     sigset_t none;
     sigemptyset(&none);
+    (void)signal(SIGINT, SIG_DFL);          /* before signals come through again: this process's handler would swallow one that is for `up` */
+    (void)signal(SIGTERM, SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -69,8 +71,14 @@ bt_err tool_background_start(tool_background *ret, const tool_command *up, const
     strcat(program, "/baton");
     if (pipe2(out, O_CLOEXEC) < 0) return bt_fail(fault, BT_EIO, "pipe: %s", strerror(errno));
     const pid_t parent = getpid();
+    sigset_t ends, before;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    (void)sigprocmask(SIG_BLOCK, &ends, &before);
     tool_background b = { .pid = fork() };
     if (b.pid == 0) become_up(program, up, out[1], parent);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
     close(out[1]);
     if (b.pid < 0) {
         close(out[0]);

@@ -89,6 +89,8 @@ static _Noreturn void become(const cluster *c, const tool_command *command, pid_
     snprintf(program, sizeof program, "%s/%s", c->program_dir, command->program);
     sigset_t none;
     sigemptyset(&none);
+    (void)signal(SIGINT, SIG_DFL);          /* before signals come through again: a handler of `up` would swallow one that is for the child */
+    (void)signal(SIGTERM, SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)setpgid(0, 0);                    /* Ctrl-C is ours to pass on */
