@@ -107,54 +107,59 @@ static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
 
 /* ---- a group ---- */
 
-typedef struct linear_job {
-    const bt_companion *companion;
-    bt_int_linear_matrix m[BT_PKG_MAX_GROUP];
-    output out[BT_PKG_MAX_GROUP];
-    bt_int_linear_input in;
-    size_t group;
-} linear_job;
-
-static void linear_part(void *ud, size_t part, size_t parts)
+void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i, size_t rows, const bt_int_linear_epilogue *then)
 {
-    const linear_job *l = ud;
-    bt_int_linear_part(l->companion->kernels, l->m, l->group, &l->in, &epilogue,
-                       bt_companion_scratch(l->companion, part), part, parts);
+    bt_exec *x = j->x;
+    uint32_t *count;
+    bt_int_shadow *shadow;
+    bt_exec_shadow_of(j, i, &count, &shadow);
+    *ret = (bt_exec_group){.companion = &x->companion,
+                           .epilogue = then,
+                           .group = i->group,
+                           .in = {.hi = bt_exec_at(j, i->in0),
+                                  .lo = bt_exec_at(j, i->in1),
+                                  .ld = i->in_stride,
+                                  .rows = rows,
+                                  .k = i->in_width,
+                                  .shadow_count = count,
+                                  .shadow = shadow}};
+    for (size_t g = 0; g < ret->group; g++) {
+        const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
+        ret->m[g] = (bt_int_linear_matrix){.panels = bt_exec_const(x, t->panels),
+                                           .colsum = bt_exec_const(x, t->colsum),
+                                           .n = t->n,
+                                           .bits = t->bits};
+        x->stats.npu_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
+    }
 }
+
+static void group_part(void *ud, size_t part, size_t parts)
+{
+    const bt_exec_group *group = ud;
+    bt_int_linear_part(group->companion->kernels, group->m, group->group, &group->in, group->epilogue,
+                       bt_companion_scratch(group->companion, part), part, parts);
+}
+
+void bt_exec_group_run(bt_exec_group *group) { bt_pool_run(group->companion->pool, group_part, group); }
 
 void bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
     const bool is_logits = i->out == BT_PKG_NOWHERE;
-    const size_t rows =
-        is_logits ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i); /* the caller's memory has no padding */
-    linear_job l = {.companion = &x->companion,
-                    .group = i->group,
-                    .in = {.hi = bt_exec_at(j, i->in0),
-                           .lo = bt_exec_at(j, i->in1),
-                           .ld = i->in_stride,
-                           .rows = rows,
-                           .k = i->in_width}};
-    uint32_t *count;
-    bt_int_shadow *shadow;
-    bt_exec_shadow_of(j, i, &count, &shadow);
-    l.in.shadow_count = count;
-    l.in.shadow = shadow;
-    for (size_t g = 0; g < l.group; g++) {
+    bt_exec_group group;
+    output out[BT_PKG_MAX_GROUP];
+    /* the caller's memory has no padding */
+    bt_exec_group_begin(&group, j, i, is_logits ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i), &epilogue);
+    for (size_t g = 0; g < group.group; g++) {
         const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
-        l.out[g] = (output){.kernels = x->companion.kernels,
-                            .y = is_logits ? j->io->logits : bt_exec_at(j, i[g].out),
-                            .ld = i[g].out_width,
-                            .scale = bt_exec_const(x, t->oscale),
-                            .bias = bt_exec_const(x, t->bias)};
-        l.m[g] = (bt_int_linear_matrix){.panels = bt_exec_const(x, t->panels),
-                                        .colsum = bt_exec_const(x, t->colsum),
-                                        .n = t->n,
-                                        .bits = t->bits,
-                                        .ud = &l.out[g]};
-        x->stats.npu_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
+        out[g] = (output){.kernels = x->companion.kernels,
+                          .y = is_logits ? j->io->logits : bt_exec_at(j, i[g].out),
+                          .ld = i[g].out_width,
+                          .scale = bt_exec_const(x, t->oscale),
+                          .bias = bt_exec_const(x, t->bias)};
+        group.m[g].ud = &out[g];
     }
-    bt_pool_run(x->companion.pool, linear_part, &l);
+    bt_exec_group_run(&group);
 }
 
 size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg)

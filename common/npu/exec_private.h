@@ -2,6 +2,7 @@
 #define BT_NPU_EXEC_PRIVATE_H
 #include "graph/companion.h"
 #include "npu/exec.h"
+#include "npu/int_linear.h"
 #include "npu/recipe.h"
 
 typedef struct bt_exec_dynamic bt_exec_dynamic;
@@ -43,6 +44,17 @@ static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *
 void   bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i);
 void   bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
 size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg);
+/* exec_linear.c: a group of linears over one input. begin: the input and the matrices that the instructions name, `rows` of them, and
+ * their MACs counted; the caller gives each matrix its ud. run: all tiles, on all threads. */
+typedef struct bt_exec_group {
+    const bt_companion *companion;
+    const bt_int_linear_epilogue *epilogue;
+    bt_int_linear_matrix m[BT_PKG_MAX_GROUP];
+    bt_int_linear_input in;
+    size_t group;
+} bt_exec_group;
+void   bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i, size_t rows, const bt_int_linear_epilogue *then);
+void   bt_exec_group_run(bt_exec_group *group);
 /* Counts and entries of a shadow, as QUANTISE and INT_SPLIT lay them out for the program's rows; NULL where
  * there is none. */
 void   bt_exec_shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **count, bt_int_shadow **shadow);

@@ -189,20 +189,6 @@ static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t col
 
 static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
 
-typedef struct linear_job {
-    const bt_companion *companion;
-    bt_int_linear_matrix m[BT_PKG_MAX_GROUP];
-    output out[BT_PKG_MAX_GROUP];
-    bt_int_linear_input in;
-    size_t group;
-} linear_job;
-
-static void linear_part(void *ud, size_t part, size_t parts)
-{
-    const linear_job *l = ud;
-    bt_int_linear_part(l->companion->kernels, l->m, l->group, &l->in, &epilogue, bt_companion_scratch(l->companion, part), part, parts);
-}
-
 static bt_edge_repair repair_of(const bt_exec *x, const bt_pkg_tensor *t, const bt_int_linear_input *in)
 {
     return (bt_edge_repair){.hi = in->hi, .lo = in->lo, .ld = in->ld, .shadow_count = in->shadow_count, .shadow = in->shadow,
@@ -213,22 +199,17 @@ static bt_edge_repair repair_of(const bt_exec *x, const bt_pkg_tensor *t, const 
 static void run_linear(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
-    uint32_t *count;
-    bt_int_shadow *shadow;
-    bt_exec_shadow_of(j, i, &count, &shadow);
-    linear_job l = {.companion = &x->companion, .group = i->group,
-                    .in = {.hi = bt_exec_at(j, i->in0), .lo = bt_exec_at(j, i->in1), .ld = i->in_stride, .rows = bt_exec_rows(j, i),
-                           .k = i->in_width, .shadow_count = count, .shadow = shadow}};
-    for (size_t g = 0; g < l.group; g++) {
+    bt_exec_group group;
+    output out[BT_PKG_MAX_GROUP];
+    bt_exec_group_begin(&group, j, i, bt_exec_rows(j, i), &epilogue);
+    for (size_t g = 0; g < group.group; g++) {
         const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
-        l.out[g] = (output){.kernels = x->companion.kernels, .y = bt_exec_at(j, i[g].out), .ld = i[g].out_width,
-                            .mult = bt_exec_const(x, t->mult), .shift = bt_exec_const(x, t->shift), .bias = bt_exec_const(x, t->bias_q),
-                            .limit = t->out_bits == 8 ? 127 : BT_INT_MAX16, .repair = repair_of(x, t, &l.in)};
-        l.m[g] = (bt_int_linear_matrix){.panels = bt_exec_const(x, t->panels), .colsum = bt_exec_const(x, t->colsum), .n = t->n,
-                                        .bits = t->bits, .ud = &l.out[g]};
-        x->stats.npu_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
+        out[g] = (output){.kernels = x->companion.kernels, .y = bt_exec_at(j, i[g].out), .ld = i[g].out_width,
+                          .mult = bt_exec_const(x, t->mult), .shift = bt_exec_const(x, t->shift), .bias = bt_exec_const(x, t->bias_q),
+                          .limit = t->out_bits == 8 ? 127 : BT_INT_MAX16, .repair = repair_of(x, t, &group.in)};
+        group.m[g].ud = &out[g];
     }
-    bt_pool_run(x->companion.pool, linear_part, &l);
+    bt_exec_group_run(&group);
 }
 
 void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i)

@@ -13,6 +13,13 @@ void *engine_kit_alloc(size_t bytes)
     return p;
 }
 
+float *engine_kit_floats(size_t n)
+{
+    float *f = malloc(n * sizeof *f); /* of the exact size, so that a sanitizer sees one beyond */
+    if (!f) abort();
+    return f;
+}
+
 engine_kit engine_kit_model(const char *arch)
 {
     tiny_gguf_spec s = tiny_gguf_default();

@@ -28,4 +28,5 @@ int        engine_kit_untouched(const bt_kv_view *v, size_t from, size_t to);
 void       engine_kit_ids(int32_t *ids, size_t n, const bt_model *m, uint32_t seed);
 /* 64-byte aligned, at least `bytes`; free() it. */
 void      *engine_kit_alloc(size_t bytes);
+float     *engine_kit_floats(size_t n);
 #endif

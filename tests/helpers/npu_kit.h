@@ -1,6 +1,8 @@
 #ifndef TESTS_NPU_KIT_H
 #define TESTS_NPU_KIT_H
 #include "model/model.h"
+#include "kernels/kernels.h"
+#include "npu/prefill.h"
 #include "npu/pkg.h"
 
 /* Packages for the tests of the executor, made without the compiler: weights rounded to nearest, nothing
@@ -14,4 +16,9 @@ typedef struct npu_kit_options {
     bool fall_back;                         /* `up` stays in f16 on the companion */
 } npu_kit_options;
 bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options);
+
+/* The prefill engine over a package; isa NULL: the best. */
+bt_prefill *npu_kit_engine(const bt_pkg *pkg, size_t ctx_tokens, const char *isa, bt_pool *pool);
+/* A prompt ids[n] computed at once, then cut in two at several places: the same KV, the same logits at each position that ends a part. */
+void npu_kit_check_cuts(bt_prefill *p, const bt_model *m, const int32_t *ids, size_t n);
 #endif

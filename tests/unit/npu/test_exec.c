@@ -38,21 +38,6 @@ static bt_pkg *package(const world *w, const char *recipe, const char *policy)
     return npu_kit_package(w->kit.model, &o);
 }
 
-static bt_prefill *engine(const bt_pkg *pkg, const char *isa, bt_pool *pool)
-{
-    const bt_prefill_options o = {.ctx_tokens = CTX};
-    bt_prefill *p = NULL;
-    assert_int_equal(bt_prefill_new_npu(&p, pkg, bt_kernels_select(isa), pool, &o, NULL), BT_OK);
-    return p;
-}
-
-static float *floats(size_t n)
-{
-    float *f = malloc(n * sizeof *f);
-    assert_non_null(f);
-    return f;
-}
-
 static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
 {
     (void)state;
@@ -64,7 +49,7 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
         world w = begin(archs[r % 3]);
-        float *first = floats(w.vocab), *logits = floats(w.vocab);
+        float *first = engine_kit_floats(w.vocab), *logits = engine_kit_floats(w.vocab);
         uint64_t hash = 0;
         for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
             bt_pkg *pkg = package(&w, recipes[r], policies[i]);
@@ -72,7 +57,7 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
                 const bool is_ref = k == bt_kernels_table_len - 1;
                 if (!bt_kernels_table[k].usable() || (is_ref && i != r % 3))
                     continue; /* the plain kernels are slow */
-                bt_prefill *p = engine(pkg, bt_kernels_table[k].isa, pool[(i + r) % 2]);
+                bt_prefill *p = npu_kit_engine(pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2]);
                 bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, 2);
                 assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL),
                                  BT_OK);
@@ -111,12 +96,12 @@ static void a_thousand_tokens_have_the_same_bytes_however_they_are_cut(void **st
     bt_pool *pool = NULL;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
     world w = begin("llama");
-    float *first = floats(LONG * w.vocab), *logits = floats(LONG * w.vocab);
+    float *first = engine_kit_floats(LONG * w.vocab), *logits = engine_kit_floats(LONG * w.vocab);
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!bt_kernels_select(cases[i].isa)) continue;
         bt_pkg *pkg = package(&w, "w8a8", cases[i].policy);
-        bt_prefill *p = engine(pkg, cases[i].isa, i % 2 ? pool : NULL);
+        bt_prefill *p = npu_kit_engine(pkg, CTX, cases[i].isa, i % 2 ? pool : NULL);
         bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
         assert_int_equal(bt_prefill_run(p, &kv, w.ids, LONG, 0, NULL, logits, BT_PREFILL_ALL, NULL), BT_OK);
         if (i == 0) {
@@ -172,7 +157,7 @@ static void nothing_in_padding_changes_a_bit_and_guard_slots_stay(void **state)
     enum { VALID = 21, ROWS = 64 };
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
-        float *first = floats(VALID * w.vocab), *logits = floats(VALID * w.vocab);
+        float *first = engine_kit_floats(VALID * w.vocab), *logits = engine_kit_floats(VALID * w.vocab);
         uint64_t hash = 0;
         for (size_t i = 0; i < sizeof pads / sizeof *pads; i++) {
             bench b = bench_new(&w, recipes[a], "chunk:64", ROWS, VALID);
@@ -207,7 +192,7 @@ static void a_step_writes_its_own_kv_rows_and_no_other_byte_moves(void **state)
     bt_kv_view kv[2] = {engine_kit_pages(w.kit.model, CTX, PAGE, 2),
                         engine_kit_pages(w.kit.model, CTX, PAGE, 2)};
     const uint8_t *row[2];
-    float *logits = floats(w.vocab);
+    float *logits = engine_kit_floats(w.vocab);
     for (size_t s = 0; s < 2; s++) row[s] = bt_kv_view_row(&kv[s], 2, 1, 0, 0);
     uint64_t before = 0, sessions[2];
     for (size_t i = 0; i < STEPS; i++)
@@ -256,9 +241,9 @@ static void work_is_counted_without_padding(void **state)
     for (int fall_back = 0; fall_back < 2; fall_back++) {
         const npu_kit_options o = {.policy = "chunk:64", .ctx_tokens = CTX, .fall_back = fall_back};
         bt_pkg *pkg = npu_kit_package(w.kit.model, &o);
-        bt_prefill *p = engine(pkg, NULL, NULL);
+        bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL);
         bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
-        float *logits = floats(w.vocab);
+        float *logits = engine_kit_floats(w.vocab);
         assert_int_equal(bt_prefill_run(p, &kv, w.ids, pos0, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
         const bt_exec_stats a = bt_prefill_stats_of(p).npu;
         assert_int_equal(bt_prefill_run(p, &kv, w.ids, n, pos0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
@@ -293,14 +278,14 @@ static void sixteen_bit_inputs_stay_near_the_float_engine_and_eight_bit_ones_not
         const bt_packed_options packing = {.ctx_tokens = CTX};
         const bt_prefill_options o = {.ctx_tokens = CTX};
         bt_prefill *host;
-        float *want = floats(N * w.vocab), *got = floats(N * w.vocab);
+        float *want = engine_kit_floats(N * w.vocab), *got = engine_kit_floats(N * w.vocab);
         bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, 2);
         assert_int_equal(bt_packed_new(&packed, w.kit.model, &packing, NULL, NULL), BT_OK);
         assert_int_equal(bt_prefill_new(&host, packed, bt_kernels_select(NULL), NULL, &o, NULL), BT_OK);
         assert_int_equal(bt_prefill_run(host, &kv, w.ids, N, 0, NULL, want, BT_PREFILL_ALL, NULL), BT_OK);
         for (size_t c = 0; c < 2; c++) {
             bt_pkg *pkg = package(&w, cases[c].recipe, NULL);
-            bt_prefill *p = engine(pkg, NULL, NULL);
+            bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL);
             double apart = 0, all = 0;
             assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, got, BT_PREFILL_ALL, NULL), BT_OK);
             for (size_t i = 0; i < N * w.vocab; i++) {
@@ -374,9 +359,9 @@ static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *
 {
     const bt_pkg_header *h = p->h;
     const size_t t = p->t, q_width = h->heads * h->head_dim, kv_width = h->kv_heads * h->head_dim;
-    float *n = floats(t * h->dim), *q = floats(t * q_width), *k = floats(t * kv_width),
-          *v = floats(t * kv_width), *a = floats(t * q_width);
-    float *gate = floats(t * h->ffn), *up = floats(t * h->ffn);
+    float *n = engine_kit_floats(t * h->dim), *q = engine_kit_floats(t * q_width), *k = engine_kit_floats(t * kv_width),
+          *v = engine_kit_floats(t * kv_width), *a = engine_kit_floats(t * q_width);
+    float *gate = engine_kit_floats(t * h->ffn), *up = engine_kit_floats(t * h->ffn);
     void *scratch = engine_kit_alloc(bt_attn_scratch_bytes(h->head_dim));
     p->k->rmsnorm(n, h->dim, x, h->dim, norm_of(p, l, BT_WEIGHT_ATTN_NORM), h->rms_eps, t, h->dim);
     plain_linear(p->pkg, l, BT_WEIGHT_Q, n, t, q);
@@ -417,13 +402,13 @@ static void every_bit_is_that_of_sums_written_out_from_the_package(void **state)
         const plain p = {pkg, h, bt_kernels_select("ref"), T};
         bt_kv_view kv = engine_kit_pages(w.kit.model, T, PAGE, 2),
                    mine = engine_kit_pages(w.kit.model, T, PAGE, 2);
-        float *x = floats(T * h->dim), *want = floats(T * w.vocab), *got = floats(T * w.vocab);
+        float *x = engine_kit_floats(T * h->dim), *want = engine_kit_floats(T * w.vocab), *got = engine_kit_floats(T * w.vocab);
         for (size_t t = 0; t < T; t++) bt_model_row_f32(x + t * h->dim, w.kit.model->embed, (size_t)w.ids[t]);
         for (uint32_t l = 0; l < h->layers; l++) plain_layer(&p, l, x, &kv);
         p.k->rmsnorm(x, h->dim, x, h->dim, norm_of(&p, UINT32_MAX, BT_WEIGHT_OUT_NORM), h->rms_eps, T,
                      h->dim);
         plain_linear(pkg, UINT32_MAX, BT_WEIGHT_OUTPUT, x, T, want);
-        bt_prefill *engine_of = engine(pkg, NULL, NULL);
+        bt_prefill *engine_of = npu_kit_engine(pkg, CTX, NULL, NULL);
         assert_int_equal(bt_prefill_run(engine_of, &mine, w.ids, T, 0, NULL, got, BT_PREFILL_ALL, NULL),
                          BT_OK);
         assert_memory_equal(want, got, T * w.vocab * sizeof *got);
@@ -444,28 +429,10 @@ static void every_bit_is_that_of_sums_written_out_from_the_package(void **state)
 static void single_tokens_and_continued_prompts_agree_with_the_whole(void **state)
 {
     (void)state;
-    static const size_t cuts[] = {1, 16, 100, 256, 300, N - 1};
     world w = begin("qwen2");
     bt_pkg *pkg = package(&w, "w8a8", NULL);
-    bt_prefill *p = engine(pkg, NULL, NULL);
-    float *all = floats(N * w.vocab), *last = floats(w.vocab);
-    bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, 2);
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, all, BT_PREFILL_ALL, NULL), BT_OK);
-    const uint64_t hash = engine_kit_hash(&kv, N);
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        const size_t cut = cuts[i];
-        bt_kv_view part = engine_kit_pages(w.kit.model, N, 64, 2);
-        assert_int_equal(bt_prefill_run(p, &part, w.ids, cut, 0, NULL, last, BT_PREFILL_LAST, NULL), BT_OK);
-        assert_memory_equal(last, all + (cut - 1) * w.vocab, w.vocab * sizeof *last);
-        assert_int_equal(
-            bt_prefill_run(p, &part, w.ids + cut, N - cut, cut, NULL, last, BT_PREFILL_LAST, NULL), BT_OK);
-        assert_memory_equal(last, all + (N - 1) * w.vocab, w.vocab * sizeof *last);
-        assert_true(engine_kit_hash(&part, N) == hash);
-        engine_kit_pages_free(&part);
-    }
-    free(all);
-    free(last);
-    engine_kit_pages_free(&kv);
+    bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL);
+    npu_kit_check_cuts(p, w.kit.model, w.ids, N);
     bt_prefill_free(p);
     bt_pkg_close(pkg);
     end(&w);
@@ -492,8 +459,8 @@ static void cancels_between_layers_and_refuses_what_does_not_fit(void **state)
     bt_fault f;
     world w = begin("llama");
     bt_pkg *pkg = package(&w, "w8a8", NULL);
-    bt_prefill *p = engine(pkg, NULL, NULL), *none = NULL;
-    float *logits = floats(w.vocab);
+    bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL), *none = NULL;
+    float *logits = engine_kit_floats(w.vocab);
     bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2), wide = kv, small = kv;
     for (size_t at = 1; at <= 7; at++) {
         watcher c = {.cancel_at = at};

@@ -4,6 +4,7 @@
 #include "npu/compile.h"
 #include "npu/prefill.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/npu_kit.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -50,21 +51,6 @@ static bt_pkg *package(const world *w, const char *recipe, const char *policy, u
     return pkg;
 }
 
-static bt_prefill *engine(const bt_pkg *pkg, const char *isa, bt_pool *pool)
-{
-    const bt_prefill_options o = {.ctx_tokens = CTX};
-    bt_prefill *p = NULL;
-    assert_int_equal(bt_prefill_new_npu(&p, pkg, bt_kernels_select(isa), pool, &o, NULL), BT_OK);
-    return p;
-}
-
-static float *floats(size_t n)
-{
-    float *f = malloc(n * sizeof *f);
-    assert_non_null(f);
-    return f;
-}
-
 static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
 {
     (void)state;
@@ -74,7 +60,7 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
         world w = begin(archs[r]);
-        float *first = floats(w.vocab), *logits = floats(w.vocab);
+        float *first = engine_kit_floats(w.vocab), *logits = engine_kit_floats(w.vocab);
         uint64_t hash = 0;
         for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
             bt_pkg *pkg = package(&w, recipes[r], policies[i], BT_PKG_OPS_ALL, NULL);
@@ -82,7 +68,7 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
             for (size_t k = 0; k < bt_kernels_table_len; k++) {
                 const bool is_ref = k == bt_kernels_table_len - 1;
                 if (!bt_kernels_table[k].usable() || (is_ref && i != r)) continue; /* the plain kernels are slow */
-                bt_prefill *p = engine(pkg, bt_kernels_table[k].isa, pool[(i + r) % 2]);
+                bt_prefill *p = npu_kit_engine(pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2]);
                 bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, 2);
                 assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
                 if (!hash) {
@@ -138,7 +124,7 @@ static float *float_logits(const world *w)
     assert_int_equal(bt_packed_new(&packed, w->kit.model, &po, NULL, NULL), BT_OK);
     assert_int_equal(bt_prefill_new(&p, packed, bt_kernels_select(NULL), NULL, &o, NULL), BT_OK);
     bt_kv_view kv = engine_kit_pages(w->kit.model, N, PAGE, 2);
-    float *logits = floats(N * w->vocab);
+    float *logits = engine_kit_floats(N * w->vocab);
     assert_int_equal(bt_prefill_run(p, &kv, w->ids, N, 0, NULL, logits, BT_PREFILL_ALL, NULL), BT_OK);
     engine_kit_pages_free(&kv);
     bt_prefill_free(p);
@@ -150,9 +136,9 @@ static double distance(const world *w, const float *want, const char *recipe, ui
 {
     bt_pkg *pkg = package(w, recipe, "chunk:256+tail", npu_ops, profile);
     assert_int_equal(bt_pkg_header_of(pkg)->npu_ops, npu_ops);
-    bt_prefill *p = engine(pkg, NULL, NULL);
+    bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL);
     bt_kv_view kv = engine_kit_pages(w->kit.model, N, PAGE, 2);
-    float *logits = floats(N * w->vocab);
+    float *logits = engine_kit_floats(N * w->vocab);
     double apart = 0, square = 0;
     assert_int_equal(bt_prefill_run(p, &kv, w->ids, N, 0, NULL, logits, BT_PREFILL_ALL, NULL), BT_OK);
     for (size_t i = 0; i < N * w->vocab; i++) {
@@ -195,7 +181,7 @@ static void padding_reaches_nothing(void **state)
     assert_int_equal(bt_exec_new(&x, pkg, bt_kernels_select(NULL), NULL, NULL), BT_OK);
     assert_int_equal(bt_pkg_find_row(&row, pkg, 1, 64, 64, NULL), BT_OK);
     void *arena = engine_kit_alloc(bt_pkg_header_of(pkg)->arena_bytes);
-    float *logits[2] = {floats(w.vocab), floats(w.vocab)};
+    float *logits[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)};
     uint64_t hash[2];
     for (int i = 0; i < 2; i++) {
         bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2);

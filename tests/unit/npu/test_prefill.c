@@ -2,6 +2,7 @@
 #include "npu/prefill.h"
 #include "ref/ref.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/npu_kit.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -45,13 +46,6 @@ static bt_prefill *engine(world *w, const char *policy, const char *isa, bt_pool
     return p;
 }
 
-static float *floats(size_t n)
-{
-    float *f = malloc(n * sizeof *f);
-    assert_non_null(f);
-    return f;
-}
-
 static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
 {
     (void)state;
@@ -60,7 +54,7 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
-        float *first = floats(w.vocab), *logits = floats(w.vocab);
+        float *first = engine_kit_floats(w.vocab), *logits = engine_kit_floats(w.vocab);
         uint64_t hash = 0;
         for (size_t k = 0; k < bt_kernels_table_len; k++) {
             if (!bt_kernels_table[k].usable()) continue;
@@ -101,7 +95,7 @@ static void agrees_with_the_reference_at_every_position(void **state)
         bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, 2);
         bt_ref *ref;
         bt_ref_kv *ref_kv;
-        float *mine = floats(N * w.vocab), *oracle = floats(N * w.vocab), top = 0, worst = 0;
+        float *mine = engine_kit_floats(N * w.vocab), *oracle = engine_kit_floats(N * w.vocab), top = 0, worst = 0;
         assert_int_equal(bt_ref_new(&ref, w.kit.model, NULL, NULL), BT_OK);
         assert_int_equal(bt_ref_kv_new(&ref_kv, ref, N, NULL), BT_OK);
         assert_int_equal(bt_ref_forward(ref, ref_kv, w.ids, N, 0, oracle, true, NULL, NULL), BT_OK);
@@ -125,27 +119,9 @@ static void agrees_with_the_reference_at_every_position(void **state)
 static void all_logits_end_with_the_last_and_prefixes_can_be_continued(void **state)
 {
     (void)state;
-    static const size_t cuts[] = {1, 16, 100, 256, 300, N - 1};
     world w = begin("qwen2");
     bt_prefill *p = engine(&w, NULL, NULL, NULL);
-    float *all = floats(N * w.vocab), *last = floats(w.vocab);
-    bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, 2);
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, all, BT_PREFILL_ALL, NULL), BT_OK);
-    const uint64_t hash = engine_kit_hash(&kv, N);
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        const size_t cut = cuts[i];
-        bt_kv_view part = engine_kit_pages(w.kit.model, N, 64, 2);
-        assert_int_equal(bt_prefill_run(p, &part, w.ids, cut, 0, NULL, last, BT_PREFILL_LAST, NULL), BT_OK);
-        assert_memory_equal(last, all + (cut - 1) * w.vocab, w.vocab * sizeof *last);
-        assert_int_equal(
-            bt_prefill_run(p, &part, w.ids + cut, N - cut, cut, NULL, last, BT_PREFILL_LAST, NULL), BT_OK);
-        assert_memory_equal(last, all + (N - 1) * w.vocab, w.vocab * sizeof *last);
-        assert_true(engine_kit_hash(&part, N) == hash);
-        engine_kit_pages_free(&part);
-    }
-    free(all);
-    free(last);
-    engine_kit_pages_free(&kv);
+    npu_kit_check_cuts(p, w.kit.model, w.ids, N);
     bt_prefill_free(p);
     end(&w);
 }
@@ -176,7 +152,7 @@ static void hooks_cover_every_layer_of_every_chunk_once(void **state)
     (void)state;
     world w = begin("llama");
     bt_prefill *p = engine(&w, NULL, NULL, NULL);
-    float *logits = floats(w.vocab);
+    float *logits = engine_kit_floats(w.vocab);
     bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, 2);
     watcher s = {.layers = 3};
     bt_prefill_hooks hooks = {.on_kv = stored, .ud = &s, .cancel = &s.cancel};
@@ -214,7 +190,7 @@ static void refuses_what_does_not_fit_and_says_both_numbers(void **state)
     assert_int_equal(bt_prefill_new(&none, w.packed, k, NULL, &odd, NULL), BT_EARG);
     assert_null(none);
     assert_int_equal(bt_prefill_new(&p, w.packed, k, NULL, &o, NULL), BT_OK);
-    float *logits = floats(w.vocab);
+    float *logits = engine_kit_floats(w.vocab);
     bt_kv_view kv = engine_kit_pages(w.kit.model, 112, PAGE, 2);
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, 101, 0, NULL, logits, BT_PREFILL_LAST, &f), BT_ELIMIT);
     assert_true(strstr(f.text, "101") && strstr(f.text, "100"));
