@@ -37,29 +37,34 @@ static bool is_short(const bt_int_linear_input *in, size_t row)
     return room > 0;
 }
 
-/* Most rows have little beyond the clip: added to the tile before it is handed on. */
-static void shadow_short_rows(const bt_kernels *kernels, const bt_int_linear_input *in, tile_scratch *s, const int8_t *wp,
-                              size_t panels, size_t row, size_t rows)
+/* Most rows have little beyond the clip: that is added to the tile before it is handed on. The bits of the rows for which it
+ * does not fit. */
+static uint64_t shadow_short_rows(const bt_kernels *kernels, const bt_int_linear_input *in, tile_scratch *s, const int8_t *wp,
+                                  size_t panels, size_t row, size_t rows)
 {
+    _Static_assert(BT_INT_LINEAR_ROWS <= 64, "a bit for each row of a tile");
+    uint64_t left = 0;
     for (size_t r = 0; r < rows; r++) {
         const size_t count = in->shadow_count[row + r];
-        if (count && is_short(in, row + r))
+        if (!count) continue;
+        if (!is_short(in, row + r)) left |= UINT64_C(1) << r;
+        else
             kernels->int_shadow32(s->hi + r * BT_INT_LINEAR_COLS, in->shadow + (row + r) * in->k, count, wp, bt_int_k4(in->k), 0,
                                   panels);
     }
+    return left;
 }
 
 /* The others in 64 bits: add the shadow to the sums and hand the row on once more. */
 static void shadow_long_rows(const bt_kernels *kernels, const bt_int_linear_input *in,
-                        const bt_int_linear_epilogue *epilogue, tile_scratch *s, const int8_t *wp,
-                        size_t panels, size_t row, size_t rows, size_t n, size_t cols, const void *ud)
+                             const bt_int_linear_epilogue *epilogue, tile_scratch *s, const int8_t *wp,
+                             size_t panels, size_t row, uint64_t left, size_t n, size_t cols, const void *ud)
 {
-    for (size_t r = 0; r < rows; r++) {
-        const size_t count = in->shadow_count[row + r];
-        if (!count || is_short(in, row + r)) continue;
+    for (; left; left &= left - 1) {
+        const size_t r = (size_t)__builtin_ctzll(left);
         const int32_t *hi = s->hi + r * BT_INT_LINEAR_COLS, *lo = s->lo + r * BT_INT_LINEAR_COLS;
         for (size_t c = 0; c < 16 * panels; c++) s->row[c] = in->lo ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
-        kernels->int_shadow(s->row, in->shadow + (row + r) * in->k, count, wp, bt_int_k4(in->k), 0, panels);
+        kernels->int_shadow(s->row, in->shadow + (row + r) * in->k, in->shadow_count[row + r], wp, bt_int_k4(in->k), 0, panels);
         epilogue->row64(ud, row + r, n, cols, s->row);
     }
 }
@@ -79,15 +84,12 @@ static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m,
         rows = in->rows - row < BT_INT_LINEAR_ROWS ? in->rows - row : BT_INT_LINEAR_ROWS;
         kernels->int_matmul(s->hi, BT_INT_LINEAR_COLS, in->hi + row * in->ld, in->ld, wp, colsum, rows, k4, 0,
                             panels);
-        if (in->lo) {
-            kernels->int_matmul(s->lo, BT_INT_LINEAR_COLS, in->lo + row * in->ld, in->ld, wp, colsum, rows,
-                                k4, 0, panels);
-            epilogue->tile16(m->ud, row, rows, n, cols, s->hi, s->lo);
-        } else {
-            if (in->shadow_count) shadow_short_rows(kernels, in, s, wp, panels, row, rows);
-            epilogue->tile8(m->ud, row, rows, n, cols, s->hi);
-        }
-        if (in->shadow_count) shadow_long_rows(kernels, in, epilogue, s, wp, panels, row, rows, n, cols, m->ud);
+        if (in->lo)
+            kernels->int_matmul(s->lo, BT_INT_LINEAR_COLS, in->lo + row * in->ld, in->ld, wp, colsum, rows, k4, 0, panels);
+        const uint64_t left = in->shadow_count ? shadow_short_rows(kernels, in, s, wp, panels, row, rows) : 0;
+        if (in->lo) epilogue->tile16(m->ud, row, rows, n, cols, s->hi, s->lo);
+        else epilogue->tile8(m->ud, row, rows, n, cols, s->hi);
+        shadow_long_rows(kernels, in, epilogue, s, wp, panels, row, left, n, cols, m->ud);
     }
 }
 
