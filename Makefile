@@ -74,7 +74,7 @@ GEN_H    := $(GEN_O:.o=.h)
 LIB_O    := $(call objs,common/*/*.c) $(GEN_O)
 # Each program: a library and a thin main.
 ROOMS    := tools gateway prefill-node decode-node
-room_o    = $(filter-out $(B)/$(1)/main.o,$(call objs,$(1)/*.c $(1)/*/*.c))
+room_o    = $(filter-out $(B)/$(1)/main.o,$(call objs,$(1)/*.c $(1)/*/*.c $(1)/*/*/*.c))
 SIM_O    := $(call objs,sim/*.c)
 UNITS    := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*/test_*.c)))
 INTEGRATION := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/integration/test_*.c)))

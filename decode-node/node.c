@@ -20,6 +20,7 @@ typedef struct node {
     bt_model *model;
     bt_shell *shell;
     dc_brain *brain;
+    bt_pool *pool;
     dc_engine *engine;                      /* until the worker takes it */
     dc_worker *worker;
     bt_kv_pages *pages;
@@ -178,7 +179,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     uint64_t id;
     dc_config bc = dc_config_defaults();
     bt_node_setup setup = { .role = BT_ROLE_DECODE, .node_id = n->o->id, .engine = dc_engine_name(n->engine), .model = n->model,
-                            .weights = dc_engine_kv_elem_bytes(n->engine) == 2 ? "f16" : "f32",
+                            .weights = dc_engine_weights(n->engine),
                             .kv_elem_bytes = dc_engine_kv_elem_bytes(n->engine), .ctx_tokens = dc_engine_ctx_tokens(n->engine),
                             .kv_memory_bytes = n->o->kv_memory_bytes };
     bt_err e = bt_node_setup_pages(&n->pages, &setup, fault);
@@ -210,12 +211,14 @@ static bt_err open_node(node *n, bt_fault *fault)
     const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "decode", .gateways = n->o->gateways.items,
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
     const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
-    const dc_engine_config ec = { .engine = dc_options_engines[n->o->engine], .isa = n->o->isa, .threads = (size_t)n->o->threads,
-                                  .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes };
+    dc_engine_config ec = { .engine = dc_options_engines[n->o->engine], .isa = n->o->isa,
+                            .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes };
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
+    if (e == BT_OK) e = bt_pool_new(&n->pool, (size_t)n->o->threads, fault);
+    ec.pool = n->pool;
     if (e == BT_OK) e = dc_engine_new(&n->engine, n->model, &ec, fault);
     return e < 0 ? e : open_brain(n, fault);
 }
@@ -238,6 +241,7 @@ static void close_node(node *n)
 {
     dc_worker_free(n->worker);              /* before the pages that it may be reading */
     dc_engine_free(n->engine);
+    bt_pool_free(n->pool);
     dc_brain_free(n->brain);
     bt_link_free(n->bulk);
     for (int64_t i = 0; n->seq && n->pages && i < n->o->slots; i++) bt_kv_pages_release(n->pages, &n->seq[i]);

@@ -89,7 +89,8 @@ static void step(dc_worker *w, sequence *s)
     if (s->steps == 0) s->first_us = bt_clock_us();
     s->steps++;
     const size_t pos = (size_t)s->job.prompt_tokens + s->index - 1;
-    bt_err e = dc_engine_step(w->engine, &s->job.view, s->last, pos, &w->stop[s->job.slot], w->logits, &fault);
+    const dc_engine_seq seq = { .kv = &s->job.view, .pos = pos, .tokens = &s->last, .count = 1, .out = 1 };
+    bt_err e = dc_engine_step(w->engine, &seq, 1, &w->stop[s->job.slot], w->logits, &fault);
     if (e == BT_OK) e = bt_sample_token(&id, w->sampler, &s->job.sampling, w->logits, s->index, &fault);
     if (e == BT_ECANCEL) {
         end_slot(w, s, DC_WORKER_STOPPED, BT_FINISH_STOP, "");

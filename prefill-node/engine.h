@@ -2,7 +2,7 @@
 #define PF_ENGINE_H
 #include "model/model.h"
 #include "npu/prefill.h"
-#include "prefill-node/package.h"
+#include "npu/package.h"
 #include "wire/msg.h"
 
 /* What the prefill node computes with: one interface, one implementation for each `--engine`.
@@ -21,7 +21,7 @@ extern const char *const pf_engine_names[];                 /* values of --engin
 typedef struct pf_engine_config {
     const char *engine;                     /* NULL: the first of pf_engine_names */
     const char *isa;                        /* bt_kernels_select; NULL: the best */
-    pf_package_want want;                   /* host: only shape_policy counts */
+    bt_package_want want;                   /* host: only shape_policy counts */
     bool for_perplexity;                    /* recipes whose numbers depend on the chunk are allowed */
     size_t threads;                         /* 0: as many as cores */
     size_t ctx_tokens;                      /* longest prompt, at most the model's context; 0: that, or what kv_memory_bytes holds */

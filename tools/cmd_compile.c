@@ -1,6 +1,6 @@
 /* baton compile: a model as a package for the integer NPU, ahead of time. Other commands do the same on first use. */
 #include "base/clock.h"
-#include "prefill-node/package.h"
+#include "npu/package.h"
 #include "tools/package_view.h"
 #include "tools/tool.h"
 
@@ -10,7 +10,7 @@
 
 typedef struct config {
     const char *model, *output, *isa;
-    pf_package_want want;
+    bt_package_want want;
     int64_t threads, ctx_size;
     bool json, quiet;
 } config;
@@ -20,7 +20,7 @@ static const bt_opt opts[] = {
       .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model" },
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0, and less than that too but for max-pad: the model's context, at most 32768" },
-    PF_PACKAGE_OPTS(config, want),
+    BT_PACKAGE_OPTS(config, want),
     { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 256, .help = "compute threads; 0: all cores" },
     { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
@@ -37,23 +37,23 @@ const bt_opt_program tool_compile_program = {
     .normal = "baton compile -m smollm2 -o smollm2.npu", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
 };
 
-static bt_err make(bt_pkg **ret, char path[PF_PACKAGE_PATH_BYTES], const config *c, bt_fault *fault)
+static bt_err make(bt_pkg **ret, char path[BT_PACKAGE_PATH_BYTES], const config *c, bt_fault *fault)
 {
     tool_compiling show = { .quiet = c->quiet };
     bt_model *m = NULL;
     bt_pool *pool = NULL;
     bt_err e = tool_open_model(&m, NULL, c->model, fault);
     if (e == BT_OK) e = bt_pool_new(&pool, (size_t)c->threads, fault);
-    const pf_package_how how = { .ctx_tokens = (size_t)c->ctx_size, .isa = c->isa, .pool = pool, .allow_llm_int8 = true,
+    const bt_package_how how = { .ctx_tokens = (size_t)c->ctx_size, .isa = c->isa, .pool = pool, .allow_llm_int8 = true,
                                  .progress = tool_progress_compiling, .ud = &show };
-    pf_package_want want = c->want;
+    bt_package_want want = c->want;
     want.require_npu = false;               /* all of what falls back is shown, not only what an error has room for */
     if (e == BT_OK && c->output) {
-        snprintf(path, PF_PACKAGE_PATH_BYTES, "%s", c->output);
-        e = pf_package_compile(path, m, &want, &how, fault);
+        snprintf(path, BT_PACKAGE_PATH_BYTES, "%s", c->output);
+        e = bt_package_compile(path, m, &want, &how, fault);
         if (e == BT_OK) e = bt_pkg_open(ret, path, fault);
     } else if (e == BT_OK) {
-        e = pf_package_open(ret, path, m, &want, &how, fault);
+        e = bt_package_open(ret, path, m, &want, &how, fault);
     }
     tool_progress_end(c->quiet);
     bt_pool_free(pool);
@@ -88,7 +88,7 @@ int tool_compile_run(int argc, char **argv)
     config c = { 0 };                       /* want.package has no option here */
     bt_opt_args args;
     bt_fault fault = { "" };
-    char path[PF_PACKAGE_PATH_BYTES];
+    char path[BT_PACKAGE_PATH_BYTES];
     bt_pkg *p = NULL;
     int rc = bt_opt_start(&args, &tool_compile_program, argc, argv, &c);
     if (rc >= 0) return rc;

@@ -15,7 +15,7 @@ typedef struct config {
     int engine, against;
     int64_t threads, ctx_size, chunks;
     bool json, quiet;
-    pf_package_want want;
+    bt_package_want want;
 } config;
 
 enum { NO_COMPARISON = 0, PAGE_TOKENS = 64 };
@@ -37,8 +37,8 @@ static const bt_opt opts[] = {
       .hi = 256, .help = "compute threads; 0: all cores" },
     { .group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
       .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
-    PF_PACKAGE_OPTS(config, want),
-    PF_PACKAGE_FILE_OPT(config, want),
+    BT_PACKAGE_OPTS(config, want),
+    BT_PACKAGE_FILE_OPT(config, want),
     { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: perplexity, tokens, ..." },
     { .group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG, .help = "no progress on stderr" },
 };

@@ -16,8 +16,8 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     bt_err e = tool_open_model(&m, NULL, s->model, fault);
     if (e == BT_OK && strcmp(pf_engine_names[s->engine], "npu") == 0) {
         e = bt_pool_new(&pool, (size_t)s->threads, fault);
-        const pf_package_how how = { .ctx_tokens = (size_t)s->ctx_size, .pool = pool, .progress = tool_progress_compiling, .ud = &show };
-        if (e == BT_OK) e = pf_package_open(&p, NULL, m, &s->want, &how, fault);
+        const bt_package_how how = { .ctx_tokens = (size_t)s->ctx_size, .pool = pool, .progress = tool_progress_compiling, .ud = &show };
+        if (e == BT_OK) e = bt_package_open(&p, NULL, m, &s->want, &how, fault);
         tool_progress_end(quiet);
     }
     bt_pkg_close(p);
@@ -26,12 +26,12 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     return e;
 }
 
-static void add_want(tool_command *c, const pf_package_want *w)
+static void add_want(tool_command *c, const bt_package_want *w)
 {
     tool_command_add(c, "--shape-policy", w->shape_policy);
     tool_command_add(c, "--quant", w->quant);
     tool_command_add(c, "--profile", w->profile);
-    tool_command_add(c, "--npu-ops", pf_package_ops[w->npu_ops]);
+    tool_command_add(c, "--npu-ops", bt_package_ops[w->npu_ops]);
     if (w->calib) tool_command_add(c, "--calib", w->calib);
     if (w->package) tool_command_add(c, "--package", w->package);
     if (w->require_npu) tool_command_add(c, "--require-npu", NULL);

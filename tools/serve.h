@@ -13,7 +13,7 @@ typedef struct tool_serve {
     int engine;                             /* index in pf_engine_names */
     int64_t threads, ctx_size;
     uint64_t kv_memory_bytes;
-    pf_package_want want;
+    bt_package_want want;
 } tool_serve;
 
 /* Rows of an option table whose config has a tool_serve at `serve`. */
@@ -23,8 +23,8 @@ typedef struct tool_serve {
     PF_ENGINE_OPT(config, serve.engine), \
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, serve.ctx_size), .type = BT_OPT_INT, \
       .def = "0", .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less" }, \
-    PF_PACKAGE_OPTS(config, serve.want), \
-    PF_PACKAGE_FILE_OPT(config, serve.want), \
+    BT_PACKAGE_OPTS(config, serve.want), \
+    BT_PACKAGE_FILE_OPT(config, serve.want), \
     { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, serve.threads), .type = BT_OPT_INT, \
       .def = "0", .lo = 0, .hi = 256, .help = "compute threads of each node; 0: all cores" }, \
     { .group = "Machine", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, serve.kv_memory_bytes), .type = BT_OPT_SIZE, \

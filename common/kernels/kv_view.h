@@ -10,17 +10,27 @@
  *       page[t / page_tokens] + l * layer_bytes + 0 * plane_bytes + (t % page_tokens) * token_bytes + h * head_bytes
  *   V row: the same with 1 * plane_bytes.
  *
- * Elements are f16 (IEEE binary16 bits in uint16_t) for the host engines, f32 for a reference deployment
- * (elem_bytes 4). page_tokens divides 256 and is a power of two. The pages are borrowed: they stay valid
+ * Elements are f16 (IEEE binary16 bits in uint16_t; elem_bytes 2) or int8 (elem_bytes 1) for the host engines,
+ * f32 (elem_bytes 4) for a reference deployment. A head of int8 is q[head_dim] and behind it the f16 bits of its
+ * scale s, 2-aligned because head_dim is even then; an element is worth q * s, which f32 holds exactly. It is made
+ * (bt_kv_store) as s = f16 of min(max |x| / 127, 65504), nearest even; q = clamp(rint(x / s), -127, 127), nearest
+ * even, or 0 where s is 0: x is a row in f32, both divisions true ones.
+ * page_tokens divides 256 and is a power of two. The pages are borrowed: they stay valid
  * while their owner says so. tokens_capacity = number of pages * page_tokens; a reader never looks at a row
  * at or past the length it is given. */
 typedef struct bt_kv_view {
     uint8_t *const *page;
     size_t page_tokens, tokens_capacity;
     size_t layer_bytes, plane_bytes, token_bytes, head_bytes;
-    uint32_t elem_bytes;                    /* 2 or 4 */
+    uint32_t elem_bytes;                    /* 1, 2 or 4 */
     uint32_t layers, kv_heads, head_dim;
 } bt_kv_view;
+
+/* Bytes of one head of one row. */
+static inline size_t bt_kv_head_bytes(uint32_t elem_bytes, size_t head_dim)
+{
+    return head_dim * elem_bytes + (elem_bytes == 1 ? 2 : 0);
+}
 
 static inline uint8_t *bt_kv_view_row(const bt_kv_view *v, size_t layer, int is_v, size_t token, size_t head)
 {

@@ -35,7 +35,7 @@ typedef struct bt_ticket { uint8_t bytes[16]; } bt_ticket;      /* unguessable, 
 typedef struct bt_digest16 { uint8_t bytes[16]; } bt_digest16;
 
 typedef enum bt_role { BT_ROLE_GATEWAY = 1, BT_ROLE_PREFILL = 2, BT_ROLE_DECODE = 3 } bt_role;
-typedef enum bt_kv_dtype { BT_KV_F16 = 1, BT_KV_F32 = 2 } bt_kv_dtype; /* F32: only with the reference engine */
+typedef enum bt_kv_dtype { BT_KV_F16 = 1, BT_KV_F32 = 2, BT_KV_INT8 = 3 } bt_kv_dtype; /* F32: only with the reference engine */
 typedef enum bt_finish { BT_FINISH_STOP = 1, BT_FINISH_LENGTH = 2, BT_FINISH_ERROR = 3 } bt_finish;
 
 typedef enum bt_msg_type {
@@ -99,7 +99,8 @@ typedef struct bt_msg_hello {
     uint64_t pid;
     bool draining;
     bt_load load;
-    const bt_msg_engine *engine;                        /* P only; NULL: not told */
+    const bt_msg_engine *engine;                        /* what computes prompts: P, and D that prefills too; NULL: not told */
+    char prefill_exactness[BT_MSG_MAX_TEXT_BYTES + 1];  /* D only: the class of its own prefill engine; "": it has none */
 } bt_msg_hello;
 typedef struct bt_msg_work {                /* what one prompt took; compilations: 0 once warm */
     uint64_t rows, npu_macs, companion_macs, shadow_entries, compilations;
@@ -115,9 +116,15 @@ typedef struct bt_msg_bye { char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_bye;
 
 typedef bt_sample_params bt_sampling; /* sample/sample.h has the ranges and the exact rule */
 
+/* Log probabilities of one token: its own and of the likeliest, descending. */
+typedef struct bt_msg_logprob { float own; uint32_t top_len; int32_t top_ids[BT_SAMPLE_MAX_TOP]; float top[BT_SAMPLE_MAX_TOP]; } bt_msg_logprob;
+
 typedef struct bt_msg_reserve {
     uint32_t prompt_tokens, max_tokens;                 /* 1.. each; their sum is at most ctx_tokens */
-    bt_incarnation prefill;                             /* who will send the KV */
+    const int32_t *ids; uint32_t ids_len;               /* the whole prompt: for penalties, drafts and local prefill */
+    const int32_t *generated; uint32_t generated_len;   /* tokens 0.. of an earlier attempt, to be replayed; 0: none */
+    bool is_local;                                      /* D prefills the prompt itself: no prefill node, no transfer */
+    bt_incarnation prefill;                             /* who will send the KV; zero where is_local */
     bt_sampling sampling;
     uint32_t stop_ids_len;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];              /* drawing one ends the sequence; it is the last id sent */
@@ -149,6 +156,7 @@ typedef struct bt_msg_first_token {
     float top_logits[BT_MSG_TOP_LOGITS];                /* the highest logits, descending */
     uint64_t queue_us, prefill_us;
     bt_msg_work work;
+    bool has_logprob; bt_msg_logprob logprob;           /* of token 0, where the sampling asks for it */
 } bt_msg_first_token;
 typedef struct bt_msg_prefill_done {
     uint64_t kv_bytes, kv_blocks, exposed_us, transfer_us;  /* exposed: end of the last layer to Committed */
@@ -157,7 +165,11 @@ typedef struct bt_msg_prefill_done {
 typedef struct bt_msg_failed { int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_failed;
 typedef struct bt_msg_ack { bt_msg_type of; } bt_msg_ack;
 typedef struct bt_msg_renew { uint32_t lease_ms; } bt_msg_renew;
-typedef struct bt_msg_tokens { uint32_t first_index; const int32_t *ids; uint32_t ids_len; } bt_msg_tokens;
+typedef struct bt_msg_tokens {
+    uint32_t first_index;
+    const int32_t *ids; uint32_t ids_len;
+    const bt_msg_logprob *logprobs;                     /* [ids_len] where the sampling asks for them, else NULL */
+} bt_msg_tokens;
 typedef struct bt_msg_tokens_ack { uint32_t next_index; } bt_msg_tokens_ack;
 typedef struct bt_msg_finished {
     bt_finish reason;

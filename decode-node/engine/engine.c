@@ -1,7 +1,6 @@
-/* Chooses a back end by name; holds what all back ends share: threads, limits, the check of a call. */
+/* Chooses a back end by name; holds what all back ends share: limits, counts, the check of a call. */
 #include "decode-node/engine/engine.h"
-#include "base/pool.h"
-#include "decode-node/engine/engine_backend.h"
+#include "decode-node/engine/backend.h"
 #include "kv/kv_pages.h"
 
 #include <stdlib.h>
@@ -11,11 +10,31 @@ struct dc_engine {
     const dc_engine_backend *backend;
     void *state;
     const bt_model *model;
-    bt_pool *pool;
-    size_t ctx_tokens;
+    size_t ctx_tokens, rows_max;
+    uint32_t kv_elem_bytes;
+    dc_engine_stats stats;
 };
 
 static const dc_engine_backend *const backends[] = {&dc_engine_host, &dc_engine_reference};
+
+/* What the configuration leaves open, and what it asks that this back end cannot. */
+static bt_err resolve(dc_engine *d, dc_engine_config *c, bt_fault *fault)
+{
+    const bt_hparams *hp = &d->model->hp;
+    const uint32_t *takes = d->backend->kv_elem_bytes;
+    if (!c->kv_elem_bytes) c->kv_elem_bytes = takes[0];
+    if (c->kv_elem_bytes != takes[0] && c->kv_elem_bytes != takes[1])
+        return bt_fail(fault, BT_EARG, "engine '%s' has no KV of %u bytes an element", d->backend->name, c->kv_elem_bytes);
+    if (!c->rows_max) c->rows_max = 1;
+    if (c->rows_max > DC_ENGINE_MAX_ROWS)
+        return bt_fail(fault, BT_EARG, "%zu rows in a step; at most %d", c->rows_max, DC_ENGINE_MAX_ROWS);
+    const bt_err e = bt_kv_pages_longest(&c->ctx_tokens, c->ctx_tokens, hp->ctx, c->kv_memory_bytes,
+                                         2ull * hp->layers * hp->kv_heads * bt_kv_head_bytes(c->kv_elem_bytes, hp->head_dim), fault);
+    d->ctx_tokens = c->ctx_tokens;
+    d->rows_max = c->rows_max;
+    d->kv_elem_bytes = c->kv_elem_bytes;
+    return e;
+}
 
 bt_err dc_engine_new(dc_engine **ret, const bt_model *m, const dc_engine_config *config, bt_fault *fault)
 {
@@ -24,18 +43,16 @@ bt_err dc_engine_new(dc_engine **ret, const bt_model *m, const dc_engine_config 
     bt_err e;
     dc_engine *d = calloc(1, sizeof *d);
     if (!d) return bt_fail(fault, BT_ENOMEM, "making an engine");
+    d->model = m;
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
         if (!strcmp(name, backends[i]->name)) d->backend = backends[i];
     if (!d->backend) {
         e = bt_fail(fault, BT_EARG, "engine '%s': host or reference", name);
         goto out;
     }
-    if ((e = bt_kv_pages_longest(&c.ctx_tokens, c.ctx_tokens, m->hp.ctx, c.kv_memory_bytes,
-                                 2ull * m->hp.layers * m->hp.kv_heads * m->hp.head_dim * d->backend->kv_elem_bytes, fault)) < 0) goto out;
-    d->model = m;
-    d->ctx_tokens = c.ctx_tokens;
-    if ((e = bt_pool_new(&d->pool, c.threads, fault)) < 0) goto out;
-    if ((e = d->backend->load(&d->state, m, &c, d->pool, fault)) < 0) goto out;
+    if ((e = resolve(d, &c, fault)) < 0) goto out;
+    if ((e = d->backend->load(&d->state, m, &c, fault)) < 0) goto out;
+    d->stats.weight_bytes = d->backend->weight_bytes(d->state);
     *ret = d;
     d = NULL;
 out:
@@ -47,29 +64,51 @@ void dc_engine_free(dc_engine *d)
 {
     if (!d) return;
     if (d->backend) d->backend->free(d->state);
-    bt_pool_free(d->pool);
     free(d);
 }
 
 const char *dc_engine_name(const dc_engine *d) { return d->backend->name; }
 const char *dc_engine_isa(const dc_engine *d) { return d->backend->isa(d->state); }
-uint32_t dc_engine_kv_elem_bytes(const dc_engine *d) { return d->backend->kv_elem_bytes; }
+const char *dc_engine_weights(const dc_engine *d) { return d->backend->weights(d->state); }
+uint32_t dc_engine_kv_elem_bytes(const dc_engine *d) { return d->kv_elem_bytes; }
 size_t dc_engine_ctx_tokens(const dc_engine *d) { return d->ctx_tokens; }
 size_t dc_engine_vocab(const dc_engine *d) { return d->model->hp.vocab; }
+size_t dc_engine_rows_max(const dc_engine *d) { return d->rows_max; }
+dc_engine_stats dc_engine_stats_of(const dc_engine *d) { return d->stats; }
 
-bt_err dc_engine_step(dc_engine *d, const bt_kv_view *kv, int32_t token, size_t pos,
-                      const atomic_bool *cancel, float *logits, bt_fault *fault)
+static bt_err check(const dc_engine *d, const dc_engine_seq *s, bt_fault *fault)
 {
     const bt_hparams *hp = &d->model->hp;
+    const bt_kv_view *kv = s->kv;
     const size_t room = kv->tokens_capacity < d->ctx_tokens ? kv->tokens_capacity : d->ctx_tokens;
-    if (pos >= room) return bt_fail(fault, BT_ELIMIT, "position %zu, with room for %zu", pos, room);
-    if (token < 0 || (uint32_t)token >= hp->vocab)
-        return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %u", token, hp->vocab);
+    if (s->count < 1 || s->out > s->count) return bt_fail(fault, BT_EARG, "%u rows, %u of them with logits", s->count, s->out);
+    if (s->pos > room || s->count > room - s->pos)
+        return bt_fail(fault, BT_ELIMIT, "%u positions from %zu, with room for %zu in all", s->count, s->pos, room);
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= hp->vocab)
+            return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %u", s->tokens[i], hp->vocab);
     if (kv->layers != hp->layers || kv->kv_heads != hp->kv_heads || kv->head_dim != hp->head_dim ||
-        kv->elem_bytes != d->backend->kv_elem_bytes)
-        return bt_fail(fault, BT_EARG,
-                       "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, %u", kv->layers,
-                       kv->kv_heads, kv->head_dim, kv->elem_bytes, hp->layers, hp->kv_heads, hp->head_dim,
-                       d->backend->kv_elem_bytes);
-    return d->backend->step(d->state, kv, token, pos, cancel, logits, fault);
+        kv->elem_bytes != d->kv_elem_bytes)
+        return bt_fail(fault, BT_EARG, "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, %u", kv->layers,
+                       kv->kv_heads, kv->head_dim, kv->elem_bytes, hp->layers, hp->kv_heads, hp->head_dim, d->kv_elem_bytes);
+    return BT_OK;
+}
+
+bt_err dc_engine_step(dc_engine *d, const dc_engine_seq *seq, size_t n, const atomic_bool *cancel, float *logits, bt_fault *fault)
+{
+    const bt_hparams *hp = &d->model->hp;
+    uint64_t rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        const bt_err e = check(d, &seq[i], fault);
+        if (e < 0) return e;
+        rows += seq[i].count;
+    }
+    if (rows > d->rows_max)
+        return bt_fail(fault, BT_EARG, "%llu rows in a step, at most %zu", (unsigned long long)rows, d->rows_max);
+    const bt_err e = d->backend->step(d->state, seq, n, cancel, logits, fault);
+    if (e < 0) return e;
+    d->stats.steps++;
+    d->stats.rows += rows;
+    d->stats.kv_bytes_written += rows * 2 * hp->layers * hp->kv_heads * bt_kv_head_bytes(d->kv_elem_bytes, hp->head_dim);
+    return BT_OK;
 }

@@ -15,7 +15,7 @@ common/text      : base
 common/model     : base kernels text
 common/graph     : base kernels model
 common/device    : base model graph
-common/npu       : base kernels model graph device
+common/npu       : base kernels text model graph device
 common/ref       : base kernels model
 common/sample    : base kernels
 common/kv        : base crypto kernels
@@ -25,6 +25,8 @@ gateway          : base crypto rt text model sample kv wire xfer
 prefill-node     : base crypto rt kernels text model graph device npu ref sample kv wire xfer
 decode-node      : base crypto rt kernels text model graph device npu ref sample kv wire xfer decode-node/engine
 decode-node/engine : base kernels text model graph ref sample kv
+decode-node/engine/host : base kernels model graph kv decode-node/engine
+decode-node/engine/reference : base kernels model ref kv decode-node/engine
 sim              : base crypto kernels text model graph device npu ref sample kv wire xfer gateway prefill-node decode-node decode-node/engine
 tools            : base crypto rt kernels text model graph device npu ref sample kv wire xfer gateway prefill-node decode-node decode-node/engine sim
 '
@@ -35,7 +37,7 @@ includes() {
         sed -n 's|^\([^:]*\):[^"]*"\([^"]*\)".*|\1 \2|p'
 }
 
-for top in common/* gateway prefill-node prefill-node/* decode-node decode-node/* sim sim/* tools tools/*; do
+for top in common/* gateway prefill-node prefill-node/* decode-node decode-node/* decode-node/*/* sim sim/* tools tools/*; do
     [ -d "$top" ] || continue
     ls "$top"/*.[ch] > /dev/null 2>&1 || continue
     line=$(echo "$rules" | sed -n "s|^$top *:||p")

@@ -16,16 +16,25 @@ static const char *const archs[] = {"llama", "qwen2", "qwen3"};
 typedef struct pair {
     pf_engine *pf;
     dc_engine *dc;
+    bt_pool *pool;
     float *logits;
     size_t vocab;
 } pair;
 
+/* One row of one sequence. */
+static bt_err step_one(dc_engine *e, const bt_kv_view *kv, int32_t token, size_t pos, const atomic_bool *cancel, float *logits)
+{
+    const dc_engine_seq seq = {.kv = kv, .pos = pos, .tokens = &token, .count = 1, .out = 1};
+    return dc_engine_step(e, &seq, 1, cancel, logits, NULL);
+}
+
 static pair begin(const bt_model *m, const char *engine, const char *isa, size_t threads)
 {
     const pf_engine_config pc = {.engine = engine, .isa = isa, .threads = threads};
-    const dc_engine_config dc = {.engine = engine, .isa = isa, .threads = threads};
     pair p = {.vocab = m->hp.vocab, .logits = malloc(m->hp.vocab * sizeof(float))};
     assert_non_null(p.logits);
+    assert_int_equal(bt_pool_new(&p.pool, threads, NULL), BT_OK);
+    const dc_engine_config dc = {.engine = engine, .isa = isa, .pool = p.pool};
     assert_int_equal(pf_engine_new(&p.pf, m, &pc, NULL), BT_OK);
     assert_int_equal(dc_engine_new(&p.dc, m, &dc, NULL), BT_OK);
     assert_int_equal(pf_engine_kv_elem_bytes(p.pf), dc_engine_kv_elem_bytes(p.dc));
@@ -37,6 +46,7 @@ static void end(pair *p)
 {
     pf_engine_free(p->pf);
     dc_engine_free(p->dc);
+    bt_pool_free(p->pool);
     free(p->logits);
 }
 
@@ -47,7 +57,7 @@ static void prefill(pair *p, const bt_kv_view *kv, const int32_t *ids, size_t n)
 
 static void step(pair *p, const bt_kv_view *kv, int32_t token, size_t pos)
 {
-    assert_int_equal(dc_engine_step(p->dc, kv, token, pos, NULL, p->logits, NULL), BT_OK);
+    assert_int_equal(step_one(p->dc, kv, token, pos, NULL, p->logits), BT_OK);
 }
 
 static void a_step_gives_the_bits_of_a_longer_prompt(void **state)
@@ -205,16 +215,16 @@ static void refuses_unknown_engines_and_wrong_views(void **state)
         bt_kv_view kv = engine_kit_pages(m, 8, 4, i ? 4 : 2), other = kv;
         const int32_t ids[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
         other.elem_bytes = i ? 2 : 4;
-        assert_int_equal(dc_engine_step(p.dc, &other, 1, 0, NULL, p.logits, NULL), BT_EARG);
+        assert_int_equal(step_one(p.dc, &other, 1, 0, NULL, p.logits), BT_EARG);
         assert_int_equal(pf_engine_prefill(p.pf, &other, ids, 4, 0, NULL, p.logits, BT_PREFILL_LAST, NULL),
                          BT_EARG);
         assert_int_equal(pf_engine_prefill(p.pf, &kv, ids, 9, 0, NULL, p.logits, BT_PREFILL_LAST, NULL),
                          BT_EARG);
-        assert_int_equal(dc_engine_step(p.dc, &kv, 1, 8, NULL, p.logits, NULL), BT_ELIMIT);
-        assert_int_equal(dc_engine_step(p.dc, &kv, 384, 0, NULL, p.logits, NULL), BT_EARG);
-        assert_int_equal(dc_engine_step(p.dc, &kv, -1, 0, NULL, p.logits, NULL), BT_EARG);
+        assert_int_equal(step_one(p.dc, &kv, 1, 8, NULL, p.logits), BT_ELIMIT);
+        assert_int_equal(step_one(p.dc, &kv, 384, 0, NULL, p.logits), BT_EARG);
+        assert_int_equal(step_one(p.dc, &kv, -1, 0, NULL, p.logits), BT_EARG);
         const atomic_bool cancelled = true;
-        assert_int_equal(dc_engine_step(p.dc, &kv, 1, 0, &cancelled, p.logits, NULL), BT_ECANCEL);
+        assert_int_equal(step_one(p.dc, &kv, 1, 0, &cancelled, p.logits), BT_ECANCEL);
         engine_kit_pages_free(&kv);
         end(&p);
     }

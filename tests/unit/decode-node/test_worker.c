@@ -32,8 +32,14 @@ static dc_engine *new_engine(const bt_model *m)
 {
     dc_engine *e = NULL;
     bt_fault fault;
-    if (dc_engine_new(&e, m, &(dc_engine_config){ .threads = 1 }, &fault) < 0) fail_msg("%s", fault.text);
+    if (dc_engine_new(&e, m, &(dc_engine_config){ .rows_max = 1 }, &fault) < 0) fail_msg("%s", fault.text);
     return e;
+}
+
+static bt_err run_row(dc_engine *e, const bt_kv_view *kv, int32_t token, size_t pos, float *logits)
+{
+    const dc_engine_seq seq = { .kv = kv, .pos = pos, .tokens = &token, .count = 1, .out = 1 };
+    return dc_engine_step(e, &seq, 1, NULL, logits, NULL);
 }
 
 static bt_kv_view view_of(room *r, uint32_t slot)
@@ -61,7 +67,7 @@ static void open_room(room *r)
     for (uint32_t s = 0; s <= SLOTS; s++) {
         assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[s], CTX, NULL), BT_OK);
         const bt_kv_view v = view_of(r, s);
-        for (size_t i = 0; i < PROMPT; i++) assert_int_equal(dc_engine_step(r->engine, &v, (int32_t)(10 + i), i, NULL, r->logits, NULL), BT_OK);
+        for (size_t i = 0; i < PROMPT; i++) assert_int_equal(run_row(r->engine, &v, (int32_t)(10 + i), i, r->logits), BT_OK);
     }
     assert_int_equal(dc_worker_new(&r->worker, new_engine(r->model), SLOTS, NULL), BT_OK);
 }
@@ -100,7 +106,7 @@ static void expect_ids(room *r, int32_t *ids, size_t n)
     const bt_kv_view v = view_of(r, SLOTS);
     ids[0] = FIRST;
     for (size_t i = 1; i < n; i++) {
-        assert_int_equal(dc_engine_step(r->engine, &v, ids[i - 1], PROMPT + i - 1, NULL, r->logits, NULL), BT_OK);
+        assert_int_equal(run_row(r->engine, &v, ids[i - 1], PROMPT + i - 1, r->logits), BT_OK);
         int32_t best = 0;
         for (int32_t k = 1; k < (int32_t)r->model->hp.vocab; k++)
             if (r->logits[k] > r->logits[best]) best = k;

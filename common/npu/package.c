@@ -1,5 +1,5 @@
 /* See package.h. */
-#include "prefill-node/package.h"
+#include "npu/package.h"
 #include "npu/cache.h"
 #include "npu/calib.h"
 #include "npu/compile.h"
@@ -18,7 +18,7 @@
 /* Of a calibration file only the beginning is read: more than enough for BT_COMPILE_MAX_CALIB tokens. */
 enum { CALIB_MAX_BYTES = 1 << 18, MAX_CTX_TOKENS = 32768 };
 
-const char *const pf_package_ops[] = { "linear", "all", NULL };
+const char *const bt_package_ops[] = { "linear", "all", NULL };
 
 /* What bt_compile is given, with what it points to. */
 typedef struct order { bt_compile_options options; bt_profile profile; int32_t *ids; char *text; } order;
@@ -70,7 +70,7 @@ static bt_err read_calibration(order *o, const bt_model *m, const char *path, bt
 }
 
 /* Prompts of any --ctx-size share one package, except under the policy whose shape is the context. */
-static size_t context(const pf_package_want *w, const bt_model *m, size_t wanted)
+static size_t context(const bt_package_want *w, const bt_model *m, size_t wanted)
 {
     const size_t usual = m->hp.ctx < MAX_CTX_TOKENS ? m->hp.ctx : MAX_CTX_TOKENS;
     const bool is_max_pad = w->shape_policy && strcmp(w->shape_policy, "max-pad") == 0;
@@ -78,13 +78,13 @@ static size_t context(const pf_package_want *w, const bt_model *m, size_t wanted
 }
 
 /* Every other recipe gives the same rows whatever the chunks and neighbours: handing over and repeating rely on it. */
-static bt_err check_recipe(const bt_recipe *r, const pf_package_how *how, bt_fault *fault)
+static bt_err check_recipe(const bt_recipe *r, const bt_package_how *how, bt_fault *fault)
 {
     if (!r->llm_int8 || how->allow_llm_int8) return BT_OK;
     return bt_fail(fault, BT_EARG, "the recipe llm-int8 is for 'baton perplexity' only: its numbers depend on how a prompt is cut");
 }
 
-static bt_err order_make(order *o, const bt_model *m, const pf_package_want *w, const pf_package_how *how, bt_fault *fault)
+static bt_err order_make(order *o, const bt_model *m, const bt_package_want *w, const bt_package_how *how, bt_fault *fault)
 {
     *o = (order){ .options = { .shape_policy = w->shape_policy, .npu_ops = (uint32_t)w->npu_ops, .ctx_tokens = context(w, m, how->ctx_tokens),
                                .isa = how->isa, .progress = how->progress, .ud = how->ud } };
@@ -95,7 +95,7 @@ static bt_err order_make(order *o, const bt_model *m, const pf_package_want *w, 
     return e < 0 ? e : read_calibration(o, m, w->calib, fault);
 }
 
-bt_err pf_package_compile(const char *path, const bt_model *m, const pf_package_want *w, const pf_package_how *how, bt_fault *fault)
+bt_err bt_package_compile(const char *path, const bt_model *m, const bt_package_want *w, const bt_package_how *how, bt_fault *fault)
 {
     order o;
     bt_err e = order_make(&o, m, w, how, fault);
@@ -104,13 +104,13 @@ bt_err pf_package_compile(const char *path, const bt_model *m, const pf_package_
     return e;
 }
 
-bt_err pf_package_check_fallbacks(const bt_pkg *p, bt_fault *fault)
+bt_err bt_package_check_fallbacks(const bt_pkg *p, bt_fault *fault)
 {
     return bt_place_ops_require(bt_pkg_fallbacks(p), bt_pkg_header_of(p)->fallbacks.count, fault);
 }
 
 /* A package that was named has its own recipe, policy and profile: asking for others beside it is a mistake. Defaults do not ask. */
-static bt_err check_named(const bt_pkg *p, const pf_package_want *w, bt_fault *fault)
+static bt_err check_named(const bt_pkg *p, const bt_package_want *w, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     char recipe[BT_RECIPE_MAX_TEXT] = "", usual[BT_RECIPE_MAX_TEXT];
@@ -127,23 +127,23 @@ static bt_err check_named(const bt_pkg *p, const pf_package_want *w, bt_fault *f
     if (w->profile && strcmp(w->profile, "host") != 0 && strcmp(w->profile, h->profile) != 0)
         return bt_fail(fault, BT_EARG, "the package was compiled with --profile %s, not %s", h->profile, w->profile);
     if (w->npu_ops != BT_PKG_OPS_LINEAR && (uint32_t)w->npu_ops != h->npu_ops)
-        return bt_fail(fault, BT_EARG, "the package was compiled with --npu-ops %s", pf_package_ops[h->npu_ops]);
+        return bt_fail(fault, BT_EARG, "the package was compiled with --npu-ops %s", bt_package_ops[h->npu_ops]);
     return w->calib ? bt_fail(fault, BT_EARG, "--calib has no meaning with --package: nothing is compiled") : BT_OK;
 }
 
-static bt_err check_opened(const bt_pkg *p, const bt_model *m, const pf_package_want *w, const pf_package_how *how, bt_fault *fault)
+static bt_err check_opened(const bt_pkg *p, const bt_model *m, const bt_package_want *w, const bt_package_how *how, bt_fault *fault)
 {
     bt_recipe r;
     bt_err e = bt_pkg_check_model(p, m, fault);
     if (e == BT_OK) e = bt_recipe_parse(&r, bt_pkg_header_of(p)->recipe, fault);
     if (e == BT_OK) e = check_recipe(&r, how, fault);
     if (e == BT_OK && w->package) e = check_named(p, w, fault);
-    return e == BT_OK && w->require_npu ? pf_package_check_fallbacks(p, fault) : e;
+    return e == BT_OK && w->require_npu ? bt_package_check_fallbacks(p, fault) : e;
 }
 
 /* ---- the cache ---- */
 
-typedef struct job { const bt_model *m; const order *o; const pf_package_how *how; } job;
+typedef struct job { const bt_model *m; const order *o; const bt_package_how *how; } job;
 
 static bt_err make(void *ud, const char *path, bt_fault *fault)
 {
@@ -158,9 +158,9 @@ static bool waiting(void *ud, int64_t waited_ms)
     return true;
 }
 
-static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const pf_package_want *w, const pf_package_how *how, bt_fault *fault)
+static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_package_want *w, const bt_package_how *how, bt_fault *fault)
 {
-    char key[33], dir[PF_PACKAGE_PATH_BYTES - 64];
+    char key[33], dir[BT_PACKAGE_PATH_BYTES - 64];
     order o;
     job j = { m, &o, how };
     bt_err e = order_make(&o, m, w, how, fault);
@@ -168,16 +168,16 @@ static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const
     if (e == BT_OK) e = bt_cache_dir(dir, sizeof dir, fault);
     const bt_cache_request r = { .key = key, .dir = dir, .make = make, .waiting = waiting, .ud = &j };
     if (e == BT_OK) e = bt_cache_open(ret, NULL, &r, fault);
-    if (e == BT_OK && ret_path) snprintf(ret_path, PF_PACKAGE_PATH_BYTES, "%s/%s.bpk", dir, key);
+    if (e == BT_OK && ret_path) snprintf(ret_path, BT_PACKAGE_PATH_BYTES, "%s/%s.bpk", dir, key);
     order_done(&o);
     return e;
 }
 
-bt_err pf_package_open(bt_pkg **ret, char *ret_path, const bt_model *m, const pf_package_want *w, const pf_package_how *how, bt_fault *fault)
+bt_err bt_package_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_package_want *w, const bt_package_how *how, bt_fault *fault)
 {
     bt_pkg *p = NULL;
     bt_err e = w->package ? bt_pkg_open(&p, w->package, fault) : open_cached(&p, ret_path, m, w, how, fault);
-    if (e == BT_OK && w->package && ret_path) snprintf(ret_path, PF_PACKAGE_PATH_BYTES, "%s", w->package);
+    if (e == BT_OK && w->package && ret_path) snprintf(ret_path, BT_PACKAGE_PATH_BYTES, "%s", w->package);
     if (e == BT_OK) e = check_opened(p, m, w, how, fault);
     if (e < 0) bt_pkg_close(p);
     else *ret = p;

@@ -55,7 +55,7 @@ static void count(void *ud, const char *stage, uint64_t done, uint64_t total)
     (void)total;
     stages++;
 }
-static const pf_package_how how = { .progress = count };
+static const bt_package_how how = { .progress = count };
 
 static const char *in_dir(const char *name)
 {
@@ -74,27 +74,27 @@ static void write_text(const char *path, const char *text, size_t times)
     assert_int_equal(fclose(f), 0);
 }
 
-static bt_pkg *open_it(const pf_package_want *w, char *path)
+static bt_pkg *open_it(const bt_package_want *w, char *path)
 {
     bt_pkg *p = NULL;
     bt_fault f = { "" };
-    if (pf_package_open(&p, path, model, w, &how, &f) < 0) fail_msg("%s", f.text);
+    if (bt_package_open(&p, path, model, w, &how, &f) < 0) fail_msg("%s", f.text);
     return p;
 }
 
-static void expect(const pf_package_want *w, const pf_package_how *h, bt_err want, const char *words)
+static void expect(const bt_package_want *w, const bt_package_how *h, bt_err want, const char *words)
 {
     bt_pkg *p = NULL;
     bt_fault f = { "" };
-    const bt_err e = pf_package_open(&p, NULL, model, w, h, &f);
+    const bt_err e = bt_package_open(&p, NULL, model, w, h, &f);
     if (e != want || !strstr(f.text, words)) fail_msg("%d, not %d: '%s' without '%s'", e, want, f.text, words);
     assert_null(p);
 }
 
 static void compiles_once_and_finds_it_again(void **state)
 {
-    char path[2][PF_PACKAGE_PATH_BYTES];
-    const pf_package_want w = { .quant = "w8a8" }, same = { .quant = "w8a8:r1,r2" }, other = { .quant = "w8a16" };
+    char path[2][BT_PACKAGE_PATH_BYTES];
+    const bt_package_want w = { .quant = "w8a8" }, same = { .quant = "w8a8:r1,r2" }, other = { .quant = "w8a16" };
     (void)state;
     stages = 0;
     bt_pkg_close(open_it(&w, path[0]));
@@ -103,9 +103,9 @@ static void compiles_once_and_finds_it_again(void **state)
     bt_pkg_close(open_it(&same, path[1]));                  /* the same recipe in other words */
     assert_int_equal(stages, 0);
     assert_string_equal(path[0], path[1]);
-    const pf_package_how shorter = { .progress = count, .ctx_tokens = 100 };
+    const bt_package_how shorter = { .progress = count, .ctx_tokens = 100 };
     bt_pkg *p = NULL;
-    assert_int_equal(pf_package_open(&p, path[1], model, &w, &shorter, NULL), BT_OK);       /* any --ctx-size */
+    assert_int_equal(bt_package_open(&p, path[1], model, &w, &shorter, NULL), BT_OK);       /* any --ctx-size */
     assert_string_equal(path[0], path[1]);
     bt_pkg_close(p);
     bt_pkg_close(open_it(&other, path[1]));
@@ -114,22 +114,22 @@ static void compiles_once_and_finds_it_again(void **state)
 
 static void a_named_package_keeps_its_own_options(void **state)
 {
-    const pf_package_want made = { .quant = "w8a16", .shape_policy = "chunk:32" };
+    const bt_package_want made = { .quant = "w8a16", .shape_policy = "chunk:32" };
     const char *path = in_dir("own.npu");
     bt_fault f = { "" };
     (void)state;
-    if (pf_package_compile(path, model, &made, &how, &f) < 0) fail_msg("%s", f.text);
+    if (bt_package_compile(path, model, &made, &how, &f) < 0) fail_msg("%s", f.text);
     stages = 0;
-    bt_pkg *p = open_it(&(pf_package_want){ .package = path }, NULL);
+    bt_pkg *p = open_it(&(bt_package_want){ .package = path }, NULL);
     assert_string_equal(bt_pkg_header_of(p)->recipe, "w8a16");
     bt_pkg_close(p);
-    bt_pkg_close(open_it(&(pf_package_want){ .package = path, .quant = "w8a16", .shape_policy = BT_PLAN_DEFAULT }, NULL));
+    bt_pkg_close(open_it(&(bt_package_want){ .package = path, .quant = "w8a16", .shape_policy = BT_PLAN_DEFAULT }, NULL));
     assert_int_equal(stages, 0);
-    expect(&(pf_package_want){ .package = path, .quant = "w4a16" }, &how, BT_EARG, "with --quant w8a16, not w4a16");
-    expect(&(pf_package_want){ .package = path, .shape_policy = "pow2" }, &how, BT_EARG, "with --shape-policy chunk:32, not pow2");
-    expect(&(pf_package_want){ .package = path, .npu_ops = BT_PKG_OPS_ALL }, &how, BT_EARG, "with --npu-ops linear");
-    expect(&(pf_package_want){ .package = path, .calib = "x" }, &how, BT_EARG, "--calib has no meaning");
-    expect(&(pf_package_want){ .package = in_dir("none.npu") }, &how, BT_EIO, "none.npu");
+    expect(&(bt_package_want){ .package = path, .quant = "w4a16" }, &how, BT_EARG, "with --quant w8a16, not w4a16");
+    expect(&(bt_package_want){ .package = path, .shape_policy = "pow2" }, &how, BT_EARG, "with --shape-policy chunk:32, not pow2");
+    expect(&(bt_package_want){ .package = path, .npu_ops = BT_PKG_OPS_ALL }, &how, BT_EARG, "with --npu-ops linear");
+    expect(&(bt_package_want){ .package = path, .calib = "x" }, &how, BT_EARG, "--calib has no meaning");
+    expect(&(bt_package_want){ .package = in_dir("none.npu") }, &how, BT_EIO, "none.npu");
 }
 
 static void a_package_of_another_model_is_refused(void **state)
@@ -138,9 +138,9 @@ static void a_package_of_another_model_is_refused(void **state)
     bt_pkg *p = NULL;
     bt_fault f = { "" };
     (void)state;
-    if (pf_package_compile(path, model, &(pf_package_want){ 0 }, &how, &f) < 0) fail_msg("%s", f.text);
+    if (bt_package_compile(path, model, &(bt_package_want){ 0 }, &how, &f) < 0) fail_msg("%s", f.text);
     engine_kit k = engine_kit_model("qwen3");
-    assert_int_equal(pf_package_open(&p, NULL, k.model, &(pf_package_want){ .package = path }, &how, &f), BT_EARG);
+    assert_int_equal(bt_package_open(&p, NULL, k.model, &(bt_package_want){ .package = path }, &how, &f), BT_EARG);
     engine_kit_done(&k);
 }
 
@@ -149,42 +149,42 @@ static void what_falls_back_is_listed_where_nothing_may(void **state)
     (void)state;
     const char *profile = in_dir("bare.json");
     write_text(profile, "{\"name\": \"bare\", \"title\": \"Products only\", \"operators\": {\"linear\": [\"int8\"]}}", 1);
-    pf_package_want w = { .profile = profile, .npu_ops = BT_PKG_OPS_ALL };
+    bt_package_want w = { .profile = profile, .npu_ops = BT_PKG_OPS_ALL };
     bt_pkg *p = open_it(&w, NULL);
     assert_true(bt_pkg_header_of(p)->fallbacks.count > 0);
     bt_pkg_close(p);
     w.require_npu = true;
     expect(&w, &how, BT_EARG, "would not run on the NPU: ");
     expect(&w, &how, BT_EARG, "rmsnorm");
-    bt_pkg_close(open_it(&(pf_package_want){ .require_npu = true }, NULL));
+    bt_pkg_close(open_it(&(bt_package_want){ .require_npu = true }, NULL));
 }
 
 static void numbers_that_depend_on_the_chunk_are_for_perplexity_only(void **state)
 {
-    const pf_package_want w = { .quant = "w8a8:llm-int8" };
-    pf_package_how allowed = how;
+    const bt_package_want w = { .quant = "w8a8:llm-int8" };
+    bt_package_how allowed = how;
     (void)state;
     stages = 0;
     expect(&w, &how, BT_EARG, "perplexity");
     assert_int_equal(stages, 0);                            /* said before the long part */
     allowed.allow_llm_int8 = true;
     bt_pkg *p = NULL;
-    assert_int_equal(pf_package_open(&p, NULL, model, &w, &allowed, NULL), BT_OK);
+    assert_int_equal(bt_package_open(&p, NULL, model, &w, &allowed, NULL), BT_OK);
     bt_pkg_close(p);
 }
 
 static void another_calibration_is_another_package(void **state)
 {
-    char path[2][PF_PACKAGE_PATH_BYTES];
+    char path[2][BT_PACKAGE_PATH_BYTES];
     const char *text = in_dir("calib.txt");
     (void)state;
     write_text(text, "the end of the day and the end of the way; ", 40);
-    bt_pkg_close(open_it(&(pf_package_want){ 0 }, path[0]));
-    bt_pkg_close(open_it(&(pf_package_want){ .calib = text }, path[1]));
+    bt_pkg_close(open_it(&(bt_package_want){ 0 }, path[0]));
+    bt_pkg_close(open_it(&(bt_package_want){ .calib = text }, path[1]));
     assert_string_not_equal(path[0], path[1]);
     write_text(text, "\xc3\xa9", 140000);                   /* longer than what is read, which ends inside a character */
-    bt_pkg_close(open_it(&(pf_package_want){ .calib = text }, NULL));
-    expect(&(pf_package_want){ .calib = in_dir("none.txt") }, &how, BT_EIO, "none.txt");
+    bt_pkg_close(open_it(&(bt_package_want){ .calib = text }, NULL));
+    expect(&(bt_package_want){ .calib = in_dir("none.txt") }, &how, BT_EIO, "none.txt");
 }
 
 static void the_engine_tells_of_its_package(void **state)

@@ -1,0 +1,54 @@
+#ifndef DC_WEIGHTS_H
+#define DC_WEIGHTS_H
+#include "base/pool.h"
+#include "kernels/forms.h"
+#include "model/model.h"
+#include "model/packed.h"
+
+/* The weights of the host back end in one of the forms of kernels/forms.h, converted once and kept in the user's cache:
+ * a file that is mapped, so that a node starts in the time that its header takes, and processes share one copy.
+ *
+ * What becomes of a matrix, by --weights and by its type in the file:
+ *   f16    F16, each value rounded to nearest even
+ *   int8   Q8_0: INT8 in the file's blocks, exact. Others: INT8 with one scale a channel, d = f16 of max |w| / 127 (rounded
+ *          up where it would not reach), q = clamp(rint(w / d))
+ *   fp4    Q4_0, Q4_1: FP4 with the file's codes, exact (m = -8 d for Q4_0). Q8_0: INT8 in the file's blocks. The output matrix of a
+ *          file that keeps it finer than 4 bits: INT8 in blocks of 32. Others: FP4, d = f16 of (max - min) / 15, m = f16 of min,
+ *          q = clamp(rint((w - m) / d))
+ * Exact: bt_form_value equals the file's own f32 value. The embedding stays in the model's file and is read row by row; biases,
+ * norms and rotary tables are f32. The same file gives the same bytes on any machine and with any number of threads. */
+typedef struct dc_weights dc_weights;
+
+typedef struct dc_weights_options {
+    const char *form;                       /* "f16", "int8", "fp4"; NULL: "f16" */
+    size_t ctx_tokens;                      /* positions in the rotary tables */
+    const char *cache_dir;                  /* NULL: the user's, as npu/cache.h; "" : none, convert into memory */
+    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);
+    void *progress_ud;
+} dc_weights_options;
+extern const char *const dc_weights_forms[];    /* "f16", "int8", "fp4", NULL: values of --weights */
+
+/* Maps the cache's file, or converts and keeps it: several processes at once convert it once. A file that is damaged or from
+ * another version is made anew. Where the cache cannot be written the weights stay in memory. m outlives the result; pool
+ * (NULL: one thread) is used only inside the call. BT_EARG: an unknown form; BT_EFORMAT naming a tensor whose value is not
+ * finite; BT_ENOMEM. */
+bt_err dc_weights_open(dc_weights **ret, const bt_model *m, const dc_weights_options *options, bt_pool *pool, bt_fault *fault);
+void   dc_weights_free(dc_weights *w);      /* NULL is fine */
+
+typedef struct dc_matrix {
+    bt_form form;
+    size_t group;                           /* INT8: 32 or k; FP4: 32; F16: 0 */
+    const uint8_t *panels;                  /* 64-byte aligned */
+    const float *bias;                      /* [n], or NULL */
+    size_t n, k;
+} dc_matrix;
+/* All safe from any thread. */
+const dc_matrix *dc_weights_matrix(const dc_weights *w, uint32_t layer, bt_weight which);
+const float *dc_weights_vector(const dc_weights *w, uint32_t layer, bt_weight which);       /* norms */
+const float *dc_weights_rope_cos(const dc_weights *w);      /* [ctx_tokens][rope_dims / 2] */
+const float *dc_weights_rope_sin(const dc_weights *w);
+const bt_model *dc_weights_model(const dc_weights *w);
+const char *dc_weights_form(const dc_weights *w);           /* as asked for */
+uint64_t dc_weights_step_bytes(const dc_weights *w);        /* panels and vectors that one step reads */
+bool dc_weights_is_mapped(const dc_weights *w);             /* from the cache */
+#endif

@@ -1,0 +1,71 @@
+/* The reference back end: the oracle of common/ref between pages of f32. It takes the rows of the sequence
+ * from its pages at every step, so that it holds no state that could differ from them. */
+#include "decode-node/engine/backend.h"
+#include "ref/ref_pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct reference_state {
+    size_t vocab;
+    uint64_t bytes;
+    bt_ref *ref;
+    bt_ref_kv *kv;
+    float *logits;                          /* [V], of rows that nobody asks */
+} reference_state;
+
+static void reference_free(void *state)
+{
+    reference_state *s = state;
+    if (!s) return;
+    bt_ref_kv_free(s->kv);
+    free(s->logits);
+    bt_ref_free(s->ref);
+    free(s);
+}
+
+static bt_err reference_load(void **ret, const bt_model *m, const dc_engine_config *config, bt_fault *fault)
+{
+    bt_err e;
+    reference_state *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
+    if ((e = bt_ref_new(&s->ref, m, config->pool, fault)) < 0) goto out;
+    if ((e = bt_ref_kv_new(&s->kv, s->ref, config->ctx_tokens, fault)) < 0) goto out;
+    s->vocab = m->hp.vocab;
+    if (!(s->logits = malloc(s->vocab * sizeof *s->logits))) {
+        e = bt_fail(fault, BT_ENOMEM, "making an engine");
+        goto out;
+    }
+    *ret = s;
+    s = NULL;
+out:
+    reference_free(s);
+    return e;
+}
+
+static bt_err reference_step(void *state, const dc_engine_seq *seq, size_t n, const atomic_bool *cancel, float *logits,
+                             bt_fault *fault)
+{
+    reference_state *s = state;
+    for (size_t i = 0; i < n; i++) {
+        bt_ref_pages_load(s->kv, seq[i].kv, 0, seq[i].pos);
+        for (uint32_t r = 0; r < seq[i].count; r++) {
+            const bt_err e = bt_ref_forward(s->ref, s->kv, &seq[i].tokens[r], 1, seq[i].pos + r, s->logits, false, cancel, fault);
+            if (e < 0) return e;
+            if (r + seq[i].out < seq[i].count) continue;
+            memcpy(logits, s->logits, s->vocab * sizeof *logits);
+            logits += s->vocab;
+        }
+        bt_ref_pages_store(seq[i].kv, s->kv, seq[i].pos, seq[i].count);
+    }
+    return BT_OK;
+}
+
+static const char *reference_isa(const void *state) { (void)state; return "ref"; }
+static const char *reference_weights(const void *state) { (void)state; return "f32"; }
+static uint64_t reference_weight_bytes(const void *state) { return ((const reference_state *)state)->bytes; }
+
+const dc_engine_backend dc_engine_reference = {
+    .name = "reference", .kv_elem_bytes = {4, 0}, .load = reference_load, .step = reference_step, .isa = reference_isa,
+    .weights = reference_weights, .weight_bytes = reference_weight_bytes, .free = reference_free,
+};
