@@ -81,6 +81,7 @@ INTEGRATION := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/integration/test_*.
 FUZZERS  := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 BENCHES  := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
 HELPER_O := $(call objs,tests/helpers/*.c)
+BENCH_O  := $(B)/tests/bench/kit.o
 PROGS    := baton baton-gateway baton-prefill baton-decode
 LIBS     := $(B)/libsim.a $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
 
@@ -206,7 +207,7 @@ analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H)
 ## bench: check the kernels against their reference, then time them against the machine's own limits
 bench: $(BENCHES)
 	@for b in $(BENCHES); do $$b || exit 1; done
-$(BENCHES): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS)
+$(BENCHES): $(B)/tests/%: $(B)/tests/%.o $(BENCH_O) $(HELPER_O) $(LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
 

@@ -7,203 +7,13 @@
  * Each figure is the median of 7 samples of at least 20 ms. Weights of up to 32 MiB may stay in a cache
  * between calls and are held against multiply-adds alone; larger ones, of which four copies take turns, also
  * against reading them. */
-#include "base/clock.h"
-#include "base/pool.h"
-#include "kernels/kernels.h"
+#include "tests/bench/kit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLES      7
-#define SAMPLE_US    20000
-#define READ_BYTES   ((size_t)512 << 20)
-#define CACHE_BYTES  (32 << 20)
 #define CHECK_PANELS 8
-
-typedef struct machine {
-    double fma_flops, int8_ops, read_bytes; /* a second, with the threads of `pool` */
-    bt_pool *pool;
-    size_t threads;
-    const bt_kernels *kernels;
-} machine;
-
-typedef struct figure {
-    const char *name, *bound;
-    char shape[32];
-    size_t t;
-    double us, gflops, gbytes, ratio; /* ratio: time at the limit / time taken */
-} figure;
-
-static void die(const char *what)
-{
-    fprintf(stderr, "bench_kernels: %s\n", what);
-    exit(1);
-}
-
-static void *new_bytes(size_t bytes)
-{
-    void *p = NULL;
-    if (posix_memalign(&p, 64, bytes)) die("out of memory");
-    memset(p, 0, bytes);
-    return p;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Seconds of one call. */
-static double measure(bt_pool *pool, bt_pool_fn *fn, void *ud)
-{
-    double samples[SAMPLES];
-    size_t calls = 1;
-    for (int i = -1; i < SAMPLES;) { /* sample -1 finds the number of calls and warms up */
-        const int64_t begin = bt_clock_us();
-        for (size_t c = 0; c < calls; c++) bt_pool_run(pool, fn, ud);
-        const int64_t us = bt_clock_us() - begin;
-        if (i < 0 && us < SAMPLE_US) {
-            calls *= 2;
-            continue;
-        }
-        if (i >= 0) samples[i] = (double)us * 1e-6 / (double)calls;
-        i++;
-    }
-    qsort(samples, SAMPLES, sizeof *samples, by_value);
-    return samples[SAMPLES / 2];
-}
-
-/* ---- the machine's limits ---- */
-#define PEAK_STEPS 100000
-static volatile float peak_sink;
-static volatile uint64_t read_sink;
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#define PEAK(width, ext, type, set1, fma, first)                                                             \
-    __attribute__((target(ext))) static void peak_##width(void *ud, size_t part, size_t parts)               \
-    {                                                                                                        \
-        (void)ud, (void)parts;                                                                               \
-        const type x = set1(0.999f), y = set1(0.001f);                                                       \
-        type a = set1((float)part), b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a,    \
-             l = a;                                                                                          \
-        for (size_t n = 0; n < PEAK_STEPS; n++) {                                                            \
-            a = fma(a, x, y), b = fma(b, x, y), c = fma(c, x, y), d = fma(d, x, y);                          \
-            e = fma(e, x, y), f = fma(f, x, y), g = fma(g, x, y), h = fma(h, x, y);                          \
-            i = fma(i, x, y), j = fma(j, x, y), k = fma(k, x, y), l = fma(l, x, y);                          \
-            __asm__(""                                                                                       \
-                    : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i),       \
-                      "+v"(j));                                                                              \
-        }                                                                                                    \
-        peak_sink = first(a) + first(b) + first(c) + first(d) + first(e) + first(f) + first(g) + first(h) +  \
-                    first(i) + first(j) + first(k) + first(l);                                               \
-    }
-PEAK(8, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_cvtss_f32)
-PEAK(16, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_cvtss_f32)
-
-/* Sums of products of bytes: AVX2 needs three instructions for 32 of them, VNNI one. */
-#define PEAK_INT(isa, ext, type, set1, dot, first)                                                           \
-    __attribute__((target(ext))) static void peak_##isa(void *ud, size_t part, size_t parts)                 \
-    {                                                                                                        \
-        (void)ud, (void)parts;                                                                               \
-        const type x = set1(0x01020304), y = set1(0x00010001);                                               \
-        type a = set1((int)part), b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a;             \
-        for (size_t n = 0; n < PEAK_STEPS; n++) {                                                            \
-            a = dot(a, x, y), b = dot(b, x, y), c = dot(c, x, y), d = dot(d, x, y), e = dot(e, x, y);        \
-            f = dot(f, x, y), g = dot(g, x, y), h = dot(h, x, y), i = dot(i, x, y), j = dot(j, x, y);        \
-            __asm__(""                                                                                       \
-                    : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i),       \
-                      "+v"(j));                                                                              \
-        }                                                                                                    \
-        peak_sink = (float)(first(a) ^ first(b) ^ first(c) ^ first(d) ^ first(e) ^ first(f) ^ first(g) ^     \
-                            first(h) ^ first(i) ^ first(j));                                                 \
-    }
-#define DOT_AVX2(a, x, y)       _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, a), y))
-#define DOT_AVXVNNI(a, x, y)    ((void)(y), _mm256_dpbusd_avx_epi32(a, x, a))
-#define DOT_AVX512VNNI(a, x, y) ((void)(y), _mm512_dpbusd_epi32(a, x, a))
-#define FIRST_256(a)            _mm_cvtsi128_si32(_mm256_castsi256_si128(a))
-#define FIRST_512(a)            _mm_cvtsi128_si32(_mm512_castsi512_si128(a))
-PEAK_INT(avx2, "avx2", __m256i, _mm256_set1_epi32, DOT_AVX2, FIRST_256)
-PEAK_INT(avxvnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32, DOT_AVXVNNI, FIRST_256)
-PEAK_INT(avx512vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32, DOT_AVX512VNNI, FIRST_512)
-
-static double peak_flops(const machine *m)
-{
-    const char *isa = m->kernels->isa;
-    const size_t width = !strncmp(isa, "avx512", 6) ? 16 : !strncmp(isa, "avx", 3) ? 8 : 0;
-    if (!width) return 0;
-    const double seconds = measure(m->pool, width == 16 ? peak_16 : peak_8, NULL);
-    return 2.0 * 12 * (double)width * PEAK_STEPS * (double)m->threads / seconds;
-}
-
-static double peak_int8(const machine *m)
-{
-    static const struct {
-        const char *isa;
-        bt_pool_fn *fn;
-        double products;
-    } peaks[] = {{"avx512vnni", peak_avx512vnni, 64},
-                 {"avxvnni", peak_avxvnni, 32},
-                 {"avx512", peak_avx2, 32}, /* which uses the integers of avx2 */
-                 {"avx2", peak_avx2, 32}};
-    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++)
-        if (!strcmp(m->kernels->isa, peaks[i].isa))
-            return 2.0 * 10 * peaks[i].products * PEAK_STEPS * (double)m->threads /
-                   measure(m->pool, peaks[i].fn, NULL);
-    return 0;
-}
-#else
-static double peak_flops(const machine *m) { return (void)m, 0; }
-static double peak_int8(const machine *m) { return (void)m, 0; }
-#endif
-
-typedef uint64_t word __attribute__((vector_size(16)));
-
-static void read_part(void *ud, size_t part, size_t parts)
-{
-    const uint64_t *p = ud;
-    size_t begin, end;
-    bt_pool_slice(&begin, &end, READ_BYTES / sizeof *p, 512, part, parts);
-    const size_t run = (end - begin) / 16; /* four streams of 16-byte words */
-    const word *a = (const void *)(p + begin), *b = a + 2 * run, *c = b + 2 * run, *d = c + 2 * run;
-    word s0 = {0}, s1 = s0, s2 = s0, s3 = s0;
-    for (size_t i = 0; i < 2 * run; i += 2)
-        s0 |= a[i] | a[i + 1], s1 |= b[i] | b[i + 1], s2 |= c[i] | c[i + 1], s3 |= d[i] | d[i + 1];
-    s0 |= s1 | s2 | s3;
-    read_sink = s0[0] | s0[1];
-}
-
-static double read_bytes(const machine *m)
-{
-    uint64_t *p = new_bytes(READ_BYTES);
-    memset(p, 1, READ_BYTES);
-    const double seconds = measure(m->pool, read_part, p);
-    free(p);
-    return (double)READ_BYTES / seconds;
-}
-
-/* peak: of the operations that `flops` counts, named `limit`. touched: bytes until a call meets the same ones
- * again. */
-static figure rate_of(const machine *m, const char *name, double peak, const char *limit, size_t t,
-                      double flops, double bytes, double touched, double seconds)
-{
-    figure f = {.name = name,
-                .t = t,
-                .us = seconds * 1e6,
-                .gflops = flops / seconds * 1e-9,
-                .gbytes = bytes / seconds * 1e-9};
-    const double compute = peak > 0 ? flops / peak : 0;
-    const double memory = touched > CACHE_BYTES ? bytes / m->read_bytes : 0;
-    f.bound = memory > compute ? "read" : limit;
-    f.ratio = (memory > compute ? memory : compute) / seconds;
-    return f;
-}
-static figure rate(const machine *m, const char *name, size_t t, double flops, double bytes, double seconds)
-{
-    return rate_of(m, name, m->fma_flops, "fma", t, flops, bytes, bytes, seconds);
-}
 
 /* ---- matrix product ---- */
 typedef struct product {
@@ -226,28 +36,28 @@ static void product_part(void *ud, size_t part, size_t parts)
 static void check_product(const machine *m, product *p)
 {
     const size_t panels = bt_matmul_panels(p->n), p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
-    float *want = new_bytes(p->t * p->n * sizeof *want);
+    float *want = bench_bytes(p->t * p->n * sizeof *want);
     bt_kernels_select("ref")->matmul(want, p->n, p->x, p->k, p->wp, NULL, p->t, p->n, p->k, p0, panels);
     bt_pool_run(m->pool, product_part, p);
     for (size_t t = 0; t < p->t; t++)
         if (memcmp(want + t * p->n + p0 * 16, p->y + t * p->n + p0 * 16, (p->n - p0 * 16) * sizeof *want))
-            die("the product differs from ref");
+            bench_die("the product differs from ref");
     free(want);
 }
 
 static figure bench_product(const machine *m, size_t n, size_t k, size_t t)
 {
-    const size_t elems = bt_matmul_packed_elems(n, k), copies = elems * 2 > CACHE_BYTES ? 4 : 1;
-    float *x = new_bytes(t * k * sizeof *x), *y = new_bytes(t * n * sizeof *y);
-    uint16_t *wp = new_bytes(copies * elems * sizeof *wp);
+    const size_t elems = bt_matmul_packed_elems(n, k), copies = elems * 2 > BENCH_CACHE_BYTES ? 4 : 1;
+    float *x = bench_bytes(t * k * sizeof *x), *y = bench_bytes(t * n * sizeof *y);
+    uint16_t *wp = bench_bytes(copies * elems * sizeof *wp);
     for (size_t i = 0; i < t * k; i++) x[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
     for (size_t i = 0; i < copies * elems; i++)
         wp[i] = (uint16_t)(0x2c00 | ((i % elems * 2654435761u >> 13) & 0x83ff));
     product p = {
         .fn = m->kernels->matmul, .y = y, .x = x, .wp = wp, .t = t, .n = n, .k = k, .copies = copies};
     check_product(m, &p);
-    const double seconds = measure(m->pool, product_part, &p);
-    figure f = rate(m, "matmul", t, 2.0 * (double)(t * n) * (double)k, (double)elems * 2, seconds);
+    const double seconds = bench_measure(m->pool, product_part, &p);
+    figure f = bench_rate(m, "matmul", t, 2.0 * (double)(t * n) * (double)k, (double)elems * 2, seconds);
     snprintf(f.shape, sizeof f.shape, "%zux%zu", n, k);
     free(x), free(y), free(wp);
     return f;
@@ -277,11 +87,11 @@ static void int_product_part(void *ud, size_t part, size_t parts)
 static figure bench_int_product(const machine *m, size_t n, size_t k, size_t t)
 {
     const size_t panels = bt_int_panels(n), bytes = panels * bt_int_panel_bytes(k, 8);
-    const size_t copies = bytes > CACHE_BYTES / 2 ? 4 : 1,
+    const size_t copies = bytes > BENCH_CACHE_BYTES / 2 ? 4 : 1,
                  p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
-    int8_t *x = new_bytes(t * k), *wp = new_bytes(copies * bytes);
-    int32_t *acc = new_bytes(t * n * sizeof *acc), *want = new_bytes(t * n * sizeof *want);
-    int32_t *colsum = new_bytes(n * sizeof *colsum);
+    int8_t *x = bench_bytes(t * k), *wp = bench_bytes(copies * bytes);
+    int32_t *acc = bench_bytes(t * n * sizeof *acc), *want = bench_bytes(t * n * sizeof *want);
+    int32_t *colsum = bench_bytes(n * sizeof *colsum);
     for (size_t i = 0; i < t * k; i++) x[i] = (int8_t)((i * 2654435761u >> 13) % 255 - 127);
     for (size_t i = 0; i < copies * bytes; i++) wp[i] = (int8_t)((i % bytes * 2654435761u >> 11) % 255 - 127);
     for (size_t i = 0; i < n * k; i++) colsum[i / k] += bt_int_packed_at((uint8_t *)wp, i / k, i % k, k, 8);
@@ -298,9 +108,9 @@ static figure bench_int_product(const machine *m, size_t n, size_t k, size_t t)
     bt_pool_run(m->pool, int_product_part, &p);
     for (size_t row = 0; row < t; row++)
         if (memcmp(want + row * n + p0 * 16, acc + row * n + p0 * 16, (n - p0 * 16) * sizeof *acc))
-            die("the integer product differs from ref");
-    const double seconds = measure(m->pool, int_product_part, &p);
-    figure f = rate_of(m, "int8", m->int8_ops, "int8", t, 2.0 * (double)(t * n) * (double)k, (double)bytes,
+            bench_die("the integer product differs from ref");
+    const double seconds = bench_measure(m->pool, int_product_part, &p);
+    figure f = bench_rate_of(m, "int8", m->int8_ops, "int8", t, 2.0 * (double)(t * n) * (double)k, (double)bytes,
                        (double)(copies * bytes), seconds);
     snprintf(f.shape, sizeof f.shape, "%zux%zu", n, k);
     free(x), free(wp), free(acc), free(want), free(colsum);
@@ -363,18 +173,18 @@ static void edge_part(void *ud, size_t part, size_t parts)
 static figure bench_edge(const machine *m, int kind)
 {
     edge e = {.kernels = m->kernels, .kind = kind};
-    float *scale = new_bytes(EDGE_WIDTH * sizeof *scale);
-    e.x = new_bytes(EDGE_COUNT * sizeof *e.x), e.acc = new_bytes(EDGE_COUNT * sizeof *e.acc);
-    e.q = new_bytes(4 * (size_t)EDGE_COUNT), e.scratch = new_bytes(m->threads * 64 * sizeof(float)),
+    float *scale = bench_bytes(EDGE_WIDTH * sizeof *scale);
+    e.x = bench_bytes(EDGE_COUNT * sizeof *e.x), e.acc = bench_bytes(EDGE_COUNT * sizeof *e.acc);
+    e.q = bench_bytes(4 * (size_t)EDGE_COUNT), e.scratch = bench_bytes(m->threads * 64 * sizeof(float)),
     e.scale = scale;
     for (size_t i = 0; i < EDGE_COUNT; i++) {
         e.x[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
         e.acc[i] = (int32_t)(i * 2654435761u);
         scale[i % EDGE_WIDTH] = 0x1p-20f;
     }
-    const double seconds = measure(m->pool, edge_part, &e);
+    const double seconds = bench_measure(m->pool, edge_part, &e);
     const double bytes = edges[kind].bytes * EDGE_COUNT;
-    figure f = rate_of(m, edges[kind].name, 0, "", EDGE_ROWS, 0, bytes, bytes, seconds);
+    figure f = bench_rate_of(m, edges[kind].name, 0, "", EDGE_ROWS, 0, bytes, bytes, seconds);
     snprintf(f.shape, sizeof f.shape, "%s", edges[kind].shape);
     free(e.x), free(e.acc), free(e.q), free(e.scratch), free(scale);
     return f;
@@ -407,7 +217,7 @@ static void attention_part(void *ud, size_t part, size_t parts)
 static figure bench_attention(const machine *m, size_t t, size_t pos0)
 {
     const size_t token = KV_HEADS * DIM * 2, count = t * HEADS * DIM, row = KV_HEADS * DIM;
-    uint8_t *pages[PAGES], *memory = new_bytes(2 * PAGES * PAGE * token);
+    uint8_t *pages[PAGES], *memory = bench_bytes(2 * PAGES * PAGE * token);
     for (size_t i = 0; i < PAGES; i++) pages[i] = memory + i * 2 * PAGE * token;
     bt_kv_view kv = {.page = pages,
                      .page_tokens = PAGE,
@@ -420,56 +230,27 @@ static figure bench_attention(const machine *m, size_t t, size_t pos0)
                      .layers = 1,
                      .kv_heads = KV_HEADS,
                      .head_dim = DIM};
-    float *q = new_bytes(count * sizeof *q), *out = new_bytes(count * sizeof *q),
-          *want = new_bytes(count * sizeof *q);
-    float *k = new_bytes((pos0 + t) * row * sizeof *k);
+    float *q = bench_bytes(count * sizeof *q), *out = bench_bytes(count * sizeof *q),
+          *want = bench_bytes(count * sizeof *q);
+    float *k = bench_bytes((pos0 + t) * row * sizeof *k);
     for (size_t i = 0; i < (pos0 + t) * row; i++) k[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
     for (size_t i = 0; i < count; i++) q[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
     bt_kv_store(&kv, 0, 0, pos0 + t, k, k, row);
     attention a = {
-        m->kernels->attn, &kv, out, q, new_bytes(m->threads * bt_attn_scratch_bytes(DIM)), t, pos0};
+        m->kernels->attn, &kv, out, q, bench_bytes(m->threads * bt_attn_scratch_bytes(DIM)), t, pos0};
     const size_t checked = t > 2 ? t - 2 : 0;
     bt_kernels_select("ref")->attn(want, HEADS * DIM, q + checked * HEADS * DIM, HEADS * DIM, &kv, 0,
                                    t - checked, pos0 + checked, HEADS, 0, HEADS, 0.125f, a.scratch);
     bt_pool_run(m->pool, attention_part, &a);
     if (memcmp(want, out + checked * HEADS * DIM, (t - checked) * HEADS * DIM * sizeof *q))
-        die("attention differs from ref");
-    const double seconds = measure(m->pool, attention_part, &a);
+        bench_die("attention differs from ref");
+    const double seconds = bench_measure(m->pool, attention_part, &a);
     double visible = 0;
     for (size_t i = 0; i < t; i++) visible += (double)(pos0 + i + 1);
-    figure f = rate(m, "attn", t, 4.0 * DIM * HEADS * visible, 2.0 * (double)((pos0 + t) * token), seconds);
+    figure f = bench_rate(m, "attn", t, 4.0 * DIM * HEADS * visible, 2.0 * (double)((pos0 + t) * token), seconds);
     snprintf(f.shape, sizeof f.shape, "9/3x64 pos %zu", pos0);
     free(q), free(out), free(want), free(k), free(memory), free(a.scratch);
     return f;
-}
-
-/* ---- report ---- */
-static void print_machine(const machine *m, int json, int first)
-{
-    if (json)
-        printf("%s{\"isa\": \"%s\", \"threads\": %zu, \"fma_gflops\": %.1f, \"int8_gops\": %.1f, "
-               "\"read_gbytes_per_second\": %.2f, \"rows\": [",
-               first ? "[" : ", ", m->kernels->isa, m->threads, m->fma_flops * 1e-9, m->int8_ops * 1e-9,
-               m->read_bytes * 1e-9);
-    else
-        printf("%sisa %s, threads %zu: %.1f GFLOP/s and %.1f GOP/s of int8 in registers, %.2f GB/s reading "
-               "%zu MiB\n"
-               "  %-8s %-16s %5s %12s %9s %9s %6s %6s\n",
-               first ? "" : "\n", m->kernels->isa, m->threads, m->fma_flops * 1e-9, m->int8_ops * 1e-9,
-               m->read_bytes * 1e-9, READ_BYTES >> 20, "kernel", "shape", "T", "time us", "GFLOP/s", "GB/s",
-               "limit", "ratio");
-}
-
-static void print_figure(const figure *f, int json, int first)
-{
-    if (json)
-        printf("%s{\"kernel\": \"%s\", \"shape\": \"%s\", \"t\": %zu, \"time_us\": %.1f, \"gflops\": %.2f, "
-               "\"gbytes_per_second\": %.2f, \"limit\": \"%s\", \"ratio_to_roofline\": %.3f}",
-               first ? "" : ", ", f->name, f->shape, f->t, f->us, f->gflops, f->gbytes, f->bound, f->ratio);
-    else
-        printf("  %-8s %-16s %5zu %12.1f %9.2f %9.2f %6s %6.2f\n", f->name, f->shape, f->t, f->us, f->gflops,
-               f->gbytes, f->bound, f->ratio);
-    fflush(stdout);
 }
 
 static void bench_machine(machine *m, int json, int first)
@@ -477,25 +258,25 @@ static void bench_machine(machine *m, int json, int first)
     static const size_t shapes[][2] = {{576, 576}, {1536, 576}, {576, 1536}, {49152, 576}};
     static const size_t rows[] = {1, 4, 16, 64, 256};
     static const size_t attn[][2] = {{1, 255}, {1, 1023}, {256, 0}, {256, 768}};
-    m->fma_flops = peak_flops(m);
-    m->int8_ops = peak_int8(m);
-    m->read_bytes = read_bytes(m);
-    print_machine(m, json, first);
+    m->fma_flops = bench_peak_flops(m);
+    m->int8_ops = bench_peak_int8(m);
+    m->read_bytes = bench_read_rate(m);
+    bench_print_machine(m, json, first);
     int start = 1;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++, start = 0) {
             figure f = bench_product(m, shapes[s][0], shapes[s][1], rows[r]);
-            print_figure(&f, json, start);
+            bench_print_figure(&f, json, start);
             f = bench_int_product(m, shapes[s][0], shapes[s][1], rows[r]);
-            print_figure(&f, json, 0);
+            bench_print_figure(&f, json, 0);
         }
     for (size_t i = 0; i < sizeof attn / sizeof *attn; i++) {
         const figure f = bench_attention(m, attn[i][0], attn[i][1]);
-        print_figure(&f, json, 0);
+        bench_print_figure(&f, json, 0);
     }
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
         const figure f = bench_edge(m, (int)i);
-        print_figure(&f, json, 0);
+        bench_print_figure(&f, json, 0);
     }
     if (json) printf("]}");
 }
@@ -516,10 +297,10 @@ int main(int argc, char **argv)
     }
     machine m = {.kernels = bt_kernels_select(isa)};
     if (!m.kernels || threads < 0 || threads > 256)
-        die("no such instruction set on this machine, or a bad number of threads");
+        bench_die("no such instruction set on this machine, or a bad number of threads");
     for (int all = 0; all < 2; all++) {
         bt_fault fault;
-        if (bt_pool_new(&m.pool, all ? (size_t)threads : 1, &fault) < 0) die(fault.text);
+        if (bt_pool_new(&m.pool, all ? (size_t)threads : 1, &fault) < 0) bench_die(fault.text);
         m.threads = bt_pool_threads(m.pool);
         if (!all || m.threads > 1) bench_machine(&m, json, !all);
         bt_pool_free(m.pool);
