@@ -41,7 +41,7 @@ bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems);
 /* The rows of one run: `batch` sequences of `rows` rows each, of which the first `valid` are real and the
  * others padding. */
 typedef struct bt_companion_seq {
-    const bt_kv_view *kv;                   /* f16; [0, pos0) are stored; room for [pos0, pos0 + valid) */
+    const bt_kv_view *kv;                   /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
     size_t pos0, valid;                     /* 1 <= valid <= rows */
 } bt_companion_seq;
 typedef struct bt_companion_rows { const bt_companion_seq *seq; size_t batch, rows; } bt_companion_rows;
@@ -58,7 +58,7 @@ void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const
 /* x[batch * rows, heads * d] in place; cos, sin [positions, dims / 2] of every position; padding is left alone. */
 void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d, size_t dims,
                        const float *cos, const float *sin, int neox);
-/* k, v [batch * rows, width]: rows of real tokens, rounded to f16. */
+/* k, v [batch * rows, width]: rows of real tokens, rounded to the views' elements. */
 void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k, const float *v,
                            size_t width);
 /* out, q [batch * rows, heads * d]; rows of padding become zeros. */

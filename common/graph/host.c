@@ -138,10 +138,10 @@ static bt_err check(const bt_host *h, const bt_program *prog, const bt_host_io *
         if (s->pos0 > limit || s->valid > limit - s->pos0)
             return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", s->valid,
                            s->pos0, limit);
-        if (v->elem_bytes != 2 || v->layers != hp->layers || v->kv_heads != hp->kv_heads ||
+        if ((v->elem_bytes != 1 && v->elem_bytes != 2) || v->layers != hp->layers || v->kv_heads != hp->kv_heads ||
             v->head_dim != hp->head_dim)
             return bt_fail(
-                fault, BT_EARG, "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 2",
+                fault, BT_EARG, "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 1 or 2",
                 v->layers, v->kv_heads, v->head_dim, v->elem_bytes, hp->layers, hp->kv_heads, hp->head_dim);
         for (size_t i = 0; i < s->valid; i++) {
             const int32_t id = io->ids[b * prog->seq + i];

@@ -23,11 +23,29 @@ typedef struct job {
 
 BT_INLINE float exp_one(float x) { return v16_first(v16_exp(v16_set1(x))); }
 
+BT_INLINE void load_row8(float *y, const int8_t *row, size_t d)
+{
+    uint16_t bits;
+    memcpy(&bits, row + d, sizeof bits);
+    const v16 s = v16_set1(_cvtsh_ss(bits));
+    size_t i = 0;
+    for (; i + 16 <= d; i += 16) v16_store(y + i, v16_mul(v16_load_s8(row + i), s));
+    if (i < d) {
+        int8_t tail[16] = {0};
+        memcpy(tail, row + i, d - i);
+        v16_store(y + i, v16_mul(v16_load_s8(tail), s));
+    }
+}
+
 BT_INLINE void load_row(float *y, const uint8_t *row, size_t d, uint32_t elem_bytes)
 {
     const float *f = (const void *)row;
     const uint16_t *h = (const void *)row;
     size_t i = 0;
+    if (elem_bytes == 1) {
+        load_row8(y, (const void *)row, d);
+        return;
+    }
     for (; i + 16 <= d; i += 16) v16_store(y + i, elem_bytes == 4 ? v16_load(f + i) : v16_load_f16(h + i));
     if (i < d) {
         uint16_t tail[16] = {0};

@@ -9,7 +9,10 @@
 static float kv_elem(const bt_kv_view *kv, size_t layer, int is_v, size_t token, size_t head, size_t i)
 {
     const void *row = bt_kv_view_row(kv, layer, is_v, token, head);
-    return kv->elem_bytes == 4 ? ((const float *)row)[i] : f16_to_f32(((const uint16_t *)row)[i]);
+    if (kv->elem_bytes == 4) return ((const float *)row)[i];
+    if (kv->elem_bytes == 2) return f16_to_f32(((const uint16_t *)row)[i]);
+    const int8_t *q = row;
+    return (float)q[i] * f16_to_f32(*(const uint16_t *)(const void *)(q + kv->head_dim));
 }
 
 /* The part of one span: positions [begin, end), at most 256, begin a multiple of 256. */

@@ -80,8 +80,7 @@ typedef void bt_attn_fn(float *out, size_t ldo, const float *q, size_t ldq, cons
                         size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch);
 size_t bt_attn_scratch_bytes(size_t head_dim);
 
-/* Store T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounding to f16 (elem_bytes 4: as they
- * are). k, v [T, G, D] f32 with row stride ld. Nothing else in the pages is touched. */
+/* Store T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounded to the view's element type (kv_view.h). k, v [T, G, D] f32 with row stride ld. Nothing else in the pages is touched. */
 void bt_kv_store(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k, const float *v, size_t ld);
 
 /* exp(x) for x <= 88 (above: exp(88)): the project's own, the same operations in scalar and vector form.

@@ -2,11 +2,36 @@
 #include "kernels/kernels.h"
 #include "kernels/f16.h"
 
+/* Whole numbers up to 127 are the integers that are left when 1.5 * 2^23 is added and taken off again. */
+static int8_t nearest8(float x)
+{
+    const float v = x > -127.0f ? x < 127.0f ? x : 127.0f : -127.0f, big = 0x1.8p+23f;
+    return (int8_t)(v + big - big);
+}
+
+static void store_row8(int8_t *row, const float *x, size_t d)
+{
+    float top = 0;
+    for (size_t i = 0; i < d; i++) {
+        const float size = x[i] < 0 ? -x[i] : x[i];
+        if (size > top) top = size;
+    }
+    const float exact = top / 127.0f;
+    const uint16_t bits = f16_from_f32(exact < 65504.0f ? exact : 65504.0f);
+    const float s = f16_to_f32(bits);
+    for (size_t i = 0; i < d; i++) row[i] = s > 0 ? nearest8(x[i] / s) : 0;
+    memcpy(row + d, &bits, sizeof bits);
+}
+
 static void store_row(const bt_kv_view *kv, uint8_t *row, const float *x)
 {
     const size_t d = kv->head_dim;
     if (kv->elem_bytes == 4) {
         memcpy(row, x, d * sizeof *x);
+        return;
+    }
+    if (kv->elem_bytes == 1) {
+        store_row8((void *)row, x, d);
         return;
     }
     uint16_t *y = (void *)row;

@@ -81,6 +81,12 @@ BT_INLINE v16 v16_load_f16(const uint16_t *p)
     return (v16){_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)),
                  _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 8)))};
 }
+BT_INLINE v16 v16_load_s8(const int8_t *p)
+{
+    const __m128i x = _mm_loadu_si128((const void *)p);
+    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)),
+                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(x, x)))};
+}
 BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
 {
     _mm_storeu_si128((void *)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));

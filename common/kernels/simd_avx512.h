@@ -37,6 +37,10 @@ BT_INLINE __mmask16 v16_mask(size_t n) { return (__mmask16)((1u << n) - 1); }
 BT_INLINE v16 v16_load_n(const float *p, size_t n) { return _mm512_maskz_loadu_ps(v16_mask(n), p); }
 BT_INLINE void v16_store_n(float *p, v16 x, size_t n) { _mm512_mask_storeu_ps(p, v16_mask(n), x); }
 BT_INLINE v16 v16_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
+BT_INLINE v16 v16_load_s8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
+}
 BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
 {
     _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

@@ -60,7 +60,7 @@ bt_kv_view engine_kit_pages(const bt_model *m, size_t tokens, size_t page_tokens
                     .layers = m->hp.layers,
                     .kv_heads = m->hp.kv_heads,
                     .head_dim = m->hp.head_dim};
-    v.head_bytes = (size_t)v.head_dim * elem_bytes;
+    v.head_bytes = bt_kv_head_bytes(elem_bytes, v.head_dim);
     v.token_bytes = v.head_bytes * v.kv_heads;
     v.plane_bytes = v.token_bytes * page_tokens;
     v.layer_bytes = 2 * v.plane_bytes;

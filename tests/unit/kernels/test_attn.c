@@ -19,7 +19,7 @@ static cache cache_new(size_t layers, size_t g, size_t d, size_t page_tokens, si
     v->page_tokens = page_tokens, v->tokens_capacity = c.count * page_tokens;
     v->elem_bytes = elem_bytes, v->layers = (uint32_t)layers, v->kv_heads = (uint32_t)g,
     v->head_dim = (uint32_t)d;
-    v->head_bytes = d * elem_bytes, v->token_bytes = g * v->head_bytes;
+    v->head_bytes = bt_kv_head_bytes(elem_bytes, d), v->token_bytes = g * v->head_bytes;
     v->plane_bytes = page_tokens * v->token_bytes, v->layer_bytes = 2 * v->plane_bytes;
     c.page_bytes = layers * v->layer_bytes;
     c.pages = bytes_new(c.count * sizeof *c.pages, 8);
@@ -98,6 +98,8 @@ static void equals_ref_around_block_and_span_edges_for_each_head_dim(void **stat
             const size_t *hg = groups[turn % 4];
             same_bits(v, 1 + turn % 2, positions[j], hg[0], hg[1], dims[i], pages[turn % 3],
                       turn % 5 ? 2 : 4);
+            if (dims[i] % 2 == 0)
+                same_bits(v, 1 + turn % 2, positions[j], hg[0], hg[1], dims[i], pages[turn % 3], 1);
         }
 }
 
@@ -110,6 +112,8 @@ static void equals_ref_for_many_rows_at_once(void **state)
     same_bits(v, 16, 1000, 4, 1, 16, 256, 2);
     same_bits(v, 5, 600, 20, 1, 16, 64, 2);
     same_bits(v, 300, 0, 1, 1, 24, 64, 4);
+    same_bits(v, 33, 50, 9, 3, 64, 16, 1);
+    same_bits(v, 5, 600, 20, 1, 24, 64, 1);
 }
 
 static void gives_the_same_bits_however_heads_and_rows_are_split(void **state)
@@ -185,34 +189,76 @@ static void ref_agrees_with_softmax_in_double_precision(void **state)
     }
 }
 
+/* What a head of int8 must hold, from doubles: x / s is far from a tie unless it is one. */
+static void check_head8(const uint8_t *got, const float *x, size_t d)
+{
+    double top = 0;
+    for (size_t i = 0; i < d; i++) top = fmax(top, fabs((double)x[i]));
+    uint16_t bits;
+    memcpy(&bits, got + d, sizeof bits);
+    assert_int_equal(bits, bt_f32_to_f16_1(fminf((float)top / 127.0f, 65504.0f)));
+    const float s = bt_f16_to_f32_1(bits);
+    for (size_t i = 0; i < d; i++) {
+        const double q = s > 0 ? rint((double)(x[i] / s)) : 0;
+        assert_int_equal((int8_t)got[i], (int)fmin(fmax(q, -127), 127));
+    }
+}
+
 static void stores_rounded_rows_and_touches_nothing_else(void **state)
 {
     (void)state;
-    for (uint32_t elem_bytes = 2; elem_bytes <= 4; elem_bytes += 2) {
-        const size_t g = 3, d = 20, ld = g * d + 2, pos0 = 13, t = 40;
+    for (uint32_t elem_bytes = 1; elem_bytes <= 4; elem_bytes *= 2) {
+        const size_t g = 3, d = 20, ld = g * d + 2, pos0 = 13, t = 40, bytes = bt_kv_head_bytes(elem_bytes, d);
         cache c = cache_new(3, g, d, 16, 64, elem_bytes);
         float *k = floats_rnd((t - 1) * ld + g * d, 7e4f), *v = floats_rnd((t - 1) * ld + g * d, 7e4f);
+        for (size_t i = 0; i < d; i++) k[ld + i] = 0;                           /* scale 0 */
+        for (size_t i = 0; i < d; i++) k[2 * ld + i] = (float)i * 1e-8f;        /* subnormal scale */
+        for (size_t i = 0; i < d; i++) k[3 * ld + i] = (float)i - 9.5f;         /* ties of x / s among them */
+        k[3 * ld] = 127, k[4 * ld] = -3e38f;                                    /* scale 1; the greatest scale */
         bt_kv_store(&c.view, 1, pos0, t, k, v, ld);
-        for (size_t layer = 0; layer < 3; layer++)
-            for (int is_v = 0; is_v < 2; is_v++)
-                for (size_t token = 0; token < 64; token++)
-                    for (size_t i = 0; i < g * d; i++) {
-                        const uint8_t *got =
-                            c.pages[token / 16] +
-                            ((layer * 2 + (size_t)is_v) * 16 + token % 16) * g * d * elem_bytes +
-                            i * elem_bytes;
-                        if (layer != 1 || token < pos0 || token >= pos0 + t) {
-                            for (size_t b = 0; b < elem_bytes; b++) assert_int_equal(got[b], 0x5a);
-                            continue;
-                        }
-                        const float x = (is_v ? v : k)[(token - pos0) * ld + i];
-                        const uint16_t h = bt_f32_to_f16_1(x);
-                        assert_memory_equal(got, elem_bytes == 4 ? (const void *)&x : (const void *)&h,
-                                            elem_bytes);
-                    }
+        for (size_t row = 0; row < 3 * 2 * 64 * g; row++) {
+            const size_t layer = row / (2 * 64 * g), is_v = row / (64 * g) % 2, token = row / g % 64, head = row % g;
+            const uint8_t *got = c.pages[token / 16] + ((layer * 2 + is_v) * 16 + token % 16) * g * bytes + head * bytes;
+            if (layer != 1 || token < pos0 || token >= pos0 + t) {
+                for (size_t b = 0; b < bytes; b++) assert_int_equal(got[b], 0x5a);
+                continue;
+            }
+            const float *x = (is_v ? v : k) + (token - pos0) * ld + head * d;
+            if (elem_bytes == 1) check_head8(got, x, d);
+            for (size_t i = 0; i < d && elem_bytes > 1; i++) {
+                const uint16_t h = bt_f32_to_f16_1(x[i]);
+                assert_memory_equal(got + i * elem_bytes, elem_bytes == 4 ? (const void *)&x[i] : (const void *)&h,
+                                    elem_bytes);
+            }
+        }
         free(k), free(v);
         cache_free(&c);
     }
+}
+
+static void int8_rows_are_within_half_a_step_and_keep_their_largest_element(void **state)
+{
+    (void)state;
+    const size_t d = 64;
+    cache c = cache_new(1, 1, d, 256, 256, 1);
+    float *k = floats_new(256 * d);
+    for (size_t i = 0; i < 256 * d; i++) k[i] = rnd_unit() * (float)(1 + i / d);
+    bt_kv_store(&c.view, 0, 0, 256, k, k, d);
+    for (size_t t = 0; t < 256; t++) {
+        const uint8_t *row = bt_kv_view_row(&c.view, 0, 0, t, 0);
+        uint16_t bits;
+        memcpy(&bits, row + d, sizeof bits);
+        const double s = (double)bt_f16_to_f32_1(bits);
+        int top = 0;
+        for (size_t i = 0; i < d; i++) {
+            const int q = (int8_t)row[i];
+            top = abs(q) > top ? abs(q) : top;
+            assert_true(fabs(q * s - (double)k[t * d + i]) <= 0.5626 * s); /* clamped at 127: s may be 2^-11 short of max / 127 */
+        }
+        assert_true(top >= 126);
+    }
+    free(k);
+    cache_free(&c);
 }
 
 int main(void)
@@ -220,6 +266,7 @@ int main(void)
     const struct CMUnitTest once[] = {
         cmocka_unit_test(ref_agrees_with_softmax_in_double_precision),
         cmocka_unit_test(stores_rounded_rows_and_touches_nothing_else),
+        cmocka_unit_test(int8_rows_are_within_half_a_step_and_keep_their_largest_element),
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_ref_around_block_and_span_edges_for_each_head_dim),
