@@ -14,7 +14,6 @@ enum { WEIGHTS = BT_WEIGHT_OUTPUT + 1, ALIGN = 64, PANEL_ROWS = 16 };
 typedef struct slot { /* one weight of one layer: a matrix or a vector */
     bt_packed_matrix matrix;
     const float *vector;
-    const bt_gguf_tensor *tensor, *bias; /* where it comes from; NULL: the architecture has none */
 } slot;
 
 struct bt_packed {
@@ -40,38 +39,139 @@ static slot *slot_of(const bt_packed *p, uint32_t layer, bt_weight w)
     return &p->slots[is_layers_own ? (size_t)layer * WEIGHTS + w : w];
 }
 
-static bool is_matrix(bt_weight w) { return w >= BT_WEIGHT_Q; }
+bool bt_weight_is_matrix(bt_weight w) { return w >= BT_WEIGHT_Q; }
 
-static void name_tensors(bt_packed *p)
+const bt_gguf_tensor *bt_weight_tensor(const bt_model *m, uint32_t layer, bt_weight w)
 {
-    const bt_model *m = p->model;
-    for (uint32_t l = 0; l < m->hp.layers; l++) {
-        const bt_layer_tensors *t = &m->layer[l];
-        const struct {
-            bt_weight w;
-            const bt_gguf_tensor *tensor, *bias;
-        } from[] = {
-            {BT_WEIGHT_ATTN_NORM, t->attn_norm, NULL},
-            {BT_WEIGHT_FFN_NORM, t->ffn_norm, NULL},
-            {BT_WEIGHT_Q_NORM, t->q_norm, NULL},
-            {BT_WEIGHT_K_NORM, t->k_norm, NULL},
-            {BT_WEIGHT_Q, t->wq, t->bq},
-            {BT_WEIGHT_K, t->wk, t->bk},
-            {BT_WEIGHT_V, t->wv, t->bv},
-            {BT_WEIGHT_O, t->wo, NULL},
-            {BT_WEIGHT_GATE, t->w_gate, NULL},
-            {BT_WEIGHT_UP, t->w_up, NULL},
-            {BT_WEIGHT_DOWN, t->w_down, NULL},
-        };
-        for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
-            slot *s = slot_of(p, l, from[i].w);
-            s->tensor = from[i].tensor;
-            s->bias = from[i].bias;
-        }
+    const bt_layer_tensors *t = layer < m->hp.layers ? &m->layer[layer] : &m->layer[0];
+    switch (w) {
+    case BT_WEIGHT_NONE: return NULL;
+    case BT_WEIGHT_EMBED: return m->embed;
+    case BT_WEIGHT_OUT_NORM: return m->out_norm;
+    case BT_WEIGHT_OUTPUT: return m->output;
+    case BT_WEIGHT_ATTN_NORM: return t->attn_norm;
+    case BT_WEIGHT_FFN_NORM: return t->ffn_norm;
+    case BT_WEIGHT_Q_NORM: return t->q_norm;
+    case BT_WEIGHT_K_NORM: return t->k_norm;
+    case BT_WEIGHT_Q: return t->wq;
+    case BT_WEIGHT_K: return t->wk;
+    case BT_WEIGHT_V: return t->wv;
+    case BT_WEIGHT_O: return t->wo;
+    case BT_WEIGHT_GATE: return t->w_gate;
+    case BT_WEIGHT_UP: return t->w_up;
+    case BT_WEIGHT_DOWN: return t->w_down;
     }
-    slot_of(p, 0, BT_WEIGHT_OUT_NORM)->tensor = m->out_norm;
-    slot_of(p, 0, BT_WEIGHT_OUTPUT)->tensor = m->output;
+    return NULL;
 }
+
+const bt_gguf_tensor *bt_weight_bias(const bt_model *m, uint32_t layer, bt_weight w)
+{
+    if (layer >= m->hp.layers) return NULL;
+    return w == BT_WEIGHT_Q   ? m->layer[layer].bq
+           : w == BT_WEIGHT_K ? m->layer[layer].bk
+           : w == BT_WEIGHT_V ? m->layer[layer].bv
+                              : NULL;
+}
+
+bt_weight bt_weight_next(const bt_model *m, uint32_t *layer, bt_weight w)
+{
+    do {
+        if (w < BT_WEIGHT_OUTPUT) {
+            w++;
+        } else {
+            w = BT_WEIGHT_ATTN_NORM;
+            if (++*layer >= m->hp.layers) return BT_WEIGHT_NONE;
+        }
+    } while (w == BT_WEIGHT_EMBED || !bt_weight_tensor(m, *layer, w) ||
+             (*layer > 0 && (w == BT_WEIGHT_OUT_NORM || w == BT_WEIGHT_OUTPUT)));
+    return w;
+}
+
+/* ---- the pieces ---- */
+
+typedef struct split_job {
+    bt_packed_panel_fn *fn;
+    void *ud;
+    float *scratch; /* [parts][PANEL_ROWS * k] */
+    size_t panels, stride;
+    uint8_t *is_bad; /* [parts] */
+} split_job;
+
+static void split_part(void *ud, size_t part, size_t parts)
+{
+    const split_job *j = ud;
+    size_t p0, p1;
+    bt_pool_slice(&p0, &p1, j->panels, 1, part, parts);
+    for (size_t p = p0; p < p1; p++)
+        if (!j->fn(j->ud, p, j->scratch + part * j->stride)) j->is_bad[part] = 1;
+}
+
+bt_err bt_packed_split(const bt_gguf_tensor *t, bt_packed_panel_fn *fn, void *ud, const char *refusal, bt_pool *pool, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    const size_t parts = bt_pool_threads(pool);
+    split_job j = {.fn = fn, .ud = ud, .panels = bt_matmul_panels(t->dim[1]), .stride = PANEL_ROWS * t->dim[0]};
+    j.scratch = calloc(parts * j.stride, sizeof *j.scratch);
+    j.is_bad = calloc(parts, 1);
+    if (!j.scratch || !j.is_bad) {
+        e = bt_fail(fault, BT_ENOMEM, "packing weights");
+        goto out;
+    }
+    bt_pool_run(pool, split_part, &j);
+    if (memchr(j.is_bad, 1, parts)) e = bt_fail(fault, BT_EFORMAT, "tensor '%s': %s", t->name, refusal);
+out:
+    free(j.scratch);
+    free(j.is_bad);
+    return e;
+}
+
+typedef struct f16_job {
+    const bt_packed_source *source; /* NULL: the tensor's own rows */
+    const bt_gguf_tensor *tensor;
+    uint16_t *panels;
+} f16_job;
+
+static bool has_nonfinite_f16(const uint16_t *v, size_t count)
+{
+    uint16_t worst = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint16_t magnitude = v[i] & 0x7fff;
+        worst = magnitude > worst ? magnitude : worst;
+    }
+    return worst >= 0x7c00;
+}
+
+static void read_row(float *y, const bt_packed_source *source, const bt_gguf_tensor *t, size_t n)
+{
+    if (source) source->row(source->ud, y, n);
+    else bt_model_row_f32(y, t, n);
+}
+
+static bool f16_panel(void *ud, size_t panel, float *rows)
+{
+    const f16_job *j = ud;
+    const size_t k = j->tensor->dim[0], n = j->tensor->dim[1], n0 = panel * PANEL_ROWS;
+    const size_t count = n - n0 < PANEL_ROWS ? n - n0 : PANEL_ROWS;
+    for (size_t r = 0; r < count; r++) read_row(rows + r * k, j->source, j->tensor, n0 + r);
+    bt_matmul_pack(j->panels, rows, n0, count, k);
+    return !has_nonfinite_f16(j->panels + panel * PANEL_ROWS * k, PANEL_ROWS * k);
+}
+
+bt_err bt_packed_f16(uint16_t *panels, const bt_gguf_tensor *t, const bt_packed_source *source, bt_pool *pool, bt_fault *fault)
+{
+    f16_job j = {.source = source, .tensor = t, .panels = panels};
+    return bt_packed_split(t, f16_panel, &j, "a weight is beyond the range of f16 (65504)", pool, fault);
+}
+
+bt_err bt_packed_vector(float *v, const bt_gguf_tensor *t, const bt_packed_source *source, bt_fault *fault)
+{
+    read_row(v, source, t, 0);
+    for (size_t i = 0; i < t->dim[0]; i++)
+        if (!isfinite(v[i])) return bt_fail(fault, BT_EFORMAT, "tensor '%s': element %zu is not finite", t->name, i);
+    return BT_OK;
+}
+
+/* ---- the whole ---- */
 
 /* Add room for count elements to *bytes; false on overflow. */
 static bool reserve(size_t *bytes, size_t count, size_t elem_bytes)
@@ -90,21 +190,20 @@ static void *take(bt_packed *p, size_t count, size_t elem_bytes)
 
 static bt_err map_all(bt_packed *p, bt_fault *fault)
 {
-    const size_t count = (size_t)p->model->hp.layers * WEIGHTS;
-    const size_t half = p->model->hp.rope_dims / 2;
+    const bt_model *m = p->model;
+    const size_t half = m->hp.rope_dims / 2;
     size_t bytes = 0, table;
     bool fits = bt_mul_size(&table, p->ctx_tokens, half);
     fits = fits && reserve(&bytes, table, 4) && reserve(&bytes, table, 4);
-    for (size_t i = 0; fits && i < count; i++) {
-        const slot *s = &p->slots[i];
-        if (!s->tensor) continue;
-        fits = is_matrix((bt_weight)(i % WEIGHTS))
-                   ? reserve(&bytes, bt_matmul_packed_elems(s->tensor->dim[1], s->tensor->dim[0]), 2)
-                   : reserve(&bytes, s->tensor->dim[0], 4);
-        if (s->bias) fits = fits && reserve(&bytes, s->bias->dim[0], 4);
+    uint32_t layer = 0;
+    for (bt_weight w = 0; (w = bt_weight_next(m, &layer, w)) && fits;) {
+        const bt_gguf_tensor *t = bt_weight_tensor(m, layer, w), *bias = bt_weight_bias(m, layer, w);
+        fits = bt_weight_is_matrix(w) ? reserve(&bytes, bt_matmul_packed_elems(t->dim[1], t->dim[0]), 2)
+                                      : reserve(&bytes, t->dim[0], 4);
+        if (bias) fits = fits && reserve(&bytes, bias->dim[0], 4);
     }
     if (!fits)
-        return bt_fail(fault, BT_ELIMIT, "weights of '%s' do not fit the address space", p->model->name);
+        return bt_fail(fault, BT_ELIMIT, "weights of '%s' do not fit the address space", m->name);
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return bt_fail(fault, BT_ENOMEM, "%zu bytes for packed weights: %s", bytes, strerror(errno));
@@ -116,109 +215,44 @@ static bt_err map_all(bt_packed *p, bt_fault *fault)
     return BT_OK;
 }
 
-typedef struct pack_job {
-    const bt_packed_source *source; /* NULL: the tensor's own rows */
-    const bt_gguf_tensor *tensor;
-    uint16_t *panels;
-    float *rows; /* [parts][PANEL_ROWS * k] */
-    size_t rows_stride, n, k;
-    uint8_t *is_bad; /* [parts] */
-} pack_job;
-
-static bool has_nonfinite_f16(const uint16_t *v, size_t count)
-{
-    uint16_t worst = 0;
-    for (size_t i = 0; i < count; i++) {
-        const uint16_t magnitude = v[i] & 0x7fff;
-        worst = magnitude > worst ? magnitude : worst;
-    }
-    return worst >= 0x7c00;
-}
-
-static void read_row(float *y, const bt_packed_source *source, const bt_gguf_tensor *t, size_t n)
-{
-    if (source) source->row(source->ud, y, n);
-    else bt_model_row_f32(y, t, n);
-}
-
-static void pack_part(void *ud, size_t part, size_t parts)
-{
-    const pack_job *j = ud;
-    float *rows = j->rows + part * j->rows_stride;
-    size_t p0, p1;
-    bt_pool_slice(&p0, &p1, bt_matmul_panels(j->n), 1, part, parts);
-    for (size_t p = p0; p < p1; p++) {
-        const size_t n0 = p * PANEL_ROWS, count = j->n - n0 < PANEL_ROWS ? j->n - n0 : PANEL_ROWS;
-        for (size_t r = 0; r < count; r++) read_row(rows + r * j->k, j->source, j->tensor, n0 + r);
-        bt_matmul_pack(j->panels, rows, n0, count, j->k);
-        if (has_nonfinite_f16(j->panels + p * PANEL_ROWS * j->k, PANEL_ROWS * j->k)) j->is_bad[part] = 1;
-    }
-}
-
-static bt_err copy_vector(const float **ret, bt_packed *p, const bt_packed_source *source,
-                          const bt_gguf_tensor *t, bt_fault *fault)
+static bt_err take_vector(const float **ret, bt_packed *p, const bt_gguf_tensor *t, const bt_packed_source *source, bt_fault *fault)
 {
     float *v = take(p, t->dim[0], 4);
-    read_row(v, source, t, 0);
-    for (size_t i = 0; i < t->dim[0]; i++)
-        if (!isfinite(v[i]))
-            return bt_fail(fault, BT_EFORMAT, "tensor '%s': element %zu is not finite", t->name, i);
     *ret = v;
-    return BT_OK;
+    return bt_packed_vector(v, t, source, fault);
 }
 
-static bt_err pack_matrix(bt_packed *p, slot *s, pack_job *job, bt_pool *pool, bt_fault *fault)
+static bt_err pack_one(bt_packed *p, uint32_t layer, bt_weight w, const bt_packed_source *source, bt_pool *pool, bt_fault *fault)
 {
-    const size_t parts = bt_pool_threads(pool);
-    job->tensor = s->tensor;
-    job->k = s->tensor->dim[0];
-    job->n = s->tensor->dim[1];
-    job->panels = take(p, bt_matmul_packed_elems(job->n, job->k), 2);
-    bt_pool_run(pool, pack_part, job);
-    for (size_t i = 0; i < parts; i++)
-        if (job->is_bad[i])
-            return bt_fail(fault, BT_EFORMAT, "tensor '%s': a weight is beyond the range of f16 (65504)",
-                           s->tensor->name);
-    s->matrix = (bt_packed_matrix){.panels = job->panels, .n = job->n, .k = job->k};
-    return s->bias ? copy_vector(&s->matrix.bias, p, NULL, s->bias, fault) : BT_OK;
+    const bt_gguf_tensor *t = bt_weight_tensor(p->model, layer, w), *bias = bt_weight_bias(p->model, layer, w);
+    slot *s = slot_of(p, layer, w);
+    bt_err e = source ? source->begin(source->ud, layer, w, fault) : BT_OK;
+    if (e < 0) return e;
+    if (!bt_weight_is_matrix(w)) return take_vector(&s->vector, p, t, source, fault);
+    uint16_t *panels = take(p, bt_matmul_packed_elems(t->dim[1], t->dim[0]), 2);
+    s->matrix = (bt_packed_matrix){.panels = panels, .n = t->dim[1], .k = t->dim[0]};
+    if ((e = bt_packed_f16(panels, t, source, pool, fault)) < 0) return e;
+    return bias ? take_vector(&s->matrix.bias, p, bias, NULL, fault) : BT_OK;
 }
 
 static bt_err pack_all(bt_packed *p, const bt_packed_options *o, bt_pool *pool, bt_fault *fault)
 {
-    const size_t count = (size_t)p->model->hp.layers * WEIGHTS, parts = bt_pool_threads(pool);
-    bt_err e = BT_OK;
+    bt_err e;
     uint64_t done = 0, total = 0;
-    size_t widest = 0;
-    for (size_t i = 0; i < count; i++) {
-        const bt_gguf_tensor *t = p->slots[i].tensor;
-        if (!t || !is_matrix((bt_weight)(i % WEIGHTS))) continue;
-        total += bt_matmul_packed_elems(t->dim[1], t->dim[0]) * 2;
-        if (t->dim[0] > widest) widest = t->dim[0];
+    uint32_t layer = 0;
+    for (bt_weight w = 0; (w = bt_weight_next(p->model, &layer, w));) {
+        const bt_gguf_tensor *t = bt_weight_tensor(p->model, layer, w);
+        if (bt_weight_is_matrix(w)) total += bt_matmul_packed_elems(t->dim[1], t->dim[0]) * 2;
     }
-    pack_job job = {.source = o->source, .rows_stride = PANEL_ROWS * widest};
-    job.rows = calloc(parts * job.rows_stride, sizeof *job.rows);
-    job.is_bad = calloc(parts, 1);
-    if (!job.rows || !job.is_bad) {
-        e = bt_fail(fault, BT_ENOMEM, "packing weights");
-        goto out;
-    }
-    for (size_t i = 0; i < count; i++) {
-        slot *s = &p->slots[i];
-        const bt_weight w = (bt_weight)(i % WEIGHTS);
-        if (!s->tensor) continue;
-        if (o->source && (e = o->source->begin(o->source->ud, (uint32_t)(i / WEIGHTS), w, fault)) < 0) goto out;
-        if (!is_matrix(w)) {
-            if ((e = copy_vector(&s->vector, p, o->source, s->tensor, fault)) < 0) goto out;
-            continue;
-        }
-        if ((e = pack_matrix(p, s, &job, pool, fault)) < 0) goto out;
-        done += bt_matmul_packed_elems(s->matrix.n, s->matrix.k) * 2;
+    layer = 0;
+    for (bt_weight w = 0; (w = bt_weight_next(p->model, &layer, w));) {
+        if ((e = pack_one(p, layer, w, o->source, pool, fault)) < 0) return e;
+        if (!bt_weight_is_matrix(w)) continue;
+        const bt_packed_matrix *m = bt_packed_matrix_of(p, layer, w);
+        done += bt_matmul_packed_elems(m->n, m->k) * 2;
         if (o->progress) o->progress(o->progress_ud, done, total);
     }
-out:
-    free(job.rows);
-    free(job.is_bad);
-    return e;
+    return BT_OK;
 }
 
 bt_err bt_packed_new(bt_packed **ret, const bt_model *m, const bt_packed_options *options, bt_pool *pool,
@@ -237,7 +271,6 @@ bt_err bt_packed_new(bt_packed **ret, const bt_model *m, const bt_packed_options
         e = bt_fail(fault, BT_ENOMEM, "packing weights");
         goto out;
     }
-    name_tensors(p);
     if ((e = map_all(p, fault)) < 0) goto out;
     bt_model_rope_table(p->rope_cos, p->rope_sin, m, p->ctx_tokens);
     if ((e = pack_all(p, options, pool, fault)) < 0) goto out;

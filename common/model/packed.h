@@ -1,5 +1,7 @@
 #ifndef BT_MODEL_PACKED_H
 #define BT_MODEL_PACKED_H
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
 #include "base/pool.h"
@@ -24,6 +26,13 @@ typedef enum bt_weight {
     BT_WEIGHT_OUTPUT,                                           /* [V, D] */
 } bt_weight;
 const char *bt_weight_name(bt_weight w);                        /* "attn_norm", "q", ...; never NULL */
+bool bt_weight_is_matrix(bt_weight w);
+/* The file's tensor of a weight and its bias; NULL where the architecture has none. */
+const bt_gguf_tensor *bt_weight_tensor(const bt_model *m, uint32_t layer, bt_weight w);
+const bt_gguf_tensor *bt_weight_bias(const bt_model *m, uint32_t layer, bt_weight w);
+/* Walks all weights of a model but the embedding, each once, in one order: layer 0, its weights and those of no layer, then the next layers.
+ * Begin with *layer = 0 and BT_WEIGHT_NONE; the end is BT_WEIGHT_NONE. */
+bt_weight bt_weight_next(const bt_model *m, uint32_t *layer, bt_weight w);
 
 typedef struct bt_packed_matrix {
     const uint16_t *panels;                 /* bt_matmul_packed_elems(n, k) of them, 64-byte aligned */
@@ -63,4 +72,14 @@ const float *bt_packed_rope_sin(const bt_packed *p, size_t pos);
 const bt_model *bt_packed_model(const bt_packed *p);
 size_t bt_packed_ctx_tokens(const bt_packed *p);
 size_t bt_packed_bytes(const bt_packed *p);
+
+/* ---- the pieces, for whoever keeps weights in a form or place of its own ---- */
+/* Calls fn once for each panel of 16 outputs of a matrix, on the pool's threads; scratch[16 * dim[0]] is its own for the call. Where fn gives false
+ * for any, the others still run, and the result is BT_EFORMAT "tensor 'NAME': refusal". BT_ENOMEM. */
+typedef bool bt_packed_panel_fn(void *ud, size_t panel, float *scratch);
+bt_err bt_packed_split(const bt_gguf_tensor *t, bt_packed_panel_fn *fn, void *ud, const char *refusal, bt_pool *pool, bt_fault *fault);
+/* A matrix as f16 panels, into zeroed memory; source, which has begun, may be NULL. BT_EFORMAT as bt_packed_new. */
+bt_err bt_packed_f16(uint16_t *panels, const bt_gguf_tensor *t, const bt_packed_source *source, bt_pool *pool, bt_fault *fault);
+/* v[dim[0]] = the only row of a tensor. BT_EFORMAT naming it where an element is not finite. */
+bt_err bt_packed_vector(float *v, const bt_gguf_tensor *t, const bt_packed_source *source, bt_fault *fault);
 #endif

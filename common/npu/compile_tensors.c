@@ -129,7 +129,7 @@ static bt_pkg_tensor *tensor_of(bt_compile_job *j, uint32_t layer, bt_weight w)
 static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fault *fault)
 {
     bt_pkg_tensor *t = tensor_of(j, layer, w);
-    if (!bt_fold_tensor(j->m, layer, w) || !bt_fold_has_norm(j->fold, layer, w)) return BT_OK;
+    if (!bt_weight_tensor(j->m, layer, w) || !bt_fold_has_norm(j->fold, layer, w)) return BT_OK;
     const bt_err e = bt_fold_begin(j->fold, layer, w, fault);
     if (e < 0) return e;
     t->n = (uint32_t)bt_fold_width(j->fold);
@@ -147,7 +147,7 @@ static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fa
 /* The file's bias plus the correction (NULL: none) to *ret, NULL where there is neither; and to the package. The caller frees. */
 static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, const float *correction, bt_fault *fault)
 {
-    const bt_gguf_tensor *bias = bt_fold_bias(j->m, t->layer, (bt_weight)t->weight);
+    const bt_gguf_tensor *bias = bt_weight_bias(j->m, t->layer, (bt_weight)t->weight);
     *ret = NULL;
     if (!bias && !correction) return BT_OK;
     float *v = calloc(t->n, sizeof *v);
@@ -188,7 +188,7 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     const bt_recipe *r = &j->o->recipe;
     const uint32_t site = bt_pkg_site_index(j->m->hp.layers, layer, bt_pkg_site_of(w));
     const bt_calib_site *c = &j->stats->site[site];
-    const bt_gguf_tensor *from = bt_fold_tensor(j->m, layer, w);
+    const bt_gguf_tensor *from = bt_weight_tensor(j->m, layer, w);
     bt_pkg_tensor *t = tensor_of(j, layer, w);
     t->n = (uint32_t)from->dim[1];
     t->k = (uint32_t)from->dim[0];

@@ -23,38 +23,6 @@ struct bt_fold {
     float *columns; /* [threads][COLUMNS][dim] while that is made */
 };
 
-const bt_gguf_tensor *bt_fold_tensor(const bt_model *m, uint32_t layer, bt_weight w)
-{
-    const bt_layer_tensors *t = layer < m->hp.layers ? &m->layer[layer] : &m->layer[0];
-    switch (w) {
-    case BT_WEIGHT_NONE: return NULL;
-    case BT_WEIGHT_EMBED: return m->embed;
-    case BT_WEIGHT_OUT_NORM: return m->out_norm;
-    case BT_WEIGHT_OUTPUT: return m->output;
-    case BT_WEIGHT_ATTN_NORM: return t->attn_norm;
-    case BT_WEIGHT_FFN_NORM: return t->ffn_norm;
-    case BT_WEIGHT_Q_NORM: return t->q_norm;
-    case BT_WEIGHT_K_NORM: return t->k_norm;
-    case BT_WEIGHT_Q: return t->wq;
-    case BT_WEIGHT_K: return t->wk;
-    case BT_WEIGHT_V: return t->wv;
-    case BT_WEIGHT_O: return t->wo;
-    case BT_WEIGHT_GATE: return t->w_gate;
-    case BT_WEIGHT_UP: return t->w_up;
-    case BT_WEIGHT_DOWN: return t->w_down;
-    }
-    return NULL;
-}
-
-const bt_gguf_tensor *bt_fold_bias(const bt_model *m, uint32_t layer, bt_weight w)
-{
-    if (layer >= m->hp.layers) return NULL;
-    return w == BT_WEIGHT_Q   ? m->layer[layer].bq
-           : w == BT_WEIGHT_K ? m->layer[layer].bk
-           : w == BT_WEIGHT_V ? m->layer[layer].bv
-                              : NULL;
-}
-
 bt_err bt_fold_new(bt_fold **ret, const bt_model *m, bool r1, bool r2, bt_pool *pool, bt_fault *fault)
 {
     bt_fold *f = calloc(1, sizeof *f);
@@ -179,7 +147,7 @@ bt_err bt_fold_begin(bt_fold *f, uint32_t layer, bt_weight w, bt_fault *fault)
 {
     free(f->whole);
     f->whole = NULL;
-    f->tensor = bt_fold_tensor(f->m, layer, w);
+    f->tensor = bt_weight_tensor(f->m, layer, w);
     if (!f->tensor) return bt_fail(fault, BT_EARG, "this architecture has no %s", bt_weight_name(w));
     f->w = w;
     f->has_gamma = false;
@@ -193,7 +161,7 @@ bt_err bt_fold_begin(bt_fold *f, uint32_t layer, bt_weight w, bt_fault *fault)
     if (w == BT_WEIGHT_UP) f->output_smooth = smooth_of(f, layer, BT_SITE_DOWN);
     const bt_weight norm = norm_before(site);
     f->has_gamma = f->r1.base > 0 && norm != BT_WEIGHT_NONE;
-    if (f->has_gamma) bt_model_row_f32(f->gamma, bt_fold_tensor(f->m, layer, norm), 0);
+    if (f->has_gamma) bt_model_row_f32(f->gamma, bt_weight_tensor(f->m, layer, norm), 0);
     return f->r1.base > 0 && (w == BT_WEIGHT_O || w == BT_WEIGHT_DOWN) ? make_whole(f, fault) : BT_OK;
 }
 

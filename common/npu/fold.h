@@ -35,8 +35,4 @@ size_t bt_fold_rows(const bt_fold *f);      /* of what was chosen */
 size_t bt_fold_width(const bt_fold *f);
 /* The same as a source for bt_packed_new. */
 bt_packed_source bt_fold_source(bt_fold *f);
-
-/* The tensor of a weight and its bias (NULL: none), by the names of model/packed.h. */
-const bt_gguf_tensor *bt_fold_tensor(const bt_model *m, uint32_t layer, bt_weight w);
-const bt_gguf_tensor *bt_fold_bias(const bt_model *m, uint32_t layer, bt_weight w);
 #endif

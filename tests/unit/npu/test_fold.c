@@ -185,7 +185,7 @@ static void fold_into(const bt_model *copy, bt_fold *f)
     for (uint32_t l = 0; l <= hp->layers; l++)
         for (size_t i = 0; i < (l < hp->layers ? sizeof weights / sizeof *weights : 2); i++) {
             const bt_weight w = l < hp->layers ? weights[i] : i ? BT_WEIGHT_OUTPUT : BT_WEIGHT_OUT_NORM;
-            const bt_gguf_tensor *t = bt_fold_tensor(copy, l, w);
+            const bt_gguf_tensor *t = bt_weight_tensor(copy, l, w);
             assert_int_equal(bt_fold_begin(f, l, w, NULL), BT_OK);
             for (size_t n = 0; n < t->rows; n++) bt_fold_row(f, data_of(t) + n * t->dim[0], n);
         }
