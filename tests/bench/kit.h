@@ -29,10 +29,11 @@ void  *bench_bytes(size_t bytes);           /* zeroed, 64-byte aligned */
 double bench_measure(bt_pool *pool, bt_pool_fn *fn, void *ud);
 double bench_median(double *samples, size_t n);     /* sorts them */
 
-/* Multiply-adds of floats and of bytes in registers, and a load-only pass over memory; pool, threads and kernels are set. */
+/* Multiply-adds of floats and of bytes in registers, and a load-only pass over 1 GiB; pool, threads and kernels are set. */
 double bench_peak_flops(const machine *m);
 double bench_peak_int8(const machine *m);
 double bench_read_rate(const machine *m);
+double bench_read_once(const machine *m);   /* one pass */
 
 /* peak: of the operations that `flops` counts, named `limit`. touched: bytes until a call meets the same ones again. */
 figure bench_rate_of(const machine *m, const char *name, double peak, const char *limit, size_t t, double flops, double bytes,
