@@ -1,9 +1,7 @@
 /* baton perplexity: how well a model, by a given engine, predicts a text. One process; the convention of llama-perplexity. */
 #include "base/clock.h"
-#include "base/num.h"
-#include "kv/kv_pages.h"
-#include "prefill-node/engine.h"
 #include "sample/perplexity.h"
+#include "tools/perplexity_side.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -11,15 +9,17 @@
 #include <string.h>
 
 typedef struct config {
-    const char *model, *file, *isa;
-    int engine, against;
+    const char *model, *file;
+    int engine, against, weights, kv_dtype;
     int64_t threads, ctx_size, chunks;
     bool json, quiet;
-    bt_package_want want;
+    tool_side_config side;
 } config;
 
-enum { NO_COMPARISON = 0, PAGE_TOKENS = 64 };
-static const char *const against_names[] = { "none", "npu", "host", "reference", NULL };
+enum { NO_COMPARISON = 0 };
+static const char *const kv_dtypes[] = { "f16", "int8", NULL };
+static const char *const engine_names[] = { "npu", "host", "reference", "decode", NULL };
+static const char *const against_names[] = { "none", "npu", "host", "reference", "decode", NULL };
 
 static const bt_opt opts[] = {
     { .group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING, .required = true,
@@ -30,15 +30,20 @@ static const bt_opt opts[] = {
       .lo = 4, .hi = 1 << 20, .help = "tokens of one window; the second half of each is scored" },
     { .group = "Input", .name = "chunks", .value = "N", BT_OPT_AT(config, chunks), .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
       .help = "windows to use; 0: all" },
-    PF_ENGINE_OPT(config, engine),
+    { .group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, engine), .type = BT_OPT_CHOICE, .def = "npu",
+      .choices = engine_names, .help = "what computes: the integer NPU, f16 kernels, the plain FP32 oracle, or the decode node's kernels" },
     { .group = "Model", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE, .def = "none",
       .choices = against_names, .help = "also compare the distributions with this engine's" },
+    { .group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE, .def = "f16",
+      .choices = dc_engine_forms, .help = "weights of engine decode" },
+    { .group = "Model", .name = "kv-dtype", .value = "TYPE", BT_OPT_AT(config, kv_dtype), .type = BT_OPT_CHOICE, .def = "f16",
+      .choices = kv_dtypes, .help = "KV of engine decode" },
     { .group = "Model", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads), .type = BT_OPT_INT, .def = "0", .lo = 0,
       .hi = 256, .help = "compute threads; 0: all cores" },
-    { .group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
+    { .group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, side.isa), .type = BT_OPT_STRING, .def = "auto",
       .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
-    BT_PACKAGE_OPTS(config, want),
-    BT_PACKAGE_FILE_OPT(config, want),
+    BT_PACKAGE_OPTS(config, side.want),
+    BT_PACKAGE_FILE_OPT(config, side.want),
     { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: perplexity, tokens, ..." },
     { .group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG, .help = "no progress on stderr" },
 };
@@ -48,44 +53,15 @@ const bt_opt_program tool_perplexity_program = {
     .normal = "baton perplexity -m smollm2 -f wiki.test.raw -c 512 --chunks 20", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
 };
 
-/* An engine with the pages and the logits of one window. */
-typedef struct side { pf_engine *engine; bt_kv_pages *pages; bt_kv_seq seq; bt_kv_view view; float *logits; } side;
+typedef struct measure { bt_perplexity_plan plan; bt_perplexity score; bt_perplexity_diff *diff; int64_t us; char form[128]; bt_msg_work work; } measure;
 
-static bt_err side_open(side *s, const bt_model *m, const config *c, const char *engine, bt_fault *fault)
-{
-    const size_t ctx = (size_t)c->ctx_size;
-    tool_compiling show = { .quiet = c->quiet };
-    const pf_engine_config ec = { .engine = engine, .isa = c->isa, .want = c->want, .for_perplexity = true, .threads = (size_t)c->threads,
-                                  .ctx_tokens = ctx, .progress = tool_progress_compiling, .progress_ud = &show };
-    size_t bytes;
-    bt_err e = pf_engine_new(&s->engine, m, &ec, fault);
-    if (e == BT_OK)
-        e = bt_kv_pages_new(&s->pages, m->hp.layers, m->hp.kv_heads, m->hp.head_dim, pf_engine_kv_elem_bytes(s->engine), PAGE_TOKENS, ctx, fault);
-    if (e == BT_OK) e = bt_kv_pages_reserve(s->pages, &s->seq, ctx, fault);
-    if (e < 0) return e;
-    bt_kv_pages_view(&s->view, s->pages, &s->seq);
-    if (!bt_mul_size(&bytes, ctx, (size_t)m->hp.vocab * sizeof(float)) || !(s->logits = malloc(bytes)))
-        return bt_fail(fault, BT_ENOMEM, "the logits of %zu tokens", ctx);
-    return BT_OK;
-}
-
-static void side_close(side *s)
-{
-    if (s->pages) bt_kv_pages_release(s->pages, &s->seq);
-    bt_kv_pages_free(s->pages);
-    pf_engine_free(s->engine);
-    free(s->logits);
-}
-
-typedef struct measure { bt_perplexity_plan plan; bt_perplexity score; bt_perplexity_diff *diff; int64_t us; pf_engine_about about; bt_msg_work work; } measure;
-
-static bt_err one_window(measure *r, side *a, side *b, const bt_model *m, const int32_t *ids, bt_fault *fault)
+static bt_err one_window(measure *r, tool_side *a, tool_side *b, const bt_model *m, const int32_t *ids, bt_fault *fault)
 {
     const size_t ctx = r->plan.ctx_tokens, vocab = m->hp.vocab;
     const int64_t begin_us = bt_clock_us();
-    bt_err e = pf_engine_prefill(a->engine, &a->view, ids, ctx, 0, NULL, a->logits, BT_PREFILL_ALL, fault);
+    bt_err e = tool_side_run(a, ids, ctx, vocab, fault);
     r->us += bt_clock_us() - begin_us;
-    if (e == BT_OK && b) e = pf_engine_prefill(b->engine, &b->view, ids, ctx, 0, NULL, b->logits, BT_PREFILL_ALL, fault);
+    if (e == BT_OK && b) e = tool_side_run(b, ids, ctx, vocab, fault);
     for (size_t i = r->plan.first_scored; e == BT_OK && i <= r->plan.last_scored; i++) {
         bt_perplexity_add(&r->score, bt_perplexity_nll(a->logits + i * vocab, vocab, ids[i + 1]));
         if (b) e = bt_perplexity_diff_add(r->diff, b->logits + i * vocab, a->logits + i * vocab, vocab, fault);
@@ -101,8 +77,8 @@ static int show(const config *c, measure *r)
     const bt_perplexity_diff_result d = r->diff ? bt_perplexity_diff_end(r->diff) : (bt_perplexity_diff_result){ 0 };
     if (c->json) {
         json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f}", "perplexity", value, "standard_error", error, "tokens",
-                              (json_int_t)r->score.tokens, "windows", (json_int_t)r->plan.windows, "engine", pf_engine_names[c->engine], "quant",
-                              r->about.engine.quant, "npu_mac_ratio", npu, "tokens_per_second", rate);
+                              (json_int_t)r->score.tokens, "windows", (json_int_t)r->plan.windows, "engine", engine_names[c->engine], "quant",
+                              r->form, "npu_mac_ratio", npu, "tokens_per_second", rate);
         if (r->diff)
             json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against], "kl_mean", d.kl_mean, "kl_p99",
                                                 d.kl_p99, "top1_ratio", d.top1_ratio));
@@ -110,7 +86,7 @@ static int show(const config *c, measure *r)
     }
     printf("perplexity %.4f +- %.4f over %llu tokens (%zu window%s of %zu), engine %s, %s, %.1f tokens/s\n", value, error,
            (unsigned long long)r->score.tokens, r->plan.windows, r->plan.windows == 1 ? "" : "s", r->plan.ctx_tokens,
-           pf_engine_names[c->engine], r->about.engine.quant, rate);
+           engine_names[c->engine], r->form, rate);
     if (macs > 0) printf("%.2f %% of its multiply-accumulates on the NPU\n", 100 * npu);
     if (r->diff)
         printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n", against_names[c->against], d.kl_mean, d.kl_p99,
@@ -121,13 +97,13 @@ static int show(const config *c, measure *r)
 static bt_err measure_text(measure *r, const config *c, const bt_model *m, const bt_tokenizer *tok, const int32_t *text, size_t n,
                            bt_fault *fault)
 {
-    side a = { 0 }, b = { 0 };
+    tool_side a = { 0 }, b = { 0 };
     const bool compared = c->against != NO_COMPARISON;
     const int32_t bos = bt_tokenizer_adds_bos(tok) ? bt_tokenizer_bos(tok) : -1;
     int32_t *ids = NULL;
     bt_err e = bt_perplexity_plan_make(&r->plan, n, (size_t)c->ctx_size, (size_t)c->chunks, fault);
-    if (e == BT_OK) e = side_open(&a, m, c, pf_engine_names[c->engine], fault);
-    if (e == BT_OK && compared) e = side_open(&b, m, c, against_names[c->against], fault);
+    if (e == BT_OK) e = tool_side_open(&a, m, &c->side, engine_names[c->engine], fault);
+    if (e == BT_OK && compared) e = tool_side_open(&b, m, &c->side, against_names[c->against], fault);
     if (e == BT_OK && compared)
         e = bt_perplexity_diff_new(&r->diff, r->plan.windows * (r->plan.last_scored - r->plan.first_scored + 1), fault);
     if (e == BT_OK && !(ids = malloc(r->plan.ctx_tokens * sizeof *ids))) e = bt_fail(fault, BT_ENOMEM, "one window");
@@ -138,12 +114,12 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
     }
     tool_progress_end(c->quiet);
     if (e == BT_OK) {
-        r->about = pf_engine_describe(a.engine);
-        r->work = pf_engine_work(a.engine);
+        snprintf(r->form, sizeof r->form, "%s", a.dc ? dc_engine_weights(a.dc) : pf_engine_describe(a.pf).engine.quant);
+        if (a.pf) r->work = pf_engine_work(a.pf);
     }
     free(ids);
-    side_close(&a);
-    side_close(&b);
+    tool_side_close(&a);
+    tool_side_close(&b);
     return e;
 }
 
@@ -158,9 +134,17 @@ int tool_perplexity_run(int argc, char **argv)
     int32_t *ids = NULL;
     size_t len, n;
     measure r = { 0 };
+    bt_pool *pool = NULL;
     int rc = bt_opt_start(&args, &tool_perplexity_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    if (tool_open_model(&m, &tok, c.model, &fault) < 0 || tool_read_file(&text, &len, c.file, &fault) < 0
+    c.side.weights = dc_engine_forms[c.weights];
+    c.side.kv_elem_bytes = c.kv_dtype == 0 ? 2 : 1;
+    c.side.ctx_tokens = (size_t)c.ctx_size;
+    c.side.threads = (size_t)c.threads;
+    c.side.quiet = c.quiet;
+    const bt_err pooled = bt_pool_new(&pool, c.side.threads, &fault);
+    c.side.pool = pool;
+    if (pooled < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 || tool_read_file(&text, &len, c.file, &fault) < 0
         || bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_BOS, &fault) < 0
         || measure_text(&r, &c, m, tok, ids, n, &fault) < 0)
         rc = tool_fail("perplexity", &fault);
@@ -171,6 +155,7 @@ int tool_perplexity_run(int argc, char **argv)
     free(text);
     bt_tokenizer_free(tok);
     bt_model_close(m);
+    bt_pool_free(pool);
     bt_opt_done(&args);
     return rc;
 }

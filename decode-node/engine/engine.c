@@ -15,6 +15,7 @@ struct dc_engine {
     dc_engine_stats stats;
 };
 
+const char *const dc_engine_forms[] = {"f16", "int8", "fp4", NULL};
 static const dc_engine_backend *const backends[] = {&dc_engine_host, &dc_engine_reference};
 
 /* What the configuration leaves open, and what it asks that this back end cannot. */

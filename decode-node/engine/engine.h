@@ -34,6 +34,7 @@ typedef struct dc_engine_config {
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);  /* while converting weights; NULL: silent */
     void *progress_ud;
 } dc_engine_config;
+extern const char *const dc_engine_forms[];     /* values of --weights, NULL at the end; the first is the default */
 
 /* m is borrowed and outlives the engine. BT_EARG names an unknown engine, isa, form of weights or KV. */
 bt_err dc_engine_new(dc_engine **ret, const bt_model *m, const dc_engine_config *config, bt_fault *fault);

@@ -143,7 +143,6 @@ _baton()
     "baton run --engine" | \
     "baton chat --engine" | \
     "baton up --engine" | \
-    "baton perplexity --engine" | \
     "baton-prefill --engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host reference" -- "$cur")
         return ;;
@@ -167,8 +166,17 @@ _baton()
     "baton-decode --log-format")
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
         return ;;
+    "baton perplexity --engine")
+        mapfile -t COMPREPLY < <(compgen -W "npu host reference decode" -- "$cur")
+        return ;;
     "baton perplexity --against")
-        mapfile -t COMPREPLY < <(compgen -W "none npu host reference" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "none npu host reference decode" -- "$cur")
+        return ;;
+    "baton perplexity --weights")
+        mapfile -t COMPREPLY < <(compgen -W "f16 int8 fp4" -- "$cur")
+        return ;;
+    "baton perplexity --kv-dtype")
+        mapfile -t COMPREPLY < <(compgen -W "f16 int8" -- "$cur")
         return ;;
     "baton-gateway --keys" | \
     "baton-prefill --keys" | \
@@ -193,7 +201,7 @@ _baton()
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --max-queue --max-connections --max-body --timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-prefill") words="--model -m --engine --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-decode") words="--model -m --engine --ctx-size -c --threads -t --isa --kv-memory --slots --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
