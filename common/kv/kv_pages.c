@@ -1,9 +1,12 @@
-/* One mapping holds all pages. A bitmap says which are free, a stamp for each page says whose it is: giving
- * back a page that is not the sequence's own is a bug of ours and stops the process. */
+/* One mapping holds all pages. A bitmap says which are free; each page counts its holders, and its stamp, the sum
+ * of their ids, says who they are: giving back a page that one does not hold is a bug of ours and stops the
+ * process, at the latest when the page's last holder leaves. */
 #include "kv/kv_pages.h"
 
 #include "base/num.h"
+#include "base/rng.h"
 #include "kv/kv_header.h"
+#include "kv/kv_pack.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,13 +16,14 @@
 
 struct bt_kv_pages {
     bt_kv_view shape; /* strides and sizes; page and tokens_capacity unused */
-    size_t page_bytes, total, used;
+    size_t page_bytes, total, used, shared;
     uint8_t *memory; /* [total] pages */
     size_t memory_bytes;
     uint64_t *free_bits; /* bit set: page is free */
     size_t first_word;   /* no free page in any word before it */
-    uint64_t *holder;    /* [total] id of the sequence that has the page, 0 when free */
-    uint64_t last_id;
+    uint32_t *holders;   /* [total] how many sequences hold the page */
+    uint64_t *stamp;     /* [total] sum of their ids, modulo 2^64; 0 when free */
+    uint64_t seqs;       /* that have had an id */
 };
 
 bt_err bt_kv_pages_longest(size_t *ret, size_t wanted, size_t model_tokens, uint64_t memory_bytes, uint64_t token_bytes,
@@ -42,9 +46,11 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
                        uint32_t elem_bytes, size_t page_tokens, size_t capacity_tokens, bt_fault *fault)
 {
     if (layers - 1u >= BT_KV_MAX_LAYERS || kv_heads - 1u >= BT_KV_MAX_HEADS ||
-        head_dim - 1u >= BT_KV_MAX_HEAD_DIM || (elem_bytes != 2 && elem_bytes != 4))
+        head_dim - 1u >= BT_KV_MAX_HEAD_DIM || (elem_bytes != 1 && elem_bytes != 2 && elem_bytes != 4))
         return bt_fail(fault, BT_EARG, "kv pages: no shape %u layers x %u heads x %u elements of %u bytes",
                        layers, kv_heads, head_dim, elem_bytes);
+    if (elem_bytes == 1 && head_dim % 2)
+        return bt_fail(fault, BT_EARG, "kv pages: int8 KV needs heads of an even number of elements, not %u", head_dim);
     if (page_tokens == 0 || page_tokens > 256 || (page_tokens & (page_tokens - 1)))
         return bt_fail(fault, BT_EARG, "kv pages: page_tokens %zu is not a power of two up to 256",
                        page_tokens);
@@ -55,7 +61,7 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
                     .layers = layers,
                     .kv_heads = kv_heads,
                     .head_dim = head_dim};
-    v.head_bytes = (size_t)head_dim * elem_bytes; /* the limits above keep one page under 2^36 bytes */
+    v.head_bytes = bt_kv_head_bytes(elem_bytes, head_dim); /* the limits above keep one page under 2^36 bytes */
     v.token_bytes = kv_heads * v.head_bytes;
     v.plane_bytes = page_tokens * v.token_bytes;
     v.layer_bytes = 2 * v.plane_bytes;
@@ -70,8 +76,9 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
     if (!p) return bt_fail(fault, BT_ENOMEM, "kv pages");
     *p = (bt_kv_pages){.shape = v, .page_bytes = page_bytes, .total = total, .memory_bytes = memory_bytes};
     p->free_bits = calloc((total + 63) / 64, sizeof *p->free_bits);
-    p->holder = calloc(total, sizeof *p->holder);
-    if (!p->free_bits || !p->holder) {
+    p->holders = calloc(total, sizeof *p->holders);
+    p->stamp = calloc(total, sizeof *p->stamp);
+    if (!p->free_bits || !p->holders || !p->stamp) {
         bt_kv_pages_free(p);
         return bt_fail(fault, BT_ENOMEM, "kv pages: tables for %zu pages", total);
     }
@@ -94,17 +101,55 @@ void bt_kv_pages_free(bt_kv_pages *p)
     assert(p->used == 0);
     if (p->memory) munmap(p->memory, p->memory_bytes);
     free(p->free_bits);
-    free(p->holder);
+    free(p->holders);
+    free(p->stamp);
     free(p);
 }
 
-static uint32_t take_lowest(bt_kv_pages *p)
+/* Ids are spread over 64 bits, so that no few sequences have the sum of a few others. */
+static void give_id(bt_kv_pages *p, bt_kv_seq *s)
 {
-    while (p->free_bits[p->first_word] == 0) p->first_word++; /* ends: the caller knows that a page is free */
-    const size_t n = p->first_word * 64 + (size_t)__builtin_ctzll(p->free_bits[p->first_word]);
+    if (s->id == 0) s->id = bt_rng_u64(0, p->seqs++);
+}
+
+static void hold(bt_kv_pages *p, const bt_kv_seq *s, uint32_t n)
+{
+    if (++p->holders[n] == 2) p->shared++;
+    p->stamp[n] += s->id;
+}
+
+static void let_go(bt_kv_pages *p, const bt_kv_seq *s, uint32_t n)
+{
+    assert(n < p->total && p->holders[n] != 0);
+    p->stamp[n] -= s->id;
+    if (--p->holders[n] == 1) p->shared--;
+    assert((p->holders[n] == 0) == (p->stamp[n] == 0));
+    if (p->holders[n]) return;
+    p->free_bits[n / 64] |= 1ull << (n % 64);
+    if (n / 64 < p->first_word) p->first_word = n / 64;
+    p->used--;
+}
+
+/* Puts the lowest free page at place i of s; the caller knows that there is one. */
+static void take_lowest(bt_kv_pages *p, bt_kv_seq *s, size_t i)
+{
+    while (p->free_bits[p->first_word] == 0) p->first_word++;
+    const uint32_t n = (uint32_t)(p->first_word * 64 + (size_t)__builtin_ctzll(p->free_bits[p->first_word]));
     p->free_bits[n / 64] &= ~(1ull << (n % 64));
     p->used++;
-    return (uint32_t)n;
+    hold(p, s, n);
+    s->number[i] = n;
+    s->page[i] = p->memory + n * p->page_bytes;
+}
+
+/* Room in the table of s for `want` pages. */
+static bt_err widen(bt_kv_seq *s, size_t want, bt_fault *fault)
+{
+    uint8_t **page = realloc(s->page, want * sizeof *page);
+    if (page) s->page = page;
+    uint32_t *number = realloc(s->number, want * sizeof *number);
+    if (number) s->number = number;
+    return page && number ? BT_OK : bt_fail(fault, BT_ENOMEM, "a table of %zu KV pages", want);
 }
 
 bt_err bt_kv_pages_reserve(bt_kv_pages *p, bt_kv_seq *s, size_t tokens, bt_fault *fault)
@@ -118,34 +163,89 @@ bt_err bt_kv_pages_reserve(bt_kv_pages *p, bt_kv_seq *s, size_t tokens, bt_fault
         return bt_fail(fault, BT_EAGAIN, "%zu more KV pages needed, %zu are free", want - s->len,
                        p->total - p->used);
 
-    uint8_t **page = realloc(s->page, want * sizeof *page);
-    if (page) s->page = page;
-    uint32_t *number = realloc(s->number, want * sizeof *number);
-    if (number) s->number = number;
-    if (!page || !number) return bt_fail(fault, BT_ENOMEM, "a table of %zu KV pages", want);
-    if (s->id == 0) s->id = ++p->last_id;
-    for (; s->len < want; s->len++) {
-        const uint32_t n = take_lowest(p);
-        p->holder[n] = s->id;
-        s->number[s->len] = n;
-        s->page[s->len] = p->memory + n * p->page_bytes;
+    const bt_err e = widen(s, want, fault);
+    if (e < 0) return e;
+    give_id(p, s);
+    for (; s->len < want; s->len++) take_lowest(p, s, s->len);
+    return BT_OK;
+}
+
+bt_err bt_kv_pages_share(bt_kv_pages *p, bt_kv_seq *dst, const bt_kv_seq *src, size_t tokens, bt_fault *fault)
+{
+    assert(dst->len == 0 && dst != src);
+    const size_t want = bt_kv_pages_needed(p, tokens);
+    if (want > src->len)
+        return bt_fail(fault, BT_EARG, "%zu tokens of a sequence whose KV pages hold %zu", tokens, src->len * p->shape.page_tokens);
+    if (want == 0) return BT_OK;
+    const bt_err e = widen(dst, want, fault);
+    if (e < 0) return e;
+    give_id(p, dst);
+    memcpy(dst->page, src->page, want * sizeof *dst->page);
+    memcpy(dst->number, src->number, want * sizeof *dst->number);
+    dst->len = want;
+    for (size_t i = 0; i < want; i++) hold(p, dst, dst->number[i]);
+    return BT_OK;
+}
+
+/* The first `rows` rows of every layer and plane of a page. */
+static void copy_rows(const bt_kv_view *v, uint8_t *to, const uint8_t *from, size_t rows)
+{
+    for (size_t plane = 0; plane < 2 * (size_t)v->layers; plane++, to += v->plane_bytes, from += v->plane_bytes)
+        memcpy(to, from, rows * v->token_bytes);
+}
+
+bt_err bt_kv_pages_own(bt_kv_pages *p, bt_kv_seq *s, size_t begin, size_t end, bt_fault *fault)
+{
+    const size_t page_tokens = p->shape.page_tokens, first = begin / page_tokens, last = bt_kv_pages_needed(p, end);
+    if (begin >= end || last > s->len)
+        return bt_fail(fault, BT_EARG, "rows %zu to %zu of a sequence whose KV pages hold %zu", begin, end, s->len * page_tokens);
+    size_t want = 0;
+    for (size_t i = first; i < last; i++) want += p->holders[s->number[i]] > 1;
+    if (want > bt_kv_pages_free_count(p))
+        return bt_fail(fault, BT_EAGAIN, "%zu KV pages to be copied, %zu are free", want, bt_kv_pages_free_count(p));
+    for (size_t i = first; i < last; i++) {
+        const uint32_t old = s->number[i];
+        if (p->holders[old] == 1) continue;
+        const uint8_t *from = s->page[i];
+        take_lowest(p, s, i);
+        if (i == first) copy_rows(&p->shape, s->page[i], from, begin % page_tokens);
+        let_go(p, s, old);
     }
     return BT_OK;
 }
 
 void bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s)
 {
-    for (size_t i = 0; i < s->len; i++) {
-        const uint32_t n = s->number[i];
-        assert(n < p->total && p->holder[n] == s->id);
-        p->holder[n] = 0;
-        p->free_bits[n / 64] |= 1ull << (n % 64);
-        if (n / 64 < p->first_word) p->first_word = n / 64;
-        p->used--;
-    }
+    for (size_t i = 0; i < s->len; i++) let_go(p, s, s->number[i]);
     free(s->page);
     free(s->number);
     *s = (bt_kv_seq){0};
+}
+
+/* A layer's part of the neutral layout is a block body of that layer. */
+void bt_kv_pages_save(uint8_t *to, const bt_kv_pages *p, const bt_kv_seq *s, size_t tokens)
+{
+    bt_kv_view v;
+    bt_kv_pages_view(&v, p, s);
+    const size_t n = bt_kv_pack_bytes(&v, tokens);
+    for (size_t l = 0; l < v.layers && tokens; l++) {
+        const bt_err e = bt_kv_pack_take(to + l * n, n, &v, l, 0, tokens, NULL);
+        assert(e == BT_OK);
+        (void)e;
+    }
+}
+
+void bt_kv_pages_load(const bt_kv_pages *p, bt_kv_seq *s, const uint8_t *from, size_t tokens)
+{
+    bt_kv_view v;
+    bt_kv_pages_view(&v, p, s);
+    const size_t n = bt_kv_pack_bytes(&v, tokens);
+    for (size_t i = 0; i < bt_kv_pages_needed(p, tokens) && i < s->len; i++) assert(p->holders[s->number[i]] == 1);
+    for (size_t l = 0; l < v.layers && tokens; l++) {
+        const bt_err e = bt_kv_pack_place(&v, l, 0, tokens, from + l * n, n, NULL);
+        assert(e == BT_OK);
+        (void)e;
+    }
 }
 
 void bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s)
@@ -157,7 +257,10 @@ void bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s)
 
 size_t bt_kv_pages_total(const bt_kv_pages *p) { return p->total; }
 size_t bt_kv_pages_used(const bt_kv_pages *p) { return p->used; }
+size_t bt_kv_pages_free_count(const bt_kv_pages *p) { return p->total - p->used; }
+size_t bt_kv_pages_shared(const bt_kv_pages *p) { return p->shared; }
 size_t bt_kv_pages_page_tokens(const bt_kv_pages *p) { return p->shape.page_tokens; }
+size_t bt_kv_pages_token_bytes(const bt_kv_pages *p) { return 2 * (size_t)p->shape.layers * p->shape.token_bytes; }
 size_t bt_kv_pages_page_bytes(const bt_kv_pages *p) { return p->page_bytes; }
 
 size_t bt_kv_pages_needed(const bt_kv_pages *p, size_t tokens)

@@ -90,6 +90,7 @@ static void shapes_out_of_range_are_refused(void **state)
         {1, 1, 0, 2, 64, 64, BT_EARG},
         {1, 1, 257, 2, 64, 64, BT_EARG},
         {1, 1, 1, 3, 64, 64, BT_EARG},
+        {1, 1, 63, 1, 64, 64, BT_EARG},
         {1, 1, 1, 2, 0, 64, BT_EARG},
         {1, 1, 1, 2, 48, 64, BT_EARG},
         {1, 1, 1, 2, 512, 64, BT_EARG},
@@ -117,29 +118,69 @@ static void a_large_pool_costs_nothing_until_it_is_touched(void **state)
     bt_kv_pages_free(p);
 }
 
-static void giving_a_page_back_twice_stops_the_process(void **state)
+static void int8_heads_carry_a_scale_and_are_of_even_length(void **state)
 {
     (void)state;
-    fflush(NULL);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        close(2);
-        signal(SIGABRT, SIG_DFL);
-        bt_kv_pages *p = NULL;
-        bt_kv_seq s = {0};
-        if (bt_kv_pages_new(&p, 1, 1, 1, 2, 64, 128, NULL) < 0 || bt_kv_pages_reserve(p, &s, 1, NULL) < 0)
-            _exit(1);
-        uint8_t *page[1] = {s.page[0]};
-        uint32_t number[1] = {s.number[0]};
-        bt_kv_seq copy = {page, number, 1, s.id};
-        bt_kv_pages_release(p, &s);
-        bt_kv_pages_release(p, &copy);
-        _exit(0);
+    bt_kv_pages *p = NULL;
+    bt_fault f = {""};
+    assert_int_equal(bt_kv_pages_new(&p, 30, 3, 63, 1, 64, 64, &f), BT_EARG);
+    assert_string_equal(f.text, "kv pages: int8 KV needs heads of an even number of elements, not 63");
+    p = new_pool(30, 3, 64, 1, 64, 64);
+    assert_int_equal(bt_kv_pages_token_bytes(p), 2 * 30 * 3 * 66);
+    bt_kv_seq s = {0};
+    assert_int_equal(bt_kv_pages_reserve(p, &s, 64, NULL), BT_OK);
+    bt_kv_view v;
+    bt_kv_pages_view(&v, p, &s);
+    assert_int_equal(v.elem_bytes, 1);
+    assert_int_equal(v.head_bytes, 66);
+    assert_int_equal(v.token_bytes, 3 * 66);
+    assert_ptr_equal(bt_kv_view_row(&v, 29, 1, 63, 2) + 66, v.page[0] + 64 * bt_kv_pages_token_bytes(p));
+    for (size_t t = 0; t < 64; t++) assert_int_equal((uintptr_t)(bt_kv_view_row(&v, 1, 1, t, 1) + 64) % 2, 0);
+    bt_kv_pages_release(p, &s);
+    bt_kv_pages_free(p);
+}
+
+typedef enum abuse { TWICE, TWICE_WHILE_SHARED, FOREIGN, FOREIGN_WHILE_SHARED, POOL_IN_USE, NO_ABUSE } abuse;
+
+/* Ends with 0 unless an assert stops it. */
+static void commit_abuse(abuse how)
+{
+    bt_kv_pages *p = NULL;
+    bt_kv_seq a = {0}, b = {0}, c = {0}, copy = {NULL, malloc(sizeof *copy.number), 1, 0};
+    if (!copy.number || bt_kv_pages_new(&p, 1, 1, 1, 2, 64, 640, NULL) < 0 || bt_kv_pages_reserve(p, &a, 1, NULL) < 0 ||
+        bt_kv_pages_reserve(p, &c, 1, NULL) < 0)
+        _exit(1);
+    copy.id = a.id;
+    copy.number[0] = a.number[0];
+    if ((how == TWICE_WHILE_SHARED || how == FOREIGN_WHILE_SHARED) && bt_kv_pages_share(p, &b, &a, 1, NULL) < 0) _exit(1);
+    if (how == FOREIGN || how == FOREIGN_WHILE_SHARED) c.number[0] = a.number[0];
+    if (how == POOL_IN_USE) bt_kv_pages_free(p);
+    bt_kv_pages_release(p, &a);
+    if (how == TWICE || how == TWICE_WHILE_SHARED) bt_kv_pages_release(p, &copy);
+    bt_kv_pages_release(p, &b);
+    bt_kv_pages_release(p, &c);
+    bt_kv_pages_free(p);
+    free(copy.number);
+    _exit(0);
+}
+
+static void giving_back_what_one_does_not_hold_stops_the_process(void **state)
+{
+    (void)state;
+    for (abuse how = TWICE; how <= NO_ABUSE; how++) {
+        fflush(NULL);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            close(2);
+            signal(SIGABRT, SIG_DFL);
+            commit_abuse(how);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (how == NO_ABUSE) assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        else assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
 /* Each element of each row gets a value of its own, by the definition of the neutral layout. */
@@ -314,7 +355,8 @@ int main(void)
         cmocka_unit_test(shapes_out_of_range_are_refused),
         cmocka_unit_test(the_longest_sequence_is_what_model_memory_and_wish_allow),
         cmocka_unit_test(a_large_pool_costs_nothing_until_it_is_touched),
-        cmocka_unit_test(giving_a_page_back_twice_stops_the_process),
+        cmocka_unit_test(int8_heads_carry_a_scale_and_are_of_even_length),
+        cmocka_unit_test(giving_back_what_one_does_not_hold_stops_the_process),
         cmocka_unit_test(a_body_is_the_neutral_layout),
         cmocka_unit_test(place_writes_its_rows_and_no_other_byte),
         cmocka_unit_test(the_digest_does_not_depend_on_pages),
