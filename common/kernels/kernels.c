@@ -10,7 +10,8 @@
 /* A row: its name, then the variant of the floats, of the integer product and of the integers around it. */
 #define ROW(isa, usable, f, product, i)                                                                      \
     {                                                                                                        \
-#isa, usable, bt_matmul_##f, bt_rmsnorm_##f, bt_add_##f, bt_silu_mul_##f, bt_rope_##f,               \
+#isa, usable, bt_matmul_##f, bt_matmul8_ref, bt_matmul4_ref,                                         \
+            bt_rmsnorm_##f, bt_add_##f, bt_silu_mul_##f, bt_rope_##f,                                        \
             bt_f32_to_f16_##f, bt_f16_to_f32_##f, bt_attn_##f, bt_edge_quantise8_##f,                        \
             bt_edge_quantise16_##f, bt_edge_scale8_##f, bt_edge_scale16_##f, bt_edge_scale64_##f,            \
             bt_edge_rotate_##f, bt_int_matmul_##product, bt_int_unpack4_##i, bt_int_requant32_##i,           \

@@ -3,12 +3,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "kernels/edge.h"
+#include "kernels/forms.h"
 #include "kernels/int_kernels.h"
 #include "kernels/int_ops.h"
 #include "kernels/kv_view.h"
 
 /* The float kernels of the host engines, and the table that dispatches and tests these, the integer kernels
- * (int_kernels.h, int_ops.h) and those of the border between the two (edge.h).
+ * (int_kernels.h, int_ops.h), those of the border between the two (edge.h) and the products over the other forms of
+ * weights (forms.h).
  *
  * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
  * Purity    no allocation, no globals, no logging, no libm; scratch comes from the caller.
@@ -18,6 +20,7 @@
  *
  * Orders (the one order of each family; it never depends on T, threads, bucket or instruction set):
  *   matmul     one fma chain in ascending k for each output, starting from +0
+ *   matmul8, matmul4   see forms.h
  *   dot        16 interleaved lanes: element i goes to lane i % 16 by fma in ascending i; then the fixed tree
  *              l[j] += l[j+8] (j<8), l[j] += l[j+4] (j<4), l[j] += l[j+2] (j<2), l[0] += l[1]
  *   rmsnorm    sum of squares as dot(x, x); scale = 1 / sqrtf(sum / K + eps); y = (x * scale) * w
@@ -95,6 +98,8 @@ typedef struct bt_kernels {
     const char *isa;                        /* "avx512vnni", "avx512", "avxvnni", "avx2", "ref" */
     int (*usable)(void);                    /* may this CPU and this system run it? */
     bt_matmul_fn     *matmul;
+    bt_matmul8_fn    *matmul8;
+    bt_matmul4_fn    *matmul4;
     bt_rmsnorm_fn    *rmsnorm;
     bt_add_fn        *add;
     bt_silu_mul_fn   *silu_mul;

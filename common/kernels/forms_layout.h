@@ -1,0 +1,25 @@
+#ifndef BT_KERNELS_FORMS_LAYOUT_H
+#define BT_KERNELS_FORMS_LAYOUT_H
+#include "kernels/forms.h"
+
+#include <string.h>
+
+/* Where the parts of a group lie in its panel; forms.h has the picture. For forms.c and the plain products. */
+enum { FORM_FP4_BYTES = 320, FORM_FP4_CODES = 64 };
+
+static inline size_t form_int8_bytes(size_t group) { return 32 + 16 * group; }
+
+static inline uint16_t form_f16_at(const uint8_t *p, size_t output)
+{
+    uint16_t h;
+    memcpy(&h, p + 2 * output, sizeof h);
+    return h;
+}
+
+/* Of the group's input i in [0, 32) and the panel's output j in [0, 16). */
+static inline size_t form_fp4_byte(size_t i, size_t j)
+{
+    return FORM_FP4_CODES + i / 8 * 64 + j / 4 * 16 + i / 2 % 2 * 8 + j % 4 * 2 + i % 2;
+}
+static inline unsigned form_fp4_shift(size_t i) { return i / 4 % 2 * 4; }
+#endif
