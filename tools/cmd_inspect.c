@@ -42,7 +42,7 @@ static json_t *shapes_json(const bt_programs *programs)
     for (size_t i = 0; i < programs->rows; i++) {
         const bt_programs_row *r = &programs->row[i];
         json_array_append_new(rows, json_pack("{s:i, s:I, s:I, s:I}", "batch", 1, "seq", (json_int_t)r->seq, "ctx", (json_int_t)r->ctx,
-                                              "arena_bytes", (json_int_t)r->program[BT_PROGRAMS_OUT_LAST]->arena_bytes));
+                                              "arena_bytes", (json_int_t)r->program[BT_PROGRAMS_OUT_LAST]->arena.fixed));
     }
     return rows;
 }
@@ -109,7 +109,7 @@ static void print_people(const bt_model *m, const bt_programs *programs, const b
     print_types(m->file);
     printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", programs->rows, arena, "batch", "seq", "ctx", "arena");
     for (size_t i = 0; i < programs->rows; i++) {
-        tool_size_text(arena, sizeof arena, programs->row[i].program[BT_PROGRAMS_OUT_LAST]->arena_bytes);
+        tool_size_text(arena, sizeof arena, programs->row[i].program[BT_PROGRAMS_OUT_LAST]->arena.fixed);
         printf("  %5d %6zu %8zu %12s\n", 1, programs->row[i].seq, programs->row[i].ctx, arena);
     }
     if (c->graph) {

@@ -2,20 +2,22 @@
  * runs anything. */
 #include "graph/bind.h"
 #include "base/num.h"
-#include "graph/place.h"
 
 #include <stdlib.h>
 
-static bt_err act_bytes(size_t *ret, const bt_tensor *t, const bt_bind *b, bt_fault *fault)
+/* The bytes of a tensor; where batch is open, b has 1 for it. */
+static bt_err act_bytes(bt_extent *ret, const bt_tensor *t, bool is_open, const bt_bind *b, bt_fault *fault)
 {
+    const uint8_t power = is_open ? t->rows.exp[BT_SYM_BATCH] : 0;
     uint64_t rows;
     const bt_err e = bt_formula_eval(&rows, t->rows, b, fault);
     if (e < 0) return e;
+    if (power > 1) return bt_fail(fault, BT_EARG, "tensor '%s' grows with the square of batch", t->name);
     size_t n;
     if (rows > SIZE_MAX || !bt_mul_size(&n, (size_t)rows, t->width) || !bt_mul_size(&n, n, 4))
         return bt_fail(fault, BT_ELIMIT, "tensor '%s' with %llu rows does not fit memory", t->name,
                        (unsigned long long)rows);
-    *ret = n;
+    *ret = power ? (bt_extent){0, n} : (bt_extent){n, 0};
     return BT_OK;
 }
 
@@ -36,7 +38,7 @@ static bt_err lives(bt_program *p, size_t ops, const bt_bind *b, bt_fault *fault
                 *at = (uint32_t)p->places;
                 bt_placement *place = &p->place[p->places++];
                 *place = (bt_placement){.tensor = names[j], .first_op = (uint32_t)i};
-                if ((e = act_bytes(&place->bytes, &g->tensor[names[j]], b, fault)) < 0) goto out;
+                if ((e = act_bytes(&place->bytes, &g->tensor[names[j]], !p->batch, b, fault)) < 0) goto out;
             }
             p->place[*at].last_op = (uint32_t)i;
         }
@@ -60,7 +62,7 @@ static bt_err place_all(bt_program *p, bt_fault *fault)
     for (size_t i = 0; i < p->places; i++)
         item[i] = (bt_place_item){
             .bytes = p->place[i].bytes, .first = p->place[i].first_op, .last = p->place[i].last_op};
-    const bt_err e = bt_place_items(&p->arena_bytes, item, p->places, fault);
+    const bt_err e = bt_place_items(&p->arena, item, p->places, fault);
     for (size_t i = 0; e == BT_OK && i < p->places; i++) {
         p->place[i].bytes = item[i].bytes;
         p->place[i].offset = item[i].offset;
@@ -69,11 +71,11 @@ static bt_err place_all(bt_program *p, bt_fault *fault)
     return e;
 }
 
-static size_t offset_of(const bt_program *p, uint32_t tensor)
+static bt_extent offset_of(const bt_program *p, uint32_t tensor)
 {
     const bt_placement key = {.tensor = tensor};
     const bt_placement *found = bsearch(&key, p->place, p->places, sizeof key, by_tensor);
-    return found ? found->offset : SIZE_MAX;
+    return found ? found->offset : BT_BIND_NOWHERE;
 }
 
 static void resolve(bt_program *p)
@@ -110,14 +112,14 @@ static void resolve(bt_program *p)
 bt_err bt_bind_program(bt_program **ret, const bt_graph *g, size_t batch, size_t seq, size_t out,
                        uint64_t ctx, bt_fault *fault)
 {
-    if (batch < 1 || seq < 1 || (out != 0 && out != 1 && out != seq))
+    if (seq < 1 || (out != 0 && out != 1 && out != seq))
         return bt_fail(fault, BT_EARG, "binding batch %zu, seq %zu, out %zu: out must be 0, 1 or seq", batch,
                        seq, out);
     bt_err e;
     bt_program *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "binding a graph");
     const bt_bind b = {
-        .value = {[BT_SYM_BATCH] = batch, [BT_SYM_SEQ] = seq, [BT_SYM_CTX] = ctx, [BT_SYM_OUT] = out},
+        .value = {[BT_SYM_BATCH] = batch ? batch : 1, [BT_SYM_SEQ] = seq, [BT_SYM_CTX] = ctx, [BT_SYM_OUT] = out},
     };
     p->graph = g;
     p->batch = batch;
@@ -146,4 +148,13 @@ void bt_bind_free(bt_program *p)
     free(p->step);
     free(p->place);
     free(p);
+}
+
+bt_err bt_bind_arena_bytes(size_t *ret, const bt_program *p, size_t batch, bt_fault *fault)
+{
+    size_t each, sum;
+    if (!bt_mul_size(&each, p->arena.each, batch) || !bt_add_size(&sum, p->arena.fixed, each))
+        return bt_fail(fault, BT_ELIMIT, "the arena of %zu sequences does not fit memory", batch);
+    *ret = sum;
+    return BT_OK;
 }

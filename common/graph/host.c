@@ -43,7 +43,11 @@ void bt_host_free(bt_host *h)
     free(h);
 }
 
-static float *at(void *arena, size_t offset) { return (float *)(void *)((uint8_t *)arena + offset); }
+/* NULL for what is not in the arena. Programs that run here are bound: offsets are numbers. */
+static float *at(void *arena, bt_extent offset)
+{
+    return bt_bind_is_nowhere(offset) ? NULL : (float *)(void *)((uint8_t *)arena + offset.fixed);
+}
 
 static void embed_row(float *y, const void *table, size_t id) { bt_model_row_f32(y, table, id); }
 
@@ -61,10 +65,10 @@ static void run_linear(const bt_host *h, const bt_program *prog, const bt_step *
     const size_t k = s->in_width[0], t = prog->batch * s->rows;
     for (uint32_t g = 0; g < s->group; g++) {
         const bt_packed_matrix *w = bt_packed_matrix_of(h->packed, s[g].layer, s[g].weight);
-        m[g] = (bt_companion_matrix){s[g].out_at == SIZE_MAX ? io->logits : at(arena, s[g].out_at), w->panels,
+        m[g] = (bt_companion_matrix){bt_bind_is_nowhere(s[g].out_at) ? io->logits : at(arena, s[g].out_at), w->panels,
                                      w->bias, w->n};
     }
-    if (s->out_at != SIZE_MAX || s->rows == 1) {
+    if (!bt_bind_is_nowhere(s->out_at) || s->rows == 1) {
         bt_companion_linear(&h->companion, m, s->group, x, t, k);
         return;
     }
@@ -81,9 +85,9 @@ static void run_step(const bt_host *h, const bt_program *prog, const bt_step *s,
     const bt_hparams *hp = h->hp;
     const bt_companion_rows rows = {io->seq, prog->batch, prog->seq};
     const size_t t = prog->batch * s->rows, width = s->out_width;
-    const float *in0 = s->in_at[0] == SIZE_MAX ? NULL : at(arena, s->in_at[0]);
-    const float *in1 = s->in_at[1] == SIZE_MAX ? NULL : at(arena, s->in_at[1]);
-    float *out = s->out_at == SIZE_MAX ? NULL : at(arena, s->out_at);
+    const float *in0 = at(arena, s->in_at[0]);
+    const float *in1 = at(arena, s->in_at[1]);
+    float *out = at(arena, s->out_at);
     switch (s->kind) {
     case BT_OP_EMBED:
         bt_companion_embed(c, &rows, out, width, io->ids, embed_row, bt_packed_model(h->packed)->embed,
@@ -118,6 +122,7 @@ static void run_step(const bt_host *h, const bt_program *prog, const bt_step *s,
 static bt_err check(const bt_host *h, const bt_program *prog, const bt_host_io *io, bt_fault *fault)
 {
     const bt_hparams *hp = h->hp;
+    if (!prog->batch) return bt_fail(fault, BT_EARG, "the program's batch is not bound");
     if (prog->out && !io->logits)
         return bt_fail(fault, BT_EARG, "the program gives logits, and there is no room for them");
     for (size_t i = 0; i < prog->steps; i++) {
@@ -166,8 +171,8 @@ bt_err bt_host_run(bt_host *h, const bt_program *prog, void *arena, const bt_hos
         }
         run_step(h, prog, s, io, arena);
         for (uint32_t g = 0; io->on_step && g < s->group; g++)
-            io->on_step(io->on_step_ud, &s[g], s[g].in_at[0] == SIZE_MAX ? NULL : at(arena, s[g].in_at[0]),
-                        s[g].out_at == SIZE_MAX ? NULL : at(arena, s[g].out_at), prog->batch * s[g].rows);
+            io->on_step(io->on_step_ud, &s[g], at(arena, s[g].in_at[0]),
+                        at(arena, s[g].out_at), prog->batch * s[g].rows);
         if (s->kind == BT_OP_KV_STORE && io->on_kv) io->on_kv(io->on_kv_ud, s->layer);
     }
     return BT_OK;

@@ -45,7 +45,7 @@ typedef struct bt_host_io {
     void *on_step_ud;
 } bt_host_io;
 
-/* arena: prog->arena_bytes bytes, 64-byte aligned. BT_EARG: an id outside the vocabulary, a position beyond
+/* arena: prog->arena.fixed bytes, 64-byte aligned. BT_EARG: a program whose batch is open, an id outside the vocabulary, a position beyond
  * the program's ctx, the view or the rotary tables, a ROTATE that `rotations` does not fit, nothing computed
  * then; BT_ECANCEL: KV rows of the first layers may have been written. */
 bt_err bt_host_run(bt_host *h, const bt_program *prog, void *arena, const bt_host_io *io, bt_fault *fault);

@@ -203,7 +203,7 @@ static bt_err run_window(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fa
     bt_program *p = NULL;
     void *arena = NULL;
     bt_err e = bt_bind_program(&p, c->graph, 1, n, 0, 0, fault);
-    if (e == BT_OK && !(arena = aligned_alloc(ALIGN, p->arena_bytes))) e = bt_fail(fault, BT_ENOMEM, "the calibration's arena");
+    if (e == BT_OK && !(arena = aligned_alloc(ALIGN, p->arena.fixed))) e = bt_fail(fault, BT_ENOMEM, "the calibration's arena");
     const bt_host_seq seq = {&c->kv, 0, n};
     const bt_host_io io = {.ids = ids, .seq = &seq, .on_step = watch, .on_step_ud = c};
     if (e == BT_OK) e = bt_host_run(c->host, p, arena, &io, fault);

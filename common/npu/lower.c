@@ -208,7 +208,7 @@ static void touch(bt_place_item *item, uint64_t value, uint32_t at)
 
 static void resolve(uint64_t *operand, const bt_place_item *item)
 {
-    if (*operand != BT_PKG_NOWHERE) *operand = item[*operand].offset;
+    if (*operand != BT_PKG_NOWHERE) *operand = item[*operand].offset.fixed;
 }
 
 static int by_first(const void *a, const void *b)
@@ -221,7 +221,7 @@ static int by_first(const void *a, const void *b)
 /* Lives, offsets, and operands from values to offsets. */
 static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
 {
-    size_t peak = 0;
+    bt_extent peak = {0, 0};
     bt_place_item *item = malloc((b->values + 1) * sizeof *item);
     l->place = malloc((b->values + 1) * sizeof *l->place);
     bt_err e = BT_OK;
@@ -230,7 +230,7 @@ static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
         goto out;
     }
     for (size_t v = 0; v < b->values; v++)
-        item[v] = (bt_place_item){.bytes = b->value[v].bytes, .first = UINT32_MAX};
+        item[v] = (bt_place_item){.bytes = {b->value[v].bytes, 0}, .first = UINT32_MAX};
     for (uint32_t i = 0; i < b->insts; i++) {
         touch(item, b->inst[i].in0, i);
         touch(item, b->inst[i].in1, i);
@@ -248,11 +248,11 @@ static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
         l->place[v] = (bt_pkg_place){.name = b->value[v].name,
                                      .first_inst = item[v].first,
                                      .last_inst = item[v].last,
-                                     .offset = item[v].offset,
-                                     .bytes = item[v].bytes};
+                                     .offset = item[v].offset.fixed,
+                                     .bytes = item[v].bytes.fixed};
     qsort(l->place, b->values, sizeof *l->place, by_first);
     l->places = b->values;
-    l->program.arena_bytes = peak;
+    l->program.arena_bytes = peak.fixed;
 out:
     free(item);
     return e;

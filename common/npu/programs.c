@@ -32,7 +32,7 @@ static bt_err compile_row(bt_programs *p, bt_programs_row *row, const bt_graph *
         if (e < 0) return e;
         row->program[i] = program;
         p->compilations++;
-        if (program->arena_bytes > p->arena_bytes) p->arena_bytes = program->arena_bytes;
+        if (program->arena.fixed > p->arena_bytes) p->arena_bytes = program->arena.fixed;
     }
     return BT_OK;
 }

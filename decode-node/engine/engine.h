@@ -21,6 +21,11 @@
 typedef struct dc_engine dc_engine;
 
 enum { DC_ENGINE_MAX_ROWS = 512 };          /* of one step, whatever rows_max says */
+/* The batch that a step of so many rows (1 or more) is planned for: 1, 2, 4, 8, then steps of 8. */
+static inline size_t dc_engine_bucket(size_t rows)
+{
+    return rows <= 2 ? rows : rows <= 4 ? 4 : (rows + 7) / 8 * 8;
+}
 
 typedef struct dc_engine_config {
     const char *engine;                     /* NULL: "host" */

@@ -58,7 +58,7 @@ static void calibrate(kit *k)
     must(bt_bind_program(&p, k->graph, 1, CALIB, CALIB, 0, &f), &f);
     engine_kit_ids(ids, CALIB, k->m, 4711);
     const bt_host_seq seq = {&kv, 0, CALIB};
-    void *arena = room(p->arena_bytes);
+    void *arena = room(p->arena.fixed);
     float *logits = room(CALIB * k->m->hp.vocab * sizeof *logits);
     const bt_host_io io = {.ids = ids, .seq = &seq, .logits = logits, .on_step = watch, .on_step_ud = k};
     must(bt_host_run(host, p, arena, &io, &f), &f);

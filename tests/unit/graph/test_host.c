@@ -45,8 +45,8 @@ static bt_err run(world *w, size_t batch, size_t seq, size_t out, const bt_host_
 {
     bt_program *p;
     assert_int_equal(bt_bind_program(&p, w->graph, batch, seq, out, 0, NULL), BT_OK);
-    void *arena = engine_kit_alloc(p->arena_bytes);
-    memset(arena, 0xff, p->arena_bytes);
+    void *arena = engine_kit_alloc(p->arena.fixed);
+    memset(arena, 0xff, p->arena.fixed);
     const bt_err e = bt_host_run(w->host, p, arena, io, fault);
     free(arena);
     bt_bind_free(p);

@@ -48,7 +48,7 @@ static output run(const bt_model *m, bt_fold *f, bt_pool *pool)
     assert_int_equal(bt_graph_build(&graph, &m->hp, &go, NULL), BT_OK);
     assert_int_equal(bt_host_new(&host, packed, &r, bt_kernels_select(NULL), pool, NULL), BT_OK);
     assert_int_equal(bt_bind_program(&p, graph, 1, TOKENS, TOKENS, 0, NULL), BT_OK);
-    void *arena = engine_kit_alloc(p->arena_bytes);
+    void *arena = engine_kit_alloc(p->arena.fixed);
     bt_kv_view kv = engine_kit_pages(m, TOKENS, 8, 2);
     int32_t ids[TOKENS];
     engine_kit_ids(ids, TOKENS, m, 9);

@@ -57,7 +57,7 @@ static void rows_are_shapes_times_context_buckets(void **state)
                 assert_int_equal(p->seq, t->row[r].seq);
                 assert_int_equal(p->ctx, t->row[r].ctx);
                 assert_int_equal(p->out, out == 2 ? p->seq : (size_t)out);
-                assert_true(p->arena_bytes <= t->arena_bytes);
+                assert_true(p->arena.fixed <= t->arena_bytes);
             }
         bt_programs_free(t);
         bt_graph_free(g);
