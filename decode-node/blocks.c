@@ -24,6 +24,12 @@ static dc_link *link_of(dc_brain *b, const bt_incarnation *peer)
     return NULL;
 }
 
+bool dc_link_is_own_class(dc_brain *b, const bt_incarnation *peer)
+{
+    const dc_link *l = link_of(b, peer);
+    return l && l->is_own_class;
+}
+
 static void say_reject(dc_brain *b, const bt_incarnation *peer, bt_err code, const char *text)
 {
     bt_msg *m = to_peer(b, peer, BT_MSG_REJECT);
@@ -58,7 +64,8 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
         for (uint32_t i = 1; i < b->cfg.links_max; i++)
             if (b->links[i].heard_us < l->heard_us) l = &b->links[i];
     }
-    *l = (dc_link){.in_use = true, .peer = m->from, .epoch = ++b->epochs, .heard_us = b->now_us};
+    *l = (dc_link){.in_use = true, .peer = m->from, .epoch = ++b->epochs, .heard_us = b->now_us,
+                   .is_own_class = b->cfg.can_prefill && strcmp(h->exactness, own->prefill_exactness) == 0};
     uint64_t window = b->cfg.window_bytes,
              least = bt_xfer_block_bytes(&own->kv, TYPICAL_BLOCK_TOKENS) * BLOCKS_A_WINDOW;
     bt_xfer_grant_open(&l->grant, window > least ? window : least);
@@ -68,28 +75,27 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
     w->u.welcome.credit_bytes = l->grant.granted_bytes;
 }
 
-/* Every block was sent and none is being copied: start, or name what is missing. */
-static void answer_commit(dc_brain *b, dc_record *r)
-{
-    bt_msg *m;
-    if (bt_xfer_recv_is_complete(&r->recv)) {
-        m = to_peer(b, &r->wish.prefill, BT_MSG_COMMITTED);
-        m->ref = r->ref;
-        dc_start(b, r);
-        return;
-    }
-    m = to_peer(b, &r->wish.prefill, BT_MSG_MISSING);
-    m->ref = r->ref;
-    m->u.missing.ranges = b->missing;
-    m->u.missing.ranges_len = (uint32_t)bt_kv_cover_missing(r->recv.cover, b->missing, BT_MSG_MAX_RANGES);
-}
-
 static void refuse_transfer(dc_brain *b, const bt_incarnation *peer, const bt_request_ref *ref)
 {
     bt_msg *m = to_peer(b, peer, BT_MSG_TRANSFER_REFUSED);
     m->ref = *ref;
     m->u.failed.code = BT_ECANCEL;
     snprintf(m->u.failed.text, sizeof m->u.failed.text, "no such reservation here (any more)");
+}
+
+/* Every block was sent and none is being copied: start, or name what is missing. */
+static void answer_commit(dc_brain *b, dc_record *r)
+{
+    if (!bt_xfer_recv_is_complete(&r->recv)) {
+        bt_msg *m = to_peer(b, &r->wish.prefill, BT_MSG_MISSING);
+        m->ref = r->ref;
+        m->u.missing.ranges = b->missing;
+        m->u.missing.ranges_len = (uint32_t)bt_kv_cover_missing(r->recv.cover, b->missing, BT_MSG_MAX_RANGES);
+    } else if (dc_start(b, r)) {
+        to_peer(b, &r->wish.prefill, BT_MSG_COMMITTED)->ref = r->ref;
+    } else {
+        refuse_transfer(b, &r->wish.prefill, &r->ref);
+    }
 }
 
 static bool may_send(const dc_record *r, const bt_incarnation *from, const bt_ticket *ticket)
@@ -104,7 +110,7 @@ static void on_commit(dc_brain *b, const bt_msg *m)
     const bt_msg_commit *c = &m->u.commit;
     dc_record *r = dc_find(b, &m->ref);
     if (!r || r->ref.attempt != m->ref.attempt || !may_send(r, &m->from, &c->ticket) ||
-        c->prompt_tokens != r->wish.prompt_tokens || r->state == DC_STOPPING || r->is_failed) {
+        c->prompt_tokens != r->wish.prompt_tokens || r->wish.is_local || r->state == DC_STOPPING || r->is_failed) {
         refuse_transfer(b, &m->from, &m->ref);
         return;
     }
@@ -113,7 +119,7 @@ static void on_commit(dc_brain *b, const bt_msg *m)
         to_peer(b, &m->from, BT_MSG_COMMITTED)->ref = r->ref;
         return;
     }
-    r->ids[0] = c->first_token;
+    r->commit_token = c->first_token;
     r->recv.commit_waits = r->recv.placing;
     if (!r->recv.placing) answer_commit(b, r);
 }

@@ -3,15 +3,33 @@
 #include "wire/msg.h"
 #include "xfer/step.h"
 
-/* The decode node's decisions: which reservation it takes, which block it lets in, when a sequence starts and
- * stops, which tokens are told again. Rules of all brains: xfer/step.h. It allocates only for RESERVE (coverage
- * and tokens of the attempt; out of memory is Refused).
+/* The decode node's decisions: which reservation it takes, which block it lets in, who holds which KV pages, when a sequence starts,
+ * leaves and comes back, which tokens are told again. Rules of all brains: xfer/step.h. It allocates only for RESERVE (coverage, ids and
+ * log probabilities of the attempt, one block; out of memory is Refused).
  *
- * One attempt:  RESERVED --Commit, all in place--> RUNNING --ENDED--> REPORTING --FinishedAck--> forgotten
- *                   abort, lease end: --> STOPPING (waits for a copy or a step in progress) --> freed
- * A slot (0..slots-1) is held from RESERVE_PAGES to FREE_PAGES. This version reserves every page of prompt +
- * max_tokens at once, so a sequence never grows and is never preempted; the brain counts pages itself, so
- * RESERVE_PAGES cannot fail. */
+ * One attempt:
+ *   RESERVED --Commit, all in place--> RUNNING --ENDED--> REPORTING --FinishedAck--> forgotten
+ *   RUNNING --an older one has no free page--> PREEMPTING (waits for STOPPED) --> PREEMPTED --pages are free again--> RUNNING
+ *   abort, lease end: --> STOPPING (waits for a copy or a step in progress) --> freed
+ * A local attempt (Reserve.is_local: this node prefills) is RUNNING at once, with no row in place; FIRST brings token 0, which the
+ * gateway is told as a prefill node would, by FIRST_TOKEN and PREFILL_DONE, each again until its ACK.
+ * Tokens of an earlier attempt (Reserve.generated) are known from the start: the worker replays them, none is told again.
+ *
+ * Pages. The brain counts them itself, shared ones once, so RESERVE_PAGES, GROW_PAGES, SHARE_PAGES and SWAP_IN cannot fail.
+ *   - Reserve takes every page of the prompt, and counts growth for min(max_tokens, growth_tokens) more: it is refused while that does not
+ *     fit beside what the others hold and were counted, and while anybody here waits for pages.
+ *   - Who waits for pages, to grow or to come back, is served in the order of reservation (age), the oldest first. Where no page is free,
+ *     the youngest RUNNING sequence, if it is younger, is preempted. So the oldest always gets on. The youngest itself sits out and keeps
+ *     its pages, for nobody older wants them yet.
+ *   - What was preempted: its rows go to the swap store where that has room; else, where the node prefills by the same rule that made the
+ *     prompt's rows, they are dropped, and later the prompt is prefilled and the tokens are replayed here; else the attempt is over:
+ *     FAILED with BT_EAGAIN, and the gateway may begin another. One in the middle of its prefill begins that again. So is one over that
+ *     waits for pages longer than preempted_us.
+ *   - A prompt that is prefilled here shares the whole pages of its beginning with a live sequence that has the same beginning in place.
+ *     Only rows that this node's prefill engine made, or one of the same class, are shared; whole pages of a prompt are never written
+ *     again, so nothing needs to be copied.
+ * A slot (0..slots-1) is held from the Reserve until the attempt is over; its pages go by FREE_PAGES, its rows in the swap store by
+ * DROP_SWAP. */
 
 enum { DC_MAX_GATEWAYS = 8 };
 
@@ -22,6 +40,10 @@ typedef struct dc_config {
     uint32_t gateways;              /* 1..DC_MAX_GATEWAYS control links, addressed by index */
     uint32_t slots;                 /* attempts at once, 1..1024 */
     uint32_t pages_total, page_tokens;
+    uint32_t growth_tokens;         /* counted for each sequence beside its prompt */
+    uint32_t swap_pages;            /* of the swap store; 0: there is none */
+    bool can_prefill;               /* then hello.prefill_exactness names the class */
+    int64_t preempted_us;           /* the longest wait for pages; 20 s */
     uint32_t links_max;             /* prefill nodes greeted at once; the one idle longest makes room */
     uint64_t window_bytes;          /* un-placed bytes a link may have in flight; at least eight blocks of 256
                                      * tokens are given */
@@ -29,7 +51,7 @@ typedef struct dc_config {
     int64_t heartbeat_us, silence_us, resend_us, rejected_us;   /* 0.5 s, 2 s, 0.5 s, 5 s, as in
                                                                  * prefill-node/brain.h */
 } dc_config;
-/* The figures above; slots, gateways 1, page_tokens 64, links 64, window 64 MiB. The caller sets self, hello,
+/* The figures above; slots, gateways 1, page_tokens 64, growth 256 tokens, no swap store, links 64, window 64 MiB. The caller sets self, hello,
  * pages_total. */
 dc_config dc_config_defaults(void);
 
@@ -62,7 +84,9 @@ typedef enum dc_event_type {
     DC_EV_BLOCK,                    /* answered by exactly one PLACE or DROP action of the same step */
     DC_EV_PLACED,                   /* after PLACE, before the slot's next BLOCK: digest right, rows copied. */
     DC_EV_CORRUPT,                  /* ... or digest wrong, nothing copied */
+    DC_EV_FIRST,                    /* worker: the prompt was prefilled here; token 0 */
     DC_EV_TOKEN,                    /* worker: token `index` (from 1) of the slot, each index once, ascending */
+    DC_EV_NEED,                     /* worker: rows that the slot's pages should hold; answered by GROW_PAGES or STOP */
     DC_EV_ENDED,                    /* worker: the sequence ended by itself (stop id, length, error) */
     DC_EV_STOPPED,                  /* worker, after STOP. Every START ends by exactly one ENDED or STOPPED */
     DC_EV_DRAIN,                    /* refuse new reservations; EXIT when all have ended and their reports are
@@ -74,13 +98,15 @@ typedef struct dc_event {
         struct { uint32_t gateway; const bt_msg *msg; } control;
         const bt_msg *bulk;
         dc_block block;             /* BLOCK, PLACED, CORRUPT */
-        struct { uint32_t slot, index; int32_t id; } token;
+        struct { uint32_t slot; const bt_msg_first_token *msg; bt_digest16 kv_digest; } first;
+        struct { uint32_t slot, index; int32_t id; const bt_msg_logprob *logprob; } token;     /* logprob: where asked for, else NULL */
+        struct { uint32_t slot, tokens; } need;
         struct {
             uint32_t slot; bt_finish reason;            /* ERROR: text says why; the gateway gets FAILED */
             uint64_t wait_us, decode_us; uint32_t steps;    /* START to first step; first step to the end */
             char text[BT_MSG_MAX_TEXT_BYTES + 1];
         } ended;
-        uint32_t slot;              /* STOPPED */
+        struct { uint32_t slot, rows; } stopped;            /* rows in place */
     } u;
 } dc_event;
 
@@ -89,10 +115,14 @@ typedef enum dc_action_type {
     DC_DO_SEND_BULK,                /* msg to the prefill node `peer`; may be dropped */
     DC_DO_PLACE,                    /* check the block's digest and copy its rows into the slot's pages */
     DC_DO_DROP,                     /* do not copy; the reason is for logs, it is already counted */
-    DC_DO_RESERVE_PAGES,            /* give the slot pages for `tokens` rows a layer: cannot fail */
-    DC_DO_FREE_PAGES,               /* the slot's pages are free */
-    DC_DO_START,                    /* join the batch: the prompt's rows are in place, next is the step for token
-                                     * index 1 */
+    DC_DO_RESERVE_PAGES,            /* let the slot hold `tokens` rows a layer, beside what it shares: cannot fail */
+    DC_DO_SHARE_PAGES,              /* the empty slot holds the pages of the first `tokens` rows of `from` too; no row is copied */
+    DC_DO_GROW_PAGES,               /* let the running slot hold `tokens` rows, and tell the worker */
+    DC_DO_FREE_PAGES,               /* the slot holds no page any more */
+    DC_DO_SWAP_OUT,                 /* keep the first `tokens` rows of the slot in the swap store, then free its pages */
+    DC_DO_SWAP_IN,                  /* let the slot hold `capacity` rows, put the `tokens` kept ones back, forget them in the store */
+    DC_DO_DROP_SWAP,                /* forget the slot's rows in the swap store */
+    DC_DO_START,                    /* join the batch: `rows` rows are in place, of the prompt and then of ids[0 .. ids_len) */
     DC_DO_STOP,                     /* leave the batch; STOPPED (or ENDED) will follow */
     DC_DO_LOG,
     DC_DO_EXIT,                     /* drained, once */
@@ -104,12 +134,16 @@ typedef struct dc_action {
         struct { bt_incarnation peer; bt_msg msg; } bulk;
         dc_block block;                                     /* PLACE */
         struct { dc_block block; dc_drop_reason reason; } drop;
-        struct { uint32_t slot, tokens; } reserve;
-        uint32_t slot;                                      /* FREE_PAGES, STOP */
+        struct { uint32_t slot, tokens, from, capacity; } pages;        /* all that end in _PAGES or begin with SWAP_ */
+        uint32_t slot;                                      /* FREE_PAGES, DROP_SWAP, STOP */
         struct {
-            uint32_t slot, prompt_tokens; int32_t first_token; uint32_t max_tokens;     /* max_tokens counts token 0 */
-            bt_sampling sampling;
-            uint32_t stop_ids_len; int32_t stop_ids[BT_MSG_MAX_STOP_IDS];   /* the stop id drawn is given as TOKEN, then ENDED */
+            uint32_t slot;
+            const int32_t *prompt; uint32_t prompt_tokens;  /* lives until STOPPED or ENDED */
+            const int32_t *ids; uint32_t ids_len;           /* tokens 0.. that are known; until the next step */
+            uint32_t rows;                                  /* 0 .. prompt_tokens + ids_len - 1 */
+            uint32_t max_tokens;                            /* counts token 0; > ids_len */
+            bt_sampling sampling;                           /* its bias lives until STOPPED or ENDED */
+            uint32_t stop_ids_len; int32_t stop_ids[BT_MSG_MAX_STOP_IDS];   /* the stop id drawn is given as TOKEN or FIRST, then ENDED */
         } start;
         struct { bt_log_level level; char text[BT_STEP_TEXT_BYTES]; } log;
     } u;
@@ -118,6 +152,8 @@ typedef struct dc_actions { const dc_action *items; size_t len; } dc_actions;
 
 typedef struct dc_counters {
     uint64_t reserved, refused, started, finished, failed, aborted, leases_ended;
+    uint64_t local_prefills, prefix_hits, prefix_tokens;    /* prompts; that shared pages; rows so shared */
+    uint64_t preempted, swapped_out, swapped_in, dropped, given_up, replayed_tokens;    /* dropped: to be prefilled again */
     uint64_t tokens, blocks_placed, block_bytes_placed, blocks_corrupt, blocks_dropped[DC_DROP_BUSY + 1];   /* by reason */
     uint64_t wrong_incarnation, stale_attempt, unexpected, repeats, resent;
 } dc_counters;

@@ -47,22 +47,23 @@ static dc_event place(node *n, const dc_block *block)
     return (dc_event){ .type = e < 0 ? DC_EV_CORRUPT : DC_EV_PLACED, .u.block = *block };
 }
 
-static void start(node *n, const dc_action *a)
-{
-    dc_worker_start job = { .slot = a->u.start.slot, .prompt_tokens = a->u.start.prompt_tokens, .max_tokens = a->u.start.max_tokens,
-                            .first_token = a->u.start.first_token, .sampling = a->u.start.sampling,
-                            .stop_ids_len = a->u.start.stop_ids_len };
-    memcpy(job.stop_ids, a->u.start.stop_ids, sizeof job.stop_ids);
-    bt_kv_pages_view(&job.view, n->pages, &n->seq[job.slot]);
-    dc_worker_start_slot(n->worker, &job);
-}
-
 static void reserve(node *n, uint32_t slot, uint32_t tokens)
 {
     bt_fault fault;
     if (bt_kv_pages_reserve(n->pages, &n->seq[slot], tokens, &fault) == BT_OK) return;
     bt_log(BT_LOG_ERROR, "pages that the brain counted are not there: %s", fault.text);
     abort();                                /* our own bug, and rows would land nowhere */
+}
+
+static void start(node *n, const dc_action *a)
+{
+    dc_worker_start job = { .slot = a->u.start.slot, .prompt_tokens = a->u.start.prompt_tokens, .max_tokens = a->u.start.max_tokens,
+                            .first_token = a->u.start.ids[a->u.start.ids_len - 1], .sampling = a->u.start.sampling,
+                            .stop_ids_len = a->u.start.stop_ids_len };
+    memcpy(job.stop_ids, a->u.start.stop_ids, sizeof job.stop_ids);
+    reserve(n, job.slot, job.prompt_tokens + job.max_tokens);       /* counted by the brain as growth */
+    bt_kv_pages_view(&job.view, n->pages, &n->seq[job.slot]);
+    dc_worker_start_slot(n->worker, &job);
 }
 
 static void act(node *n, const dc_action *a, dc_event *follow)
@@ -73,8 +74,13 @@ static void act(node *n, const dc_action *a, dc_event *follow)
     case DC_DO_SEND_BULK:     (void)bt_link_send(n->bulk, &a->u.bulk.msg, &fault); break;     /* sent again until answered */
     case DC_DO_PLACE:         *follow = place(n, &a->u.block); break;
     case DC_DO_DROP:          bt_log(BT_LOG_DEBUG, "dropped a block, reason %d", (int)a->u.drop.reason); break;
-    case DC_DO_RESERVE_PAGES: reserve(n, a->u.reserve.slot, a->u.reserve.tokens); break;
+    case DC_DO_RESERVE_PAGES: reserve(n, a->u.pages.slot, a->u.pages.tokens); break;
     case DC_DO_FREE_PAGES:    bt_kv_pages_release(n->pages, &n->seq[a->u.slot]); break;
+    case DC_DO_SHARE_PAGES:
+    case DC_DO_GROW_PAGES:
+    case DC_DO_SWAP_OUT:
+    case DC_DO_SWAP_IN:
+    case DC_DO_DROP_SWAP:     abort();      /* this node neither prefills nor swaps, and its sequences never grow */
     case DC_DO_START:         start(n, a); break;
     case DC_DO_STOP:          dc_worker_stop_slot(n->worker, a->u.slot); break;
     case DC_DO_LOG:           bt_log(a->u.log.level, "%s", a->u.log.text); break;
@@ -143,7 +149,7 @@ static void on_worker(void *ud, unsigned events)
             ev.u.token.index = w.index;
             ev.u.token.id = w.id;
         } else if (w.type == DC_WORKER_STOPPED) {
-            ev.u.slot = w.slot;
+            ev.u.stopped.slot = w.slot;
         } else {
             ev.u.ended.slot = w.slot;
             ev.u.ended.reason = w.reason;
@@ -193,6 +199,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.slots = (uint32_t)n->o->slots;
     bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
     bc.page_tokens = BT_NODE_PAGE_TOKENS;
+    bc.growth_tokens = bc.hello.ctx_tokens;
     bc.window_bytes = n->o->window_bytes;
     bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of KV, longest sequence %u", bc.hello.model_name, dc_engine_name(n->engine),
            dc_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bc.hello.ctx_tokens);

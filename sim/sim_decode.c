@@ -36,8 +36,8 @@ static void start(sim_world *w, uint32_t self, const dc_action *a)
     run->run = ++w->works;
     run->sampling = a->u.start.sampling;
     run->max_tokens = a->u.start.max_tokens;
-    run->last = a->u.start.first_token;
-    run->index = 1;
+    run->last = a->u.start.ids[a->u.start.ids_len - 1];
+    run->index = a->u.start.ids_len;
     run->kv_digest = sim_toy_digest(run->rows, w->o.ctx_tokens, a->u.start.prompt_tokens);
     post_work(w, self, a->u.start.slot);
 }
@@ -48,7 +48,7 @@ void sim_decode_work(sim_world *w, uint32_t self, const sim_item *it)
     if (!run->is_busy || run->run != it->run) return;
     if (run->is_cancelled) {
         run->is_busy = false;
-        sim_decode_step(w, self, &(dc_event){.type = DC_EV_STOPPED, .u.slot = it->slot});
+        sim_decode_step(w, self, &(dc_event){.type = DC_EV_STOPPED, .u.stopped = {it->slot, 0}});
         return;
     }
     run->last = sim_toy_next(run->kv_digest, run->last, run->index, run->sampling.seed);
@@ -91,9 +91,14 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const uin
     }
     case DC_DO_DROP: break;
     case DC_DO_RESERVE_PAGES:
-        if (p->runs[a->u.reserve.slot].is_busy) sim_broken(w, "RESERVE_PAGES for a busy decode slot");
-        memset(p->runs[a->u.reserve.slot].rows, 0xee, (size_t)SIM_TOY_LAYERS * w->o.ctx_tokens * SIM_TOY_ROW_BYTES);
+        if (p->runs[a->u.pages.slot].is_busy) sim_broken(w, "RESERVE_PAGES for a busy decode slot");
+        memset(p->runs[a->u.pages.slot].rows, 0xee, (size_t)SIM_TOY_LAYERS * w->o.ctx_tokens * SIM_TOY_ROW_BYTES);
         break;
+    case DC_DO_SHARE_PAGES:
+    case DC_DO_GROW_PAGES:
+    case DC_DO_SWAP_OUT:
+    case DC_DO_SWAP_IN:
+    case DC_DO_DROP_SWAP: sim_broken(w, "a decode node moves pages that never move here"); break;
     case DC_DO_FREE_PAGES:
         if (p->runs[a->u.slot].is_busy) sim_broken(w, "FREE_PAGES of a busy decode slot");
         break;

@@ -282,7 +282,7 @@ static void waits_for_its_own_copy_and_its_own_step_before_it_frees(void **s)
     assert_null(did(DC_DO_FREE_PAGES));
     token(b, 1, 11);
     assert_int_equal(acts.len, 0);
-    step(b, &(dc_event){.type = DC_EV_STOPPED, .u.slot = 0});
+    step(b, &(dc_event){.type = DC_EV_STOPPED, .u.stopped = {0}});
     assert_non_null(did(DC_DO_FREE_PAGES));
     assert_non_null(said(BT_MSG_ABORT_ACK));
     assert_int_equal(dc_brain_load(b).leases, 0);
