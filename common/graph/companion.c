@@ -271,7 +271,7 @@ void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, f
     bt_pool_run(c->pool, attention_part, &j); /* worth all threads even for one row */
 }
 
-/* ---- f16 linears ---- */
+/* ---- linears ---- */
 
 typedef struct linear_job {
     const bt_companion *c;
@@ -279,6 +279,16 @@ typedef struct linear_job {
     const float *x;
     size_t group, t, k;
 } linear_job;
+
+static void panels_of(const linear_job *j, const bt_companion_matrix *m, size_t p0, size_t p1, void *scratch)
+{
+    const bt_kernels *kernels = j->c->kernels;
+    switch (m->form) {
+    case BT_FORM_F16: kernels->matmul(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, p1); break;
+    case BT_FORM_INT8: kernels->matmul8(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, m->group, p0, p1); break;
+    case BT_FORM_FP4: kernels->matmul4(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, p1, scratch); break;
+    }
+}
 
 /* The panels of all matrices are one range, split over the parts. */
 static void linear_part(void *ud, size_t part, size_t parts)
@@ -290,8 +300,7 @@ static void linear_part(void *ud, size_t part, size_t parts)
     for (size_t g = 0; g < j->group && p1 > 0; g++) {
         const bt_companion_matrix *m = &j->m[g];
         const size_t panels = bt_matmul_panels(m->n), end = p1 < panels ? p1 : panels;
-        if (p0 < end)
-            j->c->kernels->matmul(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, end);
+        if (p0 < end) panels_of(j, m, p0, end, bt_companion_scratch(j->c, part));
         p0 = p0 > panels ? p0 - panels : 0;
         p1 = p1 > panels ? p1 - panels : 0;
     }

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "base/pool.h"
+#include "kernels/forms.h"
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
 
@@ -73,8 +74,16 @@ void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r,
 /* Each of `blocks` blocks of each of t rows, in place. */
 void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks, const bt_companion_rotation *rotation);
 
-/* f16 linears over one input x[t, k]: y[t, n] = x * w + bias. */
+/* Linears over one input x[t, k]: y[t, n] = x * w + bias. Each matrix has the form of its own weights (kernels/forms.h); FP4 needs
+ * bt_form_fp4_scratch_bytes(t, k) of each thread's scratch (need_bytes). */
 enum { BT_COMPANION_MAX_GROUP = 4 };
-typedef struct bt_companion_matrix { float *y; const uint16_t *panels; const float *bias; size_t n; } bt_companion_matrix;
+typedef struct bt_companion_matrix {
+    float *y;
+    const void *panels;                     /* 64-byte aligned */
+    const float *bias;                      /* [n], or NULL */
+    size_t n;
+    bt_form form;                           /* 0: F16 */
+    size_t group;                           /* INT8: inputs that share a scale */
+} bt_companion_matrix;
 void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x, size_t t, size_t k);
 #endif

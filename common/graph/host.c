@@ -65,8 +65,8 @@ static void run_linear(const bt_host *h, const bt_program *prog, const bt_step *
     const size_t k = s->in_width[0], t = prog->batch * s->rows;
     for (uint32_t g = 0; g < s->group; g++) {
         const bt_packed_matrix *w = bt_packed_matrix_of(h->packed, s[g].layer, s[g].weight);
-        m[g] = (bt_companion_matrix){bt_bind_is_nowhere(s[g].out_at) ? io->logits : at(arena, s[g].out_at), w->panels,
-                                     w->bias, w->n};
+        float *y = bt_bind_is_nowhere(s[g].out_at) ? io->logits : at(arena, s[g].out_at);
+        m[g] = (bt_companion_matrix){.y = y, .panels = w->panels, .bias = w->bias, .n = w->n};
     }
     if (!bt_bind_is_nowhere(s->out_at) || s->rows == 1) {
         bt_companion_linear(&h->companion, m, s->group, x, t, k);

@@ -83,8 +83,8 @@ static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
     bt_companion_matrix m[BT_PKG_MAX_GROUP];
     for (size_t g = 0; g < i->group; g++) {
         const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
-        m[g] = (bt_companion_matrix){is_logits ? j->io->logits : bt_exec_at(j, i[g].out),
-                                     bt_exec_const(x, t->panels), bt_exec_const(x, t->bias), t->n};
+        m[g] = (bt_companion_matrix){.y = is_logits ? j->io->logits : bt_exec_at(j, i[g].out),
+                                     .panels = bt_exec_const(x, t->panels), .bias = bt_exec_const(x, t->bias), .n = t->n};
         x->stats.companion_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
     }
     bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0),

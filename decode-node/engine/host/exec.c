@@ -11,7 +11,7 @@
 _Static_assert((int)BT_COMPANION_MAX_GROUP >= (int)BT_BIND_MAX_GROUP, "a group of linears runs as one");
 
 struct dc_exec {
-    const bt_packed *weights;
+    const dc_weights *weights;
     const bt_hparams *hp;
     bt_companion companion;
     bt_graph *graph;
@@ -30,13 +30,26 @@ typedef struct run {
     float *logits;
 } run;
 
+/* What a thread needs for the widest input of an FP4 matrix. */
+static size_t scratch_bytes(const dc_exec *x, size_t rows)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < x->program->steps; i++) {
+        const bt_step *s = &x->program->step[i];
+        if (s->kind != BT_OP_LINEAR || dc_weights_matrix(x->weights, s->layer, s->weight)->form != BT_FORM_FP4) continue;
+        const size_t bytes = bt_form_fp4_scratch_bytes(rows, s->in_width[0]);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 static bt_err make(dc_exec *x, const bt_kernels *kernels, bt_pool *pool, size_t rows_max, bt_fault *fault)
 {
     size_t bytes;
-    bt_err e = bt_companion_init(&x->companion, kernels, pool, x->hp->head_dim, 0, 0, fault);
-    if (e == BT_OK) e = bt_graph_build(&x->graph, x->hp, NULL, fault);
+    bt_err e = bt_graph_build(&x->graph, x->hp, NULL, fault);
     if (e == BT_OK) e = bt_bind_program(&x->program, x->graph, 0, 1, 1, 0, fault);
     if (e == BT_OK) e = bt_bind_arena_bytes(&bytes, x->program, dc_engine_bucket(rows_max), fault);
+    if (e == BT_OK) e = bt_companion_init(&x->companion, kernels, pool, x->hp->head_dim, 0, scratch_bytes(x, rows_max), fault);
     if (e < 0) return e;
     x->arena = aligned_alloc(BT_PLACE_ALIGN, bytes);
     x->row = calloc(rows_max, sizeof *x->row);
@@ -47,12 +60,12 @@ static bt_err make(dc_exec *x, const bt_kernels *kernels, bt_pool *pool, size_t 
     return BT_OK;
 }
 
-bt_err dc_exec_new(dc_exec **ret, const bt_packed *weights, const bt_kernels *kernels, bt_pool *pool, size_t rows_max, bt_fault *fault)
+bt_err dc_exec_new(dc_exec **ret, const dc_weights *weights, const bt_kernels *kernels, bt_pool *pool, size_t rows_max, bt_fault *fault)
 {
     dc_exec *x = calloc(1, sizeof *x);
     if (!x) return bt_fail(fault, BT_ENOMEM, "making an executor");
     x->weights = weights;
-    x->hp = &bt_packed_model(weights)->hp;
+    x->hp = &dc_weights_model(weights)->hp;
     x->attn_scale = 1.0f / sqrtf((float)x->hp->head_dim);
     const bt_err e = make(x, kernels, pool, rows_max, fault);
     if (e < 0) dc_exec_free(x);
@@ -87,8 +100,9 @@ static void run_linear(const run *r, const bt_step *s, size_t t)
     const dc_exec *x = r->x;
     bt_companion_matrix m[BT_BIND_MAX_GROUP];
     for (uint32_t g = 0; g < s->group; g++) {
-        const bt_packed_matrix *w = bt_packed_matrix_of(x->weights, s[g].layer, s[g].weight);
-        m[g] = (bt_companion_matrix){bt_bind_is_nowhere(s[g].out_at) ? r->logits : at(r, s[g].out_at), w->panels, w->bias, w->n};
+        const dc_matrix *w = dc_weights_matrix(x->weights, s[g].layer, s[g].weight);
+        float *y = bt_bind_is_nowhere(s[g].out_at) ? r->logits : at(r, s[g].out_at);
+        m[g] = (bt_companion_matrix){y, w->panels, w->bias, w->n, w->form, w->group};
     }
     bt_companion_linear(&x->companion, m, s->group, at(r, s->in_at[0]), t, s->in_width[0]);
 }
@@ -104,17 +118,17 @@ static void run_step(const run *r, const bt_step *s, size_t t)
     const float *in0 = at(r, s->in_at[0]), *in1 = at(r, s->in_at[1]);
     float *out = at(r, s->out_at);
     switch (s->kind) {
-    case BT_OP_EMBED: bt_companion_embed(c, &rows, out, width, x->ids, embed_row, bt_packed_model(x->weights)->embed, 0); break;
+    case BT_OP_EMBED: bt_companion_embed(c, &rows, out, width, x->ids, embed_row, dc_weights_model(x->weights)->embed, 0); break;
     case BT_OP_RMSNORM:
-        bt_companion_rmsnorm(c, out, in0, bt_packed_vector_of(x->weights, s->layer, s->weight), hp->rms_eps, t, width);
+        bt_companion_rmsnorm(c, out, in0, dc_weights_vector(x->weights, s->layer, s->weight), hp->rms_eps, t, width);
         break;
     case BT_OP_LINEAR: run_linear(r, s, t); break;
     case BT_OP_QK_NORM:
-        bt_companion_rmsnorm(c, out, out, bt_packed_vector_of(x->weights, s->layer, s->weight), hp->rms_eps, t * s->heads, hp->head_dim);
+        bt_companion_rmsnorm(c, out, out, dc_weights_vector(x->weights, s->layer, s->weight), hp->rms_eps, t * s->heads, hp->head_dim);
         break;
     case BT_OP_ROPE:
-        bt_companion_rope(c, &rows, out, s->heads, hp->head_dim, hp->rope_dims, bt_packed_rope_cos(x->weights, 0),
-                          bt_packed_rope_sin(x->weights, 0), hp->rope_neox);
+        bt_companion_rope(c, &rows, out, s->heads, hp->head_dim, hp->rope_dims, dc_weights_rope_cos(x->weights),
+                          dc_weights_rope_sin(x->weights), hp->rope_neox);
         break;
     case BT_OP_KV_STORE: bt_companion_kv_store(c, &rows, s->layer, in0, in1, s->in_width[0]); break;
     case BT_OP_ATTENTION:

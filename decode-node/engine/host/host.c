@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 typedef struct host_state {
-    bt_packed *weights;
+    dc_weights *weights;
     const bt_kernels *kernels;
     dc_exec *exec;
 } host_state;
@@ -15,20 +15,21 @@ static void host_free(void *state)
     host_state *s = state;
     if (!s) return;
     dc_exec_free(s->exec);
-    bt_packed_free(s->weights);
+    dc_weights_free(s->weights);
     free(s);
 }
 
 static bt_err host_load(void **ret, const bt_model *m, const dc_engine_config *config, bt_fault *fault)
 {
-    const bt_packed_options o = {.ctx_tokens = config->ctx_tokens, .progress = config->progress, .progress_ud = config->progress_ud};
+    const dc_weights_options o = {.form = config->weights, .ctx_tokens = config->ctx_tokens, .progress = config->progress,
+                                  .progress_ud = config->progress_ud};
     const bt_kernels *kernels = bt_kernels_select(config->isa);
     if (!kernels) return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", config->isa, bt_kernels_names());
     bt_err e;
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
     s->kernels = kernels;
-    if ((e = bt_packed_new(&s->weights, m, &o, config->pool, fault)) < 0) goto out;
+    if ((e = dc_weights_open(&s->weights, m, &o, config->pool, fault)) < 0) goto out;
     if ((e = dc_exec_new(&s->exec, s->weights, kernels, config->pool, config->rows_max, fault)) < 0) goto out;
     *ret = s;
     s = NULL;
@@ -43,10 +44,10 @@ static bt_err host_step(void *state, const dc_engine_seq *seq, size_t n, const a
 }
 
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
-static const char *host_weights(const void *state) { (void)state; return "f16"; }
-static uint64_t host_weight_bytes(const void *state) { return bt_packed_bytes(((const host_state *)state)->weights); }
+static const char *host_weights(const void *state) { return dc_weights_form(((const host_state *)state)->weights); }
+static uint64_t host_weight_bytes(const void *state) { return dc_weights_step_bytes(((const host_state *)state)->weights); }
 
 const dc_engine_backend dc_engine_host = {
-    .name = "host", .kv_elem_bytes = {2, 0}, .load = host_load, .step = host_step, .isa = host_isa,
+    .name = "host", .kv_elem_bytes = {2, 1}, .load = host_load, .step = host_step, .isa = host_isa,
     .weights = host_weights, .weight_bytes = host_weight_bytes, .free = host_free,
 };

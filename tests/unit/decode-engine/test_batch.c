@@ -162,7 +162,7 @@ static void run_together(const solo *s, size_t seqs, const form *f, const char *
     dc_engine_free(e);
 }
 
-static const form forms[] = {{"qwen3", "f16", 2}};
+static const form forms[] = {{"qwen3", "f16", 2}, {"llama", "f16", 1}};
 
 static void sixty_four_sequences_together_have_the_bits_of_each_alone(void **state)
 {
