@@ -75,6 +75,9 @@ static void begin(dc_worker *w, const dc_worker_start *start)
     sequence *s = &w->slot[start->slot];
     *s = (sequence){ .job = *start, .active = true, .last = start->first_token, .index = 1,
                  .started_us = bt_clock_us() };
+    /* Without the tokens so far there are no penalties, and the bias list is gone with the message. */
+    s->job.sampling.repetition_penalty = s->job.sampling.presence_penalty = s->job.sampling.frequency_penalty = 0.0f;
+    s->job.sampling.bias_len = 0;
     (void)ends_with(w, s, start->first_token, 0);
 }
 
@@ -91,7 +94,8 @@ static void step(dc_worker *w, sequence *s)
     const size_t pos = (size_t)s->job.prompt_tokens + s->index - 1;
     const dc_engine_seq seq = { .kv = &s->job.view, .pos = pos, .tokens = &s->last, .count = 1, .out = 1 };
     bt_err e = dc_engine_step(w->engine, &seq, 1, &w->stop[s->job.slot], w->logits, &fault);
-    if (e == BT_OK) e = bt_sample_token(&id, w->sampler, &s->job.sampling, w->logits, s->index, &fault);
+    const bt_sample_history history = { .generated_len = s->index };
+    if (e == BT_OK) e = bt_sample_token(&id, NULL, w->sampler, &s->job.sampling, w->logits, &history, &fault);
     if (e == BT_ECANCEL) {
         end_slot(w, s, DC_WORKER_STOPPED, BT_FINISH_STOP, "");
         return;

@@ -203,6 +203,8 @@ static void say_reserve(gw_brain *b, const gw_request *r)
     bt_msg_reserve *w = &tell(b, r, &r->decode, BT_MSG_RESERVE)->u.reserve;
     w->prompt_tokens = r->ids_len;
     w->max_tokens = r->max_tokens;
+    w->ids = r->ids;
+    w->ids_len = r->ids_len;
     w->prefill = r->prefill.node;
     w->sampling = r->sampling;
     w->stop_ids_len = r->stop_ids_len;

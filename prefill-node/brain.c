@@ -256,12 +256,15 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
         refuse(b, &m->ref, BT_EAGAIN, 100, why);
         return;
     }
-    int32_t *ids = malloc(w->ids_len * sizeof *ids);
+    /* One block: the prompt, then the bias list. */
+    const size_t ids_bytes = w->ids_len * sizeof(int32_t), bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);
+    int32_t *ids = malloc(ids_bytes + bias_bytes);
     if (!ids) {
         refuse(b, &m->ref, BT_ENOMEM, 1000, "out of memory");
         return;
     }
-    memcpy(ids, w->ids, w->ids_len * sizeof *ids);
+    memcpy(ids, w->ids, ids_bytes);
+    if (bias_bytes) memcpy(ids + w->ids_len, w->sampling.bias, bias_bytes);
     *r = (pf_record){.state = PF_WAITING,
                      .ref = m->ref,
                      .slot = slot,
@@ -274,6 +277,7 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
                      .accepted_us = b->now_us,
                      .said_us = b->now_us,
                      .turn = ++b->turns};
+    r->sampling.bias = (const bt_sample_bias *)(ids + w->ids_len);
     set_lease(b, r, w->lease_ms);
     b->slot_used[slot] = true;
     b->pages_used += pages;
@@ -392,6 +396,8 @@ static void on_computed(pf_brain *b, const pf_event *ev)
     r->first.queue_us = (uint64_t)(r->started_us - r->accepted_us);
     r->first.prefill_us = ev->u.computed.prefill_us;
     r->first.work = ev->u.computed.work;
+    r->first.has_logprob = ev->u.computed.has_logprob;
+    r->first.logprob = ev->u.computed.logprob;
     r->done.kv_digest = ev->u.computed.kv_digest;
     say_reports(b, r);
 }

@@ -84,6 +84,7 @@ typedef struct pf_event {
             uint32_t slot; int32_t token; uint32_t top_len; int32_t top_ids[BT_MSG_TOP_LOGITS];
             float top_logits[BT_MSG_TOP_LOGITS]; uint64_t prefill_us; bt_digest16 kv_digest;
             bt_msg_work work;
+            bool has_logprob; bt_msg_logprob logprob;
         } computed;
         struct { uint32_t slot; bt_err code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } failed;
         uint32_t slot;              /* COMPUTE_STOPPED */
@@ -111,7 +112,7 @@ typedef struct pf_action {
         struct { uint32_t gateway; bt_msg msg; } control;
         struct { bt_incarnation decode; bt_msg msg; } bulk;
         pf_block block;
-        struct { uint32_t slot; const int32_t *ids; uint32_t ids_len; bt_sampling sampling; } compute;
+        struct { uint32_t slot; const int32_t *ids; uint32_t ids_len; bt_sampling sampling; } compute;    /* ids and sampling.bias borrowed until the slot's end */
         uint32_t slot;              /* CANCEL, RELEASE */
         struct { bt_incarnation decode; char endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1]; } link;   /* LINK, UNLINK */
         struct { bt_log_level level; char text[BT_STEP_TEXT_BYTES]; } log;

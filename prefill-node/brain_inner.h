@@ -16,7 +16,7 @@ typedef struct pf_record {
     pf_state state;
     bt_request_ref ref;
     uint32_t slot, pages;               /* the slot's transfer is sends[slot] */
-    int32_t *ids; uint32_t ids_len;
+    int32_t *ids; uint32_t ids_len;     /* owned; sampling.bias lies behind them */
     bt_incarnation decode;
     bt_ticket ticket;
     bt_sampling sampling;

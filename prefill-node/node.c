@@ -220,6 +220,8 @@ static void on_worker(void *ud, unsigned events)
             ev.u.computed.prefill_us = w.prefill_us;
             ev.u.computed.kv_digest = w.kv_digest;
             ev.u.computed.work = w.work;
+            ev.u.computed.has_logprob = w.has_logprob;
+            ev.u.computed.logprob = w.logprob;
             break;
         case PF_WORKER_FAILED:
             ev.type = PF_EV_COMPUTE_FAILED;

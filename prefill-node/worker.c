@@ -90,7 +90,9 @@ static void compute(pf_worker *w, const pf_worker_job *job)
         ev.prefill_us = (uint64_t)(bt_clock_us() - begin_us);
         ev.work = work_since(w, &before);
         find_top(&ev, w->logits, w->vocab);
-        e = bt_sample_token(&ev.token, w->sampler, &job->sampling, w->logits, 0, &fault);
+        const bt_sample_history history = { .prompt = job->ids, .prompt_len = job->ids_len };
+        ev.has_logprob = job->sampling.logprobs;
+        e = bt_sample_token(&ev.token, &ev.logprob, w->sampler, &job->sampling, w->logits, &history, &fault);
     }
     if (e == BT_OK) e = bt_kv_pack_digest(ev.kv_digest.bytes, &job->view, job->ids_len, &fault);
     if (e < 0) {

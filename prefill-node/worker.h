@@ -15,7 +15,7 @@ typedef struct pf_worker_job {
     uint32_t slot;
     bt_kv_view view;                        /* the page table behind it is borrowed */
     const int32_t *ids; uint32_t ids_len;   /* borrowed */
-    bt_sampling sampling;
+    bt_sampling sampling;                   /* its bias is borrowed */
 } pf_worker_job;
 
 typedef enum pf_worker_event_type { PF_WORKER_KV_READY = 1, PF_WORKER_COMPUTED, PF_WORKER_FAILED, PF_WORKER_STOPPED } pf_worker_event_type;
@@ -24,6 +24,7 @@ typedef struct pf_worker_event {
     uint32_t slot;
     uint32_t layer, token_begin, token_count;                           /* KV_READY */
     int32_t token;                                                      /* COMPUTED, and so on */
+    bool has_logprob; bt_msg_logprob logprob;                           /* where the sampling asks for it */
     uint32_t top_len; int32_t top_ids[BT_MSG_TOP_LOGITS]; float top_logits[BT_MSG_TOP_LOGITS];
     uint64_t prefill_us;
     bt_digest16 kv_digest;

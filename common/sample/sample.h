@@ -5,22 +5,23 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Choosing a token from logits: a pure function of (logits, parameters, tokens so far, token index), with the same
- * answer on every machine. The exact rule, for logits z[0..V), prompt and generated ids:
+/* Choosing a token from logits: a pure function of (logits, parameters, tokens so far), with the same answer on
+ * every machine. The exact rule, for logits z[0..V) and a history of prompt and generated ids:
  *   0. penalties and bias, f32, in this order and only where they are not off:
  *        ids in prompt or generated:  z = z > 0 ? z / repetition_penalty : z * repetition_penalty
  *        ids in generated, n times:   z = (z - n * frequency_penalty) - presence_penalty
  *        ids in bias:                 z = z + bias
+ *      What leaves the range of f32 becomes its largest number of that sign. An id outside 0..V-1 changes nothing.
  * temperature 0: then the highest logit wins, of equal ones the lowest id; nothing else matters. otherwise:
  *   1. sort by logit, descending; equal logits (also +0 and -0) by ascending id. z0 is the first.
  *   2. top_k: keep the first top_k (0: all).
  *   3. p[i] = bt_exp1(z[i] - z0), f32, over those left; the sums below add p in that order in double,
- * starting from 0. top_p: keep the shortest prefix whose sum is >= top_p * (sum of all); at least one. (1:
- * all)
+ *      starting from 0. top_p: keep the shortest prefix whose sum is >= top_p * (sum of all); at least one. (1: all)
  *   4. min_p: keep those with p[i] >= min_p; at least one. (0: all)
- *   5. w[i] = bt_exp1((z[i] - z0) / temperature); u = bt_rng_uniform(seed, token_index);
+ *   5. w[i] = bt_exp1((z[i] - z0) / temperature); u = bt_rng_uniform(seed, count of generated ids);
  *      the token is the first i at which the running sum of w exceeds u * (sum of w).
- * Log probabilities are those of the model: log softmax of the logits as they came, before step 0. */
+ * Log probabilities are those of the model, of the logits as they came, before step 0, zm the highest of them:
+ *   (f32) ((z[i] - zm) - ln(sum of bt_exp1(z[j] - zm) in double, j ascending)), in double, never below -FLT_MAX. */
 enum { BT_SAMPLE_MAX_BIAS = 300, BT_SAMPLE_MAX_TOP = 20 };
 typedef struct bt_sample_bias { int32_t id; float bias; } bt_sample_bias;
 typedef struct bt_sample_params {
@@ -43,14 +44,29 @@ static inline bt_sample_params bt_sample_greedy(void) { return (bt_sample_params
 /* BT_EARG naming the parameter, its value and its range. */
 bt_err bt_sample_params_check(const bt_sample_params *p, bt_fault *fault);
 
-/* Work memory for one vocabulary (16 bytes a token); use it from one thread at a time. */
+/* The tokens so far; borrowed. Prompt ids matter only to the repetition penalty. generated_len is the index of the
+ * token to be drawn, so it counts whatever the parameters are; the ids are read only where a penalty is on. */
+typedef struct bt_sample_history {
+    const int32_t *prompt; size_t prompt_len;
+    const int32_t *generated; size_t generated_len;
+} bt_sample_history;
+
+/* Log probabilities of one token: its own and of the top_len likeliest, descending, of equal ones the lower id first. */
+typedef struct bt_sample_logprob {
+    float own;
+    uint32_t top_len; /* min(top_logprobs, V) */
+    int32_t top_ids[BT_SAMPLE_MAX_TOP];
+    float top[BT_SAMPLE_MAX_TOP];
+} bt_sample_logprob;
+
+/* Work memory for one vocabulary (28 bytes a token); use it from one thread at a time. */
 typedef struct bt_sample bt_sample;
 bt_err bt_sample_new(bt_sample **ret, size_t vocab /* 1 .. 2^20 */, bt_fault *fault);
 void bt_sample_free(bt_sample *s); /* NULL is fine */
 
-/* *ret_id = the token for logits[vocab] (read only). token_index: how many tokens of this request were
- * generated before. Parameters must have passed bt_sample_params_check. BT_EFORMAT naming the token if a
- * logit is not finite. No allocation. */
-bt_err bt_sample_token(int32_t *ret_id, bt_sample *s, const bt_sample_params *p, const float *logits,
-                       uint64_t token_index, bt_fault *fault);
+/* *ret_id = the token for logits[vocab] (read only), *ret_logprob (may be NULL) its log probabilities where
+ * p->logprobs asks for them, else untouched. Parameters must have passed bt_sample_params_check. BT_EFORMAT naming
+ * the token if a logit is not finite. No allocation; time O(V + ids of the history that a penalty reads). */
+bt_err bt_sample_token(int32_t *ret_id, bt_sample_logprob *ret_logprob, bt_sample *s, const bt_sample_params *p,
+                       const float *logits, const bt_sample_history *history, bt_fault *fault);
 #endif

@@ -15,11 +15,12 @@
  * Identity  A process is known by its incarnation: 128 random bits drawn at start. A request is (owner,
  *           number): the incarnation of the gateway that took it, and that gateway's counter. `attempt`
  *           starts at 1 and only the owner raises it. */
-#define BT_PROTOCOL_VERSION 1u
+#define BT_PROTOCOL_VERSION 2u
 
 enum {
     BT_MSG_MAX_PROMPT_TOKENS = 1 << 20,     /* ids in Prefill */
     BT_MSG_MAX_TOKENS_IDS = 4096,           /* ids in one Tokens */
+    BT_MSG_MAX_TOKENS_LOGPROBS = 256,       /* ids in one Tokens that has log probabilities */
     BT_MSG_MAX_STOP_IDS = 16,
     BT_MSG_MAX_RANGES = 1024,               /* in one Missing; more are asked for again later */
     BT_MSG_MAX_TEXT_BYTES = 255,
@@ -116,13 +117,12 @@ typedef struct bt_msg_bye { char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_bye;
 
 typedef bt_sample_params bt_sampling; /* sample/sample.h has the ranges and the exact rule */
 
-/* Log probabilities of one token: its own and of the likeliest, descending. */
-typedef struct bt_msg_logprob { float own; uint32_t top_len; int32_t top_ids[BT_SAMPLE_MAX_TOP]; float top[BT_SAMPLE_MAX_TOP]; } bt_msg_logprob;
+typedef bt_sample_logprob bt_msg_logprob; /* finite, not above 0; top never rises */
 
 typedef struct bt_msg_reserve {
     uint32_t prompt_tokens, max_tokens;                 /* 1.. each; their sum is at most ctx_tokens */
-    const int32_t *ids; uint32_t ids_len;               /* the whole prompt: for penalties, drafts and local prefill */
-    const int32_t *generated; uint32_t generated_len;   /* tokens 0.. of an earlier attempt, to be replayed; 0: none */
+    const int32_t *ids; uint32_t ids_len;               /* the whole prompt, ids_len == prompt_tokens: for penalties, drafts and local prefill */
+    const int32_t *generated; uint32_t generated_len;   /* tokens 0.. of an earlier attempt, to be replayed; 0: none; below max_tokens */
     bool is_local;                                      /* D prefills the prompt itself: no prefill node, no transfer */
     bt_incarnation prefill;                             /* who will send the KV; zero where is_local */
     bt_sampling sampling;
@@ -168,7 +168,7 @@ typedef struct bt_msg_renew { uint32_t lease_ms; } bt_msg_renew;
 typedef struct bt_msg_tokens {
     uint32_t first_index;
     const int32_t *ids; uint32_t ids_len;
-    const bt_msg_logprob *logprobs;                     /* [ids_len] where the sampling asks for them, else NULL */
+    const bt_msg_logprob *logprobs;                     /* [ids_len] where the sampling asks for them (then at most BT_MSG_MAX_TOKENS_LOGPROBS ids), else NULL */
 } bt_msg_tokens;
 typedef struct bt_msg_tokens_ack { uint32_t next_index; } bt_msg_tokens_ack;
 typedef struct bt_msg_finished {

@@ -74,13 +74,26 @@ typedef struct bt_msg_scratch {
     } u;
     Bt__RequestRef ref;         /* filled by msg.c for every message about a request */
     Bt__Sampling sampling;
+    int32_t bias_ids[BT_SAMPLE_MAX_BIAS];
+    float bias[BT_SAMPLE_MAX_BIAS];
+    Bt__Logprob logprob;
     Bt__KvShape kv;
     Bt__Load load;
     Bt__Engine engine;
     Bt__Fallback fallback[BT_MSG_MAX_FALLBACKS];
     Bt__Fallback *fallback_at[BT_MSG_MAX_FALLBACKS];
-    Bt__KvRange range[BT_MSG_MAX_RANGES];
-    Bt__KvRange *range_at[BT_MSG_MAX_RANGES];
+    union {                     /* the lists of MISSING and of TOKENS */
+        struct {
+            Bt__KvRange range[BT_MSG_MAX_RANGES];
+            Bt__KvRange *range_at[BT_MSG_MAX_RANGES];
+        };
+        struct {
+            float own[BT_MSG_MAX_TOKENS_LOGPROBS];
+            uint32_t top_counts[BT_MSG_MAX_TOKENS_LOGPROBS];
+            int32_t top_ids[BT_MSG_MAX_TOKENS_LOGPROBS * BT_SAMPLE_MAX_TOP];
+            float top[BT_MSG_MAX_TOKENS_LOGPROBS * BT_SAMPLE_MAX_TOP];
+        };
+    };
 } bt_msg_scratch;
 
 typedef struct bt_msg_kind {
@@ -94,7 +107,7 @@ typedef struct bt_msg_kind {
     void (*check)(bt_msg_checker *c, const bt_msg *m);      /* NULL: nothing to check */
 } bt_msg_kind;
 
-enum { BT_MSG_SMALL_BODY_BYTES = 4096, BT_MSG_TOKENS_BODY_BYTES = 24576, BT_MSG_MISSING_BODY_BYTES = 16384 };
+enum { BT_MSG_SMALL_BODY_BYTES = 4096, BT_MSG_TOKENS_BODY_BYTES = 65536, BT_MSG_MISSING_BODY_BYTES = 16384 };
 enum { BT_MSG_LINK_KINDS = 5, BT_MSG_INFER_KINDS = 16, BT_MSG_KV_KINDS = 5 };
 extern const bt_msg_kind bt_msg_link_kinds[BT_MSG_LINK_KINDS];
 extern const bt_msg_kind bt_msg_infer_kinds[BT_MSG_INFER_KINDS];

@@ -1,41 +1,8 @@
 /* The messages about one attempt on the control link: fields to and from proto/infer.proto, and their ranges.
  */
-#include "wire/msg_body.h"
+#include "wire/msg_sampling.h"
 
 #include <float.h>
-
-static void put_sampling(Bt__Sampling *ret, const bt_sampling *s)
-{
-    *ret = (Bt__Sampling)BT__SAMPLING__INIT;
-    ret->temperature = s->temperature;
-    ret->top_k = s->top_k;
-    ret->top_p = s->top_p;
-    ret->min_p = s->min_p;
-    ret->seed = s->seed;
-}
-
-static void get_sampling(bt_msg_checker *c, bt_sampling *ret, const Bt__Sampling *s)
-{
-    if (!bt_msg_body_present(c, "sampling", s)) return;
-    /* + 0: proto3 does not send zeros, so -0 could not make the way back. */
-    *ret = (bt_sampling){.temperature = s->temperature + 0.0f,
-                         .top_k = s->top_k,
-                         .top_p = s->top_p + 0.0f,
-                         .min_p = s->min_p + 0.0f,
-                         .seed = s->seed};
-}
-
-static void check_ratio(bt_msg_checker *c, const char *field, float v, float hi)
-{
-    if (!(v >= 0.0f && v <= hi)) bt_msg_body_fail(c, "%s is %g, must be 0..%g", field, (double)v, (double)hi);
-}
-
-static void check_sampling(bt_msg_checker *c, const bt_sampling *s)
-{
-    check_ratio(c, "temperature", s->temperature, 100.0f);
-    check_ratio(c, "top_p", s->top_p, 1.0f);
-    check_ratio(c, "min_p", s->min_p, 1.0f);
-}
 
 /* A short list, into the message itself. */
 static void get_ids(bt_msg_checker *c, const char *field, int32_t *ret, uint32_t *ret_len, size_t cap,
@@ -55,11 +22,16 @@ static ProtobufCMessage *fill_reserve(bt_msg_scratch *s, const bt_msg *m)
     b->prompt_tokens = r->prompt_tokens;
     b->max_tokens = r->max_tokens;
     b->prefill = bt_msg_body_put16(r->prefill.bytes);
-    put_sampling(&s->sampling, &r->sampling);
+    bt_msg_sampling_put(s, &r->sampling);
     b->sampling = &s->sampling;
     b->n_stop_ids = r->stop_ids_len;
     b->stop_ids = (int32_t *)r->stop_ids;
     b->lease_ms = r->lease_ms;
+    b->n_ids = r->ids_len;
+    b->ids = (int32_t *)r->ids;
+    b->n_generated = r->generated_len;
+    b->generated = (int32_t *)r->generated;
+    b->is_local = r->is_local;
     return &b->base;
 }
 
@@ -71,10 +43,18 @@ static void read_reserve(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *b
     r->prompt_tokens = b->prompt_tokens;
     r->max_tokens = b->max_tokens;
     bt_msg_body_get16(c, "prefill", r->prefill.bytes, b->prefill);
-    get_sampling(c, &r->sampling, b->sampling);
+    bt_msg_sampling_get(c, &r->sampling, b->sampling);
     get_ids(c, "count of stop_ids", r->stop_ids, &r->stop_ids_len, BT_MSG_MAX_STOP_IDS, b->stop_ids,
             b->n_stop_ids);
     r->lease_ms = b->lease_ms;
+    if (!bt_msg_body_range(c, "count of ids", b->n_ids, 1, BT_MSG_MAX_PROMPT_TOKENS) ||
+        !bt_msg_body_range(c, "count of generated", b->n_generated, 0, BT_MSG_MAX_PROMPT_TOKENS))
+        return;
+    r->ids = b->ids; /* stay where protobuf put them, as the prompt of PREFILL does */
+    r->ids_len = (uint32_t)b->n_ids;
+    r->generated = b->n_generated ? b->generated : NULL;
+    r->generated_len = (uint32_t)b->n_generated;
+    r->is_local = b->is_local;
 }
 
 static void check_reserve(bt_msg_checker *c, const bt_msg *m)
@@ -84,8 +64,14 @@ static void check_reserve(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_range(c, "max_tokens", r->max_tokens, 1, BT_MSG_MAX_PROMPT_TOKENS - 1);
     bt_msg_body_range(c, "prompt_tokens + max_tokens", (uint64_t)r->prompt_tokens + r->max_tokens, 2,
                       BT_MSG_MAX_PROMPT_TOKENS);
-    bt_msg_body_not_zero(c, "prefill", r->prefill.bytes);
-    check_sampling(c, &r->sampling);
+    if (bt_msg_body_range(c, "count of ids", r->ids_len, r->prompt_tokens, r->prompt_tokens))
+        bt_msg_body_ids(c, "ids", r->ids, r->ids_len);
+    if (bt_msg_body_range(c, "count of generated", r->generated_len, 0, r->max_tokens - 1))
+        bt_msg_body_ids(c, "generated", r->generated, r->generated_len);
+    if (!r->is_local) bt_msg_body_not_zero(c, "prefill", r->prefill.bytes);
+    else if (!bt_incarnation_equal(&r->prefill, &(bt_incarnation){{0}}))
+        bt_msg_body_fail(c, "prefill is set in a local reservation");
+    bt_msg_sampling_check(c, &r->sampling);
     if (bt_msg_body_range(c, "count of stop_ids", r->stop_ids_len, 0, BT_MSG_MAX_STOP_IDS))
         bt_msg_body_ids(c, "stop_ids", r->stop_ids, r->stop_ids_len);
     bt_msg_body_range(c, "lease_ms", r->lease_ms, 1, BT_MSG_MAX_LEASE_MS);
@@ -163,7 +149,7 @@ static ProtobufCMessage *fill_prefill(bt_msg_scratch *s, const bt_msg *m)
     b->decode = bt_msg_body_put16(p->decode.bytes);
     b->kv_endpoint = bt_msg_body_put_text(p->kv_endpoint);
     b->ticket = bt_msg_body_put16(p->ticket.bytes);
-    put_sampling(&s->sampling, &p->sampling);
+    bt_msg_sampling_put(s, &p->sampling);
     b->sampling = &s->sampling;
     b->lease_ms = p->lease_ms;
     return &b->base;
@@ -180,7 +166,7 @@ static void read_prefill(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *b
     bt_msg_body_get16(c, "decode", p->decode.bytes, b->decode);
     bt_msg_body_get_text(c, "kv_endpoint", p->kv_endpoint, sizeof p->kv_endpoint, b->kv_endpoint);
     bt_msg_body_get16(c, "ticket", p->ticket.bytes, b->ticket);
-    get_sampling(c, &p->sampling, b->sampling);
+    bt_msg_sampling_get(c, &p->sampling, b->sampling);
     p->lease_ms = b->lease_ms;
 }
 
@@ -192,7 +178,7 @@ static void check_prefill(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_not_zero(c, "decode", p->decode.bytes);
     bt_msg_body_name(c, "kv_endpoint", p->kv_endpoint, sizeof p->kv_endpoint);
     bt_msg_body_not_zero(c, "ticket", p->ticket.bytes);
-    check_sampling(c, &p->sampling);
+    bt_msg_sampling_check(c, &p->sampling);
     bt_msg_body_range(c, "lease_ms", p->lease_ms, 1, BT_MSG_MAX_LEASE_MS);
 }
 
@@ -213,6 +199,10 @@ static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
     b->companion_macs = t->work.companion_macs;
     b->shadow_entries = t->work.shadow_entries;
     b->compilations = t->work.compilations;
+    if (t->has_logprob) {
+        bt_msg_sampling_put_logprob(&s->logprob, &t->logprob);
+        b->logprob = &s->logprob;
+    }
     return &b->base;
 }
 
@@ -228,6 +218,8 @@ static void read_first_token(bt_msg_checker *c, bt_msg *m, const ProtobufCMessag
     t->queue_us = b->queue_us;
     t->prefill_us = b->prefill_us;
     t->work = (bt_msg_work){b->rows, b->npu_macs, b->companion_macs, b->shadow_entries, b->compilations};
+    t->has_logprob = b->logprob != NULL;
+    if (b->logprob) bt_msg_sampling_get_logprob(c, &t->logprob, b->logprob);
 }
 
 static void check_first_token(bt_msg_checker *c, const bt_msg *m)
@@ -241,6 +233,7 @@ static void check_first_token(bt_msg_checker *c, const bt_msg *m)
         if (!(v >= -FLT_MAX && v <= FLT_MAX) || (i > 0 && v > t->top_logits[i - 1]))
             bt_msg_body_fail(c, "top_logits[%zu] is %g: must be finite and never rise", i, (double)v);
     }
+    if (t->has_logprob) bt_msg_sampling_check_logprob(c, &t->logprob);
 }
 
 static ProtobufCMessage *fill_prefill_done(bt_msg_scratch *s, const bt_msg *m)
@@ -317,6 +310,7 @@ static ProtobufCMessage *fill_tokens(bt_msg_scratch *s, const bt_msg *m)
     b->first_index = m->u.tokens.first_index;
     b->n_ids = m->u.tokens.ids_len;
     b->ids = (int32_t *)m->u.tokens.ids;
+    if (m->u.tokens.logprobs) bt_msg_sampling_put_logprobs(b, s, &m->u.tokens);
     return &b->base;
 }
 
@@ -328,13 +322,16 @@ static void read_tokens(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *bo
     m->u.tokens.first_index = b->first_index;
     m->u.tokens.ids = b->ids;
     m->u.tokens.ids_len = (uint32_t)b->n_ids;
+    bt_msg_sampling_get_logprobs(c, &m->u.tokens, b);
 }
 
 static void check_tokens(bt_msg_checker *c, const bt_msg *m)
 {
     const bt_msg_tokens *t = &m->u.tokens;
-    if (bt_msg_body_range(c, "count of ids", t->ids_len, 1, BT_MSG_MAX_TOKENS_IDS))
-        bt_msg_body_ids(c, "ids", t->ids, t->ids_len);
+    const uint32_t most = t->logprobs ? BT_MSG_MAX_TOKENS_LOGPROBS : BT_MSG_MAX_TOKENS_IDS;
+    if (!bt_msg_body_range(c, "count of ids", t->ids_len, 1, most)) return;
+    bt_msg_body_ids(c, "ids", t->ids, t->ids_len);
+    for (uint32_t i = 0; t->logprobs && i < t->ids_len; i++) bt_msg_sampling_check_logprob(c, &t->logprobs[i]);
     bt_msg_body_range(c, "first_index", t->first_index, 1, BT_MSG_MAX_PROMPT_TOKENS - 1);
     bt_msg_body_range(c, "first_index + count of ids", (uint64_t)t->first_index + t->ids_len, 2,
                       BT_MSG_MAX_PROMPT_TOKENS);
@@ -391,7 +388,7 @@ static void check_finished(bt_msg_checker *c, const bt_msg *m)
 }
 
 const bt_msg_kind bt_msg_infer_kinds[BT_MSG_INFER_KINDS] = {
-    {BT_MSG_RESERVE, "RESERVE", BT_MSG_SMALL_BODY_BYTES, true, &bt__reserve__descriptor, fill_reserve,
+    {BT_MSG_RESERVE, "RESERVE", BT_MSG_MAX_BODY_BYTES, true, &bt__reserve__descriptor, fill_reserve,
      read_reserve, check_reserve},
     {BT_MSG_RESERVED, "RESERVED", BT_MSG_SMALL_BODY_BYTES, true, &bt__reserved__descriptor, fill_reserved,
      read_reserved, check_reserved},

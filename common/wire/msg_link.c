@@ -115,6 +115,7 @@ static ProtobufCMessage *fill_hello(bt_msg_scratch *s, const bt_msg *m)
         put_engine(s, h->engine);
         b->engine = &s->engine;
     }
+    b->prefill_exactness = bt_msg_body_put_text(h->prefill_exactness);
     return &b->base;
 }
 
@@ -137,6 +138,8 @@ static void read_hello(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *bod
     h->draining = b->draining;
     get_load(c, &h->load, b->load);
     if (b->engine) h->engine = get_engine(c, b->engine);
+    bt_msg_body_get_text(c, "prefill_exactness", h->prefill_exactness, sizeof h->prefill_exactness,
+                         b->prefill_exactness);
 }
 
 static void check_hello(bt_msg_checker *c, const bt_msg *m)
@@ -154,8 +157,12 @@ static void check_hello(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_range(c, "ctx_tokens", h->ctx_tokens, 1, BT_KV_MAX_TOKENS);
     if (h->role == BT_ROLE_DECODE) bt_msg_body_name(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint);
     else if (h->kv_endpoint[0]) bt_msg_body_fail(c, "kv_endpoint is set by a prefill node");
-    if (h->engine && h->role != BT_ROLE_PREFILL) bt_msg_body_fail(c, "engine is set by a decode node");
-    else if (h->engine) check_engine(c, h->engine);
+    bt_msg_body_text(c, "prefill_exactness", h->prefill_exactness, sizeof h->prefill_exactness);
+    if (h->role == BT_ROLE_PREFILL && h->prefill_exactness[0])
+        bt_msg_body_fail(c, "prefill_exactness is set by a prefill node");
+    if (h->role == BT_ROLE_DECODE && h->engine && !h->prefill_exactness[0])
+        bt_msg_body_fail(c, "engine is set by a decode node that computes no prompts");
+    if (h->engine) check_engine(c, h->engine);
 }
 
 static ProtobufCMessage *fill_welcome(bt_msg_scratch *s, const bt_msg *m)

@@ -49,8 +49,27 @@ static void fill_load(bt_load *l)
     l->rss_bytes = 1ull << 40;
 }
 
-static const bt_sampling sample_sampling = {
-    .temperature = 100.0f, .top_k = UINT32_MAX, .top_p = 1.0f, .min_p = 1e-30f, .seed = UINT64_MAX};
+static const bt_sampling *sample_sampling(void)
+{
+    static bt_sample_bias bias[BT_SAMPLE_MAX_BIAS];
+    static bt_sampling s = {.temperature = 100.0f, .top_k = UINT32_MAX, .top_p = 1.0f, .min_p = 1e-30f, .seed = UINT64_MAX,
+                            .repetition_penalty = 0.01f, .presence_penalty = -2.0f, .frequency_penalty = 2.0f,
+                            .logprobs = true, .top_logprobs = BT_SAMPLE_MAX_TOP, .bias = bias,
+                            .bias_len = BT_SAMPLE_MAX_BIAS};
+    for (int i = 0; i < BT_SAMPLE_MAX_BIAS; i++)
+        bias[i] = (bt_sample_bias){INT32_MAX - BT_SAMPLE_MAX_BIAS + 1 + i, i % 2 ? 100.0f : -0.0f};
+    return &s;
+}
+
+static void fill_logprob(bt_msg_logprob *l, uint32_t top_len)
+{
+    l->own = -0.5f;
+    l->top_len = top_len;
+    for (uint32_t i = 0; i < top_len; i++) {
+        l->top_ids[i] = INT32_MAX - (int32_t)i;
+        l->top[i] = i + 1 < BT_SAMPLE_MAX_TOP ? -0.25f * (float)i : -3.4e38f;
+    }
+}
 
 static void make_hello(bt_msg_hello *h)
 {
@@ -60,6 +79,7 @@ static void make_hello(bt_msg_hello *h)
     memset(h->model_id, 0xfe, sizeof h->model_id);
     fill_text(h->model_name, sizeof h->model_name);
     fill_text(h->exactness, sizeof h->exactness);
+    fill_text(h->prefill_exactness, sizeof h->prefill_exactness);
     h->kv = (bt_kv_shape){256, 256, 256, BT_KV_F32};
     h->ctx_tokens = 1 << 20;
     h->kv_capacity_tokens = UINT64_MAX;
@@ -76,7 +96,7 @@ static void make_prefill(bt_msg_prefill *p)
     memset(p->decode.bytes, 0xd1, 16);
     fill_name(p->kv_endpoint, sizeof p->kv_endpoint);
     memset(p->ticket.bytes, 0x7e, 16);
-    p->sampling = sample_sampling;
+    p->sampling = *sample_sampling();
     p->lease_ms = BT_MSG_MAX_LEASE_MS;
 }
 
@@ -90,20 +110,38 @@ static void make_first_token(bt_msg_first_token *t)
     t->queue_us = 1;
     t->prefill_us = UINT64_MAX;
     t->work = (bt_msg_work){1200, UINT64_MAX, 3, 4, 5};
+    t->has_logprob = true;
+    fill_logprob(&t->logprob, BT_SAMPLE_MAX_TOP);
+}
+
+static void make_reserve(bt_msg_reserve *r)
+{
+    r->prompt_tokens = r->ids_len = sizeof sample_ids / sizeof sample_ids[0];
+    r->ids = sample_ids;
+    r->max_tokens = (1 << 20) - r->prompt_tokens;
+    r->generated = sample_ids + 1;
+    r->generated_len = r->ids_len - 1;
+    memset(r->prefill.bytes, 0x55, 16);
+    r->sampling = *sample_sampling();
+    r->stop_ids_len = BT_MSG_MAX_STOP_IDS;
+    for (int i = 0; i < BT_MSG_MAX_STOP_IDS; i++) r->stop_ids[i] = INT32_MAX - i;
+    r->lease_ms = 10000;
+}
+
+static void make_tokens(bt_msg_tokens *t)
+{
+    static bt_msg_logprob logprobs[sizeof sample_ids / sizeof sample_ids[0]];
+    t->first_index = (1 << 20) - 6;
+    t->ids = sample_ids;
+    t->ids_len = 6;
+    for (uint32_t i = 0; i < t->ids_len; i++) fill_logprob(&logprobs[i], i * 4);
+    t->logprobs = logprobs;
 }
 
 static void make_request(bt_msg *m)
 {
     switch ((int)m->type) {
-    case BT_MSG_RESERVE:
-        m->u.reserve.prompt_tokens = (1 << 20) - 1;
-        m->u.reserve.max_tokens = 1;
-        memset(m->u.reserve.prefill.bytes, 0x55, 16);
-        m->u.reserve.sampling = sample_sampling;
-        m->u.reserve.stop_ids_len = BT_MSG_MAX_STOP_IDS;
-        for (int i = 0; i < BT_MSG_MAX_STOP_IDS; i++) m->u.reserve.stop_ids[i] = INT32_MAX - i;
-        m->u.reserve.lease_ms = 10000;
-        break;
+    case BT_MSG_RESERVE: make_reserve(&m->u.reserve); break;
     case BT_MSG_RESERVED:
         memset(m->u.reserved.ticket.bytes, 0x7e, 16);
         fill_name(m->u.reserved.kv_endpoint, sizeof m->u.reserved.kv_endpoint);
@@ -128,11 +166,7 @@ static void make_request(bt_msg *m)
         break;
     case BT_MSG_ACK: m->u.ack.of = BT_MSG_FAILED; break;
     case BT_MSG_RENEW: m->u.renew.lease_ms = BT_MSG_MAX_LEASE_MS; break;
-    case BT_MSG_TOKENS:
-        m->u.tokens.first_index = (1 << 20) - 6;
-        m->u.tokens.ids = sample_ids;
-        m->u.tokens.ids_len = 6;
-        break;
+    case BT_MSG_TOKENS: make_tokens(&m->u.tokens); break;
     case BT_MSG_TOKENS_ACK: m->u.tokens_ack.next_index = 1 << 20; break;
     case BT_MSG_FINISHED:
         m->u.finished.reason = BT_FINISH_ERROR;
@@ -203,6 +237,7 @@ void wire_samples_prefill_hello(bt_msg *ret)
     }
     ret->u.hello.role = BT_ROLE_PREFILL;
     memset(ret->u.hello.kv_endpoint, 0, sizeof ret->u.hello.kv_endpoint);
+    memset(ret->u.hello.prefill_exactness, 0, sizeof ret->u.hello.prefill_exactness);
     ret->u.hello.engine = &e;
 }
 

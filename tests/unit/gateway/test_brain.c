@@ -127,7 +127,7 @@ static void first(gw_brain *b, int32_t token)
 static void tokens(gw_brain *b, uint32_t first_index, const int32_t *ids, uint32_t len)
 {
     bt_msg m = {.type = BT_MSG_TOKENS, .ref = {SELF, 1, 1}};
-    m.u.tokens = (bt_msg_tokens){first_index, ids, len};
+    m.u.tokens = (bt_msg_tokens){.first_index = first_index, .ids = ids, .ids_len = len};
     from(b, DECODE, &m);
 }
 
@@ -412,7 +412,7 @@ static void refuses_a_node_of_another_model_with_both_values(void **s)
     assert_non_null(strstr(r->u.reject.text, "05000000000000000000000000000000"));
     assert_non_null(did(GW_DO_LOG));
     m = hello_msg(BT_ROLE_DECODE);
-    m.u.hello.protocol = 2;
+    m.u.hello.protocol = BT_PROTOCOL_VERSION + 1;
     from(b, DECODE, &m);
     assert_int_equal(said(DECODE, BT_MSG_REJECT)->u.reject.code, BT_EVERSION);
     gw_brain_free(b);

@@ -25,9 +25,12 @@ static int32_t pick(bt_sample *s, bt_sample_params p, const float *z, uint64_t i
     int32_t id = -1;
     bt_fault f;
     assert_int_equal(bt_sample_params_check(&p, &f), BT_OK);
-    assert_int_equal(bt_sample_token(&id, s, &p, z, index, &f), BT_OK);
+    assert_int_equal(bt_sample_token(&id, NULL, s, &p, z, &(bt_sample_history){.generated_len = index}, &f), BT_OK);
     return id;
 }
+
+/* Without penalties, bias and log probabilities. */
+#define PLAIN(t, k, tp, mp, s) {.temperature = t, .top_k = k, .top_p = tp, .min_p = mp, .seed = s}
 
 /* The definition in the header, by insertion sort. */
 static int32_t plain(const float *z, size_t vocab, const bt_sample_params *p, uint64_t index)
@@ -74,8 +77,8 @@ static void every_answer_is_that_of_the_definition_in_plain_form(void **state)
     for (uint64_t round = 0; round < 2000; round++) {
         for (size_t i = 0; i < V; i++) /* coarse steps, so that ties are common; both zeros occur */
             z[i] = (round & 1 ? 0.5f : -0.5f) * (float)(int)(bt_rng_u64(seed, round * 100 + i) % 17);
-        const bt_sample_params p = {temps[round % 5], top_ks[round / 5 % 5], top_ps[round / 25 % 4],
-                                    min_ps[round / 100 % 3], round};
+        const bt_sample_params p = {.temperature = temps[round % 5], .top_k = top_ks[round / 5 % 5],
+                                    .top_p = top_ps[round / 25 % 4], .min_p = min_ps[round / 100 % 3], .seed = round};
         assert_int_equal(pick(s, p, z, round * 3), plain(z, V, &p, round * 3));
     }
     free(z);
@@ -89,7 +92,7 @@ static void greedy_takes_the_lowest_of_equal_ids(void **state)
     const float z[4] = {-1.0f, 3.0f, 3.0f, 2.0f}, zeros[4] = {-0.0f, 0.0f, -0.0f, 0.0f};
     assert_int_equal(pick(s, bt_sample_greedy(), z, 0), 1);
     assert_int_equal(pick(s, bt_sample_greedy(), zeros, 0), 0);
-    const bt_sample_params one = {1.0f, 1, 1.0f, 0.0f, 9};
+    const bt_sample_params one = PLAIN(1.0f, 1, 1.0f, 0.0f, 9);
     assert_int_equal(pick(s, one, z, 5), 1);
     assert_int_equal(pick(s, one, zeros, 5), 0);
     bt_sample_free(s);
@@ -102,7 +105,7 @@ static void the_same_seed_and_index_give_the_same_token_in_any_order_of_calls(vo
     bt_sample *a = sampler(V), *b = sampler(V);
     float z[V];
     for (size_t i = 0; i < V; i++) z[i] = (float)bt_rng_uniform(3, i) * 4.0f;
-    const bt_sample_params p = {0.9f, 0, 0.9f, 0.01f, 77};
+    const bt_sample_params p = PLAIN(0.9f, 0, 0.9f, 0.01f, 77);
     int32_t first[50];
     for (uint64_t i = 0; i < 50; i++) first[i] = pick(a, p, z, i);
     for (uint64_t i = 50; i-- > 0;) assert_int_equal(pick(b, p, z, i), first[i]);
@@ -119,7 +122,7 @@ static void frequencies_follow_the_softmax(void **state)
     double want[V], all = 0, count[V] = {0}, chi2 = 0;
     for (int i = 0; i < V; i++) all += want[i] = exp((double)z[i] / t);
     bt_sample *s = sampler(V);
-    const bt_sample_params p = {(float)t, 0, 1.0f, 0.0f, 4242};
+    const bt_sample_params p = PLAIN((float)t, 0, 1.0f, 0.0f, 4242);
     for (uint64_t i = 0; i < N; i++) count[pick(s, p, z, i)]++;
     for (int i = 0; i < V; i++) chi2 += pow(count[i] - N * want[i] / all, 2) / (N * want[i] / all);
     assert_true(chi2 < 18.47); /* 4 degrees of freedom, 0.1 % */
@@ -134,10 +137,10 @@ static void filters_leave_exactly_the_tokens_they_promise(void **state)
         bt_sample_params p;
         int kept;
     } cases[] = {
-        {{1.0f, 0, 1.0f, 0.0f, 1}, 4},  {{1.0f, 3, 1.0f, 0.0f, 1}, 3}, {{1.0f, 0, 0.79f, 0.0f, 1}, 2},
-        {{1.0f, 0, 0.81f, 0.0f, 1}, 3}, {{1.0f, 0, 0.0f, 0.0f, 1}, 1}, {{1.0f, 0, 1.0f, 0.29f, 1}, 3},
-        {{1.0f, 0, 1.0f, 0.31f, 1}, 2}, {{1.0f, 0, 1.0f, 1.0f, 1}, 1}, {{100.0f, 2, 1.0f, 0.0f, 1}, 2},
-        {{1.0f, 2, 0.7f, 0.0f, 1}, 2}, /* of the two kept, 0.625 and 0.375: the first alone is below 0.7 */
+        {PLAIN(1.0f, 0, 1.0f, 0.0f, 1), 4},  {PLAIN(1.0f, 3, 1.0f, 0.0f, 1), 3}, {PLAIN(1.0f, 0, 0.79f, 0.0f, 1), 2},
+        {PLAIN(1.0f, 0, 0.81f, 0.0f, 1), 3}, {PLAIN(1.0f, 0, 0.0f, 0.0f, 1), 1}, {PLAIN(1.0f, 0, 1.0f, 0.29f, 1), 3},
+        {PLAIN(1.0f, 0, 1.0f, 0.31f, 1), 2}, {PLAIN(1.0f, 0, 1.0f, 1.0f, 1), 1}, {PLAIN(100.0f, 2, 1.0f, 0.0f, 1), 2},
+        {PLAIN(1.0f, 2, 0.7f, 0.0f, 1), 2}, /* of the two kept, 0.625 and 0.375: the first alone is below 0.7 */
     };
     bt_sample *s = sampler(4);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -158,7 +161,7 @@ static void a_logit_that_is_not_finite_is_an_error_that_names_it(void **state)
         const bt_sample_params p = bt_sample_greedy();
         int32_t id = 99;
         bt_fault f;
-        assert_int_equal(bt_sample_token(&id, s, &p, z, 0, &f), BT_EFORMAT);
+        assert_int_equal(bt_sample_token(&id, NULL, s, &p, z, &(bt_sample_history){0}, &f), BT_EFORMAT);
         assert_non_null(strstr(f.text, "token 2"));
         assert_int_equal(id, 99);
     }
@@ -170,8 +173,8 @@ static void extreme_logits_and_temperatures_still_give_a_token(void **state)
     (void)state;
     const float z[3] = {-3e38f, 3e38f, 0.0f};
     bt_sample *s = sampler(3);
-    assert_int_equal(pick(s, (bt_sample_params){1e-38f, 0, 1.0f, 0.0f, 1}, z, 0), 1);
-    assert_int_equal(pick(s, (bt_sample_params){100.0f, 0, 1.0f, 0.0f, 1}, z, 0), 1);
+    assert_int_equal(pick(s, (bt_sample_params)PLAIN(1e-38f, 0, 1.0f, 0.0f, 1), z, 0), 1);
+    assert_int_equal(pick(s, (bt_sample_params)PLAIN(100.0f, 0, 1.0f, 0.0f, 1), z, 0), 1);
     bt_sample_free(s);
 }
 
@@ -182,9 +185,9 @@ static void parameters_out_of_range_are_refused_by_name(void **state)
         bt_sample_params p;
         const char *name;
     } cases[] = {
-        {{-0.1f, 0, 1.0f, 0.0f, 1}, "temperature"}, {{101.0f, 0, 1.0f, 0.0f, 1}, "temperature"},
-        {{NAN, 0, 1.0f, 0.0f, 1}, "temperature"},   {{1.0f, 0, 1.1f, 0.0f, 1}, "top_p"},
-        {{1.0f, 0, NAN, 0.0f, 1}, "top_p"},         {{1.0f, 0, 1.0f, -1.0f, 1}, "min_p"},
+        {PLAIN(-0.1f, 0, 1.0f, 0.0f, 1), "temperature"}, {PLAIN(101.0f, 0, 1.0f, 0.0f, 1), "temperature"},
+        {PLAIN(NAN, 0, 1.0f, 0.0f, 1), "temperature"},   {PLAIN(1.0f, 0, 1.1f, 0.0f, 1), "top_p"},
+        {PLAIN(1.0f, 0, NAN, 0.0f, 1), "top_p"},         {PLAIN(1.0f, 0, 1.0f, -1.0f, 1), "min_p"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bt_fault f;

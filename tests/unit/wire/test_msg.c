@@ -34,22 +34,30 @@ static bt_err decode(bt_msg *ret, bt_msg_buf *buf, const uint8_t *bytes, size_t 
     return e;
 }
 
+/* One borrowed array of both messages; then neither has it, so that the rest compares as bytes. */
+#define SAME_ARRAY(list, n)                                                                                  \
+    do {                                                                                                     \
+        assert_int_equal(x.u.n, y.u.n);                                                                      \
+        assert_true(!x.u.list == !y.u.list);                                                                 \
+        if (x.u.list) assert_memory_equal(x.u.list, y.u.list, x.u.n * sizeof *x.u.list);                     \
+        x.u.list = y.u.list = NULL;                                                                          \
+    } while (0)
+
 static void assert_same(const bt_msg *a, const bt_msg *b)
 {
     bt_msg x = *a, y = *b;
     if (x.type == BT_MSG_PREFILL) {
-        assert_int_equal(x.u.prefill.ids_len, y.u.prefill.ids_len);
-        assert_memory_equal(x.u.prefill.ids, y.u.prefill.ids, x.u.prefill.ids_len * sizeof(int32_t));
-        x.u.prefill.ids = y.u.prefill.ids = NULL;
+        SAME_ARRAY(prefill.ids, prefill.ids_len);
+        SAME_ARRAY(prefill.sampling.bias, prefill.sampling.bias_len);
+    } else if (x.type == BT_MSG_RESERVE) {
+        SAME_ARRAY(reserve.ids, reserve.ids_len);
+        SAME_ARRAY(reserve.generated, reserve.generated_len);
+        SAME_ARRAY(reserve.sampling.bias, reserve.sampling.bias_len);
     } else if (x.type == BT_MSG_TOKENS) {
-        assert_int_equal(x.u.tokens.ids_len, y.u.tokens.ids_len);
-        assert_memory_equal(x.u.tokens.ids, y.u.tokens.ids, x.u.tokens.ids_len * sizeof(int32_t));
-        x.u.tokens.ids = y.u.tokens.ids = NULL;
+        SAME_ARRAY(tokens.ids, tokens.ids_len);
+        SAME_ARRAY(tokens.logprobs, tokens.ids_len);
     } else if (x.type == BT_MSG_MISSING) {
-        assert_int_equal(x.u.missing.ranges_len, y.u.missing.ranges_len);
-        assert_memory_equal(x.u.missing.ranges, y.u.missing.ranges,
-                            x.u.missing.ranges_len * sizeof(bt_kv_range));
-        x.u.missing.ranges = y.u.missing.ranges = NULL;
+        SAME_ARRAY(missing.ranges, missing.ranges_len);
     }
     if (x.type == BT_MSG_HELLO && x.u.hello.engine) {
         assert_non_null(y.u.hello.engine);
@@ -99,6 +107,34 @@ static void every_type_comes_back_as_it_went(void **state)
     bt_msg m;
     wire_samples_prefill_hello(&m);
     round_trip(&m, &buf);
+    const bt_msg_engine *engine = m.u.hello.engine;
+    wire_samples_make(&m, BT_MSG_HELLO); /* a decode node that computes prompts: the longest HELLO */
+    m.u.hello.engine = engine;
+    round_trip(&m, &buf);
+    bt_msg_buf_done(&buf);
+}
+
+static void what_may_be_absent_stays_absent(void **state)
+{
+    (void)state;
+    bt_msg_buf buf = {0};
+    bt_msg m;
+    wire_samples_make(&m, BT_MSG_RESERVE);
+    m.u.reserve.generated = NULL;
+    m.u.reserve.generated_len = 0;
+    m.u.reserve.is_local = true;
+    memset(m.u.reserve.prefill.bytes, 0, 16);
+    m.u.reserve.sampling = bt_sample_greedy();
+    round_trip(&m, &buf);
+    wire_samples_make(&m, BT_MSG_FIRST_TOKEN);
+    m.u.first_token.has_logprob = false;
+    memset(&m.u.first_token.logprob, 0, sizeof m.u.first_token.logprob);
+    round_trip(&m, &buf);
+    m.u.first_token.has_logprob = true; /* asked for, and all zero: token 0 was certain */
+    round_trip(&m, &buf);
+    wire_samples_make(&m, BT_MSG_TOKENS);
+    m.u.tokens.logprobs = NULL;
+    round_trip(&m, &buf);
     bt_msg_buf_done(&buf);
 }
 
@@ -124,6 +160,28 @@ static void the_longest_lists_come_back(void **state)
     m.u.tokens.ids = ids;
     m.u.tokens.ids_len = BT_MSG_MAX_TOKENS_IDS;
     m.u.tokens.first_index = 1;
+    m.u.tokens.logprobs = NULL;
+    for (int i = 0; i < BT_MSG_MAX_PROMPT_TOKENS; i++) ids[i] = INT32_MAX - i;
+    round_trip(&m, &buf);
+    bt_msg_logprob *logprobs = calloc(BT_MSG_MAX_TOKENS_LOGPROBS, sizeof *logprobs);
+    assert_non_null(logprobs);
+    for (int i = 0; i < BT_MSG_MAX_TOKENS_LOGPROBS; i++) {
+        logprobs[i].own = -1.0f;
+        logprobs[i].top_len = BT_SAMPLE_MAX_TOP;
+        for (int k = 0; k < BT_SAMPLE_MAX_TOP; k++) {
+            logprobs[i].top_ids[k] = INT32_MAX - k;
+            logprobs[i].top[k] = -(float)k;
+        }
+    }
+    m.u.tokens.ids_len = BT_MSG_MAX_TOKENS_LOGPROBS;
+    m.u.tokens.logprobs = logprobs;
+    round_trip(&m, &buf);
+    free(logprobs);
+    wire_samples_make(&m, BT_MSG_RESERVE);
+    m.u.reserve.ids = m.u.reserve.generated = ids;
+    m.u.reserve.ids_len = m.u.reserve.prompt_tokens = BT_MSG_MAX_PROMPT_TOKENS / 2;
+    m.u.reserve.max_tokens = BT_MSG_MAX_PROMPT_TOKENS / 2;
+    m.u.reserve.generated_len = m.u.reserve.max_tokens - 1;
     round_trip(&m, &buf);
     wire_samples_make(&m, BT_MSG_MISSING);
     m.u.missing.ranges = ranges;
@@ -159,7 +217,8 @@ static void the_longest_lists_come_back(void **state)
 
 static bool spoil_engine(bt_msg *m, const char **label, int *n)
 {
-    E(m->u.hello.role = BT_ROLE_DECODE; strcpy(m->u.hello.kv_endpoint, "ipc://x")) /* with an engine */
+    E(m->u.hello.role = BT_ROLE_DECODE; strcpy(m->u.hello.kv_endpoint, "ipc://x")) /* with an engine of no class */
+    E(m->u.hello.prefill_exactness[0] = 'x') /* that is a decode node's */
     E(e.name[0] = 0)
     E(e.name[1] = ' ')
     E(e.fallbacks[15].op[0] = 0)
@@ -177,7 +236,7 @@ static bool spoil_link(bt_msg *m, const char **label, int *n)
     X(HELLO, m->u.hello.protocol = 0)
     X(HELLO, m->u.hello.role = BT_ROLE_GATEWAY)
     X(HELLO, m->u.hello.role = (bt_role)4)
-    X(HELLO, m->u.hello.role = BT_ROLE_PREFILL) /* with an endpoint */
+    X(HELLO, m->u.hello.role = BT_ROLE_PREFILL; m->u.hello.prefill_exactness[0] = 0) /* with an endpoint */
     X(HELLO, m->u.hello.kv_endpoint[0] = 0)
     X(HELLO, m->u.hello.node_id[0] = 0)
     X(HELLO, m->u.hello.node_id[3] = ' ')
@@ -198,14 +257,47 @@ static bool spoil_link(bt_msg *m, const char **label, int *n)
     return false;
 }
 
+static bool spoil_sampling(bt_msg *m, const char **label, int *n)
+{
+    static bt_sample_bias odd[2];
+#define BIAS(...)                                                                                            \
+    X(PREFILL, static const bt_sample_bias b[2] = __VA_ARGS__; memcpy(odd, b, sizeof odd);                   \
+      m->u.prefill.sampling.bias = odd; m->u.prefill.sampling.bias_len = 2)
+    BIAS({{-1, 0.0f}, {5, 0.0f}})
+    BIAS({{5, 0.0f}, {5, 0.0f}})
+    BIAS({{6, 0.0f}, {5, 0.0f}})
+    BIAS({{5, 0.0f}, {6, 100.5f}})
+    BIAS({{5, NAN}, {6, 0.0f}})
+#undef BIAS
+    X(PREFILL, m->u.prefill.sampling.repetition_penalty = 0.009f)
+    X(PREFILL, m->u.prefill.sampling.repetition_penalty = NAN)
+    X(PREFILL, m->u.prefill.sampling.presence_penalty = 2.5f)
+    X(RESERVE, m->u.reserve.sampling.frequency_penalty = -2.5f)
+    X(RESERVE, m->u.reserve.sampling.top_logprobs = BT_SAMPLE_MAX_TOP + 1)
+    X(RESERVE, m->u.reserve.sampling.logprobs = false) /* and top_logprobs 20 */
+    X(FIRST_TOKEN, m->u.first_token.logprob.own = 0.1f)
+    X(FIRST_TOKEN, m->u.first_token.logprob.own = -INFINITY)
+    X(FIRST_TOKEN, m->u.first_token.logprob.top[3] = 0.0f) /* rises */
+    X(FIRST_TOKEN, m->u.first_token.logprob.top_ids[19] = -1)
+    X(TOKENS, static bt_msg_logprob l[6]; l[5].own = NAN; m->u.tokens.logprobs = l)
+    X(TOKENS, static bt_msg_logprob l[6]; l[2].top_len = 1; l[2].top_ids[0] = -1; m->u.tokens.logprobs = l)
+    return false;
+}
+
 static bool spoil_request(bt_msg *m, const char **label, int *n)
 {
     static int32_t negative[] = {5, -1};
     static bt_kv_range odd[1];
     X(RESERVE, m->u.reserve.prompt_tokens = 0)
     X(RESERVE, m->u.reserve.max_tokens = 0)
-    X(RESERVE, m->u.reserve.max_tokens = 2) /* one more than fits */
+    X(RESERVE, m->u.reserve.max_tokens++) /* one more than fits */
     X(RESERVE, m->u.reserve.max_tokens = UINT32_MAX)
+    X(RESERVE, m->u.reserve.max_tokens = m->u.reserve.generated_len) /* nothing left to make */
+    X(RESERVE, m->u.reserve.ids_len--)
+    X(RESERVE, m->u.reserve.prompt_tokens--)
+    X(RESERVE, m->u.reserve.ids = negative, m->u.reserve.ids_len = m->u.reserve.prompt_tokens = 2)
+    X(RESERVE, m->u.reserve.generated = negative, m->u.reserve.generated_len = 2)
+    X(RESERVE, m->u.reserve.is_local = true) /* with a prefill node */
     X(RESERVE, memset(m->u.reserve.prefill.bytes, 0, 16))
     X(RESERVE, m->u.reserve.sampling.temperature = 100.001f)
     X(RESERVE, m->u.reserve.sampling.temperature = -0.5f)
@@ -260,7 +352,8 @@ static bool spoil_request(bt_msg *m, const char **label, int *n)
 
 static bool spoil(bt_msg *m, const char **label, int n) /* false when there are no more */
 {
-    return spoil_link(m, label, &n) || spoil_engine(m, label, &n) || spoil_request(m, label, &n);
+    return spoil_link(m, label, &n) || spoil_engine(m, label, &n) || spoil_sampling(m, label, &n) ||
+           spoil_request(m, label, &n);
 }
 
 /* A frame of m without any check: what a peer that breaks the rules would send. */
@@ -284,7 +377,7 @@ static uint8_t *unchecked_frame(size_t *ret_len, const bt_msg *m)
     uint8_t *raw = malloc(n), *frame = malloc(64 + n);
     assert_true(raw && frame);
     protobuf_c_message_pack(body, raw);
-    *ret_len = wire_samples_frame(frame, 1, m->type, raw, n);
+    *ret_len = wire_samples_frame(frame, BT_PROTOCOL_VERSION, m->type, raw, n);
     memcpy(frame + 16, m->from.bytes, 16);
     memcpy(frame + 32, m->to.bytes, 16);
     wire_samples_seal(frame, *ret_len);
@@ -328,7 +421,16 @@ static void texts_without_an_end_and_long_lists_are_not_sent(void **state)
     wire_samples_make(&m, BT_MSG_RESERVE);
     m.u.reserve.stop_ids_len = BT_MSG_MAX_STOP_IDS + 1;
     assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
+    wire_samples_make(&m, BT_MSG_RESERVE);
+    m.u.reserve.sampling.bias_len = BT_SAMPLE_MAX_BIAS + 1;
+    assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
+    wire_samples_make(&m, BT_MSG_FIRST_TOKEN);
+    m.u.first_token.logprob.top_len = BT_SAMPLE_MAX_TOP + 1;
+    assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
     wire_samples_make(&m, BT_MSG_TOKENS);
+    m.u.tokens.ids_len = BT_MSG_MAX_TOKENS_LOGPROBS + 1;
+    assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
+    m.u.tokens.logprobs = NULL;
     m.u.tokens.ids_len = BT_MSG_MAX_TOKENS_IDS + 1;
     assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
     wire_samples_make(&m, BT_MSG_FIRST_TOKEN);
@@ -360,7 +462,7 @@ static void the_bytes_are_those_of_the_format(void **state)
         0xaa, 0xaa, 0xaa, 0xaa, 0x10, 0xac, 0x02, 0x18, 2,    0x10, 7,    0x1a, 3,    1,    0xac, 0x02,
     };
     uint8_t want[64 + sizeof body], got[sizeof want];
-    wire_samples_frame(want, 1, 30, body, sizeof body);
+    wire_samples_frame(want, 2, 30, body, sizeof body);
     size_t len = 0;
     assert_int_equal(bt_msg_encode(&len, got, sizeof got, &m, NULL), BT_OK);
     assert_int_equal(len, sizeof want);
@@ -404,8 +506,8 @@ static void headers_out_of_range_are_refused(void **state)
         bt_err want;
         const char *words;
     } c[] = {
-        {0, 'X', BT_EFORMAT, "magic"},      {4, 2, BT_EVERSION, "version 2, we speak 1"},
-        {5, 1, BT_EVERSION, "257"},         {6, 6, BT_EVERSION, "type 6"},
+        {0, 'X', BT_EFORMAT, "magic"},      {4, 1, BT_EVERSION, "version 1, we speak 2"},
+        {5, 1, BT_EVERSION, "258"},         {6, 6, BT_EVERSION, "type 6"},
         {7, 1, BT_EVERSION, "type"},        {12, 1, BT_EFORMAT, "reserved"},
         {15, 0x80, BT_EFORMAT, "reserved"}, {48, 1, BT_EFORMAT, "reserved"},
         {55, 1, BT_EFORMAT, "reserved"},    {8, 9, BT_EFORMAT, "body_bytes"},
@@ -415,7 +517,7 @@ static void headers_out_of_range_are_refused(void **state)
     memset(&out, 0x77, sizeof out);
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         uint8_t frame[64];
-        wire_samples_frame(frame, 1, BT_MSG_BYE, NULL, 0);
+        wire_samples_frame(frame, BT_PROTOCOL_VERSION, BT_MSG_BYE, NULL, 0);
         assert_int_equal(decode(&(bt_msg){0}, &buf, frame, 64, NULL), BT_OK);
         frame[c[i].at] = c[i].byte;
         wire_samples_seal(frame, 64);
@@ -443,9 +545,10 @@ static void bodies_over_the_limit_of_their_type_are_not_parsed(void **state)
         {BT_MSG_TOKENS, BT_MSG_TOKENS_BODY_BYTES + 1},
         {BT_MSG_MISSING, BT_MSG_MISSING_BODY_BYTES + 1},
         {BT_MSG_PREFILL, (size_t)BT_MSG_MAX_BODY_BYTES + 1},
+        {BT_MSG_RESERVE, (size_t)BT_MSG_MAX_BODY_BYTES + 1},
     };
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
-        const size_t len = wire_samples_frame(frame, 1, c[i].type, body, c[i].bytes);
+        const size_t len = wire_samples_frame(frame, BT_PROTOCOL_VERSION, c[i].type, body, c[i].bytes);
         assert_int_equal(decode(&out, &buf, frame, len, NULL), BT_ELIMIT);
     }
     assert_null(buf.block);
@@ -488,6 +591,11 @@ static void odd_protobuf_is_refused(void **state)
         {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x85", 27, BT_EFORMAT}, /* an id that does not end */
         {BT_MSG_TOKENS, REF "\x10\x01\x1a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 36,
          BT_EFORMAT}, /* id -1 */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf\x2a\x01\0", 36, BT_OK}, /* own -1, no top */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf", 33, BT_EFORMAT},       /* no top_counts */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x02\x05\x05\x22\x04\0\0\x80\xbf\x2a\x01\0", 37, BT_EFORMAT}, /* one for two ids */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf\x2a\x01\x01", 36, BT_EFORMAT}, /* a top that is not there */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf\x2a\x01\x15", 36, BT_EFORMAT}, /* of 21 */
         {BT_MSG_MISSING, REF "\x12\x02\x18\x01", 26, BT_OK},
         {BT_MSG_MISSING, REF "\x12\x00", 24, BT_EFORMAT}, /* an empty range */
     };
@@ -495,7 +603,7 @@ static void odd_protobuf_is_refused(void **state)
     bt_msg_buf buf = {0};
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         uint8_t frame[256];
-        const size_t len = wire_samples_frame(frame, 1, c[i].type, (const uint8_t *)c[i].bytes, c[i].len);
+        const size_t len = wire_samples_frame(frame, BT_PROTOCOL_VERSION, c[i].type, (const uint8_t *)c[i].bytes, c[i].len);
         bt_msg out;
         memset(&out, 0x77, sizeof out);
         bt_fault f = {""};
@@ -512,7 +620,7 @@ static void a_text_one_byte_too_long_is_refused(void **state)
     for (size_t n = 255; n <= 256; n++) {
         uint8_t body[3 + 256] = {0x0a, (uint8_t)(n & 127) | 128, (uint8_t)(n >> 7)}, frame[64 + sizeof body];
         memset(body + 3, 'a', n);
-        const size_t len = wire_samples_frame(frame, 1, BT_MSG_BYE, body, 3 + n);
+        const size_t len = wire_samples_frame(frame, BT_PROTOCOL_VERSION, BT_MSG_BYE, body, 3 + n);
         bt_msg out;
         memset(&out, 0x77, sizeof out);
         assert_int_equal(decode(&out, &buf, frame, len, NULL), n == 255 ? BT_OK : BT_EFORMAT);
@@ -535,7 +643,7 @@ static void hostile_bodies_take_bounded_memory(void **state)
                                          {0x12, 0x00}}; /* empty packed lists */
     for (size_t k = 0; k < 4; k++) {
         for (size_t i = 0; i < n; i++) body[i] = pattern[k][i % 2];
-        const size_t len = wire_samples_frame(frame, 1, BT_MSG_PREFILL, body, n);
+        const size_t len = wire_samples_frame(frame, BT_PROTOCOL_VERSION, BT_MSG_PREFILL, body, n);
         assert_int_equal(decode(&out, &buf, frame, len, NULL), BT_EFORMAT);
     }
     assert_true(buf.cap <= 4 * n + (256u << 10));
@@ -570,6 +678,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_comes_back_as_it_went),
+        cmocka_unit_test(what_may_be_absent_stays_absent),
         cmocka_unit_test(the_longest_lists_come_back),
         cmocka_unit_test(values_out_of_range_neither_leave_nor_enter),
         cmocka_unit_test(texts_without_an_end_and_long_lists_are_not_sent),
