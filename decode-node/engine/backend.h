@@ -14,6 +14,7 @@ typedef struct dc_engine_backend {
     const char *(*isa)(const void *state);
     const char *(*weights)(const void *state);
     uint64_t (*weight_bytes)(const void *state);
+    uint64_t (*kv_bytes_written)(const void *state);    /* counted where rows are stored, since load */
     void (*free)(void *state);              /* NULL is fine */
 } dc_engine_backend;
 

@@ -97,7 +97,6 @@ static bt_err check(const dc_engine *d, const dc_engine_seq *s, bt_fault *fault)
 
 bt_err dc_engine_step(dc_engine *d, const dc_engine_seq *seq, size_t n, const atomic_bool *cancel, float *logits, bt_fault *fault)
 {
-    const bt_hparams *hp = &d->model->hp;
     uint64_t rows = 0;
     for (size_t i = 0; i < n; i++) {
         const bt_err e = check(d, &seq[i], fault);
@@ -107,9 +106,9 @@ bt_err dc_engine_step(dc_engine *d, const dc_engine_seq *seq, size_t n, const at
     if (rows > d->rows_max)
         return bt_fail(fault, BT_EARG, "%llu rows in a step, at most %zu", (unsigned long long)rows, d->rows_max);
     const bt_err e = d->backend->step(d->state, seq, n, cancel, logits, fault);
+    d->stats.kv_bytes_written = d->backend->kv_bytes_written(d->state);
     if (e < 0) return e;
     d->stats.steps++;
     d->stats.rows += rows;
-    d->stats.kv_bytes_written += rows * 2 * hp->layers * hp->kv_heads * bt_kv_head_bytes(d->kv_elem_bytes, hp->head_dim);
     return BT_OK;
 }

@@ -20,12 +20,13 @@ struct dc_exec {
     bt_companion_seq *row;                  /* [rows_max], those of this step */
     int32_t *ids;
     uint32_t *wanted;                       /* [rows_max], rows whose logits are wanted, ascending */
+    uint64_t kv_bytes;                      /* of all rows stored */
     float attn_scale;
 };
 
 /* What the steps of one run share. */
 typedef struct run {
-    const dc_exec *x;
+    dc_exec *x;
     size_t rows, wanted, bucket;
     float *logits;
 } run;
@@ -110,7 +111,7 @@ static void run_linear(const run *r, const bt_step *s, size_t t)
 /* t: rows of this step's output. */
 static void run_step(const run *r, const bt_step *s, size_t t)
 {
-    const dc_exec *x = r->x;
+    dc_exec *x = r->x;
     const bt_companion *c = &x->companion;
     const bt_hparams *hp = x->hp;
     const bt_companion_rows rows = {x->row, r->rows, 1};
@@ -130,7 +131,10 @@ static void run_step(const run *r, const bt_step *s, size_t t)
         bt_companion_rope(c, &rows, out, s->heads, hp->head_dim, hp->rope_dims, dc_weights_rope_cos(x->weights),
                           dc_weights_rope_sin(x->weights), hp->rope_neox);
         break;
-    case BT_OP_KV_STORE: bt_companion_kv_store(c, &rows, s->layer, in0, in1, s->in_width[0]); break;
+    case BT_OP_KV_STORE:
+        bt_companion_kv_store(c, &rows, s->layer, in0, in1, s->in_width[0]);
+        for (size_t i = 0; i < t; i++) x->kv_bytes += 2 * x->row[i].kv->kv_heads * x->row[i].kv->head_bytes;
+        break;
     case BT_OP_ATTENTION:
         bt_companion_attention(c, &rows, out, in0, s->layer, hp->heads, hp->kv_heads, hp->head_dim, x->attn_scale);
         break;
@@ -167,3 +171,5 @@ bt_err dc_exec_step(dc_exec *x, const dc_engine_seq *seq, size_t n, const atomic
     }
     return BT_OK;
 }
+
+uint64_t dc_exec_kv_bytes(const dc_exec *x) { return x->kv_bytes; }

@@ -14,4 +14,5 @@ bt_err dc_exec_new(dc_exec **ret, const dc_weights *weights, const bt_kernels *k
 void   dc_exec_free(dc_exec *x);            /* NULL is fine */
 /* As dc_engine_step, which has checked everything. Does not allocate. */
 bt_err dc_exec_step(dc_exec *x, const dc_engine_seq *seq, size_t n, const atomic_bool *cancel, float *logits, bt_fault *fault);
+uint64_t dc_exec_kv_bytes(const dc_exec *x);    /* of all rows stored so far */
 #endif

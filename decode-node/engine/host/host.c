@@ -46,8 +46,9 @@ static bt_err host_step(void *state, const dc_engine_seq *seq, size_t n, const a
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
 static const char *host_weights(const void *state) { return dc_weights_form(((const host_state *)state)->weights); }
 static uint64_t host_weight_bytes(const void *state) { return dc_weights_step_bytes(((const host_state *)state)->weights); }
+static uint64_t host_kv_bytes(const void *state) { return dc_exec_kv_bytes(((const host_state *)state)->exec); }
 
 const dc_engine_backend dc_engine_host = {
     .name = "host", .kv_elem_bytes = {2, 1}, .load = host_load, .step = host_step, .isa = host_isa,
-    .weights = host_weights, .weight_bytes = host_weight_bytes, .free = host_free,
+    .weights = host_weights, .weight_bytes = host_weight_bytes, .kv_bytes_written = host_kv_bytes, .free = host_free,
 };

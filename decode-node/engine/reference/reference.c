@@ -8,7 +8,7 @@
 
 typedef struct reference_state {
     size_t vocab;
-    uint64_t bytes;
+    uint64_t bytes, kv_bytes;
     bt_ref *ref;
     bt_ref_kv *kv;
     float *logits;                          /* [V], of rows that nobody asks */
@@ -57,6 +57,7 @@ static bt_err reference_step(void *state, const dc_engine_seq *seq, size_t n, co
             logits += s->vocab;
         }
         bt_ref_pages_store(seq[i].kv, s->kv, seq[i].pos, seq[i].count);
+        s->kv_bytes += seq[i].count * 2 * seq[i].kv->layers * seq[i].kv->kv_heads * seq[i].kv->head_bytes;
     }
     return BT_OK;
 }
@@ -64,8 +65,9 @@ static bt_err reference_step(void *state, const dc_engine_seq *seq, size_t n, co
 static const char *reference_isa(const void *state) { (void)state; return "ref"; }
 static const char *reference_weights(const void *state) { (void)state; return "f32"; }
 static uint64_t reference_weight_bytes(const void *state) { return ((const reference_state *)state)->bytes; }
+static uint64_t reference_kv_bytes(const void *state) { return ((const reference_state *)state)->kv_bytes; }
 
 const dc_engine_backend dc_engine_reference = {
     .name = "reference", .kv_elem_bytes = {4, 0}, .load = reference_load, .step = reference_step, .isa = reference_isa,
-    .weights = reference_weights, .weight_bytes = reference_weight_bytes, .free = reference_free,
+    .weights = reference_weights, .weight_bytes = reference_weight_bytes, .kv_bytes_written = reference_kv_bytes, .free = reference_free,
 };

@@ -1,6 +1,7 @@
 /* Batch invariance of the host engine: whatever shares a step with a row, however its sequence is paged, in how many rows it is brought and
  * after whatever drafts, its logits and its KV bytes are those of the sequence run alone, row by row. */
 #include "decode-node/engine/engine.h"
+#include "decode-node/engine/host/weights.h"
 #include "tests/helpers/engine_kit.h"
 
 #include <setjmp.h>
@@ -83,13 +84,13 @@ static dc_engine *engine_new(const solo *s, const form *f, const char *isa, bt_p
     return e;
 }
 
-static solo *solo_new(const form *f, const char *isa, size_t seqs, uint64_t seed)
+static solo *solo_new(const form *f, const char *isa, size_t seqs, size_t longest, uint64_t seed)
 {
     solo *s = calloc(1, sizeof *s);
     assert_non_null(s);
     s->kit = engine_kit_model(f->arch);
     s->vocab = s->kit.model->hp.vocab;
-    for (size_t i = 0; i < seqs; i++) s->len[i] = i == 0 ? 1 : i == 1 ? LONGEST : 1 + next(&seed, LONGEST);
+    for (size_t i = 0; i < seqs; i++) s->len[i] = i == 0 ? 1 : i == 1 ? longest : 1 + next(&seed, (uint32_t)longest);
     dc_engine *e = engine_new(s, f, isa, NULL, 1);
     paging p = paging_new(s->kit.model, s->len, seqs, 64, f->kv_elem_bytes, &seed);
     for (size_t i = 0; i < seqs; i++) {
@@ -162,26 +163,119 @@ static void run_together(const solo *s, size_t seqs, const form *f, const char *
     dc_engine_free(e);
 }
 
-static const form forms[] = {{"qwen3", "f16", 2}, {"llama", "f16", 1}};
+static const char *const archs[] = {"qwen3", "llama", "qwen2"};
 
 static void sixty_four_sequences_together_have_the_bits_of_each_alone(void **state)
 {
     (void)state;
     bt_pool *pool;
+    uint64_t seed = 1;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        print_message("%s, weights %s, KV of %u bytes, seed %zu\n", forms[i].arch, forms[i].weights, forms[i].kv_elem_bytes, i + 1);
-        solo *s = solo_new(&forms[i], NULL, SEQS, i + 1);
-        run_together(s, SEQS, &forms[i], NULL, pool, i % 2 ? 16 : 64, i + 100);
-        solo_free(s);
-    }
+    for (int w = 0; dc_weights_forms[w]; w++)
+        for (uint32_t kv = 1; kv <= 2; kv++, seed++) {
+            const form f = {archs[seed % 3], dc_weights_forms[w], kv};
+            print_message("%s, weights %s, KV of %u bytes, seed %u\n", f.arch, f.weights, kv, (unsigned)seed);
+            solo *s = solo_new(&f, NULL, SEQS, LONGEST, seed);
+            run_together(s, SEQS, &f, NULL, pool, kv == 1 ? 16 : 64, seed + 100);
+            solo_free(s);
+        }
     bt_pool_free(pool);
+}
+
+/* Alone by the plain kernels on one thread; together by every other. */
+static void instruction_sets_and_threads_change_no_bit_of_a_batch(void **state)
+{
+    (void)state;
+    uint64_t seed = 1000;
+    for (int w = 0; dc_weights_forms[w]; w++)
+        for (uint32_t kv = 1; kv <= 2; kv++, seed++) {
+            const form f = {archs[seed % 3], dc_weights_forms[w], kv};
+            solo *s = solo_new(&f, "ref", 6, 30, seed);
+            for (size_t k = 0; k < bt_kernels_table_len; k++)
+                for (size_t threads = 1; threads <= 3 && bt_kernels_table[k].usable(); threads++) {
+                    bt_pool *pool;
+                    print_message("%s, weights %s, KV of %u bytes, %s, %zu threads, seed %u\n", f.arch, f.weights, kv,
+                                  bt_kernels_table[k].isa, threads, (unsigned)seed);
+                    assert_int_equal(bt_pool_new(&pool, threads, NULL), BT_OK);
+                    run_together(s, 6, &f, bt_kernels_table[k].isa, pool, threads == 2 ? 16 : 64, seed + threads);
+                    bt_pool_free(pool);
+                }
+            solo_free(s);
+        }
+}
+
+/* ---- AC-k3: a row costs its own bytes and touches no other ---- */
+
+static bool is_row_of(const bt_kv_view *v, const dc_engine_seq *s, const uint8_t *byte)
+{
+    for (size_t l = 0; l < v->layers; l++)
+        for (int is_v = 0; is_v < 2; is_v++)
+            for (size_t t = s->pos; t < s->pos + s->count; t++)
+                for (size_t g = 0; g < v->kv_heads; g++) {
+                    const uint8_t *row = bt_kv_view_row(v, l, is_v, t, g);
+                    if (byte >= row && byte < row + v->head_bytes) return true;
+                }
+    return false;
+}
+
+static void a_step_writes_the_rows_it_was_brought_and_no_other_byte(void **state)
+{
+    (void)state;
+    enum { N = 5, STEPS = 12 };
+    static const uint32_t sizes[] = {1, 2};
+    const size_t len[N] = {40, 17, 64, 33, 50};
+    for (size_t k = 0; k < 2; k++) {
+        uint64_t seed = 5 + k;
+        const form f = {"qwen3", "f16", sizes[k]};
+        solo s = {.kit = engine_kit_model(f.arch)};
+        const bt_hparams *hp = &s.kit.model->hp;
+        dc_engine *e = engine_new(&s, &f, NULL, NULL, ROWS_MAX);
+        paging p = paging_new(s.kit.model, len, N, 16, f.kv_elem_bytes, &seed);
+        uint8_t *before = malloc(p.len);
+        size_t pos[N] = {0};
+        int32_t ids[RUN_MAX];
+        assert_non_null(before);
+        engine_kit_ids(ids, RUN_MAX, s.kit.model, 3);
+        for (size_t step = 0; step < STEPS; step++) {
+            dc_engine_seq item[N];
+            size_t n = 0, rows = 0;
+            for (size_t i = step % 3; i < N; i += 1 + step % 2) {
+                const uint32_t count = 1 + next(&seed, 3);
+                if (pos[i] + count > len[i]) continue;
+                item[n++] = (dc_engine_seq){&p.view[i], pos[i], ids, count, 0};
+                pos[i] += count;
+                rows += count;
+            }
+            const dc_engine_stats old = dc_engine_stats_of(e);
+            memcpy(before, p.bytes, p.len);
+            assert_int_equal(dc_engine_step(e, item, n, NULL, NULL, NULL), BT_OK);
+            size_t changed = 0, bytes = rows * 2 * hp->layers * hp->kv_heads * bt_kv_head_bytes(f.kv_elem_bytes, hp->head_dim);
+            for (size_t b = 0; b < p.len; b++) {
+                if (before[b] == p.bytes[b]) continue;
+                size_t i = 0;
+                while (i < n && !is_row_of(item[i].kv, &item[i], p.bytes + b)) i++;
+                assert_true(i < n);
+                changed++;
+            }
+            assert_true(changed <= bytes && changed > bytes * 9 / 10);  /* a byte may come out as it was */
+            const dc_engine_stats now = dc_engine_stats_of(e);
+            assert_int_equal(now.kv_bytes_written - old.kv_bytes_written, bytes);
+            assert_int_equal(now.rows - old.rows, rows);
+            assert_int_equal(now.steps - old.steps, 1);
+        }
+        free(before);
+        paging_free(&p);
+        dc_engine_free(e);
+        engine_kit_done(&s.kit);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sixty_four_sequences_together_have_the_bits_of_each_alone),
+        cmocka_unit_test(instruction_sets_and_threads_change_no_bit_of_a_batch),
+        cmocka_unit_test(a_step_writes_the_rows_it_was_brought_and_no_other_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
