@@ -12,7 +12,7 @@
  *   RUNNING --an older one has no free page--> PREEMPTING (waits for STOPPED) --> PREEMPTED --pages are free again--> RUNNING
  *   abort, lease end: --> STOPPING (waits for a copy or a step in progress) --> freed
  * A local attempt (Reserve.is_local: this node prefills) is RUNNING at once, with no row in place; FIRST brings token 0, which the
- * gateway is told as a prefill node would, by FIRST_TOKEN and PREFILL_DONE, each again until its ACK.
+ * gateway is told as a prefill node would, by FIRST_TOKEN and PREFILL_DONE, each again until its ACK; not where token 0 was known before.
  * Tokens of an earlier attempt (Reserve.generated) are known from the start: the worker replays them, none is told again.
  *
  * Pages. The brain counts them itself, shared ones once, so RESERVE_PAGES, GROW_PAGES, SHARE_PAGES and SWAP_IN cannot fail.
@@ -84,7 +84,7 @@ typedef enum dc_event_type {
     DC_EV_BLOCK,                    /* answered by exactly one PLACE or DROP action of the same step */
     DC_EV_PLACED,                   /* after PLACE, before the slot's next BLOCK: digest right, rows copied. */
     DC_EV_CORRUPT,                  /* ... or digest wrong, nothing copied */
-    DC_EV_FIRST,                    /* worker: the prompt was prefilled here; token 0 */
+    DC_EV_FIRST,                    /* worker: the prompt was prefilled here and made token 0, which was not known */
     DC_EV_TOKEN,                    /* worker: token `index` (from 1) of the slot, each index once, ascending */
     DC_EV_NEED,                     /* worker: rows that the slot's pages should hold; answered by GROW_PAGES or STOP */
     DC_EV_ENDED,                    /* worker: the sequence ended by itself (stop id, length, error) */

@@ -390,7 +390,7 @@ void dc_on_first(dc_brain *b, const dc_event *ev)
         r->acked = 1;                   /* FIRST_TOKEN brings it, not TOKENS */
         b->n.tokens++;
     }
-    if (!r->wish.is_local || r->first_told) return;
+    if (!r->wish.is_local || r->first_told || r->wish.generated_len > 0) return;
     r->first = *f;
     r->kv_digest = ev->u.first.kv_digest;
     r->first_told = r->owes_first = r->owes_done = true;
@@ -407,6 +407,7 @@ void dc_on_token(dc_brain *b, const dc_event *ev)
         return;
     }
     const uint32_t index = r->ids_len;
+    r->has_prompt = true;               /* no FIRST came where token 0 was known before */
     if (r->logprobs && ev->u.token.logprob) r->logprobs[index] = *ev->u.token.logprob;
     r->ids[r->ids_len++] = ev->u.token.id; /* NOLINT(clang-analyzer-unix.Malloc): dc_reap empties the record whose ids it frees */
     b->n.tokens++;

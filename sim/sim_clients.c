@@ -1,5 +1,6 @@
 /* The shell of the simulated gateway, and every client: what they are given is compared with what the toy
  * engines must say. */
+#include "base/rng.h"
 #include "sim/sim_node.h"
 
 #include <stdlib.h>
@@ -80,37 +81,41 @@ void sim_gateway_step(sim_world *w, const gw_event *ev)
 }
 
 /* What the engines will say, from the prompt alone. */
-static bt_err expect(sim_world *w, sim_client *c)
+static bt_err expect(sim_client *c)
 {
-    uint32_t n = c->r.prompt_tokens, ctx = w->o.ctx_tokens;
-    uint64_t *hashes = malloc(n * sizeof *hashes);
-    uint8_t *rows = malloc((size_t)SIM_TOY_LAYERS * (n > ctx ? n : ctx) * SIM_TOY_ROW_BYTES);
-    uint8_t *body = malloc((size_t)n * SIM_TOY_ROW_BYTES);
+    const uint32_t n = c->r.prompt_tokens;
+    uint64_t *hashes = malloc(n * sizeof *hashes), digest = SIM_TOY_START;
     c->expected = malloc(c->r.max_tokens * sizeof *c->expected);
-    bt_err e = hashes && rows && body && c->expected ? BT_OK : BT_ENOMEM;
-    if (e < 0) goto out;
-    if (n > ctx) ctx = n;
-    sim_toy_prefixes(hashes, c->ids, n);
-    for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
-        sim_toy_body(body, hashes, l, 0, n);
-        sim_toy_place(rows, ctx, body, l, 0, n);
+    if (!hashes || !c->expected) {
+        free(hashes);
+        return BT_ENOMEM;
     }
-    uint64_t digest = sim_toy_digest(rows, ctx, n);
+    uint8_t row[SIM_TOY_ROW_BYTES];
+    sim_toy_prefixes(hashes, c->ids, n);
+    for (uint32_t t = 0; t < n; t++) {
+        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
+            sim_toy_body(row, hashes, l, t, 1);
+            digest = sim_toy_mix(digest, row);
+        }
+    }
     int32_t id = sim_toy_first(hashes[n - 1], c->seed);
     c->expected_reason = BT_FINISH_LENGTH;
     for (uint32_t i = 0; i < c->r.max_tokens; i++) {
-        if (i > 0) id = sim_toy_next(digest, id, i, c->seed);
+        uint64_t next = digest;
+        for (uint32_t l = 0; i > 0 && l < SIM_TOY_LAYERS; l++) {
+            sim_toy_row(row, digest, id, l);
+            next = sim_toy_mix(next, row);
+        }
+        digest = next;
+        if (i > 0) id = sim_toy_next(digest, i, c->seed);
         if (id == SIM_TOY_STOP) {
             c->expected_reason = BT_FINISH_STOP;
             break;
         }
         c->expected[c->expected_len++] = id;
     }
-out:
     free(hashes);
-    free(rows);
-    free(body);
-    return e;
+    return BT_OK;
 }
 
 uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tokens)
@@ -129,8 +134,11 @@ uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tok
         .seed = sim_net_draw(w->net)};
     c->ids = malloc(prompt_tokens * sizeof *c->ids);
     if (!c->ids) return 0;
-    for (uint32_t i = 0; i < prompt_tokens; i++) c->ids[i] = (int32_t)(sim_net_draw(w->net) % SIM_TOY_VOCAB);
-    if (expect(w, c) < 0) return 0;
+    const uint32_t same = w->o.prefixes ? prompt_tokens / 2 : 0;
+    const uint64_t prefix = w->o.prefixes ? sim_net_draw(w->net) % w->o.prefixes : 0;
+    for (uint32_t i = 0; i < prompt_tokens; i++)
+        c->ids[i] = (int32_t)((i < same ? bt_rng_u64(prefix, i) : sim_net_draw(w->net)) % SIM_TOY_VOCAB);
+    if (expect(c) < 0) return 0;
     gw_submit s = {.request = w->clients_len, .ids = c->ids, .ids_len = prompt_tokens, .max_tokens = max_tokens,
                    .sampling = {.top_p = 1, .seed = c->seed}, .stop_ids_len = 1, .stop_ids = {SIM_TOY_STOP}};
     sim_gateway_step(w, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});

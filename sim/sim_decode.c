@@ -1,11 +1,10 @@
-/* The shell of a simulated decode node: its brain, its bulk socket, rows of KV, a toy worker that steps every
- * sequence. */
+/* The shell of a simulated decode node: its brain, its bulk socket, its pages, its worker (sim_worker.c). */
 #include "kv/kv_header.h"
 #include "sim/sim_node.h"
 
 #include <string.h>
 
-enum { STEP_US = 1000, PENDING_MAX = 512 };
+enum { PENDING_MAX = 512 };
 
 /* The answer to a peer goes back by the socket it last used. */
 static void note_route(sim_process *p, uint32_t from, const uint8_t socket[16], const bt_incarnation *peer)
@@ -20,54 +19,29 @@ static void note_route(sim_process *p, uint32_t from, const uint8_t socket[16], 
     memcpy(r->socket, socket, 16);
 }
 
-static void post_work(sim_world *w, uint32_t self, uint32_t slot)
+static void place(sim_process *p, const dc_block *b, const uint8_t *body)
 {
-    sim_item it = {.at_us = w->now_us + STEP_US, .kind = SIM_DECODE_WORK, .to = self, .life = w->processes[self].life,
-                   .slot = slot, .run = w->processes[self].runs[slot].run};
-    (void)sim_net_post(w->net, &it);
+    for (uint32_t i = 0; i < b->token_count; i++) {
+        uint8_t *row = sim_pages_row(p->pages, b->slot, b->layer, b->token_begin + i);
+        memcpy(row, body + i * 4, 4);
+        memcpy(row + 4, body + (b->token_count + i) * 4, 4);
+    }
 }
 
-static void start(sim_world *w, uint32_t self, const dc_action *a)
+/* Pages that a running sequence must not lose, and what the brain's count says is there. */
+static void move_pages(sim_world *w, sim_process *p, const dc_action *a)
 {
-    sim_run *run = &w->processes[self].runs[a->u.start.slot];
-    if (run->is_busy) sim_broken(w, "START on a busy decode slot");
-    run->is_busy = true;
-    run->is_cancelled = false;
-    run->run = ++w->works;
-    run->sampling = a->u.start.sampling;
-    run->max_tokens = a->u.start.max_tokens;
-    run->last = a->u.start.ids[a->u.start.ids_len - 1];
-    run->index = a->u.start.ids_len;
-    run->kv_digest = sim_toy_digest(run->rows, w->o.ctx_tokens, a->u.start.prompt_tokens);
-    post_work(w, self, a->u.start.slot);
-}
-
-void sim_decode_work(sim_world *w, uint32_t self, const sim_item *it)
-{
-    sim_run *run = &w->processes[self].runs[it->slot];
-    if (!run->is_busy || run->run != it->run) return;
-    if (run->is_cancelled) {
-        run->is_busy = false;
-        sim_decode_step(w, self, &(dc_event){.type = DC_EV_STOPPED, .u.stopped = {it->slot, 0}});
-        return;
-    }
-    run->last = sim_toy_next(run->kv_digest, run->last, run->index, run->sampling.seed);
-    dc_event ev = {.type = DC_EV_TOKEN};
-    ev.u.token.slot = it->slot;
-    ev.u.token.index = run->index++;
-    ev.u.token.id = run->last;
-    bool stop = run->last == SIM_TOY_STOP, full = run->index == run->max_tokens;
-    sim_decode_step(w, self, &ev);
-    if (!stop && !full) {
-        post_work(w, self, it->slot);
-        return;
-    }
-    run->is_busy = false;
-    ev = (dc_event){.type = DC_EV_ENDED};
-    ev.u.ended.slot = it->slot;
-    ev.u.ended.reason = stop ? BT_FINISH_STOP : BT_FINISH_LENGTH;
-    ev.u.ended.steps = run->index - 1;
-    sim_decode_step(w, self, &ev);
+    const uint32_t slot = a->u.pages.slot, tokens = a->u.pages.tokens;
+    bool ok = true;
+    if (p->runs[slot].is_busy && a->type != DC_DO_GROW_PAGES) sim_broken(w, "pages of a busy decode slot are moved, action %d", (int)a->type);
+    if (a->type == DC_DO_RESERVE_PAGES || a->type == DC_DO_GROW_PAGES) ok = sim_pages_hold(p->pages, slot, tokens);
+    else if (a->type == DC_DO_SHARE_PAGES) ok = sim_pages_share(p->pages, slot, a->u.pages.from, tokens);
+    else if (a->type == DC_DO_FREE_PAGES) sim_pages_release(p->pages, slot);
+    else if (a->type == DC_DO_SWAP_OUT) ok = tokens == p->runs[slot].rows && sim_pages_swap_out(p->pages, slot, tokens);
+    else if (a->type == DC_DO_SWAP_IN) ok = sim_pages_swap_in(p->pages, slot, tokens, a->u.pages.capacity);
+    else ok = sim_pages_drop_swap(p->pages, slot);
+    if (!ok) sim_broken(w, "a decode node cannot do what its brain counted on, action %d", (int)a->type);
+    if (sim_pages_swapped(p->pages) > w->o.swap_pages) sim_broken(w, "the swap store holds more than it may");
 }
 
 static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const uint8_t *body, dc_event *next,
@@ -83,29 +57,26 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const uin
         break;
     case DC_DO_PLACE: {
         const dc_block *b = &a->u.block;
-        bool good = body != NULL;
         if (p->runs[b->slot].is_busy) sim_broken(w, "PLACE into a running decode slot");
-        if (good) sim_toy_place(p->runs[b->slot].rows, w->o.ctx_tokens, body, b->layer, b->token_begin, b->token_count);
-        next[(*next_len)++] = (dc_event){.type = good ? DC_EV_PLACED : DC_EV_CORRUPT, .u.block = *b};
+        if (body) place(p, b, body);
+        next[(*next_len)++] = (dc_event){.type = body ? DC_EV_PLACED : DC_EV_CORRUPT, .u.block = *b};
         break;
     }
     case DC_DO_DROP: break;
     case DC_DO_RESERVE_PAGES:
-        if (p->runs[a->u.pages.slot].is_busy) sim_broken(w, "RESERVE_PAGES for a busy decode slot");
-        memset(p->runs[a->u.pages.slot].rows, 0xee, (size_t)SIM_TOY_LAYERS * w->o.ctx_tokens * SIM_TOY_ROW_BYTES);
-        break;
     case DC_DO_SHARE_PAGES:
-    case DC_DO_GROW_PAGES:
+    case DC_DO_FREE_PAGES:
     case DC_DO_SWAP_OUT:
     case DC_DO_SWAP_IN:
-    case DC_DO_DROP_SWAP: sim_broken(w, "a decode node moves pages that never move here"); break;
-    case DC_DO_FREE_PAGES:
-        if (p->runs[a->u.slot].is_busy) sim_broken(w, "FREE_PAGES of a busy decode slot");
+    case DC_DO_DROP_SWAP: move_pages(w, p, a); break;
+    case DC_DO_GROW_PAGES:
+        move_pages(w, p, a);
+        sim_worker_grow(w, self, a->u.pages.slot);
         break;
-    case DC_DO_START: start(w, self, a); break;
-    case DC_DO_STOP:
-        if (!p->runs[a->u.slot].is_busy) sim_broken(w, "STOP of an idle decode slot");
+    case DC_DO_START: sim_worker_start(w, self, a); break;
+    case DC_DO_STOP:                            /* nothing where its ENDED is on the way */
         p->runs[a->u.slot].is_cancelled = true;
+        sim_worker_wake(w, self);
         break;
     case DC_DO_LOG: break;
     case DC_DO_EXIT: p->is_alive = false; break;
@@ -131,6 +102,9 @@ static void step(sim_world *w, uint32_t self, const dc_event *ev, const uint8_t 
             carry_out(w, self, &acts.items[k], body, pending, &len);
         }
         p->due_us = dc_brain_due_us(p->dc);
+        const uint32_t used = sim_pages_used(p->pages);
+        if (dc_brain_load(p->dc).pages_used != used) sim_broken(w, "a decode node's brain counts other pages than the %u that are held", used);
+        if (!sim_pages_is_sound(p->pages)) sim_broken(w, "a page has other holders than slots that name it");
     }
 }
 

@@ -1,19 +1,18 @@
 #ifndef SIM_NODE_H
 #define SIM_NODE_H
+#include "decode-node/batch.h"
+#include "sim/sim_pages.h"
 #include "sim/sim_toy.h"
 #include "sim/sim_world.h"
 
 /* What the files of the simulated world share: its processes and how they touch the network. For sim_*.c only. */
 typedef struct sim_run {                        /* a slot's work in an engine */
     bool is_busy, is_cancelled;
-    uint64_t run;                               /* number of this piece of work: late calendar items are void */
+    uint64_t run;                               /* prefill: number of this piece of work: late calendar items are void */
     bt_sampling sampling;
-    int32_t *ids; uint64_t *hashes; uint32_t ids_len;       /* prefill; [ctx_tokens] */
-    uint32_t chunk_begin, layer;
-    uint8_t *rows;                              /* decode: [layers][ctx][8] */
-    uint64_t kv_digest;
-    int32_t last;
-    uint32_t index, max_tokens;
+    int32_t *ids; uint64_t *hashes; uint32_t ids_len;       /* prefill: the prompt; decode: its answer; [ctx_tokens] */
+    uint32_t chunk_begin, layer;                /* prefill */
+    uint32_t prompt_tokens, max_tokens, known, rows;        /* decode: tokens of the answer, rows in place */
 } sim_run;
 
 enum { SIM_ROUTES = 16 };
@@ -27,6 +26,7 @@ typedef struct sim_process {
     bt_incarnation self;
     gw_brain *gw; pf_brain *pf; dc_brain *dc;
     sim_run *runs;                              /* [slots] */
+    sim_pages *pages; dc_batch *batch; bool is_stepping;    /* decode; a turn of its worker is in the calendar */
     sim_route routes[SIM_ROUTES];               /* bulk: decode: how to answer a peer; prefill: who is dialled */
 } sim_process;
 
@@ -55,7 +55,12 @@ void sim_prefill_packet(sim_world *w, uint32_t self, const sim_item *it, const b
 void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it);
 void sim_decode_step(sim_world *w, uint32_t self, const dc_event *ev);
 void sim_decode_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m);
-void sim_decode_work(sim_world *w, uint32_t self, const sim_item *it);
+/* sim_worker.c: the compute thread of a decode node. */
+bt_err sim_worker_new(dc_batch **ret, uint32_t slots, uint32_t page_tokens);
+void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a);
+void sim_worker_grow(sim_world *w, uint32_t self, uint32_t slot);
+void sim_worker_wake(sim_world *w, uint32_t self);
+void sim_worker_turn(sim_world *w, uint32_t self);
 /* sim_clients.c */
 void sim_gateway_step(sim_world *w, const gw_event *ev);
 #endif

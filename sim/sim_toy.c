@@ -3,8 +3,6 @@
 #include "base/num.h"
 #include "base/rng.h"
 
-#include <string.h>
-
 bt_kv_shape sim_toy_shape(void) { return (bt_kv_shape){SIM_TOY_LAYERS, 1, 2, BT_KV_F16}; }
 
 void sim_toy_prefixes(uint64_t *hashes, const int32_t *ids, uint32_t len)
@@ -22,23 +20,13 @@ void sim_toy_body(uint8_t *ret, const uint64_t *hashes, uint32_t layer, uint32_t
     }
 }
 
-void sim_toy_place(uint8_t *rows, uint32_t ctx_tokens, const uint8_t *body, uint32_t layer, uint32_t begin,
-                   uint32_t count)
-{
-    uint8_t *out = rows + ((size_t)layer * ctx_tokens + begin) * SIM_TOY_ROW_BYTES;
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(out + i * 8, body + i * 4, 4);
-        memcpy(out + i * 8 + 4, body + (count + i) * 4, 4);
-    }
-}
+uint64_t sim_toy_mix(uint64_t digest, const uint8_t row[SIM_TOY_ROW_BYTES]) { return bt_rng_u64(digest, bt_get64(row)); }
 
-uint64_t sim_toy_digest(const uint8_t *rows, uint32_t ctx_tokens, uint32_t tokens)
+void sim_toy_row(uint8_t ret[SIM_TOY_ROW_BYTES], uint64_t digest, int32_t id, uint32_t layer)
 {
-    uint64_t h = tokens;
-    for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++)
-        for (uint32_t t = 0; t < tokens; t++)
-            h = bt_rng_u64(h, bt_get64(rows + ((size_t)l * ctx_tokens + t) * SIM_TOY_ROW_BYTES));
-    return h;
+    const uint64_t row = bt_rng_u64(bt_rng_u64(digest, (uint64_t)(uint32_t)id), layer);
+    bt_put32(ret, (uint32_t)row);
+    bt_put32(ret + 4, (uint32_t)(row >> 32));
 }
 
 int32_t sim_toy_first(uint64_t prompt_hash, uint64_t seed)
@@ -46,8 +34,7 @@ int32_t sim_toy_first(uint64_t prompt_hash, uint64_t seed)
     return (int32_t)(bt_rng_u64(prompt_hash, seed) % SIM_TOY_VOCAB);
 }
 
-int32_t sim_toy_next(uint64_t kv_digest, int32_t previous, uint32_t index, uint64_t seed)
+int32_t sim_toy_next(uint64_t digest, uint32_t index, uint64_t seed)
 {
-    uint64_t h = bt_rng_u64(kv_digest, seed);
-    return (int32_t)(bt_rng_u64(h, (uint64_t)index << 32 | (uint32_t)previous) % SIM_TOY_VOCAB);
+    return (int32_t)(bt_rng_u64(bt_rng_u64(digest, seed), index) % SIM_TOY_VOCAB);
 }

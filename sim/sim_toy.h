@@ -2,9 +2,9 @@
 #define SIM_TOY_H
 #include "wire/msg.h"
 
-/* Toy engines whose results anybody can check: KV bytes are a function of (prompt up to the token, layer), and
- * every token after the first is a function of all KV bytes that the decode node really holds. One wrong,
- * missing or misplaced byte changes every following token. */
+/* Toy engines whose results anybody can check: the KV bytes of a prompt's row are a function of (prompt up to the token, layer), those of a
+ * generated token's row of every row before it, and every token after the first of all rows that the decode node really holds. One wrong,
+ * missing or misplaced byte changes every following row and token. */
 enum { SIM_TOY_LAYERS = 3, SIM_TOY_ROW_BYTES = 8, SIM_TOY_VOCAB = 64, SIM_TOY_STOP = 7 };
 
 bt_kv_shape sim_toy_shape(void);                /* SIM_TOY_LAYERS, 1 head, 2 wide, f16: 8 bytes a token and layer */
@@ -13,10 +13,12 @@ bt_kv_shape sim_toy_shape(void);                /* SIM_TOY_LAYERS, 1 head, 2 wid
 void sim_toy_body(uint8_t *ret, const uint64_t *hashes, uint32_t layer, uint32_t begin, uint32_t count);
 /* hashes[t] for every prefix of ids. */
 void sim_toy_prefixes(uint64_t *hashes, const int32_t *ids, uint32_t len);
-/* A decode node's view: rows[layer][token][8], K in the first half, V in the second. */
-void sim_toy_place(uint8_t *rows, uint32_t ctx_tokens, const uint8_t *body, uint32_t layer, uint32_t begin, uint32_t count);
-uint64_t sim_toy_digest(const uint8_t *rows, uint32_t ctx_tokens, uint32_t tokens);
+/* The digest of rows, by token, then layer, beginning with SIM_TOY_START. A row is K, then V: 8 bytes. */
+#define SIM_TOY_START 1u
+uint64_t sim_toy_mix(uint64_t digest, const uint8_t row[SIM_TOY_ROW_BYTES]);
+/* The row of generated token `id` in a layer; digest: of all rows before it. */
+void sim_toy_row(uint8_t ret[SIM_TOY_ROW_BYTES], uint64_t digest, int32_t id, uint32_t layer);
 
 int32_t sim_toy_first(uint64_t prompt_hash, uint64_t seed);
-int32_t sim_toy_next(uint64_t kv_digest, int32_t previous, uint32_t index, uint64_t seed);
+int32_t sim_toy_next(uint64_t digest, uint32_t index, uint64_t seed);      /* token `index`; digest: of all rows up to that of the token before */
 #endif

@@ -17,6 +17,9 @@ sim_options sim_options_defaults(uint64_t seed)
                          .slots = 1,
                          .ctx_tokens = 512,
                          .pages_total = 64,
+                         .decode_pages = 64,
+                         .page_tokens = PAGE_TOKENS,
+                         .growth_tokens = 64,
                          .queue_max = 64,
                          .window_bytes = 64 << 10,
                          .faults = {.delay_min_us = 100, .delay_max_us = 2000}};
@@ -107,10 +110,16 @@ static bt_err make_brain(sim_world *w, sim_process *p, uint32_t number)
     dc_config c = dc_config_defaults();
     c.self = p->self;
     c.slots = w->o.slots;
-    c.pages_total = w->o.pages_total;
+    c.pages_total = w->o.decode_pages;
+    c.page_tokens = w->o.page_tokens;
+    c.growth_tokens = w->o.growth_tokens;
+    c.swap_pages = w->o.swap_pages;
+    c.can_prefill = w->o.can_prefill;
     c.window_bytes = w->o.window_bytes;
     fill_hello(w, &c.hello, number);
     c.hello.role = BT_ROLE_DECODE;
+    c.hello.kv_capacity_tokens = (uint64_t)w->o.decode_pages * w->o.page_tokens;
+    if (w->o.can_prefill) snprintf(c.hello.prefill_exactness, sizeof c.hello.prefill_exactness, "%s", c.hello.exactness);
     return dc_brain_new(&p->dc, &c, NULL);
 }
 
@@ -119,6 +128,10 @@ static void kill_process(sim_process *p)
     gw_brain_free(p->gw);
     pf_brain_free(p->pf);
     dc_brain_free(p->dc);
+    sim_pages_free(p->pages);
+    dc_batch_free(p->batch);
+    p->pages = NULL;
+    p->batch = NULL;
     p->gw = NULL;
     p->pf = NULL;
     p->dc = NULL;
@@ -133,7 +146,11 @@ static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
     memset(p->routes, 0, sizeof p->routes);
     for (int i = 0; i < 16; i++) p->self.bytes[i] = (uint8_t)(1 + sim_net_draw(w->net) % 255);
     for (uint32_t i = 0; p->runs && i < w->o.slots; i++) p->runs[i].is_busy = false;
+    p->is_stepping = false;
     bt_err e = make_brain(w, p, number);
+    if (e == BT_OK && p->role == BT_ROLE_DECODE) e = sim_worker_new(&p->batch, w->o.slots, w->o.page_tokens);
+    if (e == BT_OK && p->role == BT_ROLE_DECODE)
+        e = sim_pages_new(&p->pages, w->o.slots, w->o.decode_pages, w->o.page_tokens, w->o.ctx_tokens);
     p->is_alive = e == BT_OK;
     return e;
 }
@@ -146,8 +163,7 @@ static bt_err make_runs(sim_world *w, sim_process *p)
         sim_run *r = &p->runs[i];
         r->ids = calloc(w->o.ctx_tokens, sizeof *r->ids);
         r->hashes = calloc(w->o.ctx_tokens, sizeof *r->hashes);
-        r->rows = calloc((size_t)w->o.ctx_tokens * SIM_TOY_LAYERS, SIM_TOY_ROW_BYTES);
-        if (!r->ids || !r->hashes || !r->rows) return BT_ENOMEM;
+        if (!r->ids || !r->hashes) return BT_ENOMEM;
     }
     return BT_OK;
 }
@@ -183,7 +199,6 @@ void sim_world_free(sim_world *w)
         for (uint32_t k = 0; p->runs && k < w->o.slots; k++) {
             free(p->runs[k].ids);
             free(p->runs[k].hashes);
-            free(p->runs[k].rows);
         }
         free(p->runs);
     }
@@ -242,7 +257,7 @@ static void deliver(sim_world *w, const sim_item *it)
     sim_process *p = &w->processes[it->to];
     if (!p->is_alive || p->life != it->life) return;
     if (it->kind == SIM_PREFILL_WORK) { sim_prefill_work(w, it->to, it); return; }
-    if (it->kind == SIM_DECODE_WORK) { sim_decode_work(w, it->to, it); return; }
+    if (it->kind == SIM_DECODE_WORK) { sim_worker_turn(w, it->to); return; }
     bt_msg m = {0};
     bt_fault fault;
     if (it->channel != SIM_BLOCK && bt_msg_decode(&m, &w->buf, it->bytes, it->len, &fault) < 0) {
@@ -308,6 +323,7 @@ static bool is_idle(const sim_world *w)
         }
         bt_load load = p->role == BT_ROLE_PREFILL ? pf_brain_load(p->pf) : dc_brain_load(p->dc);
         if (load.slots_used || load.pages_used || load.leases || load.reservations || load.queued) return false;
+        if (p->role == BT_ROLE_DECODE && (sim_pages_used(p->pages) || sim_pages_swapped(p->pages))) return false;
     }
     return true;
 }
@@ -317,6 +333,24 @@ bool sim_world_run_idle(sim_world *w, int64_t for_us)
     int64_t until_us = w->now_us + for_us;
     while (!is_idle(w) && advance(w, until_us)) continue;
     return is_idle(w);
+}
+
+dc_counters sim_world_decode_counters(const sim_world *w)
+{
+    dc_counters sum = {0};
+    for (uint32_t i = 0; i < w->processes_len; i++) {
+        if (!w->processes[i].dc) continue;
+        const dc_counters *n = dc_brain_counters(w->processes[i].dc);
+        sum.local_prefills += n->local_prefills;
+        sum.prefix_hits += n->prefix_hits;
+        sum.preempted += n->preempted;
+        sum.swapped_out += n->swapped_out;
+        sum.swapped_in += n->swapped_in;
+        sum.dropped += n->dropped;
+        sum.given_up += n->given_up;
+        sum.replayed_tokens += n->replayed_tokens;
+    }
+    return sum;
 }
 
 int64_t sim_world_now_us(const sim_world *w) { return w->now_us; }

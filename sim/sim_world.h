@@ -13,13 +13,17 @@
 typedef struct sim_options {
     uint64_t seed;
     uint32_t prefills, decodes, slots;          /* slots of each node */
-    uint32_t ctx_tokens, pages_total;           /* pages of 64 tokens in each node */
+    uint32_t ctx_tokens, pages_total;           /* pages of 64 tokens in each prefill node */
+    uint32_t decode_pages, page_tokens;         /* in each decode node */
+    uint32_t growth_tokens, swap_pages;         /* as in decode-node/brain.h */
+    bool can_prefill;                           /* decode nodes prefill too */
+    uint32_t prefixes;                          /* a prompt begins with one of so many beginnings, half of it long; 0: none */
     uint32_t queue_max;
     uint64_t window_bytes;                      /* credit; small values make transfers wait for it */
     double blocked_ratio;                       /* SEND_BLOCKs that the socket does not take at once */
     sim_faults faults;
 } sim_options;
-/* 1 + 1 nodes, 1 slot, 512 tokens, 64 pages, queue 64, 64 KiB, no faults, 0.1 to 2 ms of delay. */
+/* 1 + 1 nodes, 1 slot, 512 tokens, 64 pages of 64, growth 64, no swap store, queue 64, 64 KiB, no faults, 0.1 to 2 ms of delay. */
 sim_options sim_options_defaults(uint64_t seed);
 
 typedef enum sim_outcome { SIM_PENDING = 0, SIM_DONE, SIM_FAILED } sim_outcome;
@@ -60,6 +64,7 @@ bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index);      
 void sim_world_set_faults(sim_world *w, const sim_faults *f);
 uint64_t sim_world_draw(sim_world *w);
 uint64_t sim_world_steps(const sim_world *w);
+dc_counters sim_world_decode_counters(const sim_world *w);  /* of all decode nodes that live */
 const gw_brain *sim_world_gateway(const sim_world *w);      /* NULL when dead */
 const char *sim_world_error(const sim_world *w);            /* the first broken promise; NULL: none */
 #endif
