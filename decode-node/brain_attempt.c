@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOGPROBS_MAX = 256 };            /* ids in one TOKENS that brings their log probabilities */
-
 /* ---- what the gateway is told ------------------------------------------------------------------- */
 
 void dc_say_failed(dc_brain *b, const bt_request_ref *ref, bt_err code, const char *text)
@@ -44,7 +42,7 @@ static void say_tokens(dc_brain *b, const dc_record *r, uint32_t from)
     if (from >= r->ids_len) return;
     bt_msg *m = dc_to_owner(b, &r->ref, BT_MSG_TOKENS);
     if (!m) return;
-    const uint32_t n = r->ids_len - from, most = r->logprobs ? LOGPROBS_MAX : BT_MSG_MAX_TOKENS_IDS;
+    const uint32_t n = r->ids_len - from, most = r->logprobs ? BT_MSG_MAX_TOKENS_LOGPROBS : BT_MSG_MAX_TOKENS_IDS;
     m->u.tokens.first_index = from;
     m->u.tokens.ids = r->ids + from;
     m->u.tokens.ids_len = n < most ? n : most;

@@ -285,12 +285,12 @@ static dc_counters squeeze(uint64_t seed, uint32_t swap_pages, bool is_lossy)
     o.page_tokens = 16;
     o.ctx_tokens = 256;
     o.decode_pages = 16;                        /* one of the longest sequences */
-    o.growth_tokens = 16;
+    o.growth_tokens = 4;
     o.swap_pages = swap_pages;
     o.prefixes = 3;
     if (is_lossy) o.faults = lossy();
     sim_world *w = world(&o);
-    for (int i = 0; i < 24; i++) assert_true(sim_world_submit(w, between(w, 1, 100), between(w, 1, 150)) > 0);
+    for (int i = 0; i < 24; i++) assert_true(sim_world_submit(w, between(w, 1, 40), between(w, 30, 200)) > 0);
     bool answered = sim_world_run_answered(w, 60 * (int64_t)SECOND);
     check(w);
     if (!answered) fail_msg("seed %llu: no answer", (unsigned long long)seed);
