@@ -1,4 +1,4 @@
-/* Reading whole small files, and replacing them safely. */
+/* Reading and mapping whole files, and replacing them safely. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,19 +54,81 @@ static void sync_directory_of(const char *path)
     close(fd);
 }
 
-bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned mode, bt_fault *fault)
+bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault)
 {
-    char temp[4096];
-    if ((size_t)snprintf(temp, sizeof temp, "%s.XXXXXX", path) >= sizeof temp)
-        return bt_fail(fault, BT_EIO, "path of %zu bytes is too long", strlen(path));
-    const int fd = mkostemp(temp, O_CLOEXEC);         /* born with mode 0600 */
-    if (fd < 0) return bt_fail(fault, BT_EIO, "create '%s': %s", temp, strerror(errno));
-    bt_err e = write_all(fd, bytes, n);
-    if (e == BT_OK && (fchmod(fd, mode) < 0 || fsync(fd) < 0)) e = BT_EIO;
-    if (e < 0) (void)bt_fail(fault, e, "write '%s': %s", temp, strerror(errno));
-    close(fd);
-    if (e == BT_OK && rename(temp, path) < 0) e = bt_fail(fault, BT_EIO, "rename to '%s': %s", path, strerror(errno));
-    if (e < 0) (void)unlink(temp);
-    else sync_directory_of(path);
+    const size_t cap = strlen(path) + 8;
+    bt_file_new f = {.fd = -1, .path = strdup(path), .temp = malloc(cap)};
+    bt_err e = BT_OK;
+    if (!f.path || !f.temp) {
+        e = bt_fail(fault, BT_ENOMEM, "writing '%s'", path);
+        goto out;
+    }
+    snprintf(f.temp, cap, "%s.XXXXXX", path);
+    f.fd = mkostemp(f.temp, O_CLOEXEC);         /* born with mode 0600 */
+    if (f.fd < 0) e = bt_fail(fault, BT_EIO, "create '%s': %s", f.temp, strerror(errno));
+out:
+    if (e == BT_OK) {
+        *ret = f;
+    } else {
+        free(f.path);
+        free(f.temp);
+    }
     return e;
 }
+
+bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault)
+{
+    if (fchmod(f->fd, mode) < 0 || fsync(f->fd) < 0) return bt_fail(fault, BT_EIO, "write '%s': %s", f->temp, strerror(errno));
+    if (rename(f->temp, f->path) < 0) return bt_fail(fault, BT_EIO, "rename to '%s': %s", f->path, strerror(errno));
+    sync_directory_of(f->path);
+    free(f->temp);
+    f->temp = NULL;
+    return BT_OK;
+}
+
+void bt_file_done(bt_file_new *f)
+{
+    if (f->temp) (void)unlink(f->temp);
+    close(f->fd);
+    free(f->temp);
+    free(f->path);
+}
+
+bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned mode, bt_fault *fault)
+{
+    bt_file_new f;
+    bt_err e = bt_file_begin(&f, path, fault);
+    if (e < 0) return e;
+    e = write_all(f.fd, bytes, n);
+    e = e < 0 ? bt_fail(fault, e, "write '%s': %s", f.temp, strerror(errno)) : bt_file_keep(&f, mode, fault);
+    bt_file_done(&f);
+    return e;
+}
+
+bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return bt_fail(fault, BT_EIO, "open '%s': %s", path, strerror(errno));
+    if (fstat(fd, &st) < 0) {
+        e = bt_fail(fault, BT_EIO, "stat '%s': %s", path, strerror(errno));
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode) || !st.st_size) {
+        e = bt_fail(fault, BT_EFORMAT, "'%s' is %s", path, S_ISREG(st.st_mode) ? "empty" : "not a regular file");
+        goto out;
+    }
+    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
+        e = bt_fail(fault, BT_EIO, "map '%s': %s", path, strerror(errno));
+        goto out;
+    }
+    *ret = map;
+    *ret_bytes = (size_t)st.st_size;
+out:
+    close(fd);
+    return e;
+}
+
+void bt_file_unmap(const uint8_t *bytes, size_t n) { (void)munmap((void *)(uintptr_t)bytes, n); }

@@ -1,6 +1,6 @@
 /* See package.h. */
 #include "npu/package.h"
-#include "npu/cache.h"
+#include "base/cache.h"
 #include "npu/calib.h"
 #include "npu/compile.h"
 #include "npu/place_ops.h"
@@ -143,12 +143,26 @@ static bt_err check_opened(const bt_pkg *p, const bt_model *m, const bt_package_
 
 /* ---- the cache ---- */
 
+static const bt_cache_kind kept = {
+    .folder = "packages", .suffix = ".bpk", .what = "package", .max_bytes = BT_PACKAGE_CACHE_BYTES,
+    .advice = "Set BATON_CACHE_DIR, or use 'baton compile -o FILE' and '--package FILE'",
+};
+
 typedef struct job { const bt_model *m; const order *o; const bt_package_how *how; } job;
 
 static bt_err make(void *ud, const char *path, bt_fault *fault)
 {
     const job *j = ud;
     return bt_compile(path, j->m, &j->o->options, j->how->pool, fault);
+}
+
+static bt_err open_made(void **ret, void *ud, const char *path, bt_fault *fault)
+{
+    (void)ud;
+    bt_pkg *p = NULL;
+    const bt_err e = bt_pkg_open(&p, path, fault);
+    if (e == BT_OK) *ret = p;
+    return e;
 }
 
 static bool waiting(void *ud, int64_t waited_ms)
@@ -165,9 +179,11 @@ static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const
     job j = { m, &o, how };
     bt_err e = order_make(&o, m, w, how, fault);
     if (e == BT_OK) e = bt_compile_key(key, m, &o.options, fault);
-    if (e == BT_OK) e = bt_cache_dir(dir, sizeof dir, fault);
-    const bt_cache_request r = { .key = key, .dir = dir, .make = make, .waiting = waiting, .ud = &j };
-    if (e == BT_OK) e = bt_cache_open(ret, NULL, &r, fault);
+    if (e == BT_OK) e = bt_cache_dir(dir, sizeof dir, &kept, fault);
+    const bt_cache_request r = { .kind = &kept, .key = key, .dir = dir, .open = open_made, .make = make, .waiting = waiting, .ud = &j };
+    void *p = NULL;
+    if (e == BT_OK) e = bt_cache_open(&p, NULL, &r, fault);
+    if (e == BT_OK) *ret = p;
     if (e == BT_OK && ret_path) snprintf(ret_path, BT_PACKAGE_PATH_BYTES, "%s/%s.bpk", dir, key);
     order_done(&o);
     return e;

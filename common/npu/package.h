@@ -48,8 +48,9 @@ typedef struct bt_package_how {
     void *ud;
 } bt_package_how;
 enum { BT_PACKAGE_PATH_BYTES = 4096 };
+#define BT_PACKAGE_CACHE_BYTES (UINT64_C(8) << 30)        /* the folder `packages` of the cache holds at most that */
 
-/* The package that was named, or the cache's (npu/cache.h), compiled where it is not there; compared with the model. Several processes
+/* The package that was named, or the cache's (base/cache.h), compiled where it is not there; compared with the model. Several processes
  * that want the same one at a time compile it once; the others say "waiting" as their stage. ret_path: where it lies,
  * BT_PACKAGE_PATH_BYTES, or NULL. BT_EARG: a recipe, policy or profile that is none, that does not fit the model, or differs from
  * --package's. */

@@ -1,17 +1,13 @@
 /* Package files, mapped read-only and checked before anyone sees them. Out of scope: a file that somebody cuts or rewrites in place while it
  * is mapped (packages are replaced by rename, never written to; the kernel would raise SIGBUS). */
 #include "npu/pkg.h"
+#include "base/file.h"
 #include "kernels/kernels.h"
 #include "npu/pkg_private.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static bt_err new_checked(bt_pkg **ret, bt_pkg is, bt_fault *fault)
 {
@@ -35,40 +31,23 @@ bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *
 
 bt_err bt_pkg_open(bt_pkg **ret, const char *path, bt_fault *fault)
 {
-    bt_err e;
     bt_fault why = {""};
-    struct stat st;
-    void *map = MAP_FAILED;
-    size_t len = 0;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "open '%s': %s", path, strerror(errno));
-    if (fstat(fd, &st) < 0) {
-        e = bt_fail(fault, BT_EIO, "stat '%s': %s", path, strerror(errno));
-        goto out;
-    }
-    if (!S_ISREG(st.st_mode) || !st.st_size) {
-        e = bt_fail(fault, BT_EFORMAT, "'%s': not a package file", path);
-        goto out;
-    }
-    len = (size_t)st.st_size;
-    map = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) {
-        e = bt_fail(fault, BT_EIO, "map '%s': %s", path, strerror(errno));
-        goto out;
-    }
+    const uint8_t *map;
+    size_t len;
+    bt_err e = bt_file_map(&map, &len, path, fault);
+    if (e < 0) return e;
     e = new_checked(ret, (bt_pkg){map, len, true}, &why);
-    if (e < 0) (void)bt_fail(fault, e, "'%.100s': %.140s", path, why.text);
-    else map = MAP_FAILED;
-out:
-    if (map != MAP_FAILED) munmap(map, len);
-    close(fd);
+    if (e < 0) {
+        (void)bt_fail(fault, e, "'%.100s': %.140s", path, why.text);
+        bt_file_unmap(map, len);
+    }
     return e;
 }
 
 void bt_pkg_close(bt_pkg *p)
 {
     if (!p) return;
-    if (p->mapped) munmap((void *)(uintptr_t)p->bytes, p->len);
+    if (p->mapped) bt_file_unmap(p->bytes, p->len);
     free(p);
 }
 

@@ -3,12 +3,11 @@
  * Constants with the same XXH3-128 and length are taken for the same and stored once; their bytes are not compared (two texts of one
  * program that share 128 bits by accident are not to be expected before the disk lies). */
 #include "npu/pkg.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "npu/pkg_private.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,8 +19,8 @@ typedef struct list {
 } list;
 
 struct bt_pkg_writer {
-    char *path, *temp;
-    int fd;
+    bt_file_new file;
+    bool has_file;
     uint64_t at; /* where the next bytes go */
     list table[BT_PKG_TABLES];
     uint32_t *slot; /* hash table over the constants: index + 1, 0 is free */
@@ -41,29 +40,18 @@ bt_err bt_pkg_writer_new(bt_pkg_writer **ret, const char *path, bt_fault *fault)
     bt_pkg_writer *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(fault, BT_ENOMEM, "writing '%s'", path);
     bt_err e = BT_OK;
-    w->fd = -1;
     w->at = sizeof(bt_pkg_header);
     w->slots = 1024;
     w->slot = calloc(w->slots, sizeof *w->slot);
-    w->path = strdup(path);
-    const size_t cap = strlen(path) + 8;
-    char *temp = malloc(cap);
-    if (!w->slot || !w->path || !temp) {
+    if (!w->slot) {
         e = bt_fail(fault, BT_ENOMEM, "writing '%s'", path);
         goto out;
     }
-    snprintf(temp, cap, "%s.XXXXXX", path);
-    w->fd = mkostemp(temp, O_CLOEXEC);
-    if (w->fd < 0) {
-        e = bt_fail(fault, BT_EIO, "create '%s': %s", temp, strerror(errno));
-        goto out;
-    }
-    w->temp = temp;
-    temp = NULL;
+    if ((e = bt_file_begin(&w->file, path, fault)) < 0) goto out;
+    w->has_file = true;
     *ret = w;
     w = NULL;
 out:
-    free(temp);
     bt_pkg_writer_free(w);
     return e;
 }
@@ -71,12 +59,9 @@ out:
 void bt_pkg_writer_free(bt_pkg_writer *w)
 {
     if (!w) return;
-    if (w->temp) (void)unlink(w->temp); /* gone already after finish: then it has no name here */
-    if (w->fd >= 0) close(w->fd);
+    if (w->has_file) bt_file_done(&w->file);
     for (size_t i = 0; i < BT_PKG_TABLES; i++) free(w->table[i].elem);
     free(w->slot);
-    free(w->temp);
-    free(w->path);
     free(w);
 }
 
@@ -84,9 +69,9 @@ static bt_err put(bt_pkg_writer *w, const void *bytes, size_t n, uint64_t at)
 {
     const uint8_t *p = bytes;
     while (n) {
-        const ssize_t done = pwrite(w->fd, p, n, (off_t)at);
+        const ssize_t done = pwrite(w->file.fd, p, n, (off_t)at);
         if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->temp, strerror(errno)));
+        if (done < 0) return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.temp, strerror(errno)));
         p += done;
         n -= (size_t)done;
         at += (uint64_t)done;
@@ -100,14 +85,14 @@ static uint32_t add(bt_pkg_writer *w, bt_pkg_table_id id, const void *elem)
     list *l = &w->table[id];
     if (w->failed < 0) return BT_PKG_NONE;
     if (l->count == r->max_count) {
-        keep(w, bt_fail(&w->why, BT_ELIMIT, "'%s': more than %u %s", w->path, r->max_count, r->name));
+        keep(w, bt_fail(&w->why, BT_ELIMIT, "'%s': more than %u %s", w->file.path, r->max_count, r->name));
         return BT_PKG_NONE;
     }
     if (l->count == l->room) {
         const size_t room = l->room ? 2 * l->room : 64;
         void *grown = realloc(l->elem, room * r->elem_bytes);
         if (!grown) {
-            keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->path));
+            keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->file.path));
             return BT_PKG_NONE;
         }
         l->elem = grown;
@@ -135,7 +120,7 @@ static bt_err more_slots(bt_pkg_writer *w)
 {
     const bt_pkg_const *c = w->table[BT_PKG_TABLE_CONSTS].elem;
     uint32_t *old = w->slot, *grown = calloc(w->slots * 2, sizeof *grown);
-    if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->path));
+    if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->file.path));
     w->slot = grown;
     w->slots *= 2;
     for (size_t i = 0; i < w->table[BT_PKG_TABLE_CONSTS].count; i++)
@@ -149,7 +134,7 @@ uint32_t bt_pkg_writer_const(bt_pkg_writer *w, bt_pkg_const_kind kind, const voi
     bt_pkg_const c = {.offset = w->at, .bytes = len, .kind = (uint32_t)kind};
     if (w->failed < 0) return BT_PKG_NONE;
     if (!len) {
-        keep(w, bt_fail(&w->why, BT_EARG, "'%s': a constant of no bytes", w->path));
+        keep(w, bt_fail(&w->why, BT_EARG, "'%s': a constant of no bytes", w->file.path));
         return BT_PKG_NONE;
     }
     bt_hash128(c.hash, bytes, len);
@@ -240,7 +225,7 @@ static bt_err put_tables(bt_pkg_writer *w, const bt_pkg_header *given)
     h.file_bytes = end;
     h.weights_bytes = weights_bytes(c, h.consts.count);
     uint32_t *refs = calloc((size_t)h.consts.count + 1, sizeof *refs);
-    if (!refs) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->path));
+    if (!refs) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->file.path));
     bt_pkg_count_refs(refs, &h, table[BT_PKG_TABLE_TENSORS], table[BT_PKG_TABLE_SITES], table[BT_PKG_TABLE_PROGRAMS]);
     for (uint32_t i = 0; i < h.consts.count; i++) c[i].refs = refs[i];
     free(refs);
@@ -250,33 +235,13 @@ static bt_err put_tables(bt_pkg_writer *w, const bt_pkg_header *given)
         if ((e = put(w, table[i], (size_t)t->count * t->elem_bytes, t->offset)) < 0) return e;
     }
     if ((e = put(w, &h, sizeof h, 0)) < 0) return e;
-    if (ftruncate(w->fd, (off_t)end) < 0 || fchmod(w->fd, 0644) < 0 || fsync(w->fd) < 0)
-        return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->temp, strerror(errno)));
+    if (ftruncate(w->file.fd, (off_t)end) < 0)
+        return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.temp, strerror(errno)));
     return BT_OK;
-}
-
-/* The name is in the directory for good only after this. */
-static void sync_directory_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    const int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    free(dir);
-    if (fd < 0) return;
-    (void)fsync(fd); /* some file systems cannot; the rename stands either way */
-    close(fd);
 }
 
 bt_err bt_pkg_writer_finish(bt_pkg_writer *w, const bt_pkg_header *header, bt_fault *fault)
 {
-    if (w->failed == BT_OK && put_tables(w, header) == BT_OK) {
-        if (rename(w->temp, w->path) < 0) {
-            keep(w, bt_fail(&w->why, BT_EIO, "rename to '%s': %s", w->path, strerror(errno)));
-        } else {
-            free(w->temp);
-            w->temp = NULL;
-            sync_directory_of(w->path);
-        }
-    }
+    if (w->failed == BT_OK && put_tables(w, header) == BT_OK) keep(w, bt_file_keep(&w->file, 0644, &w->why));
     return w->failed < 0 ? bt_fail(fault, w->failed, "%s", w->why.text) : BT_OK;
 }

@@ -71,12 +71,52 @@ static void says_which_file_is_not_there(void **s)
     bt_buf_done(&b);
 }
 
+static void a_new_file_has_no_name_until_it_is_kept(void **s)
+{
+    (void)s;
+    bt_file_new f;
+    struct stat st;
+    const uint8_t *map;
+    size_t bytes;
+    unlink(path);
+    assert_int_equal(bt_file_begin(&f, path, NULL), BT_OK);
+    assert_int_equal(write(f.fd, "half", 4), 4);
+    assert_int_equal(stat(path, &st), -1);
+    bt_file_done(&f);                       /* and leaves nothing: see remove_dir */
+    assert_int_equal(stat(path, &st), -1);
+
+    assert_int_equal(bt_file_begin(&f, path, NULL), BT_OK);
+    assert_int_equal(write(f.fd, "whole", 5), 5);
+    assert_int_equal(bt_file_keep(&f, 0640, NULL), BT_OK);
+    bt_file_done(&f);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+    assert_int_equal(bt_file_map(&map, &bytes, path, NULL), BT_OK);
+    assert_int_equal(bytes, 5);
+    assert_memory_equal(map, "whole", 5);
+    bt_file_unmap(map, bytes);
+}
+
+static void maps_no_empty_file_and_no_folder(void **s)
+{
+    (void)s;
+    const uint8_t *map;
+    size_t bytes;
+    unlink(path);
+    assert_int_equal(bt_file_map(&map, &bytes, path, NULL), BT_EIO);
+    assert_int_equal(bt_file_map(&map, &bytes, dir, NULL), BT_EFORMAT);
+    assert_int_equal(bt_file_replace(path, "", 0, 0600, NULL), BT_OK);
+    assert_int_equal(bt_file_map(&map, &bytes, path, NULL), BT_EFORMAT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replaces_the_content_and_sets_the_mode),
         cmocka_unit_test(refuses_a_file_past_the_limit),
         cmocka_unit_test(says_which_file_is_not_there),
+        cmocka_unit_test(a_new_file_has_no_name_until_it_is_kept),
+        cmocka_unit_test(maps_no_empty_file_and_no_folder),
     };
     return cmocka_run_group_tests_name("file", tests, make_dir, remove_dir);
 }
