@@ -57,9 +57,9 @@ static void reserve(node *n, uint32_t slot, uint32_t tokens)
 
 static void start(node *n, const dc_action *a)
 {
-    dc_worker_start job = { .slot = a->u.start.slot, .prompt_tokens = a->u.start.prompt_tokens, .max_tokens = a->u.start.max_tokens,
-                            .first_token = a->u.start.ids[a->u.start.ids_len - 1], .sampling = a->u.start.sampling,
-                            .stop_ids_len = a->u.start.stop_ids_len };
+    dc_worker_start job = { .slot = a->u.start.slot, .prompt = a->u.start.prompt, .prompt_tokens = a->u.start.prompt_tokens,
+                            .ids = a->u.start.ids, .ids_len = a->u.start.ids_len, .rows = a->u.start.rows,
+                            .max_tokens = a->u.start.max_tokens, .sampling = a->u.start.sampling, .stop_ids_len = a->u.start.stop_ids_len };
     memcpy(job.stop_ids, a->u.start.stop_ids, sizeof job.stop_ids);
     reserve(n, job.slot, job.prompt_tokens + job.max_tokens);       /* counted by the brain as growth */
     bt_kv_pages_view(&job.view, n->pages, &n->seq[job.slot]);
@@ -143,6 +143,7 @@ static void on_worker(void *ud, unsigned events)
     dc_worker_event w;
     (void)events;
     for (int budget = EVENT_BUDGET; budget > 0 && dc_worker_next(n->worker, &w); budget--) {
+        if (w.type == DC_WORKER_NEED) continue;                 /* every page was reserved: it is full by its own end */
         dc_event ev = { .type = w.type == DC_WORKER_TOKEN ? DC_EV_TOKEN : w.type == DC_WORKER_ENDED ? DC_EV_ENDED : DC_EV_STOPPED };
         if (w.type == DC_WORKER_TOKEN) {
             ev.u.token.slot = w.slot;
@@ -150,13 +151,14 @@ static void on_worker(void *ud, unsigned events)
             ev.u.token.id = w.id;
         } else if (w.type == DC_WORKER_STOPPED) {
             ev.u.stopped.slot = w.slot;
+            ev.u.stopped.rows = w.rows;
         } else {
             ev.u.ended.slot = w.slot;
             ev.u.ended.reason = w.reason;
             ev.u.ended.wait_us = w.wait_us;
             ev.u.ended.decode_us = w.decode_us;
             ev.u.ended.steps = w.steps;
-            memcpy(ev.u.ended.text, w.text, sizeof w.text);
+            memcpy(ev.u.ended.text, w.u.text, sizeof w.u.text);
         }
         step(n, &ev);
     }
@@ -206,7 +208,8 @@ static bt_err open_brain(node *n, bt_fault *fault)
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
-    if ((e = dc_brain_new(&n->brain, &bc, fault)) < 0 || (e = dc_worker_new(&n->worker, n->engine, bc.slots, fault)) < 0) return e;
+    const dc_worker_config wc = { .engine = n->engine, .pool = n->pool, .slots = bc.slots, .page_tokens = BT_NODE_PAGE_TOKENS };
+    if ((e = dc_brain_new(&n->brain, &bc, fault)) < 0 || (e = dc_worker_new(&n->worker, &wc, fault)) < 0) return e;
     n->engine = NULL;
     e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), dc_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;

@@ -1,8 +1,10 @@
-/* See worker.h. The thread sleeps only when no slot is active; a stop flag is looked at before each step and, by the
- * engine, between layers. */
+/* See worker.h. The thread sleeps only when no sequence can run. Of a slot, the I/O thread writes `is` and what it points to while the slot
+ * is free, the ring hands it over; afterwards it only appends to the page table, behind what the worker was told of. */
 #include "decode-node/worker.h"
 #include "base/clock.h"
 #include "base/ring.h"
+#include "decode-node/batch.h"
+#include "kv/kv_pack.h"
 #include "sample/sample.h"
 
 #include <pthread.h>
@@ -11,29 +13,52 @@
 #include <string.h>
 #include <time.h>
 
-enum { EVENT_RING = 4096 };
+enum { EVENT_RING = 4096, COMMANDS_A_SLOT = 8, PAGE_TOKENS = 64, CHUNK_TOKENS = 256, REPLAY_ROWS = 32, AHEAD_TOKENS = 32 };
+
+typedef enum command_type { COMMAND_START = 1, COMMAND_GROW, COMMAND_WAKE } command_type;
+typedef struct command { command_type type; uint32_t slot; size_t tokens; } command;
 
 typedef struct sequence {
-    dc_worker_start job;
+    dc_worker_start is;                     /* its prompt, ids, bias and page table are those below */
+    int32_t *ids;                           /* [ctx + 1]: the prompt, then the answer; token p is run at position p */
+    uint8_t **page;                         /* [ctx / page_tokens, rounded up] */
+    bt_sample_bias *bias;                   /* [BT_SAMPLE_MAX_BIAS] */
+    size_t pages;                           /* in the table; the I/O thread's */
+    bt_fault wrong;                         /* what START was wrong in; "": nothing */
     bool active;
-    int32_t last;                           /* the token to run next */
-    uint32_t index;                         /* of the token that the next step makes */
+    uint32_t known;                         /* tokens of the answer */
     uint32_t steps;
-    int64_t started_us, first_us;
+    int64_t started_us, prefill_us, first_us;   /* START or FIRST; first piece; first step */
+    bt_msg_work work;
 } sequence;
 
+/* What the sampler made of one item of a step. */
+typedef struct outcome { uint32_t first_row, tokens; bt_err err; bt_fault fault; } outcome;
+
 struct dc_worker {
-    dc_engine *engine;
-    bt_sample *sampler;
-    float *logits;                          /* [V] */
-    uint32_t slots;
-    sequence *slot;
+    dc_worker_config config;
+    size_t vocab, ctx;
+    dc_batch *batch;
+    sequence *slot;                         /* [slots] */
     atomic_bool *stop;                      /* [slots], set by the I/O thread */
     atomic_bool quit;
-    bt_ring *commands, *events;             /* dc_worker_start; dc_worker_event */
+    atomic_uint posted;                     /* commands in all; */
+    unsigned taken;                         /* and those that were popped */
+    bt_ring *commands, *events;             /* command; dc_worker_event */
+    /* of one step */
+    dc_engine_seq *seq;                     /* [items] */
+    outcome *outcome;                       /* [items] */
+    const dc_batch_item *item;
+    size_t items;
+    float *logits;                          /* [rows_max, V] */
+    bt_sample_logprob *logprob;             /* [rows_max] */
+    bt_sample **sampler;                    /* [threads] */
+    size_t threads;
     pthread_t thread;
     bool has_thread;
 };
+
+/* ---- events ---- */
 
 /* The I/O thread always drains, so a full ring empties by itself; until then this thread waits, which is the back-pressure. */
 static void push_event(dc_worker *w, const dc_worker_event *ev)
@@ -47,105 +72,300 @@ static void push_event(dc_worker *w, const dc_worker_event *ev)
 static void end_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_finish reason, const char *text)
 {
     const int64_t now = bt_clock_us();
-    dc_worker_event ev = { .type = type, .slot = s->job.slot, .reason = reason, .steps = s->steps };
+    dc_worker_event ev = { .type = type, .slot = s->is.slot, .reason = reason, .rows = s->is.rows, .steps = s->steps };
     ev.wait_us = (uint64_t)((s->steps ? s->first_us : now) - s->started_us);
     ev.decode_us = s->steps ? (uint64_t)(now - s->first_us) : 0;
-    snprintf(ev.text, sizeof ev.text, "%s", text);
+    snprintf(ev.u.text, sizeof ev.u.text, "%s", text);
+    dc_batch_leave(w->batch, s->is.slot);
     s->active = false;
     push_event(w, &ev);
 }
 
 static bool is_stop_id(const sequence *s, int32_t id)
 {
-    for (uint32_t i = 0; i < s->job.stop_ids_len; i++)
-        if (s->job.stop_ids[i] == id) return true;
+    for (uint32_t i = 0; i < s->is.stop_ids_len; i++)
+        if (s->is.stop_ids[i] == id) return true;
     return false;
 }
 
-/* True when token `id`, the index-th, was the last one. */
-static bool ends_with(dc_worker *w, sequence *s, int32_t id, uint32_t index)
+/* Whether the last token that is known ends it. */
+static bool ends(dc_worker *w, sequence *s)
 {
-    if (is_stop_id(s, id)) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_STOP, "");
-    else if (index + 1 >= s->job.max_tokens) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_LENGTH, "");
+    if (is_stop_id(s, s->ids[s->is.prompt_tokens + s->known - 1])) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_STOP, "");
+    else if (s->known >= s->is.max_tokens) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_LENGTH, "");
     return !s->active;
 }
 
-static void begin(dc_worker *w, const dc_worker_start *start)
+/* ---- commands ---- */
+
+static void begin(dc_worker *w, uint32_t slot)
 {
-    sequence *s = &w->slot[start->slot];
-    *s = (sequence){ .job = *start, .active = true, .last = start->first_token, .index = 1,
-                 .started_us = bt_clock_us() };
-    /* Without the tokens so far there are no penalties, and the bias list is gone with the message. */
-    s->job.sampling.repetition_penalty = s->job.sampling.presence_penalty = s->job.sampling.frequency_penalty = 0.0f;
-    s->job.sampling.bias_len = 0;
-    (void)ends_with(w, s, start->first_token, 0);
+    sequence *s = &w->slot[slot];
+    s->active = true;
+    s->known = s->is.ids_len;
+    s->steps = 0;
+    s->prefill_us = 0;
+    s->work = (bt_msg_work){ 0 };
+    s->started_us = bt_clock_us();
+    if (s->wrong.text[0]) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, s->wrong.text);
+    if (!s->active || (s->known && ends(w, s))) return;
+    dc_batch_join_slot(w->batch, &(dc_batch_join){ .slot = slot, .prompt_tokens = s->is.prompt_tokens, .known = s->known, .rows = s->is.rows,
+                                                   .capacity_tokens = (uint32_t)s->is.view.tokens_capacity, .max_tokens = s->is.max_tokens });
 }
 
-static void step(dc_worker *w, sequence *s)
+static void grow(dc_worker *w, uint32_t slot, size_t tokens)
+{
+    sequence *s = &w->slot[slot];
+    if (!s->active || tokens < s->is.view.tokens_capacity) return;
+    s->is.view.tokens_capacity = tokens;
+    dc_batch_grow(w->batch, slot, (uint32_t)tokens);
+}
+
+/* Popping an empty ring costs a system call: not on the way from token to token. */
+static void take_commands(dc_worker *w, bool slept)
+{
+    command c;
+    if (!slept && atomic_load(&w->posted) == w->taken) return;
+    while (bt_ring_pop(w->commands, &c)) {
+        w->taken++;
+        if (c.type == COMMAND_START) begin(w, c.slot);
+        else if (c.type == COMMAND_GROW) grow(w, c.slot, c.tokens);
+    }
+}
+
+static void let_go_of_stopped(dc_worker *w)
+{
+    for (uint32_t i = 0; i < w->config.slots; i++)
+        if (w->slot[i].active && atomic_load(&w->stop[i])) end_slot(w, &w->slot[i], DC_WORKER_STOPPED, BT_FINISH_STOP, "");
+}
+
+static void tell_needs(dc_worker *w)
+{
+    dc_worker_event ev = { .type = DC_WORKER_NEED };
+    while (dc_batch_needs(w->batch, &ev.slot, &ev.tokens)) push_event(w, &ev);
+}
+
+/* ---- a decode step ---- */
+
+/* Token `index` of the answer, after those before it in ids. */
+static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, bt_sample *sampler, const sequence *s, uint32_t index, const float *logits, bt_fault *fault)
+{
+    const bt_sample_history history = { .prompt = s->ids, .prompt_len = s->is.prompt_tokens, .generated = s->ids + s->is.prompt_tokens, .generated_len = index };
+    return bt_sample_token(ret_id, ret, sampler, &s->is.sampling, logits, &history, fault);
+}
+
+/* Rows that make no token are replayed; of the others each is sampled with its own index, and a draft stands where it is the token that its
+ * row made. Drafts lie in `ids` behind the known tokens, so history and drafts are one. */
+static void sample_item(dc_worker *w, bt_sample *sampler, size_t i)
+{
+    const dc_batch_item *it = &w->item[i];
+    outcome *o = &w->outcome[i];
+    sequence *s = &w->slot[it->slot];
+    for (uint32_t r = 0; r < it->out; r++) {
+        int32_t *at = &s->ids[s->is.prompt_tokens + s->known + r], id;
+        o->err = sample(&id, &w->logprob[o->first_row + r], sampler, s, s->known + r, w->logits + (o->first_row + r) * w->vocab, &o->fault);
+        if (o->err < 0) return;
+        o->tokens++;
+        if (r < it->drafts && *at == id) continue;
+        *at = id;
+        return;
+    }
+}
+
+static void sample_part(void *ud, size_t part, size_t parts)
+{
+    dc_worker *w = ud;
+    for (size_t i = part; i < w->items; i += parts) sample_item(w, w->sampler[part], i);
+}
+
+static void take_outcome(dc_worker *w, const dc_batch_item *it, const outcome *o)
+{
+    sequence *s = &w->slot[it->slot];
+    if (o->err < 0) {
+        end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, o->fault.text);
+        return;
+    }
+    const uint32_t kept = it->count - it->drafts + (o->tokens ? o->tokens - 1 : 0);
+    s->is.rows += kept;
+    for (uint32_t t = 0; t < o->tokens; t++) {
+        dc_worker_event ev = { .type = DC_WORKER_TOKEN, .slot = it->slot, .index = s->known, .id = s->ids[s->is.prompt_tokens + s->known] };
+        if ((ev.has_logprob = s->is.sampling.logprobs)) ev.logprob = w->logprob[o->first_row + t];
+        push_event(w, &ev);
+        s->known++;
+        if (ends(w, s)) return;
+    }
+    dc_batch_ran(w->batch, it->slot, kept, o->tokens);
+}
+
+static void step(dc_worker *w, const dc_batch_plan *p)
 {
     bt_fault fault = { "" };
-    int32_t id;
-    if (atomic_load(&w->stop[s->job.slot])) {
-        end_slot(w, s, DC_WORKER_STOPPED, BT_FINISH_STOP, "");
+    const int64_t now = bt_clock_us();
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < p->items_len; i++) {
+        const dc_batch_item *it = &p->items[i];
+        sequence *s = &w->slot[it->slot];
+        if (s->steps++ == 0) s->first_us = now;
+        w->seq[i] = (dc_engine_seq){ .kv = &s->is.view, .pos = it->pos, .tokens = s->ids + it->pos, .count = it->count, .out = it->out };
+        w->outcome[i] = (outcome){ .first_row = out };
+        out += it->out;
+    }
+    const bt_err e = dc_engine_step(w->config.engine, w->seq, p->items_len, &w->quit, w->logits, &fault);
+    if (e == BT_ECANCEL) return;            /* only when all ends */
+    w->item = p->items;
+    w->items = p->items_len;
+    if (e < 0)
+        for (size_t i = 0; i < w->items; i++) end_slot(w, &w->slot[w->item[i].slot], DC_WORKER_ENDED, BT_FINISH_ERROR, fault.text);
+    if (e < 0) return;
+    if (w->items > 1) bt_pool_run(w->config.pool, sample_part, w);
+    else sample_part(w, 0, 1);
+    for (size_t i = 0; i < w->items; i++) take_outcome(w, &w->item[i], &w->outcome[i]);
+}
+
+/* ---- a piece of a prefill ---- */
+
+/* The highest logits, descending; of equal ones the lower id first. */
+static void find_top(dc_worker_event *ev, const float *logits, size_t vocab)
+{
+    for (size_t id = 0; id < vocab; id++) {
+        uint32_t at = ev->u.first.top_len;
+        if (at == BT_MSG_TOP_LOGITS && logits[id] <= ev->u.first.top_logits[at - 1]) continue;
+        if (at == BT_MSG_TOP_LOGITS) at--;
+        else ev->u.first.top_len++;
+        for (; at > 0 && logits[id] > ev->u.first.top_logits[at - 1]; at--) {
+            ev->u.first.top_ids[at] = ev->u.first.top_ids[at - 1];
+            ev->u.first.top_logits[at] = ev->u.first.top_logits[at - 1];
+        }
+        ev->u.first.top_ids[at] = (int32_t)id;
+        ev->u.first.top_logits[at] = logits[id];
+    }
+}
+
+static void add_work(bt_msg_work *sum, const bt_msg_work *after, const bt_msg_work *before)
+{
+    sum->rows += after->rows - before->rows;
+    sum->npu_macs += after->npu_macs - before->npu_macs;
+    sum->companion_macs += after->companion_macs - before->companion_macs;
+    sum->shadow_entries += after->shadow_entries - before->shadow_entries;
+    sum->compilations += after->compilations - before->compilations;
+}
+
+/* The prompt is complete and nothing was known of the answer: token 0. */
+static bt_err first_token(dc_worker *w, sequence *s, bt_fault *fault)
+{
+    dc_worker_event ev = { .type = DC_WORKER_FIRST, .slot = s->is.slot };
+    const int64_t now = bt_clock_us();
+    bt_err e = sample(&ev.id, &ev.logprob, w->sampler[0], s, 0, w->logits, fault);
+    if (e == BT_OK) e = bt_kv_pack_digest(ev.u.first.kv_digest.bytes, &s->is.view, s->is.prompt_tokens, fault);
+    if (e < 0) return e;
+    ev.has_logprob = s->is.sampling.logprobs;
+    find_top(&ev, w->logits, w->vocab);
+    ev.u.first.work = s->work;
+    ev.u.first.queue_us = (uint64_t)(s->prefill_us - s->started_us);
+    ev.u.first.prefill_us = (uint64_t)(now - s->prefill_us);
+    s->ids[s->is.prompt_tokens] = ev.id;
+    s->known = 1;
+    s->started_us = now;
+    push_event(w, &ev);
+    return BT_OK;
+}
+
+static void prefill(dc_worker *w, const dc_batch_item *it)
+{
+    bt_fault fault = { "" };
+    sequence *s = &w->slot[it->slot];
+    const bt_msg_work before = dc_local_work(w->config.local);
+    if (!s->prefill_us) s->prefill_us = bt_clock_us();
+    bt_err e = dc_local_run(w->config.local, &s->is.view, s->ids + it->pos, it->count, it->pos, &w->stop[it->slot], w->logits, &fault);
+    if (e == BT_ECANCEL) {                  /* its flag is seen before the next plan */
+        dc_batch_ran(w->batch, it->slot, 0, 0);
         return;
     }
-    if (s->steps == 0) s->first_us = bt_clock_us();
-    s->steps++;
-    const size_t pos = (size_t)s->job.prompt_tokens + s->index - 1;
-    const dc_engine_seq seq = { .kv = &s->job.view, .pos = pos, .tokens = &s->last, .count = 1, .out = 1 };
-    bt_err e = dc_engine_step(w->engine, &seq, 1, &w->stop[s->job.slot], w->logits, &fault);
-    const bt_sample_history history = { .generated_len = s->index };
-    if (e == BT_OK) e = bt_sample_token(&id, NULL, w->sampler, &s->job.sampling, w->logits, &history, &fault);
-    if (e == BT_ECANCEL) {
-        end_slot(w, s, DC_WORKER_STOPPED, BT_FINISH_STOP, "");
-        return;
-    }
-    if (e != BT_OK) {
-        end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, fault.text);
-        return;
-    }
-    push_event(w, &(dc_worker_event){ .type = DC_WORKER_TOKEN, .slot = s->job.slot, .index = s->index, .id = id });
-    if (ends_with(w, s, id, s->index)) return;
-    s->last = id;
-    s->index++;
+    const bt_msg_work after = dc_local_work(w->config.local);
+    add_work(&s->work, &after, &before);
+    if (e == BT_OK) s->is.rows += it->count;
+    if (e == BT_OK && it->out) e = first_token(w, s, &fault);
+    if (e < 0) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, fault.text);
+    else if (!it->out || !ends(w, s)) dc_batch_ran(w->batch, it->slot, it->count, it->out);
 }
 
 static void *run(void *ud)
 {
     dc_worker *w = ud;
-    dc_worker_start start;
+    bool slept = false;
     while (!atomic_load(&w->quit)) {
-        bool busy = false;
-        while (bt_ring_pop(w->commands, &start))
-            if (start.slot < w->slots) begin(w, &start);
-        for (uint32_t i = 0; i < w->slots && !atomic_load(&w->quit); i++) {
-            if (!w->slot[i].active) continue;
-            step(w, &w->slot[i]);
-            busy = true;
-        }
+        take_commands(w, slept);
+        let_go_of_stopped(w);
+        tell_needs(w);
+        const dc_batch_plan p = dc_batch_next(w->batch);
+        slept = p.kind == DC_BATCH_NOTHING;
+        if (p.kind == DC_BATCH_STEP) step(w, &p);
+        else if (p.kind == DC_BATCH_PREFILL) prefill(w, p.items);
         /* The command that wakes us for dc_worker_free may have been taken above: look before sleeping. */
-        if (!busy && !atomic_load(&w->quit)) (void)bt_ring_wait(w->commands, -1);
+        else if (!atomic_load(&w->quit)) (void)bt_ring_wait(w->commands, -1);
     }
     return NULL;
 }
 
-bt_err dc_worker_new(dc_worker **ret, dc_engine *engine, uint32_t slots, bt_fault *fault)
+/* ---- start and end ---- */
+
+static bt_err make_slots(dc_worker *w, bt_fault *fault)
+{
+    const dc_worker_config *c = &w->config;
+    const size_t pages = w->ctx / c->page_tokens + 1;
+    w->slot = calloc(c->slots, sizeof *w->slot);
+    w->stop = calloc(c->slots, sizeof *w->stop);
+    for (uint32_t i = 0; w->slot && i < c->slots; i++) {
+        sequence *s = &w->slot[i];
+        s->ids = calloc(w->ctx + 1, sizeof *s->ids);
+        s->page = calloc(pages, sizeof *s->page);
+        s->bias = calloc(BT_SAMPLE_MAX_BIAS, sizeof *s->bias);
+        if (!s->ids || !s->page || !s->bias) return bt_fail(fault, BT_ENOMEM, "a slot of %zu tokens", w->ctx);
+    }
+    return w->slot && w->stop ? BT_OK : bt_fail(fault, BT_ENOMEM, "%u slots", c->slots);
+}
+
+static bt_err make_step(dc_worker *w, bt_fault *fault)
+{
+    const size_t rows = dc_engine_rows_max(w->config.engine), slots = w->config.slots;
+    const size_t items = rows < slots ? rows : slots;
+    w->threads = bt_pool_threads(w->config.pool);
+    w->seq = calloc(items, sizeof *w->seq);
+    w->outcome = calloc(items, sizeof *w->outcome);
+    w->logits = calloc(rows * w->vocab, sizeof *w->logits);
+    w->sampler = calloc(w->threads, sizeof *w->sampler);
+    w->logprob = calloc(rows, sizeof *w->logprob);
+    if (!w->seq || !w->outcome || !w->logits || !w->logprob || !w->sampler) return bt_fail(fault, BT_ENOMEM, "decode worker");
+    for (size_t i = 0; i < w->threads; i++) {
+        const bt_err e = bt_sample_new(&w->sampler[i], w->vocab, fault);
+        if (e < 0) return e;
+    }
+    return BT_OK;
+}
+
+bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *fault)
 {
     dc_worker *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(fault, BT_ENOMEM, "decode worker");
-    w->slots = slots;
-    w->engine = engine;
-    w->slot = calloc(slots, sizeof *w->slot);
-    w->stop = calloc(slots, sizeof *w->stop);
-    w->logits = calloc(dc_engine_vocab(engine), sizeof *w->logits);
-    bt_err e = w->slot && w->stop && w->logits ? BT_OK : bt_fail(fault, BT_ENOMEM, "decode worker");
-    /* One more place than slots: the wake-up of dc_worker_free always fits. */
-    if (e == BT_OK) e = bt_ring_new(&w->commands, sizeof(dc_worker_start), slots + 1, fault);
+    dc_worker_config *c = &w->config;
+    *c = *config;
+    if (!c->page_tokens) c->page_tokens = PAGE_TOKENS;
+    if (!c->chunk_tokens) c->chunk_tokens = CHUNK_TOKENS;
+    if (!c->replay_rows) c->replay_rows = REPLAY_ROWS;
+    if (!c->ahead_tokens) c->ahead_tokens = AHEAD_TOKENS;
+    w->vocab = dc_engine_vocab(c->engine);
+    w->ctx = dc_engine_ctx_tokens(c->engine);
+    const dc_batch_config bc = { .slots = c->slots, .rows_max = (uint32_t)dc_engine_rows_max(c->engine), .replay_rows = c->replay_rows,
+                                 .chunk_tokens = c->chunk_tokens, .ahead_tokens = c->ahead_tokens };
+    bt_err e = dc_batch_new(&w->batch, &bc, fault);
+    if (e == BT_OK) e = make_slots(w, fault);
+    if (e == BT_OK) e = make_step(w, fault);
+    /* One more place than slots use: the wake-up of dc_worker_free always fits. */
+    if (e == BT_OK) e = bt_ring_new(&w->commands, sizeof(command), (size_t)c->slots * COMMANDS_A_SLOT + 1, fault);
     if (e == BT_OK) e = bt_ring_new(&w->events, sizeof(dc_worker_event), EVENT_RING, fault);
-    if (e == BT_OK) e = bt_sample_new(&w->sampler, dc_engine_vocab(engine), fault);
     if (e == BT_OK && pthread_create(&w->thread, NULL, run, w) != 0) e = bt_fail(fault, BT_EIO, "cannot start the compute thread");
     if (e < 0) {
-        dc_worker_free(w);                  /* the engine stays the caller's */
+        dc_worker_free(w);                  /* the engines stay the caller's */
         return e;
     }
     w->has_thread = true;
@@ -153,31 +373,107 @@ bt_err dc_worker_new(dc_worker **ret, dc_engine *engine, uint32_t slots, bt_faul
     return BT_OK;
 }
 
+static void post(dc_worker *w, const command *c)
+{
+    if (bt_ring_push(w->commands, c)) atomic_fetch_add(&w->posted, 1);
+}
+
 void dc_worker_free(dc_worker *w)
 {
     if (!w) return;
     if (w->has_thread) {
         atomic_store(&w->quit, true);
-        for (uint32_t i = 0; i < w->slots; i++) atomic_store(&w->stop[i], true);
-        (void)bt_ring_push(w->commands, &(dc_worker_start){ .slot = UINT32_MAX });
+        for (uint32_t i = 0; i < w->config.slots; i++) atomic_store(&w->stop[i], true);
+        post(w, &(command){ .type = COMMAND_WAKE });
         pthread_join(w->thread, NULL);
-        dc_engine_free(w->engine);
+        dc_engine_free(w->config.engine);
+        dc_local_free(w->config.local);
     }
-    bt_sample_free(w->sampler);
+    for (size_t i = 0; w->sampler && i < w->threads; i++) bt_sample_free(w->sampler[i]);
+    for (uint32_t i = 0; w->slot && i < w->config.slots; i++) {
+        free(w->slot[i].ids);
+        free(w->slot[i].page);
+        free(w->slot[i].bias);
+    }
+    dc_batch_free(w->batch);
     bt_ring_free(w->commands);
     bt_ring_free(w->events);
+    free(w->sampler);
     free(w->logits);
+    free(w->logprob);
+    free(w->outcome);
+    free(w->seq);
     free(w->stop);
     free(w->slot);
     free(w);
 }
 
-void dc_worker_start_slot(dc_worker *w, const dc_worker_start *start)
+/* ---- the I/O thread ---- */
+
+/* All that would make a step fail for its neighbours too is refused here. */
+static bt_err check(const dc_worker *w, const dc_worker_start *a, bt_fault *fault)
 {
-    atomic_store(&w->stop[start->slot], false);
-    (void)bt_ring_push(w->commands, start);     /* one command a slot: there is always room */
+    const uint64_t end = (uint64_t)a->prompt_tokens + a->max_tokens - 1;
+    if (!a->prompt_tokens || a->ids_len > a->max_tokens || !a->max_tokens || end > w->ctx)
+        return bt_fail(fault, BT_ELIMIT, "a prompt of %u tokens and an answer of %u, %u of them known: the context holds %zu", a->prompt_tokens,
+                       a->max_tokens, a->ids_len, w->ctx);
+    if (a->rows > a->prompt_tokens + a->ids_len - 1)
+        return bt_fail(fault, BT_EARG, "%u rows in place of %u prompt tokens and %u known", a->rows, a->prompt_tokens, a->ids_len);
+    if (a->rows < a->prompt_tokens && (!w->config.local || !a->prompt))
+        return bt_fail(fault, BT_EARG, "%u of %u prompt rows in place, and nothing here to prefill it", a->rows, a->prompt_tokens);
+    if (a->rows < a->prompt_tokens && a->prompt_tokens > dc_local_ctx_tokens(w->config.local))
+        return bt_fail(fault, BT_ELIMIT, "a prompt of %u tokens: the prefill engine here takes %zu", a->prompt_tokens, dc_local_ctx_tokens(w->config.local));
+    if (a->view.page_tokens != w->config.page_tokens || a->view.elem_bytes != dc_engine_kv_elem_bytes(w->config.engine) || a->rows > a->view.tokens_capacity)
+        return bt_fail(fault, BT_EARG, "a view of %zu pages' tokens, %u bytes an element, %zu tokens: not of this engine", a->view.page_tokens,
+                       a->view.elem_bytes, a->view.tokens_capacity);
+    for (uint32_t i = a->prompt ? 0 : a->prompt_tokens; i < a->prompt_tokens + a->ids_len; i++) {
+        const int32_t id = i < a->prompt_tokens ? a->prompt[i] : a->ids[i - a->prompt_tokens];
+        if (id < 0 || (size_t)id >= w->vocab) return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %zu", id, w->vocab);
+    }
+    return BT_OK;
 }
 
-void dc_worker_stop_slot(dc_worker *w, uint32_t slot) { atomic_store(&w->stop[slot], true); }
+/* Appends the pages that the slot does not have yet; more than its table holds are of no use to any sequence. */
+static size_t take_pages(const dc_worker *w, sequence *s, const bt_kv_view *v)
+{
+    const size_t most = w->ctx / w->config.page_tokens + 1;
+    size_t pages = v->tokens_capacity / w->config.page_tokens;
+    if (pages > most) pages = most;
+    for (size_t i = s->pages; i < pages; i++) s->page[i] = v->page[i];
+    if (pages > s->pages) s->pages = pages;
+    return s->pages * w->config.page_tokens;
+}
+
+void dc_worker_start_slot(dc_worker *w, const dc_worker_start *start)
+{
+    sequence *s = &w->slot[start->slot];
+    const uint32_t n = start->prompt_tokens;
+    s->is = *start;
+    s->is.prompt = s->is.ids = NULL;
+    s->wrong = (bt_fault){ "" };
+    s->pages = 0;
+    if (check(w, start, &s->wrong) == BT_OK) {
+        if (start->prompt) memcpy(s->ids, start->prompt, n * sizeof *s->ids);
+        else memset(s->ids, 0xff, n * sizeof *s->ids);          /* -1: no token at all */
+        if (start->ids_len) memcpy(s->ids + n, start->ids, start->ids_len * sizeof *s->ids);
+        if (start->sampling.bias_len) memcpy(s->bias, start->sampling.bias, start->sampling.bias_len * sizeof *s->bias);
+        s->is.sampling.bias = s->bias;
+        s->is.view.tokens_capacity = take_pages(w, s, &start->view);
+        s->is.view.page = s->page;
+    }
+    atomic_store(&w->stop[start->slot], false);
+    post(w, &(command){ .type = COMMAND_START, .slot = start->slot });
+}
+
+void dc_worker_grow_slot(dc_worker *w, uint32_t slot, const bt_kv_view *view)
+{
+    post(w, &(command){ .type = COMMAND_GROW, .slot = slot, .tokens = take_pages(w, &w->slot[slot], view) });
+}
+
+void dc_worker_stop_slot(dc_worker *w, uint32_t slot)
+{
+    if (!atomic_exchange(&w->stop[slot], true)) post(w, &(command){ .type = COMMAND_WAKE, .slot = slot });
+}
+
 int  dc_worker_fd(const dc_worker *w) { return bt_ring_fd(w->events); }
 bool dc_worker_next(dc_worker *w, dc_worker_event *ret) { return bt_ring_pop(w->events, ret); }

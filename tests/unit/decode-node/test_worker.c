@@ -16,7 +16,9 @@
 
 #include <cmocka.h>
 
-enum { SLOTS = 3, PROMPT = 5, CTX = 2048, PAGE_TOKENS = 64, DEADLINE_MS = 60000, FIRST = 40 };
+enum { SLOTS = 3, ROWS = 8, PROMPT = 5, CTX = 2048, PAGE_TOKENS = 64, DEADLINE_MS = 60000, FIRST = 40 };
+
+static const int32_t prompt[PROMPT] = { 10, 11, 12, 13, 14 };
 
 typedef struct room {
     uint8_t *file;
@@ -28,11 +30,11 @@ typedef struct room {
     float *logits;
 } room;
 
-static dc_engine *new_engine(const bt_model *m)
+static dc_engine *new_engine(const bt_model *m, size_t rows_max)
 {
     dc_engine *e = NULL;
     bt_fault fault;
-    if (dc_engine_new(&e, m, &(dc_engine_config){ .rows_max = 1 }, &fault) < 0) fail_msg("%s", fault.text);
+    if (dc_engine_new(&e, m, &(dc_engine_config){ .rows_max = rows_max }, &fault) < 0) fail_msg("%s", fault.text);
     return e;
 }
 
@@ -40,6 +42,14 @@ static bt_err run_row(dc_engine *e, const bt_kv_view *kv, int32_t token, size_t 
 {
     const dc_engine_seq seq = { .kv = kv, .pos = pos, .tokens = &token, .count = 1, .out = 1 };
     return dc_engine_step(e, &seq, 1, NULL, logits, NULL);
+}
+
+static dc_worker *new_worker(const bt_model *m)
+{
+    dc_worker *w = NULL;
+    const dc_worker_config c = { .engine = new_engine(m, ROWS), .slots = SLOTS, .page_tokens = PAGE_TOKENS };
+    assert_int_equal(dc_worker_new(&w, &c, NULL), BT_OK);
+    return w;
 }
 
 static bt_kv_view view_of(room *r, uint32_t slot)
@@ -61,15 +71,15 @@ static void open_room(room *r)
     assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
     assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
     const bt_hparams *h = &r->model->hp;
-    r->engine = new_engine(r->model);
+    r->engine = new_engine(r->model, 1);
     r->logits = calloc(h->vocab, sizeof *r->logits);
     assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS, (SLOTS + 1) * CTX, NULL), BT_OK);
     for (uint32_t s = 0; s <= SLOTS; s++) {
         assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[s], CTX, NULL), BT_OK);
         const bt_kv_view v = view_of(r, s);
-        for (size_t i = 0; i < PROMPT; i++) assert_int_equal(run_row(r->engine, &v, (int32_t)(10 + i), i, r->logits), BT_OK);
+        for (size_t i = 0; i < PROMPT; i++) assert_int_equal(run_row(r->engine, &v, prompt[i], i, r->logits), BT_OK);
     }
-    assert_int_equal(dc_worker_new(&r->worker, new_engine(r->model), SLOTS, NULL), BT_OK);
+    r->worker = new_worker(r->model);
 }
 
 static void close_room(room *r)
@@ -85,7 +95,9 @@ static void close_room(room *r)
 
 static void start(room *r, uint32_t slot, uint32_t max_tokens, int32_t stop_id)
 {
-    dc_worker_start job = { .slot = slot, .view = view_of(r, slot), .prompt_tokens = PROMPT, .max_tokens = max_tokens, .first_token = FIRST };
+    const int32_t first = FIRST;
+    dc_worker_start job = { .slot = slot, .view = view_of(r, slot), .prompt = prompt, .prompt_tokens = PROMPT, .ids = &first, .ids_len = 1,
+                            .rows = PROMPT, .max_tokens = max_tokens };
     if (stop_id >= 0) job.stop_ids[job.stop_ids_len++] = stop_id;
     dc_worker_start_slot(r->worker, &job);
 }
@@ -185,17 +197,30 @@ static void sequences_take_turns_and_do_not_touch_each_other(void **state)
     close_room(&r);
 }
 
-static void a_step_past_the_pages_ends_it_in_words(void **state)
+static void what_no_step_could_serve_ends_at_once_in_words(void **state)
 {
+    const int32_t wild = 1 << 20;
     room r;
     (void)state;
     open_room(&r);
-    start(&r, 0, CTX * 2, -1);
-    dc_worker_event ev;
-    while ((ev = next(&r)).type == DC_WORKER_TOKEN) {}
-    assert_int_equal(ev.type, DC_WORKER_ENDED);
-    assert_int_equal(ev.reason, BT_FINISH_ERROR);
-    assert_true(strlen(ev.text) > 0);
+    dc_worker_start good = { .slot = 1, .view = view_of(&r, 1), .prompt = prompt, .prompt_tokens = PROMPT, .ids = prompt, .ids_len = 1,
+                             .rows = PROMPT, .max_tokens = 9 };
+    dc_worker_start bad[6] = { good, good, good, good, good, good };
+    bad[0].max_tokens = CTX;                            /* longer than the context */
+    bad[1].ids = &wild;
+    bad[2].view.page_tokens = 16;
+    bad[3].view.elem_bytes = 4;
+    bad[4].rows = PROMPT + 1;                           /* more than is known */
+    bad[5].rows = 0;                                    /* nobody prefills here */
+    start(&r, 0, 400, -1);
+    for (size_t i = 0; i < 6; i++) {
+        dc_worker_start_slot(r.worker, &bad[i]);
+        dc_worker_event ev;
+        while ((ev = next(&r)).slot != 1) assert_true(ev.type != DC_WORKER_ENDED || ev.reason == BT_FINISH_LENGTH);
+        assert_int_equal(ev.type, DC_WORKER_ENDED);
+        assert_int_equal(ev.reason, BT_FINISH_ERROR);
+        assert_true(strlen(ev.u.text) > 0);
+    }
     close_room(&r);
 }
 
@@ -270,7 +295,7 @@ static void may_be_freed_with_sequences_in_work(void **state)
     open_room(&r);
     for (uint32_t i = 0; i < 200; i++) {
         dc_worker_free(r.worker);
-        assert_int_equal(dc_worker_new(&r.worker, new_engine(r.model), SLOTS, NULL), BT_OK);
+        r.worker = new_worker(r.model);
         if (i % 2) {
             start(&r, 0, 2, -1);
             while (next(&r).type == DC_WORKER_TOKEN) {}
@@ -285,7 +310,7 @@ int main(void)
         cmocka_unit_test(tokens_are_those_of_the_engine_alone),
         cmocka_unit_test(a_stop_id_ends_it_where_it_comes_first),
         cmocka_unit_test(sequences_take_turns_and_do_not_touch_each_other),
-        cmocka_unit_test(a_step_past_the_pages_ends_it_in_words),
+        cmocka_unit_test(what_no_step_could_serve_ends_at_once_in_words),
         cmocka_unit_test(a_stopped_sequence_ends_once_whenever_it_is_stopped),
         cmocka_unit_test(waits_for_a_reader_that_is_late_and_loses_nothing),
         cmocka_unit_test(may_be_freed_with_sequences_in_work),
