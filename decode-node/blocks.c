@@ -48,11 +48,11 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
         memcmp(&h->kv, &own->kv, sizeof own->kv) != 0) {
         char text[BT_MSG_MAX_TEXT_BYTES + 1];
         snprintf(text, sizeof text,
-                 "model %02x%02x%02x%02x.. with %ux%ux%u KV dtype %d, but this node has %02x%02x%02x%02x.. "
-                 "with %ux%ux%u dtype %d",
+                 "model %02x%02x%02x%02x.. with %ux%ux%u KV of %s, but this node has %02x%02x%02x%02x.. "
+                 "with %ux%ux%u of %s",
                  h->model_id[0], h->model_id[1], h->model_id[2], h->model_id[3], h->kv.layers, h->kv.kv_heads,
-                 h->kv.head_dim, (int)h->kv.dtype, own->model_id[0], own->model_id[1], own->model_id[2],
-                 own->model_id[3], own->kv.layers, own->kv.kv_heads, own->kv.head_dim, (int)own->kv.dtype);
+                 h->kv.head_dim, bt_kv_dtype_name(h->kv.dtype), own->model_id[0], own->model_id[1], own->model_id[2],
+                 own->model_id[3], own->kv.layers, own->kv.kv_heads, own->kv.head_dim, bt_kv_dtype_name(own->kv.dtype));
         say_reject(b, &m->from, BT_EFORMAT, text);
         return;
     }

@@ -203,8 +203,8 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.page_tokens = BT_NODE_PAGE_TOKENS;
     bc.growth_tokens = bc.hello.ctx_tokens;
     bc.window_bytes = n->o->window_bytes;
-    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of KV, longest sequence %u", bc.hello.model_name, dc_engine_name(n->engine),
-           dc_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bc.hello.ctx_tokens);
+    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest sequence %u", bc.hello.model_name, dc_engine_name(n->engine),
+           dc_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(bc.hello.kv.dtype), bc.hello.ctx_tokens);
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
@@ -221,7 +221,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "decode", .gateways = n->o->gateways.items,
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
     const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
-    dc_engine_config ec = { .engine = dc_options_engines[n->o->engine], .isa = n->o->isa,
+    dc_engine_config ec = { .engine = dc_options_engines[n->o->engine], .isa = n->o->isa, .kv_elem_bytes = bt_kv_dtype_wanted(n->o->kv_dtype),
                             .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes };
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);

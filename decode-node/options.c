@@ -1,6 +1,7 @@
 /* The option table of baton-decode. */
 #include "decode-node/options.h"
 #include "base/log.h"
+#include "kv/kv_dtype.h"
 
 const char *const dc_options_engines[] = { "host", "reference", NULL };
 static const char *const formats[] = { "text", "json", NULL };
@@ -10,6 +11,7 @@ static const bt_opt opts[] = {
       .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model" },
     { .group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(dc_options, engine), .type = BT_OPT_CHOICE, .def = "host",
       .choices = dc_options_engines, .help = "what computes: f16 kernels, or the plain FP32 oracle" },
+    BT_KV_DTYPE_OPT(dc_options, kv_dtype),
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(dc_options, ctx_size), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less" },
     { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(dc_options, threads), .type = BT_OPT_INT, .def = "0",

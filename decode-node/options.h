@@ -5,7 +5,7 @@
 /* Every setting of baton-decode, its default and its limits: one table (options.c), from which --help and the man page come. */
 typedef struct dc_options {
     const char *model, *isa, *id, *keys, *listen, *advertise;
-    int engine, log_level, log_format;
+    int engine, kv_dtype, log_level, log_format;
     int64_t threads, ctx_size, slots, drain_timeout_ms;
     uint64_t kv_memory_bytes, window_bytes;
     bt_opt_list gateways;

@@ -6,8 +6,8 @@
 /* What a back end of pf_engine provides. engine.c owns the thread pool and has checked the view. */
 typedef struct pf_engine_backend {
     const char *name;
-    uint32_t kv_elem_bytes;
-    /* config has ctx_tokens resolved. pool outlives the state. */
+    uint32_t kv_elem_bytes[2];              /* what it takes; the first is the default, 0: no second */
+    /* config has ctx_tokens and kv_elem_bytes resolved. pool outlives the state. */
     bt_err (*load)(void **ret, const bt_model *m, const pf_engine_config *config, bt_pool *pool,
                    bt_fault *fault);
     bt_err (*prefill)(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,

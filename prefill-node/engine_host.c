@@ -67,5 +67,5 @@ static void host_describe(const void *state, pf_engine_about *ret)
 
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
 
-const pf_engine_backend pf_engine_host = {"host",     2,        host_load, host_prefill,
+const pf_engine_backend pf_engine_host = {"host",     {2, 1},   host_load, host_prefill,
                                           host_work, host_describe, host_isa, host_free};

@@ -82,4 +82,4 @@ static void npu_describe(const void *state, pf_engine_about *ret)
 
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 
-const pf_engine_backend pf_engine_npu = {"npu", 2, npu_load, npu_prefill, npu_work, npu_describe, npu_isa, npu_free};
+const pf_engine_backend pf_engine_npu = {"npu", {2, 1}, npu_load, npu_prefill, npu_work, npu_describe, npu_isa, npu_free};

@@ -73,5 +73,5 @@ static const char *reference_isa(const void *state)
 }
 
 const pf_engine_backend pf_engine_reference = {
-    "reference", 4, reference_load, reference_prefill, reference_work, reference_describe, reference_isa, reference_free,
+    "reference", {4, 0}, reference_load, reference_prefill, reference_work, reference_describe, reference_isa, reference_free,
 };

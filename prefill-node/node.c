@@ -262,8 +262,8 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
     bc.page_tokens = BT_NODE_PAGE_TOKENS;
     bc.min_overlap_tokens = (uint32_t)n->o->min_overlap_tokens;
-    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of KV, longest prompt %u", bc.hello.model_name, pf_engine_name(n->engine),
-           pf_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bc.hello.ctx_tokens);
+    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest prompt %u", bc.hello.model_name, pf_engine_name(n->engine),
+           pf_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
     n->bulks_len = bc.links_max;
@@ -299,6 +299,7 @@ static bt_err open_node(node *n, bt_fault *fault)
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
     const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
     const pf_engine_config ec = { .engine = pf_engine_names[n->o->engine], .isa = n->o->isa, .want = n->o->want,
+                                  .kv_elem_bytes = bt_kv_dtype_wanted(n->o->kv_dtype),
                                   .threads = (size_t)n->o->threads, .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes,
                                   .progress = say_stage, .progress_ud = n };
     /* The shell first: it blocks signals before any thread is made. */

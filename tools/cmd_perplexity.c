@@ -17,7 +17,6 @@ typedef struct config {
 } config;
 
 enum { NO_COMPARISON = 0 };
-static const char *const kv_dtypes[] = { "f16", "int8", NULL };
 static const char *const engine_names[] = { "npu", "host", "reference", "decode", NULL };
 static const char *const against_names[] = { "none", "npu", "host", "reference", "decode", NULL };
 
@@ -36,8 +35,7 @@ static const bt_opt opts[] = {
       .choices = against_names, .help = "also compare the distributions with this engine's" },
     { .group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE, .def = "f16",
       .choices = dc_engine_forms, .help = "weights of engine decode" },
-    { .group = "Model", .name = "kv-dtype", .value = "TYPE", BT_OPT_AT(config, kv_dtype), .type = BT_OPT_CHOICE, .def = "f16",
-      .choices = kv_dtypes, .help = "KV of engine decode" },
+    BT_KV_DTYPE_OPT(config, kv_dtype),
     { .group = "Model", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads), .type = BT_OPT_INT, .def = "0", .lo = 0,
       .hi = 256, .help = "compute threads; 0: all cores" },
     { .group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, side.isa), .type = BT_OPT_STRING, .def = "auto",
@@ -138,7 +136,7 @@ int tool_perplexity_run(int argc, char **argv)
     int rc = bt_opt_start(&args, &tool_perplexity_program, argc, argv, &c);
     if (rc >= 0) return rc;
     c.side.weights = dc_engine_forms[c.weights];
-    c.side.kv_elem_bytes = c.kv_dtype == 0 ? 2 : 1;
+    c.side.kv_elem_bytes = bt_kv_dtype_wanted(c.kv_dtype);
     c.side.ctx_tokens = (size_t)c.ctx_size;
     c.side.threads = (size_t)c.threads;
     c.side.quiet = c.quiet;

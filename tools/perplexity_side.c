@@ -14,6 +14,7 @@ static bt_err open_engine(tool_side *s, const bt_model *m, const tool_side_confi
     const dc_engine_config dc = { .isa = c->isa, .weights = c->weights, .kv_elem_bytes = c->kv_elem_bytes, .pool = c->pool,
                                   .rows_max = DECODE_ROWS, .ctx_tokens = c->ctx_tokens };
     const pf_engine_config pf = { .engine = engine, .isa = c->isa, .want = c->want, .for_perplexity = true, .threads = c->threads,
+                                  .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : c->kv_elem_bytes,
                                   .ctx_tokens = c->ctx_tokens, .progress = tool_progress_compiling, .progress_ud = &show };
     return strcmp(engine, "decode") == 0 ? dc_engine_new(&s->dc, m, &dc, fault) : pf_engine_new(&s->pf, m, &pf, fault);
 }

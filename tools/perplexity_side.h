@@ -1,6 +1,7 @@
 #ifndef BT_TOOLS_PERPLEXITY_SIDE_H
 #define BT_TOOLS_PERPLEXITY_SIDE_H
 #include "decode-node/engine/engine.h"
+#include "kv/kv_dtype.h"
 #include "kv/kv_pages.h"
 #include "prefill-node/engine.h"
 
@@ -10,7 +11,7 @@ typedef struct tool_side_config {
     const char *isa;
     bt_package_want want;                   /* npu */
     const char *weights;                    /* decode: dc_engine_config */
-    uint32_t kv_elem_bytes;                 /* 2 f16, 1 int8; the reference has f32 whatever this says */
+    uint32_t kv_elem_bytes;                 /* 0 f16, 1 int8; the reference has f32 whatever this says */
     size_t ctx_tokens;                      /* of one window */
     bt_pool *pool;                          /* decode; borrowed */
     size_t threads;                         /* the others */

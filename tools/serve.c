@@ -42,6 +42,7 @@ static void add_machine(tool_command *c, const tool_serve *s)
     char kv[24];
     snprintf(kv, sizeof kv, "%" PRIu64, s->kv_memory_bytes);
     tool_command_add(c, "--isa", s->isa);
+    tool_command_add(c, "--kv-dtype", bt_kv_dtype_choices[s->kv_dtype]);
     tool_command_add_int(c, "--threads", s->threads);
     tool_command_add_int(c, "--ctx-size", s->ctx_size);
     tool_command_add(c, "--kv-memory", kv);

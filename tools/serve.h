@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "kv/kv_dtype.h"
 #include "prefill-node/engine.h"
 #include "tools/background.h"
 #include "tools/cluster.h"
@@ -11,6 +12,7 @@
 typedef struct tool_serve {
     const char *model, *isa;
     int engine;                             /* index in pf_engine_names */
+    int kv_dtype;                           /* in bt_kv_dtype_choices */
     int64_t threads, ctx_size;
     uint64_t kv_memory_bytes;
     bt_package_want want;
@@ -21,6 +23,7 @@ typedef struct tool_serve {
     { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, serve.model), .type = BT_OPT_STRING, \
       .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model (also the first argument)" }, \
     PF_ENGINE_OPT(config, serve.engine), \
+    BT_KV_DTYPE_OPT(config, serve.kv_dtype), \
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, serve.ctx_size), .type = BT_OPT_INT, \
       .def = "0", .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less" }, \
     BT_PACKAGE_OPTS(config, serve.want), \

@@ -6,8 +6,8 @@
 
 /* The header of one KV block. A block is a token range of one layer of one prompt; it travels on the bulk
  * link as two frames, this header and the body. The body is the neutral layout of that range:
- *     K rows [token][kv_head][head_dim], then V rows the same; little-endian f16 or f32, after RoPE, no
- *     padding.
+ *     K rows [token][kv_head][head], then V rows the same; after RoPE, no padding. A head is head_dim f16 or f32,
+ *     little-endian, or of int8 q[head_dim] and then an f16 scale s, little-endian: an element is q * s.
  * The header is BT_KV_HEADER_BYTES long; integers are little-endian.
  *
  *   off size field        valid
@@ -23,10 +23,11 @@
  *                         is a multiple of BT_KV_UNIT_TOKENS or the prompt's end, which only the receiver's
  *                         kv_cover can check
  *    48    4 kv_heads     1..BT_KV_MAX_HEADS
- *    52    4 head_dim     1..BT_KV_MAX_HEAD_DIM
- *    56    2 dtype        1 f16, 2 f32 (the numbers of bt_kv_dtype)
+ *    52    4 head_dim     1..BT_KV_MAX_HEAD_DIM; even with int8
+ *    56    2 dtype        1 f16, 2 f32, 3 int8 (bt_kv_dtype)
  *    58    2 reserved     zero (must-reject)
- *    60    4 body_bytes   2 * token_count * kv_heads * head_dim * (2 or 4), <= BT_KV_MAX_BODY_BYTES
+ *    60    4 body_bytes   2 * token_count * kv_heads * (2 head_dim, 4 head_dim or head_dim + 2),
+ *                         <= BT_KV_MAX_BODY_BYTES
  *    64   16 ticket       what D drew for this attempt
  *    80   16 digest       XXH3-128, canonical bytes, of header bytes 8..63 followed by the body
  *    96   16 from         incarnation of the sender, not zero

@@ -6,8 +6,8 @@
 #include "kernels/kv_view.h"
 
 /* Rows between a sequence's pages and the neutral layout that travels. Bytes are copied, never converted: the
- * element type of both sides is the view's. A block body is K rows [token][kv_head][head_dim], then V rows
- * the same.
+ * form of both sides is the view's, an int8 head's scale behind it as it lies in the page. A block body is K rows
+ * [token][kv_head][head_bytes], then V rows the same.
  *
  * Every range is checked against the view (layer < layers, begin + count <= tokens_capacity, count >= 1) and
  * every size must be exact; otherwise BT_EARG and nothing is written. The buffer may have any alignment and
@@ -24,7 +24,7 @@ bt_err bt_kv_pack_place(const bt_kv_view *v, size_t layer, size_t token_begin, s
                         const uint8_t *body, size_t body_bytes, bt_fault *fault);
 
 /* XXH3-128, canonical bytes, of the KV of tokens [0, tokens) in the neutral layout of a whole prompt,
- * [layer][K|V][token][kv_head][head_dim]: the same for any page size, chunking and engine that made equal
+ * [layer][K|V][token][kv_head][head_bytes]: the same for any page size, chunking and engine that made equal
  * rows. */
 bt_err bt_kv_pack_digest(uint8_t ret[static 16], const bt_kv_view *v, size_t tokens, bt_fault *fault);
 #endif

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "kv/kv_cover.h"
+#include "kv/kv_dtype.h"
 #include "sample/sample.h"
 
 /* Every message between processes, as plain C. proto/README.md says who sends what when, the .proto files how
@@ -36,7 +37,6 @@ typedef struct bt_ticket { uint8_t bytes[16]; } bt_ticket;      /* unguessable, 
 typedef struct bt_digest16 { uint8_t bytes[16]; } bt_digest16;
 
 typedef enum bt_role { BT_ROLE_GATEWAY = 1, BT_ROLE_PREFILL = 2, BT_ROLE_DECODE = 3 } bt_role;
-typedef enum bt_kv_dtype { BT_KV_F16 = 1, BT_KV_F32 = 2, BT_KV_INT8 = 3 } bt_kv_dtype; /* F32: only with the reference engine */
 typedef enum bt_finish { BT_FINISH_STOP = 1, BT_FINISH_LENGTH = 2, BT_FINISH_ERROR = 3 } bt_finish;
 
 typedef enum bt_msg_type {

@@ -153,7 +153,7 @@ static void check_hello(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_range(c, "kv.layers", h->kv.layers, 1, BT_KV_MAX_LAYERS);
     bt_msg_body_range(c, "kv.kv_heads", h->kv.kv_heads, 1, BT_KV_MAX_HEADS);
     bt_msg_body_range(c, "kv.head_dim", h->kv.head_dim, 1, BT_KV_MAX_HEAD_DIM);
-    bt_msg_body_range(c, "kv.dtype", h->kv.dtype, BT_KV_F16, BT_KV_F32);
+    bt_msg_body_range(c, "kv.dtype", h->kv.dtype, BT_KV_F16, BT_KV_INT8);
     bt_msg_body_range(c, "ctx_tokens", h->ctx_tokens, 1, BT_KV_MAX_TOKENS);
     if (h->role == BT_ROLE_DECODE) bt_msg_body_name(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint);
     else if (h->kv_endpoint[0]) bt_msg_body_fail(c, "kv_endpoint is set by a prefill node");

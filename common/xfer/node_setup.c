@@ -9,7 +9,7 @@
 
 static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
 {
-    return 2ull * h->layers * h->kv_heads * h->head_dim * kv_elem_bytes;
+    return 2ull * h->layers * h->kv_heads * bt_kv_head_bytes(kv_elem_bytes, h->head_dim);
 }
 
 bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault)
@@ -34,7 +34,7 @@ static bool is_name(const char *text, size_t max)
 bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
-    const bt_kv_dtype dtype = s->kv_elem_bytes == 2 ? BT_KV_F16 : BT_KV_F32;
+    const bt_kv_dtype dtype = bt_kv_dtype_of(s->kv_elem_bytes);
     if (!is_name(s->node_id, BT_MSG_MAX_ID_BYTES))
         return bt_fail(fault, BT_EARG, "--id '%.100s': a name has 1 to %d printable ASCII characters without spaces", s->node_id, BT_MSG_MAX_ID_BYTES);
     if (s->kv_endpoint && !is_name(s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES))
@@ -47,7 +47,7 @@ bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_k
     memcpy(ret->model_id, s->model->id, sizeof ret->model_id);
     snprintf(ret->model_name, sizeof ret->model_name, "%s", s->model->name);        /* for people: a long one may be cut */
     snprintf(ret->exactness, sizeof ret->exactness, "%s %s %s kv=%s kernels=%u", s->role == BT_ROLE_DECODE ? "decode" : "prefill",
-             s->engine, s->weights, dtype == BT_KV_F16 ? "f16" : "f32", BT_KERNELS_NUMERIC_VERSION);
+             s->engine, s->weights, bt_kv_dtype_name(dtype), BT_KERNELS_NUMERIC_VERSION);
     snprintf(ret->kv_endpoint, sizeof ret->kv_endpoint, "%s", s->kv_endpoint ? s->kv_endpoint : "");
     return BT_OK;
 }

@@ -14,7 +14,7 @@ typedef struct bt_node_setup {
     const char *engine;                     /* the engine's name: "npu", "host", "reference" */
     const char *weights;                    /* what its numbers come from: "f16", "f32", "package=DIGEST" */
     const bt_model *model;
-    uint32_t kv_elem_bytes;                 /* 2 or 4: f16 or f32 */
+    uint32_t kv_elem_bytes;                 /* 1, 2 or 4: int8, f16 or f32 */
     size_t ctx_tokens;                      /* longest sequence of the engine */
     uint64_t kv_memory_bytes;
 } bt_node_setup;

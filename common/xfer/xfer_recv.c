@@ -1,6 +1,7 @@
 /* Decides which arriving block is placed. See xfer_recv.h. */
 #include "xfer/xfer_recv.h"
 #include "base/num.h"
+#include "kernels/kv_view.h"
 
 #include <string.h>
 
@@ -42,7 +43,6 @@ bool bt_xfer_recv_is_complete(const bt_xfer_recv *r) { return !r->placing && bt_
 uint64_t bt_xfer_block_bytes(const bt_kv_shape *shape, uint32_t tokens)
 {
     size_t n = 0;
-    if (!bt_mul_size(&n, tokens, shape->kv_heads) || !bt_mul_size(&n, n, shape->head_dim)) return 0;
-    if (!bt_mul_size(&n, n, shape->dtype == BT_KV_F32 ? 8 : 4)) return 0;
-    return n;
+    const size_t head = bt_kv_head_bytes(bt_kv_dtype_elem_bytes(shape->dtype), shape->head_dim);
+    return bt_mul_size(&n, tokens, shape->kv_heads) && bt_mul_size(&n, n, 2 * head) ? n : 0;
 }

@@ -146,6 +146,14 @@ _baton()
     "baton-prefill --engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host reference" -- "$cur")
         return ;;
+    "baton run --kv-dtype" | \
+    "baton chat --kv-dtype" | \
+    "baton up --kv-dtype" | \
+    "baton perplexity --kv-dtype" | \
+    "baton-prefill --kv-dtype" | \
+    "baton-decode --kv-dtype")
+        mapfile -t COMPREPLY < <(compgen -W "f16 int8" -- "$cur")
+        return ;;
     "baton run --npu-ops" | \
     "baton chat --npu-ops" | \
     "baton up --npu-ops" | \
@@ -175,9 +183,6 @@ _baton()
     "baton perplexity --weights")
         mapfile -t COMPREPLY < <(compgen -W "f16 int8 fp4" -- "$cur")
         return ;;
-    "baton perplexity --kv-dtype")
-        mapfile -t COMPREPLY < <(compgen -W "f16 int8" -- "$cur")
-        return ;;
     "baton-gateway --keys" | \
     "baton-prefill --keys" | \
     "baton-decode --keys")
@@ -191,9 +196,9 @@ _baton()
         return ;;
     esac
     case $program in
-    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --seed -s --stop --model -m --engine --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton chat") words="--system --n-predict -n --temp --top-p --model -m --engine --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --model -m --engine --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --host --port --alias --max-queue --api-key-file --insecure --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --seed -s --stop --model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --host --port --alias --max-queue --api-key-file --insecure --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --output -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
@@ -203,8 +208,8 @@ _baton()
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --max-queue --max-connections --max-body --timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-prefill") words="--model -m --engine --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-decode") words="--model -m --engine --ctx-size -c --threads -t --isa --kv-memory --slots --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-prefill") words="--model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --slots --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in
     -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;

@@ -112,6 +112,7 @@ static void fields_out_of_range_neither_leave_nor_enter(void **state)
         {40, 4, 1 << 20, BT_EFORMAT, true}, {48, 4, 0, BT_EFORMAT, true},
         {48, 4, 257, BT_EFORMAT, true},     {52, 4, 0, BT_EFORMAT, true},
         {52, 4, 257, BT_EFORMAT, true},     {56, 2, 0, BT_EFORMAT, true},
+        {56, 2, 4, BT_EFORMAT, true},
         {56, 2, 3, BT_EFORMAT, true},       {56, 2, 2, BT_EFORMAT, true},
         {60, 4, 3839, BT_EFORMAT, true},    {60, 4, 0, BT_EFORMAT, true},
     };
@@ -165,7 +166,28 @@ static void a_body_has_a_limit_whatever_its_shape(void **state)
     assert_int_equal(bt_kv_header_body_bytes(4096, 33, 128, 1), 0);
     assert_int_equal(bt_kv_header_body_bytes(4096, 256, 256, 2), 0);
     assert_int_equal(bt_kv_header_body_bytes(0, 1, 1, 1), 0);
-    assert_int_equal(bt_kv_header_body_bytes(1, 1, 1, 3), 0);
+    assert_int_equal(bt_kv_header_body_bytes(1, 1, 1, 4), 0);
+}
+
+static void an_int8_body_has_a_scale_behind_each_head_of_even_length(void **state)
+{
+    (void)state;
+    assert_int_equal(bt_kv_header_body_bytes(5, 3, 64, 3), 2 * 5 * 3 * 66);
+    assert_int_equal(bt_kv_header_body_bytes(1, 1, 2, 3), 8);
+    assert_int_equal(bt_kv_header_body_bytes(1, 1, 63, 3), 0);
+    assert_int_equal(bt_kv_header_body_bytes(4096, 256, 256, 3), 0);
+    bt_kv_header h = sample(), out;
+    h.dtype = 3;
+    h.body_bytes = 1980;
+    uint8_t b[BT_KV_HEADER_BYTES];
+    assert_int_equal(bt_kv_header_encode(b, &h, NULL), BT_OK);
+    memset(&out, 0, sizeof out);
+    assert_int_equal(decode(&out, b, sizeof b, NULL), BT_OK);
+    assert_true(out.dtype == 3 && out.body_bytes == 1980);
+    h.head_dim = 63;
+    bt_fault f = {""};
+    assert_int_equal(bt_kv_header_encode(b, &h, &f), BT_EARG);
+    assert_string_equal(f.text, "kv header: no block of 5 tokens x 3 heads x 63 elements of type 3 (int8)");
 }
 
 static void the_digest_covers_place_and_body(void **state)
@@ -205,6 +227,7 @@ int main(void)
         cmocka_unit_test(fields_out_of_range_neither_leave_nor_enter),
         cmocka_unit_test(nobody_is_all_zero),
         cmocka_unit_test(a_body_has_a_limit_whatever_its_shape),
+        cmocka_unit_test(an_int8_body_has_a_scale_behind_each_head_of_even_length),
         cmocka_unit_test(the_digest_covers_place_and_body),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -125,7 +125,12 @@ static void headers_are_kept(void **state)
     keep_changed("kv_header", "flags", b, sizeof b, 6, 1);
     keep_changed("kv_header", "body-bytes", b, sizeof b, 60, 1);
     keep_changed("kv_header", "off-grid", b, sizeof b, 40, 8);
-    keep_changed("kv_header", "dtype-3", b, sizeof b, 56, 3);
+    keep_changed("kv_header", "dtype-4", b, sizeof b, 56, 4);
+    h.dtype = 3;
+    h.body_bytes = bt_kv_header_body_bytes(100, 3, 64, 3);
+    assert_int_equal(bt_kv_header_encode(b, &h, NULL), BT_OK);
+    keep("kv_header", "valid-int8", b, sizeof b);
+    keep_changed("kv_header", "int8-odd-head", b, sizeof b, 52, 63);
     h = (bt_kv_header){.number = UINT64_MAX,
                        .attempt = UINT32_MAX,
                        .layer = 255,

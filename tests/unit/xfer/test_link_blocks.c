@@ -197,17 +197,17 @@ static void bad_frames_are_counted_and_go_no_further(void **state)
 
 typedef struct rows { bt_kv_pages *pages; bt_kv_seq seq; bt_kv_view view; } rows;
 
-static void make_rows(rows *r, uint8_t salt)
+static void make_rows(rows *r, uint32_t elem_bytes, uint8_t salt)
 {
     memset(r, 0, sizeof *r);
-    assert_int_equal(bt_kv_pages_new(&r->pages, LAYERS, HEADS, DIM, 2, 16, TOKENS, NULL), BT_OK);
+    assert_int_equal(bt_kv_pages_new(&r->pages, LAYERS, HEADS, DIM, elem_bytes, 16, TOKENS, NULL), BT_OK);
     assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq, TOKENS, NULL), BT_OK);
     bt_kv_pages_view(&r->view, r->pages, &r->seq);
     for (size_t l = 0; l < LAYERS; l++)
         for (int v = 0; v < 2; v++)
             for (size_t t = 0; t < TOKENS; t++)
                 for (size_t h = 0; h < HEADS; h++)
-                    memset(bt_kv_view_row(&r->view, l, v, t, h), (int)(salt + l * 64 + (size_t)v * 32 + t + h), 2 * DIM);
+                    memset(bt_kv_view_row(&r->view, l, v, t, h), (int)(salt + l * 64 + (size_t)v * 32 + t + h), r->view.head_bytes);
 }
 
 static void free_rows(rows *r)
@@ -236,25 +236,26 @@ static void send_block(pair *p, bt_kv_header *h, const bt_kv_view *view)
     if (e < 0) fail_msg("%s: %s", bt_err_name(e), fault.text);
 }
 
-static void a_block_arrives_with_its_rows_and_digest(void **state)
+static void pass_a_block(uint32_t elem_bytes, bt_kv_dtype dtype)
 {
     pair p;
     rows from, to;
-    (void)state;
     open_pair(&p, true);
-    make_rows(&from, 1);
-    make_rows(&to, 200);
+    make_rows(&from, elem_bytes, 1);
+    make_rows(&to, elem_bytes, 200);
+    const size_t head = elem_bytes == 1 ? DIM + 2 : DIM * elem_bytes;
     bt_kv_header h = sample_header();
+    h.dtype = (uint16_t)dtype;
     send_block(&p, &h, &from.view);
     let_pass(&p.router, &p.router.blocks, 1);
     assert_memory_equal(&p.router.header, &h, sizeof h);
-    assert_int_equal(h.body_bytes, 2 * 9 * HEADS * DIM * 2);
+    assert_int_equal(h.body_bytes, 2 * 9 * HEADS * head);
     assert_int_equal(bt_kv_header_check_body(&h, p.router.body, h.body_bytes, NULL), BT_OK);
     assert_int_equal(bt_kv_pack_place(&to.view, 1, 16, 9, p.router.body, h.body_bytes, NULL), BT_OK);
     for (int v = 0; v < 2; v++)
         for (size_t t = 0; t < TOKENS; t++) {
             const bool moved = t >= 16 && t < 25;
-            const int same = memcmp(bt_kv_view_row(&to.view, 1, v, t, 0), bt_kv_view_row(&from.view, 1, v, t, 0), 2 * DIM) == 0;
+            const int same = memcmp(bt_kv_view_row(&to.view, 1, v, t, 0), bt_kv_view_row(&from.view, 1, v, t, 0), head) == 0;
             assert_int_equal(same, moved);
         }
     /* The sender is known by its block too. */
@@ -267,6 +268,13 @@ static void a_block_arrives_with_its_rows_and_digest(void **state)
     close_pair(&p);
 }
 
+static void a_block_arrives_with_its_rows_and_digest(void **state)
+{
+    (void)state;
+    pass_a_block(2, BT_KV_F16);
+    pass_a_block(1, BT_KV_INT8);
+}
+
 static void a_block_of_another_length_than_its_header_says_is_bad(void **state)
 {
     pair p;
@@ -274,7 +282,7 @@ static void a_block_of_another_length_than_its_header_says_is_bad(void **state)
     uint8_t bytes[BT_KV_HEADER_BYTES], body[4096] = { 0 };
     (void)state;
     open_pair(&p, true);
-    make_rows(&r, 1);
+    make_rows(&r, 2, 1);
     bt_kv_header h = sample_header();
     send_block(&p, &h, &r.view);                        /* connected, and h complete */
     let_pass(&p.router, &p.router.blocks, 1);
@@ -297,7 +305,7 @@ static void a_control_link_takes_no_blocks(void **state)
     rows r;
     (void)state;
     open_pair(&p, false);
-    make_rows(&r, 1);
+    make_rows(&r, 2, 1);
     bt_kv_header h = sample_header();
     send_block(&p, &h, &r.view);
     let_pass(&p.router, &p.router.bad, 1);
@@ -312,12 +320,15 @@ static void a_block_outside_the_pages_is_not_sent(void **state)
     rows r;
     (void)state;
     open_pair(&p, true);
-    make_rows(&r, 1);
+    make_rows(&r, 2, 1);
     bt_kv_header h = sample_header();
     h.token_begin = TOKENS;
     assert_true(bt_link_send_block(p.dealer.link, &h, &r.view, NULL) < 0);
     h = sample_header();
     h.layer = LAYERS;
+    assert_true(bt_link_send_block(p.dealer.link, &h, &r.view, NULL) < 0);
+    h = sample_header();
+    h.dtype = BT_KV_INT8;                               /* and the pages hold f16 */
     assert_true(bt_link_send_block(p.dealer.link, &h, &r.view, NULL) < 0);
     assert_int_equal(bt_link_counters_of(p.dealer.link)->sent, 0);
     free_rows(&r);

@@ -1,0 +1,73 @@
+/* Which block is let in: whole, new, of the right size for the form of KV, and one at a time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "xfer/xfer_recv.h"
+
+static void a_block_has_the_bytes_of_its_form_of_kv(void **state)
+{
+    (void)state;
+    const bt_kv_shape f16 = {30, 3, 64, BT_KV_F16}, f32 = {30, 3, 64, BT_KV_F32}, int8 = {30, 3, 64, BT_KV_INT8};
+    assert_int_equal(bt_xfer_block_bytes(&f16, 16), 2 * 16 * 3 * 128);
+    assert_int_equal(bt_xfer_block_bytes(&f32, 16), 2 * 16 * 3 * 256);
+    assert_int_equal(bt_xfer_block_bytes(&int8, 16), 2 * 16 * 3 * 66);
+    assert_int_equal(bt_xfer_block_bytes(&(bt_kv_shape){30, 3, 64, (bt_kv_dtype)4}, 16), 0);
+    assert_int_equal(bt_xfer_block_bytes(&f16, 0), 0);
+}
+
+static void a_block_of_another_form_is_out_of_range(void **state)
+{
+    (void)state;
+    static const struct { bt_kv_dtype dtype; uint64_t bytes[3]; } c[] = {     /* of 16 tokens: the right one first */
+        {BT_KV_F16, {2 * 16 * 128, 2 * 16 * 66, 2 * 16 * 256}}, {BT_KV_INT8, {2 * 16 * 66, 2 * 16 * 128, 2 * 16 * 64}},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        bt_xfer_recv r;
+        const bt_kv_range range = {1, 16, 16};
+        assert_int_equal(bt_xfer_recv_init(&r, &(bt_kv_shape){2, 1, 64, c[i].dtype}, 40, NULL), BT_OK);
+        assert_int_equal(bt_xfer_recv_block(&r, &range, c[i].bytes[1]), BT_XFER_RANGE);
+        assert_int_equal(bt_xfer_recv_block(&r, &range, c[i].bytes[2]), BT_XFER_RANGE);
+        assert_int_equal(bt_xfer_recv_block(&r, &range, 0), BT_XFER_RANGE);
+        assert_int_equal(bt_xfer_recv_block(&r, &range, c[i].bytes[0]), BT_XFER_PLACE);
+        bt_xfer_recv_done(&r);
+    }
+}
+
+static void rows_are_placed_once_and_one_block_at_a_time(void **state)
+{
+    (void)state;
+    bt_xfer_recv r;
+    const bt_kv_shape shape = {2, 1, 64, BT_KV_INT8};
+    const uint64_t row = 2 * 66;
+    assert_int_equal(bt_xfer_recv_init(&r, &shape, 20, NULL), BT_OK);
+    const bt_kv_range whole = {0, 0, 20}, tail = {0, 16, 4}, other = {1, 0, 20}, beyond = {0, 16, 16};
+    assert_int_equal(bt_xfer_recv_block(&r, &tail, 4 * row), BT_XFER_PLACE);
+    assert_int_equal(bt_xfer_recv_block(&r, &other, 20 * row), BT_XFER_BUSY);
+    bt_xfer_recv_placed(&r, &tail, false);                                  /* its digest was wrong */
+    assert_int_equal(bt_xfer_recv_block(&r, &tail, 4 * row), BT_XFER_PLACE);
+    bt_xfer_recv_placed(&r, &tail, true);
+    assert_int_equal(bt_xfer_recv_block(&r, &whole, 20 * row), BT_XFER_REPEAT);
+    assert_int_equal(bt_xfer_recv_block(&r, &beyond, 16 * row), BT_XFER_RANGE);
+    assert_int_equal(bt_xfer_recv_block(&r, &other, 20 * row), BT_XFER_PLACE);
+    bt_xfer_recv_placed(&r, &other, true);
+    assert_false(bt_xfer_recv_is_complete(&r));
+    const bt_kv_range head = {0, 0, 16};
+    assert_int_equal(bt_xfer_recv_block(&r, &head, 16 * row), BT_XFER_PLACE);
+    assert_false(bt_xfer_recv_is_complete(&r));
+    bt_xfer_recv_placed(&r, &head, true);
+    assert_true(bt_xfer_recv_is_complete(&r));
+    bt_xfer_recv_done(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_has_the_bytes_of_its_form_of_kv),
+        cmocka_unit_test(a_block_of_another_form_is_out_of_range),
+        cmocka_unit_test(rows_are_placed_once_and_one_block_at_a_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
