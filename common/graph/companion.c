@@ -1,28 +1,36 @@
 /* One function for each FP32 operator, all of the same shape: a job, a part of it for a thread, a call into a
  * kernel. */
-#include "graph/companion.h"
+#include "graph/companion_private.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 64, ATTN_BLOCK_ROWS = 32, DIRECT_ELEMS = 16384 };
+enum { ALIGN = 64, DIRECT_ELEMS = 16384 };
 
-bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, size_t head_dim,
-                         size_t rotate_elems, size_t need_bytes, bt_fault *fault)
+bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, const bt_companion_sizes *sizes,
+                         bt_fault *fault)
 {
-    size_t bytes = bt_attn_scratch_bytes(head_dim);
-    if (bytes < rotate_elems * sizeof(float)) bytes = rotate_elems * sizeof(float);
-    if (bytes < need_bytes) bytes = need_bytes;
+    size_t bytes = bt_attn_scratch_bytes(sizes->head_dim);
+    if (bytes < sizes->rotate_elems * sizeof(float)) bytes = sizes->rotate_elems * sizeof(float);
+    if (bytes < sizes->scratch_bytes) bytes = sizes->scratch_bytes;
     bytes = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-    uint8_t *scratch = aligned_alloc(ALIGN, bt_pool_threads(pool) * bytes);
-    if (!scratch) return bt_fail(fault, BT_ENOMEM, "%zu bytes of scratch for each thread", bytes);
-    *ret = (bt_companion){.kernels = kernels, .pool = pool, .scratch = scratch, .scratch_bytes = bytes};
+    bt_companion c = {.kernels = kernels, .pool = pool, .scratch_bytes = bytes};
+    c.scratch = aligned_alloc(ALIGN, bt_pool_threads(pool) * bytes);
+    c.spans = c.scratch ? bt_companion_spans_new(sizes) : NULL;
+    if (!c.spans) {
+        bt_companion_done(&c);
+        return bt_fail(fault, BT_ENOMEM, "%zu bytes of scratch for each thread", bytes);
+    }
+    *ret = c;
     return BT_OK;
 }
 
-void bt_companion_done(bt_companion *c) { free(c->scratch); }
+void bt_companion_done(bt_companion *c)
+{
+    free(c->scratch);
+    bt_companion_spans_free(c->spans);
+}
 
 bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems)
 {
@@ -200,12 +208,16 @@ void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float 
 static void kv_store_part(void *ud, size_t part, size_t parts)
 {
     const rows_job *j = ud;
-    for (size_t b = 0; b < j->r->batch; b++) {
-        const bt_companion_seq *s = &j->r->seq[b];
-        size_t r0, r1;
-        bt_pool_slice(&r0, &r1, s->valid, 1, part, parts);
-        const size_t from = (b * j->r->rows + r0) * j->k;
-        if (r0 < r1) bt_kv_store(s->kv, j->layer, s->pos0 + r0, r1 - r0, j->x + from, j->w + from, j->k);
+    const size_t rows = j->r->rows;
+    size_t begin, end;
+    bt_pool_slice(&begin, &end, j->t, 1, part, parts);
+    for (size_t r = begin, next; r < end; r = next) {
+        const bt_companion_seq *s = &j->r->seq[r / rows];
+        const size_t first = r % rows, left = rows - first;
+        next = left < end - r ? r + left : end;
+        const size_t last = first + (next - r), real = last < s->valid ? last : s->valid;
+        if (first < real)
+            bt_kv_store(s->kv, j->layer, s->pos0 + first, real - first, j->x + r * j->k, j->w + r * j->k, j->k);
     }
 }
 
@@ -214,61 +226,6 @@ void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, si
 {
     const rows_job j = {.c = c, .r = r, .x = k, .w = v, .t = r->batch * r->rows, .k = width, .layer = layer};
     over_rows(&j, kv_store_part, width);
-}
-
-/* ---- attention ---- */
-
-typedef struct attn_job {
-    const bt_companion *c;
-    const bt_companion_rows *r;
-    float *out;
-    const float *q;
-    size_t layer, heads, kv_heads, d;
-    float scale;
-    atomic_size_t next; /* the next unit to take */
-} attn_job;
-
-/* Units are blocks of rows x the query heads of one kv head (single heads where there is one row), taken
- * by whoever is free: causal blocks cost more towards the end. Who computes a unit changes nothing in it. */
-static void attention_part(void *ud, size_t part, size_t parts)
-{
-    attn_job *j = ud;
-    (void)parts;
-    const size_t rows = j->r->rows, width = j->heads * j->d;
-    const size_t unit_heads = rows == 1 ? 1 : j->heads / j->kv_heads, head_units = j->heads / unit_heads;
-    const size_t blocks = (rows + ATTN_BLOCK_ROWS - 1) / ATTN_BLOCK_ROWS;
-    const size_t units = j->r->batch * blocks * head_units;
-    void *scratch = bt_companion_scratch(j->c, part);
-    for (size_t left; (left = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < units;) {
-        const size_t u = units - 1 - left; /* the dear ones first */
-        const size_t h0 = u % head_units * unit_heads, r0 = u / head_units % blocks * ATTN_BLOCK_ROWS;
-        const size_t b = u / head_units / blocks;
-        const bt_companion_seq *s = &j->r->seq[b];
-        const size_t end = r0 + ATTN_BLOCK_ROWS < rows ? r0 + ATTN_BLOCK_ROWS : rows;
-        const size_t real = s->valid < r0 ? r0 : s->valid < end ? s->valid : end;
-        float *out = j->out + (b * rows + r0) * width;
-        const float *q = j->q + (b * rows + r0) * width;
-        if (real > r0)
-            j->c->kernels->attn(out, width, q, width, s->kv, j->layer, real - r0, s->pos0 + r0, j->heads, h0,
-                                h0 + unit_heads, j->scale, scratch);
-        for (size_t r = real; r < end; r++) /* padding attends to nothing */
-            memset(out + (r - r0) * width + h0 * j->d, 0, unit_heads * j->d * sizeof *out);
-    }
-}
-
-void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
-                            size_t layer, size_t heads, size_t kv_heads, size_t d, float scale)
-{
-    attn_job j = {.c = c,
-                  .r = r,
-                  .out = out,
-                  .q = q,
-                  .layer = layer,
-                  .heads = heads,
-                  .kv_heads = kv_heads,
-                  .d = d,
-                  .scale = scale};
-    bt_pool_run(c->pool, attention_part, &j); /* worth all threads even for one row */
 }
 
 /* ---- linears ---- */

@@ -24,15 +24,24 @@ typedef struct bt_companion_rotation {
 } bt_companion_rotation;
 static inline size_t bt_companion_rotation_elems(const bt_companion_rotation *r) { return (size_t)r->base << r->log2; }
 
+typedef struct bt_companion_spans bt_companion_spans;
 typedef struct bt_companion {
     const bt_kernels *kernels;
     bt_pool *pool;                          /* NULL: one thread */
     uint8_t *scratch; size_t scratch_bytes; /* scratch_bytes for each thread, 64-byte aligned; between calls anyone's */
+    bt_companion_spans *spans;              /* what threads that share a sequence's attention need (companion_attn.c) */
 } bt_companion;
-/* kernels and pool are borrowed. need_bytes: what the owner wants of each thread's scratch, at least;
- * attention over head_dim and rotations of up to rotate_elems are seen to. BT_ENOMEM. */
-bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, size_t head_dim, size_t rotate_elems,
-                         size_t need_bytes, bt_fault *fault);
+/* What the companion makes room for. Room decides what is fast, never what is possible. */
+typedef struct bt_companion_sizes {
+    size_t heads, kv_heads, head_dim;
+    size_t runs;                            /* sequences of one call of attention, usually: decoding brings this many */
+    size_t ctx_tokens;                      /* the longest of them */
+    size_t rotate_elems;                    /* the largest rotation */
+    size_t scratch_bytes;                   /* what the owner wants of each thread's scratch, at least */
+} bt_companion_sizes;
+/* kernels and pool are borrowed. BT_ENOMEM. */
+bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, const bt_companion_sizes *sizes,
+                         bt_fault *fault);
 void   bt_companion_done(bt_companion *c);  /* zeros are fine */
 /* The thread's own scratch. */
 static inline void *bt_companion_scratch(const bt_companion *c, size_t part) { return c->scratch + part * c->scratch_bytes; }
@@ -62,7 +71,13 @@ void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float 
 /* k, v [batch * rows, width]: rows of real tokens, rounded to the views' elements. */
 void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k, const float *v,
                            size_t width);
-/* out, q [batch * rows, heads * d]; rows of padding become zeros. */
+/* out, q [batch * rows, heads * d]; rows of padding become zeros. Where rows = 1, entries one behind the other with
+ * the same kv and rising positions (drafts, replayed tokens) go over K and V together; every row is still computed as if
+ * it were alone. Three ways of sharing the work among threads, by what the call brings:
+ *   little work                  the caller's thread
+ *   runs of up to 32 rows        (decoding, and mixed calls) by sequence and kv head, and where that leaves threads idle also at
+ *                                fixed spans of 256 positions, merged in ascending order (kernels.h)
+ *   longer runs                  (chunks of a prompt) by blocks of rows and kv head */
 void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q, size_t layer,
                             size_t heads, size_t kv_heads, size_t d, float scale);
 /* y = x + y */

@@ -25,8 +25,13 @@ bt_err bt_host_new(bt_host **ret, const bt_packed *packed, const bt_host_rotatio
     if (rotations) h->rotations = *rotations;
     const size_t e1 = bt_companion_rotation_elems(&h->rotations.r1),
                  e2 = bt_companion_rotation_elems(&h->rotations.r2);
-    const bt_err e =
-        bt_companion_init(&h->companion, kernels, pool, h->hp->head_dim, e1 > e2 ? e1 : e2, 0, fault);
+    const bt_companion_sizes sizes = {.heads = h->hp->heads,
+                                      .kv_heads = h->hp->kv_heads,
+                                      .head_dim = h->hp->head_dim,
+                                      .runs = 64,
+                                      .ctx_tokens = bt_packed_ctx_tokens(packed),
+                                      .rotate_elems = e1 > e2 ? e1 : e2};
+    const bt_err e = bt_companion_init(&h->companion, kernels, pool, &sizes, fault);
     if (e < 0) {
         free(h);
         return e;

@@ -1,8 +1,8 @@
 /* Attention over v16; included by attn_avx2.c and attn_avx512.c after their simd header. No include guard.
  *
- * (row, head) pairs that read the same kv head are taken BT_ATTN_QUERIES at a time over one f32 copy of each
- * block of 64 positions; what each pair computes does not depend on which others share the block. Rows are
- * padded by zeros to whole v16: that can change only the sign of a score of zero, whose exp is 1 either way. */
+ * (row, head) pairs that read the same kv head go together over one f32 copy of each block of 64 positions; what
+ * each pair computes does not depend on which others share the block. Rows are padded by zeros
+ * to whole v16: that can change only the sign of a score of zero, whose exp is 1 either way. */
 
 typedef struct query {
     const float *q; /* where it comes from */
@@ -18,7 +18,7 @@ typedef struct job {
     float scale;
     float *block, *q, *acc, *total, *p; /* scratch, see attn_scratch.h */
     size_t count;
-    query query[BT_ATTN_QUERIES];
+    query query[BT_ATTN_PAIRS];
 } job;
 
 BT_INLINE float exp_one(float x) { return v16_first(v16_exp(v16_set1(x))); }
@@ -140,20 +140,19 @@ static void value_block(const job *j, size_t index, query *s, size_t count)
     s->l = s->l * s->c + sum;
 }
 
-static void merge_span(const job *j, size_t index, query *s, int first)
+/* One span more into the whole; the first is taken as it is. */
+static void merge(float *tm, float *tl, float *total, float m, float l, const float *acc, size_t dp, int first)
 {
-    const float *acc = j->acc + index * j->dp;
-    float *total = j->total + index * j->dp;
     if (first) {
-        s->tm = s->m, s->tl = s->l;
-        memcpy(total, acc, j->dp * sizeof *acc);
+        *tm = m, *tl = l;
+        memcpy(total, acc, dp * sizeof *acc);
         return;
     }
-    const float n = s->m > s->tm ? s->m : s->tm, a = exp_one(s->tm - n), b = exp_one(s->m - n);
+    const float n = m > *tm ? m : *tm, a = exp_one(*tm - n), b = exp_one(m - n);
     const v16 va = v16_set1(a), vb = v16_set1(b);
-    s->tl = s->tl * a + s->l * b;
-    s->tm = n;
-    for (size_t e = 0; e < j->dp; e += 16)
+    *tl = *tl * a + l * b;
+    *tm = n;
+    for (size_t e = 0; e < dp; e += 16)
         v16_store(total + e, v16_add(v16_mul(v16_load(total + e), va), v16_mul(v16_load(acc + e), vb)));
 }
 
@@ -167,17 +166,12 @@ static void begin_job(const job *j)
     }
 }
 
-static void end_job(const job *j)
+static void divide(float *out, const float *total, float l, size_t d)
 {
-    const size_t d = j->kv->head_dim;
-    for (size_t i = 0; i < j->count; i++) {
-        const float *total = j->total + i * j->dp;
-        float *out = j->query[i].out;
-        const v16 l = v16_set1(j->query[i].tl);
-        size_t e = 0;
-        for (; e + 16 <= d; e += 16) v16_store(out + e, v16_div(v16_load(total + e), l));
-        if (e < d) v16_store_n(out + e, v16_div(v16_load(total + e), l), d - e);
-    }
+    const v16 by = v16_set1(l);
+    size_t e = 0;
+    for (; e + 16 <= d; e += 16) v16_store(out + e, v16_div(v16_load(total + e), by));
+    if (e < d) v16_store_n(out + e, v16_div(v16_load(total + e), by), d - e);
 }
 
 /* One step for each query that sees into the block at b. */
@@ -190,52 +184,106 @@ static void each_query(job *j, void step(const job *, size_t, query *, size_t), 
     }
 }
 
+/* (m, l, acc) of every query for the span at `span`; rows ascend, so the last one sees most. */
+static void run_span(job *j, size_t span)
+{
+    const size_t visible = j->query[j->count - 1].visible;
+    const size_t end = visible - span < BT_ATTN_SPAN ? visible : span + BT_ATTN_SPAN;
+    memset(j->acc, 0, j->count * j->dp * sizeof *j->acc);
+    for (size_t i = 0; i < j->count; i++) j->query[i].m = -__builtin_inff(), j->query[i].l = 0;
+    for (size_t b = span; b < end; b += BT_ATTN_BLOCK) {
+        const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
+        load_block(j, 0, b, count);
+        each_query(j, score_block, b, count);
+        each_query(j, weigh_block, b, count);
+        load_block(j, 1, b, count);
+        each_query(j, value_block, b, count);
+    }
+}
+
 static void run_job(job *j)
 {
-    const size_t visible = j->query[j->count - 1].visible; /* rows ascend: the last one sees most */
     begin_job(j);
-    for (size_t span = 0; span < visible; span += BT_ATTN_SPAN) {
-        const size_t end = visible - span < BT_ATTN_SPAN ? visible : span + BT_ATTN_SPAN;
-        memset(j->acc, 0, j->count * j->dp * sizeof *j->acc);
-        for (size_t i = 0; i < j->count; i++) j->query[i].m = -__builtin_inff(), j->query[i].l = 0;
-        for (size_t b = span; b < end; b += BT_ATTN_BLOCK) {
-            const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
-            load_block(j, 0, b, count);
-            each_query(j, score_block, b, count);
-            each_query(j, weigh_block, b, count);
-            load_block(j, 1, b, count);
-            each_query(j, value_block, b, count);
+    for (size_t span = 0; span < j->query[j->count - 1].visible; span += BT_ATTN_SPAN) {
+        run_span(j, span);
+        for (size_t i = 0; i < j->count; i++) {
+            query *s = &j->query[i];
+            if (s->visible > span) merge(&s->tm, &s->tl, j->total + i * j->dp, s->m, s->l, j->acc + i * j->dp, j->dp, span == 0);
         }
-        for (size_t i = 0; i < j->count; i++)
-            if (j->query[i].visible > span) merge_span(j, i, &j->query[i], span == 0);
     }
-    end_job(j);
+    for (size_t i = 0; i < j->count; i++) divide(j->query[i].out, j->total + i * j->dp, j->query[i].tl, j->kv->head_dim);
+}
+
+/* The next pairs of a row's heads [h, h + width) of one kv head, from pair `first` of `pairs`. */
+static void fill_job(job *j, size_t first, size_t pairs, size_t h, size_t width, const float *q, size_t ldq, size_t pos0)
+{
+    const size_t left = pairs - first;
+    j->count = pairs <= BT_ATTN_PAIRS || left < BT_ATTN_TURN ? left : BT_ATTN_TURN;
+    for (size_t i = 0; i < j->count; i++) {
+        const size_t row = (first + i) / width, head = h + (first + i) % width;
+        j->query[i] = (query){.q = q + row * ldq + head * j->kv->head_dim, .visible = pos0 + row + 1};
+    }
+}
+
+static job job_of(const bt_kv_view *kv, size_t layer, float scale, void *scratch)
+{
+    job j = {.kv = kv, .layer = layer, .dp = attn_padded_dim(kv->head_dim), .scale = scale};
+    j.block = scratch;
+    j.q = j.block + BT_ATTN_BLOCK * j.dp;
+    j.acc = j.q + BT_ATTN_PAIRS * j.dp;
+    j.total = j.acc + BT_ATTN_PAIRS * j.dp;
+    j.p = j.total + BT_ATTN_PAIRS * j.dp;
+    return j;
 }
 
 void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv,
                          size_t layer, size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale,
                          void *scratch)
 {
-    const size_t d = kv->head_dim, group = heads / kv->kv_heads, dp = attn_padded_dim(d);
-    job j = {.kv = kv, .layer = layer, .dp = dp, .scale = scale};
-    j.block = scratch;
-    j.q = j.block + BT_ATTN_BLOCK * dp;
-    j.acc = j.q + BT_ATTN_QUERIES * dp;
-    j.total = j.acc + BT_ATTN_QUERIES * dp;
-    j.p = j.total + BT_ATTN_QUERIES * dp;
+    const size_t group = heads / kv->kv_heads;
+    job j = job_of(kv, layer, scale, scratch);
     for (size_t h = h0, next; h < h1; h = next) {
         j.g = h / group;
         next = (j.g + 1) * group < h1 ? (j.g + 1) * group : h1;
         const size_t width = next - h, pairs = width * t;
         for (size_t first = 0; first < pairs; first += j.count) {
-            j.count = pairs - first < BT_ATTN_QUERIES ? pairs - first : BT_ATTN_QUERIES;
-            for (size_t i = 0; i < j.count; i++) {
-                const size_t row = (first + i) / width, head = h + (first + i) % width;
-                j.query[i] = (query){.q = q + row * ldq + head * d,
-                                     .out = out + row * ldo + head * d,
-                                     .visible = pos0 + row + 1};
-            }
+            fill_job(&j, first, pairs, h, width, q, ldq, pos0);
+            for (size_t i = 0; i < j.count; i++)
+                j.query[i].out = out + (first + i) / width * ldo + (h + (first + i) % width) * kv->head_dim;
             run_job(&j);
         }
+    }
+}
+
+void BT_VARIANT(bt_attn_span)(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
+                              size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale, void *scratch)
+{
+    const size_t group = heads / kv->kv_heads, pairs = group * t;
+    job j = job_of(kv, layer, scale, scratch);
+    j.g = g;
+    for (size_t first = 0; first < pairs; first += j.count) {
+        fill_job(&j, first, pairs, g * group, group, q, ldq, pos0);
+        begin_job(&j);
+        for (size_t s = s0; s < s1 && s * BT_ATTN_SPAN < j.query[j.count - 1].visible; s++) {
+            run_span(&j, s * BT_ATTN_SPAN);
+            for (size_t i = 0; i < j.count; i++) {
+                float *p = part + ((first + i) * spans + s) * attn_part_floats(kv->head_dim);
+                if (j.query[i].visible <= s * BT_ATTN_SPAN) continue;
+                p[0] = j.query[i].m, p[1] = j.query[i].l;
+                memcpy(p + BT_ATTN_PART_HEAD, j.acc + i * j.dp, j.dp * sizeof *p);
+            }
+        }
+    }
+}
+
+void BT_VARIANT(bt_attn_merge)(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0, size_t group, size_t d)
+{
+    float total[BT_ATTN_MAX_DIM], tm = 0, tl = 0;
+    const size_t dp = attn_padded_dim(d), floats = attn_part_floats(d);
+    for (size_t pair = 0; pair < t * group; pair++, part += spans * floats) {
+        const size_t row = pair / group, seen = (pos0 + row) / BT_ATTN_SPAN + 1;
+        for (size_t s = 0; s < seen; s++)
+            merge(&tm, &tl, total, part[s * floats], part[s * floats + 1], part + s * floats + BT_ATTN_PART_HEAD, dp, s == 0);
+        divide(out + row * ldo + pair % group * d, total, tl, d);
     }
 }

@@ -16,8 +16,8 @@ static float kv_elem(const bt_kv_view *kv, size_t layer, int is_v, size_t token,
 }
 
 /* The part of one span: positions [begin, end), at most 256, begin a multiple of 256. */
-static void attn_span(float *m, float *l, float *acc, const float *q, const bt_kv_view *kv, size_t layer,
-                      size_t g, size_t begin, size_t end, float scale)
+static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_view *kv, size_t layer,
+                    size_t g, size_t begin, size_t end, float scale)
 {
     const size_t d = kv->head_dim;
     float z[BT_ATTN_BLOCK], k[BT_ATTN_MAX_DIM];
@@ -46,6 +46,20 @@ static void attn_span(float *m, float *l, float *acc, const float *q, const bt_k
     }
 }
 
+/* One span more into the whole; the first is taken as it is. */
+static void merge(float *tm, float *tl, float *total, float m, float l, const float *acc, size_t d, int first)
+{
+    if (first) {
+        *tm = m, *tl = l;
+        memcpy(total, acc, d * sizeof *acc);
+        return;
+    }
+    const float n = m > *tm ? m : *tm, a = bt_exp1(*tm - n), b = bt_exp1(m - n);
+    *tl = *tl * a + l * b;
+    for (size_t i = 0; i < d; i++) total[i] = total[i] * a + acc[i] * b;
+    *tm = n;
+}
+
 void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                  size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch)
 {
@@ -58,17 +72,38 @@ void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv
             float tm = 0, tl = 0, m, l;
             for (size_t s = 0; s < visible; s += BT_ATTN_SPAN) {
                 const size_t end = visible - s < BT_ATTN_SPAN ? visible : s + BT_ATTN_SPAN;
-                attn_span(&m, &l, acc, qh, kv, layer, h / group, s, end, scale);
-                if (s == 0) {
-                    tm = m, tl = l;
-                    memcpy(total, acc, d * sizeof *acc);
-                    continue;
-                }
-                const float n = m > tm ? m : tm, a = bt_exp1(tm - n), b = bt_exp1(m - n);
-                tl = tl * a + l * b;
-                for (size_t i = 0; i < d; i++) total[i] = total[i] * a + acc[i] * b;
-                tm = n;
+                span_of(&m, &l, acc, qh, kv, layer, h / group, s, end, scale);
+                merge(&tm, &tl, total, m, l, acc, d, s == 0);
             }
             for (size_t i = 0; i < d; i++) out[row * ldo + h * d + i] = total[i] / tl;
         }
+}
+
+void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
+                      size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale, void *scratch)
+{
+    const size_t d = kv->head_dim, group = heads / kv->kv_heads;
+    (void)scratch;
+    for (size_t pair = 0; pair < t * group; pair++)
+        for (size_t s = s0; s < s1; s++) {
+            const size_t row = pair / group, visible = pos0 + row + 1, begin = s * BT_ATTN_SPAN;
+            const size_t end = visible < begin + BT_ATTN_SPAN ? visible : begin + BT_ATTN_SPAN;
+            float *p = part + (pair * spans + s) * attn_part_floats(d);
+            if (begin < visible)
+                span_of(&p[0], &p[1], p + BT_ATTN_PART_HEAD, q + row * ldq + (g * group + pair % group) * d, kv, layer, g,
+                        begin, end, scale);
+        }
+}
+
+void bt_attn_merge_ref(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0, size_t group, size_t d)
+{
+    float total[BT_ATTN_MAX_DIM], tm = 0, tl = 0;
+    for (size_t pair = 0; pair < t * group; pair++, part += spans * attn_part_floats(d)) {
+        const size_t row = pair / group, seen = (pos0 + row) / BT_ATTN_SPAN + 1;
+        for (size_t s = 0; s < seen; s++) {
+            const float *p = part + s * attn_part_floats(d);
+            merge(&tm, &tl, total, p[0], p[1], p + BT_ATTN_PART_HEAD, d, s == 0);
+        }
+        for (size_t i = 0; i < d; i++) out[row * ldo + pair % group * d + i] = total[i] / tl;
+    }
 }

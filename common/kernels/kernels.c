@@ -12,7 +12,8 @@
     {                                                                                                        \
 #isa, usable, bt_matmul_##f, bt_matmul8_ref, bt_matmul4_ref,                                         \
             bt_rmsnorm_##f, bt_add_##f, bt_silu_mul_##f, bt_rope_##f,                                        \
-            bt_f32_to_f16_##f, bt_f16_to_f32_##f, bt_attn_##f, bt_edge_quantise8_##f,                        \
+            bt_f32_to_f16_##f, bt_f16_to_f32_##f, bt_attn_##f, bt_attn_span_##f, bt_attn_merge_##f,                \
+            bt_edge_quantise8_##f,                                                                           \
             bt_edge_quantise16_##f, bt_edge_scale8_##f, bt_edge_scale16_##f, bt_edge_scale64_##f,            \
             bt_edge_rotate_##f, bt_int_matmul_##product, bt_int_unpack4_##i, bt_int_requant32_##i,           \
             bt_int_requant64_##i, bt_int_shadow_##i, bt_int_shadow32_##i, bt_int_rmsnorm32_##i,              \
@@ -82,4 +83,5 @@ const bt_kernels *bt_kernels_select(const char *isa)
     return NULL;
 }
 
+size_t bt_attn_part_floats(size_t head_dim) { return attn_part_floats(head_dim); }
 size_t bt_attn_scratch_bytes(size_t head_dim) { return attn_scratch_floats(head_dim) * sizeof(float); }

@@ -78,10 +78,22 @@ typedef void bt_f16_to_f32_fn(float *restrict y, const uint16_t *restrict x, siz
  *       n = max(M, m); a = exp(M - n); b = exp(m - n); L = L * a + l * b (two muls, one add);
  *       A[d] = A[d] * a + acc[d] * b (two muls, one add); M = n
  *   out[d] = A[d] / L
+ * Up to BT_ATTN_PAIRS (row, head) pairs of a kv head go over K and V together, once; more than that, in turns.
  * D <= 256. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte aligned. */
+enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 64 };
 typedef void bt_attn_fn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                         size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch);
 size_t bt_attn_scratch_bytes(size_t head_dim);
+
+/* The same in two steps, so that threads can share a long sequence: the spans of one kv head apart, then their
+ * merge. Bits are those of bt_attn_fn.
+ *   span   spans [s0, s1) of T rows and all heads of kv head g, H / G of them: (m, l, acc) of pair (t, i) and span s to
+ *          part[((t * (H / G) + i) * spans + s) * bt_attn_part_floats(D)]. Spans that a row does not see are not written.
+ *   merge  out[T, ldo] at the first head of g, from all spans that each row sees. */
+typedef void bt_attn_span_fn(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
+                             size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale, void *scratch);
+typedef void bt_attn_merge_fn(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0, size_t group, size_t d);
+size_t bt_attn_part_floats(size_t head_dim);
 
 /* Store T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounded to the view's element type (kv_view.h). k, v [T, G, D] f32 with row stride ld. Nothing else in the pages is touched. */
 void bt_kv_store(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k, const float *v, size_t ld);
@@ -107,6 +119,8 @@ typedef struct bt_kernels {
     bt_f32_to_f16_fn *f32_to_f16;
     bt_f16_to_f32_fn *f16_to_f32;
     bt_attn_fn       *attn;
+    bt_attn_span_fn  *attn_span;
+    bt_attn_merge_fn *attn_merge;
     bt_edge_quantise8_fn  *quantise8;
     bt_edge_quantise16_fn *quantise16;
     bt_edge_scale8_fn     *scale8;

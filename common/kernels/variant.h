@@ -10,6 +10,8 @@ bt_rope_fn BT_VARIANT(bt_rope);
 bt_f32_to_f16_fn BT_VARIANT(bt_f32_to_f16);
 bt_f16_to_f32_fn BT_VARIANT(bt_f16_to_f32);
 bt_attn_fn BT_VARIANT(bt_attn);
+bt_attn_span_fn BT_VARIANT(bt_attn_span);
+bt_attn_merge_fn BT_VARIANT(bt_attn_merge);
 bt_edge_quantise8_fn BT_VARIANT(bt_edge_quantise8);
 bt_edge_quantise16_fn BT_VARIANT(bt_edge_quantise16);
 bt_edge_scale8_fn BT_VARIANT(bt_edge_scale8);

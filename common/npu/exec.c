@@ -34,9 +34,10 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     const size_t e1 = bt_companion_rotation_elems(&x->r1), e2 = bt_companion_rotation_elems(&x->r2);
     if ((e = bt_recipe_parse(&x->recipe, h->recipe, fault)) < 0) goto out;
     const size_t linear = bt_exec_linear_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg);
-    if ((e = bt_companion_init(&x->companion, kernels, pool, h->head_dim, e1 > e2 ? e1 : e2,
-                               linear > integer ? linear : integer, fault)) < 0)
-        goto out;
+    const bt_companion_sizes sizes = {.heads = h->heads, .kv_heads = h->kv_heads, .head_dim = h->head_dim, .runs = 1,
+                                      .ctx_tokens = h->ctx_tokens, .rotate_elems = e1 > e2 ? e1 : e2,
+                                      .scratch_bytes = linear > integer ? linear : integer};
+    if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) goto out;
     if (x->recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
     x->ones = malloc(h->dim * sizeof *x->ones);
     if (!x->ones) {

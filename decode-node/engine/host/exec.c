@@ -44,14 +44,17 @@ static size_t scratch_bytes(const dc_exec *x, size_t rows)
     return most;
 }
 
-static bt_err make(dc_exec *x, const bt_kernels *kernels, bt_pool *pool, size_t rows_max, bt_fault *fault)
+static bt_err make(dc_exec *x, const bt_kernels *kernels, bt_pool *pool, size_t rows_max, size_t ctx_tokens, bt_fault *fault)
 {
     size_t bytes;
+    bt_companion_sizes sizes = {.heads = x->hp->heads, .kv_heads = x->hp->kv_heads, .head_dim = x->hp->head_dim, .runs = rows_max,
+                                .ctx_tokens = ctx_tokens};
     bt_err e = bt_graph_build(&x->graph, x->hp, NULL, fault);
     if (e == BT_OK) e = bt_bind_program(&x->program, x->graph, 0, 1, 1, 0, fault);
     if (e == BT_OK) e = bt_bind_arena_bytes(&bytes, x->program, dc_engine_bucket(rows_max), fault);
-    if (e == BT_OK) e = bt_companion_init(&x->companion, kernels, pool, x->hp->head_dim, 0, scratch_bytes(x, rows_max), fault);
     if (e < 0) return e;
+    sizes.scratch_bytes = scratch_bytes(x, rows_max);
+    if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) return e;
     x->arena = aligned_alloc(BT_PLACE_ALIGN, bytes);
     x->row = calloc(rows_max, sizeof *x->row);
     x->ids = calloc(rows_max, sizeof *x->ids);
@@ -61,14 +64,15 @@ static bt_err make(dc_exec *x, const bt_kernels *kernels, bt_pool *pool, size_t 
     return BT_OK;
 }
 
-bt_err dc_exec_new(dc_exec **ret, const dc_weights *weights, const bt_kernels *kernels, bt_pool *pool, size_t rows_max, bt_fault *fault)
+bt_err dc_exec_new(dc_exec **ret, const dc_weights *weights, const bt_kernels *kernels, bt_pool *pool, size_t rows_max,
+                   size_t ctx_tokens, bt_fault *fault)
 {
     dc_exec *x = calloc(1, sizeof *x);
     if (!x) return bt_fail(fault, BT_ENOMEM, "making an executor");
     x->weights = weights;
     x->hp = &dc_weights_model(weights)->hp;
     x->attn_scale = 1.0f / sqrtf((float)x->hp->head_dim);
-    const bt_err e = make(x, kernels, pool, rows_max, fault);
+    const bt_err e = make(x, kernels, pool, rows_max, ctx_tokens, fault);
     if (e < 0) dc_exec_free(x);
     else *ret = x;
     return e;

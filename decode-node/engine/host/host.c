@@ -30,7 +30,7 @@ static bt_err host_load(void **ret, const bt_model *m, const dc_engine_config *c
     if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
     s->kernels = kernels;
     if ((e = dc_weights_open(&s->weights, m, &o, config->pool, fault)) < 0) goto out;
-    if ((e = dc_exec_new(&s->exec, s->weights, kernels, config->pool, config->rows_max, fault)) < 0) goto out;
+    if ((e = dc_exec_new(&s->exec, s->weights, kernels, config->pool, config->rows_max, config->ctx_tokens, fault)) < 0) goto out;
     *ret = s;
     s = NULL;
 out:

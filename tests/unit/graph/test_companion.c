@@ -58,7 +58,8 @@ static void rotations_are_the_dense_matrix_and_keep_lengths(void **state)
         const bt_companion_rotation r = {cases[n].base, cases[n].log2, cases[n].base > 1 ? h12 : NULL,
                                          n % 2 ? sign : NULL, 1 / sqrtf((float)e)};
         bt_companion c;
-        assert_int_equal(bt_companion_init(&c, bt_kernels_select(NULL), pool, 16, e, 0, NULL), BT_OK);
+        const bt_companion_sizes sizes = {.heads = 1, .kv_heads = 1, .head_dim = 16, .rotate_elems = e};
+        assert_int_equal(bt_companion_init(&c, bt_kernels_select(NULL), pool, &sizes, NULL), BT_OK);
         bt_companion_rotate(&c, y, t, blocks, &r);
         for (size_t b = 0; b < t * blocks; b++) {
             double before = 0, after = 0;

@@ -139,6 +139,35 @@ static void gives_the_same_bits_however_heads_and_rows_are_split(void **state)
     }
 }
 
+/* Spans in pieces, last piece first, then merged. */
+static void spans_apart_and_then_merged_have_the_same_bits(void **state)
+{
+    static const size_t dims[] = {2, 16, 20, 64, 80, 256}, positions[] = {0, 255, 256, 700, 1300};
+    const bt_kernels *v = variant_of(state);
+    for (size_t i = 0; i < COUNT(dims); i++)
+        for (size_t n = 0; n < COUNT(positions); n++) {
+            const size_t g = 1 + n % 2, group = 1 + (i + n) % 7, heads = g * group, d = dims[i], t = n % 2 ? 1 : 1 + rnd_below(12);
+            const size_t floats = bt_attn_part_floats(d), spans = (positions[n] + t + 255) / 256;
+            problem p = problem_new(t, positions[n], heads, g, d, 64, (i + n) % 3 ? 2 : 1);
+            float *out = floats_new(p.out_count), *part = floats_new(t * group * spans * floats);
+            void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
+            memcpy(out, p.want, p.out_count * sizeof *out); /* between rows nothing is written */
+            for (size_t row = 0; row < t; row++) memset(out + row * p.ldo, 0, heads * d * sizeof *out);
+            for (size_t head = 0; head < g; head++) {
+                const size_t step = 1 + rnd_below(spans);
+                for (size_t s0 = (spans - 1) / step * step + step; s0 > 0;) {
+                    s0 -= step;
+                    v->attn_span(part, spans, p.q, p.ldq, &p.c.view, 1, t, p.pos0, heads, head, s0,
+                                 s0 + step < spans ? s0 + step : spans, p.scale, scratch);
+                }
+                v->attn_merge(out + head * group * d, p.ldo, part, spans, t, p.pos0, group, d);
+            }
+            assert_memory_equal(out, p.want, p.out_count * sizeof *out);
+            free(out), free(part), free(scratch);
+            problem_free(&p);
+        }
+}
+
 static void takes_scores_far_below_the_range_of_exp(void **state)
 {
     const bt_kernels *v = variant_of(state);
@@ -272,6 +301,7 @@ int main(void)
         cmocka_unit_test(equals_ref_around_block_and_span_edges_for_each_head_dim),
         cmocka_unit_test(equals_ref_for_many_rows_at_once),
         cmocka_unit_test(gives_the_same_bits_however_heads_and_rows_are_split),
+        cmocka_unit_test(spans_apart_and_then_merged_have_the_same_bits),
         cmocka_unit_test(takes_scores_far_below_the_range_of_exp),
     };
     return RUN_VARIANTS(tests, once);

@@ -1,0 +1,194 @@
+/* Attention of a call's sequences: who computes what, so that no thread waits while another has a long sequence
+ * left. What is computed, and in which order, is the kernels' alone. */
+#include "graph/companion_private.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BLOCK_ROWS = 32,                        /* of longer runs; up to this many rows, a run goes over K and V whole */
+    DIRECT_WORK = 32768,                    /* products of q and K below which waking a thread costs more than it gives */
+    PIECES = 16,                            /* of each thread's share: what is waited for at the end is a part of one */
+    PART_ROWS = 8,                          /* rows of the longest context whose spans there is room for */
+};
+
+/* Rows at rising positions of one sequence. */
+typedef struct attn_run {
+    const bt_kv_view *kv;
+    size_t pos0, rows, row;                 /* row: the first one in q and out */
+    size_t unit;                            /* the first of its units; kv heads are innermost */
+    size_t pieces, piece_spans;             /* pieces 1: computed as a whole, or by blocks of rows */
+    float *part;                            /* [kv_heads, rows * group, spans], where pieces > 1 */
+} attn_run;
+
+struct bt_companion_spans {
+    attn_run *run;
+    size_t runs_max;
+    float *part;
+    size_t part_floats;
+    atomic_uint *left;                      /* [runs_max, kv_heads]: pieces that are not there yet */
+};
+
+bt_companion_spans *bt_companion_spans_new(const bt_companion_sizes *z)
+{
+    const size_t spans = z->ctx_tokens / BT_ATTN_SPAN + 1;
+    bt_companion_spans *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    s->runs_max = z->runs ? z->runs : 1;
+    s->part_floats = (s->runs_max < PART_ROWS ? s->runs_max : PART_ROWS) * z->heads * spans * bt_attn_part_floats(z->head_dim);
+    s->run = calloc(s->runs_max, sizeof *s->run);
+    s->left = calloc(s->runs_max * z->kv_heads, sizeof *s->left);
+    s->part = malloc(s->part_floats * sizeof *s->part);
+    if (s->run && s->left && s->part) return s;
+    bt_companion_spans_free(s);
+    return NULL;
+}
+
+void bt_companion_spans_free(bt_companion_spans *s)
+{
+    if (!s) return;
+    free(s->run);
+    free((void *)s->left);
+    free(s->part);
+    free(s);
+}
+
+typedef struct attn_job {
+    const bt_companion *c;
+    float *out;
+    const float *q;
+    size_t layer, heads, kv_heads, d;
+    float scale;
+    size_t runs, units, block_rows;
+    atomic_size_t next;                     /* the next unit to take */
+} attn_job;
+
+static size_t visible(const attn_run *r) { return r->pos0 + r->rows; }
+static size_t spans_of(const attn_run *r) { return (visible(r) + BT_ATTN_SPAN - 1) / BT_ATTN_SPAN; }
+static size_t blocks_of(const attn_run *r, size_t block_rows) { return r->rows <= BLOCK_ROWS ? 1 : (r->rows + block_rows - 1) / block_rows; }
+
+static void whole(const attn_job *j, const attn_run *r, size_t first, size_t rows, size_t g0, size_t g1, void *scratch)
+{
+    const size_t width = j->heads * j->d, group = j->heads / j->kv_heads, at = (r->row + first) * width;
+    j->c->kernels->attn(j->out + at, width, j->q + at, width, r->kv, j->layer, rows, r->pos0 + first, j->heads, g0 * group,
+                        g1 * group, j->scale, scratch);
+}
+
+/* One piece of a run and kv head; whoever brings the last one merges them all. */
+static void piece(const attn_job *j, size_t index, size_t n, size_t g, void *scratch)
+{
+    const attn_run *r = &j->c->spans->run[index];
+    const size_t width = j->heads * j->d, group = j->heads / j->kv_heads, spans = spans_of(r);
+    const size_t s0 = n * r->piece_spans, s1 = s0 + r->piece_spans < spans ? s0 + r->piece_spans : spans;
+    float *part = r->part + g * r->rows * group * spans * bt_attn_part_floats(j->d);
+    j->c->kernels->attn_span(part, spans, j->q + r->row * width, width, r->kv, j->layer, r->rows, r->pos0, j->heads, g, s0, s1,
+                             j->scale, scratch);
+    if (atomic_fetch_sub_explicit(&j->c->spans->left[index * j->kv_heads + g], 1, memory_order_acq_rel) == 1)
+        j->c->kernels->attn_merge(j->out + r->row * width + g * group * j->d, width, part, spans, r->rows, r->pos0, group, j->d);
+}
+
+/* Units are taken by whoever is free, from the last to the first: the causal blocks of a chunk cost more towards its end. */
+static void attention_part(void *ud, size_t part, size_t parts)
+{
+    attn_job *j = ud;
+    (void)parts;
+    const attn_run *run = j->c->spans->run;
+    void *scratch = bt_companion_scratch(j->c, part);
+    size_t i = j->runs - 1;
+    for (size_t taken; (taken = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->units;) {
+        const size_t u = j->units - 1 - taken;
+        while (u < run[i].unit) i--;
+        const attn_run *r = &run[i];
+        const size_t g = (u - r->unit) % j->kv_heads, n = (u - r->unit) / j->kv_heads;
+        if (r->pieces > 1) {
+            piece(j, i, n, g, scratch);
+            continue;
+        }
+        const size_t rows = blocks_of(r, j->block_rows) == 1 ? r->rows : j->block_rows, first = n * rows;
+        whole(j, r, first, first + rows < r->rows ? rows : r->rows - first, g, g + 1, scratch);
+    }
+}
+
+/* The run that begins with entry b, and how many entries it takes. */
+static size_t next_run(attn_run *ret, const bt_companion_rows *r, size_t b)
+{
+    const bt_companion_seq *s = r->seq + b;
+    size_t n = 1;
+    *ret = (attn_run){.kv = s->kv, .pos0 = s->pos0, .rows = s->valid, .row = b * r->rows, .pieces = 1};
+    if (r->rows > 1) return 1;
+    while (b + n < r->batch && s[n].kv == s->kv && s[n].pos0 == s->pos0 + n) n++;
+    ret->rows = n;
+    return n;
+}
+
+/* Runs of few rows that are longer than a piece may be are cut at fixed positions, while there is room for the parts. */
+static void plan_pieces(attn_job *j, size_t work)
+{
+    const size_t threads = bt_pool_threads(j->c->pool), limit = work / (PIECES * threads);
+    float *part = j->c->spans->part, *end = part + j->c->spans->part_floats;
+    for (size_t i = 0; i < j->runs && threads > 1; i++) {
+        attn_run *r = &j->c->spans->run[i];
+        const size_t spans = spans_of(r), cost = r->rows * visible(r);
+        const size_t floats = r->rows * j->heads * spans * bt_attn_part_floats(j->d);
+        if (r->rows > BLOCK_ROWS || spans == 1 || cost <= limit || floats > (size_t)(end - part)) continue;
+        const size_t pieces = limit ? (cost + limit - 1) / limit : spans;
+        r->piece_spans = pieces < spans ? (spans + pieces - 1) / pieces : 1;
+        r->pieces = (spans + r->piece_spans - 1) / r->piece_spans;
+        r->part = part;
+        part += floats;
+    }
+}
+
+static void plan_units(attn_job *j)
+{
+    attn_run *run = j->c->spans->run;
+    const size_t threads = bt_pool_threads(j->c->pool), group = j->heads / j->kv_heads;
+    for (j->block_rows = BLOCK_ROWS;; j->block_rows = BLOCK_ROWS / group) {
+        j->units = 0;
+        for (size_t i = 0; i < j->runs; i++) {
+            run[i].unit = j->units;
+            j->units += (run[i].pieces > 1 ? run[i].pieces : blocks_of(&run[i], j->block_rows)) * j->kv_heads;
+        }
+        /* few blocks: smaller ones, of one turn of the kernel */
+        if (j->units >= PIECES / 2 * threads || j->block_rows < BLOCK_ROWS || group == 1 || group > BLOCK_ROWS) return;
+    }
+}
+
+static void attend(attn_job *j, size_t work)
+{
+    bt_companion_spans *s = j->c->spans;
+    const size_t group = j->heads / j->kv_heads;
+    if (work * group * j->d < DIRECT_WORK || bt_pool_threads(j->c->pool) == 1) {
+        for (size_t i = 0; i < j->runs; i++) whole(j, &s->run[i], 0, s->run[i].rows, 0, j->kv_heads, bt_companion_scratch(j->c, 0));
+        return;
+    }
+    plan_pieces(j, work);
+    plan_units(j);
+    for (size_t i = 0; i < j->runs; i++)
+        for (size_t g = 0; g < j->kv_heads; g++)
+            atomic_store_explicit(&s->left[i * j->kv_heads + g], (unsigned)s->run[i].pieces, memory_order_relaxed);
+    atomic_store_explicit(&j->next, 0, memory_order_relaxed);
+    bt_pool_run(j->c->pool, attention_part, j);
+}
+
+void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
+                            size_t layer, size_t heads, size_t kv_heads, size_t d, float scale)
+{
+    attn_job j = {.c = c, .out = out, .q = q, .layer = layer, .heads = heads, .kv_heads = kv_heads, .d = d, .scale = scale};
+    const size_t width = heads * d;
+    for (size_t b = 0; b < r->batch;) {
+        size_t work = 0;
+        for (j.runs = 0; b < r->batch && j.runs < c->spans->runs_max; j.runs++) {
+            attn_run *n = &c->spans->run[j.runs];
+            b += next_run(n, r, b);
+            work += n->rows * visible(n) * kv_heads;
+        }
+        attend(&j, work);
+    }
+    for (size_t b = 0; b < r->batch && r->rows > 1; b++) { /* padding attends to nothing */
+        const size_t real = b * r->rows + r->seq[b].valid;
+        memset(out + real * width, 0, (r->rows - r->seq[b].valid) * width * sizeof *out);
+    }
+}

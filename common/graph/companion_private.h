@@ -1,0 +1,8 @@
+#ifndef BT_GRAPH_COMPANION_PRIVATE_H
+#define BT_GRAPH_COMPANION_PRIVATE_H
+#include "graph/companion.h"
+
+/* Between companion.c and companion_attn.c. NULL: no memory. */
+bt_companion_spans *bt_companion_spans_new(const bt_companion_sizes *sizes);
+void bt_companion_spans_free(bt_companion_spans *s);        /* NULL is fine */
+#endif
