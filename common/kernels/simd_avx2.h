@@ -83,9 +83,51 @@ BT_INLINE v16 v16_load_f16(const uint16_t *p)
 }
 BT_INLINE v16 v16_load_s8(const int8_t *p)
 {
-    const __m128i x = _mm_loadu_si128((const void *)p);
-    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)),
-                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(x, x)))};
+    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p))),
+                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p + 8))))};
+}
+/* 64 bytes of FP4 codes: 8 inputs of 16 outputs, laid out as forms.h says. A code q becomes the byte 0x80 | q << 3 (first
+ * the low, then the high four bits of all bytes), with 0x3F above it the word 0x3F80 | q << 3 (words_low: of inputs 0 and
+ * 1, words_high: 2 and 3, side by side), and in the upper half of a lane the float. Here 17 operations for 64 weights. */
+typedef struct v16_codes {
+    __m256i a, b;
+} v16_codes;
+
+BT_INLINE v16_codes v16_codes_load(const uint8_t *p)
+{
+    return (v16_codes){_mm256_loadu_si256((const void *)p), _mm256_loadu_si256((const void *)(p + 32))};
+}
+BT_INLINE __m256i v16_fp4_bytes(__m256i x)
+{
+    const __m256i table = _mm256_broadcastsi128_si256(
+        _mm_set_epi64x((long long)0xf8f0e8e0d8d0c8c0, (long long)0xb8b0a8a098908880));
+    return _mm256_shuffle_epi8(table, _mm256_and_si256(x, _mm256_set1_epi8(15)));
+}
+BT_INLINE v16_codes v16_codes_low(v16_codes x) { return (v16_codes){v16_fp4_bytes(x.a), v16_fp4_bytes(x.b)}; }
+BT_INLINE v16_codes v16_codes_high(v16_codes x)
+{
+    return (v16_codes){v16_fp4_bytes(_mm256_srli_epi16(x.a, 4)), v16_fp4_bytes(_mm256_srli_epi16(x.b, 4))};
+}
+BT_INLINE v16_codes v16_words_low(v16_codes x)
+{
+    const __m256i top = _mm256_set1_epi8(0x3f);
+    return (v16_codes){_mm256_unpacklo_epi8(x.a, top), _mm256_unpacklo_epi8(x.b, top)};
+}
+BT_INLINE v16_codes v16_words_high(v16_codes x)
+{
+    const __m256i top = _mm256_set1_epi8(0x3f);
+    return (v16_codes){_mm256_unpackhi_epi8(x.a, top), _mm256_unpackhi_epi8(x.b, top)};
+}
+BT_INLINE v16 v16_even(v16_codes x)
+{
+    return (v16){_mm256_castsi256_ps(_mm256_slli_epi32(x.a, 16)),
+                 _mm256_castsi256_ps(_mm256_slli_epi32(x.b, 16))};
+}
+BT_INLINE v16 v16_odd(v16_codes x)
+{
+    const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
+    return (v16){_mm256_castsi256_ps(_mm256_and_si256(x.a, upper)),
+                 _mm256_castsi256_ps(_mm256_and_si256(x.b, upper))};
 }
 BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
 {

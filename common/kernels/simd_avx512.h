@@ -41,6 +41,23 @@ BT_INLINE v16 v16_load_s8(const int8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
 }
+/* 16 operations for 128 weights: one shift and one ternary operation make the bytes, no table is needed. */
+typedef __m512i v16_codes;
+
+BT_INLINE v16_codes v16_codes_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+BT_INLINE __m512i v16_fp4_bytes(__m512i x) /* (x & 0x78) | 0x80 */
+{
+    return _mm512_ternarylogic_epi32(x, _mm512_set1_epi8(0x78), _mm512_set1_epi8((char)0x80), 0xea);
+}
+BT_INLINE v16_codes v16_codes_low(v16_codes x) { return v16_fp4_bytes(_mm512_slli_epi16(x, 3)); }
+BT_INLINE v16_codes v16_codes_high(v16_codes x) { return v16_fp4_bytes(_mm512_srli_epi16(x, 1)); }
+BT_INLINE v16_codes v16_words_low(v16_codes x) { return _mm512_unpacklo_epi8(x, _mm512_set1_epi8(0x3f)); }
+BT_INLINE v16_codes v16_words_high(v16_codes x) { return _mm512_unpackhi_epi8(x, _mm512_set1_epi8(0x3f)); }
+BT_INLINE v16 v16_even(v16_codes x) { return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16)); }
+BT_INLINE v16 v16_odd(v16_codes x)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000)));
+}
 BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
 {
     _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

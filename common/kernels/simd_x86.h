@@ -10,6 +10,9 @@
 #define BT_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* Any address will do. */
+BT_INLINE void v16_prefetch(const void *p) { _mm_prefetch(p, _MM_HINT_T0); }
+
 /* bt_exp1 in each lane. */
 BT_INLINE v16 v16_exp(v16 x)
 {
