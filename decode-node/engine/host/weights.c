@@ -1,15 +1,25 @@
-/* The weights as the executor sees them: where each matrix and vector of the image is, and the rotary tables. */
+/* The weights as the executor sees them: where each matrix and vector of the image is, and the rotary tables. The image is mapped from
+ * the cache, or filled in memory. */
 #include "decode-node/engine/host/weights.h"
+#include "base/cache.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "decode-node/engine/host/weights_private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { WEIGHTS = BT_WEIGHT_OUTPUT + 1 };
 
-const char *const dc_weights_forms[] = {"f16", NULL};
+static const bt_cache_kind kept = {
+    .folder = "weights", .suffix = ".btw", .what = "weights", .max_bytes = DC_WEIGHTS_CACHE_BYTES, .advice = "Set BATON_CACHE_DIR",
+};
+
+const char *const dc_weights_forms[] = {"f16", "int8", "fp4", NULL};
 
 typedef struct slot {                       /* one weight of one layer: a matrix or a vector */
     dc_matrix matrix;
@@ -65,16 +75,112 @@ static bt_err make_rope(dc_weights *w, size_t ctx_tokens, bt_fault *fault)
     return BT_OK;
 }
 
-static bt_err convert_into_memory(dc_weights *w, dc_weights_plan *p, const dc_weights_options *o, bt_pool *pool, bt_fault *fault)
+/* ---- the image ---- */
+
+typedef struct filling {                    /* of one image */
+    dc_weights_plan plan;
+    const dc_weights_options *options;
+    bt_pool *pool;
+    int fd;                                 /* of the file that is filled; -1: memory */
+    uint8_t *image;
+    size_t bytes;                           /* mapped at image */
+} filling;
+
+static void drop_image(filling *f)
 {
-    const bt_err e = dc_weights_plan_place(p, fault);
+    if (f->image) (void)munmap(f->image, f->bytes);
+    f->image = NULL;
+}
+
+/* Zeroed room for the plan's image, in memory or in the file. The file's blocks are claimed now: a full disk must not kill the process later. */
+static bt_err make_room(filling *f, bt_fault *fault)
+{
+    drop_image(f);
+    f->bytes = f->plan.bytes;
+    if (f->fd >= 0) {
+        const int error = ftruncate(f->fd, 0) < 0 ? errno : posix_fallocate(f->fd, 0, (off_t)f->bytes);
+        if (error) return bt_fail(fault, BT_EIO, "%zu bytes for weights: %s", f->bytes, strerror(error));
+    }
+    const int how = f->fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void *image = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, how, f->fd, 0);
+    if (image == MAP_FAILED) return bt_fail(fault, BT_ENOMEM, "%zu bytes of weights: %s", f->bytes, strerror(errno));
+    (void)madvise(image, f->bytes, MADV_HUGEPAGE);      /* fewer TLB misses; without it only slower */
+    f->image = image;
+    return BT_OK;
+}
+
+static bt_err fill(filling *f, bt_fault *fault)
+{
+    dc_weights_item *overflowed = NULL;
+    dc_weights_plan_choose(&f->plan);
+    do {
+        if (overflowed) dc_weights_plan_fall_back(overflowed);
+        bt_err e = dc_weights_plan_place(&f->plan, fault);
+        if (e == BT_OK) e = make_room(f, fault);
+        if (e == BT_OK) e = dc_weights_convert(&overflowed, f->image, &f->plan, f->options, f->pool, fault);
+        if (e < 0) return e;
+    } while (overflowed);                   /* at most once a matrix */
+    return BT_OK;
+}
+
+static bt_err make_file(void *ud, const char *path, bt_fault *fault)
+{
+    filling *f = ud;
+    bt_file_new file;
+    bt_err e = bt_file_begin(&file, path, fault);
     if (e < 0) return e;
-    void *image = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (image == MAP_FAILED) return bt_fail(fault, BT_ENOMEM, "%zu bytes of weights: %s", p->bytes, strerror(errno));
-    (void)madvise(image, p->bytes, MADV_HUGEPAGE);      /* fewer TLB misses; without it only slower */
+    f->fd = file.fd;
+    e = fill(f, fault);
+    if (e == BT_OK) dc_weights_seal(f->image, &f->plan, f->pool);
+    drop_image(f);
+    if (e == BT_OK) e = bt_file_keep(&file, 0644, fault);
+    bt_file_done(&file);
+    f->fd = -1;
+    return e;
+}
+
+static bt_err open_file(void **ret, void *ud, const char *path, bt_fault *fault)
+{
+    filling *f = ud;
+    const uint8_t *image;
+    size_t bytes;
+    bt_err e = bt_file_map(&image, &bytes, path, fault);
+    if (e < 0) return e;
+    if ((e = dc_weights_check(&f->plan, image, bytes, f->pool, fault)) < 0) bt_file_unmap(image, bytes);
+    else *ret = (void *)(uintptr_t)image;
+    return e;
+}
+
+static bt_err open_cached(dc_weights *w, filling *f, bt_fault *fault)
+{
+    char key[BT_HASH_HEX_CHARS];
+    uint8_t named[sizeof w->model->id + 1], hash[BT_HASH_BYTES];
+    memcpy(named, w->model->id, sizeof w->model->id);
+    named[sizeof w->model->id] = (uint8_t)w->form;
+    bt_hash128(hash, named, sizeof named);
+    const bt_cache_request r = {.kind = &kept, .key = bt_hash_hex(key, hash), .dir = f->options->cache_dir, .open = open_file, .make = make_file, .ud = f};
+    void *image = NULL;
+    const bt_err e = bt_cache_open(&image, NULL, &r, fault);
+    if (e < 0) return e;
     w->image = image;
-    w->image_bytes = p->bytes;
-    return dc_weights_convert(image, p, o, pool, fault);
+    w->image_bytes = f->plan.bytes;
+    w->is_mapped = true;
+    return BT_OK;
+}
+
+static bt_err open_image(dc_weights *w, filling *f, bt_fault *fault)
+{
+    const char *dir = f->options->cache_dir;
+    bt_err e = dc_weights_plan_place(&f->plan, fault);
+    if (e < 0) return e;
+    if (dir ? *dir != 0 : f->plan.bytes >= DC_WEIGHTS_CACHE_LEAST_BYTES) {
+        e = open_cached(w, f, fault);
+        if (e != BT_EIO && e != BT_EAGAIN) return e;    /* these: no cache here, but weights all the same */
+    }
+    e = fill(f, fault);
+    w->image = f->image;
+    w->image_bytes = f->bytes;
+    return e;
 }
 
 static bt_err find_form(bt_form *ret, const char *name, bt_fault *fault)
@@ -84,13 +190,13 @@ static bt_err find_form(bt_form *ret, const char *name, bt_fault *fault)
             *ret = (bt_form)f;
             return BT_OK;
         }
-    return bt_fail(fault, BT_EARG, "weights '%.40s': f16", name);
+    return bt_fail(fault, BT_EARG, "weights '%.40s': f16, int8 or fp4", name);
 }
 
 bt_err dc_weights_open(dc_weights **ret, const bt_model *m, const dc_weights_options *options, bt_pool *pool, bt_fault *fault)
 {
-    bt_form form;
-    dc_weights_plan plan = {0};
+    bt_form form = BT_FORM_F16;
+    filling f = {.options = options, .pool = pool, .fd = -1};
     bt_err e = find_form(&form, options->form, fault);
     if (e < 0) return e;
     if (options->ctx_tokens < 1 || options->ctx_tokens > BT_MODEL_MAX_CTX)
@@ -99,14 +205,14 @@ bt_err dc_weights_open(dc_weights **ret, const bt_model *m, const dc_weights_opt
     if (!w) return bt_fail(fault, BT_ENOMEM, "weights of '%s'", m->name);
     w->model = m;
     w->form = form;
-    if ((e = dc_weights_plan_make(&plan, m, form, fault)) < 0) goto out;
-    if ((e = convert_into_memory(w, &plan, options, pool, fault)) < 0) goto out;
-    if ((e = attach(w, &plan, fault)) < 0) goto out;
+    if ((e = dc_weights_plan_make(&f.plan, m, form, fault)) < 0) goto out;
+    if ((e = open_image(w, &f, fault)) < 0) goto out;
+    if ((e = attach(w, &f.plan, fault)) < 0) goto out;
     if ((e = make_rope(w, options->ctx_tokens, fault)) < 0) goto out;
     *ret = w;
     w = NULL;
 out:
-    dc_weights_plan_done(&plan);
+    dc_weights_plan_done(&f.plan);
     dc_weights_free(w);
     return e;
 }

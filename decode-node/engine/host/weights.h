@@ -6,32 +6,38 @@
 #include "model/packed.h"
 
 /* The weights of the host back end in one of the forms of kernels/forms.h, converted once and kept in the user's cache:
- * a file that is mapped, so that a node starts in the time that its header takes, and processes share one copy.
+ * a file that is mapped, so that a node starts in the time that reading it takes, and processes share one copy.
  *
  * What becomes of a matrix, by --weights and by its type in the file:
  *   f16    F16, each value rounded to nearest even
- *   int8   Q8_0: INT8 in the file's blocks, exact. Others: INT8 with one scale a channel, d = f16 of max |w| / 127 (rounded
- *          up where it would not reach), q = clamp(rint(w / d))
- *   fp4    Q4_0, Q4_1: FP4 with the file's codes, exact (m = -8 d for Q4_0). Q8_0: INT8 in the file's blocks. The output matrix of a
- *          file that keeps it finer than 4 bits: INT8 in blocks of 32. Others: FP4, d = f16 of (max - min) / 15, m = f16 of min,
- *          q = clamp(rint((w - m) / d))
- * Exact: bt_form_value equals the file's own f32 value. The embedding stays in the model's file and is read row by row; biases,
- * norms and rotary tables are f32. The same file gives the same bytes on any machine and with any number of threads. */
+ *   int8   Q8_0: INT8 in the file's blocks, exact. Others: INT8 with one scale a channel
+ *   fp4    Q4_0, Q4_1: FP4 with the file's codes, exact (m = -8 d for Q4_0). Q8_0: INT8 in the file's blocks, exact. The output
+ *          matrix of a file that spends more than 5 bits a weight on it: INT8 in blocks of 32. Others: FP4. A matrix with a
+ *          scale or minimum that f16 cannot hold (8 d > 65504 for Q4_0): INT8 in blocks of 32, which is exact for Q4_0
+ * Exact: bt_form_value equals the file's own f32 value. Otherwise of each channel or block:
+ *   INT8   d = max |w| / 127 as f16, the next one up where 127 d < max |w|;  q = rint(w / d)
+ *   FP4    d = (max - min) / 15 as f16, m = min as f16;  q = clamp(rint((w - m) / d), 0, 15);  d = 0: q = 0
+ * The embedding stays in the model's file and is read row by row; biases, norms and rotary tables are f32. The same file gives
+ * the same bytes on any machine and with any number of threads.
+ *
+ * The cache (base/cache.h) has one file for a model and form, in the folder `weights`. Every byte of it is compared with its hash when it
+ * is opened; a file that is damaged, of another version or of another model is made anew. */
 typedef struct dc_weights dc_weights;
 
 typedef struct dc_weights_options {
     const char *form;                       /* "f16", "int8", "fp4"; NULL: "f16" */
     size_t ctx_tokens;                      /* positions in the rotary tables */
-    const char *cache_dir;                  /* NULL: the user's, as npu/cache.h; "" : none, convert into memory */
+    const char *cache_dir;                  /* NULL: the user's, for DC_WEIGHTS_CACHE_LEAST_BYTES and more; "" : none, convert into memory */
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_ud;
 } dc_weights_options;
+#define DC_WEIGHTS_CACHE_BYTES (UINT64_C(16) << 30)    /* the folder holds at most that, past the newest file */
+enum { DC_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 };        /* less is converted faster than it is looked for */
 extern const char *const dc_weights_forms[];    /* "f16", "int8", "fp4", NULL: values of --weights */
 
-/* Maps the cache's file, or converts and keeps it: several processes at once convert it once. A file that is damaged or from
- * another version is made anew. Where the cache cannot be written the weights stay in memory. m outlives the result; pool
- * (NULL: one thread) is used only inside the call. BT_EARG: an unknown form; BT_EFORMAT naming a tensor whose value is not
- * finite; BT_ENOMEM. */
+/* Maps the cache's file, or converts and keeps it: several processes at once convert it once. Where the cache cannot be written, or another
+ * process takes ten minutes to convert, the weights stay in memory. m outlives the result; pool (NULL: one thread) is used only inside
+ * the call. BT_EARG: an unknown form; BT_EFORMAT naming a tensor with a value that is not finite or beyond the form; BT_ENOMEM. */
 bt_err dc_weights_open(dc_weights **ret, const bt_model *m, const dc_weights_options *options, bt_pool *pool, bt_fault *fault);
 void   dc_weights_free(dc_weights *w);      /* NULL is fine */
 
