@@ -72,8 +72,8 @@ bt_err dc_engine_step(dc_engine *e, const dc_engine_seq *seq, size_t n, const at
 
 typedef struct dc_engine_stats {
     uint64_t steps, rows;
-    uint64_t kv_bytes_written;              /* exactly 2 * layers * kv_heads * bytes of a head, for each row */
-    uint64_t weight_bytes;                  /* that one step reads, the rows of the embedding not counted */
+    uint64_t kv_bytes_written;              /* exactly 2 * layers * kv_heads * bytes of a head, for each row; counted where they are stored */
+    uint64_t weight_bytes;                  /* that one step reads, the rows of the embedding not counted; 0: the reference does not tell */
 } dc_engine_stats;
 dc_engine_stats dc_engine_stats_of(const dc_engine *e);
 #endif

@@ -3,15 +3,14 @@
 #include "decode-node/engine/backend.h"
 #include "ref/ref_pages.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct reference_state {
     size_t vocab;
-    uint64_t bytes, kv_bytes;
+    uint64_t kv_bytes;
     bt_ref *ref;
     bt_ref_kv *kv;
-    float *logits;                          /* [V], of rows that nobody asks */
 } reference_state;
 
 static void reference_free(void *state)
@@ -19,7 +18,6 @@ static void reference_free(void *state)
     reference_state *s = state;
     if (!s) return;
     bt_ref_kv_free(s->kv);
-    free(s->logits);
     bt_ref_free(s->ref);
     free(s);
 }
@@ -32,10 +30,6 @@ static bt_err reference_load(void **ret, const bt_model *m, const dc_engine_conf
     if ((e = bt_ref_new(&s->ref, m, config->pool, fault)) < 0) goto out;
     if ((e = bt_ref_kv_new(&s->kv, s->ref, config->ctx_tokens, fault)) < 0) goto out;
     s->vocab = m->hp.vocab;
-    if (!(s->logits = malloc(s->vocab * sizeof *s->logits))) {
-        e = bt_fail(fault, BT_ENOMEM, "making an engine");
-        goto out;
-    }
     *ret = s;
     s = NULL;
 out:
@@ -50,11 +44,11 @@ static bt_err reference_step(void *state, const dc_engine_seq *seq, size_t n, co
     for (size_t i = 0; i < n; i++) {
         bt_ref_pages_load(s->kv, seq[i].kv, 0, seq[i].pos);
         for (uint32_t r = 0; r < seq[i].count; r++) {
-            const bt_err e = bt_ref_forward(s->ref, s->kv, &seq[i].tokens[r], 1, seq[i].pos + r, s->logits, false, cancel, fault);
+            const bool is_wanted = r + seq[i].out >= seq[i].count;
+            const bt_err e = bt_ref_forward(s->ref, s->kv, &seq[i].tokens[r], 1, seq[i].pos + r, is_wanted ? logits : NULL, false, cancel,
+                                            fault);
             if (e < 0) return e;
-            if (r + seq[i].out < seq[i].count) continue;
-            memcpy(logits, s->logits, s->vocab * sizeof *logits);
-            logits += s->vocab;
+            if (is_wanted) logits += s->vocab;
         }
         bt_ref_pages_store(seq[i].kv, s->kv, seq[i].pos, seq[i].count);
         s->kv_bytes += seq[i].count * 2 * seq[i].kv->layers * seq[i].kv->kv_heads * seq[i].kv->head_bytes;
@@ -64,7 +58,7 @@ static bt_err reference_step(void *state, const dc_engine_seq *seq, size_t n, co
 
 static const char *reference_isa(const void *state) { (void)state; return "ref"; }
 static const char *reference_weights(const void *state) { (void)state; return "f32"; }
-static uint64_t reference_weight_bytes(const void *state) { return ((const reference_state *)state)->bytes; }
+static uint64_t reference_weight_bytes(const void *state) { (void)state; return 0; }
 static uint64_t reference_kv_bytes(const void *state) { return ((const reference_state *)state)->kv_bytes; }
 
 const dc_engine_backend dc_engine_reference = {
