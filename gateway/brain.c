@@ -156,22 +156,37 @@ static gw_request *head(gw_brain *b)
     return first;
 }
 
+/* A prompt that would have been local goes to a prefill node. Counted each time, logged once. */
+static void say_odd(gw_brain *b, const gw_route_choice *c)
+{
+    if (b->n.local_refused++ > 0) return;
+    gw_action *a = gw_act(b, GW_DO_LOG);
+    a->u.log.level = BT_LOG_WARN;
+    snprintf(a->u.log.text, sizeof a->u.log.text,
+             "no local prefill on %s: its prompts would be of class '%.48s', those of %s are of '%.48s'",
+             c->odd_decode->hello.node_id, c->odd_decode->hello.prefill_exactness, c->odd_prefill->hello.node_id,
+             c->odd_prefill->hello.exactness);
+}
+
 /* In order of arrival; nobody overtakes. */
 static void dispatch(gw_brain *b)
 {
     gw_request *r;
     while (b->active < b->cfg.active_max && (r = head(b)) && r->not_before_us <= b->now_us) {
-        gw_node *p = NULL, *d = NULL;
-        uint64_t limit = 0;
-        gw_route_answer answer = gw_route_choose(&b->router, &b->registry, r->ids_len, r->max_tokens, &p, &d, &limit);
-        if (answer == GW_ROUTE_PAIR) {
-            gw_request_assign(b, r, p, d);
+        gw_route_choice c;
+        const gw_route_wish wish = {.prompt_tokens = r->ids_len, .max_tokens = r->max_tokens,
+                                    .local_below_tokens = b->cfg.local_below_tokens, .has_class = r->next_index > 0,
+                                    .prefill_class = r->prefill_class, .decode_class = r->decode_class};
+        gw_route_answer answer = gw_route_choose(&c, &b->router, &b->registry, &wish);
+        if (answer == GW_ROUTE_CHOSEN) {
+            if (c.odd_decode && c.local == GW_LOCAL_NOT) say_odd(b, &c);
+            gw_request_assign(b, r, &c);
         } else if (answer == GW_ROUTE_TOO_LONG) {
             gw_request_fail(
                 b, r, GW_FAIL_TOO_LONG, BT_ELIMIT, 0,
                 "%u prompt tokens and up to %u new ones are %llu, but the nodes hold %llu at most",
                 r->ids_len, r->max_tokens, (unsigned long long)r->ids_len + r->max_tokens,
-                (unsigned long long)limit);
+                (unsigned long long)c.limit_tokens);
         } else {
             return;
         }

@@ -10,11 +10,15 @@
  * attempt; it accepts only the next token index, and it alone ends a request, exactly once, by one DONE or one
  * FAIL action.
  *
- *   QUEUED --pair free--> RESERVING --Reserved--> PREFILLING --token 0--> DECODING --end seen--> CLOSING --> ended
+ *   QUEUED --nodes free--> RESERVING --Reserved--> PREFILLING --token 0--> DECODING --end seen--> CLOSING --> ended
  * Every state has a deadline (below). A node that refuses for now sends its request back to the head of the
  * queue with the next attempt; so does a node that was restarted before it had accepted any work for the
- * request. In this version a node that is lost otherwise ends the requests that still need it with FAIL
- * node_lost. After its end a request may live on without its client, only to repeat ABORT to nodes that have
+ * request. A decode node that gives an attempt up for now (FAILED, BT_EAGAIN: no room was left for it) does so too,
+ * after a pause of 100 ms that doubles to 400 ms while no token comes: the next attempt computes the prompt again
+ * and replays the tokens accepted so far, on any nodes of the same classes. The client's tokens go on with the next
+ * index; none is said twice, none changes, and a token 0 that is not the accepted one ends the request (FAIL refused).
+ * route.h says when a decode node computes the prompt itself. In this version a node that is lost otherwise ends the
+ * requests that still need it with FAIL node_lost. After its end a request may live on without its client, only to repeat ABORT to nodes that have
  * not answered. Allocates only in SUBMIT: one block for the prompt and the answer's tokens, freed in the step
  * after the end. */
 
@@ -23,16 +27,17 @@ typedef struct gw_config {
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
     uint8_t model_id[16];                       /* nodes must hold exactly this model */
     gw_policy policy;
+    uint32_t local_below_tokens;                /* shorter prompts are computed by the decode node; 0: none (route.h) */
     uint32_t queue_max;                         /* waiting requests; one more gets FAIL overloaded */
     uint32_t active_max;                        /* requests that hold nodes, or whose nodes owe an ABORT_ACK */
     uint32_t nodes_max;
     uint32_t lease_ms;                          /* of attempts on nodes; renewed every quarter */
     int64_t heartbeat_us, suspect_us, gone_us, forget_us;
     int64_t resend_us;                          /* what is not answered goes again */
-    int64_t no_node_us;                         /* QUEUED while no pair is ready */
-    int64_t queue_us;                           /* QUEUED in all */
+    int64_t no_node_us;                         /* QUEUED while no nodes are ready */
+    int64_t queue_us;                           /* QUEUED since SUBMIT, or since a token last came before a new attempt */
     int64_t answer_us;                          /* RESERVING; PREFILLING until PREFILL_ACCEPTED */
-    int64_t prefill_us, prefill_token_us;       /* PREFILLING: base and for each prompt token */
+    int64_t prefill_us, prefill_token_us;       /* PREFILLING: base and for each prompt token; replay: for each token */
     int64_t progress_us;                        /* DECODING without a new token */
     int64_t grace_us;                           /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
 } gw_config;
@@ -86,8 +91,11 @@ typedef struct gw_stats {
     uint32_t completion_tokens;                 /* given to the client: a final stop id is not counted */
     int64_t gateway_queue_us, ttft_us, total_us;    /* SUBMIT to first RESERVE, to token 0, to the end (-1: not
                                                      * reached) */
-    bool has_first; uint64_t queue_us, prefill_us; bt_msg_work work;    /* in the prefill node */
-    const bt_msg_engine *engine;                /* of the prefill node, until the next step; NULL: not told, or the node is forgotten */
+    bool has_first; uint64_t queue_us, prefill_us; bt_msg_work work;    /* in the node that made token 0 */
+    const bt_msg_engine *engine;                /* of the node that computed the prompt, until the next step; NULL: not told, or the node is forgotten */
+    char prefilled_by[BT_MSG_MAX_ID_BYTES + 1]; /* node_id of the node that made token 0; "" none did */
+    gw_local local;                             /* of the last attempt; then has_kv comes with kv_bytes 0 */
+    uint32_t attempts;
     bool has_kv; uint64_t kv_bytes, kv_blocks, kv_exposed_us, kv_transfer_us; bt_digest16 kv_digest;
     bool has_decode; uint64_t decode_wait_us, decode_us; uint32_t decode_steps;
     uint64_t seed;
@@ -110,7 +118,8 @@ typedef struct gw_action {
     union {
         struct { bt_incarnation peer; bt_msg msg; } send;
         struct { bt_msg_first_token msg; int64_t ttft_us; } first;
-        struct { uint32_t first_index; const int32_t *ids; uint32_t ids_len; } tokens;
+        struct { uint32_t first_index; const int32_t *ids; uint32_t ids_len;
+                 const bt_msg_logprob *logprobs; } tokens;           /* [ids_len] or NULL; until the next step */
         struct { bt_finish reason; gw_stats stats; } done;           /* reason: STOP or LENGTH */
         struct { gw_fail_kind kind; bt_err code; uint32_t retry_after_ms; char text[BT_STEP_TEXT_BYTES]; gw_stats stats; } fail;
         struct { bt_incarnation incarnation; bt_role role; char node_id[BT_MSG_MAX_ID_BYTES + 1]; gw_node_state state; } node;
@@ -123,6 +132,9 @@ typedef struct gw_actions { const gw_action *items; size_t len; } gw_actions;
 typedef struct gw_counters {
     uint64_t submitted, done_stop, done_length, failed[GW_FAIL_BAD + 1];    /* by gw_fail_kind; [0] unused */
     uint64_t prompt_tokens, completion_tokens;
+    uint64_t local_prefills[GW_LOCAL_NO_PREFILL_NODE + 1];                  /* attempts, by gw_local; [0] unused */
+    uint64_t local_refused;                     /* attempts that would have been local but for a difference in class */
+    uint64_t replays, replayed_tokens;          /* attempts that continue an earlier one; tokens they brought */
     uint64_t hellos_rejected, wrong_incarnation, unknown_peer, stale_attempt, unexpected, repeats, resent, requeued;
 } gw_counters;
 
@@ -133,8 +145,9 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
 int64_t gw_brain_due_us(const gw_brain *b);
 
 /* To look at, between steps. */
-bool gw_brain_is_ready(const gw_brain *b);              /* a request submitted now would find a ready pair */
-uint64_t gw_brain_limit_tokens(const gw_brain *b);      /* prompt + max tokens that the best ready pair holds; 0
+bool gw_brain_is_ready(const gw_brain *b);              /* a request submitted now would find a ready pair, or a
+                                                         * ready decode node that computes prompts itself */
+uint64_t gw_brain_limit_tokens(const gw_brain *b);      /* prompt + max tokens that the best of them holds; 0
                                                          * none */
 uint32_t gw_brain_queued(const gw_brain *b);
 uint32_t gw_brain_active(const gw_brain *b);            /* hold nodes; being aborted counts */

@@ -113,7 +113,7 @@ static bool why_not(const gw_door *d, gw_openai_error *err)
     if (d->is_draining)
         (void)gw_openai_fail(err, 503, SERVER, "draining", NULL, "The server is shutting down and takes no new requests.");
     else if (!gw_brain_is_ready(d->env.brain))
-        (void)gw_openai_fail(err, 503, SERVER, "no_node", NULL, "No prefill node and decode node that fit each other are ready.");
+        (void)gw_openai_fail(err, 503, SERVER, "no_node", NULL, "Neither a prefill node and a decode node that fit each other, nor a decode node that computes prompts itself, are ready.");
     else
         return false;
     err->retry_after_s = 1;

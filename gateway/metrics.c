@@ -13,6 +13,8 @@ static const char *const roles[] = { "prefill", "decode", NULL };
 static const char *const states[] = { "starting", "ready", "suspect", "draining", "gone", NULL };
 static const char *const messages[] = { "received", "sent", "bad", "forbidden", "unsent", NULL };
 static const char *const drops[] = { "hello_rejected", "wrong_incarnation", "unknown_peer", "stale_attempt", "unexpected", "repeat", NULL };
+static const char *const locals[] = { "short", "no_prefill_node", NULL };
+static const char *const refusals[] = { "exactness", NULL };
 static const char *const units[] = { "npu", "companion", NULL };
 static const char *const statuses[] = { "2xx", "4xx", "5xx", NULL };
 static const char *const versions[] = { BT_VERSION, NULL };
@@ -96,7 +98,7 @@ static void observe_stats(gw_metrics *m, const gw_stats *s)
     if (s->has_first) observe_us(m, PREFILL_TIME, (double)s->prefill_us);
     if (s->has_first) count_work(m, s);
     if (s->has_decode) observe_us(m, DECODE_TIME, (double)s->decode_us);
-    if (s->has_kv) {
+    if (s->has_kv && s->local == GW_LOCAL_NOT) {        /* a local prefill hands nothing over */
         observe_us(m, KV_TRANSFER_SECONDS, (double)s->kv_transfer_us);
         observe_us(m, KV_EXPOSED_SECONDS, (double)s->kv_exposed_us);
         bt_metrics_observe(m->m, KV_TRANSFER_BYTES, 0, 0, (double)s->kv_bytes);
@@ -154,6 +156,11 @@ bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, cons
     const uint64_t moved[] = { link->received, link->sent, link->bad, link->forbidden, link->unsent };
     for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++) raise_to(m, STALE, i, dropped[i]);
     for (size_t i = 0; i < sizeof moved / sizeof *moved; i++) raise_to(m, MESSAGES, i, moved[i]);
+    raise_to(m, LOCAL_PREFILLS, 0, c->local_prefills[GW_LOCAL_SHORT]);
+    raise_to(m, LOCAL_PREFILLS, 1, c->local_prefills[GW_LOCAL_NO_PREFILL_NODE]);
+    raise_to(m, LOCAL_REFUSED, 0, c->local_refused);
+    raise_to(m, REPLAYS, 0, c->replays);
+    raise_to(m, REPLAYED_TOKENS, 0, c->replayed_tokens);
     count_peers(m, gw_brain_registry(brain));
     bt_metrics_set(m->m, REQUESTS_RUNNING, 0, 0, gw_brain_active(brain));
     bt_metrics_set(m->m, REQUESTS_WAITING, 0, 0, gw_brain_queued(brain));

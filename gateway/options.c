@@ -29,6 +29,9 @@ static const bt_opt table[] = {
       .help = "encrypt and check nodes with the keys in this folder (see baton keygen)" },
     { .group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(gw_options, policy), .type = BT_OPT_CHOICE,
       .def = "least-load", .choices = policies, .help = "how a request's nodes are chosen" },
+    { .group = "Nodes", .name = "local-prefill-below", .value = "N", BT_OPT_AT(gw_options, local_prefill_below), .type = BT_OPT_INT,
+      .def = "0", .lo = 0, .hi = 1 << 20,
+      .help = "prompts of fewer tokens are computed by a decode node that can, where its numbers equal the prefill nodes'; 0: none" },
 
     { .group = "Limits", .name = "max-queue", .value = "N", BT_OPT_AT(gw_options, max_queue), .type = BT_OPT_INT, .def = "64",
       .lo = 1, .hi = 65536, .help = "requests that may wait; one more is answered 429" },

@@ -14,6 +14,7 @@ typedef struct gw_options {
     int64_t max_queue, max_connections;
     uint64_t max_body_bytes;
     int64_t timeout_ms, idle_ms, drain_ms;
+    int64_t local_prefill_below;
     int policy;                         /* index in the order of gw_policy, from 0 */
     bool no_metrics, verbose;
     int log_level, log_format;          /* index in bt_log_level_names; 0 text, 1 json */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_LEAST_MS = 10, OVERLOADED_RETRY_MS = 1000 };
+enum { RETRY_LEAST_MS = 10, OVERLOADED_RETRY_MS = 1000, PAUSE_LEAST_US = 100000, PAUSE_MOST_US = 400000 };
 
 gw_request *gw_request_find(gw_brain *b, uint64_t number)
 {
@@ -91,8 +91,11 @@ static void leave(gw_brain *b, gw_request *r, gw_state s)
 /* What the caller of this step is told of the end; the node may be forgotten already. */
 static const gw_stats *last_stats(const gw_brain *b, gw_request *r)
 {
-    const gw_node *p = r->stats.has_first ? gw_registry_find(&b->registry, &r->prefill.node) : NULL;
+    const gw_side *side = r->local ? &r->decode : &r->prefill;
+    const gw_node *p = r->stats.has_first ? gw_registry_find(&b->registry, &side->node) : NULL;
     r->stats.total_us = b->now_us - r->submitted_us;
+    r->stats.local = r->local;
+    r->stats.attempts = r->attempt;
     r->stats.engine = p ? p->hello.engine : NULL;
     return &r->stats;
 }
@@ -137,7 +140,7 @@ void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code,
 
 void gw_request_finish_early(gw_brain *b, gw_request *r)
 {
-    if (r->state != GW_DECODING && r->state != GW_CLOSING) {
+    if (r->next_index == 0) {
         b->n.unexpected++;
         return;
     }
@@ -167,9 +170,9 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
 {
     gw_stats none = {.prompt_tokens = s->ids_len, .gateway_queue_us = -1, .ttft_us = -1};
     b->n.submitted++;
-    if (is_bad(b, s)) {
-        say_fail(b, s->request, GW_FAIL_BAD, BT_EARG, 0, &none,
-                 "the prompt, max_tokens or number of stop ids is out of range");
+    bt_fault fault = {"the prompt, max_tokens or number of stop ids is out of range"};
+    if (is_bad(b, s) || bt_sample_params_check(&s->sampling, &fault) < 0) {
+        say_fail(b, s->request, GW_FAIL_BAD, BT_EARG, 0, &none, fault.text);
         return;
     }
     b->last_request = s->request;
@@ -181,8 +184,8 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
                  b->draining ? "this gateway is shutting down" : "too many requests are waiting");
         return;
     }
-    int32_t *ids =
-        malloc(((size_t)s->ids_len + s->max_tokens) * sizeof *ids); /* at most 8 MiB by the limits above */
+    const size_t bias_bytes = s->sampling.bias_len * sizeof *s->sampling.bias;
+    int32_t *ids = malloc(((size_t)s->ids_len + s->max_tokens) * sizeof *ids + bias_bytes); /* about 8 MiB at most */
     if (!ids) {
         say_fail(b, s->request, GW_FAIL_OVERLOADED, BT_ENOMEM, OVERLOADED_RETRY_MS, &none, "out of memory");
         return;
@@ -190,7 +193,10 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
     memcpy(ids, s->ids, s->ids_len * sizeof *ids);
     *r = (gw_request){.number = s->request, .ids = ids, .ids_len = s->ids_len, .tokens = ids + s->ids_len,
                       .max_tokens = s->max_tokens, .sampling = s->sampling, .stop_ids_len = s->stop_ids_len,
-                      .submitted_us = b->now_us, .stats = none};
+                      .submitted_us = b->now_us, .waiting_us = b->now_us, .stats = none};
+    int32_t *bias = ids + s->ids_len + s->max_tokens;
+    if (bias_bytes) memcpy(bias, s->sampling.bias, bias_bytes);
+    r->sampling.bias = (const bt_sample_bias *)bias;
     memcpy(r->stop_ids, s->stop_ids, s->stop_ids_len * sizeof *r->stop_ids);
     if (s->draw_seed) r->sampling.seed = random->word[0];
     r->stats.seed = r->sampling.seed;
@@ -205,7 +211,10 @@ static void say_reserve(gw_brain *b, const gw_request *r)
     w->max_tokens = r->max_tokens;
     w->ids = r->ids;
     w->ids_len = r->ids_len;
-    w->prefill = r->prefill.node;
+    w->generated = r->tokens;
+    w->generated_len = r->base;
+    w->is_local = r->local != GW_LOCAL_NOT;
+    w->prefill = r->prefill.node;           /* zero where local */
     w->sampling = r->sampling;
     w->stop_ids_len = r->stop_ids_len;
     memcpy(w->stop_ids, r->stop_ids, sizeof w->stop_ids);
@@ -224,15 +233,26 @@ static void say_prefill(gw_brain *b, const gw_request *r)
     w->lease_ms = b->cfg.lease_ms;
 }
 
-void gw_request_assign(gw_brain *b, gw_request *r, gw_node *prefill, gw_node *decode)
+void gw_request_assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
 {
     r->attempt++;
-    open_side(&r->prefill, prefill);
-    open_side(&r->decode, decode);
+    r->local = c->local;
+    r->base = r->next_index;
+    r->prefill = (gw_side){.is_open = false};
+    if (c->prefill) open_side(&r->prefill, c->prefill);
+    open_side(&r->decode, c->decode);
+    if (r->base == 0) {
+        r->prefill_class = gw_route_class(c->prefill ? c->prefill->hello.exactness : c->decode->hello.prefill_exactness);
+        r->decode_class = gw_route_class(c->decode->hello.exactness);
+    }
     r->decode.is_told = true;
     r->is_accepted = false;
+    r->has_kv = false;
     r->early_len = 0;
     r->has_early_finished = false;
+    if (r->local) b->n.local_prefills[r->local]++;
+    if (r->base) b->n.replays++;
+    b->n.replayed_tokens += r->base;
     if (r->stats.gateway_queue_us < 0) r->stats.gateway_queue_us = b->now_us - r->submitted_us;
     set_state(b, r, GW_RESERVING);
     r->deadline_us = b->now_us + b->cfg.answer_us;
@@ -250,8 +270,8 @@ static bool is_stop(const gw_request *r, int32_t id)
     return false;
 }
 
-/* Take ids from index next_index on, up to the request's end, and pass them to the client. */
-static void take_tokens(gw_brain *b, gw_request *r, const int32_t *ids, uint32_t len)
+/* Take ids from index next_index on, up to the request's end, and pass them to the client; logprobs may be NULL. */
+static void take_tokens(gw_brain *b, gw_request *r, const int32_t *ids, uint32_t len, const bt_msg_logprob *logprobs)
 {
     uint32_t first = r->next_index, passed = 0;
     for (uint32_t i = 0; i < len && !r->ended; i++) {
@@ -260,7 +280,10 @@ static void take_tokens(gw_brain *b, gw_request *r, const int32_t *ids, uint32_t
         else passed++;
         if (!r->ended && r->next_index == r->max_tokens) r->ended = BT_FINISH_LENGTH;
     }
-    if (r->next_index > first) r->deadline_us = b->now_us + b->cfg.progress_us;
+    if (r->next_index > first) {
+        r->deadline_us = b->now_us + b->cfg.progress_us;
+        r->pause_us = 0;
+    }
     r->stats.completion_tokens += passed;
     if (passed == 0) return;
     gw_action *a = gw_act(b, GW_DO_TOKENS);
@@ -268,6 +291,7 @@ static void take_tokens(gw_brain *b, gw_request *r, const int32_t *ids, uint32_t
     a->u.tokens.first_index = first;
     a->u.tokens.ids = r->tokens + first;
     a->u.tokens.ids_len = passed;
+    a->u.tokens.logprobs = logprobs;
 }
 
 static void on_reserved(gw_brain *b, gw_request *r, const bt_msg *m)
@@ -277,6 +301,13 @@ static void on_reserved(gw_brain *b, gw_request *r, const bt_msg *m)
         return;
     }
     r->reserved = m->u.reserved;
+    if (r->local) {
+        /* The node has begun. It makes token 0 only where there is none yet. */
+        set_state(b, r, r->base ? GW_DECODING : GW_PREFILLING);
+        r->is_accepted = true;
+        r->deadline_us = b->now_us + b->cfg.prefill_us + ((int64_t)r->ids_len + r->base) * b->cfg.prefill_token_us;
+        return;
+    }
     r->prefill.is_told = true;
     set_state(b, r, GW_PREFILLING);
     r->deadline_us = b->now_us + b->cfg.answer_us;
@@ -286,7 +317,7 @@ static void on_reserved(gw_brain *b, gw_request *r, const bt_msg *m)
 
 static void on_accepted(gw_brain *b, gw_request *r)
 {
-    if (r->state != GW_PREFILLING) {
+    if (r->state != GW_PREFILLING && !(r->local && r->state == GW_DECODING && r->next_index == r->base)) {
         b->n.repeats++;
         return;
     }
@@ -314,10 +345,14 @@ static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_r
     leave(b, r, GW_RETURNING);
 }
 
+/* The index of the first token that the decode node makes in this attempt. */
+static uint32_t first_made(const gw_request *r) { return r->base ? r->base : 1; }
+
 /* Before token 0: kept, in order, so that a race of two links costs no resend. */
 static void keep_early(gw_request *r, const bt_msg_tokens *w)
 {
-    if (w->first_index != 1 + r->early_len || w->ids_len > r->max_tokens - w->first_index) return;     /* comes again */
+    if (w->logprobs || w->first_index != first_made(r) + r->early_len || w->ids_len > r->max_tokens - w->first_index)
+        return; /* comes again */
     memcpy(r->tokens + w->first_index, w->ids, w->ids_len * sizeof *w->ids);
     r->early_len += w->ids_len;
 }
@@ -329,7 +364,7 @@ static void on_tokens(gw_brain *b, gw_request *r, const bt_msg_tokens *w)
     uint32_t skip = r->next_index - w->first_index;
     if (w->first_index > r->next_index) b->n.unexpected++;      /* a gap: what is missing comes again */
     else if (skip >= w->ids_len || r->ended) b->n.repeats++;
-    else take_tokens(b, r, w->ids + skip, w->ids_len - skip);
+    else take_tokens(b, r, w->ids + skip, w->ids_len - skip, w->logprobs ? w->logprobs + skip : NULL);
     tell(b, r, &r->decode, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index = r->next_index;
     if (r->ended) closing(b, r);
 }
@@ -352,31 +387,46 @@ static void on_finished(gw_brain *b, gw_request *r, const bt_msg_finished *w)
     closing(b, r);
 }
 
-static void on_first(gw_brain *b, gw_request *r, const bt_msg_first_token *w)
+/* The figures of token 0, and the token itself for the client. */
+static void begin_answer(gw_brain *b, gw_request *r, const gw_side *side, const bt_msg_first_token *w)
 {
-    if (r->state != GW_PREFILLING) {
-        b->n.repeats++;
-        return;
-    }
-    r->is_accepted = true;
+    const gw_node *n = gw_registry_find(&b->registry, &side->node);
     r->stats.has_first = true;
     r->stats.queue_us = w->queue_us;
     r->stats.prefill_us = w->prefill_us;
     r->stats.work = w->work;
     r->stats.ttft_us = b->now_us - r->submitted_us;
-    set_state(b, r, GW_DECODING);
+    if (n) memcpy(r->stats.prefilled_by, n->hello.node_id, sizeof r->stats.prefilled_by);
     gw_action *a = gw_act(b, GW_DO_FIRST);
     a->request = r->number;
     a->u.first.msg = *w;
     a->u.first.ttft_us = r->stats.ttft_us;
-    take_tokens(b, r, &w->token, 1);
-    if (r->stats.has_kv) close_side(b, &r->prefill);    /* PREFILL_DONE overtook a FIRST_TOKEN that was lost */
+    take_tokens(b, r, &w->token, 1, w->has_logprob ? &a->u.first.msg.logprob : NULL);
+}
+
+static void on_first(gw_brain *b, gw_request *r, const gw_side *side, const bt_msg_first_token *w)
+{
+    if (r->base > 0 && w->token != r->tokens[0]) {
+        gw_request_fail(b, r, GW_FAIL_REFUSED, BT_EFORMAT, 0,
+                        "the prompt was computed again and gave token %d where it had given %d: the nodes do not compute alike",
+                        w->token, r->tokens[0]);
+        return;
+    }
+    if (r->state != GW_PREFILLING) {
+        b->n.repeats++;
+        return;
+    }
+    r->is_accepted = true;
+    set_state(b, r, GW_DECODING);
+    if (r->base == 0) begin_answer(b, r, side, w);
+    else r->deadline_us = b->now_us + b->cfg.progress_us + (int64_t)r->base * b->cfg.prefill_token_us;  /* replay */
+    if (r->has_kv) close_side(b, &r->prefill);      /* PREFILL_DONE overtook a FIRST_TOKEN that was lost */
     if (r->ended) {
         done(b, r);                     /* nothing is left to do on either node */
         return;
     }
     if (r->early_len) {
-        const bt_msg_tokens early = {.first_index = 1, .ids = r->tokens + 1, .ids_len = r->early_len};
+        const bt_msg_tokens early = {.first_index = first_made(r), .ids = r->tokens + first_made(r), .ids_len = r->early_len};
         on_tokens(b, r, &early);
     }
     if (r->has_early_finished) on_finished(b, r, &r->early_finished);
@@ -387,7 +437,7 @@ static void on_first(gw_brain *b, gw_request *r, const bt_msg_first_token *w)
 static bool is_needed(const gw_request *r, const gw_side *side)
 {
     if (r->state != GW_RESERVING && r->state != GW_PREFILLING && r->state != GW_DECODING) return false;
-    return side == &r->decode || r->next_index < 2;
+    return side == &r->decode || r->next_index <= first_made(r);
 }
 
 static void side_over(gw_brain *b, gw_request *r, gw_side *side)
@@ -401,8 +451,26 @@ static void on_failed(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_fa
 {
     bool fatal = side->is_open && is_needed(r, side);
     close_side(b, side);
-    if (fatal) gw_request_fail(b, r, GW_FAIL_REFUSED, (bt_err)w->code, 0, "%s", w->text);
+    if (fatal && side == &r->decode && w->code == BT_EAGAIN) {
+        if (r->pause_us == 0) r->waiting_us = b->now_us;
+        r->pause_us = r->pause_us == 0 ? PAUSE_LEAST_US : r->pause_us < PAUSE_MOST_US ? 2 * r->pause_us : PAUSE_MOST_US;
+        r->not_before_us = b->now_us + r->pause_us;
+        b->n.requeued++;
+        leave(b, r, GW_RETURNING);
+    } else if (fatal) gw_request_fail(b, r, GW_FAIL_REFUSED, (bt_err)w->code, 0, "%s", w->text);
     else side_over(b, r, side);
+}
+
+static void on_prefill_done(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_prefill_done *w)
+{
+    r->has_kv = r->stats.has_kv = true;
+    r->stats.kv_bytes = w->kv_bytes;
+    r->stats.kv_blocks = w->kv_blocks;
+    r->stats.kv_exposed_us = w->exposed_us;
+    r->stats.kv_transfer_us = w->transfer_us;
+    r->stats.kv_digest = w->kv_digest;
+    /* A local one ends no side. Before token 0 the side stays open: FIRST_TOKEN is still to come. */
+    if (!r->local && (r->state == GW_DECODING || r->state == GW_CLOSING)) side_over(b, r, side);
 }
 
 /* Reports are acknowledged whatever the request's state, so that the node stops repeating them. */
@@ -433,7 +501,7 @@ void gw_request_msg(gw_brain *b, const bt_msg *m)
     }
     gw_request *r = gw_request_find(b, m->ref.number);
     bool from_decode = r && bt_incarnation_equal(&m->from, &r->decode.node);
-    bool from_prefill = r && bt_incarnation_equal(&m->from, &r->prefill.node);
+    bool from_prefill = r && bt_incarnation_equal(&m->from, r->local ? &r->decode.node : &r->prefill.node);
     if (!r || m->ref.attempt != r->attempt || r->state == GW_QUEUED || (!from_decode && !from_prefill)) {
         disown(b, m);
         return;
@@ -451,21 +519,13 @@ void gw_request_msg(gw_brain *b, const bt_msg *m)
     } else if (m->type == BT_MSG_RESERVED && from_decode) on_reserved(b, r, m);
     else if (m->type == BT_MSG_REFUSED) on_refused(b, r, side, &m->u.refused);
     else if (m->type == BT_MSG_PREFILL_ACCEPTED && from_prefill) on_accepted(b, r);
-    else if (m->type == BT_MSG_FIRST_TOKEN && from_prefill) on_first(b, r, &m->u.first_token);
+    else if (m->type == BT_MSG_FIRST_TOKEN && from_prefill) on_first(b, r, side, &m->u.first_token);
     else if (m->type == BT_MSG_TOKENS && from_decode) on_tokens(b, r, &m->u.tokens);
     else if (m->type == BT_MSG_FINISHED && from_decode) on_finished(b, r, &m->u.finished);
     else if (m->type == BT_MSG_FAILED) on_failed(b, r, side, &m->u.failed);
-    else if (m->type == BT_MSG_PREFILL_DONE && from_prefill && side->is_open) {
-        const bt_msg_prefill_done *w = &m->u.prefill_done;
-        r->stats.has_kv = true;
-        r->stats.kv_bytes = w->kv_bytes;
-        r->stats.kv_blocks = w->kv_blocks;
-        r->stats.kv_exposed_us = w->exposed_us;
-        r->stats.kv_transfer_us = w->transfer_us;
-        r->stats.kv_digest = w->kv_digest;
-        if (r->state == GW_DECODING || r->state == GW_CLOSING) side_over(b, r, side);
-        /* before token 0 the side stays open: FIRST_TOKEN is still to come */
-    } else if (m->type != BT_MSG_PREFILL_DONE) b->n.unexpected++;
+    else if (m->type == BT_MSG_PREFILL_DONE && from_prefill && side->is_open)
+        on_prefill_done(b, r, side, &m->u.prefill_done);
+    else if (m->type != BT_MSG_PREFILL_DONE) b->n.unexpected++;
 }
 
 /* Nothing was made for the request yet: another attempt loses nothing. */
@@ -502,7 +562,7 @@ void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *n
 static int64_t no_node_due_us(const gw_brain *b, const gw_request *r)
 {
     if (b->pair_ready) return BT_STEP_NEVER;
-    return (r->submitted_us > b->no_pair_us ? r->submitted_us : b->no_pair_us) + b->cfg.no_node_us;
+    return (r->waiting_us > b->no_pair_us ? r->waiting_us : b->no_pair_us) + b->cfg.no_node_us;
 }
 
 static bool wants_renew(const gw_request *r)
@@ -520,8 +580,8 @@ static void expire_queued(gw_brain *b, gw_request *r)
 {
     if (b->now_us >= no_node_due_us(b, r))
         gw_request_fail(b, r, GW_FAIL_NO_NODE, BT_EAGAIN, OVERLOADED_RETRY_MS,
-                        "no pair of a prefill and a decode node is ready");
-    else if (b->now_us - r->submitted_us >= b->cfg.queue_us)
+                        "neither a pair of a prefill and a decode node nor a decode node that computes prompts is ready");
+    else if (b->now_us - r->waiting_us >= b->cfg.queue_us)
         gw_request_fail(b, r, GW_FAIL_OVERLOADED, BT_EAGAIN, OVERLOADED_RETRY_MS, "every node was busy for %lld s",
                         (long long)(b->cfg.queue_us / 1000000));
 }
@@ -569,7 +629,7 @@ int64_t gw_request_due_us(const gw_brain *b, const gw_request *r)
     if (r->state == GW_NONE || r->state == GW_DEAD) return BT_STEP_NEVER;
     int64_t due = r->deadline_us, t;
     if (r->state == GW_QUEUED) {
-        due = r->submitted_us + b->cfg.queue_us;
+        due = r->waiting_us + b->cfg.queue_us;
         if ((t = no_node_due_us(b, r)) < due) due = t;
         if (r->not_before_us > b->now_us && r->not_before_us < due) due = r->not_before_us;
         return due;

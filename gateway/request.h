@@ -23,20 +23,26 @@ typedef struct gw_request {
     gw_state state;
     uint64_t number;
     uint32_t attempt;
-    int32_t *ids; uint32_t ids_len;     /* the prompt, */
+    int32_t *ids; uint32_t ids_len;     /* the prompt (and, behind the tokens, sampling.bias), */
     int32_t *tokens; uint32_t next_index;   /* and after it in one block [max_tokens] accepted so far, final stop
                                              * id included */
     uint32_t max_tokens;
     bt_sampling sampling;
     uint32_t stop_ids_len;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
-    gw_side prefill, decode;
+    gw_side prefill, decode;            /* prefill is closed where the attempt is local */
+    gw_local local;
+    uint32_t base;                      /* next_index when this attempt began: what it replays */
+    uint64_t prefill_class, decode_class;   /* of the attempt that made token 0 (route.h) */
+    bool has_kv;                        /* PREFILL_DONE of this attempt was seen */
     bt_msg_reserved reserved;
     bool is_accepted;                   /* PREFILL_ACCEPTED, or what follows it, was seen */
-    uint32_t early_len;                 /* ids in tokens[1..] that came before token 0: the nodes' links race */
+    uint32_t early_len;                 /* ids in tokens[max(base, 1)..] that came before token 0: the nodes' links race */
     bool has_early_finished;
     bt_msg_finished early_finished;     /* likewise */
     bt_finish ended;                    /* 0 until the end was seen */
+    int64_t waiting_us;                 /* since when queue_us and no_node_us count */
+    int64_t pause_us;                   /* before the next new attempt; doubles while no token comes */
     int64_t submitted_us, not_before_us, deadline_us, resend_us, renew_us;
     gw_stats stats;
 } gw_request;
@@ -62,7 +68,7 @@ bt_msg *gw_send(gw_brain *b, const bt_incarnation *peer, bt_msg_type type);
 /* request.c */
 gw_request *gw_request_find(gw_brain *b, uint64_t number);      /* not DEAD; NULL */
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random);
-void gw_request_assign(gw_brain *b, gw_request *r, gw_node *prefill, gw_node *decode);
+void gw_request_assign(gw_brain *b, gw_request *r, const gw_route_choice *c);
 void gw_request_msg(gw_brain *b, const bt_msg *m);              /* a message about a request, from a known node */
 void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));

@@ -254,6 +254,7 @@ static bt_err open_brain(server *s, bt_fault *fault)
     memcpy(c.model_id, s->config.model_id, sizeof c.model_id);
     c.queue_max = (uint32_t)s->options->max_queue;
     c.policy = s->options->policy == 0 ? GW_POLICY_LEAST_LOAD : GW_POLICY_ROUND_ROBIN;
+    c.local_below_tokens = (uint32_t)s->options->local_prefill_below;
     c.queue_us = s->options->timeout_ms * 1000;
     (void)snprintf(c.node_id, sizeof c.node_id, "gateway-%d", (int)getpid());
     const bt_err e = bt_rng_entropy(c.self.bytes, sizeof c.self.bytes, fault);
@@ -302,7 +303,7 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = bt_loop_add_fd(&watch, s->loop, gw_http_fd(s->http), BT_LOOP_IN, on_http, s)) < 0 ||
         (e = bt_loop_add_timer(&s->timer, s->loop, 0, TICK_US / 1000, on_timer, s)) < 0)
         return bt_fail(fault, e, "event loop");
-    bt_log(BT_LOG_INFO, "waiting for a prefill and a decode node");
+    bt_log(BT_LOG_INFO, "waiting for a prefill and a decode node, or a decode node that prefills itself");
     return BT_OK;
 }
 

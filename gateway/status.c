@@ -26,14 +26,16 @@ static json_t *engine(const bt_msg_engine *g)
 static json_t *node(const gw_node *n, int64_t now_us)
 {
     char hex[BT_HASH_HEX_CHARS], endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1], exactness[BT_MSG_MAX_TEXT_BYTES + 1];
+    char own[BT_MSG_MAX_TEXT_BYTES + 1];
     const bool is_decode = n->hello.role == BT_ROLE_DECODE;
-    return json_pack("{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+    return json_pack("{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                      "id", n->hello.node_id, "role", is_decode ? "decode" : "prefill",
                      "pid", n->state == GW_NODE_GONE ? json_null() : count(n->hello.pid),
                      "state", gw_node_state_name(n->state),
                      "endpoint", is_decode ? shown(endpoint, sizeof endpoint, n->hello.kv_endpoint) : NULL,
                      "incarnation", bt_hash_hex(hex, n->incarnation.bytes),
                      "exactness", shown(exactness, sizeof exactness, n->hello.exactness),
+                     "prefill_exactness", n->hello.prefill_exactness[0] ? json_string(shown(own, sizeof own, n->hello.prefill_exactness)) : json_null(),
                      "engine", engine(n->hello.engine),
                      "ctx_tokens", count(n->hello.ctx_tokens),
                      "kv_capacity_tokens", count(n->hello.kv_capacity_tokens),

@@ -77,6 +77,7 @@ _baton()
     "baton-gateway --host" | \
     "baton-gateway --port" | \
     "baton-gateway --control" | \
+    "baton-gateway --local-prefill-below" | \
     "baton-gateway --max-queue" | \
     "baton-gateway --max-connections" | \
     "baton-gateway --max-body" | \
@@ -207,7 +208,7 @@ _baton()
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --max-queue --max-connections --max-body --timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-prefill") words="--model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --slots --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     esac

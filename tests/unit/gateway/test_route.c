@@ -37,6 +37,13 @@ static gw_registry make(void)
     return r;
 }
 
+static gw_route_answer choose(gw_route_choice *ret, gw_router *router, gw_registry *r, uint32_t prompt, uint32_t more,
+                              uint32_t local_below)
+{
+    const gw_route_wish w = {.prompt_tokens = prompt, .max_tokens = more, .local_below_tokens = local_below};
+    return gw_route_choose(ret, router, r, &w);
+}
+
 static void takes_the_least_loaded_and_among_equals_the_one_idle_longest(void **s)
 {
     (void)s;
@@ -44,23 +51,22 @@ static void takes_the_least_loaded_and_among_equals_the_one_idle_longest(void **
     gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
     gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 100, 9, 4), *d1 = add(&r, 2, BT_ROLE_DECODE, 100, 2, 4),
             *d2 = add(&r, 3, BT_ROLE_DECODE, 100, 4, 4);
-    gw_node *gp, *gd;
-    uint64_t limit;
-    assert_int_equal(gw_route_choose(&router, &r, 10, 10, &gp, &gd, &limit), GW_ROUTE_PAIR);
-    assert_ptr_equal(gp, p);
-    assert_ptr_equal(gd, d1);
-    assert_int_equal(gw_route_choose(&router, &r, 10, 10, &gp, &gd, &limit), GW_ROUTE_PAIR);
-    assert_ptr_equal(gd, d2);
+    gw_route_choice c;
+    assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p);
+    assert_ptr_equal(c.decode, d1);
+    assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.decode, d2);
     d1->attempts = 1;                                   /* 1/2 against 1/4 */
     d2->attempts = 1;
-    assert_int_equal(gw_route_choose(&router, &r, 10, 10, &gp, &gd, &limit), GW_ROUTE_PAIR);
-    assert_ptr_equal(gd, d2);
+    assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.decode, d2);
     router.policy = GW_POLICY_ROUND_ROBIN;
-    assert_int_equal(gw_route_choose(&router, &r, 10, 10, &gp, &gd, &limit), GW_ROUTE_PAIR);
-    assert_ptr_equal(gd, d1);
+    assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.decode, d1);
     d1->attempts = 2;
     d2->attempts = 4;
-    assert_int_equal(gw_route_choose(&router, &r, 10, 10, &gp, &gd, &limit), GW_ROUTE_BUSY);
+    assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_BUSY);
     gw_registry_done(&r);
 }
 
@@ -69,21 +75,94 @@ static void pairs_must_agree_in_kv_shape_and_hold_the_sequence(void **s)
     (void)s;
     gw_registry r = make();
     gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
-    gw_node *gp, *gd;
-    uint64_t limit = 0;
-    assert_int_equal(gw_route_choose(&router, &r, 10, 10, &gp, &gd, &limit), GW_ROUTE_NO_NODE);
+    gw_route_choice c;
+    assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_NO_NODE);
     add(&r, 1, BT_ROLE_PREFILL, 100, 1, 4);
     add(&r, 2, BT_ROLE_DECODE, 500, 1, 8);
-    assert_int_equal(gw_route_choose(&router, &r, 10, 10, &gp, &gd, &limit), GW_ROUTE_NO_NODE);
+    assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_NO_NODE);
     assert_int_equal(gw_route_limit_tokens(&r), 0);
     gw_node *d = add(&r, 3, BT_ROLE_DECODE, 80, 1, 4);
     assert_int_equal(gw_route_limit_tokens(&r), 80);
-    assert_int_equal(gw_route_choose(&router, &r, 70, 11, &gp, &gd, &limit), GW_ROUTE_TOO_LONG);
-    assert_int_equal(limit, 80);
-    assert_int_equal(gw_route_choose(&router, &r, 70, 10, &gp, &gd, &limit), GW_ROUTE_PAIR);
-    assert_ptr_equal(gd, d);
+    assert_int_equal(choose(&c, &router, &r, 70, 11, 0), GW_ROUTE_TOO_LONG);
+    assert_int_equal(c.limit_tokens, 80);
+    assert_int_equal(choose(&c, &router, &r, 70, 10, 0), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.decode, d);
     d->state = GW_NODE_DRAINING;
-    assert_int_equal(gw_route_choose(&router, &r, 70, 10, &gp, &gd, &limit), GW_ROUTE_NO_NODE);
+    assert_int_equal(choose(&c, &router, &r, 70, 10, 0), GW_ROUTE_NO_NODE);
+    gw_registry_done(&r);
+}
+
+static void a_short_prompt_goes_to_a_decode_node_of_the_same_class_and_others_to_a_pair(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
+    gw_route_choice c;
+    gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 100, 9, 4), *d = add(&r, 2, BT_ROLE_DECODE, 100, 9, 4);
+    strcpy(p->hello.exactness, "npu 1");
+    assert_int_equal(choose(&c, &router, &r, 9, 10, 10), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p); /* the decode node has no engine for prompts */
+    assert_int_equal(c.local, GW_LOCAL_NOT);
+    assert_null(c.odd_decode);
+    strcpy(d->hello.prefill_exactness, "npu 1");
+    assert_int_equal(choose(&c, &router, &r, 10, 10, 10), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p); /* not below 10 */
+    assert_int_equal(choose(&c, &router, &r, 9, 10, 10), GW_ROUTE_CHOSEN);
+    assert_null(c.prefill);
+    assert_ptr_equal(c.decode, d);
+    assert_int_equal(c.local, GW_LOCAL_SHORT);
+    strcpy(d->hello.prefill_exactness, "npu 2");
+    assert_int_equal(choose(&c, &router, &r, 9, 10, 10), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p); /* another class: never */
+    assert_ptr_equal(c.odd_decode, d);
+    assert_ptr_equal(c.odd_prefill, p);
+    assert_int_equal(c.local, GW_LOCAL_NOT);
+    gw_registry_done(&r);
+}
+
+static void without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
+    gw_route_choice c;
+    gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 100, 9, 4), *d = add(&r, 2, BT_ROLE_DECODE, 80, 1, 4);
+    strcpy(p->hello.exactness, "npu 1");
+    strcpy(d->hello.prefill_exactness, "npu 1");
+    p->state = GW_NODE_SUSPECT;
+    assert_int_equal(choose(&c, &router, &r, 20, 10, 0), GW_ROUTE_NO_NODE);
+    assert_int_equal(gw_route_limit_tokens(&r), 80); /* ready all the same: the silence ends soon, one way or the other */
+    p->state = GW_NODE_GONE;
+    assert_int_equal(choose(&c, &router, &r, 20, 61, 0), GW_ROUTE_TOO_LONG);
+    assert_int_equal(c.limit_tokens, 80);
+    assert_int_equal(choose(&c, &router, &r, 20, 60, 0), GW_ROUTE_CHOSEN);
+    assert_int_equal(c.local, GW_LOCAL_NO_PREFILL_NODE);
+    assert_null(c.prefill);
+    d->attempts = 1;
+    assert_int_equal(choose(&c, &router, &r, 20, 60, 0), GW_ROUTE_BUSY);
+    d->attempts = 0;
+    d->hello.prefill_exactness[0] = 0;
+    assert_int_equal(choose(&c, &router, &r, 20, 60, 0), GW_ROUTE_NO_NODE);
+    assert_int_equal(gw_route_limit_tokens(&r), 0);
+    gw_registry_done(&r);
+}
+
+static void a_request_with_tokens_stays_in_its_classes(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
+    gw_route_choice c;
+    gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 100, 9, 4), *d = add(&r, 2, BT_ROLE_DECODE, 100, 9, 4);
+    strcpy(p->hello.exactness, "npu 1");
+    strcpy(d->hello.exactness, "f16");
+    gw_route_wish w = {.prompt_tokens = 10, .max_tokens = 10, .has_class = true, .prefill_class = gw_route_class("npu 1"),
+                       .decode_class = gw_route_class("int8")};
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
+    w.decode_class = gw_route_class("f16");
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    w.prefill_class = gw_route_class("npu 2");
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
     gw_registry_done(&r);
 }
 
@@ -113,6 +192,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_the_least_loaded_and_among_equals_the_one_idle_longest),
         cmocka_unit_test(pairs_must_agree_in_kv_shape_and_hold_the_sequence),
+        cmocka_unit_test(a_short_prompt_goes_to_a_decode_node_of_the_same_class_and_others_to_a_pair),
+        cmocka_unit_test(without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known),
+        cmocka_unit_test(a_request_with_tokens_stays_in_its_classes),
         cmocka_unit_test(a_full_table_gives_up_only_nodes_that_are_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
