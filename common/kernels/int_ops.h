@@ -99,10 +99,12 @@ typedef void bt_int_rotate16_fn(int32_t *restrict y, size_t ldy, const int16_t *
 /* ---- f16 bits to s16 in units of 2^-shift, shift in [-16, 30], by integer arithmetic ----
  * y = clamp(floor(value * 2^shift + 1/2)); infinities and NaNs by their sign bit to +-32639. */
 typedef void bt_int_from_f16_fn(int16_t *restrict y, const uint16_t *restrict x, size_t count, int shift);
+/* The same of int8 with one scale s, the bits of a finite f16: y = clamp(floor(q * s * 2^shift + 1/2)), the product exact. */
+typedef void bt_int_from_q8_fn(int16_t *restrict y, const int8_t *restrict q, uint16_t s, size_t count, int shift);
 
 /* ---- attention of T consecutive query rows over one sequence's KV, in integers ----
  * Rows, positions, heads and visibility as bt_attn_fn: row t stands at pos0 + t and sees positions 0 .. pos0 + t. q[T, ldq] s16,
- * out[T, ldo] s16; K and V rows are the f16 bits in the pages, converted by from_f16 with k_shift, v_shift. Only the query heads of KV
+ * out[T, ldo] s16; K and V rows are those of the pages, converted by from_f16 or, elem_bytes 1, from_q8, with k_shift, v_shift. Only the query heads of KV
  * head g, [g * H / G, (g + 1) * H / G), are computed: the caller splits KV heads and rows over threads.
  *   z[j]   = floor(sum over d of q[d] * K[j][d] / 2^L + 1/2), L = ceil(log2 D): the sum exact, |z| <= 2^30
  *   e, S   = softmax16(z, logit);            logit = unit of q * 2^-k_shift * 2^L * attention scale * 2^26

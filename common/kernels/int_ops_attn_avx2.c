@@ -19,8 +19,13 @@ typedef struct attn {
 /* Row of position j as s16, zero from d to d16; zeros from position n on. */
 static void load_row(const attn *a, int16_t *row, int is_v, size_t j, size_t n, int shift)
 {
-    if (j >= n) memset(row, 0, a->d16 * sizeof *row);
-    else bt_int_from_f16_avx2(row, (const void *)bt_kv_view_row(a->kv, a->layer, is_v, j, a->g), a->d, shift);
+    if (j >= n) {
+        memset(row, 0, a->d16 * sizeof *row);
+        return;
+    }
+    const uint8_t *from = bt_kv_view_row(a->kv, a->layer, is_v, j, a->g);
+    if (a->kv->elem_bytes == 1) bt_int_from_q8_avx2(row, (const int8_t *)from, *(const uint16_t *)(const void *)(from + a->d), a->d, shift);
+    else bt_int_from_f16_avx2(row, (const void *)from, a->d, shift);
 }
 
 /* 8 x 8 values of 4 bytes, row i at from + i * ld, to column i at to + j * ldt. */

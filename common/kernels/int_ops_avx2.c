@@ -232,4 +232,12 @@ void bt_int_from_f16_avx2(int16_t *restrict y, const uint16_t *restrict x, size_
     for (; i + 8 <= count; i += 8) _mm_storeu_si128((void *)(y + i), v8_narrow(v8_from_f16(x + i, shift)));
     for (; i < count; i++) y[i] = int_from_f16(x[i], shift);
 }
+
+void bt_int_from_q8_avx2(int16_t *restrict y, const int8_t *restrict q, uint16_t s, size_t count, int shift)
+{
+    const int_q8 by = int_q8_of(s, shift);
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) _mm_storeu_si128((void *)(y + i), v8_narrow(v8_from_q8(q + i, by)));
+    for (; i < count; i++) y[i] = int_from_q8(q[i], by);
+}
 #endif

@@ -111,4 +111,11 @@ V8 v8_from_f16(const uint16_t *p, int shift)
     v = _mm256_add_epi32(v, _mm256_srli_epi32(_mm256_sllv_epi32(v8_set(1), right), 1));
     return v8_clamp(_mm256_srav_epi32(v, right), BT_INT_MAX16);
 }
+/* bt_int_from_q8 of eight */
+V8 v8_from_q8(const int8_t *p, int_q8 s)
+{
+    const __m256i v = _mm256_mullo_epi32(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)), v8_set(s.mant * (1 << s.up)));
+    const __m256i half = v8_set(s.down ? 1 << (s.down - 1) : 0);
+    return v8_clamp(_mm256_sra_epi32(_mm256_add_epi32(v, half), _mm_cvtsi32_si128((int)s.down)), BT_INT_MAX16);
+}
 #endif

@@ -94,6 +94,18 @@ static inline int16_t int_from_f16(uint16_t h, int shift)
     return (int16_t)int_clamp(v, BT_INT_MAX16);
 }
 
+/* What q is multiplied and shifted by: |q * mant| < 2^18, so that a shift up by 12 tells as much as any above it. */
+typedef struct int_q8 { int32_t mant; unsigned up, down; } int_q8;
+static inline int_q8 int_q8_of(uint16_t s, int shift)
+{
+    const int e = s >> 10 & 31, up = (e ? e : 1) - 25 + shift, mant = (s & 0x3ff) | (e ? 0x400 : 0);
+    return (int_q8){s & 0x8000 ? -mant : mant, up < 0 ? 0 : up < 12 ? (unsigned)up : 12, up >= 0 ? 0 : up > -30 ? (unsigned)-up : 30};
+}
+static inline int16_t int_from_q8(int8_t q, int_q8 s)
+{
+    return (int16_t)int_clamp(int_round_shift((int64_t)q * s.mant * (1 << s.up), s.down), BT_INT_MAX16);
+}
+
 /* floor(acc * inv * m / 2^(63 + s) + 1/2), clamped: |acc| * inv < 2^79 */
 static inline int16_t int_attn_out(int64_t acc, uint64_t inv, bt_int_mul m)
 {

@@ -149,6 +149,20 @@ void bt_int_from_f16_ref(int16_t *restrict y, const uint16_t *restrict x, size_t
     for (size_t i = 0; i < count; i++) y[i] = int_from_f16(x[i], shift);
 }
 
+void bt_int_from_q8_ref(int16_t *restrict y, const int8_t *restrict q, uint16_t s, size_t count, int shift)
+{
+    const int_q8 by = int_q8_of(s, shift);
+    for (size_t i = 0; i < count; i++) y[i] = int_from_q8(q[i], by);
+}
+
+static void load_row(int16_t *row, const bt_kv_view *kv, size_t layer, int is_v, size_t token, size_t g, int shift)
+{
+    const uint8_t *from = bt_kv_view_row(kv, layer, is_v, token, g);
+    const size_t d = kv->head_dim;
+    if (kv->elem_bytes == 1) bt_int_from_q8_ref(row, (const int8_t *)from, *(const uint16_t *)(const void *)(from + d), d, shift);
+    else bt_int_from_f16_ref(row, (const void *)from, d, shift);
+}
+
 /* One (row, query head) over positions 0 .. n - 1. */
 static void attend_one(int16_t *out, const int16_t *q, const bt_kv_view *kv, size_t layer, size_t g, size_t n,
                        const bt_int_attention_params *p, uint8_t *scratch, const int_attn_scratch *plan)
@@ -159,14 +173,14 @@ static void attend_one(int16_t *out, const int16_t *q, const bt_kv_view *kv, siz
     int64_t *acc = (void *)(scratch + plan->acc);
     for (size_t j = 0; j < n; j++) {
         int64_t sum = 0;
-        bt_int_from_f16_ref(row, (const void *)bt_kv_view_row(kv, layer, 0, j, g), d, p->k_shift);
+        load_row(row, kv, layer, 0, j, g, p->k_shift);
         for (size_t i = 0; i < d; i++) sum += (int32_t)q[i] * row[i];
         z[j] = (int32_t)int_round_shift(sum, int_attn_log2(d));
     }
     const uint64_t inv = (UINT64_C(1) << 63) / bt_int_softmax16_ref(e, z, n, p->logit);
     memset(acc, 0, d * sizeof *acc);
     for (size_t j = 0; j < n; j++) {
-        bt_int_from_f16_ref(row, (const void *)bt_kv_view_row(kv, layer, 1, j, g), d, p->v_shift);
+        load_row(row, kv, layer, 1, j, g, p->v_shift);
         for (size_t i = 0; i < d; i++) acc[i] += (int32_t)e[j] * row[i];
     }
     for (size_t i = 0; i < d; i++) out[i] = int_attn_out(acc[i], inv, p->out);

@@ -15,5 +15,6 @@ bt_int_split8_fn      bt_int_split8_ref, bt_int_split8_avx2;
 bt_int_split16_fn     bt_int_split16_ref, bt_int_split16_avx2;
 bt_int_rotate16_fn    bt_int_rotate16_ref;
 bt_int_from_f16_fn    bt_int_from_f16_ref, bt_int_from_f16_avx2;
+bt_int_from_q8_fn     bt_int_from_q8_ref, bt_int_from_q8_avx2;
 bt_int_attention16_fn bt_int_attention16_ref, bt_int_attention16_avx2;
 #endif

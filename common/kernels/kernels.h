@@ -144,6 +144,7 @@ typedef struct bt_kernels {
     bt_int_split16_fn     *int_split16;
     bt_int_rotate16_fn    *int_rotate16;
     bt_int_from_f16_fn    *int_from_f16;
+    bt_int_from_q8_fn     *int_from_q8;
     bt_int_attention16_fn *int_attention16;
 } bt_kernels;
 extern const bt_kernels bt_kernels_table[];

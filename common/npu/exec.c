@@ -132,7 +132,7 @@ static void run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         break;
     case BT_PKG_KV_STORE:
         bt_companion_kv_store(c, &rows, i->layer, in0, in1, i->in_width);
-        x->stats.kv_bytes_written += (uint64_t)j->io->valid * i->in_width * 2 * sizeof(uint16_t);
+        x->stats.kv_bytes_written += (uint64_t)j->io->valid * 2 * h->kv_heads * bt_kv_head_bytes(j->io->kv->elem_bytes, h->head_dim);
         break;
     case BT_PKG_ATTENTION:
         bt_companion_attention(c, &rows, out, in0, i->layer, h->heads, h->kv_heads, h->head_dim,
@@ -171,10 +171,10 @@ static bt_err check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, con
     if (io->pos0 > limit || io->valid > limit - io->pos0)
         return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", io->valid,
                        io->pos0, limit);
-    if (v->elem_bytes != 2 || v->layers != h->layers || v->kv_heads != h->kv_heads ||
+    if ((v->elem_bytes != 1 && v->elem_bytes != 2) || v->layers != h->layers || v->kv_heads != h->kv_heads ||
         v->head_dim != h->head_dim)
         return bt_fail(fault, BT_EARG,
-                       "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 2", v->layers,
+                       "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 1 or 2", v->layers,
                        v->kv_heads, v->head_dim, v->elem_bytes, h->layers, h->kv_heads, h->head_dim);
     for (size_t i = 0; i < io->valid; i++)
         if (io->ids[i] < 0 || (uint32_t)io->ids[i] >= h->vocab)

@@ -25,7 +25,7 @@ void   bt_exec_free(bt_exec *x);            /* NULL is fine */
 
 typedef struct bt_exec_io {
     const int32_t *ids;                     /* [valid] */
-    const bt_kv_view *kv;                   /* f16; [0, pos0) are stored; room for [pos0, pos0 + valid) */
+    const bt_kv_view *kv;                   /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
     size_t pos0, valid, rows;               /* pos0: cache_index; 1 <= valid <= rows; row.seq_min <= rows <= row.seq */
     float *logits;                          /* [V], [valid, V], or NULL, as the program gives */
     float pad;                              /* any value, NaN too: it reaches nothing; 0 in normal use */
@@ -39,7 +39,7 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
 
 /* Counted exactly, over all runs. */
 typedef struct bt_exec_stats {
-    uint64_t kv_bytes_written;              /* 2 * L * G * E * 2 for each real row */
+    uint64_t kv_bytes_written;              /* 2 * L * G heads (bt_kv_head_bytes) for each real row */
     uint64_t npu_macs, companion_macs;      /* of real rows, without padding; attention counts the pairs it computes, as q . k and p . v */
     uint64_t shadow_entries;                /* values beyond a clip that were added back; llm-int8: values that the companion multiplied */
 } bt_exec_stats;

@@ -47,7 +47,7 @@ typedef struct bt_prefill_hooks {
 typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
 
 /* Compute positions [pos0, pos0 + n) of one sequence whose positions [0, pos0) are already stored in kv.
- * ids[n], n >= 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: f16, room for pos0 + n tokens; no
+ * ids[n], n >= 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: f16 or int8, room for pos0 + n tokens; no
  * other row is written. logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL.
  * BT_EARG: the contract; BT_ELIMIT: too long, with both numbers; BT_ECANCEL: rows may have been written.
  * No allocation. One run at a time; the caller's thread takes part in computing. */

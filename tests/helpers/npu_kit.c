@@ -323,16 +323,16 @@ bt_prefill *npu_kit_engine(const bt_pkg *pkg, size_t ctx_tokens, const char *isa
     return p;
 }
 
-void npu_kit_check_cuts(bt_prefill *p, const bt_model *m, const int32_t *ids, size_t n)
+static void check_cuts(bt_prefill *p, const bt_model *m, const int32_t *ids, size_t n, uint32_t elem_bytes)
 {
     const size_t cuts[] = {1, 16, 100, 256, 300, n - 1}, vocab = m->hp.vocab;
     float *all = engine_kit_floats(n * vocab), *last = engine_kit_floats(vocab);
-    bt_kv_view kv = engine_kit_pages(m, n, 16, 2);
+    bt_kv_view kv = engine_kit_pages(m, n, 16, elem_bytes);
     expect(bt_prefill_run(p, &kv, ids, n, 0, NULL, all, BT_PREFILL_ALL, NULL) == BT_OK);
     const uint64_t hash = engine_kit_hash(&kv, n);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         const size_t cut = cuts[i];
-        bt_kv_view part = engine_kit_pages(m, n, 64, 2);
+        bt_kv_view part = engine_kit_pages(m, n, 64, elem_bytes);
         expect(bt_prefill_run(p, &part, ids, cut, 0, NULL, last, BT_PREFILL_LAST, NULL) == BT_OK);
         expect(memcmp(last, all + (cut - 1) * vocab, vocab * sizeof *last) == 0);
         expect(bt_prefill_run(p, &part, ids + cut, n - cut, cut, NULL, last, BT_PREFILL_LAST, NULL) == BT_OK);
@@ -343,4 +343,9 @@ void npu_kit_check_cuts(bt_prefill *p, const bt_model *m, const int32_t *ids, si
     free(all);
     free(last);
     engine_kit_pages_free(&kv);
+}
+
+void npu_kit_check_cuts(bt_prefill *p, const bt_model *m, const int32_t *ids, size_t n)
+{
+    for (uint32_t elem_bytes = 1; elem_bytes <= 2; elem_bytes++) check_cuts(p, m, ids, n, elem_bytes);
 }

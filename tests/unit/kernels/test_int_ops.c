@@ -270,6 +270,19 @@ static void from_f16_rounds_every_half_half_up(void **state)
         }
 }
 
+static void from_q8_rounds_every_product_half_up(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++)
+        for (int shift = -16; shift <= 30 && (h & 0x7c00) != 0x7c00; shift += 1 + (int)rnd_below(9)) {
+            const int8_t q = (int8_t)(h % 7 ? (int)rnd() : h % 2 ? -128 : 1);
+            int16_t y;
+            ref_kernels()->int_from_q8(&y, &q, (uint16_t)h, 1, shift);
+            const double want = floor(ldexp((double)f16_to_f32((uint16_t)h) * q, shift) + 0.5);
+            assert_int_equal(y, (int)fmin(fmax(want, -BT_INT_MAX16), BT_INT_MAX16));
+        }
+}
+
 /* Softmax attention in double precision over the same f16 rows. */
 static void attention_is_close_to_double_precision(void **state)
 {
@@ -318,6 +331,7 @@ int main(void)
         cmocka_unit_test(add_and_split_keep_every_unit),
         cmocka_unit_test(rotate_equals_the_dense_product),
         cmocka_unit_test(from_f16_rounds_every_half_half_up),
+        cmocka_unit_test(from_q8_rounds_every_product_half_up),
         cmocka_unit_test(attention_is_close_to_double_precision),
     };
     printf("seed %llu\n", (unsigned long long)test_rng_state);

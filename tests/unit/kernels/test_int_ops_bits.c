@@ -177,6 +177,23 @@ static void from_f16_equals_ref_for_every_half(void **state)
     free(h), free(want), free(y);
 }
 
+static void from_q8_equals_ref_for_every_scale(void **state)
+{
+    enum { N = 203 };
+    const bt_kernels *v = variant_of(state);
+    int8_t *q = bytes_new(N, 1);
+    int16_t *want = bytes_new(N * 2, 2), *y = bytes_new(N * 2, 2);
+    for (size_t i = 0; i < N; i++) q[i] = (int8_t)(i < 2 ? (int)i * 255 - 128 : (int)rnd());
+    for (uint32_t s = 0; s < 65536; s++) {
+        if ((s & 0x7c00) == 0x7c00) continue;
+        const int shift = (int)rnd_below(47) - 16;
+        ref_kernels()->int_from_q8(want, q, (uint16_t)s, N, shift);
+        v->int_from_q8(y, q, (uint16_t)s, N, shift);
+        assert_memory_equal(y, want, N * 2);
+    }
+    free(q), free(want), free(y);
+}
+
 typedef struct attention { size_t t, pos0, heads, g, d, page_tokens; } attention;
 
 /* Rows [from, to) of the problem, written to their place in out. */
@@ -190,16 +207,21 @@ static void attend(const bt_kernels *v, const attention *a, const int_cache *c, 
     free(scratch);
 }
 
-static void attention_case(const bt_kernels *v, attention a)
+static void attention_over(const bt_kernels *v, attention a, int_cache c)
 {
     const size_t n = a.t * a.heads * a.d;
-    int_cache c = int_cache_new(a.g, a.d, a.page_tokens, a.pos0 + a.t, 99, 4.0f);
     int16_t *q = wholes16(n, BT_INT_MAX16), *want = bytes_new(n * 2, 2), *out = bytes_new(n * 2, 2);
     const bt_int_attention_params p = {rnd_mul(24, 6), rnd_mul(29, 3), 13, 12};
     attend(ref_kernels(), &a, &c, want, q, 0, a.t, &p);
     attend(v, &a, &c, out, q, 0, a.t, &p);
     assert_memory_equal(out, want, n * 2);
     free(q), free(want), free(out), int_cache_free(&c);
+}
+
+static void attention_case(const bt_kernels *v, attention a)
+{
+    attention_over(v, a, int_cache_new(a.g, a.d, a.page_tokens, a.pos0 + a.t, 99, 4.0f));
+    if (a.d % 2 == 0) attention_over(v, a, int_cache8_new(a.g, a.d, a.page_tokens, a.pos0 + a.t, 99, 4.0f));
 }
 
 static void attention_equals_ref(void **state)
@@ -243,6 +265,7 @@ int main(void)
         cmocka_unit_test(add_equals_ref),
         cmocka_unit_test(split_equals_ref_and_the_companions_quantisation),
         cmocka_unit_test(from_f16_equals_ref_for_every_half),
+        cmocka_unit_test(from_q8_equals_ref_for_every_scale),
         cmocka_unit_test(attention_equals_ref),
         cmocka_unit_test(attention_is_the_same_however_queries_are_sliced_and_rows_are_paged),
     };

@@ -49,8 +49,8 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
         world w = begin(archs[r % 3]);
-        float *first = engine_kit_floats(w.vocab), *logits = engine_kit_floats(w.vocab);
-        uint64_t hash = 0;
+        float *first[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)}, *logits = engine_kit_floats(w.vocab);
+        uint64_t hash[2] = {0};
         for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
             bt_pkg *pkg = package(&w, recipes[r], policies[i]);
             for (size_t k = 0; k < bt_kernels_table_len; k++) {
@@ -58,23 +58,26 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
                 if (!bt_kernels_table[k].usable() || (is_ref && i != r % 3))
                     continue; /* the plain kernels are slow */
                 bt_prefill *p = npu_kit_engine(pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2]);
-                bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, 2);
-                assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL),
-                                 BT_OK);
-                if (!hash) {
-                    hash = engine_kit_hash(&kv, N);
-                    memcpy(first, logits, w.vocab * sizeof *first);
+                for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
+                    bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, elem + 1);
+                    assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL),
+                                     BT_OK);
+                    if (!hash[elem]) {
+                        hash[elem] = engine_kit_hash(&kv, N);
+                        memcpy(first[elem], logits, w.vocab * sizeof **first);
+                    }
+                    assert_true(engine_kit_hash(&kv, N) == hash[elem]);
+                    assert_true(engine_kit_untouched(&kv, N, N + 40));
+                    assert_memory_equal(first[elem], logits, w.vocab * sizeof **first);
+                    assert_int_equal(bt_prefill_stats_of(p).compilations, 0);
+                    engine_kit_pages_free(&kv);
                 }
-                assert_true(engine_kit_hash(&kv, N) == hash);
-                assert_true(engine_kit_untouched(&kv, N, N + 40));
-                assert_memory_equal(first, logits, w.vocab * sizeof *first);
-                assert_int_equal(bt_prefill_stats_of(p).compilations, 0);
-                engine_kit_pages_free(&kv);
                 bt_prefill_free(p);
             }
             bt_pkg_close(pkg);
         }
-        free(first);
+        free(first[0]);
+        free(first[1]);
         free(logits);
         end(&w);
     }

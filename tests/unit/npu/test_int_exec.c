@@ -60,8 +60,8 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
         world w = begin(archs[r]);
-        float *first = engine_kit_floats(w.vocab), *logits = engine_kit_floats(w.vocab);
-        uint64_t hash = 0;
+        float *first[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)}, *logits = engine_kit_floats(w.vocab);
+        uint64_t hash[2] = {0};
         for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
             bt_pkg *pkg = package(&w, recipes[r], policies[i], BT_PKG_OPS_ALL, NULL);
             assert_int_equal(bt_pkg_header_of(pkg)->npu_ops, BT_PKG_OPS_ALL);
@@ -69,21 +69,24 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
                 const bool is_ref = k == bt_kernels_table_len - 1;
                 if (!bt_kernels_table[k].usable() || (is_ref && i != r)) continue; /* the plain kernels are slow */
                 bt_prefill *p = npu_kit_engine(pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2]);
-                bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, 2);
-                assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
-                if (!hash) {
-                    hash = engine_kit_hash(&kv, N);
-                    memcpy(first, logits, w.vocab * sizeof *first);
+                for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
+                    bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, elem + 1);
+                    assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
+                    if (!hash[elem]) {
+                        hash[elem] = engine_kit_hash(&kv, N);
+                        memcpy(first[elem], logits, w.vocab * sizeof **first);
+                    }
+                    assert_true(engine_kit_hash(&kv, N) == hash[elem]);
+                    assert_true(engine_kit_untouched(&kv, N, N + 40));
+                    assert_memory_equal(first[elem], logits, w.vocab * sizeof **first);
+                    engine_kit_pages_free(&kv);
                 }
-                assert_true(engine_kit_hash(&kv, N) == hash);
-                assert_true(engine_kit_untouched(&kv, N, N + 40));
-                assert_memory_equal(first, logits, w.vocab * sizeof *first);
-                engine_kit_pages_free(&kv);
                 bt_prefill_free(p);
             }
             bt_pkg_close(pkg);
         }
-        free(first);
+        free(first[0]);
+        free(first[1]);
         free(logits);
         end(&w);
     }
@@ -132,12 +135,13 @@ static float *float_logits(const world *w)
     return logits;
 }
 
-static double distance(const world *w, const float *want, const char *recipe, uint32_t npu_ops, const bt_profile *profile)
+static double distance(const world *w, const float *want, const char *recipe, uint32_t npu_ops, const bt_profile *profile,
+                       uint32_t kv_elem_bytes)
 {
     bt_pkg *pkg = package(w, recipe, "chunk:256+tail", npu_ops, profile);
     assert_int_equal(bt_pkg_header_of(pkg)->npu_ops, npu_ops);
     bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL);
-    bt_kv_view kv = engine_kit_pages(w->kit.model, N, PAGE, 2);
+    bt_kv_view kv = engine_kit_pages(w->kit.model, N, PAGE, kv_elem_bytes);
     float *logits = engine_kit_floats(N * w->vocab);
     double apart = 0, square = 0;
     assert_int_equal(bt_prefill_run(p, &kv, w->ids, N, 0, NULL, logits, BT_PREFILL_ALL, NULL), BT_OK);
@@ -161,10 +165,12 @@ static void logits_are_as_close_to_the_float_engine_as_with_float_operators(void
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
         float *want = float_logits(&w);
-        const double linear = distance(&w, want, "w8a16", BT_PKG_OPS_LINEAR, NULL), all = distance(&w, want, "w8a16", BT_PKG_OPS_ALL, NULL);
-        const double bits8 = distance(&w, want, "w8a16", BT_PKG_OPS_ALL, &narrow);
-        printf("%s, relative distance of logits: float operators %.4f, integer ones %.4f, 8-bit outputs %.4f\n", archs[a], linear, all, bits8);
-        assert_true(all < linear + 0.005);
+        const double linear = distance(&w, want, "w8a16", BT_PKG_OPS_LINEAR, NULL, 2);
+        const double all = distance(&w, want, "w8a16", BT_PKG_OPS_ALL, NULL, 2), kv8 = distance(&w, want, "w8a16", BT_PKG_OPS_ALL, NULL, 1);
+        const double bits8 = distance(&w, want, "w8a16", BT_PKG_OPS_ALL, &narrow, 2);
+        printf("%s, relative distance of logits: float operators %.4f, integer ones %.4f, 8-bit outputs %.4f, KV of int8 %.4f\n", archs[a], linear, all, bits8,
+               kv8);
+        assert_true(all < linear + 0.005 && kv8 < all + 0.02);
         assert_true(bits8 < 0.1);
         free(want);
         end(&w);
