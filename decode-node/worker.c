@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/ring.h"
 #include "decode-node/batch.h"
+#include "decode-node/lookup.h"
 #include "kv/kv_pack.h"
 #include "sample/sample.h"
 
@@ -27,7 +28,9 @@ typedef struct sequence {
     bt_fault wrong;                         /* what START was wrong in; "": nothing */
     bool active;
     uint32_t known;                         /* tokens of the answer */
-    uint32_t steps;
+    uint32_t steps, drafted, accepted;
+    dc_lookup lookup;
+    uint32_t suffix;                        /* of the drafts that were offered; 0: none were */
     int64_t started_us, prefill_us, first_us;   /* START or FIRST; first piece; first step */
     bt_msg_work work;
 } sequence;
@@ -53,6 +56,7 @@ struct dc_worker {
     float *logits;                          /* [rows_max, V] */
     bt_sample_logprob *logprob;             /* [rows_max] */
     bt_sample **sampler;                    /* [threads] */
+    dc_lookup_cost cost;
     size_t threads;
     pthread_t thread;
     bool has_thread;
@@ -72,7 +76,8 @@ static void push_event(dc_worker *w, const dc_worker_event *ev)
 static void end_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_finish reason, const char *text)
 {
     const int64_t now = bt_clock_us();
-    dc_worker_event ev = { .type = type, .slot = s->is.slot, .reason = reason, .rows = s->is.rows, .steps = s->steps };
+    dc_worker_event ev = { .type = type, .slot = s->is.slot, .reason = reason, .rows = s->is.rows, .steps = s->steps,
+                           .drafted = s->drafted, .accepted = s->accepted };
     ev.wait_us = (uint64_t)((s->steps ? s->first_us : now) - s->started_us);
     ev.decode_us = s->steps ? (uint64_t)(now - s->first_us) : 0;
     snprintf(ev.u.text, sizeof ev.u.text, "%s", text);
@@ -103,7 +108,8 @@ static void begin(dc_worker *w, uint32_t slot)
     sequence *s = &w->slot[slot];
     s->active = true;
     s->known = s->is.ids_len;
-    s->steps = 0;
+    s->steps = s->drafted = s->accepted = s->suffix = 0;
+    s->lookup = (dc_lookup){ 0 };
     s->prefill_us = 0;
     s->work = (bt_msg_work){ 0 };
     s->started_us = bt_clock_us();
@@ -147,6 +153,41 @@ static void tell_needs(dc_worker *w)
 
 /* ---- a decode step ---- */
 
+/* Drafts stand in ids behind the known tokens. They may repeat each other: the source runs on into them. */
+static uint32_t draft(dc_worker *w, sequence *s, uint32_t rows)
+{
+    const size_t n = (size_t)s->is.prompt_tokens + s->known;
+    const uint32_t left = s->is.max_tokens - s->known - 1;
+    size_t place;
+    const uint32_t suffix = dc_lookup_find(&place, s->ids, n);
+    if (!suffix) return 0;
+    const uint32_t count = dc_lookup_worth(&s->lookup, suffix, &w->cost, rows, left < w->config.draft_max ? left : w->config.draft_max);
+    if (!count) dc_lookup_forget(&s->lookup);
+    else s->suffix = suffix;
+    for (uint32_t i = 0; i < count; i++) s->ids[n + i] = s->ids[place + i];
+    dc_batch_offer(w->batch, s->is.slot, count);
+    return count;
+}
+
+static void offer_drafts(dc_worker *w)
+{
+    uint32_t rows = 0;
+    if (!w->config.draft_max) return;
+    for (uint32_t i = 0; i < w->config.slots; i++) rows += w->slot[i].active;
+    for (uint32_t i = 0; i < w->config.slots && rows < dc_engine_rows_max(w->config.engine); i++)
+        if (w->slot[i].active && !w->slot[i].suffix && dc_batch_takes_drafts(w->batch, i)) rows += draft(w, &w->slot[i], rows);
+}
+
+static void learn(sequence *s, const dc_batch_item *it, const outcome *o)
+{
+    if (it->drafts && o->tokens) {
+        dc_lookup_learn(&s->lookup, s->suffix, it->drafts, o->tokens - 1);
+        s->drafted += it->drafts;
+        s->accepted += o->tokens - 1;
+    }
+    s->suffix = 0;
+}
+
 /* Token `index` of the answer, after those before it in ids. */
 static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, bt_sample *sampler, const sequence *s, uint32_t index, const float *logits, bt_fault *fault)
 {
@@ -155,7 +196,7 @@ static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, bt_sample *sampler
 }
 
 /* Rows that make no token are replayed; of the others each is sampled with its own index, and a draft stands where it is the token that its
- * row made. Drafts lie in `ids` behind the known tokens, so history and drafts are one. */
+ * row made: history and drafts are one in ids. */
 static void sample_item(dc_worker *w, bt_sample *sampler, size_t i)
 {
     const dc_batch_item *it = &w->item[i];
@@ -181,12 +222,9 @@ static void sample_part(void *ud, size_t part, size_t parts)
 static void take_outcome(dc_worker *w, const dc_batch_item *it, const outcome *o)
 {
     sequence *s = &w->slot[it->slot];
-    if (o->err < 0) {
-        end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, o->fault.text);
-        return;
-    }
     const uint32_t kept = it->count - it->drafts + (o->tokens ? o->tokens - 1 : 0);
     s->is.rows += kept;
+    learn(s, it, o);
     for (uint32_t t = 0; t < o->tokens; t++) {
         dc_worker_event ev = { .type = DC_WORKER_TOKEN, .slot = it->slot, .index = s->known, .id = s->ids[s->is.prompt_tokens + s->known] };
         if ((ev.has_logprob = s->is.sampling.logprobs)) ev.logprob = w->logprob[o->first_row + t];
@@ -194,7 +232,8 @@ static void take_outcome(dc_worker *w, const dc_batch_item *it, const outcome *o
         s->known++;
         if (ends(w, s)) return;
     }
-    dc_batch_ran(w->batch, it->slot, kept, o->tokens);
+    if (o->err < 0) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, o->fault.text);
+    else dc_batch_ran(w->batch, it->slot, kept, o->tokens);
 }
 
 static void step(dc_worker *w, const dc_batch_plan *p)
@@ -219,6 +258,7 @@ static void step(dc_worker *w, const dc_batch_plan *p)
     if (e < 0) return;
     if (w->items > 1) bt_pool_run(w->config.pool, sample_part, w);
     else sample_part(w, 0, 1);
+    dc_lookup_took(&w->cost, p->rows, (float)(bt_clock_us() - now));
     for (size_t i = 0; i < w->items; i++) take_outcome(w, &w->item[i], &w->outcome[i]);
 }
 
@@ -297,6 +337,7 @@ static void *run(void *ud)
         take_commands(w, slept);
         let_go_of_stopped(w);
         tell_needs(w);
+        offer_drafts(w);
         const dc_batch_plan p = dc_batch_next(w->batch);
         slept = p.kind == DC_BATCH_NOTHING;
         if (p.kind == DC_BATCH_STEP) step(w, &p);

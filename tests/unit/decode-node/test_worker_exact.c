@@ -1,0 +1,392 @@
+/* A sequence's tokens and KV rows are what its prompt, its sampling and the engines make of them, and nothing else: every request that goes
+ * through a worker is held against the same request alone, prefilled by the prefill node's engine and decoded row by row. Neighbours,
+ * pieces of prefills, tokens known from elsewhere, stops at any moment with rows kept or dropped, pages that grow, drafts: all of them at
+ * random. Meant to be run under the thread sanitizer too. */
+#include "decode-node/worker.h"
+#include "base/rng.h"
+#include "kv/kv_pack.h"
+#include "prefill-node/engine.h"
+#include "sample/sample.h"
+#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/tiny_gguf.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 10, ROWS = 16, CTX = 256, PAGE_TOKENS = 16, PROMPT = 90, ANSWER = 60, DEADLINE_MS = 60000 };
+
+/* A request and its answer when it is alone. */
+typedef struct request {
+    int32_t prompt[PROMPT];
+    uint32_t prompt_tokens, max_tokens;
+    bt_sampling sampling;
+    bt_sample_bias bias[2];
+    uint32_t stop_ids_len;
+    int32_t stop_ids[1];
+    int32_t ids[ANSWER];
+    uint32_t len;
+    bt_finish reason;
+    bt_msg_logprob logprob[ANSWER];
+    bt_kv_view kv;                          /* prompt_tokens + len - 1 rows */
+} request;
+
+typedef struct slot_state {
+    request r;
+    bt_kv_view kv;
+    size_t capacity;                        /* what the worker knows of */
+    uint32_t known;                         /* tokens told, or given at START */
+    uint32_t stop_at;                       /* STOP when so many are known; UINT32_MAX: never */
+    bool busy, stopping;
+} slot_state;
+
+typedef struct room {
+    char dir[256];
+    uint8_t *file;
+    bt_model *model;
+    bt_pool *pool;
+    pf_engine *prefill;
+    dc_engine *alone;
+    bt_sample *sampler;
+    float *logits;
+    dc_worker *worker;
+    slot_state slot[SLOTS];
+    uint64_t seed, draws;
+    uint64_t drafted, accepted, restarts, firsts, needs;
+} room;
+
+static uint32_t draw(room *r, uint32_t n) { return (uint32_t)(bt_rng_u64(r->seed, r->draws++) % n); }
+
+static dc_engine *new_engine(const room *r, size_t rows_max, bt_pool *pool)
+{
+    dc_engine *e = NULL;
+    bt_fault fault;
+    if (dc_engine_new(&e, r->model, &(dc_engine_config){ .rows_max = rows_max, .pool = pool }, &fault) < 0) fail_msg("%s", fault.text);
+    return e;
+}
+
+static void open_room(room *r, const char *engine, uint32_t draft_max)
+{
+    size_t len;
+    bt_fault fault = { "" };
+    bt_gguf *g = NULL;
+    tiny_gguf_spec spec = tiny_gguf_default();
+    const char *base = getenv("TMPDIR");
+    memset(r, 0, sizeof *r);
+    spec.ctx = CTX;
+    r->seed = 5;
+    snprintf(r->dir, sizeof r->dir, "%s/worker-XXXXXX", base && *base ? base : "/tmp");
+    assert_non_null(mkdtemp(r->dir));
+    assert_int_equal(setenv("BATON_CACHE_DIR", r->dir, 1), 0);
+    r->file = tiny_gguf_build(&spec, &len);
+    assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
+    assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
+    assert_int_equal(bt_pool_new(&r->pool, 2, NULL), BT_OK);
+    if (pf_engine_new(&r->prefill, r->model, &(pf_engine_config){ .engine = engine, .threads = 1 }, &fault) < 0) fail_msg("%s", fault.text);
+    r->alone = new_engine(r, 1, NULL);        /* the pool is the worker's */
+    assert_int_equal(bt_sample_new(&r->sampler, r->model->hp.vocab, NULL), BT_OK);
+    r->logits = engine_kit_floats(r->model->hp.vocab);
+    dc_worker_config c = { .engine = new_engine(r, ROWS, r->pool), .pool = r->pool, .slots = SLOTS, .page_tokens = PAGE_TOKENS, .chunk_tokens = 24,
+                           .replay_rows = 5, .ahead_tokens = 3, .draft_max = draft_max };
+    const dc_local_config lc = { .engine = engine, .ctx_tokens = CTX, .pool = r->pool };
+    if (dc_local_new(&c.local, r->model, &lc, &fault) < 0 || dc_worker_new(&r->worker, &c, &fault) < 0) fail_msg("%s", fault.text);
+}
+
+static void close_room(room *r)
+{
+    char command[300];
+    dc_worker_free(r->worker);
+    dc_engine_free(r->alone);
+    pf_engine_free(r->prefill);
+    bt_pool_free(r->pool);
+    bt_sample_free(r->sampler);
+    free(r->logits);
+    bt_model_close(r->model);
+    free(r->file);
+    snprintf(command, sizeof command, "rm -rf '%s'", r->dir);
+    assert_int_equal(system(command), 0);
+}
+
+/* ---- a request, alone ---- */
+
+static void one_token(room *r, request *q)
+{
+    const bt_sample_history h = { .prompt = q->prompt, .prompt_len = q->prompt_tokens, .generated = q->ids, .generated_len = q->len };
+    assert_int_equal(bt_sample_token(&q->ids[q->len], &q->logprob[q->len], r->sampler, &q->sampling, r->logits, &h, NULL), BT_OK);
+    q->len++;
+    if (q->len == q->max_tokens) q->reason = BT_FINISH_LENGTH;
+    if (q->stop_ids_len && q->ids[q->len - 1] == q->stop_ids[0]) q->reason = BT_FINISH_STOP;
+}
+
+static void run_alone(room *r, request *q)
+{
+    q->kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, 2);
+    q->sampling.bias = q->bias;
+    assert_int_equal(pf_engine_prefill(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits, BT_PREFILL_LAST, NULL), BT_OK);
+    for (one_token(r, q); !q->reason; one_token(r, q)) {
+        const dc_engine_seq s = { .kv = &q->kv, .pos = q->prompt_tokens + q->len - 1, .tokens = &q->ids[q->len - 1], .count = 1, .out = 1 };
+        assert_int_equal(dc_engine_step(r->alone, &s, 1, NULL, r->logits, NULL), BT_OK);
+    }
+}
+
+/* Prompts of few words, which come again: drafts are found and are sometimes right. */
+static request make_request(room *r)
+{
+    request q = { .prompt_tokens = 1 + draw(r, PROMPT), .max_tokens = 1 + draw(r, ANSWER), .sampling = bt_sample_greedy() };
+    const uint32_t words = 2 + draw(r, 12);
+    for (uint32_t i = 0; i < q.prompt_tokens; i++) q.prompt[i] = (int32_t)(3 + draw(r, words) * 29);
+    if (draw(r, 3) == 0) {
+        q.sampling.temperature = 0.2f + 0.1f * (float)draw(r, 10);
+        q.sampling.top_k = 1 + draw(r, 20);
+        q.sampling.seed = draw(r, 1000);
+    }
+    if (draw(r, 3) == 0) q.sampling.repetition_penalty = 1.3f;
+    if (draw(r, 4) == 0) q.sampling.frequency_penalty = 0.5f;
+    if (draw(r, 4) == 0) q.sampling.presence_penalty = -0.25f;
+    if (draw(r, 4) == 0) q.sampling.logprobs = true;
+    q.sampling.top_logprobs = q.sampling.logprobs ? draw(r, 4) : 0;
+    if (draw(r, 5) == 0) {
+        q.bias[0] = (bt_sample_bias){ .id = 32, .bias = 2 };
+        q.bias[1] = (bt_sample_bias){ .id = 61, .bias = -3 };
+        q.sampling.bias_len = 2;
+    }
+    if (draw(r, 3) == 0) q.stop_ids[q.stop_ids_len++] = (int32_t)(3 + draw(r, 380));
+    return q;
+}
+
+/* ---- the same, through the worker ---- */
+
+static bt_kv_view told_view(const slot_state *s)
+{
+    bt_kv_view v = s->kv;
+    v.tokens_capacity = s->capacity;
+    return v;
+}
+
+static void start(room *r, uint32_t slot, uint32_t rows)
+{
+    slot_state *s = &r->slot[slot];
+    const uint32_t want = rows > s->r.prompt_tokens ? rows : s->r.prompt_tokens;
+    const size_t least = (want + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS;
+    if (s->capacity < least) s->capacity = least;
+    dc_worker_start a = { .slot = slot, .view = told_view(s), .prompt = s->r.prompt, .prompt_tokens = s->r.prompt_tokens, .ids = s->r.ids,
+                          .ids_len = s->known, .rows = rows, .max_tokens = s->r.max_tokens, .sampling = s->r.sampling,
+                          .stop_ids_len = s->r.stop_ids_len };
+    memcpy(a.stop_ids, s->r.stop_ids, s->r.stop_ids_len * sizeof *a.stop_ids);
+    a.sampling.bias = s->r.bias;
+    s->busy = true;
+    s->stopping = false;
+    s->stop_at = draw(r, 3) ? UINT32_MAX : draw(r, ANSWER);
+    dc_worker_start_slot(r->worker, &a);
+    if (s->stop_at <= s->known) {
+        s->stopping = true;
+        dc_worker_stop_slot(r->worker, slot);
+    }
+}
+
+/* Rows [0, rows) of a slot as the request alone made them: a hand-over. Whatever lies behind them is not a number. */
+static void give_rows(slot_state *s, uint32_t rows)
+{
+    const size_t bytes = rows ? bt_kv_pack_bytes(&s->kv, rows) : 0;
+    uint8_t *body = engine_kit_alloc(bytes);
+    for (uint32_t l = 0; l < s->kv.layers && rows; l++) {
+        assert_int_equal(bt_kv_pack_take(body, bytes, &s->r.kv, l, 0, rows, NULL), BT_OK);
+        assert_int_equal(bt_kv_pack_place(&s->kv, l, 0, rows, body, bytes, NULL), BT_OK);
+    }
+    free(body);
+}
+
+/* A new request, `known` tokens of whose answer and `rows` of whose rows are here already. */
+static void take(room *r, uint32_t slot, const request *q, uint32_t known, uint32_t rows)
+{
+    slot_state *s = &r->slot[slot];
+    *s = (slot_state){ .r = *q, .kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, 2), .known = known };
+    give_rows(s, rows);
+    start(r, slot, rows);
+}
+
+static void drop(slot_state *s)
+{
+    engine_kit_pages_free(&s->kv);
+    engine_kit_pages_free(&s->r.kv);
+    s->busy = false;
+}
+
+static void check_logprob(const request *q, const dc_worker_event *ev)
+{
+    const bt_msg_logprob *want = &q->logprob[ev->index];
+    assert_int_equal(ev->has_logprob, q->sampling.logprobs);
+    if (!ev->has_logprob) return;
+    assert_memory_equal(&ev->logprob.own, &want->own, sizeof want->own);
+    assert_int_equal(ev->logprob.top_len, want->top_len);
+    assert_memory_equal(ev->logprob.top_ids, want->top_ids, want->top_len * sizeof *want->top_ids);
+    assert_memory_equal(ev->logprob.top, want->top, want->top_len * sizeof *want->top);
+}
+
+static void on_token(room *r, const dc_worker_event *ev)
+{
+    slot_state *s = &r->slot[ev->slot];
+    assert_int_equal(ev->index, s->known);
+    assert_true(ev->index < s->r.len);
+    if (ev->id != s->r.ids[ev->index])
+        fail_msg("slot %u, prompt of %u: token %u is %d, alone it is %d", ev->slot, s->r.prompt_tokens, ev->index, ev->id, s->r.ids[ev->index]);
+    check_logprob(&s->r, ev);
+    s->known++;
+    if (ev->type == DC_WORKER_FIRST) {
+        bt_digest16 want;
+        assert_int_equal(bt_kv_pack_digest(want.bytes, &s->r.kv, s->r.prompt_tokens, NULL), BT_OK);
+        assert_memory_equal(want.bytes, ev->u.first.kv_digest.bytes, sizeof want.bytes);
+        assert_true(ev->u.first.work.rows > 0 && ev->u.first.top_len == BT_MSG_TOP_LOGITS);
+        r->firsts++;
+    }
+    if (s->known >= s->stop_at && !s->stopping) {
+        s->stopping = true;
+        dc_worker_stop_slot(r->worker, ev->slot);
+    }
+}
+
+static void on_ended(room *r, const dc_worker_event *ev)
+{
+    slot_state *s = &r->slot[ev->slot];
+    if (ev->reason == BT_FINISH_ERROR) fail_msg("slot %u: %s", ev->slot, ev->u.text);
+    assert_int_equal(s->known, s->r.len);
+    assert_int_equal(ev->reason, s->r.reason);
+    const size_t rows = s->r.prompt_tokens + s->r.len - 1;
+    assert_int_equal(engine_kit_hash(&s->kv, rows), engine_kit_hash(&s->r.kv, rows));
+    r->drafted += ev->drafted;
+    r->accepted += ev->accepted;
+    drop(s);
+}
+
+/* Stopped: for good, or it goes on: with its rows, with those of the prompt, or with none. */
+static void on_stopped(room *r, const dc_worker_event *ev)
+{
+    slot_state *s = &r->slot[ev->slot];
+    const uint32_t how = draw(r, 4);
+    assert_true(s->stopping);
+    r->drafted += ev->drafted;
+    r->accepted += ev->accepted;
+    if (s->known && ev->rows >= s->r.prompt_tokens) assert_true(ev->rows <= s->r.prompt_tokens + s->known - 1);
+    else assert_true(ev->rows <= s->r.prompt_tokens);
+    assert_int_equal(engine_kit_hash(&s->kv, ev->rows), engine_kit_hash(&s->r.kv, ev->rows));
+    if (how == 0) {
+        drop(s);
+        return;
+    }
+    r->restarts++;
+    start(r, ev->slot, how == 1 ? ev->rows : how == 2 && s->known && ev->rows > s->r.prompt_tokens ? s->r.prompt_tokens : 0);
+}
+
+/* What the pages hold grows when it is asked for, by a page at a time, sometimes by more. */
+static void on_need(room *r, const dc_worker_event *ev)
+{
+    slot_state *s = &r->slot[ev->slot];
+    assert_true(s->busy && ev->tokens > s->capacity && ev->tokens <= s->r.prompt_tokens + s->r.max_tokens - 1);
+    s->capacity += PAGE_TOKENS * (1 + draw(r, 3));
+    if (s->capacity > CTX) s->capacity = CTX;
+    const bt_kv_view v = told_view(s);
+    dc_worker_grow_slot(r->worker, ev->slot, &v);
+    r->needs++;
+}
+
+static bool pump(room *r, bool wait)
+{
+    dc_worker_event ev;
+    while (!dc_worker_next(r->worker, &ev)) {
+        struct pollfd p = { .fd = dc_worker_fd(r->worker), .events = POLLIN };
+        if (!wait) return false;
+        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
+    }
+    switch (ev.type) {
+    case DC_WORKER_FIRST:
+    case DC_WORKER_TOKEN:   on_token(r, &ev); break;
+    case DC_WORKER_NEED:    on_need(r, &ev); break;
+    case DC_WORKER_ENDED:   on_ended(r, &ev); break;
+    case DC_WORKER_STOPPED: on_stopped(r, &ev); break;
+    }
+    return true;
+}
+
+static void pump_all(room *r)
+{
+    for (uint32_t i = 0; i < SLOTS; i++)
+        while (r->slot[i].busy) (void)pump(r, true);
+}
+
+static void soak(room *r, uint32_t requests)
+{
+    for (uint32_t i = 0; i < requests; i++) {
+        request q = make_request(r);
+        uint32_t slot = 0;
+        run_alone(r, &q);
+        while (pump(r, false)) {}
+        while (r->slot[slot].busy)
+            if (++slot == SLOTS) {
+                (void)pump(r, true);
+                slot = 0;
+            }
+        /* Prefilled here from some row on, or handed over with some tokens known. */
+        const uint32_t known = q.len > 1 && draw(r, 2) ? 1 + draw(r, q.len - 1) : 0;
+        take(r, slot, &q, known, known ? q.prompt_tokens + (draw(r, 2) ? 0 : draw(r, known)) : draw(r, q.prompt_tokens));
+    }
+    pump_all(r);
+    printf("%u requests: %llu prefilled here, %llu went on after a stop, %llu needs, %llu drafts, %llu right\n", requests,
+           (unsigned long long)r->firsts, (unsigned long long)r->restarts, (unsigned long long)r->needs, (unsigned long long)r->drafted,
+           (unsigned long long)r->accepted);
+    assert_true(r->firsts > 0 && r->restarts > 0 && r->needs > 0);
+}
+
+static void two_thousand_random_requests_give_what_each_gives_alone(void **state)
+{
+    room r;
+    (void)state;
+    open_room(&r, "host", 4);
+    soak(&r, 2000);
+    assert_true(r.drafted > 0);
+    close_room(&r);
+}
+
+static void without_drafts_too_and_with_prompts_by_the_integer_npu(void **state)
+{
+    room r;
+    (void)state;
+    open_room(&r, "npu", 0);
+    soak(&r, 300);
+    assert_int_equal(r.drafted, 0);
+    close_room(&r);
+}
+
+static void goes_on_from_every_number_of_known_tokens(void **state)
+{
+    room r;
+    (void)state;
+    open_room(&r, "host", 0);
+    for (uint32_t seeded = 0; seeded < 2; seeded++)
+        for (uint32_t n = 1; n < 40; n++) {
+            request q = { .prompt_tokens = 37, .max_tokens = 40, .sampling = bt_sample_greedy() };
+            if (seeded) q.sampling.temperature = 1;
+            q.sampling.seed = seeded;
+            engine_kit_ids(q.prompt, q.prompt_tokens, r.model, 3);
+            run_alone(&r, &q);
+            take(&r, n % SLOTS, &q, n, q.prompt_tokens);
+            pump_all(&r);
+        }
+    close_room(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goes_on_from_every_number_of_known_tokens),
+        cmocka_unit_test(two_thousand_random_requests_give_what_each_gives_alone),
+        cmocka_unit_test(without_drafts_too_and_with_prompts_by_the_integer_npu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
