@@ -1,0 +1,119 @@
+/* Any bytes as a file of converted weights: refused, or weights that can be read to the last byte. An input that begins with the magic is a
+ * file; any other changes a valid one: a byte that says of which form, then changes of a width, a place and that many bytes. Each is
+ * looked at as it is, and once more with its hashes made right, so that the checks behind them are reached. */
+#include "base/hash.h"
+#include "base/num.h"
+#include "decode-node/engine/host/weights_private.h"
+#include "kernels/kernels.h"
+#include "model/quant.h"
+#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/tiny_pkg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+enum { FORMS = 3 };
+static volatile float sink;
+
+static const bt_model *the_model(void)
+{
+    static bt_model *m;
+    if (m) return m;
+    tiny_gguf_spec s = tiny_gguf_default();
+    size_t len;
+    bt_gguf *g;
+    s.arch = "qwen2";
+    s.layers = 1;
+    s.dim = s.ffn = 32;
+    s.heads = 2;
+    s.kv_heads = 1;
+    s.vocab = 20;
+    s.type = BT_QUANT_Q4_0;                 /* FP4, or what that falls back to */
+    s.no_tokenizer = true;
+    uint8_t *bytes = tiny_gguf_build(&s, &len);     /* kept by the model to the end */
+    if (bt_gguf_open_bytes(&g, bytes, len, NULL) < 0 || bt_model_from_gguf(&m, g, NULL) < 0) abort();
+    return m;
+}
+
+static dc_weights_plan *plan_of(size_t form)
+{
+    static dc_weights_plan plan[FORMS];
+    if (!plan[form].item && dc_weights_plan_make(&plan[form], the_model(), (bt_form)form, NULL) < 0) abort();
+    return &plan[form];
+}
+
+/* A filled and sealed image; free() it. */
+static uint8_t *image_of(size_t *ret_bytes, size_t form)
+{
+    const dc_weights_options o = {0};
+    dc_weights_plan *p = plan_of(form);
+    dc_weights_item *overflowed;
+    dc_weights_plan_choose(p);
+    if (dc_weights_plan_place(p, NULL) < 0) abort();
+    uint8_t *image = tiny_pkg_alloc(p->bytes);
+    memset(image, 0, p->bytes);
+    if (dc_weights_convert(&overflowed, image, p, &o, NULL, NULL) < 0 || overflowed) abort();
+    dc_weights_seal(image, p, NULL);
+    *ret_bytes = p->bytes;
+    return image;
+}
+
+/* Hashes of the items that lie inside, and the digest. */
+static void repair(uint8_t *b, size_t len)
+{
+    const size_t items = plan_of(0)->count, table = items * DC_WEIGHTS_ENTRY_BYTES;
+    if (len < DC_WEIGHTS_HEADER_BYTES + table) return;
+    for (size_t n = 0; n < items; n++) {
+        uint8_t *entry = b + DC_WEIGHTS_HEADER_BYTES + n * DC_WEIGHTS_ENTRY_BYTES;
+        const uint64_t at = bt_get64(entry + 16), end = bt_get64(entry + 24);
+        if (at <= end && end <= len) bt_put64(entry + 32, bt_hash64(b + at, end - at));
+    }
+    memset(b + 48, 0, BT_HASH_BYTES);
+    uint8_t digest[BT_HASH_BYTES];
+    bt_hash128(digest, b, DC_WEIGHTS_HEADER_BYTES + table);
+    memcpy(b + 48, digest, sizeof digest);
+}
+
+static void read_all(const dc_weights_plan *p, const uint8_t *b)
+{
+    for (size_t n = 0; n < p->count; n++) {
+        const dc_weights_item *i = &p->item[n];
+        const size_t k = i->tensor->dim[0];
+        if (bt_weight_is_matrix(i->which))
+            for (size_t o = 0; o < bt_matmul_panels(i->tensor->dim[1]) * 16; o++)
+                for (size_t at = 0; at < k; at++) sink = bt_form_value(b + i->at, i->form, i->group, k, o, at);
+        else
+            for (size_t at = 0; at < k; at++) sink = ((const float *)(const void *)(b + i->at))[at];
+        for (size_t at = 0; i->bias && at < i->bias->dim[0]; at++) sink = ((const float *)(const void *)(b + i->bias_at))[at];
+    }
+}
+
+static void look_at(const uint8_t *b, size_t len)
+{
+    for (size_t form = 0; form < FORMS; form++)
+        if (dc_weights_check(plan_of(form), b, len, NULL, NULL) == BT_OK) read_all(plan_of(form), b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    size_t bytes = len;
+    uint8_t *b;
+    if (len >= 8 && memcmp(data, DC_WEIGHTS_MAGIC, 8) == 0) {
+        b = tiny_pkg_alloc(len);
+        memcpy(b, data, len);
+    } else {
+        b = image_of(&bytes, (len ? data[0] : 0u) % FORMS);
+        for (size_t i = 1; i + 3 < len;) {
+            const size_t width = (size_t)1 << (data[i] & 3), at = (data[i + 1] | (size_t)data[i + 2] << 8) % bytes;
+            i += 3;
+            for (size_t k = 0; k < width && i < len && at + k < bytes; k++) b[at + k] = data[i++];
+        }
+    }
+    look_at(b, bytes);
+    repair(b, bytes);
+    look_at(b, bytes);
+    free(b);
+    return 0;
+}
