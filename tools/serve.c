@@ -13,6 +13,8 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     tool_compiling show = { .quiet = quiet, .logs = interrupted == 0, .interrupted = interrupted };
     bt_model *m = NULL;
     bt_pool *pool = NULL;
+    if (strcmp(pf_engine_names[s->engine], "reference") == 0 && s->kv_dtype != 0)      /* else each node says it again and again */
+        return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s", bt_kv_dtype_choices[s->kv_dtype]);
     bt_err e = tool_open_model(&m, NULL, s->model, fault);
     if (e == BT_OK && strcmp(pf_engine_names[s->engine], "npu") == 0) {
         e = bt_pool_new(&pool, (size_t)s->threads, fault);

@@ -1,6 +1,7 @@
 /* Chooses a back end by name; holds what all back ends share: limits, counts, the check of a call. */
 #include "decode-node/engine/engine.h"
 #include "decode-node/engine/backend.h"
+#include "kv/kv_dtype.h"
 #include "kv/kv_pages.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static bt_err resolve(dc_engine *d, dc_engine_config *c, bt_fault *fault)
     const uint32_t *takes = d->backend->kv_elem_bytes;
     if (!c->kv_elem_bytes) c->kv_elem_bytes = takes[0];
     if (c->kv_elem_bytes != takes[0] && c->kv_elem_bytes != takes[1])
-        return bt_fail(fault, BT_EARG, "engine '%s' has no KV of %u bytes an element", d->backend->name, c->kv_elem_bytes);
+        return bt_fail(fault, BT_EARG, "engine '%s' has no KV of %s", d->backend->name, bt_kv_dtype_name(bt_kv_dtype_of(c->kv_elem_bytes)));
     if (!c->rows_max) c->rows_max = 1;
     if (c->rows_max > DC_ENGINE_MAX_ROWS)
         return bt_fail(fault, BT_EARG, "%zu rows in a step; at most %d", c->rows_max, DC_ENGINE_MAX_ROWS);
