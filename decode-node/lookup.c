@@ -5,7 +5,7 @@
 static const float first_guess[DC_LOOKUP_LONGEST] = {0.25f, 0.45f, 0.65f};
 #define FIRST_WEIGHT 2.0f
 #define KEEP_TRIED 0.9f                     /* of what is known, at each trial, */
-#define KEEP_IDLE 0.995f                    /* and at each step without one */
+#define KEEP_IDLE 0.999f                    /* and at each step without one */
 #define KEEP_COST 0.9f
 #define KEEP_UNSEEN 0.998f
 
