@@ -270,12 +270,96 @@ static void a_step_writes_the_rows_it_was_brought_and_no_other_byte(void **state
     }
 }
 
+/* ---- refusals ---- */
+
+static void a_step_that_is_refused_computes_nothing(void **state)
+{
+    (void)state;
+    const form f = {"llama", "f16", 2};
+    const size_t len[2] = {16, 20};
+    uint64_t seed = 1;
+    solo s = {.kit = engine_kit_model(f.arch)};
+    dc_engine *e = engine_new(&s, &f, NULL, NULL, 8);
+    paging p = paging_new(s.kit.model, len, 2, 16, 2, &seed);
+    bt_kv_view narrow = p.view[1], longer = p.view[1];
+    const int32_t good[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, above[2] = {1, 384}, below[1] = {-1};
+    narrow.head_dim = 8;
+    longer.tokens_capacity = 4096;          /* more than the engine's context */
+    const struct {
+        dc_engine_seq second;
+        bt_err e;
+        const char *says;
+    } cases[] = {
+        {{&p.view[1], 0, good, 0, 0}, BT_EARG, "0 rows"},
+        {{&p.view[1], 0, good, 2, 3}, BT_EARG, "3 of them"},
+        {{&p.view[1], 0, good, 8, 0}, BT_EARG, "9 rows in a step, at most 8"},
+        {{&p.view[1], 0, above, 2, 0}, BT_EARG, "token id 384"},
+        {{&p.view[1], 0, below, 1, 0}, BT_EARG, "token id -1"},
+        {{&narrow, 0, good, 1, 0}, BT_EARG, "heads of 8"},
+        {{&p.view[1], 31, good, 2, 0}, BT_ELIMIT, "room for 32"},
+        {{&p.view[1], SIZE_MAX, good, 2, 0}, BT_ELIMIT, "room for 32"},
+        {{&longer, 1023, good, 2, 0}, BT_ELIMIT, "room for 1024"},
+    };
+    float *logits = engine_kit_floats(9 * s.kit.model->hp.vocab);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const dc_engine_seq both[2] = {{&p.view[0], 0, good, 1, 1}, cases[i].second};
+        bt_fault fault = {""};
+        assert_int_equal(dc_engine_step(e, both, 2, NULL, logits, &fault), cases[i].e);
+        if (!strstr(fault.text, cases[i].says)) fail_msg("'%s' does not say '%s'", fault.text, cases[i].says);
+    }
+    for (size_t b = 0; b < p.len; b++) assert_int_equal(p.bytes[b], 0xff);
+    assert_int_equal(dc_engine_stats_of(e).rows + dc_engine_stats_of(e).kv_bytes_written, 0);
+
+    const dc_engine_seq one = {&p.view[0], 0, good, 8, 0};
+    const atomic_bool cancelled = true;
+    assert_int_equal(dc_engine_step(e, &one, 1, &cancelled, NULL, NULL), BT_ECANCEL);
+    assert_int_equal(dc_engine_step(e, &one, 1, NULL, NULL, NULL), BT_OK);     /* no logits wanted: none needed */
+    assert_int_equal(dc_engine_step(e, NULL, 0, NULL, NULL, NULL), BT_OK);
+    free(logits);
+    paging_free(&p);
+    dc_engine_free(e);
+    engine_kit_done(&s.kit);
+}
+
+static void refuses_sizes_and_forms_it_does_not_have(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    const struct {
+        dc_engine_config c;
+        const char *says;
+    } cases[] = {
+        {{.kv_elem_bytes = 4}, "KV of 4 bytes"},
+        {{.engine = "reference", .kv_elem_bytes = 2}, "KV of 2 bytes"},
+        {{.weights = "int3"}, "int3"},
+        {{.rows_max = DC_ENGINE_MAX_ROWS + 1}, "513 rows"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        dc_engine *e = NULL;
+        bt_fault fault = {""};
+        assert_int_equal(dc_engine_new(&e, kit.model, &cases[i].c, &fault), BT_EARG);
+        if (!strstr(fault.text, cases[i].says)) fail_msg("'%s' does not say '%s'", fault.text, cases[i].says);
+        assert_null(e);
+    }
+    engine_kit_done(&kit);
+}
+
+static void buckets_are_1_2_4_8_and_then_steps_of_8(void **state)
+{
+    (void)state;
+    static const size_t rows[] = {1, 2, 3, 4, 5, 8, 9, 16, 17, 24, 511, 512}, bucket[] = {1, 2, 4, 4, 8, 8, 16, 16, 24, 24, 512, 512};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_int_equal(dc_engine_bucket(rows[i]), bucket[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sixty_four_sequences_together_have_the_bits_of_each_alone),
         cmocka_unit_test(instruction_sets_and_threads_change_no_bit_of_a_batch),
         cmocka_unit_test(a_step_writes_the_rows_it_was_brought_and_no_other_byte),
+        cmocka_unit_test(a_step_that_is_refused_computes_nothing),
+        cmocka_unit_test(refuses_sizes_and_forms_it_does_not_have),
+        cmocka_unit_test(buckets_are_1_2_4_8_and_then_steps_of_8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
