@@ -219,7 +219,7 @@ bool dc_start(dc_brain *b, dc_record *r)
         r->acked = 1;                   /* token 0 reached the gateway from the prefill node, or will */
     }
     r->has_prompt = true;
-    r->is_own_class = r->wish.ids_len > 0 && dc_link_is_own_class(b, &r->wish.prefill);
+    r->is_own_class = dc_link_is_own_class(b, &r->wish.prefill);
     b->n.started++;
     dc_launch(b, r, r->wish.prompt_tokens);
     return true;
@@ -272,8 +272,7 @@ static bool is_possible(dc_brain *b, const bt_msg *m)
         refuse(b, &m->ref, BT_ELIMIT, 0, text);
         return false;
     }
-    const bool has_ids = w->ids_len == w->prompt_tokens || (w->ids_len == 0 && !w->is_local);
-    if (w->stop_ids_len > BT_MSG_MAX_STOP_IDS || w->sampling.bias_len > BT_SAMPLE_MAX_BIAS || !has_ids ||
+    if (w->stop_ids_len > BT_MSG_MAX_STOP_IDS || w->sampling.bias_len > BT_SAMPLE_MAX_BIAS || w->ids_len != w->prompt_tokens ||
         w->generated_len >= w->max_tokens) {
         refuse(b, &m->ref, BT_EARG, 0, "the prompt's ids, the tokens so far, the stop ids or the biases are too many or too few");
         return false;
@@ -301,8 +300,8 @@ static bool keep(dc_record *r, const bt_msg_reserve *w)
     if (bias) memcpy(at, w->sampling.bias, bias);
     r->wish.sampling.bias = bias ? (const bt_sample_bias *)(void *)at : NULL;
     at += bias;
-    if (w->ids_len) memcpy(at, w->ids, w->ids_len * sizeof *w->ids);
-    r->wish.ids = w->ids_len ? (const int32_t *)(void *)at : NULL;
+    memcpy(at, w->ids, w->ids_len * sizeof *w->ids);
+    r->wish.ids = (const int32_t *)(void *)at;
     r->ids = (int32_t *)(void *)at + w->ids_len;
     if (w->generated_len) memcpy(r->ids, w->generated, w->generated_len * sizeof *w->generated);
     r->wish.generated = r->ids;

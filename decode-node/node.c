@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "decode-node/brain.h"
+#include "decode-node/store.h"
 #include "decode-node/worker.h"
 #include "kv/kv_pack.h"
 #include "xfer/node_setup.h"
@@ -23,9 +24,12 @@ typedef struct node {
     bt_pool *pool;
     dc_engine *engine;                      /* until the worker takes it */
     dc_worker *worker;
-    bt_kv_pages *pages;
-    bt_kv_seq *seq;                         /* [slots] */
+    dc_local *local;                        /* likewise; NULL: this node does not prefill */
+    dc_store *store;
+    bt_msg_engine about;                    /* of the prefill engine; HELLO points to it */
+    char stage[32];                         /* of a long start, said last */
     bt_link *bulk;
+    uint64_t drafted, accepted;             /* speculative decoding, of all sequences */
     const bt_kv_header *header;             /* of the block in hand */
     const uint8_t *body;
 } node;
@@ -39,7 +43,7 @@ static dc_event place(node *n, const dc_block *block)
 {
     bt_kv_view view;
     bt_fault fault;
-    bt_kv_pages_view(&view, n->pages, &n->seq[block->slot]);
+    dc_store_view(&view, n->store, block->slot);
     bt_err e = bt_kv_header_check_body(n->header, n->body, n->header->body_bytes, &fault);
     if (e == BT_OK)
         e = bt_kv_pack_place(&view, block->layer, block->token_begin, block->token_count, n->body, n->header->body_bytes, &fault);
@@ -47,23 +51,27 @@ static dc_event place(node *n, const dc_block *block)
     return (dc_event){ .type = e < 0 ? DC_EV_CORRUPT : DC_EV_PLACED, .u.block = *block };
 }
 
-static void reserve(node *n, uint32_t slot, uint32_t tokens)
-{
-    bt_fault fault;
-    if (bt_kv_pages_reserve(n->pages, &n->seq[slot], tokens, &fault) == BT_OK) return;
-    bt_log(BT_LOG_ERROR, "pages that the brain counted are not there: %s", fault.text);
-    abort();                                /* our own bug, and rows would land nowhere */
-}
-
 static void start(node *n, const dc_action *a)
 {
     dc_worker_start job = { .slot = a->u.start.slot, .prompt = a->u.start.prompt, .prompt_tokens = a->u.start.prompt_tokens,
-                            .ids = a->u.start.ids, .ids_len = a->u.start.ids_len, .rows = a->u.start.rows,
-                            .max_tokens = a->u.start.max_tokens, .sampling = a->u.start.sampling, .stop_ids_len = a->u.start.stop_ids_len };
+                            .ids = a->u.start.ids, .ids_len = a->u.start.ids_len, .rows = a->u.start.rows, .max_tokens = a->u.start.max_tokens,
+                            .sampling = a->u.start.sampling, .stop_ids_len = a->u.start.stop_ids_len };
     memcpy(job.stop_ids, a->u.start.stop_ids, sizeof job.stop_ids);
-    reserve(n, job.slot, job.prompt_tokens + job.max_tokens);       /* counted by the brain as growth */
-    bt_kv_pages_view(&job.view, n->pages, &n->seq[job.slot]);
+    dc_store_view(&job.view, n->store, job.slot);
     dc_worker_start_slot(n->worker, &job);
+}
+
+static void move_pages(node *n, const dc_action *a)
+{
+    bt_fault fault = { "" };
+    if (dc_store_do(n->store, a, &fault) < 0) {
+        bt_log(BT_LOG_ERROR, "pages that the brain counted are not there: %s", fault.text);
+        abort();                            /* our own bug, or no memory for a page table; rows would land nowhere */
+    }
+    if (a->type != DC_DO_GROW_PAGES) return;
+    bt_kv_view view;
+    dc_store_view(&view, n->store, a->u.pages.slot);
+    dc_worker_grow_slot(n->worker, a->u.pages.slot, &view);
 }
 
 static void act(node *n, const dc_action *a, dc_event *follow)
@@ -74,13 +82,13 @@ static void act(node *n, const dc_action *a, dc_event *follow)
     case DC_DO_SEND_BULK:     (void)bt_link_send(n->bulk, &a->u.bulk.msg, &fault); break;     /* sent again until answered */
     case DC_DO_PLACE:         *follow = place(n, &a->u.block); break;
     case DC_DO_DROP:          bt_log(BT_LOG_DEBUG, "dropped a block, reason %d", (int)a->u.drop.reason); break;
-    case DC_DO_RESERVE_PAGES: reserve(n, a->u.pages.slot, a->u.pages.tokens); break;
-    case DC_DO_FREE_PAGES:    bt_kv_pages_release(n->pages, &n->seq[a->u.slot]); break;
+    case DC_DO_RESERVE_PAGES:
     case DC_DO_SHARE_PAGES:
     case DC_DO_GROW_PAGES:
+    case DC_DO_FREE_PAGES:
     case DC_DO_SWAP_OUT:
     case DC_DO_SWAP_IN:
-    case DC_DO_DROP_SWAP:     abort();      /* this node neither prefills nor swaps, and its sequences never grow */
+    case DC_DO_DROP_SWAP:     move_pages(n, a); break;
     case DC_DO_START:         start(n, a); break;
     case DC_DO_STOP:          dc_worker_stop_slot(n->worker, a->u.slot); break;
     case DC_DO_LOG:           bt_log(a->u.log.level, "%s", a->u.log.text); break;
@@ -137,30 +145,42 @@ static void on_bulk_ready(void *ud, unsigned events)
     bt_link_receive(n->bulk, RECEIVE_BUDGET);
 }
 
+static void on_first(node *n, const dc_worker_event *w)
+{
+    bt_msg_first_token first = { .token = w->id, .top_len = w->u.first.top_len, .queue_us = w->u.first.queue_us, .prefill_us = w->u.first.prefill_us,
+                                 .work = w->u.first.work, .has_logprob = w->has_logprob, .logprob = w->logprob };
+    memcpy(first.top_ids, w->u.first.top_ids, sizeof first.top_ids);
+    memcpy(first.top_logits, w->u.first.top_logits, sizeof first.top_logits);
+    step(n, &(dc_event){ .type = DC_EV_FIRST, .u.first = { w->slot, &first, w->u.first.kv_digest } });
+}
+
+static void on_ended(node *n, const dc_worker_event *w)
+{
+    dc_event ev = { .type = DC_EV_ENDED, .u.ended = { .slot = w->slot, .reason = w->reason, .wait_us = w->wait_us, .decode_us = w->decode_us,
+                                                      .steps = w->steps } };
+    memcpy(ev.u.ended.text, w->u.text, sizeof w->u.text);
+    step(n, &ev);
+}
+
 static void on_worker(void *ud, unsigned events)
 {
     node *n = ud;
     dc_worker_event w;
     (void)events;
     for (int budget = EVENT_BUDGET; budget > 0 && dc_worker_next(n->worker, &w); budget--) {
-        if (w.type == DC_WORKER_NEED) continue;                 /* every page was reserved: it is full by its own end */
-        dc_event ev = { .type = w.type == DC_WORKER_TOKEN ? DC_EV_TOKEN : w.type == DC_WORKER_ENDED ? DC_EV_ENDED : DC_EV_STOPPED };
-        if (w.type == DC_WORKER_TOKEN) {
-            ev.u.token.slot = w.slot;
-            ev.u.token.index = w.index;
-            ev.u.token.id = w.id;
-        } else if (w.type == DC_WORKER_STOPPED) {
-            ev.u.stopped.slot = w.slot;
-            ev.u.stopped.rows = w.rows;
-        } else {
-            ev.u.ended.slot = w.slot;
-            ev.u.ended.reason = w.reason;
-            ev.u.ended.wait_us = w.wait_us;
-            ev.u.ended.decode_us = w.decode_us;
-            ev.u.ended.steps = w.steps;
-            memcpy(ev.u.ended.text, w.u.text, sizeof w.u.text);
+        switch (w.type) {
+        case DC_WORKER_FIRST: on_first(n, &w); break;
+        case DC_WORKER_TOKEN:
+            step(n, &(dc_event){ .type = DC_EV_TOKEN, .u.token = { w.slot, w.index, w.id, w.has_logprob ? &w.logprob : NULL } });
+            break;
+        case DC_WORKER_NEED: step(n, &(dc_event){ .type = DC_EV_NEED, .u.need = { w.slot, w.tokens } }); break;
+        case DC_WORKER_ENDED: on_ended(n, &w); break;
+        case DC_WORKER_STOPPED: step(n, &(dc_event){ .type = DC_EV_STOPPED, .u.stopped = { w.slot, w.rows } }); break;
         }
-        step(n, &ev);
+        if (w.type == DC_WORKER_ENDED || w.type == DC_WORKER_STOPPED) {
+            n->drafted += w.drafted;
+            n->accepted += w.accepted;
+        }
     }
 }
 
@@ -181,6 +201,41 @@ static bt_err open_bulk(node *n, char endpoint[BT_SOCK_ENDPOINT_BYTES], bt_fault
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
+static bt_err open_store(node *n, const bt_node_setup *setup, dc_config *bc, bt_fault *fault)
+{
+    bt_kv_pages *pages = NULL, *swap = NULL;
+    const bt_hparams *h = &n->model->hp;
+    bt_err e = bt_node_setup_pages(&pages, setup, fault);
+    if (e == BT_OK) e = bt_node_setup_hello(&bc->hello, setup, pages, fault);
+    if (e < 0) goto out;
+    const uint64_t swap_pages = n->o->swap_memory_bytes / bt_kv_pages_page_bytes(pages);
+    bc->pages_total = (uint32_t)bt_kv_pages_total(pages);
+    bc->page_tokens = BT_NODE_PAGE_TOKENS;
+    bc->swap_pages = swap_pages > UINT32_MAX ? UINT32_MAX : (uint32_t)swap_pages;
+    if (bc->swap_pages)
+        e = bt_kv_pages_new(&swap, h->layers, h->kv_heads, h->head_dim, setup->kv_elem_bytes, BT_NODE_PAGE_TOKENS,
+                            (size_t)bc->swap_pages * BT_NODE_PAGE_TOKENS, fault);
+    if (e == BT_OK) e = dc_store_new(&n->store, pages, swap, bc->slots, fault);
+out:
+    if (e < 0) {
+        bt_kv_pages_free(pages);
+        bt_kv_pages_free(swap);
+    }
+    return e;
+}
+
+/* What HELLO says of the prefill engine; its class reads as that of a prefill node with the same package. */
+static void describe_local(node *n, dc_config *bc)
+{
+    if (!n->local) return;
+    const dc_local_about about = dc_local_describe(n->local);
+    n->about = about.engine;
+    bc->can_prefill = true;
+    bc->hello.engine = &n->about;
+    bt_node_setup_class(bc->hello.prefill_exactness, BT_ROLE_PREFILL, about.engine.name, about.form, bc->hello.kv.dtype);
+    bt_log(BT_LOG_INFO, "prefills too: engine %s, %s, as class '%s'", about.engine.name, about.engine.quant, bc->hello.prefill_exactness);
+}
+
 static bt_err open_brain(node *n, bt_fault *fault)
 {
     char endpoint[BT_SOCK_ENDPOINT_BYTES];
@@ -190,29 +245,56 @@ static bt_err open_brain(node *n, bt_fault *fault)
                             .weights = dc_engine_weights(n->engine),
                             .kv_elem_bytes = dc_engine_kv_elem_bytes(n->engine), .ctx_tokens = dc_engine_ctx_tokens(n->engine),
                             .kv_memory_bytes = n->o->kv_memory_bytes };
-    bt_err e = bt_node_setup_pages(&n->pages, &setup, fault);
-    if (e == BT_OK && !(n->seq = calloc((size_t)n->o->slots, sizeof *n->seq))) e = bt_fail(fault, BT_ENOMEM, "sequences");
-    if (e == BT_OK) e = open_bulk(n, endpoint, fault);
-    setup.kv_endpoint = n->o->advertise ? n->o->advertise : endpoint;
-    if (e == BT_OK) e = bt_node_setup_hello(&bc.hello, &setup, n->pages, fault);
-    if (e < 0) return e;
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
-    bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
-    bc.page_tokens = BT_NODE_PAGE_TOKENS;
-    bc.growth_tokens = bc.hello.ctx_tokens;
+    bc.growth_tokens = (uint32_t)n->o->growth_tokens;
     bc.window_bytes = n->o->window_bytes;
-    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest sequence %u", bc.hello.model_name, dc_engine_name(n->engine),
-           dc_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(bc.hello.kv.dtype), bc.hello.ctx_tokens);
+    bt_err e = open_bulk(n, endpoint, fault);
+    setup.kv_endpoint = n->o->advertise ? n->o->advertise : endpoint;
+    if (e == BT_OK) e = open_store(n, &setup, &bc, fault);
+    if (e < 0) return e;
+    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, weights %s, %" PRIu64 " tokens of %s KV, longest sequence %u, swap store %" PRIu64 " tokens",
+           bc.hello.model_name, dc_engine_name(n->engine), dc_engine_isa(n->engine), dc_engine_weights(n->engine), bc.hello.kv_capacity_tokens,
+           bt_kv_dtype_name(bc.hello.kv.dtype), bc.hello.ctx_tokens, (uint64_t)bc.swap_pages * bc.page_tokens);
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
+    describe_local(n, &bc);
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
-    const dc_worker_config wc = { .engine = n->engine, .pool = n->pool, .slots = bc.slots, .page_tokens = BT_NODE_PAGE_TOKENS };
+    const dc_worker_config wc = { .engine = n->engine, .local = n->local, .pool = n->pool, .slots = bc.slots, .page_tokens = bc.page_tokens,
+                                  .draft_max = (uint32_t)n->o->speculate };
     if ((e = dc_brain_new(&n->brain, &bc, fault)) < 0 || (e = dc_worker_new(&n->worker, &wc, fault)) < 0) return e;
     n->engine = NULL;
+    n->local = NULL;
     e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), dc_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+}
+
+/* One line for each stage of what takes long on a first start. */
+static void say_stage(void *ud, const char *stage, uint64_t done, uint64_t total)
+{
+    node *n = ud;
+    (void)done;
+    (void)total;
+    if (strncmp(n->stage, stage, sizeof n->stage - 1) == 0) return;
+    snprintf(n->stage, sizeof n->stage, "%s", stage);
+    bt_log(BT_LOG_INFO, "once for this model: %s", stage);
+}
+
+static void say_weights(void *ud, uint64_t done_bytes, uint64_t total_bytes) { say_stage(ud, "converting weights", done_bytes, total_bytes); }
+
+static bt_err open_engines(node *n, bt_fault *fault)
+{
+    const dc_options *o = n->o;
+    const dc_engine_config ec = { .engine = dc_options_engines[o->engine], .isa = o->isa, .weights = dc_options_weights[o->weights],
+                                  .kv_elem_bytes = bt_kv_dtype_wanted(o->kv_dtype), .pool = n->pool,
+                                  .rows_max = (size_t)o->batch_rows, .ctx_tokens = (size_t)o->ctx_size, .kv_memory_bytes = o->kv_memory_bytes,
+                                  .progress = say_weights, .progress_ud = n };
+    const bt_err e = dc_engine_new(&n->engine, n->model, &ec, fault);
+    if (e < 0 || o->local_prefill == 0) return e;
+    const dc_local_config lc = { .engine = dc_options_local[o->local_prefill], .isa = o->isa, .want = o->want,
+                                 .ctx_tokens = dc_engine_ctx_tokens(n->engine), .pool = n->pool, .progress = say_stage, .progress_ud = n };
+    return dc_local_new(&n->local, n->model, &lc, fault);
 }
 
 static bt_err open_node(node *n, bt_fault *fault)
@@ -221,15 +303,12 @@ static bt_err open_node(node *n, bt_fault *fault)
     const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "decode", .gateways = n->o->gateways.items,
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
     const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
-    dc_engine_config ec = { .engine = dc_options_engines[n->o->engine], .isa = n->o->isa, .kv_elem_bytes = bt_kv_dtype_wanted(n->o->kv_dtype),
-                            .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes };
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
     if (e == BT_OK) e = bt_pool_new(&n->pool, (size_t)n->o->threads, fault);
-    ec.pool = n->pool;
-    if (e == BT_OK) e = dc_engine_new(&n->engine, n->model, &ec, fault);
+    if (e == BT_OK) e = open_engines(n, fault);
     return e < 0 ? e : open_brain(n, fault);
 }
 
@@ -240,6 +319,10 @@ static void log_counts(const node *n)
     const uint64_t *drop = c->blocks_dropped;
     bt_log(BT_LOG_DEBUG, "sequences: reserved %" PRIu64 ", refused %" PRIu64 ", started %" PRIu64 ", finished %" PRIu64 ", failed %" PRIu64 ", aborted %" PRIu64
            ", leases ended %" PRIu64 ", tokens %" PRIu64, c->reserved, c->refused, c->started, c->finished, c->failed, c->aborted, c->leases_ended, c->tokens);
+    bt_log(BT_LOG_DEBUG, "memory: preempted %" PRIu64 ", swapped out %" PRIu64 ", in %" PRIu64 ", to be prefilled again %" PRIu64 ", given up %" PRIu64
+           ", tokens replayed %" PRIu64 "; prefilled here %" PRIu64 ", of these %" PRIu64 " shared %" PRIu64 " tokens; drafts %" PRIu64 ", right %" PRIu64,
+           c->preempted, c->swapped_out, c->swapped_in, c->dropped, c->given_up, c->replayed_tokens, c->local_prefills, c->prefix_hits, c->prefix_tokens,
+           n->drafted, n->accepted);
     bt_log(BT_LOG_DEBUG, "blocks: placed %" PRIu64 " (%" PRIu64 " bytes), corrupt %" PRIu64 ", of nothing here %" PRIu64 ", wrong ticket %" PRIu64
            ", wrong range %" PRIu64 ", repeated %" PRIu64 ", too early %" PRIu64, c->blocks_placed, c->block_bytes_placed, c->blocks_corrupt,
            drop[DC_DROP_UNKNOWN], drop[DC_DROP_TICKET], drop[DC_DROP_RANGE], drop[DC_DROP_REPEAT], drop[DC_DROP_BUSY]);
@@ -251,12 +334,11 @@ static void close_node(node *n)
 {
     dc_worker_free(n->worker);              /* before the pages that it may be reading */
     dc_engine_free(n->engine);
+    dc_local_free(n->local);
     bt_pool_free(n->pool);
     dc_brain_free(n->brain);
     bt_link_free(n->bulk);
-    for (int64_t i = 0; n->seq && n->pages && i < n->o->slots; i++) bt_kv_pages_release(n->pages, &n->seq[i]);
-    bt_kv_pages_free(n->pages);
-    free(n->seq);
+    dc_store_free(n->store);
     bt_shell_free(n->shell);
     bt_model_close(n->model);
 }

@@ -4,6 +4,8 @@
 #include "kv/kv_dtype.h"
 
 const char *const dc_options_engines[] = { "host", "reference", NULL };
+const char *const dc_options_weights[] = { "f16", "int8", "fp4", NULL };
+const char *const dc_options_local[] = { "off", "npu", "host", NULL };
 static const char *const formats[] = { "text", "json", NULL };
 
 static const bt_opt opts[] = {
@@ -14,14 +16,28 @@ static const bt_opt opts[] = {
     BT_KV_DTYPE_OPT(dc_options, kv_dtype),
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(dc_options, ctx_size), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less" },
+    { .group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(dc_options, weights), .type = BT_OPT_CHOICE, .def = "f16",
+      .choices = dc_options_weights, .help = "form of the weights of engine host, converted once and kept; fewer bytes are read faster" },
+    { .group = "Model", .name = "local-prefill", .value = "ENGINE", BT_OPT_AT(dc_options, local_prefill), .type = BT_OPT_CHOICE, .def = "off",
+      .choices = dc_options_local, .help = "compute prompts here too, with the engine of prefill nodes; give it what they are given" },
+    BT_PACKAGE_OPTS(dc_options, want),
+    BT_PACKAGE_FILE_OPT(dc_options, want),
     { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(dc_options, threads), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 256, .help = "compute threads; 0: all cores" },
     { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(dc_options, isa), .type = BT_OPT_STRING, .def = "auto",
       .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
     { .group = "Memory", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(dc_options, kv_memory_bytes), .type = BT_OPT_SIZE, .def = "1G",
       .lo = 1 << 20, .hi = INT64_MAX, .help = "KV of sequences; it must hold one of --ctx-size" },
-    { .group = "Memory", .name = "slots", .value = "N", BT_OPT_AT(dc_options, slots), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 1024,
-      .help = "sequences taken at once; they take turns, one token each" },
+    { .group = "Memory", .name = "slots", .value = "N", BT_OPT_AT(dc_options, slots), .type = BT_OPT_INT, .def = "32", .lo = 1, .hi = 1024,
+      .help = "sequences taken at once" },
+    { .group = "Memory", .name = "batch-rows", .value = "N", BT_OPT_AT(dc_options, batch_rows), .type = BT_OPT_INT, .def = "64", .lo = 1, .hi = 512,
+      .help = "rows of one step at most: a token each of so many sequences, or fewer with tokens to replay or drafts" },
+    { .group = "Memory", .name = "growth-tokens", .value = "N", BT_OPT_AT(dc_options, growth_tokens), .type = BT_OPT_INT, .def = "256",
+      .lo = 0, .hi = 1 << 20, .help = "tokens of its answer that memory is counted for when a request is taken; it may get more, or be preempted" },
+    { .group = "Memory", .name = "swap-memory", .value = "SIZE", BT_OPT_AT(dc_options, swap_memory_bytes), .type = BT_OPT_SIZE, .def = "1G",
+      .lo = 0, .hi = INT64_MAX, .help = "where the KV of preempted sequences waits; 0: they are computed again" },
+    { .group = "Machine", .name = "speculate", .value = "N", BT_OPT_AT(dc_options, speculate), .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 64,
+      .help = "tokens guessed from the text so far and checked in one step, at most; the output is the same" },
     { .group = "Network", .name = "gateway", .value = "ENDPOINT", BT_OPT_AT(dc_options, gateways), .type = BT_OPT_STRINGS,
       .def = "tcp://127.0.0.1:5600", .help = "control address of a gateway to serve; at most 8" },
     { .group = "Network", .name = "listen", .value = "ENDPOINT", BT_OPT_AT(dc_options, listen), .type = BT_OPT_STRING,

@@ -32,7 +32,7 @@ void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a)
         sim_broken(w, "START on a busy decode slot, or without its pages");
         return;
     }
-    if (a->u.start.rows < prompt && (!a->u.start.prompt || !w->o.can_prefill)) {
+    if (a->u.start.rows < prompt && !w->o.can_prefill) {
         sim_broken(w, "START without a prompt's rows where nobody can make them");
         return;
     }
@@ -44,7 +44,7 @@ void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a)
     r->rows = a->u.start.rows;
     r->known = a->u.start.ids_len;
     memcpy(r->ids, a->u.start.ids, r->known * sizeof *r->ids);
-    if (a->u.start.prompt) sim_toy_prefixes(r->hashes, a->u.start.prompt, prompt);
+    sim_toy_prefixes(r->hashes, a->u.start.prompt, prompt);
     dc_batch_join_slot(p->batch, &(dc_batch_join){.slot = a->u.start.slot, .prompt_tokens = prompt, .known = r->known, .rows = r->rows,
                                                   .capacity_tokens = capacity, .max_tokens = r->max_tokens});
     sim_worker_wake(w, self);

@@ -31,6 +31,12 @@ static bool is_name(const char *text, size_t max)
     return n > 0 && n <= max;
 }
 
+void bt_node_setup_class(char ret[BT_MSG_MAX_TEXT_BYTES + 1], bt_role role, const char *engine, const char *weights, bt_kv_dtype dtype)
+{
+    snprintf(ret, BT_MSG_MAX_TEXT_BYTES + 1, "%s %s %s kv=%s kernels=%u", role == BT_ROLE_DECODE ? "decode" : "prefill", engine, weights,
+             bt_kv_dtype_name(dtype), BT_KERNELS_NUMERIC_VERSION);
+}
+
 bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
@@ -46,8 +52,7 @@ bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_k
     snprintf(ret->node_id, sizeof ret->node_id, "%s", s->node_id);
     memcpy(ret->model_id, s->model->id, sizeof ret->model_id);
     snprintf(ret->model_name, sizeof ret->model_name, "%s", s->model->name);        /* for people: a long one may be cut */
-    snprintf(ret->exactness, sizeof ret->exactness, "%s %s %s kv=%s kernels=%u", s->role == BT_ROLE_DECODE ? "decode" : "prefill",
-             s->engine, s->weights, bt_kv_dtype_name(dtype), BT_KERNELS_NUMERIC_VERSION);
+    bt_node_setup_class(ret->exactness, s->role, s->engine, s->weights, dtype);
     snprintf(ret->kv_endpoint, sizeof ret->kv_endpoint, "%s", s->kv_endpoint ? s->kv_endpoint : "");
     return BT_OK;
 }

@@ -23,4 +23,6 @@ typedef struct bt_node_setup {
 bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault);
 /* Everything but load. BT_EARG: a name or endpoint that HELLO cannot carry whole. */
 bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault);
+/* The exactness class that HELLO tells: who computes, with which weights and KV, by which version of the kernels. */
+void bt_node_setup_class(char ret[BT_MSG_MAX_TEXT_BYTES + 1], bt_role role, const char *engine, const char *weights, bt_kv_dtype dtype);
 #endif

@@ -80,8 +80,9 @@ static dc_brain *make(void)
 
 static bt_msg reserve_msg(uint64_t number, uint32_t attempt, uint32_t prompt, uint32_t max)
 {
+    static const int32_t ids[256];
     bt_msg m = {.type = BT_MSG_RESERVE, .ref = {GATE, number, attempt}};
-    m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt, .max_tokens = max, .prefill = PREFILL, .stop_ids_len = 1,
+    m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt, .ids = ids, .ids_len = prompt, .max_tokens = max, .prefill = PREFILL, .stop_ids_len = 1,
                                    .stop_ids = {7}, .lease_ms = 10000};
     return m;
 }
