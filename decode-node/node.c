@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RECEIVE_BUDGET = 16, EVENT_BUDGET = 256 };
+enum { RECEIVE_BUDGET = 16, EVENT_BUDGET = 256, QUIET_US = 10000000 };
 
 typedef struct node {
     const dc_options *o;
@@ -28,6 +28,7 @@ typedef struct node {
     dc_store *store;
     bt_msg_engine about;                    /* of the prefill engine; HELLO points to it */
     char stage[32];                         /* of a long start, said last */
+    int64_t loading_us;                     /* when the engine began to load */
     bt_link *bulk;
     uint64_t drafted, accepted;             /* speculative decoding, of all sequences */
     const bt_kv_header *header;             /* of the block in hand */
@@ -281,7 +282,11 @@ static void say_stage(void *ud, const char *stage, uint64_t done, uint64_t total
     bt_log(BT_LOG_INFO, "once for this model: %s", stage);
 }
 
-static void say_weights(void *ud, uint64_t done_bytes, uint64_t total_bytes) { say_stage(ud, "converting weights", done_bytes, total_bytes); }
+/* Small models are converted before anybody would ask. */
+static void say_weights(void *ud, uint64_t done_bytes, uint64_t total_bytes)
+{
+    if (bt_clock_us() - ((node *)ud)->loading_us > QUIET_US) say_stage(ud, "converting weights", done_bytes, total_bytes);
+}
 
 static bt_err open_engines(node *n, bt_fault *fault)
 {
@@ -290,6 +295,7 @@ static bt_err open_engines(node *n, bt_fault *fault)
                                   .kv_elem_bytes = bt_kv_dtype_wanted(o->kv_dtype), .pool = n->pool,
                                   .rows_max = (size_t)o->batch_rows, .ctx_tokens = (size_t)o->ctx_size, .kv_memory_bytes = o->kv_memory_bytes,
                                   .progress = say_weights, .progress_ud = n };
+    n->loading_us = bt_clock_us();
     const bt_err e = dc_engine_new(&n->engine, n->model, &ec, fault);
     if (e < 0 || o->local_prefill == 0) return e;
     const dc_local_config lc = { .engine = dc_options_local[o->local_prefill], .isa = o->isa, .want = o->want,
