@@ -97,10 +97,17 @@ _baton()
     "baton-prefill --min-overlap" | \
     "baton-prefill --drain-timeout" | \
     "baton-decode --ctx-size" | "baton-decode -c" | \
+    "baton-decode --quant" | \
+    "baton-decode --shape-policy" | \
+    "baton-decode --profile" | \
     "baton-decode --threads" | "baton-decode -t" | \
     "baton-decode --isa" | \
+    "baton-decode --speculate" | \
     "baton-decode --kv-memory" | \
     "baton-decode --slots" | \
+    "baton-decode --batch-rows" | \
+    "baton-decode --growth-tokens" | \
+    "baton-decode --swap-memory" | \
     "baton-decode --gateway" | \
     "baton-decode --listen" | \
     "baton-decode --advertise" | \
@@ -127,7 +134,9 @@ _baton()
     "baton perplexity --package" | \
     "baton-gateway --api-key-file" | \
     "baton-prefill --calib" | \
-    "baton-prefill --package")
+    "baton-prefill --package" | \
+    "baton-decode --calib" | \
+    "baton-decode --package")
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return ;;
     "baton run --model" | "baton run -m" | \
@@ -160,7 +169,8 @@ _baton()
     "baton up --npu-ops" | \
     "baton compile --npu-ops" | \
     "baton perplexity --npu-ops" | \
-    "baton-prefill --npu-ops")
+    "baton-prefill --npu-ops" | \
+    "baton-decode --npu-ops")
         mapfile -t COMPREPLY < <(compgen -W "linear all" -- "$cur")
         return ;;
     "baton up --log-level" | \
@@ -181,7 +191,8 @@ _baton()
     "baton perplexity --against")
         mapfile -t COMPREPLY < <(compgen -W "none npu host reference decode" -- "$cur")
         return ;;
-    "baton perplexity --weights")
+    "baton perplexity --weights" | \
+    "baton-decode --weights")
         mapfile -t COMPREPLY < <(compgen -W "f16 int8 fp4" -- "$cur")
         return ;;
     "baton-gateway --keys" | \
@@ -194,6 +205,9 @@ _baton()
         return ;;
     "baton-decode --engine")
         mapfile -t COMPREPLY < <(compgen -W "host reference" -- "$cur")
+        return ;;
+    "baton-decode --local-prefill")
+        mapfile -t COMPREPLY < <(compgen -W "off npu host" -- "$cur")
         return ;;
     esac
     case $program in
@@ -210,7 +224,7 @@ _baton()
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-prefill") words="--model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --slots --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --weights --local-prefill --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --speculate --kv-memory --slots --batch-rows --growth-tokens --swap-memory --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in
     -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;
