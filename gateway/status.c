@@ -28,7 +28,7 @@ static json_t *node(const gw_node *n, int64_t now_us)
     char hex[BT_HASH_HEX_CHARS], endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1], exactness[BT_MSG_MAX_TEXT_BYTES + 1];
     char own[BT_MSG_MAX_TEXT_BYTES + 1];
     const bool is_decode = n->hello.role == BT_ROLE_DECODE;
-    return json_pack("{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+    return json_pack("{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                      "id", n->hello.node_id, "role", is_decode ? "decode" : "prefill",
                      "pid", n->state == GW_NODE_GONE ? json_null() : count(n->hello.pid),
                      "state", gw_node_state_name(n->state),
