@@ -49,6 +49,7 @@ typedef struct slot_state {
 
 typedef struct room {
     char dir[256];
+    uint32_t elem_bytes;                    /* of KV */
     uint8_t *file;
     bt_model *model;
     bt_pool *pool;
@@ -68,11 +69,11 @@ static dc_engine *new_engine(const room *r, size_t rows_max, bt_pool *pool)
 {
     dc_engine *e = NULL;
     bt_fault fault;
-    if (dc_engine_new(&e, r->model, &(dc_engine_config){ .rows_max = rows_max, .pool = pool }, &fault) < 0) fail_msg("%s", fault.text);
+    if (dc_engine_new(&e, r->model, &(dc_engine_config){ .rows_max = rows_max, .pool = pool, .kv_elem_bytes = r->elem_bytes }, &fault) < 0) fail_msg("%s", fault.text);
     return e;
 }
 
-static void open_room(room *r, const char *engine, uint32_t draft_max)
+static void open_room(room *r, const char *engine, uint32_t elem_bytes, uint32_t draft_max)
 {
     size_t len;
     bt_fault fault = { "" };
@@ -82,6 +83,7 @@ static void open_room(room *r, const char *engine, uint32_t draft_max)
     memset(r, 0, sizeof *r);
     spec.ctx = CTX;
     r->seed = 5;
+    r->elem_bytes = elem_bytes;
     snprintf(r->dir, sizeof r->dir, "%s/worker-XXXXXX", base && *base ? base : "/tmp");
     assert_non_null(mkdtemp(r->dir));
     assert_int_equal(setenv("BATON_CACHE_DIR", r->dir, 1), 0);
@@ -89,7 +91,7 @@ static void open_room(room *r, const char *engine, uint32_t draft_max)
     assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
     assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
     assert_int_equal(bt_pool_new(&r->pool, 2, NULL), BT_OK);
-    if (pf_engine_new(&r->prefill, r->model, &(pf_engine_config){ .engine = engine, .threads = 1 }, &fault) < 0) fail_msg("%s", fault.text);
+    if (pf_engine_new(&r->prefill, r->model, &(pf_engine_config){ .engine = engine, .threads = 1, .kv_elem_bytes = elem_bytes }, &fault) < 0) fail_msg("%s", fault.text);
     r->alone = new_engine(r, 1, NULL);        /* the pool is the worker's */
     assert_int_equal(bt_sample_new(&r->sampler, r->model->hp.vocab, NULL), BT_OK);
     r->logits = engine_kit_floats(r->model->hp.vocab);
@@ -127,7 +129,7 @@ static void one_token(room *r, request *q)
 
 static void run_alone(room *r, request *q)
 {
-    q->kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, 2);
+    q->kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, r->elem_bytes);
     q->sampling.bias = q->bias;
     assert_int_equal(pf_engine_prefill(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits, BT_PREFILL_LAST, NULL), BT_OK);
     for (one_token(r, q); !q->reason; one_token(r, q)) {
@@ -207,7 +209,7 @@ static void give_rows(slot_state *s, uint32_t rows)
 static void take(room *r, uint32_t slot, const request *q, uint32_t known, uint32_t rows)
 {
     slot_state *s = &r->slot[slot];
-    *s = (slot_state){ .r = *q, .kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, 2), .known = known };
+    *s = (slot_state){ .r = *q, .kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, r->elem_bytes), .known = known };
     give_rows(s, rows);
     start(r, slot, rows);
 }
@@ -347,17 +349,17 @@ static void two_thousand_random_requests_give_what_each_gives_alone(void **state
 {
     room r;
     (void)state;
-    open_room(&r, "host", 4);
+    open_room(&r, "host", 2, 4);
     soak(&r, 2000);
     assert_true(r.drafted > 0);
     close_room(&r);
 }
 
-static void without_drafts_too_and_with_prompts_by_the_integer_npu(void **state)
+static void without_drafts_too_with_prompts_by_the_integer_npu_and_kv_of_8_bits(void **state)
 {
     room r;
     (void)state;
-    open_room(&r, "npu", 0);
+    open_room(&r, "npu", 1, 0);
     soak(&r, 300);
     assert_int_equal(r.drafted, 0);
     close_room(&r);
@@ -367,7 +369,7 @@ static void goes_on_from_every_number_of_known_tokens(void **state)
 {
     room r;
     (void)state;
-    open_room(&r, "host", 0);
+    open_room(&r, "host", 2, 0);
     for (uint32_t seeded = 0; seeded < 2; seeded++)
         for (uint32_t n = 1; n < 40; n++) {
             request q = { .prompt_tokens = 37, .max_tokens = 40, .sampling = bt_sample_greedy() };
@@ -386,7 +388,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_on_from_every_number_of_known_tokens),
         cmocka_unit_test(two_thousand_random_requests_give_what_each_gives_alone),
-        cmocka_unit_test(without_drafts_too_and_with_prompts_by_the_integer_npu),
+        cmocka_unit_test(without_drafts_too_with_prompts_by_the_integer_npu_and_kv_of_8_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
