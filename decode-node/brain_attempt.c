@@ -327,6 +327,16 @@ static void reserve(dc_brain *b, dc_record *r, const dc_record *filled, uint32_t
     dc_launch(b, r, rows);
 }
 
+/* The gateway waits for RESERVED still; what it heard of token 0 meanwhile, even if it acknowledged that, was too early for it. */
+static void reserve_again(dc_brain *b, dc_record *r)
+{
+    dc_say_reserved(b, r);
+    if (!r->first_told) return;
+    r->owes_first = r->owes_done = true;
+    r->resend_us = b->now_us + b->cfg.resend_us;
+    say_first(b, r);
+}
+
 void dc_on_reserve(dc_brain *b, const bt_msg *m)
 {
     const bt_msg_reserve *w = &m->u.reserve;
@@ -334,8 +344,8 @@ void dc_on_reserve(dc_brain *b, const bt_msg *m)
     if (old && old->ref.attempt >= m->ref.attempt) {
         if (old->ref.attempt > m->ref.attempt) b->n.stale_attempt++;
         else b->n.repeats++;
-        if (old->ref.attempt == m->ref.attempt && (old->state == DC_RESERVED || (w->is_local && old->state != DC_STOPPING)))
-            dc_say_reserved(b, old);
+        if (old->ref.attempt == m->ref.attempt && (old->state == DC_RESERVED || (old->wish.is_local && old->state != DC_STOPPING)))
+            reserve_again(b, old);
         return;
     }
     if (bt_attempt_log_highest(&b->log, &m->ref) >= m->ref.attempt) {

@@ -93,6 +93,7 @@ static bt_err make_brain(sim_world *w, sim_process *p, uint32_t number)
         c.self = p->self;
         c.queue_max = w->o.queue_max;
         c.nodes_max = w->processes_len + 2;
+        c.local_below_tokens = w->o.local_below_tokens;
         memset(c.model_id, 7, sizeof c.model_id);
         snprintf(c.node_id, sizeof c.node_id, "gateway");
         return gw_brain_new(&p->gw, &c, NULL);

@@ -276,8 +276,8 @@ static void drains_nodes_and_gateway_after_their_last_request(void **s)
     }
 }
 
-/* Pools of a few pages, so that somebody must go all the time. Every request still ends with its own tokens, soon after the one before. */
-static dc_counters squeeze(uint64_t seed, uint32_t swap_pages, bool is_lossy)
+/* Pools of a few pages, so that somebody must go all the time. Every request still ends with its own tokens, in a bounded time. */
+static sim_options squeezed(uint64_t seed)
 {
     sim_options o = sim_options_defaults(seed);
     o.slots = 6;
@@ -286,35 +286,99 @@ static dc_counters squeeze(uint64_t seed, uint32_t swap_pages, bool is_lossy)
     o.ctx_tokens = 256;
     o.decode_pages = 16;                        /* one of the longest sequences */
     o.growth_tokens = 4;
-    o.swap_pages = swap_pages;
     o.prefixes = 3;
-    if (is_lossy) o.faults = lossy();
-    sim_world *w = world(&o);
-    for (int i = 0; i < 24; i++) assert_true(sim_world_submit(w, between(w, 1, 40), between(w, 30, 200)) > 0);
+    if (seed % 4 == 0) o.faults = lossy();
+    return o;
+}
+
+static void squeeze(dc_counters *sum, const sim_options *o, uint32_t prompt_max)
+{
+    enum { REQUESTS = 24 };
+    sim_world *w = world(o);
+    for (int i = 0; i < REQUESTS; i++) assert_true(sim_world_submit(w, between(w, 1, prompt_max), between(w, 30, 256 - prompt_max)) > 0);
     bool answered = sim_world_run_answered(w, 60 * (int64_t)SECOND);
     check(w);
-    if (!answered) fail_msg("seed %llu: no answer", (unsigned long long)seed);
-    for (uint64_t i = 1; i <= 24; i++)
+    if (!answered) fail_msg("seed %llu: no answer", (unsigned long long)o->seed);
+    for (uint64_t i = 1; i <= REQUESTS; i++)
         if (sim_world_request(w, i)->outcome != SIM_DONE)
-            fail_msg("seed %llu: request %llu failed: %s", (unsigned long long)seed, (unsigned long long)i,
+            fail_msg("seed %llu: request %llu failed: %s", (unsigned long long)o->seed, (unsigned long long)i,
                      gw_fail_name(sim_world_request(w, i)->kind));
     const dc_counters n = sim_world_decode_counters(w);
-    settle(w, seed);
+    sum->preempted += n.preempted;
+    sum->swapped_in += n.swapped_in;
+    sum->dropped += n.dropped;
+    sum->given_up += n.given_up;
+    sum->local_prefills += n.local_prefills;
+    sum->prefix_hits += n.prefix_hits;
+    sum->replayed_tokens += n.replayed_tokens;
+    settle(w, o->seed);
     sim_world_free(w);
-    return n;
+}
+
+static void say(const dc_counters *n)
+{
+    printf("preempted %llu, swapped in %llu, dropped %llu, given up %llu, prefilled here %llu, prefix hits %llu, replayed %llu\n",
+           (unsigned long long)n->preempted, (unsigned long long)n->swapped_in, (unsigned long long)n->dropped,
+           (unsigned long long)n->given_up, (unsigned long long)n->local_prefills, (unsigned long long)n->prefix_hits,
+           (unsigned long long)n->replayed_tokens);
 }
 
 static void preempts_all_the_time_and_changes_no_token(void **s)
 {
     (void)s;
-    uint64_t preempted = 0, swapped = 0;
+    dc_counters n = {0};
     for (uint64_t seed = 5000; seed < 5100; seed++) {
-        const dc_counters n = squeeze(seed, 200, seed % 4 == 0);
-        preempted += n.preempted;
-        swapped += n.swapped_in;
+        sim_options o = squeezed(seed);
+        o.swap_pages = 200;
+        squeeze(&n, &o, 40);
     }
-    printf("preempted %llu, swapped in %llu\n", (unsigned long long)preempted, (unsigned long long)swapped);
-    assert_true(preempted > 300 && swapped > 300);
+    say(&n);
+    assert_true(n.preempted > 300 && n.swapped_in > 300 && n.given_up == 0);
+}
+
+static void goes_on_in_a_new_attempt_where_a_decode_node_keeps_nothing(void **s)
+{
+    (void)s;
+    dc_counters n = {0};
+    for (uint64_t seed = 5200; seed < 5260; seed++) {
+        sim_options o = squeezed(seed);
+        o.decodes = 1 + seed % 2;
+        squeeze(&n, &o, 40);
+    }
+    say(&n);
+    assert_true(n.given_up > 200 && n.replayed_tokens > 1000);
+}
+
+static void prefills_on_the_decode_node_and_shares_beginnings(void **s)
+{
+    (void)s;
+    dc_counters n = {0};
+    for (uint64_t seed = 5300; seed < 5400; seed++) {
+        sim_options o = squeezed(seed);
+        o.prefills = 0;
+        o.can_prefill = true;
+        o.decode_pages = 16 + (seed % 3) * 8;
+        o.swap_pages = (seed % 3) * 8;
+        squeeze(&n, &o, 100);
+    }
+    say(&n);
+    assert_true(n.preempted > 300 && n.dropped > 50 && n.swapped_in > 50 && n.local_prefills > 2000 && n.prefix_hits > 100);
+}
+
+static void prefills_here_and_there_with_the_same_tokens(void **s)
+{
+    (void)s;
+    dc_counters n = {0};
+    for (uint64_t seed = 5400; seed < 5500; seed++) {
+        sim_options o = squeezed(seed);
+        o.can_prefill = true;
+        o.local_below_tokens = 30;
+        o.decode_pages = 20;
+        o.swap_pages = (seed % 3) * 8;
+        squeeze(&n, &o, 80);
+    }
+    say(&n);
+    assert_true(n.preempted > 200 && n.dropped > 20 && n.local_prefills > 300 && n.given_up == 0);
 }
 
 static void replays_a_seed_exactly(void **s)
@@ -350,6 +414,9 @@ int main(void)
         cmocka_unit_test(refuses_what_no_node_holds_and_what_no_node_serves),
         cmocka_unit_test(drains_nodes_and_gateway_after_their_last_request),
         cmocka_unit_test(preempts_all_the_time_and_changes_no_token),
+        cmocka_unit_test(goes_on_in_a_new_attempt_where_a_decode_node_keeps_nothing),
+        cmocka_unit_test(prefills_on_the_decode_node_and_shares_beginnings),
+        cmocka_unit_test(prefills_here_and_there_with_the_same_tokens),
         cmocka_unit_test(replays_a_seed_exactly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
