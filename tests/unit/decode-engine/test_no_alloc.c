@@ -1,15 +1,18 @@
-/* Nothing is allocated or freed in a step, by any thread: every call of the allocator in the process is counted. Under a sanitizer,
+/* Nothing is allocated or freed in a step of the engine, or in the worker from a START to its end, by any thread: every call of the allocator in the process is counted. Under a sanitizer,
  * which owns malloc, by its hooks; else by functions of our own in front of glibc's. */
 #include "decode-node/engine/engine.h"
 #include "decode-node/engine/host/weights.h"
+#include "decode-node/worker.h"
 #include "tests/helpers/engine_kit.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 static atomic_size_t calls;
@@ -121,11 +124,70 @@ static void a_step_allocates_nothing(void **state)
     engine_kit_done(&kit);
 }
 
+static dc_worker_event next_event(dc_worker *w)
+{
+    dc_worker_event ev;
+    while (!dc_worker_next(w, &ev)) {
+        struct pollfd p = {.fd = dc_worker_fd(w), .events = POLLIN};
+        if (poll(&p, 1, 60000) != 1) abort();
+    }
+    return ev;
+}
+
+/* Prefilled here or handed over, greedy and seeded, with penalties, log probabilities and drafts, with pages that grow, stopped and gone on. */
+static void a_worker_with_all_its_trades_allocates_nothing(void **state)
+{
+    (void)state;
+    enum { SLOTS = 4, PROMPT = 40, ANSWER = 60, PAGE = 16 };
+    engine_kit kit = engine_kit_model("llama");
+    bt_pool *pool;
+    dc_worker *w;
+    assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
+    dc_worker_config c = {.pool = pool, .slots = SLOTS, .page_tokens = PAGE, .chunk_tokens = 16, .draft_max = 3};
+    const dc_engine_config ec = {.pool = pool, .rows_max = 8};
+    const dc_local_config lc = {.engine = "host", .ctx_tokens = 256, .pool = pool};
+    assert_int_equal(dc_engine_new(&c.engine, kit.model, &ec, NULL), BT_OK);
+    assert_int_equal(dc_local_new(&c.local, kit.model, &lc, NULL), BT_OK);
+    assert_int_equal(dc_worker_new(&w, &c, NULL), BT_OK);
+    bt_kv_view view[SLOTS];
+    int32_t prompt[PROMPT], ids[4];
+    engine_kit_ids(prompt, PROMPT, kit.model, 1);
+    engine_kit_ids(ids, 4, kit.model, 2);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        view[i] = engine_kit_pages(kit.model, 128, PAGE, 2);
+        for (uint32_t p = 0; p < 128 / PAGE; p++) memset(view[i].page[p], 0, view[i].layers * view[i].layer_bytes);
+    }
+    const size_t before = atomic_load(&calls);
+    for (uint32_t i = 0, ended = 0; ended < SLOTS;) {
+        for (; i < SLOTS; i++) {
+            dc_worker_start a = {.slot = i, .view = view[i], .prompt = prompt, .prompt_tokens = PROMPT, .ids = ids, .ids_len = i % 2 ? 4 : 0,
+                                 .rows = i % 2 ? PROMPT : 0, .max_tokens = ANSWER, .sampling = bt_sample_greedy()};
+            if (i > 1) a.sampling.temperature = 1;
+            a.sampling.repetition_penalty = 1 + 0.1f * (float)i;
+            a.sampling.logprobs = true;
+            a.sampling.top_logprobs = 5;
+            a.view.tokens_capacity = 48;
+            dc_worker_start_slot(w, &a);
+        }
+        const dc_worker_event ev = next_event(w);
+        if (ev.type == DC_WORKER_NEED) dc_worker_grow_slot(w, ev.slot, &view[ev.slot]);
+        if (ev.type == DC_WORKER_TOKEN && ev.slot == 0 && ev.index == 20) dc_worker_stop_slot(w, 0);
+        if (ev.type == DC_WORKER_ENDED && ev.reason == BT_FINISH_ERROR) abort();
+        ended += ev.type == DC_WORKER_ENDED || ev.type == DC_WORKER_STOPPED;
+    }
+    assert_int_equal(atomic_load(&calls), before);
+    dc_worker_free(w);
+    for (uint32_t i = 0; i < SLOTS; i++) engine_kit_pages_free(&view[i]);
+    bt_pool_free(pool);
+    engine_kit_done(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_counter_counts),
         cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(a_worker_with_all_its_trades_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
