@@ -75,6 +75,20 @@ static void node_changed(gw_brain *b, const gw_node *n, gw_node_state before)
     a->u.node.state = n->state;
 }
 
+/* Both work, but never on one request: most likely one of them was started with another --kv-dtype. */
+static void warn_of_other_kv(gw_brain *b, const gw_node *n)
+{
+    const gw_node *k = gw_route_other_kv(&b->registry, n);
+    if (!k) return;
+    const bt_kv_shape *mine = &n->hello.kv, *theirs = &k->hello.kv;
+    gw_action *a = gw_act(b, GW_DO_LOG);
+    a->u.log.level = BT_LOG_WARN;
+    snprintf(a->u.log.text, sizeof a->u.log.text,
+             "node %s has %ux%ux%u KV of %s, node %s %ux%ux%u of %s: they get no request in common", n->hello.node_id,
+             mine->layers, mine->kv_heads, mine->head_dim, bt_kv_dtype_name(mine->dtype), k->hello.node_id, theirs->layers,
+             theirs->kv_heads, theirs->head_dim, bt_kv_dtype_name(theirs->dtype));
+}
+
 static void on_hello(gw_brain *b, const bt_msg *m)
 {
     static const bt_incarnation zero;
@@ -96,6 +110,7 @@ static void on_hello(gw_brain *b, const bt_msg *m)
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
     memcpy(w->u.welcome.node_id, b->cfg.node_id, sizeof w->u.welcome.node_id);
     node_changed(b, n, before);
+    if (before == 0) warn_of_other_kv(b, n);
 }
 
 static void on_msg(gw_brain *b, const bt_msg *m)

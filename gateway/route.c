@@ -148,3 +148,12 @@ uint64_t gw_route_limit_tokens(const gw_registry *r)
     }
     return limit;
 }
+
+const gw_node *gw_route_other_kv(const gw_registry *r, const gw_node *n)
+{
+    for (uint32_t i = 0; i < r->cap; i++) {
+        const gw_node *k = &r->nodes[i];
+        if (k->in_use && k->state != GW_NODE_GONE && k->hello.role != n->hello.role && !agree(k, n)) return k;
+    }
+    return NULL;
+}

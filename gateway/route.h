@@ -46,4 +46,6 @@ gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_regi
 /* The longest sequence any READY pair, or node that may prefill locally, holds; 0 when there is none. */
 uint64_t gw_route_limit_tokens(const gw_registry *r);
 uint64_t gw_route_class(const char *exactness);
+/* A node of the other role, not gone, whose KV has another shape or dtype than n's; NULL: there is none. */
+const gw_node *gw_route_other_kv(const gw_registry *r, const gw_node *n);
 #endif

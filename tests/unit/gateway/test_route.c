@@ -166,6 +166,21 @@ static void a_request_with_tokens_stays_in_its_classes(void **s)
     gw_registry_done(&r);
 }
 
+static void a_node_whose_kv_fits_none_of_the_other_role_is_found(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 100, 1, 4), *d = add(&r, 2, BT_ROLE_DECODE, 100, 1, 4);
+    add(&r, 3, BT_ROLE_PREFILL, 100, 1, 4);
+    assert_null(gw_route_other_kv(&r, p));
+    p->hello.kv.dtype = BT_KV_INT8;
+    assert_ptr_equal(gw_route_other_kv(&r, p), d);
+    assert_ptr_equal(gw_route_other_kv(&r, d), p);
+    d->state = GW_NODE_GONE;
+    assert_null(gw_route_other_kv(&r, p));
+    gw_registry_done(&r);
+}
+
 static void a_full_table_gives_up_only_nodes_that_are_gone(void **s)
 {
     (void)s;
@@ -195,6 +210,7 @@ int main(void)
         cmocka_unit_test(a_short_prompt_goes_to_a_decode_node_of_the_same_class_and_others_to_a_pair),
         cmocka_unit_test(without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known),
         cmocka_unit_test(a_request_with_tokens_stays_in_its_classes),
+        cmocka_unit_test(a_node_whose_kv_fits_none_of_the_other_role_is_found),
         cmocka_unit_test(a_full_table_gives_up_only_nodes_that_are_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
