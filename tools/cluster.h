@@ -8,7 +8,7 @@
 
 /* The processes of `baton up`: starts, watches and stops them as tools/supervise.h decides, and hears their readiness. Private
  * sockets and the readiness socket lie in a temporary directory that is removed in the end. Children die with this process. */
-enum { TOOL_CLUSTER_MAX_ARGS = 48, TOOL_CLUSTER_ARG_BYTES = 512 };
+enum { TOOL_CLUSTER_MAX_ARGS = 64, TOOL_CLUSTER_ARG_BYTES = 512 };
 
 /* One program and its arguments, each NUL-terminated in arg[i]. */
 typedef struct tool_command {

@@ -19,10 +19,12 @@ typedef struct config {
 static const char *const formats[] = { "text", "json", NULL };
 
 static const bt_opt opts[] = {
-    { .group = "Nodes", .name = "prefill", .value = "N", BT_OPT_AT(config, prefill), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 31,
-      .help = "prefill nodes to start" },
+    { .group = "Nodes", .name = "prefill", .value = "N", BT_OPT_AT(config, prefill), .type = BT_OPT_INT, .def = "1", .lo = 0, .hi = 31,
+      .help = "prefill nodes to start; 0: decode nodes compute the prompts too" },
     { .group = "Nodes", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 31,
       .help = "decode nodes to start" },
+    { .group = "Nodes", .name = "local-prefill-below", .value = "N", BT_OPT_AT(config, serve.local_prefill_below), .type = BT_OPT_INT, .def = "0",
+      .lo = 0, .hi = 1 << 20, .help = "prompts of fewer tokens are computed by their decode node; 0: none" },
     TOOL_SERVE_OPTS(config, serve),
     { .group = "HTTP", .name = "host", .value = "ADDR", BT_OPT_AT(config, host), .type = BT_OPT_STRING, .def = "127.0.0.1",
       .help = "where clients connect; 0.0.0.0 opens it to the network, which needs --api-key-file" },
@@ -76,6 +78,7 @@ static void make_gateway(tool_command *t, const config *c, const char *control)
     tool_command_add(t, "--host", c->host);
     tool_command_add_int(t, "--port", c->port);
     tool_command_add_int(t, "--max-queue", c->max_queue);
+    tool_command_add_int(t, "--local-prefill-below", c->serve.local_prefill_below);
     if (c->alias) tool_command_add(t, "--alias", c->alias);
     if (c->api_key_file) tool_command_add(t, "--api-key-file", c->api_key_file);
     if (c->insecure) tool_command_add(t, "--insecure", NULL);
@@ -133,7 +136,12 @@ int tool_up_run(int argc, char **argv)
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2'");
         bt_opt_usage_error("baton up", &fault);
         rc = 2;
+    } else if (c.prefill == 0 && strcmp(pf_engine_names[c.serve.engine], "reference") == 0) {
+        bt_fail(&fault, BT_EARG, "--prefill 0: decode nodes compute prompts with engine npu or host, not with reference");
+        bt_opt_usage_error("baton up", &fault);
+        rc = 2;
     } else {
+        c.serve.colocated = c.prefill == 0;
         bt_log_setup("baton-up", (bt_log_level)c.log_level, c.log_format == 1);
         tool_catch_signals();               /* while compiling; later the event loop takes them */
         if (tool_serve_prepare(&c.serve, c.log_level == BT_LOG_ERROR, 0, &fault) < 0 || up(&c, &fault) < 0)

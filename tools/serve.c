@@ -39,15 +39,29 @@ static void add_want(tool_command *c, const bt_package_want *w)
     if (w->require_npu) tool_command_add(c, "--require-npu", NULL);
 }
 
+static void add_bytes(tool_command *c, const char *option, uint64_t bytes)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, bytes);
+    tool_command_add(c, option, text);
+}
+
+/* What decode nodes have and prefill nodes have not. */
+static void add_decode(tool_command *c, const tool_serve *s)
+{
+    tool_command_add(c, "--weights", dc_engine_forms[s->weights]);
+    tool_command_add_int(c, "--slots", s->slots);
+    tool_command_add_int(c, "--speculate", s->speculate);
+    add_bytes(c, "--swap-memory", s->swap_memory_bytes);
+}
+
 static void add_machine(tool_command *c, const tool_serve *s)
 {
-    char kv[24];
-    snprintf(kv, sizeof kv, "%" PRIu64, s->kv_memory_bytes);
     tool_command_add(c, "--isa", s->isa);
     tool_command_add(c, "--kv-dtype", bt_kv_dtype_choices[s->kv_dtype]);
     tool_command_add_int(c, "--threads", s->threads);
     tool_command_add_int(c, "--ctx-size", s->ctx_size);
-    tool_command_add(c, "--kv-memory", kv);
+    add_bytes(c, "--kv-memory", s->kv_memory_bytes);
 }
 
 void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *role)
@@ -57,7 +71,10 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
     /* The NPU makes prompts' rows only; generated tokens are the f16 kernels' work. */
     tool_command_add(ret, "--engine", !is_prefill && strcmp(engine, "npu") == 0 ? "host" : engine);
     add_machine(ret, s);
-    if (is_prefill) add_want(ret, &s->want);
+    const bool prefills = is_prefill || s->colocated || s->local_prefill_below > 0;
+    if (!is_prefill) add_decode(ret, s);
+    if (!is_prefill && prefills) tool_command_add(ret, "--local-prefill", engine);
+    if (prefills) add_want(ret, &s->want);
 }
 
 static void add_up(tool_command *ret, const tool_serve *s)
@@ -66,6 +83,7 @@ static void add_up(tool_command *ret, const tool_serve *s)
     tool_command_add(ret, "--model", s->model);
     tool_command_add(ret, "--engine", pf_engine_names[s->engine]);
     add_machine(ret, s);
+    add_decode(ret, s);
     add_want(ret, &s->want);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) tool_command_add(ret, fixed[i], NULL);
 }

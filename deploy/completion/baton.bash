@@ -26,6 +26,9 @@ _baton()
     "baton run --profile" | \
     "baton run --threads" | "baton run -t" | \
     "baton run --kv-memory" | \
+    "baton run --swap-memory" | \
+    "baton run --slots" | \
+    "baton run --speculate" | \
     "baton run --isa" | \
     "baton run --url" | \
     "baton chat --system" | \
@@ -38,16 +41,23 @@ _baton()
     "baton chat --profile" | \
     "baton chat --threads" | "baton chat -t" | \
     "baton chat --kv-memory" | \
+    "baton chat --swap-memory" | \
+    "baton chat --slots" | \
+    "baton chat --speculate" | \
     "baton chat --isa" | \
     "baton chat --url" | \
     "baton up --prefill" | \
     "baton up --decode" | \
+    "baton up --local-prefill-below" | \
     "baton up --ctx-size" | "baton up -c" | \
     "baton up --quant" | \
     "baton up --shape-policy" | \
     "baton up --profile" | \
     "baton up --threads" | "baton up -t" | \
     "baton up --kv-memory" | \
+    "baton up --swap-memory" | \
+    "baton up --slots" | \
+    "baton up --speculate" | \
     "baton up --isa" | \
     "baton up --host" | \
     "baton up --port" | \
@@ -164,6 +174,13 @@ _baton()
     "baton-decode --kv-dtype")
         mapfile -t COMPREPLY < <(compgen -W "f16 int8" -- "$cur")
         return ;;
+    "baton run --weights" | \
+    "baton chat --weights" | \
+    "baton up --weights" | \
+    "baton perplexity --weights" | \
+    "baton-decode --weights")
+        mapfile -t COMPREPLY < <(compgen -W "f16 int8 fp4" -- "$cur")
+        return ;;
     "baton run --npu-ops" | \
     "baton chat --npu-ops" | \
     "baton up --npu-ops" | \
@@ -191,10 +208,6 @@ _baton()
     "baton perplexity --against")
         mapfile -t COMPREPLY < <(compgen -W "none npu host reference decode" -- "$cur")
         return ;;
-    "baton perplexity --weights" | \
-    "baton-decode --weights")
-        mapfile -t COMPREPLY < <(compgen -W "f16 int8 fp4" -- "$cur")
-        return ;;
     "baton-gateway --keys" | \
     "baton-prefill --keys" | \
     "baton-decode --keys")
@@ -211,9 +224,9 @@ _baton()
         return ;;
     esac
     case $program in
-    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --seed -s --stop --model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton chat") words="--system --n-predict -n --temp --top-p --model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --isa --host --port --alias --max-queue --api-key-file --insecure --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --seed -s --stop --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --local-prefill-below --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --host --port --alias --max-queue --api-key-file --insecure --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --output -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
