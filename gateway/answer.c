@@ -111,7 +111,7 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
 static json_t *baton(const gw_answer_report *r)
 {
     char hex[BT_HASH_HEX_CHARS];
-    json_t *j = json_pack("{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+    json_t *j = json_pack("{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                      "text", r->text ? r->text : "", r->text_len,
                      "token_ids", id_list(r->token_ids, r->completion_tokens),
                      "prompt_ids", id_list(r->prompt_ids, r->prompt_tokens),
@@ -125,6 +125,8 @@ static json_t *baton(const gw_answer_report *r)
                      "kv_bytes", r->has_kv ? count(r->kv_bytes) : json_null(),
                      "kv_exposed_ms", r->has_kv ? ms(r->kv_exposed_us) : json_null(),
                      "kv_digest", r->has_kv ? json_string(bt_hash_hex(hex, r->kv_digest.bytes)) : json_null(),
+                     "prefilled_by", words(r->prefilled_by),
+                     "attempts", count(r->attempts),
                      "first_logits", logit_list(r));
     return add_work(j, r);
 }
@@ -152,13 +154,14 @@ static json_t *envelope(const gw_answer_head *h, const char *object, json_t *cho
                      h->model, "choices", choices);
 }
 
-bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, bool is_baton)
+bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, json_t *logprobs, bool is_baton)
 {
     const char *text = r->text ? r->text : "";
     json_t *choice = h->is_chat
-        ? json_pack("{s:i,s:{s:s,s:s%},s:n,s:s}", "index", 0, "message", "role", "assistant", "content", text, r->text_len,
-                    "logprobs", "finish_reason", r->finish_reason)
-        : json_pack("{s:i,s:s%,s:n,s:s}", "index", 0, "text", text, r->text_len, "logprobs", "finish_reason", r->finish_reason);
+        ? json_pack("{s:i,s:{s:s,s:s%},s:o,s:s}", "index", 0, "message", "role", "assistant", "content", text, r->text_len,
+                    "logprobs", logprobs, "finish_reason", r->finish_reason)
+        : json_pack("{s:i,s:s%,s:o,s:s}", "index", 0, "text", text, r->text_len, "logprobs", logprobs, "finish_reason",
+                    r->finish_reason);
     json_t *j = envelope(h, h->is_chat ? "chat.completion" : "text_completion", json_pack("[o]", choice));
     return add_json(out, with_report(with(j, "usage", usage(r)), r, is_baton), false);
 }
@@ -177,11 +180,11 @@ bt_err gw_answer_role(bt_buf *out, const gw_answer_head *h)
                                             "logprobs", "finish_reason")), true);
 }
 
-bt_err gw_answer_text(bt_buf *out, const gw_answer_head *h, const char *text, size_t len)
+bt_err gw_answer_text(bt_buf *out, const gw_answer_head *h, const char *text, size_t len, json_t *logprobs)
 {
     json_t *choices = h->is_chat
-        ? json_pack("[{s:i,s:{s:s%},s:n,s:n}]", "index", 0, "delta", "content", text, len, "logprobs", "finish_reason")
-        : json_pack("[{s:i,s:s%,s:n,s:n}]", "index", 0, "text", text, len, "logprobs", "finish_reason");
+        ? json_pack("[{s:i,s:{s:s%},s:o,s:n}]", "index", 0, "delta", "content", text, len, "logprobs", logprobs, "finish_reason")
+        : json_pack("[{s:i,s:s%,s:o,s:n}]", "index", 0, "text", text, len, "logprobs", logprobs, "finish_reason");
     return add_json(out, chunk(h, choices), true);
 }
 

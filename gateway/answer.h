@@ -27,6 +27,8 @@ typedef struct gw_answer_report {
     const int32_t *prompt_ids; size_t prompt_tokens;
     const int32_t *token_ids; size_t completion_tokens;     /* an id that ended the answer is not among them */
     const char *text; size_t text_len;
+    const char *prefilled_by;               /* node that computed the prompt; NULL or "": not known */
+    uint32_t attempts;
     int64_t ttft_us;                        /* from the arrival of the request to token 0, in the gateway */
     bool has_prefill, has_decode, has_kv;
     uint64_t queue_us, prefill_us;
@@ -40,12 +42,15 @@ typedef struct gw_answer_report {
     float top_logits[BT_MSG_TOP_LOGITS];
 } gw_answer_report;
 
+/* `logprobs` below is a value of logprobs.h: the reference is taken, whatever comes of it, and NULL (out of memory) is
+ * answered with BT_ENOMEM. */
+
 /* The whole answer, not streamed. */
-bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, bool is_baton);
+bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, struct json_t *logprobs, bool is_baton);
 
 /* Events of a stream. The last chunk, which is the usage chunk where asked for, carries `timings` and, with is_baton, `baton`. */
 bt_err gw_answer_role(bt_buf *out, const gw_answer_head *h);                    /* nothing unless chat */
-bt_err gw_answer_text(bt_buf *out, const gw_answer_head *h, const char *text, size_t len);
+bt_err gw_answer_text(bt_buf *out, const gw_answer_head *h, const char *text, size_t len, struct json_t *logprobs);
 bt_err gw_answer_end(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, bool is_baton);     /* with [DONE] */
 bt_err gw_answer_error_event(bt_buf *out, const gw_openai_error *err);
 

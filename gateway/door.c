@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "gateway/answer.h"
+#include "gateway/logprobs.h"
 #include "gateway/status.h"
 #include "rt/metrics.h"
 
@@ -21,6 +22,7 @@ typedef struct live {
     gw_http_exchange *x;                /* NULL: the client has gone */
     gw_answer_head head;
     gw_text_answer text;
+    gw_logprobs logprobs;
     bt_buf ids;                         /* int32_t each, as given to the client */
     int32_t *prompt_ids; size_t prompt_len;
     size_t shown_bytes;                 /* of text, already in the stream */
@@ -61,6 +63,7 @@ static void free_live(live *l)
 {
     if (!l) return;
     gw_text_end(&l->text);
+    gw_logprobs_end(&l->logprobs);
     bt_buf_done(&l->ids);
     free(l->prompt_ids);
     free(l);
@@ -191,6 +194,7 @@ static bt_err fill_live(gw_door *d, live *l, gw_http_exchange *x, const gw_opena
     const bt_err e = gw_text_begin(&l->text, d->env.text, r, max_tokens, &fault);
     if (e < 0) return e;
     bt_buf_init(&l->ids, max_tokens * sizeof(int32_t));
+    if (r->sampling.logprobs) gw_logprobs_begin(&l->logprobs, d->env.text->tok, r->is_chat, max_tokens);
     l->x = x;
     l->number = ++d->number;
     l->arrived_us = l->wrote_us = l->token_us = bt_clock_us();
@@ -222,6 +226,7 @@ static void submit(gw_door *d, gw_http_exchange *x, const gw_openai_request *r, 
     gw_submit s = { .request = l->number, .ids = l->prompt_ids, .ids_len = (uint32_t)l->prompt_len, .max_tokens = max_tokens,
                     .sampling = r->sampling, .draw_seed = !r->has_seed, .stop_ids_len = d->env.text->stop_ids_len };
     memcpy(s.stop_ids, d->env.text->stop_ids, sizeof s.stop_ids);
+    for (uint32_t i = 0; i < r->stop_ids_len; i++) s.stop_ids[s.stop_ids_len++] = r->stop_ids[i];
     l->next = d->first;
     d->first = l;
     gw_http_set_user(x, l);
@@ -233,7 +238,8 @@ static void submit(gw_door *d, gw_http_exchange *x, const gw_openai_request *r, 
 
 static void post_completion(gw_door *d, gw_http_exchange *x, const gw_http_request *r, bool is_chat)
 {
-    const gw_openai_limits limits = { d->env.names, d->env.names_len, (uint32_t)bt_tokenizer_count(d->env.text->tok) };
+    const gw_openai_limits limits = { d->env.names, d->env.names_len, (uint32_t)bt_tokenizer_count(d->env.text->tok),
+                                      BT_MSG_MAX_STOP_IDS - d->env.text->stop_ids_len };
     gw_openai_error err;
     gw_openai_request request;
     bt_err e;
@@ -366,11 +372,14 @@ static bool begin_stream(gw_door *d, live *l)
     return true;
 }
 
-static void show_fresh_text(gw_door *d, live *l)
+/* is_over: the text has ended, and with it what of its log probabilities was still held back. */
+static void show_fresh_text(gw_door *d, live *l, bool is_over)
 {
     const size_t fresh = l->text.text.len - l->shown_bytes;
-    if (!l->x || !l->is_stream || !begin_stream(d, l) || fresh == 0) return;
-    if (gw_answer_text(gw_http_stream_buf(l->x), &l->head, bt_buf_text(&l->text.text) + l->shown_bytes, fresh) < 0) {
+    if (!l->x || !l->is_stream || !begin_stream(d, l)) return;
+    if (fresh == 0 && !(is_over && gw_logprobs_waits(&l->logprobs, &l->text, true))) return;
+    if (gw_answer_text(gw_http_stream_buf(l->x), &l->head, bt_buf_text(&l->text.text) + l->shown_bytes, fresh,
+                       gw_logprobs_tell(&l->logprobs, &l->text, is_over)) < 0) {
         give_up(l);
         return;
     }
@@ -404,8 +413,11 @@ static void take_tokens(gw_door *d, live *l, const gw_action *a)
     for (uint32_t i = 0; i < a->u.tokens.ids_len; i++) {
         const int32_t id = a->u.tokens.ids[i];
         if (l->text.is_stopped) break;
+        const size_t begin_bytes = gw_text_made(&l->text);
         bt_err e = bt_buf_add(&l->ids, &id, sizeof id);
         if (e == BT_OK) e = gw_text_push(&l->text, id, &fault);
+        if (e == BT_OK && l->logprobs.tok && a->u.tokens.logprobs)
+            e = gw_logprobs_push(&l->logprobs, &l->text, begin_bytes, id, &a->u.tokens.logprobs[i]);
         if (e < 0) {
             if (e == BT_EARG) refuse_node(d, l, &fault);
             else give_up(l);
@@ -413,7 +425,7 @@ static void take_tokens(gw_door *d, live *l, const gw_action *a)
         }
     }
     l->wants_finish |= l->text.is_stopped;
-    show_fresh_text(d, l);
+    show_fresh_text(d, l, false);
 }
 
 static void fill_report(gw_answer_report *r, const live *l, bt_finish reason, const gw_stats *s)
@@ -427,7 +439,7 @@ static void fill_report(gw_answer_report *r, const live *l, bt_finish reason, co
         .has_prefill = s->has_first, .queue_us = s->queue_us, .prefill_us = s->prefill_us,
         .has_decode = s->has_decode, .decode_us = s->decode_us, .decode_steps = s->decode_steps,
         .has_kv = s->has_kv, .kv_bytes = s->kv_bytes, .kv_exposed_us = s->kv_exposed_us, .kv_digest = s->kv_digest,
-        .work = s->work, .engine = s->engine,
+        .work = s->work, .engine = s->engine, .prefilled_by = s->prefilled_by, .attempts = s->attempts,
         .top_len = l->first.top_len,
     };
     memcpy(r->top_ids, l->first.top_ids, sizeof r->top_ids);
@@ -438,7 +450,7 @@ static void send_whole(gw_door *d, live *l, const gw_answer_report *r)
 {
     bt_buf b;
     bt_buf_init(&b, BODY_MAX_BYTES);
-    if (gw_answer_whole(&b, &l->head, r, l->is_baton) < 0) b.err = BT_ENOMEM;
+    if (gw_answer_whole(&b, &l->head, r, gw_logprobs_tell(&l->logprobs, &l->text, true), l->is_baton) < 0) b.err = BT_ENOMEM;
     answer_bytes(d, l->x, 200, &(gw_http_headers){ .content_type = "application/json" }, &b);
     bt_buf_done(&b);
 }
@@ -453,7 +465,7 @@ static void finish(gw_door *d, live *l, bt_finish reason, const gw_stats *s)
         give_up(l);
         return;
     }
-    show_fresh_text(d, l);
+    show_fresh_text(d, l, true);
     if (!l->x) return;
     fill_report(&r, l, reason, s);
     bt_log_request(BT_LOG_INFO, gw_http_id(l->x), "request %llu: done (%s), %zu tokens, first after %lld ms", (unsigned long long)l->number,

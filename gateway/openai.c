@@ -141,6 +141,98 @@ static bt_err field_seed(reader *p, const char *name, json_t *v)
     return BT_OK;
 }
 
+static bt_err field_presence(reader *p, const char *name, json_t *v)
+{
+    return read_float(&p->r.sampling.presence_penalty, p, name, v, -2, 2);
+}
+static bt_err field_frequency(reader *p, const char *name, json_t *v)
+{
+    return read_float(&p->r.sampling.frequency_penalty, p, name, v, -2, 2);
+}
+static bt_err field_repetition(reader *p, const char *name, json_t *v)
+{
+    return read_float(&p->r.sampling.repetition_penalty, p, name, v, 0.01, 100);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const int32_t x = ((const bt_sample_bias *)a)->id, y = ((const bt_sample_bias *)b)->id;
+    return (x > y) - (x < y);
+}
+
+/* A decimal id below the vocabulary's size, without a sign or leading zeros, so that no two keys name one id. */
+static bool read_id_key(int32_t *ret, const char *key, uint32_t vocab)
+{
+    uint64_t id = 0;
+    if (!*key || (key[0] == '0' && key[1])) return false;
+    for (const char *c = key; *c; c++) {
+        if (*c < '0' || *c > '9' || (id = id * 10 + (uint64_t)(*c - '0')) >= vocab) return false;
+    }
+    *ret = (int32_t)id;
+    return true;
+}
+
+static bt_err field_logit_bias(reader *p, const char *name, json_t *v)
+{
+    if (!json_is_object(v)) return wrong_type(p, name, "an object of token ids", v);
+    const size_t n = json_object_size(v);
+    if (n > BT_SAMPLE_MAX_BIAS)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", name, "Invalid '%s': %zu entries; at most %d are allowed.", name, n,
+                              BT_SAMPLE_MAX_BIAS);
+    if (n == 0) return BT_OK;
+    if (!(p->r.bias = malloc(n * sizeof *p->r.bias))) return no_memory(p);
+    const char *key;
+    json_t *item;
+    json_object_foreach(v, key, item) {
+        bt_sample_bias *to = &p->r.bias[p->r.sampling.bias_len];
+        if (!read_id_key(&to->id, key, p->limits->vocab))
+            return gw_openai_fail(p->err, 400, BAD, "invalid_value", name, "Invalid key in '%s': '%.32s' is not a token id from 0 to %u.",
+                                  name, key, p->limits->vocab - 1);
+        const bt_err e = read_float(&to->bias, p, name, item, -100, 100);
+        if (e < 0) return e;
+        p->r.sampling.bias_len++;
+    }
+    qsort(p->r.bias, n, sizeof *p->r.bias, by_id);
+    p->r.sampling.bias = p->r.bias;
+    return BT_OK;
+}
+
+/* A chat says true or false and, beside it, how many of the likeliest; a completion says how many. */
+static bt_err field_logprobs(reader *p, const char *name, json_t *v)
+{
+    int64_t x = 0;
+    if (p->r.is_chat || json_is_false(v)) return read_bool(&p->r.sampling.logprobs, p, name, v);
+    const bt_err e = read_int(&x, p, name, v, 0, BT_SAMPLE_MAX_TOP);
+    if (e < 0) return e;
+    p->r.sampling.logprobs = true;
+    p->r.sampling.top_logprobs = (uint32_t)x;
+    return BT_OK;
+}
+
+static bt_err field_top_logprobs(reader *p, const char *name, json_t *v)
+{
+    int64_t x = 0;
+    const bt_err e = read_int(&x, p, name, v, 0, BT_SAMPLE_MAX_TOP);
+    if (e == BT_OK) p->r.sampling.top_logprobs = (uint32_t)x;
+    return e;
+}
+
+static bt_err field_stop_ids(reader *p, const char *name, json_t *v)
+{
+    if (!json_is_array(v)) return wrong_type(p, name, "an array of token ids", v);
+    if (json_array_size(v) > p->limits->stop_ids_max)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", name,
+                              "Invalid '%s': %zu ids; at most %u are allowed beside the model's own.", name, json_array_size(v),
+                              p->limits->stop_ids_max);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        int64_t id = 0;
+        const bt_err e = read_int(&id, p, name, json_array_get(v, i), 0, (int64_t)p->limits->vocab - 1);
+        if (e < 0) return e;
+        p->r.stop_ids[p->r.stop_ids_len++] = (int32_t)id;
+    }
+    return BT_OK;
+}
+
 static bt_err field_stream_options(reader *p, const char *name, json_t *v)
 {
     if (!json_is_object(v)) return wrong_type(p, name, "an object", v);
@@ -346,11 +438,6 @@ static bt_err refuse_not_none(reader *p, const char *name, json_t *v)
     const char *s = json_string_value(v);
     return s && strcmp(s, "none") == 0 ? BT_OK : not_supported(p, name, "\"none\"");
 }
-static bt_err refuse_not_zero(reader *p, const char *name, json_t *v)
-{
-    if (!json_is_number(v)) return wrong_type(p, name, "a number", v);
-    return json_number_value(v) == 0 ? BT_OK : not_supported(p, name, "0");
-}
 static bt_err refuse_not_one(reader *p, const char *name, json_t *v)
 {
     if (!json_is_integer(v)) return wrong_type(p, name, "an integer", v);
@@ -375,7 +462,14 @@ static const struct { const char *name; unsigned where; read_fn *read; } fields[
     { "top_k", BOTH, field_top_k },
     { "min_p", BOTH, field_min_p },
     { "seed", BOTH, field_seed },
+    { "presence_penalty", BOTH, field_presence },
+    { "frequency_penalty", BOTH, field_frequency },
+    { "repetition_penalty", BOTH, field_repetition },
+    { "logit_bias", BOTH, field_logit_bias },
+    { "logprobs", BOTH, field_logprobs },
+    { "top_logprobs", CHAT, field_top_logprobs },
     { "stop", BOTH, field_stop },
+    { "stop_token_ids", BOTH, field_stop_ids },
     { "stream", BOTH, field_stream },
     { "stream_options", BOTH, field_stream_options },
     { "baton", BOTH, field_baton },
@@ -391,11 +485,6 @@ static const struct { const char *name; unsigned where; read_fn *read; } fields[
     /* not supported: refused when they ask for something */
     { "n", BOTH, refuse_not_one },
     { "best_of", BOTH, refuse_not_one },
-    { "presence_penalty", BOTH, refuse_not_zero },
-    { "frequency_penalty", BOTH, refuse_not_zero },
-    { "logit_bias", BOTH, refuse_not_empty },
-    { "logprobs", BOTH, refuse_not_false },
-    { "top_logprobs", CHAT, refuse_not_zero },
     { "echo", TEXT, refuse_not_false },
     { "suffix", TEXT, refuse_not_empty },
     { "tools", CHAT, refuse_not_empty },
@@ -434,6 +523,9 @@ static bt_err read_fields(reader *p, json_t *root)
                                   p->max_completion_tokens);
         p->r.max_tokens = p->max_completion_tokens;
     }
+    if (p->r.sampling.top_logprobs && !p->r.sampling.logprobs)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", "top_logprobs",
+                              "'top_logprobs' is %u, which is only allowed when 'logprobs' is true.", p->r.sampling.top_logprobs);
     if (p->r.has_usage_chunk && !p->r.is_stream)
         return gw_openai_fail(p->err, 400, BAD, "invalid_value", "stream_options",
                               "'stream_options' is only allowed when 'stream' is true.");
@@ -471,6 +563,7 @@ void gw_openai_request_done(gw_openai_request *r)
 {
     free(r->message);
     free(r->prompt_ids);
+    free(r->bias);
     json_decref(r->root);
     *r = (gw_openai_request){ 0 };
 }

@@ -30,7 +30,8 @@ typedef struct gw_openai_error {
 typedef struct gw_openai_limits {
     const char *const *names;           /* what `model` may say */
     size_t names_len;
-    uint32_t vocab;                     /* ids of a token-list prompt are below it */
+    uint32_t vocab;                     /* ids in a request are below it */
+    uint32_t stop_ids_max;              /* of stop_token_ids */
 } gw_openai_limits;
 
 typedef struct gw_openai_request {
@@ -42,11 +43,14 @@ typedef struct gw_openai_request {
     int32_t *prompt_ids;
     size_t prompt_ids_len;
     uint32_t max_tokens;                /* 0: not given */
-    bt_sampling sampling;               /* seed only where has_seed */
+    bt_sampling sampling;               /* seed only where has_seed; bias is the request's own */
     bool has_seed, is_stream, has_usage_chunk, is_baton;
     const char *stop[GW_OPENAI_MAX_STOPS];      /* not empty */
     size_t stop_len[GW_OPENAI_MAX_STOPS];
     size_t stops;
+    int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
+    uint32_t stop_ids_len;
+    bt_sample_bias *bias;               /* where sampling.bias points; NULL: none */
     struct json_t *root;                /* private: holds the strings above */
 } gw_openai_request;
 

@@ -37,6 +37,8 @@ typedef struct gw_text_answer {
 /* ids_max bounds the memory. */
 bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, size_t ids_max, bt_fault *fault);
 bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault);
+/* Bytes of text that the ids so far made, shown and held back; means nothing once is_stopped. */
+static inline size_t gw_text_made(const gw_text_answer *a) { return a->text.len + a->stop.held_bytes; }
 bt_err gw_text_finish(gw_text_answer *a, bt_fault *fault);     /* what was held back comes out */
 void   gw_text_end(gw_text_answer *a);
 #endif

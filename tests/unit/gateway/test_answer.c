@@ -20,7 +20,7 @@ static const gw_answer_report report = {
     .has_prefill = true, .has_decode = true, .has_kv = true, .queue_us = 250, .prefill_us = 2000000, .decode_us = 500000,
     .decode_steps = 4, .kv_bytes = 4096, .kv_exposed_us = 125, .kv_digest = { { 0xab, 1 } },
     .work = { .rows = 16, .npu_macs = 3000, .companion_macs = 1000, .shadow_entries = 5 },
-    .engine = &npu, .top_len = 2, .top_ids = { 7, 9 }, .top_logits = { 3.3f, -1.0f },
+    .prefilled_by = "d1", .attempts = 2, .engine = &npu, .top_len = 2, .top_ids = { 7, 9 }, .top_logits = { 3.3f, -1.0f },
 };
 static gw_answer_head chat_head(void)
 {
@@ -30,7 +30,7 @@ static gw_answer_head chat_head(void)
 }
 #define HEAD "\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"tiny\""
 #define TIMINGS "\"timings\":{\"cache_n\":0,\"prompt_n\":3,\"prompt_ms\":2000.0,\"prompt_per_second\":1.5,\"predicted_n\":2,\"predicted_ms\":500.0,\"predicted_per_second\":8.0}"
-#define BATON "\"baton\":{\"text\":\"a \\\"b\\\" \xc3\xa9\",\"token_ids\":[7,8],\"prompt_ids\":[1,2,3],\"prompt_tokens\":3,\"completion_tokens\":2,\"finish_reason\":\"stop\",\"ttft_ms\":1.5,\"queue_ms\":0.25,\"prefill_tokens_per_second\":1.5,\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_digest\":\"ab010000000000000000000000000000\",\"first_logits\":[[7,3.29999995],[9,-1.0]],\"engine\":\"npu\",\"quant\":\"w8a8:no-r2\",\"shape_policy\":\"chunk:256+tail\",\"profile\":\"host\",\"npu_mac_ratio\":0.75,\"padding_ratio\":0.8125,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the NPU's\"}],\"compilations\":0}"
+#define BATON "\"baton\":{\"text\":\"a \\\"b\\\" \xc3\xa9\",\"token_ids\":[7,8],\"prompt_ids\":[1,2,3],\"prompt_tokens\":3,\"completion_tokens\":2,\"finish_reason\":\"stop\",\"ttft_ms\":1.5,\"queue_ms\":0.25,\"prefill_tokens_per_second\":1.5,\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_digest\":\"ab010000000000000000000000000000\",\"prefilled_by\":\"d1\",\"attempts\":2,\"first_logits\":[[7,3.29999995],[9,-1.0]],\"engine\":\"npu\",\"quant\":\"w8a8:no-r2\",\"shape_policy\":\"chunk:256+tail\",\"profile\":\"host\",\"npu_mac_ratio\":0.75,\"padding_ratio\":0.8125,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the NPU's\"}],\"compilations\":0}"
 #define USAGE "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5}"
 
 static void writes_a_whole_chat_answer(void **state)
@@ -39,7 +39,7 @@ static void writes_a_whole_chat_answer(void **state)
     bt_buf b;
     bt_buf_init(&b, 1 << 20);
     const gw_answer_head h = chat_head();
-    assert_int_equal(gw_answer_whole(&b, &h, &report, true), BT_OK);
+    assert_int_equal(gw_answer_whole(&b, &h, &report, json_null(), true), BT_OK);
     assert_string_equal(bt_buf_text(&b),
         "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":1700000000,\"model\":\"tiny\",\"choices\":[{\"index\":0,"
         "\"message\":{\"role\":\"assistant\",\"content\":\"a \\\"b\\\" \xc3\xa9\"},\"logprobs\":null,\"finish_reason\":\"stop\"}],"
@@ -55,7 +55,7 @@ static void writes_a_whole_completion_and_null_for_what_never_came(void **state)
     gw_answer_head h = chat_head();
     h.is_chat = false;
     const gw_answer_report r = { .finish_reason = "length", .prompt_ids = prompt_ids, .prompt_tokens = 1, .ttft_us = 1 };
-    assert_int_equal(gw_answer_whole(&b, &h, &r, true), BT_OK);
+    assert_int_equal(gw_answer_whole(&b, &h, &r, json_null(), true), BT_OK);
     json_t *j = json_loads(bt_buf_text(&b), 0, NULL);
     assert_non_null(j);
     assert_string_equal(json_string_value(json_object_get(j, "object")), "text_completion");
@@ -81,7 +81,7 @@ static void writes_a_stream_with_role_text_end_and_done(void **state)
     bt_buf_init(&b, 1 << 20);
     const gw_answer_head h = chat_head();
     assert_int_equal(gw_answer_role(&b, &h), BT_OK);
-    assert_int_equal(gw_answer_text(&b, &h, "hi\n", 3), BT_OK);
+    assert_int_equal(gw_answer_text(&b, &h, "hi\n", 3, json_null()), BT_OK);
     assert_int_equal(gw_answer_end(&b, &h, &report, true), BT_OK);
     assert_string_equal(bt_buf_text(&b),
         "data: {" HEAD ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n"
@@ -115,7 +115,7 @@ static void writes_chunks_of_a_completion(void **state)
     h.is_chat = false;
     assert_int_equal(gw_answer_role(&b, &h), BT_OK);
     assert_int_equal(b.len, 0);
-    assert_int_equal(gw_answer_text(&b, &h, "a", 1), BT_OK);
+    assert_int_equal(gw_answer_text(&b, &h, "a", 1, json_null()), BT_OK);
     assert_string_equal(bt_buf_text(&b),
         "data: {\"id\":\"chatcmpl-1\",\"object\":\"text_completion\",\"created\":1700000000,\"model\":\"tiny\",\"choices\":[{\"index\":0,"
         "\"text\":\"a\",\"logprobs\":null,\"finish_reason\":null}]}\n\n");
@@ -172,7 +172,7 @@ static void adds_nothing_when_the_buffer_is_full(void **state)
     bt_buf b;
     bt_buf_init(&b, 20);
     const gw_answer_head h = chat_head();
-    assert_true(gw_answer_text(&b, &h, "hello", 5) < 0);
+    assert_true(gw_answer_text(&b, &h, "hello", 5, json_null()) < 0);
     assert_int_equal(b.len, 0);
     bt_buf_done(&b);
 }

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 static const char *const names[] = { "tiny", "alias" };
-static const gw_openai_limits limits = { names, 2, 512 };
+static const gw_openai_limits limits = { names, 2, 512, 3 };
 
 static bt_err parse_bytes(gw_openai_request *ret, gw_openai_error *err, bool is_chat, const void *body, size_t len)
 {
@@ -64,6 +64,75 @@ static void reads_a_chat_with_every_field_in_use(void **state)
     assert_true(r.has_seed && r.sampling.seed == UINT64_MAX);
     assert_true(r.is_stream && r.has_usage_chunk && r.is_baton && r.is_chat);
     gw_openai_request_done(&r);
+}
+
+static void reads_penalties_bias_log_probabilities_and_stop_ids(void **state)
+{
+    (void)state;
+    gw_openai_request r = good(true,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"presence_penalty\":-2,\"frequency_penalty\":0.5,"
+        "\"repetition_penalty\":1.5,\"logit_bias\":{\"500\":-100,\"0\":100,\"42\":0.25},\"logprobs\":true,"
+        "\"top_logprobs\":20,\"stop_token_ids\":[511,0,7]}");
+    const bt_sampling *s = &r.sampling;
+    assert_true(s->presence_penalty == -2 && s->frequency_penalty == 0.5f && s->repetition_penalty == 1.5f);
+    assert_int_equal(s->bias_len, 3);
+    assert_true(s->bias[0].id == 0 && s->bias[1].id == 42 && s->bias[2].id == 500); /* rising */
+    assert_true(s->bias[0].bias == 100 && s->bias[1].bias == 0.25f && s->bias[2].bias == -100);
+    assert_true(s->logprobs);
+    assert_int_equal(s->top_logprobs, 20);
+    assert_int_equal(r.stop_ids_len, 3);
+    assert_int_equal(r.stop_ids[0], 511);
+    assert_int_equal(bt_sample_params_check(s, NULL), BT_OK);
+    gw_openai_request_done(&r);
+    r = good(false, "{\"prompt\":\"a\",\"logprobs\":0,\"repetition_penalty\":0.01,\"stop_token_ids\":[]}");
+    assert_true(r.sampling.logprobs && r.sampling.top_logprobs == 0);
+    assert_int_equal(bt_sample_params_check(&r.sampling, NULL), BT_OK);
+    gw_openai_request_done(&r);
+    r = good(false, "{\"prompt\":\"a\",\"logprobs\":false}");
+    assert_false(r.sampling.logprobs);
+    gw_openai_request_done(&r);
+}
+
+static void refuses_parameters_out_of_range_with_value_and_range(void **state)
+{
+    (void)state;
+    static const struct { const char *body, *param, *words; } c[] = {
+        { "\"presence_penalty\":2.5", "presence_penalty", "2.5 is not in the range -2 to 2" },
+        { "\"frequency_penalty\":-3", "frequency_penalty", "-3 is not in the range -2 to 2" },
+        { "\"repetition_penalty\":0", "repetition_penalty", "0 is not in the range 0.01 to 100" },
+        { "\"presence_penalty\":\"1\"", "presence_penalty", "expected a number, but got a string" },
+        { "\"logit_bias\":{\"5\":101}", "logit_bias", "101 is not in the range -100 to 100" },
+        { "\"logit_bias\":{\"512\":1}", "logit_bias", "'512' is not a token id from 0 to 511" },
+        { "\"logit_bias\":{\"05\":1}", "logit_bias", "'05'" },
+        { "\"logit_bias\":{\"-1\":1}", "logit_bias", "'-1'" },
+        { "\"logit_bias\":{\"\":1}", "logit_bias", "''" },
+        { "\"logit_bias\":{\"99999999999999999999999\":1}", "logit_bias", "99999" },
+        { "\"logit_bias\":[5]", "logit_bias", "expected an object of token ids" },
+        { "\"logit_bias\":{\"5\":null}", "logit_bias", "expected a number" },
+        { "\"logprobs\":21", "logprobs", "21 is not in the range 0 to 20" },
+        { "\"logprobs\":true", "logprobs", "expected an integer" },
+        { "\"top_logprobs\":1", "top_logprobs", "Unrecognized" },
+        { "\"stop_token_ids\":[1,2,3,4]", "stop_token_ids", "4 ids; at most 3" },
+        { "\"stop_token_ids\":[512]", "stop_token_ids", "512 is not in the range 0 to 511" },
+        { "\"stop_token_ids\":7", "stop_token_ids", "expected an array" },
+    };
+    char body[512];
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        (void)snprintf(body, sizeof body, "{\"prompt\":\"a\",%s}", c[i].body);
+        (void)bad(false, body, 400, c[i].param, c[i].words);
+    }
+    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"top_logprobs\":2}", 400, "top_logprobs", "'logprobs' is true");
+    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"logprobs\":true,\"top_logprobs\":21}", 400,
+              "top_logprobs", "21 is not in the range 0 to 20");
+    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"logprobs\":1}", 400, "logprobs", "expected true or false");
+    static char many[8192] = "{\"prompt\":\"a\",\"logit_bias\":{";
+    for (int i = 0; i <= BT_SAMPLE_MAX_BIAS; i++) {
+        char one[32];
+        (void)snprintf(one, sizeof one, "%s\"%d\":1", i ? "," : "", i);
+        strcat(many, one);
+    }
+    strcat(many, "}}");
+    (void)bad(false, many, 400, "logit_bias", "301 entries; at most 300");
 }
 
 static void reads_a_completion_as_text_or_as_a_token_list(void **state)
@@ -120,8 +189,7 @@ static void refuses_what_is_known_but_not_supported_by_name(void **state)
     (void)state;
     static const char *const chat[][2] = {
         { "tools", "[{\"type\":\"function\"}]" }, { "tool_choice", "\"auto\"" }, { "response_format", "{\"type\":\"json_object\"}" },
-        { "logprobs", "true" }, { "top_logprobs", "2" }, { "presence_penalty", "0.5" }, { "frequency_penalty", "-1" },
-        { "logit_bias", "{\"5\":1}" }, { "n", "2" }, { "functions", "[1]" }, { "audio", "{}" }, { "prediction", "{}" },
+        { "n", "2" }, { "functions", "[1]" }, { "audio", "{}" }, { "prediction", "{}" },
         { "modalities", "[\"text\",\"audio\"]" },
     };
     for (size_t i = 0; i < sizeof chat / sizeof *chat; i++) {
@@ -132,7 +200,6 @@ static void refuses_what_is_known_but_not_supported_by_name(void **state)
     (void)bad(false, "{\"prompt\":\"a\",\"best_of\":2}", 400, "best_of", "best_of");
     (void)bad(false, "{\"prompt\":\"a\",\"echo\":true}", 400, "echo", "echo");
     (void)bad(false, "{\"prompt\":\"a\",\"suffix\":\"b\"}", 400, "suffix", "suffix");
-    (void)bad(false, "{\"prompt\":\"a\",\"logprobs\":0}", 400, "logprobs", "logprobs");
     (void)bad(false, "{\"prompt\":[\"a\",\"b\"]}", 400, "prompt", "one request for each");
 }
 
@@ -266,6 +333,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_a_chat_with_every_field_in_use),
+        cmocka_unit_test(reads_penalties_bias_log_probabilities_and_stop_ids),
+        cmocka_unit_test(refuses_parameters_out_of_range_with_value_and_range),
         cmocka_unit_test(reads_a_completion_as_text_or_as_a_token_list),
         cmocka_unit_test(takes_null_for_absent_and_ignores_harmless_fields),
         cmocka_unit_test(refuses_a_field_nobody_knows_by_its_name),
