@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "kernels/kernels.h"
 
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,6 +83,197 @@ static void every_answer_is_that_of_the_definition_in_plain_form(void **state)
         assert_int_equal(pick(s, p, z, round * 3), plain(z, V, &p, round * 3));
     }
     free(z);
+    bt_sample_free(s);
+}
+
+/* Step 0 of the definition, by counting each id of the vocabulary in the lists. */
+static void plain_adjust(float *z, size_t vocab, const bt_sample_params *p, const bt_sample_history *h)
+{
+    for (size_t id = 0; id < vocab; id++) {
+        size_t n = 0, in_prompt = 0;
+        for (size_t i = 0; i < h->generated_len; i++) n += h->generated[i] == (int32_t)id;
+        for (size_t i = 0; i < h->prompt_len; i++) in_prompt += h->prompt[i] == (int32_t)id;
+        volatile float v = z[id]; /* one rounding an operation */
+        if (p->repetition_penalty != 0.0f && (n || in_prompt))
+            v = v > 0.0f ? v / p->repetition_penalty : v * p->repetition_penalty;
+        if (n) {
+            volatile float f = (float)n * p->frequency_penalty;
+            v = v - f;
+            v = v - p->presence_penalty;
+        }
+        for (uint32_t i = 0; i < p->bias_len; i++)
+            if (p->bias[i].id == (int32_t)id) v = v + p->bias[i].bias;
+        z[id] = v;
+    }
+}
+
+static void penalties_and_bias_are_those_of_the_definition_in_plain_form(void **state)
+{
+    (void)state;
+    enum { V = 61, MOST = 200 };
+    const uint64_t seed = 20261121;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    static const float reps[] = {0.0f, 1.0f, 1.3f, 0.01f, 100.0f}, pres[] = {0.0f, 0.7f, -2.0f}, freqs[] = {0.0f, 0.1f, -0.3f};
+    bt_sample *s = sampler(V);
+    float *z = malloc(V * sizeof *z), *adjusted = malloc(V * sizeof *z);
+    int32_t *ids = malloc(2 * MOST * sizeof *ids);
+    assert_true(z && adjusted && ids);
+    for (uint64_t round = 0; round < 3000; round++) {
+        uint64_t draw = round * 1000;
+        const size_t prompt_len = bt_rng_u64(seed, draw++) % MOST, generated_len = bt_rng_u64(seed, draw++) % MOST;
+        for (size_t i = 0; i < prompt_len + generated_len; i++)
+            ids[i] = (int32_t)(bt_rng_u64(seed, draw++) % (V + 8)) - 4; /* some outside: they change nothing */
+        for (size_t i = 0; i < V; i++) z[i] = 0.25f * (float)((int)(bt_rng_u64(seed, draw++) % 41) - 20);
+        bt_sample_bias bias[3] = {{(int32_t)(round % 20), 1.5f}, {(int32_t)(20 + round % 20), -0.1f}, {V + 5, 100.0f}};
+        const bt_sample_params p = {.temperature = round % 2 ? 0.8f : 0.0f, .top_p = round % 3 ? 1.0f : 0.9f, .seed = round,
+                                    .repetition_penalty = reps[round % 5], .presence_penalty = pres[round / 5 % 3],
+                                    .frequency_penalty = freqs[round / 15 % 3], .bias = bias, .bias_len = (uint32_t)(round % 4)};
+        const bt_sample_history h = {.prompt = ids, .prompt_len = prompt_len, .generated = ids + prompt_len,
+                                     .generated_len = generated_len};
+        memcpy(adjusted, z, V * sizeof *z);
+        plain_adjust(adjusted, V, &p, &h);
+        int32_t id = -1;
+        assert_int_equal(bt_sample_params_check(&p, NULL), BT_OK);
+        assert_int_equal(bt_sample_token(&id, NULL, s, &p, z, &h, NULL), BT_OK);
+        assert_int_equal(id, plain(adjusted, V, &p, generated_len));
+    }
+    free(z);
+    free(adjusted);
+    free(ids);
+    bt_sample_free(s);
+}
+
+static int32_t pick_after(bt_sample *s, bt_sample_params p, const float *z, const int32_t *prompt, size_t prompt_len,
+                          const int32_t *generated, size_t generated_len)
+{
+    int32_t id = -1;
+    const bt_sample_history h = {prompt, prompt_len, generated, generated_len};
+    assert_int_equal(bt_sample_token(&id, NULL, s, &p, z, &h, NULL), BT_OK);
+    return id;
+}
+
+/* Worked by hand: any other order of the operations gives another token. */
+static void operations_come_in_the_order_of_the_header(void **state)
+{
+    (void)state;
+    static const int32_t zero[] = {0}, twice[] = {0, 0}, one[] = {1};
+    bt_sample *s = sampler(3);
+    const float z[3] = {4.0f, 2.5f, -9.0f};
+    bt_sample_params p = bt_sample_greedy();
+    /* 4 / 2 - 1 = 1 is below 1.2, (4 - 1) / 2 = 1.5 would not be. */
+    const float tight[3] = {4.0f, 1.2f, -9.0f};
+    p.repetition_penalty = 2.0f;
+    p.presence_penalty = 1.0f;
+    assert_int_equal(pick_after(s, p, tight, NULL, 0, zero, 1), 1);
+    /* Repetition looks at the sign of the logit itself: -1 * 2 = -2, not of one that was pushed below 0. */
+    const float negative[3] = {-1.0f, -1.9f, -9.0f};
+    p.presence_penalty = 0.0f;
+    assert_int_equal(pick_after(s, p, negative, NULL, 0, zero, 1), 1); /* -2.0 < -1.9 */
+    /* Once, however often it occurs, and in prompt and answer alike. */
+    assert_int_equal(pick_after(s, p, z, zero, 1, NULL, 0), 1);     /* 4 / 2 = 2 < 2.5 */
+    const float once[3] = {4.0f, 1.5f, -9.0f};
+    assert_int_equal(pick_after(s, p, once, zero, 1, twice, 2), 0); /* 2 > 1.5; twice it would be 1 */
+    /* Frequency counts the answer only, presence not even how often. */
+    p = bt_sample_greedy();
+    p.frequency_penalty = 0.75f;
+    assert_int_equal(pick_after(s, p, z, twice, 2, zero, 1), 0);    /* 3.25 */
+    assert_int_equal(pick_after(s, p, z, NULL, 0, twice, 2), 0);    /* 2.5, equal: the lower id */
+    p.presence_penalty = 0.25f;
+    assert_int_equal(pick_after(s, p, z, NULL, 0, twice, 2), 1);    /* 2.25 */
+    /* The bias comes last: 2.5 / 2 + 1 = 2.25 > 2, where (2.5 + 1) / 2 = 1.75 would not be. */
+    const float biased[3] = {2.0f, 2.5f, -9.0f};
+    const bt_sample_bias more = {1, 1.0f};
+    p = bt_sample_greedy();
+    p.repetition_penalty = 2.0f;
+    p.bias = &more;
+    p.bias_len = 1;
+    assert_int_equal(pick_after(s, p, biased, NULL, 0, one, 1), 1);
+    /* 1 and 0 are both off. */
+    p = bt_sample_greedy();
+    p.repetition_penalty = 1.0f;
+    assert_int_equal(pick_after(s, p, z, zero, 1, twice, 2), 0);
+    bt_sample_free(s);
+}
+
+static void what_leaves_the_range_of_f32_is_its_largest_number(void **state)
+{
+    (void)state;
+    static const int32_t both[] = {0, 1};
+    bt_sample *s = sampler(3);
+    const float up[3] = {3e38f, 3.2e38f, 0.0f}, down[3] = {-3e38f, -3.2e38f, -3.4e38f};
+    bt_sample_params p = bt_sample_greedy();
+    p.repetition_penalty = 0.01f;
+    assert_int_equal(pick_after(s, p, up, both, 2, NULL, 0), 0); /* both at the top: the lower id */
+    p.temperature = 1.0f;
+    (void)pick_after(s, p, up, both, 2, NULL, 0);
+    p = bt_sample_greedy();
+    p.repetition_penalty = 100.0f;
+    assert_int_equal(pick_after(s, p, down, both, 2, NULL, 0), 2);
+    bt_sample_free(s);
+}
+
+static void log_probabilities_are_those_of_the_logits_before_any_penalty(void **state)
+{
+    (void)state;
+    enum { V = 1000 };
+    static const int32_t gone[] = {7};
+    static const bt_sample_bias bias = {7, -100.0f};
+    bt_sample *s = sampler(V);
+    float *z = malloc(V * sizeof *z);
+    assert_non_null(z);
+    for (int round = 0; round < 50; round++) {
+        for (size_t i = 0; i < V; i++) z[i] = (float)(int)(bt_rng_u64(5, (uint64_t)round * V + i) % 200) * 0.1f - 10.0f;
+        z[7] = z[8] = 30.0f; /* the two likeliest, equal */
+        const bt_sample_params p = {.temperature = 0.7f, .top_p = 1.0f, .seed = 1, .repetition_penalty = 1.5f, .presence_penalty = 1.0f,
+                                    .bias = &bias, .bias_len = 1, .logprobs = true, .top_logprobs = 20};
+        const bt_sample_history h = {.generated = gone, .generated_len = 1};
+        bt_sample_logprob l;
+        int32_t id = -1;
+        assert_int_equal(bt_sample_token(&id, &l, s, &p, z, &h, NULL), BT_OK);
+        double sum = 0;
+        for (size_t i = 0; i < V; i++) sum += exp((double)z[i] - 30.0);
+        assert_float_equal(l.own, (double)z[id] - 30.0 - log(sum), 2e-5);
+        assert_int_equal(l.top_len, 20);
+        assert_int_equal(l.top_ids[0], 7);
+        assert_int_equal(l.top_ids[1], 8);
+        for (uint32_t i = 0; i < 20; i++) {
+            assert_float_equal(l.top[i], (double)z[l.top_ids[i]] - 30.0 - log(sum), 2e-5);
+            if (i > 0 && l.top[i] == l.top[i - 1]) assert_true(l.top_ids[i] > l.top_ids[i - 1]);
+            else if (i > 0) assert_true(l.top[i] < l.top[i - 1]);
+        }
+        size_t higher = 0;
+        for (size_t i = 0; i < V; i++) higher += z[i] > z[l.top_ids[19]];
+        assert_true(higher <= 19);
+    }
+    free(z);
+    bt_sample_free(s);
+}
+
+static void log_probabilities_of_few_and_far_logits_stay_in_range(void **state)
+{
+    (void)state;
+    const float one[1] = {-5.0f}, far[3] = {3e38f, -3e38f, 3e38f};
+    bt_sample_params p = bt_sample_greedy();
+    bt_sample_logprob l;
+    int32_t id;
+    p.logprobs = true;
+    p.top_logprobs = 20;
+    bt_sample *s = sampler(1);
+    assert_int_equal(bt_sample_token(&id, &l, s, &p, one, &(bt_sample_history){0}, NULL), BT_OK);
+    assert_true(l.own == 0.0f && l.top_len == 1 && l.top[0] == 0.0f); /* certain */
+    bt_sample_free(s);
+    s = sampler(3);
+    assert_int_equal(bt_sample_token(&id, &l, s, &p, far, &(bt_sample_history){0}, NULL), BT_OK);
+    assert_int_equal(id, 0);
+    assert_float_equal(l.own, -log(2.0), 1e-6);
+    assert_int_equal(l.top_ids[1], 2);
+    assert_true(l.top[2] == -FLT_MAX);
+    p.logprobs = false;
+    p.top_logprobs = 0;
+    memset(&l, 0x5a, sizeof l);
+    bt_sample_logprob before = l;
+    assert_int_equal(bt_sample_token(&id, &l, s, &p, far, &(bt_sample_history){0}, NULL), BT_OK);
+    assert_memory_equal(&l, &before, sizeof l); /* nobody asked */
     bt_sample_free(s);
 }
 
@@ -194,6 +386,31 @@ static void parameters_out_of_range_are_refused_by_name(void **state)
         assert_int_equal(bt_sample_params_check(&cases[i].p, &f), BT_EARG);
         assert_non_null(strstr(f.text, cases[i].name));
     }
+    static const bt_sample_bias twice[] = {{5, 0.0f}, {5, 0.0f}}, falling[] = {{6, 0.0f}, {5, 0.0f}}, large[] = {{5, 100.5f}},
+                                negative[] = {{-1, 0.0f}}, nan[] = {{5, NAN}};
+    const struct {
+        bt_sample_params p;
+        const char *words;
+    } more[] = {
+        {{.repetition_penalty = 0.009f}, "repetition_penalty is 0.009; 0.01 to 100"},
+        {{.repetition_penalty = -1.0f}, "repetition_penalty"},
+        {{.repetition_penalty = NAN}, "repetition_penalty"},
+        {{.presence_penalty = 2.1f}, "presence_penalty is 2.1; -2 to 2"},
+        {{.frequency_penalty = -2.1f}, "frequency_penalty is -2.1"},
+        {{.logprobs = true, .top_logprobs = 21}, "top_logprobs is 21; 0 to 20"},
+        {{.top_logprobs = 1}, "only with logprobs"},
+        {{.bias = twice, .bias_len = 2}, "token 5 after token 5"},
+        {{.bias = falling, .bias_len = 2}, "ids must rise"},
+        {{.bias = large, .bias_len = 1}, "logit_bias is 100.5; -100 to 100"},
+        {{.bias = negative, .bias_len = 1}, "token -1"},
+        {{.bias = nan, .bias_len = 1}, "logit_bias is"},
+        {{.bias = twice, .bias_len = 301}, "301 entries; at most 300"},
+    };
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        bt_fault f;
+        assert_int_equal(bt_sample_params_check(&more[i].p, &f), BT_EARG);
+        if (!strstr(f.text, more[i].words)) fail_msg("says '%s', not '%s'", f.text, more[i].words);
+    }
     bt_sample *s = NULL;
     assert_int_equal(bt_sample_new(&s, 0, NULL), BT_EARG);
     assert_int_equal(bt_sample_new(&s, (size_t)1 << 40, NULL), BT_EARG);
@@ -205,6 +422,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_answer_is_that_of_the_definition_in_plain_form),
+        cmocka_unit_test(penalties_and_bias_are_those_of_the_definition_in_plain_form),
+        cmocka_unit_test(operations_come_in_the_order_of_the_header),
+        cmocka_unit_test(what_leaves_the_range_of_f32_is_its_largest_number),
+        cmocka_unit_test(log_probabilities_are_those_of_the_logits_before_any_penalty),
+        cmocka_unit_test(log_probabilities_of_few_and_far_logits_stay_in_range),
         cmocka_unit_test(greedy_takes_the_lowest_of_equal_ids),
         cmocka_unit_test(the_same_seed_and_index_give_the_same_token_in_any_order_of_calls),
         cmocka_unit_test(frequencies_follow_the_softmax),
