@@ -9,6 +9,7 @@
  * store_n touch the first n <= 16 elements only and read the others as +0. */
 #define BT_VARIANT(name) name##_avx2
 #define BT_INLINE        static inline __attribute__((always_inline, unused))
+#define BT_NOINLINE      static __attribute__((noinline))
 
 typedef struct v16 {
     __m256 a, b;
