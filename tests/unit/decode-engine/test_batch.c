@@ -329,8 +329,8 @@ static void refuses_sizes_and_forms_it_does_not_have(void **state)
         dc_engine_config c;
         const char *says;
     } cases[] = {
-        {{.kv_elem_bytes = 4}, "KV of 4 bytes"},
-        {{.engine = "reference", .kv_elem_bytes = 2}, "KV of 2 bytes"},
+        {{.kv_elem_bytes = 4}, "no KV of f32"},
+        {{.engine = "reference", .kv_elem_bytes = 2}, "no KV of f16"},
         {{.weights = "int3"}, "int3"},
         {{.rows_max = DC_ENGINE_MAX_ROWS + 1}, "513 rows"},
     };
