@@ -298,6 +298,8 @@ static bt_err open_engines(node *n, bt_fault *fault)
     n->loading_us = bt_clock_us();
     const bt_err e = dc_engine_new(&n->engine, n->model, &ec, fault);
     if (e < 0 || o->local_prefill == 0) return e;
+    if (dc_engine_kv_elem_bytes(n->engine) == bt_kv_dtype_elem_bytes(BT_KV_F32))
+        return bt_fail(fault, BT_EARG, "--local-prefill makes no f32 rows, which engine %s wants", dc_engine_name(n->engine));
     const dc_local_config lc = { .engine = dc_options_local[o->local_prefill], .isa = o->isa, .want = o->want,
                                  .ctx_tokens = dc_engine_ctx_tokens(n->engine), .pool = n->pool, .progress = say_stage, .progress_ud = n };
     return dc_local_new(&n->local, n->model, &lc, fault);
