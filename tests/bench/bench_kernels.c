@@ -4,7 +4,7 @@
  *
  *   bench_kernels [--json] [--isa NAME] [--threads N]      1 and N threads (default: 1 and all cores)
  *
- * Each figure is the median of 7 samples of at least 20 ms. Weights of up to 32 MiB may stay in a cache
+ * Each figure is the median of 7 samples of at least 20 ms. Weights of up to 16 MiB may stay in a cache
  * between calls and are held against multiply-adds alone; larger ones, of which four copies take turns, also
  * against reading them. */
 #include "tests/bench/kit.h"
@@ -15,29 +15,48 @@
 
 #define CHECK_PANELS 8
 
-/* ---- matrix product ---- */
+/* ---- matrix product, of each form of weights ---- */
 typedef struct product {
-    bt_matmul_fn *fn;
+    const bt_kernels *kernels;
+    bt_form form;
     float *y;
     const float *x;
-    const uint16_t *wp;
-    size_t t, n, k, copies, turn[256]; /* turn: of each part, which copy of the weights comes next */
+    const uint8_t *wp;
+    uint8_t *scratch; /* one for each part */
+    size_t t, n, k, group, copies, turn[256]; /* turn: of each part, which copy of the weights comes next */
 } product;
+
+static void product_run(const product *p, const bt_kernels *kernels, float *y, const uint8_t *wp, size_t part, size_t p0,
+                        size_t p1)
+{
+    if (p->form == BT_FORM_F16)
+        kernels->matmul(y, p->n, p->x, p->k, (const uint16_t *)(const void *)wp, NULL, p->t, p->n, p->k, p0, p1);
+    else if (p->form == BT_FORM_INT8)
+        kernels->matmul8(y, p->n, p->x, p->k, wp, NULL, p->t, p->n, p->k, p->group, p0, p1);
+    else
+        kernels->matmul4(y, p->n, p->x, p->k, wp, NULL, p->t, p->n, p->k, p0, p1,
+                         p->scratch + part * bt_form_fp4_scratch_bytes(p->t, p->k));
+}
+
+static size_t product_bytes(const product *p)
+{
+    return bt_matmul_panels(p->n) * bt_form_panel_bytes(p->form, p->group, p->k);
+}
 
 static void product_part(void *ud, size_t part, size_t parts)
 {
     product *p = ud;
-    const uint16_t *wp = p->wp + p->turn[part]++ % p->copies * bt_matmul_packed_elems(p->n, p->k);
+    const uint8_t *wp = p->wp + p->turn[part]++ % p->copies * product_bytes(p);
     size_t p0, p1;
     bt_pool_slice(&p0, &p1, bt_matmul_panels(p->n), 4, part, parts);
-    if (p0 < p1) p->fn(p->y, p->n, p->x, p->k, wp, NULL, p->t, p->n, p->k, p0, p1);
+    if (p0 < p1) product_run(p, p->kernels, p->y, wp, part, p0, p1);
 }
 
 static void check_product(const machine *m, product *p)
 {
     const size_t panels = bt_matmul_panels(p->n), p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
     float *want = bench_bytes(p->t * p->n * sizeof *want);
-    bt_kernels_select("ref")->matmul(want, p->n, p->x, p->k, p->wp, NULL, p->t, p->n, p->k, p0, panels);
+    product_run(p, bt_kernels_select("ref"), want, p->wp, 0, p0, panels);
     bt_pool_run(m->pool, product_part, p);
     for (size_t t = 0; t < p->t; t++)
         if (memcmp(want + t * p->n + p0 * 16, p->y + t * p->n + p0 * 16, (p->n - p0 * 16) * sizeof *want))
@@ -45,21 +64,25 @@ static void check_product(const machine *m, product *p)
     free(want);
 }
 
-static figure bench_product(const machine *m, size_t n, size_t k, size_t t)
+/* Every 16 bits are a small f16, which makes codes of all values too. */
+static figure bench_product(const machine *m, const char *name, bt_form form, size_t group, size_t n, size_t k, size_t t)
 {
-    const size_t elems = bt_matmul_packed_elems(n, k), copies = elems * 2 > BENCH_CACHE_BYTES ? 4 : 1;
+    product p = {.kernels = m->kernels, .form = form, .group = group, .t = t, .n = n, .k = k};
+    const size_t bytes = product_bytes(&p);
+    p.copies = bytes > BENCH_CACHE_BYTES / 2 ? 4 : 1;
     float *x = bench_bytes(t * k * sizeof *x), *y = bench_bytes(t * n * sizeof *y);
-    uint16_t *wp = bench_bytes(copies * elems * sizeof *wp);
+    uint16_t *wp = bench_bytes(p.copies * bytes);
     for (size_t i = 0; i < t * k; i++) x[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
-    for (size_t i = 0; i < copies * elems; i++)
-        wp[i] = (uint16_t)(0x2c00 | ((i % elems * 2654435761u >> 13) & 0x83ff));
-    product p = {
-        .fn = m->kernels->matmul, .y = y, .x = x, .wp = wp, .t = t, .n = n, .k = k, .copies = copies};
+    for (size_t i = 0; i < p.copies * bytes / 2; i++)
+        wp[i] = (uint16_t)(0x2c00 | ((i % (bytes / 2) * 2654435761u >> 13) & 0x83ff));
+    p.x = x, p.y = y, p.wp = (uint8_t *)wp;
+    p.scratch = bench_bytes(m->threads * bt_form_fp4_scratch_bytes(t, k));
     check_product(m, &p);
     const double seconds = bench_measure(m->pool, product_part, &p);
-    figure f = bench_rate(m, "matmul", t, 2.0 * (double)(t * n) * (double)k, (double)elems * 2, seconds);
+    figure f = bench_rate_of(m, name, m->fma_flops, "fma", t, 2.0 * (double)(t * n) * (double)k, (double)bytes,
+                             (double)(p.copies * bytes), seconds);
     snprintf(f.shape, sizeof f.shape, "%zux%zu", n, k);
-    free(x), free(y), free(wp);
+    free(x), free(y), free(wp), free(p.scratch);
     return f;
 }
 
@@ -256,7 +279,7 @@ static figure bench_attention(const machine *m, size_t t, size_t pos0)
 static void bench_machine(machine *m, int json, int first)
 {
     static const size_t shapes[][2] = {{576, 576}, {1536, 576}, {576, 1536}, {49152, 576}};
-    static const size_t rows[] = {1, 4, 16, 64, 256};
+    static const size_t rows[] = {1, 8, 16, 32, 256};
     static const size_t attn[][2] = {{1, 255}, {1, 1023}, {256, 0}, {256, 768}};
     m->fma_flops = bench_peak_flops(m);
     m->int8_ops = bench_peak_int8(m);
@@ -265,9 +288,18 @@ static void bench_machine(machine *m, int json, int first)
     int start = 1;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++, start = 0) {
-            figure f = bench_product(m, shapes[s][0], shapes[s][1], rows[r]);
+            const size_t n = shapes[s][0], k = shapes[s][1], t = rows[r];
+            figure f = bench_product(m, "matmul", BT_FORM_F16, 0, n, k, t);
             bench_print_figure(&f, json, start);
-            f = bench_int_product(m, shapes[s][0], shapes[s][1], rows[r]);
+            if (t <= 32) {
+                f = bench_product(m, "int8 row", BT_FORM_INT8, k, n, k, t); /* one scale a channel */
+                bench_print_figure(&f, json, 0);
+                f = bench_product(m, "int8 32", BT_FORM_INT8, BT_FORM_GROUP, n, k, t);
+                bench_print_figure(&f, json, 0);
+                f = bench_product(m, "fp4", BT_FORM_FP4, BT_FORM_GROUP, n, k, t);
+                bench_print_figure(&f, json, 0);
+            }
+            f = bench_int_product(m, n, k, t);
             bench_print_figure(&f, json, 0);
         }
     for (size_t i = 0; i < sizeof attn / sizeof *attn; i++) {
