@@ -101,7 +101,7 @@ static void weigh_block(const job *j, size_t index, query *s, size_t count)
     v16 top = v16_load(z);
     for (size_t i = 16; i < BT_ATTN_BLOCK; i += 16) top = v16_max(top, v16_load(z + i));
     const float bm = v8_max(v16_fold_max(top)), m = bm > s->m ? bm : s->m;
-    s->c = exp_one(s->m - m);
+    s->c = s->m == m ? 1 : exp_one(s->m - m);
     s->m = m;
     for (size_t i = 0; i < BT_ATTN_BLOCK; i += 16)
         v16_store(z + i, v16_exp(v16_sub(v16_load(z + i), v16_set1(m))));
@@ -174,6 +174,8 @@ static void divide(float *out, const float *total, float l, size_t d)
     if (e < d) v16_store_n(out + e, v16_div(v16_load(total + e), by), d - e);
 }
 
+#include "kernels/attn_few_body.h"
+
 /* One step for each query that sees into the block at b. */
 static void each_query(job *j, void step(const job *, size_t, query *, size_t), size_t b, size_t count)
 {
@@ -193,6 +195,10 @@ static void run_span(job *j, size_t span)
     for (size_t i = 0; i < j->count; i++) j->query[i].m = -__builtin_inff(), j->query[i].l = 0;
     for (size_t b = span; b < end; b += BT_ATTN_BLOCK) {
         const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
+        if (is_few(j, b, count)) {
+            few_block(j, b, count);
+            continue;
+        }
         load_block(j, 0, b, count);
         each_query(j, score_block, b, count);
         each_query(j, weigh_block, b, count);

@@ -8,6 +8,7 @@
  * names over one AVX-512 register; the kernel bodies (*_body.h) are written once over them. load_n and
  * store_n touch the first n <= 16 elements only and read the others as +0. */
 #define BT_VARIANT(name) name##_avx2
+#define BT_V16_REGS      2
 #define BT_INLINE        static inline __attribute__((always_inline, unused))
 #define BT_NOINLINE      static __attribute__((noinline))
 

@@ -6,6 +6,7 @@
 
 /* v16 as one AVX-512 register: the names and meanings of simd_avx2.h. */
 #define BT_VARIANT(name) name##_avx512
+#define BT_V16_REGS      1
 #define BT_INLINE        static inline __attribute__((always_inline, unused))
 #define BT_NOINLINE      static __attribute__((noinline))
 
