@@ -15,7 +15,7 @@ typedef struct config {
     tool_serve serve;
     const char *system, *url, *api_key_file;
     int64_t n_predict;
-    double temp, top_p;
+    double temp, top_p, presence_penalty, frequency_penalty, repetition_penalty;
     bool quiet;
 } config;
 
@@ -28,6 +28,12 @@ static const bt_opt opts[] = {
       .help = "temperature; 0 is greedy" },
     { .group = "Answer", .name = "top-p", .value = "P", BT_OPT_AT(config, top_p), .type = BT_OPT_DOUBLE, .def = "0.95", .flo = 0, .fhi = 1,
       .help = "sample from the likeliest tokens that together have probability P" },
+    { .group = "Answer", .name = "presence-penalty", .value = "X", BT_OPT_AT(config, presence_penalty), .type = BT_OPT_DOUBLE,
+      .def = "0", .flo = -2, .fhi = 2, .help = "taken off the logit of each token of the answer so far; 0: off" },
+    { .group = "Answer", .name = "frequency-penalty", .value = "X", BT_OPT_AT(config, frequency_penalty), .type = BT_OPT_DOUBLE,
+      .def = "0", .flo = -2, .fhi = 2, .help = "the same, times how often it came; 0: off" },
+    { .group = "Answer", .name = "repetition-penalty", .value = "X", BT_OPT_AT(config, repetition_penalty), .type = BT_OPT_DOUBLE,
+      .def = "1", .flo = 0.01, .fhi = 100, .help = "makes tokens of prompt and answer less likely (above 1) or more; 1: off" },
     TOOL_SERVE_OPTS(config, serve),
     { .group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
       .example = "http://127.0.0.1:8080", .help = "talk to this gateway instead of starting one" },
@@ -50,8 +56,9 @@ static bool add_message(json_t *messages, const char *role, const char *text, si
 static bt_err answer_turn(const config *c, const char *url, const char *key, json_t *messages, bt_fault *fault)
 {
     tool_answer a = { 0 };
-    json_t *request = json_pack("{s:O, s:I, s:f, s:f}", "messages", messages, "max_tokens", (json_int_t)c->n_predict, "temperature",
-                                c->temp, "top_p", c->top_p);
+    json_t *request = json_pack("{s:O, s:I, s:f, s:f, s:f, s:f, s:f}", "messages", messages, "max_tokens", (json_int_t)c->n_predict, "temperature",
+                                c->temp, "top_p", c->top_p, "presence_penalty", c->presence_penalty,
+                                "frequency_penalty", c->frequency_penalty, "repetition_penalty", c->repetition_penalty);
     const tool_ask ask = { .url = url, .path = "/v1/chat/completions", .api_key = key, .request = request, .echo = true,
                            .stop = &tool_stop };
     bt_err e = request ? tool_ask_send(&a, &ask, fault) : bt_fail(fault, BT_ENOMEM, "building the request");

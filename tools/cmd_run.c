@@ -15,7 +15,7 @@ typedef struct config {
     const char *prompt, *file, *system, *url, *api_key_file;
     bool chat, json, quiet;
     int64_t n_predict, top_k, seed;
-    double temp, top_p, min_p;
+    double temp, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
     bt_opt_list stop;
 } config;
 
@@ -37,6 +37,12 @@ static const bt_opt opts[] = {
       .help = "sample from the likeliest tokens that together have probability P; 1: off" },
     { .group = "Answer", .name = "min-p", .value = "P", BT_OPT_AT(config, min_p), .type = BT_OPT_DOUBLE, .def = "0", .flo = 0, .fhi = 1,
       .help = "leave out tokens less likely than P times the likeliest; 0: off" },
+    { .group = "Answer", .name = "presence-penalty", .value = "X", BT_OPT_AT(config, presence_penalty), .type = BT_OPT_DOUBLE,
+      .def = "0", .flo = -2, .fhi = 2, .help = "taken off the logit of each token of the answer so far; 0: off" },
+    { .group = "Answer", .name = "frequency-penalty", .value = "X", BT_OPT_AT(config, frequency_penalty), .type = BT_OPT_DOUBLE,
+      .def = "0", .flo = -2, .fhi = 2, .help = "the same, times how often it came; 0: off" },
+    { .group = "Answer", .name = "repetition-penalty", .value = "X", BT_OPT_AT(config, repetition_penalty), .type = BT_OPT_DOUBLE,
+      .def = "1", .flo = 0.01, .fhi = 100, .help = "makes tokens of prompt and answer less likely (above 1) or more; 1: off" },
     { .group = "Answer", .letter = 's', .name = "seed", .value = "S", BT_OPT_AT(config, seed), .type = BT_OPT_INT, .lo = 0, .hi = INT64_MAX,
       .example = "42", .help = "seed of the random draws; without it one is drawn" },
     { .group = "Answer", .name = "stop", .value = "TEXT", BT_OPT_AT(config, stop), .type = BT_OPT_STRINGS, .example = "END",
@@ -58,8 +64,10 @@ const bt_opt_program tool_run_program = {
 
 static json_t *make_request(const config *c, const bt_opt_args *args, const char *text, size_t len)
 {
-    json_t *r = json_pack("{s:I, s:f, s:I, s:f, s:f}", "max_tokens", (json_int_t)c->n_predict, "temperature", c->temp,
-                          "top_k", (json_int_t)c->top_k, "top_p", c->top_p, "min_p", c->min_p);
+    json_t *r = json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:f}", "max_tokens", (json_int_t)c->n_predict, "temperature", c->temp,
+                          "top_k", (json_int_t)c->top_k, "top_p", c->top_p, "min_p", c->min_p,
+                          "presence_penalty", c->presence_penalty, "frequency_penalty", c->frequency_penalty,
+                          "repetition_penalty", c->repetition_penalty);
     bool ok = r != NULL;
     if (bt_opt_source_of(args, "seed") != BT_OPT_FROM_DEFAULT) ok = ok && json_object_set_new(r, "seed", json_integer(c->seed)) == 0;
     if (c->stop.count > 0) {
