@@ -66,16 +66,24 @@ static void say_report(dc_brain *b, const dc_record *r)
     else m->u.finished = r->finished;
 }
 
-bool dc_wants_resend(const dc_record *r)
+static bool owes(const dc_record *r)
 {
     const bool runs = r->state == DC_RUNNING || r->state == DC_PREEMPTING || r->state == DC_PREEMPTED;
     return r->state == DC_REPORTING || (runs && (r->acked < r->ids_len || r->owes_first || r->owes_done));
 }
 
+static bool is_behind(const dc_record *r) { return r->state == DC_RUNNING && r->is_behind; }
+
+bool dc_wants_resend(const dc_record *r) { return owes(r) || is_behind(r); }
+
 void dc_resend(dc_brain *b, dc_record *r)
 {
     r->resend_us = b->now_us + b->cfg.resend_us;
-    b->n.resent++;
+    b->n.resent += owes(r);
+    if (is_behind(r) && b->worked_us > r->alive_us) {
+        (void)dc_to_owner(b, &r->ref, BT_MSG_PREFILL_ACCEPTED);
+        r->alive_us = b->now_us;
+    }
     say_first(b, r);
     say_tokens(b, r, r->acked);
     if (r->state == DC_REPORTING) say_report(b, r);
@@ -191,6 +199,8 @@ void dc_launch(dc_brain *b, dc_record *r, uint32_t rows)
     const uint32_t prompt = r->wish.prompt_tokens, last = prompt + (r->ids_len > 0 ? r->ids_len - 1 : 0);
     r->state = DC_RUNNING;
     r->need_tokens = 0;
+    r->is_behind = rows < last;
+    r->alive_us = -1;
     r->resend_us = b->now_us + b->cfg.resend_us;
     b->n.local_prefills += rows < prompt;
     b->n.replayed_tokens += last - (rows > prompt ? rows : prompt);
@@ -377,6 +387,7 @@ void dc_on_reserve(dc_brain *b, const bt_msg *m)
 static dc_record *in_work(dc_brain *b, uint32_t slot)
 {
     dc_record *r = dc_by_slot(b, slot);
+    b->worked_us = b->now_us;
     if (r && (r->state == DC_RUNNING || r->state == DC_PREEMPTING)) return r;
     b->n.unexpected += !r || r->state != DC_STOPPING;
     return NULL;
@@ -388,6 +399,7 @@ void dc_on_first(dc_brain *b, const dc_event *ev)
     dc_record *r = in_work(b, ev->u.first.slot);
     if (!r) return;
     r->has_prompt = true;
+    r->is_behind = false;
     if (r->ids_len > 0 && r->ids[0] != f->token) {
         dc_memory_give_up(b, r, BT_EIO, "the prompt, prefilled again, has another first token");
         return;
@@ -414,6 +426,7 @@ void dc_on_token(dc_brain *b, const dc_event *ev)
         return;
     }
     const uint32_t index = r->ids_len;
+    r->is_behind = false;
     r->has_prompt = true;               /* no FIRST came where token 0 was known before */
     if (r->logprobs && ev->u.token.logprob) r->logprobs[index] = *ev->u.token.logprob;
     r->ids[r->ids_len++] = ev->u.token.id; /* NOLINT(clang-analyzer-unix.Malloc): dc_reap empties the record whose ids it frees */

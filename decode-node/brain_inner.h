@@ -29,6 +29,8 @@ typedef struct dc_record {
     bt_msg_logprob *logprobs;           /* [max_tokens], where asked for */
     uint32_t ids_len, acked;            /* known; wanted next by the gateway */
     bool has_prompt, is_own_class;      /* the prompt's rows are in place; made by the rule of this node's prefill engine */
+    bool is_behind;                     /* DC_RUNNING: rows of known tokens are computed first; no token since START */
+    int64_t alive_us;                   /* when the gateway was last told that this gets on; -1: not since START */
     uint32_t need_tokens;               /* DC_RUNNING: rows that the worker asked for; 0: none */
     uint32_t rows, swap_pages;          /* DC_PREEMPTED: rows kept in so many pages of the swap store; 0: nothing is kept */
     int64_t want_us;                    /* waits for pages since then */
@@ -68,7 +70,7 @@ struct dc_brain {
     bt_kv_range missing[BT_MSG_MAX_RANGES];
     dc_action *acts; size_t acts_len, acts_cap;
     dc_counters n;
-    int64_t now_us;
+    int64_t now_us, worked_us;          /* worked: when the worker last said anything of a running sequence */
     const bt_random *random;
 };
 

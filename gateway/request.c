@@ -315,13 +315,15 @@ static void on_reserved(gw_brain *b, gw_request *r, const bt_msg *m)
     say_prefill(b, r);
 }
 
-static void on_accepted(gw_brain *b, gw_request *r)
+/* Who computes a prompt says it again while rows appear: a slow node is no lost one. So does a decode node that computes the rows of known
+ * tokens, in a local attempt or after a preemption. */
+static void on_accepted(gw_brain *b, gw_request *r, bool from_prefill, bool from_decode)
 {
-    if (r->state != GW_PREFILLING && !(r->local && r->state == GW_DECODING && r->next_index == r->base)) {
+    if (!(r->state == GW_PREFILLING && from_prefill) && !(r->state == GW_DECODING && from_decode)) {
         b->n.repeats++;
         return;
     }
-    r->is_accepted = true;                  /* said again while rows appear: a slow node is no lost one */
+    r->is_accepted = true;
     r->deadline_us = b->now_us + b->cfg.prefill_us + (int64_t)r->ids_len * b->cfg.prefill_token_us;
 }
 
@@ -518,7 +520,7 @@ void gw_request_msg(gw_brain *b, const bt_msg *m)
         }
     } else if (m->type == BT_MSG_RESERVED && from_decode) on_reserved(b, r, m);
     else if (m->type == BT_MSG_REFUSED) on_refused(b, r, side, &m->u.refused);
-    else if (m->type == BT_MSG_PREFILL_ACCEPTED && from_prefill) on_accepted(b, r);
+    else if (m->type == BT_MSG_PREFILL_ACCEPTED) on_accepted(b, r, from_prefill, from_decode);
     else if (m->type == BT_MSG_FIRST_TOKEN && from_prefill) on_first(b, r, side, &m->u.first_token);
     else if (m->type == BT_MSG_TOKENS && from_decode) on_tokens(b, r, &m->u.tokens);
     else if (m->type == BT_MSG_FINISHED && from_decode) on_finished(b, r, &m->u.finished);

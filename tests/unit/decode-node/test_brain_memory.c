@@ -278,6 +278,29 @@ static void ends_an_attempt_whose_prompt_gives_another_token_0_than_before(void 
     dc_brain_free(b);
 }
 
+static void says_that_it_gets_on_while_known_rows_are_computed_and_no_token_comes(void **s)
+{
+    (void)s;
+    dc_brain *b = make_with(2, 16, 0, true);
+    const uint32_t a = local(b, 1, 40, 8);
+    now += SECOND / 2;
+    tick(b);
+    assert_non_null(said(BT_MSG_PREFILL_ACCEPTED));
+    now += SECOND / 2;
+    tick(b);
+    assert_null(said(BT_MSG_PREFILL_ACCEPTED));         /* nothing moves in the worker: it may be stuck */
+    const uint32_t c = running(b, 2, 40, 8);            /* its neighbour's turn came first */
+    now += SECOND / 2;
+    tick(b);
+    assert_int_equal(said(BT_MSG_PREFILL_ACCEPTED)->ref.number, 1);
+    first(b, a, 100);
+    token(b, c, 1);
+    now += SECOND;
+    tick(b);
+    assert_null(said(BT_MSG_PREFILL_ACCEPTED));
+    dc_brain_free(b);
+}
+
 /* ---- pages -------------------------------------------------------------------------------------- */
 
 static void counts_growth_beside_the_prompt_and_gives_it_page_by_page(void **s)
@@ -528,6 +551,7 @@ int main(void)
         cmocka_unit_test(tells_token_0_and_the_digest_of_a_local_prompt_until_each_is_acknowledged),
         cmocka_unit_test(replays_tokens_of_an_earlier_attempt_and_tells_none_of_them_again),
         cmocka_unit_test(ends_an_attempt_whose_prompt_gives_another_token_0_than_before),
+        cmocka_unit_test(says_that_it_gets_on_while_known_rows_are_computed_and_no_token_comes),
         cmocka_unit_test(counts_growth_beside_the_prompt_and_gives_it_page_by_page),
         cmocka_unit_test(preempts_the_youngest_for_an_older_one_and_brings_it_back_when_pages_are_free),
         cmocka_unit_test(lets_the_youngest_sit_out_rather_than_preempting_an_older_one),

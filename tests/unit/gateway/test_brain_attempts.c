@@ -342,6 +342,30 @@ static void a_local_replay_needs_no_token_0_but_checks_one_that_comes(void **s)
     }
 }
 
+static void a_decode_node_that_computes_known_rows_again_is_slow_and_not_lost(void **s)
+{
+    (void)s;
+    static const int32_t more[] = {41};
+    for (int says = 0; says < 2; says++) {
+        gw_brain *b = make(0);
+        join(b, PREFILL, "npu", "");
+        join(b, DECODE, "f16", "");
+        submit(b, 20);
+        reserved(b, DECODE, 1);
+        first(b, PREFILL, 1, 40);
+        for (int i = 0; i < 40 && !failed; i++) {       /* seconds without a token */
+            now += 1000000;
+            beat(b, DECODE);
+            beat(b, PREFILL);
+            if (says) from(b, DECODE, &(bt_msg){.type = BT_MSG_PREFILL_ACCEPTED, .ref = {.attempt = 1}});
+        }
+        assert_int_equal(failed, says ? 0 : GW_FAIL_TIMEOUT);
+        tokens(b, DECODE, 1, 1, more, 1);
+        assert_int_equal(heard_len, says ? 2 : 1);
+        gw_brain_free(b);
+    }
+}
+
 static void what_has_tokens_waits_for_nodes_of_its_classes(void **s)
 {
     (void)s;
@@ -411,6 +435,7 @@ int main(void)
         cmocka_unit_test(a_preempted_request_goes_on_elsewhere_without_a_repeated_missing_or_changed_token),
         cmocka_unit_test(another_token_0_ends_the_request_with_words_that_say_so),
         cmocka_unit_test(a_local_replay_needs_no_token_0_but_checks_one_that_comes),
+        cmocka_unit_test(a_decode_node_that_computes_known_rows_again_is_slow_and_not_lost),
         cmocka_unit_test(what_has_tokens_waits_for_nodes_of_its_classes),
         cmocka_unit_test(pauses_grow_while_no_token_comes_and_patience_ends),
         cmocka_unit_test(another_failure_is_still_the_end_and_a_stop_string_may_come_while_waiting),
