@@ -1,6 +1,6 @@
 /* Times whole decode steps of the host engine on a real model: tokens a second for each form of the weights and each batch, the bytes
- * that a step reads, and its ratio to what the machine could do: the time to read those bytes at the read rate measured directly
- * before and after, or to do the step's multiply-adds at the peak, whichever is longer.
+ * that a step reads, and its ratio to what the machine could do: the time to read those bytes, or to do the step's multiply-adds, whichever
+ * is longer, at the rates measured directly before and after.
  *
  *   bench_decode [-m MODEL] [--weights f16,int8,fp4] [--batch 1,2,4,8,16,32] [--kv f16|int8] [-n STEPS] [--ctx TOKENS] [--threads N]
  *                [--isa NAME] [--json]
@@ -42,7 +42,7 @@ typedef struct bench {
     int rows;                               /* printed so far */
 } bench;
 
-typedef struct result { double seconds, bytes, ratio, read; const char *limit; } result;
+typedef struct result { double seconds, bytes, ratio, read, flops; const char *limit; } result;
 
 static void must(bt_err e, const bt_fault *fault)
 {
@@ -98,10 +98,10 @@ static void check(bench *b, size_t batch)
 }
 
 /* What a step reads and computes, in seconds at the machine's limits. */
-static double roofline(const bench *b, size_t batch, double bytes, double read, const char **ret_limit)
+static double roofline(const bench *b, size_t batch, double bytes, double read, double flops, const char **ret_limit)
 {
     const double memory = bytes / read;
-    const double compute = b->machine.fma_flops > 0 ? 2 * b->params * (double)batch / b->machine.fma_flops : 0;
+    const double compute = flops > 0 ? 2 * b->params * (double)batch / flops : 0;
     *ret_limit = memory > compute ? "read" : "fma";
     return memory > compute ? memory : compute;
 }
@@ -110,25 +110,27 @@ static result run(bench *b, size_t batch)
 {
     const bt_hparams *hp = &b->model->hp;
     const double token_bytes = 2.0 * hp->layers * hp->kv_heads * (double)bt_kv_head_bytes(dc_engine_kv_elem_bytes(b->engine), hp->head_dim);
-    double seconds[REPEATS], ratio[REPEATS], reads[REPEATS];
+    double seconds[REPEATS], ratio[REPEATS], reads[REPEATS], peaks[REPEATS];
     result r = {0};
     open_pages(b, batch);
     check(b, batch);
     for (size_t pos = 0; pos < b->o->ctx; pos++) step(b, batch, pos);
     for (size_t k = 0; k < REPEATS; k++) {
         const size_t pos = b->o->ctx + k * b->o->steps;
-        const double before = bench_read_once(&b->machine);
+        const double flops_before = bench_peak_flops_once(&b->machine), before = bench_read_once(&b->machine);
         const int64_t begin = bt_clock_us();
         for (size_t i = 0; i < b->o->steps; i++) step(b, batch, pos + i);
         seconds[k] = (double)(bt_clock_us() - begin) * 1e-6 / (double)b->o->steps;
         reads[k] = (before + bench_read_once(&b->machine)) / 2;
+        peaks[k] = (flops_before + bench_peak_flops_once(&b->machine)) / 2;
         const double kv = token_bytes * (double)batch * ((double)pos + (double)b->o->steps / 2);
         r.bytes = (double)dc_engine_stats_of(b->engine).weight_bytes + kv;
-        ratio[k] = roofline(b, batch, r.bytes, reads[k], &r.limit) / seconds[k];
+        ratio[k] = roofline(b, batch, r.bytes, reads[k], peaks[k], &r.limit) / seconds[k];
     }
     r.seconds = bench_median(seconds, REPEATS);
     r.ratio = bench_median(ratio, REPEATS);
     r.read = bench_median(reads, REPEATS);
+    r.flops = bench_median(peaks, REPEATS);
     close_pages(b, batch);
     return r;
 }
@@ -139,12 +141,12 @@ static void print(bench *b, size_t batch, const result *r)
     const double rate = (double)batch / r->seconds;
     if (b->o->json)
         printf("%s{\"test\": \"tg%zu@%zu\", \"weights\": \"%s\", \"kv\": \"%s\", \"batch\": %zu, \"tokens_per_second\": %.2f, \"step_us\": %.1f, "
-               "\"bytes_per_step\": %.0f, \"read_gbytes_per_second\": %.2f, \"limit\": \"%s\", \"ratio_to_roofline\": %.3f}",
+               "\"bytes_per_step\": %.0f, \"read_gbytes_per_second\": %.2f, \"fma_gflops\": %.1f, \"limit\": \"%s\", \"ratio_to_roofline\": %.3f}",
                b->rows ? ", " : "", b->o->steps, batch, dc_engine_weights(b->engine), kv, batch, rate, r->seconds * 1e6, r->bytes, r->read * 1e-9,
-               r->limit, r->ratio);
+               r->flops * 1e-9, r->limit, r->ratio);
     else
-        printf("  %-7s %-5s %6zu %10.1f %11.1f %10.1f %10.2f %6s %6.2f\n", dc_engine_weights(b->engine), kv, batch, rate, r->seconds * 1e6,
-               r->bytes * 1e-6, r->read * 1e-9, r->limit, r->ratio);
+        printf("  %-7s %-5s %6zu %10.1f %11.1f %10.1f %10.2f %9.1f %6s %6.2f\n", dc_engine_weights(b->engine), kv, batch, rate, r->seconds * 1e6,
+               r->bytes * 1e-6, r->read * 1e-9, r->flops * 1e-9, r->limit, r->ratio);
     b->rows++;
     fflush(stdout);
 }
@@ -230,8 +232,8 @@ int main(int argc, char **argv)
                "\"rows\": [", b.model->name, b.machine.kernels->isa, b.machine.threads, b.machine.fma_flops * 1e-9, b.machine.read_bytes * 1e-9);
     else
         printf("\n%s: %.1f M weights a row; isa %s, threads %zu: %.1f GFLOP/s in registers, %.2f GB/s reading\n"
-               "  %-7s %-5s %6s %10s %11s %10s %10s %6s %6s\n", b.model->name, b.params * 1e-6, b.machine.kernels->isa, b.machine.threads,
-               b.machine.fma_flops * 1e-9, b.machine.read_bytes * 1e-9, "weights", "kv", "batch", "tokens/s", "step us", "MB/step", "GB/s read", "limit",
+               "  %-7s %-5s %6s %10s %11s %10s %10s %9s %6s %6s\n", b.model->name, b.params * 1e-6, b.machine.kernels->isa, b.machine.threads,
+               b.machine.fma_flops * 1e-9, b.machine.read_bytes * 1e-9, "weights", "kv", "batch", "tokens/s", "step us", "MB/step", "GB/s read", "GFLOP/s", "limit",
                "ratio");
     snprintf(weights, sizeof weights, "%s", o.weights);
     for (char *form = strtok(weights, ","); form; form = strtok(NULL, ",")) bench_form(&b, form);

@@ -31,6 +31,7 @@ double bench_median(double *samples, size_t n);     /* sorts them */
 
 /* Multiply-adds of floats and of bytes in registers, and a load-only pass over 1 GiB; pool, threads and kernels are set. */
 double bench_peak_flops(const machine *m);
+double bench_peak_flops_once(const machine *m);     /* in some 10 ms */
 double bench_peak_int8(const machine *m);
 double bench_read_rate(const machine *m);
 double bench_read_once(const machine *m);   /* one pass */
