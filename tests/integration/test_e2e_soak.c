@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { KINDS = 24, IN_FLIGHT = 24, REQUESTS = 400, ANSWER_MS = 120000, CANCEL_EVERY = 4, GROWTH_BYTES = 24 << 20 };
+enum { KINDS = 24, IN_FLIGHT = 24, REQUESTS = 400, ANSWER_MS = 120000, LONG_TOKENS = 700, CANCEL_EVERY = 4, GROWTH_BYTES = 12 << 20 };
 
 typedef struct kind {
     json_t *request;
@@ -31,7 +31,7 @@ typedef struct flight {
 
 typedef struct storm {
     cluster sys;
-    uint64_t seed, draws, sent, left, whole;
+    uint64_t seed, draws, sent, left, whole, again;   /* again: answered by a second attempt or a later one */
     kind kinds[KINDS];
     flight flights[IN_FLIGHT];
 } storm;
@@ -60,7 +60,7 @@ static json_t *random_request(storm *s)
     char prompt[1024] = "";
     const uint64_t count = 1 + draw(s, 120);
     for (uint64_t i = 0; i < count; i++) strcat(prompt, words[draw(s, sizeof words / sizeof *words)]);
-    json_t *r = cluster_request(prompt, 1 + (int)draw(s, 96));
+    json_t *r = cluster_request(prompt, 1 + (int)draw(s, draw(s, 3) ? 96 : LONG_TOKENS));     /* growth is counted for 256 */
     if (draw(s, 2)) {
         json_object_set_new(r, "temperature", json_real(0.9));
         json_object_set_new(r, "seed", json_integer((json_int_t)draw(s, 1 << 20)));
@@ -111,6 +111,7 @@ static void end(storm *s, flight *f)
                      f->kind, client_status(f->c), client_body(f->c), want);
         }
         s->whole++;
+        s->again += json_integer_value(json_object_get(client_baton(f->c), "attempts")) > 1;
     } else {
         s->left++;
     }
@@ -150,21 +151,22 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
     return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-static void random_requests_and_leaving_clients_change_nothing_and_leave_nothing(void **state)
+/* more: options of `baton up` beside the small memory. */
+static void weather(const char *const *more)
 {
-    (void)state;
-    const char *model = getenv("BATON_SOAK_MODEL");
     const uint64_t requests = number_of("BATON_SOAK", spawn_is_sanitized() ? REQUESTS / 4 : REQUESTS);
+    const char *model = getenv("BATON_SOAK_MODEL");
     storm s = {.seed = number_of("BATON_TEST_SEED", 5)};
     printf("seed %llu, %llu requests\n", (unsigned long long)s.seed, (unsigned long long)requests);
-    assert_true(CLUSTER(&s.sys, model ? model : spawn_tiny_model(1), "--threads", "1", "--ctx-size", "1024", "--kv-memory", model ? "64M" : "1M"));
+    assert_true(cluster_start(&s.sys, model ? model : spawn_tiny_model(1), more));
     ask_alone(&s);
     blow(&s, requests / 5);                 /* buffers have their size now */
     const json_int_t before = rss_of_nodes(&s);
     blow(&s, requests);
     const json_int_t after = rss_of_nodes(&s);
-    printf("%llu requests: %llu answered whole, %llu left; rss of all nodes %lld bytes after a fifth, %lld at the end\n",
-           (unsigned long long)s.sent, (unsigned long long)s.whole, (unsigned long long)s.left, (long long)before, (long long)after);
+    printf("%llu requests: %llu answered whole, %llu of them not by their first attempt, %llu left; rss of all nodes %lld bytes after a fifth, "
+           "%lld at the end\n", (unsigned long long)s.sent, (unsigned long long)s.whole, (unsigned long long)s.again, (unsigned long long)s.left,
+           (long long)before, (long long)after);
     assert_true(s.whole > 0 && s.left > 0);
     if (!spawn_is_sanitized()) assert_true(after <= before + GROWTH_BYTES);
     for (size_t i = 0; i < KINDS; i++) {
@@ -174,10 +176,32 @@ static void random_requests_and_leaving_clients_change_nothing_and_leave_nothing
     assert_true(cluster_stop(&s.sys));
 }
 
+#define WEATHER(...) weather((const char *const[]){"--threads", "1", "--ctx-size", "1024", "--kv-memory", "1M", __VA_ARGS__, NULL})
+
+static void random_requests_and_leaving_clients_change_nothing_and_leave_nothing(void **state)
+{
+    (void)state;
+    WEATHER("--swap-memory", "16M");
+}
+
+static void nor_do_they_where_what_is_preempted_begins_anew(void **state)
+{
+    (void)state;
+    WEATHER("--swap-memory", "0");
+}
+
+static void nor_where_one_node_does_both(void **state)
+{
+    (void)state;
+    WEATHER("--swap-memory", "64K", "--prefill", "0", "--weights", "int8", "--kv-dtype", "int8", "--speculate", "4");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(random_requests_and_leaving_clients_change_nothing_and_leave_nothing, spawn_teardown),
+        cmocka_unit_test_teardown(nor_do_they_where_what_is_preempted_begins_anew, spawn_teardown),
+        cmocka_unit_test_teardown(nor_where_one_node_does_both, spawn_teardown),
     };
     return cmocka_run_group_tests(tests, start_all, stop_all);
 }
