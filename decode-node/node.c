@@ -263,7 +263,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     describe_local(n, &bc);
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
     const dc_worker_config wc = { .engine = n->engine, .local = n->local, .pool = n->pool, .slots = bc.slots, .page_tokens = bc.page_tokens,
-                                  .draft_max = (uint32_t)n->o->speculate };
+                                  .chunk_tokens = (uint32_t)n->o->chunk_tokens, .draft_max = (uint32_t)n->o->speculate };
     if ((e = dc_brain_new(&n->brain, &bc, fault)) < 0 || (e = dc_worker_new(&n->worker, &wc, fault)) < 0) return e;
     n->engine = NULL;
     n->local = NULL;

@@ -26,6 +26,8 @@ static const bt_opt opts[] = {
       .lo = 0, .hi = 256, .help = "compute threads; 0: all cores" },
     { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(dc_options, isa), .type = BT_OPT_STRING, .def = "auto",
       .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
+    { .group = "Machine", .name = "chunk-tokens", .value = "N", BT_OPT_AT(dc_options, chunk_tokens), .type = BT_OPT_INT, .def = "256", .lo = 16,
+      .hi = 4096, .help = "prompt tokens computed here between two steps, at most: running sequences never wait longer" },
     { .group = "Machine", .name = "speculate", .value = "N", BT_OPT_AT(dc_options, speculate), .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 64,
       .help = "tokens guessed from the text so far and checked in one step, at most; the output is the same" },
     { .group = "Memory", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(dc_options, kv_memory_bytes), .type = BT_OPT_SIZE, .def = "1G",

@@ -7,7 +7,7 @@
 typedef struct dc_options {
     const char *model, *isa, *id, *keys, *listen, *advertise;
     int engine, kv_dtype, weights, local_prefill, log_level, log_format;
-    int64_t threads, ctx_size, slots, batch_rows, growth_tokens, speculate, drain_timeout_ms;
+    int64_t threads, ctx_size, slots, batch_rows, growth_tokens, chunk_tokens, speculate, drain_timeout_ms;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     bt_package_want want;                   /* of --local-prefill npu */
     bt_opt_list gateways;
