@@ -100,7 +100,7 @@ static void act(node *n, const dc_action *a, dc_event *follow)
 static void step(node *n, const dc_event *ev)
 {
     dc_event follow = { .type = DC_EV_TICK };
-    const bt_random random = bt_shell_random();
+    const bt_random random = ev->type == DC_EV_CONTROL ? bt_shell_random() : (bt_random){ { 0 } };      /* RESERVE draws a ticket, nothing else */
     const dc_actions actions = dc_brain_step(n->brain, ev, bt_clock_us(), &random);
     for (size_t i = 0; i < actions.len; i++) act(n, &actions.items[i], &follow);
     if (follow.type != DC_EV_TICK) step(n, &follow);            /* PLACED makes no PLACE: one level deep */

@@ -48,6 +48,7 @@ struct dc_worker {
     atomic_uint posted;                     /* commands in all; */
     unsigned taken;                         /* and those that were popped */
     bt_ring *commands, *events;             /* command; dc_worker_event */
+    bool has_news;                          /* events were added that the I/O thread was not woken for */
     /* of one step */
     dc_engine_seq *seq;                     /* [items] */
     outcome *outcome;                       /* [items] */
@@ -67,10 +68,19 @@ struct dc_worker {
 /* The I/O thread always drains, so a full ring empties by itself; until then this thread waits, which is the back-pressure. */
 static void push_event(dc_worker *w, const dc_worker_event *ev)
 {
-    while (!bt_ring_push(w->events, ev)) {
+    while (!bt_ring_add(w->events, ev)) {
         if (atomic_load(&w->quit)) return;
+        bt_ring_wake(w->events);
         nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
     }
+    w->has_news = true;
+}
+
+/* Once for all events of a step. */
+static void wake(dc_worker *w)
+{
+    if (w->has_news) bt_ring_wake(w->events);
+    w->has_news = false;
 }
 
 static void end_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_finish reason, const char *text)
@@ -337,6 +347,7 @@ static void *run(void *ud)
         take_commands(w, slept);
         let_go_of_stopped(w);
         tell_needs(w);
+        wake(w);
         offer_drafts(w);
         const dc_batch_plan p = dc_batch_next(w->batch);
         slept = p.kind == DC_BATCH_NOTHING;

@@ -56,14 +56,25 @@ void bt_ring_free(bt_ring *r)
     free(r);
 }
 
-bool bt_ring_push(bt_ring *r, const void *elem)
+bool bt_ring_add(bt_ring *r, const void *elem)
 {
     const size_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
     if (tail - atomic_load_explicit(&r->head, memory_order_acquire) >= r->capacity) return false;
     memcpy(r->slots + (tail & r->mask) * r->elem_bytes, elem, r->elem_bytes);
     atomic_store_explicit(&r->tail, tail + 1, memory_order_release);
+    return true;
+}
+
+void bt_ring_wake(bt_ring *r)
+{
     const uint64_t one = 1;
     (void)!write(r->fd, &one, sizeof one);      /* fails only when the counter is full: readable already */
+}
+
+bool bt_ring_push(bt_ring *r, const void *elem)
+{
+    if (!bt_ring_add(r, elem)) return false;
+    bt_ring_wake(r);
     return true;
 }
 

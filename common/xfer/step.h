@@ -11,7 +11,7 @@
  *
  *   now_us    monotonic, never smaller than in the step before. A brain first expires what is due at `now_us`,
  *             then looks at the event: a process woken by SIGCONT never acts on a dead lease.
- *   random    fresh unpredictable bits for each step; a daemon takes them from the system, sim/ from its seed.
+ *   random    fresh unpredictable bits for each step that its header names; a daemon takes them from the system, sim/ from its seed.
  *   actions   belong to the brain, with everything they point to, and live until its next step. One step can
  *             never make more actions than the room taken at _new (the bound is computed from the
  *             configuration).

@@ -52,6 +52,30 @@ static void is_readable_while_there_is_an_element_and_quiet_after(void **s)
     bt_ring_free(r);
 }
 
+static void wakes_once_for_all_that_were_added_before(void **s)
+{
+    (void)s;
+    bt_ring *r = NULL;
+    char c = 'a', got;
+    assert_int_equal(bt_ring_new(&r, 1, 2, NULL), BT_OK);
+    assert_true(bt_ring_add(r, &c));
+    c = 'b';
+    assert_true(bt_ring_add(r, &c));
+    assert_false(bt_ring_add(r, &c));
+    assert_false(readable(r));
+    bt_ring_wake(r);
+    assert_true(readable(r));
+    assert_true(bt_ring_pop(r, &got));
+    assert_int_equal(got, 'a');
+    assert_true(bt_ring_pop(r, &got));
+    assert_int_equal(got, 'b');
+    assert_false(bt_ring_pop(r, &got));
+    assert_false(readable(r));
+    assert_true(bt_ring_add(r, &c));            /* and one who looks finds what nobody was woken for */
+    assert_true(bt_ring_pop(r, &got));
+    bt_ring_free(r);
+}
+
 static void refuses_sizes_out_of_range(void **s)
 {
     (void)s;
@@ -99,6 +123,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_order_and_refuses_when_full),
         cmocka_unit_test(is_readable_while_there_is_an_element_and_quiet_after),
+        cmocka_unit_test(wakes_once_for_all_that_were_added_before),
         cmocka_unit_test(refuses_sizes_out_of_range),
         cmocka_unit_test(nothing_is_lost_between_two_threads),
     };
