@@ -6,7 +6,6 @@
 #include "base/num.h"
 #include "base/rng.h"
 #include "kv/kv_header.h"
-#include "kv/kv_pack.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -220,32 +219,6 @@ void bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s)
     free(s->page);
     free(s->number);
     *s = (bt_kv_seq){0};
-}
-
-/* A layer's part of the neutral layout is a block body of that layer. */
-void bt_kv_pages_save(uint8_t *to, const bt_kv_pages *p, const bt_kv_seq *s, size_t tokens)
-{
-    bt_kv_view v;
-    bt_kv_pages_view(&v, p, s);
-    const size_t n = bt_kv_pack_bytes(&v, tokens);
-    for (size_t l = 0; l < v.layers && tokens; l++) {
-        const bt_err e = bt_kv_pack_take(to + l * n, n, &v, l, 0, tokens, NULL);
-        assert(e == BT_OK);
-        (void)e;
-    }
-}
-
-void bt_kv_pages_load(const bt_kv_pages *p, bt_kv_seq *s, const uint8_t *from, size_t tokens)
-{
-    bt_kv_view v;
-    bt_kv_pages_view(&v, p, s);
-    const size_t n = bt_kv_pack_bytes(&v, tokens);
-    for (size_t i = 0; i < bt_kv_pages_needed(p, tokens) && i < s->len; i++) assert(p->holders[s->number[i]] == 1);
-    for (size_t l = 0; l < v.layers && tokens; l++) {
-        const bt_err e = bt_kv_pack_place(&v, l, 0, tokens, from + l * n, n, NULL);
-        assert(e == BT_OK);
-        (void)e;
-    }
 }
 
 void bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s)

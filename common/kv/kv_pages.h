@@ -58,12 +58,6 @@ bt_err bt_kv_pages_own(bt_kv_pages *p, bt_kv_seq *s, size_t begin, size_t end, b
  * gives it back. */
 void   bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s);
 
-/* The rows of the first `tokens` tokens of s, all layers, out to a buffer and back, for preemption: the neutral
- * layout [layer][K|V][token][kv_head][head_bytes], tokens * bt_kv_pages_token_bytes bytes, the same for any page
- * size. s holds that many tokens; for _load it is the only holder of their pages, which get no other byte. */
-void   bt_kv_pages_save(uint8_t *to, const bt_kv_pages *p, const bt_kv_seq *s, size_t tokens);
-void   bt_kv_pages_load(const bt_kv_pages *p, bt_kv_seq *s, const uint8_t *from, size_t tokens);
-
 /* How engines see s; borrowed until the next reserve, share, own or release of s. tokens_capacity is that of its
  * pages. */
 void   bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s);

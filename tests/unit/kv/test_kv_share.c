@@ -1,4 +1,4 @@
-/* Pages with several holders: sharing, copy-on-write, saving and loading, against a model that is plain lists. */
+/* Pages with several holders: sharing and copy-on-write, against a model that is plain lists. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "kv/kv_pack.h"
 #include "kv/kv_pages.h"
 
 enum { LAYERS = 2, HEADS = 2, DIM = 4 };
@@ -155,41 +154,6 @@ static void rows_that_a_sequence_does_not_hold_are_not_shared_or_owned(void **st
     bt_kv_pages_free(p);
 }
 
-static void saved_rows_are_the_neutral_layout_and_load_into_any_page_size(void **state)
-{
-    (void)state;
-    bt_kv_pages *p = new_pool(1, 4, 64), *q = new_pool(1, 16, 64);
-    bt_kv_seq a = {0}, b = {0};
-    enum { N = 23, ROW = HEADS * (DIM + 2) };
-    assert_int_equal(bt_kv_pages_reserve(p, &a, N, NULL), BT_OK);
-    for (size_t t = 0; t < N; t++) write_row(p, &a, t, 9);
-    assert_int_equal(bt_kv_pages_token_bytes(p), 2 * LAYERS * ROW);
-    uint8_t *saved = malloc(N * bt_kv_pages_token_bytes(p)), *at = saved, want[ROW];
-    assert_non_null(saved);
-    bt_kv_pages_save(saved, p, &a, N);
-    for (size_t l = 0; l < LAYERS; l++)
-        for (int is_v = 0; is_v < 2; is_v++)
-            for (size_t t = 0; t < N; t++, at += ROW) {
-                row_of(want, ROW, 9, l, is_v, t);
-                assert_memory_equal(at, want, ROW);
-            }
-    assert_int_equal(bt_kv_pages_reserve(q, &b, N, NULL), BT_OK);
-    for (size_t i = 0; i < b.len; i++) memset(b.page[i], 0xee, bt_kv_pages_page_bytes(q));
-    bt_kv_pages_load(q, &b, saved, N);
-    for (size_t t = 0; t < N; t++) expect_row(q, &b, t, 9);
-    bt_kv_view v;
-    bt_kv_pages_view(&v, q, &b);
-    memset(want, 0xee, ROW);
-    for (size_t t = N; t < 32; t++) assert_memory_equal(bt_kv_view_row(&v, 0, 1, t, 0), want, ROW);
-    bt_kv_pages_save(NULL, q, &b, 0);
-    bt_kv_pages_load(q, &b, NULL, 0);
-    free(saved);
-    bt_kv_pages_release(p, &a);
-    bt_kv_pages_release(q, &b);
-    bt_kv_pages_free(p);
-    bt_kv_pages_free(q);
-}
-
 /* The model: every sequence is the list of its rows' values and of its pages' numbers, every page a count. */
 enum { SEQS = 7, PAGE = 4, PAGES = 21, ROWS = 40 };
 
@@ -197,13 +161,12 @@ typedef struct plain {
     bt_kv_seq s;
     uint32_t value[ROWS], number[ROWS / PAGE];
     size_t rows, pages;
-    uint8_t *saved;             /* preempted: the rows are here, and there are no pages */
 } plain;
 
 typedef struct world {
     bt_kv_pages *p;
     plain q[SEQS];
-    unsigned count[PAGES], ops[6];
+    unsigned count[PAGES], ops[4];
     uint64_t seed, draws;
     uint32_t values;
 } world;
@@ -264,7 +227,7 @@ static void let_go(world *w, plain *q)
 
 static void share(world *w, plain *q, const plain *src)
 {
-    if (src->rows == 0 || src->saved) return;
+    if (src->rows == 0) return;
     let_go(w, q);
     q->rows = 1 + draw(w, src->rows);
     q->pages = (q->rows + PAGE - 1) / PAGE;
@@ -273,28 +236,6 @@ static void share(world *w, plain *q, const plain *src)
     memcpy(q->number, src->number, sizeof q->number);
     for (size_t i = 0; i < q->pages; i++) w->count[q->number[i]]++;
     w->ops[2]++;
-}
-
-static void save(world *w, plain *q)
-{
-    q->saved = malloc(q->rows * bt_kv_pages_token_bytes(w->p) + 1);
-    assert_non_null(q->saved);
-    bt_kv_pages_save(q->saved, w->p, &q->s, q->rows);
-    let_go(w, q);
-    w->ops[3]++;
-}
-
-static void load(world *w, plain *q)
-{
-    const size_t want = (q->rows + PAGE - 1) / PAGE;
-    const bool has_room = want <= free_pages(w);
-    assert_int_equal(bt_kv_pages_reserve(w->p, &q->s, q->rows, NULL), has_room ? BT_OK : BT_EAGAIN);
-    if (!has_room) return;
-    while (q->pages < want) q->number[q->pages++] = lowest(w);
-    bt_kv_pages_load(w->p, &q->s, q->saved, q->rows);
-    free(q->saved);
-    q->saved = NULL;
-    w->ops[4]++;
 }
 
 static void compare(const world *w)
@@ -308,43 +249,38 @@ static void compare(const world *w)
         const plain *q = &w->q[k];
         assert_int_equal(q->s.len, q->pages);
         if (q->pages) assert_memory_equal(q->s.number, q->number, q->pages * sizeof *q->number);
-        for (size_t t = 0; t < q->rows && !q->saved; t++) expect_row(w->p, &q->s, t, q->value[t]);
+        for (size_t t = 0; t < q->rows; t++) expect_row(w->p, &q->s, t, q->value[t]);
     }
 }
 
-static void any_order_of_sharing_owning_and_swapping_keeps_every_row_and_page(void **state)
+static void any_order_of_sharing_and_owning_keeps_every_row_and_page(void **state)
 {
     (void)state;
-    unsigned done[6] = {0};
+    unsigned done[4] = {0};
     for (uint64_t seed = 1; seed <= 12; seed++) {
         world w = {.p = new_pool(seed % 2 ? 1 : 2, PAGE, PAGE * PAGES), .seed = seed};
         for (unsigned step = 0; step < 600; step++) {
             plain *q = &w.q[draw(&w, SEQS)];
             const size_t what = draw(&w, 10);
-            if (q->saved) load(&w, q);
-            else if (what < 5) append(&w, q);
+            if (what < 5) append(&w, q);
             else if (what < 7) {
                 const plain *src = &w.q[draw(&w, SEQS)];
                 if (src != q) share(&w, q, src);
-            } else if (what < 8) save(&w, q);
-            else if (what < 9) {
+            } else if (what < 9) {
                 let_go(&w, q);
                 q->rows = 0;
-                w.ops[5]++;
+                w.ops[3]++;
             }
             compare(&w);
         }
-        for (size_t k = 0; k < SEQS; k++) {
-            let_go(&w, &w.q[k]);
-            free(w.q[k].saved);
-        }
+        for (size_t k = 0; k < SEQS; k++) let_go(&w, &w.q[k]);
         assert_int_equal(bt_kv_pages_used(w.p), 0);
         bt_kv_pages_free(w.p);
-        for (size_t i = 0; i < 6; i++) done[i] += w.ops[i];
+        for (size_t i = 0; i < 4; i++) done[i] += w.ops[i];
     }
-    print_message("seeds 1 to 12: %u appends, %u copies on write, %u shares, %u saves, %u loads, %u releases\n", done[0],
-                  done[1], done[2], done[3], done[4], done[5]);
-    for (size_t i = 0; i < 6; i++) assert_true(done[i] > 100);
+    print_message("seeds 1 to 12: %u appends, %u copies on write, %u shares, %u releases\n", done[0],
+                  done[1], done[2], done[3]);
+    for (size_t i = 0; i < 4; i++) assert_true(done[i] > 100);
 }
 
 int main(void)
@@ -354,8 +290,7 @@ int main(void)
         cmocka_unit_test(the_copy_holds_the_rows_below_the_first_one_written_and_no_other),
         cmocka_unit_test(a_copy_that_finds_no_free_page_changes_nothing),
         cmocka_unit_test(rows_that_a_sequence_does_not_hold_are_not_shared_or_owned),
-        cmocka_unit_test(saved_rows_are_the_neutral_layout_and_load_into_any_page_size),
-        cmocka_unit_test(any_order_of_sharing_owning_and_swapping_keeps_every_row_and_page),
+        cmocka_unit_test(any_order_of_sharing_and_owning_keeps_every_row_and_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
