@@ -55,12 +55,6 @@ void dc_batch_free(dc_batch *b)
     free(b);
 }
 
-uint32_t dc_batch_bucket(uint32_t rows)
-{
-    if (rows > 8) return (rows + 7) / 8 * 8;
-    return rows > 4 ? 8 : rows > 2 ? 4 : rows;
-}
-
 /* ---- the line ---- */
 
 static void stand_last(dc_batch *b, uint32_t slot)
@@ -241,8 +235,7 @@ static dc_batch_plan plan_step(dc_batch *b)
         stand_last(b, b->items[i].slot);
         b->slot[b->items[i].slot].planned = true;
     }
-    return (dc_batch_plan){.kind = n ? DC_BATCH_STEP : DC_BATCH_NOTHING, .items = b->items, .items_len = n, .rows = rows,
-                           .bucket = dc_batch_bucket(rows)};
+    return (dc_batch_plan){.kind = n ? DC_BATCH_STEP : DC_BATCH_NOTHING, .items = b->items, .items_len = n, .rows = rows};
 }
 
 dc_batch_plan dc_batch_next(dc_batch *b)
@@ -258,7 +251,7 @@ dc_batch_plan dc_batch_next(dc_batch *b)
     b->prefilled_last = true;
     b->items[0] = (dc_batch_item){.slot = who, .pos = s->is.rows, .count = count, .out = s->is.rows + count == s->is.prompt_tokens && !s->is.known};
     s->planned = true;
-    return (dc_batch_plan){.kind = DC_BATCH_PREFILL, .items = b->items, .items_len = 1, .rows = count, .bucket = dc_batch_bucket(count)};
+    return (dc_batch_plan){.kind = DC_BATCH_PREFILL, .items = b->items, .items_len = 1, .rows = count};
 }
 
 void dc_batch_ran(dc_batch *b, uint32_t slot, uint32_t rows_kept, uint32_t new_tokens)

@@ -50,7 +50,6 @@ typedef struct dc_batch_plan {
     dc_batch_kind kind;
     const dc_batch_item *items;             /* borrowed until the next call of dc_batch_next; one of a PREFILL */
     uint32_t items_len, rows;
-    uint32_t bucket;                        /* dc_batch_bucket(rows) */
 } dc_batch_plan;
 
 bt_err dc_batch_new(dc_batch **ret, const dc_batch_config *config, bt_fault *fault);     /* BT_EARG, BT_ENOMEM */
@@ -75,7 +74,4 @@ uint32_t dc_batch_rows(const dc_batch *b, uint32_t slot);
 /* The next need that was not told yet: rows that the slot's pages should hold, enough for ahead_tokens steps without another need, and at
  * most what the sequence will ever have. */
 bool dc_batch_needs(dc_batch *b, uint32_t *ret_slot, uint32_t *ret_tokens);
-
-/* The least of 1, 2, 4, 8, 16, 24, ... that holds the rows; 0 of none. */
-uint32_t dc_batch_bucket(uint32_t rows);
 #endif

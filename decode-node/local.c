@@ -1,8 +1,6 @@
 /* See local.h. */
 #include "decode-node/local.h"
-#include "base/hash.h"
 #include "model/packed.h"
-#include "npu/prefill.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,42 +70,13 @@ bt_err dc_local_run(dc_local *l, const bt_kv_view *kv, const int32_t *ids, size_
 
 size_t dc_local_ctx_tokens(const dc_local *l) { return l->ctx_tokens; }
 
-bt_msg_work dc_local_work(const dc_local *l)
-{
-    const bt_prefill_stats p = bt_prefill_stats_of(l->prefill);
-    return (bt_msg_work){.rows = p.rows, .npu_macs = p.npu.npu_macs, .companion_macs = p.npu.companion_macs,
-                         .shadow_entries = p.npu.shadow_entries, .compilations = p.compilations};
-}
+bt_msg_work dc_local_work(const dc_local *l) { return bt_node_setup_work(l->prefill); }
 
-static void describe_package(dc_local_about *to, const bt_pkg *pkg)
+bt_node_about dc_local_describe(const dc_local *l)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(pkg);
-    const bt_pkg_fallback *f = bt_pkg_fallbacks(pkg);
-    char digest[BT_HASH_HEX_CHARS];
-    bt_msg_engine *g = &to->engine;
-    snprintf(to->form, sizeof to->form, "package=%s", bt_hash_hex(digest, h->digest));
-    snprintf(g->quant, sizeof g->quant, "%s", h->recipe);
-    snprintf(g->shape_policy, sizeof g->shape_policy, "%s", h->shape_policy);
-    snprintf(g->profile, sizeof g->profile, "%s", h->profile);
-    for (uint32_t i = 0; i < h->fallbacks.count; i++) {
-        const bool is_last = g->fallbacks_len == BT_MSG_MAX_FALLBACKS;      /* then it stands for the rest */
-        bt_msg_fallback *at = &g->fallbacks[is_last ? BT_MSG_MAX_FALLBACKS - 1 : g->fallbacks_len++];
-        snprintf(at->op, sizeof at->op, "%s", is_last ? "others" : f[i].op);
-        snprintf(at->why, sizeof at->why, "%s", is_last ? "see baton inspect" : f[i].why);
-        at->count += f[i].count;
-    }
-}
-
-dc_local_about dc_local_describe(const dc_local *l)
-{
-    dc_local_about about = {0};
+    bt_node_about about = {0};
     snprintf(about.engine.name, sizeof about.engine.name, "%s", dc_local_names[l->packed != NULL]);
-    if (l->pkg) {
-        describe_package(&about, l->pkg);
-        return about;
-    }
-    snprintf(about.form, sizeof about.form, "f16");
-    snprintf(about.engine.quant, sizeof about.engine.quant, "f16");
-    snprintf(about.engine.shape_policy, sizeof about.engine.shape_policy, "%s", l->shape_policy);
+    if (l->pkg) bt_node_setup_about_package(&about, l->pkg);
+    else bt_node_setup_about_floats(&about, l->shape_policy);
     return about;
 }

@@ -4,8 +4,7 @@
 #include "base/pool.h"
 #include "kernels/kv_view.h"
 #include "model/model.h"
-#include "npu/package.h"
-#include "wire/msg.h"
+#include "xfer/node_setup.h"
 
 /* The prefill engine of a decode node that prefills itself: the same executor over the same package as a prefill node's, so a prompt's KV
  * rows and logits are the same bits wherever, and in whatever pieces, it is computed.
@@ -35,7 +34,5 @@ bt_err dc_local_run(dc_local *l, const bt_kv_view *kv, const int32_t *ids, size_
                     bt_fault *fault);
 bt_msg_work dc_local_work(const dc_local *l);               /* of all calls, and the compilations of dc_local_new */
 size_t dc_local_ctx_tokens(const dc_local *l);
-/* What HELLO tells: who computes, and the form of the weights that the exactness class names, "f16" or "package=DIGEST". */
-typedef struct dc_local_about { bt_msg_engine engine; char form[64]; } dc_local_about;
-dc_local_about dc_local_describe(const dc_local *l);
+bt_node_about dc_local_describe(const dc_local *l);
 #endif

@@ -229,7 +229,7 @@ out:
 static void describe_local(node *n, dc_config *bc)
 {
     if (!n->local) return;
-    const dc_local_about about = dc_local_describe(n->local);
+    const bt_node_about about = dc_local_describe(n->local);
     n->about = about.engine;
     bc->can_prefill = true;
     bc->hello.engine = &n->about;
@@ -291,7 +291,7 @@ static void say_weights(void *ud, uint64_t done_bytes, uint64_t total_bytes)
 static bt_err open_engines(node *n, bt_fault *fault)
 {
     const dc_options *o = n->o;
-    const dc_engine_config ec = { .engine = dc_options_engines[o->engine], .isa = o->isa, .weights = dc_options_weights[o->weights],
+    const dc_engine_config ec = { .engine = dc_options_engines[o->engine], .isa = o->isa, .weights = dc_engine_forms[o->weights],
                                   .kv_elem_bytes = bt_kv_dtype_wanted(o->kv_dtype), .pool = n->pool,
                                   .rows_max = (size_t)o->batch_rows, .ctx_tokens = (size_t)o->ctx_size, .kv_memory_bytes = o->kv_memory_bytes,
                                   .progress = say_weights, .progress_ud = n };

@@ -1,10 +1,10 @@
 /* The option table of baton-decode. */
 #include "decode-node/options.h"
 #include "base/log.h"
+#include "decode-node/engine/engine.h"
 #include "kv/kv_dtype.h"
 
 const char *const dc_options_engines[] = { "host", "reference", NULL };
-const char *const dc_options_weights[] = { "f16", "int8", "fp4", NULL };
 const char *const dc_options_local[] = { "off", "npu", "host", NULL };
 static const char *const formats[] = { "text", "json", NULL };
 
@@ -17,7 +17,7 @@ static const bt_opt opts[] = {
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(dc_options, ctx_size), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less" },
     { .group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(dc_options, weights), .type = BT_OPT_CHOICE, .def = "f16",
-      .choices = dc_options_weights, .help = "form of the weights of engine host, converted once and kept; fewer bytes are read faster" },
+      .choices = dc_engine_forms, .help = "form of the weights of engine host, converted once and kept; fewer bytes are read faster" },
     { .group = "Model", .name = "local-prefill", .value = "ENGINE", BT_OPT_AT(dc_options, local_prefill), .type = BT_OPT_CHOICE, .def = "off",
       .choices = dc_options_local, .help = "compute prompts here too, with the engine of prefill nodes; give it what they are given" },
     BT_PACKAGE_OPTS(dc_options, want),

@@ -15,6 +15,5 @@ typedef struct dc_options {
 
 extern const bt_opt_program dc_options_program;
 extern const char *const dc_options_engines[];      /* values of --engine */
-extern const char *const dc_options_weights[];      /* of --weights */
 extern const char *const dc_options_local[];        /* of --local-prefill; the first is: none */
 #endif

@@ -274,23 +274,6 @@ static void step(dc_worker *w, const dc_batch_plan *p)
 
 /* ---- a piece of a prefill ---- */
 
-/* The highest logits, descending; of equal ones the lower id first. */
-static void find_top(dc_worker_event *ev, const float *logits, size_t vocab)
-{
-    for (size_t id = 0; id < vocab; id++) {
-        uint32_t at = ev->u.first.top_len;
-        if (at == BT_MSG_TOP_LOGITS && logits[id] <= ev->u.first.top_logits[at - 1]) continue;
-        if (at == BT_MSG_TOP_LOGITS) at--;
-        else ev->u.first.top_len++;
-        for (; at > 0 && logits[id] > ev->u.first.top_logits[at - 1]; at--) {
-            ev->u.first.top_ids[at] = ev->u.first.top_ids[at - 1];
-            ev->u.first.top_logits[at] = ev->u.first.top_logits[at - 1];
-        }
-        ev->u.first.top_ids[at] = (int32_t)id;
-        ev->u.first.top_logits[at] = logits[id];
-    }
-}
-
 static void add_work(bt_msg_work *sum, const bt_msg_work *after, const bt_msg_work *before)
 {
     sum->rows += after->rows - before->rows;
@@ -309,7 +292,8 @@ static bt_err first_token(dc_worker *w, sequence *s, bt_fault *fault)
     if (e == BT_OK) e = bt_kv_pack_digest(ev.u.first.kv_digest.bytes, &s->is.view, s->is.prompt_tokens, fault);
     if (e < 0) return e;
     ev.has_logprob = s->is.sampling.logprobs;
-    find_top(&ev, w->logits, w->vocab);
+    ev.u.first.top_len = bt_sample_top(ev.u.first.top_ids, BT_MSG_TOP_LOGITS, w->logits, w->vocab);
+    for (uint32_t i = 0; i < ev.u.first.top_len; i++) ev.u.first.top_logits[i] = w->logits[ev.u.first.top_ids[i]];
     ev.u.first.work = s->work;
     ev.u.first.queue_us = (uint64_t)(s->prefill_us - s->started_us);
     ev.u.first.prefill_us = (uint64_t)(now - s->prefill_us);

@@ -67,9 +67,9 @@ uint32_t pf_engine_kv_elem_bytes(const pf_engine *p) { return p->kv_elem_bytes; 
 size_t pf_engine_ctx_tokens(const pf_engine *p) { return p->ctx_tokens; }
 bt_msg_work pf_engine_work(const pf_engine *p) { return p->backend->work(p->state); }
 
-pf_engine_about pf_engine_describe(const pf_engine *p)
+bt_node_about pf_engine_describe(const pf_engine *p)
 {
-    pf_engine_about about = {0};
+    bt_node_about about = {0};
     snprintf(about.engine.name, sizeof about.engine.name, "%s", p->backend->name);
     p->backend->describe(p->state, &about);
     return about;

@@ -1,9 +1,7 @@
 #ifndef PF_ENGINE_H
 #define PF_ENGINE_H
 #include "model/model.h"
-#include "npu/prefill.h"
-#include "npu/package.h"
-#include "wire/msg.h"
+#include "xfer/node_setup.h"
 
 /* What the prefill node computes with: one interface, one implementation for each `--engine`.
  *   "npu"        the integer NPU: a package, compiled on first use (package.h); f16 or int8 KV
@@ -45,7 +43,5 @@ size_t   pf_engine_ctx_tokens(const pf_engine *e);
 bt_err pf_engine_prefill(pf_engine *e, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                          const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 bt_msg_work pf_engine_work(const pf_engine *e);             /* of all calls, and the compilations of pf_engine_new */
-/* What HELLO tells: who computes, and the form of the weights that the exactness class names, "f16" or "package=DIGEST". */
-typedef struct pf_engine_about { bt_msg_engine engine; char form[64]; } pf_engine_about;
-pf_engine_about pf_engine_describe(const pf_engine *e);
+bt_node_about pf_engine_describe(const pf_engine *e);
 #endif

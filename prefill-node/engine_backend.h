@@ -13,7 +13,7 @@ typedef struct pf_engine_backend {
     bt_err (*prefill)(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
     bt_msg_work (*work)(const void *state);
-    void (*describe)(const void *state, pf_engine_about *ret);  /* all but the name; ret is zero */
+    void (*describe)(const void *state, bt_node_about *ret);  /* all but the name; ret is zero */
     const char *(*isa)(const void *state);
     void (*free)(void *state);              /* NULL is fine */
 } pf_engine_backend;

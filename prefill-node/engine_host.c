@@ -52,19 +52,11 @@ static bt_err host_prefill(void *state, const bt_kv_view *kv, const int32_t *ids
     return bt_prefill_run(s->prefill, kv, ids, n, pos0, hooks, logits, out, fault);
 }
 
-static bt_msg_work host_work(const void *state)
+static bt_msg_work host_work(const void *state) { return bt_node_setup_work(((const host_state *)state)->prefill); }
+static void host_describe(const void *state, bt_node_about *ret)
 {
-    const bt_prefill_stats s = bt_prefill_stats_of(((const host_state *)state)->prefill);
-    return (bt_msg_work){.rows = s.rows, .compilations = s.compilations};
+    bt_node_setup_about_floats(ret, ((const host_state *)state)->shape_policy);
 }
-
-static void host_describe(const void *state, pf_engine_about *ret)
-{
-    snprintf(ret->form, sizeof ret->form, "f16");
-    snprintf(ret->engine.quant, sizeof ret->engine.quant, "f16");
-    snprintf(ret->engine.shape_policy, sizeof ret->engine.shape_policy, "%s", ((const host_state *)state)->shape_policy);
-}
-
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
 
 const pf_engine_backend pf_engine_host = {"host",     {2, 1},   host_load, host_prefill,

@@ -1,10 +1,7 @@
 /* The NPU back end: a package, and the executor of common/npu over it. */
 #include "prefill-node/engine_backend.h"
-#include "base/hash.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct npu_state {
     bt_pkg *pkg;
@@ -46,40 +43,8 @@ static bt_err npu_prefill(void *state, const bt_kv_view *kv, const int32_t *ids,
     return bt_prefill_run(s->prefill, kv, ids, n, pos0, hooks, logits, out, fault);
 }
 
-static bt_msg_work npu_work(const void *state)
-{
-    const npu_state *s = state;
-    const bt_prefill_stats p = bt_prefill_stats_of(s->prefill);
-    return (bt_msg_work){.rows = p.rows, .npu_macs = p.npu.npu_macs, .companion_macs = p.npu.companion_macs,
-                         .shadow_entries = p.npu.shadow_entries, .compilations = p.compilations};
-}
-
-static void npu_describe(const void *state, pf_engine_about *ret)
-{
-    const npu_state *s = state;
-    const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
-    const bt_pkg_fallback *f = bt_pkg_fallbacks(s->pkg);
-    bt_msg_engine *g = &ret->engine;
-    char digest[BT_HASH_HEX_CHARS];
-    snprintf(ret->form, sizeof ret->form, "package=%s", bt_hash_hex(digest, h->digest));
-    snprintf(g->quant, sizeof g->quant, "%s", h->recipe);
-    snprintf(g->shape_policy, sizeof g->shape_policy, "%s", h->shape_policy);
-    snprintf(g->profile, sizeof g->profile, "%s", h->profile);
-    for (uint32_t i = 0; i < h->fallbacks.count; i++) {
-        if (g->fallbacks_len == BT_MSG_MAX_FALLBACKS) {     /* more than HELLO carries: the last one stands for the rest */
-            bt_msg_fallback *last = &g->fallbacks[BT_MSG_MAX_FALLBACKS - 1];
-            snprintf(last->op, sizeof last->op, "others");
-            snprintf(last->why, sizeof last->why, "see baton inspect");
-            last->count += f[i].count;
-            continue;
-        }
-        bt_msg_fallback *to = &g->fallbacks[g->fallbacks_len++];
-        snprintf(to->op, sizeof to->op, "%s", f[i].op);
-        snprintf(to->why, sizeof to->why, "%s", f[i].why);
-        to->count = f[i].count;
-    }
-}
-
+static bt_msg_work npu_work(const void *state) { return bt_node_setup_work(((const npu_state *)state)->prefill); }
+static void npu_describe(const void *state, bt_node_about *ret) { bt_node_setup_about_package(ret, ((const npu_state *)state)->pkg); }
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 
 const pf_engine_backend pf_engine_npu = {"npu", {2, 1}, npu_load, npu_prefill, npu_work, npu_describe, npu_isa, npu_free};

@@ -58,7 +58,7 @@ static bt_msg_work reference_work(const void *state)
     return (bt_msg_work){.rows = ((const reference_state *)state)->rows};
 }
 
-static void reference_describe(const void *state, pf_engine_about *ret)
+static void reference_describe(const void *state, bt_node_about *ret)
 {
     (void)state;
     snprintf(ret->form, sizeof ret->form, "f32");

@@ -31,7 +31,7 @@ struct node {
     pf_event *owed;                         /* [owed_max], a ring: answers to SEND_BLOCKs, given after the actions are carried out */
     size_t owed_max, owed_first, owed_len;
     bt_kv_dtype dtype;
-    pf_engine_about about;                  /* what HELLO says of the engine */
+    bt_node_about about;                  /* what HELLO says of the engine */
     char stage[32];                         /* of compiling, as said last */
 };
 

@@ -49,23 +49,6 @@ static void on_kv(void *ud, uint32_t layer, size_t token_begin, size_t token_cou
                                       .token_begin = (uint32_t)token_begin, .token_count = (uint32_t)(end - token_begin) });
 }
 
-/* The highest logits, descending; of equal ones the lower id first. */
-static void find_top(pf_worker_event *ev, const float *logits, size_t vocab)
-{
-    for (size_t id = 0; id < vocab; id++) {
-        uint32_t at = ev->top_len;
-        if (at == BT_MSG_TOP_LOGITS && logits[id] <= ev->top_logits[at - 1]) continue;
-        if (at == BT_MSG_TOP_LOGITS) at--;
-        else ev->top_len++;
-        for (; at > 0 && logits[id] > ev->top_logits[at - 1]; at--) {
-            ev->top_ids[at] = ev->top_ids[at - 1];
-            ev->top_logits[at] = ev->top_logits[at - 1];
-        }
-        ev->top_ids[at] = (int32_t)id;
-        ev->top_logits[at] = logits[id];
-    }
-}
-
 static bt_msg_work work_since(const pf_worker *w, const bt_msg_work *before)
 {
     const bt_msg_work now = pf_engine_work(w->engine);
@@ -89,7 +72,8 @@ static void compute(pf_worker *w, const pf_worker_job *job)
     if (e == BT_OK) {
         ev.prefill_us = (uint64_t)(bt_clock_us() - begin_us);
         ev.work = work_since(w, &before);
-        find_top(&ev, w->logits, w->vocab);
+        ev.top_len = bt_sample_top(ev.top_ids, BT_MSG_TOP_LOGITS, w->logits, w->vocab);
+        for (uint32_t i = 0; i < ev.top_len; i++) ev.top_logits[i] = w->logits[ev.top_ids[i]];
         const bt_sample_history history = { .prompt = job->ids, .prompt_len = job->ids_len };
         ev.has_logprob = job->sampling.logprobs;
         e = bt_sample_token(&ev.token, &ev.logprob, w->sampler, &job->sampling, w->logits, &history, &fault);

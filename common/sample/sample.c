@@ -230,6 +230,20 @@ static double ln(double x)
     return (double)e * 0.69314718055994531 + 2.0 * t * sum;
 }
 
+uint32_t bt_sample_top(int32_t *ids, uint32_t top, const float *logits, size_t vocab)
+{
+    uint32_t len = 0;
+    for (size_t i = 0; i < vocab && top > 0; i++) {
+        uint32_t at = len;
+        if (at == top && logits[i] <= logits[ids[at - 1]]) continue;
+        if (at == top) at--;
+        else len++;
+        for (; at > 0 && logits[i] > logits[ids[at - 1]]; at--) ids[at] = ids[at - 1];
+        ids[at] = (int32_t)i;
+    }
+    return len;
+}
+
 /* As in the header; `best` has the highest logit. */
 static void find_logprobs(bt_sample_logprob *ret, const bt_sample *s, uint32_t top, const float *logits, size_t best,
                           int32_t id)
@@ -238,15 +252,7 @@ static void find_logprobs(bt_sample_logprob *ret, const bt_sample *s, uint32_t t
     double sum = 0;
     for (size_t i = 0; i < s->vocab; i++) sum += (double)bt_exp1(logits[i] - zm);
     const double log_sum = ln(sum);
-    ret->top_len = 0;
-    for (size_t i = 0; i < s->vocab && top > 0; i++) {
-        uint32_t at = ret->top_len;
-        if (at == top && logits[i] <= logits[ret->top_ids[at - 1]]) continue;
-        if (at == top) at--;
-        else ret->top_len++;
-        for (; at > 0 && logits[i] > logits[ret->top_ids[at - 1]]; at--) ret->top_ids[at] = ret->top_ids[at - 1];
-        ret->top_ids[at] = (int32_t)i;
-    }
+    ret->top_len = bt_sample_top(ret->top_ids, top, logits, s->vocab);
     for (uint32_t i = 0; i < ret->top_len; i++) {
         const double l = ((double)logits[ret->top_ids[i]] - (double)zm) - log_sum;
         ret->top[i] = l < -(double)FLT_MAX ? -FLT_MAX : (float)l;

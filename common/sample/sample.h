@@ -64,6 +64,9 @@ typedef struct bt_sample bt_sample;
 bt_err bt_sample_new(bt_sample **ret, size_t vocab /* 1 .. 2^20 */, bt_fault *fault);
 void bt_sample_free(bt_sample *s); /* NULL is fine */
 
+/* ids[0 .. returned): the highest logits, descending, of equal ones the lower id first; min(top, vocab) of them. */
+uint32_t bt_sample_top(int32_t *ids, uint32_t top, const float *logits, size_t vocab);
+
 /* *ret_id = the token for logits[vocab] (read only), *ret_logprob (may be NULL) its log probabilities where
  * p->logprobs asks for them, else untouched. Parameters must have passed bt_sample_params_check. BT_EFORMAT naming
  * the token if a logit is not finite. No allocation; time O(V + ids of the history that a penalty reads). */

@@ -1,5 +1,6 @@
 /* Decides how many pages its memory gives, and what it says of itself in HELLO. */
 #include "xfer/node_setup.h"
+#include "base/hash.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
@@ -55,4 +56,37 @@ bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_k
     bt_node_setup_class(ret->exactness, s->role, s->engine, s->weights, dtype);
     snprintf(ret->kv_endpoint, sizeof ret->kv_endpoint, "%s", s->kv_endpoint ? s->kv_endpoint : "");
     return BT_OK;
+}
+
+void bt_node_setup_about_package(bt_node_about *ret, const bt_pkg *pkg)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    const bt_pkg_fallback *f = bt_pkg_fallbacks(pkg);
+    char digest[BT_HASH_HEX_CHARS];
+    bt_msg_engine *g = &ret->engine;
+    snprintf(ret->form, sizeof ret->form, "package=%s", bt_hash_hex(digest, h->digest));
+    snprintf(g->quant, sizeof g->quant, "%s", h->recipe);
+    snprintf(g->shape_policy, sizeof g->shape_policy, "%s", h->shape_policy);
+    snprintf(g->profile, sizeof g->profile, "%s", h->profile);
+    for (uint32_t i = 0; i < h->fallbacks.count; i++) {
+        const bool is_last = g->fallbacks_len == BT_MSG_MAX_FALLBACKS;      /* then it stands for the rest */
+        bt_msg_fallback *at = &g->fallbacks[is_last ? BT_MSG_MAX_FALLBACKS - 1 : g->fallbacks_len++];
+        snprintf(at->op, sizeof at->op, "%s", is_last ? "others" : f[i].op);
+        snprintf(at->why, sizeof at->why, "%s", is_last ? "see baton inspect" : f[i].why);
+        at->count += f[i].count;
+    }
+}
+
+void bt_node_setup_about_floats(bt_node_about *ret, const char *shape_policy)
+{
+    snprintf(ret->form, sizeof ret->form, "f16");
+    snprintf(ret->engine.quant, sizeof ret->engine.quant, "f16");
+    snprintf(ret->engine.shape_policy, sizeof ret->engine.shape_policy, "%s", shape_policy);
+}
+
+bt_msg_work bt_node_setup_work(const bt_prefill *p)
+{
+    const bt_prefill_stats s = bt_prefill_stats_of(p);
+    return (bt_msg_work){.rows = s.rows, .npu_macs = s.npu.npu_macs, .companion_macs = s.npu.companion_macs,
+                         .shadow_entries = s.npu.shadow_entries, .compilations = s.compilations};
 }

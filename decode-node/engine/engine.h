@@ -30,7 +30,7 @@ static inline size_t dc_engine_bucket(size_t rows)
 typedef struct dc_engine_config {
     const char *engine;                     /* NULL: "host" */
     const char *isa;                        /* bt_kernels_select; NULL: the best */
-    const char *weights;                    /* "f16", "int8", "fp4" (host/weights.h); NULL: "f16" */
+    const char *weights;                    /* host: one of dc_engine_forms (host/weights.h); NULL: the first */
     uint32_t kv_elem_bytes;                 /* host: 2 f16, 1 int8 (kernels/kv_view.h); 0: 2 */
     bt_pool *pool;                          /* borrowed, outlives the engine; NULL: one thread */
     size_t rows_max;                        /* of one step, 1 .. DC_ENGINE_MAX_ROWS; 0: 1 */
@@ -39,7 +39,7 @@ typedef struct dc_engine_config {
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);  /* while converting weights; NULL: silent */
     void *progress_ud;
 } dc_engine_config;
-extern const char *const dc_engine_forms[];     /* values of --weights, NULL at the end; the first is the default */
+extern const char *const dc_engine_forms[];     /* values of --weights in the order of bt_form, NULL at the end; the first is the default */
 
 /* m is borrowed and outlives the engine. BT_EARG names an unknown engine, isa, form of weights or KV. */
 bt_err dc_engine_new(dc_engine **ret, const bt_model *m, const dc_engine_config *config, bt_fault *fault);

@@ -20,7 +20,7 @@ common/ref       : base kernels model
 common/sample    : base kernels
 common/kv        : base crypto kernels
 common/wire      : base crypto sample kv
-common/xfer      : base crypto rt kernels model kv wire
+common/xfer      : base crypto rt kernels model npu kv wire
 gateway          : base crypto rt text model sample kv wire xfer
 prefill-node     : base crypto rt kernels text model graph device npu ref sample kv wire xfer
 decode-node      : base crypto rt kernels text model graph device npu ref sample kv wire xfer decode-node/engine

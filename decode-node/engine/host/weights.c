@@ -4,6 +4,7 @@
 #include "base/cache.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "decode-node/engine/engine.h"
 #include "decode-node/engine/host/weights_private.h"
 
 #include <errno.h>
@@ -18,8 +19,6 @@ enum { WEIGHTS = BT_WEIGHT_OUTPUT + 1 };
 static const bt_cache_kind kept = {
     .folder = "weights", .suffix = ".btw", .what = "weights", .max_bytes = DC_WEIGHTS_CACHE_BYTES, .advice = "Set BATON_CACHE_DIR",
 };
-
-const char *const dc_weights_forms[] = {"f16", "int8", "fp4", NULL};
 
 typedef struct slot {                       /* one weight of one layer: a matrix or a vector */
     dc_matrix matrix;
@@ -185,8 +184,8 @@ static bt_err open_image(dc_weights *w, filling *f, bt_fault *fault)
 
 static bt_err find_form(bt_form *ret, const char *name, bt_fault *fault)
 {
-    for (int f = 0; dc_weights_forms[f]; f++)
-        if (!name || !strcmp(name, dc_weights_forms[f])) {
+    for (int f = 0; dc_engine_forms[f]; f++)
+        if (!name || !strcmp(name, dc_engine_forms[f])) {
             *ret = (bt_form)f;
             return BT_OK;
         }
@@ -231,6 +230,6 @@ const float *dc_weights_vector(const dc_weights *w, uint32_t layer, bt_weight wh
 const float *dc_weights_rope_cos(const dc_weights *w) { return w->rope; }
 const float *dc_weights_rope_sin(const dc_weights *w) { return w->rope + w->rope_elems; }
 const bt_model *dc_weights_model(const dc_weights *w) { return w->model; }
-const char *dc_weights_form(const dc_weights *w) { return dc_weights_forms[w->form]; }
+const char *dc_weights_form(const dc_weights *w) { return dc_engine_forms[w->form]; }
 uint64_t dc_weights_step_bytes(const dc_weights *w) { return w->step_bytes; }
 bool dc_weights_is_mapped(const dc_weights *w) { return w->is_mapped; }

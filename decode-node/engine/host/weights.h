@@ -25,7 +25,7 @@
 typedef struct dc_weights dc_weights;
 
 typedef struct dc_weights_options {
-    const char *form;                       /* "f16", "int8", "fp4"; NULL: "f16" */
+    const char *form;                       /* one of dc_engine_forms; NULL: the first */
     size_t ctx_tokens;                      /* positions in the rotary tables */
     const char *cache_dir;                  /* NULL: the user's, for DC_WEIGHTS_CACHE_LEAST_BYTES and more; "" : none, convert into memory */
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);
@@ -33,7 +33,6 @@ typedef struct dc_weights_options {
 } dc_weights_options;
 #define DC_WEIGHTS_CACHE_BYTES (UINT64_C(16) << 30)    /* the folder holds at most that, past the newest file */
 enum { DC_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 };        /* less is converted faster than it is looked for */
-extern const char *const dc_weights_forms[];    /* "f16", "int8", "fp4", NULL: values of --weights */
 
 /* Maps the cache's file, or converts and keeps it: several processes at once convert it once. Where the cache cannot be written, or another
  * process takes ten minutes to convert, the weights stay in memory. m outlives the result; pool (NULL: one thread) is used only inside

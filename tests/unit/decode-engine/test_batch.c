@@ -171,9 +171,9 @@ static void sixty_four_sequences_together_have_the_bits_of_each_alone(void **sta
     bt_pool *pool;
     uint64_t seed = 1;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
-    for (int w = 0; dc_weights_forms[w]; w++)
+    for (int w = 0; dc_engine_forms[w]; w++)
         for (uint32_t kv = 1; kv <= 2; kv++, seed++) {
-            const form f = {archs[seed % 3], dc_weights_forms[w], kv};
+            const form f = {archs[seed % 3], dc_engine_forms[w], kv};
             print_message("%s, weights %s, KV of %u bytes, seed %u\n", f.arch, f.weights, kv, (unsigned)seed);
             solo *s = solo_new(&f, NULL, SEQS, LONGEST, seed);
             run_together(s, SEQS, &f, NULL, pool, kv == 1 ? 16 : 64, seed + 100);
@@ -187,9 +187,9 @@ static void instruction_sets_and_threads_change_no_bit_of_a_batch(void **state)
 {
     (void)state;
     uint64_t seed = 1000;
-    for (int w = 0; dc_weights_forms[w]; w++)
+    for (int w = 0; dc_engine_forms[w]; w++)
         for (uint32_t kv = 1; kv <= 2; kv++, seed++) {
-            const form f = {archs[seed % 3], dc_weights_forms[w], kv};
+            const form f = {archs[seed % 3], dc_engine_forms[w], kv};
             solo *s = solo_new(&f, "ref", 6, 30, seed);
             for (size_t k = 0; k < bt_kernels_table_len; k++)
                 for (size_t threads = 1; threads <= 3 && bt_kernels_table[k].usable(); threads++) {

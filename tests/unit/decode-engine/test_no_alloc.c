@@ -98,10 +98,10 @@ static void a_step_allocates_nothing(void **state)
     bt_pool *pool;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
     float *logits = engine_kit_floats((size_t)SEQS * ROWS * kit.model->hp.vocab);
-    for (int w = 0; dc_weights_forms[w]; w++)
+    for (int w = 0; dc_engine_forms[w]; w++)
         for (uint32_t kv = 1; kv <= 2; kv++) {
             dc_engine *e;
-            const dc_engine_config c = {.weights = dc_weights_forms[w], .kv_elem_bytes = kv, .pool = pool, .rows_max = SEQS * ROWS};
+            const dc_engine_config c = {.weights = dc_engine_forms[w], .kv_elem_bytes = kv, .pool = pool, .rows_max = SEQS * ROWS};
             assert_int_equal(dc_engine_new(&e, kit.model, &c, NULL), BT_OK);
             bt_kv_view view[SEQS];
             dc_engine_seq seq[SEQS];

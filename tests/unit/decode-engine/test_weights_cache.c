@@ -1,6 +1,7 @@
 /* The cache of converted weights: made once and the same whoever makes it, mapped from then on, never trusted when it is not whole,
  * and done without where there is none. */
 #include "base/file.h"
+#include "decode-node/engine/engine.h"
 #include "decode-node/engine/host/weights.h"
 #include "decode-node/engine/host/weights_private.h"
 #include "tests/helpers/tiny_gguf.h"
@@ -130,13 +131,13 @@ static void check_equal(const dc_weights *a, const dc_weights *b)
 static void what_is_mapped_is_what_was_converted(void **state)
 {
     (void)state;
-    for (size_t f = 0; dc_weights_forms[f]; f++) {
+    for (size_t f = 0; dc_engine_forms[f]; f++) {
         size_t calls;
-        dc_weights *memory = open_in("", model, dc_weights_forms[f], NULL, &calls);
+        dc_weights *memory = open_in("", model, dc_engine_forms[f], NULL, &calls);
         assert_false(dc_weights_is_mapped(memory));
         assert_int_equal(calls, 2 * 9 + 2);
-        assert_true(was_made(model, dc_weights_forms[f], NULL));
-        dc_weights *mapped = open_in(dir, model, dc_weights_forms[f], NULL, &calls);
+        assert_true(was_made(model, dc_engine_forms[f], NULL));
+        dc_weights *mapped = open_in(dir, model, dc_engine_forms[f], NULL, &calls);
         assert_true(dc_weights_is_mapped(mapped));
         assert_int_equal(calls, 0);
         check_equal(memory, mapped);
@@ -152,14 +153,14 @@ static void threads_change_no_byte(void **state)
     (void)state;
     bt_pool *pool;
     assert_int_equal(bt_pool_new(&pool, 3, NULL), BT_OK);
-    for (size_t f = 0; dc_weights_forms[f]; f++) {
+    for (size_t f = 0; dc_engine_forms[f]; f++) {
         const uint8_t *one, *three;
         size_t one_bytes, three_bytes;
-        assert_true(was_made(model, dc_weights_forms[f], NULL));
+        assert_true(was_made(model, dc_engine_forms[f], NULL));
         assert_int_equal(bt_file_map(&one, &one_bytes, only_file(), NULL), BT_OK);
         assert_int_equal(unlink(only_file()), 0);
-        assert_true(was_made(model, dc_weights_forms[f], pool));
-        assert_false(was_made(model, dc_weights_forms[f], pool));
+        assert_true(was_made(model, dc_engine_forms[f], pool));
+        assert_false(was_made(model, dc_engine_forms[f], pool));
         assert_int_equal(bt_file_map(&three, &three_bytes, only_file(), NULL), BT_OK);
         assert_int_equal(one_bytes, three_bytes);
         assert_memory_equal(one, three, one_bytes);

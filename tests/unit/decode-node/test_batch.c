@@ -42,13 +42,6 @@ static dc_batch_plan next(dc_batch *b, dc_batch_kind kind)
     return p;
 }
 
-static void buckets_are_1_2_4_8_and_then_steps_of_8(void **state)
-{
-    (void)state;
-    const uint32_t want[][2] = {{0, 0}, {1, 1}, {2, 2}, {3, 4}, {4, 4}, {5, 8}, {8, 8}, {9, 16}, {16, 16}, {17, 24}, {24, 24}, {25, 32}, {512, 512}};
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) assert_int_equal(dc_batch_bucket(want[i][0]), want[i][1]);
-}
-
 static void refuses_a_batch_of_nothing(void **state)
 {
     (void)state;
@@ -69,7 +62,6 @@ static void a_step_takes_every_sequence_that_can_run(void **state)
     const dc_batch_plan p = next(b, DC_BATCH_STEP);
     assert_int_equal(p.items_len, 5);
     assert_int_equal(p.rows, 5);
-    assert_int_equal(p.bucket, 8);
     for (uint32_t i = 0; i < 5; i++) {
         assert_int_equal(p.items[i].slot, i);
         assert_int_equal(p.items[i].pos, 10 + i);
@@ -494,7 +486,6 @@ static void nobody_starves_in_thousands_of_steps_with_joins_and_leaves(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_are_1_2_4_8_and_then_steps_of_8),
         cmocka_unit_test(refuses_a_batch_of_nothing),
         cmocka_unit_test(a_step_takes_every_sequence_that_can_run),
         cmocka_unit_test(more_than_rows_max_take_turns_in_the_order_of_waiting),
