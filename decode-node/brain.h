@@ -25,9 +25,9 @@
  *     prompt's rows, they are dropped, and later the prompt is prefilled and the tokens are replayed here; else the attempt is over:
  *     FAILED with BT_EAGAIN, and the gateway may begin another. One in the middle of its prefill begins that again. So is one over that
  *     waits for pages longer than preempted_us.
- *   - A prompt that is prefilled here shares the whole pages of its beginning with a live sequence that has the same beginning in place.
- *     Only rows that this node's prefill engine made, or one of the same class, are shared; whole pages of a prompt are never written
- *     again, so nothing needs to be copied.
+ *   - A prompt that is prefilled here shares its beginning with a live sequence that has the same beginning in place, in steps of 16 tokens.
+ *     Only rows of a prompt, made by this node's prefill engine or one of the same class, are shared. Whole pages of a prompt are never
+ *     written again; a page that the beginning ends in is copied before it is (copy-on-write), by whoever shares it.
  * A slot (0..slots-1) is held from the Reserve until the attempt is over; its pages go by FREE_PAGES, its rows in the swap store by
  * DROP_SWAP. */
 
@@ -116,7 +116,7 @@ typedef enum dc_action_type {
     DC_DO_PLACE,                    /* check the block's digest and copy its rows into the slot's pages */
     DC_DO_DROP,                     /* do not copy; the reason is for logs, it is already counted */
     DC_DO_RESERVE_PAGES,            /* let the slot hold `tokens` rows a layer, beside what it shares: cannot fail */
-    DC_DO_SHARE_PAGES,              /* the empty slot holds the pages of the first `tokens` rows of `from` too; no row is copied */
+    DC_DO_SHARE_PAGES,              /* the empty slot has the first `tokens` rows of `from` too: whole pages are held by both, one that they end in is copied */
     DC_DO_GROW_PAGES,               /* let the running slot hold `tokens` rows, and tell the worker */
     DC_DO_FREE_PAGES,               /* the slot holds no page any more */
     DC_DO_SWAP_OUT,                 /* keep the first `tokens` rows of the slot in the swap store, then free its pages */

@@ -50,22 +50,25 @@ static uint64_t with_growth(const dc_brain *b, const bt_msg_reserve *w, uint32_t
 
 /* ---- shared beginnings -------------------------------------------------------------------------- */
 
-/* The sequence that has the longest beginning of this prompt in place, in whole pages; at least one token is left to compute, for token 0
- * comes of it. The oldest of equal ones. */
-static const dc_record *find_donor(const dc_brain *b, const int32_t *ids, uint32_t len, uint32_t *ret_pages)
+/* Fewer tokens, where a beginning ends inside a page, are computed as fast as they are copied. */
+enum { SHARE_TOKENS = 16 };
+
+/* The sequence that has the longest beginning of this prompt in place; at least one token is left to compute, for token 0 comes of it. The
+ * oldest of equal ones. */
+static const dc_record *find_donor(const dc_brain *b, const int32_t *ids, uint32_t len, uint32_t *ret_tokens)
 {
+    const uint32_t unit = b->cfg.page_tokens % SHARE_TOKENS ? b->cfg.page_tokens : SHARE_TOKENS;
     const dc_record *best = NULL;
-    *ret_pages = 0;
+    *ret_tokens = 0;
     for (uint32_t i = 0; i < b->records_len && len > 1; i++) {
         const dc_record *r = &b->records[i];
         if ((r->state != DC_RUNNING && r->state != DC_PREEMPTING) || !r->has_prompt || !r->is_own_class) continue;
-        const uint32_t most = (len - 1 < r->wish.prompt_tokens ? len - 1 : r->wish.prompt_tokens) / b->cfg.page_tokens;
+        const uint32_t most = len - 1 < r->wish.prompt_tokens ? len - 1 : r->wish.prompt_tokens;
         uint32_t n = 0;
-        while (n < most && memcmp(ids + (size_t)n * b->cfg.page_tokens, r->wish.ids + (size_t)n * b->cfg.page_tokens,
-                                  b->cfg.page_tokens * sizeof *ids) == 0) n++;
-        if (n == 0 || n < *ret_pages || (n == *ret_pages && best && r->age > best->age)) continue;
+        while (most - n >= unit && memcmp(ids + n, r->wish.ids + n, unit * sizeof *ids) == 0) n += unit;
+        if (n == 0 || n < *ret_tokens || (n == *ret_tokens && best && r->age > best->age)) continue;
         best = r;
-        *ret_pages = n;
+        *ret_tokens = n;
     }
     return best;
 }
@@ -86,27 +89,28 @@ bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
     }
     uint32_t shared = 0;
     if (w->is_local) (void)find_donor(b, w->ids, w->ids_len, &shared);
-    return counted + pages_for(b, with_growth(b, w, w->generated_len)) - shared <= b->free_len;
+    return counted + pages_for(b, with_growth(b, w, w->generated_len)) - shared / b->cfg.page_tokens <= b->free_len;
 }
 
-/* Pages for `tokens` rows, the prompt's at least; where it is prefilled here, the first may be shared ones. */
+/* Pages for `tokens` rows, the prompt's at least; where it is prefilled here, the first may be shared ones. The page that a shared beginning
+ * ends in is written next, so r has a copy of its own. Returns the rows that are in place. */
 static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool may_share)
 {
     uint32_t shared = 0;
     const dc_record *donor = may_share ? find_donor(b, r->wish.ids, r->wish.prompt_tokens, &shared) : NULL;
     if (donor) {
-        act_pages(b, DC_DO_SHARE_PAGES, r->slot, shared * b->cfg.page_tokens)->u.pages.from = donor->slot;
-        for (; r->pages < shared; r->pages++) {
+        act_pages(b, DC_DO_SHARE_PAGES, r->slot, shared)->u.pages.from = donor->slot;
+        for (; r->pages < shared / b->cfg.page_tokens; r->pages++) {
             const uint32_t page = table_of(b, donor->slot)[r->pages];
             b->holders[page]++;
             table_of(b, r->slot)[r->pages] = page;
         }
         b->n.prefix_hits++;
-        b->n.prefix_tokens += (uint64_t)shared * b->cfg.page_tokens;
+        b->n.prefix_tokens += shared;
     }
     take(b, r, pages_for(b, tokens));
     (void)act_pages(b, DC_DO_RESERVE_PAGES, r->slot, tokens);
-    return shared * b->cfg.page_tokens;
+    return shared;
 }
 
 uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r) { return place(b, r, r->wish.prompt_tokens, r->wish.is_local); }

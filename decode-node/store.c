@@ -51,6 +51,15 @@ static void copy(const dc_store *s, uint32_t slot, size_t tokens, bool is_out)
     for (size_t i = 0; i < n; i++) memcpy(is_out ? kept.page[i] : live.page[i], is_out ? live.page[i] : kept.page[i], bytes);
 }
 
+/* The page that the shared rows end in is copied at once: its next row is written soon, and the brain has counted it. `from` may be running:
+ * rows of its prompt do not change, and no other is read. */
+static bt_err share(dc_store *s, uint32_t slot, uint32_t from, size_t tokens, bt_fault *fault)
+{
+    const bt_err e = bt_kv_pages_share(s->pages, &s->seq[slot], &s->seq[from], tokens, fault);
+    if (e < 0 || tokens % bt_kv_pages_page_tokens(s->pages) == 0) return e;
+    return bt_kv_pages_own(s->pages, &s->seq[slot], tokens, tokens + 1, fault);
+}
+
 static bt_err swap_out(dc_store *s, uint32_t slot, size_t tokens, bt_fault *fault)
 {
     const bt_err e = bt_kv_pages_reserve(s->swap, &s->kept[slot], tokens, fault);
@@ -73,7 +82,7 @@ bt_err dc_store_do(dc_store *s, const dc_action *a, bt_fault *fault)
 {
     const uint32_t slot = a->u.pages.slot, tokens = a->u.pages.tokens;
     if (a->type == DC_DO_RESERVE_PAGES || a->type == DC_DO_GROW_PAGES) return bt_kv_pages_reserve(s->pages, &s->seq[slot], tokens, fault);
-    if (a->type == DC_DO_SHARE_PAGES) return bt_kv_pages_share(s->pages, &s->seq[slot], &s->seq[a->u.pages.from], tokens, fault);
+    if (a->type == DC_DO_SHARE_PAGES) return share(s, slot, a->u.pages.from, tokens, fault);
     if (a->type == DC_DO_SWAP_OUT) return swap_out(s, slot, tokens, fault);
     if (a->type == DC_DO_SWAP_IN) return swap_in(s, slot, tokens, a->u.pages.capacity, fault);
     if (a->type == DC_DO_FREE_PAGES) bt_kv_pages_release(s->pages, &s->seq[slot]);

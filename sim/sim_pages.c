@@ -76,9 +76,12 @@ bool sim_pages_share(sim_pages *p, uint32_t slot, uint32_t from, uint32_t tokens
 {
     table *t = &p->slot[slot];
     const table *donor = &p->slot[from];
-    const uint32_t want = pages_for(p, tokens);
-    if (t->len > 0 || want > donor->len) return false;
-    for (; t->len < want; t->len++) p->holders[t->page[t->len] = donor->page[t->len]]++;
+    const uint32_t whole = tokens / p->page_tokens;
+    if (t->len > 0 || tokens > sim_pages_capacity(p, from)) return false;
+    for (; t->len < whole; t->len++) p->holders[t->page[t->len] = donor->page[t->len]]++;
+    if (!sim_pages_hold(p, slot, tokens)) return false;
+    for (uint32_t i = whole * p->page_tokens; i < tokens; i++)
+        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) memcpy(sim_pages_row(p, slot, l, i), sim_pages_row(p, from, l, i), SIM_TOY_ROW_BYTES);
     return true;
 }
 

@@ -12,6 +12,7 @@ enum { PAGE = 16, GROWTH = 16, SECOND = 1000000 };
 static const bt_incarnation SELF = {{2}}, GATE = {{1}}, PREFILL = {{3}};
 static const char CLASS[] = "npu/abc/f16/1";
 static int64_t now;
+static uint32_t page_tokens = PAGE;
 static dc_actions acts;
 static int32_t prompts[8][256];         /* of request n: prompts[n % 8]; all differ from the first token on */
 
@@ -63,7 +64,7 @@ static dc_brain *make_with(uint32_t slots, uint32_t pages, uint32_t swap_pages, 
     c.self = SELF;
     c.slots = slots;
     c.pages_total = pages;
-    c.page_tokens = PAGE;
+    c.page_tokens = page_tokens;
     c.growth_tokens = GROWTH;
     c.swap_pages = swap_pages;
     c.can_prefill = can_prefill;
@@ -501,7 +502,7 @@ static void frees_a_preempted_sequence_whose_gateway_aborts_it(void **s)
     }
 }
 
-static void shares_whole_pages_of_a_beginning_in_place_and_counts_them_once(void **s)
+static void shares_a_beginning_in_place_and_counts_its_pages_once(void **s)
 {
     (void)s;
     dc_brain *b = make_with(4, 8, 0, true);
@@ -523,6 +524,27 @@ static void shares_whole_pages_of_a_beginning_in_place_and_counts_them_once(void
     assert_int_equal(dc_brain_load(b).pages_used, 0);
     assert_int_equal(dc_brain_counters(b)->prefix_hits, 1);
     assert_int_equal(dc_brain_counters(b)->prefix_tokens, 32);
+    dc_brain_free(b);
+}
+
+static void copies_the_page_that_a_shared_beginning_ends_in(void **s)
+{
+    (void)s;
+    page_tokens = 64;
+    dc_brain *b = make_with(4, 8, 0, true);
+    page_tokens = PAGE;
+    const uint32_t donor = running(b, 1, 110, 4);
+    const uint32_t slot = local(b, 9, 120, 4);
+    assert_int_equal(did(DC_DO_SHARE_PAGES)->u.pages.from, donor);
+    assert_int_equal(did(DC_DO_SHARE_PAGES)->u.pages.tokens, 96);       /* 110 in steps of 16: a page, and 32 rows of the next */
+    assert_int_equal(did(DC_DO_RESERVE_PAGES)->u.pages.tokens, 120);
+    assert_int_equal(did(DC_DO_START)->u.start.rows, 96);
+    assert_int_equal(dc_brain_load(b).pages_used, 3);                   /* of 2 and 2, one is held by both */
+    ended(b, donor);
+    assert_int_equal(dc_brain_load(b).pages_used, 2);
+    first(b, slot, 100);
+    ended(b, slot);
+    assert_int_equal(dc_brain_load(b).pages_used, 0);
     dc_brain_free(b);
 }
 
@@ -561,7 +583,8 @@ int main(void)
         cmocka_unit_test(serves_who_waits_for_pages_by_age_and_takes_no_new_reservation_before),
         cmocka_unit_test(gives_up_who_waits_for_pages_too_long),
         cmocka_unit_test(frees_a_preempted_sequence_whose_gateway_aborts_it),
-        cmocka_unit_test(shares_whole_pages_of_a_beginning_in_place_and_counts_them_once),
+        cmocka_unit_test(shares_a_beginning_in_place_and_counts_its_pages_once),
+        cmocka_unit_test(copies_the_page_that_a_shared_beginning_ends_in),
         cmocka_unit_test(shares_a_prefill_node_s_rows_only_where_it_is_of_the_same_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

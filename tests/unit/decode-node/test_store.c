@@ -85,6 +85,29 @@ static void keeps_shared_pages_until_their_last_holder_goes(void **state)
     dc_store_free(s);
 }
 
+static void copies_the_page_that_shared_rows_end_in(void **state)
+{
+    (void)state;
+    dc_store *s = make();
+    act(s, DC_DO_RESERVE_PAGES, 0, 40, 0);
+    rows(s, 0, 40, 7, true);
+    act(s, DC_DO_SHARE_PAGES, 2, 21, 0);
+    assert_int_equal(bt_kv_pages_used(pages), 4);
+    assert_int_equal(bt_kv_pages_shared(pages), 1);
+    act(s, DC_DO_RESERVE_PAGES, 2, 30, 0);
+    assert_int_equal(bt_kv_pages_used(pages), 4);
+    rows(s, 2, 21, 7, false);
+    bt_kv_view v;
+    dc_store_view(&v, s, 2);
+    for (size_t l = 0; l < 2 * LAYERS; l++) memset(bt_kv_view_row(&v, l / 2, l % 2, 21, 0), 0xee, 8);
+    rows(s, 0, 40, 7, false);                   /* the first holder sees nothing of what the second writes */
+    act(s, DC_DO_FREE_PAGES, 0, 0, 0);
+    rows(s, 2, 21, 7, false);
+    act(s, DC_DO_FREE_PAGES, 2, 0, 0);
+    assert_int_equal(bt_kv_pages_used(pages), 0);
+    dc_store_free(s);
+}
+
 static void says_when_the_brain_counted_wrong(void **state)
 {
     (void)state;
@@ -100,6 +123,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(brings_swapped_rows_back_as_they_were),
         cmocka_unit_test(keeps_shared_pages_until_their_last_holder_goes),
+        cmocka_unit_test(copies_the_page_that_shared_rows_end_in),
         cmocka_unit_test(says_when_the_brain_counted_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
