@@ -14,6 +14,7 @@
  * A local attempt (Reserve.is_local: this node prefills) is RUNNING at once, with no row in place; FIRST brings token 0, which the
  * gateway is told as a prefill node would, by FIRST_TOKEN and PREFILL_DONE, each again until its ACK; not where token 0 was known before.
  * Tokens of an earlier attempt (Reserve.generated) are known from the start: the worker replays them, none is told again.
+ * While rows of known tokens are computed, and the worker gets on with anything, the gateway hears PREFILL_ACCEPTED: slow, but not stuck.
  *
  * Pages. The brain counts them itself, shared ones once, so RESERVE_PAGES, GROW_PAGES, SHARE_PAGES and SWAP_IN cannot fail.
  *   - Reserve takes every page of the prompt, and counts growth for min(max_tokens, growth_tokens) more: it is refused while that does not

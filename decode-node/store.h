@@ -11,9 +11,9 @@ typedef struct dc_store dc_store;
 bt_err dc_store_new(dc_store **ret, bt_kv_pages *pages, bt_kv_pages *swap, uint32_t slots, bt_fault *fault);
 void   dc_store_free(dc_store *s);          /* NULL is fine */
 
-/* Carries out an action of pages: RESERVE, SHARE, GROW, FREE, SWAP_OUT, SWAP_IN, DROP_SWAP. SWAP, and SHARE where the rows end
- * inside a page, copy here and now. The
- * brain counted them, so what fails, with nothing half done that matters any more, is a bug or the end of the system's memory. */
+/* Carries out an action of pages: RESERVE, SHARE, GROW, FREE, SWAP_OUT, SWAP_IN, DROP_SWAP. SWAP copies whole pages here and now,
+ * SHARE the rows of a page that they end in. The brain counted them, so what fails, with nothing half done that matters any more, is a bug
+ * or the end of the system's memory. */
 bt_err dc_store_do(dc_store *s, const dc_action *a, bt_fault *fault);
 /* Borrowed until the slot's next action. */
 void   dc_store_view(bt_kv_view *ret, const dc_store *s, uint32_t slot);
