@@ -300,12 +300,11 @@ static bool keep(dc_record *r, const bt_msg_reserve *w)
     const size_t logprobs = w->sampling.logprobs ? w->max_tokens * sizeof *r->logprobs : 0;
     const size_t bias = w->sampling.bias_len * sizeof *w->sampling.bias;
     static_assert(_Alignof(bt_msg_logprob) <= 4 && _Alignof(bt_sample_bias) <= 4, "the parts of the block follow each other as they are");
-    uint8_t *at = malloc(logprobs + bias + ((size_t)w->ids_len + w->max_tokens) * sizeof *r->ids);
+    uint8_t *at = calloc(1, logprobs + bias + ((size_t)w->ids_len + w->max_tokens) * sizeof *r->ids);     /* most of it stays untouched */
     if (!at) return false;
     r->block = at;
     r->wish = *w;
     r->logprobs = logprobs ? (bt_msg_logprob *)(void *)at : NULL;
-    memset(at, 0, logprobs);
     at += logprobs;
     if (bias) memcpy(at, w->sampling.bias, bias);
     r->wish.sampling.bias = bias ? (const bt_sample_bias *)(void *)at : NULL;

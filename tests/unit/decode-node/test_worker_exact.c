@@ -324,6 +324,7 @@ static void pump_all(room *r)
 
 static void soak(room *r, uint32_t requests)
 {
+    printf("seed %llu\n", (unsigned long long)r->seed);
     for (uint32_t i = 0; i < requests; i++) {
         request q = make_request(r);
         uint32_t slot = 0;

@@ -202,6 +202,7 @@ static void random_graphs_have_symbolic_plans_without_overlap(void **state)
 {
     (void)state;
     enum { TENSORS = 80, OPS = 120 };
+    print_message("seeds 1 to 30\n");
     for (uint64_t s = 1; s <= 30; s++) {
         uint64_t seed = s;
         bt_tensor tensor[TENSORS];
