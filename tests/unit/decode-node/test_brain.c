@@ -1,5 +1,5 @@
 /* The decode brain alone: attempts, leases, what is told again, and every message in every state. */
-#include "decode-node/brain.h"
+#include "tests/helpers/decode_kit.h"
 #include "xfer/xfer_recv.h"
 
 #include <setjmp.h>
@@ -9,80 +9,37 @@
 #include <cmocka.h>
 #include <string.h>
 
-static const bt_incarnation SELF = {{2}}, GATE = {{1}}, PREFILL = {{3}}, OTHER = {{9}};
-static int64_t now;
-static dc_actions acts;
-
-static void step(dc_brain *b, const dc_event *ev)
-{
-    static uint64_t draws;
-    draws++;
-    acts = dc_brain_step(b, ev, now, &(bt_random){{draws, ~draws}});
-}
-
-static void control(dc_brain *b, bt_msg *m)
-{
-    m->from = GATE;
-    if (m->to.bytes[0] == 0) m->to = SELF;
-    if (m->ref.attempt) m->ref.owner = GATE;
-    step(b, &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, m}});
-}
-
-static void bulk(dc_brain *b, bt_msg *m)
-{
-    m->from = PREFILL;
-    m->to = SELF;
-    if (m->ref.attempt) m->ref.owner = GATE;
-    step(b, &(dc_event){.type = DC_EV_BULK, .u.bulk = m});
-}
-
-static const dc_action *did(dc_action_type type)
-{
-    for (size_t i = 0; i < acts.len; i++)
-        if (acts.items[i].type == type) return &acts.items[i];
-    return NULL;
-}
-
-/* The message of that type among the step's actions, or NULL. */
-static const bt_msg *said(bt_msg_type type)
-{
-    for (size_t i = 0; i < acts.len; i++) {
-        const dc_action *a = &acts.items[i];
-        if (a->type == DC_DO_SEND_CONTROL && a->u.control.msg.type == type) return &a->u.control.msg;
-        if (a->type == DC_DO_SEND_BULK && a->u.bulk.msg.type == type) return &a->u.bulk.msg;
-    }
-    return NULL;
-}
+static const bt_incarnation OTHER = {{9}};
 
 static dc_brain *make(void)
 {
     dc_config c = dc_config_defaults();
-    c.self = SELF;
+    c.self = decode_kit_self;
     c.pages_total = 8;
     c.hello.ctx_tokens = 256;
     c.hello.kv = (bt_kv_shape){2, 1, 2, BT_KV_F16};
     strcpy(c.hello.kv_endpoint, "tcp://127.0.0.1:1");
     dc_brain *b = NULL;
-    now = 1000000;
+    decode_kit_now = 1000000;
     assert_int_equal(dc_brain_new(&b, &c, NULL), BT_OK);
-    step(b, &(dc_event){.type = DC_EV_TICK});
-    assert_non_null(said(BT_MSG_HELLO));
-    control(b, &(bt_msg){.type = BT_MSG_WELCOME});
-    assert_non_null(said(BT_MSG_HEARTBEAT));
+    decode_kit_step(b, &(dc_event){.type = DC_EV_TICK});
+    assert_non_null(decode_kit_said(BT_MSG_HELLO));
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_WELCOME});
+    assert_non_null(decode_kit_said(BT_MSG_HEARTBEAT));
     bt_msg hello = {.type = BT_MSG_HELLO};
     hello.u.hello = c.hello;
     hello.u.hello.protocol = BT_PROTOCOL_VERSION;
     hello.u.hello.role = BT_ROLE_PREFILL;
-    bulk(b, &hello);
-    assert_non_null(said(BT_MSG_WELCOME));
+    decode_kit_bulk(b, &hello);
+    assert_non_null(decode_kit_said(BT_MSG_WELCOME));
     return b;
 }
 
 static bt_msg reserve_msg(uint64_t number, uint32_t attempt, uint32_t prompt, uint32_t max)
 {
     static const int32_t ids[256];
-    bt_msg m = {.type = BT_MSG_RESERVE, .ref = {GATE, number, attempt}};
-    m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt, .ids = ids, .ids_len = prompt, .max_tokens = max, .prefill = PREFILL, .stop_ids_len = 1,
+    bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, number, attempt}};
+    m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt, .ids = ids, .ids_len = prompt, .max_tokens = max, .prefill = decode_kit_prefill, .stop_ids_len = 1,
                                    .stop_ids = {7}, .lease_ms = 10000};
     return m;
 }
@@ -90,17 +47,17 @@ static bt_msg reserve_msg(uint64_t number, uint32_t attempt, uint32_t prompt, ui
 static bt_ticket reserve(dc_brain *b, uint64_t number, uint32_t attempt)
 {
     bt_msg m = reserve_msg(number, attempt, 20, 4);
-    control(b, &m);
-    assert_non_null(did(DC_DO_RESERVE_PAGES));
-    assert_non_null(said(BT_MSG_RESERVED));
-    return said(BT_MSG_RESERVED)->u.reserved.ticket;
+    decode_kit_control(b, &m);
+    assert_non_null(decode_kit_did(DC_DO_RESERVE_PAGES));
+    assert_non_null(decode_kit_said(BT_MSG_RESERVED));
+    return decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket;
 }
 
 static dc_event block(bt_ticket t, uint64_t number, uint32_t attempt, uint32_t layer)
 {
     dc_event ev = {.type = DC_EV_BLOCK};
-    ev.u.block = (dc_block){.from = PREFILL,
-                            .ref = {GATE, number, attempt},
+    ev.u.block = (dc_block){.from = decode_kit_prefill,
+                            .ref = {decode_kit_gate, number, attempt},
                             .ticket = t,
                             .layer = layer,
                             .token_count = 20,
@@ -111,15 +68,15 @@ static dc_event block(bt_ticket t, uint64_t number, uint32_t attempt, uint32_t l
 static void place(dc_brain *b, bt_ticket t, uint64_t number, uint32_t attempt, uint32_t layer)
 {
     dc_event ev = block(t, number, attempt, layer);
-    step(b, &ev);
-    assert_non_null(did(DC_DO_PLACE));
-    ev = (dc_event){.type = DC_EV_PLACED, .u.block = did(DC_DO_PLACE)->u.block};
-    step(b, &ev);
+    decode_kit_step(b, &ev);
+    assert_non_null(decode_kit_did(DC_DO_PLACE));
+    ev = (dc_event){.type = DC_EV_PLACED, .u.block = decode_kit_did(DC_DO_PLACE)->u.block};
+    decode_kit_step(b, &ev);
 }
 
 static bt_msg commit_msg(bt_ticket t, uint64_t number, uint32_t attempt, int32_t token)
 {
-    bt_msg m = {.type = BT_MSG_COMMIT, .ref = {GATE, number, attempt}};
+    bt_msg m = {.type = BT_MSG_COMMIT, .ref = {decode_kit_gate, number, attempt}};
     m.u.commit = (bt_msg_commit){.ticket = t, .prompt_tokens = 20, .first_token = token, .kv_bytes = 320};
     return m;
 }
@@ -129,9 +86,9 @@ static void run(dc_brain *b, bt_ticket t, uint64_t number, uint32_t attempt)
     place(b, t, number, attempt, 0);
     place(b, t, number, attempt, 1);
     bt_msg m = commit_msg(t, number, attempt, 5);
-    bulk(b, &m);
-    assert_non_null(said(BT_MSG_COMMITTED));
-    assert_non_null(did(DC_DO_START));
+    decode_kit_bulk(b, &m);
+    assert_non_null(decode_kit_said(BT_MSG_COMMITTED));
+    assert_non_null(decode_kit_did(DC_DO_START));
 }
 
 static void token(dc_brain *b, uint32_t index, int32_t id)
@@ -139,7 +96,7 @@ static void token(dc_brain *b, uint32_t index, int32_t id)
     dc_event ev = {.type = DC_EV_TOKEN};
     ev.u.token.index = index;
     ev.u.token.id = id;
-    step(b, &ev);
+    decode_kit_step(b, &ev);
 }
 
 static void finish(dc_brain *b)
@@ -148,10 +105,10 @@ static void finish(dc_brain *b)
     token(b, 2, 7);
     dc_event ev = {.type = DC_EV_ENDED};
     ev.u.ended.reason = BT_FINISH_STOP;
-    step(b, &ev);
-    assert_non_null(said(BT_MSG_FINISHED));
-    assert_int_equal(said(BT_MSG_FINISHED)->u.finished.completion_tokens, 3);
-    assert_non_null(did(DC_DO_FREE_PAGES));
+    decode_kit_step(b, &ev);
+    assert_non_null(decode_kit_said(BT_MSG_FINISHED));
+    assert_int_equal(decode_kit_said(BT_MSG_FINISHED)->u.finished.completion_tokens, 3);
+    assert_non_null(decode_kit_did(DC_DO_FREE_PAGES));
 }
 
 static void answers_a_repeated_reserve_from_its_record(void **s)
@@ -160,17 +117,17 @@ static void answers_a_repeated_reserve_from_its_record(void **s)
     dc_brain *b = make();
     bt_ticket t = reserve(b, 1, 1);
     bt_msg m = reserve_msg(1, 1, 20, 4);
-    control(b, &m);
-    assert_memory_equal(&said(BT_MSG_RESERVED)->u.reserved.ticket, &t, sizeof t);
-    assert_null(did(DC_DO_RESERVE_PAGES));
+    decode_kit_control(b, &m);
+    assert_memory_equal(&decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket, &t, sizeof t);
+    assert_null(decode_kit_did(DC_DO_RESERVE_PAGES));
     assert_int_equal(dc_brain_load(b).pages_used, 1);
     m = reserve_msg(2, 1, 20, 4);
-    control(b, &m);
-    assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);      /* the one slot is taken */
+    decode_kit_control(b, &m);
+    assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);      /* the one slot is taken */
     m = reserve_msg(3, 1, 200, 57);
-    control(b, &m);
-    assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_ELIMIT);
-    assert_int_equal(said(BT_MSG_REFUSED)->u.refused.retry_after_ms, 0);
+    decode_kit_control(b, &m);
+    assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_ELIMIT);
+    assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.retry_after_ms, 0);
     dc_brain_free(b);
 }
 
@@ -180,14 +137,14 @@ static void takes_the_higher_attempt_and_drops_the_lower(void **s)
     dc_brain *b = make();
     bt_ticket t1 = reserve(b, 1, 2);
     bt_msg m = reserve_msg(1, 1, 20, 4);
-    control(b, &m);
-    assert_int_equal(acts.len, 0);
+    decode_kit_control(b, &m);
+    assert_int_equal(decode_kit_acts.len, 0);
     assert_int_equal(dc_brain_counters(b)->stale_attempt, 1);
     bt_ticket t2 = reserve(b, 1, 3);                                        /* frees attempt 2 first */
     assert_memory_not_equal(&t1, &t2, sizeof t1);
     dc_event ev = block(t1, 1, 2, 0);
-    step(b, &ev);
-    assert_int_equal(did(DC_DO_DROP)->u.drop.reason, DC_DROP_UNKNOWN);
+    decode_kit_step(b, &ev);
+    assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, DC_DROP_UNKNOWN);
     run(b, t2, 1, 3);
     dc_brain_free(b);
 }
@@ -196,12 +153,12 @@ static void never_starts_what_was_aborted_before_it_came(void **s)
 {
     (void)s;
     dc_brain *b = make();
-    control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 4, 1}});
-    assert_non_null(said(BT_MSG_ABORT_ACK));
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 4, 1}});
+    assert_non_null(decode_kit_said(BT_MSG_ABORT_ACK));
     bt_msg m = reserve_msg(4, 1, 20, 4);
-    control(b, &m);
-    assert_null(did(DC_DO_RESERVE_PAGES));
-    assert_non_null(said(BT_MSG_REFUSED));
+    decode_kit_control(b, &m);
+    assert_null(decode_kit_did(DC_DO_RESERVE_PAGES));
+    assert_non_null(decode_kit_said(BT_MSG_REFUSED));
     dc_brain_free(b);
 }
 
@@ -212,12 +169,12 @@ static void expires_a_lease_before_it_looks_at_the_event(void **s)
     bt_ticket t = reserve(b, 1, 1);
     place(b, t, 1, 1, 0);
     place(b, t, 1, 1, 1);
-    now += 10000000; /* SIGSTOP, SIGCONT: then the Commit that waited in the socket */
+    decode_kit_now += 10000000; /* SIGSTOP, SIGCONT: then the Commit that waited in the socket */
     bt_msg m = commit_msg(t, 1, 1, 5);
-    bulk(b, &m);
-    assert_non_null(did(DC_DO_FREE_PAGES));
-    assert_null(did(DC_DO_START));
-    assert_non_null(said(BT_MSG_TRANSFER_REFUSED));
+    decode_kit_bulk(b, &m);
+    assert_non_null(decode_kit_did(DC_DO_FREE_PAGES));
+    assert_null(decode_kit_did(DC_DO_START));
+    assert_non_null(decode_kit_said(BT_MSG_TRANSFER_REFUSED));
     assert_int_equal(dc_brain_load(b).pages_used, 0);
     dc_brain_free(b);
 }
@@ -238,27 +195,27 @@ static void drops_blocks_that_it_must_not_place_and_gives_their_credit_back(void
     cases[4].ev.u.block.bytes = 159;
     cases[5].ev.u.block.from = OTHER;
     for (int i = 0; i < 6; i++) {
-        step(b, &cases[i].ev);
-        assert_null(did(DC_DO_PLACE));
-        assert_int_equal(did(DC_DO_DROP)->u.drop.reason, cases[i].why);
-        if (i < 5) assert_non_null(said(BT_MSG_CREDIT));
+        decode_kit_step(b, &cases[i].ev);
+        assert_null(decode_kit_did(DC_DO_PLACE));
+        assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, cases[i].why);
+        if (i < 5) assert_non_null(decode_kit_said(BT_MSG_CREDIT));
     }
     place(b, t, 1, 1, 0);
     dc_event ev = block(t, 1, 1, 0);
-    step(b, &ev);
-    assert_int_equal(did(DC_DO_DROP)->u.drop.reason, DC_DROP_REPEAT);
+    decode_kit_step(b, &ev);
+    assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, DC_DROP_REPEAT);
     ev = block(t, 1, 1, 1);
-    step(b, &ev);
-    assert_non_null(did(DC_DO_PLACE));
-    dc_block copying = did(DC_DO_PLACE)->u.block;
-    step(b, &ev);
-    assert_int_equal(did(DC_DO_DROP)->u.drop.reason, DC_DROP_BUSY);
-    step(b, &(dc_event){.type = DC_EV_CORRUPT, .u.block = copying});
+    decode_kit_step(b, &ev);
+    assert_non_null(decode_kit_did(DC_DO_PLACE));
+    dc_block copying = decode_kit_did(DC_DO_PLACE)->u.block;
+    decode_kit_step(b, &ev);
+    assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, DC_DROP_BUSY);
+    decode_kit_step(b, &(dc_event){.type = DC_EV_CORRUPT, .u.block = copying});
     bt_msg m = commit_msg(t, 1, 1, 5);
-    bulk(b, &m);
-    assert_int_equal(said(BT_MSG_MISSING)->u.missing.ranges_len, 1);
-    assert_int_equal(said(BT_MSG_MISSING)->u.missing.ranges[0].layer, 1);
-    assert_int_equal(said(BT_MSG_MISSING)->u.missing.ranges[0].token_count, 20);
+    decode_kit_bulk(b, &m);
+    assert_int_equal(decode_kit_said(BT_MSG_MISSING)->u.missing.ranges_len, 1);
+    assert_int_equal(decode_kit_said(BT_MSG_MISSING)->u.missing.ranges[0].layer, 1);
+    assert_int_equal(decode_kit_said(BT_MSG_MISSING)->u.missing.ranges[0].token_count, 20);
     dc_brain_free(b);
 }
 
@@ -268,24 +225,24 @@ static void waits_for_its_own_copy_and_its_own_step_before_it_frees(void **s)
     dc_brain *b = make();
     bt_ticket t = reserve(b, 1, 1);
     dc_event ev = block(t, 1, 1, 0);
-    step(b, &ev);
-    dc_block copying = did(DC_DO_PLACE)->u.block;
-    control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 1, 1}});
-    assert_int_equal(acts.len, 0);
-    step(b, &(dc_event){.type = DC_EV_PLACED, .u.block = copying});
-    assert_non_null(did(DC_DO_FREE_PAGES));
-    assert_non_null(said(BT_MSG_ABORT_ACK));
+    decode_kit_step(b, &ev);
+    dc_block copying = decode_kit_did(DC_DO_PLACE)->u.block;
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 1, 1}});
+    assert_int_equal(decode_kit_acts.len, 0);
+    decode_kit_step(b, &(dc_event){.type = DC_EV_PLACED, .u.block = copying});
+    assert_non_null(decode_kit_did(DC_DO_FREE_PAGES));
+    assert_non_null(decode_kit_said(BT_MSG_ABORT_ACK));
 
     t = reserve(b, 2, 1);
     run(b, t, 2, 1);
-    control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 2, 1}});
-    assert_non_null(did(DC_DO_STOP));
-    assert_null(did(DC_DO_FREE_PAGES));
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 2, 1}});
+    assert_non_null(decode_kit_did(DC_DO_STOP));
+    assert_null(decode_kit_did(DC_DO_FREE_PAGES));
     token(b, 1, 11);
-    assert_int_equal(acts.len, 0);
-    step(b, &(dc_event){.type = DC_EV_STOPPED, .u.stopped = {0}});
-    assert_non_null(did(DC_DO_FREE_PAGES));
-    assert_non_null(said(BT_MSG_ABORT_ACK));
+    assert_int_equal(decode_kit_acts.len, 0);
+    decode_kit_step(b, &(dc_event){.type = DC_EV_STOPPED, .u.stopped = {0}});
+    assert_non_null(decode_kit_did(DC_DO_FREE_PAGES));
+    assert_non_null(decode_kit_said(BT_MSG_ABORT_ACK));
     assert_int_equal(dc_brain_load(b).leases, 0);
     dc_brain_free(b);
 }
@@ -298,25 +255,25 @@ static void tells_tokens_and_the_end_again_until_they_are_acknowledged(void **s)
     run(b, t, 1, 1);
     finish(b);
     for (int i = 0; i < 3; i++) {
-        now += 500000;
-        step(b, &(dc_event){.type = DC_EV_TICK});
-        assert_int_equal(said(BT_MSG_TOKENS)->u.tokens.first_index, 1);
-        assert_int_equal(said(BT_MSG_TOKENS)->u.tokens.ids_len, 2);
-        assert_int_equal(said(BT_MSG_TOKENS)->u.tokens.ids[1], 7);
-        assert_non_null(said(BT_MSG_FINISHED));
+        decode_kit_now += 500000;
+        decode_kit_step(b, &(dc_event){.type = DC_EV_TICK});
+        assert_int_equal(decode_kit_said(BT_MSG_TOKENS)->u.tokens.first_index, 1);
+        assert_int_equal(decode_kit_said(BT_MSG_TOKENS)->u.tokens.ids_len, 2);
+        assert_int_equal(decode_kit_said(BT_MSG_TOKENS)->u.tokens.ids[1], 7);
+        assert_non_null(decode_kit_said(BT_MSG_FINISHED));
     }
-    bt_msg ack = {.type = BT_MSG_TOKENS_ACK, .ref = {GATE, 1, 1}};
+    bt_msg ack = {.type = BT_MSG_TOKENS_ACK, .ref = {decode_kit_gate, 1, 1}};
     ack.u.tokens_ack.next_index = 3;
-    control(b, &ack);
-    now += 500000;
-    step(b, &(dc_event){.type = DC_EV_TICK});
-    assert_null(said(BT_MSG_TOKENS));
-    assert_non_null(said(BT_MSG_FINISHED));
-    control(b, &(bt_msg){.type = BT_MSG_FINISHED_ACK, .ref = {GATE, 1, 1}});
+    decode_kit_control(b, &ack);
+    decode_kit_now += 500000;
+    decode_kit_step(b, &(dc_event){.type = DC_EV_TICK});
+    assert_null(decode_kit_said(BT_MSG_TOKENS));
+    assert_non_null(decode_kit_said(BT_MSG_FINISHED));
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_FINISHED_ACK, .ref = {decode_kit_gate, 1, 1}});
     assert_int_equal(dc_brain_load(b).leases, 0);
     bt_msg m = reserve_msg(1, 1, 20, 4);                /* a late repeat starts nothing */
-    control(b, &m);
-    assert_null(did(DC_DO_RESERVE_PAGES));
+    decode_kit_control(b, &m);
+    assert_null(decode_kit_did(DC_DO_RESERVE_PAGES));
     dc_brain_free(b);
 }
 
@@ -328,10 +285,10 @@ static void runs_nothing_when_token_0_is_the_end(void **s)
     place(b, t, 1, 1, 0);
     place(b, t, 1, 1, 1);
     bt_msg m = commit_msg(t, 1, 1, 7);
-    bulk(b, &m);
-    assert_non_null(said(BT_MSG_COMMITTED));
-    assert_null(did(DC_DO_START));
-    assert_int_equal(said(BT_MSG_FINISHED)->u.finished.reason, BT_FINISH_STOP);
+    decode_kit_bulk(b, &m);
+    assert_non_null(decode_kit_said(BT_MSG_COMMITTED));
+    assert_null(decode_kit_did(DC_DO_START));
+    assert_int_equal(decode_kit_said(BT_MSG_FINISHED)->u.finished.reason, BT_FINISH_STOP);
     dc_brain_free(b);
 }
 
@@ -339,15 +296,15 @@ static void greets_again_when_a_message_is_meant_for_another_or_comes_from_anoth
 {
     (void)s;
     dc_brain *b = make();
-    control(b, &(bt_msg){.type = BT_MSG_ABORT, .to = OTHER, .ref = {GATE, 1, 1}});
-    assert_null(said(BT_MSG_ABORT_ACK));
-    assert_non_null(said(BT_MSG_HELLO));
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .to = OTHER, .ref = {decode_kit_gate, 1, 1}});
+    assert_null(decode_kit_said(BT_MSG_ABORT_ACK));
+    assert_non_null(decode_kit_said(BT_MSG_HELLO));
     assert_int_equal(dc_brain_counters(b)->wrong_incarnation, 1);
-    control(b, &(bt_msg){.type = BT_MSG_WELCOME});
-    bt_msg m = {.type = BT_MSG_ABORT, .from = OTHER, .to = SELF, .ref = {OTHER, 1, 1}};
-    step(b, &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, &m}});
-    assert_null(said(BT_MSG_ABORT_ACK));
-    assert_non_null(said(BT_MSG_HELLO));
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_WELCOME});
+    bt_msg m = {.type = BT_MSG_ABORT, .from = OTHER, .to = decode_kit_self, .ref = {OTHER, 1, 1}};
+    decode_kit_step(b, &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, &m}});
+    assert_null(decode_kit_said(BT_MSG_ABORT_ACK));
+    assert_non_null(decode_kit_said(BT_MSG_HELLO));
     dc_brain_free(b);
 }
 
@@ -367,14 +324,14 @@ static void ignores_every_message_that_a_state_does_not_expect(void **s)
                     if (state >= 2) run(b, t, 1, 2);
                     if (state >= 3) finish(b);
                     bt_load before = dc_brain_load(b);
-                    bt_msg m = {.type = (bt_msg_type)type, .ref = {GATE, 1, attempt}};
+                    bt_msg m = {.type = (bt_msg_type)type, .ref = {decode_kit_gate, 1, attempt}};
                     bool expected = !on_bulk && attempt == 2 && (type == BT_MSG_ABORT || type == BT_MSG_RENEW ||
                                     (type == BT_MSG_FINISHED_ACK && state == 3));
-                    if (on_bulk) bulk(b, &m);
-                    else control(b, &m);
-                    for (size_t i = 0; !expected && i < acts.len; i++)
-                        assert_true(acts.items[i].type == DC_DO_SEND_CONTROL || acts.items[i].type == DC_DO_SEND_BULK ||
-                                    acts.items[i].type == DC_DO_LOG);
+                    if (on_bulk) decode_kit_bulk(b, &m);
+                    else decode_kit_control(b, &m);
+                    for (size_t i = 0; !expected && i < decode_kit_acts.len; i++)
+                        assert_true(decode_kit_acts.items[i].type == DC_DO_SEND_CONTROL || decode_kit_acts.items[i].type == DC_DO_SEND_BULK ||
+                                    decode_kit_acts.items[i].type == DC_DO_LOG);
                     bt_load after = dc_brain_load(b);
                     if (!expected) {
                         assert_int_equal(before.slots_used, after.slots_used);
@@ -397,18 +354,18 @@ static void ignores_worker_events_that_no_slot_expects(void **s)
     for (uint32_t slot = 0; slot < 3; slot++) {
         dc_event ev = {.type = DC_EV_TOKEN};
         ev.u.token.slot = slot ? slot * 0x7fffffffu : 0;
-        step(b, &ev);
-        assert_int_equal(acts.len, 0);
+        decode_kit_step(b, &ev);
+        assert_int_equal(decode_kit_acts.len, 0);
         ev.type = DC_EV_STOPPED;
-        step(b, &ev);
-        assert_int_equal(acts.len, 0);
+        decode_kit_step(b, &ev);
+        assert_int_equal(decode_kit_acts.len, 0);
         ev.type = DC_EV_PLACED;
-        step(b, &ev);
-        assert_int_equal(acts.len, 0);
+        decode_kit_step(b, &ev);
+        assert_int_equal(decode_kit_acts.len, 0);
         ev.type = DC_EV_ENDED;
         memset(&ev.u, 0, sizeof ev.u);
-        step(b, &ev);
-        assert_int_equal(acts.len, 0);
+        decode_kit_step(b, &ev);
+        assert_int_equal(decode_kit_acts.len, 0);
     }
     dc_brain_free(b);
 }

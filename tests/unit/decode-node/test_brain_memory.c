@@ -1,5 +1,5 @@
 /* The decode brain's memory rules, each as a sentence. */
-#include "decode-node/brain.h"
+#include "tests/helpers/decode_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,59 +9,16 @@
 #include <string.h>
 
 enum { PAGE = 16, GROWTH = 16, SECOND = 1000000 };
-static const bt_incarnation SELF = {{2}}, GATE = {{1}}, PREFILL = {{3}};
 static const char CLASS[] = "npu/abc/f16/1";
-static int64_t now;
 static uint32_t page_tokens = PAGE;
-static dc_actions acts;
 static int32_t prompts[8][256];         /* of request n: prompts[n % 8]; all differ from the first token on */
 
-static void step(dc_brain *b, const dc_event *ev)
-{
-    static uint64_t draws;
-    draws++;
-    acts = dc_brain_step(b, ev, now, &(bt_random){{draws, ~draws}});
-}
-
-static void tick(dc_brain *b) { step(b, &(dc_event){.type = DC_EV_TICK}); }
-
-static void control(dc_brain *b, bt_msg *m)
-{
-    m->from = GATE;
-    m->to = SELF;
-    if (m->ref.attempt) m->ref.owner = GATE;
-    step(b, &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, m}});
-}
-
-static void bulk(dc_brain *b, bt_msg *m)
-{
-    m->from = PREFILL;
-    m->to = SELF;
-    if (m->ref.attempt) m->ref.owner = GATE;
-    step(b, &(dc_event){.type = DC_EV_BULK, .u.bulk = m});
-}
-
-static const dc_action *did(dc_action_type type)
-{
-    for (size_t i = 0; i < acts.len; i++)
-        if (acts.items[i].type == type) return &acts.items[i];
-    return NULL;
-}
-
-static const bt_msg *said(bt_msg_type type)
-{
-    for (size_t i = 0; i < acts.len; i++) {
-        const dc_action *a = &acts.items[i];
-        if (a->type == DC_DO_SEND_CONTROL && a->u.control.msg.type == type) return &a->u.control.msg;
-        if (a->type == DC_DO_SEND_BULK && a->u.bulk.msg.type == type) return &a->u.bulk.msg;
-    }
-    return NULL;
-}
+static void tick(dc_brain *b) { decode_kit_step(b, &(dc_event){.type = DC_EV_TICK}); }
 
 static dc_brain *make_with(uint32_t slots, uint32_t pages, uint32_t swap_pages, bool can_prefill)
 {
     dc_config c = dc_config_defaults();
-    c.self = SELF;
+    c.self = decode_kit_self;
     c.slots = slots;
     c.pages_total = pages;
     c.page_tokens = page_tokens;
@@ -75,38 +32,38 @@ static dc_brain *make_with(uint32_t slots, uint32_t pages, uint32_t swap_pages, 
     for (int32_t n = 0; n < 8; n++)
         for (int32_t i = 0; i < 256; i++) prompts[n][i] = i == 0 ? 1000 + n : i;
     dc_brain *b = NULL;
-    now = SECOND;
+    decode_kit_now = SECOND;
     assert_int_equal(dc_brain_new(&b, &c, NULL), BT_OK);
     tick(b);
-    control(b, &(bt_msg){.type = BT_MSG_WELCOME});
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_WELCOME});
     bt_msg hello = {.type = BT_MSG_HELLO};
     hello.u.hello = c.hello;
     hello.u.hello.protocol = BT_PROTOCOL_VERSION;
     hello.u.hello.role = BT_ROLE_PREFILL;
     strcpy(hello.u.hello.exactness, CLASS);
-    bulk(b, &hello);
-    assert_non_null(said(BT_MSG_WELCOME));
+    decode_kit_bulk(b, &hello);
+    assert_non_null(decode_kit_said(BT_MSG_WELCOME));
     return b;
 }
 
 static void reserve(dc_brain *b, uint64_t number, uint32_t attempt, uint32_t prompt, uint32_t max, bool is_local, const int32_t *generated,
                     uint32_t generated_len)
 {
-    bt_msg m = {.type = BT_MSG_RESERVE, .ref = {GATE, number, attempt}};
+    bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, number, attempt}};
     m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt, .max_tokens = max, .ids = prompts[number % 8], .ids_len = prompt,
                                    .generated = generated, .generated_len = generated_len, .is_local = is_local,
                                    .stop_ids_len = 1, .stop_ids = {7}, .lease_ms = 600000};
-    if (!is_local) m.u.reserve.prefill = PREFILL;
-    control(b, &m);
+    if (!is_local) m.u.reserve.prefill = decode_kit_prefill;
+    decode_kit_control(b, &m);
 }
 
 /* A local one that is taken; returns its slot. */
 static uint32_t local(dc_brain *b, uint64_t number, uint32_t prompt, uint32_t max)
 {
     reserve(b, number, 1, prompt, max, true, NULL, 0);
-    assert_non_null(said(BT_MSG_RESERVED));
-    assert_non_null(did(DC_DO_START));
-    return did(DC_DO_START)->u.start.slot;
+    assert_non_null(decode_kit_said(BT_MSG_RESERVED));
+    assert_non_null(decode_kit_did(DC_DO_START));
+    return decode_kit_did(DC_DO_START)->u.start.slot;
 }
 
 static void first(dc_brain *b, uint32_t slot, int32_t token)
@@ -116,7 +73,7 @@ static void first(dc_brain *b, uint32_t slot, int32_t token)
     ev.u.first.slot = slot;
     ev.u.first.msg = &f;
     ev.u.first.kv_digest.bytes[0] = 77;
-    step(b, &ev);
+    decode_kit_step(b, &ev);
 }
 
 static uint32_t running(dc_brain *b, uint64_t number, uint32_t prompt, uint32_t max)
@@ -132,17 +89,17 @@ static void token(dc_brain *b, uint32_t slot, uint32_t index)
     ev.u.token.slot = slot;
     ev.u.token.index = index;
     ev.u.token.id = 100 + (int32_t)index;
-    step(b, &ev);
+    decode_kit_step(b, &ev);
 }
 
 static void need(dc_brain *b, uint32_t slot, uint32_t tokens)
 {
-    step(b, &(dc_event){.type = DC_EV_NEED, .u.need = {slot, tokens}});
+    decode_kit_step(b, &(dc_event){.type = DC_EV_NEED, .u.need = {slot, tokens}});
 }
 
 static void stopped(dc_brain *b, uint32_t slot, uint32_t rows)
 {
-    step(b, &(dc_event){.type = DC_EV_STOPPED, .u.stopped = {slot, rows}});
+    decode_kit_step(b, &(dc_event){.type = DC_EV_STOPPED, .u.stopped = {slot, rows}});
 }
 
 static void ended(dc_brain *b, uint32_t slot)
@@ -150,35 +107,35 @@ static void ended(dc_brain *b, uint32_t slot)
     dc_event ev = {.type = DC_EV_ENDED};
     ev.u.ended.slot = slot;
     ev.u.ended.reason = BT_FINISH_LENGTH;
-    step(b, &ev);
+    decode_kit_step(b, &ev);
 }
 
 static void ack(dc_brain *b, uint64_t number, bt_msg_type of)
 {
-    bt_msg m = {.type = BT_MSG_ACK, .ref = {GATE, number, 1}};
+    bt_msg m = {.type = BT_MSG_ACK, .ref = {decode_kit_gate, number, 1}};
     m.u.ack.of = of;
-    control(b, &m);
+    decode_kit_control(b, &m);
 }
 
 static bt_ticket remote(dc_brain *b, uint64_t number, uint32_t prompt, uint32_t max, const int32_t *generated, uint32_t generated_len)
 {
     reserve(b, number, 1, prompt, max, false, generated, generated_len);
-    assert_non_null(said(BT_MSG_RESERVED));
-    return said(BT_MSG_RESERVED)->u.reserved.ticket;
+    assert_non_null(decode_kit_said(BT_MSG_RESERVED));
+    return decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket;
 }
 
 /* The rows of a remote prompt arrive. */
 static void arrives(dc_brain *b, bt_ticket t, uint64_t number, uint32_t prompt, int32_t first_token)
 {
     dc_event ev = {.type = DC_EV_BLOCK};
-    ev.u.block = (dc_block){.from = PREFILL, .ref = {GATE, number, 1}, .ticket = t, .token_count = prompt, .bytes = prompt * 8ull};
-    step(b, &ev);
-    assert_non_null(did(DC_DO_PLACE));
-    ev = (dc_event){.type = DC_EV_PLACED, .u.block = did(DC_DO_PLACE)->u.block};
-    step(b, &ev);
-    bt_msg m = {.type = BT_MSG_COMMIT, .ref = {GATE, number, 1}};
+    ev.u.block = (dc_block){.from = decode_kit_prefill, .ref = {decode_kit_gate, number, 1}, .ticket = t, .token_count = prompt, .bytes = prompt * 8ull};
+    decode_kit_step(b, &ev);
+    assert_non_null(decode_kit_did(DC_DO_PLACE));
+    ev = (dc_event){.type = DC_EV_PLACED, .u.block = decode_kit_did(DC_DO_PLACE)->u.block};
+    decode_kit_step(b, &ev);
+    bt_msg m = {.type = BT_MSG_COMMIT, .ref = {decode_kit_gate, number, 1}};
     m.u.commit = (bt_msg_commit){.ticket = t, .prompt_tokens = prompt, .first_token = first_token, .kv_bytes = prompt * 8ull};
-    bulk(b, &m);
+    decode_kit_bulk(b, &m);
 }
 
 /* ---- local reservations and replay -------------------------------------------------------------- */
@@ -188,19 +145,19 @@ static void starts_a_local_reservation_at_once_with_no_row_in_place(void **s)
     (void)s;
     dc_brain *b = make_with(2, 8, 0, true);
     assert_int_equal(local(b, 1, 40, 4), 0);
-    const dc_action *a = did(DC_DO_START);
-    assert_int_equal(did(DC_DO_RESERVE_PAGES)->u.pages.tokens, 40);
+    const dc_action *a = decode_kit_did(DC_DO_START);
+    assert_int_equal(decode_kit_did(DC_DO_RESERVE_PAGES)->u.pages.tokens, 40);
     assert_int_equal(a->u.start.rows, 0);
     assert_int_equal(a->u.start.ids_len, 0);
     assert_memory_equal(a->u.start.prompt, prompts[1], 40 * sizeof(int32_t));
     assert_int_equal(dc_brain_load(b).pages_used, 3);
     reserve(b, 1, 1, 40, 4, true, NULL, 0);             /* the answer was lost */
-    assert_non_null(said(BT_MSG_RESERVED));
-    assert_null(did(DC_DO_START));
+    assert_non_null(decode_kit_said(BT_MSG_RESERVED));
+    assert_null(decode_kit_did(DC_DO_START));
     dc_brain_free(b);
     b = make_with(2, 8, 0, false);
     reserve(b, 1, 1, 40, 4, true, NULL, 0);
-    assert_int_equal(said(BT_MSG_REFUSED)->u.refused.retry_after_ms, 0);
+    assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.retry_after_ms, 0);
     dc_brain_free(b);
 }
 
@@ -209,25 +166,25 @@ static void tells_token_0_and_the_digest_of_a_local_prompt_until_each_is_acknowl
     (void)s;
     dc_brain *b = make_with(1, 8, 0, true);
     uint32_t slot = running(b, 1, 40, 4);
-    assert_int_equal(said(BT_MSG_FIRST_TOKEN)->u.first_token.token, 100);
-    assert_int_equal(said(BT_MSG_PREFILL_DONE)->u.prefill_done.kv_digest.bytes[0], 77);
-    assert_int_equal(said(BT_MSG_PREFILL_DONE)->u.prefill_done.kv_bytes, 0);
-    assert_null(said(BT_MSG_TOKENS));
+    assert_int_equal(decode_kit_said(BT_MSG_FIRST_TOKEN)->u.first_token.token, 100);
+    assert_int_equal(decode_kit_said(BT_MSG_PREFILL_DONE)->u.prefill_done.kv_digest.bytes[0], 77);
+    assert_int_equal(decode_kit_said(BT_MSG_PREFILL_DONE)->u.prefill_done.kv_bytes, 0);
+    assert_null(decode_kit_said(BT_MSG_TOKENS));
     ack(b, 1, BT_MSG_FIRST_TOKEN);
-    now += SECOND;
+    decode_kit_now += SECOND;
     tick(b);
-    assert_null(said(BT_MSG_FIRST_TOKEN));
-    assert_non_null(said(BT_MSG_PREFILL_DONE));
+    assert_null(decode_kit_said(BT_MSG_FIRST_TOKEN));
+    assert_non_null(decode_kit_said(BT_MSG_PREFILL_DONE));
     ack(b, 1, BT_MSG_PREFILL_DONE);
-    now += SECOND;
+    decode_kit_now += SECOND;
     tick(b);
-    assert_null(said(BT_MSG_PREFILL_DONE));
+    assert_null(decode_kit_said(BT_MSG_PREFILL_DONE));
     reserve(b, 1, 1, 40, 4, true, NULL, 0);             /* RESERVED was lost: token 0 came too early to the gateway */
-    assert_non_null(said(BT_MSG_RESERVED));
-    assert_non_null(said(BT_MSG_FIRST_TOKEN));
-    assert_non_null(said(BT_MSG_PREFILL_DONE));
+    assert_non_null(decode_kit_said(BT_MSG_RESERVED));
+    assert_non_null(decode_kit_said(BT_MSG_FIRST_TOKEN));
+    assert_non_null(decode_kit_said(BT_MSG_PREFILL_DONE));
     token(b, slot, 1);
-    assert_int_equal(said(BT_MSG_TOKENS)->u.tokens.first_index, 1);
+    assert_int_equal(decode_kit_said(BT_MSG_TOKENS)->u.tokens.first_index, 1);
     dc_brain_free(b);
 }
 
@@ -242,19 +199,19 @@ static void replays_tokens_of_an_earlier_attempt_and_tells_none_of_them_again(vo
         } else {
             bt_ticket t = remote(b, 1, 40, 8, known, 3);
             arrives(b, t, 1, 40, 100);
-            assert_non_null(said(BT_MSG_COMMITTED));
+            assert_non_null(decode_kit_said(BT_MSG_COMMITTED));
         }
-        const dc_action *a = did(DC_DO_START);
+        const dc_action *a = decode_kit_did(DC_DO_START);
         assert_int_equal(a->u.start.rows, is_local ? 0 : 40);
         assert_int_equal(a->u.start.ids_len, 3);
         assert_memory_equal(a->u.start.ids, known, sizeof known);
         if (is_local) first(b, 0, 100);
         assert_int_equal(dc_brain_counters(b)->replayed_tokens, 2);
         token(b, 0, 3);
-        assert_int_equal(said(BT_MSG_TOKENS)->u.tokens.first_index, 3);
-        now += SECOND;
+        assert_int_equal(decode_kit_said(BT_MSG_TOKENS)->u.tokens.first_index, 3);
+        decode_kit_now += SECOND;
         tick(b);
-        assert_int_equal(said(BT_MSG_TOKENS)->u.tokens.first_index, 3);
+        assert_int_equal(decode_kit_said(BT_MSG_TOKENS)->u.tokens.first_index, 3);
         dc_brain_free(b);
     }
 }
@@ -266,15 +223,15 @@ static void ends_an_attempt_whose_prompt_gives_another_token_0_than_before(void 
     dc_brain *b = make_with(1, 8, 0, true);
     bt_ticket t = remote(b, 1, 40, 8, known, 2);
     arrives(b, t, 1, 40, 99);
-    assert_null(did(DC_DO_START));
-    assert_non_null(said(BT_MSG_TRANSFER_REFUSED));
-    assert_int_equal(said(BT_MSG_FAILED)->u.failed.code, BT_EFORMAT);
+    assert_null(decode_kit_did(DC_DO_START));
+    assert_non_null(decode_kit_said(BT_MSG_TRANSFER_REFUSED));
+    assert_int_equal(decode_kit_said(BT_MSG_FAILED)->u.failed.code, BT_EFORMAT);
     assert_int_equal(dc_brain_load(b).pages_used, 0);
     reserve(b, 2, 1, 40, 8, true, known, 2);
     first(b, 0, 99);
-    assert_non_null(did(DC_DO_STOP));
+    assert_non_null(decode_kit_did(DC_DO_STOP));
     stopped(b, 0, 40);
-    assert_int_equal(said(BT_MSG_FAILED)->u.failed.code, BT_EIO);
+    assert_int_equal(decode_kit_said(BT_MSG_FAILED)->u.failed.code, BT_EIO);
     assert_int_equal(dc_brain_load(b).pages_used, 0);
     dc_brain_free(b);
 }
@@ -284,21 +241,21 @@ static void says_that_it_gets_on_while_known_rows_are_computed_and_no_token_come
     (void)s;
     dc_brain *b = make_with(2, 16, 0, true);
     const uint32_t a = local(b, 1, 40, 8);
-    now += SECOND / 2;
+    decode_kit_now += SECOND / 2;
     tick(b);
-    assert_non_null(said(BT_MSG_PREFILL_ACCEPTED));
-    now += SECOND / 2;
+    assert_non_null(decode_kit_said(BT_MSG_PREFILL_ACCEPTED));
+    decode_kit_now += SECOND / 2;
     tick(b);
-    assert_null(said(BT_MSG_PREFILL_ACCEPTED));         /* nothing moves in the worker: it may be stuck */
+    assert_null(decode_kit_said(BT_MSG_PREFILL_ACCEPTED));         /* nothing moves in the worker: it may be stuck */
     const uint32_t c = running(b, 2, 40, 8);            /* its neighbour's turn came first */
-    now += SECOND / 2;
+    decode_kit_now += SECOND / 2;
     tick(b);
-    assert_int_equal(said(BT_MSG_PREFILL_ACCEPTED)->ref.number, 1);
+    assert_int_equal(decode_kit_said(BT_MSG_PREFILL_ACCEPTED)->ref.number, 1);
     first(b, a, 100);
     token(b, c, 1);
-    now += SECOND;
+    decode_kit_now += SECOND;
     tick(b);
-    assert_null(said(BT_MSG_PREFILL_ACCEPTED));
+    assert_null(decode_kit_said(BT_MSG_PREFILL_ACCEPTED));
     dc_brain_free(b);
 }
 
@@ -312,11 +269,11 @@ static void counts_growth_beside_the_prompt_and_gives_it_page_by_page(void **s)
     assert_int_equal(dc_brain_load(b).pages_used, 2);
     (void)running(b, 2, 20, 4);                         /* 2 pages: 20 + 4 rows */
     reserve(b, 3, 1, 17, 16, true, NULL, 0);            /* 3 pages, and 1 of the 2 free ones is counted */
-    assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
+    assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
     need(b, slot, 48);
-    assert_int_equal(did(DC_DO_GROW_PAGES)->u.pages.tokens, 48);
+    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.tokens, 48);
     need(b, slot, 64);                                  /* beyond what was counted: it takes what is free */
-    assert_int_equal(did(DC_DO_GROW_PAGES)->u.pages.tokens, 64);
+    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.tokens, 64);
     assert_int_equal(dc_brain_load(b).pages_used, 6);
     dc_brain_free(b);
 }
@@ -327,31 +284,31 @@ static void preempts_the_youngest_for_an_older_one_and_brings_it_back_when_pages
     dc_brain *b = make_with(4, 7, 8, true);
     uint32_t old = running(b, 1, 32, 64), mid = running(b, 2, 10, 6), young = running(b, 3, 30, 10);
     need(b, old, 64);
-    assert_non_null(did(DC_DO_GROW_PAGES));
+    assert_non_null(decode_kit_did(DC_DO_GROW_PAGES));
     assert_int_equal(dc_brain_load(b).pages_used, 7);
     need(b, old, 80);
-    assert_int_equal(did(DC_DO_STOP)->u.slot, young);
-    assert_null(did(DC_DO_GROW_PAGES));
+    assert_int_equal(decode_kit_did(DC_DO_STOP)->u.slot, young);
+    assert_null(decode_kit_did(DC_DO_GROW_PAGES));
     token(b, young, 1);                                 /* it was made before the worker saw the STOP */
-    assert_non_null(said(BT_MSG_TOKENS));
+    assert_non_null(decode_kit_said(BT_MSG_TOKENS));
     stopped(b, young, 31);
-    assert_int_equal(acts.items[0].type, DC_DO_SWAP_OUT);
-    assert_int_equal(acts.items[0].u.pages.slot, young);
-    assert_int_equal(acts.items[0].u.pages.tokens, 31);
-    assert_int_equal(did(DC_DO_GROW_PAGES)->u.pages.slot, old);
+    assert_int_equal(decode_kit_acts.items[0].type, DC_DO_SWAP_OUT);
+    assert_int_equal(decode_kit_acts.items[0].u.pages.slot, young);
+    assert_int_equal(decode_kit_acts.items[0].u.pages.tokens, 31);
+    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.slot, old);
     assert_int_equal(dc_brain_load(b).pages_used, 6);
     assert_int_equal(dc_brain_load(b).queued, 1);
     ended(b, mid);
-    assert_null(did(DC_DO_SWAP_IN));                    /* it wants the pages of 30 + 10 rows */
+    assert_null(decode_kit_did(DC_DO_SWAP_IN));                    /* it wants the pages of 30 + 10 rows */
     ended(b, old);
-    assert_int_equal(did(DC_DO_SWAP_IN)->u.pages.tokens, 31);
-    assert_int_equal(did(DC_DO_SWAP_IN)->u.pages.capacity, 32);
-    const dc_action *a = did(DC_DO_START);
+    assert_int_equal(decode_kit_did(DC_DO_SWAP_IN)->u.pages.tokens, 31);
+    assert_int_equal(decode_kit_did(DC_DO_SWAP_IN)->u.pages.capacity, 32);
+    const dc_action *a = decode_kit_did(DC_DO_START);
     assert_int_equal(a->u.start.slot, young);
     assert_int_equal(a->u.start.rows, 31);
     assert_int_equal(a->u.start.ids_len, 2);
     token(b, young, 2);
-    assert_int_equal(said(BT_MSG_TOKENS)->u.tokens.first_index, 2);
+    assert_int_equal(decode_kit_said(BT_MSG_TOKENS)->u.tokens.first_index, 2);
     assert_int_equal(dc_brain_counters(b)->preempted, 1);
     assert_int_equal(dc_brain_counters(b)->swapped_in, 1);
     ended(b, young);
@@ -366,14 +323,14 @@ static void lets_the_youngest_sit_out_rather_than_preempting_an_older_one(void *
     uint32_t old = running(b, 1, 32, 40), young = running(b, 2, 10, 60);
     need(b, old, 48);
     need(b, young, 32);
-    assert_int_equal(did(DC_DO_GROW_PAGES)->u.pages.slot, young);
+    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.slot, young);
     need(b, young, 48);
-    assert_null(did(DC_DO_STOP));
-    assert_null(did(DC_DO_GROW_PAGES));
+    assert_null(decode_kit_did(DC_DO_STOP));
+    assert_null(decode_kit_did(DC_DO_GROW_PAGES));
     reserve(b, 3, 1, 1, 1, true, NULL, 0);
-    assert_non_null(said(BT_MSG_REFUSED));
+    assert_non_null(decode_kit_said(BT_MSG_REFUSED));
     ended(b, old);
-    assert_int_equal(did(DC_DO_GROW_PAGES)->u.pages.slot, young);
+    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.slot, young);
     dc_brain_free(b);
 }
 
@@ -386,15 +343,15 @@ static void prefills_and_replays_again_what_the_swap_store_cannot_hold(void **s)
     need(b, old, 64);
     need(b, old, 80);
     stopped(b, young, 21);
-    assert_null(did(DC_DO_SWAP_OUT));
-    assert_int_equal(did(DC_DO_FREE_PAGES)->u.slot, young);
-    assert_int_equal(did(DC_DO_GROW_PAGES)->u.pages.slot, old);
+    assert_null(decode_kit_did(DC_DO_SWAP_OUT));
+    assert_int_equal(decode_kit_did(DC_DO_FREE_PAGES)->u.slot, young);
+    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.slot, old);
     ended(b, old);
-    assert_int_equal(did(DC_DO_RESERVE_PAGES)->u.pages.tokens, 22);
-    assert_int_equal(did(DC_DO_START)->u.start.rows, 0);
-    assert_int_equal(did(DC_DO_START)->u.start.ids_len, 2);
+    assert_int_equal(decode_kit_did(DC_DO_RESERVE_PAGES)->u.pages.tokens, 22);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 0);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.ids_len, 2);
     first(b, young, 100);
-    assert_null(said(BT_MSG_FIRST_TOKEN));              /* it was told before */
+    assert_null(decode_kit_said(BT_MSG_FIRST_TOKEN));              /* it was told before */
     assert_int_equal(dc_brain_counters(b)->dropped, 1);
     dc_brain_free(b);
 }
@@ -405,13 +362,13 @@ static void begins_a_prefill_again_that_was_preempted_in_its_middle(void **s)
     dc_brain *b = make_with(2, 6, 8, true);
     uint32_t old = running(b, 1, 32, 60), young = local(b, 2, 20, 20);
     need(b, old, 80);
-    assert_int_equal(did(DC_DO_STOP)->u.slot, young);
+    assert_int_equal(decode_kit_did(DC_DO_STOP)->u.slot, young);
     stopped(b, young, 16);
-    assert_null(did(DC_DO_SWAP_OUT));
+    assert_null(decode_kit_did(DC_DO_SWAP_OUT));
     ended(b, old);
-    assert_int_equal(did(DC_DO_START)->u.start.rows, 0);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 0);
     first(b, young, 100);
-    assert_non_null(said(BT_MSG_FIRST_TOKEN));
+    assert_non_null(decode_kit_said(BT_MSG_FIRST_TOKEN));
     dc_brain_free(b);
 }
 
@@ -421,16 +378,16 @@ static void gives_up_what_can_neither_be_kept_nor_made_again(void **s)
     dc_brain *b = make_with(2, 6, 1, false);
     bt_ticket t = remote(b, 1, 32, 60, NULL, 0);
     arrives(b, t, 1, 32, 64);
-    uint32_t old = did(DC_DO_START)->u.start.slot;
+    uint32_t old = decode_kit_did(DC_DO_START)->u.start.slot;
     t = remote(b, 2, 20, 20, NULL, 0);
     arrives(b, t, 2, 20, 100);
-    uint32_t young = did(DC_DO_START)->u.start.slot;
+    uint32_t young = decode_kit_did(DC_DO_START)->u.start.slot;
     need(b, old, 64);
     need(b, old, 80);
     stopped(b, young, 20);
-    assert_int_equal(said(BT_MSG_FAILED)->u.failed.code, BT_EAGAIN);
-    assert_int_equal(said(BT_MSG_FAILED)->ref.number, 2);
-    assert_int_equal(did(DC_DO_GROW_PAGES)->u.pages.slot, old);
+    assert_int_equal(decode_kit_said(BT_MSG_FAILED)->u.failed.code, BT_EAGAIN);
+    assert_int_equal(decode_kit_said(BT_MSG_FAILED)->ref.number, 2);
+    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.slot, old);
     ack(b, 2, BT_MSG_FAILED);
     assert_int_equal(dc_brain_load(b).leases, 1);
     dc_brain_free(b);
@@ -442,21 +399,21 @@ static void serves_who_waits_for_pages_by_age_and_takes_no_new_reservation_befor
     dc_brain *b = make_with(4, 6, 16, true);
     uint32_t old = running(b, 1, 32, 64), mid = running(b, 2, 14, 2), young = running(b, 3, 14, 2);
     need(b, old, 64);
-    assert_null(did(DC_DO_STOP));
+    assert_null(decode_kit_did(DC_DO_STOP));
     assert_int_equal(dc_brain_load(b).pages_used, 6);
     need(b, old, 96);                                   /* both must go, one after the other */
-    assert_int_equal(did(DC_DO_STOP)->u.slot, young);
+    assert_int_equal(decode_kit_did(DC_DO_STOP)->u.slot, young);
     stopped(b, young, 14);
-    assert_int_equal(did(DC_DO_STOP)->u.slot, mid);
+    assert_int_equal(decode_kit_did(DC_DO_STOP)->u.slot, mid);
     stopped(b, mid, 14);
-    assert_non_null(did(DC_DO_GROW_PAGES));
+    assert_non_null(decode_kit_did(DC_DO_GROW_PAGES));
     reserve(b, 4, 1, 1, 1, true, NULL, 0);
-    assert_non_null(said(BT_MSG_REFUSED));
+    assert_non_null(decode_kit_said(BT_MSG_REFUSED));
     ended(b, old);
-    assert_int_equal(did(DC_DO_SWAP_IN)->u.pages.slot, mid);
+    assert_int_equal(decode_kit_did(DC_DO_SWAP_IN)->u.pages.slot, mid);
     assert_int_equal(dc_brain_load(b).queued, 0);
     reserve(b, 5, 1, 1, 1, true, NULL, 0);
-    assert_non_null(said(BT_MSG_RESERVED));
+    assert_non_null(decode_kit_said(BT_MSG_RESERVED));
     dc_brain_free(b);
 }
 
@@ -467,14 +424,14 @@ static void gives_up_who_waits_for_pages_too_long(void **s)
     uint32_t old = running(b, 1, 32, 64), young = running(b, 2, 30, 20);
     need(b, old, 80);
     stopped(b, young, 30);
-    assert_non_null(did(DC_DO_SWAP_OUT));
-    assert_non_null(did(DC_DO_GROW_PAGES));
-    assert_true(dc_brain_due_us(b) <= now + 20 * SECOND);
-    now += 20 * SECOND;
+    assert_non_null(decode_kit_did(DC_DO_SWAP_OUT));
+    assert_non_null(decode_kit_did(DC_DO_GROW_PAGES));
+    assert_true(dc_brain_due_us(b) <= decode_kit_now + 20 * SECOND);
+    decode_kit_now += 20 * SECOND;
     tick(b);
-    assert_int_equal(said(BT_MSG_FAILED)->ref.number, 2);
-    assert_int_equal(said(BT_MSG_FAILED)->u.failed.code, BT_EAGAIN);
-    assert_int_equal(did(DC_DO_DROP_SWAP)->u.slot, young);
+    assert_int_equal(decode_kit_said(BT_MSG_FAILED)->ref.number, 2);
+    assert_int_equal(decode_kit_said(BT_MSG_FAILED)->u.failed.code, BT_EAGAIN);
+    assert_int_equal(decode_kit_did(DC_DO_DROP_SWAP)->u.slot, young);
     dc_brain_free(b);
 }
 
@@ -486,16 +443,16 @@ static void frees_a_preempted_sequence_whose_gateway_aborts_it(void **s)
         uint32_t old = running(b, 1, 32, 60), young = running(b, 2, 20, 20);
         need(b, old, 80);
         if (when == 1) stopped(b, young, 20);
-        control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 2, 1}});
+        decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 2, 1}});
         if (when == 0) {
-            assert_null(said(BT_MSG_ABORT_ACK));
-            assert_null(did(DC_DO_STOP));               /* it has been told */
+            assert_null(decode_kit_said(BT_MSG_ABORT_ACK));
+            assert_null(decode_kit_did(DC_DO_STOP));               /* it has been told */
             stopped(b, young, 20);
-            assert_int_equal(did(DC_DO_FREE_PAGES)->u.slot, young);
+            assert_int_equal(decode_kit_did(DC_DO_FREE_PAGES)->u.slot, young);
         } else {
-            assert_int_equal(did(DC_DO_DROP_SWAP)->u.slot, young);
+            assert_int_equal(decode_kit_did(DC_DO_DROP_SWAP)->u.slot, young);
         }
-        assert_non_null(said(BT_MSG_ABORT_ACK));
+        assert_non_null(decode_kit_said(BT_MSG_ABORT_ACK));
         assert_int_equal(dc_brain_load(b).leases, 1);
         assert_int_equal(dc_brain_load(b).pages_used, 5);
         dc_brain_free(b);
@@ -508,14 +465,14 @@ static void shares_a_beginning_in_place_and_counts_its_pages_once(void **s)
     dc_brain *b = make_with(4, 8, 0, true);
     uint32_t donor = local(b, 1, 50, 4);
     local(b, 9, 50, 4);                                 /* the same prompt, but no row is in place yet */
-    assert_null(did(DC_DO_SHARE_PAGES));
-    control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 9, 1}});
+    assert_null(decode_kit_did(DC_DO_SHARE_PAGES));
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 9, 1}});
     stopped(b, 1, 0);
     first(b, donor, 100);
     uint32_t slot = local(b, 17, 48, 4);
-    assert_int_equal(did(DC_DO_SHARE_PAGES)->u.pages.from, donor);
-    assert_int_equal(did(DC_DO_SHARE_PAGES)->u.pages.tokens, 32);       /* row 47 is computed: token 0 comes of it */
-    assert_int_equal(did(DC_DO_START)->u.start.rows, 32);
+    assert_int_equal(decode_kit_did(DC_DO_SHARE_PAGES)->u.pages.from, donor);
+    assert_int_equal(decode_kit_did(DC_DO_SHARE_PAGES)->u.pages.tokens, 32);       /* row 47 is computed: token 0 comes of it */
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 32);
     assert_int_equal(dc_brain_load(b).pages_used, 5);
     ended(b, donor);
     assert_int_equal(dc_brain_load(b).pages_used, 3);
@@ -535,10 +492,10 @@ static void copies_the_page_that_a_shared_beginning_ends_in(void **s)
     page_tokens = PAGE;
     const uint32_t donor = running(b, 1, 110, 4);
     const uint32_t slot = local(b, 9, 120, 4);
-    assert_int_equal(did(DC_DO_SHARE_PAGES)->u.pages.from, donor);
-    assert_int_equal(did(DC_DO_SHARE_PAGES)->u.pages.tokens, 96);       /* 110 in steps of 16: a page, and 32 rows of the next */
-    assert_int_equal(did(DC_DO_RESERVE_PAGES)->u.pages.tokens, 120);
-    assert_int_equal(did(DC_DO_START)->u.start.rows, 96);
+    assert_int_equal(decode_kit_did(DC_DO_SHARE_PAGES)->u.pages.from, donor);
+    assert_int_equal(decode_kit_did(DC_DO_SHARE_PAGES)->u.pages.tokens, 96);       /* 110 in steps of 16: a page, and 32 rows of the next */
+    assert_int_equal(decode_kit_did(DC_DO_RESERVE_PAGES)->u.pages.tokens, 120);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 96);
     assert_int_equal(dc_brain_load(b).pages_used, 3);                   /* of 2 and 2, one is held by both */
     ended(b, donor);
     assert_int_equal(dc_brain_load(b).pages_used, 2);
@@ -556,12 +513,12 @@ static void shares_a_prefill_node_s_rows_only_where_it_is_of_the_same_class(void
         bt_msg hello = {.type = BT_MSG_HELLO};
         hello.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = {1, 1, 2, BT_KV_F16}};
         strcpy(hello.u.hello.exactness, same ? CLASS : "npu/abd/f16/1");
-        bulk(b, &hello);
+        decode_kit_bulk(b, &hello);
         bt_ticket t = remote(b, 1, 50, 4, NULL, 0);
         arrives(b, t, 1, 50, 100);
-        assert_non_null(did(DC_DO_START));
+        assert_non_null(decode_kit_did(DC_DO_START));
         local(b, 9, 50, 4);
-        assert_int_equal(did(DC_DO_SHARE_PAGES) != NULL, same);
+        assert_int_equal(decode_kit_did(DC_DO_SHARE_PAGES) != NULL, same);
         dc_brain_free(b);
     }
 }

@@ -1,7 +1,7 @@
 /* Storms of sequences in a pool that is far too small, with a worker, a pool and a gateway that are only counted: every sequence ends with
  * its own tokens, the oldest always gets on, the brain's count of pages is the pool's, and nothing is left. The seed is told on failure. */
 #include "base/rng.h"
-#include "decode-node/brain.h"
+#include "tests/helpers/decode_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,29 +13,11 @@
 #include <string.h>
 
 enum { PAGE = 16, GROWTH = 16, REQUESTS = 60, SLOTS = 6, POOL = 20, AT_ONCE = 10, ROUNDS_MAX = 20000, OLDEST_WAITS = 300 };
-static const bt_incarnation SELF = {{2}}, GATE = {{1}};
-static int64_t now;
-static dc_actions acts;
-
-static void step(dc_brain *b, const dc_event *ev)
-{
-    static uint64_t draws;
-    draws++;
-    acts = dc_brain_step(b, ev, now, &(bt_random){{draws, ~draws}});
-}
-
-static void control(dc_brain *b, bt_msg *m)
-{
-    m->from = GATE;
-    m->to = SELF;
-    if (m->ref.attempt) m->ref.owner = GATE;
-    step(b, &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, m}});
-}
 
 static dc_brain *make(uint32_t swap_pages)
 {
     dc_config c = dc_config_defaults();
-    c.self = SELF;
+    c.self = decode_kit_self;
     c.slots = SLOTS;
     c.pages_total = POOL;
     c.page_tokens = PAGE;
@@ -46,10 +28,10 @@ static dc_brain *make(uint32_t swap_pages)
     c.hello.ctx_tokens = 256;
     c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16};
     dc_brain *b = NULL;
-    now = 1000000;
+    decode_kit_now = 1000000;
     assert_int_equal(dc_brain_new(&b, &c, NULL), BT_OK);
-    step(b, &(dc_event){.type = DC_EV_TICK});
-    control(b, &(bt_msg){.type = BT_MSG_WELCOME});
+    decode_kit_step(b, &(dc_event){.type = DC_EV_TICK});
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_WELCOME});
     return b;
 }
 
@@ -207,13 +189,13 @@ static void carry_out(world *w, const dc_action *a)
 /* One event into the brain, and everything that follows at once. */
 static void feed(world *w, const dc_event *ev)
 {
-    step(w->b, ev);
-    for (size_t i = 0; i < acts.len; i++) carry_out(w, &acts.items[i]);
+    decode_kit_step(w->b, ev);
+    for (size_t i = 0; i < decode_kit_acts.len; i++) carry_out(w, &decode_kit_acts.items[i]);
     assert_int_equal(dc_brain_load(w->b).pages_used, used(w));
     while (w->say_len) {
         bt_msg m = w->say[--w->say_len];
-        control(w->b, &m);
-        for (size_t i = 0; i < acts.len; i++) carry_out(w, &acts.items[i]);
+        decode_kit_control(w->b, &m);
+        for (size_t i = 0; i < decode_kit_acts.len; i++) carry_out(w, &decode_kit_acts.items[i]);
         assert_int_equal(dc_brain_load(w->b).pages_used, used(w));
     }
 }
@@ -264,12 +246,12 @@ static void submit(world *w, uint64_t number)
     request *r = &w->all[number];
     for (int32_t i = 0; i < 256; i++) ids[i] = i == 0 ? 1000 + (int32_t)number : i;
     for (uint32_t i = 0; i < r->accepted; i++) generated[i] = id_of(number, i);
-    bt_msg m = {.type = BT_MSG_RESERVE, .ref = {GATE, number, ++r->attempt}};
+    bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, number, ++r->attempt}};
     m.u.reserve = (bt_msg_reserve){.prompt_tokens = r->prompt, .max_tokens = r->max, .ids = ids, .ids_len = r->prompt, .is_local = true,
                                    .generated = generated, .generated_len = r->accepted, .lease_ms = 600000};
     r->is_open = true;
-    m.from = GATE;
-    m.to = SELF;
+    m.from = decode_kit_gate;
+    m.to = decode_kit_self;
     feed(w, &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, &m}});
 }
 
@@ -288,7 +270,7 @@ static dc_counters storm(uint64_t seed, uint32_t swap_pages)
     uint32_t done = 0, oldest = 0, accepted = 0, waited = 0;
     for (uint32_t rounds = 0; done < REQUESTS; rounds++) {
         if (rounds > ROUNDS_MAX) fail_msg("seed %llu: not over after %d rounds", (unsigned long long)seed, ROUNDS_MAX);
-        now += 1000;
+        decode_kit_now += 1000;
         for (uint32_t i = 0, open = 0; i < REQUESTS && open < AT_ONCE; i++) {
             if (w->all[i].is_done) continue;
             open++;
