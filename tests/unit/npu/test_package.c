@@ -193,7 +193,7 @@ static void the_engine_tells_of_its_package(void **state)
     bt_fault f = { "" };
     (void)state;
     if (pf_engine_new(&e, model, &(pf_engine_config){ .threads = 1, .ctx_tokens = 64 }, &f) < 0) fail_msg("%s", f.text);
-    const pf_engine_about a = pf_engine_describe(e);
+    const bt_node_about a = pf_engine_describe(e);
     assert_string_equal(a.engine.name, pf_engine_names[0]);
     assert_string_equal(a.engine.quant, "w8a8");
     assert_string_equal(a.engine.shape_policy, BT_PLAN_DEFAULT);
