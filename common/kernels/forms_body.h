@@ -4,10 +4,11 @@
  * widths: bytes from nibbles, words from bytes and a constant, floats from the halves of lanes. For 64 weights (8 AVX2
  * registers of floats) that is 17 integer operations in AVX2; for 128 (8 AVX-512 registers) it is 16 in AVX-512: 2.1 and
  * 2.0 for each FMA.
- * Few rows decode into registers. For many, CHUNK inputs of a panel are decoded into a buffer in the L1 cache once,
+ * Few rows decode into registers, a few more do so a piece at a time. For many, CHUNK inputs of a panel are decoded into a buffer in the L1 cache once,
  * tiles of rows run down it, and their sums wait in memory for the next chunk. The order of a sum is the same. */
 enum {
     FP4_FEW = 4,
+    FP4_PIECES = 8,  /* rows up to which decoding again costs less than the way through the buffer */
     BLOCK_ROWS = 48, /* that share one decoding */
     CHUNK = 128,     /* whole groups */
 };
@@ -118,6 +119,22 @@ static void fp4_few(const product *a)
         default: fp4_tile_1x4(a, p); break;
         }
     }
+}
+
+/* Panel by panel, which then lies in the L1 cache, FP4_FEW rows at a time. */
+static void fp4_pieces(const product *a)
+{
+    for (size_t p = a->p0; p < a->p1; p++)
+        for (size_t row = 0; row < a->t; row += FP4_FEW) {
+            product piece = *a;
+            piece.p0 = p;
+            piece.p1 = p + 1;
+            piece.y += row * a->ldy;
+            piece.x += row * a->ldx;
+            piece.xs += row * a->groups;
+            piece.t = a->t - row < FP4_FEW ? a->t - row : FP4_FEW;
+            fp4_few(&piece);
+        }
 }
 
 /* ---- many rows ---- */
@@ -234,5 +251,6 @@ void BT_VARIANT(bt_matmul4)(float *restrict y, size_t ldy, const float *restrict
                        .groups = (k + GROUP - 1) / GROUP};
     fp4_sums(scratch, x, ldx, t, k);
     if (t <= FP4_FEW) fp4_few(&a);
+    else if (t <= FP4_PIECES) fp4_pieces(&a);
     else fp4_many(&a);
 }
