@@ -4,8 +4,9 @@
  * widths: bytes from nibbles, words from bytes and a constant, floats from the halves of lanes. For 64 weights (8 AVX2
  * registers of floats) that is 17 integer operations in AVX2; for 128 (8 AVX-512 registers) it is 16 in AVX-512: 2.1 and
  * 2.0 for each FMA.
- * Few rows decode into registers, a few more do so a piece at a time. For many, CHUNK inputs of a panel are decoded into a buffer in the L1 cache once,
- * tiles of rows run down it, and their sums wait in memory for the next chunk. The order of a sum is the same. */
+ * Few rows decode into registers, a few more do so a piece at a time. For many, CHUNK inputs of a panel are decoded
+ * into a buffer in the L1 cache once, tiles of rows run down it, and their sums wait in memory for the next chunk. The
+ * order of a sum is the same. */
 enum {
     FP4_FEW = 4,
     FP4_PIECES = 8,  /* rows up to which decoding again costs less than the way through the buffer */
