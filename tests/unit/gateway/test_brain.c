@@ -1,6 +1,6 @@
 /* The gateway's brain alone: one final answer a request, the next index only, deadlines, and every message in
  * every state. */
-#include "gateway/brain.h"
+#include "tests/helpers/gateway_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,23 +22,6 @@ static void from(gw_brain *b, bt_incarnation who, bt_msg *m)
     if (m->to.bytes[0] == 0) m->to = SELF;
     if (m->ref.attempt) m->ref.owner = SELF;
     step(b, &(gw_event){.type = GW_EV_MSG, .u.msg = m});
-}
-
-static const gw_action *did(gw_action_type type)
-{
-    for (size_t i = 0; i < acts.len; i++)
-        if (acts.items[i].type == type) return &acts.items[i];
-    return NULL;
-}
-
-static const bt_msg *said(bt_incarnation to, bt_msg_type type)
-{
-    for (size_t i = 0; i < acts.len; i++) {
-        const gw_action *a = &acts.items[i];
-        if (a->type == GW_DO_SEND && a->u.send.msg.type == type && bt_incarnation_equal(&a->u.send.peer, &to))
-            return &a->u.send.msg;
-    }
-    return NULL;
 }
 
 static bt_msg hello_msg(bt_role role)
@@ -70,7 +53,7 @@ static void join(gw_brain *b, bt_incarnation who, bt_role role)
 {
     bt_msg m = hello_msg(role);
     from(b, who, &m);
-    assert_non_null(said(who, BT_MSG_WELCOME));
+    assert_non_null(gateway_kit_said(acts, who, BT_MSG_WELCOME));
     beat(b, who);
 }
 
@@ -141,9 +124,9 @@ static void finished(gw_brain *b, uint32_t n)
 static void to_prefilling(gw_brain *b)
 {
     submit(b, 1, 20);
-    assert_int_equal(said(DECODE, BT_MSG_RESERVE)->u.reserve.sampling.seed, 77);
+    assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->u.reserve.sampling.seed, 77);
     reserved(b, 1);
-    assert_int_equal(said(PREFILL, BT_MSG_PREFILL)->u.prefill.ticket.bytes[3], 8);
+    assert_int_equal(gateway_kit_said(acts, PREFILL, BT_MSG_PREFILL)->u.prefill.ticket.bytes[3], 8);
     from(b, PREFILL, &(bt_msg){.type = BT_MSG_PREFILL_ACCEPTED, .ref = {SELF, 1, 1}});
 }
 
@@ -151,9 +134,9 @@ static void to_decoding(gw_brain *b)
 {
     to_prefilling(b);
     first(b, 40);
-    assert_non_null(did(GW_DO_FIRST));
-    assert_int_equal(did(GW_DO_TOKENS)->u.tokens.ids[0], 40);
-    assert_non_null(said(PREFILL, BT_MSG_ACK));
+    assert_non_null(gateway_kit_did(acts, GW_DO_FIRST));
+    assert_int_equal(gateway_kit_did(acts, GW_DO_TOKENS)->u.tokens.ids[0], 40);
+    assert_non_null(gateway_kit_said(acts, PREFILL, BT_MSG_ACK));
 }
 
 static void done_with_figures_waits_for_both_reports(void **s)
@@ -162,16 +145,16 @@ static void done_with_figures_waits_for_both_reports(void **s)
     gw_brain *b = make_ready();
     to_decoding(b);
     tokens(b, 1, (int32_t[]){41, 42, 7}, 3);
-    assert_int_equal(did(GW_DO_TOKENS)->u.tokens.ids_len, 2);       /* the stop id is not the client's */
-    assert_int_equal(said(DECODE, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index, 4);
-    assert_null(did(GW_DO_DONE));
+    assert_int_equal(gateway_kit_did(acts, GW_DO_TOKENS)->u.tokens.ids_len, 2);       /* the stop id is not the client's */
+    assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index, 4);
+    assert_null(gateway_kit_did(acts, GW_DO_DONE));
     finished(b, 4);
-    assert_non_null(said(DECODE, BT_MSG_FINISHED_ACK));
-    assert_null(did(GW_DO_DONE));
+    assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_FINISHED_ACK));
+    assert_null(gateway_kit_did(acts, GW_DO_DONE));
     bt_msg m = {.type = BT_MSG_PREFILL_DONE, .ref = {SELF, 1, 1}};
     m.u.prefill_done.kv_bytes = 123;
     from(b, PREFILL, &m);
-    const gw_action *d = did(GW_DO_DONE);
+    const gw_action *d = gateway_kit_did(acts, GW_DO_DONE);
     assert_int_equal(d->u.done.reason, BT_FINISH_STOP);
     assert_int_equal(d->u.done.stats.completion_tokens, 3);
     assert_int_equal(d->u.done.stats.kv_bytes, 123);
@@ -190,9 +173,9 @@ static void done_comes_after_a_short_grace_without_the_reports(void **s)
     tokens(b, 1, (int32_t[]){7}, 1);
     now += 1000000;
     step(b, &(gw_event){.type = GW_EV_TICK});
-    assert_false(did(GW_DO_DONE)->u.done.stats.has_kv);
-    assert_non_null(said(PREFILL, BT_MSG_ABORT));
-    assert_non_null(said(DECODE, BT_MSG_ABORT));
+    assert_false(gateway_kit_did(acts, GW_DO_DONE)->u.done.stats.has_kv);
+    assert_non_null(gateway_kit_said(acts, PREFILL, BT_MSG_ABORT));
+    assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_ABORT));
     gw_brain_free(b);
 }
 
@@ -202,16 +185,16 @@ static void takes_the_next_index_only(void **s)
     gw_brain *b = make_ready();
     to_decoding(b);
     tokens(b, 2, (int32_t[]){50}, 1);
-    assert_null(did(GW_DO_TOKENS));
-    assert_int_equal(said(DECODE, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index, 1);
+    assert_null(gateway_kit_did(acts, GW_DO_TOKENS));
+    assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index, 1);
     tokens(b, 1, (int32_t[]){41, 42}, 2);
     tokens(b, 1, (int32_t[]){41, 42, 43}, 3);
-    assert_int_equal(did(GW_DO_TOKENS)->u.tokens.first_index, 3);
-    assert_int_equal(did(GW_DO_TOKENS)->u.tokens.ids_len, 1);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_TOKENS)->u.tokens.first_index, 3);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_TOKENS)->u.tokens.ids_len, 1);
     tokens(b, 0, (int32_t[]){40}, 1);
-    assert_null(did(GW_DO_TOKENS));
+    assert_null(gateway_kit_did(acts, GW_DO_TOKENS));
     finished(b, 9);                                     /* tokens are still missing: not accepted yet */
-    assert_null(said(DECODE, BT_MSG_FINISHED_ACK));
+    assert_null(gateway_kit_said(acts, DECODE, BT_MSG_FINISHED_ACK));
     gw_brain_free(b);
 }
 
@@ -223,13 +206,13 @@ static void token_0_that_ends_aborts_both(void **s)
         submit(b, 1, i ? 1 : 20);
         reserved(b, 1);
         first(b, i ? 40 : 7);
-        assert_int_equal(did(GW_DO_DONE)->u.done.reason, i ? BT_FINISH_LENGTH : BT_FINISH_STOP);
-        assert_int_equal(did(GW_DO_TOKENS) != NULL, i);
-        assert_non_null(said(PREFILL, BT_MSG_ABORT));
-        assert_non_null(said(DECODE, BT_MSG_ABORT));
+        assert_int_equal(gateway_kit_did(acts, GW_DO_DONE)->u.done.reason, i ? BT_FINISH_LENGTH : BT_FINISH_STOP);
+        assert_int_equal(gateway_kit_did(acts, GW_DO_TOKENS) != NULL, i);
+        assert_non_null(gateway_kit_said(acts, PREFILL, BT_MSG_ABORT));
+        assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_ABORT));
         now += 500000;
         from(b, PREFILL, &(bt_msg){.type = BT_MSG_ABORT_ACK, .ref = {SELF, 1, 1}});
-        assert_non_null(said(DECODE, BT_MSG_ABORT));    /* again, until answered */
+        assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_ABORT));    /* again, until answered */
         from(b, DECODE, &(bt_msg){.type = BT_MSG_ABORT_ACK, .ref = {SELF, 1, 1}});
         assert_int_equal(gw_brain_active(b), 0);
         gw_brain_free(b);
@@ -244,23 +227,23 @@ static void a_refusal_for_now_is_another_attempt_and_one_for_good_is_the_end(voi
     bt_msg m = {.type = BT_MSG_REFUSED, .ref = {SELF, 1, 1}};
     m.u.refused = (bt_msg_refused){.of = BT_MSG_RESERVE, .code = BT_EAGAIN, .retry_after_ms = 100};
     from(b, DECODE, &m);
-    assert_null(did(GW_DO_FAIL));
+    assert_null(gateway_kit_did(acts, GW_DO_FAIL));
     assert_int_equal(gw_brain_queued(b), 1);
     now += 99999;
     step(b, &(gw_event){.type = GW_EV_TICK});
-    assert_null(said(DECODE, BT_MSG_RESERVE));
+    assert_null(gateway_kit_said(acts, DECODE, BT_MSG_RESERVE));
     now += 1;
     step(b, &(gw_event){.type = GW_EV_TICK});
-    assert_int_equal(said(DECODE, BT_MSG_RESERVE)->ref.attempt, 2);
+    assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->ref.attempt, 2);
     reserved(b, 1);                                     /* an answer to the old attempt */
-    assert_null(said(PREFILL, BT_MSG_PREFILL));
+    assert_null(gateway_kit_said(acts, PREFILL, BT_MSG_PREFILL));
     m.ref.attempt = 2;
     m.u.refused.code = BT_EARG;
     m.u.refused.retry_after_ms = 0;
     strcpy(m.u.refused.text, "no");
     from(b, DECODE, &m);
-    assert_int_equal(did(GW_DO_FAIL)->u.fail.kind, GW_FAIL_REFUSED);
-    assert_string_equal(did(GW_DO_FAIL)->u.fail.text, "no");
+    assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_REFUSED);
+    assert_string_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.text, "no");
     gw_brain_free(b);
 }
 
@@ -271,13 +254,13 @@ static void a_restarted_node_ends_what_it_worked_on_at_once(void **s)
     to_prefilling(b);
     bt_msg m = hello_msg(BT_ROLE_PREFILL);
     from(b, OTHER, &m);
-    assert_int_equal(did(GW_DO_FAIL)->u.fail.kind, GW_FAIL_NODE_LOST);
-    assert_non_null(said(DECODE, BT_MSG_ABORT));
+    assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_NODE_LOST);
+    assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_ABORT));
     beat(b, PREFILL); /* the old one is a stranger now, and may not take the name back */
-    assert_int_equal(said(PREFILL, BT_MSG_REJECT)->u.reject.code, BT_EAGAIN);
+    assert_int_equal(gateway_kit_said(acts, PREFILL, BT_MSG_REJECT)->u.reject.code, BT_EAGAIN);
     m = hello_msg(BT_ROLE_PREFILL);
     from(b, PREFILL, &m);
-    assert_int_equal(said(PREFILL, BT_MSG_REJECT)->u.reject.code, BT_EARG);
+    assert_int_equal(gateway_kit_said(acts, PREFILL, BT_MSG_REJECT)->u.reject.code, BT_EARG);
     gw_brain_free(b);
 }
 
@@ -293,11 +276,11 @@ static void silence_makes_a_node_suspect_then_gone_and_a_word_brings_it_back(voi
     assert_int_equal(gw_registry_find(gw_brain_registry(b), &DECODE)->state, GW_NODE_SUSPECT);
     assert_false(gw_brain_is_ready(b));
     for (int i = 0; i < 8; i++) {
-        assert_null(did(GW_DO_FAIL));
+        assert_null(gateway_kit_did(acts, GW_DO_FAIL));
         now += 500000;
         beat(b, PREFILL);
     }
-    assert_int_equal(did(GW_DO_FAIL)->u.fail.kind, GW_FAIL_NODE_LOST);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_NODE_LOST);
     beat(b, DECODE);
     assert_int_equal(gw_registry_find(gw_brain_registry(b), &DECODE)->state, GW_NODE_READY);
     assert_true(gw_brain_is_ready(b));
@@ -318,11 +301,11 @@ static void every_wait_has_an_end(void **s)
             now += 500000;
             if (state) beat(b, PREFILL);
             else step(b, &(gw_event){.type = GW_EV_TICK});
-            if (did(GW_DO_FAIL)) assert_int_equal(did(GW_DO_FAIL)->u.fail.kind, want);
-            answers += did(GW_DO_FAIL) != NULL;
+            if (gateway_kit_did(acts, GW_DO_FAIL)) assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, want);
+            answers += gateway_kit_did(acts, GW_DO_FAIL) != NULL;
             if (!state) continue;
             beat(b, DECODE);
-            answers += did(GW_DO_FAIL) != NULL;
+            answers += gateway_kit_did(acts, GW_DO_FAIL) != NULL;
         }
         assert_int_equal(answers, 1);
         assert_int_equal(gw_brain_active(b) + gw_brain_queued(b),
@@ -340,9 +323,9 @@ static void a_prompt_that_makes_rows_slowly_is_waited_for(void **s)
     for (int i = 0; i < 400; i++) {                 /* 200 s, far beyond the first deadline of 31 s */
         now += 500000;
         beat(b, PREFILL);
-        failed += did(GW_DO_FAIL) != NULL;
+        failed += gateway_kit_did(acts, GW_DO_FAIL) != NULL;
         beat(b, DECODE);
-        failed += did(GW_DO_FAIL) != NULL;
+        failed += gateway_kit_did(acts, GW_DO_FAIL) != NULL;
         if (i % 2 == 0) from(b, PREFILL, &(bt_msg){.type = BT_MSG_PREFILL_ACCEPTED, .ref = {SELF, 1, 1}});
     }
     assert_int_equal(failed, 0);
@@ -350,9 +333,9 @@ static void a_prompt_that_makes_rows_slowly_is_waited_for(void **s)
     for (int i = 0; i < 70; i++) {                  /* no more rows: 35 s later it is over */
         now += 500000;
         beat(b, PREFILL);
-        failed += did(GW_DO_FAIL) != NULL;
+        failed += gateway_kit_did(acts, GW_DO_FAIL) != NULL;
         beat(b, DECODE);
-        failed += did(GW_DO_FAIL) != NULL;
+        failed += gateway_kit_did(acts, GW_DO_FAIL) != NULL;
     }
     assert_int_equal(failed, 1);
     gw_brain_free(b);
@@ -367,7 +350,7 @@ static void renews_leases_of_both_sides(void **s)
     for (int i = 0; i < 20; i++) {
         now += 500000;
         beat(b, PREFILL);
-        renewed += said(DECODE, BT_MSG_RENEW) && said(PREFILL, BT_MSG_RENEW);
+        renewed += gateway_kit_said(acts, DECODE, BT_MSG_RENEW) && gateway_kit_said(acts, PREFILL, BT_MSG_RENEW);
         beat(b, DECODE);
     }
     assert_int_equal(renewed, 4);
@@ -380,18 +363,18 @@ static void cancels_and_ends_early_once(void **s)
     gw_brain *b = make_ready();
     to_decoding(b);
     step(b, &(gw_event){.type = GW_EV_FINISH_EARLY, .u.request = 1});
-    assert_int_equal(did(GW_DO_DONE)->u.done.reason, BT_FINISH_STOP);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_DONE)->u.done.reason, BT_FINISH_STOP);
     step(b, &(gw_event){.type = GW_EV_CANCEL, .u.request = 1});
     assert_int_equal(acts.len, 0);
     submit(b, 2, 20);
     submit(b, 3, 20);
     submit(b, 4, 20);
-    assert_int_equal(did(GW_DO_FAIL)->u.fail.kind, GW_FAIL_OVERLOADED);
-    assert_true(did(GW_DO_FAIL)->u.fail.retry_after_ms > 0);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_OVERLOADED);
+    assert_true(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.retry_after_ms > 0);
     step(b, &(gw_event){.type = GW_EV_CANCEL, .u.request = 2});
-    assert_int_equal(did(GW_DO_FAIL)->u.fail.kind, GW_FAIL_CANCELLED);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_CANCELLED);
     submit(b, 4, 20);                                   /* a number used before */
-    assert_int_equal(did(GW_DO_FAIL)->u.fail.kind, GW_FAIL_BAD);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_BAD);
     submit(b, 5, 200);
     step(b, &(gw_event){.type = GW_EV_CANCEL, .u.request = 3});
     assert_int_equal(acts.items[1].u.fail.kind, GW_FAIL_TOO_LONG);
@@ -407,14 +390,14 @@ static void refuses_a_node_of_another_model_with_both_values(void **s)
     bt_msg m = hello_msg(BT_ROLE_DECODE);
     m.u.hello.model_id[0] = 0xab;
     from(b, DECODE, &m);
-    const bt_msg *r = said(DECODE, BT_MSG_REJECT);
+    const bt_msg *r = gateway_kit_said(acts, DECODE, BT_MSG_REJECT);
     assert_non_null(strstr(r->u.reject.text, "ab000000000000000000000000000000"));
     assert_non_null(strstr(r->u.reject.text, "05000000000000000000000000000000"));
-    assert_non_null(did(GW_DO_LOG));
+    assert_non_null(gateway_kit_did(acts, GW_DO_LOG));
     m = hello_msg(BT_ROLE_DECODE);
     m.u.hello.protocol = BT_PROTOCOL_VERSION + 1;
     from(b, DECODE, &m);
-    assert_int_equal(said(DECODE, BT_MSG_REJECT)->u.reject.code, BT_EVERSION);
+    assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_REJECT)->u.reject.code, BT_EVERSION);
     gw_brain_free(b);
 }
 
@@ -438,13 +421,13 @@ static void ignores_every_message_that_a_state_does_not_expect(void **s)
                                      (type == BT_MSG_REFUSED && state == 1) || type == BT_MSG_FINISHED);
                     from(b, who == 0 ? PREFILL : who == 1 ? DECODE : OTHER, &m);
                     if (!expected || state == 0 || state == 4) {
-                        assert_null(did(GW_DO_DONE));
-                        assert_null(did(GW_DO_FAIL));
-                        assert_null(did(GW_DO_TOKENS));
-                        assert_null(did(GW_DO_FIRST));
+                        assert_null(gateway_kit_did(acts, GW_DO_DONE));
+                        assert_null(gateway_kit_did(acts, GW_DO_FAIL));
+                        assert_null(gateway_kit_did(acts, GW_DO_TOKENS));
+                        assert_null(gateway_kit_did(acts, GW_DO_FIRST));
                     }
                     if (type != BT_MSG_HELLO && who == 2)
-                        assert_int_equal(said(OTHER, BT_MSG_REJECT) != NULL, type != BT_MSG_REJECT);
+                        assert_int_equal(gateway_kit_said(acts, OTHER, BT_MSG_REJECT) != NULL, type != BT_MSG_REJECT);
                     gw_brain_free(b);
                 }
             }

@@ -1,5 +1,5 @@
 /* Attempts of one request on different nodes: local prefills, and new attempts that replay what the client has already. */
-#include "gateway/brain.h"
+#include "tests/helpers/gateway_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,23 +39,6 @@ static void from(gw_brain *b, bt_incarnation who, bt_msg *m)
         m->ref.number = 1;
     }
     step(b, &(gw_event){.type = GW_EV_MSG, .u.msg = m});
-}
-
-static const gw_action *did(gw_action_type type)
-{
-    for (size_t i = 0; i < acts.len; i++)
-        if (acts.items[i].type == type) return &acts.items[i];
-    return NULL;
-}
-
-static const bt_msg *said(bt_incarnation to, bt_msg_type type)
-{
-    for (size_t i = 0; i < acts.len; i++) {
-        const gw_action *a = &acts.items[i];
-        if (a->type == GW_DO_SEND && a->u.send.msg.type == type && bt_incarnation_equal(&a->u.send.peer, &to))
-            return &a->u.send.msg;
-    }
-    return NULL;
 }
 
 static void beat(gw_brain *b, bt_incarnation who)
@@ -131,7 +114,7 @@ static void give_up(gw_brain *b, bt_incarnation who, uint32_t attempt, bt_err co
     m.u.failed.code = code;
     strcpy(m.u.failed.text, "preempted");
     from(b, who, &m);
-    assert_int_equal(said(who, BT_MSG_ACK)->u.ack.of, BT_MSG_FAILED);
+    assert_int_equal(gateway_kit_said(acts, who, BT_MSG_ACK)->u.ack.of, BT_MSG_FAILED);
 }
 
 static void finished(gw_brain *b, bt_incarnation who, uint32_t attempt, uint32_t n)
@@ -148,7 +131,7 @@ static void reserve_carries_the_prompt_and_the_bias(void **s)
     join(b, PREFILL, "npu", "");
     join(b, DECODE, "f16", "npu");
     submit(b, 20);
-    const bt_msg_reserve *r = &said(DECODE, BT_MSG_RESERVE)->u.reserve;
+    const bt_msg_reserve *r = &gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->u.reserve;
     assert_int_equal(r->ids_len, 10);
     assert_int_equal(r->ids[9], 14);
     assert_int_equal(r->generated_len, 0);
@@ -163,28 +146,28 @@ static void reserve_carries_the_prompt_and_the_bias(void **s)
 static void run_locally(gw_brain *b, gw_local why)
 {
     submit(b, 3);
-    const bt_msg_reserve *r = &said(DECODE, BT_MSG_RESERVE)->u.reserve;
+    const bt_msg_reserve *r = &gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->u.reserve;
     assert_true(r->is_local);
     assert_true(bt_incarnation_equal(&r->prefill, &(bt_incarnation){{0}}));
     reserved(b, DECODE, 1);
-    assert_null(said(PREFILL, BT_MSG_PREFILL));
-    assert_null(said(DECODE, BT_MSG_PREFILL));
+    assert_null(gateway_kit_said(acts, PREFILL, BT_MSG_PREFILL));
+    assert_null(gateway_kit_said(acts, DECODE, BT_MSG_PREFILL));
     for (int i = 0; i < 20; i++) {      /* it may take its time, but says that rows appear */
         now += 1000000;
         beat(b, DECODE);
         from(b, DECODE, &(bt_msg){.type = BT_MSG_PREFILL_ACCEPTED, .ref = {.attempt = 1}});
     }
-    assert_null(did(GW_DO_FAIL));
+    assert_null(gateway_kit_did(acts, GW_DO_FAIL));
     first(b, DECODE, 1, 40);
-    assert_int_equal(said(DECODE, BT_MSG_ACK)->u.ack.of, BT_MSG_FIRST_TOKEN);
+    assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_ACK)->u.ack.of, BT_MSG_FIRST_TOKEN);
     bt_msg m = {.type = BT_MSG_PREFILL_DONE, .ref = {.attempt = 1}};
     m.u.prefill_done.kv_digest.bytes[0] = 0xab;
     from(b, DECODE, &m);
-    assert_int_equal(said(DECODE, BT_MSG_ACK)->u.ack.of, BT_MSG_PREFILL_DONE);
+    assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_ACK)->u.ack.of, BT_MSG_PREFILL_DONE);
     static const int32_t more[] = {41, 42};
     tokens(b, DECODE, 1, 1, more, 2);
     finished(b, DECODE, 1, 3);
-    const gw_stats *st = &did(GW_DO_DONE)->u.done.stats;
+    const gw_stats *st = &gateway_kit_did(acts, GW_DO_DONE)->u.done.stats;
     assert_int_equal(heard_len, 3);
     assert_int_equal(firsts, 1);
     assert_string_equal(st->prefilled_by, "n2");
@@ -224,16 +207,16 @@ static void another_class_is_never_local_which_is_counted_each_time_and_logged_o
     join(b, PREFILL, "npu 1", "");
     join(b, DECODE, "f16", "npu 2");
     submit(b, 3);
-    assert_false(said(DECODE, BT_MSG_RESERVE)->u.reserve.is_local);
-    assert_non_null(strstr(did(GW_DO_LOG)->u.log.text, "npu 2"));
+    assert_false(gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->u.reserve.is_local);
+    assert_non_null(strstr(gateway_kit_did(acts, GW_DO_LOG)->u.log.text, "npu 2"));
     reserved(b, DECODE, 1);
     first(b, PREFILL, 1, 40);
     give_up(b, DECODE, 1, BT_EAGAIN);
     from(b, PREFILL, &(bt_msg){.type = BT_MSG_ABORT_ACK, .ref = {.attempt = 1}});
     now += 100000;
     step(b, &(gw_event){.type = GW_EV_TICK});
-    assert_false(said(DECODE, BT_MSG_RESERVE)->u.reserve.is_local);
-    assert_null(did(GW_DO_LOG));
+    assert_false(gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->u.reserve.is_local);
+    assert_null(gateway_kit_did(acts, GW_DO_LOG));
     assert_int_equal(gw_brain_counters(b)->local_refused, 2);
     assert_int_equal(gw_brain_counters(b)->local_prefills[GW_LOCAL_SHORT], 0);
     gw_brain_free(b);
@@ -251,8 +234,8 @@ static gw_brain *preempted(const char *own_engine)
     first(b, PREFILL, 1, 40);
     tokens(b, DECODE, 1, 1, more, 2);
     give_up(b, DECODE, 1, BT_EAGAIN);
-    assert_null(did(GW_DO_FAIL));
-    assert_non_null(said(PREFILL, BT_MSG_ABORT));
+    assert_null(gateway_kit_did(acts, GW_DO_FAIL));
+    assert_non_null(gateway_kit_said(acts, PREFILL, BT_MSG_ABORT));
     from(b, PREFILL, &(bt_msg){.type = BT_MSG_ABORT_ACK, .ref = {.attempt = 1}});
     assert_int_equal(gw_brain_queued(b), 1);
     return b;
@@ -266,10 +249,10 @@ static void a_preempted_request_goes_on_elsewhere_without_a_repeated_missing_or_
     join(b, DECODE_2, "f16", "");
     bt_msg bye = {.type = BT_MSG_BYE};
     from(b, DECODE, &bye);
-    assert_null(said(DECODE_2, BT_MSG_RESERVE)); /* a pause first */
+    assert_null(gateway_kit_said(acts, DECODE_2, BT_MSG_RESERVE)); /* a pause first */
     now += 100000;
     step(b, &(gw_event){.type = GW_EV_TICK});
-    const bt_msg *r = said(DECODE_2, BT_MSG_RESERVE);
+    const bt_msg *r = gateway_kit_said(acts, DECODE_2, BT_MSG_RESERVE);
     assert_int_equal(r->ref.attempt, 2);
     assert_int_equal(r->u.reserve.generated_len, 3);
     assert_int_equal(r->u.reserve.generated[0], 40);
@@ -277,19 +260,19 @@ static void a_preempted_request_goes_on_elsewhere_without_a_repeated_missing_or_
     assert_int_equal(r->u.reserve.max_tokens, 20);
     assert_int_equal(r->u.reserve.sampling.seed, 9);
     reserved(b, DECODE_2, 2);
-    assert_int_equal(said(PREFILL, BT_MSG_PREFILL)->ref.attempt, 2);
+    assert_int_equal(gateway_kit_said(acts, PREFILL, BT_MSG_PREFILL)->ref.attempt, 2);
     tokens(b, DECODE_2, 2, 3, more, 1); /* 44 at index 3, before token 0: kept */
     tokens(b, DECODE, 1, 3, again, 3);      /* the old attempt */
-    assert_non_null(said(DECODE, BT_MSG_ABORT));
+    assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_ABORT));
     first(b, PREFILL, 2, 40);
     assert_int_equal(heard_len, 4);
     tokens(b, DECODE_2, 2, 1, again, 2); /* all over again: known already */
-    assert_int_equal(said(DECODE_2, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index, 4);
+    assert_int_equal(gateway_kit_said(acts, DECODE_2, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index, 4);
     tokens(b, DECODE_2, 2, 4, more + 1, 1);
     finished(b, DECODE_2, 2, 5);
     bt_msg done = {.type = BT_MSG_PREFILL_DONE, .ref = {.attempt = 2}};
     from(b, PREFILL, &done);
-    assert_int_equal(did(GW_DO_DONE)->u.done.stats.attempts, 2);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_DONE)->u.done.stats.attempts, 2);
     static const int32_t want[] = {40, 41, 42, 44, 45};
     assert_int_equal(heard_len, 5);
     assert_memory_equal(heard, want, sizeof want);
@@ -307,7 +290,7 @@ static void another_token_0_ends_the_request_with_words_that_say_so(void **s)
     step(b, &(gw_event){.type = GW_EV_TICK});
     reserved(b, DECODE, 2);
     first(b, PREFILL, 2, 99);
-    const gw_action *f = did(GW_DO_FAIL);
+    const gw_action *f = gateway_kit_did(acts, GW_DO_FAIL);
     assert_int_equal(f->u.fail.kind, GW_FAIL_REFUSED);
     assert_non_null(strstr(f->u.fail.text, "gave token 99 where it had given 40"));
     assert_int_equal(heard_len, 3);
@@ -324,16 +307,16 @@ static void a_local_replay_needs_no_token_0_but_checks_one_that_comes(void **s)
         from(b, PREFILL, &bye);
         now += 100000;
         step(b, &(gw_event){.type = GW_EV_TICK});
-        assert_true(said(DECODE, BT_MSG_RESERVE)->u.reserve.is_local);
-        assert_int_equal(said(DECODE, BT_MSG_RESERVE)->u.reserve.generated_len, 3);
+        assert_true(gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->u.reserve.is_local);
+        assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->u.reserve.generated_len, 3);
         reserved(b, DECODE, 2);
         if (wrong) {
             first(b, DECODE, 2, 39);
-            assert_int_equal(did(GW_DO_FAIL)->u.fail.kind, GW_FAIL_REFUSED);
+            assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_REFUSED);
         } else {
             tokens(b, DECODE, 2, 3, more, 1);
             first(b, DECODE, 2, 40);
-            assert_null(did(GW_DO_FAIL));
+            assert_null(gateway_kit_did(acts, GW_DO_FAIL));
             assert_int_equal(heard_len, 4);
             assert_int_equal(heard[3], 43);
         }
@@ -375,7 +358,7 @@ static void what_has_tokens_waits_for_nodes_of_its_classes(void **s)
     from(b, DECODE, &bye);
     now += 1000000;
     step(b, &(gw_event){.type = GW_EV_TICK});
-    assert_null(said(DECODE_2, BT_MSG_RESERVE));
+    assert_null(gateway_kit_said(acts, DECODE_2, BT_MSG_RESERVE));
     assert_int_equal(gw_brain_queued(b), 1);
     gw_brain_free(b);
 }
@@ -389,17 +372,17 @@ static void pauses_grow_while_no_token_comes_and_patience_ends(void **s)
     for (uint32_t i = 0; i < 4; i++) {
         now += pauses[i] - 1;
         step(b, &(gw_event){.type = GW_EV_TICK});
-        assert_null(said(DECODE, BT_MSG_RESERVE));
+        assert_null(gateway_kit_said(acts, DECODE, BT_MSG_RESERVE));
         now += 1;
         step(b, &(gw_event){.type = GW_EV_TICK});
-        assert_int_equal(said(DECODE, BT_MSG_RESERVE)->ref.attempt, i + 2);
+        assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->ref.attempt, i + 2);
         give_up(b, DECODE, i + 2, BT_EAGAIN);
     }
     while (!failed && now <= begin + 600000000) {
         beat(b, PREFILL);
         now += 400000;
         beat(b, DECODE);
-        if (said(DECODE, BT_MSG_RESERVE)) give_up(b, DECODE, said(DECODE, BT_MSG_RESERVE)->ref.attempt, BT_EAGAIN);
+        if (gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)) give_up(b, DECODE, gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->ref.attempt, BT_EAGAIN);
     }
     assert_int_equal(failed, GW_FAIL_OVERLOADED);
     assert_true(now - begin >= 600000000 - 400000);
@@ -416,11 +399,11 @@ static void another_failure_is_still_the_end_and_a_stop_string_may_come_while_wa
     reserved(b, DECODE, 1);
     first(b, PREFILL, 1, 40);
     give_up(b, DECODE, 1, BT_EIO);
-    assert_int_equal(did(GW_DO_FAIL)->u.fail.kind, GW_FAIL_REFUSED);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_REFUSED);
     gw_brain_free(b);
     b = preempted("");
     step(b, &(gw_event){.type = GW_EV_FINISH_EARLY, .u.request = 1});
-    assert_int_equal(did(GW_DO_DONE)->u.done.reason, BT_FINISH_STOP);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_DONE)->u.done.reason, BT_FINISH_STOP);
     assert_int_equal(gw_brain_queued(b), 0);
     gw_brain_free(b);
 }
