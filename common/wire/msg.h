@@ -35,6 +35,7 @@ typedef struct bt_incarnation { uint8_t bytes[16]; } bt_incarnation;
 typedef struct bt_request_ref { bt_incarnation owner; uint64_t number; uint32_t attempt; } bt_request_ref;
 typedef struct bt_ticket { uint8_t bytes[16]; } bt_ticket;      /* unguessable, made by D for one attempt */
 typedef struct bt_digest16 { uint8_t bytes[16]; } bt_digest16;
+typedef struct bt_peer_key { uint8_t bytes[32]; } bt_peer_key;  /* public CURVE key of a process; all zero on links without keys */
 
 typedef enum bt_role { BT_ROLE_GATEWAY = 1, BT_ROLE_PREFILL = 2, BT_ROLE_DECODE = 3 } bt_role;
 typedef enum bt_finish { BT_FINISH_STOP = 1, BT_FINISH_LENGTH = 2, BT_FINISH_ERROR = 3 } bt_finish;
@@ -46,6 +47,8 @@ typedef enum bt_msg_type {
     BT_MSG_REJECT = 3,          /* answer to HELLO: refused, with both values; or to a stray message */
     BT_MSG_HEARTBEAT = 4,       /* every 0.5 s, both ways on control; P and D add their load */
     BT_MSG_BYE = 5,             /* leaving on purpose: no new work, please */
+    BT_MSG_ROLE = 6,            /* G -> P, D: drain, then serve as another role; again until ROLE_ANSWER or the deadline */
+    BT_MSG_ROLE_ANSWER = 7,     /* P, D -> G: it will, or why not; with each ROLE */
     /* request, control */
     BT_MSG_RESERVE = 10,        /* G -> D */
     BT_MSG_RESERVED = 11,       /* D -> G */
@@ -114,6 +117,8 @@ typedef struct bt_msg_welcome {
 typedef struct bt_msg_reject { int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_reject; /* a bt_err */
 typedef struct bt_msg_heartbeat { bt_load load; bool draining; } bt_msg_heartbeat;
 typedef struct bt_msg_bye { char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_bye;
+typedef struct bt_msg_role { bt_role role; } bt_msg_role;                   /* PREFILL or DECODE */
+typedef struct bt_msg_role_answer { bt_role role; int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_role_answer; /* code 0: it drains, or is that already */
 
 typedef bt_sample_params bt_sampling; /* sample/sample.h has the ranges and the exact rule */
 
@@ -125,6 +130,8 @@ typedef struct bt_msg_reserve {
     const int32_t *generated; uint32_t generated_len;   /* tokens 0.. of an earlier attempt, to be replayed; 0: none; below max_tokens */
     bool is_local;                                      /* D prefills the prompt itself: no prefill node, no transfer */
     bt_incarnation prefill;                             /* who will send the KV; zero where is_local */
+    bt_peer_key prefill_key;                            /* and its key: D takes KV of this attempt from no other */
+    uint64_t prefill_class;                             /* XXH3-64 of the exactness that the sender says in HELLO: rows of another class are never mixed with its own */
     bt_sampling sampling;
     uint32_t stop_ids_len;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];              /* drawing one ends the sequence; it is the last id sent */
@@ -133,7 +140,7 @@ typedef struct bt_msg_reserve {
 typedef struct bt_msg_reserved {
     bt_ticket ticket;
     char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
-    uint32_t covered_tokens;                            /* of the prompt, already here; 0 in this version */
+    uint32_t covered_tokens;                            /* of the prompt, in place here in every layer and pinned; a multiple of 16, or the prompt's end */
 } bt_msg_reserved;
 typedef struct bt_msg_refused {
     bt_msg_type of;                                     /* RESERVE or PREFILL */
@@ -144,8 +151,10 @@ typedef struct bt_msg_refused {
 typedef struct bt_msg_prefill {
     const int32_t *ids; uint32_t ids_len;               /* the whole prompt */
     bt_incarnation decode;
+    bt_peer_key decode_key;                             /* who must answer at kv_endpoint */
     char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
     bt_ticket ticket;
+    uint32_t covered_tokens;                            /* as in Reserved: only rows from here on are sent */
     bt_sampling sampling;
     uint32_t lease_ms;
 } bt_msg_prefill;
@@ -155,6 +164,7 @@ typedef struct bt_msg_first_token {
     int32_t top_ids[BT_MSG_TOP_LOGITS];
     float top_logits[BT_MSG_TOP_LOGITS];                /* the highest logits, descending */
     uint64_t queue_us, prefill_us;
+    uint32_t cached_tokens;                             /* of the prompt: rows that were there from earlier prompts and not computed */
     bt_msg_work work;
     bool has_logprob; bt_msg_logprob logprob;           /* of token 0, where the sampling asks for it */
 } bt_msg_first_token;
@@ -188,12 +198,14 @@ typedef struct bt_msg_missing { const bt_kv_range *ranges; uint32_t ranges_len; 
 typedef struct bt_msg_credit { uint64_t total_bytes; } bt_msg_credit;
 
 /* One message. `from` and `to` travel in the frame header; `to` is all zero in HELLO, where it is not known
- * yet. `ref` is set in every message about a request (RESERVE and above, but not CREDIT). Arrays are
+ * yet. `from_key` does not travel: a link fills it with the key that the transport proved, zero without keys, and a
+ * sender leaves it zero. `ref` is set in every message about a request (RESERVE and above, but not CREDIT). Arrays are
  * borrowed: from the brain that made the message, until its next step; or from the bt_msg_buf the message was
  * decoded into. */
 typedef struct bt_msg {
     bt_msg_type type;
     bt_incarnation from, to;
+    bt_peer_key from_key;
     bt_request_ref ref;
     union {
         bt_msg_hello hello;
@@ -201,6 +213,8 @@ typedef struct bt_msg {
         bt_msg_reject reject;
         bt_msg_heartbeat heartbeat;
         bt_msg_bye bye;
+        bt_msg_role role;
+        bt_msg_role_answer role_answer;
         bt_msg_reserve reserve;
         bt_msg_reserved reserved;
         bt_msg_refused refused;
