@@ -16,7 +16,7 @@
  * Identity  A process is known by its incarnation: 128 random bits drawn at start. A request is (owner,
  *           number): the incarnation of the gateway that took it, and that gateway's counter. `attempt`
  *           starts at 1 and only the owner raises it. */
-#define BT_PROTOCOL_VERSION 2u
+#define BT_PROTOCOL_VERSION 3u
 
 enum {
     BT_MSG_MAX_PROMPT_TOKENS = 1 << 20,     /* ids in Prefill */
@@ -130,8 +130,8 @@ typedef struct bt_msg_reserve {
     const int32_t *generated; uint32_t generated_len;   /* tokens 0.. of an earlier attempt, to be replayed; 0: none; below max_tokens */
     bool is_local;                                      /* D prefills the prompt itself: no prefill node, no transfer */
     bt_incarnation prefill;                             /* who will send the KV; zero where is_local */
-    bt_peer_key prefill_key;                            /* and its key: D takes KV of this attempt from no other */
-    uint64_t prefill_class;                             /* XXH3-64 of the exactness that the sender says in HELLO: rows of another class are never mixed with its own */
+    bt_peer_key prefill_key;                            /* and its key: D takes KV of this attempt from no other; zero where is_local */
+    uint64_t prefill_class;                             /* XXH3-64 of the exactness that the sender says in HELLO: rows of another class are never mixed with its own; not looked at where is_local */
     bt_sampling sampling;
     uint32_t stop_ids_len;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];              /* drawing one ends the sequence; it is the last id sent */
@@ -154,7 +154,7 @@ typedef struct bt_msg_prefill {
     bt_peer_key decode_key;                             /* who must answer at kv_endpoint */
     char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
     bt_ticket ticket;
-    uint32_t covered_tokens;                            /* as in Reserved: only rows from here on are sent */
+    uint32_t covered_tokens;                            /* as in Reserved, at most ids_len: only rows from here on are sent */
     bt_sampling sampling;
     uint32_t lease_ms;
 } bt_msg_prefill;

@@ -76,6 +76,15 @@ bool bt_msg_body_get16(bt_msg_checker *c, const char *field, uint8_t ret[static 
     return c->err == BT_OK;
 }
 
+bool bt_msg_body_get_key(bt_msg_checker *c, const char *field, bt_peer_key *ret, ProtobufCBinaryData b)
+{
+    if (b.len == 0) return c->err == BT_OK;
+    if (b.len != sizeof ret->bytes)
+        return bt_msg_body_fail(c, "%s is %zu bytes, must be %zu or none", field, b.len, sizeof ret->bytes);
+    memcpy(ret->bytes, b.data, sizeof ret->bytes);
+    return c->err == BT_OK;
+}
+
 bool bt_msg_body_get_text(bt_msg_checker *c, const char *field, char *ret, size_t cap, ProtobufCBinaryData b)
 {
     if (b.len >= cap) return bt_msg_body_fail(c, "%s is %zu bytes, at most %zu", field, b.len, cap - 1);

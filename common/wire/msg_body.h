@@ -34,6 +34,8 @@ bool bt_msg_body_fail(bt_msg_checker *c, const char *fmt, ...) __attribute__((fo
 
 /* From protobuf: exactly 16 bytes; a text that fits cap with its final 0. */
 bool bt_msg_body_get16(bt_msg_checker *c, const char *field, uint8_t ret[static 16], ProtobufCBinaryData b);
+/* 32 bytes, or none: all zero. */
+bool bt_msg_body_get_key(bt_msg_checker *c, const char *field, bt_peer_key *ret, ProtobufCBinaryData b);
 bool bt_msg_body_get_text(bt_msg_checker *c, const char *field, char *ret, size_t cap, ProtobufCBinaryData b);
 bool bt_msg_body_get_ref(bt_msg_checker *c, bt_request_ref *ret, const Bt__RequestRef *ref);
 
@@ -41,6 +43,12 @@ bool bt_msg_body_get_ref(bt_msg_checker *c, bt_request_ref *ret, const Bt__Reque
 static inline ProtobufCBinaryData bt_msg_body_put16(const uint8_t bytes[static 16])
 {
     return (ProtobufCBinaryData){ .len = 16, .data = (uint8_t *)bytes };
+}
+static inline ProtobufCBinaryData bt_msg_body_put_key(const bt_peer_key *k) /* a zero key does not travel */
+{
+    static const bt_peer_key zero;
+    const bool is_set = __builtin_memcmp(k, &zero, sizeof zero) != 0;
+    return (ProtobufCBinaryData){ .len = is_set ? sizeof k->bytes : 0, .data = (uint8_t *)k->bytes };
 }
 static inline ProtobufCBinaryData bt_msg_body_put_text(const char *text)
 {
@@ -55,6 +63,8 @@ typedef struct bt_msg_scratch {
         Bt__Reject reject;
         Bt__Heartbeat heartbeat;
         Bt__Bye bye;
+        Bt__RoleChange role;
+        Bt__RoleAnswer role_answer;
         Bt__RequestOnly request_only;
         Bt__Reserve reserve;
         Bt__Reserved reserved;
@@ -108,7 +118,7 @@ typedef struct bt_msg_kind {
 } bt_msg_kind;
 
 enum { BT_MSG_SMALL_BODY_BYTES = 4096, BT_MSG_TOKENS_BODY_BYTES = 65536, BT_MSG_MISSING_BODY_BYTES = 16384 };
-enum { BT_MSG_LINK_KINDS = 5, BT_MSG_INFER_KINDS = 16, BT_MSG_KV_KINDS = 5 };
+enum { BT_MSG_LINK_KINDS = 7, BT_MSG_INFER_KINDS = 16, BT_MSG_KV_KINDS = 5 };
 extern const bt_msg_kind bt_msg_link_kinds[BT_MSG_LINK_KINDS];
 extern const bt_msg_kind bt_msg_infer_kinds[BT_MSG_INFER_KINDS];
 extern const bt_msg_kind bt_msg_kv_kinds[BT_MSG_KV_KINDS];

@@ -2,6 +2,8 @@
  */
 #include "wire/msg_sampling.h"
 
+#include "kv/kv_header.h"
+
 #include <float.h>
 
 /* A short list, into the message itself. */
@@ -32,6 +34,8 @@ static ProtobufCMessage *fill_reserve(bt_msg_scratch *s, const bt_msg *m)
     b->n_generated = r->generated_len;
     b->generated = (int32_t *)r->generated;
     b->is_local = r->is_local;
+    b->prefill_key = bt_msg_body_put_key(&r->prefill_key);
+    b->prefill_class = r->prefill_class;
     return &b->base;
 }
 
@@ -55,6 +59,8 @@ static void read_reserve(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *b
     r->generated = b->n_generated ? b->generated : NULL;
     r->generated_len = (uint32_t)b->n_generated;
     r->is_local = b->is_local;
+    bt_msg_body_get_key(c, "prefill_key", &r->prefill_key, b->prefill_key);
+    r->prefill_class = b->prefill_class;
 }
 
 static void check_reserve(bt_msg_checker *c, const bt_msg *m)
@@ -71,6 +77,8 @@ static void check_reserve(bt_msg_checker *c, const bt_msg *m)
     if (!r->is_local) bt_msg_body_not_zero(c, "prefill", r->prefill.bytes);
     else if (!bt_incarnation_equal(&r->prefill, &(bt_incarnation){{0}}))
         bt_msg_body_fail(c, "prefill is set in a local reservation");
+    if (r->is_local && bt_msg_body_put_key(&r->prefill_key).len)
+        bt_msg_body_fail(c, "prefill_key is set in a local reservation");
     bt_msg_sampling_check(c, &r->sampling);
     if (bt_msg_body_range(c, "count of stop_ids", r->stop_ids_len, 0, BT_MSG_MAX_STOP_IDS))
         bt_msg_body_ids(c, "stop_ids", r->stop_ids, r->stop_ids_len);
@@ -152,6 +160,8 @@ static ProtobufCMessage *fill_prefill(bt_msg_scratch *s, const bt_msg *m)
     bt_msg_sampling_put(s, &p->sampling);
     b->sampling = &s->sampling;
     b->lease_ms = p->lease_ms;
+    b->decode_key = bt_msg_body_put_key(&p->decode_key);
+    b->covered_tokens = p->covered_tokens;
     return &b->base;
 }
 
@@ -168,6 +178,8 @@ static void read_prefill(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *b
     bt_msg_body_get16(c, "ticket", p->ticket.bytes, b->ticket);
     bt_msg_sampling_get(c, &p->sampling, b->sampling);
     p->lease_ms = b->lease_ms;
+    bt_msg_body_get_key(c, "decode_key", &p->decode_key, b->decode_key);
+    p->covered_tokens = b->covered_tokens;
 }
 
 static void check_prefill(bt_msg_checker *c, const bt_msg *m)
@@ -180,6 +192,10 @@ static void check_prefill(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_not_zero(c, "ticket", p->ticket.bytes);
     bt_msg_sampling_check(c, &p->sampling);
     bt_msg_body_range(c, "lease_ms", p->lease_ms, 1, BT_MSG_MAX_LEASE_MS);
+    bt_msg_body_range(c, "covered_tokens", p->covered_tokens, 0, p->ids_len);
+    if (p->covered_tokens % BT_KV_UNIT_TOKENS && p->covered_tokens != p->ids_len)
+        bt_msg_body_fail(c, "covered_tokens is %u, must be a multiple of %d or the prompt's %u", p->covered_tokens,
+                         BT_KV_UNIT_TOKENS, p->ids_len);
 }
 
 static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
@@ -199,6 +215,7 @@ static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
     b->companion_macs = t->work.companion_macs;
     b->shadow_entries = t->work.shadow_entries;
     b->compilations = t->work.compilations;
+    b->cached_tokens = t->cached_tokens;
     if (t->has_logprob) {
         bt_msg_sampling_put_logprob(&s->logprob, &t->logprob);
         b->logprob = &s->logprob;
@@ -218,6 +235,7 @@ static void read_first_token(bt_msg_checker *c, bt_msg *m, const ProtobufCMessag
     t->queue_us = b->queue_us;
     t->prefill_us = b->prefill_us;
     t->work = (bt_msg_work){b->rows, b->npu_macs, b->companion_macs, b->shadow_entries, b->compilations};
+    t->cached_tokens = b->cached_tokens;
     t->has_logprob = b->logprob != NULL;
     if (b->logprob) bt_msg_sampling_get_logprob(c, &t->logprob, b->logprob);
 }
@@ -233,6 +251,7 @@ static void check_first_token(bt_msg_checker *c, const bt_msg *m)
         if (!(v >= -FLT_MAX && v <= FLT_MAX) || (i > 0 && v > t->top_logits[i - 1]))
             bt_msg_body_fail(c, "top_logits[%zu] is %g: must be finite and never rise", i, (double)v);
     }
+    bt_msg_body_range(c, "cached_tokens", t->cached_tokens, 0, BT_MSG_MAX_PROMPT_TOKENS - 1);
     if (t->has_logprob) bt_msg_sampling_check_logprob(c, &t->logprob);
 }
 

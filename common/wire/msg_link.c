@@ -1,4 +1,4 @@
-/* HELLO, WELCOME, REJECT, HEARTBEAT, BYE: fields to and from proto/control.proto, and their ranges. */
+/* HELLO, WELCOME, REJECT, HEARTBEAT, BYE, ROLE, ROLE_ANSWER: fields to and from proto/control.proto, and their ranges. */
 #include "wire/msg_body.h"
 
 #include "kv/kv_header.h"
@@ -242,6 +242,50 @@ static void check_bye(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_text(c, "text", m->u.bye.text, sizeof m->u.bye.text);
 }
 
+static ProtobufCMessage *fill_role(bt_msg_scratch *s, const bt_msg *m)
+{
+    s->u.role = (Bt__RoleChange)BT__ROLE_CHANGE__INIT;
+    s->u.role.role = (Bt__Role)m->u.role.role;
+    return &s->u.role.base;
+}
+
+static void read_role(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *body)
+{
+    (void)c;
+    m->u.role.role = (bt_role)((const Bt__RoleChange *)body)->role;
+}
+
+static void check_role(bt_msg_checker *c, const bt_msg *m)
+{
+    bt_msg_body_range(c, "role", m->u.role.role, BT_ROLE_PREFILL, BT_ROLE_DECODE);
+}
+
+static ProtobufCMessage *fill_role_answer(bt_msg_scratch *s, const bt_msg *m)
+{
+    s->u.role_answer = (Bt__RoleAnswer)BT__ROLE_ANSWER__INIT;
+    s->u.role_answer.role = (Bt__Role)m->u.role_answer.role;
+    s->u.role_answer.code = m->u.role_answer.code;
+    s->u.role_answer.text = bt_msg_body_put_text(m->u.role_answer.text);
+    return &s->u.role_answer.base;
+}
+
+static void read_role_answer(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *body)
+{
+    const Bt__RoleAnswer *b = (const Bt__RoleAnswer *)body;
+    bt_msg_role_answer *a = &m->u.role_answer;
+    a->role = (bt_role)b->role;
+    a->code = b->code;
+    bt_msg_body_get_text(c, "text", a->text, sizeof a->text, b->text);
+}
+
+static void check_role_answer(bt_msg_checker *c, const bt_msg *m)
+{
+    const bt_msg_role_answer *a = &m->u.role_answer;
+    bt_msg_body_range(c, "role", a->role, BT_ROLE_PREFILL, BT_ROLE_DECODE);
+    if (a->code != 0) bt_msg_body_code(c, a->code);
+    bt_msg_body_text(c, "text", a->text, sizeof a->text);
+}
+
 const bt_msg_kind bt_msg_link_kinds[BT_MSG_LINK_KINDS] = {
     {BT_MSG_HELLO, "HELLO", BT_MSG_SMALL_BODY_BYTES, false, &bt__hello__descriptor, fill_hello, read_hello,
      check_hello},
@@ -252,4 +296,8 @@ const bt_msg_kind bt_msg_link_kinds[BT_MSG_LINK_KINDS] = {
     {BT_MSG_HEARTBEAT, "HEARTBEAT", BT_MSG_SMALL_BODY_BYTES, false, &bt__heartbeat__descriptor,
      fill_heartbeat, read_heartbeat, NULL},
     {BT_MSG_BYE, "BYE", BT_MSG_SMALL_BODY_BYTES, false, &bt__bye__descriptor, fill_bye, read_bye, check_bye},
+    {BT_MSG_ROLE, "ROLE", BT_MSG_SMALL_BODY_BYTES, false, &bt__role_change__descriptor, fill_role, read_role,
+     check_role},
+    {BT_MSG_ROLE_ANSWER, "ROLE_ANSWER", BT_MSG_SMALL_BODY_BYTES, false, &bt__role_answer__descriptor,
+     fill_role_answer, read_role_answer, check_role_answer},
 };

@@ -8,7 +8,8 @@
 const bt_msg_type wire_samples_types[] = {
     BT_MSG_HELLO,        BT_MSG_WELCOME,
     BT_MSG_REJECT,       BT_MSG_HEARTBEAT,
-    BT_MSG_BYE,          BT_MSG_RESERVE,
+    BT_MSG_BYE,          BT_MSG_ROLE,
+    BT_MSG_ROLE_ANSWER,  BT_MSG_RESERVE,
     BT_MSG_RESERVED,     BT_MSG_REFUSED,
     BT_MSG_PREFILL,      BT_MSG_PREFILL_ACCEPTED,
     BT_MSG_FIRST_TOKEN,  BT_MSG_PREFILL_DONE,
@@ -98,6 +99,8 @@ static void make_prefill(bt_msg_prefill *p)
     memset(p->ticket.bytes, 0x7e, 16);
     p->sampling = *sample_sampling();
     p->lease_ms = BT_MSG_MAX_LEASE_MS;
+    memset(p->decode_key.bytes, 0xdc, sizeof p->decode_key.bytes);
+    p->covered_tokens = p->ids_len;
 }
 
 static void make_first_token(bt_msg_first_token *t)
@@ -110,6 +113,7 @@ static void make_first_token(bt_msg_first_token *t)
     t->queue_us = 1;
     t->prefill_us = UINT64_MAX;
     t->work = (bt_msg_work){1200, UINT64_MAX, 3, 4, 5};
+    t->cached_tokens = (1 << 20) - 1;
     t->has_logprob = true;
     fill_logprob(&t->logprob, BT_SAMPLE_MAX_TOP);
 }
@@ -122,6 +126,8 @@ static void make_reserve(bt_msg_reserve *r)
     r->generated = sample_ids + 1;
     r->generated_len = r->ids_len - 1;
     memset(r->prefill.bytes, 0x55, 16);
+    r->prefill_key.bytes[31] = 1; /* one bit is a key */
+    r->prefill_class = UINT64_MAX - 1;
     r->sampling = *sample_sampling();
     r->stop_ids_len = BT_MSG_MAX_STOP_IDS;
     for (int i = 0; i < BT_MSG_MAX_STOP_IDS; i++) r->stop_ids[i] = INT32_MAX - i;
@@ -216,6 +222,12 @@ void wire_samples_make(bt_msg *ret, bt_msg_type type)
         ret->u.heartbeat.draining = true;
         break;
     case BT_MSG_BYE: fill_text(ret->u.bye.text, sizeof ret->u.bye.text); break;
+    case BT_MSG_ROLE: ret->u.role.role = BT_ROLE_DECODE; break;
+    case BT_MSG_ROLE_ANSWER:
+        ret->u.role_answer.role = BT_ROLE_PREFILL;
+        ret->u.role_answer.code = BT_EAUTH;
+        fill_text(ret->u.role_answer.text, sizeof ret->u.role_answer.text);
+        break;
     case BT_MSG_CREDIT: ret->u.credit.total_bytes = UINT64_MAX; break;
     default: make_request(ret); break;
     }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kv/kv_header.h"
 #include "tests/helpers/wire_samples.h"
 #include "wire/msg.h"
 #include "wire/msg_body.h"
@@ -124,6 +125,8 @@ static void what_may_be_absent_stays_absent(void **state)
     m.u.reserve.generated_len = 0;
     m.u.reserve.is_local = true;
     memset(m.u.reserve.prefill.bytes, 0, 16);
+    memset(&m.u.reserve.prefill_key, 0, sizeof m.u.reserve.prefill_key);
+    m.u.reserve.prefill_class = 0;
     m.u.reserve.sampling = bt_sample_greedy();
     round_trip(&m, &buf);
     wire_samples_make(&m, BT_MSG_FIRST_TOKEN);
@@ -135,6 +138,57 @@ static void what_may_be_absent_stays_absent(void **state)
     wire_samples_make(&m, BT_MSG_TOKENS);
     m.u.tokens.logprobs = NULL;
     round_trip(&m, &buf);
+    wire_samples_make(&m, BT_MSG_PREFILL);
+    memset(&m.u.prefill.decode_key, 0, sizeof m.u.prefill.decode_key);
+    m.u.prefill.covered_tokens = 0;
+    round_trip(&m, &buf);
+    wire_samples_make(&m, BT_MSG_ROLE_ANSWER);
+    m.u.role_answer = (bt_msg_role_answer){.role = BT_ROLE_DECODE};
+    round_trip(&m, &buf);
+    bt_msg_buf_done(&buf);
+}
+
+static void the_key_of_the_link_does_not_travel(void **state)
+{
+    (void)state;
+    bt_msg_buf buf = {0};
+    bt_msg m, out;
+    uint8_t plain[4096], keyed[4096];
+    size_t plain_len = 0, keyed_len = 0;
+    wire_samples_make(&m, BT_MSG_COMMIT);
+    assert_int_equal(bt_msg_encode(&plain_len, plain, sizeof plain, &m, NULL), BT_OK);
+    memset(&m.from_key, 0xee, sizeof m.from_key);
+    assert_int_equal(bt_msg_encode(&keyed_len, keyed, sizeof keyed, &m, NULL), BT_OK);
+    assert_int_equal(keyed_len, plain_len);
+    assert_memory_equal(keyed, plain, plain_len);
+    memset(&out, 0xcc, sizeof out);
+    assert_int_equal(decode(&out, &buf, keyed, keyed_len, NULL), BT_OK);
+    memset(&m.from_key, 0, sizeof m.from_key);
+    assert_same(&m, &out);
+    bt_msg_buf_done(&buf);
+}
+
+static void a_key_is_32_bytes_or_none(void **state)
+{
+    (void)state;
+    static const char first[] = "\x0a\x14\x0a\x10" "0123456789abcdef" "\x18\x01" "\x12\x01\x05" /* ref, ids */
+        "\x1a\x10" "0123456789abcdef" "\x22\x01x" "\x2a\x10" "0123456789abcdef"   /* decode, kv_endpoint, ticket */
+        "\x32\x00" "\x38\x01";                                                     /* sampling, lease_ms */
+    bt_msg_buf buf = {0};
+    for (uint8_t n = 0; n < 40; n++) {
+        uint8_t body[256], frame[64 + sizeof body];
+        size_t len = sizeof first - 1;
+        memcpy(body, first, len);
+        body[len++] = 0x42; /* decode_key */
+        body[len++] = n;
+        memset(body + len, 0xdc, n);
+        len = wire_samples_frame(frame, BT_PROTOCOL_VERSION, BT_MSG_PREFILL, body, len + n);
+        bt_msg out;
+        memset(&out, 0x77, sizeof out);
+        const bt_err e = decode(&out, &buf, frame, len, NULL);
+        assert_int_equal(e, n == 0 || n == 32 ? BT_OK : BT_EFORMAT);
+        for (int i = 0; e == BT_OK && i < 32; i++) assert_int_equal(out.u.prefill.decode_key.bytes[i], n ? 0xdc : 0);
+    }
     bt_msg_buf_done(&buf);
 }
 
@@ -152,6 +206,7 @@ static void the_longest_lists_come_back(void **state)
     wire_samples_make(&m, BT_MSG_PREFILL);
     m.u.prefill.ids = ids;
     m.u.prefill.ids_len = BT_MSG_MAX_PROMPT_TOKENS;
+    m.u.prefill.covered_tokens = BT_MSG_MAX_PROMPT_TOKENS - BT_KV_UNIT_TOKENS;
     round_trip(&m, &buf);
     for (int i = 0; i < BT_MSG_MAX_PROMPT_TOKENS; i++)
         ids[i] = i & 127; /* one byte each: most memory for its bytes */
@@ -254,6 +309,11 @@ static bool spoil_link(bt_msg *m, const char **label, int *n)
     X(REJECT, m->u.reject.code = 0)
     X(REJECT, m->u.reject.code = -128)
     X(REJECT, m->u.reject.code = 1)
+    X(ROLE, m->u.role.role = (bt_role)0)
+    X(ROLE, m->u.role.role = BT_ROLE_GATEWAY)
+    X(ROLE_ANSWER, m->u.role_answer.role = (bt_role)4)
+    X(ROLE_ANSWER, m->u.role_answer.code = 1)
+    X(ROLE_ANSWER, m->u.role_answer.code = -128)
     return false;
 }
 
@@ -298,6 +358,7 @@ static bool spoil_request(bt_msg *m, const char **label, int *n)
     X(RESERVE, m->u.reserve.ids = negative, m->u.reserve.ids_len = m->u.reserve.prompt_tokens = 2)
     X(RESERVE, m->u.reserve.generated = negative, m->u.reserve.generated_len = 2)
     X(RESERVE, m->u.reserve.is_local = true) /* with a prefill node */
+    X(RESERVE, m->u.reserve.is_local = true; memset(&m->u.reserve.prefill, 0, 16)) /* with its key */
     X(RESERVE, memset(m->u.reserve.prefill.bytes, 0, 16))
     X(RESERVE, m->u.reserve.sampling.temperature = 100.001f)
     X(RESERVE, m->u.reserve.sampling.temperature = -0.5f)
@@ -319,7 +380,11 @@ static bool spoil_request(bt_msg *m, const char **label, int *n)
     X(PREFILL, m->u.prefill.kv_endpoint[254] = '\n')
     X(PREFILL, m->u.prefill.sampling.top_p = NAN)
     X(PREFILL, m->u.prefill.lease_ms = 0)
+    X(PREFILL, m->u.prefill.covered_tokens = m->u.prefill.ids_len + 1)
+    X(PREFILL, m->u.prefill.covered_tokens = 16) /* on the grid, and more than there is */
+    X(PREFILL, m->u.prefill.covered_tokens = 5) /* off the grid */
     X(FIRST_TOKEN, m->u.first_token.token = -1)
+    X(FIRST_TOKEN, m->u.first_token.cached_tokens = 1 << 20)
     X(FIRST_TOKEN, m->u.first_token.top_ids[4] = -7)
     X(FIRST_TOKEN, m->u.first_token.top_logits[2] = 1.6f) /* rises */
     X(FIRST_TOKEN, m->u.first_token.top_logits[0] = INFINITY)
@@ -439,7 +504,7 @@ static void texts_without_an_end_and_long_lists_are_not_sent(void **state)
     wire_samples_make(&m, BT_MSG_MISSING);
     m.u.missing.ranges_len = BT_MSG_MAX_RANGES + 1;
     assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
-    m.type = (bt_msg_type)6;
+    m.type = (bt_msg_type)8;
     assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
     assert_int_equal(len, 0);
 }
@@ -462,7 +527,7 @@ static void the_bytes_are_those_of_the_format(void **state)
         0xaa, 0xaa, 0xaa, 0xaa, 0x10, 0xac, 0x02, 0x18, 2,    0x10, 7,    0x1a, 3,    1,    0xac, 0x02,
     };
     uint8_t want[64 + sizeof body], got[sizeof want];
-    wire_samples_frame(want, 2, 30, body, sizeof body);
+    wire_samples_frame(want, 3, 30, body, sizeof body);
     size_t len = 0;
     assert_int_equal(bt_msg_encode(&len, got, sizeof got, &m, NULL), BT_OK);
     assert_int_equal(len, sizeof want);
@@ -506,8 +571,8 @@ static void headers_out_of_range_are_refused(void **state)
         bt_err want;
         const char *words;
     } c[] = {
-        {0, 'X', BT_EFORMAT, "magic"},      {4, 1, BT_EVERSION, "version 1, we speak 2"},
-        {5, 1, BT_EVERSION, "258"},         {6, 6, BT_EVERSION, "type 6"},
+        {0, 'X', BT_EFORMAT, "magic"},      {4, 1, BT_EVERSION, "version 1, we speak 3"},
+        {5, 1, BT_EVERSION, "259"},         {6, 8, BT_EVERSION, "type 8"},
         {7, 1, BT_EVERSION, "type"},        {12, 1, BT_EFORMAT, "reserved"},
         {15, 0x80, BT_EFORMAT, "reserved"}, {48, 1, BT_EFORMAT, "reserved"},
         {55, 1, BT_EFORMAT, "reserved"},    {8, 9, BT_EFORMAT, "body_bytes"},
@@ -579,6 +644,8 @@ static void odd_protobuf_is_refused(void **state)
          "\x18\x01",
          21, BT_EFORMAT}, /* owner of 15 bytes */
         {BT_MSG_ABORT, REF "\xff", 23, BT_EFORMAT},
+        {BT_MSG_ROLE, "", 0, BT_EFORMAT},
+        {BT_MSG_ROLE, "\x08\x02", 2, BT_OK},
         {BT_MSG_ABORT, "\x0a\x7f", 2, BT_EFORMAT}, /* says more than there is */
         {BT_MSG_BYE,
          "\x0a\x03"
@@ -671,7 +738,7 @@ static void every_type_has_a_name(void **state)
     (void)state;
     for (const bt_msg_type *t = wire_samples_types; *t; t++) assert_true(strlen(bt_msg_type_name(*t)) > 2);
     assert_string_equal(bt_msg_type_name(BT_MSG_RESERVE), "RESERVE");
-    assert_string_equal(bt_msg_type_name((bt_msg_type)6), "?");
+    assert_string_equal(bt_msg_type_name((bt_msg_type)8), "?");
 }
 
 int main(void)
@@ -679,6 +746,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_comes_back_as_it_went),
         cmocka_unit_test(what_may_be_absent_stays_absent),
+        cmocka_unit_test(the_key_of_the_link_does_not_travel),
+        cmocka_unit_test(a_key_is_32_bytes_or_none),
         cmocka_unit_test(the_longest_lists_come_back),
         cmocka_unit_test(values_out_of_range_neither_leave_nor_enter),
         cmocka_unit_test(texts_without_an_end_and_long_lists_are_not_sent),

@@ -88,9 +88,9 @@ static void broken_frames_are_kept(void **state)
     wire_samples_seal(frame, len);
     keep("msg", "broken-version-1", frame, len);
     frame[4] = BT_PROTOCOL_VERSION;
-    frame[6] = 6;
+    frame[6] = 8;
     wire_samples_seal(frame, len);
-    keep("msg", "broken-type-6", frame, len);
+    keep("msg", "broken-type-8", frame, len);
     static const uint8_t unknown[] = {BT_MSG_BYE, 0x78, 5, 0x7a, 2, 'h', 'i', 0x0a, 1, 'x'};
     keep("msg", "odd-unknown-fields", unknown, sizeof unknown);
     uint8_t many[1 + 4000] = {BT_MSG_PREFILL};
