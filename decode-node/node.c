@@ -116,11 +116,12 @@ static void on_control(void *ud, uint32_t gateway, const bt_msg *m)
 
 static void on_bulk(void *ud, const bt_msg *m) { step(ud, &(dc_event){ .type = DC_EV_BULK, .u.bulk = m }); }
 
-static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body)
+static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body, const bt_peer_key *from_key)
 {
     node *n = ud;
     dc_event ev = { .type = DC_EV_BLOCK, .u.block = { .layer = h->layer, .token_begin = h->token_begin, .token_count = h->token_count,
                                                       .bytes = h->body_bytes } };
+    (void)from_key;
     memcpy(ev.u.block.from.bytes, h->from, sizeof h->from);
     memcpy(ev.u.block.ref.owner.bytes, h->owner, sizeof h->owner);
     memcpy(ev.u.block.ticket.bytes, h->ticket, sizeof h->ticket);

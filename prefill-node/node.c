@@ -81,7 +81,9 @@ static void on_bulk_ready(void *ud, unsigned events)
 static bt_err dial(node *n, bulk *b, const char *endpoint, bt_fault *fault)
 {
     const bt_link_handler handler = { .on_msg = on_bulk, .on_bad = bt_shell_on_bad, .ud = b };
-    bt_err e = bt_net_dial(&b->link, bt_shell_net(n->shell), BT_SOCK_BULK_DEALER, endpoint, "decode", &handler, fault);
+    bt_peer_key server;
+    bt_err e = bt_net_find_key(&server, bt_shell_net(n->shell), BT_PEER_DECODE, NULL, fault);
+    if (e == BT_OK) e = bt_net_dial(&b->link, bt_shell_net(n->shell), BT_SOCK_BULK_DEALER, endpoint, &server, &handler, fault);
     if (e < 0) return e;
     e = bt_loop_add_socket(&b->watch, bt_shell_loop(n->shell), bt_link_socket(b->link), BT_LOOP_IN | BT_LOOP_OUT, on_bulk_ready, b);
     if (e < 0) {

@@ -48,10 +48,15 @@ void bt_keys_wipe(bt_keys *keys)
     if (keys) sodium_memzero(keys, sizeof *keys);
 }
 
-static bt_err file_path(char ret[PATH_BYTES], const char *dir, const char *name, const char *suffix, bt_fault *fault)
+bool bt_keys_is_name(const char *name)
 {
     const size_t n = strlen(name);
-    if (n < 1 || n > 32 || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != n || name[0] == '-')
+    return n >= 1 && n < BT_KEYS_NAME_BYTES && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == n && name[0] != '-';
+}
+
+static bt_err file_path(char ret[PATH_BYTES], const char *dir, const char *name, const char *suffix, bt_fault *fault)
+{
+    if (!bt_keys_is_name(name))
         return bt_fail(fault, BT_EARG, "'%.40s' is not a name for keys: 1 to 32 of a-z, 0-9 and '-'", name);
     if ((size_t)snprintf(ret, PATH_BYTES, "%s/%s%s", dir, name, suffix) >= PATH_BYTES)
         return bt_fail(fault, BT_EARG, "the path of the key directory is too long");
@@ -176,12 +181,12 @@ bt_err bt_keys_generate(const char *dir, const char *const *names, bt_fault *fau
     bt_err e = check_names(dir, names, fault);
     if (e == BT_OK && mkdir(dir, 0700) < 0 && errno != EEXIST)
         e = bt_fail(fault, BT_EIO, "mkdir '%s': %s", dir, strerror(errno));
-    (void)bt_buf_str(&allow, "# who may connect: public key, then roles\n");
+    (void)bt_buf_str(&allow, "# who may connect: public key, roles, name\n");
     for (; *names && e == BT_OK; names++) {
         bt_keys keys;
         if ((e = bt_keys_make(&keys, fault)) < 0) break;
         e = bt_keys_save(&keys, dir, *names, fault);
-        (void)bt_buf_fmt(&allow, "%s %.*s\n", keys.public_key, (int)strcspn(*names, "-"), *names);
+        (void)bt_buf_fmt(&allow, "%s %.*s %s\n", keys.public_key, (int)strcspn(*names, "-"), *names, *names);
         bt_keys_wipe(&keys);
     }
     if (e == BT_OK && allow.err < 0) e = bt_fail(fault, allow.err, "the allow list is too long");

@@ -1,5 +1,6 @@
 #ifndef BT_CRYPTO_KEYS_H
 #define BT_CRYPTO_KEYS_H
+#include <stdbool.h>
 #include "base/err.h"
 
 /* CURVE key pairs (Curve25519), as Z85 text of 40 characters, and their files.
@@ -9,7 +10,8 @@
  *   DIR/allow         who may connect: lines "KEY role[,role...]"; see crypto/peer_auth.h
  *
  * Words in faults never hold a secret. Wipe every bt_keys after use. */
-#define BT_KEYS_Z85_BYTES 41u          /* 40 characters and the final 0 */
+#define BT_KEYS_Z85_BYTES  41u         /* 40 characters and the final 0 */
+#define BT_KEYS_NAME_BYTES 33u         /* 1 to 32 of a-z, 0-9 and '-', not first; and the final 0 */
 
 typedef struct bt_keys {
     char public_key[BT_KEYS_Z85_BYTES];
@@ -19,7 +21,8 @@ typedef struct bt_keys {
 bt_err bt_keys_make(bt_keys *ret, bt_fault *fault);
 void   bt_keys_wipe(bt_keys *keys);                 /* NULL is fine */
 
-/* NAME: 1 to 32 of a-z, 0-9 and '-'. BT_EAUTH: the secret can be read by others; BT_EFORMAT: not a key; BT_EIO. The
+bool bt_keys_is_name(const char *name);
+/* BT_EARG: not a name; BT_EAUTH: the secret can be read by others; BT_EFORMAT: not a key; BT_EIO. The
  * public key is derived from the secret, so the pair always fits. */
 bt_err bt_keys_load(bt_keys *ret, const char *dir, const char *name, bt_fault *fault);
 bt_err bt_keys_load_public(char ret[BT_KEYS_Z85_BYTES], const char *dir, const char *name, bt_fault *fault);

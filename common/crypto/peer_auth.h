@@ -5,22 +5,35 @@
 #include "base/err.h"
 #include "crypto/keys.h"
 
-/* Who may connect, and the answer to libzmq's question (ZAP 1.0, RFC 27), as pure functions: no socket here.
+/* Who may connect and as what, and the answer to libzmq's question (ZAP 1.0, RFC 27), as pure functions: no socket here.
  *
- * The allow file has lines "KEY role[,role...]" with KEY in Z85 and roles gateway, prefill, decode. Empty lines are
- * skipped, and lines that start with '#' (no key does: five Z85 characters from '#' on exceed 32 bits). */
+ * The allow file has lines "KEY role[,role...] [name]": KEY in Z85, roles gateway, prefill, decode, the name for people and for
+ * `--gateway ENDPOINT@NAME` (1 to 32 of a-z, 0-9 and '-'). A key and a name stand on one line only, so that taking out the line takes
+ * out the key. The key of 32 zero bytes is refused: it stands for "no key". Empty lines are skipped, and lines that start with
+ * '#' (no key does: five Z85 characters from '#' on exceed 32 bits). */
 typedef enum bt_peer_role { BT_PEER_GATEWAY = 1, BT_PEER_PREFILL = 2, BT_PEER_DECODE = 4 } bt_peer_role;
 
 typedef struct bt_peer_allow bt_peer_allow;
-/* BT_EFORMAT names the line; BT_ELIMIT past 10,000 keys or 1 MiB. */
-bt_err bt_peer_auth_load(bt_peer_allow **ret, const char *path, bt_fault *fault);
+/* From DIR/allow. BT_EFORMAT names the line; BT_ELIMIT past 10,000 keys or 1 MiB; BT_EAUTH: others may write to the file or to
+ * DIR; BT_EIO. */
+bt_err bt_peer_auth_load(bt_peer_allow **ret, const char *dir, bt_fault *fault);
 bt_err bt_peer_auth_parse(bt_peer_allow **ret, const char *text, bt_fault *fault);
+/* The same list, read again in place: whoever holds it sees the new keys from now on. After an error it is as it was. */
+bt_err bt_peer_auth_reload(bt_peer_allow *allow, const char *dir, bt_fault *fault);
 void   bt_peer_auth_free(bt_peer_allow *allow);                 /* NULL is fine */
+size_t bt_peer_auth_count(const bt_peer_allow *allow);          /* keys */
 
-/* The roles (bits of bt_peer_role) of a key; 0: may not connect. A key named on several lines has all their roles. */
-unsigned bt_peer_auth_roles(const bt_peer_allow *allow, const char *public_key);
+/* The roles (bits of bt_peer_role) of a key; 0: may not connect. */
+unsigned bt_peer_auth_roles(const bt_peer_allow *allow, const uint8_t key[32]);
+/* Its name, until the next reload; "": it has none, or is not there. */
+const char *bt_peer_auth_name(const bt_peer_allow *allow, const uint8_t key[32]);
+/* The key of this name, or where name is NULL the only one that has a role of `roles`; both must have it. BT_EAUTH says what is
+ * wrong: no such key, another role, or more than one. */
+bt_err bt_peer_auth_find(uint8_t ret[32], const bt_peer_allow *allow, unsigned roles, const char *name, bt_fault *fault);
 /* The role bit that a name such as "prefill-2" stands for; 0: none. */
 unsigned bt_peer_auth_role_of_name(const char *name);
+/* The bits of "role[,role...]" of `len` bytes; 0: it is not that. */
+unsigned bt_peer_auth_role_list(const char *text, size_t len);
 
 typedef struct bt_peer_frame { const uint8_t *data; size_t size; } bt_peer_frame;
 

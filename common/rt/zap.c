@@ -40,7 +40,6 @@ void bt_zap_close(bt_zap *z)
     free(z);
 }
 
-void bt_zap_set_allow(bt_zap *z, const bt_peer_allow *allow) { z->allow = allow; }
 void *bt_zap_socket(bt_zap *z) { return z->socket; }
 uint64_t bt_zap_refused(const bt_zap *z) { return z->refused; }
 

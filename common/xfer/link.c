@@ -14,7 +14,7 @@ typedef struct route {
     bt_incarnation peer;
     uint8_t id[MAX_ROUTING_ID_BYTES];
     uint8_t id_len;
-    char user[64];                          /* CURVE key in Z85; "" without keys */
+    bt_peer_key key;                        /* that it proved; zero without keys */
     uint64_t heard;                         /* order of hearing; 0: a free place */
 } route;
 
@@ -27,6 +27,7 @@ struct bt_link {
     uint64_t clock;                         /* messages heard from known senders */
     const bt_peer_allow *allow;             /* NULL: any peer that the socket let in */
     unsigned roles;
+    bt_peer_key server;                     /* DEALER: who the other side is */
     route *routes;                          /* [BT_LINK_MAX_ROUTES], ROUTER only */
 };
 
@@ -58,10 +59,22 @@ void bt_link_free(bt_link *l)
 void *bt_link_socket(const bt_link *l) { return l->socket; }
 const bt_link_counters *bt_link_counters_of(const bt_link *l) { return &l->count; }
 
-void bt_link_require(bt_link *l, const bt_peer_allow *allow, unsigned roles)
+void bt_link_require(bt_link *l, const bt_peer_allow *allow, unsigned roles, const bt_peer_key *server)
 {
     l->allow = allow;
     l->roles = roles;
+    if (server) l->server = *server;
+}
+
+bool bt_peer_key_is_none(const bt_peer_key *key)
+{
+    static const bt_peer_key none;
+    return memcmp(key, &none, sizeof none) == 0;
+}
+
+static bool may_speak(const bt_link *l, const bt_peer_key *key)
+{
+    return !l->allow || (bt_peer_auth_roles(l->allow, key->bytes) & l->roles);
 }
 
 static route *find_route(const bt_link *l, const bt_incarnation *peer)
@@ -71,20 +84,39 @@ static route *find_route(const bt_link *l, const bt_incarnation *peer)
     return NULL;
 }
 
-/* Remember how to answer `peer`, who proved to have the key `user` ("" without keys). BT_EAUTH when its incarnation belongs to
- * another key. */
-static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_frame *id, const char *user, bt_fault *fault)
+/* Whether a route is of the same key, or without keys of the same connection. */
+static bool is_same_peer(const route *r, const bt_peer_key *key, const bt_sock_frame *id)
+{
+    if (!r->heard || memcmp(&r->key, key, sizeof *key) != 0) return false;
+    return !bt_peer_key_is_none(key) || (r->id_len == id->size && memcmp(r->id, id->data, id->size) == 0);
+}
+
+/* A free place, or that of the incarnation silent for longest: of this peer where it has its share, else of all. */
+static route *make_room(bt_link *l, const bt_peer_key *key, const bt_sock_frame *id)
+{
+    route *oldest = &l->routes[0], *own = NULL;
+    size_t owned = 0;
+    for (size_t i = 0; i < BT_LINK_MAX_ROUTES; i++) {
+        route *r = &l->routes[i];
+        if (r->heard < oldest->heard) oldest = r;
+        if (!is_same_peer(r, key, id)) continue;
+        if (!own || r->heard < own->heard) own = r;
+        owned++;
+    }
+    return owned >= BT_LINK_PEER_ROUTES ? own : oldest;
+}
+
+/* Remember how to answer `peer`, who proved to have `key`. BT_EAUTH when its incarnation belongs to another key. */
+static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_frame *id, const bt_peer_key *key, bt_fault *fault)
 {
     route *r = find_route(l, peer);
     if (id->size == 0 || id->size > MAX_ROUTING_ID_BYTES) return bt_fail(fault, BT_EFORMAT, "a routing id of %zu bytes", id->size);
-    if (r && strcmp(r->user, user) != 0) return bt_fail(fault, BT_EAUTH, "an incarnation that belongs to another key");
+    if (r && memcmp(&r->key, key, sizeof *key) != 0) return bt_fail(fault, BT_EAUTH, "an incarnation that belongs to another key");
     if (!r) {
-        r = &l->routes[0];
-        for (size_t i = 1; i < BT_LINK_MAX_ROUTES; i++)
-            if (l->routes[i].heard < r->heard) r = &l->routes[i];
+        r = make_room(l, key, id);
         memset(r, 0, sizeof *r);
         r->peer = *peer;
-        memcpy(r->user, user, strnlen(user, sizeof r->user - 1));
+        r->key = *key;
     }
     memcpy(r->id, id->data, id->size);
     r->id_len = (uint8_t)id->size;
@@ -94,28 +126,33 @@ static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_f
 
 /* Which key sent a message: asked of the frame after the routing id, because libzmq leaves it off the id of a message that it had
  * fetched already to say that the socket is readable. */
-static const char *user_of(const bt_sock_frame *frame)
+static bt_peer_key key_of(const bt_link *l, const bt_sock_frame *frame)
 {
-    const char *user = bt_sock_frame_user(frame);
-    return user ? user : "";
+    bt_peer_key key = l->server;
+    const char *user = l->is_router ? bt_sock_frame_user(frame) : NULL;
+    if (user) (void)bt_keys_from_z85(key.bytes, user, NULL);       /* no key at all where it is none */
+    return key;
 }
 
 /* Whether the key may speak on this link at all, and as `role` (0: whatever it is). */
-static bt_err check_key(const bt_link *l, const char *user, bt_role role, bt_fault *fault)
+static bt_err check_key(const bt_link *l, const bt_peer_key *key, bt_role role, bt_fault *fault)
 {
     static const unsigned bits[] = { [0] = ~0u, [BT_ROLE_GATEWAY] = BT_PEER_GATEWAY, [BT_ROLE_PREFILL] = BT_PEER_PREFILL, [BT_ROLE_DECODE] = BT_PEER_DECODE };
-    const unsigned roles = l->allow ? bt_peer_auth_roles(l->allow, user) : ~0u;
-    if (!(roles & l->roles)) return bt_fail(fault, BT_EAUTH, "a key without the role for this link");
-    return roles & bits[role] ? BT_OK : bt_fail(fault, BT_EAUTH, "a HELLO with a role that its key does not have");
+    const unsigned roles = l->allow ? bt_peer_auth_roles(l->allow, key->bytes) : ~0u;
+    const char *name = roles && l->allow ? bt_peer_auth_name(l->allow, key->bytes) : "";
+    if (!(roles & l->roles)) return bt_fail(fault, BT_EAUTH, "a key without the role for this link (%s)", *name ? name : "not in the allow list");
+    return roles & bits[role] ? BT_OK : bt_fail(fault, BT_EAUTH, "a HELLO with a role that its key does not have (%s)", name);
 }
 
 static bt_err take_msg(bt_link *l, const bt_sock_frame *id, const bt_sock_frame *frame, bt_fault *fault)
 {
     bt_msg m;
+    const bt_peer_key key = key_of(l, frame);
     bt_err e = bt_msg_decode(&m, &l->buf, frame->data, frame->size, fault);
-    if (e == BT_OK && id) e = check_key(l, user_of(frame), m.type == BT_MSG_HELLO ? m.u.hello.role : 0, fault);
-    if (e == BT_OK && id) e = note_route(l, &m.from, id, user_of(frame), fault);
+    if (e == BT_OK) e = check_key(l, &key, m.type == BT_MSG_HELLO ? m.u.hello.role : 0, fault);
+    if (e == BT_OK && id) e = note_route(l, &m.from, id, &key, fault);
     if (e < 0) return e;
+    m.from_key = key;
     l->count.received++;
     l->on.on_msg(l->on.ud, &m);
     return BT_OK;
@@ -125,15 +162,16 @@ static bt_err take_block(bt_link *l, const bt_sock_frame *id, const bt_sock_fram
 {
     bt_kv_header h;
     bt_incarnation from;
+    const bt_peer_key key = key_of(l, frame);
     bt_err e = bt_kv_header_decode(&h, frame[0].data, frame[0].size, fault);
     if (e < 0) return e;
     if (frame[1].size != h.body_bytes)
         return bt_fail(fault, BT_EFORMAT, "kv block: a body of %zu bytes, its header says %u", frame[1].size, h.body_bytes);
     memcpy(from.bytes, h.from, sizeof from.bytes);
-    if (id && (e = check_key(l, user_of(frame), 0, fault)) < 0) return e;
-    if (id && (e = note_route(l, &from, id, user_of(frame), fault)) < 0) return e;
+    if ((e = check_key(l, &key, 0, fault)) < 0) return e;
+    if (id && (e = note_route(l, &from, id, &key, fault)) < 0) return e;
     l->count.received++;
-    l->on.on_block(l->on.ud, &h, frame[1].data);
+    l->on.on_block(l->on.ud, &h, frame[1].data, &key);
     return BT_OK;
 }
 
@@ -170,7 +208,10 @@ static bt_err send_frames(bt_link *l, bt_sock_frame *frames, size_t n, const bt_
     if (l->is_router) {
         const route *r = to ? find_route(l, to) : NULL;
         if (!r) e = bt_fail(fault, BT_EIO, "no route to that incarnation");
+        else if (!may_speak(l, &r->key)) e = bt_fail(fault, BT_EAUTH, "the key of that incarnation is allowed no more");
         else if ((e = bt_sock_frame_copy(&frames[0], r->id, r->id_len)) == BT_OK) first = 0;
+    } else if (!may_speak(l, &l->server)) {
+        e = bt_fail(fault, BT_EAUTH, "the key of the other side is allowed no more");
     }
     for (size_t i = 1; i <= n; i++) bytes += frames[i].size;
     if (e == BT_OK) e = bt_sock_send_frames(l->socket, frames + first, n + 1 - first);

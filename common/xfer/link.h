@@ -10,16 +10,20 @@
  * structs; whatever is wrong with them is counted, told to on_bad, and goes no further.
  *
  * On a ROUTER, peers are named by incarnation: each good message notes the way back to its sender. With keys, an incarnation
- * belongs to the key that used it first; another key that claims it is refused. At most BT_LINK_MAX_ROUTES peers are remembered,
- * the one silent for longest makes room. One thread. */
+ * belongs to the key that used it first; another key that claims it is refused. At most BT_LINK_MAX_ROUTES incarnations are
+ * remembered, and BT_LINK_PEER_ROUTES of one key (without keys: of one connection), so that nobody who invents incarnations pushes
+ * others out; the one silent for longest makes room.
+ *
+ * What comes with keys says whose it is: bt_msg.from_key and on_block's from_key are the public key that the transport proved,
+ * zero on plain links. One thread. */
 typedef struct bt_link bt_link;
 
-enum { BT_LINK_MAX_ROUTES = 1024 };
+enum { BT_LINK_MAX_ROUTES = 1024, BT_LINK_PEER_ROUTES = 16 };
 
 typedef struct bt_link_handler {
     void (*on_msg)(void *ud, const bt_msg *m);              /* m and what it borrows live during the call */
     /* A block with a good header; its digest is not tested yet. body has h->body_bytes bytes. NULL: blocks are bad messages. */
-    void (*on_block)(void *ud, const bt_kv_header *h, const uint8_t *body);
+    void (*on_block)(void *ud, const bt_kv_header *h, const uint8_t *body, const bt_peer_key *from_key);
     void (*on_bad)(void *ud, const bt_fault *why);
     void *ud;
 } bt_link_handler;
@@ -28,15 +32,17 @@ typedef struct bt_link_handler {
 bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_handler *handler, bt_fault *fault);
 void   bt_link_free(bt_link *l);            /* closes the socket; NULL is fine */
 void  *bt_link_socket(const bt_link *l);
-/* From now on take only messages of keys that have one of these roles (bits of bt_peer_role) in the list, which must outlive the
- * link, and a HELLO only from a key that has the role it claims. ROUTER links only. */
-void   bt_link_require(bt_link *l, const bt_peer_allow *allow, unsigned roles);
+/* From now on only keys that have one of these roles (bits of bt_peer_role) in the list are heard and spoken to, and a HELLO counts
+ * only from a key that has the role it claims. The list is asked each time, so it may change in place; it must outlive the link.
+ * server: on a DEALER the key that the socket demands of the other side, NULL on a ROUTER. */
+void   bt_link_require(bt_link *l, const bt_peer_allow *allow, unsigned roles, const bt_peer_key *server);
+bool   bt_peer_key_is_none(const bt_peer_key *key);         /* zero: of a plain link */
 
 /* Handle up to `budget` messages that have arrived. The handler may send on the link, but not free it. */
 void   bt_link_receive(bt_link *l, int budget);
 
 /* Hand one message to the socket; a ROUTER sends it to m->to. BT_EAGAIN: the queue is full or the peer not there; BT_EIO: no
- * route to that incarnation; others as bt_msg_encode. Nothing waits. */
+ * route to that incarnation; BT_EAUTH: its key may not be spoken to any more; others as bt_msg_encode. Nothing waits. */
 bt_err bt_link_send(bt_link *l, const bt_msg *m, bt_fault *fault);
 /* Copy the block's rows out of the view (the one copy on this side), complete the header's body_bytes and digest, send both
  * frames. DEALER links only. Errors as bt_link_send, bt_kv_pack_take. */
@@ -46,7 +52,7 @@ typedef struct bt_link_counters {
     uint64_t received, sent;                /* good messages, both ways */
     uint64_t bad;                           /* no message of ours */
     uint64_t forbidden;                     /* sent under a key that may not say it */
-    uint64_t unsent;                        /* no route, no connection or a full queue */
+    uint64_t unsent;                        /* no route, no connection, a full queue or a key that is allowed no more */
     uint64_t bytes_in, bytes_out;           /* everything that came; what was sent */
 } bt_link_counters;
 const bt_link_counters *bt_link_counters_of(const bt_link *l);

@@ -2,7 +2,6 @@
 #include "xfer/net.h"
 #include "rt/zap.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 struct bt_net {
@@ -22,9 +21,7 @@ static void on_zap(void *ud, unsigned events)
 
 static bt_err open_zap(bt_net *n, bt_fault *fault)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/allow", n->keys_dir);
-    bt_err e = bt_peer_auth_load(&n->allow, path, fault);
+    bt_err e = bt_peer_auth_load(&n->allow, n->keys_dir, fault);
     if (e == BT_OK) e = bt_zap_open(&n->zap, n->ctx, n->allow, fault);
     if (e < 0) return e;
     e = bt_loop_add_socket(&n->zap_watch, n->loop, bt_zap_socket(n->zap), BT_LOOP_IN, on_zap, n->zap);
@@ -64,19 +61,34 @@ bt_err bt_net_listen(bt_link **ret, char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], b
     if (e == BT_OK) e = bt_sock_bind(ret_endpoint, socket, n->ctx, endpoint, fault);
     if (e == BT_OK) e = bt_link_new(ret, socket, true, handler, fault);
     if (e < 0) bt_sock_close(socket);
-    else if (n->allow) bt_link_require(*ret, n->allow, peers);
+    else if (n->allow) bt_link_require(*ret, n->allow, peers, NULL);
     return e;
 }
 
-bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endpoint, const char *peer_name,
+bt_err bt_net_find_key(bt_peer_key *ret, const bt_net *n, unsigned roles, const char *name, bt_fault *fault)
+{
+    bt_peer_key key = { { 0 } };
+    const bt_err e = n->allow ? bt_peer_auth_find(key.bytes, n->allow, roles, name, fault) : BT_OK;
+    if (e == BT_OK) *ret = key;
+    return e;
+}
+
+bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endpoint, const bt_peer_key *server,
                    const bt_link_handler *handler, bt_fault *fault)
 {
+    const unsigned peer = role == BT_SOCK_CONTROL_DEALER ? BT_PEER_GATEWAY : BT_PEER_DECODE;
     char key[BT_KEYS_Z85_BYTES];
     void *socket = NULL;
-    bt_err e = n->keys_dir ? bt_keys_load_public(key, n->keys_dir, peer_name, fault) : BT_OK;
-    if (e == BT_OK) e = bt_sock_open(&socket, n->ctx, role, fault);
-    if (e == BT_OK) e = bt_sock_connect(socket, n->ctx, endpoint, n->keys_dir ? key : NULL, fault);
+    bt_err e = BT_OK;
+    if (server && bt_peer_key_is_none(server)) server = NULL;
+    if (server) bt_keys_to_z85(key, server->bytes);
+    if (n->allow && !server) return bt_fail(fault, BT_EAUTH, "%.100s: its public key was not told", endpoint);
+    if (n->allow && !(bt_peer_auth_roles(n->allow, server->bytes) & peer))
+        return bt_fail(fault, BT_EAUTH, "%.100s: its key does not have the role %s in the allow list", endpoint, peer == BT_PEER_GATEWAY ? "gateway" : "decode");
+    if ((e = bt_sock_open(&socket, n->ctx, role, fault)) < 0) return e;
+    e = bt_sock_connect(socket, n->ctx, endpoint, server ? key : NULL, fault);
     if (e == BT_OK) e = bt_link_new(ret, socket, false, handler, fault);
     if (e < 0) bt_sock_close(socket);
+    else if (n->allow) bt_link_require(*ret, n->allow, peer, server);
     return e;
 }

@@ -16,7 +16,11 @@ uint64_t bt_net_refused(const bt_net *n);   /* peers turned away by key */
 /* peers: the roles (bits of bt_peer_role) whose keys are heard. ret_endpoint: where it really is. Errors of bt_sock_bind. */
 bt_err bt_net_listen(bt_link **ret, char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], bt_net *n, bt_sock_role role, const char *endpoint,
                      unsigned peers, const bt_link_handler *handler, bt_fault *fault);
-/* peer_name: whose public key of the key directory the other side must have. Errors of bt_keys_load_public, bt_sock_connect. */
-bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endpoint, const char *peer_name,
+/* server: the key that the other side must prove; NULL or zero without keys. BT_EAUTH: the allow list does not give it the role that
+ * `role` dials (CONTROL_DEALER: gateway, BULK_DEALER: decode), or there is none and keys are in use. Errors of bt_sock_connect. */
+bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endpoint, const bt_peer_key *server,
                    const bt_link_handler *handler, bt_fault *fault);
+/* The key of the allow list that has a role (bits of bt_peer_role) and this name, or where name is NULL the only one of the role; zero
+ * without keys. Errors of bt_peer_auth_find. */
+bt_err bt_net_find_key(bt_peer_key *ret, const bt_net *n, unsigned roles, const char *name, bt_fault *fault);
 #endif

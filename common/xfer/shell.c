@@ -116,7 +116,9 @@ static bt_err dial(bt_shell *s, uint32_t index, bt_fault *fault)
     control *c = &s->control[index];
     const bt_link_handler handler = { .on_msg = on_control_msg, .on_bad = bt_shell_on_bad, .ud = c };
     *c = (control){ .shell = s, .index = index };
-    bt_err e = bt_net_dial(&c->link, s->net, BT_SOCK_CONTROL_DEALER, s->config.gateways[index], "gateway", &handler, fault);
+    bt_peer_key server;
+    bt_err e = bt_net_find_key(&server, s->net, BT_PEER_GATEWAY, NULL, fault);
+    if (e == BT_OK) e = bt_net_dial(&c->link, s->net, BT_SOCK_CONTROL_DEALER, s->config.gateways[index], &server, &handler, fault);
     if (e < 0) return e;
     e = bt_loop_add_socket(&c->watch, s->loop, bt_link_socket(c->link), BT_LOOP_IN, on_control_ready, c);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;

@@ -17,7 +17,7 @@
 enum { DEADLINE_US = 10000000, PEERS = 3 };
 
 /* One end: what it heard. */
-typedef struct end { bt_link *link; int msgs, blocks, bads; bt_msg_type type; char why[256]; } end;
+typedef struct end { bt_link *link; int msgs, blocks, bads; bt_msg_type type; bt_peer_key key; char why[256]; } end;
 
 static bt_loop *loop;
 static bt_net *net;
@@ -29,12 +29,13 @@ static void on_msg(void *ud, const bt_msg *m)
     end *e = ud;
     e->msgs++;
     e->type = m->type;
+    e->key = m->from_key;
 }
 
-static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body)
+static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body, const bt_peer_key *from_key)
 {
     end *e = ud;
-    (void)h, (void)body;
+    (void)h, (void)body, (void)from_key;
     e->blocks++;
 }
 
@@ -67,8 +68,11 @@ static void dial(end *e, bt_net *from)
 {
     bt_fault fault;
     const bt_link_handler h = handler(e, false);
+    bt_peer_key server;
     memset(e, 0, sizeof *e);
-    if (bt_net_dial(&e->link, from, BT_SOCK_CONTROL_DEALER, endpoint, "gateway", &h, &fault) < 0) fail_msg("%s", fault.text);
+    if (bt_net_find_key(&server, from, BT_PEER_GATEWAY, NULL, &fault) < 0
+        || bt_net_dial(&e->link, from, BT_SOCK_CONTROL_DEALER, endpoint, &server, &h, &fault) < 0)
+        fail_msg("%s", fault.text);
     watch(e);
 }
 
@@ -182,30 +186,80 @@ static void garbage_is_counted_and_costs_the_next_message_nothing(void **state)
     assert_int_equal(here.blocks, 0);
 }
 
-static void the_peer_silent_for_longest_makes_room(void **state)
+static void nobody_who_invents_incarnations_pushes_others_out(void **state)
 {
     (void)state;
     bt_fault fault;
     dial(&there[0], net);
-    for (uint32_t i = 1; i <= BT_LINK_MAX_ROUTES; i++) {
-        beat(&there[0], i);
+    dial(&there[1], net);
+    beat(&there[0], 1);
+    wait_for(&here.msgs, 1);
+    for (uint32_t i = 2; i <= 3000; i++) {
+        beat(&there[1], i);
         wait_for(&here.msgs, (int)i);
     }
-    beat(&there[0], 1);                     /* now 2 is the silent one */
-    beat(&there[0], BT_LINK_MAX_ROUTES + 1);
-    wait_for(&here.msgs, BT_LINK_MAX_ROUTES + 2);
+    bt_msg m = { .type = BT_MSG_BYE, .from = name(0), .to = name(1) };
+    send(&here, &m);                        /* silent for longer than any of the others, and still known */
+    wait_for(&there[0].msgs, 1);
+    m.to = name(3000 - BT_LINK_PEER_ROUTES);
+    assert_int_equal(bt_link_send(here.link, &m, &fault), BT_EIO);
+    m.to = name(3000 - BT_LINK_PEER_ROUTES + 1);
+    send(&here, &m);
+    m.to = name(3000);
+    send(&here, &m);
+    wait_for(&there[1].msgs, 2);
+}
+
+static void the_peer_silent_for_longest_makes_room(void **state)
+{
+    (void)state;
+    enum { CONNECTIONS = BT_LINK_MAX_ROUTES / BT_LINK_PEER_ROUTES + 1 };
+    end *many = calloc(CONNECTIONS, sizeof *many);
+    bt_fault fault;
+    uint32_t n = 0;
+    assert_non_null(many);
+    for (int c = 0; c < CONNECTIONS; c++) {
+        dial(&many[c], net);
+        for (int i = 0; i < BT_LINK_PEER_ROUTES && n <= BT_LINK_MAX_ROUTES; i++) {
+            if (n == BT_LINK_MAX_ROUTES) {  /* the table is full: 1 speaks again, now 2 is the silent one */
+                beat(&many[0], 1);
+                wait_for(&here.msgs, (int)n + 1);
+            }
+            beat(&many[c], ++n);
+            wait_for(&here.msgs, (int)n + (n > BT_LINK_MAX_ROUTES));
+        }
+    }
     bt_msg m = { .type = BT_MSG_BYE, .from = name(0), .to = name(2) };
     assert_int_equal(bt_link_send(here.link, &m, &fault), BT_EIO);
     m.to = name(1);
     send(&here, &m);
-    m.to = name(BT_LINK_MAX_ROUTES + 1);
+    m.to = name(n);
     send(&here, &m);
-    wait_for(&there[0].msgs, 2);
+    wait_for(&many[0].msgs, 1);
+    wait_for(&many[CONNECTIONS - 1].msgs, 1);
+    for (int c = 0; c < CONNECTIONS; c++) bt_link_free(many[c].link);
+    free(many);
 }
 
 /* ---- with keys ---- */
 
 static char dir[] = "/tmp/baton-link-XXXXXX";
+
+static void refuses_to_dial_a_key_of_another_role(bt_net *from)
+{
+    static const bt_peer_key stranger = { { 1, 2, 3 } };
+    bt_link *link = NULL;
+    bt_peer_key key;
+    const bt_link_handler h = handler(&here, false);
+    bt_fault fault = { "" };
+    assert_int_equal(bt_net_find_key(&key, from, BT_PEER_GATEWAY, NULL, &fault), BT_OK);
+    assert_int_equal(bt_net_dial(&link, from, BT_SOCK_BULK_DEALER, "tcp://127.0.0.1:9", &key, &h, &fault), BT_EAUTH);
+    assert_int_equal(bt_net_find_key(&key, from, BT_PEER_DECODE, NULL, &fault), BT_OK);
+    assert_int_equal(bt_net_dial(&link, from, BT_SOCK_CONTROL_DEALER, "tcp://127.0.0.1:9", &key, &h, &fault), BT_EAUTH);
+    assert_int_equal(bt_net_dial(&link, from, BT_SOCK_BULK_DEALER, "tcp://127.0.0.1:9", &stranger, &h, &fault), BT_EAUTH);
+    assert_int_equal(bt_net_dial(&link, from, BT_SOCK_BULK_DEALER, "tcp://127.0.0.1:9", NULL, &h, &fault), BT_EAUTH);
+    assert_null(link);
+}
 
 static void a_key_speaks_only_in_its_role_and_under_its_own_incarnation(void **state)
 {
@@ -226,8 +280,11 @@ static void a_key_speaks_only_in_its_role_and_under_its_own_incarnation(void **s
     watch(&here);
     for (int i = 0; i < 3; i++) dial(&there[i], nets[i]);
     const bt_link_counters *n = bt_link_counters_of(here.link);
+    bt_peer_key key;
     hello(&there[1], 1, BT_ROLE_PREFILL);
     wait_for(&here.msgs, 1);
+    assert_int_equal(bt_net_find_key(&key, nets[0], BT_PEER_PREFILL, "prefill", &fault), BT_OK);
+    assert_memory_equal(&here.key, &key, sizeof key);
     hello(&there[1], 1, BT_ROLE_DECODE);    /* with the key of a prefill node */
     wait_for(&here.bads, 1);
     beat(&there[2], 1);                     /* the prefill node's incarnation, with the key of a decode node */
@@ -241,6 +298,9 @@ static void a_key_speaks_only_in_its_role_and_under_its_own_incarnation(void **s
     send(&here, &(bt_msg){ .type = BT_MSG_BYE, .from = name(0), .to = name(1) });
     wait_for(&there[1].msgs, 1);            /* and not to the one who claimed to be it */
     assert_int_equal(there[2].msgs, 0);
+    assert_int_equal(bt_net_find_key(&key, nets[0], BT_PEER_GATEWAY, NULL, &fault), BT_OK);
+    assert_memory_equal(&there[1].key, &key, sizeof key);
+    refuses_to_dial_a_key_of_another_role(nets[1]);
     for (int i = 0; i < 3; i++) bt_link_free(there[i].link);
     bt_link_free(here.link);
     for (int i = 3; i-- > 0;) bt_net_close(nets[i]);
@@ -265,6 +325,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers_by_the_way_an_incarnation_was_heard_last, open_plain, close_plain),
         cmocka_unit_test_setup_teardown(garbage_is_counted_and_costs_the_next_message_nothing, open_plain, close_plain),
+        cmocka_unit_test_setup_teardown(nobody_who_invents_incarnations_pushes_others_out, open_plain, close_plain),
         cmocka_unit_test_setup_teardown(the_peer_silent_for_longest_makes_room, open_plain, close_plain),
         cmocka_unit_test_teardown(a_key_speaks_only_in_its_role_and_under_its_own_incarnation, remove_keys),
     };

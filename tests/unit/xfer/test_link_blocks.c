@@ -37,9 +37,10 @@ static void on_msg(void *ud, const bt_msg *m)
     e->last = *m;
 }
 
-static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body)
+static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body, const bt_peer_key *from_key)
 {
     end *e = ud;
+    assert_true(bt_peer_key_is_none(from_key));
     e->blocks++;
     e->header = *h;
     free(e->body);
