@@ -4,10 +4,12 @@
 #include "rt/sock_private.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
 
+enum { KEPT_FRAME_BYTES = 4 << 20, KEEP_BYTES = 32 << 20 };
 _Static_assert(sizeof(zmq_msg_t) == sizeof((bt_sock_frame *)0)->priv, "a frame holds a zmq_msg_t");
 
 struct bt_sock_ctx {
@@ -217,6 +219,14 @@ bt_err bt_sock_frame_copy(bt_sock_frame *f, const void *data, size_t size)
 void bt_sock_frames_done(bt_sock_frame *frames, size_t count)
 {
     for (size_t i = 0; i < count; i++) zmq_msg_close(msg(&frames[i]));
+}
+
+void bt_sock_keep_frames(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, KEPT_FRAME_BYTES);  /* both fixed: else the first block freed, of 192 KiB say, sets them to that and twice that */
+    (void)mallopt(M_TRIM_THRESHOLD, KEEP_BYTES);
+#endif
 }
 
 const char *bt_sock_frame_user(const bt_sock_frame *f)

@@ -79,6 +79,9 @@ const char *bt_sock_frame_user(const bt_sock_frame *frame);
  * or no link; BT_EIO: the ROUTER's peer is not connected, or the link was cut in the middle (nothing arrives). */
 bt_err bt_sock_recv_frames(void *socket, bt_sock_frame *frames, size_t max, size_t *ret_count);
 bt_err bt_sock_send_frames(void *socket, bt_sock_frame *frames, size_t count);
+/* Once, at the start of a process that moves KV: malloc keeps up to 32 MiB of what frames of up to 4 MiB gave back, instead of handing
+ * it to the system after each one and faulting it in again for the next, which costs more than the copy. */
+void   bt_sock_keep_frames(void);
 /* Whether a DEALER has a link with room in its queue: worth asking before making something large. */
 bool   bt_sock_can_send(void *socket);
 #endif

@@ -131,6 +131,7 @@ bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shel
         return bt_fail(fault, BT_EARG, "%zu gateways; 1 to %d can be served", config->gateways_len, BT_SHELL_MAX_GATEWAYS);
     bt_shell *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "node");
+    bt_sock_keep_frames();
     s->config = *config;
     s->on = *handler;
     bt_err e = bt_rng_entropy(s->self.bytes, sizeof s->self.bytes, fault);

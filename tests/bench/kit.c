@@ -12,7 +12,7 @@
 
 _Noreturn void bench_die(const char *what)
 {
-    fprintf(stderr, "bench_kernels: %s\n", what);
+    fprintf(stderr, "bench: %s\n", what);
     exit(1);
 }
 
