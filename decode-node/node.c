@@ -188,6 +188,7 @@ static void on_worker(void *ud, unsigned events)
 
 static void on_tick(void *ud) { step(ud, &(dc_event){ .type = DC_EV_TICK }); }
 static void on_drain(void *ud) { step(ud, &(dc_event){ .type = DC_EV_DRAIN }); }
+static void on_drain_over(void *ud) { bt_shell_stop(((node *)ud)->shell); }
 static void on_rss(void *ud, uint64_t rss_bytes) { dc_brain_set_rss(((node *)ud)->brain, rss_bytes); }
 static bool is_ready(void *ud) { return dc_brain_is_welcome(((node *)ud)->brain); }
 
@@ -311,7 +312,8 @@ static bt_err open_node(node *n, bt_fault *fault)
     char path[4096];
     const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "decode", .gateways = n->o->gateways.items,
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
-    const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
+    const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_drain_over = on_drain_over,
+                                       .on_rss = on_rss, .is_ready = is_ready, .ud = n };
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);

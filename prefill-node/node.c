@@ -239,6 +239,7 @@ static void on_worker(void *ud, unsigned events)
 
 static void on_tick(void *ud) { step(ud, &(pf_event){ .type = PF_EV_TICK }); }
 static void on_drain(void *ud) { step(ud, &(pf_event){ .type = PF_EV_DRAIN }); }
+static void on_drain_over(void *ud) { bt_shell_stop(((node *)ud)->shell); }
 static void on_rss(void *ud, uint64_t rss_bytes) { pf_brain_set_rss(((node *)ud)->brain, rss_bytes); }
 static bool is_ready(void *ud) { return pf_brain_is_welcome(((node *)ud)->brain); }
 
@@ -299,7 +300,8 @@ static bt_err open_node(node *n, bt_fault *fault)
     char path[4096];
     const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "prefill", .gateways = n->o->gateways.items,
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
-    const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_rss = on_rss, .is_ready = is_ready, .ud = n };
+    const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_drain_over = on_drain_over,
+                                       .on_rss = on_rss, .is_ready = is_ready, .ud = n };
     const pf_engine_config ec = { .engine = pf_engine_names[n->o->engine], .isa = n->o->isa, .want = n->o->want,
                                   .kv_elem_bytes = bt_kv_dtype_wanted(n->o->kv_dtype),
                                   .threads = (size_t)n->o->threads, .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes,

@@ -59,7 +59,8 @@ void bt_loop_free(bt_loop *l)
 {
     if (!l) return;
     if (l->signal_fd >= 0) {
-        for (struct signalfd_siginfo info; read(l->signal_fd, &info, sizeof info) > 0;) {}      /* one left pending would kill us now */
+        if (!sigismember(&l->mask_before, SIGTERM))     /* one left pending would kill us now */
+            for (struct signalfd_siginfo info; read(l->signal_fd, &info, sizeof info) > 0;) {}
         close(l->signal_fd);
         pthread_sigmask(SIG_SETMASK, &l->mask_before, NULL);
     }
@@ -198,14 +199,20 @@ static void read_signals(void *ud, unsigned events)
         l->signal_fn(l->signal_ud, (int)info.ssi_signo);
 }
 
-bt_err bt_loop_on_signals(bt_loop *l, bt_loop_signal_fn *fn, void *ud, bt_fault *fault)
+static sigset_t life_signals(void)
 {
-    if (l->signal_fd >= 0) return bt_fail(fault, BT_EARG, "signals are taken already");
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
+    return set;
+}
+
+bt_err bt_loop_on_signals(bt_loop *l, bt_loop_signal_fn *fn, void *ud, bt_fault *fault)
+{
+    if (l->signal_fd >= 0) return bt_fail(fault, BT_EARG, "signals are taken already");
+    const sigset_t set = life_signals();
     const int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0) return bt_fail(fault, BT_EIO, "signalfd: %s", strerror(errno));
     uint64_t id;
@@ -220,6 +227,18 @@ bt_err bt_loop_on_signals(bt_loop *l, bt_loop_signal_fn *fn, void *ud, bt_fault 
     l->signal_fn = fn;
     l->signal_ud = ud;
     return BT_OK;
+}
+
+void bt_loop_hold_signals(void)
+{
+    const sigset_t set = life_signals();
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+bool bt_loop_held_end(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM));
 }
 
 void bt_loop_end_signals(void)

@@ -1,5 +1,6 @@
 #ifndef BT_RT_LOOP_H
 #define BT_RT_LOOP_H
+#include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
 
@@ -30,9 +31,13 @@ void   bt_loop_set_timer(bt_loop *loop, uint64_t id, int64_t delay_ms);    /* du
 void   bt_loop_remove(bt_loop *loop, uint64_t id);              /* watch or timer; unknown ids are fine */
 
 /* SIGINT, SIGTERM and SIGHUP come as calls of fn from the loop; they are blocked from here on, so call it before any
- * thread is made. bt_loop_free drops those that are pending and restores the mask; bt_loop_end_signals
- * before it leaves them ignored. SIGPIPE is ignored from here on. */
+ * thread is made. bt_loop_free restores the mask and drops those that are pending, but not where they were blocked before:
+ * there they wait for the next loop. bt_loop_end_signals before it leaves them ignored. SIGPIPE is ignored from here on. */
 bt_err bt_loop_on_signals(bt_loop *loop, bt_loop_signal_fn *fn, void *ud, bt_fault *fault);
+/* For a process with one loop after another: the three are blocked from here on, so that none is lost between two loops. _held_end: has
+ * SIGINT or SIGTERM come, and no loop has taken it? */
+void   bt_loop_hold_signals(void);
+bool   bt_loop_held_end(void);
 
 /* The process is leaving: from now on further signals are ignored, so that its exit code says how it went. */
 void   bt_loop_end_signals(void);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RECEIVE_BUDGET = 64, RSS_EVERY_MS = 500, LONGEST_WAIT_MS = 3600 * 1000 };
+enum { RECEIVE_BUDGET = 64, RSS_EVERY_MS = 500, LONGEST_WAIT_MS = 3600 * 1000, LAST_WORDS_MS = 2000 };
 
 /* A HELLO that found no connection waits here for one, so that a node is known as soon as its gateway can be reached. */
 typedef struct control { bt_shell *shell; uint32_t index; bt_link *link; uint64_t watch; bool has_hello; bt_msg hello; } control;
@@ -26,7 +26,8 @@ struct bt_shell {
     bt_incarnation self;
     control control[BT_SHELL_MAX_GATEWAYS];
     uint64_t timer;
-    bool draining, is_ready, stopped;
+    bool draining, is_ready, stopped;       /* draining: by a signal */
+    bool is_clocked, goes_on;               /* the drain timeout runs; the process outlives this shell */
 };
 
 bt_random bt_shell_random(void)
@@ -86,18 +87,33 @@ static void on_rss(void *ud, unsigned events)
     if (sscanf(text, "%llu %llu", &total, &resident) == 2) s->on.on_rss(s->on.ud, resident * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
+static void on_last_words(void *ud, unsigned events)
+{
+    (void)events;
+    bt_shell_stop(ud);
+}
+
 static void on_drain_timeout(void *ud, unsigned events)
 {
     bt_shell *s = ud;
+    uint64_t id;
     (void)events;
     bt_log(BT_LOG_WARN, "the drain timeout is over; leaving with work in progress");
-    bt_shell_stop(s);
+    if (bt_loop_add_timer(&id, s->loop, LAST_WORDS_MS, 0, on_last_words, s) < 0) bt_shell_stop(s);
+    s->on.on_drain_over(s->on.ud);
+}
+
+void bt_shell_drain(bt_shell *s)
+{
+    uint64_t id;
+    if (s->is_clocked) return;
+    s->is_clocked = true;
+    if (bt_loop_add_timer(&id, s->loop, s->config.drain_timeout_ms, 0, on_drain_timeout, s) < 0) bt_shell_stop(s);
 }
 
 static void on_signal(void *ud, int signo)
 {
     bt_shell *s = ud;
-    uint64_t id;
     if (signo != SIGINT && signo != SIGTERM) return;
     if (s->draining) {
         bt_log(BT_LOG_WARN, "second signal: leaving at once");
@@ -107,7 +123,7 @@ static void on_signal(void *ud, int signo)
     s->draining = true;
     bt_log(BT_LOG_INFO, "draining");
     (void)bt_notify_send("STOPPING=1", NULL);
-    if (bt_loop_add_timer(&id, s->loop, s->config.drain_timeout_ms, 0, on_drain_timeout, s) < 0) bt_shell_stop(s);
+    bt_shell_drain(s);
     s->on.on_drain(s->on.ud);
 }
 
@@ -161,6 +177,13 @@ bt_net *bt_shell_net(const bt_shell *s) { return s->net; }
 const bt_incarnation *bt_shell_self(const bt_shell *s) { return &s->self; }
 void bt_shell_stop(bt_shell *s) { s->stopped = true; }
 
+bool bt_shell_leave_role(bt_shell *s)
+{
+    s->stopped = true;
+    s->goes_on = !s->draining;
+    return s->goes_on;
+}
+
 void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m)
 {
     bt_fault fault = { "" };
@@ -194,6 +217,6 @@ bt_err bt_shell_run(bt_shell *s, bt_fault *fault)
         bt_log(BT_LOG_INFO, "ready");
         (void)bt_notify_send("READY=1", NULL);          /* nobody may be listening */
     }
-    bt_loop_end_signals();
+    if (!s->goes_on) bt_loop_end_signals();
     return e;
 }

@@ -7,7 +7,7 @@
 #include "xfer/step.h"
 
 /* What the I/O threads of both kinds of node share: the event loop, the control links to gateways, the timer that follows the brain's
- * due time, signals (the first SIGINT or SIGTERM drains, the second quits), readiness, the process's own memory figure.
+ * due time, signals (the first SIGINT or SIGTERM drains, the second quits), the drain timeout, readiness, the process's own memory figure.
  * The node keeps the brain, the worker and the bulk side to itself. */
 typedef struct bt_shell bt_shell;
 
@@ -16,7 +16,8 @@ enum { BT_SHELL_MAX_GATEWAYS = 8 };
 typedef struct bt_shell_handler {
     void (*on_control)(void *ud, uint32_t gateway, const bt_msg *m);
     void (*on_tick)(void *ud);                              /* the due time came */
-    void (*on_drain)(void *ud);                             /* end work in progress, take no more */
+    void (*on_drain)(void *ud);                             /* a signal came: end work in progress, take no more, then bt_shell_stop */
+    void (*on_drain_over)(void *ud);                        /* that took too long: give up what is left, then bt_shell_stop; within 2 s */
     void (*on_rss)(void *ud, uint64_t rss_bytes);           /* every half second */
     bool (*is_ready)(void *ud);                             /* asked after each round until it says yes */
     void *ud;
@@ -40,7 +41,11 @@ void   bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m);
 void   bt_shell_due(bt_shell *s, int64_t due_us);           /* a brain's due time, BT_STEP_NEVER too */
 bt_random bt_shell_random(void);                            /* ends the process if the system gives none */
 void   bt_shell_on_bad(void *ud, const bt_fault *why);      /* a bt_link on_bad that logs, one line a second at most */
-/* Until bt_shell_stop, or the second signal, or the drain timeout. */
+/* Until bt_shell_stop or bt_shell_leave_role, or the second signal, or 2 s after the drain timeout. */
 bt_err bt_shell_run(bt_shell *s, bt_fault *fault);
-void   bt_shell_stop(bt_shell *s);
+void   bt_shell_stop(bt_shell *s);                          /* the process ends */
+/* For a process that goes on in another role. _drain: the node drains by itself, without a signal, from now on: the drain timeout runs.
+ * _leave_role: as _stop, but the process goes on and signals wait for its next shell; false, and it is as _stop, when one has come. */
+void   bt_shell_drain(bt_shell *s);
+bool   bt_shell_leave_role(bt_shell *s);
 #endif

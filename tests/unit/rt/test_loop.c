@@ -226,6 +226,29 @@ static void signals_come_as_calls(void **s)
     assert_int_equal(sigismember(&before, SIGTERM), sigismember(&after, SIGTERM));
 }
 
+static void a_signal_between_two_loops_waits_for_the_second(void **s)
+{
+    sigset_t before;
+    (void)s;
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &before), 0);
+    memset(signals, 0, sizeof signals);
+    bt_loop_hold_signals();
+    assert_int_equal(bt_loop_on_signals(loop, on_signal, NULL, NULL), BT_OK);
+    assert_false(bt_loop_held_end());
+    kill(getpid(), SIGTERM);    /* after the first loop has looked for the last time */
+    bt_loop_free(loop);
+    assert_true(bt_loop_held_end());
+    assert_int_equal(bt_loop_new(&loop, NULL), BT_OK);
+    assert_int_equal(bt_loop_on_signals(loop, on_signal, NULL, NULL), BT_OK);
+    assert_int_equal(bt_loop_step(loop, 0, NULL), BT_OK);
+    assert_int_equal(signals[0], 1);
+    assert_int_equal(signals[1], SIGTERM);
+    assert_false(bt_loop_held_end());
+    bt_loop_free(loop);
+    loop = NULL;
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+}
+
 static void *server;
 static void take(void *ud, unsigned events)
 {
@@ -280,6 +303,7 @@ int main(void)
         T(handlers_may_add_while_the_loop_walks),
         T(the_number_of_watches_has_a_limit),
         T(signals_come_as_calls),
+        T(a_signal_between_two_loops_waits_for_the_second),
         T(sockets_are_read_until_they_are_empty),
     };
     return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
