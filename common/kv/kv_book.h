@@ -13,7 +13,7 @@
  *            that a longer kept beginning goes through. So a cached page is as good as a free one.
  * Sequence   0 .. seqs-1: a table of pages in token order.
  * Index      a tree of whole pages. A page is known by its class, all tokens before it and its own: tokens are compared,
- *            not only hashed, so no hit is ever wrong. `class` says by which rule rows were made (XXH3-64 of an
+ *            not only hashed, so no hit is ever wrong, and nothing is looked for among more than 32 pages. `class` says by which rule rows were made (XXH3-64 of an
  *            exactness text); rows of different classes never meet. Only pages whose rows are all a prompt's are ever
  *            kept (provenance: rows that decoding made are nobody's beginning), so a shared page is never written again.
  * Deterministic: the same calls give the same numbers. Nothing is allocated after _new. */
@@ -37,7 +37,8 @@ const uint32_t *bt_kv_book_table(const bt_kv_book *b, uint32_t seq, uint32_t *re
 uint32_t bt_kv_book_match(const bt_kv_book *b, uint64_t class, const int32_t *ids, uint32_t len);
 uint32_t bt_kv_book_share(bt_kv_book *b, uint32_t seq, uint64_t class, const int32_t *ids, uint32_t len);
 /* The rows of the first `tokens` of ids are in place and final in seq's pages, in every layer: its whole pages are kept
- * from now on. Pages whose tokens are kept already stay seq's own and are not kept twice. */
+ * from now on. Where the same beginning is kept in other pages already, seq's stay its own and neither they nor what follows
+ * them is kept: who holds a kept page holds those before it, which is why every cached page can be taken. */
 void bt_kv_book_keep(bt_kv_book *b, uint32_t seq, uint64_t class, const int32_t *ids, uint32_t tokens);
 /* No page is kept any more; who holds pages goes on holding them. */
 void bt_kv_book_forget(bt_kv_book *b);

@@ -1,0 +1,310 @@
+/* See kv_book.h. Every kept page is a node of a tree, found by (class, page before it, its tokens) in a table of short
+ * chains; the page before it stands for all tokens before it, so comparing the tokens of one page compares the whole beginning.
+ *
+ * Who holds a kept page holds the kept pages before it, too: _share takes a path from the root, and _keep goes on only while
+ * the path is the sequence's own. A sequence lets go of its pages from the end. So in the list of cached pages, oldest use first,
+ * a page comes after every longer beginning that goes through it, and its head may always be taken. */
+#include "kv/kv_book.h"
+
+#include "base/hash.h"
+#include "base/num.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_PAGES = 1 << 24,
+    MAX_PAGE_TOKENS = 256,
+    MAX_SEQS = 1024,
+    MAX_CHAIN = 32,         /* a page that would make a chain longer is not kept: whoever can choose prompts makes nothing slow */
+};
+static const uint32_t NONE = UINT32_MAX;
+
+typedef struct page {
+    uint64_t class;
+    uint32_t holders, before, chain;    /* before: NONE at the beginning of a prompt; chain: the next page of its bucket */
+    uint32_t older, newer;              /* in the list of cached pages */
+    bool is_kept;
+} page;
+
+typedef struct table { uint32_t *pages, len; } table;
+
+struct bt_kv_book {
+    uint32_t pages_len, page_tokens, seqs_len, seq_pages;
+    page *pages;
+    int32_t *ids;                       /* [pages][page_tokens] of kept pages */
+    uint32_t *buckets, buckets_mask;
+    uint32_t *free_pages, free_len;     /* a stack: the one given back last is taken first */
+    uint32_t oldest, newest, cached;    /* the list of cached pages */
+    table *seqs;
+    uint32_t *numbers;                  /* of all tables */
+    uint32_t *scratch;                  /* [pages] of _is_sound */
+};
+
+bt_err bt_kv_book_new(bt_kv_book **ret, uint32_t pages, uint32_t page_tokens, uint32_t seqs, uint32_t seq_pages, bt_fault *fault)
+{
+    size_t ids_len, numbers_len;
+    if (pages - 1u >= MAX_PAGES || page_tokens - 1u >= MAX_PAGE_TOKENS || seqs - 1u >= MAX_SEQS || seq_pages == 0)
+        return bt_fail(fault, BT_EARG, "no book of %u pages of %u tokens for %u sequences of %u pages", pages, page_tokens, seqs, seq_pages);
+    if (!bt_mul_size(&ids_len, pages, page_tokens) || !bt_mul_size(&numbers_len, seqs, seq_pages))
+        return bt_fail(fault, BT_ENOMEM, "a book of %u pages", pages);
+    bt_kv_book *b = calloc(1, sizeof *b);
+    if (!b) return bt_fail(fault, BT_ENOMEM, "a book of %u pages", pages);
+    *b = (bt_kv_book){.pages_len = pages, .page_tokens = page_tokens, .seqs_len = seqs, .seq_pages = seq_pages, .oldest = NONE, .newest = NONE};
+    uint32_t buckets = 1;
+    while (buckets < pages) buckets *= 2;
+    b->buckets_mask = buckets - 1;
+    b->pages = calloc(pages, sizeof *b->pages);
+    b->ids = calloc(ids_len, sizeof *b->ids);
+    b->buckets = malloc(buckets * sizeof *b->buckets);
+    b->free_pages = malloc(pages * sizeof *b->free_pages);
+    b->seqs = calloc(seqs, sizeof *b->seqs);
+    b->numbers = calloc(numbers_len, sizeof *b->numbers);
+    b->scratch = calloc(pages, sizeof *b->scratch);
+    if (!b->pages || !b->ids || !b->buckets || !b->free_pages || !b->seqs || !b->numbers || !b->scratch) {
+        bt_kv_book_free(b);
+        return bt_fail(fault, BT_ENOMEM, "a book of %u pages", pages);
+    }
+    memset(b->buckets, 0xff, buckets * sizeof *b->buckets);
+    for (; b->free_len < pages; b->free_len++) b->free_pages[b->free_len] = pages - 1 - b->free_len;
+    for (uint32_t i = 0; i < seqs; i++) b->seqs[i].pages = b->numbers + (size_t)i * seq_pages;
+    *ret = b;
+    return BT_OK;
+}
+
+void bt_kv_book_free(bt_kv_book *b)
+{
+    if (!b) return;
+    free(b->pages);
+    free(b->ids);
+    free(b->buckets);
+    free(b->free_pages);
+    free(b->seqs);
+    free(b->numbers);
+    free(b->scratch);
+    free(b);
+}
+
+/* ---- the index ---- */
+
+static int32_t *ids_of(const bt_kv_book *b, uint32_t n) { return b->ids + (size_t)n * b->page_tokens; }
+
+static uint32_t *bucket_of(const bt_kv_book *b, uint64_t class, uint32_t before, const int32_t *ids)
+{
+    uint64_t h = bt_hash64(ids, b->page_tokens * sizeof *ids) + (class ^ before) * 0x9e3779b97f4a7c15u;
+    h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;
+    return &b->buckets[(h ^ h >> 32) & b->buckets_mask];
+}
+
+static uint32_t find(const bt_kv_book *b, uint64_t class, uint32_t before, const int32_t *ids, uint32_t *ret_chain)
+{
+    uint32_t n = *bucket_of(b, class, before, ids);
+    for (*ret_chain = 0; n != NONE; n = b->pages[n].chain, ++*ret_chain)
+        if (b->pages[n].before == before && b->pages[n].class == class && !memcmp(ids_of(b, n), ids, b->page_tokens * sizeof *ids)) break;
+    return n;
+}
+
+static void enter(bt_kv_book *b, uint32_t n, uint64_t class, uint32_t before, const int32_t *ids)
+{
+    page *p = &b->pages[n];
+    uint32_t *bucket = bucket_of(b, class, before, ids);
+    memcpy(ids_of(b, n), ids, b->page_tokens * sizeof *ids);
+    p->class = class;
+    p->before = before;
+    p->chain = *bucket;
+    p->is_kept = true;
+    *bucket = n;
+}
+
+static void strike_out(bt_kv_book *b, uint32_t n)
+{
+    page *p = &b->pages[n];
+    uint32_t *at = bucket_of(b, p->class, p->before, ids_of(b, n));
+    while (*at != n) at = &b->pages[*at].chain;
+    *at = p->chain;
+    p->is_kept = false;
+}
+
+/* ---- cached pages ---- */
+
+static void append(bt_kv_book *b, uint32_t n)
+{
+    page *p = &b->pages[n];
+    p->older = b->newest;
+    p->newer = NONE;
+    *(b->newest == NONE ? &b->oldest : &b->pages[b->newest].newer) = n;
+    b->newest = n;
+    b->cached++;
+}
+
+static void unlink_cached(bt_kv_book *b, uint32_t n)
+{
+    const page *p = &b->pages[n];
+    *(p->older == NONE ? &b->oldest : &b->pages[p->older].newer) = p->newer;
+    *(p->newer == NONE ? &b->newest : &b->pages[p->newer].older) = p->older;
+    b->cached--;
+}
+
+static uint32_t take(bt_kv_book *b)
+{
+    if (b->free_len > 0) return b->free_pages[--b->free_len];
+    const uint32_t n = b->oldest;
+    unlink_cached(b, n);
+    strike_out(b, n);
+    return n;
+}
+
+/* ---- sequences ---- */
+
+static table *table_of(const bt_kv_book *b, uint32_t seq)
+{
+    assert(seq < b->seqs_len);
+    return &b->seqs[seq];
+}
+
+bool bt_kv_book_hold(bt_kv_book *b, uint32_t seq, uint32_t tokens)
+{
+    table *t = table_of(b, seq);
+    const uint32_t want = (uint32_t)(((uint64_t)tokens + b->page_tokens - 1) / b->page_tokens);
+    if (want <= t->len) return true;
+    if (want > b->seq_pages || want - t->len > bt_kv_book_room(b)) return false;
+    while (t->len < want) {
+        const uint32_t n = take(b);
+        b->pages[n].holders = 1;
+        t->pages[t->len++] = n;
+    }
+    return true;
+}
+
+void bt_kv_book_release(bt_kv_book *b, uint32_t seq)
+{
+    table *t = table_of(b, seq);
+    while (t->len > 0) {
+        const uint32_t n = t->pages[--t->len];
+        if (--b->pages[n].holders > 0) continue;
+        if (b->pages[n].is_kept) append(b, n);
+        else b->free_pages[b->free_len++] = n;
+    }
+}
+
+const uint32_t *bt_kv_book_table(const bt_kv_book *b, uint32_t seq, uint32_t *ret_len)
+{
+    const table *t = table_of(b, seq);
+    *ret_len = t->len;
+    return t->pages;
+}
+
+/* The kept page after `before`, for the tokens from `done` on; NONE where there is no whole page of them or it is not kept. */
+static uint32_t next_page(const bt_kv_book *b, uint64_t class, uint32_t before, const int32_t *ids, uint32_t done, uint32_t len)
+{
+    uint32_t chain;
+    if (len - done < b->page_tokens || done / b->page_tokens >= b->seq_pages) return NONE;
+    return find(b, class, before, ids + done, &chain);
+}
+
+uint32_t bt_kv_book_match(const bt_kv_book *b, uint64_t class, const int32_t *ids, uint32_t len)
+{
+    uint32_t done = 0, n = NONE;
+    while ((n = next_page(b, class, n, ids, done, len)) != NONE) done += b->page_tokens;
+    return done;
+}
+
+uint32_t bt_kv_book_share(bt_kv_book *b, uint32_t seq, uint64_t class, const int32_t *ids, uint32_t len)
+{
+    table *t = table_of(b, seq);
+    uint32_t done = 0, n = NONE;
+    assert(t->len == 0);
+    while ((n = next_page(b, class, n, ids, done, len)) != NONE) {
+        if (b->pages[n].holders++ == 0) unlink_cached(b, n);
+        t->pages[t->len++] = n;
+        done += b->page_tokens;
+    }
+    return done;
+}
+
+void bt_kv_book_keep(bt_kv_book *b, uint32_t seq, uint64_t class, const int32_t *ids, uint32_t tokens)
+{
+    const table *t = table_of(b, seq);
+    uint32_t before = NONE, chain;
+    for (uint32_t i = 0; i < t->len && i < tokens / b->page_tokens; i++, ids += b->page_tokens) {
+        const uint32_t n = t->pages[i], found = find(b, class, before, ids, &chain);
+        if (found == NONE && (b->pages[n].is_kept || chain >= MAX_CHAIN)) return;
+        if (found == NONE) enter(b, n, class, before, ids);
+        else if (found != n) return;
+        before = n;
+    }
+}
+
+void bt_kv_book_forget(bt_kv_book *b)
+{
+    while (b->oldest != NONE) {
+        const uint32_t n = b->oldest;
+        unlink_cached(b, n);
+        b->free_pages[b->free_len++] = n;
+    }
+    memset(b->buckets, 0xff, ((size_t)b->buckets_mask + 1) * sizeof *b->buckets);
+    for (uint32_t n = 0; n < b->pages_len; n++) b->pages[n].is_kept = false;
+}
+
+/* ---- counts ---- */
+
+uint32_t bt_kv_book_total(const bt_kv_book *b) { return b->pages_len; }
+uint32_t bt_kv_book_used(const bt_kv_book *b) { return b->pages_len - b->free_len - b->cached; }
+uint32_t bt_kv_book_cached(const bt_kv_book *b) { return b->cached; }
+uint32_t bt_kv_book_room(const bt_kv_book *b) { return b->free_len + b->cached; }
+uint32_t bt_kv_book_page_tokens(const bt_kv_book *b) { return b->page_tokens; }
+
+uint32_t bt_kv_book_room_after(const bt_kv_book *b, uint64_t class, const int32_t *ids, uint32_t len)
+{
+    uint32_t room = bt_kv_book_room(b), done = 0, n = NONE;
+    while ((n = next_page(b, class, n, ids, done, len)) != NONE) {
+        room -= b->pages[n].holders == 0;
+        done += b->page_tokens;
+    }
+    return room;
+}
+
+/* Each page has as many holders as tables name it; scratch[n] is that number. */
+static bool holders_agree(const bt_kv_book *b)
+{
+    memset(b->scratch, 0, b->pages_len * sizeof *b->scratch);
+    for (uint32_t i = 0; i < b->seqs_len; i++)
+        for (uint32_t k = 0; k < b->seqs[i].len; k++) b->scratch[b->seqs[i].pages[k]]++;
+    for (uint32_t n = 0; n < b->pages_len; n++)
+        if (b->scratch[n] != b->pages[n].holders) return false;
+    for (uint32_t i = 0; i < b->free_len; i++) {
+        const page *p = &b->pages[b->free_pages[i]];
+        if (p->holders > 0 || p->is_kept || b->scratch[b->free_pages[i]]++ > 0) return false;
+    }
+    return true;
+}
+
+/* Every kept page is found, its beginning is kept, and it is cached before its beginning is; scratch[n] is its place in the list. */
+static bool index_agrees(const bt_kv_book *b)
+{
+    uint32_t listed = 0, cached = 0, chain;
+    memset(b->scratch, 0, b->pages_len * sizeof *b->scratch);
+    for (uint32_t n = b->oldest; n != NONE; n = b->pages[n].newer) {
+        if (b->scratch[n] || b->pages[n].holders || !b->pages[n].is_kept) return false;
+        b->scratch[n] = ++listed;
+    }
+    for (uint32_t n = 0; n < b->pages_len; n++) {
+        const page *p = &b->pages[n];
+        if (!p->is_kept) continue;
+        cached += p->holders == 0;
+        if (find(b, p->class, p->before, ids_of(b, n), &chain) != n) return false;
+        if (p->before == NONE) continue;
+        if (!b->pages[p->before].is_kept || b->pages[p->before].class != p->class) return false;
+        if (b->scratch[p->before] && (!b->scratch[n] || b->scratch[n] > b->scratch[p->before])) return false;
+    }
+    return listed == cached && listed == b->cached;
+}
+
+bool bt_kv_book_is_sound(const bt_kv_book *b)
+{
+    uint32_t held = 0;
+    if (!holders_agree(b) || !index_agrees(b)) return false;
+    for (uint32_t n = 0; n < b->pages_len; n++) held += b->pages[n].holders > 0;
+    return held == bt_kv_book_used(b);
+}
