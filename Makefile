@@ -204,9 +204,9 @@ analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H)
 	  -D_GNU_SOURCE -DBT_VERSION='""' -Icommon -I. $(SOURCES)
 	@printf '%s\n' $(SOURCES) | xargs -P "$$(nproc)" -I{} clang-tidy --quiet {} -- $(BT_CFLAGS) $(AVX512) -mavx512vnni -mavxvnni 2> build/analyze.log
 
-## bench: check the kernels against their reference, then time them against the machine's own limits
-bench: $(BENCHES)
-	@for b in $(BENCHES); do $$b || exit 1; done
+## bench: check the kernels against their reference and time them against the machine's own limits; then decoding and the hand-off
+bench: $(BENCHES) all
+	@for b in $(BENCHES); do BATON_BIN=$(abspath $(B)/bin) $$b || exit 1; done
 $(BENCHES): $(B)/tests/%: $(B)/tests/%.o $(BENCH_O) $(HELPER_O) $(LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
