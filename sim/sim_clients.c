@@ -1,4 +1,4 @@
-/* The shell of the simulated gateway, and every client: what they are given is compared with what the toy
+/* The shell of the simulated gateways, and every client: what they are given is compared with what the toy
  * engines must say. */
 #include "base/rng.h"
 #include "sim/sim_node.h"
@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static sim_client *client_of(sim_world *w, uint64_t request)
+static sim_client *client_of(sim_world *w, uint32_t gateway, uint64_t request)
 {
-    if (request >= 1 && request <= w->clients_len) return &w->clients[request - 1];
+    sim_client *c = request >= 1 && request <= w->clients_len ? &w->clients[request - 1] : NULL;
+    if (c && c->r.gateway == gateway && c->life == w->processes[gateway].life) return c;
     sim_broken(w, "an answer for request %llu, which nobody made", (unsigned long long)request);
     return NULL;
 }
@@ -16,6 +17,7 @@ static sim_client *client_of(sim_world *w, uint64_t request)
 static void on_tokens(sim_world *w, sim_client *c, const gw_action *a)
 {
     if (!c->saw_first) sim_broken(w, "tokens of request %llu before FIRST", (unsigned long long)a->request);
+    c->r.heard_us = w->now_us;
     if (a->u.tokens.first_index != c->r.tokens)
         sim_broken(w, "request %llu got index %u when %u was next", (unsigned long long)a->request,
                    a->u.tokens.first_index, c->r.tokens);
@@ -35,6 +37,7 @@ static void on_end(sim_world *w, sim_client *c, const gw_action *a)
     if (a->type == GW_DO_FAIL) {
         c->r.kind = a->u.fail.kind;
         c->r.stats = a->u.fail.stats;
+        sim_check_fail(w, c, a);
         return;
     }
     c->r.reason = a->u.done.reason;
@@ -48,36 +51,68 @@ static void on_end(sim_world *w, sim_client *c, const gw_action *a)
                    (int)c->expected_reason);
 }
 
-void sim_gateway_step(sim_world *w, const gw_event *ev)
+static void on_send(sim_world *w, uint32_t self, const gw_action *a)
 {
-    sim_process *p = &w->processes[0];
+    const bt_msg *m = &a->u.send.msg;
+    if (m->type == BT_MSG_RESERVE) {
+        sim_client *c = client_of(w, self, m->ref.number);
+        if (!c) return;
+        if (m->ref.attempt > c->attempt) c->attempt_us = w->now_us;
+        if (m->ref.attempt < c->attempt) sim_broken(w, "request %llu goes back to attempt %u", (unsigned long long)m->ref.number, m->ref.attempt);
+        c->attempt = m->ref.attempt;
+    }
+    const uint32_t to = sim_process_by_incarnation(w, &a->u.send.peer);
+    if (to != UINT32_MAX) sim_say(w, self, to, SIM_CONTROL, NULL, m);
+}
+
+/* FIRST, TOKENS, DONE, FAIL. */
+static void on_answer(sim_world *w, uint32_t self, const gw_action *a)
+{
+    sim_client *c = client_of(w, self, a->request);
+    if (!c) return;
+    if (c->r.outcome != SIM_PENDING) sim_broken(w, "request %llu hears more after its end", (unsigned long long)a->request);
+    if (a->type == GW_DO_TOKENS) {
+        on_tokens(w, c, a);
+    } else if (a->type == GW_DO_FIRST) {
+        if (c->saw_first) sim_broken(w, "request %llu got FIRST twice", (unsigned long long)a->request);
+        c->saw_first = true;
+    } else {
+        on_end(w, c, a);
+        sim_trace(w, "    request %llu ends: %s after %u tokens, %u attempts", (unsigned long long)a->request,
+                  a->type == GW_DO_DONE ? "done" : gw_fail_name(a->u.fail.kind), c->r.tokens, c->r.stats.attempts);
+    }
+}
+
+void sim_gateway_step(sim_world *w, uint32_t self, const gw_event *ev)
+{
+    sim_process *p = &w->processes[self];
     bt_random random = sim_random(w);
     gw_actions acts = gw_brain_step(p->gw, ev, w->now_us, &random);
     w->steps++;
     for (size_t i = 0; i < acts.len; i++) {
         const gw_action *a = &acts.items[i];
-        sim_client *c = NULL;
-        if (a->type == GW_DO_FIRST || a->type == GW_DO_TOKENS || a->type == GW_DO_DONE || a->type == GW_DO_FAIL) {
-            c = client_of(w, a->request);
-            if (!c) return;
-            if (c->r.outcome != SIM_PENDING)
-                sim_broken(w, "request %llu hears more after its end", (unsigned long long)a->request);
-        }
-        if (a->type == GW_DO_SEND) {
-            uint32_t to = sim_process_by_incarnation(w, &a->u.send.peer);
-            if (to != UINT32_MAX) sim_say(w, 0, to, SIM_CONTROL, NULL, &a->u.send.msg);
-        } else if (a->type == GW_DO_FIRST) {
-            if (c->saw_first) sim_broken(w, "request %llu got FIRST twice", (unsigned long long)a->request);
-            c->saw_first = true;
-        } else if (a->type == GW_DO_TOKENS) {
-            on_tokens(w, c, a);
-        } else if (c) {
-            on_end(w, c, a);
-        } else if (a->type == GW_DO_EXIT) {
-            p->is_alive = false;
-        }
+        if (a->type == GW_DO_SEND) on_send(w, self, a);
+        else if (a->type == GW_DO_FIRST || a->type == GW_DO_TOKENS || a->type == GW_DO_DONE || a->type == GW_DO_FAIL) on_answer(w, self, a);
+        else if (a->type == GW_DO_LOG) sim_trace(w, "    %u says: %s", self, a->u.log.text);
+        else if (a->type == GW_DO_EXIT) p->is_alive = false;
     }
     p->due_us = gw_brain_due_us(p->gw);
+    if (p->is_alive) return;
+    for (uint64_t i = 0; i < w->clients_len; i++)
+        if (w->clients[i].r.outcome == SIM_PENDING && w->clients[i].life == p->life)
+            sim_broken(w, "a gateway leaves while request %llu waits", (unsigned long long)i + 1);
+}
+
+void sim_clients_orphan(sim_world *w, uint32_t gateway)
+{
+    for (uint64_t i = 0; i < w->clients_len; i++) {
+        sim_client *c = &w->clients[i];
+        if (c->r.outcome != SIM_PENDING || c->r.gateway != gateway) continue;
+        c->r.outcome = SIM_FAILED;
+        c->r.is_orphan = true;
+        c->r.ended_us = w->now_us;
+        w->answered++;
+    }
 }
 
 /* What the engines will say, from the prompt alone. */
@@ -120,7 +155,13 @@ static bt_err expect(sim_client *c)
 
 uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tokens)
 {
-    if (!w->processes[0].is_alive) return 0;
+    return sim_world_submit_to(w, 0, prompt_tokens, max_tokens);
+}
+
+uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tokens, uint32_t max_tokens)
+{
+    sim_process *p = &w->processes[gateway];
+    if (!p->is_alive || p->is_stopped) return 0;
     if (w->clients_len == w->clients_cap) {
         uint64_t cap = w->clients_cap ? w->clients_cap * 2 : 64;
         sim_client *all = realloc(w->clients, cap * sizeof *all);
@@ -130,8 +171,9 @@ uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tok
     }
     sim_client *c = &w->clients[w->clients_len++];
     *c = (sim_client){
-        .r = {.prompt_tokens = prompt_tokens, .max_tokens = max_tokens, .submitted_us = w->now_us},
-        .seed = sim_net_draw(w->net)};
+        .r = {.gateway = gateway, .prompt_tokens = prompt_tokens, .max_tokens = max_tokens, .submitted_us = w->now_us, .heard_us = w->now_us},
+        .may_be_refused = p->is_draining || gw_brain_queued(p->gw) >= w->o.queue_max,
+        .seed = sim_net_draw(w->net), .life = p->life};
     c->ids = malloc(prompt_tokens * sizeof *c->ids);
     if (!c->ids) return 0;
     const uint32_t same = w->o.prefixes ? prompt_tokens / 2 : 0;
@@ -141,15 +183,24 @@ uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tok
     if (expect(c) < 0) return 0;
     gw_submit s = {.request = w->clients_len, .ids = c->ids, .ids_len = prompt_tokens, .max_tokens = max_tokens,
                    .sampling = {.top_p = 1, .seed = c->seed}, .stop_ids_len = 1, .stop_ids = {SIM_TOY_STOP}};
-    sim_gateway_step(w, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
+    sim_trace(w, "=== request %llu of %u + %u tokens to %u", (unsigned long long)s.request, prompt_tokens, max_tokens, gateway);
+    sim_net_stream(w->net, gateway);
+    sim_gateway_step(w, gateway, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
+    sim_after(w, gateway);
     return s.request;
 }
 
 static void cut(sim_world *w, uint64_t request, gw_event_type type)
 {
-    if (request < 1 || request > w->clients_len || !w->processes[0].is_alive) return;
-    if (w->clients[request - 1].r.outcome == SIM_PENDING) w->clients[request - 1].r.is_cut = true;
-    sim_gateway_step(w, &(gw_event){.type = type, .u.request = request});
+    if (request < 1 || request > w->clients_len) return;
+    sim_client *c = &w->clients[request - 1];
+    const sim_process *p = &w->processes[c->r.gateway];
+    if (!p->is_alive || p->is_stopped || c->life != p->life) return;
+    sim_trace(w, "=== request %llu is %s by its client", (unsigned long long)request, type == GW_EV_CANCEL ? "left" : "ended early");
+    if (c->r.outcome == SIM_PENDING) c->r.is_cut = true;
+    sim_net_stream(w->net, c->r.gateway);
+    sim_gateway_step(w, c->r.gateway, &(gw_event){.type = type, .u.request = request});
+    sim_after(w, c->r.gateway);
 }
 
 void sim_world_cancel(sim_world *w, uint64_t request) { cut(w, request, GW_EV_CANCEL); }

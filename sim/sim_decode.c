@@ -49,7 +49,7 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const uin
 {
     sim_process *p = &w->processes[self];
     switch (a->type) {
-    case DC_DO_SEND_CONTROL: sim_say(w, self, 0, SIM_CONTROL, NULL, &a->u.control.msg); break;
+    case DC_DO_SEND_CONTROL: sim_say(w, self, a->u.control.gateway, SIM_CONTROL, NULL, &a->u.control.msg); break;
     case DC_DO_SEND_BULK:
         for (int i = 0; i < SIM_ROUTES; i++)
             if (p->routes[i].in_use && bt_incarnation_equal(&p->routes[i].peer, &a->u.bulk.peer))
@@ -78,7 +78,7 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const uin
         p->runs[a->u.slot].is_cancelled = true;
         sim_worker_wake(w, self);
         break;
-    case DC_DO_LOG: break;
+    case DC_DO_LOG: sim_trace(w, "    %u says: %s", self, a->u.log.text); break;
     case DC_DO_EXIT: p->is_alive = false; break;
     }
 }
@@ -145,6 +145,7 @@ void sim_decode_packet(sim_world *w, uint32_t self, const sim_item *it, const bt
     }
     dc_event ev = {.type = it->channel == SIM_CONTROL ? DC_EV_CONTROL : DC_EV_BULK};
     if (it->channel == SIM_CONTROL) {
+        ev.u.control.gateway = it->from;        /* gateways have the first numbers */
         ev.u.control.msg = m;
     } else {
         note_route(&w->processes[self], it->from, it->socket, &m->from);

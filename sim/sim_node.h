@@ -20,9 +20,11 @@ typedef struct sim_route { uint32_t process; uint8_t socket[16]; bt_incarnation 
 
 typedef struct sim_process {
     bt_role role;
-    bool is_alive;
+    bool is_alive, is_stopped, is_draining;
     uint64_t life;
-    int64_t due_us;
+    int64_t due_us, wake_us;                    /* when its brain wants a TICK; when it gets it */
+    int64_t well_us;                            /* has run since then; INT64_MAX: does not, or is leaving */
+    sim_item *inbox, **inbox_end; uint32_t inbox_len;       /* what came while it was stopped */
     bt_incarnation self;
     gw_brain *gw; pf_brain *pf; dc_brain *dc;
     sim_run *runs;                              /* [slots] */
@@ -30,22 +32,38 @@ typedef struct sim_process {
     sim_route routes[SIM_ROUTES];               /* bulk: decode: how to answer a peer; prefill: who is dialled */
 } sim_process;
 
-typedef struct sim_client { sim_request r; int32_t *ids; uint64_t seed; bool saw_first; int32_t *expected; uint32_t expected_len; bt_finish expected_reason; } sim_client;
+typedef struct sim_client {
+    sim_request r;
+    int32_t *ids;
+    uint64_t seed, life;                        /* life: of its gateway */
+    uint32_t attempt; int64_t attempt_us;       /* the highest that was begun; when */
+    bool saw_first, may_be_refused;             /* the queue was full, or the gateway was leaving */
+    int32_t *expected; uint32_t expected_len; bt_finish expected_reason;
+} sim_client;
+
+typedef struct sim_flight { uint64_t from_life, to_life, bytes; } sim_flight;      /* of blocks, by link */
+typedef struct sim_whole { int64_t from_us, to_us; uint32_t gateway; } sim_whole;  /* a pair and its gateway could work together */
 
 struct sim_world {
     sim_options o;
     sim_net *net;
-    int64_t now_us;
-    uint64_t lives, works, steps, answered;
-    sim_process *processes; uint32_t processes_len;         /* gateway, prefill nodes, decode nodes */
-    sim_client *clients; uint64_t clients_len, clients_cap;
+    int64_t now_us, calm_us, look_us;           /* calm: INT64_MAX while faults may come; look: when sim_check_all is next */
+    uint64_t lives, works, steps, answered, faults, undecodable;
+    uint32_t acting;                            /* who steps now */
+    sim_process *processes; uint32_t processes_len;         /* gateways, prefill nodes, decode nodes */
+    sim_client *clients; uint64_t clients_len, clients_cap, first_pending;
+    sim_flight *flights;                        /* [processes][processes] */
+    sim_whole *wholes; size_t wholes_len, wholes_cap;
     uint8_t *frame; size_t frame_cap;
     bt_msg_buf buf;
     char error[400];
 };
 
 void sim_broken(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sim_trace(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m);
+void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len);      /* life is set here */
+void sim_after(sim_world *w, uint32_t who);         /* ends what a process was made to do: checks, timers */
 bt_random sim_random(sim_world *w);
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who);     /* UINT32_MAX: nobody */
 
@@ -62,5 +80,13 @@ void sim_worker_grow(sim_world *w, uint32_t self, uint32_t slot);
 void sim_worker_wake(sim_world *w, uint32_t self);
 void sim_worker_turn(sim_world *w, uint32_t self);
 /* sim_clients.c */
-void sim_gateway_step(sim_world *w, const gw_event *ev);
+void sim_gateway_step(sim_world *w, uint32_t self, const gw_event *ev);
+void sim_clients_orphan(sim_world *w, uint32_t gateway);
+/* sim_check.c: what must hold. */
+void sim_check_process(sim_world *w, uint32_t self);        /* after each of its steps: cheap */
+void sim_check_all(sim_world *w);                           /* now and then: everything */
+void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a);
+void sim_check_sent(sim_world *w, sim_item *packet);        /* a block is under way; before it is posted */
+void sim_check_gone(sim_world *w, const sim_item *packet);  /* ... has arrived, or never will */
+void sim_check_breaking(sim_world *w);                      /* before a process or link stops working */
 #endif

@@ -55,9 +55,9 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
     bt_kv_header_digest(h.digest, &h, frame + BT_KV_HEADER_BYTES);
     bt_fault fault;
     if (bt_kv_header_encode(frame, &h, &fault) < 0) sim_broken(w, "block header: %s", fault.text);
-    sim_item it = {.from = self, .to = route->process, .channel = SIM_BLOCK, .life = w->processes[route->process].life};
+    sim_item it = {.from = self, .to = route->process, .channel = SIM_BLOCK};
     memcpy(it.socket, route->socket, 16);
-    (void)sim_net_send(w->net, w->now_us, &it, frame, len);     /* out of memory: as lost */
+    sim_send(w, &it, frame, len);
     free(frame);
 }
 
@@ -124,7 +124,7 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
     sim_process *p = &w->processes[self];
     sim_route *r;
     switch (a->type) {
-    case PF_DO_SEND_CONTROL: sim_say(w, self, 0, SIM_CONTROL, NULL, &a->u.control.msg); break;
+    case PF_DO_SEND_CONTROL: sim_say(w, self, a->u.control.gateway, SIM_CONTROL, NULL, &a->u.control.msg); break;
     case PF_DO_SEND_BULK:
         r = route_to(p, &a->u.bulk.decode);
         if (r) sim_say(w, self, r->process, SIM_BULK, r->socket, &a->u.bulk.msg);
@@ -155,7 +155,7 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
         r = route_to(p, &a->u.link.decode);
         if (r) r->in_use = false;
         break;
-    case PF_DO_LOG: break;
+    case PF_DO_LOG: sim_trace(w, "    %u says: %s", self, a->u.log.text); break;
     case PF_DO_EXIT: p->is_alive = false; break;
     }
 }
@@ -185,6 +185,7 @@ void sim_prefill_packet(sim_world *w, uint32_t self, const sim_item *it, const b
 {
     pf_event ev = {.type = it->channel == SIM_CONTROL ? PF_EV_CONTROL : PF_EV_BULK};
     if (it->channel == SIM_CONTROL) {
+        ev.u.control.gateway = it->from;        /* gateways have the first numbers */
         ev.u.control.msg = m;
     } else {
         memcpy(ev.u.bulk.decode.bytes, it->socket, 16);

@@ -1,17 +1,18 @@
 /* The virtual world: clock, processes, and the loop that gives each what is due. See sim_world.h. */
 #include "sim/sim_world.h"
+#include "kv/kv_header.h"
 #include "sim/sim_node.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_TOKENS = 64, START_US = 1000000, MISSED_US = 1000 };
+enum { PAGE_TOKENS = 64, START_US = 1000000, MISSED_US = 1000, LOOK_US = 100000 };
 
 sim_options sim_options_defaults(uint64_t seed)
 {
     return (sim_options){.seed = seed,
+                         .gateways = 1,
                          .prefills = 1,
                          .decodes = 1,
                          .slots = 1,
@@ -22,7 +23,12 @@ sim_options sim_options_defaults(uint64_t seed)
                          .growth_tokens = 64,
                          .queue_max = 64,
                          .window_bytes = 64 << 10,
-                         .faults = {.delay_min_us = 100, .delay_max_us = 2000}};
+                         .inbox_max = 1000,
+                         .accept_us = 15000000,
+                         .faults = {.delay_min_us = 100, .delay_max_us = 2000},
+                         .gw = gw_config_defaults(),
+                         .pf = pf_config_defaults(),
+                         .dc = dc_config_defaults()};
 }
 
 void sim_broken(sim_world *w, const char *fmt, ...)
@@ -36,6 +42,17 @@ void sim_broken(sim_world *w, const char *fmt, ...)
     va_end(ap);
 }
 
+void sim_trace(sim_world *w, const char *fmt, ...)
+{
+    if (!w->o.trace) return;
+    fprintf(w->o.trace, "%12.6f ", (double)w->now_us / 1e6);
+    va_list ap;
+    va_start(ap, fmt);
+    vfprintf(w->o.trace, fmt, ap);
+    va_end(ap);
+    fputc('\n', w->o.trace);
+}
+
 bt_random sim_random(sim_world *w) { return (bt_random){{sim_net_draw(w->net), sim_net_draw(w->net)}}; }
 
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who)
@@ -43,6 +60,15 @@ uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *wh
     for (uint32_t i = 0; i < w->processes_len; i++)
         if (w->processes[i].is_alive && bt_incarnation_equal(&w->processes[i].self, who)) return i;
     return UINT32_MAX;
+}
+
+void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len)
+{
+    sim_item it = *packet;
+    it.life = w->processes[it.to].life;
+    it.from_life = w->processes[it.from].life;
+    if (it.channel == SIM_BLOCK) it.weight = len - BT_KV_HEADER_BYTES;
+    if (sim_net_send(w->net, w->now_us, &it, bytes, len) == BT_OK) sim_check_sent(w, &it);      /* out of memory: as lost */
 }
 
 void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m)
@@ -59,18 +85,20 @@ void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, cons
         sim_broken(w, "%s cannot be encoded: %s", bt_msg_type_name(m->type), fault.text);
         return;
     }
-    sim_item it = {.from = from, .to = to, .channel = channel, .life = w->processes[to].life};
+    sim_item it = {.from = from, .to = to, .channel = channel};
     if (socket) memcpy(it.socket, socket, 16);
-    (void)sim_net_send(w->net, w->now_us, &it, w->frame, len);      /* out of memory: as lost */
+    sim_send(w, &it, w->frame, len);
 }
 
 /* ---- processes ---------------------------------------------------------------------------------- */
 
-static sim_process *process_of(const sim_world *w, bt_role role, uint32_t index)
+static uint32_t number_of(const sim_world *w, bt_role role, uint32_t index)
 {
-    uint32_t i = role == BT_ROLE_GATEWAY ? 0 : role == BT_ROLE_PREFILL ? 1 + index : 1 + w->o.prefills + index;
-    return &w->processes[i];
+    if (role == BT_ROLE_GATEWAY) return index;
+    return w->o.gateways + (role == BT_ROLE_PREFILL ? 0 : w->o.prefills) + index;
 }
+
+static sim_process *process_of(const sim_world *w, bt_role role, uint32_t index) { return &w->processes[number_of(w, role, index)]; }
 
 static void fill_hello(const sim_world *w, bt_msg_hello *h, uint32_t number)
 {
@@ -89,18 +117,19 @@ static void fill_hello(const sim_world *w, bt_msg_hello *h, uint32_t number)
 static bt_err make_brain(sim_world *w, sim_process *p, uint32_t number)
 {
     if (p->role == BT_ROLE_GATEWAY) {
-        gw_config c = gw_config_defaults();
+        gw_config c = w->o.gw;
         c.self = p->self;
         c.queue_max = w->o.queue_max;
         c.nodes_max = w->processes_len + 2;
         c.local_below_tokens = w->o.local_below_tokens;
         memset(c.model_id, 7, sizeof c.model_id);
-        snprintf(c.node_id, sizeof c.node_id, "gateway");
+        snprintf(c.node_id, sizeof c.node_id, "gateway-%u", number);
         return gw_brain_new(&p->gw, &c, NULL);
     }
     if (p->role == BT_ROLE_PREFILL) {
-        pf_config c = pf_config_defaults();
+        pf_config c = w->o.pf;
         c.self = p->self;
+        c.gateways = w->o.gateways;
         c.slots = w->o.slots;
         c.pages_total = w->o.pages_total;
         fill_hello(w, &c.hello, number);
@@ -108,8 +137,9 @@ static bt_err make_brain(sim_world *w, sim_process *p, uint32_t number)
         c.hello.kv_endpoint[0] = 0;
         return pf_brain_new(&p->pf, &c, NULL);
     }
-    dc_config c = dc_config_defaults();
+    dc_config c = w->o.dc;
     c.self = p->self;
+    c.gateways = w->o.gateways;
     c.slots = w->o.slots;
     c.pages_total = w->o.decode_pages;
     c.page_tokens = w->o.page_tokens;
@@ -124,7 +154,19 @@ static bt_err make_brain(sim_world *w, sim_process *p, uint32_t number)
     return dc_brain_new(&p->dc, &c, NULL);
 }
 
-static void kill_process(sim_process *p)
+static void empty_inbox(sim_world *w, sim_process *p)
+{
+    while (p->inbox) {
+        sim_item *it = p->inbox;
+        p->inbox = it->next;
+        sim_check_gone(w, it);
+        sim_net_done(w->net, it);
+    }
+    p->inbox_end = &p->inbox;
+    p->inbox_len = 0;
+}
+
+static void kill_process(sim_world *w, sim_process *p)
 {
     gw_brain_free(p->gw);
     pf_brain_free(p->pf);
@@ -136,15 +178,18 @@ static void kill_process(sim_process *p)
     p->gw = NULL;
     p->pf = NULL;
     p->dc = NULL;
-    p->is_alive = false;
+    p->is_alive = p->is_stopped = p->is_draining = false;
+    p->well_us = INT64_MAX;
+    if (w->net) empty_inbox(w, p);
 }
 
 static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
 {
-    kill_process(p);
+    kill_process(w, p);
     p->life = ++w->lives;
-    p->due_us = w->now_us;
+    p->due_us = p->wake_us = p->well_us = w->now_us;
     memset(p->routes, 0, sizeof p->routes);
+    sim_net_stream(w->net, number);
     for (int i = 0; i < 16; i++) p->self.bytes[i] = (uint8_t)(1 + sim_net_draw(w->net) % 255);
     for (uint32_t i = 0; p->runs && i < w->o.slots; i++) p->runs[i].is_busy = false;
     p->is_stepping = false;
@@ -169,17 +214,33 @@ static bt_err make_runs(sim_world *w, sim_process *p)
     return BT_OK;
 }
 
+static const char *fault_name(sim_fault_kind k)
+{
+    static const char *const names[SIM_FAULT_KINDS] = {"", "is lost", "comes twice", "comes late", "is corrupted", "is slow"};
+    return names[k];
+}
+
+static void on_fault(void *ud, const sim_item *it, sim_fault_kind kind, uint64_t id)
+{
+    static const char *const channels[] = {"", "control", "bulk", "block"};
+    sim_trace(ud, "   * %u -> %u: the next %s packet %s (%llx)", it->from, it->to, channels[it->channel], fault_name(kind), (unsigned long long)id);
+}
+
 bt_err sim_world_new(sim_world **ret, const sim_options *o)
 {
     sim_world *w = calloc(1, sizeof *w);
     if (!w) return BT_ENOMEM;
     w->o = *o;
     w->now_us = START_US;
-    w->processes_len = 1 + o->prefills + o->decodes;
+    w->look_us = START_US + LOOK_US;
+    w->calm_us = INT64_MAX;
+    w->processes_len = o->gateways + o->prefills + o->decodes;
     w->processes = calloc(w->processes_len, sizeof *w->processes);
-    bt_err e = w->processes ? sim_net_new(&w->net, o->seed, w->processes_len, &o->faults) : BT_ENOMEM;
+    w->flights = calloc((size_t)w->processes_len * w->processes_len, sizeof *w->flights);
+    bt_err e = w->processes && w->flights ? sim_net_new(&w->net, o->seed, w->processes_len, &o->faults) : BT_ENOMEM;
+    if (e == BT_OK && o->trace) sim_net_set_watch(w->net, on_fault, w);
     for (uint32_t i = 0; e == BT_OK && i < w->processes_len; i++) {
-        w->processes[i].role = i == 0 ? BT_ROLE_GATEWAY : i <= o->prefills ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
+        w->processes[i].role = i < o->gateways ? BT_ROLE_GATEWAY : i < o->gateways + o->prefills ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
         e = make_runs(w, &w->processes[i]);
         if (e == BT_OK) e = start_process(w, &w->processes[i], i);
     }
@@ -187,6 +248,7 @@ bt_err sim_world_new(sim_world **ret, const sim_options *o)
         sim_world_free(w);
         return e;
     }
+    sim_net_stream(w->net, w->processes_len);
     *ret = w;
     return BT_OK;
 }
@@ -196,7 +258,7 @@ void sim_world_free(sim_world *w)
     if (!w) return;
     for (uint32_t i = 0; w->processes && i < w->processes_len; i++) {
         sim_process *p = &w->processes[i];
-        kill_process(p);
+        kill_process(w, p);
         for (uint32_t k = 0; p->runs && k < w->o.slots; k++) {
             free(p->runs[k].ids);
             free(p->runs[k].hashes);
@@ -210,18 +272,76 @@ void sim_world_free(sim_world *w)
     sim_net_free(w->net);
     bt_msg_buf_done(&w->buf);
     free(w->processes);
+    free(w->flights);
+    free(w->wholes);
     free(w->clients);
     free(w->frame);
     free(w);
 }
 
-void sim_world_kill(sim_world *w, bt_role role, uint32_t index) { kill_process(process_of(w, role, index)); }
+void sim_world_kill(sim_world *w, bt_role role, uint32_t index)
+{
+    sim_process *p = process_of(w, role, index);
+    if (!p->is_alive) return;
+    sim_trace(w, "=== %u is killed", number_of(w, role, index));
+    w->faults++;
+    sim_check_breaking(w);
+    kill_process(w, p);
+    if (role == BT_ROLE_GATEWAY) sim_clients_orphan(w, index);
+}
 
 void sim_world_start(sim_world *w, bt_role role, uint32_t index)
 {
     sim_process *p = process_of(w, role, index);
     if (p->is_alive) return;
-    if (start_process(w, p, (uint32_t)(p - w->processes)) < 0) sim_broken(w, "out of memory");
+    sim_trace(w, "=== %u is started", number_of(w, role, index));
+    if (start_process(w, p, number_of(w, role, index)) < 0) sim_broken(w, "out of memory");
+    sim_net_stream(w->net, w->processes_len);
+}
+
+void sim_world_stop(sim_world *w, bt_role role, uint32_t index)
+{
+    sim_process *p = process_of(w, role, index);
+    if (!p->is_alive || p->is_stopped) return;
+    sim_trace(w, "=== %u is stopped", number_of(w, role, index));
+    w->faults++;
+    sim_check_breaking(w);
+    p->is_stopped = true;
+    p->well_us = INT64_MAX;
+}
+
+/* What waited comes now, in its order; a timer that is over is looked at first or after some of it, as it falls. */
+void sim_world_continue(sim_world *w, bt_role role, uint32_t index)
+{
+    sim_process *p = process_of(w, role, index);
+    if (!p->is_stopped) return;
+    sim_trace(w, "=== %u goes on; %u packets waited", number_of(w, role, index), p->inbox_len);
+    p->is_stopped = false;
+    if (!p->is_draining) p->well_us = w->now_us;
+    p->wake_us = w->now_us;
+    while (p->inbox) {
+        sim_item *it = p->inbox;
+        p->inbox = it->next;
+        sim_net_again(w->net, it, w->now_us);
+    }
+    empty_inbox(w, p);
+}
+
+void sim_world_drain(sim_world *w, bt_role role, uint32_t index)
+{
+    sim_process *p = process_of(w, role, index);
+    const uint32_t i = number_of(w, role, index);
+    if (!p->is_alive || p->is_stopped) return;
+    sim_trace(w, "=== %u is asked to leave", i);
+    w->faults++;
+    sim_check_breaking(w);
+    p->is_draining = true;
+    p->well_us = INT64_MAX;
+    sim_net_stream(w->net, i);
+    if (role == BT_ROLE_GATEWAY) sim_gateway_step(w, i, &(gw_event){.type = GW_EV_DRAIN});
+    else if (role == BT_ROLE_PREFILL) sim_prefill_step(w, i, &(pf_event){.type = PF_EV_DRAIN});
+    else sim_decode_step(w, i, &(dc_event){.type = DC_EV_DRAIN});
+    sim_after(w, i);
 }
 
 bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index)
@@ -229,12 +349,20 @@ bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index)
     return process_of(w, role, index)->is_alive;
 }
 
+void sim_world_cut(sim_world *w, uint32_t from, uint32_t to, int64_t for_us, bool holds)
+{
+    sim_trace(w, "=== %u -> %u is cut for %.3f s%s", from, to, (double)for_us / 1e6, holds ? ", packets wait" : "");
+    w->faults++;
+    sim_check_breaking(w);
+    sim_net_cut(w->net, from, to, w->now_us + for_us, holds);
+}
+
 /* ---- time --------------------------------------------------------------------------------------- */
 
 static void wake(sim_world *w, uint32_t i)
 {
     sim_process *p = &w->processes[i];
-    if (p->role == BT_ROLE_GATEWAY) sim_gateway_step(w, &(gw_event){.type = GW_EV_TICK});
+    if (p->role == BT_ROLE_GATEWAY) sim_gateway_step(w, i, &(gw_event){.type = GW_EV_TICK});
     else if (p->role == BT_ROLE_PREFILL) sim_prefill_step(w, i, &(pf_event){.type = PF_EV_TICK});
     else sim_decode_step(w, i, &(dc_event){.type = DC_EV_TICK});
     if (p->is_alive && p->due_us <= w->now_us) {
@@ -243,31 +371,84 @@ static void wake(sim_world *w, uint32_t i)
     }
 }
 
-void sim_world_drain(sim_world *w, bt_role role, uint32_t index)
+static void trace_packet(sim_world *w, const sim_item *it, const bt_msg *m)
 {
-    sim_process *p = process_of(w, role, index);
-    uint32_t i = (uint32_t)(p - w->processes);
-    if (!p->is_alive) return;
-    if (role == BT_ROLE_GATEWAY) sim_gateway_step(w, &(gw_event){.type = GW_EV_DRAIN});
-    else if (role == BT_ROLE_PREFILL) sim_prefill_step(w, i, &(pf_event){.type = PF_EV_DRAIN});
-    else sim_decode_step(w, i, &(dc_event){.type = DC_EV_DRAIN});
+    if (it->channel == SIM_BLOCK) {
+        bt_kv_header h;
+        if (bt_kv_header_decode(&h, it->bytes, BT_KV_HEADER_BYTES, NULL) == BT_OK)
+            sim_trace(w, "%u -> %u BLOCK %llu.%u layer %u tokens %u+%u", it->from, it->to, (unsigned long long)h.number, h.attempt, h.layer,
+                      h.token_begin, h.token_count);
+    } else if (m->type == BT_MSG_TOKENS) {
+        sim_trace(w, "%u -> %u TOKENS %llu.%u from %u, %u ids", it->from, it->to, (unsigned long long)m->ref.number, m->ref.attempt,
+                  m->u.tokens.first_index, m->u.tokens.ids_len);
+    } else {
+        sim_trace(w, "%u -> %u %s %llu.%u", it->from, it->to, bt_msg_type_name(m->type), (unsigned long long)m->ref.number, m->ref.attempt);
+    }
 }
 
-static void deliver(sim_world *w, const sim_item *it)
+/* As in xfer/link.c: what does not decode is dropped whole, and counted. */
+static void take_packet(sim_world *w, const sim_item *it)
 {
-    sim_process *p = &w->processes[it->to];
-    if (!p->is_alive || p->life != it->life) return;
-    if (it->kind == SIM_PREFILL_WORK) { sim_prefill_work(w, it->to, it); return; }
-    if (it->kind == SIM_DECODE_WORK) { sim_worker_turn(w, it->to); return; }
     bt_msg m = {0};
     bt_fault fault;
-    if (it->channel != SIM_BLOCK && bt_msg_decode(&m, &w->buf, it->bytes, it->len, &fault) < 0) {
-        sim_broken(w, "a message does not decode: %s", fault.text);
+    if (it->channel == SIM_BLOCK) {
+        bt_kv_header h;
+        const bool is_legal = it->len >= BT_KV_HEADER_BYTES && bt_kv_header_decode(&h, it->bytes, BT_KV_HEADER_BYTES, &fault) == BT_OK &&
+                              h.body_bytes == it->len - BT_KV_HEADER_BYTES;
+        if (!is_legal && !it->is_corrupt) sim_broken(w, "a block header does not decode");
+        w->undecodable += !is_legal;
+        if (!is_legal) return;
+    } else if (bt_msg_decode(&m, &w->buf, it->bytes, it->len, &fault) < 0) {
+        if (!it->is_corrupt) sim_broken(w, "a message does not decode: %s", fault.text);
+        w->undecodable++;
+        return;
+    } else if (it->is_corrupt) {
+        sim_broken(w, "a corrupted %s decodes", bt_msg_type_name(m.type));
         return;
     }
-    if (p->role == BT_ROLE_GATEWAY) sim_gateway_step(w, &(gw_event){.type = GW_EV_MSG, .u.msg = &m});
-    else if (p->role == BT_ROLE_PREFILL) sim_prefill_packet(w, it->to, it, &m);
+    if (w->o.trace) trace_packet(w, it, &m);
+    const bt_role role = w->processes[it->to].role;
+    if (role == BT_ROLE_GATEWAY) sim_gateway_step(w, it->to, &(gw_event){.type = GW_EV_MSG, .u.msg = &m});
+    else if (role == BT_ROLE_PREFILL) sim_prefill_packet(w, it->to, it, &m);
     else sim_decode_packet(w, it->to, it, &m);
+}
+
+/* True: the item was kept. */
+static bool deliver(sim_world *w, sim_item *it)
+{
+    sim_process *p = &w->processes[it->to];
+    const bool is_void = !p->is_alive || p->life != it->life;
+    if (!is_void && p->is_stopped && (it->kind != SIM_PACKET || p->inbox_len < w->o.inbox_max)) {
+        it->next = NULL;
+        *p->inbox_end = it;
+        p->inbox_end = &it->next;
+        p->inbox_len += it->kind == SIM_PACKET;
+        return true;
+    }
+    sim_check_gone(w, it);
+    if (is_void || p->is_stopped) return false;
+    sim_net_stream(w->net, it->to);
+    if (it->kind == SIM_PREFILL_WORK) sim_prefill_work(w, it->to, it);
+    else if (it->kind == SIM_DECODE_WORK) sim_worker_turn(w, it->to);
+    else take_packet(w, it);
+    return false;
+}
+
+/* A timer is looked at when it is due, or up to late_us later. */
+static void set_wake(sim_world *w, sim_process *p)
+{
+    p->wake_us = p->due_us;
+    if (w->o.late_us > 0 && p->due_us < INT64_MAX / 2) p->wake_us += (int64_t)(sim_net_draw(w->net) % (uint64_t)(w->o.late_us + 1));
+}
+
+void sim_after(sim_world *w, uint32_t who)
+{
+    sim_process *p = &w->processes[who];
+    if (p->is_alive && !p->is_stopped) {
+        sim_check_process(w, who);
+        set_wake(w, p);
+    }
+    sim_net_stream(w->net, w->processes_len);
 }
 
 /* The next thing that is due by until_us. False: nothing is, and the clock stands at until_us. */
@@ -276,23 +457,28 @@ static bool advance(sim_world *w, int64_t until_us)
     int64_t due = sim_net_due_us(w->net);
     uint32_t who = UINT32_MAX;
     for (uint32_t i = 0; i < w->processes_len; i++) {
-        if (!w->processes[i].is_alive || w->processes[i].due_us >= due) continue;
-        due = w->processes[i].due_us;
+        const sim_process *p = &w->processes[i];
+        if (!p->is_alive || p->is_stopped || p->wake_us >= due) continue;
+        due = p->wake_us;
         who = i;
     }
     if (due > until_us || w->error[0]) {
-        w->now_us = until_us;
+        if (!w->error[0]) w->now_us = until_us;
         return false;
     }
     if (due > w->now_us) w->now_us = due;
+    sim_item *it = NULL;
     if (who != UINT32_MAX) {
+        sim_net_stream(w->net, who);
         wake(w, who);
-        return true;
+    } else if ((it = sim_net_take(w->net, until_us))) {
+        who = it->to;
+        if (!deliver(w, it)) sim_net_done(w->net, it);
     }
-    sim_item it;
-    if (sim_net_take(w->net, &it, until_us)) {
-        deliver(w, &it);
-        free(it.bytes);
+    sim_after(w, who);
+    if (w->now_us >= w->look_us) {
+        w->look_us = w->now_us + LOOK_US;
+        sim_check_all(w);
     }
     return true;
 }
@@ -356,7 +542,10 @@ dc_counters sim_world_decode_counters(const sim_world *w)
 
 int64_t sim_world_now_us(const sim_world *w) { return w->now_us; }
 void sim_world_set_faults(sim_world *w, const sim_faults *f) { sim_net_set_faults(w->net, f); }
+void sim_world_calm(sim_world *w) { w->calm_us = w->now_us; }
+sim_net *sim_world_net(sim_world *w) { return w->net; }
 uint64_t sim_world_draw(sim_world *w) { return sim_net_draw(w->net); }
 uint64_t sim_world_steps(const sim_world *w) { return w->steps; }
+uint64_t sim_world_faults(const sim_world *w) { return w->faults + sim_net_faults_count(w->net); }
 const gw_brain *sim_world_gateway(const sim_world *w) { return w->processes[0].gw; }
 const char *sim_world_error(const sim_world *w) { return w->error[0] ? w->error : NULL; }

@@ -166,6 +166,7 @@ static void survives_restarts_of_every_process_at_random_moments(void **s)
         o.faults.delay_max_us = 100 + (int64_t)(seed % 6) * 20000;
         o.blocked_ratio = 0.05;
         o.window_bytes = 1024u << seed % 8;
+        o.accept_us = INT64_MAX / 2;            /* a lost node fails its requests */
         sim_world *w = world(&o);
         for (int i = 0; i < 12; i++) {
             assert_true(sim_world_submit(w, between(w, 1, 300), between(w, 1, 48)) > 0);

@@ -1,0 +1,216 @@
+/* What must hold in every world, whatever the network and the processes do. After each step of a process: its tables are within their limits, and
+ * no bulk link has more bytes of blocks under way than the decode node granted. Ten times a second of virtual time: every attempt that a node
+ * holds belongs to a request that lives, or to one that ended no longer ago than it takes to hear of it; no request is silent for longer than
+ * its deadlines allow. At a failed request: it was legitimate, for no pair was whole for long enough. Pages are checked where they are moved
+ * (sim_decode.c, sim_prefill.c), tokens where they are given to clients (sim_clients.c). */
+#include "decode-node/brain_inner.h"
+#include "gateway/request.h"
+#include "prefill-node/brain_inner.h"
+#include "sim/sim_node.h"
+
+#include <stdlib.h>
+
+enum {
+    SLACK_US = 2000000,             /* a lease's end, a timer's lateness, a packet's way */
+    LEAVE_US = 100000,              /* an abort on calm links frees pages within this, beside one layer or step and the packets' way */
+    LAYER_US = 3000,
+    HEAR_US = 15000000,             /* to find out that nodes are gone, and fail */
+    RECOVERY = 30000000,
+};
+
+/* ---- what is under way --------------------------------------------------------------------------- */
+
+static sim_flight *flight_of(sim_world *w, const sim_item *it) { return &w->flights[(size_t)it->from * w->processes_len + it->to]; }
+
+void sim_check_sent(sim_world *w, sim_item *it)
+{
+    if (it->weight == 0) return;
+    sim_flight *f = flight_of(w, it);
+    if (f->from_life != it->from_life || f->to_life != it->life) *f = (sim_flight){.from_life = it->from_life, .to_life = it->life};
+    f->bytes += it->weight;
+    const dc_brain *d = w->processes[it->to].dc;
+    if (!d) return;
+    uint64_t window = d->cfg.window_bytes;
+    const uint64_t least = 8 * bt_xfer_block_bytes(&d->cfg.hello.kv, 256);
+    if (window < least) window = least;
+    if (f->bytes > window)
+        sim_broken(w, "credit: %llu bytes of blocks are under way from %u to %u, whose window is %llu", (unsigned long long)f->bytes, it->from, it->to,
+                   (unsigned long long)window);
+}
+
+void sim_check_gone(sim_world *w, const sim_item *it)
+{
+    if (it->weight == 0) return;
+    sim_flight *f = flight_of(w, it);
+    if (f->from_life == it->from_life && f->to_life == it->life) f->bytes -= it->weight;
+}
+
+/* ---- tables -------------------------------------------------------------------------------------- */
+
+void sim_check_process(sim_world *w, uint32_t self)
+{
+    const sim_process *p = &w->processes[self];
+    if (p->role == BT_ROLE_GATEWAY) {
+        if (gw_brain_active(p->gw) > p->gw->cfg.active_max) sim_broken(w, "gateway %u has more active requests than it may", self);
+        if (gw_brain_queued(p->gw) > p->gw->cfg.queue_max + p->gw->cfg.active_max) sim_broken(w, "the queue of gateway %u is longer than it may be", self);
+        return;
+    }
+    const bt_load l = p->role == BT_ROLE_PREFILL ? pf_brain_load(p->pf) : dc_brain_load(p->dc);
+    if (l.slots_used > l.slots_total || l.pages_used > l.pages_total) sim_broken(w, "node %u uses more slots or pages than it has", self);
+}
+
+/* ---- owners -------------------------------------------------------------------------------------- */
+
+static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Since when nobody needs this attempt; INT64_MAX: it is needed. */
+static int64_t useless_since(const sim_world *w, const bt_request_ref *ref, uint32_t *ret_gateway)
+{
+    *ret_gateway = UINT32_MAX;
+    if (ref->number < 1 || ref->number > w->clients_len) return 0;
+    const sim_client *c = &w->clients[ref->number - 1];
+    if (c->r.outcome != SIM_PENDING) {
+        if (!c->r.is_orphan) *ret_gateway = c->r.gateway;
+        return c->r.ended_us;
+    }
+    if (ref->attempt < c->attempt) {
+        *ret_gateway = c->r.gateway;
+        return c->attempt_us;
+    }
+    return INT64_MAX;
+}
+
+static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
+{
+    uint32_t g;
+    const sim_faults *f = &w->o.faults;
+    const sim_process *p = &w->processes[self];
+    int64_t since = useless_since(w, ref, &g), bound = (int64_t)w->o.gw.lease_ms * 1000 + SLACK_US;
+    if (since == INT64_MAX) return;
+    if (p->well_us != INT64_MAX) since = later(since, p->well_us);
+    /* Where nothing is lost on the way, and all run, the abort does it. */
+    if (g != UINT32_MAX && w->processes[g].well_us != INT64_MAX && f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio == 0) {
+        const int64_t well = later(later(w->processes[g].well_us, sim_net_cut_until_us(w->net, g, self)), sim_net_cut_until_us(w->net, self, g));
+        if (well <= since) bound = LEAVE_US + LAYER_US + 4 * f->delay_max_us + w->o.late_us;
+    }
+    if (w->now_us - since > bound)
+        sim_broken(w, "node %u still holds attempt %llu.%u, %.3f s after it ended", self, (unsigned long long)ref->number, ref->attempt,
+                   (double)(w->now_us - since) / 1e6);
+}
+
+static void check_owners(sim_world *w, uint32_t self)
+{
+    const sim_process *p = &w->processes[self];
+    for (uint32_t i = 0; p->pf && i < p->pf->records_len; i++) {
+        const pf_record *r = &p->pf->records[i];
+        if (r->state != PF_NONE && r->state != PF_DEAD && r->slot != PF_NO_SLOT) check_owner(w, self, &r->ref);
+    }
+    for (uint32_t i = 0; p->dc && i < p->dc->records_len; i++) {
+        const dc_record *r = &p->dc->records[i];
+        if (r->state != DC_NONE && r->state != DC_DEAD && r->slot != DC_NO_SLOT) check_owner(w, self, &r->ref);
+    }
+}
+
+/* ---- failures ------------------------------------------------------------------------------------ */
+
+/* Since when a pair, their gateway and their links have all been well; INT64_MAX: they are not. */
+static int64_t whole_since(const sim_world *w, uint32_t g, uint32_t p, uint32_t d)
+{
+    const uint32_t who[3] = {g, p, d};
+    int64_t since = 0;
+    for (int i = 0; i < 3; i++) {
+        const sim_process *k = &w->processes[who[i]];
+        if (!k->is_alive || k->well_us == INT64_MAX) return INT64_MAX;
+        since = later(since, k->well_us);
+        since = later(since, sim_net_cut_until_us(w->net, who[i], who[(i + 1) % 3]));
+        since = later(since, sim_net_cut_until_us(w->net, who[(i + 1) % 3], who[i]));
+    }
+    return since <= w->now_us ? since : INT64_MAX;
+}
+
+/* The longest time that one pair was whole between from_us and now. */
+static int64_t longest_whole_us(const sim_world *w, uint32_t g, int64_t from_us)
+{
+    const uint32_t nodes = w->o.gateways + w->o.prefills;
+    int64_t best = 0;
+    for (uint32_t p = w->o.gateways; p < nodes; p++) {
+        for (uint32_t d = nodes; d < w->processes_len; d++) {
+            const int64_t since = whole_since(w, g, p, d);
+            if (since != INT64_MAX) best = later(best, w->now_us - later(since, from_us));
+        }
+    }
+    for (uint32_t d = nodes; w->o.prefills == 0 && d < w->processes_len; d++) {
+        const int64_t since = whole_since(w, g, d, d);
+        if (since != INT64_MAX) best = later(best, w->now_us - later(since, from_us));
+    }
+    for (size_t i = 0; i < w->wholes_len; i++) {
+        const sim_whole *k = &w->wholes[i];
+        if (k->gateway == g) best = later(best, k->to_us - later(k->from_us, from_us));
+    }
+    return best;
+}
+
+static void keep_whole(sim_world *w, int64_t since, uint32_t g)
+{
+    if (since == INT64_MAX || w->now_us - since < w->o.accept_us) return;
+    if (w->wholes_len == w->wholes_cap) {
+        const size_t cap = w->wholes_cap ? w->wholes_cap * 2 : 32;
+        sim_whole *all = realloc(w->wholes, cap * sizeof *all);
+        if (!all) return;
+        w->wholes = all;
+        w->wholes_cap = cap;
+    }
+    w->wholes[w->wholes_len++] = (sim_whole){since, w->now_us, g};
+}
+
+void sim_check_breaking(sim_world *w)
+{
+    const uint32_t nodes = w->o.gateways + w->o.prefills;
+    for (uint32_t g = 0; g < w->o.gateways; g++) {
+        for (uint32_t d = nodes; d < w->processes_len; d++) {
+            for (uint32_t p = w->o.gateways; p < nodes; p++) keep_whole(w, whole_since(w, g, p, d), g);
+            if (w->o.prefills == 0) keep_whole(w, whole_since(w, g, d, d), g);
+        }
+    }
+}
+
+void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
+{
+    const unsigned long long n = (unsigned long long)a->request;
+    const gw_fail_kind kind = a->u.fail.kind;
+    if (kind == GW_FAIL_CANCELLED && c->r.is_cut) return;
+    if (kind == GW_FAIL_OVERLOADED && c->may_be_refused && w->now_us == c->r.submitted_us) return;
+    if (kind == GW_FAIL_TOO_LONG && c->r.prompt_tokens + c->r.max_tokens > w->o.ctx_tokens) return;
+    if (kind != GW_FAIL_NO_NODE && kind != GW_FAIL_NODE_LOST && kind != GW_FAIL_TIMEOUT) {
+        sim_broken(w, "request %llu fails: %s, %s", n, gw_fail_name(kind), a->u.fail.text);
+        return;
+    }
+    const int64_t whole = longest_whole_us(w, c->r.gateway, w->now_us - RECOVERY);
+    if (whole >= w->o.accept_us && w->now_us - w->processes[c->r.gateway].well_us >= w->o.accept_us)
+        sim_broken(w, "request %llu fails (%s, %s) although a pair was whole for %.3f s", n, gw_fail_name(kind), a->u.fail.text, (double)whole / 1e6);
+}
+
+/* ---- now and then -------------------------------------------------------------------------------- */
+
+static void check_deadline(sim_world *w, uint64_t number)
+{
+    const sim_client *c = &w->clients[number - 1];
+    const sim_process *g = &w->processes[c->r.gateway];
+    if (g->well_us == INT64_MAX) return;
+    const int64_t since = later(c->r.heard_us, g->well_us), bound = w->o.gw.no_node_us + RECOVERY + HEAR_US;
+    if (w->now_us - since <= bound || longest_whole_us(w, c->r.gateway, since) > 0) return;
+    sim_broken(w, "request %llu has no answer, and has had no whole pair for %.3f s", (unsigned long long)number, (double)(w->now_us - since) / 1e6);
+}
+
+void sim_check_all(sim_world *w)
+{
+    for (uint32_t i = w->o.gateways; i < w->processes_len; i++) {
+        const sim_process *p = &w->processes[i];
+        if (!p->is_alive || p->is_stopped) continue;
+        check_owners(w, i);
+        if (p->pages && !sim_pages_is_sound(p->pages)) sim_broken(w, "a page of node %u has other holders than slots that name it", i);
+    }
+    while (w->first_pending < w->clients_len && w->clients[w->first_pending].r.outcome != SIM_PENDING) w->first_pending++;
+    for (uint64_t i = w->first_pending; i < w->clients_len; i++)
+        if (w->clients[i].r.outcome == SIM_PENDING) check_deadline(w, i + 1);
+}
