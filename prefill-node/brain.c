@@ -88,7 +88,7 @@ static void say_reports(pf_brain *b, pf_record *r)
 static bool wants_resend(const pf_record *r)
 {
     if (r->state == PF_REPORTING) return true;
-    return r->state == PF_SENDING && !r->first_acked;
+    return (r->state == PF_SENDING || r->state == PF_COMMITTED) && !r->first_acked;
 }
 
 /* ---- life of a record --------------------------------------------------------------------------- */
@@ -145,32 +145,31 @@ static void report(pf_brain *b, pf_record *r)
     say_reports(b, r);
 }
 
-/* The worker has let go of the slot, or never had it. */
-static void stopped(pf_brain *b, pf_record *r)
+static bool is_idle(const pf_record *r) { return !r->in_worker && r->lent == 0; }
+
+void pf_settle(pf_brain *b, pf_record *r)
 {
-    if (r->is_failed && !r->ack_abort) {
+    if (!is_idle(r)) return;
+    if (r->state == PF_COMMITTED || (r->state == PF_STOPPING && r->is_failed && !r->ack_abort)) {
         report(b, r);
-        return;
+    } else if (r->state == PF_STOPPING) {
+        if (r->ack_abort) (void)to_owner(b, &r->ref, BT_MSG_ABORT_ACK);
+        bury(b, r);
     }
-    if (r->ack_abort) (void)to_owner(b, &r->ref, BT_MSG_ABORT_ACK);
-    bury(b, r);
 }
 
 static void stop(pf_brain *b, pf_record *r, bool ack_abort)
 {
     r->ack_abort = ack_abort || r->ack_abort;
     if (r->state == PF_STOPPING) return;
-    if (r->state == PF_COMPUTING) {
-        pf_act(b, PF_DO_CANCEL)->u.slot = r->slot;
-        r->state = PF_STOPPING;
-    } else {
-        stopped(b, r);
-    }
+    if (r->in_worker) pf_act(b, PF_DO_CANCEL)->u.slot = r->slot;
+    r->state = PF_STOPPING;
+    pf_settle(b, r);
 }
 
 void pf_fail(pf_brain *b, pf_record *r, bt_err code, const char *text)
 {
-    if (r->state != PF_WAITING && r->state != PF_COMPUTING && r->state != PF_SENDING) return;
+    if (r->state != PF_WAITING && r->state != PF_COMPUTING && r->state != PF_SENDING && r->state != PF_COMMITTED) return;
     r->is_failed = true;
     r->failed.code = code;
     snprintf(r->failed.text, sizeof r->failed.text, "%s", text);
@@ -182,8 +181,9 @@ void pf_committed(pf_brain *b, pf_record *r)
 {
     b->n.completed++;
     r->done.exposed_us = (uint64_t)(b->now_us - r->rows_us);
-    r->done.transfer_us = (uint64_t)(b->now_us - r->first_block_us);
-    report(b, r);
+    r->done.transfer_us = r->first_block_us ? (uint64_t)(b->now_us - r->first_block_us) : 0;
+    r->state = PF_COMMITTED;
+    pf_settle(b, r);
 }
 
 /* ---- control ------------------------------------------------------------------------------------ */
@@ -236,7 +236,10 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
         if (!old) refuse(b, &m->ref, BT_EAGAIN, 100, "this attempt is over here");
         return;
     }
-    if (old) stop(b, old, false);
+    if (old) {
+        old->is_failed = false;             /* its owner has moved on: nobody waits for a report */
+        stop(b, old, false);
+    }
     uint64_t pages = ((uint64_t)w->ids_len + b->cfg.page_tokens - 1) / b->cfg.page_tokens;
     if (w->ids_len == 0 || w->ids_len > b->cfg.hello.ctx_tokens || pages > b->cfg.pages_total) {
         char text[BT_MSG_MAX_TEXT_BYTES + 1];
@@ -283,8 +286,8 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
     b->pages_used += pages;
     b->n.accepted++;
     b->n.prompt_tokens += w->ids_len;
-    bt_xfer_send_start(&b->sends[slot], b->cfg.hello.kv.layers, w->ids_len, b->cfg.block_tokens,
-                       w->ids_len < b->cfg.min_overlap_tokens);
+    bt_xfer_send_start(&b->sends[slot], &(bt_xfer_send_plan){.layers = b->cfg.hello.kv.layers, .prompt_tokens = w->ids_len, .block_tokens = b->cfg.block_tokens,
+                       .held = w->ids_len < b->cfg.min_overlap_tokens});
     (void)to_owner(b, &m->ref, BT_MSG_PREFILL_ACCEPTED);
 }
 
@@ -361,11 +364,12 @@ static void start_waiting(pf_brain *b)
         pf_record *first = NULL;
         for (uint32_t i = 0; i < b->records_len; i++) {
             pf_record *r = &b->records[i];
-            busy += r->state == PF_COMPUTING || r->state == PF_STOPPING;
+            busy += r->in_worker;
             if (r->state == PF_WAITING && (!first || r->turn < first->turn)) first = r;
         }
         if (!first || busy >= b->cfg.workers) return;
         first->state = PF_COMPUTING;
+        first->in_worker = true;
         first->started_us = b->now_us;
         pf_action *a = pf_act(b, PF_DO_COMPUTE);
         a->u.compute.slot = first->slot;
@@ -378,12 +382,9 @@ static void start_waiting(pf_brain *b)
 static void on_computed(pf_brain *b, const pf_event *ev)
 {
     pf_record *r = pf_by_slot(b, ev->u.computed.slot);
-    if (!r || (r->state != PF_COMPUTING && r->state != PF_STOPPING)) {
+    if (r && r->state == PF_STOPPING && r->in_worker) return;       /* its end follows */
+    if (!r || r->state != PF_COMPUTING) {
         b->n.unexpected++;
-        return;
-    }
-    if (r->state == PF_STOPPING) {
-        stopped(b, r);
         return;
     }
     r->state = PF_SENDING;
@@ -398,21 +399,31 @@ static void on_computed(pf_brain *b, const pf_event *ev)
     r->first.work = ev->u.computed.work;
     r->first.has_logprob = ev->u.computed.has_logprob;
     r->first.logprob = ev->u.computed.logprob;
-    r->done.kv_digest = ev->u.computed.kv_digest;
     say_reports(b, r);
+}
+
+static void on_digest(pf_brain *b, const pf_event *ev)
+{
+    pf_record *r = pf_by_slot(b, ev->u.digest.slot);
+    if (!r || !r->in_worker || r->state == PF_COMPUTING) {
+        b->n.unexpected++;
+        return;
+    }
+    r->in_worker = false;
+    r->done.kv_digest = ev->u.digest.kv_digest;
+    pf_settle(b, r);
 }
 
 static void on_compute_over(pf_brain *b, uint32_t slot, bt_err code, const char *text)
 {
     pf_record *r = pf_by_slot(b, slot);
-    if (r && r->state == PF_STOPPING) {
-        stopped(b, r);
-    } else if (r && r->state == PF_COMPUTING) {
-        r->state = PF_WAITING;          /* the worker is done with it: nothing to cancel */
-        pf_fail(b, r, code, text);
-    } else {
+    if (!r || !r->in_worker) {
         b->n.unexpected++;
+        return;
     }
+    r->in_worker = false;
+    if (r->state == PF_STOPPING) pf_settle(b, r);
+    else pf_fail(b, r, code, text);
 }
 
 /* ---- time --------------------------------------------------------------------------------------- */
@@ -509,6 +520,7 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     case PF_EV_BULK: pf_links_msg(b, &ev->u.bulk.decode, ev->u.bulk.msg); break;
     case PF_EV_KV_READY: on_kv_ready(b, ev); break;
     case PF_EV_COMPUTED: on_computed(b, ev); break;
+    case PF_EV_DIGEST: on_digest(b, ev); break;
     case PF_EV_COMPUTE_FAILED: on_compute_over(b, ev->u.failed.slot, ev->u.failed.code, ev->u.failed.text); break;
     case PF_EV_COMPUTE_STOPPED: on_compute_over(b, ev->u.slot, BT_ECANCEL, "the worker stopped by itself"); break;
     case PF_EV_BLOCK_SENT: pf_links_block(b, &ev->u.block, true); break;

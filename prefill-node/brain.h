@@ -7,13 +7,13 @@
  * whom. Rules of all brains: xfer/step.h. It allocates only for PREFILL (the prompt's ids; out of memory is
  * Refused).
  *
- * One attempt:  WAITING --worker free--> COMPUTING --COMPUTED--> SENDING --Committed--> REPORTING --acks-->
- * forgotten A slot (0..slots-1) is held from PREFILL to RELEASE: its KV pages and its place in the worker.
- * Blocks go out while COMPUTING already, as chunk x layer, in the order they exist, never more un-placed bytes
+ * One attempt:  WAITING --worker free--> COMPUTING --COMPUTED--> SENDING --Committed--> COMMITTED --digest--> REPORTING
+ * --acks--> forgotten. A slot (0..slots-1) is held from PREFILL to RELEASE: its KV pages and its place in the worker.
+ * FIRST_TOKEN goes at COMPUTED; only PREFILL_DONE waits for the digest. Blocks go out while COMPUTING already, as chunk x layer, in the order they exist, never more un-placed bytes
  * than the link's grant; a prompt shorter than min_overlap_tokens is sent when all of its
  * rows exist, one block a layer.
  * Abort, lease end and failure free the slot at once, except that a worker busy with it is asked to stop
- * (CANCEL) and is waited for.
+ * (CANCEL) and is waited for, as are the answers to its SEND_BLOCKs: pages that are read or written are never free.
  *
  * Bulk links: one for each decode node, dialled on demand (LINK), greeted with HELLO, used after WELCOME.
  * LINK_UP only means that messages may now be handed over; HELLO is repeated until WELCOME. LINK_DOWN
@@ -56,6 +56,7 @@ typedef struct pf_block {
     uint32_t layer, token_begin, token_count;
     uint64_t bytes;                 /* of K and V rows, as counted against credit: token_count * 2 * kv_heads *
                                      * head_dim * element */
+    uint64_t epoch;                 /* of the link; the brain's own */
 } pf_block;
 
 typedef enum pf_event_type {
@@ -65,11 +66,12 @@ typedef enum pf_event_type {
     PF_EV_KV_READY,                 /* worker: rows exist; for each layer in ascending, gapless order, edges on
                                      * multiples of 16 or the end */
     PF_EV_COMPUTED,                 /* worker, after every KV_READY of the prompt */
+    PF_EV_DIGEST,                   /* worker, after COMPUTED: the digest of the prompt's KV */
     PF_EV_COMPUTE_FAILED,
-    PF_EV_COMPUTE_STOPPED,          /* worker, after CANCEL. Every COMPUTE ends by exactly one of these three,
-                                     * whatever was asked */
-    PF_EV_BLOCK_SENT,               /* the shell handed the block to the socket. Every SEND_BLOCK ... */
-    PF_EV_BLOCK_BLOCKED,            /* ... is answered by one of these, before the slot's RELEASE is carried out */
+    PF_EV_COMPUTE_STOPPED,          /* worker, after CANCEL. Every COMPUTE ends by exactly one of these three, DIGEST the
+                                     * first, whatever was asked; the last two may come after COMPUTED as well */
+    PF_EV_BLOCK_SENT,               /* the shell handed the block to the socket and needs its rows no more. Every */
+    PF_EV_BLOCK_BLOCKED,            /* SEND_BLOCK is answered by one of these, whatever became of its link */
     PF_EV_LINK_UP,
     PF_EV_LINK_DOWN,
     PF_EV_DRAIN,                    /* refuse new work; EXIT when computations and transfers have ended */
@@ -82,10 +84,11 @@ typedef struct pf_event {
         struct { uint32_t slot, layer, token_begin, token_count; } kv_ready;
         struct {
             uint32_t slot; int32_t token; uint32_t top_len; int32_t top_ids[BT_MSG_TOP_LOGITS];
-            float top_logits[BT_MSG_TOP_LOGITS]; uint64_t prefill_us; bt_digest16 kv_digest;
+            float top_logits[BT_MSG_TOP_LOGITS]; uint64_t prefill_us;
             bt_msg_work work;
             bool has_logprob; bt_msg_logprob logprob;
         } computed;
+        struct { uint32_t slot; bt_digest16 kv_digest; } digest;
         struct { uint32_t slot; bt_err code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } failed;
         uint32_t slot;              /* COMPUTE_STOPPED */
         pf_block block;             /* BLOCK_SENT, BLOCK_BLOCKED: the action's own */
@@ -98,8 +101,8 @@ typedef enum pf_action_type {
     PF_DO_SEND_BULK,                /* msg to `decode`, in order with the blocks of that link; may be dropped */
     PF_DO_SEND_BLOCK,
     PF_DO_COMPUTE,                  /* start the prompt on the slot; ids live until RELEASE of the slot */
-    PF_DO_CANCEL,                   /* raise the slot's cancel flag; COMPUTE_STOPPED (or COMPUTED, FAILED) will
-                                     * follow */
+    PF_DO_CANCEL,                   /* raise the slot's cancel flag; COMPUTE_STOPPED (or DIGEST, COMPUTE_FAILED) will
+                                     * follow, within one layer */
     PF_DO_RELEASE,                  /* the slot's KV pages are free; the slot may be used by the next COMPUTE */
     PF_DO_LINK,                     /* dial endpoint, answer LINK_UP */
     PF_DO_UNLINK,                   /* close the link to `decode`; nothing is answered */

@@ -10,7 +10,7 @@
 /* What brain.c (attempts, gateways, worker) and links.c (bulk links, transfers) share. For these two files only. */
 enum { PF_NO_SLOT = UINT32_MAX };
 
-typedef enum pf_state { PF_NONE = 0, PF_WAITING, PF_COMPUTING, PF_SENDING, PF_STOPPING, PF_REPORTING, PF_DEAD } pf_state;
+typedef enum pf_state { PF_NONE = 0, PF_WAITING, PF_COMPUTING, PF_SENDING, PF_COMMITTED, PF_STOPPING, PF_REPORTING, PF_DEAD } pf_state;
 
 typedef struct pf_record {
     pf_state state;
@@ -27,6 +27,8 @@ typedef struct pf_record {
     int64_t said_us;                    /* when PREFILL_ACCEPTED was said last */
     int64_t accepted_us, started_us, rows_us, first_block_us, progress_us;     /* rows_us: the last rows came into being */
     uint32_t missing_rounds;
+    bool in_worker;                     /* from COMPUTE to its end */
+    uint32_t lent;                      /* SEND_BLOCKs that the shell has not answered: it may be reading the pages */
     bool ack_abort, is_failed;
     bool has_first, first_acked, done_acked;
     bt_msg_first_token first;
@@ -41,7 +43,8 @@ typedef struct pf_link {
     bt_incarnation decode;
     char endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
     bt_xfer_purse purse;
-    uint32_t unanswered;                /* SEND_BLOCKs */
+    uint64_t born, epoch;               /* numbers of pf_brain.epochs: when the link was made; when it was greeted last */
+    uint32_t unanswered;                /* SEND_BLOCKs since it was made */
     int64_t hello_us;                   /* GREETING: next HELLO */
     int64_t paused_us;                  /* the socket was full: next try */
     int64_t short_us;                   /* a block waits for credit, and nothing was heard, since; NEVER when not */
@@ -56,7 +59,7 @@ struct pf_brain {
     bool *slot_used;
     bt_xfer_send *sends;                /* [slots] */
     pf_link *links;
-    uint64_t turns, served, pages_used, rss_bytes;
+    uint64_t turns, served, epochs, pages_used, rss_bytes;
     bool draining, exited, started;
     bt_attempt_log log;
     pf_action *acts; size_t acts_len, acts_cap;
@@ -72,6 +75,7 @@ pf_record *pf_find(pf_brain *b, const bt_request_ref *ref);
 pf_record *pf_by_slot(pf_brain *b, uint32_t slot);
 void pf_fail(pf_brain *b, pf_record *r, bt_err code, const char *text);     /* an attempt that is not over yet */
 void pf_committed(pf_brain *b, pf_record *r);
+void pf_settle(pf_brain *b, pf_record *r);      /* the worker or the shell has let go of something of r's slot */
 
 /* links.c */
 bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const char *endpoint);     /* false: the table is full of used links */

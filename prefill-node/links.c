@@ -64,7 +64,9 @@ bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const char *endpoin
     }
     l = find_place(b);
     if (!l) return false;
-    *l = (pf_link){.state = PF_LINK_DIALLING, .decode = *decode, .short_us = BT_STEP_NEVER, .used_us = b->now_us};
+    b->epochs++;
+    *l = (pf_link){.state = PF_LINK_DIALLING, .decode = *decode, .born = b->epochs, .epoch = b->epochs, .short_us = BT_STEP_NEVER,
+                   .used_us = b->now_us};
     snprintf(l->endpoint, sizeof l->endpoint, "%s", endpoint);
     pf_action *a = pf_act(b, PF_DO_LINK);
     a->u.link.decode = *decode;
@@ -77,7 +79,7 @@ static void cut(pf_brain *b, pf_link *l, pf_link_state state)
 {
     l->state = state;
     l->purse = (bt_xfer_purse){0};
-    l->unanswered = 0;
+    l->epoch = ++b->epochs;
     l->short_us = BT_STEP_NEVER;
     for (uint32_t i = 0; i < b->records_len; i++) {
         const pf_record *r = &b->records[i];
@@ -174,28 +176,32 @@ void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
 void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent)
 {
     pf_link *l = link_of(b, &block->decode);
-    bool is_counted = l && l->unanswered > 0;       /* not of an epoch that was cut */
-    if (is_counted) l->unanswered--;
+    if (l && block->epoch >= l->born && l->unanswered > 0) l->unanswered--;
+    const bool is_counted = l && block->epoch == l->epoch;      /* else cut: Commit finds what became of it */
     if (is_counted && !is_sent) {
         l->purse.used_bytes -= block->bytes;
         l->paused_us = b->now_us + PAUSE_US;
     }
     if (!is_sent) b->n.blocks_blocked++;
     pf_record *r = pf_by_slot(b, block->slot);
-    if (!r || !has_transfer(r) || !bt_request_same(&r->ref, &block->ref) ||
-        r->ref.attempt != block->ref.attempt)
-        return;
-    bt_xfer_send *s = &b->sends[r->slot];
-    if (!is_sent) {
-        bt_xfer_send_returned(s, &(bt_kv_range){block->layer, block->token_begin, block->token_count});
+    if (!r || r->lent == 0) {
+        b->n.unexpected++;
         return;
     }
-    bt_xfer_send_sent(s);
-    r->done.kv_blocks++;
-    r->done.kv_bytes += block->bytes;
-    r->progress_us = b->now_us;
-    b->n.blocks_sent++;
-    b->n.block_bytes_sent += block->bytes;
+    r->lent--;
+    if (is_sent) {
+        r->done.kv_blocks++;
+        r->done.kv_bytes += block->bytes;
+        r->progress_us = b->now_us;
+        b->n.blocks_sent++;
+        b->n.block_bytes_sent += block->bytes;
+    }
+    bt_xfer_send *s = &b->sends[r->slot];
+    if (is_counted && has_transfer(r)) {
+        if (is_sent) bt_xfer_send_sent(s);
+        else bt_xfer_send_returned(s, &(bt_kv_range){block->layer, block->token_begin, block->token_count});
+    }
+    pf_settle(b, r);
 }
 
 /* The transfer of this link that has a block to send and was served longest ago. */
@@ -233,11 +239,12 @@ static void pump_blocks(pf_brain *b, pf_link *l)
         l->purse.used_bytes += bytes;
         l->unanswered++;
         r->served = ++b->served;
+        r->lent++;
         if (r->first_block_us == 0) r->first_block_us = b->now_us;
         bt_xfer_send_take(&b->sends[r->slot], &range);
         pf_act(b, PF_DO_SEND_BLOCK)->u.block = (pf_block){
             .decode = l->decode, .slot = r->slot, .ref = r->ref, .ticket = r->ticket, .layer = range.layer,
-            .token_begin = range.token_begin, .token_count = range.token_count, .bytes = bytes};
+            .token_begin = range.token_begin, .token_count = range.token_count, .bytes = bytes, .epoch = l->epoch};
     }
 }
 

@@ -197,43 +197,56 @@ static void on_control(void *ud, uint32_t gateway, const bt_msg *m)
     step(ud, &(pf_event){ .type = PF_EV_CONTROL, .u.control = { gateway, m } });
 }
 
+static pf_event event_of(const pf_worker_event *w)
+{
+    pf_event ev = { .type = PF_EV_COMPUTE_STOPPED };
+    switch (w->type) {
+    case PF_WORKER_KV_READY:
+        ev.type = PF_EV_KV_READY;
+        ev.u.kv_ready.slot = w->slot;
+        ev.u.kv_ready.layer = w->layer;
+        ev.u.kv_ready.token_begin = w->token_begin;
+        ev.u.kv_ready.token_count = w->token_count;
+        break;
+    case PF_WORKER_COMPUTED:
+        ev.type = PF_EV_COMPUTED;
+        ev.u.computed.slot = w->slot;
+        ev.u.computed.token = w->token;
+        ev.u.computed.top_len = w->top_len;
+        memcpy(ev.u.computed.top_ids, w->top_ids, sizeof w->top_ids);
+        memcpy(ev.u.computed.top_logits, w->top_logits, sizeof w->top_logits);
+        ev.u.computed.prefill_us = w->prefill_us;
+        ev.u.computed.work = w->work;
+        ev.u.computed.has_logprob = w->has_logprob;
+        ev.u.computed.logprob = w->logprob;
+        break;
+    case PF_WORKER_DIGEST:
+        ev.type = PF_EV_DIGEST;
+        ev.u.digest.slot = w->slot;
+        ev.u.digest.kv_digest = w->kv_digest;
+        break;
+    case PF_WORKER_FAILED:
+        ev.type = PF_EV_COMPUTE_FAILED;
+        ev.u.failed.slot = w->slot;
+        ev.u.failed.code = w->code;
+        memcpy(ev.u.failed.text, w->text, sizeof w->text);
+        break;
+    case PF_WORKER_STOPPED: ev.u.slot = w->slot; break;
+    }
+    return ev;
+}
+
 static void on_worker(void *ud, unsigned events)
 {
     node *n = ud;
     pf_worker_event w;
     (void)events;
-    for (int budget = EVENT_BUDGET; budget > 0 && pf_worker_next(n->worker, &w); budget--) {
-        pf_event ev = { .type = PF_EV_COMPUTE_STOPPED };
-        switch (w.type) {
-        case PF_WORKER_KV_READY:
-            ev.type = PF_EV_KV_READY;
-            ev.u.kv_ready.slot = w.slot;
-            ev.u.kv_ready.layer = w.layer;
-            ev.u.kv_ready.token_begin = w.token_begin;
-            ev.u.kv_ready.token_count = w.token_count;
-            break;
-        case PF_WORKER_COMPUTED:
-            ev.type = PF_EV_COMPUTED;
-            ev.u.computed.slot = w.slot;
-            ev.u.computed.token = w.token;
-            ev.u.computed.top_len = w.top_len;
-            memcpy(ev.u.computed.top_ids, w.top_ids, sizeof w.top_ids);
-            memcpy(ev.u.computed.top_logits, w.top_logits, sizeof w.top_logits);
-            ev.u.computed.prefill_us = w.prefill_us;
-            ev.u.computed.kv_digest = w.kv_digest;
-            ev.u.computed.work = w.work;
-            ev.u.computed.has_logprob = w.has_logprob;
-            ev.u.computed.logprob = w.logprob;
-            break;
-        case PF_WORKER_FAILED:
-            ev.type = PF_EV_COMPUTE_FAILED;
-            ev.u.failed.slot = w.slot;
-            ev.u.failed.code = w.code;
-            memcpy(ev.u.failed.text, w.text, sizeof w.text);
-            break;
-        case PF_WORKER_STOPPED: ev.u.slot = w.slot; break;
-        }
+    for (int budget = EVENT_BUDGET; pf_worker_next(n->worker, &w);) {
+        const pf_event ev = event_of(&w);
         step(n, &ev);
+        if (--budget > 0) continue;
+        pf_worker_again(n->worker);
+        break;
     }
 }
 
@@ -276,7 +289,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     n->owed = calloc(n->owed_max, sizeof *n->owed);
     if (!n->seq || !n->bulks || !n->owed) return bt_fail(fault, BT_ENOMEM, "sequences and links");
     e = pf_brain_new(&n->brain, &bc, fault);
-    if (e == BT_OK) e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.vocab, fault);
+    if (e == BT_OK) e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.layers, n->model->hp.vocab, fault);
     if (e < 0) return e;
     n->engine = NULL;
     e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), pf_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);

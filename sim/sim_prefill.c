@@ -73,7 +73,7 @@ static void compute(sim_world *w, uint32_t self, const pf_action *a)
     sim_run *run = &w->processes[self].runs[a->u.compute.slot];
     if (run->is_busy) sim_broken(w, "COMPUTE on a busy prefill slot");
     run->is_busy = true;
-    run->is_cancelled = false;
+    run->is_cancelled = run->has_first = false;
     run->run = ++w->works;
     run->sampling = a->u.compute.sampling;
     run->ids_len = a->u.compute.ids_len;
@@ -108,13 +108,21 @@ void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it)
         sim_prefill_step(w, self, &ev);
         return;
     }
-    run->is_busy = false;
+    if (run->has_first) {
+        run->is_busy = false;
+        pf_event ev = {.type = PF_EV_DIGEST, .u.digest.slot = it->slot};
+        memcpy(ev.u.digest.kv_digest.bytes, &run->hashes[run->ids_len - 1], sizeof run->hashes[0]);
+        sim_prefill_step(w, self, &ev);
+        return;
+    }
+    run->has_first = true;
     pf_event ev = {.type = PF_EV_COMPUTED};
     ev.u.computed.slot = it->slot;
     ev.u.computed.token = sim_toy_first(run->hashes[run->ids_len - 1], run->sampling.seed);
     ev.u.computed.top_len = 1;
     ev.u.computed.top_ids[0] = ev.u.computed.token;
     ev.u.computed.prefill_us = 1;
+    post_work(w, self, it->slot, LAYER_US);
     sim_prefill_step(w, self, &ev);
 }
 

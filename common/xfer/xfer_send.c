@@ -26,16 +26,18 @@ void bt_xfer_send_done(bt_xfer_send *s)
     memset(s, 0, sizeof *s);
 }
 
-void bt_xfer_send_start(bt_xfer_send *s, uint32_t layers, uint32_t prompt_tokens, uint32_t block_tokens, bool held)
+void bt_xfer_send_start(bt_xfer_send *s, const bt_xfer_send_plan *plan)
 {
-    s->layers = layers;
-    s->prompt_tokens = prompt_tokens;
-    s->block_tokens = block_tokens;
-    memset(s->ready, 0, layers * sizeof *s->ready);
-    memset(s->sent, 0, layers * sizeof *s->sent);
+    s->layers = plan->layers;
+    s->prompt_tokens = plan->prompt_tokens;
+    s->block_tokens = plan->block_tokens;
+    for (uint32_t l = 0; l < s->layers; l++) {
+        s->ready[l] = plan->ready_tokens;
+        s->sent[l] = plan->skip_tokens;
+    }
     s->again_len = 0;
     s->unanswered = 0;
-    s->held = held;
+    s->held = plan->held && plan->ready_tokens < plan->prompt_tokens;
     s->told = false;
 }
 
@@ -46,9 +48,7 @@ bool bt_xfer_send_ready(bt_xfer_send *s, uint32_t layer, uint32_t token_begin, u
     uint32_t end = token_begin + count;
     if (end % BT_KV_UNIT_TOKENS != 0 && end != s->prompt_tokens) return false;
     s->ready[layer] = end;
-    bool all = true;
-    for (uint32_t l = 0; l < s->layers && s->held; l++) all = all && s->ready[l] == s->prompt_tokens;
-    s->held = s->held && !all;
+    s->held = s->held && bt_xfer_send_whole(s) < s->prompt_tokens;
     return true;
 }
 
@@ -68,7 +68,7 @@ bool bt_xfer_send_next(const bt_xfer_send *s, bt_kv_range *ret)
     }
     bool found = false;
     for (uint32_t l = 0; l < s->layers; l++) {
-        if (s->sent[l] == s->ready[l] || (found && s->sent[l] >= ret->token_begin)) continue;
+        if (s->sent[l] >= s->ready[l] || (found && s->sent[l] >= ret->token_begin)) continue;
         uint32_t n = s->ready[l] - s->sent[l];
         *ret = (bt_kv_range){l, s->sent[l], n < s->block_tokens ? n : s->block_tokens};
         found = true;
@@ -124,4 +124,12 @@ bool bt_xfer_send_all_sent(const bt_xfer_send *s)
     for (uint32_t l = 0; l < s->layers; l++)
         if (s->sent[l] < s->prompt_tokens) return false;
     return true;
+}
+
+uint32_t bt_xfer_send_whole(const bt_xfer_send *s)
+{
+    uint32_t tokens = s->prompt_tokens;
+    for (uint32_t l = 0; l < s->layers; l++)
+        if (s->ready[l] < tokens) tokens = s->ready[l];
+    return tokens;
 }

@@ -8,7 +8,7 @@
  * go first. */
 typedef struct bt_xfer_send {
     uint32_t layers, prompt_tokens, block_tokens;
-    uint32_t *ready, *sent;                     /* [layers_max] tokens of each layer that exist; that were taken */
+    uint32_t *ready, *sent;                     /* [layers_max] tokens of each layer that exist; that were taken or skipped */
     bt_kv_range *again; uint32_t again_len;     /* [BT_MSG_MAX_RANGES + extra] */
     uint32_t again_cap;
     uint32_t unanswered;                        /* taken, and neither sent nor returned yet */
@@ -19,8 +19,15 @@ typedef struct bt_xfer_send {
 /* Room for transfers of up to layers_max layers; extra: how many blocks may be unanswered at once. BT_ENOMEM. */
 bt_err bt_xfer_send_init(bt_xfer_send *s, uint32_t layers_max, uint32_t extra);
 void   bt_xfer_send_done(bt_xfer_send *s);
-/* Begin a transfer. block_tokens: a multiple of 16. held: see above. */
-void   bt_xfer_send_start(bt_xfer_send *s, uint32_t layers, uint32_t prompt_tokens, uint32_t block_tokens, bool held);
+/* Begin a transfer. skip_tokens and ready_tokens are multiples of 16 or prompt_tokens. */
+typedef struct bt_xfer_send_plan {
+    uint32_t layers, prompt_tokens;
+    uint32_t block_tokens;                      /* longest block, a multiple of 16 */
+    uint32_t skip_tokens;                       /* in place at the receiver in every layer: sent only if it asks */
+    uint32_t ready_tokens;                      /* rows of every layer that exist from the start */
+    bool held;                                  /* see above */
+} bt_xfer_send_plan;
+void   bt_xfer_send_start(bt_xfer_send *s, const bt_xfer_send_plan *plan);
 
 /* Rows [token_begin, token_begin + count) of a layer exist. False, and nothing changes, unless they follow
  * what was ready before, without a gap, with an edge on 16 or at the prompt's end. */
@@ -38,6 +45,8 @@ uint32_t bt_xfer_send_missing(bt_xfer_send *s, const bt_kv_range *ranges, uint32
 /* The link was lost: nothing is unanswered any more; Commit and Missing will find what did not arrive. */
 void bt_xfer_send_cut(bt_xfer_send *s);
 
-/* Every row of the prompt was sent: time to Commit. */
+/* Every row that the receiver lacks was sent: time to Commit. True from the start where it lacks none. */
 bool bt_xfer_send_all_sent(const bt_xfer_send *s);
+/* How many of the first tokens exist in every layer. */
+uint32_t bt_xfer_send_whole(const bt_xfer_send *s);
 #endif

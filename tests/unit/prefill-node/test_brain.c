@@ -119,6 +119,13 @@ static void computed(pf_brain *b)
     step(b, &ev);
 }
 
+static void digested(pf_brain *b)
+{
+    pf_event ev = {.type = PF_EV_DIGEST};
+    memset(ev.u.digest.kv_digest.bytes, 7, sizeof ev.u.digest.kv_digest.bytes);
+    step(b, &ev);
+}
+
 /* Answer every SEND_BLOCK until none is left; what the last step said stays to be looked at. Returns how many
  * blocks went. */
 static uint32_t sent_all(pf_brain *b)
@@ -145,6 +152,7 @@ static void send_whole(pf_brain *b, uint32_t tokens)
     assert_int_equal(said(BT_MSG_FIRST_TOKEN)->u.first_token.token, 42);
     if (!said(BT_MSG_COMMIT)) sent_all(b);
     assert_int_equal(said(BT_MSG_COMMIT)->u.commit.first_token, 42);
+    digested(b);
 }
 
 static void sends_blocks_while_it_computes_and_short_prompts_when_all_rows_exist(void **s)
@@ -168,10 +176,107 @@ static void sends_blocks_while_it_computes_and_short_prompts_when_all_rows_exist
     now += 2000;                                        /* the last row, then what makes token 0 of it */
     computed(b);
     assert_non_null(said(BT_MSG_COMMIT));
+    digested(b);
     now += 1000;
     bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, 1, 1}});
     assert_int_equal(said(BT_MSG_PREFILL_DONE)->u.prefill_done.exposed_us, 3000);
     pf_brain_free(b);
+}
+
+static void token_0_waits_for_no_digest_but_the_end_does(void **s)
+{
+    (void)s;
+    for (int committed_first = 0; committed_first < 2; committed_first++) {
+        pf_brain *b = make();
+        bt_msg second = prefill_msg(2, 1, 100);
+        accept(b, 1, 1, 100, 1 << 20);
+        control(b, &second);
+        ready(b, 0, 0, 100);
+        sent_all(b);
+        ready(b, 1, 0, 100);
+        sent_all(b);
+        now += 5000;
+        computed(b);
+        assert_int_equal(said(BT_MSG_FIRST_TOKEN)->u.first_token.token, 42);
+        assert_null(did(PF_DO_COMPUTE));                /* the worker is busy until the digest is made */
+        if (!committed_first) digested(b);
+        if (!committed_first) assert_int_equal(did(PF_DO_COMPUTE)->u.compute.slot, 1);
+        now += 4000;
+        bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, 1, 1}});
+        if (committed_first) {
+            assert_null(said(BT_MSG_PREFILL_DONE));
+            assert_null(did(PF_DO_RELEASE));            /* its pages are being read */
+            now += 100000;
+            digested(b);
+            assert_int_equal(did(PF_DO_COMPUTE)->u.compute.slot, 1);
+        }
+        assert_non_null(did(PF_DO_RELEASE));
+        assert_int_equal(said(BT_MSG_PREFILL_DONE)->u.prefill_done.exposed_us, 9000);
+        assert_int_equal(said(BT_MSG_PREFILL_DONE)->u.prefill_done.kv_digest.bytes[15], 7);
+        pf_brain_free(b);
+    }
+}
+
+static void ends_between_token_0_and_its_digest_wait_for_the_worker(void **s)
+{
+    (void)s;
+    for (int how = 0; how < 4; how++) {
+        pf_brain *b = make();
+        accept(b, 1, 1, 100, 1 << 20);
+        ready(b, 0, 0, 100);
+        sent_all(b);
+        ready(b, 1, 0, 100);
+        sent_all(b);
+        computed(b);
+        if (how == 3) bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, 1, 1}});
+        bt_msg refused = {.type = BT_MSG_TRANSFER_REFUSED, .ref = {GATE, 1, 1}};
+        if (how == 0) bulk(b, &refused);
+        else control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 1, 1}});
+        assert_non_null(did(PF_DO_CANCEL));
+        assert_null(did(PF_DO_RELEASE));
+        assert_null(said(BT_MSG_ABORT_ACK));
+        assert_null(said(BT_MSG_FAILED));
+        if (how == 1) digested(b);
+        else step(b, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = 0});
+        assert_non_null(did(PF_DO_RELEASE));
+        assert_non_null(said(how == 0 ? BT_MSG_FAILED : BT_MSG_ABORT_ACK));
+        assert_null(said(BT_MSG_PREFILL_DONE));
+        pf_brain_free(b);
+    }
+}
+
+static void keeps_pages_until_every_block_is_answered(void **s)
+{
+    (void)s;
+    for (int committed = 0; committed < 2; committed++) {
+        pf_brain *b = make();
+        accept(b, 1, 1, 64, 64 * ROW);
+        ready(b, 0, 0, 64);
+        const pf_block lent = did(PF_DO_SEND_BLOCK)->u.block;
+        if (committed) {                                /* greeted anew: the block counts as lost, but is not answered */
+            ready(b, 1, 0, 64);
+            now += 2000000;
+            step(b, &(pf_event){.type = PF_EV_TICK});
+            bt_msg w = {.type = BT_MSG_WELCOME};
+            w.u.welcome.credit_bytes = 1 << 20;
+            bulk(b, &w);
+            assert_int_equal(sent_all(b), 1);
+            computed(b);
+            assert_non_null(said(BT_MSG_COMMIT));
+            digested(b);
+            bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, 1, 1}});
+            assert_null(said(BT_MSG_PREFILL_DONE));
+        } else {
+            control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 1, 1}});
+            step(b, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = 0});
+            assert_null(said(BT_MSG_ABORT_ACK));
+        }
+        assert_null(did(PF_DO_RELEASE));
+        step(b, &(pf_event){.type = PF_EV_BLOCK_SENT, .u.block = lent});
+        assert_non_null(did(PF_DO_RELEASE));
+        assert_non_null(said(committed ? BT_MSG_PREFILL_DONE : BT_MSG_ABORT_ACK));
+        pf_brain_free(b);
+    }
 }
 
 static void tells_a_slow_prompts_gateway_that_rows_appear(void **s)
@@ -381,6 +486,7 @@ static void fails_the_attempt_when_no_link_comes_up(void **s)
     ready(b, 0, 0, 100);
     ready(b, 1, 0, 100);
     computed(b);
+    digested(b);
     for (int i = 0; i < 4; i++) {
         now += 2500000 - (i == 3);
         control(b, &renew);
@@ -444,6 +550,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sends_blocks_while_it_computes_and_short_prompts_when_all_rows_exist),
+        cmocka_unit_test(token_0_waits_for_no_digest_but_the_end_does),
+        cmocka_unit_test(ends_between_token_0_and_its_digest_wait_for_the_worker),
+        cmocka_unit_test(keeps_pages_until_every_block_is_answered),
         cmocka_unit_test(tells_a_slow_prompts_gateway_that_rows_appear),
         cmocka_unit_test(never_has_more_bytes_under_way_than_the_grant),
         cmocka_unit_test(greets_anew_when_credit_does_not_come),

@@ -1,5 +1,5 @@
-/* The compute thread of the prefill node: every job ends once, its rows are announced in order and are the engine's own, and cancelling
- * or stopping at any moment loses nothing. Meant to be run under the thread sanitizer too. */
+/* The compute thread of the prefill node: every job ends once, its rows are announced in order while others are computed and are the
+ * engine's own, wherever the computing began, and cancelling or stopping at any moment loses nothing. Meant to be run under the thread sanitizer too. */
 #include "prefill-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pack.h"
@@ -49,7 +49,7 @@ static void open_cut(room *r, const char *policy)
     assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS, SLOTS * 512, NULL), BT_OK);
     for (size_t i = 0; i < SLOTS; i++) assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[i], IDS, NULL), BT_OK);
     for (int32_t i = 0; i < IDS; i++) r->ids[i] = 3 + i * 7 % 300;
-    assert_int_equal(pf_worker_new(&r->worker, new_engine(r->model, policy), SLOTS, h->vocab, NULL), BT_OK);
+    assert_int_equal(pf_worker_new(&r->worker, new_engine(r->model, policy), SLOTS, h->layers, h->vocab, NULL), BT_OK);
 }
 
 static void open_room(room *r) { open_cut(r, NULL); }
@@ -85,7 +85,7 @@ static pf_worker_event next_end(room *r)
 {
     for (;;) {
         const pf_worker_event ev = next(r);
-        if (ev.type != PF_WORKER_KV_READY) return ev;
+        if (ev.type != PF_WORKER_KV_READY && ev.type != PF_WORKER_COMPUTED) return ev;
     }
 }
 
@@ -108,6 +108,9 @@ static void announces_every_row_once_before_the_end(void **state)
     assert_int_equal(ev.work.rows, 256 + 64);           /* 300 tokens: a chunk and the next power of two for the tail */
     assert_int_equal(ev.work.compilations, 0);
     for (uint32_t l = 0; l < layers; l++) assert_int_equal(done[l], IDS);
+    const pf_worker_event end = next(&r);               /* token 0 does not wait for it */
+    assert_int_equal(end.type, PF_WORKER_DIGEST);
+    assert_int_equal(end.slot, 2);
 
     /* The same as the engine gives without a worker. */
     pf_engine *e = new_engine(r.model, NULL);
@@ -117,7 +120,7 @@ static void announces_every_row_once_before_the_end(void **state)
     bt_kv_pages_view(&view, r.pages, &r.seq[3]);
     assert_int_equal(pf_engine_prefill(e, &view, r.ids, IDS, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
     assert_int_equal(bt_kv_pack_digest(digest, &view, IDS, NULL), BT_OK);
-    assert_memory_equal(digest, ev.kv_digest.bytes, sizeof digest);
+    assert_memory_equal(digest, end.kv_digest.bytes, sizeof digest);
     assert_int_equal(ev.top_len, BT_MSG_TOP_LOGITS);
     assert_int_equal(ev.token, ev.top_ids[0]);          /* greedy */
     for (uint32_t i = 0; i < ev.top_len; i++) {
@@ -164,7 +167,7 @@ static void takes_jobs_in_the_order_given(void **state)
     for (size_t i = 0; i < SLOTS; i++) give(&r, order[i], 40);
     for (size_t i = 0; i < SLOTS; i++) {
         const pf_worker_event ev = next_end(&r);
-        assert_int_equal(ev.type, PF_WORKER_COMPUTED);
+        assert_int_equal(ev.type, PF_WORKER_DIGEST);
         assert_int_equal(ev.slot, order[i]);
     }
     close_room(&r);
@@ -182,7 +185,7 @@ static void a_prompt_that_the_engine_refuses_fails_in_words(void **state)
     assert_true(ev.code < 0 && strlen(ev.text) > 0);
     r.ids[5] = 3;
     give(&r, 0, 10);
-    assert_int_equal(next_end(&r).type, PF_WORKER_COMPUTED);
+    assert_int_equal(next_end(&r).type, PF_WORKER_DIGEST);
     close_room(&r);
 }
 
@@ -192,16 +195,16 @@ static void a_cancelled_job_ends_once_whenever_it_is_cancelled(void **state)
     room r;
     size_t stopped = 0;
     (void)state;
-    open_room(&r);
+    open_cut(&r, "chunk:16");
     for (size_t i = 0; i < ROUNDS; i++) {
-        uint32_t wait = (uint32_t)(bt_rng_u64(1, i) % 8);
+        uint32_t wait = (uint32_t)(bt_rng_u64(1, i) % 24);
         bool ended[2] = { false };
         give(&r, 0, IDS);
         give(&r, 1, 16);
         while (wait > 0 && !ended[0]) {                 /* after so many announcements, or at once */
             const pf_worker_event ev = next(&r);
-            wait--;
-            if (ev.type != PF_WORKER_KV_READY) ended[ev.slot] = true;
+            wait = ev.type == PF_WORKER_COMPUTED ? 0 : wait - 1;    /* or while only the digest is to be made */
+            if (ev.type == PF_WORKER_DIGEST) ended[ev.slot] = true;
         }
         if (!ended[0]) pf_worker_cancel(r.worker, 0);
         while (!ended[0] || !ended[1]) {
@@ -209,12 +212,92 @@ static void a_cancelled_job_ends_once_whenever_it_is_cancelled(void **state)
             assert_false(ended[ev.slot]);
             ended[ev.slot] = true;
             stopped += ev.type == PF_WORKER_STOPPED;
-            if (ev.slot == 1) assert_int_equal(ev.type, PF_WORKER_COMPUTED);
+            if (ev.slot == 1) assert_int_equal(ev.type, PF_WORKER_DIGEST);
         }
     }
     assert_true(stopped > 0);
     give(&r, 0, 16);                                    /* a cancel of before does not stick */
-    assert_int_equal(next_end(&r).type, PF_WORKER_COMPUTED);
+    assert_int_equal(next_end(&r).type, PF_WORKER_DIGEST);
+    close_room(&r);
+}
+
+/* Whoever hears of the first rows can still stop the rest: they were told while later layers and chunks were to come. */
+static void announces_rows_while_later_ones_are_computed(void **state)
+{
+    room r;
+    uint32_t early = 0;
+    (void)state;
+    open_cut(&r, "chunk:16");
+    for (size_t i = 0; i < 20; i++) {
+        give(&r, 0, IDS);
+        pf_worker_event ev = next(&r);
+        assert_int_equal(ev.type, PF_WORKER_KV_READY);
+        assert_int_equal(ev.token_begin, 0);
+        pf_worker_cancel(r.worker, 0);
+        early += next_end(&r).type == PF_WORKER_STOPPED;
+    }
+    assert_true(early > 0);
+    close_room(&r);
+}
+
+typedef struct brake { atomic_bool cancel; uint32_t after, told, told_after; } brake;
+
+static void pull(void *ud, uint32_t layer, size_t begin, size_t count)
+{
+    brake *b = ud;
+    (void)layer, (void)begin, (void)count;
+    b->told_after += atomic_load(&b->cancel);
+    if (b->told++ == b->after) atomic_store(&b->cancel, true);
+}
+
+/* From the cancel to the end no more than one layer is computed, wherever it comes. */
+static void an_engine_stops_within_one_layer(void **state)
+{
+    room r;
+    (void)state;
+    open_room(&r);
+    pf_engine *e = new_engine(r.model, "chunk:16");
+    float *logits = calloc(r.model->hp.vocab, sizeof *logits);
+    bt_kv_view view;
+    bt_kv_pages_view(&view, r.pages, &r.seq[3]);
+    for (uint32_t after = 0; after < 12; after++) {
+        brake b = { .after = after };
+        const bt_prefill_hooks hooks = { .on_kv = pull, .ud = &b, .cancel = &b.cancel };
+        assert_int_equal(pf_engine_prefill(e, &view, r.ids, IDS, 0, &hooks, logits, BT_PREFILL_LAST, NULL), BT_ECANCEL);
+        assert_true(b.told_after <= 1);
+    }
+    free(logits);
+    pf_engine_free(e);
+    close_room(&r);
+}
+
+/* A reader that stops after each event, one of three jobs cancelled: every row and every end is told, however late. */
+static void loses_nothing_for_a_slow_reader(void **state)
+{
+    room r;
+    uint32_t events[PF_WORKER_STOPPED + 1] = { 0 }, done[SLOTS][16] = { { 0 } };
+    (void)state;
+    open_cut(&r, "chunk:16");
+    for (uint32_t slot = 0; slot < 3; slot++) give(&r, slot, IDS);
+    pf_worker_cancel(r.worker, 1);
+    for (uint32_t ended = 0; ended < 3;) {
+        struct pollfd p = { .fd = pf_worker_fd(r.worker), .events = POLLIN };
+        pf_worker_event ev;
+        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
+        if (!pf_worker_next(r.worker, &ev)) continue;
+        if (ev.type == PF_WORKER_KV_READY) {
+            assert_int_equal(ev.token_begin, done[ev.slot][ev.layer]);
+            done[ev.slot][ev.layer] += ev.token_count;
+        }
+        events[ev.type]++;
+        ended += ev.type == PF_WORKER_DIGEST || ev.type == PF_WORKER_STOPPED;
+        pf_worker_again(r.worker);                      /* one event a call: still none is lost */
+    }
+    assert_int_equal(events[PF_WORKER_DIGEST] + events[PF_WORKER_STOPPED], 3);
+    for (uint32_t l = 0; l < r.model->hp.layers; l++) {
+        assert_int_equal(done[0][l], IDS);
+        assert_int_equal(done[2][l], IDS);
+    }
     close_room(&r);
 }
 
@@ -238,6 +321,9 @@ int main(void)
         cmocka_unit_test(takes_jobs_in_the_order_given),
         cmocka_unit_test(a_prompt_that_the_engine_refuses_fails_in_words),
         cmocka_unit_test(a_cancelled_job_ends_once_whenever_it_is_cancelled),
+        cmocka_unit_test(announces_rows_while_later_ones_are_computed),
+        cmocka_unit_test(an_engine_stops_within_one_layer),
+        cmocka_unit_test(loses_nothing_for_a_slow_reader),
         cmocka_unit_test(may_be_freed_with_jobs_in_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

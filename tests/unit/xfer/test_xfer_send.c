@@ -17,7 +17,7 @@ static void offers_rows_as_they_become_ready_lowest_tokens_first(void **s)
     bt_xfer_send x;
     bt_kv_range r;
     assert_int_equal(bt_xfer_send_init(&x, 4, 2), BT_OK);
-    bt_xfer_send_start(&x, 2, 100, 64, false);
+    bt_xfer_send_start(&x, &(bt_xfer_send_plan){.layers = 2, .prompt_tokens = 100, .block_tokens = 64});
     assert_false(bt_xfer_send_next(&x, &r));
     assert_true(bt_xfer_send_ready(&x, 0, 0, 64));
     assert_true(bt_xfer_send_ready(&x, 1, 0, 64));
@@ -56,7 +56,7 @@ static void covers_every_row_through_blocked_and_missing_blocks(void **s)
         bt_xfer_send x;
         bt_kv_range r, missing[BT_MSG_MAX_RANGES];
         assert_int_equal(bt_xfer_send_init(&x, 3, 1), BT_OK);
-        bt_xfer_send_start(&x, 3, n, 64, false);
+        bt_xfer_send_start(&x, &(bt_xfer_send_plan){.layers = 3, .prompt_tokens = n, .block_tokens = 64});
         memset(came, 0, sizeof came);
         for (uint32_t l = 0; l < 3; l++) assert_true(bt_xfer_send_ready(&x, l, 0, n));
         for (int round = 0; round < 200; round++) {
@@ -85,13 +85,60 @@ static void covers_every_row_through_blocked_and_missing_blocks(void **s)
     }
 }
 
+/* Each row of a random plan is offered once, but never one that the receiver has, whatever exists from the start. */
+static void never_offers_rows_that_the_receiver_has(void **s)
+{
+    (void)s;
+    static uint8_t came[2][400];
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        uint64_t draw = 0;
+        const uint32_t n = 1 + (uint32_t)(bt_rng_u64(seed, draw++) % 400), units = (n + 15) / 16;
+        uint32_t skip = (uint32_t)(bt_rng_u64(seed, draw++) % (units + 1)) * 16, ready = (uint32_t)(bt_rng_u64(seed, draw++) % units) * 16;
+        if (skip > n) skip = n;
+        bt_xfer_send x;
+        bt_kv_range r;
+        assert_int_equal(bt_xfer_send_init(&x, 2, 1), BT_OK);
+        bt_xfer_send_start(&x, &(bt_xfer_send_plan){.layers = 2, .prompt_tokens = n, .block_tokens = 64, .skip_tokens = skip,
+                                                    .ready_tokens = ready, .held = seed % 3 == 0});
+        memset(came, 0, sizeof came);
+        assert_int_equal(bt_xfer_send_all_sent(&x), skip == n);
+        assert_int_equal(bt_xfer_send_whole(&x), ready);
+        for (uint32_t l = 0, at = ready; l < 2;) {
+            while (bt_xfer_send_next(&x, &r)) {
+                bt_xfer_send_take(&x, &r);
+                bt_xfer_send_sent(&x);
+                for (uint32_t t = r.token_begin; t < r.token_begin + r.token_count; t++)
+                    if (came[r.layer][t]++ || t < skip) fail_msg("seed %llu: token %u came again", (unsigned long long)seed, t);
+            }
+            uint32_t more = (1 + (uint32_t)(bt_rng_u64(seed, draw++) % 4)) * 16;
+            if (more > n - at) more = n - at;
+            if (!bt_xfer_send_ready(&x, l, at, more)) fail_msg("seed %llu: token %u", (unsigned long long)seed, at);
+            at += more;
+            if (at < n) continue;
+            l++;
+            at = ready;
+        }
+        assert_int_equal(bt_xfer_send_whole(&x), n);
+        while (bt_xfer_send_next(&x, &r)) {
+            bt_xfer_send_take(&x, &r);
+            bt_xfer_send_sent(&x);
+            for (uint32_t t = r.token_begin; t < r.token_begin + r.token_count; t++) came[r.layer][t]++;
+        }
+        assert_true(bt_xfer_send_all_sent(&x));
+        for (uint32_t l = 0; l < 2; l++)
+            for (uint32_t t = 0; t < n; t++) assert_int_equal(came[l][t], t >= skip);
+        assert_int_equal(bt_xfer_send_missing(&x, &(bt_kv_range){1, 0, n}, 1), 1);     /* unless it asks */
+        bt_xfer_send_done(&x);
+    }
+}
+
 static void cuts_long_missing_ranges_into_blocks_and_bounds_the_list(void **s)
 {
     (void)s;
     bt_xfer_send x;
     bt_kv_range r, all[BT_MSG_MAX_RANGES + 1];
     assert_int_equal(bt_xfer_send_init(&x, 1, 1), BT_OK);
-    bt_xfer_send_start(&x, 1, 1000, 256, false);
+    bt_xfer_send_start(&x, &(bt_xfer_send_plan){.layers = 1, .prompt_tokens = 1000, .block_tokens = 256});
     bt_xfer_send_ready(&x, 0, 0, 1000);
     while (bt_xfer_send_next(&x, &r)) {
         bt_xfer_send_take(&x, &r);
@@ -146,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(offers_rows_as_they_become_ready_lowest_tokens_first),
         cmocka_unit_test(covers_every_row_through_blocked_and_missing_blocks),
+        cmocka_unit_test(never_offers_rows_that_the_receiver_has),
         cmocka_unit_test(cuts_long_missing_ranges_into_blocks_and_bounds_the_list),
         cmocka_unit_test(grants_are_totals_so_losing_or_repeating_one_does_no_harm),
     };
