@@ -228,6 +228,17 @@ void bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s)
     ret->tokens_capacity = s->len * p->shape.page_tokens;
 }
 
+void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, const uint32_t *numbers, size_t len)
+{
+    *ret = p->shape;
+    ret->page = page;
+    ret->tokens_capacity = len * p->shape.page_tokens;
+    for (size_t i = 0; i < len; i++) {
+        assert(numbers[i] < p->total);
+        page[i] = p->memory + numbers[i] * p->page_bytes;
+    }
+}
+
 size_t bt_kv_pages_total(const bt_kv_pages *p) { return p->total; }
 size_t bt_kv_pages_used(const bt_kv_pages *p) { return p->used; }
 size_t bt_kv_pages_free_count(const bt_kv_pages *p) { return p->total - p->used; }

@@ -61,6 +61,9 @@ void   bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s);
 /* How engines see s; borrowed until the next reserve, share, own or release of s. tokens_capacity is that of its
  * pages. */
 void   bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s);
+/* How engines see the pages numbers[len], in token order, each below _total: for a pool whose pages are given out by a
+ * bt_kv_book, and not by _reserve. Their addresses go to page[len], which the view borrows. */
+void   bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, const uint32_t *numbers, size_t len);
 
 /* Counts in pages (used: with a holder; shared: with several); what `tokens` tokens need; and sizes in bytes, of
  * a token in all layers and of a page. */

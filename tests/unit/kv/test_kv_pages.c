@@ -75,6 +75,26 @@ static void a_reservation_gets_all_or_nothing(void **state)
     bt_kv_pages_free(p);
 }
 
+static void pages_named_by_number_are_those_that_a_reservation_of_them_has(void **state)
+{
+    (void)state;
+    bt_kv_pages *p = new_pool(2, 1, 8, 2, 16, 16 * 5);
+    bt_kv_seq s = {0};
+    assert_int_equal(bt_kv_pages_reserve(p, &s, 16 * 5, NULL), BT_OK);
+    const uint32_t numbers[] = {4, 0, 3};
+    uint8_t *page[3];
+    bt_kv_view held, v;
+    bt_kv_pages_view(&held, p, &s);
+    bt_kv_pages_view_of(&v, page, p, numbers, 3);
+    assert_int_equal(v.tokens_capacity, 48);
+    for (size_t i = 0; i < 3; i++) assert_ptr_equal(v.page[i], s.page[numbers[i]]);
+    v.page = held.page;
+    v.tokens_capacity = held.tokens_capacity;
+    assert_memory_equal(&v, &held, sizeof v);
+    bt_kv_pages_release(p, &s);
+    bt_kv_pages_free(p);
+}
+
 static void shapes_out_of_range_are_refused(void **state)
 {
     (void)state;
@@ -352,6 +372,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lowest_free_page_is_taken_first),
         cmocka_unit_test(a_reservation_gets_all_or_nothing),
+        cmocka_unit_test(pages_named_by_number_are_those_that_a_reservation_of_them_has),
         cmocka_unit_test(shapes_out_of_range_are_refused),
         cmocka_unit_test(the_longest_sequence_is_what_model_memory_and_wish_allow),
         cmocka_unit_test(a_large_pool_costs_nothing_until_it_is_touched),
