@@ -181,7 +181,8 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
     if (kind == GW_FAIL_CANCELLED && c->r.is_cut) return;
     if (kind == GW_FAIL_OVERLOADED && c->may_be_refused && w->now_us == c->r.submitted_us) return;
     if (kind == GW_FAIL_TOO_LONG && c->r.prompt_tokens + c->r.max_tokens > w->o.ctx_tokens) return;
-    if (kind != GW_FAIL_NO_NODE && kind != GW_FAIL_NODE_LOST && kind != GW_FAIL_TIMEOUT) {
+    const bool may_work = kind == GW_FAIL_REFUSED && (a->u.fail.code == BT_EAGAIN || a->u.fail.code == BT_EIO || a->u.fail.code == BT_ECANCEL);
+    if (kind != GW_FAIL_NO_NODE && kind != GW_FAIL_NODE_LOST && kind != GW_FAIL_TIMEOUT && !may_work) {
         sim_broken(w, "request %llu fails: %s, %s", n, gw_fail_name(kind), a->u.fail.text);
         return;
     }
