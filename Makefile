@@ -72,7 +72,7 @@ objs      = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard $(1))))
 GEN_O    := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.o,$(sort $(wildcard proto/*.proto)))
 GEN_H    := $(GEN_O:.o=.h)
 LIB_O    := $(call objs,common/*/*.c) $(GEN_O)
-# Each program: a library and a thin main.
+# Each program: a library and a thin main; the main of one that is two nodes is in programs/.
 ROOMS    := tools gateway prefill-node decode-node
 room_o    = $(filter-out $(B)/$(1)/main.o,$(call objs,$(1)/*.c $(1)/*/*.c $(1)/*/*/*.c))
 SIM_O    := $(call objs,sim/*.c)
@@ -91,7 +91,7 @@ all: $(PROGS:%=bin/%)
 $(B)/bin/baton:         $(B)/tools/main.o $(B)/libtools.a $(B)/libprefill-node.a $(B)/libdecode-node.a $(B)/libbaton.a
 $(B)/bin/baton-gateway: $(B)/gateway/main.o $(B)/libgateway.a $(B)/libbaton.a
 $(B)/bin/baton-prefill: $(B)/prefill-node/main.o $(B)/libprefill-node.a $(B)/libbaton.a
-$(B)/bin/baton-decode:  $(B)/decode-node/main.o $(B)/libdecode-node.a $(B)/libbaton.a
+$(B)/bin/baton-decode:  $(B)/programs/baton_decode.o $(B)/libdecode-node.a $(B)/libprefill-node.a $(B)/libbaton.a
 $(PROGS:%=$(B)/bin/%):
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -196,7 +196,7 @@ lint: all
 	@BATON_BIN=$(B)/bin sh tests/lint/run.sh
 
 # Every file at the widest instruction set, so that the kernels' code is seen too.
-SOURCES := $(wildcard common/*/*.c $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c) sim/*.c)
+SOURCES := $(wildcard common/*/*.c $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c) programs/*.c sim/*.c)
 ## analyze: cppcheck and clang-tidy over the programs' sources; any finding fails (.clang-tidy says which checks, and why)
 analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H)
 	@command -v cppcheck clang-tidy > /dev/null || { echo 'analyze needs: apt-get install cppcheck clang-tidy' >&2; exit 1; }

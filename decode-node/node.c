@@ -33,6 +33,8 @@ typedef struct node {
     uint64_t drafted, accepted;             /* speculative decoding, of all sequences */
     const bt_kv_header *header;             /* of the block in hand */
     const uint8_t *body;
+    bool has_other_role;                    /* the process can be a prefill node too */
+    bt_role next;                           /* 0; PREFILL once that is what it shall go on as */
 } node;
 
 static void step(node *n, const dc_event *ev);
@@ -354,14 +356,15 @@ static void close_node(node *n)
     bt_model_close(n->model);
 }
 
-int dc_node_run(const dc_options *o)
+int dc_node_run(const dc_options *o, bt_role *ret_next)
 {
-    node n = { .o = o };
+    node n = { .o = o, .has_other_role = ret_next != NULL };
     bt_fault fault = { "" };
     bt_err e = open_node(&n, &fault);
     if (e == BT_OK) e = bt_shell_run(n.shell, &fault);
     if (n.brain) log_counts(&n);
     if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
+    else if (n.next) *ret_next = n.next;
     close_node(&n);
     return e < 0;
 }

@@ -4,8 +4,11 @@
 #include "decode-node/engine/engine.h"
 #include "kv/kv_dtype.h"
 
+#include <string.h>
+
 const char *const dc_options_engines[] = { "host", "reference", NULL };
 const char *const dc_options_local[] = { "off", "npu", "host", NULL };
+static const char *const prefill_engines[] = { "auto", "npu", "host", "reference", NULL };
 static const char *const formats[] = { "text", "json", NULL };
 
 static const bt_opt opts[] = {
@@ -20,6 +23,8 @@ static const bt_opt opts[] = {
       .choices = dc_engine_forms, .help = "form of the weights of engine host, converted once and kept; fewer bytes are read faster" },
     { .group = "Model", .name = "local-prefill", .value = "ENGINE", BT_OPT_AT(dc_options, local_prefill), .type = BT_OPT_CHOICE, .def = "off",
       .choices = dc_options_local, .help = "compute prompts here too, with the engine of prefill nodes; give it what they are given" },
+    { .group = "Model", .name = "prefill-engine", .value = "ENGINE", BT_OPT_AT(dc_options, prefill_engine), .type = BT_OPT_CHOICE, .def = "auto",
+      .choices = prefill_engines, .help = "what computes prompts after 'baton role ID prefill'; auto: as --local-prefill, else npu, for engine reference that" },
     BT_PACKAGE_OPTS(dc_options, want),
     BT_PACKAGE_FILE_OPT(dc_options, want),
     { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(dc_options, threads), .type = BT_OPT_INT, .def = "0",
@@ -64,3 +69,11 @@ const bt_opt_program dc_options_program = {
     .name = "baton-decode", .summary = "take prompts' KV from prefill nodes and generate tokens", .usage = "-m MODEL [options]",
     .normal = "baton-decode -m smollm2 --gateway tcp://127.0.0.1:5600", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
 };
+
+const char *dc_options_prefill_engine(const dc_options *o)
+{
+    if (o->prefill_engine != 0) return prefill_engines[o->prefill_engine];
+    if (o->local_prefill != 0) return dc_options_local[o->local_prefill];
+    const char *own = dc_options_engines[o->engine];
+    return strcmp(own, "reference") == 0 ? own : "npu";
+}

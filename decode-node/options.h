@@ -6,14 +6,16 @@
 /* Every setting of baton-decode, its default and its limits: one table (options.c), from which --help and the man page come. */
 typedef struct dc_options {
     const char *model, *isa, *id, *keys, *listen, *advertise;
-    int engine, kv_dtype, weights, local_prefill, log_level, log_format;
+    int engine, kv_dtype, weights, local_prefill, prefill_engine, log_level, log_format;
     int64_t threads, ctx_size, slots, batch_rows, growth_tokens, chunk_tokens, speculate, drain_timeout_ms;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
-    bt_package_want want;                   /* of --local-prefill npu */
+    bt_package_want want;                   /* of --local-prefill npu and --prefill-engine npu */
     bt_opt_list gateways;
 } dc_options;
 
 extern const bt_opt_program dc_options_program;
 extern const char *const dc_options_engines[];      /* values of --engine */
 extern const char *const dc_options_local[];        /* of --local-prefill; the first is: none */
+/* What computes prompts when the process serves as a prefill node: "npu", "host" or "reference". */
+const char *dc_options_prefill_engine(const dc_options *o);
 #endif

@@ -15,7 +15,7 @@ int main(int argc, char **argv)
     if (rc >= 0) return rc;
     snprintf(name, sizeof name, "baton-prefill %s", o.id);
     bt_log_setup(name, (bt_log_level)o.log_level, o.log_format == 1);
-    rc = pf_node_run(&o);
+    rc = pf_node_run(&o, NULL);
     bt_opt_done(&args);
     return rc;
 }

@@ -33,6 +33,8 @@ struct node {
     bt_kv_dtype dtype;
     bt_node_about about;                  /* what HELLO says of the engine */
     char stage[32];                         /* of compiling, as said last */
+    bool has_other_role;                    /* the process can be a decode node too */
+    bt_role next;                           /* 0; DECODE once that is what it shall go on as */
 };
 
 static void step(node *n, const pf_event *ev);
@@ -354,14 +356,15 @@ static void close_node(node *n)
     bt_model_close(n->model);
 }
 
-int pf_node_run(const pf_options *o)
+int pf_node_run(const pf_options *o, bt_role *ret_next)
 {
-    node n = { .o = o };
+    node n = { .o = o, .has_other_role = ret_next != NULL };
     bt_fault fault = { "" };
     bt_err e = open_node(&n, &fault);
     if (e == BT_OK) e = bt_shell_run(n.shell, &fault);
     if (n.brain) log_counts(&n);
     if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
+    else if (n.next) *ret_next = n.next;
     close_node(&n);
     return e < 0;
 }

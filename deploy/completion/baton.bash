@@ -229,6 +229,9 @@ _baton()
     "baton-decode --local-prefill")
         mapfile -t COMPREPLY < <(compgen -W "off npu host" -- "$cur")
         return ;;
+    "baton-decode --prefill-engine")
+        mapfile -t COMPREPLY < <(compgen -W "auto npu host reference" -- "$cur")
+        return ;;
     esac
     case $program in
     "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
@@ -244,7 +247,7 @@ _baton()
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-prefill") words="--model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --weights --local-prefill --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --chunk-tokens --speculate --kv-memory --slots --batch-rows --growth-tokens --swap-memory --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --weights --local-prefill --prefill-engine --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --chunk-tokens --speculate --kv-memory --slots --batch-rows --growth-tokens --swap-memory --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in
     -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;

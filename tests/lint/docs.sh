@@ -35,7 +35,7 @@ words() {
 }
 say "$(words | while read -r page word; do
     case $word in
-    common/* | gateway/* | prefill-node/* | decode-node/* | sim/* | tools/* | proto/* | deploy/* | tests/* | docs/* | .ci/*) ;;
+    common/* | gateway/* | prefill-node/* | decode-node/* | programs/* | sim/* | tools/* | proto/* | deploy/* | tests/* | docs/* | .ci/*) ;;
     *.c | *.h) [ -d "common/${word%%/*}" ] || continue; word=common/$word ;;
     *) continue ;;
     esac

@@ -27,6 +27,7 @@ decode-node      : base crypto rt kernels text model graph device npu ref sample
 decode-node/engine : base kernels text model graph ref sample kv
 decode-node/engine/host : base kernels model graph kv decode-node/engine
 decode-node/engine/reference : base kernels model ref kv decode-node/engine
+programs         : base rt prefill-node decode-node
 sim              : base crypto kernels text model graph device npu ref sample kv wire xfer gateway prefill-node decode-node decode-node/engine
 tools            : base crypto rt kernels text model graph device npu ref sample kv wire xfer gateway prefill-node decode-node decode-node/engine sim
 '
@@ -37,7 +38,7 @@ includes() {
         sed -n 's|^\([^:]*\):[^"]*"\([^"]*\)".*|\1 \2|p'
 }
 
-for top in common/* gateway prefill-node prefill-node/* decode-node decode-node/* decode-node/*/* sim sim/* tools tools/*; do
+for top in common/* gateway prefill-node prefill-node/* decode-node decode-node/* decode-node/*/* programs sim sim/* tools tools/*; do
     [ -d "$top" ] || continue
     ls "$top"/*.[ch] > /dev/null 2>&1 || continue
     line=$(echo "$rules" | sed -n "s|^$top *:||p")
@@ -56,7 +57,7 @@ done
 
 # header, then where it may be included, as an extended regular expression over paths
 while read -r header where; do
-    bad=$(grep -rlE --include='*.[ch]' "^ *# *include <$header>" common gateway prefill-node decode-node sim tools 2> /dev/null |
+    bad=$(grep -rlE --include='*.[ch]' "^ *# *include <$header>" common gateway prefill-node decode-node programs sim tools 2> /dev/null |
         grep -vE "^($where)" | sed "s|\$|: must not include <$header>|" || true)
     [ -z "$bad" ] || say "$bad"
 done << 'HOMES'
@@ -69,7 +70,7 @@ utf8proc\.h     common/text/
 xxhash\.h       common/base/
 HOMES
 
-bad=$(grep -rnE --include='*.[ch]' '(^|[^a-z_])(clock_gettime|gettimeofday|clock|time) *\(' common gateway prefill-node decode-node sim tools 2> /dev/null |
+bad=$(grep -rnE --include='*.[ch]' '(^|[^a-z_])(clock_gettime|gettimeofday|clock|time) *\(' common gateway prefill-node decode-node programs sim tools 2> /dev/null |
     grep -vE '^common/base/clock\.c:|^[^:]*:[0-9]+: *(/\*|\*|//)' | grep -E '[^a-z_](clock_gettime|gettimeofday|clock|time) *\((NULL|&|CLOCK|0|\))' |
     sed 's|^\([^:]*:[0-9]*\):.*|\1: only common/base/clock.c reads a clock|' || true)
 [ -z "$bad" ] || say "$bad"

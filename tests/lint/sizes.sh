@@ -3,7 +3,7 @@
 # "Long because" right above it.
 set -eu
 cd "${1:-.}"
-find common gateway prefill-node decode-node sim tools tests -name '*.[ch]' 2> /dev/null | sort | {
+find common gateway prefill-node decode-node programs sim tools tests -name '*.[ch]' 2> /dev/null | sort | {
     fail=0
     while read -r f; do
         awk -v f="$f" '
