@@ -1,4 +1,4 @@
-/* Decides what the gateway does: see brain.h. This file has the nodes, the queue and the step; request.c has
+/* Decides what the gateway does: see brain.h. This file has the nodes, the queue and the step; request.h has
  * the life of one request. Tables are looked at in their own order, so that a run depends on its events
  * alone. */
 #include "gateway/request.h"
@@ -13,7 +13,7 @@ gw_config gw_config_defaults(void)
     return (gw_config){
         .policy = GW_POLICY_LEAST_LOAD, .queue_max = 64, .active_max = 64, .nodes_max = 256, .lease_ms = 10000,
         .heartbeat_us = 500000, .suspect_us = 2000000, .gone_us = 6000000, .forget_us = 60000000, .resend_us = 500000,
-        .no_node_us = 8000000, .queue_us = 600000000, .answer_us = 5000000, .prefill_us = 30000000,
+        .recovery_us = 30000000, .queue_us = 600000000, .answer_us = 5000000, .prefill_us = 30000000,
         .prefill_token_us = 100000, .progress_us = 30000000, .grace_us = 1000000,
     };
 }
@@ -29,6 +29,20 @@ const char *gw_fail_name(gw_fail_kind k)
     case GW_FAIL_REFUSED: return "refused";
     case GW_FAIL_CANCELLED: return "cancelled";
     case GW_FAIL_BAD: return "bad";
+    }
+    return "?";
+}
+
+const char *gw_cause_name(gw_cause c)
+{
+    switch (c) {
+    case GW_CAUSE_GONE: return "gone";
+    case GW_CAUSE_RESTARTED: return "restarted";
+    case GW_CAUSE_LEFT: return "left";
+    case GW_CAUSE_FAILED: return "failed";
+    case GW_CAUSE_GAVE_UP: return "gave_up";
+    case GW_CAUSE_NO_ANSWER: return "no_answer";
+    case GW_CAUSE_NO_PROGRESS: return "no_progress";
     }
     return "?";
 }
@@ -67,7 +81,10 @@ static void node_changed(gw_brain *b, const gw_node *n, gw_node_state before)
     if (n->state == before) return;
     bool ready = gw_route_limit_tokens(&b->registry) > 0;
     if (b->pair_ready && !ready) b->no_pair_us = b->now_us;
+    for (uint32_t i = 0; ready && !b->pair_ready && i < b->queued; i++)
+        if (b->requests[b->queue[i]].attempt == 0) b->requests[b->queue[i]].stuck_us = -1;
     b->pair_ready = ready;
+    b->epoch++;
     gw_action *a = gw_act(b, GW_DO_NODE_CHANGED);
     a->u.node.incarnation = n->incarnation;
     a->u.node.role = n->hello.role;
@@ -105,7 +122,8 @@ static void on_hello(gw_brain *b, const bt_msg *m)
         snprintf(a->u.log.text, sizeof a->u.log.text, "node refused: %s", fault.text);
         return;
     }
-    if (!bt_incarnation_equal(&replaced, &zero)) gw_request_node_lost(b, &replaced, m->u.hello.node_id, true);
+    if (!bt_incarnation_equal(&replaced, &zero)) gw_request_node_lost(b, &replaced, m->u.hello.node_id, GW_CAUSE_RESTARTED);
+    n->key = m->from_key;
     bt_msg *w = gw_send(b, &m->from, BT_MSG_WELCOME);
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
     memcpy(w->u.welcome.node_id, b->cfg.node_id, sizeof w->u.welcome.node_id);
@@ -134,6 +152,7 @@ static void on_msg(gw_brain *b, const bt_msg *m)
     if (m->type == BT_MSG_BYE) {
         n->leaving = true;
         if (n->state != GW_NODE_STARTING) n->state = GW_NODE_DRAINING;
+        gw_request_node_lost(b, &n->incarnation, n->hello.node_id, GW_CAUSE_LEFT);
     }
     node_changed(b, n, before);
     if (m->type >= BT_MSG_RESERVE) gw_request_msg(b, m);
@@ -147,7 +166,7 @@ static void expire_nodes(gw_brain *b)
         gw_node_state before = n->state;
         if (gw_registry_expire(&b->registry, n, b->now_us) == GW_NODE_GONE && before != GW_NODE_GONE) {
             node_changed(b, n, before);
-            gw_request_node_lost(b, &n->incarnation, n->hello.node_id, false);
+            gw_request_node_lost(b, &n->incarnation, n->hello.node_id, GW_CAUSE_GONE);
         } else {
             node_changed(b, n, before);
         }
@@ -159,17 +178,6 @@ static void expire_nodes(gw_brain *b)
 }
 
 /* ---- queue -------------------------------------------------------------------------------------- */
-
-static gw_request *head(gw_brain *b)
-{
-    gw_request *first = NULL;
-    if (b->queued == 0) return NULL;
-    for (uint32_t i = 0; i < b->requests_len; i++) {
-        gw_request *r = &b->requests[i];
-        if (r->state == GW_QUEUED && (!first || r->number < first->number)) first = r;
-    }
-    return first;
-}
 
 /* A prompt that would have been local goes to a prefill node. Counted each time, logged once. */
 static void say_odd(gw_brain *b, const gw_route_choice *c)
@@ -183,28 +191,44 @@ static void say_odd(gw_brain *b, const gw_route_choice *c)
              c->odd_prefill->hello.exactness);
 }
 
-/* In order of arrival; nobody overtakes. */
+/* False: nobody behind it gets anything now. */
+static bool dispatch_one(gw_brain *b, gw_request *r)
+{
+    gw_route_choice c;
+    const gw_route_wish wish = {.now_us = b->now_us, .prompt_tokens = r->ids_len, .max_tokens = r->max_tokens,
+                                .local_below_tokens = b->cfg.local_below_tokens, .has_class = r->next_index > 0,
+                                .prefill_class = r->prefill_class, .decode_class = r->decode_class};
+    gw_route_answer answer = gw_route_choose(&c, &b->router, &b->registry, &wish);
+    if (answer == GW_ROUTE_TOO_LONG && r->attempt > 0) answer = GW_ROUTE_NO_NODE;     /* those that held it may come back */
+    if (answer != GW_ROUTE_NO_NODE) r->stuck_us = -1;
+    switch (answer) {
+    case GW_ROUTE_CHOSEN:
+        if (c.odd_decode && c.local == GW_LOCAL_NOT) say_odd(b, &c);
+        gw_request_assign(b, r, &c);
+        return true;
+    case GW_ROUTE_TOO_LONG:
+        gw_request_fail(b, r, GW_FAIL_TOO_LONG, BT_ELIMIT, 0,
+                        "%u prompt tokens and up to %u new ones are %llu, but the nodes hold %llu at most",
+                        r->ids_len, r->max_tokens, (unsigned long long)r->ids_len + r->max_tokens,
+                        (unsigned long long)c.limit_tokens);
+        return true;
+    case GW_ROUTE_NO_NODE:
+        if (r->stuck_us < 0) r->stuck_us = b->now_us;
+        r->stuck_epoch = b->epoch;
+        return true;
+    case GW_ROUTE_BUSY: return wish.has_class;
+    }
+    return true;
+}
+
+/* In order of arrival. Nobody overtakes one that waits for a free slot, unless only nodes of its own classes will do. */
 static void dispatch(gw_brain *b)
 {
-    gw_request *r;
-    while (b->active < b->cfg.active_max && (r = head(b)) && r->not_before_us <= b->now_us) {
-        gw_route_choice c;
-        const gw_route_wish wish = {.prompt_tokens = r->ids_len, .max_tokens = r->max_tokens,
-                                    .local_below_tokens = b->cfg.local_below_tokens, .has_class = r->next_index > 0,
-                                    .prefill_class = r->prefill_class, .decode_class = r->decode_class};
-        gw_route_answer answer = gw_route_choose(&c, &b->router, &b->registry, &wish);
-        if (answer == GW_ROUTE_CHOSEN) {
-            if (c.odd_decode && c.local == GW_LOCAL_NOT) say_odd(b, &c);
-            gw_request_assign(b, r, &c);
-        } else if (answer == GW_ROUTE_TOO_LONG) {
-            gw_request_fail(
-                b, r, GW_FAIL_TOO_LONG, BT_ELIMIT, 0,
-                "%u prompt tokens and up to %u new ones are %llu, but the nodes hold %llu at most",
-                r->ids_len, r->max_tokens, (unsigned long long)r->ids_len + r->max_tokens,
-                (unsigned long long)c.limit_tokens);
-        } else {
-            return;
-        }
+    for (uint32_t i = 0; i < b->queued && b->active < b->cfg.active_max;) {
+        gw_request *r = &b->requests[b->queue[i]];
+        const bool is_stuck = r->stuck_us >= 0 && r->stuck_epoch == b->epoch;
+        if (!is_stuck && r->not_before_us <= b->now_us && !dispatch_one(b, r)) return;
+        if (r->state == GW_QUEUED) i++;
     }
 }
 
@@ -221,7 +245,7 @@ static void reap(gw_brain *b)
 
 static void leave(gw_brain *b)
 {
-    if (!b->draining || b->exited || b->queued > 0 || b->active > 0) return;
+    if (!b->draining || b->exited || b->queued > 0 || b->active > 0 || b->debts.len > 0) return;
     for (uint32_t i = 0; i < b->registry.cap; i++) {
         const gw_node *n = &b->registry.nodes[i];
         if (!n->in_use || n->state == GW_NODE_GONE) continue;
@@ -237,7 +261,7 @@ static void on_event(gw_brain *b, const gw_event *ev, const bt_random *random)
     gw_request *r = NULL;
     if (ev->type == GW_EV_CANCEL || ev->type == GW_EV_FINISH_EARLY) {
         r = gw_request_find(b, ev->u.request);
-        if (!r || !gw_request_has_client(r)) return;
+        if (!r) return;
     }
     switch (ev->type) {
     case GW_EV_TICK: break;
@@ -260,6 +284,7 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
         b->no_pair_us = now_us;
     }
     expire_nodes(b);
+    gw_request_expire_debts(b);
     for (uint32_t i = 0; i < b->requests_len; i++) gw_request_expire(b, &b->requests[i]);
     on_event(b, ev, random);
     dispatch(b);
@@ -269,12 +294,13 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
 
 int64_t gw_brain_due_us(const gw_brain *b)
 {
-    int64_t due = BT_STEP_NEVER, t;
+    int64_t due = gw_debts_due_us(&b->debts), t;
     for (uint32_t i = 0; i < b->registry.cap; i++) {
         const gw_node *n = &b->registry.nodes[i];
         if (!n->in_use) continue;
         if ((t = gw_registry_due_us(&b->registry, n)) < due) due = t;
         if (n->state != GW_NODE_GONE && n->heartbeat_due_us < due) due = n->heartbeat_due_us;
+        if (b->queued > 0 && n->refuses_until_us > b->now_us && n->refuses_until_us < due) due = n->refuses_until_us;
     }
     for (uint32_t i = 0; i < b->requests_len; i++)
         if ((t = gw_request_due_us(b, &b->requests[i])) < due) due = t;
@@ -295,12 +321,14 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
     b->cfg = *c;
     b->router.policy = c->policy;
     b->requests_len = c->queue_max + c->active_max;
-    /* A step: per request its lease on both sides (2), its end (1) and leaving both (2), or RESERVE; per node its
-     * heartbeat, a change, BYE. */
-    b->acts_cap = (size_t)b->requests_len * 6 + (size_t)c->nodes_max * 4 + 16;
+    /* A step: per request its lease on both sides (2), or its end (1) or a line of log, and leaving both (2), then RESERVE;
+     * per debt its ABORT; per node its heartbeat, a change, BYE. */
+    const uint32_t debts_max = c->active_max * 4;
+    b->acts_cap = (size_t)b->requests_len * 6 + debts_max + (size_t)c->nodes_max * 4 + 16;
+    b->queue = calloc(b->requests_len, sizeof *b->queue);
     b->requests = calloc(b->requests_len, sizeof *b->requests);
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
-    if (!b->requests || !b->acts ||
+    if (!b->requests || !b->queue || !b->acts || gw_debts_init(&b->debts, debts_max) < 0 ||
         gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->forget_us) < 0) {
         gw_brain_free(b);
         return bt_fail(fault, BT_ENOMEM, "gateway: out of memory");
@@ -314,6 +342,8 @@ void gw_brain_free(gw_brain *b)
     if (!b) return;
     for (uint32_t i = 0; b->requests && i < b->requests_len; i++) free(b->requests[i].ids);
     gw_registry_done(&b->registry);
+    gw_debts_done(&b->debts);
+    free(b->queue);
     free(b->requests);
     free(b->acts);
     free(b);
@@ -323,5 +353,6 @@ bool gw_brain_is_ready(const gw_brain *b) { return b->pair_ready && !b->draining
 uint64_t gw_brain_limit_tokens(const gw_brain *b) { return gw_route_limit_tokens(&b->registry); }
 uint32_t gw_brain_queued(const gw_brain *b) { return b->queued; }
 uint32_t gw_brain_active(const gw_brain *b) { return b->active; }
+uint32_t gw_brain_debts(const gw_brain *b) { return b->debts.len; }
 const gw_registry *gw_brain_registry(const gw_brain *b) { return &b->registry; }
 const gw_counters *gw_brain_counters(const gw_brain *b) { return &b->n; }

@@ -11,16 +11,21 @@
  * FAIL action.
  *
  *   QUEUED --nodes free--> RESERVING --Reserved--> PREFILLING --token 0--> DECODING --end seen--> CLOSING --> ended
- * Every state has a deadline (below). A node that refuses for now sends its request back to the head of the
- * queue with the next attempt; so does a node that was restarted before it had accepted any work for the
- * request. A decode node that gives an attempt up for now (FAILED, BT_EAGAIN: no room was left for it) does so too,
- * after a pause of 100 ms that doubles to 400 ms while no token comes: the next attempt computes the prompt again
- * and replays the tokens accepted so far, on any nodes of the same classes. The client's tokens go on with the next
- * index; none is said twice, none changes, and a token 0 that is not the accepted one ends the request (FAIL refused).
- * route.h says when a decode node computes the prompt itself. In this version a node that is lost otherwise ends the
- * requests that still need it with FAIL node_lost. After its end a request may live on without its client, only to repeat ABORT to nodes that have
- * not answered. Allocates only in SUBMIT: one block for the prompt and the answer's tokens, freed in the step
- * after the end. */
+ * Every state has a deadline (below; proto/README.md has them all in one table). No node is waited for: what one that
+ * was left still owes (ABORT_ACK) is kept apart (debts.h) and repeated until its lease is over.
+ *
+ * Recovery. Where a node that the attempt needs is lost (silent for gone_us, restarted, or gone with BYE), says FAILED
+ * with a code that may work elsewhere, does not answer, or does not get on, the request goes back to the queue, to its own
+ * place by number: before everything that came later. Its next attempt goes to nodes of the same classes and replays the
+ * tokens accepted so far: the client's tokens go on with the next index, none is said twice, none changes. A token 0 that
+ * is not the accepted one ends the request (FAIL refused). After a loss it is looked for nodes at once; 100 ms later,
+ * doubling to 1.6 s, where a decode node had no room (FAILED, BT_EAGAIN) or no token came since the loss before. The
+ * request ends with FAIL node_lost when no nodes accept another attempt within recovery_us, or when 32 attempts in a
+ * row bring no token (overloaded, if the last one found no room).
+ *
+ * A node that refuses for now gets nothing until the time it named is over. FAILED of BT_EFORMAT, BT_EARG, BT_ELIMIT
+ * or BT_EVERSION, and a refusal for good, end the request. route.h says when a decode node computes the prompt itself.
+ * Allocates only in SUBMIT: one block for the prompt and the answer's tokens, freed in the step after the end. */
 
 typedef struct gw_config {
     bt_incarnation self;                        /* not zero */
@@ -29,20 +34,20 @@ typedef struct gw_config {
     gw_policy policy;
     uint32_t local_below_tokens;                /* shorter prompts are computed by the decode node; 0: none (route.h) */
     uint32_t queue_max;                         /* waiting requests; one more gets FAIL overloaded */
-    uint32_t active_max;                        /* requests that hold nodes, or whose nodes owe an ABORT_ACK */
+    uint32_t active_max;                        /* requests that hold nodes; nodes may owe ABORT_ACK for 4 times as many attempts */
     uint32_t nodes_max;
     uint32_t lease_ms;                          /* of attempts on nodes; renewed every quarter */
     int64_t heartbeat_us, suspect_us, gone_us, forget_us;
     int64_t resend_us;                          /* what is not answered goes again */
-    int64_t no_node_us;                         /* QUEUED while no nodes are ready */
+    int64_t recovery_us;                        /* from a loss to nodes that accept another attempt; QUEUED while no nodes are ready */
     int64_t queue_us;                           /* QUEUED since SUBMIT, or since a token last came before a new attempt */
     int64_t answer_us;                          /* RESERVING; PREFILLING until PREFILL_ACCEPTED */
     int64_t prefill_us, prefill_token_us;       /* PREFILLING: base and for each prompt token; replay: for each token */
-    int64_t progress_us;                        /* DECODING without a new token */
+    int64_t progress_us;                        /* DECODING without a new token; the first of an attempt: prefill_token_us more for each row on its way or run again */
     int64_t grace_us;                           /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
 } gw_config;
 /* Design.md's figures: queue 64, active 64, nodes 256, lease 10 s, heartbeat 0.5 s, suspect 2 s, gone 6 s,
- * forget 60 s, resend 0.5 s, no node 8 s, queue 600 s, answer 5 s, prefill 30 s + 100 ms a token, progress 30
+ * forget 60 s, resend 0.5 s, recovery 30 s, queue 600 s, answer 5 s, prefill 30 s + 100 ms a token, progress 30
  * s, grace 1 s, LEAST_LOAD. The caller sets self, node_id and model_id. */
 gw_config gw_config_defaults(void);
 
@@ -85,6 +90,17 @@ typedef enum gw_fail_kind {
     GW_FAIL_BAD,                /* 400: a SUBMIT outside the limits above */
 } gw_fail_kind;
 
+/* Why an attempt was left for another one. */
+typedef enum gw_cause {
+    GW_CAUSE_GONE = 1,          /* a needed node was silent for gone_us */
+    GW_CAUSE_RESTARTED,         /* it came back as another process */
+    GW_CAUSE_LEFT,              /* it said BYE */
+    GW_CAUSE_FAILED,            /* it said FAILED */
+    GW_CAUSE_GAVE_UP,           /* it said FAILED for want of room (BT_EAGAIN) */
+    GW_CAUSE_NO_ANSWER,         /* it did not accept the attempt in time */
+    GW_CAUSE_NO_PROGRESS,       /* it accepted, and then no row or token came in time */
+} gw_cause;
+
 /* Figures of an ended request. has_*: false when the request ended before they were known. */
 typedef struct gw_stats {
     uint32_t prompt_tokens;
@@ -95,7 +111,8 @@ typedef struct gw_stats {
     const bt_msg_engine *engine;                /* of the node that computed the prompt, until the next step; NULL: not told, or the node is forgotten */
     char prefilled_by[BT_MSG_MAX_ID_BYTES + 1]; /* node_id of the node that made token 0; "" none did */
     gw_local local;                             /* of the last attempt; then has_kv comes with kv_bytes 0 */
-    uint32_t attempts;
+    uint32_t attempts, recoveries;              /* recoveries: of these attempts, left for one of gw_cause */
+    uint32_t cached_tokens, covered_tokens;     /* of the prompt, in the attempt that made token 0: not computed by P; in place in D beforehand */
     bool has_kv; uint64_t kv_bytes, kv_blocks, kv_exposed_us, kv_transfer_us; bt_digest16 kv_digest;
     bool has_decode; uint64_t decode_wait_us, decode_us; uint32_t decode_steps;
     uint64_t seed;
@@ -135,6 +152,9 @@ typedef struct gw_counters {
     uint64_t local_prefills[GW_LOCAL_NO_PREFILL_NODE + 1];                  /* attempts, by gw_local; [0] unused */
     uint64_t local_refused;                     /* attempts that would have been local but for a difference in class */
     uint64_t replays, replayed_tokens;          /* attempts that continue an earlier one; tokens they brought */
+    uint64_t recoveries[GW_CAUSE_NO_PROGRESS + 1];                          /* by gw_cause; [0] unused */
+    uint64_t cached_tokens, covered_tokens;     /* of prompts whose token 0 came: see gw_stats */
+    uint64_t debts_forgotten;                   /* the table was full: the node's lease ends these */
     uint64_t hellos_rejected, wrong_incarnation, unknown_peer, stale_attempt, unexpected, repeats, resent, requeued;
 } gw_counters;
 
@@ -150,8 +170,10 @@ bool gw_brain_is_ready(const gw_brain *b);              /* a request submitted n
 uint64_t gw_brain_limit_tokens(const gw_brain *b);      /* prompt + max tokens that the best of them holds; 0
                                                          * none */
 uint32_t gw_brain_queued(const gw_brain *b);
-uint32_t gw_brain_active(const gw_brain *b);            /* hold nodes; being aborted counts */
+uint32_t gw_brain_active(const gw_brain *b);            /* hold nodes */
+uint32_t gw_brain_debts(const gw_brain *b);             /* attempts that were left and whose ABORT_ACK is still to come */
 const gw_registry *gw_brain_registry(const gw_brain *b);    /* nodes[i].in_use, for status */
 const gw_counters *gw_brain_counters(const gw_brain *b);
 const char *gw_fail_name(gw_fail_kind k);               /* "no_node" */
+const char *gw_cause_name(gw_cause c);                  /* "gone" */
 #endif

@@ -23,7 +23,9 @@ typedef struct gw_node {
                                                  * ... */
     bt_load load;                               /* from the last HELLO or HEARTBEAT */
     int64_t heard_us, heartbeat_due_us;         /* last heard; next HEARTBEAT to it */
+    bt_peer_key key;                            /* that the transport proved at its HELLO; zero without keys */
     uint32_t attempts;                          /* of this gateway, open on the node (being aborted counts) */
+    int64_t refuses_until_us;                   /* it had no room for an attempt, and said when to ask again */
     uint64_t turn;                              /* when route.h chose it last, in choices; 0 never */
     bool in_use;                                /* false: a free place of the table */
     bool leaving;                               /* said BYE or draining */

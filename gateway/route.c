@@ -23,7 +23,10 @@ static uint64_t local_limit(const gw_node *d) { return min64(d->hello.ctx_tokens
 /* The longest prompt + answer that the pair holds. */
 static uint64_t pair_limit(const gw_node *p, const gw_node *d) { return min64(p->hello.ctx_tokens, local_limit(d)); }
 
-static bool has_slot(const gw_node *n) { return n->attempts < n->load.slots_total; }
+static bool has_slot(const gw_node *n, int64_t now_us)
+{
+    return n->attempts < n->load.slots_total && now_us >= n->refuses_until_us;
+}
 
 /* a before b: fewer attempts a slot, then chosen longest ago. Compared crosswise, so that no division rounds. */
 static bool is_better(gw_policy policy, const gw_node *a, const gw_node *b)
@@ -86,7 +89,7 @@ static void find_local(gw_route_choice *c, seen *s, gw_policy policy, gw_registr
         if (holds > s->limit) s->limit = holds;
         if ((uint64_t)w->prompt_tokens + w->max_tokens > holds) continue;
         s->any_fits = true;
-        if (has_slot(d) && (!c->decode || is_better(policy, d, c->decode))) c->decode = d;
+        if (has_slot(d, w->now_us) && (!c->decode || is_better(policy, d, c->decode))) c->decode = d;
     }
 }
 
@@ -103,7 +106,7 @@ static void find_pair(gw_route_choice *c, seen *s, gw_policy policy, gw_registry
             if (holds > s->limit) s->limit = holds;
             if ((uint64_t)w->prompt_tokens + w->max_tokens > holds || w->prompt_tokens > p->hello.kv_capacity_tokens) continue;
             s->any_fits = true;
-            if (!has_slot(p) || !has_slot(d)) continue;
+            if (!has_slot(p, w->now_us) || !has_slot(d, w->now_us)) continue;
             if (!c->decode || (d != c->decode && is_better(policy, d, c->decode)) ||
                 (d == c->decode && is_better(policy, p, c->prefill))) {
                 c->decode = d;

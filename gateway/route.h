@@ -4,7 +4,7 @@
 
 /* Which nodes a request gets: a pair of a prefill and a decode node, or a decode node that computes the prompt itself (a
  * local prefill). A pair must agree in KV shape and dtype. Every node must be READY with a free slot (by the gateway's own
- * count of open attempts) and hold the sequence: prompt + max tokens within its ctx_tokens and within the decode node's KV
+ * count of open attempts; none while it refuses for now) and hold the sequence: prompt + max tokens within its ctx_tokens and within the decode node's KV
  * capacity, prompt within the prefill node's.
  *
  *   LEAST_LOAD    the fewest open attempts over slots; among equals, the one chosen longest ago
@@ -28,6 +28,7 @@ typedef enum gw_route_answer {
 typedef struct gw_router { gw_policy policy; uint64_t turns; } gw_router;
 
 typedef struct gw_route_wish {
+    int64_t now_us;
     uint32_t prompt_tokens, max_tokens;
     uint32_t local_below_tokens;                    /* 0: no prompt is short */
     bool has_class;                                 /* the request has tokens: of these classes, as gw_route_class gives them */

@@ -198,7 +198,7 @@ static void check_deadline(sim_world *w, uint64_t number)
     const sim_client *c = &w->clients[number - 1];
     const sim_process *g = &w->processes[c->r.gateway];
     if (g->well_us == INT64_MAX) return;
-    const int64_t since = later(c->r.heard_us, g->well_us), bound = w->o.gw.no_node_us + RECOVERY + HEAR_US;
+    const int64_t since = later(c->r.heard_us, g->well_us), bound = w->o.gw.recovery_us + RECOVERY + HEAR_US;
     if (w->now_us - since <= bound || longest_whole_us(w, c->r.gateway, since) > 0) return;
     sim_broken(w, "request %llu has no answer, and has had no whole pair for %.3f s", (unsigned long long)number, (double)(w->now_us - since) / 1e6);
 }
