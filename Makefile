@@ -76,6 +76,7 @@ LIB_O    := $(call objs,common/*/*.c) $(GEN_O)
 ROOMS    := tools gateway prefill-node decode-node
 room_o    = $(filter-out $(B)/$(1)/main.o,$(call objs,$(1)/*.c $(1)/*/*.c $(1)/*/*/*.c))
 SIM_O    := $(call objs,sim/*.c)
+FAULT_O  := $(filter-out $(B)/tests/fault/proxy.o,$(call objs,tests/fault/*.c))
 UNITS    := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*/test_*.c)))
 INTEGRATION := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/integration/test_*.c)))
 FUZZERS  := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -107,7 +108,7 @@ $(B)/libtools.a: $(call room_o,tools)
 $(B)/libgateway.a: $(call room_o,gateway)
 $(B)/libprefill-node.a: $(call room_o,prefill-node)
 $(B)/libdecode-node.a: $(call room_o,decode-node)
-$(LIBS): $(B)/.flags
+$(LIBS) $(B)/libfault.a: $(B)/.flags
 	@mkdir -p $(@D)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
@@ -163,9 +164,15 @@ demo: all
 	@sh deploy/demo.sh
 
 # ---- tests -----------------------------------------------------------------------------------------
-$(UNITS) $(INTEGRATION): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS)
+# The fault proxy, between real processes; its parts are tested as others are.
+$(B)/libfault.a: $(FAULT_O)
+$(B)/tests/fault/proxy: $(B)/tests/fault/proxy.o $(B)/libfault.a $(B)/libbaton.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) $(DEP_LIBS)
+$(INTEGRATION): | $(B)/tests/fault/proxy
+$(UNITS) $(INTEGRATION): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS) $(B)/libfault.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) $(B)/libfault.a -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
 
 ## test: set up, then run unit, fuzz-corpus, command-line and integration tests (T=name runs the unit tests so named)
 test: $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) all

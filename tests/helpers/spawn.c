@@ -134,7 +134,8 @@ spawn *spawn_start(const char *const *argv)
     const char *bin = getenv("BATON_BIN");
     spawn *s = calloc(1, sizeof *s);
     if (!s) die("memory");
-    snprintf(program, sizeof program, "%s/%s", bin && *bin ? bin : "bin", argv[0]);
+    if (argv[0][0] == '/') snprintf(program, sizeof program, "%s", argv[0]);
+    else snprintf(program, sizeof program, "%s/%s", bin && *bin ? bin : "bin", argv[0]);
     snprintf(s->out_path, sizeof s->out_path, "%.480s/%u.out", dir, counter);
     snprintf(s->err_path, sizeof s->err_path, "%.480s/%u.err", dir, counter++);
     const pid_t parent = getpid();

@@ -26,7 +26,7 @@ const char *spawn_long_model(void);
 /* Entries of the directory that begin with "baton-": private directories of `baton up`. */
 size_t spawn_count_leftovers(void);
 
-/* argv[0] is one of our programs, looked for in $BATON_BIN. NULL ends the list. */
+/* argv[0] is one of our programs, looked for in $BATON_BIN, or a whole path. NULL ends the list. */
 spawn *spawn_start(const char *const *argv);
 #define SPAWN(...) spawn_start((const char *const[]){ __VA_ARGS__, NULL })
 
