@@ -183,6 +183,24 @@ test: $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) all
 test-cli: all
 	@sh tests/cli/run.sh $(B) $(UPDATE)
 
+# The simulated world over seeds. Brains that are broken on purpose have objects of their own, made from the files that can be.
+SIMTEST_O := $(call objs,tests/sim/*.c)
+BREAK_O   := $(patsubst %.c,$(B)/break/%.o,$(sort $(shell grep -lr --include='*.c' base/breakage.h common gateway prefill-node decode-node) tests/sim/simtest.c))
+$(B)/tests/sim/simtest: $(SIMTEST_O) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
+$(B)/break/simtest: $(BREAK_O) $(filter-out %/simtest.o,$(SIMTEST_O)) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
+$(B)/break/%.o: %.c $(B)/.flags | $(GEN_H)
+	@mkdir -p $(@D)
+	$(call say,CC,$< (breakable))
+	$(Q)$(CC) $(ALL_CFLAGS) -DBT_BREAKABLE -MMD -MP -c -o $@ $<
+
+## simtest: the brains in the simulated world: make simtest SEEDS=1000 START=1, TRACE=seed (SHRINK=1), BREAK=name, all or list
+simtest: $(B)/$(if $(BREAK),break,tests/sim)/simtest
+	@$< seeds=$(or $(SEEDS),1000) start=$(or $(START),1) $(if $(BREAK),break=$(BREAK)) $(if $(TRACE),trace=$(TRACE)) $(if $(SHRINK),shrink)
+
 $(FUZZERS:%=$(B)/tests/fuzz/%): $(B)/tests/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/regress_main.o $(HELPER_O) $(LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
@@ -245,7 +263,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli fuzz lint analyze bench docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli simtest fuzz lint analyze bench docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -207,3 +207,4 @@ void sim_world_cancel(sim_world *w, uint64_t request) { cut(w, request, GW_EV_CA
 void sim_world_finish_early(sim_world *w, uint64_t request) { cut(w, request, GW_EV_FINISH_EARLY); }
 
 const sim_request *sim_world_request(const sim_world *w, uint64_t request) { return &w->clients[request - 1].r; }
+uint64_t sim_world_requests(const sim_world *w) { return w->clients_len; }

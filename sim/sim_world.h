@@ -65,6 +65,7 @@ uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tok
 uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tokens, uint32_t max_tokens);
 void sim_world_cancel(sim_world *w, uint64_t request);
 void sim_world_finish_early(sim_world *w, uint64_t request);
+uint64_t sim_world_requests(const sim_world *w);            /* how many there were */
 const sim_request *sim_world_request(const sim_world *w, uint64_t request);
 
 /* ---- processes: what makes no sense now (killing the dead, waking the running) does nothing ---- */

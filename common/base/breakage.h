@@ -1,0 +1,34 @@
+#ifndef BT_BASE_BREAKAGE_H
+#define BT_BASE_BREAKAGE_H
+
+/* Brains that are broken on purpose, to see that the simulator finds it: BT_BREAK(NAME) in a brain is 0 and costs nothing, except in objects
+ * built with -DBT_BREAKABLE (`make simtest BREAK=NAME`), where one of them can be chosen at run time. */
+#define BT_BREAKAGES(X) \
+    X(late_block_accepted, "a decode node places blocks of an attempt that is not the one here") \
+    X(credit_minted, "a decode node grants the bytes of a placed block twice") \
+    X(page_freed_early, "a prefill node forgets the KV of a prompt before the decode node has said that it is complete") \
+    X(token_repeated, "a gateway gives its client tokens that it has given before") \
+    X(token_skipped, "a gateway accepts tokens behind a gap") \
+    X(deadline_dropped, "a gateway does not look at a request's deadline") \
+    X(lease_ignored, "a node keeps an attempt whose lease is over") \
+    X(stale_attempt_obeyed, "a node obeys a message about an attempt that is not the one here") \
+    X(abort_forgotten, "a node answers ABORT and goes on") \
+    X(commit_without_check, "a decode node takes a prompt as complete although rows are missing") \
+    X(digest_ignored, "a decode node counts a block whose digest is wrong as placed") \
+    X(ticket_ignored, "a decode node does not compare tickets and senders") \
+    X(drain_loses, "a node that is asked to leave does so while attempts are here")
+
+typedef enum bt_breakage {
+    BT_BREAK_none = 0,
+#define BT_BREAKAGE_NAME(name, words) BT_BREAK_##name,
+    BT_BREAKAGES(BT_BREAKAGE_NAME)
+#undef BT_BREAKAGE_NAME
+} bt_breakage;
+
+#ifdef BT_BREAKABLE
+extern bt_breakage bt_breakage_now;
+#define BT_BREAK(NAME) __builtin_expect(bt_breakage_now == BT_BREAK_##NAME, 0)
+#else
+#define BT_BREAK(NAME) (0 && BT_BREAK_##NAME)
+#endif
+#endif

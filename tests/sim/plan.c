@@ -1,0 +1,179 @@
+/* Draws worlds. See plan.h. */
+#include "tests/sim/plan.h"
+#include "base/rng.h"
+
+#include <string.h>
+
+enum { SECOND = 1000000 };
+
+typedef struct dice { uint64_t seed, n; } dice;
+
+static uint64_t draw(dice *d) { return bt_rng_u64(d->seed, d->n++); }
+static uint32_t between(dice *d, uint32_t lo, uint32_t hi) { return lo + (uint32_t)(draw(d) % (hi - lo + 1)); }
+static bool one_in(dice *d, uint32_t n) { return draw(d) % n == 0; }
+static uint32_t of4(dice *d, uint32_t a, uint32_t b, uint32_t c, uint32_t e)
+{
+    const uint32_t all[4] = {a, b, c, e};
+    return all[draw(d) % 4];
+}
+
+const char *plan_role_name(bt_role role)
+{
+    return role == BT_ROLE_GATEWAY ? "gateway" : role == BT_ROLE_PREFILL ? "prefill" : "decode";
+}
+
+static void draw_faults(dice *d, sim_options *o)
+{
+    static const double ratios[4] = {0, 0.003, 0.02, 0.06};
+    const uint32_t level = one_in(d, 3) ? 0 : between(d, 1, 3);
+    const double r = ratios[level];
+    sim_faults *f = &o->faults;
+    f->delay_min_us = of4(d, 50, 100, 500, 2000);
+    f->delay_max_us = f->delay_min_us + of4(d, 0, 300, 2000, 20000);
+    if (level == 0) return;
+    if (!one_in(d, 3)) f->drop_ratio = r;
+    if (!one_in(d, 3)) f->repeat_ratio = r;
+    if (!one_in(d, 3)) f->reorder_ratio = r;
+    if (!one_in(d, 3)) f->corrupt_ratio = r;
+    if (!one_in(d, 3)) f->block_drop_ratio = r;
+    if (!one_in(d, 3)) f->block_repeat_ratio = r;
+    if (!one_in(d, 3)) f->block_reorder_ratio = r;
+    if (!one_in(d, 3)) f->block_corrupt_ratio = r;
+    if (one_in(d, 3)) {
+        f->slow_ratio = r;
+        f->slow_us = of4(d, 10000, 100000, 1000000, 3000000);
+    }
+    o->accept_us = level == 3 ? 28 * SECOND : level == 2 ? 22 * SECOND : 15 * SECOND;
+    if (level == 3 || f->slow_us > 100000) o->accept_us = INT64_MAX / 2;       /* then only after the faults */
+}
+
+static void draw_world(dice *d, sim_options *o)
+{
+    o->gateways = one_in(d, 4) ? 2 : 1;
+    o->prefills = of4(d, 1, 1, 2, 3);
+    o->decodes = of4(d, 1, 1, 2, 3);
+    o->slots = between(d, 1, 6);
+    o->page_tokens = of4(d, 16, 16, 32, 64);
+    o->ctx_tokens = of4(d, 64, 128, 256, 512);
+    const uint32_t least = o->ctx_tokens / o->page_tokens;
+    o->decode_pages = one_in(d, 2) ? least + between(d, 0, least) : least * (o->slots + 1);
+    o->pages_total = (o->ctx_tokens + 63) / 64 * between(d, 1, o->slots + 1);
+    o->growth_tokens = of4(d, 4, 16, 64, 64);
+    o->swap_pages = of4(d, 0, 0, 8, 200);
+    o->can_prefill = one_in(d, 3);
+    if (o->can_prefill) o->local_below_tokens = of4(d, 0, 20, 60, o->ctx_tokens);
+    if (o->can_prefill && one_in(d, 4)) o->prefills = 0;
+    o->prefixes = of4(d, 0, 1, 3, 8);
+    o->queue_max = of4(d, 4, 16, 64, 64);
+    o->window_bytes = 1024u << between(d, 0, 7);
+    if (one_in(d, 3)) o->blocked_ratio = 0.02 * between(d, 1, 10);
+    o->inbox_max = of4(d, 4, 30, 1000, 1000);
+    if (one_in(d, 3)) o->late_us = of4(d, 100, 1000, 10000, 50000);
+    o->gw.policy = one_in(d, 2) ? GW_POLICY_ROUND_ROBIN : GW_POLICY_LEAST_LOAD;
+    o->gw.lease_ms = of4(d, 10000, 10000, 5000, 3000);
+    draw_faults(d, o);
+}
+
+static plan_unit *add(plan *p, plan_kind kind)
+{
+    if (p->units_len == PLAN_UNITS) p->units_len--;
+    plan_unit *u = &p->units[p->units_len++];
+    *u = (plan_unit){.kind = kind};
+    return u;
+}
+
+static void draw_requests(dice *d, plan *p)
+{
+    const sim_options *o = &p->world;
+    const uint32_t n = one_in(d, 8) ? between(d, 30, 70) : between(d, 2, 24);
+    const bool at_once = one_in(d, 3);
+    const uint32_t longest = one_in(d, 3) ? o->ctx_tokens / 4 : o->ctx_tokens - 2;
+    for (uint32_t i = 0; i < n; i++) {
+        plan_unit *u = add(p, PLAN_REQUEST);
+        u->at_us = at_once ? (int64_t)between(d, 0, 50000) : (int64_t)(draw(d) % (uint64_t)p->faults_end_us);
+        u->index = between(d, 0, o->gateways - 1);
+        u->prompt_tokens = between(d, 1, longest);
+        u->max_tokens = between(d, 1, one_in(d, 4) ? o->ctx_tokens - u->prompt_tokens : (o->ctx_tokens - u->prompt_tokens + 3) / 4);
+        if (!one_in(d, 5)) continue;
+        u->until_us = u->at_us + (int64_t)(draw(d) % of4(d, 5000, 50000, 500000, 10 * SECOND));
+        u->is_early = one_in(d, 2);
+    }
+}
+
+static void draw_process_fault(dice *d, plan *p)
+{
+    const sim_options *o = &p->world;
+    const uint32_t kind = between(d, 0, 9);
+    plan_unit *u = add(p, kind < 4 ? PLAN_KILL : kind < 8 ? PLAN_STOP : PLAN_DRAIN);
+    u->at_us = (int64_t)(draw(d) % (uint64_t)p->faults_end_us);
+    u->role = one_in(d, 10) ? BT_ROLE_GATEWAY : one_in(d, 2) && o->prefills ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
+    u->index = between(d, 0, (u->role == BT_ROLE_GATEWAY ? o->gateways : u->role == BT_ROLE_PREFILL ? o->prefills : o->decodes) - 1);
+    u->until_us = u->at_us + (int64_t)(draw(d) % of4(d, 200000, 3 * SECOND, 12 * SECOND, 40 * SECOND));
+    if (u->kind == PLAN_KILL && one_in(d, 6)) u->until_us = 0;
+}
+
+static void draw_cut(dice *d, plan *p)
+{
+    const sim_options *o = &p->world;
+    const uint32_t all = o->gateways + o->prefills + o->decodes;
+    plan_unit *u = add(p, one_in(d, 2) ? PLAN_CUT : PLAN_CUT_BOTH);
+    u->at_us = (int64_t)(draw(d) % (uint64_t)p->faults_end_us);
+    u->until_us = u->at_us + 1 + (int64_t)(draw(d) % of4(d, 100000, 1 * SECOND, 8 * SECOND, 40 * SECOND));
+    u->from = between(d, 0, all - 1);
+    do u->to = between(d, 0, all - 1);
+    while (u->to == u->from);
+    u->holds = one_in(d, 2);
+}
+
+void plan_draw(plan *ret, uint64_t seed)
+{
+    dice d = {.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
+    *ret = (plan){.world = sim_options_defaults(seed)};
+    draw_world(&d, &ret->world);
+    ret->faults_end_us = (int64_t)of4(&d, 300000, 3 * SECOND, 10 * SECOND, 60 * SECOND);
+    ret->leaves_dead = one_in(&d, 4);
+    draw_requests(&d, ret);
+    if (one_in(&d, 4)) return;
+    const uint32_t faults = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 3), cuts = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 2);
+    for (uint32_t i = 0; i < faults; i++) draw_process_fault(&d, ret);
+    for (uint32_t i = 0; i < cuts; i++) draw_cut(&d, ret);
+}
+
+void plan_say_unit(FILE *out, const plan_unit *u)
+{
+    const double at = (double)u->at_us / 1e6, until = (double)u->until_us / 1e6;
+    switch (u->kind) {
+    case PLAN_REQUEST:
+        fprintf(out, "%10.6f  request of %u + %u tokens to gateway %u", at, u->prompt_tokens, u->max_tokens, u->index);
+        if (u->until_us) fprintf(out, "; %s at %.6f", u->is_early ? "ended early" : "its client goes", until);
+        break;
+    case PLAN_KILL:
+        fprintf(out, "%10.6f  kill %s %u", at, plan_role_name(u->role), u->index);
+        if (u->until_us) fprintf(out, ", start it at %.6f", until);
+        break;
+    case PLAN_STOP: fprintf(out, "%10.6f  stop %s %u until %.6f", at, plan_role_name(u->role), u->index, until); break;
+    case PLAN_DRAIN: fprintf(out, "%10.6f  drain %s %u, start it at %.6f", at, plan_role_name(u->role), u->index, until); break;
+    case PLAN_CUT:
+    case PLAN_CUT_BOTH:
+        fprintf(out, "%10.6f  cut %u -> %u%s until %.6f%s", at, u->from, u->to, u->kind == PLAN_CUT ? "" : " and back", until,
+                u->holds ? ", packets wait" : "");
+        break;
+    }
+    fputc('\n', out);
+}
+
+void plan_say_world(FILE *out, const plan *p)
+{
+    const sim_options *o = &p->world;
+    const sim_faults *f = &o->faults;
+    fprintf(out, "gateways=%u prefills=%u decodes=%u slots=%u ctx=%u prefill_pages=%u decode_pages=%u page_tokens=%u growth=%u swap=%u can_prefill=%d "
+                 "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u\n",
+            o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages, o->page_tokens, o->growth_tokens,
+            o->swap_pages, o->can_prefill, o->local_below_tokens, o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio,
+            o->inbox_max, (long long)o->late_us, o->gw.lease_ms);
+    fprintf(out, "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "
+                 "delay=%lld..%lld us; faults end at %.6f\n",
+            f->drop_ratio, f->repeat_ratio, f->reorder_ratio, f->corrupt_ratio, f->block_drop_ratio, f->block_repeat_ratio, f->block_reorder_ratio,
+            f->block_corrupt_ratio, f->slow_ratio, (long long)f->slow_us, (long long)f->delay_min_us, (long long)f->delay_max_us,
+            (double)p->faults_end_us / 1e6);
+}
