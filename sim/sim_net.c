@@ -265,8 +265,9 @@ static void corrupt(sim_item *it, uint64_t draw)
         it->len -= 1 + (size_t)(draw >> 8) % (it->len - 1);
         return;
     }
+    const uint64_t first = (draw >> 8) % (it->len * 8);
     for (uint64_t k = 0; k <= draw % 3; k++) {
-        const uint64_t bit = bt_rng_u64(draw, k) % (it->len * 8);
+        const uint64_t bit = (first + k * 13) % (it->len * 8);
         it->bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
 }
