@@ -14,8 +14,7 @@
 #include "kv/kv_dtype.h"
 #include "kv/kv_pack.h"
 #include "rt/loop.h"
-#include "rt/zap.h"
-#include "xfer/link.h"
+#include "xfer/net.h"
 #include "xfer/xfer_credit.h"
 
 #include <pthread.h>
@@ -115,12 +114,10 @@ typedef struct helper { struct side *side; pthread_t thread; bt_ring *jobs, *don
 typedef struct side {
     const path *p;
     bool is_sender;
-    bt_sock_ctx *ctx;
-    bt_peer_allow *allow;
-    bt_zap *zap;
     bt_loop *loop;
-    void *socket;
+    bt_net *net;
     bt_link *link;
+    void *socket;                           /* the link's */
     uint64_t watch;
     bt_kv_view view;
     uint8_t *page[TOKENS / PAGE_TOKENS];
@@ -214,7 +211,7 @@ static void hear_credit(side *s)
 {
     bt_sock_frame frame;
     size_t n;
-    if (s->link) bt_link_receive(s->link, 64);
+    if (s->p->by_link) bt_link_receive(s->link, 64);
     else
         while (bt_sock_recv_frames(s->socket, &frame, 1, &n) == BT_OK) {
             uint64_t total;
@@ -266,7 +263,7 @@ static void pump(void *ud, unsigned events)
     bool is_blocked = false;
     (void)events;
     hear_credit(s);
-    if (s->link) {
+    if (s->p->by_link) {
         while (s->next < ALL_BLOCKS && bt_xfer_purse_has(&s->purse, BODY_BYTES) && !is_blocked) {
             is_blocked = !send_by_link(s);
             if (!is_blocked) s->purse.used_bytes += BODY_BYTES;
@@ -294,7 +291,7 @@ static void say_credit(side *s)
     s->grant.left_bytes += BODY_BYTES;
     const uint64_t total = bt_xfer_grant_due(&s->grant);
     if (!total) return;
-    if (s->link) {
+    if (s->p->by_link) {
         const bt_msg m = { .type = BT_MSG_CREDIT, .from = receiver_id, .to = sender_id, .u.credit.total_bytes = total };
         must(bt_link_send(s->link, &m, &fault), &fault);
         return;
@@ -317,10 +314,11 @@ static void one_is_over(side *s)
     }
 }
 
-static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body)
+static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body, const bt_peer_key *from_key)
 {
     side *s = ud;
     bt_fault fault;
+    (void)from_key;
     s->grant.came_bytes += BODY_BYTES;
     must(bt_kv_header_check_body(h, body, h->body_bytes, &fault), &fault);
     must(bt_kv_pack_place(&s->view, h->layer, h->token_begin, h->token_count, body, h->body_bytes, &fault), &fault);
@@ -345,7 +343,7 @@ static void drain(void *ud, unsigned events)
     side *s = ud;
     uint32_t i;
     (void)events;
-    if (s->link) {
+    if (s->p->by_link) {
         bt_link_receive(s->link, 16);
         return;
     }
@@ -374,14 +372,12 @@ static void on_bad(void *ud, const bt_fault *why)
     bench_die(why->text);
 }
 static void ignore_msg(void *ud, const bt_msg *m) { (void)ud, (void)m; }
-static void on_zap(void *ud, unsigned events) { (void)events, bt_zap_serve(ud); }
 
 /* ---- one run ---- */
 
 static void open_side(side *s, const path *p, bool is_sender, uint8_t *memory, const char *keys_dir, char endpoint[BT_SOCK_ENDPOINT_BYTES])
 {
     bt_fault fault;
-    char text[512];
     uint64_t id;
     *s = (side){ .p = p, .is_sender = is_sender, .idle_len = CELLS };
     const size_t token = HEADS * DIM * 2, page_bytes = 2 * LAYERS * token * PAGE_TOKENS;
@@ -391,24 +387,17 @@ static void open_side(side *s, const path *p, bool is_sender, uint8_t *memory, c
                             .kv_heads = HEADS, .head_dim = DIM };
     for (uint32_t i = 0; i < CELLS; i++) s->idle[i] = i;
     must(bt_loop_new(&s->loop, &fault), &fault);
-    must(bt_sock_ctx_new(&s->ctx, p->has_keys ? keys_dir : NULL, is_sender ? "prefill" : "decode", &fault), &fault);
-    must(bt_sock_open(&s->socket, s->ctx, is_sender ? BT_SOCK_BULK_DEALER : BT_SOCK_BULK_ROUTER, &fault), &fault);
-    if (is_sender) {
-        char server[BT_KEYS_Z85_BYTES];
-        if (p->has_keys) must(bt_keys_load_public(server, keys_dir, "decode", &fault), &fault);
-        must(bt_sock_connect(s->socket, s->ctx, endpoint, p->has_keys ? server : NULL, &fault), &fault);
-    } else {
-        snprintf(text, sizeof text, "%s/allow", keys_dir);
-        if (p->has_keys) {
-            must(bt_peer_auth_load(&s->allow, text, &fault), &fault);
-            must(bt_zap_open(&s->zap, s->ctx, s->allow, &fault), &fault);
-            must(bt_loop_add_socket(&id, s->loop, bt_zap_socket(s->zap), BT_LOOP_IN, on_zap, s->zap), &fault);
-        }
-        must(bt_sock_bind(endpoint, s->socket, s->ctx, "tcp://127.0.0.1:*", &fault), &fault);
-    }
+    must(bt_net_open(&s->net, s->loop, keys_dir, is_sender ? "prefill" : "decode", &fault), &fault);
     const bt_link_handler handler = { .on_msg = is_sender ? on_sender_msg : ignore_msg, .on_block = is_sender ? NULL : on_block, .on_bad = on_bad,
                                       .ud = s };
-    if (p->by_link) must(bt_link_new(&s->link, s->socket, !is_sender, &handler, &fault), &fault);
+    if (is_sender) {
+        bt_peer_key server;
+        must(bt_net_find_key(&server, s->net, BT_PEER_DECODE, NULL, &fault), &fault);
+        must(bt_net_dial(&s->link, s->net, BT_SOCK_BULK_DEALER, endpoint, &server, &handler, &fault), &fault);
+    } else {
+        must(bt_net_listen(&s->link, endpoint, s->net, BT_SOCK_BULK_ROUTER, "tcp://127.0.0.1:*", BT_PEER_PREFILL, &handler, &fault), &fault);
+    }
+    s->socket = bt_link_socket(s->link);
     bt_xfer_purse_open(&s->purse, WINDOW_BYTES);
     bt_xfer_grant_open(&s->grant, WINDOW_BYTES);
     must(bt_loop_add_socket(&s->watch, s->loop, s->socket, BT_LOOP_IN | (is_sender ? BT_LOOP_OUT : 0u), is_sender ? pump : drain, s), &fault);
@@ -431,11 +420,8 @@ static void close_side(side *s)
         bt_ring_free(s->helpers[w].done);
     }
     if (s->has_route) bt_sock_frames_done(&s->route, 1);
-    if (s->link) bt_link_free(s->link);
-    else bt_sock_close(s->socket);
-    bt_zap_close(s->zap);
-    bt_sock_ctx_free(s->ctx);
-    bt_peer_auth_free(s->allow);
+    bt_link_free(s->link);
+    bt_net_close(s->net);
     bt_loop_free(s->loop);
 }
 
@@ -455,10 +441,10 @@ static sample run_path(const path *p, uint8_t *from, uint8_t *to, size_t bytes, 
     bt_fault fault;
     memset(to, 0, bytes);
     if (p->sealed) new_key(p->sealed);
-    open_side(&receiver, p, false, to, keys_dir, endpoint);
-    open_side(&sender, p, true, from, keys_dir, endpoint);
+    open_side(&receiver, p, false, to, p->has_keys ? keys_dir : NULL, endpoint);
+    open_side(&sender, p, true, from, p->has_keys ? keys_dir : NULL, endpoint);
     if (pthread_create(&thread, NULL, receive_all, &receiver)) bench_die("no thread");
-    while (sender.next < ALL_BLOCKS || sender.ready_len || (!sender.link && sender.idle_len < CELLS))
+    while (sender.next < ALL_BLOCKS || sender.ready_len || (!p->by_link && sender.idle_len < CELLS))
         must(bt_loop_step(sender.loop, WAIT_MS, &fault), &fault);
     pthread_join(thread, NULL);
     if ((p->by_link || p->sealed) && memcmp(from, to, bytes)) bench_die("the pages differ");
@@ -527,7 +513,7 @@ static void measure(size_t rounds, bool json)
     if (!s || !mkdtemp(dir) || rmdir(dir)) bench_die("no memory, or no place for keys");
     must(bt_keys_generate(dir, names, &fault), &fault);
     randombytes_buf(from, bytes);
-    open_side(s, &paths[0], true, from, dir, (char[BT_SOCK_ENDPOINT_BYTES]){ "tcp://127.0.0.1:9" });      /* for its view */
+    open_side(s, &paths[0], true, from, NULL, (char[BT_SOCK_ENDPOINT_BYTES]){ "tcp://127.0.0.1:9" });      /* for its view */
     for (size_t r = 0; r < rounds; r++) {
         for (stage st = 0; st < STAGES; st++) {
             if (st == STAGE_AES && is_skipped(&aes)) continue;
