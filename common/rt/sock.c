@@ -9,7 +9,7 @@
 #include <string.h>
 #include <zmq.h>
 
-enum { KEPT_FRAME_BYTES = 4 << 20, KEEP_BYTES = 32 << 20 };
+enum { CONTROL_QUEUE = 1000, BULK_QUEUE = 64, KEPT_FRAME_BYTES = 4 << 20, KEEP_BYTES = 32 << 20 };
 _Static_assert(sizeof(zmq_msg_t) == sizeof((bt_sock_frame *)0)->priv, "a frame holds a zmq_msg_t");
 
 struct bt_sock_ctx {
@@ -20,10 +20,10 @@ struct bt_sock_ctx {
 
 typedef struct role_options { int type; int64_t frame_bytes; int queue, linger_ms, immediate, mandatory; } role_options;
 static const role_options roles[] = {
-    [BT_SOCK_CONTROL_ROUTER] = { ZMQ_ROUTER, BT_SOCK_CONTROL_BYTES_MAX, 1000, 1000, 0, 1 },
-    [BT_SOCK_CONTROL_DEALER] = { ZMQ_DEALER, BT_SOCK_CONTROL_BYTES_MAX, 1000, 1000, 1, 0 },
-    [BT_SOCK_BULK_ROUTER]    = { ZMQ_ROUTER, BT_SOCK_BULK_BYTES_MAX, 64, 0, 0, 1 },
-    [BT_SOCK_BULK_DEALER]    = { ZMQ_DEALER, BT_SOCK_BULK_BYTES_MAX, 64, 0, 1, 0 },
+    [BT_SOCK_CONTROL_ROUTER] = { ZMQ_ROUTER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 0, 1 },
+    [BT_SOCK_CONTROL_DEALER] = { ZMQ_DEALER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 1, 0 },
+    [BT_SOCK_BULK_ROUTER]    = { ZMQ_ROUTER, BT_SOCK_BULK_BYTES_MAX, BULK_QUEUE, 0, 0, 1 },
+    [BT_SOCK_BULK_DEALER]    = { ZMQ_DEALER, BT_SOCK_BULK_BYTES_MAX, BULK_QUEUE, 0, 1, 0 },
     [BT_SOCK_ZAP]            = { ZMQ_REP, 65536, 1000, 0, 0, 0 },
 };
 

@@ -26,7 +26,7 @@ static const bt_kv_view rows = { .page = page, .page_tokens = TOKENS, .tokens_ca
                                  .kv_heads = HEADS, .head_dim = DIM };
 
 static void on_msg(void *ud, const bt_msg *m) { (void)ud, (void)m; }
-static void on_bad(void *ud, const bt_fault *why) 
+static void on_bad(void *ud, const bt_fault *why)
 {
     (void)ud;
     fail_msg("%s", why->text);
