@@ -85,13 +85,14 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
     uint32_t g;
     const sim_faults *f = &w->o.faults;
     const sim_process *p = &w->processes[self];
-    int64_t since = useless_since(w, ref, &g), bound = (int64_t)w->o.gw.lease_ms * 1000 + SLACK_US;
-    if (since == INT64_MAX) return;
-    if (p->well_us != INT64_MAX) since = later(since, p->well_us);
-    /* Where nothing is lost on the way, and all run, the abort does it. */
+    const int64_t ended = useless_since(w, ref, &g), way = 8 * f->delay_max_us + w->o.late_us;
+    if (ended == INT64_MAX) return;
+    int64_t since = p->well_us == INT64_MAX ? ended : later(ended, p->well_us), bound = (int64_t)w->o.gw.lease_ms * 1000 + SLACK_US + f->slow_us + way;
+    for (uint32_t k = 0; k < w->o.gateways; k++) since = later(since, sim_net_held_until_us(w->net, k, self));   /* RESERVE may come out of it */
+    /* Where nothing is lost on the way, and all run, the abort does it; one that was lost before goes again. */
     if (g != UINT32_MAX && w->processes[g].well_us != INT64_MAX && f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio == 0) {
-        const int64_t well = later(later(w->processes[g].well_us, sim_net_cut_until_us(w->net, g, self)), sim_net_cut_until_us(w->net, self, g));
-        if (well <= since) bound = LEAVE_US + LAYER_US + 4 * f->delay_max_us + w->o.late_us;
+        const int64_t cut = later(sim_net_cut_until_us(w->net, g, self), sim_net_cut_until_us(w->net, self, g));
+        if (later(w->processes[g].well_us, cut) <= since) bound = LEAVE_US + LAYER_US + way + (since > ended ? w->o.gw.resend_us : 0);
     }
     if (w->now_us - since > bound)
         sim_broken(w, "node %u still holds attempt %llu.%u, %.3f s after it ended", self, (unsigned long long)ref->number, ref->attempt,

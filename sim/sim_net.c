@@ -10,7 +10,7 @@ enum { LATE_FACTOR = 8, CHUNK_ITEMS = 64, ORDINAL_BITS = 40, RATIO_ONE = 1 << 12
 typedef struct due { int64_t at_us; uint64_t order; sim_item *item; } due;
 typedef struct chunk { struct chunk *next; sim_item items[CHUNK_ITEMS]; } chunk;
 typedef struct wire { int64_t last_us; uint64_t ordinal; } wire;        /* last_us: when its last packet in order arrives */
-typedef struct cut { int64_t until_us; bool holds; } cut;
+typedef struct cut { int64_t until_us, held_us; bool holds; } cut;      /* held: until when packets waited, in any cut so far */
 
 struct sim_net {
     uint64_t seed, orders;
@@ -84,10 +84,14 @@ double sim_net_chance(sim_net *n) { return bt_rng_uniform(stream_seed(n), n->dra
 
 void sim_net_cut(sim_net *n, uint32_t from, uint32_t to, int64_t until_us, bool holds)
 {
-    n->cuts[(size_t)from * n->processes + to] = (cut){until_us, holds};
+    cut *c = &n->cuts[(size_t)from * n->processes + to];
+    c->until_us = until_us;
+    c->holds = holds;
+    if (holds && until_us > c->held_us) c->held_us = until_us;
 }
 
 int64_t sim_net_cut_until_us(const sim_net *n, uint32_t from, uint32_t to) { return n->cuts[(size_t)from * n->processes + to].until_us; }
+int64_t sim_net_held_until_us(const sim_net *n, uint32_t from, uint32_t to) { return n->cuts[(size_t)from * n->processes + to].held_us; }
 
 /* ---- the calendar ------------------------------------------------------------------------------- */
 

@@ -55,6 +55,7 @@ double   sim_net_chance(sim_net *n);            /* [0, 1) */
 /* What `from` sends to `to` is lost until then, on both channels; holds: it waits and arrives afterwards. */
 void sim_net_cut(sim_net *n, uint32_t from, uint32_t to, int64_t until_us, bool holds);
 int64_t sim_net_cut_until_us(const sim_net *n, uint32_t from, uint32_t to);
+int64_t sim_net_held_until_us(const sim_net *n, uint32_t from, uint32_t to);    /* packets that waited in a cut may come then */
 
 /* Post a copy of bytes by the rules above; faults apply, and the weight of a late one becomes 0. BT_ECANCEL: it is lost; BT_ENOMEM. */
 bt_err sim_net_send(sim_net *n, int64_t now_us, sim_item *packet, const uint8_t *bytes, size_t len);

@@ -66,6 +66,10 @@ static void judge(run_result *ret, sim_world *w, const plan *p)
 {
     const unsigned long long seed = (unsigned long long)p->world.seed;
     bool is_answered = sim_world_run_answered(w, ANSWERED_US);
+    if (sim_world_error(w)) {
+        snprintf(ret->error, sizeof ret->error, "%s", sim_world_error(w));
+        return;
+    }
     for (uint32_t i = 0; i < PROBES; i++) (void)sim_world_submit_to(w, i % p->world.gateways, p->world.ctx_tokens / 2, 5);
     is_answered = sim_world_run_answered(w, ANSWERED_US) && is_answered;
     const bool is_idle = sim_world_run_idle(w, (int64_t)p->world.gw.lease_ms * 1000 + IDLE_US);
