@@ -52,7 +52,7 @@ static void heal(sim_world *w, const plan *p)
     const uint32_t all = o->gateways + o->prefills + o->decodes;
     const struct { bt_role role; uint32_t count; } kinds[3] = {{BT_ROLE_GATEWAY, o->gateways}, {BT_ROLE_PREFILL, o->prefills}, {BT_ROLE_DECODE, o->decodes}};
     for (uint32_t a = 0; a < all; a++)
-        for (uint32_t b = 0; b < all; b++) sim_net_cut(sim_world_net(w), a, b, 0, false);
+        for (uint32_t b = 0; b < all; b++) sim_net_cut(sim_world_net(w), a, b, sim_world_now_us(w), false);
     for (int k = 0; k < 3; k++)
         for (uint32_t i = 0; i < kinds[k].count; i++) {
             sim_world_continue(w, kinds[k].role, i);
