@@ -158,9 +158,12 @@ void dc_on_block(dc_brain *b, const dc_block *in)
         if (v != BT_XFER_PLACE)
             why = v == BT_XFER_RANGE ? DC_DROP_RANGE : v == BT_XFER_REPEAT ? DC_DROP_REPEAT : DC_DROP_BUSY;
     }
+    /* A network that repeats a block must not make credit of it. One that was sent twice on purpose, for an old MISSING, gives none either: the
+     * next epoch sets that right. */
+    const bool is_repeat = why == DC_DROP_REPEAT || (why == DC_DROP_UNKNOWN && r && r->ref.attempt == in->ref.attempt);
     if (l) {
         l->heard_us = b->now_us;
-        l->grant.came_bytes += in->bytes;
+        if (!is_repeat) l->grant.came_bytes += in->bytes;
     }
     if (r && !why) {
         dc_block *out = &dc_act(b, DC_DO_PLACE)->u.block;
@@ -177,7 +180,7 @@ void dc_on_block(dc_brain *b, const dc_block *in)
         say_reject(b, &in->from, BT_EAGAIN, "greet this node first");
         return;
     }
-    l->grant.left_bytes += in->bytes;
+    if (!is_repeat) l->grant.left_bytes += in->bytes;
     tell_credit(b, l);
     if (why == DC_DROP_UNKNOWN && (!r || r->state == DC_STOPPING)) refuse_transfer(b, &in->from, &in->ref);
 }

@@ -15,7 +15,6 @@ enum {
     LEAVE_US = 100000,              /* an abort on calm links frees pages within this, beside one layer or step and the packets' way */
     LAYER_US = 3000,
     HEAR_US = 15000000,             /* to find out that nodes are gone, and fail */
-    RECOVERY = 30000000,
 };
 
 /* ---- what is under way --------------------------------------------------------------------------- */
@@ -182,12 +181,11 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
     if (kind == GW_FAIL_CANCELLED && c->r.is_cut) return;
     if (kind == GW_FAIL_OVERLOADED && c->may_be_refused && w->now_us == c->r.submitted_us) return;
     if (kind == GW_FAIL_TOO_LONG && c->r.prompt_tokens + c->r.max_tokens > w->o.ctx_tokens) return;
-    const bool may_work = kind == GW_FAIL_REFUSED && (a->u.fail.code == BT_EAGAIN || a->u.fail.code == BT_EIO || a->u.fail.code == BT_ECANCEL);
-    if (kind != GW_FAIL_NO_NODE && kind != GW_FAIL_NODE_LOST && kind != GW_FAIL_TIMEOUT && !may_work) {
+    if (kind != GW_FAIL_NO_NODE && kind != GW_FAIL_NODE_LOST && kind != GW_FAIL_TIMEOUT) {
         sim_broken(w, "request %llu fails: %s, %s", n, gw_fail_name(kind), a->u.fail.text);
         return;
     }
-    const int64_t whole = longest_whole_us(w, c->r.gateway, w->now_us - RECOVERY);
+    const int64_t whole = longest_whole_us(w, c->r.gateway, w->now_us - w->o.gw.recovery_us);
     if (whole >= w->o.accept_us && w->now_us - w->processes[c->r.gateway].well_us >= w->o.accept_us)
         sim_broken(w, "request %llu fails (%s, %s) although a pair was whole for %.3f s", n, gw_fail_name(kind), a->u.fail.text, (double)whole / 1e6);
 }
@@ -199,7 +197,7 @@ static void check_deadline(sim_world *w, uint64_t number)
     const sim_client *c = &w->clients[number - 1];
     const sim_process *g = &w->processes[c->r.gateway];
     if (g->well_us == INT64_MAX) return;
-    const int64_t since = later(c->r.heard_us, g->well_us), bound = w->o.gw.recovery_us + RECOVERY + HEAR_US;
+    const int64_t since = later(c->r.heard_us, g->well_us), bound = w->o.gw.recovery_us + HEAR_US;
     if (w->now_us - since <= bound || longest_whole_us(w, c->r.gateway, since) > 0) return;
     sim_broken(w, "request %llu has no answer, and has had no whole pair for %.3f s", (unsigned long long)number, (double)(w->now_us - since) / 1e6);
 }

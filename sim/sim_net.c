@@ -85,6 +85,10 @@ double sim_net_chance(sim_net *n) { return bt_rng_uniform(stream_seed(n), n->dra
 void sim_net_cut(sim_net *n, uint32_t from, uint32_t to, int64_t until_us, bool holds)
 {
     cut *c = &n->cuts[(size_t)from * n->processes + to];
+    for (size_t k = 0; k < 2; k++) {            /* what comes after this cut does not wait for what a longer one holds */
+        wire *wi = &n->wires[((size_t)from * n->processes + to) * 2 + k];
+        if (until_us < c->until_us && wi->last_us > until_us) wi->last_us = until_us;
+    }
     c->until_us = until_us;
     c->holds = holds;
     if (holds && until_us > c->held_us) c->held_us = until_us;
