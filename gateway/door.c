@@ -214,7 +214,7 @@ static void submit(gw_door *d, gw_http_exchange *x, const gw_openai_request *r, 
     uint32_t max_tokens = 0;
     live *l = calloc(1, sizeof *l);
     bt_err e = l ? BT_OK : BT_ENOMEM;
-    if (e == BT_OK) e = gw_text_prompt(&l->prompt_ids, &l->prompt_len, d->env.text, r, err);
+    if (e == BT_OK) e = gw_text_prompt(&l->prompt_ids, &l->prompt_len, d->env.text, r, context_limit(d), err);
     if (e == BT_OK) e = gw_openai_max_tokens(&max_tokens, err, r, l->prompt_len, context_limit(d));
     if (e == BT_OK && (e = fill_live(d, l, x, r, max_tokens)) < 0) e = BT_ENOMEM;
     if (e < 0) {

@@ -37,7 +37,20 @@ static bt_err blame(gw_openai_error *err, bt_err e, const char *param, const bt_
     return gw_openai_fail(err, 400, "invalid_request_error", "invalid_value", param, "%s", fault->text);
 }
 
-static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, gw_openai_error *err)
+/* As the tokeniser's, but one that stopped counting is told so. */
+static bt_err encode(int32_t **ret, size_t *ret_len, const gw_text *t, const bt_text_piece *piece, size_t pieces, uint32_t ctx_tokens,
+                     const char *param, gw_openai_error *err)
+{
+    bt_fault fault = { "" };
+    const size_t most = (size_t)ctx_tokens + GW_TEXT_COUNTED_TOKENS;
+    const bt_err e = bt_tokenizer_encode_at_most(ret, ret_len, t->tok, piece, pieces, BT_ENCODE_BOS, most, &fault);
+    if (e == BT_ELIMIT && !fault.text[0])
+        return gw_openai_fail(err, 400, "invalid_request_error", "context_length_exceeded", param,
+                              "The context is %u tokens long, but the prompt has more than %zu.", ctx_tokens, most);
+    return e < 0 ? blame(err, e, param, &fault) : BT_OK;
+}
+
+static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, uint32_t ctx_tokens, gw_openai_error *err)
 {
     bt_fault fault = { "" };
     bt_chat_prompt p;
@@ -45,25 +58,26 @@ static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, cons
         return gw_openai_fail(err, 400, "invalid_request_error", "no_chat_template", "messages", "%s", t->chat_fault.text);
     bt_err e = bt_chat_render(&p, &t->chat, r->message, r->messages, true, BT_TOKENIZER_MAX_TEXT_BYTES, &fault);
     if (e < 0) return blame(err, e, "messages", &fault);
-    e = bt_tokenizer_encode_pieces(ret, ret_len, t->tok, p.piece, p.pieces, BT_ENCODE_BOS, &fault);
+    e = encode(ret, ret_len, t, p.piece, p.pieces, ctx_tokens, "messages", err);
     bt_chat_prompt_done(&p);
-    return e < 0 ? blame(err, e, "messages", &fault) : BT_OK;
+    return e;
 }
 
-bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, gw_openai_error *err)
+bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, uint32_t ctx_tokens, gw_openai_error *err)
 {
     bt_fault fault = { "" };
     int32_t *ids = NULL;
     size_t n = 0;
     bt_err e;
     if (r->is_chat) {
-        if ((e = chat_prompt(&ids, &n, t, r, err)) < 0) return e;
+        if ((e = chat_prompt(&ids, &n, t, r, ctx_tokens, err)) < 0) return e;
     } else if (r->prompt_ids) {
         n = r->prompt_ids_len;
         if (!(ids = malloc(n * sizeof *ids))) return blame(err, BT_ENOMEM, "prompt", &fault);
         memcpy(ids, r->prompt_ids, n * sizeof *ids);
-    } else if ((e = bt_tokenizer_encode(&ids, &n, t->tok, r->prompt, r->prompt_len, BT_ENCODE_BOS, &fault)) < 0) {
-        return blame(err, e, "prompt", &fault);
+    } else {
+        const bt_text_piece whole = { r->prompt, r->prompt_len, false };
+        if ((e = encode(&ids, &n, t, &whole, 1, ctx_tokens, "prompt", err)) < 0) return e;
     }
     if (n == 0) {
         free(ids);

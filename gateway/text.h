@@ -23,8 +23,10 @@ bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault);
 void   gw_text_close(gw_text *t);
 
 /* The ids of a request's prompt, malloc'ed, at least one. A chat goes through the template; a text begins with a BOS where the
- * file asks for one; a list of ids is taken as it is. Errors as gw_openai_parse. */
-bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, gw_openai_error *err);
+ * file asks for one; a list of ids is taken as it is. A text of more than ctx_tokens + GW_TEXT_COUNTED_TOKENS is not counted to its end, so that
+ * no body keeps the gateway from its other work for long. Errors as gw_openai_parse, gw_openai_max_tokens. */
+enum { GW_TEXT_COUNTED_TOKENS = 16384 };
+bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, uint32_t ctx_tokens, gw_openai_error *err);
 
 /* One answer's text. Bytes that might be the beginning of a stop string are held back until it is certain. */
 typedef struct gw_text_answer {

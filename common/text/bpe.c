@@ -105,6 +105,8 @@ static bt_err encode_word(void *ud, const char *word, size_t len, bt_fault *faul
         const int32_t id = bt_tokenizer_find_word(tok, word, len);
         if (id >= 0) return bt_tokenizer_emit(enc, id, fault);
     }
+    /* Joining a word that has too many tokens in any case would take as long as all the rest. */
+    if (tok->max_word_bytes && len / tok->max_word_bytes > enc->count_max - enc->count) return bt_fail(fault, BT_ELIMIT, "%s", "");
     bt_merge_clear(&enc->merge);
     for (size_t i = 0; i < len; i++) {
         int32_t id = tok->byte_id[(unsigned char)word[i]];

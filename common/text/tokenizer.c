@@ -56,6 +56,7 @@ bt_err bt_tokenizer_no_token(unsigned char byte, bt_fault *fault)
 
 bt_err bt_tokenizer_emit(bt_encoder *enc, int32_t id, bt_fault *fault)
 {
+    if (enc->count == enc->count_max) return bt_fail(fault, BT_ELIMIT, "%s", "");
     if (enc->count == enc->cap) {
         const size_t cap = enc->cap ? 2 * enc->cap : 64;
         int32_t *p = realloc(enc->id, cap * sizeof *p);
@@ -156,12 +157,12 @@ static bt_err encode_text(bt_encoder *enc, const char *text, size_t len, const b
 
 /* ---- encoding ---- */
 
-bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok,
-                                  const bt_text_piece *piece, size_t pieces, unsigned flags, bt_fault *fault)
+bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const bt_text_piece *piece, size_t pieces,
+                                   unsigned flags, size_t ids_max, bt_fault *fault)
 {
     bt_err e = BT_OK;
     char *joined = NULL;
-    bt_encoder enc = { .tok = tok };
+    bt_encoder enc = { .tok = tok, .count_max = ids_max };
     size_t len = 0, bad;
     for (size_t i = 0; i < pieces; i++) {
         if (piece[i].len > BT_TOKENIZER_MAX_TEXT_BYTES - len)
@@ -199,6 +200,12 @@ out:
     free(enc.id);
     free(joined);
     return e;
+}
+
+bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok,
+                                  const bt_text_piece *piece, size_t pieces, unsigned flags, bt_fault *fault)
+{
+    return bt_tokenizer_encode_at_most(ret, ret_count, tok, piece, pieces, flags, SIZE_MAX, fault);
 }
 
 bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const char *text,

@@ -71,6 +71,10 @@ bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer 
 typedef struct bt_text_piece { const char *text; size_t len; bool is_special; } bt_text_piece;
 bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok,
                                   const bt_text_piece *piece, size_t pieces, unsigned flags, bt_fault *fault);
+/* The same for who wants at most ids_max ids, so that a text that is far too long costs little: BT_ELIMIT where there are more, with words
+ * for BT_TOKENIZER_MAX_TEXT_BYTES and with an empty text in the fault for this limit. gpt2 stops there; llama joins the whole text first. */
+bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const bt_text_piece *piece, size_t pieces,
+                                   unsigned flags, size_t ids_max, bt_fault *fault);
 
 size_t  bt_tokenizer_count(const bt_tokenizer *tok);
 int32_t bt_tokenizer_bos(const bt_tokenizer *tok);          /* -1: none; likewise below */

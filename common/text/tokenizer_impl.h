@@ -37,7 +37,7 @@ struct bt_tokenizer {
 typedef struct bt_encoder {
     const bt_tokenizer *tok;
     int32_t *id;
-    size_t count, cap;
+    size_t count, cap, count_max;
     bt_merge merge;
     char *scratch;                          /* spm: the text as it is joined */
     size_t scratch_cap;

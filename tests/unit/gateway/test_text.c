@@ -33,22 +33,22 @@ static void begins_a_text_with_bos_only_where_the_file_asks(void **state)
     int32_t *ids;
     size_t n;
     gw_text t = open_text(NULL, true);
-    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, &err), BT_OK);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(ids[0], 1);
     free(ids);
     r = (gw_openai_request){ .prompt = "", .prompt_len = 0 };
-    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, &err), BT_OK);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(n, 1);
     assert_int_equal(ids[0], 1);
     free(ids);
     gw_text_close(&t);
 
     t = open_text(NULL, false);
-    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, &err), BT_EARG);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
     assert_int_equal(err.status, 400);
     assert_string_equal(err.param, "prompt");
     r = (gw_openai_request){ .prompt = "the", .prompt_len = 3 };
-    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, &err), BT_OK);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_not_equal(ids[0], 1);
     free(ids);
     gw_text_close(&t);
@@ -62,10 +62,34 @@ static void takes_a_token_list_as_it_is(void **state)
     size_t n;
     gw_text t = open_text(NULL, true);
     const gw_openai_request r = { .prompt_ids = list, .prompt_ids_len = 2 };
-    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, &err), BT_OK);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(n, 2);
     assert_memory_equal(ids, list, sizeof list);
     free(ids);
+    gw_text_close(&t);
+}
+
+static void counts_a_text_that_is_too_long_but_not_to_the_end_of_an_endless_one(void **state)
+{
+    (void)state;
+    enum { CTX = 100, PLENTY = 2 * (CTX + GW_TEXT_COUNTED_TOKENS) };
+    gw_openai_error err;
+    int32_t *ids;
+    size_t n;
+    gw_text t = open_text(NULL, true);
+    char *words = malloc(2 * PLENTY);
+    for (size_t i = 0; i < PLENTY; i++) memcpy(words + 2 * i, "\x01 ", 2);     /* bytes that no word has */
+    gw_openai_request r = { .prompt = words, .prompt_len = 2 * CTX };
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, CTX, &err), BT_OK);
+    assert_true(n > CTX);
+    free(ids);
+    r.prompt_len = 2 * PLENTY;
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, CTX, &err), BT_EARG);
+    assert_int_equal(err.status, 400);
+    assert_string_equal(err.code, "context_length_exceeded");
+    assert_non_null(strstr(err.message, "100 tokens"));
+    assert_non_null(strstr(err.message, "more than 16484"));
+    free(words);
     gw_text_close(&t);
 }
 
@@ -80,7 +104,7 @@ static void puts_a_chat_into_the_template_and_never_lets_words_name_control_toke
     size_t n, ends = 0, starts = 0;
     gw_text t = open_text(tiny_gguf_chatml, false);
     assert_true(t.has_chat);
-    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, &err), BT_OK);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     for (size_t i = 0; i < n; i++) {
         starts += ids[i] == 259;
         ends += ids[i] == 260;
@@ -101,7 +125,7 @@ static void refuses_a_chat_where_the_file_has_no_template_and_says_what_to_do(vo
     size_t n;
     gw_text t = open_text(NULL, true);
     assert_false(t.has_chat);
-    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, &err), BT_EARG);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
     assert_int_equal(err.status, 400);
     assert_true(strlen(err.message) > 20);
     gw_text_close(&t);
@@ -182,7 +206,7 @@ static void drops_the_leading_space_only_of_an_answer_that_begins_a_text(void **
     size_t n;
     gw_text t = open_text(NULL, true);
     const gw_openai_request word = { .prompt = "the", .prompt_len = 3 };
-    assert_int_equal(gw_text_prompt(&ids, &n, &t, &word, &err), BT_OK);     /* BOS, then " the" in one or more tokens */
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &word, 1024, &err), BT_OK);     /* BOS, then " the" in one or more tokens */
     const struct { gw_openai_request r; const char *want; } c[] = {
         { { .prompt = "", .prompt_len = 0 }, "the" },
         { { .prompt_ids = &bos, .prompt_ids_len = 1 }, "the" },
@@ -205,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(begins_a_text_with_bos_only_where_the_file_asks),
         cmocka_unit_test(takes_a_token_list_as_it_is),
+        cmocka_unit_test(counts_a_text_that_is_too_long_but_not_to_the_end_of_an_endless_one),
         cmocka_unit_test(puts_a_chat_into_the_template_and_never_lets_words_name_control_tokens),
         cmocka_unit_test(refuses_a_chat_where_the_file_has_no_template_and_says_what_to_do),
         cmocka_unit_test(knows_the_ids_that_end_an_answer),
