@@ -8,13 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { RETRY_LEAST_MS = 1000, RETRY_MOST_MS = 30000, PROBE_MOST_US = 8000000 };
+
 gw_config gw_config_defaults(void)
 {
     return (gw_config){
         .policy = GW_POLICY_LEAST_LOAD, .queue_max = 64, .active_max = 64, .nodes_max = 256, .lease_ms = 10000,
         .heartbeat_us = 500000, .suspect_us = 2000000, .gone_us = 6000000, .forget_us = 60000000, .resend_us = 500000,
         .recovery_us = 30000000, .queue_us = 600000000, .answer_us = 5000000, .prefill_us = 30000000,
-        .prefill_token_us = 100000, .progress_us = 30000000, .grace_us = 1000000,
+        .prefill_token_us = 100000, .progress_us = 30000000, .role_us = 5000000, .grace_us = 1000000,
     };
 }
 
@@ -67,6 +69,12 @@ bt_msg *gw_send(gw_brain *b, const bt_incarnation *peer, bt_msg_type type)
     return m;
 }
 
+uint32_t gw_retry_ms(const gw_brain *b)
+{
+    const int64_t ms = b->between_us / 1000 * (b->queued / 2 + 1);
+    return ms < RETRY_LEAST_MS ? RETRY_LEAST_MS : ms > RETRY_MOST_MS ? RETRY_MOST_MS : (uint32_t)ms;
+}
+
 /* ---- nodes -------------------------------------------------------------------------------------- */
 
 static void say_reject(gw_brain *b, const bt_incarnation *peer, bt_err code, const char *text)
@@ -106,6 +114,9 @@ static void warn_of_other_kv(gw_brain *b, const gw_node *n)
              theirs->kv_heads, theirs->head_dim, bt_kv_dtype_name(theirs->dtype));
 }
 
+/* Two processes never share an incarnation: one of them lies. */
+static bool has_other_key(const gw_node *n, const bt_msg *m) { return memcmp(&n->key, &m->from_key, sizeof n->key) != 0; }
+
 static void on_hello(gw_brain *b, const bt_msg *m)
 {
     static const bt_incarnation zero;
@@ -113,7 +124,9 @@ static void on_hello(gw_brain *b, const bt_msg *m)
     gw_node *n = gw_registry_find(&b->registry, &m->from);
     gw_node_state before = n ? n->state : 0;
     bt_incarnation replaced = zero;
-    bt_err e = gw_registry_hello(&b->registry, &n, &replaced, &m->from, &m->u.hello, b->now_us, &fault);
+    bt_err e = n && has_other_key(n, m)
+                   ? bt_fail(&fault, BT_EAUTH, "node %s greets with another key than before", n->hello.node_id)
+                   : gw_registry_hello(&b->registry, &n, &replaced, &m->from, &m->u.hello, b->now_us, &fault);
     if (e < 0) {
         b->n.hellos_rejected++;
         say_reject(b, &m->from, e, fault.text);
@@ -147,7 +160,12 @@ static void on_msg(gw_brain *b, const bt_msg *m)
                        for_us ? "say HELLO first" : "meant for another gateway process");
         return;
     }
+    if (has_other_key(n, m)) {
+        b->n.wrong_key++;
+        return;
+    }
     gw_node_state before = n->state;
+    n->probe_us = b->cfg.heartbeat_us;
     gw_registry_heard(n, m->type == BT_MSG_HEARTBEAT ? &m->u.heartbeat : NULL, b->now_us);
     if (m->type == BT_MSG_BYE) {
         n->leaving = true;
@@ -155,6 +173,7 @@ static void on_msg(gw_brain *b, const bt_msg *m)
         gw_request_node_lost(b, &n->incarnation, n->hello.node_id, GW_CAUSE_LEFT);
     }
     node_changed(b, n, before);
+    if (m->type == BT_MSG_ROLE_ANSWER) gw_role_answered(b, m);
     if (m->type >= BT_MSG_RESERVE) gw_request_msg(b, m);
 }
 
@@ -170,8 +189,10 @@ static void expire_nodes(gw_brain *b)
         } else {
             node_changed(b, n, before);
         }
-        if (n->in_use && n->state != GW_NODE_GONE && b->now_us >= n->heartbeat_due_us) {
-            n->heartbeat_due_us = b->now_us + b->cfg.heartbeat_us;
+        if (n->in_use && b->now_us >= n->heartbeat_due_us) {
+            const bool is_silent = n->state == GW_NODE_SUSPECT || n->state == GW_NODE_GONE;
+            n->probe_us = !is_silent ? b->cfg.heartbeat_us : 2 * n->probe_us < PROBE_MOST_US ? 2 * n->probe_us : PROBE_MOST_US;
+            n->heartbeat_due_us = b->now_us + n->probe_us;
             gw_send(b, &n->incarnation, BT_MSG_HEARTBEAT)->u.heartbeat.draining = b->draining;
         }
     }
@@ -195,9 +216,12 @@ static void say_odd(gw_brain *b, const gw_route_choice *c)
 static bool dispatch_one(gw_brain *b, gw_request *r)
 {
     gw_route_choice c;
-    const gw_route_wish wish = {.now_us = b->now_us, .prompt_tokens = r->ids_len, .max_tokens = r->max_tokens,
+    const bool is_choosy = r->next_index > 0 || r->only_prefill || r->only_decode;
+    const gw_route_wish wish = {.now_us = b->now_us, .policy = r->policy, .ids = r->ids, .prompt_tokens = r->ids_len, .max_tokens = r->max_tokens,
                                 .local_below_tokens = b->cfg.local_below_tokens, .has_class = r->next_index > 0,
-                                .prefill_class = r->prefill_class, .decode_class = r->decode_class};
+                                .prefill_class = r->prefill_class, .decode_class = r->decode_class,
+                                .only_prefill = r->only_prefill, .only_decode = r->only_decode,
+                                .shun_prefill = r->shun_prefill, .shun_decode = r->shun_decode};
     gw_route_answer answer = gw_route_choose(&c, &b->router, &b->registry, &wish);
     if (answer == GW_ROUTE_TOO_LONG && r->attempt > 0) answer = GW_ROUTE_NO_NODE;     /* those that held it may come back */
     if (answer != GW_ROUTE_NO_NODE) r->stuck_us = -1;
@@ -216,12 +240,12 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
         if (r->stuck_us < 0) r->stuck_us = b->now_us;
         r->stuck_epoch = b->epoch;
         return true;
-    case GW_ROUTE_BUSY: return wish.has_class;
+    case GW_ROUTE_BUSY: return is_choosy;
     }
     return true;
 }
 
-/* In order of arrival. Nobody overtakes one that waits for a free slot, unless only nodes of its own classes will do. */
+/* In order of arrival. Nobody overtakes one that waits for a free slot, unless it is choosy. */
 static void dispatch(gw_brain *b)
 {
     for (uint32_t i = 0; i < b->queued && b->active < b->cfg.active_max;) {
@@ -269,6 +293,7 @@ static void on_event(gw_brain *b, const gw_event *ev, const bt_random *random)
     case GW_EV_SUBMIT: gw_request_submit(b, ev->u.submit, random); break;
     case GW_EV_CANCEL: gw_request_fail(b, r, GW_FAIL_CANCELLED, BT_ECANCEL, 0, "cancelled by the client"); break;
     case GW_EV_FINISH_EARLY: gw_request_finish_early(b, r); break;
+    case GW_EV_ROLE: gw_role_ask(b, ev); break;
     case GW_EV_DRAIN: b->draining = true; break;
     default: break;
     }
@@ -284,6 +309,7 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
         b->no_pair_us = now_us;
     }
     expire_nodes(b);
+    gw_role_expire(b);
     gw_request_expire_debts(b);
     for (uint32_t i = 0; i < b->requests_len; i++) gw_request_expire(b, &b->requests[i]);
     on_event(b, ev, random);
@@ -299,9 +325,11 @@ int64_t gw_brain_due_us(const gw_brain *b)
         const gw_node *n = &b->registry.nodes[i];
         if (!n->in_use) continue;
         if ((t = gw_registry_due_us(&b->registry, n)) < due) due = t;
-        if (n->state != GW_NODE_GONE && n->heartbeat_due_us < due) due = n->heartbeat_due_us;
+        if (n->heartbeat_due_us < due) due = n->heartbeat_due_us;
         if (b->queued > 0 && n->refuses_until_us > b->now_us && n->refuses_until_us < due) due = n->refuses_until_us;
     }
+    if ((t = gw_role_due_us(b)) < due) due = t;
+    if (b->queued > 0 && (t = gw_avoid_due_us(&b->router.avoid, b->now_us)) < due) due = t;
     for (uint32_t i = 0; i < b->requests_len; i++)
         if ((t = gw_request_due_us(b, &b->requests[i])) < due) due = t;
     return due;
@@ -322,13 +350,14 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
     b->router.policy = c->policy;
     b->requests_len = c->queue_max + c->active_max;
     /* A step: per request its lease on both sides (2), or its end (1) or a line of log, and leaving both (2), then RESERVE;
-     * per debt its ABORT; per node its heartbeat, a change, BYE. */
+     * per debt its ABORT; per role asked for ROLE and its answer; per node its heartbeat, a change, BYE. */
     const uint32_t debts_max = c->active_max * 4;
-    b->acts_cap = (size_t)b->requests_len * 6 + debts_max + (size_t)c->nodes_max * 4 + 16;
+    b->acts_cap = (size_t)b->requests_len * 6 + debts_max + (size_t)c->nodes_max * 4 + 2 * GW_ROLES_MAX + 16;
     b->queue = calloc(b->requests_len, sizeof *b->queue);
     b->requests = calloc(b->requests_len, sizeof *b->requests);
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
     if (!b->requests || !b->queue || !b->acts || gw_debts_init(&b->debts, debts_max) < 0 ||
+        gw_affinity_new(&b->router.affinity, GW_AFFINITY_ENTRIES) < 0 ||
         gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->forget_us) < 0) {
         gw_brain_free(b);
         return bt_fail(fault, BT_ENOMEM, "gateway: out of memory");
@@ -343,6 +372,7 @@ void gw_brain_free(gw_brain *b)
     for (uint32_t i = 0; b->requests && i < b->requests_len; i++) free(b->requests[i].ids);
     gw_registry_done(&b->registry);
     gw_debts_done(&b->debts);
+    gw_affinity_free(b->router.affinity);
     free(b->queue);
     free(b->requests);
     free(b->acts);

@@ -23,7 +23,8 @@
  * request ends with FAIL node_lost when no nodes accept another attempt within recovery_us, or when 32 attempts in a
  * row bring no token (overloaded, if the last one found no room).
  *
- * A node that refuses for now gets nothing until the time it named is over. FAILED of BT_EFORMAT, BT_EARG, BT_ELIMIT
+ * Who fails is avoided for a while (avoid.h), and by the request that it failed; who refuses for now gets nothing until
+ * the time it named is over. FAILED of BT_EFORMAT, BT_EARG, BT_ELIMIT
  * or BT_EVERSION, and a refusal for good, end the request. route.h says when a decode node computes the prompt itself.
  * Allocates only in SUBMIT: one block for the prompt and the answer's tokens, freed in the step after the end. */
 
@@ -44,11 +45,12 @@ typedef struct gw_config {
     int64_t answer_us;                          /* RESERVING; PREFILLING until PREFILL_ACCEPTED */
     int64_t prefill_us, prefill_token_us;       /* PREFILLING: base and for each prompt token; replay: for each token */
     int64_t progress_us;                        /* DECODING without a new token; the first of an attempt: prefill_token_us more for each row on its way or run again */
+    int64_t role_us;                            /* ROLE_ANSWER to ROLE */
     int64_t grace_us;                           /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
 } gw_config;
 /* Design.md's figures: queue 64, active 64, nodes 256, lease 10 s, heartbeat 0.5 s, suspect 2 s, gone 6 s,
  * forget 60 s, resend 0.5 s, recovery 30 s, queue 600 s, answer 5 s, prefill 30 s + 100 ms a token, progress 30
- * s, grace 1 s, LEAST_LOAD. The caller sets self, node_id and model_id. */
+ * s, role 5 s, grace 1 s, LEAST_LOAD. The caller sets self, node_id and model_id. */
 gw_config gw_config_defaults(void);
 
 typedef struct gw_submit {
@@ -56,6 +58,9 @@ typedef struct gw_submit {
     const int32_t *ids; uint32_t ids_len;       /* copied; 1..BT_MSG_MAX_PROMPT_TOKENS */
     uint32_t max_tokens;                        /* 1..BT_MSG_MAX_PROMPT_TOKENS */
     bt_sampling sampling;
+    gw_policy policy;                           /* 0: the configured one */
+    char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1];   /* node_ids; "": any. Until a
+                                                 * node was lost no other will do; FAIL no_node when it is not ready for recovery_us */
     bool draw_seed;                             /* no seed was given: sampling.seed is drawn from `random` */
     uint32_t stop_ids_len;                      /* 0..BT_MSG_MAX_STOP_IDS */
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
@@ -68,6 +73,7 @@ typedef enum gw_event_type {
     GW_EV_SUBMIT,
     GW_EV_CANCEL,               /* the client has gone (or its server gave up): ends with FAIL cancelled */
     GW_EV_FINISH_EARLY,         /* a stop string was seen in the text: both nodes are aborted, ends with DONE STOP */
+    GW_EV_ROLE,                 /* ask a node to change its role; one ROLE_ANSWER follows */
     GW_EV_DRAIN,                /* take no more; EXIT follows when the last request has ended. May be repeated */
 } gw_event_type;
 typedef struct gw_event {
@@ -75,6 +81,7 @@ typedef struct gw_event {
     union {
         const bt_msg *msg;      /* MSG */
         const gw_submit *submit;
+        struct { char node_id[BT_MSG_MAX_ID_BYTES + 1]; bt_role role; uint64_t token; } role;   /* PREFILL or DECODE */
         uint64_t request;       /* CANCEL, FINISH_EARLY; one that has ended is ignored */
     } u;
 } gw_event;
@@ -126,6 +133,9 @@ typedef enum gw_action_type {
     GW_DO_DONE,
     GW_DO_FAIL,
     GW_DO_NODE_CHANGED,         /* state of a node changed (readiness, metrics) */
+    GW_DO_ROLE_ANSWER,          /* to the ROLE with that token: 0, it drains and then serves as the new role (or does already);
+                                 * or a code and words: the node's own; BT_EARG no such node; BT_EIO no answer within role_us;
+                                 * BT_EAGAIN too many are asked already, or the node went away */
     GW_DO_LOG,
     GW_DO_EXIT,                 /* drained: no request is left; once */
 } gw_action_type;
@@ -140,6 +150,7 @@ typedef struct gw_action {
         struct { bt_finish reason; gw_stats stats; } done;           /* reason: STOP or LENGTH */
         struct { gw_fail_kind kind; bt_err code; uint32_t retry_after_ms; char text[BT_STEP_TEXT_BYTES]; gw_stats stats; } fail;
         struct { bt_incarnation incarnation; bt_role role; char node_id[BT_MSG_MAX_ID_BYTES + 1]; gw_node_state state; } node;
+        struct { uint64_t token; int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } role_answer;
         struct { bt_log_level level; char text[BT_STEP_TEXT_BYTES]; } log;
     } u;
 } gw_action;
@@ -155,7 +166,7 @@ typedef struct gw_counters {
     uint64_t recoveries[GW_CAUSE_NO_PROGRESS + 1];                          /* by gw_cause; [0] unused */
     uint64_t cached_tokens, covered_tokens;     /* of prompts whose token 0 came: see gw_stats */
     uint64_t debts_forgotten;                   /* the table was full: the node's lease ends these */
-    uint64_t hellos_rejected, wrong_incarnation, unknown_peer, stale_attempt, unexpected, repeats, resent, requeued;
+    uint64_t hellos_rejected, wrong_incarnation, unknown_peer, wrong_key, stale_attempt, unexpected, repeats, resent, requeued;
 } gw_counters;
 
 typedef struct gw_brain gw_brain;

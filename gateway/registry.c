@@ -1,5 +1,6 @@
 /* Which nodes there are and how sure the gateway is of each. See registry.h. */
 #include "gateway/registry.h"
+#include "base/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,8 @@ gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who)
         if (r->nodes[i].in_use && bt_incarnation_equal(&r->nodes[i].incarnation, who)) return &r->nodes[i];
     return NULL;
 }
+
+uint64_t gw_registry_name(const char *node_id) { return *node_id ? bt_hash64(node_id, strlen(node_id)) : 0; }
 
 static void hex(char ret[33], const uint8_t bytes[16])
 {
@@ -102,6 +105,8 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
     gw_node *n = gw_registry_find(r, who);
     if (n && strcmp(n->hello.node_id, hello->node_id) != 0)
         return bt_fail(fault, BT_EARG, "node %s now calls itself %s", n->hello.node_id, hello->node_id);
+    if (n && n->hello.role != hello->role)
+        return bt_fail(fault, BT_EARG, "node %s has changed its role without starting anew", hello->node_id);
     if (n) {
         keep(n, hello);
         *ret_replaced = zero;
@@ -115,6 +120,7 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
         *n = (gw_node){.incarnation = *who,
                        .state = GW_NODE_STARTING,
                        .in_use = true,
+                       .name = gw_registry_name(hello->node_id),
                        .heartbeat_due_us = now_us};
         keep(n, hello);
         if (same_name) n->displaced = before;

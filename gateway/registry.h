@@ -26,7 +26,10 @@ typedef struct gw_node {
     bt_peer_key key;                            /* that the transport proved at its HELLO; zero without keys */
     uint32_t attempts;                          /* of this gateway, open on the node (being aborted counts) */
     int64_t refuses_until_us;                   /* it had no room for an attempt, and said when to ask again */
+    uint64_t name;                              /* XXH3-64 of node_id: the same over restarts */
     uint64_t turn;                              /* when route.h chose it last, in choices; 0 never */
+    uint32_t match;                             /* inside route.h: chunks of the prompt that it has had */
+    int64_t probe_us;                           /* between HEARTBEATs to it: longer while it is silent */
     bool in_use;                                /* false: a free place of the table */
     bool leaving;                               /* said BYE or draining */
 } gw_node;
@@ -44,10 +47,12 @@ void gw_registry_done(gw_registry *r);
 /* The node with this incarnation, or NULL. */
 gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who);
 
+uint64_t gw_registry_name(const char *node_id);         /* as in gw_node.name; 0 for "" */
+
 /* Take a HELLO. BT_OK: *ret is the node, state STARTING when it is new and unchanged when it was known.
  * *ret_replaced is the incarnation that lost its place to it (zero when none): its attempts are over. Refused,
- * with words naming their value and ours: BT_EVERSION (protocol), BT_EFORMAT (model), BT_EARG (role, a name in
- * use, a shape of zero, a decode node without an endpoint), BT_ELIMIT (table full of live nodes). */
+ * with words naming their value and ours: BT_EVERSION (protocol), BT_EFORMAT (model), BT_EARG (role, or another one than
+ * this incarnation said before, a name in use, a shape of zero, a decode node without an endpoint), BT_ELIMIT (table full of live nodes). */
 bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_replaced, const bt_incarnation *who,
                          const bt_msg_hello *hello, int64_t now_us, bt_fault *fault);
 

@@ -2,10 +2,11 @@
  * request.h and brain.h. */
 #include "gateway/request.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_MS = 1000 };
+enum { RETRY_NODE_MS = 2000 };                          /* a supervisor starts a node again within that */
 
 gw_request *gw_request_find(gw_brain *b, uint64_t number)
 {
@@ -66,11 +67,15 @@ static bool take(gw_request *r, const gw_submit *s)
     memcpy(ids, s->ids, s->ids_len * sizeof *ids);
     *r = (gw_request){.number = s->request, .ids = ids, .ids_len = s->ids_len, .tokens = ids + s->ids_len,
                       .max_tokens = s->max_tokens, .sampling = s->sampling, .stop_ids_len = s->stop_ids_len,
-                      .lost_us = -1, .stuck_us = -1};
+                      .policy = s->policy, .lost_us = -1, .stuck_us = -1};
     int32_t *bias = ids + s->ids_len + s->max_tokens;
     if (bias_bytes) memcpy(bias, s->sampling.bias, bias_bytes);
     r->sampling.bias = (const bt_sample_bias *)bias;
     memcpy(r->stop_ids, s->stop_ids, s->stop_ids_len * sizeof *r->stop_ids);
+    snprintf(r->prefer_prefill, sizeof r->prefer_prefill, "%s", s->prefer_prefill);
+    snprintf(r->prefer_decode, sizeof r->prefer_decode, "%s", s->prefer_decode);
+    r->only_prefill = gw_registry_name(r->prefer_prefill);
+    r->only_decode = gw_registry_name(r->prefer_decode);
     return true;
 }
 
@@ -88,12 +93,12 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
     for (uint32_t i = 0; !r && i < b->requests_len; i++)
         if (b->requests[i].state == GW_NONE) r = &b->requests[i];
     if (b->draining || b->queued >= b->cfg.queue_max || !r) {
-        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_EAGAIN, RETRY_MS, &none,
-                          b->draining ? "this gateway is shutting down" : "too many requests are waiting");
+        snprintf(fault.text, sizeof fault.text, b->draining ? "this gateway is shutting down" : "%u requests are waiting already", b->queued);
+        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_retry_ms(b), &none, fault.text);
         return;
     }
     if (!take(r, s)) {
-        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_ENOMEM, RETRY_MS, &none, "out of memory");
+        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_ENOMEM, gw_retry_ms(b), &none, "out of memory");
         return;
     }
     r->submitted_us = r->waiting_us = b->now_us;
@@ -149,7 +154,7 @@ void gw_request_say_prefill(gw_brain *b, gw_request *r)
 
 static void open_side(gw_side *s, gw_node *n)
 {
-    *s = (gw_side){.node = n->incarnation, .is_open = true};
+    *s = (gw_side){.node = n->incarnation, .name = n->name, .is_open = true};
     n->attempts++;
 }
 
@@ -208,19 +213,25 @@ static void out_of_patience(gw_brain *b, gw_request *r)
 {
     const long long seconds = (long long)(b->cfg.recovery_us / 1000000);
     if (r->lost_us >= 0)
-        gw_request_fail(b, r, GW_FAIL_NODE_LOST, BT_EIO, RETRY_MS, "%s, and no other attempt began within %lld s", r->why, seconds);
+        gw_request_fail(b, r, GW_FAIL_NODE_LOST, BT_EIO, RETRY_NODE_MS, "%s, and no other attempt began within %lld s", r->why, seconds);
+    else if (r->only_prefill || r->only_decode)
+        gw_request_fail(b, r, GW_FAIL_NO_NODE, BT_EAGAIN, RETRY_NODE_MS,
+                        "for %lld s the request could not go where it asks to: prefill node '%s', decode node '%s' ('' is any)",
+                        seconds, r->prefer_prefill, r->prefer_decode);
     else
-        gw_request_fail(b, r, r->attempt ? GW_FAIL_NODE_LOST : GW_FAIL_NO_NODE, BT_EAGAIN, RETRY_MS,
+        gw_request_fail(b, r, r->attempt ? GW_FAIL_NODE_LOST : GW_FAIL_NO_NODE, BT_EAGAIN, RETRY_NODE_MS,
                         "for %lld s neither a pair of a prefill and a decode node nor a decode node that computes prompts was ready for this request",
                         seconds);
 }
 
 static void out_of_time(gw_brain *b, gw_request *r)
 {
-    const gw_side *late = r->state == GW_PREFILLING && !r->local ? &r->prefill : &r->decode;
-    const gw_node *n = gw_registry_find(&b->registry, &late->node);
-    gw_request_recover(b, r, r->is_accepted ? GW_CAUSE_NO_PROGRESS : GW_CAUSE_NO_ANSWER, "the %s node %s %s",
-                       late == &r->prefill ? "prefill" : "decode", n ? n->hello.node_id : "(forgotten)",
+    const bool is_prefill = r->state == GW_PREFILLING && !r->local;
+    const bool may_travel = r->state == GW_DECODING && !r->local && !r->has_kv && r->next_index <= gw_request_first_made(r);
+    const gw_node *n = gw_registry_find(&b->registry, is_prefill ? &r->prefill.node : &r->decode.node);
+    gw_request_recover(b, r, r->is_accepted ? GW_CAUSE_NO_PROGRESS : GW_CAUSE_NO_ANSWER,
+                       is_prefill ? GW_BLAME_PREFILL : may_travel ? GW_BLAME_PAIR : GW_BLAME_DECODE, "the %s node %s %s",
+                       is_prefill ? "prefill" : "decode", n ? n->hello.node_id : "(forgotten)",
                        !r->is_accepted ? "did not answer" : r->state == GW_PREFILLING ? "did not get on with the prompt" : "made no token");
 }
 
@@ -241,7 +252,7 @@ void gw_request_expire(gw_brain *b, gw_request *r)
         out_of_patience(b, r);
     } else if (r->state == GW_QUEUED) {
         if (b->now_us - r->waiting_us >= b->cfg.queue_us)
-            gw_request_fail(b, r, GW_FAIL_OVERLOADED, BT_EAGAIN, RETRY_MS, "every node was busy for %lld s",
+            gw_request_fail(b, r, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_retry_ms(b), "every node was busy for %lld s",
                             (long long)(b->cfg.queue_us / 1000000));
     } else if (b->now_us >= r->deadline_us) {
         if (r->state == GW_CLOSING) gw_request_done(b, r);

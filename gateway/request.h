@@ -15,6 +15,7 @@ typedef enum gw_state {
 /* What the request holds on one node. */
 typedef struct gw_side {
     bt_incarnation node;
+    uint64_t name;                      /* gw_node.name */
     bool is_open;                       /* counted in the node's attempts */
     bool is_told;                       /* the node has been asked: leaving it needs ABORT */
 } gw_side;
@@ -31,6 +32,10 @@ typedef struct gw_request {
     uint32_t stop_ids_len;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
     gw_side prefill, decode;            /* prefill is closed where the attempt is local */
+    uint64_t only_prefill, only_decode; /* until a loss: what the client asked for (route.h) */
+    char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1];
+    uint64_t shun_prefill, shun_decode; /* what failed last */
+    gw_policy policy;
     gw_local local;
     uint32_t base;                      /* next_index when this attempt began: what it replays */
     uint64_t prefill_class, decode_class;   /* of the attempt that made token 0 (route.h) */
@@ -51,6 +56,16 @@ typedef struct gw_request {
     gw_stats stats;
 } gw_request;
 
+/* A node that was asked to change its role. */
+enum { GW_ROLES_MAX = 8 };
+typedef struct gw_role {
+    bool in_use;
+    bt_incarnation node;
+    bt_role role;
+    uint64_t token;
+    int64_t deadline_us, resend_us;
+} gw_role;
+
 struct gw_brain {
     gw_config cfg;
     gw_registry registry;
@@ -58,10 +73,12 @@ struct gw_brain {
     gw_debts debts;
     gw_request *requests; uint32_t requests_len;
     uint64_t last_request;
+    gw_role roles[GW_ROLES_MAX];
     uint32_t *queue; uint32_t queued;       /* places in requests, by number */
     uint32_t active;
     uint64_t epoch;                         /* of node states: counts their changes */
     bool pair_ready; int64_t no_pair_us;    /* and since when there is none */
+    int64_t ended_us, between_us;           /* the last DONE; the mean time from one to the next, 0: not known */
     bool started, draining, exited;
     gw_action *acts; size_t acts_len, acts_cap;
     gw_counters n;
@@ -74,6 +91,8 @@ bt_msg *gw_send(gw_brain *b, const bt_incarnation *peer, bt_msg_type type);
 
 /* The index of the first token that the decode node makes in this attempt. */
 static inline uint32_t gw_request_first_made(const gw_request *r) { return r->base ? r->base : 1; }
+
+uint32_t gw_retry_ms(const gw_brain *b);                /* when half of those that wait now will have got on */
 
 /* request.c */
 gw_request *gw_request_find(gw_brain *b, uint64_t number);      /* not DEAD; NULL */
@@ -89,6 +108,12 @@ void gw_request_await_token(gw_brain *b, gw_request *r);
 void gw_request_expire(gw_brain *b, gw_request *r);
 int64_t gw_request_due_us(const gw_brain *b, const gw_request *r);
 
+/* role.c */
+void gw_role_ask(gw_brain *b, const gw_event *ev);
+void gw_role_answered(gw_brain *b, const bt_msg *m);
+void gw_role_expire(gw_brain *b);
+int64_t gw_role_due_us(const gw_brain *b);
+
 /* request_msg.c: a message about a request, from a known node. */
 void gw_request_msg(gw_brain *b, const bt_msg *m);
 
@@ -101,8 +126,11 @@ void gw_request_refuse(gw_brain *b, uint64_t request, gw_fail_kind kind, bt_err 
                        const gw_stats *stats, const char *text);     /* FAIL of one that has no place here */
 void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
-/* A needed node does not go on: leave both, and try again; or FAIL, when that was tried often enough. */
-void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* A needed node does not go on: leave both, and try again; or FAIL, when that was tried often enough. `blame` says whom to
+ * avoid. */
+typedef enum gw_blame { GW_BLAME_PREFILL = 1, GW_BLAME_DECODE = 2, GW_BLAME_PAIR = 3 } gw_blame;
+void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, gw_blame blame, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 void gw_request_requeue(gw_brain *b, gw_request *r, int64_t wait_us);    /* leave both, and wait for another attempt */
 void gw_request_finish_early(gw_brain *b, gw_request *r);
 void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *node_id, gw_cause cause);

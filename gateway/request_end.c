@@ -87,6 +87,9 @@ static const gw_stats *last_stats(const gw_brain *b, gw_request *r)
 
 void gw_request_done(gw_brain *b, gw_request *r)
 {
+    const int64_t since_us = b->now_us - b->ended_us;
+    b->between_us = b->between_us == 0 ? since_us : b->between_us + (since_us - b->between_us) / 8;
+    b->ended_us = b->now_us;
     gw_action *a = gw_act(b, GW_DO_DONE);
     a->request = r->number;
     a->u.done.reason = r->ended;
@@ -162,7 +165,15 @@ static int64_t pause_us(const gw_request *r, gw_cause cause)
     return times == 0 ? 0 : (int64_t)PAUSE_LEAST_US << (times <= PAUSE_DOUBLINGS ? times - 1 : PAUSE_DOUBLINGS);
 }
 
-void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, const char *fmt, ...)
+/* Want of room is no failure of the node, and one that said BYE will not be asked. */
+static void avoid(gw_brain *b, gw_request *r, gw_cause cause, gw_blame blame)
+{
+    r->shun_prefill = blame & GW_BLAME_PREFILL ? r->prefill.name : 0;
+    r->shun_decode = blame & GW_BLAME_DECODE ? r->decode.name : 0;
+    if (cause != GW_CAUSE_GAVE_UP && cause != GW_CAUSE_LEFT) gw_avoid_failed(&b->router.avoid, r->shun_prefill, r->shun_decode, b->now_us);
+}
+
+void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, gw_blame blame, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -170,6 +181,8 @@ void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, const char *
     va_end(ap);
     b->n.recoveries[cause]++;
     r->stats.recoveries++;
+    avoid(b, r, cause, blame);
+    r->only_prefill = r->only_decode = 0;
     if (r->fruitless == 0) r->waiting_us = b->now_us;
     if (cause != GW_CAUSE_GAVE_UP && r->lost_us < 0) r->lost_us = b->now_us;
     if (++r->fruitless == FRUITLESS_MAX) {
@@ -203,7 +216,7 @@ void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *n
             if (cause == GW_CAUSE_GONE) leave_side(b, r, side);     /* it may only be cut off, and still hold it */
             else gw_request_close_side(b, side);
             if (is_needed)
-                gw_request_recover(b, r, cause, "the %s node %s %s", k ? "decode" : "prefill", node_id,
+                gw_request_recover(b, r, cause, k ? GW_BLAME_DECODE : GW_BLAME_PREFILL, "the %s node %s %s", k ? "decode" : "prefill", node_id,
                                    cause == GW_CAUSE_GONE ? "is silent" : cause == GW_CAUSE_LEFT ? "has left" : "was restarted");
             else if (r->state == GW_CLOSING) gw_request_closing(b, r);
         }

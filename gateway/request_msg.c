@@ -24,6 +24,7 @@ static void take_tokens(gw_brain *b, gw_request *r, const int32_t *ids, uint32_t
     }
     if (r->next_index > first) {
         r->fruitless = 0;
+        r->shun_prefill = r->shun_decode = 0;
         gw_request_await_token(b, r);
     }
     r->stats.completion_tokens += passed;
@@ -74,8 +75,8 @@ static void on_accepted(gw_brain *b, gw_request *r, bool from_prefill, bool from
     gw_request_await_prompt(b, r);
 }
 
-/* For now: the node that has no room is left alone for as long as it says. P's word is about this pair only, so it is the
- * request that waits. */
+/* For now: who has no room is left alone for as long as it says. P's word is about this pair only: it may hold too much for
+ * that D already. */
 static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_refused *w)
 {
     const bool is_decode = side == &r->decode;
@@ -93,9 +94,11 @@ static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_r
     const uint32_t wait_ms = w->retry_after_ms < REFUSED_LEAST_MS  ? REFUSED_LEAST_MS
                              : w->retry_after_ms > REFUSED_MOST_MS ? REFUSED_MOST_MS
                                                                    : w->retry_after_ms;
+    const int64_t until_us = b->now_us + (int64_t)wait_ms * 1000;
     gw_node *n = gw_registry_find(&b->registry, &side->node);
-    if (is_decode && n) n->refuses_until_us = b->now_us + (int64_t)wait_ms * 1000;
-    gw_request_requeue(b, r, is_decode ? 0 : (int64_t)wait_ms * 1000);
+    if (!is_decode) gw_avoid_refused(&b->router.avoid, r->prefill.name, r->decode.name, until_us, b->now_us);
+    else if (n) n->refuses_until_us = until_us;
+    gw_request_requeue(b, r, 0);
 }
 
 /* Before token 0: kept, in order, so that a race of two links costs no resend. */
@@ -114,7 +117,11 @@ static void on_tokens(gw_brain *b, gw_request *r, const bt_msg_tokens *w)
     uint32_t skip = r->next_index - w->first_index;
     if (w->first_index > r->next_index) b->n.unexpected++;      /* a gap: what is missing comes again */
     else if (skip >= w->ids_len || r->ended) b->n.repeats++;
-    else take_tokens(b, r, w->ids + skip, w->ids_len - skip, w->logprobs ? w->logprobs + skip : NULL);
+    else {
+        gw_avoid_succeeded(&b->router.avoid, 0, r->decode.name);
+        gw_avoid_succeeded(&b->router.avoid, r->prefill.name, r->decode.name);
+        take_tokens(b, r, w->ids + skip, w->ids_len - skip, w->logprobs ? w->logprobs + skip : NULL);
+    }
     gw_request_tell(b, r, &r->decode, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index = r->next_index;
     if (r->ended) gw_request_closing(b, r);
 }
@@ -151,6 +158,10 @@ static void begin_answer(gw_brain *b, gw_request *r, const gw_side *side, const 
     b->n.covered_tokens += r->reserved.covered_tokens;
     r->stats.ttft_us = b->now_us - r->submitted_us;
     if (n) memcpy(r->stats.prefilled_by, n->hello.node_id, sizeof r->stats.prefilled_by);
+    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
+    const uint32_t chunks = gw_affinity_chain(chain, r->ids, r->ids_len);
+    if (!r->local) gw_affinity_note(b->router.affinity, chain, chunks, &r->prefill.node);
+    gw_affinity_note(b->router.affinity, chain, chunks, &r->decode.node);
     gw_action *a = gw_act(b, GW_DO_FIRST);
     a->request = r->number;
     a->u.first.msg = *w;
@@ -171,6 +182,7 @@ static void on_first(gw_brain *b, gw_request *r, const gw_side *side, const bt_m
         return;
     }
     accept(r);
+    gw_avoid_succeeded(&b->router.avoid, r->prefill.name, 0);
     gw_request_set_state(b, r, GW_DECODING);
     if (r->base == 0) begin_answer(b, r, side, w);
     else gw_request_await_token(b, r);
@@ -199,6 +211,7 @@ static bool is_for_good(int32_t code)
     return code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EVERSION;
 }
 
+/* What P says may be D's fault, or that of the network between them. */
 static void on_failed(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_failed *w)
 {
     const bool is_decode = side == &r->decode;
@@ -210,7 +223,8 @@ static void on_failed(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_fa
     gw_request_close_side(b, side);
     if (is_for_good(w->code)) gw_request_fail(b, r, GW_FAIL_REFUSED, (bt_err)w->code, 0, "%s", w->text);
     else
-        gw_request_recover(b, r, is_decode && w->code == BT_EAGAIN ? GW_CAUSE_GAVE_UP : GW_CAUSE_FAILED, "the %s node %s failed: %s",
+        gw_request_recover(b, r, is_decode && w->code == BT_EAGAIN ? GW_CAUSE_GAVE_UP : GW_CAUSE_FAILED,
+                           is_decode ? GW_BLAME_DECODE : GW_BLAME_PAIR, "the %s node %s failed: %s",
                            is_decode ? "decode" : "prefill", n ? n->hello.node_id : "(forgotten)", w->text);
 }
 

@@ -86,6 +86,8 @@ static void act(server *s, const gw_action *a)
         bt_log(BT_LOG_INFO, "%s node %s is %s", a->u.node.role == BT_ROLE_DECODE ? "decode" : "prefill", a->u.node.node_id,
                gw_node_state_name(a->u.node.state));
         break;
+    case GW_DO_ROLE_ANSWER:     /* nobody asks for roles through the door yet */
+        break;
     case GW_DO_LOG:
         bt_log(a->u.log.level, "%s", a->u.log.text);
         break;
