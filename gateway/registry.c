@@ -114,7 +114,8 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
         n = place_for(r, hello->node_id);
         if (!n) return bt_fail(fault, BT_ELIMIT, "this gateway knows %u nodes already, its limit", r->cap);
         bool same_name = n->in_use && strcmp(n->hello.node_id, hello->node_id) == 0;
-        if (same_name && bt_incarnation_equal(&n->displaced, who))
+        /* It may be the other way round: a HELLO of the dead one came late, and who was displaced lives. */
+        if (same_name && bt_incarnation_equal(&n->displaced, who) && now_us - n->heard_us < r->suspect_us)
             return bt_fail(fault, BT_EARG, "the name %s is in use by another process", hello->node_id);
         bt_incarnation before = n->in_use ? n->incarnation : zero;
         *n = (gw_node){.incarnation = *who,

@@ -9,8 +9,8 @@
  *                                               +-- draining flag or BYE --> DRAINING (keeps its work, takes no new)
  * A GONE node that is heard again becomes READY: no node is banned for good. It is forgotten after forget_us,
  * or when its place is needed. A node_id that returns with a new incarnation takes the place of the old one;
- * the old incarnation is then refused, so that two processes with one name cannot push each other out in turns.
- * */
+ * the old incarnation is then refused while the new one is heard, so that two processes with one name cannot push each
+ * other out in turns, and a HELLO that comes after its sender's death does not shut out the living. */
 typedef enum gw_node_state {
     GW_NODE_STARTING = 1, GW_NODE_READY, GW_NODE_SUSPECT, GW_NODE_DRAINING, GW_NODE_GONE,
 } gw_node_state;

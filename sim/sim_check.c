@@ -14,7 +14,8 @@ enum {
     SLACK_US = 2000000,             /* a lease's end, a timer's lateness, a packet's way */
     LEAVE_US = 100000,              /* an abort on calm links frees pages within this, beside one layer or step and the packets' way */
     LAYER_US = 3000,
-    HEAR_US = 15000000,             /* to find out that nodes are gone, and fail */
+    CALM_US = 30000000,             /* when all works again, whoever is lost is found */
+    HEAR_US = 10000000,             /* to find out that nodes are gone, and fail */
 };
 
 /* ---- what is under way --------------------------------------------------------------------------- */
@@ -113,8 +114,9 @@ static void check_owners(sim_world *w, uint32_t self)
 
 /* ---- failures ------------------------------------------------------------------------------------ */
 
-/* Since when a pair, their gateway and their links have all been well; INT64_MAX: they are not. */
-static int64_t whole_since(const sim_world *w, uint32_t g, uint32_t p, uint32_t d)
+/* Since when nothing was wrong with a pair, their gateway and their links; INT64_MAX: something is. Where only what the gateway hears counts, a pair
+ * seems whole while nothing from it is lost. */
+static int64_t whole_since(const sim_world *w, uint32_t g, uint32_t p, uint32_t d, bool as_heard)
 {
     const uint32_t who[3] = {g, p, d};
     int64_t since = 0;
@@ -122,27 +124,35 @@ static int64_t whole_since(const sim_world *w, uint32_t g, uint32_t p, uint32_t 
         const sim_process *k = &w->processes[who[i]];
         if (!k->is_alive || k->well_us == INT64_MAX) return INT64_MAX;
         since = later(since, k->well_us);
-        since = later(since, sim_net_cut_until_us(w->net, who[i], who[(i + 1) % 3]));
-        since = later(since, sim_net_cut_until_us(w->net, who[(i + 1) % 3], who[i]));
+        for (int j = 0; j < 3; j++)
+            if (!as_heard || j == 0) since = later(since, sim_net_cut_until_us(w->net, who[i], who[j]));
     }
     return since <= w->now_us ? since : INT64_MAX;
+}
+
+/* The least of it over all pairs; a decode node that computes prompts is one with itself. */
+static int64_t any_since(const sim_world *w, uint32_t g, bool as_heard)
+{
+    const uint32_t nodes = w->o.gateways + w->o.prefills;
+    int64_t best = INT64_MAX;
+    for (uint32_t d = nodes; d < w->processes_len; d++) {
+        for (uint32_t p = w->o.gateways; p < nodes; p++) {
+            const int64_t since = whole_since(w, g, p, d, as_heard);
+            if (since < best) best = since;
+        }
+        if (w->o.can_prefill && (as_heard || w->o.prefills == 0)) {
+            const int64_t since = whole_since(w, g, d, d, as_heard);
+            if (since < best) best = since;
+        }
+    }
+    return best;
 }
 
 /* The longest time that one pair was whole between from_us and now. */
 static int64_t longest_whole_us(const sim_world *w, uint32_t g, int64_t from_us)
 {
-    const uint32_t nodes = w->o.gateways + w->o.prefills;
-    int64_t best = 0;
-    for (uint32_t p = w->o.gateways; p < nodes; p++) {
-        for (uint32_t d = nodes; d < w->processes_len; d++) {
-            const int64_t since = whole_since(w, g, p, d);
-            if (since != INT64_MAX) best = later(best, w->now_us - later(since, from_us));
-        }
-    }
-    for (uint32_t d = nodes; w->o.prefills == 0 && d < w->processes_len; d++) {
-        const int64_t since = whole_since(w, g, d, d);
-        if (since != INT64_MAX) best = later(best, w->now_us - later(since, from_us));
-    }
+    const int64_t since = any_since(w, g, false);
+    int64_t best = since == INT64_MAX ? 0 : w->now_us - later(since, from_us);
     for (size_t i = 0; i < w->wholes_len; i++) {
         const sim_whole *k = &w->wholes[i];
         if (k->gateway == g) best = later(best, k->to_us - later(k->from_us, from_us));
@@ -167,9 +177,10 @@ void sim_check_breaking(sim_world *w)
 {
     const uint32_t nodes = w->o.gateways + w->o.prefills;
     for (uint32_t g = 0; g < w->o.gateways; g++) {
+        if (any_since(w, g, true) != INT64_MAX) w->processes[g].served_us = w->now_us;
         for (uint32_t d = nodes; d < w->processes_len; d++) {
-            for (uint32_t p = w->o.gateways; p < nodes; p++) keep_whole(w, whole_since(w, g, p, d), g);
-            if (w->o.prefills == 0) keep_whole(w, whole_since(w, g, d, d), g);
+            for (uint32_t p = w->o.gateways; p < nodes; p++) keep_whole(w, whole_since(w, g, p, d, false), g);
+            if (w->o.prefills == 0) keep_whole(w, whole_since(w, g, d, d, false), g);
         }
     }
 }
@@ -185,6 +196,8 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
         sim_broken(w, "request %llu fails: %s, %s", n, gw_fail_name(kind), a->u.fail.text);
         return;
     }
+    if (w->calm_us != INT64_MAX && w->now_us - w->calm_us > CALM_US)
+        sim_broken(w, "request %llu fails (%s, %s) %.3f s after the last fault", n, gw_fail_name(kind), a->u.fail.text, (double)(w->now_us - w->calm_us) / 1e6);
     const int64_t whole = longest_whole_us(w, c->r.gateway, w->now_us - w->o.gw.recovery_us);
     if (whole >= w->o.accept_us && w->now_us - w->processes[c->r.gateway].well_us >= w->o.accept_us)
         sim_broken(w, "request %llu fails (%s, %s) although a pair was whole for %.3f s", n, gw_fail_name(kind), a->u.fail.text, (double)whole / 1e6);
@@ -192,14 +205,15 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
 
 /* ---- now and then -------------------------------------------------------------------------------- */
 
+/* Where no pair even seems to be there, a request waits for one no longer than recovery_us. */
 static void check_deadline(sim_world *w, uint64_t number)
 {
     const sim_client *c = &w->clients[number - 1];
     const sim_process *g = &w->processes[c->r.gateway];
-    if (g->well_us == INT64_MAX) return;
-    const int64_t since = later(c->r.heard_us, g->well_us), bound = w->o.gw.recovery_us + HEAR_US;
-    if (w->now_us - since <= bound || longest_whole_us(w, c->r.gateway, since) > 0) return;
-    sim_broken(w, "request %llu has no answer, and has had no whole pair for %.3f s", (unsigned long long)number, (double)(w->now_us - since) / 1e6);
+    if (g->well_us == INT64_MAX || any_since(w, c->r.gateway, true) != INT64_MAX) return;
+    const int64_t since = later(later(c->r.heard_us, g->served_us), g->well_us);
+    if (w->now_us - since > w->o.gw.recovery_us + HEAR_US)
+        sim_broken(w, "request %llu has no answer, and there has been no pair for %.3f s", (unsigned long long)number, (double)(w->now_us - since) / 1e6);
 }
 
 void sim_check_all(sim_world *w)

@@ -349,6 +349,12 @@ bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index)
     return process_of(w, role, index)->is_alive;
 }
 
+bool sim_world_is_leaving(const sim_world *w, bt_role role, uint32_t index)
+{
+    const sim_process *p = process_of(w, role, index);
+    return p->is_alive && p->is_draining;
+}
+
 void sim_world_cut(sim_world *w, uint32_t from, uint32_t to, int64_t for_us, bool holds)
 {
     sim_trace(w, "=== %u -> %u is cut for %.3f s%s", from, to, (double)for_us / 1e6, holds ? ", packets wait" : "");

@@ -76,6 +76,8 @@ void sim_world_continue(sim_world *w, bt_role role, uint32_t index);
 void sim_world_drain(sim_world *w, bt_role role, uint32_t index);
 bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index);      /* false after EXIT, too */
 
+bool sim_world_is_leaving(const sim_world *w, bt_role role, uint32_t index);    /* asked to, and still here */
+
 /* ---- the network ---- */
 void sim_world_set_faults(sim_world *w, const sim_faults *f);
 /* Process numbers: gateways, prefill nodes, decode nodes, in this order. */

@@ -56,6 +56,7 @@ static void heal(sim_world *w, const plan *p)
     for (int k = 0; k < 3; k++)
         for (uint32_t i = 0; i < kinds[k].count; i++) {
             sim_world_continue(w, kinds[k].role, i);
+            if (kinds[k].role != BT_ROLE_GATEWAY && sim_world_is_leaving(w, kinds[k].role, i)) sim_world_kill(w, kinds[k].role, i);
             if (!p->leaves_dead || kinds[k].role == BT_ROLE_GATEWAY || i == 0) sim_world_start(w, kinds[k].role, i);
         }
     sim_world_set_faults(w, &(sim_faults){.delay_min_us = o->faults.delay_min_us, .delay_max_us = o->faults.delay_max_us});

@@ -202,6 +202,23 @@ static void a_full_table_gives_up_only_nodes_that_are_gone(void **s)
     gw_registry_done(&r);
 }
 
+static void a_hello_that_comes_after_its_senders_death_does_not_shut_out_the_living(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    add(&r, 1, BT_ROLE_DECODE, 100, 1, 4);
+    const bt_msg_hello h = r.nodes[0].hello;
+    const bt_incarnation living = r.nodes[0].incarnation, dead = {{99}};
+    bt_incarnation replaced;
+    gw_node *n = NULL;
+    assert_int_equal(gw_registry_hello(&r, &n, &replaced, &dead, &h, 1, NULL), BT_OK);
+    assert_int_equal(gw_registry_hello(&r, &n, &replaced, &living, &h, 2, NULL), BT_EARG);     /* two of one name, both heard */
+    assert_int_equal(gw_registry_hello(&r, &n, &replaced, &living, &h, 3, NULL), BT_OK);
+    assert_true(bt_incarnation_equal(&replaced, &dead));
+    assert_int_equal(gw_registry_hello(&r, &n, &replaced, &dead, &h, 4, NULL), BT_EARG);
+    gw_registry_done(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +229,7 @@ int main(void)
         cmocka_unit_test(a_request_with_tokens_stays_in_its_classes),
         cmocka_unit_test(a_node_whose_kv_fits_none_of_the_other_role_is_found),
         cmocka_unit_test(a_full_table_gives_up_only_nodes_that_are_gone),
+        cmocka_unit_test(a_hello_that_comes_after_its_senders_death_does_not_shut_out_the_living),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
