@@ -1,6 +1,8 @@
 /* The decode brain's bulk links: greeting, credit, which block is placed, Commit and its answers. */
 #include "decode-node/brain_inner.h"
 
+#include "base/hash.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -22,12 +24,6 @@ static dc_link *link_of(dc_brain *b, const bt_incarnation *peer)
     for (uint32_t i = 0; i < b->cfg.links_max; i++)
         if (b->links[i].in_use && bt_incarnation_equal(&b->links[i].peer, peer)) return &b->links[i];
     return NULL;
-}
-
-bool dc_link_is_own_class(dc_brain *b, const bt_incarnation *peer)
-{
-    const dc_link *l = link_of(b, peer);
-    return l && l->is_own_class;
 }
 
 static void say_reject(dc_brain *b, const bt_incarnation *peer, bt_err code, const char *text)
@@ -65,7 +61,7 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
             if (b->links[i].heard_us < l->heard_us) l = &b->links[i];
     }
     *l = (dc_link){.in_use = true, .peer = m->from, .epoch = ++b->epochs, .heard_us = b->now_us,
-                   .is_own_class = b->cfg.can_prefill && strcmp(h->exactness, own->prefill_exactness) == 0};
+                   .class = bt_hash64(h->exactness, strlen(h->exactness))};
     uint64_t window = b->cfg.window_bytes,
              least = bt_xfer_block_bytes(&own->kv, TYPICAL_BLOCK_TOKENS) * BLOCKS_A_WINDOW;
     bt_xfer_grant_open(&l->grant, window > least ? window : least);
@@ -75,18 +71,28 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
     w->u.welcome.credit_bytes = l->grant.granted_bytes;
 }
 
-static void refuse_transfer(dc_brain *b, const bt_incarnation *peer, const bt_request_ref *ref)
+static void refuse_transfer(dc_brain *b, const bt_incarnation *peer, const bt_request_ref *ref, bt_err code, const char *text)
 {
     bt_msg *m = to_peer(b, peer, BT_MSG_TRANSFER_REFUSED);
     m->ref = *ref;
-    m->u.failed.code = BT_ECANCEL;
-    snprintf(m->u.failed.text, sizeof m->u.failed.text, "no such reservation here (any more)");
+    m->u.failed.code = code;
+    snprintf(m->u.failed.text, sizeof m->u.failed.text, "%s", text);
+}
+
+static void refuse_unknown(dc_brain *b, const bt_incarnation *peer, const bt_request_ref *ref)
+{
+    refuse_transfer(b, peer, ref, BT_ECANCEL, "no such reservation here (any more)");
 }
 
 /* Every block was sent and none is being copied: start, or name what is missing. */
 static void answer_commit(dc_brain *b, dc_record *r)
 {
-    if (!bt_xfer_recv_is_complete(&r->recv)) {
+    static const char other_class[] = "the prefill node computes by another rule than this reservation is for";
+    const dc_link *l = link_of(b, &r->wish.prefill);
+    if (l && l->class != r->class) {
+        refuse_transfer(b, &r->wish.prefill, &r->ref, BT_EFORMAT, other_class);
+        dc_fail(b, r, BT_EFORMAT, other_class);
+    } else if (!bt_xfer_recv_is_complete(&r->recv)) {
         bt_msg *m = to_peer(b, &r->wish.prefill, BT_MSG_MISSING);
         m->ref = r->ref;
         m->u.missing.ranges = b->missing;
@@ -94,24 +100,24 @@ static void answer_commit(dc_brain *b, dc_record *r)
     } else if (dc_start(b, r)) {
         to_peer(b, &r->wish.prefill, BT_MSG_COMMITTED)->ref = r->ref;
     } else {
-        refuse_transfer(b, &r->wish.prefill, &r->ref);
+        refuse_unknown(b, &r->wish.prefill, &r->ref);
     }
 }
 
-static bool may_send(const dc_record *r, const bt_incarnation *from, const bt_ticket *ticket)
+static bool may_send(const dc_record *r, const bt_incarnation *from, const bt_peer_key *from_key, const bt_ticket *ticket)
 {
     uint8_t diff = 0;                   /* no early exit: time must not tell how much of a guess was right */
     for (size_t i = 0; i < sizeof ticket->bytes; i++) diff |= (uint8_t)(r->ticket.bytes[i] ^ ticket->bytes[i]);
-    return diff == 0 && bt_incarnation_equal(&r->wish.prefill, from);
+    return diff == 0 && bt_incarnation_equal(&r->wish.prefill, from) && !memcmp(&r->wish.prefill_key, from_key, sizeof *from_key);
 }
 
 static void on_commit(dc_brain *b, const bt_msg *m)
 {
     const bt_msg_commit *c = &m->u.commit;
     dc_record *r = dc_find(b, &m->ref);
-    if (!r || r->ref.attempt != m->ref.attempt || !may_send(r, &m->from, &c->ticket) ||
+    if (!r || r->ref.attempt != m->ref.attempt || !may_send(r, &m->from, &m->from_key, &c->ticket) ||
         c->prompt_tokens != r->wish.prompt_tokens || r->wish.is_local || r->state == DC_STOPPING || r->is_failed) {
-        refuse_transfer(b, &m->from, &m->ref);
+        refuse_unknown(b, &m->from, &m->ref);
         return;
     }
     if (r->state != DC_RESERVED) {
@@ -152,7 +158,8 @@ void dc_on_block(dc_brain *b, const dc_block *in)
     dc_drop_reason why = 0;
     if (!l) why = DC_DROP_TICKET;
     else if (!r || r->ref.attempt != in->ref.attempt || r->state != DC_RESERVED) why = DC_DROP_UNKNOWN;
-    else if (!may_send(r, &in->from, &in->ticket)) why = DC_DROP_TICKET;
+    else if (!may_send(r, &in->from, &in->from_key, &in->ticket)) why = DC_DROP_TICKET;
+    else if (l->class != r->class) why = DC_DROP_CLASS;
     else {
         bt_xfer_verdict v = bt_xfer_recv_block(&r->recv, &range, in->bytes);
         if (v != BT_XFER_PLACE)
@@ -182,7 +189,7 @@ void dc_on_block(dc_brain *b, const dc_block *in)
     }
     if (!is_repeat) l->grant.left_bytes += in->bytes;
     tell_credit(b, l);
-    if (why == DC_DROP_UNKNOWN && (!r || r->state == DC_STOPPING)) refuse_transfer(b, &in->from, &in->ref);
+    if (why == DC_DROP_UNKNOWN && (!r || r->state == DC_STOPPING)) refuse_unknown(b, &in->from, &in->ref);
 }
 
 void dc_on_placed(dc_brain *b, const dc_block *in, bool is_good)

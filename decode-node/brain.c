@@ -3,6 +3,9 @@
  * on its events alone. */
 #include "decode-node/brain_inner.h"
 
+#include "base/hash.h"
+#include "kv/kv_header.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,6 +158,7 @@ static void expire(dc_brain *b)
 int64_t dc_brain_due_us(const dc_brain *b)
 {
     if (!b->started) return 0;
+    if (b->exited) return BT_STEP_NEVER;
     int64_t due = BT_STEP_NEVER;
     for (uint32_t g = 0; g < b->cfg.gateways; g++) {
         int64_t t = bt_greeting_due_us(&b->gates[g], &b->times);
@@ -170,16 +174,34 @@ int64_t dc_brain_due_us(const dc_brain *b)
     return due;
 }
 
-static void leave(dc_brain *b)
+static void leave(dc_brain *b, const char *text)
+{
+    for (uint32_t g = 0; g < b->cfg.gateways; g++)
+        if (b->gates[g].state == BT_GREETING_KNOWN)
+            snprintf(to_gate(b, g, BT_MSG_BYE)->u.bye.text, BT_MSG_MAX_TEXT_BYTES, "%s", text);
+    (void)dc_act(b, DC_DO_EXIT);
+    b->exited = true;
+}
+
+static void leave_when_drained(dc_brain *b)
 {
     if (!b->draining || b->exited) return;
     for (uint32_t i = 0; i < b->records_len; i++)
         if (b->records[i].state != DC_NONE && b->records[i].state != DC_DEAD) return;
-    for (uint32_t g = 0; g < b->cfg.gateways; g++)
-        if (b->gates[g].state == BT_GREETING_KNOWN)
-            snprintf(to_gate(b, g, BT_MSG_BYE)->u.bye.text, BT_MSG_MAX_TEXT_BYTES, "drained");
-    (void)dc_act(b, DC_DO_EXIT);
-    b->exited = true;
+    leave(b, "drained");
+}
+
+/* The process ends with this step, so nothing is waited for and no page is freed. What has ended is reported once more. */
+static void leave_at_once(dc_brain *b)
+{
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        dc_record *r = &b->records[i];
+        if (r->state == DC_NONE || r->state == DC_DEAD) continue;
+        if (r->state == DC_REPORTING) dc_resend(b, r);
+        else if (r->ack_abort) (void)dc_to_owner(b, &r->ref, BT_MSG_ABORT_ACK);
+        else dc_say_failed(b, &r->ref, BT_EAGAIN, "this node is leaving");
+    }
+    leave(b, "left before it was drained");
 }
 
 static void drain(dc_brain *b)
@@ -193,6 +215,7 @@ static void drain(dc_brain *b)
 dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const bt_random *random)
 {
     b->acts_len = 0;
+    if (b->exited) return (dc_actions){b->acts, 0};
     b->now_us = now_us;
     b->random = random;
     dc_reap(b);
@@ -214,10 +237,11 @@ dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const 
     case DC_EV_ENDED: dc_on_ended(b, ev); break;
     case DC_EV_STOPPED: dc_on_stopped(b, ev->u.stopped.slot, ev->u.stopped.rows); break;
     case DC_EV_DRAIN: drain(b); break;
+    case DC_EV_DRAIN_OVER: leave_at_once(b); return (dc_actions){b->acts, b->acts_len};
     default: break;
     }
     dc_memory_settle(b);
-    leave(b);
+    leave_when_drained(b);
     return (dc_actions){b->acts, b->acts_len};
 }
 
@@ -227,7 +251,7 @@ bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
 {
     static const bt_incarnation zero;
     if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > DC_MAX_GATEWAYS || c->slots < 1 ||
-        c->slots > 1024 || c->pages_total < 1 || c->page_tokens < 1 || c->links_max < 1 || c->hello.ctx_tokens < 1 ||
+        c->slots > 1024 || c->pages_total < 1 || c->page_tokens < 1 || c->page_tokens > 256 || c->page_tokens % BT_KV_UNIT_TOKENS || c->links_max < 1 || c->hello.ctx_tokens < 1 ||
         c->hello.kv.layers < 1 || bt_xfer_block_bytes(&c->hello.kv, 1) == 0)
         return bt_fail(fault, BT_EARG, "decode node: a limit of its configuration is zero or out of range");
     dc_brain *b = calloc(1, sizeof *b);
@@ -235,25 +259,20 @@ bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
     b->cfg = *c;
     b->times = (bt_greeting_times){c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us};
     b->records_len = c->slots * 4 + 16;
-    const uint32_t longest = (uint32_t)(((uint64_t)c->hello.ctx_tokens + c->page_tokens - 1) / c->page_tokens);
-    b->seq_pages = longest < c->pages_total ? longest : c->pages_total;
+    b->own_class = bt_hash64(c->hello.prefill_exactness, strlen(c->hello.prefill_exactness));
     b->acts_cap = b->records_len * 8 + (size_t)c->gateways * 4 + 16;
     b->records = calloc(b->records_len, sizeof *b->records);
     b->slot_used = calloc(c->slots, sizeof *b->slot_used);
     b->links = calloc(c->links_max, sizeof *b->links);
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
-    b->table = calloc(c->slots, b->seq_pages * sizeof *b->table);
-    b->holders = calloc(c->pages_total, sizeof *b->holders);
-    b->free_pages = malloc(c->pages_total * sizeof *b->free_pages);
-    if (!b->table || !b->holders || !b->free_pages || !b->records || !b->slot_used || !b->links || !b->acts) {
+    const uint32_t longest = (uint32_t)(((uint64_t)c->hello.ctx_tokens + c->page_tokens - 1) / c->page_tokens);
+    bt_err e = bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots, longest < c->pages_total ? longest : c->pages_total, fault);
+    if (e == BT_OK && (!b->records || !b->slot_used || !b->links || !b->acts)) e = bt_fail(fault, BT_ENOMEM, "decode node: out of memory");
+    if (e < 0) {
         dc_brain_free(b);
-        return bt_fail(fault, BT_ENOMEM, "decode node: out of memory");
+        return e;
     }
     for (uint32_t i = 0; i < b->records_len; i++) b->records[i].slot = DC_NO_SLOT;
-    while (b->free_len < c->pages_total) {
-        b->free_pages[b->free_len] = b->free_len;
-        b->free_len++;
-    }
     *ret = b;
     return BT_OK;
 }
@@ -267,9 +286,7 @@ void dc_brain_free(dc_brain *b)
     }
     free(b->records);
     free(b->slot_used);
-    free(b->table);
-    free(b->holders);
-    free(b->free_pages);
+    bt_kv_book_free(b->book);
     free(b->links);
     free(b->acts);
     free(b);
@@ -279,7 +296,8 @@ bt_load dc_brain_load(const dc_brain *b)
 {
     bt_load load = {.slots_total = b->cfg.slots,
                     .pages_total = b->cfg.pages_total,
-                    .pages_used = b->cfg.pages_total - b->free_len,
+                    .pages_used = bt_kv_book_used(b->book),
+                    .pages_cached = bt_kv_book_cached(b->book),
                     .rss_bytes = b->rss_bytes};
     for (uint32_t i = 0; i < b->records_len; i++) {
         const dc_record *r = &b->records[i];
@@ -302,3 +320,4 @@ bool dc_brain_is_welcome(const dc_brain *b)
 }
 
 const dc_counters *dc_brain_counters(const dc_brain *b) { return &b->n; }
+bool dc_brain_is_sound(const dc_brain *b) { return bt_kv_book_is_sound(b->book); }

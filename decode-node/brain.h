@@ -16,7 +16,9 @@
  * Tokens of an earlier attempt (Reserve.generated) are known from the start: the worker replays them, none is told again.
  * While rows of known tokens are computed, and the worker gets on with anything, the gateway hears PREFILL_ACCEPTED: slow, but not stuck.
  *
- * Pages. The brain counts them itself, shared ones once, so RESERVE_PAGES, GROW_PAGES, SHARE_PAGES and SWAP_IN cannot fail.
+ * Pages. Which slot holds which, and which hold the beginning of a prompt that came before, is in the brain (kv/kv_book.h); the shell only
+ * finds page `number` in its memory, so no action of pages can fail. Where "free" is said of pages, those that only the prefix index keeps are
+ * meant too.
  *   - Reserve takes every page of the prompt, and counts growth for min(max_tokens, growth_tokens) more: it is refused while that does not
  *     fit beside what the others hold and were counted, and while anybody here waits for pages.
  *   - Who waits for pages, to grow or to come back, is served in the order of reservation (age), the oldest first. Where no page is free,
@@ -26,10 +28,13 @@
  *     prompt's rows, they are dropped, and later the prompt is prefilled and the tokens are replayed here; else the attempt is over:
  *     FAILED with BT_EAGAIN, and the gateway may begin another. One in the middle of its prefill begins that again. So is one over that
  *     waits for pages longer than preempted_us.
- *   - A prompt that is prefilled here shares its beginning with a live sequence that has the same beginning in place, in steps of 16 tokens.
- *     Only rows of a prompt, made by this node's prefill engine or one of the same class, are shared. Whole pages of a prompt are never
- *     written again; a page that the beginning ends in is copied before it is (copy-on-write), by whoever shares it.
- * A slot (0..slots-1) is held from the Reserve until the attempt is over; its pages go by FREE_PAGES, its rows in the swap store by
+ *   - Beginnings of prompts are shared in whole pages, which nobody writes again. The whole pages of a prompt are kept when its rows are
+ *     complete; when a transfer or a prefill ends early, those that are complete by then, so that the next attempt begins there. They are
+ *     found by their tokens and the class that made them: XXH3-64 of the exactness of a prefill engine, for a remote attempt
+ *     Reserve.prefill_class. A remote attempt has what is kept here from the start (RESERVED.covered_tokens), up to the whole prompt; a
+ *     local one all but the last token at most, for token 0 comes of it. Rows that decoding made are never kept.
+ *   - A block or COMMIT counts only from the incarnation and key that Reserve named, with the ticket, and from an engine of its class.
+ * A slot (0..slots-1) is held from the Reserve until the attempt is over; its pages go by an empty SET_PAGES, its rows in the swap store by
  * DROP_SWAP. */
 
 enum { DC_MAX_GATEWAYS = 8 };
@@ -40,7 +45,7 @@ typedef struct dc_config {
                                      * kv_endpoint, pid; load is filled here */
     uint32_t gateways;              /* 1..DC_MAX_GATEWAYS control links, addressed by index */
     uint32_t slots;                 /* attempts at once, 1..1024 */
-    uint32_t pages_total, page_tokens;
+    uint32_t pages_total, page_tokens;      /* page_tokens: a multiple of 16, at most 256 */
     uint32_t growth_tokens;         /* counted for each sequence beside its prompt */
     uint32_t swap_pages;            /* of the swap store; 0: there is none */
     bool can_prefill;               /* then hello.prefill_exactness names the class */
@@ -60,6 +65,7 @@ dc_config dc_config_defaults(void);
  * receiver. */
 typedef struct dc_block {
     bt_incarnation from;            /* the prefill node */
+    bt_peer_key from_key;           /* that the transport proved; zero without keys */
     bt_request_ref ref;
     bt_ticket ticket;
     uint32_t layer, token_begin, token_count;
@@ -70,11 +76,12 @@ typedef struct dc_block {
 
 typedef enum dc_drop_reason {
     DC_DROP_UNKNOWN = 1,            /* no such request or attempt, or it is over */
-    DC_DROP_TICKET,                 /* not the ticket, not the prefill node, or a link that never said HELLO */
+    DC_DROP_TICKET,                 /* not the ticket, not the prefill node or its key, or a link that never said HELLO */
     DC_DROP_RANGE,                  /* outside the prompt or the model, edges off the grid, or bytes that do not
                                      * fit them */
     DC_DROP_REPEAT,                 /* some of its rows are in place already: rows are never written twice */
     DC_DROP_BUSY,                   /* the slot's last PLACE is not answered yet */
+    DC_DROP_CLASS,                  /* its sender computes by another rule than the reservation is for */
 } dc_drop_reason;
 
 typedef enum dc_event_type {
@@ -83,15 +90,16 @@ typedef enum dc_event_type {
     DC_EV_BULK,                     /* a message on the bulk socket; the shell has noted the route back to
                                      * msg->from */
     DC_EV_BLOCK,                    /* answered by exactly one PLACE or DROP action of the same step */
-    DC_EV_PLACED,                   /* after PLACE, before the slot's next BLOCK: digest right, rows copied. */
-    DC_EV_CORRUPT,                  /* ... or digest wrong, nothing copied */
+    DC_EV_PLACED,                   /* after PLACE, before the slot's next BLOCK: rows copied, and what lies in the pages has the digest; */
+    DC_EV_CORRUPT,                  /* ... or has not: the rows count as not there, and are asked for again */
     DC_EV_FIRST,                    /* worker: the prompt was prefilled here and made token 0, which was not known */
     DC_EV_TOKEN,                    /* worker: token `index` (from 1) of the slot, each index once, ascending */
-    DC_EV_NEED,                     /* worker: rows that the slot's pages should hold; answered by GROW_PAGES or STOP */
+    DC_EV_NEED,                     /* worker: rows that the slot's pages should hold; answered by SET_PAGES or STOP */
     DC_EV_ENDED,                    /* worker: the sequence ended by itself (stop id, length, error) */
     DC_EV_STOPPED,                  /* worker, after STOP. Every START ends by exactly one ENDED or STOPPED */
     DC_EV_DRAIN,                    /* refuse new reservations; EXIT when all have ended and their reports are
                                      * taken */
+    DC_EV_DRAIN_OVER,               /* it lasts too long: every attempt ends with FAILED (BT_EAGAIN), then EXIT at once */
 } dc_event_type;
 typedef struct dc_event {
     dc_event_type type;
@@ -114,19 +122,16 @@ typedef struct dc_event {
 typedef enum dc_action_type {
     DC_DO_SEND_CONTROL = 1,         /* msg to gateway link `gateway`; may be dropped when it cannot be sent now */
     DC_DO_SEND_BULK,                /* msg to the prefill node `peer`; may be dropped */
-    DC_DO_PLACE,                    /* check the block's digest and copy its rows into the slot's pages */
+    DC_DO_PLACE,                    /* copy the block's rows into the slot's pages, then check the digest of what lies there */
     DC_DO_DROP,                     /* do not copy; the reason is for logs, it is already counted */
-    DC_DO_RESERVE_PAGES,            /* let the slot hold `tokens` rows a layer, beside what it shares: cannot fail */
-    DC_DO_SHARE_PAGES,              /* the empty slot has the first `tokens` rows of `from` too: whole pages are held by both, one that they end in is copied */
-    DC_DO_GROW_PAGES,               /* let the running slot hold `tokens` rows, and tell the worker */
-    DC_DO_FREE_PAGES,               /* the slot holds no page any more */
-    DC_DO_SWAP_OUT,                 /* keep the first `tokens` rows of the slot in the swap store, then free its pages */
-    DC_DO_SWAP_IN,                  /* let the slot hold `capacity` rows, put the `tokens` kept ones back, forget them in the store */
+    DC_DO_SET_PAGES,                /* the slot's rows lie in these pages, in token order; none: it has no rows */
+    DC_DO_SWAP_OUT,                 /* keep the first `tokens` rows of the slot in the swap store; an empty SET_PAGES follows */
+    DC_DO_SWAP_IN,                  /* put the `tokens` kept rows back into the slot's pages, just set, and forget them in the store */
     DC_DO_DROP_SWAP,                /* forget the slot's rows in the swap store */
     DC_DO_START,                    /* join the batch: `rows` rows are in place, of the prompt and then of ids[0 .. ids_len) */
     DC_DO_STOP,                     /* leave the batch; STOPPED (or ENDED) will follow */
     DC_DO_LOG,
-    DC_DO_EXIT,                     /* drained, once */
+    DC_DO_EXIT,                     /* drained, once; no action comes after it, in any step */
 } dc_action_type;
 typedef struct dc_action {
     dc_action_type type;
@@ -135,8 +140,13 @@ typedef struct dc_action {
         struct { bt_incarnation peer; bt_msg msg; } bulk;
         dc_block block;                                     /* PLACE */
         struct { dc_block block; dc_drop_reason reason; } drop;
-        struct { uint32_t slot, tokens, from, capacity; } pages;        /* all that end in _PAGES or begin with SWAP_ */
-        uint32_t slot;                                      /* FREE_PAGES, DROP_SWAP, STOP */
+        struct {
+            uint32_t slot, pages_len;
+            const uint32_t *pages;
+            bool is_growth;                                 /* of a running slot: what it had, and more; the worker is told */
+        } set;
+        struct { uint32_t slot, tokens; } swap;             /* SWAP_OUT, SWAP_IN */
+        uint32_t slot;                                      /* DROP_SWAP, STOP */
         struct {
             uint32_t slot;
             const int32_t *prompt; uint32_t prompt_tokens;  /* lives until STOPPED or ENDED */
@@ -153,9 +163,10 @@ typedef struct dc_actions { const dc_action *items; size_t len; } dc_actions;
 
 typedef struct dc_counters {
     uint64_t reserved, refused, started, finished, failed, aborted, leases_ended;
-    uint64_t local_prefills, prefix_hits, prefix_tokens;    /* prompts; that shared pages; rows so shared */
+    uint64_t local_prefills;
+    uint64_t prompt_tokens, prefix_hits, prefix_tokens;     /* of all reservations; those that found a beginning kept; tokens of these beginnings */
     uint64_t preempted, swapped_out, swapped_in, dropped, given_up, replayed_tokens;    /* dropped: to be prefilled again */
-    uint64_t tokens, blocks_placed, block_bytes_placed, blocks_corrupt, blocks_dropped[DC_DROP_BUSY + 1];   /* by reason */
+    uint64_t tokens, blocks_placed, block_bytes_placed, blocks_corrupt, blocks_dropped[DC_DROP_CLASS + 1];   /* by reason */
     uint64_t wrong_incarnation, stale_attempt, unexpected, repeats, resent;
 } dc_counters;
 
@@ -170,4 +181,5 @@ bt_load dc_brain_load(const dc_brain *b);               /* as heartbeats tell it
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes);     /* for the next heartbeat */
 bool dc_brain_is_welcome(const dc_brain *b);            /* some gateway has taken this node in */
 const dc_counters *dc_brain_counters(const dc_brain *b);
+bool dc_brain_is_sound(const dc_brain *b);              /* its counts agree with each other: for tests and the simulator, O(pages) */
 #endif

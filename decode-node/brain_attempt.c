@@ -33,6 +33,7 @@ void dc_say_reserved(dc_brain *b, const dc_record *r)
     bt_msg *m = dc_to_owner(b, &r->ref, BT_MSG_RESERVED);
     if (!m) return;
     m->u.reserved.ticket = r->ticket;
+    m->u.reserved.covered_tokens = r->covered_tokens;
     memcpy(m->u.reserved.kv_endpoint, b->cfg.hello.kv_endpoint, sizeof m->u.reserved.kv_endpoint);
 }
 
@@ -114,6 +115,7 @@ dc_record *dc_by_slot(dc_brain *b, uint32_t slot)
 static void free_slot(dc_brain *b, dc_record *r)
 {
     if (r->slot == DC_NO_SLOT) return;
+    if (r->recv.cover) dc_memory_keep(b, r, bt_kv_cover_beginning(r->recv.cover));     /* the transfer ends early: the next begins here */
     dc_memory_drop(b, r);
     b->slot_used[r->slot] = false;
     r->slot = DC_NO_SLOT;
@@ -217,6 +219,12 @@ void dc_launch(dc_brain *b, dc_record *r, uint32_t rows)
     memcpy(a->u.start.stop_ids, r->wish.stop_ids, sizeof r->wish.stop_ids);
 }
 
+static void complete_prompt(dc_brain *b, dc_record *r)
+{
+    if (!r->has_prompt) dc_memory_keep(b, r, r->wish.prompt_tokens);
+    r->has_prompt = true;
+}
+
 bool dc_start(dc_brain *b, dc_record *r)
 {
     bt_xfer_recv_done(&r->recv);
@@ -228,8 +236,7 @@ bool dc_start(dc_brain *b, dc_record *r)
         r->ids[r->ids_len++] = r->commit_token;
         r->acked = 1;                   /* token 0 reached the gateway from the prefill node, or will */
     }
-    r->has_prompt = true;
-    r->is_own_class = dc_link_is_own_class(b, &r->wish.prefill);
+    complete_prompt(b, r);
     b->n.started++;
     dc_launch(b, r, r->wish.prompt_tokens);
     return true;
@@ -323,15 +330,19 @@ static void reserve(dc_brain *b, dc_record *r, const dc_record *filled, uint32_t
     *r = *filled;
     r->slot = slot;
     r->age = ++b->ages;
+    r->class = r->wish.is_local ? b->own_class : r->wish.prefill_class;
     static_assert(sizeof r->ticket == sizeof *b->random, "a ticket is 128 random bits");
     memcpy(&r->ticket, b->random, sizeof r->ticket);
     dc_set_lease(b, r, r->wish.lease_ms);
     b->slot_used[slot] = true;
     b->n.reserved++;
     const uint32_t rows = dc_memory_place_prompt(b, r);
+    if (!r->wish.is_local) {
+        r->covered_tokens = rows;
+        bt_xfer_recv_has(&r->recv, rows);
+    }
     dc_say_reserved(b, r);
     if (!r->wish.is_local) return;
-    r->is_own_class = true;
     b->n.started++;
     dc_launch(b, r, rows);
 }
@@ -397,12 +408,12 @@ void dc_on_first(dc_brain *b, const dc_event *ev)
     const bt_msg_first_token *f = ev->u.first.msg;
     dc_record *r = in_work(b, ev->u.first.slot);
     if (!r) return;
-    r->has_prompt = true;
     r->is_behind = false;
     if (r->ids_len > 0 && r->ids[0] != f->token) {
         dc_memory_give_up(b, r, BT_EIO, "the prompt, prefilled again, has another first token");
         return;
     }
+    complete_prompt(b, r);
     if (r->ids_len == 0) {
         r->ids[r->ids_len++] = f->token;
         r->acked = 1;                   /* FIRST_TOKEN brings it, not TOKENS */
@@ -426,7 +437,7 @@ void dc_on_token(dc_brain *b, const dc_event *ev)
     }
     const uint32_t index = r->ids_len;
     r->is_behind = false;
-    r->has_prompt = true;               /* no FIRST came where token 0 was known before */
+    complete_prompt(b, r);              /* no FIRST came where token 0 was known before */
     if (r->logprobs && ev->u.token.logprob) r->logprobs[index] = *ev->u.token.logprob;
     r->ids[r->ids_len++] = ev->u.token.id; /* NOLINT(clang-analyzer-unix.Malloc): dc_reap empties the record whose ids it frees */
     b->n.tokens++;
@@ -458,7 +469,12 @@ void dc_on_ended(dc_brain *b, const dc_event *ev)
 void dc_on_stopped(dc_brain *b, uint32_t slot, uint32_t rows)
 {
     dc_record *r = dc_by_slot(b, slot);
-    if (r && r->state == DC_STOPPING && !r->recv.placing) dc_stopped(b, r);
-    else if (r && r->state == DC_PREEMPTING) dc_memory_preempted(b, r, rows);
-    else b->n.unexpected++;
+    if (r && r->state == DC_STOPPING && !r->recv.placing) {
+        dc_memory_keep(b, r, rows);
+        dc_stopped(b, r);
+    } else if (r && r->state == DC_PREEMPTING) {
+        dc_memory_preempted(b, r, rows);
+    } else {
+        b->n.unexpected++;
+    }
 }

@@ -1,6 +1,7 @@
 #ifndef DC_BRAIN_INNER_H
 #define DC_BRAIN_INNER_H
 #include "decode-node/brain.h"
+#include "kv/kv_book.h"
 #include "xfer/attempt_log.h"
 #include "xfer/greeting.h"
 #include "xfer/xfer_credit.h"
@@ -18,7 +19,9 @@ typedef struct dc_record {
     dc_state state;
     bt_request_ref ref;
     uint64_t age;                       /* order of reservation: lower is older */
-    uint32_t slot, pages;               /* DC_NO_SLOT: none; pages held, shared ones too */
+    uint32_t slot;                      /* DC_NO_SLOT: none. The slot's pages are those of the book's sequence `slot` */
+    uint64_t class;                     /* of the prompt's rows */
+    uint32_t covered_tokens;            /* remote: in place at the reservation */
     bt_msg_reserve wish;                /* its arrays are in `block` */
     bt_ticket ticket;
     bt_xfer_recv recv;                  /* until DC_RUNNING */
@@ -28,7 +31,7 @@ typedef struct dc_record {
     int32_t *ids;                       /* [max_tokens] from index 0 */
     bt_msg_logprob *logprobs;           /* [max_tokens], where asked for */
     uint32_t ids_len, acked;            /* known; wanted next by the gateway */
-    bool has_prompt, is_own_class;      /* the prompt's rows are in place; made by the rule of this node's prefill engine */
+    bool has_prompt;                    /* the prompt's rows are in place */
     bool is_behind;                     /* DC_RUNNING: rows of known tokens are computed first; no token since START */
     int64_t alive_us;                   /* when the gateway was last told that this gets on; -1: not since START */
     uint32_t need_tokens;               /* DC_RUNNING: rows that the worker asked for; 0: none */
@@ -45,8 +48,9 @@ typedef struct dc_record {
 } dc_record;
 
 typedef struct dc_link {
-    bool in_use, is_own_class;          /* it prefills by the rule of this node's prefill engine */
+    bool in_use;
     bt_incarnation peer;
+    uint64_t class;                     /* of the rows that it makes */
     bt_xfer_grant grant;
     uint64_t epoch;
     int64_t heard_us;
@@ -58,10 +62,8 @@ struct dc_brain {
     bt_greeting gates[DC_MAX_GATEWAYS];
     dc_record *records; uint32_t records_len;
     bool *slot_used;
-    uint32_t seq_pages;                 /* most that one slot holds */
-    uint32_t *table;                    /* [slots][seq_pages] pages by the brain's own numbers */
-    uint32_t *holders;                  /* [pages_total] */
-    uint32_t *free_pages, free_len;     /* a stack */
+    bt_kv_book *book;                   /* a sequence a slot */
+    uint64_t own_class;                 /* of this node's prefill engine */
     uint32_t swap_used;
     dc_link *links;
     uint64_t epochs, ages, rss_bytes;
@@ -102,6 +104,7 @@ void dc_on_stopped(dc_brain *b, uint32_t slot, uint32_t rows);
 /* brain_memory.c */
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w);  /* for its prompt, and for what is counted beside it */
 uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r);     /* pages of the prompt; returns the rows in place, shared ones */
+void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows);    /* so many rows are in place in every layer: those of the prompt may be shared */
 void dc_memory_drop(dc_brain *b, dc_record *r);                 /* pages and swapped rows */
 void dc_memory_preempted(dc_brain *b, dc_record *r, uint32_t rows);     /* the worker has stopped: keep, drop or give up */
 void dc_memory_need(dc_brain *b, uint32_t slot, uint32_t tokens);
@@ -110,7 +113,6 @@ void dc_memory_give_up(dc_brain *b, dc_record *r, bt_err code, const char *text)
 void dc_memory_settle(dc_brain *b);                             /* at the end of a step: who gets pages, who must go */
 
 /* blocks.c */
-bool dc_link_is_own_class(dc_brain *b, const bt_incarnation *peer);
 void dc_on_bulk(dc_brain *b, const bt_msg *m);
 void dc_on_block(dc_brain *b, const dc_block *in);
 void dc_on_placed(dc_brain *b, const dc_block *in, bool is_good);

@@ -1,44 +1,50 @@
 /* Decides who holds which KV pages: room for a reservation, growth, shared beginnings of prompts, who is preempted, what becomes of its
- * rows, and when it returns. The rules are in brain.h. Pages have the brain's own numbers here, so that its count of them is exact where
- * several sequences hold one; the shell's pool has the same count by doing the same things in the same order. */
+ * rows, and when it returns. The rules are in brain.h, the numbers in kv/kv_book.h. */
 #include "decode-node/brain_inner.h"
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 static uint32_t pages_for(const dc_brain *b, uint64_t tokens)
 {
     return (uint32_t)((tokens + b->cfg.page_tokens - 1) / b->cfg.page_tokens);
 }
 
-static uint32_t *table_of(const dc_brain *b, uint32_t slot) { return b->table + (size_t)slot * b->seq_pages; }
+static uint32_t pages_of(const dc_brain *b, const dc_record *r)
+{
+    uint32_t len = 0;
+    if (r->slot != DC_NO_SLOT) (void)bt_kv_book_table(b->book, r->slot, &len);
+    return len;
+}
 
-static dc_action *act_pages(dc_brain *b, dc_action_type type, uint32_t slot, uint32_t tokens)
+static void set_pages(dc_brain *b, const dc_record *r, bool is_growth)
+{
+    dc_action *a = dc_act(b, DC_DO_SET_PAGES);
+    a->u.set.slot = r->slot;
+    a->u.set.pages = bt_kv_book_table(b->book, r->slot, &a->u.set.pages_len);
+    a->u.set.is_growth = is_growth;
+}
+
+/* Let r hold `tokens` rows; the caller knows that there is room. */
+static void hold(dc_brain *b, const dc_record *r, uint32_t tokens)
+{
+    const bool has = bt_kv_book_hold(b->book, r->slot, tokens);
+    assert(has);
+    (void)has;
+}
+
+static void let_go(dc_brain *b, const dc_record *r)
+{
+    if (pages_of(b, r) == 0) return;
+    bt_kv_book_release(b->book, r->slot);
+    set_pages(b, r, false);
+}
+
+static void swap(dc_brain *b, dc_action_type type, const dc_record *r)
 {
     dc_action *a = dc_act(b, type);
-    a->u.pages.slot = slot;
-    a->u.pages.tokens = tokens;
-    return a;
-}
-
-/* Let r hold so many pages, new ones at its end. */
-static void take(dc_brain *b, dc_record *r, uint32_t pages)
-{
-    assert(pages <= b->seq_pages && pages <= r->pages + b->free_len);
-    while (r->pages < pages) {
-        const uint32_t page = b->free_pages[--b->free_len];
-        b->holders[page] = 1;
-        table_of(b, r->slot)[r->pages++] = page;
-    }
-}
-
-static void let_go(dc_brain *b, dc_record *r)
-{
-    while (r->pages > 0) {
-        const uint32_t page = table_of(b, r->slot)[--r->pages];
-        if (--b->holders[page] == 0) b->free_pages[b->free_len++] = page;
-    }
+    a->u.swap.slot = r->slot;
+    a->u.swap.tokens = r->rows;
 }
 
 /* Rows that r needs to go on without asking at once; at most what it will ever have. */
@@ -48,34 +54,12 @@ static uint64_t with_growth(const dc_brain *b, const bt_msg_reserve *w, uint32_t
     return w->prompt_tokens + (growth < w->max_tokens ? growth : w->max_tokens);
 }
 
-/* ---- shared beginnings -------------------------------------------------------------------------- */
-
-/* Fewer tokens, where a beginning ends inside a page, are computed as fast as they are copied. */
-enum { SHARE_TOKENS = 16 };
-
-/* The sequence that has the longest beginning of this prompt in place; at least one token is left to compute, for token 0 comes of it. The
- * oldest of equal ones. */
-static const dc_record *find_donor(const dc_brain *b, const int32_t *ids, uint32_t len, uint32_t *ret_tokens)
-{
-    const uint32_t unit = b->cfg.page_tokens % SHARE_TOKENS ? b->cfg.page_tokens : SHARE_TOKENS;
-    const dc_record *best = NULL;
-    *ret_tokens = 0;
-    for (uint32_t i = 0; i < b->records_len && len > 1; i++) {
-        const dc_record *r = &b->records[i];
-        if ((r->state != DC_RUNNING && r->state != DC_PREEMPTING) || !r->has_prompt || !r->is_own_class) continue;
-        const uint32_t most = len - 1 < r->wish.prompt_tokens ? len - 1 : r->wish.prompt_tokens;
-        uint32_t n = 0;
-        while (most - n >= unit && memcmp(ids + n, r->wish.ids + n, unit * sizeof *ids) == 0) n += unit;
-        if (n == 0 || n < *ret_tokens || (n == *ret_tokens && best && r->age > best->age)) continue;
-        best = r;
-        *ret_tokens = n;
-    }
-    return best;
-}
-
 /* ---- reservations ------------------------------------------------------------------------------- */
 
 bool dc_memory_waits(const dc_record *r) { return r->state == DC_PREEMPTED || (r->state == DC_RUNNING && r->need_tokens > 0); }
+
+/* What of a prompt may be shared: where it is computed here at least one token is, for token 0 comes of it. */
+static uint32_t most_shared(const bt_msg_reserve *w, bool is_here) { return w->prompt_tokens - is_here; }
 
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
 {
@@ -84,40 +68,41 @@ bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
         const dc_record *r = &b->records[i];
         if (dc_memory_waits(r) || r->state == DC_PREEMPTING) return false;
         if (r->state != DC_RESERVED && r->state != DC_RUNNING) continue;
-        const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len));
-        if (all > r->pages) counted += all - r->pages;
+        const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len)), held = pages_of(b, r);
+        if (all > held) counted += all - held;
     }
-    uint32_t shared = 0;
-    if (w->is_local) (void)find_donor(b, w->ids, w->ids_len, &shared);
-    return counted + pages_for(b, with_growth(b, w, w->generated_len)) - shared / b->cfg.page_tokens <= b->free_len;
+    const uint64_t class = w->is_local ? b->own_class : w->prefill_class;
+    const uint32_t most = most_shared(w, w->is_local), shared = bt_kv_book_match(b->book, class, w->ids, most);
+    return counted + pages_for(b, with_growth(b, w, w->generated_len)) - shared / b->cfg.page_tokens <=
+           bt_kv_book_room_after(b->book, class, w->ids, most);
 }
 
-/* Pages for `tokens` rows, the prompt's at least; where it is prefilled here, the first may be shared ones. The page that a shared beginning
- * ends in is written next, so r has a copy of its own. Returns the rows that are in place. */
-static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool may_share)
+/* Pages for `tokens` rows, the prompt's at least, the first of them shared ones where its beginning is kept. Returns the rows that are in
+ * place. */
+static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool is_here)
 {
-    uint32_t shared = 0;
-    const dc_record *donor = may_share ? find_donor(b, r->wish.ids, r->wish.prompt_tokens, &shared) : NULL;
-    if (donor) {
-        act_pages(b, DC_DO_SHARE_PAGES, r->slot, shared)->u.pages.from = donor->slot;
-        for (; r->pages < shared / b->cfg.page_tokens; r->pages++) {
-            const uint32_t page = table_of(b, donor->slot)[r->pages];
-            b->holders[page]++;
-            table_of(b, r->slot)[r->pages] = page;
-        }
-        b->n.prefix_hits++;
-        b->n.prefix_tokens += shared;
-    }
-    take(b, r, pages_for(b, tokens));
-    (void)act_pages(b, DC_DO_RESERVE_PAGES, r->slot, tokens);
+    const uint32_t shared = bt_kv_book_share(b->book, r->slot, r->class, r->wish.ids, most_shared(&r->wish, is_here));
+    hold(b, r, tokens);
+    set_pages(b, r, false);
+    b->n.prefix_hits += shared > 0;
+    b->n.prefix_tokens += shared;
     return shared;
 }
 
-uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r) { return place(b, r, r->wish.prompt_tokens, r->wish.is_local); }
+uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r)
+{
+    b->n.prompt_tokens += r->wish.prompt_tokens;
+    return place(b, r, r->wish.prompt_tokens, r->wish.is_local);
+}
+
+void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows)
+{
+    if (r->slot == DC_NO_SLOT) return;
+    bt_kv_book_keep(b->book, r->slot, r->class, r->wish.ids, rows < r->wish.prompt_tokens ? rows : r->wish.prompt_tokens);
+}
 
 void dc_memory_drop(dc_brain *b, dc_record *r)
 {
-    if (r->pages > 0) dc_act(b, DC_DO_FREE_PAGES)->u.slot = r->slot;
     let_go(b, r);
     if (r->swap_pages > 0) dc_act(b, DC_DO_DROP_SWAP)->u.slot = r->slot;
     b->swap_used -= r->swap_pages;
@@ -153,19 +138,19 @@ void dc_memory_preempted(dc_brain *b, dc_record *r, uint32_t rows)
         dc_fail(b, r, (bt_err)r->failed.code, r->failed.text);
         return;
     }
+    dc_memory_keep(b, r, rows);
     const bool has_rows = r->ids_len > 0 && rows >= r->wish.prompt_tokens;      /* else it was in its prefill, which is begun again */
     const uint32_t pages = pages_for(b, rows);
     assert(!has_rows || rows < r->wish.prompt_tokens + r->ids_len);
     if (has_rows && pages <= b->cfg.swap_pages - b->swap_used) {
-        (void)act_pages(b, DC_DO_SWAP_OUT, r->slot, rows);
+        r->rows = rows;
+        swap(b, DC_DO_SWAP_OUT, r);
         let_go(b, r);
         b->swap_used += pages;
         r->swap_pages = pages;
-        r->rows = rows;
         b->n.swapped_out++;
-    } else if (b->cfg.can_prefill && r->is_own_class) {
-        dc_memory_drop(b, r);
-        r->rows = 0;
+    } else if (b->cfg.can_prefill && r->class == b->own_class) {
+        let_go(b, r);
         r->has_prompt = false;
         b->n.dropped++;
     } else {
@@ -194,38 +179,37 @@ void dc_memory_need(dc_brain *b, uint32_t slot, uint32_t tokens)
 static void come_back(dc_brain *b, dc_record *r)
 {
     const uint32_t tokens = r->wish.prompt_tokens + r->ids_len;         /* the row of the next token too */
-    uint32_t rows = r->rows;
-    if (r->swap_pages > 0) {
-        take(b, r, pages_for(b, tokens));
-        act_pages(b, DC_DO_SWAP_IN, r->slot, rows)->u.pages.capacity = tokens;
-        b->swap_used -= r->swap_pages;
-        r->swap_pages = 0;
-        b->n.swapped_in++;
-    } else {
-        rows = place(b, r, tokens, true);
+    if (r->swap_pages == 0) {
+        dc_launch(b, r, place(b, r, tokens, true));
+        return;
     }
-    dc_launch(b, r, rows);
+    hold(b, r, tokens);                 /* all its own: rows are written from the first on */
+    set_pages(b, r, false);
+    swap(b, DC_DO_SWAP_IN, r);
+    b->swap_used -= r->swap_pages;
+    r->swap_pages = 0;
+    b->n.swapped_in++;
+    dc_memory_keep(b, r, r->rows);      /* its pages may have been forgotten meanwhile */
+    dc_launch(b, r, r->rows);
 }
 
 /* Gives r what it waits for, if so many pages are free. Who returns wants room to grow as well, lest it leaves at once again. */
 static bool serve(dc_brain *b, dc_record *r)
 {
     if (r->state == DC_PREEMPTED) {
-        if (pages_for(b, with_growth(b, &r->wish, r->ids_len)) > b->free_len) return false;
+        if (pages_for(b, with_growth(b, &r->wish, r->ids_len)) > bt_kv_book_room(b->book)) return false;
         come_back(b, r);
         return true;
     }
-    const uint32_t pages = pages_for(b, r->need_tokens);
-    if (pages > r->pages && pages - r->pages > b->free_len) return false;
-    take(b, r, pages);
-    (void)act_pages(b, DC_DO_GROW_PAGES, r->slot, r->need_tokens);
+    if (!bt_kv_book_hold(b->book, r->slot, r->need_tokens)) return false;
+    set_pages(b, r, true);
     r->need_tokens = 0;
     return true;
 }
 
-static bool is_leaving(const dc_record *r)
+static bool is_leaving(const dc_brain *b, const dc_record *r)
 {
-    return r->pages > 0 && (r->state == DC_PREEMPTING || r->state == DC_STOPPING);
+    return (r->state == DC_PREEMPTING || r->state == DC_STOPPING) && pages_of(b, r) > 0;
 }
 
 /* Who waits is served by age; no younger one before an older. One sequence is preempted at a time: what it frees is seen before another
@@ -237,7 +221,7 @@ void dc_memory_settle(dc_brain *b)
         bool leaving = false;
         for (uint32_t i = 0; i < b->records_len; i++) {
             dc_record *r = &b->records[i];
-            leaving = leaving || is_leaving(r);
+            leaving = leaving || is_leaving(b, r);
             if (dc_memory_waits(r) && (!oldest || r->age < oldest->age)) oldest = r;
             if (r->state == DC_RUNNING && (!youngest || r->age > youngest->age)) youngest = r;
         }

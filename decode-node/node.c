@@ -41,15 +41,14 @@ static void step(node *n, const dc_event *ev);
 
 /* ---- actions ---- */
 
-/* The answer to PLACE: the digest is tested first, so nothing wrong ever reaches a page. */
+/* The answer to PLACE. The rows are nobody's yet, so the digest is tested where they lie: a fault of the copy shows too. */
 static dc_event place(node *n, const dc_block *block)
 {
     bt_kv_view view;
     bt_fault fault;
     dc_store_view(&view, n->store, block->slot);
-    bt_err e = bt_kv_header_check_body(n->header, n->body, n->header->body_bytes, &fault);
-    if (e == BT_OK)
-        e = bt_kv_pack_place(&view, block->layer, block->token_begin, block->token_count, n->body, n->header->body_bytes, &fault);
+    bt_err e = bt_kv_pack_place(&view, block->layer, block->token_begin, block->token_count, n->body, n->header->body_bytes, &fault);
+    if (e == BT_OK) e = bt_kv_pack_check(&view, n->header, &fault);
     if (e < 0) bt_shell_on_bad(NULL, &fault);
     return (dc_event){ .type = e < 0 ? DC_EV_CORRUPT : DC_EV_PLACED, .u.block = *block };
 }
@@ -71,10 +70,10 @@ static void move_pages(node *n, const dc_action *a)
         bt_log(BT_LOG_ERROR, "pages that the brain counted are not there: %s", fault.text);
         abort();                            /* our own bug, or no memory for a page table; rows would land nowhere */
     }
-    if (a->type != DC_DO_GROW_PAGES) return;
+    if (a->type != DC_DO_SET_PAGES || !a->u.set.is_growth) return;
     bt_kv_view view;
-    dc_store_view(&view, n->store, a->u.pages.slot);
-    dc_worker_grow_slot(n->worker, a->u.pages.slot, &view);
+    dc_store_view(&view, n->store, a->u.set.slot);
+    dc_worker_grow_slot(n->worker, a->u.set.slot, &view);
 }
 
 static void act(node *n, const dc_action *a, dc_event *follow)
@@ -85,10 +84,7 @@ static void act(node *n, const dc_action *a, dc_event *follow)
     case DC_DO_SEND_BULK:     (void)bt_link_send(n->bulk, &a->u.bulk.msg, &fault); break;     /* sent again until answered */
     case DC_DO_PLACE:         *follow = place(n, &a->u.block); break;
     case DC_DO_DROP:          bt_log(BT_LOG_DEBUG, "dropped a block, reason %d", (int)a->u.drop.reason); break;
-    case DC_DO_RESERVE_PAGES:
-    case DC_DO_SHARE_PAGES:
-    case DC_DO_GROW_PAGES:
-    case DC_DO_FREE_PAGES:
+    case DC_DO_SET_PAGES:
     case DC_DO_SWAP_OUT:
     case DC_DO_SWAP_IN:
     case DC_DO_DROP_SWAP:     move_pages(n, a); break;
@@ -122,8 +118,7 @@ static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body, const
 {
     node *n = ud;
     dc_event ev = { .type = DC_EV_BLOCK, .u.block = { .layer = h->layer, .token_begin = h->token_begin, .token_count = h->token_count,
-                                                      .bytes = h->body_bytes } };
-    (void)from_key;
+                                                      .bytes = h->body_bytes, .from_key = *from_key } };
     memcpy(ev.u.block.from.bytes, h->from, sizeof h->from);
     memcpy(ev.u.block.ref.owner.bytes, h->owner, sizeof h->owner);
     memcpy(ev.u.block.ticket.bytes, h->ticket, sizeof h->ticket);
@@ -190,7 +185,7 @@ static void on_worker(void *ud, unsigned events)
 
 static void on_tick(void *ud) { step(ud, &(dc_event){ .type = DC_EV_TICK }); }
 static void on_drain(void *ud) { step(ud, &(dc_event){ .type = DC_EV_DRAIN }); }
-static void on_drain_over(void *ud) { bt_shell_stop(((node *)ud)->shell); }
+static void on_drain_over(void *ud) { step(ud, &(dc_event){ .type = DC_EV_DRAIN_OVER }); }
 static void on_rss(void *ud, uint64_t rss_bytes) { dc_brain_set_rss(((node *)ud)->brain, rss_bytes); }
 static bool is_ready(void *ud) { return dc_brain_is_welcome(((node *)ud)->brain); }
 
@@ -220,7 +215,8 @@ static bt_err open_store(node *n, const bt_node_setup *setup, dc_config *bc, bt_
     if (bc->swap_pages)
         e = bt_kv_pages_new(&swap, h->layers, h->kv_heads, h->head_dim, setup->kv_elem_bytes, BT_NODE_PAGE_TOKENS,
                             (size_t)bc->swap_pages * BT_NODE_PAGE_TOKENS, fault);
-    if (e == BT_OK) e = dc_store_new(&n->store, pages, swap, bc->slots, fault);
+    const size_t slot_pages = bt_kv_pages_needed(pages, bc->hello.ctx_tokens);
+    if (e == BT_OK) e = dc_store_new(&n->store, pages, swap, bc->slots, (uint32_t)slot_pages, fault);
 out:
     if (e < 0) {
         bt_kv_pages_free(pages);
@@ -333,12 +329,13 @@ static void log_counts(const node *n)
     bt_log(BT_LOG_DEBUG, "sequences: reserved %" PRIu64 ", refused %" PRIu64 ", started %" PRIu64 ", finished %" PRIu64 ", failed %" PRIu64 ", aborted %" PRIu64
            ", leases ended %" PRIu64 ", tokens %" PRIu64, c->reserved, c->refused, c->started, c->finished, c->failed, c->aborted, c->leases_ended, c->tokens);
     bt_log(BT_LOG_DEBUG, "memory: preempted %" PRIu64 ", swapped out %" PRIu64 ", in %" PRIu64 ", to be prefilled again %" PRIu64 ", given up %" PRIu64
-           ", tokens replayed %" PRIu64 "; prefilled here %" PRIu64 ", of these %" PRIu64 " shared %" PRIu64 " tokens; drafts %" PRIu64 ", right %" PRIu64,
-           c->preempted, c->swapped_out, c->swapped_in, c->dropped, c->given_up, c->replayed_tokens, c->local_prefills, c->prefix_hits, c->prefix_tokens,
-           n->drafted, n->accepted);
+           ", tokens replayed %" PRIu64 "; prefilled here %" PRIu64 "; of %" PRIu64 " prompt tokens %" PRIu64 " were kept from earlier prompts, in %" PRIu64
+           " hits; drafts %" PRIu64 ", right %" PRIu64, c->preempted, c->swapped_out, c->swapped_in, c->dropped, c->given_up, c->replayed_tokens,
+           c->local_prefills, c->prompt_tokens, c->prefix_tokens, c->prefix_hits, n->drafted, n->accepted);
     bt_log(BT_LOG_DEBUG, "blocks: placed %" PRIu64 " (%" PRIu64 " bytes), corrupt %" PRIu64 ", of nothing here %" PRIu64 ", wrong ticket %" PRIu64
-           ", wrong range %" PRIu64 ", repeated %" PRIu64 ", too early %" PRIu64, c->blocks_placed, c->block_bytes_placed, c->blocks_corrupt,
-           drop[DC_DROP_UNKNOWN], drop[DC_DROP_TICKET], drop[DC_DROP_RANGE], drop[DC_DROP_REPEAT], drop[DC_DROP_BUSY]);
+           ", wrong range %" PRIu64 ", repeated %" PRIu64 ", too early %" PRIu64 ", of another class %" PRIu64, c->blocks_placed, c->block_bytes_placed, c->blocks_corrupt,
+           drop[DC_DROP_UNKNOWN], drop[DC_DROP_TICKET], drop[DC_DROP_RANGE], drop[DC_DROP_REPEAT], drop[DC_DROP_BUSY],
+           drop[DC_DROP_CLASS]);
     bt_log(BT_LOG_DEBUG, "messages: wrong incarnation %" PRIu64 ", stale %" PRIu64 ", unexpected %" PRIu64 ", repeats %" PRIu64 ", sent again %" PRIu64,
            c->wrong_incarnation, c->stale_attempt, c->unexpected, c->repeats, c->resent);
 }

@@ -222,7 +222,7 @@ void sim_check_all(sim_world *w)
         const sim_process *p = &w->processes[i];
         if (!p->is_alive || p->is_stopped) continue;
         check_owners(w, i);
-        if (p->pages && !sim_pages_is_sound(p->pages)) sim_broken(w, "a page of node %u has other holders than slots that name it", i);
+        if (p->pages && !dc_brain_is_sound(p->dc)) sim_broken(w, "the book of pages of node %u does not agree with itself", i);
     }
     while (w->first_pending < w->clients_len && w->clients[w->first_pending].r.outcome != SIM_PENDING) w->first_pending++;
     for (uint64_t i = w->first_pending; i < w->clients_len; i++)

@@ -19,33 +19,43 @@ static void note_route(sim_process *p, uint32_t from, const uint8_t socket[16], 
     memcpy(r->socket, socket, 16);
 }
 
-static void place(sim_process *p, const dc_block *b, const uint8_t *body)
+/* The block in hand. */
+typedef struct block { bt_kv_header header; const uint8_t *body; } block;
+
+/* As decode-node/node.c: the rows are copied, then what lies there is checked. */
+static bool place(sim_world *w, sim_process *p, const dc_block *b, const block *in)
 {
+    static uint8_t placed[BT_KV_MAX_BLOCK_TOKENS * SIM_TOY_ROW_BYTES];
     for (uint32_t i = 0; i < b->token_count; i++) {
-        uint8_t *row = sim_pages_row(p->pages, b->slot, b->layer, b->token_begin + i);
-        memcpy(row, body + i * 4, 4);
-        memcpy(row + 4, body + (b->token_count + i) * 4, 4);
+        uint8_t row[SIM_TOY_ROW_BYTES];
+        memcpy(row, in->body + i * 4, 4);
+        memcpy(row + 4, in->body + (b->token_count + i) * 4, 4);
+        if (!sim_pages_write(p->pages, b->slot, b->layer, b->token_begin + i, row)) sim_broken(w, "PLACE writes a page that another slot has too");
+        const uint8_t *lies = sim_pages_row(p->pages, b->slot, b->layer, b->token_begin + i);
+        memcpy(placed + i * 4, lies, 4);
+        memcpy(placed + (b->token_count + i) * 4, lies + 4, 4);
     }
+    return bt_kv_header_check_body(&in->header, placed, b->bytes, NULL) == BT_OK;
 }
 
 /* Pages that a running sequence must not lose, and what the brain's count says is there. */
-static void move_pages(sim_world *w, sim_process *p, const dc_action *a)
+static void move_pages(sim_world *w, uint32_t self, const dc_action *a)
 {
-    const uint32_t slot = a->u.pages.slot, tokens = a->u.pages.tokens;
+    sim_process *p = &w->processes[self];
+    const uint32_t slot = a->type == DC_DO_SET_PAGES ? a->u.set.slot : a->type == DC_DO_DROP_SWAP ? a->u.slot : a->u.swap.slot;
     bool ok = true;
-    if (p->runs[slot].is_busy && a->type != DC_DO_GROW_PAGES) sim_broken(w, "pages of a busy decode slot are moved, action %d", (int)a->type);
-    if (a->type == DC_DO_RESERVE_PAGES || a->type == DC_DO_GROW_PAGES) ok = sim_pages_hold(p->pages, slot, tokens);
-    else if (a->type == DC_DO_SHARE_PAGES) ok = sim_pages_share(p->pages, slot, a->u.pages.from, tokens);
-    else if (a->type == DC_DO_FREE_PAGES) sim_pages_release(p->pages, slot);
-    else if (a->type == DC_DO_SWAP_OUT) ok = tokens == p->runs[slot].rows && sim_pages_swap_out(p->pages, slot, tokens);
-    else if (a->type == DC_DO_SWAP_IN) ok = sim_pages_swap_in(p->pages, slot, tokens, a->u.pages.capacity);
+    if (p->runs[slot].is_busy && (a->type != DC_DO_SET_PAGES || !a->u.set.is_growth))
+        sim_broken(w, "pages of a busy decode slot are moved, action %d", (int)a->type);
+    if (a->type == DC_DO_SET_PAGES) ok = sim_pages_set(p->pages, slot, a->u.set.pages, a->u.set.pages_len);
+    else if (a->type == DC_DO_SWAP_OUT) ok = a->u.swap.tokens == p->runs[slot].rows && sim_pages_swap_out(p->pages, slot, a->u.swap.tokens);
+    else if (a->type == DC_DO_SWAP_IN) ok = sim_pages_swap_in(p->pages, slot, a->u.swap.tokens);
     else ok = sim_pages_drop_swap(p->pages, slot);
+    if (a->type == DC_DO_SET_PAGES && a->u.set.is_growth) sim_worker_grow(w, self, slot);
     if (!ok) sim_broken(w, "a decode node cannot do what its brain counted on, action %d", (int)a->type);
     if (sim_pages_swapped(p->pages) > w->o.swap_pages) sim_broken(w, "the swap store holds more than it may");
 }
 
-static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const uint8_t *body, dc_event *next,
-                      size_t *next_len)
+static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const block *in, dc_event *next, size_t *next_len)
 {
     sim_process *p = &w->processes[self];
     switch (a->type) {
@@ -58,21 +68,14 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const uin
     case DC_DO_PLACE: {
         const dc_block *b = &a->u.block;
         if (p->runs[b->slot].is_busy) sim_broken(w, "PLACE into a running decode slot");
-        if (body) place(p, b, body);
-        next[(*next_len)++] = (dc_event){.type = body ? DC_EV_PLACED : DC_EV_CORRUPT, .u.block = *b};
+        next[(*next_len)++] = (dc_event){.type = place(w, p, b, in) ? DC_EV_PLACED : DC_EV_CORRUPT, .u.block = *b};
         break;
     }
     case DC_DO_DROP: break;
-    case DC_DO_RESERVE_PAGES:
-    case DC_DO_SHARE_PAGES:
-    case DC_DO_FREE_PAGES:
+    case DC_DO_SET_PAGES:
     case DC_DO_SWAP_OUT:
     case DC_DO_SWAP_IN:
-    case DC_DO_DROP_SWAP: move_pages(w, p, a); break;
-    case DC_DO_GROW_PAGES:
-        move_pages(w, p, a);
-        sim_worker_grow(w, self, a->u.pages.slot);
-        break;
+    case DC_DO_DROP_SWAP: move_pages(w, self, a); break;
     case DC_DO_START: sim_worker_start(w, self, a); break;
     case DC_DO_STOP:                            /* nothing where its ENDED is on the way */
         p->runs[a->u.slot].is_cancelled = true;
@@ -83,8 +86,8 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const uin
     }
 }
 
-/* body: of the block in *ev, when its digest was right. */
-static void step(sim_world *w, uint32_t self, const dc_event *ev, const uint8_t *body)
+/* in: the block in *ev. */
+static void step(sim_world *w, uint32_t self, const dc_event *ev, const block *in)
 {
     sim_process *p = &w->processes[self];
     dc_event pending[PENDING_MAX];
@@ -99,12 +102,11 @@ static void step(sim_world *w, uint32_t self, const dc_event *ev, const uint8_t 
                 sim_broken(w, "one event made a decode node do more than %d things", PENDING_MAX);
                 return;
             }
-            carry_out(w, self, &acts.items[k], body, pending, &len);
+            carry_out(w, self, &acts.items[k], in, pending, &len);
         }
         p->due_us = dc_brain_due_us(p->dc);
         const uint32_t used = sim_pages_used(p->pages);
         if (dc_brain_load(p->dc).pages_used != used) sim_broken(w, "a decode node's brain counts other pages than the %u that are held", used);
-        if (!sim_pages_is_sound(p->pages)) sim_broken(w, "a page has other holders than slots that name it");
     }
 }
 
@@ -113,15 +115,15 @@ void sim_decode_step(sim_world *w, uint32_t self, const dc_event *ev) { step(w, 
 static void on_block(sim_world *w, uint32_t self, const sim_item *it)
 {
     sim_process *p = &w->processes[self];
-    bt_kv_header h;
+    block in;
     bt_fault fault;
-    if (it->len < BT_KV_HEADER_BYTES || bt_kv_header_decode(&h, it->bytes, BT_KV_HEADER_BYTES, &fault) < 0) {
+    if (it->len < BT_KV_HEADER_BYTES || bt_kv_header_decode(&in.header, it->bytes, BT_KV_HEADER_BYTES, &fault) < 0) {
         sim_broken(w, "a block header does not decode");
         return;
     }
-    if (memcmp(h.to, p->self.bytes, 16) != 0) return;
-    const uint8_t *body = it->bytes + BT_KV_HEADER_BYTES;
-    bool good = bt_kv_header_check_body(&h, body, it->len - BT_KV_HEADER_BYTES, NULL) == BT_OK;
+    if (memcmp(in.header.to, p->self.bytes, 16) != 0 || it->len - BT_KV_HEADER_BYTES != in.header.body_bytes) return;
+    in.body = it->bytes + BT_KV_HEADER_BYTES;
+    const bt_kv_header h = in.header;
     dc_event ev = {.type = DC_EV_BLOCK};
     dc_block *b = &ev.u.block;
     memcpy(b->from.bytes, h.from, 16);
@@ -134,7 +136,7 @@ static void on_block(sim_world *w, uint32_t self, const sim_item *it)
     b->token_count = h.token_count;
     b->bytes = h.body_bytes;
     note_route(p, it->from, it->socket, &b->from);
-    step(w, self, &ev, good ? body : NULL);
+    step(w, self, &ev, &in);
 }
 
 void sim_decode_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m)

@@ -12,7 +12,7 @@ typedef struct table { uint32_t *page; uint32_t len; uint8_t *swap; uint32_t swa
 struct sim_pages {
     uint32_t slots, pages, page_tokens, longest;        /* longest: pages of one slot */
     uint8_t *bytes;
-    uint32_t *holders, *free_pages, free_len;
+    uint32_t *holders, used;                            /* slots that have a page */
     table *slot;
 };
 
@@ -27,9 +27,8 @@ bt_err sim_pages_new(sim_pages **ret, uint32_t slots, uint32_t pages, uint32_t p
     p->longest = pages_for(p, ctx_tokens);
     p->bytes = malloc(pages * page_bytes(p));
     p->holders = calloc(pages, sizeof *p->holders);
-    p->free_pages = calloc(pages, sizeof *p->free_pages);
     p->slot = calloc(slots, sizeof *p->slot);
-    bool ok = p->bytes && p->holders && p->free_pages && p->slot;
+    bool ok = p->bytes && p->holders && p->slot;
     for (uint32_t i = 0; ok && i < slots; i++) {
         p->slot[i].page = calloc(p->longest, sizeof *p->slot[i].page);
         p->slot[i].swap = malloc(p->longest * page_bytes(p));
@@ -40,7 +39,6 @@ bt_err sim_pages_new(sim_pages **ret, uint32_t slots, uint32_t pages, uint32_t p
         return BT_ENOMEM;
     }
     memset(p->bytes, POISON, pages * page_bytes(p));
-    for (; p->free_len < pages; p->free_len++) p->free_pages[p->free_len] = p->free_len;
     *ret = p;
     return BT_OK;
 }
@@ -55,74 +53,42 @@ void sim_pages_free(sim_pages *p)
     free(p->slot);
     free(p->bytes);
     free(p->holders);
-    free(p->free_pages);
     free(p);
 }
 
-bool sim_pages_hold(sim_pages *p, uint32_t slot, uint32_t tokens)
+bool sim_pages_set(sim_pages *p, uint32_t slot, const uint32_t *pages, uint32_t len)
 {
     table *t = &p->slot[slot];
-    const uint32_t want = pages_for(p, tokens);
-    if (want > p->longest || (want > t->len && want - t->len > p->free_len)) return false;
-    while (t->len < want) {
-        const uint32_t page = p->free_pages[--p->free_len];
-        p->holders[page] = 1;
-        t->page[t->len++] = page;
+    bool ok = len <= p->longest && (len == 0 || len >= t->len);
+    for (uint32_t i = 0; ok && i < len; i++) {
+        ok = pages[i] < p->pages && (i >= t->len || t->page[i] == pages[i]);
+        for (uint32_t k = 0; ok && k < i; k++) ok = pages[k] != pages[i];
     }
+    if (!ok) return false;
+    while (len == 0 && t->len > 0) p->used -= --p->holders[t->page[--t->len]] == 0;
+    for (; t->len < len; t->len++) p->used += p->holders[t->page[t->len] = pages[t->len]]++ == 0;
     return true;
-}
-
-bool sim_pages_share(sim_pages *p, uint32_t slot, uint32_t from, uint32_t tokens)
-{
-    table *t = &p->slot[slot];
-    const table *donor = &p->slot[from];
-    const uint32_t whole = tokens / p->page_tokens;
-    if (t->len > 0 || tokens > sim_pages_capacity(p, from)) return false;
-    for (; t->len < whole; t->len++) p->holders[t->page[t->len] = donor->page[t->len]]++;
-    if (!sim_pages_hold(p, slot, tokens)) return false;
-    for (uint32_t i = whole * p->page_tokens; i < tokens; i++)
-        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) memcpy(sim_pages_row(p, slot, l, i), sim_pages_row(p, from, l, i), SIM_TOY_ROW_BYTES);
-    return true;
-}
-
-void sim_pages_release(sim_pages *p, uint32_t slot)
-{
-    table *t = &p->slot[slot];
-    while (t->len > 0) {
-        const uint32_t page = t->page[--t->len];
-        if (--p->holders[page] > 0) continue;
-        memset(p->bytes + page * page_bytes(p), POISON, page_bytes(p));
-        p->free_pages[p->free_len++] = page;
-    }
-}
-
-static void copy(sim_pages *p, uint32_t slot, uint32_t tokens, bool is_out)
-{
-    uint8_t *at = p->slot[slot].swap;
-    for (uint32_t t = 0; t < tokens; t++) {
-        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++, at += SIM_TOY_ROW_BYTES) {
-            uint8_t *row = sim_pages_row(p, slot, l, t);
-            memcpy(is_out ? at : row, is_out ? row : at, SIM_TOY_ROW_BYTES);
-        }
-    }
 }
 
 bool sim_pages_swap_out(sim_pages *p, uint32_t slot, uint32_t tokens)
 {
     table *t = &p->slot[slot];
     if (t->swap_tokens > 0 || tokens == 0 || tokens > sim_pages_capacity(p, slot)) return false;
-    copy(p, slot, tokens, true);
+    uint8_t *at = t->swap;
+    for (uint32_t i = 0; i < tokens; i++)
+        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++, at += SIM_TOY_ROW_BYTES) memcpy(at, sim_pages_row(p, slot, l, i), SIM_TOY_ROW_BYTES);
     t->swap_tokens = tokens;
-    sim_pages_release(p, slot);
     return true;
 }
 
-bool sim_pages_swap_in(sim_pages *p, uint32_t slot, uint32_t tokens, uint32_t capacity_tokens)
+bool sim_pages_swap_in(sim_pages *p, uint32_t slot, uint32_t tokens)
 {
     table *t = &p->slot[slot];
-    if (t->len > 0 || tokens == 0 || tokens != t->swap_tokens || capacity_tokens < tokens || !sim_pages_hold(p, slot, capacity_tokens)) return false;
-    copy(p, slot, tokens, false);
-    return sim_pages_drop_swap(p, slot);
+    bool ok = tokens > 0 && tokens == t->swap_tokens && tokens <= sim_pages_capacity(p, slot);
+    const uint8_t *at = t->swap;
+    for (uint32_t i = 0; ok && i < tokens; i++)
+        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++, at += SIM_TOY_ROW_BYTES) ok = sim_pages_write(p, slot, l, i, at) && ok;
+    return ok && sim_pages_drop_swap(p, slot);
 }
 
 bool sim_pages_drop_swap(sim_pages *p, uint32_t slot)
@@ -134,13 +100,21 @@ bool sim_pages_drop_swap(sim_pages *p, uint32_t slot)
     return was;
 }
 
-uint8_t *sim_pages_row(sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token)
+static uint8_t *row_at(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token)
 {
     const uint32_t page = p->slot[slot].page[token / p->page_tokens];
     return p->bytes + page * page_bytes(p) + ((size_t)layer * p->page_tokens + token % p->page_tokens) * SIM_TOY_ROW_BYTES;
 }
 
-uint64_t sim_pages_digest(sim_pages *p, uint32_t slot, uint32_t tokens)
+const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token) { return row_at(p, slot, layer, token); }
+
+bool sim_pages_write(sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token, const uint8_t *row)
+{
+    memcpy(row_at(p, slot, layer, token), row, SIM_TOY_ROW_BYTES);
+    return p->holders[p->slot[slot].page[token / p->page_tokens]] == 1;
+}
+
+uint64_t sim_pages_digest(const sim_pages *p, uint32_t slot, uint32_t tokens)
 {
     uint64_t h = SIM_TOY_START;
     for (uint32_t t = 0; t < tokens; t++)
@@ -149,25 +123,11 @@ uint64_t sim_pages_digest(sim_pages *p, uint32_t slot, uint32_t tokens)
 }
 
 uint32_t sim_pages_capacity(const sim_pages *p, uint32_t slot) { return p->slot[slot].len * p->page_tokens; }
-uint32_t sim_pages_used(const sim_pages *p) { return p->pages - p->free_len; }
+uint32_t sim_pages_used(const sim_pages *p) { return p->used; }
 
 uint32_t sim_pages_swapped(const sim_pages *p)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->slots; i++) n += pages_for(p, p->slot[i].swap_tokens);
     return n;
-}
-
-bool sim_pages_is_sound(const sim_pages *p)
-{
-    uint32_t held = 0, holders = 0;
-    for (uint32_t page = 0; page < p->pages; page++) {
-        uint32_t named = 0;
-        for (uint32_t i = 0; i < p->slots; i++)
-            for (uint32_t k = 0; k < p->slot[i].len; k++) named += p->slot[i].page[k] == page;
-        if (named != p->holders[page]) return false;
-        held += named > 0;
-        holders += named;
-    }
-    return held == sim_pages_used(p) && holders >= held;
 }

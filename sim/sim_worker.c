@@ -84,14 +84,19 @@ static bool ends(sim_process *p, told *t, uint32_t slot)
     return true;
 }
 
-static void prefill(sim_process *p, told *t, const dc_batch_item *it)
+static void write_row(sim_world *w, sim_process *p, uint32_t slot, uint32_t layer, uint32_t pos, const uint8_t *row)
+{
+    if (!sim_pages_write(p->pages, slot, layer, pos, row)) sim_broken(w, "a decode slot writes a page that another has too");
+}
+
+static void prefill(sim_world *w, sim_process *p, told *t, const dc_batch_item *it)
 {
     sim_run *r = &p->runs[it->slot];
     uint8_t row[SIM_TOY_ROW_BYTES];
     for (uint32_t pos = it->pos; pos < it->pos + it->count; pos++) {
         for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
             sim_toy_body(row, r->hashes, l, pos, 1);
-            memcpy(sim_pages_row(p->pages, it->slot, l, pos), row, sizeof row);
+            write_row(w, p, it->slot, l, pos, row);
         }
     }
     r->rows += it->count;
@@ -114,13 +119,15 @@ static void step(sim_world *w, sim_process *p, told *t, const dc_batch_item *it)
 {
     sim_run *r = &p->runs[it->slot];
     uint64_t digest = sim_pages_digest(p->pages, it->slot, it->pos);
+    static const uint8_t wrong[SIM_TOY_ROW_BYTES] = {0xdd, 0xdd, 0xdd, 0xdd, 0xdd, 0xdd, 0xdd, 0xdd};
     uint32_t made = 0;
     for (uint32_t i = 0; i < it->count; i++) {
         const uint32_t pos = it->pos + i, index = pos - r->prompt_tokens + 1;
         uint64_t next = digest;
         for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
-            uint8_t *row = sim_pages_row(p->pages, it->slot, l, pos);
+            uint8_t row[SIM_TOY_ROW_BYTES];
             sim_toy_row(row, digest, r->ids[index - 1], l);
+            write_row(w, p, it->slot, l, pos, row);
             next = sim_toy_mix(next, row);
         }
         digest = next;
@@ -129,7 +136,7 @@ static void step(sim_world *w, sim_process *p, told *t, const dc_batch_item *it)
         made++;
         if (i + 1 == it->count || sim_net_draw(w->net) % 4) continue;
         for (uint32_t k = i + 1; k < it->count; k++)       /* the next draft is wrong: its row, and those after it, are of no use */
-            for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) memset(sim_pages_row(p->pages, it->slot, l, it->pos + k), 0xdd, SIM_TOY_ROW_BYTES);
+            for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) write_row(w, p, it->slot, l, it->pos + k, wrong);
         break;
     }
     const uint32_t kept = it->count - it->drafts + (made ? made - 1 : 0);
@@ -163,7 +170,7 @@ void sim_worker_turn(sim_world *w, uint32_t self)
         if (p->runs[i].is_busy && dc_batch_takes_drafts(p->batch, i)) dc_batch_offer(p->batch, i, (uint32_t)(sim_net_draw(w->net) % (DRAFTS + 1)));
     const dc_batch_plan plan = dc_batch_next(p->batch);
     for (uint32_t i = 0; i < plan.items_len; i++) {
-        if (plan.kind == DC_BATCH_PREFILL) prefill(p, &t, &plan.items[i]);
+        if (plan.kind == DC_BATCH_PREFILL) prefill(w, p, &t, &plan.items[i]);
         else step(w, p, &t, &plan.items[i]);
     }
     uint32_t slot, tokens;

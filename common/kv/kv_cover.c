@@ -93,6 +93,14 @@ uint64_t bt_kv_cover_count(const bt_kv_cover *c) { return c->covered; }
 
 bool bt_kv_cover_is_complete(const bt_kv_cover *c) { return c->covered == (uint64_t)c->layers * c->tokens; }
 
+uint32_t bt_kv_cover_beginning(const bt_kv_cover *c)
+{
+    for (uint32_t u = 0; u < c->units; u++)
+        for (uint32_t layer = 0; layer < c->layers; layer++)
+            if (!has_unit(c, layer, u)) return u * BT_KV_UNIT_TOKENS;
+    return c->tokens;
+}
+
 size_t bt_kv_cover_missing(const bt_kv_cover *c, bt_kv_range *ret, size_t cap)
 {
     size_t n = 0;

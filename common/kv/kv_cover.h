@@ -30,6 +30,9 @@ bool     bt_kv_cover_is_complete(const bt_kv_cover *c);
 /* Tokens covered, summed over the layers; when complete, layers * tokens. */
 uint64_t bt_kv_cover_count(const bt_kv_cover *c);
 
+/* Tokens from the first on that are covered in every layer. */
+uint32_t bt_kv_cover_beginning(const bt_kv_cover *c);
+
 /* The first `cap` missing ranges by layer, then token, neighbours merged. Returns how many were written; 0:
  * complete. */
 size_t bt_kv_cover_missing(const bt_kv_cover *c, bt_kv_range *ret, size_t cap);

@@ -120,13 +120,18 @@ bt_err bt_kv_header_decode(bt_kv_header *ret, const uint8_t *bytes, size_t len, 
     return BT_OK;
 }
 
-void bt_kv_header_digest(uint8_t ret[static 16], const bt_kv_header *h, const void *body)
+void bt_kv_header_digest_begin(bt_hash_stream *s, const bt_kv_header *h)
 {
     uint8_t covered[OFF_TICKET - OFF_REQUEST];
     put_covered(covered, h);
+    bt_hash_begin(s);
+    bt_hash_add(s, covered, sizeof covered);
+}
+
+void bt_kv_header_digest(uint8_t ret[static 16], const bt_kv_header *h, const void *body)
+{
     bt_hash_stream s;
-    bt_hash_begin(&s);
-    bt_hash_add(&s, covered, sizeof covered);
+    bt_kv_header_digest_begin(&s, h);
     bt_hash_add(&s, body, h->body_bytes);
     bt_hash_end(ret, &s);
 }

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "base/hash.h"
 
 /* The header of one KV block. A block is a token range of one layer of one prompt; it travels on the bulk
  * link as two frames, this header and the body. The body is the neutral layout of that range:
@@ -66,6 +67,8 @@ uint32_t bt_kv_header_body_bytes(uint32_t token_count, uint32_t kv_heads, uint32
 
 /* The digest of h's request, range and shape with these h->body_bytes of body; h->digest is not looked at. */
 void bt_kv_header_digest(uint8_t ret[static 16], const bt_kv_header *h, const void *body);
+/* The same in pieces: begins s; the body is to be added. */
+void bt_kv_header_digest_begin(bt_hash_stream *s, const bt_kv_header *h);
 /* BT_EFORMAT unless len is h->body_bytes and the digest is h->digest. */
 bt_err bt_kv_header_check_body(const bt_kv_header *h, const void *body, size_t len, bt_fault *fault);
 #endif

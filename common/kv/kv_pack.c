@@ -2,7 +2,6 @@
  * both. */
 #include "kv/kv_pack.h"
 
-#include "base/hash.h"
 #include "base/num.h"
 
 #include <string.h>
@@ -68,18 +67,35 @@ bt_err bt_kv_pack_place(const bt_kv_view *v, size_t layer, size_t token_begin, s
     return BT_OK;
 }
 
+static void add_rows(bt_hash_stream *s, const bt_kv_view *v, size_t layer, size_t begin, size_t end)
+{
+    for (int is_v = 0; is_v < 2; is_v++)
+        for (size_t t = begin, n; t < end;) {
+            const uint8_t *rows = next_run(&n, &t, v, layer, is_v, end);
+            bt_hash_add(s, rows, n);
+        }
+}
+
+bt_err bt_kv_pack_check(const bt_kv_view *v, const bt_kv_header *h, bt_fault *fault)
+{
+    const bt_err e = check_range(v, h->layer, h->token_begin, h->token_count, h->body_bytes, fault);
+    if (e < 0) return e;
+    bt_hash_stream s;
+    uint8_t digest[16];
+    bt_kv_header_digest_begin(&s, h);
+    add_rows(&s, v, h->layer, h->token_begin, (size_t)h->token_begin + h->token_count);
+    bt_hash_end(digest, &s);
+    if (memcmp(digest, h->digest, 16) == 0) return BT_OK;
+    return bt_fail(fault, BT_EFORMAT, "kv block: layer %u, tokens from %u: wrong digest", h->layer, h->token_begin);
+}
+
 bt_err bt_kv_pack_digest(uint8_t ret[static 16], const bt_kv_view *v, size_t tokens, bt_fault *fault)
 {
     const bt_err e = check_range(v, 0, 0, tokens, bt_kv_pack_bytes(v, tokens), fault);
     if (e < 0) return e;
     bt_hash_stream s;
     bt_hash_begin(&s);
-    for (size_t layer = 0; layer < v->layers; layer++)
-        for (int is_v = 0; is_v < 2; is_v++)
-            for (size_t t = 0, n; t < tokens;) {
-                const uint8_t *rows = next_run(&n, &t, v, layer, is_v, tokens);
-                bt_hash_add(&s, rows, n);
-            }
+    for (size_t layer = 0; layer < v->layers; layer++) add_rows(&s, v, layer, 0, tokens);
     bt_hash_end(ret, &s);
     return BT_OK;
 }

@@ -1,10 +1,8 @@
-/* One mapping holds all pages. A bitmap says which are free; each page counts its holders, and its stamp, the sum
- * of their ids, says who they are: giving back a page that one does not hold is a bug of ours and stops the
- * process, at the latest when the page's last holder leaves. */
+/* One mapping holds all pages. A bitmap says which are free; each page knows its sequence: giving back a page that
+ * one does not hold is a bug of ours and stops the process. */
 #include "kv/kv_pages.h"
 
 #include "base/num.h"
-#include "base/rng.h"
 #include "kv/kv_header.h"
 
 #include <assert.h>
@@ -15,13 +13,12 @@
 
 struct bt_kv_pages {
     bt_kv_view shape; /* strides and sizes; page and tokens_capacity unused */
-    size_t page_bytes, total, used, shared;
+    size_t page_bytes, total, used;
     uint8_t *memory; /* [total] pages */
     size_t memory_bytes;
     uint64_t *free_bits; /* bit set: page is free */
     size_t first_word;   /* no free page in any word before it */
-    uint32_t *holders;   /* [total] how many sequences hold the page */
-    uint64_t *stamp;     /* [total] sum of their ids, modulo 2^64; 0 when free */
+    uint64_t *owner;     /* [total] id of the sequence that has it; 0 when free */
     uint64_t seqs;       /* that have had an id */
 };
 
@@ -75,9 +72,8 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
     if (!p) return bt_fail(fault, BT_ENOMEM, "kv pages");
     *p = (bt_kv_pages){.shape = v, .page_bytes = page_bytes, .total = total, .memory_bytes = memory_bytes};
     p->free_bits = calloc((total + 63) / 64, sizeof *p->free_bits);
-    p->holders = calloc(total, sizeof *p->holders);
-    p->stamp = calloc(total, sizeof *p->stamp);
-    if (!p->free_bits || !p->holders || !p->stamp) {
+    p->owner = calloc(total, sizeof *p->owner);
+    if (!p->free_bits || !p->owner) {
         bt_kv_pages_free(p);
         return bt_fail(fault, BT_ENOMEM, "kv pages: tables for %zu pages", total);
     }
@@ -100,45 +96,20 @@ void bt_kv_pages_free(bt_kv_pages *p)
     assert(p->used == 0);
     if (p->memory) munmap(p->memory, p->memory_bytes);
     free(p->free_bits);
-    free(p->holders);
-    free(p->stamp);
+    free(p->owner);
     free(p);
 }
 
-/* Ids are spread over 64 bits, so that no few sequences have the sum of a few others. */
-static void give_id(bt_kv_pages *p, bt_kv_seq *s)
-{
-    if (s->id == 0) s->id = bt_rng_u64(0, p->seqs++);
-}
-
-static void hold(bt_kv_pages *p, const bt_kv_seq *s, uint32_t n)
-{
-    if (++p->holders[n] == 2) p->shared++;
-    p->stamp[n] += s->id;
-}
-
-static void let_go(bt_kv_pages *p, const bt_kv_seq *s, uint32_t n)
-{
-    assert(n < p->total && p->holders[n] != 0);
-    p->stamp[n] -= s->id;
-    if (--p->holders[n] == 1) p->shared--;
-    assert((p->holders[n] == 0) == (p->stamp[n] == 0));
-    if (p->holders[n]) return;
-    p->free_bits[n / 64] |= 1ull << (n % 64);
-    if (n / 64 < p->first_word) p->first_word = n / 64;
-    p->used--;
-}
-
-/* Puts the lowest free page at place i of s; the caller knows that there is one. */
-static void take_lowest(bt_kv_pages *p, bt_kv_seq *s, size_t i)
+/* Puts the lowest free page at the end of s; the caller knows that there is one. */
+static void take_lowest(bt_kv_pages *p, bt_kv_seq *s)
 {
     while (p->free_bits[p->first_word] == 0) p->first_word++;
     const uint32_t n = (uint32_t)(p->first_word * 64 + (size_t)__builtin_ctzll(p->free_bits[p->first_word]));
     p->free_bits[n / 64] &= ~(1ull << (n % 64));
     p->used++;
-    hold(p, s, n);
-    s->number[i] = n;
-    s->page[i] = p->memory + n * p->page_bytes;
+    p->owner[n] = s->id;
+    s->number[s->len] = n;
+    s->page[s->len++] = p->memory + n * p->page_bytes;
 }
 
 /* Room in the table of s for `want` pages. */
@@ -164,58 +135,21 @@ bt_err bt_kv_pages_reserve(bt_kv_pages *p, bt_kv_seq *s, size_t tokens, bt_fault
 
     const bt_err e = widen(s, want, fault);
     if (e < 0) return e;
-    give_id(p, s);
-    for (; s->len < want; s->len++) take_lowest(p, s, s->len);
-    return BT_OK;
-}
-
-bt_err bt_kv_pages_share(bt_kv_pages *p, bt_kv_seq *dst, const bt_kv_seq *src, size_t tokens, bt_fault *fault)
-{
-    assert(dst->len == 0 && dst != src);
-    const size_t want = bt_kv_pages_needed(p, tokens);
-    if (want > src->len)
-        return bt_fail(fault, BT_EARG, "%zu tokens of a sequence whose KV pages hold %zu", tokens, src->len * p->shape.page_tokens);
-    if (want == 0) return BT_OK;
-    const bt_err e = widen(dst, want, fault);
-    if (e < 0) return e;
-    give_id(p, dst);
-    memcpy(dst->page, src->page, want * sizeof *dst->page);
-    memcpy(dst->number, src->number, want * sizeof *dst->number);
-    dst->len = want;
-    for (size_t i = 0; i < want; i++) hold(p, dst, dst->number[i]);
-    return BT_OK;
-}
-
-/* The first `rows` rows of every layer and plane of a page. */
-static void copy_rows(const bt_kv_view *v, uint8_t *to, const uint8_t *from, size_t rows)
-{
-    for (size_t plane = 0; plane < 2 * (size_t)v->layers; plane++, to += v->plane_bytes, from += v->plane_bytes)
-        memcpy(to, from, rows * v->token_bytes);
-}
-
-bt_err bt_kv_pages_own(bt_kv_pages *p, bt_kv_seq *s, size_t begin, size_t end, bt_fault *fault)
-{
-    const size_t page_tokens = p->shape.page_tokens, first = begin / page_tokens, last = bt_kv_pages_needed(p, end);
-    if (begin >= end || last > s->len)
-        return bt_fail(fault, BT_EARG, "rows %zu to %zu of a sequence whose KV pages hold %zu", begin, end, s->len * page_tokens);
-    size_t want = 0;
-    for (size_t i = first; i < last; i++) want += p->holders[s->number[i]] > 1;
-    if (want > bt_kv_pages_free_count(p))
-        return bt_fail(fault, BT_EAGAIN, "%zu KV pages to be copied, %zu are free", want, bt_kv_pages_free_count(p));
-    for (size_t i = first; i < last; i++) {
-        const uint32_t old = s->number[i];
-        if (p->holders[old] == 1) continue;
-        const uint8_t *from = s->page[i];
-        take_lowest(p, s, i);
-        if (i == first) copy_rows(&p->shape, s->page[i], from, begin % page_tokens);
-        let_go(p, s, old);
-    }
+    if (s->id == 0) s->id = ++p->seqs;
+    while (s->len < want) take_lowest(p, s);
     return BT_OK;
 }
 
 void bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s)
 {
-    for (size_t i = 0; i < s->len; i++) let_go(p, s, s->number[i]);
+    for (size_t i = 0; i < s->len; i++) {
+        const uint32_t n = s->number[i];
+        assert(n < p->total && p->owner[n] == s->id);
+        p->owner[n] = 0;
+        p->free_bits[n / 64] |= 1ull << (n % 64);
+        if (n / 64 < p->first_word) p->first_word = n / 64;
+    }
+    p->used -= s->len;
     free(s->page);
     free(s->number);
     *s = (bt_kv_seq){0};
@@ -242,7 +176,6 @@ void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, 
 size_t bt_kv_pages_total(const bt_kv_pages *p) { return p->total; }
 size_t bt_kv_pages_used(const bt_kv_pages *p) { return p->used; }
 size_t bt_kv_pages_free_count(const bt_kv_pages *p) { return p->total - p->used; }
-size_t bt_kv_pages_shared(const bt_kv_pages *p) { return p->shared; }
 size_t bt_kv_pages_page_tokens(const bt_kv_pages *p) { return p->shape.page_tokens; }
 size_t bt_kv_pages_token_bytes(const bt_kv_pages *p) { return 2 * (size_t)p->shape.layers * p->shape.token_bytes; }
 size_t bt_kv_pages_page_bytes(const bt_kv_pages *p) { return p->page_bytes; }

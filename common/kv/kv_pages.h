@@ -5,26 +5,24 @@
 #include "base/err.h"
 #include "kernels/kv_view.h"
 
-/* The memory for KV rows of one model shape: a fixed number of equal pages, and which sequences hold which.
+/* The memory for KV rows of one model shape: a fixed number of equal pages.
  *
  * A page holds page_tokens tokens of all layers as [layer][K|V][token in page][kv_head][head_bytes]
  * (kernels/kv_view.h); it begins on 64 bytes. The memory is mapped but not touched, so pages never used cost
  * nothing; pages once written stay resident until _free. A page keeps the rows of its last holder: readers look
- * only at rows below the length they are given. Allocation is deterministic: always the free page with the
- * lowest number. One owner, no locks.
+ * only at rows below the length they are given. One owner, no locks.
  *
- * A page has one or more holders. With several it is read-only for all of them: who is about to write calls _own
- * first (copy-on-write), and whoever is left alone with a page owns it without a copy. */
+ * Who holds which page is decided outside (kv_book.h; then _view_of finds its pages), or, where nothing is shared, here
+ * (_reserve, _release). Never both ways in one pool: here nothing is known of pages that are named by number. */
 typedef struct bt_kv_pages bt_kv_pages;
 
 /* One sequence's page table. Zero it before the first use; its fields are private. Do not copy it: a page knows
- * its sequences, so giving it back through a second copy stops the process by assert, at once where the page has
- * no other holder, else when its last holder gives it back. */
+ * its sequence, so giving it back through a second copy stops the process by assert. */
 typedef struct bt_kv_seq {
     uint8_t **page;             /* [len] base addresses, in token order */
     uint32_t *number;           /* [len] page numbers */
     size_t len;
-    uint64_t id;                /* summed into the stamps of the pages it holds */
+    uint64_t id;                /* its pages know it */
 } bt_kv_seq;
 
 /* elem_bytes 1 (head_dim even), 2 or 4; page_tokens 1, 2, 4 .. 256 (64 is the usual value); capacity_tokens 1..,
@@ -40,37 +38,24 @@ enum { BT_KV_PAGES_USUAL_TOKENS = 64 };
 bt_err bt_kv_pages_longest(size_t *ret, size_t wanted, size_t model_tokens, uint64_t memory_bytes, uint64_t token_bytes,
                            bt_fault *fault);
 
-/* Let s hold at least `tokens` tokens, adding pages of its own at its end: all that are needed or none. BT_ELIMIT:
- * more than the pool has in all; BT_EAGAIN: more than is free now; BT_ENOMEM. Success makes earlier views of s
- * void, but no row moves. */
+/* Let s hold at least `tokens` tokens, adding pages at its end, always the free ones with the lowest numbers: all that are
+ * needed or none. BT_ELIMIT: more than the pool has in all; BT_EAGAIN: more than is free now; BT_ENOMEM. Success makes
+ * earlier views of s void, but no row moves. */
 bt_err bt_kv_pages_reserve(bt_kv_pages *p, bt_kv_seq *s, size_t tokens, bt_fault *fault);
-/* Let dst, which holds nothing, hold the pages of the first `tokens` tokens of src too; of the last one dst may
- * want only some rows. No row is copied, and src may be released before dst. BT_EARG: more than src holds;
- * BT_ENOMEM. */
-bt_err bt_kv_pages_share(bt_kv_pages *p, bt_kv_seq *dst, const bt_kv_seq *src, size_t tokens, bt_fault *fault);
-/* Before rows [begin, end), begin < end, of s are written: those pages among them that have other holders are
- * replaced by pages of its own, all or none. Rows below `begin` are copied, the others of a replaced page
- * become undefined: a sequence is written at its end. BT_EARG: s does not hold them; BT_EAGAIN: too few pages
- * are free. Success makes earlier views of s void. Pages without other holders, and the other holders, see
- * nothing of it. */
-bt_err bt_kv_pages_own(bt_kv_pages *p, bt_kv_seq *s, size_t begin, size_t end, bt_fault *fault);
-/* Give back all pages of s, which is then as good as new. An empty s is fine. A page is free when its last holder
- * gives it back. */
+/* Give back all pages of s, which is then as good as new. An empty s is fine. */
 void   bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s);
 
-/* How engines see s; borrowed until the next reserve, share, own or release of s. tokens_capacity is that of its
- * pages. */
+/* How engines see s; borrowed until the next reserve or release of s. tokens_capacity is that of its pages. */
 void   bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s);
-/* How engines see the pages numbers[len], in token order, each below _total: for a pool whose pages are given out by a
- * bt_kv_book, and not by _reserve. Their addresses go to page[len], which the view borrows. */
+/* How engines see the pages numbers[len], in token order, each below _total. Their addresses go to page[len], which the view
+ * borrows. */
 void   bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, const uint32_t *numbers, size_t len);
 
-/* Counts in pages (used: with a holder; shared: with several); what `tokens` tokens need; and sizes in bytes, of
- * a token in all layers and of a page. */
+/* Counts in pages (used, free: by _reserve); what `tokens` tokens need; and sizes in bytes, of a token in all layers and of a
+ * page. */
 size_t bt_kv_pages_total(const bt_kv_pages *p);
 size_t bt_kv_pages_used(const bt_kv_pages *p);
 size_t bt_kv_pages_free_count(const bt_kv_pages *p);
-size_t bt_kv_pages_shared(const bt_kv_pages *p);
 size_t bt_kv_pages_needed(const bt_kv_pages *p, size_t tokens);
 size_t bt_kv_pages_page_tokens(const bt_kv_pages *p);
 size_t bt_kv_pages_token_bytes(const bt_kv_pages *p);

@@ -20,6 +20,12 @@ void bt_xfer_recv_done(bt_xfer_recv *r)
     memset(r, 0, sizeof *r);
 }
 
+void bt_xfer_recv_has(bt_xfer_recv *r, uint32_t tokens)
+{
+    for (uint32_t layer = 0; tokens > 0 && layer < r->shape.layers; layer++)
+        (void)bt_kv_cover_mark(r->cover, &(bt_kv_range){layer, 0, tokens}, NULL);
+}
+
 bt_xfer_verdict bt_xfer_recv_block(bt_xfer_recv *r, const bt_kv_range *range, uint64_t bytes)
 {
     uint32_t fresh = 0;

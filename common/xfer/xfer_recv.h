@@ -24,8 +24,10 @@ typedef enum bt_xfer_verdict {
 bt_err bt_xfer_recv_init(bt_xfer_recv *r, const bt_kv_shape *shape, uint32_t prompt_tokens, bt_fault *fault);
 void   bt_xfer_recv_done(bt_xfer_recv *r);      /* zeroed is fine */
 
+/* The first `tokens` of the prompt are in place from the start: a multiple of 16, or all. */
+void bt_xfer_recv_has(bt_xfer_recv *r, uint32_t tokens);
 bt_xfer_verdict bt_xfer_recv_block(bt_xfer_recv *r, const bt_kv_range *range, uint64_t bytes);
-/* The copy ended: is_good false when the digest was wrong and nothing was copied. */
+/* The copy ended: is_good false when the digest was wrong: the rows are as if they had not come. */
 void bt_xfer_recv_placed(bt_xfer_recv *r, const bt_kv_range *range, bool is_good);
 bool bt_xfer_recv_is_complete(const bt_xfer_recv *r);
 

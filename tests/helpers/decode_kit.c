@@ -38,6 +38,19 @@ const dc_action *decode_kit_did(dc_action_type type)
     return NULL;
 }
 
+static const dc_action *set_pages(bool is_empty, bool is_growth)
+{
+    for (size_t i = 0; i < decode_kit_acts.len; i++) {
+        const dc_action *a = &decode_kit_acts.items[i];
+        if (a->type == DC_DO_SET_PAGES && (a->u.set.pages_len == 0) == is_empty && a->u.set.is_growth == is_growth) return a;
+    }
+    return NULL;
+}
+
+const dc_action *decode_kit_held(void) { return set_pages(false, false); }
+const dc_action *decode_kit_grew(void) { return set_pages(false, true); }
+const dc_action *decode_kit_freed(void) { return set_pages(true, false); }
+
 const bt_msg *decode_kit_said(bt_msg_type type)
 {
     for (size_t i = 0; i < decode_kit_acts.len; i++) {

@@ -15,4 +15,8 @@ void decode_kit_bulk(dc_brain *b, bt_msg *m);
 /* The first action, the first message said, of that type in the last step; NULL. */
 const dc_action *decode_kit_did(dc_action_type type);
 const bt_msg    *decode_kit_said(bt_msg_type type);
+/* The first SET_PAGES of the last step that gives a slot its pages, that gives it more of them, that takes them away; NULL. */
+const dc_action *decode_kit_held(void);
+const dc_action *decode_kit_grew(void);
+const dc_action *decode_kit_freed(void);
 #endif

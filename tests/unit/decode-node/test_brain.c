@@ -1,4 +1,5 @@
 /* The decode brain alone: attempts, leases, what is told again, and every message in every state. */
+#include "base/hash.h"
 #include "tests/helpers/decode_kit.h"
 #include "xfer/xfer_recv.h"
 
@@ -39,8 +40,8 @@ static bt_msg reserve_msg(uint64_t number, uint32_t attempt, uint32_t prompt, ui
 {
     static const int32_t ids[256];
     bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, number, attempt}};
-    m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt, .ids = ids, .ids_len = prompt, .max_tokens = max, .prefill = decode_kit_prefill, .stop_ids_len = 1,
-                                   .stop_ids = {7}, .lease_ms = 10000};
+    m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt, .ids = ids, .ids_len = prompt, .max_tokens = max, .prefill = decode_kit_prefill,
+                                   .prefill_class = bt_hash64("", 0), .stop_ids_len = 1, .stop_ids = {7}, .lease_ms = 10000};
     return m;
 }
 
@@ -48,7 +49,7 @@ static bt_ticket reserve(dc_brain *b, uint64_t number, uint32_t attempt)
 {
     bt_msg m = reserve_msg(number, attempt, 20, 4);
     decode_kit_control(b, &m);
-    assert_non_null(decode_kit_did(DC_DO_RESERVE_PAGES));
+    assert_non_null(decode_kit_held());
     assert_non_null(decode_kit_said(BT_MSG_RESERVED));
     return decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket;
 }
@@ -108,7 +109,7 @@ static void finish(dc_brain *b)
     decode_kit_step(b, &ev);
     assert_non_null(decode_kit_said(BT_MSG_FINISHED));
     assert_int_equal(decode_kit_said(BT_MSG_FINISHED)->u.finished.completion_tokens, 3);
-    assert_non_null(decode_kit_did(DC_DO_FREE_PAGES));
+    assert_non_null(decode_kit_freed());
 }
 
 static void answers_a_repeated_reserve_from_its_record(void **s)
@@ -119,7 +120,7 @@ static void answers_a_repeated_reserve_from_its_record(void **s)
     bt_msg m = reserve_msg(1, 1, 20, 4);
     decode_kit_control(b, &m);
     assert_memory_equal(&decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket, &t, sizeof t);
-    assert_null(decode_kit_did(DC_DO_RESERVE_PAGES));
+    assert_null(decode_kit_held());
     assert_int_equal(dc_brain_load(b).pages_used, 1);
     m = reserve_msg(2, 1, 20, 4);
     decode_kit_control(b, &m);
@@ -157,7 +158,7 @@ static void never_starts_what_was_aborted_before_it_came(void **s)
     assert_non_null(decode_kit_said(BT_MSG_ABORT_ACK));
     bt_msg m = reserve_msg(4, 1, 20, 4);
     decode_kit_control(b, &m);
-    assert_null(decode_kit_did(DC_DO_RESERVE_PAGES));
+    assert_null(decode_kit_held());
     assert_non_null(decode_kit_said(BT_MSG_REFUSED));
     dc_brain_free(b);
 }
@@ -172,7 +173,7 @@ static void expires_a_lease_before_it_looks_at_the_event(void **s)
     decode_kit_now += 10000000; /* SIGSTOP, SIGCONT: then the Commit that waited in the socket */
     bt_msg m = commit_msg(t, 1, 1, 5);
     decode_kit_bulk(b, &m);
-    assert_non_null(decode_kit_did(DC_DO_FREE_PAGES));
+    assert_non_null(decode_kit_freed());
     assert_null(decode_kit_did(DC_DO_START));
     assert_non_null(decode_kit_said(BT_MSG_TRANSFER_REFUSED));
     assert_int_equal(dc_brain_load(b).pages_used, 0);
@@ -186,19 +187,21 @@ static void drops_blocks_that_it_must_not_place_and_gives_their_credit_back(void
     bt_ticket t = reserve(b, 1, 1), wrong = t;
     wrong.bytes[15] ^= 1;
     struct { dc_event ev; dc_drop_reason why;
-    } cases[6] = {
+    } cases[7] = {
         {block(t, 2, 1, 0), DC_DROP_UNKNOWN}, {block(wrong, 1, 1, 0), DC_DROP_TICKET},
         {block(t, 1, 1, 2), DC_DROP_RANGE},   {block(t, 1, 1, 0), DC_DROP_RANGE},
         {block(t, 1, 1, 0), DC_DROP_RANGE},   {block(t, 1, 1, 0), DC_DROP_TICKET},
+        {block(t, 1, 1, 0), DC_DROP_TICKET},
     };
     cases[3].ev.u.block.token_count = 19;
     cases[4].ev.u.block.bytes = 159;
-    cases[5].ev.u.block.from = OTHER;
-    for (int i = 0; i < 6; i++) {
+    cases[5].ev.u.block.from_key = (bt_peer_key){{1}};
+    cases[6].ev.u.block.from = OTHER;
+    for (int i = 0; i < 7; i++) {
         decode_kit_step(b, &cases[i].ev);
         assert_null(decode_kit_did(DC_DO_PLACE));
         assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, cases[i].why);
-        if (i < 5) assert_non_null(decode_kit_said(BT_MSG_CREDIT));
+        if (i < 6) assert_non_null(decode_kit_said(BT_MSG_CREDIT));
     }
     place(b, t, 1, 1, 0);
     dc_event ev = block(t, 1, 1, 0);
@@ -219,6 +222,81 @@ static void drops_blocks_that_it_must_not_place_and_gives_their_credit_back(void
     dc_brain_free(b);
 }
 
+static void takes_kv_only_from_the_key_that_was_reserved_for(void **s)
+{
+    (void)s;
+    const bt_peer_key key = {{5}};
+    dc_brain *b = make();
+    bt_msg m = reserve_msg(1, 1, 20, 4);
+    m.u.reserve.prefill_key = key;
+    decode_kit_control(b, &m);
+    bt_ticket t = decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket;
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        dc_event ev = block(t, 1, 1, layer);
+        decode_kit_step(b, &ev);                        /* no key at all */
+        assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, DC_DROP_TICKET);
+        ev.u.block.from_key = key;
+        decode_kit_step(b, &ev);
+        assert_non_null(decode_kit_did(DC_DO_PLACE));
+        decode_kit_step(b, &(dc_event){.type = DC_EV_PLACED, .u.block = decode_kit_did(DC_DO_PLACE)->u.block});
+    }
+    for (uint8_t first = 4; first <= 5; first++) {
+        m = commit_msg(t, 1, 1, 5);
+        m.from_key.bytes[0] = first;
+        decode_kit_bulk(b, &m);
+        assert_int_equal(decode_kit_said(BT_MSG_TRANSFER_REFUSED) != NULL, first == 4);
+        assert_int_equal(decode_kit_did(DC_DO_START) != NULL, first == 5);
+    }
+    dc_brain_free(b);
+}
+
+static void keeps_of_a_transfer_that_ends_early_what_is_complete_in_every_layer(void **s)
+{
+    (void)s;
+    dc_brain *b = make();
+    bt_msg m = reserve_msg(1, 1, 200, 4);
+    decode_kit_control(b, &m);
+    bt_ticket t = decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket;
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        dc_event ev = block(t, 1, 1, layer);
+        ev.u.block.token_count = layer ? 80 : 192;
+        ev.u.block.bytes = ev.u.block.token_count * 8;
+        decode_kit_step(b, &ev);
+        decode_kit_step(b, &(dc_event){.type = DC_EV_PLACED, .u.block = decode_kit_did(DC_DO_PLACE)->u.block});
+    }
+    m = reserve_msg(1, 2, 200, 4);                      /* ends attempt 1 */
+    decode_kit_control(b, &m);
+    assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, 64);
+    assert_int_equal(dc_brain_load(b).pages_used, 4);
+    dc_brain_free(b);
+}
+
+static void leaves_at_once_when_the_drain_lasts_too_long(void **s)
+{
+    (void)s;
+    for (int state = 0; state < 4; state++) {
+        dc_brain *b = make();
+        bt_ticket t = state ? reserve(b, 1, 1) : (bt_ticket){{0}};
+        if (state >= 2) run(b, t, 1, 1);
+        if (state >= 3) finish(b);
+        decode_kit_step(b, &(dc_event){.type = DC_EV_DRAIN});
+        if (state) decode_kit_step(b, &(dc_event){.type = DC_EV_DRAIN_OVER});
+        assert_non_null(decode_kit_said(BT_MSG_BYE));
+        assert_non_null(decode_kit_did(DC_DO_EXIT));
+        const bt_msg *failed = decode_kit_said(BT_MSG_FAILED);
+        assert_int_equal(failed != NULL, state == 1 || state == 2);
+        if (failed) assert_int_equal(failed->u.failed.code, BT_EAGAIN);
+        assert_int_equal(decode_kit_said(BT_MSG_FINISHED) != NULL, state == 3);
+        bt_msg m = reserve_msg(2, 1, 20, 4);            /* nothing more comes of anything */
+        decode_kit_control(b, &m);
+        assert_int_equal(decode_kit_acts.len, 0);
+        decode_kit_now += 100000000;
+        decode_kit_step(b, &(dc_event){.type = DC_EV_TICK});
+        assert_int_equal(decode_kit_acts.len, 0);
+        dc_brain_free(b);
+    }
+}
+
 static void waits_for_its_own_copy_and_its_own_step_before_it_frees(void **s)
 {
     (void)s;
@@ -230,18 +308,18 @@ static void waits_for_its_own_copy_and_its_own_step_before_it_frees(void **s)
     decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 1, 1}});
     assert_int_equal(decode_kit_acts.len, 0);
     decode_kit_step(b, &(dc_event){.type = DC_EV_PLACED, .u.block = copying});
-    assert_non_null(decode_kit_did(DC_DO_FREE_PAGES));
+    assert_non_null(decode_kit_freed());
     assert_non_null(decode_kit_said(BT_MSG_ABORT_ACK));
 
     t = reserve(b, 2, 1);
     run(b, t, 2, 1);
     decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 2, 1}});
     assert_non_null(decode_kit_did(DC_DO_STOP));
-    assert_null(decode_kit_did(DC_DO_FREE_PAGES));
+    assert_null(decode_kit_freed());
     token(b, 1, 11);
     assert_int_equal(decode_kit_acts.len, 0);
     decode_kit_step(b, &(dc_event){.type = DC_EV_STOPPED, .u.stopped = {0}});
-    assert_non_null(decode_kit_did(DC_DO_FREE_PAGES));
+    assert_non_null(decode_kit_freed());
     assert_non_null(decode_kit_said(BT_MSG_ABORT_ACK));
     assert_int_equal(dc_brain_load(b).leases, 0);
     dc_brain_free(b);
@@ -273,7 +351,7 @@ static void tells_tokens_and_the_end_again_until_they_are_acknowledged(void **s)
     assert_int_equal(dc_brain_load(b).leases, 0);
     bt_msg m = reserve_msg(1, 1, 20, 4);                /* a late repeat starts nothing */
     decode_kit_control(b, &m);
-    assert_null(decode_kit_did(DC_DO_RESERVE_PAGES));
+    assert_null(decode_kit_held());
     dc_brain_free(b);
 }
 
@@ -378,6 +456,9 @@ int main(void)
         cmocka_unit_test(never_starts_what_was_aborted_before_it_came),
         cmocka_unit_test(expires_a_lease_before_it_looks_at_the_event),
         cmocka_unit_test(drops_blocks_that_it_must_not_place_and_gives_their_credit_back),
+        cmocka_unit_test(takes_kv_only_from_the_key_that_was_reserved_for),
+        cmocka_unit_test(keeps_of_a_transfer_that_ends_early_what_is_complete_in_every_layer),
+        cmocka_unit_test(leaves_at_once_when_the_drain_lasts_too_long),
         cmocka_unit_test(waits_for_its_own_copy_and_its_own_step_before_it_frees),
         cmocka_unit_test(tells_tokens_and_the_end_again_until_they_are_acknowledged),
         cmocka_unit_test(runs_nothing_when_token_0_is_the_end),

@@ -1,4 +1,5 @@
-/* The decode brain's memory rules, each as a sentence. */
+/* The decode brain's memory rules, each as a sentence: who gets pages, who must go, which beginnings of prompts are shared. */
+#include "base/hash.h"
 #include "tests/helpers/decode_kit.h"
 
 #include <setjmp.h>
@@ -10,10 +11,19 @@
 
 enum { PAGE = 16, GROWTH = 16, SECOND = 1000000 };
 static const char CLASS[] = "npu/abc/f16/1";
-static uint32_t page_tokens = PAGE;
 static int32_t prompts[8][256];         /* of request n: prompts[n % 8]; all differ from the first token on */
 
+static uint64_t class_of(const char *exactness) { return bt_hash64(exactness, strlen(exactness)); }
 static void tick(dc_brain *b) { decode_kit_step(b, &(dc_event){.type = DC_EV_TICK}); }
+
+static void greet(dc_brain *b, const char *exactness)
+{
+    bt_msg hello = {.type = BT_MSG_HELLO};
+    hello.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = {1, 1, 2, BT_KV_F16}};
+    strcpy(hello.u.hello.exactness, exactness);
+    decode_kit_bulk(b, &hello);
+    assert_non_null(decode_kit_said(BT_MSG_WELCOME));
+}
 
 static dc_brain *make_with(uint32_t slots, uint32_t pages, uint32_t swap_pages, bool can_prefill)
 {
@@ -21,7 +31,7 @@ static dc_brain *make_with(uint32_t slots, uint32_t pages, uint32_t swap_pages, 
     c.self = decode_kit_self;
     c.slots = slots;
     c.pages_total = pages;
-    c.page_tokens = page_tokens;
+    c.page_tokens = PAGE;
     c.growth_tokens = GROWTH;
     c.swap_pages = swap_pages;
     c.can_prefill = can_prefill;
@@ -36,13 +46,7 @@ static dc_brain *make_with(uint32_t slots, uint32_t pages, uint32_t swap_pages, 
     assert_int_equal(dc_brain_new(&b, &c, NULL), BT_OK);
     tick(b);
     decode_kit_control(b, &(bt_msg){.type = BT_MSG_WELCOME});
-    bt_msg hello = {.type = BT_MSG_HELLO};
-    hello.u.hello = c.hello;
-    hello.u.hello.protocol = BT_PROTOCOL_VERSION;
-    hello.u.hello.role = BT_ROLE_PREFILL;
-    strcpy(hello.u.hello.exactness, CLASS);
-    decode_kit_bulk(b, &hello);
-    assert_non_null(decode_kit_said(BT_MSG_WELCOME));
+    greet(b, CLASS);
     return b;
 }
 
@@ -53,7 +57,10 @@ static void reserve(dc_brain *b, uint64_t number, uint32_t attempt, uint32_t pro
     m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt, .max_tokens = max, .ids = prompts[number % 8], .ids_len = prompt,
                                    .generated = generated, .generated_len = generated_len, .is_local = is_local,
                                    .stop_ids_len = 1, .stop_ids = {7}, .lease_ms = 600000};
-    if (!is_local) m.u.reserve.prefill = decode_kit_prefill;
+    if (!is_local) {
+        m.u.reserve.prefill = decode_kit_prefill;
+        m.u.reserve.prefill_class = class_of(CLASS);
+    }
     decode_kit_control(b, &m);
 }
 
@@ -124,18 +131,45 @@ static bt_ticket remote(dc_brain *b, uint64_t number, uint32_t prompt, uint32_t 
     return decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket;
 }
 
-/* The rows of a remote prompt arrive. */
-static void arrives(dc_brain *b, bt_ticket t, uint64_t number, uint32_t prompt, int32_t first_token)
+static dc_event block(bt_ticket t, uint64_t number, uint32_t begin, uint32_t end)
 {
     dc_event ev = {.type = DC_EV_BLOCK};
-    ev.u.block = (dc_block){.from = decode_kit_prefill, .ref = {decode_kit_gate, number, 1}, .ticket = t, .token_count = prompt, .bytes = prompt * 8ull};
+    ev.u.block = (dc_block){.from = decode_kit_prefill, .ref = {decode_kit_gate, number, 1}, .ticket = t, .token_begin = begin,
+                            .token_count = end - begin, .bytes = (end - begin) * 8ull};
+    return ev;
+}
+
+static void place(dc_brain *b, bt_ticket t, uint64_t number, uint32_t begin, uint32_t end)
+{
+    dc_event ev = block(t, number, begin, end);
     decode_kit_step(b, &ev);
     assert_non_null(decode_kit_did(DC_DO_PLACE));
     ev = (dc_event){.type = DC_EV_PLACED, .u.block = decode_kit_did(DC_DO_PLACE)->u.block};
     decode_kit_step(b, &ev);
+}
+
+static void commit(dc_brain *b, bt_ticket t, uint64_t number, uint32_t prompt, int32_t first_token)
+{
     bt_msg m = {.type = BT_MSG_COMMIT, .ref = {decode_kit_gate, number, 1}};
     m.u.commit = (bt_msg_commit){.ticket = t, .prompt_tokens = prompt, .first_token = first_token, .kv_bytes = prompt * 8ull};
     decode_kit_bulk(b, &m);
+}
+
+/* The rows of a remote prompt arrive. */
+static void arrives(dc_brain *b, bt_ticket t, uint64_t number, uint32_t prompt, int32_t first_token)
+{
+    place(b, t, number, 0, prompt);
+    commit(b, t, number, prompt, first_token);
+}
+
+static void abort_it(dc_brain *b, uint64_t number)
+{
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, number, 1}});
+}
+
+static void finished(dc_brain *b, uint64_t number)
+{
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_FINISHED_ACK, .ref = {decode_kit_gate, number, 1}});
 }
 
 /* ---- local reservations and replay -------------------------------------------------------------- */
@@ -146,7 +180,7 @@ static void starts_a_local_reservation_at_once_with_no_row_in_place(void **s)
     dc_brain *b = make_with(2, 8, 0, true);
     assert_int_equal(local(b, 1, 40, 4), 0);
     const dc_action *a = decode_kit_did(DC_DO_START);
-    assert_int_equal(decode_kit_did(DC_DO_RESERVE_PAGES)->u.pages.tokens, 40);
+    assert_int_equal(decode_kit_held()->u.set.pages_len, 3);
     assert_int_equal(a->u.start.rows, 0);
     assert_int_equal(a->u.start.ids_len, 0);
     assert_memory_equal(a->u.start.prompt, prompts[1], 40 * sizeof(int32_t));
@@ -271,9 +305,9 @@ static void counts_growth_beside_the_prompt_and_gives_it_page_by_page(void **s)
     reserve(b, 3, 1, 17, 16, true, NULL, 0);            /* 3 pages, and 1 of the 2 free ones is counted */
     assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
     need(b, slot, 48);
-    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.tokens, 48);
+    assert_int_equal(decode_kit_grew()->u.set.pages_len * PAGE, 48);
     need(b, slot, 64);                                  /* beyond what was counted: it takes what is free */
-    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.tokens, 64);
+    assert_int_equal(decode_kit_grew()->u.set.pages_len * PAGE, 64);
     assert_int_equal(dc_brain_load(b).pages_used, 6);
     dc_brain_free(b);
 }
@@ -284,25 +318,25 @@ static void preempts_the_youngest_for_an_older_one_and_brings_it_back_when_pages
     dc_brain *b = make_with(4, 7, 8, true);
     uint32_t old = running(b, 1, 32, 64), mid = running(b, 2, 10, 6), young = running(b, 3, 30, 10);
     need(b, old, 64);
-    assert_non_null(decode_kit_did(DC_DO_GROW_PAGES));
+    assert_non_null(decode_kit_grew());
     assert_int_equal(dc_brain_load(b).pages_used, 7);
     need(b, old, 80);
     assert_int_equal(decode_kit_did(DC_DO_STOP)->u.slot, young);
-    assert_null(decode_kit_did(DC_DO_GROW_PAGES));
+    assert_null(decode_kit_grew());
     token(b, young, 1);                                 /* it was made before the worker saw the STOP */
     assert_non_null(decode_kit_said(BT_MSG_TOKENS));
     stopped(b, young, 31);
     assert_int_equal(decode_kit_acts.items[0].type, DC_DO_SWAP_OUT);
-    assert_int_equal(decode_kit_acts.items[0].u.pages.slot, young);
-    assert_int_equal(decode_kit_acts.items[0].u.pages.tokens, 31);
-    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.slot, old);
+    assert_int_equal(decode_kit_acts.items[0].u.swap.slot, young);
+    assert_int_equal(decode_kit_acts.items[0].u.swap.tokens, 31);
+    assert_int_equal(decode_kit_grew()->u.set.slot, old);
     assert_int_equal(dc_brain_load(b).pages_used, 6);
     assert_int_equal(dc_brain_load(b).queued, 1);
     ended(b, mid);
     assert_null(decode_kit_did(DC_DO_SWAP_IN));                    /* it wants the pages of 30 + 10 rows */
     ended(b, old);
-    assert_int_equal(decode_kit_did(DC_DO_SWAP_IN)->u.pages.tokens, 31);
-    assert_int_equal(decode_kit_did(DC_DO_SWAP_IN)->u.pages.capacity, 32);
+    assert_int_equal(decode_kit_did(DC_DO_SWAP_IN)->u.swap.tokens, 31);
+    assert_int_equal(decode_kit_held()->u.set.pages_len, 2);
     const dc_action *a = decode_kit_did(DC_DO_START);
     assert_int_equal(a->u.start.slot, young);
     assert_int_equal(a->u.start.rows, 31);
@@ -323,14 +357,14 @@ static void lets_the_youngest_sit_out_rather_than_preempting_an_older_one(void *
     uint32_t old = running(b, 1, 32, 40), young = running(b, 2, 10, 60);
     need(b, old, 48);
     need(b, young, 32);
-    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.slot, young);
+    assert_int_equal(decode_kit_grew()->u.set.slot, young);
     need(b, young, 48);
     assert_null(decode_kit_did(DC_DO_STOP));
-    assert_null(decode_kit_did(DC_DO_GROW_PAGES));
+    assert_null(decode_kit_grew());
     reserve(b, 3, 1, 1, 1, true, NULL, 0);
     assert_non_null(decode_kit_said(BT_MSG_REFUSED));
     ended(b, old);
-    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.slot, young);
+    assert_int_equal(decode_kit_grew()->u.set.slot, young);
     dc_brain_free(b);
 }
 
@@ -344,11 +378,11 @@ static void prefills_and_replays_again_what_the_swap_store_cannot_hold(void **s)
     need(b, old, 80);
     stopped(b, young, 21);
     assert_null(decode_kit_did(DC_DO_SWAP_OUT));
-    assert_int_equal(decode_kit_did(DC_DO_FREE_PAGES)->u.slot, young);
-    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.slot, old);
+    assert_int_equal(decode_kit_freed()->u.set.slot, young);
+    assert_int_equal(decode_kit_grew()->u.set.slot, old);
     ended(b, old);
-    assert_int_equal(decode_kit_did(DC_DO_RESERVE_PAGES)->u.pages.tokens, 22);
-    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 0);
+    assert_int_equal(decode_kit_held()->u.set.pages_len, 2);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 16);       /* a whole page of its prompt was still kept */
     assert_int_equal(decode_kit_did(DC_DO_START)->u.start.ids_len, 2);
     first(b, young, 100);
     assert_null(decode_kit_said(BT_MSG_FIRST_TOKEN));              /* it was told before */
@@ -356,7 +390,7 @@ static void prefills_and_replays_again_what_the_swap_store_cannot_hold(void **s)
     dc_brain_free(b);
 }
 
-static void begins_a_prefill_again_that_was_preempted_in_its_middle(void **s)
+static void begins_a_prefill_again_where_its_whole_pages_end_that_was_preempted_in_its_middle(void **s)
 {
     (void)s;
     dc_brain *b = make_with(2, 6, 8, true);
@@ -366,7 +400,7 @@ static void begins_a_prefill_again_that_was_preempted_in_its_middle(void **s)
     stopped(b, young, 16);
     assert_null(decode_kit_did(DC_DO_SWAP_OUT));
     ended(b, old);
-    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 0);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 16);
     first(b, young, 100);
     assert_non_null(decode_kit_said(BT_MSG_FIRST_TOKEN));
     dc_brain_free(b);
@@ -387,7 +421,7 @@ static void gives_up_what_can_neither_be_kept_nor_made_again(void **s)
     stopped(b, young, 20);
     assert_int_equal(decode_kit_said(BT_MSG_FAILED)->u.failed.code, BT_EAGAIN);
     assert_int_equal(decode_kit_said(BT_MSG_FAILED)->ref.number, 2);
-    assert_int_equal(decode_kit_did(DC_DO_GROW_PAGES)->u.pages.slot, old);
+    assert_int_equal(decode_kit_grew()->u.set.slot, old);
     ack(b, 2, BT_MSG_FAILED);
     assert_int_equal(dc_brain_load(b).leases, 1);
     dc_brain_free(b);
@@ -406,11 +440,11 @@ static void serves_who_waits_for_pages_by_age_and_takes_no_new_reservation_befor
     stopped(b, young, 14);
     assert_int_equal(decode_kit_did(DC_DO_STOP)->u.slot, mid);
     stopped(b, mid, 14);
-    assert_non_null(decode_kit_did(DC_DO_GROW_PAGES));
+    assert_non_null(decode_kit_grew());
     reserve(b, 4, 1, 1, 1, true, NULL, 0);
     assert_non_null(decode_kit_said(BT_MSG_REFUSED));
     ended(b, old);
-    assert_int_equal(decode_kit_did(DC_DO_SWAP_IN)->u.pages.slot, mid);
+    assert_int_equal(decode_kit_did(DC_DO_SWAP_IN)->u.swap.slot, mid);
     assert_int_equal(dc_brain_load(b).queued, 0);
     reserve(b, 5, 1, 1, 1, true, NULL, 0);
     assert_non_null(decode_kit_said(BT_MSG_RESERVED));
@@ -425,7 +459,7 @@ static void gives_up_who_waits_for_pages_too_long(void **s)
     need(b, old, 80);
     stopped(b, young, 30);
     assert_non_null(decode_kit_did(DC_DO_SWAP_OUT));
-    assert_non_null(decode_kit_did(DC_DO_GROW_PAGES));
+    assert_non_null(decode_kit_grew());
     assert_true(dc_brain_due_us(b) <= decode_kit_now + 20 * SECOND);
     decode_kit_now += 20 * SECOND;
     tick(b);
@@ -448,7 +482,7 @@ static void frees_a_preempted_sequence_whose_gateway_aborts_it(void **s)
             assert_null(decode_kit_said(BT_MSG_ABORT_ACK));
             assert_null(decode_kit_did(DC_DO_STOP));               /* it has been told */
             stopped(b, young, 20);
-            assert_int_equal(decode_kit_did(DC_DO_FREE_PAGES)->u.slot, young);
+            assert_int_equal(decode_kit_freed()->u.set.slot, young);
         } else {
             assert_int_equal(decode_kit_did(DC_DO_DROP_SWAP)->u.slot, young);
         }
@@ -459,68 +493,159 @@ static void frees_a_preempted_sequence_whose_gateway_aborts_it(void **s)
     }
 }
 
+/* ---- beginnings that are kept ------------------------------------------------------------------- */
+
 static void shares_a_beginning_in_place_and_counts_its_pages_once(void **s)
 {
     (void)s;
     dc_brain *b = make_with(4, 8, 0, true);
     uint32_t donor = local(b, 1, 50, 4);
     local(b, 9, 50, 4);                                 /* the same prompt, but no row is in place yet */
-    assert_null(decode_kit_did(DC_DO_SHARE_PAGES));
-    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 9, 1}});
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 0);
+    abort_it(b, 9);
     stopped(b, 1, 0);
     first(b, donor, 100);
     uint32_t slot = local(b, 17, 48, 4);
-    assert_int_equal(decode_kit_did(DC_DO_SHARE_PAGES)->u.pages.from, donor);
-    assert_int_equal(decode_kit_did(DC_DO_SHARE_PAGES)->u.pages.tokens, 32);       /* row 47 is computed: token 0 comes of it */
-    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 32);
+    assert_int_equal(decode_kit_held()->u.set.pages_len, 3);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 32);    /* row 47 is computed: token 0 comes of it */
     assert_int_equal(dc_brain_load(b).pages_used, 5);
     ended(b, donor);
     assert_int_equal(dc_brain_load(b).pages_used, 3);
+    assert_int_equal(dc_brain_load(b).pages_cached, 1);
     first(b, slot, 100);
     ended(b, slot);
     assert_int_equal(dc_brain_load(b).pages_used, 0);
+    assert_int_equal(dc_brain_load(b).pages_cached, 3);
     assert_int_equal(dc_brain_counters(b)->prefix_hits, 1);
     assert_int_equal(dc_brain_counters(b)->prefix_tokens, 32);
+    assert_int_equal(dc_brain_counters(b)->prompt_tokens, 148);
+    assert_true(dc_brain_is_sound(b));
     dc_brain_free(b);
 }
 
-static void copies_the_page_that_a_shared_beginning_ends_in(void **s)
+static void gives_pages_that_are_only_kept_to_whoever_needs_them(void **s)
 {
     (void)s;
-    page_tokens = 64;
     dc_brain *b = make_with(4, 8, 0, true);
-    page_tokens = PAGE;
-    const uint32_t donor = running(b, 1, 110, 4);
-    const uint32_t slot = local(b, 9, 120, 4);
-    assert_int_equal(decode_kit_did(DC_DO_SHARE_PAGES)->u.pages.from, donor);
-    assert_int_equal(decode_kit_did(DC_DO_SHARE_PAGES)->u.pages.tokens, 96);       /* 110 in steps of 16: a page, and 32 rows of the next */
-    assert_int_equal(decode_kit_did(DC_DO_RESERVE_PAGES)->u.pages.tokens, 120);
-    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 96);
-    assert_int_equal(dc_brain_load(b).pages_used, 3);                   /* of 2 and 2, one is held by both */
-    ended(b, donor);
-    assert_int_equal(dc_brain_load(b).pages_used, 2);
-    first(b, slot, 100);
+    ended(b, running(b, 1, 64, 4));
+    assert_int_equal(dc_brain_load(b).pages_cached, 4);
+    const uint32_t slot = running(b, 2, 100, 4);        /* 7 of 8 pages: 3 of the kept ones go, the end of the beginning first */
+    assert_int_equal(dc_brain_load(b).pages_used, 7);
+    assert_int_equal(dc_brain_load(b).pages_cached, 1);
     ended(b, slot);
-    assert_int_equal(dc_brain_load(b).pages_used, 0);
+    (void)local(b, 9, 64, 4);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 16);
     dc_brain_free(b);
 }
 
-static void shares_a_prefill_node_s_rows_only_where_it_is_of_the_same_class(void **s)
+static void never_keeps_rows_that_decoding_made(void **s)
+{
+    (void)s;
+    dc_brain *b = make_with(2, 16, 0, true);
+    const uint32_t slot = running(b, 1, 40, 60);
+    for (uint32_t i = 1; i < 60; i++) token(b, slot, i);
+    ended(b, slot);
+    for (int32_t i = 0; i < 60; i++) prompts[1][40 + i] = 100 + i;      /* the next turn of the conversation: prompt and answer */
+    (void)local(b, 9, 100, 4);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 32);
+    dc_brain_free(b);
+}
+
+static void wants_only_the_rows_of_a_remote_prompt_that_it_lacks(void **s)
+{
+    (void)s;
+    dc_brain *b = make_with(2, 16, 0, false);
+    bt_ticket t = remote(b, 1, 50, 4, NULL, 0);
+    assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, 0);
+    arrives(b, t, 1, 50, 100);
+    ended(b, 0);
+    t = remote(b, 9, 50, 4, NULL, 0);
+    assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, 48);
+    dc_event ev = block(t, 9, 32, 50);
+    decode_kit_step(b, &ev);
+    assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, DC_DROP_REPEAT);
+    commit(b, t, 9, 50, 100);
+    assert_int_equal(decode_kit_said(BT_MSG_MISSING)->u.missing.ranges_len, 1);
+    assert_int_equal(decode_kit_said(BT_MSG_MISSING)->u.missing.ranges[0].token_begin, 48);
+    place(b, t, 9, 48, 50);
+    commit(b, t, 9, 50, 100);
+    assert_non_null(decode_kit_said(BT_MSG_COMMITTED));
+    ended(b, 0);
+    finished(b, 9);
+    t = remote(b, 17, 48, 4, NULL, 0);                  /* all of it is here: nothing is sent but COMMIT */
+    assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, 48);
+    commit(b, t, 17, 48, 100);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 48);
+    assert_int_equal(dc_brain_counters(b)->prefix_tokens, 96);
+    dc_brain_free(b);
+}
+
+static void goes_on_where_a_transfer_or_a_prefill_ended_early(void **s)
+{
+    (void)s;
+    dc_brain *b = make_with(2, 16, 0, true);
+    bt_ticket t = remote(b, 1, 50, 4, NULL, 0);
+    place(b, t, 1, 0, 16);
+    place(b, t, 1, 16, 48);
+    abort_it(b, 1);
+    assert_int_equal(dc_brain_load(b).pages_used, 0);
+    t = remote(b, 9, 50, 4, NULL, 0);
+    assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, 48);
+    abort_it(b, 9);
+    t = remote(b, 2, 50, 4, NULL, 0);                   /* a hole in the middle, then its lease ends */
+    place(b, t, 2, 0, 16);
+    place(b, t, 2, 32, 50);
+    decode_kit_now += 700 * SECOND;
+    tick(b);
+    greet(b, CLASS);
+    (void)remote(b, 10, 50, 4, NULL, 0);
+    assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, 16);
+    abort_it(b, 10);
+    (void)local(b, 3, 50, 4);
+    abort_it(b, 3);
+    stopped(b, 0, 40);
+    (void)local(b, 11, 50, 4);
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 32);
+    assert_true(dc_brain_is_sound(b));
+    dc_brain_free(b);
+}
+
+static void shares_rows_only_within_a_class(void **s)
 {
     (void)s;
     for (int same = 0; same < 2; same++) {
         dc_brain *b = make_with(4, 16, 0, true);
-        bt_msg hello = {.type = BT_MSG_HELLO};
-        hello.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = {1, 1, 2, BT_KV_F16}};
-        strcpy(hello.u.hello.exactness, same ? CLASS : "npu/abd/f16/1");
-        decode_kit_bulk(b, &hello);
-        bt_ticket t = remote(b, 1, 50, 4, NULL, 0);
-        arrives(b, t, 1, 50, 100);
+        const char *class = same ? CLASS : "npu/abd/f16/1";
+        greet(b, class);
+        bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, 1, 1}};
+        m.u.reserve = (bt_msg_reserve){.prompt_tokens = 50, .max_tokens = 4, .ids = prompts[1], .ids_len = 50, .prefill = decode_kit_prefill,
+                                       .prefill_class = class_of(class), .lease_ms = 600000};
+        decode_kit_control(b, &m);
+        arrives(b, decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket, 1, 50, 100);
         assert_non_null(decode_kit_did(DC_DO_START));
         local(b, 9, 50, 4);
-        assert_int_equal(decode_kit_did(DC_DO_SHARE_PAGES) != NULL, same);
+        assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, same ? 48 : 0);
+        (void)remote(b, 17, 50, 4, NULL, 0);
+        assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, same ? 48 : 0);
         dc_brain_free(b);
     }
+}
+
+static void takes_no_row_of_another_class_than_was_reserved(void **s)
+{
+    (void)s;
+    dc_brain *b = make_with(4, 16, 0, true);
+    bt_ticket t = remote(b, 1, 50, 4, NULL, 0);
+    place(b, t, 1, 0, 48);
+    greet(b, "npu/abd/f16/1");                          /* the same incarnation says another class now */
+    dc_event ev = block(t, 1, 48, 50);
+    decode_kit_step(b, &ev);
+    assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, DC_DROP_CLASS);
+    commit(b, t, 1, 50, 100);
+    assert_int_equal(decode_kit_said(BT_MSG_TRANSFER_REFUSED)->u.failed.code, BT_EFORMAT);
+    assert_int_equal(decode_kit_said(BT_MSG_FAILED)->u.failed.code, BT_EFORMAT);
+    assert_int_equal(dc_brain_load(b).pages_used, 0);
+    dc_brain_free(b);
 }
 
 int main(void)
@@ -535,14 +660,18 @@ int main(void)
         cmocka_unit_test(preempts_the_youngest_for_an_older_one_and_brings_it_back_when_pages_are_free),
         cmocka_unit_test(lets_the_youngest_sit_out_rather_than_preempting_an_older_one),
         cmocka_unit_test(prefills_and_replays_again_what_the_swap_store_cannot_hold),
-        cmocka_unit_test(begins_a_prefill_again_that_was_preempted_in_its_middle),
+        cmocka_unit_test(begins_a_prefill_again_where_its_whole_pages_end_that_was_preempted_in_its_middle),
         cmocka_unit_test(gives_up_what_can_neither_be_kept_nor_made_again),
         cmocka_unit_test(serves_who_waits_for_pages_by_age_and_takes_no_new_reservation_before),
         cmocka_unit_test(gives_up_who_waits_for_pages_too_long),
         cmocka_unit_test(frees_a_preempted_sequence_whose_gateway_aborts_it),
         cmocka_unit_test(shares_a_beginning_in_place_and_counts_its_pages_once),
-        cmocka_unit_test(copies_the_page_that_a_shared_beginning_ends_in),
-        cmocka_unit_test(shares_a_prefill_node_s_rows_only_where_it_is_of_the_same_class),
+        cmocka_unit_test(gives_pages_that_are_only_kept_to_whoever_needs_them),
+        cmocka_unit_test(never_keeps_rows_that_decoding_made),
+        cmocka_unit_test(wants_only_the_rows_of_a_remote_prompt_that_it_lacks),
+        cmocka_unit_test(goes_on_where_a_transfer_or_a_prefill_ended_early),
+        cmocka_unit_test(shares_rows_only_within_a_class),
+        cmocka_unit_test(takes_no_row_of_another_class_than_was_reserved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
-/* Storms of sequences in a pool that is far too small, with a worker, a pool and a gateway that are only counted: every sequence ends with
- * its own tokens, the oldest always gets on, the brain's count of pages is the pool's, and nothing is left. The seed is told on failure. */
+/* Storms of sequences in a pool that is far too small, their prompts with common beginnings, prefilled here or sent, transfers that end
+ * early: every sequence ends with its own tokens and finds its own rows at every token, no page that two have is written, the oldest always
+ * gets on, the brain's count of pages is the pool's, and nothing is held at the end. The seed is told on failure. */
+#include "base/hash.h"
 #include "base/rng.h"
 #include "tests/helpers/decode_kit.h"
 
@@ -12,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 16, GROWTH = 16, REQUESTS = 60, SLOTS = 6, POOL = 20, AT_ONCE = 10, ROUNDS_MAX = 20000, OLDEST_WAITS = 300 };
+enum { PAGE = 16, GROWTH = 16, REQUESTS = 60, SLOTS = 6, POOL = 20, AT_ONCE = 10, BEGINNINGS = 4, ROUNDS_MAX = 20000, OLDEST_WAITS = 300 };
 
 static dc_brain *make(uint32_t swap_pages)
 {
@@ -32,12 +34,18 @@ static dc_brain *make(uint32_t swap_pages)
     assert_int_equal(dc_brain_new(&b, &c, NULL), BT_OK);
     decode_kit_step(b, &(dc_event){.type = DC_EV_TICK});
     decode_kit_control(b, &(bt_msg){.type = BT_MSG_WELCOME});
+    bt_msg hello = {.type = BT_MSG_HELLO};
+    hello.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = c.hello.kv};
+    decode_kit_bulk(b, &hello);
     return b;
 }
 
 typedef struct request {
     uint32_t prompt, max, accepted, attempt, age;       /* age: order of reservation, 0: none is held */
     bool is_local, is_open, is_done;
+    bool is_sending;                    /* RESERVED came, COMMITTED not yet */
+    bt_ticket ticket;
+    uint32_t sent;
 } request;
 
 typedef struct slot {                   /* the pool's and the worker's view of one */
@@ -45,21 +53,55 @@ typedef struct slot {                   /* the pool's and the worker's view of o
     bool runs, is_stopped, is_told;     /* is_told: of its need */
     uint64_t number;
     uint32_t prompt, max, known, rows, swap_rows;
+    uint64_t swap[256];
 } slot;
 
 typedef struct world {
     dc_brain *b;
     request all[REQUESTS];
     slot slots[SLOTS];
-    uint32_t holders[POOL], swap_pages, swap_used, attempts_over, ages;
-    dc_event todo[64];
+    uint32_t holders[POOL], swap_pages, swap_used, attempts_over, ages, aborted;
+    uint64_t row[POOL][PAGE];
+    dc_event placed;                    /* what follows PLACE */
+    bool has_placed;
     bt_msg say[64];                     /* what the gateway answers */
-    uint32_t todo_len, say_len;
+    uint32_t say_len;
     uint64_t seed, draws;
 } world;
 
 static uint32_t draw(world *w, uint32_t n) { return (uint32_t)(bt_rng_u64(w->seed, w->draws++) % n); }
 static int32_t id_of(uint64_t number, uint32_t index) { return (int32_t)(100 + bt_rng_u64(number, index) % 1000); }
+
+/* Prompts of one beginning differ in their last token, which says whose they are. */
+static int32_t prompt_id(const world *w, uint64_t number, uint32_t i)
+{
+    return i + 1 == w->all[number].prompt ? 5000 + (int32_t)number : (int32_t)(number % BEGINNINGS * 1000 + i);
+}
+
+/* What a row must hold: of a prompt, a function of its tokens so far; of an answer, of whose it is. */
+static uint64_t row_of(const world *w, uint64_t number, uint32_t i)
+{
+    const uint32_t prompt = w->all[number].prompt;
+    return i + 1 < prompt ? bt_rng_u64(number % BEGINNINGS, i) : bt_rng_u64(1000 + number, i);
+}
+
+static uint64_t *row_at(world *w, const slot *s, uint32_t i)
+{
+    assert_true(i < s->held * PAGE);
+    return &w->row[s->pages[i / PAGE]][i % PAGE];
+}
+
+static void write_row(world *w, const slot *s, uint32_t i, uint64_t value)
+{
+    assert_int_equal(w->holders[s->pages[i / PAGE]], 1);
+    *row_at(w, s, i) = value;
+}
+
+static void check_rows(world *w, const slot *s, uint64_t number, uint32_t rows)
+{
+    for (uint32_t i = 0; i < rows; i++)
+        if (*row_at(w, s, i) != row_of(w, number, i)) fail_msg("seed %llu: row %u of request %llu is another's", (unsigned long long)w->seed, i, (unsigned long long)number);
+}
 
 static uint32_t used(const world *w)
 {
@@ -68,21 +110,31 @@ static uint32_t used(const world *w)
     return n;
 }
 
-static void hold(world *w, slot *s, uint32_t tokens)
+static void set_pages(world *w, slot *s, const dc_action *a)
 {
-    while (s->held < (tokens + PAGE - 1) / PAGE) {
-        uint32_t page = 0;
-        while (page < POOL && w->holders[page]) page++;
-        assert_true(page < POOL);       /* what the brain gives is there */
-        w->holders[page] = 1;
-        s->pages[s->held++] = page;
+    const uint32_t len = a->u.set.pages_len;
+    assert_int_equal(s->runs, a->u.set.is_growth);
+    if (len == 0)
+        while (s->held) w->holders[s->pages[--s->held]]--;
+    for (uint32_t i = 0; i < len; i++) {
+        assert_true(a->u.set.pages[i] < POOL);
+        if (i < s->held) assert_int_equal(a->u.set.pages[i], s->pages[i]);
+        for (uint32_t k = 0; k < i; k++) assert_int_not_equal(a->u.set.pages[i], a->u.set.pages[k]);
     }
+    for (; s->held < len; s->held++) w->holders[s->pages[s->held] = a->u.set.pages[s->held]]++;
+    if (a->u.set.is_growth) s->is_told = false;
 }
 
-static void give_back(world *w, slot *s)
+static void swap_rows(world *w, slot *s, uint32_t tokens, bool is_out)
 {
-    assert_false(s->runs);
-    while (s->held) w->holders[s->pages[--s->held]]--;
+    assert_int_equal(tokens, is_out ? s->rows : s->swap_rows);
+    for (uint32_t i = 0; i < tokens; i++) {
+        if (is_out) s->swap[i] = *row_at(w, s, i);
+        else write_row(w, s, i, s->swap[i]);
+    }
+    if (is_out) s->swap_rows = tokens;
+    if (is_out) w->swap_used += (tokens + PAGE - 1) / PAGE;
+    assert_true(w->swap_used <= w->swap_pages);
 }
 
 static void on_start(world *w, const dc_action *a)
@@ -92,12 +144,13 @@ static void on_start(world *w, const dc_action *a)
     assert_true(a->u.start.rows <= s->held * PAGE && s->held * PAGE >= a->u.start.prompt_tokens);
     s->runs = true;
     s->is_stopped = s->is_told = false;
-    s->number = (uint64_t)a->u.start.prompt[0] - 1000;
+    s->number = (uint64_t)a->u.start.prompt[a->u.start.prompt_tokens - 1] - 5000;
     s->prompt = a->u.start.prompt_tokens;
     s->max = a->u.start.max_tokens;
     s->known = a->u.start.ids_len;
     s->rows = a->u.start.rows;
     for (uint32_t i = 0; i < s->known; i++) assert_int_equal(a->u.start.ids[i], id_of(s->number, i));
+    check_rows(w, s, s->number, s->rows);
 }
 
 static void answer(world *w, const bt_msg *m, bt_msg_type type)
@@ -118,6 +171,9 @@ static void on_message(world *w, const bt_msg *m)
     if (!is_mine) return;
     if (m->type == BT_MSG_RESERVED) {
         r->age = ++w->ages;
+        r->ticket = m->u.reserved.ticket;
+        r->sent = m->u.reserved.covered_tokens;
+        r->is_sending = !r->is_local;
     } else if (m->type == BT_MSG_FIRST_TOKEN) {
         assert_int_equal(m->u.first_token.token, id_of(m->ref.number, 0));
         if (r->accepted == 0) r->accepted = 1;
@@ -141,45 +197,34 @@ static void on_message(world *w, const bt_msg *m)
     }
 }
 
+static void on_place(world *w, const dc_block *block)
+{
+    const slot *s = &w->slots[block->slot];
+    assert_false(s->runs);
+    for (uint32_t i = 0; i < block->token_count; i++) write_row(w, s, block->token_begin + i, row_of(w, block->ref.number, block->token_begin + i));
+    w->placed = (dc_event){.type = DC_EV_PLACED, .u.block = *block};
+    w->has_placed = true;
+}
+
 static void carry_out(world *w, const dc_action *a)
 {
-    slot *s = &w->slots[a->u.pages.slot % SLOTS];
+    slot *s;
     switch (a->type) {
     case DC_DO_SEND_CONTROL: on_message(w, &a->u.control.msg); break;
-    case DC_DO_RESERVE_PAGES: hold(w, s, a->u.pages.tokens); break;
-    case DC_DO_GROW_PAGES:
-        assert_true(s->runs);
-        hold(w, s, a->u.pages.tokens);
-        s->is_told = false;
-        break;
-    case DC_DO_SHARE_PAGES: {
-        const slot *from = &w->slots[a->u.pages.from];
-        assert_int_equal(s->held, 0);
-        assert_true(from->rows >= a->u.pages.tokens);
-        for (; s->held < a->u.pages.tokens / PAGE; s->held++) w->holders[s->pages[s->held] = from->pages[s->held]]++;
-        break;
-    }
-    case DC_DO_FREE_PAGES: give_back(w, &w->slots[a->u.slot]); break;
-    case DC_DO_SWAP_OUT:
-        assert_int_equal(a->u.pages.tokens, s->rows);
-        s->swap_rows = s->rows;
-        w->swap_used += (s->rows + PAGE - 1) / PAGE;
-        assert_true(w->swap_used <= w->swap_pages);
-        give_back(w, s);
-        break;
-    case DC_DO_SWAP_IN:
-        assert_int_equal(a->u.pages.tokens, s->swap_rows);
-        hold(w, s, a->u.pages.capacity);
-        __attribute__((fallthrough));
+    case DC_DO_SET_PAGES: set_pages(w, &w->slots[a->u.set.slot], a); break;
+    case DC_DO_SWAP_OUT: swap_rows(w, &w->slots[a->u.swap.slot], a->u.swap.tokens, true); break;
+    case DC_DO_SWAP_IN: swap_rows(w, &w->slots[a->u.swap.slot], a->u.swap.tokens, false); __attribute__((fallthrough));
     case DC_DO_DROP_SWAP:
-        s = &w->slots[a->u.slot];
+        s = &w->slots[a->type == DC_DO_SWAP_IN ? a->u.swap.slot : a->u.slot];
         w->swap_used -= (s->swap_rows + PAGE - 1) / PAGE;
         s->swap_rows = 0;
         break;
     case DC_DO_START: on_start(w, a); break;
     case DC_DO_STOP: assert_true(w->slots[a->u.slot].runs); w->slots[a->u.slot].is_stopped = true; break;
+    case DC_DO_PLACE: on_place(w, &a->u.block); break;
     case DC_DO_SEND_BULK:
-    case DC_DO_PLACE:
+        if (a->u.bulk.msg.type == BT_MSG_COMMITTED) w->all[a->u.bulk.msg.ref.number].is_sending = false;
+        break;
     case DC_DO_DROP:
     case DC_DO_LOG:
     case DC_DO_EXIT: break;
@@ -189,9 +234,16 @@ static void carry_out(world *w, const dc_action *a)
 /* One event into the brain, and everything that follows at once. */
 static void feed(world *w, const dc_event *ev)
 {
-    decode_kit_step(w->b, ev);
-    for (size_t i = 0; i < decode_kit_acts.len; i++) carry_out(w, &decode_kit_acts.items[i]);
-    assert_int_equal(dc_brain_load(w->b).pages_used, used(w));
+    dc_event next = *ev;
+    w->has_placed = true;
+    while (w->has_placed) {
+        w->has_placed = false;
+        decode_kit_step(w->b, &next);
+        for (size_t i = 0; i < decode_kit_acts.len; i++) carry_out(w, &decode_kit_acts.items[i]);
+        assert_int_equal(dc_brain_load(w->b).pages_used, used(w));
+        assert_true(dc_brain_is_sound(w->b));
+        next = w->placed;
+    }
     while (w->say_len) {
         bt_msg m = w->say[--w->say_len];
         decode_kit_control(w->b, &m);
@@ -212,7 +264,7 @@ static void worker_turn(world *w, uint32_t number)
     }
     const bt_msg_first_token f = {.token = id_of(s->number, 0)};
     if (s->rows < s->prompt) {
-        s->rows = s->rows + 32 < s->prompt ? s->rows + 32 : s->prompt;
+        for (uint32_t end = s->rows + 32 < s->prompt ? s->rows + 32 : s->prompt; s->rows < end; s->rows++) write_row(w, s, s->rows, row_of(w, s->number, s->rows));
         if (s->rows < s->prompt) return;
         if (s->known == 0) s->known = 1;
         ev = (dc_event){.type = DC_EV_FIRST};
@@ -224,7 +276,10 @@ static void worker_turn(world *w, uint32_t number)
         s->is_told = true;
         feed(w, &(dc_event){.type = DC_EV_NEED, .u.need = {number, s->rows + 1}});
         return;
-    } else if (++s->rows == s->prompt + s->known) {
+    } else {
+        check_rows(w, s, s->number, s->rows);
+        write_row(w, s, s->rows, row_of(w, s->number, s->rows));
+        if (++s->rows < s->prompt + s->known) return;
         ev = (dc_event){.type = DC_EV_TOKEN};
         ev.u.token.slot = number;
         ev.u.token.index = s->known++;
@@ -244,15 +299,43 @@ static void submit(world *w, uint64_t number)
 {
     static int32_t ids[256], generated[256];
     request *r = &w->all[number];
-    for (int32_t i = 0; i < 256; i++) ids[i] = i == 0 ? 1000 + (int32_t)number : i;
+    for (uint32_t i = 0; i < r->prompt; i++) ids[i] = prompt_id(w, number, i);
     for (uint32_t i = 0; i < r->accepted; i++) generated[i] = id_of(number, i);
     bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, number, ++r->attempt}};
-    m.u.reserve = (bt_msg_reserve){.prompt_tokens = r->prompt, .max_tokens = r->max, .ids = ids, .ids_len = r->prompt, .is_local = true,
-                                   .generated = generated, .generated_len = r->accepted, .lease_ms = 600000};
+    m.u.reserve = (bt_msg_reserve){.prompt_tokens = r->prompt, .max_tokens = r->max,   .ids = ids, .ids_len = r->prompt, .is_local = r->is_local,
+                                   .generated = generated, .generated_len = r->accepted, .lease_ms = 600000, .prefill_class = bt_hash64("", 0)};
+    if (!r->is_local) m.u.reserve.prefill = decode_kit_prefill;
     r->is_open = true;
+    r->is_sending = false;
     m.from = decode_kit_gate;
     m.to = decode_kit_self;
     feed(w, &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, &m}});
+}
+
+/* The prefill node's part, and now and then a gateway that tries another one. */
+static void transfer_turn(world *w, uint64_t number)
+{
+    request *r = &w->all[number];
+    if (!r->is_open || !r->is_sending) return;
+    bt_msg m = {.type = BT_MSG_COMMIT, .from = decode_kit_prefill, .to = decode_kit_self, .ref = {decode_kit_gate, number, r->attempt}};
+    dc_event ev = {.type = DC_EV_BLOCK};
+    if (draw(w, 12) == 0) {
+        m.type = BT_MSG_ABORT;
+        m.from = decode_kit_gate;
+        r->is_open = false;
+        r->age = 0;
+        w->aborted++;
+        feed(w, &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, &m}});
+    } else if (r->sent < r->prompt) {
+        const uint32_t most = 16 * (1 + draw(w, 3)), left = r->prompt - r->sent, n = left < most ? left : most;
+        ev.u.block = (dc_block){.from = decode_kit_prefill, .ref = m.ref, .ticket = r->ticket, .token_begin = r->sent, .token_count = n, .bytes = n * 8};
+        r->sent += n;
+        feed(w, &ev);
+    } else {
+        m.u.commit = (bt_msg_commit){.ticket = r->ticket, .prompt_tokens = r->prompt, .first_token = id_of(number, 0)};
+        if (r->accepted == 0) r->accepted = 1;
+        feed(w, &(dc_event){.type = DC_EV_BULK, .u.bulk = &m});
+    }
 }
 
 static dc_counters storm(uint64_t seed, uint32_t swap_pages)
@@ -266,6 +349,7 @@ static dc_counters storm(uint64_t seed, uint32_t swap_pages)
         request *r = &w->all[i];
         r->prompt = 1 + draw(w, 120);
         r->max = 2 + draw(w, 130);
+        r->is_local = draw(w, 2);
     }
     uint32_t done = 0, oldest = 0, accepted = 0, waited = 0;
     for (uint32_t rounds = 0; done < REQUESTS; rounds++) {
@@ -275,6 +359,7 @@ static dc_counters storm(uint64_t seed, uint32_t swap_pages)
             if (w->all[i].is_done) continue;
             open++;
             if (!w->all[i].is_open) submit(w, i);
+            transfer_turn(w, i);
         }
         for (uint32_t i = 0; i < SLOTS; i++) worker_turn(w, draw(w, SLOTS));
         /* The oldest gets on, however many are younger: a token in every OLDEST_WAITS rounds, a replay of 130 rows included. */
@@ -301,19 +386,20 @@ static dc_counters storm(uint64_t seed, uint32_t swap_pages)
 static void ends_every_sequence_of_a_storm_with_its_own_tokens(void **s)
 {
     (void)s;
-    uint64_t preempted = 0, swapped = 0, dropped = 0, replayed = 0;
+    uint64_t preempted = 0, swapped = 0, dropped = 0, replayed = 0, hits = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         const dc_counters n = storm(seed, (uint32_t)(seed % 3) * 6);
         preempted += n.preempted;
         swapped += n.swapped_in;
         dropped += n.dropped;
         replayed += n.replayed_tokens;
+        hits += n.prefix_hits;
         assert_int_equal(n.unexpected, 0);
         assert_int_equal(n.given_up, 0);
     }
-    printf("preempted %llu, swapped in %llu, prefilled again %llu, tokens replayed %llu\n", (unsigned long long)preempted,
-           (unsigned long long)swapped, (unsigned long long)dropped, (unsigned long long)replayed);
-    assert_true(preempted > 500 && swapped > 100 && dropped > 100 && replayed > 1000);
+    printf("preempted %llu, swapped in %llu, prefilled again %llu, tokens replayed %llu, beginnings shared %llu\n", (unsigned long long)preempted,
+           (unsigned long long)swapped, (unsigned long long)dropped, (unsigned long long)replayed, (unsigned long long)hits);
+    assert_true(preempted > 500 && swapped > 100 && dropped > 100 && replayed > 1000 && hits > 1000);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* The decode node's KV memory: rows that were swapped out come back as they were, wherever; shared pages outlive their first holder. */
+/* The decode node's KV memory: rows lie in the pages that the brain names, and what was swapped out comes back as it was, wherever. */
 #include "decode-node/store.h"
 
 #include <setjmp.h>
@@ -16,16 +16,26 @@ static dc_store *make(void)
     dc_store *s = NULL;
     assert_int_equal(bt_kv_pages_new(&pages, LAYERS, 1, 4, 2, PAGE, PAGES * PAGE, NULL), BT_OK);
     assert_int_equal(bt_kv_pages_new(&swap, LAYERS, 1, 4, 2, PAGE, 3 * PAGE, NULL), BT_OK);
-    assert_int_equal(dc_store_new(&s, pages, swap, 4, NULL), BT_OK);
+    assert_int_equal(dc_store_new(&s, pages, swap, 4, PAGES, NULL), BT_OK);
     return s;
 }
 
-static void act(dc_store *s, dc_action_type type, uint32_t slot, uint32_t tokens, uint32_t more)
+static void set(dc_store *s, uint32_t slot, const char *numbers)
+{
+    uint32_t list[PAGES];
+    dc_action a = {.type = DC_DO_SET_PAGES};
+    for (; numbers[a.u.set.pages_len]; a.u.set.pages_len++) list[a.u.set.pages_len] = (uint32_t)(numbers[a.u.set.pages_len] - '0');
+    a.u.set.slot = slot;
+    a.u.set.pages = list;
+    assert_int_equal(dc_store_do(s, &a, NULL), BT_OK);
+}
+
+static void move(dc_store *s, dc_action_type type, uint32_t slot, uint32_t tokens)
 {
     dc_action a = {.type = type};
-    a.u.pages.slot = slot;
-    a.u.pages.tokens = tokens;
-    a.u.pages.from = a.u.pages.capacity = more;
+    a.u.swap.slot = slot;
+    a.u.swap.tokens = tokens;
+    if (type == DC_DO_DROP_SWAP) a.u.slot = slot;
     assert_int_equal(dc_store_do(s, &a, NULL), BT_OK);
 }
 
@@ -48,63 +58,40 @@ static void brings_swapped_rows_back_as_they_were(void **state)
 {
     (void)state;
     dc_store *s = make();
-    act(s, DC_DO_RESERVE_PAGES, 0, 20, 0);
-    act(s, DC_DO_GROW_PAGES, 0, 40, 0);
+    set(s, 0, "35");
+    set(s, 0, "350");                           /* growth */
     rows(s, 0, 40, 3, true);
-    act(s, DC_DO_SWAP_OUT, 0, 40, 0);
-    assert_int_equal(bt_kv_pages_used(pages), 0);
+    move(s, DC_DO_SWAP_OUT, 0, 40);
+    set(s, 0, "");
     assert_int_equal(bt_kv_pages_used(swap), 3);
-    act(s, DC_DO_RESERVE_PAGES, 1, 16, 0);      /* it lies elsewhere now */
+    set(s, 1, "3");
     rows(s, 1, 16, 99, true);
-    act(s, DC_DO_SWAP_IN, 0, 40, 49);
+    set(s, 0, "0471");                          /* it lies elsewhere now */
+    move(s, DC_DO_SWAP_IN, 0, 40);
     assert_int_equal(bt_kv_pages_used(swap), 0);
-    assert_int_equal(bt_kv_pages_used(pages), 5);
     rows(s, 0, 40, 3, false);
-    act(s, DC_DO_SWAP_OUT, 0, 17, 0);
-    act(s, DC_DO_DROP_SWAP, 0, 0, 0);
+    rows(s, 1, 16, 99, false);
+    move(s, DC_DO_SWAP_OUT, 0, 17);
+    move(s, DC_DO_DROP_SWAP, 0, 0);
     assert_int_equal(bt_kv_pages_used(swap), 0);
-    act(s, DC_DO_FREE_PAGES, 1, 0, 0);
-    assert_int_equal(bt_kv_pages_used(pages), 0);
     dc_store_free(s);
 }
 
-static void keeps_shared_pages_until_their_last_holder_goes(void **state)
+static void lets_two_slots_have_one_page(void **state)
 {
     (void)state;
     dc_store *s = make();
-    act(s, DC_DO_RESERVE_PAGES, 0, 40, 0);
-    rows(s, 0, 40, 7, true);
-    act(s, DC_DO_SHARE_PAGES, 2, 32, 0);
-    act(s, DC_DO_RESERVE_PAGES, 2, 50, 0);
-    assert_int_equal(bt_kv_pages_used(pages), 5);
-    act(s, DC_DO_SWAP_OUT, 0, 40, 0);
-    assert_int_equal(bt_kv_pages_used(pages), 4);
-    rows(s, 2, 32, 7, false);
-    act(s, DC_DO_FREE_PAGES, 2, 0, 0);
-    assert_int_equal(bt_kv_pages_used(pages), 0);
-    dc_store_free(s);
-}
-
-static void copies_the_page_that_shared_rows_end_in(void **state)
-{
-    (void)state;
-    dc_store *s = make();
-    act(s, DC_DO_RESERVE_PAGES, 0, 40, 0);
-    rows(s, 0, 40, 7, true);
-    act(s, DC_DO_SHARE_PAGES, 2, 21, 0);
-    assert_int_equal(bt_kv_pages_used(pages), 4);
-    assert_int_equal(bt_kv_pages_shared(pages), 1);
-    act(s, DC_DO_RESERVE_PAGES, 2, 30, 0);
-    assert_int_equal(bt_kv_pages_used(pages), 4);
-    rows(s, 2, 21, 7, false);
     bt_kv_view v;
+    set(s, 0, "160");
+    rows(s, 0, 40, 7, true);
+    set(s, 2, "1625");
+    rows(s, 2, 32, 7, false);
+    set(s, 0, "");
+    dc_store_view(&v, s, 0);
+    assert_int_equal(v.tokens_capacity, 0);
+    rows(s, 2, 32, 7, false);
     dc_store_view(&v, s, 2);
-    for (size_t l = 0; l < 2 * LAYERS; l++) memset(bt_kv_view_row(&v, l / 2, l % 2, 21, 0), 0xee, 8);
-    rows(s, 0, 40, 7, false);                   /* the first holder sees nothing of what the second writes */
-    act(s, DC_DO_FREE_PAGES, 0, 0, 0);
-    rows(s, 2, 21, 7, false);
-    act(s, DC_DO_FREE_PAGES, 2, 0, 0);
-    assert_int_equal(bt_kv_pages_used(pages), 0);
+    assert_int_equal(v.tokens_capacity, 4 * PAGE);
     dc_store_free(s);
 }
 
@@ -112,9 +99,18 @@ static void says_when_the_brain_counted_wrong(void **state)
 {
     (void)state;
     dc_store *s = make();
-    dc_action a = {.type = DC_DO_RESERVE_PAGES};
-    a.u.pages.tokens = PAGES * PAGE + 1;
+    uint32_t numbers[PAGES + 1] = {0};
+    dc_action a = {.type = DC_DO_SET_PAGES};
+    a.u.set.pages = numbers;
+    a.u.set.pages_len = PAGES + 1;
+    assert_int_equal(dc_store_do(s, &a, NULL), BT_ELIMIT);
+    set(s, 0, "0123");
+    a = (dc_action){.type = DC_DO_SWAP_OUT};
+    a.u.swap.tokens = 3 * PAGE + 1;             /* more than the store has */
     assert_true(dc_store_do(s, &a, NULL) < 0);
+    a.type = DC_DO_SWAP_IN;                     /* nothing was kept */
+    a.u.swap.tokens = 1;
+    assert_int_equal(dc_store_do(s, &a, NULL), BT_EARG);
     dc_store_free(s);
 }
 
@@ -122,8 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(brings_swapped_rows_back_as_they_were),
-        cmocka_unit_test(keeps_shared_pages_until_their_last_holder_goes),
-        cmocka_unit_test(copies_the_page_that_shared_rows_end_in),
+        cmocka_unit_test(lets_two_slots_have_one_page),
         cmocka_unit_test(says_when_the_brain_counted_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -374,7 +374,7 @@ static void prefills_on_the_decode_node_and_shares_beginnings(void **s)
         sim_options o = squeezed(seed);
         o.prefills = 0;
         o.can_prefill = true;
-        o.page_tokens = seed % 2 ? 32 : 16;         /* 32: a beginning may end inside a page, which is copied */
+        o.page_tokens = seed % 2 ? 32 : 16;         /* a shared beginning ends with a page */
         o.decode_pages = (16 + (seed % 3) * 8) * 16 / o.page_tokens;
         o.swap_pages = (seed % 3) * 8;
         squeeze(&n, &o, 100);

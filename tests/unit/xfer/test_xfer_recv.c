@@ -62,12 +62,35 @@ static void rows_are_placed_once_and_one_block_at_a_time(void **state)
     bt_xfer_recv_done(&r);
 }
 
+static void rows_in_place_from_the_start_are_not_taken(void **state)
+{
+    (void)state;
+    bt_xfer_recv r;
+    const bt_kv_shape shape = {2, 1, 64, BT_KV_F16};
+    const uint64_t row = 2 * 128;
+    for (uint32_t has = 0; has <= 48; has += 16) {
+        assert_int_equal(bt_xfer_recv_init(&r, &shape, 48, NULL), BT_OK);
+        bt_xfer_recv_has(&r, has);
+        assert_int_equal(bt_xfer_recv_is_complete(&r), has == 48);
+        for (uint32_t layer = 0; layer < 2; layer++) {
+            const bt_kv_range before = {layer, 0, has}, after = {layer, has, 48 - has};
+            if (has > 0) assert_int_equal(bt_xfer_recv_block(&r, &before, has * row), BT_XFER_REPEAT);
+            if (has == 48) continue;
+            assert_int_equal(bt_xfer_recv_block(&r, &after, (48 - has) * row), BT_XFER_PLACE);
+            bt_xfer_recv_placed(&r, &after, true);
+        }
+        assert_true(bt_xfer_recv_is_complete(&r));
+        bt_xfer_recv_done(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_has_the_bytes_of_its_form_of_kv),
         cmocka_unit_test(a_block_of_another_form_is_out_of_range),
         cmocka_unit_test(rows_are_placed_once_and_one_block_at_a_time),
+        cmocka_unit_test(rows_in_place_from_the_start_are_not_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
