@@ -1,6 +1,7 @@
 /* The life of one request in the gateway's brain: how it begins, which messages put it on nodes, and its deadlines. See
  * request.h and brain.h. */
 #include "gateway/request.h"
+#include "base/breakage.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,6 +205,7 @@ void gw_request_await_token(gw_brain *b, gw_request *r)
 /* The last moment for another attempt to be accepted, or for nodes to be ready at all. */
 static int64_t patience_us(const gw_brain *b, const gw_request *r)
 {
+    if (BT_BREAK(deadline_dropped)) return BT_STEP_NEVER;
     if (r->lost_us >= 0) return r->lost_us + b->cfg.recovery_us;
     if (r->state == GW_QUEUED && r->stuck_us >= 0) return r->stuck_us + b->cfg.recovery_us;
     return BT_STEP_NEVER;

@@ -1,5 +1,6 @@
 /* What nodes say about a request, and what it makes of that. See request.h. */
 #include "gateway/request.h"
+#include "base/breakage.h"
 
 #include <string.h>
 
@@ -114,8 +115,9 @@ static void on_tokens(gw_brain *b, gw_request *r, const bt_msg_tokens *w)
 {
     if (r->state == GW_PREFILLING) keep_early(r, w);
     if (r->state != GW_DECODING && r->state != GW_CLOSING) return;
-    uint32_t skip = r->next_index - w->first_index;
-    if (w->first_index > r->next_index) b->n.unexpected++;      /* a gap: what is missing comes again */
+    const bool is_gap = w->first_index > r->next_index;
+    const uint32_t skip = is_gap || BT_BREAK(token_repeated) ? 0 : r->next_index - w->first_index;
+    if (is_gap && !BT_BREAK(token_skipped)) b->n.unexpected++;  /* what is missing comes again */
     else if (skip >= w->ids_len || r->ended) b->n.repeats++;
     else {
         gw_avoid_succeeded(&b->router.avoid, 0, r->decode.name);
@@ -273,7 +275,7 @@ void gw_request_msg(gw_brain *b, const bt_msg *m)
     gw_request *r = gw_request_find(b, m->ref.number);
     const bool from_decode = r && bt_incarnation_equal(&m->from, &r->decode.node);
     const bool from_prefill = r && bt_incarnation_equal(&m->from, r->local ? &r->decode.node : &r->prefill.node);
-    if (!r || m->ref.attempt != r->attempt || r->state == GW_QUEUED || (!from_decode && !from_prefill)) {
+    if (!r || (m->ref.attempt != r->attempt && !BT_BREAK(stale_attempt_obeyed)) || r->state == GW_QUEUED || (!from_decode && !from_prefill)) {
         disown(b, m);
         return;
     }

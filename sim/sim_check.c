@@ -114,9 +114,8 @@ static void check_owners(sim_world *w, uint32_t self)
 
 /* ---- failures ------------------------------------------------------------------------------------ */
 
-/* Since when nothing was wrong with a pair, their gateway and their links; INT64_MAX: something is. Where only what the gateway hears counts, a pair
- * seems whole while nothing from it is lost. */
-static int64_t whole_since(const sim_world *w, uint32_t g, uint32_t p, uint32_t d, bool as_heard)
+/* Since when nothing was wrong with a pair, their gateway and their links; INT64_MAX: something is. */
+static int64_t whole_since(const sim_world *w, uint32_t g, uint32_t p, uint32_t d)
 {
     const uint32_t who[3] = {g, p, d};
     int64_t since = 0;
@@ -124,35 +123,40 @@ static int64_t whole_since(const sim_world *w, uint32_t g, uint32_t p, uint32_t 
         const sim_process *k = &w->processes[who[i]];
         if (!k->is_alive || k->well_us == INT64_MAX) return INT64_MAX;
         since = later(since, k->well_us);
-        for (int j = 0; j < 3; j++)
-            if (!as_heard || j == 0) since = later(since, sim_net_cut_until_us(w->net, who[i], who[j]));
+        for (int j = 0; j < 3; j++) since = later(since, sim_net_cut_until_us(w->net, who[i], who[j]));
     }
     return since <= w->now_us ? since : INT64_MAX;
 }
 
-/* The least of it over all pairs; a decode node that computes prompts is one with itself. */
-static int64_t any_since(const sim_world *w, uint32_t g, bool as_heard)
+/* Whether gateway g hears a node that takes requests. */
+static bool is_heard(const sim_world *w, uint32_t g, uint32_t node)
+{
+    const sim_process *k = &w->processes[node];
+    return k->is_alive && k->well_us != INT64_MAX && sim_net_cut_until_us(w->net, node, g) <= w->now_us;
+}
+
+/* When g last heard any node of each role; a decode node that computes prompts is of both. */
+static void note_heard(sim_world *w, uint32_t g)
 {
     const uint32_t nodes = w->o.gateways + w->o.prefills;
-    int64_t best = INT64_MAX;
-    for (uint32_t d = nodes; d < w->processes_len; d++) {
-        for (uint32_t p = w->o.gateways; p < nodes; p++) {
-            const int64_t since = whole_since(w, g, p, d, as_heard);
-            if (since < best) best = since;
-        }
-        if (w->o.can_prefill && (as_heard || w->o.prefills == 0)) {
-            const int64_t since = whole_since(w, g, d, d, as_heard);
-            if (since < best) best = since;
-        }
+    for (uint32_t i = w->o.gateways; i < w->processes_len; i++) {
+        if (!is_heard(w, g, i)) continue;
+        if (i < nodes || w->o.can_prefill) w->processes[g].prefill_us = w->now_us;
+        if (i >= nodes) w->processes[g].decode_us = w->now_us;
     }
-    return best;
 }
 
 /* The longest time that one pair was whole between from_us and now. */
 static int64_t longest_whole_us(const sim_world *w, uint32_t g, int64_t from_us)
 {
-    const int64_t since = any_since(w, g, false);
-    int64_t best = since == INT64_MAX ? 0 : w->now_us - later(since, from_us);
+    const uint32_t nodes = w->o.gateways + w->o.prefills;
+    int64_t best = 0;
+    for (uint32_t d = nodes; d < w->processes_len; d++) {
+        for (uint32_t p = w->o.prefills ? w->o.gateways : d; p < (w->o.prefills ? nodes : d + 1); p++) {
+            const int64_t since = whole_since(w, g, p, d);
+            if (since != INT64_MAX) best = later(best, w->now_us - later(since, from_us));
+        }
+    }
     for (size_t i = 0; i < w->wholes_len; i++) {
         const sim_whole *k = &w->wholes[i];
         if (k->gateway == g) best = later(best, k->to_us - later(k->from_us, from_us));
@@ -177,11 +181,9 @@ void sim_check_breaking(sim_world *w)
 {
     const uint32_t nodes = w->o.gateways + w->o.prefills;
     for (uint32_t g = 0; g < w->o.gateways; g++) {
-        if (any_since(w, g, true) != INT64_MAX) w->processes[g].served_us = w->now_us;
-        for (uint32_t d = nodes; d < w->processes_len; d++) {
-            for (uint32_t p = w->o.gateways; p < nodes; p++) keep_whole(w, whole_since(w, g, p, d, false), g);
-            if (w->o.prefills == 0) keep_whole(w, whole_since(w, g, d, d, false), g);
-        }
+        note_heard(w, g);
+        for (uint32_t d = nodes; d < w->processes_len; d++)
+            for (uint32_t p = w->o.prefills ? w->o.gateways : d; p < (w->o.prefills ? nodes : d + 1); p++) keep_whole(w, whole_since(w, g, p, d), g);
     }
 }
 
@@ -205,14 +207,14 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
 
 /* ---- now and then -------------------------------------------------------------------------------- */
 
-/* Where no pair even seems to be there, a request waits for one no longer than recovery_us. */
+/* Where there cannot even seem to be a pair, a request waits for one no longer than recovery_us. */
 static void check_deadline(sim_world *w, uint64_t number)
 {
     const sim_client *c = &w->clients[number - 1];
     const sim_process *g = &w->processes[c->r.gateway];
-    if (g->well_us == INT64_MAX || any_since(w, c->r.gateway, true) != INT64_MAX) return;
-    const int64_t since = later(later(c->r.heard_us, g->served_us), g->well_us);
-    if (w->now_us - since > w->o.gw.recovery_us + HEAR_US)
+    if (g->well_us == INT64_MAX) return;
+    const int64_t pair = g->prefill_us < g->decode_us ? g->prefill_us : g->decode_us, since = later(later(c->r.heard_us, pair), g->well_us);
+    if (w->now_us - since > w->o.gw.recovery_us + w->o.gw.gone_us + HEAR_US)
         sim_broken(w, "request %llu has no answer, and there has been no pair for %.3f s", (unsigned long long)number, (double)(w->now_us - since) / 1e6);
 }
 
@@ -224,6 +226,7 @@ void sim_check_all(sim_world *w)
         check_owners(w, i);
         if (p->pages && !dc_brain_is_sound(p->dc)) sim_broken(w, "the book of pages of node %u does not agree with itself", i);
     }
+    for (uint32_t g = 0; g < w->o.gateways; g++) note_heard(w, g);
     while (w->first_pending < w->clients_len && w->clients[w->first_pending].r.outcome != SIM_PENDING) w->first_pending++;
     for (uint64_t i = w->first_pending; i < w->clients_len; i++)
         if (w->clients[i].r.outcome == SIM_PENDING) check_deadline(w, i + 1);

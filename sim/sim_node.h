@@ -25,7 +25,7 @@ typedef struct sim_process {
     uint64_t life;
     int64_t due_us, wake_us;                    /* when its brain wants a TICK; when it gets it */
     int64_t well_us;                            /* has run since then; INT64_MAX: does not, or is leaving */
-    int64_t served_us;                          /* gateway: when a pair last seemed whole, as sim_check.c says */
+    int64_t prefill_us, decode_us;              /* gateway: when it last heard a node of each role that takes requests */
     sim_item *inbox, **inbox_end; uint32_t inbox_len;       /* what came while it was stopped */
     bt_incarnation self;
     gw_brain *gw; pf_brain *pf; dc_brain *dc;
