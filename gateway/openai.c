@@ -2,6 +2,7 @@
  * at the end; jansson decides what is JSON. */
 #include "gateway/openai.h"
 #include "base/num.h"
+#include "gateway/options.h"
 #include "text/utf8.h"
 
 #include <jansson.h>
@@ -120,7 +121,6 @@ static bt_err field_temperature(reader *p, const char *name, json_t *v)
 static bt_err field_top_p(reader *p, const char *name, json_t *v) { return read_float(&p->r.sampling.top_p, p, name, v, 0, 1); }
 static bt_err field_min_p(reader *p, const char *name, json_t *v) { return read_float(&p->r.sampling.min_p, p, name, v, 0, 1); }
 static bt_err field_stream(reader *p, const char *name, json_t *v) { return read_bool(&p->r.is_stream, p, name, v); }
-static bt_err field_baton(reader *p, const char *name, json_t *v) { return read_bool(&p->r.is_baton, p, name, v); }
 
 static bt_err field_top_k(reader *p, const char *name, json_t *v)
 {
@@ -247,6 +247,52 @@ static bt_err field_stream_options(reader *p, const char *name, json_t *v)
         const bt_err e = read_bool(&on, p, key, item);
         if (e < 0) return e;
         if (strcmp(key, "include_usage") == 0) p->r.has_usage_chunk = on;
+    }
+    return BT_OK;
+}
+
+static bt_err read_policy(reader *p, const char *name, const json_t *v)
+{
+    if (!json_is_string(v)) return wrong_type(p, name, "a string", v);
+    for (int i = 0; gw_options_policies[i]; i++) {
+        if (strcmp(gw_options_policies[i], json_string_value(v)) != 0) continue;
+        p->r.policy = i + 1;
+        return BT_OK;
+    }
+    return gw_openai_fail(p->err, 400, BAD, "invalid_value", name, "Invalid value for '%s': '%.64s'; supported are 'least-load', 'round-robin', 'prefix'.",
+                          name, json_string_value(v));
+}
+
+/* As HELLO carries it: 1 to 64 bytes of 0x21..0x7e. */
+static bt_err read_node_id(char ret[BT_MSG_MAX_ID_BYTES + 1], reader *p, const char *name, const json_t *v)
+{
+    if (!json_is_string(v)) return wrong_type(p, name, "a string", v);
+    const char *id = json_string_value(v);
+    const size_t len = json_string_length(v);
+    size_t good = 0;
+    while (good < len && id[good] > ' ' && id[good] <= '~') good++;
+    if (len == 0 || len > BT_MSG_MAX_ID_BYTES || good < len)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", name, "Invalid '%s': a node's id has 1 to %d printable ASCII characters without spaces.",
+                              name, BT_MSG_MAX_ID_BYTES);
+    memcpy(ret, id, len + 1);
+    return BT_OK;
+}
+
+/* true: report how it went. An object: that, and which nodes are wished for. */
+static bt_err field_baton(reader *p, const char *name, json_t *v)
+{
+    if (!json_is_object(v)) return json_is_boolean(v) ? read_bool(&p->r.is_baton, p, name, v) : wrong_type(p, name, "true, false or an object", v);
+    const char *key;
+    json_t *item;
+    p->r.is_baton = true;
+    json_object_foreach(v, key, item) {
+        bt_err e = BT_OK;
+        if (json_is_null(item)) continue;
+        if (strcmp(key, "policy") == 0) e = read_policy(p, "baton.policy", item);
+        else if (strcmp(key, "prefill") == 0) e = read_node_id(p->r.prefer_prefill, p, "baton.prefill", item);
+        else if (strcmp(key, "decode") == 0) e = read_node_id(p->r.prefer_decode, p, "baton.decode", item);
+        else e = gw_openai_fail(p->err, 400, BAD, "unknown_parameter", name, "Unrecognized request argument supplied: %s.%.64s", name, key);
+        if (e < 0) return e;
     }
     return BT_OK;
 }

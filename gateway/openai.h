@@ -44,7 +44,10 @@ typedef struct gw_openai_request {
     size_t prompt_ids_len;
     uint32_t max_tokens;                /* 0: not given */
     bt_sampling sampling;               /* seed only where has_seed; bias is the request's own */
-    bool has_seed, is_stream, has_usage_chunk, is_baton;
+    bool has_seed, is_stream, has_usage_chunk;
+    bool is_baton;                      /* "baton": true, or an object of wishes: which nodes it gets */
+    int policy;                         /* gw_policy; 0: as the gateway is set */
+    char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1];     /* node ids; "": any */
     const char *stop[GW_OPENAI_MAX_STOPS];      /* not empty */
     size_t stop_len[GW_OPENAI_MAX_STOPS];
     size_t stops;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static const char *const policies[] = { "least-load", "round-robin", NULL };
+const char *const gw_options_policies[] = { "least-load", "round-robin", "prefix", NULL };
 static const char *const formats[] = { "text", "json", NULL };
 
 static const bt_opt table[] = {
@@ -28,7 +28,7 @@ static const bt_opt table[] = {
     { .group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(gw_options, keys), .type = BT_OPT_STRING, .example = "keys",
       .help = "encrypt and check nodes with the keys in this folder (see baton keygen)" },
     { .group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(gw_options, policy), .type = BT_OPT_CHOICE,
-      .def = "least-load", .choices = policies, .help = "how a request's nodes are chosen" },
+      .def = "least-load", .choices = gw_options_policies, .help = "how a request's nodes are chosen" },
     { .group = "Nodes", .name = "local-prefill-below", .value = "N", BT_OPT_AT(gw_options, local_prefill_below), .type = BT_OPT_INT,
       .def = "0", .lo = 0, .hi = 1 << 20,
       .help = "prompts of fewer tokens are computed by a decode node that can, where its numbers equal the prefill nodes'; 0: none" },

@@ -21,6 +21,7 @@ typedef struct gw_options {
 } gw_options;
 
 extern const bt_opt_program gw_options_program;
+extern const char *const gw_options_policies[];     /* values of --policy, and of a request's own wish; gw_policy from 1 on */
 
 /* Rules between settings: an address that is not loopback needs a key (HTTP: --api-key-file, control: --keys) unless
  * --insecure says otherwise for HTTP. BT_EARG with the option named. */

@@ -6,6 +6,7 @@ static const bt_opt_command list[] = {
     { "Talk to a model", "chat", &tool_chat_program, tool_chat_run },
     { "Serve", "up", &tool_up_program, tool_up_run },
     { "Serve", "status", &tool_status_program, tool_status_run },
+    { "Serve", "role", &tool_role_program, tool_role_run },
     { "Serve", "keygen", &tool_keygen_program, tool_keygen_run },
     { "Serve", "compile", &tool_compile_program, tool_compile_run },
     { "Look closer", "inspect", &tool_inspect_program, tool_inspect_run },
