@@ -50,18 +50,22 @@ static json_t *logit_list(const gw_answer_report *r)
 
 static json_t *usage(const gw_answer_report *r)
 {
-    return json_pack("{s:I,s:I,s:I}", "prompt_tokens", (json_int_t)r->prompt_tokens, "completion_tokens",
-                     (json_int_t)r->completion_tokens, "total_tokens", (json_int_t)(r->prompt_tokens + r->completion_tokens));
+    return json_pack("{s:I,s:I,s:I,s:{s:I}}", "prompt_tokens", (json_int_t)r->prompt_tokens, "completion_tokens",
+                     (json_int_t)r->completion_tokens, "total_tokens", (json_int_t)(r->prompt_tokens + r->completion_tokens),
+                     "prompt_tokens_details", "cached_tokens", (json_int_t)r->cached_tokens);
 }
+
+/* Of the prompt, in the node that made token 0. */
+static size_t computed_tokens(const gw_answer_report *r) { return r->prompt_tokens - r->cached_tokens; }
 
 /* The object that llama.cpp's server gives, for the tools that read it. */
 static json_t *timings(const gw_answer_report *r)
 {
     return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
-                     "cache_n", count(0),
-                     "prompt_n", count(r->prompt_tokens),
+                     "cache_n", count(r->cached_tokens),
+                     "prompt_n", count(computed_tokens(r)),
                      "prompt_ms", r->has_prefill ? ms(r->prefill_us) : json_null(),
-                     "prompt_per_second", r->has_prefill ? rate(r->prompt_tokens, r->prefill_us) : json_null(),
+                     "prompt_per_second", r->has_prefill ? rate(computed_tokens(r), r->prefill_us) : json_null(),
                      "predicted_n", count(r->completion_tokens),
                      "predicted_ms", r->has_decode ? ms(r->decode_us) : json_null(),
                      "predicted_per_second", r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null());
@@ -99,7 +103,7 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
                              "shape_policy", words(g ? g->shape_policy : NULL),
                              "profile", words(g ? g->profile : NULL),
                              "npu_mac_ratio", r->has_prefill && macs ? json_real((double)w->npu_macs / (double)macs) : json_null(),
-                             "padding_ratio", r->has_prefill && w->rows ? json_real(1 - (double)r->prompt_tokens / (double)w->rows) : json_null(),
+                             "padding_ratio", r->has_prefill && w->rows ? json_real(1 - (double)computed_tokens(r) / (double)w->rows) : json_null(),
                              "fallbacks", fallbacks(g),
                              "compilations", r->has_prefill ? count(w->compilations) : json_null());
     if (object && more && json_object_update_new(object, more) == 0) return object;
@@ -111,7 +115,7 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
 static json_t *baton(const gw_answer_report *r)
 {
     char hex[BT_HASH_HEX_CHARS];
-    json_t *j = json_pack("{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+    json_t *j = json_pack("{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                      "text", r->text ? r->text : "", r->text_len,
                      "token_ids", id_list(r->token_ids, r->completion_tokens),
                      "prompt_ids", id_list(r->prompt_ids, r->prompt_tokens),
@@ -120,13 +124,16 @@ static json_t *baton(const gw_answer_report *r)
                      "finish_reason", r->finish_reason,
                      "ttft_ms", ms((uint64_t)r->ttft_us),
                      "queue_ms", r->has_prefill ? ms(r->queue_us) : json_null(),
-                     "prefill_tokens_per_second", r->has_prefill ? rate(r->prompt_tokens, r->prefill_us) : json_null(),
+                     "prefill_tokens_per_second", r->has_prefill ? rate(computed_tokens(r), r->prefill_us) : json_null(),
                      "decode_tokens_per_second", r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null(),
                      "kv_bytes", r->has_kv ? count(r->kv_bytes) : json_null(),
                      "kv_exposed_ms", r->has_kv ? ms(r->kv_exposed_us) : json_null(),
                      "kv_digest", r->has_kv ? json_string(bt_hash_hex(hex, r->kv_digest.bytes)) : json_null(),
                      "prefilled_by", words(r->prefilled_by),
                      "attempts", count(r->attempts),
+                     "recoveries", count(r->recoveries),
+                     "cached_tokens", count(r->cached_tokens),
+                     "covered_tokens", count(r->covered_tokens),
                      "first_logits", logit_list(r));
     return add_work(j, r);
 }

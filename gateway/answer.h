@@ -28,7 +28,9 @@ typedef struct gw_answer_report {
     const int32_t *token_ids; size_t completion_tokens;     /* an id that ended the answer is not among them */
     const char *text; size_t text_len;
     const char *prefilled_by;               /* node that computed the prompt; NULL or "": not known */
-    uint32_t attempts;
+    uint32_t attempts, recoveries;
+    uint32_t cached_tokens;                 /* of the prompt: not computed, the node had their rows */
+    uint32_t covered_tokens;                /* of the prompt: not sent, the decode node had their rows */
     int64_t ttft_us;                        /* from the arrival of the request to token 0, in the gateway */
     bool has_prefill, has_decode, has_kv;
     uint64_t queue_us, prefill_us;

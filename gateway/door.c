@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "gateway/answer.h"
 #include "gateway/logprobs.h"
+#include "gateway/role_http.h"
 #include "gateway/status.h"
 #include "rt/metrics.h"
 
@@ -32,11 +33,21 @@ typedef struct live {
     bool wants_finish, wants_cancel, is_late, is_broken;    /* broken: out of memory in the middle of the answer */
 } live;
 
+/* A client that asked for another role of a node and waits for its answer. */
+typedef struct asked {
+    struct asked *next;
+    uint64_t token;
+    gw_http_exchange *x;
+    char id[BT_MSG_MAX_ID_BYTES + 1];
+    bt_role role;
+} asked;
+
 struct gw_door {
     gw_door_env env;
     const gw_http *http;
     const char *url;
     live *first;
+    asked *roles;
     uint64_t number;
     uint8_t id_key[8];
     int64_t started_s;
@@ -76,6 +87,11 @@ void gw_door_free(gw_door *d)
         live *l = d->first;
         d->first = l->next;
         free_live(l);
+    }
+    while (d->roles) {
+        asked *k = d->roles;
+        d->roles = k->next;
+        free(k);
     }
     free(d);
 }
@@ -168,6 +184,7 @@ static void get_status(gw_door *d, gw_http_exchange *x)
     gw_status_facts f = {
         .brain = d->env.brain, .self = d->env.self, .node_id = d->env.node_id, .url = d->url,
         .state = d->is_draining ? "draining" : gw_brain_is_ready(d->env.brain) ? "ready" : "starting",
+        .policy = gw_options_policies[d->env.options->policy],
         .control = gw_node_link_endpoint(d->env.link), .model_name = d->env.names[0], .ctx_tokens = d->env.ctx_tokens,
         .queue_max = (uint32_t)d->env.options->max_queue, .now_us = bt_clock_us(),
     };
@@ -224,7 +241,9 @@ static void submit(gw_door *d, gw_http_exchange *x, const gw_openai_request *r, 
         return;
     }
     gw_submit s = { .request = l->number, .ids = l->prompt_ids, .ids_len = (uint32_t)l->prompt_len, .max_tokens = max_tokens,
-                    .sampling = r->sampling, .draw_seed = !r->has_seed, .stop_ids_len = d->env.text->stop_ids_len };
+                    .sampling = r->sampling, .policy = (gw_policy)r->policy, .draw_seed = !r->has_seed, .stop_ids_len = d->env.text->stop_ids_len };
+    memcpy(s.prefer_prefill, r->prefer_prefill, sizeof s.prefer_prefill);
+    memcpy(s.prefer_decode, r->prefer_decode, sizeof s.prefer_decode);
     memcpy(s.stop_ids, d->env.text->stop_ids, sizeof s.stop_ids);
     for (uint32_t i = 0; i < r->stop_ids_len; i++) s.stop_ids[s.stop_ids_len++] = r->stop_ids[i];
     l->next = d->first;
@@ -246,15 +265,81 @@ static void post_completion(gw_door *d, gw_http_exchange *x, const gw_http_reque
     if (r->is_too_large)
         e = gw_openai_fail(&err, 413, BAD, "body_too_large", NULL, "The body is larger than %llu bytes.",
                            (unsigned long long)d->env.options->max_body_bytes);
-    else if (r->is_too_busy)
+    else if (r->is_too_busy) {
         e = gw_openai_fail(&err, 503, SERVER, "overloaded", NULL, "Too many large requests at once; try again.");
-    else if (d->is_draining && why_not(d, &err))
+        err.retry_after_s = 1;
+    } else if (d->is_draining && why_not(d, &err))
         e = BT_EAGAIN;
     else if ((e = gw_openai_parse(&request, &err, is_chat, r->body, r->body_len, &limits)) == BT_OK) {
         submit(d, x, &request, &err, &e);
         gw_openai_request_done(&request);
     }
     if (e < 0) answer_error(d, x, &err, NULL);
+}
+
+static bool knows(const gw_door *d, const char *id)
+{
+    const gw_registry *r = gw_brain_registry(d->env.brain);
+    for (uint32_t i = 0; i < r->cap; i++)
+        if (r->nodes[i].in_use && r->nodes[i].state != GW_NODE_GONE && strcmp(r->nodes[i].hello.node_id, id) == 0) return true;
+    return false;
+}
+
+static void post_role(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    gw_event ev = { .type = GW_EV_ROLE };
+    gw_openai_error err;
+    asked *k = NULL;
+    bt_err e;
+    (void)gw_role_http_path(ev.u.role.node_id, r->path);
+    if (r->is_too_large || r->is_too_busy)
+        e = gw_openai_fail(&err, 413, BAD, "body_too_large", NULL, "The body is too large.");
+    else if ((e = gw_role_http_parse(&ev.u.role.role, &err, r->body, r->body_len)) == BT_OK && !knows(d, ev.u.role.node_id))
+        e = gw_openai_fail(&err, 404, BAD, "node_not_found", NULL, "No node is called '%s'; /v1/status lists those there are.", ev.u.role.node_id);
+    else if (e == BT_OK && !(k = calloc(1, sizeof *k)))
+        e = gw_openai_fail(&err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
+    if (e < 0) {
+        answer_error(d, x, &err, NULL);
+        return;
+    }
+    ev.u.role.token = ++d->number;
+    *k = (asked){ .next = d->roles, .token = ev.u.role.token, .x = x, .role = ev.u.role.role };
+    memcpy(k->id, ev.u.role.node_id, sizeof k->id);
+    d->roles = k;
+    bt_log_request(BT_LOG_INFO, gw_http_id(x), "asking node %s to serve as %s", k->id, k->role == BT_ROLE_PREFILL ? "prefill" : "decode");
+    d->env.step(d->env.ud, &ev);            /* may answer already */
+}
+
+/* The brain's answer, to a client that may have gone. */
+static void role_answered(gw_door *d, const gw_action *a)
+{
+    gw_openai_error err;
+    bt_buf b;
+    asked **at = &d->roles;
+    while (*at && (*at)->token != a->u.role_answer.token) at = &(*at)->next;
+    asked *k = *at;
+    if (!k) return;
+    *at = k->next;
+    if (a->u.role_answer.code < 0) {
+        gw_role_http_refused(&err, k->id, a->u.role_answer.code, a->u.role_answer.text);
+        answer_error(d, k->x, &err, NULL);
+    } else {
+        bt_buf_init(&b, BODY_MAX_BYTES);
+        if (gw_role_http_answer(&b, k->id, k->role, a->u.role_answer.text) < 0) b.err = BT_ENOMEM;
+        answer_bytes(d, k->x, 200, &(gw_http_headers){ .content_type = "application/json" }, &b);
+        bt_buf_done(&b);
+    }
+    free(k);
+}
+
+static void forget_asked(gw_door *d, const gw_http_exchange *x)
+{
+    asked **at = &d->roles;
+    while (*at && (*at)->x != x) at = &(*at)->next;
+    asked *k = *at;
+    if (!k) return;
+    *at = k->next;
+    free(k);
 }
 
 static void post_chat(gw_door *d, gw_http_exchange *x, const gw_http_request *r) { post_completion(d, x, r, true); }
@@ -271,6 +356,7 @@ static const struct endpoint {
 } endpoints[] = {
     { "/v1/chat/completions", true, false, post_chat },
     { "/v1/completions", true, false, post_text },
+    { "/v1/nodes/{id}/role", true, false, post_role },
     { "/v1/models", false, false, models },
     { "/v1/status", false, false, status },
     { "/metrics", false, false, metrics },
@@ -286,7 +372,7 @@ static const struct endpoint *find_endpoint(const gw_door *d, const gw_http_requ
     *ret_allow = NULL;
     for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++) {
         const struct endpoint *p = &endpoints[i];
-        if (strcmp(p->path, r->path) != 0) continue;
+        if (p->serve == post_role ? !gw_role_http_path(NULL, r->path) : strcmp(p->path, r->path) != 0) continue;
         if (p->is_post ? strcmp(r->method, "POST") != 0 : !is_get(r->method)) {
             *ret_allow = p->is_post ? "POST" : "GET, HEAD";
             (void)gw_openai_fail(err, 405, BAD, "method_not_allowed", NULL, "%.32s is not allowed for %s; use %s.", r->method, p->path,
@@ -328,6 +414,7 @@ static void on_ended(void *ud, gw_http_exchange *x, bool was_sent)
     gw_door *d = ud;
     live *l = gw_http_user(x);
     d->open_count--;
+    forget_asked(d, x);
     if (!l) return;
     l->x = NULL;
     l->wants_cancel = true;
@@ -439,7 +526,8 @@ static void fill_report(gw_answer_report *r, const live *l, bt_finish reason, co
         .has_prefill = s->has_first, .queue_us = s->queue_us, .prefill_us = s->prefill_us,
         .has_decode = s->has_decode, .decode_us = s->decode_us, .decode_steps = s->decode_steps,
         .has_kv = s->has_kv, .kv_bytes = s->kv_bytes, .kv_exposed_us = s->kv_exposed_us, .kv_digest = s->kv_digest,
-        .work = s->work, .engine = s->engine, .prefilled_by = s->prefilled_by, .attempts = s->attempts,
+        .work = s->work, .engine = s->engine, .prefilled_by = s->prefilled_by, .attempts = s->attempts, .recoveries = s->recoveries,
+        .cached_tokens = s->cached_tokens < l->prompt_len ? s->cached_tokens : 0, .covered_tokens = s->covered_tokens,
         .top_len = l->first.top_len,
     };
     memcpy(r->top_ids, l->first.top_ids, sizeof r->top_ids);
@@ -496,7 +584,7 @@ static void fail_error(gw_openai_error *err, const live *l, const gw_action *a)
     const char *param = k == GW_FAIL_TOO_LONG ? (l->head.is_chat ? "messages" : "prompt") : NULL;
     (void)gw_openai_fail(err, kinds[k].status, kinds[k].type, kinds[k].code, param, "%s",
                          l->is_late ? "The request took longer than --timeout allows." : a->u.fail.text);
-    if (k == GW_FAIL_OVERLOADED || k == GW_FAIL_NO_NODE) err->retry_after_s = a->u.fail.retry_after_ms / 1000 + 1;
+    if (a->u.fail.retry_after_ms || k == GW_FAIL_OVERLOADED || k == GW_FAIL_NO_NODE) err->retry_after_s = a->u.fail.retry_after_ms / 1000 + 1;
 }
 
 static void fail(gw_door *d, live *l, const gw_action *a)
@@ -526,6 +614,10 @@ static void remove_live(gw_door *d, live *l)
 
 void gw_door_act(gw_door *d, const gw_action *a)
 {
+    if (a->type == GW_DO_ROLE_ANSWER) {
+        role_answered(d, a);
+        return;
+    }
     live *l = find_live(d, a->request);
     if (!l) return;
     if (a->type == GW_DO_FIRST) {

@@ -14,6 +14,7 @@ static const char *const states[] = { "starting", "ready", "suspect", "draining"
 static const char *const messages[] = { "received", "sent", "bad", "forbidden", "unsent", NULL };
 static const char *const drops[] = { "hello_rejected", "wrong_incarnation", "unknown_peer", "stale_attempt", "unexpected", "repeat", NULL };
 static const char *const locals[] = { "short", "no_prefill_node", NULL };
+static const char *const causes[] = { "gone", "restarted", "left", "failed", "gave_up", "no_answer", "no_progress", NULL };
 static const char *const refusals[] = { "exactness", NULL };
 static const char *const units[] = { "npu", "companion", NULL };
 static const char *const statuses[] = { "2xx", "4xx", "5xx", NULL };
@@ -82,7 +83,7 @@ void gw_metrics_between_tokens(gw_metrics *m, int64_t us, size_t count)
 
 static void count_work(gw_metrics *m, const gw_stats *s)
 {
-    if (s->work.rows) bt_metrics_add(m->m, PREFILL_TOKENS, 0, 0, s->prompt_tokens);
+    if (s->work.rows) bt_metrics_add(m->m, PREFILL_TOKENS, 0, 0, s->prompt_tokens - s->cached_tokens);
     bt_metrics_add(m->m, PREFILL_ROWS, 0, 0, (double)s->work.rows);
     bt_metrics_add(m->m, PREFILL_MACS, 0, 0, (double)s->work.npu_macs);
     bt_metrics_add(m->m, PREFILL_MACS, 1, 0, (double)s->work.companion_macs);
@@ -112,6 +113,7 @@ static void observe_stats(gw_metrics *m, const gw_stats *s)
 void gw_metrics_done(gw_metrics *m, bt_finish reason, const gw_stats *s)
 {
     bt_metrics_add(m->m, REQUESTS, reason == BT_FINISH_LENGTH ? 1 : 0, 0, 1);
+    bt_metrics_add(m->m, ATTEMPTS, 0, 0, s->attempts);
     observe_stats(m, s);
 }
 
@@ -119,6 +121,7 @@ void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s)
 {
     bt_metrics_add(m->m, REQUESTS, kind == GW_FAIL_CANCELLED ? 2 : 3, 0, 1);
     bt_metrics_add(m->m, FAILURES, (size_t)kind - 1, 0, 1);
+    bt_metrics_add(m->m, ATTEMPTS, 0, 0, s->attempts);
     if (s->ttft_us >= 0) observe_stats(m, s);       /* one that never began would only blur the figures of those that did */
 }
 
@@ -159,11 +162,16 @@ bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, cons
     raise_to(m, LOCAL_PREFILLS, 0, c->local_prefills[GW_LOCAL_SHORT]);
     raise_to(m, LOCAL_PREFILLS, 1, c->local_prefills[GW_LOCAL_NO_PREFILL_NODE]);
     raise_to(m, LOCAL_REFUSED, 0, c->local_refused);
+    for (size_t i = GW_CAUSE_GONE; i <= GW_CAUSE_NO_PROGRESS; i++) raise_to(m, RECOVERIES, i - GW_CAUSE_GONE, c->recoveries[i]);
+    raise_to(m, DEBTS_FORGOTTEN, 0, c->debts_forgotten);
+    raise_to(m, PREFIX_TOKENS, 0, c->cached_tokens);
+    raise_to(m, PREFIX_TOKENS, 1, c->covered_tokens);
     raise_to(m, REPLAYS, 0, c->replays);
     raise_to(m, REPLAYED_TOKENS, 0, c->replayed_tokens);
     count_peers(m, gw_brain_registry(brain));
     bt_metrics_set(m->m, REQUESTS_RUNNING, 0, 0, gw_brain_active(brain));
     bt_metrics_set(m->m, REQUESTS_WAITING, 0, 0, gw_brain_queued(brain));
+    bt_metrics_set(m->m, DEBTS, 0, 0, gw_brain_debts(brain));
     bt_metrics_set(m->m, HTTP_CONNECTIONS, 0, 0, http_connections);
     bt_metrics_set(m->m, RESIDENT, 0, 0, (double)gw_metrics_rss_bytes());
     return bt_metrics_render(m->m, out);

@@ -259,7 +259,7 @@ static bt_err read_policy(reader *p, const char *name, const json_t *v)
         p->r.policy = i + 1;
         return BT_OK;
     }
-    return gw_openai_fail(p->err, 400, BAD, "invalid_value", name, "Invalid value for '%s': '%.64s'; supported are 'least-load', 'round-robin', 'prefix'.",
+    return gw_openai_fail(p->err, 400, BAD, "invalid_value", name, "Invalid value for '%s': '%.64s'; supported are 'least-load', 'prefix', 'round-robin'.",
                           name, json_string_value(v));
 }
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-const char *const gw_options_policies[] = { "least-load", "round-robin", "prefix", NULL };
+const char *const gw_options_policies[] = { "least-load", "prefix", "round-robin", NULL };
 static const char *const formats[] = { "text", "json", NULL };
 
 static const bt_opt table[] = {
@@ -41,6 +41,8 @@ static const bt_opt table[] = {
       .def = "4M", .lo = 1024, .hi = 64 << 20, .help = "largest request body; all bodies together may take 16 times as much" },
     { .group = "Limits", .name = "timeout", .value = "TIME", BT_OPT_AT(gw_options, timeout_ms), .type = BT_OPT_DURATION,
       .def = "600s", .lo = 1000, .hi = 86400000, .help = "longest life of a request, waiting included; then 504" },
+    { .group = "Limits", .name = "recovery-timeout", .value = "TIME", BT_OPT_AT(gw_options, recovery_ms), .type = BT_OPT_DURATION,
+      .def = "30s", .lo = 0, .hi = 3600000, .help = "how long a request whose node was lost waits for another one, or the same one restarted; then it fails" },
     { .group = "Limits", .name = "idle-timeout", .value = "TIME", BT_OPT_AT(gw_options, idle_ms), .type = BT_OPT_DURATION,
       .def = "30s", .lo = 1000, .hi = 3600000, .help = "a client that sends or takes nothing for so long is cut off" },
     { .group = "Limits", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(gw_options, drain_ms), .type = BT_OPT_DURATION,

@@ -13,7 +13,7 @@ typedef struct gw_options {
     bool insecure;
     int64_t max_queue, max_connections;
     uint64_t max_body_bytes;
-    int64_t timeout_ms, idle_ms, drain_ms;
+    int64_t timeout_ms, recovery_ms, idle_ms, drain_ms;
     int64_t local_prefill_below;
     int policy;                         /* index in the order of gw_policy, from 0 */
     bool no_metrics, verbose;

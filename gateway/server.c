@@ -80,13 +80,12 @@ static void act(server *s, const gw_action *a)
     case GW_DO_TOKENS:
     case GW_DO_DONE:
     case GW_DO_FAIL:
+    case GW_DO_ROLE_ANSWER:
         gw_door_act(s->door, a);
         break;
     case GW_DO_NODE_CHANGED:
         bt_log(BT_LOG_INFO, "%s node %s is %s", a->u.node.role == BT_ROLE_DECODE ? "decode" : "prefill", a->u.node.node_id,
                gw_node_state_name(a->u.node.state));
-        break;
-    case GW_DO_ROLE_ANSWER:     /* nobody asks for roles through the door yet */
         break;
     case GW_DO_LOG:
         bt_log(a->u.log.level, "%s", a->u.log.text);
@@ -255,9 +254,10 @@ static bt_err open_brain(server *s, bt_fault *fault)
     gw_config c = gw_config_defaults();
     memcpy(c.model_id, s->config.model_id, sizeof c.model_id);
     c.queue_max = (uint32_t)s->options->max_queue;
-    c.policy = s->options->policy == 0 ? GW_POLICY_LEAST_LOAD : GW_POLICY_ROUND_ROBIN;
+    c.policy = (gw_policy)(GW_POLICY_LEAST_LOAD + s->options->policy);
     c.local_below_tokens = (uint32_t)s->options->local_prefill_below;
     c.queue_us = s->options->timeout_ms * 1000;
+    c.recovery_us = s->options->recovery_ms * 1000;
     (void)snprintf(c.node_id, sizeof c.node_id, "gateway-%d", (int)getpid());
     const bt_err e = bt_rng_entropy(c.self.bytes, sizeof c.self.bytes, fault);
     if (e < 0) return e;

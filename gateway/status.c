@@ -67,11 +67,11 @@ static json_t *nodes(const gw_status_facts *f)
 bt_err gw_status_render(bt_buf *out, const gw_status_facts *f)
 {
     char self[BT_HASH_HEX_CHARS], model[BT_HASH_HEX_CHARS];
-    json_t *j = json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i},s:{s:s,s:s,s:i},s:o}",
-                          "gateway", "id", f->node_id, "pid", (int)getpid(), "state", f->state, "endpoint", f->url,
+    json_t *j = json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i,s:i},s:{s:s,s:s,s:i},s:o}",
+                          "gateway", "id", f->node_id, "pid", (int)getpid(), "state", f->state, "policy", f->policy, "endpoint", f->url,
                           "control", f->control, "incarnation", bt_hash_hex(self, f->self.bytes), "rss_bytes", count(gw_metrics_rss_bytes()),
                           "queue", "waiting", (int)gw_brain_queued(f->brain), "running", (int)gw_brain_active(f->brain),
-                          "max", (int)f->queue_max,
+                          "owed", (int)gw_brain_debts(f->brain), "max", (int)f->queue_max,
                           "model", "name", f->model_name, "id", bt_hash_hex(model, f->model_id), "ctx_tokens", (int)f->ctx_tokens,
                           "nodes", nodes(f));
     if (!j) return BT_ENOMEM;

@@ -1,5 +1,6 @@
 /* baton up: a gateway, prefill nodes and decode nodes on this machine, until stopped. */
 #include "base/log.h"
+#include "gateway/options.h"
 #include "tools/cluster.h"
 #include "tools/serve.h"
 #include "tools/tool.h"
@@ -11,8 +12,8 @@
 typedef struct config {
     tool_serve serve;
     const char *host, *alias, *api_key_file;
-    int64_t prefill, decode, port, max_queue, drain_timeout_ms;
-    int log_level, log_format;
+    int64_t prefill, decode, port, max_queue, recovery_timeout_ms, drain_timeout_ms;
+    int policy, log_level, log_format;
     bool insecure, json;
 } config;
 
@@ -25,6 +26,8 @@ static const bt_opt opts[] = {
       .help = "decode nodes to start" },
     { .group = "Nodes", .name = "local-prefill-below", .value = "N", BT_OPT_AT(config, serve.local_prefill_below), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 1 << 20, .help = "prompts of fewer tokens are computed by their decode node; 0: none" },
+    { .group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policy), .type = BT_OPT_CHOICE, .def = "least-load",
+      .choices = gw_options_policies, .help = "how a request's nodes are chosen" },
     TOOL_SERVE_OPTS(config, serve),
     { .group = "HTTP", .name = "host", .value = "ADDR", BT_OPT_AT(config, host), .type = BT_OPT_STRING, .def = "127.0.0.1",
       .help = "where clients connect; 0.0.0.0 opens it to the network, which needs --api-key-file" },
@@ -38,6 +41,8 @@ static const bt_opt opts[] = {
       .help = "keys that clients must present as 'Authorization: Bearer KEY', one a line" },
     { .group = "HTTP", .name = "insecure", BT_OPT_AT(config, insecure), .type = BT_OPT_FLAG,
       .help = "serve the network without a key" },
+    { .group = "Life", .name = "recovery-timeout", .value = "TIME", BT_OPT_AT(config, recovery_timeout_ms), .type = BT_OPT_DURATION, .def = "30s",
+      .lo = 0, .hi = 3600000, .help = "how long a request whose node was lost waits for another one, or the same one restarted" },
     { .group = "Life", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(config, drain_timeout_ms), .type = BT_OPT_DURATION, .def = "30s",
       .lo = 0, .hi = 3600000, .help = "how long SIGTERM lets requests in progress end" },
     { .group = "Life", .name = "log-level", .value = "LEVEL", BT_OPT_AT(config, log_level), .type = BT_OPT_CHOICE, .def = "info",
@@ -70,10 +75,13 @@ static void add_common(tool_command *t, const config *c, const char *program)
 
 static void make_gateway(tool_command *t, const config *c, const char *control)
 {
-    char drain[32];
+    char drain[32], recovery[32];
     add_common(t, c, "baton-gateway");
     snprintf(drain, sizeof drain, "%lldms", (long long)c->drain_timeout_ms);
+    snprintf(recovery, sizeof recovery, "%lldms", (long long)c->recovery_timeout_ms);
     tool_command_add(t, "--drain-timeout", drain);
+    tool_command_add(t, "--recovery-timeout", recovery);
+    tool_command_add(t, "--policy", gw_options_policies[c->policy]);
     tool_command_add(t, "--control", control);
     tool_command_add(t, "--host", c->host);
     tool_command_add_int(t, "--port", c->port);

@@ -71,10 +71,11 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
     /* The NPU makes prompts' rows only; generated tokens are the f16 kernels' work. */
     tool_command_add(ret, "--engine", !is_prefill && strcmp(engine, "npu") == 0 ? "host" : engine);
     add_machine(ret, s);
-    const bool prefills = is_prefill || s->colocated || s->local_prefill_below > 0;
-    if (!is_prefill) add_decode(ret, s);
-    if (!is_prefill && prefills) tool_command_add(ret, "--local-prefill", engine);
-    if (prefills) add_want(ret, &s->want);
+    add_want(ret, &s->want);
+    if (is_prefill) return;
+    add_decode(ret, s);
+    tool_command_add(ret, "--prefill-engine", engine);      /* a decode node may become a prefill node, too */
+    if (s->colocated || s->local_prefill_below > 0) tool_command_add(ret, "--local-prefill", engine);
 }
 
 static void add_up(tool_command *ret, const tool_serve *s)

@@ -5,7 +5,7 @@ _baton()
     COMPREPLY=()
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status keygen compile inspect tokenize padding profiles perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile inspect tokenize padding profiles perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -69,8 +69,11 @@ _baton()
     "baton up --port" | \
     "baton up --alias" | \
     "baton up --max-queue" | \
+    "baton up --recovery-timeout" | \
     "baton up --drain-timeout" | \
     "baton status --url" | \
+    "baton role --url" | \
+    "baton role --wait" | \
     "baton compile --ctx-size" | "baton compile -c" | \
     "baton compile --quant" | \
     "baton compile --shape-policy" | \
@@ -98,6 +101,7 @@ _baton()
     "baton-gateway --max-connections" | \
     "baton-gateway --max-body" | \
     "baton-gateway --timeout" | \
+    "baton-gateway --recovery-timeout" | \
     "baton-gateway --idle-timeout" | \
     "baton-gateway --drain-timeout" | \
     "baton-prefill --ctx-size" | "baton-prefill -c" | \
@@ -143,6 +147,7 @@ _baton()
     "baton up --package" | \
     "baton up --api-key-file" | \
     "baton status --api-key-file" | \
+    "baton role --api-key-file" | \
     "baton compile --calib" | \
     "baton compile --output" | "baton compile -o" | \
     "baton tokenize --file" | "baton tokenize -f" | \
@@ -197,6 +202,10 @@ _baton()
     "baton-decode --npu-ops")
         mapfile -t COMPREPLY < <(compgen -W "linear all" -- "$cur")
         return ;;
+    "baton up --policy" | \
+    "baton-gateway --policy")
+        mapfile -t COMPREPLY < <(compgen -W "least-load prefix round-robin" -- "$cur")
+        return ;;
     "baton up --log-level" | \
     "baton-gateway --log-level" | \
     "baton-prefill --log-level" | \
@@ -220,9 +229,6 @@ _baton()
     "baton-decode --keys")
         mapfile -t COMPREPLY < <(compgen -d -- "$cur")
         return ;;
-    "baton-gateway --policy")
-        mapfile -t COMPREPLY < <(compgen -W "least-load round-robin" -- "$cur")
-        return ;;
     "baton-decode --engine")
         mapfile -t COMPREPLY < <(compgen -W "host reference" -- "$cur")
         return ;;
@@ -236,8 +242,9 @@ _baton()
     case $program in
     "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton chat") words="--system --n-predict -n --temp --top-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --local-prefill-below --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --host --port --alias --max-queue --api-key-file --insecure --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --local-prefill-below --policy --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --host --port --alias --max-queue --api-key-file --insecure --recovery-timeout --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --output -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --json --help -h --version -V --print-config --print-options --print-man" ;;
@@ -245,7 +252,7 @@ _baton()
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-prefill") words="--model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --weights --local-prefill --prefill-engine --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --chunk-tokens --speculate --kv-memory --slots --batch-rows --growth-tokens --swap-memory --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     esac

@@ -20,7 +20,7 @@ static const gw_answer_report report = {
     .has_prefill = true, .has_decode = true, .has_kv = true, .queue_us = 250, .prefill_us = 2000000, .decode_us = 500000,
     .decode_steps = 4, .kv_bytes = 4096, .kv_exposed_us = 125, .kv_digest = { { 0xab, 1 } },
     .work = { .rows = 16, .npu_macs = 3000, .companion_macs = 1000, .shadow_entries = 5 },
-    .prefilled_by = "d1", .attempts = 2, .engine = &npu, .top_len = 2, .top_ids = { 7, 9 }, .top_logits = { 3.3f, -1.0f },
+    .prefilled_by = "d1", .attempts = 3, .recoveries = 2, .cached_tokens = 1, .covered_tokens = 2, .engine = &npu, .top_len = 2, .top_ids = { 7, 9 }, .top_logits = { 3.3f, -1.0f },
 };
 static gw_answer_head chat_head(void)
 {
@@ -29,9 +29,9 @@ static gw_answer_head chat_head(void)
     return h;
 }
 #define HEAD "\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"tiny\""
-#define TIMINGS "\"timings\":{\"cache_n\":0,\"prompt_n\":3,\"prompt_ms\":2000.0,\"prompt_per_second\":1.5,\"predicted_n\":2,\"predicted_ms\":500.0,\"predicted_per_second\":8.0}"
-#define BATON "\"baton\":{\"text\":\"a \\\"b\\\" \xc3\xa9\",\"token_ids\":[7,8],\"prompt_ids\":[1,2,3],\"prompt_tokens\":3,\"completion_tokens\":2,\"finish_reason\":\"stop\",\"ttft_ms\":1.5,\"queue_ms\":0.25,\"prefill_tokens_per_second\":1.5,\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_digest\":\"ab010000000000000000000000000000\",\"prefilled_by\":\"d1\",\"attempts\":2,\"first_logits\":[[7,3.29999995],[9,-1.0]],\"engine\":\"npu\",\"quant\":\"w8a8:no-r2\",\"shape_policy\":\"chunk:256+tail\",\"profile\":\"host\",\"npu_mac_ratio\":0.75,\"padding_ratio\":0.8125,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the NPU's\"}],\"compilations\":0}"
-#define USAGE "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5}"
+#define TIMINGS "\"timings\":{\"cache_n\":1,\"prompt_n\":2,\"prompt_ms\":2000.0,\"prompt_per_second\":1.0,\"predicted_n\":2,\"predicted_ms\":500.0,\"predicted_per_second\":8.0}"
+#define BATON "\"baton\":{\"text\":\"a \\\"b\\\" \xc3\xa9\",\"token_ids\":[7,8],\"prompt_ids\":[1,2,3],\"prompt_tokens\":3,\"completion_tokens\":2,\"finish_reason\":\"stop\",\"ttft_ms\":1.5,\"queue_ms\":0.25,\"prefill_tokens_per_second\":1.0,\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_digest\":\"ab010000000000000000000000000000\",\"prefilled_by\":\"d1\",\"attempts\":3,\"recoveries\":2,\"cached_tokens\":1,\"covered_tokens\":2,\"first_logits\":[[7,3.29999995],[9,-1.0]],\"engine\":\"npu\",\"quant\":\"w8a8:no-r2\",\"shape_policy\":\"chunk:256+tail\",\"profile\":\"host\",\"npu_mac_ratio\":0.75,\"padding_ratio\":0.875,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the NPU's\"}],\"compilations\":0}"
+#define USAGE "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":1}}"
 
 static void writes_a_whole_chat_answer(void **state)
 {

@@ -66,6 +66,40 @@ static void reads_a_chat_with_every_field_in_use(void **state)
     gw_openai_request_done(&r);
 }
 
+static void reads_which_nodes_a_request_wishes_for(void **state)
+{
+    (void)state;
+    static const struct { const char *baton; bool is_baton; int policy; const char *prefill, *decode; } c[] = {
+        { "false", false, 0, "", "" }, { "{}", true, 0, "", "" }, { "null", false, 0, "", "" },
+        { "{\"policy\":\"least-load\"}", true, 1, "", "" }, { "{\"policy\":\"prefix\",\"decode\":null}", true, 2, "", "" },
+        { "{\"policy\":\"round-robin\",\"prefill\":\"p/0\",\"decode\":\"d%20\"}", true, 3, "p/0", "d%20" },
+        { "{\"decode\":\"0123456789012345678901234567890123456789012345678901234567890123\"}", true, 0, "",
+          "0123456789012345678901234567890123456789012345678901234567890123" },
+    };
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        char body[256];
+        (void)snprintf(body, sizeof body, "{\"prompt\":\"a\",\"baton\":%s}", c[i].baton);
+        gw_openai_request r = good(false, body);
+        assert_int_equal(r.is_baton, c[i].is_baton);
+        assert_int_equal(r.policy, c[i].policy);
+        assert_string_equal(r.prefer_prefill, c[i].prefill);
+        assert_string_equal(r.prefer_decode, c[i].decode);
+        gw_openai_request_done(&r);
+    }
+    static const struct { const char *baton, *param, *words; } wrong[] = {
+        { "[]", "baton", "true, false or an object" }, { "{\"polcy\":\"prefix\"}", "baton", "baton.polcy" },
+        { "{\"policy\":\"Prefix\"}", "baton.policy", "'least-load', 'prefix', 'round-robin'" }, { "{\"policy\":3}", "baton.policy", "a string" },
+        { "{\"prefill\":\"\"}", "baton.prefill", "1 to 64" }, { "{\"decode\":\"a b\"}", "baton.decode", "without spaces" },
+        { "{\"decode\":\"\xc3\xa9\"}", "baton.decode", "printable ASCII" }, { "{\"decode\":true}", "baton.decode", "a string" },
+        { "{\"decode\":\"01234567890123456789012345678901234567890123456789012345678901234\"}", "baton.decode", "1 to 64" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char body[256];
+        (void)snprintf(body, sizeof body, "{\"prompt\":\"a\",\"baton\":%s}", wrong[i].baton);
+        (void)bad(false, body, 400, wrong[i].param, wrong[i].words);
+    }
+}
+
 static void reads_penalties_bias_log_probabilities_and_stop_ids(void **state)
 {
     (void)state;
@@ -333,6 +367,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_a_chat_with_every_field_in_use),
+        cmocka_unit_test(reads_which_nodes_a_request_wishes_for),
         cmocka_unit_test(reads_penalties_bias_log_probabilities_and_stop_ids),
         cmocka_unit_test(refuses_parameters_out_of_range_with_value_and_range),
         cmocka_unit_test(reads_a_completion_as_text_or_as_a_token_list),

@@ -1,0 +1,1 @@
+baton role decode-0 gateway
