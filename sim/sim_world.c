@@ -535,7 +535,10 @@ dc_counters sim_world_decode_counters(const sim_world *w)
         if (!w->processes[i].dc) continue;
         const dc_counters *n = dc_brain_counters(w->processes[i].dc);
         sum.local_prefills += n->local_prefills;
+        sum.prompt_tokens += n->prompt_tokens;
         sum.prefix_hits += n->prefix_hits;
+        sum.prefix_tokens += n->prefix_tokens;
+        sum.block_bytes_placed += n->block_bytes_placed;
         sum.preempted += n->preempted;
         sum.swapped_out += n->swapped_out;
         sum.swapped_in += n->swapped_in;
