@@ -1,6 +1,7 @@
 /* Decides what the prefill node does: see brain.h. This file has the life of an attempt and what the gateways
- * say; links.c has the bulk links and the transfers. */
+ * say; brain_pages.c the KV pages, links.c the bulk links and the transfers. */
 #include "prefill-node/brain_inner.h"
+#include "kv/kv_header.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@ pf_config pf_config_defaults(void)
     return (pf_config){
         .gateways = 1, .slots = 1, .workers = 1, .page_tokens = 64, .links_max = 32, .min_overlap_tokens = 64,
         .block_tokens = 256, .unsent_max = 8, .heartbeat_us = 500000, .silence_us = 2000000, .resend_us = 500000,
-        .rejected_us = 5000000, .say_us = 1000000, .link_us = 10000000, .stall_us = 2000000, .idle_us = 60000000,
+        .rejected_us = 5000000, .say_us = 1000000, .dial_us = 3000000, .link_us = 10000000, .stall_us = 2000000, .idle_us = 60000000,
     };
 }
 
@@ -115,11 +116,11 @@ pf_record *pf_by_slot(pf_brain *b, uint32_t slot)
 static void free_slot(pf_brain *b, pf_record *r)
 {
     if (r->slot == PF_NO_SLOT) return;
+    if (r->started_us != 0) pf_pages_keep(b, r);
+    bt_kv_book_release(b->book, r->slot);
     pf_act(b, PF_DO_RELEASE)->u.slot = r->slot;
     b->slot_used[r->slot] = false;
-    b->pages_used -= r->pages;
     r->slot = PF_NO_SLOT;
-    r->pages = 0;
 }
 
 static void bury(pf_brain *b, pf_record *r)
@@ -167,11 +168,18 @@ static void stop(pf_brain *b, pf_record *r, bool ack_abort)
     pf_settle(b, r);
 }
 
+/* The codes of FAILED: see brain.h. */
+static bt_err outward(bt_err code)
+{
+    if (code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EAGAIN || code == BT_ECANCEL) return code;
+    return code == BT_ENOMEM ? BT_EAGAIN : BT_EIO;
+}
+
 void pf_fail(pf_brain *b, pf_record *r, bt_err code, const char *text)
 {
     if (r->state != PF_WAITING && r->state != PF_COMPUTING && r->state != PF_SENDING && r->state != PF_COMMITTED) return;
     r->is_failed = true;
-    r->failed.code = code;
+    r->failed.code = outward(code);
     snprintf(r->failed.text, sizeof r->failed.text, "%s", text);
     b->n.failed++;
     stop(b, r, false);
@@ -205,14 +213,15 @@ static void refuse(pf_brain *b, const bt_request_ref *ref, bt_err code, uint32_t
     snprintf(m->u.refused.text, sizeof m->u.refused.text, "%s", text);
 }
 
-static pf_record *room(pf_brain *b, uint64_t pages, uint32_t *ret_slot, const char **ret_why)
+/* A free record and slot; NULL: *ret_why says why. */
+static pf_record *room(pf_brain *b, uint32_t *ret_slot, const char **ret_why)
 {
+    *ret_why = "this node is draining";
+    if (b->draining) return NULL;
     *ret_why = "every slot is taken";
     uint32_t slot = 0;
     while (slot < b->cfg.slots && b->slot_used[slot]) slot++;
     if (slot == b->cfg.slots) return NULL;
-    *ret_why = "too few KV pages are free";
-    if (pages > b->cfg.pages_total - b->pages_used) return NULL;
     *ret_why = "too many reports wait for their acknowledgement";
     for (uint32_t i = 0; i < b->records_len; i++) {
         if (b->records[i].state != PF_NONE) continue;
@@ -220,6 +229,35 @@ static pf_record *room(pf_brain *b, uint64_t pages, uint32_t *ret_slot, const ch
         return &b->records[i];
     }
     return NULL;
+}
+
+/* The prompt and then the bias list in one block; NULL: out of memory. */
+static int32_t *copy_ids(const bt_msg_prefill *w)
+{
+    const size_t ids_bytes = w->ids_len * sizeof(int32_t), bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);
+    int32_t *ids = malloc(ids_bytes + bias_bytes);
+    if (!ids) return NULL;
+    memcpy(ids, w->ids, ids_bytes);
+    if (bias_bytes) memcpy(ids + w->ids_len, w->sampling.bias, bias_bytes);
+    return ids;
+}
+
+static bool is_possible(pf_brain *b, const bt_msg *m)
+{
+    const bt_msg_prefill *w = &m->u.prefill;
+    const uint64_t pages = ((uint64_t)w->ids_len + b->cfg.page_tokens - 1) / b->cfg.page_tokens;
+    char text[BT_MSG_MAX_TEXT_BYTES + 1];
+    if (w->ids_len == 0 || w->ids_len > b->cfg.hello.ctx_tokens || pages > b->cfg.pages_total) {
+        snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %u at most", w->ids_len, b->cfg.hello.ctx_tokens);
+        refuse(b, &m->ref, BT_ELIMIT, 0, text);
+        return false;
+    }
+    if (w->covered_tokens > w->ids_len || (w->covered_tokens % BT_KV_UNIT_TOKENS != 0 && w->covered_tokens != w->ids_len)) {
+        snprintf(text, sizeof text, "%u tokens covered of a prompt of %u", w->covered_tokens, w->ids_len);
+        refuse(b, &m->ref, BT_EARG, 0, text);
+        return false;
+    }
+    return true;
 }
 
 static void on_prefill(pf_brain *b, const bt_msg *m)
@@ -240,40 +278,25 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
         old->is_failed = false;             /* its owner has moved on: nobody waits for a report */
         stop(b, old, false);
     }
-    uint64_t pages = ((uint64_t)w->ids_len + b->cfg.page_tokens - 1) / b->cfg.page_tokens;
-    if (w->ids_len == 0 || w->ids_len > b->cfg.hello.ctx_tokens || pages > b->cfg.pages_total) {
-        char text[BT_MSG_MAX_TEXT_BYTES + 1];
-        snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %u at most", w->ids_len,
-                 b->cfg.hello.ctx_tokens);
-        refuse(b, &m->ref, BT_ELIMIT, 0, text);
-        return;
-    }
-    uint32_t slot = PF_NO_SLOT;
-    const char *why = "this node is draining";
-    pf_record *r = b->draining ? NULL : room(b, pages, &slot, &why);
-    if (r && !pf_link_want(b, &w->decode, w->kv_endpoint)) {
-        r = NULL;
-        why = "every bulk link is in use";
-    }
+    if (!is_possible(b, m)) return;
+    const char *why;
+    uint32_t slot;
+    pf_record *r = room(b, &slot, &why);
     if (!r) {
         refuse(b, &m->ref, BT_EAGAIN, 100, why);
         return;
     }
-    /* One block: the prompt, then the bias list. */
-    const size_t ids_bytes = w->ids_len * sizeof(int32_t), bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);
-    int32_t *ids = malloc(ids_bytes + bias_bytes);
+    int32_t *ids = copy_ids(w);
     if (!ids) {
         refuse(b, &m->ref, BT_ENOMEM, 1000, "out of memory");
         return;
     }
-    memcpy(ids, w->ids, ids_bytes);
-    if (bias_bytes) memcpy(ids + w->ids_len, w->sampling.bias, bias_bytes);
     *r = (pf_record){.state = PF_WAITING,
                      .ref = m->ref,
                      .slot = slot,
-                     .pages = (uint32_t)pages,
                      .ids = ids,
                      .ids_len = w->ids_len,
+                     .covered_tokens = w->covered_tokens,
                      .decode = w->decode,
                      .ticket = w->ticket,
                      .sampling = w->sampling,
@@ -281,13 +304,17 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
                      .said_us = b->now_us,
                      .turn = ++b->turns};
     r->sampling.bias = (const bt_sample_bias *)(ids + w->ids_len);
+    if (!pf_pages_take(b, r, &why) || !pf_link_want(b, &w->decode, &w->decode_key, w->kv_endpoint, &why)) {
+        bt_kv_book_release(b->book, slot);
+        r->slot = PF_NO_SLOT;
+        r->state = PF_DEAD;
+        refuse(b, &m->ref, BT_EAGAIN, 100, why);
+        return;
+    }
     set_lease(b, r, w->lease_ms);
     b->slot_used[slot] = true;
-    b->pages_used += pages;
     b->n.accepted++;
     b->n.prompt_tokens += w->ids_len;
-    bt_xfer_send_start(&b->sends[slot], &(bt_xfer_send_plan){.layers = b->cfg.hello.kv.layers, .prompt_tokens = w->ids_len, .block_tokens = b->cfg.block_tokens,
-                       .held = w->ids_len < b->cfg.min_overlap_tokens});
     (void)to_owner(b, &m->ref, BT_MSG_PREFILL_ACCEPTED);
 }
 
@@ -357,6 +384,29 @@ void pf_log(pf_brain *b, bt_log_level level, const char *text, const char *more)
 
 /* ---- worker ------------------------------------------------------------------------------------- */
 
+static void start(pf_brain *b, pf_record *r)
+{
+    pf_pages_look_again(b, r);
+    bt_xfer_send_start(&b->sends[r->slot], &(bt_xfer_send_plan){.layers = b->cfg.hello.kv.layers,
+                                                                .prompt_tokens = r->ids_len,
+                                                                .block_tokens = b->cfg.block_tokens,
+                                                                .skip_tokens = r->covered_tokens,
+                                                                .ready_tokens = r->from_row,
+                                                                .held = r->ids_len - r->covered_tokens < b->cfg.min_overlap_tokens});
+    b->n.prefix_hits += r->from_row > 0;
+    b->n.prefix_tokens += r->from_row;
+    r->state = PF_COMPUTING;
+    r->in_worker = true;
+    r->started_us = b->now_us;
+    pf_action *a = pf_act(b, PF_DO_COMPUTE);
+    a->u.compute.slot = r->slot;
+    a->u.compute.ids = r->ids;
+    a->u.compute.ids_len = r->ids_len;
+    a->u.compute.pages = bt_kv_book_table(b->book, r->slot, &a->u.compute.pages_len);
+    a->u.compute.from_row = r->from_row;
+    a->u.compute.sampling = r->sampling;
+}
+
 static void start_waiting(pf_brain *b)
 {
     for (;;) {
@@ -368,14 +418,7 @@ static void start_waiting(pf_brain *b)
             if (r->state == PF_WAITING && (!first || r->turn < first->turn)) first = r;
         }
         if (!first || busy >= b->cfg.workers) return;
-        first->state = PF_COMPUTING;
-        first->in_worker = true;
-        first->started_us = b->now_us;
-        pf_action *a = pf_act(b, PF_DO_COMPUTE);
-        a->u.compute.slot = first->slot;
-        a->u.compute.ids = first->ids;
-        a->u.compute.ids_len = first->ids_len;
-        a->u.compute.sampling = first->sampling;
+        start(b, first);
     }
 }
 
@@ -387,6 +430,7 @@ static void on_computed(pf_brain *b, const pf_event *ev)
         b->n.unexpected++;
         return;
     }
+    pf_pages_keep(b, r);
     r->state = PF_SENDING;
     r->progress_us = b->now_us;
     r->has_first = true;
@@ -396,6 +440,7 @@ static void on_computed(pf_brain *b, const pf_event *ev)
     memcpy(r->first.top_logits, ev->u.computed.top_logits, sizeof r->first.top_logits);
     r->first.queue_us = (uint64_t)(r->started_us - r->accepted_us);
     r->first.prefill_us = ev->u.computed.prefill_us;
+    r->first.cached_tokens = r->from_row;
     r->first.work = ev->u.computed.work;
     r->first.has_logprob = ev->u.computed.has_logprob;
     r->first.logprob = ev->u.computed.logprob;
@@ -438,7 +483,7 @@ static void expire(pf_brain *b)
             r->is_failed = false;       /* nobody waits for a report */
             stop(b, r, false);
         } else if (r->state == PF_SENDING && b->now_us - r->progress_us >= b->cfg.link_us) {
-            pf_fail(b, r, BT_EIO, "the KV cannot be handed to the decode node: its bulk endpoint does not answer");
+            pf_fail(b, r, BT_EIO, "the KV cannot be handed to the decode node: no block and no answer for too long");
         } else if (wants_resend(r) && b->now_us >= r->resend_us) {
             b->n.resent++;
             say_reports(b, r);
@@ -451,6 +496,7 @@ static void expire(pf_brain *b)
 int64_t pf_brain_due_us(const pf_brain *b)
 {
     if (!b->started) return 0;
+    if (b->exited) return BT_STEP_NEVER;
     int64_t due = pf_links_due_us(b);
     for (uint32_t g = 0; g < b->cfg.gateways; g++) {
         int64_t t = bt_greeting_due_us(&b->gates[g], &b->times);
@@ -474,10 +520,10 @@ static void drain(pf_brain *b)
         if (b->gates[g].state == BT_GREETING_KNOWN) hello(b, g, BT_GREETING_HEARTBEAT);
 }
 
-static void leave(pf_brain *b)
+static void leave(pf_brain *b, bool at_once)
 {
     if (!b->draining || b->exited) return;
-    for (uint32_t i = 0; i < b->records_len; i++)
+    for (uint32_t i = 0; i < b->records_len && !at_once; i++)
         if (b->records[i].state != PF_NONE && b->records[i].state != PF_DEAD) return;
     for (uint32_t g = 0; g < b->cfg.gateways; g++)
         if (b->gates[g].state == BT_GREETING_KNOWN)
@@ -486,17 +532,36 @@ static void leave(pf_brain *b)
     b->exited = true;
 }
 
+/* What is told now is told once: the process ends, and with it every slot. */
+static void drain_over(pf_brain *b)
+{
+    b->draining = true;
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        pf_record *r = &b->records[i];
+        if (r->state == PF_NONE || r->state == PF_DEAD) continue;
+        if (r->state == PF_REPORTING) {
+            say_reports(b, r);
+            continue;
+        }
+        bt_msg *m = to_owner(b, &r->ref, r->ack_abort ? BT_MSG_ABORT_ACK : BT_MSG_FAILED);
+        if (!m || r->ack_abort) continue;
+        m->u.failed.code = BT_EAGAIN;
+        snprintf(m->u.failed.text, sizeof m->u.failed.text, "this node is leaving");
+    }
+    leave(b, true);
+}
+
 /* Rows exist. A long prompt's gateway hears of it now and then, so that it can tell slow from stuck. */
 static void on_kv_ready(pf_brain *b, const pf_event *ev)
 {
     pf_record *r = pf_by_slot(b, ev->u.kv_ready.slot);
-    if (r && r->state == PF_STOPPING) return;
-    if (!r || r->state != PF_COMPUTING ||
+    if (!r || !r->in_worker ||
         !bt_xfer_send_ready(&b->sends[r->slot], ev->u.kv_ready.layer, ev->u.kv_ready.token_begin,
                             ev->u.kv_ready.token_count)) {
         b->n.unexpected++;
         return;
     }
+    if (r->state == PF_STOPPING) return;        /* the rows are as good, but nobody waits for them */
     r->rows_us = b->now_us;
     if (b->now_us - r->said_us < b->cfg.say_us) return;
     r->said_us = b->now_us;
@@ -509,6 +574,7 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     b->acts_len = 0;
     b->now_us = now_us;
     reap(b);
+    if (b->exited) return (pf_actions){b->acts, 0};
     if (!b->started) {
         for (uint32_t g = 0; g < b->cfg.gateways; g++) bt_greeting_init(&b->gates[g], now_us);
         b->started = true;
@@ -527,12 +593,16 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     case PF_EV_BLOCK_BLOCKED: pf_links_block(b, &ev->u.block, false); break;
     case PF_EV_LINK_UP: pf_links_up(b, &ev->u.decode); break;
     case PF_EV_LINK_DOWN: pf_links_down(b, &ev->u.decode); break;
+    case PF_EV_LINK_FAILED: pf_links_failed(b, &ev->u.link_failed.decode, ev->u.link_failed.text); break;
     case PF_EV_DRAIN: drain(b); break;
+    case PF_EV_DRAIN_OVER: drain_over(b); break;
     default: break;
     }
-    start_waiting(b);
-    pf_links_pump(b);
-    leave(b);
+    if (!b->exited) {
+        start_waiting(b);
+        pf_links_pump(b);
+        leave(b, false);
+    }
     return (pf_actions){b->acts, b->acts_len};
 }
 
@@ -543,6 +613,7 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
     static const bt_incarnation zero;
     if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > PF_MAX_GATEWAYS || c->slots < 1 ||
         c->slots > 1024 || c->workers < 1 || c->workers > c->slots || c->pages_total < 1 || c->page_tokens < 1 ||
+        c->page_tokens % BT_KV_UNIT_TOKENS != 0 ||
         c->links_max < 1 || c->block_tokens < 16 || c->block_tokens % 16 != 0 || c->unsent_max < 1 ||
         c->min_overlap_tokens > c->block_tokens || c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
         bt_xfer_block_bytes(&c->hello.kv, c->block_tokens) == 0)
@@ -563,9 +634,10 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
     bool ok = b->records && b->slot_used && b->sends && b->links && b->acts;
     for (uint32_t i = 0; ok && i < c->slots; i++)
         ok = bt_xfer_send_init(&b->sends[i], c->hello.kv.layers, c->unsent_max) == BT_OK;
-    if (!ok) {
+    const bt_err e = ok ? pf_pages_new(b, fault) : bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
+    if (e < 0) {
         pf_brain_free(b);
-        return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
+        return e;
     }
     for (uint32_t i = 0; i < b->records_len; i++) b->records[i].slot = PF_NO_SLOT;
     *ret = b;
@@ -577,6 +649,7 @@ void pf_brain_free(pf_brain *b)
     if (!b) return;
     for (uint32_t i = 0; b->records && i < b->records_len; i++) free(b->records[i].ids);
     for (uint32_t i = 0; b->sends && i < b->cfg.slots; i++) bt_xfer_send_done(&b->sends[i]);
+    pf_pages_free(b);
     free(b->records);
     free(b->slot_used);
     free(b->sends);
@@ -589,7 +662,8 @@ bt_load pf_brain_load(const pf_brain *b)
 {
     bt_load load = {.slots_total = b->cfg.slots,
                     .pages_total = b->cfg.pages_total,
-                    .pages_used = b->pages_used,
+                    .pages_used = bt_kv_book_used(b->book),
+                    .pages_cached = bt_kv_book_cached(b->book),
                     .rss_bytes = b->rss_bytes};
     for (uint32_t i = 0; i < b->records_len; i++) {
         const pf_record *r = &b->records[i];

@@ -3,8 +3,8 @@
 #include "wire/msg.h"
 #include "xfer/step.h"
 
-/* The prefill node's decisions: which prompt is computed when, which KV block goes out when, what is told to
- * whom. Rules of all brains: xfer/step.h. It allocates only for PREFILL (the prompt's ids; out of memory is
+/* The prefill node's decisions: which prompt is computed when, in which pages, which KV block goes out when, what is
+ * told to whom. Rules of all brains: xfer/step.h. It allocates only for PREFILL (the prompt's ids; out of memory is
  * Refused).
  *
  * One attempt:  WAITING --worker free--> COMPUTING --COMPUTED--> SENDING --Committed--> COMMITTED --digest--> REPORTING
@@ -15,9 +15,18 @@
  * Abort, lease end and failure free the slot at once, except that a worker busy with it is asked to stop
  * (CANCEL) and is waited for, as are the answers to its SEND_BLOCKs: pages that are read or written are never free.
  *
+ * Pages are numbers of a bt_kv_book. A prompt takes all of its pages when it is accepted and keeps them until RELEASE: the
+ * pool is the send buffer, and no decode node may have more than half of it under way, unless it is empty otherwise. Whole
+ * pages stay as the beginning of other prompts when they are computed, also those of an attempt that ends early; their
+ * rows are not computed again (COMPUTE's from_row), and those that the decode node has (PREFILL's covered_tokens) not sent.
+ *
  * Bulk links: one for each decode node, dialled on demand (LINK), greeted with HELLO, used after WELCOME.
  * LINK_UP only means that messages may now be handed over; HELLO is repeated until WELCOME. LINK_DOWN
- * (optional, where the shell can see it) starts a new epoch: what was lost is found by Commit and Missing. */
+ * (optional, where the shell can see it) starts a new epoch: what was lost is found by Commit and Missing. A link that
+ * cannot be dialled or does not open ends its attempts, so that their gateway looks for another way.
+ *
+ * FAILED says by its code whether another attempt may work (BT_EAGAIN, BT_EIO, BT_ECANCEL) or never will (BT_EFORMAT,
+ * BT_EARG, BT_ELIMIT); others are not used. */
 
 enum { PF_MAX_GATEWAYS = 8 };
 
@@ -28,8 +37,7 @@ typedef struct pf_config {
     uint32_t gateways;              /* 1..PF_MAX_GATEWAYS control links, addressed by index */
     uint32_t slots;                 /* attempts at once, 1..1024 */
     uint32_t workers;               /* COMPUTEs at once, 1..slots */
-    uint32_t pages_total, page_tokens;  /* the KV pool; a prompt is taken only when ceil(tokens / page_tokens) are
-                                         * free */
+    uint32_t pages_total, page_tokens;  /* the KV pool; a page is a multiple of 16 tokens, at most 256 */
     uint32_t links_max;             /* decode nodes at once */
     uint32_t min_overlap_tokens;    /* 64 */
     uint32_t block_tokens;          /* longest block, a multiple of 16; 256 */
@@ -38,9 +46,10 @@ typedef struct pf_config {
     int64_t resend_us;              /* 0.5 s: HELLO, Commit, reports */
     int64_t rejected_us;            /* 5 s: HELLO after a REJECT that names a mismatch */
     int64_t say_us;                 /* 1 s: PREFILL_ACCEPTED again while rows of the prompt appear */
-    int64_t link_us;                /* 10 s: a link that is needed and not open by then, or a transfer without
-                                     * progress, fails */
-    int64_t stall_us;               /* 2 s: blocks ready, no credit, nothing heard: greet the link anew */
+    int64_t dial_us;                /* 3 s: a link that is needed and not open for so long is given up */
+    int64_t link_us;                /* 10 s: a transfer without progress fails */
+    int64_t stall_us;               /* 2 s: something waits for the decode node (credit, its socket, the answer to a Commit) and
+                                     * nothing is heard: greet the link anew */
     int64_t idle_us;                /* 60 s: a link without work is closed */
 } pf_config;
 /* The figures above; slots, workers, gateways 1, page_tokens 64, links 32. The caller sets self, hello,
@@ -74,7 +83,9 @@ typedef enum pf_event_type {
     PF_EV_BLOCK_BLOCKED,            /* SEND_BLOCK is answered by one of these, whatever became of its link */
     PF_EV_LINK_UP,
     PF_EV_LINK_DOWN,
+    PF_EV_LINK_FAILED,              /* LINK could not be carried out; no UNLINK will follow */
     PF_EV_DRAIN,                    /* refuse new work; EXIT when computations and transfers have ended */
+    PF_EV_DRAIN_OVER,               /* do not wait any longer: every attempt fails, EXIT */
 } pf_event_type;
 typedef struct pf_event {
     pf_event_type type;
@@ -93,6 +104,7 @@ typedef struct pf_event {
         uint32_t slot;              /* COMPUTE_STOPPED */
         pf_block block;             /* BLOCK_SENT, BLOCK_BLOCKED: the action's own */
         bt_incarnation decode;      /* LINK_UP, LINK_DOWN */
+        struct { bt_incarnation decode; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } link_failed;
     } u;
 } pf_event;
 
@@ -100,7 +112,7 @@ typedef enum pf_action_type {
     PF_DO_SEND_CONTROL = 1,         /* msg to gateway link `gateway`; may be dropped when it cannot be sent now */
     PF_DO_SEND_BULK,                /* msg to `decode`, in order with the blocks of that link; may be dropped */
     PF_DO_SEND_BLOCK,
-    PF_DO_COMPUTE,                  /* start the prompt on the slot; ids live until RELEASE of the slot */
+    PF_DO_COMPUTE,                  /* start the prompt on the slot, in these pages; ids live until RELEASE of the slot */
     PF_DO_CANCEL,                   /* raise the slot's cancel flag; COMPUTE_STOPPED (or DIGEST, COMPUTE_FAILED) will
                                      * follow, within one layer */
     PF_DO_RELEASE,                  /* the slot's KV pages are free; the slot may be used by the next COMPUTE */
@@ -115,9 +127,14 @@ typedef struct pf_action {
         struct { uint32_t gateway; bt_msg msg; } control;
         struct { bt_incarnation decode; bt_msg msg; } bulk;
         pf_block block;
-        struct { uint32_t slot; const int32_t *ids; uint32_t ids_len; bt_sampling sampling; } compute;    /* ids and sampling.bias borrowed until the slot's end */
+        /* ids and sampling.bias are borrowed until the slot's end, pages during the step: numbers in token order, the slot's until
+         * RELEASE. Rows of tokens below from_row are in place, and shared: they are read only. from_row is a multiple of 16. */
+        struct {
+            uint32_t slot; const int32_t *ids; uint32_t ids_len; const uint32_t *pages; uint32_t pages_len, from_row;
+            bt_sampling sampling;
+        } compute;
         uint32_t slot;              /* CANCEL, RELEASE */
-        struct { bt_incarnation decode; char endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1]; } link;   /* LINK, UNLINK */
+        struct { bt_incarnation decode; bt_peer_key decode_key; char endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1]; } link;   /* LINK; UNLINK: decode alone */
         struct { bt_log_level level; char text[BT_STEP_TEXT_BYTES]; } log;
     } u;
 } pf_action;
@@ -125,6 +142,7 @@ typedef struct pf_actions { const pf_action *items; size_t len; } pf_actions;
 
 typedef struct pf_counters {
     uint64_t accepted, refused, completed, failed, aborted, leases_ended;
+    uint64_t prefix_hits, prefix_tokens;    /* prompts that began in kept pages; their tokens there, which were not computed */
     uint64_t prompt_tokens, blocks_sent, block_bytes_sent, blocks_blocked, blocks_again;
     uint64_t wrong_incarnation, stale_attempt, unexpected, repeats, resent;
 } pf_counters;

@@ -55,22 +55,26 @@ static pf_link *find_place(pf_brain *b)
     return NULL;
 }
 
-bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const char *endpoint)
+bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const bt_peer_key *key, const char *endpoint, const char **ret_why)
 {
     pf_link *l = link_of(b, decode);
+    *ret_why = "the bulk link to this decode node was dialled with another key";
+    if (l && memcmp(&l->key, key, sizeof *key) != 0) return false;
     if (l) {
         l->used_us = b->now_us;
+        if (l->state != PF_LINK_OPEN && l->shut_us == BT_STEP_NEVER) l->shut_us = b->now_us;
         return true;
     }
+    *ret_why = "every bulk link is in use";
     l = find_place(b);
     if (!l) return false;
     b->epochs++;
-    *l = (pf_link){.state = PF_LINK_DIALLING, .decode = *decode, .born = b->epochs, .epoch = b->epochs, .short_us = BT_STEP_NEVER,
-                   .used_us = b->now_us};
-    snprintf(l->endpoint, sizeof l->endpoint, "%s", endpoint);
+    *l = (pf_link){.state = PF_LINK_DIALLING, .decode = *decode, .key = *key, .born = b->epochs, .epoch = b->epochs, .shut_us = b->now_us,
+                   .asked_us = BT_STEP_NEVER, .used_us = b->now_us};
     pf_action *a = pf_act(b, PF_DO_LINK);
     a->u.link.decode = *decode;
-    memcpy(a->u.link.endpoint, l->endpoint, sizeof l->endpoint);
+    a->u.link.decode_key = *key;
+    snprintf(a->u.link.endpoint, sizeof a->u.link.endpoint, "%s", endpoint);
     return true;
 }
 
@@ -80,7 +84,9 @@ static void cut(pf_brain *b, pf_link *l, pf_link_state state)
     l->state = state;
     l->purse = (bt_xfer_purse){0};
     l->epoch = ++b->epochs;
-    l->short_us = BT_STEP_NEVER;
+    l->is_short = l->is_blocked = false;
+    l->asked_us = BT_STEP_NEVER;
+    l->shut_us = is_needed(b, l) ? b->now_us : BT_STEP_NEVER;
     for (uint32_t i = 0; i < b->records_len; i++) {
         const pf_record *r = &b->records[i];
         if (has_transfer(r) && bt_incarnation_equal(&r->decode, &l->decode)) bt_xfer_send_cut(&b->sends[r->slot]);
@@ -109,12 +115,27 @@ void pf_links_down(pf_brain *b, const bt_incarnation *decode)
     if (l) cut(b, l, PF_LINK_DIALLING);
 }
 
-/* The decode node that we know by this incarnation will not take KV from us: its transfers are over. */
+/* The decode node that we know by this incarnation takes no KV from us: its transfers are over. */
+static void fail_all(pf_brain *b, const bt_incarnation *decode, bt_err code, const char *text)
+{
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        pf_record *r = &b->records[i];
+        if (has_transfer(r) && bt_incarnation_equal(&r->decode, decode)) pf_fail(b, r, code, text);
+    }
+}
+
 static void give_up(pf_brain *b, pf_link *l, bt_err code, const char *text)
 {
-    for (uint32_t i = 0; i < b->records_len; i++)
-        if (bt_incarnation_equal(&b->records[i].decode, &l->decode)) pf_fail(b, &b->records[i], code, text);
+    fail_all(b, &l->decode, code, text);
     unlink_it(b, l);
+}
+
+void pf_links_failed(pf_brain *b, const bt_incarnation *decode, const char *text)
+{
+    pf_link *l = link_of(b, decode);
+    if (!l) return;
+    fail_all(b, decode, BT_EIO, text);
+    memset(l, 0, sizeof *l);
 }
 
 static void on_missing(pf_brain *b, pf_record *r, const bt_msg_missing *m)
@@ -144,12 +165,13 @@ void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
         b->n.wrong_incarnation++;
         return;
     }
-    if (l->short_us != BT_STEP_NEVER) l->short_us = b->now_us;
+    if (l->asked_us != BT_STEP_NEVER) l->asked_us = b->now_us;
     pf_record *r = pf_find(b, &m->ref);
     if (r && (r->ref.attempt != m->ref.attempt || !bt_incarnation_equal(&r->decode, decode))) r = NULL;
     bool is_sending = r && r->state == PF_SENDING;
     if (m->type == BT_MSG_WELCOME && l->state == PF_LINK_GREETING) {
         l->state = PF_LINK_OPEN;
+        l->shut_us = BT_STEP_NEVER;
         bt_xfer_purse_open(&l->purse, m->u.welcome.credit_bytes);
     } else if (m->type == BT_MSG_WELCOME && l->state == PF_LINK_OPEN) {
         bt_xfer_purse_grant(&l->purse, m->u.welcome.credit_bytes);
@@ -178,6 +200,7 @@ void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent)
     pf_link *l = link_of(b, &block->decode);
     if (l && block->epoch >= l->born && l->unanswered > 0) l->unanswered--;
     const bool is_counted = l && block->epoch == l->epoch;      /* else cut: Commit finds what became of it */
+    if (is_counted) l->is_blocked = !is_sent;
     if (is_counted && !is_sent) {
         l->purse.used_bytes -= block->bytes;
         l->paused_us = b->now_us + PAUSE_US;
@@ -223,19 +246,17 @@ static pf_record *next_transfer(pf_brain *b, const pf_link *l, bt_kv_range *ret)
 
 static void pump_blocks(pf_brain *b, pf_link *l)
 {
+    l->is_short = false;
     while (l->unanswered < b->cfg.unsent_max && b->now_us >= l->paused_us) {
         bt_kv_range range;
         pf_record *r = next_transfer(b, l, &range);
         if (!r) {
-            l->short_us = BT_STEP_NEVER;
+            l->is_blocked = false;
             return;
         }
         uint64_t bytes = bt_xfer_block_bytes(&b->cfg.hello.kv, range.token_count);
-        if (!bt_xfer_purse_has(&l->purse, bytes)) {
-            if (l->short_us == BT_STEP_NEVER) l->short_us = b->now_us;
-            return;
-        }
-        l->short_us = BT_STEP_NEVER;
+        l->is_short = !bt_xfer_purse_has(&l->purse, bytes);
+        if (l->is_short) return;
         l->purse.used_bytes += bytes;
         l->unanswered++;
         r->served = ++b->served;
@@ -268,6 +289,17 @@ static void commit(pf_brain *b, pf_link *l, pf_record *r)
     m->u.commit.kv_bytes = r->done.kv_bytes;
 }
 
+/* Whether the decode node owes us something: credit, room in its socket, the answer to a Commit. */
+static bool is_asking(const pf_brain *b, const pf_link *l)
+{
+    if (l->is_short || l->is_blocked) return true;
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        const pf_record *r = &b->records[i];
+        if (is_commit_due(b, r) && b->sends[r->slot].told && bt_incarnation_equal(&r->decode, &l->decode)) return true;
+    }
+    return false;
+}
+
 void pf_links_pump(pf_brain *b)
 {
     for (uint32_t i = 0; i < b->cfg.links_max; i++)
@@ -278,6 +310,12 @@ void pf_links_pump(pf_brain *b)
         pf_link *l = link_of(b, &r->decode);
         if (l && l->state == PF_LINK_OPEN) commit(b, l, r);
     }
+    for (uint32_t i = 0; i < b->cfg.links_max; i++) {
+        pf_link *l = &b->links[i];
+        if (l->state != PF_LINK_OPEN) continue;
+        if (!is_asking(b, l)) l->asked_us = BT_STEP_NEVER;
+        else if (l->asked_us == BT_STEP_NEVER) l->asked_us = b->now_us;
+    }
 }
 
 void pf_links_expire(pf_brain *b)
@@ -286,13 +324,15 @@ void pf_links_expire(pf_brain *b)
         pf_link *l = &b->links[i];
         if (l->state == PF_LINK_NONE) continue;
         if (is_needed(b, l)) l->used_us = b->now_us;
+        else l->shut_us = BT_STEP_NEVER;
         if (b->now_us - l->used_us >= b->cfg.idle_us) {
             unlink_it(b, l);
+        } else if (l->shut_us != BT_STEP_NEVER && b->now_us - l->shut_us >= b->cfg.dial_us) {
+            give_up(b, l, BT_EIO, "the KV cannot be handed to the decode node: its bulk endpoint does not answer");
         } else if (l->state == PF_LINK_GREETING && b->now_us >= l->hello_us) {
             b->n.resent++;
             greet(b, l);
-        } else if (l->state == PF_LINK_OPEN && l->short_us != BT_STEP_NEVER &&
-                   b->now_us - l->short_us >= b->cfg.stall_us) {
+        } else if (l->state == PF_LINK_OPEN && l->asked_us != BT_STEP_NEVER && b->now_us - l->asked_us >= b->cfg.stall_us) {
             cut(b, l, PF_LINK_GREETING);
             greet(b, l);
         }
@@ -306,10 +346,11 @@ int64_t pf_links_due_us(const pf_brain *b)
         const pf_link *l = &b->links[i];
         if (l->state == PF_LINK_NONE) continue;
         int64_t t = l->used_us + b->cfg.idle_us;
+        if (l->shut_us != BT_STEP_NEVER && l->shut_us + b->cfg.dial_us < t) t = l->shut_us + b->cfg.dial_us;
         if (l->state == PF_LINK_GREETING && l->hello_us < t) t = l->hello_us;
         if (l->state == PF_LINK_OPEN && l->paused_us > b->now_us && l->paused_us < t) t = l->paused_us;
-        if (l->state == PF_LINK_OPEN && l->short_us != BT_STEP_NEVER && l->short_us + b->cfg.stall_us < t)
-            t = l->short_us + b->cfg.stall_us;
+        if (l->state == PF_LINK_OPEN && l->asked_us != BT_STEP_NEVER && l->asked_us + b->cfg.stall_us < t)
+            t = l->asked_us + b->cfg.stall_us;
         if (t < due) due = t;
     }
     for (uint32_t i = 0; i < b->records_len; i++) {

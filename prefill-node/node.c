@@ -26,7 +26,8 @@ struct node {
     pf_engine *engine;                      /* until the worker takes it */
     pf_worker *worker;
     bt_kv_pages *pages;
-    bt_kv_seq *seq;                         /* [slots] */
+    bt_kv_view *views;                      /* [slots]: the pages of the last COMPUTE; zero: none */
+    uint8_t **addresses; size_t longest;    /* [slots][longest]: behind the views; longest: pages of the longest prompt */
     bulk *bulks; uint32_t bulks_len;        /* [links_max] */
     pf_event *owed;                         /* [owed_max], a ring: answers to SEND_BLOCKs, given after the actions are carried out */
     size_t owed_max, owed_first, owed_len;
@@ -80,12 +81,10 @@ static void on_bulk_ready(void *ud, unsigned events)
     b->link = NULL;
 }
 
-static bt_err dial(node *n, bulk *b, const char *endpoint, bt_fault *fault)
+static bt_err dial(node *n, bulk *b, const bt_peer_key *server, const char *endpoint, bt_fault *fault)
 {
     const bt_link_handler handler = { .on_msg = on_bulk, .on_bad = bt_shell_on_bad, .ud = b };
-    bt_peer_key server;
-    bt_err e = bt_net_find_key(&server, bt_shell_net(n->shell), BT_PEER_DECODE, NULL, fault);
-    if (e == BT_OK) e = bt_net_dial(&b->link, bt_shell_net(n->shell), BT_SOCK_BULK_DEALER, endpoint, &server, &handler, fault);
+    bt_err e = bt_net_dial(&b->link, bt_shell_net(n->shell), BT_SOCK_BULK_DEALER, endpoint, server, &handler, fault);
     if (e < 0) return e;
     e = bt_loop_add_socket(&b->watch, bt_shell_loop(n->shell), bt_link_socket(b->link), BT_LOOP_IN | BT_LOOP_OUT, on_bulk_ready, b);
     if (e < 0) {
@@ -95,19 +94,20 @@ static bt_err dial(node *n, bulk *b, const char *endpoint, bt_fault *fault)
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
-static void link_up(node *n, const bt_incarnation *decode, const char *endpoint)
+static void link_up(node *n, const pf_action *a)
 {
     bt_fault fault;
     bulk *b = NULL;
     for (uint32_t i = 0; i < n->bulks_len && !b; i++)
         if (!n->bulks[i].link) b = &n->bulks[i];
-    if (!b) return;                         /* the brain counts links too, and its deadline speaks */
-    *b = (bulk){ .owner = n, .decode = *decode };
-    if (dial(n, b, endpoint, &fault) < 0) {
-        bt_log(BT_LOG_WARN, "cannot reach decode node at %s: %s", endpoint, fault.text);
-        return;
-    }
-    b->is_open = true;
+    if (!b) abort();                        /* there is one more than the brain has links */
+    *b = (bulk){ .owner = n, .decode = a->u.link.decode };
+    b->is_open = dial(n, b, &a->u.link.decode_key, a->u.link.endpoint, &fault) == BT_OK;
+    if (b->is_open) return;
+    pf_event ev = { .type = PF_EV_LINK_FAILED, .u.link_failed.decode = a->u.link.decode };
+    snprintf(ev.u.link_failed.text, sizeof ev.u.link_failed.text, "%s", fault.text);
+    bt_log(BT_LOG_WARN, "cannot reach the decode node at %s: %s", a->u.link.endpoint, fault.text);
+    owe(n, &ev);
 }
 
 static void link_down(node *n, const bt_incarnation *decode)
@@ -134,7 +134,7 @@ static void send_block(node *n, const pf_block *block)
 {
     const bt_hparams *p = &n->model->hp;
     bulk *b = find_bulk(n, &block->decode);
-    bt_kv_view view;
+    const bt_kv_view *view = &n->views[block->slot];
     bt_fault fault;
     bt_kv_header h = { .number = block->ref.number, .attempt = block->ref.attempt, .layer = block->layer, .token_begin = block->token_begin,
                        .token_count = block->token_count, .kv_heads = p->kv_heads, .head_dim = p->head_dim, .dtype = (uint16_t)n->dtype };
@@ -142,22 +142,17 @@ static void send_block(node *n, const pf_block *block)
     memcpy(h.ticket, block->ticket.bytes, sizeof h.ticket);
     memcpy(h.from, bt_shell_self(n->shell)->bytes, sizeof h.from);
     memcpy(h.to, block->decode.bytes, sizeof h.to);
-    bt_kv_pages_view(&view, n->pages, &n->seq[block->slot]);
-    const bt_err e = b ? bt_link_send_block(b->link, &h, &view, &fault) : BT_EAGAIN;
+    const bt_err e = b ? bt_link_send_block(b->link, &h, view, &fault) : BT_EAGAIN;
     if (e < 0 && e != BT_EAGAIN && e != BT_EIO) bt_shell_on_bad(NULL, &fault);
     owe(n, &(pf_event){ .type = e < 0 ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT, .u.block = *block });
 }
 
 static void compute(node *n, const pf_action *a)
 {
-    bt_fault fault = { "" };
-    pf_worker_job job = { .slot = a->u.compute.slot, .ids = a->u.compute.ids, .ids_len = a->u.compute.ids_len, .sampling = a->u.compute.sampling };
-    if (bt_kv_pages_reserve(n->pages, &n->seq[job.slot], job.ids_len, &fault) < 0) {
-        bt_log(BT_LOG_ERROR, "pages that the brain counted are not there: %s", fault.text);
-        abort();                            /* our own bug, and rows would land nowhere */
-    }
-    bt_kv_pages_view(&job.view, n->pages, &n->seq[job.slot]);
-    pf_worker_compute(n->worker, &job);
+    const uint32_t slot = a->u.compute.slot;
+    bt_kv_pages_view_of(&n->views[slot], n->addresses + slot * n->longest, n->pages, a->u.compute.pages, a->u.compute.pages_len);
+    pf_worker_compute(n->worker, &(pf_worker_job){ .slot = slot, .view = n->views[slot], .ids = a->u.compute.ids, .ids_len = a->u.compute.ids_len,
+                                                   .from_row = a->u.compute.from_row, .sampling = a->u.compute.sampling });
 }
 
 static void act(node *n, const pf_action *a)
@@ -168,8 +163,8 @@ static void act(node *n, const pf_action *a)
     case PF_DO_SEND_BLOCK:   send_block(n, &a->u.block); break;
     case PF_DO_COMPUTE:      compute(n, a); break;
     case PF_DO_CANCEL:       pf_worker_cancel(n->worker, a->u.slot); break;
-    case PF_DO_RELEASE:      bt_kv_pages_release(n->pages, &n->seq[a->u.slot]); break;
-    case PF_DO_LINK:         link_up(n, &a->u.link.decode, a->u.link.endpoint); break;
+    case PF_DO_RELEASE:      n->views[a->u.slot] = (bt_kv_view){ 0 }; break;
+    case PF_DO_LINK:         link_up(n, a); break;
     case PF_DO_UNLINK:       link_down(n, &a->u.link.decode); break;
     case PF_DO_LOG:          bt_log(a->u.log.level, "%s", a->u.log.text); break;
     case PF_DO_EXIT:         bt_shell_stop(n->shell); break;
@@ -254,7 +249,7 @@ static void on_worker(void *ud, unsigned events)
 
 static void on_tick(void *ud) { step(ud, &(pf_event){ .type = PF_EV_TICK }); }
 static void on_drain(void *ud) { step(ud, &(pf_event){ .type = PF_EV_DRAIN }); }
-static void on_drain_over(void *ud) { bt_shell_stop(((node *)ud)->shell); }
+static void on_drain_over(void *ud) { step(ud, &(pf_event){ .type = PF_EV_DRAIN_OVER }); }
 static void on_rss(void *ud, uint64_t rss_bytes) { pf_brain_set_rss(((node *)ud)->brain, rss_bytes); }
 static bool is_ready(void *ud) { return pf_brain_is_welcome(((node *)ud)->brain); }
 
@@ -284,12 +279,14 @@ static bt_err open_brain(node *n, bt_fault *fault)
            pf_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
-    n->bulks_len = bc.links_max;
-    n->owed_max = (size_t)bc.links_max * bc.unsent_max;
-    n->seq = calloc(bc.slots, sizeof *n->seq);
-    n->bulks = calloc(bc.links_max, sizeof *n->bulks);
+    n->bulks_len = bc.links_max + 1;        /* one may be closed and still be receiving */
+    n->owed_max = (size_t)bc.links_max * bc.unsent_max + 1;     /* and the answer to LINK */
+    n->longest = bt_kv_pages_needed(n->pages, bc.hello.ctx_tokens);
+    n->views = calloc(bc.slots, sizeof *n->views);
+    n->addresses = calloc(bc.slots * n->longest, sizeof *n->addresses);
+    n->bulks = calloc(n->bulks_len, sizeof *n->bulks);
     n->owed = calloc(n->owed_max, sizeof *n->owed);
-    if (!n->seq || !n->bulks || !n->owed) return bt_fail(fault, BT_ENOMEM, "sequences and links");
+    if (!n->views || !n->addresses || !n->bulks || !n->owed) return bt_fail(fault, BT_ENOMEM, "pages and links");
     e = pf_brain_new(&n->brain, &bc, fault);
     if (e == BT_OK) e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.layers, n->model->hp.vocab, fault);
     if (e < 0) return e;
@@ -334,7 +331,8 @@ static void log_counts(const node *n)
 {
     const pf_counters *c = pf_brain_counters(n->brain);
     bt_log(BT_LOG_DEBUG, "prompts: accepted %" PRIu64 ", refused %" PRIu64 ", completed %" PRIu64 ", failed %" PRIu64 ", aborted %" PRIu64
-           ", leases ended %" PRIu64 ", tokens %" PRIu64, c->accepted, c->refused, c->completed, c->failed, c->aborted, c->leases_ended, c->prompt_tokens);
+           ", leases ended %" PRIu64 ", tokens %" PRIu64 ", begun in kept pages %" PRIu64 " (%" PRIu64 " tokens)", c->accepted, c->refused, c->completed,
+           c->failed, c->aborted, c->leases_ended, c->prompt_tokens, c->prefix_hits, c->prefix_tokens);
     bt_log(BT_LOG_DEBUG, "blocks: sent %" PRIu64 " (%" PRIu64 " bytes), blocked %" PRIu64 ", asked for again %" PRIu64 "; messages: wrong incarnation %" PRIu64
            ", stale %" PRIu64 ", unexpected %" PRIu64 ", repeats %" PRIu64 ", sent again %" PRIu64, c->blocks_sent, c->block_bytes_sent, c->blocks_blocked,
            c->blocks_again, c->wrong_incarnation, c->stale_attempt, c->unexpected, c->repeats, c->resent);
@@ -349,9 +347,9 @@ static void close_node(node *n)
         bt_link_free(n->bulks[i].link);
     free(n->bulks);
     free(n->owed);
-    for (int64_t i = 0; n->seq && n->pages && i < n->o->slots; i++) bt_kv_pages_release(n->pages, &n->seq[i]);
     bt_kv_pages_free(n->pages);
-    free(n->seq);
+    free(n->addresses);
+    free(n->views);
     bt_shell_free(n->shell);
     bt_model_close(n->model);
 }

@@ -16,6 +16,8 @@ typedef struct sim_run {                        /* a slot's work in an engine */
     uint32_t prompt_tokens, max_tokens, known, rows;        /* decode: tokens of the answer, rows in place */
 } sim_run;
 
+typedef struct sim_kv sim_kv;                   /* a prefill node's pages and who reads and writes them: sim_prefill.c */
+
 enum { SIM_ROUTES = 16 };
 typedef struct sim_route { uint32_t process; uint8_t socket[16]; bt_incarnation peer; bool in_use; } sim_route;
 
@@ -30,6 +32,7 @@ typedef struct sim_process {
     bt_incarnation self;
     gw_brain *gw; pf_brain *pf; dc_brain *dc;
     sim_run *runs;                              /* [slots] */
+    sim_kv *kv;                                 /* prefill */
     sim_pages *pages; dc_batch *batch; bool is_stepping;    /* decode; a turn of its worker is in the calendar */
     sim_route routes[SIM_ROUTES];               /* bulk: decode: how to answer a peer; prefill: who is dialled */
 } sim_process;
@@ -69,6 +72,8 @@ void sim_after(sim_world *w, uint32_t who);         /* ends what a process was m
 bt_random sim_random(sim_world *w);
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who);     /* UINT32_MAX: nobody */
 
+bt_err sim_prefill_new(sim_kv **ret, const sim_options *o);
+void   sim_prefill_free(sim_kv *kv);            /* NULL is fine */
 /* sim_prefill.c, sim_decode.c: one event into the node's brain, its actions carried out, what they cause likewise. */
 void sim_prefill_step(sim_world *w, uint32_t self, const pf_event *ev);
 void sim_prefill_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m);

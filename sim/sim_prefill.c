@@ -1,12 +1,74 @@
 /* The shell of a simulated prefill node: its brain, its bulk sockets, a toy worker that makes KV chunk by
- * chunk, layer by layer. */
+ * chunk, layer by layer, in the pages that the brain says; what is sent is read out of them. */
 #include "kv/kv_header.h"
 #include "sim/sim_node.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_TOKENS = 32, LAYER_US = 200, PENDING_MAX = 512 };
+enum { CHUNK_TOKENS = 32, LAYER_US = 200, PENDING_MAX = 512, PAGE_TOKENS = 64 };     /* PAGE_TOKENS as pf_config_defaults */
+
+struct sim_kv {
+    uint32_t slots, longest;
+    uint64_t *rows;                             /* [pages][PAGE_TOKENS][layers] the prefix hash that the row was made of */
+    uint32_t *tables, *lens;                    /* [slots][longest] pages of the last COMPUTE; [slots] 0: none */
+};
+
+bt_err sim_prefill_new(sim_kv **ret, const sim_options *o)
+{
+    sim_kv *kv = calloc(1, sizeof *kv);
+    if (!kv) return BT_ENOMEM;
+    kv->slots = o->slots;
+    kv->longest = (o->ctx_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    kv->rows = calloc((size_t)o->pages_total * PAGE_TOKENS * SIM_TOY_LAYERS, sizeof *kv->rows);
+    kv->tables = calloc((size_t)kv->slots * kv->longest, sizeof *kv->tables);
+    kv->lens = calloc(kv->slots, sizeof *kv->lens);
+    if (kv->rows && kv->tables && kv->lens) {
+        *ret = kv;
+        return BT_OK;
+    }
+    sim_prefill_free(kv);
+    return BT_ENOMEM;
+}
+
+void sim_prefill_free(sim_kv *kv)
+{
+    if (!kv) return;
+    free(kv->rows);
+    free(kv->tables);
+    free(kv->lens);
+    free(kv);
+}
+
+static uint32_t *table_of(sim_kv *kv, uint32_t slot) { return kv->tables + (size_t)slot * kv->longest; }
+
+static uint64_t *row_of(sim_kv *kv, uint32_t slot, uint32_t token, uint32_t layer)
+{
+    return &kv->rows[((size_t)table_of(kv, slot)[token / PAGE_TOKENS] * PAGE_TOKENS + token % PAGE_TOKENS) * SIM_TOY_LAYERS + layer];
+}
+
+/* Take over the slot's pages: those that it will write are nobody else's, and rows that it need not compute are there. */
+static void hold_pages(sim_world *w, uint32_t self, const pf_action *a)
+{
+    sim_kv *kv = w->processes[self].kv;
+    const uint32_t slot = a->u.compute.slot, len = a->u.compute.pages_len, own = a->u.compute.from_row / PAGE_TOKENS;
+    if (kv->lens[slot] || len > kv->longest || len * PAGE_TOKENS < a->u.compute.ids_len || a->u.compute.from_row >= a->u.compute.ids_len) {
+        sim_broken(w, "prefill node %u computes %u tokens from %u in %u pages", self, a->u.compute.ids_len, a->u.compute.from_row, len);
+        return;
+    }
+    for (uint32_t s = 0; s < kv->slots; s++)
+        for (uint32_t i = 0; i < kv->lens[s]; i++)
+            for (uint32_t k = own; k < len; k++)
+                if (table_of(kv, s)[i] == a->u.compute.pages[k]) sim_broken(w, "prefill node %u: page %u has two owners", self, a->u.compute.pages[k]);
+    kv->lens[slot] = len;
+    memcpy(table_of(kv, slot), a->u.compute.pages, len * sizeof *kv->tables);
+    for (uint32_t t = 0; t < len * PAGE_TOKENS; t++)
+        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
+            uint64_t *row = row_of(kv, slot, t, l);
+            if (t >= a->u.compute.from_row) *row = 0;
+            else if (*row != w->processes[self].runs[slot].hashes[t]) sim_broken(w, "prefill node %u: row %u of a kept page is another", self, t);
+        }
+}
 
 static sim_route *route_to(sim_process *p, const bt_incarnation *decode)
 {
@@ -32,7 +94,7 @@ static bool dial(sim_world *w, sim_process *p, const bt_incarnation *decode, con
 static void send_block(sim_world *w, uint32_t self, const sim_route *route, const pf_block *b)
 {
     sim_process *p = &w->processes[self];
-    const sim_run *run = &p->runs[b->slot];
+    uint64_t hashes[BT_KV_MAX_BLOCK_TOKENS];
     bt_kv_header h = {.number = b->ref.number,
                       .attempt = b->ref.attempt,
                       .layer = b->layer,
@@ -51,7 +113,10 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
     size_t len = BT_KV_HEADER_BYTES + (size_t)h.body_bytes;
     uint8_t *frame = malloc(len);
     if (!frame) return;
-    sim_toy_body(frame + BT_KV_HEADER_BYTES, run->hashes, b->layer, b->token_begin, b->token_count);
+    if (!p->kv->lens[b->slot]) sim_broken(w, "prefill node %u sends a block of pages that it gave back", self);
+    for (uint32_t t = 0; t < b->token_count; t++)
+        hashes[t] = *row_of(p->kv, b->slot, b->token_begin + t, b->layer);
+    sim_toy_body(frame + BT_KV_HEADER_BYTES, hashes, b->layer, 0, b->token_count);
     bt_kv_header_digest(h.digest, &h, frame + BT_KV_HEADER_BYTES);
     bt_fault fault;
     if (bt_kv_header_encode(frame, &h, &fault) < 0) sim_broken(w, "block header: %s", fault.text);
@@ -77,9 +142,11 @@ static void compute(sim_world *w, uint32_t self, const pf_action *a)
     run->run = ++w->works;
     run->sampling = a->u.compute.sampling;
     run->ids_len = a->u.compute.ids_len;
-    run->chunk_begin = run->layer = 0;
+    run->chunk_begin = a->u.compute.from_row;
+    run->layer = 0;
     memcpy(run->ids, a->u.compute.ids, run->ids_len * sizeof *run->ids);
     sim_toy_prefixes(run->hashes, run->ids, run->ids_len);
+    hold_pages(w, self, a);
     post_work(w, self, a->u.compute.slot, LAYER_US);
 }
 
@@ -100,6 +167,8 @@ void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it)
         ev.u.kv_ready.layer = run->layer;
         ev.u.kv_ready.token_begin = run->chunk_begin;
         ev.u.kv_ready.token_count = n;
+        for (uint32_t t = run->chunk_begin; t < run->chunk_begin + n; t++)
+            *row_of(w->processes[self].kv, it->slot, t, run->layer) = run->hashes[t];
         if (++run->layer == SIM_TOY_LAYERS) {
             run->layer = 0;
             run->chunk_begin += n;
@@ -154,11 +223,15 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
         break;
     case PF_DO_RELEASE:
         if (p->runs[a->u.slot].is_busy) sim_broken(w, "RELEASE of a busy prefill slot");
+        p->kv->lens[a->u.slot] = 0;
         break;
-    case PF_DO_LINK:
-        if (dial(w, p, &a->u.link.decode, a->u.link.endpoint))
-            next[(*next_len)++] = (pf_event){.type = PF_EV_LINK_UP, .u.decode = a->u.link.decode};
+    case PF_DO_LINK: {
+        const bool is_up = dial(w, p, &a->u.link.decode, a->u.link.endpoint);
+        next[*next_len] = (pf_event){.type = is_up ? PF_EV_LINK_UP : PF_EV_LINK_FAILED};
+        if (is_up) next[(*next_len)++].u.decode = a->u.link.decode;
+        else next[(*next_len)++].u.link_failed.decode = a->u.link.decode;
         break;
+    }
     case PF_DO_UNLINK:
         r = route_to(p, &a->u.link.decode);
         if (r) r->in_use = false;

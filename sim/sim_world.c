@@ -171,6 +171,8 @@ static void kill_process(sim_world *w, sim_process *p)
     gw_brain_free(p->gw);
     pf_brain_free(p->pf);
     dc_brain_free(p->dc);
+    sim_prefill_free(p->kv);
+    p->kv = NULL;
     sim_pages_free(p->pages);
     dc_batch_free(p->batch);
     p->pages = NULL;
@@ -194,6 +196,7 @@ static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
     for (uint32_t i = 0; p->runs && i < w->o.slots; i++) p->runs[i].is_busy = false;
     p->is_stepping = false;
     bt_err e = make_brain(w, p, number);
+    if (e == BT_OK && p->role == BT_ROLE_PREFILL) e = sim_prefill_new(&p->kv, &w->o);
     if (e == BT_OK && p->role == BT_ROLE_DECODE) e = sim_worker_new(&p->batch, w->o.slots, w->o.page_tokens);
     if (e == BT_OK && p->role == BT_ROLE_DECODE)
         e = sim_pages_new(&p->pages, w->o.slots, w->o.decode_pages, w->o.page_tokens, w->o.ctx_tokens);

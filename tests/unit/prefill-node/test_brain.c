@@ -1,159 +1,6 @@
 /* The prefill brain alone: attempts, credit, what is sent when, what is told again, and every message in
  * every state. */
-#include "prefill-node/brain.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <string.h>
-
-static const bt_incarnation SELF = {{3}}, GATE = {{1}}, DECODE = {{2}}, OTHER = {{9}};
-enum { LAYERS = 2, ROW = 8 };
-static int64_t now;
-static pf_actions acts;
-static int32_t ids[400];
-
-static void step(pf_brain *b, const pf_event *ev) { acts = pf_brain_step(b, ev, now, &(bt_random){{1, 2}}); }
-
-static void control(pf_brain *b, bt_msg *m)
-{
-    m->from = GATE;
-    if (m->to.bytes[0] == 0) m->to = SELF;
-    if (m->ref.attempt) m->ref.owner = GATE;
-    step(b, &(pf_event){.type = PF_EV_CONTROL, .u.control = {0, m}});
-}
-
-static void bulk(pf_brain *b, bt_msg *m)
-{
-    if (m->from.bytes[0] == 0) m->from = DECODE;
-    m->to = SELF;
-    if (m->ref.attempt) m->ref.owner = GATE;
-    step(b, &(pf_event){.type = PF_EV_BULK, .u.bulk = {DECODE, m}});
-}
-
-static size_t count(pf_action_type type)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < acts.len; i++) n += acts.items[i].type == type;
-    return n;
-}
-
-static const pf_action *did(pf_action_type type)
-{
-    for (size_t i = 0; i < acts.len; i++)
-        if (acts.items[i].type == type) return &acts.items[i];
-    return NULL;
-}
-
-static const bt_msg *said(bt_msg_type type)
-{
-    for (size_t i = 0; i < acts.len; i++) {
-        const pf_action *a = &acts.items[i];
-        if (a->type == PF_DO_SEND_CONTROL && a->u.control.msg.type == type) return &a->u.control.msg;
-        if (a->type == PF_DO_SEND_BULK && a->u.bulk.msg.type == type) return &a->u.bulk.msg;
-    }
-    return NULL;
-}
-
-static pf_brain *make(void)
-{
-    pf_config c = pf_config_defaults();
-    c.self = SELF;
-    c.slots = 2;
-    c.pages_total = 6;
-    c.hello.ctx_tokens = 384;
-    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
-    pf_brain *b = NULL;
-    now = 1000000;
-    assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);
-    step(b, &(pf_event){.type = PF_EV_TICK});
-    assert_non_null(said(BT_MSG_HELLO));
-    control(b, &(bt_msg){.type = BT_MSG_WELCOME});
-    assert_non_null(said(BT_MSG_HEARTBEAT));
-    return b;
-}
-
-static bt_msg prefill_msg(uint64_t number, uint32_t attempt, uint32_t tokens)
-{
-    bt_msg m = {.type = BT_MSG_PREFILL, .ref = {GATE, number, attempt}};
-    m.u.prefill = (bt_msg_prefill){.ids = ids, .ids_len = tokens, .decode = DECODE, .lease_ms = 10000};
-    strcpy(m.u.prefill.kv_endpoint, "tcp://127.0.0.1:1");
-    return m;
-}
-
-static void open_link(pf_brain *b, uint64_t credit)
-{
-    step(b, &(pf_event){.type = PF_EV_LINK_UP, .u.decode = DECODE});
-    assert_non_null(said(BT_MSG_HELLO));
-    bt_msg w = {.type = BT_MSG_WELCOME};
-    w.u.welcome.credit_bytes = credit;
-    bulk(b, &w);
-}
-
-/* A prompt accepted on slot 0 and being computed, its link open. */
-static void accept(pf_brain *b, uint64_t number, uint32_t attempt, uint32_t tokens, uint64_t credit)
-{
-    bt_msg m = prefill_msg(number, attempt, tokens);
-    control(b, &m);
-    assert_non_null(said(BT_MSG_PREFILL_ACCEPTED));
-    assert_non_null(did(PF_DO_COMPUTE));
-    assert_int_equal(did(PF_DO_COMPUTE)->u.compute.ids_len, tokens);
-    if (did(PF_DO_LINK)) open_link(b, credit);
-}
-
-static void ready(pf_brain *b, uint32_t layer, uint32_t begin, uint32_t n)
-{
-    pf_event ev = {.type = PF_EV_KV_READY};
-    ev.u.kv_ready.layer = layer;
-    ev.u.kv_ready.token_begin = begin;
-    ev.u.kv_ready.token_count = n;
-    step(b, &ev);
-}
-
-static void computed(pf_brain *b)
-{
-    pf_event ev = {.type = PF_EV_COMPUTED};
-    ev.u.computed.token = 42;
-    step(b, &ev);
-}
-
-static void digested(pf_brain *b)
-{
-    pf_event ev = {.type = PF_EV_DIGEST};
-    memset(ev.u.digest.kv_digest.bytes, 7, sizeof ev.u.digest.kv_digest.bytes);
-    step(b, &ev);
-}
-
-/* Answer every SEND_BLOCK until none is left; what the last step said stays to be looked at. Returns how many
- * blocks went. */
-static uint32_t sent_all(pf_brain *b)
-{
-    uint32_t n = 0;
-    pf_block queue[64];
-    size_t len = 0;
-    for (size_t at = 0;; at++) {
-        for (size_t i = 0; i < acts.len; i++)
-            if (acts.items[i].type == PF_DO_SEND_BLOCK) queue[len++] = acts.items[i].u.block;
-        if (at == len) return n;
-        n++;
-        step(b, &(pf_event){.type = PF_EV_BLOCK_SENT, .u.block = queue[at]});
-    }
-}
-
-static void send_whole(pf_brain *b, uint32_t tokens)
-{
-    ready(b, 0, 0, tokens);
-    sent_all(b);
-    ready(b, 1, 0, tokens);
-    sent_all(b);
-    computed(b);
-    assert_int_equal(said(BT_MSG_FIRST_TOKEN)->u.first_token.token, 42);
-    if (!said(BT_MSG_COMMIT)) sent_all(b);
-    assert_int_equal(said(BT_MSG_COMMIT)->u.commit.first_token, 42);
-    digested(b);
-}
+#include "tests/unit/prefill-node/brain_kit.h"
 
 static void sends_blocks_while_it_computes_and_short_prompts_when_all_rows_exist(void **s)
 {
@@ -431,7 +278,7 @@ static void refuses_what_does_not_fit_and_says_when_to_come_back(void **s)
     bt_msg m = prefill_msg(1, 1, 385);
     control(b, &m);
     assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_ELIMIT);
-    accept(b, 2, 1, 384, 1 << 20);                      /* all six pages */
+    accept(b, 2, 1, 384, 1 << 20);                      /* half of the pages */
     m = prefill_msg(3, 1, 10);
     control(b, &m);
     assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
@@ -476,26 +323,107 @@ static void fails_the_attempt_when_the_decode_node_is_another_process_or_refuses
     }
 }
 
-static void fails_the_attempt_when_no_link_comes_up(void **s)
+/* The link never comes up, is never welcomed, or falls silent when all is sent: 3 s, 3 s, and 2 s more. */
+static void gives_up_a_link_that_does_not_open(void **s)
+{
+    (void)s;
+    for (int how = 0; how < 3; how++) {
+        pf_brain *b = make();
+        bt_msg m = prefill_msg(1, 1, 100), renew = {.type = BT_MSG_RENEW, .ref = {GATE, 1, 1}};
+        renew.u.renew.lease_ms = 10000;
+        control(b, &m);
+        if (how == 1) step(b, &(pf_event){.type = PF_EV_LINK_UP, .u.decode = DECODE});
+        if (how == 2) {
+            open_link(b, 1 << 20);
+            send_whole(b, 100);
+        }
+        const int64_t end = now + (how == 2 ? 5000000 : 3000000);
+        while (now < end - 1) {
+            now = pf_brain_due_us(b) < end - 1 ? pf_brain_due_us(b) : end - 1;
+            control(b, &renew);
+            assert_null(did(PF_DO_UNLINK));
+            assert_null(said(BT_MSG_FAILED));
+        }
+        assert_int_equal(pf_brain_due_us(b), end);
+        now++;
+        step(b, &(pf_event){.type = PF_EV_TICK});
+        assert_non_null(did(PF_DO_UNLINK));
+        if (how < 2) {
+            assert_non_null(did(PF_DO_CANCEL));
+            step(b, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = 0});
+        }
+        assert_int_equal(said(BT_MSG_FAILED)->u.failed.code, BT_EIO);
+        assert_non_null(did(PF_DO_RELEASE));
+        pf_brain_free(b);
+    }
+}
+
+static void gives_up_a_link_at_once_that_cannot_be_dialled(void **s)
 {
     (void)s;
     pf_brain *b = make();
-    bt_msg m = prefill_msg(1, 1, 100), renew = {.type = BT_MSG_RENEW, .ref = {GATE, 1, 1}};
-    renew.u.renew.lease_ms = 10000;
+    bt_msg m = prefill_msg(1, 1, 100);
+    m.u.prefill.decode_key.bytes[3] = 5;
     control(b, &m);
-    ready(b, 0, 0, 100);
-    ready(b, 1, 0, 100);
-    computed(b);
-    digested(b);
-    for (int i = 0; i < 4; i++) {
-        now += 2500000 - (i == 3);
-        control(b, &renew);
-        assert_null(said(BT_MSG_FAILED));
-    }
-    now += 1;
-    step(b, &(pf_event){.type = PF_EV_TICK});
-    assert_non_null(said(BT_MSG_FAILED));
+    assert_memory_equal(&did(PF_DO_LINK)->u.link.decode_key, &m.u.prefill.decode_key, sizeof(bt_peer_key));
+    assert_string_equal(did(PF_DO_LINK)->u.link.endpoint, "tcp://127.0.0.1:1");
+    bt_msg other = prefill_msg(2, 1, 100);              /* the same process cannot have two keys */
+    control(b, &other);
+    assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
+    pf_event ev = {.type = PF_EV_LINK_FAILED, .u.link_failed.decode = DECODE};
+    strcpy(ev.u.link_failed.text, "no such key");
+    step(b, &ev);
+    assert_null(did(PF_DO_UNLINK));
+    assert_non_null(did(PF_DO_CANCEL));
+    step(b, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = 0});
+    assert_int_equal(said(BT_MSG_FAILED)->u.failed.code, BT_EIO);
+    assert_string_equal(said(BT_MSG_FAILED)->u.failed.text, "no such key");
+    m = prefill_msg(3, 1, 100);
+    control(b, &m);
+    assert_non_null(did(PF_DO_LINK));                   /* dialled anew */
     pf_brain_free(b);
+}
+
+static void says_by_the_code_whether_another_attempt_may_work(void **s)
+{
+    static const int32_t codes[][2] = {{BT_EARG, BT_EARG}, {BT_EFORMAT, BT_EFORMAT}, {BT_ELIMIT, BT_ELIMIT}, {BT_EAGAIN, BT_EAGAIN},
+                                       {BT_ECANCEL, BT_ECANCEL}, {BT_EIO, BT_EIO}, {BT_ENOMEM, BT_EAGAIN}, {BT_EAUTH, BT_EIO},
+                                       {BT_EVERSION, BT_EIO}, {-99, BT_EIO}, {0, BT_ECANCEL}};
+    (void)s;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        pf_brain *b = make();
+        accept(b, 1, 1, 100, 1 << 20);
+        send_whole(b, 100);
+        bt_msg m = {.type = BT_MSG_TRANSFER_REFUSED, .ref = {GATE, 1, 1}};
+        m.u.failed.code = codes[i][0];
+        bulk(b, &m);
+        assert_int_equal(said(BT_MSG_FAILED)->u.failed.code, codes[i][1]);
+        pf_brain_free(b);
+    }
+}
+
+static void leaves_at_once_when_the_drain_is_over(void **s)
+{
+    (void)s;
+    for (int state = 0; state < 4; state++) {
+        pf_brain *b = make();
+        if (state >= 1) accept(b, 1, 1, 100, 1 << 20);
+        if (state >= 2) send_whole(b, 100);
+        if (state >= 3) bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, 1, 1}});
+        if (state > 0) step(b, &(pf_event){.type = PF_EV_DRAIN});
+        if (state > 0) assert_null(did(PF_DO_EXIT));
+        step(b, &(pf_event){.type = PF_EV_DRAIN_OVER});
+        const bt_msg *f = said(BT_MSG_FAILED);
+        assert_int_equal(f != NULL, state == 1 || state == 2);
+        if (f) assert_int_equal(f->u.failed.code, BT_EAGAIN);
+        assert_int_equal(said(BT_MSG_PREFILL_DONE) != NULL, state == 3);
+        assert_non_null(said(BT_MSG_BYE));
+        assert_int_equal(acts.items[acts.len - 1].type, PF_DO_EXIT);
+        step(b, &(pf_event){.type = PF_EV_TICK});       /* that was all */
+        assert_int_equal(acts.len, 0);
+        assert_true(pf_brain_due_us(b) == BT_STEP_NEVER);
+        pf_brain_free(b);
+    }
 }
 
 static void ignores_every_message_that_a_state_does_not_expect(void **s)
@@ -537,7 +465,7 @@ static void ignores_shell_events_that_no_slot_expects(void **s)
 {
     (void)s;
     pf_brain *b = make();
-    for (int type = PF_EV_TICK; type <= PF_EV_LINK_DOWN; type++) {
+    for (int type = PF_EV_TICK; type <= PF_EV_LINK_FAILED; type++) {
         if (type == PF_EV_CONTROL || type == PF_EV_BULK) continue;
         pf_event ev = {.type = (pf_event_type)type};
         step(b, &ev);
@@ -562,7 +490,10 @@ int main(void)
         cmocka_unit_test(refuses_what_does_not_fit_and_says_when_to_come_back),
         cmocka_unit_test(expires_a_lease_before_it_looks_at_the_event),
         cmocka_unit_test(fails_the_attempt_when_the_decode_node_is_another_process_or_refuses),
-        cmocka_unit_test(fails_the_attempt_when_no_link_comes_up),
+        cmocka_unit_test(gives_up_a_link_that_does_not_open),
+        cmocka_unit_test(gives_up_a_link_at_once_that_cannot_be_dialled),
+        cmocka_unit_test(says_by_the_code_whether_another_attempt_may_work),
+        cmocka_unit_test(leaves_at_once_when_the_drain_is_over),
         cmocka_unit_test(ignores_every_message_that_a_state_does_not_expect),
         cmocka_unit_test(ignores_shell_events_that_no_slot_expects),
     };
