@@ -219,6 +219,71 @@ static void a_hello_that_comes_after_its_senders_death_does_not_shut_out_the_liv
     gw_registry_done(&r);
 }
 
+static void prefix_goes_where_the_beginning_is_known_unless_that_node_is_much_busier(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    gw_router router = {.policy = GW_POLICY_PREFIX};
+    assert_int_equal(gw_affinity_new(&router.affinity, 1024), BT_OK);
+    gw_node *p[2] = {add(&r, 1, BT_ROLE_PREFILL, 400, 8, 4), add(&r, 2, BT_ROLE_PREFILL, 400, 8, 4)};
+    gw_node *d[2] = {add(&r, 3, BT_ROLE_DECODE, 400, 8, 4), add(&r, 4, BT_ROLE_DECODE, 400, 8, 4)};
+    static int32_t ids[200];
+    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
+    const gw_route_wish w = {.ids = ids, .prompt_tokens = 200, .max_tokens = 10};
+    gw_affinity_note(router.affinity, chain, gw_affinity_chain(chain, ids, 200), &p[1]->incarnation);
+    gw_affinity_note(router.affinity, chain, 2, &p[0]->incarnation);
+    gw_affinity_note(router.affinity, chain, 1, &d[0]->incarnation);
+    gw_route_choice c;
+    p[1]->attempts = 4;                                 /* a half of its slots, and no more */
+    d[0]->attempts = 2;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+        assert_ptr_equal(c.prefill, p[1]);
+        assert_ptr_equal(c.decode, d[0]);
+    }
+    p[1]->attempts = 5;
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p[0]);
+    p[0]->attempts = 1;                                 /* a half more again */
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p[1]);
+    p[1]->attempts = 8;
+    p[0]->attempts = 7;
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p[0]);
+    gw_affinity_free(router.affinity);
+    gw_registry_done(&r);
+}
+
+static void what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_do(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
+    gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 400, 8, 4), *d[2] = {add(&r, 3, BT_ROLE_DECODE, 400, 8, 4), add(&r, 4, BT_ROLE_DECODE, 400, 8, 4)};
+    gw_route_wish w = {.now_us = 100, .prompt_tokens = 10, .max_tokens = 10, .shun_decode = d[0]->name};
+    gw_route_choice c;
+    d[1]->attempts = 5;
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.decode, d[1]);
+    gw_avoid_failed(&router.avoid, p->name, d[1]->name, 100);   /* worse than to have failed this one request */
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.decode, d[0]);
+    d[0]->refuses_until_us = 101;
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.decode, d[1]);
+    gw_avoid_refused(&router.avoid, p->name, d[1]->name, 101, 100);
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_BUSY);
+    w.now_us = 101;
+    w.only_decode = d[1]->name;
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.decode, d[1]);
+    w.only_decode = 0;
+    w.only_prefill = d[1]->name;                        /* no prefill node */
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
+    gw_registry_done(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +292,8 @@ int main(void)
         cmocka_unit_test(a_short_prompt_goes_to_a_decode_node_of_the_same_class_and_others_to_a_pair),
         cmocka_unit_test(without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known),
         cmocka_unit_test(a_request_with_tokens_stays_in_its_classes),
+        cmocka_unit_test(prefix_goes_where_the_beginning_is_known_unless_that_node_is_much_busier),
+        cmocka_unit_test(what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_do),
         cmocka_unit_test(a_node_whose_kv_fits_none_of_the_other_role_is_found),
         cmocka_unit_test(a_full_table_gives_up_only_nodes_that_are_gone),
         cmocka_unit_test(a_hello_that_comes_after_its_senders_death_does_not_shut_out_the_living),
