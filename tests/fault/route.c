@@ -176,6 +176,12 @@ static void on_life_end(void *ud, unsigned events)
     flow_cut_next(&c->flow[c->flow[0].stream / 2 % 2]);
 }
 
+static bt_err begin_life(conn *c)
+{
+    const int64_t life_ms = c->r->script ? script_life_ms(c->r->script, c->flow[0].stream) : -1;
+    return life_ms < 0 ? BT_OK : bt_loop_add_timer(&c->life, c->r->loop, life_ms, 0, on_life_end, c);
+}
+
 static void on_listener(void *ud, unsigned events)
 {
     route *r = ud;
@@ -200,9 +206,8 @@ static void on_listener(void *ud, unsigned events)
     c->next = r->first;
     r->first = c;
     r->open++;
-    const int64_t life_ms = r->script ? script_life_ms(r->script, who) : -1;
     if (bt_loop_add_fd(&c->side[0].watch, r->loop, fd, 0, on_side, c) < 0 || bt_loop_add_timer(&c->timer, r->loop, LATER_MS, LATER_MS, on_timer, c) < 0
-        || (life_ms >= 0 && bt_loop_add_timer(&c->life, r->loop, life_ms, 0, on_life_end, c) < 0)) {
+        || begin_life(c) < 0) {
         end(c, true);
         return;
     }
@@ -281,7 +286,9 @@ void route_set_script(route *r, const script *s)
     r->script = s;
     for (conn *c = r->first; c; c = c->next) {
         for (int w = 0; w < ROUTE_WAYS; w++) flow_set_script(&c->flow[w], s);
-        if (!s) bt_loop_remove(r->loop, c->life);
+        bt_loop_remove(r->loop, c->life);
+        c->life = 0;
+        (void)begin_life(c);                        /* without a timer it lives for ever */
     }
 }
 

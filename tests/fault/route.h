@@ -13,7 +13,7 @@
  *          sent meanwhile comes when the hold ends, as TCP would send it again, if both sides are still there.
  * slow     a limit in bytes a second on each direction of each connection
  * cut      of all connections, now, by RST
- * script   faults by seed on messages (or bytes) and the life of connections made from then on */
+ * script   faults by seed on messages (or bytes), and how long connections live, from then on */
 enum { ROUTE_UP, ROUTE_DOWN, ROUTE_WAYS };
 enum { ROUTE_NAME_BYTES = 64, ROUTE_CONNECTIONS_MAX = 256 };
 

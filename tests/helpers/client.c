@@ -159,7 +159,7 @@ static json_t *parse_stream(const char *at)
     while (*at) {
         const size_t n = strcspn(at, "\n");
         if (n > 6 && memcmp(at, "data: ", 6) == 0 && strncmp(at + 6, "[DONE]", 6) != 0) {
-            json_t *event = json_loadb(at + 6, n - 6, 0, NULL);
+            json_t *event = json_loadb(at + 6, n - 6, JSON_ALLOW_NUL, NULL);
             if (!event) {
                 json_decref(events);
                 return NULL;
@@ -173,7 +173,7 @@ static json_t *parse_stream(const char *at)
 
 json_t *client_json(client *c)
 {
-    if (!c->json) c->json = c->is_stream ? parse_stream(client_body(c)) : json_loads(client_body(c), 0, NULL);
+    if (!c->json) c->json = c->is_stream ? parse_stream(client_body(c)) : json_loads(client_body(c), JSON_ALLOW_NUL, NULL);
     return c->json;
 }
 
@@ -184,13 +184,17 @@ bool client_is_done(const client *c)
     return c->is_whole && c->body.len >= n && strcmp(client_body(c) + c->body.len - n, done) == 0;
 }
 
-static const char *piece(const json_t *object)
+/* A model may say a NUL; in the text it stands as the two characters \0. */
+static void add_piece(bt_buf *text, const json_t *object)
 {
-    const json_t *choice = json_array_get(json_object_get(object, "choices"), 0);
-    const char *text = json_string_value(json_object_get(choice, "text"));
-    if (!text) text = json_string_value(json_object_get(json_object_get(choice, "delta"), "content"));
-    if (!text) text = json_string_value(json_object_get(json_object_get(choice, "message"), "content"));
-    return text ? text : "";
+    const json_t *choice = json_array_get(json_object_get(object, "choices"), 0), *piece = json_object_get(choice, "text");
+    if (!piece) piece = json_object_get(json_object_get(choice, "delta"), "content");
+    if (!piece) piece = json_object_get(json_object_get(choice, "message"), "content");
+    const char *at = json_string_value(piece), *end = at ? at + json_string_length(piece) : NULL;
+    for (; at < end; at += strlen(at) + 1) {
+        (void)bt_buf_str(text, at);
+        if (at + strlen(at) < end) (void)bt_buf_str(text, "\\0");
+    }
 }
 
 char *client_text(client *c)
@@ -199,9 +203,9 @@ char *client_text(client *c)
     json_t *json = client_json(c);
     bt_buf_init(&text, 64 << 20);
     if (json_is_array(json))
-        for (size_t i = 0; i < json_array_size(json); i++) (void)bt_buf_str(&text, piece(json_array_get(json, i)));
+        for (size_t i = 0; i < json_array_size(json); i++) add_piece(&text, json_array_get(json, i));
     else
-        (void)bt_buf_str(&text, piece(json));
+        add_piece(&text, json);
     must(text.err == BT_OK, "memory");
     char *copy = strdup(bt_buf_text(&text));
     bt_buf_done(&text);

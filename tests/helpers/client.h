@@ -35,7 +35,7 @@ int64_t     client_ms(const client *c);             /* from the beginning to the
 /* The body as JSON; a stream as the list of its events, [DONE] left out. NULL when it is not. Lives as long as c. */
 json_t     *client_json(client *c);
 bool        client_is_done(const client *c);        /* the stream ended with [DONE] */
-/* The text of a whole answer or of all chunks of a stream, chat or completion; the caller frees it. */
+/* The text of a whole answer or of all chunks of a stream, chat or completion, NUL written as \0; the caller frees it. */
 char       *client_text(client *c);
 /* The error object of an answer, or the one that ended a stream; NULL when there is none. Lives as long as c. */
 json_t     *client_error(client *c);
