@@ -192,6 +192,13 @@ bt_err bt_sock_disconnect(void *s, const char *endpoint, bt_fault *fault)
     return BT_OK;
 }
 
+bt_err bt_sock_redial(void *s, const char *endpoint, bt_fault *fault)
+{
+    (void)zmq_disconnect(s, endpoint);      /* it may be gone already */
+    if (zmq_connect(s, endpoint) < 0) return bt_fail(fault, BT_EIO, "connect to %.100s: %s", endpoint, zmq_strerror(errno));
+    return BT_OK;
+}
+
 /* ---- messages ---- */
 
 static zmq_msg_t *msg(bt_sock_frame *f) { return (zmq_msg_t *)(void *)f->priv; }

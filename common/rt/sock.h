@@ -57,6 +57,9 @@ bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *socket, bt_
  * Returns at once; the link comes when it comes. */
 bt_err bt_sock_connect(void *socket, bt_sock_ctx *ctx, const char *endpoint, const char *server_key, bt_fault *fault);
 bt_err bt_sock_disconnect(void *socket, const char *endpoint, bt_fault *fault);
+/* Gives up the connection to an endpoint of bt_sock_connect, whatever its state, and dials it anew with the same keys. libzmq dials a
+ * connection again that was cut, but never one on which it read bytes that it could not follow: a changed byte under CURVE is enough. */
+bt_err bt_sock_redial(void *socket, const char *endpoint, bt_fault *fault);
 
 /* A frame owns its bytes. `data` may be written before it is sent. Never copy the struct. */
 typedef struct bt_sock_frame {

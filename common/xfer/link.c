@@ -1,8 +1,10 @@
 /* See link.h. */
 #include "xfer/link.h"
+#include "base/clock.h"
 #include "kv/kv_pack.h"
 #include "rt/sock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +31,8 @@ struct bt_link {
     unsigned roles;
     bt_peer_key server;                     /* DEALER: who the other side is */
     route *routes;                          /* [BT_LINK_MAX_ROUTES], ROUTER only */
+    char endpoint[BT_SOCK_ENDPOINT_BYTES];  /* DEALER: dialled anew when silent; "" never */
+    int64_t asked_ms, silent_ms;            /* since when nothing has been heard in answer, 0: it has; how long is too long */
 };
 
 bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_handler *handler, bt_fault *fault)
@@ -64,6 +68,30 @@ void bt_link_require(bt_link *l, const bt_peer_allow *allow, unsigned roles, con
     l->allow = allow;
     l->roles = roles;
     if (server) l->server = *server;
+}
+
+void bt_link_redial_when_silent(bt_link *l, const char *endpoint)
+{
+    snprintf(l->endpoint, sizeof l->endpoint, "%s", endpoint);
+    l->silent_ms = BT_LINK_SILENT_MS;
+}
+
+static void note_heard(bt_link *l)
+{
+    l->asked_ms = 0;
+    l->silent_ms = BT_LINK_SILENT_MS;
+}
+
+/* Before something is sent, or would be if the socket took it. */
+static void note_asked(bt_link *l)
+{
+    if (!l->endpoint[0]) return;
+    const int64_t now_ms = bt_clock_ms();
+    if (!l->asked_ms) l->asked_ms = now_ms;
+    if (now_ms - l->asked_ms < l->silent_ms) return;
+    (void)bt_sock_redial(l->socket, l->endpoint, NULL);         /* a failure is a silence too */
+    l->asked_ms = now_ms;
+    l->silent_ms = 2 * l->silent_ms < BT_LINK_SILENT_MAX_MS ? 2 * l->silent_ms : BT_LINK_SILENT_MAX_MS;
 }
 
 bool bt_peer_key_is_none(const bt_peer_key *key)
@@ -183,6 +211,7 @@ void bt_link_receive(bt_link *l, int budget)
         size_t n = 0;
         bt_err e = bt_sock_recv_frames(l->socket, frames, BT_SOCK_FRAMES_MAX, &n);
         if (e == BT_EAGAIN || e == BT_EIO) return;
+        note_heard(l);
         if (e == BT_OK) {
             const size_t skip = l->is_router ? 1 : 0;
             const bt_sock_frame *id = l->is_router ? &frames[0] : NULL;
@@ -205,6 +234,7 @@ static bt_err send_frames(bt_link *l, bt_sock_frame *frames, size_t n, const bt_
 {
     bt_err e = BT_OK;
     size_t first = 1, bytes = 0;
+    note_asked(l);
     if (l->is_router) {
         const route *r = to ? find_route(l, to) : NULL;
         if (!r) e = bt_fail(fault, BT_EIO, "no route to that incarnation");
@@ -248,6 +278,7 @@ bt_err bt_link_send_block(bt_link *l, bt_kv_header *h, const bt_kv_view *view, b
 {
     bt_sock_frame frames[3];
     bt_err e;
+    note_asked(l);
     if (!bt_sock_can_send(l->socket)) {         /* before the copy and the digest, which would be for nothing */
         l->count.unsent++;
         return BT_EAGAIN;

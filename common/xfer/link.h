@@ -18,7 +18,7 @@
  * zero on plain links. One thread. */
 typedef struct bt_link bt_link;
 
-enum { BT_LINK_MAX_ROUTES = 1024, BT_LINK_PEER_ROUTES = 16 };
+enum { BT_LINK_MAX_ROUTES = 1024, BT_LINK_PEER_ROUTES = 16, BT_LINK_SILENT_MS = 4000, BT_LINK_SILENT_MAX_MS = 16000 };
 
 typedef struct bt_link_handler {
     void (*on_msg)(void *ud, const bt_msg *m);              /* m and what it borrows live during the call */
@@ -37,6 +37,9 @@ void  *bt_link_socket(const bt_link *l);
  * server: on a DEALER the key that the socket demands of the other side, NULL on a ROUTER. */
 void   bt_link_require(bt_link *l, const bt_peer_allow *allow, unsigned roles, const bt_peer_key *server);
 bool   bt_peer_key_is_none(const bt_peer_key *key);         /* zero: of a plain link */
+/* A DEALER's endpoint. From now on, whoever sends and hears nothing at all for BT_LINK_SILENT_MS, then twice as long, up to
+ * BT_LINK_SILENT_MAX_MS, has the endpoint dialled anew (bt_sock_redial); what was under way on the silent connection is lost. */
+void   bt_link_redial_when_silent(bt_link *l, const char *endpoint);
 
 /* Handle up to `budget` messages that have arrived. The handler may send on the link, but not free it. */
 void   bt_link_receive(bt_link *l, int budget);

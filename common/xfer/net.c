@@ -88,7 +88,11 @@ bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endp
     if ((e = bt_sock_open(&socket, n->ctx, role, fault)) < 0) return e;
     e = bt_sock_connect(socket, n->ctx, endpoint, server ? key : NULL, fault);
     if (e == BT_OK) e = bt_link_new(ret, socket, false, handler, fault);
-    if (e < 0) bt_sock_close(socket);
-    else if (n->allow) bt_link_require(*ret, n->allow, peer, server);
-    return e;
+    if (e < 0) {
+        bt_sock_close(socket);
+        return e;
+    }
+    bt_link_redial_when_silent(*ret, endpoint);
+    if (n->allow) bt_link_require(*ret, n->allow, peer, server);
+    return BT_OK;
 }
