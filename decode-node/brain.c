@@ -86,6 +86,23 @@ static void on_abort(dc_brain *b, const bt_msg *m)
     dc_stop(b, r, true);
 }
 
+static void drain(dc_brain *b)
+{
+    if (b->draining) return;
+    b->draining = true;
+    for (uint32_t g = 0; g < b->cfg.gateways; g++)
+        if (b->gates[g].state == BT_GREETING_KNOWN) hello(b, g, BT_GREETING_HEARTBEAT);
+}
+
+static void on_role(dc_brain *b, uint32_t gate, bt_role wanted)
+{
+    const bool begins = bt_role_answer(&to_gate(b, gate, BT_MSG_ROLE_ANSWER)->u.role_answer, &b->next_role, wanted, BT_ROLE_DECODE,
+                                       b->cfg.may_change_role, b->draining);
+    if (!begins) return;
+    (void)dc_act(b, DC_DO_DRAIN);
+    drain(b);
+}
+
 static void on_control(dc_brain *b, uint32_t gate, const bt_msg *m)
 {
     if (gate >= b->cfg.gateways) return;
@@ -103,6 +120,10 @@ static void on_control(dc_brain *b, uint32_t gate, const bt_msg *m)
         snprintf(a->u.log.text, sizeof a->u.log.text, "the gateway refuses this node: %s", m->u.reject.text);
     }
     if (!pass) return;
+    if (m->type == BT_MSG_ROLE) {
+        on_role(b, gate, m->u.role.role);
+        return;
+    }
     if (!bt_incarnation_equal(&m->ref.owner, &m->from) || m->ref.attempt == 0) {
         b->n.unexpected++;
         return;
@@ -179,7 +200,7 @@ static void leave(dc_brain *b, const char *text)
     for (uint32_t g = 0; g < b->cfg.gateways; g++)
         if (b->gates[g].state == BT_GREETING_KNOWN)
             snprintf(to_gate(b, g, BT_MSG_BYE)->u.bye.text, BT_MSG_MAX_TEXT_BYTES, "%s", text);
-    (void)dc_act(b, DC_DO_EXIT);
+    dc_act(b, DC_DO_EXIT)->u.next_role = b->next_role;
     b->exited = true;
 }
 
@@ -188,7 +209,7 @@ static void leave_when_drained(dc_brain *b)
     if (!b->draining || b->exited) return;
     for (uint32_t i = 0; i < b->records_len; i++)
         if (b->records[i].state != DC_NONE && b->records[i].state != DC_DEAD) return;
-    leave(b, "drained");
+    leave(b, b->next_role ? "it changes its role" : "drained");
 }
 
 /* The process ends with this step, so nothing is waited for and no page is freed. What has ended is reported once more. */
@@ -202,14 +223,6 @@ static void leave_at_once(dc_brain *b)
         else dc_say_failed(b, &r->ref, BT_EAGAIN, "this node is leaving");
     }
     leave(b, "left before it was drained");
-}
-
-static void drain(dc_brain *b)
-{
-    if (b->draining) return;
-    b->draining = true;
-    for (uint32_t g = 0; g < b->cfg.gateways; g++)
-        if (b->gates[g].state == BT_GREETING_KNOWN) hello(b, g, BT_GREETING_HEARTBEAT);
 }
 
 dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const bt_random *random)
@@ -236,7 +249,7 @@ dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const 
     case DC_EV_NEED: dc_memory_need(b, ev->u.need.slot, ev->u.need.tokens); break;
     case DC_EV_ENDED: dc_on_ended(b, ev); break;
     case DC_EV_STOPPED: dc_on_stopped(b, ev->u.stopped.slot, ev->u.stopped.rows); break;
-    case DC_EV_DRAIN: drain(b); break;
+    case DC_EV_DRAIN: b->next_role = 0; drain(b); break;
     case DC_EV_DRAIN_OVER: leave_at_once(b); return (dc_actions){b->acts, b->acts_len};
     default: break;
     }

@@ -1,6 +1,7 @@
 #ifndef DC_BRAIN_H
 #define DC_BRAIN_H
 #include "wire/msg.h"
+#include "xfer/role.h"
 #include "xfer/step.h"
 
 /* The decode node's decisions: which reservation it takes, which block it lets in, who holds which KV pages, when a sequence starts,
@@ -48,6 +49,7 @@ typedef struct dc_config {
     uint32_t pages_total, page_tokens;      /* page_tokens: a multiple of 16, at most 256 */
     uint32_t growth_tokens;         /* counted for each sequence beside its prompt */
     uint32_t swap_pages;            /* of the swap store; 0: there is none */
+    bt_role_may may_change_role;    /* ROLE: whether the process can be a prefill node */
     bool can_prefill;               /* then hello.prefill_exactness names the class */
     int64_t preempted_us;           /* the longest wait for pages; 20 s */
     uint32_t links_max;             /* prefill nodes greeted at once; the one idle longest makes room */
@@ -97,7 +99,7 @@ typedef enum dc_event_type {
     DC_EV_NEED,                     /* worker: rows that the slot's pages should hold; answered by SET_PAGES or STOP */
     DC_EV_ENDED,                    /* worker: the sequence ended by itself (stop id, length, error) */
     DC_EV_STOPPED,                  /* worker, after STOP. Every START ends by exactly one ENDED or STOPPED */
-    DC_EV_DRAIN,                    /* refuse new reservations; EXIT when all have ended and their reports are
+    DC_EV_DRAIN,                    /* refuse new reservations, change no role any more; EXIT when all have ended and their reports are
                                      * taken */
     DC_EV_DRAIN_OVER,               /* it lasts too long: every attempt ends with FAILED (BT_EAGAIN), then EXIT at once */
 } dc_event_type;
@@ -131,6 +133,7 @@ typedef enum dc_action_type {
     DC_DO_START,                    /* join the batch: `rows` rows are in place, of the prompt and then of ids[0 .. ids_len) */
     DC_DO_STOP,                     /* leave the batch; STOPPED (or ENDED) will follow */
     DC_DO_LOG,
+    DC_DO_DRAIN,                    /* it drains, because of ROLE and without DRAIN: let the drain timeout run */
     DC_DO_EXIT,                     /* drained, once; no action comes after it, in any step */
 } dc_action_type;
 typedef struct dc_action {
@@ -157,6 +160,7 @@ typedef struct dc_action {
             uint32_t stop_ids_len; int32_t stop_ids[BT_MSG_MAX_STOP_IDS];   /* the stop id drawn is given as TOKEN or FIRST, then ENDED */
         } start;
         struct { bt_log_level level; char text[BT_STEP_TEXT_BYTES]; } log;
+        bt_role next_role;                                  /* EXIT: what the process goes on as; 0: it ends */
     } u;
 } dc_action;
 typedef struct dc_actions { const dc_action *items; size_t len; } dc_actions;

@@ -76,6 +76,12 @@ static void move_pages(node *n, const dc_action *a)
     dc_worker_grow_slot(n->worker, a->u.set.slot, &view);
 }
 
+static void leave(node *n, bt_role next)
+{
+    if (!next) bt_shell_stop(n->shell);
+    else if (bt_shell_leave_role(n->shell)) n->next = next;
+}
+
 static void act(node *n, const dc_action *a, dc_event *follow)
 {
     bt_fault fault;
@@ -91,7 +97,8 @@ static void act(node *n, const dc_action *a, dc_event *follow)
     case DC_DO_START:         start(n, a); break;
     case DC_DO_STOP:          dc_worker_stop_slot(n->worker, a->u.slot); break;
     case DC_DO_LOG:           bt_log(a->u.log.level, "%s", a->u.log.text); break;
-    case DC_DO_EXIT:          bt_shell_stop(n->shell); break;
+    case DC_DO_DRAIN:         bt_shell_drain(n->shell); break;
+    case DC_DO_EXIT:          leave(n, a->u.next_role); break;
     }
 }
 
@@ -248,6 +255,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
                             .kv_memory_bytes = n->o->kv_memory_bytes };
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
+    bc.may_change_role = bt_shell_role_may(n->shell, n->has_other_role);
     bc.slots = (uint32_t)n->o->slots;
     bc.growth_tokens = (uint32_t)n->o->growth_tokens;
     bc.window_bytes = n->o->window_bytes;

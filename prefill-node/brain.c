@@ -339,6 +339,23 @@ static void on_ack(pf_brain *b, pf_record *r, bt_msg_type of)
     if (r->state == PF_REPORTING && (r->is_failed ? of == BT_MSG_FAILED : r->first_acked && r->done_acked)) bury(b, r);
 }
 
+static void drain(pf_brain *b)
+{
+    if (b->draining) return;
+    b->draining = true;
+    for (uint32_t g = 0; g < b->cfg.gateways; g++)
+        if (b->gates[g].state == BT_GREETING_KNOWN) hello(b, g, BT_GREETING_HEARTBEAT);
+}
+
+static void on_role(pf_brain *b, uint32_t gate, bt_role wanted)
+{
+    const bool begins = bt_role_answer(&to_gate(b, gate, BT_MSG_ROLE_ANSWER)->u.role_answer, &b->next_role, wanted, BT_ROLE_PREFILL,
+                                       b->cfg.may_change_role, b->draining);
+    if (!begins) return;
+    (void)pf_act(b, PF_DO_DRAIN);
+    drain(b);
+}
+
 static void on_control(pf_brain *b, uint32_t gate, const bt_msg *m)
 {
     if (gate >= b->cfg.gateways) return;
@@ -352,6 +369,10 @@ static void on_control(pf_brain *b, uint32_t gate, const bt_msg *m)
     hello(b, gate, bt_greeting_msg(l, &b->times, m, b->now_us, &pass, &refused));
     if (refused) pf_log(b, BT_LOG_ERROR, "the gateway refuses this node: ", m->u.reject.text);
     if (!pass) return;
+    if (m->type == BT_MSG_ROLE) {
+        on_role(b, gate, m->u.role.role);
+        return;
+    }
     if (!bt_incarnation_equal(&m->ref.owner, &m->from) || m->ref.attempt == 0) {
         b->n.unexpected++;
         return;
@@ -512,14 +533,6 @@ int64_t pf_brain_due_us(const pf_brain *b)
     return due;
 }
 
-static void drain(pf_brain *b)
-{
-    if (b->draining) return;
-    b->draining = true;
-    for (uint32_t g = 0; g < b->cfg.gateways; g++)
-        if (b->gates[g].state == BT_GREETING_KNOWN) hello(b, g, BT_GREETING_HEARTBEAT);
-}
-
 static void leave(pf_brain *b, bool at_once)
 {
     if (!b->draining || b->exited) return;
@@ -527,8 +540,8 @@ static void leave(pf_brain *b, bool at_once)
         if (b->records[i].state != PF_NONE && b->records[i].state != PF_DEAD) return;
     for (uint32_t g = 0; g < b->cfg.gateways; g++)
         if (b->gates[g].state == BT_GREETING_KNOWN)
-            snprintf(to_gate(b, g, BT_MSG_BYE)->u.bye.text, BT_MSG_MAX_TEXT_BYTES, "drained");
-    (void)pf_act(b, PF_DO_EXIT);
+            snprintf(to_gate(b, g, BT_MSG_BYE)->u.bye.text, BT_MSG_MAX_TEXT_BYTES, "%s", b->next_role ? "it changes its role" : "drained");
+    pf_act(b, PF_DO_EXIT)->u.next_role = b->next_role;
     b->exited = true;
 }
 
@@ -594,7 +607,7 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     case PF_EV_LINK_UP: pf_links_up(b, &ev->u.decode); break;
     case PF_EV_LINK_DOWN: pf_links_down(b, &ev->u.decode); break;
     case PF_EV_LINK_FAILED: pf_links_failed(b, &ev->u.link_failed.decode, ev->u.link_failed.text); break;
-    case PF_EV_DRAIN: drain(b); break;
+    case PF_EV_DRAIN: b->next_role = 0; drain(b); break;
     case PF_EV_DRAIN_OVER: drain_over(b); break;
     default: break;
     }

@@ -1,6 +1,7 @@
 #ifndef PF_BRAIN_H
 #define PF_BRAIN_H
 #include "wire/msg.h"
+#include "xfer/role.h"
 #include "xfer/step.h"
 
 /* The prefill node's decisions: which prompt is computed when, in which pages, which KV block goes out when, what is
@@ -34,6 +35,7 @@ typedef struct pf_config {
     bt_incarnation self;
     bt_msg_hello hello;             /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens,
                                      * pid, engine (borrowed); load is filled here */
+    bt_role_may may_change_role;    /* ROLE: whether the process can be a decode node */
     uint32_t gateways;              /* 1..PF_MAX_GATEWAYS control links, addressed by index */
     uint32_t slots;                 /* attempts at once, 1..1024 */
     uint32_t workers;               /* COMPUTEs at once, 1..slots */
@@ -84,7 +86,7 @@ typedef enum pf_event_type {
     PF_EV_LINK_UP,
     PF_EV_LINK_DOWN,
     PF_EV_LINK_FAILED,              /* LINK could not be carried out; no UNLINK will follow */
-    PF_EV_DRAIN,                    /* refuse new work; EXIT when computations and transfers have ended */
+    PF_EV_DRAIN,                    /* refuse new work, change no role any more; EXIT when computations and transfers have ended */
     PF_EV_DRAIN_OVER,               /* do not wait any longer: every attempt fails, EXIT */
 } pf_event_type;
 typedef struct pf_event {
@@ -119,6 +121,7 @@ typedef enum pf_action_type {
     PF_DO_LINK,                     /* dial endpoint, answer LINK_UP */
     PF_DO_UNLINK,                   /* close the link to `decode`; nothing is answered */
     PF_DO_LOG,
+    PF_DO_DRAIN,                    /* it drains, because of ROLE and without DRAIN: let the drain timeout run */
     PF_DO_EXIT,                     /* drained, once */
 } pf_action_type;
 typedef struct pf_action {
@@ -136,6 +139,7 @@ typedef struct pf_action {
         uint32_t slot;              /* CANCEL, RELEASE */
         struct { bt_incarnation decode; bt_peer_key decode_key; char endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1]; } link;   /* LINK; UNLINK: decode alone */
         struct { bt_log_level level; char text[BT_STEP_TEXT_BYTES]; } log;
+        bt_role next_role;          /* EXIT: what the process goes on as; 0: it ends */
     } u;
 } pf_action;
 typedef struct pf_actions { const pf_action *items; size_t len; } pf_actions;

@@ -155,6 +155,12 @@ static void compute(node *n, const pf_action *a)
                                                    .from_row = a->u.compute.from_row, .sampling = a->u.compute.sampling });
 }
 
+static void leave(node *n, bt_role next)
+{
+    if (!next) bt_shell_stop(n->shell);
+    else if (bt_shell_leave_role(n->shell)) n->next = next;
+}
+
 static void act(node *n, const pf_action *a)
 {
     switch (a->type) {
@@ -167,7 +173,8 @@ static void act(node *n, const pf_action *a)
     case PF_DO_LINK:         link_up(n, a); break;
     case PF_DO_UNLINK:       link_down(n, &a->u.link.decode); break;
     case PF_DO_LOG:          bt_log(a->u.log.level, "%s", a->u.log.text); break;
-    case PF_DO_EXIT:         bt_shell_stop(n->shell); break;
+    case PF_DO_DRAIN:        bt_shell_drain(n->shell); break;
+    case PF_DO_EXIT:         leave(n, a->u.next_role); break;
     }
 }
 
@@ -271,6 +278,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.hello.engine = &n->about.engine;
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
+    bc.may_change_role = bt_shell_role_may(n->shell, n->has_other_role);
     bc.slots = (uint32_t)n->o->slots;
     bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
     bc.page_tokens = BT_NODE_PAGE_TOKENS;

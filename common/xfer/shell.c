@@ -177,6 +177,12 @@ bt_net *bt_shell_net(const bt_shell *s) { return s->net; }
 const bt_incarnation *bt_shell_self(const bt_shell *s) { return &s->self; }
 void bt_shell_stop(bt_shell *s) { s->stopped = true; }
 
+bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role)
+{
+    if (!has_other_role) return BT_ROLE_MAY_NOT;
+    return s->config.keys_dir ? BT_ROLE_MAY_NOT_KEY : BT_ROLE_MAY;
+}
+
 bool bt_shell_leave_role(bt_shell *s)
 {
     s->stopped = true;

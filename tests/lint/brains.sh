@@ -7,7 +7,7 @@ system='<(zmq|time|pthread|unistd|poll|fcntl|signal|threads|sys/[a-z]+)\.h>'
 
 find . -path ./build -prune -o -type f \( -path '*/brain*.[ch]' -o -path './gateway/registry.[ch]' -o -path './gateway/request.[ch]' \
     -o -path './gateway/route.[ch]' -o -path './common/xfer/step.h' -o -path './common/xfer/attempt_log.[ch]' \
-    -o -path './common/xfer/greeting.[ch]' -o -path './common/xfer/xfer_*.[ch]' \) -print | grep -v '^./tests/' | sort | {
+    -o -path './common/xfer/greeting.[ch]' -o -path './common/xfer/role.[ch]' -o -path './common/xfer/xfer_*.[ch]' \) -print | grep -v '^./tests/' | sort | {
     fail=0
     while read -r file; do
         if grep -nE "^ *# *include $system" "$file" | sed "s|^|${file#./}:|;s|\$| (a brain)|" | grep .; then fail=1; fi

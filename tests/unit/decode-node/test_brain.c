@@ -12,9 +12,10 @@
 
 static const bt_incarnation OTHER = {{9}};
 
-static dc_brain *make(void)
+static dc_brain *make_that(bt_role_may may)
 {
     dc_config c = dc_config_defaults();
+    c.may_change_role = may;
     c.self = decode_kit_self;
     c.pages_total = 8;
     c.hello.ctx_tokens = 256;
@@ -35,6 +36,8 @@ static dc_brain *make(void)
     assert_non_null(decode_kit_said(BT_MSG_WELCOME));
     return b;
 }
+
+static dc_brain *make(void) { return make_that(BT_ROLE_MAY_NOT); }
 
 static bt_msg reserve_msg(uint64_t number, uint32_t attempt, uint32_t prompt, uint32_t max)
 {
@@ -271,6 +274,49 @@ static void keeps_of_a_transfer_that_ends_early_what_is_complete_in_every_layer(
     dc_brain_free(b);
 }
 
+/* The way out: 0 by itself, 1 after the drain timeout, 2 by a signal that comes meanwhile. */
+static void drains_for_another_role_and_says_which(void **s)
+{
+    (void)s;
+    for (int way = 0; way < 3; way++) {
+        dc_brain *b = make_that(BT_ROLE_MAY);
+        const bt_ticket t = reserve(b, 1, 1);
+        run(b, t, 1, 1);
+        bt_msg m = {.type = BT_MSG_ROLE, .u.role.role = BT_ROLE_PREFILL};
+        for (int again = 0; again < 2; again++) {
+            decode_kit_control(b, &m);
+            assert_int_equal(decode_kit_said(BT_MSG_ROLE_ANSWER)->u.role_answer.code, 0);
+            assert_int_equal(decode_kit_said(BT_MSG_ROLE_ANSWER)->u.role_answer.role, BT_ROLE_PREFILL);
+            assert_int_equal(decode_kit_did(DC_DO_DRAIN) != NULL, !again);
+            assert_int_equal(decode_kit_said(BT_MSG_HEARTBEAT) != NULL, !again);
+            if (!again) assert_true(decode_kit_said(BT_MSG_HEARTBEAT)->u.heartbeat.draining);
+        }
+        bt_msg r = reserve_msg(2, 1, 20, 4);
+        decode_kit_control(b, &r);
+        assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
+        if (way == 2) decode_kit_step(b, &(dc_event){.type = DC_EV_DRAIN});
+        assert_null(decode_kit_did(DC_DO_EXIT));
+        if (way == 1) {
+            decode_kit_step(b, &(dc_event){.type = DC_EV_DRAIN_OVER});
+            assert_int_equal(decode_kit_said(BT_MSG_FAILED)->u.failed.code, BT_EAGAIN);
+        } else {
+            finish(b);
+            bt_msg ack = {.type = BT_MSG_FINISHED_ACK, .ref = {decode_kit_gate, 1, 1}};
+            decode_kit_control(b, &ack);
+        }
+        assert_non_null(decode_kit_said(BT_MSG_BYE));
+        assert_int_equal(decode_kit_did(DC_DO_EXIT)->u.next_role, way == 2 ? 0 : BT_ROLE_PREFILL);
+        dc_brain_free(b);
+    }
+    dc_brain *b = make();
+    bt_msg m = {.type = BT_MSG_ROLE, .u.role.role = BT_ROLE_PREFILL};
+    decode_kit_control(b, &m);
+    assert_int_equal(decode_kit_said(BT_MSG_ROLE_ANSWER)->u.role_answer.code, BT_EARG);
+    assert_null(decode_kit_did(DC_DO_DRAIN));
+    (void)reserve(b, 1, 1);                 /* it goes on */
+    dc_brain_free(b);
+}
+
 static void leaves_at_once_when_the_drain_lasts_too_long(void **s)
 {
     (void)s;
@@ -458,6 +504,7 @@ int main(void)
         cmocka_unit_test(drops_blocks_that_it_must_not_place_and_gives_their_credit_back),
         cmocka_unit_test(takes_kv_only_from_the_key_that_was_reserved_for),
         cmocka_unit_test(keeps_of_a_transfer_that_ends_early_what_is_complete_in_every_layer),
+        cmocka_unit_test(drains_for_another_role_and_says_which),
         cmocka_unit_test(leaves_at_once_when_the_drain_lasts_too_long),
         cmocka_unit_test(waits_for_its_own_copy_and_its_own_step_before_it_frees),
         cmocka_unit_test(tells_tokens_and_the_end_again_until_they_are_acknowledged),

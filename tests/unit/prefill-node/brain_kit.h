@@ -59,9 +59,10 @@ static inline const bt_msg *said(bt_msg_type type)
     return NULL;
 }
 
-static inline pf_brain *make(void)
+static inline pf_brain *make_that(bt_role_may may)
 {
     pf_config c = pf_config_defaults();
+    c.may_change_role = may;
     c.self = SELF;
     c.slots = 2;
     c.pages_total = 12;
@@ -76,6 +77,8 @@ static inline pf_brain *make(void)
     assert_non_null(said(BT_MSG_HEARTBEAT));
     return b;
 }
+
+static inline pf_brain *make(void) { return make_that(BT_ROLE_MAY_NOT); }
 
 static inline bt_msg prefill_msg(uint64_t number, uint32_t attempt, uint32_t tokens)
 {

@@ -426,6 +426,47 @@ static void leaves_at_once_when_the_drain_is_over(void **s)
     }
 }
 
+/* The way out: 0 by itself, 1 after the drain timeout, 2 by a signal that comes meanwhile. */
+static void drains_for_another_role_and_says_which(void **s)
+{
+    (void)s;
+    for (int way = 0; way < 3; way++) {
+        pf_brain *b = make_that(BT_ROLE_MAY);
+        accept(b, 1, 1, 100, 1 << 20);
+        bt_msg m = {.type = BT_MSG_ROLE, .u.role.role = BT_ROLE_DECODE};
+        for (int again = 0; again < 2; again++) {
+            control(b, &m);
+            assert_int_equal(said(BT_MSG_ROLE_ANSWER)->u.role_answer.code, 0);
+            assert_int_equal(said(BT_MSG_ROLE_ANSWER)->u.role_answer.role, BT_ROLE_DECODE);
+            assert_int_equal(did(PF_DO_DRAIN) != NULL, !again);
+            assert_int_equal(said(BT_MSG_HEARTBEAT) != NULL, !again);
+        }
+        bt_msg second = prefill_msg(2, 1, 100);
+        control(b, &second);
+        assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
+        if (way == 2) step(b, &(pf_event){.type = PF_EV_DRAIN});
+        assert_null(did(PF_DO_EXIT));
+        if (way == 1) {
+            step(b, &(pf_event){.type = PF_EV_DRAIN_OVER});
+            assert_int_equal(said(BT_MSG_FAILED)->u.failed.code, BT_EAGAIN);
+        } else {
+            bt_msg abort = {.type = BT_MSG_ABORT, .ref = {GATE, 1, 1}};
+            control(b, &abort);
+            step(b, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = 0});
+        }
+        assert_non_null(said(BT_MSG_BYE));
+        assert_int_equal(did(PF_DO_EXIT)->u.next_role, way == 2 ? 0 : BT_ROLE_DECODE);
+        pf_brain_free(b);
+    }
+    pf_brain *b = make();
+    bt_msg m = {.type = BT_MSG_ROLE, .u.role.role = BT_ROLE_DECODE};
+    control(b, &m);
+    assert_int_equal(said(BT_MSG_ROLE_ANSWER)->u.role_answer.code, BT_EARG);
+    assert_null(did(PF_DO_DRAIN));
+    accept(b, 1, 1, 100, 1 << 20);              /* it goes on */
+    pf_brain_free(b);
+}
+
 static void ignores_every_message_that_a_state_does_not_expect(void **s)
 {
     (void)s;
@@ -494,6 +535,7 @@ int main(void)
         cmocka_unit_test(gives_up_a_link_at_once_that_cannot_be_dialled),
         cmocka_unit_test(says_by_the_code_whether_another_attempt_may_work),
         cmocka_unit_test(leaves_at_once_when_the_drain_is_over),
+        cmocka_unit_test(drains_for_another_role_and_says_which),
         cmocka_unit_test(ignores_every_message_that_a_state_does_not_expect),
         cmocka_unit_test(ignores_shell_events_that_no_slot_expects),
     };
