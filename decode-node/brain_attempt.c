@@ -33,7 +33,7 @@ void dc_say_reserved(dc_brain *b, const dc_record *r)
     bt_msg *m = dc_to_owner(b, &r->ref, BT_MSG_RESERVED);
     if (!m) return;
     m->u.reserved.ticket = r->ticket;
-    m->u.reserved.covered_tokens = r->covered_tokens;
+    m->u.reserved.covered_tokens = r->wish.is_local ? 0 : r->covered_tokens;     /* a local one says it with token 0 */
     memcpy(m->u.reserved.kv_endpoint, b->cfg.hello.kv_endpoint, sizeof m->u.reserved.kv_endpoint);
 }
 
@@ -337,10 +337,7 @@ static void reserve(dc_brain *b, dc_record *r, const dc_record *filled, uint32_t
     b->slot_used[slot] = true;
     b->n.reserved++;
     const uint32_t rows = dc_memory_place_prompt(b, r);
-    if (!r->wish.is_local) {
-        r->covered_tokens = rows;
-        bt_xfer_recv_has(&r->recv, rows);
-    }
+    if (!r->wish.is_local) bt_xfer_recv_has(&r->recv, rows);
     dc_say_reserved(b, r);
     if (!r->wish.is_local) return;
     b->n.started++;
@@ -421,6 +418,7 @@ void dc_on_first(dc_brain *b, const dc_event *ev)
     }
     if (!r->wish.is_local || r->first_told || r->wish.generated_len > 0) return;
     r->first = *f;
+    r->first.cached_tokens = r->covered_tokens;
     r->kv_digest = ev->u.first.kv_digest;
     r->first_told = r->owes_first = r->owes_done = true;
     r->resend_us = b->now_us + b->cfg.resend_us;

@@ -21,7 +21,7 @@ typedef struct dc_record {
     uint64_t age;                       /* order of reservation: lower is older */
     uint32_t slot;                      /* DC_NO_SLOT: none. The slot's pages are those of the book's sequence `slot` */
     uint64_t class;                     /* of the prompt's rows */
-    uint32_t covered_tokens;            /* remote: in place at the reservation */
+    uint32_t covered_tokens;            /* of the prompt: kept rows that it began with */
     bt_msg_reserve wish;                /* its arrays are in `block` */
     bt_ticket ticket;
     bt_xfer_recv recv;                  /* until DC_RUNNING */

@@ -86,7 +86,7 @@ static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool is_here)
     set_pages(b, r, false);
     b->n.prefix_hits += shared > 0;
     b->n.prefix_tokens += shared;
-    return shared;
+    return r->covered_tokens = shared;
 }
 
 uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r)

@@ -513,6 +513,7 @@ static void shares_a_beginning_in_place_and_counts_its_pages_once(void **s)
     assert_int_equal(dc_brain_load(b).pages_used, 3);
     assert_int_equal(dc_brain_load(b).pages_cached, 1);
     first(b, slot, 100);
+    assert_int_equal(decode_kit_said(BT_MSG_FIRST_TOKEN)->u.first_token.cached_tokens, 32);
     ended(b, slot);
     assert_int_equal(dc_brain_load(b).pages_used, 0);
     assert_int_equal(dc_brain_load(b).pages_cached, 3);
