@@ -2,6 +2,7 @@
  * an attempt, brain_memory.c the pages, blocks.c the bulk links and the transfers. Records are looked at in table order, so that a run depends
  * on its events alone. */
 #include "decode-node/brain_inner.h"
+#include "base/breakage.h"
 
 #include "base/hash.h"
 #include "kv/kv_header.h"
@@ -77,7 +78,7 @@ static void on_abort(dc_brain *b, const bt_msg *m)
 {
     dc_record *r = dc_find(b, &m->ref);
     bt_attempt_log_note(&b->log, &m->ref);
-    if (!r || r->ref.attempt > m->ref.attempt) {
+    if (!r || r->ref.attempt > m->ref.attempt || BT_BREAK(abort_forgotten)) {
         (void)dc_to_owner(b, &m->ref, BT_MSG_ABORT_ACK);
         return;
     }
@@ -164,7 +165,7 @@ static void expire(dc_brain *b)
     for (uint32_t i = 0; i < b->records_len; i++) {
         dc_record *r = &b->records[i];
         if (r->state == DC_NONE || r->state == DC_DEAD || r->state == DC_STOPPING) continue;
-        if (b->now_us >= r->lease_end_us) {
+        if (b->now_us >= r->lease_end_us && !BT_BREAK(lease_ignored)) {
             b->n.leases_ended++;
             dc_stop(b, r, false);
             continue;
@@ -188,7 +189,7 @@ int64_t dc_brain_due_us(const dc_brain *b)
     for (uint32_t i = 0; i < b->records_len; i++) {
         const dc_record *r = &b->records[i];
         if (r->state == DC_NONE || r->state == DC_DEAD || r->state == DC_STOPPING) continue;
-        if (r->lease_end_us < due) due = r->lease_end_us;
+        if (r->lease_end_us < due && !BT_BREAK(lease_ignored)) due = r->lease_end_us;
         if (dc_wants_resend(r) && r->resend_us < due) due = r->resend_us;
         if (dc_memory_waits(r) && r->want_us + b->cfg.preempted_us < due) due = r->want_us + b->cfg.preempted_us;
     }
@@ -207,7 +208,7 @@ static void leave(dc_brain *b, const char *text)
 static void leave_when_drained(dc_brain *b)
 {
     if (!b->draining || b->exited) return;
-    for (uint32_t i = 0; i < b->records_len; i++)
+    for (uint32_t i = 0; i < b->records_len && !BT_BREAK(drain_loses); i++)
         if (b->records[i].state != DC_NONE && b->records[i].state != DC_DEAD) return;
     leave(b, b->next_role ? "it changes its role" : "drained");
 }

@@ -2,6 +2,7 @@
  * it acknowledges. Who holds which pages is in brain_memory.c, the transfer of a prompt's rows in blocks.c. What is freed in a step is only put
  * aside: messages made in the step may still point into it. */
 #include "decode-node/brain_inner.h"
+#include "base/breakage.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -152,6 +153,7 @@ void dc_stop(dc_brain *b, dc_record *r, bool ack_abort)
     r->ack_abort = ack_abort || r->ack_abort;
     if (r->state == DC_STOPPING) return;
     if (r->state == DC_RUNNING) dc_act(b, DC_DO_STOP)->u.slot = r->slot;
+    if (r->state == DC_RUNNING && BT_BREAK(page_freed_early)) dc_memory_drop(b, r);
     if (r->state == DC_RUNNING || r->state == DC_PREEMPTING || (r->state == DC_RESERVED && r->recv.placing)) r->state = DC_STOPPING;
     else dc_stopped(b, r);
 }
@@ -358,14 +360,15 @@ void dc_on_reserve(dc_brain *b, const bt_msg *m)
 {
     const bt_msg_reserve *w = &m->u.reserve;
     dc_record *old = dc_find(b, &m->ref);
-    if (old && old->ref.attempt >= m->ref.attempt) {
+    const bool obeys = old && old->ref.attempt > m->ref.attempt && BT_BREAK(stale_attempt_obeyed);
+    if (old && old->ref.attempt >= m->ref.attempt && !obeys) {
         if (old->ref.attempt > m->ref.attempt) b->n.stale_attempt++;
         else b->n.repeats++;
         if (old->ref.attempt == m->ref.attempt && (old->state == DC_RESERVED || (old->wish.is_local && old->state != DC_STOPPING)))
             reserve_again(b, old);
         return;
     }
-    if (bt_attempt_log_highest(&b->log, &m->ref) >= m->ref.attempt) {
+    if (bt_attempt_log_highest(&b->log, &m->ref) >= m->ref.attempt && !BT_BREAK(stale_attempt_obeyed)) {
         b->n.stale_attempt++;
         say_refused(b, &m->ref, BT_EAGAIN, 100, "this attempt is over here");
         return;

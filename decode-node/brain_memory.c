@@ -1,6 +1,7 @@
 /* Decides who holds which KV pages: room for a reservation, growth, shared beginnings of prompts, who is preempted, what becomes of its
  * rows, and when it returns. The rules are in brain.h, the numbers in kv/kv_book.h. */
 #include "decode-node/brain_inner.h"
+#include "base/breakage.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -71,7 +72,7 @@ bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
         const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len)), held = pages_of(b, r);
         if (all > held) counted += all - held;
     }
-    const uint64_t class = w->is_local ? b->own_class : w->prefill_class;
+    const uint64_t class = BT_BREAK(wrong_class_shared) ? 0 : w->is_local ? b->own_class : w->prefill_class;
     const uint32_t most = most_shared(w, w->is_local), shared = bt_kv_book_match(b->book, class, w->ids, most);
     return counted + pages_for(b, with_growth(b, w, w->generated_len)) - shared / b->cfg.page_tokens <=
            bt_kv_book_room_after(b->book, class, w->ids, most);
@@ -81,7 +82,7 @@ bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
  * place. */
 static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool is_here)
 {
-    const uint32_t shared = bt_kv_book_share(b->book, r->slot, r->class, r->wish.ids, most_shared(&r->wish, is_here));
+    const uint32_t shared = bt_kv_book_share(b->book, r->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class, r->wish.ids, most_shared(&r->wish, is_here));
     hold(b, r, tokens);
     set_pages(b, r, false);
     b->n.prefix_hits += shared > 0;
@@ -98,7 +99,8 @@ uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r)
 void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows)
 {
     if (r->slot == DC_NO_SLOT) return;
-    bt_kv_book_keep(b->book, r->slot, r->class, r->wish.ids, rows < r->wish.prompt_tokens ? rows : r->wish.prompt_tokens);
+    const uint32_t most = r->wish.prompt_tokens + (BT_BREAK(replay_without_prefix) && r->ids_len > 0 ? r->ids_len - 1 : 0);
+    bt_kv_book_keep(b->book, r->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class, r->wish.ids, rows < most ? rows : most);
 }
 
 void dc_memory_drop(dc_brain *b, dc_record *r)

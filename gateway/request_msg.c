@@ -275,7 +275,7 @@ void gw_request_msg(gw_brain *b, const bt_msg *m)
     gw_request *r = gw_request_find(b, m->ref.number);
     const bool from_decode = r && bt_incarnation_equal(&m->from, &r->decode.node);
     const bool from_prefill = r && bt_incarnation_equal(&m->from, r->local ? &r->decode.node : &r->prefill.node);
-    if (!r || (m->ref.attempt != r->attempt && !BT_BREAK(stale_attempt_obeyed)) || r->state == GW_QUEUED || (!from_decode && !from_prefill)) {
+    if (!r || m->ref.attempt != r->attempt || r->state == GW_QUEUED || (!from_decode && !from_prefill)) {
         disown(b, m);
         return;
     }

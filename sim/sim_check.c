@@ -9,6 +9,7 @@
 #include "sim/sim_node.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     SLACK_US = 2000000,             /* a lease's end, a timer's lateness, a packet's way */
@@ -33,16 +34,66 @@ void sim_check_sent(sim_world *w, sim_item *it)
     uint64_t window = d->cfg.window_bytes;
     const uint64_t least = 8 * bt_xfer_block_bytes(&d->cfg.hello.kv, 256);
     if (window < least) window = least;
-    if (f->bytes > window)
+    if (f->bytes > window + f->extra)
         sim_broken(w, "credit: %llu bytes of blocks are under way from %u to %u, whose window is %llu", (unsigned long long)f->bytes, it->from, it->to,
                    (unsigned long long)window);
 }
 
+/* A repeat of a block whose attempt is over gives credit: a decode node cannot know it. That much is forgiven. */
 void sim_check_gone(sim_world *w, const sim_item *it)
 {
-    if (it->weight == 0) return;
+    if (it->weight == 0 && it->extra == 0) return;
     sim_flight *f = flight_of(w, it);
-    if (f->from_life == it->from_life && f->to_life == it->life) f->bytes -= it->weight;
+    if (f->from_life != it->from_life || f->to_life != it->life) return;
+    f->bytes -= it->weight;
+    f->extra += it->extra;
+}
+
+/* Rows go into pages of the very attempt that they were sent for, from the node that it was reserved for. */
+void sim_check_place(sim_world *w, uint32_t self, const dc_block *b)
+{
+    const dc_brain *d = w->processes[self].dc;
+    for (uint32_t i = 0; i < d->records_len; i++) {
+        const dc_record *r = &d->records[i];
+        if (r->state == DC_NONE || r->slot != b->slot) continue;
+        if (!bt_request_same(&r->ref, &b->ref) || r->ref.attempt != b->ref.attempt || memcmp(&r->ticket, &b->ticket, sizeof r->ticket) != 0 ||
+            !bt_incarnation_equal(&r->wish.prefill, &b->from))
+            sim_broken(w, "node %u places a block of attempt %llu.%u into that of %llu.%u, or with another ticket", self,
+                       (unsigned long long)b->ref.number, b->ref.attempt, (unsigned long long)r->ref.number, r->ref.attempt);
+        return;
+    }
+    sim_broken(w, "node %u places a block into a slot that nobody holds", self);
+}
+
+/* ---- attempts ------------------------------------------------------------------------------------ */
+
+static sim_client *client_of(sim_world *w, const bt_request_ref *ref)
+{
+    return ref->number >= 1 && ref->number <= w->clients_len ? &w->clients[ref->number - 1] : NULL;
+}
+
+void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m)
+{
+    sim_client *c = m->type == BT_MSG_RESERVE || m->type == BT_MSG_PREFILL ? client_of(w, &m->ref) : NULL;
+    if (!c) return;
+    if (c->told_life[to] == w->processes[to].life && c->told[to] > m->ref.attempt) return;
+    c->told_life[to] = w->processes[to].life;
+    c->told[to] = m->ref.attempt;
+}
+
+void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m)
+{
+    const sim_client *c = m->type == BT_MSG_RESERVED || m->type == BT_MSG_PREFILL_ACCEPTED ? client_of(w, &m->ref) : NULL;
+    if (!c || c->told_life[from] != w->processes[from].life || c->told[from] <= m->ref.attempt) return;
+    sim_broken(w, "node %u says %s of attempt %llu.%u after it was told of %u", from, bt_msg_type_name(m->type), (unsigned long long)m->ref.number,
+               m->ref.attempt, c->told[from]);
+}
+
+void sim_check_exit(sim_world *w, uint32_t self)
+{
+    const sim_process *p = &w->processes[self];
+    const bt_load l = p->role == BT_ROLE_PREFILL ? pf_brain_load(p->pf) : dc_brain_load(p->dc);
+    if (!p->is_over && l.slots_used > 0) sim_broken(w, "node %u leaves while %u attempts are here", self, l.slots_used);
 }
 
 /* ---- tables -------------------------------------------------------------------------------------- */

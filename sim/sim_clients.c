@@ -175,7 +175,9 @@ uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tok
         .may_be_refused = p->is_draining || gw_brain_queued(p->gw) >= w->o.queue_max,
         .seed = sim_net_draw(w->net), .life = p->life};
     c->ids = malloc(prompt_tokens * sizeof *c->ids);
-    if (!c->ids) return 0;
+    c->told = calloc(w->processes_len, sizeof *c->told);
+    c->told_life = calloc(w->processes_len, sizeof *c->told_life);
+    if (!c->ids || !c->told || !c->told_life) return 0;
     const uint32_t same = w->o.prefixes ? prompt_tokens / 2 : 0;
     const uint64_t prefix = w->o.prefixes ? sim_net_draw(w->net) % w->o.prefixes : 0;
     for (uint32_t i = 0; i < prompt_tokens; i++)

@@ -67,6 +67,7 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const blo
         break;
     case DC_DO_PLACE: {
         const dc_block *b = &a->u.block;
+        sim_check_place(w, self, b);
         if (p->runs[b->slot].is_busy) sim_broken(w, "PLACE into a running decode slot");
         next[(*next_len)++] = (dc_event){.type = place(w, p, b, in) ? DC_EV_PLACED : DC_EV_CORRUPT, .u.block = *b};
         break;
@@ -83,7 +84,10 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const blo
         break;
     case DC_DO_LOG: sim_trace(w, "    %u says: %s", self, a->u.log.text); break;
     case DC_DO_DRAIN: break;
-    case DC_DO_EXIT: p->is_alive = false; break;
+    case DC_DO_EXIT:
+        sim_check_exit(w, self);
+        p->is_alive = false;
+        break;
     }
 }
 

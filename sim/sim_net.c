@@ -315,6 +315,7 @@ bt_err sim_net_send(sim_net *n, int64_t now_us, sim_item *packet, const uint8_t 
     bt_err e = post_copy(n, packet, at_us, bytes, len, fate & 1u << SIM_CORRUPT, times);
     if (e < 0 || !(fate & 1u << SIM_REPEAT)) return e;
     sim_item again = *packet;
+    again.extra = packet->channel == SIM_BLOCK ? len : 0;
     again.weight = 0;
     return post_copy(n, &again, at_us + (int64_t)((times >> 40) % 4 * spread / 4), bytes, len, false, 0);
 }

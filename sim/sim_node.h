@@ -23,7 +23,7 @@ typedef struct sim_route { uint32_t process; uint8_t socket[16]; bt_incarnation 
 
 typedef struct sim_process {
     bt_role role;
-    bool is_alive, is_stopped, is_draining;
+    bool is_alive, is_stopped, is_draining, is_over;        /* is_over: it was told that its drain takes too long */
     uint64_t life;
     int64_t due_us, wake_us;                    /* when its brain wants a TICK; when it gets it */
     int64_t well_us;                            /* has run since then; INT64_MAX: does not, or is leaving */
@@ -42,11 +42,12 @@ typedef struct sim_client {
     int32_t *ids;
     uint64_t seed, life;                        /* life: of its gateway */
     uint32_t attempt; int64_t attempt_us;       /* the highest that was begun; when */
+    uint32_t *told; uint64_t *told_life;        /* [processes] the highest attempt that a node was told of, in which life of it */
     bool saw_first, may_be_refused;             /* the queue was full, or the gateway was leaving */
     int32_t *expected; uint32_t expected_len; bt_finish expected_reason;
 } sim_client;
 
-typedef struct sim_flight { uint64_t from_life, to_life, bytes; } sim_flight;      /* of blocks, by link */
+typedef struct sim_flight { uint64_t from_life, to_life, bytes, extra; } sim_flight;   /* of blocks, by link; extra: of repeats that came */
 typedef struct sim_whole { int64_t from_us, to_us; uint32_t gateway; } sim_whole;  /* a pair and its gateway could work together */
 
 struct sim_world {
@@ -95,5 +96,9 @@ void sim_check_all(sim_world *w);                           /* now and then: eve
 void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a);
 void sim_check_sent(sim_world *w, sim_item *packet);        /* a block is under way; before it is posted */
 void sim_check_gone(sim_world *w, const sim_item *packet);  /* ... has arrived, or never will */
+void sim_check_place(sim_world *w, uint32_t self, const dc_block *b);      /* before its rows are copied */
+void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);         /* a control message of a node */
+void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);           /* one that comes to it */
+void sim_check_exit(sim_world *w, uint32_t self);
 void sim_check_breaking(sim_world *w);                      /* before a process or link stops working */
 #endif

@@ -238,7 +238,10 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
         break;
     case PF_DO_LOG: sim_trace(w, "    %u says: %s", self, a->u.log.text); break;
     case PF_DO_DRAIN: break;
-    case PF_DO_EXIT: p->is_alive = false; break;
+    case PF_DO_EXIT:
+        sim_check_exit(w, self);
+        p->is_alive = false;
+        break;
     }
 }
 

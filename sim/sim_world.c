@@ -85,6 +85,7 @@ void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, cons
         sim_broken(w, "%s cannot be encoded: %s", bt_msg_type_name(m->type), fault.text);
         return;
     }
+    if (channel == SIM_CONTROL && from >= w->o.gateways) sim_check_said(w, from, m);
     sim_item it = {.from = from, .to = to, .channel = channel};
     if (socket) memcpy(it.socket, socket, 16);
     sim_send(w, &it, w->frame, len);
@@ -180,7 +181,7 @@ static void kill_process(sim_world *w, sim_process *p)
     p->gw = NULL;
     p->pf = NULL;
     p->dc = NULL;
-    p->is_alive = p->is_stopped = p->is_draining = false;
+    p->is_alive = p->is_stopped = p->is_draining = p->is_over = false;
     p->well_us = INT64_MAX;
     if (w->net) empty_inbox(w, p);
 }
@@ -271,6 +272,8 @@ void sim_world_free(sim_world *w)
     for (uint64_t i = 0; i < w->clients_len; i++) {
         free(w->clients[i].ids);
         free(w->clients[i].expected);
+        free(w->clients[i].told);
+        free(w->clients[i].told_life);
     }
     sim_net_free(w->net);
     bt_msg_buf_done(&w->buf);
@@ -416,6 +419,7 @@ static void take_packet(sim_world *w, const sim_item *it)
         return;
     }
     if (w->o.trace) trace_packet(w, it, &m);
+    if (it->channel == SIM_CONTROL && it->to >= w->o.gateways) sim_check_told(w, it->to, &m);
     const bt_role role = w->processes[it->to].role;
     if (role == BT_ROLE_GATEWAY) sim_gateway_step(w, it->to, &(gw_event){.type = GW_EV_MSG, .u.msg = &m});
     else if (role == BT_ROLE_PREFILL) sim_prefill_packet(w, it->to, it, &m);

@@ -6,17 +6,19 @@
 #define BT_BREAKAGES(X) \
     X(late_block_accepted, "a decode node places blocks of an attempt that is not the one here") \
     X(credit_minted, "a decode node grants the bytes of a placed block twice") \
-    X(page_freed_early, "a prefill node forgets the KV of a prompt before the decode node has said that it is complete") \
+    X(page_freed_early, "a decode node frees the pages of a sequence that its worker has not left") \
     X(token_repeated, "a gateway gives its client tokens that it has given before") \
     X(token_skipped, "a gateway accepts tokens behind a gap") \
     X(deadline_dropped, "a gateway does not look at a request's deadline") \
-    X(lease_ignored, "a node keeps an attempt whose lease is over") \
-    X(stale_attempt_obeyed, "a node obeys a message about an attempt that is not the one here") \
-    X(abort_forgotten, "a node answers ABORT and goes on") \
+    X(lease_ignored, "a decode node keeps an attempt whose lease is over") \
+    X(stale_attempt_obeyed, "a decode node obeys RESERVE of an attempt lower than one it has seen") \
+    X(abort_forgotten, "a decode node answers ABORT and goes on") \
     X(commit_without_check, "a decode node takes a prompt as complete although rows are missing") \
     X(digest_ignored, "a decode node counts a block whose digest is wrong as placed") \
     X(ticket_ignored, "a decode node does not compare tickets and senders") \
-    X(drain_loses, "a node that is asked to leave does so while attempts are here")
+    X(replay_without_prefix, "a decode node keeps rows that decoding made as the beginning of prompts") \
+    X(wrong_class_shared, "a decode node shares rows of another class") \
+    X(drain_loses, "a decode node that is asked to leave does so while attempts are here")
 
 typedef enum bt_breakage {
     BT_BREAK_none = 0,
