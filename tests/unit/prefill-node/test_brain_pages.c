@@ -87,6 +87,36 @@ static void does_not_compute_rows_again_and_sends_them_at_once(void **s)
     pf_brain_free(b);
 }
 
+/* The exposed time begins with the last rows, whether the others were kept here, are at the decode node, both, or neither. */
+static void tells_what_was_waited_for_after_the_last_rows_whatever_was_there_before(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    number_ids();
+    for (uint64_t i = 1; i <= 4; i++) {
+        const uint32_t covered = i > 2 ? 200 : 0;
+        if (i == 3) ids[0] = -1;                            /* nothing is kept of this one */
+        const uint32_t from = accept_pages(b, i, 200, covered).from_row;
+        assert_int_equal(from, i % 2 ? 0 : 192);
+        sent_all(b);
+        now += 5000;
+        ready_from(b, from, 200);
+        now += 700;
+        computed(b);
+        assert_int_equal(said(BT_MSG_COMMIT)->u.commit.kv_bytes, covered ? 0 : LAYERS * 200 * ROW);
+        now += 300;
+        digested(b);
+        bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, i, 1}});
+        assert_int_equal(said(BT_MSG_PREFILL_DONE)->u.prefill_done.exposed_us, 1000);
+        for (int k = 0; k < 2; k++) {
+            bt_msg ack = {.type = BT_MSG_ACK, .ref = {GATE, i, 1}};
+            ack.u.ack.of = k ? BT_MSG_PREFILL_DONE : BT_MSG_FIRST_TOKEN;
+            control(b, &ack);
+        }
+    }
+    pf_brain_free(b);
+}
+
 static void always_computes_the_last_token(void **s)
 {
     (void)s;
@@ -236,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(does_not_compute_rows_again_and_sends_them_at_once),
+        cmocka_unit_test(tells_what_was_waited_for_after_the_last_rows_whatever_was_there_before),
         cmocka_unit_test(always_computes_the_last_token),
         cmocka_unit_test(sends_only_what_the_decode_node_lacks),
         cmocka_unit_test(keeps_what_an_attempt_completed_before_it_ended),
