@@ -316,7 +316,7 @@ static bt_err open_engines(node *n, bt_fault *fault)
 static bt_err open_node(node *n, bt_fault *fault)
 {
     char path[4096];
-    const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = "decode", .gateways = n->o->gateways.items,
+    const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = n->o->key, .role = BT_PEER_DECODE, .gateways = n->o->gateways.items,
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
     const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_drain_over = on_drain_over,
                                        .on_rss = on_rss, .is_ready = is_ready, .ud = n };

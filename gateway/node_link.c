@@ -2,6 +2,7 @@
 #include "gateway/node_link.h"
 #include "base/log.h"
 #include "xfer/net.h"
+#include "xfer/shell.h"
 
 #include <stdlib.h>
 
@@ -37,7 +38,7 @@ static void on_readable(void *ud, unsigned events)
     bt_link_receive(l->link, RECEIVE_BUDGET);
 }
 
-bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint, const char *keys_dir, gw_node_link_fn *fn,
+bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint, const char *keys_dir, const char *key, gw_node_link_fn *fn,
                          void *ud, bt_fault *fault)
 {
     gw_node_link *l = calloc(1, sizeof *l);
@@ -47,7 +48,7 @@ bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint
     l->fn = fn;
     l->ud = ud;
     l->bad_limit.every_ms = l->unsent_limit.every_ms = 5000;
-    bt_err e = bt_net_open(&l->net, loop, keys_dir, "gateway", fault);
+    bt_err e = bt_net_open(&l->net, loop, keys_dir, key, BT_PEER_GATEWAY, fault);
     if (e == BT_OK)
         e = bt_net_listen(&l->link, l->endpoint, l->net, BT_SOCK_CONTROL_ROUTER, endpoint, BT_PEER_PREFILL | BT_PEER_DECODE, &handler, fault);
     if (e == BT_OK && (e = bt_loop_add_socket(&l->watch, loop, bt_link_socket(l->link), BT_LOOP_IN, on_readable, l)) < 0)
@@ -66,6 +67,7 @@ void gw_node_link_close(gw_node_link *l)
     free(l);
 }
 
+void gw_node_link_reload(gw_node_link *l) { bt_shell_reload(l->net); }
 const char *gw_node_link_endpoint(const gw_node_link *l) { return l->endpoint; }
 
 bt_link_counters gw_node_link_counters(const gw_node_link *l)

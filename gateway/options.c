@@ -27,6 +27,8 @@ static const bt_opt table[] = {
       .def = "tcp://127.0.0.1:5600", .help = "where prefill and decode nodes connect; tcp://*:5600 opens it to the network, which needs --keys" },
     { .group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(gw_options, keys), .type = BT_OPT_STRING, .example = "keys",
       .help = "encrypt and check nodes with the keys in this folder (see baton keygen)" },
+    { .group = "Nodes", .name = "key", .value = "NAME", BT_OPT_AT(gw_options, key), .type = BT_OPT_STRING, .example = "gateway",
+      .help = "which NAME.secret of --keys is the gateway's; without it the only one" },
     { .group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(gw_options, policy), .type = BT_OPT_CHOICE,
       .def = "least-load", .choices = gw_options_policies, .help = "how a request's nodes are chosen" },
     { .group = "Nodes", .name = "local-prefill-below", .value = "N", BT_OPT_AT(gw_options, local_prefill_below), .type = BT_OPT_INT,

@@ -187,7 +187,10 @@ static void on_signal(void *ud, int signo)
 {
     server *s = ud;
     bt_fault f;
-    if (signo == SIGHUP) return;        /* nothing to load again; a closed terminal is no reason to die */
+    if (signo == SIGHUP) {
+        gw_node_link_reload(s->link);
+        return;
+    }
     if (s->is_draining) {
         bt_log(BT_LOG_INFO, "second signal: leaving at once");
         bt_loop_stop(s->loop);
@@ -298,7 +301,7 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = open_model(s, fault)) < 0) return e;
     if ((e = open_brain(s, fault)) < 0) return e;
     if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;
-    if ((e = gw_node_link_open(&s->link, s->loop, o->control, o->keys, on_message, s, fault)) < 0) return e;
+    if ((e = gw_node_link_open(&s->link, s->loop, o->control, o->keys, o->key, on_message, s, fault)) < 0) return e;
     bt_log(BT_LOG_INFO, "nodes: %s%s, incarnation %02x%02x%02x%02x", gw_node_link_endpoint(s->link), o->keys ? ", encrypted" : "",
            s->config.self.bytes[0], s->config.self.bytes[1], s->config.self.bytes[2], s->config.self.bytes[3]);
     if ((e = open_http(s, fault)) < 0) return e;

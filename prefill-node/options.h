@@ -5,7 +5,7 @@
 
 /* Every setting of baton-prefill, its default and its limits: one table (options.c), from which --help and the man page come. */
 typedef struct pf_options {
-    const char *model, *isa, *id, *keys;
+    const char *model, *isa, *id, *keys, *key;
     int engine, kv_dtype, log_level, log_format;
     int64_t threads, ctx_size, slots, drain_timeout_ms, min_overlap_tokens;
     uint64_t kv_memory_bytes;

@@ -30,7 +30,7 @@ static int serve_as_prefill(const dc_options *o, bt_role *ret_next)
         bt_log(BT_LOG_ERROR, "%s", fault.text);
         return 1;
     }
-    const pf_options p = { .model = o->model, .isa = o->isa, .id = o->id, .keys = o->keys, .engine = engine_index(dc_options_prefill_engine(o)),
+    const pf_options p = { .model = o->model, .isa = o->isa, .id = o->id, .keys = o->keys, .key = o->key, .engine = engine_index(dc_options_prefill_engine(o)),
                            .kv_dtype = o->kv_dtype, .log_level = o->log_level, .log_format = o->log_format, .threads = o->threads,
                            .ctx_size = o->ctx_size, .drain_timeout_ms = o->drain_timeout_ms, .kv_memory_bytes = o->kv_memory_bytes,
                            .gateways = o->gateways, .want = o->want, .slots = usual.slots, .min_overlap_tokens = usual.min_overlap_tokens };

@@ -163,6 +163,9 @@ static void on_timer(void *ud, unsigned events)
 static void on_signal(void *ud, int signo)
 {
     cluster *c = ud;
+    if (signo == SIGHUP)                    /* nodes and gateway read the allow list again */
+        for (size_t i = 0; i < c->config->count; i++)
+            if (c->child[i].pid > 0) (void)kill(c->child[i].pid, SIGHUP);
     if (signo != SIGINT && signo != SIGTERM) return;
     tool_supervise_stop(&c->plan, bt_clock_ms());
     advance(c);

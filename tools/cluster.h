@@ -33,6 +33,6 @@ typedef struct tool_cluster_config {
 bt_err tool_cluster_make_dir(char *ret, size_t cap, bt_fault *fault);
 void   tool_cluster_remove_dir(const char *dir);
 
-/* Runs until SIGINT or SIGTERM and the end of all children (BT_OK), or until a start failed (BT_EIO). */
+/* Runs until SIGINT or SIGTERM and the end of all children (BT_OK), or until a start failed (BT_EIO). SIGHUP is passed on to all. */
 bt_err tool_cluster_run(const tool_cluster_config *config, bt_fault *fault);
 #endif

@@ -1,5 +1,6 @@
 /* baton up: a gateway, prefill nodes and decode nodes on this machine, until stopped. */
 #include "base/log.h"
+#include "crypto/keys.h"
 #include "gateway/options.h"
 #include "tools/cluster.h"
 #include "tools/serve.h"
@@ -8,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct config {
     tool_serve serve;
-    const char *host, *alias, *api_key_file;
+    const char *host, *alias, *api_key_file, *keys;
     int64_t prefill, decode, port, max_queue, recovery_timeout_ms, drain_timeout_ms;
     int policy, log_level, log_format;
     bool insecure, json;
@@ -28,6 +30,8 @@ static const bt_opt opts[] = {
       .lo = 0, .hi = 1 << 20, .help = "prompts of fewer tokens are computed by their decode node; 0: none" },
     { .group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policy), .type = BT_OPT_CHOICE, .def = "least-load",
       .choices = gw_options_policies, .help = "how a request's nodes are chosen" },
+    { .group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(config, keys), .type = BT_OPT_STRING, .example = "keys",
+      .help = "encrypt every link with the keys in this folder; those that are not there yet are made (see baton keygen)" },
     TOOL_SERVE_OPTS(config, serve),
     { .group = "HTTP", .name = "host", .value = "ADDR", BT_OPT_AT(config, host), .type = BT_OPT_STRING, .def = "127.0.0.1",
       .help = "where clients connect; 0.0.0.0 opens it to the network, which needs --api-key-file" },
@@ -73,6 +77,13 @@ static void add_common(tool_command *t, const config *c, const char *program)
     tool_command_add(t, "--log-format", formats[c->log_format]);
 }
 
+static void add_keys(tool_command *t, const config *c, const char *name)
+{
+    if (!c->keys) return;
+    tool_command_add(t, "--keys", c->keys);
+    tool_command_add(t, "--key", name);
+}
+
 static void make_gateway(tool_command *t, const config *c, const char *control)
 {
     char drain[32], recovery[32];
@@ -90,6 +101,7 @@ static void make_gateway(tool_command *t, const config *c, const char *control)
     if (c->alias) tool_command_add(t, "--alias", c->alias);
     if (c->api_key_file) tool_command_add(t, "--api-key-file", c->api_key_file);
     if (c->insecure) tool_command_add(t, "--insecure", NULL);
+    add_keys(t, c, "gateway");
 }
 
 static void make_node(tool_command *t, const config *c, const char *control, const char *role, int64_t index, const char *dir)
@@ -99,6 +111,7 @@ static void make_node(tool_command *t, const config *c, const char *control, con
     add_common(t, c, text);
     snprintf(text, sizeof text, "%s-%lld", role, (long long)index);
     tool_command_add(t, "--id", text);
+    add_keys(t, c, text);
     tool_command_add(t, "--gateway", control);
     tool_command_add(t, "--drain-timeout", "500ms");    /* the gateway has drained before; now nobody listens any more */
     tool_serve_node_args(t, &c->serve, role);
@@ -108,13 +121,35 @@ static void make_node(tool_command *t, const config *c, const char *control, con
     }
 }
 
+enum { KEY_NAME_BYTES = 24 };
+
+static void want_key(const char **missing, size_t *len, char name[KEY_NAME_BYTES], const char *dir)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.secret", dir, name);
+    if (access(path, F_OK) != 0) missing[(*len)++] = name;
+}
+
+/* The keys of this cluster that are not in the folder yet. */
+static bt_err make_keys(const config *c, bt_fault *fault)
+{
+    char name[TOOL_SUPERVISE_MAX][KEY_NAME_BYTES] = { "gateway" };
+    const char *missing[TOOL_SUPERVISE_MAX + 1] = { NULL };
+    size_t n = 1, len = 0;
+    for (int64_t i = 0; i < c->prefill; i++) snprintf(name[n++], KEY_NAME_BYTES, "prefill-%d", (int)i);
+    for (int64_t i = 0; i < c->decode; i++) snprintf(name[n++], KEY_NAME_BYTES, "decode-%d", (int)i);
+    for (size_t i = 0; i < n; i++) want_key(missing, &len, name[i], c->keys);
+    return len ? bt_keys_generate(c->keys, missing, fault) : BT_OK;
+}
+
 static bt_err up(config *c, bt_fault *fault)
 {
     char dir[128], control[160];
     const size_t count = (size_t)(1 + c->prefill + c->decode);
     tool_command *commands = calloc(count, sizeof *commands);
     if (!commands) return bt_fail(fault, BT_ENOMEM, "commands");
-    bt_err e = tool_cluster_make_dir(dir, sizeof dir, fault);
+    bt_err e = c->keys ? make_keys(c, fault) : BT_OK;
+    if (e == BT_OK) e = tool_cluster_make_dir(dir, sizeof dir, fault);
     if (e == BT_OK && tool_stop) {          /* caught before signals were blocked */
         tool_cluster_remove_dir(dir);
     } else if (e == BT_OK) {

@@ -3,11 +3,10 @@
 #include <stdbool.h>
 #include "base/err.h"
 
-/* CURVE key pairs (Curve25519), as Z85 text of 40 characters, and their files.
+/* CURVE key pairs (Curve25519), as Z85 text of 40 characters, and the files of a cluster:
  *
- *   DIR/NAME.secret   the secret key, one line; mode 0600, and refused when others may read it
- *   DIR/NAME.public   the public key, one line
- *   DIR/allow         who may connect: lines "KEY role[,role...]"; see crypto/peer_auth.h
+ *   DIR/NAME.secret   the secret key of one process, one line; mode 0600, and refused when others may read it
+ *   DIR/allow         who may connect and as what, the same file everywhere; see crypto/peer_auth.h
  *
  * Words in faults never hold a secret. Wipe every bt_keys after use. */
 #define BT_KEYS_Z85_BYTES  41u         /* 40 characters and the final 0 */
@@ -22,16 +21,16 @@ bt_err bt_keys_make(bt_keys *ret, bt_fault *fault);
 void   bt_keys_wipe(bt_keys *keys);                 /* NULL is fine */
 
 bool bt_keys_is_name(const char *name);
-/* BT_EARG: not a name; BT_EAUTH: the secret can be read by others; BT_EFORMAT: not a key; BT_EIO. The
- * public key is derived from the secret, so the pair always fits. */
+/* name NULL: the only NAME.secret in DIR. BT_EARG: not a name; BT_EAUTH: the secret can be read by others, or DIR holds no secret or
+ * several and none is named; BT_EFORMAT: not a key; BT_EIO. The public key is derived from the secret, so the pair always fits. */
 bt_err bt_keys_load(bt_keys *ret, const char *dir, const char *name, bt_fault *fault);
-bt_err bt_keys_load_public(char ret[BT_KEYS_Z85_BYTES], const char *dir, const char *name, bt_fault *fault);
-bt_err bt_keys_save(const bt_keys *keys, const char *dir, const char *name, bt_fault *fault);
 
-/* A cluster's set: one pair for each name (ends with NULL) and the allow file. The role of a name is what stands before
- * its first '-': "prefill-2" has the role prefill. Makes DIR (mode 0700) if needed; BT_EARG, and nothing is written, when
- * any of the files is there already. */
-bt_err bt_keys_generate(const char *dir, const char *const *names, bt_fault *fault);
+/* The files of new processes: for each of `specs` (ends with NULL; at most BT_KEYS_SPECS_MAX), "NAME" or "NAME:role[,role]", a secret
+ * and a line at the end of the allow file. Without roles, a name's role is what stands before its first '-': "prefill-2" has the role
+ * prefill. Makes DIR (mode 0700) and the allow file if need be; what is there stays as it is. BT_EARG, and nothing is written: a
+ * NAME.secret or the name in the allow file is there already. BT_EAUTH: others may write to DIR or the allow file. */
+enum { BT_KEYS_SPECS_MAX = 4096 };
+bt_err bt_keys_generate(const char *dir, const char *const *specs, bt_fault *fault);
 
 /* 40 characters of Z85 text for 32 bytes, and back; BT_EFORMAT. */
 bt_err bt_keys_from_z85(unsigned char ret[32], const char *text, bt_fault *fault);

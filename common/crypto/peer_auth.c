@@ -118,8 +118,7 @@ bt_err bt_peer_auth_parse(bt_peer_allow **ret, const char *text, bt_fault *fault
     return e;
 }
 
-/* Whoever can write the list, or put another in its place, decides who gets in. */
-static bt_err check_writers(const char *path, bt_fault *fault)
+bt_err bt_peer_auth_check_writers(const char *path, bt_fault *fault)
 {
     struct stat st;
     if (stat(path, &st) < 0) return bt_fail(fault, BT_EIO, "'%.160s': %s; make keys with 'baton keygen'", path, strerror(errno));
@@ -134,8 +133,8 @@ bt_err bt_peer_auth_load(bt_peer_allow **ret, const char *dir, bt_fault *fault)
     bt_buf text;
     bt_buf_init(&text, FILE_BYTES);
     if ((size_t)snprintf(path, sizeof path, "%s/allow", dir) >= sizeof path) return bt_fail(fault, BT_EARG, "the path of the key directory is too long");
-    bt_err e = check_writers(dir, fault);
-    if (e == BT_OK) e = check_writers(path, fault);
+    bt_err e = bt_peer_auth_check_writers(dir, fault);
+    if (e == BT_OK) e = bt_peer_auth_check_writers(path, fault);
     if (e == BT_OK) e = bt_file_read(&text, path, fault);
     if (e == BT_OK && memchr(bt_buf_text(&text), 0, text.len))
         e = bt_fail(fault, BT_EFORMAT, "'%s' holds a zero byte", path);
@@ -188,6 +187,13 @@ const char *bt_peer_auth_name(const bt_peer_allow *allow, const uint8_t key[32])
 {
     const entry *e = find(allow, key);
     return e ? e->name : "";
+}
+
+bool bt_peer_auth_has_name(const bt_peer_allow *allow, const char *name)
+{
+    for (size_t i = 0; i < allow->count; i++)
+        if (!strcmp(allow->entries[i].name, name)) return true;
+    return false;
 }
 
 static const char *name_of_role(unsigned roles)

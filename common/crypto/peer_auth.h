@@ -1,5 +1,6 @@
 #ifndef BT_CRYPTO_PEER_AUTH_H
 #define BT_CRYPTO_PEER_AUTH_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
@@ -30,6 +31,9 @@ const char *bt_peer_auth_name(const bt_peer_allow *allow, const uint8_t key[32])
 /* The key of this name, or where name is NULL the only one that has a role of `roles`; both must have it. BT_EAUTH says what is
  * wrong: no such key, another role, or more than one. */
 bt_err bt_peer_auth_find(uint8_t ret[32], const bt_peer_allow *allow, unsigned roles, const char *name, bt_fault *fault);
+bool bt_peer_auth_has_name(const bt_peer_allow *allow, const char *name);
+/* BT_EAUTH: others than its owner may write to this file or directory, and so decide who gets in. */
+bt_err bt_peer_auth_check_writers(const char *path, bt_fault *fault);
 /* The role bit that a name such as "prefill-2" stands for; 0: none. */
 unsigned bt_peer_auth_role_of_name(const char *name);
 /* The bits of "role[,role...]" of `len` bytes; 0: it is not that. */

@@ -28,7 +28,15 @@ static bt_err open_zap(bt_net *n, bt_fault *fault)
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
-bt_err bt_net_open(bt_net **ret, bt_loop *loop, const char *keys_dir, const char *key_name, bt_fault *fault)
+/* Said here, the operator sees it; said by the other side, only the other side's log does. */
+static bt_err check_own_role(const bt_net *n, bt_peer_role role, bt_fault *fault)
+{
+    if (bt_net_own_roles(n) & role) return BT_OK;
+    return bt_fail(fault, BT_EAUTH, "'%.120s/allow' does not give this process's key the role %s: wrong --key, or a line is missing", n->keys_dir,
+                   role == BT_PEER_GATEWAY ? "gateway" : role == BT_PEER_PREFILL ? "prefill" : "decode");
+}
+
+bt_err bt_net_open(bt_net **ret, bt_loop *loop, const char *keys_dir, const char *key_name, bt_peer_role role, bt_fault *fault)
 {
     bt_net *n = calloc(1, sizeof *n);
     if (!n) return bt_fail(fault, BT_ENOMEM, "links");
@@ -36,9 +44,24 @@ bt_err bt_net_open(bt_net **ret, bt_loop *loop, const char *keys_dir, const char
     n->keys_dir = keys_dir;
     bt_err e = bt_sock_ctx_new(&n->ctx, keys_dir, key_name, fault);
     if (e == BT_OK && keys_dir) e = open_zap(n, fault);
+    if (e == BT_OK) e = check_own_role(n, role, fault);
     if (e < 0) bt_net_close(n);
     else *ret = n;
     return e;
+}
+
+bt_err bt_net_reload(size_t *ret_keys, bt_net *n, bt_fault *fault)
+{
+    const bt_err e = n->allow ? bt_peer_auth_reload(n->allow, n->keys_dir, fault) : BT_OK;
+    if (e == BT_OK) *ret_keys = n->allow ? bt_peer_auth_count(n->allow) : 0;
+    return e;
+}
+
+unsigned bt_net_own_roles(const bt_net *n)
+{
+    uint8_t key[32];
+    if (!n->allow) return ~0u;
+    return bt_keys_from_z85(key, bt_sock_ctx_public_key(n->ctx), NULL) < 0 ? 0 : bt_peer_auth_roles(n->allow, key);
 }
 
 void bt_net_close(bt_net *n)

@@ -8,8 +8,14 @@
  * taken; with keys every link is encrypted and a listening one takes only keys of the allow list. Used in the loop's thread. */
 typedef struct bt_net bt_net;
 
-/* keys_dir NULL: no keys; otherwise key_name says which secret of it is ours. */
-bt_err   bt_net_open(bt_net **ret, bt_loop *loop, const char *keys_dir, const char *key_name, bt_fault *fault);
+/* keys_dir NULL: no keys; otherwise key_name says which secret of it is ours (NULL: the only one), and the allow list must give its key
+ * `role` (a bit of bt_peer_role). BT_EAUTH: it does not; errors of bt_keys_load, bt_peer_auth_load. */
+bt_err   bt_net_open(bt_net **ret, bt_loop *loop, const char *keys_dir, const char *key_name, bt_peer_role role, bt_fault *fault);
+/* Reads the allow list again, for every link at once: new keys may connect, and keys that are gone or have lost a role are neither heard
+ * nor spoken to any more. *ret_keys: how many it has now. After an error the list is as it was. Without keys
+ * there is nothing to do: BT_OK and 0. */
+bt_err   bt_net_reload(size_t *ret_keys, bt_net *n, bt_fault *fault);
+unsigned bt_net_own_roles(const bt_net *n); /* of our own key in the list as it is now; all without keys */
 void     bt_net_close(bt_net *n);           /* after its links, before the loop; waits at most their linger; NULL is fine */
 uint64_t bt_net_refused(const bt_net *n);   /* peers turned away by key */
 

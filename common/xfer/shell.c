@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "crypto/keys.h"
 #include "rt/notify.h"
 #include "xfer/net.h"
 
@@ -111,9 +112,18 @@ void bt_shell_drain(bt_shell *s)
     if (bt_loop_add_timer(&id, s->loop, s->config.drain_timeout_ms, 0, on_drain_timeout, s) < 0) bt_shell_stop(s);
 }
 
+void bt_shell_reload(bt_net *net)
+{
+    bt_fault fault = { "" };
+    size_t keys = 0;
+    if (bt_net_reload(&keys, net, &fault) < 0) bt_log(BT_LOG_ERROR, "the allow list stays as it was: %s", fault.text);
+    else if (keys > 0) bt_log(BT_LOG_INFO, "allow list read again: %zu keys", keys);
+}
+
 static void on_signal(void *ud, int signo)
 {
     bt_shell *s = ud;
+    if (signo == SIGHUP) bt_shell_reload(s->net);
     if (signo != SIGINT && signo != SIGTERM) return;
     if (s->draining) {
         bt_log(BT_LOG_WARN, "second signal: leaving at once");
@@ -127,14 +137,31 @@ static void on_signal(void *ud, int signo)
     s->on.on_drain(s->on.ud);
 }
 
+/* ENDPOINT or ENDPOINT@NAME; the '@' of an abstract socket, as in ipc://@baton, begins no name. */
+static bt_err split_gateway(char endpoint[BT_SOCK_ENDPOINT_BYTES], const char **ret_name, const char *text, bt_fault *fault)
+{
+    const char *at = strrchr(text, '@');
+    if (at && (!bt_keys_is_name(at + 1) || (at > text && at[-1] == '/'))) at = NULL;
+    const size_t n = at ? (size_t)(at - text) : strlen(text);
+    if (n >= BT_SOCK_ENDPOINT_BYTES) return bt_fail(fault, BT_EARG, "'%.100s' is too long for an endpoint", text);
+    memcpy(endpoint, text, n);
+    endpoint[n] = 0;
+    *ret_name = at ? at + 1 : NULL;
+    return BT_OK;
+}
+
 static bt_err dial(bt_shell *s, uint32_t index, bt_fault *fault)
 {
+    char endpoint[BT_SOCK_ENDPOINT_BYTES];
+    const char *name = NULL;
     control *c = &s->control[index];
     const bt_link_handler handler = { .on_msg = on_control_msg, .on_bad = bt_shell_on_bad, .ud = c };
     *c = (control){ .shell = s, .index = index };
     bt_peer_key server;
-    bt_err e = bt_net_find_key(&server, s->net, BT_PEER_GATEWAY, NULL, fault);
-    if (e == BT_OK) e = bt_net_dial(&c->link, s->net, BT_SOCK_CONTROL_DEALER, s->config.gateways[index], &server, &handler, fault);
+    bt_err e = split_gateway(endpoint, &name, s->config.gateways[index], fault);
+    if (e == BT_OK && name && !s->config.keys_dir) e = bt_fail(fault, BT_EARG, "--gateway %.100s names a key: give --keys DIR too", s->config.gateways[index]);
+    if (e == BT_OK) e = bt_net_find_key(&server, s->net, BT_PEER_GATEWAY, name, fault);
+    if (e == BT_OK) e = bt_net_dial(&c->link, s->net, BT_SOCK_CONTROL_DEALER, endpoint, &server, &handler, fault);
     if (e < 0) return e;
     e = bt_loop_add_socket(&c->watch, s->loop, bt_link_socket(c->link), BT_LOOP_IN, on_control_ready, c);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
@@ -153,7 +180,7 @@ bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shel
     bt_err e = bt_rng_entropy(s->self.bytes, sizeof s->self.bytes, fault);
     if (e == BT_OK) e = bt_loop_new(&s->loop, fault);
     if (e == BT_OK) e = bt_loop_on_signals(s->loop, on_signal, s, fault);
-    if (e == BT_OK) e = bt_net_open(&s->net, s->loop, config->keys_dir, config->key_name, fault);
+    if (e == BT_OK) e = bt_net_open(&s->net, s->loop, config->keys_dir, config->key_name, config->role, fault);
     if (e == BT_OK && ((e = bt_loop_add_timer(&s->timer, s->loop, 0, LONGEST_WAIT_MS, on_timer, s)) < 0
                        || (e = bt_loop_add_timer(&id, s->loop, 0, RSS_EVERY_MS, on_rss, s)) < 0))
         bt_fail(fault, e, "event loop");

@@ -8,7 +8,8 @@
 #include "xfer/step.h"
 
 /* What the I/O threads of both kinds of node share: the event loop, the control links to gateways, the timer that follows the brain's
- * due time, signals (the first SIGINT or SIGTERM drains, the second quits), the drain timeout, readiness, the process's own memory figure.
+ * due time, signals (the first SIGINT or SIGTERM drains, the second quits; SIGHUP reads the allow list again), the drain timeout, readiness,
+ * the process's own memory figure.
  * The node keeps the brain, the worker and the bulk side to itself. */
 typedef struct bt_shell bt_shell;
 
@@ -25,8 +26,9 @@ typedef struct bt_shell_handler {
 } bt_shell_handler;
 
 typedef struct bt_shell_config {
-    const char *keys_dir, *key_name;                        /* NULL: no keys; name of this node's secret */
-    const char *const *gateways; size_t gateways_len;       /* 1..BT_SHELL_MAX_GATEWAYS */
+    const char *keys_dir, *key_name;                        /* NULL: no keys; name of this node's secret, NULL: the only one */
+    bt_peer_role role;                                      /* that its key must have */
+    const char *const *gateways; size_t gateways_len;       /* 1..BT_SHELL_MAX_GATEWAYS; with keys ENDPOINT or ENDPOINT@NAME: whose key it has */
     int64_t drain_timeout_ms;
 } bt_shell_config;
 
@@ -42,6 +44,7 @@ void   bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m);
 void   bt_shell_due(bt_shell *s, int64_t due_us);           /* a brain's due time, BT_STEP_NEVER too */
 bt_random bt_shell_random(void);                            /* ends the process if the system gives none */
 void   bt_shell_on_bad(void *ud, const bt_fault *why);      /* a bt_link on_bad that logs, one line a second at most */
+void   bt_shell_reload(bt_net *net);                        /* bt_net_reload, and a line in the log for how it went */
 /* Until bt_shell_stop or bt_shell_leave_role, or the second signal, or 2 s after the drain timeout. */
 bt_err bt_shell_run(bt_shell *s, bt_fault *fault);
 void   bt_shell_stop(bt_shell *s);                          /* the process ends */

@@ -74,6 +74,9 @@ _baton()
     "baton status --url" | \
     "baton role --url" | \
     "baton role --wait" | \
+    "baton keygen --gateways" | \
+    "baton keygen --prefill" | \
+    "baton keygen --decode" | \
     "baton compile --ctx-size" | "baton compile -c" | \
     "baton compile --quant" | \
     "baton compile --shape-policy" | \
@@ -96,6 +99,7 @@ _baton()
     "baton-gateway --host" | \
     "baton-gateway --port" | \
     "baton-gateway --control" | \
+    "baton-gateway --key" | \
     "baton-gateway --local-prefill-below" | \
     "baton-gateway --max-queue" | \
     "baton-gateway --max-connections" | \
@@ -114,6 +118,7 @@ _baton()
     "baton-prefill --slots" | \
     "baton-prefill --gateway" | \
     "baton-prefill --id" | \
+    "baton-prefill --key" | \
     "baton-prefill --min-overlap" | \
     "baton-prefill --drain-timeout" | \
     "baton-decode --ctx-size" | "baton-decode -c" | \
@@ -133,6 +138,7 @@ _baton()
     "baton-decode --listen" | \
     "baton-decode --advertise" | \
     "baton-decode --id" | \
+    "baton-decode --key" | \
     "baton-decode --window" | \
     "baton-decode --drain-timeout")
         return ;;
@@ -206,6 +212,12 @@ _baton()
     "baton-gateway --policy")
         mapfile -t COMPREPLY < <(compgen -W "least-load prefix round-robin" -- "$cur")
         return ;;
+    "baton up --keys" | \
+    "baton-gateway --keys" | \
+    "baton-prefill --keys" | \
+    "baton-decode --keys")
+        mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+        return ;;
     "baton up --log-level" | \
     "baton-gateway --log-level" | \
     "baton-prefill --log-level" | \
@@ -224,11 +236,6 @@ _baton()
     "baton perplexity --against")
         mapfile -t COMPREPLY < <(compgen -W "none npu host reference decode" -- "$cur")
         return ;;
-    "baton-gateway --keys" | \
-    "baton-prefill --keys" | \
-    "baton-decode --keys")
-        mapfile -t COMPREPLY < <(compgen -d -- "$cur")
-        return ;;
     "baton-decode --engine")
         mapfile -t COMPREPLY < <(compgen -W "host reference" -- "$cur")
         return ;;
@@ -242,19 +249,19 @@ _baton()
     case $program in
     "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton chat") words="--system --n-predict -n --temp --top-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --local-prefill-below --policy --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --host --port --alias --max-queue --api-key-file --insecure --recovery-timeout --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --host --port --alias --max-queue --api-key-file --insecure --recovery-timeout --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton keygen") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton keygen") words="--gateways --prefill --decode --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --output -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-prefill") words="--model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --weights --local-prefill --prefill-engine --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --chunk-tokens --speculate --kv-memory --slots --batch-rows --growth-tokens --swap-memory --gateway --listen --advertise --id --keys --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --key --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-prefill") words="--model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --key --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --weights --local-prefill --prefill-engine --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --chunk-tokens --speculate --kv-memory --slots --batch-rows --growth-tokens --swap-memory --gateway --listen --advertise --id --keys --key --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in
     -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;

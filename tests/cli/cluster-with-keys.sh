@@ -2,9 +2,9 @@ baton keygen keys > /dev/null
 : > gateway.log
 (umask 077; echo a-key > api.txt; echo another > wrong.txt)
 common="-m $BATON_TEST_MODEL --keys keys --drain-timeout 1s"
-baton-gateway $common --port 0 --api-key-file api.txt --control "ipc://$PWD/control" 2>> gateway.log & gateway=$!
-baton-prefill $common -c 512 --gateway "ipc://$PWD/control" 2> prefill.log & prefill=$!
-baton-decode $common -c 512 --gateway "ipc://$PWD/control" --listen "ipc://$PWD/kv" 2> decode.log & decode=$!
+baton-gateway $common --key gateway --port 0 --api-key-file api.txt --control "ipc://$PWD/control" 2>> gateway.log & gateway=$!
+baton-prefill $common --key prefill-0 -c 512 --gateway "ipc://$PWD/control" 2> prefill.log & prefill=$!
+baton-decode $common --key decode-0 -c 512 --gateway "ipc://$PWD/control" --listen "ipc://$PWD/kv" 2> decode.log & decode=$!
 until grep -q ' ready http' gateway.log || ! kill -0 $gateway $prefill $decode; do sleep 0.1; done
 url=$(sed -n 's/.* ready \(http[^ ]*\).*/\1/p' gateway.log)
 baton run -q --url "$url" --api-key-file api.txt -p 'The capital of France is' -n 4 2>&1

@@ -33,7 +33,7 @@ static int make_dir(void **s)
 static int remove_dir(void **s)
 {
     (void)s;
-    static const char *const files[] = { "gateway.secret", "gateway.public", "prefill-2.secret", "prefill-2.public", "allow" };
+    static const char *const files[] = { "gateway.secret", "prefill-2.secret", "east.secret", "decode-1.secret", "allow" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(in_dir(files[i]));
     return rmdir(dir);
 }
@@ -59,30 +59,102 @@ static void derives_the_public_key_that_libzmq_documents(void **s)
     assert_int_equal(k.secret_key[0], 0);
 }
 
-static void generates_a_cluster_and_loads_it_again(void **s)
+static unsigned roles_of(const char *name)
+{
+    bt_peer_allow *allow = NULL;
+    bt_keys k;
+    uint8_t raw[32];
+    assert_int_equal(bt_keys_load(&k, dir, name, NULL), BT_OK);
+    assert_int_equal(bt_keys_from_z85(raw, k.public_key, NULL), BT_OK);
+    assert_int_equal(bt_peer_auth_load(&allow, dir, NULL), BT_OK);
+    const unsigned roles = bt_peer_auth_roles(allow, raw);
+    if (roles) assert_string_equal(bt_peer_auth_name(allow, raw), name);
+    bt_peer_auth_free(allow);
+    bt_keys_wipe(&k);
+    return roles;
+}
+
+static void generates_a_cluster_and_adds_to_it(void **s)
 {
     (void)s;
-    static const char *const names[] = { "gateway", "prefill-2", NULL };
-    bt_keys k;
-    char pub[BT_KEYS_Z85_BYTES];
+    static const char *const names[] = { "gateway", "prefill-2", NULL }, *const more[] = { "decode-1:decode,prefill", "east:decode", NULL };
     struct stat st;
-    uint8_t raw[32];
-    bt_peer_allow *allow = NULL;
     bt_fault f = { "" };
     assert_int_equal(bt_keys_generate(dir, names, &f), BT_OK);
     assert_int_equal(stat(in_dir("prefill-2.secret"), &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
-    assert_int_equal(bt_keys_load(&k, dir, "prefill-2", NULL), BT_OK);
-    assert_int_equal(bt_keys_load_public(pub, dir, "prefill-2", NULL), BT_OK);
-    assert_string_equal(k.public_key, pub);
-    assert_int_equal(bt_peer_auth_load(&allow, dir, NULL), BT_OK);
-    assert_int_equal(bt_keys_from_z85(raw, pub, NULL), BT_OK);
-    assert_int_equal(bt_peer_auth_roles(allow, raw), BT_PEER_PREFILL);
-    assert_string_equal(bt_peer_auth_name(allow, raw), "prefill-2");
-    assert_int_equal(bt_keys_generate(dir, names, &f), BT_EARG);
+    assert_int_equal(roles_of("prefill-2"), BT_PEER_PREFILL);
+    assert_int_equal(bt_keys_generate(dir, more, &f), BT_OK);
+    assert_int_equal(roles_of("gateway"), BT_PEER_GATEWAY);
+    assert_int_equal(roles_of("prefill-2"), BT_PEER_PREFILL);
+    assert_int_equal(roles_of("decode-1"), BT_PEER_DECODE | BT_PEER_PREFILL);
+    assert_int_equal(roles_of("east"), BT_PEER_DECODE);
+}
+
+static void never_writes_over_anything(void **s)
+{
+    (void)s;
+    static const char *const names[] = { "gateway", "prefill-2", NULL }, *const again[] = { "decode-1", "prefill-2", NULL };
+    bt_keys before, after;
+    bt_fault f = { "" };
+    assert_int_equal(bt_keys_generate(dir, names, &f), BT_OK);
+    assert_int_equal(bt_keys_load(&before, dir, "prefill-2", NULL), BT_OK);
+    assert_int_equal(bt_keys_generate(dir, again, &f), BT_EARG);
     assert_non_null(strstr(f.text, "is there already"));
+    assert_int_not_equal(access(in_dir("decode-1.secret"), F_OK), 0);
+    assert_int_equal(bt_keys_load(&after, dir, "prefill-2", NULL), BT_OK);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_int_equal(unlink(in_dir("prefill-2.secret")), 0);            /* its line still stands: a name means one key */
+    assert_int_equal(bt_keys_generate(dir, again, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "names 'prefill-2' already"));
+    static const char *const twice[] = { "east:decode", "east:prefill", NULL };
+    assert_int_equal(bt_keys_generate(dir, twice, &f), BT_EARG);
+}
+
+static void the_only_secret_is_ours_and_of_several_one_must_be_named(void **s)
+{
+    (void)s;
+    static const char *const first[] = { "gateway", NULL }, *const second[] = { "prefill-2", NULL };
+    bt_keys k, named;
+    bt_fault f = { "" };
+    assert_int_equal(bt_keys_load(&k, dir, NULL, &f), BT_EAUTH);
+    assert_non_null(strstr(f.text, "baton keygen"));
+    assert_int_equal(bt_keys_generate(dir, first, &f), BT_OK);
+    assert_int_equal(bt_keys_load(&k, dir, NULL, &f), BT_OK);
+    assert_int_equal(bt_keys_load(&named, dir, "gateway", &f), BT_OK);
+    assert_memory_equal(&k, &named, sizeof k);
+    assert_int_equal(bt_keys_generate(dir, second, &f), BT_OK);
+    assert_int_equal(bt_keys_load(&k, dir, NULL, &f), BT_EAUTH);
+    assert_non_null(strstr(f.text, "'gateway', 'prefill-2'"));
+    assert_non_null(strstr(f.text, "--key NAME"));
+}
+
+static void refuses_a_list_that_others_can_write(void **s)
+{
+    (void)s;
+    static const char *const first[] = { "gateway", NULL }, *const second[] = { "prefill-2", NULL };
+    static const mode_t bad[] = { 0664, 0646, 0666 };
+    bt_peer_allow *allow = NULL;
+    bt_fault f = { "" };
+    assert_int_equal(bt_keys_generate(dir, first, &f), BT_OK);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(chmod(in_dir("allow"), bad[i]), 0);
+        assert_int_equal(bt_peer_auth_load(&allow, dir, &f), BT_EAUTH);
+        assert_non_null(strstr(f.text, "can be written by others"));
+        assert_int_equal(bt_keys_generate(dir, second, &f), BT_EAUTH);
+    }
+    assert_int_equal(chmod(in_dir("allow"), 0644), 0);
+    assert_int_equal(chmod(dir, 0777), 0);
+    assert_int_equal(bt_peer_auth_load(&allow, dir, &f), BT_EAUTH);
+    assert_int_equal(chmod(dir, 0755), 0);
+    assert_int_equal(bt_peer_auth_load(&allow, dir, &f), BT_OK);
+    write_file("allow", "nonsense\n", 0644);
+    assert_int_equal(bt_peer_auth_reload(allow, dir, &f), BT_EFORMAT);
+    assert_int_equal(bt_peer_auth_count(allow), 1);                     /* as it was */
+    write_file("allow", "# nobody\n", 0644);
+    assert_int_equal(bt_peer_auth_reload(allow, dir, &f), BT_OK);
+    assert_int_equal(bt_peer_auth_count(allow), 0);
     bt_peer_auth_free(allow);
-    bt_keys_wipe(&k);
 }
 
 static void refuses_a_secret_that_others_can_read(void **s)
@@ -116,8 +188,11 @@ static void refuses_names_that_leave_the_directory(void **s)
     static const char *const bad[] = { "", "../gateway", "a/b", "-x", "Gateway", "abcdefghijklmnopqrstuvwxyz0123456" };
     bt_keys k;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(bt_keys_load(&k, dir, bad[i], NULL), BT_EARG);
-    static const char *const stranger[] = { "gateway", "nobody", NULL };
-    assert_int_equal(bt_keys_generate(dir, stranger, NULL), BT_EARG);
+    static const char *const wrong[] = { "nobody", "../x:decode", "decode-1:king", "decode-1:", ":decode", "decode-1:decode:prefill" };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *const specs[] = { "gateway", wrong[i], NULL };
+        assert_int_equal(bt_keys_generate(dir, specs, NULL), BT_EARG);
+    }
     assert_int_not_equal(access(in_dir("gateway.secret"), F_OK), 0);
 }
 
@@ -134,7 +209,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(derives_the_public_key_that_libzmq_documents, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(generates_a_cluster_and_loads_it_again, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(generates_a_cluster_and_adds_to_it, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(never_writes_over_anything, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(the_only_secret_is_ours_and_of_several_one_must_be_named, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(refuses_a_list_that_others_can_write, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(refuses_a_secret_that_others_can_read, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(never_prints_a_secret_it_refuses, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(refuses_names_that_leave_the_directory, make_dir, remove_dir),

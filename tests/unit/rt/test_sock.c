@@ -198,8 +198,7 @@ static char dir[256];
 
 static void remove_keys(void)
 {
-    static const char *const files[] = { "gateway.secret", "gateway.public", "decode.secret", "decode.public", "prefill.secret",
-                                         "prefill.public", "allow" };
+    static const char *const files[] = { "gateway.secret", "decode.secret", "prefill.secret", "allow" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char path[300];
         snprintf(path, sizeof path, "%s/%s", dir, files[i]);
@@ -230,11 +229,12 @@ static bool reaches(const char *client_name, const char *allow_name, uint64_t *r
     bt_peer_allow *allow;
     bt_loop *l;
     void *srv, *cli;
-    char server_key[BT_KEYS_Z85_BYTES], allowed[BT_KEYS_Z85_BYTES], text[100];
+    bt_keys server, allowed;
+    char text[100];
     uint64_t id;
-    assert_int_equal(bt_keys_load_public(server_key, dir, "decode", NULL), BT_OK);
-    assert_int_equal(bt_keys_load_public(allowed, dir, allow_name, NULL), BT_OK);
-    snprintf(text, sizeof text, "%s prefill\n", allowed);
+    assert_int_equal(bt_keys_load(&server, dir, "decode", NULL), BT_OK);
+    assert_int_equal(bt_keys_load(&allowed, dir, allow_name, NULL), BT_OK);
+    snprintf(text, sizeof text, "%s prefill\n", allowed.public_key);
     assert_int_equal(bt_peer_auth_parse(&allow, text, NULL), BT_OK);
     assert_int_equal(bt_sock_ctx_new(&sc, dir, "decode", NULL), BT_OK);
     assert_int_equal(bt_sock_ctx_new(&cc, dir, client_name, NULL), BT_OK);
@@ -244,7 +244,7 @@ static bool reaches(const char *client_name, const char *allow_name, uint64_t *r
     assert_int_equal(bt_zap_open(&zap, sc, allow, NULL), BT_OK);
     assert_int_equal(bt_sock_bind(at, srv, sc, "tcp://127.0.0.1:*", NULL), BT_OK);
     assert_int_equal(bt_sock_connect(cli, cc, at, NULL, NULL), BT_EARG);
-    assert_int_equal(bt_sock_connect(cli, cc, at, server_key, NULL), BT_OK);
+    assert_int_equal(bt_sock_connect(cli, cc, at, server.public_key, NULL), BT_OK);
     assert_int_equal(bt_loop_new(&l, NULL), BT_OK);
     assert_int_equal(bt_loop_add_socket(&id, l, bt_zap_socket(zap), BT_LOOP_IN, serve, zap), BT_OK);
     assert_int_equal(bt_loop_add_socket(&id, l, srv, BT_LOOP_IN, hear, NULL), BT_OK);

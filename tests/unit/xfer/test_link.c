@@ -1,6 +1,7 @@
 /* Links over real sockets: who is answered by which way, what is dropped and counted, and what a key may say. */
 #include "xfer/link.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "xfer/net.h"
 
 #include <setjmp.h>
@@ -130,7 +131,7 @@ static int open_plain(void **state)
     memset(&here, 0, sizeof here);
     memset(there, 0, sizeof there);
     snprintf(at, sizeof at, "inproc://link-%d", ++count);
-    if (bt_loop_new(&loop, &fault) < 0 || bt_net_open(&net, loop, NULL, "gateway", &fault) < 0
+    if (bt_loop_new(&loop, &fault) < 0 || bt_net_open(&net, loop, NULL, NULL, BT_PEER_GATEWAY, &fault) < 0
         || bt_net_listen(&here.link, endpoint, net, BT_SOCK_CONTROL_ROUTER, at, BT_PEER_PREFILL, &h, &fault) < 0)
         return -1;
     watch(&here);
@@ -261,10 +262,45 @@ static void refuses_to_dial_a_key_of_another_role(bt_net *from)
     assert_null(link);
 }
 
+/* The connection stays, but nothing passes in either direction; the others go on, and so does this one when its line is back. */
+static void a_key_taken_out_of_the_list_is_cut_off(bt_net *gateway)
+{
+    char path[128], text[4096], less[4096];
+    size_t keys = 0;
+    bt_fault fault = { "" };
+    snprintf(path, sizeof path, "%s/allow", dir);
+    FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    char *line = strstr(text, " prefill prefill\n");
+    assert_non_null(line);
+    snprintf(less, sizeof less, "%.*s%s", (int)(line - 40 - text), text, line + strlen(" prefill prefill\n"));
+    assert_int_equal(bt_file_replace(path, less, strlen(less), 0644, &fault), BT_OK);
+    assert_int_equal(bt_net_reload(&keys, gateway, &fault), BT_OK);
+    assert_int_equal(keys, 2);
+    const int msgs = here.msgs, bads = here.bads;
+    beat(&there[1], 1);
+    wait_for(&here.bads, bads + 1);
+    assert_non_null(strstr(here.why, "not in the allow list"));
+    assert_int_equal(bt_link_send(here.link, &(bt_msg){ .type = BT_MSG_BYE, .from = name(0), .to = name(1) }, &fault), BT_EAUTH);
+    beat(&there[2], 2);
+    wait_for(&here.msgs, msgs + 1);
+    assert_int_equal(bt_file_replace(path, "broken", 6, 0644, &fault), BT_OK);
+    assert_int_equal(bt_net_reload(&keys, gateway, &fault), BT_EFORMAT);
+    beat(&there[2], 2);                     /* the list is as it was */
+    wait_for(&here.msgs, msgs + 2);
+    assert_int_equal(bt_file_replace(path, text, strlen(text), 0644, &fault), BT_OK);
+    assert_int_equal(bt_net_reload(&keys, gateway, &fault), BT_OK);
+    beat(&there[1], 1);
+    wait_for(&here.msgs, msgs + 3);
+}
+
 static void a_key_speaks_only_in_its_role_and_under_its_own_incarnation(void **state)
 {
     (void)state;
     static const char *const names[] = { "gateway", "prefill", "decode", NULL };
+    static const bt_peer_role roles[] = { BT_PEER_GATEWAY, BT_PEER_PREFILL, BT_PEER_DECODE };
     bt_net *nets[3] = { 0 };
     bt_fault fault;
     const bt_link_handler h = handler(&here, false);
@@ -274,7 +310,7 @@ static void a_key_speaks_only_in_its_role_and_under_its_own_incarnation(void **s
     assert_int_equal(bt_keys_generate(dir, names, &fault), BT_OK);
     assert_int_equal(bt_loop_new(&loop, &fault), BT_OK);
     for (int i = 0; i < 3; i++)
-        if (bt_net_open(&nets[i], loop, dir, names[i], &fault) < 0) fail_msg("%s", fault.text);
+        if (bt_net_open(&nets[i], loop, dir, names[i], roles[i], &fault) < 0) fail_msg("%s", fault.text);
     if (bt_net_listen(&here.link, endpoint, nets[0], BT_SOCK_CONTROL_ROUTER, "tcp://127.0.0.1:*", BT_PEER_PREFILL | BT_PEER_DECODE, &h, &fault) < 0)
         fail_msg("%s", fault.text);
     watch(&here);
@@ -301,6 +337,7 @@ static void a_key_speaks_only_in_its_role_and_under_its_own_incarnation(void **s
     assert_int_equal(bt_net_find_key(&key, nets[0], BT_PEER_GATEWAY, NULL, &fault), BT_OK);
     assert_memory_equal(&there[1].key, &key, sizeof key);
     refuses_to_dial_a_key_of_another_role(nets[1]);
+    a_key_taken_out_of_the_list_is_cut_off(nets[0]);
     for (int i = 0; i < 3; i++) bt_link_free(there[i].link);
     bt_link_free(here.link);
     for (int i = 3; i-- > 0;) bt_net_close(nets[i]);
@@ -309,7 +346,7 @@ static void a_key_speaks_only_in_its_role_and_under_its_own_incarnation(void **s
 
 static int remove_keys(void **state)
 {
-    static const char *const files[] = { "gateway.secret", "gateway.public", "prefill.secret", "prefill.public", "decode.secret", "decode.public", "allow" };
+    static const char *const files[] = { "gateway.secret", "prefill.secret", "decode.secret", "allow" };
     char path[128];
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
