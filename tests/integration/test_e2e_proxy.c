@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,8 +28,9 @@ typedef struct by_hand {
     const char *model, *keys;
     const char *more[MORE];                 /* options of every node, NULL-terminated */
     proxy p;
-    spawn *gateway, *node[NODES];
-    char url[128], control[64];
+    spawn *gateway, *node[NODES], *second;  /* second: another gateway, which all nodes serve too, without the proxy; NULL: none */
+    char url[128], control[64], second_url[128], second_control[64];
+    bool has_second;
     uint16_t bulk[NODES];
 } by_hand;
 
@@ -62,11 +64,27 @@ static void start_node(by_hand *h, size_t i)
         for (size_t k = 0; k < 4; k++) argv[n++] = more[k];
     }
     for (size_t k = 0; h->more[k]; k++) argv[n++] = h->more[k];
+    if (h->second) {
+        argv[n++] = "--gateway";
+        argv[n++] = h->second_control;
+    }
     if (h->keys) {
         argv[n++] = "--keys";
         argv[n++] = h->keys;
     }
     h->node[i] = spawn_start(argv);
+}
+
+static spawn *start_gateway(const by_hand *h, char control[64], char url[128])
+{
+    spawn *g = h->keys ? SPAWN("baton-gateway", "-m", h->model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", h->keys)
+                       : SPAWN("baton-gateway", "-m", h->model, "--port", "0", "--control", "tcp://127.0.0.1:*");
+    assert_true(spawn_wait_err(g, "waiting for", spawn_patience(READY_MS)));
+    const char *nodes = strstr(spawn_err(g), "nodes: "), *clients = strstr(spawn_err(g), "clients: ");
+    assert_true(nodes && clients);
+    assert_int_equal(sscanf(nodes, "nodes: %63[^, \n]", control), 1);
+    assert_int_equal(sscanf(clients, "clients: %127[^, \n]", url), 1);
+    return g;
 }
 
 /* The proxy stands on every link, and does nothing yet. */
@@ -78,14 +96,9 @@ static void start(by_hand *h, const char *const *faults)
     while (*faults) options[n++] = *faults++;
     h->p = proxy_start(options);
     proxy_order(&h->p, "faults * off");
-    h->gateway = h->keys ? SPAWN("baton-gateway", "-m", h->model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", h->keys)
-                         : SPAWN("baton-gateway", "-m", h->model, "--port", "0", "--control", "tcp://127.0.0.1:*");
-    assert_true(spawn_wait_err(h->gateway, "waiting for", spawn_patience(READY_MS)));
-    const char *nodes = strstr(spawn_err(h->gateway), "nodes: "), *clients = strstr(spawn_err(h->gateway), "clients: ");
-    assert_true(nodes && clients);
-    assert_int_equal(sscanf(nodes, "nodes: tcp://%63[^, \n]", h->control), 1);
-    assert_int_equal(sscanf(clients, "clients: %127[^, \n]", h->url), 1);
-    proxy_order(&h->p, "target control-* %s", h->control);
+    h->gateway = start_gateway(h, h->control, h->url);
+    if (h->has_second) h->second = start_gateway(h, h->second_control, h->second_url);
+    proxy_order(&h->p, "target control-* %s", h->control + strlen("tcp://"));
     for (size_t i = 2; i < NODES; i++) {
         h->bulk[i] = free_port();
         proxy_order(&h->p, "target bulk-%s 127.0.0.1:%u", ids[i], h->bulk[i]);
@@ -116,6 +129,7 @@ static void stop(by_hand *h)
     }
     for (size_t i = 0; i < NODES; i++) end(h->node[i]);
     end(h->gateway);
+    if (h->second) end(h->second);
     assert_true(proxy_stop(&h->p));
 }
 
@@ -185,6 +199,194 @@ static void with_keys_bytes_are_corrupted_and_links_cut_and_nothing_changes(void
     stop(&h);
 }
 
+/* ---- one link, one node ---- */
+
+static json_t *pinned(const char *prompt, int max_tokens, const char *decode)
+{
+    json_t *r = cluster_request(prompt, max_tokens);
+    json_object_set_new(r, "baton", json_pack("{s:s}", "decode", decode));
+    return r;
+}
+
+/* A prompt whose greedy answer goes on for at least so many tokens; most lead a random model into a circle, some to an early end. */
+static const char *find_long(const by_hand *h, size_t tokens)
+{
+    static char prompt[2];
+    for (*prompt = 'a'; *prompt <= 'z'; ++*prompt) {
+        json_t *r = cluster_request(prompt, (int)tokens);
+        client *c = client_post(h->url, "/v1/completions", r);
+        json_decref(r);
+        const bool is_long = client_wait(c, spawn_patience(60000)) && json_array_size(json_object_get(client_baton(c), "token_ids")) == tokens;
+        client_end(c);
+        if (is_long) return prompt;
+    }
+    fail_msg("no prompt gives a long answer");
+    return NULL;
+}
+
+/* A stream that has begun to come. */
+static client *begin_stream_on(const by_hand *h, const char *prompt, const char *decode, int max_tokens)
+{
+    json_t *r = pinned(prompt, max_tokens, decode);
+    json_object_set_new(r, "stream", json_true());
+    client *c = client_post(h->url, "/v1/completions", r);
+    json_decref(r);
+    const int64_t end = spawn_now_ms() + spawn_patience(20000);
+    while (!client_is_over(c) && strlen(client_body(c)) < 4000 && spawn_now_ms() < end) client_step();
+    assert_true(!client_is_over(c) && strlen(client_body(c)) >= 4000);
+    return c;
+}
+
+/* The stream goes on after what was done to its node, within ms, and its end is that of an undisturbed one. */
+static void expect_going_on(client *c, const char *what, bool must_move)
+{
+    const int64_t begin = spawn_now_ms(), end = begin + spawn_patience(60000);
+    int64_t last_ms = begin, gap_ms = 0;
+    for (size_t len = strlen(client_body(c)); !client_is_over(c) && spawn_now_ms() < end; client_step()) {
+        if (strlen(client_body(c)) == len) continue;
+        len = strlen(client_body(c));
+        if (spawn_now_ms() - last_ms > gap_ms) gap_ms = spawn_now_ms() - last_ms;
+        last_ms = spawn_now_ms();
+    }
+    if (!client_is_done(c) || client_error(c)) {
+        printf("%.300s ... %s\n", client_body(c), client_body(c) + strlen(client_body(c)) - 300);
+        fail_msg("%s: the stream did not go on", what);
+    }
+    const json_t *baton = client_baton(c);
+    printf("%s: the stream went on after %lld ms; %lld attempts, %zu tokens\n", what, (long long)gap_ms, (long long)json_integer_value(json_object_get(baton, "attempts")),
+           json_array_size(json_object_get(baton, "token_ids")));
+    if (must_move) assert_true(json_integer_value(json_object_get(baton, "attempts")) > 1);
+}
+
+static void streams_outlive_a_node_that_stops_or_is_cut_off(void **state)
+{
+    enum { TOKENS = 600 };
+    static const char *const holds[] = { "both", "up", "down" };
+    by_hand h = { .model = spawn_long_model(), .more = { "--isa", "ref" } };
+    (void)state;
+    START(&h, "--seed", "1");
+    const char *prompt = find_long(&h, TOKENS);
+    for (int i = 0; i < 4; i++) {
+        client *c = begin_stream_on(&h, prompt, "decode-0", TOKENS);
+        if (i < 3) proxy_order(&h.p, "hold control-decode-0 %s", holds[i]);
+        else spawn_signal(h.node[2], SIGSTOP);
+        expect_going_on(c, i < 3 ? holds[i] : "stopped", i != 2);      /* what goes up needs no answer for a while */
+        json_t *tokens = json_deep_copy(json_object_get(client_baton(c), "token_ids"));
+        client_end(c);
+        if (i < 3) proxy_order(&h.p, "hold control-decode-0 off");
+        else spawn_signal(h.node[2], SIGCONT);
+        assert_true(cluster_wait_node(h.url, ids[2], "ready", 0, spawn_patience(READY_MS)));
+        c = begin_stream_on(&h, prompt, "decode-1", TOKENS);        /* the same prompt as then, undisturbed */
+        assert_true(client_wait(c, spawn_patience(60000)));
+        assert_true(json_equal(tokens, json_object_get(client_baton(c), "token_ids")));
+        json_decref(tokens);
+        client_end(c);
+    }
+    stop(&h);
+}
+
+static json_int_t pages_used(const char *url, const char *id)
+{
+    json_t *status = cluster_status(url), *n;
+    json_int_t pages = -1;
+    size_t i;
+    json_array_foreach(json_object_get(status, "nodes"), i, n)
+        if (strcmp(json_string_value(json_object_get(n, "id")), id) == 0) pages = json_integer_value(json_object_get(n, "pages_used"));
+    json_decref(status);
+    return pages;
+}
+
+/* decode-0 runs on but its gateway cannot reach it, decode-1 is stopped for longer than a lease; the clients leave meanwhile. What they
+ * held is seen through another gateway. */
+static void a_cut_off_or_stopped_node_frees_pages_at_the_end_of_the_lease(void **state)
+{
+    enum { LEASE_MS = 10000, SLACK_MS = 5000 };
+    by_hand h = { .model = spawn_long_model(), .has_second = true };
+    client *c[2];
+    (void)state;
+    START(&h, "--seed", "1");
+    proxy_order(&h.p, "hold bulk-* both");                  /* the prompts do not arrive, so that nothing ends by itself */
+    for (size_t i = 0; i < 2; i++) {
+        json_t *r = pinned("the day when she said that the end of the day", 8, ids[2 + i]);
+        c[i] = client_post(h.url, "/v1/completions", r);
+        json_decref(r);
+    }
+    const int64_t seen_end = spawn_now_ms() + spawn_patience(5000);
+    while ((pages_used(h.second_url, ids[2]) <= 0 || pages_used(h.second_url, ids[3]) <= 0) && spawn_before(seen_end)) client_step();
+    assert_true(pages_used(h.second_url, ids[2]) > 0 && pages_used(h.second_url, ids[3]) > 0);
+    proxy_order(&h.p, "hold control-decode-0 both");
+    spawn_signal(h.node[3], SIGSTOP);
+    const int64_t begin = spawn_now_ms();
+    for (size_t i = 0; i < 2; i++) client_end(c[i]);
+    const int64_t end = begin + spawn_patience(LEASE_MS + SLACK_MS);
+    while (pages_used(h.second_url, ids[2]) && spawn_before(end)) {}
+    const int64_t cut_ms = spawn_now_ms() - begin;
+    assert_int_equal(pages_used(h.second_url, ids[2]), 0);
+    while (spawn_before(begin + LEASE_MS + 500)) {}         /* the stopped one's lease is over too */
+    spawn_signal(h.node[3], SIGCONT);
+    const int64_t woken = spawn_now_ms(), woken_end = woken + spawn_patience(SLACK_MS);
+    while (pages_used(h.second_url, ids[3]) && spawn_before(woken_end)) {}
+    assert_true(cut_ms > LEASE_MS / 4);                      /* not because the answer was over */
+    printf("pages free %lld ms after the cut-off node's client left, %lld ms after the stopped node went on\n", (long long)cut_ms,
+           (long long)(spawn_now_ms() - woken));
+    assert_int_equal(pages_used(h.second_url, ids[3]), 0);
+    stop(&h);
+}
+
+/* Answers to n short requests on one decode node, one after the other. */
+static int64_t time_on(const by_hand *h, const char *decode, int n)
+{
+    static int number;
+    const int64_t begin = spawn_now_ms();
+    for (int i = 0; i < n; i++) {
+        char prompt[64];
+        snprintf(prompt, sizeof prompt, "short number %d", number++);
+        json_t *r = pinned(prompt, 4, decode);
+        client *c = client_post(h->url, "/v1/completions", r);
+        json_decref(r);
+        assert_true(client_wait(c, spawn_patience(60000)) && client_status(c) == 200);
+        client_end(c);
+    }
+    return spawn_now_ms() - begin;
+}
+
+static void a_slow_decode_node_slows_its_own_requests_only(void **state)
+{
+    enum { SLOW = 4, SHORT = 10, BYTES_PER_S = 60000 };
+    by_hand h = { .model = spawn_long_model(), .more = { "--slots", "16" } };
+    client *slow[SLOW];
+    char *prompt = malloc(8192);
+    (void)state;
+    assert_non_null(prompt);
+    START(&h, "--seed", "1");
+    (void)time_on(&h, ids[3], SHORT);                       /* links are there */
+    const int64_t alone_ms = time_on(&h, ids[3], SHORT);
+    proxy_order(&h.p, "slow bulk-decode-0 %d", BYTES_PER_S);
+    for (int i = 0; i < SLOW; i++) {
+        snprintf(prompt, 64, "%d ", i);
+        for (int k = 0; k < 400; k++) strcat(prompt, "the day when she ");
+        json_t *r = pinned(prompt, 4, ids[2]);
+        json_object_set_new(r, "stream", json_true());
+        slow[i] = client_post(h.url, "/v1/completions", r);
+        json_decref(r);
+    }
+    for (int i = 0; i < SLOW; i++) assert_true(client_wait_text(slow[i], "data: ", spawn_patience(60000)));     /* computed, not there */
+    const int64_t beside_ms = time_on(&h, ids[3], SHORT);
+    int still = 0;
+    for (int i = 0; i < SLOW; i++) still += !client_is_over(slow[i]);
+    printf("%d short answers by the other decode node: %lld ms alone, %lld ms beside a slow one; %d of %d were still on their way to that\n", SHORT,
+           (long long)alone_ms, (long long)beside_ms, still, SLOW);
+    assert_true(beside_ms < 10 * alone_ms + spawn_patience(2000));
+    proxy_order(&h.p, "slow * 0");
+    for (int i = 0; i < SLOW; i++) {
+        if (!client_wait(slow[i], spawn_patience(120000)) || client_status(slow[i]) != 200) fail_msg("%ld %s", client_status(slow[i]), client_body(slow[i]));
+        printf("slow request %d: %lld ms\n", i, (long long)client_ms(slow[i]));
+        client_end(slow[i]);
+    }
+    free(prompt);
+    stop(&h);
+}
+
 static int teardown(void **state)
 {
     (void)client_teardown(state);
@@ -197,6 +399,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(faults_on_every_link_of_a_little_model_change_nothing, teardown),
         cmocka_unit_test_teardown(faults_on_every_link_of_the_default_model_change_nothing, teardown),
         cmocka_unit_test_teardown(with_keys_bytes_are_corrupted_and_links_cut_and_nothing_changes, teardown),
+        cmocka_unit_test_teardown(streams_outlive_a_node_that_stops_or_is_cut_off, teardown),
+        cmocka_unit_test_teardown(a_cut_off_or_stopped_node_frees_pages_at_the_end_of_the_lease, teardown),
+        cmocka_unit_test_teardown(a_slow_decode_node_slows_its_own_requests_only, teardown),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     spawn_setup();
