@@ -98,7 +98,7 @@ static void drain(dc_brain *b)
 static void on_role(dc_brain *b, uint32_t gate, bt_role wanted)
 {
     const bool begins = bt_role_answer(&to_gate(b, gate, BT_MSG_ROLE_ANSWER)->u.role_answer, &b->next_role, wanted, BT_ROLE_DECODE,
-                                       b->cfg.may_change_role, b->draining);
+                                       b->role_may, b->draining);
     if (!begins) return;
     (void)dc_act(b, DC_DO_DRAIN);
     drain(b);
@@ -326,6 +326,7 @@ bt_load dc_brain_load(const dc_brain *b)
 
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_bytes; }
 
+void dc_brain_set_role_may(dc_brain *b, bt_role_may may) { b->role_may = may; }
 bool dc_brain_is_welcome(const dc_brain *b)
 {
     for (uint32_t g = 0; g < b->cfg.gateways; g++)

@@ -49,7 +49,6 @@ typedef struct dc_config {
     uint32_t pages_total, page_tokens;      /* page_tokens: a multiple of 16, at most 256 */
     uint32_t growth_tokens;         /* counted for each sequence beside its prompt */
     uint32_t swap_pages;            /* of the swap store; 0: there is none */
-    bt_role_may may_change_role;    /* ROLE: whether the process can be a prefill node */
     bool can_prefill;               /* then hello.prefill_exactness names the class */
     int64_t preempted_us;           /* the longest wait for pages; 20 s */
     uint32_t links_max;             /* prefill nodes greeted at once; the one idle longest makes room */
@@ -183,6 +182,7 @@ int64_t dc_brain_due_us(const dc_brain *b);
 
 bt_load dc_brain_load(const dc_brain *b);               /* as heartbeats tell it */
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes);     /* for the next heartbeat */
+void dc_brain_set_role_may(dc_brain *b, bt_role_may may);   /* whether the process can be a prefill node; at first it may not */
 bool dc_brain_is_welcome(const dc_brain *b);            /* some gateway has taken this node in */
 const dc_counters *dc_brain_counters(const dc_brain *b);
 bool dc_brain_is_sound(const dc_brain *b);              /* its counts agree with each other: for tests and the simulator, O(pages) */

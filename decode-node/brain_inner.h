@@ -68,6 +68,7 @@ struct dc_brain {
     dc_link *links;
     uint64_t epochs, ages, rss_bytes;
     bool draining, exited, started;
+    bt_role_may role_may;
     bt_role next_role;                      /* what it drains for; 0: to end */
     bt_attempt_log log;
     bt_kv_range missing[BT_MSG_MAX_RANGES];

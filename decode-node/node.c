@@ -116,6 +116,8 @@ static void step(node *n, const dc_event *ev)
 
 static void on_control(void *ud, uint32_t gateway, const bt_msg *m)
 {
+    node *n = ud;
+    if (m->type == BT_MSG_ROLE) dc_brain_set_role_may(n->brain, bt_shell_role_may(n->shell, n->has_other_role));
     step(ud, &(dc_event){ .type = DC_EV_CONTROL, .u.control = { gateway, m } });
 }
 
@@ -255,7 +257,6 @@ static bt_err open_brain(node *n, bt_fault *fault)
                             .kv_memory_bytes = n->o->kv_memory_bytes };
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
-    bc.may_change_role = bt_shell_role_may(n->shell, n->has_other_role);
     bc.slots = (uint32_t)n->o->slots;
     bc.growth_tokens = (uint32_t)n->o->growth_tokens;
     bc.window_bytes = n->o->window_bytes;

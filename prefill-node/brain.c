@@ -350,7 +350,7 @@ static void drain(pf_brain *b)
 static void on_role(pf_brain *b, uint32_t gate, bt_role wanted)
 {
     const bool begins = bt_role_answer(&to_gate(b, gate, BT_MSG_ROLE_ANSWER)->u.role_answer, &b->next_role, wanted, BT_ROLE_PREFILL,
-                                       b->cfg.may_change_role, b->draining);
+                                       b->role_may, b->draining);
     if (!begins) return;
     (void)pf_act(b, PF_DO_DRAIN);
     drain(b);
@@ -690,6 +690,7 @@ bt_load pf_brain_load(const pf_brain *b)
 
 void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_bytes; }
 
+void pf_brain_set_role_may(pf_brain *b, bt_role_may may) { b->role_may = may; }
 bool pf_brain_is_welcome(const pf_brain *b)
 {
     for (uint32_t g = 0; g < b->cfg.gateways; g++)

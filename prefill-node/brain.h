@@ -35,7 +35,6 @@ typedef struct pf_config {
     bt_incarnation self;
     bt_msg_hello hello;             /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens,
                                      * pid, engine (borrowed); load is filled here */
-    bt_role_may may_change_role;    /* ROLE: whether the process can be a decode node */
     uint32_t gateways;              /* 1..PF_MAX_GATEWAYS control links, addressed by index */
     uint32_t slots;                 /* attempts at once, 1..1024 */
     uint32_t workers;               /* COMPUTEs at once, 1..slots */
@@ -159,6 +158,7 @@ int64_t pf_brain_due_us(const pf_brain *b);
 
 bt_load pf_brain_load(const pf_brain *b);               /* as heartbeats tell it */
 void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes);     /* for the next heartbeat */
+void pf_brain_set_role_may(pf_brain *b, bt_role_may may);   /* whether the process can be a decode node; at first it may not */
 bool pf_brain_is_welcome(const pf_brain *b);            /* some gateway has taken this node in */
 const pf_counters *pf_brain_counters(const pf_brain *b);
 #endif

@@ -68,6 +68,7 @@ struct pf_brain {
     uint32_t *counted, counts;          /* [pages_total] in which count of distinct pages a page was met last */
     uint64_t turns, served, epochs, rss_bytes;
     bool draining, exited, started;
+    bt_role_may role_may;
     bt_role next_role;              /* what it drains for; 0: to end */
     bt_attempt_log log;
     pf_action *acts; size_t acts_len, acts_cap;

@@ -198,6 +198,8 @@ static void step(node *n, const pf_event *ev)
 
 static void on_control(void *ud, uint32_t gateway, const bt_msg *m)
 {
+    node *n = ud;
+    if (m->type == BT_MSG_ROLE) pf_brain_set_role_may(n->brain, bt_shell_role_may(n->shell, n->has_other_role));
     step(ud, &(pf_event){ .type = PF_EV_CONTROL, .u.control = { gateway, m } });
 }
 
@@ -278,7 +280,6 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.hello.engine = &n->about.engine;
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
-    bc.may_change_role = bt_shell_role_may(n->shell, n->has_other_role);
     bc.slots = (uint32_t)n->o->slots;
     bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
     bc.page_tokens = BT_NODE_PAGE_TOKENS;

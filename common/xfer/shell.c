@@ -207,7 +207,8 @@ void bt_shell_stop(bt_shell *s) { s->stopped = true; }
 bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role)
 {
     if (!has_other_role) return BT_ROLE_MAY_NOT;
-    return s->config.keys_dir ? BT_ROLE_MAY_NOT_KEY : BT_ROLE_MAY;
+    const unsigned both = BT_PEER_PREFILL | BT_PEER_DECODE;
+    return (bt_net_own_roles(s->net) & both) == both ? BT_ROLE_MAY : BT_ROLE_MAY_NOT_KEY;
 }
 
 bool bt_shell_leave_role(bt_shell *s)

@@ -51,6 +51,6 @@ void   bt_shell_stop(bt_shell *s);                          /* the process ends 
 /* For a process that goes on in another role. _drain: the node drains by itself, without a signal, from now on: the drain timeout runs.
  * _leave_role: as _stop, but the process goes on and signals wait for its next shell; false, and it is as _stop, when one has come. */
 void   bt_shell_drain(bt_shell *s);
-bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role);      /* has_other_role: of this process; and its key, where there are keys */
+bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role);      /* has_other_role: the program has; and its key, by the allow list as it is now */
 bool   bt_shell_leave_role(bt_shell *s);
 #endif

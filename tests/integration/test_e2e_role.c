@@ -37,14 +37,19 @@ static int teardown(void **state)
     return spawn_teardown(state);
 }
 
-static void start_gateway(door *d, const char *model)
+static void find_addresses(door *d)
 {
-    d->program = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*");
     assert_true(spawn_wait_err(d->program, "waiting for", spawn_patience(READY_MS)));
     const char *nodes = strstr(spawn_err(d->program), "nodes: "), *clients = strstr(spawn_err(d->program), "clients: ");
     assert_true(nodes && clients);
     assert_int_equal(sscanf(nodes, "nodes: %127[^, \n]", d->control), 1);
     assert_int_equal(sscanf(clients, "clients: %127[^, \n]", d->url), 1);
+}
+
+static void start_gateway(door *d, const char *model)
+{
+    d->program = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*");
+    find_addresses(d);
 }
 
 static spawn *start_decode(const char *model, const char *id, const door *d, const char *option, const char *value)
@@ -227,6 +232,66 @@ static void what_cannot_be_is_refused_with_words(void **state)
     end(d.program);
 }
 
+static void signal_and_wait(spawn *s, const char *words)
+{
+    spawn_signal(s, SIGHUP);
+    assert_true(spawn_wait_err(s, words, spawn_patience(READY_MS)));
+}
+
+/* With keys: the node's line of the allow file decides, as it is when the node is asked. */
+static void a_key_needs_both_roles(void **state)
+{
+    (void)state;
+    const char *model = spawn_tiny_model(1);
+    char keys[256], allow[300], text[4096], changed[4200];
+    door d;
+    spawn *s;
+    snprintf(keys, sizeof keys, "%s", spawn_path("keys"));
+    snprintf(allow, sizeof allow, "%s/allow", keys);
+    spawn *made = SPAWN("baton", "keygen", keys, "gateway", "prefill-0", "decode-0", "decode-1");
+    if (spawn_wait(made, spawn_patience(READY_MS)) != 0) fail_msg("%s", spawn_err(made));
+    d.program = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", keys, "--key", "gateway");
+    find_addresses(&d);
+    spawn *node[3] = {
+        SPAWN("baton-prefill", "-m", model, "--id", "prefill-0", "--gateway", d.control, "--keys", keys, "--key", "prefill-0", "--threads", "1",
+              "--engine", "host"),
+        SPAWN("baton-decode", "-m", model, "--id", "decode-0", "--gateway", d.control, "--keys", keys, "--key", "decode-0", "--threads", "1",
+              "--listen", "tcp://127.0.0.1:*", "--prefill-engine", "host"),
+        SPAWN("baton-decode", "-m", model, "--id", "decode-1", "--gateway", d.control, "--keys", keys, "--key", "decode-1", "--threads", "1",
+              "--listen", "tcp://127.0.0.1:*", "--prefill-engine", "host"),
+    };
+    wait_ready(&d, "prefill-0");
+    wait_ready(&d, "decode-0");
+    wait_ready(&d, "decode-1");
+    char *expected = answer(ask(&d, "prefill-0", "decode-0", TOKENS), "prefill-0");
+    assert_int_equal(role(&d, "decode-1", "prefill", &s), 1);
+    assert_non_null(strstr(spawn_err(s), "its key has not both roles"));
+
+    FILE *f = fopen(allow, "re");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    char *line = strstr(text, "decode decode-1");
+    assert_non_null(line);
+    snprintf(changed, sizeof changed, "%.*sprefill,%s", (int)(line - text), text, line);
+    assert_non_null(f = fopen(allow, "we"));
+    assert_true(fputs(changed, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    signal_and_wait(d.program, "allow list read again");
+    for (int i = 0; i < 3; i++) signal_and_wait(node[i], "allow list read again");
+    expect_role(&d, "decode-1", "prefill");
+    char *now = answer(ask(&d, "decode-1", "decode-0", TOKENS), "decode-1");
+    assert_string_equal(now, expected);
+    expect_role(&d, "decode-1", "decode");
+    free(now);
+    now = answer(ask(&d, "prefill-0", "decode-1", TOKENS), "prefill-0");
+    assert_string_equal(now, expected);
+    free(now);
+    free(expected);
+    for (int i = 0; i < 3; i++) end(node[i]);
+    end(d.program);
+}
+
 static void a_signal_while_it_drains_ends_the_process(void **state)
 {
     (void)state;
@@ -260,6 +325,7 @@ int main(void)
         cmocka_unit_test_teardown(a_request_in_progress_ends_before_the_role_changes, teardown),
         cmocka_unit_test_teardown(a_node_that_cannot_prefill_goes_back, teardown),
         cmocka_unit_test_teardown(what_cannot_be_is_refused_with_words, teardown),
+        cmocka_unit_test_teardown(a_key_needs_both_roles, teardown),
         cmocka_unit_test_teardown(a_signal_while_it_drains_ends_the_process, teardown),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -15,7 +15,6 @@ static const bt_incarnation OTHER = {{9}};
 static dc_brain *make_that(bt_role_may may)
 {
     dc_config c = dc_config_defaults();
-    c.may_change_role = may;
     c.self = decode_kit_self;
     c.pages_total = 8;
     c.hello.ctx_tokens = 256;
@@ -24,6 +23,7 @@ static dc_brain *make_that(bt_role_may may)
     dc_brain *b = NULL;
     decode_kit_now = 1000000;
     assert_int_equal(dc_brain_new(&b, &c, NULL), BT_OK);
+    dc_brain_set_role_may(b, may);
     decode_kit_step(b, &(dc_event){.type = DC_EV_TICK});
     assert_non_null(decode_kit_said(BT_MSG_HELLO));
     decode_kit_control(b, &(bt_msg){.type = BT_MSG_WELCOME});

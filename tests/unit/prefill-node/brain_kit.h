@@ -62,7 +62,6 @@ static inline const bt_msg *said(bt_msg_type type)
 static inline pf_brain *make_that(bt_role_may may)
 {
     pf_config c = pf_config_defaults();
-    c.may_change_role = may;
     c.self = SELF;
     c.slots = 2;
     c.pages_total = 12;
@@ -71,6 +70,7 @@ static inline pf_brain *make_that(bt_role_may may)
     pf_brain *b = NULL;
     now = 1000000;
     assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);
+    pf_brain_set_role_may(b, may);
     step(b, &(pf_event){.type = PF_EV_TICK});
     assert_non_null(said(BT_MSG_HELLO));
     control(b, &(bt_msg){.type = BT_MSG_WELCOME});
