@@ -47,8 +47,9 @@ static void accept(gw_request *r)
 
 static void on_reserved(gw_brain *b, gw_request *r, const bt_msg_reserved *w)
 {
-    if (r->state != GW_RESERVING) {
-        b->n.repeats++;
+    if (r->state != GW_RESERVING || w->covered_tokens > r->ids_len) {
+        b->n.repeats += r->state != GW_RESERVING;
+        b->n.unexpected += r->state == GW_RESERVING;
         return;
     }
     r->reserved = *w;
@@ -154,10 +155,10 @@ static void begin_answer(gw_brain *b, gw_request *r, const gw_side *side, const 
     r->stats.queue_us = w->queue_us;
     r->stats.prefill_us = w->prefill_us;
     r->stats.work = w->work;
-    r->stats.cached_tokens = w->cached_tokens;
+    r->stats.cached_tokens = w->cached_tokens < r->ids_len ? w->cached_tokens : r->ids_len;
     r->stats.covered_tokens = r->reserved.covered_tokens;
-    b->n.cached_tokens += w->cached_tokens;
-    b->n.covered_tokens += r->reserved.covered_tokens;
+    b->n.cached_tokens += r->stats.cached_tokens;
+    b->n.covered_tokens += r->stats.covered_tokens;
     r->stats.ttft_us = b->now_us - r->submitted_us;
     if (n) memcpy(r->stats.prefilled_by, n->hello.node_id, sizeof r->stats.prefilled_by);
     uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
