@@ -369,6 +369,7 @@ int dc_node_run(const dc_options *o, bt_role *ret_next)
     bt_err e = open_node(&n, &fault);
     if (e == BT_OK) e = bt_shell_run(n.shell, &fault);
     if (n.brain) log_counts(&n);
+    if (n.shell) bt_shell_log_refused(n.shell, n.bulk);
     if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
     else if (n.next) *ret_next = n.next;
     close_node(&n);

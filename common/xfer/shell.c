@@ -8,6 +8,7 @@
 #include "xfer/net.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,19 @@ void bt_shell_drain(bt_shell *s)
     if (s->is_clocked) return;
     s->is_clocked = true;
     if (bt_loop_add_timer(&id, s->loop, s->config.drain_timeout_ms, 0, on_drain_timeout, s) < 0) bt_shell_stop(s);
+}
+
+void bt_shell_log_refused(const bt_shell *s, const bt_link *bulk)
+{
+    bt_link_counters sum = { 0 };
+    for (size_t i = 0; i <= BT_SHELL_MAX_GATEWAYS; i++) {
+        const bt_link *l = i < BT_SHELL_MAX_GATEWAYS ? s->control[i].link : bulk;
+        if (!l) continue;
+        sum.forbidden += bt_link_counters_of(l)->forbidden;
+        sum.bad += bt_link_counters_of(l)->bad;
+    }
+    bt_log(BT_LOG_DEBUG, "refused: connections without a key of the list %" PRIu64 ", messages that their key may not say %" PRIu64 ", broken messages %" PRIu64,
+           bt_net_refused(s->net), sum.forbidden, sum.bad);
 }
 
 void bt_shell_reload(bt_net *net)

@@ -44,6 +44,8 @@ void   bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m);
 void   bt_shell_due(bt_shell *s, int64_t due_us);           /* a brain's due time, BT_STEP_NEVER too */
 bt_random bt_shell_random(void);                            /* ends the process if the system gives none */
 void   bt_shell_on_bad(void *ud, const bt_fault *why);      /* a bt_link on_bad that logs, one line a second at most */
+/* One debug line of what was refused on the control links and on `bulk` (NULL: none), for the end of a process. */
+void   bt_shell_log_refused(const bt_shell *s, const bt_link *bulk);
 void   bt_shell_reload(bt_net *net);                        /* bt_net_reload, and a line in the log for how it went */
 /* Until bt_shell_stop or bt_shell_leave_role, or the second signal, or 2 s after the drain timeout. */
 bt_err bt_shell_run(bt_shell *s, bt_fault *fault);

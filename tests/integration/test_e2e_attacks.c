@@ -324,6 +324,13 @@ static int stop(void **state)
         spawn_signal(all[i], SIGTERM);
         if (spawn_wait(all[i], spawn_patience(10000)) != 0) printf("%s", spawn_err(all[i]));
     }
+    unsigned strangers = 0, forbidden = 0;
+    const char *line = strstr(spawn_err(h.decode), "refused: connections");
+    if (!line || sscanf(line, "refused: connections without a key of the list %u, messages that their key may not say %u", &strangers, &forbidden) != 2
+        || forbidden == 0) {
+        printf("the decode node did not count what it refused: %s\n", line ? line : "no line");
+        return -1;
+    }
     (void)client_teardown(state);
     return spawn_teardown(state);
 }
