@@ -69,15 +69,15 @@ static void start_node(by_hand *h, size_t i)
         argv[n++] = h->second_control;
     }
     if (h->keys) {
-        argv[n++] = "--keys";
-        argv[n++] = h->keys;
+        const char *const more[] = { "--keys", h->keys, "--key", ids[i] };
+        for (size_t k = 0; k < 4; k++) argv[n++] = more[k];
     }
     h->node[i] = spawn_start(argv);
 }
 
 static spawn *start_gateway(const by_hand *h, char control[64], char url[128])
 {
-    spawn *g = h->keys ? SPAWN("baton-gateway", "-m", h->model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", h->keys)
+    spawn *g = h->keys ? SPAWN("baton-gateway", "-m", h->model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", h->keys, "--key", "gateway")
                        : SPAWN("baton-gateway", "-m", h->model, "--port", "0", "--control", "tcp://127.0.0.1:*");
     assert_true(spawn_wait_err(g, "waiting for", spawn_patience(READY_MS)));
     const char *nodes = strstr(spawn_err(g), "nodes: "), *clients = strstr(spawn_err(g), "clients: ");
@@ -191,7 +191,7 @@ static void with_keys_bytes_are_corrupted_and_links_cut_and_nothing_changes(void
     by_hand h = { .model = spawn_long_model(), .more = { "--isa", "ref" }, .keys = spawn_path("keys") };
     storm s;
     (void)state;
-    spawn *keygen = SPAWN("baton", "keygen", h.keys);
+    spawn *keygen = SPAWN("baton", "keygen", h.keys, "--prefill", "2", "--decode", "2");
     if (spawn_wait(keygen, spawn_patience(5000)) != 0) fail_msg("keygen: %s", spawn_err(keygen));
     START(&h, "--mode", "bytes", "--seed", seed_text(), "--delay", "0.01", "--corrupt", "0.002", "--cut-every", "10s");
     assert_true(storm_learn(&s, h.url, storm_number("BATON_TEST_SEED", 1), 400, 300));
