@@ -28,20 +28,20 @@ const bt_opt_program tool_role_program = {
     .args_min = 2, .args_max = 2, .args_name = "NODE ROLE",
 };
 
-typedef struct job { const config *c; const char *id, *role; char *key; } job;
+typedef struct job { const config *c; const char *id, *role; char *key; int64_t end_us; long status; } job;     /* status: HTTP, of the last answer */
 
 /* What the gateway answers; NULL and words when it is no JSON object, or an error. The caller owns it. */
-static json_t *ask(const job *j, const char *path, const char *post, bt_fault *fault)
+static json_t *ask(job *j, const char *path, const char *post, bt_fault *fault)
 {
     bt_buf body;
-    long status = 0;
     json_t *root = NULL;
     bt_buf_init(&body, 4 << 20);
-    const bt_err e = post ? tool_http_stream(&status, &body, j->c->url, path, j->key, post, NULL, NULL, &tool_stop, fault)
-                          : tool_http_get(&status, &body, j->c->url, path, j->key, fault);
-    if (e == BT_OK && status == 200) root = json_loadb(bt_buf_text(&body), body.len, 0, NULL);
+    j->status = 0;
+    const bt_err e = post ? tool_http_stream(&j->status, &body, j->c->url, path, j->key, post, NULL, NULL, &tool_stop, fault)
+                          : tool_http_get(&j->status, &body, j->c->url, path, j->key, fault);
+    if (e == BT_OK && j->status == 200) root = json_loadb(bt_buf_text(&body), body.len, 0, NULL);
     if (e == BT_OK && !json_is_object(root)) {
-        tool_http_error_text(fault->text, sizeof fault->text, status, &body);
+        tool_http_error_text(fault->text, sizeof fault->text, j->status, &body);
         json_decref(root);
         root = NULL;
     }
@@ -90,9 +90,8 @@ static int show(const job *j, const json_t *node, const char *words)
 }
 
 /* Until the node serves as wanted, has come back as what it was, or the time is over. */
-static int wait_for_it(const job *j, const char *old_incarnation, bt_fault *fault)
+static int wait_for_it(job *j, const char *old_incarnation, bt_fault *fault)
 {
-    const int64_t end_us = bt_clock_us() + j->c->wait_ms * 1000;
     int rc = -1;
     while (rc < 0) {
         json_t *status = ask(j, "/v1/status", NULL, fault);
@@ -104,7 +103,7 @@ static int wait_for_it(const job *j, const char *old_incarnation, bt_fault *faul
         } else if (is_ready && !is(n, "incarnation", old_incarnation)) {
             bt_fail(fault, BT_EIO, "%s could not serve as %s and is what it was; its own log says why", j->id, j->role);
             rc = tool_fail("role", fault);
-        } else if (tool_stop || bt_clock_us() >= end_us) {
+        } else if (tool_stop || bt_clock_us() >= j->end_us) {
             bt_fail(fault, BT_EAGAIN, "%s does not serve as %s yet; it goes on with the change, see 'baton status'", j->id, j->role);
             rc = tool_stop ? TOOL_INTERRUPTED : tool_fail("role", fault);
         }
@@ -114,19 +113,29 @@ static int wait_for_it(const job *j, const char *old_incarnation, bt_fault *faul
     return rc;
 }
 
-static int change(const job *j, bt_fault *fault)
+/* A node in the middle of a change cannot be asked; then again, while there is time. incarnation: who was asked. */
+static json_t *ask_node(job *j, char incarnation[40], bt_fault *fault)
 {
-    char path[256], post[64], incarnation[40] = "";
-    if (make_path(path, sizeof path, j->id, fault) < 0) return tool_fail("role", fault);
-    json_t *status = ask(j, "/v1/status", NULL, fault);
-    if (!status) return tool_fail("role", fault);
-    const json_t *before = find_node(status, j->id);
-    const char *own = json_string_value(json_object_get(before, "incarnation"));
-    if (own) snprintf(incarnation, sizeof incarnation, "%s", own);
-    json_decref(status);
+    char path[256], post[64];
+    if (make_path(path, sizeof path, j->id, fault) < 0) return NULL;
     snprintf(post, sizeof post, "{\"role\":\"%s\"}", j->role);
-    json_t *answer = ask(j, path, post, fault);
-    if (!answer) return tool_fail("role", fault);
+    for (;;) {
+        json_t *status = ask(j, "/v1/status", NULL, fault);
+        if (!status) return NULL;
+        const char *own = json_string_value(json_object_get(find_node(status, j->id), "incarnation"));
+        snprintf(incarnation, 40, "%s", own ? own : "");
+        json_decref(status);
+        json_t *answer = ask(j, path, post, fault);
+        if (answer || (j->status != 503 && j->status != 504) || tool_stop || bt_clock_us() >= j->end_us) return answer;
+        (void)poll(NULL, 0, LOOK_EVERY_MS);
+    }
+}
+
+static int change(job *j, bt_fault *fault)
+{
+    char incarnation[40];
+    json_t *answer = ask_node(j, incarnation, fault);
+    if (!answer) return tool_stop ? TOOL_INTERRUPTED : tool_fail("role", fault);
     const int rc = j->c->wait_ms == 0 ? show(j, answer, "drains, then serves as") : wait_for_it(j, incarnation, fault);
     json_decref(answer);
     return rc;
@@ -139,7 +148,7 @@ int tool_role_run(int argc, char **argv)
     bt_fault fault = { "" };
     int rc = bt_opt_start(&args, &tool_role_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    job j = { .c = &c, .id = args.args[0], .role = args.args[1] };
+    job j = { .c = &c, .id = args.args[0], .role = args.args[1], .end_us = bt_clock_us() + c.wait_ms * 1000 };
     if (strcmp(j.role, "prefill") != 0 && strcmp(j.role, "decode") != 0) {
         bt_fail(&fault, BT_EARG, "'%.40s' is not a role: prefill or decode", j.role);
         bt_opt_usage_error("baton role", &fault);
