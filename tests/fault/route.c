@@ -254,7 +254,8 @@ bt_err route_set_target(route *r, const char *host_port, bt_fault *fault)
     int64_t port;
     const char *colon = strrchr(host_port, ':');
     struct sockaddr_in at = { .sin_family = AF_INET };
-    if (!colon || (size_t)(colon - host_port) >= sizeof host) return bt_fail(fault, BT_EARG, "'%.100s' is not an address such as 127.0.0.1:5600", host_port);
+    if (!colon || (size_t)(colon - host_port) >= sizeof host)
+        return bt_fail(fault, BT_EARG, "'%.100s' is not an address such as 127.0.0.1:5600", host_port);
     snprintf(host, sizeof host, "%.*s", (int)(colon - host_port), host_port);
     const bt_err e = bt_num_int(&port, colon + 1, 1, 65535, fault);
     if (e < 0) return e;

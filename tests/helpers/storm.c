@@ -97,9 +97,9 @@ static void tell(storm *s, const storm_flight *f, const char *what)
 {
     if (s->failed + s->altered > WORDS_TOLD) return;
     char *want = json_dumps(s->kinds[f->kind].ids, JSON_COMPACT), *request = json_dumps(s->kinds[f->kind].request, JSON_COMPACT);
-    printf("seed %llu, request %llu of kind %zu, %s, %s after %lld ms: status %ld: %.2000s\nrequest: %.600s\nalone: %s\n", (unsigned long long)s->seed,
-           (unsigned long long)s->sent, f->kind, f->is_stream ? "stream" : "whole", what, (long long)client_ms(f->c), client_status(f->c), client_body(f->c),
-           request, want);
+    printf("seed %llu, request %llu of kind %zu, %s, %s after %lld ms: status %ld: %.2000s\nrequest: %.600s\nalone: %s\n",
+           (unsigned long long)s->seed, (unsigned long long)s->sent, f->kind, f->is_stream ? "stream" : "whole", what,
+           (long long)client_ms(f->c), client_status(f->c), client_body(f->c), request, want);
     free(want);
     free(request);
 }
@@ -155,7 +155,8 @@ bool storm_step(storm *s, uint64_t until)
 
 void storm_print(const storm *s, const char *what)
 {
-    printf("%s, seed %llu: %llu requests, %llu whole (%llu by a later attempt), %llu failed, %llu altered, slowest recovery %lld ms, slowest answer %lld ms\n",
+    printf("%s, seed %llu: %llu requests, %llu whole (%llu by a later attempt), %llu failed, %llu altered, slowest recovery "
+           "%lld ms, slowest answer %lld ms\n",
            what, (unsigned long long)s->seed, (unsigned long long)s->sent, (unsigned long long)s->whole, (unsigned long long)s->again,
            (unsigned long long)s->failed, (unsigned long long)s->altered, (long long)s->slowest_gap_ms, (long long)s->slowest_ms);
 }

@@ -111,7 +111,7 @@ static void run_chaos(const char *model, uint64_t requests, int max_tokens, int 
 static void nodes_of_a_little_model_come_and_go_and_no_answer_changes(void **state)
 {
     (void)state;
-    CHAOS(spawn_long_model(), storm_number("BATON_CHAOS", 40), 1500, 300, 1500, "--isa", "ref");
+    CHAOS(spawn_long_model(), storm_number("BATON_CHAOS", 30), 1500, 300, 1500, "--isa", "ref");
 }
 
 static void nodes_of_the_default_model_come_and_go_and_no_answer_changes(void **state)

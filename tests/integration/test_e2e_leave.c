@@ -38,7 +38,8 @@ static int ask(const char *url, const json_t *request)
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0 && connect(fd, (const struct sockaddr *)&at, sizeof at) == 0);
     char *body = json_dumps(request, JSON_COMPACT);
-    snprintf(head, sizeof head, "POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", strlen(body));
+    snprintf(head, sizeof head, "POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+             strlen(body));
     assert_int_equal(send(fd, head, strlen(head), MSG_NOSIGNAL), strlen(head));
     assert_int_equal(send(fd, body, strlen(body), MSG_NOSIGNAL), strlen(body));
     free(body);
@@ -137,8 +138,9 @@ static void depart(const char *model, uint64_t leaves, int words, const char *co
         for (const int64_t end = spawn_now_ms() + GONE_MS; when == QUEUED && !look(sys.url).waiting && spawn_before(end);) {}
         leave(fd, how);
         took[n] = wait_gone(sys.url, when == QUEUED);
-        if (took[n] < 0) fail_msg("seed %llu, departure %llu, %s, by %s: still there", (unsigned long long)s.seed, (unsigned long long)i, moment_names[when],
-                                  manner_names[how]);
+        if (took[n] < 0)
+            fail_msg("seed %llu, departure %llu, %s, by %s: still there", (unsigned long long)s.seed, (unsigned long long)i,
+                     moment_names[when], manner_names[how]);
         n++;
         if (how == HALF) close(fd);
         if (other < 0) continue;

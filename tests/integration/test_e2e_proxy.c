@@ -159,7 +159,8 @@ static const char *seed_text(void)
     return text;
 }
 
-#define FAULTS "--seed", seed_text(), "--delay", "0.01", "--drop", "0.01", "--repeat", "0.01", "--reorder", "0.01", "--corrupt", "0.01", "--cut-every", "10s"
+#define FAULTS "--seed", seed_text(), "--delay", "0.01", "--drop", "0.01", "--repeat", "0.01", "--reorder", "0.01", "--corrupt", "0.01", \
+               "--cut-every", "10s"
 
 static void a_network_that_loses_repeats_reorders_and_cuts_changes_nothing(by_hand *h, int max_tokens, int max_words, const char *what)
 {
@@ -253,8 +254,8 @@ static void expect_going_on(client *c, const char *what, bool must_move)
         fail_msg("%s: the stream did not go on", what);
     }
     const json_t *baton = client_baton(c);
-    printf("%s: the stream went on after %lld ms; %lld attempts, %zu tokens\n", what, (long long)gap_ms, (long long)json_integer_value(json_object_get(baton, "attempts")),
-           json_array_size(json_object_get(baton, "token_ids")));
+    printf("%s: the stream went on after %lld ms; %lld attempts, %zu tokens\n", what, (long long)gap_ms,
+           (long long)json_integer_value(json_object_get(baton, "attempts")), json_array_size(json_object_get(baton, "token_ids")));
     if (must_move) assert_true(json_integer_value(json_object_get(baton, "attempts")) > 1);
 }
 
@@ -379,7 +380,8 @@ static void a_slow_decode_node_slows_its_own_requests_only(void **state)
     assert_true(beside_ms < 10 * alone_ms + spawn_patience(2000));
     proxy_order(&h.p, "slow * 0");
     for (int i = 0; i < SLOW; i++) {
-        if (!client_wait(slow[i], spawn_patience(120000)) || client_status(slow[i]) != 200) fail_msg("%ld %s", client_status(slow[i]), client_body(slow[i]));
+        if (!client_wait(slow[i], spawn_patience(120000)) || client_status(slow[i]) != 200)
+            fail_msg("%ld %s", client_status(slow[i]), client_body(slow[i]));
         printf("slow request %d: %lld ms\n", i, (long long)client_ms(slow[i]));
         client_end(slow[i]);
     }
