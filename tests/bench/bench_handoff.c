@@ -387,7 +387,7 @@ static void open_side(side *s, const path *p, bool is_sender, uint8_t *memory, c
                             .kv_heads = HEADS, .head_dim = DIM };
     for (uint32_t i = 0; i < CELLS; i++) s->idle[i] = i;
     must(bt_loop_new(&s->loop, &fault), &fault);
-    must(bt_net_open(&s->net, s->loop, keys_dir, is_sender ? "prefill" : "decode", &fault), &fault);
+    must(bt_net_open(&s->net, s->loop, keys_dir, is_sender ? "prefill" : "decode", is_sender ? BT_PEER_PREFILL : BT_PEER_DECODE, &fault), &fault);
     const bt_link_handler handler = { .on_msg = is_sender ? on_sender_msg : ignore_msg, .on_block = is_sender ? NULL : on_block, .on_bad = on_bad,
                                       .ud = s };
     if (is_sender) {
@@ -504,7 +504,7 @@ static void measure(size_t rounds, bool json)
 {
     static column path_columns[PATHS], stage_columns[STAGES];
     static const char *const names[] = { "prefill", "decode", NULL };
-    static const char *const files[] = { "prefill.secret", "prefill.public", "decode.secret", "decode.public", "allow" };
+    static const char *const files[] = { "prefill.secret", "decode.secret", "allow" };
     const size_t bytes = (size_t)BLOCKS * BODY_BYTES;
     char dir[] = "/tmp/baton-bench-XXXXXX", text[128];
     bt_fault fault;
