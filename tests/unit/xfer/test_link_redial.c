@@ -73,7 +73,7 @@ static void a_link_that_was_spoilt_is_dialled_again(void **state)
     assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &len), 0);
     snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
     assert_int_equal(bt_loop_new(&loop, NULL), BT_OK);
-    assert_int_equal(bt_net_open(&net, loop, NULL, NULL, NULL), BT_OK);
+    assert_int_equal(bt_net_open(&net, loop, NULL, NULL, BT_PEER_PREFILL, NULL), BT_OK);
     assert_int_equal(bt_net_dial(&dealer, net, BT_SOCK_CONTROL_DEALER, endpoint, NULL, &there, NULL), BT_OK);
     ruin_one_connection(listener, dealer);
     close(listener);
