@@ -31,6 +31,6 @@ typedef enum bt_breakage {
 extern bt_breakage bt_breakage_now;
 #define BT_BREAK(NAME) __builtin_expect(bt_breakage_now == BT_BREAK_##NAME, 0)
 #else
-#define BT_BREAK(NAME) (0 && BT_BREAK_##NAME)
+#define BT_BREAK(NAME) (0 && BT_BREAK_##NAME != BT_BREAK_none)
 #endif
 #endif
