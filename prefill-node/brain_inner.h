@@ -52,7 +52,7 @@ typedef struct pf_link {
     int64_t paused_us;                  /* the socket was full: next try */
     int64_t shut_us;                    /* needed and not open since; NEVER when not */
     int64_t asked_us;                   /* something waits for D, and nothing was heard, since; NEVER when not */
-    bool is_short, is_blocked;          /* a block waits for credit; the socket did not take the last one */
+    bool is_short, is_blocked, is_committing;   /* a block waits for credit; the socket did not take the last one; a Commit waits */
     int64_t used_us;                    /* last needed */
 } pf_link;
 

@@ -289,31 +289,24 @@ static void commit(pf_brain *b, pf_link *l, pf_record *r)
     m->u.commit.kv_bytes = r->done.kv_bytes;
 }
 
-/* Whether the decode node owes us something: credit, room in its socket, the answer to a Commit. */
-static bool is_asking(const pf_brain *b, const pf_link *l)
-{
-    if (l->is_short || l->is_blocked) return true;
-    for (uint32_t i = 0; i < b->records_len; i++) {
-        const pf_record *r = &b->records[i];
-        if (is_commit_due(b, r) && b->sends[r->slot].told && bt_incarnation_equal(&r->decode, &l->decode)) return true;
-    }
-    return false;
-}
-
 void pf_links_pump(pf_brain *b)
 {
-    for (uint32_t i = 0; i < b->cfg.links_max; i++)
+    for (uint32_t i = 0; i < b->cfg.links_max; i++) {
+        b->links[i].is_committing = false;
         if (b->links[i].state == PF_LINK_OPEN) pump_blocks(b, &b->links[i]);
+    }
     for (uint32_t i = 0; i < b->records_len; i++) {
         pf_record *r = &b->records[i];
         if (!is_commit_due(b, r)) continue;
         pf_link *l = link_of(b, &r->decode);
-        if (l && l->state == PF_LINK_OPEN) commit(b, l, r);
+        if (!l || l->state != PF_LINK_OPEN) continue;
+        commit(b, l, r);
+        l->is_committing = true;
     }
     for (uint32_t i = 0; i < b->cfg.links_max; i++) {
         pf_link *l = &b->links[i];
         if (l->state != PF_LINK_OPEN) continue;
-        if (!is_asking(b, l)) l->asked_us = BT_STEP_NEVER;
+        if (!l->is_short && !l->is_blocked && !l->is_committing) l->asked_us = BT_STEP_NEVER;
         else if (l->asked_us == BT_STEP_NEVER) l->asked_us = b->now_us;
     }
 }

@@ -20,7 +20,7 @@ static const bt_opt opts[] = {
     { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(pf_options, isa), .type = BT_OPT_STRING, .def = "auto",
       .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
     { .group = "Memory", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(pf_options, kv_memory_bytes), .type = BT_OPT_SIZE, .def = "1G",
-      .lo = 1 << 20, .hi = INT64_MAX, .help = "KV of prompts in work or on their way; it must hold one of --ctx-size" },
+      .lo = 1 << 20, .hi = INT64_MAX, .help = "KV of prompts in work, on their way or kept as the beginning of others; it must hold one of --ctx-size" },
     { .group = "Memory", .name = "slots", .value = "N", BT_OPT_AT(pf_options, slots), .type = BT_OPT_INT, .def = "4", .lo = 1, .hi = 1024,
       .help = "prompts taken at once; one computes, the others wait or are sent" },
     { .group = "Network", .name = "gateway", .value = "ENDPOINT", BT_OPT_AT(pf_options, gateways), .type = BT_OPT_STRINGS,
