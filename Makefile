@@ -174,8 +174,8 @@ $(UNITS) $(INTEGRATION): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS) $(B)/l
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) $(B)/libfault.a -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
 
-## test: set up, then run unit, fuzz-corpus, command-line and integration tests (T=name runs the unit tests so named)
-test: $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) all
+## test: set up, then run unit, simulated, fuzz-corpus, command-line and integration tests (T=name runs the unit tests so named)
+test: $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) $(B)/tests/sim/simtest $(B)/break/simtest all
 	@sh deploy/model.sh > /dev/null
 	@sh tests/run.sh $(B) '$(T)'
 

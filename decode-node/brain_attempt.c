@@ -160,6 +160,7 @@ void dc_stop(dc_brain *b, dc_record *r, bool ack_abort)
 
 static void finish(dc_brain *b, dc_record *r, const bt_msg_finished *f)
 {
+    if (BT_BREAK(replay_without_prefix)) dc_memory_keep(b, r, r->wish.prompt_tokens + r->ids_len);
     free_slot(b, r);
     r->state = DC_REPORTING;
     r->is_finished = true;

@@ -37,6 +37,7 @@ typedef struct sim_process {
     sim_route routes[SIM_ROUTES];               /* bulk: decode: how to answer a peer; prefill: who is dialled */
 } sim_process;
 
+typedef struct sim_answer { int32_t *ids; uint32_t len; bt_finish reason; } sim_answer;      /* what engines of one rule say */
 typedef struct sim_client {
     sim_request r;
     int32_t *ids;
@@ -44,7 +45,7 @@ typedef struct sim_client {
     uint32_t attempt; int64_t attempt_us;       /* the highest that was begun; when */
     uint32_t *told; uint64_t *told_life;        /* [processes] the highest attempt that a node was told of, in which life of it */
     bool saw_first, may_be_refused;             /* the queue was full, or the gateway was leaving */
-    int32_t *expected; uint32_t expected_len; bt_finish expected_reason;
+    sim_answer answers[SIM_TOY_RULES]; unsigned may;        /* may: by which rules the prompt may have been computed, as far as tokens tell */
 } sim_client;
 
 typedef struct sim_flight { uint64_t from_life, to_life, bytes, extra; } sim_flight;   /* of blocks, by link; extra: of repeats that came */
@@ -71,6 +72,7 @@ void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, cons
 void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len);      /* life is set here */
 void sim_after(sim_world *w, uint32_t who);         /* ends what a process was made to do: checks, timers */
 bt_random sim_random(sim_world *w);
+uint32_t sim_rule_of(const sim_world *w, uint32_t process);                             /* by which it computes prompts */
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who);     /* UINT32_MAX: nobody */
 
 bt_err sim_prefill_new(sim_kv **ret, const sim_options *o);

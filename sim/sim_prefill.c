@@ -145,7 +145,7 @@ static void compute(sim_world *w, uint32_t self, const pf_action *a)
     run->chunk_begin = a->u.compute.from_row;
     run->layer = 0;
     memcpy(run->ids, a->u.compute.ids, run->ids_len * sizeof *run->ids);
-    sim_toy_prefixes(run->hashes, run->ids, run->ids_len);
+    sim_toy_prefixes(run->hashes, run->ids, run->ids_len, sim_rule_of(w, self));
     hold_pages(w, self, a);
     post_work(w, self, a->u.compute.slot, LAYER_US);
 }

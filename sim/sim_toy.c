@@ -5,9 +5,9 @@
 
 bt_kv_shape sim_toy_shape(void) { return (bt_kv_shape){SIM_TOY_LAYERS, 1, 2, BT_KV_F16}; }
 
-void sim_toy_prefixes(uint64_t *hashes, const int32_t *ids, uint32_t len)
+void sim_toy_prefixes(uint64_t *hashes, const int32_t *ids, uint32_t len, uint32_t rule)
 {
-    uint64_t h = 1;
+    uint64_t h = 1 + rule;
     for (uint32_t t = 0; t < len; t++) hashes[t] = h = bt_rng_u64(h, (uint64_t)(uint32_t)ids[t]);
 }
 

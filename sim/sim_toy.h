@@ -11,8 +11,9 @@ bt_kv_shape sim_toy_shape(void);                /* SIM_TOY_LAYERS, 1 head, 2 wid
 /* K then V of tokens [begin, begin + count) of a layer, as a block's body; hashes[t] = sim_toy_prefix of t + 1
  * tokens. */
 void sim_toy_body(uint8_t *ret, const uint64_t *hashes, uint32_t layer, uint32_t begin, uint32_t count);
-/* hashes[t] for every prefix of ids. */
-void sim_toy_prefixes(uint64_t *hashes, const int32_t *ids, uint32_t len);
+/* hashes[t] for every prefix of ids, by a rule of computing: 0 .. SIM_TOY_RULES - 1. */
+enum { SIM_TOY_RULES = 2 };
+void sim_toy_prefixes(uint64_t *hashes, const int32_t *ids, uint32_t len, uint32_t rule);
 /* The digest of rows, by token, then layer, beginning with SIM_TOY_START. A row is K, then V: 8 bytes. */
 #define SIM_TOY_START 1u
 uint64_t sim_toy_mix(uint64_t digest, const uint8_t row[SIM_TOY_ROW_BYTES]);

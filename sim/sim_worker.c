@@ -44,7 +44,7 @@ void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a)
     r->rows = a->u.start.rows;
     r->known = a->u.start.ids_len;
     memcpy(r->ids, a->u.start.ids, r->known * sizeof *r->ids);
-    sim_toy_prefixes(r->hashes, a->u.start.prompt, prompt);
+    sim_toy_prefixes(r->hashes, a->u.start.prompt, prompt, sim_rule_of(w, self));
     dc_batch_join_slot(p->batch, &(dc_batch_join){.slot = a->u.start.slot, .prompt_tokens = prompt, .known = r->known, .rows = r->rows,
                                                   .capacity_tokens = capacity, .max_tokens = r->max_tokens});
     sim_worker_wake(w, self);

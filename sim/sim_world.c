@@ -62,12 +62,37 @@ uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *wh
     return UINT32_MAX;
 }
 
+uint32_t sim_rule_of(const sim_world *w, uint32_t process)
+{
+    const bool is_prefill = process >= w->o.gateways && process < w->o.gateways + w->o.prefills;
+    return w->o.rules > 1 && is_prefill ? (process - w->o.gateways) % SIM_TOY_RULES : 0;
+}
+
+/* The same block with other rows, a good digest, and a ticket that is a guess. */
+static void forge(sim_world *w, const sim_item *block, const uint8_t *bytes, size_t len)
+{
+    bt_kv_header h;
+    uint8_t *frame = malloc(len);
+    if (!frame || bt_kv_header_decode(&h, bytes, BT_KV_HEADER_BYTES, NULL) < 0) {
+        free(frame);
+        return;
+    }
+    for (size_t i = BT_KV_HEADER_BYTES; i < len; i++) frame[i] = (uint8_t)~bytes[i];
+    h.ticket[0] ^= 0xff;
+    bt_kv_header_digest(h.digest, &h, frame + BT_KV_HEADER_BYTES);
+    sim_item it = *block;
+    if (bt_kv_header_encode(frame, &h, NULL) == BT_OK) (void)sim_net_send(w->net, w->now_us, &it, frame, len);
+    w->faults++;
+    free(frame);
+}
+
 void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len)
 {
     sim_item it = *packet;
     it.life = w->processes[it.to].life;
     it.from_life = w->processes[it.from].life;
-    if (it.channel == SIM_BLOCK) it.weight = len - BT_KV_HEADER_BYTES;
+    if (it.channel == SIM_BLOCK && w->o.forge_ratio > 0 && w->calm_us == INT64_MAX && sim_net_chance(w->net) < w->o.forge_ratio) forge(w, &it, bytes, len);
+    if (it.channel == SIM_BLOCK && w->o.forge_ratio == 0) it.weight = len - BT_KV_HEADER_BYTES;       /* what is forged gives credit, too */
     if (sim_net_send(w->net, w->now_us, &it, bytes, len) == BT_OK) sim_check_sent(w, &it);      /* out of memory: as lost */
 }
 
@@ -106,7 +131,7 @@ static void fill_hello(const sim_world *w, bt_msg_hello *h, uint32_t number)
     memset(h->model_id, 7, sizeof h->model_id);
     snprintf(h->node_id, sizeof h->node_id, "node-%u", number);
     snprintf(h->model_name, sizeof h->model_name, "toy");
-    snprintf(h->exactness, sizeof h->exactness, "toy/f16/1");
+    snprintf(h->exactness, sizeof h->exactness, "toy/f16/%u", 1 + sim_rule_of(w, number));
     snprintf(h->kv_endpoint, sizeof h->kv_endpoint, "sim:%u", number);
     h->protocol = BT_PROTOCOL_VERSION;
     h->kv = sim_toy_shape();
@@ -271,7 +296,7 @@ void sim_world_free(sim_world *w)
     }
     for (uint64_t i = 0; i < w->clients_len; i++) {
         free(w->clients[i].ids);
-        free(w->clients[i].expected);
+        for (int k = 0; k < SIM_TOY_RULES; k++) free(w->clients[i].answers[k].ids);
         free(w->clients[i].told);
         free(w->clients[i].told_life);
     }

@@ -24,6 +24,8 @@ typedef struct sim_options {
     uint32_t queue_max;
     uint64_t window_bytes;                      /* credit; small values make transfers wait for it */
     double blocked_ratio;                       /* SEND_BLOCKs that the socket does not take at once */
+    uint32_t rules;                             /* 2: every second prefill node computes prompts by another rule, and is of another class */
+    double forge_ratio;                         /* of blocks that somebody sends again before them, with other rows and a guessed ticket */
     uint32_t inbox_max;                         /* packets that wait for a stopped process; more are lost, as behind a high-water mark */
     int64_t late_us;                            /* a process looks at its timers up to so much too late */
     int64_t accept_us;                          /* a pair that has been whole for so long must have taken a waiting request */
@@ -31,7 +33,7 @@ typedef struct sim_options {
     gw_config gw; pf_config pf; dc_config dc;   /* what is left of the brains' settings: times, policies, limits */
     FILE *trace;                                /* every event as a line; NULL: none */
 } sim_options;
-/* 1 + 1 + 1 processes, 1 slot, 512 tokens, 64 pages of 64, growth 64, no swap store, queue 64, 64 KiB, no faults, 0.1 to 2 ms of delay,
+/* 1 + 1 + 1 processes, 1 slot, 512 tokens, 64 pages of 64, growth 64, no swap store, queue 64, 64 KiB, one rule, no faults, 0.1 to 2 ms of delay,
  * inboxes of 1,000, no lateness, 15 s to accept, the brains' own defaults. */
 sim_options sim_options_defaults(uint64_t seed);
 

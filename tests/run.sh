@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the tests of one build:  tests/run.sh build/release [NAME]
-# Unit programs, lint self-test, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
+# Unit programs, the simulator's seeds, lint self-test, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
 # integration programs test_NAME*. One line for each program that passes; everything it said for one that fails.
 # The last line counts the tests: "N passed, N failed".
 set -u
@@ -12,6 +12,7 @@ TMPDIR=$(mktemp -d) || exit 1
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 trap 'exit 130' INT TERM
+sim_id=${BATON_TEST_SEED:-$(git rev-parse HEAD 2> /dev/null || cat VERSION)}     # what the simulator's new seeds come from
 # Options from the caller's environment must not steer the programs under test; the place of the model may.
 for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do [ "$v" = BATON_MODEL_DIR ] || unset "$v"; done
 unset NOTIFY_SOCKET
@@ -75,7 +76,13 @@ other() {
 for src in tests/unit/*/test_$only*.c; do
     [ ! -f "$src" ] || cmocka_program "$B/${src%.c}" 300
 done
+# The same seeds always, some new ones with every commit (BATON_TEST_SEED=text chooses others), and every broken brain.
 if [ -z "$only" ]; then
+    sim_start=$(($(printf %s "$sim_id" | cksum | cut -d ' ' -f 1) + 1000000))
+    echo "  simtest: 200 new seeds from START=$sim_start"
+    other 'sim/seeds' 1 "$B/tests/sim/simtest" seeds=2000
+    other 'sim/new_seeds' 1 "$B/tests/sim/simtest" seeds=200 start=$sim_start
+    other 'sim/broken_brains' 1 "$B/break/simtest" break=all
     other 'lint/self_test' 1 sh tests/lint/self_test.sh
     for src in tests/fuzz/fuzz_*.c; do
         [ -f "$src" ] || continue

@@ -54,7 +54,7 @@ static void draw_world(dice *d, sim_options *o)
     o->decodes = of4(d, 1, 1, 2, 3);
     o->slots = between(d, 1, 6);
     o->page_tokens = of4(d, 16, 16, 32, 64);
-    o->ctx_tokens = of4(d, 64, 128, 256, 512);
+    o->ctx_tokens = of4(d, 64, 128, 256, one_in(d, 2) ? 1024 : 512);
     const uint32_t least = o->ctx_tokens / o->page_tokens;
     o->decode_pages = one_in(d, 2) ? least + between(d, 0, least) : least * (o->slots + 1);
     o->pages_total = (o->ctx_tokens + 63) / 64 * between(d, 1, o->slots + 1);
@@ -64,14 +64,17 @@ static void draw_world(dice *d, sim_options *o)
     if (o->can_prefill) o->local_below_tokens = of4(d, 0, 20, 60, o->ctx_tokens);
     if (o->can_prefill && one_in(d, 4)) o->prefills = 0;
     o->prefixes = of4(d, 0, 1, 3, 8);
+    o->rules = o->prefills > 1 && one_in(d, 3) ? 2 : 1;
+    if (one_in(d, 6)) o->forge_ratio = 0.02 * between(d, 1, 10);
     o->queue_max = of4(d, 4, 16, 64, 64);
     o->window_bytes = 1024u << between(d, 0, 7);
     if (one_in(d, 3)) o->blocked_ratio = 0.02 * between(d, 1, 10);
     o->inbox_max = of4(d, 4, 30, 1000, 1000);
     if (one_in(d, 3)) o->late_us = of4(d, 100, 1000, 10000, 50000);
-    o->gw.policy = one_in(d, 2) ? GW_POLICY_ROUND_ROBIN : GW_POLICY_LEAST_LOAD;
+    o->gw.policy = (gw_policy)of4(d, GW_POLICY_LEAST_LOAD, GW_POLICY_LEAST_LOAD, GW_POLICY_ROUND_ROBIN, GW_POLICY_PREFIX);
     o->gw.lease_ms = of4(d, 10000, 10000, 5000, 3000);
     draw_faults(d, o);
+    if (o->rules > 1) o->accept_us = INT64_MAX / 2;     /* a request that has tokens waits for nodes of its class */
 }
 
 static plan_unit *add(plan *p, plan_kind kind)
@@ -131,7 +134,7 @@ void plan_draw(plan *ret, uint64_t seed)
     *ret = (plan){.world = sim_options_defaults(seed)};
     draw_world(&d, &ret->world);
     ret->faults_end_us = (int64_t)of4(&d, 300000, 3 * SECOND, 10 * SECOND, 60 * SECOND);
-    ret->leaves_dead = one_in(&d, 4);
+    ret->leaves_dead = one_in(&d, 4) && ret->world.rules == 1;
     draw_requests(&d, ret);
     if (one_in(&d, 4)) return;
     const uint32_t faults = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 3), cuts = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 2);
@@ -167,10 +170,10 @@ void plan_say_world(FILE *out, const plan *p)
     const sim_options *o = &p->world;
     const sim_faults *f = &o->faults;
     fprintf(out, "gateways=%u prefills=%u decodes=%u slots=%u ctx=%u prefill_pages=%u decode_pages=%u page_tokens=%u growth=%u swap=%u can_prefill=%d "
-                 "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u\n",
+                 "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u rules=%u forge=%.2f\n",
             o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages, o->page_tokens, o->growth_tokens,
             o->swap_pages, o->can_prefill, o->local_below_tokens, o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio,
-            o->inbox_max, (long long)o->late_us, o->gw.lease_ms);
+            o->inbox_max, (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio);
     fprintf(out, "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "
                  "delay=%lld..%lld us; faults end at %.6f\n",
             f->drop_ratio, f->repeat_ratio, f->reorder_ratio, f->corrupt_ratio, f->block_drop_ratio, f->block_repeat_ratio, f->block_reorder_ratio,
