@@ -141,7 +141,7 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
     int64_t since = p->well_us == INT64_MAX ? ended : later(ended, p->well_us), bound = (int64_t)w->o.gw.lease_ms * 1000 + SLACK_US + f->slow_us + way;
     for (uint32_t k = 0; k < w->o.gateways; k++) since = later(since, sim_net_held_until_us(w->net, k, self));   /* RESERVE may come out of it */
     /* Where nothing is lost on the way, and all run, the abort does it; one that was lost before goes again. */
-    if (g != UINT32_MAX && w->processes[g].well_us != INT64_MAX && f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio == 0) {
+    if (g != UINT32_MAX && w->processes[g].well_us != INT64_MAX && f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio + f->repeat_ratio == 0) {
         const int64_t cut = later(sim_net_cut_until_us(w->net, g, self), sim_net_cut_until_us(w->net, self, g));
         if (later(w->processes[g].well_us, cut) <= since) bound = LEAVE_US + LAYER_US + way + (since > ended ? w->o.gw.resend_us : 0);
     }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LATE_FACTOR = 8, CHUNK_ITEMS = 64, ORDINAL_BITS = 40, RATIO_ONE = 1 << 12 };
+enum { LATE_FACTOR = 8, CHUNK_ITEMS = 64, ORDINAL_BITS = 40, RATIO_ONE = 1 << 12, REPEAT_US = 1500000 };
 
 typedef struct due { int64_t at_us; uint64_t order; sim_item *item; } due;
 typedef struct chunk { struct chunk *next; sim_item items[CHUNK_ITEMS]; } chunk;
@@ -82,18 +82,6 @@ static uint64_t stream_seed(const sim_net *n) { return n->seed ^ (uint64_t)(n->s
 uint64_t sim_net_draw(sim_net *n) { return bt_rng_u64(stream_seed(n), n->draws[n->stream]++); }
 double sim_net_chance(sim_net *n) { return bt_rng_uniform(stream_seed(n), n->draws[n->stream]++); }
 
-void sim_net_cut(sim_net *n, uint32_t from, uint32_t to, int64_t until_us, bool holds)
-{
-    cut *c = &n->cuts[(size_t)from * n->processes + to];
-    for (size_t k = 0; k < 2; k++) {            /* what comes after this cut does not wait for what a longer one holds */
-        wire *wi = &n->wires[((size_t)from * n->processes + to) * 2 + k];
-        if (until_us < c->until_us && wi->last_us > until_us) wi->last_us = until_us;
-    }
-    c->until_us = until_us;
-    c->holds = holds;
-    if (holds && until_us > c->held_us) c->held_us = until_us;
-}
-
 int64_t sim_net_cut_until_us(const sim_net *n, uint32_t from, uint32_t to) { return n->cuts[(size_t)from * n->processes + to].until_us; }
 int64_t sim_net_held_until_us(const sim_net *n, uint32_t from, uint32_t to) { return n->cuts[(size_t)from * n->processes + to].held_us; }
 
@@ -167,6 +155,43 @@ static sim_item *copy_of(sim_net *n, const sim_item *from, const uint8_t *bytes,
     return it;
 }
 
+static void sift_down(sim_net *n, size_t i, due last)
+{
+    for (;;) {
+        size_t k = 2 * i + 1;
+        if (k >= n->len) break;
+        if (k + 1 < n->len && before(&n->heap[k + 1], &n->heap[k])) k++;
+        if (!before(&n->heap[k], &last)) break;
+        n->heap[i] = n->heap[k];
+        i = k;
+    }
+    if (n->len > 0) n->heap[i] = last;
+}
+
+/* What waits for the end of a longer cut comes at until_us, in its order. */
+static void release(sim_net *n, uint32_t from, uint32_t to, int64_t until_us)
+{
+    for (size_t k = 0; k < 2; k++) {
+        wire *w = &n->wires[((size_t)from * n->processes + to) * 2 + k];
+        if (w->last_us > until_us) w->last_us = until_us;
+    }
+    for (size_t i = 0; i < n->len; i++) {
+        const sim_item *it = n->heap[i].item;
+        if (it->kind == SIM_PACKET && it->from == from && it->to == to && n->heap[i].at_us > until_us) n->heap[i].at_us = until_us;
+    }
+    for (size_t i = n->len / 2 + 1; i-- > 0;)
+        if (i < n->len) sift_down(n, i, n->heap[i]);
+}
+
+void sim_net_cut(sim_net *n, uint32_t from, uint32_t to, int64_t until_us, bool holds)
+{
+    cut *c = &n->cuts[(size_t)from * n->processes + to];
+    if (until_us < c->until_us) release(n, from, to, until_us);
+    c->until_us = until_us;
+    c->holds = holds;
+    if (holds && until_us > c->held_us) c->held_us = until_us;
+}
+
 bt_err sim_net_post(sim_net *n, const sim_item *item)
 {
     sim_item *it = copy_of(n, item, NULL, 0);
@@ -184,16 +209,7 @@ sim_item *sim_net_take(sim_net *n, int64_t until_us)
     if (n->len == 0 || n->heap[0].at_us > until_us) return NULL;
     sim_item *first = n->heap[0].item;
     const due last = n->heap[--n->len];
-    size_t i = 0;
-    for (;;) {
-        size_t k = 2 * i + 1;
-        if (k >= n->len) break;
-        if (k + 1 < n->len && before(&n->heap[k + 1], &n->heap[k])) k++;
-        if (!before(&n->heap[k], &last)) break;
-        n->heap[i] = n->heap[k];
-        i = k;
-    }
-    if (n->len > 0) n->heap[i] = last;
+    sift_down(n, 0, last);
     return first;
 }
 
@@ -317,5 +333,6 @@ bt_err sim_net_send(sim_net *n, int64_t now_us, sim_item *packet, const uint8_t 
     sim_item again = *packet;
     again.extra = packet->channel == SIM_BLOCK ? len : 0;
     again.weight = 0;
-    return post_copy(n, &again, at_us + (int64_t)((times >> 40) % 4 * spread / 4), bytes, len, false, 0);
+    const uint64_t later = (times >> 40) % 4 < 3 ? (times >> 40) % 4 * spread / 4 : (times >> 42) % REPEAT_US;     /* soon, or long after */
+    return post_copy(n, &again, at_us + (int64_t)later, bytes, len, false, 0);
 }

@@ -22,7 +22,7 @@ typedef struct sim_faults {
     double drop_ratio, repeat_ratio, reorder_ratio, corrupt_ratio;          /* of messages on control and bulk */
     double block_drop_ratio, block_repeat_ratio, block_reorder_ratio, block_corrupt_ratio;  /* of KV blocks */
     double slow_ratio; int64_t slow_us;         /* of all: so much later at most, and what follows on the link waits behind */
-    int64_t delay_min_us, delay_max_us;         /* of every packet; a reordered one comes up to eight times the longest later */
+    int64_t delay_min_us, delay_max_us;         /* of every packet; a reordered one comes up to eight times the longest later, a repeat up to 1.5 s */
 } sim_faults;
 
 typedef struct sim_item {

@@ -128,15 +128,32 @@ static void draw_cut(dice *d, plan *p)
     u->holds = one_in(d, 2);
 }
 
+/* All nodes of a role die, and stay dead for longer than a request waits for them. */
+static void draw_blackout(dice *d, plan *p)
+{
+    const sim_options *o = &p->world;
+    const bt_role role = o->prefills && !o->can_prefill && one_in(d, 2) ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
+    const uint32_t count = role == BT_ROLE_PREFILL ? o->prefills : o->decodes;
+    for (uint32_t i = 0; i < count; i++) {
+        plan_unit *u = add(p, PLAN_KILL);
+        u->at_us = (int64_t)between(d, 0, 5 * SECOND);
+        u->role = role;
+        u->index = i;
+    }
+}
+
 void plan_draw(plan *ret, uint64_t seed)
 {
     dice d = {.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
     *ret = (plan){.world = sim_options_defaults(seed)};
     draw_world(&d, &ret->world);
     ret->faults_end_us = (int64_t)of4(&d, 300000, 3 * SECOND, 10 * SECOND, 60 * SECOND);
+    const bool is_black = one_in(&d, 16);
+    if (is_black) ret->faults_end_us = 70 * (int64_t)SECOND;
     ret->leaves_dead = one_in(&d, 4) && ret->world.rules == 1;
     draw_requests(&d, ret);
-    if (one_in(&d, 4)) return;
+    if (is_black) draw_blackout(&d, ret);
+    if (is_black || one_in(&d, 4)) return;
     const uint32_t faults = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 3), cuts = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 2);
     for (uint32_t i = 0; i < faults; i++) draw_process_fault(&d, ret);
     for (uint32_t i = 0; i < cuts; i++) draw_cut(&d, ret);
