@@ -280,7 +280,9 @@ void gw_request_msg(gw_brain *b, const bt_msg *m)
         disown(b, m);
         return;
     }
-    acknowledge(b, m);
+    /* Token 0 of a local attempt that overtook RESERVED comes again when it can be taken. */
+    const bool is_early = r->state == GW_RESERVING && (m->type == BT_MSG_FIRST_TOKEN || m->type == BT_MSG_PREFILL_DONE);
+    if (!is_early) acknowledge(b, m);
     gw_side *side = from_decode ? &r->decode : &r->prefill;
     if (m->type == BT_MSG_RESERVED && from_decode) on_reserved(b, r, &m->u.reserved);
     else if (m->type == BT_MSG_REFUSED) on_refused(b, r, side, &m->u.refused);

@@ -31,7 +31,7 @@ typedef struct sim_item {
     uint32_t from, to;                          /* process numbers */
     uint64_t life, from_life;                   /* of the receiver, when it was posted: an item of an older life is
                                                  * void; of the sender */
-    uint64_t weight, extra;                     /* of a block: its bytes, where it is not late or a repeat; where it is a repeat */
+    uint64_t weight, extra;                     /* of a block: its bytes, where it is not late or a repeat; where it is */
     sim_channel channel;
     bool is_corrupt;
     uint8_t socket[16];                         /* BULK: which socket of the prefill node */
