@@ -9,6 +9,7 @@
 #include "gateway/role_http.h"
 #include "gateway/status.h"
 #include "rt/metrics.h"
+#include "text/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,6 +256,19 @@ static void submit(gw_door *d, gw_http_exchange *x, const gw_openai_request *r, 
     d->env.step(d->env.ud, &(gw_event){ .type = GW_EV_SUBMIT, .u.submit = &s });    /* may free l already */
 }
 
+/* True, with *err filled: the body was not kept. */
+static bool has_no_body(const gw_door *d, const gw_http_request *r, gw_openai_error *err)
+{
+    if (r->is_too_large) {
+        (void)gw_openai_fail(err, 413, BAD, "body_too_large", NULL, "The body is larger than %llu bytes.",
+                             (unsigned long long)d->env.options->max_body_bytes);
+    } else if (r->is_too_busy) {
+        (void)gw_openai_fail(err, 503, SERVER, "overloaded", NULL, "Too many large requests at once; try again.");
+        err->retry_after_s = 1;
+    }
+    return r->is_too_large || r->is_too_busy;
+}
+
 static void post_completion(gw_door *d, gw_http_exchange *x, const gw_http_request *r, bool is_chat)
 {
     const gw_openai_limits limits = { d->env.names, d->env.names_len, (uint32_t)bt_tokenizer_count(d->env.text->tok),
@@ -262,13 +276,7 @@ static void post_completion(gw_door *d, gw_http_exchange *x, const gw_http_reque
     gw_openai_error err;
     gw_openai_request request;
     bt_err e;
-    if (r->is_too_large)
-        e = gw_openai_fail(&err, 413, BAD, "body_too_large", NULL, "The body is larger than %llu bytes.",
-                           (unsigned long long)d->env.options->max_body_bytes);
-    else if (r->is_too_busy) {
-        e = gw_openai_fail(&err, 503, SERVER, "overloaded", NULL, "Too many large requests at once; try again.");
-        err.retry_after_s = 1;
-    } else if (d->is_draining && why_not(d, &err))
+    if (has_no_body(d, r, &err) || (d->is_draining && why_not(d, &err)))
         e = BT_EAGAIN;
     else if ((e = gw_openai_parse(&request, &err, is_chat, r->body, r->body_len, &limits)) == BT_OK) {
         submit(d, x, &request, &err, &e);
@@ -290,12 +298,14 @@ static void post_role(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     gw_event ev = { .type = GW_EV_ROLE };
     gw_openai_error err;
     asked *k = NULL;
+    char shown[BT_MSG_MAX_ID_BYTES + 1];
     bt_err e;
     (void)gw_role_http_path(ev.u.role.node_id, r->path);
-    if (r->is_too_large || r->is_too_busy)
-        e = gw_openai_fail(&err, 413, BAD, "body_too_large", NULL, "The body is too large.");
+    if (has_no_body(d, r, &err))
+        e = BT_EAGAIN;
     else if ((e = gw_role_http_parse(&ev.u.role.role, &err, r->body, r->body_len)) == BT_OK && !knows(d, ev.u.role.node_id))
-        e = gw_openai_fail(&err, 404, BAD, "node_not_found", NULL, "No node is called '%s'; /v1/status lists those there are.", ev.u.role.node_id);
+        e = gw_openai_fail(&err, 404, BAD, "node_not_found", NULL, "No node is called '%s'; /v1/status lists those there are.",
+                           bt_utf8_show(shown, sizeof shown, ev.u.role.node_id, strlen(ev.u.role.node_id)));
     else if (e == BT_OK && !(k = calloc(1, sizeof *k)))
         e = gw_openai_fail(&err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
     if (e < 0) {

@@ -13,7 +13,7 @@ X(E2E, HISTOGRAM, "baton_e2e_request_latency_seconds", NULL, NULL, NULL, NULL, s
 X(QUEUE_TIME, HISTOGRAM, "baton_request_queue_time_seconds", NULL, NULL, NULL, NULL, slow_s, "Waiting in the gateway for nodes")
 X(PREFILL_TIME, HISTOGRAM, "baton_request_prefill_time_seconds", NULL, NULL, NULL, NULL, slow_s, "Prompt to token 0, in the node that computed it")
 X(PREFILL_ROWS, COUNTER, "baton_prefill_rows_total", NULL, NULL, NULL, NULL, NULL, "Rows computed for prompts, padding included")
-X(PREFILL_TOKENS, COUNTER, "baton_prefill_tokens_total", NULL, NULL, NULL, NULL, NULL, "Tokens of the prompts whose rows are counted")
+X(PREFILL_TOKENS, COUNTER, "baton_prefill_tokens_total", NULL, NULL, NULL, NULL, NULL, "Tokens of the prompts whose rows are counted, without those whose rows were kept from earlier prompts")
 X(PREFILL_MACS, COUNTER, "baton_prefill_macs_total", "unit", units, NULL, NULL, NULL, "Multiply-accumulates of prompts, without padding, by where they ran")
 X(SHADOW_ENTRIES, COUNTER, "baton_prefill_shadow_entries_total", NULL, NULL, NULL, NULL, NULL, "Inputs beyond a clip that were added back as integers")
 X(COMPILATIONS, COUNTER, "baton_prefill_compilations_total", NULL, NULL, NULL, NULL, NULL, "Programs compiled while a prompt waited; 0 once warm")

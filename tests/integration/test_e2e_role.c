@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-enum { READY_MS = 30000, ANSWER_MS = 60000, TOKENS = 24 };
+enum { READY_MS = 60000, ANSWER_MS = 60000, TOKENS = 24 };
 typedef struct door { spawn *program; char url[128], control[128]; } door;
 
 static int start(void **state)
@@ -224,6 +224,10 @@ static void what_cannot_be_is_refused_with_words(void **state)
         assert_non_null(client_error(c));
         client_end(c);
     }
+    client *odd = client_begin(d.url, "/v1/nodes/%FF%0A/role", wrong[6].body, strlen(wrong[6].body));
+    assert_true(client_wait(odd, spawn_patience(READY_MS)));
+    assert_non_null(strstr(client_body(odd), "No node is called '\?\?'; "));
+    client_end(odd);
     client *get = client_get(d.url, "/v1/nodes/prefill-0/role");
     assert_true(client_wait(get, spawn_patience(READY_MS)));
     assert_int_equal(client_status(get), 405);
