@@ -510,7 +510,7 @@ static void measure(size_t rounds, bool json)
     bt_fault fault;
     uint8_t *from = bench_bytes(bytes), *to = bench_bytes(bytes);
     side *s = calloc(1, sizeof *s);
-    if (!s || !mkdtemp(dir) || rmdir(dir)) bench_die("no memory, or no place for keys");
+    if (!s || !mkdtemp(dir)) bench_die("no memory, or no place for keys");
     must(bt_keys_generate(dir, names, &fault), &fault);
     randombytes_buf(from, bytes);
     open_side(s, &paths[0], true, from, NULL, (char[BT_SOCK_ENDPOINT_BYTES]){ "tcp://127.0.0.1:9" });      /* for its view */
