@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { READY_MS = 15000 };
+enum { READY_MS = 60000 };
 typedef struct by_hand { spawn *gateway; char url[128], control[128]; } by_hand;
 
 static char keys[256], other[256];          /* two sets that have nothing to do with each other */

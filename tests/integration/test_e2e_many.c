@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { READY_MS = 15000, ANSWER_MS = 60000, REQUESTS = 8, TOKENS = 24 };
+enum { READY_MS = 60000, ANSWER_MS = 60000, REQUESTS = 8, TOKENS = 24 };
 typedef struct door { spawn *program; char url[128], control[128]; } door;
 
 static int start(void **state)

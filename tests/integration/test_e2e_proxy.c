@@ -312,7 +312,7 @@ static void a_cut_off_or_stopped_node_frees_pages_at_the_end_of_the_lease(void *
         c[i] = client_post(h.url, "/v1/completions", r);
         json_decref(r);
     }
-    const int64_t seen_end = spawn_now_ms() + spawn_patience(5000);
+    const int64_t seen_end = spawn_now_ms() + spawn_patience(20000);
     while ((pages_used(h.second_url, ids[2]) <= 0 || pages_used(h.second_url, ids[3]) <= 0) && spawn_before(seen_end)) client_step();
     assert_true(pages_used(h.second_url, ids[2]) > 0 && pages_used(h.second_url, ids[3]) > 0);
     proxy_order(&h.p, "hold control-decode-0 both");
