@@ -227,6 +227,7 @@ static void carry_out(world *w, const dc_action *a)
         break;
     case DC_DO_DROP:
     case DC_DO_LOG:
+    case DC_DO_DRAIN:
     case DC_DO_EXIT: break;
     }
 }
