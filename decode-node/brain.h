@@ -176,7 +176,7 @@ typedef struct dc_counters {
 typedef struct dc_brain dc_brain;
 bt_err dc_brain_new(dc_brain **ret, const dc_config *config, bt_fault *fault);
 void dc_brain_free(dc_brain *b);
-/* random: fresh for a CONTROL event, not looked at for others. */
+/* random: fresh for RESERVE, not looked at for others. */
 dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const bt_random *random);
 int64_t dc_brain_due_us(const dc_brain *b);
 

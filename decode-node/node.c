@@ -105,7 +105,8 @@ static void act(node *n, const dc_action *a, dc_event *follow)
 static void step(node *n, const dc_event *ev)
 {
     dc_event follow = { .type = DC_EV_TICK };
-    const bt_random random = ev->type == DC_EV_CONTROL ? bt_shell_random() : (bt_random){ { 0 } };      /* RESERVE draws a ticket, nothing else */
+    const bool draws = ev->type == DC_EV_CONTROL && ev->u.control.msg->type == BT_MSG_RESERVE;      /* a ticket */
+    const bt_random random = draws ? bt_shell_random() : (bt_random){ { 0 } };
     const dc_actions actions = dc_brain_step(n->brain, ev, bt_clock_us(), &random);
     for (size_t i = 0; i < actions.len; i++) act(n, &actions.items[i], &follow);
     if (follow.type != DC_EV_TICK) step(n, &follow);            /* PLACED makes no PLACE: one level deep */

@@ -172,6 +172,7 @@ typedef struct gw_counters {
 typedef struct gw_brain gw_brain;
 bt_err gw_brain_new(gw_brain **ret, const gw_config *config, bt_fault *fault);     /* BT_EARG, BT_ENOMEM */
 void gw_brain_free(gw_brain *b);
+/* random: fresh for SUBMIT, not looked at for others. */
 gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const bt_random *random);
 int64_t gw_brain_due_us(const gw_brain *b);
 

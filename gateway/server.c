@@ -103,9 +103,9 @@ static void step(void *ud, const gw_event *ev)
     gw_event next;
     bool is_more;
     do {
-        bt_random random;
+        bt_random random = { { 0 } };
         bt_fault f;
-        const bt_err e = bt_rng_entropy(&random, sizeof random, &f);
+        const bt_err e = ev->type == GW_EV_SUBMIT ? bt_rng_entropy(&random, sizeof random, &f) : BT_OK;     /* it may draw a seed */
         if (e < 0) {
             stop_with(s, e, &f);
             return;

@@ -153,6 +153,7 @@ typedef struct pf_counters {
 typedef struct pf_brain pf_brain;
 bt_err pf_brain_new(pf_brain **ret, const pf_config *config, bt_fault *fault);
 void pf_brain_free(pf_brain *b);
+/* random: not looked at. */
 pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const bt_random *random);
 int64_t pf_brain_due_us(const pf_brain *b);
 

@@ -183,8 +183,7 @@ static void step(node *n, const pf_event *ev)
 {
     pf_event now = *ev;
     for (;;) {
-        const bt_random random = bt_shell_random();
-        const pf_actions actions = pf_brain_step(n->brain, &now, bt_clock_us(), &random);
+        const pf_actions actions = pf_brain_step(n->brain, &now, bt_clock_us(), &(bt_random){ { 0 } });
         for (size_t i = 0; i < actions.len; i++) act(n, &actions.items[i]);
         if (n->owed_len == 0) break;
         now = n->owed[n->owed_first];
