@@ -114,6 +114,13 @@ static void warn_of_other_kv(gw_brain *b, const gw_node *n)
              theirs->kv_heads, theirs->head_dim, bt_kv_dtype_name(theirs->dtype));
 }
 
+/* It hears us again as often as others do, or it would soon greet anew. */
+static void end_silence(gw_brain *b, gw_node *n)
+{
+    n->probe_us = b->cfg.heartbeat_us;
+    if (n->heartbeat_due_us > b->now_us + n->probe_us) n->heartbeat_due_us = b->now_us + n->probe_us;
+}
+
 /* Two processes never share an incarnation: one of them lies. */
 static bool has_other_key(const gw_node *n, const bt_msg *m) { return memcmp(&n->key, &m->from_key, sizeof n->key) != 0; }
 
@@ -137,6 +144,7 @@ static void on_hello(gw_brain *b, const bt_msg *m)
     }
     if (!bt_incarnation_equal(&replaced, &zero)) gw_request_node_lost(b, &replaced, m->u.hello.node_id, GW_CAUSE_RESTARTED);
     n->key = m->from_key;
+    end_silence(b, n);
     bt_msg *w = gw_send(b, &m->from, BT_MSG_WELCOME);
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
     memcpy(w->u.welcome.node_id, b->cfg.node_id, sizeof w->u.welcome.node_id);
@@ -165,7 +173,7 @@ static void on_msg(gw_brain *b, const bt_msg *m)
         return;
     }
     gw_node_state before = n->state;
-    n->probe_us = b->cfg.heartbeat_us;
+    end_silence(b, n);
     gw_registry_heard(n, m->type == BT_MSG_HEARTBEAT ? &m->u.heartbeat : NULL, b->now_us);
     if (m->type == BT_MSG_BYE) {
         n->leaving = true;
