@@ -85,15 +85,16 @@ static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool is_here)
     const uint32_t shared = bt_kv_book_share(b->book, r->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class, r->wish.ids, most_shared(&r->wish, is_here));
     hold(b, r, tokens);
     set_pages(b, r, false);
-    b->n.prefix_hits += shared > 0;
-    b->n.prefix_tokens += shared;
     return r->covered_tokens = shared;
 }
 
 uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r)
 {
+    const uint32_t shared = place(b, r, r->wish.prompt_tokens, r->wish.is_local);
     b->n.prompt_tokens += r->wish.prompt_tokens;
-    return place(b, r, r->wish.prompt_tokens, r->wish.is_local);
+    b->n.prefix_hits += shared > 0;
+    b->n.prefix_tokens += shared;
+    return shared;
 }
 
 void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows)
