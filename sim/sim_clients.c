@@ -156,14 +156,14 @@ static bt_err expect(sim_client *c, uint32_t rule)
     return BT_OK;
 }
 
-/* A beginning that others have too, or what an earlier client asked and was told; then what nobody has. */
+/* A beginning that others have too, or what an earlier client asked and was told; then what nobody has, or every other time nothing. */
 static void draw_prompt(sim_world *w, sim_client *c)
 {
     const uint32_t n = c->r.prompt_tokens, same = w->o.prefixes ? n / 2 : 0;
     const uint64_t prefix = w->o.prefixes ? sim_net_draw(w->net) % w->o.prefixes : 0;
     const sim_client *before = w->o.prefixes && w->clients_len > 1 && sim_net_draw(w->net) % 2 ? &w->clients[sim_net_draw(w->net) % (w->clients_len - 1)] : NULL;
     for (uint32_t i = 0; i < n; i++) c->ids[i] = (int32_t)((i < same ? bt_rng_u64(prefix, i) : sim_net_draw(w->net)) % SIM_TOY_VOCAB);
-    for (uint32_t i = 0; before && i + 1 < n && i < before->r.prompt_tokens + before->r.tokens; i++)
+    for (uint32_t i = 0; before && i + w->clients_len % 2 < n && i < before->r.prompt_tokens + before->r.tokens; i++)
         c->ids[i] = i < before->r.prompt_tokens ? before->ids[i] : before->answers[before->may & 1 ? 0 : 1].ids[i - before->r.prompt_tokens];
 }
 

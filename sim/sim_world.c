@@ -375,6 +375,19 @@ void sim_world_drain(sim_world *w, bt_role role, uint32_t index)
     sim_after(w, i);
 }
 
+void sim_world_drain_over(sim_world *w, bt_role role, uint32_t index)
+{
+    sim_process *p = process_of(w, role, index);
+    const uint32_t i = number_of(w, role, index);
+    if (role == BT_ROLE_GATEWAY || !p->is_alive || p->is_stopped || !p->is_draining) return;
+    sim_trace(w, "=== %u leaves, whatever is here", i);
+    p->is_over = true;
+    sim_net_stream(w->net, i);
+    if (role == BT_ROLE_PREFILL) sim_prefill_step(w, i, &(pf_event){.type = PF_EV_DRAIN_OVER});
+    else sim_decode_step(w, i, &(dc_event){.type = DC_EV_DRAIN_OVER});
+    sim_after(w, i);
+}
+
 bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index)
 {
     return process_of(w, role, index)->is_alive;

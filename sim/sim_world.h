@@ -76,6 +76,7 @@ void sim_world_start(sim_world *w, bt_role role, uint32_t index);   /* as a new 
 void sim_world_stop(sim_world *w, bt_role role, uint32_t index);    /* no step, while the clock goes on; what comes waits */
 void sim_world_continue(sim_world *w, bt_role role, uint32_t index);
 void sim_world_drain(sim_world *w, bt_role role, uint32_t index);
+void sim_world_drain_over(sim_world *w, bt_role role, uint32_t index);     /* a node that drains still, and runs, leaves at once */
 bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index);      /* false after EXIT, too */
 
 bool sim_world_is_leaving(const sim_world *w, bt_role role, uint32_t index);    /* asked to, and still here */

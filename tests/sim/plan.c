@@ -96,6 +96,7 @@ static void draw_requests(dice *d, plan *p)
         u->at_us = at_once ? (int64_t)between(d, 0, 50000) : (int64_t)(draw(d) % (uint64_t)p->faults_end_us);
         u->index = between(d, 0, o->gateways - 1);
         u->prompt_tokens = between(d, 1, longest);
+        if (u->prompt_tokens > 16 && u->prompt_tokens % 3 == 0) u->prompt_tokens -= u->prompt_tokens % 16;      /* an edge of blocks, often of pages */
         u->max_tokens = between(d, 1, one_in(d, 4) ? o->ctx_tokens - u->prompt_tokens : (o->ctx_tokens - u->prompt_tokens + 3) / 4);
         if (!one_in(d, 5)) continue;
         u->until_us = u->at_us + (int64_t)(draw(d) % of4(d, 5000, 50000, 500000, 10 * SECOND));

@@ -42,7 +42,8 @@ static void end(sim_world *w, const plan_unit *u, uint64_t request)
     if (u->kind == PLAN_REQUEST && u->is_early) sim_world_finish_early(w, request);
     else if (u->kind == PLAN_REQUEST) sim_world_cancel(w, request);
     else if (u->kind == PLAN_STOP) sim_world_continue(w, u->role, u->index);
-    else if (u->kind == PLAN_KILL || u->kind == PLAN_DRAIN) sim_world_start(w, u->role, u->index);
+    else if (u->kind == PLAN_DRAIN) sim_world_drain_over(w, u->role, u->index);
+    if (u->kind == PLAN_KILL || u->kind == PLAN_DRAIN) sim_world_start(w, u->role, u->index);
 }
 
 /* Everything works from now on. */
