@@ -53,6 +53,7 @@ cmocka_program() {
         { sub(/\r$/, "") }
         /^\[       OK \]/                     { ok++ }
         /^\[  FAILED  \] [0-9]+ test\(s\)/    { bad += $4 }
+        /^\[  FAILED  \] GROUP TEARDOWN/      { bad++ }     # of which the exit code says nothing
         /^\[  SKIPPED \] [0-9]+ test\(s\)/    { skip += $4 }
         END { print ok + 0, bad + 0, skip + 0 }' "$out")
     report "${1#"$B"/tests/}" "$2" "$3" "$4" "$5" $(($(now_ms) - begin))
