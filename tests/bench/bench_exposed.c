@@ -31,10 +31,7 @@ static void start(deployment *d)
     const char *const keys_option = d->has_keys ? "--keys" : NULL;        /* ends the arguments */
     const char *gateway[16] = { "baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*", keys_option, keys, "--key", "gateway" };
     d->gateway = spawn_start(gateway);
-    if (!spawn_wait_err(d->gateway, "waiting for", READY_MS)) bench_die(spawn_err(d->gateway));
-    const char *nodes = strstr(spawn_err(d->gateway), "nodes: "), *clients = strstr(spawn_err(d->gateway), "clients: ");
-    if (!nodes || !clients || sscanf(nodes, "nodes: %127[^, \n]", d->control) != 1 || sscanf(clients, "clients: %127[^, \n]", d->url) != 1)
-        bench_die("the gateway does not say where it is");
+    if (!cluster_find_gateway(d->url, d->control, d->gateway, READY_MS)) bench_die("no gateway");
     const char *prefill[16] = { "baton-prefill", "-m", model, "--gateway", d->control, "--min-overlap", d->min_overlap, keys_option, keys, "--key", "prefill-0" };
     const char *decode[16] = { "baton-decode", "-m", model, "--gateway", d->control, "--listen", "tcp://127.0.0.1:*", keys_option, keys, "--key", "decode-0" };
     d->prefill = spawn_start(prefill);

@@ -7,6 +7,28 @@
 
 enum { MAX_ARGS = 32 };
 
+int cluster_group_begin(void **state)
+{
+    (void)state;
+    spawn_setup();
+    client_setup();
+    return 0;
+}
+
+int cluster_group_end(void **state)
+{
+    (void)state;
+    client_cleanup();
+    spawn_cleanup();
+    return 0;
+}
+
+int cluster_teardown(void **state)
+{
+    (void)client_teardown(state);
+    return spawn_teardown(state);
+}
+
 bool cluster_start(cluster *c, const char *model, const char *const *more)
 {
     const char *argv[MAX_ARGS] = { "baton", "up", "-m", model, "--port", "0" };
@@ -26,6 +48,24 @@ bool cluster_stop(cluster *c)
     printf("'baton up' ended with %d, %s processes left, %zu directories left; it wrote:\n%s\n", rc, is_alone ? "no" : "some", left,
            spawn_err(c->up));
     return false;
+}
+
+bool cluster_find_gateway(char url[CLUSTER_ADDRESS_BYTES], char control[CLUSTER_ADDRESS_BYTES], spawn *gateway, int64_t ms)
+{
+    if (spawn_wait_err(gateway, "waiting for", ms)) {
+        const char *nodes = strstr(spawn_err(gateway), "nodes: "), *clients = strstr(spawn_err(gateway), "clients: ");
+        if (nodes && clients && sscanf(nodes, "nodes: %127[^, \n]", control) == 1 && sscanf(clients, "clients: %127[^, \n]", url) == 1) return true;
+    }
+    printf("the gateway does not say where it is:\n%s\n", spawn_err(gateway));
+    return false;
+}
+
+bool cluster_end(spawn *s, int64_t ms)
+{
+    spawn_signal(s, SIGTERM);
+    const int rc = spawn_wait(s, ms);
+    if (rc != 0) printf("exit %d: %s\n", rc, spawn_err(s));
+    return rc == 0;
 }
 
 json_t *cluster_status(const char *url)

@@ -7,6 +7,11 @@
 #include "tests/helpers/client.h"
 #include "tests/helpers/spawn.h"
 
+/* Of a program of such tests: before the first of them and after the last, for cmocka's groups; and after each one. */
+int cluster_group_begin(void **state);
+int cluster_group_end(void **state);
+int cluster_teardown(void **state);
+
 /* A whole system for a test: `baton up` on a port of the system's choice, or programs started one by one. */
 typedef struct cluster { spawn *up; char url[128]; } cluster;
 
@@ -16,6 +21,12 @@ bool cluster_start(cluster *c, const char *model, const char *const *more);
 #define CLUSTER(c, model, ...) cluster_start((c), model, (const char *const[]){ __VA_ARGS__, NULL })
 /* SIGTERM. True when it ended with 0 and left no process and no directory; words on stdout otherwise. */
 bool cluster_stop(cluster *c);
+
+/* Where a `baton-gateway` that a test started itself listens: for clients and for nodes. False, with words, when it is not there within ms. */
+enum { CLUSTER_ADDRESS_BYTES = 128 };
+bool cluster_find_gateway(char url[CLUSTER_ADDRESS_BYTES], char control[CLUSTER_ADDRESS_BYTES], spawn *gateway, int64_t ms);
+/* SIGTERM to a program that a test started itself. True when it ended with 0 within ms; words otherwise. */
+bool cluster_end(spawn *s, int64_t ms);
 
 /* GET /v1/status; the caller drops the reference. NULL when nobody answers. */
 json_t *cluster_status(const char *url);

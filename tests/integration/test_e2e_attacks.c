@@ -31,13 +31,6 @@ typedef struct by_hand { spawn *gateway, *prefill, *decode; char url[128], contr
 static by_hand h;
 static char keys[256];
 
-static void grab(char ret[128], spawn *s, const char *after)
-{
-    const char *at = strstr(spawn_err(s), after);
-    assert_non_null(at);
-    assert_int_equal(sscanf(at + strlen(after), "%127[^, \n]", ret), 1);
-}
-
 static int start(void **state)
 {
     (void)state;
@@ -45,14 +38,13 @@ static int start(void **state)
     spawn *keygen = SPAWN("baton", "keygen", keys, "--prefill", "2");
     assert_int_equal(spawn_wait(keygen, spawn_patience(10000)), 0);
     h.gateway = SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", keys, "--key", "gateway");
-    assert_true(spawn_wait_err(h.gateway, "waiting for", spawn_patience(READY_MS)));
-    grab(h.control, h.gateway, "nodes: ");
-    grab(h.url, h.gateway, "clients: ");
+    assert_true(cluster_find_gateway(h.url, h.control, h.gateway, spawn_patience(READY_MS)));
     h.decode = SPAWN("baton-decode", "-m", spawn_tiny_model(1), "--gateway", h.control, "--threads", "1", "--keys", keys, "--key", "decode-0", "--listen",
                      "tcp://127.0.0.1:*", "--log-level", "debug");
     h.prefill = SPAWN("baton-prefill", "-m", spawn_tiny_model(1), "--gateway", h.control, "--threads", "1", "--keys", keys, "--key", "prefill-0");
     assert_true(cluster_wait_health(h.url, 200, spawn_patience(READY_MS)));
-    grab(h.kv, h.decode, "taking KV at ");
+    const char *at = strstr(spawn_err(h.decode), "taking KV at ");
+    assert_true(at && sscanf(at, "taking KV at %127[^, \n]", h.kv) == 1);
     for (int i = 0; i < 5; i++) assert_true(cluster_serves(h.url));         /* buffers have their size */
     return 0;
 }
@@ -320,10 +312,8 @@ static void frames_that_are_none_are_counted_and_change_nothing(void **state)
 static int stop(void **state)
 {
     spawn *all[] = { h.prefill, h.decode, h.gateway };
-    for (size_t i = 0; i < 3; i++) {
-        spawn_signal(all[i], SIGTERM);
-        if (spawn_wait(all[i], spawn_patience(10000)) != 0) printf("%s", spawn_err(all[i]));
-    }
+    bool ended = true;
+    for (size_t i = 0; i < 3; i++) ended = cluster_end(all[i], spawn_patience(10000)) && ended;
     unsigned strangers = 0, forbidden = 0;
     const char *line = strstr(spawn_err(h.decode), "refused: connections");
     if (!line || sscanf(line, "refused: connections without a key of the list %u, messages that their key may not say %u", &strangers, &forbidden) != 2
@@ -331,8 +321,7 @@ static int stop(void **state)
         printf("the decode node did not count what it refused: %s\n", line ? line : "no line");
         return -1;
     }
-    (void)client_teardown(state);
-    return spawn_teardown(state);
+    return cluster_teardown(state) || !ended ? -1 : 0;
 }
 
 int main(void)

@@ -122,23 +122,12 @@ static void nodes_of_the_default_model_come_and_go_and_no_answer_changes(void **
     CHAOS(model, storm_number("BATON_CHAOS", 8), 32, 200, 2500, "--ctx-size", "2048");
 }
 
-static int teardown(void **state)
-{
-    (void)client_teardown(state);
-    return spawn_teardown(state);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(nodes_of_a_little_model_come_and_go_and_no_answer_changes, teardown),
-        cmocka_unit_test_teardown(nodes_of_the_default_model_come_and_go_and_no_answer_changes, teardown),
+        cmocka_unit_test_teardown(nodes_of_a_little_model_come_and_go_and_no_answer_changes, cluster_teardown),
+        cmocka_unit_test_teardown(nodes_of_the_default_model_come_and_go_and_no_answer_changes, cluster_teardown),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    spawn_setup();
-    client_setup();
-    const int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    client_cleanup();
-    spawn_cleanup();
-    return rc;
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

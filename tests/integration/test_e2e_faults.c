@@ -21,12 +21,6 @@
 static const char TEXT[] = "/v1/completions";
 enum { LOST_MS = 20000, BACK_MS = 15000, LONG = 16000, STREAM = 600 };
 
-static int teardown(void **state)
-{
-    (void)client_teardown(state);
-    return spawn_teardown(state);
-}
-
 static client *begin(const char *url, int max_tokens)
 {
     json_t *r = cluster_request("the end of", max_tokens);
@@ -385,7 +379,7 @@ static void a_context_that_the_memory_does_not_hold_is_refused_only_when_asked_f
 
 int main(int argc, char **argv)
 {
-#define T(name) cmocka_unit_test_teardown(name, teardown)
+#define T(name) cmocka_unit_test_teardown(name, cluster_teardown)
     const struct CMUnitTest tests[] = {
         T(a_node_killed_before_a_request_comes_back),
         T(a_stream_outlives_the_kill_of_its_only_decode_node),
@@ -404,10 +398,5 @@ int main(int argc, char **argv)
         T(a_context_that_the_memory_does_not_hold_is_refused_only_when_asked_for),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    spawn_setup();
-    client_setup();
-    const int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    client_cleanup();
-    spawn_cleanup();
-    return rc;
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

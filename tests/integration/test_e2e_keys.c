@@ -22,12 +22,6 @@ typedef struct by_hand { spawn *gateway; char url[128], control[128]; } by_hand;
 
 static char keys[256], other[256];          /* two sets that have nothing to do with each other */
 
-static int teardown(void **state)
-{
-    (void)client_teardown(state);
-    return spawn_teardown(state);
-}
-
 static void make_keys(char *ret, size_t cap, const char *name)
 {
     snprintf(ret, cap, "%s", spawn_path(name));
@@ -90,11 +84,7 @@ static void start_gateway(by_hand *h, const char *keys_dir)
     h->gateway = keys_dir ? SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", keys_dir,
                                   "--key", "gateway")
                           : SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control", "tcp://127.0.0.1:*");
-    assert_true(spawn_wait_err(h->gateway, "waiting for", spawn_patience(READY_MS)));
-    const char *nodes = strstr(spawn_err(h->gateway), "nodes: "), *clients = strstr(spawn_err(h->gateway), "clients: ");
-    assert_true(nodes && clients);
-    assert_int_equal(sscanf(nodes, "nodes: %127[^, \n]", h->control), 1);
-    assert_int_equal(sscanf(clients, "clients: %127[^, \n]", h->url), 1);
+    assert_true(cluster_find_gateway(h->url, h->control, h->gateway, spawn_patience(READY_MS)));
 }
 
 /* key NULL: the only one of keys_dir; keys_dir NULL: none. */
@@ -117,12 +107,7 @@ static spawn *start_node(const by_hand *h, const char *program, const char *id, 
     return spawn_start(argv);
 }
 
-static void end(spawn *s)
-{
-    spawn_signal(s, SIGTERM);
-    const int rc = spawn_wait(s, spawn_patience(5000));
-    if (rc != 0) fail_msg("exit %d: %s", rc, spawn_err(s));
-}
+static void end(spawn *s) { assert_true(cluster_end(s, spawn_patience(5000))); }
 
 static void expect_nobody(const by_hand *h, const char *id)
 {
@@ -336,14 +321,14 @@ static void what_others_may_read_or_write_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(three_programs_with_one_set_of_keys_serve, teardown),
-        cmocka_unit_test_teardown(a_strange_key_or_none_does_not_join, teardown),
-        cmocka_unit_test_teardown(a_gateway_without_keys_is_not_joined_with_keys, teardown),
-        cmocka_unit_test_teardown(a_decode_key_is_not_good_for_a_prefill_node, teardown),
-        cmocka_unit_test_teardown(a_node_is_added_and_removed_while_everything_runs, teardown),
-        cmocka_unit_test_teardown(of_several_gateways_a_node_says_which, teardown),
-        cmocka_unit_test_teardown(up_makes_the_keys_that_it_needs_and_passes_a_hangup_on, teardown),
-        cmocka_unit_test_teardown(what_others_may_read_or_write_is_refused, teardown),
+        cmocka_unit_test_teardown(three_programs_with_one_set_of_keys_serve, cluster_teardown),
+        cmocka_unit_test_teardown(a_strange_key_or_none_does_not_join, cluster_teardown),
+        cmocka_unit_test_teardown(a_gateway_without_keys_is_not_joined_with_keys, cluster_teardown),
+        cmocka_unit_test_teardown(a_decode_key_is_not_good_for_a_prefill_node, cluster_teardown),
+        cmocka_unit_test_teardown(a_node_is_added_and_removed_while_everything_runs, cluster_teardown),
+        cmocka_unit_test_teardown(of_several_gateways_a_node_says_which, cluster_teardown),
+        cmocka_unit_test_teardown(up_makes_the_keys_that_it_needs_and_passes_a_hangup_on, cluster_teardown),
+        cmocka_unit_test_teardown(what_others_may_read_or_write_is_refused, cluster_teardown),
     };
     spawn_setup();
     client_setup();

@@ -16,22 +16,6 @@
 /* The shapes of the two models, by which bytes are counted here. */
 enum { TINY_HEADS = 2 * 2 * 2, TINY_DIM = 16, SMOLLM2_HEADS = 2 * 30 * 3, SMOLLM2_DIM = 64 };
 
-static int start(void **state)
-{
-    (void)state;
-    spawn_setup();
-    client_setup();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    client_cleanup();
-    spawn_cleanup();
-    return 0;
-}
-
 static const char *smollm2(void)
 {
     static char path[4096];
@@ -150,5 +134,5 @@ int main(void)
         cmocka_unit_test_teardown(the_npu_says_the_same_however_it_is_cut, spawn_teardown),
         cmocka_unit_test_teardown(the_default_model_still_knows_what_follows, spawn_teardown),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

@@ -212,24 +212,13 @@ static void a_client_that_takes_nothing_slows_nobody(void **state)
     assert_true(cluster_stop(&sys));
 }
 
-static int teardown(void **state)
-{
-    (void)client_teardown(state);
-    return spawn_teardown(state);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_client_that_leaves_takes_its_pages_with_it, teardown),
-        cmocka_unit_test_teardown(so_does_one_of_the_default_model, teardown),
-        cmocka_unit_test_teardown(a_client_that_takes_nothing_slows_nobody, teardown),
+        cmocka_unit_test_teardown(a_client_that_leaves_takes_its_pages_with_it, cluster_teardown),
+        cmocka_unit_test_teardown(so_does_one_of_the_default_model, cluster_teardown),
+        cmocka_unit_test_teardown(a_client_that_takes_nothing_slows_nobody, cluster_teardown),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    spawn_setup();
-    client_setup();
-    const int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    client_cleanup();
-    spawn_cleanup();
-    return rc;
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

@@ -16,36 +16,10 @@
 enum { READY_MS = 60000, ANSWER_MS = 60000, REQUESTS = 8, TOKENS = 24 };
 typedef struct door { spawn *program; char url[128], control[128]; } door;
 
-static int start(void **state)
-{
-    (void)state;
-    spawn_setup();
-    client_setup();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    client_cleanup();
-    spawn_cleanup();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)client_teardown(state);
-    return spawn_teardown(state);
-}
-
 static void start_gateway(door *d)
 {
     d->program = SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control", "tcp://127.0.0.1:*");
-    assert_true(spawn_wait_err(d->program, "waiting for", spawn_patience(READY_MS)));
-    const char *nodes = strstr(spawn_err(d->program), "nodes: "), *clients = strstr(spawn_err(d->program), "clients: ");
-    assert_true(nodes && clients);
-    assert_int_equal(sscanf(nodes, "nodes: %127[^, \n]", d->control), 1);
-    assert_int_equal(sscanf(clients, "clients: %127[^, \n]", d->url), 1);
+    assert_true(cluster_find_gateway(d->url, d->control, d->program, spawn_patience(READY_MS)));
 }
 
 /* Dials `a`, and `b` too where there is one. */
@@ -65,12 +39,7 @@ static spawn *start_node(const char *role, const char *id, const door *a, const 
     return spawn_start(argv);
 }
 
-static void end(spawn *s)
-{
-    spawn_signal(s, SIGTERM);
-    const int rc = spawn_wait(s, spawn_patience(30000));
-    if (rc != 0) fail_msg("exit %d: %s", rc, spawn_err(s));
-}
+static void end(spawn *s) { assert_true(cluster_end(s, spawn_patience(30000))); }
 
 static void wait_ready(const door *d, const char *id)
 {
@@ -192,8 +161,8 @@ static void one_pair_of_nodes_serves_two_gateways_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(nodes_join_and_leave_while_requests_run_and_no_answer_changes, teardown),
-        cmocka_unit_test_teardown(one_pair_of_nodes_serves_two_gateways_at_once, teardown),
+        cmocka_unit_test_teardown(nodes_join_and_leave_while_requests_run_and_no_answer_changes, cluster_teardown),
+        cmocka_unit_test_teardown(one_pair_of_nodes_serves_two_gateways_at_once, cluster_teardown),
     };
-    return cmocka_run_group_tests_name("many to many", tests, start, stop);
+    return cmocka_run_group_tests_name("many to many", tests, cluster_group_begin, cluster_group_end);
 }

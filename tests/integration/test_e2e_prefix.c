@@ -13,28 +13,6 @@
 
 enum { PROMPTS = 3, ANSWER_MS = 60000, RESTART_MS = 60000 };
 
-static int start(void **state)
-{
-    (void)state;
-    spawn_setup();
-    client_setup();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    client_cleanup();
-    spawn_cleanup();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)client_teardown(state);
-    return spawn_teardown(state);
-}
-
 /* What is told of a prompt's answer; the caller drops it. Prompts 0 and 1 differ at their end, 2 is 0, sampled. */
 static json_t *ask(const cluster *c, int i)
 {
@@ -132,8 +110,8 @@ static void a_decode_node_that_prefills_too_computes_a_beginning_once(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(answers_are_the_same_cold_warm_and_half_warm, teardown),
-        cmocka_unit_test_teardown(a_decode_node_that_prefills_too_computes_a_beginning_once, teardown),
+        cmocka_unit_test_teardown(answers_are_the_same_cold_warm_and_half_warm, cluster_teardown),
+        cmocka_unit_test_teardown(a_decode_node_that_prefills_too_computes_a_beginning_once, cluster_teardown),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

@@ -29,7 +29,7 @@ typedef struct by_hand {
     const char *more[MORE];                 /* options of every node, NULL-terminated */
     proxy p;
     spawn *gateway, *node[NODES], *second;  /* second: another gateway, which all nodes serve too, without the proxy; NULL: none */
-    char url[128], control[64], second_url[128], second_control[64];
+    char url[128], control[128], second_url[128], second_control[128];
     bool has_second;
     uint16_t bulk[NODES];
 } by_hand;
@@ -75,15 +75,11 @@ static void start_node(by_hand *h, size_t i)
     h->node[i] = spawn_start(argv);
 }
 
-static spawn *start_gateway(const by_hand *h, char control[64], char url[128])
+static spawn *start_gateway(const by_hand *h, char control[128], char url[128])
 {
     spawn *g = h->keys ? SPAWN("baton-gateway", "-m", h->model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", h->keys, "--key", "gateway")
                        : SPAWN("baton-gateway", "-m", h->model, "--port", "0", "--control", "tcp://127.0.0.1:*");
-    assert_true(spawn_wait_err(g, "waiting for", spawn_patience(READY_MS)));
-    const char *nodes = strstr(spawn_err(g), "nodes: "), *clients = strstr(spawn_err(g), "clients: ");
-    assert_true(nodes && clients);
-    assert_int_equal(sscanf(nodes, "nodes: %63[^, \n]", control), 1);
-    assert_int_equal(sscanf(clients, "clients: %127[^, \n]", url), 1);
+    assert_true(cluster_find_gateway(url, control, g, spawn_patience(READY_MS)));
     return g;
 }
 
@@ -108,12 +104,7 @@ static void start(by_hand *h, const char *const *faults)
 }
 #define START(h, ...) start((h), (const char *const[]){ __VA_ARGS__, NULL })
 
-static void end(spawn *s)
-{
-    spawn_signal(s, SIGTERM);
-    const int rc = spawn_wait(s, spawn_patience(10000));
-    if (rc != 0) fail_msg("exit %d: %s", rc, spawn_err(s));
-}
+static void end(spawn *s) { assert_true(cluster_end(s, spawn_patience(10000))); }
 
 /* Everything quiet again: nothing is held anywhere; then all end well. */
 static void stop(by_hand *h)
@@ -389,27 +380,16 @@ static void a_slow_decode_node_slows_its_own_requests_only(void **state)
     stop(&h);
 }
 
-static int teardown(void **state)
-{
-    (void)client_teardown(state);
-    return spawn_teardown(state);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(faults_on_every_link_of_a_little_model_change_nothing, teardown),
-        cmocka_unit_test_teardown(faults_on_every_link_of_the_default_model_change_nothing, teardown),
-        cmocka_unit_test_teardown(with_keys_bytes_are_corrupted_and_links_cut_and_nothing_changes, teardown),
-        cmocka_unit_test_teardown(streams_outlive_a_node_that_stops_or_is_cut_off, teardown),
-        cmocka_unit_test_teardown(a_cut_off_or_stopped_node_frees_pages_at_the_end_of_the_lease, teardown),
-        cmocka_unit_test_teardown(a_slow_decode_node_slows_its_own_requests_only, teardown),
+        cmocka_unit_test_teardown(faults_on_every_link_of_a_little_model_change_nothing, cluster_teardown),
+        cmocka_unit_test_teardown(faults_on_every_link_of_the_default_model_change_nothing, cluster_teardown),
+        cmocka_unit_test_teardown(with_keys_bytes_are_corrupted_and_links_cut_and_nothing_changes, cluster_teardown),
+        cmocka_unit_test_teardown(streams_outlive_a_node_that_stops_or_is_cut_off, cluster_teardown),
+        cmocka_unit_test_teardown(a_cut_off_or_stopped_node_frees_pages_at_the_end_of_the_lease, cluster_teardown),
+        cmocka_unit_test_teardown(a_slow_decode_node_slows_its_own_requests_only, cluster_teardown),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    spawn_setup();
-    client_setup();
-    const int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    client_cleanup();
-    spawn_cleanup();
-    return rc;
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

@@ -15,41 +15,10 @@
 enum { READY_MS = 60000, ANSWER_MS = 60000, TOKENS = 24 };
 typedef struct door { spawn *program; char url[128], control[128]; } door;
 
-static int start(void **state)
-{
-    (void)state;
-    spawn_setup();
-    client_setup();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    client_cleanup();
-    spawn_cleanup();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)client_teardown(state);
-    return spawn_teardown(state);
-}
-
-static void find_addresses(door *d)
-{
-    assert_true(spawn_wait_err(d->program, "waiting for", spawn_patience(READY_MS)));
-    const char *nodes = strstr(spawn_err(d->program), "nodes: "), *clients = strstr(spawn_err(d->program), "clients: ");
-    assert_true(nodes && clients);
-    assert_int_equal(sscanf(nodes, "nodes: %127[^, \n]", d->control), 1);
-    assert_int_equal(sscanf(clients, "clients: %127[^, \n]", d->url), 1);
-}
-
 static void start_gateway(door *d, const char *model)
 {
     d->program = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*");
-    find_addresses(d);
+    assert_true(cluster_find_gateway(d->url, d->control, d->program, spawn_patience(READY_MS)));
 }
 
 static spawn *start_decode(const char *model, const char *id, const door *d, const char *option, const char *value)
@@ -68,12 +37,7 @@ static void wait_ready(const door *d, const char *id)
     if (!cluster_wait_node(d->url, id, "ready", 0, spawn_patience(READY_MS))) fail_msg("%s does not join", id);
 }
 
-static void end(spawn *s)
-{
-    spawn_signal(s, SIGTERM);
-    const int rc = spawn_wait(s, spawn_patience(30000));
-    if (rc != 0) fail_msg("exit %d: %s", rc, spawn_err(s));
-}
+static void end(spawn *s) { assert_true(cluster_end(s, spawn_patience(30000))); }
 
 /* `baton role`; its exit code, and what it says. */
 static int role(const door *d, const char *id, const char *wanted, spawn **ret)
@@ -255,7 +219,7 @@ static void a_key_needs_both_roles(void **state)
     spawn *made = SPAWN("baton", "keygen", keys, "gateway", "prefill-0", "decode-0", "decode-1");
     if (spawn_wait(made, spawn_patience(READY_MS)) != 0) fail_msg("%s", spawn_err(made));
     d.program = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", keys, "--key", "gateway");
-    find_addresses(&d);
+    assert_true(cluster_find_gateway(d.url, d.control, d.program, spawn_patience(READY_MS)));
     spawn *node[3] = {
         SPAWN("baton-prefill", "-m", model, "--id", "prefill-0", "--gateway", d.control, "--keys", keys, "--key", "prefill-0", "--threads", "1",
               "--engine", "host"),
@@ -325,12 +289,12 @@ static void a_signal_while_it_drains_ends_the_process(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_decode_node_serves_as_prefill_and_as_decode_again, teardown),
-        cmocka_unit_test_teardown(a_request_in_progress_ends_before_the_role_changes, teardown),
-        cmocka_unit_test_teardown(a_node_that_cannot_prefill_goes_back, teardown),
-        cmocka_unit_test_teardown(what_cannot_be_is_refused_with_words, teardown),
-        cmocka_unit_test_teardown(a_key_needs_both_roles, teardown),
-        cmocka_unit_test_teardown(a_signal_while_it_drains_ends_the_process, teardown),
+        cmocka_unit_test_teardown(a_decode_node_serves_as_prefill_and_as_decode_again, cluster_teardown),
+        cmocka_unit_test_teardown(a_request_in_progress_ends_before_the_role_changes, cluster_teardown),
+        cmocka_unit_test_teardown(a_node_that_cannot_prefill_goes_back, cluster_teardown),
+        cmocka_unit_test_teardown(what_cannot_be_is_refused_with_words, cluster_teardown),
+        cmocka_unit_test_teardown(a_key_needs_both_roles, cluster_teardown),
+        cmocka_unit_test_teardown(a_signal_while_it_drains_ends_the_process, cluster_teardown),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

@@ -15,28 +15,6 @@
 
 enum { ANSWER_MS = 60000, PROMPT_TOKENS = 200, PAGE_TOKENS = 64 };
 
-static int start(void **state)
-{
-    (void)state;
-    spawn_setup();
-    client_setup();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    client_cleanup();
-    spawn_cleanup();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)client_teardown(state);
-    return spawn_teardown(state);
-}
-
 /* A prompt of ids; `from` changes all of them. */
 static client *ask(const cluster *c, int from, json_t *wishes)
 {
@@ -129,8 +107,8 @@ static void a_node_that_is_not_there_is_waited_for_and_then_refused(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_prompt_that_was_there_before_is_neither_computed_nor_sent_again, teardown),
-        cmocka_unit_test_teardown(a_node_that_is_not_there_is_waited_for_and_then_refused, teardown),
+        cmocka_unit_test_teardown(a_prompt_that_was_there_before_is_neither_computed_nor_sent_again, cluster_teardown),
+        cmocka_unit_test_teardown(a_node_that_is_not_there_is_waited_for_and_then_refused, cluster_teardown),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }
