@@ -35,20 +35,6 @@ const char *gw_fail_name(gw_fail_kind k)
     return "?";
 }
 
-const char *gw_cause_name(gw_cause c)
-{
-    switch (c) {
-    case GW_CAUSE_GONE: return "gone";
-    case GW_CAUSE_RESTARTED: return "restarted";
-    case GW_CAUSE_LEFT: return "left";
-    case GW_CAUSE_FAILED: return "failed";
-    case GW_CAUSE_GAVE_UP: return "gave_up";
-    case GW_CAUSE_NO_ANSWER: return "no_answer";
-    case GW_CAUSE_NO_PROGRESS: return "no_progress";
-    }
-    return "?";
-}
-
 gw_action *gw_act(gw_brain *b, gw_action_type type)
 {
     assert(b->acts_len < b->acts_cap);

@@ -187,5 +187,4 @@ uint32_t gw_brain_debts(const gw_brain *b);             /* attempts that were le
 const gw_registry *gw_brain_registry(const gw_brain *b);    /* nodes[i].in_use, for status */
 const gw_counters *gw_brain_counters(const gw_brain *b);
 const char *gw_fail_name(gw_fail_kind k);               /* "no_node" */
-const char *gw_cause_name(gw_cause c);                  /* "gone" */
 #endif

@@ -162,6 +162,13 @@ static void find_pair(search *s)
     }
 }
 
+static bool has_free_decode(const search *s)
+{
+    for (uint32_t i = 0; i < s->r->cap; i++)
+        if (is_ready(&s->r->nodes[i], BT_ROLE_DECODE) && has_slot(&s->r->nodes[i], s->w->now_us)) return true;
+    return false;
+}
+
 /* What each ready node has had of the prompt; nothing, where it is much busier than the least loaded of its role. */
 static void find_matches(const search *s)
 {
@@ -185,7 +192,7 @@ gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_regi
     const bool is_colocated = !knows_prefill(r), is_short = w->prompt_tokens < w->local_below_tokens;
     search s = {.c = ret, .router = router, .r = r, .w = w, .policy = w->policy ? w->policy : router->policy};
     *ret = (gw_route_choice){.local = GW_LOCAL_NOT};
-    if (s.policy == GW_POLICY_PREFIX) find_matches(&s);
+    if (s.policy == GW_POLICY_PREFIX && has_free_decode(&s)) find_matches(&s);     /* a full house is asked at every step */
     if ((is_colocated || is_short) && !w->only_prefill) find_local(&s, is_colocated ? GW_LOCAL_NO_PREFILL_NODE : GW_LOCAL_SHORT);
     find_pair(&s);
     if (ret->decode) {

@@ -601,5 +601,4 @@ sim_net *sim_world_net(sim_world *w) { return w->net; }
 uint64_t sim_world_draw(sim_world *w) { return sim_net_draw(w->net); }
 uint64_t sim_world_steps(const sim_world *w) { return w->steps; }
 uint64_t sim_world_faults(const sim_world *w) { return w->faults + sim_net_faults_count(w->net); }
-const gw_brain *sim_world_gateway(const sim_world *w) { return w->processes[0].gw; }
 const char *sim_world_error(const sim_world *w) { return w->error[0] ? w->error : NULL; }

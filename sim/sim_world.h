@@ -94,6 +94,5 @@ uint64_t sim_world_draw(sim_world *w);
 uint64_t sim_world_steps(const sim_world *w);
 uint64_t sim_world_faults(const sim_world *w);              /* that happened: packets, cuts, processes */
 dc_counters sim_world_decode_counters(const sim_world *w);  /* of all decode nodes that live */
-const gw_brain *sim_world_gateway(const sim_world *w);      /* the first; NULL when dead */
 const char *sim_world_error(const sim_world *w);            /* the first broken promise; NULL: none */
 #endif

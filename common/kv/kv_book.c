@@ -236,24 +236,11 @@ void bt_kv_book_keep(bt_kv_book *b, uint32_t seq, uint64_t class, const int32_t 
     }
 }
 
-void bt_kv_book_forget(bt_kv_book *b)
-{
-    while (b->oldest != NONE) {
-        const uint32_t n = b->oldest;
-        unlink_cached(b, n);
-        b->free_pages[b->free_len++] = n;
-    }
-    memset(b->buckets, 0xff, ((size_t)b->buckets_mask + 1) * sizeof *b->buckets);
-    for (uint32_t n = 0; n < b->pages_len; n++) b->pages[n].is_kept = false;
-}
-
 /* ---- counts ---- */
 
-uint32_t bt_kv_book_total(const bt_kv_book *b) { return b->pages_len; }
 uint32_t bt_kv_book_used(const bt_kv_book *b) { return b->pages_len - b->free_len - b->cached; }
 uint32_t bt_kv_book_cached(const bt_kv_book *b) { return b->cached; }
 uint32_t bt_kv_book_room(const bt_kv_book *b) { return b->free_len + b->cached; }
-uint32_t bt_kv_book_page_tokens(const bt_kv_book *b) { return b->page_tokens; }
 
 uint32_t bt_kv_book_room_after(const bt_kv_book *b, uint64_t class, const int32_t *ids, uint32_t len)
 {

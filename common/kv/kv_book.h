@@ -40,18 +40,14 @@ uint32_t bt_kv_book_share(bt_kv_book *b, uint32_t seq, uint64_t class, const int
  * from now on. Where the same beginning is kept in other pages already, seq's stay its own and neither they nor what follows
  * them is kept: who holds a kept page holds those before it, which is why every cached page can be taken. */
 void bt_kv_book_keep(bt_kv_book *b, uint32_t seq, uint64_t class, const int32_t *ids, uint32_t tokens);
-/* No page is kept any more; who holds pages goes on holding them. */
-void bt_kv_book_forget(bt_kv_book *b);
 
 /* In pages. used: held by a sequence, shared ones once; cached: kept and not held; room: what a _hold could still take,
  * free and cached ones. A match of m whole pages by a sequence that then holds n takes n - m of the room, and its shared
  * pages leave the room too if they were cached: _room_after says what is left of it once they are held. */
-uint32_t bt_kv_book_total(const bt_kv_book *b);
 uint32_t bt_kv_book_used(const bt_kv_book *b);
 uint32_t bt_kv_book_cached(const bt_kv_book *b);
 uint32_t bt_kv_book_room(const bt_kv_book *b);
 uint32_t bt_kv_book_room_after(const bt_kv_book *b, uint64_t class, const int32_t *ids, uint32_t len);
-uint32_t bt_kv_book_page_tokens(const bt_kv_book *b);
 /* Every count and list agrees with the tables: for tests and the simulator, O(pages). */
 bool     bt_kv_book_is_sound(const bt_kv_book *b);
 #endif

@@ -182,10 +182,6 @@ static void run_storm(uint64_t seed, uint32_t steps)
         else if (kind < 34) release(&m, b, seq);
         else if (kind < 50) share(&m, b, seq, class, ids, n);
         else if (kind < 63) keep(&m, b, seq, class, ids, n);
-        else if ((r >> 40) % 8 == 0) {
-            bt_kv_book_forget(b);
-            m.kept_len = 0;
-        }
         evictions += kind < 20 && m.kept_len < kept_before;
         hits += kind >= 34 && kind < 50 && m.len[seq] > 0;
         uint32_t used, cached;
@@ -267,25 +263,6 @@ static void takes_the_beginning_unused_longest_and_its_end_first(void **state)
     bt_kv_book_free(b);
 }
 
-static void forgetting_leaves_pages_with_who_holds_them(void **state)
-{
-    (void)state;
-    const int32_t a[] = {1, 2, 3, 4};
-    bt_kv_book *b = new_book(4, 2, 2, 2);
-    assert_true(bt_kv_book_hold(b, 0, 4));
-    bt_kv_book_keep(b, 0, 1, a, 4);
-    assert_int_equal(bt_kv_book_share(b, 1, 1, a, 4), 4);
-    bt_kv_book_forget(b);
-    assert_int_equal(bt_kv_book_match(b, 1, a, 4), 0);
-    assert_int_equal(bt_kv_book_used(b), 2);
-    bt_kv_book_release(b, 0);
-    bt_kv_book_keep(b, 1, 1, a, 4);
-    bt_kv_book_release(b, 1);
-    assert_int_equal(bt_kv_book_cached(b), 2);
-    assert_true(bt_kv_book_is_sound(b));
-    bt_kv_book_free(b);
-}
-
 static void refuses_shapes_that_its_header_does_not_name(void **state)
 {
     (void)state;
@@ -308,7 +285,6 @@ int main(void)
         cmocka_unit_test(never_takes_one_prompt_for_another_of_its_bucket),
         cmocka_unit_test(a_page_is_known_by_all_tokens_before_it),
         cmocka_unit_test(takes_the_beginning_unused_longest_and_its_end_first),
-        cmocka_unit_test(forgetting_leaves_pages_with_who_holds_them),
         cmocka_unit_test(refuses_shapes_that_its_header_does_not_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
