@@ -50,7 +50,6 @@ void bt_sock_ctx_free(bt_sock_ctx *c)
 }
 
 void bt_sock_ctx_set_zap(bt_sock_ctx *c, bool serving) { c->has_zap = serving; }
-bool bt_sock_ctx_has_keys(const bt_sock_ctx *c) { return c->has_keys; }
 const char *bt_sock_ctx_public_key(const bt_sock_ctx *c) { return c->keys.public_key; }
 
 static bool set_int(void *s, int option, int value) { return zmq_setsockopt(s, option, &value, sizeof value) == 0; }
@@ -183,12 +182,6 @@ bt_err bt_sock_connect(void *s, bt_sock_ctx *ctx, const char *endpoint, const ch
     }
     if (!ok || zmq_connect(s, endpoint) < 0)
         return bt_fail(fault, BT_EIO, "connect to %.100s: %s", endpoint, zmq_strerror(errno));
-    return BT_OK;
-}
-
-bt_err bt_sock_disconnect(void *s, const char *endpoint, bt_fault *fault)
-{
-    if (zmq_disconnect(s, endpoint) < 0) return bt_fail(fault, BT_EIO, "leave %.100s: %s", endpoint, zmq_strerror(errno));
     return BT_OK;
 }
 

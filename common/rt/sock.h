@@ -40,7 +40,6 @@ typedef enum bt_sock_role {
 /* keys_dir NULL: no keys. Otherwise loads keys_dir/NAME.secret (name NULL: the only one); errors of bt_keys_load. */
 bt_err bt_sock_ctx_new(bt_sock_ctx **ret, const char *keys_dir, const char *name, bt_fault *fault);
 void   bt_sock_ctx_free(bt_sock_ctx *ctx);              /* after its sockets are closed; waits at most their linger; wipes keys */
-bool   bt_sock_ctx_has_keys(const bt_sock_ctx *ctx);
 const char *bt_sock_ctx_public_key(const bt_sock_ctx *ctx);        /* Z85; "" without keys */
 
 bt_err bt_sock_open(void **ret, bt_sock_ctx *ctx, bt_sock_role role, bt_fault *fault);
@@ -56,7 +55,6 @@ bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *socket, bt_
 /* server_key: the other side's public key, Z85; NULL without keys (BT_EARG when one is given and the other is not).
  * Returns at once; the link comes when it comes. */
 bt_err bt_sock_connect(void *socket, bt_sock_ctx *ctx, const char *endpoint, const char *server_key, bt_fault *fault);
-bt_err bt_sock_disconnect(void *socket, const char *endpoint, bt_fault *fault);
 /* Gives up the connection to an endpoint of bt_sock_connect, whatever its state, and dials it anew with the same keys. libzmq dials a
  * connection again that was cut, but never one on which it read bytes that it could not follow: a changed byte under CURVE is enough. */
 bt_err bt_sock_redial(void *socket, const char *endpoint, bt_fault *fault);

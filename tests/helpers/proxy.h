@@ -9,7 +9,6 @@ typedef struct proxy { spawn *child; int orders; } proxy;
 
 /* Starts it with these options, NULL-terminated; the figures come as JSON. */
 proxy proxy_start(const char *const *options);
-#define PROXY(...) proxy_start((const char *const[]){ __VA_ARGS__, NULL })
 /* "127.0.0.1:PORT" of a route; one of a few static buffers. */
 const char *proxy_at(const proxy *p, const char *route);
 /* One order, such as "hold decode-0 both"; it has been carried out when this returns. */

@@ -77,8 +77,6 @@ void spawn_cleanup(void)
     remove_all(dir);
 }
 
-const char *spawn_dir(void) { return dir; }
-
 const char *spawn_path(const char *name)
 {
     static char path[4][2 * PATH_BYTES];

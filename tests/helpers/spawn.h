@@ -16,7 +16,6 @@ void spawn_cleanup(void);
 /* A test's teardown: kills and forgets every child; fails when one was not clean. */
 int  spawn_teardown(void **state);
 
-const char *spawn_dir(void);
 /* dir/name, in one of a few static buffers. */
 const char *spawn_path(const char *name);
 /* A little model (tiny_gguf.h) in that directory, made once for each seed: 2 layers, context of 1024, chat template. */
