@@ -229,6 +229,7 @@ static void carry_out(room *r, const dc_action *a)
     case DC_DO_SWAP_IN:
     case DC_DO_DROP_SWAP:
     case DC_DO_LOG:
+    case DC_DO_DRAIN:
     case DC_DO_EXIT: break;
     }
 }
