@@ -472,7 +472,7 @@ void dc_on_stopped(dc_brain *b, uint32_t slot, uint32_t rows)
 {
     dc_record *r = dc_by_slot(b, slot);
     if (r && r->state == DC_STOPPING && !r->recv.placing) {
-        dc_memory_keep(b, r, rows);
+        if (!r->gives_up) dc_memory_keep(b, r, rows);       /* its rows may be why */
         dc_stopped(b, r);
     } else if (r && r->state == DC_PREEMPTING) {
         dc_memory_preempted(b, r, rows);

@@ -266,7 +266,14 @@ static void ends_an_attempt_whose_prompt_gives_another_token_0_than_before(void 
     assert_non_null(decode_kit_did(DC_DO_STOP));
     stopped(b, 0, 40);
     assert_int_equal(decode_kit_said(BT_MSG_FAILED)->u.failed.code, BT_EIO);
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ACK, .ref = {decode_kit_gate, 2, 1}, .u.ack.of = BT_MSG_FAILED});
+    reserve(b, 3, 1, 40, 8, true, known, 2);
+    first(b, 0, 99);
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 3, 1}});
+    stopped(b, 0, 40);
+    assert_non_null(decode_kit_said(BT_MSG_ABORT_ACK));
     assert_int_equal(dc_brain_load(b).pages_used, 0);
+    assert_int_equal(dc_brain_load(b).pages_cached, 0);        /* rows of which one of two is wrong are nobody's beginning */
     dc_brain_free(b);
 }
 
