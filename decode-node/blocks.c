@@ -34,6 +34,15 @@ static void say_reject(dc_brain *b, const bt_incarnation *peer, bt_err code, con
     snprintf(m->u.reject.text, sizeof m->u.reject.text, "%s", text);
 }
 
+static void open_link(dc_brain *b, dc_link *l, const bt_msg *m)
+{
+    const bt_msg_hello *h = &m->u.hello;
+    const uint64_t least = bt_xfer_block_bytes(&b->cfg.hello.kv, TYPICAL_BLOCK_TOKENS) * BLOCKS_A_WINDOW;
+    *l = (dc_link){.in_use = true, .peer = m->from, .epoch = ++b->epochs, .peer_epoch = h->link_epoch, .heard_us = b->now_us,
+                   .class = bt_hash64(h->exactness, strlen(h->exactness))};
+    bt_xfer_grant_open(&l->grant, b->cfg.window_bytes > least ? b->cfg.window_bytes : least);
+}
+
 static void on_bulk_hello(dc_brain *b, const bt_msg *m)
 {
     const bt_msg_hello *h = &m->u.hello, *own = &b->cfg.hello;
@@ -61,14 +70,15 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
         for (uint32_t i = 1; i < b->cfg.links_max; i++)
             if (b->links[i].heard_us < l->heard_us) l = &b->links[i];
     }
-    *l = (dc_link){.in_use = true, .peer = m->from, .epoch = ++b->epochs, .heard_us = b->now_us,
-                   .class = bt_hash64(h->exactness, strlen(h->exactness))};
-    uint64_t window = b->cfg.window_bytes,
-             least = bt_xfer_block_bytes(&own->kv, TYPICAL_BLOCK_TOKENS) * BLOCKS_A_WINDOW;
-    bt_xfer_grant_open(&l->grant, window > least ? window : least);
+    if (l->in_use && bt_incarnation_equal(&l->peer, &m->from) && h->link_epoch < l->peer_epoch) {
+        b->n.repeats++;                 /* a late one: its sender has begun another epoch */
+        return;
+    }
+    if (!l->in_use || !bt_incarnation_equal(&l->peer, &m->from) || h->link_epoch > l->peer_epoch) open_link(b, l, m);
     bt_msg *w = to_peer(b, &m->from, BT_MSG_WELCOME);
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
     memcpy(w->u.welcome.node_id, own->node_id, sizeof w->u.welcome.node_id);
+    w->u.welcome.link_epoch = l->peer_epoch;
     w->u.welcome.credit_bytes = l->grant.granted_bytes;
 }
 
@@ -148,8 +158,8 @@ void dc_on_bulk(dc_brain *b, const bt_msg *m)
 
 static void tell_credit(dc_brain *b, dc_link *l)
 {
-    uint64_t total = bt_xfer_grant_due(&l->grant);
-    if (total) to_peer(b, &l->peer, BT_MSG_CREDIT)->u.credit.total_bytes = total;
+    const uint64_t total = bt_xfer_grant_due(&l->grant);
+    if (total) to_peer(b, &l->peer, BT_MSG_CREDIT)->u.credit = (bt_msg_credit){.link_epoch = l->peer_epoch, .total_bytes = total};
 }
 
 void dc_on_block(dc_brain *b, const dc_block *in)
@@ -167,18 +177,14 @@ void dc_on_block(dc_brain *b, const dc_block *in)
         if (v != BT_XFER_PLACE)
             why = v == BT_XFER_RANGE ? DC_DROP_RANGE : v == BT_XFER_REPEAT ? DC_DROP_REPEAT : DC_DROP_BUSY;
     }
-    /* A network that repeats a block must not make credit of it. One that was sent twice on purpose, for an old MISSING, gives none either: the
-     * next epoch sets that right. */
-    const bool is_repeat = why == DC_DROP_REPEAT || (why == DC_DROP_UNKNOWN && r && r->ref.attempt == in->ref.attempt);
-    if (l) {
-        l->heard_us = b->now_us;
-        if (!is_repeat) l->grant.came_bytes += in->bytes;
-    }
+    const bool counts = l && in->link_epoch == l->peer_epoch &&
+                        (bt_xfer_grant_came(&l->grant, in->bytes, in->link_end) || BT_BREAK(repeat_credited));
+    if (l) l->heard_us = b->now_us;
     if (r && !why) {
         dc_block *out = &dc_act(b, DC_DO_PLACE)->u.block;
         *out = *in;
         out->slot = r->slot;
-        out->epoch = l->epoch;
+        out->epoch = counts ? l->epoch : 0;
         return;
     }
     dc_action *a = dc_act(b, DC_DO_DROP);
@@ -189,7 +195,7 @@ void dc_on_block(dc_brain *b, const dc_block *in)
         say_reject(b, &in->from, BT_EAGAIN, "greet this node first");
         return;
     }
-    if (!is_repeat) l->grant.left_bytes += in->bytes;
+    if (counts) bt_xfer_grant_left(&l->grant, in->bytes);
     tell_credit(b, l);
     if (why == DC_DROP_UNKNOWN && (!r || r->state == DC_STOPPING)) refuse_unknown(b, &in->from, &in->ref);
 }
@@ -198,8 +204,8 @@ void dc_on_placed(dc_brain *b, const dc_block *in, bool is_good)
 {
     dc_link *l = link_of(b, &in->from);
     if (l && l->epoch == in->epoch) {
-        l->grant.left_bytes += in->bytes;
-        if (BT_BREAK(credit_minted)) l->grant.left_bytes += in->bytes;
+        bt_xfer_grant_left(&l->grant, in->bytes);
+        if (BT_BREAK(credit_minted)) bt_xfer_grant_left(&l->grant, in->bytes);
         tell_credit(b, l);
     }
     dc_record *r = dc_by_slot(b, in->slot);

@@ -71,8 +71,9 @@ typedef struct dc_block {
     bt_ticket ticket;
     uint32_t layer, token_begin, token_count;
     uint64_t bytes;                 /* of K and V rows */
+    uint64_t link_epoch, link_end;  /* for credit: xfer/xfer_credit.h */
     uint32_t slot;                  /* PLACE, PLACED, CORRUPT; set by the brain */
-    uint64_t epoch;                 /* likewise: the link's, so that an old copy gives no credit to a new epoch */
+    uint64_t epoch;                 /* likewise: the link's, so that an old copy gives no credit to a new epoch; 0: it gives none */
 } dc_block;
 
 typedef enum dc_drop_reason {

@@ -52,7 +52,7 @@ typedef struct dc_link {
     bt_incarnation peer;
     uint64_t class;                     /* of the rows that it makes */
     bt_xfer_grant grant;
-    uint64_t epoch;
+    uint64_t epoch, peer_epoch;         /* of b->epochs, from 1; as HELLO says it */
     int64_t heard_us;
 } dc_link;
 

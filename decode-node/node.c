@@ -128,7 +128,8 @@ static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body, const
 {
     node *n = ud;
     dc_event ev = { .type = DC_EV_BLOCK, .u.block = { .layer = h->layer, .token_begin = h->token_begin, .token_count = h->token_count,
-                                                      .bytes = h->body_bytes, .from_key = *from_key } };
+                                                      .bytes = h->body_bytes, .from_key = *from_key,
+                                                      .link_epoch = h->link_epoch, .link_end = h->link_end } };
     memcpy(ev.u.block.from.bytes, h->from, sizeof h->from);
     memcpy(ev.u.block.ref.owner.bytes, h->owner, sizeof h->owner);
     memcpy(ev.u.block.ticket.bytes, h->ticket, sizeof h->ticket);

@@ -66,7 +66,7 @@ typedef struct pf_block {
     uint32_t layer, token_begin, token_count;
     uint64_t bytes;                 /* of K and V rows, as counted against credit: token_count * 2 * kv_heads *
                                      * head_dim * element */
-    uint64_t epoch;                 /* of the link; the brain's own */
+    uint64_t epoch, end_bytes;      /* of the link; body bytes sent in it so far, these included: for the header */
 } pf_block;
 
 typedef enum pf_event_type {

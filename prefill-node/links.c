@@ -1,5 +1,6 @@
 /* The prefill brain's bulk links: dialling, greeting, credit, which block goes next, Commit and its answers. */
 #include "prefill-node/brain_inner.h"
+#include "base/breakage.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -98,6 +99,7 @@ static void greet(pf_brain *b, pf_link *l)
     bt_msg *m = to_decode(b, l, BT_MSG_HELLO);
     memset(&m->to, 0, sizeof m->to);
     pf_fill_hello(b, &m->u.hello);
+    m->u.hello.link_epoch = l->epoch;
     l->hello_us = b->now_us + b->cfg.resend_us;
 }
 
@@ -169,7 +171,12 @@ void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
     pf_record *r = pf_find(b, &m->ref);
     if (r && (r->ref.attempt != m->ref.attempt || !bt_incarnation_equal(&r->decode, decode))) r = NULL;
     bool is_sending = r && r->state == PF_SENDING;
-    if (m->type == BT_MSG_WELCOME && l->state == PF_LINK_GREETING) {
+    const uint64_t epoch = m->type == BT_MSG_WELCOME  ? m->u.welcome.link_epoch
+                           : m->type == BT_MSG_CREDIT ? m->u.credit.link_epoch
+                                                      : l->epoch;
+    if (epoch != l->epoch && !BT_BREAK(old_epoch_credited)) {
+        b->n.repeats++;                             /* of an older epoch: it would grant what that one has carried */
+    } else if (m->type == BT_MSG_WELCOME && l->state == PF_LINK_GREETING) {
         l->state = PF_LINK_OPEN;
         l->shut_us = BT_STEP_NEVER;
         bt_xfer_purse_open(&l->purse, m->u.welcome.credit_bytes);
@@ -202,7 +209,7 @@ void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent)
     const bool is_counted = l && block->epoch == l->epoch;      /* else cut: Commit finds what became of it */
     if (is_counted) l->is_blocked = !is_sent;
     if (is_counted && !is_sent) {
-        l->purse.used_bytes -= block->bytes;
+        bt_xfer_purse_return(&l->purse, block->bytes, block->end_bytes);
         l->paused_us = b->now_us + PAUSE_US;
     }
     if (!is_sent) b->n.blocks_blocked++;
@@ -254,10 +261,9 @@ static void pump_blocks(pf_brain *b, pf_link *l)
             l->is_blocked = false;
             return;
         }
-        uint64_t bytes = bt_xfer_block_bytes(&b->cfg.hello.kv, range.token_count);
-        l->is_short = !bt_xfer_purse_has(&l->purse, bytes);
+        uint64_t bytes = bt_xfer_block_bytes(&b->cfg.hello.kv, range.token_count), end = 0;
+        l->is_short = !bt_xfer_purse_take(&l->purse, bytes, &end);
         if (l->is_short) return;
-        l->purse.used_bytes += bytes;
         l->unanswered++;
         r->served = ++b->served;
         r->lent++;
@@ -265,7 +271,7 @@ static void pump_blocks(pf_brain *b, pf_link *l)
         bt_xfer_send_take(&b->sends[r->slot], &range);
         pf_act(b, PF_DO_SEND_BLOCK)->u.block = (pf_block){
             .decode = l->decode, .slot = r->slot, .ref = r->ref, .ticket = r->ticket, .layer = range.layer,
-            .token_begin = range.token_begin, .token_count = range.token_count, .bytes = bytes, .epoch = l->epoch};
+            .token_begin = range.token_begin, .token_count = range.token_count, .bytes = bytes, .epoch = l->epoch, .end_bytes = end};
     }
 }
 

@@ -137,7 +137,8 @@ static void send_block(node *n, const pf_block *block)
     const bt_kv_view *view = &n->views[block->slot];
     bt_fault fault;
     bt_kv_header h = { .number = block->ref.number, .attempt = block->ref.attempt, .layer = block->layer, .token_begin = block->token_begin,
-                       .token_count = block->token_count, .kv_heads = p->kv_heads, .head_dim = p->head_dim, .dtype = (uint16_t)n->dtype };
+                       .token_count = block->token_count, .kv_heads = p->kv_heads, .head_dim = p->head_dim, .dtype = (uint16_t)n->dtype,
+                       .link_epoch = block->epoch, .link_end = block->end_bytes };
     memcpy(h.owner, block->ref.owner.bytes, sizeof h.owner);
     memcpy(h.ticket, block->ticket.bytes, sizeof h.ticket);
     memcpy(h.from, bt_shell_self(n->shell)->bytes, sizeof h.from);

@@ -23,32 +23,65 @@ enum {
 
 static sim_flight *flight_of(sim_world *w, const sim_item *it) { return &w->flights[(size_t)it->from * w->processes_len + it->to]; }
 
-void sim_check_sent(sim_world *w, sim_item *it)
+static bool is_of(const sim_flight *f, const sim_item *it)
+{
+    return f->from_life == it->from_life && f->to_life == it->life && f->epoch == it->epoch;
+}
+
+void sim_check_counted(sim_world *w, const sim_item *it)
+{
+    sim_flight *f = flight_of(w, it);
+    if (!is_of(f, it)) *f = (sim_flight){.from_life = it->from_life, .to_life = it->life, .epoch = it->epoch};
+    if (it->end > f->end) f->end = it->end;
+}
+
+/* What a decode node grants is its window and no more than was sent; what a prefill node may send is what it was granted. */
+static void check_grants(sim_world *w, uint32_t self)
+{
+    const sim_process *p = &w->processes[self];
+    for (uint32_t i = 0; p->dc && i < p->dc->cfg.links_max; i++) {
+        const dc_link *l = &p->dc->links[i];
+        const uint32_t from = l->in_use ? sim_process_by_incarnation(w, &l->peer) : UINT32_MAX;
+        if (from == UINT32_MAX) continue;
+        const sim_flight *f = &w->flights[(size_t)from * w->processes_len + self];
+        if (f->epoch > l->peer_epoch && f->from_life == w->processes[from].life) continue;     /* it has not heard of the newer one */
+        const uint64_t sent = f->epoch == l->peer_epoch && f->from_life == w->processes[from].life && f->to_life == p->life ? f->end : 0;
+        if (l->grant.granted_bytes > l->grant.window_bytes + sent)
+            sim_broken(w, "credit: node %u grants %llu bytes to %u, which sent %llu, and its window is %llu", self,
+                       (unsigned long long)l->grant.granted_bytes, from, (unsigned long long)sent, (unsigned long long)l->grant.window_bytes);
+    }
+    for (uint32_t i = 0; p->pf && i < p->pf->cfg.links_max; i++) {
+        const pf_link *l = &p->pf->links[i];
+        const uint32_t to = l->state == PF_LINK_OPEN ? sim_process_by_incarnation(w, &l->decode) : UINT32_MAX;
+        for (uint32_t k = 0; to != UINT32_MAX && k < w->processes[to].dc->cfg.links_max; k++) {
+            const dc_link *d = &w->processes[to].dc->links[k];
+            if (!d->in_use || !bt_incarnation_equal(&d->peer, &p->self) || d->peer_epoch != l->epoch) continue;
+            if (l->purse.granted_bytes > d->grant.granted_bytes)
+                sim_broken(w, "credit: node %u goes by %llu granted bytes, node %u granted %llu", self, (unsigned long long)l->purse.granted_bytes, to,
+                           (unsigned long long)d->grant.granted_bytes);
+        }
+    }
+}
+
+void sim_check_sent(sim_world *w, const sim_item *it)
 {
     if (it->weight == 0) return;
     sim_flight *f = flight_of(w, it);
-    if (f->from_life != it->from_life || f->to_life != it->life) *f = (sim_flight){.from_life = it->from_life, .to_life = it->life};
     f->bytes += it->weight;
     const dc_brain *d = w->processes[it->to].dc;
     if (!d) return;
     uint64_t window = d->cfg.window_bytes;
     const uint64_t least = 8 * bt_xfer_block_bytes(&d->cfg.hello.kv, 256);
     if (window < least) window = least;
-    /* WELCOME does not say which HELLO it answers: an old one, repeated or late, opens an epoch while blocks of the one before are under way. */
-    if (w->o.faults.repeat_ratio + w->o.faults.reorder_ratio > 0) window *= 2;
-    if (f->bytes > window + f->extra)
+    if (f->bytes > window)
         sim_broken(w, "credit: %llu bytes of blocks are under way from %u to %u, whose window is %llu", (unsigned long long)f->bytes, it->from, it->to,
                    (unsigned long long)window);
 }
 
-/* A repeat of a block whose attempt is over gives credit: a decode node cannot know it. That much is forgiven. */
 void sim_check_gone(sim_world *w, const sim_item *it)
 {
-    if (it->weight == 0 && it->extra == 0) return;
     sim_flight *f = flight_of(w, it);
-    if (f->from_life != it->from_life || f->to_life != it->life) return;
-    f->bytes -= it->weight;
-    f->extra += it->extra;
+    if (it->weight > 0 && is_of(f, it)) f->bytes -= it->weight;
 }
 
 /* Rows go into pages of the very attempt that they were sent for, from the node that it was reserved for. */
@@ -102,6 +135,7 @@ void sim_check_exit(sim_world *w, uint32_t self)
 
 void sim_check_process(sim_world *w, uint32_t self)
 {
+    check_grants(w, self);
     const sim_process *p = &w->processes[self];
     if (p->role == BT_ROLE_GATEWAY) {
         if (gw_brain_active(p->gw) > p->gw->cfg.active_max) sim_broken(w, "gateway %u has more active requests than it may", self);

@@ -140,6 +140,8 @@ static void on_block(sim_world *w, uint32_t self, const sim_item *it)
     b->token_begin = h.token_begin;
     b->token_count = h.token_count;
     b->bytes = h.body_bytes;
+    b->link_epoch = h.link_epoch;
+    b->link_end = h.link_end;
     note_route(p, it->from, it->socket, &b->from);
     step(w, self, &ev, &in);
 }

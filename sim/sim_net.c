@@ -327,14 +327,9 @@ bt_err sim_net_send(sim_net *n, int64_t now_us, sim_item *packet, const uint8_t 
     if (fate & 1u << SIM_REORDER) at_us += (int64_t)((times >> 16) % (uint64_t)(n->faults.delay_max_us * LATE_FACTOR + 1));
     else w->last_us = at_us;
     if (fate & 1u << SIM_DROP) return BT_ECANCEL;
-    if (fate & 1u << SIM_REORDER) {
-        packet->extra = packet->weight;         /* it may come in another epoch of its link */
-        packet->weight = 0;
-    }
     bt_err e = post_copy(n, packet, at_us, bytes, len, fate & 1u << SIM_CORRUPT, times);
     if (e < 0 || !(fate & 1u << SIM_REPEAT)) return e;
     sim_item again = *packet;
-    again.extra = packet->channel == SIM_BLOCK ? len : 0;
     again.weight = 0;
     const uint64_t later = (times >> 40) % 4 < 3 ? (times >> 40) % 4 * spread / 4 : (times >> 42) % REPEAT_US;     /* soon, or long after */
     return post_copy(n, &again, at_us + (int64_t)later, bytes, len, false, 0);

@@ -31,7 +31,7 @@ typedef struct sim_item {
     uint32_t from, to;                          /* process numbers */
     uint64_t life, from_life;                   /* of the receiver, when it was posted: an item of an older life is
                                                  * void; of the sender */
-    uint64_t weight, extra;                     /* of a block: its bytes, where it is not late or a repeat; where it is */
+    uint64_t weight, epoch, end;                /* of a block: its bytes, 0 of a repeat; the epoch of its link; all bytes sent in it */
     sim_channel channel;
     bool is_corrupt;
     uint8_t socket[16];                         /* BULK: which socket of the prefill node */
@@ -57,7 +57,7 @@ void sim_net_cut(sim_net *n, uint32_t from, uint32_t to, int64_t until_us, bool 
 int64_t sim_net_cut_until_us(const sim_net *n, uint32_t from, uint32_t to);
 int64_t sim_net_held_until_us(const sim_net *n, uint32_t from, uint32_t to);    /* packets that waited in a cut may come then */
 
-/* Post a copy of bytes by the rules above; faults apply, and the weight of a late one becomes 0. BT_ECANCEL: it is lost; BT_ENOMEM. */
+/* Post a copy of bytes by the rules above; faults apply. BT_ECANCEL: it is lost; BT_ENOMEM. */
 bt_err sim_net_send(sim_net *n, int64_t now_us, sim_item *packet, const uint8_t *bytes, size_t len);
 /* Post an item without bytes for at_us as it is. BT_ENOMEM. */
 bt_err sim_net_post(sim_net *n, const sim_item *item);

@@ -48,7 +48,7 @@ typedef struct sim_client {
     sim_answer answers[SIM_TOY_RULES]; unsigned may;        /* may: by which rules the prompt may have been computed, as far as tokens tell */
 } sim_client;
 
-typedef struct sim_flight { uint64_t from_life, to_life, bytes, extra; } sim_flight;   /* of blocks, by link; extra: of repeats that came */
+typedef struct sim_flight { uint64_t from_life, to_life, epoch, bytes, end; } sim_flight;    /* of blocks of a link's latest epoch: under way; sent in all */
 typedef struct sim_whole { int64_t from_us, to_us; uint32_t gateway; } sim_whole;  /* a pair and its gateway could work together */
 
 struct sim_world {
@@ -96,7 +96,8 @@ void sim_clients_orphan(sim_world *w, uint32_t gateway);
 void sim_check_process(sim_world *w, uint32_t self);        /* after each of its steps: cheap */
 void sim_check_all(sim_world *w);                           /* now and then: everything */
 void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a);
-void sim_check_sent(sim_world *w, sim_item *packet);        /* a block is under way; before it is posted */
+void sim_check_counted(sim_world *w, const sim_item *packet);     /* a block is sent, and may be lost */
+void sim_check_sent(sim_world *w, const sim_item *packet);        /* a block is under way; before it is posted */
 void sim_check_gone(sim_world *w, const sim_item *packet);  /* ... has arrived, or never will */
 void sim_check_place(sim_world *w, uint32_t self, const dc_block *b);      /* before its rows are copied */
 void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);         /* a control message of a node */

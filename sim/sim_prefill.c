@@ -95,7 +95,9 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
 {
     sim_process *p = &w->processes[self];
     uint64_t hashes[BT_KV_MAX_BLOCK_TOKENS];
-    bt_kv_header h = {.number = b->ref.number,
+    bt_kv_header h = {.link_epoch = b->epoch,
+                      .link_end = b->end_bytes,
+                      .number = b->ref.number,
                       .attempt = b->ref.attempt,
                       .layer = b->layer,
                       .token_begin = b->token_begin,
@@ -120,7 +122,7 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
     bt_kv_header_digest(h.digest, &h, frame + BT_KV_HEADER_BYTES);
     bt_fault fault;
     if (bt_kv_header_encode(frame, &h, &fault) < 0) sim_broken(w, "block header: %s", fault.text);
-    sim_item it = {.from = self, .to = route->process, .channel = SIM_BLOCK};
+    sim_item it = {.from = self, .to = route->process, .channel = SIM_BLOCK, .epoch = b->epoch, .end = b->end_bytes};
     memcpy(it.socket, route->socket, 16);
     sim_send(w, &it, frame, len);
     free(frame);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { OFF_REQUEST = 8, OFF_TICKET = 64, OFF_DIGEST = 80, OFF_FROM = 96, OFF_TO = 112, OFF_CHECKSUM = 128 };
+enum { OFF_REQUEST = 8, OFF_TICKET = 64, OFF_DIGEST = 80, OFF_FROM = 96, OFF_TO = 112, OFF_EPOCH = 128, OFF_END = 136, OFF_CHECKSUM = 144 };
 
 uint32_t bt_kv_header_body_bytes(uint32_t token_count, uint32_t kv_heads, uint32_t head_dim, uint16_t dtype)
 {
@@ -80,6 +80,8 @@ bt_err bt_kv_header_encode(uint8_t out[static BT_KV_HEADER_BYTES], const bt_kv_h
     memcpy(out + OFF_DIGEST, h->digest, 16);
     memcpy(out + OFF_FROM, h->from, 16);
     memcpy(out + OFF_TO, h->to, 16);
+    bt_put64(out + OFF_EPOCH, h->link_epoch);
+    bt_put64(out + OFF_END, h->link_end);
     bt_put64(out + OFF_CHECKSUM, bt_hash64(out, OFF_CHECKSUM));
     return BT_OK;
 }
@@ -108,6 +110,8 @@ bt_err bt_kv_header_decode(bt_kv_header *ret, const uint8_t *bytes, size_t len, 
         .head_dim = bt_get32(p + 44),
         .dtype = bt_get16(p + 48),
         .body_bytes = bt_get32(p + 52),
+        .link_epoch = bt_get64(bytes + OFF_EPOCH),
+        .link_end = bt_get64(bytes + OFF_END),
     };
     memcpy(h.owner, p, 16);
     memcpy(h.ticket, bytes + OFF_TICKET, 16);

@@ -33,10 +33,12 @@
  *    80   16 digest       XXH3-128, canonical bytes, of header bytes 8..63 followed by the body
  *    96   16 from         incarnation of the sender, not zero
  *   112   16 to           incarnation of the meant receiver, not zero
- *   128    8 checksum     XXH3-64 of bytes 0..127, tested before any field but the length */
+ *   128    8 epoch        of the link, as HELLO numbered it
+ *   136    8 end          body bytes sent on the link in this epoch, this block's included
+ *   144    8 checksum     XXH3-64 of bytes 0..143, tested before any field but the length */
 enum {
-    BT_KV_HEADER_BYTES = 136,
-    BT_KV_HEADER_VERSION = 1,
+    BT_KV_HEADER_BYTES = 152,
+    BT_KV_HEADER_VERSION = 2,
     BT_KV_UNIT_TOKENS = 16,
     BT_KV_MAX_BLOCK_TOKENS = 4096,
     BT_KV_MAX_TOKENS = 1 << 20,
@@ -53,6 +55,7 @@ typedef struct bt_kv_header {
     uint16_t dtype;
     uint32_t body_bytes;
     uint8_t ticket[16], digest[16], from[16], to[16];
+    uint64_t link_epoch, link_end;      /* for credit: xfer/xfer_credit.h */
 } bt_kv_header;
 
 /* Read a header from exactly len bytes; any bytes are safe. BT_EFORMAT (length, magic, checksum, a field out

@@ -104,6 +104,7 @@ typedef struct bt_msg_hello {
     bool draining;
     bt_load load;
     const bt_msg_engine *engine;                        /* what computes prompts: P, and D that prefills too; NULL: not told */
+    uint64_t link_epoch;                                /* bulk only: of this link, higher with each new one; blocks, WELCOME and CREDIT name it */
     char prefill_exactness[BT_MSG_MAX_TEXT_BYTES + 1];  /* D only: the class of its own prefill engine; "": it has none */
 } bt_msg_hello;
 typedef struct bt_msg_work {                /* what one prompt took; compilations: 0 once warm */
@@ -112,7 +113,7 @@ typedef struct bt_msg_work {                /* what one prompt took; compilation
 typedef struct bt_msg_welcome {
     uint32_t protocol;
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
-    uint64_t credit_bytes;                              /* bulk only: the first grant of this link's epoch */
+    uint64_t link_epoch, credit_bytes;                  /* bulk only: HELLO's; what that epoch may carry so far, in all */
 } bt_msg_welcome;
 typedef struct bt_msg_reject { int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_reject; /* a bt_err */
 typedef struct bt_msg_heartbeat { bt_load load; bool draining; } bt_msg_heartbeat;
@@ -195,7 +196,7 @@ typedef struct bt_msg_commit {
     uint64_t kv_bytes;
 } bt_msg_commit;
 typedef struct bt_msg_missing { const bt_kv_range *ranges; uint32_t ranges_len; } bt_msg_missing;
-typedef struct bt_msg_credit { uint64_t total_bytes; } bt_msg_credit;
+typedef struct bt_msg_credit { uint64_t link_epoch, total_bytes; } bt_msg_credit;
 
 /* One message. `from` and `to` travel in the frame header; `to` is all zero in HELLO, where it is not known
  * yet. `from_key` does not travel: a link fills it with the key that the transport proved, zero without keys, and a

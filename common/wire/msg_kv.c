@@ -87,6 +87,7 @@ static void check_missing(bt_msg_checker *c, const bt_msg *m)
 static ProtobufCMessage *fill_credit(bt_msg_scratch *s, const bt_msg *m)
 {
     s->u.credit = (Bt__Credit)BT__CREDIT__INIT;
+    s->u.credit.link_epoch = m->u.credit.link_epoch;
     s->u.credit.total_bytes = m->u.credit.total_bytes;
     return &s->u.credit.base;
 }
@@ -94,7 +95,9 @@ static ProtobufCMessage *fill_credit(bt_msg_scratch *s, const bt_msg *m)
 static void read_credit(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *body)
 {
     (void)c;
-    m->u.credit.total_bytes = ((const Bt__Credit *)body)->total_bytes;
+    const Bt__Credit *b = (const Bt__Credit *)body;
+    m->u.credit.link_epoch = b->link_epoch;
+    m->u.credit.total_bytes = b->total_bytes;
 }
 
 const bt_msg_kind bt_msg_kv_kinds[BT_MSG_KV_KINDS] = {

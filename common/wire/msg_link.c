@@ -115,6 +115,7 @@ static ProtobufCMessage *fill_hello(bt_msg_scratch *s, const bt_msg *m)
         put_engine(s, h->engine);
         b->engine = &s->engine;
     }
+    b->link_epoch = h->link_epoch;
     b->prefill_exactness = bt_msg_body_put_text(h->prefill_exactness);
     return &b->base;
 }
@@ -138,6 +139,7 @@ static void read_hello(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *bod
     h->draining = b->draining;
     get_load(c, &h->load, b->load);
     if (b->engine) h->engine = get_engine(c, b->engine);
+    h->link_epoch = b->link_epoch;
     bt_msg_body_get_text(c, "prefill_exactness", h->prefill_exactness, sizeof h->prefill_exactness,
                          b->prefill_exactness);
 }
@@ -170,6 +172,7 @@ static ProtobufCMessage *fill_welcome(bt_msg_scratch *s, const bt_msg *m)
     s->u.welcome = (Bt__Welcome)BT__WELCOME__INIT;
     s->u.welcome.protocol = m->u.welcome.protocol;
     s->u.welcome.node_id = bt_msg_body_put_text(m->u.welcome.node_id);
+    s->u.welcome.link_epoch = m->u.welcome.link_epoch;
     s->u.welcome.credit_bytes = m->u.welcome.credit_bytes;
     return &s->u.welcome.base;
 }
@@ -179,6 +182,7 @@ static void read_welcome(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *b
     const Bt__Welcome *b = (const Bt__Welcome *)body;
     m->u.welcome.protocol = b->protocol;
     bt_msg_body_get_text(c, "node_id", m->u.welcome.node_id, sizeof m->u.welcome.node_id, b->node_id);
+    m->u.welcome.link_epoch = b->link_epoch;
     m->u.welcome.credit_bytes = b->credit_bytes;
 }
 

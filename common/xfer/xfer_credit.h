@@ -4,34 +4,40 @@
 #include <stdint.h>
 
 /* How many bytes of blocks may be under way on one bulk link. Both sides count from the beginning of the link's epoch
- * (HELLO), so that a grant is an absolute total: losing, repeating or reordering one does no harm.
- *
- * Sender. All zero until the first WELCOME. */
-typedef struct bt_xfer_purse { uint64_t granted_bytes, used_bytes; } bt_xfer_purse;
+ * (HELLO, which numbers it), and every grant is an absolute total of that epoch: losing, repeating or reordering one does
+ * no harm. So is every block: it is bytes (end - bytes, end] of all that the sender sent in the epoch, so a block that
+ * the network repeats, or one of an older epoch, gives no credit. Pure; no allocation. */
 
-static inline void bt_xfer_purse_open(bt_xfer_purse *p, uint64_t first_bytes) { *p = (bt_xfer_purse){first_bytes, 0}; }
-static inline void bt_xfer_purse_grant(bt_xfer_purse *p, uint64_t total_bytes)
-{
-    if (total_bytes > p->granted_bytes) p->granted_bytes = total_bytes;
-}
-static inline bool bt_xfer_purse_has(const bt_xfer_purse *p, uint64_t bytes)
-{
-    return p->granted_bytes >= p->used_bytes && p->granted_bytes - p->used_bytes >= bytes;
-}
+enum { BT_XFER_HOLES = 16, BT_XFER_SPANS = 32 };
+typedef struct bt_xfer_span { uint64_t begin, end; } bt_xfer_span;
 
-/* Receiver. came: bytes of blocks seen; left: of these, placed or dropped. */
-typedef struct bt_xfer_grant { uint64_t window_bytes, came_bytes, left_bytes, granted_bytes; } bt_xfer_grant;
+/* Sender. All zero until the WELCOME of the epoch. holes: bytes that were counted for blocks that the socket did not take;
+ * a block of the same length fills one again. */
+typedef struct bt_xfer_purse {
+    uint64_t granted_bytes, used_bytes;
+    bt_xfer_span holes[BT_XFER_HOLES]; uint32_t holes_len;
+} bt_xfer_purse;
 
-static inline void bt_xfer_grant_open(bt_xfer_grant *g, uint64_t window_bytes)
-{
-    *g = (bt_xfer_grant){window_bytes, 0, 0, window_bytes};
-}
+void bt_xfer_purse_open(bt_xfer_purse *p, uint64_t granted_bytes);
+void bt_xfer_purse_grant(bt_xfer_purse *p, uint64_t total_bytes);
+/* Count a block of so many bytes, 1..; *ret_end is its end. False, and nothing changes: credit is too small. */
+bool bt_xfer_purse_take(bt_xfer_purse *p, uint64_t bytes, uint64_t *ret_end);
+/* It was not sent after all. More holes than there are places stay counted until the next epoch. */
+void bt_xfer_purse_return(bt_xfer_purse *p, uint64_t bytes, uint64_t end);
+
+/* Receiver. came: bytes of blocks seen, each once; left: of these, placed or dropped. seen: what came, as spans of the
+ * epoch, the first of which begins at 0. */
+typedef struct bt_xfer_grant {
+    uint64_t window_bytes, came_bytes, left_bytes, granted_bytes;
+    bt_xfer_span seen[BT_XFER_SPANS]; uint32_t seen_len;
+} bt_xfer_grant;
+
+void bt_xfer_grant_open(bt_xfer_grant *g, uint64_t window_bytes);
+/* A block of the epoch came. True: it counts, and _left must follow when it is placed or dropped. False: it came before, is
+ * beyond what was granted, or lies behind more gaps than are remembered: it gives no credit, and the next epoch sets that
+ * right. */
+bool bt_xfer_grant_came(bt_xfer_grant *g, uint64_t bytes, uint64_t end);
+void bt_xfer_grant_left(bt_xfer_grant *g, uint64_t bytes);
 /* The total to tell now, or 0 when it can wait: told when an eighth of the window came back, or the link fell quiet. */
-static inline uint64_t bt_xfer_grant_due(bt_xfer_grant *g)
-{
-    uint64_t total = g->left_bytes + g->window_bytes;
-    bool quiet = g->came_bytes == g->left_bytes;
-    if (total == g->granted_bytes || (!quiet && total - g->granted_bytes < g->window_bytes / 8)) return 0;
-    return g->granted_bytes = total;
-}
+uint64_t bt_xfer_grant_due(bt_xfer_grant *g);
 #endif

@@ -221,6 +221,8 @@ static void hear_credit(side *s)
         }
 }
 
+static bool has_credit(const side *s) { return s->purse.granted_bytes - s->purse.used_bytes >= BODY_BYTES; }
+
 static bool send_by_link(side *s)
 {
     bt_fault fault;
@@ -243,7 +245,7 @@ static bool send_ready(side *s)
 
 static void begin_cells(side *s)
 {
-    while (s->idle_len && s->next < ALL_BLOCKS && bt_xfer_purse_has(&s->purse, BODY_BYTES)) {
+    while (s->idle_len && s->next < ALL_BLOCKS && has_credit(s)) {
         const uint32_t i = s->idle[--s->idle_len];
         s->purse.used_bytes += BODY_BYTES;
         s->cells[i].number = s->next++;
@@ -264,7 +266,7 @@ static void pump(void *ud, unsigned events)
     (void)events;
     hear_credit(s);
     if (s->p->by_link) {
-        while (s->next < ALL_BLOCKS && bt_xfer_purse_has(&s->purse, BODY_BYTES) && !is_blocked) {
+        while (s->next < ALL_BLOCKS && has_credit(s) && !is_blocked) {
             is_blocked = !send_by_link(s);
             if (!is_blocked) s->purse.used_bytes += BODY_BYTES;
         }

@@ -87,6 +87,7 @@ static void make_hello(bt_msg_hello *h)
     fill_name(h->kv_endpoint, sizeof h->kv_endpoint);
     h->pid = UINT64_MAX;
     h->draining = true;
+    h->link_epoch = UINT64_MAX;
     fill_load(&h->load);
 }
 
@@ -211,6 +212,7 @@ void wire_samples_make(bt_msg *ret, bt_msg_type type)
     case BT_MSG_WELCOME:
         ret->u.welcome.protocol = BT_PROTOCOL_VERSION;
         fill_name(ret->u.welcome.node_id, sizeof ret->u.welcome.node_id);
+        ret->u.welcome.link_epoch = UINT64_MAX;
         ret->u.welcome.credit_bytes = UINT64_MAX;
         break;
     case BT_MSG_REJECT:
@@ -228,7 +230,10 @@ void wire_samples_make(bt_msg *ret, bt_msg_type type)
         ret->u.role_answer.code = BT_EAUTH;
         fill_text(ret->u.role_answer.text, sizeof ret->u.role_answer.text);
         break;
-    case BT_MSG_CREDIT: ret->u.credit.total_bytes = UINT64_MAX; break;
+    case BT_MSG_CREDIT:
+        ret->u.credit.link_epoch = UINT64_MAX;
+        ret->u.credit.total_bytes = UINT64_MAX;
+        break;
     default: make_request(ret); break;
     }
 }

@@ -188,6 +188,7 @@ static void drops_blocks_that_it_must_not_place_and_gives_their_credit_back(void
     (void)s;
     dc_brain *b = make();
     bt_ticket t = reserve(b, 1, 1), wrong = t;
+    uint64_t end = 0;
     wrong.bytes[15] ^= 1;
     struct { dc_event ev; dc_drop_reason why;
     } cases[7] = {
@@ -201,10 +202,18 @@ static void drops_blocks_that_it_must_not_place_and_gives_their_credit_back(void
     cases[5].ev.u.block.from_key = (bt_peer_key){{1}};
     cases[6].ev.u.block.from = OTHER;
     for (int i = 0; i < 7; i++) {
+        cases[i].ev.u.block.link_end = (end += cases[i].ev.u.block.bytes);
         decode_kit_step(b, &cases[i].ev);
         assert_null(decode_kit_did(DC_DO_PLACE));
         assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, cases[i].why);
-        if (i < 6) assert_non_null(decode_kit_said(BT_MSG_CREDIT));
+        if (i == 6) continue;
+        assert_non_null(decode_kit_said(BT_MSG_CREDIT));
+        decode_kit_step(b, &cases[i].ev);               /* the network says it again: no credit */
+        assert_null(decode_kit_said(BT_MSG_CREDIT));
+        cases[i].ev.u.block.link_epoch++;               /* one of another epoch: none either */
+        cases[i].ev.u.block.link_end += 160;
+        decode_kit_step(b, &cases[i].ev);
+        assert_null(decode_kit_said(BT_MSG_CREDIT));
     }
     place(b, t, 1, 1, 0);
     dc_event ev = block(t, 1, 1, 0);

@@ -16,11 +16,14 @@ static int32_t prompts[8][256];         /* of request n: prompts[n % 8]; all dif
 static uint64_t class_of(const char *exactness) { return bt_hash64(exactness, strlen(exactness)); }
 static void tick(dc_brain *b) { decode_kit_step(b, &(dc_event){.type = DC_EV_TICK}); }
 
+static int greetings;                       /* each opens an epoch of the link */
+
 static void greet(dc_brain *b, const char *exactness)
 {
     bt_msg hello = {.type = BT_MSG_HELLO};
     hello.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = {1, 1, 2, BT_KV_F16}};
     strcpy(hello.u.hello.exactness, exactness);
+    hello.u.hello.link_epoch = (uint64_t)++greetings;
     decode_kit_bulk(b, &hello);
     assert_non_null(decode_kit_said(BT_MSG_WELCOME));
 }

@@ -21,6 +21,8 @@ static bt_kv_header sample(void)
                       .kv_heads = 3,
                       .head_dim = 64,
                       .dtype = 1,
+                      .link_epoch = 0x1817161514131211ull,
+                      .link_end = 589824,
                       .body_bytes = 2 * 5 * 3 * 64 * 2};
     memset(h.owner, 0xa0, 16);
     memset(h.ticket, 0xa1, 16);
@@ -32,8 +34,8 @@ static bt_kv_header sample(void)
 
 static void seal(uint8_t *b)
 {
-    const uint64_t sum = XXH3_64bits(b, 128);
-    for (int i = 0; i < 8; i++) b[128 + i] = (uint8_t)(sum >> (8 * i));
+    const uint64_t sum = XXH3_64bits(b, 144);
+    for (int i = 0; i < 8; i++) b[144 + i] = (uint8_t)(sum >> (8 * i));
 }
 
 static bt_err decode(bt_kv_header *ret, const uint8_t *bytes, size_t len, bt_fault *f)
@@ -51,8 +53,8 @@ static bt_err decode(bt_kv_header *ret, const uint8_t *bytes, size_t len, bt_fau
 static void the_bytes_are_those_of_the_table(void **state)
 {
     (void)state;
-    uint8_t want[136] = "BTKV";
-    want[4] = 1;
+    uint8_t want[BT_KV_HEADER_BYTES] = "BTKV";
+    want[4] = 2;
     memset(want + 8, 0xa0, 16);
     for (int i = 0; i < 8; i++) want[24 + i] = (uint8_t)(8 - i);
     want[32] = 3;
@@ -64,6 +66,8 @@ static void the_bytes_are_those_of_the_table(void **state)
     want[56] = 1;
     want[61] = 0x0f; /* 3840 */
     for (int i = 0; i < 4; i++) memset(want + 64 + 16 * i, 0xa1 + i, 16);
+    for (int i = 0; i < 8; i++) want[128 + i] = (uint8_t)(0x11 + i);
+    want[138] = 9; /* 589824 */
     seal(want);
     uint8_t got[BT_KV_HEADER_BYTES];
     const bt_kv_header h = sample();
@@ -104,7 +108,7 @@ static void fields_out_of_range_neither_leave_nor_enter(void **state)
         bt_err want;
         bool in_struct;
     } c[] = {
-        {0, 4, 0, BT_EFORMAT, false},       {4, 2, 2, BT_EVERSION, false},
+        {0, 4, 0, BT_EFORMAT, false},       {4, 2, 3, BT_EVERSION, false},
         {6, 2, 1, BT_EFORMAT, false},       {58, 2, 1, BT_EFORMAT, false},
         {32, 4, 0, BT_EFORMAT, true},       {36, 4, 256, BT_EFORMAT, true},
         {40, 4, 8, BT_EFORMAT, true},       {44, 4, 0, BT_EFORMAT, true},

@@ -16,8 +16,14 @@ enum { LAYERS = 2, ROW = 8 };
 static int64_t now;
 static pf_actions acts;
 static int32_t ids[400];
+static uint64_t epoch;                      /* of the bulk link, as HELLO said last */
 
-static inline void step(pf_brain *b, const pf_event *ev) { acts = pf_brain_step(b, ev, now, &(bt_random){{1, 2}}); }
+static inline void step(pf_brain *b, const pf_event *ev)
+{
+    acts = pf_brain_step(b, ev, now, &(bt_random){{1, 2}});
+    for (size_t i = 0; i < acts.len; i++)
+        if (acts.items[i].type == PF_DO_SEND_BULK && acts.items[i].u.bulk.msg.type == BT_MSG_HELLO) epoch = acts.items[i].u.bulk.msg.u.hello.link_epoch;
+}
 
 static inline void control(pf_brain *b, bt_msg *m)
 {
@@ -30,6 +36,8 @@ static inline void control(pf_brain *b, bt_msg *m)
 static inline void bulk(pf_brain *b, bt_msg *m)
 {
     if (m->from.bytes[0] == 0) m->from = DECODE;
+    if (m->type == BT_MSG_WELCOME && m->u.welcome.link_epoch == 0) m->u.welcome.link_epoch = epoch;
+    if (m->type == BT_MSG_CREDIT && m->u.credit.link_epoch == 0) m->u.credit.link_epoch = epoch;
     m->to = SELF;
     if (m->ref.attempt) m->ref.owner = GATE;
     step(b, &(pf_event){.type = PF_EV_BULK, .u.bulk = {DECODE, m}});

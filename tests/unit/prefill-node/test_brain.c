@@ -187,9 +187,24 @@ static void greets_anew_when_credit_does_not_come(void **s)
     for (size_t i = 0; i < acts.len; i++)
         if (acts.items[i].type == PF_DO_SEND_BULK) h = &acts.items[i].u.bulk.msg;
     assert_int_equal(h->type, BT_MSG_HELLO);
-    bt_msg w = {.type = BT_MSG_WELCOME};
+    bt_msg w = {.type = BT_MSG_WELCOME}, c = {.type = BT_MSG_CREDIT};
     w.u.welcome.credit_bytes = 64 * ROW;
+    w.u.welcome.link_epoch = epoch - 1;                                     /* the answer to the greeting before comes late */
     bulk(b, &w);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 0);
+    w.u.welcome.link_epoch = epoch;
+    bulk(b, &w);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 1);
+    assert_int_equal(did(PF_DO_SEND_BLOCK)->u.block.epoch, epoch);
+    assert_int_equal(did(PF_DO_SEND_BLOCK)->u.block.end_bytes, 64 * ROW);
+    sent_all(b);
+    ready(b, 0, 64, 64);
+    c.u.credit.link_epoch = epoch - 1;                                      /* what an older epoch granted is no credit in this one */
+    c.u.credit.total_bytes = 1024 * ROW;
+    bulk(b, &c);
+    assert_int_equal(count(PF_DO_SEND_BLOCK), 0);
+    c.u.credit.link_epoch = epoch;
+    bulk(b, &c);
     assert_int_equal(count(PF_DO_SEND_BLOCK), 1);
     pf_brain_free(b);
 }

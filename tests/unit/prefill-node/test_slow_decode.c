@@ -15,7 +15,7 @@
 enum { LAYERS = 3, TOKENS = 256, CHUNK = 64, ROW = 8, WINDOW = 320 * ROW, PROMPTS = 8, QUEUE = 512, SLOW = 0, QUICK = 1, SEEDS = 50 };
 static const bt_incarnation SELF = { { 3 } }, GATE = { { 1 } };
 
-typedef struct decode { bt_incarnation id; bool gives_credit; uint64_t granted, got; } decode;
+typedef struct decode { bt_incarnation id; bool gives_credit; uint64_t epoch, granted, got; } decode;
 typedef struct prompt { int node; uint32_t slot, chunk, layer; bool computing, first, committed, done; uint64_t got; } prompt;
 
 static pf_brain *b;
@@ -48,6 +48,7 @@ static void from_node(const decode *d, bt_msg *m)
 static void grant(decode *d)
 {
     bt_msg m = { .type = BT_MSG_CREDIT };
+    m.u.credit.link_epoch = d->epoch;
     m.u.credit.total_bytes = d->granted = d->got + WINDOW;
     from_node(d, &m);
 }
@@ -58,6 +59,7 @@ static void on_bulk(const pf_action *a)
     bt_msg m = { .type = BT_MSG_WELCOME };
     if (a->u.bulk.msg.type == BT_MSG_HELLO) {
         d->got = 0;
+        d->epoch = m.u.welcome.link_epoch = a->u.bulk.msg.u.hello.link_epoch;
         m.u.welcome.credit_bytes = d->granted = WINDOW;
         from_node(d, &m);
     } else if (a->u.bulk.msg.type == BT_MSG_COMMIT) {

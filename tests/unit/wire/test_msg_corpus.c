@@ -121,7 +121,7 @@ static void headers_are_kept(void **state)
     keep("kv_header", "valid-f16", b, sizeof b);
     keep("kv_header", "short", b, sizeof b - 1);
     keep_changed("kv_header", "flipped", b, sizeof b, 70, 0x80);
-    keep_changed("kv_header", "version-2", b, sizeof b, 4, 2); /* the target sets their checksum right */
+    keep_changed("kv_header", "version-3", b, sizeof b, 4, 3); /* the target sets their checksum right */
     keep_changed("kv_header", "flags", b, sizeof b, 6, 1);
     keep_changed("kv_header", "body-bytes", b, sizeof b, 60, 1);
     keep_changed("kv_header", "off-grid", b, sizeof b, 40, 8);

@@ -1,7 +1,6 @@
 /* Every row is offered once, in order of its making, whatever is blocked, missing or cut on the way. */
 #include "xfer/xfer_send.h"
 #include "base/rng.h"
-#include "xfer/xfer_credit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -161,33 +160,6 @@ static void cuts_long_missing_ranges_into_blocks_and_bounds_the_list(void **s)
     bt_xfer_send_done(&x);
 }
 
-static void grants_are_totals_so_losing_or_repeating_one_does_no_harm(void **s)
-{
-    (void)s;
-    bt_xfer_purse p = {0};
-    assert_false(bt_xfer_purse_has(&p, 1));
-    bt_xfer_purse_open(&p, 100);
-    p.used_bytes = 60;
-    assert_true(bt_xfer_purse_has(&p, 40));
-    assert_false(bt_xfer_purse_has(&p, 41));
-    bt_xfer_purse_grant(&p, 160);
-    bt_xfer_purse_grant(&p, 130);
-    assert_true(bt_xfer_purse_has(&p, 100));
-    assert_false(bt_xfer_purse_has(&p, 101));
-
-    bt_xfer_grant g;
-    bt_xfer_grant_open(&g, 80);
-    assert_int_equal(bt_xfer_grant_due(&g), 0);
-    g.came_bytes = 20;
-    g.left_bytes = 9;
-    assert_int_equal(bt_xfer_grant_due(&g), 0);         /* less than an eighth, and more is on its way */
-    g.left_bytes = 10;
-    assert_int_equal(bt_xfer_grant_due(&g), 90);
-    g.left_bytes = 20;
-    assert_int_equal(bt_xfer_grant_due(&g), 100);
-    assert_int_equal(bt_xfer_grant_due(&g), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,7 +167,6 @@ int main(void)
         cmocka_unit_test(covers_every_row_through_blocked_and_missing_blocks),
         cmocka_unit_test(never_offers_rows_that_the_receiver_has),
         cmocka_unit_test(cuts_long_missing_ranges_into_blocks_and_bounds_the_list),
-        cmocka_unit_test(grants_are_totals_so_losing_or_repeating_one_does_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
