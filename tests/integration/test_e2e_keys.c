@@ -26,7 +26,7 @@ static void make_keys(char *ret, size_t cap, const char *name)
 {
     snprintf(ret, cap, "%s", spawn_path(name));
     spawn *s = SPAWN("baton", "keygen", ret);
-    if (spawn_wait(s, spawn_patience(5000)) != 0) fail_msg("keygen: %s", spawn_err(s));
+    if (spawn_wait(s, spawn_patience(20000)) != 0) fail_msg("keygen: %s", spawn_err(s));
 }
 
 static const char *file_in(const char *dir, const char *name)
@@ -107,7 +107,7 @@ static spawn *start_node(const by_hand *h, const char *program, const char *id, 
     return spawn_start(argv);
 }
 
-static void end(spawn *s) { assert_true(cluster_end(s, spawn_patience(5000))); }
+static void end(spawn *s) { assert_true(cluster_end(s, spawn_patience(20000))); }
 
 static void expect_nobody(const by_hand *h, const char *id)
 {
@@ -230,16 +230,16 @@ static void a_node_is_added_and_removed_while_everything_runs(void **state)
     spawn *all[] = { h.gateway, decode, prefill };
     /* One more prefill node. */
     spawn *keygen = SPAWN("baton", "keygen", dir, "prefill-1");
-    assert_int_equal(spawn_wait(keygen, spawn_patience(5000)), 0);
+    assert_int_equal(spawn_wait(keygen, spawn_patience(20000)), 0);
     for (size_t i = 0; i < 3; i++) spawn_signal(all[i], SIGHUP);
-    for (size_t i = 0; i < 3; i++) assert_true(spawn_wait_err(all[i], "allow list read again: 4 keys", spawn_patience(5000)));
+    for (size_t i = 0; i < 3; i++) assert_true(spawn_wait_err(all[i], "allow list read again: 4 keys", spawn_patience(20000)));
     spawn *added = start_node(&h, "baton-prefill", "added", dir, "prefill-1");
     assert_true(cluster_wait_node(h.url, "added", "ready", 0, spawn_patience(READY_MS)));
     /* A broken list changes nothing. */
     snprintf(was, sizeof was, "%s", read_text(file_in(dir, "allow")));
     write_text(file_in(dir, "allow"), "broken\n");
     for (size_t i = 0; i < 3; i++) spawn_signal(all[i], SIGHUP);
-    for (size_t i = 0; i < 3; i++) assert_true(spawn_wait_err(all[i], "the allow list stays as it was: line 1", spawn_patience(5000)));
+    for (size_t i = 0; i < 3; i++) assert_true(spawn_wait_err(all[i], "the allow list stays as it was: line 1", spawn_patience(20000)));
     for (int i = 0; i < 3; i++) assert_true(cluster_serves(h.url));
     /* The first prefill node's key is taken out: it is heard no more. */
     snprintf(line, sizeof line, "%s", line_of(was, "prefill-0"));
@@ -247,8 +247,8 @@ static void a_node_is_added_and_removed_while_everything_runs(void **state)
     snprintf(less, sizeof less, "%.*s%s", (int)(at - was), was, at + strlen(line));
     write_text(file_in(dir, "allow"), less);
     for (size_t i = 0; i < 2; i++) spawn_signal(all[i], SIGHUP);
-    for (size_t i = 0; i < 2; i++) assert_true(spawn_wait_err(all[i], "allow list read again: 3 keys", spawn_patience(5000)));
-    assert_true(spawn_wait_err(h.gateway, "a key without the role for this link (not in the allow list)", spawn_patience(5000)));
+    for (size_t i = 0; i < 2; i++) assert_true(spawn_wait_err(all[i], "allow list read again: 3 keys", spawn_patience(20000)));
+    assert_true(spawn_wait_err(h.gateway, "a key without the role for this link (not in the allow list)", spawn_patience(20000)));
     assert_true(cluster_wait_node(h.url, "p", "gone", 0, spawn_patience(20000)));
     for (int i = 0; i < 3; i++) assert_true(cluster_serves(h.url));
     end(added);
@@ -264,9 +264,9 @@ static void of_several_gateways_a_node_says_which(void **state)
     (void)state;
     snprintf(dir, sizeof dir, "%s", spawn_path("two-gateways"));
     spawn *keygen = SPAWN("baton", "keygen", dir, "--gateways", "2", "gateway:gateway");
-    assert_int_equal(spawn_wait(keygen, spawn_patience(5000)), 0);
+    assert_int_equal(spawn_wait(keygen, spawn_patience(20000)), 0);
     keygen = SPAWN("baton", "keygen", dir, "decode-0");
-    assert_int_equal(spawn_wait(keygen, spawn_patience(5000)), 0);
+    assert_int_equal(spawn_wait(keygen, spawn_patience(20000)), 0);
     start_gateway(&h, dir);
     spawn *lost = start_node(&h, "baton-decode", "lost", dir, "decode-0");
     assert_int_equal(spawn_wait(lost, spawn_patience(10000)), 1);
@@ -291,7 +291,7 @@ static void up_makes_the_keys_that_it_needs_and_passes_a_hangup_on(void **state)
         spawn_signal(c.up, SIGHUP);
         for (int i = 0; i < 3; i++) assert_true(spawn_wait_err(c.up, i == 0 ? "baton-gateway info: allow list read again: 3 keys" :
                                                                i == 1 ? "baton-prefill prefill-0 info: allow list read again: 3 keys" :
-                                                                        "baton-decode decode-0 info: allow list read again: 3 keys", spawn_patience(5000)));
+                                                                        "baton-decode decode-0 info: allow list read again: 3 keys", spawn_patience(20000)));
         assert_true(cluster_serves(c.url));
         assert_true(cluster_stop(&c));
     }
