@@ -149,20 +149,17 @@ json_t *cluster_request(const char *prompt, int max_tokens)
 
 client *cluster_begin_stream(const char *url, int max_tokens)
 {
-    enum { PROMPTS = 26, EVENTS_BYTES = 4000 };
-    char prompt[] = "a";
-    for (int i = 0; i < PROMPTS; i++) {
-        prompt[0] = (char)('a' + i);
-        json_t *request = cluster_request(prompt, max_tokens);
-        json_object_set_new(request, "stream", json_true());
-        client *c = client_post(url, "/v1/completions", request);
-        json_decref(request);
-        const int64_t end = spawn_now_ms() + spawn_patience(10000);
-        while (!client_is_over(c) && strlen(client_body(c)) < EVENTS_BYTES && spawn_now_ms() < end) client_step();
-        if (!client_is_over(c) && strlen(client_body(c)) >= EVENTS_BYTES) return c;
-        client_end(c);
-    }
-    printf("no prompt of %d gave a long stream\n", PROMPTS);
+    enum { EVENTS_BYTES = 4000 };
+    json_t *request = cluster_request("a", max_tokens);
+    json_object_set_new(request, "stream", json_true());
+    json_object_set_new(request, "logit_bias", json_pack("{s:i, s:i}", "2", -100, "260", -100));     /* </s>, <|im_end|> of tiny_gguf.h */
+    client *c = client_post(url, "/v1/completions", request);
+    json_decref(request);
+    const int64_t end = spawn_now_ms() + spawn_patience(20000);
+    while (!client_is_over(c) && strlen(client_body(c)) < EVENTS_BYTES && spawn_now_ms() < end) client_step();
+    if (!client_is_over(c) && strlen(client_body(c)) >= EVENTS_BYTES) return c;
+    printf("no stream: HTTP %ld: %.300s\n", client_status(c), client_body(c));
+    client_end(c);
     return NULL;
 }
 

@@ -41,8 +41,8 @@ bool cluster_wait_idle(const char *url, int64_t ms);
 
 /* A completion request: {"prompt", "max_tokens", "temperature": 0, "baton": true}; the caller drops it. */
 json_t *cluster_request(const char *prompt, int max_tokens);
-/* Begins a greedy stream of max_tokens that is still coming when this returns; words and NULL when there is none. A random model may say
- * its end token soon, so several prompts are tried; most lead it into a circle. */
+/* Begins a greedy stream that is still coming when this returns; words and NULL when there is none. On a little model (tiny_gguf.h) it has
+ * max_tokens: end tokens are biased away, because most answers of a random model end after a few hundred. */
 client *cluster_begin_stream(const char *url, int max_tokens);
 /* Asks for a short completion: true when it comes whole, with as many tokens as asked for or a stop. Words on stdout otherwise. */
 bool cluster_serves(const char *url);
