@@ -1,6 +1,5 @@
 /* The prefill brain's bulk links: dialling, greeting, credit, which block goes next, Commit and its answers. */
 #include "prefill-node/brain_inner.h"
-#include "base/breakage.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -174,7 +173,7 @@ void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
     const uint64_t epoch = m->type == BT_MSG_WELCOME  ? m->u.welcome.link_epoch
                            : m->type == BT_MSG_CREDIT ? m->u.credit.link_epoch
                                                       : l->epoch;
-    if (epoch != l->epoch && !BT_BREAK(old_epoch_credited)) {
+    if (epoch != l->epoch) {
         b->n.repeats++;                             /* of an older epoch: it would grant what that one has carried */
     } else if (m->type == BT_MSG_WELCOME && l->state == PF_LINK_GREETING) {
         l->state = PF_LINK_OPEN;

@@ -55,8 +55,11 @@ static void check_grants(sim_world *w, uint32_t self)
         const uint32_t to = l->state == PF_LINK_OPEN ? sim_process_by_incarnation(w, &l->decode) : UINT32_MAX;
         for (uint32_t k = 0; to != UINT32_MAX && k < w->processes[to].dc->cfg.links_max; k++) {
             const dc_link *d = &w->processes[to].dc->links[k];
-            if (!d->in_use || !bt_incarnation_equal(&d->peer, &p->self) || d->peer_epoch != l->epoch) continue;
-            if (l->purse.granted_bytes > d->grant.granted_bytes)
+            if (!d->in_use || !bt_incarnation_equal(&d->peer, &p->self)) continue;
+            if (d->peer_epoch < l->epoch)
+                sim_broken(w, "credit: node %u is in epoch %llu of its link to %u, which knows %llu", self, (unsigned long long)l->epoch, to,
+                           (unsigned long long)d->peer_epoch);
+            if (d->peer_epoch == l->epoch && l->purse.granted_bytes > d->grant.granted_bytes)
                 sim_broken(w, "credit: node %u goes by %llu granted bytes, node %u granted %llu", self, (unsigned long long)l->purse.granted_bytes, to,
                            (unsigned long long)d->grant.granted_bytes);
         }
@@ -179,7 +182,9 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
     /* Where nothing is lost on the way, and all run, the abort does it; one that was lost before goes again. */
     if (g != UINT32_MAX && w->processes[g].well_us != INT64_MAX && f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio + f->repeat_ratio == 0) {
         const int64_t cut = later(sim_net_cut_until_us(w->net, g, self), sim_net_cut_until_us(w->net, self, g));
-        if (later(w->processes[g].well_us, cut) <= since) bound = LEAVE_US + LAYER_US + way + (since > ended ? w->o.gw.resend_us : 0);
+        const bool was_left_before = ref->number <= w->clients_len && ref->attempt < w->clients[ref->number - 1].attempt;
+        if (later(w->processes[g].well_us, cut) <= since)
+            bound = LEAVE_US + LAYER_US + way + (since > ended || was_left_before ? w->o.gw.resend_us : 0);
     }
     if (w->now_us - since > bound)
         sim_broken(w, "node %u still holds attempt %llu.%u, %.3f s after it ended", self, (unsigned long long)ref->number, ref->attempt,

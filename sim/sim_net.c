@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LATE_FACTOR = 8, CHUNK_ITEMS = 64, ORDINAL_BITS = 40, RATIO_ONE = 1 << 12, REPEAT_US = 1500000 };
+enum { LATE_FACTOR = 8, CHUNK_ITEMS = 64, ORDINAL_BITS = 40, RATIO_ONE = 1 << 12, REPEAT_US = 6000000 };
 
 typedef struct due { int64_t at_us; uint64_t order; sim_item *item; } due;
 typedef struct chunk { struct chunk *next; sim_item items[CHUNK_ITEMS]; } chunk;

@@ -7,7 +7,6 @@
     X(late_block_accepted, "a decode node places blocks of an attempt that is not the one here") \
     X(credit_minted, "a decode node grants the bytes of a placed block twice") \
     X(repeat_credited, "a decode node grants the bytes of a block that the network repeats once more") \
-    X(old_epoch_credited, "a prefill node takes WELCOME and CREDIT of an epoch that is over") \
     X(page_freed_early, "a decode node frees the pages of a sequence that its worker has not left") \
     X(token_repeated, "a gateway gives its client tokens that it has given before") \
     X(token_skipped, "a gateway accepts tokens behind a gap") \
