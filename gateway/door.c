@@ -303,6 +303,8 @@ static void post_role(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     (void)gw_role_http_path(ev.u.role.node_id, r->path);
     if (has_no_body(d, r, &err))
         e = BT_EAGAIN;
+    else if (r->origin && !r->authorization)            /* a page that somebody looks at must not move nodes of this machine */
+        e = gw_openai_fail(&err, 403, BAD, "forbidden", NULL, "A web page may change a node's role only with an API key.");
     else if ((e = gw_role_http_parse(&ev.u.role.role, &err, r->body, r->body_len)) == BT_OK && !knows(d, ev.u.role.node_id))
         e = gw_openai_fail(&err, 404, BAD, "node_not_found", NULL, "No node is called '%s'; /v1/status lists those there are.",
                            bt_utf8_show(shown, sizeof shown, ev.u.role.node_id, strlen(ev.u.role.node_id)));

@@ -195,6 +195,7 @@ static void describe(gw_http_request *ret, struct MHD_Connection *c, const char 
 {
     *ret = (gw_http_request){ .method = method, .path = path };
     ret->authorization = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    ret->origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
 }
 
 static enum MHD_Result take_body(gw_http_exchange *x, const char *data, size_t len)

@@ -23,6 +23,7 @@ enum { GW_HTTP_MAX_ID_BYTES = 128, GW_HTTP_HEADER_BYTES = 64 << 10 };
 typedef struct gw_http_request {
     const char *method, *path;          /* path without the query */
     const char *authorization;          /* header, NULL: none */
+    const char *origin;                 /* likewise: a web page in a browser asks */
     const char *body; size_t body_len;  /* in the call of `request` only */
     bool is_too_large;                  /* the body was past the limit and thrown away */
     bool is_too_busy;                   /* the body was thrown away because all bodies together were past their limit */

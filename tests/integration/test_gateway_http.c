@@ -346,6 +346,18 @@ static void answers_pipelined_requests_in_order_on_one_connection(void **state)
     (void)close(fd);
 }
 
+static void a_web_page_changes_no_node_s_role(void **state)
+{
+    (void)state;
+    const int fd = dial(&main_gateway);
+    say(fd, "POST /v1/nodes/x/role HTTP/1.1\r\nHost: x\r\nContent-Length: 17\r\n\r\n{\"role\":\"decode\"}");
+    assert_true(hear(fd, "HTTP/1.1 404", 1, 10000));            /* nobody of that name is here */
+    say(fd, "POST /v1/nodes/x/role HTTP/1.1\r\nHost: x\r\nOrigin: http://elsewhere\r\nContent-Type: text/plain\r\nContent-Length: 17\r\n\r\n"
+            "{\"role\":\"decode\"}");
+    assert_true(hear(fd, "HTTP/1.1 403", 1, 10000));
+    (void)close(fd);
+}
+
 static void survives_bytes_that_are_not_http(void **state)
 {
     (void)state;
@@ -518,6 +530,7 @@ int main(void)
         cmocka_unit_test(cancels_a_waiting_request_when_its_client_leaves_or_half_closes),
         cmocka_unit_test(answers_429_when_the_queue_is_full),
         cmocka_unit_test(bounds_its_connections_and_serves_the_rest_later),
+        cmocka_unit_test(a_web_page_changes_no_node_s_role),
         cmocka_unit_test(asks_for_the_api_key_everywhere_but_at_health),
         cmocka_unit_test(names_the_port_that_is_in_use),
         cmocka_unit_test(drains_on_sigterm_and_quits_at_once_on_a_second_signal),
