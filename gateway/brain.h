@@ -158,7 +158,7 @@ typedef struct gw_actions { const gw_action *items; size_t len; } gw_actions;
 
 /* Counted since _new, for metrics. */
 typedef struct gw_counters {
-    uint64_t submitted, done_stop, done_length, failed[GW_FAIL_BAD + 1];    /* by gw_fail_kind; [0] unused */
+    uint64_t submitted, failed[GW_FAIL_BAD + 1];    /* by gw_fail_kind; [0] unused */
     uint64_t prompt_tokens, completion_tokens;
     uint64_t local_prefills[GW_LOCAL_NO_PREFILL_NODE + 1];                  /* attempts, by gw_local; [0] unused */
     uint64_t local_refused;                     /* attempts that would have been local but for a difference in class */
@@ -166,7 +166,7 @@ typedef struct gw_counters {
     uint64_t recoveries[GW_CAUSE_NO_PROGRESS + 1];                          /* by gw_cause; [0] unused */
     uint64_t cached_tokens, covered_tokens;     /* of prompts whose token 0 came: see gw_stats */
     uint64_t debts_forgotten;                   /* the table was full: the node's lease ends these */
-    uint64_t hellos_rejected, wrong_incarnation, unknown_peer, wrong_key, stale_attempt, unexpected, repeats, resent, requeued;
+    uint64_t hellos_rejected, wrong_incarnation, unknown_peer, wrong_key, stale_attempt, unexpected, repeats, resent;
 } gw_counters;
 
 typedef struct gw_brain gw_brain;

@@ -94,8 +94,6 @@ void gw_request_done(gw_brain *b, gw_request *r)
     a->request = r->number;
     a->u.done.reason = r->ended;
     a->u.done.stats = *last_stats(b, r);
-    if (r->ended == BT_FINISH_LENGTH) b->n.done_length++;
-    else b->n.done_stop++;
     b->n.completion_tokens += r->stats.completion_tokens;
     leave(b, r);
     gw_request_set_state(b, r, GW_DEAD);
@@ -152,7 +150,6 @@ void gw_request_closing(gw_brain *b, gw_request *r)
 void gw_request_requeue(gw_brain *b, gw_request *r, int64_t wait_us)
 {
     leave(b, r);
-    b->n.requeued++;
     r->not_before_us = b->now_us + wait_us;
     r->stuck_us = -1;
     gw_request_set_state(b, r, GW_QUEUED);
