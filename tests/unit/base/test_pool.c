@@ -137,6 +137,39 @@ static void slices_tile_the_range_in_whole_grains(void **s)
             }
 }
 
+typedef struct taken {
+    bt_pool_range range;
+    _Atomic unsigned char times[1000];
+} taken;
+
+static void take_all(void *ud, size_t part, size_t parts)
+{
+    taken *t = ud;
+    size_t b, e;
+    (void)part, (void)parts;
+    while (bt_pool_range_take(&t->range, &b, &e)) {
+        assert_true(b < e && e <= t->range.count && e - b <= t->range.grain);
+        for (size_t i = b; i < e; i++) t->times[i]++;
+    }
+}
+
+static void a_range_gives_each_item_to_one_part(void **s)
+{
+    (void)s;
+    bt_pool *p;
+    bt_fault fault;
+    taken t;
+    assert_int_equal(bt_pool_new(&p, 3, &fault), BT_OK);
+    for (size_t count = 0; count <= 1000; count += 37)
+        for (size_t grain = 0; grain < 50; grain += 7) {
+            for (size_t i = 0; i < 1000; i++) t.times[i] = 0;
+            bt_pool_range_init(&t.range, count, grain);
+            bt_pool_run(p, take_all, &t);
+            for (size_t i = 0; i < 1000; i++) assert_int_equal(t.times[i], i < count);
+        }
+    bt_pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +180,7 @@ int main(void)
         cmocka_unit_test(refuses_more_than_256_threads),
         cmocka_unit_test(pool_threads_leave_signals_to_the_others),
         cmocka_unit_test(slices_tile_the_range_in_whole_grains),
+        cmocka_unit_test(a_range_gives_each_item_to_one_part),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }
