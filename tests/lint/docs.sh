@@ -1,7 +1,7 @@
 #!/bin/sh
 # Documents match what they describe: generated pages and sections are what the programs print now; files, links, make targets and
-# options that a page names exist; the table of layers has the folders of common/; the fields of a device profile and each metric are
-# explained.
+# options that a page names exist; the table of layers has the folders of common/; each kernel has its ladder; the fields of a device
+# profile and each metric are explained.
 # Programs are taken from $BATON_BIN or bin/.
 set -eu
 cd "${1:-.}"
@@ -89,6 +89,12 @@ say "$(diff "$tmp/page.layers" "$tmp/tree.layers" | sed -n 's|^< \(.*\)|docs/arc
 sed -n '/^## Fields/,/^## Operators/s/^| \(`[^|]*\) |.*/\1/p' docs/profiles.md | grep -o '[a-z0-9_]*' | sort > "$tmp/page.fields"
 say "$(diff "$tmp/page.fields" "$tmp/code.fields" | sed -n 's|^< \(.*\)|docs/profiles.md: a field \1 that common/device/profile.c does not read|p
     s|^> \(.*\)|docs/profiles.md: the table of fields lacks \1|p')"
+
+# ---- the ladder of every kernel ----
+grep '^##* ' docs/performance.md | grep -o '`[a-z0-9_]*`' | tr -d '`' | sort > "$tmp/page.kernels"
+sed -n '/^typedef struct bt_kernels {/,/^}/s/^ *bt_[a-z0-9_]*_fn *\*\([a-z0-9_]*\);.*/\1/p' common/kernels/kernels.h | sort > "$tmp/table.kernels"
+say "$(comm -13 "$tmp/page.kernels" "$tmp/table.kernels" | sed 's|.*|docs/performance.md: no heading for the kernel &|')"
+say "$(comm -23 "$tmp/page.kernels" "$tmp/table.kernels" | sed 's|.*|docs/performance.md: a heading for &, which is no kernel of the dispatch table|')"
 
 # ---- metrics ----
 sed '/^<!-- generated:/,/^<!-- end -->/d' docs/operations.md > "$tmp/operations"
