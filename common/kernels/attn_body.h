@@ -1,14 +1,16 @@
 /* Attention over v16; included by attn_avx2.c and attn_avx512.c after their simd header. No include guard.
  *
- * (row, head) pairs that read the same kv head go together over one f32 copy of each block of 64 positions; what
- * each pair computes does not depend on which others share the block. Rows are padded by zeros
- * to whole v16: that can change only the sign of a score of zero, whose exp is 1 either way. */
+ * (row, head) pairs that read the same kv head go together over f32 copies of each block of 64 positions, in tiles of up to 6 pairs:
+ * first the scores of all, a product with K transposed, and their weights; then the values of all, a product with V. What a
+ * pair computes does not depend on which others share the block. */
+
+enum { TILE = 6 };
 
 typedef struct query {
     const float *q; /* where it comes from */
     float *out;
     size_t visible;
-    float m, l, c; /* of the span; c = scale of what the span held before this block */
+    float m, c;    /* of the span; c = scale of what the span held before this block */
     float tm, tl;  /* of the whole */
 } query;
 
@@ -16,128 +18,162 @@ typedef struct job {
     const bt_kv_view *kv;
     size_t layer, g, dp; /* kv head; padded head_dim */
     float scale;
-    float *block, *q, *acc, *total, *p; /* scratch, see attn_scratch.h */
+    float *block, *acc, *total, *p, *l; /* scratch, see attn_scratch.h; l: 16 lanes of each pair */
     size_t count;
     query query[BT_ATTN_PAIRS];
 } job;
 
+#include "kernels/attn_copy_body.h"
+#include "kernels/attn_few_body.h"
+
 BT_INLINE float exp_one(float x) { return v16_first(v16_exp(v16_set1(x))); }
 
-BT_INLINE void load_row8(float *y, const int8_t *row, size_t d)
+/* How many positions of [b, b + count) a query sees. */
+BT_INLINE size_t seen_of(const query *s, size_t b, size_t count)
 {
-    uint16_t bits;
-    memcpy(&bits, row + d, sizeof bits);
-    const v16 s = v16_set1(_cvtsh_ss(bits));
-    size_t i = 0;
-    for (; i + 16 <= d; i += 16) v16_store(y + i, v16_mul(v16_load_s8(row + i), s));
-    if (i < d) {
-        int8_t tail[16] = {0};
-        memcpy(tail, row + i, d - i);
-        v16_store(y + i, v16_mul(v16_load_s8(tail), s));
-    }
+    return s->visible <= b ? 0 : s->visible - b < count ? s->visible - b : count;
 }
 
-BT_INLINE void load_row(float *y, const uint8_t *row, size_t d, uint32_t elem_bytes)
-{
-    const float *f = (const void *)row;
-    const uint16_t *h = (const void *)row;
-    size_t i = 0;
-    if (elem_bytes == 1) {
-        load_row8(y, (const void *)row, d);
-        return;
-    }
-    for (; i + 16 <= d; i += 16) v16_store(y + i, elem_bytes == 4 ? v16_load(f + i) : v16_load_f16(h + i));
-    if (i < d) {
-        uint16_t tail[16] = {0};
-        if (elem_bytes == 2) memcpy(tail, h + i, (d - i) * sizeof *h);
-        v16_store(y + i, elem_bytes == 4 ? v16_load_n(f + i, d - i) : v16_load_f16(tail));
-    }
-}
+/* The next tile of `left` pairs: no tile of one or two after one of six. */
+BT_INLINE size_t tile_of(size_t left) { return left == 7 || left == 8 ? 4 : left < TILE ? left : TILE; }
 
-/* Positions [begin, begin + count) of K or V into j->block, then zero rows up to a multiple of 4. */
-static void load_block(const job *j, int is_v, size_t begin, size_t count)
+/* z of N pairs over M panels of positions. */
+BT_INLINE void score_tile(const job *j, size_t i, size_t panel, const size_t N, const size_t M)
 {
-    const bt_kv_view *kv = j->kv;
-    size_t i = 0;
-    while (i < count) { /* one run for each page */
-        const size_t left = kv->page_tokens - (begin + i) % kv->page_tokens;
-        const size_t end = count - i < left ? count : i + left;
-        const uint8_t *row = bt_kv_view_row(kv, j->layer, is_v, begin + i, j->g);
-        for (; i < end; i++, row += kv->token_bytes)
-            load_row(j->block + i * j->dp, row, kv->head_dim, kv->elem_bytes);
+    const size_t d = j->kv->head_dim;
+    const float *k = j->block + panel * PANEL * d, *q[TILE];
+    float *z = j->p + i * BT_ATTN_BLOCK + panel * PANEL;
+    const v16 scale = v16_set1(j->scale);
+    v16 a[TILE][4];
+    BT_UNROLL for (size_t n = 0; n < N; n++) {
+        q[n] = j->query[i + n].q;
+        BT_UNROLL for (size_t m = 0; m < M; m++) a[n][m] = v16_zero();
     }
-    for (; i % 4; i++)
-        for (size_t e = 0; e < j->dp; e += 16) v16_store(j->block + i * j->dp + e, v16_zero());
-}
-
-/* z[] of one query over `count` positions of the K block; -inf beyond them, whose exp is +0. */
-static void score_block(const job *j, size_t index, query *s, size_t count)
-{
-    (void)s;
-    const float *q = j->q + index * j->dp;
-    float *z = j->p + index * BT_ATTN_BLOCK;
-    const __m128 scale = _mm_set1_ps(j->scale);
-    const size_t dp = j->dp;
-    for (size_t i = 0; i < count; i += 4) {
-        const float *k = j->block + i * dp;
-        v16 l[4];
-        __m256 half[4];
-        BT_UNROLL for (size_t r = 0; r < 4; r++) l[r] = v16_zero();
-        for (size_t e = 0; e < dp; e += 16) {
-            const v16 qe = v16_load(q + e);
-            BT_UNROLL for (size_t r = 0; r < 4; r++) l[r] = v16_fma(qe, v16_load(k + r * dp + e), l[r]);
+    for (size_t e = 0; e < d; e++) {
+        v16 x[4];
+        BT_UNROLL for (size_t m = 0; m < M; m++) x[m] = v16_load(k + (m * d + e) * PANEL);
+        BT_UNROLL for (size_t n = 0; n < N; n++) {
+            const v16 y = v16_set1(q[n][e]);
+            BT_UNROLL for (size_t m = 0; m < M; m++) a[n][m] = v16_fma(y, x[m], a[n][m]);
         }
-        BT_UNROLL for (size_t r = 0; r < 4; r++) half[r] = v16_fold(l[r]);
-        _mm_storeu_ps(z + i, _mm_mul_ps(v8_sum4(half), scale));
     }
-    for (size_t i = count; i < BT_ATTN_BLOCK; i++) z[i] = -__builtin_inff();
+    BT_UNROLL for (size_t n = 0; n < N; n++)
+        BT_UNROLL for (size_t m = 0; m < M; m++) v16_store(z + n * BT_ATTN_BLOCK + m * PANEL, v16_mul(a[n][m], scale));
 }
 
-/* p[] from z[], and m and c of the query. Apart from score_block, so that the stores of z are long done. */
-static void weigh_block(const job *j, size_t index, query *s, size_t count)
+BT_INLINE void score_pairs(const job *j, size_t i, size_t panels, const size_t N, const size_t M)
 {
-    (void)count;
-    float *z = j->p + index * BT_ATTN_BLOCK;
-    v16 top = v16_load(z);
-    for (size_t i = 16; i < BT_ATTN_BLOCK; i += 16) top = v16_max(top, v16_load(z + i));
-    const float bm = v8_max(v16_fold_max(top)), m = bm > s->m ? bm : s->m;
-    s->c = s->m == m ? 1 : exp_one(s->m - m);
-    s->m = m;
-    for (size_t i = 0; i < BT_ATTN_BLOCK; i += 16)
-        v16_store(z + i, v16_exp(v16_sub(v16_load(z + i), v16_set1(m))));
+    size_t panel = 0;
+    for (; panel + M <= panels; panel += M) score_tile(j, i, panel, N, M);
+    for (; panel < panels; panel++) score_tile(j, i, panel, N, 1);
 }
 
-/* acc = acc * c, then one fma chain over the block, for N vectors of the row; returns the sum of p on the
- * way. */
-BT_INLINE float value_tile(float *acc, const float *v, const float *p, float c, size_t count, size_t dp,
-                           const size_t N)
+/* z of n pairs from i on: as many chains at once as registers hold. */
+static void score(const job *j, size_t i, size_t n, size_t panels)
 {
-    float sum = 0;
-    v16 a[4];
-    BT_UNROLL for (size_t r = 0; r < N; r++) a[r] = v16_mul(v16_load(acc + 16 * r), v16_set1(c));
-    for (size_t i = 0; i < count; i++, v += dp) {
-        const v16 pi = v16_set1(p[i]);
-        sum += p[i];
-        BT_UNROLL for (size_t r = 0; r < N; r++) a[r] = v16_fma(pi, v16_load(v + 16 * r), a[r]);
+    switch (n) {
+    case 1: score_pairs(j, i, panels, 1, 4); break;
+    case 2: score_pairs(j, i, panels, 2, BT_V16_REGS == 1 ? 4 : 2); break;
+    case 3: score_pairs(j, i, panels, 3, BT_V16_REGS == 1 ? 4 : 2); break;
+    case 4: score_pairs(j, i, panels, 4, BT_V16_REGS == 1 ? 4 : 1); break;
+    case 5: score_pairs(j, i, panels, 5, BT_V16_REGS == 1 ? 4 : 1); break;
+    default: score_pairs(j, i, panels, 6, BT_V16_REGS == 1 ? 4 : 1); break;
     }
-    BT_UNROLL for (size_t r = 0; r < N; r++) v16_store(acc + 16 * r, a[r]);
-    return sum;
 }
 
-static void value_block(const job *j, size_t index, query *s, size_t count)
+/* The greatest of z[0 .. seen); what the last vector holds beyond becomes -inf, whose exp is +0. */
+BT_INLINE float greatest(float *z, size_t seen)
 {
-    const float *p = j->p + index * BT_ATTN_BLOCK, *v = j->block;
-    float *acc = j->acc + index * j->dp;
-    float sum = 0;
+    static const float limit[32] = {
+        [0] = __builtin_inff(),   [1] = __builtin_inff(),   [2] = __builtin_inff(),   [3] = __builtin_inff(),
+        [4] = __builtin_inff(),   [5] = __builtin_inff(),   [6] = __builtin_inff(),   [7] = __builtin_inff(),
+        [8] = __builtin_inff(),   [9] = __builtin_inff(),   [10] = __builtin_inff(),  [11] = __builtin_inff(),
+        [12] = __builtin_inff(),  [13] = __builtin_inff(),  [14] = __builtin_inff(),  [15] = __builtin_inff(),
+        [16] = -__builtin_inff(), [17] = -__builtin_inff(), [18] = -__builtin_inff(), [19] = -__builtin_inff(),
+        [20] = -__builtin_inff(), [21] = -__builtin_inff(), [22] = -__builtin_inff(), [23] = -__builtin_inff(),
+        [24] = -__builtin_inff(), [25] = -__builtin_inff(), [26] = -__builtin_inff(), [27] = -__builtin_inff(),
+        [28] = -__builtin_inff(), [29] = -__builtin_inff(), [30] = -__builtin_inff(), [31] = -__builtin_inff()};
+    const size_t last = (seen - 1) / 16 * 16;
+    v16 top = v16_min(v16_load(z + last), v16_load(limit + 16 - (seen - last)));
+    v16_store(z + last, top);
+    for (size_t i = 0; i < last; i += 16) top = v16_max(top, v16_load(z + i));
+    return v8_max(v16_fold_max(top));
+}
+
+/* p from z, and m, c and l of n pairs. */
+static void weigh(job *j, size_t i, size_t n, size_t b, size_t count)
+{
+    float c[16] = {0};
+    for (size_t r = 0; r < n; r++) {
+        query *s = &j->query[i + r];
+        const float top = greatest(j->p + (i + r) * BT_ATTN_BLOCK, seen_of(s, b, count)), m = top > s->m ? top : s->m;
+        c[r] = s->m - m;
+        s->m = m;
+    }
+    v16_store(c, v16_exp(v16_load(c)));
+    for (size_t r = 0; r < n; r++) {
+        query *s = &j->query[i + r];
+        const size_t seen = seen_of(s, b, count);
+        const v16 m = v16_set1(s->m);
+        float *z = j->p + (i + r) * BT_ATTN_BLOCK, *lanes = j->l + (i + r) * 16;
+        v16 l = v16_mul(v16_load(lanes), v16_set1(c[r]));
+        for (size_t e = 0; e < seen; e += 16) {
+            const v16 p = v16_exp(v16_sub(v16_load(z + e), m));
+            v16_store(z + e, p);
+            l = v16_add(l, p);
+        }
+        v16_store(lanes, l);
+        s->c = c[r];
+    }
+}
+
+/* M vectors of acc of N pairs, from element e on: times c, then one fma chain over positions [from, to) of the block. */
+BT_INLINE void value_tile(const job *j, size_t i, size_t e, size_t from, size_t to, const size_t N, const size_t M)
+{
+    const size_t d = j->dp;
+    const float *v = j->block + e * BT_ATTN_BLOCK, *p = j->p + i * BT_ATTN_BLOCK;
+    float *acc = j->acc + i * d + e;
+    v16 a[TILE][4];
+    BT_UNROLL for (size_t n = 0; n < N; n++)
+        BT_UNROLL for (size_t m = 0; m < M; m++) {
+            const v16 was = v16_load(acc + n * d + 16 * m);
+            a[n][m] = from ? was : v16_mul(was, v16_set1(j->query[i + n].c));
+        }
+    for (size_t k = from; k < to; k++) {
+        v16 x[4];
+        BT_UNROLL for (size_t m = 0; m < M; m++) x[m] = v16_load(v + (m * BT_ATTN_BLOCK + k) * 16);
+        BT_UNROLL for (size_t n = 0; n < N; n++) {
+            const v16 y = v16_set1(p[n * BT_ATTN_BLOCK + k]);
+            BT_UNROLL for (size_t m = 0; m < M; m++) a[n][m] = v16_fma(y, x[m], a[n][m]);
+        }
+    }
+    BT_UNROLL for (size_t n = 0; n < N; n++)
+        BT_UNROLL for (size_t m = 0; m < M; m++) v16_store(acc + n * d + 16 * m, a[n][m]);
+}
+
+BT_INLINE void value_pairs(const job *j, size_t i, size_t from, size_t to, const size_t N, const size_t M)
+{
     size_t e = 0;
-    for (; e + 64 <= j->dp; e += 64) sum = value_tile(acc + e, v + e, p, s->c, count, j->dp, 4);
-    switch ((j->dp - e) / 16) {
-    case 3: sum = value_tile(acc + e, v + e, p, s->c, count, j->dp, 3); break;
-    case 2: sum = value_tile(acc + e, v + e, p, s->c, count, j->dp, 2); break;
-    case 1: sum = value_tile(acc + e, v + e, p, s->c, count, j->dp, 1); break;
-    default: break;
+    for (; e + 16 * M <= j->dp; e += 16 * M) value_tile(j, i, e, from, to, N, M);
+    for (; e < j->dp; e += 16) value_tile(j, i, e, from, to, N, 1);
+}
+
+/* acc of n pairs from i on: together as far as all see, then each its own way. */
+static void add_values(const job *j, size_t i, size_t n, size_t b, size_t count)
+{
+    const size_t all = seen_of(&j->query[i], b, count); /* visible ascends */
+    switch (n) {
+    case 1: value_pairs(j, i, 0, all, 1, 4); break;
+    case 2: value_pairs(j, i, 0, all, 2, BT_V16_REGS == 1 ? 4 : 2); break;
+    case 3: value_pairs(j, i, 0, all, 3, BT_V16_REGS == 1 ? 4 : 2); break;
+    case 4: value_pairs(j, i, 0, all, 4, BT_V16_REGS == 1 ? 4 : 1); break;
+    case 5: value_pairs(j, i, 0, all, 5, BT_V16_REGS == 1 ? 4 : 1); break;
+    default: value_pairs(j, i, 0, all, 6, BT_V16_REGS == 1 ? 4 : 1); break;
     }
-    s->l = s->l * s->c + sum;
+    for (size_t r = 1; r < n; r++) {
+        const size_t seen = seen_of(&j->query[i + r], b, count);
+        if (seen > all) value_pairs(j, i + r, all, seen, 1, 4);
+    }
 }
 
 /* One span more into the whole; the first is taken as it is. */
@@ -156,16 +192,6 @@ static void merge(float *tm, float *tl, float *total, float m, float l, const fl
         v16_store(total + e, v16_add(v16_mul(v16_load(total + e), va), v16_mul(v16_load(acc + e), vb)));
 }
 
-static void begin_job(const job *j)
-{
-    const size_t d = j->kv->head_dim;
-    for (size_t i = 0; i < j->count; i++) {
-        float *q = j->q + i * j->dp;
-        memcpy(q, j->query[i].q, d * sizeof *q);
-        memset(q + d, 0, (j->dp - d) * sizeof *q);
-    }
-}
-
 static void divide(float *out, const float *total, float l, size_t d)
 {
     const v16 by = v16_set1(l);
@@ -174,47 +200,44 @@ static void divide(float *out, const float *total, float l, size_t d)
     if (e < d) v16_store_n(out + e, v16_div(v16_load(total + e), by), d - e);
 }
 
-#include "kernels/attn_few_body.h"
-
-/* One step for each query that sees into the block at b. */
-static void each_query(job *j, void step(const job *, size_t, query *, size_t), size_t b, size_t count)
-{
-    for (size_t i = 0; i < j->count; i++) {
-        query *s = &j->query[i];
-        const size_t seen = s->visible <= b ? 0 : s->visible - b < count ? s->visible - b : count;
-        if (seen) step(j, i, s, seen);
-    }
-}
-
 /* (m, l, acc) of every query for the span at `span`; rows ascend, so the last one sees most. */
 static void run_span(job *j, size_t span)
 {
     const size_t visible = j->query[j->count - 1].visible;
     const size_t end = visible - span < BT_ATTN_SPAN ? visible : span + BT_ATTN_SPAN;
+    size_t first = 0, n;
     memset(j->acc, 0, j->count * j->dp * sizeof *j->acc);
-    for (size_t i = 0; i < j->count; i++) j->query[i].m = -__builtin_inff(), j->query[i].l = 0;
+    memset(j->l, 0, j->count * 16 * sizeof *j->l);
+    for (size_t i = 0; i < j->count; i++) j->query[i].m = -__builtin_inff();
     for (size_t b = span; b < end; b += BT_ATTN_BLOCK) {
         const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
-        if (is_few(j, b, count)) {
-            few_block(j, b, count);
+        const int few = is_few(j, b, count);
+        while (j->query[first].visible <= b) first++;
+        copy_keys(j, b, count, few);
+        for (size_t i = first; i < j->count; i += n) {
+            n = tile_of(j->count - i);
+            score(j, i, n, (seen_of(&j->query[i + n - 1], b, count) + PANEL - 1) / PANEL);
+            weigh(j, i, n, b, count);
+        }
+        if (few) {
+            few_values(j, b, count);
             continue;
         }
-        load_block(j, 0, b, count);
-        each_query(j, score_block, b, count);
-        each_query(j, weigh_block, b, count);
-        load_block(j, 1, b, count);
-        each_query(j, value_block, b, count);
+        copy_values(j, b, count);
+        for (size_t i = first; i < j->count; i += n) add_values(j, i, n = tile_of(j->count - i), b, count);
     }
 }
 
+static float sum_of(const float *lanes) { return v8_sum(v16_fold(v16_load(lanes))); }
+
 static void run_job(job *j)
 {
-    begin_job(j);
     for (size_t span = 0; span < j->query[j->count - 1].visible; span += BT_ATTN_SPAN) {
         run_span(j, span);
         for (size_t i = 0; i < j->count; i++) {
             query *s = &j->query[i];
-            if (s->visible > span) merge(&s->tm, &s->tl, j->total + i * j->dp, s->m, s->l, j->acc + i * j->dp, j->dp, span == 0);
+            if (s->visible > span) merge(&s->tm, &s->tl, j->total + i * j->dp, s->m, sum_of(j->l + 16 * i),
+                                             j->acc + i * j->dp, j->dp, span == 0);
         }
     }
     for (size_t i = 0; i < j->count; i++) divide(j->query[i].out, j->total + i * j->dp, j->query[i].tl, j->kv->head_dim);
@@ -224,22 +247,22 @@ static void run_job(job *j)
 static void fill_job(job *j, size_t first, size_t pairs, size_t h, size_t width, const float *q, size_t ldq, size_t pos0)
 {
     const size_t left = pairs - first;
-    j->count = pairs <= BT_ATTN_PAIRS || left < BT_ATTN_TURN ? left : BT_ATTN_TURN;
+    j->count = left < BT_ATTN_PAIRS ? left : BT_ATTN_PAIRS;
     for (size_t i = 0; i < j->count; i++) {
         const size_t row = (first + i) / width, head = h + (first + i) % width;
         j->query[i] = (query){.q = q + row * ldq + head * j->kv->head_dim, .visible = pos0 + row + 1};
     }
 }
 
-static job job_of(const bt_kv_view *kv, size_t layer, float scale, void *scratch)
+static void begin_job(job *j, const bt_kv_view *kv, size_t layer, float scale, void *scratch)
 {
-    job j = {.kv = kv, .layer = layer, .dp = attn_padded_dim(kv->head_dim), .scale = scale};
-    j.block = scratch;
-    j.q = j.block + BT_ATTN_BLOCK * j.dp;
-    j.acc = j.q + BT_ATTN_PAIRS * j.dp;
-    j.total = j.acc + BT_ATTN_PAIRS * j.dp;
-    j.p = j.total + BT_ATTN_PAIRS * j.dp;
-    return j;
+    j->kv = kv, j->layer = layer, j->scale = scale;
+    j->dp = attn_padded_dim(kv->head_dim);
+    j->block = scratch;
+    j->acc = j->block + BT_ATTN_BLOCK * j->dp;
+    j->total = j->acc + BT_ATTN_PAIRS * j->dp;
+    j->p = j->total + BT_ATTN_PAIRS * j->dp;
+    j->l = j->p + BT_ATTN_PAIRS * BT_ATTN_BLOCK;
 }
 
 void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv,
@@ -247,7 +270,8 @@ void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, con
                          void *scratch)
 {
     const size_t group = heads / kv->kv_heads;
-    job j = job_of(kv, layer, scale, scratch);
+    job j;
+    begin_job(&j, kv, layer, scale, scratch);
     for (size_t h = h0, next; h < h1; h = next) {
         j.g = h / group;
         next = (j.g + 1) * group < h1 ? (j.g + 1) * group : h1;
@@ -265,17 +289,17 @@ void BT_VARIANT(bt_attn_span)(float *part, size_t spans, const float *q, size_t 
                               size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale, void *scratch)
 {
     const size_t group = heads / kv->kv_heads, pairs = group * t;
-    job j = job_of(kv, layer, scale, scratch);
+    job j;
+    begin_job(&j, kv, layer, scale, scratch);
     j.g = g;
     for (size_t first = 0; first < pairs; first += j.count) {
         fill_job(&j, first, pairs, g * group, group, q, ldq, pos0);
-        begin_job(&j);
         for (size_t s = s0; s < s1 && s * BT_ATTN_SPAN < j.query[j.count - 1].visible; s++) {
             run_span(&j, s * BT_ATTN_SPAN);
             for (size_t i = 0; i < j.count; i++) {
                 float *p = part + ((first + i) * spans + s) * attn_part_floats(kv->head_dim);
                 if (j.query[i].visible <= s * BT_ATTN_SPAN) continue;
-                p[0] = j.query[i].m, p[1] = j.query[i].l;
+                p[0] = j.query[i].m, p[1] = sum_of(j.l + 16 * i);
                 memcpy(p + BT_ATTN_PART_HEAD, j.acc + i * j.dp, j.dp * sizeof *p);
             }
         }

@@ -20,30 +20,34 @@ static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_
                     size_t g, size_t begin, size_t end, float scale)
 {
     const size_t d = kv->head_dim;
-    float z[BT_ATTN_BLOCK], k[BT_ATTN_MAX_DIM];
-    *m = -INFINITY, *l = 0;
+    float z[BT_ATTN_BLOCK], lane[16] = {0};
+    *m = -INFINITY;
     for (size_t i = 0; i < d; i++) acc[i] = 0;
     for (size_t b = begin; b < end; b += BT_ATTN_BLOCK) {
         const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
-        float bm = *m, sum = 0;
+        float bm = *m;
         for (size_t j = 0; j < count; j++) {
-            for (size_t i = 0; i < d; i++) k[i] = kv_elem(kv, layer, 0, b + j, g, i);
-            z[j] = bt_dot_ref(q, k, d) * scale;
+            float sum = 0;
+            for (size_t i = 0; i < d; i++) sum = fmaf(q[i], kv_elem(kv, layer, 0, b + j, g, i), sum);
+            z[j] = sum * scale;
             if (z[j] > bm) bm = z[j];
         }
         const float c = bt_exp1(*m - bm);
         *m = bm;
+        for (size_t i = 0; i < 16; i++) lane[i] *= c;
         for (size_t j = 0; j < count; j++) {
             z[j] = bt_exp1(z[j] - bm);
-            sum += z[j];
+            lane[j % 16] += z[j];
         }
-        *l = *l * c + sum;
         for (size_t i = 0; i < d; i++) {
             acc[i] *= c;
             for (size_t j = 0; j < count; j++)
                 acc[i] = fmaf(z[j], kv_elem(kv, layer, 1, b + j, g, i), acc[i]);
         }
     }
+    for (size_t half = 8; half > 0; half /= 2)
+        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
+    *l = lane[0];
 }
 
 /* One span more into the whole; the first is taken as it is. */

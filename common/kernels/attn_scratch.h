@@ -2,20 +2,17 @@
 #define BT_KERNELS_ATTN_SCRATCH_H
 #include <stddef.h>
 
-/* The constants of the order of attention, and the working set that bt_attn_scratch_bytes pays for. Up to
- * BT_ATTN_PAIRS (row, head) pairs that read the same kv head go over each block of K and V together; where there are
- * more, BT_ATTN_TURN at a time, whose sums stay in the first cache. */
+/* The constants of the order of attention, and the working set that bt_attn_scratch_bytes pays for. */
 #define BT_ATTN_BLOCK   64
 #define BT_ATTN_MAX_DIM 256
-#define BT_ATTN_TURN    32
 
 /* head_dim up to whole vectors of 16. */
 static inline size_t attn_padded_dim(size_t d) { return (d + 15) / 16 * 16; }
 
-/* In floats: one block of K or V; query, span sum and total of each pair; p of each pair. */
+/* In floats: one block of K or V; span sum and total of each pair; p and the lanes of l of each pair. */
 static inline size_t attn_scratch_floats(size_t d)
 {
-    return (BT_ATTN_BLOCK + 3 * BT_ATTN_PAIRS) * attn_padded_dim(d) + BT_ATTN_PAIRS * BT_ATTN_BLOCK;
+    return (BT_ATTN_BLOCK + 2 * BT_ATTN_PAIRS) * attn_padded_dim(d) + BT_ATTN_PAIRS * (BT_ATTN_BLOCK + 16);
 }
 
 /* A span's part of one pair: m, l and 14 floats that nobody looks at, then acc. */

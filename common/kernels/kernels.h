@@ -67,20 +67,21 @@ typedef void bt_f16_to_f32_fn(float *restrict y, const uint16_t *restrict x, siz
  *
  * Order, for one (row, head), with P = pos + 1 visible positions and scale s:
  *   for each span of 256 absolute positions, ascending:
- *     m = -inf, l = 0, acc[D] = 0
+ *     m = -inf, l[16] = 0, acc[D] = 0
  *     for each block of 64 positions in it, ascending (only the visible ones):
- *       z[j]  = dot(q, K[j]) * s
+ *       z[j]  = (fma chain over ascending d of q[d] * K[j][d], starting from +0) * s
  *       bm    = max(m, z[..]);  c = exp(m - bm);  m = bm          (c = 0 while m = -inf)
  *       p[j]  = exp(z[j] - m)
- *       l     = l * c + (sum of p[j], as one chain of adds, ascending j from +0)        (mul, then add)
+ *       l[i]  = l[i] * c, then + p[j] for each j with j % 16 = i, ascending
  *       acc[d]= fma chain over ascending j of p[j] * V[j][d], starting from acc[d] * c
+ *     l = the tree of dot over l[16]
  *     merge (m, l, acc) into the running (M, L, A): the first span is taken as it is, then
  *       n = max(M, m); a = exp(M - n); b = exp(m - n); L = L * a + l * b (two muls, one add);
  *       A[d] = A[d] * a + acc[d] * b (two muls, one add); M = n
  *   out[d] = A[d] / L
  * Up to BT_ATTN_PAIRS (row, head) pairs of a kv head go over K and V together, once; more than that, in turns.
  * D <= 256. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte aligned. */
-enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 64 };
+enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 192 };
 typedef void bt_attn_fn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                         size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch);
 size_t bt_attn_scratch_bytes(size_t head_dim);
@@ -156,5 +157,5 @@ extern const size_t     bt_kernels_table_len;
 const bt_kernels *bt_kernels_select(const char *isa);
 const char *bt_kernels_names(void);
 /* Part of the exactness class in HELLO: raised when any order or rounding above changes. */
-#define BT_KERNELS_NUMERIC_VERSION 1u
+#define BT_KERNELS_NUMERIC_VERSION 2u
 #endif
