@@ -107,19 +107,6 @@ static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols
 
 static const bt_int_linear_epilogue epilogue = {.tile8 = tile8};
 
-typedef struct dynamic_job {
-    const bt_companion *companion;
-    bt_int_linear_matrix m;
-    bt_int_linear_input in;
-} dynamic_job;
-
-static void dynamic_part(void *ud, size_t part, size_t parts)
-{
-    const dynamic_job *l = ud;
-    bt_int_linear_part(l->companion->kernels, &l->m, 1, &l->in, &epilogue,
-                       bt_companion_scratch(l->companion, part), part, parts);
-}
-
 void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
@@ -135,13 +122,15 @@ void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
                             .scale_step = bt_pkg_consts(x->pkg)[t->wscale].bytes > sizeof(float),
                             .bias = bt_exec_const(x, t->bias),
                             .f16 = bt_exec_const(x, t->f16_panels)};
-        dynamic_job l = {.companion = &x->companion,
-                         .m = {bt_exec_const(x, t->panels), bt_exec_const(x, t->colsum), t->n, t->bits, &out},
-                         .in = {.hi = bt_exec_at(j, i->in0),
-                                .ld = i->in_stride,
-                                .rows = is_logits ? real : bt_exec_rows(j, i),
-                                .k = i->in_width}};
-        bt_pool_run(x->companion.pool, dynamic_part, &l);
+        const bt_exec_group group = {.companion = &x->companion,
+                                     .epilogue = &epilogue,
+                                     .m = {{bt_exec_const(x, t->panels), bt_exec_const(x, t->colsum), t->n, t->bits, &out}},
+                                     .in = {.hi = bt_exec_at(j, i->in0),
+                                            .ld = i->in_stride,
+                                            .rows = is_logits ? real : bt_exec_rows(j, i),
+                                            .k = i->in_width},
+                                     .group = 1};
+        bt_exec_group_run(&group);
         const uint64_t beside = (uint64_t)real * x->dynamic->columns * t->n; /* done by the companion */
         x->stats.companion_macs += beside;
         x->stats.npu_macs += real * i[g].macs_per_row - beside;

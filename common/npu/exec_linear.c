@@ -133,14 +133,30 @@ void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *
     }
 }
 
+typedef struct group_job {
+    const bt_companion *companion;
+    bt_int_linear linear;
+} group_job;
+
 static void group_part(void *ud, size_t part, size_t parts)
 {
-    const bt_exec_group *group = ud;
-    bt_int_linear_part(group->companion->kernels, group->m, group->group, &group->in, group->epilogue,
-                       bt_companion_scratch(group->companion, part), part, parts);
+    group_job *job = ud;
+    (void)parts;
+    bt_int_linear_part(&job->linear, bt_companion_scratch(job->companion, part));
 }
 
-void bt_exec_group_run(bt_exec_group *group) { bt_pool_run(group->companion->pool, group_part, group); }
+void bt_exec_group_run(const bt_exec_group *group)
+{
+    group_job job = {.companion = group->companion,
+                     .linear = {.kernels = group->companion->kernels,
+                                .m = group->m,
+                                .group = group->group,
+                                .paired = group->paired,
+                                .in = &group->in,
+                                .epilogue = group->epilogue}};
+    bt_int_linear_begin(&job.linear);
+    bt_pool_run(group->companion->pool, group_part, &job);
+}
 
 void bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
 {

@@ -52,9 +52,10 @@ typedef struct bt_exec_group {
     bt_int_linear_matrix m[BT_PKG_MAX_GROUP];
     bt_int_linear_input in;
     size_t group;
+    bool paired;                            /* npu/int_linear.h: set between begin and run, where the epilogue wants it */
 } bt_exec_group;
 void   bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i, size_t rows, const bt_int_linear_epilogue *then);
-void   bt_exec_group_run(bt_exec_group *group);
+void   bt_exec_group_run(const bt_exec_group *group);
 /* Counts and entries of a shadow, as QUANTISE and INT_SPLIT lay them out for the program's rows; NULL where
  * there is none. */
 void   bt_exec_shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **count, bt_int_shadow **shadow);

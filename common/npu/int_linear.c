@@ -1,6 +1,5 @@
 /* The loop over tiles of a linear layer. Integers only. */
 #include "npu/int_linear.h"
-#include "base/pool.h"
 
 #include <stdbool.h>
 
@@ -93,19 +92,36 @@ static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m,
     }
 }
 
-void bt_int_linear_part(const bt_kernels *kernels, const bt_int_linear_matrix *m, size_t group,
-                        const bt_int_linear_input *in, const bt_int_linear_epilogue *epilogue, void *scratch,
-                        size_t part, size_t parts)
+/* Pieces are numbered through the group, a matrix after the other; those of a pair through the panels of one. */
+static size_t step_of(const bt_int_linear *l, const bt_int_linear_matrix *m)
 {
-    size_t total = 0, p0, p1;
-    for (size_t g = 0; g < group; g++) total += bt_int_panels(m[g].n);
-    bt_pool_slice(&p0, &p1, total, 1, part, parts);
-    for (size_t g = 0; g < group && p1 > 0; g++) {
-        const size_t panels = bt_int_panels(m[g].n), end = p1 < panels ? p1 : panels;
-        const size_t step = m[g].bits == 4 ? unpack_panels(in->k) : (size_t)BT_INT_LINEAR_PANELS;
-        for (size_t p = p0; p < end; p += step)
-            run_panels(kernels, &m[g], in, epilogue, scratch, p, end - p < step ? end - p : step);
-        p0 = p0 > panels ? p0 - panels : 0;
-        p1 = p1 > panels ? p1 - panels : 0;
+    return m->bits == 4 ? unpack_panels(l->in->k) : (size_t)BT_INT_LINEAR_PANELS;
+}
+static size_t pieces_of(const bt_int_linear *l, const bt_int_linear_matrix *m)
+{
+    const size_t step = step_of(l, m);
+    return (bt_int_panels(m->n) + step - 1) / step;
+}
+
+void bt_int_linear_begin(bt_int_linear *l)
+{
+    size_t pieces = 0;
+    for (size_t g = 0; g < (l->paired ? 1 : l->group); g++) pieces += pieces_of(l, &l->m[g]);
+    bt_pool_range_init(&l->pieces, pieces, 1);
+}
+
+static void run_piece(const bt_int_linear *l, const bt_int_linear_matrix *m, size_t piece, tile_scratch *scratch)
+{
+    const size_t panels = bt_int_panels(m->n), step = step_of(l, m), p = piece * step;
+    run_panels(l->kernels, m, l->in, l->epilogue, scratch, p, panels - p < step ? panels - p : step);
+}
+
+void bt_int_linear_part(bt_int_linear *l, void *scratch)
+{
+    for (size_t piece, end; bt_pool_range_take(&l->pieces, &piece, &end);) {
+        const bt_int_linear_matrix *m = l->m;
+        for (; !l->paired && piece >= pieces_of(l, m); m++) piece -= pieces_of(l, m);
+        run_piece(l, m, piece, scratch);
+        if (l->paired) run_piece(l, m + 1, piece, scratch);
     }
 }

@@ -1,5 +1,6 @@
 #ifndef BT_NPU_INT_LINEAR_H
 #define BT_NPU_INT_LINEAR_H
+#include "base/pool.h"
 #include "kernels/kernels.h"
 
 /* Linear layers in integers, tile by tile: a block of rows times a block of panels is accumulated on the
@@ -33,9 +34,23 @@ typedef struct bt_int_linear_input {
     const bt_int_shadow *shadow;            /* [rows, k] */
 } bt_int_linear_input;
 
+/* A group of matrices over one input, for one run of a pool: begin before it, then bt_int_linear_part by every part,
+ * each of which takes pieces of work until none is left.
+ * paired: two matrices of the same n, of whose outputs the second's epilogue may use the first's: every tile of the
+ * second comes on the same thread after the first's of the same rows, n and cols (and after its row64), while what the
+ * first's epilogue wrote is in that core's caches. */
+typedef struct bt_int_linear {
+    const bt_kernels *kernels;
+    const bt_int_linear_matrix *m;          /* [group] */
+    size_t group;
+    bool paired;
+    const bt_int_linear_input *in;
+    const bt_int_linear_epilogue *epilogue;
+    bt_pool_range pieces;                   /* begin's */
+} bt_int_linear;
+
 /* Scratch of one thread, 64-byte aligned. max_k: of the matrices with 4 bits, 0 where there are none. */
 size_t bt_int_linear_scratch_bytes(size_t max_k4bit);
-/* The share of `part` of `parts` in a group of matrices over one input: their panels are one range. */
-void bt_int_linear_part(const bt_kernels *kernels, const bt_int_linear_matrix *m, size_t group, const bt_int_linear_input *in,
-                        const bt_int_linear_epilogue *epilogue, void *scratch, size_t part, size_t parts);
+void   bt_int_linear_begin(bt_int_linear *l);
+void   bt_int_linear_part(bt_int_linear *l, void *scratch);
 #endif

@@ -136,9 +136,13 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
                         for (size_t j = 0; j < rows * m[g].n; j++) s[g].y[j] = INT64_MIN;
                         job[g] = (bt_int_linear_matrix){m[g].panels, m[g].colsum, m[g].n, m[g].bits, &s[g]};
                     }
-                    for (size_t part = 0; part < parts; part++)
-                        bt_int_linear_part(&bt_kernels_table[isa], job, 2, &in, &epilogue, scratch, part,
-                                           parts);
+                    bt_int_linear l = {.kernels = &bt_kernels_table[isa],
+                                       .m = job,
+                                       .group = 2,
+                                       .in = &in,
+                                       .epilogue = &epilogue};
+                    bt_int_linear_begin(&l);
+                    for (size_t part = 0; part < parts; part++) bt_int_linear_part(&l, scratch);
                     for (int g = 0; g < 2; g++) {
                         for (size_t r = 0; r < rows; r++)
                             for (size_t n = 0; n < m[g].n; n++) {
@@ -193,7 +197,9 @@ static void the_shadow_gives_back_what_the_clip_takes(void **state)
                                             .k = K,
                                             .shadow_count = mode == 1 ? NULL : count,
                                             .shadow = shadow};
-            bt_int_linear_part(kernels, &job, 1, &in, &epilogue, scratch, 0, 1);
+            bt_int_linear l = {.kernels = kernels, .m = &job, .group = 1, .in = &in, .epilogue = &epilogue};
+            bt_int_linear_begin(&l);
+            bt_int_linear_part(&l, scratch);
             for (int n = 0; n < N; n++) {
                 double want = 0;
                 for (int k = 0; k < K; k++) want += (double)from[k] * m.w[n * K + k];
