@@ -54,7 +54,20 @@ static uint64_t shadow_short_rows(const bt_kernels *kernels, const bt_int_linear
     return left;
 }
 
-/* The others in 64 bits: add the shadow to the sums and hand the row on once more. */
+/* The tile without the rows that are handed on in 64 bits. */
+static void hand_on(const bt_int_linear_input *in, const bt_int_linear_epilogue *epilogue, const tile_scratch *s, size_t row,
+                    size_t rows, uint64_t left, size_t n, size_t cols, const void *ud)
+{
+    for (size_t r = 0, end; r < rows; r = end + 1) {
+        for (end = r; end < rows && !(left >> end & 1);) end++;
+        if (end == r) continue;
+        const int32_t *hi = s->hi + r * BT_INT_LINEAR_COLS, *lo = s->lo + r * BT_INT_LINEAR_COLS;
+        if (in->lo) epilogue->tile16(ud, row + r, end - r, n, cols, hi, lo);
+        else epilogue->tile8(ud, row + r, end - r, n, cols, hi);
+    }
+}
+
+/* The others in 64 bits: the shadow is added to the sums. */
 static void shadow_long_rows(const bt_kernels *kernels, const bt_int_linear_input *in,
                              const bt_int_linear_epilogue *epilogue, tile_scratch *s, const int8_t *wp,
                              size_t panels, size_t row, uint64_t left, size_t n, size_t cols, const void *ud)
@@ -86,8 +99,7 @@ static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m,
         if (in->lo)
             kernels->int_matmul(s->lo, BT_INT_LINEAR_COLS, in->lo + row * in->ld, in->ld, wp, colsum, rows, k4, 0, panels);
         const uint64_t left = in->shadow_count ? shadow_short_rows(kernels, in, s, wp, panels, row, rows) : 0;
-        if (in->lo) epilogue->tile16(m->ud, row, rows, n, cols, s->hi, s->lo);
-        else epilogue->tile8(m->ud, row, rows, n, cols, s->hi);
+        hand_on(in, epilogue, s, row, rows, left, n, cols, m->ud);
         shadow_long_rows(kernels, in, epilogue, s, wp, panels, row, left, n, cols, m->ud);
     }
 }

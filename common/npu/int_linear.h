@@ -12,7 +12,8 @@ enum { BT_INT_LINEAR_ROWS = 48, BT_INT_LINEAR_PANELS = 8, BT_INT_LINEAR_COLS = 1
  * BT_INT_LINEAR_COLS a row.
  *   tile8   sums of 8-bit inputs
  *   tile16  sums of the hi and lo planes: the value is 256 hi + lo
- *   row64   one row whose shadow was added; after its tile, which gave the same row without it */
+ *   row64   one row whose shadow was added and does not fit 32 bits; the tile is handed on without it
+ * Each sum is handed on once. */
 typedef struct bt_int_linear_epilogue {
     void (*tile8)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc);
     void (*tile16)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi, const int32_t *lo);
