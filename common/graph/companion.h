@@ -1,5 +1,6 @@
 #ifndef BT_GRAPH_COMPANION_H
 #define BT_GRAPH_COMPANION_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
@@ -25,11 +26,13 @@ typedef struct bt_companion_rotation {
 static inline size_t bt_companion_rotation_elems(const bt_companion_rotation *r) { return (size_t)r->base << r->log2; }
 
 typedef struct bt_companion_spans bt_companion_spans;
+typedef struct bt_companion_pass bt_companion_pass;
 typedef struct bt_companion {
     const bt_kernels *kernels;
     bt_pool *pool;                          /* NULL: one thread */
     uint8_t *scratch; size_t scratch_bytes; /* scratch_bytes for each thread, 64-byte aligned; between calls anyone's */
     bt_companion_spans *spans;              /* what threads that share a sequence's attention need (companion_attn.c) */
+    bt_companion_pass *pass;                /* row-wise steps that wait (companion_rows.c) */
 } bt_companion;
 /* What the companion makes room for. Room decides what is fast, never what is possible. */
 typedef struct bt_companion_sizes {
@@ -59,12 +62,34 @@ typedef struct bt_companion_rows { const bt_companion_seq *seq; size_t batch, ro
 /* Matrices of rows are contiguous: row r begins at r * width. t counts the rows of all sequences together,
  * padding too. */
 
+/* ---- passes ----
+ * Between begin and end, row-wise functions (embed to rotate, and step) only note what is to be done; it is done by flush, which linear,
+ * attention and end call too: every thread takes blocks of a few rows through all steps, so that what one step hands to the next stays
+ * in its caches, and threads start once. Bits and order are as if each step had run at once, as it does outside. A step that
+ * cannot join those that wait (another number of rows; memory that it would take from rows that are still to come) makes them run first.
+ * What is pointed to (seq too) stays as it is until then. */
+void bt_companion_begin(const bt_companion *c);
+void bt_companion_flush(const bt_companion *c);
+void bt_companion_end(const bt_companion *c);
+/* Nothing after the steps that wait reads x: where one of them makes it out of something else, it need not reach memory. */
+void bt_companion_drop(const bt_companion *c, const void *x);
+
+/* A step of the owner's own: fn for blocks of the t rows, with what it reads and writes besides: rows of `stride` bytes from `at` (NULL: none).
+ * x: [t, width], or NULL (width is then that of the widest rows); fn gets row r0 of it, which may be elsewhere. scratch: the thread's. */
+enum { BT_COMPANION_MAX_AREAS = 6 };
+typedef struct bt_companion_area { const void *at; size_t stride; bool is_written; } bt_companion_area;
+typedef void bt_companion_step_fn(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch);
+void bt_companion_step(const bt_companion *c, size_t t, size_t width, const float *x, const bt_companion_area *area, size_t areas,
+                       bt_companion_step_fn *fn, void *ud, const void *what);
+
 /* y[batch * rows, width] = row ids[..] by row(y, table, id); padding is filled with pad. ids[batch, rows]. */
 typedef void bt_companion_row_fn(float *y, const void *table, size_t id);
 void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width, const int32_t *ids,
                         bt_companion_row_fn *row, const void *table, float pad);
-/* y = rmsnorm(x) * w for t rows of k; y may be x. QK_NORM: t * heads rows of head_dim. */
+/* y = rmsnorm(x) * w for t rows of k; y may be x. */
 void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps, size_t t, size_t k);
+/* The same in place for each of `heads` heads of d in t rows. */
+void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float eps, size_t t, size_t heads, size_t d);
 /* x[batch * rows, heads * d] in place; cos, sin [positions, dims / 2] of every position; padding is left alone. */
 void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d, size_t dims,
                        const float *cos, const float *sin, int neox);

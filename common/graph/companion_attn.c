@@ -178,6 +178,7 @@ void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, f
 {
     attn_job j = {.c = c, .out = out, .q = q, .layer = layer, .heads = heads, .kv_heads = kv_heads, .d = d, .scale = scale};
     const size_t width = heads * d;
+    bt_companion_flush(c);
     for (size_t b = 0; b < r->batch;) {
         size_t work = 0;
         for (j.runs = 0; b < r->batch && j.runs < c->spans->runs_max; j.runs++) {

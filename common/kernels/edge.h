@@ -15,24 +15,28 @@
  *   each row if shadow is not NULL: shadow[t * K + i], ascending k, count[t] of them; else dropped.
  * quantise16: hi, lo [T, ldy] s8 planes of y = clamp(q, -32639, 32639) (int_kernels.h); bytes from K to ldy are zero; shadow and
  *   count as above.
- * ldy is a multiple of 64, >= K. */
+ * ldy is a multiple of 16, >= K. */
 enum { BT_EDGE_LIMIT = 8388607 };
 typedef void bt_edge_quantise8_fn(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv, size_t t, size_t k,
                                   bt_int_shadow *shadow, uint32_t *count);
 typedef void bt_edge_quantise16_fn(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x, size_t ldx,
                                    float inv, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count);
 
-/* y[t * ldy + n] = (float)a * scale[n] + bias[n], the conversion rounded once (nearest even), then a product and a sum; bias NULL:
- * no sum.
+/* v = (float)a * scale[n] + bias[n], the conversion rounded once (nearest even), then a product and a sum; bias NULL: no sum. What
+ * becomes of it is `then`, so that a linear's result makes no trip of its own through memory:
+ *   STORE     y[t * ldy + n] = v
+ *   ADD       y[..] = v + y[..]: into the residual stream, as bt_add_fn adds v
+ *   SILU_MUL  y[..] = silu(y[..]) * v: y holds the gate, v is up; the formula of bt_silu_mul_fn
  *   scale8   a = acc[t * ldacc + n]
  *   scale16  a = 256 * hi[..] + lo[..], exact before the conversion
  *   scale64  a = acc[..], |acc| < 2^53 */
+typedef enum bt_edge_then { BT_EDGE_STORE, BT_EDGE_ADD, BT_EDGE_SILU_MUL } bt_edge_then;
 typedef void bt_edge_scale8_fn(float *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc, const float *scale,
-                               const float *bias, size_t t, size_t n);
+                               const float *bias, size_t t, size_t n, bt_edge_then then);
 typedef void bt_edge_scale16_fn(float *restrict y, size_t ldy, const int32_t *restrict hi, const int32_t *restrict lo, size_t ldacc,
-                                const float *scale, const float *bias, size_t t, size_t n);
+                                const float *scale, const float *bias, size_t t, size_t n, bt_edge_then then);
 typedef void bt_edge_scale64_fn(float *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc, const float *scale,
-                                const float *bias, size_t t, size_t n);
+                                const float *bias, size_t t, size_t n, bt_edge_then then);
 
 /* Rotate each of T rows of `blocks` blocks of E = base * 2^log2 elements in place: y = scale * (H_base (x) S_2^log2) (sign . x), H_base
  * [base, base] of +-1 in row-major order and S Sylvester's matrix; element index = b * 2^log2 + j with b the base's index. Order:

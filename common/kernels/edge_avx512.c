@@ -52,4 +52,5 @@ BT_INLINE v16 v16_butterflies(v16 x)
 }
 
 #include "kernels/edge_body.h"
+#include "kernels/kvstore_body.h"
 #endif

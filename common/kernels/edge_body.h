@@ -69,54 +69,77 @@ void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, si
     }
 }
 
-BT_INLINE void scale_store(float *y, v16 v, const float *scale, const float *bias, size_t n)
+BT_INLINE void scale_store(float *y, v16 v, const float *scale, const float *bias, size_t n, bt_edge_then then)
 {
     v = v16_mul(v, v16_load_n(scale, n));
     if (bias) v = v16_add(v, v16_load_n(bias, n));
+    if (then == BT_EDGE_ADD) v = v16_add(v, v16_load_n(y, n));
+    if (then == BT_EDGE_SILU_MUL) v = v16_silu_mul(v16_load_n(y, n), v);
     v16_store_n(y, v, n);
 }
 
-void BT_VARIANT(bt_edge_scale8)(float *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc,
-                                const float *scale, const float *bias, size_t t, size_t n)
+/* Each with `then` as a constant. */
+#define EACH_THEN(then, f, ...)                                                                              \
+    do {                                                                                                     \
+        if ((then) == BT_EDGE_STORE) f(__VA_ARGS__, BT_EDGE_STORE);                                          \
+        else if ((then) == BT_EDGE_ADD) f(__VA_ARGS__, BT_EDGE_ADD);                                         \
+        else f(__VA_ARGS__, BT_EDGE_SILU_MUL);                                                               \
+    } while (0)
+
+BT_INLINE void scale8(float *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc, const float *scale,
+                      const float *bias, size_t t, size_t n, bt_edge_then then)
 {
     for (size_t row = 0; row < t; row++, y += ldy, acc += ldacc) {
         size_t i = 0;
         for (; i + 16 <= n; i += 16)
-            scale_store(y + i, v16_from_s32(acc + i), scale + i, bias ? bias + i : NULL, 16);
+            scale_store(y + i, v16_from_s32(acc + i), scale + i, bias ? bias + i : NULL, 16, then);
         if (i == n) continue;
         int32_t tail[16] = {0};
         memcpy(tail, acc + i, (n - i) * sizeof *acc);
-        scale_store(y + i, v16_from_s32(tail), scale + i, bias ? bias + i : NULL, n - i);
+        scale_store(y + i, v16_from_s32(tail), scale + i, bias ? bias + i : NULL, n - i, then);
+    }
+}
+
+void BT_VARIANT(bt_edge_scale8)(float *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc,
+                                const float *scale, const float *bias, size_t t, size_t n, bt_edge_then then)
+{
+    EACH_THEN(then, scale8, y, ldy, acc, ldacc, scale, bias, t, n);
+}
+
+BT_INLINE void scale16(float *restrict y, size_t ldy, const int32_t *restrict hi, const int32_t *restrict lo, size_t ldacc,
+                       const float *scale, const float *bias, size_t t, size_t n, bt_edge_then then)
+{
+    for (size_t row = 0; row < t; row++, y += ldy, hi += ldacc, lo += ldacc) {
+        size_t i = 0;
+        for (; i + 16 <= n; i += 16)
+            scale_store(y + i, v16_from_planes(hi + i, lo + i), scale + i, bias ? bias + i : NULL, 16, then);
+        if (i == n) continue;
+        int32_t tail[2][16] = {{0}};
+        memcpy(tail[0], hi + i, (n - i) * sizeof *hi);
+        memcpy(tail[1], lo + i, (n - i) * sizeof *lo);
+        scale_store(y + i, v16_from_planes(tail[0], tail[1]), scale + i, bias ? bias + i : NULL, n - i, then);
     }
 }
 
 void BT_VARIANT(bt_edge_scale16)(float *restrict y, size_t ldy, const int32_t *restrict hi,
                                  const int32_t *restrict lo, size_t ldacc, const float *scale,
-                                 const float *bias, size_t t, size_t n)
+                                 const float *bias, size_t t, size_t n, bt_edge_then then)
 {
-    for (size_t row = 0; row < t; row++, y += ldy, hi += ldacc, lo += ldacc) {
-        size_t i = 0;
-        for (; i + 16 <= n; i += 16)
-            scale_store(y + i, v16_from_planes(hi + i, lo + i), scale + i, bias ? bias + i : NULL, 16);
-        if (i == n) continue;
-        int32_t tail[2][16] = {{0}};
-        memcpy(tail[0], hi + i, (n - i) * sizeof *hi);
-        memcpy(tail[1], lo + i, (n - i) * sizeof *lo);
-        scale_store(y + i, v16_from_planes(tail[0], tail[1]), scale + i, bias ? bias + i : NULL, n - i);
-    }
+    EACH_THEN(then, scale16, y, ldy, hi, lo, ldacc, scale, bias, t, n);
 }
 
+/* Rows that are rare: one body for all. */
 void BT_VARIANT(bt_edge_scale64)(float *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc,
-                                 const float *scale, const float *bias, size_t t, size_t n)
+                                 const float *scale, const float *bias, size_t t, size_t n, bt_edge_then then)
 {
     for (size_t row = 0; row < t; row++, y += ldy, acc += ldacc) {
         size_t i = 0;
         for (; i + 16 <= n; i += 16)
-            scale_store(y + i, v16_from_s64(acc + i), scale + i, bias ? bias + i : NULL, 16);
+            scale_store(y + i, v16_from_s64(acc + i), scale + i, bias ? bias + i : NULL, 16, then);
         if (i == n) continue;
         int64_t tail[16] = {0};
         memcpy(tail, acc + i, (n - i) * sizeof *acc);
-        scale_store(y + i, v16_from_s64(tail), scale + i, bias ? bias + i : NULL, n - i);
+        scale_store(y + i, v16_from_s64(tail), scale + i, bias ? bias + i : NULL, n - i, then);
     }
 }
 

@@ -48,35 +48,42 @@ void bt_edge_quantise16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy
     }
 }
 
+static void then_do(float *y, float v, bt_edge_then then)
+{
+    if (then == BT_EDGE_STORE) *y = v;
+    else if (then == BT_EDGE_ADD) bt_add_ref(y, &v, 1);
+    else bt_silu_mul_ref(y, y, &v, 1);
+}
+
 void bt_edge_scale8_ref(float *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc,
-                        const float *scale, const float *bias, size_t t, size_t n)
+                        const float *scale, const float *bias, size_t t, size_t n, bt_edge_then then)
 {
     for (size_t row = 0; row < t; row++)
         for (size_t i = 0; i < n; i++) {
             const float v = (float)acc[row * ldacc + i] * scale[i];
-            y[row * ldy + i] = bias ? v + bias[i] : v;
+            then_do(y + row * ldy + i, bias ? v + bias[i] : v, then);
         }
 }
 
 void bt_edge_scale16_ref(float *restrict y, size_t ldy, const int32_t *restrict hi,
                          const int32_t *restrict lo, size_t ldacc, const float *scale, const float *bias,
-                         size_t t, size_t n)
+                         size_t t, size_t n, bt_edge_then then)
 {
     for (size_t row = 0; row < t; row++)
         for (size_t i = 0; i < n; i++) {
             const int64_t a = 256 * (int64_t)hi[row * ldacc + i] + lo[row * ldacc + i];
             const float v = (float)a * scale[i];
-            y[row * ldy + i] = bias ? v + bias[i] : v;
+            then_do(y + row * ldy + i, bias ? v + bias[i] : v, then);
         }
 }
 
 void bt_edge_scale64_ref(float *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc,
-                         const float *scale, const float *bias, size_t t, size_t n)
+                         const float *scale, const float *bias, size_t t, size_t n, bt_edge_then then)
 {
     for (size_t row = 0; row < t; row++)
         for (size_t i = 0; i < n; i++) {
             const float v = (float)acc[row * ldacc + i] * scale[i];
-            y[row * ldy + i] = bias ? v + bias[i] : v;
+            then_do(y + row * ldy + i, bias ? v + bias[i] : v, then);
         }
 }
 

@@ -97,7 +97,7 @@ typedef void bt_attn_merge_fn(float *out, size_t ldo, const float *part, size_t 
 size_t bt_attn_part_floats(size_t head_dim);
 
 /* Store T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounded to the view's element type (kv_view.h). k, v [T, G, D] f32 with row stride ld. Nothing else in the pages is touched. */
-void bt_kv_store(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k, const float *v, size_t ld);
+typedef void bt_kv_store_fn(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k, const float *v, size_t ld);
 
 /* exp(x) for x <= 88 (above: exp(88)): the project's own, the same operations in scalar and vector form.
  *   n = rint(x * log2 e) to nearest even; r = fma(-n, ln2_hi, x); r = fma(-n, ln2_lo, r);
@@ -128,6 +128,7 @@ typedef struct bt_kernels {
     bt_edge_scale16_fn    *scale16;
     bt_edge_scale64_fn    *scale64;
     bt_edge_rotate_fn     *rotate;
+    bt_kv_store_fn        *kv_store;
     bt_int_matmul_fn      *int_matmul;
     bt_int_unpack4_fn     *int_unpack4;
     bt_int_requant32_fn   *int_requant32;

@@ -13,7 +13,7 @@
  * Elements are f16 (IEEE binary16 bits in uint16_t; elem_bytes 2) or int8 (elem_bytes 1) for the host engines,
  * f32 (elem_bytes 4) for a reference deployment. A head of int8 is q[head_dim] and behind it the f16 bits of its
  * scale s, 2-aligned because head_dim is even then; an element is worth q * s, which f32 holds exactly. It is made
- * (bt_kv_store) as s = f16 of min(max |x| / 127, 65504), nearest even; q = clamp(rint(x / s), -127, 127), nearest
+ * (bt_kv_store_fn) as s = f16 of min(max |x| / 127, 65504), nearest even; q = clamp(rint(x / s), -127, 127), nearest
  * even, or 0 where s is 0: x is a row in f32, both divisions true ones.
  * page_tokens divides 256 and is a power of two. The pages are borrowed: they stay valid
  * while their owner says so. tokens_capacity = number of pages * page_tokens; a reader never looks at a row

@@ -42,18 +42,13 @@ void BT_VARIANT(bt_add)(float *restrict y, const float *restrict x, size_t count
     }
 }
 
-BT_INLINE v16 silu_mul(v16 g, v16 u)
-{
-    return v16_mul(v16_div(g, v16_add(v16_set1(1.0f), v16_exp(v16_neg(g)))), u);
-}
-
 void BT_VARIANT(bt_silu_mul)(float *y, const float *g, const float *u, size_t count)
 {
     size_t i = 0;
-    for (; i + 16 <= count; i += 16) v16_store(y + i, silu_mul(v16_load(g + i), v16_load(u + i)));
+    for (; i + 16 <= count; i += 16) v16_store(y + i, v16_silu_mul(v16_load(g + i), v16_load(u + i)));
     if (i < count) {
         const size_t n = count - i;
-        v16_store_n(y + i, silu_mul(v16_load_n(g + i, n), v16_load_n(u + i, n)), n);
+        v16_store_n(y + i, v16_silu_mul(v16_load_n(g + i, n), v16_load_n(u + i, n)), n);
     }
 }
 

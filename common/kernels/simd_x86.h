@@ -31,6 +31,12 @@ BT_INLINE v16 v16_exp(v16 x)
     return v16_where_ge(v16_mul(p, v16_bits_add_shift(s, 127, 23)), x, v16_set1(BT_EXP_LOW));
 }
 
+/* silu(g) * u in the order of bt_silu_mul_fn. */
+BT_INLINE v16 v16_silu_mul(v16 g, v16 u)
+{
+    return v16_mul(v16_div(g, v16_add(v16_set1(1.0f), v16_exp(v16_neg(g)))), u);
+}
+
 /* The rest of the tree after v16_fold: 8 lanes to one. */
 BT_INLINE float v8_sum(__m256 x)
 {

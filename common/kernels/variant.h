@@ -18,3 +18,4 @@ bt_edge_scale8_fn BT_VARIANT(bt_edge_scale8);
 bt_edge_scale16_fn BT_VARIANT(bt_edge_scale16);
 bt_edge_scale64_fn BT_VARIANT(bt_edge_scale64);
 bt_edge_rotate_fn BT_VARIANT(bt_edge_rotate);
+bt_kv_store_fn BT_VARIANT(bt_kv_store);

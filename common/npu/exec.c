@@ -40,7 +40,8 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) goto out;
     if (x->recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
     x->ones = malloc(h->dim * sizeof *x->ones);
-    if (!x->ones) {
+    x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* both are within the package's limits */
+    if (!x->ones || !x->found) {
         e = bt_fail(fault, BT_ENOMEM, "making an executor");
         goto out;
     }
@@ -58,10 +59,44 @@ void bt_exec_free(bt_exec *x)
     bt_companion_done(&x->companion);
     bt_exec_dynamic_free(x->dynamic);
     free(x->ones);
+    free(x->found);
     free(x);
 }
 
-bt_exec_stats bt_exec_stats_of(const bt_exec *x) { return x->stats; }
+bt_exec_stats bt_exec_stats_of(const bt_exec *x)
+{
+    bt_exec_stats s = x->stats;
+    s.shadow_entries = atomic_load_explicit(&x->shadow_entries, memory_order_relaxed);
+    return s;
+}
+
+/* ---- what instructions touch ---- */
+
+static bool makes_planes(const bt_pkg_inst *i) { return i->op == BT_PKG_QUANTISE || i->op == BT_PKG_INT_SPLIT; }
+
+bt_exec_areas bt_exec_areas_of(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_exec_areas a = {.count = 3};
+    uint32_t *count;
+    bt_int_shadow *shadow;
+    a.area[0] = (bt_companion_area){bt_exec_at(j, i->in0), i->in_stride, false};
+    a.area[1] = (bt_companion_area){bt_exec_at(j, i->out), i->out_stride, true};
+    a.area[2] = (bt_companion_area){bt_exec_at(j, i->in1), makes_planes(i) ? i->out_stride : i->in_stride, makes_planes(i)};
+    if (!makes_planes(i)) return a;
+    bt_exec_shadow_of(j, i, &count, &shadow);
+    a.area[a.count++] = (bt_companion_area){count, sizeof *count, true};
+    a.area[a.count++] = (bt_companion_area){shadow, i->in_width * sizeof *shadow, true};
+    return a;
+}
+
+bool bt_exec_is_dead(const bt_exec_job *j, const bt_pkg_inst *last, uint64_t offset)
+{
+    for (const bt_pkg_inst *i = last + 1; i < j->end; i++) {
+        if (i->in0 == offset || (!makes_planes(i) && (i->in1 == offset || i->aux == offset))) return false;
+        if (i->out == offset || i->in1 == offset || i->aux == offset) return true;
+    }
+    return true;
+}
 
 /* ---- the companion's steps ---- */
 
@@ -100,13 +135,13 @@ static void count_attention(bt_exec_job *j)
     j->x->stats.companion_macs += 2 * pairs * h->heads * h->head_dim;
 }
 
-static void run_inst(bt_exec_job *j, const bt_pkg_inst *i)
+/* Returns how many instructions are done. */
+static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
     const bt_companion *c = &x->companion;
     const bt_pkg_header *h = x->header;
-    const bt_companion_seq seq = {j->io->kv, j->io->pos0, j->io->valid};
-    const bt_companion_rows rows = {&seq, 1, j->rows};
+    const bt_companion_rows rows = {&j->seq, 1, j->rows};
     const size_t t = bt_exec_rows(j, i);
     float *out = bt_exec_at(j, i->out);
     const float *in0 = bt_exec_at(j, i->in0), *in1 = bt_exec_at(j, i->in1);
@@ -124,7 +159,7 @@ static void run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         break;
     case BT_PKG_LINEAR_F16: run_linear_f16(j, i); break;
     case BT_PKG_QK_NORM:
-        bt_companion_rmsnorm(c, out, out, norm_weight(x, i), h->rms_eps, t * i->arg, h->head_dim);
+        bt_companion_qk_norm(c, out, norm_weight(x, i), h->rms_eps, t, i->arg, h->head_dim);
         break;
     case BT_PKG_ROPE:
         bt_companion_rope(c, &rows, out, i->arg, h->head_dim, h->rope_dims, bt_exec_const(x, h->rope_cos),
@@ -143,11 +178,15 @@ static void run_inst(bt_exec_job *j, const bt_pkg_inst *i)
     case BT_PKG_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, i->out_width); break;
     case BT_PKG_SELECT_ROWS: bt_companion_select_rows(c, &rows, j->out, out, in0, i->out_width); break;
     case BT_PKG_QUANTISE: x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_quantise(j, i); break;
-    case BT_PKG_LINEAR: x->dynamic ? bt_exec_dynamic_linear(j, i) : bt_exec_linear(j, i); break;
+    case BT_PKG_LINEAR:
+        if (!x->dynamic) return bt_exec_linear(j, i);
+        bt_exec_dynamic_linear(j, i);
+        break;
     case BT_PKG_QUANTISE32: bt_exec_quantise32(j, i); break;
     case BT_PKG_DEQUANTISE16: bt_exec_dequantise16(j, i); break;
     default: bt_int_exec_run(j, i); break;
     }
+    return i->group;
 }
 
 /* ---- a run ---- */
@@ -195,18 +234,25 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
                      .io = io,
                      .arena = arena,
                      .rows = io->rows,
+                     .seq = {io->kv, io->pos0, io->valid},
+                     .end = inst + program->insts,
                      .out = out == BT_PKG_OUT_NONE   ? 0
                             : out == BT_PKG_OUT_LAST ? 1
                                                      : io->rows};
     uint32_t layer_now = BT_GRAPH_NO_LAYER;
-    for (uint32_t i = 0; i < program->insts; i += inst[i].group) {
-        if (inst[i].layer != layer_now) {
-            layer_now = inst[i].layer;
-            if (io->cancel && atomic_load_explicit(io->cancel, memory_order_relaxed))
-                return bt_fail(fault, BT_ECANCEL, "cancelled");
+    bool is_cancelled = false;
+    bt_companion_begin(&x->companion);
+    for (const bt_pkg_inst *i = inst, *next; i < j.end; i = next) {
+        if (i->layer != layer_now) {
+            layer_now = i->layer;
+            is_cancelled = io->cancel && atomic_load_explicit(io->cancel, memory_order_relaxed);
+            if (is_cancelled) break;
         }
-        run_inst(&j, &inst[i]);
-        if (inst[i].op == BT_PKG_KV_STORE && io->on_kv) io->on_kv(io->ud, inst[i].layer);
+        next = i + run_inst(&j, i);
+        if (i->op != BT_PKG_KV_STORE || !io->on_kv) continue;
+        bt_companion_flush(&x->companion);
+        io->on_kv(io->ud, i->layer);
     }
-    return BT_OK;
+    bt_companion_end(&x->companion);
+    return is_cancelled ? bt_fail(fault, BT_ECANCEL, "cancelled") : BT_OK;
 }

@@ -56,6 +56,7 @@ void bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i)
     const size_t rows = bt_exec_rows(j, i), real = bt_exec_real_rows(j, i), k = i->in_width;
     const float *x = bt_exec_at(j, i->in0);
     int8_t *plane = bt_exec_at(j, i->out);
+    bt_companion_flush(&j->x->companion);
     d->columns = 0;
     for (uint32_t c = 0; c < k; c++)
         for (size_t r = 0; r < real; r++)
@@ -77,7 +78,7 @@ void bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i)
         j->x->companion.kernels->quantise8(to, i->out_stride, from, k, inv, 1, k, NULL, NULL);
         for (size_t c = 0; c < d->columns; c++) to[d->column[c]] = 0;
     }
-    j->x->stats.shadow_entries += (uint64_t)real * d->columns;
+    atomic_fetch_add_explicit(&j->x->shadow_entries, (uint64_t)real * d->columns, memory_order_relaxed);
 }
 
 typedef struct output { /* of one matrix */
@@ -110,6 +111,7 @@ static const bt_int_linear_epilogue epilogue = {.tile8 = tile8};
 void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
+    bt_companion_flush(&x->companion);
     for (size_t g = 0; g < i->group; g++) {
         const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
         const bool is_logits = i[g].out == BT_PKG_NOWHERE;

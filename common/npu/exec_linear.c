@@ -3,46 +3,11 @@
 #include "npu/exec_private.h"
 #include "npu/int_linear.h"
 
+#include <string.h>
+
 _Static_assert((int)BT_PKG_MAX_GROUP == (int)BT_COMPANION_MAX_GROUP, "a group of linears runs as one");
 
 /* ---- quantise ---- */
-
-typedef struct quantise_job {
-    const bt_kernels *kernels;
-    const float *x;
-    int8_t *hi, *lo;
-    bt_int_shadow *shadow; /* NULL: what is beyond the clip is dropped */
-    uint32_t *count;
-    const uint8_t *hot; /* columns whose shadow is kept; NULL: all */
-    size_t rows, k, ld;
-    float inv_scale;
-} quantise_job;
-
-uint32_t bt_exec_keep_hot(bt_int_shadow *s, uint32_t count, const uint8_t *hot)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (hot[s[i].k]) s[kept++] = s[i];
-    return kept;
-}
-
-static void quantise_part(void *ud, size_t part, size_t parts)
-{
-    const quantise_job *q = ud;
-    size_t r0, r1;
-    bt_pool_slice(&r0, &r1, q->rows, 1, part, parts);
-    if (r0 == r1) return;
-    const float *x = q->x + r0 * q->k;
-    bt_int_shadow *shadow = q->shadow ? q->shadow + r0 * q->k : NULL;
-    uint32_t *count = q->shadow ? q->count + r0 : NULL;
-    int8_t *hi = q->hi + r0 * q->ld;
-    if (!q->lo) q->kernels->quantise8(hi, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k, shadow, count);
-    else
-        q->kernels->quantise16(hi, q->lo + r0 * q->ld, q->ld, x, q->k, q->inv_scale, r1 - r0, q->k, shadow,
-                               count);
-    for (size_t r = r0; q->hot && r < r1; r++)
-        q->count[r] = bt_exec_keep_hot(q->shadow + r * q->k, q->count[r], q->hot);
-}
 
 void bt_exec_shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **count, bt_int_shadow **shadow)
 {
@@ -55,52 +20,114 @@ void bt_exec_shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **co
     *shadow = bt_exec_at(j, i->aux + bt_pkg_shadow_counts_bytes(rows));
 }
 
-void bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i)
+/* Drops the entries of columns that are not hot from s[count]; how many are left. */
+static uint32_t keep_hot(bt_int_shadow *s, uint32_t count, const uint8_t *hot)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (hot[s[i].k]) s[kept++] = s[i];
+    return kept;
+}
+
+void bt_exec_finish_shadow(bt_exec_job *j, const bt_pkg_inst *i, uint32_t *count, bt_int_shadow *shadow, size_t r0, size_t n)
 {
     const bt_pkg_site *site = &bt_pkg_sites(j->x->pkg)[i->site];
-    quantise_job q = {.kernels = j->x->companion.kernels,
-                      .x = bt_exec_at(j, i->in0),
-                      .hi = bt_exec_at(j, i->out),
-                      .lo = bt_exec_at(j, i->in1),
-                      .rows = bt_exec_rows(j, i),
-                      .k = i->in_width,
-                      .ld = i->out_stride,
-                      .inv_scale = site->inv_scale};
-    bt_exec_shadow_of(j, i, &q.count, &q.shadow);
-    if (q.shadow && site->shadow == BT_SHADOW_CHANNEL) q.hot = bt_exec_const(j->x, site->hot);
-    bt_pool_run(bt_companion_pool_for(&j->x->companion, q.rows * q.k), quantise_part, &q);
-    for (size_t r = 0; q.shadow && r < bt_exec_real_rows(j, i); r++) j->x->stats.shadow_entries += q.count[r];
+    const uint8_t *hot = site->shadow == BT_SHADOW_CHANNEL ? bt_exec_const(j->x, site->hot) : NULL;
+    const size_t real = bt_exec_real_rows(j, i);
+    uint64_t sum = 0;
+    for (size_t r = 0; r < n; r++) {
+        if (hot) count[r] = keep_hot(shadow + r * i->in_width, count[r], hot);
+        if (r0 + r < real) sum += count[r];
+    }
+    atomic_fetch_add_explicit(&j->x->shadow_entries, sum, memory_order_relaxed);
+}
+
+static void quantise_rows(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch)
+{
+    bt_exec_job *j = ud;
+    const bt_pkg_inst *i = what;
+    const bt_pkg_site *site = &bt_pkg_sites(j->x->pkg)[i->site];
+    const bt_kernels *kernels = j->x->companion.kernels;
+    const size_t k = i->in_width, ld = i->out_stride;
+    int8_t *hi = bt_exec_at(j, i->out), *lo = bt_exec_at(j, i->in1);
+    uint32_t *count;
+    bt_int_shadow *shadow;
+    (void)scratch;
+    bt_exec_shadow_of(j, i, &count, &shadow);
+    if (shadow) count += r0, shadow += r0 * k;
+    if (!lo) kernels->quantise8(hi + r0 * ld, ld, x, k, site->inv_scale, n, k, shadow, count);
+    else kernels->quantise16(hi + r0 * ld, lo + r0 * ld, ld, x, k, site->inv_scale, n, k, shadow, count);
+    if (shadow) bt_exec_finish_shadow(j, i, count, shadow, r0, n);
+}
+
+void bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_companion *c = &j->x->companion;
+    const bt_exec_areas a = bt_exec_areas_of(j, i);
+    const float *x = bt_exec_at(j, i->in0);
+    bt_companion_step(c, bt_exec_rows(j, i), i->in_width, x, a.area, a.count, quantise_rows, j, i);
+    if (bt_exec_is_dead(j, i, i->in0)) bt_companion_drop(c, x);
 }
 
 /* ---- scale ---- */
+
+/* Where results go that are quantised at once, tile by tile. */
+typedef struct planes {
+    int8_t *hi, *lo;
+    size_t ld, k;
+    float inv_scale;
+    bt_int_shadow *shadow; /* [rows, k]: the entries of a tile from its first column on, until they are gathered; NULL: none */
+    uint8_t *found;        /* [rows, panels of k]: how many, at the tile's first panel */
+} planes;
 
 typedef struct output { /* of one matrix */
     const bt_kernels *kernels;
     float *y;
     size_t ld;
     const float *scale, *bias;
+    bt_edge_then then;
+    const planes *planes; /* NULL: y is what is wanted */
 } output;
+
+static void quantise_tile(const output *o, const float *y, size_t row, size_t rows, size_t n, size_t cols)
+{
+    const planes *p = o->planes;
+    const size_t bytes = n + cols == p->k ? p->ld - n : cols; /* padding too */
+    _Static_assert(BT_INT_LINEAR_COLS <= UINT8_MAX, "the entries of a tile's row are counted in a byte");
+    for (const size_t end = row + rows; row < end; row++, y += o->ld) {
+        bt_int_shadow *shadow = p->shadow ? p->shadow + row * p->k + n : NULL;
+        uint32_t count = 0;
+        int8_t *hi = p->hi + row * p->ld + n;
+        if (!p->lo) o->kernels->quantise8(hi, bytes, y, cols, p->inv_scale, 1, cols, shadow, &count);
+        else o->kernels->quantise16(hi, p->lo + row * p->ld + n, bytes, y, cols, p->inv_scale, 1, cols, shadow, &count);
+        for (uint32_t i = 0; i < count; i++) shadow[i].k += (uint32_t)n;
+        if (shadow) p->found[row * bt_int_panels(p->k) + n / 16] = (uint8_t)count;
+    }
+}
 
 static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
 {
     const output *o = ud;
-    o->kernels->scale8(o->y + row * o->ld + n, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n,
-                       o->bias ? o->bias + n : NULL, rows, cols);
+    float *y = o->y + row * o->ld + n;
+    o->kernels->scale8(y, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, rows, cols, o->then);
+    if (o->planes) quantise_tile(o, y, row, rows, n, cols);
 }
 
 static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi,
                    const int32_t *lo)
 {
     const output *o = ud;
-    o->kernels->scale16(o->y + row * o->ld + n, o->ld, hi, lo, BT_INT_LINEAR_COLS, o->scale + n,
-                        o->bias ? o->bias + n : NULL, rows, cols);
+    float *y = o->y + row * o->ld + n;
+    o->kernels->scale16(y, o->ld, hi, lo, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, rows, cols, o->then);
+    if (o->planes) quantise_tile(o, y, row, rows, n, cols);
 }
 
 static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc)
 {
     const output *o = ud;
-    o->kernels->scale64(o->y + row * o->ld + n, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n,
-                        o->bias ? o->bias + n : NULL, 1, cols);
+    float *y = o->y + row * o->ld + n;
+    o->kernels->scale64(y, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, 1, cols, o->then);
+    if (o->planes) quantise_tile(o, y, row, 1, n, cols);
 }
 
 static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
@@ -154,16 +181,105 @@ void bt_exec_group_run(const bt_exec_group *group)
                                 .paired = group->paired,
                                 .in = &group->in,
                                 .epilogue = group->epilogue}};
+    bt_companion_flush(group->companion);
     bt_int_linear_begin(&job.linear);
     bt_pool_run(group->companion->pool, group_part, &job);
 }
 
-void bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
+/* ---- what is done with the results at once ---- */
+
+/* Instructions behind a group of LINEARs that its epilogue does too, where nothing else reads what passes between them. NULL: not so. */
+typedef struct follow {
+    const bt_pkg_inst *add;      /* a LINEAR into the residual stream */
+    const bt_pkg_inst *silu_mul; /* gate and up */
+    const bt_pkg_inst *quantise; /* silu_mul's result */
+} follow;
+
+static bool is_same_shape(const bt_pkg_inst *a, const bt_pkg_inst *b)
+{
+    return a->out_rows == b->out_rows && a->out_width == b->out_width;
+}
+
+/* Planes that may be written while the linears still read theirs. */
+static bool is_apart(const bt_exec_job *j, const bt_pkg_inst *linear, const bt_pkg_inst *quantise)
+{
+    const size_t rows = bt_exec_rows(j, linear);
+    const bt_exec_areas out = bt_exec_areas_of(j, quantise);
+    uint32_t *count;
+    bt_int_shadow *shadow;
+    bt_exec_shadow_of(j, linear, &count, &shadow);
+    const bt_companion_area in[] = {{bt_exec_at(j, linear->in0), linear->in_stride, false},
+                                    {bt_exec_at(j, linear->in1), linear->in_stride, false},
+                                    {count, sizeof *count, false},
+                                    {shadow, linear->in_width * sizeof *shadow, false}};
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
+        for (size_t o = 0; o < out.count; o++) {
+            const uintptr_t p = (uintptr_t)in[i].at, q = (uintptr_t)out.area[o].at;
+            if (p && q && out.area[o].is_written && p < q + rows * out.area[o].stride && q < p + rows * in[i].stride) return false;
+        }
+    return true;
+}
+
+static follow follow_of(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_pkg_inst *next = i + i->group;
+    const bt_pkg_tensor *t = bt_pkg_tensors(j->x->pkg);
+    follow f = {NULL, NULL, NULL};
+    if (next == j->end || i->out == BT_PKG_NOWHERE) return f;
+    if (i->group == 1 && next->op == BT_PKG_ADD && next->in1 == i->out && next->out != i->out && is_same_shape(i, next) &&
+        bt_exec_is_dead(j, next, i->out))
+        f.add = next;
+    if (i->group == 2 && next->op == BT_PKG_SILU_MUL && next->out == i[0].out && next->in1 == i[1].out && is_same_shape(&i[0], next) &&
+        is_same_shape(&i[1], next) && t[i[0].tensor].bits == t[i[1].tensor].bits && bt_exec_is_dead(j, next, i[1].out))
+        f.silu_mul = next;
+    next++;
+    if (f.silu_mul && next < j->end && next->op == BT_PKG_QUANTISE && next->in0 == i->out && is_same_shape(i, next) &&
+        bt_exec_is_dead(j, next, i->out) && is_apart(j, i, next))
+        f.quantise = next;
+    return f;
+}
+
+/* Entries were listed tile by tile: closes the gaps between them. */
+static void gather_rows(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
+{
+    bt_exec_job *j = ud;
+    const bt_pkg_inst *i = what;
+    const size_t k = i->in_width, panels = bt_int_panels(k);
+    uint32_t *count;
+    bt_int_shadow *shadow;
+    (void)none, (void)scratch;
+    bt_exec_shadow_of(j, i, &count, &shadow);
+    for (size_t r = r0; r < r0 + n; r++) {
+        const uint8_t *found = j->x->found + r * panels;
+        bt_int_shadow *row = shadow + r * k;
+        count[r] = 0;
+        for (size_t p = 0; p < panels; p++)
+            if (found[p]) {
+                memmove(row + count[r], row + 16 * p, found[p] * sizeof *row);
+                count[r] += found[p];
+            }
+    }
+    bt_exec_finish_shadow(j, i, count + r0, shadow + r0 * k, r0, n);
+}
+
+static planes planes_of(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    uint32_t *count;
+    planes p = {.hi = bt_exec_at(j, i->out), .lo = bt_exec_at(j, i->in1), .ld = i->out_stride, .k = i->in_width,
+                .inv_scale = bt_pkg_sites(j->x->pkg)[i->site].inv_scale, .found = j->x->found};
+    bt_exec_shadow_of(j, i, &count, &p.shadow);
+    if (p.shadow) memset(p.found, 0, bt_exec_rows(j, i) * bt_int_panels(p.k));
+    return p;
+}
+
+size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
     const bool is_logits = i->out == BT_PKG_NOWHERE;
+    const follow then = follow_of(j, i);
     bt_exec_group group;
     output out[BT_PKG_MAX_GROUP];
+    planes p;
     /* the caller's memory has no padding */
     bt_exec_group_begin(&group, j, i, is_logits ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i), &epilogue);
     for (size_t g = 0; g < group.group; g++) {
@@ -175,7 +291,15 @@ void bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
                           .bias = bt_exec_const(x, t->bias)};
         group.m[g].ud = &out[g];
     }
+    if (then.add) out[0].y = bt_exec_at(j, then.add->out), out[0].then = BT_EDGE_ADD;
+    if (then.silu_mul) group.paired = true, out[1].y = out[0].y, out[1].then = BT_EDGE_SILU_MUL;
+    if (then.quantise) p = planes_of(j, then.quantise), out[1].planes = &p;
     bt_exec_group_run(&group);
+    if (then.quantise && p.shadow) {
+        const bt_exec_areas a = bt_exec_areas_of(j, then.quantise);
+        bt_companion_step(&x->companion, group.in.rows, then.quantise->in_width, NULL, a.area, a.count, gather_rows, j, then.quantise);
+    }
+    return group.group + !!then.add + !!then.silu_mul + !!then.quantise;
 }
 
 size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg)

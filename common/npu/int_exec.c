@@ -16,7 +16,6 @@ typedef struct rows_job {
     bt_exec_job *j;
     const bt_pkg_inst *i;
     const bt_pkg_int_params *params;
-    uint32_t *count; bt_int_shadow *shadow; /* INT_SPLIT */
     atomic_size_t next;                     /* INT_ATTENTION: the next unit to take */
 } rows_job;
 
@@ -53,7 +52,7 @@ static void rope_rows(const rows_job *r, size_t r0, size_t n)
                                          sin + (io->pos0 + row) * half, (h->flags & BT_PKG_FLAG_NEOX) != 0);
 }
 
-static void rotate_rows(const rows_job *r, size_t r0, size_t n, size_t part)
+static void rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 {
     const bt_exec *x = r->j->x;
     const bt_companion_rotation *r2 = &x->r2;
@@ -62,39 +61,39 @@ static void rotate_rows(const rows_job *r, size_t r0, size_t n, size_t part)
     x->companion.kernels->int_rotate16((int32_t *)bt_exec_at(r->j, r->i->out) + r0 * width, width,
                                        (const int16_t *)bt_exec_at(r->j, r->i->in0) + r0 * width, width, n,
                                        turn ? x->header->r2.blocks : width, r2->h_base, turn ? r2->base : 0, turn ? r2->log2 : 0, r2->sign,
-                                       mul_of(r->params, 0), bt_companion_scratch(&x->companion, part));
+                                       mul_of(r->params, 0), scratch);
 }
 
 static void split_rows(const rows_job *r, size_t r0, size_t n)
 {
     const bt_exec *x = r->j->x;
     const bt_pkg_inst *i = r->i;
-    const bt_pkg_site *site = &bt_pkg_sites(x->pkg)[i->site];
     const size_t k = i->in_width, ld = i->out_stride;
     const int32_t *from = (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * k;
     int8_t *hi = (int8_t *)bt_exec_at(r->j, i->out) + r0 * ld;
-    const uint8_t *hot = r->shadow && site->shadow == BT_SHADOW_CHANNEL ? bt_exec_const(x, site->hot) : NULL;
-    bt_int_shadow *shadow = r->shadow ? r->shadow + r0 * k : NULL;
-    uint32_t *count = r->shadow ? r->count + r0 : NULL;
+    uint32_t *count;
+    bt_int_shadow *shadow;
+    bt_exec_shadow_of(r->j, i, &count, &shadow);
+    if (shadow) count += r0, shadow += r0 * k;
     if (i->in1 == BT_PKG_NOWHERE) x->companion.kernels->int_split8(hi, ld, from, k, n, k, shadow, count);
     else x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, k, n, k, shadow, count);
-    for (size_t row = r0; hot && row < r0 + n; row++) r->count[row] = bt_exec_keep_hot(r->shadow + row * k, r->count[row], hot);
+    if (shadow) bt_exec_finish_shadow(r->j, i, count, shadow, r0, n);
 }
 
-static void rows_part(void *ud, size_t part, size_t parts)
+static void do_rows(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
 {
-    const rows_job *r = ud;
-    const bt_pkg_inst *i = r->i;
-    const bt_kernels *kernels = r->j->x->companion.kernels;
-    size_t r0, r1;
-    bt_pool_slice(&r0, &r1, bt_exec_rows(r->j, i), 1, part, parts);
-    const size_t n = r1 - r0, first = r0 * i->out_width, count = n * i->out_width;
-    if (!n) return;
+    bt_exec_job *j = ud;
+    const bt_pkg_inst *i = what;
+    const bt_kernels *kernels = j->x->companion.kernels;
+    /* params: any constant where the operator takes none */
+    const rows_job job = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params)}, *r = &job;
+    const size_t first = r0 * i->out_width, count = n * i->out_width;
+    (void)none;
     switch (i->op) {
     case BT_PKG_INT_RMSNORM: norm_rows(r, r0, n); break;
     case BT_PKG_INT_QK_NORM: qk_norm_rows(r, r0, n); break;
     case BT_PKG_INT_ROPE: rope_rows(r, r0, n); break;
-    case BT_PKG_INT_ROTATE: rotate_rows(r, r0, n, part); break;
+    case BT_PKG_INT_ROTATE: rotate_rows(r, r0, n, scratch); break;
     case BT_PKG_INT_SILU_MUL:
         kernels->int_silu_mul16((int32_t *)bt_exec_at(r->j, i->out) + first, (const int16_t *)bt_exec_at(r->j, i->in0) + first,
                                 (const int16_t *)bt_exec_at(r->j, i->in1) + first, count, mul_of(r->params, 0), mul_of(r->params, 1));
@@ -139,6 +138,7 @@ static void run_attention(rows_job *r)
 {
     const bt_pkg_header *h = r->j->x->header;
     const uint64_t n = r->j->io->valid, pairs = n * r->j->io->pos0 + n * (n + 1) / 2;
+    bt_companion_flush(&r->j->x->companion);
     bt_pool_run(r->j->x->companion.pool, attention_part, r);
     r->j->x->stats.npu_macs += 2 * pairs * h->heads * h->head_dim;
 }
@@ -214,19 +214,17 @@ static void run_linear(bt_exec_job *j, const bt_pkg_inst *i)
 
 void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i)
 {
-    rows_job r = {.j = j, .i = i};
     if (i->op == BT_PKG_INT_LINEAR) {
         run_linear(j, i);
         return;
     }
-    r.params = bt_exec_const(j->x, (uint32_t)i->params); /* any constant where the operator takes none */
     if (i->op == BT_PKG_INT_ATTENTION) {
+        rows_job r = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params)};
         run_attention(&r);
         return;
     }
-    if (i->op == BT_PKG_INT_SPLIT) bt_exec_shadow_of(j, i, &r.count, &r.shadow);
-    bt_pool_run(bt_companion_pool_for(&j->x->companion, bt_exec_rows(j, i) * i->out_width), rows_part, &r);
-    for (size_t row = 0; r.shadow && row < bt_exec_real_rows(j, i); row++) j->x->stats.shadow_entries += r.count[row];
+    const bt_exec_areas a = bt_exec_areas_of(j, i);
+    bt_companion_step(&j->x->companion, bt_exec_rows(j, i), i->out_width, NULL, a.area, a.count, do_rows, j, i);
 }
 
 size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg)

@@ -45,7 +45,7 @@ static void fill(uint8_t *page, const bt_kv_view *v, uint32_t layer)
     for (size_t i = 0; i < v->kv_heads * v->head_dim; i++) x[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
     bt_kv_view one = *v;
     one.page = &page;
-    for (size_t t = 0; t < PAGE; t++) bt_kv_store(&one, layer, t, 1, x, x, 0);
+    for (size_t t = 0; t < PAGE; t++) bt_kernels_select("ref")->kv_store(&one, layer, t, 1, x, x, 0);
 }
 
 static double seconds_since(int64_t begin_us) { return (double)(bt_clock_us() - begin_us) * 1e-6; }

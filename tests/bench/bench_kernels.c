@@ -164,7 +164,7 @@ static void run_quantise16(const edge *e, const bt_kernels *k, size_t at, size_t
 }
 static void run_scale8(const edge *e, const bt_kernels *k, size_t at, size_t rows)
 {
-    k->scale8(e->x + at, EDGE_WIDTH, e->acc + at, EDGE_WIDTH, e->scale, NULL, rows, EDGE_WIDTH);
+    k->scale8(e->x + at, EDGE_WIDTH, e->acc + at, EDGE_WIDTH, e->scale, NULL, rows, EDGE_WIDTH, BT_EDGE_STORE);
 }
 static void run_rotate(const edge *e, const bt_kernels *k, size_t at, size_t rows)
 {
@@ -258,7 +258,7 @@ static figure bench_attention(const machine *m, size_t t, size_t pos0)
     float *k = bench_bytes((pos0 + t) * row * sizeof *k);
     for (size_t i = 0; i < (pos0 + t) * row; i++) k[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
     for (size_t i = 0; i < count; i++) q[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
-    bt_kv_store(&kv, 0, 0, pos0 + t, k, k, row);
+    bt_kernels_select("ref")->kv_store(&kv, 0, 0, pos0 + t, k, k, row);
     attention a = {
         m->kernels->attn, &kv, out, q, bench_bytes(m->threads * bt_attn_scratch_bytes(DIM)), t, pos0};
     const size_t checked = t > 2 ? t - 2 : 0;

@@ -56,7 +56,7 @@ static sequence sequence_new(size_t tokens, size_t page_tokens, uint32_t elem_by
     s.k = taken(tokens * KV_WIDTH * sizeof *s.k);
     s.v = taken(tokens * KV_WIDTH * sizeof *s.v);
     for (size_t i = 0; i < tokens * KV_WIDTH; i++) s.k[i] = unit(), s.v[i] = unit();
-    bt_kv_store(&s.kv, LAYER, 0, tokens, s.k, s.v, KV_WIDTH);
+    bt_kernels_select("ref")->kv_store(&s.kv, LAYER, 0, tokens, s.k, s.v, KV_WIDTH);
     return s;
 }
 
@@ -336,8 +336,8 @@ static void rows_of_batches_of_one_are_stored_as_they_would_be_alone(void **stat
             bt_companion_kv_store(&c, &r, LAYER, k, v, KV_WIDTH);
             for (size_t i = 0; i < N; i++) {
                 sequence want = sequence_new(20, 16, elem_bytes, 0);
-                bt_kv_store(&want.kv, LAYER, 0, 20, s[i].k, s[i].v, KV_WIDTH);
-                bt_kv_store(&want.kv, LAYER, seq[i].pos0, seq[i].valid, k + i * rows * KV_WIDTH, v + i * rows * KV_WIDTH, KV_WIDTH);
+                bt_kernels_select("ref")->kv_store(&want.kv, LAYER, 0, 20, s[i].k, s[i].v, KV_WIDTH);
+                bt_kernels_select("ref")->kv_store(&want.kv, LAYER, seq[i].pos0, seq[i].valid, k + i * rows * KV_WIDTH, v + i * rows * KV_WIDTH, KV_WIDTH);
                 for (size_t p = 0; p < want.pages; p++) assert_memory_equal(want.page[p], s[i].page[p], want.page_bytes);
                 sequence_free(&want);
                 sequence_free(&s[i]);

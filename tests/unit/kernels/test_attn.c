@@ -55,7 +55,7 @@ static problem problem_new(size_t t, size_t pos0, size_t heads, size_t g, size_t
     p.q = floats_rnd((t - 1) * p.ldq + heads * d, 20);
     p.k = floats_rnd(tokens * g * d, 20);
     p.v = floats_rnd(tokens * g * d, 6e4f);
-    bt_kv_store(&p.c.view, 1, 0, tokens, p.k, p.v, g * d);
+    bt_kernels_select("ref")->kv_store(&p.c.view, 1, 0, tokens, p.k, p.v, g * d);
     p.out_count = (t - 1) * p.ldo + heads * d;
     p.want = floats_new(p.out_count);
     void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
@@ -244,7 +244,7 @@ static void stores_rounded_rows_and_touches_nothing_else(void **state)
         for (size_t i = 0; i < d; i++) k[2 * ld + i] = (float)i * 1e-8f;        /* subnormal scale */
         for (size_t i = 0; i < d; i++) k[3 * ld + i] = (float)i - 9.5f;         /* ties of x / s among them */
         k[3 * ld] = 127, k[4 * ld] = -3e38f;                                    /* scale 1; the greatest scale */
-        bt_kv_store(&c.view, 1, pos0, t, k, v, ld);
+        bt_kernels_select("ref")->kv_store(&c.view, 1, pos0, t, k, v, ld);
         for (size_t row = 0; row < 3 * 2 * 64 * g; row++) {
             const size_t layer = row / (2 * 64 * g), is_v = row / (64 * g) % 2, token = row / g % 64, head = row % g;
             const uint8_t *got = c.pages[token / 16] + ((layer * 2 + is_v) * 16 + token % 16) * g * bytes + head * bytes;
@@ -272,7 +272,7 @@ static void int8_rows_are_within_half_a_step_and_keep_their_largest_element(void
     cache c = cache_new(1, 1, d, 256, 256, 1);
     float *k = floats_new(256 * d);
     for (size_t i = 0; i < 256 * d; i++) k[i] = rnd_unit() * (float)(1 + i / d);
-    bt_kv_store(&c.view, 0, 0, 256, k, k, d);
+    bt_kernels_select("ref")->kv_store(&c.view, 0, 0, 256, k, k, d);
     for (size_t t = 0; t < 256; t++) {
         const uint8_t *row = bt_kv_view_row(&c.view, 0, 0, t, 0);
         uint16_t bits;

@@ -43,7 +43,7 @@ static long quantised(float x, float inv)
 
 static void quantise8_case(const bt_kernels *v, size_t t, size_t k, int with_shadow)
 {
-    const size_t ldx = k + rnd_below(3), ldy = (k + 63) / 64 * 64, count = (t - 1) * ldx + k;
+    const size_t ldx = k + rnd_below(3), ldy = (k + 15) / 16 * 16 + 16 * rnd_below(5), count = (t - 1) * ldx + k;
     const float inv = 7.9f;
     float *x = inputs_new(count, 1 / inv);
     int8_t *y = bytes_new(t * ldy, 1);
@@ -68,7 +68,7 @@ static void quantise8_case(const bt_kernels *v, size_t t, size_t k, int with_sha
 
 static void quantise16_case(const bt_kernels *v, size_t t, size_t k, int with_shadow)
 {
-    const size_t ldx = k + rnd_below(3), ldy = (k + 63) / 64 * 64 + 64 * rnd_below(2),
+    const size_t ldx = k + rnd_below(3), ldy = (k + 15) / 16 * 16 + 16 * rnd_below(5),
                  count = (t - 1) * ldx + k;
     const float inv = 130.1f;
     float *x = inputs_new(count, 1 / inv);
@@ -139,14 +139,21 @@ static void quantise_equals_ref_over_all_magnitudes(void **state)
     }
 }
 
-/* (float)a * scale + bias, each step rounded once; a in s64, at most 2^53. */
-static float scaled(int64_t a, float scale, const float *bias)
+/* (float)a * scale + bias, each step rounded once; a in s64, at most 2^53. y: what stood there. */
+static float scaled(int64_t a, float scale, const float *bias, float y, bt_edge_then then)
 {
     const volatile float f = (float)(double)a, product = f * scale;
-    return bias ? product + *bias : product;
+    const volatile float v = bias ? product + *bias : product;
+    if (then == BT_EDGE_STORE) return v;
+    if (then == BT_EDGE_ADD) return v + y;
+    const volatile float below = 1.0f + bt_exp1(-y), silu = y / below;
+    return silu * v;
 }
 
-static void scale_all(const bt_kernels *v)
+/* Scales big enough that every rounding shows; with SILU_MUL small enough that nothing becomes a NaN. */
+static float *scales_new(size_t n, bt_edge_then then) { return floats_rnd(n, then == BT_EDGE_SILU_MUL ? 1e3f : 1e10f); }
+
+static void scale_then(const bt_kernels *v, bt_edge_then then)
 {
     for (size_t i = 0; i < COUNT(widths); i++)
         for (size_t t = 1; t <= 3; t++)
@@ -156,8 +163,9 @@ static void scale_all(const bt_kernels *v)
                 const size_t bytes = ((t - 1) * ldy + n) * sizeof(float);
                 int32_t *hi = bytes_new(count * sizeof *hi, 4), *lo = bytes_new(count * sizeof *lo, 4);
                 int64_t *acc = bytes_new(count * sizeof *acc, 8);
-                float *scale = floats_rnd(n, 1e10f), *bias = with_bias ? floats_rnd(n, 1e10f) : NULL;
-                float *y = floats_new((t - 1) * ldy + n), *want = floats_copy(y, (t - 1) * ldy + n);
+                float *scale = scales_new(n, then), *bias = with_bias ? scales_new(n, then) : NULL;
+                float *from = floats_rnd((t - 1) * ldy + n, 100), *y = floats_copy(from, (t - 1) * ldy + n);
+                float *want = floats_copy(from, (t - 1) * ldy + n);
                 for (size_t j = 0; j < count; j++) {
                     hi[j] = (int32_t)rnd() >> rnd_below(32), lo[j] = (int32_t)rnd() >> rnd_below(32);
                     if (rnd() % 16 == 0) hi[j] = rnd() % 2 ? INT32_MIN : INT32_MAX;
@@ -168,18 +176,26 @@ static void scale_all(const bt_kernels *v)
 #define EACH(value)                                                                                          \
     for (size_t row = 0; row < t; row++)                                                                     \
         for (size_t j = 0, at = row * ld; j < n; j++, at++)                                                  \
-    want[row * ldy + j] = scaled(value, scale[j], bias ? bias + j : NULL)
+    want[row * ldy + j] = scaled(value, scale[j], bias ? bias + j : NULL, from[row * ldy + j], then)
                 EACH(hi[at]);
-                v->scale8(y, ldy, hi, ld, scale, bias, t, n);
+                v->scale8(y, ldy, hi, ld, scale, bias, t, n, then);
                 assert_memory_equal(y, want, bytes);
+                memcpy(y, from, bytes);
                 EACH(256 * (int64_t)hi[at] + lo[at]);
-                v->scale16(y, ldy, hi, lo, ld, scale, bias, t, n);
+                v->scale16(y, ldy, hi, lo, ld, scale, bias, t, n, then);
                 assert_memory_equal(y, want, bytes);
+                memcpy(y, from, bytes);
                 EACH(acc[at]);
-                v->scale64(y, ldy, acc, ld, scale, bias, t, n);
+                v->scale64(y, ldy, acc, ld, scale, bias, t, n, then);
                 assert_memory_equal(y, want, bytes);
-                free(hi), free(lo), free(acc), free(scale), free(bias), free(y), free(want);
+                free(hi), free(lo), free(acc), free(scale), free(bias), free(from), free(y), free(want);
             }
+}
+static void scale_all(const bt_kernels *v)
+{
+    scale_then(v, BT_EDGE_STORE);
+    scale_then(v, BT_EDGE_ADD);
+    scale_then(v, BT_EDGE_SILU_MUL);
 }
 static void scale_rounds_the_conversion_the_product_and_the_sum(void **state)
 {

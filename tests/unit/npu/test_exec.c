@@ -372,7 +372,7 @@ static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *
     plain_linear(p->pkg, l, BT_WEIGHT_V, n, t, v);
     plain_heads(p, l, BT_WEIGHT_Q_NORM, q, h->heads);
     plain_heads(p, l, BT_WEIGHT_K_NORM, k, h->kv_heads);
-    bt_kv_store(kv, l, 0, t, k, v, kv_width);
+    bt_kernels_select("ref")->kv_store(kv, l, 0, t, k, v, kv_width);
     p->k->attn(a, q_width, q, q_width, kv, l, t, 0, h->heads, 0, h->heads, h->attn_scale, scratch);
     plain_linear(p->pkg, l, BT_WEIGHT_O, a, t, n);
     p->k->add(x, n, t * h->dim);

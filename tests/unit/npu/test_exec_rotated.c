@@ -204,7 +204,7 @@ static bt_exec_stats run_linear(const world *w, const char *recipe, const float 
     const bt_pkg_inst *i = bt_pkg_const_at(pkg, p->code);
     uint8_t *arena = engine_kit_alloc(p->arena_bytes);
     const bt_exec_io io = {.valid = ROWS, .rows = ROWS};
-    bt_exec_job j = {.x = e, .program = p, .io = &io, .arena = arena, .rows = ROWS};
+    bt_exec_job j = {.x = e, .program = p, .io = &io, .arena = arena, .rows = ROWS, .end = i + p->insts};
     assert_int_equal(p->seq, ROWS);
     while (i->op != BT_PKG_QUANTISE || i->layer != 1) i++;
     memcpy(arena + i->in0, x, (size_t)ROWS * i->in_width * sizeof *x);
@@ -212,7 +212,8 @@ static bt_exec_stats run_linear(const world *w, const char *recipe, const float 
     for (size_t r = 0; r < ROWS; r++) memcpy(plane + r * i->in_width, arena + i->out + r * i->out_stride, i->in_width);
     while (i->op != BT_PKG_LINEAR) i++;
     assert_int_equal(bt_pkg_tensors(pkg)[i->tensor].weight, BT_WEIGHT_Q);
-    (e->dynamic ? bt_exec_dynamic_linear : bt_exec_linear)(&j, i);
+    if (e->dynamic) bt_exec_dynamic_linear(&j, i);
+    else assert_int_equal(bt_exec_linear(&j, i), i->group);
     memcpy(y, arena + i->out, (size_t)ROWS * i->out_width * sizeof *y);
     const bt_exec_stats s = bt_exec_stats_of(e);
     bt_exec_free(e);
