@@ -3,12 +3,14 @@
 
 #include <time.h>
 
-int64_t bt_clock_us(void)
+int64_t bt_clock_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);   /* cannot fail for this clock */
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
+
+int64_t bt_clock_us(void) { return bt_clock_ns() / 1000; }
 
 int64_t bt_clock_wall_s(void)
 {

@@ -5,6 +5,7 @@
 /* Monotonic time since an arbitrary moment of this machine; the only place that calls clock_gettime.
  * Never compare the values of two processes: send durations. */
 int64_t bt_clock_us(void);
+int64_t bt_clock_ns(void);
 static inline int64_t bt_clock_ms(void) { return bt_clock_us() / 1000; }
 /* Seconds since 1970, for people and for the `created` field of HTTP answers; never for intervals. */
 int64_t bt_clock_wall_s(void);

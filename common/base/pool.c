@@ -18,12 +18,14 @@
 #include <unistd.h>
 
 #define THREADS_MAX 256u
-#define SPIN_US     20
+#define SPIN_US     50
+#define AWAKE_US    1000
 
 typedef struct worker {
-    bt_pool  *pool;
-    size_t    part;
-    pthread_t thread;
+    _Alignas(64) bt_pool *pool;
+    size_t      part;
+    pthread_t   thread;
+    _Atomic int cpu;                        /* where it last began a part, or was sent; -1: not known */
 } worker;
 
 struct bt_pool {
@@ -36,6 +38,8 @@ struct bt_pool {
     _Atomic uint32_t sleepers;         /* threads in, or about to enter, the futex */
     _Atomic uint32_t remaining;        /* futex: the caller waits for 0 */
     _Atomic uint32_t caller_sleeps;
+    int              caller_cpu;       /* at the last run */
+    cpu_set_t        allowed;          /* cores that threads may use */
     worker           workers[];
 };
 
@@ -58,23 +62,26 @@ static inline void relax(void)
 #endif
 }
 
-/* Spin until *word is (or, with `change`, is no longer) value. False: gave up. */
+/* Wait awake until *word is (or, with `change`, is no longer) value. False: gave up. Waking a thread takes 30 to 90 us, more than most serial
+ * stretches between two runs, and who slept through one would make the other side sleep too. After SPIN_US others may have the core. */
 static bool spin(const bt_pool *p, _Atomic uint32_t *word, uint32_t value, bool change)
 {
-    const int64_t end_us = bt_clock_us() + SPIN_US;
-    do {
-        for (int i = 0; i < 64; i++) {
+    if (!p->may_spin) return (atomic_load_explicit(word, memory_order_acquire) != value) == change;
+    const int64_t begin_us = bt_clock_us();
+    for (int64_t spent_us = 0; spent_us < AWAKE_US; spent_us = bt_clock_us() - begin_us) {
+        const bool yields = spent_us >= SPIN_US;
+        for (int i = 0; i < (yields ? 1 : 64); i++) {
             if ((atomic_load_explicit(word, memory_order_acquire) != value) == change) return true;
-            if (!p->may_spin) return false;
-            relax();
+            if (yields) (void)sched_yield();
+            else relax();
         }
-    } while (bt_clock_us() < end_us);
+    }
     return false;
 }
 
 static void *worker_main(void *arg)
 {
-    const worker *w = arg;
+    worker *w = arg;
     bt_pool *p = w->pool;
     for (uint32_t seen = 0;; seen++) {
         if (!spin(p, &p->generation, seen, true)) {
@@ -84,6 +91,8 @@ static void *worker_main(void *arg)
             atomic_fetch_sub(&p->sleepers, 1);
         }
         if (!p->fn) return NULL;
+        const int cpu = sched_getcpu();
+        if (cpu != atomic_load_explicit(&w->cpu, memory_order_relaxed)) atomic_store_explicit(&w->cpu, cpu, memory_order_relaxed);
         p->fn(p->ud, w->part, p->parts);
         if (atomic_fetch_sub(&p->remaining, 1) == 1 && atomic_load(&p->caller_sleeps))
             futex_wake(&p->remaining, 1);
@@ -98,29 +107,63 @@ static void raise_generation(bt_pool *p, bt_pool_fn *fn, void *ud)
     if (atomic_load(&p->sleepers)) futex_wake(&p->generation, INT32_MAX);
 }
 
-static size_t usable_cores(void)
+/* Take the core out of the set; false where it was not in it. */
+static bool take_core(cpu_set_t *set, int cpu)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) < 0) return 1;   /* more than 1024 cores: say how many by hand */
-    const int n = CPU_COUNT(&set);
+    const bool had = cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(cpu, set);
+    if (had) CPU_CLR(cpu, set);
+    return had;
+}
+
+/* No two parts on one core while there are others: some schedulers wake a thread where its waker runs, or pack threads onto few cores, and
+ * there a part begins only when the caller has ended its own. A thread in another's way is sent to the cores that no part uses. */
+static void keep_apart(bt_pool *p, int caller_cpu)
+{
+    cpu_set_t spare = p->allowed;
+    bool in_the_way[THREADS_MAX];
+    p->caller_cpu = caller_cpu;
+    (void)take_core(&spare, caller_cpu);
+    for (size_t i = 0; i < p->started; i++) {
+        const int cpu = atomic_load_explicit(&p->workers[i].cpu, memory_order_relaxed);
+        in_the_way[i] = cpu >= 0 && !take_core(&spare, cpu);
+    }
+    for (size_t i = 0; i < p->started && CPU_COUNT(&spare) > 0; i++) {
+        worker *w = &p->workers[i];
+        if (!in_the_way[i]) continue;
+        (void)pthread_setaffinity_np(w->thread, sizeof spare, &spare);
+        int to = 0;
+        while (!take_core(&spare, to)) to++;
+        atomic_store_explicit(&w->cpu, to, memory_order_relaxed);   /* a guess until it says where it is */
+    }
+}
+
+static size_t usable_cores(cpu_set_t *ret)
+{
+    CPU_ZERO(ret);
+    if (sched_getaffinity(0, sizeof *ret, ret) < 0) return 1;   /* more than 1024 cores: say how many by hand */
+    const int n = CPU_COUNT(ret);
     return n < 1 ? 1 : (size_t)n;
 }
 
 bt_err bt_pool_new(bt_pool **ret, size_t threads, bt_fault *fault)
 {
-    const size_t cores = usable_cores();
+    cpu_set_t allowed;
+    const size_t cores = usable_cores(&allowed);
     if (threads == 0) threads = cores < THREADS_MAX ? cores : THREADS_MAX;
     if (threads > THREADS_MAX) return bt_fail(fault, BT_EARG, "%zu threads, the limit is %u", threads, THREADS_MAX);
-    bt_pool *p = calloc(1, sizeof *p + (threads - 1) * sizeof *p->workers);
+    bt_pool *p = aligned_alloc(64, sizeof *p + (threads - 1) * sizeof *p->workers);
+    if (p) memset(p, 0, sizeof *p + (threads - 1) * sizeof *p->workers);
     if (!p) return bt_fail(fault, BT_ENOMEM, "a pool of %zu threads", threads);
     p->parts = threads;
     p->may_spin = threads <= cores;
+    p->allowed = allowed;
+    p->caller_cpu = -1;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);      /* signals belong to the thread with the event loop */
     int err = 0;
     for (size_t i = 0; i + 1 < threads && !err; i++) {
-        p->workers[i] = (worker){ .pool = p, .part = i + 1 };
+        p->workers[i] = (worker){ .pool = p, .part = i + 1, .cpu = -1 };
         err = pthread_create(&p->workers[i].thread, NULL, worker_main, &p->workers[i]);
         if (!err) p->started++;
     }
@@ -149,6 +192,8 @@ void bt_pool_run(bt_pool *p, bt_pool_fn *fn, void *ud)
         fn(ud, 0, 1);
         return;
     }
+    const int cpu = sched_getcpu();
+    if (p->may_spin && (cpu != p->caller_cpu || atomic_load_explicit(&p->sleepers, memory_order_relaxed))) keep_apart(p, cpu);
     atomic_store_explicit(&p->remaining, (uint32_t)(p->parts - 1), memory_order_relaxed);
     raise_generation(p, fn, ud);
     fn(ud, 0, p->parts);

@@ -11,7 +11,8 @@
  * bt_pool_run calls fn(ud, part, parts) once for each part in [0, parts) with parts = bt_pool_threads,
  * each part on one thread, and returns when all have ended; everything written by a part is visible
  * then. Work is split over independent outputs only, never over a sum (rule of order). It neither
- * allocates nor blocks in the system while work is short: idle threads spin briefly, then sleep. One caller at a time. */
+ * allocates nor blocks in the system while work is short: threads wait awake for the next run for a millisecond, most of it giving way to
+ * whoever needs the core, then sleep. Threads that are no more than the cores are kept on cores of their own. One caller at a time. */
 typedef struct bt_pool bt_pool;
 typedef void bt_pool_fn(void *ud, size_t part, size_t parts);
 

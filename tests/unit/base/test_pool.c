@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -63,6 +64,31 @@ static void sleeps_and_wakes_on_both_sides(void **s)
     assert_int_equal(x[0], 5);
     assert_int_equal(x[1], 15000000);
     assert_int_equal(x[2], 5);
+    bt_pool_free(p);
+}
+
+static void note_core(void *ud, size_t part, size_t parts)
+{
+    (void)parts;
+    ((int *)ud)[part] = sched_getcpu();
+}
+
+/* Whatever the scheduler does with threads that wake each other. */
+static void parts_run_on_cores_of_their_own(void **s)
+{
+    (void)s;
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) < 0 || CPU_COUNT(&cores) < 2) skip();
+    bt_pool *p = NULL;
+    assert_int_equal(bt_pool_new(&p, 2, NULL), BT_OK);
+    int apart = 0;
+    for (int i = 0; i < 1000 && apart < 10; i++) {
+        int core[2] = { -1, -1 };
+        wait_a_while((size_t[2]){ 0 }, 1, 1);           /* the thread sleeps meanwhile */
+        bt_pool_run(p, note_core, core);
+        apart += core[0] != core[1];
+    }
+    assert_int_equal(apart, 10);
     bt_pool_free(p);
 }
 
@@ -175,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_each_part_once_a_call),
         cmocka_unit_test(sleeps_and_wakes_on_both_sides),
+        cmocka_unit_test(parts_run_on_cores_of_their_own),
         cmocka_unit_test(no_pool_runs_on_the_caller),
         cmocka_unit_test(zero_means_the_cores_of_this_process),
         cmocka_unit_test(refuses_more_than_256_threads),
