@@ -231,6 +231,8 @@ analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H)
 
 ## bench: check the kernels against their reference and time them against the machine's own limits; then decoding and the hand-off
 bench: $(BENCHES) all
+	@sh deploy/model.sh > /dev/null
+	@$(B)/bin/baton bench --kernels -t 1,0
 	@for b in $(BENCHES); do BATON_BIN=$(abspath $(B)/bin) $$b || exit 1; done
 $(BENCHES): $(B)/tests/%: $(B)/tests/%.o $(BENCH_O) $(HELPER_O) $(LIBS)
 	$(call say,LINK,$@)

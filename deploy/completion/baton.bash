@@ -5,7 +5,7 @@ _baton()
     COMPREPLY=()
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile inspect tokenize padding profiles perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile inspect tokenize padding profiles bench perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -88,6 +88,17 @@ _baton()
     "baton tokenize --prompt" | "baton tokenize -p" | \
     "baton padding --policy" | \
     "baton padding --ctx-size" | "baton padding -c" | \
+    "baton bench --weights" | \
+    "baton bench --quant" | \
+    "baton bench --shape-policy" | \
+    "baton bench --profile" | \
+    "baton bench --n-prompt" | "baton bench -p" | \
+    "baton bench --n-gen" | "baton bench -n" | \
+    "baton bench --batch" | \
+    "baton bench --n-depth" | "baton bench -d" | \
+    "baton bench --repetitions" | "baton bench -r" | \
+    "baton bench --threads" | "baton bench -t" | \
+    "baton bench --isa" | \
     "baton perplexity --ctx-size" | "baton perplexity -c" | \
     "baton perplexity --chunks" | \
     "baton perplexity --threads" | "baton perplexity -t" | \
@@ -157,6 +168,8 @@ _baton()
     "baton compile --calib" | \
     "baton compile --output" | "baton compile -o" | \
     "baton tokenize --file" | "baton tokenize -f" | \
+    "baton bench --calib" | \
+    "baton bench --package" | \
     "baton perplexity --file" | "baton perplexity -f" | \
     "baton perplexity --calib" | \
     "baton perplexity --package" | \
@@ -172,6 +185,7 @@ _baton()
     "baton up --model" | "baton up -m" | \
     "baton compile --model" | "baton compile -m" | \
     "baton tokenize --model" | "baton tokenize -m" | \
+    "baton bench --model" | "baton bench -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
     "baton-gateway --model" | "baton-gateway -m" | \
     "baton-prefill --model" | "baton-prefill -m" | \
@@ -181,12 +195,14 @@ _baton()
     "baton run --engine" | \
     "baton chat --engine" | \
     "baton up --engine" | \
+    "baton bench --engine" | \
     "baton-prefill --engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host reference" -- "$cur")
         return ;;
     "baton run --kv-dtype" | \
     "baton chat --kv-dtype" | \
     "baton up --kv-dtype" | \
+    "baton bench --kv-dtype" | \
     "baton perplexity --kv-dtype" | \
     "baton-prefill --kv-dtype" | \
     "baton-decode --kv-dtype")
@@ -203,6 +219,7 @@ _baton()
     "baton chat --npu-ops" | \
     "baton up --npu-ops" | \
     "baton compile --npu-ops" | \
+    "baton bench --npu-ops" | \
     "baton perplexity --npu-ops" | \
     "baton-prefill --npu-ops" | \
     "baton-decode --npu-ops")
@@ -229,6 +246,9 @@ _baton()
     "baton-prefill --log-format" | \
     "baton-decode --log-format")
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
+        return ;;
+    "baton bench --output" | "baton bench -o")
+        mapfile -t COMPREPLY < <(compgen -W "md csv json" -- "$cur")
         return ;;
     "baton perplexity --engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host reference decode" -- "$cur")
@@ -258,6 +278,7 @@ _baton()
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton bench") words="--model -m --engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --key --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-prefill") words="--model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --key --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;

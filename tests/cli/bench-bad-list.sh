@@ -1,0 +1,1 @@
+baton bench -p 512,many

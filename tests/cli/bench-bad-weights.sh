@@ -1,0 +1,1 @@
+baton bench --weights f16,q4
