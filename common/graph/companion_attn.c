@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum {
-    BLOCK_ROWS = 32,                        /* of longer runs; up to this many rows, a run goes over K and V whole */
+    WHOLE_ROWS = 32,                        /* up to this many rows, a run goes over K and V whole */
+    BLOCK_PAIRS = 48,                       /* the least (row, head) pairs of a block of a longer run: copies of K and V are shared by them */
     DIRECT_WORK = 32768,                    /* products of q and K below which waking a thread costs more than it gives */
     PIECES = 16,                            /* of each thread's share: what is waited for at the end is a part of one */
     PART_ROWS = 8,                          /* rows of the longest context whose spans there is room for */
@@ -62,12 +63,12 @@ typedef struct attn_job {
     size_t layer, heads, kv_heads, d;
     float scale;
     size_t runs, units, block_rows;
-    atomic_size_t next;                     /* the next unit to take */
+    bt_pool_range left;                     /* units */
 } attn_job;
 
 static size_t visible(const attn_run *r) { return r->pos0 + r->rows; }
 static size_t spans_of(const attn_run *r) { return (visible(r) + BT_ATTN_SPAN - 1) / BT_ATTN_SPAN; }
-static size_t blocks_of(const attn_run *r, size_t block_rows) { return r->rows <= BLOCK_ROWS ? 1 : (r->rows + block_rows - 1) / block_rows; }
+static size_t blocks_of(const attn_run *r, size_t block_rows) { return r->rows <= WHOLE_ROWS ? 1 : (r->rows + block_rows - 1) / block_rows; }
 
 static void whole(const attn_job *j, const attn_run *r, size_t first, size_t rows, size_t g0, size_t g1, void *scratch)
 {
@@ -97,7 +98,7 @@ static void attention_part(void *ud, size_t part, size_t parts)
     const attn_run *run = j->c->spans->run;
     void *scratch = bt_companion_scratch(j->c, part);
     size_t i = j->runs - 1;
-    for (size_t taken; (taken = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->units;) {
+    for (size_t taken, end; bt_pool_range_take(&j->left, &taken, &end);) {
         const size_t u = j->units - 1 - taken;
         while (u < run[i].unit) i--;
         const attn_run *r = &run[i];
@@ -132,7 +133,7 @@ static void plan_pieces(attn_job *j, size_t work)
         attn_run *r = &j->c->spans->run[i];
         const size_t spans = spans_of(r), cost = r->rows * visible(r);
         const size_t floats = r->rows * j->heads * spans * bt_attn_part_floats(j->d);
-        if (r->rows > BLOCK_ROWS || spans == 1 || cost <= limit || floats > (size_t)(end - part)) continue;
+        if (r->rows > WHOLE_ROWS || spans == 1 || cost <= limit || floats > (size_t)(end - part)) continue;
         const size_t pieces = limit ? (cost + limit - 1) / limit : spans;
         r->piece_spans = pieces < spans ? (spans + pieces - 1) / pieces : 1;
         r->pieces = (spans + r->piece_spans - 1) / r->piece_spans;
@@ -145,14 +146,14 @@ static void plan_units(attn_job *j)
 {
     attn_run *run = j->c->spans->run;
     const size_t threads = bt_pool_threads(j->c->pool), group = j->heads / j->kv_heads;
-    for (j->block_rows = BLOCK_ROWS;; j->block_rows = BLOCK_ROWS / group) {
+    j->block_rows = group < BT_ATTN_PAIRS ? BT_ATTN_PAIRS / group : 1;
+    for (;; j->block_rows /= 2) {
         j->units = 0;
         for (size_t i = 0; i < j->runs; i++) {
             run[i].unit = j->units;
             j->units += (run[i].pieces > 1 ? run[i].pieces : blocks_of(&run[i], j->block_rows)) * j->kv_heads;
         }
-        /* few blocks: smaller ones, of one turn of the kernel */
-        if (j->units >= PIECES / 2 * threads || j->block_rows < BLOCK_ROWS || group == 1 || group > BLOCK_ROWS) return;
+        if (j->units >= PIECES / 2 * threads || j->block_rows / 2 * group < BLOCK_PAIRS) return;
     }
 }
 
@@ -169,7 +170,7 @@ static void attend(attn_job *j, size_t work)
     for (size_t i = 0; i < j->runs; i++)
         for (size_t g = 0; g < j->kv_heads; g++)
             atomic_store_explicit(&s->left[i * j->kv_heads + g], (unsigned)s->run[i].pieces, memory_order_relaxed);
-    atomic_store_explicit(&j->next, 0, memory_order_relaxed);
+    bt_pool_range_init(&j->left, j->units, 1);
     bt_pool_run(j->c->pool, attention_part, j);
 }
 

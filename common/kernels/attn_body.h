@@ -6,6 +6,13 @@
 
 enum { TILE = 6 };
 
+/* Loops that run down a block: fewer turns, so that the branch at the end is foreseen. */
+#if defined(__clang__)
+#define BT_UNROLL4 _Pragma("unroll 4")
+#else
+#define BT_UNROLL4 _Pragma("GCC unroll 4")
+#endif
+
 typedef struct query {
     const float *q; /* where it comes from */
     float *out;
@@ -19,6 +26,7 @@ typedef struct job {
     size_t layer, g, dp; /* kv head; padded head_dim */
     float scale;
     float *block, *acc, *total, *p, *l; /* scratch, see attn_scratch.h; l: 16 lanes of each pair */
+    float key_scale[BT_ATTN_BLOCK];     /* of the K block, where elements are int8 */
     size_t count;
     query query[BT_ATTN_PAIRS];
 } job;
@@ -37,21 +45,22 @@ BT_INLINE size_t seen_of(const query *s, size_t b, size_t count)
 /* The next tile of `left` pairs: no tile of one or two after one of six. */
 BT_INLINE size_t tile_of(size_t left) { return left == 7 || left == 8 ? 4 : left < TILE ? left : TILE; }
 
-/* z of N pairs over M panels of positions. */
-BT_INLINE void score_tile(const job *j, size_t i, size_t panel, const size_t N, const size_t M)
+/* z of N pairs over M panels of positions; elem_bytes below 4: of packed panels. */
+BT_INLINE void score_tile(const job *j, size_t i, size_t panel, const size_t N, const size_t M, const uint32_t elem_bytes)
 {
-    const size_t d = j->kv->head_dim;
-    const float *k = j->block + panel * PANEL * d, *q[TILE];
+    const size_t d = j->kv->head_dim, dp = j->dp;
+    const float *k = j->block + panel * PANEL * dp, *q[TILE];
     float *z = j->p + i * BT_ATTN_BLOCK + panel * PANEL;
     const v16 scale = v16_set1(j->scale);
-    v16 a[TILE][4];
+    v16 a[TILE][4], s[4];
+    BT_UNROLL for (size_t m = 0; m < M; m++) s[m] = elem_bytes == 1 ? v16_load(j->key_scale + (panel + m) * PANEL) : scale;
     BT_UNROLL for (size_t n = 0; n < N; n++) {
         q[n] = j->query[i + n].q;
         BT_UNROLL for (size_t m = 0; m < M; m++) a[n][m] = v16_zero();
     }
-    for (size_t e = 0; e < d; e++) {
+    BT_UNROLL4 for (size_t e = 0; e < d; e++) {
         v16 x[4];
-        BT_UNROLL for (size_t m = 0; m < M; m++) x[m] = v16_load(k + (m * d + e) * PANEL);
+        BT_UNROLL for (size_t m = 0; m < M; m++) x[m] = key_of(k + m * PANEL * dp, dp, e, s[m], elem_bytes);
         BT_UNROLL for (size_t n = 0; n < N; n++) {
             const v16 y = v16_set1(q[n][e]);
             BT_UNROLL for (size_t m = 0; m < M; m++) a[n][m] = v16_fma(y, x[m], a[n][m]);
@@ -61,24 +70,31 @@ BT_INLINE void score_tile(const job *j, size_t i, size_t panel, const size_t N, 
         BT_UNROLL for (size_t m = 0; m < M; m++) v16_store(z + n * BT_ATTN_BLOCK + m * PANEL, v16_mul(a[n][m], scale));
 }
 
-BT_INLINE void score_pairs(const job *j, size_t i, size_t panels, const size_t N, const size_t M)
+BT_INLINE void score_pairs(const job *j, size_t i, size_t panels, const size_t N, const size_t M, const uint32_t elem_bytes)
 {
     size_t panel = 0;
-    for (; panel + M <= panels; panel += M) score_tile(j, i, panel, N, M);
-    for (; panel < panels; panel++) score_tile(j, i, panel, N, 1);
+    for (; panel + M <= panels; panel += M) score_tile(j, i, panel, N, M, elem_bytes);
+    for (; panel < panels; panel++) score_tile(j, i, panel, N, 1, elem_bytes);
 }
 
 /* z of n pairs from i on: as many chains at once as registers hold. */
-static void score(const job *j, size_t i, size_t n, size_t panels)
+BT_INLINE void score_of(const job *j, size_t i, size_t n, size_t panels, const uint32_t elem_bytes)
 {
     switch (n) {
-    case 1: score_pairs(j, i, panels, 1, 4); break;
-    case 2: score_pairs(j, i, panels, 2, BT_V16_REGS == 1 ? 4 : 2); break;
-    case 3: score_pairs(j, i, panels, 3, BT_V16_REGS == 1 ? 4 : 2); break;
-    case 4: score_pairs(j, i, panels, 4, BT_V16_REGS == 1 ? 4 : 1); break;
-    case 5: score_pairs(j, i, panels, 5, BT_V16_REGS == 1 ? 4 : 1); break;
-    default: score_pairs(j, i, panels, 6, BT_V16_REGS == 1 ? 4 : 1); break;
+    case 1: score_pairs(j, i, panels, 1, 4, elem_bytes); break;
+    case 2: score_pairs(j, i, panels, 2, BT_V16_REGS == 1 ? 4 : 2, elem_bytes); break;
+    case 3: score_pairs(j, i, panels, 3, BT_V16_REGS == 1 ? 4 : 2, elem_bytes); break;
+    case 4: score_pairs(j, i, panels, 4, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
+    case 5: score_pairs(j, i, panels, 5, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
+    default: score_pairs(j, i, panels, 6, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
     }
+}
+
+static void score(const job *j, size_t i, size_t n, size_t panels, int is_packed)
+{
+    if (is_packed && j->kv->elem_bytes == 1) score_of(j, i, n, panels, 1);
+    else if (is_packed && j->kv->elem_bytes == 2) score_of(j, i, n, panels, 2);
+    else score_of(j, i, n, panels, 4);
 }
 
 /* The greatest of z[0 .. seen); what the last vector holds beyond becomes -inf, whose exp is +0. */
@@ -139,7 +155,7 @@ BT_INLINE void value_tile(const job *j, size_t i, size_t e, size_t from, size_t 
             const v16 was = v16_load(acc + n * d + 16 * m);
             a[n][m] = from ? was : v16_mul(was, v16_set1(j->query[i + n].c));
         }
-    for (size_t k = from; k < to; k++) {
+    BT_UNROLL4 for (size_t k = from; k < to; k++) {
         v16 x[4];
         BT_UNROLL for (size_t m = 0; m < M; m++) x[m] = v16_load(v + (m * BT_ATTN_BLOCK + k) * 16);
         BT_UNROLL for (size_t n = 0; n < N; n++) {
@@ -213,17 +229,17 @@ static void run_span(job *j, size_t span)
         const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
         const int few = is_few(j, b, count);
         while (j->query[first].visible <= b) first++;
-        copy_keys(j, b, count, few);
+        copy_keys(j, b, count, !few);
         for (size_t i = first; i < j->count; i += n) {
             n = tile_of(j->count - i);
-            score(j, i, n, (seen_of(&j->query[i + n - 1], b, count) + PANEL - 1) / PANEL);
+            score(j, i, n, (seen_of(&j->query[i + n - 1], b, count) + PANEL - 1) / PANEL, few);
             weigh(j, i, n, b, count);
         }
         if (few) {
-            few_values(j, b, count);
+            few_values(j, b, count, visible);
             continue;
         }
-        copy_values(j, b, count);
+        copy_values(j, b, count, visible);
         for (size_t i = first; i < j->count; i += n) add_values(j, i, n = tile_of(j->count - i), b, count);
     }
 }

@@ -1,21 +1,10 @@
-/* f32 copies of a block of K and V for attn_body.h, which includes this; 64 positions at most. No include guard.
- *   K  transposed, in panels of 16 positions:  block[(panel * D + d) * 16 + position]
- *   V  in panels of 16 elements:               block[(panel * 64 + position) * 16 + element], zeros past D
- * Elements of 16 bits are transposed before they are converted: half the shuffles. */
+/* Copies of a block of K and V, 64 positions at most, for attn_body.h, which includes this. No include guard.
+ *   K  transposed, in panels of 16 positions. Packed: element e of positions 0..15 as they are stored, f16 and f32 at e * 16, of int8
+ *      positions 0..7 at e * 8 and 8..15 at (padded D + e) * 8. As floats: at e * 16. A panel is padded D * 16 elements.
+ *   V  as floats in panels of 16 elements:  block[(panel * 64 + position) * 16 + element], zeros past D
+ * Elements are transposed while they are small: half the shuffles, or a quarter. */
 
 enum { PANEL = 16 };
-
-/* Where the rows of a block lie: those of K (V stands plane_bytes behind). */
-static void find_rows(const uint8_t **row, const job *j, size_t begin, size_t count)
-{
-    const bt_kv_view *kv = j->kv;
-    for (size_t i = 0; i < count;) { /* one run for each page */
-        const size_t left = kv->page_tokens - (begin + i) % kv->page_tokens;
-        const size_t end = count - i < left ? count : i + left;
-        const uint8_t *at = bt_kv_view_row(kv, j->layer, 0, begin + i, j->g);
-        for (; i < end; i++, at += kv->token_bytes) row[i] = at;
-    }
-}
 
 BT_INLINE float head_scale(const uint8_t *row, size_t d)
 {
@@ -26,129 +15,178 @@ BT_INLINE float head_scale(const uint8_t *row, size_t d)
 
 BT_INLINE void fetch(const uint8_t *row, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)(row + i), _MM_HINT_T0);
+    for (size_t i = 0; i < bytes; i += 64) v16_prefetch(row + i);
 }
 
-/* x[i]: 8 elements of 16 bits of rows i and i + 8, side by side; becomes element i of rows 0..7 and 8..15. */
-BT_INLINE void transpose16(__m256i x[8])
+/* K (or V) of position `at`, and how many of the next `count` positions follow it at token_bytes each: those of its page. */
+BT_INLINE const uint8_t *rows_at(const job *j, int is_v, size_t at, size_t *count)
 {
-    __m256i a[8], b[8];
+    const size_t left = j->kv->page_tokens - (at & (j->kv->page_tokens - 1)); /* a power of two */
+    if (*count > left) *count = left;
+    return bt_kv_view_row(j->kv, j->layer, is_v, at, j->g);
+}
+
+/* Two rows, r and r + 8 of 16, side by side. */
+BT_INLINE __m256i two_rows(const uint8_t *row, size_t stride)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)row)),
+                                   _mm_loadu_si128((const void *)(row + 8 * stride)), 1);
+}
+
+/* Elements [e, e + 8) of 16 rows of f16. */
+BT_INLINE void pack_f16(uint8_t *to, const uint8_t *row, size_t stride, size_t e)
+{
+    __m256i x[8], a[8], b[8];
+    BT_UNROLL for (size_t i = 0; i < 8; i++) x[i] = two_rows(row + i * stride + 2 * e, stride);
     BT_UNROLL for (size_t i = 0; i < 8; i += 2)
         a[i] = _mm256_unpacklo_epi16(x[i], x[i + 1]), a[i + 1] = _mm256_unpackhi_epi16(x[i], x[i + 1]);
     BT_UNROLL for (size_t i = 0; i < 8; i += 4) { /* b: elements 0 1, 2 3, 4 5, 6 7 of four rows */
         b[i] = _mm256_unpacklo_epi32(a[i], a[i + 2]), b[i + 1] = _mm256_unpackhi_epi32(a[i], a[i + 2]);
         b[i + 2] = _mm256_unpacklo_epi32(a[i + 1], a[i + 3]), b[i + 3] = _mm256_unpackhi_epi32(a[i + 1], a[i + 3]);
     }
-    BT_UNROLL for (size_t i = 0; i < 4; i++)
-        x[2 * i] = _mm256_unpacklo_epi64(b[i], b[i + 4]), x[2 * i + 1] = _mm256_unpackhi_epi64(b[i], b[i + 4]);
-}
-
-/* Elements [e, e + 8) of 16 rows. */
-BT_INLINE void keys_f16(float *to, const uint8_t *const *row, size_t e)
-{
-    __m256i x[8];
-    BT_UNROLL for (size_t i = 0; i < 8; i++)
-        x[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)(row[i] + 2 * e))),
-                                       _mm_loadu_si128((const void *)(row[i + 8] + 2 * e)), 1);
-    transpose16(x);
-    BT_UNROLL for (size_t i = 0; i < 8; i++) {
-        _mm256_storeu_ps(to + 16 * i, _mm256_cvtph_ps(_mm256_castsi256_si128(x[i])));
-        _mm256_storeu_ps(to + 16 * i + 8, _mm256_cvtph_ps(_mm256_extracti128_si256(x[i], 1)));
+    BT_UNROLL for (size_t i = 0; i < 4; i++) {
+        _mm256_storeu_si256((void *)(to + 32 * (e + 2 * i)), _mm256_unpacklo_epi64(b[i], b[i + 4]));
+        _mm256_storeu_si256((void *)(to + 32 * (e + 2 * i + 1)), _mm256_unpackhi_epi64(b[i], b[i + 4]));
     }
 }
 
-BT_INLINE __m256 floats_of(__m128i x) { return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(x)); }
-
-BT_INLINE void keys_int8(float *to, const uint8_t *const *row, const float *scale, size_t e)
+/* Elements [e, e + 16) of 16 rows of int8. */
+BT_INLINE void pack_int8(uint8_t *to, const uint8_t *row, size_t stride, size_t dp, size_t e)
 {
-    const __m256 s0 = _mm256_loadu_ps(scale), s1 = _mm256_loadu_ps(scale + 8);
-    __m256i x[8];
-    BT_UNROLL for (size_t i = 0; i < 8; i++)
-        x[i] = _mm256_cvtepi8_epi16(_mm_unpacklo_epi64(_mm_loadl_epi64((const void *)(row[i] + e)),
-                                                       _mm_loadl_epi64((const void *)(row[i + 8] + e))));
-    transpose16(x);
-    BT_UNROLL for (size_t i = 0; i < 8; i++) {
-        _mm256_storeu_ps(to + 16 * i, _mm256_mul_ps(floats_of(_mm256_castsi256_si128(x[i])), s0));
-        _mm256_storeu_ps(to + 16 * i + 8, _mm256_mul_ps(floats_of(_mm256_extracti128_si256(x[i], 1)), s1));
+    __m256i x[8], a[8], b[8];
+    BT_UNROLL for (size_t i = 0; i < 8; i++) x[i] = two_rows(row + i * stride + e, stride);
+    BT_UNROLL for (size_t i = 0; i < 8; i += 2) /* a: elements 0..7 and 8..15 of two rows */
+        a[i] = _mm256_unpacklo_epi8(x[i], x[i + 1]), a[i + 1] = _mm256_unpackhi_epi8(x[i], x[i + 1]);
+    BT_UNROLL for (size_t i = 0; i < 8; i += 4) { /* b: 0..3, 4..7, 8..11, 12..15 of four rows */
+        b[i] = _mm256_unpacklo_epi16(a[i], a[i + 2]), b[i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 2]);
+        b[i + 2] = _mm256_unpacklo_epi16(a[i + 1], a[i + 3]), b[i + 3] = _mm256_unpackhi_epi16(a[i + 1], a[i + 3]);
+    }
+    BT_UNROLL for (size_t i = 0; i < 4; i++) {
+        const __m256i c[2] = {_mm256_unpacklo_epi32(b[i], b[i + 4]), _mm256_unpackhi_epi32(b[i], b[i + 4])};
+        BT_UNROLL for (size_t h = 0; h < 2; h++) { /* two elements of rows 0..7, and of 8..15 */
+            _mm_storeu_si128((void *)(to + 8 * (e + 4 * i + 2 * h)), _mm256_castsi256_si128(c[h]));
+            _mm_storeu_si128((void *)(to + 8 * (dp + e + 4 * i + 2 * h)), _mm256_extracti128_si256(c[h], 1));
+        }
     }
 }
 
-/* Four elements of 16 rows. */
-BT_INLINE void keys_f32(float *to, const uint8_t *const *row, size_t e)
+/* Four elements of 16 rows of floats. */
+BT_INLINE void pack_f32(float *to, const uint8_t *row, size_t stride, size_t e)
 {
-    for (size_t i = 0; i < 16; i += 4) {
+    for (size_t i = 0; i < PANEL; i += 4) {
         __m128 x[4];
-        BT_UNROLL for (size_t r = 0; r < 4; r++) x[r] = _mm_loadu_ps((const float *)(const void *)row[i + r] + e);
+        BT_UNROLL for (size_t r = 0; r < 4; r++) x[r] = _mm_loadu_ps((const float *)(const void *)(row + (i + r) * stride) + e);
         _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]);
-        BT_UNROLL for (size_t r = 0; r < 4; r++) _mm_storeu_ps(to + 16 * r + i, x[r]);
+        BT_UNROLL for (size_t r = 0; r < 4; r++) _mm_storeu_ps(to + (e + r) * PANEL + i, x[r]);
     }
 }
 
-BT_INLINE float elem_of(const uint8_t *row, size_t e, float scale, uint32_t elem_bytes)
+static void pack_panel(void *to, const uint8_t *row, size_t stride, size_t d, uint32_t elem_bytes)
 {
-    float f;
-    if (elem_bytes == 1) return (float)(int8_t)row[e] * scale;
-    if (elem_bytes == 2) return _cvtsh_ss(((const uint16_t *)(const void *)row)[e]);
-    memcpy(&f, row + 4 * e, sizeof f);
-    return f;
-}
-
-/* One panel of K from 16 rows. */
-static void keys_panel(float *to, const uint8_t *const *row, size_t d, uint32_t elem_bytes)
-{
-    float scale[PANEL] = {0};
+    const size_t dp = attn_padded_dim(d);
+    uint8_t *bytes = to;
     size_t e = 0;
     if (elem_bytes == 1) {
-        for (size_t i = 0; i < PANEL; i++) scale[i] = head_scale(row[i], d);
-        for (; e + 8 <= d; e += 8) keys_int8(to + PANEL * e, row, scale, e);
-    } else if (elem_bytes == 2)
-        for (; e + 8 <= d; e += 8) keys_f16(to + PANEL * e, row, e);
+        for (; e + 16 <= d; e += 16) pack_int8(to, row, stride, dp, e);
+        for (; e < d; e++)
+            for (size_t i = 0; i < PANEL; i++) bytes[(i / 8 * dp + e) * 8 + i % 8] = row[i * stride + e];
+        return;
+    }
+    if (elem_bytes == 2)
+        for (; e + 8 <= d; e += 8) pack_f16(to, row, stride, e);
     else
-        for (; e + 4 <= d; e += 4) keys_f32(to + PANEL * e, row, e);
+        for (; e + 4 <= d; e += 4) pack_f32(to, row, stride, e);
     for (; e < d; e++)
-        for (size_t i = 0; i < PANEL; i++) to[PANEL * e + i] = elem_of(row[i], e, scale[i], elem_bytes);
+        for (size_t i = 0; i < PANEL; i++)
+            memcpy(bytes + (e * PANEL + i) * elem_bytes, row + i * stride + e * elem_bytes, elem_bytes);
 }
 
-/* K of `count` positions from b on; the last of them also stands for those that the last panel lacks. Where V is about to be read in place
- * (fetches), it is fetched on the way. */
-static void copy_keys(const job *j, size_t b, size_t count, int fetches)
+/* Element e of a packed panel's 16 positions; elem_bytes 4: of one of floats. */
+BT_INLINE v16 key_of(const void *panel, size_t dp, size_t e, v16 scale, const uint32_t elem_bytes)
 {
-    const uint8_t *row[BT_ATTN_BLOCK];
-    const size_t d = j->kv->head_dim;
-    find_rows(row, j, b, count);
-    for (size_t i = count; i % PANEL; i++) row[i] = row[count - 1];
+    const int8_t *q = panel;
+    if (elem_bytes == 1) return v16_mul(v16_load_s8x8(q + 8 * e, q + 8 * (dp + e)), scale);
+    if (elem_bytes == 2) return v16_load_f16((const uint16_t *)panel + 16 * e);
+    return v16_load((const float *)panel + 16 * e);
+}
+
+BT_INLINE void widen_panel(float *to, const void *panel, size_t d, const float *scale, const uint32_t elem_bytes)
+{
+    const v16 s = v16_load(scale);
+    for (size_t e = 0; e < d; e++) v16_store(to + e * PANEL, key_of(panel, attn_padded_dim(d), e, s, elem_bytes));
+}
+
+/* The panel of K of positions [b, b + count), of which there are 16 or, at the end, fewer: the last stands for those that lack. */
+static void take_panel(job *j, size_t panel, size_t b, size_t count, int widens)
+{
+    const bt_kv_view *kv = j->kv;
+    const uint32_t elem_bytes = kv->elem_bytes;
+    const size_t d = kv->head_dim;
+    uint8_t packed[PANEL * BT_ATTN_MAX_DIM * 2] __attribute__((aligned(64))), some[PANEL * BT_ATTN_MAX_DIM * 4];
+    float *to = j->block + panel * PANEL * j->dp, *scale = j->key_scale + panel * PANEL;
+    size_t run = count, stride = kv->token_bytes;
+    const uint8_t *row = rows_at(j, 0, b, &run);
+    if (run < PANEL) {
+        for (size_t i = 0; i < PANEL; i++)
+            memcpy(some + i * kv->head_bytes, bt_kv_view_row(kv, j->layer, 0, b + (i < count ? i : count - 1), j->g), kv->head_bytes);
+        row = some, stride = kv->head_bytes;
+    }
+    if (elem_bytes == 1)
+        for (size_t i = 0; i < PANEL; i++) scale[i] = head_scale(row + i * stride, d);
+    pack_panel(widens && elem_bytes < 4 ? (void *)packed : to, row, stride, d, elem_bytes);
+    if (widens && elem_bytes == 1) widen_panel(to, packed, d, scale, 1);
+    if (widens && elem_bytes == 2) widen_panel(to, packed, d, scale, 2);
+}
+
+/* K of `count` positions from b on, as floats or packed; V, which comes next, is fetched on the way. */
+static void copy_keys(job *j, size_t b, size_t count, int widens)
+{
     for (size_t i = 0; i < count; i += PANEL) {
-        for (size_t r = i; fetches && r < i + PANEL; r++) fetch(row[r] + j->kv->plane_bytes, j->kv->head_bytes);
-        keys_panel(j->block + i * d, row + i, d, j->kv->elem_bytes);
+        const size_t n = count - i < PANEL ? count - i : PANEL;
+        for (size_t r = 0, run; r < n; r += run) {
+            run = n - r;
+            const uint8_t *row = rows_at(j, 1, b + i + r, &run);
+            for (size_t k = 0; k < run; k++) fetch(row + k * j->kv->token_bytes, j->kv->head_bytes);
+        }
+        take_panel(j, i / PANEL, b + i, n, widens);
     }
 }
 
-BT_INLINE v16 load_elems(const uint8_t *row, size_t e, const float *scale, const uint32_t elem_bytes)
+BT_INLINE v16 load_elems(const uint8_t *row, size_t e, v16 scale, const uint32_t elem_bytes)
 {
-    if (elem_bytes == 1) return v16_mul(v16_load_s8((const int8_t *)row + e), v16_set1(*scale));
+    if (elem_bytes == 1) return v16_mul(v16_load_s8((const int8_t *)row + e), scale);
     if (elem_bytes == 2) return v16_load_f16((const uint16_t *)(const void *)row + e);
     return v16_load((const float *)(const void *)row + e);
 }
 
-BT_INLINE void values_row(float *to, const uint8_t *row, size_t d, const uint32_t elem_bytes)
+BT_INLINE void widen_row(float *to, const uint8_t *row, size_t d, const uint32_t elem_bytes)
 {
-    const float scale = elem_bytes == 1 ? head_scale(row, d) : 1;
+    const v16 scale = v16_set1(elem_bytes == 1 ? head_scale(row, d) : 1);
     size_t e = 0;
-    for (; e + 16 <= d; e += 16) v16_store(to + e * BT_ATTN_BLOCK, load_elems(row, e, &scale, elem_bytes));
-    if (e == d) return;
-    float tail[16] = {0};
-    for (size_t i = e; i < d; i++) tail[i - e] = elem_of(row, i, scale, elem_bytes);
-    v16_store(to + e * BT_ATTN_BLOCK, v16_load(tail));
+    for (; e + 16 <= d; e += 16) v16_store(to + e * BT_ATTN_BLOCK, load_elems(row, e, scale, elem_bytes));
+    if (e < d) {
+        uint8_t tail[64] = {0};
+        memcpy(tail, row + e * elem_bytes, (d - e) * elem_bytes);
+        v16_store(to + e * BT_ATTN_BLOCK, load_elems(tail, 0, scale, elem_bytes));
+    }
 }
 
-static void copy_values(const job *j, size_t b, size_t count)
+/* V of `count` positions from b on; K of the block behind is fetched on the way, as far as `end`. */
+static void copy_values(const job *j, size_t b, size_t count, size_t end)
 {
-    const uint8_t *row[BT_ATTN_BLOCK];
-    const size_t d = j->kv->head_dim, plane = j->kv->plane_bytes;
-    find_rows(row, j, b, count);
-    for (size_t i = 0; i < count; i++) switch (j->kv->elem_bytes) {
-        case 1: values_row(j->block + i * 16, row[i] + plane, d, 1); break;
-        case 2: values_row(j->block + i * 16, row[i] + plane, d, 2); break;
-        default: values_row(j->block + i * 16, row[i] + plane, d, 4); break;
-        }
+    const bt_kv_view *kv = j->kv;
+    for (size_t i = 0, run; i < count; i += run) {
+        run = count - i;
+        const uint8_t *row = rows_at(j, 1, b + i, &run);
+        for (size_t k = 0; k < run; k++, row += kv->token_bytes) switch (kv->elem_bytes) {
+            case 1: widen_row(j->block + (i + k) * 16, row, kv->head_dim, 1); break;
+            case 2: widen_row(j->block + (i + k) * 16, row, kv->head_dim, 2); break;
+            default: widen_row(j->block + (i + k) * 16, row, kv->head_dim, 4); break;
+            }
+    }
+    for (size_t i = b + count, run; i < end && i < b + count + BT_ATTN_BLOCK; i += run) {
+        run = end - i;
+        const uint8_t *row = rows_at(j, 0, i, &run);
+        for (size_t k = 0; k < run; k++) fetch(row + k * kv->token_bytes, kv->head_bytes);
+    }
 }

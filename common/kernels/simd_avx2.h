@@ -88,6 +88,12 @@ BT_INLINE v16 v16_load_s8(const int8_t *p)
     return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p))),
                  _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p + 8))))};
 }
+/* 8 of a, then 8 of b. */
+BT_INLINE v16 v16_load_s8x8(const int8_t *a, const int8_t *b)
+{
+    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)a))),
+                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)b)))};
+}
 /* 64 bytes of FP4 codes: 8 inputs of 16 outputs, laid out as forms.h says. A code q becomes the byte 0x80 | q << 3 (first
  * the low, then the high four bits of all bytes), with 0x3F above it the word 0x3F80 | q << 3 (words_low: of inputs 0 and
  * 1, words_high: 2 and 3, side by side), and in the upper half of a lane the float. Here 17 operations for 64 weights. */

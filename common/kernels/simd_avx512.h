@@ -43,6 +43,11 @@ BT_INLINE v16 v16_load_s8(const int8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
 }
+BT_INLINE v16 v16_load_s8x8(const int8_t *a, const int8_t *b)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
+        _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)a), _mm_loadl_epi64((const void *)b))));
+}
 /* 16 operations for 128 weights: one shift and one ternary operation make the bytes, no table is needed. */
 typedef __m512i v16_codes;
 
