@@ -238,6 +238,11 @@ $(BENCHES): $(B)/tests/%: $(B)/tests/%.o $(BENCH_O) $(HELPER_O) $(LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
 
+## bench-peers: Baton beside llama.cpp on one GGUF file, in turn: make bench-peers MODEL=file.gguf (ARGS='--json -r 3'; BENCH_PEER names another llama-bench)
+bench-peers: all
+	@[ '$(MODEL)' ] || { echo "say which: make bench-peers MODEL=file.gguf ('make model' prints the path of the default model)" >&2; exit 2; }
+	@BATON_BIN=$(B)/bin python3 tests/bench/peers.py -m '$(MODEL)' $(ARGS)
+
 # ---- documents and install -------------------------------------------------------------------------
 MAN := $(sort $(wildcard docs/man/*.1))
 ## docs: write the generated pages again (manual pages, completion, tables) from the tables in the code
@@ -265,7 +270,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli simtest fuzz lint analyze bench docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli simtest fuzz lint analyze bench bench-peers docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
