@@ -149,58 +149,214 @@ static bt_err int_product_figure(tool_kernel_run *r, size_t n, size_t k, size_t 
     return BT_OK;
 }
 
+/* ---- what stands beside the integer product: 4-bit panels unpacked, and the shadow of a row ---- */
+enum { SHADOW = 16 };                       /* values beyond the clip in a row */
+
+typedef struct beside {
+    const bt_kernels *kernels;
+    const char *kernel;
+    int8_t *wp;
+    const uint8_t *wp4;
+    bt_int_shadow shadow[SHADOW];
+    int64_t *acc;                           /* of s64, or of s32 */
+    size_t panels, k4;
+} beside;
+
+static void beside_run(const beside *b, size_t p0, size_t p1)
+{
+    if (!strcmp(b->kernel, "int_unpack4")) b->kernels->int_unpack4(b->wp + 64 * b->k4 * p0, b->wp4, b->k4, p0, p1);
+    else if (!strcmp(b->kernel, "int_shadow")) b->kernels->int_shadow(b->acc + 16 * p0, b->shadow, SHADOW, b->wp, b->k4, p0, p1);
+    else b->kernels->int_shadow32((int32_t *)(void *)b->acc + 16 * p0, b->shadow, SHADOW, b->wp, b->k4, p0, p1);
+}
+
+static void beside_part(void *ud, size_t part, size_t parts)
+{
+    const beside *b = ud;
+    size_t p0, p1;
+    bt_pool_slice(&p0, &p1, b->panels, 4, part, parts);
+    if (p0 < p1) beside_run(b, p0, p1);
+}
+
+static bt_err beside_figure(tool_kernel_run *r, const char *kernel, size_t n, size_t k)
+{
+    tool_figure f = {.kernel = kernel, .rows = 1};
+    const bool unpack = !strcmp(kernel, "int_unpack4");
+    beside b = {.kernels = r->m->kernels, .kernel = kernel, .panels = bt_int_panels(n), .k4 = bt_int_k4(k)};
+    const size_t bytes = 64 * b.k4 * b.panels, out_bytes = unpack ? bytes : 16 * b.panels * sizeof *b.acc;
+    uint8_t *wp4 = tool_kernel_bytes(r, bytes / 2), *want = tool_kernel_bytes(r, out_bytes);
+    b.wp = tool_kernel_bytes(r, bytes);
+    b.acc = tool_kernel_bytes(r, 16 * b.panels * sizeof *b.acc);
+    if (!wp4 || !want || !b.wp || !b.acc) return BT_ENOMEM;
+    snprintf(f.shape, sizeof f.shape, unpack ? "%zux%zu" : "%zux%zu, %d values", n, k, SHADOW);
+    for (size_t i = 0; i < bytes; i++) b.wp[i] = (int8_t)((i * 2654435761u >> 11) % 255 - 127);
+    for (size_t i = 0; i < bytes / 2; i++) wp4[i] = (uint8_t)(i * 2654435761u >> 11);
+    for (size_t i = 0; i < SHADOW; i++) b.shadow[i] = (bt_int_shadow){(uint32_t)(i * k / SHADOW), 100 * (int32_t)i - 700};
+    b.wp4 = wp4;
+    beside ref = b;
+    ref.kernels = bt_kernels_select("ref");
+    if (unpack) ref.wp = (int8_t *)want;
+    else ref.acc = (int64_t *)(void *)want;
+    beside_run(&ref, 0, b.panels);
+    bt_pool_run(r->m->pool, beside_part, &b);
+    if (memcmp(want, unpack ? (const void *)b.wp : b.acc, out_bytes)) return tool_kernel_differs(r, f.kernel, f.shape);
+    const double values = 16.0 * (double)b.panels * SHADOW, moved = unpack ? 1.5 * (double)bytes : 64 * values / 16;
+    if (r->fn) tool_kernel_report(r, &f, 0, "", unpack ? 0 : 2 * values, moved, moved, tool_measure(r->m->pool, beside_part, &b));
+    return BT_OK;
+}
+
 /* ---- attention ---- */
 enum { PAGE = 64 };
 
 typedef struct attention {
-    bt_attn_fn *fn;
+    const bt_kernels *kernels;
+    const char *kernel;
     bt_kv_view *kv;
-    float *out;
+    float *out, *part;
     const float *q;
     uint8_t *scratch; /* one for each part */
-    size_t heads, t, pos0;
+    size_t heads, t, pos0, spans;
 } attention;
 
-/* Decoding splits heads, prefill splits rows. */
+/* Decoding splits heads, prefill splits rows; spans are split over threads as they are over a long sequence. */
 static void attention_part(void *ud, size_t part, size_t parts)
 {
     const attention *a = ud;
-    const size_t width = a->heads * a->kv->head_dim;
-    size_t h0 = 0, h1 = a->heads, t0 = 0, t1 = 1;
-    if (a->t == 1) bt_pool_slice(&h0, &h1, a->heads, a->heads / a->kv->kv_heads, part, parts);
-    else bt_pool_slice(&t0, &t1, a->t, 1, part, parts);
-    if (h0 < h1 && t0 < t1)
-        a->fn(a->out + t0 * width, width, a->q + t0 * width, width, a->kv, 0, t1 - t0, a->pos0 + t0, a->heads, h0, h1, 0.125f,
-              a->scratch + part * bt_attn_scratch_bytes(a->kv->head_dim));
+    const size_t d = a->kv->head_dim, width = a->heads * d, group = a->heads / a->kv->kv_heads;
+    uint8_t *scratch = a->scratch + part * bt_attn_scratch_bytes(d);
+    size_t h0 = 0, h1 = a->heads, t0 = 0, t1 = 1, s0, s1;
+    if (!strcmp(a->kernel, "attn_span")) {
+        bt_pool_slice(&s0, &s1, a->spans, 1, part, parts);
+        if (s0 < s1) a->kernels->attn_span(a->part, a->spans, a->q, width, a->kv, 0, a->t, a->pos0, a->heads, 0, s0, s1, 0.125f, scratch);
+    } else if (!strcmp(a->kernel, "attn_merge")) {
+        if (part == 0) a->kernels->attn_merge(a->out, width, a->part, a->spans, a->t, a->pos0, group, d);
+    } else {
+        if (a->t == 1) bt_pool_slice(&h0, &h1, a->heads, group, part, parts);
+        else bt_pool_slice(&t0, &t1, a->t, 1, part, parts);
+        if (h0 < h1 && t0 < t1)
+            a->kernels->attn(a->out + t0 * width, width, a->q + t0 * width, width, a->kv, 0, t1 - t0, a->pos0 + t0, a->heads, h0, h1, 0.125f, scratch);
+    }
+}
+
+/* Arrays of a, which are named then but for the kernel. */
+static bt_err attention_prepare(attention *a, bt_kv_view *kv, tool_kernel_run *r, uint32_t elem_bytes, size_t t, size_t pos0)
+{
+    const bt_hparams *hp = r->hp;
+    const size_t width = (size_t)hp->heads * hp->head_dim, row = (size_t)hp->kv_heads * hp->head_dim, pages = (pos0 + t + PAGE - 1) / PAGE;
+    const size_t head = bt_kv_head_bytes(elem_bytes, hp->head_dim), token = hp->kv_heads * head, spans = (pos0 + t + BT_ATTN_SPAN - 1) / BT_ATTN_SPAN;
+    uint8_t **page = tool_kernel_bytes(r, pages * sizeof *page), *memory = tool_kernel_bytes(r, 2 * pages * PAGE * token);
+    float *q = tool_kernel_bytes(r, t * width * sizeof *q), *out = tool_kernel_bytes(r, t * width * sizeof *q), *k = tool_kernel_bytes(r, (pos0 + t) * row * sizeof *k),
+          *part = tool_kernel_bytes(r, t * (hp->heads / hp->kv_heads) * spans * bt_attn_part_floats(hp->head_dim) * sizeof *part);
+    uint8_t *scratch = tool_kernel_bytes(r, r->m->threads * bt_attn_scratch_bytes(hp->head_dim));
+    if (!page || !memory || !q || !out || !k || !part || !scratch) return BT_ENOMEM;
+    for (size_t i = 0; i < pages; i++) page[i] = memory + i * 2 * PAGE * token;
+    for (size_t i = 0; i < (pos0 + t) * row; i++) k[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
+    for (size_t i = 0; i < t * width; i++) q[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
+    *kv = (bt_kv_view){.page = page, .page_tokens = PAGE, .tokens_capacity = PAGE * pages, .plane_bytes = PAGE * token, .layer_bytes = 2 * PAGE * token,
+                       .token_bytes = token, .head_bytes = head, .elem_bytes = elem_bytes, .layers = 1, .kv_heads = hp->kv_heads, .head_dim = hp->head_dim};
+    bt_kernels_select("ref")->kv_store(kv, 0, 0, pos0 + t, k, k, row);
+    *a = (attention){.kernels = r->m->kernels, .kv = kv, .out = out, .part = part, .q = q, .scratch = scratch, .heads = hp->heads, .t = t, .pos0 = pos0, .spans = spans};
+    return BT_OK;
 }
 
 static bt_err attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t t, size_t pos0)
 {
     const bt_hparams *hp = r->hp;
-    const size_t width = (size_t)hp->heads * hp->head_dim, row = (size_t)hp->kv_heads * hp->head_dim, pages = (pos0 + t + PAGE - 1) / PAGE;
-    const size_t head = bt_kv_head_bytes(elem_bytes, hp->head_dim), token = hp->kv_heads * head, checked = t > 2 ? t - 2 : 0;
+    const size_t width = (size_t)hp->heads * hp->head_dim, checked = t > 2 ? t - 2 : 0;
     tool_figure f = {.kernel = "attn", .rows = t};
+    bt_kv_view kv;
+    attention a;
+    float *want = tool_kernel_bytes(r, t * width * sizeof *want);
+    const bt_err e = attention_prepare(&a, &kv, r, elem_bytes, t, pos0);
+    if (e < 0 || !want) return BT_ENOMEM;
+    a.kernel = f.kernel;
     snprintf(f.shape, sizeof f.shape, "%u/%ux%u at %zu, %s", hp->heads, hp->kv_heads, hp->head_dim, pos0, elem_bytes == 1 ? "int8" : "f16");
-    uint8_t **page = tool_kernel_bytes(r, pages * sizeof *page), *memory = tool_kernel_bytes(r, 2 * pages * PAGE * token);
-    float *q = tool_kernel_bytes(r, t * width * sizeof *q), *out = tool_kernel_bytes(r, t * width * sizeof *q),
-          *want = tool_kernel_bytes(r, t * width * sizeof *q), *k = tool_kernel_bytes(r, (pos0 + t) * row * sizeof *k);
-    uint8_t *scratch = tool_kernel_bytes(r, r->m->threads * bt_attn_scratch_bytes(hp->head_dim));
-    if (!page || !memory || !q || !out || !want || !k || !scratch) return BT_ENOMEM;
-    for (size_t i = 0; i < pages; i++) page[i] = memory + i * 2 * PAGE * token;
-    for (size_t i = 0; i < (pos0 + t) * row; i++) k[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
-    for (size_t i = 0; i < t * width; i++) q[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
-    bt_kv_view kv = {.page = page, .page_tokens = PAGE, .tokens_capacity = PAGE * pages, .plane_bytes = PAGE * token, .layer_bytes = 2 * PAGE * token,
-                     .token_bytes = token, .head_bytes = head, .elem_bytes = elem_bytes, .layers = 1, .kv_heads = hp->kv_heads, .head_dim = hp->head_dim};
-    bt_kernels_select("ref")->kv_store(&kv, 0, 0, pos0 + t, k, k, row);
-    attention a = {r->m->kernels->attn, &kv, out, q, scratch, hp->heads, t, pos0};
-    bt_kernels_select("ref")->attn(want, width, q + checked * width, width, &kv, 0, t - checked, pos0 + checked, hp->heads, 0, hp->heads, 0.125f, scratch);
+    bt_kernels_select("ref")->attn(want, width, a.q + checked * width, width, &kv, 0, t - checked, pos0 + checked, hp->heads, 0, hp->heads, 0.125f, a.scratch);
     bt_pool_run(r->m->pool, attention_part, &a);
-    if (memcmp(want, out + checked * width, (t - checked) * width * sizeof *q)) return tool_kernel_differs(r, f.kernel, f.shape);
+    if (memcmp(want, a.out + checked * width, (t - checked) * width * sizeof *want)) return tool_kernel_differs(r, f.kernel, f.shape);
     double visible = 0;
     for (size_t i = 0; i < t; i++) visible += (double)(pos0 + i + 1);
-    const double bytes = 2.0 * (double)((pos0 + t) * token);
+    const double bytes = 2.0 * (double)((pos0 + t) * kv.token_bytes);
     if (r->fn)
         tool_kernel_report(r, &f, r->m->fma_flops, "fp32", 4.0 * (double)width * visible, bytes, bytes, tool_measure(r->m->pool, attention_part, &a));
+    return BT_OK;
+}
+
+/* The two steps that share a long sequence among threads, for one row and the heads of the first KV head: together they are attn. */
+static bt_err spans_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t pos0)
+{
+    const bt_hparams *hp = r->hp;
+    const size_t width = (size_t)hp->heads * hp->head_dim, group = hp->heads / hp->kv_heads;
+    tool_figure span = {.kernel = "attn_span", .rows = 1}, merge = {.kernel = "attn_merge", .rows = 1};
+    bt_kv_view kv;
+    attention a;
+    float *want = tool_kernel_bytes(r, width * sizeof *want);
+    const bt_err e = attention_prepare(&a, &kv, r, elem_bytes, 1, pos0);
+    if (e < 0 || !want) return BT_ENOMEM;
+    snprintf(span.shape, sizeof span.shape, "%zu/1x%u at %zu, %s", group, hp->head_dim, pos0, elem_bytes == 1 ? "int8" : "f16");
+    snprintf(merge.shape, sizeof merge.shape, "%zux%u of %zu spans", group, hp->head_dim, a.spans);
+    bt_kernels_select("ref")->attn(want, width, a.q, width, &kv, 0, 1, pos0, hp->heads, 0, group, 0.125f, a.scratch);
+    a.kernel = span.kernel;
+    bt_pool_run(r->m->pool, attention_part, &a);
+    a.kernel = merge.kernel;
+    bt_pool_run(r->m->pool, attention_part, &a);
+    if (memcmp(want, a.out, group * hp->head_dim * sizeof *want)) return tool_kernel_differs(r, "attn_span, attn_merge", span.shape);
+    if (!r->fn) return BT_OK;
+    const double bytes = 2.0 * (double)(pos0 + 1) * (double)kv.head_bytes, moved = (double)(group * a.spans * bt_attn_part_floats(hp->head_dim)) * sizeof(float);
+    tool_kernel_report(r, &merge, 0, "", 0, moved, moved, tool_measure(r->m->pool, attention_part, &a));
+    a.kernel = span.kernel;
+    tool_kernel_report(r, &span, r->m->fma_flops, "fp32", 4.0 * (double)(group * hp->head_dim) * (double)(pos0 + 1), bytes, bytes,
+                       tool_measure(r->m->pool, attention_part, &a));
+    return BT_OK;
+}
+
+/* ---- the same in integers ---- */
+typedef struct int_attention {
+    const attention *a;
+    int16_t *out;
+    const int16_t *q;
+    uint8_t *scratch; /* one for each part */
+    size_t scratch_bytes;
+} int_attention;
+
+static void int_attention_part(void *ud, size_t part, size_t parts)
+{
+    static const bt_int_attention_params params = {{1 << 30, 40}, {1 << 30, 31}, 10, 10};
+    const int_attention *i = ud;
+    const attention *a = i->a;
+    const size_t width = a->heads * a->kv->head_dim;
+    size_t g0, g1;
+    bt_pool_slice(&g0, &g1, a->kv->kv_heads, 1, part, parts);
+    for (size_t g = g0; g < g1; g++)
+        a->kernels->int_attention16(i->out, width, i->q, width, a->kv, 0, a->t, a->pos0, a->heads, g, &params, i->scratch + part * i->scratch_bytes);
+}
+
+static bt_err int_attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t t, size_t pos0)
+{
+    const bt_hparams *hp = r->hp;
+    const size_t count = t * hp->heads * hp->head_dim;
+    tool_figure f = {.kernel = "int_attention16", .rows = t};
+    bt_kv_view kv;
+    attention a;
+    int_attention i = {.a = &a, .scratch_bytes = (bt_int_attention_scratch_bytes(hp->head_dim, pos0 + t) + 63) / 64 * 64};
+    int16_t *q = tool_kernel_bytes(r, count * sizeof *q), *want = tool_kernel_bytes(r, count * sizeof *want);
+    i.out = tool_kernel_bytes(r, count * sizeof *i.out);
+    i.scratch = tool_kernel_bytes(r, r->m->threads * i.scratch_bytes);
+    const bt_err e = attention_prepare(&a, &kv, r, elem_bytes, t, pos0);
+    if (e < 0 || !q || !want || !i.out || !i.scratch) return BT_ENOMEM;
+    for (size_t j = 0; j < count; j++) q[j] = (int16_t)((uint32_t)(j * 2654435761u) >> 13) / 2;
+    i.q = q;
+    snprintf(f.shape, sizeof f.shape, "%u/%ux%u at %zu, %s", hp->heads, hp->kv_heads, hp->head_dim, pos0, elem_bytes == 1 ? "int8" : "f16");
+    int_attention ref = i;
+    attention b = a;
+    b.kernels = bt_kernels_select("ref");
+    ref.a = &b, ref.out = want;
+    int_attention_part(&ref, 0, 1);
+    bt_pool_run(r->m->pool, int_attention_part, &i);
+    if (memcmp(want, i.out, count * sizeof *want)) return tool_kernel_differs(r, f.kernel, f.shape);
+    double visible = 0;
+    for (size_t j = 0; j < t; j++) visible += (double)(pos0 + j + 1);
+    const double bytes = 2.0 * (double)((pos0 + t) * kv.token_bytes), ops = 4.0 * (double)hp->heads * hp->head_dim * visible;
+    if (r->fn) tool_kernel_report(r, &f, 0, "", ops, bytes, bytes, tool_measure(r->m->pool, int_attention_part, &i));
     return BT_OK;
 }
 
@@ -295,7 +451,16 @@ static bt_err run(tool_kernel_run *r)
             tool_kernel_release(r);
         }
     for (uint32_t elem = 2; e == BT_OK && elem; elem--) {
-        e = store_figure(r, elem);
+        e = spans_figure(r, elem, r->fn ? 4000 : 700);
+        tool_kernel_release(r);
+        if (e == BT_OK) e = int_attention_figure(r, elem, 13, r->fn ? 1000 : 250);
+        tool_kernel_release(r);
+        if (e == BT_OK) e = store_figure(r, elem);
+        tool_kernel_release(r);
+    }
+    static const char *const besides[] = {"int_unpack4", "int_shadow", "int_shadow32"};
+    for (size_t i = 0; e == BT_OK && i < 3; i++) {
+        e = beside_figure(r, besides[i], r->hp->ffn, r->hp->dim);
         tool_kernel_release(r);
     }
     if (e == BT_OK) e = tool_row_kernels(r);
