@@ -18,7 +18,7 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     bt_err e = tool_open_model(&m, NULL, s->model, fault);
     if (e == BT_OK && strcmp(pf_engine_names[s->engine], "npu") == 0) {
         e = bt_pool_new(&pool, (size_t)s->threads, fault);
-        const bt_package_how how = { .ctx_tokens = (size_t)s->ctx_size, .pool = pool, .progress = tool_progress_compiling, .ud = &show };
+        const bt_package_how how = { .ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true, .progress = tool_progress_compiling, .ud = &show };
         if (e == BT_OK) e = bt_package_open(&p, NULL, m, &s->want, &how, fault);
         tool_progress_end(quiet);
     }

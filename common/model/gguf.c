@@ -2,6 +2,8 @@
  * lies inside the file; what the values mean is for model.c and the tokeniser. */
 #include "model/gguf.h"
 
+#include "base/clock.h"
+#include "base/hash.h"
 #include "base/num.h"
 #include "model/quant.h"
 
@@ -14,6 +16,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { SETTLED_S = 2 };
 
 struct bt_gguf_array {
     bt_gguf_type type;
@@ -37,7 +41,8 @@ typedef struct gguf_index {
 struct bt_gguf {
     const uint8_t *base;
     size_t len;
-    bool mapped;
+    bool mapped, has_state;
+    uint8_t state[BT_HASH_BYTES];
     uint32_t version;
     size_t key_count, tensor_count;
     gguf_key *keys;
@@ -416,6 +421,15 @@ bt_err bt_gguf_open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fa
     return BT_OK;
 }
 
+/* Whatever is written to a file changes its ctime, though two writes may leave the same one within a tick. */
+static void take_state(bt_gguf *g, const struct stat *st)
+{
+    const uint64_t facts[] = {(uint64_t)st->st_dev,          (uint64_t)st->st_ino,         (uint64_t)st->st_size,        (uint64_t)st->st_mtim.tv_sec,
+                              (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec, (uint64_t)st->st_ctim.tv_nsec};
+    g->has_state = bt_clock_wall_s() - (int64_t)st->st_ctim.tv_sec >= SETTLED_S;
+    bt_hash128(g->state, facts, sizeof facts);
+}
+
 bt_err bt_gguf_open(bt_gguf **ret, const char *path, bt_fault *fault)
 {
     bt_err e = BT_OK;
@@ -448,6 +462,7 @@ bt_err bt_gguf_open(bt_gguf **ret, const char *path, bt_fault *fault)
         goto out;
     }
     g->mapped = true;
+    take_state(g, &st);
     *ret = g;
 out:
     if (e < 0 && map != MAP_FAILED) munmap(map, len);
@@ -476,6 +491,22 @@ void bt_gguf_close(bt_gguf *g)
 
 uint32_t bt_gguf_version(const bt_gguf *g) { return g->version; }
 size_t bt_gguf_file_bytes(const bt_gguf *g) { return g->len; }
+const uint8_t *bt_gguf_state(const bt_gguf *g) { return g->has_state ? g->state : NULL; }
+
+const uint8_t *bt_gguf_head(size_t *ret_bytes, const bt_gguf *g)
+{
+    *ret_bytes = g->len;
+    for (size_t i = 0; i < g->tensor_count; i++)
+        if ((size_t)(g->tensors[i].data - g->base) < *ret_bytes) *ret_bytes = (size_t)(g->tensors[i].data - g->base);
+    return g->base;
+}
+
+void bt_gguf_let_go(const bt_gguf *g, const uint8_t *begin, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)begin / page * page;
+    if (g->mapped && bytes) (void)madvise((void *)at, (uintptr_t)begin + bytes - at, MADV_DONTNEED);
+}
+
 size_t bt_gguf_tensor_count(const bt_gguf *g) { return g->tensor_count; }
 const bt_gguf_tensor *bt_gguf_tensor_at(const bt_gguf *g, size_t i) { return &g->tensors[i]; }
 size_t bt_gguf_key_count(const bt_gguf *g) { return g->key_count; }

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/num.h"
+#include "model/model_id.h"
 #include "model/quant.h"
 
 #include <errno.h>
@@ -342,58 +343,7 @@ static bt_err check_rope_factors(const loading *l)
     return BT_OK;
 }
 
-/* ---- identity ---- */
-
-static int by_tensor_name(const void *a, const void *b)
-{
-    return strcmp((*(const bt_gguf_tensor *const *)a)->name, (*(const bt_gguf_tensor *const *)b)->name);
-}
-
-static void add64(bt_hash_stream *h, uint64_t v)
-{
-    uint8_t b[8];
-    bt_put64(b, v);
-    bt_hash_add(h, b, sizeof b);
-}
-
-static void add_f32(bt_hash_stream *h, float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    add64(h, u);
-}
-
-/* Tensors in the order of their names, so that a file written in another order is the same model. */
-static bt_err identify(bt_model *m, bt_fault *fault)
-{
-    const size_t n = bt_gguf_tensor_count(m->file);
-    const bt_gguf_tensor **t = calloc(n, sizeof *t);
-    if (!t) return bt_fail(fault, BT_ENOMEM, "out of memory hashing %zu tensors", n);
-    for (size_t i = 0; i < n; i++) t[i] = bt_gguf_tensor_at(m->file, i);
-    qsort(t, n, sizeof *t, by_tensor_name);
-    bt_hash_stream h;
-    bt_hash_begin(&h);
-    const bt_hparams *hp = &m->hp;
-    add64(&h, (uint64_t)hp->arch);
-    add64(&h, hp->layers);
-    add64(&h, hp->heads);
-    add64(&h, hp->kv_heads);
-    add64(&h, hp->head_dim);
-    add64(&h, hp->rope_dims);
-    add64(&h, hp->rope_neox);
-    add_f32(&h, hp->rope_base);
-    add_f32(&h, hp->rope_scale);
-    add_f32(&h, hp->rms_eps);
-    for (size_t i = 0; i < n; i++) {
-        bt_hash_add(&h, t[i]->name, strlen(t[i]->name) + 1);
-        add64(&h, t[i]->type);
-        for (int d = 0; d < BT_GGUF_MAX_DIMS; d++) add64(&h, t[i]->dim[d]);
-        bt_hash_add(&h, t[i]->data, t[i]->bytes);
-    }
-    bt_hash_end(m->id, &h);
-    free(t);
-    return BT_OK;
-}
+/* ---- the name ---- */
 
 static bt_err take_name(const loading *l)
 {
@@ -429,7 +379,7 @@ bt_err bt_model_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault)
         goto out;
     }
     if ((e = find_tensors(&l)) < 0 || (e = check_vocabulary(&l)) < 0 || (e = check_rope_factors(&l)) < 0 ||
-        (e = take_name(&l)) < 0 || (e = identify(l.m, fault)) < 0)
+        (e = take_name(&l)) < 0 || (e = bt_model_id_find(l.m, fault)) < 0)
         goto out;
     *ret = l.m;
 out:

@@ -30,11 +30,6 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
     if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
         return bt_fail(fault, BT_EARG, "llm-int8 scales rows as they come; npu operators 'all' need static units");
-    if (o->calib_len < MIN_CALIB)
-        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: at least %d", o->calib_len, MIN_CALIB);
-    for (size_t i = 0; i < o->calib_len && i < BT_COMPILE_MAX_CALIB; i++)
-        if (o->calib_ids[i] < 0 || (uint32_t)o->calib_ids[i] >= m->hp.vocab)
-            return bt_fail(fault, BT_EARG, "calibration token %d at %zu: the vocabulary has %u", o->calib_ids[i], i, m->hp.vocab);
     if ((e = bt_plan_parse(&j->plan, o->shape_policy, j->ctx_tokens, fault)) < 0) return e;
     const bt_profile *p = &j->profile;
     const size_t rows = bt_plan_specializations(&j->plan, j->ctx_tokens);
@@ -49,6 +44,17 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
             return bt_fail(fault, BT_EARG, "shape policy %s has programs of %u rows, profile %s allows %u", j->plan.text, s->seq, p->name,
                            p->max_rows);
     }
+    return BT_OK;
+}
+
+static bt_err check_calibration(const bt_compile_job *j, bt_fault *fault)
+{
+    const bt_compile_options *o = j->o;
+    if (o->calib_len < MIN_CALIB)
+        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: at least %d", o->calib_len, MIN_CALIB);
+    for (size_t i = 0; i < o->calib_len && i < BT_COMPILE_MAX_CALIB; i++)
+        if (o->calib_ids[i] < 0 || (uint32_t)o->calib_ids[i] >= j->m->hp.vocab)
+            return bt_fail(fault, BT_EARG, "calibration token %d at %zu: the vocabulary has %u", o->calib_ids[i], i, j->m->hp.vocab);
     return BT_OK;
 }
 
@@ -167,6 +173,7 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
     if (!j) return bt_fail(fault, BT_ENOMEM, "compiling");
     j->pool = pool;
     bt_err e = prepare(j, m, options, fault);
+    if (e == BT_OK) e = check_calibration(j, fault);
     if (e == BT_OK) e = make_tables(j, fault);
     if (e == BT_OK) e = bt_fold_new(&j->fold, m, options->recipe.r1, options->recipe.r2, pool, fault);
     if (e == BT_OK) e = bt_compile_place(j, fault);
@@ -181,6 +188,15 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
     return e;
 }
 
+/* A text and the keys of the model's file, among them all that makes tokens of it. */
+static void add_text(bt_hash_stream *s, const bt_model *m, const char *text, size_t len)
+{
+    size_t head_bytes;
+    const uint8_t *head = bt_gguf_head(&head_bytes, m->file);
+    bt_hash_add(s, text, len);
+    bt_hash_add(s, head, head_bytes);
+}
+
 bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options *options, bt_fault *fault)
 {
     bt_hash_stream s;
@@ -188,9 +204,12 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     char text[BT_RECIPE_MAX_TEXT] = "";
     bt_compile_job *j = calloc(1, sizeof *j);
     if (!j) return bt_fail(fault, BT_ENOMEM, "compiling");
-    const bt_err e = prepare(j, m, options, fault);
+    bt_err e = prepare(j, m, options, fault);
+    if (e == BT_OK && !options->calib_text) e = check_calibration(j, fault);
     if (e < 0) goto out;
-    const size_t calib = options->calib_len < BT_COMPILE_MAX_CALIB ? options->calib_len : BT_COMPILE_MAX_CALIB;
+    const char *words = options->calib_text;
+    const size_t ids = options->calib_len < BT_COMPILE_MAX_CALIB ? options->calib_len : BT_COMPILE_MAX_CALIB;
+    const size_t calib = words ? options->calib_text_len : ids;
     const uint32_t version[] = {BT_COMPILE_VERSION, BT_PKG_VERSION, BT_KERNELS_NUMERIC_VERSION, options->npu_ops, (uint32_t)j->ctx_tokens,
                                 (uint32_t)calib};
     bt_recipe_text(text, &options->recipe);
@@ -202,7 +221,8 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     bt_hash_add(&s, j->plan.text, strlen(j->plan.text) + 1);
     bt_hash_add(&s, j->plan.shape, j->plan.shapes * sizeof *j->plan.shape);
     bt_hash_add(&s, &j->profile, sizeof j->profile);
-    bt_hash_add(&s, options->calib_ids, calib * sizeof *options->calib_ids);
+    if (words) add_text(&s, m, words, calib);
+    else bt_hash_add(&s, options->calib_ids, calib * sizeof *options->calib_ids);
     bt_hash_end(hash, &s);
     bt_hash_hex(ret, hash);
 out:

@@ -18,6 +18,8 @@ typedef struct bt_compile_options {
     uint32_t npu_ops;                       /* BT_PKG_OPS_LINEAR or BT_PKG_OPS_ALL */
     size_t ctx_tokens;                      /* 0: the model's, at most 32,768 */
     const int32_t *calib_ids; size_t calib_len;     /* windows of 512 from the start, at most BT_COMPILE_MAX_CALIB; at least 16 ids */
+    const char *calib_text; size_t calib_text_len;  /* what calib_ids were read from. bt_compile_key alone looks at it: there it stands for the
+                                             * ids, so that a key needs no tokenizer; NULL: the ids count */
     const char *isa;                        /* NULL: the best; changes no byte */
     void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);  /* NULL: silent; on the caller's thread */
     void *ud;
@@ -26,8 +28,8 @@ enum { BT_COMPILE_MAX_CALIB = 2048, BT_COMPILE_WINDOW = 512 };
 
 /* BT_EARG: options that do not fit each other, the model or the profile, with what and which limit. */
 bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool, bt_fault *fault);
-/* A name for what bt_compile would make: 32 digits of a hash over the model's id, every option that changes a byte, the calibration ids and
- * the compiler's version. Needs no compilation. */
+/* A name for what bt_compile would make: 32 digits of a hash over the model's id, every option that changes a byte, the calibration ids (or
+ * their text and the model file's vocabulary) and the compiler's version. Needs no compilation. */
 bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options *options, bt_fault *fault);
 /* Raised when the same input would give another package. */
 enum { BT_COMPILE_VERSION = 3 };

@@ -55,14 +55,21 @@ out:
     return e;
 }
 
-static bt_err read_calibration(order *o, const bt_model *m, const char *path, bt_fault *fault)
+static bt_err find_text(order *o, const char *path, bt_fault *fault)
+{
+    o->options.calib_text = bt_calib_text(&o->options.calib_text_len);
+    const bt_err e = path ? read_start(&o->text, &o->options.calib_text_len, path, fault) : BT_OK;
+    if (o->text) o->options.calib_text = o->text;
+    return e;
+}
+
+/* What compiling needs and the key does not: a tokenizer takes longer to load than everything else about a package that is there. */
+static bt_err find_ids(order *o, const bt_model *m, bt_fault *fault)
 {
     bt_tokenizer *tok = NULL;
-    size_t len = 0, n = 0;
-    const char *text = bt_calib_text(&len);
+    size_t n = 0;
     bt_err e = bt_vocab_load(&tok, m->file, fault);
-    if (e == BT_OK && path && (e = read_start(&o->text, &len, path, fault)) == BT_OK) text = o->text;
-    if (e == BT_OK) e = bt_tokenizer_encode(&o->ids, &n, tok, text, len, BT_ENCODE_BOS, fault);
+    if (e == BT_OK) e = bt_tokenizer_encode(&o->ids, &n, tok, o->options.calib_text, o->options.calib_text_len, BT_ENCODE_BOS, fault);
     bt_tokenizer_free(tok);
     o->options.calib_ids = o->ids;
     o->options.calib_len = n < BT_COMPILE_MAX_CALIB ? n : BT_COMPILE_MAX_CALIB;
@@ -92,13 +99,14 @@ static bt_err order_make(order *o, const bt_model *m, const bt_package_want *w, 
     bt_err e = bt_recipe_parse(&o->options.recipe, w->quant, fault);
     if (e == BT_OK) e = check_recipe(&o->options.recipe, how, fault);
     if (e == BT_OK) e = bt_profile_load(&o->profile, w->profile, fault);
-    return e < 0 ? e : read_calibration(o, m, w->calib, fault);
+    return e < 0 ? e : find_text(o, w->calib, fault);
 }
 
 bt_err bt_package_compile(const char *path, const bt_model *m, const bt_package_want *w, const bt_package_how *how, bt_fault *fault)
 {
     order o;
     bt_err e = order_make(&o, m, w, how, fault);
+    if (e == BT_OK) e = find_ids(&o, m, fault);
     if (e == BT_OK) e = bt_compile(path, m, &o.options, how->pool, fault);
     order_done(&o);
     return e;
@@ -148,19 +156,25 @@ static const bt_cache_kind kept = {
     .advice = "Set BATON_CACHE_DIR, or use 'baton compile -o FILE' and '--package FILE'",
 };
 
-typedef struct job { const bt_model *m; const order *o; const bt_package_how *how; } job;
+typedef struct job { const bt_model *m; order *o; const bt_package_how *how; } job;
 
 static bt_err make(void *ud, const char *path, bt_fault *fault)
 {
     const job *j = ud;
-    return bt_compile(path, j->m, &j->o->options, j->how->pool, fault);
+    const bt_err e = find_ids(j->o, j->m, fault);
+    return e < 0 ? e : bt_compile(path, j->m, &j->o->options, j->how->pool, fault);
+}
+
+static bt_err open_file(bt_pkg **ret, const char *path, const bt_package_how *how, bt_fault *fault)
+{
+    return how->only_looks ? bt_pkg_look(ret, path, fault) : bt_pkg_open_on(ret, path, how->pool, fault);
 }
 
 static bt_err open_made(void **ret, void *ud, const char *path, bt_fault *fault)
 {
-    (void)ud;
+    const job *j = ud;
     bt_pkg *p = NULL;
-    const bt_err e = bt_pkg_open(&p, path, fault);
+    const bt_err e = open_file(&p, path, j->how, fault);
     if (e == BT_OK) *ret = p;
     return e;
 }
@@ -192,7 +206,7 @@ static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const
 bt_err bt_package_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_package_want *w, const bt_package_how *how, bt_fault *fault)
 {
     bt_pkg *p = NULL;
-    bt_err e = w->package ? bt_pkg_open(&p, w->package, fault) : open_cached(&p, ret_path, m, w, how, fault);
+    bt_err e = w->package ? open_file(&p, w->package, how, fault) : open_cached(&p, ret_path, m, w, how, fault);
     if (e == BT_OK && w->package && ret_path) snprintf(ret_path, BT_PACKAGE_PATH_BYTES, "%s", w->package);
     if (e == BT_OK) e = check_opened(p, m, w, how, fault);
     if (e < 0) bt_pkg_close(p);

@@ -43,6 +43,7 @@ typedef struct bt_package_how {
     size_t ctx_tokens;                      /* longest sequence that is wanted; 0: the model's */
     const char *isa;                        /* of the compiler, which changes no byte; NULL: the best, however slow the kernels that run it */
     bt_pool *pool;
+    bool only_looks;                        /* that it is there and fits: constants are not read, and it cannot be run (bt_pkg_look) */
     bool allow_llm_int8;                    /* a recipe whose numbers depend on how a prompt is cut */
     void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);   /* while compiling; NULL: silent */
     void *ud;

@@ -2,6 +2,7 @@
 #define BT_NPU_PKG_H
 #include <stddef.h>
 #include "base/err.h"
+#include "base/pool.h"
 #include "model/model.h"
 #include "npu/pkg_format.h"
 
@@ -11,6 +12,9 @@ typedef struct bt_pkg bt_pkg;
 /* Maps the file and checks it whole: every count, offset, index, name and operand against the file and the arena, every constant against its
  * hash, the digest. What it accepts can be run without looking again. BT_EFORMAT naming what is wrong; BT_EVERSION; BT_EIO. */
 bt_err bt_pkg_open(bt_pkg **ret, const char *path, bt_fault *fault);
+bt_err bt_pkg_open_on(bt_pkg **ret, const char *path, bt_pool *pool, bt_fault *fault);     /* the same, checked by all threads of pool */
+/* Checks only that header and tables are those that were written, and reads nothing else: for what they say. Not to be run. */
+bt_err bt_pkg_look(bt_pkg **ret, const char *path, bt_fault *fault);
 /* The same over bytes that the caller keeps (64-byte aligned). */
 bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *fault);
 void   bt_pkg_close(bt_pkg *p);             /* NULL is fine */

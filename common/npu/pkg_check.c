@@ -4,6 +4,7 @@
 #include "npu/pkg_private.h"
 #include "base/hash.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,21 +94,50 @@ static bt_err check_digest(const bt_pkg *p, bt_fault *fault)
     return BT_OK;
 }
 
-static bt_err check_consts(const bt_pkg *p, bt_fault *fault)
+/* ---- on all threads ---- */
+
+typedef struct each { const bt_pkg *p; bt_pkg_check_fn *check; bt_pool_range range; _Atomic uint32_t refused; } each;
+
+static void check_some(void *ud, size_t part, size_t parts)
 {
-    bt_err e = BT_OK;
+    each *j = ud;
+    size_t i, end;
+    (void)part, (void)parts;
+    while (bt_pool_range_take(&j->range, &i, &end)) {
+        if (j->check(j->p, (uint32_t)i, NULL) == BT_OK) continue;
+        uint32_t first = atomic_load(&j->refused);
+        while (i < first && !atomic_compare_exchange_weak(&j->refused, &first, (uint32_t)i)) continue;
+    }
+}
+
+bt_err bt_pkg_check_each(const bt_pkg *p, uint32_t count, bt_pkg_check_fn *check, bt_pool *pool, bt_fault *fault)
+{
+    each j = {.p = p, .check = check, .refused = UINT32_MAX};
+    bt_pool_range_init(&j.range, count, 1);
+    bt_pool_run(pool, check_some, &j);
+    return j.refused == UINT32_MAX ? BT_OK : check(p, j.refused, fault);
+}
+
+static bt_err check_bytes(const bt_pkg *p, uint32_t i, bt_fault *fault)
+{
+    uint8_t hash[16];
+    const bt_pkg_const *c = &bt_pkg_consts(p)[i];
+    bt_hash128(hash, p->bytes + c->offset, (size_t)c->bytes);
+    return memcmp(hash, c->hash, sizeof hash) == 0 ? BT_OK : bt_fail(fault, BT_EFORMAT, "constant %u is damaged (hash)", i);
+}
+
+static bt_err check_consts(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
+{
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_const *c = bt_pkg_consts(p);
     uint64_t weights = 0;
+    bt_err e = bt_pkg_check_each(p, h->consts.count, check_bytes, pool, fault);
+    if (e < 0) return e;
     uint32_t *refs = calloc((size_t)h->consts.count + 1, sizeof *refs);
     if (!refs) return bt_fail(fault, BT_ENOMEM, "checking a package");
     bt_pkg_count_refs(refs, h, bt_pkg_tensors(p), bt_pkg_sites(p), bt_pkg_programs(p));
     for (uint32_t i = 0; i < h->consts.count && e == BT_OK; i++) {
-        uint8_t hash[16];
-        bt_hash128(hash, p->bytes + c[i].offset, (size_t)c[i].bytes);
-        if (memcmp(hash, c[i].hash, sizeof hash) != 0)
-            e = bt_fail(fault, BT_EFORMAT, "constant %u is damaged (hash)", i);
-        else if (c[i].kind < BT_PKG_CONST_WEIGHT || c[i].kind > BT_PKG_CONST_PLAN)
+        if (c[i].kind < BT_PKG_CONST_WEIGHT || c[i].kind > BT_PKG_CONST_PLAN)
             e = bt_fail(fault, BT_EFORMAT, "constant %u: kind %u", i, c[i].kind);
         else if (c[i].refs != refs[i])
             e = bt_fail(fault, BT_EFORMAT, "constant %u: refs %u, and %u are there", i, c[i].refs, refs[i]);
@@ -208,14 +238,20 @@ static bt_err check_lists(const bt_pkg *p, bt_fault *fault)
     return BT_OK;
 }
 
-bt_err bt_pkg_check(const bt_pkg *p, bt_fault *fault)
+bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault)
 {
     bt_err e;
     if ((e = bt_pkg_check_layout(p, fault)) < 0) return e;
     if ((e = check_digest(p, fault)) < 0) return e;
-    if ((e = check_consts(p, fault)) < 0) return e;
-    if ((e = check_lists(p, fault)) < 0) return e;
-    if ((e = bt_pkg_check_data(p, fault)) < 0) return e;
+    return check_lists(p, fault);
+}
+
+bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
+{
+    bt_err e;
+    if ((e = bt_pkg_check_tables(p, fault)) < 0) return e;
+    if ((e = check_consts(p, pool, fault)) < 0) return e;
+    if ((e = bt_pkg_check_data(p, pool, fault)) < 0) return e;
     if ((e = check_programs(p, fault)) < 0) return e;
     if ((e = check_rows(p, fault)) < 0) return e;
     return bt_pkg_check_code(p, fault);

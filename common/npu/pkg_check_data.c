@@ -287,22 +287,24 @@ static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     return bt_pkg_is_vector(t->weight) ? check_vector(p, i, t, fault) : check_matrix(p, i, t, fault);
 }
 
-static bt_err check_tensors(const bt_pkg *p, bt_fault *fault)
+static bt_err check_place_and_tensor(const bt_pkg *p, uint32_t i, bt_fault *fault)
 {
-    bt_err e;
+    const uint32_t layers = bt_pkg_header_of(p)->layers;
+    const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i];
+    const uint32_t layer = i >= layers * BT_PKG_LAYER_TENSORS ? UINT32_MAX : i / BT_PKG_LAYER_TENSORS;
+    if (t->layer != layer || bt_pkg_tensor_index(layers, layer, t->weight) != i)
+        return bt_fail(fault, BT_EFORMAT, "tensor %u: layer %d, weight %u are not this place's", i, (int)t->layer, t->weight);
+    return check_tensor(p, i, t, fault);
+}
+
+static bt_err check_tensors(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
+{
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const bt_pkg_tensor *t = bt_pkg_tensors(p);
     const uint32_t want = h->layers * BT_PKG_LAYER_TENSORS + 2;
     if (h->tensors.count != want) return bt_fail(fault, BT_EFORMAT, "%u tensors, not %u", h->tensors.count, want);
-    for (uint32_t i = 0; i < want; i++) {
-        const bool tail = i >= h->layers * BT_PKG_LAYER_TENSORS;
-        const uint32_t layer = tail ? UINT32_MAX : i / BT_PKG_LAYER_TENSORS;
-        if (t[i].layer != layer || bt_pkg_tensor_index(h->layers, layer, t[i].weight) != i)
-            return bt_fail(fault, BT_EFORMAT, "tensor %u: layer %d, weight %u are not this place's", i, (int)t[i].layer, t[i].weight);
-        if ((e = check_tensor(p, i, &t[i], fault)) < 0) return e;
-    }
-    return BT_OK;
+    return bt_pkg_check_each(p, want, check_place_and_tensor, pool, fault);
 }
+
 #undef BAD
 
 /* ---- sites ---- */
@@ -358,10 +360,10 @@ static bt_err check_sites(const bt_pkg *p, bt_fault *fault)
 }
 #undef BAD
 
-bt_err bt_pkg_check_data(const bt_pkg *p, bt_fault *fault)
+bt_err bt_pkg_check_data(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
 {
     bt_err e;
     if ((e = check_header(p, fault)) < 0) return e;
     if ((e = check_sites(p, fault)) < 0) return e;
-    return check_tensors(p, fault);
+    return check_tensors(p, pool, fault);
 }

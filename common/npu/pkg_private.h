@@ -1,6 +1,7 @@
 #ifndef BT_NPU_PKG_PRIVATE_H
 #define BT_NPU_PKG_PRIVATE_H
 #include <stdbool.h>
+#include "base/pool.h"
 #include "npu/pkg.h"
 
 /* What the reader, the writer and the check of package files share, and what tests use to make damaged ones. */
@@ -27,10 +28,15 @@ void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tens
 
 /* pkg_check.c: where header, constants and tables lie. After it the tables can be read, though not believed. */
 bt_err bt_pkg_check_layout(const bt_pkg *p, bt_fault *fault);
-/* Everything: layout, digest, every field, every constant, every program. */
-bt_err bt_pkg_check(const bt_pkg *p, bt_fault *fault);
+/* Layout, digest and texts: the header and the tables are those that were written. */
+bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault);
+/* Everything: layout, digest, every field, every constant, every program. The same fault with any number of threads. */
+bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
 /* pkg_check_data.c: header fields, tensors and sites with their constants. */
-bt_err bt_pkg_check_data(const bt_pkg *p, bt_fault *fault);
+bt_err bt_pkg_check_data(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
+/* Calls check for each index in [0, count) on all threads, with no fault, then once more for the first that was refused, to say why. */
+typedef bt_err bt_pkg_check_fn(const bt_pkg *p, uint32_t index, bt_fault *fault);
+bt_err bt_pkg_check_each(const bt_pkg *p, uint32_t count, bt_pkg_check_fn *check, bt_pool *pool, bt_fault *fault);
 /* pkg_check_code.c: the programs, after everything else was checked. */
 bt_err bt_pkg_check_code(const bt_pkg *p, bt_fault *fault);
 

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bt_err new_checked(bt_pkg **ret, bt_pkg is, bt_fault *fault)
+static bt_err new_checked(bt_pkg **ret, bt_pkg is, bool whole, bt_pool *pool, bt_fault *fault)
 {
     bt_pkg *p = malloc(sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "opening a package");
     *p = is;
-    const bt_err e = bt_pkg_check(p, fault);
+    const bt_err e = whole ? bt_pkg_check(p, pool, fault) : bt_pkg_check_tables(p, fault);
     if (e < 0) {
         free(p);
         return e;
@@ -26,23 +26,27 @@ static bt_err new_checked(bt_pkg **ret, bt_pkg is, bt_fault *fault)
 bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *fault)
 {
     if ((uintptr_t)bytes % BT_PKG_ALIGN) return bt_fail(fault, BT_EARG, "a package must lie at a multiple of %d bytes", BT_PKG_ALIGN);
-    return new_checked(ret, (bt_pkg){bytes, len, false}, fault);
+    return new_checked(ret, (bt_pkg){bytes, len, false}, true, NULL, fault);
 }
 
-bt_err bt_pkg_open(bt_pkg **ret, const char *path, bt_fault *fault)
+static bt_err open_file(bt_pkg **ret, const char *path, bool whole, bt_pool *pool, bt_fault *fault)
 {
     bt_fault why = {""};
     const uint8_t *map;
     size_t len;
     bt_err e = bt_file_map(&map, &len, path, fault);
     if (e < 0) return e;
-    e = new_checked(ret, (bt_pkg){map, len, true}, &why);
+    e = new_checked(ret, (bt_pkg){map, len, true}, whole, pool, &why);
     if (e < 0) {
         (void)bt_fail(fault, e, "'%.100s': %.140s", path, why.text);
         bt_file_unmap(map, len);
     }
     return e;
 }
+
+bt_err bt_pkg_open_on(bt_pkg **ret, const char *path, bt_pool *pool, bt_fault *fault) { return open_file(ret, path, true, pool, fault); }
+bt_err bt_pkg_open(bt_pkg **ret, const char *path, bt_fault *fault) { return open_file(ret, path, true, NULL, fault); }
+bt_err bt_pkg_look(bt_pkg **ret, const char *path, bt_fault *fault) { return open_file(ret, path, false, NULL, fault); }
 
 void bt_pkg_close(bt_pkg *p)
 {

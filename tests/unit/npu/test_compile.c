@@ -129,10 +129,10 @@ static void a_key_names_what_changes_bytes(void **state)
 {
     (void)state;
     world w = begin("llama");
-    char key[12][33];
-    bt_compile_options o[12];
+    char key[14][33];
+    bt_compile_options o[14];
     bt_profile profile;
-    for (size_t i = 0; i < 12; i++) o[i] = options(&w, "w8a8");
+    for (size_t i = 0; i < 14; i++) o[i] = options(&w, "w8a8");
     o[1].isa = "ref"; /* the only one that changes nothing */
     o[2] = options(&w, "w8a8:clip=max");
     o[3].shape_policy = "chunk:32";
@@ -148,10 +148,15 @@ static void a_key_names_what_changes_bytes(void **state)
     o[9] = options(&w, "w8a8:gptq");
     o[10] = options(&w, "w8a8:a16=down");
     o[11].shape_policy = "pow2";
-    for (size_t i = 0; i < 12; i++) assert_int_equal(bt_compile_key(key[i], w.kit.model, &o[i], NULL), BT_OK);
+    o[12].calib_text = o[13].calib_text = "two words";      /* in place of the ids, which need not be there */
+    o[12].calib_ids = NULL;
+    o[12].calib_len = 0;
+    o[12].calib_text_len = 9;
+    o[13].calib_text_len = 3;
+    for (size_t i = 0; i < 14; i++) assert_int_equal(bt_compile_key(key[i], w.kit.model, &o[i], NULL), BT_OK);
     assert_int_equal(strlen(key[0]), 32);
     assert_string_equal(key[0], key[1]);
-    for (size_t i = 2; i < 12; i++)
+    for (size_t i = 2; i < 14; i++)
         for (size_t j = 0; j < i; j++)
             if (j != 1) assert_string_not_equal(key[i], key[j]);
     end(&w);
