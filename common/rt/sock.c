@@ -59,7 +59,7 @@ static bool set_all(void *s, const role_options *o)
     static const struct { int option, value; } common[] = {
         { ZMQ_HEARTBEAT_IVL, 1000 }, { ZMQ_HEARTBEAT_TIMEOUT, 3000 }, { ZMQ_HEARTBEAT_TTL, 5000 },
         { ZMQ_HANDSHAKE_IVL, 5000 }, { ZMQ_CONNECT_TIMEOUT, 3000 },
-        { ZMQ_RECONNECT_IVL, 100 }, { ZMQ_RECONNECT_IVL_MAX, 2000 }, { ZMQ_BACKLOG, 256 },
+        { ZMQ_RECONNECT_IVL, 10 }, { ZMQ_RECONNECT_IVL_MAX, 2000 }, { ZMQ_BACKLOG, 256 },
         { ZMQ_TCP_KEEPALIVE, 1 }, { ZMQ_TCP_KEEPALIVE_IDLE, 30 }, { ZMQ_TCP_KEEPALIVE_INTVL, 10 }, { ZMQ_TCP_KEEPALIVE_CNT, 3 },
     };
     bool ok = zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &o->frame_bytes, sizeof o->frame_bytes) == 0;
