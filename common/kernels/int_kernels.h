@@ -1,5 +1,6 @@
 #ifndef BT_KERNELS_INT_KERNELS_H
 #define BT_KERNELS_INT_KERNELS_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,16 +24,31 @@ void bt_int_pack(uint8_t *wp, const int8_t *w, size_t n0, size_t rows, size_t k,
 /* The weight (n, k) of a packed matrix. */
 int  bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits);
 
-/* acc[t * ldacc + n - 16 * p0] = sum over k of x[t * ldx + k] * w[n][k], for the outputs of panels [p0, p1), all 16 of each.
- * x [T, ldx] s8 in [-128, 127], 4 * k4 readable bytes a row (those past K multiply zero); wp is the whole matrix's first panel.
- * colsum[n] = sum over k of w[n][k] of all outputs, padded to whole panels with zero: for kernels that add 128 to x.
- * 1 <= K <= 131,071 cannot overflow. T = 1 is the GEMV. acc overlaps nothing. */
-typedef void bt_int_matmul_fn(int32_t *restrict acc, size_t ldacc, const int8_t *restrict x, size_t ldx,
-                              const int8_t *restrict wp, const int32_t *colsum, size_t t, size_t k4, size_t p0, size_t p1);
+/* Inputs made ready for the product, once for all that is multiplied with them: [rows, 4 * k4] of 8 bits, or of 16 bits in two
+ * planes. What memory holds is between prepare and matmul of one instruction set. */
+typedef struct bt_int_inputs {
+    uint8_t *memory;                        /* bt_int_inputs_bytes, 64-byte aligned */
+    size_t rows, k4;
+    bool is_wide;                           /* 16 bits */
+} bt_int_inputs;
+size_t bt_int_inputs_bytes(size_t rows, size_t k, bool is_wide);
 
-/* 16-bit inputs are two planes of s8: value = 256 * hi + lo, lo in [-128, 127], |value| <= 32639 so that hi <= 127. One call for
- * each plane, then acc = 256 * acc_hi + acc_lo in int64. */
+/* 16-bit inputs are two planes of s8: value = 256 * hi + lo, lo in [-128, 127], |value| <= 32639 so that hi <= 127. */
 enum { BT_INT_MAX16 = 32639 };
+
+/* Rows [r0, r1) of x made ready; rows are independent. hi [rows, ldx], and lo where is_wide, s8 in [-128, 127], 4 * k4 readable
+ * bytes a row: those past K multiply zero. */
+typedef void bt_int_prepare_fn(const bt_int_inputs *to, size_t r0, size_t r1, const int8_t *hi, const int8_t *lo, size_t ldx);
+
+/* acc[t * ldacc + n - 16 * p0] = sum over k of x[row + t][k] * w[n][k] for t rows from `row` on and the outputs of panels [p0, p1),
+ * all 16 of each. acc is hi, or 256 * hi + lo where x is wide; how it is divided among the two is the variant's own.
+ * lo is NULL where x is not wide.
+ * wp is the whole matrix's first panel. colsum[n] = sum over k of w[n][k] of all outputs, padded to whole panels with zero.
+ * 1 <= K <= 131,071 cannot overflow. Best for 256 rows and 8 panels a call: x and acc then stay in the second cache. hi and lo
+ * overlap nothing. scratch: BT_INT_MATMUL_SCRATCH_BYTES, 64-byte aligned. */
+typedef void bt_int_matmul_fn(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t t,
+                              const int8_t *restrict wp, const int32_t *colsum, size_t p0, size_t p1, void *restrict scratch);
+enum { BT_INT_MATMUL_SCRATCH_BYTES = 2 * 160 * 64 };
 
 /* s4 panels [p0, p1) to s8 panels at to (panel p0 first). */
 typedef void bt_int_unpack4_fn(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1);

@@ -1,82 +1,184 @@
-/* The integer matrix product for AVX2. maddubs multiplies unsigned by signed bytes: |x| by w where x >= 0,
- * and |x| by ~w where x < 0. As -w = ~w + 1, the sum over those x of |x| is missing, which is the same for
- * all outputs: the sums start from it. ~w is one of the cheapest instructions, where the instruction that
- * negates costs as much as a product. Two products are within [-2 * 128 * 128, 2 * 128 * 127] and cannot
- * saturate. */
+/* The integer matrix product for AVX2. maddubs multiplies unsigned by signed bytes and adds two products in 16 bits, where they
+ * saturate. Weights go in as w + 128, at most 255; so two inputs may add up to 128 at most, or to -128 (of different signs they
+ * always do). From the few pairs beyond, preparation takes one input back to that; what it took away is an extra group of inputs at
+ * the same place, multiplied after the others. The sums start from -128 times the sum of the row's inputs.
+ * (|x| and w or ~w by the sign of x needs no list, but a fourth instruction for three.) */
 #include "kernels/int_variant.h"
 
 #if defined(__AVX2__)
 #include "kernels/int_simd.h"
+#include "kernels/int_wide_avx2.h"
 
-#define INT_MATMUL  bt_int_matmul_avx2
 #define TILE_ROWS   3
 #define TILE_PANELS 2
 #define VECS        2
+#define COPY_ROWS   8
 
-typedef __m256i vec;
-typedef struct inputs {
-    _Alignas(32) int32_t size[BLOCK_ROWS][BLOCK_K4],
-        minus[BLOCK_ROWS][BLOCK_K4]; /* |x|; all ones where x < 0 */
-    int32_t below[BLOCK_ROWS];       /* the sum of |x| where x < 0 */
-} inputs;
-typedef struct group {
-    __m256i size, minus;
-} group;
+enum { CHUNK_K4 = 160, EXTRAS_HERE = 7, PAIR_MAX = 128 };
 
-INT_INLINE __m256i prepare32(__m256i x, __m256i *minus)
+typedef struct extra {
+    uint32_t k; /* group of the chunk */
+    int32_t x;  /* four inputs */
+} extra;
+/* Beside each record. Extras past EXTRAS_HERE are in a list with room for one of each group, behind all records. */
+typedef struct beside {
+    uint32_t extras;
+    int32_t start;
+    extra extra[EXTRAS_HERE];
+} beside;
+#define BESIDE     sizeof(beside)
+#define MORE_BYTES sizeof(extra)
+
+typedef __m256i vec, group;
+
+/* ---- preparation ---- */
+
+/* The sums of two inputs of 16 pairs, and in *beyond what they are too much. */
+INT_INLINE __m256i pairs_of(__m256i x, __m256i *beyond)
 {
-    *minus = _mm256_cmpgt_epi8(_mm256_setzero_si256(), x);
-    return _mm256_abs_epi8(x);
-}
-INT_INLINE void int_prepare(inputs *in, size_t row, const int8_t *x, size_t n)
-{
-    __m256i sum = _mm256_setzero_si256(), minus;
-    size_t k = 0;
-    for (; k + 8 <= n; k += 8) {
-        const __m256i size = prepare32(_mm256_loadu_si256((const void *)(x + 4 * k)), &minus);
-        _mm256_storeu_si256((void *)(in->size[row] + k), size);
-        _mm256_storeu_si256((void *)(in->minus[row] + k), minus);
-        sum = _mm256_add_epi64(sum, _mm256_sad_epu8(_mm256_and_si256(size, minus), _mm256_setzero_si256()));
-    }
-    for (; k < n; k++) {
-        int32_t four;
-        memcpy(&four, x + 4 * k, sizeof four);
-        const __m256i size = prepare32(_mm256_castsi128_si256(_mm_cvtsi32_si128(four)), &minus);
-        in->size[row][k] = _mm256_cvtsi256_si32(size);
-        in->minus[row][k] = _mm256_cvtsi256_si32(minus);
-        const __m256i low = _mm256_setr_epi32(-1, 0, 0, 0, 0, 0, 0, 0), only = _mm256_and_si256(size, low);
-        sum = _mm256_add_epi64(sum, _mm256_sad_epu8(_mm256_and_si256(only, minus), _mm256_setzero_si256()));
-    }
-    const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-    in->below[row] = _mm_cvtsi128_si32(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)));
+    const __m256i sum = _mm256_maddubs_epi16(_mm256_set1_epi8(1), x);
+    const __m256i fits = _mm256_max_epi16(_mm256_min_epi16(sum, _mm256_set1_epi16(PAIR_MAX)), _mm256_set1_epi16(-PAIR_MAX));
+    *beyond = _mm256_sub_epi16(sum, fits);
+    return sum;
 }
 
-INT_INLINE group int_group(const inputs *in, size_t row, size_t k)
+/* Takes what is beyond from the first input of each of the two pairs: both have its sign. The group of what was taken. */
+static int32_t cut(uint8_t *x)
 {
-    return (group){_mm256_set1_epi32(in->size[row][k]), _mm256_set1_epi32(in->minus[row][k])};
+    int8_t four[4], taken[4] = {0};
+    int32_t away;
+    memcpy(four, x, 4);
+    for (int i = 0; i < 4; i += 2) {
+        const int sum = four[i] + four[i + 1], fits = sum > PAIR_MAX ? PAIR_MAX : sum < -PAIR_MAX ? -PAIR_MAX : sum;
+        taken[i] = (int8_t)(sum - fits);
+        four[i] = (int8_t)(four[i] - taken[i]);
+    }
+    memcpy(x, four, 4);
+    memcpy(&away, taken, 4);
+    return away;
+}
+
+static void prepare_record(uint8_t *to, extra *more, const int8_t *x, size_t n)
+{
+    const __m256i one = _mm256_set1_epi16(1);
+    beside b = {0};
+    __m256i sum = _mm256_setzero_si256(), beyond;
+    for (size_t k = 0, left; k < n; k += 8) {
+        __m256i v;
+        left = n - k;
+        if (left >= 8) {
+            v = _mm256_loadu_si256((const void *)(x + 4 * k));
+            _mm256_storeu_si256((void *)(to + 4 * k), v);
+        } else {
+            int32_t last[8] = {0};
+            memcpy(last, x + 4 * k, 4 * left);
+            memcpy(to + 4 * k, last, 4 * left);
+            v = _mm256_loadu_si256((const void *)last);
+        }
+        const __m256i pairs = pairs_of(v, &beyond);
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, one));
+        if (_mm256_testz_si256(beyond, beyond)) continue;
+        const __m256i none = _mm256_cmpeq_epi32(beyond, _mm256_setzero_si256());
+        for (uint32_t groups = ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(none)) & 255; groups; groups &= groups - 1) {
+            const uint32_t at = (uint32_t)k + (uint32_t)__builtin_ctz(groups);
+            const extra e = {at, cut(to + 4 * at)};
+            if (b.extras < EXTRAS_HERE) b.extra[b.extras] = e;
+            else more[b.extras - EXTRAS_HERE] = e;
+            b.extras++;
+        }
+    }
+    int32_t lanes[8];
+    _mm256_storeu_si256((void *)lanes, sum);
+    for (int i = 0; i < 8; i++) b.start -= 128 * lanes[i];
+    memcpy(to + 4 * n, &b, sizeof b);
+}
+
+void bt_int_prepare_avx2(const bt_int_inputs *to, size_t r0, size_t r1, const int8_t *hi, const int8_t *lo, size_t ldx)
+{
+    if (to->is_wide) {
+        int_wide_prepare(to, r0, r1, hi, lo, ldx);
+        return;
+    }
+    const size_t k4 = to->k4;
+    const int_chunks chunks = int_chunks_of(k4, CHUNK_K4, BESIDE);
+    extra *more = (void *)(to->memory + int_records_bytes(to->rows, k4, &chunks, BESIDE));
+    for (size_t row = r0; row < r1; row++)
+        for (size_t c = 0, k = 0; c < chunks.count; c++, k += chunks.n) {
+            const size_t n = k4 - k < chunks.n ? k4 - k : chunks.n;
+            prepare_record(to->memory + c * chunks.record * to->rows + row * (4 * n + BESIDE), more + row * k4 + k,
+                           hi + row * ldx + 4 * k, n);
+        }
+}
+
+/* ---- product ---- */
+
+INT_INLINE group int_group(const uint8_t *x, size_t k)
+{
+    int32_t four;
+    memcpy(&four, x + 4 * k, sizeof four);
+    return _mm256_set1_epi32(four);
 }
 /* The barriers keep one product after the other, each with its weights straight from memory: 12 sums leave
  * four registers for all else. */
-INT_INLINE vec int_dot(vec sum, group g, const int8_t *w)
+INT_INLINE vec int_dot(vec sum, group x, const int8_t *w, int is_copy)
 {
-    const __m256i v = _mm256_xor_si256(g.minus, _mm256_load_si256((const void *)w));
-    __m256i y = _mm256_madd_epi16(_mm256_maddubs_epi16(g.size, v), _mm256_set1_epi16(1));
+    __m256i v = _mm256_load_si256((const void *)w);
+    if (!is_copy) v = _mm256_xor_si256(v, _mm256_set1_epi8(-128));
+    __m256i y = _mm256_madd_epi16(_mm256_maddubs_epi16(v, x), _mm256_set1_epi16(1));
     __asm__("" : "+x"(y));
     return _mm256_add_epi32(sum, y);
 }
 #define INT_PIN(w) __asm__("" : "+r"(w))
 
-/* Each chunk of K misses its own part. */
-INT_INLINE vec int_start(const inputs *in, size_t row, const int32_t *colsum)
+INT_INLINE void int_copy(int8_t *restrict to, const int8_t *restrict w, size_t n)
 {
-    (void)colsum;
-    return _mm256_set1_epi32(in->below[row]);
+    for (size_t i = 0; i < 64 * n; i += 32)
+        _mm256_store_si256((void *)(to + i),
+                           _mm256_xor_si256(_mm256_load_si256((const void *)(w + i)), _mm256_set1_epi8(-128)));
 }
-INT_INLINE vec int_resume(const inputs *in, size_t row, const int32_t *acc)
+
+/* Each chunk of K has its own part of the start. */
+INT_INLINE vec int_start(const uint8_t *x, size_t n, const int32_t *colsum)
 {
-    return _mm256_add_epi32(_mm256_set1_epi32(in->below[row]), _mm256_loadu_si256((const void *)acc));
+    int32_t start;
+    (void)colsum;
+    memcpy(&start, x + 4 * n + offsetof(beside, start), sizeof start);
+    return _mm256_set1_epi32(start);
+}
+INT_INLINE vec int_resume(const uint8_t *x, size_t n, const int32_t *acc)
+{
+    return _mm256_add_epi32(int_start(x, n, NULL), _mm256_loadu_si256((const void *)acc));
 }
 INT_INLINE void int_store(int32_t *acc, vec sum) { _mm256_storeu_si256((void *)acc, sum); }
 
+INT_INLINE void int_extras(vec *sum, const uint8_t *from, uint32_t count, const int8_t *w, size_t panel, const size_t vecs, int is_copy)
+{
+    for (; count; count--, from += sizeof(extra)) {
+        extra e;
+        memcpy(&e, from, sizeof e);
+        const group g = _mm256_set1_epi32(e.x);
+        const int8_t *at = w + (size_t)e.k * 64;
+        INT_UNROLL for (size_t i = 0; i < vecs; i++)
+            sum[i] = int_dot(sum[i], g, at + i / VECS * panel + i % VECS * (64 / VECS), is_copy);
+    }
+}
+INT_INLINE void int_finish(vec *sum, const uint8_t *x, const uint8_t *more, size_t n, const int8_t *w, size_t panel,
+                           const size_t vecs, int is_copy)
+{
+    uint32_t count;
+    memcpy(&count, x + 4 * n, sizeof count);
+    const uint32_t here = count < EXTRAS_HERE ? count : EXTRAS_HERE;
+    int_extras(sum, x + 4 * n + offsetof(beside, extra), here, w, panel, vecs, is_copy);
+    if (__builtin_expect(count > here, 0)) int_extras(sum, more, count - here, w, panel, vecs, is_copy);
+}
+
+#define INT_PRODUCT product
 #include "kernels/int_matmul_body.h"
+
+void bt_int_matmul_avx2(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t t,
+                        const int8_t *restrict wp, const int32_t *colsum, size_t p0, size_t p1, void *restrict scratch)
+{
+    if (x->is_wide) int_wide_product(hi, lo, ldacc, x, row, t, wp, p0, p1, scratch);
+    else product(hi, ldacc, x, x->memory, row, t, wp, colsum, p0, p1, scratch);
+}
 #endif

@@ -5,36 +5,50 @@
 #if defined(__AVX512VNNI__)
 #include "kernels/int_simd.h"
 
-#define INT_MATMUL  bt_int_matmul_avx512vnni
 #define TILE_ROWS   6
 #define TILE_PANELS 4
 #define VECS        1
+
+enum { CHUNK_K4 = 96 };
 
 typedef __m512i vec, group;
 
 #include "kernels/int_vnni_body.h"
 
-INT_INLINE group int_group(const inputs *in, size_t row, size_t k)
+INT_INLINE group int_group(const uint8_t *x, size_t k)
 {
-    return _mm512_set1_epi32(in->x[row][k]);
+    return _mm512_set1_epi32(four_of(x, k));
 }
-INT_INLINE vec int_dot(vec sum, group x, const int8_t *w)
+INT_INLINE vec int_dot(vec sum, group x, const int8_t *w, int is_copy)
 {
+    (void)is_copy;
     return _mm512_dpbusd_epi32(sum, x, _mm512_load_si512(w));
 }
-#define INT_PIN(w) ((void)(w))
 
-INT_INLINE vec int_start(const inputs *in, size_t row, const int32_t *colsum)
+INT_INLINE vec int_start(const uint8_t *x, size_t n, const int32_t *colsum)
 {
-    (void)in, (void)row;
+    (void)x, (void)n;
     return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(_mm512_loadu_si512(colsum), 7));
 }
-INT_INLINE vec int_resume(const inputs *in, size_t row, const int32_t *acc)
+INT_INLINE vec int_resume(const uint8_t *x, size_t n, const int32_t *acc)
 {
-    (void)in, (void)row;
+    (void)x, (void)n;
     return _mm512_loadu_si512(acc);
 }
 INT_INLINE void int_store(int32_t *acc, vec sum) { _mm512_storeu_si512(acc, sum); }
 
+#define INT_PRODUCT product
 #include "kernels/int_matmul_body.h"
+
+void bt_int_prepare_avx512vnni(const bt_int_inputs *to, size_t r0, size_t r1, const int8_t *hi, const int8_t *lo, size_t ldx)
+{
+    prepare(to, r0, r1, hi, lo, ldx);
+}
+
+void bt_int_matmul_avx512vnni(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t t,
+                       const int8_t *restrict wp, const int32_t *colsum, size_t p0, size_t p1, void *restrict scratch)
+{
+    product(hi, ldacc, x, x->memory, row, t, wp, colsum, p0, p1, scratch);
+    if (x->is_wide) product(lo, ldacc, x, x->memory + plane_bytes(x), row, t, wp, colsum, p0, p1, scratch);
+}
 #endif

@@ -1,121 +1,134 @@
 /* The integer matrix product; included by int_matmul_<isa>.c, which define before it
- *   INT_MATMUL                         the function's name
+ *   INT_PRODUCT                        the function's name
  *   TILE_ROWS, TILE_PANELS             of the largest tile: 3 and 2, or 6 and 4
+ *   CHUNK_K4, BESIDE, MORE_BYTES       of the prepared inputs (int_simd.h); and bytes for each group beyond the records
+ *   COPY_ROWS                          so many rows and more multiply a copy of the weights that int_copy made; SIZE_MAX: none do
  *   vec, VECS                          a register of s32 sums, and how many hold a panel's 16 outputs
- *   inputs, int_prepare(in, row, x, n) n groups of four inputs of a row, made ready
- *   group, int_group(in, row, k)       group k of a row, in every lane
- *   int_dot(sum, g, w)                 sum + the group times the weights at w
- *   int_start(in, row, colsum)         what a row's sums for these outputs start from in the first chunk of
- * K; int_resume(in, row, acc)           in those after it; int_store(acc, sum) INT_PIN(w) after each product:
- * a barrier for the compiler, or nothing No include guard.
+ *   group, int_group(x, k)             group k of a record, in every lane
+ *   int_dot(sum, g, w, is_copy)        sum + the group times the weights at w
+ *   int_start(x, n, colsum)            what a row's sums for these outputs start from in the first chunk of K;
+ *   int_resume(x, n, acc)              in those after it; int_store(acc, sum)
+ *   int_finish(sum, x, more, n, w, panel, vecs, is_copy) what is left of a row when it is through: see int_extras
+ *   int_copy(to, w, n)                 n groups of weights of a panel, as int_dot wants them
+ *   INT_PIN(w) after each product: a barrier for the compiler, or nothing
+ * No include guard.
  *
- * A tile is R rows x P panels of sums in registers that run down a chunk of K. Its weights stay in the first
- * cache from one tile of rows to the next, those of a batch of panels in the second from one block of rows to
- * the next; a block of inputs is prepared once for a batch. */
+ * A tile is R rows x P panels of sums in registers that run down a chunk of K. The chunk's weights for these panels stay in the
+ * first cache for all rows, which stream past; rows and sums of a chunk stay in the second for the next panels. */
 
 typedef struct tile {
     int32_t *acc;
-    const inputs *in;
-    const int8_t *w;       /* the first panel's, from the chunk's first inputs on */
+    size_t ldacc;
+    const uint8_t *x; /* the first row's record */
+    size_t record;
+    const uint8_t *more; /* what its record had no room for */
+    size_t more_bytes;
+    const int8_t *w; /* the first panel's, from the chunk's first inputs on */
+    size_t panel;    /* bytes to the next one's */
     const int32_t *colsum; /* the first panel's */
-    size_t row, ldacc, panel_bytes, n;
+    size_t n;
     int first; /* chunk of K: sums start; else they go on from acc */
 } tile;
 
-/* P and R are constants at every call. */
-INT_INLINE void tile_run(const tile *t, const size_t P, const size_t R)
+/* P, R and is_copy are constants at every call. */
+INT_INLINE void tile_run(const tile *t, const size_t P, const size_t R, const int is_copy)
 {
-    const inputs *in = t->in;
-    const size_t n = t->n, panel = t->panel_bytes, row = t->row, ldacc = t->ldacc;
+    const size_t n = t->n, panel = t->panel, ldacc = t->ldacc, record = t->record;
     const int8_t *w = t->w;
+    const uint8_t *x = t->x;
     vec sum[TILE_ROWS][4 * VECS];
     INT_UNROLL for (size_t r = 0; r < R; r++) INT_UNROLL for (size_t i = 0; i < P * VECS; i++)
     {
         const size_t at = i * (16 / VECS);
-        sum[r][i] = t->first ? int_start(in, row + r, t->colsum + at)
-                             : int_resume(in, row + r, t->acc + r * ldacc + at);
+        sum[r][i] = t->first ? int_start(x + r * record, n, t->colsum + at)
+                             : int_resume(x + r * record, n, t->acc + r * ldacc + at);
     }
     for (size_t k = 0; k < n; k++, w += 64) INT_UNROLL for (size_t r = 0; r < R; r++)
         {
-            const group g = int_group(in, row + r, k);
+            const group g = int_group(x + r * record, k);
             INT_UNROLL for (size_t i = 0; i < P * VECS; i++)
             {
-                sum[r][i] = int_dot(sum[r][i], g, w + i / VECS * panel + i % VECS * (64 / VECS));
+                sum[r][i] = int_dot(sum[r][i], g, w + i / VECS * panel + i % VECS * (64 / VECS), is_copy);
                 INT_PIN(w);
             }
         }
+    INT_UNROLL for (size_t r = 0; r < R; r++)
+        int_finish(sum[r], x + r * record, t->more + r * t->more_bytes, n, t->w, panel, P * VECS, is_copy);
     INT_UNROLL for (size_t r = 0; r < R; r++) INT_UNROLL for (size_t i = 0; i < P * VECS; i++)
         int_store(t->acc + r * ldacc + i * (16 / VECS), sum[r][i]);
 }
 
-static void tile_any(const tile *t, size_t panels, size_t rows)
+INT_INLINE void tile_any(const tile *t, size_t panels, size_t rows, const int is_copy)
 {
     switch (panels * 8 + rows) {
-    case 33: tile_run(t, 4, 1); break;
-    case 17: tile_run(t, 2, 1); break;
-    case 18: tile_run(t, 2, 2); break;
-    case 19: tile_run(t, 2, 3); break;
-    case 9: tile_run(t, 1, 1); break;
-    case 10: tile_run(t, 1, 2); break;
+    case 33: tile_run(t, 4, 1, is_copy); break;
+    case 17: tile_run(t, 2, 1, is_copy); break;
+    case 18: tile_run(t, 2, 2, is_copy); break;
+    case 19: tile_run(t, 2, 3, is_copy); break;
+    case 9: tile_run(t, 1, 1, is_copy); break;
+    case 10: tile_run(t, 1, 2, is_copy); break;
 #if TILE_ROWS == 6
-    case 34: tile_run(t, 4, 2); break;
-    case 35: tile_run(t, 4, 3); break;
-    case 36: tile_run(t, 4, 4); break;
-    case 37: tile_run(t, 4, 5); break;
-    case 38: tile_run(t, 4, 6); break;
-    case 20: tile_run(t, 2, 4); break;
-    case 21: tile_run(t, 2, 5); break;
-    case 22: tile_run(t, 2, 6); break;
-    case 12: tile_run(t, 1, 4); break;
-    case 13: tile_run(t, 1, 5); break;
-    case 14: tile_run(t, 1, 6); break;
+    case 34: tile_run(t, 4, 2, is_copy); break;
+    case 35: tile_run(t, 4, 3, is_copy); break;
+    case 36: tile_run(t, 4, 4, is_copy); break;
+    case 37: tile_run(t, 4, 5, is_copy); break;
+    case 38: tile_run(t, 4, 6, is_copy); break;
+    case 20: tile_run(t, 2, 4, is_copy); break;
+    case 21: tile_run(t, 2, 5, is_copy); break;
+    case 22: tile_run(t, 2, 6, is_copy); break;
+    case 12: tile_run(t, 1, 4, is_copy); break;
+    case 13: tile_run(t, 1, 5, is_copy); break;
+    case 14: tile_run(t, 1, 6, is_copy); break;
 #endif
-    default: tile_run(t, 1, 3); break;
+    default: tile_run(t, 1, 3, is_copy); break;
     }
 }
 
-/* A chunk of K for a block of rows and a batch of panels; t: its first tile. */
-static void chunk_run(tile t, size_t rows, size_t panels)
+/* All rows by `wide` panels in a chunk of K; t: its first tile. */
+INT_INLINE void rows_run(tile t, size_t rows, size_t wide, const int is_copy)
 {
-    int32_t *const acc = t.acc;
-    for (size_t p = 0, wide; p < panels; p += wide) {
-        const size_t most = rows == 1 ? 4 : TILE_PANELS, left = panels - p;
-        wide = left >= most ? most : left >= 2 ? 2 : 1;
-        for (size_t height; t.row < rows; t.row += height) {
-            const size_t tiles = (rows - t.row + TILE_ROWS - 1) / TILE_ROWS;
-            height = (rows - t.row + tiles - 1) / tiles; /* even shares: no tile is left with a row or two */
-            t.acc = acc + t.row * t.ldacc + 16 * p;
-            tile_any(&t, wide, height);
-        }
-        t.row = 0, t.w += wide * t.panel_bytes, t.colsum += 16 * wide;
+    for (size_t height; rows; rows -= height) {
+        const size_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+        height = (rows + tiles - 1) / tiles; /* even shares: no tile is left with a row or two */
+        tile_any(&t, wide, height, is_copy);
+        t.acc += height * t.ldacc, t.x += height * t.record, t.more += height * t.more_bytes;
     }
 }
 
-void INT_MATMUL(int32_t *restrict acc, size_t ldacc, const int8_t *restrict x, size_t ldx,
-                const int8_t *restrict wp, const int32_t *colsum, size_t t, size_t k4, size_t p0, size_t p1)
+/* A tile's panels in a chunk of K, all rows. */
+static void panels_run(tile t, size_t rows, size_t wide, int8_t *copy)
 {
-    enum { BATCH_BYTES = 1 << 18 };
-    const size_t panel = k4 * 64, fit = BATCH_BYTES / panel / TILE_PANELS * TILE_PANELS;
-    const size_t most = t <= BLOCK_ROWS ? p1 - p0 : fit ? fit : TILE_PANELS;
-    const size_t chunks = (k4 + BLOCK_K4 - 1) / BLOCK_K4, even = (k4 + chunks - 1) / chunks;
-    inputs in;
-    for (size_t p = p0, panels; p < p1; p += panels) {
-        panels = p1 - p < most ? p1 - p : most;
-        for (size_t row = 0, rows; row < t; row += rows) {
-            rows = t - row < BLOCK_ROWS ? t - row : BLOCK_ROWS;
-            for (size_t k = 0, n; k < k4; k += n) {
-                n = k4 - k < even ? k4 - k : even;
-                for (size_t r = 0; r < rows; r++) int_prepare(&in, r, x + (row + r) * ldx + 4 * k, n);
-                const tile first = {.acc = acc + row * ldacc + 16 * (p - p0),
-                                    .in = &in,
-                                    .w = wp + p * panel + 64 * k,
-                                    .colsum = colsum + 16 * p,
-                                    .ldacc = ldacc,
-                                    .panel_bytes = panel,
-                                    .n = n,
-                                    .first = k == 0};
-                chunk_run(first, rows, panels);
-            }
+    if (rows < COPY_ROWS) {
+        rows_run(t, rows, wide, 0);
+        return;
+    }
+    for (size_t p = 0; p < wide; p++) int_copy(copy + p * 64 * t.n, t.w + p * t.panel, t.n);
+    t.w = copy, t.panel = 64 * t.n;
+    rows_run(t, rows, wide, 1);
+}
+
+static void INT_PRODUCT(int32_t *acc, size_t ldacc, const bt_int_inputs *x, const uint8_t *plane, size_t row, size_t rows,
+                        const int8_t *wp, const int32_t *colsum, size_t p0, size_t p1, void *scratch)
+{
+    const int_chunks chunks = int_chunks_of(x->k4, CHUNK_K4, BESIDE);
+    const uint8_t *more = plane + int_records_bytes(x->rows, x->k4, &chunks, BESIDE);
+    const size_t panel = x->k4 * 64, most = rows == 1 ? 4 : TILE_PANELS;
+    for (size_t c = 0; c < chunks.count; c++) {
+        const size_t k = c * chunks.n, n = x->k4 - k < chunks.n ? x->k4 - k : chunks.n, record = 4 * n + BESIDE;
+        for (size_t p = p0, wide; p < p1; p += wide) {
+            wide = p1 - p >= most ? most : p1 - p >= 2 ? 2 : 1;
+            const tile first = {.acc = acc + 16 * (p - p0),
+                                .ldacc = ldacc,
+                                .x = plane + c * chunks.record * x->rows + row * record,
+                                .record = record,
+                                .more = more + (row * x->k4 + k) * MORE_BYTES,
+                                .more_bytes = x->k4 * MORE_BYTES,
+                                .w = wp + p * panel + 64 * k,
+                                .panel = panel,
+                                .colsum = colsum + 16 * p,
+                                .n = n,
+                                .first = c == 0};
+            panels_run(first, rows, wide, scratch);
         }
     }
 }

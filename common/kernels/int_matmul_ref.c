@@ -2,6 +2,8 @@
  * specification; and the packing that every variant reads. */
 #include "kernels/int_variant.h"
 
+#include <string.h>
+
 /* Where the weight (n, k) lies in its matrix, counted in weights. */
 static size_t place(size_t n, size_t k, size_t k4)
 {
@@ -28,17 +30,36 @@ int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsi
     return bits == 8 ? (int8_t)wp[at] : nibble(wp[at / 2], at % 2);
 }
 
-void bt_int_matmul_ref(int32_t *restrict acc, size_t ldacc, const int8_t *restrict x, size_t ldx,
-                       const int8_t *restrict wp, const int32_t *colsum, size_t t, size_t k4, size_t p0,
-                       size_t p1)
+/* Room for what any variant keeps: a row's planes, cut into chunks of 64 groups or more with up to 64 bytes beside each and the last
+ * group of each perhaps empty; and for 8 bits the groups once more, with their numbers. */
+size_t bt_int_inputs_bytes(size_t rows, size_t k, bool is_wide)
 {
-    (void)colsum;
-    for (size_t row = 0; row < t; row++)
-        for (size_t n = 16 * p0; n < 16 * p1; n++) {
-            int32_t sum = 0;
-            for (size_t k = 0; k < 4 * k4; k++) sum += x[row * ldx + k] * wp[place(n, k, k4)];
-            acc[row * ldacc + n - 16 * p0] = sum;
-        }
+    const size_t k4 = bt_int_k4(k), row = 8 * k4 + (k4 / 64 + 1) * (64 + 8) + (is_wide ? 0 : 4 * k4);
+    return (rows * row + 63) / 64 * 64;
+}
+
+void bt_int_prepare_ref(const bt_int_inputs *to, size_t r0, size_t r1, const int8_t *hi, const int8_t *lo, size_t ldx)
+{
+    const size_t width = 4 * to->k4;
+    for (size_t row = r0; row < r1; row++) {
+        memcpy(to->memory + row * width, hi + row * ldx, width);
+        if (to->is_wide) memcpy(to->memory + (to->rows + row) * width, lo + row * ldx, width);
+    }
+}
+
+void bt_int_matmul_ref(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t t,
+                       const int8_t *restrict wp, const int32_t *colsum, size_t p0, size_t p1, void *restrict scratch)
+{
+    const size_t k4 = x->k4;
+    (void)colsum, (void)scratch;
+    for (size_t plane = 0; plane < (x->is_wide ? 2 : 1); plane++)
+        for (size_t i = 0; i < t; i++)
+            for (size_t n = 16 * p0; n < 16 * p1; n++) {
+                const int8_t *from = (const int8_t *)x->memory + (plane * x->rows + row + i) * 4 * k4;
+                int32_t sum = 0;
+                for (size_t k = 0; k < 4 * k4; k++) sum += from[k] * wp[place(n, k, k4)];
+                (plane ? lo : hi)[i * ldacc + n - 16 * p0] = sum;
+            }
 }
 
 void bt_int_unpack4_ref(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1)

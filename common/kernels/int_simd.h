@@ -15,9 +15,16 @@
 #define INT_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* A block of the product's inputs. */
-enum {
-    BLOCK_ROWS = 24,
-    BLOCK_K4 = 160, /* groups of four inputs */
-};
+/* Prepared inputs of 8 bits, or a plane of 16: K in chunks of `n` groups of four, the last one perhaps shorter; of each chunk a
+ * record for each row, one row after the other: 4 * n bytes, then BESIDE bytes of the variant's own. */
+typedef struct int_chunks { size_t n, count, record; } int_chunks;
+INT_INLINE int_chunks int_chunks_of(size_t k4, size_t most, size_t beside)
+{
+    const size_t count = (k4 + most - 1) / most, n = (k4 + count - 1) / count;
+    return (int_chunks){n, (k4 + n - 1) / n, 4 * n + beside};
+}
+INT_INLINE size_t int_records_bytes(size_t rows, size_t k4, const int_chunks *c, size_t beside)
+{
+    return rows * (4 * k4 + c->count * beside);
+}
 #endif

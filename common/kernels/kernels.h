@@ -129,6 +129,7 @@ typedef struct bt_kernels {
     bt_edge_scale64_fn    *scale64;
     bt_edge_rotate_fn     *rotate;
     bt_kv_store_fn        *kv_store;
+    bt_int_prepare_fn     *int_prepare;
     bt_int_matmul_fn      *int_matmul;
     bt_int_unpack4_fn     *int_unpack4;
     bt_int_requant32_fn   *int_requant32;

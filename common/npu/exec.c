@@ -41,7 +41,8 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     if (x->recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
     x->ones = malloc(h->dim * sizeof *x->ones);
     x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* both are within the package's limits */
-    if (!x->ones || !x->found) {
+    x->prepared = aligned_alloc(64, bt_exec_linear_prepared_bytes(pkg));
+    if (!x->ones || !x->found || !x->prepared) {
         e = bt_fail(fault, BT_ENOMEM, "making an executor");
         goto out;
     }
@@ -58,6 +59,7 @@ void bt_exec_free(bt_exec *x)
     if (!x) return;
     bt_companion_done(&x->companion);
     bt_exec_dynamic_free(x->dynamic);
+    free(x->prepared);
     free(x->ones);
     free(x->found);
     free(x);

@@ -125,6 +125,7 @@ void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
                             .bias = bt_exec_const(x, t->bias),
                             .f16 = bt_exec_const(x, t->f16_panels)};
         const bt_exec_group group = {.companion = &x->companion,
+                                     .prepared = x->prepared,
                                      .epilogue = &epilogue,
                                      .m = {{bt_exec_const(x, t->panels), bt_exec_const(x, t->colsum), t->n, t->bits, &out}},
                                      .in = {.hi = bt_exec_at(j, i->in0),

@@ -141,6 +141,7 @@ void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *
     bt_int_shadow *shadow;
     bt_exec_shadow_of(j, i, &count, &shadow);
     *ret = (bt_exec_group){.companion = &x->companion,
+                           .prepared = x->prepared,
                            .epilogue = then,
                            .group = i->group,
                            .in = {.hi = bt_exec_at(j, i->in0),
@@ -165,6 +166,12 @@ typedef struct group_job {
     bt_int_linear linear;
 } group_job;
 
+static void prepare_part(void *ud, size_t part, size_t parts)
+{
+    group_job *job = ud;
+    (void)part, (void)parts;
+    bt_int_linear_prepare(&job->linear);
+}
 static void group_part(void *ud, size_t part, size_t parts)
 {
     group_job *job = ud;
@@ -174,16 +181,19 @@ static void group_part(void *ud, size_t part, size_t parts)
 
 void bt_exec_group_run(const bt_exec_group *group)
 {
-    group_job job = {.companion = group->companion,
-                     .linear = {.kernels = group->companion->kernels,
+    const bt_companion *c = group->companion;
+    group_job job = {.companion = c,
+                     .linear = {.kernels = c->kernels,
                                 .m = group->m,
                                 .group = group->group,
                                 .paired = group->paired,
                                 .in = &group->in,
-                                .epilogue = group->epilogue}};
-    bt_companion_flush(group->companion);
-    bt_int_linear_begin(&job.linear);
-    bt_pool_run(group->companion->pool, group_part, &job);
+                                .epilogue = group->epilogue,
+                                .prepared = group->prepared}};
+    bt_companion_flush(c);
+    bt_int_linear_begin(&job.linear, bt_pool_threads(c->pool));
+    bt_pool_run(bt_companion_pool_for(c, group->in.rows * group->in.k), prepare_part, &job);
+    bt_pool_run(c->pool, group_part, &job);
 }
 
 /* ---- what is done with the results at once ---- */
@@ -309,4 +319,18 @@ size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg)
     for (uint32_t n = 0; n < bt_pkg_header_of(pkg)->tensors.count; n++)
         if (t[n].bits == 4 && t[n].k > max_k) max_k = t[n].k;
     return bt_int_linear_scratch_bytes(max_k);
+}
+
+size_t bt_exec_linear_prepared_bytes(const bt_pkg *pkg)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
+    size_t max = 0;
+    for (uint32_t n = 0; n < h->tensors.count; n++) {
+        const size_t narrow = bt_int_linear_prepared_bytes(h->max_seq, t[n].k, false);
+        const size_t wide = bt_int_linear_prepared_bytes(h->max_seq, t[n].k, true);
+        if (max < narrow) max = narrow;
+        if (max < wide) max = wide;
+    }
+    return max;
 }

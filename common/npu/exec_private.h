@@ -19,6 +19,7 @@ struct bt_exec {
     size_t embed_row_bytes;
     uint8_t *found;                         /* [max_seq, panels]: shadow entries of a tile's row, where tiles are quantised at once */
     bt_exec_dynamic *dynamic;               /* recipe llm-int8; else NULL */
+    void *prepared;                         /* inputs of the linear that runs (npu/int_linear.h) */
     bt_exec_stats stats;
     atomic_uint_least64_t shadow_entries;   /* of stats: threads count them */
 };
@@ -56,10 +57,12 @@ bool   bt_exec_is_dead(const bt_exec_job *j, const bt_pkg_inst *last, uint64_t o
 void   bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i);
 size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
 size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg);
+size_t bt_exec_linear_prepared_bytes(const bt_pkg *pkg);
 /* exec_linear.c: a group of linears over one input. begin: the input and the matrices that the instructions name, `rows` of them, and
  * their MACs counted; the caller gives each matrix its ud. run: all tiles, on all threads. */
 typedef struct bt_exec_group {
     const bt_companion *companion;
+    void *prepared;
     const bt_int_linear_epilogue *epilogue;
     bt_int_linear_matrix m[BT_PKG_MAX_GROUP];
     bt_int_linear_input in;

@@ -1,14 +1,21 @@
-/* The loop over tiles of a linear layer. Integers only. */
+/* The loops over rows and panels of a linear layer. Integers only. */
 #include "npu/int_linear.h"
 
-#include <stdbool.h>
-
-/* 4-bit panels are unpacked for all rows of a tile's column at once; fewer at a time where they are long. */
-enum { TILE = BT_INT_LINEAR_ROWS * BT_INT_LINEAR_COLS, UNPACK_BYTES = 256 * 1024 };
+/* Rows whose sums lie in scratch together: they and the rows' inputs of a chunk of K fill half of a second cache.
+ * 4-bit panels are unpacked for all of them at once; fewer at a time where they are long.
+ * Work is counted in units of two panels, of both matrices where they are paired. */
+enum {
+    ROWS = 256,
+    SUMS = ROWS * BT_INT_LINEAR_COLS,
+    UNPACK_BYTES = 256 * 1024,
+    UNIT = 2,
+    PREPARE_ROWS = 8
+};
 
 typedef struct tile_scratch {
-    int32_t hi[TILE], lo[TILE];
+    int32_t hi[SUMS], lo[SUMS];
     int64_t row[BT_INT_LINEAR_COLS];
+    _Alignas(64) uint8_t product[BT_INT_MATMUL_SCRATCH_BYTES];
     int8_t unpacked[];
 } tile_scratch;
 
@@ -16,15 +23,22 @@ static size_t unpack_panels(size_t k)
 {
     const size_t panel = bt_int_panel_bytes(k, 8);
     size_t panels = BT_INT_LINEAR_PANELS;
-    while (panels > 1 && panels * panel > UNPACK_BYTES) panels--;
+    while (panels > 2 && panels * panel > UNPACK_BYTES) panels--;
     return panels;
 }
 
 size_t bt_int_linear_scratch_bytes(size_t max_k4bit)
 {
-    const size_t panel = bt_int_panel_bytes(max_k4bit, 8); /* more than one only where they fit */
-    const size_t unpacked = !max_k4bit ? 0 : panel > UNPACK_BYTES ? panel : UNPACK_BYTES;
+    const size_t two = 2 * bt_int_panel_bytes(max_k4bit, 8); /* more than two only where they fit */
+    const size_t unpacked = !max_k4bit ? 0 : two > UNPACK_BYTES ? two : UNPACK_BYTES;
     return (sizeof(tile_scratch) + unpacked + 63) / 64 * 64;
+}
+
+/* ---- inputs ---- */
+
+size_t bt_int_linear_prepared_bytes(size_t rows, size_t k, bool is_wide)
+{
+    return bt_int_inputs_bytes(rows, k, is_wide) + (rows + 63) / 64 * 64;
 }
 
 /* Does a row's shadow fit beside its sums in 32 bits? 16-bit inputs have two planes, and never do. */
@@ -36,104 +50,128 @@ static bool is_short(const bt_int_linear_input *in, size_t row)
     return room > 0;
 }
 
-/* Most rows have little beyond the clip: that is added to the tile before it is handed on. The bits of the rows for which it
- * does not fit. */
-static uint64_t shadow_short_rows(const bt_kernels *kernels, const bt_int_linear_input *in, tile_scratch *s, const int8_t *wp,
-                                  size_t panels, size_t row, size_t rows)
+void bt_int_linear_prepare(bt_int_linear *l)
 {
-    _Static_assert(BT_INT_LINEAR_ROWS <= 64, "a bit for each row of a tile");
-    uint64_t left = 0;
-    for (size_t r = 0; r < rows; r++) {
-        const size_t count = in->shadow_count[row + r];
-        if (!count) continue;
-        if (!is_short(in, row + r)) left |= UINT64_C(1) << r;
-        else
-            kernels->int_shadow32(s->hi + r * BT_INT_LINEAR_COLS, in->shadow + (row + r) * in->k, count, wp, bt_int_k4(in->k), 0,
-                                  panels);
+    const bt_int_linear_input *in = l->in;
+    for (size_t r0, r1; bt_pool_range_take(&l->rows, &r0, &r1);) {
+        l->kernels->int_prepare(&l->inputs, r0, r1, in->hi, in->lo, in->ld);
+        for (size_t row = r0; row < r1; row++) l->is_long[row] = in->shadow_count && in->shadow_count[row] && !is_short(in, row);
     }
-    return left;
 }
 
-/* The tile without the rows that are handed on in 64 bits. */
-static void hand_on(const bt_int_linear_input *in, const bt_int_linear_epilogue *epilogue, const tile_scratch *s, size_t row,
-                    size_t rows, uint64_t left, size_t n, size_t cols, const void *ud)
+/* ---- tiles ---- */
+
+/* Outputs of `panels` panels of one matrix, whose sums are in scratch from column `column` on. */
+typedef struct batch {
+    const bt_int_linear_matrix *m;
+    const int8_t *wp; /* its panels, of 8 bits */
+    size_t p, panels, column;
+} batch;
+
+/* Most rows have little beyond the clip: that is added to the sums before they are handed on. */
+static void shadow_short_rows(const bt_int_linear *l, const batch *b, int32_t *acc, size_t row, size_t rows)
 {
-    for (size_t r = 0, end; r < rows; r = end + 1) {
-        for (end = r; end < rows && !(left >> end & 1);) end++;
-        if (end == r) continue;
-        const int32_t *hi = s->hi + r * BT_INT_LINEAR_COLS, *lo = s->lo + r * BT_INT_LINEAR_COLS;
-        if (in->lo) epilogue->tile16(ud, row + r, end - r, n, cols, hi, lo);
-        else epilogue->tile8(ud, row + r, end - r, n, cols, hi);
-    }
+    const bt_int_linear_input *in = l->in;
+    for (size_t r = row; r < row + rows; r++, acc += BT_INT_LINEAR_COLS)
+        if (in->shadow_count[r] && !l->is_long[r])
+            l->kernels->int_shadow32(acc, in->shadow + r * in->k, in->shadow_count[r], b->wp, bt_int_k4(in->k), 0, b->panels);
 }
 
 /* The others in 64 bits: the shadow is added to the sums. */
-static void shadow_long_rows(const bt_kernels *kernels, const bt_int_linear_input *in,
-                             const bt_int_linear_epilogue *epilogue, tile_scratch *s, const int8_t *wp,
-                             size_t panels, size_t row, uint64_t left, size_t n, size_t cols, const void *ud)
+static void shadow_long_rows(const bt_int_linear *l, const batch *b, const int32_t *hi, const int32_t *lo, int64_t *sums, size_t row,
+                             size_t rows, size_t n, size_t cols)
 {
-    for (; left; left &= left - 1) {
-        const size_t r = (size_t)__builtin_ctzll(left);
-        const int32_t *hi = s->hi + r * BT_INT_LINEAR_COLS, *lo = s->lo + r * BT_INT_LINEAR_COLS;
-        for (size_t c = 0; c < 16 * panels; c++) s->row[c] = in->lo ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
-        kernels->int_shadow(s->row, in->shadow + (row + r) * in->k, in->shadow_count[row + r], wp, bt_int_k4(in->k), 0, panels);
-        epilogue->row64(ud, row + r, n, cols, s->row);
+    const bt_int_linear_input *in = l->in;
+    for (size_t r = row; r < row + rows; r++, hi += BT_INT_LINEAR_COLS, lo += BT_INT_LINEAR_COLS) {
+        if (!l->is_long[r]) continue;
+        for (size_t c = 0; c < 16 * b->panels; c++) sums[c] = in->lo ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
+        l->kernels->int_shadow(sums, in->shadow + r * in->k, in->shadow_count[r], b->wp, bt_int_k4(in->k), 0, b->panels);
+        l->epilogue->row64(b->m->ud, r, n, cols, sums);
     }
 }
 
-static void run_panels(const bt_kernels *kernels, const bt_int_linear_matrix *m,
-                       const bt_int_linear_input *in, const bt_int_linear_epilogue *epilogue, tile_scratch *s,
-                       size_t p, size_t panels)
+/* Sums of rows from `first` on are in scratch; those of [row, row + rows) are handed on: all at once but for those in 64 bits. */
+static void hand_on(const bt_int_linear *l, const batch *b, tile_scratch *s, size_t first, size_t row, size_t rows)
 {
-    const size_t k4 = bt_int_k4(in->k), n = 16 * p, cols = m->n - n < 16 * panels ? m->n - n : 16 * panels;
-    const int32_t *colsum = m->colsum + n;
-    const int8_t *wp = (const int8_t *)m->panels + p * bt_int_panel_bytes(in->k, 8);
-    if (m->bits == 4) {
-        kernels->int_unpack4(s->unpacked, m->panels, k4, p, p + panels);
-        wp = s->unpacked;
+    const size_t n = 16 * b->p, cols = b->m->n - n < 16 * b->panels ? b->m->n - n : 16 * b->panels;
+    int32_t *hi = s->hi + (row - first) * BT_INT_LINEAR_COLS + b->column, *lo = s->lo + (hi - s->hi);
+    if (l->in->shadow_count) shadow_short_rows(l, b, hi, row, rows);
+    for (size_t r = 0, end; r < rows; r = end + 1) {
+        for (end = r; end < rows && !l->is_long[row + end];) end++;
+        if (end == r) continue;
+        const size_t at = r * BT_INT_LINEAR_COLS;
+        if (l->in->lo) l->epilogue->tile16(b->m->ud, row + r, end - r, n, cols, hi + at, lo + at);
+        else l->epilogue->tile8(b->m->ud, row + r, end - r, n, cols, hi + at);
     }
-    for (size_t row = 0, rows; row < in->rows; row += rows) {
-        rows = in->rows - row < BT_INT_LINEAR_ROWS ? in->rows - row : BT_INT_LINEAR_ROWS;
-        kernels->int_matmul(s->hi, BT_INT_LINEAR_COLS, in->hi + row * in->ld, in->ld, wp, colsum, rows, k4, 0,
-                            panels);
-        if (in->lo)
-            kernels->int_matmul(s->lo, BT_INT_LINEAR_COLS, in->lo + row * in->ld, in->ld, wp, colsum, rows, k4, 0, panels);
-        const uint64_t left = in->shadow_count ? shadow_short_rows(kernels, in, s, wp, panels, row, rows) : 0;
-        hand_on(in, epilogue, s, row, rows, left, n, cols, m->ud);
-        shadow_long_rows(kernels, in, epilogue, s, wp, panels, row, left, n, cols, m->ud);
+    if (l->in->shadow_count) shadow_long_rows(l, b, hi, lo, s->row, row, rows, n, cols);
+}
+
+static void run_batches(const bt_int_linear *l, const batch *b, size_t count, tile_scratch *s)
+{
+    const size_t all = l->in->rows;
+    for (size_t first = 0, rows; first < all; first += rows) {
+        rows = all - first < ROWS ? all - first : ROWS;
+        for (size_t i = 0; i < count; i++)
+            l->kernels->int_matmul(s->hi + b[i].column, l->in->lo ? s->lo + b[i].column : NULL, BT_INT_LINEAR_COLS, &l->inputs, first,
+                                   rows, b[i].wp, b[i].m->colsum + 16 * b[i].p, 0, b[i].panels, s->product);
+        for (size_t row = first, n; row < first + rows; row += n) {
+            n = first + rows - row < BT_INT_LINEAR_ROWS ? first + rows - row : BT_INT_LINEAR_ROWS;
+            for (size_t i = 0; i < count; i++) hand_on(l, &b[i], s, first, row, n);
+        }
     }
 }
 
-/* Pieces are numbered through the group, a matrix after the other; those of a pair through the panels of one. */
-static size_t step_of(const bt_int_linear *l, const bt_int_linear_matrix *m)
+/* Panels [p0, p1) of `count` matrices. */
+static void run_panels(const bt_int_linear *l, const bt_int_linear_matrix *m, size_t count, size_t p0, size_t p1, tile_scratch *s)
 {
-    return m->bits == 4 ? unpack_panels(l->in->k) : (size_t)BT_INT_LINEAR_PANELS;
-}
-static size_t pieces_of(const bt_int_linear *l, const bt_int_linear_matrix *m)
-{
-    const size_t step = step_of(l, m);
-    return (bt_int_panels(m->n) + step - 1) / step;
+    const size_t panel = bt_int_panel_bytes(l->in->k, 8), k4 = bt_int_k4(l->in->k);
+    const bool is_unpacked = m->bits == 4 || m[count - 1].bits == 4;
+    const size_t most = (is_unpacked ? unpack_panels(l->in->k) : (size_t)BT_INT_LINEAR_PANELS) / count;
+    for (size_t p = p0, n; p < p1; p += n) {
+        batch b[2];
+        n = p1 - p < most ? p1 - p : most;
+        for (size_t i = 0; i < count; i++) {
+            b[i] = (batch){.m = m + i, .wp = (const int8_t *)m[i].panels + p * panel, .p = p, .panels = n,
+                           .column = i * BT_INT_LINEAR_COLS / count};
+            if (m[i].bits != 4) continue;
+            int8_t *to = s->unpacked + i * n * panel;
+            l->kernels->int_unpack4(to, m[i].panels, k4, p, p + n);
+            b[i].wp = to;
+        }
+        run_batches(l, b, count, s);
+    }
 }
 
-void bt_int_linear_begin(bt_int_linear *l)
-{
-    size_t pieces = 0;
-    for (size_t g = 0; g < (l->paired ? 1 : l->group); g++) pieces += pieces_of(l, &l->m[g]);
-    bt_pool_range_init(&l->pieces, pieces, 1);
-}
+/* ---- pieces ---- */
 
-static void run_piece(const bt_int_linear *l, const bt_int_linear_matrix *m, size_t piece, tile_scratch *scratch)
+/* Units are numbered through the group, a matrix after the other; those of a pair through the first. */
+static size_t units_of(const bt_int_linear_matrix *m) { return (bt_int_panels(m->n) + UNIT - 1) / UNIT; }
+static size_t wide_units(const bt_int_linear *l) { return BT_INT_LINEAR_PANELS / UNIT / (l->paired ? 2 : 1); }
+
+void bt_int_linear_begin(bt_int_linear *l, size_t threads)
 {
-    const size_t panels = bt_int_panels(m->n), step = step_of(l, m), p = piece * step;
-    run_panels(l->kernels, m, l->in, l->epilogue, scratch, p, panels - p < step ? panels - p : step);
+    const bt_int_linear_input *in = l->in;
+    const size_t wide = wide_units(l), alone = threads > 1 ? threads * wide : 0; /* so many at the end, that all end together */
+    size_t units = 0;
+    for (size_t g = 0; g < (l->paired ? 1 : l->group); g++) units += units_of(&l->m[g]);
+    l->inputs = (bt_int_inputs){.memory = l->prepared, .rows = in->rows, .k4 = bt_int_k4(in->k), .is_wide = in->lo};
+    l->is_long = (bool *)l->prepared + bt_int_inputs_bytes(in->rows, in->k, in->lo);
+    l->wide_pieces = units > alone ? (units - alone) / wide : 0;
+    bt_pool_range_init(&l->rows, in->rows, PREPARE_ROWS);
+    bt_pool_range_init(&l->pieces, units - l->wide_pieces * (wide - 1), 1);
 }
 
 void bt_int_linear_part(bt_int_linear *l, void *scratch)
 {
+    const size_t wide = wide_units(l);
     for (size_t piece, end; bt_pool_range_take(&l->pieces, &piece, &end);) {
         const bt_int_linear_matrix *m = l->m;
-        for (; !l->paired && piece >= pieces_of(l, m); m++) piece -= pieces_of(l, m);
-        run_piece(l, m, piece, scratch);
-        if (l->paired) run_piece(l, m + 1, piece, scratch);
+        size_t u0 = piece < l->wide_pieces ? piece * wide : piece + l->wide_pieces * (wide - 1);
+        size_t u1 = u0 + (piece < l->wide_pieces ? wide : 1);
+        for (size_t units; u1 > 0; u0 = u0 > units ? u0 - units : 0, u1 = u1 > units ? u1 - units : 0, m++) {
+            const size_t panels = bt_int_panels(m->n);
+            units = units_of(m);
+            if (u0 < units) run_panels(l, m, l->paired ? 2 : 1, u0 * UNIT, u1 * UNIT < panels ? u1 * UNIT : panels, scratch);
+        }
     }
 }

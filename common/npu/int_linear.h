@@ -3,8 +3,10 @@
 #include "base/pool.h"
 #include "kernels/kernels.h"
 
-/* Linear layers in integers, tile by tile: a block of rows times a block of panels is accumulated on the
- * thread's own scratch and handed to the epilogue while it is still in the first cache. The NPU's: no float
+#include <stdbool.h>
+
+/* Linear layers in integers: inputs are prepared once, then threads take panels; all rows (up to 256 at a time) times a batch of
+ * panels are accumulated in the thread's own scratch and handed to the epilogue from there, tile by tile. The NPU's: no float
  * arithmetic here; the epilogue is a call into another file. */
 enum { BT_INT_LINEAR_ROWS = 48, BT_INT_LINEAR_PANELS = 8, BT_INT_LINEAR_COLS = 16 * BT_INT_LINEAR_PANELS };
 
@@ -35,10 +37,10 @@ typedef struct bt_int_linear_input {
     const bt_int_shadow *shadow;            /* [rows, k] */
 } bt_int_linear_input;
 
-/* A group of matrices over one input, for one run of a pool: begin before it, then bt_int_linear_part by every part,
- * each of which takes pieces of work until none is left.
+/* A group of matrices over one input. begin; then a run of a pool in which every part calls prepare, then one in which every part
+ * calls part. Each takes pieces of work until none is left.
  * paired: two matrices of the same n, of whose outputs the second's epilogue may use the first's: every tile of the
- * second comes on the same thread after the first's of the same rows, n and cols (and after its row64), while what the
+ * second comes on the same thread directly after the first's of the same rows, n and cols (and after its row64), while what the
  * first's epilogue wrote is in that core's caches. */
 typedef struct bt_int_linear {
     const bt_kernels *kernels;
@@ -47,11 +49,18 @@ typedef struct bt_int_linear {
     bool paired;
     const bt_int_linear_input *in;
     const bt_int_linear_epilogue *epilogue;
-    bt_pool_range pieces;                   /* begin's */
+    void *prepared;                         /* bt_int_linear_prepared_bytes, 64-byte aligned */
+    bt_int_inputs inputs;                   /* begin's, as what follows */
+    bool *is_long;                          /* [rows]: the shadow may not fit 32 bits */
+    size_t wide_pieces;                     /* the first ones, of several units each; the others have one */
+    bt_pool_range rows, pieces;
 } bt_int_linear;
 
+/* Inputs of rows x k, prepared. */
+size_t bt_int_linear_prepared_bytes(size_t rows, size_t k, bool is_wide);
 /* Scratch of one thread, 64-byte aligned. max_k: of the matrices with 4 bits, 0 where there are none. */
 size_t bt_int_linear_scratch_bytes(size_t max_k4bit);
-void   bt_int_linear_begin(bt_int_linear *l);
+void   bt_int_linear_begin(bt_int_linear *l, size_t threads);
+void   bt_int_linear_prepare(bt_int_linear *l);
 void   bt_int_linear_part(bt_int_linear *l, void *scratch);
 #endif

@@ -49,16 +49,29 @@ static int8_t *inputs_new(size_t t, size_t ldx, size_t k4, int kind)
     return x;
 }
 
+/* The product of rows [row, t) as a caller makes it: prepared, in two steps, then multiplied. */
+static void product(const bt_kernels *v, int32_t *hi, int32_t *lo, size_t ldacc, const int8_t *xhi, const int8_t *xlo, size_t ldx,
+                    const matrix *m, size_t row, size_t t, size_t p0)
+{
+    const size_t bytes = bt_int_inputs_bytes(t, m->k, xlo), some = t / 2;
+    const bt_int_inputs in = {.memory = bytes_new(bytes, 64), .rows = t, .k4 = m->k4, .is_wide = xlo};
+    void *scratch = bytes_new(BT_INT_MATMUL_SCRATCH_BYTES, 64);
+    v->int_prepare(&in, some, t, xhi, xlo, ldx);
+    v->int_prepare(&in, 0, some, xhi, xlo, ldx);
+    v->int_matmul(hi, lo, ldacc, &in, row, t - row, (const int8_t *)m->packed, m->colsum, p0, m->panels, scratch);
+    free(in.memory), free(scratch);
+}
+
 static void product_case(const bt_kernels *v, size_t t, size_t n, size_t k, int kind)
 {
     matrix m = matrix_new(n, k, 8, kind);
     const size_t ldx = 4 * m.k4 + rnd_below(3) * 5;
     int8_t *x = inputs_new(t, ldx, m.k4, kind);
     const size_t p0 = rnd_below(m.panels), ldacc = (m.panels - p0) * 16 + rnd_below(2) * 3;
-    const size_t count = (t - 1) * ldacc + (m.panels - p0) * 16;
+    const size_t row = rnd_below(3) ? 0 : rnd_below(t), count = (t - row - 1) * ldacc + (m.panels - p0) * 16;
     int32_t *acc = bytes_new(count * sizeof *acc, 4), *want = bytes_new(count * sizeof *acc, 4);
-    ref_kernels()->int_matmul(want, ldacc, x, ldx, (const int8_t *)m.packed, m.colsum, t, m.k4, p0, m.panels);
-    v->int_matmul(acc, ldacc, x, ldx, (const int8_t *)m.packed, m.colsum, t, m.k4, p0, m.panels);
+    product(ref_kernels(), want, NULL, ldacc, x, NULL, ldx, &m, row, t, p0);
+    product(v, acc, NULL, ldacc, x, NULL, ldx, &m, row, t, p0);
     assert_memory_equal(acc, want, count * sizeof *acc);
     free(x), free(acc), free(want);
     matrix_free(&m);
@@ -280,8 +293,7 @@ static void ref_product_is_the_sum_in_64_bits(void **state)
             matrix m = matrix_new(N, k, 8, kind);
             int8_t *x = inputs_new(T, 4 * m.k4, m.k4, kind);
             int32_t acc[T * 32];
-            ref_kernels()->int_matmul(acc, 32, x, 4 * m.k4, (const int8_t *)m.packed, m.colsum, T, m.k4, 0,
-                                      2);
+            product(ref_kernels(), acc, NULL, 32, x, NULL, 4 * m.k4, &m, 0, T, 0);
             for (size_t t = 0; t < T; t++)
                 for (size_t n = 0; n < 32; n++) {
                     int64_t want = 0;
@@ -307,8 +319,7 @@ static void planes_of_16_bit_inputs_combine_to_the_product_in_64_bits(void **sta
         lo[i] = (int8_t)(value[i] & 0xff);
         hi[i] = (int8_t)((value[i] - lo[i]) / 256);
     }
-    v->int_matmul(acc_hi, N, hi, LD, (const int8_t *)m.packed, m.colsum, T, m.k4, 0, 1);
-    v->int_matmul(acc_lo, N, lo, LD, (const int8_t *)m.packed, m.colsum, T, m.k4, 0, 1);
+    product(v, acc_hi, acc_lo, N, hi, lo, LD, &m, 0, T, 0);
     for (size_t t = 0; t < T; t++)
         for (size_t n = 0; n < N; n++) {
             int64_t want = 0;
@@ -353,7 +364,7 @@ static void hundred_random_layers_with_a_zero_point_equal_the_unfolded_layer(voi
             bias[i] = (int32_t)rnd() >> 12;
             folded[i] = bias[i] - (int64_t)zero * mat.colsum[i];
         }
-        v->int_matmul(acc, width, x, ldx, (const int8_t *)mat.packed, mat.colsum, t, mat.k4, 0, mat.panels);
+        product(v, acc, NULL, width, x, NULL, ldx, &mat, 0, t, 0);
         v->int_requant32(y, n, acc, width, folded, m, s, 127, t, n);
         for (size_t row = 0; row < t; row++)
             for (size_t i = 0; i < n; i++) {

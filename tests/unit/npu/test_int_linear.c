@@ -22,11 +22,13 @@ static uint32_t next(uint64_t *seed)
 typedef struct sums {
     int64_t *y;
     size_t n;
+    const int64_t *first; /* of a pair, in the second: there already */
 } sums;
 
 static void put(const sums *s, size_t row, size_t n, int64_t sum)
 {
     assert_true(s->y[row * s->n + n] == INT64_MIN); /* handed on once */
+    assert_true(!s->first || s->first[row * s->n + n] != INT64_MIN);
     s->y[row * s->n + n] = sum;
 }
 
@@ -89,6 +91,40 @@ static void matrix_free(matrix *m)
     free(m->colsum);
 }
 
+/* Both matrices by all rows, taken by `parts` parts in turn. */
+static void check_group(const bt_kernels *kernels, const matrix m[2], const bt_int_linear_input *in, const int32_t *x, bool paired,
+                        size_t parts, void *scratch)
+{
+    const size_t rows = in->rows, k = in->k;
+    sums s[2];
+    bt_int_linear_matrix job[2];
+    for (int g = 0; g < 2; g++) {
+        s[g] = (sums){malloc(rows * m[g].n * sizeof(int64_t)), m[g].n, paired && g ? s[0].y : NULL};
+        for (size_t j = 0; j < rows * m[g].n; j++) s[g].y[j] = INT64_MIN;
+        job[g] = (bt_int_linear_matrix){m[g].panels, m[g].colsum, m[g].n, m[g].bits, &s[g]};
+    }
+    bt_int_linear l = {.kernels = kernels,
+                       .m = job,
+                       .group = 2,
+                       .paired = paired,
+                       .in = in,
+                       .epilogue = &epilogue,
+                       .prepared = zeroed(bt_int_linear_prepared_bytes(rows, k, in->lo))};
+    bt_int_linear_begin(&l, parts);
+    for (size_t part = 0; part < parts; part++) bt_int_linear_prepare(&l);
+    for (size_t part = 0; part < parts; part++) bt_int_linear_part(&l, scratch);
+    free(l.prepared);
+    for (int g = 0; g < 2; g++)
+        for (size_t r = 0; r < rows; r++)
+            for (size_t n = 0; n < m[g].n; n++) {
+                int64_t want = 0;
+                for (size_t c = 0; c < k; c++) want += (int64_t)x[r * k + c] * m[g].w[n * k + c];
+                assert_true(s[g].y[r * m[g].n + n] == want);
+            }
+    free(s[0].y);
+    free(s[1].y);
+}
+
 static void tiles_give_the_sums_of_every_row_and_output(void **state)
 {
     (void)state;
@@ -96,6 +132,7 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
         size_t rows, k, n[2];
     } cases[] = {
         {1, 1, {1, 17}}, {63, 67, {64, 65}}, {64, 96, {48, 16}}, {65, 172, {100, 3}}, {130, 33, {129, 64}},
+        {67, 96, {167, 167}}, {259, 41, {70, 70}},
     };
     uint64_t seed = 7;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -133,32 +170,9 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
             void *scratch = zeroed(bt_int_linear_scratch_bytes(kind < 4 ? 0 : k));
             for (size_t isa = 0; isa < bt_kernels_table_len; isa++) {
                 if (!bt_kernels_table[isa].usable()) continue;
-                for (size_t parts = 1; parts <= 3; parts++) {
-                    sums s[2];
-                    bt_int_linear_matrix job[2];
-                    for (int g = 0; g < 2; g++) {
-                        s[g] = (sums){malloc(rows * m[g].n * sizeof(int64_t)), m[g].n};
-                        for (size_t j = 0; j < rows * m[g].n; j++) s[g].y[j] = INT64_MIN;
-                        job[g] = (bt_int_linear_matrix){m[g].panels, m[g].colsum, m[g].n, m[g].bits, &s[g]};
-                    }
-                    bt_int_linear l = {.kernels = &bt_kernels_table[isa],
-                                       .m = job,
-                                       .group = 2,
-                                       .in = &in,
-                                       .epilogue = &epilogue};
-                    bt_int_linear_begin(&l);
-                    for (size_t part = 0; part < parts; part++) bt_int_linear_part(&l, scratch);
-                    for (int g = 0; g < 2; g++) {
-                        for (size_t r = 0; r < rows; r++)
-                            for (size_t n = 0; n < m[g].n; n++) {
-                                int64_t want = 0;
-                                for (size_t c = 0; c < k; c++)
-                                    want += (int64_t)x[r * k + c] * m[g].w[n * k + c];
-                                assert_true(s[g].y[r * m[g].n + n] == want);
-                            }
-                        free(s[g].y);
-                    }
-                }
+                for (size_t parts = 1; parts <= 3; parts++)
+                    for (int paired = 0; paired <= (m[0].n == m[1].n); paired++)
+                        check_group(&bt_kernels_table[isa], m, &in, x, paired, parts, scratch);
             }
             for (int g = 0; g < 2; g++) matrix_free(&m[g]);
             free(scratch);
@@ -184,7 +198,7 @@ static void the_shadow_gives_back_what_the_clip_takes(void **state)
     bt_int_shadow shadow[K];
     uint32_t count[1];
     int64_t y[N];
-    const sums s = {y, N};
+    const sums s = {y, N, NULL};
     const bt_int_linear_matrix job = {m.panels, m.colsum, N, 8, &s};
     for (int outliers = 0; outliers <= 12; outliers += 6) {
         float x[K], calm[K];
@@ -202,10 +216,13 @@ static void the_shadow_gives_back_what_the_clip_takes(void **state)
                                             .k = K,
                                             .shadow_count = mode == 1 ? NULL : count,
                                             .shadow = shadow};
-            bt_int_linear l = {.kernels = kernels, .m = &job, .group = 1, .in = &in, .epilogue = &epilogue};
+            bt_int_linear l = {.kernels = kernels, .m = &job, .group = 1, .in = &in, .epilogue = &epilogue,
+                               .prepared = zeroed(bt_int_linear_prepared_bytes(1, K, false))};
             for (int n = 0; n < N; n++) y[n] = INT64_MIN;
-            bt_int_linear_begin(&l);
+            bt_int_linear_begin(&l, 1);
+            bt_int_linear_prepare(&l);
             bt_int_linear_part(&l, scratch);
+            free(l.prepared);
             for (int n = 0; n < N; n++) {
                 double want = 0;
                 for (int k = 0; k < K; k++) want += (double)from[k] * m.w[n * K + k];
