@@ -58,9 +58,11 @@ static void product_run(const product *p, const bt_kernels *kernels, float *y, c
         kernels->matmul(y, p->n, p->x, p->k, (const uint16_t *)(const void *)wp, NULL, p->t, p->n, p->k, p0, p1);
     else if (p->form == BT_FORM_INT8)
         kernels->matmul8(y, p->n, p->x, p->k, wp, NULL, p->t, p->n, p->k, p->group, p0, p1);
-    else
-        kernels->matmul4(y, p->n, p->x, p->k, wp, NULL, p->t, p->n, p->k, p0, p1,
-                         p->scratch + part * bt_form_fp4_scratch_bytes(p->t, p->k));
+    else {
+        float *sums = (float *)(void *)(p->scratch + part * bt_form_fp4_sums_bytes(p->t, p->k));
+        kernels->fp4_sums(sums, p->x, p->k, p->t, p->k);
+        kernels->matmul4(y, p->n, p->x, p->k, wp, NULL, p->t, p->n, p->k, p0, p1, sums);
+    }
 }
 
 static size_t product_bytes(const product *p)
@@ -88,7 +90,7 @@ static bt_err product_figure(tool_kernel_run *r, bt_form form, size_t group, siz
     snprintf(f.shape, sizeof f.shape, group && group != k ? "%zux%zu, groups of %zu" : "%zux%zu", n, k, group);
     float *x = tool_kernel_bytes(r, t * k * sizeof *x), *y = tool_kernel_bytes(r, t * n * sizeof *y), *want = tool_kernel_bytes(r, t * n * sizeof *want);
     uint16_t *wp = tool_kernel_bytes(r, p.copies * bytes);
-    p.scratch = tool_kernel_bytes(r, r->m->threads * bt_form_fp4_scratch_bytes(t, k));
+    p.scratch = tool_kernel_bytes(r, r->m->threads * bt_form_fp4_sums_bytes(t, k));
     if (!x || !y || !want || !wp || !p.scratch) return BT_ENOMEM;
     for (size_t i = 0; i < t * k; i++) x[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
     for (size_t i = 0; i < p.copies * bytes / 2; i++)

@@ -60,6 +60,11 @@ static void run_from_f16(const rows *e, size_t at, size_t n, void *scratch)
     (void)scratch;
     e->kernels->f16_to_f32(F32(e, at), (const uint16_t *)e->x16 + at, n * e->ld);
 }
+static void run_fp4_sums(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    e->kernels->fp4_sums(F32(e, at), e->x + at, e->ld, n, e->width);
+}
 static void run_quantise8(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
@@ -181,6 +186,7 @@ static const struct {
     {"rope", "", 8, run_rope},
     {"f32_to_f16", "", 6, run_to_f16},
     {"f16_to_f32", "", 6, run_from_f16},
+    {"fp4_sums", "", 4.125, run_fp4_sums},
     {"quantise8", "", 5, run_quantise8},
     {"quantise16", "", 6, run_quantise16},
     {"scale8", "", 8, run_scale8},

@@ -115,7 +115,7 @@ void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r,
 void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks, const bt_companion_rotation *rotation);
 
 /* Linears over one input x[t, k]: y[t, n] = x * w + bias. Each matrix has the form of its own weights (kernels/forms.h); FP4 needs
- * bt_form_fp4_scratch_bytes(t, k) of each thread's scratch (need_bytes). */
+ * bt_form_fp4_sums_bytes(t, k) of each thread's scratch. */
 enum { BT_COMPANION_MAX_GROUP = 4 };
 typedef struct bt_companion_matrix {
     float *y;

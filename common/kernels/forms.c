@@ -19,7 +19,7 @@ size_t bt_form_panel_bytes(bt_form form, size_t group, size_t k)
     }
 }
 
-size_t bt_form_fp4_scratch_bytes(size_t t, size_t k)
+size_t bt_form_fp4_sums_bytes(size_t t, size_t k)
 {
     return round_up_64(t * groups_of(BT_FORM_GROUP, k) * sizeof(float));
 }

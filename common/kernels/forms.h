@@ -39,11 +39,13 @@ size_t bt_form_panel_bytes(bt_form form, size_t group, size_t k);
 typedef void bt_matmul8_fn(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
                            const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
                            size_t group, size_t p0, size_t p1);
-/* scratch: bt_form_fp4_scratch_bytes(T, K) bytes for each call in flight, 64-byte aligned: the xs of the rows. */
+/* xs: the sums of x over its groups, as bt_fp4_sums_fn makes them. */
 typedef void bt_matmul4_fn(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
                            const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
-                           size_t p0, size_t p1, void *scratch);
-size_t bt_form_fp4_scratch_bytes(size_t t, size_t k);
+                           size_t p0, size_t p1, const float *restrict xs);
+/* xs[T][groups of K]: the xs of the orders above, for all matrices over one x. bt_form_fp4_sums_bytes is their room, whole sixteens. */
+typedef void bt_fp4_sums_fn(float *restrict xs, const float *restrict x, size_t ldx, size_t t, size_t k);
+size_t bt_form_fp4_sums_bytes(size_t t, size_t k);
 
 /* Writing panels, from zeroed memory: group g (inputs [g * G, g * G + count), 1 <= count <= G) of output n. */
 void bt_form_int8_put(uint8_t *wp, size_t group, size_t k, size_t n, size_t g, uint16_t d, const int8_t *q,

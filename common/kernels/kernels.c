@@ -10,7 +10,7 @@
 /* A row: its name, then the variant of the floats, of the integer product and of the integers around it. */
 #define ROW(isa, usable, f, product, i)                                                                      \
     {                                                                                                        \
-#isa, usable, bt_matmul_##f, bt_matmul8_##f, bt_matmul4_##f,                                         \
+#isa, usable, bt_matmul_##f, bt_matmul8_##f, bt_matmul4_##f, bt_fp4_sums_##f,                        \
             bt_rmsnorm_##f, bt_add_##f, bt_silu_mul_##f, bt_rope_##f,                                        \
             bt_f32_to_f16_##f, bt_f16_to_f32_##f, bt_attn_##f, bt_attn_span_##f, bt_attn_merge_##f,                \
             bt_edge_quantise8_##f,                                                                           \

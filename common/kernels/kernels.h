@@ -113,6 +113,7 @@ typedef struct bt_kernels {
     bt_matmul_fn     *matmul;
     bt_matmul8_fn    *matmul8;
     bt_matmul4_fn    *matmul4;
+    bt_fp4_sums_fn   *fp4_sums;
     bt_rmsnorm_fn    *rmsnorm;
     bt_add_fn        *add;
     bt_silu_mul_fn   *silu_mul;

@@ -18,6 +18,13 @@ typedef struct v16 {
 
 BT_INLINE v16 v16_zero(void) { return (v16){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 BT_INLINE v16 v16_set1(float x) { return (v16){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+/* set1 of what is in memory, read anew at each use: where registers are short, a load costs less than one to keep it in. */
+BT_INLINE v16 v16_broadcast(const float *p)
+{
+    __m256 x;
+    __asm__ volatile("vbroadcastss %1, %0" : "=x"(x) : "m"(*p));
+    return (v16){x, x};
+}
 BT_INLINE float v16_first(v16 x) { return _mm256_cvtss_f32(x.a); }
 BT_INLINE v16 v16_load(const float *p) { return (v16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 BT_INLINE void v16_store(float *p, v16 x) { _mm256_storeu_ps(p, x.a), _mm256_storeu_ps(p + 8, x.b); }

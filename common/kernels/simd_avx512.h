@@ -14,6 +14,7 @@ typedef __m512 v16;
 
 BT_INLINE v16 v16_zero(void) { return _mm512_setzero_ps(); }
 BT_INLINE v16 v16_set1(float x) { return _mm512_set1_ps(x); }
+BT_INLINE v16 v16_broadcast(const float *p) { return _mm512_set1_ps(*p); }
 BT_INLINE float v16_first(v16 x) { return _mm512_cvtss_f32(x); }
 BT_INLINE v16 v16_load(const float *p) { return _mm512_loadu_ps(p); }
 BT_INLINE void v16_store(float *p, v16 x) { _mm512_storeu_ps(p, x); }

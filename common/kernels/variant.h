@@ -3,6 +3,7 @@
 bt_matmul_fn BT_VARIANT(bt_matmul);
 bt_matmul8_fn BT_VARIANT(bt_matmul8);
 bt_matmul4_fn BT_VARIANT(bt_matmul4);
+bt_fp4_sums_fn BT_VARIANT(bt_fp4_sums);
 bt_rmsnorm_fn BT_VARIANT(bt_rmsnorm);
 bt_add_fn BT_VARIANT(bt_add);
 bt_silu_mul_fn BT_VARIANT(bt_silu_mul);

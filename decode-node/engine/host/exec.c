@@ -38,7 +38,7 @@ static size_t scratch_bytes(const dc_exec *x, size_t rows)
     for (size_t i = 0; i < x->program->steps; i++) {
         const bt_step *s = &x->program->step[i];
         if (s->kind != BT_OP_LINEAR || dc_weights_matrix(x->weights, s->layer, s->weight)->form != BT_FORM_FP4) continue;
-        const size_t bytes = bt_form_fp4_scratch_bytes(rows, s->in_width[0]);
+        const size_t bytes = bt_form_fp4_sums_bytes(rows, s->in_width[0]);
         if (bytes > most) most = bytes;
     }
     return most;

@@ -47,7 +47,8 @@ static void run(const bt_kernels *v, const problem *p, float *y, size_t row, siz
         v->matmul8(y, p->ldy, x, p->ldx, p->wp, p->bias, rows, p->n, p->k, p->group, p0, p1);
         return;
     }
-    void *scratch = bytes_new(bt_form_fp4_scratch_bytes(rows, p->k), 64);
+    float *scratch = bytes_new(bt_form_fp4_sums_bytes(rows, p->k), 64);
+    v->fp4_sums(scratch, x, p->ldx, rows, p->k);
     v->matmul4(y, p->ldy, x, p->ldx, p->wp, p->bias, rows, p->n, p->k, p0, p1, scratch);
     free(scratch);
 }
@@ -99,8 +100,8 @@ static void a_panel_takes_the_bytes_that_the_header_says(void **state)
     assert_int_equal(bt_form_panel_bytes(BT_FORM_INT8, 32, 65), 1664);
     assert_int_equal(bt_form_panel_bytes(BT_FORM_INT8, 576, 576), 32 + 16 * 576 + 32);
     assert_int_equal(bt_form_panel_bytes(BT_FORM_INT8, 7, 7), 192);
-    assert_true(bt_form_fp4_scratch_bytes(3, 65) >= 3 * 3 * sizeof(float));
-    assert_int_equal(bt_form_fp4_scratch_bytes(3, 65) % 64, 0);
+    assert_true(bt_form_fp4_sums_bytes(3, 65) >= 3 * 3 * sizeof(float));
+    assert_int_equal(bt_form_fp4_sums_bytes(3, 65) % 64, 0);
 }
 
 static void every_weight_put_is_read_back_and_nothing_else_changes(void **state)

@@ -168,9 +168,9 @@ static void every_usable_kernel_passes(void **state)
 }
 
 static void wrong_matmul4(float *restrict y, size_t ldy, const float *restrict x, size_t ldx, const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
-                          size_t p0, size_t p1, void *scratch)
+                          size_t p0, size_t p1, const float *restrict xs)
 {
-    bt_kernels_select("ref")->matmul4(y, ldy, x, ldx, wp, bias, t, n, k, p0, p1, scratch);
+    bt_kernels_select("ref")->matmul4(y, ldy, x, ldx, wp, bias, t, n, k, p0, p1, xs);
     if (t > 8) y[(t - 1) * ldy + n - 1] += 1;
 }
 

@@ -1,0 +1,159 @@
+/* The products of more than FEW_ROWS rows over v16; the middle of matmul_body.h. No include guard.
+ *
+ * Tiles of rows run down a panel one after the other, each output one chain of fma; while they do, they fetch the next panel from memory.
+ * f16 and int8 are converted in the tile, where that hides behind the products. FP4 is decoded once for all tiles, CHUNK inputs at a time,
+ * into a buffer in the L1 cache; the sums of BLOCK_ROWS rows and BLOCK_PANELS panels wait in memory meanwhile, so that the chunk of x stays
+ * in the cache from panel to panel. The order of a sum is the same. */
+enum {
+    BLOCK_ROWS = 48,
+    BLOCK_PANELS = 8,
+    CHUNK = 128, /* whole groups; the other forms go down all of K at once */
+};
+
+/* How many of `left` rows the next tile takes: even shares, no tile is left with a row or two. */
+static size_t tile_rows(size_t left)
+{
+    const size_t tiles = (left + TILE_ROWS - 1) / TILE_ROWS;
+    return (left + tiles - 1) / tiles;
+}
+
+BT_INLINE void fp4_scales(v16 *scale, v16 *shift, const uint8_t *group)
+{
+    *scale = v16_mul(v16_set1(16.0f), v16_from_f16(group));
+    *shift = v16_sub(v16_from_f16(group + 32), *scale);
+}
+
+typedef struct block {
+    v16 acc[BLOCK_PANELS][BLOCK_ROWS];
+    v16 scale[TILE_PANELS][CHUNK / GROUP], shift[TILE_PANELS][CHUNK / GROUP];
+    float w[TILE_PANELS][CHUNK * 16];
+} block;
+
+/* What tiles run down: inputs k0 .. k0 + count - 1 of panel `first` of the block, and rows row .. row + rows - 1. */
+typedef struct chunk {
+    size_t k0, count, row, rows, first;
+    const uint8_t *w;        /* the weights of the first of the tile's panels */
+    const uint8_t *next;     /* those that come after them ... */
+    size_t fetch;            /* ... and how many bytes of it a tile fetches for each group */
+} chunk;
+
+/* Rows at .. at + R - 1 of the chunk. */
+BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at, const int form, const size_t P, const size_t R)
+{
+    const size_t ldx = a->ldx, row = c->row + at, bytes = form == F16 ? 32 : 16;
+    const float *x = a->x + row * ldx + c->k0, *w = b->w[0];
+    const uint8_t *next = c->next;
+    const bool is_grouped = form == INT8_32 || form == FP4;
+    const size_t stretch = form == INT8_K ? 2 * GROUP : GROUP; /* from one fetch to the next */
+    v16 s[2][TILE_ROWS];
+    if (!is_grouped)
+        BT_UNROLL for (size_t r = 0; r < R; r++) BT_UNROLL for (size_t p = 0; p < P; p++) s[p][r] = b->acc[c->first + p][at + r];
+    for (size_t k = 0, g = 0; k < c->count; g++) {
+        for (const uint8_t *end = next + stretch / GROUP * c->fetch; next < end; next += 64) v16_prefetch(next);
+        if (is_grouped)
+            BT_UNROLL for (size_t r = 0; r < R; r++) BT_UNROLL for (size_t p = 0; p < P; p++) s[p][r] = v16_zero();
+        const uint8_t *codes = c->w + (form == INT8_32 ? g * form_int8_bytes(GROUP) + 32 : k * bytes);
+        for (const size_t end = c->count - k < stretch ? c->count : k + stretch; k < end; k++, codes += bytes) {
+            v16 wk[2];
+            BT_UNROLL for (size_t p = 0; p < P; p++)
+                wk[p] = form == FP4 ? v16_load(w + p * CHUNK * 16 + k * 16) : weight_load(codes + p * a->panel, form);
+            BT_UNROLL for (size_t r = 0; r < R; r++)
+            {
+                const v16 xk = v16_set1(x[r * ldx + k]);
+                BT_UNROLL for (size_t p = 0; p < P; p++) s[p][r] = v16_fma(wk[p], xk, s[p][r]);
+            }
+        }
+        if (is_grouped)
+            BT_UNROLL for (size_t r = 0; r < R; r++) BT_UNROLL for (size_t p = 0; p < P; p++)
+            {
+                v16 *acc = &b->acc[c->first + p][at + r];
+                const v16 scale = form == FP4 ? b->scale[p][g] : v16_from_f16(c->w + p * a->panel + g * form_int8_bytes(GROUP));
+                *acc = v16_fma(scale, s[p][r], *acc);
+                if (form == FP4) *acc = v16_fma(b->shift[p][g], v16_set1(a->xs[(row + r) * a->groups + c->k0 / GROUP + g]), *acc);
+            }
+    }
+    if (!is_grouped)
+        BT_UNROLL for (size_t r = 0; r < R; r++) BT_UNROLL for (size_t p = 0; p < P; p++) b->acc[c->first + p][at + r] = s[p][r];
+}
+
+BT_INLINE void block_tiles(block *b, const product *a, chunk *c, const int form, const size_t P)
+{
+    for (size_t at = 0, rows; at < c->rows; at += rows, c->next += (c->count + GROUP - 1) / GROUP * c->fetch) {
+        rows = tile_rows(c->rows - at);
+        switch (rows) {
+        case 1: block_tile(b, a, c, at, form, P, 1); break;
+        case 2: block_tile(b, a, c, at, form, P, 2); break;
+        case 3: block_tile(b, a, c, at, form, P, 3); break;
+        case 4: block_tile(b, a, c, at, form, P, 4); break;
+        case 5: block_tile(b, a, c, at, form, P, 5); break;
+        default: block_tile(b, a, c, at, form, P, 6); break;
+        }
+    }
+}
+
+static void block_decode(block *b, size_t p, const uint8_t *w, const chunk *c)
+{
+    float *to = b->w[p];
+    for (size_t k = 0, g = 0; k < c->count; k += GROUP, g++, w += FORM_FP4_BYTES) {
+        fp4_scales(&b->scale[p][g], &b->shift[p][g], w);
+        for (size_t i = 0; i < GROUP / 8; i++)
+            BT_UNROLL for (int half = 0; half < 2; half++)
+            {
+                const v16_codes codes = v16_codes_load(w + FORM_FP4_CODES + 64 * i);
+                const v16_codes bytes = half ? v16_codes_high(codes) : v16_codes_low(codes);
+                const v16_codes low = v16_words_low(bytes), high = v16_words_high(bytes);
+                v16_store(to, v16_even(low)), v16_store(to + 16, v16_odd(low));
+                v16_store(to + 32, v16_even(high)), v16_store(to + 48, v16_odd(high));
+                to += 64;
+            }
+    }
+}
+
+/* Panels p .. p + panels - 1, all of K. */
+BT_INLINE void block_run(block *b, const product *a, chunk *c, size_t p, size_t panels, const int form)
+{
+    const size_t tiles = (c->rows + TILE_ROWS - 1) / TILE_ROWS, step = form == FP4 ? CHUNK : a->k;
+    const uint8_t *first = a->wp + p * a->panel + (form == INT8_K ? 32 : 0);
+    for (c->k0 = 0; c->k0 < a->k; c->k0 += step) {
+        c->count = a->k - c->k0 < step ? a->k - c->k0 : step;
+        const size_t at = c->k0 / GROUP * FORM_FP4_BYTES, groups = (c->count + GROUP - 1) / GROUP;
+        const size_t bytes = form == FP4 ? groups * FORM_FP4_BYTES : a->panel, shares = tiles * groups;
+        c->fetch = ((bytes + shares - 1) / shares + 63) / 64 * 64;
+        for (size_t j = 0, wide; j < panels; j += wide) {
+            wide = panels - j >= TILE_PANELS ? TILE_PANELS : 1;
+            c->first = j;
+            c->w = first + j * a->panel + at;
+            c->next = j + wide < panels ? c->w + wide * a->panel : c->k0 + step < a->k ? first + at + bytes : first + panels * a->panel;
+            for (size_t i = 0; form == FP4 && i < wide; i++) block_decode(b, i, c->w + i * a->panel, c);
+            if (wide > 1) block_tiles(b, a, c, form, TILE_PANELS);
+            else block_tiles(b, a, c, form, 1);
+        }
+    }
+}
+
+BT_INLINE void many_rows(const product *a, const int form)
+{
+    block b;
+    const size_t blocks = (a->t + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    for (size_t i = 0; i < blocks; i++) {
+        chunk c = {.row = a->t * i / blocks};
+        c.rows = a->t * (i + 1) / blocks - c.row;
+        for (size_t p = a->p0, panels; p < a->p1; p += panels) {
+            panels = a->p1 - p < BLOCK_PANELS ? a->p1 - p : BLOCK_PANELS;
+            for (size_t j = 0; j < panels; j++)
+                for (size_t r = 0; r < c.rows; r++) b.acc[j][r] = v16_zero();
+            block_run(&b, a, &c, p, panels, form);
+            for (size_t j = 0; j < panels; j++)
+                for (size_t r = 0; r < c.rows; r++) {
+                    v16 sum = b.acc[j][r];
+                    if (form == INT8_K) sum = v16_fma(v16_from_f16(a->wp + (p + j) * a->panel), sum, v16_zero());
+                    store_row(a, p + j, c.row + r, sum);
+                }
+        }
+    }
+}
+
+BT_NOINLINE void many_f16(const product *a) { many_rows(a, F16); }
+BT_NOINLINE void many_int8(const product *a) { many_rows(a, INT8_K); }
+BT_NOINLINE void many_int8_32(const product *a) { many_rows(a, INT8_32); }
+BT_NOINLINE void many_fp4(const product *a) { many_rows(a, FP4); }
