@@ -12,6 +12,13 @@ BT_INLINE void v16_store_s32(int32_t *p, v16 x)
     _mm256_storeu_si256((void *)p, _mm256_cvtps_epi32(x.a));
     _mm256_storeu_si256((void *)(p + 8), _mm256_cvtps_epi32(x.b));
 }
+/* A bit for each lane whose integer is beyond +-limit. */
+BT_INLINE unsigned beyond8(__m256 x, int32_t limit)
+{
+    const __m256i over = _mm256_cmpgt_epi32(_mm256_abs_epi32(_mm256_cvtps_epi32(x)), _mm256_set1_epi32(limit));
+    return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(over));
+}
+BT_INLINE unsigned v16_beyond(v16 x, int32_t limit) { return beyond8(x.a, limit) | beyond8(x.b, limit) << 8; }
 /* To integers, clamped to what s16 holds. */
 BT_INLINE __m256i v16_to_s16(v16 x)
 {

@@ -8,6 +8,10 @@
 #include "kernels/variant.h"
 
 BT_INLINE void v16_store_s32(int32_t *p, v16 x) { _mm512_storeu_si512(p, _mm512_cvtps_epi32(x)); }
+BT_INLINE unsigned v16_beyond(v16 x, int32_t limit)
+{
+    return _mm512_cmpgt_epi32_mask(_mm512_abs_epi32(_mm512_cvtps_epi32(x)), _mm512_set1_epi32(limit));
+}
 BT_INLINE __m256i v16_to_s16(v16 x) { return _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(x)); }
 BT_INLINE __m128i s16_to_s8(__m256i x) { return _mm256_cvtsepi16_epi8(x); }
 BT_INLINE __m128i v16_to_s8(v16 x, int *over)

@@ -8,15 +8,15 @@ BT_INLINE v16 quantise(v16 x, v16 inv)
     return v16_min(v, v16_set1(BT_EDGE_LIMIT));
 }
 
-/* Lists what the clamp to +-limit takes away from n inputs, the first of which is number i. */
-static uint32_t list_shadow(bt_int_shadow *list, v16 v, int32_t limit, size_t i, size_t n)
+/* Lists what the clamp to +-limit takes away from 16 inputs, the first of which is number i; few of them are listed. */
+BT_INLINE uint32_t list_shadow(bt_int_shadow *list, v16 v, int32_t limit, size_t i)
 {
     int32_t q[16];
     uint32_t count = 0;
     v16_store_s32(q, v);
-    for (size_t j = 0; j < n; j++) {
-        const int32_t r = q[j] > limit ? q[j] - limit : q[j] < -limit ? q[j] + limit : 0;
-        if (r) list[count++] = (bt_int_shadow){(uint32_t)(i + j), r};
+    for (unsigned left = v16_beyond(v, limit); left; left &= left - 1) {
+        const unsigned j = (unsigned)__builtin_ctz(left);
+        list[count++] = (bt_int_shadow){(uint32_t)i + j, q[j] < 0 ? q[j] + limit : q[j] - limit};
     }
     return count;
 }
@@ -34,7 +34,7 @@ void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *
             const v16 v = quantise(v16_load_n(x + i, n), by);
             int over;
             _mm_storeu_si128((void *)(y + i), v16_to_s8(v, &over));
-            if (over && list) beyond += list_shadow(list + beyond, v, 127, i, n);
+            if (over && list) beyond += list_shadow(list + beyond, v, 127, i);
         }
         memset(y + i, 0, ldy - i);
         if (list) count[row] = beyond;
@@ -57,7 +57,7 @@ void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, si
             const __m256i wide = v16_to_s16(v);
             const __m256i over = _mm256_or_si256(_mm256_cmpgt_epi16(wide, limit), _mm256_cmpgt_epi16(low, wide));
             if (list && !_mm256_testz_si256(over, over))
-                beyond += list_shadow(list + beyond, v, BT_INT_MAX16, i, n);
+                beyond += list_shadow(list + beyond, v, BT_INT_MAX16, i);
             const __m256i q = _mm256_max_epi16(_mm256_min_epi16(wide, limit), low);
             const __m256i h = _mm256_srai_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(128)), 8);
             const __m256i l = _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8);

@@ -84,17 +84,24 @@ typedef struct output { /* of one matrix */
     const bt_kernels *kernels;
     float *y;
     size_t ld;
+    size_t rows; /* 0: y is [rows, ld]. Else only the epilogue itself reads y, and each tile's columns stand together for all rows */
     const float *scale, *bias;
     bt_edge_then then;
     const planes *planes; /* NULL: y is what is wanted */
 } output;
+
+static float *y_of(const output *o, size_t *ld, size_t row, size_t n, size_t cols)
+{
+    *ld = o->rows ? cols : o->ld;
+    return o->rows ? o->y + n * o->rows + row * cols : o->y + row * o->ld + n;
+}
 
 static void quantise_tile(const output *o, const float *y, size_t row, size_t rows, size_t n, size_t cols)
 {
     const planes *p = o->planes;
     const size_t bytes = n + cols == p->k ? p->ld - n : cols; /* padding too */
     _Static_assert(BT_INT_LINEAR_COLS <= UINT8_MAX, "the entries of a tile's row are counted in a byte");
-    for (const size_t end = row + rows; row < end; row++, y += o->ld) {
+    for (const size_t end = row + rows; row < end; row++, y += cols) {
         bt_int_shadow *shadow = p->shadow ? p->shadow + row * p->k + n : NULL;
         uint32_t count = 0;
         int8_t *hi = p->hi + row * p->ld + n;
@@ -108,8 +115,9 @@ static void quantise_tile(const output *o, const float *y, size_t row, size_t ro
 static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
 {
     const output *o = ud;
-    float *y = o->y + row * o->ld + n;
-    o->kernels->scale8(y, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, rows, cols, o->then);
+    size_t ld;
+    float *y = y_of(o, &ld, row, n, cols);
+    o->kernels->scale8(y, ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, rows, cols, o->then);
     if (o->planes) quantise_tile(o, y, row, rows, n, cols);
 }
 
@@ -117,16 +125,18 @@ static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t col
                    const int32_t *lo)
 {
     const output *o = ud;
-    float *y = o->y + row * o->ld + n;
-    o->kernels->scale16(y, o->ld, hi, lo, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, rows, cols, o->then);
+    size_t ld;
+    float *y = y_of(o, &ld, row, n, cols);
+    o->kernels->scale16(y, ld, hi, lo, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, rows, cols, o->then);
     if (o->planes) quantise_tile(o, y, row, rows, n, cols);
 }
 
 static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc)
 {
     const output *o = ud;
-    float *y = o->y + row * o->ld + n;
-    o->kernels->scale64(y, o->ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, 1, cols, o->then);
+    size_t ld;
+    float *y = y_of(o, &ld, row, n, cols);
+    o->kernels->scale64(y, ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, 1, cols, o->then);
     if (o->planes) quantise_tile(o, y, row, 1, n, cols);
 }
 
@@ -303,7 +313,7 @@ size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
     }
     if (then.add) out[0].y = bt_exec_at(j, then.add->out), out[0].then = BT_EDGE_ADD;
     if (then.silu_mul) group.paired = true, out[1].y = out[0].y, out[1].then = BT_EDGE_SILU_MUL;
-    if (then.quantise) p = planes_of(j, then.quantise), out[1].planes = &p;
+    if (then.quantise) p = planes_of(j, then.quantise), out[1].planes = &p, out[0].rows = out[1].rows = group.in.rows;
     bt_exec_group_run(&group);
     if (then.quantise && p.shadow) {
         const bt_exec_areas a = bt_exec_areas_of(j, then.quantise);
