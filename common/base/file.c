@@ -124,6 +124,7 @@ bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_
         e = bt_fail(fault, BT_EIO, "map '%s': %s", path, strerror(errno));
         goto out;
     }
+    (void)madvise(map, (size_t)st.st_size, MADV_HUGEPAGE);     /* where the system has huge pages for files */
     *ret = map;
     *ret_bytes = (size_t)st.st_size;
 out:

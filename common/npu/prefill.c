@@ -31,6 +31,7 @@ static bt_err map_arena(bt_prefill *p, size_t bytes, bt_fault *fault)
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena == MAP_FAILED)
         return bt_fail(fault, BT_ENOMEM, "arena of %zu bytes: %s", bytes, strerror(errno));
+    (void)madvise(arena, bytes, MADV_HUGEPAGE);     /* fewer faults and TLB misses; without it only slower */
     p->arena = arena;
     p->arena_bytes = bytes;
     return BT_OK;

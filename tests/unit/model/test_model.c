@@ -5,6 +5,7 @@
 #include "model/quant.h"
 #include "tests/helpers/tiny_gguf.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -444,6 +445,39 @@ static void the_default_model_is_looked_for_where_the_environment_says(void **st
     bt_model_close(NULL);
 }
 
+static size_t files_in(const char *dir)
+{
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) n += strstr(e->d_name, ".id") != NULL;
+    if (d) closedir(d);
+    return n;
+}
+
+/* Only of a file that has been as it is for a while, which none that a test writes has: the default model's. */
+static void an_id_is_kept_and_a_damaged_one_made_again(void **state)
+{
+    (void)state;
+    char path[4096], dir[] = "/tmp/bt-test-ids-XXXXXX", ids[64], command[128];
+    const char *given = getenv("BATON_TEST_MODEL");
+    if (bt_model_find(path, sizeof path, given ? given : "smollm2", NULL) < 0) skip();
+    bt_model *m[3] = {NULL};
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(setenv("BATON_CACHE_DIR", dir, 1), 0);
+    snprintf(ids, sizeof ids, "%s/ids", dir);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(bt_model_open(&m[i], path, NULL), BT_OK);
+        assert_memory_equal(m[i]->id, m[0]->id, sizeof m[0]->id);
+        assert_int_equal(files_in(ids), 1);
+        snprintf(command, sizeof command, "for f in %s/*.id; do printf wrong > $f; done", ids);
+        if (i == 1) assert_int_equal(system(command), 0);
+    }
+    for (size_t i = 0; i < 3; i++) bt_model_close(m[i]);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+    unsetenv("BATON_CACHE_DIR");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +491,7 @@ int main(void)
         cmocka_unit_test(a_token_list_of_another_length_than_the_embedding_is_refused),
         cmocka_unit_test(rope_tables_follow_base_factors_and_linear_scaling),
         cmocka_unit_test(rows_come_out_as_the_type_defines_them),
+        cmocka_unit_test(an_id_is_kept_and_a_damaged_one_made_again),
         cmocka_unit_test(the_identity_is_that_of_the_weights_and_the_rotation_alone),
         cmocka_unit_test(flipped_files_are_models_or_errors_and_nothing_else),
         cmocka_unit_test(the_default_model_is_looked_for_where_the_environment_says),
