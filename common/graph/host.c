@@ -104,8 +104,8 @@ static void run_step(const bt_host *h, const bt_program *prog, const bt_step *s,
         break;
     case BT_OP_LINEAR: run_linear(h, prog, s, io, arena); break;
     case BT_OP_QK_NORM:
-        bt_companion_rmsnorm(c, out, out, bt_packed_vector_of(h->packed, s->layer, s->weight), hp->rms_eps,
-                             t * s->heads, hp->head_dim);
+        bt_companion_qk_norm(c, out, bt_packed_vector_of(h->packed, s->layer, s->weight), hp->rms_eps, t, s->heads,
+                             hp->head_dim);
         break;
     case BT_OP_ROPE:
         bt_companion_rope(c, &rows, out, s->heads, hp->head_dim, hp->rope_dims,
@@ -164,21 +164,26 @@ static bt_err check(const bt_host *h, const bt_program *prog, const bt_host_io *
 
 bt_err bt_host_run(bt_host *h, const bt_program *prog, void *arena, const bt_host_io *io, bt_fault *fault)
 {
-    const bt_err e = check(h, prog, io, fault);
+    bt_err e = check(h, prog, io, fault);
     if (e < 0) return e;
+    bt_companion_begin(&h->companion);
     uint32_t layer_now = BT_GRAPH_NO_LAYER;
     for (size_t i = 0; i < prog->steps; i += prog->step[i].group) {
         const bt_step *s = &prog->step[i];
         if (s->layer != layer_now) {
             layer_now = s->layer;
-            if (io->cancel && atomic_load_explicit(io->cancel, memory_order_relaxed))
-                return bt_fail(fault, BT_ECANCEL, "cancelled");
+            if (io->cancel && atomic_load_explicit(io->cancel, memory_order_relaxed)) {
+                e = bt_fail(fault, BT_ECANCEL, "cancelled");
+                break;
+            }
         }
         run_step(h, prog, s, io, arena);
+        if (io->on_step || (s->kind == BT_OP_KV_STORE && io->on_kv)) bt_companion_flush(&h->companion);
         for (uint32_t g = 0; io->on_step && g < s->group; g++)
             io->on_step(io->on_step_ud, &s[g], at(arena, s[g].in_at[0]),
                         at(arena, s[g].out_at), prog->batch * s[g].rows);
         if (s->kind == BT_OP_KV_STORE && io->on_kv) io->on_kv(io->on_kv_ud, s->layer);
     }
-    return BT_OK;
+    bt_companion_end(&h->companion);
+    return e;
 }

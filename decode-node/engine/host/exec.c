@@ -129,7 +129,7 @@ static void run_step(const run *r, const bt_step *s, size_t t)
         break;
     case BT_OP_LINEAR: run_linear(r, s, t); break;
     case BT_OP_QK_NORM:
-        bt_companion_rmsnorm(c, out, out, dc_weights_vector(x->weights, s->layer, s->weight), hp->rms_eps, t * s->heads, hp->head_dim);
+        bt_companion_qk_norm(c, out, dc_weights_vector(x->weights, s->layer, s->weight), hp->rms_eps, t, s->heads, hp->head_dim);
         break;
     case BT_OP_ROPE:
         bt_companion_rope(c, &rows, out, s->heads, hp->head_dim, hp->rope_dims, dc_weights_rope_cos(x->weights),
@@ -145,6 +145,7 @@ static void run_step(const run *r, const bt_step *s, size_t t)
     case BT_OP_ADD: bt_companion_add(c, out, in1, t, width); break;
     case BT_OP_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, width); break;
     case BT_OP_SELECT_ROWS:
+        bt_companion_flush(c);
         for (size_t i = 0; i < t; i++) memcpy(out + i * width, in0 + x->wanted[i] * width, width * sizeof *out);
         break;
     case BT_OP_ROTATE:                      /* our graph has none: nothing is folded here */
@@ -165,15 +166,21 @@ bt_err dc_exec_step(dc_exec *x, const dc_engine_seq *seq, size_t n, const atomic
     r.bucket = dc_engine_bucket(r.rows);
     const size_t steps = !r.rows ? 0 : r.wanted ? p->steps : x->graph->op_tail;
     uint32_t layer_now = BT_GRAPH_NO_LAYER;
+    bt_err e = BT_OK;
+    bt_companion_begin(&x->companion);
     for (size_t i = 0; i < steps; i += p->step[i].group) {
         const bt_step *s = &p->step[i];
         if (s->layer != layer_now) {
             layer_now = s->layer;
-            if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) return bt_fail(fault, BT_ECANCEL, "cancelled");
+            if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
+                e = bt_fail(fault, BT_ECANCEL, "cancelled");
+                break;
+            }
         }
         run_step(&r, s, i < x->graph->op_tail ? r.rows : r.wanted);
     }
-    return BT_OK;
+    bt_companion_end(&x->companion);
+    return e;
 }
 
 uint64_t dc_exec_kv_bytes(const dc_exec *x) { return x->kv_bytes; }
