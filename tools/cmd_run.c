@@ -1,4 +1,5 @@
 /* baton run: one prompt, one answer. Starts a gateway, a prefill node and a decode node for it, or asks a running gateway. */
+#include "base/clock.h"
 #include "tools/ask.h"
 #include "tools/background.h"
 #include "tools/http.h"
@@ -88,13 +89,14 @@ static json_t *make_request(const config *c, const bt_opt_args *args, const char
     return NULL;
 }
 
-static int show(const config *c, tool_answer *a, bt_err e, const bt_fault *fault)
+static int show(const config *c, tool_answer *a, int64_t start_us, bt_err e, const bt_fault *fault)
 {
     if (e < 0 && e != BT_ECANCEL) return tool_fail("run", fault);
     int rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : 0;
     if (c->json) {
         json_t *object = a->baton ? json_copy(a->baton) : json_object();
         json_object_set_new(object, "text", json_stringn(bt_buf_text(&a->text), a->text.len));
+        if (a->first_us) json_object_set_new(object, "start_to_first_token_ms", json_real((double)(a->first_us - start_us) / 1e3));
         if (e == BT_ECANCEL) json_object_set_new(object, "finish_reason", json_string("interrupted"));
         if (tool_print_json("run", object)) rc = 1;
         return rc;
@@ -107,7 +109,7 @@ static int show(const config *c, tool_answer *a, bt_err e, const bt_fault *fault
 }
 
 /* Starts what has to be started, asks, shows. */
-static int run(const config *c, const bt_opt_args *args, const char *text, size_t len, bt_fault *fault)
+static int run(const config *c, const bt_opt_args *args, int64_t start_us, const char *text, size_t len, bt_fault *fault)
 {
     tool_background background = { 0 };
     tool_answer answer = { 0 };
@@ -124,7 +126,7 @@ static int run(const config *c, const bt_opt_args *args, const char *text, size_
     const tool_ask ask = { .url = c->url ? c->url : background.url, .path = c->chat ? "/v1/chat/completions" : "/v1/completions",
                            .api_key = key, .request = request, .echo = !c->json, .stop = &tool_stop };
     e = tool_ask_send(&answer, &ask, fault);
-    rc = show(c, &answer, e, fault);
+    rc = show(c, &answer, start_us, e, fault);
 out:
     tool_answer_done(&answer);
     tool_background_stop(&background);
@@ -135,6 +137,7 @@ out:
 
 int tool_run_run(int argc, char **argv)
 {
+    const int64_t start_us = bt_clock_us();
     config c;
     bt_opt_args args;
     bt_fault fault = { "" };
@@ -155,7 +158,7 @@ int tool_run_run(int argc, char **argv)
     if ((c.file && tool_read_file(&text, &len, c.file, &fault) < 0) || tool_http_setup(&fault) < 0) {
         rc = tool_fail("run", &fault);
     } else {
-        rc = run(&c, &args, c.prompt ? c.prompt : text, c.prompt ? strlen(c.prompt) : len, &fault);
+        rc = run(&c, &args, start_us, c.prompt ? c.prompt : text, c.prompt ? strlen(c.prompt) : len, &fault);
         tool_http_cleanup();
     }
     free(text);

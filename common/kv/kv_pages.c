@@ -2,6 +2,7 @@
  * one does not hold is a bug of ours and stops the process. */
 #include "kv/kv_pages.h"
 
+#include "base/memory.h"
 #include "base/num.h"
 #include "kv/kv_header.h"
 
@@ -90,6 +91,8 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
     *ret = p;
     return BT_OK;
 }
+
+void bt_kv_pages_ready(bt_kv_pages *p, size_t bytes) { bt_memory_ready(p->memory, p->memory_bytes, bytes); }
 
 void bt_kv_pages_free(bt_kv_pages *p)
 {

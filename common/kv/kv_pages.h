@@ -30,6 +30,8 @@ typedef struct bt_kv_seq {
  * BT_ENOMEM. */
 bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, uint32_t head_dim,
                        uint32_t elem_bytes, size_t page_tokens, size_t capacity_tokens, bt_fault *fault);
+/* The first `bytes` of the memory are taken from the system now, so that a first sequence need not wait for them (base/memory.h). */
+void   bt_kv_pages_ready(bt_kv_pages *p, size_t bytes);
 void   bt_kv_pages_free(bt_kv_pages *p);            /* NULL is fine; every sequence must have been released */
 
 /* The longest sequence: `wanted` tokens, at most model_tokens. 0: that, cut to the whole usual pages that memory_bytes hold

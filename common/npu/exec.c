@@ -1,9 +1,12 @@
 /* The walk over a program: which instruction is whose work. */
 #include "npu/exec_private.h"
+#include "base/memory.h"
 #include "graph/graph.h"
 #include "model/quant.h"
 
 #include <stdlib.h>
+
+enum { READY_BYTES = 4 << 20 };
 
 static bt_companion_rotation rotation(const bt_pkg *pkg, const bt_pkg_rotation *r)
 {
@@ -47,6 +50,7 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
         goto out;
     }
     for (uint32_t i = 0; i < h->dim; i++) x->ones[i] = 1.0f;
+    bt_memory_ready(x->prepared, bt_exec_linear_prepared_bytes(pkg), READY_BYTES);
     *ret = x;
     x = NULL;
 out:

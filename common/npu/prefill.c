@@ -1,6 +1,7 @@
 /* Chunk after chunk through the table of programs. The only file of the prefill side that knows what executes
  * them. */
 #include "npu/prefill.h"
+#include "base/memory.h"
 #include "graph/host.h"
 
 #include <errno.h>
@@ -9,10 +10,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+enum { READY_BYTES = 16 << 20 };
+
 struct bt_prefill {
     bt_plan plan;
     size_t ctx_tokens, vocab;
-    void *arena; /* mapped: pages of shapes never used cost nothing */
+    void *arena; /* mapped: pages beyond READY_BYTES cost nothing before a shape uses them */
     size_t arena_bytes;
     bt_prefill_stats stats;
     /* over a package */
@@ -32,6 +35,7 @@ static bt_err map_arena(bt_prefill *p, size_t bytes, bt_fault *fault)
     if (arena == MAP_FAILED)
         return bt_fail(fault, BT_ENOMEM, "arena of %zu bytes: %s", bytes, strerror(errno));
     (void)madvise(arena, bytes, MADV_HUGEPAGE);     /* fewer faults and TLB misses; without it only slower */
+    bt_memory_ready(arena, bytes, READY_BYTES);
     p->arena = arena;
     p->arena_bytes = bytes;
     return BT_OK;

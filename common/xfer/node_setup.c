@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { READY_BYTES = 8 << 20 };      /* of KV: the pages of the first few hundred tokens */
+
 static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
 {
     return 2ull * h->layers * h->kv_heads * bt_kv_head_bytes(kv_elem_bytes, h->head_dim);
@@ -20,7 +22,9 @@ bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *
     if (tokens < s->ctx_tokens)
         return bt_fail(fault, BT_EARG, "--kv-memory holds %" PRIu64 " tokens, the longest sequence has %zu: it takes %" PRIu64
                        " bytes, or choose a smaller --ctx-size", tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens);
-    return bt_kv_pages_new(ret, h->layers, h->kv_heads, h->head_dim, s->kv_elem_bytes, BT_NODE_PAGE_TOKENS, tokens, fault);
+    const bt_err e = bt_kv_pages_new(ret, h->layers, h->kv_heads, h->head_dim, s->kv_elem_bytes, BT_NODE_PAGE_TOKENS, tokens, fault);
+    if (e == BT_OK) bt_kv_pages_ready(*ret, READY_BYTES);
+    return e;
 }
 
 /* The protocol's rule for names: 1 to max bytes of 0x21..0x7e. */
