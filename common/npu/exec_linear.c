@@ -253,8 +253,9 @@ static follow follow_of(const bt_exec_job *j, const bt_pkg_inst *i)
         is_same_shape(&i[1], next) && t[i[0].tensor].bits == t[i[1].tensor].bits && bt_exec_is_dead(j, next, i[1].out))
         f.silu_mul = next;
     next++;
+    /* no wider than ffn: as a package may pair other matrices, and `found` has no more room */
     if (f.silu_mul && next < j->end && next->op == BT_PKG_QUANTISE && next->in0 == i->out && is_same_shape(i, next) &&
-        bt_exec_is_dead(j, next, i->out) && is_apart(j, i, next))
+        next->in_width <= j->x->header->ffn && bt_exec_is_dead(j, next, i->out) && is_apart(j, i, next))
         f.quantise = next;
     return f;
 }

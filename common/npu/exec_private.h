@@ -17,7 +17,7 @@ struct bt_exec {
     float *ones;                            /* [dim]: the weight of a norm that was folded away */
     const uint8_t *embed;                   /* rows of embed_row_bytes */
     size_t embed_row_bytes;
-    uint8_t *found;                         /* [max_seq, panels]: shadow entries of a tile's row, where tiles are quantised at once */
+    uint8_t *found;                         /* [max_seq, panels of ffn]: shadow entries of a tile's row, where tiles are quantised at once */
     bt_exec_dynamic *dynamic;               /* recipe llm-int8; else NULL */
     void *prepared;                         /* inputs of the linear that runs (npu/int_linear.h) */
     bt_exec_stats stats;
