@@ -13,7 +13,8 @@ typedef struct bt_pkg bt_pkg;
  * hash, the digest. What it accepts can be run without looking again. BT_EFORMAT naming what is wrong; BT_EVERSION; BT_EIO. */
 bt_err bt_pkg_open(bt_pkg **ret, const char *path, bt_fault *fault);
 bt_err bt_pkg_open_on(bt_pkg **ret, const char *path, bt_pool *pool, bt_fault *fault);     /* the same, checked by all threads of pool */
-/* Checks only that header and tables are those that were written, and reads nothing else: for what they say. Not to be run. */
+/* Checks only that header and tables are those that were written, the header's numbers in range, and reads nothing else: for what they say.
+ * Not to be run. */
 bt_err bt_pkg_look(bt_pkg **ret, const char *path, bt_fault *fault);
 /* The same over bytes that the caller keeps (64-byte aligned). */
 bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *fault);

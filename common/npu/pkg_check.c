@@ -243,6 +243,7 @@ bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault)
     bt_err e;
     if ((e = bt_pkg_check_layout(p, fault)) < 0) return e;
     if ((e = check_digest(p, fault)) < 0) return e;
+    if ((e = bt_pkg_check_dimensions(p, fault)) < 0) return e;
     return check_lists(p, fault);
 }
 

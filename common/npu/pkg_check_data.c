@@ -73,8 +73,9 @@ static bt_err check_rotation(const bt_pkg *p, const bt_pkg_rotation *r, const ch
     return BT_OK;
 }
 
-static bt_err check_dimensions(const bt_pkg_header *h, bt_fault *fault)
+bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
 {
+    const bt_pkg_header *h = bt_pkg_header_of(p);
     const struct { const char *name; uint32_t value, lo, hi; } field[] = {
         {"rounding", h->rounding, BT_PKG_ROUND_HALF_UP, BT_PKG_ROUND_HALF_UP},
         {"npu_ops", h->npu_ops, BT_PKG_OPS_LINEAR, BT_PKG_OPS_ALL},
@@ -109,7 +110,6 @@ static bt_err check_header(const bt_pkg *p, bt_fault *fault)
 {
     bt_err e;
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    if ((e = check_dimensions(h, fault)) < 0) return e;
     const bt_quant_info *q = bt_quant_find(h->embed_type);
     if (!q || h->dim % q->block_elems) return bt_fail(fault, BT_EFORMAT, "header: embed_type %u (%s)", h->embed_type, bt_quant_type_name(h->embed_type));
     if (!has_bytes(p, h->embed, (uint64_t)h->vocab * (h->dim / q->block_elems) * q->block_bytes))

@@ -28,11 +28,12 @@ void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tens
 
 /* pkg_check.c: where header, constants and tables lie. After it the tables can be read, though not believed. */
 bt_err bt_pkg_check_layout(const bt_pkg *p, bt_fault *fault);
-/* Layout, digest and texts: the header and the tables are those that were written. */
+/* Layout, digest, the header's numbers and the texts: the header and the tables are those that were written, and can be shown. */
 bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault);
 /* Everything: layout, digest, every field, every constant, every program. The same fault with any number of threads. */
 bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
-/* pkg_check_data.c: header fields, tensors and sites with their constants. */
+/* pkg_check_data.c: the header's numbers, each in its range; then the header's constants, tensors and sites with theirs. */
+bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault);
 bt_err bt_pkg_check_data(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
 /* Calls check for each index in [0, count) on all threads, with no fault, then once more for the first that was refused, to say why. */
 typedef bt_err bt_pkg_check_fn(const bt_pkg *p, uint32_t index, bt_fault *fault);

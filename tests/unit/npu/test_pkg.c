@@ -147,6 +147,74 @@ static void a_file_appears_only_when_it_is_whole(void **state)
     assert_int_equal(bt_pkg_open(&p, dir, &f), BT_EFORMAT);
 }
 
+static void put(const char *path, const uint8_t *bytes, size_t len)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, len, f), len);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void a_look_reads_no_constant_and_believes_no_header(void **state)
+{
+    (void)state;
+    package k = made(kinds[0]);
+    bt_pkg_header *h = (void *)k.bytes;
+    const bt_pkg_const *c = (void *)(k.bytes + h->consts.offset);
+    const size_t last = (size_t)c[h->consts.count - 1].offset;
+    const uint32_t ops = h->npu_ops;
+    char path[300];
+    bt_fault f = {""};
+    bt_pkg *p = NULL;
+    snprintf(path, sizeof path, "%s/x.bpk", dir);
+    k.bytes[last] ^= 1;                     /* a constant */
+    put(path, k.bytes, k.len);
+    assert_int_equal(bt_pkg_open(&p, path, &f), BT_EFORMAT);
+    assert_int_equal(bt_pkg_look(&p, path, &f), BT_OK);
+    assert_string_equal(bt_pkg_header_of(p)->recipe, h->recipe);
+    bt_pkg_close(p);
+    k.bytes[last] ^= 1;
+    h->npu_ops = BT_PKG_OPS_ALL + 1;        /* with a digest that fits, as anybody can make it */
+    tiny_pkg_repair(k.bytes, k.len);
+    put(path, k.bytes, k.len);
+    assert_int_equal(bt_pkg_look(&p, path, &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "npu_ops"));
+    h->npu_ops = ops;
+    put(path, k.bytes, k.len);              /* the digest is the other header's */
+    assert_int_equal(bt_pkg_look(&p, path, &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "digest"));
+    assert_int_equal(unlink(path), 0);
+    done(&k);
+}
+
+static void threads_refuse_for_the_reason_that_one_finds_first(void **state)
+{
+    (void)state;
+    package k = made(large);
+    const bt_pkg_const *c = (void *)(k.bytes + bt_pkg_header_of(k.p)->consts.offset);
+    const uint32_t count = bt_pkg_header_of(k.p)->consts.count;
+    char path[300];
+    bt_fault f = {""}, one = {""};
+    bt_pool *pool = NULL;
+    bt_pkg *p = NULL;
+    assert_int_equal(bt_pool_new(&pool, 3, &f), BT_OK);
+    snprintf(path, sizeof path, "%s/x.bpk", dir);
+    put(path, k.bytes, k.len);
+    assert_int_equal(bt_pkg_open_on(&p, path, pool, &f), BT_OK);
+    bt_pkg_close(p);
+    for (uint32_t i = count; i-- > 0;) k.bytes[c[i].offset] ^= 1;
+    put(path, k.bytes, k.len);
+    assert_int_equal(bt_pkg_open(&p, path, &one), BT_EFORMAT);
+    assert_non_null(strstr(one.text, "constant 0 is damaged"));
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(bt_pkg_open_on(&p, path, pool, &f), BT_EFORMAT);
+        assert_string_equal(f.text, one.text);
+    }
+    assert_int_equal(unlink(path), 0);
+    bt_pool_free(pool);
+    done(&k);
+}
+
 static void the_writers_first_failure_stays(void **state)
 {
     (void)state;
@@ -389,6 +457,8 @@ int main(void)
         cmocka_unit_test(the_same_calls_give_the_same_bytes),
         cmocka_unit_test(constants_lie_at_multiples_of_64_and_are_the_bytes_given),
         cmocka_unit_test_setup_teardown(a_file_appears_only_when_it_is_whole, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_look_reads_no_constant_and_believes_no_header, setup, teardown),
+        cmocka_unit_test_setup_teardown(threads_refuse_for_the_reason_that_one_finds_first, setup, teardown),
         cmocka_unit_test_setup_teardown(the_writers_first_failure_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(many_constants_are_each_stored_once, setup, teardown),
         cmocka_unit_test(two_specializations_share_one_copy_of_the_weights),
