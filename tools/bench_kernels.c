@@ -111,7 +111,9 @@ typedef struct int_product {
     const bt_kernels *kernels;
     int32_t *acc;
     bt_int_inputs in;
-    const int8_t *x, *wp;
+    bt_int_rows x;
+    bool *is_left;
+    const int8_t *wp;
     const int32_t *colsum;
     uint8_t *scratch; /* one for each part */
     size_t t, n, k, copies, turn[MAX_PARTS];
@@ -140,7 +142,7 @@ static void int_prepare_part(void *ud, size_t part, size_t parts)
     int_product *p = ud;
     size_t r0, r1;
     bt_pool_slice(&r0, &r1, p->t, 1, part, parts);
-    if (r0 < r1) p->kernels->int_prepare(&p->in, r0, r1, p->x, NULL, 4 * p->in.k4);
+    if (r0 < r1) p->kernels->int_prepare(&p->in, r0, r1, &p->x, p->is_left);
 }
 
 static bt_err int_product_figure(tool_kernel_run *r, size_t n, size_t k, size_t t)
@@ -153,7 +155,8 @@ static bt_err int_product_figure(tool_kernel_run *r, size_t n, size_t k, size_t 
     int32_t *colsum = tool_kernel_bytes(r, 16 * panels * sizeof *colsum);
     uint8_t *memory = tool_kernel_bytes(r, bt_int_inputs_bytes(t, k, false));
     uint8_t *scratch = tool_kernel_bytes(r, bt_pool_threads(r->m->pool) * BT_INT_MATMUL_SCRATCH_BYTES);
-    if (!x || !wp || !acc || !want || !colsum || !memory || !scratch) return BT_ENOMEM;
+    bool *is_left = tool_kernel_bytes(r, t * sizeof *is_left);
+    if (!x || !wp || !acc || !want || !colsum || !memory || !scratch || !is_left) return BT_ENOMEM;
     snprintf(f.shape, sizeof f.shape, "%zux%zu", n, k);
     /* near to normal, with a deviation of 32: as inputs are whose scale keeps all but one in ten thousand */
     for (size_t i = 0; i < t * 4 * k4; i++) {
@@ -163,10 +166,10 @@ static bt_err int_product_figure(tool_kernel_run *r, size_t n, size_t k, size_t 
     }
     for (size_t i = 0; i < copies * bytes; i++) wp[i] = (int8_t)((i % bytes * 2654435761u >> 11) % 255 - 127);
     for (size_t i = 0; i < n * 4 * k4; i++) colsum[i / (4 * k4)] += bt_int_packed_at((uint8_t *)wp, i / (4 * k4), i % (4 * k4), k, 8);
-    int_product p = {.kernels = r->m->kernels, .acc = acc, .in = {memory, t, k4, false}, .x = x, .wp = wp, .colsum = colsum,
+    int_product p = {.kernels = r->m->kernels, .acc = acc, .in = {memory, t, k4, false}, .x = {.hi = x, .ld = 4 * k4, .k = k}, .is_left = is_left, .wp = wp, .colsum = colsum,
                      .scratch = scratch, .t = t, .n = n, .k = k, .copies = copies};
     const bt_kernels *ref = bt_kernels_select("ref");
-    ref->int_prepare(&p.in, 0, t, x, NULL, 4 * k4);
+    ref->int_prepare(&p.in, 0, t, &p.x, is_left);
     ref->int_matmul(want + 16 * p0, NULL, 16 * panels, &p.in, 0, t, wp, colsum, p0, panels, scratch);
     bt_pool_run(r->m->pool, int_prepare_part, &p);
     bt_pool_run(r->m->pool, int_product_part, &p);
@@ -192,15 +195,14 @@ typedef struct beside {
     int8_t *wp;
     const uint8_t *wp4;
     bt_int_shadow shadow[SHADOW];
-    int64_t *acc;                           /* of s64, or of s32 */
+    int64_t *acc;
     size_t panels, k4;
 } beside;
 
 static void beside_run(const beside *b, size_t p0, size_t p1)
 {
     if (!strcmp(b->kernel, "int_unpack4")) b->kernels->int_unpack4(b->wp + 64 * b->k4 * p0, b->wp4, b->k4, p0, p1);
-    else if (!strcmp(b->kernel, "int_shadow")) b->kernels->int_shadow(b->acc + 16 * p0, b->shadow, SHADOW, b->wp, b->k4, p0, p1);
-    else b->kernels->int_shadow32((int32_t *)(void *)b->acc + 16 * p0, b->shadow, SHADOW, b->wp, b->k4, p0, p1);
+    else b->kernels->int_shadow(b->acc + 16 * p0, b->shadow, SHADOW, b->wp, b->k4, p0, p1);
 }
 
 static void beside_part(void *ud, size_t part, size_t parts)
@@ -492,8 +494,8 @@ static bt_err run(tool_kernel_run *r)
         if (e == BT_OK) e = store_figure(r, elem);
         tool_kernel_release(r);
     }
-    static const char *const besides[] = {"int_unpack4", "int_shadow", "int_shadow32"};
-    for (size_t i = 0; e == BT_OK && i < 3; i++) {
+    static const char *const besides[] = {"int_unpack4", "int_shadow"};
+    for (size_t i = 0; e == BT_OK && i < 2; i++) {
         e = beside_figure(r, besides[i], r->hp->ffn, r->hp->dim);
         tool_kernel_release(r);
     }

@@ -1,33 +1,19 @@
 /* The integer matrix product for AVX2. maddubs multiplies unsigned by signed bytes and adds two products in 16 bits, where they
  * saturate. Weights go in as w + 128, at most 255; so two inputs may add up to 128 at most, or to -128 (of different signs they
  * always do). From the few pairs beyond, preparation takes one input back to that; what it took away is an extra group of inputs at
- * the same place, multiplied after the others. The sums start from -128 times the sum of the row's inputs.
+ * the same place, multiplied after the others, as is a short shadow. The sums start from -128 times the sum of the row's inputs.
  * (|x| and w or ~w by the sign of x needs no list, but a fourth instruction for three.) */
 #include "kernels/int_variant.h"
 
 #if defined(__AVX2__)
-#include "kernels/int_simd.h"
+enum { CHUNK_K4 = 160, EXTRAS_HERE = 7, PAIR_MAX = 128 };
+#include "kernels/int_extras.h"
 #include "kernels/int_wide_avx2.h"
 
 #define TILE_ROWS   3
 #define TILE_PANELS 2
 #define VECS        2
 #define COPY_ROWS   8
-
-enum { CHUNK_K4 = 160, EXTRAS_HERE = 7, PAIR_MAX = 128 };
-
-typedef struct extra {
-    uint32_t k; /* group of the chunk */
-    int32_t x;  /* four inputs */
-} extra;
-/* Beside each record. Extras past EXTRAS_HERE are in a list with room for one of each group, behind all records. */
-typedef struct beside {
-    uint32_t extras;
-    int32_t start;
-    extra extra[EXTRAS_HERE];
-} beside;
-#define BESIDE     sizeof(beside)
-#define MORE_BYTES sizeof(extra)
 
 typedef __m256i vec, group;
 
@@ -81,10 +67,7 @@ static void prepare_record(uint8_t *to, extra *more, const int8_t *x, size_t n)
         const __m256i none = _mm256_cmpeq_epi32(beyond, _mm256_setzero_si256());
         for (uint32_t groups = ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(none)) & 255; groups; groups &= groups - 1) {
             const uint32_t at = (uint32_t)k + (uint32_t)__builtin_ctz(groups);
-            const extra e = {at, cut(to + 4 * at)};
-            if (b.extras < EXTRAS_HERE) b.extra[b.extras] = e;
-            else more[b.extras - EXTRAS_HERE] = e;
-            b.extras++;
+            extra_put(&b, more, (extra){(uint16_t)at, 1, cut(to + 4 * at)});
         }
     }
     int32_t lanes[8];
@@ -93,21 +76,19 @@ static void prepare_record(uint8_t *to, extra *more, const int8_t *x, size_t n)
     memcpy(to + 4 * n, &b, sizeof b);
 }
 
-void bt_int_prepare_avx2(const bt_int_inputs *to, size_t r0, size_t r1, const int8_t *hi, const int8_t *lo, size_t ldx)
+void bt_int_prepare_avx2(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x, bool *is_left)
 {
-    if (to->is_wide) {
-        int_wide_prepare(to, r0, r1, hi, lo, ldx);
-        return;
-    }
     const size_t k4 = to->k4;
     const int_chunks chunks = int_chunks_of(k4, CHUNK_K4, BESIDE);
-    extra *more = (void *)(to->memory + int_records_bytes(to->rows, k4, &chunks, BESIDE));
-    for (size_t row = r0; row < r1; row++)
-        for (size_t c = 0, k = 0; c < chunks.count; c++, k += chunks.n) {
+    if (to->is_wide) int_wide_prepare(to, r0, r1, x);
+    for (size_t row = r0; row < r1; row++) {
+        for (size_t c = 0, k = 0; !to->is_wide && c < chunks.count; c++, k += chunks.n) {
             const size_t n = k4 - k < chunks.n ? k4 - k : chunks.n;
-            prepare_record(to->memory + c * chunks.record * to->rows + row * (4 * n + BESIDE), more + row * k4 + k,
-                           hi + row * ldx + 4 * k, n);
+            const extras_at at = extras_of(to, &chunks, row, c);
+            prepare_record(at.beside - 4 * n, at.more, x->hi + row * x->ld + 4 * k, n);
         }
+        is_left[row] = extras_is_left(to, &chunks, row, x, 128);
+    }
 }
 
 /* ---- product ---- */
@@ -151,25 +132,11 @@ INT_INLINE vec int_resume(const uint8_t *x, size_t n, const int32_t *acc)
 }
 INT_INLINE void int_store(int32_t *acc, vec sum) { _mm256_storeu_si256((void *)acc, sum); }
 
-INT_INLINE void int_extras(vec *sum, const uint8_t *from, uint32_t count, const int8_t *w, size_t panel, const size_t vecs, int is_copy)
+INT_INLINE vec int_extra(vec sum, group x, int16_t times, const int8_t *w, int is_copy)
 {
-    for (; count; count--, from += sizeof(extra)) {
-        extra e;
-        memcpy(&e, from, sizeof e);
-        const group g = _mm256_set1_epi32(e.x);
-        const int8_t *at = w + (size_t)e.k * 64;
-        INT_UNROLL for (size_t i = 0; i < vecs; i++)
-            sum[i] = int_dot(sum[i], g, at + i / VECS * panel + i % VECS * (64 / VECS), is_copy);
-    }
-}
-INT_INLINE void int_finish(vec *sum, const uint8_t *x, const uint8_t *more, size_t n, const int8_t *w, size_t panel,
-                           const size_t vecs, int is_copy)
-{
-    uint32_t count;
-    memcpy(&count, x + 4 * n, sizeof count);
-    const uint32_t here = count < EXTRAS_HERE ? count : EXTRAS_HERE;
-    int_extras(sum, x + 4 * n + offsetof(beside, extra), here, w, panel, vecs, is_copy);
-    if (__builtin_expect(count > here, 0)) int_extras(sum, more, count - here, w, panel, vecs, is_copy);
+    __m256i v = _mm256_load_si256((const void *)w);
+    if (!is_copy) v = _mm256_xor_si256(v, _mm256_set1_epi8(-128));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(v, x), _mm256_set1_epi16(times)));
 }
 
 #define INT_PRODUCT product

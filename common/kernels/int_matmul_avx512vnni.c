@@ -3,13 +3,12 @@
 #include "kernels/int_variant.h"
 
 #if defined(__AVX512VNNI__)
-#include "kernels/int_simd.h"
-
 #define TILE_ROWS   6
 #define TILE_PANELS 4
 #define VECS        1
 
-enum { CHUNK_K4 = 96 };
+enum { CHUNK_K4 = 96, EXTRAS_HERE = 1 };
+#include "kernels/int_extras.h"
 
 typedef __m512i vec, group;
 
@@ -23,6 +22,11 @@ INT_INLINE vec int_dot(vec sum, group x, const int8_t *w, int is_copy)
 {
     (void)is_copy;
     return _mm512_dpbusd_epi32(sum, x, _mm512_load_si512(w));
+}
+INT_INLINE vec int_extra(vec sum, group x, int16_t times, const int8_t *w, int is_copy)
+{
+    const group one = int_dot(_mm512_setzero_si512(), x, w, is_copy);
+    return _mm512_add_epi32(sum, _mm512_mullo_epi32(one, _mm512_set1_epi32(times)));
 }
 
 INT_INLINE vec int_start(const uint8_t *x, size_t n, const int32_t *colsum)
@@ -40,9 +44,9 @@ INT_INLINE void int_store(int32_t *acc, vec sum) { _mm512_storeu_si512(acc, sum)
 #define INT_PRODUCT product
 #include "kernels/int_matmul_body.h"
 
-void bt_int_prepare_avx512vnni(const bt_int_inputs *to, size_t r0, size_t r1, const int8_t *hi, const int8_t *lo, size_t ldx)
+void bt_int_prepare_avx512vnni(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x, bool *is_left)
 {
-    prepare(to, r0, r1, hi, lo, ldx);
+    prepare(to, r0, r1, x, is_left);
 }
 
 void bt_int_matmul_avx512vnni(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t t,

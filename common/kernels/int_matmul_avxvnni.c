@@ -3,13 +3,12 @@
 #include "kernels/int_variant.h"
 
 #if defined(__AVXVNNI__)
-#include "kernels/int_simd.h"
-
 #define TILE_ROWS   3
 #define TILE_PANELS 2
 #define VECS        2
 
-enum { CHUNK_K4 = 160 };
+enum { CHUNK_K4 = 160, EXTRAS_HERE = 1 };
+#include "kernels/int_extras.h"
 
 typedef __m256i vec, group;
 
@@ -23,6 +22,11 @@ INT_INLINE vec int_dot(vec sum, group x, const int8_t *w, int is_copy)
 {
     (void)is_copy;
     return _mm256_dpbusd_avx_epi32(sum, x, _mm256_load_si256((const void *)w));
+}
+INT_INLINE vec int_extra(vec sum, group x, int16_t times, const int8_t *w, int is_copy)
+{
+    const group one = int_dot(_mm256_setzero_si256(), x, w, is_copy);
+    return _mm256_add_epi32(sum, _mm256_mullo_epi32(one, _mm256_set1_epi32(times)));
 }
 
 INT_INLINE vec int_start(const uint8_t *x, size_t n, const int32_t *colsum)
@@ -41,9 +45,9 @@ INT_INLINE void int_store(int32_t *acc, vec sum) { _mm256_storeu_si256((void *)a
 #define INT_PRODUCT product
 #include "kernels/int_matmul_body.h"
 
-void bt_int_prepare_avxvnni(const bt_int_inputs *to, size_t r0, size_t r1, const int8_t *hi, const int8_t *lo, size_t ldx)
+void bt_int_prepare_avxvnni(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x, bool *is_left)
 {
-    prepare(to, r0, r1, hi, lo, ldx);
+    prepare(to, r0, r1, x, is_left);
 }
 
 void bt_int_matmul_avxvnni(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t t,

@@ -1,14 +1,14 @@
 /* The integer matrix product; included by int_matmul_<isa>.c, which define before it
  *   INT_PRODUCT                        the function's name
  *   TILE_ROWS, TILE_PANELS             of the largest tile: 3 and 2, or 6 and 4
- *   CHUNK_K4, BESIDE, MORE_BYTES       of the prepared inputs (int_simd.h); and bytes for each group beyond the records
+ *   CHUNK_K4, EXTRAS_HERE              of the prepared inputs (int_extras.h, included)
  *   COPY_ROWS                          so many rows and more multiply a copy of the weights that int_copy made; SIZE_MAX: none do
  *   vec, VECS                          a register of s32 sums, and how many hold a panel's 16 outputs
  *   group, int_group(x, k)             group k of a record, in every lane
  *   int_dot(sum, g, w, is_copy)        sum + the group times the weights at w
  *   int_start(x, n, colsum)            what a row's sums for these outputs start from in the first chunk of K;
  *   int_resume(x, n, acc)              in those after it; int_store(acc, sum)
- *   int_finish(sum, x, more, n, w, panel, vecs, is_copy) what is left of a row when it is through: see int_extras
+ *   int_extra(sum, g, times, w, is_copy) sum + so many times the group times the weights at w: an extra (int_extras.h)
  *   int_copy(to, w, n)                 n groups of weights of a panel, as int_dot wants them
  *   INT_PIN(w) after each product: a barrier for the compiler, or nothing
  * No include guard.
@@ -29,6 +29,28 @@ typedef struct tile {
     size_t n;
     int first; /* chunk of K: sums start; else they go on from acc */
 } tile;
+
+INT_INLINE void take_extras(vec *sum, const uint8_t *from, uint32_t count, const int8_t *w, size_t panel, const size_t vecs, int is_copy)
+{
+    for (; count; count--, from += sizeof(extra)) {
+        extra e;
+        memcpy(&e, from, sizeof e);
+        const group g = int_group(from + offsetof(extra, x), 0);
+        const int8_t *at = w + (size_t)e.k * 64;
+        INT_UNROLL for (size_t i = 0; i < vecs; i++)
+            sum[i] = int_extra(sum[i], g, e.times, at + i / VECS * panel + i % VECS * (64 / VECS), is_copy);
+    }
+}
+/* What is left of a row when it is through. */
+INT_INLINE void finish(vec *sum, const uint8_t *x, const uint8_t *more, size_t n, const int8_t *w, size_t panel, const size_t vecs,
+                       int is_copy)
+{
+    uint32_t count;
+    memcpy(&count, x + 4 * n, sizeof count);
+    const uint32_t here = count < EXTRAS_HERE ? count : EXTRAS_HERE;
+    take_extras(sum, x + 4 * n + offsetof(beside, extra), here, w, panel, vecs, is_copy);
+    if (__builtin_expect(count > here, 0)) take_extras(sum, more, count - here, w, panel, vecs, is_copy);
+}
 
 /* P, R and is_copy are constants at every call. */
 INT_INLINE void tile_run(const tile *t, const size_t P, const size_t R, const int is_copy)
@@ -53,7 +75,7 @@ INT_INLINE void tile_run(const tile *t, const size_t P, const size_t R, const in
             }
         }
     INT_UNROLL for (size_t r = 0; r < R; r++)
-        int_finish(sum[r], x + r * record, t->more + r * t->more_bytes, n, t->w, panel, P * VECS, is_copy);
+        finish(sum[r], x + r * record, t->more + r * t->more_bytes, n, t->w, panel, P * VECS, is_copy);
     INT_UNROLL for (size_t r = 0; r < R; r++) INT_UNROLL for (size_t i = 0; i < P * VECS; i++)
         int_store(t->acc + r * ldacc + i * (16 / VECS), sum[r][i]);
 }

@@ -31,19 +31,33 @@ int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsi
 }
 
 /* Room for what any variant keeps: a row's planes, cut into chunks of 64 groups or more with up to 64 bytes beside each and the last
- * group of each perhaps empty; and for 8 bits the groups once more, with their numbers. */
+ * group of each perhaps empty; and for 8 bits as many groups beside them as a row has, with their numbers. */
 size_t bt_int_inputs_bytes(size_t rows, size_t k, bool is_wide)
 {
     const size_t k4 = bt_int_k4(k), row = 8 * k4 + (k4 / 64 + 1) * (64 + 8) + (is_wide ? 0 : 4 * k4);
     return (rows * row + 63) / 64 * 64;
 }
 
-void bt_int_prepare_ref(const bt_int_inputs *to, size_t r0, size_t r1, const int8_t *hi, const int8_t *lo, size_t ldx)
+/* A row's shadow of up to k4 entries, and one of k = K behind them, lies where wide inputs have their second plane. */
+static bt_int_shadow *shadow_of(const bt_int_inputs *x, size_t row)
+{
+    return (void *)(x->memory + (4 * x->rows * x->k4 + 7) / 8 * 8 + row * (x->k4 + 1) * sizeof(bt_int_shadow));
+}
+
+void bt_int_prepare_ref(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x, bool *is_left)
 {
     const size_t width = 4 * to->k4;
     for (size_t row = r0; row < r1; row++) {
-        memcpy(to->memory + row * width, hi + row * ldx, width);
-        if (to->is_wide) memcpy(to->memory + (to->rows + row) * width, lo + row * ldx, width);
+        const uint32_t count = x->shadow_count ? x->shadow_count[row] : 0;
+        const bt_int_shadow *from = count ? x->shadow + row * x->k : NULL;
+        memcpy(to->memory + row * width, x->hi + row * x->ld, width);
+        if (to->is_wide) memcpy(to->memory + (to->rows + row) * width, x->lo + row * x->ld, width);
+        is_left[row] = count && (to->is_wide || count > to->k4 || !bt_int_shadow_is_short(from, count, x->k));
+        if (to->is_wide) continue;
+        bt_int_shadow *s = shadow_of(to, row);
+        const uint32_t taken = is_left[row] ? 0 : count;
+        if (taken) memcpy(s, from, taken * sizeof *s);
+        s[taken].k = (uint32_t)width;
     }
 }
 
@@ -58,6 +72,8 @@ void bt_int_matmul_ref(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc,
                 const int8_t *from = (const int8_t *)x->memory + (plane * x->rows + row + i) * 4 * k4;
                 int32_t sum = 0;
                 for (size_t k = 0; k < 4 * k4; k++) sum += from[k] * wp[place(n, k, k4)];
+                if (!x->is_wide)
+                    for (const bt_int_shadow *s = shadow_of(x, row + i); s->k < 4 * k4; s++) sum += s->r * wp[place(n, s->k, k4)];
                 (plane ? lo : hi)[i * ldacc + n - 16 * p0] = sum;
             }
 }
@@ -74,11 +90,4 @@ void bt_int_shadow_ref(int64_t *restrict acc, const bt_int_shadow *shadow, size_
     for (size_t n = 16 * p0; n < 16 * p1; n++)
         for (size_t i = 0; i < count; i++)
             acc[n - 16 * p0] += (int64_t)shadow[i].r * wp[place(n, shadow[i].k, k4)];
-}
-
-void bt_int_shadow32_ref(int32_t *restrict acc, const bt_int_shadow *shadow, size_t count,
-                         const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
-{
-    for (size_t n = 16 * p0; n < 16 * p1; n++)
-        for (size_t i = 0; i < count; i++) acc[n - 16 * p0] += shadow[i].r * wp[place(n, shadow[i].k, k4)];
 }

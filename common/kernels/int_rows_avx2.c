@@ -40,25 +40,6 @@ void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size
     }
 }
 
-void bt_int_shadow32_avx2(int32_t *restrict acc, const bt_int_shadow *shadow, size_t count,
-                          const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
-{
-    for (size_t p = p0; p < p1; p++, acc += 16) {
-        __m256i a = _mm256_loadu_si256((const void *)acc), b = _mm256_loadu_si256((const void *)(acc + 8));
-        for (size_t i = 0; i < count; i++) {
-            const int8_t *w = wp + (p * k4 + shadow[i].k / 4) * 64;
-            const __m128i up = _mm_cvtsi32_si128((int)(24 - shadow[i].k % 4 * 8)); /* its byte to the top */
-            const __m256i r = _mm256_set1_epi32(shadow[i].r);
-            const __m256i wa = _mm256_sll_epi32(_mm256_loadu_si256((const void *)w), up);
-            const __m256i wb = _mm256_sll_epi32(_mm256_loadu_si256((const void *)(w + 32)), up);
-            a = _mm256_add_epi32(a, _mm256_mullo_epi32(_mm256_srai_epi32(wa, 24), r));
-            b = _mm256_add_epi32(b, _mm256_mullo_epi32(_mm256_srai_epi32(wb, 24), r));
-        }
-        _mm256_storeu_si256((void *)acc, a);
-        _mm256_storeu_si256((void *)(acc + 8), b);
-    }
-}
-
 /* floor(v / 2^s). There is no arithmetic shift of 64 bits: shift as if unsigned after adding 2^63, and take
  * 2^(63 - s) off. */
 INT_INLINE __m256i shift4(__m256i v, __m256i s)

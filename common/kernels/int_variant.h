@@ -10,5 +10,16 @@ bt_int_unpack4_fn bt_int_unpack4_ref, bt_int_unpack4_avx2;
 bt_int_requant32_fn bt_int_requant32_ref, bt_int_requant32_avx2;
 bt_int_requant64_fn bt_int_requant64_ref, bt_int_requant64_avx2;
 bt_int_shadow_fn bt_int_shadow_ref, bt_int_shadow_avx2;
-bt_int_shadow32_fn bt_int_shadow32_ref, bt_int_shadow32_avx2;
+
+/* Can a row's shadow of `count` be part of a product of 32 bits, and each entry a number of 16? */
+static inline bool bt_int_shadow_is_short(const bt_int_shadow *s, size_t count, size_t k)
+{
+    int64_t room = bt_int_shadow_room(k);
+    for (size_t i = 0; i < count; i++) {
+        const int64_t size = s[i].r < 0 ? -(int64_t)s[i].r : s[i].r;
+        if (size > INT16_MAX) return false;
+        room -= size;
+    }
+    return room >= 0;
+}
 #endif

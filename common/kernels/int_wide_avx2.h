@@ -7,14 +7,14 @@
  * at most 32639 * 127. Between chunks a sum is kept as 256 hi + lo with lo in [0, 255] from each. */
 enum { WIDE_K4 = 80, WIDE_ROWS = 3 };
 
-INT_INLINE void int_wide_prepare(const bt_int_inputs *to, size_t r0, size_t r1, const int8_t *hi, const int8_t *lo, size_t ldx)
+INT_INLINE void int_wide_prepare(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *from)
 {
     const size_t k4 = to->k4;
     const int_chunks chunks = int_chunks_of(k4, WIDE_K4, 0);
     for (size_t row = r0; row < r1; row++)
         for (size_t c = 0, k = 0; c < chunks.count; c++, k += chunks.n) {
             const size_t n = k4 - k < chunks.n ? k4 - k : chunks.n;
-            const int8_t *h = hi + row * ldx + 4 * k, *l = lo + row * ldx + 4 * k;
+            const int8_t *h = from->hi + row * from->ld + 4 * k, *l = from->lo + row * from->ld + 4 * k;
             uint8_t *x = to->memory + 2 * (c * chunks.record * to->rows + row * 4 * n);
             size_t i = 0;
             for (; i + 16 <= 4 * n; i += 16) {

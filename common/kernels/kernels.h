@@ -136,7 +136,6 @@ typedef struct bt_kernels {
     bt_int_requant32_fn   *int_requant32;
     bt_int_requant64_fn   *int_requant64;
     bt_int_shadow_fn      *int_shadow;
-    bt_int_shadow32_fn    *int_shadow32;
     bt_int_rmsnorm32_fn   *int_rmsnorm32;
     bt_int_headnorm16_fn  *int_headnorm16;
     bt_int_rope16_fn      *int_rope16;

@@ -41,22 +41,12 @@ size_t bt_int_linear_prepared_bytes(size_t rows, size_t k, bool is_wide)
     return bt_int_inputs_bytes(rows, k, is_wide) + (rows + 63) / 64 * 64;
 }
 
-/* Does a row's shadow fit beside its sums in 32 bits? 16-bit inputs have two planes, and never do. */
-static bool is_short(const bt_int_linear_input *in, size_t row)
-{
-    int64_t room = in->lo ? 0 : bt_int_shadow32_room(in->k);
-    const bt_int_shadow *s = in->shadow + row * in->k;
-    for (size_t i = 0; room > 0 && i < in->shadow_count[row]; i++) room -= s[i].r < 0 ? -(int64_t)s[i].r : s[i].r;
-    return room > 0;
-}
-
 void bt_int_linear_prepare(bt_int_linear *l)
 {
     const bt_int_linear_input *in = l->in;
-    for (size_t r0, r1; bt_pool_range_take(&l->rows, &r0, &r1);) {
-        l->kernels->int_prepare(&l->inputs, r0, r1, in->hi, in->lo, in->ld);
-        for (size_t row = r0; row < r1; row++) l->is_long[row] = in->shadow_count && in->shadow_count[row] && !is_short(in, row);
-    }
+    const bt_int_rows rows = {.hi = in->hi, .lo = in->lo, .ld = in->ld, .k = in->k, .shadow = in->shadow, .shadow_count = in->shadow_count};
+    for (size_t r0, r1; bt_pool_range_take(&l->rows, &r0, &r1);)
+        l->kernels->int_prepare(&l->inputs, r0, r1, &rows, l->is_left);
 }
 
 /* ---- tiles ---- */
@@ -68,22 +58,13 @@ typedef struct batch {
     size_t p, panels, column;
 } batch;
 
-/* Most rows have little beyond the clip: that is added to the sums before they are handed on. */
-static void shadow_short_rows(const bt_int_linear *l, const batch *b, int32_t *acc, size_t row, size_t rows)
-{
-    const bt_int_linear_input *in = l->in;
-    for (size_t r = row; r < row + rows; r++, acc += BT_INT_LINEAR_COLS)
-        if (in->shadow_count[r] && !l->is_long[r])
-            l->kernels->int_shadow32(acc, in->shadow + r * in->k, in->shadow_count[r], b->wp, bt_int_k4(in->k), 0, b->panels);
-}
-
-/* The others in 64 bits: the shadow is added to the sums. */
-static void shadow_long_rows(const bt_int_linear *l, const batch *b, const int32_t *hi, const int32_t *lo, int64_t *sums, size_t row,
+/* Rows whose shadow the product left: it is added in 64 bits. */
+static void shadow_rows(const bt_int_linear *l, const batch *b, const int32_t *hi, const int32_t *lo, int64_t *sums, size_t row,
                              size_t rows, size_t n, size_t cols)
 {
     const bt_int_linear_input *in = l->in;
     for (size_t r = row; r < row + rows; r++, hi += BT_INT_LINEAR_COLS, lo += BT_INT_LINEAR_COLS) {
-        if (!l->is_long[r]) continue;
+        if (!l->is_left[r]) continue;
         for (size_t c = 0; c < 16 * b->panels; c++) sums[c] = in->lo ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
         l->kernels->int_shadow(sums, in->shadow + r * in->k, in->shadow_count[r], b->wp, bt_int_k4(in->k), 0, b->panels);
         l->epilogue->row64(b->m->ud, r, n, cols, sums);
@@ -95,15 +76,14 @@ static void hand_on(const bt_int_linear *l, const batch *b, tile_scratch *s, siz
 {
     const size_t n = 16 * b->p, cols = b->m->n - n < 16 * b->panels ? b->m->n - n : 16 * b->panels;
     int32_t *hi = s->hi + (row - first) * BT_INT_LINEAR_COLS + b->column, *lo = s->lo + (hi - s->hi);
-    if (l->in->shadow_count) shadow_short_rows(l, b, hi, row, rows);
     for (size_t r = 0, end; r < rows; r = end + 1) {
-        for (end = r; end < rows && !l->is_long[row + end];) end++;
+        for (end = r; end < rows && !l->is_left[row + end];) end++;
         if (end == r) continue;
         const size_t at = r * BT_INT_LINEAR_COLS;
         if (l->in->lo) l->epilogue->tile16(b->m->ud, row + r, end - r, n, cols, hi + at, lo + at);
         else l->epilogue->tile8(b->m->ud, row + r, end - r, n, cols, hi + at);
     }
-    if (l->in->shadow_count) shadow_long_rows(l, b, hi, lo, s->row, row, rows, n, cols);
+    if (l->in->shadow_count) shadow_rows(l, b, hi, lo, s->row, row, rows, n, cols);
 }
 
 static void run_batches(const bt_int_linear *l, const batch *b, size_t count, tile_scratch *s)
@@ -155,7 +135,7 @@ void bt_int_linear_begin(bt_int_linear *l, size_t threads)
     size_t units = 0;
     for (size_t g = 0; g < (l->paired ? 1 : l->group); g++) units += units_of(&l->m[g]);
     l->inputs = (bt_int_inputs){.memory = l->prepared, .rows = in->rows, .k4 = bt_int_k4(in->k), .is_wide = in->lo};
-    l->is_long = (bool *)l->prepared + bt_int_inputs_bytes(in->rows, in->k, in->lo);
+    l->is_left = (bool *)l->prepared + bt_int_inputs_bytes(in->rows, in->k, in->lo);
     l->wide_pieces = units > alone ? (units - alone) / wide : 0;
     bt_pool_range_init(&l->rows, in->rows, PREPARE_ROWS);
     bt_pool_range_init(&l->pieces, units - l->wide_pieces * (wide - 1), 1);

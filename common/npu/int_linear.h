@@ -14,7 +14,7 @@ enum { BT_INT_LINEAR_ROWS = 48, BT_INT_LINEAR_PANELS = 8, BT_INT_LINEAR_COLS = 1
  * BT_INT_LINEAR_COLS a row.
  *   tile8   sums of 8-bit inputs
  *   tile16  sums of the hi and lo planes: the value is 256 hi + lo
- *   row64   one row whose shadow was added and does not fit 32 bits; the tile is handed on without it
+ *   row64   one row whose shadow the product left and which was added in 64 bits; the tile is handed on without it
  * Each sum is handed on once. */
 typedef struct bt_int_linear_epilogue {
     void (*tile8)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc);
@@ -34,7 +34,7 @@ typedef struct bt_int_linear_input {
     const int8_t *hi, *lo;                  /* [rows, ld]; lo NULL: 8 bits */
     size_t ld, rows, k;
     const uint32_t *shadow_count;           /* [rows]; NULL: no shadow */
-    const bt_int_shadow *shadow;            /* [rows, k] */
+    const bt_int_shadow *shadow;            /* [rows, k], k ascending */
 } bt_int_linear_input;
 
 /* A group of matrices over one input. begin; then a run of a pool in which every part calls prepare, then one in which every part
@@ -51,7 +51,7 @@ typedef struct bt_int_linear {
     const bt_int_linear_epilogue *epilogue;
     void *prepared;                         /* bt_int_linear_prepared_bytes, 64-byte aligned */
     bt_int_inputs inputs;                   /* begin's, as what follows */
-    bool *is_long;                          /* [rows]: the shadow may not fit 32 bits */
+    bool *is_left;                          /* [rows]: the product goes without the shadow */
     size_t wide_pieces;                     /* the first ones, of several units each; the others have one */
     bt_pool_range rows, pieces;
 } bt_int_linear;

@@ -49,17 +49,27 @@ static int8_t *inputs_new(size_t t, size_t ldx, size_t k4, int kind)
     return x;
 }
 
-/* The product of rows [row, t) as a caller makes it: prepared, in two steps, then multiplied. */
+/* The product of rows [row, t) as a caller makes it: prepared, in two steps, then multiplied. is_left[t]: whose shadow it lacks. */
+static void product_of(const bt_kernels *v, int32_t *hi, int32_t *lo, size_t ldacc, const bt_int_rows *x, bool *is_left, const matrix *m,
+                       size_t row, size_t t, size_t p0)
+{
+    const size_t bytes = bt_int_inputs_bytes(t, m->k, x->lo), some = t / 2;
+    const bt_int_inputs in = {.memory = bytes_new(bytes, 64), .rows = t, .k4 = m->k4, .is_wide = x->lo};
+    void *scratch = bytes_new(BT_INT_MATMUL_SCRATCH_BYTES, 64);
+    v->int_prepare(&in, some, t, x, is_left);
+    v->int_prepare(&in, 0, some, x, is_left);
+    v->int_matmul(hi, lo, ldacc, &in, row, t - row, (const int8_t *)m->packed, m->colsum, p0, m->panels, scratch);
+    free(in.memory), free(scratch);
+}
+
 static void product(const bt_kernels *v, int32_t *hi, int32_t *lo, size_t ldacc, const int8_t *xhi, const int8_t *xlo, size_t ldx,
                     const matrix *m, size_t row, size_t t, size_t p0)
 {
-    const size_t bytes = bt_int_inputs_bytes(t, m->k, xlo), some = t / 2;
-    const bt_int_inputs in = {.memory = bytes_new(bytes, 64), .rows = t, .k4 = m->k4, .is_wide = xlo};
-    void *scratch = bytes_new(BT_INT_MATMUL_SCRATCH_BYTES, 64);
-    v->int_prepare(&in, some, t, xhi, xlo, ldx);
-    v->int_prepare(&in, 0, some, xhi, xlo, ldx);
-    v->int_matmul(hi, lo, ldacc, &in, row, t - row, (const int8_t *)m->packed, m->colsum, p0, m->panels, scratch);
-    free(in.memory), free(scratch);
+    const bt_int_rows x = {.hi = xhi, .lo = xlo, .ld = ldx, .k = m->k};
+    bool *is_left = bytes_new(t, 1);
+    product_of(v, hi, lo, ldacc, &x, is_left, m, row, t, p0);
+    for (size_t i = 0; i < t; i++) assert_false(is_left[i]);
+    free(is_left);
 }
 
 static void product_case(const bt_kernels *v, size_t t, size_t n, size_t k, int kind)
@@ -95,6 +105,59 @@ static void product_equals_ref_for_long_sums_at_the_extremes(void **state)
     const bt_kernels *v = variant_of(state);
     for (size_t i = 0; i < COUNT(inputs); i++)
         for (size_t t = 1; t <= 7; t += 2) product_case(v, t, 17, inputs[i], i % 2 ? RANDOM : EXTREMES);
+}
+
+/* Row i has about i / 8 of all inputs in its shadow, 0 in the first; in every fifth one entry is larger than a product takes. */
+static void rnd_shadow(bt_int_shadow *s, uint32_t *count, size_t row, size_t k)
+{
+    *count = 0;
+    for (size_t i = 0; i < k; i++) {
+        const bool has = row == 1 ? i == k - 1 : rnd_below(8) < row % 9; /* the second has its last input only */
+        if (has) s[(*count)++] = (bt_int_shadow){(uint32_t)i, rnd() % 3 ? (int32_t)rnd_below(513) - 256 : (int32_t)rnd_below(65535) - 32767};
+    }
+    if (row % 5 == 4 && *count) s[rnd_below(*count)].r = rnd() % 2 ? 1 << 20 : -32768;
+}
+
+/* The product and what it left, against sums in 64 bits; how many shadows it took. */
+static size_t shadow_product_case(const bt_kernels *v, size_t t, size_t n, size_t k)
+{
+    matrix m = matrix_new(n, k, 8, k % KINDS);
+    const size_t ldx = 4 * m.k4, width = 16 * m.panels;
+    bt_int_shadow *shadow = bytes_new(t * k * sizeof *shadow, 4);
+    uint32_t *count = bytes_new(t * sizeof *count, 4);
+    const bt_int_rows x = {.hi = inputs_new(t, ldx, m.k4, n % KINDS), .ld = ldx, .k = k, .shadow = shadow, .shadow_count = count};
+    int32_t *acc = bytes_new(t * width * sizeof *acc, 4);
+    bool *is_left = bytes_new(t, 1);
+    size_t taken = 0;
+    for (size_t i = 0; i < t; i++) rnd_shadow(shadow + i * k, &count[i], i, k);
+    product_of(v, acc, NULL, width, &x, is_left, &m, 0, t, 0);
+    for (size_t i = 0; i < t; i++) {
+        assert_true(!is_left[i] || count[i]);
+        taken += count[i] && !is_left[i];
+        for (size_t j = 0; j < n; j++) {
+            int64_t want = 0;
+            for (size_t c = 0; c < k; c++) want += x.hi[i * ldx + c] * m.plain[j * k + c];
+            for (size_t c = 0; !is_left[i] && c < count[i]; c++)
+                want += (int64_t)shadow[i * k + c].r * m.plain[j * k + shadow[i * k + c].k];
+            assert_true(acc[i * width + j] == want);
+        }
+    }
+    free((void *)(uintptr_t)x.hi), free(shadow), free(count), free(acc), free(is_left);
+    matrix_free(&m);
+    return taken;
+}
+
+static void short_shadows_are_part_of_the_product(void **state)
+{
+    static const size_t rows[] = {1, 2, 3, 7, 8, 13, 20}, outputs[] = {1, 16, 33, 64}, inputs[] = {1, 5, 64, 67, 639, 641, 1300};
+    const bt_kernels *v = variant_of(state);
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (size_t j = 0; j < COUNT(outputs); j++)
+            for (size_t l = 0; l < COUNT(inputs); l++) {
+                const size_t taken = shadow_product_case(v, rows[i], outputs[j], inputs[l]);
+                assert_true(taken || rows[i] == 1);
+                assert_true(taken < rows[i]); /* the first has none */
+            }
 }
 
 static void unpacking_4_bits_gives_the_8_bit_panels(void **state)
@@ -209,25 +272,6 @@ static void requantise_strides_over_rows_and_touches_nothing_between(void **stat
     free(acc), free(y), free(want);
 }
 
-/* The list's residuals cut down so that together they take no more room than there is; sums as large as they may be. */
-static void shadow32_case(const bt_kernels *v, const matrix *m, size_t n, bt_int_shadow *list, size_t count, size_t p0)
-{
-    const size_t k = m->k, width = (m->panels - p0) * 16;
-    const int64_t room = bt_int_shadow32_room(k) / (int64_t)(count ? count : 1), edge = (int64_t)k * 128 * 127;
-    int32_t *acc = bytes_new(width * sizeof *acc, 4), *want = bytes_new(width * sizeof *acc, 4);
-    for (size_t j = 0; j < count; j++) list[j].r = list[j].r > room ? (int32_t)room : list[j].r < -room ? (int32_t)-room : list[j].r;
-    for (size_t i = 0; i < width; i++) {
-        int64_t sum = rnd() % 2 ? edge : -edge;
-        acc[i] = (int32_t)sum;
-        for (size_t j = 0; j < count && 16 * p0 + i < n; j++) sum += (int64_t)list[j].r * m->plain[(16 * p0 + i) * k + list[j].k];
-        assert_true(sum >= INT32_MIN && sum <= INT32_MAX);
-        want[i] = (int32_t)sum;
-    }
-    v->int_shadow32(acc, list, count, (const int8_t *)m->packed, m->k4, p0, m->panels);
-    assert_memory_equal(acc, want, width * sizeof *acc);
-    free(acc), free(want);
-}
-
 static void shadow_equals_ref_and_adds_to_what_is_there(void **state)
 {
     const bt_kernels *v = variant_of(state);
@@ -248,7 +292,6 @@ static void shadow_equals_ref_and_adds_to_what_is_there(void **state)
                         want[i] += (int64_t)list[j].r * m.plain[(16 * p0 + i) * k + list[j].k];
             v->int_shadow(acc, list, count, (const int8_t *)m.packed, m.k4, p0, m.panels);
             assert_memory_equal(acc, want, width * sizeof *acc);
-            shadow32_case(v, &m, n, list, count, p0);
             free(list), free(acc), free(want);
             matrix_free(&m);
         }
@@ -259,6 +302,7 @@ static void ref_shadow_is_the_sum_of_products(void **state)
     void *ref = (void *)(uintptr_t)ref_kernels();
     shadow_equals_ref_and_adds_to_what_is_there(&ref);
     unpacking_4_bits_gives_the_8_bit_panels(&ref);
+    short_shadows_are_part_of_the_product(&ref);
 }
 
 static void packed_weights_are_found_again_and_padding_is_zero(void **state)
@@ -389,6 +433,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(product_equals_ref_for_every_number_of_rows_and_edge_of_a_panel),
         cmocka_unit_test(product_equals_ref_for_long_sums_at_the_extremes),
+        cmocka_unit_test(short_shadows_are_part_of_the_product),
         cmocka_unit_test(planes_of_16_bit_inputs_combine_to_the_product_in_64_bits),
         cmocka_unit_test(unpacking_4_bits_gives_the_8_bit_panels),
         cmocka_unit_test(shadow_equals_ref_and_adds_to_what_is_there),

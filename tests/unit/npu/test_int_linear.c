@@ -153,7 +153,7 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
                         hi[r * ld + c] = (int8_t)((v - lo[r * ld + c]) / 256);
                     } else hi[r * ld + c] = (int8_t)v;
                     if (has_shadow && r % 3 == 0 && next(&seed) % 5 == 0) {
-                        const int32_t beyond = (int32_t)(next(&seed) % 16000000) - 8000000;
+                        const int32_t size = r % 6 ? 500 : 8000000, beyond = (int32_t)(next(&seed) % (2 * (uint32_t)size)) - size;
                         shadow[r * k + count[r]++] = (bt_int_shadow){(uint32_t)c, beyond};
                         v += beyond;
                     }
