@@ -142,7 +142,7 @@ static void fp4_few(const product *a)
 {
     for (size_t p = a->p0, panels; p < a->p1; p += panels) {
         const size_t left = a->p1 - p;
-        panels = a->t == 1 && left >= FP4_WIDE && left != FP4_WIDE + 1 ? FP4_WIDE : a->t <= 2 && left >= 2 ? 2 : 1;
+        panels = a->t == 1 && left >= FP4_WIDE && (BT_V16_REGS == 1 || left != FP4_WIDE + 1) ? FP4_WIDE : a->t <= 2 && left >= 2 ? 2 : 1;
         switch (panels * 8 + a->t) {
         case FP4_WIDE * 8 + 1: fp4_tile_wide(a, p); break;
         case 17: fp4_tile_2x1(a, p); break;

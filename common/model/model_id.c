@@ -76,7 +76,8 @@ static bt_err identify(bt_model *m, bt_fault *fault)
 /* ---- the cache ---- */
 
 static const bt_cache_kind kept = {
-    .folder = "ids", .suffix = ".id", .what = "model id", .max_bytes = CACHE_BYTES, .advice = "Set BATON_CACHE_DIR",
+    /* 1: of the rule above; a new rule needs another */
+    .folder = "ids", .suffix = ".id1", .what = "model id", .max_bytes = CACHE_BYTES, .advice = "Set BATON_CACHE_DIR",
 };
 
 /* Its `ret` is the model itself: the id has been put there. */

@@ -449,7 +449,7 @@ static size_t files_in(const char *dir)
 {
     size_t n = 0;
     DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));) n += strstr(e->d_name, ".id") != NULL;
+    for (struct dirent *e; d && (e = readdir(d));) n += strstr(e->d_name, ".id1") != NULL;
     if (d) closedir(d);
     return n;
 }
@@ -469,7 +469,7 @@ static void an_id_is_kept_and_a_damaged_one_made_again(void **state)
         assert_int_equal(bt_model_open(&m[i], path, NULL), BT_OK);
         assert_memory_equal(m[i]->id, m[0]->id, sizeof m[0]->id);
         assert_int_equal(files_in(ids), 1);
-        snprintf(command, sizeof command, "for f in %s/*.id; do printf wrong > $f; done", ids);
+        snprintf(command, sizeof command, "for f in %s/*.id1; do printf wrong > $f; done", ids);
         if (i == 1) assert_int_equal(system(command), 0);
     }
     for (size_t i = 0; i < 3; i++) bt_model_close(m[i]);
