@@ -64,24 +64,25 @@ endif
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
 # So are the loops of the NPU's compiler.
-$(patsubst %,$(B)/common/npu/%.o,calib fold gptq_ref hadamard sites weights): ISA := -O3
-$(B)/common/npu/gptq_avx2.o: ISA := $(AVX2) -O3
+$(patsubst %,$(B)/common/npu/compile/%.o,calib fold gptq_ref hadamard sites rounding): ISA := -O3
+$(B)/common/npu/compile/gptq_avx2.o: ISA := $(AVX2) -O3
 
 # ---- sources ---------------------------------------------------------------------------------------
-objs      = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard $(1))))
+# Every source below some folders; their objects.
+sources   = $(sort $(shell find $(1) -name '*.c'))
+objs      = $(patsubst %.c,$(B)/%.o,$(call sources,$(1)))
 GEN_O    := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.o,$(sort $(wildcard proto/*.proto)))
 GEN_H    := $(GEN_O:.o=.h)
-LIB_O    := $(call objs,common/*/*.c) $(GEN_O)
-# Each program: a library and a thin main; the main of one that is two nodes is in programs/.
+LIB_O    := $(call objs,common) $(GEN_O)
+# Each program: libraries, and a thin main in programs/.
 ROOMS    := tools gateway prefill-node decode-node
-room_o    = $(filter-out $(B)/$(1)/main.o,$(call objs,$(1)/*.c $(1)/*/*.c $(1)/*/*/*.c))
-SIM_O    := $(call objs,sim/*.c)
-FAULT_O  := $(filter-out $(B)/tests/fault/proxy.o,$(call objs,tests/fault/*.c))
-UNITS    := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*/test_*.c)))
+SIM_O    := $(call objs,sim)
+FAULT_O  := $(filter-out $(B)/tests/fault/proxy.o,$(call objs,tests/fault))
+UNITS    := $(patsubst %.c,$(B)/%,$(call sources,tests/unit))
 INTEGRATION := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/integration/test_*.c)))
 FUZZERS  := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 BENCHES  := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
-HELPER_O := $(call objs,tests/helpers/*.c)
+HELPER_O := $(call objs,tests/helpers)
 BENCH_O  := $(B)/tests/bench/kit.o
 PROGS    := baton baton-gateway baton-prefill baton-decode
 LIBS     := $(B)/libsim.a $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
@@ -89,9 +90,9 @@ LIBS     := $(B)/libsim.a $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
 ## all: build the libraries and every program
 all: $(PROGS:%=bin/%)
 
-$(B)/bin/baton:         $(B)/tools/main.o $(B)/libtools.a $(B)/libgateway.a $(B)/libprefill-node.a $(B)/libdecode-node.a $(B)/libbaton.a
-$(B)/bin/baton-gateway: $(B)/gateway/main.o $(B)/libgateway.a $(B)/libbaton.a
-$(B)/bin/baton-prefill: $(B)/prefill-node/main.o $(B)/libprefill-node.a $(B)/libbaton.a
+$(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/libgateway.a $(B)/libprefill-node.a $(B)/libdecode-node.a $(B)/libbaton.a
+$(B)/bin/baton-gateway: $(B)/programs/baton_gateway.o $(B)/libgateway.a $(B)/libbaton.a
+$(B)/bin/baton-prefill: $(B)/programs/baton_prefill.o $(B)/libprefill-node.a $(B)/libbaton.a
 $(B)/bin/baton-decode:  $(B)/programs/baton_decode.o $(B)/libdecode-node.a $(B)/libprefill-node.a $(B)/libbaton.a
 $(PROGS:%=$(B)/bin/%):
 	@mkdir -p $(@D)
@@ -104,10 +105,10 @@ $(PROGS:%=bin/%): bin/%: $(B)/bin/% FORCE
 
 $(B)/libbaton.a: $(LIB_O)
 $(B)/libsim.a: $(SIM_O)
-$(B)/libtools.a: $(call room_o,tools)
-$(B)/libgateway.a: $(call room_o,gateway)
-$(B)/libprefill-node.a: $(call room_o,prefill-node)
-$(B)/libdecode-node.a: $(call room_o,decode-node)
+$(B)/libtools.a: $(call objs,tools)
+$(B)/libgateway.a: $(call objs,gateway)
+$(B)/libprefill-node.a: $(call objs,prefill-node)
+$(B)/libdecode-node.a: $(call objs,decode-node)
 $(LIBS) $(B)/libfault.a: $(B)/.flags
 	@mkdir -p $(@D)
 	$(call say,AR,$@)
@@ -142,12 +143,12 @@ $(PROFILE_H): $(PROFILES) common/device/profiles
 	  printf '{ "%s",\n' "$$(basename $$f .json)"; sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' $$f; echo '},'; done > $@
 $(B)/common/device/profile.o: $(PROFILE_H)
 # So does the text that the NPU's compiler calibrates on.
-CALIB_H := $(B)/gen/npu/calib_text.h
-$(CALIB_H): common/npu/calib.txt
+CALIB_H := $(B)/gen/npu/compile/calib_text.h
+$(CALIB_H): common/npu/compile/calib.txt
 	@mkdir -p $(@D)
 	$(call say,GEN,$@)
 	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
-$(B)/common/npu/calib_text.o: $(CALIB_H)
+$(B)/common/npu/compile/calib_text.o: $(CALIB_H)
 
 # ---- set-up ----------------------------------------------------------------------------------------
 ## deps: install the libraries and tools that are missing (Debian; sudo if not root)
@@ -184,7 +185,7 @@ test-cli: all
 	@sh tests/cli/run.sh $(B) $(UPDATE)
 
 # The simulated world over seeds. Brains that are broken on purpose have objects of their own, made from the files that can be.
-SIMTEST_O := $(call objs,tests/sim/*.c)
+SIMTEST_O := $(call objs,tests/sim)
 BREAK_O   := $(patsubst %.c,$(B)/break/%.o,$(sort $(shell grep -lr --include='*.c' base/breakage.h common gateway prefill-node decode-node) tests/sim/simtest.c))
 $(B)/tests/sim/simtest: $(SIMTEST_O) $(LIBS)
 	$(call say,LINK,$@)
@@ -221,7 +222,7 @@ lint: all
 	@BATON_BIN=$(B)/bin sh tests/lint/run.sh
 
 # Every file at the widest instruction set, so that the kernels' code is seen too.
-SOURCES := $(wildcard common/*/*.c $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c) programs/*.c sim/*.c)
+SOURCES := $(call sources,common $(ROOMS) programs sim)
 ## analyze: cppcheck and clang-tidy over the programs' sources; any finding fails (.clang-tidy says which checks, and why)
 analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H)
 	@command -v cppcheck clang-tidy > /dev/null || { echo 'analyze needs: apt-get install cppcheck clang-tidy' >&2; exit 1; }

@@ -18,9 +18,9 @@ const char *const dc_local_names[] = {"npu", "host", NULL};
 
 static bt_err load_npu(dc_local *l, const bt_model *m, const dc_local_config *c, const bt_kernels *kernels, bt_fault *fault)
 {
-    const bt_package_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool, .progress = c->progress, .ud = c->progress_ud};
+    const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool, .progress = c->progress, .ud = c->progress_ud};
     const bt_prefill_options options = {.ctx_tokens = c->ctx_tokens};
-    const bt_err e = bt_package_open(&l->pkg, NULL, m, &c->want, &how, fault);
+    const bt_err e = bt_obtain_open(&l->pkg, NULL, m, &c->want, &how, fault);
     return e < 0 ? e : bt_prefill_new_npu(&l->prefill, l->pkg, kernels, c->pool, &options, fault);
 }
 
@@ -28,10 +28,10 @@ static bt_err load_host(dc_local *l, const bt_model *m, const dc_local_config *c
 {
     const bt_packed_options packing = {.ctx_tokens = c->ctx_tokens};
     const bt_prefill_options options = {c->ctx_tokens, c->want.shape_policy};
-    bt_plan plan;
-    bt_err e = bt_plan_parse(&plan, c->want.shape_policy, c->ctx_tokens, fault);    /* before the long part */
+    bt_shapes plan;
+    bt_err e = bt_shapes_parse(&plan, c->want.shape_policy, c->ctx_tokens, fault);    /* before the long part */
     if (e < 0) return e;
-    snprintf(l->shape_policy, sizeof l->shape_policy, "%s", c->want.shape_policy ? c->want.shape_policy : BT_PLAN_DEFAULT);
+    snprintf(l->shape_policy, sizeof l->shape_policy, "%s", c->want.shape_policy ? c->want.shape_policy : BT_SHAPES_DEFAULT);
     e = bt_packed_new(&l->packed, m, &packing, c->pool, fault);
     return e < 0 ? e : bt_prefill_new(&l->prefill, l->packed, kernels, c->pool, &options, fault);
 }

@@ -4,11 +4,11 @@
 #include "base/pool.h"
 #include "kernels/kv_view.h"
 #include "model/model.h"
-#include "xfer/node_setup.h"
+#include "node/node_setup.h"
 
 /* The prefill engine of a decode node that prefills itself: the same executor over the same package as a prefill node's, so a prompt's KV
  * rows and logits are the same bits wherever, and in whatever pieces, it is computed.
- *   "npu"   the integer NPU: a package, compiled on first use (npu/package.h)
+ *   "npu"   the integer NPU: a package, compiled on first use (npu/compile/obtain.h)
  *   "host"  the float programs of common/npu, f16 weights
  * It computes on the node's own threads, between decode steps. One call at a time. */
 typedef struct dc_local dc_local;
@@ -18,7 +18,7 @@ extern const char *const dc_local_names[];                  /* the first is the 
 typedef struct dc_local_config {
     const char *engine;                     /* NULL: the first of dc_local_names */
     const char *isa;                        /* bt_kernels_select; NULL: the best */
-    bt_package_want want;                   /* host: only shape_policy counts */
+    bt_obtain_want want;                   /* host: only shape_policy counts */
     size_t ctx_tokens;                      /* longest prompt, 1 .. the model's context */
     bt_pool *pool;                          /* borrowed, outlives it; NULL: one thread */
     void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);   /* while compiling; NULL: silent */

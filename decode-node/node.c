@@ -2,12 +2,12 @@
 #include "decode-node/node.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "decode-node/brain.h"
+#include "decode-node/brain/brain.h"
 #include "decode-node/store.h"
 #include "decode-node/worker.h"
 #include "kv/kv_pack.h"
-#include "xfer/node_setup.h"
-#include "xfer/shell.h"
+#include "node/node_setup.h"
+#include "node/shell.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #ifndef DC_STORE_H
 #define DC_STORE_H
-#include "decode-node/brain.h"
+#include "decode-node/brain/brain.h"
 #include "kv/kv_pages.h"
 
 /* The KV memory of a decode node as its brain orders it: where each slot's rows lie, and the swap store, which is pages of its own and

@@ -3,8 +3,8 @@
 #include "decode-node/worker.h"
 #include "base/clock.h"
 #include "base/ring.h"
-#include "decode-node/batch.h"
-#include "decode-node/lookup.h"
+#include "decode-node/brain/batch.h"
+#include "decode-node/brain/lookup.h"
 #include "kv/kv_pack.h"
 #include "sample/sample.h"
 

@@ -1,7 +1,7 @@
 #ifndef PF_ENGINE_H
 #define PF_ENGINE_H
 #include "model/model.h"
-#include "xfer/node_setup.h"
+#include "node/node_setup.h"
 
 /* What the prefill node computes with: one interface, one implementation for each `--engine`.
  *   "npu"        the integer NPU: a package, compiled on first use (package.h); f16 or int8 KV
@@ -19,7 +19,7 @@ extern const char *const pf_engine_names[];                 /* values of --engin
 typedef struct pf_engine_config {
     const char *engine;                     /* NULL: the first of pf_engine_names */
     const char *isa;                        /* bt_kernels_select; NULL: the best */
-    bt_package_want want;                   /* host: only shape_policy counts */
+    bt_obtain_want want;                   /* host: only shape_policy counts */
     bool for_perplexity;                    /* recipes whose numbers depend on the chunk are allowed */
     uint32_t kv_elem_bytes;                 /* 2 f16, 1 int8 (kernels/kv_view.h); 0: the engine's first, 2, or 4 for the reference */
     size_t threads;                         /* 0: as many as cores */

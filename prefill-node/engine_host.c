@@ -26,16 +26,16 @@ static bt_err host_load(void **ret, const bt_model *m, const pf_engine_config *c
     const bt_packed_options packing = {.ctx_tokens = config->ctx_tokens};
     const bt_prefill_options options = {config->ctx_tokens, config->want.shape_policy};
     const bt_kernels *kernels = bt_kernels_select(config->isa);
-    bt_plan plan;
+    bt_shapes plan;
     if (!kernels)
         return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", config->isa,
                        bt_kernels_names());
-    bt_err e = bt_plan_parse(&plan, config->want.shape_policy, config->ctx_tokens, fault); /* before the long part */
+    bt_err e = bt_shapes_parse(&plan, config->want.shape_policy, config->ctx_tokens, fault); /* before the long part */
     if (e < 0) return e;
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
     s->kernels = kernels;
-    snprintf(s->shape_policy, sizeof s->shape_policy, "%s", config->want.shape_policy ? config->want.shape_policy : BT_PLAN_DEFAULT);
+    snprintf(s->shape_policy, sizeof s->shape_policy, "%s", config->want.shape_policy ? config->want.shape_policy : BT_SHAPES_DEFAULT);
     if ((e = bt_packed_new(&s->packed, m, &packing, pool, fault)) < 0) goto out;
     if ((e = bt_prefill_new(&s->prefill, s->packed, kernels, pool, &options, fault)) < 0) goto out;
     *ret = s;

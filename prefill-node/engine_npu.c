@@ -20,7 +20,7 @@ static void npu_free(void *state)
 
 static bt_err npu_load(void **ret, const bt_model *m, const pf_engine_config *config, bt_pool *pool, bt_fault *fault)
 {
-    const bt_package_how how = {.ctx_tokens = config->ctx_tokens, .pool = pool, .allow_llm_int8 = config->for_perplexity,
+    const bt_obtain_how how = {.ctx_tokens = config->ctx_tokens, .pool = pool, .allow_llm_int8 = config->for_perplexity,
                                 .progress = config->progress, .ud = config->progress_ud};
     const bt_prefill_options options = {.ctx_tokens = config->ctx_tokens};
     const bt_kernels *kernels = bt_kernels_select(config->isa);
@@ -29,7 +29,7 @@ static bt_err npu_load(void **ret, const bt_model *m, const pf_engine_config *co
     npu_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
     s->kernels = kernels;
-    bt_err e = bt_package_open(&s->pkg, NULL, m, &config->want, &how, fault);
+    bt_err e = bt_obtain_open(&s->pkg, NULL, m, &config->want, &how, fault);
     if (e == BT_OK) e = bt_prefill_new_npu(&s->prefill, s->pkg, kernels, pool, &options, fault);
     if (e < 0) npu_free(s);
     else *ret = s;

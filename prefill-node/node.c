@@ -2,10 +2,10 @@
 #include "prefill-node/node.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "prefill-node/brain.h"
+#include "prefill-node/brain/brain.h"
 #include "prefill-node/worker.h"
-#include "xfer/node_setup.h"
-#include "xfer/shell.h"
+#include "node/node_setup.h"
+#include "node/shell.h"
 
 #include <inttypes.h>
 #include <stdio.h>

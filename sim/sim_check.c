@@ -3,9 +3,9 @@
  * holds belongs to a request that lives, or to one that ended no longer ago than it takes to hear of it; no request is silent for longer than
  * its deadlines allow. At a failed request: it was legitimate, for no pair was whole for long enough. Pages are checked where they are moved
  * (sim_decode.c, sim_prefill.c), tokens where they are given to clients (sim_clients.c). */
-#include "decode-node/brain_inner.h"
-#include "gateway/request.h"
-#include "prefill-node/brain_inner.h"
+#include "decode-node/brain/brain_inner.h"
+#include "gateway/brain/request.h"
+#include "prefill-node/brain/brain_inner.h"
 #include "sim/sim_node.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #ifndef SIM_NODE_H
 #define SIM_NODE_H
-#include "decode-node/batch.h"
+#include "decode-node/brain/batch.h"
 #include "sim/sim_pages.h"
 #include "sim/sim_toy.h"
 #include "sim/sim_world.h"

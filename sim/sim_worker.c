@@ -1,4 +1,4 @@
-/* The worker of a simulated decode node: the real scheduler of steps (decode-node/batch.h) over toy rows. One step of all sequences, or one
+/* The worker of a simulated decode node: the real scheduler of steps (decode-node/brain/batch.h) over toy rows. One step of all sequences, or one
  * piece of a prefill, takes STEP_US. Drafts are guesses, right more often than not. A STOP is seen before a step or one step later. */
 #include "sim/sim_node.h"
 

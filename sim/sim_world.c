@@ -437,7 +437,7 @@ static void trace_packet(sim_world *w, const sim_item *it, const bt_msg *m)
     }
 }
 
-/* As in xfer/link.c: what does not decode is dropped whole, and counted. */
+/* As in node/link.c: what does not decode is dropped whole, and counted. */
 static void take_packet(sim_world *w, const sim_item *it)
 {
     bt_msg m = {0};

@@ -1,8 +1,8 @@
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
-#include "decode-node/brain.h"
-#include "gateway/brain.h"
-#include "prefill-node/brain.h"
+#include "decode-node/brain/brain.h"
+#include "gateway/brain/brain.h"
+#include "prefill-node/brain/brain.h"
 #include "sim/sim_net.h"
 
 #include <stdio.h>
@@ -17,9 +17,9 @@ typedef struct sim_options {
     uint32_t gateways, prefills, decodes, slots;    /* slots of each node */
     uint32_t ctx_tokens, pages_total;           /* pages of 64 tokens in each prefill node */
     uint32_t decode_pages, page_tokens;         /* in each decode node */
-    uint32_t growth_tokens, swap_pages;         /* as in decode-node/brain.h */
+    uint32_t growth_tokens, swap_pages;         /* as in decode-node/brain/brain.h */
     bool can_prefill;                           /* decode nodes prefill too: */
-    uint32_t local_below_tokens;                /* such prompts, as in gateway/brain.h; all of them where prefills is 0 */
+    uint32_t local_below_tokens;                /* such prompts, as in gateway/brain/brain.h; all of them where prefills is 0 */
     uint32_t prefixes;                          /* a prompt begins with one of so many beginnings, half of it long; 0: none */
     uint32_t queue_max;
     uint64_t window_bytes;                      /* credit; small values make transfers wait for it */

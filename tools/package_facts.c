@@ -1,7 +1,7 @@
 /* Figures of a package that both views need. See package_view.h. */
 #include "tools/package_view.h"
 #include "model/packed.h"
-#include "npu/recipe.h"
+#include "npu/pkg/recipe.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +94,7 @@ size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], c
     return n;
 }
 
-bt_err tool_package_sharing(bt_report_sharing *ret, const bt_pkg *p, bt_fault *fault)
+bt_err tool_package_sharing(bt_sharing *ret, const bt_pkg *p, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_hparams hp = { .arch = (bt_arch)h->arch, .layers = h->layers, .dim = h->dim, .ffn = h->ffn, .heads = h->heads,
@@ -104,7 +104,7 @@ bt_err tool_package_sharing(bt_report_sharing *ret, const bt_pkg *p, bt_fault *f
     const bt_pkg_tensor *q = &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 0, BT_WEIGHT_Q)];
     bt_graph *g = NULL;
     bt_err e = bt_graph_build(&g, &hp, NULL, fault);
-    if (e == BT_OK) e = bt_report_sharing_of(ret, g, TOOL_PACKAGE_SHARING_TOKENS, tool_package_largest(p)->seq, q->bits, fault);
+    if (e == BT_OK) e = bt_sharing_of(ret, g, TOOL_PACKAGE_SHARING_TOKENS, tool_package_largest(p)->seq, q->bits, fault);
     bt_graph_free(g);
     return e;
 }

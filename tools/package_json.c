@@ -2,7 +2,7 @@
 #include "tools/package_view.h"
 #include "base/hash.h"
 #include "model/packed.h"
-#include "npu/recipe.h"
+#include "npu/pkg/recipe.h"
 
 #include <math.h>
 #include <string.h>
@@ -132,7 +132,7 @@ static json_t *sites(const bt_pkg *p)
 
 static json_t *sharing(const bt_pkg *p)
 {
-    bt_report_sharing r;
+    bt_sharing r;
     if (tool_package_sharing(&r, p, NULL) < 0) return json_null();
     return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "prompt_tokens", TOOL_PACKAGE_SHARING_TOKENS, "chunks", count(r.chunks), "subgraphs",
                      count(r.subgraphs), "shared", count(r.shared), "unshared", count(r.unshared), "naive_bytes", count(r.naive_bytes),

@@ -1,7 +1,7 @@
 /* A package for people. See package_view.h. */
 #include "tools/package_view.h"
 #include "base/hash.h"
-#include "npu/recipe.h"
+#include "npu/pkg/recipe.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -92,7 +92,7 @@ void tool_package_print_details(const bt_pkg *p, bool tensors)
         printf("  %-16s %-10s %6u %9u %16" PRIu64 "\n", place[i].op, place[i].unit, place[i].count, place[i].clusters, place[i].macs_per_row);
     printf("\nmemory of that program: %u values of %s in an arena of %s\n", g->places, size_text(a, tool_package_values_bytes(p, g)),
            size_text(b, g->arena_bytes));
-    bt_report_sharing sharing;
+    bt_sharing sharing;
     if (tool_package_sharing(&sharing, p, NULL) == BT_OK)
         printf("a prompt of %d tokens: %u chunks over shared programs take %s, %.0f %% of what a program for each chunk would\n",
                TOOL_PACKAGE_SHARING_TOKENS, sharing.chunks, size_text(a, sharing.shared_bytes), 100 * sharing.ratio);

@@ -2,8 +2,8 @@
 #define BT_TOOLS_PACKAGE_VIEW_H
 #include <jansson.h>
 #include <stdbool.h>
-#include "npu/pkg.h"
-#include "npu/report.h"
+#include "npu/pkg/pkg.h"
+#include "npu/compile/sharing.h"
 
 /* What is in a package, for people and as JSON: compile shows the summary, inspect all of it. */
 
@@ -37,7 +37,7 @@ size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], c
 const bt_pkg_program *tool_package_largest(const bt_pkg *p);
 /* What running the chunks of a prompt on shared programs saves, against a program for each chunk. */
 enum { TOOL_PACKAGE_SHARING_TOKENS = 1024 };
-bt_err tool_package_sharing(bt_report_sharing *ret, const bt_pkg *p, bt_fault *fault);
+bt_err tool_package_sharing(bt_sharing *ret, const bt_pkg *p, bt_fault *fault);
 /* Bytes of all its values, as if none shared memory with another. */
 uint64_t tool_package_values_bytes(const bt_pkg *p, const bt_pkg_program *g);
 #endif

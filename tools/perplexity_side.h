@@ -9,7 +9,7 @@
  * reference), or the decode node's ("decode"), whose rows come in steps of several. */
 typedef struct tool_side_config {
     const char *isa;
-    bt_package_want want;                   /* npu */
+    bt_obtain_want want;                   /* npu */
     const char *weights;                    /* decode: dc_engine_config */
     uint32_t kv_elem_bytes;                 /* 0 f16, 1 int8; the reference has f32 whatever this says */
     size_t ctx_tokens;                      /* of one window */

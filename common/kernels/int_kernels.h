@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* The integer matrix kernels of the NPU. Files named int_* are the NPU's: no float arithmetic, compare or convert
- * instruction in their object code (moves and logic are allowed); tests/unit/npu/test_no_float.c looks.
+ * instruction in their object code (moves and logic are allowed); tests/unit/npu/run/test_no_float.c looks.
  *
  * Letters   T rows, K inputs, N outputs, k4 = ceil(K / 4) groups of four inputs.
  * Purity    no allocation, no globals; any alignment unless said; nothing outside the stated arrays is read or written.

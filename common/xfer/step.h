@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include "base/log.h"                       /* bt_log_level, for LOG actions; brains never log themselves */
 
-/* What the three brains (gateway/brain.h, prefill-node/brain.h, decode-node/brain.h) have in common.
+/* What the three brains (gateway/brain/brain.h, prefill-node/brain/brain.h, decode-node/brain/brain.h) have in common.
  *
  * A brain is a pure state machine: X_brain_step(brain, event, now_us, random) returns the actions that its
  * shell must carry out, in order. It knows no socket, clock, thread or file. The shell (a daemon, or sim/)

@@ -14,7 +14,7 @@
 #include "kv/kv_dtype.h"
 #include "kv/kv_pack.h"
 #include "rt/loop.h"
-#include "xfer/net.h"
+#include "node/net.h"
 #include "xfer/xfer_credit.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 #ifndef TESTS_BENCH_KIT_H
 #define TESTS_BENCH_KIT_H
-#include "tools/bench_limits.h"
+#include "tools/bench/bench_limits.h"
 
-/* What the benchmarks share besides tools/bench_limits.h, whose calls are here by shorter names. Failures end the program. */
+/* What the benchmarks share besides tools/bench/bench_limits.h, whose calls are here by shorter names. Failures end the program. */
 typedef tool_machine machine;               /* of which a benchmark sets kernels, pool and threads */
 
 _Noreturn void bench_die(const char *what);

@@ -3,9 +3,9 @@
  * right, so that the check behind them is reached. What is accepted is run with exactly the memory that it says it needs, and
  * gives the same logits with every instruction set. */
 #include "kernels/kernels.h"
-#include "npu/exec.h"
-#include "npu/pkg.h"
-#include "npu/pkg_private.h"
+#include "npu/run/exec.h"
+#include "npu/pkg/pkg.h"
+#include "npu/pkg/pkg_private.h"
 #include "tests/helpers/tiny_pkg.h"
 
 #include <math.h>

@@ -1,40 +1,40 @@
 /* Any bytes as a file of shapes: what is accepted is a list that ascends, fits the context, and cuts any prompt whole. The first byte
  * chooses network specializations or enumerated shapes. */
-#include "npu/plan.h"
+#include "npu/pkg/shapes.h"
 
 #include <stdlib.h>
 
 enum { CTX = 4096 };
 
-static void check(const bt_plan *p)
+static void check(const bt_shapes *p)
 {
-    if (p->shapes < 1 || p->shapes > BT_PLAN_MAX_SHAPES) abort();
+    if (p->shapes < 1 || p->shapes > BT_SHAPES_MAX) abort();
     for (size_t i = 0; i < p->shapes; i++) {
-        const bt_plan_shape *s = &p->shape[i], *before = i ? s - 1 : NULL;
+        const bt_shape *s = &p->shape[i], *before = i ? s - 1 : NULL;
         if (s->seq < 1 || s->seq_min != s->seq || s->ctx > CTX || (s->ctx && s->seq > s->ctx)) abort();
         if (before && (before->seq > s->seq || (before->seq == s->seq && before->ctx >= s->ctx))) abort();
-        if (!bt_plan_bucket(s, CTX, 0)) abort();
+        if (!bt_shapes_bucket(s, CTX, 0)) abort();
     }
     for (size_t n = 1; n <= CTX; n = n * 5 / 3 + 1) {
         size_t begin = 0, rows = 0, launches = 0;
         for (; begin < n; launches++) {
-            const bt_plan_chunk c = bt_plan_next(p, n, begin);
+            const bt_shapes_chunk c = bt_shapes_next(p, n, begin);
             if (c.begin != begin || c.valid < 1 || c.valid > c.rows) abort();
             begin += c.valid;
             rows += c.rows;
         }
-        if (begin != n || rows != bt_plan_rows(p, n) || launches != bt_plan_launches(p, n)) abort();
+        if (begin != n || rows != bt_shapes_rows(p, n) || launches != bt_shapes_launches(p, n)) abort();
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    bt_plan p, again;
+    bt_shapes p, again;
     if (len == 0) return 0;
-    if (bt_plan_parse_bytes(&p, data[0] & 1 ? "rows:x" : "enumerated:x", (const char *)data + 1, len - 1, CTX, NULL) < 0) return 0;
+    if (bt_shapes_parse_bytes(&p, data[0] & 1 ? "rows:x" : "enumerated:x", (const char *)data + 1, len - 1, CTX, NULL) < 0) return 0;
     check(&p);
-    if (bt_plan_of_rows(&again, p.text, p.shape, p.shapes, NULL) < 0) abort();
+    if (bt_shapes_of_rows(&again, p.text, p.shape, p.shapes, NULL) < 0) abort();
     check(&again);
     return 0;
 }

@@ -1,6 +1,6 @@
 #ifndef TESTS_DECODE_KIT_H
 #define TESTS_DECODE_KIT_H
-#include "decode-node/brain.h"
+#include "decode-node/brain/brain.h"
 
 /* What the tests of the decode node's brain share: one gateway, one prefill node, a clock that the test moves, and the actions of
  * the last step. */

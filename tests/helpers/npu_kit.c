@@ -1,8 +1,8 @@
 /* A package by the shortest way. */
 #include "tests/helpers/npu_kit.h"
 #include "graph/host.h"
-#include "npu/lower.h"
-#include "npu/plan.h"
+#include "npu/compile/lower.h"
+#include "npu/pkg/shapes.h"
 #include "tests/helpers/engine_kit.h"
 
 #include <math.h>
@@ -222,15 +222,15 @@ static uint32_t put_program(kit *k, size_t seq, size_t out, uint64_t *arena)
 static void put_rows(kit *k, bt_pkg_header *h)
 {
     bt_fault f;
-    bt_plan plan;
-    must(bt_plan_parse(&plan, k->options->policy, k->options->ctx_tokens, &f), &f);
+    bt_shapes plan;
+    must(bt_shapes_parse(&plan, k->options->policy, k->options->ctx_tokens, &f), &f);
     for (size_t i = 0; i < plan.shapes; i++) {
-        const bt_plan_shape *s = &plan.shape[i];
+        const bt_shape *s = &plan.shape[i];
         const uint32_t program[3] = {put_program(k, s->seq, 0, &h->arena_bytes),
                                      put_program(k, s->seq, 1, &h->arena_bytes),
                                      put_program(k, s->seq, s->seq, &h->arena_bytes)};
         size_t ctx;
-        for (size_t b = 0; (ctx = bt_plan_bucket(s, k->options->ctx_tokens, b)) != 0; b++) {
+        for (size_t b = 0; (ctx = bt_shapes_bucket(s, k->options->ctx_tokens, b)) != 0; b++) {
             const bt_pkg_row row = {.batch = 1,
                                     .seq_min = s->seq_min,
                                     .seq = s->seq,

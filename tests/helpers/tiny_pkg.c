@@ -6,8 +6,8 @@
 #include "kernels/kernels.h"
 #include "model/packed.h"
 #include "model/quant.h"
-#include "npu/pkg_private.h"
-#include "npu/recipe.h"
+#include "npu/pkg/pkg_private.h"
+#include "npu/pkg/recipe.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "npu/pkg.h"
+#include "npu/pkg/pkg.h"
 
 /* Small valid package files for tests: made by the writer from random numbers, with programs lowered by hand. Every layer names each form of
  * operand that there is. Failures of the helper itself abort. */

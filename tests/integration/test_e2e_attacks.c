@@ -6,7 +6,7 @@
 #include "crypto/keys.h"
 #include "rt/loop.h"
 #include "tests/helpers/cluster.h"
-#include "xfer/net.h"
+#include "node/net.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

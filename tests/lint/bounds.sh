@@ -24,7 +24,9 @@ while IFS='|' read -r value name where; do
     case $name in
     --*)
         room=$(echo "$where" | sed 's/^baton-//; s/$/-node/; s/^gateway-node$/gateway/')
-        found=$(tr '\n' ' ' < "$room/options.c" | grep -oE "\.name = \"${name#--}\"[^{}]*\.def = \"[^\"]*\"" | sed 's/.*\.def = "\(.*\)"/\1/')
+        options=$(find "$room" -name options.c)
+        [ -f "$options" ] || { echo "$page: $where has no options.c below $room/"; fail=1; continue; }
+        found=$(tr '\n' ' ' < "$options" | grep -oE "\.name = \"${name#--}\"[^{}]*\.def = \"[^\"]*\"" | sed 's/.*\.def = "\(.*\)"/\1/')
         [ "$found" = "$value" ] || { echo "$page: $name of $where is '$value', the code says '$found'"; fail=1; }
         continue ;;
     esac

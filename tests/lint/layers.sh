@@ -7,29 +7,41 @@ fail=0
 say() { echo "$1"; fail=1; }
 
 rules='
-common/base      :
-common/crypto    : base
-common/rt        : base crypto
-common/kernels   : base
-common/text      : base
-common/model     : base kernels text
-common/graph     : base kernels model
-common/device    : base model graph
-common/npu       : base kernels text model graph device
-common/ref       : base kernels model
-common/sample    : base kernels
-common/kv        : base crypto kernels
-common/wire      : base crypto sample kv
-common/xfer      : base crypto rt kernels model npu kv wire
-gateway          : base crypto rt text model sample kv wire xfer
-prefill-node     : base crypto rt kernels text model graph device npu ref sample kv wire xfer
-decode-node      : base crypto rt kernels text model graph device npu ref sample kv wire xfer decode-node/engine
+common/base        :
+common/crypto      : base
+common/rt          : base crypto
+common/kernels     : base
+common/text        : base
+common/model       : base kernels text
+common/graph       : base kernels model
+common/device      : base model graph
+common/npu/pkg     : base kernels model device graph
+common/npu/compile : base kernels text model graph device npu/pkg
+common/npu/run     : base kernels model graph npu/pkg
+common/ref         : base kernels model
+common/sample      : base kernels
+common/kv          : base crypto kernels
+common/wire        : base crypto sample kv
+common/engine      : base kernels model graph device npu/pkg npu/compile npu/run ref kv
+common/xfer        : base crypto kernels kv wire
+common/node        : base crypto rt kernels model kv wire xfer engine npu/pkg npu/compile
+gateway/brain      : base wire xfer kv crypto sample
+gateway/http       : base crypto rt node gateway/brain
+gateway/door       : base crypto rt text model sample wire gateway/brain gateway/http gateway/shell
+gateway/shell      : base crypto rt model wire node gateway/brain gateway/http gateway/door
+prefill-node/brain : base kv wire xfer
+prefill-node       : base crypto rt kernels text model graph device npu/pkg npu/compile ref sample kv wire xfer engine node prefill-node/brain
+decode-node/brain  : base kernels kv wire xfer
+decode-node        : base crypto rt kernels text model graph device npu/pkg npu/compile ref sample kv wire xfer engine node decode-node/brain decode-node/engine
 decode-node/engine : base kernels text model graph ref sample kv
 decode-node/engine/host : base kernels model graph kv decode-node/engine
 decode-node/engine/reference : base kernels model ref kv decode-node/engine
-programs         : base rt prefill-node decode-node
-sim              : base crypto kernels text model graph device npu ref sample kv wire xfer gateway prefill-node decode-node decode-node/engine
-tools            : base crypto rt kernels text model graph device npu ref sample kv wire xfer gateway prefill-node decode-node decode-node/engine sim
+programs           : base rt gateway/http gateway/shell prefill-node decode-node tools
+sim                : base crypto kernels text model graph device ref sample kv wire xfer gateway/brain prefill-node/brain decode-node/brain
+tools              : base crypto rt kernels text model graph device npu/pkg npu/compile ref sample kv wire xfer engine node prefill-node decode-node decode-node/engine
+tools/bench        : base kernels model graph kv npu/pkg npu/compile engine prefill-node decode-node/engine tools
+tools/cluster      : base crypto rt model kv npu/pkg npu/compile prefill-node decode-node/engine tools
+tools/commands     : base crypto rt kernels text model graph device npu/pkg npu/compile sample kv engine prefill-node decode-node decode-node/engine tools tools/bench tools/cluster gateway/http
 '
 
 # "file:folder of the included header" for every quoted include below the folders given
@@ -38,9 +50,7 @@ includes() {
         sed -n 's|^\([^:]*\):[^"]*"\([^"]*\)".*|\1 \2|p'
 }
 
-for top in common/* gateway prefill-node prefill-node/* decode-node decode-node/* decode-node/*/* programs sim sim/* tools tools/*; do
-    [ -d "$top" ] || continue
-    ls "$top"/*.[ch] > /dev/null 2>&1 || continue
+for top in $(find common gateway prefill-node decode-node programs sim tools -name '*.[ch]' 2> /dev/null | sed 's|/[^/]*$||' | sort -u); do
     line=$(echo "$rules" | sed -n "s|^$top *:||p")
     if ! echo "$rules" | grep -q "^$top *:"; then say "$top: no line in tests/lint/layers.sh says what it may include"; continue; fi
     own=${top#common/}

@@ -9,12 +9,12 @@ passed=0 failed=0
 
 clean_tree() {
     rm -rf "$work/t"
-    mkdir -p "$work/t/common/base" "$work/t/common/rt" "$work/t/common/xfer" "$work/t/gateway" "$work/t/decode-node/engine"
+    mkdir -p "$work/t/common/base" "$work/t/common/rt" "$work/t/common/xfer" "$work/t/gateway/brain" "$work/t/gateway/door" "$work/t/gateway/shell" "$work/t/decode-node/engine" "$work/t/decode-node/brain"
     printf '#ifndef BT_BASE_A_H\n#define BT_BASE_A_H\n#endif\n' > "$work/t/common/base/a.h"
     printf '#ifndef BT_RT_R_H\n#define BT_RT_R_H\n#endif\n' > "$work/t/common/rt/r.h"
     printf '/* R. */\n#include "rt/r.h"\n#include "base/a.h"\n\n#include <zmq.h>\n' > "$work/t/common/rt/r.c"
-    printf '/* Door. */\n#include "rt/r.h"\n' > "$work/t/gateway/door.c"
-    printf '/* Brain. */\n#include "base/a.h"\n' > "$work/t/gateway/brain.c"
+    printf '/* Door. */\n#include "rt/r.h"\n' > "$work/t/gateway/door/door.c"
+    printf '/* Brain. */\n#include "base/a.h"\n' > "$work/t/gateway/brain/brain.c"
 }
 
 # expect 0|1 NAME CHECK: what the check should return on the tree as it is now
@@ -36,20 +36,20 @@ broken() {
 for check in layers brains sizes text; do clean_tree; expect 0 'a clean tree' $check; done
 
 broken layers 'base includes rt'                  common/base/x.c '#include "rt/r.h"\n'
-broken layers 'a program includes another'        gateway/x.c '#include "decode-node/node.h"\n'
+broken layers 'a program includes another'        gateway/door/x.c '#include "decode-node/node.h"\n'
 broken layers 'an engine includes its node'       decode-node/engine/x.c '#include "decode-node/node.h"\n'
 broken layers 'a folder nobody declared'          common/extra/x.c 'int x;\n'
 broken layers 'an include without its folder'     common/base/x.c '#include "a.h"\n'
-broken layers 'protobuf types outside wire'       gateway/x.c '#include "control.pb-c.h"\n'
+broken layers 'protobuf types outside wire'       gateway/door/x.c '#include "control.pb-c.h"\n'
 broken layers 'sodium outside crypto'             common/rt/x.c '#include <sodium.h>\n'
-broken layers 'zmq in a program'                  gateway/x.c '#include <zmq.h>\n'
+broken layers 'zmq in a program'                  gateway/door/x.c '#include <zmq.h>\n'
 broken layers 'a second reader of the clock'      common/rt/x.c 'int f(void) { return clock_gettime(CLOCK_MONOTONIC, &t); }\n'
-broken layers 'the time of day'                   gateway/x.c 'long f(void) { return time(NULL); }\n'
-broken brains 'a brain that includes a socket'    gateway/brain.c '#include "rt/r.h"\n'
-broken brains 'a brain that includes a clock'     decode-node/brain.c '#include "base/clock.h"\n'
-broken brains 'a brain that includes threads'     gateway/brain.c '#include <pthread.h>\n'
+broken layers 'the time of day'                   gateway/door/x.c 'long f(void) { return time(NULL); }\n'
+broken brains 'a brain that includes a socket'    gateway/brain/brain.c '#include "rt/r.h"\n'
+broken brains 'a brain that includes a clock'     decode-node/brain/brain.c '#include "base/clock.h"\n'
+broken brains 'a brain that includes threads'     gateway/brain/brain.c '#include <pthread.h>\n'
 clean_tree
-printf '#include "common/xfer/deep.h"\n#include "xfer/deep.h"\n' >> "$work/t/gateway/brain.c"
+printf '#include "common/xfer/deep.h"\n#include "xfer/deep.h"\n' >> "$work/t/gateway/brain/brain.c"
 printf '#include "rt/r.h"\n' > "$work/t/common/xfer/deep.h"
 expect 1 'a brain that reaches a socket through a header' brains
 broken sizes  'a file of 801 lines'               common/base/x.c "$(yes ';' | head -n 801 | sed 's/$/\\n/' | tr -d '\n')"
@@ -106,7 +106,7 @@ docs_tree() {
     printf 'mkdir -p "$1/docs/man"; echo page > "$1/docs/man/baton.1"\n' > "$work/t/docs/generate.sh"
     echo page > "$work/t/docs/man/baton.1"
     printf 'all: x\ntest: x\n' > "$work/t/Makefile"
-    printf 'X(QUEUE, GAUGE, "baton_queue", NULL, "waiting")\n' > "$work/t/gateway/metrics_table.h"
+    printf 'X(QUEUE, GAUGE, "baton_queue", NULL, "waiting")\n' > "$work/t/gateway/shell/metrics_table.h"
     printf 'Run `make test`, then `baton --keys keys`; [more](docs/operations.md) in docs/operations.md and base/a.h.\n' > "$work/t/README.md"
     printf '| `baton_queue` | what waits |\n' > "$work/t/docs/operations.md"
     mkdir -p "$work/t/common/device"
@@ -133,7 +133,7 @@ broken_docs 'an option that is not there'         docs/operations.md 'Give `bato
 docs_tree; mkdir -p "$work/t/common/kv"
 expect 1 'a folder that the table of layers lacks' docs
 broken_docs 'a field that no page explains'    common/device/profile.c '    { "tile_cols", offsetof(p, tile_cols) },\n'
-broken_docs 'a metric that nobody explains'       gateway/metrics_table.h 'X(RUN, GAUGE, "baton_run", NULL, "running")\n'
+broken_docs 'a metric that nobody explains'       gateway/shell/metrics_table.h 'X(RUN, GAUGE, "baton_run", NULL, "running")\n'
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

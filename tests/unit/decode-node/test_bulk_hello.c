@@ -1,5 +1,5 @@
 /* Which prefill nodes may send KV to a decode node: those of the same model, KV shape and KV dtype. The refusal names both sides. */
-#include "decode-node/brain.h"
+#include "decode-node/brain/brain.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

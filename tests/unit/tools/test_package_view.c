@@ -101,7 +101,7 @@ static void sharing_programs_never_takes_more(void **state)
 {
     (void)state;
     room r = open_room(&(tiny_pkg){ .seqs = { 4, 8 } });
-    bt_report_sharing s;
+    bt_sharing s;
     assert_int_equal(tool_package_sharing(&s, r.pkg, NULL), BT_OK);
     assert_int_equal(s.chunks, TOOL_PACKAGE_SHARING_TOKENS / 8);
     assert_true(s.shared_bytes < s.naive_bytes);

@@ -1,0 +1,96 @@
+/* Decides how many pages its memory gives, and what it says of itself in HELLO. */
+#include "node/node_setup.h"
+#include "base/hash.h"
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { READY_BYTES = 8 << 20 };      /* of KV: the pages of the first few hundred tokens */
+
+static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
+{
+    return 2ull * h->layers * h->kv_heads * bt_kv_head_bytes(kv_elem_bytes, h->head_dim);
+}
+
+bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault)
+{
+    const bt_hparams *h = &s->model->hp;
+    const uint64_t tokens = s->kv_memory_bytes / token_bytes(h, s->kv_elem_bytes) / BT_NODE_PAGE_TOKENS * BT_NODE_PAGE_TOKENS;
+    if (tokens < s->ctx_tokens)
+        return bt_fail(fault, BT_EARG, "--kv-memory holds %" PRIu64 " tokens, the longest sequence has %zu: it takes %" PRIu64
+                       " bytes, or choose a smaller --ctx-size", tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens);
+    const bt_err e = bt_kv_pages_new(ret, h->layers, h->kv_heads, h->head_dim, s->kv_elem_bytes, BT_NODE_PAGE_TOKENS, tokens, fault);
+    if (e == BT_OK) bt_kv_pages_ready(*ret, READY_BYTES);
+    return e;
+}
+
+/* The protocol's rule for names: 1 to max bytes of 0x21..0x7e. */
+static bool is_name(const char *text, size_t max)
+{
+    const size_t n = strlen(text);
+    for (size_t i = 0; i < n; i++)
+        if (text[i] <= ' ' || text[i] > '~') return false;
+    return n > 0 && n <= max;
+}
+
+void bt_node_setup_class(char ret[BT_MSG_MAX_TEXT_BYTES + 1], bt_role role, const char *engine, const char *weights, bt_kv_dtype dtype)
+{
+    snprintf(ret, BT_MSG_MAX_TEXT_BYTES + 1, "%s %s %s kv=%s kernels=%u", role == BT_ROLE_DECODE ? "decode" : "prefill", engine, weights,
+             bt_kv_dtype_name(dtype), BT_KERNELS_NUMERIC_VERSION);
+}
+
+bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault)
+{
+    const bt_hparams *h = &s->model->hp;
+    const bt_kv_dtype dtype = bt_kv_dtype_of(s->kv_elem_bytes);
+    if (!is_name(s->node_id, BT_MSG_MAX_ID_BYTES))
+        return bt_fail(fault, BT_EARG, "--id '%.100s': a name has 1 to %d printable ASCII characters without spaces", s->node_id, BT_MSG_MAX_ID_BYTES);
+    if (s->kv_endpoint && !is_name(s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES))
+        return bt_fail(fault, BT_EARG, "'%.100s' cannot be told to prefill nodes: an address has 1 to %d printable ASCII characters without spaces",
+                       s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES);
+    *ret = (bt_msg_hello){ .protocol = BT_PROTOCOL_VERSION, .role = s->role, .kv = { h->layers, h->kv_heads, h->head_dim, dtype },
+                           .ctx_tokens = (uint32_t)s->ctx_tokens, .pid = (uint64_t)getpid(),
+                           .kv_capacity_tokens = bt_kv_pages_total(pages) * BT_NODE_PAGE_TOKENS };
+    snprintf(ret->node_id, sizeof ret->node_id, "%s", s->node_id);
+    memcpy(ret->model_id, s->model->id, sizeof ret->model_id);
+    snprintf(ret->model_name, sizeof ret->model_name, "%s", s->model->name);        /* for people: a long one may be cut */
+    bt_node_setup_class(ret->exactness, s->role, s->engine, s->weights, dtype);
+    snprintf(ret->kv_endpoint, sizeof ret->kv_endpoint, "%s", s->kv_endpoint ? s->kv_endpoint : "");
+    return BT_OK;
+}
+
+void bt_node_setup_about_package(bt_node_about *ret, const bt_pkg *pkg)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    const bt_pkg_fallback *f = bt_pkg_fallbacks(pkg);
+    char digest[BT_HASH_HEX_CHARS];
+    bt_msg_engine *g = &ret->engine;
+    snprintf(ret->form, sizeof ret->form, "package=%s", bt_hash_hex(digest, h->digest));
+    snprintf(g->quant, sizeof g->quant, "%s", h->recipe);
+    snprintf(g->shape_policy, sizeof g->shape_policy, "%s", h->shape_policy);
+    snprintf(g->profile, sizeof g->profile, "%s", h->profile);
+    for (uint32_t i = 0; i < h->fallbacks.count; i++) {
+        const bool is_last = g->fallbacks_len == BT_MSG_MAX_FALLBACKS;      /* then it stands for the rest */
+        bt_msg_fallback *at = &g->fallbacks[is_last ? BT_MSG_MAX_FALLBACKS - 1 : g->fallbacks_len++];
+        snprintf(at->op, sizeof at->op, "%s", is_last ? "others" : f[i].op);
+        snprintf(at->why, sizeof at->why, "%s", is_last ? "see baton inspect" : f[i].why);
+        at->count += f[i].count;
+    }
+}
+
+void bt_node_setup_about_floats(bt_node_about *ret, const char *shape_policy)
+{
+    snprintf(ret->form, sizeof ret->form, "f16");
+    snprintf(ret->engine.quant, sizeof ret->engine.quant, "f16");
+    snprintf(ret->engine.shape_policy, sizeof ret->engine.shape_policy, "%s", shape_policy);
+}
+
+bt_msg_work bt_node_setup_work(const bt_prefill *p)
+{
+    const bt_prefill_stats s = bt_prefill_stats_of(p);
+    return (bt_msg_work){.rows = s.rows, .npu_macs = s.npu.npu_macs, .companion_macs = s.npu.companion_macs,
+                         .shadow_entries = s.npu.shadow_entries, .compilations = s.compilations};
+}

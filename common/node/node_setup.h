@@ -1,0 +1,36 @@
+#ifndef BT_NODE_NODE_SETUP_H
+#define BT_NODE_NODE_SETUP_H
+#include "kv/kv_pages.h"
+#include "model/model.h"
+#include "npu/compile/obtain.h"
+#include "engine/prefill.h"
+#include "wire/msg.h"
+
+/* What a node of either kind makes of its model, its engine and its options before it greets anybody. */
+enum { BT_NODE_PAGE_TOKENS = BT_KV_PAGES_USUAL_TOKENS };
+
+typedef struct bt_node_setup {
+    bt_role role;
+    const char *node_id;
+    const char *kv_endpoint;                /* of a decode node; NULL */
+    const char *engine;                     /* the engine's name: "npu", "host", "reference" */
+    const char *weights;                    /* what its numbers come from: "f16", "f32", "package=DIGEST" */
+    const bt_model *model;
+    uint32_t kv_elem_bytes;                 /* 1, 2 or 4: int8, f16 or f32 */
+    size_t ctx_tokens;                      /* longest sequence of the engine */
+    uint64_t kv_memory_bytes;
+} bt_node_setup;
+
+/* BT_EARG when the memory does not hold one of the longest sequences; the words say how much does. */
+bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault);
+/* Everything but load. BT_EARG: a name or endpoint that HELLO cannot carry whole. */
+bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault);
+/* The exactness class that HELLO tells: who computes, with which weights and KV, by which version of the kernels. */
+void bt_node_setup_class(char ret[BT_MSG_MAX_TEXT_BYTES + 1], bt_role role, const char *engine, const char *weights, bt_kv_dtype dtype);
+/* What HELLO tells of an engine that prefills: who computes, and the form of the weights that the exactness class names, "f16" or
+ * "package=DIGEST". */
+typedef struct bt_node_about { bt_msg_engine engine; char form[64]; } bt_node_about;
+void bt_node_setup_about_package(bt_node_about *ret, const bt_pkg *pkg);                   /* all but the name; ret is zero */
+void bt_node_setup_about_floats(bt_node_about *ret, const char *shape_policy);             /* likewise: f16 weights, the float programs */
+bt_msg_work bt_node_setup_work(const bt_prefill *p);                    /* of all its calls */
+#endif

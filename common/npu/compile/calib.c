@@ -1,0 +1,284 @@
+/* Watching a float model run: who reads what, and how large it gets. */
+#include "npu/compile/calib.h"
+#include "base/num.h"
+#include "graph/host.h"
+#include "npu/compile/compile.h"
+#include "npu/pkg/pkg_format.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW = BT_COMPILE_WINDOW, PAGE_TOKENS = 256, PAGES = WINDOW / PAGE_TOKENS, MIN_TOKENS = 16, ALIGN = 64 };
+
+struct bt_calib {
+    const bt_model *m;
+    const bt_kernels *kernels;
+    bt_pool *pool;
+    bt_packed *packed;
+    bt_graph *graph;
+    bt_host *host;
+    uint8_t *page[PAGES];
+    bt_kv_view kv;
+    float *head; /* [WINDOW, dim]: the head's input */
+    bt_calib_stats stats;
+    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
+    void *progress_ud;
+    /* of one run */
+    bt_calib_rows_fn *rows;
+    void *rows_ud;
+    size_t done, total; /* tokens of the windows before this one, and of all */
+};
+
+static void packing(void *ud, uint64_t done, uint64_t total)
+{
+    const bt_calib *c = ud;
+    if (c->progress) c->progress(c->progress_ud, "fold", done, total);
+}
+
+static bt_companion_rotation companion_of(const bt_hadamard *h)
+{
+    return (bt_companion_rotation){h->base, h->log2, h->base > 1 ? h->h : NULL, h->sign, h->scale};
+}
+
+static bt_err make_pages(bt_calib *c, bt_fault *fault)
+{
+    const bt_hparams *hp = &c->m->hp;
+    const size_t head = (size_t)hp->head_dim * 2, token = head * hp->kv_heads, plane = token * PAGE_TOKENS;
+    c->kv = (bt_kv_view){.page = c->page, .page_tokens = PAGE_TOKENS, .tokens_capacity = WINDOW, .layer_bytes = 2 * plane, .plane_bytes = plane,
+                         .token_bytes = token, .head_bytes = head, .elem_bytes = 2, .layers = hp->layers, .kv_heads = hp->kv_heads,
+                         .head_dim = hp->head_dim};
+    for (size_t i = 0; i < PAGES; i++)
+        if (!(c->page[i] = malloc(2 * plane * hp->layers))) return bt_fail(fault, BT_ENOMEM, "pages for the calibration");
+    return BT_OK;
+}
+
+static bt_err make_stats(bt_calib *c, bt_fault *fault)
+{
+    const bt_hparams *hp = &c->m->hp;
+    bt_calib_stats *s = &c->stats;
+    s->sites = (size_t)hp->layers * BT_PKG_LAYER_SITES + 1;
+    s->site = calloc(s->sites, sizeof *s->site);
+    s->out_max = calloc((size_t)hp->layers * BT_PKG_LAYER_TENSORS + 2, sizeof *s->out_max);
+    s->attention_max = calloc(hp->layers, sizeof *s->attention_max);
+    c->head = malloc((size_t)WINDOW * hp->dim * sizeof *c->head);
+    bool made = s->site && s->out_max && s->attention_max && c->head;
+    for (size_t i = 0; made && i < s->sites; i++) {
+        bt_calib_site *site = &s->site[i];
+        const size_t kind = i + 1 == s->sites ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
+        site->k = kind == BT_SITE_O ? (size_t)hp->heads * hp->head_dim : kind == BT_SITE_DOWN ? hp->ffn : hp->dim;
+        site->hist = calloc(BT_CALIB_BINS, sizeof *site->hist);
+        site->column_max = calloc(site->k, sizeof *site->column_max);
+        site->column_sum = calloc(site->k, sizeof *site->column_sum);
+        site->sample = calloc(BT_CALIB_SAMPLES * site->k, sizeof *site->sample);
+        made = site->hist && site->column_max && site->column_sum && site->sample;
+    }
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "figures of the calibration");
+}
+
+bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char *isa, bt_pool *pool,
+                    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total), void *progress_ud, bt_fault *fault)
+{
+    const bt_host_rotations r = {companion_of(bt_fold_r1(fold)), companion_of(bt_fold_r2(fold))};
+    const bt_graph_options go = {.rotate_embed = r.r1.base > 0, .rotate_attention = r.r2.base > 0};
+    const bt_packed_source source = bt_fold_source(fold);
+    const bt_kernels *kernels = bt_kernels_select(isa);
+    if (!kernels) return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", isa, bt_kernels_names());
+    bt_calib *c = calloc(1, sizeof *c);
+    if (!c) return bt_fail(fault, BT_ENOMEM, "calibrating");
+    c->m = m;
+    c->kernels = kernels;
+    c->pool = pool;
+    c->progress = progress;
+    c->progress_ud = progress_ud;
+    const bt_packed_options o = {.ctx_tokens = WINDOW, .source = &source, .progress = packing, .progress_ud = c};
+    bt_err e = bt_packed_new(&c->packed, m, &o, pool, fault);
+    if (e == BT_OK) e = bt_graph_build(&c->graph, &m->hp, &go, fault);
+    if (e == BT_OK) e = bt_host_new(&c->host, c->packed, &r, kernels, pool, fault);
+    if (e == BT_OK) e = make_pages(c, fault);
+    if (e == BT_OK) e = make_stats(c, fault);
+    if (e < 0) bt_calib_free(c);
+    else *ret = c;
+    return e;
+}
+
+void bt_calib_free(bt_calib *c)
+{
+    if (!c) return;
+    bt_host_free(c->host);
+    bt_graph_free(c->graph);
+    bt_packed_free(c->packed);
+    for (size_t i = 0; i < PAGES; i++) free(c->page[i]);
+    for (size_t i = 0; c->stats.site && i < c->stats.sites; i++) {
+        free(c->stats.site[i].hist);
+        free(c->stats.site[i].column_max);
+        free(c->stats.site[i].column_sum);
+        free(c->stats.site[i].sample);
+    }
+    free(c->stats.site);
+    free(c->stats.out_max);
+    free(c->stats.attention_max);
+    free(c->head);
+    free(c);
+}
+
+/* Magnitudes compare as their bits do, and a NaN is above all. */
+static uint32_t magnitude(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x7fffffff;
+}
+
+static float from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void raise_to(float *max, const float *x, size_t count)
+{
+    uint32_t worst = magnitude(*max);
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t v = magnitude(x[i]);
+        worst = v > worst ? v : worst;
+    }
+    *max = from_bits(worst);
+}
+
+static void watch_rows(bt_calib *c, uint32_t index, const float *x, size_t t)
+{
+    bt_calib_site *s = &c->stats.site[index];
+    if (c->rows) {
+        c->rows(c->rows_ud, index, x, t, s->k);
+        return;
+    }
+    for (size_t row = 0; row < t; row++) {
+        const float *v = x + row * s->k;
+        double square = 0;
+        for (size_t i = 0; i < s->k; i++) {
+            s->hist[magnitude(v[i]) >> 15]++;
+            square += (double)v[i] * v[i];
+            s->column_max[i] = magnitude(v[i]) > magnitude(s->column_max[i]) ? fabsf(v[i]) : s->column_max[i];
+        }
+        s->square += square;
+        for (size_t i = 0; row > 0 && i < s->k; i++) s->column_sum[i] += (double)v[i];
+        if (s->samples < BT_CALIB_SAMPLES && c->done + row == (2 * s->samples + 1) * c->total / (2 * BT_CALIB_SAMPLES))
+            memcpy(s->sample + s->samples++ * s->k, v, s->k * sizeof *v);
+    }
+    s->count += t * s->k;
+    s->sum_rows += t - 1;
+}
+
+static void watch_linear(bt_calib *c, const bt_step *step, const float *in, const float *out, size_t rows)
+{
+    const uint32_t layers = c->m->hp.layers;
+    if (step->weight == BT_WEIGHT_Q || step->weight == BT_WEIGHT_O || step->weight == BT_WEIGHT_GATE || step->weight == BT_WEIGHT_DOWN)
+        watch_rows(c, bt_pkg_site_index(layers, step->layer, bt_pkg_site_of(step->weight)), in, rows);
+    if (!c->rows) raise_to(&c->stats.out_max[bt_pkg_tensor_index(layers, step->layer, step->weight)], out, rows * step->out_width);
+}
+
+static void watch(void *ud, const bt_step *step, const float *in, const float *out, size_t rows)
+{
+    bt_calib *c = ud;
+    const bt_hparams *hp = &c->m->hp;
+    const size_t count = rows * step->out_width;
+    const char *name = step->out == BT_GRAPH_NO_TENSOR ? "" : c->graph->tensor[step->out].name;
+    if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
+    if (step->kind == BT_OP_ADD && step->layer + 1 == hp->layers && !strcmp(c->graph->tensor[step->in[1]].name, "d")) {
+        c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim, bt_packed_vector_of(c->packed, 0, BT_WEIGHT_OUT_NORM), hp->rms_eps, rows, hp->dim);
+        watch_rows(c, bt_pkg_site_index(hp->layers, 0, BT_SITE_HEAD), c->head, rows);
+    }
+    if (c->rows || !out) return;
+    if (step->kind == BT_OP_ATTENTION) raise_to(&c->stats.attention_max[step->layer], out, count);
+    if (step->kind == BT_OP_QK_NORM || step->kind == BT_OP_ROPE)
+        raise_to(&c->stats.out_max[bt_pkg_tensor_index(hp->layers, step->layer, name[0] == 'q' ? BT_WEIGHT_Q : BT_WEIGHT_K)], out, count);
+    if (step->kind == BT_OP_ADD || step->kind == BT_OP_EMBED || (step->kind == BT_OP_ROTATE && step->layer == BT_GRAPH_NO_LAYER))
+        raise_to(&c->stats.residual_max, out, count);
+}
+
+static bt_err run_window(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
+{
+    bt_program *p = NULL;
+    void *arena = NULL;
+    bt_err e = bt_bind_program(&p, c->graph, 1, n, 0, 0, fault);
+    if (e == BT_OK && !(arena = aligned_alloc(ALIGN, p->arena.fixed))) e = bt_fail(fault, BT_ENOMEM, "the calibration's arena");
+    const bt_host_seq seq = {&c->kv, 0, n};
+    const bt_host_io io = {.ids = ids, .seq = &seq, .on_step = watch, .on_step_ud = c};
+    if (e == BT_OK) e = bt_host_run(c->host, p, arena, &io, fault);
+    free(arena);
+    bt_bind_free(p);
+    return e;
+}
+
+static void clear(bt_calib_stats *s, uint32_t layers)
+{
+    for (size_t i = 0; i < s->sites; i++) {
+        bt_calib_site *site = &s->site[i];
+        memset(site->hist, 0, BT_CALIB_BINS * sizeof *site->hist);
+        memset(site->column_max, 0, site->k * sizeof *site->column_max);
+        memset(site->column_sum, 0, site->k * sizeof *site->column_sum);
+        site->sum_rows = 0;
+        site->count = 0;
+        site->samples = 0;
+        site->square = 0;
+    }
+    memset(s->out_max, 0, ((size_t)layers * BT_PKG_LAYER_TENSORS + 2) * sizeof *s->out_max);
+    memset(s->attention_max, 0, layers * sizeof *s->attention_max);
+    s->residual_max = 0;
+}
+
+static bt_err run(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
+{
+    if (n < MIN_TOKENS) return bt_fail(fault, BT_EARG, "%zu ids to calibrate with: at least %d", n, MIN_TOKENS);
+    c->total = n % WINDOW < MIN_TOKENS ? n - n % WINDOW : n;
+    for (c->done = 0; c->done < c->total;) {
+        const size_t count = c->total - c->done < WINDOW ? c->total - c->done : WINDOW;
+        const bt_err e = run_window(c, ids + c->done, count, fault);
+        if (e < 0) return e;
+        c->done += count;
+        if (c->progress) c->progress(c->progress_ud, "calibrate", c->done, c->total);
+    }
+    return BT_OK;
+}
+
+bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
+{
+    bt_calib_stats *s = &c->stats;
+    clear(s, c->m->hp.layers);
+    c->rows = NULL;
+    const bt_err e = run(c, ids, n, fault);
+    if (e < 0) return e;
+    for (size_t i = 0; i < s->sites; i++) {
+        s->site[i].max = 0;
+        raise_to(&s->site[i].max, s->site[i].column_max, s->site[i].k);
+        if (!isfinite(s->site[i].max))
+            return bt_fail(fault, BT_EFORMAT, "calibration: the input of %s in layer %zu is not finite",
+                           bt_site_kind_name(i + 1 == s->sites ? BT_SITE_HEAD : (bt_site_kind)(i % BT_PKG_LAYER_SITES)), i / BT_PKG_LAYER_SITES);
+    }
+    s->tokens = c->total;
+    *ret = s;
+    return BT_OK;
+}
+
+bt_err bt_calib_rows(bt_calib *c, const int32_t *ids, size_t n, bt_calib_rows_fn *rows, void *ud, bt_fault *fault)
+{
+    c->rows = rows;
+    c->rows_ud = ud;
+    return run(c, ids, n, fault);
+}
+
+float bt_calib_percentile(const bt_calib_site *s, double p)
+{
+    if (p >= 100) return s->max;
+    const double wanted = (double)s->count * p / 100;
+    uint64_t seen = 0;
+    for (uint32_t bin = 0; bin < BT_CALIB_BINS; bin++) {
+        seen += s->hist[bin];
+        if ((double)seen < wanted) continue;
+        const float edge = from_bits(bin << 15 | 0x7fff);
+        return edge < s->max ? edge : s->max;
+    }
+    return s->max;
+}

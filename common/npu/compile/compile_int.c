@@ -1,0 +1,68 @@
+/* What the compiler adds for --npu-ops all: outputs of linears requantised, norms in integers, the multipliers between their units. */
+#include "npu/compile/compile_private.h"
+#include "npu/compile/units.h"
+
+#include <stdlib.h>
+
+static bt_units_in params_in(const bt_compile_job *j)
+{
+    const bt_hadamard *r2 = bt_fold_r2(j->fold);
+    return (bt_units_in){.hp = &j->m->hp, .stats = j->stats, .site = j->site, .tensor = j->tensor,
+                              .r2_scale = r2->base ? r2->scale : 1, .output_bits = j->profile.output_bits == 8 ? 8 : 16};
+}
+
+static uint32_t add(bt_compile_job *j, bt_pkg_const_kind kind, const void *bytes, size_t len)
+{
+    return bt_pkg_writer_const(j->w, kind, bytes, len);
+}
+
+bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale, const float *bias,
+                             bt_fault *fault)
+{
+    if (j->npu_ops != BT_PKG_OPS_ALL || t->weight == BT_WEIGHT_OUTPUT) return BT_OK;
+    const bt_units_in in = params_in(j);
+    const bt_weight w = (bt_weight)t->weight;
+    const size_t wide = 16 * bt_int_panels(t->n);
+    int32_t *mult = calloc(wide, sizeof *mult);
+    uint8_t *shift = calloc(wide, 1);
+    int64_t *bias_q = calloc(wide, sizeof *bias_q);
+    const bool made = mult && shift && bias_q;
+    if (made) {
+        bt_units_linear(mult, shift, bias_q, &in, layer, w, oscale, bias, t->n);
+        t->mult = add(j, BT_PKG_CONST_SCALE, mult, wide * sizeof *mult);
+        t->shift = add(j, BT_PKG_CONST_SCALE, shift, wide);
+        if (bias) t->bias_q = add(j, BT_PKG_CONST_VECTOR, bias_q, wide * sizeof *bias_q);
+        t->out_scale = bt_units_out_scale(&in, layer, w);
+        t->out_bits = in.output_bits;
+    }
+    free(mult);
+    free(shift);
+    free(bias_q);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "requantising %u outputs", t->n);
+}
+
+bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault)
+{
+    if (j->npu_ops != BT_PKG_OPS_ALL) return BT_OK;
+    const bt_units_in in = params_in(j);
+    int32_t *wq = malloc(t->n * sizeof *wq);
+    if (!wq) return bt_fail(fault, BT_ENOMEM, "a norm of %u weights", t->n);
+    t->norm_shift = (int32_t)bt_units_norm(wq, &in, layer, (bt_weight)t->weight, weight, t->n);
+    t->norm_q = add(j, BT_PKG_CONST_VECTOR, wq, t->n * sizeof *wq);
+    free(wq);
+    return BT_OK;
+}
+
+bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault)
+{
+    if (j->npu_ops != BT_PKG_OPS_ALL) return BT_OK;
+    const bt_units_in in = params_in(j);
+    const bt_graph *g = j->graph;
+    if (!(j->params = malloc(g->ops * sizeof *j->params))) return bt_fail(fault, BT_ENOMEM, "compiling");
+    for (size_t i = 0; i < g->ops; i++) {
+        bt_pkg_int_params p;
+        j->params[i] = bt_units_op(&p, &in, g, i) ? add(j, BT_PKG_CONST_TABLE, &p, sizeof p) : BT_PKG_NONE;
+    }
+    j->header.residual_scale = bt_units_residual_scale(&in);
+    return BT_OK;
+}

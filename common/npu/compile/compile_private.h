@@ -1,0 +1,54 @@
+#ifndef BT_NPU_COMPILE_PRIVATE_H
+#define BT_NPU_COMPILE_PRIVATE_H
+#include "npu/compile/calib.h"
+#include "npu/compile/compile.h"
+#include "npu/compile/fold.h"
+#include "npu/pkg/pkg.h"
+#include "npu/compile/offload.h"
+#include "npu/pkg/shapes.h"
+
+/* Inside the compiler: what its steps hand on to each other. */
+typedef struct bt_compile_job {
+    const bt_model *m;
+    const bt_compile_options *o;
+    bt_pool *pool;
+    bt_profile profile;
+    uint32_t npu_ops;                       /* what was asked for, or LINEAR where the profile lacks an operator that the rest would need */
+    bt_shapes plan;
+    size_t ctx_tokens;
+    bt_fold *fold;
+    bt_calib *calib;
+    const bt_calib_stats *stats;
+    float **smooth;                         /* [sites], NULL where there is none */
+    float **gptq;                           /* [sites], of the layers at hand */
+    bt_pkg_writer *w;
+    bt_pkg_header header;
+    size_t tensors, sites;
+    bt_pkg_tensor *tensor;
+    bt_pkg_site *site;
+    bt_graph *graph;
+    bt_offload *place;
+    bool *has_norm;                         /* [graph ops] */
+    uint32_t *params;                       /* [graph ops], or NULL */
+    bool *pruned;                           /* [sites] */
+} bt_compile_job;
+
+void bt_compile_progress(const bt_compile_job *j, const char *stage, uint64_t done, uint64_t total);
+/* May the NPU run the linears of a site? */
+bool bt_compile_on_npu(const bt_compile_job *j, bt_site_kind site);
+
+/* Scales, smoothing: fills fold's smoothing, stats, site. */
+bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault);
+/* Rounds and writes every tensor. */
+bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault);
+/* Placement, programs, rows, fallbacks, sessions. */
+bt_err bt_compile_place(bt_compile_job *j, bt_fault *fault);
+/* compile_int.c, for npu_ops ALL; LINEAR: nothing. The integer fields of a matrix (bias
+ * [n], or NULL) or a norm that is otherwise done; then the parameters of
+ * operators. */
+bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale, const float *bias,
+                             bt_fault *fault);
+bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault);
+bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault);
+bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault);
+#endif

@@ -1,0 +1,281 @@
+/* From calibration to constants: scales of inputs, then every matrix rounded, packed and written, layer by layer. */
+#include "kernels/kernels.h"
+#include "npu/compile/compile_private.h"
+#include "npu/compile/gptq.h"
+#include "npu/compile/sites.h"
+#include "npu/compile/rounding.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const bt_weight matrices[] = {BT_WEIGHT_Q,  BT_WEIGHT_K,    BT_WEIGHT_V, BT_WEIGHT_O, BT_WEIGHT_GATE,
+                                     BT_WEIGHT_UP, BT_WEIGHT_DOWN, BT_WEIGHT_OUTPUT};
+enum { MATRICES = sizeof matrices / sizeof *matrices };
+
+static size_t calib_tokens(const bt_compile_job *j)
+{
+    return j->o->calib_len < BT_COMPILE_MAX_CALIB ? j->o->calib_len : BT_COMPILE_MAX_CALIB;
+}
+
+static bt_err measure(bt_compile_job *j, bt_fault *fault)
+{
+    bt_calib_free(j->calib);
+    j->calib = NULL;
+    const bt_err e = bt_calib_new(&j->calib, j->m, j->fold, j->o->isa, j->pool, j->o->progress, j->o->ud, fault);
+    return e < 0 ? e : bt_calib_measure(&j->stats, j->calib, j->o->calib_ids, calib_tokens(j), fault);
+}
+
+/* ---- smoothing ---- */
+
+static bt_err raise_columns(bt_compile_job *j, float *max, uint32_t layer, bt_weight w, bt_fault *fault)
+{
+    const bt_err e = bt_fold_begin(j->fold, layer, w, fault);
+    if (e < 0) return e;
+    const size_t k = bt_fold_width(j->fold);
+    float *row = malloc(k * sizeof *row);
+    if (!row) return bt_fail(fault, BT_ENOMEM, "smoothing");
+    for (size_t n = 0; n < bt_fold_rows(j->fold); n++) {
+        bt_fold_row(j->fold, row, n);
+        for (size_t i = 0; i < k; i++) max[i] = fabsf(row[i]) > max[i] ? fabsf(row[i]) : max[i];
+    }
+    free(row);
+    return BT_OK;
+}
+
+/* Every site but o, from one calibration; then the calibration is made again over the smoothed model. */
+static bt_err smooth(bt_compile_job *j, bt_fault *fault)
+{
+    const uint32_t layers = j->m->hp.layers;
+    bt_err e = BT_OK;
+    for (uint32_t l = 0; e == BT_OK && l <= layers; l++)
+        for (uint32_t kind = 0; e == BT_OK && kind < BT_SITE_KINDS; kind++) {
+            if (kind == BT_SITE_O || (kind == BT_SITE_HEAD) != (l == layers)) continue;
+            const uint32_t index = bt_pkg_site_index(layers, l, kind);
+            const size_t k = j->stats->site[index].k;
+            float *w_max = calloc(k, sizeof *w_max);
+            j->smooth[index] = malloc(k * sizeof **j->smooth);
+            if (!w_max || !j->smooth[index]) e = bt_fail(fault, BT_ENOMEM, "smoothing");
+            for (size_t i = 0; e == BT_OK && i < MATRICES; i++)
+                if (bt_pkg_site_of(matrices[i]) == kind) e = raise_columns(j, w_max, l, matrices[i], fault);
+            if (e == BT_OK) bt_sites_smooth(j->smooth[index], &j->stats->site[index], w_max, j->o->recipe.smooth);
+            free(w_max);
+        }
+    for (size_t i = 0; e == BT_OK && i < j->sites; i++)
+        if (j->smooth[i]) bt_fold_smooth(j->fold, (uint32_t)i, j->smooth[i]);
+    return e < 0 ? e : measure(j, fault);
+}
+
+bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault)
+{
+    bt_err e = measure(j, fault);
+    if (e == BT_OK && j->o->recipe.smooth >= 0) e = smooth(j, fault);
+    if (e < 0) return e;
+    bt_sites_choose(j->site, j->stats, &j->o->recipe);
+    for (size_t i = 0; i < j->sites; i++) j->pruned[i] = j->site[i].pruned;
+    return BT_OK;
+}
+
+/* ---- GPTQ ---- */
+
+typedef struct gptq_rows {
+    bt_compile_job *j;
+    size_t first, end; /* sites */
+} gptq_rows;
+
+static void add_rows(void *ud, uint32_t site, const float *x, size_t t, size_t k)
+{
+    const gptq_rows *r = ud;
+    if (site >= r->first && site < r->end) bt_gptq_add(r->j->gptq[site], x, t, k, r->j->pool);
+}
+
+/* Sums for as many sites from `first` on as half a GiB holds, at least one; *end: behind the last. */
+static bt_err gptq_collect(bt_compile_job *j, size_t first, size_t *end, bt_fault *fault)
+{
+    size_t bytes = 0;
+    gptq_rows r = {.j = j, .first = first, .end = first};
+    for (; r.end < j->sites; r.end++) {
+        const size_t k = j->stats->site[r.end].k;
+        bytes += k * k * sizeof(float);
+        if (r.end > first && bytes > (size_t)512 << 20) break;
+        if (!(j->gptq[r.end] = calloc(k * k, sizeof(float)))) return bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
+    }
+    *end = r.end;
+    bt_err e = bt_calib_rows(j->calib, j->o->calib_ids, calib_tokens(j), add_rows, &r, fault);
+    for (size_t i = first; e == BT_OK && i < r.end; i++) {
+        e = bt_gptq_prepare(j->gptq[i], j->stats->site[i].k, j->pool, fault);
+        bt_compile_progress(j, "gptq", i + 1, j->sites);
+    }
+    return e;
+}
+
+/* ---- tensors ---- */
+
+static const bt_pkg_tensor absent = {
+    .site = BT_PKG_NONE, .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE, .oscale = BT_PKG_NONE, .bias = BT_PKG_NONE,
+    .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE, .shift = BT_PKG_NONE, .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE,
+    .f16_panels = BT_PKG_NONE,
+};
+
+static bt_pkg_tensor *tensor_of(bt_compile_job *j, uint32_t layer, bt_weight w)
+{
+    bt_pkg_tensor *t = &j->tensor[bt_pkg_tensor_index(j->m->hp.layers, layer, w)];
+    *t = absent;
+    t->layer = w == BT_WEIGHT_OUT_NORM || w == BT_WEIGHT_OUTPUT ? UINT32_MAX : layer;
+    t->weight = w;
+    return t;
+}
+
+static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fault *fault)
+{
+    bt_pkg_tensor *t = tensor_of(j, layer, w);
+    if (!bt_weight_tensor(j->m, layer, w) || !bt_fold_has_norm(j->fold, layer, w)) return BT_OK;
+    const bt_err e = bt_fold_begin(j->fold, layer, w, fault);
+    if (e < 0) return e;
+    t->n = (uint32_t)bt_fold_width(j->fold);
+    t->k = 1;
+    t->bits = 32;
+    float *v = malloc(t->n * sizeof *v);
+    if (!v) return bt_fail(fault, BT_ENOMEM, "a norm of %u weights", t->n);
+    bt_fold_row(j->fold, v, 0);
+    t->panels = bt_pkg_writer_const(j->w, BT_PKG_CONST_VECTOR, v, t->n * sizeof *v);
+    const bt_err made = bt_compile_int_vector(j, t, layer, v, fault);
+    free(v);
+    return made;
+}
+
+/* The file's bias plus the correction (NULL: none) to *ret, NULL where there is neither; and to the package. The caller frees. */
+static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, const float *correction, bt_fault *fault)
+{
+    const bt_gguf_tensor *bias = bt_weight_bias(j->m, t->layer, (bt_weight)t->weight);
+    *ret = NULL;
+    if (!bias && !correction) return BT_OK;
+    float *v = calloc(t->n, sizeof *v);
+    if (!v) return bt_fail(fault, BT_ENOMEM, "a bias of %u", t->n);
+    if (bias) bt_model_row_f32(v, bias, 0);
+    for (uint32_t n = 0; correction && n < t->n; n++) v[n] += correction[n];
+    t->bias = bt_pkg_writer_const(j->w, BT_PKG_CONST_VECTOR, v, t->n * sizeof *v);
+    *ret = v;
+    return BT_OK;
+}
+
+static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_weight w, bt_fault *fault)
+{
+    uint16_t *panels;
+    size_t elems;
+    const bt_err e = bt_rounding_f16(&panels, &elems, j->fold, layer, w, j->pool, fault);
+    if (e < 0) return e;
+    *ret = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, panels, elems * sizeof *panels);
+    free(panels);
+    return BT_OK;
+}
+
+/* scale[n] = the site's times the weight's, padded to whole panels. */
+static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const bt_rounding *w, const float *bias, bt_fault *fault)
+{
+    const size_t wide = 16 * bt_int_panels(w->n);
+    float *v = calloc(wide, sizeof *v);
+    if (!v) return bt_fail(fault, BT_ENOMEM, "%zu scales", wide);
+    for (size_t n = 0; n < w->n; n++) v[n] = j->site[t->site].scale * w->scale[w->scales == 1 ? 0 : n];
+    t->oscale = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, v, wide * sizeof *v);
+    const bt_err e = bt_compile_int_matrix(j, t, layer, v, bias, fault);
+    free(v);
+    return e;
+}
+
+static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const float *xq, const double *mean, bt_fault *fault)
+{
+    const bt_recipe *r = &j->o->recipe;
+    const uint32_t site = bt_pkg_site_index(j->m->hp.layers, layer, bt_pkg_site_of(w));
+    const bt_calib_site *c = &j->stats->site[site];
+    const bt_gguf_tensor *from = bt_weight_tensor(j->m, layer, w);
+    bt_pkg_tensor *t = tensor_of(j, layer, w);
+    t->n = (uint32_t)from->dim[1];
+    t->k = (uint32_t)from->dim[0];
+    float *bias = NULL;
+    bt_err e;
+    if (!bt_compile_on_npu(j, (bt_site_kind)bt_pkg_site_of(w))) {
+        t->bits = 16;
+        e = make_bias(j, &bias, t, NULL, fault);
+        free(bias);
+        return e < 0 ? e : write_f16(j, &t->panels, layer, w, fault);
+    }
+    const bt_rounding_in in = {.fold = j->fold, .layer = layer, .weight = w, .bits = r->weight_bits, .per_tensor = r->per_tensor,
+                              .x = c->sample, .xq = xq, .samples = c->samples, .mean = mean, .gptq = j->gptq[site],
+                              .pool = j->pool};
+    bt_rounding made;
+    if ((e = bt_rounding_make(&made, &in, fault)) < 0) return e;
+    t->site = site;
+    t->bits = r->weight_bits;
+    t->panels = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, made.panels, made.panels_bytes);
+    t->wscale = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, made.scale, made.scales * sizeof *made.scale);
+    t->colsum = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, made.colsum, 16 * bt_int_panels(made.n) * sizeof *made.colsum);
+    t->weight_error = made.weight_error;
+    t->output_error = made.output_error;
+    e = make_bias(j, &bias, t, mean ? made.correction : NULL, fault);
+    if (e == BT_OK) e = write_oscale(j, t, layer, &made, bias, fault);
+    free(bias);
+    bt_rounding_done(&made);
+    return e == BT_OK && r->llm_int8 ? write_f16(j, &t->f16_panels, layer, w, fault) : e;
+}
+
+static float relative(const float *a, const float *b, size_t count)
+{
+    double apart = 0, square = 0;
+    for (size_t i = 0; i < count; i++) {
+        apart += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        square += (double)b[i] * b[i];
+    }
+    return square > 0 ? (float)sqrt(apart / square) : 0;
+}
+
+/* A site and the matrices that read it. */
+static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fault *fault)
+{
+    const uint32_t index = bt_pkg_site_index(j->m->hp.layers, layer, kind);
+    bt_pkg_site *s = &j->site[index];
+    const bt_calib_site *c = &j->stats->site[index];
+    bt_err e = BT_OK;
+    float *xq = malloc(BT_CALIB_SAMPLES * c->k * sizeof *xq);
+    uint8_t *hot = malloc(c->k);
+    double *mean = malloc(c->k * sizeof *mean);
+    if (!xq || !hot || !mean) e = bt_fail(fault, BT_ENOMEM, "an input of %zu", c->k);
+    if (e == BT_OK && !bt_compile_on_npu(j, (bt_site_kind)kind)) {
+        *s = (bt_pkg_site){.layer = s->layer, .kind = kind, .hot = BT_PKG_NONE};
+    } else if (e == BT_OK) {
+        if (s->shadow == BT_SHADOW_CHANNEL) {
+            bt_sites_hot(hot, s, c);
+            s->hot = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, hot, c->k);
+        }
+        bt_sites_quantise(xq, c->sample, c->samples, s, hot);
+        s->input_error = relative(xq, c->sample, c->samples * c->k);
+    }
+    const bool corrected = j->o->recipe.bias && c->sum_rows > 0;
+    for (size_t i = 0; e == BT_OK && corrected && i < c->k; i++) mean[i] = c->column_sum[i] / (double)c->sum_rows;
+    for (size_t i = 0; e == BT_OK && i < MATRICES; i++)
+        if (bt_pkg_site_of(matrices[i]) == kind) e = write_matrix(j, layer, matrices[i], xq, corrected ? mean : NULL, fault);
+    free(mean);
+    free(xq);
+    free(hot);
+    free(j->gptq[index]);
+    j->gptq[index] = NULL;
+    return e;
+}
+
+bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault)
+{
+    static const bt_weight vectors[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM, BT_WEIGHT_FFN_NORM};
+    const uint32_t layers = j->m->hp.layers;
+    size_t ready = 0;
+    bt_err e = write_vector(j, 0, BT_WEIGHT_OUT_NORM, fault);
+    for (size_t i = 0; e == BT_OK && i < j->sites; i++) {
+        const uint32_t layer = (uint32_t)(i / BT_PKG_LAYER_SITES), kind = layer == layers ? BT_SITE_HEAD : (uint32_t)(i % BT_PKG_LAYER_SITES);
+        if (j->o->recipe.gptq && i == ready) e = gptq_collect(j, i, &ready, fault);
+        for (size_t v = 0; e == BT_OK && kind == 0 && v < sizeof vectors / sizeof *vectors; v++) e = write_vector(j, layer, vectors[v], fault);
+        if (e == BT_OK) e = write_site(j, layer, kind, fault);
+        bt_compile_progress(j, "pack", i + 1, j->sites);
+    }
+    for (size_t i = 0; e == BT_OK && i < j->tensors; i++) (void)bt_pkg_writer_tensor(j->w, &j->tensor[i]); /* failures stay for finish */
+    for (size_t i = 0; e == BT_OK && i < j->sites; i++) (void)bt_pkg_writer_site(j->w, &j->site[i]);
+    return e;
+}

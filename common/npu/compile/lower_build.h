@@ -1,0 +1,42 @@
+#ifndef BT_NPU_LOWER_BUILD_H
+#define BT_NPU_LOWER_BUILD_H
+#include "npu/compile/lower.h"
+
+/* What the ways of lowering share: a list of instructions whose operands are values, turned into offsets at
+ * the end. A value lives from the first instruction that names it to the last. */
+typedef struct bt_lower_value { uint32_t name; size_t bytes; } bt_lower_value;     /* name: bt_pkg_value */
+
+typedef struct bt_lower_build {
+    const bt_lower_in *in;
+    size_t ops;                             /* of the graph, without the tail where out is 0 */
+    bt_pkg_inst *inst; size_t insts, insts_cap;
+    bt_lower_value *value; size_t values, values_cap;
+    uint32_t *tensor_value;                 /* [graph tensors]: its value, or BT_PKG_NONE while nothing wrote it */
+    bool too_large;                         /* a value does not fit size_t */
+} bt_lower_build;
+
+/* Rows in an instruction's output (is_out: rows of OUT). */
+size_t   bt_lower_build_rows(const bt_lower_build *b, bool is_out);
+/* A value of `rows` rows of stride bytes; its number, to be an operand. */
+uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, size_t stride);
+uint32_t bt_lower_build_bytes(bt_lower_build *b, uint32_t name, size_t bytes);
+/* One more instruction for graph operator `op`: layer, cluster, out_rows, group 1, tensor and site NONE,
+ * params 0 and no operands are set; the caller fills in the rest, in0, in1, out, aux with the numbers of
+ * values or BT_PKG_NOWHERE. Valid until the next call. */
+bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op);
+/* The value of a graph's tensor in f32 rows, made on first use; BT_PKG_NOWHERE for what is not in the arena. */
+uint64_t bt_lower_build_tensor(bt_lower_build *b, uint32_t tensor);
+/* A new value for a graph's tensor, rows of width elements of elem_bytes; from now on the tensor's. */
+uint64_t bt_lower_build_renew(bt_lower_build *b, uint32_t tensor, size_t elem_bytes);
+/* An operator as one instruction of the companion over f32 rows. */
+void     bt_lower_build_companion(bt_lower_build *b, size_t graph_op);
+/* The linears from graph operator i on that read one input on the same unit, at most BT_PKG_MAX_GROUP: how many. */
+size_t   bt_lower_build_group(const bt_lower_build *b, size_t i);
+/* QUANTISE of a group's input (f32 rows), on the companion, or what `op` says: planes, lo plane, shadow. The
+ * linears' operands. */
+typedef struct bt_lower_planes { uint64_t hi, lo, shadow; uint32_t site, stride; } bt_lower_planes;
+bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op, uint64_t input, uint32_t input_stride);
+
+/* lower_int.c: the whole graph for npu_ops all. BT_EARG naming an operator that is not on the NPU. */
+bt_err bt_lower_int(bt_lower_build *b, bt_fault *fault);
+#endif

@@ -1,0 +1,206 @@
+/* Asking the profile about each operator, and clustering what it takes. */
+#include "npu/compile/offload.h"
+#include "npu/compile/clusters.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_WHY = sizeof ((bt_pkg_fallback *)0)->why, MAX_K = 131071 }; /* 127 * 127 * MAX_K fits the accumulator */
+
+static bool is_asked(const bt_op *op, uint32_t npu_ops)
+{
+    if (op->kind == BT_OP_LINEAR) return true;
+    if (npu_ops != BT_PKG_OPS_ALL || bt_profile_is_move(op->kind)) return false;
+    return op->kind != BT_OP_ROTATE || op->layer != BT_GRAPH_NO_LAYER; /* outside layers it belongs to the embedding */
+}
+
+bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site, size_t k)
+{
+    const uint8_t can = profile->op[BT_OP_LINEAR];
+    const unsigned bits = recipe->input_bits[site];
+    why[0] = 0;
+    if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
+    else if (!(can & (bits == 16 ? BT_PROFILE_INT16 : BT_PROFILE_INT8))) snprintf(why, MAX_WHY, "%u-bit inputs at %s", bits, bt_site_kind_name(site));
+    else if (recipe->weight_bits == 4 && !(can & BT_PROFILE_INT4)) snprintf(why, MAX_WHY, "4-bit weights");
+    else if (k > MAX_K) snprintf(why, MAX_WHY, "%zu inputs, an accumulator takes %d", k, MAX_K);
+    return !why[0];
+}
+
+/* Why the profile cannot run it; "" when it can. */
+static void why_not(char *why, const bt_graph *g, const bt_op *op, const bt_profile *profile, const bt_recipe *recipe)
+{
+    const uint8_t can = profile->op[op->kind];
+    why[0] = 0;
+    if (op->kind == BT_OP_LINEAR)
+        (void)bt_offload_linear(why, profile, recipe, (bt_site_kind)bt_pkg_site_of(op->weight), g->tensor[op->in[0]].width);
+    else if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
+    else if (!(can & (profile->output_bits == 8 ? BT_PROFILE_INT8 : BT_PROFILE_INT16)))
+        snprintf(why, MAX_WHY, "%u-bit values", (unsigned)profile->output_bits);
+}
+
+static bt_err record(bt_offload *p, const bt_op *op, const char *why, uint64_t macs, bt_fault *fault)
+{
+    const char *name = bt_op_name(op->kind);
+    size_t i = 0;
+    while (i < p->fallbacks && (strcmp(p->fallback[i].op, name) || strcmp(p->fallback[i].why, why))) i++;
+    if (i == BT_OFFLOAD_MAX_FALLBACKS) return bt_fail(fault, BT_ELIMIT, "more than %zu reasons for fallbacks", i);
+    if (i == p->fallbacks) {
+        snprintf(p->fallback[i].op, sizeof p->fallback[i].op, "%s", name);
+        snprintf(p->fallback[i].why, sizeof p->fallback[i].why, "%s", why);
+        p->fallbacks++;
+    }
+    p->fallback[i].count++;
+    p->fallback[i].macs_per_row += macs;
+    return BT_OK;
+}
+
+/* ---- the graph as nodes that read from nodes ----
+ * Tensors are written in place, so an operator comes after the last writer of what it reads and writes, and after the readers of what it
+ * writes. Only the last writer and the readers since then are kept for a tensor. */
+
+typedef struct users { uint32_t writer, reader[8]; uint32_t readers; bool written; } users;
+
+typedef struct edges {
+    const bt_graph *g;
+    users *of;                  /* [tensors] */
+    uint32_t *input;            /* [ops * MAX_INPUTS] */
+    bt_clusters_node *node;    /* [ops] */
+} edges;
+enum { MAX_INPUTS = 32, MAX_READERS = sizeof ((users *)0)->reader / sizeof(uint32_t) };
+
+static void after(bt_clusters_node *node, uint32_t *list, uint32_t before)
+{
+    for (size_t i = 0; i < node->inputs; i++)
+        if (list[i] == before) return;
+    list[node->inputs++] = before;
+}
+
+static bt_err connect(edges *e, uint32_t v, bt_fault *fault)
+{
+    const bt_op *op = &e->g->op[v];
+    uint32_t *list = e->input + (size_t)v * MAX_INPUTS;
+    bt_clusters_node *node = &e->node[v];
+    node->input = list;
+    for (int i = 0; i < 2; i++) {
+        if (op->in[i] == BT_GRAPH_NO_TENSOR) continue;
+        users *u = &e->of[op->in[i]];
+        if (u->written) after(node, list, u->writer);
+        if (u->readers == MAX_READERS) return bt_fail(fault, BT_ELIMIT, "tensor '%s' has too many readers", e->g->tensor[op->in[i]].name);
+        u->reader[u->readers++] = v;
+    }
+    users *u = &e->of[op->out];
+    if (u->written) after(node, list, u->writer);
+    for (uint32_t i = 0; i < u->readers; i++)
+        if (u->reader[i] != v) after(node, list, u->reader[i]);
+    u->written = true;
+    u->writer = v;
+    u->readers = 0;
+    return BT_OK;
+}
+
+static bt_err cluster_all(bt_offload *p, edges *e, const bt_bind *row, bt_fault *fault)
+{
+    bt_err err = BT_OK;
+    for (uint32_t v = 0; v < p->ops; v++) {
+        if ((err = connect(e, v, fault)) < 0) return err;
+        e->node[v].npu = p->on_npu[v];
+        if ((err = bt_formula_eval(&e->node[v].macs, e->g->op[v].macs, row, fault)) < 0) return err;
+    }
+    return bt_clusters_find(p->cluster, &p->clusters, e->node, p->ops, 0, fault);
+}
+
+static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe, uint32_t npu_ops,
+                      const bt_bind *row, bt_fault *fault)
+{
+    char why[MAX_WHY];
+    p->npu_ops = npu_ops;
+    for (size_t i = 0; i < g->ops && p->npu_ops == BT_PKG_OPS_ALL; i++) {
+        if (!is_asked(&g->op[i], npu_ops)) continue;
+        why_not(why, g, &g->op[i], profile, recipe);
+        if (why[0]) p->npu_ops = BT_PKG_OPS_LINEAR;
+    }
+    for (size_t i = 0; i < g->ops; i++) {
+        uint64_t macs;
+        bt_err e;
+        if (!is_asked(&g->op[i], npu_ops)) continue;
+        why_not(why, g, &g->op[i], profile, recipe);
+        if (!why[0] && !is_asked(&g->op[i], p->npu_ops)) snprintf(why, sizeof why, "an operator beside it is missing");
+        p->on_npu[i] = !why[0];
+        if (!why[0]) continue;
+        if ((e = bt_formula_eval(&macs, g->op[i].macs, row, fault)) < 0 || (e = record(p, &g->op[i], why, macs, fault)) < 0) return e;
+    }
+    return BT_OK;
+}
+
+bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe, uint32_t npu_ops,
+                        size_t ctx_tokens, bt_fault *fault)
+{
+    const bt_bind row = { { 1, 1, ctx_tokens, 1 } };
+    bt_profile host;
+    edges ed = { .g = g };
+    bt_err e = BT_OK;
+    if (!profile) {
+        if ((e = bt_profile_load(&host, NULL, fault)) < 0) return e;
+        profile = &host;
+    }
+    bt_offload *p = calloc(1, sizeof *p);
+    ed.of = calloc(g->tensors + 1, sizeof *ed.of);
+    ed.input = calloc((g->ops + 1) * MAX_INPUTS, sizeof *ed.input);
+    ed.node = calloc(g->ops + 1, sizeof *ed.node);
+    if (!p || !ed.of || !ed.input || !ed.node || !(p->on_npu = calloc(g->ops + 1, 1)) ||
+        !(p->cluster = calloc(g->ops + 1, sizeof *p->cluster))) {
+        e = bt_fail(fault, BT_ENOMEM, "placing %zu operators", g->ops);
+        goto out;
+    }
+    p->ops = g->ops;
+    if ((e = ask_all(p, g, profile, recipe, npu_ops, &row, fault)) < 0) goto out;
+    if ((e = cluster_all(p, &ed, &row, fault)) < 0) goto out;
+    *ret = p;
+    p = NULL;
+out:
+    free(ed.of);
+    free(ed.input);
+    free(ed.node);
+    bt_offload_free(p);
+    return e;
+}
+
+void bt_offload_free(bt_offload *p)
+{
+    if (!p) return;
+    free(p->on_npu);
+    free(p->cluster);
+    free(p);
+}
+
+bt_err bt_offload_macs(uint64_t *ret_npu, uint64_t *ret_companion, const bt_offload *p, const bt_graph *g, const bt_bind *b, bt_fault *fault)
+{
+    uint64_t sum[2] = { 0, 0 };
+    for (size_t i = 0; i < p->ops; i++) {
+        uint64_t macs;
+        const bt_err e = bt_formula_eval(&macs, g->op[i].macs, b, fault);
+        if (e < 0) return e;
+        if (__builtin_add_overflow(sum[p->on_npu[i]], macs, &sum[p->on_npu[i]]))
+            return bt_fail(fault, BT_ELIMIT, "the sum of multiply-accumulates does not fit");
+    }
+    *ret_npu = sum[1];
+    *ret_companion = sum[0];
+    return BT_OK;
+}
+
+bt_err bt_offload_require(const bt_pkg_fallback *list, size_t n, bt_fault *fault)
+{
+    char text[200] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t room = sizeof text - at;
+        const int len = snprintf(text + at, room, "%s%s %u x (%s)", i ? ", " : "", list[i].op, (unsigned)list[i].count, list[i].why);
+        if (len < 0 || (size_t)len >= room - 12) { /* room for the rest's count */
+            snprintf(text + at, room, "%s%zu more", i ? ", " : "", n - i);
+            break;
+        }
+        at += (size_t)len;
+    }
+    return n ? bt_fail(fault, BT_EARG, "would not run on the NPU: %s", text) : BT_OK;
+}

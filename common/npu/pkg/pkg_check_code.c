@@ -1,0 +1,478 @@
+/* The check of a package file, part three: the programs. Each is walked once as the executor would, with the values that lie in the arena
+ * in place of their contents: an instruction may only read what an earlier one wrote, in the same form, shape and unit, unless something
+ * has been written over it since; it may only touch the arena inside a place of the plan that is alive, and its operands overlap only where
+ * it works in place. So the executor meets no operand, index, width or list of shadow entries that this file has not seen before. */
+#include "npu/pkg/pkg_private.h"
+#include "model/packed.h"
+#include "npu/pkg/recipe.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Forms of a value. RESIDUAL: s32 in units of residual_scale; WIDE: s32 in units of a site's scale; PLANES: s8, or hi and lo, and the shadow. */
+typedef enum form { NOTHING, F32, RESIDUAL, WIDE, S16, PLANES } form;
+
+typedef struct area { uint64_t at, bytes; } area;
+typedef struct value {
+    form form;
+    uint8_t out_rows;
+    uint32_t width, stride, site; /* site: of WIDE and PLANES, else NONE */
+    area part[3];                 /* rows; of PLANES also lo and aux (no bytes: not there) */
+} value;
+
+typedef enum tensor_rule { NO_TENSOR, HEAD_NORM, MATRIX, F16_MATRIX, SCALED, ANY_NORM } tensor_rule;
+typedef struct op_rule {
+    uint8_t in0, in1, out;        /* forms; NOTHING: no such operand */
+    uint8_t tensor;
+    bool site, in_place, params, heads, by_layer;
+} op_rule;
+
+/* Indexed by op; from BT_PKG_LINEAR on in npu_rules. ANY_NORM: its weight or NONE. SCALED: an integer linear, for its output's scale. */
+static const op_rule companion_rules[] = {
+    [BT_PKG_EMBED] = {.out = F32},
+    [BT_PKG_ROTATE] = {.in0 = F32, .out = F32, .in_place = true},
+    [BT_PKG_RMSNORM] = {.in0 = F32, .out = F32, .tensor = ANY_NORM},
+    [BT_PKG_LINEAR_F16] = {.in0 = F32, .out = F32, .tensor = F16_MATRIX},
+    [BT_PKG_QK_NORM] = {.in0 = F32, .out = F32, .tensor = HEAD_NORM, .in_place = true, .heads = true, .by_layer = true},
+    [BT_PKG_ROPE] = {.in0 = F32, .out = F32, .in_place = true, .heads = true, .by_layer = true},
+    [BT_PKG_KV_STORE] = {.in0 = F32, .in1 = F32, .by_layer = true},
+    [BT_PKG_ATTENTION] = {.in0 = F32, .out = F32, .by_layer = true},
+    [BT_PKG_ADD] = {.in0 = F32, .in1 = F32, .out = F32, .in_place = true},
+    [BT_PKG_SILU_MUL] = {.in0 = F32, .in1 = F32, .out = F32, .in_place = true},
+    [BT_PKG_SELECT_ROWS] = {.in0 = F32, .out = F32}, /* or RESIDUAL both */
+    [BT_PKG_QUANTISE] = {.in0 = F32, .out = PLANES, .site = true},
+    [BT_PKG_QUANTISE32] = {.in0 = F32, .out = RESIDUAL},
+    [BT_PKG_DEQUANTISE16] = {.in0 = S16, .out = F32, .tensor = SCALED},
+};
+static const op_rule npu_rules[] = {
+    [BT_PKG_LINEAR - 64] = {.in0 = PLANES, .out = F32, .tensor = MATRIX, .site = true},
+    [BT_PKG_INT_LINEAR - 64] = {.in0 = PLANES, .out = S16, .tensor = MATRIX, .site = true},
+    [BT_PKG_INT_RMSNORM - 64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = true, .params = true},
+    [BT_PKG_INT_QK_NORM - 64] = {.in0 = S16, .out = S16, .tensor = HEAD_NORM, .in_place = true, .params = true, .heads = true, .by_layer = true},
+    [BT_PKG_INT_ROPE - 64] = {.in0 = S16, .out = S16, .in_place = true, .heads = true, .by_layer = true},
+    [BT_PKG_INT_ATTENTION - 64] = {.in0 = S16, .out = S16, .params = true, .by_layer = true},
+    [BT_PKG_INT_ROTATE - 64] = {.in0 = S16, .out = WIDE, .site = true, .params = true},
+    [BT_PKG_INT_SILU_MUL - 64] = {.in0 = S16, .in1 = S16, .out = WIDE, .site = true, .params = true},
+    [BT_PKG_INT_ADD - 64] = {.in0 = RESIDUAL, .in1 = S16, .out = RESIDUAL, .tensor = SCALED, .in_place = true, .params = true},
+    [BT_PKG_INT_SPLIT - 64] = {.in0 = WIDE, .out = PLANES, .site = true},
+};
+
+static const op_rule *rule_of(uint32_t op)
+{
+    if (op >= 1 && op < sizeof companion_rules / sizeof *companion_rules) return &companion_rules[op];
+    return op >= BT_PKG_LINEAR && op - BT_PKG_LINEAR < sizeof npu_rules / sizeof *npu_rules ? &npu_rules[op - BT_PKG_LINEAR] : NULL;
+}
+
+static uint32_t elem_bytes(uint32_t f) { return f == S16 ? 2 : f == PLANES ? 1 : 4; }
+
+typedef struct begin { uint32_t first_inst, index; } begin;
+
+/* One walk over a program. */
+typedef struct walk {
+    const bt_pkg *pkg;
+    const bt_pkg_header *h;
+    const bt_pkg_program *prog;
+    const bt_pkg_place *place;
+    begin *order;                    /* places by first_inst */
+    uint32_t live[BT_PKG_MAX_LIVE], lives, next; /* places alive at `at`; the next to come in order */
+    value val[BT_PKG_MAX_LIVE]; uint32_t vals;
+    uint32_t program, at;                   /* for messages */
+    uint32_t layer, stored;                 /* the layer of the last instruction that had one; layers whose KV is stored */
+    bool layered, tail, logits;             /* in the layers; past them; logits were written */
+    bt_fault *fault;
+} walk;
+
+__attribute__((format(printf, 2, 3))) static bt_err bad(const walk *w, const char *fmt, ...);
+static bt_err bad(const walk *w, const char *fmt, ...)
+{
+    char what[160];
+    const bt_pkg_inst *in = (const bt_pkg_inst *)bt_pkg_const_at(w->pkg, w->prog->code) + w->at;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    return bt_fail(w->fault, BT_EFORMAT, "program %u, instruction %u (%s): %s", w->program, w->at, bt_pkg_op_name((bt_pkg_op)in->op), what);
+}
+
+/* ---- the plan ---- */
+
+static bool overlap(area a, area b) { return a.bytes && b.bytes && a.at < b.at + b.bytes && b.at < a.at + a.bytes; }
+static bool inside(area a, area b) { return a.at >= b.at && a.at + a.bytes <= b.at + b.bytes; }
+static area place_area(const bt_pkg_place *p) { return (area){p->offset, p->bytes}; }
+
+/* Places are alive from first_inst to last_inst. Lets those begin that begin at w->at, after the ones that are over have gone,
+ * with the values in them. */
+static bt_err move_plan(walk *w)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < w->lives; i++) {
+        const bt_pkg_place *p = &w->place[w->live[i]];
+        if (p->last_inst >= w->at) {
+            w->live[kept++] = w->live[i];
+            continue;
+        }
+        for (uint32_t v = 0; v < w->vals;)
+            if (overlap(w->val[v].part[0], place_area(p))) w->val[v] = w->val[--w->vals];
+            else v++;
+    }
+    w->lives = kept;
+    for (; w->next < w->prog->places && w->order[w->next].first_inst == w->at; w->next++) {
+        const uint32_t index = w->order[w->next].index;
+        const bt_pkg_place *p = &w->place[index];
+        for (uint32_t i = 0; i < w->lives; i++)
+            if (overlap(place_area(p), place_area(&w->place[w->live[i]])))
+                return bt_fail(w->fault, BT_EFORMAT, "program %u: places %u and %u overlap while both are alive", w->program, index, w->live[i]);
+        if (w->lives == BT_PKG_MAX_LIVE)
+            return bt_fail(w->fault, BT_EFORMAT, "program %u: more than %d places alive at once", w->program, BT_PKG_MAX_LIVE);
+        w->live[w->lives++] = index;
+    }
+    return BT_OK;
+}
+
+static int by_first_inst(const void *a, const void *b)
+{
+    const begin *x = a, *y = b;
+    if (x->first_inst != y->first_inst) return x->first_inst < y->first_inst ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static bt_err check_plan(walk *w)
+{
+    const bt_pkg_program *g = w->prog;
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < g->places; i++) {
+        const bt_pkg_place *p = &w->place[i];
+        if (!p->name || p->name >= BT_PKG_VALUES || p->reserved || p->first_inst > p->last_inst || p->last_inst >= g->insts || !p->bytes ||
+            p->offset % BT_PKG_ALIGN || p->offset > g->arena_bytes || p->bytes > g->arena_bytes - p->offset)
+            return bt_fail(w->fault, BT_EFORMAT, "program %u: place %u (%s): instructions %u to %u, offset %llu, %llu bytes", w->program, i,
+                           bt_pkg_value_name(p->name), p->first_inst, p->last_inst, (unsigned long long)p->offset,
+                           (unsigned long long)p->bytes);
+        if (p->offset + p->bytes > peak) peak = p->offset + p->bytes;
+        w->order[i] = (begin){p->first_inst, i};
+    }
+    if (bt_pkg_align(peak) != g->arena_bytes)
+        return bt_fail(w->fault, BT_EFORMAT, "program %u: arena_bytes %llu, and its plan reaches %llu", w->program,
+                       (unsigned long long)g->arena_bytes, (unsigned long long)peak);
+    qsort(w->order, g->places, sizeof *w->order, by_first_inst);
+    return BT_OK;
+}
+
+static bool in_live_place(const walk *w, area a)
+{
+    for (uint32_t i = 0; i < w->lives; i++)
+        if (inside(a, place_area(&w->place[w->live[i]]))) return true;
+    return false;
+}
+
+/* ---- what an instruction names beside the arena ---- */
+
+static const bt_pkg_tensor *tensor_of(const walk *w, uint32_t index)
+{
+    return index < w->h->tensors.count && bt_pkg_tensors(w->pkg)[index].n ? &bt_pkg_tensors(w->pkg)[index] : NULL;
+}
+
+static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *r)
+{
+    const bt_pkg_tensor *t = tensor_of(w, in->tensor);
+    if (r->tensor == NO_TENSOR || (r->tensor == ANY_NORM && in->tensor == BT_PKG_NONE))
+        return in->tensor == BT_PKG_NONE ? BT_OK : bad(w, "tensor %u, and it takes none", in->tensor);
+    if (!t) return bad(w, "tensor %u is not there", in->tensor);
+    if (t->layer != in->layer) return bad(w, "tensor %u is of layer %d", in->tensor, (int)t->layer);
+    const bool vector = bt_pkg_is_vector(t->weight), head = t->weight == BT_WEIGHT_Q_NORM || t->weight == BT_WEIGHT_K_NORM;
+    bool fits = false;
+    switch ((tensor_rule)r->tensor) {
+    case NO_TENSOR: break;
+    case ANY_NORM: fits = vector && !head && in->out_width == t->n; break;
+    case HEAD_NORM: fits = head; break; /* n is head_dim */
+    case MATRIX: fits = !vector && t->bits != 16 && in->site == t->site && in->in_width == t->k && in->out_width == t->n; break;
+    case F16_MATRIX: fits = !vector && t->bits == 16 && in->in_width == t->k && in->out_width == t->n; break;
+    case SCALED: fits = !vector && t->mult != BT_PKG_NONE && in->out_width == t->n; break;
+    }
+    if (fits && in->op == BT_PKG_INT_LINEAR) fits = t->mult != BT_PKG_NONE;
+    if (fits && (in->op == BT_PKG_INT_RMSNORM || in->op == BT_PKG_INT_QK_NORM)) fits = t->norm_q != BT_PKG_NONE;
+    return fits ? BT_OK : bad(w, "tensor %u (%s, %u x %u, %u bits) does not fit", in->tensor, bt_weight_name((bt_weight)t->weight), t->n, t->k,
+                              t->bits);
+}
+
+static bt_err check_site(const walk *w, const bt_pkg_inst *in, const op_rule *r)
+{
+    if (!r->site) return in->site == BT_PKG_NONE ? BT_OK : bad(w, "site %u, and it takes none", in->site);
+    if (in->site >= w->h->sites.count) return bad(w, "site %u is not there", in->site);
+    const bt_pkg_site *s = &bt_pkg_sites(w->pkg)[in->site];
+    if (!s->k) return bad(w, "site %u is not there", in->site);
+    if (s->layer != in->layer) return bad(w, "site %u is of layer %d", in->site, (int)s->layer);
+    if (s->k != in->in_width) return bad(w, "in_width %u, and site %u has %u", in->in_width, in->site, s->k);
+    return BT_OK;
+}
+
+static bt_err check_params(const walk *w, const bt_pkg_inst *in, const op_rule *r)
+{
+    if (!r->params) return !in->params || in->params == BT_PKG_NONE ? BT_OK : bad(w, "params, and it takes none");
+    if (in->params >= w->h->consts.count || bt_pkg_consts(w->pkg)[in->params].bytes != sizeof(bt_pkg_int_params))
+        return bad(w, "params %llu", (unsigned long long)in->params);
+    const bt_pkg_int_params *q = bt_pkg_const_at(w->pkg, (uint32_t)in->params);
+    for (int i = 0; i < 4; i++) {
+        /* A norm's m[0] is a weight and s[0] its shift, not a multiplier. */
+        const bool is_weight = (in->op == BT_PKG_INT_RMSNORM || in->op == BT_PKG_INT_QK_NORM) && i == 0;
+        if (is_weight ? q->m[i] == INT32_MIN : q->m[i] && q->m[i] < 1 << 30) return bad(w, "params: m[%d] %d", i, q->m[i]);
+        if (q->s[i] > (is_weight ? 32 : 62)) return bad(w, "params: s[%d] %u", i, q->s[i]);
+    }
+    if (q->k_shift < -16 || q->k_shift > 30 || q->v_shift < -16 || q->v_shift > 30) return bad(w, "params: k_shift %d, v_shift %d", q->k_shift, q->v_shift);
+    if (q->eps < 0 || q->eps >= INT64_C(1) << 62) return bad(w, "params: eps");
+    for (size_t i = 0; i < sizeof q->reserved; i++)
+        if (q->reserved[i] || q->zero) return bad(w, "params: reserved");
+    return BT_OK;
+}
+
+/* Layers ascend; what stands outside them comes before or after all of them. */
+static bt_err check_layer(walk *w, const bt_pkg_inst *in, const op_rule *r)
+{
+    if (in->layer == UINT32_MAX) {
+        if (r->by_layer) return bad(w, "outside a layer");
+        if (w->layered) w->tail = true;
+        return BT_OK;
+    }
+    if (in->layer >= w->h->layers || w->tail || (w->layered && in->layer < w->layer)) return bad(w, "layer %u", in->layer);
+    w->layer = in->layer;
+    w->layered = true;
+    if (in->op == BT_PKG_KV_STORE) {
+        if (in->layer != w->stored) return bad(w, "layer %u, and %u is to come", in->layer, w->stored);
+        w->stored++;
+    }
+    if ((in->op == BT_PKG_ATTENTION || in->op == BT_PKG_INT_ATTENTION) && in->layer + 1 != w->stored)
+        return bad(w, "before the layer's keys and values are stored");
+    return BT_OK;
+}
+
+/* arg, and widths that no tensor or site decides. */
+static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const op_rule *r)
+{
+    const bt_pkg_header *h = w->h;
+    const uint32_t q = h->heads * h->head_dim, kv = h->kv_heads * h->head_dim;
+    bool arg = !in->arg, width = in->in_width == in->out_width;
+    switch (in->op) {
+    case BT_PKG_EMBED: width = in->out_width == h->dim; break;
+    case BT_PKG_ROTATE:
+        arg = (in->arg == 1 && h->r1.base) || (in->arg == 2 && h->r2.base);
+        width = width && in->out_width == (in->arg == 1 ? h->dim : q);
+        break;
+    case BT_PKG_INT_ROTATE:
+        arg = !in->arg || (in->arg == 2 && h->r2.base);
+        width = width && (!in->arg || in->out_width == q);
+        break;
+    case BT_PKG_RMSNORM:
+    case BT_PKG_INT_RMSNORM: width = width && in->out_width == h->dim; break;
+    case BT_PKG_KV_STORE: width = in->in_width == kv; break;
+    case BT_PKG_ATTENTION:
+    case BT_PKG_INT_ATTENTION: width = width && in->out_width == q; break;
+    case BT_PKG_LINEAR:
+    case BT_PKG_LINEAR_F16:
+    case BT_PKG_INT_LINEAR: /* by its tensor */
+        width = in->macs_per_row == (uint64_t)in->in_width * in->out_width;
+        break;
+    default: break;
+    }
+    if (r->heads) {
+        arg = in->arg == h->heads || in->arg == h->kv_heads;
+        width = width && in->out_width == in->arg * h->head_dim;
+    }
+    if (!arg) return bad(w, "arg %u", in->arg);
+    return width ? BT_OK : bad(w, "in_width %u, out_width %u, or macs_per_row", in->in_width, in->out_width);
+}
+
+static bool is_linear(const bt_pkg_inst *in)
+{
+    return in->op == BT_PKG_LINEAR || in->op == BT_PKG_LINEAR_F16 || in->op == BT_PKG_INT_LINEAR;
+}
+
+static uint64_t rows_of(const walk *w, uint32_t out_rows) { return out_rows ? w->prog->out : w->prog->seq; }
+
+static bt_err check_group(const walk *w, const bt_pkg_inst *in)
+{
+    if (!in->group || in->group > BT_PKG_MAX_GROUP || (in->group > 1 && !is_linear(in)) || in->group > w->prog->insts - w->at)
+        return bad(w, "group %u", in->group);
+    for (uint32_t i = 1; i < in->group; i++) {
+        const bt_pkg_inst *b = &in[i];
+        if (b->op != in->op || b->group != 1 || b->layer != in->layer || b->site != in->site || b->in_width != in->in_width ||
+            b->in0 != in->in0 || b->in1 != in->in1 || b->aux != in->aux || b->in_stride != in->in_stride || b->out_rows != in->out_rows)
+            return bad(w, "group %u, and the instruction %u further is not like it", in->group, i);
+        for (uint32_t k = 0; k < i; k++) {
+            const area x = {in[k].out, rows_of(w, in->out_rows) * in[k].out_stride}, y = {b->out, rows_of(w, in->out_rows) * b->out_stride};
+            if (in[k].out == BT_PKG_NOWHERE || b->out == BT_PKG_NOWHERE || overlap(x, y))
+                return bad(w, "group %u, and outputs %u and %u overlap or one is no output", in->group, k, i);
+        }
+    }
+    return BT_OK;
+}
+
+/* ---- the arena ---- */
+
+static bt_err check_area(const walk *w, const char *name, area a)
+{
+    if (a.at % BT_PKG_ALIGN || a.at > w->prog->arena_bytes || a.bytes > w->prog->arena_bytes - a.at)
+        return bad(w, "%s %llu and its %llu bytes are not in the arena", name, (unsigned long long)a.at, (unsigned long long)a.bytes);
+    return in_live_place(w, a) ? BT_OK : bad(w, "%s lies in no place that is alive", name);
+}
+
+/* The value that lies at `at` as this instruction reads it. */
+static bt_err read_value(const walk *w, const value **ret, const char *name, const bt_pkg_inst *in, uint64_t at, uint32_t f, uint32_t stride,
+                         bool out_rows)
+{
+    for (uint32_t i = 0; i < w->vals; i++) {
+        const value *v = &w->val[i];
+        if (v->part[0].at != at || v->form != (form)f) continue;
+        if (v->width != in->in_width || v->stride != stride || v->out_rows != out_rows)
+            return bad(w, "%s has %u elements in rows of %u bytes, and not %u in %u, or other rows", name, v->width, v->stride, in->in_width, stride);
+        if ((f == WIDE || f == PLANES) && v->site != in->site) return bad(w, "%s is in units of site %u", name, v->site);
+        const uint64_t lo = v->part[1].bytes ? v->part[1].at : BT_PKG_NOWHERE, aux = v->part[2].bytes ? v->part[2].at : BT_PKG_NOWHERE;
+        if (f == PLANES && (in->in1 != lo || in->aux != aux)) return bad(w, "in1 or aux is not the one that was written with %s", name);
+        bt_err e = BT_OK;
+        for (int k = 0; k < 3 && e == BT_OK; k++)
+            if (v->part[k].bytes) e = check_area(w, name, v->part[k]);
+        *ret = v;
+        return e;
+    }
+    return bad(w, "%s: no value of its kind was written there", name);
+}
+
+/* What the instruction writes. */
+static bt_err plan_output(const walk *w, value *ret, const bt_pkg_inst *in, uint32_t f)
+{
+    const uint64_t rows = rows_of(w, in->out_rows), size = elem_bytes(f);
+    value v = {.form = (form)f, .out_rows = in->out_rows, .width = in->out_width, .stride = in->out_stride, .site = BT_PKG_NONE};
+    if (!in->out_width || (f == PLANES ? in->out_stride < in->out_width || in->out_stride % BT_PKG_ALIGN : in->out_stride != in->out_width * size))
+        return bad(w, "out_width %u in rows of out_stride %u bytes", in->out_width, in->out_stride);
+    v.part[0] = (area){in->out, rows * in->out_stride};
+    if (f == WIDE || f == PLANES) v.site = in->site;
+    if (f == PLANES) {
+        const bt_pkg_site *s = &bt_pkg_sites(w->pkg)[in->site];
+        const bool shadow = s->shadow != BT_SHADOW_OFF && !s->pruned;
+        if (s->bits == 16) v.part[1] = (area){in->in1, rows * in->out_stride};
+        else if (in->in1 != BT_PKG_NOWHERE) return bad(w, "in1, and site %u has 8 bits", in->site);
+        if (shadow) v.part[2] = (area){in->aux, bt_pkg_shadow_bytes(rows, in->in_width)};
+        else if (in->aux != BT_PKG_NOWHERE) return bad(w, "aux, and site %u has no shadow", in->site);
+    }
+    *ret = v;
+    return BT_OK;
+}
+
+static bt_err write_value(walk *w, const value *v, const value *const *read, size_t reads, bool in_place)
+{
+    bt_err e;
+    static const char *const names[3] = {"out", "in1", "aux"};
+    for (int i = 0; i < 3; i++) {
+        const area a = v->part[i];
+        if (!a.bytes) continue;
+        if ((e = check_area(w, names[i], a)) < 0) return e;
+        for (int k = 0; k < i; k++)
+            if (overlap(a, v->part[k])) return bad(w, "%s overlaps %s", names[i], names[k]);
+        for (size_t r = in_place; r < reads; r++)
+            for (int k = 0; k < 3; k++)
+                if (overlap(a, read[r]->part[k])) return bad(w, "%s overlaps an input", names[i]);
+    }
+    for (uint32_t i = 0; i < w->vals;) {
+        /* One quantised input at a time: LLM.int8 keeps its columns outside the arena. */
+        bool over = v->form == PLANES && w->val[i].form == PLANES;
+        for (int k = 0; k < 9; k++) over = over || overlap(w->val[i].part[k / 3], v->part[k % 3]);
+        if (over) w->val[i] = w->val[--w->vals];
+        else i++;
+    }
+    if (w->vals == BT_PKG_MAX_LIVE) return bad(w, "more than %d values at once", BT_PKG_MAX_LIVE);
+    w->val[w->vals++] = *v;
+    return BT_OK;
+}
+
+static bt_err check_logits(walk *w, const bt_pkg_inst *in)
+{
+    if (w->logits || !in->out_rows || in->op == BT_PKG_INT_LINEAR || in->out_stride != in->out_width * 4) return bad(w, "logits");
+    w->logits = true;
+    return BT_OK;
+}
+
+static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
+{
+    bt_err e;
+    static const value none;
+    const value *read[2] = {&none, &none};
+    size_t reads = 0;
+    uint32_t from = r->in0, to = r->out;
+    const bool select = in->op == BT_PKG_SELECT_ROWS;
+    if (select && !in->out_rows) return bad(w, "out_rows 0");
+    if (select)
+        for (uint32_t i = 0; i < w->vals; i++)
+            if (w->val[i].part[0].at == in->in0 && w->val[i].form == RESIDUAL) from = to = RESIDUAL;
+    if (from == NOTHING && in->in0 != BT_PKG_NOWHERE) return bad(w, "in0, and it takes none");
+    if (r->in1 == NOTHING && from != PLANES && to != PLANES && in->in1 != BT_PKG_NOWHERE) return bad(w, "in1, and it takes none");
+    if (from != PLANES && to != PLANES && in->aux != BT_PKG_NOWHERE) return bad(w, "aux, and it takes none");
+    if (r->in_place && in->in0 != in->out) return bad(w, "in0 is not out, and it works in place");
+    if (r->in_place && !r->in1 && in->in_stride != in->out_stride) return bad(w, "in_stride is not out_stride, and it works in place");
+    if (from != NOTHING) {
+        const uint32_t stride = r->in_place ? in->out_stride : in->in_stride;
+        if ((e = read_value(w, &read[reads++], "in0", in, in->in0, from, stride, select ? false : in->out_rows)) < 0) return e;
+    }
+    if (r->in1 != NOTHING && (e = read_value(w, &read[reads++], "in1", in, in->in1, r->in1, in->in_stride, in->out_rows)) < 0) return e;
+    const bool head = is_linear(in) && tensor_of(w, in->tensor)->weight == BT_WEIGHT_OUTPUT;
+    if (to == NOTHING || in->out == BT_PKG_NOWHERE) {
+        if (in->out != BT_PKG_NOWHERE) return bad(w, "out, and it has none");
+        if (to == NOTHING) return BT_OK;
+        return head ? check_logits(w, in) : bad(w, "no out");
+    }
+    if (head) return bad(w, "the head's out is not the caller's logits");
+    value v = {.form = NOTHING};
+    if ((e = plan_output(w, &v, in, to)) < 0) return e;
+    return write_value(w, &v, read, reads, r->in_place);
+}
+
+/* ---- the walk ---- */
+
+static bt_err check_inst(walk *w, const bt_pkg_inst *in)
+{
+    bt_err e;
+    const op_rule *r = rule_of(in->op);
+    if (!r) return bad(w, "op %u", in->op);
+    if (in->unit != (in->op >= BT_PKG_LINEAR ? BT_PKG_NPU : BT_PKG_COMPANION)) return bad(w, "unit %u", in->unit);
+    if (w->h->npu_ops != BT_PKG_OPS_ALL && (in->op > BT_PKG_LINEAR || in->op == BT_PKG_QUANTISE32 || in->op == BT_PKG_DEQUANTISE16))
+        return bad(w, "needs npu_ops all");
+    if (in->op == BT_PKG_INT_ATTENTION && w->h->ctx_tokens > 131072) return bad(w, "ctx_tokens %u, it sums up to 131072", w->h->ctx_tokens);
+    if (in->out_rows > 1 || (in->out_rows && !w->prog->out)) return bad(w, "out_rows %u", in->out_rows);
+    if (in->out_rows && (in->op == BT_PKG_EMBED || r->by_layer)) return bad(w, "out_rows %u", in->out_rows);
+    if (in->cluster > w->prog->clusters) return bad(w, "cluster %u of %u", in->cluster, w->prog->clusters);
+    if ((e = check_layer(w, in, r)) < 0) return e;
+    if ((e = check_site(w, in, r)) < 0) return e;
+    if ((e = check_tensor(w, in, r)) < 0) return e;
+    if ((e = check_params(w, in, r)) < 0) return e;
+    if ((e = check_widths(w, in, r)) < 0) return e;
+    if ((e = check_group(w, in)) < 0) return e;
+    return check_operands(w, in, r);
+}
+
+static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
+{
+    bt_err e;
+    const bt_pkg_program *g = &bt_pkg_programs(p)[index];
+    const bt_pkg_inst *code = bt_pkg_const_at(p, g->code);
+    walk w = {.pkg = p, .h = bt_pkg_header_of(p), .prog = g, .place = bt_pkg_const_at(p, g->plan), .program = index, .fault = fault};
+    w.order = malloc(g->places * sizeof *w.order);
+    if (!w.order) return bt_fail(fault, BT_ENOMEM, "checking a package");
+    if ((e = check_plan(&w)) < 0) goto out;
+    for (w.at = 0; w.at < g->insts; w.at++) {
+        if ((e = move_plan(&w)) < 0) goto out;
+        if ((e = check_inst(&w, &code[w.at])) < 0) goto out;
+    }
+    if (w.stored != w.h->layers)
+        e = bt_fail(fault, BT_EFORMAT, "program %u stores keys and values of %u layers, not %u", index, w.stored, w.h->layers);
+    else if (w.logits != (g->out > 0))
+        e = bt_fail(fault, BT_EFORMAT, "program %u: out %u, and %s logits", index, g->out, w.logits ? "it writes" : "it writes no");
+out:
+    free(w.order);
+    return e;
+}
+
+bt_err bt_pkg_check_code(const bt_pkg *p, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    for (uint32_t i = 0; i < bt_pkg_header_of(p)->programs.count && e == BT_OK; i++) e = check_program(p, i, fault);
+    return e;
+}

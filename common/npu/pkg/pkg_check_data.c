@@ -1,0 +1,369 @@
+/* The check of a package file, part two: the header's fields, and tensors and sites with their constants: sizes exactly what the shape
+ * needs, floats finite, integers within the ranges in which the kernels are exact. */
+#include "npu/pkg/pkg_private.h"
+#include "kernels/kernels.h"
+#include "model/packed.h"
+#include "model/quant.h"
+#include "npu/pkg/recipe.h"
+
+#include <string.h>
+
+enum { MAX_K = 131071 }; /* int_kernels.h: no overflow up to here */
+
+static bool finite(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits & 0x7f800000u) != 0x7f800000u;
+}
+static bool positive(float x) { return finite(x) && x > 0; }
+static bool not_negative(float x) { return finite(x) && x >= 0; }
+/* Of a measured figure: NaN says that nobody measured. */
+static bool measured(float x) { return x != x || not_negative(x); }
+
+/* Zeros are compared as bytes: -0.0 is not what the writer puts where nothing is. */
+static bool same_bytes(const void *a, const void *b, size_t n) { return memcmp(a, b, n) == 0; }
+
+/* ---- one constant ---- */
+
+/* The constant of exactly these bytes; NULL: no such index, or another size. */
+static const void *const_of(const bt_pkg *p, uint32_t index, uint64_t bytes)
+{
+    if (index >= bt_pkg_header_of(p)->consts.count || bt_pkg_consts(p)[index].bytes != bytes) return NULL;
+    return bt_pkg_const_at(p, index);
+}
+
+static bool has_bytes(const bt_pkg *p, uint32_t index, uint64_t bytes) { return const_of(p, index, bytes) != NULL; }
+
+static bool has_floats(const bt_pkg *p, uint32_t index, uint64_t n, bool may_be_negative)
+{
+    const float *v = const_of(p, index, n * sizeof *v);
+    for (uint64_t i = 0; v && i < n; i++)
+        if (!finite(v[i]) || (!may_be_negative && v[i] < 0)) return false;
+    return v != NULL;
+}
+
+static bool has_signs(const bt_pkg *p, uint32_t index, uint64_t n)
+{
+    const int8_t *v = const_of(p, index, n);
+    for (uint64_t i = 0; v && i < n; i++)
+        if (v[i] != 1 && v[i] != -1) return false;
+    return v != NULL;
+}
+
+/* ---- header ---- */
+
+static bt_err check_rotation(const bt_pkg *p, const bt_pkg_rotation *r, const char *name, uint32_t width, uint32_t max_elems,
+                             bt_fault *fault)
+{
+    if (!r->base) {
+        if (r->log2 || r->h_base != BT_PKG_NONE || r->sign != BT_PKG_NONE || r->scale != 0 || r->blocks)
+            return bt_fail(fault, BT_EFORMAT, "%s: base 0 says there is none, other fields say there is", name);
+        return BT_OK;
+    }
+    if (r->base > 256 || r->log2 > 17 || (uint64_t)r->base << r->log2 > max_elems)
+        return bt_fail(fault, BT_EFORMAT, "%s: base %u, log2 %u", name, r->base, r->log2);
+    const uint64_t elems = (uint64_t)r->base << r->log2;
+    if (elems * r->blocks != width)
+        return bt_fail(fault, BT_EFORMAT, "%s: %u blocks of %llu, the row has %u", name, r->blocks, (unsigned long long)elems, width);
+    if (r->base == 1 ? r->h_base != BT_PKG_NONE : !has_signs(p, r->h_base, (uint64_t)r->base * r->base))
+        return bt_fail(fault, BT_EFORMAT, "%s: h_base", name);
+    if (r->sign != BT_PKG_NONE && !has_signs(p, r->sign, elems)) return bt_fail(fault, BT_EFORMAT, "%s: sign", name);
+    if (!positive(r->scale)) return bt_fail(fault, BT_EFORMAT, "%s: scale", name);
+    return BT_OK;
+}
+
+bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const struct { const char *name; uint32_t value, lo, hi; } field[] = {
+        {"rounding", h->rounding, BT_PKG_ROUND_HALF_UP, BT_PKG_ROUND_HALF_UP},
+        {"npu_ops", h->npu_ops, BT_PKG_OPS_LINEAR, BT_PKG_OPS_ALL},
+        {"flags", h->flags, 0, 15},
+        {"arch", h->arch, BT_ARCH_LLAMA, BT_ARCH_QWEN3},
+        {"layers", h->layers, 1, BT_MODEL_MAX_LAYERS},
+        {"dim", h->dim, 1, BT_MODEL_MAX_DIM},
+        {"ffn", h->ffn, 1, BT_MODEL_MAX_FFN},
+        {"heads", h->heads, 1, BT_MODEL_MAX_HEADS},
+        {"kv_heads", h->kv_heads, 1, h->heads},
+        {"head_dim", h->head_dim, 1, BT_MODEL_MAX_HEAD_DIM},
+        {"vocab", h->vocab, 1, BT_MODEL_MAX_VOCAB},
+        {"ctx_tokens", h->ctx_tokens, 1, BT_MODEL_MAX_CTX},
+        {"rope_dims", h->rope_dims, 1, h->head_dim},
+        {"max_seq", h->max_seq, 1, BT_MODEL_MAX_CTX},
+    };
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++)
+        if (field[i].value < field[i].lo || field[i].value > field[i].hi)
+            return bt_fail(fault, BT_EFORMAT, "header: %s %u, not %u to %u", field[i].name, field[i].value, field[i].lo, field[i].hi);
+    if (h->heads % h->kv_heads) return bt_fail(fault, BT_EFORMAT, "header: heads %u are no multiple of kv_heads %u", h->heads, h->kv_heads);
+    if (h->rope_dims % 2) return bt_fail(fault, BT_EFORMAT, "header: rope_dims %u is odd", h->rope_dims);
+    if (!not_negative(h->rms_eps)) return bt_fail(fault, BT_EFORMAT, "header: rms_eps");
+    if (!positive(h->attn_scale)) return bt_fail(fault, BT_EFORMAT, "header: attn_scale");
+    if (!positive(h->rope_base)) return bt_fail(fault, BT_EFORMAT, "header: rope_base");
+    if (!positive(h->rope_scale)) return bt_fail(fault, BT_EFORMAT, "header: rope_scale");
+    if (h->npu_ops == BT_PKG_OPS_ALL ? !positive(h->residual_scale) : h->residual_scale != 0)
+        return bt_fail(fault, BT_EFORMAT, "header: residual_scale");
+    return BT_OK;
+}
+
+static bt_err check_header(const bt_pkg *p, bt_fault *fault)
+{
+    bt_err e;
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_quant_info *q = bt_quant_find(h->embed_type);
+    if (!q || h->dim % q->block_elems) return bt_fail(fault, BT_EFORMAT, "header: embed_type %u (%s)", h->embed_type, bt_quant_type_name(h->embed_type));
+    if (!has_bytes(p, h->embed, (uint64_t)h->vocab * (h->dim / q->block_elems) * q->block_bytes))
+        return bt_fail(fault, BT_EFORMAT, "header: embed is not %u rows of %u in %s", h->vocab, h->dim, q->name);
+    const uint64_t angles = (uint64_t)h->ctx_tokens * (h->rope_dims / 2);
+    if (!has_floats(p, h->rope_cos, angles, true)) return bt_fail(fault, BT_EFORMAT, "header: rope_cos");
+    if (!has_floats(p, h->rope_sin, angles, true)) return bt_fail(fault, BT_EFORMAT, "header: rope_sin");
+    const bool all = h->npu_ops == BT_PKG_OPS_ALL;
+    if (all ? !has_bytes(p, h->rope_cos_q15, angles * 2) : h->rope_cos_q15 != BT_PKG_NONE)
+        return bt_fail(fault, BT_EFORMAT, "header: rope_cos_q15");
+    if (all ? !has_bytes(p, h->rope_sin_q15, angles * 2) : h->rope_sin_q15 != BT_PKG_NONE)
+        return bt_fail(fault, BT_EFORMAT, "header: rope_sin_q15");
+    if ((e = check_rotation(p, &h->r1, "r1", h->dim, BT_MODEL_MAX_DIM, fault)) < 0) return e;
+    return check_rotation(p, &h->r2, "r2", h->heads * h->head_dim, 32768, fault);
+}
+
+/* ---- tensors ---- */
+
+bool bt_pkg_is_vector(uint32_t weight)
+{
+    return weight >= BT_WEIGHT_ATTN_NORM && weight <= BT_WEIGHT_K_NORM;
+}
+
+void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, uint32_t *k)
+{
+    const uint32_t q = h->heads * h->head_dim, kv = h->kv_heads * h->head_dim;
+    uint32_t shape[2] = {0, 0};
+    switch (weight) {
+    case BT_WEIGHT_ATTN_NORM:
+    case BT_WEIGHT_FFN_NORM:
+    case BT_WEIGHT_OUT_NORM: shape[0] = h->dim, shape[1] = 1; break;
+    case BT_WEIGHT_Q_NORM:
+    case BT_WEIGHT_K_NORM: shape[0] = h->head_dim, shape[1] = 1; break;
+    case BT_WEIGHT_Q: shape[0] = q, shape[1] = h->dim; break;
+    case BT_WEIGHT_K:
+    case BT_WEIGHT_V: shape[0] = kv, shape[1] = h->dim; break;
+    case BT_WEIGHT_O: shape[0] = h->dim, shape[1] = q; break;
+    case BT_WEIGHT_GATE:
+    case BT_WEIGHT_UP: shape[0] = h->ffn, shape[1] = h->dim; break;
+    case BT_WEIGHT_DOWN: shape[0] = h->dim, shape[1] = h->ffn; break;
+    case BT_WEIGHT_OUTPUT: shape[0] = h->vocab, shape[1] = h->dim; break;
+    default: break;
+    }
+    *n = shape[0];
+    *k = shape[1];
+}
+
+/* What the kernels rely on: s8 in [-127, 127], s4 in [-7, 7], and colsum the sum of what they multiply, padding included.
+ * Sums run over 64 lanes (16 outputs of 4 inputs) so that compilers make vectors of them. */
+static bool weights_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels, uint64_t k4, uint32_t bits)
+{
+    if (bits == 8 && memchr(w, 0x80, (size_t)(panels * k4 * 64))) return false;
+    for (uint64_t p = 0; p < panels; p++) {
+        int32_t sum[64] = {0};
+        for (uint64_t g0 = 0; g0 < k4;) {
+            int16_t part[64] = {0};
+            unsigned bad = 0;
+            for (const uint64_t g1 = g0 + 255 < k4 ? g0 + 255 : k4; g0 < g1; g0++) { /* 255 * 127 fits s16 */
+                if (bits == 8) {
+                    for (int i = 0; i < 64; i++) part[i] = (int16_t)(part[i] + (int8_t)w[i]);
+                    w += 64;
+                } else {
+                    for (int i = 0; i < 32; i++) {
+                        const int lo = ((w[i] & 15) ^ 8) - 8, hi = ((w[i] >> 4) ^ 8) - 8;
+                        bad |= (lo == -8) | (hi == -8);
+                        part[2 * i] = (int16_t)(part[2 * i] + lo);
+                        part[2 * i + 1] = (int16_t)(part[2 * i + 1] + hi);
+                    }
+                    w += 32;
+                }
+            }
+            if (bad) return false;
+            for (int i = 0; i < 64; i++) sum[i] += part[i];
+        }
+        for (int j = 0; j < 16; j++)
+            if (colsum[16 * p + (uint64_t)j] != sum[4 * j] + sum[4 * j + 1] + sum[4 * j + 2] + sum[4 * j + 3]) return false;
+    }
+    return true;
+}
+
+#define BAD(what) bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): " what, i, bt_weight_name((bt_weight)t->weight), (int)t->layer)
+
+static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
+{
+    const uint64_t wide = 16 * bt_int_panels(t->n);
+    if (t->mult == BT_PKG_NONE) {
+        if (t->shift != BT_PKG_NONE || t->bias_q != BT_PKG_NONE || t->out_scale != 0 || t->out_bits)
+            return BAD("shift, bias_q, out_scale or out_bits without mult");
+        return BT_OK;
+    }
+    const int32_t *m = const_of(p, t->mult, wide * sizeof *m);
+    const uint8_t *s = const_of(p, t->shift, wide);
+    const int64_t *b = const_of(p, t->bias_q, wide * sizeof *b);
+    if (!m) return BAD("mult");
+    if (!s) return BAD("shift");
+    if (!b && t->bias_q != BT_PKG_NONE) return BAD("bias_q");
+    for (uint32_t n = 0; n < t->n; n++) {
+        if (m[n] < 1 << 30) return BAD("mult below 2^30");
+        if (s[n] < 1 || s[n] > 62) return BAD("shift outside 1 to 62");
+        if (b && (b[n] <= -(INT64_C(1) << 61) || b[n] >= INT64_C(1) << 61)) return BAD("bias_q of 2^61 or more");
+    }
+    if (!positive(t->out_scale)) return BAD("out_scale");
+    if (t->out_bits != 16 && t->out_bits != 8) return BAD("out_bits");
+    return BT_OK;
+}
+
+static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const uint64_t panels = bt_int_panels(t->n), f16_bytes = bt_matmul_packed_elems(t->n, t->k) * 2;
+    if (t->norm_q != BT_PKG_NONE || t->norm_shift) return BAD("norm_q or norm_shift of a matrix");
+    if (t->bias != BT_PKG_NONE && !has_floats(p, t->bias, t->n, true)) return BAD("bias");
+    if (t->bits == 16) {
+        if (!has_bytes(p, t->panels, f16_bytes)) return BAD("panels");
+        if (t->site != BT_PKG_NONE || t->wscale != BT_PKG_NONE || t->oscale != BT_PKG_NONE || t->colsum != BT_PKG_NONE ||
+            t->mult != BT_PKG_NONE || t->f16_panels != BT_PKG_NONE)
+            return BAD("site, wscale, oscale, colsum, mult or f16_panels with 16 bits");
+        return check_requant(p, i, t, fault);
+    }
+    if (t->bits != 8 && t->bits != 4) return BAD("bits");
+    if (t->k > MAX_K) return BAD("more inputs than the kernels sum without overflow");
+    const uint32_t site = bt_pkg_site_index(h->layers, t->layer, bt_pkg_site_of(t->weight));
+    if (t->site != site || !bt_pkg_sites(p)[site].k) return BAD("site");
+    const uint8_t *w = const_of(p, t->panels, panels * bt_int_panel_bytes(t->k, t->bits));
+    const int32_t *colsum = const_of(p, t->colsum, 16 * panels * sizeof *colsum);
+    if (!w) return BAD("panels");
+    if (!colsum) return BAD("colsum");
+    if (!weights_fit(w, colsum, panels, bt_int_k4(t->k), t->bits)) return BAD("a weight out of range, or colsum is not their sum");
+    if (!has_floats(p, t->wscale, t->n, false) && !has_floats(p, t->wscale, 1, false)) return BAD("wscale");
+    if (!has_floats(p, t->oscale, 16 * panels, false)) return BAD("oscale");
+    if (t->f16_panels != BT_PKG_NONE && !has_bytes(p, t->f16_panels, f16_bytes)) return BAD("f16_panels");
+    if (t->mult != BT_PKG_NONE && h->npu_ops != BT_PKG_OPS_ALL) return BAD("mult with npu_ops linear");
+    return check_requant(p, i, t, fault);
+}
+
+static bt_err check_vector(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
+{
+    if (t->bits != 32) return BAD("bits");
+    if (!has_floats(p, t->panels, t->n, true)) return BAD("panels");
+    if (t->site != BT_PKG_NONE || t->wscale != BT_PKG_NONE || t->oscale != BT_PKG_NONE || t->bias != BT_PKG_NONE ||
+        t->colsum != BT_PKG_NONE || t->mult != BT_PKG_NONE || t->f16_panels != BT_PKG_NONE)
+        return BAD("something that only a matrix has");
+    if (t->norm_q == BT_PKG_NONE) {
+        if (t->norm_shift) return BAD("norm_shift without norm_q");
+    } else {
+        const int32_t *q = const_of(p, t->norm_q, t->n * sizeof *q);
+        if (!q || bt_pkg_header_of(p)->npu_ops != BT_PKG_OPS_ALL) return BAD("norm_q");
+        for (uint32_t n = 0; n < t->n; n++)
+            if (q[n] == INT32_MIN) return BAD("norm_q of -2^31");
+        if (t->norm_shift < 0 || t->norm_shift > 32) return BAD("norm_shift outside 0 to 32");
+    }
+    return check_requant(p, i, t, fault);
+}
+
+static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
+{
+    uint32_t n, k;
+    bt_pkg_weight_shape(bt_pkg_header_of(p), t->weight, &n, &k);
+    if (t->reserved[0] || t->reserved[1] || t->reserved[2]) return BAD("reserved");
+    if (!measured(t->weight_error) || !measured(t->output_error)) return BAD("weight_error or output_error");
+    if (!t->n) {
+        static const bt_pkg_tensor none = {
+            .site = BT_PKG_NONE, .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE, .oscale = BT_PKG_NONE, .bias = BT_PKG_NONE,
+            .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE, .shift = BT_PKG_NONE, .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE,
+            .f16_panels = BT_PKG_NONE,
+        };
+        bt_pkg_tensor copy = *t;
+        copy.layer = copy.weight = 0;
+        if (!same_bytes(&copy, &none, sizeof copy)) return BAD("n 0 says that it is not there, other fields say that it is");
+        return bt_pkg_is_vector(t->weight) ? BT_OK : BAD("missing");
+    }
+    if (t->n != n || t->k != k)
+        return bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): %u x %u, not %u x %u", i, bt_weight_name((bt_weight)t->weight),
+                       (int)t->layer, t->n, t->k, n, k);
+    return bt_pkg_is_vector(t->weight) ? check_vector(p, i, t, fault) : check_matrix(p, i, t, fault);
+}
+
+static bt_err check_place_and_tensor(const bt_pkg *p, uint32_t i, bt_fault *fault)
+{
+    const uint32_t layers = bt_pkg_header_of(p)->layers;
+    const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i];
+    const uint32_t layer = i >= layers * BT_PKG_LAYER_TENSORS ? UINT32_MAX : i / BT_PKG_LAYER_TENSORS;
+    if (t->layer != layer || bt_pkg_tensor_index(layers, layer, t->weight) != i)
+        return bt_fail(fault, BT_EFORMAT, "tensor %u: layer %d, weight %u are not this place's", i, (int)t->layer, t->weight);
+    return check_tensor(p, i, t, fault);
+}
+
+static bt_err check_tensors(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const uint32_t want = h->layers * BT_PKG_LAYER_TENSORS + 2;
+    if (h->tensors.count != want) return bt_fail(fault, BT_EFORMAT, "%u tensors, not %u", h->tensors.count, want);
+    return bt_pkg_check_each(p, want, check_place_and_tensor, pool, fault);
+}
+
+#undef BAD
+
+/* ---- sites ---- */
+
+#define BAD(what) bt_fail(fault, BT_EFORMAT, "site %u (%s of layer %d): " what, i, bt_site_kind_name((bt_site_kind)s->kind), (int)s->layer)
+
+static bt_err check_site(const bt_pkg *p, uint32_t i, const bt_pkg_site *s, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    static const bt_pkg_site none = {.hot = BT_PKG_NONE};
+    const uint32_t k = s->kind == BT_SITE_O ? h->heads * h->head_dim : s->kind == BT_SITE_DOWN ? h->ffn : h->dim;
+    if (!s->k) {
+        bt_pkg_site copy = *s;
+        copy.layer = copy.kind = 0;
+        return same_bytes(&copy, &none, sizeof copy) ? BT_OK : BAD("k 0 says that it is not there, other fields say that it is");
+    }
+    if (s->k != k) return BAD("k");
+    if (s->bits != 8 && s->bits != 16) return BAD("bits");
+    if (s->shadow > BT_SHADOW_CHANNEL) return BAD("shadow");
+    if (!positive(s->scale)) return BAD("scale");
+    if (!positive(s->inv_scale)) return BAD("inv_scale");
+    if (!not_negative(s->clip) || !not_negative(s->max) || !not_negative(s->rms)) return BAD("clip, max or rms");
+    if (!measured(s->input_error)) return BAD("input_error");
+    if (!measured(s->outlier_columns) || s->outlier_columns > 1) return BAD("outlier_columns");
+    if (s->shadow == BT_SHADOW_CHANNEL) {
+        const uint8_t *hot = const_of(p, s->hot, s->k);
+        for (uint32_t c = 0; hot && c < s->k; c++)
+            if (hot[c] > 1) hot = NULL;
+        if (!hot) return BAD("hot");
+    } else if (s->hot != BT_PKG_NONE) {
+        return BAD("hot without shadow=channel");
+    }
+    if (s->pruned > (s->shadow == BT_SHADOW_CHANNEL)) return BAD("pruned");
+    if (s->reserved[0] || s->reserved[1]) return BAD("reserved");
+    return BT_OK;
+}
+
+static bt_err check_sites(const bt_pkg *p, bt_fault *fault)
+{
+    bt_err e;
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_site *s = bt_pkg_sites(p);
+    const uint32_t want = h->layers * BT_PKG_LAYER_SITES + 1;
+    if (h->sites.count != want) return bt_fail(fault, BT_EFORMAT, "%u sites, not %u", h->sites.count, want);
+    for (uint32_t i = 0; i < want; i++) {
+        const bool tail = i >= h->layers * BT_PKG_LAYER_SITES;
+        const uint32_t layer = tail ? UINT32_MAX : i / BT_PKG_LAYER_SITES;
+        if (s[i].layer != layer || s[i].kind != (tail ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES))
+            return bt_fail(fault, BT_EFORMAT, "site %u: layer %d, kind %u are not this place's", i, (int)s[i].layer, s[i].kind);
+        if ((e = check_site(p, i, &s[i], fault)) < 0) return e;
+    }
+    return BT_OK;
+}
+#undef BAD
+
+bt_err bt_pkg_check_data(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
+{
+    bt_err e;
+    if ((e = check_header(p, fault)) < 0) return e;
+    if ((e = check_sites(p, fault)) < 0) return e;
+    return check_tensors(p, pool, fault);
+}

@@ -1,0 +1,83 @@
+/* The order of a package's tables, the names of what is in it, and the proof that its structures have the sizes that the file says. */
+#include "model/packed.h"
+#include "npu/pkg/pkg_format.h"
+#include "npu/pkg/recipe.h"
+
+_Static_assert(sizeof(bt_pkg_table) == 16 && sizeof(bt_pkg_rotation) == 24 && sizeof(bt_pkg_header) == 1024, "package header");
+_Static_assert(sizeof(bt_pkg_const) == 40 && sizeof(bt_pkg_tensor) == 96 && sizeof(bt_pkg_site) == 64, "package tables");
+_Static_assert(sizeof(bt_pkg_row) == 32 && sizeof(bt_pkg_program) == 64 && sizeof(bt_pkg_place) == 32, "package tables");
+_Static_assert(sizeof(bt_pkg_inst) == 88 && sizeof(bt_pkg_int_params) == 64, "package instructions");
+_Static_assert(sizeof(bt_pkg_fallback) == 136 && sizeof(bt_pkg_session) == 16, "package tables");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "package files are mapped as they are");
+
+/* In the order of a layer's tensors. */
+static const uint32_t slot_weight[BT_PKG_LAYER_TENSORS] = {
+    BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q,        BT_WEIGHT_K,    BT_WEIGHT_V,  BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
+    BT_WEIGHT_O,         BT_WEIGHT_FFN_NORM, BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN,
+};
+
+uint32_t bt_pkg_tensor_index(uint32_t layers, uint32_t layer, uint32_t weight)
+{
+    if (weight == BT_WEIGHT_OUT_NORM) return layers * BT_PKG_LAYER_TENSORS;
+    if (weight == BT_WEIGHT_OUTPUT) return layers * BT_PKG_LAYER_TENSORS + 1;
+    for (uint32_t i = 0; i < BT_PKG_LAYER_TENSORS && layer < layers; i++)
+        if (slot_weight[i] == weight) return layer * BT_PKG_LAYER_TENSORS + i;
+    return BT_PKG_NONE;
+}
+
+uint32_t bt_pkg_site_index(uint32_t layers, uint32_t layer, uint32_t kind)
+{
+    if (kind == BT_SITE_HEAD) return layers * BT_PKG_LAYER_SITES;
+    return layer < layers && kind < BT_PKG_LAYER_SITES ? layer * BT_PKG_LAYER_SITES + kind : BT_PKG_NONE;
+}
+
+uint32_t bt_pkg_site_of(uint32_t weight)
+{
+    switch (weight) {
+    case BT_WEIGHT_Q:
+    case BT_WEIGHT_K:
+    case BT_WEIGHT_V: return BT_SITE_QKV;
+    case BT_WEIGHT_O: return BT_SITE_O;
+    case BT_WEIGHT_GATE:
+    case BT_WEIGHT_UP: return BT_SITE_UP;
+    case BT_WEIGHT_DOWN: return BT_SITE_DOWN;
+    case BT_WEIGHT_OUTPUT: return BT_SITE_HEAD;
+    default: return BT_PKG_NONE;
+    }
+}
+
+const char *bt_pkg_op_name(bt_pkg_op op)
+{
+    static const char *const companion[] = {
+        [BT_PKG_EMBED] = "embed",
+        [BT_PKG_ROTATE] = "rotate",
+        [BT_PKG_RMSNORM] = "rmsnorm",
+        [BT_PKG_LINEAR_F16] = "linear_f16",
+        [BT_PKG_QK_NORM] = "qk_norm",
+        [BT_PKG_ROPE] = "rope",
+        [BT_PKG_KV_STORE] = "kv_store",
+        [BT_PKG_ATTENTION] = "attention",
+        [BT_PKG_ADD] = "add",
+        [BT_PKG_SILU_MUL] = "silu_mul",
+        [BT_PKG_SELECT_ROWS] = "select_rows",
+        [BT_PKG_QUANTISE] = "quantise",
+        [BT_PKG_QUANTISE32] = "quantise32",
+        [BT_PKG_DEQUANTISE16] = "dequantise16",
+    };
+    static const char *const npu[] = {
+        "linear",        "int_linear", "int_rmsnorm",  "int_qk_norm", "int_rope",
+        "int_attention", "int_rotate", "int_silu_mul", "int_add",     "int_split",
+    };
+    const unsigned i = (unsigned)op, n = i - BT_PKG_LINEAR;
+    if (i >= 1 && i < sizeof companion / sizeof *companion) return companion[i];
+    return n < sizeof npu / sizeof *npu ? npu[n] : "?";
+}
+
+const char *bt_pkg_value_name(uint32_t v)
+{
+    static const char *const name[BT_PKG_VALUES] = {
+        "?", "x", "n", "q",  "k",      "v",  "a",      "o",    "f",  "gate", "up",
+        "d", "s", "sn", "planes", "lo", "shadow", "wide", "kf", "vf",   "other",
+    };
+    return v < BT_PKG_VALUES ? name[v] : "?";
+}

@@ -1,0 +1,212 @@
+/* Cutting prompts into shapes: lists of legal shapes, and arithmetic on counts. Files are read in plan_file.c. */
+#include "npu/pkg/shapes.h"
+#include "base/file.h"
+#include "base/num.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SMALLEST = 16, FIRST_BUCKET = 512 };
+
+static void add(bt_shapes *p, size_t seq_min, size_t seq)
+{
+    p->shape[p->shapes++] = (bt_shape){ (uint32_t)seq_min, (uint32_t)seq, 0 };
+}
+
+/* Powers of two from `first` to `last`, as far as prompts of ctx_tokens need them. */
+static void add_powers(bt_shapes *p, size_t first, size_t last, size_t ctx_tokens)
+{
+    size_t seq = first;
+    for (; seq < last && seq < ctx_tokens; seq *= 2) add(p, seq, seq);
+    add(p, seq, seq);
+}
+
+/* The number at **text, advancing past its digits: no sign, no leading zero, at most BT_SHAPES_MAX_CHUNK. 0: there is none. */
+static size_t number(const char **text)
+{
+    size_t n = 0;
+    if (**text == '0') return 0;
+    for (; **text >= '0' && **text <= '9'; ++*text) {
+        n = n * 10 + (size_t)(**text - '0');
+        if (n > BT_SHAPES_MAX_CHUNK) return 0;
+    }
+    return n;
+}
+
+static bool is_power(size_t n) { return n && !(n & (n - 1)); }
+
+/* "N", "N+tail" or "N+tail:M" */
+static bool parse_chunk(bt_shapes *p, const char *text, size_t ctx_tokens)
+{
+    static const char suffix[] = "+tail";
+    const size_t n = number(&text);
+    size_t first = SMALLEST;
+    if (!n) return false;
+    if (!*text) {
+        add(p, n, n);
+        return true;
+    }
+    if (strncmp(text, suffix, sizeof suffix - 1)) return false;
+    text += sizeof suffix - 1;
+    if (*text == ':') {
+        text++;
+        if (!is_power(first = number(&text))) return false;
+    }
+    if (*text || !is_power(n) || n < first) return false;
+    add_powers(p, first, n, ctx_tokens);
+    return true;
+}
+
+static bool parse_range(bt_shapes *p, const char *text)
+{
+    const size_t lo = number(&text);
+    if (!lo || *text++ != '-') return false;
+    const size_t hi = number(&text);
+    if (*text || hi < lo) return false;
+    add(p, lo, hi);
+    return true;
+}
+
+static bt_err read_file(bt_shapes *ret, const char *text, const char *path, size_t ctx_tokens, bt_fault *fault)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char shown[sizeof ret->text];
+    bt_buf buf;
+    bt_buf_init(&buf, BT_SHAPES_MAX_FILE_BYTES);
+    if ((size_t)snprintf(shown, sizeof shown, "%.*s%s", (int)(path - text), text, name) >= sizeof shown)
+        return bt_fail(fault, BT_EARG, "the file's name in '%.40s...' is too long", text);
+    bt_err e = bt_file_read(&buf, path, fault);
+    if (e == BT_OK) e = bt_shapes_parse_bytes(ret, shown, (const char *)buf.data, buf.len, ctx_tokens, fault);
+    bt_buf_done(&buf);
+    return e;
+}
+
+bt_err bt_shapes_parse(bt_shapes *ret, const char *text, size_t ctx_tokens, bt_fault *fault)
+{
+    bt_shapes p = { .shapes = 0 };
+    bool ok = false;
+    if (!text) text = BT_SHAPES_DEFAULT;
+    if (ctx_tokens < 1 || ctx_tokens > BT_SHAPES_MAX_SEQ)
+        return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", ctx_tokens, BT_SHAPES_MAX_SEQ);
+    if (!strncmp(text, "rows:", 5) && text[5]) return read_file(ret, text, text + 5, ctx_tokens, fault);
+    if (!strncmp(text, "enumerated:", 11) && text[11]) return read_file(ret, text, text + 11, ctx_tokens, fault);
+    if (!strncmp(text, "chunk:", 6)) {
+        ok = parse_chunk(&p, text + 6, ctx_tokens);
+    } else if (!strncmp(text, "range:", 6)) {
+        ok = parse_range(&p, text + 6);
+    } else if (!strcmp(text, "pow2")) {
+        add_powers(&p, SMALLEST, BT_SHAPES_MAX_SEQ, ctx_tokens);
+        ok = true;
+    } else if (!strcmp(text, "max-pad")) {
+        add(&p, ctx_tokens, ctx_tokens);
+        ok = true;
+    }
+    if (!ok || strlen(text) >= sizeof p.text)
+        return bt_fail(fault, BT_EARG, "'%.40s' is no shape policy: those are %s (N from 1 to %d, with +tail a power of two from %d)",
+                       text, BT_SHAPES_NAMES, BT_SHAPES_MAX_CHUNK, SMALLEST);
+    strcpy(p.text, text);
+    *ret = p;
+    return BT_OK;
+}
+
+bt_err bt_shapes_of_rows(bt_shapes *ret, const char *text, const bt_shape *rows, size_t n, bt_fault *fault)
+{
+    bt_shapes p = { .shapes = 0 };
+    snprintf(p.text, sizeof p.text, "%s", text);
+    if (n < 1) return bt_fail(fault, BT_EARG, "a plan needs at least one shape");
+    for (size_t i = 0; i < n; i++) {
+        const bt_shape s = rows[i];
+        size_t at = 0;
+        if (s.seq < 1 || s.seq > BT_SHAPES_MAX_SEQ || s.seq_min < 1 || s.seq_min > s.seq)
+            return bt_fail(fault, BT_EARG, "%u to %u rows is no shape", (unsigned)s.seq_min, (unsigned)s.seq);
+        while (at < p.shapes && p.shape[at].seq < s.seq) at++;
+        if (at < p.shapes && p.shape[at].seq == s.seq && p.shape[at].seq_min == s.seq_min) {
+            if (p.shape[at].ctx && (!s.ctx || s.ctx > p.shape[at].ctx)) p.shape[at].ctx = s.ctx;
+            continue;
+        }
+        if ((at < p.shapes && p.shape[at].seq_min <= s.seq) || (at > 0 && p.shape[at - 1].seq >= s.seq_min))
+            return bt_fail(fault, BT_EARG, "%u to %u rows overlap with another shape", (unsigned)s.seq_min, (unsigned)s.seq);
+        if (p.shapes == BT_SHAPES_MAX) return bt_fail(fault, BT_ELIMIT, "more than %d shapes", BT_SHAPES_MAX);
+        memmove(&p.shape[at + 1], &p.shape[at], (p.shapes - at) * sizeof *p.shape);
+        p.shape[at] = s;
+        p.shapes++;
+    }
+    *ret = p;
+    return BT_OK;
+}
+
+/* The shape for `left` tokens from `begin` on; NULL: none whose ctx holds the chunk's end. */
+static const bt_shape *choose(const bt_shapes *p, size_t left, size_t begin, bool any_ctx)
+{
+    const bt_shape *best = NULL;
+    for (size_t i = 0; i < p->shapes; i++) {
+        const bt_shape *s = &p->shape[i];
+        const size_t valid = left < s->seq ? left : s->seq;
+        if (!any_ctx && s->ctx && (begin >= s->ctx || valid > s->ctx - begin)) continue;
+        best = s;
+        if (s->seq >= left) break;
+    }
+    return best;
+}
+
+bt_shapes_chunk bt_shapes_next(const bt_shapes *p, size_t n, size_t begin)
+{
+    const size_t left = n - begin;
+    const bt_shape *s = choose(p, left, begin, false);
+    if (!s) s = choose(p, left, begin, true);
+    const size_t rows = left >= s->seq ? s->seq : left > s->seq_min ? left : s->seq_min;
+    return (bt_shapes_chunk){ .begin = begin, .valid = left < rows ? left : rows, .rows = rows };
+}
+
+static void walk(const bt_shapes *p, size_t n, size_t *ret_rows, size_t *ret_launches)
+{
+    const size_t largest = p->shape[p->shapes - 1].seq;
+    size_t bounded = 0, rows = 0, launches = 0; /* from `bounded` on no ctx makes a difference */
+    for (size_t i = 0; i < p->shapes; i++)
+        if (p->shape[i].ctx > bounded) bounded = p->shape[i].ctx;
+    for (size_t begin = 0; begin < n;) {
+        if (begin >= bounded && n - begin > largest) {
+            const size_t full = (n - begin - 1) / largest;
+            launches += full;
+            rows += full * largest;
+            begin += full * largest;
+        }
+        const bt_shapes_chunk c = bt_shapes_next(p, n, begin);
+        begin += c.valid;
+        rows += c.rows;
+        launches++;
+    }
+    *ret_rows = rows;
+    *ret_launches = launches;
+}
+
+size_t bt_shapes_rows(const bt_shapes *p, size_t n)
+{
+    size_t rows, launches;
+    walk(p, n, &rows, &launches);
+    return rows;
+}
+
+size_t bt_shapes_launches(const bt_shapes *p, size_t n)
+{
+    size_t rows, launches;
+    walk(p, n, &rows, &launches);
+    return launches;
+}
+
+size_t bt_shapes_bucket(const bt_shape *s, size_t ctx_tokens, size_t i)
+{
+    if (s->ctx) return i == 0 ? s->ctx : 0;
+    size_t ctx = FIRST_BUCKET;
+    while (ctx < s->seq && ctx < ctx_tokens) ctx *= 2;
+    for (; i > 0 && ctx < ctx_tokens; i--) ctx *= 2;
+    return i > 0 ? 0 : ctx < ctx_tokens ? ctx : ctx_tokens;
+}
+
+size_t bt_shapes_specializations(const bt_shapes *p, size_t ctx_tokens)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < p->shapes; s++)
+        for (size_t i = 0; bt_shapes_bucket(&p->shape[s], ctx_tokens, i); i++) n++;
+    return n;
+}

@@ -1,0 +1,191 @@
+/* Lists of shapes from JSON files: network specializations, and enumerated shapes. A file is taken whole or refused, with the
+ * place of what is wrong; jansson decides what is JSON. */
+#include "npu/pkg/shapes.h"
+#include "base/num.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct reader {
+    bt_shapes plan;
+    size_t ctx_tokens, given; /* given: shapes in the file, before equal ones become one */
+    bt_fault *fault;
+} reader;
+
+/* Names of a file's members go to people's terminals. */
+static const char *shown(const char *name)
+{
+    for (const char *c = name; *c; c++)
+        if (*c < 0x20 || *c > 0x7e) return "?";
+    return strlen(name) > 40 ? "?" : name;
+}
+
+/* A number, or decimal digits in a string. */
+static bt_err whole(uint32_t *ret, const json_t *v, const char *where, const char *field, bt_fault *fault)
+{
+    int64_t n = -1;
+    if (json_is_integer(v)) n = json_integer_value(v);
+    else if (json_is_string(v) && bt_num_int(&n, json_string_value(v), 1, BT_SHAPES_MAX_SEQ, NULL) < 0) n = -1;
+    if (n < 1 || n > BT_SHAPES_MAX_SEQ)
+        return bt_fail(fault, BT_EFORMAT, "%s: %s must be a whole number from 1 to %d", where, field, BT_SHAPES_MAX_SEQ);
+    *ret = (uint32_t)n;
+    return BT_OK;
+}
+
+/* Into the list, in order; equal shapes become one. */
+static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx)
+{
+    bt_shapes *p = &r->plan;
+    size_t at = 0;
+    if (++r->given > BT_SHAPES_MAX)
+        return bt_fail(r->fault, BT_ELIMIT, "%s: shape %zu; at most %d are allowed", where, r->given, BT_SHAPES_MAX);
+    if (ctx && seq > ctx) return bt_fail(r->fault, BT_EFORMAT, "%s: seq %u does not fit its ctx %u", where, (unsigned)seq, (unsigned)ctx);
+    if (ctx > r->ctx_tokens)
+        return bt_fail(r->fault, BT_ELIMIT, "%s: ctx %u is beyond the context of %zu tokens", where, (unsigned)ctx, r->ctx_tokens);
+    while (at < p->shapes && (p->shape[at].seq < seq || (p->shape[at].seq == seq && p->shape[at].ctx < ctx))) at++;
+    if (at < p->shapes && p->shape[at].seq == seq && p->shape[at].ctx == ctx) return BT_OK;
+    memmove(&p->shape[at + 1], &p->shape[at], (p->shapes - at) * sizeof *p->shape);
+    p->shape[at] = (bt_shape){ seq, seq, ctx };
+    p->shapes++;
+    return BT_OK;
+}
+
+/* ---- network specializations ---- */
+
+static bt_err read_row(uint32_t field[3], const json_t *row, const char *where, bt_fault *fault)
+{
+    static const char *const names[] = { "batch_size", "seq_len", "ctx_len" };
+    const char *key;
+    json_t *value;
+    if (!json_is_object(row)) return bt_fail(fault, BT_EFORMAT, "%s: not an object", where);
+    json_object_foreach((json_t *)(uintptr_t)row, key, value) {
+        if (strcmp(key, names[0]) && strcmp(key, names[1]) && strcmp(key, names[2]) && strcmp(key, "full_batch_size"))
+            return bt_fail(fault, BT_EFORMAT, "%s: '%s' is no field; those are batch_size, seq_len, ctx_len", where, shown(key));
+    }
+    for (int i = 0; i < 3; i++) {
+        value = json_object_get(row, names[i]);
+        if (!value) return bt_fail(fault, BT_EFORMAT, "%s: no %s", where, names[i]);
+        const bt_err e = whole(&field[i], value, where, names[i], fault);
+        if (e < 0) return e;
+    }
+    return BT_OK;
+}
+
+static bt_err read_rows(reader *r, const json_t *root)
+{
+    const json_t *rows = root;
+    if (json_is_object(root)) {
+        rows = json_object_get(root, "specializations");
+        if (!rows || json_object_size(root) != 1)
+            return bt_fail(r->fault, BT_EFORMAT, "the object of a network specialization has one member, 'specializations'");
+    }
+    const size_t n = json_array_size(rows);
+    if (!json_is_array(rows) || n < 1) return bt_fail(r->fault, BT_EFORMAT, "not an array of specializations, or an empty one");
+    for (size_t i = 0; i < n; i++) {
+        char where[32];
+        uint32_t f[3];
+        snprintf(where, sizeof where, "row %zu", i + 1);
+        bt_err e = read_row(f, json_array_get(rows, i), where, r->fault);
+        if (e < 0) return e;
+        if (f[1] == 1 && n > 1) continue; /* decode */
+        if (f[0] != 1)
+            return bt_fail(r->fault, BT_EFORMAT, "%s: batch_size %u; prompts are run one at a time", where, (unsigned)f[0]);
+        if ((e = add_shape(r, where, f[1], f[2])) < 0) return e;
+    }
+    return r->given ? BT_OK : bt_fail(r->fault, BT_EFORMAT, "only decode rows (seq_len 1)");
+}
+
+/* ---- enumerated shapes ---- */
+
+/* One input's i-th shape: a length, or [seq, ctx]; ctx 0: not given. */
+static bt_err read_entry(uint32_t *seq, uint32_t *ctx, const json_t *v, const char *where, bt_fault *fault)
+{
+    *ctx = 0;
+    if (!json_is_array(v)) return whole(seq, v, where, "a length", fault);
+    if (json_array_size(v) != 2) return bt_fail(fault, BT_EFORMAT, "%s: not a pair [seq, ctx]", where);
+    const bt_err e = whole(seq, json_array_get(v, 0), where, "seq", fault);
+    return e < 0 ? e : whole(ctx, json_array_get(v, 1), where, "ctx", fault);
+}
+
+static bt_err check_inputs(const json_t *inputs, bt_fault *fault)
+{
+    const char *name, *first = NULL;
+    json_t *list;
+    size_t n = 0;
+    json_object_foreach((json_t *)(uintptr_t)inputs, name, list) {
+        if (!json_is_array(list)) return bt_fail(fault, BT_EFORMAT, "input '%s': not an array of shapes", shown(name));
+        if (first && json_array_size(list) != n)
+            return bt_fail(fault, BT_EFORMAT, "input '%s' has %zu shapes and '%s' has %zu; they are matched by index", shown(name),
+                           json_array_size(list), shown(first), n);
+        if (!first) first = name;
+        n = json_array_size(list);
+    }
+    return first ? BT_OK : bt_fail(fault, BT_EFORMAT, "no input");
+}
+
+/* The i-th shapes of all inputs are one shape: one seq, and one ctx among those that give it. */
+static bt_err match_inputs(uint32_t *seq, uint32_t *ctx, const json_t *inputs, size_t i, bt_fault *fault)
+{
+    const char *name;
+    json_t *list;
+    *seq = *ctx = 0;
+    json_object_foreach((json_t *)(uintptr_t)inputs, name, list) {
+        char where[96];
+        uint32_t s, c;
+        snprintf(where, sizeof where, "input '%s', shape %zu", shown(name), i + 1);
+        const bt_err e = read_entry(&s, &c, json_array_get(list, i), where, fault);
+        if (e < 0) return e;
+        if ((*seq && s != *seq) || (*ctx && c && c != *ctx))
+            return bt_fail(fault, BT_EFORMAT, "%s: not the same as in the inputs before it; shapes are matched by index", where);
+        *seq = s;
+        if (c) *ctx = c;
+    }
+    return BT_OK;
+}
+
+static bt_err read_enumerated(reader *r, const json_t *root)
+{
+    const bool one = json_is_array(root);
+    bt_err e = BT_OK;
+    if (!one && !json_is_object(root)) return bt_fail(r->fault, BT_EFORMAT, "neither an array of shapes nor an object of inputs");
+    if (!one && (e = check_inputs(root, r->fault)) < 0) return e;
+    const size_t n = json_array_size(one ? root : json_object_iter_value(json_object_iter((json_t *)(uintptr_t)root)));
+    for (size_t i = 0; i < n; i++) {
+        char where[32];
+        uint32_t seq, ctx;
+        snprintf(where, sizeof where, "shape %zu", i + 1);
+        e = one ? read_entry(&seq, &ctx, json_array_get(root, i), where, r->fault) : match_inputs(&seq, &ctx, root, i, r->fault);
+        if (e < 0) return e;
+        if (i > 0 && !ctx != !r->plan.shape[0].ctx)
+            return bt_fail(r->fault, BT_EFORMAT, "%s: either all shapes have a ctx or none", where);
+        if ((e = add_shape(r, where, seq, ctx)) < 0) return e;
+    }
+    return n ? BT_OK : bt_fail(r->fault, BT_EFORMAT, "no shape");
+}
+
+bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json, size_t len, size_t ctx_tokens, bt_fault *fault)
+{
+    bt_fault inner = { "" };
+    reader r = { .ctx_tokens = ctx_tokens, .fault = &inner };
+    json_error_t je;
+    bt_err e;
+    const bool rows = !strncmp(text, "rows:", 5);
+    if ((!rows && strncmp(text, "enumerated:", 11)) || strlen(text) >= sizeof r.plan.text || ctx_tokens < 1 || ctx_tokens > BT_SHAPES_MAX_SEQ)
+        return bt_fail(fault, BT_EARG, "'%.40s' with a context of %zu tokens is no policy of a file", text, ctx_tokens);
+    if (len > BT_SHAPES_MAX_FILE_BYTES)
+        return bt_fail(fault, BT_ELIMIT, "'%.60s': %zu bytes, at most %d", text, len, BT_SHAPES_MAX_FILE_BYTES);
+    /* jansson bounds the depth of nesting itself, and refuses NUL characters. */
+    json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &je);
+    if (!root) {
+        for (char *c = je.text; *c; c++)
+            if (*c < 0x20 || *c > 0x7e) *c = '?';
+        return bt_fail(fault, BT_EFORMAT, "'%.60s', line %d: %.100s", text, je.line, je.text);
+    }
+    strcpy(r.plan.text, text);
+    e = rows ? read_rows(&r, root) : read_enumerated(&r, root);
+    json_decref(root);
+    if (e < 0) return bt_fail(fault, e, "'%.60s': %.180s", text, inner.text);
+    *ret = r.plan;
+    return BT_OK;
+}

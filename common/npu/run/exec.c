@@ -1,0 +1,264 @@
+/* The walk over a program: which instruction is whose work. */
+#include "npu/run/exec_private.h"
+#include "base/memory.h"
+#include "graph/graph.h"
+#include "model/quant.h"
+
+#include <stdlib.h>
+
+enum { READY_BYTES = 4 << 20 };
+
+static bt_companion_rotation rotation(const bt_pkg *pkg, const bt_pkg_rotation *r)
+{
+    return (bt_companion_rotation){r->base, r->log2, bt_pkg_const_at(pkg, r->h_base),
+                                   bt_pkg_const_at(pkg, r->sign), r->scale};
+}
+
+bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool,
+                   bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    const bt_quant_info *type = bt_quant_find(h->embed_type);
+    bt_err e;
+    if (h->kernels_version != BT_KERNELS_NUMERIC_VERSION)
+        return bt_fail(fault, BT_EVERSION, "the package is for kernels of version %u, these are %u",
+                       h->kernels_version, BT_KERNELS_NUMERIC_VERSION);
+    if (h->npu_ops > BT_PKG_OPS_ALL || !type)
+        return bt_fail(fault, BT_EVERSION, "the package needs npu operators %u, embeddings of type %u",
+                       h->npu_ops, h->embed_type);
+    bt_exec *x = calloc(1, sizeof *x);
+    if (!x) return bt_fail(fault, BT_ENOMEM, "making an executor");
+    x->pkg = pkg;
+    x->header = h;
+    x->embed = bt_exec_const(x, h->embed);
+    x->embed_row_bytes = h->dim / type->block_elems * type->block_bytes;
+    if (h->r1.base) x->r1 = rotation(pkg, &h->r1);
+    if (h->r2.base) x->r2 = rotation(pkg, &h->r2);
+    const size_t e1 = bt_companion_rotation_elems(&x->r1), e2 = bt_companion_rotation_elems(&x->r2);
+    if ((e = bt_recipe_parse(&x->recipe, h->recipe, fault)) < 0) goto out;
+    const size_t linear = bt_exec_linear_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg);
+    const bt_companion_sizes sizes = {.heads = h->heads, .kv_heads = h->kv_heads, .head_dim = h->head_dim, .runs = 1,
+                                      .ctx_tokens = h->ctx_tokens, .rotate_elems = e1 > e2 ? e1 : e2,
+                                      .scratch_bytes = linear > integer ? linear : integer};
+    if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) goto out;
+    if (x->recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
+    x->ones = malloc(h->dim * sizeof *x->ones);
+    x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* both are within the package's limits */
+    x->prepared = aligned_alloc(64, bt_exec_linear_prepared_bytes(pkg));
+    if (!x->ones || !x->found || !x->prepared) {
+        e = bt_fail(fault, BT_ENOMEM, "making an executor");
+        goto out;
+    }
+    for (uint32_t i = 0; i < h->dim; i++) x->ones[i] = 1.0f;
+    bt_memory_ready(x->prepared, bt_exec_linear_prepared_bytes(pkg), READY_BYTES);
+    *ret = x;
+    x = NULL;
+out:
+    bt_exec_free(x);
+    return e;
+}
+
+void bt_exec_free(bt_exec *x)
+{
+    if (!x) return;
+    bt_companion_done(&x->companion);
+    bt_exec_dynamic_free(x->dynamic);
+    free(x->prepared);
+    free(x->ones);
+    free(x->found);
+    free(x);
+}
+
+bt_exec_stats bt_exec_stats_of(const bt_exec *x)
+{
+    bt_exec_stats s = x->stats;
+    s.shadow_entries = atomic_load_explicit(&x->shadow_entries, memory_order_relaxed);
+    return s;
+}
+
+/* ---- what instructions touch ---- */
+
+static bool makes_planes(const bt_pkg_inst *i) { return i->op == BT_PKG_QUANTISE || i->op == BT_PKG_INT_SPLIT; }
+
+bt_exec_areas bt_exec_areas_of(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_exec_areas a = {.count = 3};
+    uint32_t *count;
+    bt_int_shadow *shadow;
+    a.area[0] = (bt_companion_area){bt_exec_at(j, i->in0), i->in_stride, false};
+    a.area[1] = (bt_companion_area){bt_exec_at(j, i->out), i->out_stride, true};
+    a.area[2] = (bt_companion_area){bt_exec_at(j, i->in1), makes_planes(i) ? i->out_stride : i->in_stride, makes_planes(i)};
+    if (!makes_planes(i)) return a;
+    bt_exec_shadow_of(j, i, &count, &shadow);
+    a.area[a.count++] = (bt_companion_area){count, sizeof *count, true};
+    a.area[a.count++] = (bt_companion_area){shadow, i->in_width * sizeof *shadow, true};
+    return a;
+}
+
+bool bt_exec_is_dead(const bt_exec_job *j, const bt_pkg_inst *last, uint64_t offset)
+{
+    for (const bt_pkg_inst *i = last + 1; i < j->end; i++) {
+        if (i->in0 == offset || (!makes_planes(i) && (i->in1 == offset || i->aux == offset))) return false;
+        if (i->out == offset || i->in1 == offset || i->aux == offset) return true;
+    }
+    return true;
+}
+
+/* ---- the companion's steps ---- */
+
+static void embed_row(float *y, const void *table, size_t id)
+{
+    const bt_exec *x = table;
+    bt_quant_to_f32(y, x->embed + id * x->embed_row_bytes, bt_quant_find(x->header->embed_type),
+                    x->header->dim);
+}
+
+static const float *norm_weight(const bt_exec *x, const bt_pkg_inst *i)
+{
+    return i->tensor == BT_PKG_NONE ? x->ones : bt_exec_const(x, bt_pkg_tensors(x->pkg)[i->tensor].panels);
+}
+
+static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_exec *x = j->x;
+    const bool is_logits = i->out == BT_PKG_NOWHERE;
+    bt_companion_matrix m[BT_PKG_MAX_GROUP];
+    for (size_t g = 0; g < i->group; g++) {
+        const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
+        m[g] = (bt_companion_matrix){.y = is_logits ? j->io->logits : bt_exec_at(j, i[g].out),
+                                     .panels = bt_exec_const(x, t->panels), .bias = bt_exec_const(x, t->bias), .n = t->n};
+        x->stats.companion_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
+    }
+    bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0),
+                        is_logits ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i), i->in_width);
+}
+
+/* Row i sees pos0 + i + 1 positions, each once for q . k and once for p . v. */
+static void count_attention(bt_exec_job *j)
+{
+    const bt_pkg_header *h = j->x->header;
+    const uint64_t n = j->io->valid, pairs = n * j->io->pos0 + n * (n + 1) / 2;
+    j->x->stats.companion_macs += 2 * pairs * h->heads * h->head_dim;
+}
+
+/* Returns how many instructions are done. */
+static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_exec *x = j->x;
+    const bt_companion *c = &x->companion;
+    const bt_pkg_header *h = x->header;
+    const bt_companion_rows rows = {&j->seq, 1, j->rows};
+    const size_t t = bt_exec_rows(j, i);
+    float *out = bt_exec_at(j, i->out);
+    const float *in0 = bt_exec_at(j, i->in0), *in1 = bt_exec_at(j, i->in1);
+    switch (i->op) {
+    case BT_PKG_EMBED:
+        bt_companion_embed(c, &rows, out, i->out_width, j->io->ids, embed_row, x, j->io->pad);
+        break;
+    case BT_PKG_ROTATE: {
+        const bt_companion_rotation *r = i->arg == 1 ? &x->r1 : &x->r2;
+        bt_companion_rotate(c, out, t, i->arg == 1 ? h->r1.blocks : h->r2.blocks, r);
+        break;
+    }
+    case BT_PKG_RMSNORM:
+        bt_companion_rmsnorm(c, out, in0, norm_weight(x, i), h->rms_eps, t, i->out_width);
+        break;
+    case BT_PKG_LINEAR_F16: run_linear_f16(j, i); break;
+    case BT_PKG_QK_NORM:
+        bt_companion_qk_norm(c, out, norm_weight(x, i), h->rms_eps, t, i->arg, h->head_dim);
+        break;
+    case BT_PKG_ROPE:
+        bt_companion_rope(c, &rows, out, i->arg, h->head_dim, h->rope_dims, bt_exec_const(x, h->rope_cos),
+                          bt_exec_const(x, h->rope_sin), (h->flags & BT_PKG_FLAG_NEOX) != 0);
+        break;
+    case BT_PKG_KV_STORE:
+        bt_companion_kv_store(c, &rows, i->layer, in0, in1, i->in_width);
+        x->stats.kv_bytes_written += (uint64_t)j->io->valid * 2 * h->kv_heads * bt_kv_head_bytes(j->io->kv->elem_bytes, h->head_dim);
+        break;
+    case BT_PKG_ATTENTION:
+        bt_companion_attention(c, &rows, out, in0, i->layer, h->heads, h->kv_heads, h->head_dim,
+                               h->attn_scale);
+        count_attention(j);
+        break;
+    case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
+    case BT_PKG_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, i->out_width); break;
+    case BT_PKG_SELECT_ROWS: bt_companion_select_rows(c, &rows, j->out, out, in0, i->out_width); break;
+    case BT_PKG_QUANTISE: x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_quantise(j, i); break;
+    case BT_PKG_LINEAR:
+        if (!x->dynamic) return bt_exec_linear(j, i);
+        bt_exec_dynamic_linear(j, i);
+        break;
+    case BT_PKG_QUANTISE32: bt_exec_quantise32(j, i); break;
+    case BT_PKG_DEQUANTISE16: bt_exec_dequantise16(j, i); break;
+    default: bt_int_exec_run(j, i); break;
+    }
+    return i->group;
+}
+
+/* ---- a run ---- */
+
+static bt_err check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, const bt_exec_io *io,
+                    bt_fault *fault)
+{
+    const bt_pkg_header *h = x->header;
+    const bt_kv_view *v = io->kv;
+    if ((unsigned)out >= BT_PKG_OUTS || row->batch != 1)
+        return bt_fail(fault, BT_EARG, "a program for %u sequences with ending %d: one sequence at a time",
+                       row->batch, (int)out);
+    if (out != BT_PKG_OUT_NONE && !io->logits)
+        return bt_fail(fault, BT_EARG, "the program gives logits, and there is no room for them");
+    if (io->rows < row->seq_min || io->rows > row->seq || io->valid < 1 || io->valid > io->rows)
+        return bt_fail(fault, BT_EARG, "%zu tokens in %zu rows of a program of %u to %u", io->valid, io->rows,
+                       row->seq_min, row->seq);
+    size_t limit = h->ctx_tokens;
+    if (row->ctx < limit) limit = row->ctx;
+    if (v->tokens_capacity < limit) limit = v->tokens_capacity;
+    if (io->pos0 > limit || io->valid > limit - io->pos0)
+        return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", io->valid,
+                       io->pos0, limit);
+    if ((v->elem_bytes != 1 && v->elem_bytes != 2) || v->layers != h->layers || v->kv_heads != h->kv_heads ||
+        v->head_dim != h->head_dim)
+        return bt_fail(fault, BT_EARG,
+                       "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 1 or 2", v->layers,
+                       v->kv_heads, v->head_dim, v->elem_bytes, h->layers, h->kv_heads, h->head_dim);
+    for (size_t i = 0; i < io->valid; i++)
+        if (io->ids[i] < 0 || (uint32_t)io->ids[i] >= h->vocab)
+            return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %u", io->ids[i], i,
+                           h->vocab);
+    return BT_OK;
+}
+
+bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
+                   bt_fault *fault)
+{
+    const bt_err e = check(x, row, out, io, fault);
+    if (e < 0) return e;
+    const bt_pkg_program *program = &bt_pkg_programs(x->pkg)[row->program[out]];
+    const bt_pkg_inst *inst = bt_exec_const(x, program->code);
+    bt_exec_job j = {.x = x,
+                     .program = program,
+                     .io = io,
+                     .arena = arena,
+                     .rows = io->rows,
+                     .seq = {io->kv, io->pos0, io->valid},
+                     .end = inst + program->insts,
+                     .out = out == BT_PKG_OUT_NONE   ? 0
+                            : out == BT_PKG_OUT_LAST ? 1
+                                                     : io->rows};
+    uint32_t layer_now = BT_GRAPH_NO_LAYER;
+    bool is_cancelled = false;
+    bt_companion_begin(&x->companion);
+    for (const bt_pkg_inst *i = inst, *next; i < j.end; i = next) {
+        if (i->layer != layer_now) {
+            layer_now = i->layer;
+            is_cancelled = io->cancel && atomic_load_explicit(io->cancel, memory_order_relaxed);
+            if (is_cancelled) break;
+        }
+        next = i + run_inst(&j, i);
+        if (i->op != BT_PKG_KV_STORE || !io->on_kv) continue;
+        bt_companion_flush(&x->companion);
+        io->on_kv(io->ud, i->layer);
+    }
+    bt_companion_end(&x->companion);
+    return is_cancelled ? bt_fail(fault, BT_ECANCEL, "cancelled") : BT_OK;
+}

@@ -1,0 +1,234 @@
+/* The INT_ instructions of a program: the integer operators of kernels/int_ops.h over rows of the arena. Integers only; a saturated 8-bit output is
+ * handed to the companion (kernels/edge_repair.h). Work is split over rows, KV heads or panels, never over a sum. */
+#include "kernels/edge_repair.h"
+#include "npu/run/exec_private.h"
+#include "npu/run/int_linear.h"
+
+#include <string.h>
+
+enum { ATTENTION_ROWS = 32 };
+
+static bt_int_mul mul_of(const bt_pkg_int_params *p, int n) { return (bt_int_mul){p->m[n], p->s[n]}; }
+
+/* ---- operators that take rows ---- */
+
+typedef struct rows_job {
+    bt_exec_job *j;
+    const bt_pkg_inst *i;
+    const bt_pkg_int_params *params;
+    atomic_size_t next;                     /* INT_ATTENTION: the next unit to take */
+} rows_job;
+
+static void norm_rows(const rows_job *r, size_t r0, size_t n)
+{
+    const bt_pkg_inst *i = r->i;
+    const bt_exec *x = r->j->x;
+    const int32_t *wq = i->tensor == BT_PKG_NONE ? NULL : bt_exec_const(x, bt_pkg_tensors(x->pkg)[i->tensor].norm_q);
+    const size_t k = i->out_width;
+    x->companion.kernels->int_rmsnorm32((int32_t *)bt_exec_at(r->j, i->out) + r0 * k, k, (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * k,
+                                        k, wq, r->params->m[0], r->params->s[0], (uint64_t)r->params->eps, n, k);
+}
+
+static void qk_norm_rows(const rows_job *r, size_t r0, size_t n)
+{
+    const bt_exec *x = r->j->x;
+    const size_t d = x->header->head_dim, width = r->i->out_width;
+    x->companion.kernels->int_headnorm16((int16_t *)bt_exec_at(r->j, r->i->out) + r0 * width, width, r->i->arg,
+                                         bt_exec_const(x, bt_pkg_tensors(x->pkg)[r->i->tensor].norm_q), r->params->s[0],
+                                         (uint64_t)r->params->eps, n, d);
+}
+
+/* Padding has no position. */
+static void rope_rows(const rows_job *r, size_t r0, size_t n)
+{
+    const bt_exec *x = r->j->x;
+    const bt_pkg_header *h = x->header;
+    const bt_exec_io *io = r->j->io;
+    const size_t half = h->rope_dims / 2, width = r->i->out_width;
+    const int16_t *cos = bt_exec_const(x, h->rope_cos_q15), *sin = bt_exec_const(x, h->rope_sin_q15);
+    int16_t *to = bt_exec_at(r->j, r->i->out);
+    for (size_t row = r0; row < r0 + n && row < io->valid; row++)
+        x->companion.kernels->int_rope16(to + row * width, r->i->arg, h->head_dim, h->rope_dims, cos + (io->pos0 + row) * half,
+                                         sin + (io->pos0 + row) * half, (h->flags & BT_PKG_FLAG_NEOX) != 0);
+}
+
+static void rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
+{
+    const bt_exec *x = r->j->x;
+    const bt_companion_rotation *r2 = &x->r2;
+    const size_t width = r->i->out_width;
+    const bool turn = r->i->arg == 2;
+    x->companion.kernels->int_rotate16((int32_t *)bt_exec_at(r->j, r->i->out) + r0 * width, width,
+                                       (const int16_t *)bt_exec_at(r->j, r->i->in0) + r0 * width, width, n,
+                                       turn ? x->header->r2.blocks : width, r2->h_base, turn ? r2->base : 0, turn ? r2->log2 : 0, r2->sign,
+                                       mul_of(r->params, 0), scratch);
+}
+
+static void split_rows(const rows_job *r, size_t r0, size_t n)
+{
+    const bt_exec *x = r->j->x;
+    const bt_pkg_inst *i = r->i;
+    const size_t k = i->in_width, ld = i->out_stride;
+    const int32_t *from = (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * k;
+    int8_t *hi = (int8_t *)bt_exec_at(r->j, i->out) + r0 * ld;
+    uint32_t *count;
+    bt_int_shadow *shadow;
+    bt_exec_shadow_of(r->j, i, &count, &shadow);
+    if (shadow) count += r0, shadow += r0 * k;
+    if (i->in1 == BT_PKG_NOWHERE) x->companion.kernels->int_split8(hi, ld, from, k, n, k, shadow, count);
+    else x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, k, n, k, shadow, count);
+    if (shadow) bt_exec_finish_shadow(r->j, i, count, shadow, r0, n);
+}
+
+static void do_rows(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
+{
+    bt_exec_job *j = ud;
+    const bt_pkg_inst *i = what;
+    const bt_kernels *kernels = j->x->companion.kernels;
+    /* params: any constant where the operator takes none */
+    const rows_job job = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params)}, *r = &job;
+    const size_t first = r0 * i->out_width, count = n * i->out_width;
+    (void)none;
+    switch (i->op) {
+    case BT_PKG_INT_RMSNORM: norm_rows(r, r0, n); break;
+    case BT_PKG_INT_QK_NORM: qk_norm_rows(r, r0, n); break;
+    case BT_PKG_INT_ROPE: rope_rows(r, r0, n); break;
+    case BT_PKG_INT_ROTATE: rotate_rows(r, r0, n, scratch); break;
+    case BT_PKG_INT_SILU_MUL:
+        kernels->int_silu_mul16((int32_t *)bt_exec_at(r->j, i->out) + first, (const int16_t *)bt_exec_at(r->j, i->in0) + first,
+                                (const int16_t *)bt_exec_at(r->j, i->in1) + first, count, mul_of(r->params, 0), mul_of(r->params, 1));
+        break;
+    case BT_PKG_INT_ADD:
+        kernels->int_add32((int32_t *)bt_exec_at(r->j, i->out) + first, (const int16_t *)bt_exec_at(r->j, i->in1) + first, count,
+                           mul_of(r->params, 0));
+        break;
+    case BT_PKG_INT_SPLIT: split_rows(r, r0, n); break;
+    default: break;
+    }
+}
+
+/* ---- attention ---- */
+
+/* Units are blocks of rows x KV heads, the dear ones first, taken by whoever is free. */
+static void attention_part(void *ud, size_t part, size_t parts)
+{
+    rows_job *r = ud;
+    (void)parts;
+    const bt_exec *x = r->j->x;
+    const bt_pkg_header *h = x->header;
+    const bt_exec_io *io = r->j->io;
+    const bt_int_attention_params p = {mul_of(r->params, 0), mul_of(r->params, 1), r->params->k_shift, r->params->v_shift};
+    const size_t width = r->i->out_width, head_bytes = h->heads / h->kv_heads * h->head_dim * sizeof(int16_t);
+    const size_t blocks = (r->j->rows + ATTENTION_ROWS - 1) / ATTENTION_ROWS, units = blocks * h->kv_heads;
+    for (size_t left; (left = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed)) < units;) {
+        const size_t u = units - 1 - left, g = u % h->kv_heads, r0 = u / h->kv_heads * ATTENTION_ROWS;
+        const size_t end = r0 + ATTENTION_ROWS < r->j->rows ? r0 + ATTENTION_ROWS : r->j->rows;
+        const size_t real = io->valid < r0 ? r0 : io->valid < end ? io->valid : end;
+        int16_t *out = (int16_t *)bt_exec_at(r->j, r->i->out) + r0 * width;
+        if (real > r0)
+            x->companion.kernels->int_attention16(out, width, (const int16_t *)bt_exec_at(r->j, r->i->in0) + r0 * width, width, io->kv,
+                                                  r->i->layer, real - r0, io->pos0 + r0, h->heads, g, &p,
+                                                  bt_companion_scratch(&x->companion, part));
+        for (size_t row = real; row < end; row++) /* padding attends to nothing */
+            memset((uint8_t *)(out + (row - r0) * width) + g * head_bytes, 0, head_bytes);
+    }
+}
+
+static void run_attention(rows_job *r)
+{
+    const bt_pkg_header *h = r->j->x->header;
+    const uint64_t n = r->j->io->valid, pairs = n * r->j->io->pos0 + n * (n + 1) / 2;
+    bt_companion_flush(&r->j->x->companion);
+    bt_pool_run(r->j->x->companion.pool, attention_part, r);
+    r->j->x->stats.npu_macs += 2 * pairs * h->heads * h->head_dim;
+}
+
+/* ---- linears with integer outputs ---- */
+
+typedef struct output {                     /* of one matrix */
+    const bt_kernels *kernels;
+    int16_t *y;
+    size_t ld;
+    const int32_t *mult;
+    const uint8_t *shift;
+    const int64_t *bias;
+    int16_t limit;                          /* 127: outputs of 8 bits, repaired where they saturate */
+    bt_edge_repair repair;
+} output;
+
+static const int64_t *bias_at(const output *o, size_t n) { return o->bias ? o->bias + n : NULL; }
+static void finish(const output *o, int16_t *y, size_t row, size_t rows, size_t n, size_t cols)
+{
+    if (o->limit == 127) (void)bt_edge_repair_rows(y, o->ld, &o->repair, row, rows, n, cols);
+}
+
+static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
+{
+    const output *o = ud;
+    int16_t *y = o->y + row * o->ld + n;
+    o->kernels->int_requant32(y, o->ld, acc, BT_INT_LINEAR_COLS, bias_at(o, n), o->mult + n, o->shift + n, o->limit, rows, cols);
+    finish(o, y, row, rows, n, cols);
+}
+
+static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc)
+{
+    const output *o = ud;
+    int16_t *y = o->y + row * o->ld + n;
+    o->kernels->int_requant64(y, o->ld, acc, BT_INT_LINEAR_COLS, bias_at(o, n), o->mult + n, o->shift + n, o->limit, 1, cols);
+    finish(o, y, row, 1, n, cols);
+}
+
+static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi, const int32_t *lo)
+{
+    int64_t acc[BT_INT_LINEAR_COLS];
+    for (size_t r = 0; r < rows; r++, hi += BT_INT_LINEAR_COLS, lo += BT_INT_LINEAR_COLS) {
+        for (size_t c = 0; c < cols; c++) acc[c] = (int64_t)hi[c] * 256 + lo[c];
+        row64(ud, row + r, n, cols, acc);
+    }
+}
+
+static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
+
+static bt_edge_repair repair_of(const bt_exec *x, const bt_pkg_tensor *t, const bt_int_linear_input *in)
+{
+    return (bt_edge_repair){.hi = in->hi, .lo = in->lo, .ld = in->ld, .shadow_count = in->shadow_count, .shadow = in->shadow,
+                            .panels = bt_exec_const(x, t->panels), .k = in->k, .bits = t->bits, .oscale = bt_exec_const(x, t->oscale),
+                            .bias = bt_exec_const(x, t->bias), .unit = t->out_scale};
+}
+
+static void run_linear(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_exec *x = j->x;
+    bt_exec_group group;
+    output out[BT_PKG_MAX_GROUP];
+    bt_exec_group_begin(&group, j, i, bt_exec_rows(j, i), &epilogue);
+    for (size_t g = 0; g < group.group; g++) {
+        const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
+        out[g] = (output){.kernels = x->companion.kernels, .y = bt_exec_at(j, i[g].out), .ld = i[g].out_width,
+                          .mult = bt_exec_const(x, t->mult), .shift = bt_exec_const(x, t->shift), .bias = bt_exec_const(x, t->bias_q),
+                          .limit = t->out_bits == 8 ? 127 : BT_INT_MAX16, .repair = repair_of(x, t, &group.in)};
+        group.m[g].ud = &out[g];
+    }
+    bt_exec_group_run(&group);
+}
+
+void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    if (i->op == BT_PKG_INT_LINEAR) {
+        run_linear(j, i);
+        return;
+    }
+    if (i->op == BT_PKG_INT_ATTENTION) {
+        rows_job r = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params)};
+        run_attention(&r);
+        return;
+    }
+    const bt_exec_areas a = bt_exec_areas_of(j, i);
+    bt_companion_step(&j->x->companion, bt_exec_rows(j, i), i->out_width, NULL, a.area, a.count, do_rows, j, i);
+}
+
+size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    return h->npu_ops == BT_PKG_OPS_ALL ? bt_int_attention_scratch_bytes(h->head_dim, h->ctx_tokens) : 0;
+}

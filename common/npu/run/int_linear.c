@@ -1,0 +1,157 @@
+/* The loops over rows and panels of a linear layer. Integers only. */
+#include "npu/run/int_linear.h"
+
+/* Rows whose sums lie in scratch together: they and the rows' inputs of a chunk of K fill half of a second cache.
+ * 4-bit panels are unpacked for all of them at once; fewer at a time where they are long.
+ * Work is counted in units of two panels, of both matrices where they are paired. */
+enum {
+    ROWS = 256,
+    SUMS = ROWS * BT_INT_LINEAR_COLS,
+    UNPACK_BYTES = 256 * 1024,
+    UNIT = 2,
+    PREPARE_ROWS = 8
+};
+
+typedef struct tile_scratch {
+    int32_t hi[SUMS], lo[SUMS];
+    int64_t row[BT_INT_LINEAR_COLS];
+    _Alignas(64) uint8_t product[BT_INT_MATMUL_SCRATCH_BYTES];
+    int8_t unpacked[];
+} tile_scratch;
+
+static size_t unpack_panels(size_t k)
+{
+    const size_t panel = bt_int_panel_bytes(k, 8);
+    size_t panels = BT_INT_LINEAR_PANELS;
+    while (panels > 2 && panels * panel > UNPACK_BYTES) panels--;
+    return panels;
+}
+
+size_t bt_int_linear_scratch_bytes(size_t max_k4bit)
+{
+    const size_t two = 2 * bt_int_panel_bytes(max_k4bit, 8); /* more than two only where they fit */
+    const size_t unpacked = !max_k4bit ? 0 : two > UNPACK_BYTES ? two : UNPACK_BYTES;
+    return (sizeof(tile_scratch) + unpacked + 63) / 64 * 64;
+}
+
+/* ---- inputs ---- */
+
+size_t bt_int_linear_prepared_bytes(size_t rows, size_t k, bool is_wide)
+{
+    return bt_int_inputs_bytes(rows, k, is_wide) + (rows + 63) / 64 * 64;
+}
+
+void bt_int_linear_prepare(bt_int_linear *l)
+{
+    const bt_int_linear_input *in = l->in;
+    const bt_int_rows rows = {.hi = in->hi, .lo = in->lo, .ld = in->ld, .k = in->k, .shadow = in->shadow, .shadow_count = in->shadow_count};
+    for (size_t r0, r1; bt_pool_range_take(&l->rows, &r0, &r1);)
+        l->kernels->int_prepare(&l->inputs, r0, r1, &rows, l->is_left);
+}
+
+/* ---- tiles ---- */
+
+/* Outputs of `panels` panels of one matrix, whose sums are in scratch from column `column` on. */
+typedef struct batch {
+    const bt_int_linear_matrix *m;
+    const int8_t *wp; /* its panels, of 8 bits */
+    size_t p, panels, column;
+} batch;
+
+/* Rows whose shadow the product left: it is added in 64 bits. */
+static void shadow_rows(const bt_int_linear *l, const batch *b, const int32_t *hi, const int32_t *lo, int64_t *sums, size_t row,
+                             size_t rows, size_t n, size_t cols)
+{
+    const bt_int_linear_input *in = l->in;
+    for (size_t r = row; r < row + rows; r++, hi += BT_INT_LINEAR_COLS, lo += BT_INT_LINEAR_COLS) {
+        if (!l->is_left[r]) continue;
+        for (size_t c = 0; c < 16 * b->panels; c++) sums[c] = in->lo ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
+        l->kernels->int_shadow(sums, in->shadow + r * in->k, in->shadow_count[r], b->wp, bt_int_k4(in->k), 0, b->panels);
+        l->epilogue->row64(b->m->ud, r, n, cols, sums);
+    }
+}
+
+/* Sums of rows from `first` on are in scratch; those of [row, row + rows) are handed on: all at once but for those in 64 bits. */
+static void hand_on(const bt_int_linear *l, const batch *b, tile_scratch *s, size_t first, size_t row, size_t rows)
+{
+    const size_t n = 16 * b->p, cols = b->m->n - n < 16 * b->panels ? b->m->n - n : 16 * b->panels;
+    int32_t *hi = s->hi + (row - first) * BT_INT_LINEAR_COLS + b->column, *lo = s->lo + (hi - s->hi);
+    for (size_t r = 0, end; r < rows; r = end + 1) {
+        for (end = r; end < rows && !l->is_left[row + end];) end++;
+        if (end == r) continue;
+        const size_t at = r * BT_INT_LINEAR_COLS;
+        if (l->in->lo) l->epilogue->tile16(b->m->ud, row + r, end - r, n, cols, hi + at, lo + at);
+        else l->epilogue->tile8(b->m->ud, row + r, end - r, n, cols, hi + at);
+    }
+    if (l->in->shadow_count) shadow_rows(l, b, hi, lo, s->row, row, rows, n, cols);
+}
+
+static void run_batches(const bt_int_linear *l, const batch *b, size_t count, tile_scratch *s)
+{
+    const size_t all = l->in->rows;
+    for (size_t first = 0, rows; first < all; first += rows) {
+        rows = all - first < ROWS ? all - first : ROWS;
+        for (size_t i = 0; i < count; i++)
+            l->kernels->int_matmul(s->hi + b[i].column, l->in->lo ? s->lo + b[i].column : NULL, BT_INT_LINEAR_COLS, &l->inputs, first,
+                                   rows, b[i].wp, b[i].m->colsum + 16 * b[i].p, 0, b[i].panels, s->product);
+        for (size_t row = first, n; row < first + rows; row += n) {
+            n = first + rows - row < BT_INT_LINEAR_ROWS ? first + rows - row : BT_INT_LINEAR_ROWS;
+            for (size_t i = 0; i < count; i++) hand_on(l, &b[i], s, first, row, n);
+        }
+    }
+}
+
+/* Panels [p0, p1) of `count` matrices. */
+static void run_panels(const bt_int_linear *l, const bt_int_linear_matrix *m, size_t count, size_t p0, size_t p1, tile_scratch *s)
+{
+    const size_t panel = bt_int_panel_bytes(l->in->k, 8), k4 = bt_int_k4(l->in->k);
+    const bool is_unpacked = m->bits == 4 || m[count - 1].bits == 4;
+    const size_t most = (is_unpacked ? unpack_panels(l->in->k) : (size_t)BT_INT_LINEAR_PANELS) / count;
+    for (size_t p = p0, n; p < p1; p += n) {
+        batch b[2];
+        n = p1 - p < most ? p1 - p : most;
+        for (size_t i = 0; i < count; i++) {
+            b[i] = (batch){.m = m + i, .wp = (const int8_t *)m[i].panels + p * panel, .p = p, .panels = n,
+                           .column = i * BT_INT_LINEAR_COLS / count};
+            if (m[i].bits != 4) continue;
+            int8_t *to = s->unpacked + i * n * panel;
+            l->kernels->int_unpack4(to, m[i].panels, k4, p, p + n);
+            b[i].wp = to;
+        }
+        run_batches(l, b, count, s);
+    }
+}
+
+/* ---- pieces ---- */
+
+/* Units are numbered through the group, a matrix after the other; those of a pair through the first. */
+static size_t units_of(const bt_int_linear_matrix *m) { return (bt_int_panels(m->n) + UNIT - 1) / UNIT; }
+static size_t wide_units(const bt_int_linear *l) { return BT_INT_LINEAR_PANELS / UNIT / (l->paired ? 2 : 1); }
+
+void bt_int_linear_begin(bt_int_linear *l, size_t threads)
+{
+    const bt_int_linear_input *in = l->in;
+    const size_t wide = wide_units(l), alone = threads > 1 ? threads * wide : 0; /* so many at the end, that all end together */
+    size_t units = 0;
+    for (size_t g = 0; g < (l->paired ? 1 : l->group); g++) units += units_of(&l->m[g]);
+    l->inputs = (bt_int_inputs){.memory = l->prepared, .rows = in->rows, .k4 = bt_int_k4(in->k), .is_wide = in->lo};
+    l->is_left = (bool *)l->prepared + bt_int_inputs_bytes(in->rows, in->k, in->lo);
+    l->wide_pieces = units > alone ? (units - alone) / wide : 0;
+    bt_pool_range_init(&l->rows, in->rows, PREPARE_ROWS);
+    bt_pool_range_init(&l->pieces, units - l->wide_pieces * (wide - 1), 1);
+}
+
+void bt_int_linear_part(bt_int_linear *l, void *scratch)
+{
+    const size_t wide = wide_units(l);
+    for (size_t piece, end; bt_pool_range_take(&l->pieces, &piece, &end);) {
+        const bt_int_linear_matrix *m = l->m;
+        size_t u0 = piece < l->wide_pieces ? piece * wide : piece + l->wide_pieces * (wide - 1);
+        size_t u1 = u0 + (piece < l->wide_pieces ? wide : 1);
+        for (size_t units; u1 > 0; u0 = u0 > units ? u0 - units : 0, u1 = u1 > units ? u1 - units : 0, m++) {
+            const size_t panels = bt_int_panels(m->n);
+            units = units_of(m);
+            if (u0 < units) run_panels(l, m, l->paired ? 2 : 1, u0 * UNIT, u1 * UNIT < panels ? u1 * UNIT : panels, scratch);
+        }
+    }
+}

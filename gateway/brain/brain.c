@@ -1,0 +1,382 @@
+/* Decides what the gateway does: see brain.h. This file has the nodes, the queue and the step; request.h has
+ * the life of one request. Tables are looked at in their own order, so that a run depends on its events
+ * alone. */
+#include "gateway/brain/request.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RETRY_LEAST_MS = 1000, RETRY_MOST_MS = 30000, PROBE_MOST_US = 8000000 };
+
+gw_config gw_config_defaults(void)
+{
+    return (gw_config){
+        .policy = GW_POLICY_LEAST_LOAD, .queue_max = 64, .active_max = 64, .nodes_max = 256, .lease_ms = 10000,
+        .heartbeat_us = 500000, .suspect_us = 2000000, .gone_us = 6000000, .forget_us = 60000000, .resend_us = 500000,
+        .recovery_us = 30000000, .queue_us = 600000000, .answer_us = 5000000, .prefill_us = 30000000,
+        .prefill_token_us = 100000, .progress_us = 30000000, .role_us = 5000000, .grace_us = 1000000,
+    };
+}
+
+const char *gw_fail_name(gw_fail_kind k)
+{
+    switch (k) {
+    case GW_FAIL_NO_NODE: return "no_node";
+    case GW_FAIL_OVERLOADED: return "overloaded";
+    case GW_FAIL_NODE_LOST: return "node_lost";
+    case GW_FAIL_TIMEOUT: return "timeout";
+    case GW_FAIL_TOO_LONG: return "too_long";
+    case GW_FAIL_REFUSED: return "refused";
+    case GW_FAIL_CANCELLED: return "cancelled";
+    case GW_FAIL_BAD: return "bad";
+    }
+    return "?";
+}
+
+gw_action *gw_act(gw_brain *b, gw_action_type type)
+{
+    assert(b->acts_len < b->acts_cap);
+    gw_action *a = &b->acts[b->acts_len++];
+    memset(a, 0, sizeof *a);
+    a->type = type;
+    return a;
+}
+
+bt_msg *gw_send(gw_brain *b, const bt_incarnation *peer, bt_msg_type type)
+{
+    gw_action *a = gw_act(b, GW_DO_SEND);
+    a->u.send.peer = *peer;
+    bt_msg *m = &a->u.send.msg;
+    m->type = type;
+    m->from = b->cfg.self;
+    m->to = *peer;
+    return m;
+}
+
+uint32_t gw_retry_ms(const gw_brain *b)
+{
+    const int64_t ms = b->between_us / 1000 * (b->queued / 2 + 1);
+    return ms < RETRY_LEAST_MS ? RETRY_LEAST_MS : ms > RETRY_MOST_MS ? RETRY_MOST_MS : (uint32_t)ms;
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------- */
+
+static void say_reject(gw_brain *b, const bt_incarnation *peer, bt_err code, const char *text)
+{
+    bt_msg *m = gw_send(b, peer, BT_MSG_REJECT);
+    m->u.reject.code = code;
+    snprintf(m->u.reject.text, sizeof m->u.reject.text, "%s", text);
+}
+
+static void node_changed(gw_brain *b, const gw_node *n, gw_node_state before)
+{
+    if (n->state == before) return;
+    bool ready = gw_route_limit_tokens(&b->registry) > 0;
+    if (b->pair_ready && !ready) b->no_pair_us = b->now_us;
+    for (uint32_t i = 0; ready && !b->pair_ready && i < b->queued; i++)
+        if (b->requests[b->queue[i]].attempt == 0) b->requests[b->queue[i]].stuck_us = -1;
+    b->pair_ready = ready;
+    b->epoch++;
+    gw_action *a = gw_act(b, GW_DO_NODE_CHANGED);
+    a->u.node.incarnation = n->incarnation;
+    a->u.node.role = n->hello.role;
+    memcpy(a->u.node.node_id, n->hello.node_id, sizeof a->u.node.node_id);
+    a->u.node.state = n->state;
+}
+
+/* Both work, but never on one request: most likely one of them was started with another --kv-dtype. */
+static void warn_of_other_kv(gw_brain *b, const gw_node *n)
+{
+    const gw_node *k = gw_route_other_kv(&b->registry, n);
+    if (!k) return;
+    const bt_kv_shape *mine = &n->hello.kv, *theirs = &k->hello.kv;
+    gw_action *a = gw_act(b, GW_DO_LOG);
+    a->u.log.level = BT_LOG_WARN;
+    snprintf(a->u.log.text, sizeof a->u.log.text,
+             "node %s has %ux%ux%u KV of %s, node %s %ux%ux%u of %s: they get no request in common", n->hello.node_id,
+             mine->layers, mine->kv_heads, mine->head_dim, bt_kv_dtype_name(mine->dtype), k->hello.node_id, theirs->layers,
+             theirs->kv_heads, theirs->head_dim, bt_kv_dtype_name(theirs->dtype));
+}
+
+/* It hears us again as often as others do, or it would soon greet anew. */
+static void end_silence(gw_brain *b, gw_node *n)
+{
+    n->probe_us = b->cfg.heartbeat_us;
+    if (n->heartbeat_due_us > b->now_us + n->probe_us) n->heartbeat_due_us = b->now_us + n->probe_us;
+}
+
+/* Two processes never share an incarnation: one of them lies. */
+static bool has_other_key(const gw_node *n, const bt_msg *m) { return memcmp(&n->key, &m->from_key, sizeof n->key) != 0; }
+
+static void on_hello(gw_brain *b, const bt_msg *m)
+{
+    static const bt_incarnation zero;
+    bt_fault fault = {.text = ""};
+    gw_node *n = gw_registry_find(&b->registry, &m->from);
+    gw_node_state before = n ? n->state : 0;
+    bt_incarnation replaced = zero;
+    bt_err e = n && has_other_key(n, m)
+                   ? bt_fail(&fault, BT_EAUTH, "node %s greets with another key than before", n->hello.node_id)
+                   : gw_registry_hello(&b->registry, &n, &replaced, &m->from, &m->u.hello, b->now_us, &fault);
+    if (e < 0) {
+        b->n.hellos_rejected++;
+        say_reject(b, &m->from, e, fault.text);
+        gw_action *a = gw_act(b, GW_DO_LOG);
+        a->u.log.level = BT_LOG_ERROR;
+        snprintf(a->u.log.text, sizeof a->u.log.text, "node refused: %s", fault.text);
+        return;
+    }
+    if (!bt_incarnation_equal(&replaced, &zero)) gw_request_node_lost(b, &replaced, m->u.hello.node_id, GW_CAUSE_RESTARTED);
+    n->key = m->from_key;
+    end_silence(b, n);
+    bt_msg *w = gw_send(b, &m->from, BT_MSG_WELCOME);
+    w->u.welcome.protocol = BT_PROTOCOL_VERSION;
+    memcpy(w->u.welcome.node_id, b->cfg.node_id, sizeof w->u.welcome.node_id);
+    node_changed(b, n, before);
+    if (before == 0) warn_of_other_kv(b, n);
+}
+
+static void on_msg(gw_brain *b, const bt_msg *m)
+{
+    if (m->type == BT_MSG_HELLO) {
+        on_hello(b, m);
+        return;
+    }
+    gw_node *n = gw_registry_find(&b->registry, &m->from);
+    bool for_us = bt_incarnation_equal(&m->to, &b->cfg.self);
+    if (!n || !for_us) {
+        b->n.unknown_peer += !n;
+        b->n.wrong_incarnation += !for_us;
+        if (m->type != BT_MSG_REJECT)
+            say_reject(b, &m->from, BT_EAGAIN,
+                       for_us ? "say HELLO first" : "meant for another gateway process");
+        return;
+    }
+    if (has_other_key(n, m)) {
+        b->n.wrong_key++;
+        return;
+    }
+    gw_node_state before = n->state;
+    end_silence(b, n);
+    gw_registry_heard(n, m->type == BT_MSG_HEARTBEAT ? &m->u.heartbeat : NULL, b->now_us);
+    if (m->type == BT_MSG_BYE) {
+        n->leaving = true;
+        if (n->state != GW_NODE_STARTING) n->state = GW_NODE_DRAINING;
+        gw_request_node_lost(b, &n->incarnation, n->hello.node_id, GW_CAUSE_LEFT);
+    }
+    node_changed(b, n, before);
+    if (m->type == BT_MSG_ROLE_ANSWER) gw_role_answered(b, m);
+    if (m->type >= BT_MSG_RESERVE) gw_request_msg(b, m);
+}
+
+static void expire_nodes(gw_brain *b)
+{
+    for (uint32_t i = 0; i < b->registry.cap; i++) {
+        gw_node *n = &b->registry.nodes[i];
+        if (!n->in_use) continue;
+        gw_node_state before = n->state;
+        if (gw_registry_expire(&b->registry, n, b->now_us) == GW_NODE_GONE && before != GW_NODE_GONE) {
+            node_changed(b, n, before);
+            gw_request_node_lost(b, &n->incarnation, n->hello.node_id, GW_CAUSE_GONE);
+        } else {
+            node_changed(b, n, before);
+        }
+        if (n->in_use && b->now_us >= n->heartbeat_due_us) {
+            const bool is_silent = n->state == GW_NODE_SUSPECT || n->state == GW_NODE_GONE;
+            n->probe_us = !is_silent ? b->cfg.heartbeat_us : 2 * n->probe_us < PROBE_MOST_US ? 2 * n->probe_us : PROBE_MOST_US;
+            n->heartbeat_due_us = b->now_us + n->probe_us;
+            gw_send(b, &n->incarnation, BT_MSG_HEARTBEAT)->u.heartbeat.draining = b->draining;
+        }
+    }
+}
+
+/* ---- queue -------------------------------------------------------------------------------------- */
+
+/* A prompt that would have been local goes to a prefill node. Counted each time, logged once. */
+static void say_odd(gw_brain *b, const gw_route_choice *c)
+{
+    if (b->n.local_refused++ > 0) return;
+    gw_action *a = gw_act(b, GW_DO_LOG);
+    a->u.log.level = BT_LOG_WARN;
+    snprintf(a->u.log.text, sizeof a->u.log.text,
+             "no local prefill on %s: its prompts would be of class '%.48s', those of %s are of '%.48s'",
+             c->odd_decode->hello.node_id, c->odd_decode->hello.prefill_exactness, c->odd_prefill->hello.node_id,
+             c->odd_prefill->hello.exactness);
+}
+
+/* False: nobody behind it gets anything now. */
+static bool dispatch_one(gw_brain *b, gw_request *r)
+{
+    gw_route_choice c;
+    const bool is_choosy = r->next_index > 0 || r->only_prefill || r->only_decode;
+    const gw_route_wish wish = {.now_us = b->now_us, .policy = r->policy, .ids = r->ids, .prompt_tokens = r->ids_len, .max_tokens = r->max_tokens,
+                                .local_below_tokens = b->cfg.local_below_tokens, .has_class = r->next_index > 0,
+                                .prefill_class = r->prefill_class, .decode_class = r->decode_class,
+                                .only_prefill = r->only_prefill, .only_decode = r->only_decode,
+                                .shun_prefill = r->shun_prefill, .shun_decode = r->shun_decode};
+    gw_route_answer answer = gw_route_choose(&c, &b->router, &b->registry, &wish);
+    if (answer == GW_ROUTE_TOO_LONG && r->attempt > 0) answer = GW_ROUTE_NO_NODE;     /* those that held it may come back */
+    if (answer != GW_ROUTE_NO_NODE) r->stuck_us = -1;
+    switch (answer) {
+    case GW_ROUTE_CHOSEN:
+        if (c.odd_decode && c.local == GW_LOCAL_NOT) say_odd(b, &c);
+        gw_request_assign(b, r, &c);
+        return true;
+    case GW_ROUTE_TOO_LONG:
+        gw_request_fail(b, r, GW_FAIL_TOO_LONG, BT_ELIMIT, 0,
+                        "%u prompt tokens and up to %u new ones are %llu, but the nodes hold %llu at most",
+                        r->ids_len, r->max_tokens, (unsigned long long)r->ids_len + r->max_tokens,
+                        (unsigned long long)c.limit_tokens);
+        return true;
+    case GW_ROUTE_NO_NODE:
+        if (r->stuck_us < 0) r->stuck_us = b->now_us;
+        r->stuck_epoch = b->epoch;
+        return true;
+    case GW_ROUTE_BUSY: return is_choosy;
+    }
+    return true;
+}
+
+/* In order of arrival. Nobody overtakes one that waits for a free slot, unless it is choosy. */
+static void dispatch(gw_brain *b)
+{
+    for (uint32_t i = 0; i < b->queued && b->active < b->cfg.active_max;) {
+        gw_request *r = &b->requests[b->queue[i]];
+        const bool is_stuck = r->stuck_us >= 0 && r->stuck_epoch == b->epoch;
+        if (!is_stuck && r->not_before_us <= b->now_us && !dispatch_one(b, r)) return;
+        if (r->state == GW_QUEUED) i++;
+    }
+}
+
+/* ---- the step ----------------------------------------------------------------------------------- */
+
+static void reap(gw_brain *b)
+{
+    for (uint32_t i = 0; i < b->requests_len; i++) {
+        if (b->requests[i].state != GW_DEAD) continue;
+        free(b->requests[i].ids);
+        b->requests[i] = (gw_request){0};
+    }
+}
+
+static void leave(gw_brain *b)
+{
+    if (!b->draining || b->exited || b->queued > 0 || b->active > 0 || b->debts.len > 0) return;
+    for (uint32_t i = 0; i < b->registry.cap; i++) {
+        const gw_node *n = &b->registry.nodes[i];
+        if (!n->in_use || n->state == GW_NODE_GONE) continue;
+        bt_msg *m = gw_send(b, &n->incarnation, BT_MSG_BYE);
+        snprintf(m->u.bye.text, sizeof m->u.bye.text, "drained");
+    }
+    (void)gw_act(b, GW_DO_EXIT);
+    b->exited = true;
+}
+
+static void on_event(gw_brain *b, const gw_event *ev, const bt_random *random)
+{
+    gw_request *r = NULL;
+    if (ev->type == GW_EV_CANCEL || ev->type == GW_EV_FINISH_EARLY) {
+        r = gw_request_find(b, ev->u.request);
+        if (!r) return;
+    }
+    switch (ev->type) {
+    case GW_EV_TICK: break;
+    case GW_EV_MSG: on_msg(b, ev->u.msg); break;
+    case GW_EV_SUBMIT: gw_request_submit(b, ev->u.submit, random); break;
+    case GW_EV_CANCEL: gw_request_fail(b, r, GW_FAIL_CANCELLED, BT_ECANCEL, 0, "cancelled by the client"); break;
+    case GW_EV_FINISH_EARLY: gw_request_finish_early(b, r); break;
+    case GW_EV_ROLE: gw_role_ask(b, ev); break;
+    case GW_EV_DRAIN: b->draining = true; break;
+    default: break;
+    }
+}
+
+gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const bt_random *random)
+{
+    b->acts_len = 0;
+    b->now_us = now_us;
+    reap(b);
+    if (!b->started) {
+        b->started = true;
+        b->no_pair_us = now_us;
+    }
+    expire_nodes(b);
+    gw_role_expire(b);
+    gw_request_expire_debts(b);
+    for (uint32_t i = 0; i < b->requests_len; i++) gw_request_expire(b, &b->requests[i]);
+    on_event(b, ev, random);
+    dispatch(b);
+    leave(b);
+    return (gw_actions){b->acts, b->acts_len};
+}
+
+int64_t gw_brain_due_us(const gw_brain *b)
+{
+    int64_t due = gw_debts_due_us(&b->debts), t;
+    for (uint32_t i = 0; i < b->registry.cap; i++) {
+        const gw_node *n = &b->registry.nodes[i];
+        if (!n->in_use) continue;
+        if ((t = gw_registry_due_us(&b->registry, n)) < due) due = t;
+        if (n->heartbeat_due_us < due) due = n->heartbeat_due_us;
+        if (b->queued > 0 && n->refuses_until_us > b->now_us && n->refuses_until_us < due) due = n->refuses_until_us;
+    }
+    if ((t = gw_role_due_us(b)) < due) due = t;
+    if (b->queued > 0 && (t = gw_avoid_due_us(&b->router.avoid, b->now_us)) < due) due = t;
+    for (uint32_t i = 0; i < b->requests_len; i++)
+        if ((t = gw_request_due_us(b, &b->requests[i])) < due) due = t;
+    return due;
+}
+
+/* ---- made and looked at ------------------------------------------------------------------------- */
+
+bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
+{
+    static const bt_incarnation zero;
+    if (bt_incarnation_equal(&c->self, &zero) || c->queue_max < 1 || c->active_max < 1 || c->nodes_max < 2 ||
+        c->queue_max > 65536 || c->active_max > 65536 || c->nodes_max > 65536 || c->lease_ms < 1 ||
+        c->lease_ms > 600000)
+        return bt_fail(fault, BT_EARG, "gateway: a limit of its configuration is zero or out of range");
+    gw_brain *b = calloc(1, sizeof *b);
+    if (!b) return bt_fail(fault, BT_ENOMEM, "gateway: out of memory");
+    b->cfg = *c;
+    b->router.policy = c->policy;
+    b->requests_len = c->queue_max + c->active_max;
+    /* A step: per request its lease on both sides (2), or its end (1) or a line of log, and leaving both (2), then RESERVE;
+     * per debt its ABORT; per role asked for ROLE and its answer; per node its heartbeat, a change, BYE. */
+    const uint32_t debts_max = c->active_max * 4;
+    b->acts_cap = (size_t)b->requests_len * 6 + debts_max + (size_t)c->nodes_max * 4 + 2 * GW_ROLES_MAX + 16;
+    b->queue = calloc(b->requests_len, sizeof *b->queue);
+    b->requests = calloc(b->requests_len, sizeof *b->requests);
+    b->acts = malloc(b->acts_cap * sizeof *b->acts);
+    if (!b->requests || !b->queue || !b->acts || gw_debts_init(&b->debts, debts_max) < 0 ||
+        gw_affinity_new(&b->router.affinity, GW_AFFINITY_ENTRIES) < 0 ||
+        gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->forget_us) < 0) {
+        gw_brain_free(b);
+        return bt_fail(fault, BT_ENOMEM, "gateway: out of memory");
+    }
+    *ret = b;
+    return BT_OK;
+}
+
+void gw_brain_free(gw_brain *b)
+{
+    if (!b) return;
+    for (uint32_t i = 0; b->requests && i < b->requests_len; i++) free(b->requests[i].ids);
+    gw_registry_done(&b->registry);
+    gw_debts_done(&b->debts);
+    gw_affinity_free(b->router.affinity);
+    free(b->queue);
+    free(b->requests);
+    free(b->acts);
+    free(b);
+}
+
+bool gw_brain_is_ready(const gw_brain *b) { return b->pair_ready && !b->draining; }
+uint64_t gw_brain_limit_tokens(const gw_brain *b) { return gw_route_limit_tokens(&b->registry); }
+uint32_t gw_brain_queued(const gw_brain *b) { return b->queued; }
+uint32_t gw_brain_active(const gw_brain *b) { return b->active; }
+uint32_t gw_brain_debts(const gw_brain *b) { return b->debts.len; }
+const gw_registry *gw_brain_registry(const gw_brain *b) { return &b->registry; }
+const gw_counters *gw_brain_counters(const gw_brain *b) { return &b->n; }

@@ -1,0 +1,162 @@
+/* Which nodes there are and how sure the gateway is of each. See registry.h. */
+#include "gateway/brain/registry.h"
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[16], int64_t suspect_us, int64_t gone_us,
+                        int64_t forget_us)
+{
+    gw_node *nodes = calloc(cap, sizeof *nodes);
+    if (!nodes) return BT_ENOMEM;
+    *ret = (gw_registry){
+        .nodes = nodes, .cap = cap, .suspect_us = suspect_us, .gone_us = gone_us, .forget_us = forget_us};
+    memcpy(ret->model_id, model_id, sizeof ret->model_id);
+    return BT_OK;
+}
+
+void gw_registry_done(gw_registry *r)
+{
+    free(r->nodes);
+    memset(r, 0, sizeof *r);
+}
+
+const char *gw_node_state_name(gw_node_state s)
+{
+    switch (s) {
+    case GW_NODE_STARTING: return "starting";
+    case GW_NODE_READY: return "ready";
+    case GW_NODE_SUSPECT: return "suspect";
+    case GW_NODE_DRAINING: return "draining";
+    case GW_NODE_GONE: return "gone";
+    }
+    return "?";
+}
+
+gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who)
+{
+    for (uint32_t i = 0; i < r->cap; i++)
+        if (r->nodes[i].in_use && bt_incarnation_equal(&r->nodes[i].incarnation, who)) return &r->nodes[i];
+    return NULL;
+}
+
+uint64_t gw_registry_name(const char *node_id) { return *node_id ? bt_hash64(node_id, strlen(node_id)) : 0; }
+
+static void hex(char ret[33], const uint8_t bytes[16])
+{
+    for (int i = 0; i < 16; i++) snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static bt_err check(const gw_registry *r, const bt_msg_hello *h, bt_fault *fault)
+{
+    if (h->protocol != BT_PROTOCOL_VERSION)
+        return bt_fail(fault, BT_EVERSION, "node %s speaks protocol %u, this gateway %u", h->node_id,
+                       h->protocol, BT_PROTOCOL_VERSION);
+    if (memcmp(h->model_id, r->model_id, sizeof r->model_id) != 0) {
+        char theirs[33], ours[33];
+        hex(theirs, h->model_id);
+        hex(ours, r->model_id);
+        return bt_fail(fault, BT_EFORMAT, "node %s holds model %s, this gateway serves %s", h->node_id, theirs, ours);
+    }
+    if (h->role != BT_ROLE_PREFILL && h->role != BT_ROLE_DECODE)
+        return bt_fail(fault, BT_EARG, "node %s has role %d, expected prefill (%d) or decode (%d)",
+                       h->node_id, (int)h->role, BT_ROLE_PREFILL, BT_ROLE_DECODE);
+    if (!h->node_id[0] || h->kv.layers == 0 || h->kv.kv_heads == 0 || h->kv.head_dim == 0 || h->ctx_tokens == 0)
+        return bt_fail(fault, BT_EARG, "node \"%s\" has no name, no KV shape or no context", h->node_id);
+    if (h->role == BT_ROLE_DECODE && !h->kv_endpoint[0])
+        return bt_fail(fault, BT_EARG, "decode node %s names no endpoint for KV", h->node_id);
+    return BT_OK;
+}
+
+/* A HELLO borrows what it says of its engine; the node keeps it. */
+static void keep(gw_node *n, const bt_msg_hello *hello)
+{
+    n->hello = *hello;
+    if (!hello->engine) return;
+    n->engine = *hello->engine;
+    n->hello.engine = &n->engine;
+}
+
+/* The place of this name; else a free one; else that of the node gone longest. */
+static gw_node *place_for(const gw_registry *r, const char *node_id)
+{
+    gw_node *free_one = NULL, *gone = NULL;
+    for (uint32_t i = 0; i < r->cap; i++) {
+        gw_node *n = &r->nodes[i];
+        if (!n->in_use) {
+            if (!free_one) free_one = n;
+        } else if (strcmp(n->hello.node_id, node_id) == 0) {
+            return n;
+        } else if (n->state == GW_NODE_GONE && n->attempts == 0 && (!gone || n->heard_us < gone->heard_us)) {
+            gone = n;
+        }
+    }
+    return free_one ? free_one : gone;
+}
+
+bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_replaced, const bt_incarnation *who,
+                         const bt_msg_hello *hello, int64_t now_us, bt_fault *fault)
+{
+    static const bt_incarnation zero;
+    bt_err e = check(r, hello, fault);
+    if (e < 0) return e;
+    gw_node *n = gw_registry_find(r, who);
+    if (n && strcmp(n->hello.node_id, hello->node_id) != 0)
+        return bt_fail(fault, BT_EARG, "node %s now calls itself %s", n->hello.node_id, hello->node_id);
+    if (n && n->hello.role != hello->role)
+        return bt_fail(fault, BT_EARG, "node %s has changed its role without starting anew", hello->node_id);
+    if (n) {
+        keep(n, hello);
+        *ret_replaced = zero;
+    } else {
+        n = place_for(r, hello->node_id);
+        if (!n) return bt_fail(fault, BT_ELIMIT, "this gateway knows %u nodes already, its limit", r->cap);
+        bool same_name = n->in_use && strcmp(n->hello.node_id, hello->node_id) == 0;
+        /* It may be the other way round: a HELLO of the dead one came late, and who was displaced lives. */
+        if (same_name && bt_incarnation_equal(&n->displaced, who) && now_us - n->heard_us < r->suspect_us)
+            return bt_fail(fault, BT_EARG, "the name %s is in use by another process", hello->node_id);
+        bt_incarnation before = n->in_use ? n->incarnation : zero;
+        *n = (gw_node){.incarnation = *who,
+                       .state = GW_NODE_STARTING,
+                       .in_use = true,
+                       .name = gw_registry_name(hello->node_id),
+                       .heartbeat_due_us = now_us};
+        keep(n, hello);
+        if (same_name) n->displaced = before;
+        *ret_replaced = before;
+    }
+    n->load = hello->load;
+    n->heard_us = now_us;
+    n->leaving = hello->draining;
+    if (n->state != GW_NODE_STARTING) n->state = n->leaving ? GW_NODE_DRAINING : GW_NODE_READY;
+    *ret = n;
+    return BT_OK;
+}
+
+gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, int64_t now_us)
+{
+    n->heard_us = now_us;
+    if (heartbeat) {
+        n->load = heartbeat->load;
+        n->leaving = heartbeat->draining;
+    }
+    if (n->state != GW_NODE_STARTING || heartbeat) n->state = n->leaving ? GW_NODE_DRAINING : GW_NODE_READY;
+    return n->state;
+}
+
+gw_node_state gw_registry_expire(gw_registry *r, gw_node *n, int64_t now_us)
+{
+    int64_t silent_us = now_us - n->heard_us;
+    if (silent_us >= r->gone_us) n->state = GW_NODE_GONE;
+    else if (silent_us >= r->suspect_us && n->state == GW_NODE_READY) n->state = GW_NODE_SUSPECT;
+    if (n->state == GW_NODE_GONE && silent_us >= r->forget_us && n->attempts == 0) n->in_use = false;
+    return n->state;
+}
+
+int64_t gw_registry_due_us(const gw_registry *r, const gw_node *n)
+{
+    if (n->state == GW_NODE_GONE) return n->heard_us + r->forget_us;
+    return n->heard_us + (n->state == GW_NODE_READY ? r->suspect_us : r->gone_us);
+}

@@ -1,0 +1,223 @@
+/* How a request leaves its nodes: for good, with one DONE or FAIL, or for another attempt. Nothing here waits for a
+ * node: what one still owes goes to the table of debts. See request.h. */
+#include "gateway/brain/request.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { FRUITLESS_MAX = 32, PAUSE_LEAST_US = 100000, PAUSE_DOUBLINGS = 4, RETRY_MS = 1000 };
+
+/* ---- the two sides ------------------------------------------------------------------------------ */
+
+static void count_down(gw_brain *b, const bt_incarnation *node)
+{
+    gw_node *n = gw_registry_find(&b->registry, node);
+    if (n && n->attempts > 0) n->attempts--;
+}
+
+void gw_request_close_side(gw_brain *b, gw_side *s)
+{
+    if (s->is_open) count_down(b, &s->node);
+    s->is_open = false;
+}
+
+/* The attempt counts on the node until it answers or its lease is over. */
+static void leave_side(gw_brain *b, gw_request *r, gw_side *s)
+{
+    if (!s->is_open || !s->is_told) {
+        gw_request_close_side(b, s);
+        return;
+    }
+    s->is_open = false;
+    (void)gw_request_tell(b, r, s, BT_MSG_ABORT);
+    gw_debt forgotten;
+    const gw_debt debt = {.node = s->node, .number = r->number, .attempt = r->attempt,
+                          .due_us = b->now_us + b->cfg.resend_us, .until_us = b->now_us + (int64_t)b->cfg.lease_ms * 1000};
+    if (!gw_debts_add(&b->debts, &forgotten, &debt)) return;
+    b->n.debts_forgotten++;
+    count_down(b, &forgotten.node);
+}
+
+static void leave(gw_brain *b, gw_request *r)
+{
+    leave_side(b, r, &r->prefill);
+    leave_side(b, r, &r->decode);
+}
+
+bool gw_request_settle(gw_brain *b, const bt_incarnation *node, const bt_request_ref *ref)
+{
+    const gw_debt *d = gw_debts_find(&b->debts, node, ref->number, ref->attempt);
+    if (!d) return false;
+    gw_debts_remove(&b->debts, d);
+    count_down(b, node);
+    return true;
+}
+
+void gw_request_expire_debts(gw_brain *b)
+{
+    for (uint32_t i = 0; i < b->debts.len;) {
+        gw_debt *d = &b->debts.items[i];
+        if (b->now_us >= d->until_us) {
+            count_down(b, &d->node);
+            gw_debts_remove(&b->debts, d);
+            continue;
+        }
+        if (b->now_us >= d->due_us) {
+            d->due_us = b->now_us + b->cfg.resend_us;
+            b->n.resent++;
+            gw_send(b, &d->node, BT_MSG_ABORT)->ref = (bt_request_ref){b->cfg.self, d->number, d->attempt};
+        }
+        i++;
+    }
+}
+
+/* ---- the end ------------------------------------------------------------------------------------ */
+
+/* What the caller of this step is told of the end; the node may be forgotten already. */
+static const gw_stats *last_stats(const gw_brain *b, gw_request *r)
+{
+    const gw_side *side = r->local ? &r->decode : &r->prefill;
+    const gw_node *p = r->stats.has_first ? gw_registry_find(&b->registry, &side->node) : NULL;
+    r->stats.total_us = b->now_us - r->submitted_us;
+    r->stats.local = r->local;
+    r->stats.attempts = r->attempt;
+    r->stats.engine = p ? p->hello.engine : NULL;
+    return &r->stats;
+}
+
+void gw_request_done(gw_brain *b, gw_request *r)
+{
+    const int64_t since_us = b->now_us - b->ended_us;
+    b->between_us = b->between_us == 0 ? since_us : b->between_us + (since_us - b->between_us) / 8;
+    b->ended_us = b->now_us;
+    gw_action *a = gw_act(b, GW_DO_DONE);
+    a->request = r->number;
+    a->u.done.reason = r->ended;
+    a->u.done.stats = *last_stats(b, r);
+    b->n.completion_tokens += r->stats.completion_tokens;
+    leave(b, r);
+    gw_request_set_state(b, r, GW_DEAD);
+}
+
+void gw_request_refuse(gw_brain *b, uint64_t request, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms,
+                       const gw_stats *stats, const char *text)
+{
+    gw_action *a = gw_act(b, GW_DO_FAIL);
+    a->request = request;
+    a->u.fail.kind = kind;
+    a->u.fail.code = code;
+    a->u.fail.retry_after_ms = retry_after_ms;
+    a->u.fail.stats = *stats;
+    snprintf(a->u.fail.text, sizeof a->u.fail.text, "%s", text);
+    b->n.failed[kind]++;
+}
+
+void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms,
+                     const char *fmt, ...)
+{
+    char text[BT_STEP_TEXT_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    gw_request_refuse(b, r->number, kind, code, retry_after_ms, last_stats(b, r), text);
+    b->n.completion_tokens += r->stats.completion_tokens;
+    leave(b, r);
+    gw_request_set_state(b, r, GW_DEAD);
+}
+
+void gw_request_finish_early(gw_brain *b, gw_request *r)
+{
+    if (r->next_index == 0) {
+        b->n.unexpected++;
+        return;
+    }
+    r->ended = BT_FINISH_STOP;
+    gw_request_done(b, r);
+}
+
+void gw_request_closing(gw_brain *b, gw_request *r)
+{
+    if (r->state == GW_DECODING) {
+        gw_request_set_state(b, r, GW_CLOSING);
+        r->deadline_us = b->now_us + b->cfg.grace_us;
+    }
+    if (!r->prefill.is_open && !r->decode.is_open) gw_request_done(b, r);
+}
+
+/* ---- another attempt ---------------------------------------------------------------------------- */
+
+void gw_request_requeue(gw_brain *b, gw_request *r, int64_t wait_us)
+{
+    leave(b, r);
+    r->not_before_us = b->now_us + wait_us;
+    r->stuck_us = -1;
+    gw_request_set_state(b, r, GW_QUEUED);
+}
+
+/* Another attempt at once after a loss; 100 ms, 200 ms .. 1.6 s later where a node has no room, or tokens do not come. */
+static int64_t pause_us(const gw_request *r, gw_cause cause)
+{
+    const uint32_t times = r->fruitless - (cause != GW_CAUSE_GAVE_UP);
+    return times == 0 ? 0 : (int64_t)PAUSE_LEAST_US << (times <= PAUSE_DOUBLINGS ? times - 1 : PAUSE_DOUBLINGS);
+}
+
+/* Want of room is no failure of the node, and one that said BYE will not be asked. */
+static void avoid(gw_brain *b, gw_request *r, gw_cause cause, gw_blame blame)
+{
+    r->shun_prefill = blame & GW_BLAME_PREFILL ? r->prefill.name : 0;
+    r->shun_decode = blame & GW_BLAME_DECODE ? r->decode.name : 0;
+    if (cause != GW_CAUSE_GAVE_UP && cause != GW_CAUSE_LEFT) gw_avoid_failed(&b->router.avoid, r->shun_prefill, r->shun_decode, b->now_us);
+}
+
+void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, gw_blame blame, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(r->why, sizeof r->why, fmt, ap);
+    va_end(ap);
+    b->n.recoveries[cause]++;
+    r->stats.recoveries++;
+    avoid(b, r, cause, blame);
+    r->only_prefill = r->only_decode = 0;
+    if (r->fruitless == 0) r->waiting_us = b->now_us;
+    if (cause != GW_CAUSE_GAVE_UP && r->lost_us < 0) r->lost_us = b->now_us;
+    if (++r->fruitless == FRUITLESS_MAX) {
+        const bool is_full = cause == GW_CAUSE_GAVE_UP;
+        gw_request_fail(b, r, is_full ? GW_FAIL_OVERLOADED : GW_FAIL_NODE_LOST, is_full ? BT_EAGAIN : BT_EIO, RETRY_MS,
+                        "%u attempts brought no token: %s", FRUITLESS_MAX, r->why);
+        return;
+    }
+    gw_action *a = gw_act(b, GW_DO_LOG);
+    a->u.log.level = BT_LOG_WARN;
+    snprintf(a->u.log.text, sizeof a->u.log.text, "request %llu goes on after attempt %u and %u tokens: %s",
+             (unsigned long long)r->number, r->attempt, r->next_index, r->why);
+    gw_request_requeue(b, r, pause_us(r, cause));
+}
+
+/* D does not need P any more once it has made a token itself. */
+bool gw_request_needs(const gw_request *r, const gw_side *side)
+{
+    if (r->state != GW_RESERVING && r->state != GW_PREFILLING && r->state != GW_DECODING) return false;
+    return side == &r->decode || r->next_index <= gw_request_first_made(r);
+}
+
+void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *node_id, gw_cause cause)
+{
+    for (uint32_t i = 0; i < b->requests_len; i++) {
+        gw_request *r = &b->requests[i];
+        for (int k = 0; k < 2; k++) {
+            gw_side *side = k ? &r->decode : &r->prefill;
+            if (r->state == GW_NONE || r->state == GW_DEAD || !side->is_open || !bt_incarnation_equal(&side->node, node)) continue;
+            const bool is_needed = gw_request_needs(r, side);
+            if (cause == GW_CAUSE_GONE) leave_side(b, r, side);     /* it may only be cut off, and still hold it */
+            else gw_request_close_side(b, side);
+            if (is_needed)
+                gw_request_recover(b, r, cause, k ? GW_BLAME_DECODE : GW_BLAME_PREFILL, "the %s node %s %s", k ? "decode" : "prefill", node_id,
+                                   cause == GW_CAUSE_GONE ? "is silent" : cause == GW_CAUSE_LEFT ? "has left" : "was restarted");
+            else if (r->state == GW_CLOSING) gw_request_closing(b, r);
+        }
+    }
+    if (cause == GW_CAUSE_GONE) return;
+    for (uint32_t owed = gw_debts_forget(&b->debts, node); owed > 0; owed--) count_down(b, node);
+}

@@ -1,0 +1,21 @@
+#ifndef GW_METRICS_H
+#define GW_METRICS_H
+#include "base/buf.h"
+#include "gateway/brain/brain.h"
+#include "gateway/http/node_link.h"
+
+/* The metrics of baton-gateway (metrics_table.h), with what feeds each. */
+typedef struct gw_metrics gw_metrics;
+
+bt_err gw_metrics_new(gw_metrics **ret, const char *model_name, bt_fault *fault);
+void   gw_metrics_free(gw_metrics *m);             /* NULL is fine */
+
+void gw_metrics_between_tokens(gw_metrics *m, int64_t us, size_t count);    /* count tokens came us after the ones before */
+void gw_metrics_done(gw_metrics *m, bt_finish reason, const gw_stats *s);
+void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s);
+void gw_metrics_answered(gw_metrics *m, int http_status);
+
+/* All series as Prometheus text; reads the gauges first. */
+bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link, unsigned http_connections);
+uint64_t gw_metrics_rss_bytes(void);                /* of this process; 0 unknown */
+#endif

@@ -1,0 +1,337 @@
+/* Ties sockets, clock and random numbers to the brain and the door, which have none. One thread; `step` is the only way in to
+ * the brain. */
+#include "gateway/shell/server.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "gateway/door/door.h"
+#include "model/model.h"
+#include "rt/loop.h"
+#include "rt/notify.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_NAMES = 4, NAME_BYTES = 128, TICK_US = 1000000, DRAIN_LOOK_US = 20000, LAST_WORDS_US = 60000 };
+
+typedef struct server {
+    const gw_options *options;
+    bt_loop *loop;
+    gw_brain *brain;
+    gw_node_link *link;
+    gw_http *http;
+    gw_door *door;
+    gw_metrics *metrics;
+    gw_auth *auth;
+    gw_text text;
+    gw_config config;
+    char name[MAX_NAMES][NAME_BYTES];
+    const char *names[MAX_NAMES];
+    size_t names_len;
+    uint32_t ctx_tokens;
+    char url[300];
+    uint64_t timer;
+    int64_t tick_due_us, drain_due_us, drained_us;
+    bool was_ready, has_announced, is_draining, is_drained;
+    bt_err failed;
+    bt_fault fault;
+} server;
+
+static void stop_with(server *s, bt_err e, const bt_fault *f)
+{
+    if (s->failed == BT_OK) {
+        s->failed = e;
+        s->fault = *f;
+    }
+    bt_loop_stop(s->loop);
+}
+
+/* ---- readiness ---------------------------------------------------------------------------------- */
+
+static void note_readiness(server *s)
+{
+    bt_fault f = { "" };
+    char text[512];
+    const bool is_ready = gw_brain_is_ready(s->brain) && !s->is_draining;
+    if (is_ready == s->was_ready) return;
+    s->was_ready = is_ready;
+    if (!is_ready) {
+        if (!s->is_draining) bt_log(BT_LOG_WARN, "not ready: no prefill and decode node that fit each other");
+        return;
+    }
+    bt_log(BT_LOG_INFO, "%s %s", s->has_announced ? "ready again" : "ready", s->url);
+    s->has_announced = true;
+    (void)snprintf(text, sizeof text, "READY=1\nSTATUS=%s", s->url);
+    if (bt_notify_send(text, &f) < 0) bt_log(BT_LOG_WARN, "cannot notify: %s", f.text);
+}
+
+/* ---- the brain ---------------------------------------------------------------------------------- */
+
+static void act(server *s, const gw_action *a)
+{
+    switch (a->type) {
+    case GW_DO_SEND:
+        gw_node_link_send(s->link, &a->u.send.msg);
+        break;
+    case GW_DO_FIRST:
+    case GW_DO_TOKENS:
+    case GW_DO_DONE:
+    case GW_DO_FAIL:
+    case GW_DO_ROLE_ANSWER:
+        gw_door_act(s->door, a);
+        break;
+    case GW_DO_NODE_CHANGED:
+        bt_log(BT_LOG_INFO, "%s node %s is %s", a->u.node.role == BT_ROLE_DECODE ? "decode" : "prefill", a->u.node.node_id,
+               gw_node_state_name(a->u.node.state));
+        break;
+    case GW_DO_LOG:
+        bt_log(a->u.log.level, "%s", a->u.log.text);
+        break;
+    case GW_DO_EXIT:
+        s->is_drained = true;
+        break;
+    }
+}
+
+/* One event and everything the door wants because of it. */
+static void step(void *ud, const gw_event *ev)
+{
+    server *s = ud;
+    gw_event next;
+    bool is_more;
+    do {
+        bt_random random = { { 0 } };
+        bt_fault f;
+        const bt_err e = ev->type == GW_EV_SUBMIT ? bt_rng_entropy(&random, sizeof random, &f) : BT_OK;     /* it may draw a seed */
+        if (e < 0) {
+            stop_with(s, e, &f);
+            return;
+        }
+        const gw_actions actions = gw_brain_step(s->brain, ev, bt_clock_us(), &random);
+        for (size_t i = 0; i < actions.len; i++) act(s, &actions.items[i]);
+        is_more = gw_door_next_event(s->door, &next);
+        ev = &next;
+    } while (is_more);
+    note_readiness(s);
+}
+
+/* ---- the loop ----------------------------------------------------------------------------------- */
+
+/* After every handler: let the HTTP side move on, give the brain what came of it, and set the timer. */
+static void settle(server *s)
+{
+    bt_fault f;
+    gw_event ev;
+    for (int rounds = 0; rounds < 4 && gw_http_due_us(s->http, 1) <= 1; rounds++) {
+        const bt_err e = gw_http_run(s->http, &f);
+        if (e < 0) {
+            stop_with(s, e, &f);
+            return;
+        }
+    }
+    while (gw_door_next_event(s->door, &ev)) step(s, &ev);
+
+    const int64_t now = bt_clock_us();
+    int64_t due = s->tick_due_us;
+    const int64_t http = gw_http_due_us(s->http, now), brain = gw_brain_due_us(s->brain);
+    if (http < due) due = http;
+    if (brain < due) due = brain;
+    if (s->is_draining) {
+        /* A node reads nothing more from a link that is closed, so the last acknowledgements get time to be read. */
+        const bool is_over = s->is_drained && gw_door_open_count(s->door) == 0;
+        if (is_over && s->drained_us == 0) s->drained_us = now;
+        if ((is_over && now - s->drained_us >= LAST_WORDS_US) || now >= s->drain_due_us) {
+            bt_log(BT_LOG_INFO, "%s", now >= s->drain_due_us ? "drain timeout: some requests were cut off" : "drained");
+            bt_loop_stop(s->loop);
+            return;
+        }
+        if (due > now + DRAIN_LOOK_US) due = now + DRAIN_LOOK_US;
+    }
+    bt_loop_set_timer(s->loop, s->timer, due <= now ? 0 : (due - now + 999) / 1000);
+}
+
+static void on_timer(void *ud, unsigned events)
+{
+    server *s = ud;
+    const int64_t now = bt_clock_us();
+    (void)events;
+    if (gw_brain_due_us(s->brain) <= now) step(s, &(gw_event){ .type = GW_EV_TICK });
+    if (now >= s->tick_due_us) {
+        gw_door_tick(s->door, now);
+        s->tick_due_us = now + TICK_US;
+    }
+    settle(s);
+}
+
+static void on_http(void *ud, unsigned events)
+{
+    server *s = ud;
+    bt_fault f;
+    (void)events;
+    const bt_err e = gw_http_run(s->http, &f);
+    if (e < 0) stop_with(s, e, &f);
+    settle(s);
+}
+
+static void on_message(void *ud, const bt_msg *msg)
+{
+    server *s = ud;
+    step(s, &(gw_event){ .type = GW_EV_MSG, .u.msg = msg });
+    settle(s);
+}
+
+static void on_signal(void *ud, int signo)
+{
+    server *s = ud;
+    bt_fault f;
+    if (signo == SIGHUP) {
+        gw_node_link_reload(s->link);
+        return;
+    }
+    if (s->is_draining) {
+        bt_log(BT_LOG_INFO, "second signal: leaving at once");
+        bt_loop_stop(s->loop);
+        return;
+    }
+    bt_log(BT_LOG_INFO, "draining: at most %lld ms for what is running", (long long)s->options->drain_ms);
+    s->is_draining = true;
+    s->drain_due_us = bt_clock_us() + s->options->drain_ms * 1000;
+    if (bt_notify_send("STOPPING=1", &f) < 0) bt_log(BT_LOG_WARN, "cannot notify: %s", f.text);
+    gw_door_drain(s->door);
+    step(s, &(gw_event){ .type = GW_EV_DRAIN });
+    settle(s);
+}
+
+/* ---- start and end ------------------------------------------------------------------------------ */
+
+static void add_name(server *s, const char *name)
+{
+    for (size_t i = 0; i < s->names_len; i++)
+        if (strcmp(s->names[i], name) == 0) return;
+    if (!*name || strlen(name) >= NAME_BYTES || s->names_len == MAX_NAMES) return;
+    (void)snprintf(s->name[s->names_len], NAME_BYTES, "%s", name);
+    s->names[s->names_len] = s->name[s->names_len];
+    s->names_len++;
+}
+
+/* The alias, the name or file name that was given, the default model's short name, and the name inside the file. */
+static void name_model(server *s, const char *path, const char *name_in_file)
+{
+    char stem[NAME_BYTES], known[4096];
+    const char *base = strrchr(s->options->model, '/');
+    base = base ? base + 1 : s->options->model;
+    size_t n = strlen(base);
+    if (n > 5 && strcmp(base + n - 5, ".gguf") == 0) n -= 5;
+    (void)snprintf(stem, sizeof stem, "%.*s", (int)(n < NAME_BYTES ? n : NAME_BYTES - 1), base);
+    if (s->options->alias) add_name(s, s->options->alias);
+    if (bt_model_find(known, sizeof known, "smollm2", NULL) == BT_OK && strcmp(known, path) == 0) add_name(s, "smollm2");
+    add_name(s, stem);
+    add_name(s, name_in_file);
+    if (s->names_len == 0) add_name(s, "model");
+}
+
+static bt_err open_model(server *s, bt_fault *fault)
+{
+    char path[4096];
+    bt_model *m = NULL;
+    bt_err e;
+    if ((e = bt_model_find(path, sizeof path, s->options->model, fault)) < 0) return e;
+    if ((e = bt_model_open(&m, path, fault)) < 0) return e;
+    if ((e = gw_text_open(&s->text, m->file, fault)) < 0) goto out;
+    name_model(s, path, m->name);
+    s->ctx_tokens = m->hp.ctx;
+    memcpy(s->config.model_id, m->id, sizeof s->config.model_id);
+    bt_log(BT_LOG_INFO, "model '%s': vocabulary %zu, context %u tokens, chat template %s", s->names[0], bt_tokenizer_count(s->text.tok),
+           s->ctx_tokens, s->text.has_chat ? bt_chat_family_name(s->text.chat.family) : "none");
+    if (!s->text.has_chat) bt_log(BT_LOG_WARN, "chats will be refused: %s", s->text.chat_fault.text);
+out:
+    bt_model_close(m);
+    return e;
+}
+
+static bt_err open_brain(server *s, bt_fault *fault)
+{
+    gw_config c = gw_config_defaults();
+    memcpy(c.model_id, s->config.model_id, sizeof c.model_id);
+    c.queue_max = (uint32_t)s->options->max_queue;
+    c.policy = (gw_policy)(GW_POLICY_LEAST_LOAD + s->options->policy);
+    c.local_below_tokens = (uint32_t)s->options->local_prefill_below;
+    c.queue_us = s->options->timeout_ms * 1000;
+    c.recovery_us = s->options->recovery_ms * 1000;
+    (void)snprintf(c.node_id, sizeof c.node_id, "gateway-%d", (int)getpid());
+    const bt_err e = bt_rng_entropy(c.self.bytes, sizeof c.self.bytes, fault);
+    if (e < 0) return e;
+    s->config = c;
+    return gw_brain_new(&s->brain, &s->config, fault);
+}
+
+static bt_err open_http(server *s, bt_fault *fault)
+{
+    const gw_options *o = s->options;
+    const gw_door_env env = {
+        .options = o, .auth = s->auth, .text = &s->text, .names = s->names, .names_len = s->names_len, .ctx_tokens = s->ctx_tokens,
+        .brain = s->brain, .metrics = s->metrics, .link = s->link, .self = s->config.self, .node_id = s->config.node_id,
+        .model_id = s->config.model_id, .step = step, .ud = s,
+    };
+    const gw_http_config http = { .host = o->host, .port = (uint16_t)o->port, .connections_max = (unsigned)o->max_connections,
+                                  .idle_s = (unsigned)((o->idle_ms + 999) / 1000), .body_max_bytes = (size_t)o->max_body_bytes,
+                                  .bodies_max_bytes = 16 * (size_t)o->max_body_bytes };
+    bt_err e = gw_door_new(&s->door, &env, fault);
+    if (e < 0) return e;
+    const gw_http_handler handler = gw_door_handler(s->door);
+    if ((e = gw_http_open(&s->http, &http, &handler, fault)) < 0) return e;
+    const bool is_ipv6 = strchr(o->host, ':') && o->host[0] != '[';
+    (void)snprintf(s->url, sizeof s->url, "http://%s%.250s%s:%u", is_ipv6 ? "[" : "", o->host, is_ipv6 ? "]" : "", gw_http_port(s->http));
+    gw_door_set_http(s->door, s->http, s->url);
+    bt_log(BT_LOG_INFO, "clients: %s%s", s->url, s->auth ? ", API key needed" : "");
+    return BT_OK;
+}
+
+static bt_err open_all(server *s, bt_fault *fault)
+{
+    const gw_options *o = s->options;
+    uint64_t watch;
+    bt_err e;
+    if ((e = bt_loop_new(&s->loop, fault)) < 0) return e;
+    if ((e = bt_loop_on_signals(s->loop, on_signal, s, fault)) < 0) return e;
+    if (o->api_key_file && (e = gw_auth_load(&s->auth, o->api_key_file, fault)) < 0) return e;
+    if ((e = open_model(s, fault)) < 0) return e;
+    if ((e = open_brain(s, fault)) < 0) return e;
+    if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;
+    if ((e = gw_node_link_open(&s->link, s->loop, o->control, o->keys, o->key, on_message, s, fault)) < 0) return e;
+    bt_log(BT_LOG_INFO, "nodes: %s%s, incarnation %02x%02x%02x%02x", gw_node_link_endpoint(s->link), o->keys ? ", encrypted" : "",
+           s->config.self.bytes[0], s->config.self.bytes[1], s->config.self.bytes[2], s->config.self.bytes[3]);
+    if ((e = open_http(s, fault)) < 0) return e;
+    if ((e = bt_loop_add_fd(&watch, s->loop, gw_http_fd(s->http), BT_LOOP_IN, on_http, s)) < 0 ||
+        (e = bt_loop_add_timer(&s->timer, s->loop, 0, TICK_US / 1000, on_timer, s)) < 0)
+        return bt_fail(fault, e, "event loop");
+    bt_log(BT_LOG_INFO, "waiting for a prefill and a decode node, or a decode node that prefills itself");
+    return BT_OK;
+}
+
+bt_err gw_server_run(const gw_options *o, bt_fault *fault)
+{
+    server *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(fault, BT_ENOMEM, "gateway");
+    s->options = o;
+    bt_err e = open_all(s, fault);
+    if (e == BT_OK) e = bt_loop_run(s->loop, fault);
+    if (e == BT_OK && s->failed < 0) {
+        e = s->failed;
+        if (fault) *fault = s->fault;
+    }
+    bt_loop_end_signals();
+    gw_http_close(s->http);
+    gw_door_free(s->door);
+    gw_node_link_close(s->link);
+    gw_brain_free(s->brain);
+    gw_metrics_free(s->metrics);
+    gw_auth_free(s->auth);
+    gw_text_close(&s->text);
+    bt_loop_free(s->loop);
+    free(s);
+    return e;
+}

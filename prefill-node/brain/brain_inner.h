@@ -1,0 +1,108 @@
+#ifndef PF_BRAIN_INNER_H
+#define PF_BRAIN_INNER_H
+#include "kv/kv_book.h"
+#include "prefill-node/brain/brain.h"
+#include "xfer/attempt_log.h"
+#include "xfer/greeting.h"
+#include "xfer/xfer_credit.h"
+#include "xfer/xfer_recv.h"
+#include "xfer/xfer_send.h"
+
+/* What brain.c (attempts, gateways, worker), brain_pages.c (pages) and links.c (bulk links, transfers) share. For these files
+ * only. */
+enum { PF_NO_SLOT = UINT32_MAX };
+
+typedef enum pf_state { PF_NONE = 0, PF_WAITING, PF_COMPUTING, PF_SENDING, PF_COMMITTED, PF_STOPPING, PF_REPORTING, PF_DEAD } pf_state;
+
+typedef struct pf_record {
+    pf_state state;
+    bt_request_ref ref;
+    uint32_t slot;                      /* its transfer is sends[slot], its pages are sequence `slot` of the book */
+    int32_t *ids; uint32_t ids_len;     /* owned; sampling.bias lies behind them */
+    uint32_t covered_tokens, from_row;  /* rows that D has; rows in shared pages */
+    bt_incarnation decode;
+    bt_ticket ticket;
+    bt_sampling sampling;
+    uint64_t turn;                      /* order of arrival */
+    uint64_t served;                    /* when its last block went, in blocks: the one served longest ago goes
+                                         * next */
+    int64_t lease_end_us, resend_us, commit_us;
+    int64_t said_us;                    /* when PREFILL_ACCEPTED was said last */
+    int64_t accepted_us, started_us, rows_us, first_block_us, progress_us;     /* rows_us: the last rows came into being */
+    uint32_t missing_rounds;
+    bool in_worker;                     /* from COMPUTE to its end */
+    uint32_t lent;                      /* SEND_BLOCKs that the shell has not answered: it may be reading the pages */
+    bool ack_abort, is_failed;
+    bool has_first, first_acked, done_acked;
+    bt_msg_first_token first;
+    bt_msg_prefill_done done;
+    bt_msg_failed failed;
+} pf_record;
+
+typedef enum pf_link_state { PF_LINK_NONE = 0, PF_LINK_DIALLING, PF_LINK_GREETING, PF_LINK_OPEN } pf_link_state;
+
+typedef struct pf_link {
+    pf_link_state state;
+    bt_incarnation decode;
+    bt_peer_key key;
+    bt_xfer_purse purse;
+    uint64_t born, epoch;               /* numbers of pf_brain.epochs: when the link was made; when it was greeted last */
+    uint32_t unanswered;                /* SEND_BLOCKs since it was made */
+    int64_t hello_us;                   /* GREETING: next HELLO */
+    int64_t paused_us;                  /* the socket was full: next try */
+    int64_t shut_us;                    /* needed and not open since; NEVER when not */
+    int64_t asked_us;                   /* something waits for D, and nothing was heard, since; NEVER when not */
+    bool is_short, is_blocked, is_committing;   /* a block waits for credit; the socket did not take the last one; a Commit waits */
+    int64_t used_us;                    /* last needed */
+} pf_link;
+
+struct pf_brain {
+    pf_config cfg;
+    bt_greeting_times times;
+    bt_greeting gates[PF_MAX_GATEWAYS];
+    pf_record *records; uint32_t records_len;
+    bool *slot_used;
+    bt_xfer_send *sends;                /* [slots] */
+    pf_link *links;
+    bt_kv_book *book; uint64_t class;
+    uint32_t *counted, counts;          /* [pages_total] in which count of distinct pages a page was met last */
+    uint64_t turns, served, epochs, rss_bytes;
+    bool draining, exited, started;
+    bt_role_may role_may;
+    bt_role next_role;              /* what it drains for; 0: to end */
+    bt_attempt_log log;
+    pf_action *acts; size_t acts_len, acts_cap;
+    pf_counters n;
+    int64_t now_us;
+};
+
+/* brain.c */
+pf_action *pf_act(pf_brain *b, pf_action_type type);
+void pf_log(pf_brain *b, bt_log_level level, const char *text, const char *more);
+void pf_fill_hello(const pf_brain *b, bt_msg_hello *ret);
+pf_record *pf_find(pf_brain *b, const bt_request_ref *ref);
+pf_record *pf_by_slot(pf_brain *b, uint32_t slot);
+void pf_fail(pf_brain *b, pf_record *r, bt_err code, const char *text);     /* an attempt that is not over yet */
+void pf_committed(pf_brain *b, pf_record *r);
+void pf_settle(pf_brain *b, pf_record *r);      /* the worker or the shell has let go of something of r's slot */
+
+/* brain_pages.c */
+bt_err pf_pages_new(pf_brain *b, bt_fault *fault);
+void pf_pages_free(pf_brain *b);
+/* All pages of the prompt for r's slot, shared ones first. False: *ret_why says why, and the caller releases the slot's. */
+bool pf_pages_take(pf_brain *b, pf_record *r, const char **ret_why);
+void pf_pages_look_again(pf_brain *b, pf_record *r);        /* before it starts: share what was computed since */
+void pf_pages_keep(pf_brain *b, const pf_record *r);        /* what exists of r in every layer */
+
+/* links.c */
+/* false: the table is full of links in use, or the one to this node has another key; *ret_why says which. */
+bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const bt_peer_key *key, const char *endpoint, const char **ret_why);
+void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m);
+void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent);
+void pf_links_up(pf_brain *b, const bt_incarnation *decode);
+void pf_links_down(pf_brain *b, const bt_incarnation *decode);
+void pf_links_failed(pf_brain *b, const bt_incarnation *decode, const char *text);
+void pf_links_expire(pf_brain *b);
+void pf_links_pump(pf_brain *b);        /* blocks and Commits that may go now */
+int64_t pf_links_due_us(const pf_brain *b);
+#endif

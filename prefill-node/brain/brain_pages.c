@@ -1,0 +1,75 @@
+/* The prefill brain's KV pages: which prompt may hold how many, which it shares with earlier ones, which are kept. */
+#include "prefill-node/brain/brain_inner.h"
+
+#include "base/hash.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+bt_err pf_pages_new(pf_brain *b, bt_fault *fault)
+{
+    const pf_config *c = &b->cfg;
+    const uint32_t longest = (uint32_t)(((uint64_t)c->hello.ctx_tokens + c->page_tokens - 1) / c->page_tokens);
+    b->class = bt_hash64(c->hello.exactness, strlen(c->hello.exactness));
+    b->counted = calloc(c->pages_total, sizeof *b->counted);
+    if (!b->counted) return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
+    return bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots, longest, fault);
+}
+
+void pf_pages_free(pf_brain *b)
+{
+    bt_kv_book_free(b->book);
+    free(b->counted);
+}
+
+/* How many pages the prompts for this decode node hold, shared ones counted once. */
+static uint32_t held_for(pf_brain *b, const bt_incarnation *decode)
+{
+    uint32_t held = 0;
+    b->counts++;
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        const pf_record *r = &b->records[i];
+        if (r->state == PF_NONE || r->slot == PF_NO_SLOT || !bt_incarnation_equal(&r->decode, decode)) continue;
+        uint32_t len;
+        const uint32_t *pages = bt_kv_book_table(b->book, r->slot, &len);
+        for (uint32_t k = 0; k < len; k++) {
+            held += b->counted[pages[k]] != b->counts;
+            b->counted[pages[k]] = b->counts;
+        }
+    }
+    return held;
+}
+
+/* The last token's row is always computed: token 0 comes from it. */
+static void share(pf_brain *b, pf_record *r)
+{
+    r->from_row = bt_kv_book_share(b->book, r->slot, b->class, r->ids, r->ids_len - 1);
+}
+
+bool pf_pages_take(pf_brain *b, pf_record *r, const char **ret_why)
+{
+    const uint32_t pages = (uint32_t)(((uint64_t)r->ids_len + b->cfg.page_tokens - 1) / b->cfg.page_tokens);
+    const bool is_alone = bt_kv_book_used(b->book) == 0;
+    share(b, r);
+    const uint64_t held = (uint64_t)held_for(b, &r->decode) + pages - r->from_row / b->cfg.page_tokens;
+    if (!is_alone && held > b->cfg.pages_total / 2) *ret_why = "prompts for this decode node would hold more than half of the KV pages";
+    else if (!bt_kv_book_hold(b->book, r->slot, r->ids_len)) *ret_why = "too few KV pages are free";
+    else return true;
+    return false;
+}
+
+void pf_pages_look_again(pf_brain *b, pf_record *r)
+{
+    if (bt_kv_book_match(b->book, b->class, r->ids, r->ids_len - 1) <= r->from_row) return;
+    bt_kv_book_release(b->book, r->slot);
+    share(b, r);
+    const bool has_room = bt_kv_book_hold(b->book, r->slot, r->ids_len);    /* at most what it has just given back */
+    assert(has_room);
+    (void)has_room;
+}
+
+void pf_pages_keep(pf_brain *b, const pf_record *r)
+{
+    bt_kv_book_keep(b->book, r->slot, b->class, r->ids, bt_xfer_send_whole(&b->sends[r->slot]));
+}

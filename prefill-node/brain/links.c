@@ -1,0 +1,361 @@
+/* The prefill brain's bulk links: dialling, greeting, credit, which block goes next, Commit and its answers. */
+#include "prefill-node/brain/brain_inner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PAUSE_US = 2000, MISSING_ROUNDS_MAX = 32 };
+
+static pf_link *link_of(const pf_brain *b, const bt_incarnation *decode)
+{
+    for (uint32_t i = 0; i < b->cfg.links_max; i++)
+        if (b->links[i].state != PF_LINK_NONE && bt_incarnation_equal(&b->links[i].decode, decode)) return &b->links[i];
+    return NULL;
+}
+
+static bool has_transfer(const pf_record *r)
+{
+    return r->state == PF_WAITING || r->state == PF_COMPUTING || r->state == PF_SENDING;
+}
+
+static bool is_needed(const pf_brain *b, const pf_link *l)
+{
+    for (uint32_t i = 0; i < b->records_len; i++)
+        if (has_transfer(&b->records[i]) && bt_incarnation_equal(&b->records[i].decode, &l->decode)) return true;
+    return false;
+}
+
+static bt_msg *to_decode(pf_brain *b, const pf_link *l, bt_msg_type type)
+{
+    pf_action *a = pf_act(b, PF_DO_SEND_BULK);
+    a->u.bulk.decode = l->decode;
+    bt_msg *m = &a->u.bulk.msg;
+    m->type = type;
+    m->from = b->cfg.self;
+    m->to = l->decode;
+    return m;
+}
+
+static void unlink_it(pf_brain *b, pf_link *l)
+{
+    pf_act(b, PF_DO_UNLINK)->u.link.decode = l->decode;
+    memset(l, 0, sizeof *l);
+}
+
+/* A place for one more link: an unused one, else that of a link that no transfer needs, else NULL. */
+static pf_link *find_place(pf_brain *b)
+{
+    for (uint32_t i = 0; i < b->cfg.links_max; i++)
+        if (b->links[i].state == PF_LINK_NONE) return &b->links[i];
+    for (uint32_t i = 0; i < b->cfg.links_max; i++) {
+        if (is_needed(b, &b->links[i])) continue;
+        unlink_it(b, &b->links[i]);
+        return &b->links[i];
+    }
+    return NULL;
+}
+
+bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const bt_peer_key *key, const char *endpoint, const char **ret_why)
+{
+    pf_link *l = link_of(b, decode);
+    *ret_why = "the bulk link to this decode node was dialled with another key";
+    if (l && memcmp(&l->key, key, sizeof *key) != 0) return false;
+    if (l) {
+        l->used_us = b->now_us;
+        if (l->state != PF_LINK_OPEN && l->shut_us == BT_STEP_NEVER) l->shut_us = b->now_us;
+        return true;
+    }
+    *ret_why = "every bulk link is in use";
+    l = find_place(b);
+    if (!l) return false;
+    b->epochs++;
+    *l = (pf_link){.state = PF_LINK_DIALLING, .decode = *decode, .key = *key, .born = b->epochs, .epoch = b->epochs, .shut_us = b->now_us,
+                   .asked_us = BT_STEP_NEVER, .used_us = b->now_us};
+    pf_action *a = pf_act(b, PF_DO_LINK);
+    a->u.link.decode = *decode;
+    a->u.link.decode_key = *key;
+    snprintf(a->u.link.endpoint, sizeof a->u.link.endpoint, "%s", endpoint);
+    return true;
+}
+
+/* Begin a new epoch of the link: what was under way may be lost, Commit will find it. */
+static void cut(pf_brain *b, pf_link *l, pf_link_state state)
+{
+    l->state = state;
+    l->purse = (bt_xfer_purse){0};
+    l->epoch = ++b->epochs;
+    l->is_short = l->is_blocked = false;
+    l->asked_us = BT_STEP_NEVER;
+    l->shut_us = is_needed(b, l) ? b->now_us : BT_STEP_NEVER;
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        const pf_record *r = &b->records[i];
+        if (has_transfer(r) && bt_incarnation_equal(&r->decode, &l->decode)) bt_xfer_send_cut(&b->sends[r->slot]);
+    }
+}
+
+static void greet(pf_brain *b, pf_link *l)
+{
+    bt_msg *m = to_decode(b, l, BT_MSG_HELLO);
+    memset(&m->to, 0, sizeof m->to);
+    pf_fill_hello(b, &m->u.hello);
+    m->u.hello.link_epoch = l->epoch;
+    l->hello_us = b->now_us + b->cfg.resend_us;
+}
+
+void pf_links_up(pf_brain *b, const bt_incarnation *decode)
+{
+    pf_link *l = link_of(b, decode);
+    if (!l || l->state != PF_LINK_DIALLING) return;
+    cut(b, l, PF_LINK_GREETING);
+    greet(b, l);
+}
+
+void pf_links_down(pf_brain *b, const bt_incarnation *decode)
+{
+    pf_link *l = link_of(b, decode);
+    if (l) cut(b, l, PF_LINK_DIALLING);
+}
+
+/* The decode node that we know by this incarnation takes no KV from us: its transfers are over. */
+static void fail_all(pf_brain *b, const bt_incarnation *decode, bt_err code, const char *text)
+{
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        pf_record *r = &b->records[i];
+        if (has_transfer(r) && bt_incarnation_equal(&r->decode, decode)) pf_fail(b, r, code, text);
+    }
+}
+
+static void give_up(pf_brain *b, pf_link *l, bt_err code, const char *text)
+{
+    fail_all(b, &l->decode, code, text);
+    unlink_it(b, l);
+}
+
+void pf_links_failed(pf_brain *b, const bt_incarnation *decode, const char *text)
+{
+    pf_link *l = link_of(b, decode);
+    if (!l) return;
+    fail_all(b, decode, BT_EIO, text);
+    memset(l, 0, sizeof *l);
+}
+
+static void on_missing(pf_brain *b, pf_record *r, const bt_msg_missing *m)
+{
+    bt_xfer_send *s = &b->sends[r->slot];
+    if (!bt_xfer_send_all_sent(s) || !s->told) return;      /* an old answer: newer blocks are under way */
+    if (++r->missing_rounds > MISSING_ROUNDS_MAX) {
+        pf_fail(b, r, BT_EIO, "the decode node misses blocks again and again");
+        return;
+    }
+    b->n.blocks_again += bt_xfer_send_missing(s, m->ranges, m->ranges_len);
+    r->progress_us = b->now_us;
+}
+
+void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
+{
+    pf_link *l = link_of(b, decode);
+    if (!l) {
+        b->n.unexpected++;
+        return;
+    }
+    if (!bt_incarnation_equal(&m->from, decode)) {
+        give_up(b, l, BT_EIO, "the decode node has restarted and lost the reservation");
+        return;
+    }
+    if (!bt_incarnation_equal(&m->to, &b->cfg.self)) {
+        b->n.wrong_incarnation++;
+        return;
+    }
+    if (l->asked_us != BT_STEP_NEVER) l->asked_us = b->now_us;
+    pf_record *r = pf_find(b, &m->ref);
+    if (r && (r->ref.attempt != m->ref.attempt || !bt_incarnation_equal(&r->decode, decode))) r = NULL;
+    bool is_sending = r && r->state == PF_SENDING;
+    const uint64_t epoch = m->type == BT_MSG_WELCOME  ? m->u.welcome.link_epoch
+                           : m->type == BT_MSG_CREDIT ? m->u.credit.link_epoch
+                                                      : l->epoch;
+    if (epoch != l->epoch) {
+        b->n.repeats++;                             /* of an older epoch: it would grant what that one has carried */
+    } else if (m->type == BT_MSG_WELCOME && l->state == PF_LINK_GREETING) {
+        l->state = PF_LINK_OPEN;
+        l->shut_us = BT_STEP_NEVER;
+        bt_xfer_purse_open(&l->purse, m->u.welcome.credit_bytes);
+    } else if (m->type == BT_MSG_WELCOME && l->state == PF_LINK_OPEN) {
+        bt_xfer_purse_grant(&l->purse, m->u.welcome.credit_bytes);
+    } else if (m->type == BT_MSG_CREDIT && l->state == PF_LINK_OPEN) {
+        bt_xfer_purse_grant(&l->purse, m->u.credit.total_bytes);
+    } else if (m->type == BT_MSG_REJECT && m->u.reject.code == BT_EAGAIN) {
+        if (l->state != PF_LINK_OPEN) return;       /* HELLO is being repeated already */
+        cut(b, l, PF_LINK_GREETING);
+        greet(b, l);
+    } else if (m->type == BT_MSG_REJECT) {
+        pf_log(b, BT_LOG_ERROR, "a decode node refuses KV from this node: ", m->u.reject.text);
+        give_up(b, l, m->u.reject.code < 0 ? (bt_err)m->u.reject.code : BT_EFORMAT, m->u.reject.text);
+    } else if (m->type == BT_MSG_COMMITTED && is_sending && bt_xfer_send_all_sent(&b->sends[r->slot])) {
+        pf_committed(b, r);
+    } else if (m->type == BT_MSG_MISSING && is_sending) {
+        on_missing(b, r, &m->u.missing);
+    } else if (m->type == BT_MSG_TRANSFER_REFUSED && r && has_transfer(r)) {
+        pf_fail(b, r, m->u.failed.code < 0 ? (bt_err)m->u.failed.code : BT_ECANCEL, m->u.failed.text);
+    } else {
+        b->n.unexpected++;
+    }
+}
+
+void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent)
+{
+    pf_link *l = link_of(b, &block->decode);
+    if (l && block->epoch >= l->born && l->unanswered > 0) l->unanswered--;
+    const bool is_counted = l && block->epoch == l->epoch;      /* else cut: Commit finds what became of it */
+    if (is_counted) l->is_blocked = !is_sent;
+    if (is_counted && !is_sent) {
+        bt_xfer_purse_return(&l->purse, block->bytes, block->end_bytes);
+        l->paused_us = b->now_us + PAUSE_US;
+    }
+    if (!is_sent) b->n.blocks_blocked++;
+    pf_record *r = pf_by_slot(b, block->slot);
+    if (!r || r->lent == 0) {
+        b->n.unexpected++;
+        return;
+    }
+    r->lent--;
+    if (is_sent) {
+        r->done.kv_blocks++;
+        r->done.kv_bytes += block->bytes;
+        r->progress_us = b->now_us;
+        b->n.blocks_sent++;
+        b->n.block_bytes_sent += block->bytes;
+    }
+    bt_xfer_send *s = &b->sends[r->slot];
+    if (is_counted && has_transfer(r)) {
+        if (is_sent) bt_xfer_send_sent(s);
+        else bt_xfer_send_returned(s, &(bt_kv_range){block->layer, block->token_begin, block->token_count});
+    }
+    pf_settle(b, r);
+}
+
+/* The transfer of this link that has a block to send and was served longest ago. */
+static pf_record *next_transfer(pf_brain *b, const pf_link *l, bt_kv_range *ret)
+{
+    pf_record *best = NULL;
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        pf_record *r = &b->records[i];
+        bt_kv_range range;
+        if ((r->state != PF_COMPUTING && r->state != PF_SENDING) ||
+            !bt_incarnation_equal(&r->decode, &l->decode))
+            continue;
+        if ((best && best->served <= r->served) || !bt_xfer_send_next(&b->sends[r->slot], &range)) continue;
+        best = r;
+        *ret = range;
+    }
+    return best;
+}
+
+static void pump_blocks(pf_brain *b, pf_link *l)
+{
+    l->is_short = false;
+    while (l->unanswered < b->cfg.unsent_max && b->now_us >= l->paused_us) {
+        bt_kv_range range;
+        pf_record *r = next_transfer(b, l, &range);
+        if (!r) {
+            l->is_blocked = false;
+            return;
+        }
+        uint64_t bytes = bt_xfer_block_bytes(&b->cfg.hello.kv, range.token_count), end = 0;
+        l->is_short = !bt_xfer_purse_take(&l->purse, bytes, &end);
+        if (l->is_short) return;
+        l->unanswered++;
+        r->served = ++b->served;
+        r->lent++;
+        if (r->first_block_us == 0) r->first_block_us = b->now_us;
+        bt_xfer_send_take(&b->sends[r->slot], &range);
+        pf_act(b, PF_DO_SEND_BLOCK)->u.block = (pf_block){
+            .decode = l->decode, .slot = r->slot, .ref = r->ref, .ticket = r->ticket, .layer = range.layer,
+            .token_begin = range.token_begin, .token_count = range.token_count, .bytes = bytes, .epoch = l->epoch, .end_bytes = end};
+    }
+}
+
+static bool is_commit_due(const pf_brain *b, const pf_record *r)
+{
+    return r->state == PF_SENDING && bt_xfer_send_all_sent(&b->sends[r->slot]);
+}
+
+static void commit(pf_brain *b, pf_link *l, pf_record *r)
+{
+    bt_xfer_send *s = &b->sends[r->slot];
+    if (s->told && b->now_us < r->commit_us) return;
+    b->n.resent += s->told;
+    s->told = true;
+    r->commit_us = b->now_us + b->cfg.resend_us;
+    bt_msg *m = to_decode(b, l, BT_MSG_COMMIT);
+    m->ref = r->ref;
+    m->u.commit.ticket = r->ticket;
+    m->u.commit.prompt_tokens = r->ids_len;
+    m->u.commit.first_token = r->first.token;
+    m->u.commit.kv_bytes = r->done.kv_bytes;
+}
+
+void pf_links_pump(pf_brain *b)
+{
+    for (uint32_t i = 0; i < b->cfg.links_max; i++) {
+        b->links[i].is_committing = false;
+        if (b->links[i].state == PF_LINK_OPEN) pump_blocks(b, &b->links[i]);
+    }
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        pf_record *r = &b->records[i];
+        if (!is_commit_due(b, r)) continue;
+        pf_link *l = link_of(b, &r->decode);
+        if (!l || l->state != PF_LINK_OPEN) continue;
+        commit(b, l, r);
+        l->is_committing = true;
+    }
+    for (uint32_t i = 0; i < b->cfg.links_max; i++) {
+        pf_link *l = &b->links[i];
+        if (l->state != PF_LINK_OPEN) continue;
+        if (!l->is_short && !l->is_blocked && !l->is_committing) l->asked_us = BT_STEP_NEVER;
+        else if (l->asked_us == BT_STEP_NEVER) l->asked_us = b->now_us;
+    }
+}
+
+void pf_links_expire(pf_brain *b)
+{
+    for (uint32_t i = 0; i < b->cfg.links_max; i++) {
+        pf_link *l = &b->links[i];
+        if (l->state == PF_LINK_NONE) continue;
+        if (is_needed(b, l)) l->used_us = b->now_us;
+        else l->shut_us = BT_STEP_NEVER;
+        if (b->now_us - l->used_us >= b->cfg.idle_us) {
+            unlink_it(b, l);
+        } else if (l->shut_us != BT_STEP_NEVER && b->now_us - l->shut_us >= b->cfg.dial_us) {
+            give_up(b, l, BT_EIO, "the KV cannot be handed to the decode node: its bulk endpoint does not answer");
+        } else if (l->state == PF_LINK_GREETING && b->now_us >= l->hello_us) {
+            b->n.resent++;
+            greet(b, l);
+        } else if (l->state == PF_LINK_OPEN && l->asked_us != BT_STEP_NEVER && b->now_us - l->asked_us >= b->cfg.stall_us) {
+            cut(b, l, PF_LINK_GREETING);
+            greet(b, l);
+        }
+    }
+}
+
+int64_t pf_links_due_us(const pf_brain *b)
+{
+    int64_t due = BT_STEP_NEVER;
+    for (uint32_t i = 0; i < b->cfg.links_max; i++) {
+        const pf_link *l = &b->links[i];
+        if (l->state == PF_LINK_NONE) continue;
+        int64_t t = l->used_us + b->cfg.idle_us;
+        if (l->shut_us != BT_STEP_NEVER && l->shut_us + b->cfg.dial_us < t) t = l->shut_us + b->cfg.dial_us;
+        if (l->state == PF_LINK_GREETING && l->hello_us < t) t = l->hello_us;
+        if (l->state == PF_LINK_OPEN && l->paused_us > b->now_us && l->paused_us < t) t = l->paused_us;
+        if (l->state == PF_LINK_OPEN && l->asked_us != BT_STEP_NEVER && l->asked_us + b->cfg.stall_us < t)
+            t = l->asked_us + b->cfg.stall_us;
+        if (t < due) due = t;
+    }
+    for (uint32_t i = 0; i < b->records_len; i++) {
+        const pf_record *r = &b->records[i];
+        if (!is_commit_due(b, r) || !b->sends[r->slot].told || r->commit_us >= due) continue;
+        const pf_link *l = link_of(b, &r->decode);
+        if (l && l->state == PF_LINK_OPEN) due = r->commit_us;      /* else WELCOME sets it going */
+    }
+    return due;
+}

@@ -1,0 +1,231 @@
+/* The prefill engine: one result for every chunking, thread count and instruction set; hooks and limits. */
+#include "engine/prefill.h"
+#include "ref/ref.h"
+#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/npu_kit.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { CTX = 1024, N = 330, PAGE = 16 }; /* two spans of attention, an odd tail */
+static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+
+typedef struct world {
+    engine_kit kit;
+    bt_packed *packed;
+    int32_t ids[N];
+    size_t vocab;
+} world;
+
+static world begin(const char *arch)
+{
+    world w = {.kit = engine_kit_model(arch)};
+    const bt_packed_options o = {.ctx_tokens = CTX};
+    assert_int_equal(bt_packed_new(&w.packed, w.kit.model, &o, NULL, NULL), BT_OK);
+    engine_kit_ids(w.ids, N, w.kit.model, 11);
+    w.vocab = w.kit.model->hp.vocab;
+    return w;
+}
+
+static void end(world *w)
+{
+    bt_packed_free(w->packed);
+    engine_kit_done(&w->kit);
+}
+
+static bt_prefill *engine(world *w, const char *policy, const char *isa, bt_pool *pool)
+{
+    const bt_prefill_options o = {CTX, policy};
+    bt_prefill *p = NULL;
+    assert_int_equal(bt_prefill_new(&p, w->packed, bt_kernels_select(isa), pool, &o, NULL), BT_OK);
+    return p;
+}
+
+static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"chunk:16", "chunk:64", "chunk:256", "chunk:256+tail", "pow2", "range:5-300", "chunk:100"};
+    bt_pool *pool[2] = {NULL, NULL};
+    assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
+    for (size_t a = 0; a < 3; a++) {
+        world w = begin(archs[a]);
+        float *first[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)}, *logits = engine_kit_floats(w.vocab);
+        uint64_t hash[2] = {0};
+        for (size_t k = 0; k < bt_kernels_table_len; k++) {
+            if (!bt_kernels_table[k].usable()) continue;
+            /* The plain kernels are slow: one policy for each architecture. */
+            const int is_ref = k == bt_kernels_table_len - 1;
+            const size_t from = is_ref ? a : 0, to = is_ref ? a + 1 : sizeof policies / sizeof *policies;
+            for (size_t i = from; i < to; i++) {
+                bt_prefill *p = engine(&w, policies[i], bt_kernels_table[k].isa, pool[(i + a) % 2]);
+                for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
+                    bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, elem + 1);
+                    const uint64_t compiled = bt_prefill_stats_of(p).compilations;
+                    assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL),
+                                     BT_OK);
+                    if (!hash[elem]) {
+                        hash[elem] = engine_kit_hash(&kv, N);
+                        memcpy(first[elem], logits, w.vocab * sizeof **first);
+                    }
+                    assert_true(engine_kit_hash(&kv, N) == hash[elem]);
+                    assert_true(engine_kit_untouched(&kv, N, N + 40));
+                    assert_memory_equal(first[elem], logits, w.vocab * sizeof **first);
+                    assert_int_equal(bt_prefill_stats_of(p).compilations, compiled);
+                    engine_kit_pages_free(&kv);
+                }
+                bt_prefill_free(p);
+            }
+        }
+        free(first[0]);
+        free(first[1]);
+        free(logits);
+        end(&w);
+    }
+    bt_pool_free(pool[1]);
+}
+
+static void agrees_with_the_reference_at_every_position(void **state)
+{
+    (void)state;
+    for (size_t a = 0; a < 3; a++) {
+        world w = begin(archs[a]);
+        bt_prefill *p = engine(&w, NULL, NULL, NULL);
+        bt_ref *ref;
+        bt_ref_kv *ref_kv;
+        float *mine = engine_kit_floats(N * w.vocab), *oracle = engine_kit_floats(N * w.vocab);
+        float top = 0, worst[2] = {0};
+        assert_int_equal(bt_ref_new(&ref, w.kit.model, NULL, NULL), BT_OK);
+        assert_int_equal(bt_ref_kv_new(&ref_kv, ref, N, NULL), BT_OK);
+        assert_int_equal(bt_ref_forward(ref, ref_kv, w.ids, N, 0, oracle, true, NULL, NULL), BT_OK);
+        for (uint32_t elem = 0; elem < 2; elem++) {
+            bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, elem + 1);
+            assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, mine, BT_PREFILL_ALL, NULL), BT_OK);
+            for (size_t i = 0; i < N * w.vocab; i++) {
+                top = fmaxf(top, fabsf(oracle[i]));
+                worst[elem] = fmaxf(worst[elem], fabsf(mine[i] - oracle[i]));
+            }
+            engine_kit_pages_free(&kv);
+        }
+        print_message("%s: logits up to %.3f, off by at most %.5f, with KV of int8 %.5f\n", archs[a], (double)top, (double)worst[1],
+                      (double)worst[0]);
+        assert_true(top > 0.1f && worst[1] <= 0.01f * top); /* f16 keeps 11 bits */
+        assert_true(worst[0] <= 0.05f * top);
+        bt_ref_kv_free(ref_kv);
+        bt_ref_free(ref);
+        free(mine);
+        free(oracle);
+        bt_prefill_free(p);
+        end(&w);
+    }
+}
+
+static void all_logits_end_with_the_last_and_prefixes_can_be_continued(void **state)
+{
+    (void)state;
+    world w = begin("qwen2");
+    bt_prefill *p = engine(&w, NULL, NULL, NULL);
+    npu_kit_check_cuts(p, w.kit.model, w.ids, N);
+    bt_prefill_free(p);
+    end(&w);
+}
+
+typedef struct watcher {
+    uint32_t layers, next_layer;
+    size_t begin, end, calls, cancel_at;
+    atomic_bool cancel;
+} watcher;
+
+static void stored(void *ud, uint32_t layer, size_t token_begin, size_t token_count)
+{
+    watcher *s = ud;
+    if (layer == 0) {
+        assert_int_equal(token_begin, s->end);
+        s->begin = token_begin;
+        s->end = token_begin + token_count;
+    }
+    assert_int_equal(layer, s->next_layer);
+    assert_int_equal(token_begin, s->begin);
+    assert_int_equal(token_begin + token_count, s->end);
+    s->next_layer = (layer + 1) % s->layers;
+    if (++s->calls == s->cancel_at) atomic_store(&s->cancel, true);
+}
+
+static void hooks_cover_every_layer_of_every_chunk_once(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    bt_prefill *p = engine(&w, NULL, NULL, NULL);
+    float *logits = engine_kit_floats(w.vocab);
+    bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, 2);
+    watcher s = {.layers = 3};
+    bt_prefill_hooks hooks = {.on_kv = stored, .ud = &s, .cancel = &s.cancel};
+    assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, &hooks, logits, BT_PREFILL_LAST, NULL), BT_OK);
+    assert_int_equal(s.calls, 2 * 3);
+    assert_int_equal(s.end, N);
+    const bt_prefill_stats stats = bt_prefill_stats_of(p);
+    assert_int_equal(stats.runs, 1);
+    assert_int_equal(stats.chunks, 2);
+    assert_int_equal(stats.tokens, N);
+    assert_int_equal(stats.rows, 256 + 128);
+    for (size_t at = 1; at <= 6; at++) {
+        watcher c = {.layers = 3, .cancel_at = at};
+        hooks.ud = &c;
+        hooks.cancel = &c.cancel;
+        assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, &hooks, logits, BT_PREFILL_LAST, NULL),
+                         BT_ECANCEL);
+        assert_int_equal(c.calls, at);
+    }
+    free(logits);
+    engine_kit_pages_free(&kv);
+    bt_prefill_free(p);
+    end(&w);
+}
+
+static void refuses_what_does_not_fit_and_says_both_numbers(void **state)
+{
+    (void)state;
+    bt_fault f;
+    world w = begin("llama");
+    const bt_prefill_options o = {100, NULL}, beyond = {CTX + 1, NULL}, odd = {100, "chunk:0"};
+    bt_prefill *p = NULL, *none = NULL;
+    const bt_kernels *k = bt_kernels_select(NULL);
+    assert_int_equal(bt_prefill_new(&none, w.packed, k, NULL, &beyond, NULL), BT_EARG);
+    assert_int_equal(bt_prefill_new(&none, w.packed, k, NULL, &odd, NULL), BT_EARG);
+    assert_null(none);
+    assert_int_equal(bt_prefill_new(&p, w.packed, k, NULL, &o, NULL), BT_OK);
+    float *logits = engine_kit_floats(w.vocab);
+    bt_kv_view kv = engine_kit_pages(w.kit.model, 112, PAGE, 2);
+    assert_int_equal(bt_prefill_run(p, &kv, w.ids, 101, 0, NULL, logits, BT_PREFILL_LAST, &f), BT_ELIMIT);
+    assert_true(strstr(f.text, "101") && strstr(f.text, "100"));
+    assert_int_equal(bt_prefill_run(p, &kv, w.ids, 1, 100, NULL, logits, BT_PREFILL_LAST, NULL), BT_ELIMIT);
+    assert_int_equal(bt_prefill_run(p, &kv, w.ids, SIZE_MAX, 2, NULL, logits, BT_PREFILL_LAST, NULL),
+                     BT_ELIMIT);
+    assert_int_equal(bt_prefill_run(p, &kv, w.ids, 0, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_EARG);
+    w.ids[99] = 384;
+    assert_int_equal(bt_prefill_run(p, &kv, w.ids, 100, 0, NULL, logits, BT_PREFILL_LAST, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "384"));
+    assert_true(engine_kit_untouched(&kv, 0, 112));
+    w.ids[99] = 383;
+    assert_int_equal(bt_prefill_run(p, &kv, w.ids, 100, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
+    free(logits);
+    engine_kit_pages_free(&kv);
+    bt_prefill_free(p);
+    end(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_threads_and_instruction_sets_change_no_bit),
+        cmocka_unit_test(agrees_with_the_reference_at_every_position),
+        cmocka_unit_test(all_logits_end_with_the_last_and_prefixes_can_be_continued),
+        cmocka_unit_test(hooks_cover_every_layer_of_every_chunk_once),
+        cmocka_unit_test(refuses_what_does_not_fit_and_says_both_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,241 @@
+/* Prompts and answers with a small vocabulary: ids, stop strings across tokens, whole characters. */
+#include "gateway/door/text.h"
+#include "tests/helpers/tiny_gguf.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static gw_text open_text(const char *chat_template, bool add_bos)
+{
+    gw_text t = { 0 };
+    size_t len;
+    bt_gguf *g;
+    bt_fault f;
+    tiny_gguf_spec spec = tiny_gguf_default();
+    spec.chat_template = chat_template;
+    spec.add_bos = add_bos;
+    uint8_t *bytes = tiny_gguf_build(&spec, &len);
+    if (bt_gguf_open_bytes(&g, bytes, len, &f) < 0 || gw_text_open(&t, g, &f) < 0) fail_msg("%s", f.text);
+    bt_gguf_close(g);
+    free(bytes);                        /* the text must not need the file any more */
+    return t;
+}
+
+static void begins_a_text_with_bos_only_where_the_file_asks(void **state)
+{
+    (void)state;
+    gw_openai_error err;
+    gw_openai_request r = { .prompt = "the", .prompt_len = 3 };
+    int32_t *ids;
+    size_t n;
+    gw_text t = open_text(NULL, true);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
+    assert_int_equal(ids[0], 1);
+    free(ids);
+    r = (gw_openai_request){ .prompt = "", .prompt_len = 0 };
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(ids[0], 1);
+    free(ids);
+    gw_text_close(&t);
+
+    t = open_text(NULL, false);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
+    assert_int_equal(err.status, 400);
+    assert_string_equal(err.param, "prompt");
+    r = (gw_openai_request){ .prompt = "the", .prompt_len = 3 };
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
+    assert_int_not_equal(ids[0], 1);
+    free(ids);
+    gw_text_close(&t);
+}
+
+static void takes_a_token_list_as_it_is(void **state)
+{
+    (void)state;
+    gw_openai_error err;
+    int32_t list[] = { 5, 6 }, *ids;
+    size_t n;
+    gw_text t = open_text(NULL, true);
+    const gw_openai_request r = { .prompt_ids = list, .prompt_ids_len = 2 };
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
+    assert_int_equal(n, 2);
+    assert_memory_equal(ids, list, sizeof list);
+    free(ids);
+    gw_text_close(&t);
+}
+
+static void counts_a_text_that_is_too_long_but_not_to_the_end_of_an_endless_one(void **state)
+{
+    (void)state;
+    enum { CTX = 100, PLENTY = 2 * (CTX + GW_TEXT_COUNTED_TOKENS) };
+    gw_openai_error err;
+    int32_t *ids;
+    size_t n;
+    gw_text t = open_text(NULL, true);
+    char *words = malloc(2 * PLENTY);
+    for (size_t i = 0; i < PLENTY; i++) memcpy(words + 2 * i, "\x01 ", 2);     /* bytes that no word has */
+    gw_openai_request r = { .prompt = words, .prompt_len = 2 * CTX };
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, CTX, &err), BT_OK);
+    assert_true(n > CTX);
+    free(ids);
+    r.prompt_len = 2 * PLENTY;
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, CTX, &err), BT_EARG);
+    assert_int_equal(err.status, 400);
+    assert_string_equal(err.code, "context_length_exceeded");
+    assert_non_null(strstr(err.message, "100 tokens"));
+    assert_non_null(strstr(err.message, "more than 16484"));
+    free(words);
+    gw_text_close(&t);
+}
+
+static void puts_a_chat_into_the_template_and_never_lets_words_name_control_tokens(void **state)
+{
+    (void)state;
+    gw_openai_error err;
+    static const char words[] = "<|im_end|>the";
+    bt_chat_message m = { "user", words, sizeof words - 1 };
+    const gw_openai_request r = { .is_chat = true, .message = &m, .messages = 1 };
+    int32_t *ids;
+    size_t n, ends = 0, starts = 0;
+    gw_text t = open_text(tiny_gguf_chatml, false);
+    assert_true(t.has_chat);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
+    for (size_t i = 0; i < n; i++) {
+        starts += ids[i] == 259;
+        ends += ids[i] == 260;
+    }
+    assert_int_equal(starts, 2);
+    assert_int_equal(ends, 1);
+    free(ids);
+    gw_text_close(&t);
+}
+
+static void refuses_a_chat_where_the_file_has_no_template_and_says_what_to_do(void **state)
+{
+    (void)state;
+    gw_openai_error err;
+    bt_chat_message m = { "user", "a", 1 };
+    const gw_openai_request r = { .is_chat = true, .message = &m, .messages = 1 };
+    int32_t *ids;
+    size_t n;
+    gw_text t = open_text(NULL, true);
+    assert_false(t.has_chat);
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
+    assert_int_equal(err.status, 400);
+    assert_true(strlen(err.message) > 20);
+    gw_text_close(&t);
+}
+
+static void knows_the_ids_that_end_an_answer(void **state)
+{
+    (void)state;
+    gw_text t = open_text(tiny_gguf_chatml, true);
+    bool has_eos = false, has_im_end = false;
+    for (uint32_t i = 0; i < t.stop_ids_len; i++) {
+        has_eos |= t.stop_ids[i] == 2;
+        has_im_end |= t.stop_ids[i] == 260;
+    }
+    assert_true(has_eos && has_im_end);
+    gw_text_close(&t);
+}
+
+/* Byte tokens: id 3 + b is the byte b. */
+static void push_bytes(gw_text_answer *a, const char *bytes)
+{
+    bt_fault f;
+    for (; *bytes; bytes++) assert_int_equal(gw_text_push(a, 3 + (uint8_t)*bytes, &f), BT_OK);
+}
+
+static void cuts_at_a_stop_string_that_spans_tokens_and_holds_back_what_may_become_one(void **state)
+{
+    (void)state;
+    bt_fault f;
+    gw_text_answer a;
+    gw_text t = open_text(NULL, true);
+    const gw_openai_request r = { .stop = { "END", "." }, .stop_len = { 3, 1 }, .stops = 2 };
+    assert_int_equal(gw_text_begin(&a, &t, &r, 16, &f), BT_OK);
+    push_bytes(&a, "aEN");
+    assert_string_equal(bt_buf_text(&a.text), "a");
+    push_bytes(&a, "x");
+    assert_string_equal(bt_buf_text(&a.text), "aENx");
+    push_bytes(&a, "ENDzz");
+    assert_true(a.is_stopped);
+    assert_int_equal(gw_text_finish(&a, &f), BT_OK);
+    assert_string_equal(bt_buf_text(&a.text), "aENx");
+    gw_text_end(&a);
+
+    assert_int_equal(gw_text_begin(&a, &t, &r, 16, &f), BT_OK);
+    push_bytes(&a, "aEN");
+    assert_int_equal(gw_text_finish(&a, &f), BT_OK);
+    assert_string_equal(bt_buf_text(&a.text), "aEN");
+    gw_text_end(&a);
+    gw_text_close(&t);
+}
+
+static void gives_only_whole_characters(void **state)
+{
+    (void)state;
+    bt_fault f;
+    gw_text_answer a;
+    gw_text t = open_text(NULL, true);
+    const gw_openai_request r = { 0 };
+    assert_int_equal(gw_text_begin(&a, &t, &r, 16, &f), BT_OK);
+    push_bytes(&a, "\xf0\x9f\x98");
+    assert_int_equal(a.text.len, 0);
+    push_bytes(&a, "\x80");
+    assert_string_equal(bt_buf_text(&a.text), "\xf0\x9f\x98\x80");
+    push_bytes(&a, "\xc3");
+    assert_int_equal(gw_text_finish(&a, &f), BT_OK);
+    assert_string_equal(bt_buf_text(&a.text), "\xf0\x9f\x98\x80\xef\xbf\xbd");
+    assert_true(gw_text_push(&a, 1 << 20, &f) < 0);
+    gw_text_end(&a);
+    gw_text_close(&t);
+}
+
+static void drops_the_leading_space_only_of_an_answer_that_begins_a_text(void **state)
+{
+    (void)state;
+    bt_fault f;
+    gw_openai_error err;
+    int32_t *ids, bos = 1;
+    size_t n;
+    gw_text t = open_text(NULL, true);
+    const gw_openai_request word = { .prompt = "the", .prompt_len = 3 };
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &word, 1024, &err), BT_OK);     /* BOS, then " the" in one or more tokens */
+    const struct { gw_openai_request r; const char *want; } c[] = {
+        { { .prompt = "", .prompt_len = 0 }, "the" },
+        { { .prompt_ids = &bos, .prompt_ids_len = 1 }, "the" },
+        { { .prompt = "on", .prompt_len = 2 }, " the" },
+    };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        gw_text_answer a;
+        assert_int_equal(gw_text_begin(&a, &t, &c[i].r, n, &f), BT_OK);
+        for (size_t k = 1; k < n; k++) assert_int_equal(gw_text_push(&a, ids[k], &f), BT_OK);
+        assert_int_equal(gw_text_finish(&a, &f), BT_OK);
+        assert_string_equal(bt_buf_text(&a.text), c[i].want);
+        gw_text_end(&a);
+    }
+    free(ids);
+    gw_text_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(begins_a_text_with_bos_only_where_the_file_asks),
+        cmocka_unit_test(takes_a_token_list_as_it_is),
+        cmocka_unit_test(counts_a_text_that_is_too_long_but_not_to_the_end_of_an_endless_one),
+        cmocka_unit_test(puts_a_chat_into_the_template_and_never_lets_words_name_control_tokens),
+        cmocka_unit_test(refuses_a_chat_where_the_file_has_no_template_and_says_what_to_do),
+        cmocka_unit_test(knows_the_ids_that_end_an_answer),
+        cmocka_unit_test(cuts_at_a_stop_string_that_spans_tokens_and_holds_back_what_may_become_one),
+        cmocka_unit_test(gives_only_whole_characters),
+        cmocka_unit_test(drops_the_leading_space_only_of_an_answer_that_begins_a_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,68 @@
+/* The gateway's settings: defaults, and what is refused because it would open the network without a key. */
+#include "gateway/http/options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+static bt_err check(const char *a, const char *b, const char *c, const char *d, bt_fault *f)
+{
+    const char *argv[] = { "baton-gateway", "-m", "x.gguf", a, b, c, d, NULL };
+    int argc = 3;
+    while (argv[argc]) argc++;
+    gw_options o;
+    bt_opt_args args;
+    assert_int_equal(bt_opt_parse(&args, &gw_options_program, argc, (char **)argv, &o, f), BT_OK);
+    const bt_err e = gw_options_check(&o, f);
+    bt_opt_done(&args);
+    return e;
+}
+
+static void starts_on_loopback_with_the_documented_defaults(void **state)
+{
+    (void)state;
+    const char *argv[] = { "baton-gateway", "--model=x.gguf", NULL };
+    gw_options o;
+    bt_opt_args args;
+    bt_fault f;
+    assert_int_equal(bt_opt_parse(&args, &gw_options_program, 2, (char **)argv, &o, &f), BT_OK);
+    assert_string_equal(o.host, "127.0.0.1");
+    assert_int_equal(o.port, 8080);
+    assert_string_equal(o.control, "tcp://127.0.0.1:5600");
+    assert_int_equal(o.max_queue, 64);
+    assert_int_equal(o.max_body_bytes, 4 << 20);
+    assert_int_equal(o.timeout_ms, 600000);
+    assert_int_equal(o.drain_ms, 30000);
+    assert_int_equal(gw_options_check(&o, &f), BT_OK);
+    bt_opt_done(&args);
+}
+
+static void refuses_to_open_the_network_without_a_key(void **state)
+{
+    (void)state;
+    bt_fault f;
+    assert_int_equal(check("--host", "0.0.0.0", NULL, NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "--api-key-file"));
+    assert_int_equal(check("--host", "0.0.0.0", "--insecure", NULL, &f), BT_OK);
+    assert_int_equal(check("--host", "0.0.0.0", "--api-key-file", "k", &f), BT_OK);
+    assert_int_equal(check("--host", "::1", NULL, NULL, &f), BT_OK);
+    assert_int_equal(check("--host", "localhost", NULL, NULL, &f), BT_OK);
+    assert_int_equal(check("--control", "tcp://*:5600", NULL, NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "--keys"));
+    assert_int_equal(check("--control", "tcp://0.0.0.0:5600", "--insecure", NULL, &f), BT_EARG);
+    assert_int_equal(check("--control", "tcp://*:5600", "--keys", "dir", &f), BT_OK);
+    assert_int_equal(check("--control", "ipc:///run/x", NULL, NULL, &f), BT_OK);
+    assert_int_equal(check("--control", "tcp://[::1]:5600", NULL, NULL, &f), BT_OK);
+    assert_int_equal(check("--control", "localhost:5600", NULL, NULL, &f), BT_EARG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(starts_on_loopback_with_the_documented_defaults),
+        cmocka_unit_test(refuses_to_open_the_network_without_a_key),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,360 @@
+/* The compiler end to end: same bytes everywhere, keys, refusals, fallbacks; and what rotation and shadow do to planted outliers. */
+#include "npu/compile/compile.h"
+#include "base/file.h"
+#include "npu/compile/calib.h"
+#include "npu/pkg/pkg.h"
+#include "engine/prefill.h"
+#include "tests/helpers/engine_kit.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { CTX = 512, CALIB = 300 };
+
+typedef struct world {
+    engine_kit kit;
+    int32_t ids[CALIB];
+    char path[64];
+} world;
+
+static world begin(const char *arch)
+{
+    world w = {.kit = engine_kit_model(arch), .path = "/tmp/test_compile.XXXXXX"};
+    const int fd = mkstemp(w.path);
+    assert_true(fd >= 0);
+    close(fd);
+    engine_kit_ids(w.ids, CALIB, w.kit.model, 21);
+    return w;
+}
+
+static void end(world *w)
+{
+    unlink(w->path);
+    engine_kit_done(&w->kit);
+}
+
+static bt_compile_options options(const world *w, const char *recipe)
+{
+    bt_compile_options o = {.shape_policy = "chunk:32+tail", .ctx_tokens = CTX, .calib_ids = w->ids, .calib_len = CALIB};
+    assert_int_equal(bt_recipe_parse(&o.recipe, recipe, NULL), BT_OK);
+    return o;
+}
+
+static void compile(const world *w, const bt_compile_options *o, bt_pool *pool)
+{
+    bt_fault f = {""};
+    if (bt_compile(w->path, w->kit.model, o, pool, &f) < 0) fail_msg("%s", f.text);
+}
+
+static bt_pkg *open_pkg(const world *w)
+{
+    bt_fault f = {""};
+    bt_pkg *p = NULL;
+    if (bt_pkg_open(&p, w->path, &f) < 0) fail_msg("%s", f.text);
+    if (bt_pkg_check_model(p, w->kit.model, &f) < 0) fail_msg("%s", f.text);
+    return p;
+}
+
+static bt_buf bytes_of(const world *w)
+{
+    bt_buf b;
+    bt_buf_init(&b, (size_t)1 << 30);
+    assert_int_equal(bt_file_read(&b, w->path, NULL), BT_OK);
+    return b;
+}
+
+static void threads_and_instruction_sets_change_no_byte(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"w8a8", "w4a16", "w8a8:shadow=channel,prune=0.5,smooth=0.5,gptq"};
+    bt_pool *pool;
+    assert_int_equal(bt_pool_new(&pool, 3, NULL), BT_OK);
+    world w = begin("qwen3");
+    for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
+        bt_compile_options o = options(&w, recipes[r]);
+        compile(&w, &o, pool);
+        bt_buf first = bytes_of(&w);
+        o.isa = "ref";
+        compile(&w, &o, NULL);
+        bt_buf second = bytes_of(&w);
+        assert_int_equal(first.len, second.len);
+        assert_memory_equal(first.data, second.data, first.len);
+        bt_buf_done(&first);
+        bt_buf_done(&second);
+    }
+    end(&w);
+    bt_pool_free(pool);
+}
+
+static void every_recipe_of_every_architecture_makes_a_package_that_is_accepted(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"w8a8",           "w8a16",          "w4a8",
+                                          "w4a16:no-gptq",  "w8a8:per-tensor", "w8a8:no-rotate,clip=max,shadow=off",
+                                          "w8a8:no-r1",     "w8a8:no-r2",     "w8a8:smooth=0.5",
+                                          "w8a8:no-rotate,smooth=0.5", "w8a8:a16=down+head", "w8a8:llm-int8,no-rotate"};
+    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    for (size_t a = 0; a < 3; a++) {
+        world w = begin(archs[a]);
+        for (size_t r = a; r < sizeof recipes / sizeof *recipes; r += 2) {
+            const bt_compile_options o = options(&w, recipes[r]);
+            compile(&w, &o, NULL);
+            bt_pkg *p = open_pkg(&w);
+            const bt_pkg_header *h = bt_pkg_header_of(p);
+            char text[BT_RECIPE_MAX_TEXT];
+            bt_recipe_text(text, &o.recipe);
+            assert_string_equal(h->recipe, text);
+            assert_int_equal(h->calib_tokens, CALIB);
+            assert_int_equal(h->rows.count, 2);
+            assert_int_equal(h->r1.base, o.recipe.r1 ? 12 : 0);
+            const bt_pkg_tensor *norm = &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 0, BT_WEIGHT_FFN_NORM)];
+            assert_int_equal(norm->n, o.recipe.r1 && o.recipe.smooth < 0 ? 0 : h->dim);
+            const bt_pkg_tensor *down = &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 1, BT_WEIGHT_DOWN)];
+            assert_true(down->weight_error > 0 && down->weight_error < (o.recipe.weight_bits == 4 ? 0.3f : 0.02f));
+            assert_true(down->output_error > 0 && down->output_error < 0.5f);
+            bt_pkg_close(p);
+        }
+        end(&w);
+    }
+}
+
+static void a_key_names_what_changes_bytes(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    char key[14][33];
+    bt_compile_options o[14];
+    bt_profile profile;
+    for (size_t i = 0; i < 14; i++) o[i] = options(&w, "w8a8");
+    o[1].isa = "ref"; /* the only one that changes nothing */
+    o[2] = options(&w, "w8a8:clip=max");
+    o[3].shape_policy = "chunk:32";
+    o[4].ctx_tokens = 511;
+    o[5].calib_len = CALIB - 1;
+    o[6].npu_ops = BT_PKG_OPS_ALL;
+    assert_int_equal(bt_profile_load(&profile, "hexagon-v75", NULL), BT_OK);
+    o[7].profile = &profile;
+    int32_t other[CALIB];
+    memcpy(other, w.ids, sizeof other);
+    other[7] ^= 1;
+    o[8].calib_ids = other;
+    o[9] = options(&w, "w8a8:gptq");
+    o[10] = options(&w, "w8a8:a16=down");
+    o[11].shape_policy = "pow2";
+    o[12].calib_text = o[13].calib_text = "two words";      /* in place of the ids, which need not be there */
+    o[12].calib_ids = NULL;
+    o[12].calib_len = 0;
+    o[12].calib_text_len = 9;
+    o[13].calib_text_len = 3;
+    for (size_t i = 0; i < 14; i++) assert_int_equal(bt_compile_key(key[i], w.kit.model, &o[i], NULL), BT_OK);
+    assert_int_equal(strlen(key[0]), 32);
+    assert_string_equal(key[0], key[1]);
+    for (size_t i = 2; i < 14; i++)
+        for (size_t j = 0; j < i; j++)
+            if (j != 1) assert_string_not_equal(key[i], key[j]);
+    end(&w);
+}
+
+static void refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    bt_fault f = {""};
+    bt_compile_options o = options(&w, "w8a8");
+    bt_profile small;
+    unlink(w.path);
+    o.calib_len = 15;
+    assert_int_equal(bt_compile(w.path, w.kit.model, &o, NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "16"));
+    o = options(&w, "w8a8");
+    w.ids[3] = 384;
+    assert_int_equal(bt_compile(w.path, w.kit.model, &o, NULL, &f), BT_EARG);
+    w.ids[3] = 1;
+    o.shape_policy = "fast";
+    assert_int_equal(bt_compile(w.path, w.kit.model, &o, NULL, &f), BT_EARG);
+    o = options(&w, "w8a8");
+    o.isa = "mmx";
+    assert_int_equal(bt_compile(w.path, w.kit.model, &o, NULL, &f), BT_EARG);
+    o.isa = NULL;
+    assert_int_equal(bt_profile_load(&small, "host", NULL), BT_OK);
+    small.max_shapes = 1;
+    o.profile = &small;
+    assert_int_equal(bt_compile(w.path, w.kit.model, &o, NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "allows 1"));
+    small.max_shapes = 0;
+    small.map_window_bytes = 1000;
+    assert_true(bt_compile(w.path, w.kit.model, &o, NULL, &f) < 0);
+    assert_int_not_equal(access(w.path, F_OK), 0); /* a compilation that failed leaves nothing */
+    end(&w);
+}
+
+static void what_the_profile_lacks_falls_back_with_its_reason(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    bt_compile_options o = options(&w, "w8a8:a16=down");
+    bt_profile p;
+    assert_int_equal(bt_profile_load(&p, "host", NULL), BT_OK);
+    p.op[BT_OP_LINEAR] = BT_PROFILE_INT8;
+    o.profile = &p;
+    compile(&w, &o, NULL);
+    bt_pkg *pkg = open_pkg(&w);
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    assert_int_equal(h->fallbacks.count, 1);
+    const bt_pkg_fallback *f = bt_pkg_fallbacks(pkg);
+    assert_string_equal(f->op, "linear");
+    assert_non_null(strstr(f->why, "16-bit"));
+    assert_int_equal(f->count, 3);
+    assert_true(f->macs_per_row == 3ull * 172 * 96);
+    assert_int_equal(bt_pkg_tensors(pkg)[bt_pkg_tensor_index(3, 1, BT_WEIGHT_DOWN)].bits, 16);
+    assert_int_equal(bt_pkg_tensors(pkg)[bt_pkg_tensor_index(3, 1, BT_WEIGHT_UP)].bits, 8);
+    assert_int_equal(bt_pkg_sites(pkg)[bt_pkg_site_index(3, 1, BT_SITE_DOWN)].k, 0);
+    bt_pkg_close(pkg);
+    end(&w);
+}
+
+/* ---- outliers ---- */
+
+/* One channel of each norm times 64, and the columns that read it by 64: the same function. */
+static void plant(const bt_model *m)
+{
+    enum { CHANNEL = 11 };
+    for (uint32_t l = 0; l < m->hp.layers; l++) {
+        const bt_layer_tensors *t = &m->layer[l];
+        const bt_gguf_tensor *norm[] = {t->attn_norm, t->ffn_norm}, *reads[] = {t->wq, t->wk, t->wv, t->w_gate, t->w_up};
+        for (size_t i = 0; i < 2; i++) ((float *)(uintptr_t)norm[i]->data)[CHANNEL] *= 64;
+        for (size_t i = 0; i < 5; i++)
+            for (size_t n = 0; n < reads[i]->rows; n++) ((float *)(uintptr_t)reads[i]->data)[n * m->hp.dim + CHANNEL] /= 64;
+    }
+}
+
+static float *logits_of(const world *w, const bt_pkg *pkg)
+{
+    const bt_prefill_options po = {.ctx_tokens = CTX, .shape_policy = "chunk:32+tail"};
+    const bt_packed_options packing = {.ctx_tokens = CTX};
+    const bt_kernels *k = bt_kernels_select(NULL);
+    bt_packed *packed = NULL;
+    bt_prefill *p = NULL;
+    int32_t ids[CALIB];
+    engine_kit_ids(ids, CALIB, w->kit.model, 99);
+    float *logits = malloc((size_t)CALIB * w->kit.model->hp.vocab * sizeof *logits);
+    assert_non_null(logits);
+    if (pkg) {
+        assert_int_equal(bt_prefill_new_npu(&p, pkg, k, NULL, &po, NULL), BT_OK);
+    } else {
+        assert_int_equal(bt_packed_new(&packed, w->kit.model, &packing, NULL, NULL), BT_OK);
+        assert_int_equal(bt_prefill_new(&p, packed, k, NULL, &po, NULL), BT_OK);
+    }
+    bt_kv_view kv = engine_kit_pages(w->kit.model, CALIB, 16, 2);
+    assert_int_equal(bt_prefill_run(p, &kv, ids, CALIB, 0, NULL, logits, BT_PREFILL_ALL, NULL), BT_OK);
+    engine_kit_pages_free(&kv);
+    bt_prefill_free(p);
+    bt_packed_free(packed);
+    return logits;
+}
+
+/* Relative root mean square difference from the float engine's logits. */
+static double error_of(const world *w, const char *recipe, const float *should)
+{
+    const bt_compile_options o = options(w, recipe);
+    compile(w, &o, NULL);
+    bt_pkg *pkg = open_pkg(w);
+    float *is = logits_of(w, pkg);
+    double apart = 0, square = 0;
+    for (size_t i = 0; i < (size_t)CALIB * w->kit.model->hp.vocab; i++) {
+        apart += ((double)is[i] - should[i]) * ((double)is[i] - should[i]);
+        square += (double)should[i] * should[i];
+    }
+    free(is);
+    bt_pkg_close(pkg);
+    return sqrt(apart / square);
+}
+
+static void planted_outliers_ruin_the_plain_recipe_and_no_other(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    float *should = logits_of(&w, NULL);
+    const double clean = error_of(&w, "w8a8:no-rotate,clip=max,shadow=off", should);
+    plant(w.kit.model);
+    const double plain = error_of(&w, "w8a8:no-rotate,clip=max,shadow=off", should);
+    const double rotated = error_of(&w, "w8a8", should), shadow = error_of(&w, "w8a8:no-rotate,clip=p98", should);
+    const double channel = error_of(&w, "w8a8:no-rotate,clip=p98,shadow=channel", should), wide = error_of(&w, "w8a16:no-rotate", should);
+    assert_true(plain > 10 * clean);
+    assert_true(rotated < 1.2 * clean);
+    /* Without rotation the planted column's weights keep their 1/64, two steps of the row's scale at most: inputs are no longer to blame. */
+    assert_true(wide < 2 * clean && shadow < 1.2 * wide && channel < 1.2 * wide);
+    free(should);
+    end(&w);
+}
+
+/* AC-c2 */
+static void a_shadow_pruned_everywhere_is_the_plain_clip_bit_for_bit(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"w8a8:no-rotate,clip=p98,shadow=off", "w8a8:no-rotate,clip=p98,shadow=channel,prune=1",
+                                          "w8a8:no-rotate,clip=p98,shadow=channel"};
+    world w = begin("llama");
+    float *logits[3];
+    plant(w.kit.model);
+    for (size_t r = 0; r < 3; r++) {
+        const bt_compile_options o = options(&w, recipes[r]);
+        compile(&w, &o, NULL);
+        bt_pkg *pkg = open_pkg(&w);
+        logits[r] = logits_of(&w, pkg);
+        bt_pkg_close(pkg);
+    }
+    const size_t bytes = (size_t)CALIB * w.kit.model->hp.vocab * sizeof(float);
+    assert_memory_equal(logits[0], logits[1], bytes);
+    assert_memory_not_equal(logits[0], logits[2], bytes); /* there was something to leave out */
+    for (size_t r = 0; r < 3; r++) free(logits[r]);
+    end(&w);
+}
+
+/* AC-j3 */
+static void rotation_spreads_a_planted_outlier_over_all_channels(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    double peak[2][BT_SITE_HEAD]; /* max / rms of the inputs of a kind, the worst of the layers */
+    plant(w.kit.model);
+    for (int rotated = 0; rotated < 2; rotated++) {
+        const bt_compile_options o = options(&w, rotated ? "w8a8" : "w8a8:no-rotate");
+        compile(&w, &o, NULL);
+        bt_pkg *pkg = open_pkg(&w);
+        for (uint32_t kind = 0; kind < BT_SITE_HEAD; kind++) {
+            peak[rotated][kind] = 0;
+            for (uint32_t l = 0; l < w.kit.model->hp.layers; l++) {
+                const bt_pkg_site *s = &bt_pkg_sites(pkg)[bt_pkg_site_index(w.kit.model->hp.layers, l, kind)];
+                peak[rotated][kind] = fmax(peak[rotated][kind], (double)(s->max / s->rms));
+            }
+        }
+        bt_pkg_close(pkg);
+    }
+    for (uint32_t kind = 0; kind < BT_SITE_HEAD; kind++)
+        print_message("%s: max / rms %.1f, rotated %.1f\n", bt_site_kind_name((bt_site_kind)kind), peak[0][kind], peak[1][kind]);
+    assert_true(peak[1][BT_SITE_QKV] < peak[0][BT_SITE_QKV] / 3 && peak[1][BT_SITE_UP] < peak[0][BT_SITE_UP] / 3);
+    end(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_and_instruction_sets_change_no_byte),
+        cmocka_unit_test(every_recipe_of_every_architecture_makes_a_package_that_is_accepted),
+        cmocka_unit_test(a_key_names_what_changes_bytes),
+        cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(what_the_profile_lacks_falls_back_with_its_reason),
+        cmocka_unit_test(planted_outliers_ruin_the_plain_recipe_and_no_other),
+        cmocka_unit_test(a_shadow_pruned_everywhere_is_the_plain_clip_bit_for_bit),
+        cmocka_unit_test(rotation_spreads_a_planted_outlier_over_all_channels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

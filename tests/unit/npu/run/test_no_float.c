@@ -1,0 +1,179 @@
+/* The NPU computes in integers: no object of a file named int_* holds a float instruction that adds,
+ * multiplies, compares, rounds or converts. Moves and bitwise logic of float registers are allowed, compilers
+ * use them for integers too. Looks at the objects of the build that this test belongs to, through objdump. */
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static bool starts(const char *s, const char *with) { return !strncmp(s, with, strlen(with)); }
+static bool ends(const char *s, const char *with)
+{
+    const size_t n = strlen(s), m = strlen(with);
+    return n >= m && !strcmp(s + n - m, with);
+}
+
+/* Is this mnemonic of x86 float arithmetic, comparison, rounding or conversion? Names of float instructions
+ * end in ps, pd, ss, sd, ph or sh; those that only move or do logic are listed, all others count. Integers of
+ * vector registers start with p. */
+static bool is_float(const char *mnemonic)
+{
+    static const char *const kinds[] = {"ps", "pd", "ss", "sd", "ph", "sh"};
+    static const char *const harmless[] = {"mov",     "and",       "or",      "xor",     "test",
+                                           "blend",   "shuf",      "unpck",   "perm",    "insert",
+                                           "extract", "broadcast", "gather",  "scatter", "compress",
+                                           "expand",  "maskmov",   "clflush", "rdssp"};
+    const char *s = *mnemonic == 'v' ? mnemonic + 1 : mnemonic;
+    if (strstr(s, "cvt")) return true;
+    if (*s == 'f') return true;                            /* x87; vfmadd.., vfpclass.., vfixupimm.. */
+    if (starts(s, "pf") || starts(s, "pi2f")) return true; /* 3DNow! */
+    if (*s == 'p') return false;
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        if (starts(s, harmless[i])) return false;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (ends(s, kinds[i])) return true;
+    return false;
+}
+
+static void the_rule_tells_mnemonics_apart(void **state)
+{
+    (void)state;
+    static const char *const floats[] = {
+        "addps",          "vaddss",     "mulsd",     "vdivpd",    "sqrtss",    "vminps",      "maxsd",
+        "rcpps",          "vrsqrtss",   "haddps",    "addsubpd",  "vdpps",     "roundss",     "vrndscaleps",
+        "vreducepd",      "vrangess",   "vgetexpsd", "vscalefps", "vrcp14ps",  "vfmadd231ps", "vfnmsub132sd",
+        "vfmaddsub213pd", "vfpclassps", "vaddph",    "vmulsh",    "vdpbf16ps", "cmpps",       "cmpltss",
+        "vcmpeq_oqpd",    "vcmpps",     "comiss",    "vucomisd",  "cvtsi2ss",  "cvtsi2sdq",   "cvttss2si",
+        "vcvtps2ph",      "vcvtdq2ps",  "vcvtqq2pd", "fld",       "fadd",      "fucomip",     "fistpll",
+        "pfadd",          "pi2fd"};
+    static const char *const others[] = {
+        "movss",        "vmovups",  "movaps",     "vmovsd",   "movmskps",    "vmovddup",   "xorps",
+        "vandnpd",      "orps",     "andps",      "shufps",   "vunpcklps",   "vblendvps",  "vpermilps",
+        "vbroadcastss", "insertps", "vextractps", "vtestps",  "vinsertf128", "vperm2f128", "vgatherdps",
+        "paddd",        "vpmaxsd",  "vpabsd",     "vpdpbusd", "pminsd",      "vpmulhrsw",  "psadbw",
+        "vpsignb",      "pmaddwd",  "push",       "imul",     "add",         "cmpsb",      "cmovs",
+        "sete",         "rdsspq",   "mfence",     "movsbl",   "shrd",        "bswap"};
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (!is_float(floats[i])) fail_msg("%s is a float instruction", floats[i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (is_float(others[i])) fail_msg("%s is no float instruction", others[i]);
+}
+
+/* The first word of an instruction that is no prefix; NULL: none. */
+static const char *mnemonic_of(char *text)
+{
+    static const char *const prefixes[] = {"lock",    "rep", "repz",     "repnz",   "data16", "addr32",
+                                           "notrack", "bnd", "cs",       "ds",      "es",     "fs",
+                                           "gs",      "ss",  "xacquire", "xrelease"};
+    char *save = NULL;
+    for (char *word = strtok_r(text, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save)) {
+        bool prefix = starts(word, "rex") || *word == '{';
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) prefix |= !strcmp(word, prefixes[i]);
+        if (!prefix) return word;
+    }
+    return NULL;
+}
+
+/* Float instructions in an object; the first ones are shown if `show`. instructions: all that were seen. */
+static size_t floats_in(const char *path, bool show, size_t *instructions)
+{
+    char command[4096], line[1024], function[512] = "";
+    assert_true((size_t)snprintf(command, sizeof command, "objdump -d --no-show-raw-insn '%s'", path) <
+                sizeof command);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    size_t found = 0;
+    *instructions = 0;
+    while (fgets(line, sizeof line, f)) {
+        char *colon = strstr(line, ":\t");
+        if (!colon) {
+            if (ends(line, ">:\n"))
+                snprintf(function, sizeof function, "%.500s", strchr(line, '<') ? strchr(line, '<') : line);
+            continue;
+        }
+        const char *mnemonic = mnemonic_of(colon + 2);
+        if (!mnemonic) continue;
+        ++*instructions;
+        if (!is_float(mnemonic)) continue;
+        if (show && found < 10) printf("%s: %s in %s", path, mnemonic, *function ? function : "?\n");
+        found++;
+    }
+    assert_int_equal(pclose(f), 0);
+    return found;
+}
+
+/* The build's own folder: this program is BUILD/tests/unit/npu/test_no_float. */
+static void build_folder(char ret[2048])
+{
+    const ssize_t n = readlink("/proc/self/exe", ret, 2047);
+    assert_true(n > 0);
+    ret[n] = 0;
+    char *tail = strstr(ret, "/tests/unit/");
+    assert_non_null(tail);
+    *tail = 0;
+}
+
+static void skip_without_objdump(void)
+{
+#if !defined(__x86_64__)
+    puts("skipped: the rule knows the instructions of x86-64 only");
+    skip();
+#endif
+    if (!system("objdump --version > /dev/null 2>&1")) return;
+    puts("skipped: no objdump here; install binutils");
+    skip();
+}
+
+static void npu_files_hold_no_float_arithmetic(void **state)
+{
+    (void)state;
+    skip_without_objdump();
+    char folder[2048], pattern[2200];
+    build_folder(folder);
+    snprintf(pattern, sizeof pattern, "%s/common/*/int_*.o", folder);
+    glob_t objects;
+    assert_int_equal(glob(pattern, 0, NULL, &objects), 0);
+    size_t found = 0, seen = 0;
+    bool product = false;
+    for (size_t i = 0; i < objects.gl_pathc; i++) {
+        size_t instructions;
+        found += floats_in(objects.gl_pathv[i], true, &instructions);
+        seen += instructions;
+        product |= ends(objects.gl_pathv[i], "/int_matmul_avx2.o") && instructions > 100;
+    }
+    printf("%zu objects, %zu instructions, %zu of floats\n", objects.gl_pathc, seen, found);
+    globfree(&objects);
+    assert_true(product); /* it looked where it should */
+    assert_int_equal(found, 0);
+}
+
+static void float_files_are_caught(void **state)
+{
+    (void)state;
+    skip_without_objdump();
+    static const char *const files[] = {"edge_ref", "edge_avx2", "edge_avx512", "rows_avx512", "matmul_avx2"};
+    char folder[2048], path[2200];
+    build_folder(folder);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        size_t instructions;
+        snprintf(path, sizeof path, "%s/common/kernels/%s.o", folder, files[i]);
+        assert_true(floats_in(path, false, &instructions) > 10);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_rule_tells_mnemonics_apart),
+        cmocka_unit_test(npu_files_hold_no_float_arithmetic),
+        cmocka_unit_test(float_files_are_caught),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

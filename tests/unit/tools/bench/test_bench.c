@@ -1,0 +1,273 @@
+/* baton bench: its lists, its three forms, its rooflines, and that a wrong kernel ends it before anything is timed. */
+#include "tests/helpers/engine_kit.h"
+#include "tools/bench/bench_list.h"
+#include "tools/bench/bench_print.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const char *const fruits[] = { "apple", "pear", NULL };
+
+static void lists_keep_their_order(void **state)
+{
+    (void)state;
+    tool_list l;
+    bt_fault f;
+    assert_int_equal(tool_list_numbers(&l, "n-prompt", "512,0,2048", 0, 4096, "512", &f), BT_OK);
+    assert_int_equal(l.count, 3);
+    assert_int_equal(l.value[0], 512);
+    assert_int_equal(l.value[1], 0);
+    assert_int_equal(l.value[2], 2048);
+    assert_int_equal(tool_list_words(&l, "weights", "pear,apple", fruits, &f), BT_OK);
+    assert_int_equal(l.count, 2);
+    assert_int_equal(l.value[0], 1);
+    assert_int_equal(l.value[1], 0);
+}
+
+static void bad_lists_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const numbers[] = { "", ",", "1,", ",1", "1,,2", "1 2", "-1", "5x", "11", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1",
+                                           "00000000000000000000000000000000000001" };
+    static const char *const words[] = { "", "apple,", "fig", "apple,apple", "Apple" };
+    tool_list l = { .count = 77 };
+    bt_fault f;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        assert_int_equal(tool_list_numbers(&l, "batch", numbers[i], 0, 10, "1,4", &f), BT_EARG);
+        assert_non_null(strstr(f.text, "--batch"));
+    }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        assert_int_equal(tool_list_words(&l, "weights", words[i], fruits, &f), BT_EARG);
+        assert_non_null(strstr(f.text, "--weights"));
+    }
+    assert_int_equal(l.count, 77);
+}
+
+/* ---- forms ---- */
+static const bt_model named = { .name = "a \"model\", | so", .param_count = 1000 };
+static const tool_bench_about about = { "avx2", &named };
+static const tool_machine limits = { .int8_ops = 360e9, .fma_flops = 215e9, .read_bytes = 25e9, .threads = 2 };
+
+static tool_bench_row sample(bool prefill)
+{
+    return (tool_bench_row){ .prefill = prefill, .tokens = 512, .depth = prefill ? 0 : 64, .batch = prefill ? 1 : 16, .repetitions = 2, .engine = prefill ? "npu" : "host",
+                             .kv = "f16", .weights = "w8a8", .threads = 2, .seconds = { 1, 2 }, .rate = 256, .deviation = 3.5, .ratio = prefill ? 0.75 : 0,
+                             .limit = prefill ? "int8" : "", .int8_ops = 350e9, .fma_flops = 210e9 };
+}
+
+static char *printed(tool_bench_format format)
+{
+    char *text = NULL;
+    size_t len;
+    tool_bench_printer p = { .to = open_memstream(&text, &len), .format = format, .column = tool_bench_row_columns };
+    for (int i = 0; i < 2; i++) {
+        const tool_bench_row r = sample(i == 0);
+        tool_bench_print_row(&p, tool_bench_row_json(&about, &limits, &r));
+    }
+    tool_bench_print_end(&p);
+    fclose(p.to);
+    assert_false(p.failed);
+    return text;
+}
+
+static void json_is_one_array_of_rows(void **state)
+{
+    (void)state;
+    char *text = printed(TOOL_BENCH_JSON);
+    json_t *a = json_loads(text, 0, NULL);
+    assert_int_equal(json_array_size(a), 2);
+    const json_t *pp = json_array_get(a, 0), *tg = json_array_get(a, 1);
+    assert_string_equal(json_string_value(json_object_get(pp, "model")), named.name);
+    assert_string_equal(json_string_value(json_object_get(pp, "test")), "pp512");
+    assert_string_equal(json_string_value(json_object_get(tg, "test")), "tg512 x 16 @ 64");
+    assert_int_equal(json_array_size(json_object_get(tg, "seconds")), 2);
+    assert_true(json_is_null(json_object_get(tg, "ratio_to_roofline")));
+    assert_true(json_is_null(json_object_get(tg, "limit_bf16_gflops")));
+    assert_true(json_number_value(json_object_get(pp, "limit_int8_gops")) == 360);
+    json_decref(a);
+    free(text);
+}
+
+/* Fields of a line of CSV, quotes minded. */
+static size_t fields(const char *line)
+{
+    size_t n = 1;
+    bool quoted = false;
+    for (; *line && *line != '\n'; line++) {
+        if (*line == '"') quoted = !quoted;
+        n += *line == ',' && !quoted;
+    }
+    return n;
+}
+
+static void csv_has_a_header_and_as_many_fields_in_each_row(void **state)
+{
+    (void)state;
+    char *text = printed(TOOL_BENCH_CSV);
+    const char *line = text;
+    const size_t want = fields(text);
+    size_t lines = 0;
+    assert_true(want > 20);
+    assert_null(strstr(text, "seconds\n"));
+    for (; *line; line = strchr(line, '\n') + 1, lines++) assert_int_equal(fields(line), want);
+    assert_int_equal(lines, 3);
+    assert_non_null(strstr(text, "\"a \"\"model\"\", | so\""));
+    free(text);
+}
+
+static void markdown_rows_have_the_columns_of_the_head(void **state)
+{
+    (void)state;
+    char *text = printed(TOOL_BENCH_MD);
+    size_t lines = 0;
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1, lines++) {
+        size_t bars = 0;
+        for (const char *c = line; *c != '\n'; c++) bars += *c == '|';
+        assert_int_equal(bars, 10);
+    }
+    assert_int_equal(lines, 4);
+    assert_non_null(strstr(text, "256.00 +- 3.50"));
+    free(text);
+}
+
+/* ---- rooflines ---- */
+static void a_prompt_is_linears_then_attention_and_a_step_the_longer_of_two(void **state)
+{
+    (void)state;
+    tool_bench_row r = { .prefill = true, .engine = "npu", .tokens = 512, .batch = 1, .linear_ops = 200, .attention_ops = 30 };
+    const char *limit;
+    assert_true(tool_bench_roofline(&r, 100, 10, 0, &limit) == 5);
+    assert_string_equal(limit, "fp32");
+    assert_true(tool_bench_roofline(&r, 20, 30, 0, &limit) == 11);
+    assert_string_equal(limit, "int8");
+    assert_true(tool_bench_roofline(&r, 0, 10, 0, &limit) == 0);
+    r.engine = "host";
+    assert_true(tool_bench_roofline(&r, 100, 10, 0, &limit) == 23);
+    r = (tool_bench_row){ .engine = "host", .tokens = 10, .batch = 4, .linear_ops = 150, .bytes = 6 };
+    assert_true(tool_bench_roofline(&r, 0, 10, 3, &limit) == 20);
+    assert_string_equal(limit, "read");
+    assert_true(tool_bench_roofline(&r, 0, 5, 3, &limit) == 30);
+    assert_string_equal(limit, "fp32");
+}
+
+/* ---- checks ---- */
+static void every_usable_kernel_passes(void **state)
+{
+    (void)state;
+    engine_kit k = engine_kit_model("qwen2");
+    for (size_t i = 0; i < bt_kernels_table_len; i++) {
+        bt_fault f;
+        if (!bt_kernels_table[i].usable()) continue;
+        if (tool_kernels_check(&bt_kernels_table[i], &k.model->hp, &f) < 0) fail_msg("%s", f.text);
+    }
+    engine_kit_done(&k);
+}
+
+static void wrong_matmul4(float *restrict y, size_t ldy, const float *restrict x, size_t ldx, const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
+                          size_t p0, size_t p1, const float *restrict xs)
+{
+    bt_kernels_select("ref")->matmul4(y, ldy, x, ldx, wp, bias, t, n, k, p0, p1, xs);
+    if (t > 8) y[(t - 1) * ldy + n - 1] += 1;
+}
+
+static void wrong_silu(float *y, const float *g, const float *u, size_t count)
+{
+    bt_kernels_select("ref")->silu_mul(y, g, u, count);
+    y[count - 1] *= 1.0000002f;
+}
+
+static void wrong_attn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer, size_t t, size_t pos0, size_t heads, size_t h0, size_t h1,
+                       float scale, void *scratch)
+{
+    bt_kernels_select("ref")->attn(out, ldo, q, ldq, kv, layer, t, pos0, heads, h0, h1, scale, scratch);
+    if (pos0 + t > 256) out[(t - 1) * ldo] += 1;
+}
+
+static void a_wrong_kernel_is_named(void **state)
+{
+    (void)state;
+    engine_kit k = engine_kit_model("llama");
+    const bt_kernels ref = *bt_kernels_select("ref");
+    bt_kernels bad[3] = { ref, ref, ref };
+    static const char *const names[] = { "matmul4", "silu_mul", "attn" };
+    bad[0].matmul4 = wrong_matmul4;
+    bad[1].silu_mul = wrong_silu;
+    bad[2].attn = wrong_attn;
+    for (size_t i = 0; i < 3; i++) {
+        bt_fault f;
+        assert_int_equal(tool_kernels_check(&bad[i], &k.model->hp, &f), BT_EFORMAT);
+        assert_non_null(strstr(f.text, names[i]));
+    }
+    engine_kit_done(&k);
+}
+
+static void both_engines_are_checked_then_timed(void **state)
+{
+    (void)state;
+    engine_kit k = engine_kit_model("llama");
+    const tool_bench_setup s = { .model = k.model, .engine = "host", .want = { .shape_policy = "pow2" }, .ctx_tokens = 64, .batch_max = 4, .quiet = true };
+    bt_fault f;
+    bt_pool *pool;
+    assert_int_equal(bt_pool_new(&pool, 2, &f), BT_OK);
+    const tool_machine m = { .kernels = bt_kernels_select("ref"), .pool = pool, .threads = 2 };
+    for (int decode = 0; decode < 2; decode++) {
+        tool_bench_side side;
+        tool_bench_row r = { .prefill = !decode, .tokens = 5, .depth = 9, .batch = decode ? 4 : 1, .repetitions = 3 };
+        if (tool_bench_check(&s, decode ? "fp4" : NULL, NULL, pool, &f) < 0) fail_msg("%s", f.text);
+        assert_int_equal(decode ? tool_bench_open_decode(&side, &s, "fp4", NULL, pool, &f) : tool_bench_open_prefill(&side, &s, NULL, 2, &f), BT_OK);
+        if (tool_bench_time(&r, &side, &s, &m, &f) < 0) fail_msg("%s", f.text);
+        assert_true(r.rate > 0 && r.seconds[2] > 0 && r.linear_ops > 0);
+        assert_string_equal(r.weights, decode ? "fp4" : "f16");
+        tool_bench_close(&side);
+    }
+    bt_pool_free(pool);
+    engine_kit_done(&k);
+}
+
+static void one_bit_of_kv_or_logits_is_a_difference(void **state)
+{
+    (void)state;
+    engine_kit k = engine_kit_model("llama");
+    const tool_bench_setup s = { .model = k.model, .engine = "host", .want = { .shape_policy = "pow2" }, .ctx_tokens = 64, .batch_max = 2, .quiet = true };
+    tool_bench_side side[2];
+    bt_fault f;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tool_bench_open_decode(&side[i], &s, "int8", i ? "ref" : NULL, NULL, &f), BT_OK);
+        assert_int_equal(tool_bench_pages(&side[i], &s, 2, 8, &f), BT_OK);
+        assert_int_equal(tool_bench_fill(&side[i], 7, &f), BT_OK);
+        assert_int_equal(tool_bench_step(&side[i], 7, &f), BT_OK);
+    }
+    assert_int_equal(tool_bench_compare(&side[0], &side[1], 8, "decoding", &f), BT_OK);
+    uint8_t *v = bt_kv_view_row(&side[0].view[1], 2, 1, 7, 0);
+    v[1] ^= 1;
+    assert_int_equal(tool_bench_compare(&side[0], &side[1], 8, "decoding", &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "KV rows"));
+    v[1] ^= 1;
+    side[1].logits[side[1].vocab + 3] += 0x1p-10f;
+    assert_int_equal(tool_bench_compare(&side[0], &side[1], 8, "decoding", &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "logits"));
+    tool_bench_close(&side[0]);
+    tool_bench_close(&side[1]);
+    engine_kit_done(&k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_keep_their_order),
+        cmocka_unit_test(bad_lists_are_refused_by_name),
+        cmocka_unit_test(json_is_one_array_of_rows),
+        cmocka_unit_test(csv_has_a_header_and_as_many_fields_in_each_row),
+        cmocka_unit_test(markdown_rows_have_the_columns_of_the_head),
+        cmocka_unit_test(a_prompt_is_linears_then_attention_and_a_step_the_longer_of_two),
+        cmocka_unit_test(every_usable_kernel_passes),
+        cmocka_unit_test(a_wrong_kernel_is_named),
+        cmocka_unit_test(both_engines_are_checked_then_timed),
+        cmocka_unit_test(one_bit_of_kv_or_logits_is_a_difference),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* See ask.h. */
+#include "tools/cluster/ask.h"
+#include "base/clock.h"
+#include "tools/cluster/http.h"
+#include "tools/tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct stream { tool_answer *answer; bool echo; bt_fault fault; bool failed; } stream;
+
+static void take_text(stream *s, const char *text)
+{
+    if (*text) {
+        s->answer->pieces++;
+        s->answer->last_us = bt_clock_us();
+        if (!s->answer->first_us) s->answer->first_us = s->answer->last_us;
+    }
+    (void)bt_buf_str(&s->answer->text, text);           /* the error stays in the buffer and is looked at in the end */
+    if (!s->echo) return;
+    fputs(text, stdout);
+    fflush(stdout);
+}
+
+static bool on_event(void *ud, const char *data, size_t len)
+{
+    stream *s = ud;
+    if (strcmp(data, "[DONE]") == 0) return true;
+    json_error_t where;
+    json_t *root = json_loadb(data, len, 0, &where);
+    const json_t *error = json_object_get(root, "error");
+    if (!root || error) {
+        const char *message = json_string_value(json_object_get(error, "message"));
+        bt_fail(&s->fault, BT_EIO, "%s", !root ? "the gateway sent something that is not JSON" : message ? message : "unknown error");
+        s->failed = true;
+        json_decref(root);
+        return false;
+    }
+    const json_t *choice = json_array_get(json_object_get(root, "choices"), 0);
+    const char *text = json_string_value(json_object_get(choice, "text"));
+    if (!text) text = json_string_value(json_object_get(json_object_get(choice, "delta"), "content"));
+    if (text) take_text(s, text);
+    json_t *baton = json_object_get(root, "baton");
+    if (json_is_object(baton) && !s->answer->baton) s->answer->baton = json_incref(baton);
+    json_decref(root);
+    return true;
+}
+
+bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault)
+{
+    stream s = { .answer = ret, .echo = ask->echo };
+    bt_buf body;
+    long status = 0;
+    char *json = NULL;
+    bt_err e;
+    bt_buf_init(&ret->text, TOOL_ASK_MAX_TEXT_BYTES);
+    bt_buf_init(&body, 1 << 20);
+    ret->baton = NULL;
+    ret->pieces = 0;
+    ret->first_us = ret->last_us = 0;
+    ret->begin_us = bt_clock_us();
+    if (json_object_set_new(ask->request, "stream", json_true()) < 0 || json_object_set_new(ask->request, "baton", json_true()) < 0
+        || !(json = json_dumps(ask->request, JSON_COMPACT))) {
+        e = bt_fail(fault, BT_ENOMEM, "building the request");
+        goto out;
+    }
+    e = tool_http_stream(&status, &body, ask->url, ask->path, ask->api_key, json, on_event, &s, ask->stop, fault);
+    if (s.failed) {
+        e = bt_fail(fault, BT_EIO, "%s", s.fault.text);
+    } else if (e == BT_OK && status != 200) {
+        char text[sizeof fault->text];
+        tool_http_error_text(text, sizeof text, status, &body);
+        e = bt_fail(fault, BT_EIO, "%s", text);
+    } else if (e == BT_OK && ret->text.err < 0) {
+        e = bt_fail(fault, ret->text.err, "the answer is longer than %d bytes", TOOL_ASK_MAX_TEXT_BYTES);
+    } else if (e == BT_OK && !ret->baton) {
+        e = bt_fail(fault, BT_EIO, "the answer ended too early");
+    }
+out:
+    free(json);
+    bt_buf_done(&body);
+    return e;
+}
+
+void tool_answer_done(tool_answer *a)
+{
+    bt_buf_done(&a->text);
+    json_decref(a->baton);
+    a->baton = NULL;
+}
+
+void tool_answer_print_figures(const tool_answer *a)
+{
+    const json_t *b = a->baton;
+    if (!b) {
+        const double span_s = (double)(a->last_us - a->first_us) / 1e6;
+        if (!a->pieces) fprintf(stderr, "interrupted before the first token\n");
+        else fprintf(stderr, "interrupted after %llu pieces of text, %.1f a second; the first after %.1f ms\n", (unsigned long long)a->pieces,
+                     span_s > 0 ? (double)(a->pieces - 1) / span_s : 0, (double)(a->first_us - a->begin_us) / 1e3);
+        return;
+    }
+    const char *reason = json_string_value(json_object_get(b, "finish_reason"));
+    char kv[32];
+    tool_size_text(kv, sizeof kv, (uint64_t)json_integer_value(json_object_get(b, "kv_bytes")));
+    fprintf(stderr, "prompt     %6lld tokens  %8.1f tokens/s   first token after %.1f ms\n",
+            (long long)json_integer_value(json_object_get(b, "prompt_tokens")),
+            json_number_value(json_object_get(b, "prefill_tokens_per_second")), json_number_value(json_object_get(b, "ttft_ms")));
+    fprintf(stderr, "generated  %6lld tokens  %8.1f tokens/s   finish: %s\n",
+            (long long)json_integer_value(json_object_get(b, "completion_tokens")),
+            json_number_value(json_object_get(b, "decode_tokens_per_second")), reason ? reason : "-");
+    fprintf(stderr, "hand-off   %s of KV, exposed for %.2f ms after the last layer\n", kv,
+            json_number_value(json_object_get(b, "kv_exposed_ms")));
+}

@@ -1,0 +1,104 @@
+/* See serve.h. */
+#include "tools/cluster/serve.h"
+#include "tools/tool.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault)
+{
+    bt_pkg *p = NULL;
+    tool_compiling show = { .quiet = quiet, .logs = interrupted == 0, .interrupted = interrupted };
+    bt_model *m = NULL;
+    bt_pool *pool = NULL;
+    if (strcmp(pf_engine_names[s->engine], "reference") == 0 && s->kv_dtype != 0)      /* else each node says it again and again */
+        return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s", bt_kv_dtype_choices[s->kv_dtype]);
+    bt_err e = tool_open_model(&m, NULL, s->model, fault);
+    if (e == BT_OK && strcmp(pf_engine_names[s->engine], "npu") == 0) {
+        e = bt_pool_new(&pool, (size_t)s->threads, fault);
+        const bt_obtain_how how = { .ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true, .progress = tool_progress_compiling, .ud = &show };
+        if (e == BT_OK) e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
+        tool_progress_end(quiet);
+    }
+    bt_pkg_close(p);
+    bt_pool_free(pool);
+    bt_model_close(m);
+    return e;
+}
+
+static void add_want(tool_command *c, const bt_obtain_want *w)
+{
+    tool_command_add(c, "--shape-policy", w->shape_policy);
+    tool_command_add(c, "--quant", w->quant);
+    tool_command_add(c, "--profile", w->profile);
+    tool_command_add(c, "--npu-ops", bt_obtain_ops[w->npu_ops]);
+    if (w->calib) tool_command_add(c, "--calib", w->calib);
+    if (w->package) tool_command_add(c, "--package", w->package);
+    if (w->require_npu) tool_command_add(c, "--require-npu", NULL);
+}
+
+static void add_bytes(tool_command *c, const char *option, uint64_t bytes)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, bytes);
+    tool_command_add(c, option, text);
+}
+
+/* What decode nodes have and prefill nodes have not. */
+static void add_decode(tool_command *c, const tool_serve *s)
+{
+    tool_command_add(c, "--weights", dc_engine_forms[s->weights]);
+    tool_command_add_int(c, "--slots", s->slots);
+    tool_command_add_int(c, "--speculate", s->speculate);
+    add_bytes(c, "--swap-memory", s->swap_memory_bytes);
+}
+
+static void add_machine(tool_command *c, const tool_serve *s)
+{
+    tool_command_add(c, "--isa", s->isa);
+    tool_command_add(c, "--kv-dtype", bt_kv_dtype_choices[s->kv_dtype]);
+    tool_command_add_int(c, "--threads", s->threads);
+    tool_command_add_int(c, "--ctx-size", s->ctx_size);
+    add_bytes(c, "--kv-memory", s->kv_memory_bytes);
+}
+
+void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *role)
+{
+    const char *engine = pf_engine_names[s->engine];
+    const bool is_prefill = strcmp(role, "prefill") == 0;
+    /* The NPU makes prompts' rows only; generated tokens are the f16 kernels' work. */
+    tool_command_add(ret, "--engine", !is_prefill && strcmp(engine, "npu") == 0 ? "host" : engine);
+    add_machine(ret, s);
+    add_want(ret, &s->want);
+    if (is_prefill) return;
+    add_decode(ret, s);
+    tool_command_add(ret, "--prefill-engine", engine);      /* a decode node may become a prefill node, too */
+    if (s->colocated || s->local_prefill_below > 0) tool_command_add(ret, "--local-prefill", engine);
+}
+
+static void add_up(tool_command *ret, const tool_serve *s)
+{
+    static const char *const fixed[] = { "--host", "127.0.0.1", "--port", "0", "--log-level", "error", "--json=no" };
+    tool_command_add(ret, "--model", s->model);
+    tool_command_add(ret, "--engine", pf_engine_names[s->engine]);
+    add_machine(ret, s);
+    add_decode(ret, s);
+    add_want(ret, &s->want);
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) tool_command_add(ret, fixed[i], NULL);
+}
+
+bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, bt_fault *fault)
+{
+    bt_err e = tool_serve_prepare(s, quiet, TOOL_INTERRUPTED, fault);
+    if (e < 0) return e;
+    tool_command *up = calloc(1, sizeof *up);
+    if (!up) return bt_fail(fault, BT_ENOMEM, "commands");
+    add_up(up, s);
+    tool_progress(quiet, "starting gateway, prefill node and decode node ...");
+    e = tool_background_start(ret, up, &tool_stop, fault);
+    tool_progress_end(quiet);
+    free(up);
+    return e;
+}
