@@ -22,9 +22,9 @@ typedef struct node {
     bt_shell *shell;
     dc_brain *brain;
     bt_pool *pool;
-    dc_engine *engine;                      /* until the worker takes it */
+    bt_decode *engine;                      /* until the worker takes it */
     dc_worker *worker;
-    dc_local *local;                        /* likewise; NULL: this node does not prefill */
+    bt_prefill *local;                      /* likewise; NULL: this node does not prefill */
     dc_store *store;
     bt_msg_engine about;                    /* of the prefill engine; HELLO points to it */
     char stage[32];                         /* of a long start, said last */
@@ -240,12 +240,12 @@ out:
 static void describe_local(node *n, dc_config *bc)
 {
     if (!n->local) return;
-    const bt_node_about about = dc_local_describe(n->local);
-    n->about = about.engine;
+    const bt_report_engine about = bt_prefill_about(n->local);
+    n->about = bt_node_setup_engine(&about);
     bc->can_prefill = true;
     bc->hello.engine = &n->about;
-    bt_node_setup_class(bc->hello.prefill_exactness, BT_ROLE_PREFILL, about.engine.name, about.form, bc->hello.kv.dtype);
-    bt_log(BT_LOG_INFO, "prefills too: engine %s, %s, as class '%s'", about.engine.name, about.engine.quant, bc->hello.prefill_exactness);
+    bt_node_setup_class(bc->hello.prefill_exactness, BT_ROLE_PREFILL, about.name, about.weights, bc->hello.kv.dtype);
+    bt_log(BT_LOG_INFO, "prefills too: engine %s, %s, as class '%s'", about.name, about.quant, bc->hello.prefill_exactness);
 }
 
 static bt_err open_brain(node *n, bt_fault *fault)
@@ -253,9 +253,9 @@ static bt_err open_brain(node *n, bt_fault *fault)
     char endpoint[BT_SOCK_ENDPOINT_BYTES];
     uint64_t id;
     dc_config bc = dc_config_defaults();
-    bt_node_setup setup = { .role = BT_ROLE_DECODE, .node_id = n->o->id, .engine = dc_engine_name(n->engine), .model = n->model,
-                            .weights = dc_engine_weights(n->engine),
-                            .kv_elem_bytes = dc_engine_kv_elem_bytes(n->engine), .ctx_tokens = dc_engine_ctx_tokens(n->engine),
+    bt_node_setup setup = { .role = BT_ROLE_DECODE, .node_id = n->o->id, .engine = bt_decode_name(n->engine), .model = n->model,
+                            .weights = bt_decode_weights(n->engine),
+                            .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine), .ctx_tokens = bt_decode_ctx_tokens(n->engine),
                             .kv_memory_bytes = n->o->kv_memory_bytes };
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
@@ -267,7 +267,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     if (e == BT_OK) e = open_store(n, &setup, &bc, fault);
     if (e < 0) return e;
     bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, weights %s, %" PRIu64 " tokens of %s KV, longest sequence %u, swap store %" PRIu64 " tokens",
-           bc.hello.model_name, dc_engine_name(n->engine), dc_engine_isa(n->engine), dc_engine_weights(n->engine), bc.hello.kv_capacity_tokens,
+           bc.hello.model_name, bt_decode_name(n->engine), bt_decode_isa(n->engine), bt_decode_weights(n->engine), bc.hello.kv_capacity_tokens,
            bt_kv_dtype_name(bc.hello.kv.dtype), bc.hello.ctx_tokens, (uint64_t)bc.swap_pages * bc.page_tokens);
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
@@ -302,18 +302,17 @@ static void say_weights(void *ud, uint64_t done_bytes, uint64_t total_bytes)
 static bt_err open_engines(node *n, bt_fault *fault)
 {
     const dc_options *o = n->o;
-    const dc_engine_config ec = { .engine = dc_options_engines[o->engine], .isa = o->isa, .weights = dc_engine_forms[o->weights],
+    const bt_decode_config ec = { .engine = BT_ENGINE_DECODE_NAMES[o->engine], .isa = o->isa, .weights = bt_weights_forms[o->weights],
                                   .kv_elem_bytes = bt_kv_dtype_wanted(o->kv_dtype), .pool = n->pool,
                                   .rows_max = (size_t)o->batch_rows, .ctx_tokens = (size_t)o->ctx_size, .kv_memory_bytes = o->kv_memory_bytes,
                                   .progress = say_weights, .progress_ud = n };
     n->loading_us = bt_clock_us();
-    const bt_err e = dc_engine_new(&n->engine, n->model, &ec, fault);
+    const bt_err e = bt_decode_new(&n->engine, n->model, &ec, fault);
     if (e < 0 || o->local_prefill == 0) return e;
-    if (dc_engine_kv_elem_bytes(n->engine) == bt_kv_dtype_elem_bytes(BT_KV_F32))
-        return bt_fail(fault, BT_EARG, "--local-prefill makes no f32 rows, which engine %s wants", dc_engine_name(n->engine));
-    const dc_local_config lc = { .engine = dc_options_local[o->local_prefill], .isa = o->isa, .want = o->want,
-                                 .ctx_tokens = dc_engine_ctx_tokens(n->engine), .pool = n->pool, .progress = say_stage, .progress_ud = n };
-    return dc_local_new(&n->local, n->model, &lc, fault);
+    const bt_prefill_config pc = { .engine = dc_options_local[o->local_prefill], .isa = o->isa, .want = o->want,
+                                   .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine), .ctx_tokens = bt_decode_ctx_tokens(n->engine),
+                                   .pool = n->pool, .weights = bt_decode_shared_weights(n->engine), .progress = say_stage, .progress_ud = n };
+    return bt_prefill_new(&n->local, n->model, &pc, fault);
 }
 
 static bt_err open_node(node *n, bt_fault *fault)
@@ -354,8 +353,8 @@ static void log_counts(const node *n)
 static void close_node(node *n)
 {
     dc_worker_free(n->worker);              /* before the pages that it may be reading */
-    dc_engine_free(n->engine);
-    dc_local_free(n->local);
+    bt_prefill_free(n->local);
+    bt_decode_free(n->engine);
     bt_pool_free(n->pool);
     dc_brain_free(n->brain);
     bt_link_free(n->bulk);

@@ -1,26 +1,24 @@
 /* The option table of baton-decode. */
 #include "decode-node/options.h"
 #include "base/log.h"
-#include "decode-node/engine/engine.h"
+#include "engine/names.h"
 #include "kv/kv_dtype.h"
+#include "model/weights.h"
 
-#include <string.h>
-
-const char *const dc_options_engines[] = { "host", "reference", NULL };
-const char *const dc_options_local[] = { "off", "npu", "host", NULL };
-static const char *const prefill_engines[] = { "auto", "npu", "host", "reference", NULL };
+const char *const dc_options_local[] = { "off", BT_ENGINE_NAMES, NULL };
+static const char *const prefill_engines[] = { "auto", BT_ENGINE_NAMES, NULL };
 static const char *const formats[] = { "text", "json", NULL };
 
 static const bt_opt opts[] = {
     { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(dc_options, model), .type = BT_OPT_STRING,
       .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model" },
     { .group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(dc_options, engine), .type = BT_OPT_CHOICE, .def = "host",
-      .choices = dc_options_engines, .help = "what computes: f16 kernels, or the plain FP32 oracle" },
+      .choices = BT_ENGINE_DECODE_NAMES, .help = "what computes: f16 kernels, or the plain FP32 oracle" },
     BT_KV_DTYPE_OPT(dc_options, kv_dtype),
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(dc_options, ctx_size), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less" },
     { .group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(dc_options, weights), .type = BT_OPT_CHOICE, .def = "f16",
-      .choices = dc_engine_forms, .help = "form of the weights of engine host, converted once and kept; fewer bytes are read faster" },
+      .choices = bt_weights_forms, .help = "form of the weights of engine host, converted once and kept; fewer bytes are read faster" },
     { .group = "Model", .name = "local-prefill", .value = "ENGINE", BT_OPT_AT(dc_options, local_prefill), .type = BT_OPT_CHOICE, .def = "off",
       .choices = dc_options_local, .help = "compute prompts here too, with the engine of prefill nodes; give it what they are given" },
     { .group = "Model", .name = "prefill-engine", .value = "ENGINE", BT_OPT_AT(dc_options, prefill_engine), .type = BT_OPT_CHOICE, .def = "auto",
@@ -72,10 +70,9 @@ const bt_opt_program dc_options_program = {
     .normal = "baton-decode -m smollm2 --gateway tcp://127.0.0.1:5600", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
 };
 
-const char *dc_options_prefill_engine(const dc_options *o)
+int dc_options_prefill_engine(const dc_options *o)
 {
-    if (o->prefill_engine != 0) return prefill_engines[o->prefill_engine];
-    if (o->local_prefill != 0) return dc_options_local[o->local_prefill];
-    const char *own = dc_options_engines[o->engine];
-    return strcmp(own, "reference") == 0 ? own : "npu";
+    if (o->prefill_engine > 0) return o->prefill_engine - 1;    /* behind "auto" */
+    if (o->local_prefill > 0) return o->local_prefill - 1;      /* behind "off" */
+    return BT_ENGINE_HOST + o->engine == BT_ENGINE_REFERENCE ? BT_ENGINE_REFERENCE : BT_ENGINE_NPU;
 }

@@ -6,6 +6,7 @@
 #include "decode-node/brain/batch.h"
 #include "decode-node/brain/lookup.h"
 #include "kv/kv_pack.h"
+#include "node/node_setup.h"
 #include "sample/sample.h"
 
 #include <pthread.h>
@@ -32,7 +33,7 @@ typedef struct sequence {
     dc_lookup lookup;
     uint32_t suffix;                        /* of the drafts that were offered; 0: none were */
     int64_t started_us, prefill_us, first_us;   /* START or FIRST; first piece; first step */
-    bt_msg_work work;
+    bt_report_work work;
 } sequence;
 
 /* What the sampler made of one item of a step. */
@@ -50,7 +51,7 @@ struct dc_worker {
     bt_ring *commands, *events;             /* command; dc_worker_event */
     bool has_news;                          /* events were added that the I/O thread was not woken for */
     /* of one step */
-    dc_engine_seq *seq;                     /* [items] */
+    bt_decode_seq *seq;                     /* [items] */
     outcome *outcome;                       /* [items] */
     const dc_batch_item *item;
     size_t items;
@@ -121,7 +122,7 @@ static void begin(dc_worker *w, uint32_t slot)
     s->steps = s->drafted = s->accepted = s->suffix = 0;
     s->lookup = (dc_lookup){ 0 };
     s->prefill_us = 0;
-    s->work = (bt_msg_work){ 0 };
+    s->work = (bt_report_work){ 0 };
     s->started_us = bt_clock_us();
     if (s->wrong.text[0]) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, s->wrong.text);
     if (!s->active || (s->known && ends(w, s))) return;
@@ -184,7 +185,7 @@ static void offer_drafts(dc_worker *w)
     uint32_t rows = 0;
     if (!w->config.draft_max) return;
     for (uint32_t i = 0; i < w->config.slots; i++) rows += w->slot[i].active;
-    for (uint32_t i = 0; i < w->config.slots && rows < dc_engine_rows_max(w->config.engine); i++)
+    for (uint32_t i = 0; i < w->config.slots && rows < bt_decode_rows_max(w->config.engine); i++)
         if (w->slot[i].active && !w->slot[i].suffix && dc_batch_takes_drafts(w->batch, i)) rows += draft(w, &w->slot[i], rows);
 }
 
@@ -255,11 +256,11 @@ static void step(dc_worker *w, const dc_batch_plan *p)
         const dc_batch_item *it = &p->items[i];
         sequence *s = &w->slot[it->slot];
         if (s->steps++ == 0) s->first_us = now;
-        w->seq[i] = (dc_engine_seq){ .kv = &s->is.view, .pos = it->pos, .tokens = s->ids + it->pos, .count = it->count, .out = it->out };
+        w->seq[i] = (bt_decode_seq){ .kv = &s->is.view, .pos = it->pos, .tokens = s->ids + it->pos, .count = it->count, .out = it->out };
         w->outcome[i] = (outcome){ .first_row = out };
         out += it->out;
     }
-    const bt_err e = dc_engine_step(w->config.engine, w->seq, p->items_len, &w->quit, w->logits, &fault);
+    const bt_err e = bt_decode_step(w->config.engine, w->seq, p->items_len, &w->quit, w->logits, &fault);
     if (e == BT_ECANCEL) return;            /* only when all ends */
     w->item = p->items;
     w->items = p->items_len;
@@ -274,15 +275,6 @@ static void step(dc_worker *w, const dc_batch_plan *p)
 
 /* ---- a piece of a prefill ---- */
 
-static void add_work(bt_msg_work *sum, const bt_msg_work *after, const bt_msg_work *before)
-{
-    sum->rows += after->rows - before->rows;
-    sum->npu_macs += after->npu_macs - before->npu_macs;
-    sum->companion_macs += after->companion_macs - before->companion_macs;
-    sum->shadow_entries += after->shadow_entries - before->shadow_entries;
-    sum->compilations += after->compilations - before->compilations;
-}
-
 /* The prompt is complete and nothing was known of the answer: token 0. */
 static bt_err first_token(dc_worker *w, sequence *s, bt_fault *fault)
 {
@@ -294,7 +286,7 @@ static bt_err first_token(dc_worker *w, sequence *s, bt_fault *fault)
     ev.has_logprob = s->is.sampling.logprobs;
     ev.u.first.top_len = bt_sample_top(ev.u.first.top_ids, BT_MSG_TOP_LOGITS, w->logits, w->vocab);
     for (uint32_t i = 0; i < ev.u.first.top_len; i++) ev.u.first.top_logits[i] = w->logits[ev.u.first.top_ids[i]];
-    ev.u.first.work = s->work;
+    ev.u.first.work = bt_node_setup_work(&s->work);
     ev.u.first.queue_us = (uint64_t)(s->prefill_us - s->started_us);
     ev.u.first.prefill_us = (uint64_t)(now - s->prefill_us);
     s->ids[s->is.prompt_tokens] = ev.id;
@@ -308,15 +300,16 @@ static void prefill(dc_worker *w, const dc_batch_item *it)
 {
     bt_fault fault = { "" };
     sequence *s = &w->slot[it->slot];
-    const bt_msg_work before = dc_local_work(w->config.local);
+    const bt_prefill_hooks hooks = { .cancel = &w->stop[it->slot] };
+    const bt_report_work before = bt_prefill_work(w->config.local);
     if (!s->prefill_us) s->prefill_us = bt_clock_us();
-    bt_err e = dc_local_run(w->config.local, &s->is.view, s->ids + it->pos, it->count, it->pos, &w->stop[it->slot], w->logits, &fault);
+    bt_err e = bt_prefill_run(w->config.local, &s->is.view, s->ids + it->pos, it->count, it->pos, &hooks, w->logits, BT_PREFILL_LAST, &fault);
     if (e == BT_ECANCEL) {                  /* its flag is seen before the next plan */
         dc_batch_ran(w->batch, it->slot, 0, 0);
         return;
     }
-    const bt_msg_work after = dc_local_work(w->config.local);
-    add_work(&s->work, &after, &before);
+    const bt_report_work after = bt_prefill_work(w->config.local);
+    bt_report_work_add(&s->work, &before, &after);
     if (e == BT_OK) s->is.rows += it->count;
     if (e == BT_OK && it->out) e = first_token(w, s, &fault);
     if (e < 0) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, fault.text);
@@ -363,7 +356,7 @@ static bt_err make_slots(dc_worker *w, bt_fault *fault)
 
 static bt_err make_step(dc_worker *w, bt_fault *fault)
 {
-    const size_t rows = dc_engine_rows_max(w->config.engine), slots = w->config.slots;
+    const size_t rows = bt_decode_rows_max(w->config.engine), slots = w->config.slots;
     const size_t items = rows < slots ? rows : slots;
     w->threads = bt_pool_threads(w->config.pool);
     w->seq = calloc(items, sizeof *w->seq);
@@ -389,9 +382,9 @@ bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *
     if (!c->chunk_tokens) c->chunk_tokens = CHUNK_TOKENS;
     if (!c->replay_rows) c->replay_rows = REPLAY_ROWS;
     if (!c->ahead_tokens) c->ahead_tokens = AHEAD_TOKENS;
-    w->vocab = dc_engine_vocab(c->engine);
-    w->ctx = dc_engine_ctx_tokens(c->engine);
-    const dc_batch_config bc = { .slots = c->slots, .rows_max = (uint32_t)dc_engine_rows_max(c->engine), .replay_rows = c->replay_rows,
+    w->vocab = bt_decode_vocab(c->engine);
+    w->ctx = bt_decode_ctx_tokens(c->engine);
+    const dc_batch_config bc = { .slots = c->slots, .rows_max = (uint32_t)bt_decode_rows_max(c->engine), .replay_rows = c->replay_rows,
                                  .chunk_tokens = c->chunk_tokens, .ahead_tokens = c->ahead_tokens };
     bt_err e = dc_batch_new(&w->batch, &bc, fault);
     if (e == BT_OK) e = make_slots(w, fault);
@@ -422,8 +415,8 @@ void dc_worker_free(dc_worker *w)
         for (uint32_t i = 0; i < w->config.slots; i++) atomic_store(&w->stop[i], true);
         post(w, &(command){ .type = COMMAND_WAKE });
         pthread_join(w->thread, NULL);
-        dc_engine_free(w->config.engine);
-        dc_local_free(w->config.local);
+        bt_prefill_free(w->config.local);   /* it may read the other's weights */
+        bt_decode_free(w->config.engine);
     }
     for (size_t i = 0; w->sampler && i < w->threads; i++) bt_sample_free(w->sampler[i]);
     for (uint32_t i = 0; w->slot && i < w->config.slots; i++) {
@@ -457,9 +450,9 @@ static bt_err check(const dc_worker *w, const dc_worker_start *a, bt_fault *faul
         return bt_fail(fault, BT_EARG, "%u rows in place of %u prompt tokens and %u known", a->rows, a->prompt_tokens, a->ids_len);
     if (a->rows < a->prompt_tokens && (!w->config.local || !a->prompt))
         return bt_fail(fault, BT_EARG, "%u of %u prompt rows in place, and nothing here to prefill it", a->rows, a->prompt_tokens);
-    if (a->rows < a->prompt_tokens && a->prompt_tokens > dc_local_ctx_tokens(w->config.local))
-        return bt_fail(fault, BT_ELIMIT, "a prompt of %u tokens: the prefill engine here takes %zu", a->prompt_tokens, dc_local_ctx_tokens(w->config.local));
-    if (a->view.page_tokens != w->config.page_tokens || a->view.elem_bytes != dc_engine_kv_elem_bytes(w->config.engine) || a->rows > a->view.tokens_capacity)
+    if (a->rows < a->prompt_tokens && a->prompt_tokens > bt_prefill_ctx_tokens(w->config.local))
+        return bt_fail(fault, BT_ELIMIT, "a prompt of %u tokens: the prefill engine here takes %zu", a->prompt_tokens, bt_prefill_ctx_tokens(w->config.local));
+    if (a->view.page_tokens != w->config.page_tokens || a->view.elem_bytes != bt_decode_kv_elem_bytes(w->config.engine) || a->rows > a->view.tokens_capacity)
         return bt_fail(fault, BT_EARG, "a view of %zu pages' tokens, %u bytes an element, %zu tokens: not of this engine", a->view.page_tokens,
                        a->view.elem_bytes, a->view.tokens_capacity);
     for (uint32_t i = a->prompt ? 0 : a->prompt_tokens; i < a->prompt_tokens + a->ids_len; i++) {

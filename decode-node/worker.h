@@ -1,8 +1,8 @@
 #ifndef DC_WORKER_H
 #define DC_WORKER_H
 #include "base/pool.h"
-#include "decode-node/engine/engine.h"
-#include "decode-node/local.h"
+#include "engine/decode.h"
+#include "engine/prefill.h"
 #include "kernels/kv_view.h"
 #include "wire/msg.h"
 
@@ -17,8 +17,8 @@
 typedef struct dc_worker dc_worker;
 
 typedef struct dc_worker_config {
-    dc_engine *engine;                      /* taken in success; its rows_max is that of a step */
-    dc_local *local;                        /* taken in success; NULL: this node does not prefill */
+    bt_decode *engine;                      /* taken in success; its rows_max is that of a step */
+    bt_prefill *local;                      /* taken in success; NULL: this node does not prefill */
     bt_pool *pool;                          /* for sampling; borrowed, outlives the worker, the engines' own may be it; NULL: one thread */
     uint32_t slots;                         /* how many may run at once, 1..1024 */
     uint32_t page_tokens;                   /* of every view; 0: 64 */

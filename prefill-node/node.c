@@ -23,7 +23,7 @@ struct node {
     bt_model *model;
     bt_shell *shell;
     pf_brain *brain;
-    pf_engine *engine;                      /* until the worker takes it */
+    bt_prefill *engine;                      /* until the worker takes it */
     pf_worker *worker;
     bt_kv_pages *pages;
     bt_kv_view *views;                      /* [slots]: the pages of the last COMPUTE; zero: none */
@@ -32,7 +32,7 @@ struct node {
     pf_event *owed;                         /* [owed_max], a ring: answers to SEND_BLOCKs, given after the actions are carried out */
     size_t owed_max, owed_first, owed_len;
     bt_kv_dtype dtype;
-    bt_node_about about;                  /* what HELLO says of the engine */
+    bt_msg_engine about;                    /* what HELLO says of the engine */
     char stage[32];                         /* of compiling, as said last */
     bool has_other_role;                    /* the process can be a decode node too */
     bt_role next;                           /* 0; DECODE once that is what it shall go on as */
@@ -268,24 +268,25 @@ static bt_err open_brain(node *n, bt_fault *fault)
 {
     uint64_t id;
     pf_config bc = pf_config_defaults();
-    n->about = pf_engine_describe(n->engine);
-    const bt_node_setup setup = { .role = BT_ROLE_PREFILL, .node_id = n->o->id, .engine = pf_engine_name(n->engine), .model = n->model,
-                                  .weights = n->about.form,
-                                  .kv_elem_bytes = pf_engine_kv_elem_bytes(n->engine), .ctx_tokens = pf_engine_ctx_tokens(n->engine),
+    const bt_report_engine about = bt_prefill_about(n->engine);
+    n->about = bt_node_setup_engine(&about);
+    const bt_node_setup setup = { .role = BT_ROLE_PREFILL, .node_id = n->o->id, .engine = about.name, .model = n->model,
+                                  .weights = about.weights,
+                                  .kv_elem_bytes = bt_prefill_kv_elem_bytes(n->engine), .ctx_tokens = bt_prefill_ctx_tokens(n->engine),
                                   .kv_memory_bytes = n->o->kv_memory_bytes };
     bt_err e = bt_node_setup_pages(&n->pages, &setup, fault);
     if (e == BT_OK) e = bt_node_setup_hello(&bc.hello, &setup, n->pages, fault);
     if (e < 0) return e;
     n->dtype = bc.hello.kv.dtype;
-    bc.hello.engine = &n->about.engine;
+    bc.hello.engine = &n->about;
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
     bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
     bc.page_tokens = BT_NODE_PAGE_TOKENS;
     bc.min_overlap_tokens = (uint32_t)n->o->min_overlap_tokens;
-    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest prompt %u", bc.hello.model_name, pf_engine_name(n->engine),
-           pf_engine_isa(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
+    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest prompt %u", bc.hello.model_name, about.name,
+           bt_prefill_isa(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
     n->bulks_len = bc.links_max + 1;        /* one may be closed and still be receiving */
@@ -311,9 +312,8 @@ static void say_stage(void *ud, const char *stage, uint64_t done, uint64_t total
     (void)done;
     (void)total;
     if (strncmp(n->stage, stage, sizeof n->stage - 1) == 0) return;
-    if (!n->stage[0]) bt_log(BT_LOG_INFO, "compiling the package of this model, once");
     snprintf(n->stage, sizeof n->stage, "%s", stage);
-    bt_log(BT_LOG_INFO, "compiling: %s", stage);
+    bt_log(BT_LOG_INFO, "once for this model: %s", stage);
 }
 
 static bt_err open_node(node *n, bt_fault *fault)
@@ -323,7 +323,7 @@ static bt_err open_node(node *n, bt_fault *fault)
                                  .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
     const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_drain_over = on_drain_over,
                                        .on_rss = on_rss, .is_ready = is_ready, .ud = n };
-    const pf_engine_config ec = { .engine = pf_engine_names[n->o->engine], .isa = n->o->isa, .want = n->o->want,
+    const bt_prefill_config ec = { .engine = bt_engine_names[n->o->engine], .isa = n->o->isa, .want = n->o->want,
                                   .kv_elem_bytes = bt_kv_dtype_wanted(n->o->kv_dtype),
                                   .threads = (size_t)n->o->threads, .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes,
                                   .progress = say_stage, .progress_ud = n };
@@ -331,7 +331,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
-    if (e == BT_OK) e = pf_engine_new(&n->engine, n->model, &ec, fault);
+    if (e == BT_OK) e = bt_prefill_new(&n->engine, n->model, &ec, fault);
     return e < 0 ? e : open_brain(n, fault);
 }
 
@@ -350,7 +350,7 @@ static void log_counts(const node *n)
 static void close_node(node *n)
 {
     pf_worker_free(n->worker);              /* before the pages that it may be writing */
-    pf_engine_free(n->engine);
+    bt_prefill_free(n->engine);
     pf_brain_free(n->brain);
     for (uint32_t i = 0; n->bulks && i < n->bulks_len; i++)
         bt_link_free(n->bulks[i].link);

@@ -1,15 +1,15 @@
 /* The option table of baton-prefill. */
 #include "prefill-node/options.h"
 #include "base/log.h"
+#include "engine/names.h"
 #include "kv/kv_dtype.h"
-#include "prefill-node/engine.h"
 
 static const char *const formats[] = { "text", "json", NULL };
 
 static const bt_opt opts[] = {
     { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(pf_options, model), .type = BT_OPT_STRING,
       .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model" },
-    PF_ENGINE_OPT(pf_options, engine),
+    BT_ENGINE_OPT(pf_options, engine),
     BT_KV_DTYPE_OPT(pf_options, kv_dtype),
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(pf_options, ctx_size), .type = BT_OPT_INT, .def = "0",
       .lo = 0, .hi = 1 << 20, .help = "longest prompt in tokens; 0: the model's context, or what --kv-memory holds if that is less" },

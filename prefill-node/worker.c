@@ -4,6 +4,7 @@
 #include "base/ring.h"
 #include "kv/kv_header.h"
 #include "kv/kv_pack.h"
+#include "node/node_setup.h"
 #include "sample/sample.h"
 
 #include <assert.h>
@@ -14,7 +15,7 @@
 enum { EVENTS_OF_A_JOB = 2 };               /* COMPUTED and one that ends it */
 
 struct pf_worker {
-    pf_engine *engine;
+    bt_prefill *engine;
     bt_sample *sampler;
     float *logits;                          /* [V] */
     size_t vocab;
@@ -66,25 +67,19 @@ static bool next_rows(pf_worker *w, uint32_t slot, pf_worker_event *ret)
     return false;
 }
 
-static bt_msg_work work_since(const pf_worker *w, const bt_msg_work *before)
-{
-    const bt_msg_work now = pf_engine_work(w->engine);
-    return (bt_msg_work){ .rows = now.rows - before->rows, .npu_macs = now.npu_macs - before->npu_macs,
-                          .companion_macs = now.companion_macs - before->companion_macs,
-                          .shadow_entries = now.shadow_entries - before->shadow_entries,
-                          .compilations = now.compilations - before->compilations };
-}
-
 static bt_err compute(pf_worker *w, const pf_worker_job *job, pf_worker_event *ev, bt_fault *fault)
 {
     const bt_prefill_hooks hooks = { .on_kv = on_kv, .ud = w, .cancel = &w->cancel[job->slot] };
-    const bt_msg_work before = pf_engine_work(w->engine);
+    const bt_report_work before = bt_prefill_work(w->engine);
+    bt_report_work work = { 0 };
     const int64_t begin_us = bt_clock_us();
-    const bt_err e = pf_engine_prefill(w->engine, &job->view, job->ids + job->from_row, job->ids_len - job->from_row, job->from_row, &hooks,
+    const bt_err e = bt_prefill_run(w->engine, &job->view, job->ids + job->from_row, job->ids_len - job->from_row, job->from_row, &hooks,
                                        w->logits, BT_PREFILL_LAST, fault);
     if (e < 0) return e;
     ev->prefill_us = (uint64_t)(bt_clock_us() - begin_us);
-    ev->work = work_since(w, &before);
+    const bt_report_work after = bt_prefill_work(w->engine);
+    bt_report_work_add(&work, &before, &after);
+    ev->work = bt_node_setup_work(&work);
     ev->top_len = bt_sample_top(ev->top_ids, BT_MSG_TOP_LOGITS, w->logits, w->vocab);
     for (uint32_t i = 0; i < ev->top_len; i++) ev->top_logits[i] = w->logits[ev->top_ids[i]];
     const bt_sample_history history = { .prompt = job->ids, .prompt_len = job->ids_len };
@@ -124,7 +119,7 @@ static void *run(void *ud)
     return NULL;
 }
 
-bt_err pf_worker_new(pf_worker **ret, pf_engine *engine, uint32_t slots, uint32_t layers, size_t vocab, bt_fault *fault)
+bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32_t layers, size_t vocab, bt_fault *fault)
 {
     pf_worker *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(fault, BT_ENOMEM, "prefill worker");
@@ -160,7 +155,7 @@ void pf_worker_free(pf_worker *w)
         for (uint32_t i = 0; i < w->slots; i++) atomic_store(&w->cancel[i], true);
         (void)bt_ring_push(w->jobs, &(pf_worker_job){ .slot = UINT32_MAX });
         pthread_join(w->thread, NULL);
-        pf_engine_free(w->engine);
+        bt_prefill_free(w->engine);
     }
     bt_sample_free(w->sampler);
     bt_ring_free(w->jobs);

@@ -1,7 +1,7 @@
 #ifndef PF_WORKER_H
 #define PF_WORKER_H
 #include "kernels/kv_view.h"
-#include "prefill-node/engine.h"
+#include "engine/prefill.h"
 #include "wire/msg.h"
 
 /* The prefill node's compute thread. It owns the engine and the sampler, and never touches a socket. One prompt at a time, in the
@@ -40,7 +40,7 @@ typedef struct pf_worker_event {
 } pf_worker_event;
 
 /* Takes the engine in success. slots: how many jobs may wait or run, 1..1024. layers, vocab: the model's. */
-bt_err pf_worker_new(pf_worker **ret, pf_engine *engine, uint32_t slots, uint32_t layers, size_t vocab, bt_fault *fault);
+bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32_t layers, size_t vocab, bt_fault *fault);
 /* Cancels, joins the thread, frees the engine too. NULL is fine. */
 void   pf_worker_free(pf_worker *w);
 

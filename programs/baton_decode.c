@@ -2,35 +2,25 @@
  * after `baton role ID decode`. What cannot be a prefill node goes back to what it was. */
 #include "base/log.h"
 #include "decode-node/node.h"
-#include "prefill-node/engine.h"
 #include "prefill-node/node.h"
 #include "rt/loop.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Lives as long as the log: several nodes may write to one terminal. */
 static char name[96];
 
-static int engine_index(const char *engine)
-{
-    int i = 0;
-    while (pf_engine_names[i] && strcmp(pf_engine_names[i], engine) != 0) i++;
-    return i;
-}
-
 /* The same model, machine, memory and network; what only prefill nodes have is as baton-prefill has it by default. */
 static int serve_as_prefill(const dc_options *o, bt_role *ret_next)
 {
-    char program[] = "baton-prefill", option[] = "--model=of the decode node", *argv[] = { program, option, NULL };
     pf_options usual;
     bt_opt_args args;
     bt_fault fault = { "" };
-    if (bt_opt_parse(&args, &pf_options_program, 2, argv, &usual, &fault) < 0) {
+    if (bt_opt_defaults(&args, &pf_options_program, &usual, &fault) < 0) {
         bt_log(BT_LOG_ERROR, "%s", fault.text);
         return 1;
     }
-    const pf_options p = { .model = o->model, .isa = o->isa, .id = o->id, .keys = o->keys, .key = o->key, .engine = engine_index(dc_options_prefill_engine(o)),
+    const pf_options p = { .model = o->model, .isa = o->isa, .id = o->id, .keys = o->keys, .key = o->key, .engine = dc_options_prefill_engine(o),
                            .kv_dtype = o->kv_dtype, .log_level = o->log_level, .log_format = o->log_format, .threads = o->threads,
                            .ctx_size = o->ctx_size, .drain_timeout_ms = o->drain_timeout_ms, .kv_memory_bytes = o->kv_memory_bytes,
                            .gateways = o->gateways, .want = o->want, .slots = usual.slots, .min_overlap_tokens = usual.min_overlap_tokens };

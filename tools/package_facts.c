@@ -1,6 +1,6 @@
 /* Figures of a package that both views need. See package_view.h. */
 #include "tools/package_view.h"
-#include "model/packed.h"
+#include "model/weight.h"
 #include "npu/pkg/recipe.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* A package as JSON. Key order is fixed by the order of the calls. See package_view.h. */
 #include "tools/package_view.h"
 #include "base/hash.h"
-#include "model/packed.h"
+#include "model/weight.h"
 #include "npu/pkg/recipe.h"
 
 #include <math.h>

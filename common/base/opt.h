@@ -89,6 +89,10 @@ bt_opt_source bt_opt_source_of(const bt_opt_args *args, const char *name);     /
  * are set to zero first and complete on success only. When the action is not BT_OPT_RUN, options that are missing are not an error. */
 bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config, bt_fault *fault);
 
+/* What the options are where nobody gives any: defaults, and what the environment says. Those that are required stay empty. Errors, and
+ * bt_opt_done, as with bt_opt_parse. */
+bt_err bt_opt_defaults(bt_opt_args *ret, const bt_opt_program *program, void *config, bt_fault *fault);
+
 void bt_opt_help(FILE *out, const bt_opt_program *program);
 void bt_opt_print_config(FILE *out, const bt_opt_args *args);     /* lines: name TAB value TAB source */
 /* Lines: program, group, letter, name, value name, type, default, lowest, highest, choices, environment name, help;

@@ -2,62 +2,68 @@
 #define BT_ENGINE_PREFILL_H
 #include <stdatomic.h>
 #include <stdint.h>
-#include "base/err.h"
 #include "base/pool.h"
-#include "kernels/kernels.h"
+#include "device/report.h"
+#include "engine/names.h"
 #include "kernels/kv_view.h"
-#include "model/packed.h"
-#include "npu/run/exec.h"
-#include "npu/pkg/shapes.h"
-#include "engine/programs.h"
+#include "model/model.h"
+#include "model/weights.h"
+#include "npu/compile/obtain.h"
 
-/* The prefill engine: cuts a prompt into compiled shapes, runs them one after the other, and tells its owner
- * as soon as a chunk's KV rows of a layer exist, so that they can leave while later layers and chunks are
- * computed.
+/* The door to computing prompts: one interface for prefill nodes, decode nodes that prefill themselves, commands and benchmarks.
+ * Behind it is one engine for each name (prefill_backend.h):
+ *   "npu"        the integer NPU: a package, compiled on first use (npu/compile/obtain.h); f16 or int8 KV
+ *   "host"       the float executor (graph/walk.h) over f16 weights; f16 or int8 KV
+ *   "reference"  the plain FP32 oracle of common/ref, whole prompt at once, f32 KV; ignores isa and shape_policy
  *
- * The programs are those of a package, run by npu/run/exec.h, or, with `--engine host`, the float executor's
- * over packed weights (graph/host.h). That is known to prefill.c alone: every caller sees only shapes, KV
- * rows and logits.
+ * npu and host cut a prompt into chunks of static shapes and tell their owner as soon as a chunk's rows of a layer are final, so that
+ * they can leave while later layers and chunks are computed. All programs are made when the engine is; none while a prompt waits.
  *
- * Numbers: KV bytes and logits do not depend on the policy, the chunks' edges, threads or instruction set. */
+ * Numbers: KV bytes and logits do not depend on the shape policy, the chunks' edges, threads or instruction set, nor on which process
+ * computes them (a recipe with llm-int8 excepted, which only `perplexity` may ask for). */
 typedef struct bt_prefill bt_prefill;
 
-typedef struct bt_prefill_options {
-    size_t ctx_tokens;                      /* longest prompt; 1 .. the ctx_tokens of packed, or of the package */
-    const char *shape_policy;               /* npu/pkg/shapes.h; NULL: the default. Not looked at with a package: its rows are the shapes */
-} bt_prefill_options;
+typedef struct bt_prefill_config {
+    const char *engine;                     /* one of bt_engine_names; NULL: the first */
+    const char *isa;                        /* bt_kernels_select; NULL: the best */
+    bt_obtain_want want;                    /* npu: which package; host: only shape_policy counts */
+    const bt_pkg *pkg;                      /* npu: this open package, whatever want says; borrowed; NULL: the engine opens its own */
+    bool for_perplexity;                    /* recipes whose numbers depend on the chunk are allowed */
+    uint32_t kv_elem_bytes;                 /* 2 f16, 1 int8 (kernels/kv_view.h); 0: the engine's first, 2, or 4 for the reference */
+    bt_pool *pool;                          /* borrowed, outlives the engine; NULL: the engine makes one of `threads` */
+    size_t threads;                         /* 0: as many as cores; not looked at with a pool */
+    const bt_weights *weights;              /* host: taken where their form is f16, so that nothing is held twice; borrowed; NULL: its own */
+    size_t ctx_tokens;                      /* longest prompt, at most the model's context; 0: that, or what kv_memory_bytes holds */
+    uint64_t kv_memory_bytes;               /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
+    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);   /* while compiling or converting; NULL: silent */
+    void *progress_ud;
+} bt_prefill_config;
 
-/* packed, kernels and pool are borrowed and outlive the engine; pool may be NULL. Compiles every program. */
-bt_err bt_prefill_new(bt_prefill **ret, const bt_packed *packed, const bt_kernels *kernels, bt_pool *pool,
-                      const bt_prefill_options *options, bt_fault *fault);
-/* The same over a package; compiles nothing. */
-bt_err bt_prefill_new_npu(bt_prefill **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool,
-                          const bt_prefill_options *options, bt_fault *fault);
+/* m is borrowed and outlives the engine. BT_EARG names an unknown engine, isa or policy, or a form of KV that the engine lacks. */
+bt_err bt_prefill_new(bt_prefill **ret, const bt_model *m, const bt_prefill_config *config, bt_fault *fault);
 void   bt_prefill_free(bt_prefill *p);      /* NULL is fine */
 
+const char *bt_prefill_isa(const bt_prefill *p);                /* "avx2"; "ref" for the reference */
+uint32_t bt_prefill_kv_elem_bytes(const bt_prefill *p);         /* 1, 2 or 4: what the views must have */
+size_t   bt_prefill_ctx_tokens(const bt_prefill *p);
+
 typedef struct bt_prefill_hooks {
-    /* K and V rows of positions [token_begin, token_begin + token_count) of `layer` are final. On the
-     * caller's thread, between operators: be brief. Chunks ascend; within a chunk layers ascend. NULL: not
-     * wanted. */
+    /* K and V rows of positions [token_begin, token_begin + token_count) of `layer` are final. On the caller's thread, between
+     * operators: be brief. Chunks ascend; within a chunk layers ascend. The reference tells all when all is computed. NULL: not wanted. */
     void (*on_kv)(void *ud, uint32_t layer, size_t token_begin, size_t token_count);
     void *ud;
     const atomic_bool *cancel;              /* looked at between layers; NULL: never */
 } bt_prefill_hooks;
-
 typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
 
 /* Compute positions [pos0, pos0 + n) of one sequence whose positions [0, pos0) are already stored in kv.
- * ids[n], n >= 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: f16 or int8, room for pos0 + n tokens; no
+ * ids[n], n >= 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: rows of kv_elem_bytes, room for pos0 + n tokens; no
  * other row is written. logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL.
- * BT_EARG: the contract; BT_ELIMIT: too long, with both numbers; BT_ECANCEL: rows may have been written.
+ * BT_EARG: the contract, a view of another shape; BT_ELIMIT: too long, with both numbers; BT_ECANCEL: rows may have been written.
  * No allocation. One run at a time; the caller's thread takes part in computing. */
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 
-typedef struct bt_prefill_stats {
-    uint64_t compilations;                  /* programs compiled so far: constant once warm; 0 with a package */
-    uint64_t runs, chunks, tokens, rows;    /* rows = tokens + padding */
-    bt_exec_stats npu;                      /* with a package; else zeros */
-} bt_prefill_stats;
-bt_prefill_stats bt_prefill_stats_of(const bt_prefill *p);
+bt_report_work   bt_prefill_work(const bt_prefill *p);          /* of all runs */
+bt_report_engine bt_prefill_about(const bt_prefill *p);
 #endif

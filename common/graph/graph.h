@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include "base/err.h"
 #include "model/model.h"
-#include "model/packed.h"
+#include "model/weight.h"
 
 /* A model written once, as a flat list of operators over tensors whose sizes are formulas of four symbols.
  * Two readers bind it (graph/bind.h): the prefill side to a table of static (seq, ctx) programs, the

@@ -1,6 +1,5 @@
 /* Decides how many pages its memory gives, and what it says of itself in HELLO. */
 #include "node/node_setup.h"
-#include "base/hash.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
@@ -62,35 +61,25 @@ bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_k
     return BT_OK;
 }
 
-void bt_node_setup_about_package(bt_node_about *ret, const bt_pkg *pkg)
+bt_msg_engine bt_node_setup_engine(const bt_report_engine *about)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(pkg);
-    const bt_pkg_fallback *f = bt_pkg_fallbacks(pkg);
-    char digest[BT_HASH_HEX_CHARS];
-    bt_msg_engine *g = &ret->engine;
-    snprintf(ret->form, sizeof ret->form, "package=%s", bt_hash_hex(digest, h->digest));
-    snprintf(g->quant, sizeof g->quant, "%s", h->recipe);
-    snprintf(g->shape_policy, sizeof g->shape_policy, "%s", h->shape_policy);
-    snprintf(g->profile, sizeof g->profile, "%s", h->profile);
-    for (uint32_t i = 0; i < h->fallbacks.count; i++) {
-        const bool is_last = g->fallbacks_len == BT_MSG_MAX_FALLBACKS;      /* then it stands for the rest */
-        bt_msg_fallback *at = &g->fallbacks[is_last ? BT_MSG_MAX_FALLBACKS - 1 : g->fallbacks_len++];
-        snprintf(at->op, sizeof at->op, "%s", is_last ? "others" : f[i].op);
-        snprintf(at->why, sizeof at->why, "%s", is_last ? "see baton inspect" : f[i].why);
-        at->count += f[i].count;
+    bt_msg_engine g = { .fallbacks_len = 0 };
+    snprintf(g.name, sizeof g.name, "%s", about->name);
+    snprintf(g.quant, sizeof g.quant, "%s", about->quant);
+    snprintf(g.shape_policy, sizeof g.shape_policy, "%s", about->shape_policy);
+    snprintf(g.profile, sizeof g.profile, "%s", about->profile);
+    for (size_t i = 0; i < about->fallbacks; i++) {
+        const bool is_last = g.fallbacks_len == BT_MSG_MAX_FALLBACKS;
+        bt_msg_fallback *at = &g.fallbacks[is_last ? BT_MSG_MAX_FALLBACKS - 1 : g.fallbacks_len++];
+        snprintf(at->op, sizeof at->op, "%s", is_last ? "others" : about->fallback[i].op);
+        snprintf(at->why, sizeof at->why, "%s", is_last ? "see baton inspect" : about->fallback[i].why);
+        at->count += about->fallback[i].count;
     }
+    return g;
 }
 
-void bt_node_setup_about_floats(bt_node_about *ret, const char *shape_policy)
+bt_msg_work bt_node_setup_work(const bt_report_work *work)
 {
-    snprintf(ret->form, sizeof ret->form, "f16");
-    snprintf(ret->engine.quant, sizeof ret->engine.quant, "f16");
-    snprintf(ret->engine.shape_policy, sizeof ret->engine.shape_policy, "%s", shape_policy);
-}
-
-bt_msg_work bt_node_setup_work(const bt_prefill *p)
-{
-    const bt_prefill_stats s = bt_prefill_stats_of(p);
-    return (bt_msg_work){.rows = s.rows, .npu_macs = s.npu.npu_macs, .companion_macs = s.npu.companion_macs,
-                         .shadow_entries = s.npu.shadow_entries, .compilations = s.compilations};
+    return (bt_msg_work){ .rows = work->rows, .npu_macs = work->npu_macs, .companion_macs = work->companion_macs,
+                          .shadow_entries = work->shadow_entries, .compilations = work->compilations };
 }

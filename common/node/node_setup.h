@@ -1,9 +1,8 @@
 #ifndef BT_NODE_NODE_SETUP_H
 #define BT_NODE_NODE_SETUP_H
+#include "device/report.h"
 #include "kv/kv_pages.h"
 #include "model/model.h"
-#include "npu/compile/obtain.h"
-#include "engine/prefill.h"
 #include "wire/msg.h"
 
 /* What a node of either kind makes of its model, its engine and its options before it greets anybody. */
@@ -27,10 +26,8 @@ bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *
 bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault);
 /* The exactness class that HELLO tells: who computes, with which weights and KV, by which version of the kernels. */
 void bt_node_setup_class(char ret[BT_MSG_MAX_TEXT_BYTES + 1], bt_role role, const char *engine, const char *weights, bt_kv_dtype dtype);
-/* What HELLO tells of an engine that prefills: who computes, and the form of the weights that the exactness class names, "f16" or
- * "package=DIGEST". */
-typedef struct bt_node_about { bt_msg_engine engine; char form[64]; } bt_node_about;
-void bt_node_setup_about_package(bt_node_about *ret, const bt_pkg *pkg);                   /* all but the name; ret is zero */
-void bt_node_setup_about_floats(bt_node_about *ret, const char *shape_policy);             /* likewise: f16 weights, the float programs */
-bt_msg_work bt_node_setup_work(const bt_prefill *p);                    /* of all its calls */
+/* An engine's reports as messages. Texts that are too long are cut; where more operators fall back than HELLO carries, the last entry stands
+ * for the rest. */
+bt_msg_engine bt_node_setup_engine(const bt_report_engine *about);
+bt_msg_work   bt_node_setup_work(const bt_report_work *work);
 #endif

@@ -10,7 +10,7 @@
  * batch gives the logits of its sequences run alone. */
 #include "tests/bench/kit.h"
 #include "base/clock.h"
-#include "decode-node/engine/engine.h"
+#include "engine/decode.h"
 #include "graph/graph.h"
 #include "kv/kv_pages.h"
 
@@ -31,13 +31,13 @@ typedef struct bench {
     const options *o;
     machine machine;
     bt_model *model;
-    dc_engine *engine;
+    bt_decode *engine;
     double params;                          /* weights that take part in every row */
     bt_kv_pages *pages;
     bt_kv_seq seq[MAX_BATCH];
     bt_kv_view view[MAX_BATCH];
     int32_t token[MAX_BATCH];
-    dc_engine_seq row[MAX_BATCH];
+    bt_decode_seq row[MAX_BATCH];
     float *logits;                          /* [batch, V] */
     int rows;                               /* printed so far */
 } bench;
@@ -54,9 +54,9 @@ static void step(bench *b, size_t batch, size_t pos)
     bt_fault fault;
     for (size_t i = 0; i < batch; i++) {
         b->token[i] = (int32_t)((i * 7919 + pos * 104729 + 11) % b->model->hp.vocab);
-        b->row[i] = (dc_engine_seq){.kv = &b->view[i], .pos = pos, .tokens = &b->token[i], .count = 1, .out = 1};
+        b->row[i] = (bt_decode_seq){.kv = &b->view[i], .pos = pos, .tokens = &b->token[i], .count = 1, .out = 1};
     }
-    must(dc_engine_step(b->engine, b->row, batch, NULL, b->logits, &fault), &fault);
+    must(bt_decode_step(b->engine, b->row, batch, NULL, b->logits, &fault), &fault);
 }
 
 static void open_pages(bench *b, size_t batch)
@@ -64,7 +64,7 @@ static void open_pages(bench *b, size_t batch)
     bt_fault fault;
     const bt_hparams *hp = &b->model->hp;
     const size_t tokens = b->o->ctx + REPEATS * b->o->steps;
-    must(bt_kv_pages_new(&b->pages, hp->layers, hp->kv_heads, hp->head_dim, dc_engine_kv_elem_bytes(b->engine), PAGE_TOKENS,
+    must(bt_kv_pages_new(&b->pages, hp->layers, hp->kv_heads, hp->head_dim, bt_decode_kv_elem_bytes(b->engine), PAGE_TOKENS,
                          batch * (tokens + PAGE_TOKENS), &fault), &fault);
     for (size_t i = 0; i < batch; i++) {
         must(bt_kv_pages_reserve(b->pages, &b->seq[i], tokens, &fault), &fault);
@@ -90,8 +90,8 @@ static void check(bench *b, size_t batch)
     memcpy(want, b->logits + last * vocab, vocab * sizeof *want);
     for (size_t pos = 0; pos < 3; pos++) {
         b->token[last] = (int32_t)((last * 7919 + pos * 104729 + 11) % vocab);
-        const dc_engine_seq row = {.kv = &b->view[last], .pos = pos, .tokens = &b->token[last], .count = 1, .out = 1};
-        must(dc_engine_step(b->engine, &row, 1, NULL, b->logits, &fault), &fault);
+        const bt_decode_seq row = {.kv = &b->view[last], .pos = pos, .tokens = &b->token[last], .count = 1, .out = 1};
+        must(bt_decode_step(b->engine, &row, 1, NULL, b->logits, &fault), &fault);
     }
     if (memcmp(want, b->logits, vocab * sizeof *want)) bench_die("a batch differs from its sequences alone");
     free(want);
@@ -109,7 +109,7 @@ static double roofline(const bench *b, size_t batch, double bytes, double read, 
 static result run(bench *b, size_t batch)
 {
     const bt_hparams *hp = &b->model->hp;
-    const double token_bytes = 2.0 * hp->layers * hp->kv_heads * (double)bt_kv_head_bytes(dc_engine_kv_elem_bytes(b->engine), hp->head_dim);
+    const double token_bytes = 2.0 * hp->layers * hp->kv_heads * (double)bt_kv_head_bytes(bt_decode_kv_elem_bytes(b->engine), hp->head_dim);
     double seconds[REPEATS], ratio[REPEATS], reads[REPEATS], peaks[REPEATS];
     result r = {0};
     open_pages(b, batch);
@@ -124,7 +124,7 @@ static result run(bench *b, size_t batch)
         reads[k] = (before + bench_read_once(&b->machine)) / 2;
         peaks[k] = (flops_before + bench_peak_flops_once(&b->machine)) / 2;
         const double kv = token_bytes * (double)batch * ((double)pos + (double)b->o->steps / 2);
-        r.bytes = (double)dc_engine_stats_of(b->engine).weight_bytes + kv;
+        r.bytes = (double)bt_decode_stats_of(b->engine).weight_bytes + kv;
         ratio[k] = roofline(b, batch, r.bytes, reads[k], peaks[k], &r.limit) / seconds[k];
     }
     r.seconds = bench_median(seconds, REPEATS);
@@ -137,15 +137,15 @@ static result run(bench *b, size_t batch)
 
 static void print(bench *b, size_t batch, const result *r)
 {
-    const char *kv = dc_engine_kv_elem_bytes(b->engine) == 1 ? "int8" : "f16";
+    const char *kv = bt_decode_kv_elem_bytes(b->engine) == 1 ? "int8" : "f16";
     const double rate = (double)batch / r->seconds;
     if (b->o->json)
         printf("%s{\"test\": \"tg%zu@%zu\", \"weights\": \"%s\", \"kv\": \"%s\", \"batch\": %zu, \"tokens_per_second\": %.2f, \"step_us\": %.1f, "
                "\"bytes_per_step\": %.0f, \"read_gbytes_per_second\": %.2f, \"fma_gflops\": %.1f, \"limit\": \"%s\", \"ratio_to_roofline\": %.3f}",
-               b->rows ? ", " : "", b->o->steps, batch, dc_engine_weights(b->engine), kv, batch, rate, r->seconds * 1e6, r->bytes, r->read * 1e-9,
+               b->rows ? ", " : "", b->o->steps, batch, bt_decode_weights(b->engine), kv, batch, rate, r->seconds * 1e6, r->bytes, r->read * 1e-9,
                r->flops * 1e-9, r->limit, r->ratio);
     else
-        printf("  %-7s %-5s %6zu %10.1f %11.1f %10.1f %10.2f %9.1f %6s %6.2f\n", dc_engine_weights(b->engine), kv, batch, rate, r->seconds * 1e6,
+        printf("  %-7s %-5s %6zu %10.1f %11.1f %10.1f %10.2f %9.1f %6s %6.2f\n", bt_decode_weights(b->engine), kv, batch, rate, r->seconds * 1e6,
                r->bytes * 1e-6, r->read * 1e-9, r->flops * 1e-9, r->limit, r->ratio);
     b->rows++;
     fflush(stdout);
@@ -163,15 +163,15 @@ static size_t next_number(const char **text)
 static void bench_form(bench *b, const char *weights)
 {
     bt_fault fault;
-    const dc_engine_config c = {.isa = b->o->isa, .weights = weights, .kv_elem_bytes = b->o->kv_elem_bytes, .pool = b->machine.pool,
+    const bt_decode_config c = {.isa = b->o->isa, .weights = weights, .kv_elem_bytes = b->o->kv_elem_bytes, .pool = b->machine.pool,
                                 .rows_max = MAX_BATCH};
-    must(dc_engine_new(&b->engine, b->model, &c, &fault), &fault);
+    must(bt_decode_new(&b->engine, b->model, &c, &fault), &fault);
     for (const char *list = b->o->batch; *list;) {
         const size_t batch = next_number(&list);
         const result r = run(b, batch);
         print(b, batch, &r);
     }
-    dc_engine_free(b->engine);
+    bt_decode_free(b->engine);
 }
 
 static void count_params(bench *b)

@@ -40,12 +40,12 @@ static void must(bt_err e, const bt_fault *fault)
     if (e < 0) bench_die(fault->text);
 }
 
-static dc_local *new_local(const bench *b, bt_pool *pool)
+static bt_prefill *new_local(const bench *b, bt_pool *pool)
 {
     bt_fault fault;
-    dc_local *l;
-    const dc_local_config c = {.engine = b->o.engine, .ctx_tokens = b->model->hp.ctx < b->o.prompt + 1 ? b->model->hp.ctx : b->o.prompt + 1, .pool = pool};
-    must(dc_local_new(&l, b->model, &c, &fault), &fault);
+    bt_prefill *l;
+    const bt_prefill_config c = {.engine = b->o.engine, .ctx_tokens = b->model->hp.ctx < b->o.prompt + 1 ? b->model->hp.ctx : b->o.prompt + 1, .pool = pool};
+    must(bt_prefill_new(&l, b->model, &c, &fault), &fault);
     return l;
 }
 
@@ -61,11 +61,11 @@ static void start(bench *b, uint32_t slot, uint32_t prompt_tokens, uint32_t max_
 static void open_bench(bench *b)
 {
     bt_fault fault;
-    dc_engine *engine;
+    bt_decode *engine;
     const bt_hparams *hp = &b->model->hp;
     must(bt_pool_new(&b->pool, b->o.threads, &fault), &fault);
-    const dc_engine_config ec = {.weights = b->o.weights, .pool = b->pool, .rows_max = b->o.batch + 1};
-    must(dc_engine_new(&engine, b->model, &ec, &fault), &fault);
+    const bt_decode_config ec = {.weights = b->o.weights, .pool = b->pool, .rows_max = b->o.batch + 1};
+    must(bt_decode_new(&engine, b->model, &ec, &fault), &fault);
     const dc_worker_config wc = {.engine = engine, .local = new_local(b, b->pool), .pool = b->pool, .slots = b->o.batch + 1, .page_tokens = PAGE_TOKENS,
                                  .chunk_tokens = b->o.chunk};
     must(dc_worker_new(&b->worker, &wc, &fault), &fault);
@@ -109,14 +109,14 @@ static void print(bench *b, const char *what, double prefill_s)
     fflush(stdout);
 }
 
-typedef struct elsewhere { bench *b; bt_pool *pool; dc_local *local; bt_kv_pages *pages; bt_kv_view view; float *logits; atomic_bool over; double seconds; } elsewhere;
+typedef struct elsewhere { bench *b; bt_pool *pool; bt_prefill *local; bt_kv_pages *pages; bt_kv_view view; float *logits; atomic_bool over; double seconds; } elsewhere;
 
 static void *prefill_elsewhere(void *ud)
 {
     elsewhere *x = ud;
     bt_fault fault;
     const int64_t begin = bt_clock_us();
-    must(dc_local_run(x->local, &x->view, x->b->ids, x->b->o.prompt, 0, NULL, x->logits, &fault), &fault);
+    must(bt_prefill_run(x->local, &x->view, x->b->ids, x->b->o.prompt, 0, NULL, x->logits, BT_PREFILL_LAST, &fault), &fault);
     x->seconds = (double)(bt_clock_us() - begin) * 1e-6;
     atomic_store(&x->over, true);
     return NULL;
@@ -143,7 +143,7 @@ static double beside(bench *b)
     free(x.logits);
     bt_kv_pages_release(x.pages, &seq);
     bt_kv_pages_free(x.pages);
-    dc_local_free(x.local);
+    bt_prefill_free(x.local);
     bt_pool_free(x.pool);
     return x.seconds;
 }

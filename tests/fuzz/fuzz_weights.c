@@ -3,7 +3,7 @@
  * looked at as it is, and once more with its hashes made right, so that the checks behind them are reached. */
 #include "base/hash.h"
 #include "base/num.h"
-#include "decode-node/engine/host/weights_private.h"
+#include "model/weights_private.h"
 #include "kernels/kernels.h"
 #include "model/quant.h"
 #include "tests/helpers/tiny_gguf.h"
@@ -37,25 +37,25 @@ static const bt_model *the_model(void)
     return m;
 }
 
-static dc_weights_plan *plan_of(size_t form)
+static bt_weights_plan *plan_of(size_t form)
 {
-    static dc_weights_plan plan[FORMS];
-    if (!plan[form].item && dc_weights_plan_make(&plan[form], the_model(), (bt_form)form, NULL) < 0) abort();
+    static bt_weights_plan plan[FORMS];
+    if (!plan[form].item && bt_weights_plan_make(&plan[form], the_model(), (bt_form)form, NULL) < 0) abort();
     return &plan[form];
 }
 
 /* A filled and sealed image; free() it. */
 static uint8_t *image_of(size_t *ret_bytes, size_t form)
 {
-    const dc_weights_options o = {0};
-    dc_weights_plan *p = plan_of(form);
-    dc_weights_item *overflowed;
-    dc_weights_plan_choose(p);
-    if (dc_weights_plan_place(p, NULL) < 0) abort();
+    const bt_weights_options o = {0};
+    bt_weights_plan *p = plan_of(form);
+    bt_weights_item *overflowed;
+    bt_weights_plan_choose(p);
+    if (bt_weights_plan_place(p, NULL) < 0) abort();
     uint8_t *image = tiny_pkg_alloc(p->bytes);
     memset(image, 0, p->bytes);
-    if (dc_weights_convert(&overflowed, image, p, &o, NULL, NULL) < 0 || overflowed) abort();
-    dc_weights_seal(image, p, NULL);
+    if (bt_weights_convert(&overflowed, image, p, &o, NULL, NULL) < 0 || overflowed) abort();
+    bt_weights_seal(image, p, NULL);
     *ret_bytes = p->bytes;
     return image;
 }
@@ -63,23 +63,23 @@ static uint8_t *image_of(size_t *ret_bytes, size_t form)
 /* Hashes of the items that lie inside, and the digest. */
 static void repair(uint8_t *b, size_t len)
 {
-    const size_t items = plan_of(0)->count, table = items * DC_WEIGHTS_ENTRY_BYTES;
-    if (len < DC_WEIGHTS_HEADER_BYTES + table) return;
+    const size_t items = plan_of(0)->count, table = items * BT_WEIGHTS_ENTRY_BYTES;
+    if (len < BT_WEIGHTS_HEADER_BYTES + table) return;
     for (size_t n = 0; n < items; n++) {
-        uint8_t *entry = b + DC_WEIGHTS_HEADER_BYTES + n * DC_WEIGHTS_ENTRY_BYTES;
+        uint8_t *entry = b + BT_WEIGHTS_HEADER_BYTES + n * BT_WEIGHTS_ENTRY_BYTES;
         const uint64_t at = bt_get64(entry + 16), end = bt_get64(entry + 24);
         if (at <= end && end <= len) bt_put64(entry + 32, bt_hash64(b + at, end - at));
     }
     memset(b + 48, 0, BT_HASH_BYTES);
     uint8_t digest[BT_HASH_BYTES];
-    bt_hash128(digest, b, DC_WEIGHTS_HEADER_BYTES + table);
+    bt_hash128(digest, b, BT_WEIGHTS_HEADER_BYTES + table);
     memcpy(b + 48, digest, sizeof digest);
 }
 
-static void read_all(const dc_weights_plan *p, const uint8_t *b)
+static void read_all(const bt_weights_plan *p, const uint8_t *b)
 {
     for (size_t n = 0; n < p->count; n++) {
-        const dc_weights_item *i = &p->item[n];
+        const bt_weights_item *i = &p->item[n];
         const size_t k = i->tensor->dim[0];
         if (bt_weight_is_matrix(i->which))
             for (size_t o = 0; o < bt_matmul_panels(i->tensor->dim[1]) * 16; o++)
@@ -93,14 +93,14 @@ static void read_all(const dc_weights_plan *p, const uint8_t *b)
 static void look_at(const uint8_t *b, size_t len)
 {
     for (size_t form = 0; form < FORMS; form++)
-        if (dc_weights_check(plan_of(form), b, len, NULL, NULL) == BT_OK) read_all(plan_of(form), b);
+        if (bt_weights_check(plan_of(form), b, len, NULL, NULL) == BT_OK) read_all(plan_of(form), b);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     size_t bytes = len;
     uint8_t *b;
-    if (len >= 8 && memcmp(data, DC_WEIGHTS_MAGIC, 8) == 0) {
+    if (len >= 8 && memcmp(data, BT_WEIGHTS_MAGIC, 8) == 0) {
         b = tiny_pkg_alloc(len);
         memcpy(b, data, len);
     } else {

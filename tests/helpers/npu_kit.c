@@ -1,6 +1,6 @@
 /* A package by the shortest way. */
 #include "tests/helpers/npu_kit.h"
-#include "graph/host.h"
+#include "graph/walk.h"
 #include "npu/compile/lower.h"
 #include "npu/pkg/shapes.h"
 #include "tests/helpers/engine_kit.h"
@@ -17,7 +17,7 @@ typedef struct kit {
     const bt_model *m;
     const npu_kit_options *options;
     bt_recipe recipe;
-    bt_packed *packed;
+    bt_weights *packed;
     bt_graph *graph;
     bt_pkg_writer *w;
     uint32_t layers;
@@ -50,22 +50,23 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
 static void calibrate(kit *k)
 {
     bt_fault f;
-    bt_host *host;
+    bt_walk *host;
     bt_program *p;
     int32_t ids[CALIB];
     bt_kv_view kv = engine_kit_pages(k->m, CALIB, 16, 2);
-    must(bt_host_new(&host, k->packed, NULL, bt_kernels_select(NULL), NULL, &f), &f);
+    const bt_walk_config wc = {.weights = k->packed, .kernels = bt_kernels_select(NULL), .sequences_max = 1};
+    must(bt_walk_new(&host, &wc, &f), &f);
     must(bt_bind_program(&p, k->graph, 1, CALIB, CALIB, 0, &f), &f);
     engine_kit_ids(ids, CALIB, k->m, 4711);
-    const bt_host_seq seq = {&kv, 0, CALIB};
+    const bt_companion_seq seq = {&kv, 0, CALIB};
     void *arena = room(p->arena.fixed);
     float *logits = room(CALIB * k->m->hp.vocab * sizeof *logits);
-    const bt_host_io io = {.ids = ids, .seq = &seq, .logits = logits, .on_step = watch, .on_step_ud = k};
-    must(bt_host_run(host, p, arena, &io, &f), &f);
+    const bt_walk_io io = {.ids = ids, .seq = &seq, .sequences = 1, .bucket = 1, .logits = logits, .on_step = watch, .on_step_ud = k};
+    must(bt_walk_run(host, p, arena, &io, &f), &f);
     free(arena);
     free(logits);
     bt_bind_free(p);
-    bt_host_free(host);
+    bt_walk_free(host);
     engine_kit_pages_free(&kv);
 }
 
@@ -100,7 +101,7 @@ static void put_vector(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_t
         t.bits = 32;
         t.panels =
             put(k, BT_PKG_CONST_VECTOR,
-                bt_packed_vector_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight), t.n * sizeof(float));
+                bt_weights_vector_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight), t.n * sizeof(float));
     }
     bt_pkg_writer_tensor(k->w, &t);
 }
@@ -110,7 +111,7 @@ static void put_matrix(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_t
 {
     bt_pkg_tensor t = absent(layer, weight);
     const uint32_t site = bt_pkg_site_index(k->layers, layer, bt_pkg_site_of(weight));
-    const bt_packed_matrix *packed = bt_packed_matrix_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight);
+    const bt_weights_matrix *packed = bt_weights_matrix_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight);
     const size_t kk = (size_t)from->dim[0], n = (size_t)from->dim[1], wide = 16 * bt_int_panels(n);
     t.n = (uint32_t)n;
     t.k = (uint32_t)kk;
@@ -263,8 +264,8 @@ static void put_header(kit *k, bt_pkg_header *h)
     h->rope_scale = hp->rope_scale;
     h->embed_type = k->m->embed->type;
     h->embed = put(k, BT_PKG_CONST_WEIGHT, k->m->embed->data, k->m->embed->row_bytes * hp->vocab);
-    h->rope_cos = put(k, BT_PKG_CONST_TABLE, bt_packed_rope_cos(k->packed, 0), angles * sizeof(float));
-    h->rope_sin = put(k, BT_PKG_CONST_TABLE, bt_packed_rope_sin(k->packed, 0), angles * sizeof(float));
+    h->rope_cos = put(k, BT_PKG_CONST_TABLE, bt_weights_rope_cos(k->packed), angles * sizeof(float));
+    h->rope_sin = put(k, BT_PKG_CONST_TABLE, bt_weights_rope_sin(k->packed), angles * sizeof(float));
     h->rope_cos_q15 = h->rope_sin_q15 = BT_PKG_NONE;
     h->r1 = h->r2 = (bt_pkg_rotation){.h_base = BT_PKG_NONE, .sign = BT_PKG_NONE};
     snprintf(h->model_name, sizeof h->model_name, "%s", k->m->name);
@@ -279,7 +280,7 @@ bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options)
     char path[64] = "/tmp/npu_kit.XXXXXX";
     bt_pkg *pkg;
     bt_pkg_header h = {.rounding = 0};
-    const bt_packed_options packing = {.ctx_tokens = options->ctx_tokens};
+    const bt_weights_options packing = {.ctx_tokens = options->ctx_tokens};
     const int fd = mkstemp(path);
     if (fd < 0) abort();
     close(fd);
@@ -287,7 +288,7 @@ bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options)
     k.recipe.r1 = k.recipe.r2 = false;
     k.max = room((k.layers * BT_PKG_LAYER_SITES + 1) * sizeof *k.max);
     bt_pkg_site *sites = room((k.layers * BT_PKG_LAYER_SITES + 1) * sizeof *sites);
-    must(bt_packed_new(&k.packed, m, &packing, NULL, &f), &f);
+    must(bt_weights_open(&k.packed, m, &packing, NULL, &f), &f);
     must(bt_graph_build(&k.graph, &m->hp, NULL, &f), &f);
     must(bt_pkg_writer_new(&k.w, path, &f), &f);
     calibrate(&k);
@@ -300,7 +301,7 @@ bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options)
     unlink(path);
     bt_pkg_writer_free(k.w);
     bt_graph_free(k.graph);
-    bt_packed_free(k.packed);
+    bt_weights_free(k.packed);
     free(k.max);
     free(sites);
     return pkg;
@@ -315,16 +316,18 @@ bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options)
         }                                                                                                                     \
     } while (0)
 
-bt_prefill *npu_kit_engine(const bt_pkg *pkg, size_t ctx_tokens, const char *isa, bt_pool *pool)
+bt_prefill *npu_kit_engine(const bt_model *m, const bt_pkg *pkg, size_t ctx_tokens, const char *isa, bt_pool *pool, uint32_t elem_bytes)
 {
-    const bt_prefill_options o = {.ctx_tokens = ctx_tokens};
+    const bt_prefill_config c = {.engine = pkg ? "npu" : "host", .pkg = pkg, .isa = isa, .pool = pool, .threads = 1, .ctx_tokens = ctx_tokens,
+                                 .kv_elem_bytes = elem_bytes};
     bt_prefill *p = NULL;
-    expect(bt_prefill_new_npu(&p, pkg, bt_kernels_select(isa), pool, &o, NULL) == BT_OK);
+    expect(bt_prefill_new(&p, m, &c, NULL) == BT_OK);
     return p;
 }
 
-static void check_cuts(bt_prefill *p, const bt_model *m, const int32_t *ids, size_t n, uint32_t elem_bytes)
+void npu_kit_check_cuts(bt_prefill *p, const bt_model *m, const int32_t *ids, size_t n)
 {
+    const uint32_t elem_bytes = bt_prefill_kv_elem_bytes(p);
     const size_t cuts[] = {1, 16, 100, 256, 300, n - 1}, vocab = m->hp.vocab;
     float *all = engine_kit_floats(n * vocab), *last = engine_kit_floats(vocab);
     bt_kv_view kv = engine_kit_pages(m, n, 16, elem_bytes);
@@ -343,9 +346,4 @@ static void check_cuts(bt_prefill *p, const bt_model *m, const int32_t *ids, siz
     free(all);
     free(last);
     engine_kit_pages_free(&kv);
-}
-
-void npu_kit_check_cuts(bt_prefill *p, const bt_model *m, const int32_t *ids, size_t n)
-{
-    for (uint32_t elem_bytes = 1; elem_bytes <= 2; elem_bytes++) check_cuts(p, m, ids, n, elem_bytes);
 }

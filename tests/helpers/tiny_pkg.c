@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "kernels/int_kernels.h"
 #include "kernels/kernels.h"
-#include "model/packed.h"
+#include "model/weights.h"
 #include "model/quant.h"
 #include "npu/pkg/pkg_private.h"
 #include "npu/pkg/recipe.h"

@@ -24,24 +24,21 @@ common/kv          : base crypto kernels
 common/wire        : base crypto sample kv
 common/engine      : base kernels model graph device npu/pkg npu/compile npu/run ref kv
 common/xfer        : base crypto kernels kv wire
-common/node        : base crypto rt kernels model kv wire xfer engine npu/pkg npu/compile
+common/node        : base crypto rt kernels model device kv wire xfer
 gateway/brain      : base wire xfer kv crypto sample
 gateway/http       : base crypto rt node gateway/brain
 gateway/door       : base crypto rt text model sample wire gateway/brain gateway/http gateway/shell
 gateway/shell      : base crypto rt model wire node gateway/brain gateway/http gateway/door
 prefill-node/brain : base kv wire xfer
-prefill-node       : base crypto rt kernels text model graph device npu/pkg npu/compile ref sample kv wire xfer engine node prefill-node/brain
+prefill-node       : base crypto rt kernels model device npu/compile sample kv wire xfer engine node prefill-node/brain
 decode-node/brain  : base kernels kv wire xfer
-decode-node        : base crypto rt kernels text model graph device npu/pkg npu/compile ref sample kv wire xfer engine node decode-node/brain decode-node/engine
-decode-node/engine : base kernels text model graph ref sample kv
-decode-node/engine/host : base kernels model graph kv decode-node/engine
-decode-node/engine/reference : base kernels model ref kv decode-node/engine
+decode-node        : base crypto rt kernels model device npu/compile sample kv wire xfer engine node decode-node/brain
 programs           : base rt gateway/http gateway/shell prefill-node decode-node tools
 sim                : base crypto kernels text model graph device ref sample kv wire xfer gateway/brain prefill-node/brain decode-node/brain
-tools              : base crypto rt kernels text model graph device npu/pkg npu/compile ref sample kv wire xfer engine node prefill-node decode-node decode-node/engine
-tools/bench        : base kernels model graph kv npu/pkg npu/compile engine prefill-node decode-node/engine tools
-tools/cluster      : base crypto rt model kv npu/pkg npu/compile prefill-node decode-node/engine tools
-tools/commands     : base crypto rt kernels text model graph device npu/pkg npu/compile sample kv engine prefill-node decode-node decode-node/engine tools tools/bench tools/cluster gateway/http
+tools              : base crypto rt kernels text model graph device npu/pkg npu/compile sample kv wire xfer engine
+tools/bench        : base kernels model graph device kv npu/pkg npu/compile engine tools
+tools/cluster      : base crypto rt model kv npu/pkg npu/compile engine tools
+tools/commands     : base crypto rt kernels text model graph device npu/pkg npu/compile sample kv engine prefill-node decode-node tools tools/bench tools/cluster gateway/http
 '
 
 # "file:folder of the included header" for every quoted include below the folders given

@@ -42,7 +42,8 @@ static bt_err linear_macs(double *ret, const bt_model *m, size_t rows, bt_fault 
     return e;
 }
 
-static bt_err count(tool_bench_row *r, const tool_bench_side *side, const tool_bench_setup *s, bt_fault *fault)
+/* Operations and bytes of a repetition; a step reads weight_bytes, and rows of elem_bytes. */
+static bt_err count(tool_bench_row *r, const tool_bench_setup *s, uint64_t weight_bytes, uint32_t elem_bytes, bt_fault *fault)
 {
     const bt_hparams *hp = &s->model->hp;
     const double n = (double)r->tokens, row_pairs = (double)r->depth + (n + 1) / 2;         /* visible to a row, on average */
@@ -51,30 +52,21 @@ static bt_err count(tool_bench_row *r, const tool_bench_side *side, const tool_b
     if (e < 0) return e;
     r->linear_ops = r->prefill ? 2 * macs : 2 * macs * n * (double)r->batch;
     r->attention_ops = 4.0 * hp->layers * hp->heads * hp->head_dim * n * row_pairs * (double)r->batch;
-    if (!r->prefill)
-        r->bytes = (double)dc_engine_stats_of(side->dc).weight_bytes
-                   + 2.0 * hp->layers * hp->kv_heads * (double)bt_kv_head_bytes(tool_bench_elem_bytes(side), hp->head_dim) * row_pairs * (double)r->batch;
+    r->kv = bt_kv_dtype_name(bt_kv_dtype_of(elem_bytes));
+    if (r->prefill) return BT_OK;
+    r->bytes = (double)weight_bytes + 2.0 * hp->layers * hp->kv_heads * (double)bt_kv_head_bytes(elem_bytes, hp->head_dim) * row_pairs * (double)r->batch;
     return BT_OK;
 }
 
-static void describe(tool_bench_row *r, const tool_bench_side *side)
-{
-    r->engine = side->dc ? dc_engine_name(side->dc) : pf_engine_name(side->pf);
-    r->kv = bt_kv_dtype_name(bt_kv_dtype_of(tool_bench_elem_bytes(side)));
-    if (side->dc) {
-        snprintf(r->weights, sizeof r->weights, "%s", dc_engine_weights(side->dc));
-    } else {
-        const bt_node_about about = pf_engine_describe(side->pf);
-        snprintf(r->weights, sizeof r->weights, "%s", about.engine.quant[0] ? about.engine.quant : about.form);
-    }
-}
+/* What is repeated: an engine over its sequences. */
+typedef struct job { bt_prefill *prefill; bt_decode *decode; tool_sequences rows; } job;
 
 /* One repetition. */
-static bt_err repeat(tool_bench_side *side, const tool_bench_row *r, size_t tokens, bt_fault *fault)
+static bt_err repeat(job *j, const tool_bench_row *r, size_t tokens, bt_fault *fault)
 {
-    if (r->prefill) return tool_bench_prefill(side, r->depth, tokens, fault);
+    if (r->prefill) return tool_bench_prompt(j->prefill, &j->rows, r->depth, tokens, fault);
     bt_err e = BT_OK;
-    for (size_t i = 0; e == BT_OK && i < tokens; i++) e = tool_bench_step(side, r->depth + i, fault);
+    for (size_t i = 0; e == BT_OK && i < tokens; i++) e = tool_bench_step(j->decode, &j->rows, r->depth + i, fault);
     return e;
 }
 
@@ -108,23 +100,19 @@ static void summarise(tool_bench_row *r, const moment *seen)
     r->read_bytes = tool_median(a, n);
 }
 
-bt_err tool_bench_time(tool_bench_row *r, tool_bench_side *side, const tool_bench_setup *s, const tool_machine *m, bt_fault *fault)
+static bt_err time_row(tool_bench_row *r, job *j, const tool_bench_setup *s, const tool_machine *m, bt_fault *fault)
 {
     enum { WARM_STEPS = 3 };
     moment seen[TOOL_BENCH_MAX_REPETITIONS];
     char name[64];
-    describe(r, side);
     r->threads = m->threads;
     tool_bench_test_name(name, r);
-    bt_err e = tool_bench_pages(side, s, r->batch, r->depth + r->tokens, fault);
-    if (e == BT_OK) e = count(r, side, s, fault);
-    if (e == BT_OK && r->depth) e = r->prefill ? tool_bench_prefill(side, 0, r->depth, fault) : tool_bench_fill(side, r->depth, fault);
-    if (e == BT_OK) e = repeat(side, r, r->prefill || r->tokens < WARM_STEPS ? r->tokens : WARM_STEPS, fault);
+    bt_err e = repeat(j, r, r->prefill || r->tokens < WARM_STEPS ? r->tokens : WARM_STEPS, fault);
     for (size_t i = 0; e == BT_OK && i < r->repetitions; i++) {
         tool_progress(s->quiet, "%s %s, %zu thread%s: repetition %zu of %zu", name, r->weights, r->threads, r->threads == 1 ? "" : "s", i + 1, r->repetitions);
         const moment before = look(r, m);
         const int64_t begin = bt_clock_us();
-        e = repeat(side, r, r->tokens, fault);
+        e = repeat(j, r, r->tokens, fault);
         const int64_t us = bt_clock_us() - begin;
         const moment after = look(r, m);
         r->seconds[i] = (double)(us > 0 ? us : 1) * 1e-6;
@@ -132,5 +120,34 @@ bt_err tool_bench_time(tool_bench_row *r, tool_bench_side *side, const tool_benc
     }
     tool_progress_end(s->quiet);
     if (e == BT_OK) summarise(r, seen);
+    return e;
+}
+
+bt_err tool_bench_time_prefill(tool_bench_row *r, bt_prefill *p, const tool_bench_setup *s, const tool_machine *m, bt_fault *fault)
+{
+    const bt_report_engine about = bt_prefill_about(p);
+    const uint32_t elem_bytes = bt_prefill_kv_elem_bytes(p);
+    job j = { .prefill = p };
+    r->engine = about.name;
+    snprintf(r->weights, sizeof r->weights, "%s", about.quant);
+    bt_err e = tool_sequences_open(&j.rows, s->model, elem_bytes, 1, r->depth + r->tokens, 1, fault);
+    if (e == BT_OK) e = count(r, s, 0, elem_bytes, fault);
+    if (e == BT_OK && r->depth) e = tool_bench_prompt(p, &j.rows, 0, r->depth, fault);
+    if (e == BT_OK) e = time_row(r, &j, s, m, fault);
+    tool_sequences_close(&j.rows);
+    return e;
+}
+
+bt_err tool_bench_time_decode(tool_bench_row *r, bt_decode *d, const tool_bench_setup *s, const tool_machine *m, bt_fault *fault)
+{
+    const uint32_t elem_bytes = bt_decode_kv_elem_bytes(d);
+    job j = { .decode = d };
+    r->engine = bt_decode_name(d);
+    snprintf(r->weights, sizeof r->weights, "%s", bt_decode_weights(d));
+    bt_err e = tool_sequences_open(&j.rows, s->model, elem_bytes, r->batch, r->depth + r->tokens, r->batch, fault);
+    if (e == BT_OK) e = count(r, s, bt_decode_stats_of(d).weight_bytes, elem_bytes, fault);
+    if (e == BT_OK && r->depth) e = tool_bench_fill(d, &j.rows, r->depth, fault);
+    if (e == BT_OK) e = time_row(r, &j, s, m, fault);
+    tool_sequences_close(&j.rows);
     return e;
 }

@@ -1,6 +1,7 @@
 #ifndef BT_TOOLS_BENCH_TIME_H
 #define BT_TOOLS_BENCH_TIME_H
-#include "tools/bench/bench_side.h"
+#include "tools/bench/bench_limits.h"
+#include "tools/bench/bench_run.h"
 
 /* A row of the report: so many tokens a second, beside what the machine could do at that moment. */
 enum { TOOL_BENCH_MAX_REPETITIONS = 100 };
@@ -32,6 +33,8 @@ void tool_bench_test_name(char ret[64], const tool_bench_row *r);
  * attention at the FP32 peak; decoding, the longer of reading and multiplying for each step. 0 where a limit that is needed is 0. */
 double tool_bench_roofline(const tool_bench_row *r, double int8_ops, double fma_flops, double read_bytes, const char **ret_limit);
 
-/* side is open, of the right kind; m measures with as many threads. One untimed repetition first (decoding: a few steps). */
-bt_err tool_bench_time(tool_bench_row *r, tool_bench_side *side, const tool_bench_setup *s, const tool_machine *m, bt_fault *fault);
+/* A row with prefill set, and one without. The engine is that of the setup; m measures with as many threads. One untimed repetition first
+ * (decoding: a few steps). */
+bt_err tool_bench_time_prefill(tool_bench_row *r, bt_prefill *p, const tool_bench_setup *s, const tool_machine *m, bt_fault *fault);
+bt_err tool_bench_time_decode(tool_bench_row *r, bt_decode *d, const tool_bench_setup *s, const tool_machine *m, bt_fault *fault);
 #endif

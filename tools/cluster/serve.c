@@ -13,10 +13,10 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     tool_compiling show = { .quiet = quiet, .logs = interrupted == 0, .interrupted = interrupted };
     bt_model *m = NULL;
     bt_pool *pool = NULL;
-    if (strcmp(pf_engine_names[s->engine], "reference") == 0 && s->kv_dtype != 0)      /* else each node says it again and again */
+    if (strcmp(bt_engine_names[s->engine], "reference") == 0 && s->kv_dtype != 0)      /* else each node says it again and again */
         return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s", bt_kv_dtype_choices[s->kv_dtype]);
     bt_err e = tool_open_model(&m, NULL, s->model, fault);
-    if (e == BT_OK && strcmp(pf_engine_names[s->engine], "npu") == 0) {
+    if (e == BT_OK && strcmp(bt_engine_names[s->engine], "npu") == 0) {
         e = bt_pool_new(&pool, (size_t)s->threads, fault);
         const bt_obtain_how how = { .ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true, .progress = tool_progress_compiling, .ud = &show };
         if (e == BT_OK) e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
@@ -49,7 +49,7 @@ static void add_bytes(tool_command *c, const char *option, uint64_t bytes)
 /* What decode nodes have and prefill nodes have not. */
 static void add_decode(tool_command *c, const tool_serve *s)
 {
-    tool_command_add(c, "--weights", dc_engine_forms[s->weights]);
+    tool_command_add(c, "--weights", bt_weights_forms[s->weights]);
     tool_command_add_int(c, "--slots", s->slots);
     tool_command_add_int(c, "--speculate", s->speculate);
     add_bytes(c, "--swap-memory", s->swap_memory_bytes);
@@ -66,7 +66,7 @@ static void add_machine(tool_command *c, const tool_serve *s)
 
 void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *role)
 {
-    const char *engine = pf_engine_names[s->engine];
+    const char *engine = bt_engine_names[s->engine];
     const bool is_prefill = strcmp(role, "prefill") == 0;
     /* The NPU makes prompts' rows only; generated tokens are the f16 kernels' work. */
     tool_command_add(ret, "--engine", !is_prefill && strcmp(engine, "npu") == 0 ? "host" : engine);
@@ -82,7 +82,7 @@ static void add_up(tool_command *ret, const tool_serve *s)
 {
     static const char *const fixed[] = { "--host", "127.0.0.1", "--port", "0", "--log-level", "error", "--json=no" };
     tool_command_add(ret, "--model", s->model);
-    tool_command_add(ret, "--engine", pf_engine_names[s->engine]);
+    tool_command_add(ret, "--engine", bt_engine_names[s->engine]);
     add_machine(ret, s);
     add_decode(ret, s);
     add_want(ret, &s->want);

@@ -3,18 +3,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "decode-node/engine/engine.h"
+#include "engine/names.h"
 #include "kv/kv_dtype.h"
-#include "prefill-node/engine.h"
+#include "model/weights.h"
+#include "npu/compile/obtain.h"
 #include "tools/cluster/background.h"
 #include "tools/cluster/cluster.h"
 
 /* A system that a command starts for itself: the options that up, run and chat have in common, and what is done with them. */
 typedef struct tool_serve {
     const char *model, *isa;
-    int engine;                             /* index in pf_engine_names */
+    int engine;                             /* index in bt_engine_names */
     int kv_dtype;                           /* in bt_kv_dtype_choices */
-    int weights;                            /* in dc_engine_forms */
+    int weights;                            /* in bt_weights_forms */
     int64_t threads, ctx_size, slots, speculate, local_prefill_below;
     uint64_t kv_memory_bytes, swap_memory_bytes;
     bt_obtain_want want;
@@ -25,10 +26,10 @@ typedef struct tool_serve {
 #define TOOL_SERVE_OPTS(config, serve) \
     { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, serve.model), .type = BT_OPT_STRING, \
       .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model (also the first argument)" }, \
-    PF_ENGINE_OPT(config, serve.engine), \
+    BT_ENGINE_OPT(config, serve.engine), \
     BT_KV_DTYPE_OPT(config, serve.kv_dtype), \
     { .group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, serve.weights), .type = BT_OPT_CHOICE, .def = "f16", \
-      .choices = dc_engine_forms, .help = "weights of decode nodes, converted once and kept; fewer bytes are read faster" }, \
+      .choices = bt_weights_forms, .help = "weights of decode nodes, converted once and kept; fewer bytes are read faster" }, \
     { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, serve.ctx_size), .type = BT_OPT_INT, \
       .def = "0", .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less" }, \
     BT_OBTAIN_OPTS(config, serve.want), \

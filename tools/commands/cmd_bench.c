@@ -1,6 +1,7 @@
 /* baton bench: how fast prompts and generated tokens are computed here, beside what this machine could do at most, in one process. Nothing is timed
  * before its bits were compared with the ref kernels'. */
 #include "kv/kv_dtype.h"
+#include "tools/bench/bench_check.h"
 #include "tools/bench/bench_list.h"
 #include "tools/bench/bench_print.h"
 #include "tools/tool.h"
@@ -20,7 +21,7 @@ typedef struct config {
 static const bt_opt opts[] = {
     { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING, .def = "smollm2",
       .help = "GGUF file, or 'smollm2' for the default model" },
-    PF_ENGINE_OPT(config, engine),
+    BT_ENGINE_OPT(config, engine),
     { .group = "Model", .name = "weights", .value = "LIST", BT_OPT_AT(config, weights), .type = BT_OPT_STRING, .def = "f16",
       .help = "weights of decoding: some of f16, int8, fp4" },
     BT_KV_DTYPE_OPT(config, kv_dtype),
@@ -60,6 +61,7 @@ typedef struct bench {
     const bt_kernels *kernels;
     bt_pool *pool[TOOL_LIST_MAX];           /* of each entry of threads */
     tool_machine machine[TOOL_LIST_MAX];    /* they share the memory of the first */
+    bt_pkg *pkg;                            /* of engine npu */
     tool_bench_about about;
     tool_bench_printer out;
 } bench;
@@ -70,9 +72,9 @@ static bt_err parse(bench *b, bt_fault *fault)
     bt_err e = tool_list_numbers(&b->prompts, "n-prompt", c->prompts, 0, BT_MODEL_MAX_CTX, "512,2048", fault);
     if (e == BT_OK) e = tool_list_numbers(&b->gens, "n-gen", c->gens, 0, BT_MODEL_MAX_CTX, "64,128", fault);
     if (e == BT_OK) e = tool_list_numbers(&b->depths, "n-depth", c->depths, 0, BT_MODEL_MAX_CTX, "0,1024", fault);
-    if (e == BT_OK) e = tool_list_numbers(&b->batches, "batch", c->batches, 1, DC_ENGINE_MAX_ROWS, "1,16", fault);
+    if (e == BT_OK) e = tool_list_numbers(&b->batches, "batch", c->batches, 1, BT_DECODE_MAX_ROWS, "1,16", fault);
     if (e == BT_OK) e = tool_list_numbers(&b->threads, "threads", c->threads, 0, 256, "1,2", fault);
-    if (e == BT_OK) e = tool_list_words(&b->weights, "weights", c->weights, dc_engine_forms, fault);
+    if (e == BT_OK) e = tool_list_words(&b->weights, "weights", c->weights, bt_weights_forms, fault);
     if (e == BT_OK && !(b->kernels = bt_kernels_select(c->isa)))
         e = bt_fail(fault, BT_EARG, "--isa %s: not one of %s that this machine can run", c->isa, bt_kernels_names());
     return e;
@@ -94,7 +96,7 @@ static bt_err prepare(bench *b, bt_fault *fault)
     if (e < 0) return e;
     if (ctx > b->model->hp.ctx)
         return bt_fail(fault, BT_ELIMIT, "%zu tokens and %zu before them: this model's context is %u", run, most(&b->depths), b->model->hp.ctx);
-    b->setup = (tool_bench_setup){ .model = b->model, .engine = pf_engine_names[b->c->engine], .want = b->c->want,
+    b->setup = (tool_bench_setup){ .model = b->model, .engine = bt_engine_names[b->c->engine], .want = b->c->want,
                                    .kv_elem_bytes = bt_kv_dtype_wanted(b->c->kv_dtype), .ctx_tokens = ctx > CHECKED_TOKENS ? ctx : CHECKED_TOKENS,
                                    .batch_max = most(&b->batches), .quiet = b->c->quiet };
     b->about = (tool_bench_about){ b->kernels->isa, b->model };
@@ -111,17 +113,29 @@ static bt_pool *largest_pool(const bench *b)
     return p;
 }
 
+/* Once for all engines that run it. */
+static bt_err open_package(bench *b, bt_fault *fault)
+{
+    tool_compiling show = { .quiet = b->c->quiet };
+    const bt_obtain_how how = { .ctx_tokens = b->setup.ctx_tokens, .pool = largest_pool(b), .progress = tool_progress_compiling, .ud = &show };
+    if (b->c->engine != BT_ENGINE_NPU || b->c->kernels || !most(&b->prompts)) return BT_OK;
+    const bt_err e = bt_obtain_open(&b->pkg, NULL, b->model, &b->c->want, &how, fault);
+    tool_progress_end(b->c->quiet);
+    b->setup.pkg = b->pkg;
+    return e;
+}
+
 static bt_err check(const bench *b, bt_fault *fault)
 {
     const bool quiet = b->c->quiet;
     tool_progress(quiet, "checking kernels %s against ref", b->kernels->isa);
     bt_err e = tool_kernels_check(b->kernels, &b->model->hp, fault);
     tool_progress(quiet, "checking prefill, %s", b->setup.engine);
-    if (e == BT_OK && !b->c->kernels && most(&b->prompts)) e = tool_bench_check(&b->setup, NULL, b->kernels->isa, largest_pool(b), fault);
+    if (e == BT_OK && !b->c->kernels && most(&b->prompts)) e = tool_bench_check_prefill(&b->setup, b->kernels->isa, largest_pool(b), fault);
     for (size_t i = 0; e == BT_OK && !b->c->kernels && most(&b->gens) && i < b->weights.count; i++) {
-        const char *weights = dc_engine_forms[b->weights.value[i]];
+        const char *weights = bt_weights_forms[b->weights.value[i]];
         tool_progress(quiet, "checking decoding, %s", weights);
-        e = tool_bench_check(&b->setup, weights, b->kernels->isa, largest_pool(b), fault);
+        e = tool_bench_check_decode(&b->setup, weights, b->kernels->isa, largest_pool(b), fault);
     }
     tool_progress_end(quiet);
     return e;
@@ -150,12 +164,13 @@ static bt_err measure(bench *b, bt_fault *fault)
     return BT_OK;
 }
 
-static bt_err row(bench *b, tool_bench_side *side, const tool_machine *m, bool prefill, size_t tokens, size_t depth, size_t batch, bt_fault *fault)
+/* By one of the two engines. */
+static bt_err row(bench *b, bt_prefill *p, bt_decode *d, const tool_machine *m, size_t tokens, size_t depth, size_t batch, bt_fault *fault)
 {
     tool_bench_row *r = calloc(1, sizeof *r);
     if (!r) return bt_fail(fault, BT_ENOMEM, "a row");
-    *r = (tool_bench_row){ .prefill = prefill, .tokens = tokens, .depth = depth, .batch = batch, .repetitions = (size_t)b->c->repetitions };
-    const bt_err e = tool_bench_time(r, side, &b->setup, m, fault);
+    *r = (tool_bench_row){ .prefill = p, .tokens = tokens, .depth = depth, .batch = batch, .repetitions = (size_t)b->c->repetitions };
+    const bt_err e = p ? tool_bench_time_prefill(r, p, &b->setup, m, fault) : tool_bench_time_decode(r, d, &b->setup, m, fault);
     if (e == BT_OK) tool_bench_print_row(&b->out, tool_bench_row_json(&b->about, m, r));
     free(r);
     return e;
@@ -164,25 +179,25 @@ static bt_err row(bench *b, tool_bench_side *side, const tool_machine *m, bool p
 static bt_err prompts(bench *b, size_t threads, bt_fault *fault)
 {
     const tool_machine *m = &b->machine[threads];
-    tool_bench_side side = { 0 };
-    bt_err e = tool_bench_open_prefill(&side, &b->setup, b->kernels->isa, m->threads, fault);
+    bt_prefill *engine = NULL;
+    bt_err e = tool_bench_open_prefill(&engine, &b->setup, b->kernels->isa, m->pool, fault);
     for (size_t d = 0; d < b->depths.count; d++)
         for (size_t p = 0; e == BT_OK && p < b->prompts.count; p++)
-            if (b->prompts.value[p]) e = row(b, &side, m, true, b->prompts.value[p], b->depths.value[d], 1, fault);
-    tool_bench_close(&side);
+            if (b->prompts.value[p]) e = row(b, engine, NULL, m, b->prompts.value[p], b->depths.value[d], 1, fault);
+    bt_prefill_free(engine);
     return e;
 }
 
 static bt_err gens(bench *b, size_t threads, const char *weights, bt_fault *fault)
 {
     const tool_machine *m = &b->machine[threads];
-    tool_bench_side side = { 0 };
-    bt_err e = tool_bench_open_decode(&side, &b->setup, weights, b->kernels->isa, m->pool, fault);
+    bt_decode *engine = NULL;
+    bt_err e = tool_bench_open_decode(&engine, &b->setup, weights, b->kernels->isa, m->pool, fault);
     for (size_t d = 0; d < b->depths.count; d++)
         for (size_t n = 0; n < b->gens.count; n++)
             for (size_t i = 0; e == BT_OK && b->gens.value[n] && i < b->batches.count; i++)
-                e = row(b, &side, m, false, b->gens.value[n], b->depths.value[d], b->batches.value[i], fault);
-    tool_bench_close(&side);
+                e = row(b, NULL, engine, m, b->gens.value[n], b->depths.value[d], b->batches.value[i], fault);
+    bt_decode_free(engine);
     return e;
 }
 
@@ -204,7 +219,7 @@ static bt_err time_all(bench *b, bt_fault *fault)
             continue;
         }
         if (most(&b->prompts)) e = prompts(b, t, fault);
-        for (size_t w = 0; e == BT_OK && most(&b->gens) && w < b->weights.count; w++) e = gens(b, t, dc_engine_forms[b->weights.value[w]], fault);
+        for (size_t w = 0; e == BT_OK && most(&b->gens) && w < b->weights.count; w++) e = gens(b, t, bt_weights_forms[b->weights.value[w]], fault);
     }
     return e;
 }
@@ -220,7 +235,7 @@ int tool_bench_run(int argc, char **argv)
     if (parse(&b, &fault) < 0) {
         bt_opt_usage_error(tool_bench_program.name, &fault);
         rc = 2;
-    } else if (prepare(&b, &fault) < 0 || check(&b, &fault) < 0 || measure(&b, &fault) < 0 || time_all(&b, &fault) < 0) {
+    } else if (prepare(&b, &fault) < 0 || open_package(&b, &fault) < 0 || check(&b, &fault) < 0 || measure(&b, &fault) < 0 || time_all(&b, &fault) < 0) {
         tool_progress_end(c.quiet);
         rc = tool_fail("bench", &fault);
     } else {
@@ -230,6 +245,7 @@ int tool_bench_run(int argc, char **argv)
     }
     tool_machine_done(&b.machine[0]);
     for (size_t i = 0; i < b.threads.count; i++) bt_pool_free(b.pool[i]);
+    bt_pkg_close(b.pkg);
     bt_model_close(b.model);
     bt_opt_done(&args);
     return rc;

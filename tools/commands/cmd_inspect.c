@@ -1,7 +1,7 @@
 /* baton inspect: what is in a model file, with the table of shapes that would be compiled for it; or what is in a package. */
 #include "graph/graph.h"
 #include "model/quant.h"
-#include "engine/programs.h"
+#include "engine/host_shapes.h"
 #include "tools/package_view.h"
 #include "tools/tool.h"
 
@@ -36,13 +36,13 @@ const bt_opt_program tool_inspect_program = {
 
 static const char *const arch_names[] = { [BT_ARCH_LLAMA] = "llama", [BT_ARCH_QWEN2] = "qwen2", [BT_ARCH_QWEN3] = "qwen3" };
 
-static json_t *shapes_json(const bt_programs *programs)
+static json_t *shapes_json(const bt_host_shapes *programs)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < programs->rows; i++) {
-        const bt_programs_row *r = &programs->row[i];
+        const bt_host_shape *r = &programs->row[i];
         json_array_append_new(rows, json_pack("{s:i, s:I, s:I, s:I}", "batch", 1, "seq", (json_int_t)r->seq, "ctx", (json_int_t)r->ctx,
-                                              "arena_bytes", (json_int_t)r->program[BT_PROGRAMS_OUT_LAST]->arena.fixed));
+                                              "arena_bytes", (json_int_t)r->program[BT_HOST_SHAPES_LAST]->arena.fixed));
     }
     return rows;
 }
@@ -60,7 +60,7 @@ static json_t *tensors_json(const bt_gguf *g)
     return rows;
 }
 
-static json_t *to_json(const bt_model *m, const bt_programs *programs)
+static json_t *to_json(const bt_model *m, const bt_host_shapes *programs)
 {
     const bt_hparams *h = &m->hp;
     char id[33];
@@ -92,7 +92,7 @@ static void print_types(const bt_gguf *g)
     putchar('\n');
 }
 
-static void print_people(const bt_model *m, const bt_programs *programs, const bt_graph *graph, const config *c)
+static void print_people(const bt_model *m, const bt_host_shapes *programs, const bt_graph *graph, const config *c)
 {
     const bt_hparams *h = &m->hp;
     char id[33], size[32], arena[32];
@@ -109,7 +109,7 @@ static void print_people(const bt_model *m, const bt_programs *programs, const b
     print_types(m->file);
     printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", programs->rows, arena, "batch", "seq", "ctx", "arena");
     for (size_t i = 0; i < programs->rows; i++) {
-        tool_size_text(arena, sizeof arena, programs->row[i].program[BT_PROGRAMS_OUT_LAST]->arena.fixed);
+        tool_size_text(arena, sizeof arena, programs->row[i].program[BT_HOST_SHAPES_LAST]->arena.fixed);
         printf("  %5d %6zu %8zu %12s\n", 1, programs->row[i].seq, programs->row[i].ctx, arena);
     }
     if (c->graph) {
@@ -127,13 +127,13 @@ static int inspect_model(const config *c, const char *name)
     bt_fault fault = { "" };
     bt_model *m = NULL;
     bt_graph *graph = NULL;
-    bt_programs *programs = NULL;
+    bt_host_shapes *programs = NULL;
     bt_shapes plan;
     int rc = 1;
     if (tool_open_model(&m, NULL, name, &fault) < 0) return tool_fail("inspect", &fault);
     const size_t ctx = c->ctx_size ? (size_t)c->ctx_size : m->hp.ctx;
     if (bt_shapes_parse(&plan, c->shape_policy, ctx, &fault) < 0 || bt_graph_build(&graph, &m->hp, NULL, &fault) < 0 ||
-        bt_programs_new(&programs, graph, &plan, ctx, &fault) < 0) {
+        bt_host_shapes_new(&programs, graph, &plan, ctx, &fault) < 0) {
         tool_fail("inspect", &fault);
     } else if (c->json) {
         rc = tool_print_json("inspect", to_json(m, programs));
@@ -141,7 +141,7 @@ static int inspect_model(const config *c, const char *name)
         print_people(m, programs, graph, c);
         rc = fflush(stdout) != 0;
     }
-    bt_programs_free(programs);
+    bt_host_shapes_free(programs);
     bt_graph_free(graph);
     bt_model_close(m);
     return rc;

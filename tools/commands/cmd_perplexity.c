@@ -1,7 +1,10 @@
 /* baton perplexity: how well a model, by a given engine, predicts a text. One process; the convention of llama-perplexity. */
 #include "base/clock.h"
+#include "engine/decode.h"
+#include "engine/prefill.h"
+#include "kv/kv_dtype.h"
 #include "sample/perplexity.h"
-#include "tools/perplexity_side.h"
+#include "tools/sequences.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -9,16 +12,16 @@
 #include <string.h>
 
 typedef struct config {
-    const char *model, *file;
+    const char *model, *file, *isa;
     int engine, against, weights, kv_dtype;
     int64_t threads, ctx_size, chunks;
     bool json, quiet;
-    tool_side_config side;
+    bt_obtain_want want;
 } config;
 
-enum { NO_COMPARISON = 0 };
-static const char *const engine_names[] = { "npu", "host", "reference", "decode", NULL };
-static const char *const against_names[] = { "none", "npu", "host", "reference", "decode", NULL };
+enum { NO_COMPARISON = 0, DECODE_ROWS = 128 /* of one step */ };
+static const char *const engine_names[] = { BT_ENGINE_NAMES, "decode", NULL };
+static const char *const against_names[] = { "none", BT_ENGINE_NAMES, "decode", NULL };
 
 static const bt_opt opts[] = {
     { .group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING, .required = true,
@@ -34,14 +37,14 @@ static const bt_opt opts[] = {
     { .group = "Model", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE, .def = "none",
       .choices = against_names, .help = "also compare the distributions with this engine's" },
     { .group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE, .def = "f16",
-      .choices = dc_engine_forms, .help = "weights of engine decode" },
+      .choices = bt_weights_forms, .help = "weights of engine decode" },
     BT_KV_DTYPE_OPT(config, kv_dtype),
     { .group = "Model", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads), .type = BT_OPT_INT, .def = "0", .lo = 0,
       .hi = 256, .help = "compute threads; 0: all cores" },
-    { .group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, side.isa), .type = BT_OPT_STRING, .def = "auto",
+    { .group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
       .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
-    BT_OBTAIN_OPTS(config, side.want),
-    BT_OBTAIN_FILE_OPT(config, side.want),
+    BT_OBTAIN_OPTS(config, want),
+    BT_OBTAIN_FILE_OPT(config, want),
     { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: perplexity, tokens, ..." },
     { .group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG, .help = "no progress on stderr" },
 };
@@ -51,18 +54,60 @@ const bt_opt_program tool_perplexity_program = {
     .normal = "baton perplexity -m smollm2 -f wiki.test.raw -c 512 --chunks 20", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
 };
 
-typedef struct measure { bt_perplexity_plan plan; bt_perplexity score; bt_perplexity_diff *diff; int64_t us; char form[128]; bt_msg_work work; } measure;
+typedef struct measure { bt_perplexity_plan plan; bt_perplexity score; bt_perplexity_diff *diff; int64_t us; char form[128]; bt_report_work work; } measure;
 
-static bt_err one_window(measure *r, tool_side *a, tool_side *b, const bt_model *m, const int32_t *ids, bt_fault *fault)
+/* One engine of a measurement, with the rows and logits of one window: what computes prompts, or ("decode") what generates, in steps of
+ * several rows. */
+typedef struct side { bt_prefill *prefill; bt_decode *decode; tool_sequences window; } side;
+
+/* side_close also after a failure; zeros are fine. */
+static bt_err side_open(side *s, const config *c, const bt_model *m, const char *engine, bt_pool *pool, bt_fault *fault)
+{
+    const size_t ctx = (size_t)c->ctx_size;
+    const uint32_t elem_bytes = bt_kv_dtype_wanted(c->kv_dtype);
+    tool_compiling show = { .quiet = c->quiet };
+    const bt_decode_config dc = { .isa = c->isa, .weights = bt_weights_forms[c->weights], .kv_elem_bytes = elem_bytes, .pool = pool,
+                                  .rows_max = DECODE_ROWS, .ctx_tokens = ctx };
+    const bt_prefill_config pc = { .engine = engine, .isa = c->isa, .want = c->want, .for_perplexity = true, .pool = pool,
+                                   .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : elem_bytes,     /* it has f32 whatever is asked */
+                                   .ctx_tokens = ctx, .progress = tool_progress_compiling, .progress_ud = &show };
+    const bt_err e = strcmp(engine, "decode") == 0 ? bt_decode_new(&s->decode, m, &dc, fault) : bt_prefill_new(&s->prefill, m, &pc, fault);
+    if (e < 0) return e;
+    return tool_sequences_open(&s->window, m, s->decode ? bt_decode_kv_elem_bytes(s->decode) : bt_prefill_kv_elem_bytes(s->prefill), 1, ctx, ctx,
+                               fault);
+}
+
+static void side_close(side *s)
+{
+    tool_sequences_close(&s->window);
+    bt_prefill_free(s->prefill);
+    bt_decode_free(s->decode);
+}
+
+/* The logits of ids[n] from position 0. */
+static bt_err side_run(side *s, const int32_t *ids, size_t n, bt_fault *fault)
+{
+    tool_sequences *w = &s->window;
+    if (s->prefill) return bt_prefill_run(s->prefill, &w->view[0], ids, n, 0, NULL, w->logits, BT_PREFILL_ALL, fault);
+    bt_err e = BT_OK;
+    for (size_t pos = 0; e == BT_OK && pos < n; pos += DECODE_ROWS) {
+        const uint32_t count = (uint32_t)(n - pos < DECODE_ROWS ? n - pos : DECODE_ROWS);
+        const bt_decode_seq rows = { .kv = &w->view[0], .pos = pos, .tokens = ids + pos, .count = count, .out = count };
+        e = bt_decode_step(s->decode, &rows, 1, NULL, w->logits + pos * w->vocab, fault);
+    }
+    return e;
+}
+
+static bt_err one_window(measure *r, side *a, side *b, const bt_model *m, const int32_t *ids, bt_fault *fault)
 {
     const size_t ctx = r->plan.ctx_tokens, vocab = m->hp.vocab;
     const int64_t begin_us = bt_clock_us();
-    bt_err e = tool_side_run(a, ids, ctx, vocab, fault);
+    bt_err e = side_run(a, ids, ctx, fault);
     r->us += bt_clock_us() - begin_us;
-    if (e == BT_OK && b) e = tool_side_run(b, ids, ctx, vocab, fault);
+    if (e == BT_OK && b) e = side_run(b, ids, ctx, fault);
     for (size_t i = r->plan.first_scored; e == BT_OK && i <= r->plan.last_scored; i++) {
-        bt_perplexity_add(&r->score, bt_perplexity_nll(a->logits + i * vocab, vocab, ids[i + 1]));
-        if (b) e = bt_perplexity_diff_add(r->diff, b->logits + i * vocab, a->logits + i * vocab, vocab, fault);
+        bt_perplexity_add(&r->score, bt_perplexity_nll(a->window.logits + i * vocab, vocab, ids[i + 1]));
+        if (b) e = bt_perplexity_diff_add(r->diff, b->window.logits + i * vocab, a->window.logits + i * vocab, vocab, fault);
     }
     return e;
 }
@@ -92,16 +137,16 @@ static int show(const config *c, measure *r)
     return fflush(stdout) != 0;
 }
 
-static bt_err measure_text(measure *r, const config *c, const bt_model *m, const bt_tokenizer *tok, const int32_t *text, size_t n,
-                           bt_fault *fault)
+static bt_err measure_text(measure *r, const config *c, const bt_model *m, const bt_tokenizer *tok, bt_pool *pool, const int32_t *text,
+                           size_t n, bt_fault *fault)
 {
-    tool_side a = { 0 }, b = { 0 };
+    side a = { 0 }, b = { 0 };
     const bool compared = c->against != NO_COMPARISON;
     const int32_t bos = bt_tokenizer_adds_bos(tok) ? bt_tokenizer_bos(tok) : -1;
     int32_t *ids = NULL;
     bt_err e = bt_perplexity_plan_make(&r->plan, n, (size_t)c->ctx_size, (size_t)c->chunks, fault);
-    if (e == BT_OK) e = tool_side_open(&a, m, &c->side, engine_names[c->engine], fault);
-    if (e == BT_OK && compared) e = tool_side_open(&b, m, &c->side, against_names[c->against], fault);
+    if (e == BT_OK) e = side_open(&a, c, m, engine_names[c->engine], pool, fault);
+    if (e == BT_OK && compared) e = side_open(&b, c, m, against_names[c->against], pool, fault);
     if (e == BT_OK && compared)
         e = bt_perplexity_diff_new(&r->diff, r->plan.windows * (r->plan.last_scored - r->plan.first_scored + 1), fault);
     if (e == BT_OK && !(ids = malloc(r->plan.ctx_tokens * sizeof *ids))) e = bt_fail(fault, BT_ENOMEM, "one window");
@@ -112,12 +157,12 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
     }
     tool_progress_end(c->quiet);
     if (e == BT_OK) {
-        snprintf(r->form, sizeof r->form, "%s", a.dc ? dc_engine_weights(a.dc) : pf_engine_describe(a.pf).engine.quant);
-        if (a.pf) r->work = pf_engine_work(a.pf);
+        snprintf(r->form, sizeof r->form, "%s", a.decode ? bt_decode_weights(a.decode) : bt_prefill_about(a.prefill).quant);
+        if (a.prefill) r->work = bt_prefill_work(a.prefill);
     }
     free(ids);
-    tool_side_close(&a);
-    tool_side_close(&b);
+    side_close(&a);
+    side_close(&b);
     return e;
 }
 
@@ -135,16 +180,9 @@ int tool_perplexity_run(int argc, char **argv)
     bt_pool *pool = NULL;
     int rc = bt_opt_start(&args, &tool_perplexity_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    c.side.weights = dc_engine_forms[c.weights];
-    c.side.kv_elem_bytes = bt_kv_dtype_wanted(c.kv_dtype);
-    c.side.ctx_tokens = (size_t)c.ctx_size;
-    c.side.threads = (size_t)c.threads;
-    c.side.quiet = c.quiet;
-    const bt_err pooled = bt_pool_new(&pool, c.side.threads, &fault);
-    c.side.pool = pool;
-    if (pooled < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 || tool_read_file(&text, &len, c.file, &fault) < 0
+    if (bt_pool_new(&pool, (size_t)c.threads, &fault) < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 || tool_read_file(&text, &len, c.file, &fault) < 0
         || bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_BOS, &fault) < 0
-        || measure_text(&r, &c, m, tok, ids, n, &fault) < 0)
+        || measure_text(&r, &c, m, tok, pool, ids, n, &fault) < 0)
         rc = tool_fail("perplexity", &fault);
     else
         rc = show(&c, &r);

@@ -1,7 +1,7 @@
 /* Watching a float model run: who reads what, and how large it gets. */
 #include "npu/compile/calib.h"
 #include "base/num.h"
-#include "graph/host.h"
+#include "graph/walk.h"
 #include "npu/compile/compile.h"
 #include "npu/pkg/pkg_format.h"
 
@@ -15,9 +15,9 @@ struct bt_calib {
     const bt_model *m;
     const bt_kernels *kernels;
     bt_pool *pool;
-    bt_packed *packed;
+    bt_weights *weights;
     bt_graph *graph;
-    bt_host *host;
+    bt_walk *walk;
     uint8_t *page[PAGES];
     bt_kv_view kv;
     float *head; /* [WINDOW, dim]: the head's input */
@@ -79,9 +79,9 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
 bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char *isa, bt_pool *pool,
                     void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total), void *progress_ud, bt_fault *fault)
 {
-    const bt_host_rotations r = {companion_of(bt_fold_r1(fold)), companion_of(bt_fold_r2(fold))};
+    const bt_walk_rotations r = {companion_of(bt_fold_r1(fold)), companion_of(bt_fold_r2(fold))};
     const bt_graph_options go = {.rotate_embed = r.r1.base > 0, .rotate_attention = r.r2.base > 0};
-    const bt_packed_source source = bt_fold_source(fold);
+    const bt_weights_source source = bt_fold_source(fold);
     const bt_kernels *kernels = bt_kernels_select(isa);
     if (!kernels) return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", isa, bt_kernels_names());
     bt_calib *c = calloc(1, sizeof *c);
@@ -91,10 +91,11 @@ bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char
     c->pool = pool;
     c->progress = progress;
     c->progress_ud = progress_ud;
-    const bt_packed_options o = {.ctx_tokens = WINDOW, .source = &source, .progress = packing, .progress_ud = c};
-    bt_err e = bt_packed_new(&c->packed, m, &o, pool, fault);
+    const bt_weights_options o = {.ctx_tokens = WINDOW, .source = &source, .progress = packing, .progress_ud = c};
+    bt_err e = bt_weights_open(&c->weights, m, &o, pool, fault);
     if (e == BT_OK) e = bt_graph_build(&c->graph, &m->hp, &go, fault);
-    if (e == BT_OK) e = bt_host_new(&c->host, c->packed, &r, kernels, pool, fault);
+    const bt_walk_config wc = {.weights = c->weights, .rotations = &r, .kernels = kernels, .pool = pool, .sequences_max = 1};
+    if (e == BT_OK) e = bt_walk_new(&c->walk, &wc, fault);
     if (e == BT_OK) e = make_pages(c, fault);
     if (e == BT_OK) e = make_stats(c, fault);
     if (e < 0) bt_calib_free(c);
@@ -105,9 +106,9 @@ bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char
 void bt_calib_free(bt_calib *c)
 {
     if (!c) return;
-    bt_host_free(c->host);
+    bt_walk_free(c->walk);
     bt_graph_free(c->graph);
-    bt_packed_free(c->packed);
+    bt_weights_free(c->weights);
     for (size_t i = 0; i < PAGES; i++) free(c->page[i]);
     for (size_t i = 0; c->stats.site && i < c->stats.sites; i++) {
         free(c->stats.site[i].hist);
@@ -187,7 +188,7 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     const char *name = step->out == BT_GRAPH_NO_TENSOR ? "" : c->graph->tensor[step->out].name;
     if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
     if (step->kind == BT_OP_ADD && step->layer + 1 == hp->layers && !strcmp(c->graph->tensor[step->in[1]].name, "d")) {
-        c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim, bt_packed_vector_of(c->packed, 0, BT_WEIGHT_OUT_NORM), hp->rms_eps, rows, hp->dim);
+        c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim, bt_weights_vector_of(c->weights, 0, BT_WEIGHT_OUT_NORM), hp->rms_eps, rows, hp->dim);
         watch_rows(c, bt_pkg_site_index(hp->layers, 0, BT_SITE_HEAD), c->head, rows);
     }
     if (c->rows || !out) return;
@@ -204,9 +205,9 @@ static bt_err run_window(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fa
     void *arena = NULL;
     bt_err e = bt_bind_program(&p, c->graph, 1, n, 0, 0, fault);
     if (e == BT_OK && !(arena = aligned_alloc(ALIGN, p->arena.fixed))) e = bt_fail(fault, BT_ENOMEM, "the calibration's arena");
-    const bt_host_seq seq = {&c->kv, 0, n};
-    const bt_host_io io = {.ids = ids, .seq = &seq, .on_step = watch, .on_step_ud = c};
-    if (e == BT_OK) e = bt_host_run(c->host, p, arena, &io, fault);
+    const bt_companion_seq seq = {&c->kv, 0, n};
+    const bt_walk_io io = {.ids = ids, .seq = &seq, .sequences = 1, .bucket = 1, .on_step = watch, .on_step_ud = c};
+    if (e == BT_OK) e = bt_walk_run(c->walk, p, arena, &io, fault);
     free(arena);
     bt_bind_free(p);
     return e;

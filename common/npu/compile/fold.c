@@ -184,4 +184,4 @@ void bt_fold_row(const bt_fold *f, float *y, size_t n)
 static bt_err source_begin(void *ud, uint32_t layer, bt_weight w, bt_fault *fault) { return bt_fold_begin(ud, layer, w, fault); }
 static void source_row(void *ud, float *y, size_t n) { bt_fold_row(ud, y, n); }
 
-bt_packed_source bt_fold_source(bt_fold *f) { return (bt_packed_source){source_begin, source_row, f}; }
+bt_weights_source bt_fold_source(bt_fold *f) { return (bt_weights_source){source_begin, source_row, f}; }

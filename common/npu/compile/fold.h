@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "base/pool.h"
 #include "model/model.h"
-#include "model/packed.h"
+#include "model/weights.h"
 #include "npu/compile/hadamard.h"
 
 /* The weights of a model as the package wants them: the same function of the tokens, with inputs that are kinder to integers.
@@ -33,6 +33,6 @@ bt_err bt_fold_begin(bt_fold *f, uint32_t layer, bt_weight w, bt_fault *fault);
 void   bt_fold_row(const bt_fold *f, float *y, size_t n);
 size_t bt_fold_rows(const bt_fold *f);      /* of what was chosen */
 size_t bt_fold_width(const bt_fold *f);
-/* The same as a source for bt_packed_new. */
-bt_packed_source bt_fold_source(bt_fold *f);
+/* The same as a source for bt_weights_open. */
+bt_weights_source bt_fold_source(bt_fold *f);
 #endif

@@ -3,7 +3,7 @@
  * has been written over it since; it may only touch the arena inside a place of the plan that is alive, and its operands overlap only where
  * it works in place. So the executor meets no operand, index, width or list of shadow entries that this file has not seen before. */
 #include "npu/pkg/pkg_private.h"
-#include "model/packed.h"
+#include "model/weight.h"
 #include "npu/pkg/recipe.h"
 
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * needs, floats finite, integers within the ranges in which the kernels are exact. */
 #include "npu/pkg/pkg_private.h"
 #include "kernels/kernels.h"
-#include "model/packed.h"
+#include "model/weight.h"
 #include "model/quant.h"
 #include "npu/pkg/recipe.h"
 

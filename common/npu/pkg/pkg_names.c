@@ -1,5 +1,5 @@
 /* The order of a package's tables, the names of what is in it, and the proof that its structures have the sizes that the file says. */
-#include "model/packed.h"
+#include "model/weight.h"
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/recipe.h"
 

@@ -6,7 +6,7 @@
 #include "decode-node/store.h"
 #include "decode-node/worker.h"
 #include "kv/kv_pack.h"
-#include "prefill-node/engine.h"
+#include "engine/prefill.h"
 #include "sample/sample.h"
 #include "tests/helpers/decode_kit.h"
 #include "tests/helpers/engine_kit.h"
@@ -40,8 +40,8 @@ typedef struct room {
     char dir[256];
     uint8_t *file;
     bt_model *model;
-    pf_engine *prefill;
-    dc_engine *alone;
+    bt_prefill *prefill;
+    bt_decode *alone;
     bt_sample *sampler;
     float *logits;
     dc_worker *worker;
@@ -58,13 +58,13 @@ static uint32_t draw(room *r, uint32_t n) { return (uint32_t)(bt_rng_u64(r->seed
 static void open_worker(room *r, uint32_t elem_bytes)
 {
     bt_fault fault = { "" };
-    dc_engine *e = NULL;
+    bt_decode *e = NULL;
     dc_worker_config c = { .slots = SLOTS, .page_tokens = PAGE_TOKENS, .chunk_tokens = 24, .replay_rows = 5, .ahead_tokens = 3 };
-    const dc_local_config lc = { .engine = "npu", .ctx_tokens = CTX };
-    if (pf_engine_new(&r->prefill, r->model, &(pf_engine_config){ .engine = "npu", .threads = 1, .kv_elem_bytes = elem_bytes }, &fault) < 0 ||
-        dc_engine_new(&r->alone, r->model, &(dc_engine_config){ .rows_max = 1, .kv_elem_bytes = elem_bytes }, &fault) < 0 ||
-        dc_engine_new(&e, r->model, &(dc_engine_config){ .rows_max = 8, .kv_elem_bytes = elem_bytes }, &fault) < 0 ||
-        dc_local_new(&c.local, r->model, &lc, &fault) < 0)
+    const bt_prefill_config lc = { .engine = "npu", .ctx_tokens = CTX, .threads = 1, .kv_elem_bytes = elem_bytes };
+    if (bt_prefill_new(&r->prefill, r->model, &(bt_prefill_config){ .engine = "npu", .threads = 1, .kv_elem_bytes = elem_bytes }, &fault) < 0 ||
+        bt_decode_new(&r->alone, r->model, &(bt_decode_config){ .rows_max = 1, .kv_elem_bytes = elem_bytes }, &fault) < 0 ||
+        bt_decode_new(&e, r->model, &(bt_decode_config){ .rows_max = 8, .kv_elem_bytes = elem_bytes }, &fault) < 0 ||
+        bt_prefill_new(&c.local, r->model, &lc, &fault) < 0)
         fail_msg("%s", fault.text);
     c.engine = e;
     assert_int_equal(dc_worker_new(&r->worker, &c, &fault), BT_OK);
@@ -123,8 +123,8 @@ static void close_room(room *r)
     dc_worker_free(r->worker);
     dc_brain_free(r->brain);
     dc_store_free(r->store);
-    dc_engine_free(r->alone);
-    pf_engine_free(r->prefill);
+    bt_decode_free(r->alone);
+    bt_prefill_free(r->prefill);
     bt_sample_free(r->sampler);
     free(r->logits);
     for (int i = 0; i < REQUESTS; i++) engine_kit_pages_free(&r->all[i].kv);
@@ -150,13 +150,13 @@ static void make_request(room *r, request *q, uint32_t elem_bytes)
     for (uint32_t i = 0; i < q->prompt_tokens; i++)
         q->prompt[i] = (int32_t)(3 + (i < own ? bt_rng_u64(beginning, i) : bt_rng_u64(r->seed, r->draws++)) % 380);
     q->kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, elem_bytes);
-    assert_int_equal(pf_engine_prefill(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits, BT_PREFILL_LAST, NULL), BT_OK);
+    assert_int_equal(bt_prefill_run(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits, BT_PREFILL_LAST, NULL), BT_OK);
     for (uint32_t n = 0; n < q->max_tokens; n++) {
         const bt_sample_history h = { .prompt = q->prompt, .prompt_len = q->prompt_tokens, .generated = q->ids, .generated_len = n };
         bt_sample_logprob unused;
         assert_int_equal(bt_sample_token(&q->ids[n], &unused, r->sampler, &q->sampling, r->logits, &h, NULL), BT_OK);
-        const dc_engine_seq s = { .kv = &q->kv, .pos = q->prompt_tokens + n, .tokens = &q->ids[n], .count = 1, .out = 1 };
-        if (n + 1 < q->max_tokens) assert_int_equal(dc_engine_step(r->alone, &s, 1, NULL, r->logits, NULL), BT_OK);
+        const bt_decode_seq s = { .kv = &q->kv, .pos = q->prompt_tokens + n, .tokens = &q->ids[n], .count = 1, .out = 1 };
+        if (n + 1 < q->max_tokens) assert_int_equal(bt_decode_step(r->alone, &s, 1, NULL, r->logits, NULL), BT_OK);
     }
 }
 

@@ -26,22 +26,22 @@ typedef struct room {
     dc_worker *worker;
     bt_kv_pages *pages;
     bt_kv_seq seq[SLOTS + 1];               /* the last one is for the engine on its own */
-    dc_engine *engine;
+    bt_decode *engine;
     float *logits;
 } room;
 
-static dc_engine *new_engine(const bt_model *m, size_t rows_max)
+static bt_decode *new_engine(const bt_model *m, size_t rows_max)
 {
-    dc_engine *e = NULL;
+    bt_decode *e = NULL;
     bt_fault fault;
-    if (dc_engine_new(&e, m, &(dc_engine_config){ .rows_max = rows_max }, &fault) < 0) fail_msg("%s", fault.text);
+    if (bt_decode_new(&e, m, &(bt_decode_config){ .rows_max = rows_max }, &fault) < 0) fail_msg("%s", fault.text);
     return e;
 }
 
-static bt_err run_row(dc_engine *e, const bt_kv_view *kv, int32_t token, size_t pos, float *logits)
+static bt_err run_row(bt_decode *e, const bt_kv_view *kv, int32_t token, size_t pos, float *logits)
 {
-    const dc_engine_seq seq = { .kv = kv, .pos = pos, .tokens = &token, .count = 1, .out = 1 };
-    return dc_engine_step(e, &seq, 1, NULL, logits, NULL);
+    const bt_decode_seq seq = { .kv = kv, .pos = pos, .tokens = &token, .count = 1, .out = 1 };
+    return bt_decode_step(e, &seq, 1, NULL, logits, NULL);
 }
 
 static dc_worker *new_worker(const bt_model *m)
@@ -87,7 +87,7 @@ static void close_room(room *r)
     dc_worker_free(r->worker);
     for (uint32_t s = 0; s <= SLOTS; s++) bt_kv_pages_release(r->pages, &r->seq[s]);
     bt_kv_pages_free(r->pages);
-    dc_engine_free(r->engine);
+    bt_decode_free(r->engine);
     free(r->logits);
     bt_model_close(r->model);
     free(r->file);

@@ -5,7 +5,7 @@
 #include "decode-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pack.h"
-#include "prefill-node/engine.h"
+#include "engine/prefill.h"
 #include "sample/sample.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/tiny_gguf.h"
@@ -53,8 +53,8 @@ typedef struct room {
     uint8_t *file;
     bt_model *model;
     bt_pool *pool;
-    pf_engine *prefill;
-    dc_engine *alone;
+    bt_prefill *prefill;
+    bt_decode *alone;
     bt_sample *sampler;
     float *logits;
     dc_worker *worker;
@@ -65,11 +65,11 @@ typedef struct room {
 
 static uint32_t draw(room *r, uint32_t n) { return (uint32_t)(bt_rng_u64(r->seed, r->draws++) % n); }
 
-static dc_engine *new_engine(const room *r, size_t rows_max, bt_pool *pool)
+static bt_decode *new_engine(const room *r, size_t rows_max, bt_pool *pool)
 {
-    dc_engine *e = NULL;
+    bt_decode *e = NULL;
     bt_fault fault;
-    if (dc_engine_new(&e, r->model, &(dc_engine_config){ .rows_max = rows_max, .pool = pool, .kv_elem_bytes = r->elem_bytes }, &fault) < 0) fail_msg("%s", fault.text);
+    if (bt_decode_new(&e, r->model, &(bt_decode_config){ .rows_max = rows_max, .pool = pool, .kv_elem_bytes = r->elem_bytes }, &fault) < 0) fail_msg("%s", fault.text);
     return e;
 }
 
@@ -91,22 +91,22 @@ static void open_room(room *r, const char *engine, uint32_t elem_bytes, uint32_t
     assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
     assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
     assert_int_equal(bt_pool_new(&r->pool, 2, NULL), BT_OK);
-    if (pf_engine_new(&r->prefill, r->model, &(pf_engine_config){ .engine = engine, .threads = 1, .kv_elem_bytes = elem_bytes }, &fault) < 0) fail_msg("%s", fault.text);
+    if (bt_prefill_new(&r->prefill, r->model, &(bt_prefill_config){ .engine = engine, .threads = 1, .kv_elem_bytes = elem_bytes }, &fault) < 0) fail_msg("%s", fault.text);
     r->alone = new_engine(r, 1, NULL);        /* the pool is the worker's */
     assert_int_equal(bt_sample_new(&r->sampler, r->model->hp.vocab, NULL), BT_OK);
     r->logits = engine_kit_floats(r->model->hp.vocab);
     dc_worker_config c = { .engine = new_engine(r, ROWS, r->pool), .pool = r->pool, .slots = SLOTS, .page_tokens = PAGE_TOKENS, .chunk_tokens = 24,
                            .replay_rows = 5, .ahead_tokens = 3, .draft_max = draft_max };
-    const dc_local_config lc = { .engine = engine, .ctx_tokens = CTX, .pool = r->pool };
-    if (dc_local_new(&c.local, r->model, &lc, &fault) < 0 || dc_worker_new(&r->worker, &c, &fault) < 0) fail_msg("%s", fault.text);
+    const bt_prefill_config lc = { .engine = engine, .ctx_tokens = CTX, .pool = r->pool, .kv_elem_bytes = elem_bytes };
+    if (bt_prefill_new(&c.local, r->model, &lc, &fault) < 0 || dc_worker_new(&r->worker, &c, &fault) < 0) fail_msg("%s", fault.text);
 }
 
 static void close_room(room *r)
 {
     char command[300];
     dc_worker_free(r->worker);
-    dc_engine_free(r->alone);
-    pf_engine_free(r->prefill);
+    bt_decode_free(r->alone);
+    bt_prefill_free(r->prefill);
     bt_pool_free(r->pool);
     bt_sample_free(r->sampler);
     free(r->logits);
@@ -131,10 +131,10 @@ static void run_alone(room *r, request *q)
 {
     q->kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, r->elem_bytes);
     q->sampling.bias = q->bias;
-    assert_int_equal(pf_engine_prefill(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits, BT_PREFILL_LAST, NULL), BT_OK);
+    assert_int_equal(bt_prefill_run(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits, BT_PREFILL_LAST, NULL), BT_OK);
     for (one_token(r, q); !q->reason; one_token(r, q)) {
-        const dc_engine_seq s = { .kv = &q->kv, .pos = q->prompt_tokens + q->len - 1, .tokens = &q->ids[q->len - 1], .count = 1, .out = 1 };
-        assert_int_equal(dc_engine_step(r->alone, &s, 1, NULL, r->logits, NULL), BT_OK);
+        const bt_decode_seq s = { .kv = &q->kv, .pos = q->prompt_tokens + q->len - 1, .tokens = &q->ids[q->len - 1], .count = 1, .out = 1 };
+        assert_int_equal(bt_decode_step(r->alone, &s, 1, NULL, r->logits, NULL), BT_OK);
     }
 }
 

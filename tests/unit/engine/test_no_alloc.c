@@ -1,7 +1,7 @@
 /* Nothing is allocated or freed in a step of the engine, or in the worker from a START to its end, by any thread: every call of the allocator in the process is counted. Under a sanitizer,
  * which owns malloc, by its hooks; else by functions of our own in front of glibc's. */
-#include "decode-node/engine/engine.h"
-#include "decode-node/engine/host/weights.h"
+#include "engine/decode.h"
+#include "model/weights.h"
 #include "decode-node/worker.h"
 #include "tests/helpers/engine_kit.h"
 
@@ -98,13 +98,13 @@ static void a_step_allocates_nothing(void **state)
     bt_pool *pool;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
     float *logits = engine_kit_floats((size_t)SEQS * ROWS * kit.model->hp.vocab);
-    for (int w = 0; dc_engine_forms[w]; w++)
+    for (int w = 0; bt_weights_forms[w]; w++)
         for (uint32_t kv = 1; kv <= 2; kv++) {
-            dc_engine *e;
-            const dc_engine_config c = {.weights = dc_engine_forms[w], .kv_elem_bytes = kv, .pool = pool, .rows_max = SEQS * ROWS};
-            assert_int_equal(dc_engine_new(&e, kit.model, &c, NULL), BT_OK);
+            bt_decode *e;
+            const bt_decode_config c = {.weights = bt_weights_forms[w], .kv_elem_bytes = kv, .pool = pool, .rows_max = SEQS * ROWS};
+            assert_int_equal(bt_decode_new(&e, kit.model, &c, NULL), BT_OK);
             bt_kv_view view[SEQS];
-            dc_engine_seq seq[SEQS];
+            bt_decode_seq seq[SEQS];
             int32_t ids[ROWS];
             engine_kit_ids(ids, ROWS, kit.model, 1);
             for (size_t i = 0; i < SEQS; i++) view[i] = engine_kit_pages(kit.model, ROWS * STEPS, 16, kv);
@@ -112,12 +112,12 @@ static void a_step_allocates_nothing(void **state)
             for (size_t s = 0; s < STEPS; s++) {
                 const size_t n = s % SEQS + 1;
                 for (size_t i = 0; i < n; i++)
-                    seq[i] = (dc_engine_seq){&view[i], i ? s : s * ROWS, ids, i ? 1 : ROWS, (uint32_t)(s % 2)};
-                if (dc_engine_step(e, seq, n, NULL, logits, NULL) != BT_OK) abort();
+                    seq[i] = (bt_decode_seq){&view[i], i ? s : s * ROWS, ids, i ? 1 : ROWS, (uint32_t)(s % 2)};
+                if (bt_decode_step(e, seq, n, NULL, logits, NULL) != BT_OK) abort();
             }
             assert_int_equal(atomic_load(&calls), before);
             for (size_t i = 0; i < SEQS; i++) engine_kit_pages_free(&view[i]);
-            dc_engine_free(e);
+            bt_decode_free(e);
         }
     free(logits);
     bt_pool_free(pool);
@@ -144,10 +144,10 @@ static void a_worker_with_all_its_trades_allocates_nothing(void **state)
     dc_worker *w;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
     dc_worker_config c = {.pool = pool, .slots = SLOTS, .page_tokens = PAGE, .chunk_tokens = 16, .draft_max = 3};
-    const dc_engine_config ec = {.pool = pool, .rows_max = 8};
-    const dc_local_config lc = {.engine = "host", .ctx_tokens = 256, .pool = pool};
-    assert_int_equal(dc_engine_new(&c.engine, kit.model, &ec, NULL), BT_OK);
-    assert_int_equal(dc_local_new(&c.local, kit.model, &lc, NULL), BT_OK);
+    const bt_decode_config ec = {.pool = pool, .rows_max = 8};
+    const bt_prefill_config lc = {.engine = "host", .ctx_tokens = 256, .pool = pool};
+    assert_int_equal(bt_decode_new(&c.engine, kit.model, &ec, NULL), BT_OK);
+    assert_int_equal(bt_prefill_new(&c.local, kit.model, &lc, NULL), BT_OK);
     assert_int_equal(dc_worker_new(&w, &c, NULL), BT_OK);
     bt_kv_view view[SLOTS];
     int32_t prompt[PROMPT], ids[4];

@@ -17,7 +17,6 @@ static const char *const archs[] = {"llama", "qwen2", "qwen3"};
 
 typedef struct world {
     engine_kit kit;
-    bt_packed *packed;
     int32_t ids[N];
     size_t vocab;
 } world;
@@ -25,8 +24,6 @@ typedef struct world {
 static world begin(const char *arch)
 {
     world w = {.kit = engine_kit_model(arch)};
-    const bt_packed_options o = {.ctx_tokens = CTX};
-    assert_int_equal(bt_packed_new(&w.packed, w.kit.model, &o, NULL, NULL), BT_OK);
     engine_kit_ids(w.ids, N, w.kit.model, 11);
     w.vocab = w.kit.model->hp.vocab;
     return w;
@@ -34,15 +31,15 @@ static world begin(const char *arch)
 
 static void end(world *w)
 {
-    bt_packed_free(w->packed);
     engine_kit_done(&w->kit);
 }
 
-static bt_prefill *engine(world *w, const char *policy, const char *isa, bt_pool *pool)
+static bt_prefill *engine(const world *w, const char *policy, const char *isa, bt_pool *pool, uint32_t elem_bytes)
 {
-    const bt_prefill_options o = {CTX, policy};
+    const bt_prefill_config c = {.engine = "host", .want.shape_policy = policy, .isa = isa, .pool = pool, .threads = 1, .ctx_tokens = CTX,
+                                 .kv_elem_bytes = elem_bytes};
     bt_prefill *p = NULL;
-    assert_int_equal(bt_prefill_new(&p, w->packed, bt_kernels_select(isa), pool, &o, NULL), BT_OK);
+    assert_int_equal(bt_prefill_new(&p, w->kit.model, &c, NULL), BT_OK);
     return p;
 }
 
@@ -62,10 +59,10 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
             const int is_ref = k == bt_kernels_table_len - 1;
             const size_t from = is_ref ? a : 0, to = is_ref ? a + 1 : sizeof policies / sizeof *policies;
             for (size_t i = from; i < to; i++) {
-                bt_prefill *p = engine(&w, policies[i], bt_kernels_table[k].isa, pool[(i + a) % 2]);
                 for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
+                    bt_prefill *p = engine(&w, policies[i], bt_kernels_table[k].isa, pool[(i + a) % 2], elem + 1);
                     bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, elem + 1);
-                    const uint64_t compiled = bt_prefill_stats_of(p).compilations;
+                    const uint64_t compiled = bt_prefill_work(p).compilations;
                     assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL),
                                      BT_OK);
                     if (!hash[elem]) {
@@ -75,10 +72,10 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
                     assert_true(engine_kit_hash(&kv, N) == hash[elem]);
                     assert_true(engine_kit_untouched(&kv, N, N + 40));
                     assert_memory_equal(first[elem], logits, w.vocab * sizeof **first);
-                    assert_int_equal(bt_prefill_stats_of(p).compilations, compiled);
+                    assert_int_equal(bt_prefill_work(p).compilations, compiled);
                     engine_kit_pages_free(&kv);
+                    bt_prefill_free(p);
                 }
-                bt_prefill_free(p);
             }
         }
         free(first[0]);
@@ -94,7 +91,6 @@ static void agrees_with_the_reference_at_every_position(void **state)
     (void)state;
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
-        bt_prefill *p = engine(&w, NULL, NULL, NULL);
         bt_ref *ref;
         bt_ref_kv *ref_kv;
         float *mine = engine_kit_floats(N * w.vocab), *oracle = engine_kit_floats(N * w.vocab);
@@ -103,6 +99,7 @@ static void agrees_with_the_reference_at_every_position(void **state)
         assert_int_equal(bt_ref_kv_new(&ref_kv, ref, N, NULL), BT_OK);
         assert_int_equal(bt_ref_forward(ref, ref_kv, w.ids, N, 0, oracle, true, NULL, NULL), BT_OK);
         for (uint32_t elem = 0; elem < 2; elem++) {
+            bt_prefill *p = engine(&w, NULL, NULL, NULL, elem + 1);
             bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, elem + 1);
             assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, mine, BT_PREFILL_ALL, NULL), BT_OK);
             for (size_t i = 0; i < N * w.vocab; i++) {
@@ -110,6 +107,7 @@ static void agrees_with_the_reference_at_every_position(void **state)
                 worst[elem] = fmaxf(worst[elem], fabsf(mine[i] - oracle[i]));
             }
             engine_kit_pages_free(&kv);
+            bt_prefill_free(p);
         }
         print_message("%s: logits up to %.3f, off by at most %.5f, with KV of int8 %.5f\n", archs[a], (double)top, (double)worst[1],
                       (double)worst[0]);
@@ -119,7 +117,6 @@ static void agrees_with_the_reference_at_every_position(void **state)
         bt_ref_free(ref);
         free(mine);
         free(oracle);
-        bt_prefill_free(p);
         end(&w);
     }
 }
@@ -128,9 +125,11 @@ static void all_logits_end_with_the_last_and_prefixes_can_be_continued(void **st
 {
     (void)state;
     world w = begin("qwen2");
-    bt_prefill *p = engine(&w, NULL, NULL, NULL);
-    npu_kit_check_cuts(p, w.kit.model, w.ids, N);
-    bt_prefill_free(p);
+    for (uint32_t elem_bytes = 1; elem_bytes <= 2; elem_bytes++) {
+        bt_prefill *p = engine(&w, NULL, NULL, NULL, elem_bytes);
+        npu_kit_check_cuts(p, w.kit.model, w.ids, N);
+        bt_prefill_free(p);
+    }
     end(&w);
 }
 
@@ -159,7 +158,7 @@ static void hooks_cover_every_layer_of_every_chunk_once(void **state)
 {
     (void)state;
     world w = begin("llama");
-    bt_prefill *p = engine(&w, NULL, NULL, NULL);
+    bt_prefill *p = engine(&w, NULL, NULL, NULL, 2);
     float *logits = engine_kit_floats(w.vocab);
     bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, 2);
     watcher s = {.layers = 3};
@@ -167,11 +166,7 @@ static void hooks_cover_every_layer_of_every_chunk_once(void **state)
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, &hooks, logits, BT_PREFILL_LAST, NULL), BT_OK);
     assert_int_equal(s.calls, 2 * 3);
     assert_int_equal(s.end, N);
-    const bt_prefill_stats stats = bt_prefill_stats_of(p);
-    assert_int_equal(stats.runs, 1);
-    assert_int_equal(stats.chunks, 2);
-    assert_int_equal(stats.tokens, N);
-    assert_int_equal(stats.rows, 256 + 128);
+    assert_int_equal(bt_prefill_work(p).rows, 256 + 128);
     for (size_t at = 1; at <= 6; at++) {
         watcher c = {.layers = 3, .cancel_at = at};
         hooks.ud = &c;
@@ -191,20 +186,22 @@ static void refuses_what_does_not_fit_and_says_both_numbers(void **state)
     (void)state;
     bt_fault f;
     world w = begin("llama");
-    const bt_prefill_options o = {100, NULL}, beyond = {CTX + 1, NULL}, odd = {100, "chunk:0"};
+    bt_prefill_config c = {.engine = "host", .ctx_tokens = 100, .threads = 1};
     bt_prefill *p = NULL, *none = NULL;
-    const bt_kernels *k = bt_kernels_select(NULL);
-    assert_int_equal(bt_prefill_new(&none, w.packed, k, NULL, &beyond, NULL), BT_EARG);
-    assert_int_equal(bt_prefill_new(&none, w.packed, k, NULL, &odd, NULL), BT_EARG);
+    c.want.shape_policy = "chunk:0";
+    assert_int_equal(bt_prefill_new(&none, w.kit.model, &c, NULL), BT_EARG);
+    c.want.shape_policy = NULL;
+    c.ctx_tokens = CTX + 1;
+    assert_int_equal(bt_prefill_new(&none, w.kit.model, &c, NULL), BT_ELIMIT);
     assert_null(none);
-    assert_int_equal(bt_prefill_new(&p, w.packed, k, NULL, &o, NULL), BT_OK);
+    c.ctx_tokens = 100;
+    assert_int_equal(bt_prefill_new(&p, w.kit.model, &c, NULL), BT_OK);
     float *logits = engine_kit_floats(w.vocab);
     bt_kv_view kv = engine_kit_pages(w.kit.model, 112, PAGE, 2);
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, 101, 0, NULL, logits, BT_PREFILL_LAST, &f), BT_ELIMIT);
     assert_true(strstr(f.text, "101") && strstr(f.text, "100"));
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, 1, 100, NULL, logits, BT_PREFILL_LAST, NULL), BT_ELIMIT);
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, SIZE_MAX, 2, NULL, logits, BT_PREFILL_LAST, NULL),
-                     BT_ELIMIT);
+    assert_int_equal(bt_prefill_run(p, &kv, w.ids, SIZE_MAX, 2, NULL, logits, BT_PREFILL_LAST, NULL), BT_EARG);
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, 0, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_EARG);
     w.ids[99] = 384;
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, 100, 0, NULL, logits, BT_PREFILL_LAST, &f), BT_EARG);

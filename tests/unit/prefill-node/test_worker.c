@@ -28,11 +28,11 @@ typedef struct room {
     int32_t ids[IDS];
 } room;
 
-static pf_engine *new_engine(const bt_model *m, const char *policy)
+static bt_prefill *new_engine(const bt_model *m, const char *policy)
 {
-    pf_engine *e = NULL;
+    bt_prefill *e = NULL;
     bt_fault fault;
-    if (pf_engine_new(&e, m, &(pf_engine_config){ .engine = "host", .threads = 2, .want.shape_policy = policy }, &fault) < 0) fail_msg("%s", fault.text);
+    if (bt_prefill_new(&e, m, &(bt_prefill_config){ .engine = "host", .threads = 2, .want.shape_policy = policy }, &fault) < 0) fail_msg("%s", fault.text);
     return e;
 }
 
@@ -113,12 +113,12 @@ static void announces_every_row_once_before_the_end(void **state)
     assert_int_equal(end.slot, 2);
 
     /* The same as the engine gives without a worker. */
-    pf_engine *e = new_engine(r.model, NULL);
+    bt_prefill *e = new_engine(r.model, NULL);
     float *logits = calloc(r.model->hp.vocab, sizeof *logits);
     bt_kv_view view;
     uint8_t digest[16];
     bt_kv_pages_view(&view, r.pages, &r.seq[3]);
-    assert_int_equal(pf_engine_prefill(e, &view, r.ids, IDS, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
+    assert_int_equal(bt_prefill_run(e, &view, r.ids, IDS, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
     assert_int_equal(bt_kv_pack_digest(digest, &view, IDS, NULL), BT_OK);
     assert_memory_equal(digest, end.kv_digest.bytes, sizeof digest);
     assert_int_equal(ev.top_len, BT_MSG_TOP_LOGITS);
@@ -130,7 +130,7 @@ static void announces_every_row_once_before_the_end(void **state)
         assert_true(higher <= i);
     }
     free(logits);
-    pf_engine_free(e);
+    bt_prefill_free(e);
     free(done);
     close_room(&r);
 }
@@ -256,18 +256,18 @@ static void an_engine_stops_within_one_layer(void **state)
     room r;
     (void)state;
     open_room(&r);
-    pf_engine *e = new_engine(r.model, "chunk:16");
+    bt_prefill *e = new_engine(r.model, "chunk:16");
     float *logits = calloc(r.model->hp.vocab, sizeof *logits);
     bt_kv_view view;
     bt_kv_pages_view(&view, r.pages, &r.seq[3]);
     for (uint32_t after = 0; after < 12; after++) {
         brake b = { .after = after };
         const bt_prefill_hooks hooks = { .on_kv = pull, .ud = &b, .cancel = &b.cancel };
-        assert_int_equal(pf_engine_prefill(e, &view, r.ids, IDS, 0, &hooks, logits, BT_PREFILL_LAST, NULL), BT_ECANCEL);
+        assert_int_equal(bt_prefill_run(e, &view, r.ids, IDS, 0, &hooks, logits, BT_PREFILL_LAST, NULL), BT_ECANCEL);
         assert_true(b.told_after <= 1);
     }
     free(logits);
-    pf_engine_free(e);
+    bt_prefill_free(e);
     close_room(&r);
 }
 

@@ -237,26 +237,17 @@ static void plant(const bt_model *m)
 
 static float *logits_of(const world *w, const bt_pkg *pkg)
 {
-    const bt_prefill_options po = {.ctx_tokens = CTX, .shape_policy = "chunk:32+tail"};
-    const bt_packed_options packing = {.ctx_tokens = CTX};
-    const bt_kernels *k = bt_kernels_select(NULL);
-    bt_packed *packed = NULL;
+    const bt_prefill_config c = {.engine = pkg ? "npu" : "host", .pkg = pkg, .ctx_tokens = CTX, .threads = 1, .want.shape_policy = "chunk:32+tail"};
     bt_prefill *p = NULL;
     int32_t ids[CALIB];
     engine_kit_ids(ids, CALIB, w->kit.model, 99);
     float *logits = malloc((size_t)CALIB * w->kit.model->hp.vocab * sizeof *logits);
     assert_non_null(logits);
-    if (pkg) {
-        assert_int_equal(bt_prefill_new_npu(&p, pkg, k, NULL, &po, NULL), BT_OK);
-    } else {
-        assert_int_equal(bt_packed_new(&packed, w->kit.model, &packing, NULL, NULL), BT_OK);
-        assert_int_equal(bt_prefill_new(&p, packed, k, NULL, &po, NULL), BT_OK);
-    }
+    assert_int_equal(bt_prefill_new(&p, w->kit.model, &c, NULL), BT_OK);
     bt_kv_view kv = engine_kit_pages(w->kit.model, CALIB, 16, 2);
     assert_int_equal(bt_prefill_run(p, &kv, ids, CALIB, 0, NULL, logits, BT_PREFILL_ALL, NULL), BT_OK);
     engine_kit_pages_free(&kv);
     bt_prefill_free(p);
-    bt_packed_free(packed);
     return logits;
 }
 

@@ -1,7 +1,7 @@
 /* AC-j2: rotations and smoothing are mathematical no-ops: a folded model has the output of the one it was made from. */
 #include "npu/compile/fold.h"
 #include "base/rng.h"
-#include "graph/host.h"
+#include "graph/walk.h"
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/recipe.h"
 #include "ref/ref.h"
@@ -30,38 +30,39 @@ static bt_companion_rotation companion_of(const bt_hadamard *h)
 
 static output run(const bt_model *m, bt_fold *f, bt_pool *pool)
 {
-    const bt_packed_source source = f ? bt_fold_source(f) : (bt_packed_source){0};
-    const bt_packed_options o = {.ctx_tokens = TOKENS, .source = f ? &source : NULL};
-    bt_host_rotations r = {{0}, {0}};
+    const bt_weights_source source = f ? bt_fold_source(f) : (bt_weights_source){0};
+    const bt_weights_options o = {.ctx_tokens = TOKENS, .source = f ? &source : NULL};
+    bt_walk_rotations r = {{0}, {0}};
     bt_graph_options go = {0};
     if (f) {
-        r = (bt_host_rotations){companion_of(bt_fold_r1(f)), companion_of(bt_fold_r2(f))};
+        r = (bt_walk_rotations){companion_of(bt_fold_r1(f)), companion_of(bt_fold_r2(f))};
         go = (bt_graph_options){r.r1.base > 0, r.r2.base > 0};
     }
-    bt_packed *packed;
+    bt_weights *packed;
     bt_graph *graph;
-    bt_host *host;
+    bt_walk *host;
     bt_program *p;
     output out = {malloc((size_t)TOKENS * m->hp.vocab * sizeof(float)), malloc(TOKENS * 32 * sizeof(uint16_t))};
     assert_true(out.logits && out.v);
-    assert_int_equal(bt_packed_new(&packed, m, &o, pool, NULL), BT_OK);
+    assert_int_equal(bt_weights_open(&packed, m, &o, pool, NULL), BT_OK);
     assert_int_equal(bt_graph_build(&graph, &m->hp, &go, NULL), BT_OK);
-    assert_int_equal(bt_host_new(&host, packed, &r, bt_kernels_select(NULL), pool, NULL), BT_OK);
+    const bt_walk_config wc = {.weights = packed, .rotations = &r, .kernels = bt_kernels_select(NULL), .pool = pool, .sequences_max = 1};
+    assert_int_equal(bt_walk_new(&host, &wc, NULL), BT_OK);
     assert_int_equal(bt_bind_program(&p, graph, 1, TOKENS, TOKENS, 0, NULL), BT_OK);
     void *arena = engine_kit_alloc(p->arena.fixed);
     bt_kv_view kv = engine_kit_pages(m, TOKENS, 8, 2);
     int32_t ids[TOKENS];
     engine_kit_ids(ids, TOKENS, m, 9);
-    const bt_host_seq seq = {&kv, 0, TOKENS};
-    const bt_host_io io = {.ids = ids, .seq = &seq, .logits = out.logits};
-    assert_int_equal(bt_host_run(host, p, arena, &io, NULL), BT_OK);
+    const bt_companion_seq seq = {&kv, 0, TOKENS};
+    const bt_walk_io io = {.ids = ids, .seq = &seq, .sequences = 1, .bucket = 1, .logits = out.logits};
+    assert_int_equal(bt_walk_run(host, p, arena, &io, NULL), BT_OK);
     for (size_t t = 0; t < TOKENS; t++) memcpy(out.v + t * 16, bt_kv_view_row(&kv, m->hp.layers - 1, 1, t, 1), 32);
     engine_kit_pages_free(&kv);
     free(arena);
     bt_bind_free(p);
-    bt_host_free(host);
+    bt_walk_free(host);
     bt_graph_free(graph);
-    bt_packed_free(packed);
+    bt_weights_free(packed);
     return out;
 }
 

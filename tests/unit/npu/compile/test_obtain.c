@@ -1,5 +1,5 @@
 /* From options to a package: compiled once, found again, refused where options do not fit it or each other. */
-#include "prefill-node/engine.h"
+#include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/tiny_gguf.h"
 
@@ -189,19 +189,19 @@ static void another_calibration_is_another_package(void **state)
 
 static void the_engine_tells_of_its_package(void **state)
 {
-    pf_engine *e = NULL;
+    bt_prefill *e = NULL;
     bt_fault f = { "" };
     (void)state;
-    if (pf_engine_new(&e, model, &(pf_engine_config){ .threads = 1, .ctx_tokens = 64 }, &f) < 0) fail_msg("%s", f.text);
-    const bt_node_about a = pf_engine_describe(e);
-    assert_string_equal(a.engine.name, pf_engine_names[0]);
-    assert_string_equal(a.engine.quant, "w8a8");
-    assert_string_equal(a.engine.shape_policy, BT_SHAPES_DEFAULT);
-    assert_string_equal(a.engine.profile, "host");
-    assert_int_equal(strncmp(a.form, "package=", 8), 0);
-    assert_int_equal(strlen(a.form), 8 + 32);
-    assert_int_equal(pf_engine_ctx_tokens(e), 64);
-    pf_engine_free(e);
+    if (bt_prefill_new(&e, model, &(bt_prefill_config){ .threads = 1, .ctx_tokens = 64 }, &f) < 0) fail_msg("%s", f.text);
+    const bt_report_engine a = bt_prefill_about(e);
+    assert_string_equal(a.name, bt_engine_names[0]);
+    assert_string_equal(a.quant, "w8a8");
+    assert_string_equal(a.shape_policy, BT_SHAPES_DEFAULT);
+    assert_string_equal(a.profile, "host");
+    assert_int_equal(strncmp(a.weights, "package=", 8), 0);
+    assert_int_equal(strlen(a.weights), 8 + 32);
+    assert_int_equal(bt_prefill_ctx_tokens(e), 64);
+    bt_prefill_free(e);
 }
 
 int main(void)

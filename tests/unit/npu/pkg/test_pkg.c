@@ -2,7 +2,7 @@
 #include "npu/pkg/pkg.h"
 #include "base/hash.h"
 #include "kernels/kernels.h"
-#include "model/packed.h"
+#include "model/weights.h"
 #include "npu/run/exec.h"
 #include "npu/pkg/recipe.h"
 #include "tests/helpers/tiny_pkg.h"

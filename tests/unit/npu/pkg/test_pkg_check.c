@@ -1,7 +1,7 @@
 /* The trust boundary: a valid package with one thing changed, hashes and digest made right again, is refused with words that name it. */
 #include "npu/pkg/pkg_private.h"
 #include "base/rng.h"
-#include "model/packed.h"
+#include "model/weights.h"
 #include "npu/pkg/recipe.h"
 #include "tests/helpers/tiny_pkg.h"
 

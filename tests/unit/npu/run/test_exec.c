@@ -2,6 +2,7 @@
  * sums written out. */
 #include "engine/prefill.h"
 #include "npu/pkg/recipe.h"
+#include "npu/run/exec.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
 
@@ -57,8 +58,8 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
                 const bool is_ref = k == bt_kernels_table_len - 1;
                 if (!bt_kernels_table[k].usable() || (is_ref && i != r % 3))
                     continue; /* the plain kernels are slow */
-                bt_prefill *p = npu_kit_engine(pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2]);
                 for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
+                    bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2], elem + 1);
                     bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, elem + 1);
                     assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL),
                                      BT_OK);
@@ -69,10 +70,10 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
                     assert_true(engine_kit_hash(&kv, N) == hash[elem]);
                     assert_true(engine_kit_untouched(&kv, N, N + 40));
                     assert_memory_equal(first[elem], logits, w.vocab * sizeof **first);
-                    assert_int_equal(bt_prefill_stats_of(p).compilations, 0);
+                    assert_int_equal(bt_prefill_work(p).compilations, 0);
                     engine_kit_pages_free(&kv);
+                    bt_prefill_free(p);
                 }
-                bt_prefill_free(p);
             }
             bt_pkg_close(pkg);
         }
@@ -104,13 +105,13 @@ static void a_thousand_tokens_have_the_same_bytes_however_they_are_cut(void **st
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!bt_kernels_select(cases[i].isa)) continue;
         bt_pkg *pkg = package(&w, "w8a8", cases[i].policy);
-        bt_prefill *p = npu_kit_engine(pkg, CTX, cases[i].isa, i % 2 ? pool : NULL);
+        bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, cases[i].isa, i % 2 ? pool : NULL, 2);
         bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
         assert_int_equal(bt_prefill_run(p, &kv, w.ids, LONG, 0, NULL, logits, BT_PREFILL_ALL, NULL), BT_OK);
         if (i == 0) {
             hash = engine_kit_hash(&kv, LONG);
             memcpy(first, logits, LONG * w.vocab * sizeof *first);
-            assert_int_equal(bt_prefill_stats_of(p).rows, CTX);
+            assert_int_equal(bt_prefill_work(p).rows, CTX);
         }
         assert_true(engine_kit_hash(&kv, LONG) == hash);
         assert_memory_equal(first, logits, LONG * w.vocab * sizeof *first);
@@ -244,20 +245,19 @@ static void work_is_counted_without_padding(void **state)
     for (int fall_back = 0; fall_back < 2; fall_back++) {
         const npu_kit_options o = {.policy = "chunk:64", .ctx_tokens = CTX, .fall_back = fall_back};
         bt_pkg *pkg = npu_kit_package(w.kit.model, &o);
-        bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL);
+        bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, NULL, NULL, 2);
         bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
         float *logits = engine_kit_floats(w.vocab);
         assert_int_equal(bt_prefill_run(p, &kv, w.ids, pos0, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
-        const bt_exec_stats a = bt_prefill_stats_of(p).npu;
+        const bt_report_work a = bt_prefill_work(p);
         assert_int_equal(bt_prefill_run(p, &kv, w.ids, n, pos0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
-        const bt_exec_stats b = bt_prefill_stats_of(p).npu;
+        const bt_report_work b = bt_prefill_work(p);
         const uint64_t up = fall_back ? n * hp->layers * hp->dim * hp->ffn : 0;
         assert_int_equal(b.npu_macs - a.npu_macs,
                          n * hp->layers * layer - up + (uint64_t)hp->dim * hp->vocab);
         assert_int_equal(b.companion_macs - a.companion_macs, up + hp->layers * 2 * pairs * q);
-        assert_int_equal(b.kv_bytes_written, (pos0 + n) * hp->layers * kv_width * 2 * 2);
         assert_true(b.shadow_entries > a.shadow_entries);
-        assert_int_equal(bt_prefill_stats_of(p).rows, 64 * 3);
+        assert_int_equal(bt_prefill_work(p).rows, 64 * 3);
         free(logits);
         engine_kit_pages_free(&kv);
         bt_prefill_free(p);
@@ -277,18 +277,13 @@ static void sixteen_bit_inputs_stay_near_the_float_engine_and_eight_bit_ones_not
     } cases[] = {{"w8a16", 0.08f}, {"w8a8", 0.25f}};
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
-        bt_packed *packed;
-        const bt_packed_options packing = {.ctx_tokens = CTX};
-        const bt_prefill_options o = {.ctx_tokens = CTX};
-        bt_prefill *host;
+        bt_prefill *host = npu_kit_engine(w.kit.model, NULL, CTX, NULL, NULL, 2);
         float *want = engine_kit_floats(N * w.vocab), *got = engine_kit_floats(N * w.vocab);
         bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, 2);
-        assert_int_equal(bt_packed_new(&packed, w.kit.model, &packing, NULL, NULL), BT_OK);
-        assert_int_equal(bt_prefill_new(&host, packed, bt_kernels_select(NULL), NULL, &o, NULL), BT_OK);
         assert_int_equal(bt_prefill_run(host, &kv, w.ids, N, 0, NULL, want, BT_PREFILL_ALL, NULL), BT_OK);
         for (size_t c = 0; c < 2; c++) {
             bt_pkg *pkg = package(&w, cases[c].recipe, NULL);
-            bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL);
+            bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, NULL, NULL, 2);
             double apart = 0, all = 0;
             assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, got, BT_PREFILL_ALL, NULL), BT_OK);
             for (size_t i = 0; i < N * w.vocab; i++) {
@@ -305,7 +300,6 @@ static void sixteen_bit_inputs_stay_near_the_float_engine_and_eight_bit_ones_not
         free(got);
         engine_kit_pages_free(&kv);
         bt_prefill_free(host);
-        bt_packed_free(packed);
         end(&w);
     }
 }
@@ -411,7 +405,7 @@ static void every_bit_is_that_of_sums_written_out_from_the_package(void **state)
         p.k->rmsnorm(x, h->dim, x, h->dim, norm_of(&p, UINT32_MAX, BT_WEIGHT_OUT_NORM), h->rms_eps, T,
                      h->dim);
         plain_linear(pkg, UINT32_MAX, BT_WEIGHT_OUTPUT, x, T, want);
-        bt_prefill *engine_of = npu_kit_engine(pkg, CTX, NULL, NULL);
+        bt_prefill *engine_of = npu_kit_engine(w.kit.model, pkg, CTX, NULL, NULL, 2);
         assert_int_equal(bt_prefill_run(engine_of, &mine, w.ids, T, 0, NULL, got, BT_PREFILL_ALL, NULL),
                          BT_OK);
         assert_memory_equal(want, got, T * w.vocab * sizeof *got);
@@ -434,7 +428,10 @@ static void single_tokens_and_continued_prompts_agree_with_the_whole(void **stat
     (void)state;
     world w = begin("qwen2");
     bt_pkg *pkg = package(&w, "w8a8", NULL);
-    bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL);
+    bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, NULL, NULL, 2);
+    npu_kit_check_cuts(p, w.kit.model, w.ids, N);
+    bt_prefill_free(p);
+    p = npu_kit_engine(w.kit.model, pkg, CTX, NULL, NULL, 1);
     npu_kit_check_cuts(p, w.kit.model, w.ids, N);
     bt_prefill_free(p);
     bt_pkg_close(pkg);
@@ -462,7 +459,9 @@ static void cancels_between_layers_and_refuses_what_does_not_fit(void **state)
     bt_fault f;
     world w = begin("llama");
     bt_pkg *pkg = package(&w, "w8a8", NULL);
-    bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL), *none = NULL;
+    bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, NULL, NULL, 2), *none = NULL;
+    const npu_kit_options short_one = {.ctx_tokens = 512};
+    bt_pkg *shorter = npu_kit_package(w.kit.model, &short_one);
     float *logits = engine_kit_floats(w.vocab);
     bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2), wide = kv, small = kv;
     for (size_t at = 1; at <= 7; at++) {
@@ -472,12 +471,13 @@ static void cancels_between_layers_and_refuses_what_does_not_fit(void **state)
                          at < 7 ? BT_ECANCEL : BT_OK);
         assert_int_equal(c.calls, at < 7 ? at : 6);
     }
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, CTX, 1, NULL, logits, BT_PREFILL_LAST, &f), BT_ELIMIT);
+    assert_int_equal(bt_prefill_run(p, &kv, w.ids, CTX, 1, NULL, logits, BT_PREFILL_LAST, &f), BT_EARG);
     assert_true(strstr(f.text, "1024") != NULL);
-    const bt_prefill_options beyond = {.ctx_tokens = CTX + 1}, zero = {.ctx_tokens = 0};
-    assert_int_equal(bt_prefill_new_npu(&none, pkg, bt_kernels_select(NULL), NULL, &beyond, &f), BT_EARG);
-    assert_int_equal(bt_prefill_new_npu(&none, pkg, bt_kernels_select(NULL), NULL, &zero, &f), BT_EARG);
+    const bt_prefill_config beyond = {.pkg = shorter, .ctx_tokens = CTX, .threads = 1};
+    assert_int_equal(bt_prefill_new(&none, w.kit.model, &beyond, &f), BT_EARG);
+    assert_true(strstr(f.text, "1024") && strstr(f.text, "512"));
     assert_null(none);
+    bt_pkg_close(shorter);
     engine_kit_pages_free(&kv);
     kv = engine_kit_pages(w.kit.model, 64, PAGE, 2);
     wide = small = kv;

@@ -5,6 +5,7 @@
 #include "npu/compile/compile.h"
 #include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/npu_kit.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -69,25 +70,14 @@ static result run(const world *w, bt_prefill *p)
 static result run_package(const world *w, const char *recipe, const char *policy, const char *isa)
 {
     bt_pkg *pkg = package(w, recipe, policy);
-    const bt_prefill_options o = {.ctx_tokens = CTX};
-    bt_prefill *p = NULL;
-    assert_int_equal(bt_prefill_new_npu(&p, pkg, bt_kernels_select(isa), NULL, &o, NULL), BT_OK);
-    const result r = run(w, p);
+    const result r = run(w, npu_kit_engine(w->kit.model, pkg, CTX, isa, NULL, 2));
     bt_pkg_close(pkg);
     return r;
 }
 
 static result run_float(const world *w)
 {
-    bt_packed *packed;
-    bt_prefill *p = NULL;
-    const bt_packed_options packing = {.ctx_tokens = CTX};
-    const bt_prefill_options o = {.ctx_tokens = CTX};
-    assert_int_equal(bt_packed_new(&packed, w->kit.model, &packing, NULL, NULL), BT_OK);
-    assert_int_equal(bt_prefill_new(&p, packed, bt_kernels_select(NULL), NULL, &o, NULL), BT_OK);
-    const result r = run(w, p);
-    bt_packed_free(packed);
-    return r;
+    return run(w, npu_kit_engine(w->kit.model, NULL, CTX, NULL, NULL, 2));
 }
 
 static void result_done(result *r)

@@ -1,8 +1,9 @@
 /* --npu-ops all from the compiler to the executor: whole layers in integers, one result for every chunking, padding, thread count and instruction set,
  * close to the float engine. */
-#include "graph/host.h"
+#include "graph/walk.h"
 #include "npu/compile/compile.h"
 #include "engine/prefill.h"
+#include "npu/run/exec.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
 
@@ -68,8 +69,8 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
             for (size_t k = 0; k < bt_kernels_table_len; k++) {
                 const bool is_ref = k == bt_kernels_table_len - 1;
                 if (!bt_kernels_table[k].usable() || (is_ref && i != r)) continue; /* the plain kernels are slow */
-                bt_prefill *p = npu_kit_engine(pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2]);
                 for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
+                    bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2], elem + 1);
                     bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, elem + 1);
                     assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
                     if (!hash[elem]) {
@@ -80,8 +81,8 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
                     assert_true(engine_kit_untouched(&kv, N, N + 40));
                     assert_memory_equal(first[elem], logits, w.vocab * sizeof **first);
                     engine_kit_pages_free(&kv);
+                    bt_prefill_free(p);
                 }
-                bt_prefill_free(p);
             }
             bt_pkg_close(pkg);
         }
@@ -120,18 +121,12 @@ static void a_layer_has_no_float_step_but_the_store_of_its_kv(void **state)
 /* Logits of all rows by the float engine. */
 static float *float_logits(const world *w)
 {
-    bt_packed *packed;
-    bt_prefill *p;
-    const bt_packed_options po = {.ctx_tokens = CTX};
-    const bt_prefill_options o = {.ctx_tokens = CTX};
-    assert_int_equal(bt_packed_new(&packed, w->kit.model, &po, NULL, NULL), BT_OK);
-    assert_int_equal(bt_prefill_new(&p, packed, bt_kernels_select(NULL), NULL, &o, NULL), BT_OK);
+    bt_prefill *p = npu_kit_engine(w->kit.model, NULL, CTX, NULL, NULL, 2);
     bt_kv_view kv = engine_kit_pages(w->kit.model, N, PAGE, 2);
     float *logits = engine_kit_floats(N * w->vocab);
     assert_int_equal(bt_prefill_run(p, &kv, w->ids, N, 0, NULL, logits, BT_PREFILL_ALL, NULL), BT_OK);
     engine_kit_pages_free(&kv);
     bt_prefill_free(p);
-    bt_packed_free(packed);
     return logits;
 }
 
@@ -140,7 +135,7 @@ static double distance(const world *w, const float *want, const char *recipe, ui
 {
     bt_pkg *pkg = package(w, recipe, "chunk:256+tail", npu_ops, profile);
     assert_int_equal(bt_pkg_header_of(pkg)->npu_ops, npu_ops);
-    bt_prefill *p = npu_kit_engine(pkg, CTX, NULL, NULL);
+    bt_prefill *p = npu_kit_engine(w->kit.model, pkg, CTX, NULL, NULL, kv_elem_bytes);
     bt_kv_view kv = engine_kit_pages(w->kit.model, N, PAGE, kv_elem_bytes);
     float *logits = engine_kit_floats(N * w->vocab);
     double apart = 0, square = 0;

@@ -39,11 +39,11 @@ static void place(room *r, uint32_t slot, const uint32_t *numbers, size_t len)
 static void open_room(room *r, const char *engine, const char *policy, uint32_t elem_bytes)
 {
     const bt_hparams *h = &model->hp;
-    pf_engine *e = NULL;
+    bt_prefill *e = NULL;
     bt_fault fault;
     memset(r, 0, sizeof *r);
-    const pf_engine_config config = { .engine = engine, .threads = 2, .kv_elem_bytes = elem_bytes, .ctx_tokens = 512, .want.shape_policy = policy };
-    if (pf_engine_new(&e, model, &config, &fault) < 0) fail_msg("%s", fault.text);
+    const bt_prefill_config config = { .engine = engine, .threads = 2, .kv_elem_bytes = elem_bytes, .ctx_tokens = 512, .want.shape_policy = policy };
+    if (bt_prefill_new(&e, model, &config, &fault) < 0) fail_msg("%s", fault.text);
     assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, elem_bytes, PAGE_TOKENS, PAGES * PAGE_TOKENS, NULL), BT_OK);
     assert_int_equal(pf_worker_new(&r->worker, e, SLOTS, h->layers, h->vocab, NULL), BT_OK);
     for (int32_t i = 0; i < SECOND; i++) r->second[i] = 3 + i * 7 % 300;

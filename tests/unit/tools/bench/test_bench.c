@@ -1,5 +1,6 @@
 /* baton bench: its lists, its three forms, its rooflines, and that a wrong kernel ends it before anything is timed. */
 #include "tests/helpers/engine_kit.h"
+#include "tools/bench/bench_check.h"
 #include "tools/bench/bench_list.h"
 #include "tools/bench/bench_print.h"
 
@@ -215,14 +216,17 @@ static void both_engines_are_checked_then_timed(void **state)
     assert_int_equal(bt_pool_new(&pool, 2, &f), BT_OK);
     const tool_machine m = { .kernels = bt_kernels_select("ref"), .pool = pool, .threads = 2 };
     for (int decode = 0; decode < 2; decode++) {
-        tool_bench_side side;
+        bt_prefill *p = NULL;
+        bt_decode *d = NULL;
         tool_bench_row r = { .prefill = !decode, .tokens = 5, .depth = 9, .batch = decode ? 4 : 1, .repetitions = 3 };
-        if (tool_bench_check(&s, decode ? "fp4" : NULL, NULL, pool, &f) < 0) fail_msg("%s", f.text);
-        assert_int_equal(decode ? tool_bench_open_decode(&side, &s, "fp4", NULL, pool, &f) : tool_bench_open_prefill(&side, &s, NULL, 2, &f), BT_OK);
-        if (tool_bench_time(&r, &side, &s, &m, &f) < 0) fail_msg("%s", f.text);
+        bt_err e = decode ? tool_bench_check_decode(&s, "fp4", NULL, pool, &f) : tool_bench_check_prefill(&s, NULL, pool, &f);
+        if (e == BT_OK) e = decode ? tool_bench_open_decode(&d, &s, "fp4", NULL, pool, &f) : tool_bench_open_prefill(&p, &s, NULL, pool, &f);
+        if (e == BT_OK) e = decode ? tool_bench_time_decode(&r, d, &s, &m, &f) : tool_bench_time_prefill(&r, p, &s, &m, &f);
+        if (e < 0) fail_msg("%s", f.text);
         assert_true(r.rate > 0 && r.seconds[2] > 0 && r.linear_ops > 0);
         assert_string_equal(r.weights, decode ? "fp4" : "f16");
-        tool_bench_close(&side);
+        bt_prefill_free(p);
+        bt_decode_free(d);
     }
     bt_pool_free(pool);
     engine_kit_done(&k);
@@ -233,25 +237,27 @@ static void one_bit_of_kv_or_logits_is_a_difference(void **state)
     (void)state;
     engine_kit k = engine_kit_model("llama");
     const tool_bench_setup s = { .model = k.model, .engine = "host", .want = { .shape_policy = "pow2" }, .ctx_tokens = 64, .batch_max = 2, .quiet = true };
-    tool_bench_side side[2];
+    tool_sequences rows[2];
     bt_fault f;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(tool_bench_open_decode(&side[i], &s, "int8", i ? "ref" : NULL, NULL, &f), BT_OK);
-        assert_int_equal(tool_bench_pages(&side[i], &s, 2, 8, &f), BT_OK);
-        assert_int_equal(tool_bench_fill(&side[i], 7, &f), BT_OK);
-        assert_int_equal(tool_bench_step(&side[i], 7, &f), BT_OK);
+        bt_decode *d;
+        assert_int_equal(tool_bench_open_decode(&d, &s, "int8", i ? "ref" : NULL, NULL, &f), BT_OK);
+        assert_int_equal(tool_sequences_open(&rows[i], k.model, bt_decode_kv_elem_bytes(d), 2, 8, 2, &f), BT_OK);
+        assert_int_equal(tool_bench_fill(d, &rows[i], 7, &f), BT_OK);
+        assert_int_equal(tool_bench_step(d, &rows[i], 7, &f), BT_OK);
+        bt_decode_free(d);
     }
-    assert_int_equal(tool_bench_compare(&side[0], &side[1], 8, "decoding", &f), BT_OK);
-    uint8_t *v = bt_kv_view_row(&side[0].view[1], 2, 1, 7, 0);
+    assert_int_equal(tool_bench_compare(&rows[0], &rows[1], 8, "decoding", &f), BT_OK);
+    uint8_t *v = bt_kv_view_row(&rows[0].view[1], 2, 1, 7, 0);
     v[1] ^= 1;
-    assert_int_equal(tool_bench_compare(&side[0], &side[1], 8, "decoding", &f), BT_EFORMAT);
+    assert_int_equal(tool_bench_compare(&rows[0], &rows[1], 8, "decoding", &f), BT_EFORMAT);
     assert_non_null(strstr(f.text, "KV rows"));
     v[1] ^= 1;
-    side[1].logits[side[1].vocab + 3] += 0x1p-10f;
-    assert_int_equal(tool_bench_compare(&side[0], &side[1], 8, "decoding", &f), BT_EFORMAT);
+    rows[1].logits[rows[1].vocab + 3] += 0x1p-10f;
+    assert_int_equal(tool_bench_compare(&rows[0], &rows[1], 8, "decoding", &f), BT_EFORMAT);
     assert_non_null(strstr(f.text, "logits"));
-    tool_bench_close(&side[0]);
-    tool_bench_close(&side[1]);
+    tool_sequences_close(&rows[0]);
+    tool_sequences_close(&rows[1]);
     engine_kit_done(&k);
 }
 

@@ -1,0 +1,60 @@
+/* Chunk after chunk through a table of shapes; which program that is, and who runs it, the engine knows. */
+#include "engine/chunks.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { READY_BYTES = 16 << 20 };
+
+bt_err bt_chunks_map(bt_chunks *c, size_t arena_bytes, bt_fault *fault)
+{
+    void *arena = mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (arena == MAP_FAILED) return bt_fail(fault, BT_ENOMEM, "arena of %zu bytes: %s", arena_bytes, strerror(errno));
+    (void)madvise(arena, arena_bytes, MADV_HUGEPAGE);   /* fewer faults and TLB misses; without it only slower */
+    bt_memory_ready(arena, arena_bytes, READY_BYTES);
+    c->arena = arena;
+    c->arena_bytes = arena_bytes;
+    return BT_OK;
+}
+
+void bt_chunks_done(bt_chunks *c)
+{
+    if (c->arena) (void)munmap(c->arena, c->arena_bytes);
+    c->arena = NULL;
+}
+
+void bt_chunk_on_kv(void *ud, uint32_t layer)
+{
+    const bt_chunk *c = ud;
+    c->hooks->on_kv(c->hooks->ud, layer, c->pos, c->valid);
+}
+
+bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
+                     const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_chunks_fn *fn, void *ud, bt_fault *fault)
+{
+    const size_t ctx = c->ctx_tokens;
+    if (n < 1 || !logits) return bt_fail(fault, BT_EARG, "prefill of %zu tokens: at least one, and room for logits", n);
+    if (pos0 > ctx || n > ctx - pos0)
+        return bt_fail(fault, BT_ELIMIT, "%zu tokens from position %zu: the context holds %zu", n, pos0, ctx);
+    for (size_t i = 0; i < n; i++)          /* before any row is written, not in the chunk that meets it */
+        if (ids[i] < 0 || (size_t)ids[i] >= c->vocab)
+            return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %zu", ids[i], i, c->vocab);
+    for (size_t begin = 0; begin < n;) {
+        const bt_shapes_chunk next = bt_shapes_next(&c->shapes, pos0 + n, pos0 + begin);
+        const bt_chunk chunk = {.kv = kv,
+                                .ids = ids + begin,
+                                .pos = pos0 + begin,
+                                .valid = next.valid,
+                                .rows = next.rows,
+                                .hooks = hooks,
+                                .logits = out == BT_PREFILL_ALL ? logits + begin * c->vocab : logits,
+                                .is_last = begin + next.valid == n,
+                                .wants_all = out == BT_PREFILL_ALL};
+        const bt_err e = fn(ud, &chunk, fault);
+        if (e < 0) return e;
+        begin += next.valid;
+    }
+    return BT_OK;
+}

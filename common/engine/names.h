@@ -1,0 +1,18 @@
+#ifndef BT_ENGINE_NAMES_H
+#define BT_ENGINE_NAMES_H
+
+/* The engines' names: the one list behind every --engine.
+ *   npu        the integer NPU over a package (prompts only)
+ *   host       float kernels over the weight store
+ *   reference  the plain FP32 oracle of common/ref */
+#define BT_ENGINE_NAMES "npu", "host", "reference"
+enum { BT_ENGINE_NPU, BT_ENGINE_HOST, BT_ENGINE_REFERENCE };
+extern const char *const bt_engine_names[];             /* NULL at the end; the first is the default of prompts */
+/* Those that decode: the list from host on; the first is the default. */
+#define BT_ENGINE_DECODE_NAMES (bt_engine_names + BT_ENGINE_HOST)
+
+/* A row of an option table: --engine of prompts. */
+#define BT_ENGINE_OPT(config, field) \
+    { .group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, field), .type = BT_OPT_CHOICE, .def = "npu", \
+      .choices = bt_engine_names, .help = "what computes prompts: the integer NPU, f16 kernels, or the plain FP32 oracle" }
+#endif

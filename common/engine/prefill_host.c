@@ -1,0 +1,134 @@
+/* The host: the float executor over f16 weights, with a program for every shape. */
+#include "engine/chunks.h"
+#include "engine/host_shapes.h"
+#include "engine/prefill_backend.h"
+#include "graph/walk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ATTENTION_ROWS = 64 };               /* of a short chunk, for which attention makes room to share spans among threads */
+
+typedef struct host_state {
+    bt_weights *own_weights;                /* NULL: the caller's are used */
+    const bt_kernels *kernels;
+    bt_graph *graph;
+    bt_host_shapes *table;
+    bt_walk *walk;
+    bt_chunks chunks;
+    int32_t *ids;                           /* [longest seq] */
+    uint64_t rows;
+    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
+    void *progress_ud;
+} host_state;
+
+static void host_free(void *state)
+{
+    host_state *s = state;
+    if (!s) return;
+    bt_walk_free(s->walk);
+    bt_host_shapes_free(s->table);
+    bt_graph_free(s->graph);
+    bt_chunks_done(&s->chunks);
+    bt_weights_free(s->own_weights);
+    free(s->ids);
+    free(s);
+}
+
+static void converting(void *ud, uint64_t done, uint64_t total)
+{
+    const host_state *s = ud;
+    if (s->progress && total >= BT_WEIGHTS_CACHE_LEAST_BYTES) s->progress(s->progress_ud, "converting weights", done, total);
+}
+
+static bool is_shareable(const bt_weights *w, size_t ctx_tokens)
+{
+    return w && strcmp(bt_weights_form(w), "f16") == 0 && bt_weights_ctx_tokens(w) >= ctx_tokens;
+}
+
+static bt_err open_all(host_state *s, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
+{
+    const bt_weights *weights = c->weights;
+    const bt_weights_options o = {.form = "f16", .ctx_tokens = c->ctx_tokens, .progress = converting, .progress_ud = s};
+    bt_err e = bt_shapes_parse(&s->chunks.shapes, c->want.shape_policy, c->ctx_tokens, fault);     /* before the long part */
+    if (e < 0) return e;
+    if (!is_shareable(weights, c->ctx_tokens)) {
+        if ((e = bt_weights_open(&s->own_weights, m, &o, c->pool, fault)) < 0) return e;
+        weights = s->own_weights;
+    }
+    const bt_walk_config wc = {.weights = weights, .kernels = s->kernels, .pool = c->pool, .sequences_max = ATTENTION_ROWS,
+                               .ctx_tokens = c->ctx_tokens};
+    if ((e = bt_graph_build(&s->graph, &m->hp, NULL, fault)) < 0) return e;
+    if ((e = bt_host_shapes_new(&s->table, s->graph, &s->chunks.shapes, c->ctx_tokens, fault)) < 0) return e;
+    if ((e = bt_walk_new(&s->walk, &wc, fault)) < 0) return e;
+    s->ids = calloc(s->table->row[s->table->rows - 1].seq, sizeof *s->ids);
+    return s->ids ? bt_chunks_map(&s->chunks, s->table->arena_bytes, fault) : bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+}
+
+static bt_err host_load(void **ret, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
+{
+    const bt_kernels *kernels = bt_kernels_select(c->isa);
+    if (!kernels) return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", c->isa, bt_kernels_names());
+    host_state *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+    s->kernels = kernels;
+    s->chunks.ctx_tokens = c->ctx_tokens;
+    s->chunks.vocab = m->hp.vocab;
+    s->progress = c->progress;
+    s->progress_ud = c->progress_ud;
+    const bt_err e = open_all(s, m, c, fault);
+    if (e < 0) host_free(s);
+    else *ret = s;
+    return e;
+}
+
+static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
+{
+    host_state *s = ud;
+    const bt_host_shape *row;
+    const bt_err e = bt_host_shapes_find(&row, s->table, c->rows, c->pos + c->valid, fault);
+    if (e < 0) return e;
+    memcpy(s->ids, c->ids, c->valid * sizeof *s->ids);
+    memset(s->ids + c->valid, 0xff, (row->seq - c->valid) * sizeof *s->ids);    /* -1: no token */
+    s->rows += row->seq;
+    bt_chunk told = *c;
+    const bt_companion_seq seq = {.kv = c->kv, .pos0 = c->pos, .valid = c->valid};
+    const bt_walk_io io = {
+        .ids = s->ids,
+        .seq = &seq,
+        .sequences = 1,
+        .bucket = 1,
+        .logits = c->logits,
+        .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,
+        .on_kv_ud = &told,
+        .cancel = bt_chunk_cancel(c),
+    };
+    const bt_host_shapes_out out = c->wants_all ? BT_HOST_SHAPES_ALL : c->is_last ? BT_HOST_SHAPES_LAST : BT_HOST_SHAPES_NONE;
+    return bt_walk_run(s->walk, row->program[out], s->chunks.arena, &io, fault);
+}
+
+static bt_err host_run(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
+                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
+{
+    host_state *s = state;
+    return bt_chunks_run(&s->chunks, kv, ids, n, pos0, hooks, logits, out, run_chunk, s, fault);
+}
+
+static bt_report_work host_work(const void *state)
+{
+    const host_state *s = state;
+    return (bt_report_work){.rows = s->rows, .compilations = s->table->compilations};
+}
+
+static bt_report_engine host_about(const void *state)
+{
+    return (bt_report_engine){.quant = "f16", .shape_policy = ((const host_state *)state)->chunks.shapes.text, .profile = "", .weights = "f16"};
+}
+
+static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
+
+const bt_prefill_backend bt_prefill_host = {
+    .name = "host", .kv_elem_bytes = {2, 1}, .load = host_load, .run = host_run, .work = host_work, .about = host_about,
+    .isa = host_isa, .free = host_free,
+};

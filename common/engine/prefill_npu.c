@@ -1,0 +1,141 @@
+/* The NPU: the programs of a package, run by the executor of npu/run. */
+#include "base/hash.h"
+#include "engine/chunks.h"
+#include "engine/prefill_backend.h"
+#include "npu/run/exec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct npu_state {
+    const bt_pkg *pkg;
+    bt_pkg *own_pkg;                        /* NULL: the caller's is run */
+    const bt_kernels *kernels;
+    bt_exec *exec;
+    bt_chunks chunks;
+    bt_report_fallback *fallback;
+    char weights[sizeof "package=" + BT_HASH_HEX_CHARS];
+    uint64_t rows;
+} npu_state;
+
+static void npu_free(void *state)
+{
+    npu_state *s = state;
+    if (!s) return;
+    bt_exec_free(s->exec);
+    bt_chunks_done(&s->chunks);
+    bt_pkg_close(s->own_pkg);
+    free(s->fallback);
+    free(s);
+}
+
+/* The shapes that prompts are cut into are the package's rows for one sequence. */
+static bt_err find_shapes(bt_shapes *ret, const bt_pkg *pkg, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    const bt_pkg_row *row = bt_pkg_rows(pkg);
+    bt_shape *shape = calloc(h->rows.count + 1u, sizeof *shape);
+    size_t n = 0;
+    if (!shape) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+    for (uint32_t i = 0; i < h->rows.count; i++)
+        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx};
+    const bt_err e = n ? bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault)
+                       : bt_fail(fault, BT_EARG, "the package has no program for one sequence");
+    free(shape);
+    return e;
+}
+
+static bt_err describe(npu_state *s, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
+    const bt_pkg_fallback *f = bt_pkg_fallbacks(s->pkg);
+    char digest[BT_HASH_HEX_CHARS];
+    snprintf(s->weights, sizeof s->weights, "package=%s", bt_hash_hex(digest, h->digest));
+    s->fallback = calloc(h->fallbacks.count + 1u, sizeof *s->fallback);
+    if (!s->fallback) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+    for (uint32_t i = 0; i < h->fallbacks.count; i++) s->fallback[i] = (bt_report_fallback){f[i].op, f[i].why, f[i].count};
+    return BT_OK;
+}
+
+static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
+{
+    const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool, .allow_llm_int8 = c->for_perplexity,
+                               .progress = c->progress, .ud = c->progress_ud};
+    const bt_kernels *kernels = bt_kernels_select(c->isa);
+    if (!kernels) return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", c->isa, bt_kernels_names());
+    npu_state *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+    s->kernels = kernels;
+    bt_err e = c->pkg ? bt_pkg_check_model(c->pkg, m, fault) : bt_obtain_open(&s->own_pkg, NULL, m, &c->want, &how, fault);
+    if (e < 0) goto out;
+    s->pkg = c->pkg ? c->pkg : s->own_pkg;
+    const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
+    if (c->ctx_tokens > h->ctx_tokens) {
+        e = bt_fail(fault, BT_EARG, "context of %zu tokens, a package for %u: ask for less (--ctx-size), or compile it for more",
+                    c->ctx_tokens, h->ctx_tokens);
+        goto out;
+    }
+    s->chunks.ctx_tokens = c->ctx_tokens;
+    s->chunks.vocab = h->vocab;
+    if ((e = find_shapes(&s->chunks.shapes, s->pkg, fault)) < 0) goto out;
+    if ((e = describe(s, fault)) < 0) goto out;
+    if ((e = bt_exec_new(&s->exec, s->pkg, kernels, c->pool, fault)) < 0) goto out;
+    if ((e = bt_chunks_map(&s->chunks, h->arena_bytes, fault)) < 0) goto out;
+    *ret = s;
+    s = NULL;
+out:
+    npu_free(s);
+    return e;
+}
+
+static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
+{
+    npu_state *s = ud;
+    const bt_pkg_row *row;
+    const bt_err e = bt_pkg_find_row(&row, s->pkg, 1, c->rows, c->pos + c->valid, fault);
+    if (e < 0) return e;
+    s->rows += c->rows;
+    bt_chunk told = *c;
+    const bt_exec_io io = {
+        .ids = c->ids,
+        .kv = c->kv,
+        .pos0 = c->pos,
+        .valid = c->valid,
+        .rows = c->rows,
+        .logits = c->logits,
+        .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,
+        .ud = &told,
+        .cancel = bt_chunk_cancel(c),
+    };
+    const bt_pkg_out out = c->wants_all ? BT_PKG_OUT_ALL : c->is_last ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE;
+    return bt_exec_run(s->exec, row, out, s->chunks.arena, &io, fault);
+}
+
+static bt_err npu_run(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
+                      const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
+{
+    npu_state *s = state;
+    return bt_chunks_run(&s->chunks, kv, ids, n, pos0, hooks, logits, out, run_chunk, s, fault);
+}
+
+static bt_report_work npu_work(const void *state)
+{
+    const npu_state *s = state;
+    const bt_exec_stats x = bt_exec_stats_of(s->exec);
+    return (bt_report_work){.rows = s->rows, .npu_macs = x.npu_macs, .companion_macs = x.companion_macs, .shadow_entries = x.shadow_entries};
+}
+
+static bt_report_engine npu_about(const void *state)
+{
+    const npu_state *s = state;
+    const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
+    return (bt_report_engine){.quant = h->recipe, .shape_policy = h->shape_policy, .profile = h->profile, .weights = s->weights,
+                              .fallback = s->fallback, .fallbacks = h->fallbacks.count};
+}
+
+static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
+
+const bt_prefill_backend bt_prefill_npu = {
+    .name = "npu", .kv_elem_bytes = {2, 1}, .load = npu_load, .run = npu_run, .work = npu_work, .about = npu_about, .isa = npu_isa,
+    .free = npu_free,
+};

@@ -1,0 +1,68 @@
+/* The reference: the whole prompt at once through the oracle of common/ref, then its f32 rows into the pages. */
+#include "engine/prefill_backend.h"
+#include "ref/ref_pages.h"
+
+#include <stdlib.h>
+
+typedef struct reference_state {
+    bt_ref *ref;
+    bt_ref_kv *kv;
+    uint32_t layers;
+    uint64_t rows;
+} reference_state;
+
+static void reference_free(void *state)
+{
+    reference_state *s = state;
+    if (!s) return;
+    bt_ref_kv_free(s->kv);
+    bt_ref_free(s->ref);
+    free(s);
+}
+
+static bt_err reference_load(void **ret, const bt_model *m, const bt_prefill_config *config, bt_fault *fault)
+{
+    bt_err e;
+    reference_state *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
+    s->layers = m->hp.layers;
+    if ((e = bt_ref_new(&s->ref, m, config->pool, fault)) < 0) goto out;
+    if ((e = bt_ref_kv_new(&s->kv, s->ref, config->ctx_tokens, fault)) < 0) goto out;
+    *ret = s;
+    s = NULL;
+out:
+    reference_free(s);
+    return e;
+}
+
+static bt_err reference_run(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
+                            const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
+{
+    reference_state *s = state;
+    bt_ref_pages_load(s->kv, kv, 0, pos0);
+    const bt_err e = bt_ref_forward(s->ref, s->kv, ids, n, pos0, logits, out == BT_PREFILL_ALL, hooks ? hooks->cancel : NULL, fault);
+    if (e < 0) return e;
+    bt_ref_pages_store(kv, s->kv, pos0, n);
+    for (uint32_t l = 0; hooks && hooks->on_kv && l < s->layers; l++) hooks->on_kv(hooks->ud, l, pos0, n);
+    s->rows += n;
+    return BT_OK;
+}
+
+static bt_report_work reference_work(const void *state) { return (bt_report_work){.rows = ((const reference_state *)state)->rows}; }
+
+static bt_report_engine reference_about(const void *state)
+{
+    (void)state;
+    return (bt_report_engine){.quant = "f32", .shape_policy = "whole", .profile = "", .weights = "f32"};
+}
+
+static const char *reference_isa(const void *state)
+{
+    (void)state;
+    return "ref";
+}
+
+const bt_prefill_backend bt_prefill_reference = {
+    .name = "reference", .kv_elem_bytes = {4, 0}, .load = reference_load, .run = reference_run, .work = reference_work,
+    .about = reference_about, .isa = reference_isa, .free = reference_free,
+};

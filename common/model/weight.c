@@ -1,0 +1,60 @@
+/* The names of weights, and where the file has them. */
+#include "model/weight.h"
+
+const char *bt_weight_name(bt_weight w)
+{
+    static const char *const names[BT_WEIGHT_COUNT] = {
+        "-", "embed", "attn_norm", "ffn_norm", "out_norm", "q_norm", "k_norm", "q",
+        "k", "v",     "o",         "gate",     "up",       "down",   "output",
+    };
+    return (unsigned)w < BT_WEIGHT_COUNT ? names[w] : "?";
+}
+
+bool bt_weight_is_matrix(bt_weight w) { return w >= BT_WEIGHT_Q; }
+bool bt_weight_is_layers(bt_weight w) { return w != BT_WEIGHT_EMBED && w != BT_WEIGHT_OUT_NORM && w != BT_WEIGHT_OUTPUT; }
+
+const bt_gguf_tensor *bt_weight_tensor(const bt_model *m, uint32_t layer, bt_weight w)
+{
+    const bt_layer_tensors *t = layer < m->hp.layers ? &m->layer[layer] : &m->layer[0];
+    switch (w) {
+    case BT_WEIGHT_NONE: return NULL;
+    case BT_WEIGHT_EMBED: return m->embed;
+    case BT_WEIGHT_OUT_NORM: return m->out_norm;
+    case BT_WEIGHT_OUTPUT: return m->output;
+    case BT_WEIGHT_ATTN_NORM: return t->attn_norm;
+    case BT_WEIGHT_FFN_NORM: return t->ffn_norm;
+    case BT_WEIGHT_Q_NORM: return t->q_norm;
+    case BT_WEIGHT_K_NORM: return t->k_norm;
+    case BT_WEIGHT_Q: return t->wq;
+    case BT_WEIGHT_K: return t->wk;
+    case BT_WEIGHT_V: return t->wv;
+    case BT_WEIGHT_O: return t->wo;
+    case BT_WEIGHT_GATE: return t->w_gate;
+    case BT_WEIGHT_UP: return t->w_up;
+    case BT_WEIGHT_DOWN: return t->w_down;
+    }
+    return NULL;
+}
+
+const bt_gguf_tensor *bt_weight_bias(const bt_model *m, uint32_t layer, bt_weight w)
+{
+    if (layer >= m->hp.layers) return NULL;
+    return w == BT_WEIGHT_Q   ? m->layer[layer].bq
+           : w == BT_WEIGHT_K ? m->layer[layer].bk
+           : w == BT_WEIGHT_V ? m->layer[layer].bv
+                              : NULL;
+}
+
+bt_weight bt_weight_next(const bt_model *m, uint32_t *layer, bt_weight w)
+{
+    do {
+        if (w < BT_WEIGHT_OUTPUT) {
+            w++;
+        } else {
+            w = BT_WEIGHT_ATTN_NORM;
+            if (++*layer >= m->hp.layers) return BT_WEIGHT_NONE;
+        }
+    } while (w == BT_WEIGHT_EMBED || !bt_weight_tensor(m, *layer, w) ||
+             (*layer > 0 && (w == BT_WEIGHT_OUT_NORM || w == BT_WEIGHT_OUTPUT)));
+    return w;
+}
