@@ -1,6 +1,6 @@
 /* baton up: a gateway, prefill nodes and decode nodes on this machine, until stopped. */
 #include "base/log.h"
-#include "crypto/keys.h"
+#include "crypto/keys_generate.h"
 #include "gateway/http/options.h"
 #include "tools/cluster/cluster.h"
 #include "tools/cluster/serve.h"
