@@ -1,6 +1,7 @@
 /* baton bench: how fast prompts and generated tokens are computed here, beside what this machine could do at most, in one process. Nothing is timed
  * before its bits were compared with the ref kernels'. */
 #include "kv/kv_dtype.h"
+#include "tools/bench/bench_kernels.h"
 #include "tools/bench/bench_list.h"
 #include "tools/bench/bench_print.h"
 #include "tools/tool.h"
