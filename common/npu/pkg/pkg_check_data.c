@@ -312,7 +312,7 @@ static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     return bt_pkg_is_vector(t->weight) ? check_vector(p, i, t, fault) : check_matrix(p, i, t, fault);
 }
 
-static bt_err check_place_and_tensor(const bt_pkg *p, uint32_t i, bt_fault *fault)
+static bt_err check_tensor_at(const bt_pkg *p, uint32_t i, bt_fault *fault)
 {
     const uint32_t layers = bt_pkg_header_of(p)->layers;
     const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i];
@@ -327,7 +327,7 @@ static bt_err check_tensors(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const uint32_t want = h->layers * BT_PKG_LAYER_TENSORS + 2;
     if (h->tensors.count != want) return bt_fail(fault, BT_EFORMAT, "%u tensors, not %u", h->tensors.count, want);
-    return bt_pkg_check_each(p, want, check_place_and_tensor, pool, fault);
+    return bt_pkg_check_each(p, want, check_tensor_at, pool, fault);
 }
 
 #undef BAD
