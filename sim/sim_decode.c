@@ -117,6 +117,13 @@ static void step(sim_world *w, uint32_t self, const dc_event *ev, const block *i
 
 void sim_decode_step(sim_world *w, uint32_t self, const dc_event *ev) { step(w, self, ev, NULL); }
 
+void sim_decode_work(sim_world *w, uint32_t self)
+{
+    sim_told t;
+    sim_worker_turn(&t, w, self);
+    for (uint32_t i = 0; i < t.len && w->processes[self].is_alive; i++) sim_decode_step(w, self, &t.ev[i]);
+}
+
 static void on_block(sim_world *w, uint32_t self, const sim_item *it)
 {
     sim_process *p = &w->processes[self];

@@ -66,32 +66,13 @@ struct sim_world {
     char error[400];
 };
 
+/* What stands on what, from here to the end: sim_node.c, sim_check.c, sim_shell.c, then sim_worker.c, sim_decode.c and beside them sim_prefill.c
+ * and sim_clients.c; sim_world.c on top. */
 void sim_broken(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_trace(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m);
-void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len);      /* life is set here */
-void sim_after(sim_world *w, uint32_t who);         /* ends what a process was made to do: checks, timers */
 bt_random sim_random(sim_world *w);
 uint32_t sim_rule_of(const sim_world *w, uint32_t process);                             /* by which it computes prompts */
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who);     /* UINT32_MAX: nobody */
-
-bt_err sim_prefill_new(sim_kv **ret, const sim_options *o);
-void   sim_prefill_free(sim_kv *kv);            /* NULL is fine */
-/* sim_prefill.c, sim_decode.c: one event into the node's brain, its actions carried out, what they cause likewise. */
-void sim_prefill_step(sim_world *w, uint32_t self, const pf_event *ev);
-void sim_prefill_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m);
-void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it);
-void sim_decode_step(sim_world *w, uint32_t self, const dc_event *ev);
-void sim_decode_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m);
-/* sim_worker.c: the compute thread of a decode node. */
-bt_err sim_worker_new(dc_batch **ret, uint32_t slots, uint32_t page_tokens);
-void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a);
-void sim_worker_grow(sim_world *w, uint32_t self, uint32_t slot);
-void sim_worker_wake(sim_world *w, uint32_t self);
-void sim_worker_turn(sim_world *w, uint32_t self);
-/* sim_clients.c */
-void sim_gateway_step(sim_world *w, uint32_t self, const gw_event *ev);
-void sim_clients_orphan(sim_world *w, uint32_t gateway);
 /* sim_check.c: what must hold. */
 void sim_check_process(sim_world *w, uint32_t self);        /* after each of its steps: cheap */
 void sim_check_all(sim_world *w);                           /* now and then: everything */
@@ -104,4 +85,28 @@ void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);         /* a 
 void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);           /* one that comes to it */
 void sim_check_exit(sim_world *w, uint32_t self);
 void sim_check_breaking(sim_world *w);                      /* before a process or link stops working */
+/* sim_shell.c: packets, and the end of a step. */
+void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m);
+void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len);      /* life is set here */
+void sim_after(sim_world *w, uint32_t who);         /* ends what a process was made to do: checks, timers */
+/* sim_worker.c: the compute thread of a decode node. */
+enum { SIM_TOLD_MAX = 256 };
+typedef struct sim_told { dc_event ev[SIM_TOLD_MAX]; uint32_t len; bt_msg_first_token first; } sim_told;     /* what a turn tells the brain */
+bt_err sim_worker_new(dc_batch **ret, uint32_t slots, uint32_t page_tokens);
+void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a);
+void sim_worker_grow(sim_world *w, uint32_t self, uint32_t slot);
+void sim_worker_wake(sim_world *w, uint32_t self);
+void sim_worker_turn(sim_told *ret, sim_world *w, uint32_t self);
+/* sim_decode.c, sim_prefill.c: one event into the node's brain, its actions carried out, what they cause likewise. */
+void sim_decode_step(sim_world *w, uint32_t self, const dc_event *ev);
+void sim_decode_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m);
+void sim_decode_work(sim_world *w, uint32_t self);
+bt_err sim_prefill_new(sim_kv **ret, const sim_options *o);
+void   sim_prefill_free(sim_kv *kv);            /* NULL is fine */
+void sim_prefill_step(sim_world *w, uint32_t self, const pf_event *ev);
+void sim_prefill_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m);
+void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it);
+/* sim_clients.c */
+void sim_gateway_step(sim_world *w, uint32_t self, const gw_event *ev);
+void sim_clients_orphan(sim_world *w, uint32_t gateway);
 #endif

@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-enum { STEP_US = 1000, EVENTS_MAX = 256, DRAFTS = 3, REPLAY_ROWS = 8, CHUNK_TOKENS = 32, ROWS_MAX = 8 };
-
-typedef struct told { dc_event ev[EVENTS_MAX]; uint32_t len; bt_msg_first_token first; } told;
+enum { STEP_US = 1000, DRAFTS = 3, REPLAY_ROWS = 8, CHUNK_TOKENS = 32, ROWS_MAX = 8 };
 
 bt_err sim_worker_new(dc_batch **ret, uint32_t slots, uint32_t page_tokens)
 {
@@ -58,7 +56,7 @@ void sim_worker_grow(sim_world *w, uint32_t self, uint32_t slot)
     sim_worker_wake(w, self);
 }
 
-static dc_event *tell(told *t, dc_event_type type)
+static dc_event *tell(sim_told *t, dc_event_type type)
 {
     t->ev[t->len] = (dc_event){.type = type};
     return &t->ev[t->len++];
@@ -71,7 +69,7 @@ static void leave(sim_process *p, uint32_t slot)
 }
 
 /* Whether the last known token ends it; then ENDED is told. */
-static bool ends(sim_process *p, told *t, uint32_t slot)
+static bool ends(sim_process *p, sim_told *t, uint32_t slot)
 {
     const sim_run *r = &p->runs[slot];
     const bool is_stop = r->ids[r->known - 1] == SIM_TOY_STOP;
@@ -89,7 +87,7 @@ static void write_row(sim_world *w, sim_process *p, uint32_t slot, uint32_t laye
     if (!sim_pages_write(p->pages, slot, layer, pos, row)) sim_broken(w, "a decode slot writes a page that another has too");
 }
 
-static void prefill(sim_world *w, sim_process *p, told *t, const dc_batch_item *it)
+static void prefill(sim_world *w, sim_process *p, sim_told *t, const dc_batch_item *it)
 {
     sim_run *r = &p->runs[it->slot];
     uint8_t row[SIM_TOY_ROW_BYTES];
@@ -115,7 +113,7 @@ static void prefill(sim_world *w, sim_process *p, told *t, const dc_batch_item *
 }
 
 /* The rows of one sequence, and the tokens that they make, as decode-node/worker.c does it. */
-static void step(sim_world *w, sim_process *p, told *t, const dc_batch_item *it)
+static void step(sim_world *w, sim_process *p, sim_told *t, const dc_batch_item *it)
 {
     sim_run *r = &p->runs[it->slot];
     uint64_t digest = sim_pages_digest(p->pages, it->slot, it->pos);
@@ -151,18 +149,18 @@ static void step(sim_world *w, sim_process *p, told *t, const dc_batch_item *it)
     dc_batch_ran(p->batch, it->slot, kept, made);
 }
 
-void sim_worker_turn(sim_world *w, uint32_t self)
+void sim_worker_turn(sim_told *t, sim_world *w, uint32_t self)
 {
     sim_process *p = &w->processes[self];
-    told t = {.len = 0};
     bool again = false;
+    t->len = 0;
     p->is_stepping = false;
     for (uint32_t i = 0; i < w->o.slots; i++) {
         if (!p->runs[i].is_busy || !p->runs[i].is_cancelled) continue;
         again = true;
         if (sim_net_chance(w->net) < 0.5) continue;
         leave(p, i);
-        dc_event *ev = tell(&t, DC_EV_STOPPED);
+        dc_event *ev = tell(t, DC_EV_STOPPED);
         ev->u.stopped.slot = i;
         ev->u.stopped.rows = p->runs[i].rows;
     }
@@ -170,15 +168,14 @@ void sim_worker_turn(sim_world *w, uint32_t self)
         if (p->runs[i].is_busy && dc_batch_takes_drafts(p->batch, i)) dc_batch_offer(p->batch, i, (uint32_t)(sim_net_draw(w->net) % (DRAFTS + 1)));
     const dc_batch_plan plan = dc_batch_next(p->batch);
     for (uint32_t i = 0; i < plan.items_len; i++) {
-        if (plan.kind == DC_BATCH_PREFILL) prefill(w, p, &t, &plan.items[i]);
-        else step(w, p, &t, &plan.items[i]);
+        if (plan.kind == DC_BATCH_PREFILL) prefill(w, p, t, &plan.items[i]);
+        else step(w, p, t, &plan.items[i]);
     }
     uint32_t slot, tokens;
     while (dc_batch_needs(p->batch, &slot, &tokens)) {
-        dc_event *ev = tell(&t, DC_EV_NEED);
+        dc_event *ev = tell(t, DC_EV_NEED);
         ev->u.need.slot = slot;
         ev->u.need.tokens = tokens;
     }
     if (again || plan.kind != DC_BATCH_NOTHING) sim_worker_wake(w, self);
-    for (uint32_t i = 0; i < t.len && p->is_alive; i++) sim_decode_step(w, self, &t.ev[i]);
 }

@@ -3,7 +3,6 @@
 #include "kv/kv_header.h"
 #include "sim/sim_node.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,92 +28,6 @@ sim_options sim_options_defaults(uint64_t seed)
                          .gw = gw_config_defaults(),
                          .pf = pf_config_defaults(),
                          .dc = dc_config_defaults()};
-}
-
-void sim_broken(sim_world *w, const char *fmt, ...)
-{
-    if (w->error[0]) return;
-    int n = snprintf(w->error, sizeof w->error, "seed %llu, %.6f s: ", (unsigned long long)w->o.seed,
-                     (double)w->now_us / 1e6);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(w->error + n, sizeof w->error - (size_t)n, fmt, ap);
-    va_end(ap);
-}
-
-void sim_trace(sim_world *w, const char *fmt, ...)
-{
-    if (!w->o.trace) return;
-    fprintf(w->o.trace, "%12.6f ", (double)w->now_us / 1e6);
-    va_list ap;
-    va_start(ap, fmt);
-    vfprintf(w->o.trace, fmt, ap);
-    va_end(ap);
-    fputc('\n', w->o.trace);
-}
-
-bt_random sim_random(sim_world *w) { return (bt_random){{sim_net_draw(w->net), sim_net_draw(w->net)}}; }
-
-uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who)
-{
-    for (uint32_t i = 0; i < w->processes_len; i++)
-        if (w->processes[i].is_alive && bt_incarnation_equal(&w->processes[i].self, who)) return i;
-    return UINT32_MAX;
-}
-
-uint32_t sim_rule_of(const sim_world *w, uint32_t process)
-{
-    const bool is_prefill = process >= w->o.gateways && process < w->o.gateways + w->o.prefills;
-    return w->o.rules > 1 && is_prefill ? (process - w->o.gateways) % SIM_TOY_RULES : 0;
-}
-
-/* The same block with other rows, a good digest, and a ticket that is a guess. */
-static void forge(sim_world *w, const sim_item *block, const uint8_t *bytes, size_t len)
-{
-    bt_kv_header h;
-    uint8_t *frame = malloc(len);
-    if (!frame || bt_kv_header_decode(&h, bytes, BT_KV_HEADER_BYTES, NULL) < 0) {
-        free(frame);
-        return;
-    }
-    for (size_t i = BT_KV_HEADER_BYTES; i < len; i++) frame[i] = (uint8_t)~bytes[i];
-    h.ticket[0] ^= 0xff;
-    bt_kv_header_digest(h.digest, &h, frame + BT_KV_HEADER_BYTES);
-    sim_item it = *block;
-    if (bt_kv_header_encode(frame, &h, NULL) == BT_OK) (void)sim_net_send(w->net, w->now_us, &it, frame, len);
-    w->faults++;
-    free(frame);
-}
-
-void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len)
-{
-    sim_item it = *packet;
-    it.life = w->processes[it.to].life;
-    it.from_life = w->processes[it.from].life;
-    if (it.channel == SIM_BLOCK && w->o.forge_ratio > 0 && w->calm_us == INT64_MAX && sim_net_chance(w->net) < w->o.forge_ratio) forge(w, &it, bytes, len);
-    if (it.channel == SIM_BLOCK && w->o.forge_ratio == 0) it.weight = len - BT_KV_HEADER_BYTES;       /* what is forged gives credit, too */
-    if (it.channel == SIM_BLOCK) sim_check_counted(w, &it);
-    if (sim_net_send(w->net, w->now_us, &it, bytes, len) == BT_OK) sim_check_sent(w, &it);      /* out of memory: as lost */
-}
-
-void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m)
-{
-    size_t max = bt_msg_encoded_max(m), len = 0;
-    bt_fault fault;
-    if (max > w->frame_cap) {
-        uint8_t *frame = realloc(w->frame, max);
-        if (!frame) return;
-        w->frame = frame;
-        w->frame_cap = max;
-    }
-    if (bt_msg_encode(&len, w->frame, w->frame_cap, m, &fault) < 0) {
-        sim_broken(w, "%s cannot be encoded: %s", bt_msg_type_name(m->type), fault.text);
-        return;
-    }
-    if (channel == SIM_CONTROL && from >= w->o.gateways) sim_check_said(w, from, m);
-    sim_item it = {.from = from, .to = to, .channel = channel};
-    if (socket) memcpy(it.socket, socket, 16);
-    sim_send(w, &it, w->frame, len);
 }
 
 /* ---- processes ---------------------------------------------------------------------------------- */
@@ -481,26 +394,9 @@ static bool deliver(sim_world *w, sim_item *it)
     if (is_void || p->is_stopped) return false;
     sim_net_stream(w->net, it->to);
     if (it->kind == SIM_PREFILL_WORK) sim_prefill_work(w, it->to, it);
-    else if (it->kind == SIM_DECODE_WORK) sim_worker_turn(w, it->to);
+    else if (it->kind == SIM_DECODE_WORK) sim_decode_work(w, it->to);
     else take_packet(w, it);
     return false;
-}
-
-/* A timer is looked at when it is due, or up to late_us later. */
-static void set_wake(sim_world *w, sim_process *p)
-{
-    p->wake_us = p->due_us;
-    if (w->o.late_us > 0 && p->due_us < INT64_MAX / 2) p->wake_us += (int64_t)(sim_net_draw(w->net) % (uint64_t)(w->o.late_us + 1));
-}
-
-void sim_after(sim_world *w, uint32_t who)
-{
-    sim_process *p = &w->processes[who];
-    if (p->is_alive && !p->is_stopped) {
-        sim_check_process(w, who);
-        set_wake(w, p);
-    }
-    sim_net_stream(w->net, w->processes_len);
 }
 
 /* The next thing that is due by until_us. False: nothing is, and the clock stands at until_us. */

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -129,11 +128,11 @@ bt_err bt_peer_auth_check_writers(const char *path, bt_fault *fault)
 
 bt_err bt_peer_auth_load(bt_peer_allow **ret, const char *dir, bt_fault *fault)
 {
-    char path[4096];
+    char path[BT_KEYS_PATH_BYTES];
     bt_buf text;
     bt_buf_init(&text, FILE_BYTES);
-    if ((size_t)snprintf(path, sizeof path, "%s/allow", dir) >= sizeof path) return bt_fail(fault, BT_EARG, "the path of the key directory is too long");
-    bt_err e = bt_peer_auth_check_writers(dir, fault);
+    bt_err e = bt_keys_path(path, dir, "allow", "", fault);
+    if (e == BT_OK) e = bt_peer_auth_check_writers(dir, fault);
     if (e == BT_OK) e = bt_peer_auth_check_writers(path, fault);
     if (e == BT_OK) e = bt_file_read(&text, path, fault);
     if (e == BT_OK && memchr(bt_buf_text(&text), 0, text.len))

@@ -3,7 +3,6 @@
 #include "model/quant.h"
 
 #include "base/num.h"
-#include "kernels/kernels.h"
 #include "model/quant_k.h"
 
 #include <stdio.h>
@@ -15,8 +14,6 @@ static float f32_of(uint32_t u)
     memcpy(&f, &u, sizeof f);
     return f;
 }
-
-float bt_quant_half(const uint8_t *p) { return bt_f16_to_f32_1(bt_get16(p)); }
 
 static void row_f32(float *restrict y, const uint8_t *restrict x, size_t n)
 {

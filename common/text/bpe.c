@@ -1,6 +1,6 @@
 /* The gpt2 kind: the bytes of each word joined by merge rank. Names in the file write each byte as a
  * printable character; inside, all is bytes. */
-#include "text/tokenizer_impl.h"
+#include "text/bpe.h"
 
 #include "text/utf8.h"
 
@@ -53,7 +53,7 @@ bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
     if (!(tok->merge = malloc(slots * sizeof *tok->merge)))
         return bt_fail(fault, BT_ENOMEM, "tokenizer.ggml.merges: %zu merges", src->merge_count);
     tok->merge_mask = slots - 1;
-    for (size_t i = 0; i < slots; i++) tok->merge[i].pair = BT_BPE_NO_PAIR;
+    for (size_t i = 0; i < slots; i++) tok->merge[i].pair = BT_TOKENIZER_NO_PAIR;
     char bytes[2 * BT_TOKENIZER_MAX_TOKEN_BYTES];
     for (size_t i = 0; i < src->merge_count; i++) {
         const bt_text_span m = src->merge(src->ud, i);
@@ -73,9 +73,9 @@ bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
             return bad_merge(i, "a part or the whole is not in tokenizer.ggml.tokens", fault);
         const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
         size_t s = slot_of(pair, tok->merge_mask);
-        while (tok->merge[s].pair != BT_BPE_NO_PAIR && tok->merge[s].pair != pair)
+        while (tok->merge[s].pair != BT_TOKENIZER_NO_PAIR && tok->merge[s].pair != pair)
             s = (s + 1) & tok->merge_mask;
-        if (tok->merge[s].pair == BT_BPE_NO_PAIR) tok->merge[s] = (bt_bpe_merge){ pair, (uint32_t)i, id };
+        if (tok->merge[s].pair == BT_TOKENIZER_NO_PAIR) tok->merge[s] = (bt_tokenizer_merge){ pair, (uint32_t)i, id };
     }
     return BT_OK;
 }
@@ -86,7 +86,7 @@ static bool joins(const void *ud, const char *text, const bt_merge_symbol *left,
     (void)text;
     const bt_tokenizer *tok = ud;
     const uint64_t pair = (uint64_t)(uint32_t)left->id << 32 | (uint32_t)right->id;
-    for (size_t s = slot_of(pair, tok->merge_mask); tok->merge[s].pair != BT_BPE_NO_PAIR;
+    for (size_t s = slot_of(pair, tok->merge_mask); tok->merge[s].pair != BT_TOKENIZER_NO_PAIR;
          s = (s + 1) & tok->merge_mask) {
         if (tok->merge[s].pair != pair) continue;
         *ret_rank = tok->merge[s].rank;

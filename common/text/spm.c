@@ -1,7 +1,7 @@
 /* The llama kind: characters joined by score, and bytes for characters that are no token. The mark U+2581
  * that such vocabularies write for a space is a space here, in words and in text alike: to them the two are
  * the same. */
-#include "text/tokenizer_impl.h"
+#include "text/spm.h"
 
 #include "text/utf8.h"
 

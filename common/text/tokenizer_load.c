@@ -1,9 +1,11 @@
 /* Making a tokenizer from a vocabulary that nobody has checked yet. Every error names the key of the file it
  * is about. */
-#include "text/tokenizer_impl.h"
+#include "text/tokenizer.h"
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "text/bpe.h"
+#include "text/spm.h"
 #include "text/utf8.h"
 
 #include <math.h>

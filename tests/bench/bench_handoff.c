@@ -10,7 +10,7 @@
 #include "tests/bench/kit.h"
 #include "base/clock.h"
 #include "base/ring.h"
-#include "crypto/keys.h"
+#include "crypto/keys_generate.h"
 #include "kv/kv_dtype.h"
 #include "kv/kv_pack.h"
 #include "rt/loop.h"

@@ -223,10 +223,10 @@ static uint32_t put_program(kit *k, size_t seq, size_t out, uint64_t *arena)
 static void put_rows(kit *k, bt_pkg_header *h)
 {
     bt_fault f;
-    bt_shapes plan;
-    must(bt_shapes_parse(&plan, k->options->policy, k->options->ctx_tokens, &f), &f);
-    for (size_t i = 0; i < plan.shapes; i++) {
-        const bt_shape *s = &plan.shape[i];
+    bt_shapes shapes;
+    must(bt_shapes_parse(&shapes, k->options->policy, k->options->ctx_tokens, &f), &f);
+    for (size_t i = 0; i < shapes.shapes; i++) {
+        const bt_shape *s = &shapes.shape[i];
         const uint32_t program[3] = {put_program(k, s->seq, 0, &h->arena_bytes),
                                      put_program(k, s->seq, 1, &h->arena_bytes),
                                      put_program(k, s->seq, s->seq, &h->arena_bytes)};
@@ -241,7 +241,7 @@ static void put_rows(kit *k, bt_pkg_header *h)
         }
         if (s->seq > h->max_seq) h->max_seq = s->seq;
     }
-    snprintf(h->shape_policy, sizeof h->shape_policy, "%s", plan.text);
+    snprintf(h->shape_policy, sizeof h->shape_policy, "%s", shapes.text);
 }
 
 static void put_header(kit *k, bt_pkg_header *h)

@@ -3,7 +3,6 @@
  * the programs does not grow with it, and honest requests succeed during and after.
  * BATON_ATTACK=N: N junk connections to each port (2,000 if not set). */
 #include "base/clock.h"
-#include "crypto/keys.h"
 #include "rt/loop.h"
 #include "tests/helpers/cluster.h"
 #include "node/net.h"

@@ -2,18 +2,9 @@
 #define BT_TOOLS_BENCH_KERNELS_H
 #include "base/err.h"
 #include "model/model.h"
-#include "tools/bench/bench_limits.h"
+#include "tools/bench/bench_pass.h"
 
 /* The kernels alone, on the shapes of a model: first that their bits are those of `ref`, then their time beside the machine's limits. */
-typedef struct tool_figure {
-    const char *kernel;                     /* its name in the dispatch table */
-    const char *limit;                      /* the nearer one: "int8", "fp32", "read"; "" where the machine's limits hold nothing */
-    char shape[40];
-    size_t rows;
-    double us, gops, gbytes, ratio;         /* of a call; 10^9 operations and bytes a second; time at the limit / time taken */
-} tool_figure;
-
-typedef void tool_figure_fn(void *ud, const tool_figure *f);
 
 /* Every kernel of `k` against its twin in the table's row "ref", on the widths of a model and rows and outputs around a block's edge: about a
  * second. BT_EFORMAT names the first that differs; BT_ENOMEM. */
@@ -22,25 +13,4 @@ bt_err tool_kernels_check(const bt_kernels *k, const bt_hparams *hp, bt_fault *f
 /* The same with whole matrices, and times, as they come. Weights that fit into TOOL_CACHE_BYTES / 2 may stay in a cache between calls and are held
  * against operations alone; of larger ones four copies take turns, and reading them counts too. */
 bt_err tool_kernels_time(const tool_machine *m, const bt_hparams *hp, tool_figure_fn *fn, void *ud, bt_fault *fault);
-
-/* ---- shared by bench_kernels.c and bench_rows.c ---- */
-typedef struct tool_kernel_run {
-    const tool_machine *m;                  /* only pool, threads and kernels where nothing is timed */
-    const bt_hparams *hp;
-    tool_figure_fn *fn;                     /* NULL: only check */
-    void *ud;
-    bt_fault *fault;
-    void *owned[16];
-    size_t owned_count;
-} tool_kernel_run;
-
-enum { TOOL_CACHE_BYTES = 32 << 20 };
-void  *tool_kernel_bytes(tool_kernel_run *r, size_t bytes);         /* zeroed, 64-byte aligned, until the next release; NULL with words */
-void   tool_kernel_release(tool_kernel_run *r);
-bt_err tool_kernel_differs(tool_kernel_run *r, const char *kernel, const char *shape);
-/* f->kernel, shape and rows are set. ops are held against `peak`, named `limit`; touched: bytes until a call meets the same ones again. */
-void   tool_kernel_report(tool_kernel_run *r, tool_figure *f, double peak, const char *limit, double ops, double bytes, double touched,
-                          double seconds);
-/* The kernels that go over rows of activations (bench_rows.c). */
-bt_err tool_row_kernels(tool_kernel_run *r);
 #endif

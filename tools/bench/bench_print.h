@@ -2,7 +2,7 @@
 #define BT_TOOLS_BENCH_PRINT_H
 #include <jansson.h>
 #include <stdio.h>
-#include "tools/bench/bench_kernels.h"
+#include "tools/bench/bench_pass.h"
 #include "tools/bench/bench_time.h"
 
 /* Rows as they come, in one of three forms made of the same JSON object a row: a Markdown table of some of its members, CSV of all that are no list, with the names of the

@@ -1,5 +1,5 @@
-/* The kernels that go over rows of activations, beside their reference and the rate of memory: see bench_kernels.h. */
-#include "tools/bench/bench_kernels.h"
+/* The kernels that go over rows of activations, beside their reference and the rate of memory: see bench_rows.h. */
+#include "tools/bench/bench_rows.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,19 +13,9 @@
 
 enum { START_TIMEOUT_MS = 600 * 1000, STEP_MS = 100 };
 
-bt_err tool_program_dir(char *ret, size_t cap, bt_fault *fault)
-{
-    const ssize_t n = readlink("/proc/self/exe", ret, cap - 1);
-    if (n <= 0) return bt_fail(fault, BT_EIO, "cannot find out where this program lies: %s", strerror(errno));
-    ret[n] = '\0';
-    char *slash = strrchr(ret, '/');
-    if (slash) *slash = '\0';
-    return BT_OK;
-}
-
 static _Noreturn void become_up(const char *program, const tool_command *up, int out, pid_t parent)
 {
-    const char *args[TOOL_CLUSTER_MAX_ARGS + 3] = { "baton", "up" };
+    const char *args[TOOL_COMMAND_MAX_ARGS + 3] = { "baton", "up" };
     for (size_t i = 0; i < up->args; i++) args[i + 2] = up->arg[i];
     sigset_t none;
     sigemptyset(&none);
@@ -65,7 +55,7 @@ bt_err tool_background_start(tool_background *ret, const tool_command *up, const
 {
     char program[4096];
     int out[2];
-    bt_err e = up->overflow ? bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes", TOOL_CLUSTER_ARG_BYTES - 1)
+    bt_err e = up->overflow ? bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes", TOOL_COMMAND_ARG_BYTES - 1)
                             : tool_program_dir(program, sizeof program - 8, fault);
     if (e < 0) return e;
     strcat(program, "/baton");

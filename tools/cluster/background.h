@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 #include "base/err.h"
-#include "tools/cluster/cluster.h"
+#include "tools/cluster/command.h"
 
 /* A private `baton up` for commands that need a system for a while (run, chat). It lives in its own process group, so that
  * Ctrl-C reaches only us, and dies with us whatever happens. */
@@ -15,7 +15,4 @@ typedef struct tool_background { pid_t pid; char url[256]; } tool_background;
 bt_err tool_background_start(tool_background *ret, const tool_command *up, const volatile sig_atomic_t *stop, bt_fault *fault);
 /* Stops it and waits. A background that never started (pid 0) is fine. */
 void   tool_background_stop(tool_background *b);
-
-/* The directory of the running program, where its siblings are, without a slash at the end. */
-bt_err tool_program_dir(char *ret, size_t cap, bt_fault *fault);
 #endif

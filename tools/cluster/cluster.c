@@ -4,12 +4,10 @@
 #include "base/log.h"
 #include "rt/loop.h"
 #include "rt/notify.h"
-#include "tools/cluster/background.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,25 +32,6 @@ struct cluster {
     child child[TOOL_SUPERVISE_MAX];
     bool over;
 };
-
-void tool_command_add(tool_command *c, const char *option, const char *value)
-{
-    const char *const parts[] = { option, value };
-    for (size_t i = 0; i < 2 && parts[i]; i++) {
-        if (c->args == TOOL_CLUSTER_MAX_ARGS || strlen(parts[i]) >= TOOL_CLUSTER_ARG_BYTES) {
-            c->overflow = true;
-            return;
-        }
-        strcpy(c->arg[c->args++], parts[i]);
-    }
-}
-
-void tool_command_add_int(tool_command *c, const char *option, int64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%" PRId64, value);
-    tool_command_add(c, option, text);
-}
 
 bt_err tool_cluster_make_dir(char *ret, size_t cap, bt_fault *fault)
 {
@@ -84,7 +63,7 @@ void tool_cluster_remove_dir(const char *dir)
 static _Noreturn void become(const cluster *c, const tool_command *command, pid_t parent)
 {
     char program[PATH_BYTES + 64];
-    const char *argv[TOOL_CLUSTER_MAX_ARGS + 2] = { command->program };
+    const char *argv[TOOL_COMMAND_MAX_ARGS + 2] = { command->program };
     for (size_t i = 0; i < command->args; i++) argv[i + 1] = command->arg[i];
     snprintf(program, sizeof program, "%s/%s", c->program_dir, command->program);
     sigset_t none;
@@ -222,7 +201,7 @@ bt_err tool_cluster_run(const tool_cluster_config *config, bt_fault *fault)
     c->notify_fd = -1;
     bt_err e = config->count <= TOOL_SUPERVISE_MAX ? BT_OK : bt_fail(fault, BT_ELIMIT, "%zu processes; the limit is %d", config->count, TOOL_SUPERVISE_MAX);
     for (size_t i = 0; e == BT_OK && i < config->count; i++)
-        if (config->commands[i].overflow) e = bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes", TOOL_CLUSTER_ARG_BYTES - 1);
+        if (config->commands[i].overflow) e = bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes", TOOL_COMMAND_ARG_BYTES - 1);
     if (e == BT_OK) e = open_loop(c, fault);
     if (e == BT_OK) tool_supervise_init(&c->plan, config->count, config->drain_ms, GRACE_MS, bt_clock_ms());
     while (e == BT_OK && !c->over) e = bt_loop_step(c->loop, -1, fault);

@@ -4,22 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "tools/cluster/command.h"
 #include "tools/cluster/supervise.h"
 
 /* The processes of `baton up`: starts, watches and stops them as tools/cluster/supervise.h decides, and hears their readiness. Private
  * sockets and the readiness socket lie in a temporary directory that is removed in the end. Children die with this process. */
-enum { TOOL_CLUSTER_MAX_ARGS = 64, TOOL_CLUSTER_ARG_BYTES = 512 };
-
-/* One program and its arguments, each NUL-terminated in arg[i]. */
-typedef struct tool_command {
-    char program[32];                       /* a sibling of this program: "baton-gateway" */
-    char arg[TOOL_CLUSTER_MAX_ARGS][TOOL_CLUSTER_ARG_BYTES];
-    size_t args;
-    bool overflow;                          /* an argument did not fit: tool_cluster_run refuses */
-} tool_command;
-void tool_command_add(tool_command *c, const char *option, const char *value /* NULL: a flag */);
-void tool_command_add_int(tool_command *c, const char *option, int64_t value);
-
 typedef struct tool_cluster_config {
     tool_command *commands; size_t count;   /* the gateway first; at most TOOL_SUPERVISE_MAX */
     const char *dir;                        /* from tool_cluster_make_dir */

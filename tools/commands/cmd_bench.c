@@ -2,6 +2,7 @@
  * before its bits were compared with the ref kernels'. */
 #include "kv/kv_dtype.h"
 #include "tools/bench/bench_check.h"
+#include "tools/bench/bench_kernels.h"
 #include "tools/bench/bench_list.h"
 #include "tools/bench/bench_print.h"
 #include "tools/tool.h"

@@ -1,5 +1,5 @@
 /* baton keygen: the keys of a whole cluster, or of what joins it, in one directory. */
-#include "crypto/keys.h"
+#include "crypto/keys_generate.h"
 #include "tools/tool.h"
 
 #include <stdio.h>

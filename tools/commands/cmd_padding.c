@@ -32,17 +32,17 @@ const bt_opt_program tool_padding_program = {
     .opts = opts, .opt_count = BT_OPT_COUNT(opts), .args_min = 1, .args_max = 1, .args_name = "TRACE",
 };
 
-typedef struct row { bt_shapes plan; uint64_t specializations, launches, computed; } row;
+typedef struct row { bt_shapes shapes; uint64_t specializations, launches, computed; } row;
 
 static bt_err measure(row *ret, const char *policy, const config *c, const uint32_t *length, size_t n, bt_fault *fault)
 {
     row r = { .launches = 0 };
-    const bt_err e = bt_shapes_parse(&r.plan, policy, (size_t)c->ctx_size, fault);
+    const bt_err e = bt_shapes_parse(&r.shapes, policy, (size_t)c->ctx_size, fault);
     if (e < 0) return e;
-    r.specializations = bt_shapes_specializations(&r.plan, (size_t)c->ctx_size);
+    r.specializations = bt_shapes_specializations(&r.shapes, (size_t)c->ctx_size);
     for (size_t i = 0; i < n; i++) {
-        r.launches += bt_shapes_launches(&r.plan, length[i]);
-        r.computed += bt_shapes_rows(&r.plan, length[i]);
+        r.launches += bt_shapes_launches(&r.shapes, length[i]);
+        r.computed += bt_shapes_rows(&r.shapes, length[i]);
     }
     *ret = r;
     return BT_OK;
@@ -60,7 +60,7 @@ static int print_json(const row *rows, size_t count, const config *c, size_t n, 
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:f, s:I, s:f, s:I, s:I, s:I}", "policy", rows[i].plan.text, "padding_ratio",
+        json_array_append_new(list, json_pack("{s:s, s:f, s:I, s:f, s:I, s:I, s:I}", "policy", rows[i].shapes.text, "padding_ratio",
                                               padding_ratio(&rows[i], tokens), "specializations", (json_int_t)rows[i].specializations,
                                               "launches_per_prompt", (double)rows[i].launches / (double)n, "requests", (json_int_t)n, "tokens",
                                               (json_int_t)tokens, "rows", (json_int_t)rows[i].computed));
@@ -76,10 +76,10 @@ static int print_people(const row *rows, size_t count, uint32_t *length, size_t 
     printf("%zu requests, %" PRIu64 " tokens: mean %.0f, p50 %u, p99 %u, longest %u\n\n", n, tokens, (double)tokens / (double)n,
            (unsigned)length[(n - 1) / 2], (unsigned)length[(n - 1) * 99 / 100], (unsigned)length[n - 1]);
     for (size_t i = 0; i < count; i++)
-        if ((int)strlen(rows[i].plan.text) > width) width = (int)strlen(rows[i].plan.text);
+        if ((int)strlen(rows[i].shapes.text) > width) width = (int)strlen(rows[i].shapes.text);
     printf("%-*s  specializations  launches/prompt  padding  %15s  %15s\n", width, "policy", "tokens", "rows");
     for (size_t i = 0; i < count; i++)
-        printf("%-*s  %15" PRIu64 "  %15.2f  %6.1f%%  %15" PRIu64 "  %15" PRIu64 "\n", width, rows[i].plan.text, rows[i].specializations,
+        printf("%-*s  %15" PRIu64 "  %15.2f  %6.1f%%  %15" PRIu64 "  %15" PRIu64 "\n", width, rows[i].shapes.text, rows[i].specializations,
                (double)rows[i].launches / (double)n, 100 * padding_ratio(&rows[i], tokens), tokens, rows[i].computed);
     return fflush(stdout) != 0;
 }

@@ -1,6 +1,6 @@
 /* baton up: a gateway, prefill nodes and decode nodes on this machine, until stopped. */
 #include "base/log.h"
-#include "crypto/keys.h"
+#include "crypto/keys_generate.h"
 #include "gateway/http/options.h"
 #include "tools/cluster/cluster.h"
 #include "tools/cluster/serve.h"
@@ -106,7 +106,7 @@ static void make_gateway(tool_command *t, const config *c, const char *control)
 
 static void make_node(tool_command *t, const config *c, const char *control, const char *role, int64_t index, const char *dir)
 {
-    char text[TOOL_CLUSTER_ARG_BYTES];
+    char text[TOOL_COMMAND_ARG_BYTES];
     snprintf(text, sizeof text, "baton-%s", role);
     add_common(t, c, text);
     snprintf(text, sizeof text, "%s-%lld", role, (long long)index);

@@ -2,14 +2,14 @@
 #include "npu/compile/calib.h"
 #include "base/num.h"
 #include "graph/walk.h"
-#include "npu/compile/compile.h"
 #include "npu/pkg/pkg_format.h"
+#include "npu/pkg/recipe.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = BT_COMPILE_WINDOW, PAGE_TOKENS = 256, PAGES = WINDOW / PAGE_TOKENS, MIN_TOKENS = 16, ALIGN = 64 };
+enum { WINDOW = BT_CALIB_WINDOW, PAGE_TOKENS = 256, PAGES = WINDOW / PAGE_TOKENS, MIN_TOKENS = 16, ALIGN = 64 };
 
 struct bt_calib {
     const bt_model *m;

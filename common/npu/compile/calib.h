@@ -8,10 +8,10 @@
 #include "npu/compile/fold.h"
 
 /* Calibration: a text runs through the folded float model, and the input of every linear is watched. Text is cut into windows of
- * BT_COMPILE_WINDOW ids, each from position 0; a rest below 16 ids is dropped unless it is all there is.
+ * BT_CALIB_WINDOW ids, each from position 0; a rest below 16 ids is dropped unless it is all there is.
  *
  * All figures are the same on every machine, with any number of threads and under any isa. */
-enum { BT_CALIB_SAMPLES = 8, BT_CALIB_BINS = 1 << 16 };
+enum { BT_CALIB_WINDOW = 512, BT_CALIB_SAMPLES = 8, BT_CALIB_BINS = 1 << 16 };
 
 typedef struct bt_calib_site {              /* of the rows of one site, by bt_pkg_site_index */
     size_t k;
@@ -35,8 +35,8 @@ typedef struct bt_calib_stats {
 } bt_calib_stats;
 
 typedef struct bt_calib bt_calib;
-/* fold is borrowed and read now: 2 bytes for each weight. pool may be NULL. progress as in compile.h. BT_EFORMAT: a folded weight that f16
- * cannot hold. */
+/* fold is borrowed and read now: 2 bytes for each weight. pool may be NULL. progress: NULL, or called on the caller's thread.
+ * BT_EFORMAT: a folded weight that f16 cannot hold. */
 bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char *isa, bt_pool *pool,
                     void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total), void *progress_ud, bt_fault *fault);
 void   bt_calib_free(bt_calib *c);          /* NULL is fine */

@@ -1,4 +1,4 @@
-/* The compiler's steps in their order, the header, and the key of a compilation. */
+/* The compiler's steps in their order, the package's header, and the key of a compilation. */
 #include "npu/compile/compile.h"
 #include "base/hash.h"
 #include "kernels/kernels.h"
@@ -9,43 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_MAX_CTX = 32768, MIN_CALIB = 16 };
-
-void bt_compile_progress(const bt_compile_job *j, const char *stage, uint64_t done, uint64_t total)
-{
-    if (j->o->progress) j->o->progress(j->o->ud, stage, done, total);
-}
-
-/* Checks options against each other, the model and the profile. */
-static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_options *o, bt_fault *fault)
-{
-    bt_err e;
-    j->m = m;
-    j->o = o;
-    if (o->profile) j->profile = *o->profile;
-    else if ((e = bt_profile_load(&j->profile, NULL, fault)) < 0) return e;
-    j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : m->hp.ctx < DEFAULT_MAX_CTX ? m->hp.ctx : DEFAULT_MAX_CTX;
-    if (j->ctx_tokens > BT_MODEL_MAX_CTX)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens: at most %d", j->ctx_tokens, BT_MODEL_MAX_CTX);
-    if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
-    if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
-        return bt_fail(fault, BT_EARG, "llm-int8 scales rows as they come; npu operators 'all' need static units");
-    if ((e = bt_shapes_parse(&j->plan, o->shape_policy, j->ctx_tokens, fault)) < 0) return e;
-    const bt_profile *p = &j->profile;
-    const size_t rows = bt_shapes_specializations(&j->plan, j->ctx_tokens);
-    if (p->max_shapes && rows > p->max_shapes)
-        return bt_fail(fault, BT_EARG, "shape policy %s has %zu shapes at %zu tokens, profile %s allows %u", j->plan.text, rows, j->ctx_tokens,
-                       p->name, p->max_shapes);
-    for (size_t i = 0; i < j->plan.shapes; i++) {
-        const bt_shape *s = &j->plan.shape[i];
-        if (s->seq_min < s->seq && !p->range_shapes)
-            return bt_fail(fault, BT_EARG, "shape policy %s: profile %s has no bounded ranges", j->plan.text, p->name);
-        if (p->max_rows && s->seq > p->max_rows)
-            return bt_fail(fault, BT_EARG, "shape policy %s has programs of %u rows, profile %s allows %u", j->plan.text, s->seq, p->name,
-                           p->max_rows);
-    }
-    return BT_OK;
-}
+enum { MIN_CALIB = 16 };
 
 static bt_err check_calibration(const bt_compile_job *j, bt_fault *fault)
 {
@@ -130,61 +94,25 @@ static bt_err write_header(bt_compile_job *j, bt_fault *fault)
     write_rotation(j, &h->r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
     snprintf(h->model_name, sizeof h->model_name, "%s", j->m->name);
     bt_recipe_text(h->recipe, &j->o->recipe);
-    snprintf(h->shape_policy, sizeof h->shape_policy, "%s", j->plan.text);
+    snprintf(h->shape_policy, sizeof h->shape_policy, "%s", j->shapes.text);
     snprintf(h->profile, sizeof h->profile, "%s", j->profile.name);
     return write_rope(j, fault);
 }
 
-static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
-{
-    j->tensors = (size_t)j->m->hp.layers * BT_PKG_LAYER_TENSORS + 2;
-    j->sites = (size_t)j->m->hp.layers * BT_PKG_LAYER_SITES + 1;
-    j->tensor = calloc(j->tensors, sizeof *j->tensor);
-    j->site = calloc(j->sites, sizeof *j->site);
-    j->smooth = calloc(j->sites, sizeof *j->smooth);
-    j->gptq = calloc(j->sites, sizeof *j->gptq);
-    j->pruned = calloc(j->sites, sizeof *j->pruned);
-    return j->tensor && j->site && j->smooth && j->gptq && j->pruned ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
-}
-
-static void done(bt_compile_job *j)
-{
-    for (size_t i = 0; i < j->sites; i++) {
-        if (j->smooth) free(j->smooth[i]);
-        if (j->gptq) free(j->gptq[i]);
-    }
-    free(j->smooth);
-    free(j->gptq);
-    free(j->tensor);
-    free(j->site);
-    bt_offload_free(j->place);
-    free(j->has_norm);
-    free(j->params);
-    free(j->pruned);
-    bt_graph_free(j->graph);
-    bt_calib_free(j->calib);
-    bt_fold_free(j->fold);
-    bt_pkg_writer_free(j->w);
-}
-
 bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool, bt_fault *fault)
 {
-    bt_compile_job *j = calloc(1, sizeof *j);
-    if (!j) return bt_fail(fault, BT_ENOMEM, "compiling");
-    j->pool = pool;
-    bt_err e = prepare(j, m, options, fault);
+    bt_compile_job *j = NULL;
+    bt_err e = bt_compile_job_new(&j, m, options, pool, fault);
     if (e == BT_OK) e = check_calibration(j, fault);
-    if (e == BT_OK) e = make_tables(j, fault);
     if (e == BT_OK) e = bt_fold_new(&j->fold, m, options->recipe.r1, options->recipe.r2, pool, fault);
-    if (e == BT_OK) e = bt_compile_place(j, fault);
+    if (e == BT_OK) e = bt_compile_offload(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_new(&j->w, path, fault);
     if (e == BT_OK) e = bt_compile_sites(j, fault);
     if (e == BT_OK) e = write_header(j, fault);
     if (e == BT_OK) e = bt_compile_tensors(j, fault);
     if (e == BT_OK) e = bt_compile_programs(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_finish(j->w, &j->header, fault);
-    done(j);
-    free(j);
+    bt_compile_job_free(j);
     return e;
 }
 
@@ -202,9 +130,8 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     bt_hash_stream s;
     uint8_t hash[BT_HASH_BYTES];
     char text[BT_RECIPE_MAX_TEXT] = "";
-    bt_compile_job *j = calloc(1, sizeof *j);
-    if (!j) return bt_fail(fault, BT_ENOMEM, "compiling");
-    bt_err e = prepare(j, m, options, fault);
+    bt_compile_job *j = NULL;
+    bt_err e = bt_compile_job_new(&j, m, options, NULL, fault);
     if (e == BT_OK && !options->calib_text) e = check_calibration(j, fault);
     if (e < 0) goto out;
     const char *words = options->calib_text;
@@ -218,14 +145,14 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     bt_hash_add(&s, m->id, sizeof m->id);
     bt_hash_add(&s, m->name, sizeof m->name);
     bt_hash_add(&s, text, sizeof text);
-    bt_hash_add(&s, j->plan.text, strlen(j->plan.text) + 1);
-    bt_hash_add(&s, j->plan.shape, j->plan.shapes * sizeof *j->plan.shape);
+    bt_hash_add(&s, j->shapes.text, strlen(j->shapes.text) + 1);
+    bt_hash_add(&s, j->shapes.shape, j->shapes.shapes * sizeof *j->shapes.shape);
     bt_hash_add(&s, &j->profile, sizeof j->profile);
     if (words) add_text(&s, m, words, calib);
     else bt_hash_add(&s, options->calib_ids, calib * sizeof *options->calib_ids);
     bt_hash_end(hash, &s);
     bt_hash_hex(ret, hash);
 out:
-    free(j);
+    bt_compile_job_free(j);
     return e;
 }

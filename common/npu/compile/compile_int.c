@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static bt_units_in params_in(const bt_compile_job *j)
+static bt_units_in units_in(const bt_compile_job *j)
 {
     const bt_hadamard *r2 = bt_fold_r2(j->fold);
     return (bt_units_in){.hp = &j->m->hp, .stats = j->stats, .site = j->site, .tensor = j->tensor,
@@ -20,7 +20,7 @@ bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
                              bt_fault *fault)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL || t->weight == BT_WEIGHT_OUTPUT) return BT_OK;
-    const bt_units_in in = params_in(j);
+    const bt_units_in in = units_in(j);
     const bt_weight w = (bt_weight)t->weight;
     const size_t wide = 16 * bt_int_panels(t->n);
     int32_t *mult = calloc(wide, sizeof *mult);
@@ -44,7 +44,7 @@ bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
 bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL) return BT_OK;
-    const bt_units_in in = params_in(j);
+    const bt_units_in in = units_in(j);
     int32_t *wq = malloc(t->n * sizeof *wq);
     if (!wq) return bt_fail(fault, BT_ENOMEM, "a norm of %u weights", t->n);
     t->norm_shift = (int32_t)bt_units_norm(wq, &in, layer, (bt_weight)t->weight, weight, t->n);
@@ -56,7 +56,7 @@ bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
 bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL) return BT_OK;
-    const bt_units_in in = params_in(j);
+    const bt_units_in in = units_in(j);
     const bt_graph *g = j->graph;
     if (!(j->params = malloc(g->ops * sizeof *j->params))) return bt_fail(fault, BT_ENOMEM, "compiling");
     for (size_t i = 0; i < g->ops; i++) {

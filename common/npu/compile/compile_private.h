@@ -3,18 +3,21 @@
 #include "npu/compile/calib.h"
 #include "npu/compile/compile.h"
 #include "npu/compile/fold.h"
-#include "npu/pkg/pkg.h"
 #include "npu/compile/offload.h"
+#include "npu/pkg/pkg.h"
 #include "npu/pkg/shapes.h"
 
-/* Inside the compiler: what its steps hand on to each other. */
+/* Inside the compiler: what its steps hand on to each other. Files stand on each other in the order of this header: compile_job.c,
+ * compile_int.c, then compile_tensors.c and beside it compile_programs.c; compile.c runs them. */
+
+/* ---- compile_job.c ---- */
 typedef struct bt_compile_job {
     const bt_model *m;
     const bt_compile_options *o;
     bt_pool *pool;
     bt_profile profile;
     uint32_t npu_ops;                       /* what was asked for, or LINEAR where the profile lacks an operator that the rest would need */
-    bt_shapes plan;
+    bt_shapes shapes;
     size_t ctx_tokens;
     bt_fold *fold;
     bt_calib *calib;
@@ -27,28 +30,36 @@ typedef struct bt_compile_job {
     bt_pkg_tensor *tensor;
     bt_pkg_site *site;
     bt_graph *graph;
-    bt_offload *place;
+    bt_offload *offload;
     bool *has_norm;                         /* [graph ops] */
     uint32_t *params;                       /* [graph ops], or NULL */
     bool *pruned;                           /* [sites] */
 } bt_compile_job;
 
-void bt_compile_progress(const bt_compile_job *j, const char *stage, uint64_t done, uint64_t total);
+/* Sets what options, model and profile decide; tensor and the arrays of [sites] are zeros, the rest is for the steps. Errors of
+ * bt_compile; the calibration is not looked at. */
+bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_compile_options *o, bt_pool *pool, bt_fault *fault);
+void bt_compile_job_free(bt_compile_job *j);        /* with all that it holds; NULL is fine */
+void bt_compile_job_progress(const bt_compile_job *j, const char *stage, uint64_t done, uint64_t total);
 /* May the NPU run the linears of a site? */
-bool bt_compile_on_npu(const bt_compile_job *j, bt_site_kind site);
+bool bt_compile_job_on_npu(const bt_compile_job *j, bt_site_kind site);
 
-/* Scales, smoothing: fills fold's smoothing, stats, site. */
-bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault);
-/* Rounds and writes every tensor. */
-bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault);
-/* Placement, programs, rows, fallbacks, sessions. */
-bt_err bt_compile_place(bt_compile_job *j, bt_fault *fault);
-/* compile_int.c, for npu_ops ALL; LINEAR: nothing. The integer fields of a matrix (bias
- * [n], or NULL) or a norm that is otherwise done; then the parameters of
- * operators. */
+/* ---- compile_int.c: for npu_ops ALL; LINEAR: nothing ---- */
+/* The integer fields of a matrix (bias [n], or NULL) or a norm that is otherwise done; then the parameters of operators. */
 bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale, const float *bias,
                              bt_fault *fault);
 bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault);
 bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault);
+
+/* ---- compile_tensors.c ---- */
+/* Scales, smoothing: fills fold's smoothing, stats, site. */
+bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault);
+/* Rounds and writes every tensor. */
+bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault);
+
+/* ---- compile_programs.c ---- */
+/* The graph, and which of its operators the NPU takes: fills graph, offload, npu_ops, has_norm. */
+bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault);
+/* Writes programs, rows, fallbacks and sessions. */
 bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault);
 #endif

@@ -1,25 +1,17 @@
-/* Placement and programs: what runs where, the specialization table, and which layers are mapped together. */
+/* What runs where, the programs and the table of shapes, and which layers are mapped together. */
 #include "npu/compile/compile_private.h"
 #include "npu/compile/lower.h"
 #include "npu/compile/sessions.h"
 
 #include <stdlib.h>
 
-bool bt_compile_on_npu(const bt_compile_job *j, bt_site_kind site)
-{
-    const bt_hparams *hp = &j->m->hp;
-    const size_t k = site == BT_SITE_DOWN ? hp->ffn : site == BT_SITE_O ? (size_t)hp->heads * hp->head_dim : hp->dim;
-    char why[sizeof(((bt_pkg_fallback *)0)->why)];
-    return bt_offload_linear(why, &j->profile, &j->o->recipe, site, k);
-}
-
-bt_err bt_compile_place(bt_compile_job *j, bt_fault *fault)
+bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
 {
     const bt_graph_options go = {.rotate_embed = bt_fold_r1(j->fold)->base > 0, .rotate_attention = bt_fold_r2(j->fold)->base > 0};
     bt_err e = bt_graph_build(&j->graph, &j->m->hp, &go, fault);
-    if (e == BT_OK) e = bt_offload_new(&j->place, j->graph, &j->profile, &j->o->recipe, j->o->npu_ops, j->ctx_tokens, fault);
+    if (e == BT_OK) e = bt_offload_new(&j->offload, j->graph, &j->profile, &j->o->recipe, j->o->npu_ops, j->ctx_tokens, fault);
     if (e < 0) return e;
-    j->npu_ops = j->place->npu_ops;
+    j->npu_ops = j->offload->npu_ops;
     j->has_norm = calloc(j->graph->ops, sizeof *j->has_norm);
     if (!j->has_norm) return bt_fail(fault, BT_ENOMEM, "placing operators");
     for (size_t i = 0; i < j->graph->ops; i++) {
@@ -62,7 +54,7 @@ static bt_err write_sessions(bt_compile_job *j, bt_fault *fault)
 
 static bt_err write_program(bt_compile_job *j, uint32_t *ret, size_t seq, size_t out, bt_fault *fault)
 {
-    const bt_lower_in in = {.graph = j->graph, .on_npu = j->place->on_npu, .cluster = j->place->cluster, .recipe = &j->o->recipe, .npu_ops = j->npu_ops,
+    const bt_lower_in in = {.graph = j->graph, .on_npu = j->offload->on_npu, .cluster = j->offload->cluster, .recipe = &j->o->recipe, .npu_ops = j->npu_ops,
                             .params = j->params, .has_norm_weight = j->has_norm, .pruned = j->pruned, .seq = seq, .out = out};
     bt_lowered l;
     const bt_err e = bt_lower(&l, &in, fault);
@@ -79,8 +71,8 @@ bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault)
 {
     bt_pkg_row row = {.batch = 1};
     bt_err e = bt_compile_int_params(j, fault);
-    for (size_t i = 0; e == BT_OK && i < j->plan.shapes; i++) {
-        const bt_shape *s = &j->plan.shape[i];
+    for (size_t i = 0; e == BT_OK && i < j->shapes.shapes; i++) {
+        const bt_shape *s = &j->shapes.shape[i];
         const size_t out[BT_PKG_OUTS] = {0, 1, s->seq};
         for (int o = 0; e == BT_OK && o < BT_PKG_OUTS && row.seq != s->seq; o++) /* several contexts of one seq share programs */
             e = write_program(j, &row.program[o], s->seq, out[o], fault);
@@ -88,8 +80,8 @@ bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault)
         row.seq = s->seq;
         if (s->seq > j->header.max_seq) j->header.max_seq = s->seq;
         for (size_t b = 0; e == BT_OK && (row.ctx = (uint32_t)bt_shapes_bucket(s, j->ctx_tokens, b)) > 0; b++) (void)bt_pkg_writer_row(j->w, &row);
-        bt_compile_progress(j, "lower", i + 1, j->plan.shapes);
+        bt_compile_job_progress(j, "lower", i + 1, j->shapes.shapes);
     }
-    for (size_t i = 0; e == BT_OK && i < j->place->fallbacks; i++) (void)bt_pkg_writer_fallback(j->w, &j->place->fallback[i]);
+    for (size_t i = 0; e == BT_OK && i < j->offload->fallbacks; i++) (void)bt_pkg_writer_fallback(j->w, &j->offload->fallback[i]);
     return e == BT_OK ? write_sessions(j, fault) : e;
 }

@@ -104,7 +104,7 @@ static bt_err gptq_collect(bt_compile_job *j, size_t first, size_t *end, bt_faul
     bt_err e = bt_calib_rows(j->calib, j->o->calib_ids, calib_tokens(j), add_rows, &r, fault);
     for (size_t i = first; e == BT_OK && i < r.end; i++) {
         e = bt_gptq_prepare(j->gptq[i], j->stats->site[i].k, j->pool, fault);
-        bt_compile_progress(j, "gptq", i + 1, j->sites);
+        bt_compile_job_progress(j, "gptq", i + 1, j->sites);
     }
     return e;
 }
@@ -194,7 +194,7 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     t->k = (uint32_t)from->dim[0];
     float *bias = NULL;
     bt_err e;
-    if (!bt_compile_on_npu(j, (bt_site_kind)bt_pkg_site_of(w))) {
+    if (!bt_compile_job_on_npu(j, (bt_site_kind)bt_pkg_site_of(w))) {
         t->bits = 16;
         e = make_bias(j, &bias, t, NULL, fault);
         free(bias);
@@ -240,7 +240,7 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     uint8_t *hot = malloc(c->k);
     double *mean = malloc(c->k * sizeof *mean);
     if (!xq || !hot || !mean) e = bt_fail(fault, BT_ENOMEM, "an input of %zu", c->k);
-    if (e == BT_OK && !bt_compile_on_npu(j, (bt_site_kind)kind)) {
+    if (e == BT_OK && !bt_compile_job_on_npu(j, (bt_site_kind)kind)) {
         *s = (bt_pkg_site){.layer = s->layer, .kind = kind, .hot = BT_PKG_NONE};
     } else if (e == BT_OK) {
         if (s->shadow == BT_SHADOW_CHANNEL) {
@@ -273,7 +273,7 @@ bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault)
         if (j->o->recipe.gptq && i == ready) e = gptq_collect(j, i, &ready, fault);
         for (size_t v = 0; e == BT_OK && kind == 0 && v < sizeof vectors / sizeof *vectors; v++) e = write_vector(j, layer, vectors[v], fault);
         if (e == BT_OK) e = write_site(j, layer, kind, fault);
-        bt_compile_progress(j, "pack", i + 1, j->sites);
+        bt_compile_job_progress(j, "pack", i + 1, j->sites);
     }
     for (size_t i = 0; e == BT_OK && i < j->tensors; i++) (void)bt_pkg_writer_tensor(j->w, &j->tensor[i]); /* failures stay for finish */
     for (size_t i = 0; e == BT_OK && i < j->sites; i++) (void)bt_pkg_writer_site(j->w, &j->site[i]);

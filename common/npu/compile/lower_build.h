@@ -2,8 +2,8 @@
 #define BT_NPU_LOWER_BUILD_H
 #include "npu/compile/lower.h"
 
-/* What the ways of lowering share: a list of instructions whose operands are values, turned into offsets at
- * the end. A value lives from the first instruction that names it to the last. */
+/* Inside lowering, below lower_int.c and lower.c: a list of instructions whose operands are values. lower.c turns these
+ * into offsets at the end. A value lives from the first instruction that names it to the last. */
 typedef struct bt_lower_value { uint32_t name; size_t bytes; } bt_lower_value;     /* name: bt_pkg_value */
 
 typedef struct bt_lower_build {
@@ -36,7 +36,4 @@ size_t   bt_lower_build_group(const bt_lower_build *b, size_t i);
  * linears' operands. */
 typedef struct bt_lower_planes { uint64_t hi, lo, shadow; uint32_t site, stride; } bt_lower_planes;
 bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op, uint64_t input, uint32_t input_stride);
-
-/* lower_int.c: the whole graph for npu_ops all. BT_EARG naming an operator that is not on the NPU. */
-bt_err bt_lower_int(bt_lower_build *b, bt_fault *fault);
 #endif

@@ -1,6 +1,6 @@
 /* Lowering for --npu-ops all: the residual stream in s32, the outputs of linears in s16, and between them the integer operators. Floats are left to
  * the embedding, the KV rows and the logits. */
-#include "npu/compile/lower_build.h"
+#include "npu/compile/lower_int.h"
 
 typedef struct shape { uint32_t in_width, in_bytes, out_width, out_bytes; } shape; /* bytes: of an element */
 

@@ -1,4 +1,4 @@
-/* See package.h. */
+/* From options to an open package: what the compiler is told, what a named package must agree with, and the cache. */
 #include "npu/compile/obtain.h"
 #include "base/cache.h"
 #include "npu/compile/calib.h"

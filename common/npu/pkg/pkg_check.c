@@ -1,22 +1,11 @@
-/* The check of a package file, part one: where everything lies, the digest, the constants' hashes, and the tables that stand for
- * themselves. Nothing outside the file is read whatever its bytes say. The layout is canonical: no gaps but zero padding, one
- * order, so that equal contents are equal files. */
+/* The whole check of a package file: where everything lies, the digest, the constants' hashes, the tables that stand for themselves, and
+ * in their turn the data and the programs. Nothing outside the file is read whatever its bytes say. The layout is canonical: no gaps but
+ * zero padding, one order, so that equal contents are equal files. */
 #include "npu/pkg/pkg_private.h"
 #include "base/hash.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-const bt_pkg_table_rule bt_pkg_table_rules[BT_PKG_TABLES] = {
-    [BT_PKG_TABLE_CONSTS] = {"constants", sizeof(bt_pkg_const), BT_PKG_MAX_CONSTS},
-    [BT_PKG_TABLE_TENSORS] = {"tensors", sizeof(bt_pkg_tensor), BT_MODEL_MAX_LAYERS * BT_PKG_LAYER_TENSORS + 2},
-    [BT_PKG_TABLE_SITES] = {"sites", sizeof(bt_pkg_site), BT_MODEL_MAX_LAYERS * BT_PKG_LAYER_SITES + 1},
-    [BT_PKG_TABLE_ROWS] = {"rows", sizeof(bt_pkg_row), BT_PKG_MAX_ROWS},
-    [BT_PKG_TABLE_PROGRAMS] = {"programs", sizeof(bt_pkg_program), BT_PKG_MAX_PROGRAMS},
-    [BT_PKG_TABLE_FALLBACKS] = {"fallbacks", sizeof(bt_pkg_fallback), BT_PKG_MAX_FALLBACKS},
-    [BT_PKG_TABLE_SESSIONS] = {"sessions", sizeof(bt_pkg_session), BT_PKG_MAX_SESSIONS},
-};
 
 /* ---- layout ---- */
 
@@ -92,30 +81,6 @@ static bt_err check_digest(const bt_pkg *p, bt_fault *fault)
     bt_pkg_digest(digest, h, table);
     if (memcmp(digest, h->digest, sizeof digest) != 0) return bt_fail(fault, BT_EFORMAT, "the header or a table is damaged (digest)");
     return BT_OK;
-}
-
-/* ---- on all threads ---- */
-
-typedef struct each { const bt_pkg *p; bt_pkg_check_fn *check; bt_pool_range range; _Atomic uint32_t refused; } each;
-
-static void check_some(void *ud, size_t part, size_t parts)
-{
-    each *j = ud;
-    size_t i, end;
-    (void)part, (void)parts;
-    while (bt_pool_range_take(&j->range, &i, &end)) {
-        if (j->check(j->p, (uint32_t)i, NULL) == BT_OK) continue;
-        uint32_t first = atomic_load(&j->refused);
-        while (i < first && !atomic_compare_exchange_weak(&j->refused, &first, (uint32_t)i)) continue;
-    }
-}
-
-bt_err bt_pkg_check_each(const bt_pkg *p, uint32_t count, bt_pkg_check_fn *check, bt_pool *pool, bt_fault *fault)
-{
-    each j = {.p = p, .check = check, .refused = UINT32_MAX};
-    bt_pool_range_init(&j.range, count, 1);
-    bt_pool_run(pool, check_some, &j);
-    return j.refused == UINT32_MAX ? BT_OK : check(p, j.refused, fault);
 }
 
 static bt_err check_bytes(const bt_pkg *p, uint32_t i, bt_fault *fault)

@@ -1,4 +1,4 @@
-/* The check of a package file, part three: the programs. Each is walked once as the executor would, with the values that lie in the arena
+/* The check of a package's programs. Each is walked once as the executor would, with the values that lie in the arena
  * in place of their contents: an instruction may only read what an earlier one wrote, in the same form, shape and unit, unless something
  * has been written over it since; it may only touch the arena inside a place of the plan that is alive, and its operands overlap only where
  * it works in place. So the executor meets no operand, index, width or list of shadow entries that this file has not seen before. */

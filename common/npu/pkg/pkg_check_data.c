@@ -1,11 +1,12 @@
-/* The check of a package file, part two: the header's fields, and tensors and sites with their constants: sizes exactly what the shape
- * needs, floats finite, integers within the ranges in which the kernels are exact. */
+/* The check of a package's data: the header's fields, and tensors and sites with their constants: sizes exactly what the shape needs,
+ * floats finite, integers within the ranges in which the kernels are exact. */
 #include "npu/pkg/pkg_private.h"
 #include "kernels/kernels.h"
 #include "model/weight.h"
 #include "model/quant.h"
 #include "npu/pkg/recipe.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum { MAX_K = 131071 }; /* int_kernels.h: no overflow up to here */
@@ -23,6 +24,30 @@ static bool measured(float x) { return x != x || not_negative(x); }
 
 /* Zeros are compared as bytes: -0.0 is not what the writer puts where nothing is. */
 static bool same_bytes(const void *a, const void *b, size_t n) { return memcmp(a, b, n) == 0; }
+
+/* ---- on all threads ---- */
+
+typedef struct each { const bt_pkg *p; bt_pkg_check_fn *check; bt_pool_range range; _Atomic uint32_t refused; } each;
+
+static void check_some(void *ud, size_t part, size_t parts)
+{
+    each *j = ud;
+    size_t i, end;
+    (void)part, (void)parts;
+    while (bt_pool_range_take(&j->range, &i, &end)) {
+        if (j->check(j->p, (uint32_t)i, NULL) == BT_OK) continue;
+        uint32_t first = atomic_load(&j->refused);
+        while (i < first && !atomic_compare_exchange_weak(&j->refused, &first, (uint32_t)i)) continue;
+    }
+}
+
+bt_err bt_pkg_check_each(const bt_pkg *p, uint32_t count, bt_pkg_check_fn *check, bt_pool *pool, bt_fault *fault)
+{
+    each j = {.p = p, .check = check, .refused = UINT32_MAX};
+    bt_pool_range_init(&j.range, count, 1);
+    bt_pool_run(pool, check_some, &j);
+    return j.refused == UINT32_MAX ? BT_OK : check(p, j.refused, fault);
+}
 
 /* ---- one constant ---- */
 
@@ -287,7 +312,7 @@ static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     return bt_pkg_is_vector(t->weight) ? check_vector(p, i, t, fault) : check_matrix(p, i, t, fault);
 }
 
-static bt_err check_place_and_tensor(const bt_pkg *p, uint32_t i, bt_fault *fault)
+static bt_err check_tensor_at(const bt_pkg *p, uint32_t i, bt_fault *fault)
 {
     const uint32_t layers = bt_pkg_header_of(p)->layers;
     const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i];
@@ -302,7 +327,7 @@ static bt_err check_tensors(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const uint32_t want = h->layers * BT_PKG_LAYER_TENSORS + 2;
     if (h->tensors.count != want) return bt_fail(fault, BT_EFORMAT, "%u tensors, not %u", h->tensors.count, want);
-    return bt_pkg_check_each(p, want, check_place_and_tensor, pool, fault);
+    return bt_pkg_check_each(p, want, check_tensor_at, pool, fault);
 }
 
 #undef BAD

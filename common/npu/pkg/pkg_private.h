@@ -4,12 +4,20 @@
 #include "base/pool.h"
 #include "npu/pkg/pkg.h"
 
-/* What the reader, the writer and the check of package files share, and what tests use to make damaged ones. */
+/* Package files from inside: for pkg*.c, and for tests that make damaged ones. Every file stands on those before it:
+ *
+ *   pkg_format.h, pkg_names.c   what lies in the file, and its names
+ *   pkg_tables.c                header and tables of an opened package
+ *   pkg_check_data.c            is what they say possible? header, tensors, sites
+ *   pkg_check_code.c            ... and the programs
+ *   pkg_check.c                 the whole check
+ *   pkg_read.c                  opening; beside it pkg_write.c, which needs no check */
 struct bt_pkg {
     const uint8_t *bytes; size_t len;
     bool mapped;                            /* bytes is our mapping; else the caller's */
 };
 
+/* ---- pkg_tables.c ---- */
 typedef enum bt_pkg_table_id {
     BT_PKG_TABLE_CONSTS, BT_PKG_TABLE_TENSORS, BT_PKG_TABLE_SITES, BT_PKG_TABLE_ROWS, BT_PKG_TABLE_PROGRAMS, BT_PKG_TABLE_FALLBACKS,
     BT_PKG_TABLE_SESSIONS, BT_PKG_TABLES
@@ -26,22 +34,25 @@ void bt_pkg_digest(uint8_t ret[16], const bt_pkg_header *h, const void *const ta
 void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tensor *tensors, const bt_pkg_site *sites,
                        const bt_pkg_program *programs);
 
-/* pkg_check.c: where header, constants and tables lie. After it the tables can be read, though not believed. */
+/* ---- pkg_check_data.c ---- */
+/* Calls check for each index in [0, count) on all threads, with no fault, then once more for the first that was refused, to say why. */
+typedef bt_err bt_pkg_check_fn(const bt_pkg *p, uint32_t index, bt_fault *fault);
+bt_err bt_pkg_check_each(const bt_pkg *p, uint32_t count, bt_pkg_check_fn *check, bt_pool *pool, bt_fault *fault);
+/* The header's numbers, each in its range; then the header's constants, tensors and sites with theirs. */
+bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault);
+bt_err bt_pkg_check_data(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
+/* What a weight maps in this model, k inputs to n outputs (a vector: k = 1); n = 0: none of ours. */
+void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, uint32_t *k);
+bool bt_pkg_is_vector(uint32_t weight);
+
+/* ---- pkg_check_code.c: the programs, after everything else was checked ---- */
+bt_err bt_pkg_check_code(const bt_pkg *p, bt_fault *fault);
+
+/* ---- pkg_check.c ---- */
+/* Where header, constants and tables lie. After it the tables can be read, though not believed. */
 bt_err bt_pkg_check_layout(const bt_pkg *p, bt_fault *fault);
 /* Layout, digest, the header's numbers and the texts: the header and the tables are those that were written, and can be shown. */
 bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault);
 /* Everything: layout, digest, every field, every constant, every program. The same fault with any number of threads. */
 bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
-/* pkg_check_data.c: the header's numbers, each in its range; then the header's constants, tensors and sites with theirs. */
-bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault);
-bt_err bt_pkg_check_data(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
-/* Calls check for each index in [0, count) on all threads, with no fault, then once more for the first that was refused, to say why. */
-typedef bt_err bt_pkg_check_fn(const bt_pkg *p, uint32_t index, bt_fault *fault);
-bt_err bt_pkg_check_each(const bt_pkg *p, uint32_t count, bt_pkg_check_fn *check, bt_pool *pool, bt_fault *fault);
-/* pkg_check_code.c: the programs, after everything else was checked. */
-bt_err bt_pkg_check_code(const bt_pkg *p, bt_fault *fault);
-
-/* What a weight maps in this model, k inputs to n outputs (a vector: k = 1); n = 0: none of ours. */
-void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, uint32_t *k);
-bool bt_pkg_is_vector(uint32_t weight);
 #endif

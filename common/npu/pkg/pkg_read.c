@@ -55,20 +55,6 @@ void bt_pkg_close(bt_pkg *p)
     free(p);
 }
 
-const bt_pkg_header *bt_pkg_header_of(const bt_pkg *p) { return (const void *)p->bytes; }
-const bt_pkg_const *bt_pkg_consts(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->consts.offset); }
-const bt_pkg_tensor *bt_pkg_tensors(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->tensors.offset); }
-const bt_pkg_site *bt_pkg_sites(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->sites.offset); }
-const bt_pkg_row *bt_pkg_rows(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->rows.offset); }
-const bt_pkg_program *bt_pkg_programs(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->programs.offset); }
-const bt_pkg_fallback *bt_pkg_fallbacks(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->fallbacks.offset); }
-const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->sessions.offset); }
-
-const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index)
-{
-    return index == BT_PKG_NONE ? NULL : p->bytes + bt_pkg_consts(p)[index].offset;
-}
-
 /* ---- finding a row ---- */
 
 static uint64_t gap(uint64_t lo, uint64_t hi, uint64_t v) { return v < lo ? lo - v : v > hi ? v - hi : 0; }

@@ -161,41 +161,6 @@ uint32_t bt_pkg_writer_row(bt_pkg_writer *w, const bt_pkg_row *r) { return add(w
 uint32_t bt_pkg_writer_fallback(bt_pkg_writer *w, const bt_pkg_fallback *f) { return add(w, BT_PKG_TABLE_FALLBACKS, f); }
 uint32_t bt_pkg_writer_session(bt_pkg_writer *w, const bt_pkg_session *s) { return add(w, BT_PKG_TABLE_SESSIONS, s); }
 
-void bt_pkg_digest(uint8_t ret[16], const bt_pkg_header *h, const void *const table[BT_PKG_TABLES])
-{
-    bt_hash_stream s;
-    bt_pkg_header copy = *h;
-    memset(copy.digest, 0, sizeof copy.digest);
-    bt_hash_begin(&s);
-    bt_hash_add(&s, &copy, sizeof copy);
-    for (int i = 0; i < BT_PKG_TABLES; i++) {
-        const bt_pkg_table *t = bt_pkg_table_of(&copy, (bt_pkg_table_id)i);
-        if (t->count) bt_hash_add(&s, table[i], (size_t)t->count * t->elem_bytes);
-    }
-    bt_hash_end(ret, &s);
-}
-
-static void count(uint32_t *refs, uint32_t consts, const uint32_t *named, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (named[i] < consts) refs[named[i]]++;
-}
-#define COUNT(...) count(refs, consts, (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
-
-void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tensor *tensors, const bt_pkg_site *sites,
-                       const bt_pkg_program *programs)
-{
-    const uint32_t consts = h->consts.count;
-    COUNT(h->embed, h->rope_cos, h->rope_sin, h->rope_cos_q15, h->rope_sin_q15, h->r1.h_base, h->r1.sign, h->r2.h_base, h->r2.sign);
-    for (uint32_t i = 0; i < h->tensors.count; i++) {
-        const bt_pkg_tensor *t = &tensors[i];
-        COUNT(t->panels, t->wscale, t->oscale, t->bias, t->colsum, t->mult, t->shift, t->bias_q, t->norm_q, t->f16_panels);
-    }
-    for (uint32_t i = 0; i < h->sites.count; i++) COUNT(sites[i].hot);
-    for (uint32_t i = 0; i < h->programs.count; i++) COUNT(programs[i].code, programs[i].plan);
-}
-#undef COUNT
-
 /* ---- finish ---- */
 
 static uint64_t weights_bytes(const bt_pkg_const *c, size_t count)

@@ -1,4 +1,4 @@
-/* Cutting prompts into shapes: lists of legal shapes, and arithmetic on counts. Files are read in plan_file.c. */
+/* Cutting prompts into shapes: lists of legal shapes, and arithmetic on counts. Files are read in shapes_file.c. */
 #include "npu/pkg/shapes.h"
 #include "base/file.h"
 #include "base/num.h"

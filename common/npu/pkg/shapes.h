@@ -19,7 +19,7 @@
  *                      speaks of decode and is not read
  *   "enumerated:FILE"  JSON: an array of at most 128 lengths, or of [seq, ctx] pairs; or an object whose members are such
  *                      arrays, one an input, of the same count and matched by index
- *   "range:MIN-MAX"    any number of rows from MIN to MAX, planned for MAX; 1 <= MIN <= MAX <= 8192
+ *   "range:MIN-MAX"    any number of rows from MIN to MAX, compiled for MAX; 1 <= MIN <= MAX <= 8192
  *
  * One rule for all of them, among the shapes whose ctx holds the chunk's end: while more is left than the largest holds, that
  * one; then the smallest that holds the rest, padded on the right (a range pads only up to its MIN). Where no ctx holds the
@@ -39,7 +39,7 @@ typedef struct bt_shapes_chunk { size_t begin, valid, rows; } bt_shapes_chunk;  
 bt_err bt_shapes_parse(bt_shapes *ret, const char *text, size_t ctx_tokens, bt_fault *fault);
 /* The same for a FILE policy whose bytes are at hand; text is "rows:..." or "enumerated:...". */
 bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json, size_t len, size_t ctx_tokens, bt_fault *fault);
-/* The plan of a table that was compiled before (a package's rows): n >= 1 shapes in any order. Of several contexts of one seq only the
+/* The shapes of a table that was compiled before (a package's rows): n >= 1 shapes in any order. Of several contexts of one seq only the
  * largest is kept, which cuts prompts the same. BT_ELIMIT as above; BT_EARG: a shape that is none, or overlapping ranges. */
 bt_err bt_shapes_of_rows(bt_shapes *ret, const char *text, const bt_shape *rows, size_t n, bt_fault *fault);
 

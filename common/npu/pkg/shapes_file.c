@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct reader {
-    bt_shapes plan;
+    bt_shapes shapes;
     size_t ctx_tokens, given; /* given: shapes in the file, before equal ones become one */
     bt_fault *fault;
 } reader;
@@ -36,7 +36,7 @@ static bt_err whole(uint32_t *ret, const json_t *v, const char *where, const cha
 /* Into the list, in order; equal shapes become one. */
 static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx)
 {
-    bt_shapes *p = &r->plan;
+    bt_shapes *p = &r->shapes;
     size_t at = 0;
     if (++r->given > BT_SHAPES_MAX)
         return bt_fail(r->fault, BT_ELIMIT, "%s: shape %zu; at most %d are allowed", where, r->given, BT_SHAPES_MAX);
@@ -157,7 +157,7 @@ static bt_err read_enumerated(reader *r, const json_t *root)
         snprintf(where, sizeof where, "shape %zu", i + 1);
         e = one ? read_entry(&seq, &ctx, json_array_get(root, i), where, r->fault) : match_inputs(&seq, &ctx, root, i, r->fault);
         if (e < 0) return e;
-        if (i > 0 && !ctx != !r->plan.shape[0].ctx)
+        if (i > 0 && !ctx != !r->shapes.shape[0].ctx)
             return bt_fail(r->fault, BT_EFORMAT, "%s: either all shapes have a ctx or none", where);
         if ((e = add_shape(r, where, seq, ctx)) < 0) return e;
     }
@@ -171,7 +171,7 @@ bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json,
     json_error_t je;
     bt_err e;
     const bool rows = !strncmp(text, "rows:", 5);
-    if ((!rows && strncmp(text, "enumerated:", 11)) || strlen(text) >= sizeof r.plan.text || ctx_tokens < 1 || ctx_tokens > BT_SHAPES_MAX_SEQ)
+    if ((!rows && strncmp(text, "enumerated:", 11)) || strlen(text) >= sizeof r.shapes.text || ctx_tokens < 1 || ctx_tokens > BT_SHAPES_MAX_SEQ)
         return bt_fail(fault, BT_EARG, "'%.40s' with a context of %zu tokens is no policy of a file", text, ctx_tokens);
     if (len > BT_SHAPES_MAX_FILE_BYTES)
         return bt_fail(fault, BT_ELIMIT, "'%.60s': %zu bytes, at most %d", text, len, BT_SHAPES_MAX_FILE_BYTES);
@@ -182,10 +182,10 @@ bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json,
             if (*c < 0x20 || *c > 0x7e) *c = '?';
         return bt_fail(fault, BT_EFORMAT, "'%.60s', line %d: %.100s", text, je.line, je.text);
     }
-    strcpy(r.plan.text, text);
+    strcpy(r.shapes.text, text);
     e = rows ? read_rows(&r, root) : read_enumerated(&r, root);
     json_decref(root);
     if (e < 0) return bt_fail(fault, e, "'%.60s': %.180s", text, inner.text);
-    *ret = r.plan;
+    *ret = r.shapes;
     return BT_OK;
 }

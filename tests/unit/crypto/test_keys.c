@@ -1,5 +1,6 @@
 /* Key files: round trips, modes, and refusals that name the file and never the secret. */
 #include "crypto/keys.h"
+#include "crypto/keys_generate.h"
 #include "crypto/peer_auth.h"
 
 #include <setjmp.h>

@@ -2,6 +2,7 @@
 #include "node/link.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "crypto/keys_generate.h"
 #include "node/net.h"
 
 #include <setjmp.h>

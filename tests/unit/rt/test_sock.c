@@ -2,6 +2,7 @@
 #include "rt/sock.h"
 #include "base/clock.h"
 #include "crypto/keys.h"
+#include "crypto/keys_generate.h"
 #include "rt/loop.h"
 #include "rt/zap.h"
 

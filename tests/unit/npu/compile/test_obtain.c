@@ -31,7 +31,7 @@ static int set_up(void **state)
     size_t len;
     bt_gguf *g = NULL;
     const tiny_gguf_spec spec = tiny_gguf_default();
-    snprintf(dir, sizeof dir, "%s/package-XXXXXX", base && *base ? base : "/tmp");
+    snprintf(dir, sizeof dir, "%s/obtain-XXXXXX", base && *base ? base : "/tmp");
     if (!mkdtemp(dir) || setenv("BATON_CACHE_DIR", dir, 1) < 0) return -1;
     file = tiny_gguf_build(&spec, &len);
     return bt_gguf_open_bytes(&g, file, len, NULL) < 0 || bt_model_from_gguf(&model, g, NULL) < 0 ? -1 : 0;

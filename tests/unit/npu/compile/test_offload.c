@@ -20,7 +20,7 @@ static bt_graph *graph(void)
     return g;
 }
 
-static bt_offload *place(const bt_graph *g, const char *profile, const char *recipe, uint32_t npu_ops)
+static bt_offload *offload(const bt_graph *g, const char *profile, const char *recipe, uint32_t npu_ops)
 {
     bt_offload *p;
     bt_profile pr;
@@ -45,7 +45,7 @@ static void linear_asks_for_the_linears_only(void **state)
     bt_graph *g = graph();
     static const char *const profiles[] = { "host", "hexagon-v75", "ane-m4", "tpu-v5e", "cloud-ai-100" };
     for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
-        bt_offload *p = place(g, profiles[i], "w8a8", BT_PKG_OPS_LINEAR);
+        bt_offload *p = offload(g, profiles[i], "w8a8", BT_PKG_OPS_LINEAR);
         for (size_t v = 0; v < g->ops; v++) {
             assert_int_equal(p->on_npu[v], g->op[v].kind == BT_OP_LINEAR);
             assert_int_equal(p->cluster[v] != 0, p->on_npu[v]);
@@ -61,7 +61,7 @@ static void all_takes_everything_but_moves(void **state)
 {
     (void)state;
     bt_graph *g = graph();
-    bt_offload *p = place(g, "host", "w8a8", BT_PKG_OPS_ALL);
+    bt_offload *p = offload(g, "host", "w8a8", BT_PKG_OPS_ALL);
     for (size_t v = 0; v < g->ops; v++) {
         const bool edge = bt_profile_is_move(g->op[v].kind) || (g->op[v].kind == BT_OP_ROTATE && g->op[v].layer == BT_GRAPH_NO_LAYER);
         assert_int_equal(p->on_npu[v], !edge);
@@ -88,7 +88,7 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     (void)state;
     bt_graph *g = graph();
     bt_fault f;
-    bt_offload *p = place(g, "tpu-v5e", "w8a8", BT_PKG_OPS_ALL);
+    bt_offload *p = offload(g, "tpu-v5e", "w8a8", BT_PKG_OPS_ALL);
     assert_int_equal(p->fallbacks, 6);
     assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR);
     assert_int_equal(count(p, g, BT_OP_LINEAR), 7 * L + 1);
@@ -104,14 +104,14 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     assert_non_null(strstr(f.text, "rmsnorm 5 x (not in profile tpu-v5e)"));
     bt_offload_free(p);
 
-    p = place(g, "tpu-v5e", "w8a8:a16=down+head", BT_PKG_OPS_LINEAR);
+    p = offload(g, "tpu-v5e", "w8a8:a16=down+head", BT_PKG_OPS_LINEAR);
     assert_int_equal(p->fallbacks, 2);
     assert_int_equal(count(p, g, BT_OP_LINEAR), 6 * L);
     assert_int_equal(bt_offload_require(p->fallback, p->fallbacks, &f), BT_EARG);
     assert_string_equal(f.text, "would not run on the NPU: linear 2 x (16-bit inputs at down), linear 1 x (16-bit inputs at head)");
     bt_offload_free(p);
 
-    p = place(g, "npu4", "w4a8", BT_PKG_OPS_LINEAR);
+    p = offload(g, "npu4", "w4a8", BT_PKG_OPS_LINEAR);
     assert_int_equal(count(p, g, BT_OP_LINEAR), 0);
     assert_int_equal(p->clusters, 0);
     assert_int_equal(p->fallbacks, 1);
@@ -182,7 +182,7 @@ static void macs_are_split_by_side_attention_and_head_included(void **state)
 {
     (void)state;
     bt_graph *g = graph();
-    bt_offload *p = place(g, "host", "w8a8", BT_PKG_OPS_LINEAR);
+    bt_offload *p = offload(g, "host", "w8a8", BT_PKG_OPS_LINEAR);
     const bt_bind b = { { 1, 10, 100, 1 } };
     const uint64_t width = HEADS * E, kv = GROUPS * E, layer = DIM * width + 2 * DIM * kv + width * DIM + 3 * DIM * FFN;
     uint64_t npu, companion;

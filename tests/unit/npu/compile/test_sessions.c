@@ -17,7 +17,7 @@ static bt_profile profile(const char *name)
     return p;
 }
 
-static void a_plan_beyond_the_window_becomes_sessions_within_it(void **state) /* AC-d2 */
+static void what_is_beyond_the_window_becomes_sessions_within_it(void **state) /* AC-d2 */
 {
     (void)state;
     /* A 7 B model in 8 bits on Hexagon v75: 32 layers of 202 MB and an output matrix of 131 MB do not fit 3.5 GiB. */
@@ -90,7 +90,7 @@ static void one_layer_beyond_the_window_is_refused_with_both_numbers(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_beyond_the_window_becomes_sessions_within_it),
+        cmocka_unit_test(what_is_beyond_the_window_becomes_sessions_within_it),
         cmocka_unit_test(the_edge_of_the_window),
         cmocka_unit_test(one_layer_beyond_the_window_is_refused_with_both_numbers),
     };

@@ -96,7 +96,7 @@ static void cuts_as_the_table_says(void **state)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) expect(table[i].policy, table[i].n, table[i].rows);
 }
 
-/* The rule of plan.h, searched instead of computed. */
+/* The rule of shapes.h, searched instead of computed. */
 static size_t as_the_rule_says(const bt_shapes *p, size_t left, size_t end_of_ctx)
 {
     size_t best = 0, largest = 0;
@@ -331,7 +331,7 @@ static void the_129th_enumerated_shape_is_refused(void **state) /* AC-g1 */
 static void reads_files_and_keeps_their_names_without_folders(void **state)
 {
     (void)state;
-    char path[] = "plan-test-XXXXXX", text[64];
+    char path[] = "shapes-test-XXXXXX", text[64];
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "[16, 48]\n", 9), 9);
@@ -372,7 +372,7 @@ static void a_shape_with_a_context_is_used_only_where_it_holds_the_end(void **st
     assert_int_equal(bt_shapes_launches(&p, (size_t)1 << 40), 4 + (((size_t)1 << 40) - 1024) / 256);
 }
 
-static void a_plan_made_again_from_its_rows_cuts_the_same(void **state)
+static void shapes_made_again_from_their_rows_cut_the_same(void **state)
 {
     (void)state;
     static const char *const texts[] = { "chunk:256+tail", "chunk:100", "pow2", "max-pad", "range:5-200", "enumerated:a" };
@@ -421,7 +421,7 @@ int main(void)
         cmocka_unit_test(the_129th_enumerated_shape_is_refused),
         cmocka_unit_test(reads_files_and_keeps_their_names_without_folders),
         cmocka_unit_test(a_shape_with_a_context_is_used_only_where_it_holds_the_end),
-        cmocka_unit_test(a_plan_made_again_from_its_rows_cuts_the_same),
+        cmocka_unit_test(shapes_made_again_from_their_rows_cut_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,20 @@
-#ifndef BT_TEXT_TOKENIZER_IMPL_H
-#define BT_TEXT_TOKENIZER_IMPL_H
-/* What tokenizer.c, spm.c and bpe.c share; private to common/text. */
+#ifndef BT_TEXT_TOKENIZER_PRIVATE_H
+#define BT_TEXT_TOKENIZER_PRIVATE_H
 #include "text/merge.h"
 #include "text/pretok.h"
 #include "text/tokenizer.h"
 
-#define BT_BPE_NO_PAIR UINT64_MAX
+/* The tokenizer from inside, for common/text only. Its files in the order in which they stand on each other:
+ *
+ *   merge.[ch], pretok.[ch], utf8.[ch]   joining symbols, cutting words, characters: no tokenizer yet
+ *   tokenizer_tokens.c                   what a tokenizer knows about its tokens; the ids of an encoding
+ *   spm.[ch], bpe.[ch]                   the two kinds: names of tokens in the file, and plain text to ids
+ *   tokenizer_load.c                     a tokenizer from a vocabulary
+ *   tokenizer.c                          whole texts, with special tokens in them */
+#define BT_TOKENIZER_NO_PAIR UINT64_MAX
 
-/* pair: left << 32 | right */
-typedef struct bt_bpe_merge { uint64_t pair; uint32_t rank; int32_t id; } bt_bpe_merge;
+/* pair: left << 32 | right, or BT_TOKENIZER_NO_PAIR */
+typedef struct bt_tokenizer_merge { uint64_t pair; uint32_t rank; int32_t id; } bt_tokenizer_merge;
 
 struct bt_tokenizer {
     bool is_spm, adds_bos, adds_space;
@@ -26,8 +32,8 @@ struct bt_tokenizer {
     size_t specials;
     bool has_user_defined, is_special_first[256];
     float *score;                           /* llama: [count] */
-    bt_pretok *pretok;                      /* gpt2: with the merges, an open hash table */
-    bt_bpe_merge *merge;
+    bt_pretok *pretok;                      /* gpt2: cuts words */
+    bt_tokenizer_merge *merge;              /* gpt2: an open hash table of pairs */
     size_t merge_mask;
     char *chat_template;
     size_t chat_template_len;
@@ -44,23 +50,8 @@ typedef struct bt_encoder {
 } bt_encoder;
 
 bt_err bt_tokenizer_emit(bt_encoder *enc, int32_t id, bt_fault *fault);
-/* The word (normal or user-defined token) with exactly these bytes, or -1. */
+/* The word (a normal token) with exactly these bytes, or -1. */
 int32_t bt_tokenizer_find_word(const bt_tokenizer *tok, const char *text, size_t len);
 /* BT_EARG with words for a byte that the vocabulary cannot express. */
 bt_err bt_tokenizer_no_token(unsigned char byte, bt_fault *fault);
-
-/* Text without special tokens in it, len >= 1. starts_text: at the beginning or right after a special
- * token. */
-bt_err bt_spm_encode(bt_encoder *enc, const char *text, size_t len, bool starts_text, bt_fault *fault);
-bt_err bt_bpe_encode(bt_encoder *enc, const char *text, size_t len, bt_fault *fault);
-
-/* The bytes of a token's name in the file, into ret[BT_TOKENIZER_MAX_TOKEN_BYTES]; their count, or -1 when
- * the name is not in the byte alphabet of gpt2 (then it can be no word). For spm always a word unless it
- * has a plain space. */
-int bt_bpe_unmap(char *ret, const char *name, size_t len);
-int bt_spm_unmap(char *ret, const char *name, size_t len);
-/* "<0x0A>" -> 10, or -1. */
-int bt_spm_byte(const char *name, size_t len);
-/* Reads src's merges into tok->merge; tok's words are known. */
-bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_fault *fault);
 #endif

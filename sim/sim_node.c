@@ -1,0 +1,41 @@
+/* What is known of a world's processes, and what its files say of it. See sim_node.h. */
+#include "sim/sim_node.h"
+
+#include <stdarg.h>
+
+void sim_broken(sim_world *w, const char *fmt, ...)
+{
+    if (w->error[0]) return;
+    int n = snprintf(w->error, sizeof w->error, "seed %llu, %.6f s: ", (unsigned long long)w->o.seed,
+                     (double)w->now_us / 1e6);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(w->error + n, sizeof w->error - (size_t)n, fmt, ap);
+    va_end(ap);
+}
+
+void sim_trace(sim_world *w, const char *fmt, ...)
+{
+    if (!w->o.trace) return;
+    fprintf(w->o.trace, "%12.6f ", (double)w->now_us / 1e6);
+    va_list ap;
+    va_start(ap, fmt);
+    vfprintf(w->o.trace, fmt, ap);
+    va_end(ap);
+    fputc('\n', w->o.trace);
+}
+
+bt_random sim_random(sim_world *w) { return (bt_random){{sim_net_draw(w->net), sim_net_draw(w->net)}}; }
+
+uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who)
+{
+    for (uint32_t i = 0; i < w->processes_len; i++)
+        if (w->processes[i].is_alive && bt_incarnation_equal(&w->processes[i].self, who)) return i;
+    return UINT32_MAX;
+}
+
+uint32_t sim_rule_of(const sim_world *w, uint32_t process)
+{
+    const bool is_prefill = process >= w->o.gateways && process < w->o.gateways + w->o.prefills;
+    return w->o.rules > 1 && is_prefill ? (process - w->o.gateways) % SIM_TOY_RULES : 0;
+}
