@@ -2,10 +2,12 @@
 #define GW_REQUEST_H
 #include "gateway/brain/state.h"
 
-/* The life of one request inside the gateway's brain, file by file in the order of state.h. brain.h explains the states. */
+/* The life of one request inside the gateway's brain, file by file in the order of state.h. brain.h
+ * explains the states. */
 
-/* ---- request.c ----
- * The request of that number that has not ended; NULL: none. */
+/* ---- request.c ----------------------------------------------------------------------------------- */
+
+/* The request of that number that has not ended; NULL: none. */
 gw_request *gw_request_find(gw_brain *b, uint64_t number);
 /* Keeps the queue and the count of active ones. QUEUED puts it to its place by number. */
 void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s);
@@ -22,48 +24,55 @@ void gw_request_await_answer(gw_brain *b, gw_request *r);
 void gw_request_await_prompt(gw_brain *b, gw_request *r);
 void gw_request_await_token(gw_brain *b, gw_request *r);
 
-/* ---- request_end.c ----
- * The node holds nothing of it any more. */
+/* ---- request_end.c ------------------------------------------------------------------------------- */
+
+/* The node holds nothing of it any more. */
 void gw_request_close_side(gw_brain *b, gw_side *side);
 /* Can the attempt not go on without this node? */
 bool gw_request_needs(const gw_request *r, const gw_side *side);
 
 /* FAIL of one that was never taken. */
-void gw_request_refuse(gw_brain *b, uint64_t request, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms, const gw_stats *stats,
-                       const char *text);
+void gw_request_refuse(gw_brain *b, uint64_t request, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms,
+                       const gw_stats *stats, const char *text);
 /* The end: DONE or FAIL, both nodes are left, and the request is DEAD. */
 void gw_request_done(gw_brain *b, gw_request *r);
-void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms, const char *fmt, ...)
-    __attribute__((format(printf, 6, 7)));
+void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms,
+                     const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 void gw_request_finish_early(gw_brain *b, gw_request *r);       /* GW_EV_FINISH_EARLY */
-/* All tokens are here: DONE at once where both sides are closed, else CLOSING, to wait a little for their figures. */
+/* All tokens are here: DONE at once where both sides are closed, else CLOSING, to wait a little for their
+ * figures. */
 void gw_request_closing(gw_brain *b, gw_request *r);
 
 /* Leave both nodes; the next attempt begins wait_us from now at the earliest. */
 void gw_request_requeue(gw_brain *b, gw_request *r, int64_t wait_us);
-/* A needed node does not go on: requeue, or FAIL when that was tried often enough. `blame` says whom to avoid. */
+/* A needed node does not go on: requeue, or FAIL when that was tried often enough. `blame` says whom to
+ * avoid. */
 typedef enum gw_blame { GW_BLAME_PREFILL = 1, GW_BLAME_DECODE = 2, GW_BLAME_PAIR = 3 } gw_blame;
-void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, gw_blame blame, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-/* Every request that the node of this incarnation was part of goes on without it. Unless it is only silent (GW_CAUSE_GONE), it
- * holds nothing any more, and what it owed is forgotten. */
+void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, gw_blame blame, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Every request that the node of this incarnation was part of goes on without it. Unless it is only silent
+ * (GW_CAUSE_GONE), it holds nothing any more, and what it owed is forgotten. */
 void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *node_id, gw_cause cause);
 
 /* The node has let go of an attempt that was left; false: it owed nothing. */
 bool gw_request_settle(gw_brain *b, const bt_incarnation *node, const bt_request_ref *ref);
 void gw_request_expire_debts(gw_brain *b);
 
-/* ---- request_time.c ----
- * What time has made of it: an end, another attempt, a renewed lease, a message said again. */
+/* ---- request_time.c ------------------------------------------------------------------------------ */
+
+/* What time has made of it: an end, another attempt, a renewed lease, a message said again. */
 void gw_request_expire(gw_brain *b, gw_request *r);
 /* When gw_request_expire next does something; BT_STEP_NEVER. */
 int64_t gw_request_due_us(const gw_brain *b, const gw_request *r);
 
-/* ---- request_queue.c ---- */
+/* ---- request_queue.c ----------------------------------------------------------------------------- */
+
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random);   /* GW_EV_SUBMIT */
 /* Nodes for those that wait, as far as there are any. */
 void gw_request_dispatch(gw_brain *b);
 
-/* ---- request_msg.c ----
- * A message about a request, from a known node. */
+/* ---- request_msg.c ------------------------------------------------------------------------------- */
+
+/* A message about a request, from a known node. */
 void gw_request_msg(gw_brain *b, const bt_msg *m);
 #endif

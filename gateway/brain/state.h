@@ -3,10 +3,12 @@
 #include "gateway/brain/brain.h"
 #include "gateway/brain/debts.h"
 
-/* All that the gateway's brain holds, for the files of this folder (and for sim/, which looks inside to check it).
+/* All that the gateway's brain holds, for the files of this folder (and for sim/, which looks inside to
+ * check it).
  *
  * The files in an order to read them; each calls only those above it:
- *   registry, affinity, avoid, debts    tables of nodes: who is there, who had which prompts, who fails, who owes what
+ *   registry, affinity, avoid, debts    tables of nodes: who is there, who had which prompts, who fails,
+ *                                       who owes what
  *   route             which nodes a request gets
  *   act.c             the actions of a step
  *   request.c         the table of requests, the queue, and what a request says to its nodes
@@ -17,7 +19,7 @@
  *   role.c            asking a node to change its role
  *   brain.c           nodes come and go; the step */
 typedef enum gw_request_state {
-    GW_NONE = 0, GW_QUEUED, GW_RESERVING, GW_PREFILLING, GW_DECODING, GW_CLOSING,   /* brain.h explains them */
+    GW_NONE = 0, GW_QUEUED, GW_RESERVING, GW_PREFILLING, GW_DECODING, GW_CLOSING,   /* see brain.h */
     GW_DEAD,                            /* over; its arrays are freed in the next step */
 } gw_request_state;
 
@@ -58,9 +60,10 @@ typedef struct gw_request {
     bt_msg_reserved reserved;
     bool is_accepted;                   /* PREFILL_ACCEPTED, or what follows it, was seen */
     bool has_kv;                        /* PREFILL_DONE was seen */
-    uint32_t early_len;                 /* ids in tokens[max(base, 1)..] that came before token 0, which has another link */
+    /* What D said before token 0 was here, which comes from P: ids in tokens[max(base, 1)..], FINISHED. */
+    uint32_t early_len;
     bool has_early_finished;
-    bt_msg_finished early_finished;     /* likewise */
+    bt_msg_finished early_finished;
 
     /* Earlier attempts. */
     uint32_t fruitless;                 /* so many failed since a token last came */
@@ -71,7 +74,7 @@ typedef struct gw_request {
     int64_t submitted_us;
     int64_t waiting_us;                 /* since when queue_us counts */
     int64_t not_before_us;              /* QUEUED: the next attempt may begin then */
-    int64_t lost_us;                    /* a node was lost then and no nodes have accepted another attempt yet; -1 none */
+    int64_t lost_us;                    /* a node was lost then, no attempt was accepted since; or -1 */
     int64_t stuck_us;                   /* QUEUED: since when no ready nodes would do; -1 some would */
     uint64_t stuck_epoch;               /* gw_brain.epoch when that was last looked at */
     int64_t deadline_us, resend_us, renew_us;
@@ -100,7 +103,7 @@ struct gw_brain {
     uint64_t epoch;                         /* how often the state of a node has changed */
     bool pair_ready;                        /* some request would find nodes */
     int64_t no_pair_us;                     /* else: since when none would */
-    int64_t ended_us, between_us;           /* the last DONE; the mean time from one to the next, 0: not known */
+    int64_t ended_us, between_us;           /* the last DONE; mean time between two, 0: not known */
     bool started, draining, exited;
     gw_action *acts; size_t acts_len, acts_cap;     /* of this step */
     gw_counters n;
