@@ -101,10 +101,10 @@ options_of() {
 
 # The gateway's metrics, with the values of their labels.
 metrics() {
-    sed -n 's/^static const char \*const \([a-z]*\)\[\] = { \(.*\), NULL };$/\1 \2/p' gateway/shell/metrics.c > "$work/labels"
+    sed -n 's/^static const char \*const \([a-z]*\)\[\] = { \(.*\), NULL };$/\1 \2/p' gateway/door/metrics.c > "$work/labels"
     echo '| metric | type | labels | what |'
     echo '|---|---|---|---|'
-    sed -n 's/^X(\(.*\))$/\1/p' gateway/shell/metrics_table.h | awk -v labels="$work/labels" '
+    sed -n 's/^X(\(.*\))$/\1/p' gateway/door/metrics_table.h | awk -v labels="$work/labels" '
         BEGIN {
             while ((getline line < labels) > 0) {
                 name = line; sub(/ .*/, "", name); sub(/^[a-z]* /, "", line); gsub(/"/, "", line)

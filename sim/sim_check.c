@@ -4,7 +4,7 @@
  * its deadlines allow. At a failed request: it was legitimate, for no pair was whole for long enough. Pages are checked where they are moved
  * (sim_decode.c, sim_prefill.c), tokens where they are given to clients (sim_clients.c). */
 #include "decode-node/brain/brain_inner.h"
-#include "gateway/brain/request.h"
+#include "gateway/brain/state.h"
 #include "prefill-node/brain/brain_inner.h"
 #include "sim/sim_node.h"
 

@@ -1,14 +1,15 @@
-/* Decides what the gateway does: see brain.h. This file has the nodes, the queue and the step; request.h has
- * the life of one request. Tables are looked at in their own order, so that a run depends on its events
- * alone. */
+/* Decides what the gateway does: see brain.h. This file has the nodes and the step; request.h has the life of one request.
+ * Tables are looked at in their own order, so that a run depends on its events alone. */
+#include "gateway/brain/brain.h"
+#include "gateway/brain/act.h"
 #include "gateway/brain/request.h"
+#include "gateway/brain/role.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_LEAST_MS = 1000, RETRY_MOST_MS = 30000, PROBE_MOST_US = 8000000 };
+enum { PROBE_MOST_US = 8000000 };
 
 gw_config gw_config_defaults(void)
 {
@@ -35,37 +36,11 @@ const char *gw_fail_name(gw_fail_kind k)
     return "?";
 }
 
-gw_action *gw_act(gw_brain *b, gw_action_type type)
-{
-    assert(b->acts_len < b->acts_cap);
-    gw_action *a = &b->acts[b->acts_len++];
-    memset(a, 0, sizeof *a);
-    a->type = type;
-    return a;
-}
-
-bt_msg *gw_send(gw_brain *b, const bt_incarnation *peer, bt_msg_type type)
-{
-    gw_action *a = gw_act(b, GW_DO_SEND);
-    a->u.send.peer = *peer;
-    bt_msg *m = &a->u.send.msg;
-    m->type = type;
-    m->from = b->cfg.self;
-    m->to = *peer;
-    return m;
-}
-
-uint32_t gw_retry_ms(const gw_brain *b)
-{
-    const int64_t ms = b->between_us / 1000 * (b->queued / 2 + 1);
-    return ms < RETRY_LEAST_MS ? RETRY_LEAST_MS : ms > RETRY_MOST_MS ? RETRY_MOST_MS : (uint32_t)ms;
-}
-
 /* ---- nodes -------------------------------------------------------------------------------------- */
 
 static void say_reject(gw_brain *b, const bt_incarnation *peer, bt_err code, const char *text)
 {
-    bt_msg *m = gw_send(b, peer, BT_MSG_REJECT);
+    bt_msg *m = gw_act_send(b, peer, BT_MSG_REJECT);
     m->u.reject.code = code;
     snprintf(m->u.reject.text, sizeof m->u.reject.text, "%s", text);
 }
@@ -92,12 +67,10 @@ static void warn_of_other_kv(gw_brain *b, const gw_node *n)
     const gw_node *k = gw_route_other_kv(&b->registry, n);
     if (!k) return;
     const bt_kv_shape *mine = &n->hello.kv, *theirs = &k->hello.kv;
-    gw_action *a = gw_act(b, GW_DO_LOG);
-    a->u.log.level = BT_LOG_WARN;
-    snprintf(a->u.log.text, sizeof a->u.log.text,
-             "node %s has %ux%ux%u KV of %s, node %s %ux%ux%u of %s: they get no request in common", n->hello.node_id,
-             mine->layers, mine->kv_heads, mine->head_dim, bt_kv_dtype_name(mine->dtype), k->hello.node_id, theirs->layers,
-             theirs->kv_heads, theirs->head_dim, bt_kv_dtype_name(theirs->dtype));
+    gw_act_log(b, BT_LOG_WARN,
+               "node %s has %ux%ux%u KV of %s, node %s %ux%ux%u of %s: they get no request in common", n->hello.node_id,
+               mine->layers, mine->kv_heads, mine->head_dim, bt_kv_dtype_name(mine->dtype), k->hello.node_id, theirs->layers,
+               theirs->kv_heads, theirs->head_dim, bt_kv_dtype_name(theirs->dtype));
 }
 
 /* It hears us again as often as others do, or it would soon greet anew. */
@@ -123,15 +96,13 @@ static void on_hello(gw_brain *b, const bt_msg *m)
     if (e < 0) {
         b->n.hellos_rejected++;
         say_reject(b, &m->from, e, fault.text);
-        gw_action *a = gw_act(b, GW_DO_LOG);
-        a->u.log.level = BT_LOG_ERROR;
-        snprintf(a->u.log.text, sizeof a->u.log.text, "node refused: %s", fault.text);
+        gw_act_log(b, BT_LOG_ERROR, "node refused: %s", fault.text);
         return;
     }
     if (!bt_incarnation_equal(&replaced, &zero)) gw_request_node_lost(b, &replaced, m->u.hello.node_id, GW_CAUSE_RESTARTED);
     n->key = m->from_key;
     end_silence(b, n);
-    bt_msg *w = gw_send(b, &m->from, BT_MSG_WELCOME);
+    bt_msg *w = gw_act_send(b, &m->from, BT_MSG_WELCOME);
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
     memcpy(w->u.welcome.node_id, b->cfg.node_id, sizeof w->u.welcome.node_id);
     node_changed(b, n, before);
@@ -187,66 +158,8 @@ static void expire_nodes(gw_brain *b)
             const bool is_silent = n->state == GW_NODE_SUSPECT || n->state == GW_NODE_GONE;
             n->probe_us = !is_silent ? b->cfg.heartbeat_us : 2 * n->probe_us < PROBE_MOST_US ? 2 * n->probe_us : PROBE_MOST_US;
             n->heartbeat_due_us = b->now_us + n->probe_us;
-            gw_send(b, &n->incarnation, BT_MSG_HEARTBEAT)->u.heartbeat.draining = b->draining;
+            gw_act_send(b, &n->incarnation, BT_MSG_HEARTBEAT)->u.heartbeat.draining = b->draining;
         }
-    }
-}
-
-/* ---- queue -------------------------------------------------------------------------------------- */
-
-/* A prompt that would have been local goes to a prefill node. Counted each time, logged once. */
-static void say_odd(gw_brain *b, const gw_route_choice *c)
-{
-    if (b->n.local_refused++ > 0) return;
-    gw_action *a = gw_act(b, GW_DO_LOG);
-    a->u.log.level = BT_LOG_WARN;
-    snprintf(a->u.log.text, sizeof a->u.log.text,
-             "no local prefill on %s: its prompts would be of class '%.48s', those of %s are of '%.48s'",
-             c->odd_decode->hello.node_id, c->odd_decode->hello.prefill_exactness, c->odd_prefill->hello.node_id,
-             c->odd_prefill->hello.exactness);
-}
-
-/* False: nobody behind it gets anything now. */
-static bool dispatch_one(gw_brain *b, gw_request *r)
-{
-    gw_route_choice c;
-    const bool is_choosy = r->next_index > 0 || r->only_prefill || r->only_decode;
-    const gw_route_wish wish = {.now_us = b->now_us, .policy = r->policy, .ids = r->ids, .prompt_tokens = r->ids_len, .max_tokens = r->max_tokens,
-                                .local_below_tokens = b->cfg.local_below_tokens, .has_class = r->next_index > 0,
-                                .prefill_class = r->prefill_class, .decode_class = r->decode_class,
-                                .only_prefill = r->only_prefill, .only_decode = r->only_decode,
-                                .shun_prefill = r->shun_prefill, .shun_decode = r->shun_decode};
-    gw_route_answer answer = gw_route_choose(&c, &b->router, &b->registry, &wish);
-    if (answer == GW_ROUTE_TOO_LONG && r->attempt > 0) answer = GW_ROUTE_NO_NODE;     /* those that held it may come back */
-    if (answer != GW_ROUTE_NO_NODE) r->stuck_us = -1;
-    switch (answer) {
-    case GW_ROUTE_CHOSEN:
-        if (c.odd_decode && c.local == GW_LOCAL_NOT) say_odd(b, &c);
-        gw_request_assign(b, r, &c);
-        return true;
-    case GW_ROUTE_TOO_LONG:
-        gw_request_fail(b, r, GW_FAIL_TOO_LONG, BT_ELIMIT, 0,
-                        "%u prompt tokens and up to %u new ones are %llu, but the nodes hold %llu at most",
-                        r->ids_len, r->max_tokens, (unsigned long long)r->ids_len + r->max_tokens,
-                        (unsigned long long)c.limit_tokens);
-        return true;
-    case GW_ROUTE_NO_NODE:
-        if (r->stuck_us < 0) r->stuck_us = b->now_us;
-        r->stuck_epoch = b->epoch;
-        return true;
-    case GW_ROUTE_BUSY: return is_choosy;
-    }
-    return true;
-}
-
-/* In order of arrival. Nobody overtakes one that waits for a free slot, unless it is choosy. */
-static void dispatch(gw_brain *b)
-{
-    for (uint32_t i = 0; i < b->queued && b->active < b->cfg.active_max;) {
-        gw_request *r = &b->requests[b->queue[i]];
-        const bool is_stuck = r->stuck_us >= 0 && r->stuck_epoch == b->epoch;
-        if (!is_stuck && r->not_before_us <= b->now_us && !dispatch_one(b, r)) return;
-        if (r->state == GW_QUEUED) i++;
     }
 }
 
@@ -267,7 +180,7 @@ static void leave(gw_brain *b)
     for (uint32_t i = 0; i < b->registry.cap; i++) {
         const gw_node *n = &b->registry.nodes[i];
         if (!n->in_use || n->state == GW_NODE_GONE) continue;
-        bt_msg *m = gw_send(b, &n->incarnation, BT_MSG_BYE);
+        bt_msg *m = gw_act_send(b, &n->incarnation, BT_MSG_BYE);
         snprintf(m->u.bye.text, sizeof m->u.bye.text, "drained");
     }
     (void)gw_act(b, GW_DO_EXIT);
@@ -307,7 +220,7 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
     gw_request_expire_debts(b);
     for (uint32_t i = 0; i < b->requests_len; i++) gw_request_expire(b, &b->requests[i]);
     on_event(b, ev, random);
-    dispatch(b);
+    gw_request_dispatch(b);
     leave(b);
     return (gw_actions){b->acts, b->acts_len};
 }

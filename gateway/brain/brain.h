@@ -5,83 +5,100 @@
 #include "wire/msg.h"
 #include "xfer/step.h"
 
-/* The gateway's decisions: which nodes are there, which request goes where and when, how it ends. Rules of all
- * brains: xfer/step.h. It owns every request it takes: prompt, parameters, seed, tokens accepted so far,
- * attempt; it accepts only the next token index, and it alone ends a request, exactly once, by one DONE or one
- * FAIL action.
+/* The gateway's decisions: which nodes are there, which request goes where and when, and how it ends. The
+ * rules of all brains are in xfer/step.h.
  *
- *   QUEUED --nodes free--> RESERVING --Reserved--> PREFILLING --token 0--> DECODING --end seen--> CLOSING --> ended
- * Every state has a deadline (below; proto/README.md has them all in one table). No node is waited for: what one that
- * was left still owes (ABORT_ACK) is kept apart (debts.h) and repeated until its lease is over.
+ * The brain owns every request it takes: prompt, parameters, seed, the tokens accepted so far, and the
+ * attempt (one try on one set of nodes). It accepts only the token with the next index. It alone ends a
+ * request, exactly once, by one DONE or one FAIL action.
  *
- * Recovery. Where a node that the attempt needs is lost (silent for gone_us, restarted, or gone with BYE), says FAILED
- * with a code that may work elsewhere, does not answer, or does not get on, the request goes back to the queue, to its own
- * place by number: before everything that came later. Its next attempt goes to nodes of the same classes and replays the
- * tokens accepted so far: the client's tokens go on with the next index, none is said twice, none changes. A token 0 that
- * is not the accepted one ends the request (FAIL refused). After a loss it is looked for nodes at once; 100 ms later,
- * doubling to 1.6 s, where a decode node had no room (FAILED, BT_EAGAIN) or no token came since the loss before. The
- * request ends with FAIL node_lost when no nodes accept another attempt within recovery_us, or when 32 attempts in a
- * row bring no token (overloaded, if the last one found no room).
+ *   QUEUED -nodes free-> RESERVING -RESERVED-> PREFILLING -token 0-> DECODING -end seen-> CLOSING -> ended
  *
- * Who fails is avoided for a while (avoid.h), and by the request that it failed; who refuses for now gets nothing until
- * the time it named is over. FAILED of BT_EFORMAT, BT_EARG, BT_ELIMIT
- * or BT_EVERSION, and a refusal for good, end the request. route.h says when a decode node computes the prompt itself.
- * Allocates only in SUBMIT: one block for the prompt and the answer's tokens, freed in the step after the end. */
+ * Every state has a deadline: see gw_config below, and the table in proto/README.md. The end of a request
+ * waits for no node. A node that was left still owes an ABORT_ACK; that debt is kept in debts.h, and ABORT
+ * is said again until the node answers or its lease is over.
+ *
+ * Recovery. An attempt is left when a node that it needs
+ *   - is lost: silent for gone_us, restarted, or gone with BYE;
+ *   - says FAILED with a code that may not hold on other nodes;
+ *   - does not answer, or makes no progress.
+ * The request then goes back to the queue, to its place by number, so before all that came later. The next
+ * attempt goes to nodes of the same exactness classes (route.h) and replays the tokens accepted so far.
+ * The client's tokens go on with the next index: none is said twice and none changes. If the replay gives
+ * another token 0 than the accepted one, the request ends with FAIL refused.
+ *
+ * The next attempt begins at once. It begins later, 100 ms doubling to 1.6 s, where a decode node had no
+ * room (FAILED with BT_EAGAIN) or where no token came since the loss before. The request ends with FAIL
+ * node_lost when no nodes accept another attempt within recovery_us, or when 32 attempts in a row bring no
+ * token (FAIL overloaded, if the last one found no room).
+ *
+ * A node that fails is avoided for a while by all requests (avoid.h), and by the request that it failed. A
+ * node that refuses for now gets nothing until the time it named is over. FAILED with BT_EFORMAT, BT_EARG,
+ * BT_ELIMIT or BT_EVERSION, and a refusal for good, end the request.
+ *
+ * Memory is taken at SUBMIT only, one block for the prompt and the answer's tokens, and freed in the step
+ * after the request's end. */
 
 typedef struct gw_config {
-    bt_incarnation self;                        /* not zero */
+    bt_incarnation self;                /* not zero */
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
-    uint8_t model_id[16];                       /* nodes must hold exactly this model */
+    uint8_t model_id[16];               /* nodes must hold exactly this model */
     gw_policy policy;
-    uint32_t local_below_tokens;                /* shorter prompts are computed by the decode node; 0: none (route.h) */
-    uint32_t queue_max;                         /* waiting requests; one more gets FAIL overloaded */
-    uint32_t active_max;                        /* requests that hold nodes; nodes may owe ABORT_ACK for 4 times as many attempts */
+    uint32_t local_below_tokens;        /* shorter prompts are computed by the decode node; 0: none */
+    uint32_t queue_max;                 /* requests that wait; one more gets FAIL overloaded */
+    uint32_t active_max;                /* requests that hold nodes; debts: 4 times as many */
     uint32_t nodes_max;
-    uint32_t lease_ms;                          /* of attempts on nodes; renewed every quarter */
-    int64_t heartbeat_us, suspect_us, gone_us, forget_us;
-    int64_t resend_us;                          /* what is not answered goes again */
-    int64_t recovery_us;                        /* from a loss to nodes that accept another attempt; QUEUED while no nodes are ready */
-    int64_t queue_us;                           /* QUEUED since SUBMIT, or since a token last came before a new attempt */
-    int64_t answer_us;                          /* RESERVING; PREFILLING until PREFILL_ACCEPTED */
-    int64_t prefill_us, prefill_token_us;       /* PREFILLING: base and for each prompt token; replay: for each token */
-    int64_t progress_us;                        /* DECODING without a new token; the first of an attempt: prefill_token_us more for each row on its way or run again */
-    int64_t role_us;                            /* ROLE_ANSWER to ROLE */
-    int64_t grace_us;                           /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
+    uint32_t lease_ms;                  /* of attempts on nodes; renewed every quarter */
+    int64_t heartbeat_us;               /* between two HEARTBEATs to a node; up to 8 s where it is silent */
+    int64_t suspect_us, gone_us, forget_us;     /* silences of a node (registry.h) */
+    int64_t resend_us;                  /* what is not answered is said again */
+    int64_t recovery_us;                /* from a loss until nodes accept another attempt; QUEUED while no */
+                                        /* nodes are ready */
+    int64_t queue_us;                   /* QUEUED: since SUBMIT, or the first loss that no token followed */
+    int64_t answer_us;                  /* RESERVING; PREFILLING until PREFILL_ACCEPTED */
+    int64_t prefill_us;                 /* PREFILLING, or DECODING while tokens are run again: so long, */
+    int64_t prefill_token_us;           /* and this for each token of the prompt and each that is run again */
+    int64_t progress_us;                /* DECODING without a new token; the first one of an attempt has */
+                                        /* prefill_token_us more for each row on its way or run again */
+    int64_t role_us;                    /* ROLE to ROLE_ANSWER */
+    int64_t grace_us;                   /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
 } gw_config;
-/* Design.md's figures: queue 64, active 64, nodes 256, lease 10 s, heartbeat 0.5 s, suspect 2 s, gone 6 s,
- * forget 60 s, resend 0.5 s, recovery 30 s, queue 600 s, answer 5 s, prefill 30 s + 100 ms a token, progress 30
- * s, role 5 s, grace 1 s, LEAST_LOAD. The caller sets self, node_id and model_id. */
+/* All limits and times of a gateway without options: queue 64, active 64, nodes 256, lease 10 s, heartbeat
+ * 0.5 s, suspect 2 s, gone 6 s, forget 60 s, resend 0.5 s, recovery 30 s, queue 600 s, answer 5 s, prefill
+ * 30 s + 100 ms a token, progress 30 s, role 5 s, grace 1 s; LEAST_LOAD, no prompt is short. The caller
+ * sets self, node_id, model_id. */
 gw_config gw_config_defaults(void);
 
 typedef struct gw_submit {
-    uint64_t request;                           /* chosen by the caller: from 1, each greater than all before */
-    const int32_t *ids; uint32_t ids_len;       /* copied; 1..BT_MSG_MAX_PROMPT_TOKENS */
-    uint32_t max_tokens;                        /* 1..BT_MSG_MAX_PROMPT_TOKENS */
+    uint64_t request;                   /* chosen by the caller: from 1, each greater than all before */
+    const int32_t *ids; uint32_t ids_len;   /* copied; 1..BT_MSG_MAX_PROMPT_TOKENS */
+    uint32_t max_tokens;                /* 1..BT_MSG_MAX_PROMPT_TOKENS */
     bt_sampling sampling;
-    gw_policy policy;                           /* 0: the configured one */
-    char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1];   /* node_ids; "": any. Until a
-                                                 * node was lost no other will do; FAIL no_node when it is not ready for recovery_us */
-    bool draw_seed;                             /* no seed was given: sampling.seed is drawn from `random` */
-    uint32_t stop_ids_len;                      /* 0..BT_MSG_MAX_STOP_IDS */
+    gw_policy policy;                   /* 0: the configured one */
+    /* node_ids, "": any. Until a node was lost no other will do: FAIL no_node when it is not ready for
+     * recovery_us. */
+    char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1];
+    bool draw_seed;                     /* no seed was given: sampling.seed is drawn from `random` */
+    uint32_t stop_ids_len;              /* 0..BT_MSG_MAX_STOP_IDS */
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
 } gw_submit;
 
 typedef enum gw_event_type {
     GW_EV_TICK = 1,
-    GW_EV_MSG,                  /* a decoded message from the control socket; the shell has already noted the route
-                                 * back to msg->from */
+    GW_EV_MSG,                  /* from the control socket, which knows the way back to msg->from */
     GW_EV_SUBMIT,
     GW_EV_CANCEL,               /* the client has gone (or its server gave up): ends with FAIL cancelled */
-    GW_EV_FINISH_EARLY,         /* a stop string was seen in the text: both nodes are aborted, ends with DONE STOP */
+    GW_EV_FINISH_EARLY,         /* a stop string was seen in the text: ends with DONE STOP */
     GW_EV_ROLE,                 /* ask a node to change its role; one ROLE_ANSWER follows */
-    GW_EV_DRAIN,                /* take no more; EXIT follows when the last request has ended. May be repeated */
+    GW_EV_DRAIN,                /* take no more; EXIT when the last request has ended. May be repeated */
 } gw_event_type;
 typedef struct gw_event {
     gw_event_type type;
     union {
         const bt_msg *msg;      /* MSG */
         const gw_submit *submit;
-        struct { char node_id[BT_MSG_MAX_ID_BYTES + 1]; bt_role role; uint64_t token; } role;   /* PREFILL or DECODE */
+        /* role: PREFILL or DECODE. token: the caller's, comes back in ROLE_ANSWER. */
+        struct { char node_id[BT_MSG_MAX_ID_BYTES + 1]; bt_role role; uint64_t token; } role;
         uint64_t request;       /* CANCEL, FINISH_EARLY; one that has ended is ignored */
     } u;
 } gw_event;
@@ -90,7 +107,7 @@ typedef enum gw_fail_kind {
     GW_FAIL_NO_NODE = 1,        /* 503 */
     GW_FAIL_OVERLOADED,         /* 429 with retry_after_ms */
     GW_FAIL_NODE_LOST,          /* 502 */
-    GW_FAIL_TIMEOUT,            /* 504 */
+    GW_FAIL_TIMEOUT,            /* 504; for the door's own deadline, the brain never says it */
     GW_FAIL_TOO_LONG,           /* 400; the text has both numbers */
     GW_FAIL_REFUSED,            /* 502: a node refused or failed the work; code and text are its own */
     GW_FAIL_CANCELLED,          /* nobody is listening */
@@ -111,31 +128,31 @@ typedef enum gw_cause {
 /* Figures of an ended request. has_*: false when the request ended before they were known. */
 typedef struct gw_stats {
     uint32_t prompt_tokens;
-    uint32_t completion_tokens;                 /* given to the client: a final stop id is not counted */
-    int64_t gateway_queue_us, ttft_us, total_us;    /* SUBMIT to first RESERVE, to token 0, to the end (-1: not
-                                                     * reached) */
-    bool has_first; uint64_t queue_us, prefill_us; bt_msg_work work;    /* in the node that made token 0 */
-    const bt_msg_engine *engine;                /* of the node that computed the prompt, until the next step; NULL: not told, or the node is forgotten */
-    char prefilled_by[BT_MSG_MAX_ID_BYTES + 1]; /* node_id of the node that made token 0; "" none did */
-    gw_local local;                             /* of the last attempt; then has_kv comes with kv_bytes 0 */
-    uint32_t attempts, recoveries;              /* recoveries: of these attempts, left for one of gw_cause */
-    uint32_t cached_tokens, covered_tokens;     /* of the prompt, in the attempt that made token 0: not computed by P; in place in D beforehand */
+    uint32_t completion_tokens;         /* given to the client: a final stop id is not counted */
+    int64_t gateway_queue_us, ttft_us, total_us;    /* SUBMIT to first RESERVE, token 0, end; -1: not so far */
+    char prefilled_by[BT_MSG_MAX_ID_BYTES + 1];     /* node_id of the node that made token 0; "" none did */
+    bool has_first; uint64_t queue_us, prefill_us; bt_msg_work work;    /* in that node */
+    const bt_msg_engine *engine;        /* of the node that computed the prompt last, until the next step; */
+                                        /* NULL: not told, or the node is forgotten */
+    gw_local local;                     /* of the last attempt. A local one moves no KV: kv_bytes is 0 */
+    uint32_t attempts, recoveries;      /* recoveries: attempts that were left for one of gw_cause */
+    /* Of the prompt, in the attempt that made token 0: tokens that were not computed, and tokens that were
+     * not sent, because the node (the decode node) had their rows from earlier prompts. */
+    uint32_t cached_tokens, covered_tokens;
     bool has_kv; uint64_t kv_bytes, kv_blocks, kv_exposed_us, kv_transfer_us; bt_digest16 kv_digest;
     bool has_decode; uint64_t decode_wait_us, decode_us; uint32_t decode_steps;
     uint64_t seed;
 } gw_stats;
 
 typedef enum gw_action_type {
-    GW_DO_SEND = 1,             /* msg to peer on control, by the route noted for `peer` (unknown route: drop it) */
-    GW_DO_FIRST,                /* token 0 was made: its logits and timings. Always before the first TOKENS; no
-                                 * token in it */
+    GW_DO_SEND = 1,             /* msg to `peer` on the control socket; dropped where there is no way to it */
+    GW_DO_FIRST,                /* token 0 was made: its logits and timings. The first TOKENS, which has */
+                                /* the token itself, follows */
     GW_DO_TOKENS,               /* the next ids for the client, stop id already removed; never empty */
     GW_DO_DONE,
     GW_DO_FAIL,
     GW_DO_NODE_CHANGED,         /* state of a node changed (readiness, metrics) */
-    GW_DO_ROLE_ANSWER,          /* to the ROLE with that token: 0, it drains and then serves as the new role (or does already);
-                                 * or a code and words: the node's own; BT_EARG no such node; BT_EIO no answer within role_us;
-                                 * BT_EAGAIN too many are asked already, or the node went away */
+    GW_DO_ROLE_ANSWER,          /* see role_answer below */
     GW_DO_LOG,
     GW_DO_EXIT,                 /* drained: no request is left; once */
 } gw_action_type;
@@ -146,10 +163,15 @@ typedef struct gw_action {
         struct { bt_incarnation peer; bt_msg msg; } send;
         struct { bt_msg_first_token msg; int64_t ttft_us; } first;
         struct { uint32_t first_index; const int32_t *ids; uint32_t ids_len;
-                 const bt_msg_logprob *logprobs; } tokens;           /* [ids_len] or NULL; until the next step */
+                 const bt_msg_logprob *logprobs; } tokens;      /* [ids_len] or NULL; until the next step */
         struct { bt_finish reason; gw_stats stats; } done;           /* reason: STOP or LENGTH */
-        struct { gw_fail_kind kind; bt_err code; uint32_t retry_after_ms; char text[BT_STEP_TEXT_BYTES]; gw_stats stats; } fail;
-        struct { bt_incarnation incarnation; bt_role role; char node_id[BT_MSG_MAX_ID_BYTES + 1]; gw_node_state state; } node;
+        struct { gw_fail_kind kind; bt_err code; uint32_t retry_after_ms; char text[BT_STEP_TEXT_BYTES];
+                 gw_stats stats; } fail;
+        struct { bt_incarnation incarnation; bt_role role; char node_id[BT_MSG_MAX_ID_BYTES + 1];
+                 gw_node_state state; } node;
+        /* To the ROLE with that token. Code 0: the node drains and then serves as the new role, or does
+         * already. Else the node's own code and words, or BT_EARG: no such node; BT_EIO: no answer within
+         * role_us; BT_EAGAIN: too many nodes are being asked, or this one went away. */
         struct { uint64_t token; int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } role_answer;
         struct { bt_log_level level; char text[BT_STEP_TEXT_BYTES]; } log;
     } u;
@@ -160,13 +182,19 @@ typedef struct gw_actions { const gw_action *items; size_t len; } gw_actions;
 typedef struct gw_counters {
     uint64_t submitted, failed[GW_FAIL_BAD + 1];    /* by gw_fail_kind; [0] unused */
     uint64_t prompt_tokens, completion_tokens;
-    uint64_t local_prefills[GW_LOCAL_NO_PREFILL_NODE + 1];                  /* attempts, by gw_local; [0] unused */
-    uint64_t local_refused;                     /* attempts that would have been local but for a difference in class */
-    uint64_t replays, replayed_tokens;          /* attempts that continue an earlier one; tokens they brought */
-    uint64_t recoveries[GW_CAUSE_NO_PROGRESS + 1];                          /* by gw_cause; [0] unused */
-    uint64_t cached_tokens, covered_tokens;     /* of prompts whose token 0 came: see gw_stats */
-    uint64_t debts_forgotten;                   /* the table was full: the node's lease ends these */
-    uint64_t hellos_rejected, wrong_incarnation, unknown_peer, wrong_key, stale_attempt, unexpected, repeats, resent;
+    uint64_t local_prefills[GW_LOCAL_NO_PREFILL_NODE + 1];  /* attempts, by gw_local; [0] unused */
+    uint64_t local_refused;             /* attempts that only a difference in class kept from being local */
+    uint64_t replays, replayed_tokens;  /* attempts that continue an earlier one; tokens they brought */
+    uint64_t recoveries[GW_CAUSE_NO_PROGRESS + 1];  /* by gw_cause; [0] unused */
+    uint64_t cached_tokens, covered_tokens;         /* as in gw_stats, of all prompts whose token 0 came */
+    uint64_t debts_forgotten;           /* the table was full; the node's lease ends that attempt */
+    uint64_t resent;
+    /* Messages that were not acted on. */
+    uint64_t hellos_rejected;
+    uint64_t unknown_peer, wrong_key;   /* no HELLO yet; not with the key of its HELLO */
+    uint64_t wrong_incarnation;         /* meant for another gateway process */
+    uint64_t stale_attempt;             /* of an attempt that was left */
+    uint64_t unexpected, repeats;       /* does not fit the request's state; says what is known already */
 } gw_counters;
 
 typedef struct gw_brain gw_brain;
@@ -177,14 +205,13 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
 int64_t gw_brain_due_us(const gw_brain *b);
 
 /* To look at, between steps. */
-bool gw_brain_is_ready(const gw_brain *b);              /* a request submitted now would find a ready pair, or a
-                                                         * ready decode node that computes prompts itself */
-uint64_t gw_brain_limit_tokens(const gw_brain *b);      /* prompt + max tokens that the best of them holds; 0
-                                                         * none */
+/* A request submitted now would find a ready pair, or a ready decode node that computes prompts itself. */
+bool gw_brain_is_ready(const gw_brain *b);
+uint64_t gw_brain_limit_tokens(const gw_brain *b);      /* prompt + max tokens that the best holds; or 0 */
 uint32_t gw_brain_queued(const gw_brain *b);
-uint32_t gw_brain_active(const gw_brain *b);            /* hold nodes */
-uint32_t gw_brain_debts(const gw_brain *b);             /* attempts that were left and whose ABORT_ACK is still to come */
-const gw_registry *gw_brain_registry(const gw_brain *b);    /* nodes[i].in_use, for status */
+uint32_t gw_brain_active(const gw_brain *b);            /* requests that hold nodes */
+uint32_t gw_brain_debts(const gw_brain *b);             /* attempts that were left, ABORT_ACK still to come */
+const gw_registry *gw_brain_registry(const gw_brain *b);        /* for status: nodes[i] where in_use */
 const gw_counters *gw_brain_counters(const gw_brain *b);
 const char *gw_fail_name(gw_fail_kind k);               /* "no_node" */
 #endif

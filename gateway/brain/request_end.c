@@ -1,6 +1,7 @@
 /* How a request leaves its nodes: for good, with one DONE or FAIL, or for another attempt. Nothing here waits for a
  * node: what one still owes goes to the table of debts. See request.h. */
 #include "gateway/brain/request.h"
+#include "gateway/brain/act.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ void gw_request_expire_debts(gw_brain *b)
         if (b->now_us >= d->due_us) {
             d->due_us = b->now_us + b->cfg.resend_us;
             b->n.resent++;
-            gw_send(b, &d->node, BT_MSG_ABORT)->ref = (bt_request_ref){b->cfg.self, d->number, d->attempt};
+            gw_act_send(b, &d->node, BT_MSG_ABORT)->ref = (bt_request_ref){b->cfg.self, d->number, d->attempt};
         }
         i++;
     }
@@ -188,10 +189,8 @@ void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, gw_blame bla
                         "%u attempts brought no token: %s", FRUITLESS_MAX, r->why);
         return;
     }
-    gw_action *a = gw_act(b, GW_DO_LOG);
-    a->u.log.level = BT_LOG_WARN;
-    snprintf(a->u.log.text, sizeof a->u.log.text, "request %llu goes on after attempt %u and %u tokens: %s",
-             (unsigned long long)r->number, r->attempt, r->next_index, r->why);
+    gw_act_log(b, BT_LOG_WARN, "request %llu goes on after attempt %u and %u tokens: %s", (unsigned long long)r->number, r->attempt,
+               r->next_index, r->why);
     gw_request_requeue(b, r, pause_us(r, cause));
 }
 

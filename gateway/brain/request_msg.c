@@ -1,5 +1,6 @@
 /* What nodes say about a request, and what it makes of that. See request.h. */
 #include "gateway/brain/request.h"
+#include "gateway/brain/act.h"
 #include "base/breakage.h"
 
 #include <string.h>
@@ -249,7 +250,7 @@ static void on_prefill_done(gw_brain *b, gw_request *r, gw_side *side, const bt_
 static void acknowledge(gw_brain *b, const bt_msg *m)
 {
     if (m->type == BT_MSG_FIRST_TOKEN || m->type == BT_MSG_PREFILL_DONE || m->type == BT_MSG_FAILED) {
-        bt_msg *a = gw_send(b, &m->from, BT_MSG_ACK);
+        bt_msg *a = gw_act_send(b, &m->from, BT_MSG_ACK);
         a->ref = m->ref;
         a->u.ack.of = m->type;
     }
@@ -260,11 +261,11 @@ static void disown(gw_brain *b, const bt_msg *m)
 {
     const bool has_let_go = m->type == BT_MSG_ABORT_ACK || m->type == BT_MSG_FAILED || m->type == BT_MSG_FINISHED || m->type == BT_MSG_REFUSED;
     acknowledge(b, m);
-    if (m->type == BT_MSG_FINISHED) gw_send(b, &m->from, BT_MSG_FINISHED_ACK)->ref = m->ref;
+    if (m->type == BT_MSG_FINISHED) gw_act_send(b, &m->from, BT_MSG_FINISHED_ACK)->ref = m->ref;
     if (has_let_go && gw_request_settle(b, &m->from, &m->ref)) return;
     b->n.stale_attempt++;
     if (m->type == BT_MSG_TOKENS || m->type == BT_MSG_RESERVED || m->type == BT_MSG_PREFILL_ACCEPTED)
-        gw_send(b, &m->from, BT_MSG_ABORT)->ref = m->ref;
+        gw_act_send(b, &m->from, BT_MSG_ABORT)->ref = m->ref;
 }
 
 void gw_request_msg(gw_brain *b, const bt_msg *m)

@@ -1,5 +1,7 @@
 /* Asking a node to serve as another role: ROLE is said again until the node answers or the time is over. See brain.h. */
-#include "gateway/brain/request.h"
+#include "gateway/brain/role.h"
+#include "gateway/brain/act.h"
+#include "gateway/brain/state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,7 +22,7 @@ static void answer(gw_brain *b, uint64_t token, int32_t code, const char *fmt, .
 
 static void ask(gw_brain *b, gw_role *k)
 {
-    gw_send(b, &k->node, BT_MSG_ROLE)->u.role.role = k->role;
+    gw_act_send(b, &k->node, BT_MSG_ROLE)->u.role.role = k->role;
     k->resend_us = b->now_us + b->cfg.resend_us;
 }
 

@@ -1,20 +1,22 @@
 #ifndef GW_DOOR_H
 #define GW_DOOR_H
-#include "gateway/http/auth.h"
 #include "gateway/brain/brain.h"
+#include "gateway/door/metrics.h"
+#include "gateway/door/text.h"
+#include "gateway/http/auth.h"
 #include "gateway/http/http.h"
-#include "gateway/shell/metrics.h"
 #include "gateway/http/node_link.h"
 #include "gateway/http/options.h"
-#include "gateway/door/text.h"
 
-/* The endpoints, and each client's request from its bytes to the last byte of its answer. It turns requests into SUBMIT
- * events for the brain, and the brain's FIRST, TOKENS, DONE and FAIL actions into text for clients; a client that leaves
- * becomes CANCEL, a stop string FINISH_EARLY. It decides nothing about nodes and touches no socket.
+/* The endpoints, and each client's request from its bytes to the last byte of its answer. It turns
+ * requests into SUBMIT events for the brain, and the brain's FIRST, TOKENS, DONE and FAIL actions into
+ * text for clients; a client that leaves becomes CANCEL, a stop string FINISH_EARLY. It decides nothing
+ * about nodes and touches no socket.
  *
- * Errors before the first byte of an answer get their HTTP status. A stream begins with token 0, or after 10 s of waiting with
- * a comment as a sign of life, then one every 10 s; from there on an error is an event, and ends the stream.
- * Several words of memory for each request: its ids and its text, bounded by max_tokens. */
+ * Errors before the first byte of an answer get their HTTP status. A stream begins with token 0. While
+ * nothing is said for 10 s, a comment goes out as a sign of life; that may begin the stream too. Once it
+ * has begun, an error is an event, and ends it. A request takes memory for its prompt's ids and its
+ * answer's ids and text, bounded by max_tokens. */
 typedef struct gw_door gw_door;
 
 typedef struct gw_door_env {
@@ -27,7 +29,8 @@ typedef struct gw_door_env {
     gw_metrics *metrics;
     gw_node_link *link;                         /* for its counters */
     bt_incarnation self; const char *node_id; const uint8_t *model_id;
-    /* Gives ev to the brain and carries out what it wants, before it returns. Called from inside gw_http_run only. */
+    /* Gives ev to the brain and carries out what it wants, before it returns. The door calls it from inside
+     * gw_http_run only. */
     void (*step)(void *ud, const gw_event *ev);
     void *ud;
 } gw_door_env;
@@ -39,9 +42,10 @@ void   gw_door_set_http(gw_door *d, const gw_http *http, const char *url);      
 void   gw_door_drain(gw_door *d);               /* new requests are answered 503 from now on */
 size_t gw_door_open_count(const gw_door *d);    /* answers not yet sent whole */
 
-void   gw_door_act(gw_door *d, const gw_action *a);     /* FIRST, TOKENS, DONE or FAIL of the brain */
-/* The next CANCEL or FINISH_EARLY for the brain; false when there is none. Ask after every step and every gw_http_run. */
+void   gw_door_act(gw_door *d, const gw_action *a);     /* FIRST, TOKENS, DONE, FAIL or ROLE_ANSWER */
+/* The next CANCEL or FINISH_EARLY for the brain; false when there is none. Ask after every step and every
+ * gw_http_run. */
 bool   gw_door_next_event(gw_door *d, gw_event *ret);
-/* Deadlines and signs of life: call at gw_door_due_us, or once a second. */
+/* The deadline of requests (--timeout) and signs of life: call it once a second. */
 void   gw_door_tick(gw_door *d, int64_t now_us);
 #endif

@@ -1,7 +1,7 @@
 /* What the gateway knows about its nodes, as JSON for people's tools. */
 #include "gateway/door/status.h"
 #include "base/hash.h"
-#include "gateway/shell/metrics.h"
+#include "gateway/door/metrics.h"
 #include "text/utf8.h"
 
 #include <jansson.h>

@@ -5,10 +5,14 @@
 
 /* The body of GET /v1/status, which `baton status` shows:
  *   {"gateway": {id, pid, state, policy, endpoint, control, incarnation, rss_bytes},
- *    "queue": {waiting, running, owed (attempts left whose nodes have not yet let go), max}, "model": {name, id, ctx_tokens},
- *    "nodes": [{id, role, pid (null once it is gone), state, endpoint (null for prefill nodes), incarnation, exactness,
- *               engine ({name, quant, shape_policy, profile, fallbacks (how many)}; null for decode nodes), ctx_tokens, kv_capacity_tokens, slots_total, slots_used, queued, pages_total, pages_used, pages_cached, reservations,
- *               leases, attempts (open ones of this gateway), rss_bytes, silent_ms}]} */
+ *    "queue": {waiting, running, owed (attempts that were left, and whose nodes have not let go yet), max},
+ *    "model": {name, id, ctx_tokens},
+ *    "nodes": [{id, role, pid (null once it is gone), state, endpoint (null for prefill nodes), incarnation,
+ *               exactness, prefill_exactness (null unless it is a decode node that computes prompts),
+ *               engine ({name, quant, shape_policy, profile, fallbacks (how many)}; null where none computes
+ *               prompts), ctx_tokens, kv_capacity_tokens, slots_total, slots_used, queued, pages_total,
+ *               pages_used, pages_cached, reservations, leases, attempts (of this gateway), rss_bytes,
+ *               silent_ms}]} */
 typedef struct gw_status_facts {
     const gw_brain *brain;
     bt_incarnation self;

@@ -21,10 +21,12 @@ typedef struct gw_options {
 } gw_options;
 
 extern const bt_opt_program gw_options_program;
-extern const char *const gw_options_policies[];     /* values of --policy, and of a request's own wish; gw_policy from 1 on */
+/* Names of policies, for --policy and for what a request asks for. In the order of gw_policy, whose first
+ * is 1; ends with NULL. */
+extern const char *const gw_options_policies[];
 
-/* Rules between settings: an address that is not loopback needs a key (HTTP: --api-key-file, control: --keys) unless
- * --insecure says otherwise for HTTP. BT_EARG with the option named. */
+/* Rules between settings: an address that is not loopback needs a key (HTTP: --api-key-file, control:
+ * --keys) unless --insecure says otherwise for HTTP. BT_EARG with the option named. */
 bt_err gw_options_check(const gw_options *o, bt_fault *fault);
 /* "localhost", 127.x.x.x, ::1 and [::1]. */
 bool gw_options_is_loopback(const char *host);

@@ -98,7 +98,7 @@ say "$(comm -23 "$tmp/page.kernels" "$tmp/table.kernels" | sed 's|.*|docs/perfor
 
 # ---- metrics ----
 sed '/^<!-- generated:/,/^<!-- end -->/d' docs/operations.md > "$tmp/operations"
-say "$(sed -n 's/^X([A-Z_0-9]*, [A-Z]*, "\([a-z_0-9]*\)".*/\1/p' gateway/shell/metrics_table.h | while read -r metric; do
+say "$(sed -n 's/^X([A-Z_0-9]*, [A-Z]*, "\([a-z_0-9]*\)".*/\1/p' gateway/door/metrics_table.h | while read -r metric; do
     grep -q "\`$metric\`" "$tmp/operations" || echo "docs/operations.md: does not say what $metric means"
 done)"
 exit $fail

@@ -25,10 +25,10 @@ common/wire        : base crypto sample kv
 common/engine      : base kernels model graph device npu/pkg npu/compile npu/run ref kv
 common/xfer        : base crypto kernels kv wire
 common/node        : base crypto rt kernels model device kv wire xfer
-gateway/brain      : base wire xfer kv crypto sample
-gateway/http       : base crypto rt node gateway/brain
-gateway/door       : base crypto rt text model sample wire gateway/brain gateway/http gateway/shell
-gateway/shell      : base crypto rt model wire node gateway/brain gateway/http gateway/door
+gateway/brain      : base wire xfer
+gateway/http       : base crypto rt node
+gateway/door       : base rt text model sample wire node gateway/brain gateway/http
+gateway/shell      : base rt model gateway/brain gateway/http gateway/door
 prefill-node/brain : base kv wire xfer
 prefill-node       : base crypto rt kernels model device npu/compile sample kv wire xfer engine node prefill-node/brain
 decode-node/brain  : base kernels kv wire xfer
@@ -70,7 +70,7 @@ while read -r header where; do
 done << 'HOMES'
 zmq\.h          common/rt/|common/crypto/keys\.c$
 sodium.*\.h     common/crypto/
-microhttpd\.h   gateway/
+microhttpd\.h   gateway/http/
 curl/curl\.h    tools/
 pcre2\.h        common/text/
 utf8proc\.h     common/text/

@@ -106,7 +106,7 @@ docs_tree() {
     printf 'mkdir -p "$1/docs/man"; echo page > "$1/docs/man/baton.1"\n' > "$work/t/docs/generate.sh"
     echo page > "$work/t/docs/man/baton.1"
     printf 'all: x\ntest: x\n' > "$work/t/Makefile"
-    printf 'X(QUEUE, GAUGE, "baton_queue", NULL, "waiting")\n' > "$work/t/gateway/shell/metrics_table.h"
+    printf 'X(QUEUE, GAUGE, "baton_queue", NULL, "waiting")\n' > "$work/t/gateway/door/metrics_table.h"
     printf 'Run `make test`, then `baton --keys keys`; [more](docs/operations.md) in docs/operations.md and base/a.h.\n' > "$work/t/README.md"
     printf '| `baton_queue` | what waits |\n' > "$work/t/docs/operations.md"
     mkdir -p "$work/t/common/device"
@@ -133,7 +133,7 @@ broken_docs 'an option that is not there'         docs/operations.md 'Give `bato
 docs_tree; mkdir -p "$work/t/common/kv"
 expect 1 'a folder that the table of layers lacks' docs
 broken_docs 'a field that no page explains'    common/device/profile.c '    { "tile_cols", offsetof(p, tile_cols) },\n'
-broken_docs 'a metric that nobody explains'       gateway/shell/metrics_table.h 'X(RUN, GAUGE, "baton_run", NULL, "running")\n'
+broken_docs 'a metric that nobody explains'       gateway/door/metrics_table.h 'X(RUN, GAUGE, "baton_run", NULL, "running")\n'
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -2,7 +2,7 @@
 #define GW_METRICS_H
 #include "base/buf.h"
 #include "gateway/brain/brain.h"
-#include "gateway/http/node_link.h"
+#include "node/link.h"
 
 /* The metrics of baton-gateway (metrics_table.h), with what feeds each. */
 typedef struct gw_metrics gw_metrics;
@@ -10,7 +10,8 @@ typedef struct gw_metrics gw_metrics;
 bt_err gw_metrics_new(gw_metrics **ret, const char *model_name, bt_fault *fault);
 void   gw_metrics_free(gw_metrics *m);             /* NULL is fine */
 
-void gw_metrics_between_tokens(gw_metrics *m, int64_t us, size_t count);    /* count tokens came us after the ones before */
+/* `count` tokens of one request came together, `us` after those before them. */
+void gw_metrics_between_tokens(gw_metrics *m, int64_t us, size_t count);
 void gw_metrics_done(gw_metrics *m, bt_finish reason, const gw_stats *s);
 void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s);
 void gw_metrics_answered(gw_metrics *m, int http_status);

@@ -1,5 +1,5 @@
 /* Feeds the metric table. Counters that the brain and the node link keep themselves are taken over when somebody looks. */
-#include "gateway/shell/metrics.h"
+#include "gateway/door/metrics.h"
 #include "base/clock.h"
 #include "rt/metrics.h"
 
@@ -31,7 +31,7 @@ BUCKETS(bytes, 65536, 262144, 1048576, 4194304, 16777216, 67108864, 268435456, 1
 
 enum {
 #define X(id, ...) id,
-#include "gateway/shell/metrics_table.h"
+#include "gateway/door/metrics_table.h"
 #undef X
     METRIC_COUNT
 };
@@ -54,7 +54,7 @@ bt_err gw_metrics_new(gw_metrics **ret, const char *model_name, bt_fault *fault)
 #define X(id_, type_, name_, label_, values_, label2_, values2_, buckets_, help_) \
     g->table[i++] = (bt_metric){ .name = name_, .help = help_, .type = BT_METRIC_##type_, .label = label_, .values = values_, \
                                  .label2 = label2_, .values2 = values2_, .buckets = buckets_, .bucket_count = buckets_##_count };
-#include "gateway/shell/metrics_table.h"
+#include "gateway/door/metrics_table.h"
 #undef X
     const bt_err e = bt_metrics_new(&g->m, g->table, METRIC_COUNT, fault);
     if (e < 0) {

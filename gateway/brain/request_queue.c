@@ -1,0 +1,157 @@
+/* How a request gets into the queue, and out of it to nodes. route.h says which nodes; this file says whose turn it is. See
+ * request.h. */
+#include "gateway/brain/request.h"
+#include "gateway/brain/act.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- into the queue ----------------------------------------------------------------------------- */
+
+static bool is_bad(const gw_brain *b, const gw_submit *s)
+{
+    return s->request <= b->last_request || !s->ids || s->ids_len < 1 || s->ids_len > BT_MSG_MAX_PROMPT_TOKENS ||
+           s->max_tokens < 1 || s->max_tokens > BT_MSG_MAX_PROMPT_TOKENS || s->stop_ids_len > BT_MSG_MAX_STOP_IDS;
+}
+
+/* The prompt, room for the tokens, and the bias in one block; false when there is no memory for them. */
+static bool take(gw_request *r, const gw_submit *s)
+{
+    const size_t bias_bytes = s->sampling.bias_len * sizeof *s->sampling.bias;
+    int32_t *ids = malloc(((size_t)s->ids_len + s->max_tokens) * sizeof *ids + bias_bytes); /* about 8 MiB at most */
+    if (!ids) return false;
+    memcpy(ids, s->ids, s->ids_len * sizeof *ids);
+    *r = (gw_request){.number = s->request, .ids = ids, .ids_len = s->ids_len, .tokens = ids + s->ids_len,
+                      .max_tokens = s->max_tokens, .sampling = s->sampling, .stop_ids_len = s->stop_ids_len,
+                      .policy = s->policy, .lost_us = -1, .stuck_us = -1};
+    int32_t *bias = ids + s->ids_len + s->max_tokens;
+    if (bias_bytes) memcpy(bias, s->sampling.bias, bias_bytes);
+    r->sampling.bias = (const bt_sample_bias *)bias;
+    memcpy(r->stop_ids, s->stop_ids, s->stop_ids_len * sizeof *r->stop_ids);
+    snprintf(r->prefer_prefill, sizeof r->prefer_prefill, "%s", s->prefer_prefill);
+    snprintf(r->prefer_decode, sizeof r->prefer_decode, "%s", s->prefer_decode);
+    r->only_prefill = gw_registry_name(r->prefer_prefill);
+    r->only_decode = gw_registry_name(r->prefer_decode);
+    return true;
+}
+
+void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
+{
+    gw_stats none = {.prompt_tokens = s->ids_len, .gateway_queue_us = -1, .ttft_us = -1};
+    b->n.submitted++;
+    bt_fault fault = {"the prompt, max_tokens or number of stop ids is out of range"};
+    if (is_bad(b, s) || bt_sample_params_check(&s->sampling, &fault) < 0) {
+        gw_request_refuse(b, s->request, GW_FAIL_BAD, BT_EARG, 0, &none, fault.text);
+        return;
+    }
+    b->last_request = s->request;
+    gw_request *r = NULL;
+    for (uint32_t i = 0; !r && i < b->requests_len; i++)
+        if (b->requests[i].state == GW_NONE) r = &b->requests[i];
+    if (b->draining || b->queued >= b->cfg.queue_max || !r) {
+        snprintf(fault.text, sizeof fault.text, b->draining ? "this gateway is shutting down" : "%u requests are waiting already", b->queued);
+        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b), &none, fault.text);
+        return;
+    }
+    if (!take(r, s)) {
+        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_ENOMEM, gw_request_retry_ms(b), &none, "out of memory");
+        return;
+    }
+    r->submitted_us = r->waiting_us = b->now_us;
+    r->stats = none;
+    if (!b->pair_ready) r->stuck_us = b->no_pair_us;
+    if (s->draw_seed) r->sampling.seed = random->word[0];
+    r->stats.seed = r->sampling.seed;
+    b->n.prompt_tokens += s->ids_len;
+    gw_request_set_state(b, r, GW_QUEUED);
+    gw_request_expire(b, r);            /* at once, where no nodes have been there for long */
+}
+
+/* ---- to nodes ----------------------------------------------------------------------------------- */
+
+static void open_side(gw_side *s, gw_node *n)
+{
+    *s = (gw_side){.node = n->incarnation, .name = n->name, .is_open = true};
+    n->attempts++;
+}
+
+static void assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
+{
+    r->attempt++;
+    r->local = c->local;
+    r->base = r->next_index;
+    r->prefill = (gw_side){.is_open = false};
+    if (c->prefill) open_side(&r->prefill, c->prefill);
+    open_side(&r->decode, c->decode);
+    if (r->base == 0) {
+        r->prefill_class = gw_route_class(c->prefill ? c->prefill->hello.exactness : c->decode->hello.prefill_exactness);
+        r->decode_class = gw_route_class(c->decode->hello.exactness);
+    }
+    r->is_accepted = false;
+    r->has_kv = false;
+    r->early_len = 0;
+    r->has_early_finished = false;
+    if (r->local) b->n.local_prefills[r->local]++;
+    if (r->base) b->n.replays++;
+    b->n.replayed_tokens += r->base;
+    if (r->stats.gateway_queue_us < 0) r->stats.gateway_queue_us = b->now_us - r->submitted_us;
+    gw_request_set_state(b, r, GW_RESERVING);
+    gw_request_await_answer(b, r);
+    r->renew_us = b->now_us + (int64_t)b->cfg.lease_ms * 250;       /* a quarter of the lease */
+    gw_request_say_reserve(b, r);
+}
+
+/* A prompt that would have been local goes to a prefill node. Counted each time, logged once. */
+static void say_odd(gw_brain *b, const gw_route_choice *c)
+{
+    if (b->n.local_refused++ > 0) return;
+    gw_act_log(b, BT_LOG_WARN,
+               "no local prefill on %s: its prompts would be of class '%.48s', those of %s are of '%.48s'",
+               c->odd_decode->hello.node_id, c->odd_decode->hello.prefill_exactness, c->odd_prefill->hello.node_id,
+               c->odd_prefill->hello.exactness);
+}
+
+/* False: nobody behind it gets anything now. */
+static bool dispatch_one(gw_brain *b, gw_request *r)
+{
+    gw_route_choice c;
+    const bool is_choosy = r->next_index > 0 || r->only_prefill || r->only_decode;
+    const gw_route_wish wish = {.now_us = b->now_us, .policy = r->policy, .ids = r->ids, .prompt_tokens = r->ids_len, .max_tokens = r->max_tokens,
+                                .local_below_tokens = b->cfg.local_below_tokens, .has_class = r->next_index > 0,
+                                .prefill_class = r->prefill_class, .decode_class = r->decode_class,
+                                .only_prefill = r->only_prefill, .only_decode = r->only_decode,
+                                .shun_prefill = r->shun_prefill, .shun_decode = r->shun_decode};
+    gw_route_answer answer = gw_route_choose(&c, &b->router, &b->registry, &wish);
+    if (answer == GW_ROUTE_TOO_LONG && r->attempt > 0) answer = GW_ROUTE_NO_NODE;     /* those that held it may come back */
+    if (answer != GW_ROUTE_NO_NODE) r->stuck_us = -1;
+    switch (answer) {
+    case GW_ROUTE_CHOSEN:
+        if (c.odd_decode && c.local == GW_LOCAL_NOT) say_odd(b, &c);
+        assign(b, r, &c);
+        return true;
+    case GW_ROUTE_TOO_LONG:
+        gw_request_fail(b, r, GW_FAIL_TOO_LONG, BT_ELIMIT, 0,
+                        "%u prompt tokens and up to %u new ones are %llu, but the nodes hold %llu at most",
+                        r->ids_len, r->max_tokens, (unsigned long long)r->ids_len + r->max_tokens,
+                        (unsigned long long)c.limit_tokens);
+        return true;
+    case GW_ROUTE_NO_NODE:
+        if (r->stuck_us < 0) r->stuck_us = b->now_us;
+        r->stuck_epoch = b->epoch;
+        return true;
+    case GW_ROUTE_BUSY: return is_choosy;
+    }
+    return true;
+}
+
+/* In order of arrival. Nobody overtakes one that waits for a free slot, unless it is choosy. */
+void gw_request_dispatch(gw_brain *b)
+{
+    for (uint32_t i = 0; i < b->queued && b->active < b->cfg.active_max;) {
+        gw_request *r = &b->requests[b->queue[i]];
+        const bool is_stuck = r->stuck_us >= 0 && r->stuck_epoch == b->epoch;
+        if (!is_stuck && r->not_before_us <= b->now_us && !dispatch_one(b, r)) return;
+        if (r->state == GW_QUEUED) i++;
+    }
+}
