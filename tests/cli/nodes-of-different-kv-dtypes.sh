@@ -1,4 +1,5 @@
 # A prefill node and a decode node that were not given the same --kv-dtype: the gateway names both, and no request reaches them.
+: > gateway.log                            # it is looked at before the gateway may have made it
 baton-gateway -m "$BATON_TEST_MODEL" --port 0 --control "ipc://$PWD/control" 2> gateway.log & gateway=$!
 baton-prefill -m "$BATON_TEST_MODEL" -c 512 --engine host --kv-dtype int8 --gateway "ipc://$PWD/control" 2> prefill.log & prefill=$!
 until grep -q 'prefill-0 is ready' gateway.log || ! kill -0 $gateway $prefill; do sleep 0.1; done
