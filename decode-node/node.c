@@ -34,7 +34,6 @@ typedef struct node {
     const bt_kv_header *header;             /* of the block in hand */
     const uint8_t *body;
     bool has_other_role;                    /* the process can be a prefill node too */
-    bt_role next;                           /* 0; PREFILL once that is what it shall go on as */
 } node;
 
 static void step(node *n, const dc_event *ev);
@@ -76,12 +75,6 @@ static void move_pages(node *n, const dc_action *a)
     dc_worker_grow_slot(n->worker, a->u.set.slot, &view);
 }
 
-static void leave(node *n, bt_role next)
-{
-    if (!next) bt_shell_stop(n->shell);
-    else if (bt_shell_leave_role(n->shell)) n->next = next;
-}
-
 static void act(node *n, const dc_action *a, dc_event *follow)
 {
     bt_fault fault;
@@ -98,7 +91,7 @@ static void act(node *n, const dc_action *a, dc_event *follow)
     case DC_DO_STOP:          dc_worker_stop_slot(n->worker, a->u.slot); break;
     case DC_DO_LOG:           bt_log(a->u.log.level, "%s", a->u.log.text); break;
     case DC_DO_DRAIN:         bt_shell_drain(n->shell); break;
-    case DC_DO_EXIT:          leave(n, a->u.next_role); break;
+    case DC_DO_EXIT:          bt_shell_leave(n->shell, a->u.next_role); break;
     }
 }
 
@@ -372,7 +365,7 @@ int dc_node_run(const dc_options *o, bt_role *ret_next)
     if (n.brain) log_counts(&n);
     if (n.shell) bt_shell_log_refused(n.shell, n.bulk);
     if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
-    else if (n.next) *ret_next = n.next;
+    else if (bt_shell_next(n.shell)) *ret_next = bt_shell_next(n.shell);
     close_node(&n);
     return e < 0;
 }

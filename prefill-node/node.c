@@ -35,7 +35,6 @@ struct node {
     bt_msg_engine about;                    /* what HELLO says of the engine */
     char stage[32];                         /* of compiling, as said last */
     bool has_other_role;                    /* the process can be a decode node too */
-    bt_role next;                           /* 0; DECODE once that is what it shall go on as */
 };
 
 static void step(node *n, const pf_event *ev);
@@ -156,12 +155,6 @@ static void compute(node *n, const pf_action *a)
                                                    .from_row = a->u.compute.from_row, .sampling = a->u.compute.sampling });
 }
 
-static void leave(node *n, bt_role next)
-{
-    if (!next) bt_shell_stop(n->shell);
-    else if (bt_shell_leave_role(n->shell)) n->next = next;
-}
-
 static void act(node *n, const pf_action *a)
 {
     switch (a->type) {
@@ -175,7 +168,7 @@ static void act(node *n, const pf_action *a)
     case PF_DO_UNLINK:       link_down(n, &a->u.link.decode); break;
     case PF_DO_LOG:          bt_log(a->u.log.level, "%s", a->u.log.text); break;
     case PF_DO_DRAIN:        bt_shell_drain(n->shell); break;
-    case PF_DO_EXIT:         leave(n, a->u.next_role); break;
+    case PF_DO_EXIT:         bt_shell_leave(n->shell, a->u.next_role); break;
     }
 }
 
@@ -372,7 +365,7 @@ int pf_node_run(const pf_options *o, bt_role *ret_next)
     if (n.brain) log_counts(&n);
     if (n.shell) bt_shell_log_refused(n.shell, NULL);
     if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
-    else if (n.next) *ret_next = n.next;
+    else if (bt_shell_next(n.shell)) *ret_next = bt_shell_next(n.shell);
     close_node(&n);
     return e < 0;
 }

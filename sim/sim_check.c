@@ -91,16 +91,16 @@ void sim_check_gone(sim_world *w, const sim_item *it)
 void sim_check_place(sim_world *w, uint32_t self, const dc_block *b)
 {
     const dc_brain *d = w->processes[self].dc;
-    for (uint32_t i = 0; i < d->records_len; i++) {
-        const dc_record *r = &d->records[i];
-        if (r->state == DC_NONE || r->slot != b->slot) continue;
-        if (!bt_request_same(&r->ref, &b->ref) || r->ref.attempt != b->ref.attempt || memcmp(&r->ticket, &b->ticket, sizeof r->ticket) != 0 ||
-            !bt_incarnation_equal(&r->wish.prefill, &b->from))
-            sim_broken(w, "node %u places a block of attempt %llu.%u into that of %llu.%u, or with another ticket", self,
-                       (unsigned long long)b->ref.number, b->ref.attempt, (unsigned long long)r->ref.number, r->ref.attempt);
+    const dc_record *r = dc_by_slot(d, b->slot);
+    if (!r) {
+        sim_broken(w, "node %u places a block into a slot that nobody holds", self);
         return;
     }
-    sim_broken(w, "node %u places a block into a slot that nobody holds", self);
+    const bt_request_ref *ref = &r->a->ref;
+    if (!bt_request_same(ref, &b->ref) || ref->attempt != b->ref.attempt || memcmp(&r->ticket, &b->ticket, sizeof r->ticket) != 0 ||
+        !bt_incarnation_equal(&r->wish.prefill, &b->from))
+        sim_broken(w, "node %u places a block of attempt %llu.%u into that of %llu.%u, or with another ticket", self,
+                   (unsigned long long)b->ref.number, b->ref.attempt, (unsigned long long)ref->number, ref->attempt);
 }
 
 /* ---- attempts ------------------------------------------------------------------------------------ */
@@ -194,13 +194,10 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
 static void check_owners(sim_world *w, uint32_t self)
 {
     const sim_process *p = &w->processes[self];
-    for (uint32_t i = 0; p->pf && i < p->pf->records_len; i++) {
-        const pf_record *r = &p->pf->records[i];
-        if (r->state != PF_NONE && r->state != PF_DEAD && r->slot != PF_NO_SLOT) check_owner(w, self, &r->ref);
-    }
-    for (uint32_t i = 0; p->dc && i < p->dc->records_len; i++) {
-        const dc_record *r = &p->dc->records[i];
-        if (r->state != DC_NONE && r->state != DC_DEAD && r->slot != DC_NO_SLOT) check_owner(w, self, &r->ref);
+    const bt_attempts *t = p->pf ? &p->pf->attempts : &p->dc->attempts;
+    for (uint32_t slot = 0; slot < t->slots; slot++) {
+        const bt_attempt *a = bt_attempts_by_slot(t, slot);
+        if (a) check_owner(w, self, &a->ref);
     }
 }
 

@@ -26,10 +26,11 @@ struct bt_shell {
     bt_loop *loop;
     bt_net *net;
     bt_incarnation self;
-    control control[BT_SHELL_MAX_GATEWAYS];
+    control control[BT_GATES_MAX];
     uint64_t timer;
     bool draining, is_ready, stopped;       /* draining: by a signal */
-    bool is_clocked, goes_on;               /* the drain timeout runs; the process outlives this shell */
+    bool is_clocked;                        /* the drain timeout runs */
+    bt_role next;                           /* what the process goes on as when this shell is gone; 0: it ends */
 };
 
 bt_random bt_shell_random(void)
@@ -89,10 +90,12 @@ static void on_rss(void *ud, unsigned events)
     if (sscanf(text, "%llu %llu", &total, &resident) == 2) s->on.on_rss(s->on.ud, resident * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
+static void stop(bt_shell *s) { s->stopped = true; }
+
 static void on_last_words(void *ud, unsigned events)
 {
     (void)events;
-    bt_shell_stop(ud);
+    stop(ud);
 }
 
 static void on_drain_timeout(void *ud, unsigned events)
@@ -101,7 +104,7 @@ static void on_drain_timeout(void *ud, unsigned events)
     uint64_t id;
     (void)events;
     bt_log(BT_LOG_WARN, "the drain timeout is over; leaving with work in progress");
-    if (bt_loop_add_timer(&id, s->loop, LAST_WORDS_MS, 0, on_last_words, s) < 0) bt_shell_stop(s);
+    if (bt_loop_add_timer(&id, s->loop, LAST_WORDS_MS, 0, on_last_words, s) < 0) stop(s);
     s->on.on_drain_over(s->on.ud);
 }
 
@@ -110,14 +113,14 @@ void bt_shell_drain(bt_shell *s)
     uint64_t id;
     if (s->is_clocked) return;
     s->is_clocked = true;
-    if (bt_loop_add_timer(&id, s->loop, s->config.drain_timeout_ms, 0, on_drain_timeout, s) < 0) bt_shell_stop(s);
+    if (bt_loop_add_timer(&id, s->loop, s->config.drain_timeout_ms, 0, on_drain_timeout, s) < 0) stop(s);
 }
 
 void bt_shell_log_refused(const bt_shell *s, const bt_link *bulk)
 {
     bt_link_counters sum = { 0 };
-    for (size_t i = 0; i <= BT_SHELL_MAX_GATEWAYS; i++) {
-        const bt_link *l = i < BT_SHELL_MAX_GATEWAYS ? s->control[i].link : bulk;
+    for (size_t i = 0; i <= BT_GATES_MAX; i++) {
+        const bt_link *l = i < BT_GATES_MAX ? s->control[i].link : bulk;
         if (!l) continue;
         sum.forbidden += bt_link_counters_of(l)->forbidden;
         sum.bad += bt_link_counters_of(l)->bad;
@@ -142,7 +145,7 @@ static void on_signal(void *ud, int signo)
     if (signo != SIGINT && signo != SIGTERM) return;
     if (s->draining) {
         bt_log(BT_LOG_WARN, "second signal: leaving at once");
-        bt_shell_stop(s);
+        stop(s);
         return;
     }
     s->draining = true;
@@ -185,8 +188,8 @@ static bt_err dial(bt_shell *s, uint32_t index, bt_fault *fault)
 bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shell_handler *handler, bt_fault *fault)
 {
     uint64_t id;
-    if (config->gateways_len < 1 || config->gateways_len > BT_SHELL_MAX_GATEWAYS)
-        return bt_fail(fault, BT_EARG, "%zu gateways; 1 to %d can be served", config->gateways_len, BT_SHELL_MAX_GATEWAYS);
+    if (config->gateways_len < 1 || config->gateways_len > BT_GATES_MAX)
+        return bt_fail(fault, BT_EARG, "%zu gateways; 1 to %d can be served", config->gateways_len, BT_GATES_MAX);
     bt_shell *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "node");
     bt_sock_keep_frames();
@@ -208,7 +211,7 @@ bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shel
 void bt_shell_free(bt_shell *s)
 {
     if (!s) return;
-    for (size_t i = 0; i < BT_SHELL_MAX_GATEWAYS; i++) bt_link_free(s->control[i].link);
+    for (size_t i = 0; i < BT_GATES_MAX; i++) bt_link_free(s->control[i].link);
     bt_net_close(s->net);
     bt_loop_free(s->loop);
     free(s);
@@ -217,7 +220,6 @@ void bt_shell_free(bt_shell *s)
 bt_loop *bt_shell_loop(const bt_shell *s) { return s->loop; }
 bt_net *bt_shell_net(const bt_shell *s) { return s->net; }
 const bt_incarnation *bt_shell_self(const bt_shell *s) { return &s->self; }
-void bt_shell_stop(bt_shell *s) { s->stopped = true; }
 
 bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role)
 {
@@ -226,12 +228,13 @@ bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role)
     return (bt_net_own_roles(s->net) & both) == both ? BT_ROLE_MAY : BT_ROLE_MAY_NOT_KEY;
 }
 
-bool bt_shell_leave_role(bt_shell *s)
+void bt_shell_leave(bt_shell *s, bt_role next)
 {
-    s->stopped = true;
-    s->goes_on = !s->draining;
-    return s->goes_on;
+    s->next = s->draining ? 0 : next;
+    stop(s);
 }
+
+bt_role bt_shell_next(const bt_shell *s) { return s->next; }
 
 void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m)
 {
@@ -266,6 +269,6 @@ bt_err bt_shell_run(bt_shell *s, bt_fault *fault)
         bt_log(BT_LOG_INFO, "ready");
         (void)bt_notify_send("READY=1", NULL);          /* nobody may be listening */
     }
-    if (!s->goes_on) bt_loop_end_signals();
+    if (!s->next) bt_loop_end_signals();
     return e;
 }

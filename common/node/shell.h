@@ -4,8 +4,7 @@
 #include "base/opt.h"
 #include "rt/loop.h"
 #include "node/net.h"
-#include "xfer/role.h"
-#include "xfer/step.h"
+#include "xfer/gates.h"
 
 /* What the I/O threads of both kinds of node share: the event loop, the control links to gateways, the timer that follows the brain's
  * due time, signals (the first SIGINT or SIGTERM drains, the second quits; SIGHUP reads the allow list again), the drain timeout, readiness,
@@ -13,13 +12,11 @@
  * The node keeps the brain, the worker and the bulk side to itself. */
 typedef struct bt_shell bt_shell;
 
-enum { BT_SHELL_MAX_GATEWAYS = 8 };
-
 typedef struct bt_shell_handler {
     void (*on_control)(void *ud, uint32_t gateway, const bt_msg *m);
     void (*on_tick)(void *ud);                              /* the due time came */
-    void (*on_drain)(void *ud);                             /* a signal came: end work in progress, take no more, then bt_shell_stop */
-    void (*on_drain_over)(void *ud);                        /* that took too long: give up what is left, then bt_shell_stop; within 2 s */
+    void (*on_drain)(void *ud);                             /* a signal came: end work in progress, take no more, then bt_shell_leave */
+    void (*on_drain_over)(void *ud);                        /* that took too long: give up what is left, then bt_shell_leave; within 2 s */
     void (*on_rss)(void *ud, uint64_t rss_bytes);           /* every half second */
     bool (*is_ready)(void *ud);                             /* asked after each round until it says yes */
     void *ud;
@@ -28,7 +25,7 @@ typedef struct bt_shell_handler {
 typedef struct bt_shell_config {
     const char *keys_dir, *key_name;                        /* NULL: no keys; name of this node's secret, NULL: the only one */
     bt_peer_role role;                                      /* that its key must have */
-    const char *const *gateways; size_t gateways_len;       /* 1..BT_SHELL_MAX_GATEWAYS; with keys ENDPOINT or ENDPOINT@NAME: whose key it has */
+    const char *const *gateways; size_t gateways_len;       /* 1..BT_GATES_MAX; with keys ENDPOINT or ENDPOINT@NAME: whose key it has */
     int64_t drain_timeout_ms;
 } bt_shell_config;
 
@@ -47,12 +44,12 @@ void   bt_shell_on_bad(void *ud, const bt_fault *why);      /* a bt_link on_bad 
 /* One debug line of what was refused on the control links and on `bulk` (NULL: none), for the end of a process. */
 void   bt_shell_log_refused(const bt_shell *s, const bt_link *bulk);
 void   bt_shell_reload(bt_net *net);                        /* bt_net_reload, and a line in the log for how it went */
-/* Until bt_shell_stop or bt_shell_leave_role, or the second signal, or 2 s after the drain timeout. */
+/* Until bt_shell_leave, or the second signal, or 2 s after the drain timeout. */
 bt_err bt_shell_run(bt_shell *s, bt_fault *fault);
-void   bt_shell_stop(bt_shell *s);                          /* the process ends */
-/* For a process that goes on in another role. _drain: the node drains by itself, without a signal, from now on: the drain timeout runs.
- * _leave_role: as _stop, but the process goes on and signals wait for its next shell; false, and it is as _stop, when one has come. */
+/* The node has drained. next: the role that the process goes on in, 0: it ends. It ends too where a signal made it drain. */
+void   bt_shell_leave(bt_shell *s, bt_role next);
+bt_role bt_shell_next(const bt_shell *s);                   /* after _run: that role, whose shell gets what signals wait; 0: none */
+/* For a process that goes on in another role. _drain: the node drains by itself, without a signal, from now on: the drain timeout runs. */
 void   bt_shell_drain(bt_shell *s);
 bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role);      /* has_other_role: the program has; and its key, by the allow list as it is now */
-bool   bt_shell_leave_role(bt_shell *s);
 #endif

@@ -101,17 +101,17 @@ static void answer_commit(dc_brain *b, dc_record *r)
     static const char other_class[] = "the prefill node computes by another rule than this reservation is for";
     const dc_link *l = link_of(b, &r->wish.prefill);
     if (l && l->class != r->class) {
-        refuse_transfer(b, &r->wish.prefill, &r->ref, BT_EFORMAT, other_class);
-        dc_fail(b, r, BT_EFORMAT, other_class);
+        refuse_transfer(b, &r->wish.prefill, &r->a->ref, BT_EFORMAT, other_class);
+        dc_attempt_fail(b, r, BT_EFORMAT, other_class);
     } else if (!bt_xfer_recv_is_complete(&r->recv) && !BT_BREAK(commit_without_check)) {
         bt_msg *m = to_peer(b, &r->wish.prefill, BT_MSG_MISSING);
-        m->ref = r->ref;
+        m->ref = r->a->ref;
         m->u.missing.ranges = b->missing;
         m->u.missing.ranges_len = (uint32_t)bt_kv_cover_missing(r->recv.cover, b->missing, BT_MSG_MAX_RANGES);
-    } else if (dc_start(b, r)) {
-        to_peer(b, &r->wish.prefill, BT_MSG_COMMITTED)->ref = r->ref;
+    } else if (dc_attempt_start(b, r)) {
+        to_peer(b, &r->wish.prefill, BT_MSG_COMMITTED)->ref = r->a->ref;
     } else {
-        refuse_unknown(b, &r->wish.prefill, &r->ref);
+        refuse_unknown(b, &r->wish.prefill, &r->a->ref);
     }
 }
 
@@ -127,14 +127,14 @@ static void on_commit(dc_brain *b, const bt_msg *m)
 {
     const bt_msg_commit *c = &m->u.commit;
     dc_record *r = dc_find(b, &m->ref);
-    if (!r || r->ref.attempt != m->ref.attempt || !may_send(r, &m->from, &m->from_key, &c->ticket) ||
-        c->prompt_tokens != r->wish.prompt_tokens || r->wish.is_local || r->state == DC_STOPPING || r->is_failed) {
+    if (!r || r->a->ref.attempt != m->ref.attempt || !may_send(r, &m->from, &m->from_key, &c->ticket) ||
+        c->prompt_tokens != r->wish.prompt_tokens || r->wish.is_local || r->a->state == BT_ATTEMPT_STOPPING || r->is_failed) {
         refuse_unknown(b, &m->from, &m->ref);
         return;
     }
-    if (r->state != DC_RESERVED) {
+    if (r->a->state != DC_RESERVED) {
         b->n.repeats++;
-        to_peer(b, &m->from, BT_MSG_COMMITTED)->ref = r->ref;
+        to_peer(b, &m->from, BT_MSG_COMMITTED)->ref = r->a->ref;
         return;
     }
     r->commit_token = c->first_token;
@@ -142,7 +142,7 @@ static void on_commit(dc_brain *b, const bt_msg *m)
     if (!r->recv.placing) answer_commit(b, r);
 }
 
-void dc_on_bulk(dc_brain *b, const bt_msg *m)
+void dc_blocks_msg(dc_brain *b, const bt_msg *m)
 {
     if (m->type == BT_MSG_HELLO) { on_bulk_hello(b, m); return; }
     dc_link *l = link_of(b, &m->from);
@@ -162,14 +162,14 @@ static void tell_credit(dc_brain *b, dc_link *l)
     if (total) to_peer(b, &l->peer, BT_MSG_CREDIT)->u.credit = (bt_msg_credit){.link_epoch = l->peer_epoch, .total_bytes = total};
 }
 
-void dc_on_block(dc_brain *b, const dc_block *in)
+void dc_blocks_block(dc_brain *b, const dc_block *in)
 {
     dc_link *l = link_of(b, &in->from);
     dc_record *r = dc_find(b, &in->ref);
     bt_kv_range range = {in->layer, in->token_begin, in->token_count};
     dc_drop_reason why = 0;
     if (!l) why = DC_DROP_TICKET;
-    else if (!r || (r->ref.attempt != in->ref.attempt && !BT_BREAK(late_block_accepted)) || r->state != DC_RESERVED) why = DC_DROP_UNKNOWN;
+    else if (!r || (r->a->ref.attempt != in->ref.attempt && !BT_BREAK(late_block_accepted)) || r->a->state != DC_RESERVED) why = DC_DROP_UNKNOWN;
     else if (!may_send(r, &in->from, &in->from_key, &in->ticket) && !BT_BREAK(late_block_accepted)) why = DC_DROP_TICKET;
     else if (l->class != r->class) why = DC_DROP_CLASS;
     else {
@@ -183,7 +183,7 @@ void dc_on_block(dc_brain *b, const dc_block *in)
     if (r && !why) {
         dc_block *out = &dc_act(b, DC_DO_PLACE)->u.block;
         *out = *in;
-        out->slot = r->slot;
+        out->slot = r->a->slot;
         out->epoch = counts ? l->epoch : 0;
         return;
     }
@@ -197,10 +197,10 @@ void dc_on_block(dc_brain *b, const dc_block *in)
     }
     if (counts) bt_xfer_grant_left(&l->grant, in->bytes);
     tell_credit(b, l);
-    if (why == DC_DROP_UNKNOWN && (!r || r->state == DC_STOPPING)) refuse_unknown(b, &in->from, &in->ref);
+    if (why == DC_DROP_UNKNOWN && (!r || r->a->state == BT_ATTEMPT_STOPPING)) refuse_unknown(b, &in->from, &in->ref);
 }
 
-void dc_on_placed(dc_brain *b, const dc_block *in, bool is_good)
+void dc_blocks_placed(dc_brain *b, const dc_block *in, bool is_good)
 {
     dc_link *l = link_of(b, &in->from);
     if (l && l->epoch == in->epoch) {
@@ -209,12 +209,12 @@ void dc_on_placed(dc_brain *b, const dc_block *in, bool is_good)
         tell_credit(b, l);
     }
     dc_record *r = dc_by_slot(b, in->slot);
-    if (!r || !bt_request_same(&r->ref, &in->ref) || !r->recv.placing) return;
+    if (!r || !bt_request_same(&r->a->ref, &in->ref) || !r->recv.placing) return;
     if (is_good) { b->n.blocks_placed++; b->n.block_bytes_placed += in->bytes; }
     else b->n.blocks_corrupt++;
     bt_xfer_recv_placed(&r->recv, &(bt_kv_range){in->layer, in->token_begin, in->token_count}, is_good || BT_BREAK(digest_ignored));
-    if (r->state == DC_STOPPING) {
-        dc_stopped(b, r);
+    if (r->a->state == BT_ATTEMPT_STOPPING) {
+        dc_attempt_stopped(b, r);
     } else if (r->recv.commit_waits) {
         r->recv.commit_waits = false;
         answer_commit(b, r);

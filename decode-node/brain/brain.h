@@ -38,13 +38,11 @@
  * A slot (0..slots-1) is held from the Reserve until the attempt is over; its pages go by an empty SET_PAGES, its rows in the swap store by
  * DROP_SWAP. */
 
-enum { DC_MAX_GATEWAYS = 8 };
-
 typedef struct dc_config {
     bt_incarnation self;
     bt_msg_hello hello;             /* role DECODE, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens,
                                      * kv_endpoint, pid; load is filled here */
-    uint32_t gateways;              /* 1..DC_MAX_GATEWAYS control links, addressed by index */
+    uint32_t gateways;              /* 1..BT_GATES_MAX control links, addressed by index */
     uint32_t slots;                 /* attempts at once, 1..1024 */
     uint32_t pages_total, page_tokens;      /* page_tokens: a multiple of 16, at most 256 */
     uint32_t growth_tokens;         /* counted for each sequence beside its prompt */

@@ -2,31 +2,37 @@
 #define DC_BRAIN_INNER_H
 #include "decode-node/brain/brain.h"
 #include "kv/kv_book.h"
-#include "xfer/attempt_log.h"
-#include "xfer/greeting.h"
+#include "xfer/attempts.h"
+#include "xfer/gates.h"
 #include "xfer/xfer_credit.h"
 #include "xfer/xfer_recv.h"
 
-/* What the files of the decode brain share: brain.c (gateways, time, step), brain_attempt.c (life of an attempt, what is told of it, worker),
- * brain_memory.c (pages, preemption, return), blocks.c (bulk links, transfers). For these only. */
-enum { DC_NO_SLOT = UINT32_MAX };
+/* What the files of the decode brain share, and for these only. They are read in this order, and each calls only those
+ * before it:
+ *
+ *   brain_inner.c   making actions, finding attempts
+ *   memory.c        KV pages and the swap store
+ *   attempt.c       the life of an attempt, and what its owner is told
+ *   reserve.c       reservations
+ *   preempt.c       who waits for pages, who must give them up
+ *   work.c          what the worker says
+ *   blocks.c        bulk links, transfers
+ *   brain.c         messages of gateways, time, the step
+ * Beside them lookup.c and batch.c, which the worker uses. */
 
-typedef enum dc_state {
-    DC_NONE = 0, DC_RESERVED, DC_RUNNING, DC_PREEMPTING, DC_PREEMPTED, DC_STOPPING, DC_REPORTING, DC_DEAD
-} dc_state;
+enum { DC_RESERVED = BT_ATTEMPT_OWN, DC_RUNNING, DC_PREEMPTING, DC_PREEMPTED };    /* beside those of attempts.h */
 
 typedef struct dc_record {
-    dc_state state;
-    bt_request_ref ref;
+    bt_attempt *a;                      /* attempts.all[the same index]; always. Its slot is the sequence of the book
+                                         * that has its pages */
     uint64_t age;                       /* order of reservation: lower is older */
-    uint32_t slot;                      /* DC_NO_SLOT: none. The slot's pages are those of the book's sequence `slot` */
     uint64_t class;                     /* of the prompt's rows */
     uint32_t covered_tokens;            /* of the prompt: kept rows that it began with */
     bt_msg_reserve wish;                /* its arrays are in `block` */
     bt_ticket ticket;
     bt_xfer_recv recv;                  /* until DC_RUNNING */
     int32_t commit_token;               /* token 0 as COMMIT has it */
-    int64_t lease_us, lease_end_us, resend_us;
+    int64_t resend_us;
     void *block;                        /* owns log probabilities, bias, prompt and ids */
     int32_t *ids;                       /* [max_tokens] from index 0 */
     bt_msg_logprob *logprobs;           /* [max_tokens], where asked for */
@@ -40,9 +46,9 @@ typedef struct dc_record {
     bool first_told, owes_first, owes_done;     /* local: FIRST_TOKEN and PREFILL_DONE were made; are not acknowledged */
     bt_msg_first_token first;
     bt_digest16 kv_digest;
-    bool ack_abort;                     /* DC_STOPPING: the gateway waits for ABORT_ACK */
+    bool ack_abort;                     /* STOPPING: the gateway waits for ABORT_ACK */
     bool gives_up;                      /* DC_PREEMPTING: not to return, `failed` says why */
-    bool is_finished, is_failed;        /* DC_REPORTING */
+    bool is_finished, is_failed;        /* REPORTING */
     bt_msg_finished finished;
     bt_msg_failed failed;
 } dc_record;
@@ -58,19 +64,14 @@ typedef struct dc_link {
 
 struct dc_brain {
     dc_config cfg;
-    bt_greeting_times times;
-    bt_greeting gates[DC_MAX_GATEWAYS];
-    dc_record *records; uint32_t records_len;
-    bool *slot_used;
+    bt_gates gates;
+    bt_attempts attempts;
+    dc_record *records;                 /* [attempts.len] */
     bt_kv_book *book;                   /* a sequence a slot */
     uint64_t own_class;                 /* of this node's prefill engine */
     uint32_t swap_used;
     dc_link *links;
     uint64_t epochs, ages, rss_bytes;
-    bool draining, exited, started;
-    bt_role_may role_may;
-    bt_role next_role;                      /* what it drains for; 0: to end */
-    bt_attempt_log log;
     bt_kv_range missing[BT_MSG_MAX_RANGES];
     dc_action *acts; size_t acts_len, acts_cap;
     dc_counters n;
@@ -78,44 +79,64 @@ struct dc_brain {
     const bt_random *random;
 };
 
-/* brain.c */
+/* ---- brain_inner.c ---- */
 dc_action *dc_act(dc_brain *b, dc_action_type type);
-bt_msg *dc_to_owner(dc_brain *b, const bt_request_ref *ref, bt_msg_type type);    /* NULL when no link leads there now */
+/* Those of xfer/attempts.h, as records; or NULL. _next: the one behind r that is here, from NULL to NULL:
+ *   for (dc_record *r = NULL; (r = dc_next(b, r));) ... */
+dc_record *dc_next(const dc_brain *b, const dc_record *r);
+dc_record *dc_find(const dc_brain *b, const bt_request_ref *ref);
+dc_record *dc_by_slot(const dc_brain *b, uint32_t slot);
+dc_record *dc_unused(const dc_brain *b);
+dc_record *dc_abort(dc_brain *b, const bt_request_ref *ref);
 
-/* brain_attempt.c */
-dc_record *dc_find(dc_brain *b, const bt_request_ref *ref);     /* the request's highest attempt, or NULL */
-dc_record *dc_by_slot(dc_brain *b, uint32_t slot);
-void dc_say_reserved(dc_brain *b, const dc_record *r);
-void dc_say_failed(dc_brain *b, const bt_request_ref *ref, bt_err code, const char *text);
-void dc_on_reserve(dc_brain *b, const bt_msg *m);
-void dc_set_lease(dc_brain *b, dc_record *r, uint32_t lease_ms);
-bool dc_start(dc_brain *b, dc_record *r);       /* every row of the prompt is in place; false: it is over, for the prefill node made another token 0 */
-void dc_launch(dc_brain *b, dc_record *r, uint32_t rows);       /* join the batch, or end at once where its last token is known */
-void dc_stop(dc_brain *b, dc_record *r, bool ack_abort);        /* end it: at once, or when the copy or step in progress lets go of it */
-void dc_stopped(dc_brain *b, dc_record *r);                     /* nothing works on a STOPPING record any more */
-void dc_fail(dc_brain *b, dc_record *r, bt_err code, const char *text);     /* likewise; --> REPORTING */
-void dc_bury(dc_brain *b, dc_record *r);
-void dc_reap(dc_brain *b);
-bool dc_wants_resend(const dc_record *r);
-void dc_resend(dc_brain *b, dc_record *r);
-void dc_on_first(dc_brain *b, const dc_event *ev);
-void dc_on_token(dc_brain *b, const dc_event *ev);
-void dc_on_ended(dc_brain *b, const dc_event *ev);
-void dc_on_stopped(dc_brain *b, uint32_t slot, uint32_t rows);
-
-/* brain_memory.c */
+/* ---- memory.c ---- */
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w);  /* for its prompt, and for what is counted beside it */
 uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r);     /* pages of the prompt; returns the rows in place, shared ones */
-void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows);    /* so many rows are in place in every layer: those of the prompt may be shared */
+/* So many rows are in place in every layer: those of the prompt may be shared. */
+void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows);
 void dc_memory_drop(dc_brain *b, dc_record *r);                 /* pages and swapped rows */
-void dc_memory_preempted(dc_brain *b, dc_record *r, uint32_t rows);     /* the worker has stopped: keep, drop or give up */
-void dc_memory_need(dc_brain *b, uint32_t slot, uint32_t tokens);
 bool dc_memory_waits(const dc_record *r);                       /* for pages */
-void dc_memory_give_up(dc_brain *b, dc_record *r, bt_err code, const char *text);
-void dc_memory_settle(dc_brain *b);                             /* at the end of a step: who gets pages, who must go */
+uint32_t dc_memory_pages(const dc_brain *b, const dc_record *r);        /* how many it holds */
+bool dc_memory_grow(dc_brain *b, dc_record *r);                 /* by what it waits for; false: too few pages are free */
+/* Of a preempted one. _swap_out: its rows go to the swap store, its pages are free; false: the store has no room.
+ * _bring_back: it has pages again; false: too few are free. *ret_rows: rows in place, swapped in or shared. */
+bool dc_memory_swap_out(dc_brain *b, dc_record *r, uint32_t rows);
+bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows);
 
-/* blocks.c */
-void dc_on_bulk(dc_brain *b, const bt_msg *m);
-void dc_on_block(dc_brain *b, const dc_block *in);
-void dc_on_placed(dc_brain *b, const dc_block *in, bool is_good);
+/* ---- attempt.c ---- */
+void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from);     /* what is known from this index on */
+void dc_attempt_say_first(dc_brain *b, const dc_record *r);     /* of a local prefill: what is not acknowledged */
+bool dc_attempt_wants_resend(const dc_record *r);
+void dc_attempt_resend(dc_brain *b, dc_record *r);
+void dc_attempt_stop(dc_brain *b, dc_record *r, bool ack_abort);        /* at once, or when the copy or step in progress lets go of it */
+void dc_attempt_stopped(dc_brain *b, dc_record *r);             /* nothing works on a STOPPING record any more */
+void dc_attempt_finish(dc_brain *b, dc_record *r, const bt_msg_finished *f);    /* likewise; --> REPORTING */
+void dc_attempt_fail(dc_brain *b, dc_record *r, bt_err code, const char *text); /* likewise; --> REPORTING */
+void dc_attempt_bury(dc_brain *b, dc_record *r);
+void dc_attempt_reap(dc_brain *b);                              /* what was buried in the step before */
+void dc_attempt_renew(dc_brain *b, dc_record *r, uint32_t lease_ms);
+void dc_attempt_complete_prompt(dc_brain *b, dc_record *r);     /* its rows are in place */
+void dc_attempt_launch(dc_brain *b, dc_record *r, uint32_t rows);       /* join the batch, or end at once where its last token is known */
+/* Commit: every row of the prompt is in place. False: it is over, for the prefill node made another token 0. */
+bool dc_attempt_start(dc_brain *b, dc_record *r);
+
+/* ---- reserve.c ---- */
+void dc_reserve(dc_brain *b, const bt_msg *m);
+
+/* ---- preempt.c ---- */
+void dc_preempt_give_up(dc_brain *b, dc_record *r, bt_err code, const char *text);      /* fail it, once its worker has stopped */
+void dc_preempt_stopped(dc_brain *b, dc_record *r, uint32_t rows);      /* the worker has: keep, drop or give up */
+void dc_preempt_settle(dc_brain *b);                            /* at the end of a step: who gets pages, who must go */
+
+/* ---- work.c ---- */
+void dc_work_first(dc_brain *b, const dc_event *ev);
+void dc_work_token(dc_brain *b, const dc_event *ev);
+void dc_work_need(dc_brain *b, uint32_t slot, uint32_t tokens);
+void dc_work_ended(dc_brain *b, const dc_event *ev);
+void dc_work_stopped(dc_brain *b, uint32_t slot, uint32_t rows);
+
+/* ---- blocks.c ---- */
+void dc_blocks_msg(dc_brain *b, const bt_msg *m);
+void dc_blocks_block(dc_brain *b, const dc_block *in);
+void dc_blocks_placed(dc_brain *b, const dc_block *in, bool is_good);
 #endif

@@ -29,13 +29,11 @@
  * FAILED says by its code whether another attempt may work (BT_EAGAIN, BT_EIO, BT_ECANCEL) or never will (BT_EFORMAT,
  * BT_EARG, BT_ELIMIT); others are not used. */
 
-enum { PF_MAX_GATEWAYS = 8 };
-
 typedef struct pf_config {
     bt_incarnation self;
     bt_msg_hello hello;             /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens,
                                      * pid, engine (borrowed); load is filled here */
-    uint32_t gateways;              /* 1..PF_MAX_GATEWAYS control links, addressed by index */
+    uint32_t gateways;              /* 1..BT_GATES_MAX control links, addressed by index */
     uint32_t slots;                 /* attempts at once, 1..1024 */
     uint32_t workers;               /* COMPUTEs at once, 1..slots */
     uint32_t pages_total, page_tokens;  /* the KV pool; a page is a multiple of 16 tokens, at most 256 */

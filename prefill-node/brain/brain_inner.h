@@ -2,22 +2,27 @@
 #define PF_BRAIN_INNER_H
 #include "kv/kv_book.h"
 #include "prefill-node/brain/brain.h"
-#include "xfer/attempt_log.h"
-#include "xfer/greeting.h"
+#include "xfer/attempts.h"
+#include "xfer/gates.h"
 #include "xfer/xfer_credit.h"
 #include "xfer/xfer_recv.h"
 #include "xfer/xfer_send.h"
 
-/* What brain.c (attempts, gateways, worker), brain_pages.c (pages) and links.c (bulk links, transfers) share. For these files
- * only. */
-enum { PF_NO_SLOT = UINT32_MAX };
+/* What the files of the prefill brain share, and for these only. They are read in this order, and each calls only those
+ * before it:
+ *
+ *   brain_inner.c   making actions, finding attempts
+ *   pages.c         KV pages
+ *   attempt.c       the life of an attempt, and what its owner is told
+ *   links.c         bulk links, transfers
+ *   work.c          what the worker does and says
+ *   brain.c         messages of gateways, time, the step */
 
-typedef enum pf_state { PF_NONE = 0, PF_WAITING, PF_COMPUTING, PF_SENDING, PF_COMMITTED, PF_STOPPING, PF_REPORTING, PF_DEAD } pf_state;
+enum { PF_WAITING = BT_ATTEMPT_OWN, PF_COMPUTING, PF_SENDING, PF_COMMITTED };      /* beside those of attempts.h */
 
 typedef struct pf_record {
-    pf_state state;
-    bt_request_ref ref;
-    uint32_t slot;                      /* its transfer is sends[slot], its pages are sequence `slot` of the book */
+    bt_attempt *a;                      /* attempts.all[the same index]; always. Its slot says which transfer is its
+                                         * own, sends[slot], and which sequence of the book has its pages */
     int32_t *ids; uint32_t ids_len;     /* owned; sampling.bias lies behind them */
     uint32_t covered_tokens, from_row;  /* rows that D has; rows in shared pages */
     bt_incarnation decode;
@@ -26,7 +31,7 @@ typedef struct pf_record {
     uint64_t turn;                      /* order of arrival */
     uint64_t served;                    /* when its last block went, in blocks: the one served longest ago goes
                                          * next */
-    int64_t lease_end_us, resend_us, commit_us;
+    int64_t resend_us, commit_us;
     int64_t said_us;                    /* when PREFILL_ACCEPTED was said last */
     int64_t accepted_us, started_us, rows_us, first_block_us, progress_us;     /* rows_us: the last rows came into being */
     uint32_t missing_rounds;
@@ -58,35 +63,31 @@ typedef struct pf_link {
 
 struct pf_brain {
     pf_config cfg;
-    bt_greeting_times times;
-    bt_greeting gates[PF_MAX_GATEWAYS];
-    pf_record *records; uint32_t records_len;
-    bool *slot_used;
+    bt_gates gates;
+    bt_attempts attempts;
+    pf_record *records;                 /* [attempts.len] */
     bt_xfer_send *sends;                /* [slots] */
     pf_link *links;
     bt_kv_book *book; uint64_t class;
     uint32_t *counted, counts;          /* [pages_total] in which count of distinct pages a page was met last */
     uint64_t turns, served, epochs, rss_bytes;
-    bool draining, exited, started;
-    bt_role_may role_may;
-    bt_role next_role;              /* what it drains for; 0: to end */
-    bt_attempt_log log;
     pf_action *acts; size_t acts_len, acts_cap;
     pf_counters n;
     int64_t now_us;
 };
 
-/* brain.c */
+/* ---- brain_inner.c ---- */
 pf_action *pf_act(pf_brain *b, pf_action_type type);
 void pf_log(pf_brain *b, bt_log_level level, const char *text, const char *more);
-void pf_fill_hello(const pf_brain *b, bt_msg_hello *ret);
-pf_record *pf_find(pf_brain *b, const bt_request_ref *ref);
-pf_record *pf_by_slot(pf_brain *b, uint32_t slot);
-void pf_fail(pf_brain *b, pf_record *r, bt_err code, const char *text);     /* an attempt that is not over yet */
-void pf_committed(pf_brain *b, pf_record *r);
-void pf_settle(pf_brain *b, pf_record *r);      /* the worker or the shell has let go of something of r's slot */
+/* Those of xfer/attempts.h, as records; or NULL. _next: the one behind r that is here, from NULL to NULL:
+ *   for (pf_record *r = NULL; (r = pf_next(b, r));) ... */
+pf_record *pf_next(const pf_brain *b, const pf_record *r);
+pf_record *pf_find(const pf_brain *b, const bt_request_ref *ref);
+pf_record *pf_by_slot(const pf_brain *b, uint32_t slot);
+pf_record *pf_unused(const pf_brain *b);
+pf_record *pf_abort(pf_brain *b, const bt_request_ref *ref);
 
-/* brain_pages.c */
+/* ---- pages.c ---- */
 bt_err pf_pages_new(pf_brain *b, bt_fault *fault);
 void pf_pages_free(pf_brain *b);
 /* All pages of the prompt for r's slot, shared ones first. False: *ret_why says why, and the caller releases the slot's. */
@@ -94,9 +95,21 @@ bool pf_pages_take(pf_brain *b, pf_record *r, const char **ret_why);
 void pf_pages_look_again(pf_brain *b, pf_record *r);        /* before it starts: share what was computed since */
 void pf_pages_keep(pf_brain *b, const pf_record *r);        /* what exists of r in every layer */
 
-/* links.c */
-/* false: the table is full of links in use, or the one to this node has another key; *ret_why says which. */
-bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const bt_peer_key *key, const char *endpoint, const char **ret_why);
+/* ---- attempt.c ---- */
+void pf_attempt_say(pf_brain *b, pf_record *r);             /* what its owner has not acknowledged; and again later */
+bool pf_attempt_owes(const pf_record *r);                   /* there is such a thing */
+void pf_attempt_stop(pf_brain *b, pf_record *r, bool ack_abort);    /* at once, or when what works on its slot lets go */
+void pf_attempt_settle(pf_brain *b, pf_record *r);          /* worker or shell have let go of something of its slot */
+void pf_attempt_fail(pf_brain *b, pf_record *r, bt_err code, const char *text);     /* nothing where it is over already */
+void pf_attempt_committed(pf_brain *b, pf_record *r);       /* the decode node has all of its rows */
+void pf_attempt_bury(pf_brain *b, pf_record *r);
+void pf_attempt_reap(pf_brain *b);                          /* what was buried in the step before */
+
+/* ---- links.c ---- */
+/* Have a link to this node. False: the table is full of links in use, or the one to this node has another key; *ret_why
+ * says which. */
+bool pf_links_want(pf_brain *b, const bt_incarnation *decode, const bt_peer_key *key, const char *endpoint,
+                   const char **ret_why);
 void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m);
 void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent);
 void pf_links_up(pf_brain *b, const bt_incarnation *decode);
@@ -105,4 +118,11 @@ void pf_links_failed(pf_brain *b, const bt_incarnation *decode, const char *text
 void pf_links_expire(pf_brain *b);
 void pf_links_pump(pf_brain *b);        /* blocks and Commits that may go now */
 int64_t pf_links_due_us(const pf_brain *b);
+
+/* ---- work.c ---- */
+void pf_work_kv_ready(pf_brain *b, const pf_event *ev);
+void pf_work_computed(pf_brain *b, const pf_event *ev);
+void pf_work_digest(pf_brain *b, const pf_event *ev);
+void pf_work_over(pf_brain *b, uint32_t slot, bt_err code, const char *text);   /* COMPUTE_FAILED, COMPUTE_STOPPED */
+void pf_work_start(pf_brain *b);        /* the prompts that wait, in order of arrival, while a worker is free */
 #endif

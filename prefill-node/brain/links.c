@@ -15,13 +15,13 @@ static pf_link *link_of(const pf_brain *b, const bt_incarnation *decode)
 
 static bool has_transfer(const pf_record *r)
 {
-    return r->state == PF_WAITING || r->state == PF_COMPUTING || r->state == PF_SENDING;
+    return r->a->state == PF_WAITING || r->a->state == PF_COMPUTING || r->a->state == PF_SENDING;
 }
 
 static bool is_needed(const pf_brain *b, const pf_link *l)
 {
-    for (uint32_t i = 0; i < b->records_len; i++)
-        if (has_transfer(&b->records[i]) && bt_incarnation_equal(&b->records[i].decode, &l->decode)) return true;
+    for (const pf_record *r = NULL; (r = pf_next(b, r));)
+        if (has_transfer(r) && bt_incarnation_equal(&r->decode, &l->decode)) return true;
     return false;
 }
 
@@ -55,7 +55,8 @@ static pf_link *find_place(pf_brain *b)
     return NULL;
 }
 
-bool pf_link_want(pf_brain *b, const bt_incarnation *decode, const bt_peer_key *key, const char *endpoint, const char **ret_why)
+bool pf_links_want(pf_brain *b, const bt_incarnation *decode, const bt_peer_key *key, const char *endpoint,
+                   const char **ret_why)
 {
     pf_link *l = link_of(b, decode);
     *ret_why = "the bulk link to this decode node was dialled with another key";
@@ -87,17 +88,15 @@ static void cut(pf_brain *b, pf_link *l, pf_link_state state)
     l->is_short = l->is_blocked = false;
     l->asked_us = BT_STEP_NEVER;
     l->shut_us = is_needed(b, l) ? b->now_us : BT_STEP_NEVER;
-    for (uint32_t i = 0; i < b->records_len; i++) {
-        const pf_record *r = &b->records[i];
-        if (has_transfer(r) && bt_incarnation_equal(&r->decode, &l->decode)) bt_xfer_send_cut(&b->sends[r->slot]);
+    for (const pf_record *r = NULL; (r = pf_next(b, r));) {
+        if (has_transfer(r) && bt_incarnation_equal(&r->decode, &l->decode)) bt_xfer_send_cut(&b->sends[r->a->slot]);
     }
 }
 
 static void greet(pf_brain *b, pf_link *l)
 {
     bt_msg *m = to_decode(b, l, BT_MSG_HELLO);
-    memset(&m->to, 0, sizeof m->to);
-    pf_fill_hello(b, &m->u.hello);
+    bt_gates_hello(&b->gates, m);
     m->u.hello.link_epoch = l->epoch;
     l->hello_us = b->now_us + b->cfg.resend_us;
 }
@@ -119,9 +118,8 @@ void pf_links_down(pf_brain *b, const bt_incarnation *decode)
 /* The decode node that we know by this incarnation takes no KV from us: its transfers are over. */
 static void fail_all(pf_brain *b, const bt_incarnation *decode, bt_err code, const char *text)
 {
-    for (uint32_t i = 0; i < b->records_len; i++) {
-        pf_record *r = &b->records[i];
-        if (has_transfer(r) && bt_incarnation_equal(&r->decode, decode)) pf_fail(b, r, code, text);
+    for (pf_record *r = NULL; (r = pf_next(b, r));) {
+        if (has_transfer(r) && bt_incarnation_equal(&r->decode, decode)) pf_attempt_fail(b, r, code, text);
     }
 }
 
@@ -141,10 +139,10 @@ void pf_links_failed(pf_brain *b, const bt_incarnation *decode, const char *text
 
 static void on_missing(pf_brain *b, pf_record *r, const bt_msg_missing *m)
 {
-    bt_xfer_send *s = &b->sends[r->slot];
+    bt_xfer_send *s = &b->sends[r->a->slot];
     if (!bt_xfer_send_all_sent(s) || !s->told) return;      /* an old answer: newer blocks are under way */
     if (++r->missing_rounds > MISSING_ROUNDS_MAX) {
-        pf_fail(b, r, BT_EIO, "the decode node misses blocks again and again");
+        pf_attempt_fail(b, r, BT_EIO, "the decode node misses blocks again and again");
         return;
     }
     b->n.blocks_again += bt_xfer_send_missing(s, m->ranges, m->ranges_len);
@@ -168,8 +166,8 @@ void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
     }
     if (l->asked_us != BT_STEP_NEVER) l->asked_us = b->now_us;
     pf_record *r = pf_find(b, &m->ref);
-    if (r && (r->ref.attempt != m->ref.attempt || !bt_incarnation_equal(&r->decode, decode))) r = NULL;
-    bool is_sending = r && r->state == PF_SENDING;
+    if (r && (r->a->ref.attempt != m->ref.attempt || !bt_incarnation_equal(&r->decode, decode))) r = NULL;
+    bool is_sending = r && r->a->state == PF_SENDING;
     const uint64_t epoch = m->type == BT_MSG_WELCOME  ? m->u.welcome.link_epoch
                            : m->type == BT_MSG_CREDIT ? m->u.credit.link_epoch
                                                       : l->epoch;
@@ -190,12 +188,12 @@ void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
     } else if (m->type == BT_MSG_REJECT) {
         pf_log(b, BT_LOG_ERROR, "a decode node refuses KV from this node: ", m->u.reject.text);
         give_up(b, l, m->u.reject.code < 0 ? (bt_err)m->u.reject.code : BT_EFORMAT, m->u.reject.text);
-    } else if (m->type == BT_MSG_COMMITTED && is_sending && bt_xfer_send_all_sent(&b->sends[r->slot])) {
-        pf_committed(b, r);
+    } else if (m->type == BT_MSG_COMMITTED && is_sending && bt_xfer_send_all_sent(&b->sends[r->a->slot])) {
+        pf_attempt_committed(b, r);
     } else if (m->type == BT_MSG_MISSING && is_sending) {
         on_missing(b, r, &m->u.missing);
     } else if (m->type == BT_MSG_TRANSFER_REFUSED && r && has_transfer(r)) {
-        pf_fail(b, r, m->u.failed.code < 0 ? (bt_err)m->u.failed.code : BT_ECANCEL, m->u.failed.text);
+        pf_attempt_fail(b, r, m->u.failed.code < 0 ? (bt_err)m->u.failed.code : BT_ECANCEL, m->u.failed.text);
     } else {
         b->n.unexpected++;
     }
@@ -225,25 +223,24 @@ void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent)
         b->n.blocks_sent++;
         b->n.block_bytes_sent += block->bytes;
     }
-    bt_xfer_send *s = &b->sends[r->slot];
+    bt_xfer_send *s = &b->sends[r->a->slot];
     if (is_counted && has_transfer(r)) {
         if (is_sent) bt_xfer_send_sent(s);
         else bt_xfer_send_returned(s, &(bt_kv_range){block->layer, block->token_begin, block->token_count});
     }
-    pf_settle(b, r);
+    pf_attempt_settle(b, r);
 }
 
 /* The transfer of this link that has a block to send and was served longest ago. */
 static pf_record *next_transfer(pf_brain *b, const pf_link *l, bt_kv_range *ret)
 {
     pf_record *best = NULL;
-    for (uint32_t i = 0; i < b->records_len; i++) {
-        pf_record *r = &b->records[i];
+    for (pf_record *r = NULL; (r = pf_next(b, r));) {
         bt_kv_range range;
-        if ((r->state != PF_COMPUTING && r->state != PF_SENDING) ||
+        if ((r->a->state != PF_COMPUTING && r->a->state != PF_SENDING) ||
             !bt_incarnation_equal(&r->decode, &l->decode))
             continue;
-        if ((best && best->served <= r->served) || !bt_xfer_send_next(&b->sends[r->slot], &range)) continue;
+        if ((best && best->served <= r->served) || !bt_xfer_send_next(&b->sends[r->a->slot], &range)) continue;
         best = r;
         *ret = range;
     }
@@ -267,27 +264,27 @@ static void pump_blocks(pf_brain *b, pf_link *l)
         r->served = ++b->served;
         r->lent++;
         if (r->first_block_us == 0) r->first_block_us = b->now_us;
-        bt_xfer_send_take(&b->sends[r->slot], &range);
+        bt_xfer_send_take(&b->sends[r->a->slot], &range);
         pf_act(b, PF_DO_SEND_BLOCK)->u.block = (pf_block){
-            .decode = l->decode, .slot = r->slot, .ref = r->ref, .ticket = r->ticket, .layer = range.layer,
+            .decode = l->decode, .slot = r->a->slot, .ref = r->a->ref, .ticket = r->ticket, .layer = range.layer,
             .token_begin = range.token_begin, .token_count = range.token_count, .bytes = bytes, .epoch = l->epoch, .end_bytes = end};
     }
 }
 
 static bool is_commit_due(const pf_brain *b, const pf_record *r)
 {
-    return r->state == PF_SENDING && bt_xfer_send_all_sent(&b->sends[r->slot]);
+    return r->a->state == PF_SENDING && bt_xfer_send_all_sent(&b->sends[r->a->slot]);
 }
 
 static void commit(pf_brain *b, pf_link *l, pf_record *r)
 {
-    bt_xfer_send *s = &b->sends[r->slot];
+    bt_xfer_send *s = &b->sends[r->a->slot];
     if (s->told && b->now_us < r->commit_us) return;
     b->n.resent += s->told;
     s->told = true;
     r->commit_us = b->now_us + b->cfg.resend_us;
     bt_msg *m = to_decode(b, l, BT_MSG_COMMIT);
-    m->ref = r->ref;
+    m->ref = r->a->ref;
     m->u.commit.ticket = r->ticket;
     m->u.commit.prompt_tokens = r->ids_len;
     m->u.commit.first_token = r->first.token;
@@ -300,8 +297,7 @@ void pf_links_pump(pf_brain *b)
         b->links[i].is_committing = false;
         if (b->links[i].state == PF_LINK_OPEN) pump_blocks(b, &b->links[i]);
     }
-    for (uint32_t i = 0; i < b->records_len; i++) {
-        pf_record *r = &b->records[i];
+    for (pf_record *r = NULL; (r = pf_next(b, r));) {
         if (!is_commit_due(b, r)) continue;
         pf_link *l = link_of(b, &r->decode);
         if (!l || l->state != PF_LINK_OPEN) continue;
@@ -351,9 +347,8 @@ int64_t pf_links_due_us(const pf_brain *b)
             t = l->asked_us + b->cfg.stall_us;
         if (t < due) due = t;
     }
-    for (uint32_t i = 0; i < b->records_len; i++) {
-        const pf_record *r = &b->records[i];
-        if (!is_commit_due(b, r) || !b->sends[r->slot].told || r->commit_us >= due) continue;
+    for (const pf_record *r = NULL; (r = pf_next(b, r));) {
+        if (!is_commit_due(b, r) || !b->sends[r->a->slot].told || r->commit_us >= due) continue;
         const pf_link *l = link_of(b, &r->decode);
         if (l && l->state == PF_LINK_OPEN) due = r->commit_us;      /* else WELCOME sets it going */
     }

@@ -28,11 +28,10 @@ static uint32_t held_for(pf_brain *b, const bt_incarnation *decode)
 {
     uint32_t held = 0;
     b->counts++;
-    for (uint32_t i = 0; i < b->records_len; i++) {
-        const pf_record *r = &b->records[i];
-        if (r->state == PF_NONE || r->slot == PF_NO_SLOT || !bt_incarnation_equal(&r->decode, decode)) continue;
+    for (const pf_record *r = NULL; (r = pf_next(b, r));) {
+        if (r->a->slot == BT_NO_SLOT || !bt_incarnation_equal(&r->decode, decode)) continue;
         uint32_t len;
-        const uint32_t *pages = bt_kv_book_table(b->book, r->slot, &len);
+        const uint32_t *pages = bt_kv_book_table(b->book, r->a->slot, &len);
         for (uint32_t k = 0; k < len; k++) {
             held += b->counted[pages[k]] != b->counts;
             b->counted[pages[k]] = b->counts;
@@ -44,7 +43,7 @@ static uint32_t held_for(pf_brain *b, const bt_incarnation *decode)
 /* The last token's row is always computed: token 0 comes from it. */
 static void share(pf_brain *b, pf_record *r)
 {
-    r->from_row = bt_kv_book_share(b->book, r->slot, b->class, r->ids, r->ids_len - 1);
+    r->from_row = bt_kv_book_share(b->book, r->a->slot, b->class, r->ids, r->ids_len - 1);
 }
 
 bool pf_pages_take(pf_brain *b, pf_record *r, const char **ret_why)
@@ -54,7 +53,7 @@ bool pf_pages_take(pf_brain *b, pf_record *r, const char **ret_why)
     share(b, r);
     const uint64_t held = (uint64_t)held_for(b, &r->decode) + pages - r->from_row / b->cfg.page_tokens;
     if (!is_alone && held > b->cfg.pages_total / 2) *ret_why = "prompts for this decode node would hold more than half of the KV pages";
-    else if (!bt_kv_book_hold(b->book, r->slot, r->ids_len)) *ret_why = "too few KV pages are free";
+    else if (!bt_kv_book_hold(b->book, r->a->slot, r->ids_len)) *ret_why = "too few KV pages are free";
     else return true;
     return false;
 }
@@ -62,14 +61,14 @@ bool pf_pages_take(pf_brain *b, pf_record *r, const char **ret_why)
 void pf_pages_look_again(pf_brain *b, pf_record *r)
 {
     if (bt_kv_book_match(b->book, b->class, r->ids, r->ids_len - 1) <= r->from_row) return;
-    bt_kv_book_release(b->book, r->slot);
+    bt_kv_book_release(b->book, r->a->slot);
     share(b, r);
-    const bool has_room = bt_kv_book_hold(b->book, r->slot, r->ids_len);    /* at most what it has just given back */
+    const bool has_room = bt_kv_book_hold(b->book, r->a->slot, r->ids_len);    /* at most what it has just given back */
     assert(has_room);
     (void)has_room;
 }
 
 void pf_pages_keep(pf_brain *b, const pf_record *r)
 {
-    bt_kv_book_keep(b->book, r->slot, b->class, r->ids, bt_xfer_send_whole(&b->sends[r->slot]));
+    bt_kv_book_keep(b->book, r->a->slot, b->class, r->ids, bt_xfer_send_whole(&b->sends[r->a->slot]));
 }

@@ -1,0 +1,26 @@
+/* The decode brain's lowest file: making actions, finding attempts. brain_inner.h has the order of the others. */
+#include "decode-node/brain/brain_inner.h"
+
+#include <assert.h>
+#include <string.h>
+
+dc_action *dc_act(dc_brain *b, dc_action_type type)
+{
+    assert(b->acts_len < b->acts_cap);
+    dc_action *a = &b->acts[b->acts_len++];
+    memset(a, 0, sizeof *a);
+    a->type = type;
+    return a;
+}
+
+static dc_record *of(const dc_brain *b, const bt_attempt *a) { return a ? &b->records[a - b->attempts.all] : NULL; }
+
+dc_record *dc_next(const dc_brain *b, const dc_record *r)
+{
+    return of(b, bt_attempts_next(&b->attempts, r ? r->a : NULL));
+}
+
+dc_record *dc_find(const dc_brain *b, const bt_request_ref *ref) { return of(b, bt_attempts_find(&b->attempts, ref)); }
+dc_record *dc_by_slot(const dc_brain *b, uint32_t slot) { return of(b, bt_attempts_by_slot(&b->attempts, slot)); }
+dc_record *dc_unused(const dc_brain *b) { return of(b, bt_attempts_unused(&b->attempts)); }
+dc_record *dc_abort(dc_brain *b, const bt_request_ref *ref) { return of(b, bt_attempts_abort(&b->attempts, ref)); }

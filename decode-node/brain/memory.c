@@ -1,0 +1,154 @@
+/* Decides who holds which KV pages: room for a reservation, growth, shared beginnings of prompts, the swap store. The rules
+ * are in brain.h, the numbers in kv/kv_book.h. */
+#include "decode-node/brain/brain_inner.h"
+#include "base/breakage.h"
+
+#include <assert.h>
+
+static uint32_t pages_for(const dc_brain *b, uint64_t tokens)
+{
+    return (uint32_t)((tokens + b->cfg.page_tokens - 1) / b->cfg.page_tokens);
+}
+
+uint32_t dc_memory_pages(const dc_brain *b, const dc_record *r)
+{
+    uint32_t len = 0;
+    if (r->a->slot != BT_NO_SLOT) (void)bt_kv_book_table(b->book, r->a->slot, &len);
+    return len;
+}
+
+static void set_pages(dc_brain *b, const dc_record *r, bool is_growth)
+{
+    dc_action *a = dc_act(b, DC_DO_SET_PAGES);
+    a->u.set.slot = r->a->slot;
+    a->u.set.pages = bt_kv_book_table(b->book, r->a->slot, &a->u.set.pages_len);
+    a->u.set.is_growth = is_growth;
+}
+
+/* Let r hold `tokens` rows; the caller knows that there is room. */
+static void hold(dc_brain *b, const dc_record *r, uint32_t tokens)
+{
+    const bool has = bt_kv_book_hold(b->book, r->a->slot, tokens);
+    assert(has);
+    (void)has;
+}
+
+static void let_go(dc_brain *b, const dc_record *r)
+{
+    if (dc_memory_pages(b, r) == 0) return;
+    bt_kv_book_release(b->book, r->a->slot);
+    set_pages(b, r, false);
+}
+
+static void swap(dc_brain *b, dc_action_type type, const dc_record *r)
+{
+    dc_action *a = dc_act(b, type);
+    a->u.swap.slot = r->a->slot;
+    a->u.swap.tokens = r->rows;
+}
+
+/* Rows that r needs to go on without asking at once; at most what it will ever have. */
+static uint64_t with_growth(const dc_brain *b, const bt_msg_reserve *w, uint32_t known)
+{
+    const uint64_t growth = (uint64_t)known + b->cfg.growth_tokens;
+    return w->prompt_tokens + (growth < w->max_tokens ? growth : w->max_tokens);
+}
+
+/* ---- reservations ------------------------------------------------------------------------------- */
+
+bool dc_memory_waits(const dc_record *r) { return r->a->state == DC_PREEMPTED || (r->a->state == DC_RUNNING && r->need_tokens > 0); }
+
+/* What of a prompt may be shared: where it is computed here at least one token is, for token 0 comes of it. */
+static uint32_t most_shared(const bt_msg_reserve *w, bool is_here) { return w->prompt_tokens - is_here; }
+
+bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
+{
+    uint64_t counted = 0;
+    for (const dc_record *r = NULL; (r = dc_next(b, r));) {
+        if (dc_memory_waits(r) || r->a->state == DC_PREEMPTING) return false;
+        if (r->a->state != DC_RESERVED && r->a->state != DC_RUNNING) continue;
+        const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len)), held = dc_memory_pages(b, r);
+        if (all > held) counted += all - held;
+    }
+    const uint64_t class = BT_BREAK(wrong_class_shared) ? 0 : w->is_local ? b->own_class : w->prefill_class;
+    const uint32_t most = most_shared(w, w->is_local), shared = bt_kv_book_match(b->book, class, w->ids, most);
+    return counted + pages_for(b, with_growth(b, w, w->generated_len)) - shared / b->cfg.page_tokens <=
+           bt_kv_book_room_after(b->book, class, w->ids, most);
+}
+
+/* Pages for `tokens` rows, the prompt's at least, the first of them shared ones where its beginning is kept. Returns the rows that are in
+ * place. */
+static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool is_here)
+{
+    const uint32_t shared = bt_kv_book_share(b->book, r->a->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class, r->wish.ids, most_shared(&r->wish, is_here));
+    hold(b, r, tokens);
+    set_pages(b, r, false);
+    return r->covered_tokens = shared;
+}
+
+uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r)
+{
+    const uint32_t shared = place(b, r, r->wish.prompt_tokens, r->wish.is_local);
+    b->n.prompt_tokens += r->wish.prompt_tokens;
+    b->n.prefix_hits += shared > 0;
+    b->n.prefix_tokens += shared;
+    return shared;
+}
+
+void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows)
+{
+    if (r->a->slot == BT_NO_SLOT) return;
+    const uint32_t most = r->wish.prompt_tokens + (BT_BREAK(replay_without_prefix) && r->ids_len > 0 ? r->ids_len - 1 : 0);
+    bt_kv_book_keep(b->book, r->a->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class, r->wish.ids, rows < most ? rows : most);
+}
+
+void dc_memory_drop(dc_brain *b, dc_record *r)
+{
+    let_go(b, r);
+    if (r->swap_pages > 0) dc_act(b, DC_DO_DROP_SWAP)->u.slot = r->a->slot;
+    b->swap_used -= r->swap_pages;
+    r->swap_pages = 0;
+}
+
+/* ---- growth, preemption, return ------------------------------------------------------------------ */
+
+bool dc_memory_grow(dc_brain *b, dc_record *r)
+{
+    if (!bt_kv_book_hold(b->book, r->a->slot, r->need_tokens)) return false;
+    set_pages(b, r, true);
+    r->need_tokens = 0;
+    return true;
+}
+
+bool dc_memory_swap_out(dc_brain *b, dc_record *r, uint32_t rows)
+{
+    const uint32_t pages = pages_for(b, rows);
+    if (pages > b->cfg.swap_pages - b->swap_used) return false;
+    r->rows = rows;
+    swap(b, DC_DO_SWAP_OUT, r);
+    let_go(b, r);
+    b->swap_used += pages;
+    r->swap_pages = pages;
+    b->n.swapped_out++;
+    return true;
+}
+
+/* Room to grow is wanted as well, lest it leaves at once again. */
+bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows)
+{
+    const uint32_t tokens = r->wish.prompt_tokens + r->ids_len;         /* the row of the next token too */
+    if (pages_for(b, with_growth(b, &r->wish, r->ids_len)) > bt_kv_book_room(b->book)) return false;
+    if (r->swap_pages == 0) {
+        *ret_rows = place(b, r, tokens, true);
+        return true;
+    }
+    hold(b, r, tokens);                 /* all its own: rows are written from the first on */
+    set_pages(b, r, false);
+    swap(b, DC_DO_SWAP_IN, r);
+    b->swap_used -= r->swap_pages;
+    r->swap_pages = 0;
+    b->n.swapped_in++;
+    dc_memory_keep(b, r, r->rows);      /* its pages may have been forgotten meanwhile */
+    *ret_rows = r->rows;
+    return true;
+}

@@ -1,0 +1,108 @@
+/* Decides which prompt is computed when, and what becomes of it as the worker gets on. */
+#include "prefill-node/brain/brain_inner.h"
+
+#include <string.h>
+
+static void start(pf_brain *b, pf_record *r)
+{
+    pf_pages_look_again(b, r);          /* before from_row is read */
+    const bt_xfer_send_plan plan = {.layers = b->cfg.hello.kv.layers,
+                                    .prompt_tokens = r->ids_len,
+                                    .block_tokens = b->cfg.block_tokens,
+                                    .skip_tokens = r->covered_tokens,
+                                    .ready_tokens = r->from_row,
+                                    .held = r->ids_len - r->covered_tokens < b->cfg.min_overlap_tokens};
+    bt_xfer_send_start(&b->sends[r->a->slot], &plan);
+    b->n.prefix_hits += r->from_row > 0;
+    b->n.prefix_tokens += r->from_row;
+    r->a->state = PF_COMPUTING;
+    r->in_worker = true;
+    r->started_us = b->now_us;
+    pf_action *a = pf_act(b, PF_DO_COMPUTE);
+    a->u.compute.slot = r->a->slot;
+    a->u.compute.ids = r->ids;
+    a->u.compute.ids_len = r->ids_len;
+    a->u.compute.pages = bt_kv_book_table(b->book, r->a->slot, &a->u.compute.pages_len);
+    a->u.compute.from_row = r->from_row;
+    a->u.compute.sampling = r->sampling;
+}
+
+void pf_work_start(pf_brain *b)
+{
+    for (;;) {
+        uint32_t busy = 0;
+        pf_record *first = NULL;
+        for (pf_record *r = NULL; (r = pf_next(b, r));) {
+            busy += r->in_worker;
+            if (r->a->state == PF_WAITING && (!first || r->turn < first->turn)) first = r;
+        }
+        if (!first || busy >= b->cfg.workers) return;
+        start(b, first);
+    }
+}
+
+/* Rows exist. A long prompt's gateway hears of it now and then, so that it can tell slow from stuck. */
+void pf_work_kv_ready(pf_brain *b, const pf_event *ev)
+{
+    pf_record *r = pf_by_slot(b, ev->u.kv_ready.slot);
+    if (!r || !r->in_worker ||
+        !bt_xfer_send_ready(&b->sends[r->a->slot], ev->u.kv_ready.layer, ev->u.kv_ready.token_begin,
+                            ev->u.kv_ready.token_count)) {
+        b->n.unexpected++;
+        return;
+    }
+    if (r->a->state == BT_ATTEMPT_STOPPING) return;      /* the rows are as good, but nobody waits for them */
+    r->rows_us = b->now_us;
+    if (b->now_us - r->said_us < b->cfg.say_us) return;
+    r->said_us = b->now_us;
+    (void)bt_gates_to_owner(&b->gates, &r->a->ref, BT_MSG_PREFILL_ACCEPTED);
+}
+
+void pf_work_computed(pf_brain *b, const pf_event *ev)
+{
+    pf_record *r = pf_by_slot(b, ev->u.computed.slot);
+    if (r && r->a->state == BT_ATTEMPT_STOPPING && r->in_worker) return;     /* its end follows */
+    if (!r || r->a->state != PF_COMPUTING) {
+        b->n.unexpected++;
+        return;
+    }
+    pf_pages_keep(b, r);
+    r->a->state = PF_SENDING;
+    r->progress_us = b->now_us;
+    r->has_first = true;
+    r->first.token = ev->u.computed.token;
+    r->first.top_len = ev->u.computed.top_len <= BT_MSG_TOP_LOGITS ? ev->u.computed.top_len : BT_MSG_TOP_LOGITS;
+    memcpy(r->first.top_ids, ev->u.computed.top_ids, sizeof r->first.top_ids);
+    memcpy(r->first.top_logits, ev->u.computed.top_logits, sizeof r->first.top_logits);
+    r->first.queue_us = (uint64_t)(r->started_us - r->accepted_us);
+    r->first.prefill_us = ev->u.computed.prefill_us;
+    r->first.cached_tokens = r->from_row;
+    r->first.work = ev->u.computed.work;
+    r->first.has_logprob = ev->u.computed.has_logprob;
+    r->first.logprob = ev->u.computed.logprob;
+    pf_attempt_say(b, r);
+}
+
+void pf_work_digest(pf_brain *b, const pf_event *ev)
+{
+    pf_record *r = pf_by_slot(b, ev->u.digest.slot);
+    if (!r || !r->in_worker || r->a->state == PF_COMPUTING) {
+        b->n.unexpected++;
+        return;
+    }
+    r->in_worker = false;
+    r->done.kv_digest = ev->u.digest.kv_digest;
+    pf_attempt_settle(b, r);
+}
+
+void pf_work_over(pf_brain *b, uint32_t slot, bt_err code, const char *text)
+{
+    pf_record *r = pf_by_slot(b, slot);
+    if (!r || !r->in_worker) {
+        b->n.unexpected++;
+        return;
+    }
+    r->in_worker = false;
+    if (r->a->state == BT_ATTEMPT_STOPPING) pf_attempt_settle(b, r);
+    else pf_attempt_fail(b, r, code, text);
+}
