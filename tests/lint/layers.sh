@@ -10,35 +10,35 @@ rules='
 common/base        :
 common/crypto      : base
 common/rt          : base crypto
-common/kernels     : base
+common/kernels     :
 common/text        : base
 common/model       : base kernels text
 common/graph       : base kernels model
-common/device      : base model graph
-common/npu/pkg     : base kernels model device graph
+common/device      : base graph
+common/npu/pkg     : base kernels model
 common/npu/compile : base kernels text model graph device npu/pkg
 common/npu/run     : base kernels model graph npu/pkg
 common/ref         : base kernels model
 common/sample      : base kernels
-common/kv          : base crypto kernels
-common/wire        : base crypto sample kv
+common/kv          : base kernels
+common/wire        : base sample kv
 common/engine      : base kernels model graph device npu/pkg npu/compile npu/run ref kv
-common/xfer        : base crypto kernels kv wire
+common/xfer        : base kernels kv wire
 common/node        : base crypto rt kernels model device kv wire xfer
 gateway/brain      : base wire xfer
 gateway/http       : base crypto rt node
 gateway/door       : base rt text model sample wire node gateway/brain gateway/http
 gateway/shell      : base rt model gateway/brain gateway/http gateway/door
 prefill-node/brain : base kv wire xfer
-prefill-node       : base crypto rt kernels model device npu/compile sample kv wire xfer engine node prefill-node/brain
-decode-node/brain  : base kernels kv wire xfer
-decode-node        : base crypto rt kernels model device npu/compile sample kv wire xfer engine node decode-node/brain
+prefill-node       : base kernels npu/compile sample kv wire engine node prefill-node/brain
+decode-node/brain  : base kv wire xfer
+decode-node        : base kernels model npu/compile sample kv wire engine node decode-node/brain
 programs           : base rt gateway/http gateway/shell prefill-node decode-node tools
-sim                : base crypto kernels text model graph device ref sample kv wire xfer gateway/brain prefill-node/brain decode-node/brain
-tools              : base crypto rt kernels text model graph device npu/pkg npu/compile sample kv wire xfer engine
-tools/bench        : base kernels model graph device kv npu/pkg npu/compile engine tools
-tools/cluster      : base crypto rt model kv npu/pkg npu/compile engine tools
-tools/commands     : base crypto rt kernels text model graph device npu/pkg npu/compile sample kv engine prefill-node decode-node tools tools/bench tools/cluster gateway/http
+sim                : base kv wire gateway/brain prefill-node/brain decode-node/brain
+tools              : base text model npu/pkg npu/compile kv
+tools/bench        : base kernels model graph kv engine tools
+tools/cluster      : base rt model kv npu/compile engine tools
+tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster gateway/http
 '
 
 # "file:folder of the included header" for every quoted include below the folders given
