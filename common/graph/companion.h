@@ -12,8 +12,8 @@
 /* The FP32 operators of a graph as functions over plain pointers: the float executor (graph/host.h) is made
  * of them, and the NPU's companion (npu/run/exec.h). Each is one call into the kernels table, split over the
  * pool's threads by output panels, heads or rows, never inside a sum; little work stays on the caller's
- * thread. Nothing here allocates but bt_companion_init, and nothing decides a shape. Rule of order: bits
- * depend on no batch, padding, thread or instruction set. */
+ * thread. Nothing here allocates but bt_companion_init, and nothing decides a shape. Bits depend on no batch,
+ * padding, thread or instruction set (the rule of order, docs/numerics.md). */
 
 /* A Hadamard rotation of blocks of E = base << log2 elements, as bt_edge_rotate_fn computes it. Pointers are
  * borrowed. */
@@ -32,7 +32,7 @@ typedef struct bt_companion {
     bt_pool *pool;                          /* NULL: one thread */
     uint8_t *scratch; size_t scratch_bytes; /* scratch_bytes for each thread, 64-byte aligned; between calls anyone's */
     bt_companion_spans *spans;              /* what threads that share a sequence's attention need (companion_attn.c) */
-    bt_companion_pass *pass;                /* row-wise steps that wait (companion_rows.c) */
+    bt_companion_pass *pass;                /* row-wise steps that wait (companion_pass.c) */
 } bt_companion;
 /* What the companion makes room for. Room decides what is fast, never what is possible. */
 typedef struct bt_companion_sizes {
@@ -48,8 +48,13 @@ bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *
 void   bt_companion_done(bt_companion *c);  /* zeros are fine */
 /* The thread's own scratch. */
 static inline void *bt_companion_scratch(const bt_companion *c, size_t part) { return c->scratch + part * c->scratch_bytes; }
-/* The pool where there are at least so many elements to write that threads pay, else NULL. */
-bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems);
+/* The pool where there are enough elements to write that waking threads pays, else NULL: the caller's thread
+ * alone. */
+enum { BT_COMPANION_DIRECT_ELEMS = 16384 };
+static inline bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems)
+{
+    return elems < BT_COMPANION_DIRECT_ELEMS ? NULL : c->pool;
+}
 
 /* The rows of one run: `batch` sequences of `rows` rows each, of which the first `valid` are real and the
  * others padding. */
@@ -63,19 +68,24 @@ typedef struct bt_companion_rows { const bt_companion_seq *seq; size_t batch, ro
  * padding too. */
 
 /* ---- passes ----
- * Between begin and end, row-wise functions (embed to rotate, and step) only note what is to be done; it is done by flush, which linear,
- * attention and end call too: every thread takes blocks of a few rows through all steps, so that what one step hands to the next stays
- * in its caches, and threads start once. Bits and order are as if each step had run at once, as it does outside. A step that
- * cannot join those that wait (another number of rows; memory that it would take from rows that are still to come) makes them run first.
- * What is pointed to (seq too) stays as it is until then. */
+ * Outside a pass every function does its work at once. Between begin and end, the row-wise ones (embed,
+ * rmsnorm, qk_norm, rope, kv_store, add, silu_mul, select_rows, rotate, step) only note it. flush does what
+ * was noted; linear, attention and end call it too. Then every thread takes blocks of a few rows through all
+ * noted steps: what one step hands to the next stays in that thread's caches, and threads are woken once.
+ * Bits are the same either way. A step that cannot wait with the others makes them run first: it has another
+ * number of rows, or it touches memory that another one needs for other rows. What is pointed to (seq too)
+ * stays as it is until then. */
 void bt_companion_begin(const bt_companion *c);
 void bt_companion_flush(const bt_companion *c);
 void bt_companion_end(const bt_companion *c);
-/* Nothing after the steps that wait reads x: where one of them makes it out of something else, it need not reach memory. */
+/* Says that nothing after the steps that wait reads the rows at x. They may then stay in a thread's scratch
+ * and never be written. */
 void bt_companion_drop(const bt_companion *c, const void *x);
 
-/* A step of the owner's own: fn for blocks of the t rows, with what it reads and writes besides: rows of `stride` bytes from `at` (NULL: none).
- * x: [t, width], or NULL (width is then that of the widest rows); fn gets row r0 of it, which may be elsewhere. scratch: the thread's. */
+/* A row-wise step of the owner's own: fn computes rows [r0, r0 + n) of t. x: [t, width], or NULL; fn gets
+ * where row r0 of it is, which may be in a thread's scratch. width without x: of the widest rows it touches.
+ * area: all memory that fn reads or writes, x too: row r is the `stride` bytes from at + r * stride (at
+ * NULL: none). scratch: the thread's. */
 enum { BT_COMPANION_MAX_AREAS = 6 };
 typedef struct bt_companion_area { const void *at; size_t stride; bool is_written; } bt_companion_area;
 typedef void bt_companion_step_fn(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch);
@@ -90,15 +100,17 @@ void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float
 void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps, size_t t, size_t k);
 /* The same in place for each of `heads` heads of d in t rows. */
 void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float eps, size_t t, size_t heads, size_t d);
-/* x[batch * rows, heads * d] in place; cos, sin [positions, dims / 2] of every position; padding is left alone. */
+/* x[batch * rows, heads * d] in place; cos, sin [positions, dims / 2] of every position; padding is left
+ * alone. */
 void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d, size_t dims,
                        const float *cos, const float *sin, int neox);
 /* k, v [batch * rows, width]: rows of real tokens, rounded to the views' elements. */
 void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k, const float *v,
                            size_t width);
-/* out, q [batch * rows, heads * d]; rows of padding become zeros. Where rows = 1, entries one behind the other with
- * the same kv and rising positions (drafts, replayed tokens) go over K and V together; every row is still computed as if
- * it were alone. Three ways of sharing the work among threads, by what the call brings:
+/* out, q [batch * rows, heads * d]; rows of padding become zeros. Where rows = 1, entries one behind the
+ * other with the same kv and rising positions (drafts, replayed tokens) go over K and V together; every row
+ * is still computed as if it were alone. Three ways of sharing the work among threads, by what the call
+ * brings:
  *   little work                  the caller's thread
  *   runs of up to 32 rows        (decoding, and mixed calls) by sequence and kv head, and where that leaves threads idle also at
  *                                fixed spans of 256 positions, merged in ascending order (kernels.h)
@@ -109,13 +121,14 @@ void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, f
 void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k);
 /* gate = silu(gate) * up */
 void bt_companion_silu_mul(const bt_companion *c, float *gate, const float *up, size_t t, size_t k);
-/* y[batch * out] = the last real row of each sequence (out 1), or all rows (out = rows); elements of 4 bytes. */
+/* y[batch * out] = the last real row of each sequence (out 1), or all rows (out = rows); elements of 4
+ * bytes. */
 void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y, const void *x, size_t k);
 /* Each of `blocks` blocks of each of t rows, in place. */
 void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks, const bt_companion_rotation *rotation);
 
-/* Linears over one input x[t, k]: y[t, n] = x * w + bias. Each matrix has the form of its own weights (kernels/forms.h); FP4 needs
- * bt_form_fp4_sums_bytes(t, k) of each thread's scratch. */
+/* Linears over one input x[t, k]: y[t, n] = x * w + bias. Each matrix has the form of its own weights
+ * (kernels/forms.h); FP4 needs bt_form_fp4_sums_bytes(t, k) of each thread's scratch. */
 enum { BT_COMPANION_MAX_GROUP = 4 };
 typedef struct bt_companion_matrix {
     float *y;

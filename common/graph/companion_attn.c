@@ -1,5 +1,5 @@
-/* Attention of a call's sequences: who computes what, so that no thread waits while another has a long sequence
- * left. What is computed, and in which order, is the kernels' alone. */
+/* Attention of a call's sequences: who computes what, so that no thread waits while another has a long
+ * sequence left. What is computed, and in which order, is the kernels' alone. */
 #include "graph/companion_private.h"
 
 #include <stdatomic.h>
@@ -8,11 +8,11 @@
 #include <string.h>
 
 enum {
-    WHOLE_ROWS = 32,                        /* up to this many rows, a run goes over K and V whole */
-    BLOCK_PAIRS = 48,                       /* the least (row, head) pairs of a block of a longer run: copies of K and V are shared by them */
-    DIRECT_WORK = 32768,                    /* products of q and K below which waking a thread costs more than it gives */
-    PIECES = 16,                            /* of each thread's share: what is waited for at the end is a part of one */
-    PART_ROWS = 8,                          /* rows of the longest context whose spans there is room for */
+    WHOLE_ROWS = 32,                        /* a run of at most this many rows is not cut into blocks of rows */
+    BLOCK_PAIRS = 48,                       /* a block has at least this many (row, head) pairs, which share copies of K and V */
+    DIRECT_WORK = 32768,                    /* with fewer products of q and K, waking a thread costs more than it gives */
+    PIECES = 16,                            /* pieces of a thread's share: at the end, threads wait for a part of one */
+    PART_ROWS = 8,                          /* there is room for the spans of this many rows over the longest context */
 };
 
 /* Rows at rising positions of one sequence. */
@@ -90,7 +90,8 @@ static void piece(const attn_job *j, size_t index, size_t n, size_t g, void *scr
         j->c->kernels->attn_merge(j->out + r->row * width + g * group * j->d, width, part, spans, r->rows, r->pos0, group, j->d);
 }
 
-/* Units are taken by whoever is free, from the last to the first: the causal blocks of a chunk cost more towards its end. */
+/* Units are taken by whoever is free, from the last to the first: the causal blocks of a chunk cost more
+ * towards its end. */
 static void attention_part(void *ud, size_t part, size_t parts)
 {
     attn_job *j = ud;
@@ -124,7 +125,8 @@ static size_t next_run(attn_run *ret, const bt_companion_rows *r, size_t b)
     return n;
 }
 
-/* Runs of few rows that are longer than a piece may be are cut at fixed positions, while there is room for the parts. */
+/* Runs of few rows that are longer than a piece may be are cut at fixed positions, while there is room for
+ * the parts. */
 static void plan_pieces(attn_job *j, size_t work)
 {
     const size_t threads = bt_pool_threads(j->c->pool), limit = work / (PIECES * threads);

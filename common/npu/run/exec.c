@@ -1,4 +1,4 @@
-/* The walk over a program: which instruction is whose work. */
+/* The walk over a program: which instruction is whose work; and the work of the companion in f32. */
 #include "npu/run/exec_private.h"
 #include "base/memory.h"
 #include "graph/graph.h"
@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-enum { READY_BYTES = 4 << 20 };
+enum { READY_BYTES = 4 << 20 };             /* of the prepared inputs, touched before the first run needs them */
+_Static_assert((int)BT_PKG_MAX_GROUP <= (int)BT_COMPANION_MAX_GROUP, "a group of linears runs as one");
 
 static bt_companion_rotation rotation(const bt_pkg *pkg, const bt_pkg_rotation *r)
 {
@@ -35,22 +36,25 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     if (h->r1.base) x->r1 = rotation(pkg, &h->r1);
     if (h->r2.base) x->r2 = rotation(pkg, &h->r2);
     const size_t e1 = bt_companion_rotation_elems(&x->r1), e2 = bt_companion_rotation_elems(&x->r2);
-    if ((e = bt_recipe_parse(&x->recipe, h->recipe, fault)) < 0) goto out;
-    const size_t linear = bt_exec_linear_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg);
+    bt_recipe recipe;
+    if ((e = bt_recipe_parse(&recipe, h->recipe, fault)) < 0) goto out;
+    if ((e = bt_fuse_list_new(&x->fuses, pkg, fault)) < 0) goto out;
+    const size_t linear = bt_exec_group_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg);
     const bt_companion_sizes sizes = {.heads = h->heads, .kv_heads = h->kv_heads, .head_dim = h->head_dim, .runs = 1,
                                       .ctx_tokens = h->ctx_tokens, .rotate_elems = e1 > e2 ? e1 : e2,
                                       .scratch_bytes = linear > integer ? linear : integer};
     if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) goto out;
-    if (x->recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
+    if (recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
     x->ones = malloc(h->dim * sizeof *x->ones);
     x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* both are within the package's limits */
-    x->prepared = aligned_alloc(64, bt_exec_linear_prepared_bytes(pkg));
+    const size_t prepared = bt_exec_group_prepared_bytes(pkg);
+    x->prepared = aligned_alloc(64, prepared);
     if (!x->ones || !x->found || !x->prepared) {
         e = bt_fail(fault, BT_ENOMEM, "making an executor");
         goto out;
     }
     for (uint32_t i = 0; i < h->dim; i++) x->ones[i] = 1.0f;
-    bt_memory_ready(x->prepared, bt_exec_linear_prepared_bytes(pkg), READY_BYTES);
+    bt_memory_ready(x->prepared, prepared, READY_BYTES);
     *ret = x;
     x = NULL;
 out:
@@ -63,6 +67,7 @@ void bt_exec_free(bt_exec *x)
     if (!x) return;
     bt_companion_done(&x->companion);
     bt_exec_dynamic_free(x->dynamic);
+    bt_fuse_list_free(x->fuses);
     free(x->prepared);
     free(x->ones);
     free(x->found);
@@ -76,34 +81,6 @@ bt_exec_stats bt_exec_stats_of(const bt_exec *x)
     return s;
 }
 
-/* ---- what instructions touch ---- */
-
-static bool makes_planes(const bt_pkg_inst *i) { return i->op == BT_PKG_QUANTISE || i->op == BT_PKG_INT_SPLIT; }
-
-bt_exec_areas bt_exec_areas_of(const bt_exec_job *j, const bt_pkg_inst *i)
-{
-    bt_exec_areas a = {.count = 3};
-    uint32_t *count;
-    bt_int_shadow *shadow;
-    a.area[0] = (bt_companion_area){bt_exec_at(j, i->in0), i->in_stride, false};
-    a.area[1] = (bt_companion_area){bt_exec_at(j, i->out), i->out_stride, true};
-    a.area[2] = (bt_companion_area){bt_exec_at(j, i->in1), makes_planes(i) ? i->out_stride : i->in_stride, makes_planes(i)};
-    if (!makes_planes(i)) return a;
-    bt_exec_shadow_of(j, i, &count, &shadow);
-    a.area[a.count++] = (bt_companion_area){count, sizeof *count, true};
-    a.area[a.count++] = (bt_companion_area){shadow, i->in_width * sizeof *shadow, true};
-    return a;
-}
-
-bool bt_exec_is_dead(const bt_exec_job *j, const bt_pkg_inst *last, uint64_t offset)
-{
-    for (const bt_pkg_inst *i = last + 1; i < j->end; i++) {
-        if (i->in0 == offset || (!makes_planes(i) && (i->in1 == offset || i->aux == offset))) return false;
-        if (i->out == offset || i->in1 == offset || i->aux == offset) return true;
-    }
-    return true;
-}
-
 /* ---- the companion's steps ---- */
 
 static void embed_row(float *y, const void *table, size_t id)
@@ -115,25 +92,23 @@ static void embed_row(float *y, const void *table, size_t id)
 
 static const float *norm_weight(const bt_exec *x, const bt_pkg_inst *i)
 {
-    return i->tensor == BT_PKG_NONE ? x->ones : bt_exec_const(x, bt_pkg_tensors(x->pkg)[i->tensor].panels);
+    return i->tensor == BT_PKG_NONE ? x->ones : bt_exec_const(x, bt_exec_tensor(x, i)->panels);
 }
 
 static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
-    const bool is_logits = i->out == BT_PKG_NOWHERE;
     bt_companion_matrix m[BT_PKG_MAX_GROUP];
     for (size_t g = 0; g < i->group; g++) {
-        const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
-        m[g] = (bt_companion_matrix){.y = is_logits ? j->io->logits : bt_exec_at(j, i[g].out),
+        const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
+        m[g] = (bt_companion_matrix){.y = bt_exec_linear_out(j, &i[g]),
                                      .panels = bt_exec_const(x, t->panels), .bias = bt_exec_const(x, t->bias), .n = t->n};
         x->stats.companion_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
     }
-    bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0),
-                        is_logits ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i), i->in_width);
+    bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0), bt_exec_linear_rows(j, i), i->in_width);
 }
 
-/* Row i sees pos0 + i + 1 positions, each once for q . k and once for p . v. */
+/* Row i sees pos0 + i + 1 positions, each once for q . k and once for p . v (p: the softmax). */
 static void count_attention(bt_exec_job *j)
 {
     const bt_pkg_header *h = j->x->header;
@@ -141,7 +116,7 @@ static void count_attention(bt_exec_job *j)
     j->x->stats.companion_macs += 2 * pairs * h->heads * h->head_dim;
 }
 
-/* Returns how many instructions are done. */
+/* Returns how many instructions were done. */
 static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
@@ -183,13 +158,13 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
     case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
     case BT_PKG_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, i->out_width); break;
     case BT_PKG_SELECT_ROWS: bt_companion_select_rows(c, &rows, j->out, out, in0, i->out_width); break;
-    case BT_PKG_QUANTISE: x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_quantise(j, i); break;
+    case BT_PKG_QUANTISE: x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_border_quantise(j, i); break;
     case BT_PKG_LINEAR:
         if (!x->dynamic) return bt_exec_linear(j, i);
         bt_exec_dynamic_linear(j, i);
         break;
-    case BT_PKG_QUANTISE32: bt_exec_quantise32(j, i); break;
-    case BT_PKG_DEQUANTISE16: bt_exec_dequantise16(j, i); break;
+    case BT_PKG_QUANTISE32: bt_exec_border_quantise32(j, i); break;
+    case BT_PKG_DEQUANTISE16: bt_exec_border_dequantise16(j, i); break;
     default: bt_int_exec_run(j, i); break;
     }
     return i->group;
@@ -228,37 +203,34 @@ static bt_err check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, con
     return BT_OK;
 }
 
-bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
-                   bt_fault *fault)
+bt_err bt_exec_walk(bt_exec_job *j, bt_fault *fault)
 {
-    const bt_err e = check(x, row, out, io, fault);
-    if (e < 0) return e;
-    const bt_pkg_program *program = &bt_pkg_programs(x->pkg)[row->program[out]];
-    const bt_pkg_inst *inst = bt_exec_const(x, program->code);
-    bt_exec_job j = {.x = x,
-                     .program = program,
-                     .io = io,
-                     .arena = arena,
-                     .rows = io->rows,
-                     .seq = {io->kv, io->pos0, io->valid},
-                     .end = inst + program->insts,
-                     .out = out == BT_PKG_OUT_NONE   ? 0
-                            : out == BT_PKG_OUT_LAST ? 1
-                                                     : io->rows};
+    const bt_companion *c = &j->x->companion;
+    const bt_exec_io *io = j->io;
+    const bt_pkg_inst *end = j->inst + j->program->insts;
     uint32_t layer_now = BT_GRAPH_NO_LAYER;
     bool is_cancelled = false;
-    bt_companion_begin(&x->companion);
-    for (const bt_pkg_inst *i = inst, *next; i < j.end; i = next) {
+    bt_companion_begin(c);
+    for (const bt_pkg_inst *i = j->inst, *next; i < end; i = next) {
         if (i->layer != layer_now) {
             layer_now = i->layer;
             is_cancelled = io->cancel && atomic_load_explicit(io->cancel, memory_order_relaxed);
             if (is_cancelled) break;
         }
-        next = i + run_inst(&j, i);
+        next = i + run_inst(j, i);
         if (i->op != BT_PKG_KV_STORE || !io->on_kv) continue;
-        bt_companion_flush(&x->companion);
+        bt_companion_flush(c);
         io->on_kv(io->ud, i->layer);
     }
-    bt_companion_end(&x->companion);
+    bt_companion_end(c);
     return is_cancelled ? bt_fail(fault, BT_ECANCEL, "cancelled") : BT_OK;
+}
+
+bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
+                   bt_fault *fault)
+{
+    const bt_err e = check(x, row, out, io, fault);
+    if (e < 0) return e;
+    bt_exec_job j = bt_exec_job_of(x, row, out, arena, io);
+    return bt_exec_walk(&j, fault);
 }

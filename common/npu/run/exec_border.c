@@ -1,7 +1,36 @@
-/* The companion's side of the border where whole layers run in integers: what enters the residual stream, and what leaves for the KV cache. */
+/* Values that cross between floats and integers, all by the companion: inputs of integer linears; and where
+ * whole layers run in integers, what enters the residual stream and what leaves for the KV cache. */
 #include "npu/run/exec_private.h"
 
-/* To nearest even, below 2^23 by a sum that leaves no room for a fraction; all floats above are whole. */
+/* ---- QUANTISE: f32 to planes and their shadow ---- */
+
+static void quantise_rows(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch)
+{
+    bt_exec_job *j = ud;
+    const bt_pkg_inst *i = what;
+    const bt_kernels *kernels = j->x->companion.kernels;
+    const float inv_scale = bt_exec_site(j->x, i)->inv_scale;
+    const size_t k = i->in_width, ld = i->out_stride;
+    int8_t *hi = bt_exec_at(j, i->out), *lo = bt_exec_at(j, i->in1);
+    const bt_exec_shadow s = bt_exec_job_shadow(j, i);
+    bt_int_shadow *entry = s.entry ? s.entry + r0 * k : NULL;
+    uint32_t *count = s.entry ? s.count + r0 : NULL;
+    (void)scratch;
+    if (!lo) kernels->quantise8(hi + r0 * ld, ld, x, k, inv_scale, n, k, entry, count);
+    else kernels->quantise16(hi + r0 * ld, lo + r0 * ld, ld, x, k, inv_scale, n, k, entry, count);
+    if (entry) bt_exec_job_shadow_made(j, i, &s, r0, n);
+}
+
+void bt_exec_border_quantise(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const float *x = bt_exec_at(j, i->in0);
+    bt_exec_job_step(j, i, x, quantise_rows);
+    if (bt_exec_fuse(j, i)->last_in0) bt_companion_drop(&j->x->companion, x);
+}
+
+/* ---- QUANTISE32: f32 to the residual stream's s32 ---- */
+
+/* To nearest even. Below 2^23 by a sum that leaves no room for a fraction; all floats above are whole. */
 static float nearest(float v)
 {
     const float whole = 0x1p23f, a = v < 0 ? -v : v;
@@ -9,7 +38,7 @@ static float nearest(float v)
     return v < 0 ? -r : r;
 }
 
-static void quantise_rows(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch)
+static void quantise32_rows(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch)
 {
     const bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
@@ -24,25 +53,26 @@ static void quantise_rows(void *ud, const void *what, const float *x, size_t r0,
     }
 }
 
-void bt_exec_quantise32(bt_exec_job *j, const bt_pkg_inst *i)
+void bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i)
 {
-    const bt_exec_areas a = bt_exec_areas_of(j, i);
-    bt_companion_step(&j->x->companion, bt_exec_rows(j, i), i->out_width, bt_exec_at(j, i->in0), a.area, a.count, quantise_rows, j, i);
+    bt_exec_job_step(j, i, bt_exec_at(j, i->in0), quantise32_rows);
 }
 
-static void dequantise_rows(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
+/* ---- DEQUANTISE16: s16 to f32 ---- */
+
+static void dequantise16_rows(void *ud, const void *what, const float *none, size_t r0, size_t n,
+                              void *scratch)
 {
     const bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
-    const float scale = bt_pkg_tensors(j->x->pkg)[i->tensor].out_scale;
+    const float scale = bt_exec_tensor(j->x, i)->out_scale;
     const int16_t *x = (const int16_t *)bt_exec_at(j, i->in0) + r0 * i->out_width;
     float *y = (float *)bt_exec_at(j, i->out) + r0 * i->out_width;
     (void)none, (void)scratch;
     for (size_t e = 0; e < n * i->out_width; e++) y[e] = (float)x[e] * scale;
 }
 
-void bt_exec_dequantise16(bt_exec_job *j, const bt_pkg_inst *i)
+void bt_exec_border_dequantise16(bt_exec_job *j, const bt_pkg_inst *i)
 {
-    const bt_exec_areas a = bt_exec_areas_of(j, i);
-    bt_companion_step(&j->x->companion, bt_exec_rows(j, i), i->out_width, NULL, a.area, a.count, dequantise_rows, j, i);
+    bt_exec_job_step(j, i, NULL, dequantise16_rows);
 }

@@ -2,18 +2,17 @@
  * the run reaches the threshold is taken out of the integers and multiplied in float with f16 weights.
  * Numbers depend on the chunk. Plain code: a reference for accuracy, not for speed. */
 #include "npu/run/exec_private.h"
-#include "npu/run/int_linear.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 static const float THRESHOLD = 6.0f;
 
-struct bt_exec_dynamic {
-    float *scale;     /* [max_seq]: of each row */
-    uint32_t *column; /* [columns], ascending: those that were taken out */
+struct bt_exec_dynamic {                    /* of the QUANTISE that ran last */
+    float *scale;                           /* [max_seq]: of each row */
+    uint32_t *column;                       /* [columns], ascending: those that were taken out */
     size_t columns;
-    float *value; /* [rows, columns]: what stood there */
+    float *value;                           /* [rows, columns]: what stood there */
 };
 
 bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *fault)
@@ -81,13 +80,13 @@ void bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i)
     atomic_fetch_add_explicit(&j->x->shadow_entries, (uint64_t)real * d->columns, memory_order_relaxed);
 }
 
-typedef struct output { /* of one matrix */
+typedef struct output {                     /* of one matrix */
     const bt_exec_dynamic *d;
     float *y;
     size_t ld, k;
-    const float *scale, *bias; /* scale[n * scale_step] */
+    const float *scale, *bias;              /* the scale of output n is scale[n * scale_step] */
     size_t scale_step;
-    const uint16_t *f16; /* panels */
+    const uint16_t *f16;                    /* panels */
 } output;
 
 static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
@@ -111,31 +110,25 @@ static const bt_int_linear_epilogue epilogue = {.tile8 = tile8};
 void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
-    bt_companion_flush(&x->companion);
-    for (size_t g = 0; g < i->group; g++) {
-        const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
-        const bool is_logits = i[g].out == BT_PKG_NOWHERE;
-        const size_t real = bt_exec_real_rows(j, i);
-        const output out = {.d = x->dynamic,
-                            .y = is_logits ? j->io->logits : bt_exec_at(j, i[g].out),
-                            .ld = i[g].out_width,
-                            .k = i->in_width,
-                            .scale = bt_exec_const(x, t->wscale),
-                            .scale_step = bt_pkg_consts(x->pkg)[t->wscale].bytes > sizeof(float),
-                            .bias = bt_exec_const(x, t->bias),
-                            .f16 = bt_exec_const(x, t->f16_panels)};
-        const bt_exec_group group = {.companion = &x->companion,
-                                     .prepared = x->prepared,
-                                     .epilogue = &epilogue,
-                                     .m = {{bt_exec_const(x, t->panels), bt_exec_const(x, t->colsum), t->n, t->bits, &out}},
-                                     .in = {.hi = bt_exec_at(j, i->in0),
-                                            .ld = i->in_stride,
-                                            .rows = is_logits ? real : bt_exec_rows(j, i),
-                                            .k = i->in_width},
-                                     .group = 1};
-        bt_exec_group_run(&group);
-        const uint64_t beside = (uint64_t)real * x->dynamic->columns * t->n; /* done by the companion */
+    bt_exec_group group;
+    output out[BT_PKG_MAX_GROUP];
+    bt_exec_group_begin(&group, j, i, &epilogue);
+    group.in.shadow_count = NULL; /* what is beyond the integers is in d->value */
+    group.in.shadow = NULL;
+    for (size_t g = 0; g < group.group; g++) {
+        const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
+        const uint64_t beside = (uint64_t)bt_exec_real_rows(j, i) * x->dynamic->columns * t->n; /* done by the companion */
         x->stats.companion_macs += beside;
-        x->stats.npu_macs += real * i[g].macs_per_row - beside;
+        x->stats.npu_macs -= beside;
+        out[g] = (output){.d = x->dynamic,
+                          .y = bt_exec_linear_out(j, &i[g]),
+                          .ld = i[g].out_width,
+                          .k = i->in_width,
+                          .scale = bt_exec_const(x, t->wscale),
+                          .scale_step = bt_pkg_consts(x->pkg)[t->wscale].bytes > sizeof(float),
+                          .bias = bt_exec_const(x, t->bias),
+                          .f16 = bt_exec_const(x, t->f16_panels)};
+        group.m[g].ud = &out[g];
     }
+    bt_exec_group_run(j, &group);
 }

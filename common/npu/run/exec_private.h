@@ -1,94 +1,155 @@
 #ifndef BT_NPU_EXEC_PRIVATE_H
 #define BT_NPU_EXEC_PRIVATE_H
 #include "graph/companion.h"
-#include "npu/run/exec.h"
-#include "npu/run/int_linear.h"
 #include "npu/pkg/recipe.h"
+#include "npu/run/exec.h"
+#include "npu/run/fuse.h"
+#include "npu/run/int_linear.h"
+
+/* What the executor's files share. Read them in this order; each calls only those before it:
+ *   areas.c         which bytes an instruction touches
+ *   fuse.c          which instructions run as one, found beforehand
+ *   int_linear.c    a linear layer in integers: loops over rows and panels
+ *   exec_job.c      one run: where things lie, row-wise steps, the shadow
+ *   exec_group.c    a group of linears over one input, on all threads
+ *   exec_border.c   values that cross between floats and integers
+ *   exec_linear.c   LINEAR: integer sums to floats, and what is fused with that
+ *   exec_dynamic.c  QUANTISE and LINEAR of the recipe llm-int8
+ *   int_exec.c      the INT_ instructions
+ *   exec.c          the companion's instructions, and the walk
+ * int_linear.c and int_exec.c are the NPU's and hold no float arithmetic. */
 
 typedef struct bt_exec_dynamic bt_exec_dynamic;
 
-/* What the files of the executor share. */
 struct bt_exec {
     const bt_pkg *pkg;
     const bt_pkg_header *header;
+    bt_fuse_list *fuses;
     bt_companion companion;
     bt_companion_rotation r1, r2;
-    bt_recipe recipe;
     float *ones;                            /* [dim]: the weight of a norm that was folded away */
     const uint8_t *embed;                   /* rows of embed_row_bytes */
     size_t embed_row_bytes;
-    uint8_t *found;                         /* [max_seq, panels of ffn]: shadow entries of a tile's row, where tiles are quantised at once */
-    bt_exec_dynamic *dynamic;               /* recipe llm-int8; else NULL */
+    uint8_t *found;                         /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
+    bt_exec_dynamic *dynamic;               /* with the recipe llm-int8; else NULL */
     void *prepared;                         /* inputs of the linear that runs (npu/run/int_linear.h) */
     bt_exec_stats stats;
-    atomic_uint_least64_t shadow_entries;   /* of stats: threads count them */
+    atomic_uint_least64_t shadow_entries;   /* of stats; threads count them */
 };
 
-/* One run: the program, its rows and memory. */
+/* ---- exec_job.c: one run ---- */
+
 typedef struct bt_exec_job {
     bt_exec *x;
     const bt_pkg_program *program;
+    const bt_pkg_inst *inst;                /* [program->insts] */
+    const bt_fuse *fuse;                    /* [program->insts] */
     const bt_exec_io *io;
     uint8_t *arena;
     size_t rows, out;                       /* rows of SEQ and of OUT, padding too */
     bt_companion_seq seq;
-    const bt_pkg_inst *end;                 /* of the program's instructions */
 } bt_exec_job;
+bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io);
 
-static inline void *bt_exec_at(const bt_exec_job *j, uint64_t offset) { return offset == BT_PKG_NOWHERE ? NULL : j->arena + offset; }
-static inline const void *bt_exec_const(const bt_exec *x, uint32_t index) { return bt_pkg_const_at(x->pkg, index); }
+static inline const void *bt_exec_const(const bt_exec *x, uint32_t index)
+{
+    return bt_pkg_const_at(x->pkg, index);
+}
+static inline const bt_pkg_tensor *bt_exec_tensor(const bt_exec *x, const bt_pkg_inst *i)
+{
+    return &bt_pkg_tensors(x->pkg)[i->tensor];
+}
+static inline const bt_pkg_site *bt_exec_site(const bt_exec *x, const bt_pkg_inst *i)
+{
+    return &bt_pkg_sites(x->pkg)[i->site];
+}
+static inline const bt_fuse *bt_exec_fuse(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    return &j->fuse[i - j->inst];
+}
+/* NULL for BT_PKG_NOWHERE. */
+static inline void *bt_exec_at(const bt_exec_job *j, uint64_t offset)
+{
+    return offset == BT_PKG_NOWHERE ? NULL : j->arena + offset;
+}
 /* Rows that an instruction computes, and how many of them are real. */
-static inline size_t bt_exec_rows(const bt_exec_job *j, const bt_pkg_inst *i) { return i->out_rows ? j->out : j->rows; }
+static inline size_t bt_exec_rows(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    return i->out_rows ? j->out : j->rows;
+}
 static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *i)
 {
     const size_t rows = bt_exec_rows(j, i);
     return rows < j->io->valid ? rows : j->io->valid;
 }
+/* Of a linear with float outputs: where they go, and rows that it computes. The caller's logits have no
+ * padding. */
+static inline bool bt_exec_is_logits(const bt_pkg_inst *i) { return i->out == BT_PKG_NOWHERE; }
+static inline float *bt_exec_linear_out(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    return bt_exec_is_logits(i) ? j->io->logits : bt_exec_at(j, i->out);
+}
+static inline size_t bt_exec_linear_rows(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    return bt_exec_is_logits(i) ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i);
+}
 
-/* Row-wise instructions are noted as steps of the companion's pass (graph/companion.h) and run with their neighbours: what an instruction
- * reads and writes, all of it. */
-typedef struct bt_exec_areas { bt_companion_area area[BT_COMPANION_MAX_AREAS]; size_t count; } bt_exec_areas;
-bt_exec_areas bt_exec_areas_of(const bt_exec_job *j, const bt_pkg_inst *i);
-/* Does no instruction behind `last` read what is at `offset` now? */
-bool   bt_exec_is_dead(const bt_exec_job *j, const bt_pkg_inst *last, uint64_t offset);
+/* A row-wise instruction becomes a step of the companion's pass (graph/companion.h): fn(j, i, x, ..) over
+ * blocks of its rows. x: its input where that is f32; else NULL, and fn finds its operands itself. */
+void bt_exec_job_step(bt_exec_job *j, const bt_pkg_inst *i, const float *x, bt_companion_step_fn *fn);
 
-/* exec_linear.c: QUANTISE; a group of LINEARs, and what behind it is done with it (returns how many instructions that are); scratch of one
- * thread. */
-void   bt_exec_quantise(bt_exec_job *j, const bt_pkg_inst *i);
-size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
-size_t bt_exec_linear_scratch_bytes(const bt_pkg *pkg);
-size_t bt_exec_linear_prepared_bytes(const bt_pkg *pkg);
-/* exec_linear.c: a group of linears over one input. begin: the input and the matrices that the instructions name, `rows` of them, and
- * their MACs counted; the caller gives each matrix its ud. run: all tiles, on all threads. */
+/* The shadow beside the planes that i makes or reads: count[rows], entry[rows, in_width]; NULLs where there
+ * is none. */
+typedef struct bt_exec_shadow { uint32_t *count; bt_int_shadow *entry; } bt_exec_shadow;
+bt_exec_shadow bt_exec_job_shadow(const bt_exec_job *j, const bt_pkg_inst *i);
+/* For rows [r0, r0 + n) of a shadow that was just made: drops the columns that the site does not keep, and
+ * counts what is left of real rows. */
+void bt_exec_job_shadow_made(bt_exec_job *j, const bt_pkg_inst *i, const bt_exec_shadow *s, size_t r0, size_t n);
+
+/* ---- exec_group.c: a group of linears over one input ---- */
+
 typedef struct bt_exec_group {
-    const bt_companion *companion;
-    void *prepared;
     const bt_int_linear_epilogue *epilogue;
     bt_int_linear_matrix m[BT_PKG_MAX_GROUP];
     bt_int_linear_input in;
     size_t group;
-    bool paired;                            /* npu/run/int_linear.h: set between begin and run, where the epilogue wants it */
+    bool paired;                            /* npu/run/int_linear.h */
 } bt_exec_group;
-void   bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i, size_t rows, const bt_int_linear_epilogue *then);
-void   bt_exec_group_run(const bt_exec_group *group);
-/* Counts and entries of a shadow, as QUANTISE and INT_SPLIT lay them out for the program's rows; NULL where
- * there is none. */
-void   bt_exec_shadow_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t **count, bt_int_shadow **shadow);
-/* The shadow that QUANTISE or INT_SPLIT `i` made of rows [r0, r0 + n), from count and shadow on: columns that are not hot go where the site says
- * so, and what is left of real rows is counted. */
-void   bt_exec_finish_shadow(bt_exec_job *j, const bt_pkg_inst *i, uint32_t *count, bt_int_shadow *shadow, size_t r0, size_t n);
+/* begin: the input and the matrices that the instructions from i on name; counts their MACs. Then the caller
+ * gives each matrix its ud, and sets paired where the epilogue wants it. run: all tiles, on all threads. */
+void   bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i,
+                           const bt_int_linear_epilogue *epilogue);
+void   bt_exec_group_run(const bt_exec_job *j, const bt_exec_group *group);
+/* For any group of the package: scratch of one thread; memory for prepared inputs. */
+size_t bt_exec_group_scratch_bytes(const bt_pkg *pkg);
+size_t bt_exec_group_prepared_bytes(const bt_pkg *pkg);
 
-/* exec_dynamic.c: the same with the recipe llm-int8, with memory of its own. */
+/* ---- exec_border.c ---- */
+
+void   bt_exec_border_quantise(bt_exec_job *j, const bt_pkg_inst *i);
+void   bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i);
+void   bt_exec_border_dequantise16(bt_exec_job *j, const bt_pkg_inst *i);
+
+/* ---- exec_linear.c ---- */
+
+/* A group of LINEARs, and what is fused with it. Returns how many instructions that are. */
+size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
+
+/* ---- exec_dynamic.c ---- */
+
+/* A QUANTISE keeps its rows' scales and the columns that it takes out, for the LINEARs behind it. */
 bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *fault);
 void   bt_exec_dynamic_free(bt_exec_dynamic *d);    /* NULL is fine */
 void   bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i);
 void   bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i);
 
-/* exec_border.c: the companion's steps between f32 and the integers of npu_ops all. */
-void   bt_exec_quantise32(bt_exec_job *j, const bt_pkg_inst *i);
-void   bt_exec_dequantise16(bt_exec_job *j, const bt_pkg_inst *i);
+/* ---- int_exec.c ---- */
 
-/* int_exec.c: the INT_ instructions; scratch of one thread. */
 void   bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i);
-size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg);
+size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg);        /* of one thread */
+
+/* ---- exec.c ---- */
+
+/* All of j's instructions. BT_ECANCEL. */
+bt_err bt_exec_walk(bt_exec_job *j, bt_fault *fault);
 #endif

@@ -1,8 +1,8 @@
-/* The INT_ instructions of a program: the integer operators of kernels/int_ops.h over rows of the arena. Integers only; a saturated 8-bit output is
- * handed to the companion (kernels/edge_repair.h). Work is split over rows, KV heads or panels, never over a sum. */
-#include "kernels/edge_repair.h"
+/* The INT_ instructions of a program: the integer operators of kernels/int_ops.h over rows of the arena.
+ * Integers only; a saturated 8-bit output is handed to the companion (kernels/edge_repair.h). Work is split
+ * over rows, KV heads or panels, never over a sum. */
 #include "npu/run/exec_private.h"
-#include "npu/run/int_linear.h"
+#include "kernels/edge_repair.h"
 
 #include <string.h>
 
@@ -23,7 +23,7 @@ static void norm_rows(const rows_job *r, size_t r0, size_t n)
 {
     const bt_pkg_inst *i = r->i;
     const bt_exec *x = r->j->x;
-    const int32_t *wq = i->tensor == BT_PKG_NONE ? NULL : bt_exec_const(x, bt_pkg_tensors(x->pkg)[i->tensor].norm_q);
+    const int32_t *wq = i->tensor == BT_PKG_NONE ? NULL : bt_exec_const(x, bt_exec_tensor(x, i)->norm_q);
     const size_t k = i->out_width;
     x->companion.kernels->int_rmsnorm32((int32_t *)bt_exec_at(r->j, i->out) + r0 * k, k, (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * k,
                                         k, wq, r->params->m[0], r->params->s[0], (uint64_t)r->params->eps, n, k);
@@ -34,7 +34,7 @@ static void qk_norm_rows(const rows_job *r, size_t r0, size_t n)
     const bt_exec *x = r->j->x;
     const size_t d = x->header->head_dim, width = r->i->out_width;
     x->companion.kernels->int_headnorm16((int16_t *)bt_exec_at(r->j, r->i->out) + r0 * width, width, r->i->arg,
-                                         bt_exec_const(x, bt_pkg_tensors(x->pkg)[r->i->tensor].norm_q), r->params->s[0],
+                                         bt_exec_const(x, bt_exec_tensor(x, r->i)->norm_q), r->params->s[0],
                                          (uint64_t)r->params->eps, n, d);
 }
 
@@ -71,13 +71,12 @@ static void split_rows(const rows_job *r, size_t r0, size_t n)
     const size_t k = i->in_width, ld = i->out_stride;
     const int32_t *from = (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * k;
     int8_t *hi = (int8_t *)bt_exec_at(r->j, i->out) + r0 * ld;
-    uint32_t *count;
-    bt_int_shadow *shadow;
-    bt_exec_shadow_of(r->j, i, &count, &shadow);
-    if (shadow) count += r0, shadow += r0 * k;
-    if (i->in1 == BT_PKG_NOWHERE) x->companion.kernels->int_split8(hi, ld, from, k, n, k, shadow, count);
-    else x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, k, n, k, shadow, count);
-    if (shadow) bt_exec_finish_shadow(r->j, i, count, shadow, r0, n);
+    const bt_exec_shadow s = bt_exec_job_shadow(r->j, i);
+    bt_int_shadow *entry = s.entry ? s.entry + r0 * k : NULL;
+    uint32_t *count = s.entry ? s.count + r0 : NULL;
+    if (i->in1 == BT_PKG_NOWHERE) x->companion.kernels->int_split8(hi, ld, from, k, n, k, entry, count);
+    else x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, k, n, k, entry, count);
+    if (entry) bt_exec_job_shadow_made(r->j, i, &s, r0, n);
 }
 
 static void do_rows(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
@@ -201,15 +200,15 @@ static void run_linear(bt_exec_job *j, const bt_pkg_inst *i)
     bt_exec *x = j->x;
     bt_exec_group group;
     output out[BT_PKG_MAX_GROUP];
-    bt_exec_group_begin(&group, j, i, bt_exec_rows(j, i), &epilogue);
+    bt_exec_group_begin(&group, j, i, &epilogue);
     for (size_t g = 0; g < group.group; g++) {
-        const bt_pkg_tensor *t = &bt_pkg_tensors(x->pkg)[i[g].tensor];
+        const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
         out[g] = (output){.kernels = x->companion.kernels, .y = bt_exec_at(j, i[g].out), .ld = i[g].out_width,
                           .mult = bt_exec_const(x, t->mult), .shift = bt_exec_const(x, t->shift), .bias = bt_exec_const(x, t->bias_q),
                           .limit = t->out_bits == 8 ? 127 : BT_INT_MAX16, .repair = repair_of(x, t, &group.in)};
         group.m[g].ud = &out[g];
     }
-    bt_exec_group_run(&group);
+    bt_exec_group_run(j, &group);
 }
 
 void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i)
@@ -223,8 +222,7 @@ void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i)
         run_attention(&r);
         return;
     }
-    const bt_exec_areas a = bt_exec_areas_of(j, i);
-    bt_companion_step(&j->x->companion, bt_exec_rows(j, i), i->out_width, NULL, a.area, a.count, do_rows, j, i);
+    bt_exec_job_step(j, i, NULL, do_rows);
 }
 
 size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg)

@@ -1,9 +1,10 @@
 /* The loops over rows and panels of a linear layer. Integers only. */
 #include "npu/run/int_linear.h"
 
-/* Rows whose sums lie in scratch together: they and the rows' inputs of a chunk of K fill half of a second cache.
- * 4-bit panels are unpacked for all of them at once; fewer at a time where they are long.
- * Work is counted in units of two panels, of both matrices where they are paired. */
+/* ROWS: whose sums lie in scratch together; with these rows' inputs of a chunk of K they fill half of a
+ * second cache. 4-bit panels are unpacked once for all of these rows. UNPACK_BYTES: for unpacked panels;
+ * where panels are long, fewer are taken at a time. UNIT: panels of a unit of work, of both matrices where
+ * they are paired. PREPARE_ROWS: rows that a thread prepares at a time. */
 enum {
     ROWS = 256,
     SUMS = ROWS * BT_INT_LINEAR_COLS,
@@ -58,7 +59,7 @@ typedef struct batch {
     size_t p, panels, column;
 } batch;
 
-/* Rows whose shadow the product left: it is added in 64 bits. */
+/* Rows whose shadow the product left out: it is added in 64 bits. */
 static void shadow_rows(const bt_int_linear *l, const batch *b, const int32_t *hi, const int32_t *lo, int64_t *sums, size_t row,
                              size_t rows, size_t n, size_t cols)
 {
@@ -71,7 +72,8 @@ static void shadow_rows(const bt_int_linear *l, const batch *b, const int32_t *h
     }
 }
 
-/* Sums of rows from `first` on are in scratch; those of [row, row + rows) are handed on: all at once but for those in 64 bits. */
+/* Sums of rows from `first` on are in scratch; those of [row, row + rows) are handed on: all at once but for
+ * those in 64 bits. */
 static void hand_on(const bt_int_linear *l, const batch *b, tile_scratch *s, size_t first, size_t row, size_t rows)
 {
     const size_t n = 16 * b->p, cols = b->m->n - n < 16 * b->panels ? b->m->n - n : 16 * b->panels;
@@ -131,7 +133,8 @@ static size_t wide_units(const bt_int_linear *l) { return BT_INT_LINEAR_PANELS /
 void bt_int_linear_begin(bt_int_linear *l, size_t threads)
 {
     const bt_int_linear_input *in = l->in;
-    const size_t wide = wide_units(l), alone = threads > 1 ? threads * wide : 0; /* so many at the end, that all end together */
+    /* The last units are pieces of their own, so that all threads end together. */
+    const size_t wide = wide_units(l), alone = threads > 1 ? threads * wide : 0;
     size_t units = 0;
     for (size_t g = 0; g < (l->paired ? 1 : l->group); g++) units += units_of(&l->m[g]);
     l->inputs = (bt_int_inputs){.memory = l->prepared, .rows = in->rows, .k4 = bt_int_k4(in->k), .is_wide = in->lo};

@@ -5,16 +5,18 @@
 
 #include <stdbool.h>
 
-/* Linear layers in integers: inputs are prepared once, then threads take panels; all rows (up to 256 at a time) times a batch of
- * panels are accumulated in the thread's own scratch and handed to the epilogue from there, tile by tile. The NPU's: no float
- * arithmetic here; the epilogue is a call into another file. */
+/* Linear layers in integers. The inputs are prepared once; then threads take panels of outputs. A thread
+ * sums up to 256 rows times a batch of panels in its own scratch, and from there hands the sums to an
+ * epilogue, tile by tile. This is the NPU's part: no float arithmetic here. The epilogue is a call into
+ * another file. A tile has at most ROWS rows and COLS outputs. */
 enum { BT_INT_LINEAR_ROWS = 48, BT_INT_LINEAR_PANELS = 8, BT_INT_LINEAR_COLS = 16 * BT_INT_LINEAR_PANELS };
 
-/* What becomes of a tile: rows [row, row + rows), outputs [n, n + cols) of the matrix that ud names; acc has
- * BT_INT_LINEAR_COLS a row.
+/* What becomes of a tile: rows [row, row + rows), outputs [n, n + cols) of the matrix that ud names. Row r
+ * of the sums begins at r * BT_INT_LINEAR_COLS.
  *   tile8   sums of 8-bit inputs
  *   tile16  sums of the hi and lo planes: the value is 256 hi + lo
- *   row64   one row whose shadow the product left and which was added in 64 bits; the tile is handed on without it
+ *   row64   one row whose shadow the product left out and which was added in 64 bits: its tile comes
+ *           without this row
  * Each sum is handed on once. */
 typedef struct bt_int_linear_epilogue {
     void (*tile8)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc);
@@ -37,11 +39,11 @@ typedef struct bt_int_linear_input {
     const bt_int_shadow *shadow;            /* [rows, k], k ascending */
 } bt_int_linear_input;
 
-/* A group of matrices over one input. begin; then a run of a pool in which every part calls prepare, then one in which every part
- * calls part. Each takes pieces of work until none is left.
- * paired: two matrices of the same n, of whose outputs the second's epilogue may use the first's: every tile of the
- * second comes on the same thread directly after the first's of the same rows, n and cols (and after its row64), while what the
- * first's epilogue wrote is in that core's caches. */
+/* A group of matrices over one input. Call begin; then prepare on every thread; when all have returned, part
+ * on every thread. prepare and part take pieces of the work until none is left.
+ * paired: two matrices of the same n, where the second's epilogue may use what the first's made. A tile of
+ * the second then comes directly after the first's tile of the same rows and outputs (and after its row64),
+ * on the same thread, while what the first's epilogue wrote is in that core's caches. */
 typedef struct bt_int_linear {
     const bt_kernels *kernels;
     const bt_int_linear_matrix *m;          /* [group] */
@@ -50,15 +52,17 @@ typedef struct bt_int_linear {
     const bt_int_linear_input *in;
     const bt_int_linear_epilogue *epilogue;
     void *prepared;                         /* bt_int_linear_prepared_bytes, 64-byte aligned */
-    bt_int_inputs inputs;                   /* begin's, as what follows */
-    bool *is_left;                          /* [rows]: the product goes without the shadow */
-    size_t wide_pieces;                     /* the first ones, of several units each; the others have one */
+    /* The rest is begin's. */
+    bt_int_inputs inputs;
+    bool *is_left;                          /* [rows]: the product left the row's shadow out; it is added in 64 bits */
+    size_t wide_pieces;                     /* the first pieces have several units of work each, the others one */
     bt_pool_range rows, pieces;
 } bt_int_linear;
 
-/* Inputs of rows x k, prepared. */
+/* Memory for prepared inputs of rows x k; is_wide: of 16 bits. */
 size_t bt_int_linear_prepared_bytes(size_t rows, size_t k, bool is_wide);
-/* Scratch of one thread, 64-byte aligned. max_k: of the matrices with 4 bits, 0 where there are none. */
+/* Scratch of one thread, 64-byte aligned. max_k4bit: the longest k of a matrix with 4 bits, 0 where there is
+ * none. */
 size_t bt_int_linear_scratch_bytes(size_t max_k4bit);
 void   bt_int_linear_begin(bt_int_linear *l, size_t threads);
 void   bt_int_linear_prepare(bt_int_linear *l);

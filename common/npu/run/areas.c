@@ -1,0 +1,28 @@
+/* Which bytes of the arena an instruction touches: the rules of npu/pkg/pkg_format.h, turned into offsets. */
+#include "npu/run/areas.h"
+#include "kernels/kernels.h"
+#include "npu/pkg/recipe.h"
+
+bt_areas_shadow bt_areas_shadow_of(const bt_pkg_inst *i, const bt_pkg_site *sites,
+                                   const bt_pkg_program *program)
+{
+    const bt_pkg_site *site = &sites[i->site];
+    const uint64_t rows = i->out_rows ? program->out : program->seq;
+    if (i->aux == BT_PKG_NOWHERE || site->shadow == BT_SHADOW_OFF || site->pruned)
+        return (bt_areas_shadow){BT_PKG_NOWHERE, BT_PKG_NOWHERE};
+    return (bt_areas_shadow){i->aux, i->aux + bt_pkg_shadow_counts_bytes(rows)};
+}
+
+bt_areas bt_areas_of(const bt_pkg_inst *i, const bt_pkg_site *sites, const bt_pkg_program *program)
+{
+    const bool makes = bt_areas_makes_planes(i), reads = bt_areas_reads_planes(i);
+    bt_areas a = {.count = 2};
+    a.area[0] = (bt_area){i->in0, i->in_stride, false};
+    a.area[1] = (bt_area){i->in1, makes ? i->out_stride : i->in_stride, makes};
+    if (!reads) a.area[a.count++] = (bt_area){i->out, i->out_stride, true};
+    if (!makes && !reads) return a;
+    const bt_areas_shadow s = bt_areas_shadow_of(i, sites, program);
+    a.area[a.count++] = (bt_area){s.counts, sizeof(uint32_t), makes};
+    a.area[a.count++] = (bt_area){s.entries, i->in_width * sizeof(bt_int_shadow), makes};
+    return a;
+}

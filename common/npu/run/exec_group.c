@@ -1,0 +1,86 @@
+/* A group of linears over one input: what the instructions name, as npu/run/int_linear.h takes it, and its
+ * two runs of the pool. */
+#include "npu/run/exec_private.h"
+
+void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i,
+                         const bt_int_linear_epilogue *epilogue)
+{
+    const bt_exec *x = j->x;
+    const bt_exec_shadow shadow = bt_exec_job_shadow(j, i);
+    *ret = (bt_exec_group){.epilogue = epilogue,
+                           .group = i->group,
+                           .in = {.hi = bt_exec_at(j, i->in0),
+                                  .lo = bt_exec_at(j, i->in1),
+                                  .ld = i->in_stride,
+                                  .rows = bt_exec_linear_rows(j, i),
+                                  .k = i->in_width,
+                                  .shadow_count = shadow.count,
+                                  .shadow = shadow.entry}};
+    for (size_t g = 0; g < ret->group; g++) {
+        const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
+        ret->m[g] = (bt_int_linear_matrix){.panels = bt_exec_const(x, t->panels),
+                                           .colsum = bt_exec_const(x, t->colsum),
+                                           .n = t->n,
+                                           .bits = t->bits};
+        j->x->stats.npu_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
+    }
+}
+
+typedef struct group_job {
+    const bt_companion *companion;
+    bt_int_linear linear;
+} group_job;
+
+static void prepare_part(void *ud, size_t part, size_t parts)
+{
+    group_job *job = ud;
+    (void)part, (void)parts;
+    bt_int_linear_prepare(&job->linear);
+}
+
+static void group_part(void *ud, size_t part, size_t parts)
+{
+    group_job *job = ud;
+    (void)parts;
+    bt_int_linear_part(&job->linear, bt_companion_scratch(job->companion, part));
+}
+
+void bt_exec_group_run(const bt_exec_job *j, const bt_exec_group *group)
+{
+    const bt_companion *c = &j->x->companion;
+    group_job job = {.companion = c,
+                     .linear = {.kernels = c->kernels,
+                                .m = group->m,
+                                .group = group->group,
+                                .paired = group->paired,
+                                .in = &group->in,
+                                .epilogue = group->epilogue,
+                                .prepared = j->x->prepared}};
+    bt_companion_flush(c);
+    bt_int_linear_begin(&job.linear, bt_pool_threads(c->pool));
+    bt_pool_run(bt_companion_pool_for(c, group->in.rows * group->in.k), prepare_part, &job);
+    bt_pool_run(c->pool, group_part, &job);
+}
+
+size_t bt_exec_group_scratch_bytes(const bt_pkg *pkg)
+{
+    size_t max_k = 0;
+    const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
+    for (uint32_t n = 0; n < bt_pkg_header_of(pkg)->tensors.count; n++)
+        if (t[n].bits == 4 && t[n].k > max_k) max_k = t[n].k;
+    return bt_int_linear_scratch_bytes(max_k);
+}
+
+size_t bt_exec_group_prepared_bytes(const bt_pkg *pkg)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
+    size_t max = 0;
+    for (uint32_t n = 0; n < h->tensors.count; n++) {
+        const size_t narrow = bt_int_linear_prepared_bytes(h->max_seq, t[n].k, false);
+        const size_t wide = bt_int_linear_prepared_bytes(h->max_seq, t[n].k, true);
+        if (max < narrow) max = narrow;
+        if (max < wide) max = wide;
+    }
+    return max;
+}
