@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
 
-/* The FP32 operators of a graph as functions over plain pointers: the float executor (graph/host.h) is made
+/* The FP32 operators of a graph as functions over plain pointers: the float executor (graph/walk.h) is made
  * of them, and the NPU's companion (npu/run/exec.h). Each is one call into the kernels table, split over the
  * pool's threads by output panels, heads or rows, never inside a sum; little work stays on the caller's
  * thread. Nothing here allocates but bt_companion_init, and nothing decides a shape. Bits depend on no batch,

@@ -148,7 +148,6 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         break;
     case BT_PKG_KV_STORE:
         bt_companion_kv_store(c, &rows, i->layer, in0, in1, i->in_width);
-        x->stats.kv_bytes_written += (uint64_t)j->io->valid * 2 * h->kv_heads * bt_kv_head_bytes(j->io->kv->elem_bytes, h->head_dim);
         break;
     case BT_PKG_ATTENTION:
         bt_companion_attention(c, &rows, out, in0, i->layer, h->heads, h->kv_heads, h->head_dim,

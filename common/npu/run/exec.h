@@ -46,7 +46,6 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
 
 /* Counted exactly, over all runs. */
 typedef struct bt_exec_stats {
-    uint64_t kv_bytes_written;              /* 2 * L * G heads (bt_kv_head_bytes) for each real row */
     uint64_t npu_macs, companion_macs;      /* of real rows; attention: each pair of positions for q . k and p . v */
     uint64_t shadow_entries;                /* values beyond a clip that were added back; llm-int8: values that
                                                the companion multiplied */
