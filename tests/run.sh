@@ -56,6 +56,7 @@ cmocka_program() {
         /^\[  FAILED  \] GROUP TEARDOWN/      { bad++ }     # of which the exit code says nothing
         /^\[  SKIPPED \] [0-9]+ test\(s\)/    { skip += $4 }
         END { print ok + 0, bad + 0, skip + 0 }' "$out")
+    grep '^skipped: ' "$out" | sort -u >> "$TMPDIR/said"
     report "${1#"$B"/tests/}" "$2" "$3" "$4" "$5" $(($(now_ms) - begin))
 }
 
@@ -96,6 +97,8 @@ for src in tests/integration/test_$only*.c; do
     [ ! -f "$src" ] || cmocka_program "$B/${src%.c}" 900
 done
 
+# What tests said that they left out, such as rows of the dispatch table that this machine cannot run.
+[ ! -s "$TMPDIR/said" ] || sort "$TMPDIR/said" | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/  \2 (programs: \1)/'
 [ $((passed + failed + skipped)) -gt 0 ] || { echo "no test program is called test_$only*" >&2; failed=1; }
 echo "$passed passed, $failed failed$([ $skipped = 0 ] || echo ", $skipped skipped")"
 [ $failed = 0 ]
