@@ -186,7 +186,7 @@ test-cli: all
 
 # The simulated world over seeds. Brains that are broken on purpose have objects of their own, made from the files that can be.
 SIMTEST_O := $(call objs,tests/sim)
-BREAK_O   := $(patsubst %.c,$(B)/break/%.o,$(sort $(shell grep -lr --include='*.c' base/breakage.h common gateway prefill-node decode-node) tests/sim/simtest.c))
+BREAK_O   := $(patsubst %.c,$(B)/break/%.o,$(sort $(shell grep -lr --include='*.c' base/breakage.h common $(ROOMS)) tests/sim/simtest.c))
 $(B)/tests/sim/simtest: $(SIMTEST_O) $(LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
@@ -217,12 +217,12 @@ $(FUZZERS:%=$(B)/explore_%): $(B)/explore_%: $(B)/tests/fuzz/fuzz_%.o $(HELPER_O
 	$(call say,LINK,$@)
 	$(Q)$(CC) -fsanitize=fuzzer -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
 
-## lint: check layers, sizes, and that documents match the tables they describe
-lint: all
+## lint: check layers, circles, sizes, and that documents match the tables they describe
+lint: all $(LIBS)
 	@BATON_BIN=$(B)/bin sh tests/lint/run.sh
 
 # Every file at the widest instruction set, so that the kernels' code is seen too.
-SOURCES := $(call sources,common $(ROOMS) programs sim)
+SOURCES := $(call sources,$(filter-out tests build bin,$(patsubst %/,%,$(wildcard */))))
 ## analyze: cppcheck and clang-tidy over the programs' sources; any finding fails (.clang-tidy says which checks, and why)
 analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H)
 	@command -v cppcheck clang-tidy > /dev/null || { echo 'analyze needs: apt-get install cppcheck clang-tidy' >&2; exit 1; }

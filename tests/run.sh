@@ -56,10 +56,11 @@ cmocka_program() {
         /^\[  FAILED  \] GROUP TEARDOWN/      { bad++ }     # of which the exit code says nothing
         /^\[  SKIPPED \] [0-9]+ test\(s\)/    { skip += $4 }
         END { print ok + 0, bad + 0, skip + 0 }' "$out")
+    grep '^skipped: ' "$out" | sort -u >> "$TMPDIR/said"
     report "${1#"$B"/tests/}" "$2" "$3" "$4" "$5" $(($(now_ms) - begin))
 }
 
-# A script or program that counts as $2 tests, or ends with a line "N passed, N failed" of its own.
+# A script or program that counts as $2 tests, or ends with a line "N passed, N failed[, N skipped]" of its own.
 other() {
     name=$1 count=$2
     shift 2
@@ -67,11 +68,12 @@ other() {
     timeout -k 10 900 "$@" > "$out" 2>&1
     rc=$?
     # shellcheck disable=SC2046
-    set -- $(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed.*/\1 \2/p' "$out")
-    if [ $# -ne 2 ]; then
-        if [ $rc = 0 ]; then set -- "$count" 0; else set -- 0 "$count"; fi
+    set -- $(sed -n '$!d; s/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p; t
+        s/^\([0-9]*\) passed, \([0-9]*\) failed.*/\1 \2 0/p' "$out")
+    if [ $# -ne 3 ]; then
+        if [ $rc = 0 ]; then set -- "$count" 0 0; else set -- 0 "$count" 0; fi
     fi
-    report "$name" $rc "$1" "$2" 0 $(($(now_ms) - begin))
+    report "$name" $rc "$1" "$2" "$3" $(($(now_ms) - begin))
 }
 
 for src in $(find tests/unit -name "test_$only*.c" | sort); do cmocka_program "$B/${src%.c}" 300; done
@@ -95,6 +97,8 @@ for src in tests/integration/test_$only*.c; do
     [ ! -f "$src" ] || cmocka_program "$B/${src%.c}" 900
 done
 
+# What tests said that they left out, such as rows of the dispatch table that this machine cannot run.
+[ ! -s "$TMPDIR/said" ] || sort "$TMPDIR/said" | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/  \2 (programs: \1)/'
 [ $((passed + failed + skipped)) -gt 0 ] || { echo "no test program is called test_$only*" >&2; failed=1; }
 echo "$passed passed, $failed failed$([ $skipped = 0 ] || echo ", $skipped skipped")"
 [ $failed = 0 ]

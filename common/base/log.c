@@ -120,7 +120,7 @@ static void emit(bt_log_level level, const char *request_id, const char *message
     (void)!write(STDERR_FILENO, l.text, l.len);       /* nowhere to report that stderr is gone */
 }
 
-__attribute__((format(printf, 3, 0)))
+static void vlog(bt_log_level level, const char *request_id, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
 static void vlog(bt_log_level level, const char *request_id, const char *fmt, va_list ap)
 {
     char message[LINE_BYTES];

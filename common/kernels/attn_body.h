@@ -8,9 +8,9 @@ enum { TILE = 6 };
 
 /* Loops that run down a block: fewer turns, so that the branch at the end is foreseen. */
 #if defined(__clang__)
-#define BT_UNROLL4 _Pragma("unroll 4")
+#define BT_UNROLL4_FOR _Pragma("unroll 4") for
 #else
-#define BT_UNROLL4 _Pragma("GCC unroll 4")
+#define BT_UNROLL4_FOR _Pragma("GCC unroll 4") for
 #endif
 
 typedef struct query {
@@ -53,21 +53,21 @@ BT_INLINE void score_tile(const job *j, size_t i, size_t panel, const size_t N, 
     float *z = j->p + i * BT_ATTN_BLOCK + panel * PANEL;
     const v16 scale = v16_set1(j->scale);
     v16 a[TILE][4], s[4];
-    BT_UNROLL for (size_t m = 0; m < M; m++) s[m] = elem_bytes == 1 ? v16_load(j->key_scale + (panel + m) * PANEL) : scale;
-    BT_UNROLL for (size_t n = 0; n < N; n++) {
+    BT_UNROLL_FOR(size_t m = 0; m < M; m++) s[m] = elem_bytes == 1 ? v16_load(j->key_scale + (panel + m) * PANEL) : scale;
+    BT_UNROLL_FOR(size_t n = 0; n < N; n++) {
         q[n] = j->query[i + n].q;
-        BT_UNROLL for (size_t m = 0; m < M; m++) a[n][m] = v16_zero();
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_zero();
     }
-    BT_UNROLL4 for (size_t e = 0; e < d; e++) {
+    BT_UNROLL4_FOR(size_t e = 0; e < d; e++) {
         v16 x[4];
-        BT_UNROLL for (size_t m = 0; m < M; m++) x[m] = key_of(k + m * PANEL * dp, dp, e, s[m], elem_bytes);
-        BT_UNROLL for (size_t n = 0; n < N; n++) {
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) x[m] = key_of(k + m * PANEL * dp, dp, e, s[m], elem_bytes);
+        BT_UNROLL_FOR(size_t n = 0; n < N; n++) {
             const v16 y = v16_set1(q[n][e]);
-            BT_UNROLL for (size_t m = 0; m < M; m++) a[n][m] = v16_fma(y, x[m], a[n][m]);
+            BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_fma(y, x[m], a[n][m]);
         }
     }
-    BT_UNROLL for (size_t n = 0; n < N; n++)
-        BT_UNROLL for (size_t m = 0; m < M; m++) v16_store(z + n * BT_ATTN_BLOCK + m * PANEL, v16_mul(a[n][m], scale));
+    BT_UNROLL_FOR(size_t n = 0; n < N; n++)
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) v16_store(z + n * BT_ATTN_BLOCK + m * PANEL, v16_mul(a[n][m], scale));
 }
 
 BT_INLINE void score_pairs(const job *j, size_t i, size_t panels, const size_t N, const size_t M, const uint32_t elem_bytes)
@@ -150,21 +150,21 @@ BT_INLINE void value_tile(const job *j, size_t i, size_t e, size_t from, size_t 
     const float *v = j->block + e * BT_ATTN_BLOCK, *p = j->p + i * BT_ATTN_BLOCK;
     float *acc = j->acc + i * d + e;
     v16 a[TILE][4];
-    BT_UNROLL for (size_t n = 0; n < N; n++)
-        BT_UNROLL for (size_t m = 0; m < M; m++) {
+    BT_UNROLL_FOR(size_t n = 0; n < N; n++)
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) {
             const v16 was = v16_load(acc + n * d + 16 * m);
             a[n][m] = from ? was : v16_mul(was, v16_set1(j->query[i + n].c));
         }
-    BT_UNROLL4 for (size_t k = from; k < to; k++) {
+    BT_UNROLL4_FOR(size_t k = from; k < to; k++) {
         v16 x[4];
-        BT_UNROLL for (size_t m = 0; m < M; m++) x[m] = v16_load(v + (m * BT_ATTN_BLOCK + k) * 16);
-        BT_UNROLL for (size_t n = 0; n < N; n++) {
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) x[m] = v16_load(v + (m * BT_ATTN_BLOCK + k) * 16);
+        BT_UNROLL_FOR(size_t n = 0; n < N; n++) {
             const v16 y = v16_set1(p[n * BT_ATTN_BLOCK + k]);
-            BT_UNROLL for (size_t m = 0; m < M; m++) a[n][m] = v16_fma(y, x[m], a[n][m]);
+            BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_fma(y, x[m], a[n][m]);
         }
     }
-    BT_UNROLL for (size_t n = 0; n < N; n++)
-        BT_UNROLL for (size_t m = 0; m < M; m++) v16_store(acc + n * d + 16 * m, a[n][m]);
+    BT_UNROLL_FOR(size_t n = 0; n < N; n++)
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) v16_store(acc + n * d + 16 * m, a[n][m]);
 }
 
 BT_INLINE void value_pairs(const job *j, size_t i, size_t from, size_t to, const size_t N, const size_t M)

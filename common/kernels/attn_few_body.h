@@ -12,8 +12,8 @@ BT_INLINE void few_tile(const job *j, size_t first, size_t b, size_t count, size
     const float *p = j->p + first * BT_ATTN_BLOCK;
     float *acc = j->acc + first * d + e;
     v16 a[FEW_AT_ONCE][4];
-    BT_UNROLL for (size_t n = 0; n < N; n++)
-        BT_UNROLL for (size_t m = 0; m < M; m++) a[n][m] = v16_mul(v16_load(acc + n * d + 16 * m), v16_set1(j->query[first + n].c));
+    BT_UNROLL_FOR(size_t n = 0; n < N; n++)
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_mul(v16_load(acc + n * d + 16 * m), v16_set1(j->query[first + n].c));
     for (size_t i = 0, run; i < count; i += run) {
         run = count - i;
         const uint8_t *row = rows_at(j, 1, b + i, &run), *next = row;
@@ -21,14 +21,14 @@ BT_INLINE void few_tile(const job *j, size_t first, size_t b, size_t count, size
         for (size_t k = i; k < i + run; k++, row += stride, next += stride) {
             const v16 scale = v16_set1(elem_bytes == 1 ? head_scale(row, d) : 1);
             fetch(next, fetched);
-            BT_UNROLL for (size_t m = 0; m < M; m++) {
+            BT_UNROLL_FOR(size_t m = 0; m < M; m++) {
                 const v16 x = load_elems(row, e + 16 * m, scale, elem_bytes);
-                BT_UNROLL for (size_t n = 0; n < N; n++) a[n][m] = v16_fma(v16_set1(p[n * BT_ATTN_BLOCK + k]), x, a[n][m]);
+                BT_UNROLL_FOR(size_t n = 0; n < N; n++) a[n][m] = v16_fma(v16_set1(p[n * BT_ATTN_BLOCK + k]), x, a[n][m]);
             }
         }
     }
-    BT_UNROLL for (size_t n = 0; n < N; n++)
-        BT_UNROLL for (size_t m = 0; m < M; m++) v16_store(acc + n * d + 16 * m, a[n][m]);
+    BT_UNROLL_FOR(size_t n = 0; n < N; n++)
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) v16_store(acc + n * d + 16 * m, a[n][m]);
 }
 
 /* acc of N pairs. M: as many chains as registers hold and latency wants. */

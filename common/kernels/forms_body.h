@@ -19,21 +19,21 @@ void BT_VARIANT(bt_matmul8)(float *restrict y, size_t ldy, const float *restrict
 BT_INLINE __m256 fp4_add_columns(__m256 sum, const float *const x[8])
 {
     __m256 a[8], b[8];
-    BT_UNROLL for (size_t i = 0; i < 8; i++) a[i] = _mm256_loadu_ps(x[i]);
-    BT_UNROLL for (size_t i = 0; i < 8; i += 2)
+    BT_UNROLL_FOR(size_t i = 0; i < 8; i++) a[i] = _mm256_loadu_ps(x[i]);
+    BT_UNROLL_FOR(size_t i = 0; i < 8; i += 2)
     {
         b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
         b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
     }
-    BT_UNROLL for (size_t i = 0; i < 8; i += 4)
+    BT_UNROLL_FOR(size_t i = 0; i < 8; i += 4)
     {
         a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
         a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
         a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
         a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
     }
-    BT_UNROLL for (size_t i = 0; i < 4; i++) sum = _mm256_add_ps(sum, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
-    BT_UNROLL for (size_t i = 0; i < 4; i++) sum = _mm256_add_ps(sum, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+    BT_UNROLL_FOR(size_t i = 0; i < 4; i++) sum = _mm256_add_ps(sum, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
+    BT_UNROLL_FOR(size_t i = 0; i < 4; i++) sum = _mm256_add_ps(sum, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
     return sum;
 }
 
@@ -67,18 +67,18 @@ void BT_VARIANT(bt_fp4_sums)(float *restrict xs, const float *restrict x, size_t
 BT_INLINE void fp4_two(v16 s[FEW_ROWS], v16_codes words, const float *x, size_t ldx, const size_t R)
 {
     const v16 even = v16_even(words);
-    BT_UNROLL for (size_t r = 0; r < R; r++) s[r] = v16_fma(even, v16_broadcast(x + r * ldx), s[r]);
+    BT_UNROLL_FOR(size_t r = 0; r < R; r++) s[r] = v16_fma(even, v16_broadcast(x + r * ldx), s[r]);
     const v16 odd = v16_odd(words);
-    BT_UNROLL for (size_t r = 0; r < R; r++) s[r] = v16_fma(odd, v16_broadcast(x + r * ldx + 1), s[r]);
+    BT_UNROLL_FOR(size_t r = 0; r < R; r++) s[r] = v16_fma(odd, v16_broadcast(x + r * ldx + 1), s[r]);
 }
 
 /* s over the 32 inputs of a group of P panels. */
 BT_INLINE void fp4_group(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, size_t ahead, const float *x, size_t ldx,
                          const size_t P, const size_t R)
 {
-    BT_UNROLL for (size_t p = 0; p < P; p++) BT_UNROLL for (size_t r = 0; r < R; r++) s[p][r] = v16_zero();
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++) BT_UNROLL_FOR(size_t r = 0; r < R; r++) s[p][r] = v16_zero();
     for (size_t k = 0; k < GROUP; k += 8, w += 64)
-        BT_UNROLL for (size_t half = 0; half < 8; half += 4) BT_UNROLL for (size_t p = 0; p < P; p++)
+        BT_UNROLL_FOR(size_t half = 0; half < 8; half += 4) BT_UNROLL_FOR(size_t p = 0; p < P; p++)
         {
             if (!half) v16_prefetch(w + p * panel + ahead);
             const v16_codes codes = v16_codes_load(w + p * panel);
@@ -93,7 +93,7 @@ BT_INLINE void fp4_tile(const product *a, size_t panel0, const size_t P, const s
     const size_t panel = a->panel;
     const uint8_t *w = a->wp + panel0 * panel;
     v16 acc[4][FEW_ROWS], s[4][FEW_ROWS];
-    BT_UNROLL for (size_t p = 0; p < P; p++) BT_UNROLL for (size_t r = 0; r < R; r++) acc[p][r] = v16_zero();
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++) BT_UNROLL_FOR(size_t r = 0; r < R; r++) acc[p][r] = v16_zero();
     for (size_t g = 0; g < a->groups; g++, w += FORM_FP4_BYTES) {
         const size_t ahead = ahead_of((a->groups - g) * FORM_FP4_BYTES, panel, P);
         OUT_OF_REGISTERS(acc);
@@ -104,19 +104,19 @@ BT_INLINE void fp4_tile(const product *a, size_t panel0, const size_t P, const s
                 memcpy(tail + r * GROUP, a->x + r * a->ldx + g * GROUP, (a->k - g * GROUP) * sizeof *tail);
             fp4_group(s, w + FORM_FP4_CODES, panel, ahead, tail, GROUP, P, R);
         }
-        BT_UNROLL for (size_t p = 0; p < P; p++)
+        BT_UNROLL_FOR(size_t p = 0; p < P; p++)
         {
             v16 scale, shift;
             v16_prefetch(w + p * panel + ahead);
             fp4_scales(&scale, &shift, w + p * panel);
-            BT_UNROLL for (size_t r = 0; r < R; r++)
+            BT_UNROLL_FOR(size_t r = 0; r < R; r++)
             {
                 acc[p][r] = v16_fma(scale, s[p][r], acc[p][r]);
                 acc[p][r] = v16_fma(shift, v16_set1(a->xs[r * a->groups + g]), acc[p][r]);
             }
         }
     }
-    BT_UNROLL for (size_t p = 0; p < P; p++) BT_UNROLL for (size_t r = 0; r < R; r++)
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++) BT_UNROLL_FOR(size_t r = 0; r < R; r++)
         store_row(a, panel0 + p, r, acc[p][r]);
 }
 

@@ -37,7 +37,7 @@ INT_INLINE void take_extras(vec *sum, const uint8_t *from, uint32_t count, const
         memcpy(&e, from, sizeof e);
         const group g = int_group(from + offsetof(extra, x), 0);
         const int8_t *at = w + (size_t)e.k * 64;
-        INT_UNROLL for (size_t i = 0; i < vecs; i++)
+        INT_UNROLL_FOR(size_t i = 0; i < vecs; i++)
             sum[i] = int_extra(sum[i], g, e.times, at + i / VECS * panel + i % VECS * (64 / VECS), is_copy);
     }
 }
@@ -59,24 +59,24 @@ INT_INLINE void tile_run(const tile *t, const size_t P, const size_t R, const in
     const int8_t *w = t->w;
     const uint8_t *x = t->x;
     vec sum[TILE_ROWS][4 * VECS];
-    INT_UNROLL for (size_t r = 0; r < R; r++) INT_UNROLL for (size_t i = 0; i < P * VECS; i++)
+    INT_UNROLL_FOR(size_t r = 0; r < R; r++) INT_UNROLL_FOR(size_t i = 0; i < P * VECS; i++)
     {
         const size_t at = i * (16 / VECS);
         sum[r][i] = t->first ? int_start(x + r * record, n, t->colsum + at)
                              : int_resume(x + r * record, n, t->acc + r * ldacc + at);
     }
-    for (size_t k = 0; k < n; k++, w += 64) INT_UNROLL for (size_t r = 0; r < R; r++)
+    for (size_t k = 0; k < n; k++, w += 64) INT_UNROLL_FOR(size_t r = 0; r < R; r++)
         {
             const group g = int_group(x + r * record, k);
-            INT_UNROLL for (size_t i = 0; i < P * VECS; i++)
+            INT_UNROLL_FOR(size_t i = 0; i < P * VECS; i++)
             {
                 sum[r][i] = int_dot(sum[r][i], g, w + i / VECS * panel + i % VECS * (64 / VECS), is_copy);
                 INT_PIN(w);
             }
         }
-    INT_UNROLL for (size_t r = 0; r < R; r++)
+    INT_UNROLL_FOR(size_t r = 0; r < R; r++)
         finish(sum[r], x + r * record, t->more + r * t->more_bytes, n, t->w, panel, P * VECS, is_copy);
-    INT_UNROLL for (size_t r = 0; r < R; r++) INT_UNROLL for (size_t i = 0; i < P * VECS; i++)
+    INT_UNROLL_FOR(size_t r = 0; r < R; r++) INT_UNROLL_FOR(size_t i = 0; i < P * VECS; i++)
         int_store(t->acc + r * ldacc + i * (16 / VECS), sum[r][i]);
 }
 

@@ -10,9 +10,9 @@
 
 /* Loops over sums have constant bounds; they must become registers even at -O2. */
 #if defined(__clang__)
-#define INT_UNROLL _Pragma("unroll")
+#define INT_UNROLL_FOR _Pragma("unroll") for
 #else
-#define INT_UNROLL _Pragma("GCC unroll 16")
+#define INT_UNROLL_FOR _Pragma("GCC unroll 16") for
 #endif
 
 /* Prepared inputs of 8 bits, or a plane of 16: K in chunks of `n` groups of four, the last one perhaps shorter; of each chunk a

@@ -57,16 +57,16 @@ INT_INLINE void wide_run(const wide_tile *t, const size_t P, const size_t R)
     const int16_t *w = t->w;
     const uint8_t *x = t->x;
     const size_t record = t->record, panel = t->panel;
-    INT_UNROLL for (size_t r = 0; r < R; r++) INT_UNROLL for (size_t i = 0; i < 2 * P; i++) sum[r][i] = _mm256_setzero_si256();
+    INT_UNROLL_FOR(size_t r = 0; r < R; r++) INT_UNROLL_FOR(size_t i = 0; i < 2 * P; i++) sum[r][i] = _mm256_setzero_si256();
     for (size_t k = 0; k < 2 * t->n; k++, w += 32, x += 4) {
         __m256i g[WIDE_ROWS];
-        INT_UNROLL for (size_t r = 0; r < R; r++)
+        INT_UNROLL_FOR(size_t r = 0; r < R; r++)
         {
             int32_t pair;
             memcpy(&pair, x + r * record, sizeof pair);
             g[r] = _mm256_set1_epi32(pair);
         }
-        INT_UNROLL for (size_t i = 0; i < 2 * P; i++) INT_UNROLL for (size_t r = 0; r < R; r++)
+        INT_UNROLL_FOR(size_t i = 0; i < 2 * P; i++) INT_UNROLL_FOR(size_t r = 0; r < R; r++)
         {
             __m256i y = _mm256_madd_epi16(g[r], _mm256_load_si256((const void *)(w + i / 2 * panel + i % 2 * 16)));
             __asm__("" : "+x"(y));
@@ -74,7 +74,7 @@ INT_INLINE void wide_run(const wide_tile *t, const size_t P, const size_t R)
             __asm__("" : "+r"(w));
         }
     }
-    INT_UNROLL for (size_t r = 0; r < R; r++) INT_UNROLL for (size_t i = 0; i < 2 * P; i++)
+    INT_UNROLL_FOR(size_t r = 0; r < R; r++) INT_UNROLL_FOR(size_t i = 0; i < 2 * P; i++)
         wide_store(t, r * t->ldacc + 8 * i, sum[r][i]);
 }
 

@@ -49,11 +49,11 @@ BT_INLINE void chain_step(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, co
                           const size_t P, const size_t R)
 {
     v16 xk[FEW_ROWS];
-    BT_UNROLL for (size_t r = 0; r < R; r++) xk[r] = v16_set1(x[r * ldx]);
-    BT_UNROLL for (size_t p = 0; p < P; p++)
+    BT_UNROLL_FOR(size_t r = 0; r < R; r++) xk[r] = v16_set1(x[r * ldx]);
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++)
     {
         const v16 wk = weight_load(w + p * panel, form);
-        BT_UNROLL for (size_t r = 0; r < R; r++) s[p][r] = v16_fma(wk, xk[r], s[p][r]);
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++) s[p][r] = v16_fma(wk, xk[r], s[p][r]);
     }
 }
 
@@ -63,8 +63,8 @@ BT_INLINE void chain(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, size_t 
 {
     const size_t bytes = form == F16 ? 32 : 16, line = 64 / bytes;
     for (; count >= line; count -= line, x += line, w += 64) {
-        BT_UNROLL for (size_t p = 0; p < P; p++) v16_prefetch(w + p * panel + ahead);
-        BT_UNROLL for (size_t i = 0; i < line; i++) chain_step(s, w + i * bytes, panel, x + i, ldx, form, P, R);
+        BT_UNROLL_FOR(size_t p = 0; p < P; p++) v16_prefetch(w + p * panel + ahead);
+        BT_UNROLL_FOR(size_t i = 0; i < line; i++) chain_step(s, w + i * bytes, panel, x + i, ldx, form, P, R);
     }
     for (; count > 0; count--, x++, w += bytes) chain_step(s, w, panel, x, ldx, form, P, R);
 }
@@ -77,7 +77,7 @@ BT_INLINE void tile_run(const product *a, size_t panel0, const int form, const s
     const size_t panel = a->panel, bytes = form == F16 ? 32 : 16, head = form == F16 ? 0 : 32;
     const uint8_t *w = a->wp + panel0 * panel;
     v16 acc[4][FEW_ROWS], s[4][FEW_ROWS];
-    BT_UNROLL for (size_t p = 0; p < P; p++) BT_UNROLL for (size_t r = 0; r < R; r++) acc[p][r] = v16_zero();
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++) BT_UNROLL_FOR(size_t r = 0; r < R; r++) acc[p][r] = v16_zero();
     if (form != INT8_32)
         for (size_t k = 0, end; k < a->k; k = end) {
             const size_t near = AHEAD / bytes;
@@ -89,19 +89,19 @@ BT_INLINE void tile_run(const product *a, size_t panel0, const int form, const s
             const uint8_t *group = w + k / GROUP * form_int8_bytes(GROUP);
             const size_t ahead = ahead_of((size_t)(w + panel - group), panel, P);
             OUT_OF_REGISTERS(acc);
-            BT_UNROLL for (size_t p = 0; p < P; p++)
+            BT_UNROLL_FOR(size_t p = 0; p < P; p++)
             {
                 v16_prefetch(group + p * panel + ahead);
-                BT_UNROLL for (size_t r = 0; r < R; r++) s[p][r] = v16_zero();
+                BT_UNROLL_FOR(size_t r = 0; r < R; r++) s[p][r] = v16_zero();
             }
             chain(s, group + head, panel, ahead, a->x + k, a->ldx, a->k - k < GROUP ? a->k - k : GROUP, form, P, R);
-            BT_UNROLL for (size_t p = 0; p < P; p++)
+            BT_UNROLL_FOR(size_t p = 0; p < P; p++)
             {
                 const v16 d = v16_from_f16(group + p * panel);
-                BT_UNROLL for (size_t r = 0; r < R; r++) acc[p][r] = v16_fma(d, s[p][r], acc[p][r]);
+                BT_UNROLL_FOR(size_t r = 0; r < R; r++) acc[p][r] = v16_fma(d, s[p][r], acc[p][r]);
             }
         }
-    BT_UNROLL for (size_t p = 0; p < P; p++) BT_UNROLL for (size_t r = 0; r < R; r++)
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++) BT_UNROLL_FOR(size_t r = 0; r < R; r++)
     {
         v16 sum = acc[p][r];
         if (form == INT8_K) sum = v16_fma(v16_from_f16(w + p * panel), sum, v16_zero());

@@ -47,24 +47,24 @@ BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at,
     const size_t stretch = form == INT8_K ? 2 * GROUP : GROUP; /* from one fetch to the next */
     v16 s[2][TILE_ROWS];
     if (!is_grouped)
-        BT_UNROLL for (size_t r = 0; r < R; r++) BT_UNROLL for (size_t p = 0; p < P; p++) s[p][r] = b->acc[c->first + p][at + r];
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++) BT_UNROLL_FOR(size_t p = 0; p < P; p++) s[p][r] = b->acc[c->first + p][at + r];
     for (size_t k = 0, g = 0; k < c->count; g++) {
         for (const uint8_t *end = next + stretch / GROUP * c->fetch; next < end; next += 64) v16_prefetch(next);
         if (is_grouped)
-            BT_UNROLL for (size_t r = 0; r < R; r++) BT_UNROLL for (size_t p = 0; p < P; p++) s[p][r] = v16_zero();
+            BT_UNROLL_FOR(size_t r = 0; r < R; r++) BT_UNROLL_FOR(size_t p = 0; p < P; p++) s[p][r] = v16_zero();
         const uint8_t *codes = c->w + (form == INT8_32 ? g * form_int8_bytes(GROUP) + 32 : k * bytes);
         for (const size_t end = c->count - k < stretch ? c->count : k + stretch; k < end; k++, codes += bytes) {
             v16 wk[2];
-            BT_UNROLL for (size_t p = 0; p < P; p++)
+            BT_UNROLL_FOR(size_t p = 0; p < P; p++)
                 wk[p] = form == FP4 ? v16_load(w + p * CHUNK * 16 + k * 16) : weight_load(codes + p * a->panel, form);
-            BT_UNROLL for (size_t r = 0; r < R; r++)
+            BT_UNROLL_FOR(size_t r = 0; r < R; r++)
             {
                 const v16 xk = v16_set1(x[r * ldx + k]);
-                BT_UNROLL for (size_t p = 0; p < P; p++) s[p][r] = v16_fma(wk[p], xk, s[p][r]);
+                BT_UNROLL_FOR(size_t p = 0; p < P; p++) s[p][r] = v16_fma(wk[p], xk, s[p][r]);
             }
         }
         if (is_grouped)
-            BT_UNROLL for (size_t r = 0; r < R; r++) BT_UNROLL for (size_t p = 0; p < P; p++)
+            BT_UNROLL_FOR(size_t r = 0; r < R; r++) BT_UNROLL_FOR(size_t p = 0; p < P; p++)
             {
                 v16 *acc = &b->acc[c->first + p][at + r];
                 const v16 scale = form == FP4 ? b->scale[p][g] : v16_from_f16(c->w + p * a->panel + g * form_int8_bytes(GROUP));
@@ -73,7 +73,7 @@ BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at,
             }
     }
     if (!is_grouped)
-        BT_UNROLL for (size_t r = 0; r < R; r++) BT_UNROLL for (size_t p = 0; p < P; p++) b->acc[c->first + p][at + r] = s[p][r];
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++) BT_UNROLL_FOR(size_t p = 0; p < P; p++) b->acc[c->first + p][at + r] = s[p][r];
 }
 
 BT_INLINE void block_tiles(block *b, const product *a, chunk *c, const int form, const size_t P)
@@ -97,7 +97,7 @@ static void block_decode(block *b, size_t p, const uint8_t *w, const chunk *c)
     for (size_t k = 0, g = 0; k < c->count; k += GROUP, g++, w += FORM_FP4_BYTES) {
         fp4_scales(&b->scale[p][g], &b->shift[p][g], w);
         for (size_t i = 0; i < GROUP / 8; i++)
-            BT_UNROLL for (int half = 0; half < 2; half++)
+            BT_UNROLL_FOR(int half = 0; half < 2; half++)
             {
                 const v16_codes codes = v16_codes_load(w + FORM_FP4_CODES + 64 * i);
                 const v16_codes bytes = half ? v16_codes_high(codes) : v16_codes_low(codes);

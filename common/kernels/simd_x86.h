@@ -5,9 +5,9 @@
 
 /* Loops over accumulators have constant bounds; they must become registers even at -O2. */
 #if defined(__clang__)
-#define BT_UNROLL _Pragma("unroll")
+#define BT_UNROLL_FOR _Pragma("unroll") for
 #else
-#define BT_UNROLL _Pragma("GCC unroll 16")
+#define BT_UNROLL_FOR _Pragma("GCC unroll 16") for
 #endif
 
 /* Any address will do. */

@@ -21,6 +21,7 @@ def fnv(data):
 
 
 print("/* Made by tests/golden/make_quant_vectors.py with the gguf package; do not edit. */")
+print("// clang-format off")
 rng = np.random.default_rng(20240501)
 rows = []
 for t in TYPES:
@@ -45,12 +46,12 @@ for t in TYPES:
     bits = y.view(np.uint32)
     print(f"static const uint8_t {t.name.lower()}_bytes[] = {{")
     flat = [f"0x{b:02x}" for b in raw.reshape(-1)]
-    for i in range(0, len(flat), 20):
-        print("    " + ", ".join(flat[i:i + 20]) + ",")
+    for i in range(0, len(flat), 16):
+        print("    " + ", ".join(flat[i:i + 16]) + ",")
     print("};")
     first = ", ".join(f"0x{b:08x}" for b in bits[:4])
-    rows.append(f"    {{ {t.value}, \"{t.name}\", {t.name.lower()}_bytes, sizeof {t.name.lower()}_bytes, {y.size}, "
-                f"{{ {first} }}, 0x{fnv(y.astype('<f4').tobytes()):016x} }},")
+    rows.append(f"    {{ {t.value}, \"{t.name}\", {t.name.lower()}_bytes, sizeof {t.name.lower()}_bytes, {y.size},\n"
+                f"      {{ {first} }}, 0x{fnv(y.astype('<f4').tobytes()):016x} }},")
 print("/* type, name, bytes, elements, bits of the first four, FNV-1a of all f32 bytes (little-endian) */")
 print("static const quant_vector quant_vectors[] = {")
 print("\n".join(rows))

@@ -73,6 +73,7 @@ def logits(path, ids):
 
 
 print("/* Made by tests/golden/make_tiny_logits.py; do not edit. */")
+print("// clang-format off")
 print("static const int32_t tiny_prompt[] = { " + ", ".join(map(str, PROMPT)) + " };")
 print("/* file, the first eight logits after the prompt, the ids of a greedy continuation */")
 print("static const struct { const char *name; double first[8]; int32_t ids[%d]; } tiny_logits[] = {" % STEPS)
@@ -85,5 +86,6 @@ for name in ["llama", "llama-scaled", "llama-q4", "qwen2", "qwen3", "qwen3-parti
         assert gap > 1e-3, (name, gap)
         ids.append(int(z.argmax()))
         out.append(ids[-1])
-    print(f'    {{ "{name}", {{ {", ".join(f"{v:.9f}" for v in first)} }},\n      {{ {", ".join(map(str, out))} }} }},')
+    print(f'    {{ "{name}",\n      {{ {", ".join(f"{v:.9f}" for v in first)} }},')
+    print(f'      {{ {", ".join(map(str, out))} }} }},')
 print("};")

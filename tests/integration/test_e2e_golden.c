@@ -2,6 +2,7 @@
  * compute and which kernels they use changes no bit. */
 #include "model/model.h"
 #include "tests/helpers/cluster.h"
+#include "tests/helpers/rows.h"
 #include "tests/integration/golden_smollm2.h"
 
 #include <math.h>
@@ -173,7 +174,7 @@ static void chunks_threads_and_kernels_change_no_bit(void **state)
         { "--threads", "1" },             { "--isa", "ref" },               { "--isa", "avx2" },
     };
     (void)state;
-    const bool has_avx2 = __builtin_cpu_supports("avx2");
+    const bool has_avx2 = rows_select("avx2");
     compare_settings(spawn_tiny_model(1), "npu", long_prompt(600), "8", settings, has_avx2 ? 10 : 9);
     compare_settings(spawn_tiny_model(1), "host", long_prompt(600), "8", settings, has_avx2 ? 10 : 9);
 }

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Includes point down only. One line for each folder: what it may include besides itself; anything else fails, a folder
-# without a line too. Libraries with one home are checked below the table. The tests may include everything.
+# Includes point down only. One line for each folder: what it may include besides itself; anything else fails, and so does
+# a source file in a folder without a line. Libraries have one home each: the second table. The tests may include
+# everything; unit tests lie in folders named as what they test.
 set -eu
+. "$(dirname "$0")/lib/tree.sh"
 cd "${1:-.}"
-fail=0
-say() { echo "$1"; fail=1; }
 
 rules='
 common/base        :
@@ -41,33 +41,8 @@ tools/cluster      : base rt model kv npu/compile engine tools
 tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster gateway/http
 '
 
-# "file:folder of the included header" for every quoted include below the folders given
-includes() {
-    find "$@" -name '*.[ch]' -exec grep -H '^ *# *include "' {} + 2> /dev/null |
-        sed -n 's|^\([^:]*\):[^"]*"\([^"]*\)".*|\1 \2|p'
-}
-
-for top in $(find common gateway prefill-node decode-node programs sim tools -name '*.[ch]' 2> /dev/null | sed 's|/[^/]*$||' | sort -u); do
-    line=$(echo "$rules" | sed -n "s|^$top *:||p")
-    if ! echo "$rules" | grep -q "^$top *:"; then say "$top: no line in tests/lint/layers.sh says what it may include"; continue; fi
-    own=${top#common/}
-    bad=$(includes "$top"/*.[ch] | while read -r file inc; do
-        case $inc in
-        *.pb-c.h) [ "$top" = common/wire ] || echo "$file: only common/wire sees protobuf types ($inc)"; continue ;;
-        */*) dir=${inc%/*} ;;
-        *) echo "$file: write the folder too: \"$inc\""; continue ;;
-        esac
-        case " $own $line " in *" $dir "*) ;; *) echo "$file: $top must not include $inc" ;; esac
-    done)
-    [ -z "$bad" ] || say "$bad"
-done
-
-# header, then where it may be included, as an extended regular expression over paths
-while read -r header where; do
-    bad=$(grep -rlE --include='*.[ch]' "^ *# *include <$header>" common gateway prefill-node decode-node programs sim tools 2> /dev/null |
-        grep -vE "^($where)" | sed "s|\$|: must not include <$header>|" || true)
-    [ -z "$bad" ] || say "$bad"
-done << 'HOMES'
+# header, then where it may be included, as extended regular expressions
+homes='
 zmq\.h          common/rt/|common/crypto/keys\.c$
 sodium.*\.h     common/crypto/
 microhttpd\.h   gateway/http/
@@ -75,10 +50,56 @@ curl/curl\.h    tools/
 pcre2\.h        common/text/
 utf8proc\.h     common/text/
 xxhash\.h       common/base/
-HOMES
+'
 
-bad=$(grep -rnE --include='*.[ch]' '(^|[^a-z_])(clock_gettime|gettimeofday|clock|time) *\(' common gateway prefill-node decode-node programs sim tools 2> /dev/null |
-    grep -vE '^common/base/clock\.c:|^[^:]*:[0-9]+: *(/\*|\*|//)' | grep -E '[^a-z_](clock_gettime|gettimeofday|clock|time) *\((NULL|&|CLOCK|0|\))' |
-    sed 's|^\([^:]*:[0-9]*\):.*|\1: only common/base/clock.c reads a clock|' || true)
-[ -z "$bad" ] || say "$bad"
+# The tables, every source file, every include: one awk over all.
+say "$({
+    printf '%s\n' "$rules" | sed -n 's/^\([a-z].*[^ ]\) *:/rule \1/p'
+    printf '%s\n' "$homes" | sed -n 's/^[a-z]/only &/p'
+    sources | sed 's/^/file /'
+    programs | xargs -r grep -H '^ *# *include *["<]' | sed 's/^\([^:]*\): *# *include *\(["<][^">]*\).*/include \1 \2/'
+} | awk '
+    function folder(path) { return path ~ /\// ? substr(path, 1, match(path, /\/[^\/]*$/) - 1) : "." }
+    function named(dir) { sub(/^common\//, "", dir); return dir }
+    $1 == "rule" {
+        place[++rules] = $2
+        line[$2] = " " named($2) " "
+        known[named($2)] = 1
+        for (i = 3; i <= NF; i++) { line[$2] = line[$2] $i " "; wanted[$i] = $2 }
+    }
+    $1 == "only" { header[++homes] = "^" $2 "$"; where[homes] = "^(" $3 ")" }
+    $1 == "file" {
+        dir = folder($2)
+        there[dir] = 1
+        if (dir ~ /^tests\/unit/) units[dir] = $2
+        else if (!(dir in line) && dir !~ /^tests\//)
+            print $2 ": no line in tests/lint/layers.sh says what " (dir == "." ? "this folder" : dir "/") " may include"
+    }
+    $1 == "include" {
+        dir = folder($2)
+        inc = substr($3, 2)
+        if ($3 ~ /^</) {
+            if (inc ~ /\// && folder(inc) in known) print $2 ": write \"" inc "\", it is ours"
+            for (i = 1; i <= homes; i++)
+                if (inc ~ header[i] && $2 !~ where[i]) print $2 ": must not include <" inc ">"
+        } else if (inc ~ /\.pb-c\.h$/) {
+            if (dir != "common/wire") print $2 ": only common/wire sees protobuf types (" inc ")"
+        } else if (inc !~ /\//) print $2 ": write the folder too: \"" inc "\""
+        else if (dir in line && !index(line[dir], " " folder(inc) " ")) print $2 ": " dir " must not include " inc
+    }
+    END {
+        for (i = 1; i <= rules; i++)
+            if (!(place[i] in there)) print "tests/lint/layers.sh: a line for " place[i] ", which has no source file"
+        for (dir in wanted)
+            if (!(dir in known)) print "tests/lint/layers.sh: the line of " wanted[dir] " names " dir ", which has no line"
+        for (dir in units) {
+            room = substr(dir, 12)
+            if (!(room in known) && !("tests/" room in there))
+                print units[dir] ": there is no folder " room " that it could test"
+        }
+    }' | sort)"
+
+say "$(programs | xargs -r grep -nHE '(^|[^a-z_])(clock_gettime|gettimeofday|clock|time) *\((NULL|&|CLOCK|0|\))' |
+    grep -vE '^common/base/clock\.c:|^[^:]*:[0-9]+: *(/\*|\*|//)' |
+    sed 's|^\([^:]*:[0-9]*\):.*|\1: only common/base/clock.c reads a clock|')"
 exit $fail

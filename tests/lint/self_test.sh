@@ -1,89 +1,233 @@
 #!/bin/sh
-# Every rule is shown to fail on a small tree that breaks it, and to pass on one that does not.
+# Every rule is shown to fail on a small tree that breaks it, in each folder that it holds for, and to pass on one that does
+# not. The folders are those of the table in layers.sh, so that a new one cannot be forgotten.
 # shellcheck disable=SC2016
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
-passed=0 failed=0
+passed=0 failed=0 skipped=0
+t=$work/t
 
-clean_tree() {
-    rm -rf "$work/t"
-    mkdir -p "$work/t/common/base" "$work/t/common/rt" "$work/t/common/xfer" "$work/t/gateway/brain" "$work/t/gateway/door" "$work/t/gateway/shell" "$work/t/decode-node/engine" "$work/t/decode-node/brain"
-    printf '#ifndef BT_BASE_A_H\n#define BT_BASE_A_H\n#endif\n' > "$work/t/common/base/a.h"
-    printf '#ifndef BT_RT_R_H\n#define BT_RT_R_H\n#endif\n' > "$work/t/common/rt/r.h"
-    printf '/* R. */\n#include "rt/r.h"\n#include "base/a.h"\n\n#include <zmq.h>\n' > "$work/t/common/rt/r.c"
-    printf '/* Door. */\n#include "rt/r.h"\n' > "$work/t/gateway/door/door.c"
-    printf '/* Brain. */\n#include "base/a.h"\n' > "$work/t/gateway/brain/brain.c"
-}
+sed -n "/^rules='/,/^'/s/^\([a-z].*[^ ]\) *: *\(.*\)/\1 \2/p" "$here/layers.sh" > "$work/rules"
+cut -d ' ' -f 1 "$work/rules" > "$work/folders"
+folders=$(cat "$work/folders")
+[ "$(wc -l < "$work/folders")" -ge 20 ] || { echo "self_test: found no table in layers.sh"; exit 1; }
 
+# A header and a source in every folder; each source includes all that its folder may.
+sed 's|^common/||' "$work/folders" | sed 's|.*|#include "&/a.h"|' > "$work/all"
+mkdir "$work/clean"
+for f in $folders; do
+    mkdir -p "$work/clean/$f"
+    guard=BT_$(echo "${f#common/}" | tr 'a-z/-' 'A-Z__')_A_H
+    printf '#ifndef %s\n#define %s\n#endif\n' "$guard" "$guard" > "$work/clean/$f/a.h"
+done
+while read -r f may; do
+    printf '/* A. */\n' > "$work/clean/$f/a.c"
+    for inc in ${f#common/} $may; do printf '#include "%s/a.h"\n' "$inc"; done >> "$work/clean/$f/a.c"
+done < "$work/rules"
+clean_tree() { rm -rf "$t"; cp -r "$work/clean" "$t"; }
+
+ok() { passed=$((passed + 1)); }
+bad() { failed=$((failed + 1)); echo "self_test: $1"; }
+# run CHECK: its output is in $work/out
+run() { sh "$here/$1.sh" "$t" > "$work/out" 2>&1; }
 # expect 0|1 NAME CHECK: what the check should return on the tree as it is now
 expect() {
     got=0
-    out=$(sh "$here/$3.sh" "$work/t" 2>&1) || got=1
-    if [ $got = "$1" ] && { [ $got = 0 ] || [ -n "$out" ]; }; then passed=$((passed + 1))
-    else failed=$((failed + 1)); echo "self_test: $3 should have returned $1: $2"; echo "$out"; fi
+    run "$3" || got=1
+    if [ $got = "$1" ] && { [ $got = 0 ] || [ -s "$work/out" ]; }; then ok
+    else bad "$3 should have returned $1: $2"; cat "$work/out"; fi
 }
-
-# broken CHECK NAME FILE TEXT: the text added to the file of a clean tree must make the check fail
+# broken CHECK NAME FILE TEXT: the text added to the file of a clean tree must make the check fail and name the file
 broken() {
     clean_tree
-    mkdir -p "$(dirname "$work/t/$3")"
-    printf '%b' "$4" >> "$work/t/$3"
-    expect 1 "$2" "$1"
+    mkdir -p "$(dirname "$t/$3")"
+    printf '%b' "$4" >> "$t/$3"
+    run "$1" && bad "$1 should have failed: $2"
+    if grep -q "$3" "$work/out"; then ok; else bad "$1 does not name $3: $2"; cat "$work/out"; fi
 }
+# named CHECK NAME < files: the check must fail, and name each of the files at the beginning of a line
+named() {
+    run "$1" && bad "$1 should have failed: $2"
+    sed 's/:.*//' "$work/out" | sort -u > "$work/seen"
+    sort -u | comm -23 - "$work/seen" > "$work/missed"
+    if [ -s "$work/missed" ]; then bad "$1 does not see: $2"; cat "$work/missed"; else ok; fi
+}
+# everywhere CHECK NAME FILE TEXT [FOLDERS]: the same in every folder at once (or in those), each of which must be named
+everywhere() {
+    clean_tree
+    for f in ${5:-$folders}; do printf '%b' "$4" >> "$t/$f/$3"; echo "$f/$3"; done > "$work/files"
+    named "$1" "$2" < "$work/files"
+}
+# without FOLDER REGEX: the folders whose path does not match
+without() { echo "$folders" | grep -vE "$1"; }
 
-for check in layers brains sizes text; do clean_tree; expect 0 'a clean tree' $check; done
+clean_tree
+for check in layers brains sizes text; do expect 0 'a clean tree' $check; done
 
-broken layers 'base includes rt'                  common/base/x.c '#include "rt/r.h"\n'
-broken layers 'a program includes another'        gateway/door/x.c '#include "decode-node/node.h"\n'
-broken layers 'an engine includes its node'       decode-node/engine/x.c '#include "decode-node/node.h"\n'
-broken layers 'a folder nobody declared'          common/extra/x.c 'int x;\n'
-broken layers 'an include without its folder'     common/base/x.c '#include "a.h"\n'
-broken layers 'protobuf types outside wire'       gateway/door/x.c '#include "control.pb-c.h"\n'
-broken layers 'sodium outside crypto'             common/rt/x.c '#include <sodium.h>\n'
-broken layers 'zmq in a program'                  gateway/door/x.c '#include <zmq.h>\n'
-broken layers 'a second reader of the clock'      common/rt/x.c 'int f(void) { return clock_gettime(CLOCK_MONOTONIC, &t); }\n'
-broken layers 'the time of day'                   gateway/door/x.c 'long f(void) { return time(NULL); }\n'
-broken brains 'a brain that includes a socket'    gateway/brain/brain.c '#include "rt/r.h"\n'
-broken brains 'a brain that includes a clock'     decode-node/brain/brain.c '#include "base/clock.h"\n'
-broken brains 'a brain that includes threads'     gateway/brain/brain.c '#include <pthread.h>\n'
+# ---- layers: each folder includes each other one that its line does not name ----
 clean_tree
-printf '#include "common/xfer/deep.h"\n#include "xfer/deep.h"\n' >> "$work/t/gateway/brain/brain.c"
-printf '#include "rt/r.h"\n' > "$work/t/common/xfer/deep.h"
-expect 1 'a brain that reaches a socket through a header' brains
-broken sizes  'a file of 801 lines'               common/base/x.c "$(yes ';' | head -n 801 | sed 's/$/\\n/' | tr -d '\n')"
-broken sizes  'a function of 81 lines'            common/base/x.c "void f(void)\\n{\\n$(yes ';' | head -n 79 | sed 's/$/\\n/' | tr -d '\n')}\\n"
+while read -r f may; do
+    own=${f#common/}
+    for other in $folders; do
+        other=${other#common/}
+        case " $own $may " in *" $other "*) continue ;; esac
+        x=$f/x_$(echo "$other" | tr / _).c
+        printf '#include "%s/a.h"\n' "$other" > "$t/$x"
+        echo "$x"
+    done
+done < "$work/rules" > "$work/files"
+named layers 'an include that no line allows' < "$work/files"
+# What no edit of the table may ever allow.
+ok
+while read -r f never; do
+    for other in $never; do
+        ! grep -q "^$f \(.* \)*$other\( \|\$\)" "$work/rules" || bad "the line of $f allows $other"
+    done
+done << 'NEVER'
+common/npu/pkg     npu/compile npu/run engine
+common/npu/compile npu/run engine
+common/npu/run     npu/compile engine
+common/engine      node wire xfer
+common/xfer        node rt engine
+gateway/brain      gateway/http gateway/door gateway/shell node rt
+prefill-node/brain prefill-node node rt engine
+decode-node/brain  decode-node node rt engine
+gateway/http       engine npu/pkg
+prefill-node       decode-node gateway/http
+decode-node        prefill-node gateway/http
+NEVER
+everywhere layers 'an include without its folder' x.c '#include "a.h"\n'
+everywhere layers 'ours in angle brackets'        x.c '#include <base/a.h>\n'
+everywhere layers 'protobuf types outside wire'   x.c '#include "control.pb-c.h"\n' "$(without '^common/wire$')"
+everywhere layers 'a second reader of the clock'  x.c 'int f(void) { return clock_gettime(CLOCK_MONOTONIC, &t); }\n'
+everywhere layers 'the time of day'               x.c 'long f(void) { return time(NULL); }\n'
+while read -r header home; do
+    everywhere layers "<$header> outside its home" x.c "#include <$header>\\n" "$(without "^($home)")"
+done << 'HOMES'
+zmq.h        common/(rt|crypto)$
+sodium.h     common/crypto$
+microhttpd.h gateway/
+curl/curl.h  tools
+pcre2.h      common/text$
+utf8proc.h   common/text$
+xxhash.h     common/base$
+HOMES
 clean_tree
-{ echo '/* Long because it is a table. */'; echo 'void f(void)'; echo '{'; yes ';' | head -n 79; echo '}'; } > "$work/t/common/base/x.c"
+for f in $folders; do mkdir "$t/$f/deep"; echo 'int x;' > "$t/$f/deep/x.c"; echo "$f/deep/x.c"; done > "$work/files"
+named layers 'a folder that nobody declared' < "$work/files"
+broken layers 'a folder of common/ that nobody declared' common/extra/x.c 'int x;\n'
+broken layers 'a file in common/ itself'           common/x.c 'int x;\n'
+broken layers 'a file between the folders of npu'  common/npu/x.h 'int x;\n'
+broken layers 'a file in gateway/ itself'          gateway/x.c 'int x;\n'
+broken layers 'a file in the root'                 x.c 'int x;\n'
+broken layers 'a new top-level folder'             server/x.c 'int x;\n'
+broken layers 'a new top-level folder of headers'  include/deep/x.h 'int x;\n'
+broken layers 'a test of a folder that is gone'    tests/unit/npu/old/test_x.c 'int x;\n'
+clean_tree; rm -r "$t/common/ref"
+expect 1 'a line for a folder that is gone' layers
+
+# ---- brains: what every pure folder must not reach, in itself and through a header ----
+brains=$(echo "$folders" | grep -E '/brain$|^common/xfer')
+for what in '"rt/a.h"' '"node/a.h"' '"base/clock.h"' '"base/pool.h"' '"base/ring.h"' '"base/file.h"' '<pthread.h>' '<zmq.h>' '<time.h>' \
+    '<sys/epoll.h>' '<unistd.h>'; do
+    everywhere brains "a brain that includes $what" x.c "#include $what\\n" "$brains"
+done
+clean_tree
+printf '#include "base/clock.h"\n' > "$t/common/wire/deep.h"
+printf '#include "wire/deep.h"\n' > "$t/common/wire/deeper.h"
+for f in $brains; do printf '#include "wire/deeper.h"\n' > "$t/$f/x.c"; echo "$f/x.c"; done > "$work/files"
+named brains 'a clock through two headers' < "$work/files"
+for f in $brains; do
+    room=${f%/brain}
+    for other in $(echo "$folders" | grep "^$room" | grep -v '/brain$' | grep -v '^common'); do
+        broken brains 'a brain that includes its shell' "$f/x.c" "#include \"$other/a.h\"\\n"
+    done
+done
+for f in $brains; do
+    clean_tree; rm -r "$t/$f"
+    expect 1 "a room whose brain is gone: $f" brains
+done
+
+# ---- sizes, text ----
+everywhere sizes 'a file of 801 lines'            x.c "$(yes ';' | head -n 801 | sed 's/$/\\n/' | tr -d '\n')"
+everywhere sizes 'a function of 81 lines'         x.c "void f(void)\\n{\\n$(yes ';' | head -n 79 | sed 's/$/\\n/' | tr -d '\n')}\\n"
+broken     sizes 'a long test'                    tests/unit/base/test_x.c "$(yes ';' | head -n 801 | sed 's/$/\\n/' | tr -d '\n')"
+clean_tree
+{ echo '/* Long because it is a table. */'; echo 'void f(void)'; echo '{'; yes ';' | head -n 79; echo '}'; } > "$t/common/base/x.c"
 expect 0 'a long function with its reason' sizes
-broken text   'a tab'                             common/base/x.c '/* X. */ int\tx;\n'
-broken text   'spaces at the end of a line'       common/base/x.c '/* X. */ int x; \n'
-broken text   'no final newline'                  common/base/x.c '/* X. */ int x;'
-broken text   'a path of one machine'             common/base/x.c '/* X. */ open("/ho''me/me/x");\n'
-broken text   'a temporary file by name'          common/base/x.c '/* X. */ open("/tm''p/x");\n'
-broken text   'no first comment'                   common/base/x.c 'int x;\n'
-broken text   'a header without a guard'          common/base/x.h 'int x;\n'
-broken text   'a guard of another name'           common/base/x.h '#ifndef BT_BASE_Y_H\n#endif\n'
+everywhere text  'a tab'                          x.c '/* X. */ int\tx;\n'
+everywhere text  'spaces at the end of a line'    x.c '/* X. */ int x; \n'
+everywhere text  'no final newline'               x.c '/* X. */ int x;'
+everywhere text  'a path of one machine'          x.c '/* X. */ open("/ho''me/me/x");\n'
+everywhere text  'a temporary file by name'       x.c '/* X. */ open("/tm''p/x");\n'
+everywhere text  'no first comment'               x.c 'int x;\n'
+everywhere text  'a header without a guard'       x.h 'int x;\n'
+everywhere text  'a guard of another name'        x.h '#ifndef BT_BASE_Y_H\n#endif\n'
+broken     text  'a tab in a document'            docs/x.md 'a\tb\n'
 clean_tree
-mkdir -p "$work/t/common/kv"
-printf '#ifndef BT_BASE_A_H\n#endif\n' > "$work/t/common/kv/a.h"
+printf '#ifndef BT_BASE_A_H\n#endif\n' > "$t/common/kv/a.h"
 expect 1 'one guard in two headers' text
 
-# The protocol page, on a copy of it and of the headers: each table is changed in one place.
+# ---- circles: objects are made by the assembler, with symbols of each folder's own; one pair by the compiler ----
+mkdir -p "$work/build/bin"
+touch "$work/build/bin/baton"
+export BATON_BIN="$work/build/bin"
+# object FILE HERE THERE: an object that defines HERE and needs THERE
+object() { printf '.globl %s\n%s: .quad %s\n' "$2" "$2" "$3" | as -o "$work/build/$1.o" -; }
+symbol() { echo "$1" | tr '/-' '__'; }
+clean_tree
+for f in $folders; do
+    mkdir -p "$work/build/$f"
+    touch "$t/$f/x.c" "$t/$f/y.c"
+    s=$(symbol "$f")
+    object "$f/a" "${s}_a" 0; object "$f/x" "${s}_x" "${s}_y"; object "$f/y" "${s}_y" "${s}_a"
+done
+expect 0 'calls in one direction' circles
+for f in $folders; do s=$(symbol "$f"); object "$f/y" "${s}_y" "${s}_x"; done
+printf 'void x(void);\nvoid y(void);\nvoid x(void) { y(); }\n' > "$work/x.c"
+cc -c -Dx=common_rt_x -Dy=common_rt_y -o "$work/build/common/rt/x.o" "$work/x.c"
+cc -c -Dx=common_rt_y -Dy=common_rt_x -o "$work/build/common/rt/y.o" "$work/x.c"
+run circles && bad 'circles should have failed: two files that call each other'
+sed -n 's/.*: a circle of calls: \([^ ]*\) -> \([^ ]*\) (\([^ ]*\)) -> \([^ ]*\) (\([^ ]*\))$/\1 \2 \3 \4 \5/p' "$work/out" > "$work/seen"
+ok
+for f in $folders; do
+    s=$(symbol "$f")
+    grep -qx "$f/x.c $f/y.c ${s}_y $f/x.c ${s}_x\|$f/y.c $f/x.c ${s}_x $f/y.c ${s}_y" "$work/seen" ||
+        bad "circles does not see two files of $f that call each other"
+done
+echo 'int x;' > "$t/common/base/new.c"
+expect 1 'a source without an object' circles
+if grep -q 'no object' "$work/out"; then ok; else bad 'circles does not say that an object is missing'; fi
+clean_tree
+for f in $folders; do
+    printf '#include "%s/y.h"\n' "${f#common/}" >> "$t/$f/x.h"
+    printf '#include "%s/x.h"\n' "${f#common/}" >> "$t/$f/y.h"
+done
+run circles && bad 'circles should have failed: two headers that include each other'
+ok
+for f in $folders; do
+    grep -q "includes: $f/[xy].h -> $f/[xy].h" "$work/out" || bad "circles does not see the two headers of $f"
+done
+clean_tree
+BATON_BIN=$work/nowhere expect 1 'no build' circles
+export BATON_BIN="$work/bin"
+
+# ---- the protocol page, on a copy of it and of the headers: each table is changed in one place ----
 proto_tree() {
-    rm -rf "$work/t"
-    mkdir -p "$work/t/proto" "$work/t/common/wire" "$work/t/common/kv"
-    cp "$here/../../proto/README.md" "$work/t/proto/"
-    cp "$here"/../../common/wire/msg* "$work/t/common/wire/"
-    cp "$here/../../common/kv/kv_header.h" "$work/t/common/kv/"
+    rm -rf "$t"
+    mkdir -p "$t/proto" "$t/common/wire" "$t/common/kv"
+    cp "$here/../../proto/README.md" "$t/proto/"
+    cp "$here"/../../common/wire/msg* "$t/common/wire/"
+    cp "$here/../../common/kv/kv_header.h" "$t/common/kv/"
 }
 # broken_proto NAME FILE SED: the edit of one file must make the check fail
 broken_proto() {
     proto_tree
-    sed "$3" "$work/t/$2" > "$work/edited"
-    ! cmp -s "$work/edited" "$work/t/$2" || echo "self_test: proto: '$1' changed nothing"
-    cp "$work/edited" "$work/t/$2"
+    sed "$3" "$t/$2" > "$work/edited"
+    ! cmp -s "$work/edited" "$t/$2" || bad "proto: '$1' changed nothing"
+    cp "$work/edited" "$t/$2"
     expect 1 "$1" proto
 }
 proto_tree; expect 0 'the page and headers as they are' proto
@@ -94,46 +238,126 @@ broken_proto 'a limit of another value'           proto/README.md 's/^| BT_KV_UN
 broken_proto 'a limit that the page lacks'        proto/README.md '/^| BT_MSG_MAX_RANGES/d'
 broken_proto 'a message that nothing encodes'     common/wire/msg_link.c 's/"BYE"/"BY"/'
 
-# Documents, on a tree with toy programs and one page of each kind.
+# ---- documents, on a tree with toy programs and one page of each kind ----
 docs_tree() {
-    clean_tree
-    rm -rf "$work/t/common/xfer"
-    mkdir -p "$work/bin" "$work/t/docs/man"
+    rm -rf "$t" "$work/bin"
+    mkdir -p "$work/bin" "$t/docs/man" "$t/common/base" "$t/common/npu/pkg" "$t/common/device" "$t/common/kernels" "$t/gateway/door" \
+        "$t/tests/unit/base" "$t/deploy"
     for p in baton baton-gateway baton-prefill baton-decode; do
-        printf '#!/bin/sh\nprintf "%s\\tNodes\\t\\tkeys\\tDIR\\tstring\\t\\t\\t\\t\\tBATON_KEYS\\tkeys\\n"\n' $p > "$work/bin/$p"
+        printf '#!/bin/sh\nprintf "%s\\tNodes\\t\\tkeys\\tDIR\\tstring\\tall\\t\\t\\t\\tBATON_KEYS\\tkeys\\n"\n' \
+            "$p$([ $p != baton ] || echo ' run')" > "$work/bin/$p"
     done
     chmod +x "$work/bin"/*
-    printf 'mkdir -p "$1/docs/man"; echo page > "$1/docs/man/baton.1"\n' > "$work/t/docs/generate.sh"
-    echo page > "$work/t/docs/man/baton.1"
-    printf 'all: x\ntest: x\n' > "$work/t/Makefile"
-    printf 'X(QUEUE, GAUGE, "baton_queue", NULL, "waiting")\n' > "$work/t/gateway/door/metrics_table.h"
-    printf 'Run `make test`, then `baton --keys keys`; [more](docs/operations.md) in docs/operations.md and base/a.h.\n' > "$work/t/README.md"
-    printf '| `baton_queue` | what waits |\n' > "$work/t/docs/operations.md"
-    mkdir -p "$work/t/common/device"
-    printf '/* P. */\n    { "tile_rows", offsetof(p, tile_rows) },\n' > "$work/t/common/device/profile.c"
-    printf '## Fields\n\n| `name`, `title`, `operators`, `sources` | x |\n| `tile_rows` | x |\n\n## Operators\n' > "$work/t/docs/profiles.md"
-    printf '| layer of `common/` | what |\n|---|---|\n| `base` | x |\n| `device` | x |\n| `rt` | x |\n\n' > "$work/t/docs/architecture.md"
+    printf 'mkdir -p "$1/docs/man"; echo page > "$1/docs/man/baton.1"\n' > "$t/docs/generate.sh"
+    echo page > "$t/docs/man/baton.1"
+    printf 'all: x\ntest: x\n' > "$t/Makefile"
+    printf '/* A; see device/profile.c, `metrics_table.h` and *_table.h. */\n' > "$t/common/base/a.h"
+    printf '/* T. */\n' > "$t/tests/unit/base/test_a.c"
+    printf '/* P. */\n' > "$t/common/npu/pkg/p.c"
+    printf 'X(QUEUE, GAUGE, "baton_queue", NULL, "waiting")\n' > "$t/gateway/door/metrics_table.h"
+    printf '# Reads base/a.h.\n' > "$t/deploy/x.sh"
+    {
+        echo 'Run `make test`, then `baton run --keys keys`, as `baton-gateway` and baton-run; [more](docs/operations.md).'
+        echo 'In docs/operations.md, base/a.h, a.h, `test_a`, `common/npu`, <zmq.h>, tests/unit/LAYER/test_STEM.c, `test_*`, https://x.io/y.c'
+    } > "$t/README.md"
+    printf '| `baton_queue` | what waits |\n' > "$t/docs/operations.md"
+    printf '/* P. */\n    {"tile_rows", offsetof(p, tile_rows)},\n' > "$t/common/device/profile.c"
+    printf 'typedef struct bt_kernels {\n    bt_matmul_fn *matmul;\n} bt_kernels;\n' > "$t/common/kernels/kernels.h"
+    printf '## `matmul`\n' > "$t/docs/performance.md"
+    printf '## Fields\n\n| `name`, `title`, `operators`, `sources` | x |\n| `tile_rows` | x |\n\n## Operators\n' > "$t/docs/profiles.md"
+    {
+        printf '| layer of `common/` | what |\n|---|---|\n| `base` | x |\n| `device` | x |\n| `kernels` | x |\n| `npu` | `pkg` |\n\n'
+    } > "$t/docs/architecture.md"
 }
 # broken_docs NAME FILE TEXT: the text added to a file of a right tree must make the check fail
 broken_docs() {
     docs_tree
-    printf '%b' "$3" >> "$work/t/$2"
+    printf '%b' "$3" >> "$t/$2"
     expect 1 "$1" docs
 }
-export BATON_BIN="$work/bin"
 docs_tree; expect 0 'documents that are right' docs
-broken_docs 'a generated page that was edited'    docs/man/baton.1 'more\n'
-broken_docs 'a page of a program that is gone'    docs/man/baton-gone.1 'page\n'
 broken_docs 'pages that cannot be made'           docs/generate.sh 'exit 1\n'
-broken_docs 'a file that is not there'            README.md 'See gateway/no_such.c for it.\n'
-broken_docs 'a header that is not there'          docs/operations.md 'See `base/none.h`.\n'
-broken_docs 'a link to nowhere'                   README.md '[here](docs/none.md)\n'
-broken_docs 'a make target that is not there'     README.md '```sh\ncd x && make tests   # all of them\n```\n'
-broken_docs 'an option that is not there'         docs/operations.md 'Give `baton --kyes DIR`.\n'
-docs_tree; mkdir -p "$work/t/common/kv"
+docs_tree; mkdir -p "$t/common/kv"; echo '/* K. */' > "$t/common/kv/k.c"
 expect 1 'a folder that the table of layers lacks' docs
-broken_docs 'a field that no page explains'    common/device/profile.c '    { "tile_cols", offsetof(p, tile_cols) },\n'
-broken_docs 'a metric that nobody explains'       gateway/door/metrics_table.h 'X(RUN, GAUGE, "baton_run", NULL, "running")\n'
+docs_tree; mkdir -p "$t/common/npu/run"; echo '/* R. */' > "$t/common/npu/run/r.c"
+expect 1 'a folder that the row of its layer lacks' docs
+docs_tree; rm -r "$t/common/npu"
+expect 1 'a row of a layer that is gone' docs
+# All others at once: file, what is wrong in it, the text that is added.
+docs_tree
+while IFS='|' read -r file says text; do
+    printf '%b' "$text" >> "$t/$file"
+    echo "$file|$says" >> "$work/wanted"
+done << 'DOCS'
+docs/man/baton.1|not what the programs print|more\n
+docs/man/baton-gone.1|no program prints|page\n
+README.md|gateway/no_such.c|See gateway/no_such.c for it.\n
+README.md|gateway/shed|See `gateway/shed` for it.\n
+README.md|docs/none.md|[here](docs/none.md)\n
+README.md|make tests|```sh\ncd x && make tests   # all of them\n```\n
+docs/operations.md|base/none.h|See `base/none.h`.\n
+docs/operations.md|config.c|Named in `config.c`.\n
+docs/operations.md|kv_page.h|As kv_page.h says.\n
+docs/operations.md|pkg_\*.c|See `pkg_*.c`.\n
+docs/operations.md|deploy/none.sh|See deploy/none.sh.\n
+docs/operations.md|none.json|See none.json.\n
+docs/operations.md|none.proto|See proto/none.proto.\n
+docs/operations.md|bench_prefill|Run bench_prefill.\n
+docs/operations.md|test_b,|Run `test_b`.\n
+docs/operations.md|test_b\*|Run test_b*.\n
+docs/operations.md|fuzz_pkg|Run fuzz_pkg.\n
+docs/operations.md|baton-node|Start baton-node.\n
+docs/operations.md|baton decode|Run `baton decode -m x`.\n
+docs/operations.md|baton fly|```sh\nbin/baton fly\n```\n
+docs/operations.md|--kyes|Give `baton run --kyes DIR`.\n
+docs/new.md|kv_book.h|As kv_book.h says.\n
+common/base/README.md|kv_pages.h|As kv_pages.h says.\n
+common/base/a.h|kv_page.h|/* As\n * kv_page.h says. */\n
+common/npu/pkg/p.c|design.md|int x = "a/*"; // design.md\n
+deploy/x.sh|none.c|# see none.c\n
+docs/profiles.md|tile_cols|
+docs/performance.md|rope|
+docs/operations.md|baton_run|
+DOCS
+echo '    { "tile_cols", offsetof(p, tile_cols) },' >> "$t/common/device/profile.c"
+sed -i 's/^}/    bt_rope_fn *rope;\n&/' "$t/common/kernels/kernels.h"
+echo 'X(RUN, GAUGE, "baton_run", NULL, "running")' >> "$t/gateway/door/metrics_table.h"
+run docs && bad 'docs should have failed: many errors at once'
+while IFS='|' read -r file says; do
+    if grep "^$file:" "$work/out" | grep -q -e "$says"; then ok; else bad "docs does not see in $file: $says"; fi
+done < "$work/wanted"
 
-echo "$passed passed, $failed failed"
+# ---- bounds, on a page with as many rows as the check asks for ----
+bounds_tree() {
+    docs_tree
+    mkdir -p "$t/common/rt"
+    {
+        printf '## What is bounded\n\n| what | bound | where | when full |\n|---|---|---|---|\n'
+        for i in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do printf '| w%s | %s | `BOUND_%s` in `common/rt/x.c` | x |\n' $i $i $i; done
+        printf '| big | 8 MiB | `BIG` in `common/rt/x.c` | x |\n| one | 1 a request | `busy` in `common/rt/x.c` | x |\n'
+        printf '| keys | all | `--keys` of `baton-gateway` | x |\n| nothing | 1 | | x |\n\n## When\n'
+    } > "$t/docs/operations.md"
+    { for i in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do echo "enum { BOUND_$i = $i };"; done
+        echo 'enum { BIG = 8 << 20 };'; echo 'bool busy;'; } > "$t/common/rt/x.c"
+}
+# broken_bounds NAME SED
+broken_bounds() {
+    bounds_tree
+    sed "$2" "$t/docs/operations.md" > "$work/edited"
+    ! cmp -s "$work/edited" "$t/docs/operations.md" || bad "bounds: '$1' changed nothing"
+    cp "$work/edited" "$t/docs/operations.md"
+    expect 1 "$1" bounds
+}
+bounds_tree; expect 0 'bounds that are right' bounds
+broken_bounds 'another value'                     's/| 17 | `BOUND_17`/| 18 | `BOUND_17`/'
+broken_bounds 'another size'                      's/| 8 MiB |/| 9 MiB |/'
+broken_bounds 'another default'                   's/| all |/| some |/'
+broken_bounds 'a constant that is not there'      's/BOUND_3`/BOUND_X`/'
+broken_bounds 'a file that is not there'          '/BIG/s/x\.c/y.c/'
+broken_bounds 'a program that is not there'       's/baton-gateway/baton-door/'
+broken_bounds 'an option that is not there'       's/--keys/--kyes/'
+broken_bounds 'a row without its place'           's/| `BIG` in `common.rt.x.c` |/| `BIG` |/'
+broken_bounds 'no table'                          '/^| w/d'
+
+echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

@@ -3,6 +3,7 @@
 #include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/rows.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -208,7 +209,7 @@ static void threads_and_instruction_sets_change_no_bit(void **state)
     assert_non_null(expected);
     for (size_t k = 0; k < bt_kernels_table_len; k++)
         for (size_t threads = 1; threads <= 3; threads++) {
-            if (!bt_kernels_table[k].usable()) continue;
+            if (!rows_usable(&bt_kernels_table[k])) continue;
             pair p = begin(kit.model, NULL, bt_kernels_table[k].isa, threads);
             assert_string_equal(bt_decode_isa(p.dc), bt_kernels_table[k].isa);
             bt_kv_view kv = engine_kit_pages(kit.model, 70, 32, 2);

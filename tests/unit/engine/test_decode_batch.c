@@ -3,6 +3,7 @@
 #include "engine/decode.h"
 #include "model/weights.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/rows.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -192,7 +193,7 @@ static void instruction_sets_and_threads_change_no_bit_of_a_batch(void **state)
             const form f = {archs[seed % 3], bt_weights_forms[w], kv};
             solo *s = solo_new(&f, "ref", 6, 30, seed);
             for (size_t k = 0; k < bt_kernels_table_len; k++)
-                for (size_t threads = 1; threads <= 3 && bt_kernels_table[k].usable(); threads++) {
+                for (size_t threads = 1; threads <= 3 && rows_usable(&bt_kernels_table[k]); threads++) {
                     bt_pool *pool;
                     print_message("%s, weights %s, KV of %u bytes, %s, %zu threads, seed %u\n", f.arch, f.weights, kv,
                                   bt_kernels_table[k].isa, threads, (unsigned)seed);

@@ -2,6 +2,7 @@
  * precision and against the plain kernel, one row at a time, bit for bit. Numbers AC-f are those of docs/testing.md. */
 #include "graph/companion.h"
 #include "base/rng.h"
+#include "tests/helpers/rows.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -183,7 +184,7 @@ static void check_bits(const call *what)
         assert_int_equal(bt_pool_new(&pool, threads, NULL), BT_OK);
         for (size_t k = 0; k < bt_kernels_table_len; k++) {
             const bool is_ref = k + 1 == bt_kernels_table_len;
-            if (!bt_kernels_table[k].usable() || (is_ref && threads != 3)) continue; /* the plain kernels are slow */
+            if (!rows_usable(&bt_kernels_table[k]) || (is_ref && threads != 3)) continue; /* the plain kernels are slow */
             for (int tight = 0; tight < 2; tight++) {
                 bt_companion c = companion(&bt_kernels_table[k], pool, tight ? 1 : 64, tight ? 0 : 4096);
                 check_one(&c, what);

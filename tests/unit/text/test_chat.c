@@ -20,7 +20,9 @@
 #define MISTRAL_3 "loop.last and system_message \"[INST] \" + c + \"[/INST]\" \" \" + message[\"content\"]|trim + eos_token"
 #define MISTRAL_NEMO "loop.last and system_message \"[INST]\" + c + \"[/INST]\" message[\"content\"] + eos_token"
 #define MISTRAL_7 "[SYSTEM_PROMPT] system '[INST]' + c + '[/INST]' message['content'] + eos_token"
-#define LLAMA3 "'<|start_header_id|>' + role + '<|end_header_id|>' + message['content'] | trim + '<|eot_id|>'"
+#define LLAMA3 \
+    "'<|start_header_id|>' + role + '<|end_header_id|>' + message['content'] | trim + " \
+    "'<|eot_id|>'"
 #define ZEPHYR "'<|user|>' '<|system|>' + eos_token '<|assistant|>'"
 #define PHI3 "system '<|user|>' + '<|end|>' '<|assistant|>'"
 #define PHI3_NO_SYSTEM "'<|user|>' + '<|end|>' '<|assistant|>'"

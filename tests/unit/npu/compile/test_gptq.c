@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -14,7 +15,10 @@ static void variants_give_the_same_bits(void **state)
     (void)state;
 #if defined(__x86_64__)
     enum { T = 21, ROWS = 13 };
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) skip();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+        puts("skipped: gptq avx2: not of this machine");
+        skip();
+    }
     static const size_t sizes[] = {1, 15, 16, 33, 200};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         const size_t k = sizes[s];
@@ -59,6 +63,7 @@ static void variants_give_the_same_bits(void **state)
         free(u);
     }
 #else
+    puts("skipped: gptq avx2: not of this machine");
     skip();
 #endif
 }

@@ -5,6 +5,7 @@
 #include "npu/run/exec.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
+#include "tests/helpers/rows.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -56,7 +57,7 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
             bt_pkg *pkg = package(&w, recipes[r], policies[i]);
             for (size_t k = 0; k < bt_kernels_table_len; k++) {
                 const bool is_ref = k == bt_kernels_table_len - 1;
-                if (!bt_kernels_table[k].usable() || (is_ref && i != r % 3))
+                if (!rows_usable(&bt_kernels_table[k]) || (is_ref && i != r % 3))
                     continue; /* the plain kernels are slow */
                 for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
                     bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2], elem + 1);
@@ -103,7 +104,7 @@ static void a_thousand_tokens_have_the_same_bytes_however_they_are_cut(void **st
     float *first = engine_kit_floats(LONG * w.vocab), *logits = engine_kit_floats(LONG * w.vocab);
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (!bt_kernels_select(cases[i].isa)) continue;
+        if (!rows_select(cases[i].isa)) continue;
         bt_pkg *pkg = package(&w, "w8a8", cases[i].policy);
         bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, cases[i].isa, i % 2 ? pool : NULL, 2);
         bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2);

@@ -6,6 +6,7 @@
 #include "npu/run/exec.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
+#include "tests/helpers/rows.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -68,7 +69,7 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
             assert_int_equal(bt_pkg_header_of(pkg)->npu_ops, BT_PKG_OPS_ALL);
             for (size_t k = 0; k < bt_kernels_table_len; k++) {
                 const bool is_ref = k == bt_kernels_table_len - 1;
-                if (!bt_kernels_table[k].usable() || (is_ref && i != r)) continue; /* the plain kernels are slow */
+                if (!rows_usable(&bt_kernels_table[k]) || (is_ref && i != r)) continue; /* the plain kernels are slow */
                 for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
                     bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2], elem + 1);
                     bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, elem + 1);

@@ -1,0 +1,13 @@
+# Read by the checks of this folder: how they find what they look at. Nothing is listed by hand, so no new folder escapes.
+
+# tree EXPRESSION: the files that match, as find says it, without what is built and what fuzzers found.
+tree() {
+    find . \( -path ./build -o -path ./bin -o -path ./.git -o -path ./tests/fuzz/corpus \) -prune -o \
+        -type f \( "$@" \) -print | sed 's|^\./||' | sort
+}
+sources() { tree -name '*.[ch]'; }
+programs() { sources | grep -v '^tests/'; }
+
+# say TEXT: what a check found; nothing is nothing.
+fail=0
+say() { [ -z "$1" ] || { printf '%s\n' "$1"; fail=1; }; }
