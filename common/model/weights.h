@@ -73,4 +73,8 @@ const char *bt_weights_form(const bt_weights *w);           /* as asked for */
 size_t bt_weights_ctx_tokens(const bt_weights *w);
 uint64_t bt_weights_step_bytes(const bt_weights *w);        /* panels and vectors that one step reads */
 bool bt_weights_is_mapped(const bt_weights *w);             /* from the cache */
+
+/* One matrix as f16 panels (kernels.h), into zeroed memory for bt_matmul_packed_elems of them: its own rows, or those of a source that has
+ * begun. BT_EFORMAT naming the tensor where a value is beyond f16; BT_ENOMEM. */
+bt_err bt_weights_f16(uint16_t *panels, const bt_gguf_tensor *t, const bt_weights_source *source, bt_pool *pool, bt_fault *fault);
 #endif

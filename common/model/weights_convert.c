@@ -88,7 +88,7 @@ static bool f16_panel(void *ud, size_t panel, float *rows)
     return !has_nonfinite_f16(j->panels + panel * PANEL_ROWS * k, PANEL_ROWS * k);
 }
 
-static bt_err convert_f16(uint16_t *panels, const bt_gguf_tensor *t, const bt_weights_source *source, bt_pool *pool, bt_fault *fault)
+bt_err bt_weights_f16(uint16_t *panels, const bt_gguf_tensor *t, const bt_weights_source *source, bt_pool *pool, bt_fault *fault)
 {
     f16_job j = {.source = source, .tensor = t, .panels = panels};
     return split(t, f16_panel, &j, "a weight is beyond the range of f16 (65504)", pool, fault);
@@ -229,7 +229,7 @@ static bool convert_panel(void *ud, size_t panel, float *scratch)
 static bt_err convert_matrix(bool *ret_overflowed, uint8_t *panels, const bt_weights_item *i, const bt_weights_source *source, bt_pool *pool,
                              bt_fault *fault)
 {
-    if (i->form == BT_FORM_F16) return convert_f16((uint16_t *)(void *)panels, i->tensor, source, pool, fault);
+    if (i->form == BT_FORM_F16) return bt_weights_f16((uint16_t *)(void *)panels, i->tensor, source, pool, fault);
     job j = {.item = i, .panels = panels};
     const bt_err e = split(i->tensor, convert_panel, &j, "a weight is not finite", pool, fault);
     if (e < 0 || !j.overflowed) return e;

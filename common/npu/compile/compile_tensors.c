@@ -159,15 +159,19 @@ static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, const 
     return BT_OK;
 }
 
+/* The folded matrix as f16 panels, for linears that fall back and for LLM.int8. */
 static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_weight w, bt_fault *fault)
 {
-    uint16_t *panels;
-    size_t elems;
-    const bt_err e = bt_rounding_f16(&panels, &elems, j->fold, layer, w, j->pool, fault);
-    if (e < 0) return e;
-    *ret = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, panels, elems * sizeof *panels);
+    const bt_weights_source folded = bt_fold_source(j->fold);
+    const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, w);
+    const size_t elems = bt_matmul_packed_elems(t->dim[1], t->dim[0]);
+    uint16_t *panels = calloc(elems, sizeof *panels);
+    if (!panels) return bt_fail(fault, BT_ENOMEM, "packing %zu x %zu weights", (size_t)t->dim[1], (size_t)t->dim[0]);
+    bt_err e = bt_fold_begin(j->fold, layer, w, fault);
+    if (e == BT_OK) e = bt_weights_f16(panels, t, &folded, j->pool, fault);
+    if (e == BT_OK) *ret = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, panels, elems * sizeof *panels);
     free(panels);
-    return BT_OK;
+    return e;
 }
 
 /* scale[n] = the site's times the weight's, padded to whole panels. */

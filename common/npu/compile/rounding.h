@@ -34,7 +34,4 @@ typedef struct bt_rounding {
 /* BT_EFORMAT naming the weight where one is not finite; BT_ENOMEM. */
 bt_err bt_rounding_make(bt_rounding *ret, const bt_rounding_in *in, bt_fault *fault);
 void   bt_rounding_done(bt_rounding *w);      /* zeros are fine */
-
-/* The folded matrix as f16 panels (kernels.h), for linears that fall back and for LLM.int8; the caller frees. BT_EFORMAT beyond f16. */
-bt_err bt_rounding_f16(uint16_t **ret, size_t *ret_elems, bt_fold *fold, uint32_t layer, bt_weight w, bt_pool *pool, bt_fault *fault);
 #endif
