@@ -109,10 +109,12 @@ options_of() {
         }' "$work/options" | items
 }
 
-# The gateway's metrics, with the values of their labels.
+# The gateway's metrics, with the values of their labels. A row or an array of the code may take several lines.
 metrics() {
-    sed -n 's/^static const char \*const \([a-z]*\)\[\] = { \(.*\), NULL };$/\1 \2/p' gateway/shell/metrics.c > "$work/labels"
-    sed -n 's/^X(\(.*\))$/\1/p' gateway/shell/metrics_table.h | awk -v labels="$work/labels" '
+    find gateway -name metrics.c -exec cat {} + | tr -s '\n ' ' ' | grep -oE 'const [a-z]+\[\] = \{[^}]*NULL *\};' |
+        sed 's/^const \([a-z]*\)\[\] = { *\(.*\), *NULL *};$/\1 \2/' > "$work/labels"
+    find gateway -name metrics_table.h -exec cat {} + | awk '/^X\(/ && NR > 1 { print "" } { printf "%s ", $0 }' |
+        sed -n 's/  */ /g; s/" "//g; s/^X( *\(.*\)) *$/\1/p' | awk -v labels="$work/labels" '
         BEGIN {
             while ((getline line < labels) > 0) {
                 name = line; sub(/ .*/, "", name); sub(/^[a-z]* /, "", line); gsub(/"/, "", line)
