@@ -72,10 +72,22 @@ completion() {
 completion > "$out/deploy/completion/baton.bash"
 
 # ---- sections of documents ----
-# Options of one program or command: | option | default | range | what |
+# Each line of stdin as an item of a list, at most 120 columns wide. What is behind a backquote stays on its line.
+items() {
+    awk '{
+        n = split($0, part, "`"); text = ""
+        for (i = 1; i <= n; i++) { if (i % 2 == 0) gsub(/ /, "\001", part[i]); text = text (i > 1 ? "`" : "") part[i] }
+        n = split(text, word, / +/); line = "- " word[1]
+        for (i = 2; i <= n; i++) {
+            if (length(line) + 1 + length(word[i]) > 120) { print line; line = " " }
+            line = line " " word[i]
+        }
+        print line
+    }' | tr '\001' ' '
+}
+
+# Options of one program or command: name and value, default and range, what it does.
 options_of() {
-    echo '| option | default | range | what |'
-    echo '|---|---|---|---|'
     awk -F '\t' -v program="$1" '
         function shown(n, type) {
             if (n >= 9e18) return ""
@@ -91,20 +103,18 @@ options_of() {
                 hi = shown($9 + 0, $6)
                 range = hi == "" ? "from " lo : lo " to " hi
             }
-            what = $12
-            gsub(/\|/, "\\|", what)
-            printf "| `%s--%s%s` | %s | %s | %s |\n", $3 == "" ? "" : "-" $3 ", ", $4, $5 == "" ? "" : " " $5,
-                   $7 == "" ? "" : "`" $7 "`", range, what
-        }' "$work/options"
-
+            limits = $7 == "" ? range : "default `" $7 "`" (range == "" ? "" : "; " range)
+            printf "`%s--%s%s`%s: %s\n", $3 == "" ? "" : "-" $3 ", ", $4, $5 == "" ? "" : " " $5,
+                   limits == "" ? "" : " (" limits ")", $12
+        }' "$work/options" | items
 }
 
-# The gateway's metrics, with the values of their labels.
+# The gateway's metrics, with the values of their labels. A row or an array of the code may take several lines.
 metrics() {
-    sed -n 's/^static const char \*const \([a-z]*\)\[\] = { \(.*\), NULL };$/\1 \2/p' gateway/door/metrics.c > "$work/labels"
-    echo '| metric | type | labels | what |'
-    echo '|---|---|---|---|'
-    sed -n 's/^X(\(.*\))$/\1/p' gateway/door/metrics_table.h | awk -v labels="$work/labels" '
+    find gateway -name metrics.c -exec cat {} + | tr -s '\n ' ' ' | grep -oE 'const [a-z]+\[\] = \{[^}]*NULL *\};' |
+        sed 's/^const \([a-z]*\)\[\] = { *\(.*\), *NULL *};$/\1 \2/' > "$work/labels"
+    find gateway -name metrics_table.h -exec cat {} + | awk '/^X\(/ && NR > 1 { print "" } { printf "%s ", $0 }' |
+        sed -n 's/  */ /g; s/" "//g; s/^X( *\(.*\)) *$/\1/p' | awk -v labels="$work/labels" '
         BEGIN {
             while ((getline line < labels) > 0) {
                 name = line; sub(/ .*/, "", name); sub(/^[a-z]* /, "", line); gsub(/"/, "", line)
@@ -113,23 +123,26 @@ metrics() {
         }
         function label(name, values) {
             gsub(/"/, "", name)
-            return name == "NULL" ? "" : "`" name "`" (values in value ? ": " value[values] : "")
+            return name == "NULL" ? "" : "; `" name "`" (values in value ? ": " value[values] : "")
         }
         {
             help = $0; sub(/"$/, "", help); sub(/.*, "/, "", help)
             split($0, f, ", *")
-            type = tolower(f[2]); gsub(/"/, "", f[3])
-            two = label(f[6], f[7])
-            printf "| `%s` | %s | %s%s | %s |\n", f[3], type, label(f[4], f[5]), two == "" ? "" : "; " two, help
-        }'
+            gsub(/"/, "", f[3])
+            printf "`%s` (%s%s%s): %s\n", f[3], tolower(f[2]), label(f[4], f[5]), label(f[6], f[7]), help
+        }' | items
 }
 
-# Every environment name, once, with the programs that read it.
+# Every environment name, once, with the commands and the daemons that read it.
 environment() {
-    echo '| name | read by |'
-    echo '|---|---|'
-    awk -F '\t' '$11 != "" { of[$11] = of[$11] (of[$11] == "" ? "" : ", ") "`" $1 "`" }
-        END { for (n in of) print "| `" n "` | " of[n] " |" }' "$work/options" | sort
+    echo '| name | commands of `baton` | daemons |'
+    echo '|---|---|---|'
+    awk -F '\t' '$11 != "" {
+            who = $1; list = sub(/^baton /, "", who) ? "command" : "daemon"
+            sub(/^baton-/, "", who); names[$11] = 1
+            of[list, $11] = of[list, $11] (of[list, $11] == "" ? "" : ", ") who
+        }
+        END { for (n in names) print "| `" n "` | " of["command", n] " | " of["daemon", n] " |" }' "$work/options" | sort
 }
 
 section() {
