@@ -15,7 +15,7 @@
  * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
  * Purity    no allocation, no globals, no logging, no libm; scratch comes from the caller.
  * Memory    no byte outside the stated arrays is read or written; no alignment is needed unless said.
- * Exactness every variant returns the same bits as its _ref twin, for all inputs without NaN (docs/numerics.md, rule of
+ * Exactness every variant returns the same bits as its _ref twin, for all inputs without NaN (design.md, rule of
  *           order). Products and sums named fma are one rounding; all others round each operation.
  *
  * Orders (the one order of each family; it never depends on T, threads, bucket or instruction set):

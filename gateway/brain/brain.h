@@ -48,7 +48,7 @@ typedef struct gw_config {
     int64_t role_us;                            /* ROLE_ANSWER to ROLE */
     int64_t grace_us;                           /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
 } gw_config;
-/* The usual figures: queue 64, active 64, nodes 256, lease 10 s, heartbeat 0.5 s, suspect 2 s, gone 6 s,
+/* Design.md's figures: queue 64, active 64, nodes 256, lease 10 s, heartbeat 0.5 s, suspect 2 s, gone 6 s,
  * forget 60 s, resend 0.5 s, recovery 30 s, queue 600 s, answer 5 s, prefill 30 s + 100 ms a token, progress 30
  * s, role 5 s, grace 1 s, LEAST_LOAD. The caller sets self, node_id and model_id. */
 gw_config gw_config_defaults(void);
