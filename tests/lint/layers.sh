@@ -79,7 +79,7 @@ say "$({
         there[dir] = 1
         if (dir ~ /^tests\/unit/) units[dir] = $2
         else if (!(dir in line) && dir !~ /^tests\//)
-            print $2 ": no line in tests/lint/layers.sh says what " (dir == "." ? "this folder" : dir "/") " may include"
+            print $2 ": no line of tests/lint/layers.sh says what " (dir == "." ? "this folder" : dir "/") " may include"
     }
     $1 == "include" {
         dir = folder($2)

@@ -292,6 +292,8 @@ docs_tree; mkdir -p "$t/common/npu/run"; echo '/* R. */' > "$t/common/npu/run/r.
 expect 1 'a folder that the row of its layer lacks' docs
 docs_tree; rm -r "$t/common/npu"
 expect 1 'a row of a layer that is gone' docs
+docs_tree; mv "$t/gateway/door/metrics_table.h" "$t/gateway/door/metrics_list.h"
+expect 1 'metrics that nobody can find' docs
 # All others at once: file, what is wrong in it, the text that is added.
 docs_tree
 while IFS='|' read -r file says text; do
