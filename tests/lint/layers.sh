@@ -1,6 +1,6 @@
 #!/bin/sh
-# Includes point down only. One line for each folder: what it may include besides itself; anything else fails, and so does
-# a source file in a folder without a line. Libraries have one home each: the second table. The tests may include
+# Includes point down only. One line for each folder: what it may include besides itself, all of it from lines above;
+# anything else fails, and so does a source file in a folder without a line. Libraries have one home each: the second table. The tests may include
 # everything; unit tests lie in folders named as what they test.
 set -eu
 . "$(dirname "$0")/lib/tree.sh"
@@ -36,12 +36,12 @@ decode-node        : base crypto rt kernels text model graph device npu/pkg npu/
 decode-node/engine : base kernels text model graph ref sample kv
 decode-node/engine/host : base kernels model graph kv decode-node/engine
 decode-node/engine/reference : base kernels model ref kv decode-node/engine
-programs           : base rt gateway/http gateway/shell prefill-node decode-node tools
 sim                : base crypto kernels text model graph device ref sample kv wire xfer gateway/brain prefill-node/brain decode-node/brain
 tools              : base crypto rt kernels text model graph device npu/pkg npu/compile ref sample kv wire xfer engine node prefill-node decode-node decode-node/engine
 tools/bench        : base kernels model graph kv npu/pkg npu/compile engine prefill-node decode-node/engine tools
 tools/cluster      : base crypto rt model kv npu/pkg npu/compile prefill-node decode-node/engine tools
 tools/commands     : base crypto rt kernels text model graph device npu/pkg npu/compile sample kv engine prefill-node decode-node decode-node/engine tools tools/bench tools/cluster gateway/http
+programs           : base rt gateway/http gateway/shell prefill-node decode-node tools
 '
 
 # header, then where it may be included, as extended regular expressions
@@ -68,7 +68,10 @@ say "$({
         place[++rules] = $2
         line[$2] = " " named($2) " "
         known[named($2)] = 1
-        for (i = 3; i <= NF; i++) { line[$2] = line[$2] $i " "; wanted[$i] = $2 }
+        for (i = 3; i <= NF; i++) {
+            line[$2] = line[$2] $i " "
+            if (!($i in known)) print "tests/lint/layers.sh: the line of " $2 " names " $i ", which has no line above it"
+        }
     }
     $1 == "only" { header[++homes] = "^" $2 "$"; where[homes] = "^(" $3 ")" }
     $1 == "file" {
@@ -93,8 +96,6 @@ say "$({
     END {
         for (i = 1; i <= rules; i++)
             if (!(place[i] in there)) print "tests/lint/layers.sh: a line for " place[i] ", which has no source file"
-        for (dir in wanted)
-            if (!(dir in known)) print "tests/lint/layers.sh: the line of " wanted[dir] " names " dir ", which has no line"
         for (dir in units) {
             room = substr(dir, 12)
             if (!(room in known) && !("tests/" room in there))

@@ -128,6 +128,15 @@ broken layers 'a test of a folder that is gone'    tests/unit/npu/old/test_x.c '
 clean_tree; rm -r "$t/common/ref"
 expect 1 'a line for a folder that is gone' layers
 
+# The table itself: a copy of the check with a line changed.
+cp -r "$here" "$work/lint"
+for change in 's/^common\/base  *:.*/& rt/' 's/^common\/rt .*/& nothing/' '/^common\/base  *:/d'; do
+    sed "$change" "$here/layers.sh" > "$work/lint/layers.sh"
+    clean_tree
+    sh "$work/lint/layers.sh" "$t" > "$work/out" 2>&1 && bad "layers should have failed: a table changed by $change"
+    if grep -q 'has no line above it' "$work/out"; then ok; else bad "layers does not see the table changed by $change"; fi
+done
+
 # ---- brains: what every pure folder must not reach, in itself and through a header ----
 brains=$(echo "$folders" | grep -E '/brain$|^common/xfer')
 for what in '"rt/a.h"' '"node/a.h"' '"base/clock.h"' '"base/pool.h"' '"base/ring.h"' '"base/file.h"' '<pthread.h>' '<zmq.h>' '<time.h>' \
