@@ -22,7 +22,7 @@ GOALS := $(or $(MAKECMDGOALS),all)
 # build/deps.mk holds the libraries' flags. Making it checks that they are there; the goals that promise a working
 # set-up on a bare machine (deps, demo, test) install what is missing first, the others say what to run.
 SETUP_GOALS := deps demo test
-ifneq ($(filter-out help clean uninstall model,$(GOALS)),)
+ifneq ($(filter-out help clean uninstall model format,$(GOALS)),)
   include build/deps.mk
 endif
 build/deps.mk: deploy/deps.sh
@@ -151,9 +151,9 @@ $(CALIB_H): common/npu/compile/calib.txt
 $(B)/common/npu/compile/calib_text.o: $(CALIB_H)
 
 # ---- set-up ----------------------------------------------------------------------------------------
-## deps: install the libraries and tools that are missing (Debian; sudo if not root)
+## deps: install the libraries and tools that are missing, those of lint too (Debian; sudo if not root)
 deps:
-	@sh deploy/deps.sh --install
+	@sh deploy/deps.sh --install --checks
 
 ## model: fetch the default model into the cache, check it, print its path
 model:
@@ -221,6 +221,10 @@ $(FUZZERS:%=$(B)/explore_%): $(B)/explore_%: $(B)/tests/fuzz/fuzz_%.o $(HELPER_O
 lint: all $(LIBS)
 	@BATON_BIN=$(B)/bin sh tests/lint/run.sh
 
+## format: give all sources the one form that lint asks for (clang-format 14, .clang-format)
+format:
+	@sh tests/lint/format.sh . --write
+
 # Every file at the widest instruction set, so that the kernels' code is seen too.
 SOURCES := $(call sources,$(filter-out tests build bin,$(patsubst %/,%,$(wildcard */))))
 ## analyze: cppcheck and clang-tidy over the programs' sources; any finding fails (.clang-tidy says which checks, and why)
@@ -271,7 +275,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli simtest fuzz lint analyze bench bench-peers docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

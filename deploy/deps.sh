@@ -2,15 +2,17 @@
 # What Baton needs from Debian 12, in one place.
 #   deps.sh                 say what is missing; exit 1 if anything is
 #   deps.sh --install       install what is missing (apt-get, through sudo when not root)
+#   deps.sh --checks        with what only `make lint` needs
 #   deps.sh --write FILE    also write the compiler and linker flags as a make fragment
 set -eu
 # library as pkg-config knows it : Debian package
 LIBS='libzmq:libzmq3-dev libprotobuf-c:libprotobuf-c-dev libsodium:libsodium-dev libmicrohttpd:libmicrohttpd-dev
-      jansson:libjansson-dev libpcre2-8:libpcre2-dev libutf8proc:libutf8proc-dev libxxhash:libxxhash-dev
+      jansson:libjansson-dev libpcre2-8:libpcre2-dev libxxhash:libxxhash-dev
       libcurl:libcurl4-openssl-dev'
 # command : Debian package
 TOOLS='cc:gcc ar:binutils pkg-config:pkg-config protoc-c:protobuf-c-compiler unzip:unzip python3:python3
        sha256sum:coreutils git:git'
+CHECKS='clang-format-14:clang-format-14 nm:binutils tsort:coreutils'
 
 missing() {
     for t in $TOOLS; do command -v "${t%%:*}" > /dev/null || echo "${t#*:}"; done
@@ -24,6 +26,7 @@ install=0 out=
 while [ $# -gt 0 ]; do
     case $1 in
     --install) install=1 ;;
+    --checks) TOOLS="$TOOLS $CHECKS" ;;
     --write) out=$2; shift ;;
     *) echo "deps.sh: unknown option '$1'" >&2; exit 2 ;;
     esac

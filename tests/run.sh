@@ -70,6 +70,7 @@ other() {
     # shellcheck disable=SC2046
     set -- $(sed -n '$!d; s/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p; t
         s/^\([0-9]*\) passed, \([0-9]*\) failed.*/\1 \2 0/p' "$out")
+    grep '^skipped: ' "$out" >> "$TMPDIR/said"
     if [ $# -ne 3 ]; then
         if [ $rc = 0 ]; then set -- "$count" 0 0; else set -- 0 "$count" 0; fi
     fi

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The table of bounds in docs/operations.md against the code: each row names a constant and its file, or an option and its
-# program, and gives the value that stands there. Programs are taken from $BATON_BIN or bin/.
+# The table of bounds in docs/operations.md against the code: each row names a constant and its file, or an option and
+# its program, and gives the value that stands there. Programs are taken from $BATON_BIN or bin/.
 set -eu
 . "$(dirname "$0")/lib/tree.sh"
 cd "${1:-.}"
@@ -32,8 +32,10 @@ while IFS='|' read -r _ value name where; do
         continue ;;
     esac
     [ -f "$where" ] || { say "$page: there is no $where"; continue; }
-    found=$(grep -oE "\b$name = [0-9]+( << [0-9]+)?|\bbool $name;" "$where" | head -1 | sed 's/.* = //; s/^bool .*/1/')    # a bool holds one
+    # NAME = NUMBER, or NUMBER << NUMBER; a bool holds one.
+    found=$(grep -oE "\b$name = [0-9]+( << [0-9]+)?|\bbool $name;" "$where" | head -1 | sed 's/.* = //; s/^bool .*/1/')
     [ -n "$found" ] || { say "$page: $where does not set $name"; continue; }
-    [ "$(eval "echo \$(($found))")" = "$(number "$value")" ] || say "$page: $name in $where is '$value', the code says $found"
+    [ "$(eval "echo \$(($found))")" = "$(number "$value")" ] ||
+        say "$page: $name in $where is '$value', the code says $found"
 done < "$tmp/rows"
 exit $fail

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Files form an order in which they can be read: none calls or includes another that leads back to it. Calls are what the
-# objects of the build define and need; the build is the one that $BATON_BIN (or bin/) belongs to.
+# Files form an order in which they can be read: none calls or includes another that leads back to it. Calls are what
+# the objects of the build define and need; the build is the one that $BATON_BIN (or bin/) belongs to.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib/tree.sh"
@@ -14,7 +14,8 @@ trap 'rm -rf "$tmp"' EXIT
 # circles WORD < "FROM TO WHY" lines: each circle that tsort finds, as one line of arrows, with why of each.
 circles() {
     sort -u > "$tmp/arrows"
-    awk '{ print $1, $2 }' "$tmp/arrows" | sort -u | tsort 2>&1 > /dev/null | sed -n 's/^tsort: //p' | awk -v word="$1" '
+    awk '{ print $1, $2 }' "$tmp/arrows" | sort -u | tsort 2>&1 > /dev/null | sed -n 's/^tsort: //p' |
+        awk -v word="$1" '
         function flush(    i, next_one, said) {
             for (i = 1; i <= n; i++) {
                 next_one = member[i % n + 1]
@@ -35,14 +36,16 @@ programs | sed -n 's/\.c$//p' > "$tmp/stems"
 sed "s|.*|$B/&.o|" "$tmp/stems" > "$tmp/objects"
 missing=$(xargs -r ls -d < "$tmp/objects" 2>&1 > /dev/null | wc -l)
 if [ "$missing" -gt 0 ]; then
-    say "circles.sh: $missing of $(wc -l < "$tmp/objects") sources have no object in $B; run 'make lint', which builds them"
+    say "circles.sh: $missing of $(wc -l < "$tmp/objects") sources have no object in $B; 'make lint' builds them"
 else
     say "$(xargs -r nm -A < "$tmp/objects" | sed "s|^$B/||; s|\.o:[0-9a-f]* *| |" | awk '
         # FILE LETTER SYMBOL; capitals other than U are what the file gives to others
         $2 ~ /^[A-TV-Z]$/ { home[$3] = $1 }
         $2 == "U" { needs[++n] = $1; what[n] = $3 }
-        END { for (i = 1; i <= n; i++)
-                  if (what[i] in home && home[what[i]] != needs[i]) print needs[i] ".c", home[what[i]] ".c", what[i] }' | circles calls)"
+        END {
+            for (i = 1; i <= n; i++)
+                if (what[i] in home && home[what[i]] != needs[i]) print needs[i] ".c", home[what[i]] ".c", what[i]
+        }' | circles calls)"
 fi
 
 # ---- includes ----

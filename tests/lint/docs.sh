@@ -1,7 +1,7 @@
 #!/bin/sh
 # Documents and comments match what they describe: generated pages and sections are what the programs print now; files,
-# links, programs, commands, make targets and options that they name exist; the table of layers has the folders of common/;
-# each kernel has its ladder; the fields of a device profile and each metric are explained.
+# links, programs, commands, make targets and options that they name exist; the table of layers has the folders of
+# common/; each kernel has its ladder; the fields of a device profile and each metric are explained.
 # Programs are taken from $BATON_BIN or bin/.
 set -eu
 . "$(dirname "$0")/lib/tree.sh"
@@ -10,12 +10,16 @@ bin=${BATON_BIN:-bin}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 tree -name '*' > "$tmp/files"
+: > "$tmp/not_one"
 pages=$(grep '\.md$' "$tmp/files" || true)
 # the NAME: the one file of that name
 the() {
     grep -E "(^|/)$1\$" "$tmp/files" > "$tmp/the" || true
-    [ "$(wc -l < "$tmp/the")" = 1 ] || { echo "docs.sh: $(wc -l < "$tmp/the") files are called $1, not one" >&2; echo /dev/null; return; }
-    cat "$tmp/the"
+    if [ "$(wc -l < "$tmp/the")" = 1 ]; then cat "$tmp/the"
+    else
+        echo "docs.sh: $(wc -l < "$tmp/the") files are called $1, not one" >> "$tmp/not_one"
+        echo /dev/null
+    fi
 }
 
 # ---- generated ----
@@ -32,8 +36,9 @@ else
 fi
 
 # ---- files and programs ----
-# "page:line word" for each word of documents, and "file:line word" for each of a comment in a source or script. Words keep the signs
-# that paths have; what stands in <> is the system's, what has :// another's, what has {} or <> or $ is a pattern.
+# "page:line word" for each word of documents, and "file:line word" for each of a comment in a source or script. Words
+# keep the signs that paths have; what stands in <> is the system's, what has :// another's, what has {} or <> or $ is a
+# pattern.
 words() {
     # shellcheck disable=SC2086
     [ -z "$pages" ] || awk '{ print FILENAME ":" FNR, $0 }' $pages
@@ -56,7 +61,8 @@ words() {
             }
             if (text != "") print FILENAME ":" FNR, text
         }'
-    grep -E '\.sh$|(^|/)Makefile$' "$tmp/files" | xargs -r awk '/(^|[ \t])#/ { sub(/^[^#]*#/, ""); print FILENAME ":" FNR, $0 }'
+    grep -E '\.sh$|(^|/)Makefile$' "$tmp/files" |
+        xargs -r awk '/(^|[ \t])#/ { sub(/^[^#]*#/, ""); print FILENAME ":" FNR, $0 }'
 }
 words | sed 's|[A-Za-z]*://[^ )`]*||g; s|<[a-z0-9_/.-]*\.h>||g' | awk '{
     place = $1; $1 = ""
@@ -70,14 +76,17 @@ words | sed 's|[A-Za-z]*://[^ )`]*||g; s|<[a-z0-9_/.-]*\.h>||g' | awk '{
 for p in baton baton-gateway baton-prefill baton-decode; do "$bin/$p" --print-options; done > "$tmp/table"
 cut -f 1 "$tmp/table" | sort -u > "$tmp/programs"
 
-# A name matches a file that ends with it; * stands for anything but a slash. Left out: files of other projects (`others`), what the
-# build makes, and names with a PLACEHOLDER in capitals.
+# A name matches a file that ends with it; * stands for anything but a slash. Left out: files of other projects
+# (`others`), what the build makes, and names with a PLACEHOLDER in capitals.
 say "$(awk '
     function folder(path) { return path ~ /\// ? substr(path, 1, match(path, /\/[^\/]*$/) - 1) : "" }
     FILENAME ~ /files$/ {
         there[$1] = 1; all = all "\n" $1 "\n"
         for (path = $1; path ~ /\//; ) { sub(/^[^\/]*\//, "", path); there[path] = 1 }
-        for (path = folder($1); path != ""; path = folder(path)) { bare = path; sub(/^common\//, "", bare); there[path] = there[bare] = 1 }
+        for (path = folder($1); path != ""; path = folder(path)) {
+            bare = path; sub(/^common\//, "", bare)
+            there[path] = there[bare] = 1
+        }
         stem = $1; sub(/.*\//, "", stem); sub(/\..*/, "", stem); stems[stem] = 1
         top = $1; sub(/^common\//, "", top); if (top ~ /\//) { sub(/\/.*/, "", top); tops[top] = 1 } tops["common"] = 1
         next
@@ -100,7 +109,8 @@ say "$(awk '
         is_page = page ~ /\.md$/
         top = word; sub(/\/.*/, "", top)
         if (word ~ /[A-Za-z0-9_*-]\.(c|h|sh|proto|json|py|md)$/ || (is_page && word ~ /\// && top in tops)) {
-            if (word !~ /\.pb-c\.[ch]$|^(device\/profile_table|npu\/compile\/calib_text)\.h$/ && !is_there(word)) print $1 ": names " word ", which does not exist"
+            if (word !~ /\.pb-c\.[ch]$|^(device\/profile_table|npu\/compile\/calib_text)\.h$/ && !is_there(word))
+                print $1 ": names " word ", which does not exist"
         } else if (is_page && word ~ /^(bench|test|fuzz)_[a-z0-9_*]+$/) {
             if (!(word in stems) && !is_there(word ".c")) print $1 ": names " word ", which is no program or test"
         } else if (is_page && word ~ /^baton-[a-z]+$/ && !(word in program))
@@ -124,9 +134,11 @@ code() {
     done
 }
 code > "$tmp/code"
-say "$(sed -n 's|^\([^ ]*\) *\(bin/\)\{0,1\}baton \([a-z][a-z-]*\).*|\1 \3|p' "$tmp/code" | sort -u | while read -r page command; do
-    grep -qx "baton $command" "$tmp/programs" || [ "$command" = help ] || echo "$page: names 'baton $command', which is no command"
-done)"
+say "$(sed -n 's|^\([^ ]*\) *\(bin/\)\{0,1\}baton \([a-z][a-z-]*\).*|\1 \3|p' "$tmp/code" | sort -u |
+    while read -r page command; do
+        grep -qx "baton $command" "$tmp/programs" || [ "$command" = help ] ||
+            echo "$page: names 'baton $command', which is no command"
+    done)"
 say "$(sed -n 's/^\([^ ]*\) *\(sudo \)\{0,1\}make /\1 /p' "$tmp/code" | while read -r page rest; do
     for word in $rest; do
         case $word in *[!a-z-]* | -*) continue ;; esac
@@ -174,4 +186,5 @@ sed '/^<!-- generated:/,/^<!-- end -->/d' docs/operations.md > "$tmp/operations"
 say "$(sed -n 's/^X([A-Z_0-9]*, [A-Z]*, "\([a-z_0-9]*\)".*/\1/p' "$(the metrics_table.h)" | while read -r metric; do
     grep -q "\`$metric\`" "$tmp/operations" || echo "docs/operations.md: does not say what $metric means"
 done)"
+say "$(cat "$tmp/not_one")"
 exit $fail

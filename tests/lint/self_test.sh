@@ -94,6 +94,7 @@ common/xfer        node rt engine
 gateway/brain      gateway/http gateway/door gateway/shell node rt
 prefill-node/brain prefill-node node rt engine
 decode-node/brain  decode-node node rt engine
+common/node        engine npu/pkg npu/compile npu/run
 gateway/http       engine npu/pkg
 prefill-node       decode-node gateway/http
 decode-node        prefill-node gateway/http
@@ -108,10 +109,9 @@ while read -r header home; do
 done << 'HOMES'
 zmq.h        common/(rt|crypto)$
 sodium.h     common/crypto$
-microhttpd.h gateway/
+microhttpd.h gateway/http$
 curl/curl.h  tools
 pcre2.h      common/text$
-utf8proc.h   common/text$
 xxhash.h     common/base$
 HOMES
 clean_tree
@@ -127,6 +127,15 @@ broken layers 'a new top-level folder of headers'  include/deep/x.h 'int x;\n'
 broken layers 'a test of a folder that is gone'    tests/unit/npu/old/test_x.c 'int x;\n'
 clean_tree; rm -r "$t/common/ref"
 expect 1 'a line for a folder that is gone' layers
+
+# The table itself: a copy of the check with a line changed.
+cp -r "$here" "$work/lint"
+for change in 's/^common\/base  *:.*/& rt/' 's/^common\/rt .*/& nothing/' '/^common\/base  *:/d'; do
+    sed "$change" "$here/layers.sh" > "$work/lint/layers.sh"
+    clean_tree
+    sh "$work/lint/layers.sh" "$t" > "$work/out" 2>&1 && bad "layers should have failed: a table changed by $change"
+    if grep -q 'has no line above it' "$work/out"; then ok; else bad "layers does not see the table changed by $change"; fi
+done
 
 # ---- brains: what every pure folder must not reach, in itself and through a header ----
 brains=$(echo "$folders" | grep -E '/brain$|^common/xfer')
@@ -169,6 +178,53 @@ broken     text  'a tab in a document'            docs/x.md 'a\tb\n'
 clean_tree
 printf '#ifndef BT_BASE_A_H\n#endif\n' > "$t/common/kv/a.h"
 expect 1 'one guard in two headers' text
+
+# Columns: words of a line, so that it could be broken.
+words() { yes 'word' | head -n "$1" | tr '\n' ' ' | sed 's/ $//'; }
+everywhere text  'a source of 112 columns'        x.c "/* $(words 21) x */\n"
+everywhere text  'a header of 122 columns'        x.h "/* $(words 23) x */\n"
+broken     text  'a document of 121 columns'      docs/x.md "$(words 24) x\n"
+broken     text  'a table of 122 columns'         common/base/x.c "/* X. */\n// clang-format off\n/* $(words 23) x */\n"
+broken     text  '112 columns after a table'      common/base/x.c "/* X. */\n// clang-format off\n// clang-format on\n/* $(words 21) x */\n"
+clean_tree
+mkdir "$t/docs"
+{ printf '/* X. */\n// clang-format off\n'; echo "int x; /* $(words 20) */"; } > "$t/common/base/x.c"
+printf '#ifndef BT_BASE_X_H\n/* %s */\n#endif\n' "$(words 22)" > "$t/common/base/x.h"
+{ words 24; echo; yes é | head -n 120 | tr -d '\n'; echo; yes x | head -n 130 | tr -d '\n'; echo; } > "$t/docs/x.md"
+expect 0 'lines that are just short enough, or one word' text
+
+# ---- format ----
+formatted_tree() { clean_tree; cp "$here/../../.clang-format" "$t/"; }
+if clang-format-14 --version > /dev/null 2>&1 || clang-format --version 2> /dev/null | grep -q 'version 14\.'; then
+    formatted_tree
+    fields='.name = "a point of some length", .x = 123456789, .y = 123456789, .z = 123456789, .what = "what there is to say", .next = NULL'
+    printf '/* F. */\nstatic const point p = {%s};\n' "$fields" > "$t/common/base/f.c"
+    sh "$here/format.sh" "$t" --write > /dev/null
+    if [ "$(wc -l < "$t/common/base/f.c")" -le 4 ]; then ok; else bad 'format does not fill a list'; cat "$t/common/base/f.c"; fi
+    printf '#ifndef BT_BASE_F_H\n#define BT_BASE_F_H\nint a_function_of_a_long_name(int the_first_argument, %s);\n#endif\n' \
+        'int the_second_argument, int the_third_argument, int the_last' > "$t/common/base/f.h"
+    expect 0 'formatted files, and a header of 116 columns' format
+    for f in $folders; do
+        printf 'int  x;\n' > "$t/$f/x.c"; printf 'int x ;\n' > "$t/$f/x.h"
+        echo "$f/x.c"; echo "$f/x.h"
+    done > "$work/files"
+    named format 'blanks too many' < "$work/files"
+    printf '/* F. */\nstatic const point p = {%s};\n' "$fields" | sed 's/, /,\n                        /g' > "$t/common/base/f.c"
+    grep a_function "$t/common/base/f.h" > "$t/common/base/g.c"
+    mkdir -p "$t/tests/new"; printf 'int  x;\n' > "$t/tests/new/x.c"
+    printf 'common/base/f.c\ncommon/base/g.c\ntests/new/x.c\n' > "$work/files"
+    named format 'a list not filled; a source as wide as a header; a test' < "$work/files"
+    sh "$here/format.sh" "$t" --write > /dev/null
+    expect 0 'files that format.sh has written' format
+else
+    echo "skipped: the format of code: no clang-format-14 here ('make deps' installs it)"
+    skipped=$((skipped + 1))
+fi
+formatted_tree
+mkdir "$work/tools"
+for tool in dirname mktemp rm find sed sort grep; do ln -s "$(command -v $tool)" "$work/tools/$tool"; done
+PATH=$work/tools /bin/sh "$here/format.sh" "$t" > "$work/out" 2>&1 && bad 'format should have failed: no clang-format'
+if grep -q "no clang-format of version 14 here; 'make deps'" "$work/out"; then ok; else bad 'format does not say what to install'; fi
 
 # ---- circles: objects are made by the assembler, with symbols of each folder's own; one pair by the compiler ----
 mkdir -p "$work/build/bin"
@@ -283,6 +339,8 @@ docs_tree; mkdir -p "$t/common/npu/run"; echo '/* R. */' > "$t/common/npu/run/r.
 expect 1 'a folder that the row of its layer lacks' docs
 docs_tree; rm -r "$t/common/npu"
 expect 1 'a row of a layer that is gone' docs
+docs_tree; mv "$t/gateway/door/metrics_table.h" "$t/gateway/door/metrics_list.h"
+expect 1 'metrics that nobody can find' docs
 # All others at once: file, what is wrong in it, the text that is added.
 docs_tree
 while IFS='|' read -r file says text; do
