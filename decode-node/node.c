@@ -302,7 +302,10 @@ static bt_err open_engines(node *n, bt_fault *fault)
     n->loading_us = bt_clock_us();
     const bt_err e = bt_decode_new(&n->engine, n->model, &ec, fault);
     if (e < 0 || o->local_prefill == 0) return e;
-    const bt_prefill_config pc = { .engine = dc_options_local[o->local_prefill], .isa = o->isa, .want = o->want,
+    if (bt_decode_kv_elem_bytes(n->engine) == bt_kv_dtype_elem_bytes(BT_KV_F32))
+        return bt_fail(fault, BT_EARG, "--local-prefill makes no f32 rows, which engine %s wants", bt_decode_name(n->engine));
+    const bt_prefill_config pc = { .engine = bt_engine_names[o->local_prefill - 1],     /* behind "off" */
+                                   .isa = o->isa, .want = o->want,
                                    .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine), .ctx_tokens = bt_decode_ctx_tokens(n->engine),
                                    .pool = n->pool, .weights = bt_decode_shared_weights(n->engine), .progress = say_stage, .progress_ud = n };
     return bt_prefill_new(&n->local, n->model, &pc, fault);

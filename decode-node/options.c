@@ -5,7 +5,7 @@
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
 
-const char *const dc_options_local[] = { "off", BT_ENGINE_NAMES, NULL };
+static const char *const local_prefill[] = { "off", BT_ENGINE_CHUNKED_NAMES, NULL };
 static const char *const prefill_engines[] = { "auto", BT_ENGINE_NAMES, NULL };
 static const char *const formats[] = { "text", "json", NULL };
 
@@ -20,7 +20,7 @@ static const bt_opt opts[] = {
     { .group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(dc_options, weights), .type = BT_OPT_CHOICE, .def = "f16",
       .choices = bt_weights_forms, .help = "form of the weights of engine host, converted once and kept; fewer bytes are read faster" },
     { .group = "Model", .name = "local-prefill", .value = "ENGINE", BT_OPT_AT(dc_options, local_prefill), .type = BT_OPT_CHOICE, .def = "off",
-      .choices = dc_options_local, .help = "compute prompts here too, with the engine of prefill nodes; give it what they are given" },
+      .choices = local_prefill, .help = "compute prompts here too, with the engine of prefill nodes; give it what they are given" },
     { .group = "Model", .name = "prefill-engine", .value = "ENGINE", BT_OPT_AT(dc_options, prefill_engine), .type = BT_OPT_CHOICE, .def = "auto",
       .choices = prefill_engines, .help = "what computes prompts after 'baton role ID prefill'; auto: as --local-prefill, else npu, for engine reference that" },
     BT_OBTAIN_OPTS(dc_options, want),

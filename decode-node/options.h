@@ -14,7 +14,6 @@ typedef struct dc_options {
 } dc_options;
 
 extern const bt_opt_program dc_options_program;
-extern const char *const dc_options_local[];        /* of --local-prefill; the first is: none */
 /* What computes prompts when the process serves as a prefill node: an index of bt_engine_names. */
 int dc_options_prefill_engine(const dc_options *o);
 #endif

@@ -305,8 +305,9 @@ static void say_stage(void *ud, const char *stage, uint64_t done, uint64_t total
     (void)done;
     (void)total;
     if (strncmp(n->stage, stage, sizeof n->stage - 1) == 0) return;
+    if (!n->stage[0]) bt_log(BT_LOG_INFO, "compiling the package of this model, once");
     snprintf(n->stage, sizeof n->stage, "%s", stage);
-    bt_log(BT_LOG_INFO, "once for this model: %s", stage);
+    bt_log(BT_LOG_INFO, "compiling: %s", stage);
 }
 
 static bt_err open_node(node *n, bt_fault *fault)

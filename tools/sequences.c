@@ -18,8 +18,10 @@ bt_err tool_sequences_open(tool_sequences *ret, const bt_model *m, uint32_t elem
     ret->count = count;
     ret->seq = calloc(count, sizeof *ret->seq);
     ret->view = calloc(count, sizeof *ret->view);
+    ret->ids = calloc(tokens, sizeof *ret->ids);
     ret->logits = calloc(floats, sizeof *ret->logits);
-    if (!ret->seq || !ret->view || !ret->logits) return bt_fail(fault, BT_ENOMEM, "%zu sequences, the logits of %zu tokens", count, logits_rows);
+    if (!ret->seq || !ret->view || !ret->ids || !ret->logits) return bt_fail(fault, BT_ENOMEM, "%zu sequences, the logits of %zu tokens", count, logits_rows);
+    for (size_t i = 0; i < tokens; i++) ret->ids[i] = (int32_t)((i * 7919 + 13) % hp->vocab);
     for (size_t i = 0; e == BT_OK && i < count; i++) {
         e = bt_kv_pages_reserve(ret->pages, &ret->seq[i], tokens, fault);
         if (e == BT_OK) bt_kv_pages_view(&ret->view[i], ret->pages, &ret->seq[i]);
@@ -33,6 +35,7 @@ void tool_sequences_close(tool_sequences *s)
     bt_kv_pages_free(s->pages);
     free(s->seq);
     free(s->view);
+    free(s->ids);
     free(s->logits);
     *s = (tool_sequences){ 0 };
 }

@@ -9,6 +9,7 @@ typedef struct tool_sequences {
     size_t count, vocab, logits_rows;
     bt_kv_seq *seq;                         /* [count] */
     bt_kv_view *view;                       /* [count] */
+    int32_t *ids;                           /* [tokens] of a made-up prompt, the same for every model of this vocabulary */
     float *logits;                          /* [logits_rows, V] */
 } tool_sequences;
 

@@ -1,13 +1,12 @@
 /* Chooses an engine by name; holds what all share: limits, counts, the check of a call. */
 #include "engine/decode.h"
 #include "engine/decode_backend.h"
-#include "kv/kv_dtype.h"
-#include "kv/kv_pages.h"
+#include "engine/limits.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct bt_decode {
+    const char *name;
     const bt_decode_backend *backend;
     void *state;
     const bt_model *model;
@@ -16,48 +15,35 @@ struct bt_decode {
     bt_decode_stats stats;
 };
 
-static const bt_decode_backend *const backends[] = {&bt_decode_host, &bt_decode_reference};     /* the first is the default */
+static const bt_decode_backend *const backends[BT_ENGINES] = {[BT_ENGINE_HOST] = &bt_decode_host, [BT_ENGINE_REFERENCE] = &bt_decode_reference};
 
-/* What the configuration leaves open, and what it asks that this back end cannot. */
-static bt_err resolve(bt_decode *d, bt_decode_config *c, bt_fault *fault)
+static bt_err open_engine(bt_decode *d, bt_decode_config *c, bt_fault *fault)
 {
-    const bt_hparams *hp = &d->model->hp;
-    const uint32_t *takes = d->backend->kv_elem_bytes;
-    if (!c->kv_elem_bytes) c->kv_elem_bytes = takes[0];
-    if (c->kv_elem_bytes != takes[0] && c->kv_elem_bytes != takes[1])
-        return bt_fail(fault, BT_EARG, "engine '%s' has no KV of %s", d->backend->name, bt_kv_dtype_name(bt_kv_dtype_of(c->kv_elem_bytes)));
+    const int engine = bt_engine_find(c->engine ? c->engine : BT_ENGINE_DECODE_NAMES[0]);
+    if (engine < 0 || !backends[engine]) return bt_fail(fault, BT_EARG, "engine '%s': host or reference", c->engine);
+    d->name = bt_engine_names[engine];
+    d->backend = backends[engine];
     if (!c->rows_max) c->rows_max = 1;
     if (c->rows_max > BT_DECODE_MAX_ROWS)
         return bt_fail(fault, BT_EARG, "%zu rows in a step; at most %d", c->rows_max, BT_DECODE_MAX_ROWS);
-    const bt_err e = bt_kv_pages_longest(&c->ctx_tokens, c->ctx_tokens, hp->ctx, c->kv_memory_bytes,
-                                         2ull * hp->layers * hp->kv_heads * bt_kv_head_bytes(c->kv_elem_bytes, hp->head_dim), fault);
+    bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, d->name, d->backend->kv_elem_bytes, &d->model->hp, c->kv_memory_bytes, fault);
     d->ctx_tokens = c->ctx_tokens;
     d->rows_max = c->rows_max;
     d->kv_elem_bytes = c->kv_elem_bytes;
+    if (e == BT_OK) e = d->backend->load(&d->state, d->model, c, fault);
+    if (e == BT_OK) d->stats.weight_bytes = d->backend->weight_bytes(d->state);
     return e;
 }
 
 bt_err bt_decode_new(bt_decode **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault)
 {
-    const char *name = config->engine ? config->engine : backends[0]->name;
     bt_decode_config c = *config;
-    bt_err e;
     bt_decode *d = calloc(1, sizeof *d);
     if (!d) return bt_fail(fault, BT_ENOMEM, "making an engine");
     d->model = m;
-    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
-        if (!strcmp(name, backends[i]->name)) d->backend = backends[i];
-    if (!d->backend) {
-        e = bt_fail(fault, BT_EARG, "engine '%s': host or reference", name);
-        goto out;
-    }
-    if ((e = resolve(d, &c, fault)) < 0) goto out;
-    if ((e = d->backend->load(&d->state, m, &c, fault)) < 0) goto out;
-    d->stats.weight_bytes = d->backend->weight_bytes(d->state);
-    *ret = d;
-    d = NULL;
-out:
-    bt_decode_free(d);
+    const bt_err e = open_engine(d, &c, fault);
+    if (e < 0) bt_decode_free(d);
+    else *ret = d;
     return e;
 }
 
@@ -68,7 +54,7 @@ void bt_decode_free(bt_decode *d)
     free(d);
 }
 
-const char *bt_decode_name(const bt_decode *d) { return d->backend->name; }
+const char *bt_decode_name(const bt_decode *d) { return d->name; }
 const char *bt_decode_isa(const bt_decode *d) { return d->backend->isa(d->state); }
 const char *bt_decode_weights(const bt_decode *d) { return d->backend->weights(d->state); }
 uint32_t bt_decode_kv_elem_bytes(const bt_decode *d) { return d->kv_elem_bytes; }
@@ -89,11 +75,7 @@ static bt_err check(const bt_decode *d, const bt_decode_seq *s, bt_fault *fault)
     for (uint32_t i = 0; i < s->count; i++)
         if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= hp->vocab)
             return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %u", s->tokens[i], hp->vocab);
-    if (kv->layers != hp->layers || kv->kv_heads != hp->kv_heads || kv->head_dim != hp->head_dim ||
-        kv->elem_bytes != d->kv_elem_bytes)
-        return bt_fail(fault, BT_EARG, "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, %u", kv->layers,
-                       kv->kv_heads, kv->head_dim, kv->elem_bytes, hp->layers, hp->kv_heads, hp->head_dim, d->kv_elem_bytes);
-    return BT_OK;
+    return bt_limits_view(kv, hp, d->kv_elem_bytes, fault);
 }
 
 bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits, bt_fault *fault)

@@ -41,7 +41,8 @@ typedef struct bt_decode_config {
     void *progress_ud;
 } bt_decode_config;
 
-/* m is borrowed and outlives the engine. BT_EARG names an unknown engine, isa, form of weights or KV. */
+/* m is borrowed and outlives the engine. BT_EARG names an unknown engine, isa, form of weights or KV; BT_ELIMIT: a
+ * context beyond the model's; errors of bt_weights_open. */
 bt_err bt_decode_new(bt_decode **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault);
 void   bt_decode_free(bt_decode *d);        /* NULL is fine */
 
@@ -68,7 +69,7 @@ typedef struct bt_decode_seq {
  * logits[sum of out, V] f32, in the order of the rows (NULL where none is wanted). BT_EARG: a token outside the
  * vocabulary, a view of another shape, more rows than rows_max; BT_ELIMIT: a position >= ctx_tokens or beyond the
  * view; nothing is computed then. BT_ECANCEL: *cancel became true (NULL: never looked at), some rows may have been
- * written. No allocation. One call at a time. */
+ * written. host allocates nothing. One call at a time. */
 bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits,
                       bt_fault *fault);
 

@@ -1,12 +1,10 @@
 #ifndef BT_ENGINE_DECODE_BACKEND_H
 #define BT_ENGINE_DECODE_BACKEND_H
-#include "base/pool.h"
 #include "engine/decode.h"
 
 /* What an engine behind decode.h provides. decode.c has checked every token, position
  * and view before step is called. */
 typedef struct bt_decode_backend {
-    const char *name;
     uint32_t kv_elem_bytes[2];              /* what it takes; the first is the default, 0: no second */
     /* config has ctx_tokens, rows_max and kv_elem_bytes resolved. */
     bt_err (*load)(void **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault);

@@ -2,6 +2,7 @@
  * sequence of one row to the walk, so that nothing mixes rows. One plan and one arena serve every batch: offsets are the plan's
  * formulas at the step's bucket. */
 #include "engine/decode_backend.h"
+#include "engine/limits.h"
 #include "graph/walk.h"
 
 #include <stdlib.h>
@@ -55,12 +56,13 @@ static bt_err open_all(host_state *s, const bt_model *m, const bt_decode_config 
 
 static bt_err host_load(void **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault)
 {
-    const bt_kernels *kernels = bt_kernels_select(config->isa);
-    if (!kernels) return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", config->isa, bt_kernels_names());
+    const bt_kernels *kernels = NULL;
+    bt_err e = bt_limits_kernels(&kernels, config->isa, fault);
+    if (e < 0) return e;
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
     s->kernels = kernels;
-    const bt_err e = open_all(s, m, config, fault);
+    e = open_all(s, m, config, fault);
     if (e < 0) host_free(s);
     else *ret = s;
     return e;
@@ -89,7 +91,7 @@ static uint64_t host_weight_bytes(const void *state) { return bt_weights_step_by
 static uint64_t host_kv_bytes(const void *state) { return bt_walk_kv_bytes(((const host_state *)state)->walk); }
 
 const bt_decode_backend bt_decode_host = {
-    .name = "host", .kv_elem_bytes = {2, 1}, .load = host_load, .step = host_step, .isa = host_isa,
+    .kv_elem_bytes = {2, 1}, .load = host_load, .step = host_step, .isa = host_isa,
     .weights = host_weights, .shared_weights = host_shared, .weight_bytes = host_weight_bytes, .kv_bytes_written = host_kv_bytes,
     .free = host_free,
 };

@@ -63,6 +63,6 @@ static uint64_t reference_weight_bytes(const void *state) { (void)state; return 
 static uint64_t reference_kv_bytes(const void *state) { return ((const reference_state *)state)->kv_bytes; }
 
 const bt_decode_backend bt_decode_reference = {
-    .name = "reference", .kv_elem_bytes = {4, 0}, .load = reference_load, .step = reference_step, .isa = reference_isa,
+    .kv_elem_bytes = {4, 0}, .load = reference_load, .step = reference_step, .isa = reference_isa,
     .weights = reference_weights, .shared_weights = reference_shared, .weight_bytes = reference_weight_bytes, .kv_bytes_written = reference_kv_bytes, .free = reference_free,
 };

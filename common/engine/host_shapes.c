@@ -49,7 +49,6 @@ bt_err bt_host_shapes_new(bt_host_shapes **ret, const bt_graph *graph, const bt_
         e = bt_fail(fault, BT_ENOMEM, "compiling %zu programs", rows);
         goto out;
     }
-    p->ctx_tokens = ctx_tokens;
     for (size_t i = 0; i < shapes->shapes; i++) p->rows += list_rows(p->row + p->rows, &shapes->shape[i], ctx_tokens);
     for (size_t i = 0; i < p->rows; i++)
         if ((e = compile_row(p, &p->row[i], graph, fault)) < 0) goto out;

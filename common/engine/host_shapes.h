@@ -20,7 +20,7 @@ typedef struct bt_host_shape { size_t seq_min, seq, ctx; bt_program *program[BT_
 
 typedef struct bt_host_shapes {
     bt_host_shape *row; size_t rows;      /* by seq, then ctx, ascending */
-    size_t arena_bytes, ctx_tokens;
+    size_t arena_bytes;
     uint64_t compilations;                  /* programs bound so far; constant after bt_host_shapes_new */
 } bt_host_shapes;
 

@@ -4,7 +4,6 @@
 
 /* What an engine behind prefill.h provides. prefill.c has the thread pool and has checked the view. */
 typedef struct bt_prefill_backend {
-    const char *name;
     uint32_t kv_elem_bytes[2];              /* what it takes; the first is the default, 0: no second */
     /* config has pool, ctx_tokens and kv_elem_bytes resolved. */
     bt_err (*load)(void **ret, const bt_model *m, const bt_prefill_config *config, bt_fault *fault);

@@ -1,10 +1,10 @@
 /* The host: the float executor over f16 weights, with a program for every shape. */
 #include "engine/chunks.h"
 #include "engine/host_shapes.h"
+#include "engine/limits.h"
 #include "engine/prefill_backend.h"
 #include "graph/walk.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +19,6 @@ typedef struct host_state {
     bt_chunks chunks;
     int32_t *ids;                           /* [longest seq] */
     uint64_t rows;
-    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
-    void *progress_ud;
 } host_state;
 
 static void host_free(void *state)
@@ -36,24 +34,18 @@ static void host_free(void *state)
     free(s);
 }
 
-static void converting(void *ud, uint64_t done, uint64_t total)
+static bool is_shareable(const bt_weights *w, const bt_model *m, size_t ctx_tokens)
 {
-    const host_state *s = ud;
-    if (s->progress && total >= BT_WEIGHTS_CACHE_LEAST_BYTES) s->progress(s->progress_ud, "converting weights", done, total);
-}
-
-static bool is_shareable(const bt_weights *w, size_t ctx_tokens)
-{
-    return w && strcmp(bt_weights_form(w), "f16") == 0 && bt_weights_ctx_tokens(w) >= ctx_tokens;
+    return w && bt_weights_model(w) == m && strcmp(bt_weights_form(w), "f16") == 0 && bt_weights_ctx_tokens(w) >= ctx_tokens;
 }
 
 static bt_err open_all(host_state *s, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
 {
     const bt_weights *weights = c->weights;
-    const bt_weights_options o = {.form = "f16", .ctx_tokens = c->ctx_tokens, .progress = converting, .progress_ud = s};
+    const bt_weights_options o = {.form = "f16", .ctx_tokens = c->ctx_tokens};
     bt_err e = bt_shapes_parse(&s->chunks.shapes, c->want.shape_policy, c->ctx_tokens, fault);     /* before the long part */
     if (e < 0) return e;
-    if (!is_shareable(weights, c->ctx_tokens)) {
+    if (!is_shareable(weights, m, c->ctx_tokens)) {
         if ((e = bt_weights_open(&s->own_weights, m, &o, c->pool, fault)) < 0) return e;
         weights = s->own_weights;
     }
@@ -68,16 +60,15 @@ static bt_err open_all(host_state *s, const bt_model *m, const bt_prefill_config
 
 static bt_err host_load(void **ret, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
 {
-    const bt_kernels *kernels = bt_kernels_select(c->isa);
-    if (!kernels) return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", c->isa, bt_kernels_names());
+    const bt_kernels *kernels = NULL;
+    bt_err e = bt_limits_kernels(&kernels, c->isa, fault);
+    if (e < 0) return e;
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     s->kernels = kernels;
     s->chunks.ctx_tokens = c->ctx_tokens;
     s->chunks.vocab = m->hp.vocab;
-    s->progress = c->progress;
-    s->progress_ud = c->progress_ud;
-    const bt_err e = open_all(s, m, c, fault);
+    e = open_all(s, m, c, fault);
     if (e < 0) host_free(s);
     else *ret = s;
     return e;
@@ -129,6 +120,6 @@ static bt_report_engine host_about(const void *state)
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_host = {
-    .name = "host", .kv_elem_bytes = {2, 1}, .load = host_load, .run = host_run, .work = host_work, .about = host_about,
+    .kv_elem_bytes = {2, 1}, .load = host_load, .run = host_run, .work = host_work, .about = host_about,
     .isa = host_isa, .free = host_free,
 };

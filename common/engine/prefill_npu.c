@@ -1,6 +1,7 @@
 /* The NPU: the programs of a package, run by the executor of npu/run. */
 #include "base/hash.h"
 #include "engine/chunks.h"
+#include "engine/limits.h"
 #include "engine/prefill_backend.h"
 #include "npu/run/exec.h"
 
@@ -61,14 +62,16 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c
 {
     const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool, .allow_llm_int8 = c->for_perplexity,
                                .progress = c->progress, .ud = c->progress_ud};
-    const bt_kernels *kernels = bt_kernels_select(c->isa);
-    if (!kernels) return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", c->isa, bt_kernels_names());
+    const bt_kernels *kernels = NULL;
+    bt_err e = bt_limits_kernels(&kernels, c->isa, fault);
+    if (e < 0) return e;
     npu_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     s->kernels = kernels;
-    bt_err e = c->pkg ? bt_pkg_check_model(c->pkg, m, fault) : bt_obtain_open(&s->own_pkg, NULL, m, &c->want, &how, fault);
+    e = c->pkg ? bt_pkg_check_model(c->pkg, m, fault) : bt_obtain_open(&s->own_pkg, NULL, m, &c->want, &how, fault);
     if (e < 0) goto out;
     s->pkg = c->pkg ? c->pkg : s->own_pkg;
+    if (c->pkg && (e = bt_obtain_check_recipe(c->pkg, &how, fault)) < 0) goto out;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
     if (c->ctx_tokens > h->ctx_tokens) {
         e = bt_fail(fault, BT_EARG, "context of %zu tokens, a package for %u: ask for less (--ctx-size), or compile it for more",
@@ -136,6 +139,6 @@ static bt_report_engine npu_about(const void *state)
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_npu = {
-    .name = "npu", .kv_elem_bytes = {2, 1}, .load = npu_load, .run = npu_run, .work = npu_work, .about = npu_about, .isa = npu_isa,
+    .kv_elem_bytes = {2, 1}, .load = npu_load, .run = npu_run, .work = npu_work, .about = npu_about, .isa = npu_isa,
     .free = npu_free,
 };

@@ -84,6 +84,7 @@ static void resolve(bt_program *p)
     for (size_t i = 0; i < p->steps; i++) {
         const bt_op *o = &g->op[i];
         bt_step *s = &p->step[i];
+        p->rotates |= o->kind == BT_OP_ROTATE;
         *s = (bt_step){.kind = o->kind,
                        .layer = o->layer,
                        .weight = o->weight,

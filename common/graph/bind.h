@@ -33,6 +33,7 @@ typedef struct bt_placement { uint32_t tensor, first_op, last_op; bt_extent offs
 typedef struct bt_program {
     const bt_graph *graph;                  /* borrowed; outlives the program */
     size_t batch, seq, out;                 /* batch 0: symbolic */
+    bool rotates;                           /* it has ROTATE steps */
     uint64_t ctx;                           /* positions it may see; 0: symbolic, no limit of its own */
     bt_step *step; size_t steps;
     bt_placement *place; size_t places;

@@ -13,6 +13,7 @@ struct bt_walk {
     bt_companion companion;
     bt_walk_rotations rotations;
     float attn_scale;
+    size_t fp4_rows_max;                    /* rows that FP4 matrices have scratch for; SIZE_MAX: there are none */
     uint64_t kv_bytes;                      /* of all rows stored */
 };
 
@@ -58,6 +59,7 @@ bt_err bt_walk_new(bt_walk **ret, const bt_walk_config *config, bt_fault *fault)
         free(w);
         return e;
     }
+    w->fp4_rows_max = sizes.scratch_bytes ? config->sequences_max : SIZE_MAX;
     w->attn_scale = 1.0f / sqrtf((float)hp->head_dim);
     *ret = w;
     return BT_OK;
@@ -201,9 +203,10 @@ static bt_err check(const bt_walk *w, const bt_program *prog, const bt_walk_io *
         return bt_fail(fault, BT_EARG, "%zu sequences in memory for %zu, a program of %zu", n, io->bucket, prog->batch);
     if (prog->out && !io->logits && !(io->wanted && io->wanted_len == 0))
         return bt_fail(fault, BT_EARG, "the program gives logits, and there is no room for them");
-    if (io->wanted && (prog->seq != 1 || io->wanted_len > n))
+    if (io->wanted && (prog->seq != 1 || io->wanted_len > n || (io->wanted_len && io->wanted[io->wanted_len - 1] >= n)))
         return bt_fail(fault, BT_EARG, "logits of %zu of %zu sequences of %zu rows", io->wanted_len, n, prog->seq);
-    bt_err e = check_rotations(w, prog, fault);
+    if (prog->seq > w->fp4_rows_max / n) return bt_fail(fault, BT_EARG, "%zu rows of FP4 weights, with scratch for %zu", n * prog->seq, w->fp4_rows_max);
+    bt_err e = prog->rotates ? check_rotations(w, prog, fault) : BT_OK;
     for (size_t b = 0; e == BT_OK && b < n; b++) e = check_sequence(w, prog, &io->seq[b], io->ids + b * prog->seq, fault);
     return e;
 }

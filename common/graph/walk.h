@@ -26,7 +26,7 @@ typedef struct bt_walk_config {
     const bt_walk_rotations *rotations;     /* NULL: for graphs without ROTATE */
     const bt_kernels *kernels;
     bt_pool *pool;                          /* NULL: one thread */
-    size_t sequences_max;                   /* of one run, usually: room for attention, and for the sums of FP4 where seq = 1 */
+    size_t sequences_max;                   /* of one run, usually: room for attention. With FP4 weights no run has more rows */
     size_t ctx_tokens;                      /* the longest of them; 0: what the weights have rotary tables for */
 } bt_walk_config;
 bt_err bt_walk_new(bt_walk **ret, const bt_walk_config *config, bt_fault *fault);

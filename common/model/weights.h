@@ -5,7 +5,7 @@
 #include "model/model.h"
 #include "model/weight.h"
 
-/* The weights of a model in one of the forms of kernels/forms.h: what every float engine reads. They are converted once and kept in
+/* The weights of a model in one of the forms of kernels/forms.h: what the float executor reads (graph/walk.h; the reference engine has its own). They are converted once and kept in
  * the user's cache, as a file that is mapped: a node starts in the time that reading it takes, and processes share one copy.
  *
  * What becomes of a matrix, by --weights and by its type in the file:
@@ -47,7 +47,7 @@ enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 };        /* less is converted fas
 
 /* Maps the cache's file, or converts and keeps it: several processes at once convert it once. Where the cache cannot be written, or another
  * process takes ten minutes to convert, the weights stay in memory. m outlives the result; pool (NULL: one thread) is used only inside
- * the call. BT_EARG: an unknown form, a context of no length, a source with another form than f16; BT_EFORMAT naming a tensor with a value that is not finite or beyond the form; BT_ENOMEM. */
+ * the call. BT_EARG: an unknown form, a context of no length, a source with another form than f16; BT_EFORMAT naming a tensor with a value that is not finite or beyond the form; BT_ELIMIT: more than the address space; BT_ENOMEM. */
 bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_options *options, bt_pool *pool, bt_fault *fault);
 void   bt_weights_free(bt_weights *w);      /* NULL is fine */
 

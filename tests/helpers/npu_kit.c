@@ -319,7 +319,7 @@ bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options)
 bt_prefill *npu_kit_engine(const bt_model *m, const bt_pkg *pkg, size_t ctx_tokens, const char *isa, bt_pool *pool, uint32_t elem_bytes)
 {
     const bt_prefill_config c = {.engine = pkg ? "npu" : "host", .pkg = pkg, .isa = isa, .pool = pool, .threads = 1, .ctx_tokens = ctx_tokens,
-                                 .kv_elem_bytes = elem_bytes};
+                                 .kv_elem_bytes = elem_bytes, .for_perplexity = true};
     bt_prefill *p = NULL;
     expect(bt_prefill_new(&p, m, &c, NULL) == BT_OK);
     return p;

@@ -102,6 +102,7 @@ NEVER
 everywhere layers 'an include without its folder' x.c '#include "a.h"\n'
 everywhere layers 'ours in angle brackets'        x.c '#include <base/a.h>\n'
 everywhere layers 'protobuf types outside wire'   x.c '#include "control.pb-c.h"\n' "$(without '^common/wire$')"
+everywhere layers 'the engine room by a back door' x.c '#include "engine/prefill_backend.h"\n' "$(without '^common/engine$')"
 everywhere layers 'a second reader of the clock'  x.c 'int f(void) { return clock_gettime(CLOCK_MONOTONIC, &t); }\n'
 everywhere layers 'the time of day'               x.c 'long f(void) { return time(NULL); }\n'
 while read -r header home; do

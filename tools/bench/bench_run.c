@@ -1,7 +1,6 @@
 /* See bench_run.h. */
 #include "tools/bench/bench_run.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, const char *isa, bt_pool *pool, bt_fault *fault)
@@ -21,23 +20,11 @@ bt_err tool_bench_open_decode(bt_decode **ret, const tool_bench_setup *s, const 
 
 /* ---- runs ---- */
 
-static int32_t prompt_token(size_t i, size_t vocab) { return (int32_t)((i * 7919 + 13) % vocab); }
 static int32_t step_token(size_t sequence, size_t pos, size_t vocab) { return (int32_t)((sequence * 7919 + pos * 104729 + 11) % vocab); }
-
-static int32_t *prompt(size_t pos, size_t n, size_t vocab)
-{
-    int32_t *ids = malloc(n * sizeof *ids);
-    for (size_t i = 0; ids && i < n; i++) ids[i] = prompt_token(pos + i, vocab);
-    return ids;
-}
 
 bt_err tool_bench_prompt(bt_prefill *p, tool_sequences *s, size_t pos, size_t n, bt_fault *fault)
 {
-    int32_t *ids = prompt(pos, n, s->vocab);
-    if (!ids) return bt_fail(fault, BT_ENOMEM, "%zu tokens", n);
-    const bt_err e = bt_prefill_run(p, &s->view[0], ids, n, pos, NULL, s->logits, BT_PREFILL_LAST, fault);
-    free(ids);
-    return e;
+    return bt_prefill_run(p, &s->view[0], s->ids + pos, n, pos, NULL, s->logits, BT_PREFILL_LAST, fault);
 }
 
 bt_err tool_bench_step(bt_decode *d, tool_sequences *s, size_t pos, bt_fault *fault)
@@ -55,15 +42,12 @@ bt_err tool_bench_step(bt_decode *d, tool_sequences *s, size_t pos, bt_fault *fa
 bt_err tool_bench_fill(bt_decode *d, tool_sequences *s, size_t tokens, bt_fault *fault)
 {
     const size_t most = bt_decode_rows_max(d);
-    int32_t *ids = prompt(0, tokens, s->vocab);
-    if (!ids) return bt_fail(fault, BT_ENOMEM, "%zu tokens", tokens);
     bt_err e = BT_OK;
     for (size_t i = 0; i < s->count; i++)
         for (size_t pos = 0; e == BT_OK && pos < tokens; pos += most) {
-            const bt_decode_seq row = { .kv = &s->view[i], .pos = pos, .tokens = ids + pos,
+            const bt_decode_seq row = { .kv = &s->view[i], .pos = pos, .tokens = s->ids + pos,
                                         .count = (uint32_t)(tokens - pos < most ? tokens - pos : most) };
             e = bt_decode_step(d, &row, 1, NULL, NULL, fault);
         }
-    free(ids);
     return e;
 }

@@ -36,11 +36,11 @@ const bt_opt_program tool_inspect_program = {
 
 static const char *const arch_names[] = { [BT_ARCH_LLAMA] = "llama", [BT_ARCH_QWEN2] = "qwen2", [BT_ARCH_QWEN3] = "qwen3" };
 
-static json_t *shapes_json(const bt_host_shapes *programs)
+static json_t *shapes_json(const bt_host_shapes *table)
 {
     json_t *rows = json_array();
-    for (size_t i = 0; i < programs->rows; i++) {
-        const bt_host_shape *r = &programs->row[i];
+    for (size_t i = 0; i < table->rows; i++) {
+        const bt_host_shape *r = &table->row[i];
         json_array_append_new(rows, json_pack("{s:i, s:I, s:I, s:I}", "batch", 1, "seq", (json_int_t)r->seq, "ctx", (json_int_t)r->ctx,
                                               "arena_bytes", (json_int_t)r->program[BT_HOST_SHAPES_LAST]->arena.fixed));
     }
@@ -60,7 +60,7 @@ static json_t *tensors_json(const bt_gguf *g)
     return rows;
 }
 
-static json_t *to_json(const bt_model *m, const bt_host_shapes *programs)
+static json_t *to_json(const bt_model *m, const bt_host_shapes *table)
 {
     const bt_hparams *h = &m->hp;
     char id[33];
@@ -71,7 +71,7 @@ static json_t *to_json(const bt_model *m, const bt_host_shapes *programs)
                      (json_int_t)m->param_count, "layers", (int)h->layers, "dim", (int)h->dim, "ffn", (int)h->ffn, "heads", (int)h->heads,
                      "kv_heads", (int)h->kv_heads, "head_dim", (int)h->head_dim, "vocab", (int)h->vocab, "ctx_tokens", (int)h->ctx,
                      "rope_base", (double)h->rope_base, "tied_output", (int)h->tied_output, "arena_bytes",
-                     (json_int_t)programs->arena_bytes, "specializations", shapes_json(programs), "tensors", tensors_json(m->file));
+                     (json_int_t)table->arena_bytes, "specializations", shapes_json(table), "tensors", tensors_json(m->file));
 }
 
 /* How many tensors of each type, in the order of their first appearance: "210 Q4_1, 1 Q8_0, 61 F32". */
@@ -92,13 +92,13 @@ static void print_types(const bt_gguf *g)
     putchar('\n');
 }
 
-static void print_people(const bt_model *m, const bt_host_shapes *programs, const bt_graph *graph, const config *c)
+static void print_people(const bt_model *m, const bt_host_shapes *table, const bt_graph *graph, const config *c)
 {
     const bt_hparams *h = &m->hp;
     char id[33], size[32], arena[32];
     tool_hex16(id, m->id);
     tool_size_text(size, sizeof size, m->weights_bytes);
-    tool_size_text(arena, sizeof arena, programs->arena_bytes);
+    tool_size_text(arena, sizeof arena, table->arena_bytes);
     printf("name          %s\narchitecture  %s, GGUF version %u\nmodel id      %s\nparameters    %" PRIu64 "\nweights       %s\n", m->name,
            arch_names[h->arch], bt_gguf_version(m->file), id, m->param_count, size);
     printf("shape         %u layers, dim %u, ffn %u, %u heads, %u KV heads, head_dim %u\n", h->layers, h->dim, h->ffn, h->heads,
@@ -107,10 +107,10 @@ static void print_people(const bt_model *m, const bt_host_shapes *programs, cons
            h->tied_output ? "tied to the embedding" : "separate", h->ctx, (double)h->rope_base);
     printf("KV            %u bytes a token in f16\n", 2u * 2u * h->layers * h->kv_heads * h->head_dim);
     print_types(m->file);
-    printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", programs->rows, arena, "batch", "seq", "ctx", "arena");
-    for (size_t i = 0; i < programs->rows; i++) {
-        tool_size_text(arena, sizeof arena, programs->row[i].program[BT_HOST_SHAPES_LAST]->arena.fixed);
-        printf("  %5d %6zu %8zu %12s\n", 1, programs->row[i].seq, programs->row[i].ctx, arena);
+    printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", table->rows, arena, "batch", "seq", "ctx", "arena");
+    for (size_t i = 0; i < table->rows; i++) {
+        tool_size_text(arena, sizeof arena, table->row[i].program[BT_HOST_SHAPES_LAST]->arena.fixed);
+        printf("  %5d %6zu %8zu %12s\n", 1, table->row[i].seq, table->row[i].ctx, arena);
     }
     if (c->graph) {
         putchar('\n');
@@ -127,21 +127,21 @@ static int inspect_model(const config *c, const char *name)
     bt_fault fault = { "" };
     bt_model *m = NULL;
     bt_graph *graph = NULL;
-    bt_host_shapes *programs = NULL;
-    bt_shapes plan;
+    bt_host_shapes *table = NULL;
+    bt_shapes shapes;
     int rc = 1;
     if (tool_open_model(&m, NULL, name, &fault) < 0) return tool_fail("inspect", &fault);
     const size_t ctx = c->ctx_size ? (size_t)c->ctx_size : m->hp.ctx;
-    if (bt_shapes_parse(&plan, c->shape_policy, ctx, &fault) < 0 || bt_graph_build(&graph, &m->hp, NULL, &fault) < 0 ||
-        bt_host_shapes_new(&programs, graph, &plan, ctx, &fault) < 0) {
+    if (bt_shapes_parse(&shapes, c->shape_policy, ctx, &fault) < 0 || bt_graph_build(&graph, &m->hp, NULL, &fault) < 0 ||
+        bt_host_shapes_new(&table, graph, &shapes, ctx, &fault) < 0) {
         tool_fail("inspect", &fault);
     } else if (c->json) {
-        rc = tool_print_json("inspect", to_json(m, programs));
+        rc = tool_print_json("inspect", to_json(m, table));
     } else {
-        print_people(m, programs, graph, c);
+        print_people(m, table, graph, c);
         rc = fflush(stdout) != 0;
     }
-    bt_host_shapes_free(programs);
+    bt_host_shapes_free(table);
     bt_graph_free(graph);
     bt_model_close(m);
     return rc;

@@ -179,6 +179,10 @@ int tool_up_run(int argc, char **argv)
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2'");
         bt_opt_usage_error("baton up", &fault);
         rc = 2;
+    } else if (c.prefill == 0 && c.serve.engine == BT_ENGINE_REFERENCE) {
+        bt_fail(&fault, BT_EARG, "--prefill 0: decode nodes compute prompts with engine npu or host, not with reference");
+        bt_opt_usage_error("baton up", &fault);
+        rc = 2;
     } else {
         c.serve.colocated = c.prefill == 0;
         bt_log_setup("baton-up", (bt_log_level)c.log_level, c.log_format == 1);

@@ -30,7 +30,7 @@ struct bt_calib {
     size_t done, total; /* tokens of the windows before this one, and of all */
 };
 
-static void packing(void *ud, uint64_t done, uint64_t total)
+static void converting(void *ud, uint64_t done, uint64_t total)
 {
     const bt_calib *c = ud;
     if (c->progress) c->progress(c->progress_ud, "fold", done, total);
@@ -91,7 +91,7 @@ bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char
     c->pool = pool;
     c->progress = progress;
     c->progress_ud = progress_ud;
-    const bt_weights_options o = {.ctx_tokens = WINDOW, .source = &source, .progress = packing, .progress_ud = c};
+    const bt_weights_options o = {.ctx_tokens = WINDOW, .source = &source, .progress = converting, .progress_ud = c};
     bt_err e = bt_weights_open(&c->weights, m, &o, pool, fault);
     if (e == BT_OK) e = bt_graph_build(&c->graph, &m->hp, &go, fault);
     const bt_walk_config wc = {.weights = c->weights, .rotations = &r, .kernels = kernels, .pool = pool, .sequences_max = 1};

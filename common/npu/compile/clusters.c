@@ -77,7 +77,7 @@ bt_err bt_clusters_find(uint32_t *cluster, size_t *ret_clusters, const bt_cluste
     w.before = calloc(bits + 1, sizeof *w.before);
     w.macs = calloc(n + 1, sizeof *w.macs);
     if (!w.first || !w.before || !w.macs) {
-        e = bt_fail(fault, BT_ENOMEM, "partitioning %zu operators", n);
+        e = bt_fail(fault, BT_ENOMEM, "clusters of %zu operators", n);
         goto out;
     }
     for (uint32_t v = 0; v < n; v++)

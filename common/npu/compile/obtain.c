@@ -112,6 +112,13 @@ bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_wa
     return e;
 }
 
+bt_err bt_obtain_check_recipe(const bt_pkg *p, const bt_obtain_how *how, bt_fault *fault)
+{
+    bt_recipe r;
+    const bt_err e = bt_recipe_parse(&r, bt_pkg_header_of(p)->recipe, fault);
+    return e < 0 ? e : check_recipe(&r, how, fault);
+}
+
 bt_err bt_obtain_check_fallbacks(const bt_pkg *p, bt_fault *fault)
 {
     return bt_offload_require(bt_pkg_fallbacks(p), bt_pkg_header_of(p)->fallbacks.count, fault);
@@ -141,10 +148,8 @@ static bt_err check_named(const bt_pkg *p, const bt_obtain_want *w, bt_fault *fa
 
 static bt_err check_opened(const bt_pkg *p, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how, bt_fault *fault)
 {
-    bt_recipe r;
     bt_err e = bt_pkg_check_model(p, m, fault);
-    if (e == BT_OK) e = bt_recipe_parse(&r, bt_pkg_header_of(p)->recipe, fault);
-    if (e == BT_OK) e = check_recipe(&r, how, fault);
+    if (e == BT_OK) e = bt_obtain_check_recipe(p, how, fault);
     if (e == BT_OK && w->package) e = check_named(p, w, fault);
     return e == BT_OK && w->require_npu ? bt_obtain_check_fallbacks(p, fault) : e;
 }

@@ -233,51 +233,106 @@ static void shows_each_step_to_an_observer(void **state)
 static void an_open_batch_gives_each_row_its_solo_bits_and_logits_to_those_that_want_some(void **state)
 {
     (void)state;
+    enum { ROWS = 3, BEFORE = 5 };
     world w = begin("llama", 2);
     const size_t V = w.kit.model->hp.vocab;
-    const uint32_t wanted[] = {0, 2};
-    bt_program *open, *bound;
-    bt_kv_view kv[3], solo_kv = engine_kit_pages(w.kit.model, 8, 4, 2);
-    bt_companion_seq seq[3], one = {&solo_kv, 0, 1};
-    int32_t ids[3];
-    float *logits = floats(2 * V), *solo = floats(V);
-    engine_kit_ids(ids, 3, w.kit.model, 8);
-    for (size_t b = 0; b < 3; b++) {
+    const uint32_t wanted[] = {0, 2}, beyond[] = {0, 3};
+    bt_program *open, *bound, *two;
+    bt_kv_view kv[ROWS], solo_kv[ROWS];
+    bt_companion_seq seq[ROWS], solo_seq[ROWS];
+    int32_t ids[ROWS], before[BEFORE];
+    float *logits = floats(2 * V), *solo = floats(ROWS * V);
+    engine_kit_ids(ids, ROWS, w.kit.model, 8);
+    for (uint32_t b = 0; b < ROWS; b++) {       /* sequences of 5, 4, 3 rows, and the next one alone */
+        const size_t pos = BEFORE - b;
+        engine_kit_ids(before, BEFORE, w.kit.model, 30 + b);
         kv[b] = engine_kit_pages(w.kit.model, 8, 4, 2);
-        seq[b] = (bt_companion_seq){&kv[b], 0, 1};
+        solo_kv[b] = engine_kit_pages(w.kit.model, 8, 4, 2);
+        for (int i = 0; i < 2; i++) {
+            const bt_companion_seq s = {i ? &solo_kv[b] : &kv[b], 0, pos};
+            assert_int_equal(run(&w, 1, pos, 0, &(bt_walk_io){.ids = before, .seq = &s}, NULL), BT_OK);
+        }
+        seq[b] = (bt_companion_seq){&kv[b], pos, 1};
+        solo_seq[b] = (bt_companion_seq){&solo_kv[b], pos, 1};
+        const bt_walk_io alone = {.ids = &ids[b], .seq = &solo_seq[b], .logits = solo + b * V};
+        assert_int_equal(run(&w, 1, 1, 1, &alone, NULL), BT_OK);
     }
     assert_int_equal(bt_bind_program(&open, w.graph, 0, 1, 1, 0, NULL), BT_OK);
     assert_int_equal(bt_bind_program(&bound, w.graph, 1, 1, 1, 0, NULL), BT_OK);
-    for (size_t bucket = 3; bucket <= 4; bucket++) {
+    assert_int_equal(bt_bind_program(&two, w.graph, 0, 2, 1, 0, NULL), BT_OK);
+    for (size_t bucket = ROWS; bucket <= 4; bucket++) {
         size_t bytes;
-        assert_int_equal(bt_bind_arena_bytes(&bytes, open, bucket, NULL), BT_OK);
+        assert_int_equal(bt_bind_arena_bytes(&bytes, two, bucket, NULL), BT_OK);
         void *arena = engine_kit_alloc(bytes);
         memset(arena, 0xff, bytes);
-        bt_walk_io io = {.ids = ids, .seq = seq, .sequences = 3, .bucket = bucket, .wanted = wanted, .wanted_len = 2, .logits = logits};
-        assert_int_equal(bt_walk_run(w.walk, open, arena, &io, NULL), BT_OK);
-        for (size_t i = 0; i < 2; i++) {
-            const bt_walk_io alone = {.ids = &ids[wanted[i]], .seq = &one, .logits = solo};
-            assert_int_equal(run(&w, 1, 1, 1, &alone, NULL), BT_OK);
-            assert_memory_equal(solo, logits + i * V, V * sizeof *solo);
-        }
         const uint64_t stored = bt_walk_kv_bytes(w.walk);
+        bt_walk_io io = {.ids = ids, .seq = seq, .sequences = ROWS, .bucket = bucket, .wanted = wanted, .wanted_len = 2, .logits = logits};
+        assert_int_equal(bt_walk_run(w.walk, open, arena, &io, NULL), BT_OK);
+        for (size_t i = 0; i < 2; i++) assert_memory_equal(solo + wanted[i] * V, logits + i * V, V * sizeof *solo);
+        for (size_t b = 0; b < ROWS; b++)
+            assert_true(engine_kit_hash(&kv[b], BEFORE - b + 1) == engine_kit_hash(&solo_kv[b], BEFORE - b + 1));
+        assert_int_equal(bt_walk_kv_bytes(w.walk) - stored, ROWS * w.kit.model->hp.layers * 2 * kv[0].token_bytes);
         io.wanted_len = 0;                  /* rows only */
         io.logits = NULL;
         assert_int_equal(bt_walk_run(w.walk, open, arena, &io, NULL), BT_OK);
-        assert_int_equal(bt_walk_kv_bytes(w.walk) - stored, 3 * w.kit.model->hp.layers * 2 * kv[0].token_bytes);
-        io.bucket = 2;
+        io.bucket = ROWS - 1;
         assert_int_equal(bt_walk_run(w.walk, open, arena, &io, NULL), BT_EARG);
-        io.bucket = 3;
+        io.bucket = ROWS;
         assert_int_equal(bt_walk_run(w.walk, bound, arena, &io, NULL), BT_EARG);
+        assert_int_equal(bt_walk_run(w.walk, two, arena, &io, NULL), BT_EARG);      /* two rows a sequence */
+        io.logits = logits;
+        io.wanted = beyond;
+        io.wanted_len = 2;
+        assert_int_equal(bt_walk_run(w.walk, open, arena, &io, NULL), BT_EARG);
+        io.wanted_len = ROWS + 1;
+        assert_int_equal(bt_walk_run(w.walk, open, arena, &io, NULL), BT_EARG);
         free(arena);
     }
     bt_bind_free(open);
     bt_bind_free(bound);
-    for (size_t b = 0; b < 3; b++) engine_kit_pages_free(&kv[b]);
-    engine_kit_pages_free(&solo_kv);
+    bt_bind_free(two);
+    for (size_t b = 0; b < ROWS; b++) {
+        engine_kit_pages_free(&kv[b]);
+        engine_kit_pages_free(&solo_kv[b]);
+    }
     free(logits);
     free(solo);
     end(&w);
+}
+
+/* Its sums lie in scratch that was made for so many rows. */
+static void fp4_weights_take_no_more_rows_than_they_have_scratch_for(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    const bt_weights_options o = {.form = "fp4", .ctx_tokens = CTX};
+    bt_weights *weights;
+    bt_graph *graph;
+    bt_walk *walk;
+    bt_program *p;
+    int32_t ids[3];
+    bt_fault f;
+    assert_int_equal(bt_weights_open(&weights, kit.model, &o, NULL, NULL), BT_OK);
+    const bt_walk_config c = {.weights = weights, .kernels = bt_kernels_select(NULL), .sequences_max = 2};
+    assert_int_equal(bt_walk_new(&walk, &c, NULL), BT_OK);
+    assert_int_equal(bt_graph_build(&graph, &kit.model->hp, NULL, NULL), BT_OK);
+    engine_kit_ids(ids, 3, kit.model, 1);
+    bt_kv_view kv = engine_kit_pages(kit.model, 4, 4, 2);
+    for (size_t rows = 2; rows <= 3; rows++) {
+        const bt_companion_seq seq = {&kv, 0, rows};
+        const bt_walk_io io = {.ids = ids, .seq = &seq, .sequences = 1, .bucket = 1};
+        assert_int_equal(bt_bind_program(&p, graph, 1, rows, 0, 0, NULL), BT_OK);
+        void *arena = engine_kit_alloc(p->arena.fixed);
+        assert_int_equal(bt_walk_run(walk, p, arena, &io, &f), rows == 2 ? BT_OK : BT_EARG);
+        free(arena);
+        bt_bind_free(p);
+    }
+    assert_non_null(strstr(f.text, "FP4"));
+    engine_kit_pages_free(&kv);
+    bt_graph_free(graph);
+    bt_walk_free(walk);
+    bt_weights_free(weights);
+    engine_kit_done(&kit);
 }
 
 static void refuses_what_breaks_its_contract_and_writes_nothing(void **state)
@@ -329,6 +384,7 @@ int main(void)
         cmocka_unit_test(tells_of_each_layer_once_and_stops_between_layers),
         cmocka_unit_test(shows_each_step_to_an_observer),
         cmocka_unit_test(an_open_batch_gives_each_row_its_solo_bits_and_logits_to_those_that_want_some),
+        cmocka_unit_test(fp4_weights_take_no_more_rows_than_they_have_scratch_for),
         cmocka_unit_test(refuses_what_breaks_its_contract_and_writes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,6 +30,17 @@ static void check_matrix(const bt_weights *p, uint32_t layer, bt_weight w, const
     free(row);
 }
 
+/* Its bytes. */
+static size_t check_vector(const float *v, const bt_gguf_tensor *t)
+{
+    float *row = malloc(t->dim[0] * sizeof *row);
+    assert_true(row && v);
+    bt_model_row_f32(row, t, 0);
+    assert_memory_equal(v, row, t->dim[0] * sizeof *row);
+    free(row);
+    return t->dim[0] * sizeof *row;
+}
+
 static void every_weight_is_the_files_value_rounded_once(void **state)
 {
     (void)state;
@@ -40,18 +51,24 @@ static void every_weight_is_the_files_value_rounded_once(void **state)
         const bt_weights_options o = {.ctx_tokens = 100};
         bt_weights *p;
         assert_int_equal(bt_weights_open(&p, m, &o, NULL, NULL), BT_OK);
+        uint32_t layer = 0;
+        uint64_t bytes = 0;
+        for (bt_weight which = BT_WEIGHT_NONE; (which = bt_weight_next(m, &layer, which));) {
+            const bt_gguf_tensor *tensor = bt_weight_tensor(m, layer, which), *bias = bt_weight_bias(m, layer, which);
+            if (!bt_weight_is_matrix(which)) {
+                bytes += check_vector(bt_weights_vector_of(p, layer, which), tensor);
+                continue;
+            }
+            check_matrix(p, layer, which, tensor);
+            bytes += 2 * bt_matmul_packed_elems(tensor->dim[1], tensor->dim[0]);
+            const float *is = bt_weights_matrix_of(p, layer, which)->bias;
+            assert_int_equal(is != NULL, bias != NULL);
+            if (bias) bytes += check_vector(is, bias);
+        }
+        assert_int_equal(bt_weights_step_bytes(p), bytes);
+        assert_string_equal(bt_weights_form(p), "f16");
+        assert_ptr_equal(bt_weights_model(p), m);
         for (uint32_t l = 0; l < m->hp.layers; l++) {
-            const bt_layer_tensors *t = &m->layer[l];
-            check_matrix(p, l, BT_WEIGHT_Q, t->wq);
-            check_matrix(p, l, BT_WEIGHT_K, t->wk);
-            check_matrix(p, l, BT_WEIGHT_V, t->wv);
-            check_matrix(p, l, BT_WEIGHT_O, t->wo);
-            check_matrix(p, l, BT_WEIGHT_GATE, t->w_gate);
-            check_matrix(p, l, BT_WEIGHT_UP, t->w_up);
-            check_matrix(p, l, BT_WEIGHT_DOWN, t->w_down);
-            float row[96];
-            bt_model_row_f32(row, t->ffn_norm, 0);
-            assert_memory_equal(bt_weights_vector_of(p, l, BT_WEIGHT_FFN_NORM), row, sizeof row);
             assert_int_equal(bt_weights_matrix_of(p, l, BT_WEIGHT_V)->bias != NULL, m->hp.qkv_bias);
             assert_int_equal(bt_weights_vector_of(p, l, BT_WEIGHT_K_NORM) != NULL, m->hp.qk_norm);
         }

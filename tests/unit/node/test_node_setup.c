@@ -52,10 +52,40 @@ static void memory_for_less_than_the_longest_sequence_is_refused_with_what_it_ta
     bt_kv_pages_free(p);
 }
 
+static void an_engines_reports_become_messages_and_what_is_too_much_is_summed(void **state)
+{
+    (void)state;
+    enum { KINDS = BT_MSG_MAX_FALLBACKS + 3 };
+    bt_report_fallback list[KINDS];
+    for (uint32_t i = 0; i < KINDS; i++) list[i] = (bt_report_fallback){"rope", "not in profile", i + 1};
+    bt_report_engine about = {.name = "npu", .quant = "w8a8", .shape_policy = "pow2", .profile = "host", .fallback = list, .fallbacks = 2};
+    bt_msg_engine m = bt_node_setup_engine(&about);
+    assert_string_equal(m.name, "npu");
+    assert_string_equal(m.quant, "w8a8");
+    assert_string_equal(m.shape_policy, "pow2");
+    assert_string_equal(m.profile, "host");
+    assert_int_equal(m.fallbacks_len, 2);
+    assert_string_equal(m.fallbacks[1].op, "rope");
+    assert_string_equal(m.fallbacks[1].why, "not in profile");
+    assert_int_equal(m.fallbacks[1].count, 2);
+    about.fallbacks = KINDS;
+    m = bt_node_setup_engine(&about);
+    assert_int_equal(m.fallbacks_len, BT_MSG_MAX_FALLBACKS);
+    assert_string_equal(m.fallbacks[BT_MSG_MAX_FALLBACKS - 2].op, "rope");
+    assert_string_equal(m.fallbacks[BT_MSG_MAX_FALLBACKS - 1].op, "others");
+    assert_int_equal(m.fallbacks[BT_MSG_MAX_FALLBACKS - 1].count, 16 + 17 + 18 + 19);
+    const bt_report_work before = {1, 2, 3, 4, 5}, after = {11, 22, 33, 44, 55};
+    bt_report_work sum = {100, 100, 100, 100, 100};
+    bt_report_work_add(&sum, &before, &after);
+    const bt_msg_work w = bt_node_setup_work(&sum);
+    assert_true(w.rows == 110 && w.npu_macs == 120 && w.companion_macs == 130 && w.shadow_entries == 140 && w.compilations == 150);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_holds_whole_pages_of_tokens),
+        cmocka_unit_test(an_engines_reports_become_messages_and_what_is_too_much_is_summed),
         cmocka_unit_test(memory_for_less_than_the_longest_sequence_is_refused_with_what_it_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
