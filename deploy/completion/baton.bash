@@ -260,7 +260,7 @@ _baton()
         mapfile -t COMPREPLY < <(compgen -W "host reference" -- "$cur")
         return ;;
     "baton-decode --local-prefill")
-        mapfile -t COMPREPLY < <(compgen -W "off npu host reference" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "off npu host" -- "$cur")
         return ;;
     "baton-decode --prefill-engine")
         mapfile -t COMPREPLY < <(compgen -W "auto npu host reference" -- "$cur")
