@@ -1,4 +1,5 @@
-/* See node.h. One bulk ROUTER takes KV from all prefill nodes; blocks are copied from the frame straight into the pages. */
+/* See node.h. One bulk ROUTER takes KV from all prefill nodes; blocks are copied from the frame straight
+ * into the pages. */
 #include "decode-node/node.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -22,41 +23,49 @@ typedef struct node {
     bt_shell *shell;
     dc_brain *brain;
     bt_pool *pool;
-    bt_decode *engine;                      /* until the worker takes it */
+    bt_decode *engine; /* until the worker takes it */
     dc_worker *worker;
-    bt_prefill *local;                      /* likewise; NULL: this node does not prefill */
+    bt_prefill *local; /* likewise; NULL: this node does not prefill */
     dc_store *store;
-    bt_msg_engine about;                    /* of the prefill engine; HELLO points to it */
-    char stage[32];                         /* of a long start, said last */
-    int64_t loading_us;                     /* when the engine began to load */
+    bt_msg_engine about; /* of the prefill engine; HELLO points to it */
+    char stage[32];      /* of a long start, said last */
+    int64_t loading_us;  /* when the engine began to load */
     bt_link *bulk;
-    uint64_t drafted, accepted;             /* speculative decoding, of all sequences */
-    const bt_kv_header *header;             /* of the block in hand */
+    uint64_t drafted, accepted; /* speculative decoding, of all sequences */
+    const bt_kv_header *header; /* of the block in hand */
     const uint8_t *body;
-    bool has_other_role;                    /* the process can be a prefill node too */
+    bool has_other_role; /* the process can be a prefill node too */
 } node;
 
 static void step(node *n, const dc_event *ev);
 
 /* ---- actions ---- */
 
-/* The answer to PLACE. The rows are nobody's yet, so the digest is tested where they lie: a fault of the copy shows too. */
+/* The answer to PLACE. The rows are nobody's yet, so the digest is tested where they lie: a fault of the
+ * copy shows too. */
 static dc_event place(node *n, const dc_block *block)
 {
     bt_kv_view view;
     bt_fault fault;
     dc_store_view(&view, n->store, block->slot);
-    bt_err e = bt_kv_pack_place(&view, block->layer, block->token_begin, block->token_count, n->body, n->header->body_bytes, &fault);
+    bt_err e = bt_kv_pack_place(&view, block->layer, block->token_begin, block->token_count, n->body,
+                                n->header->body_bytes, &fault);
     if (e == BT_OK) e = bt_kv_pack_check(&view, n->header, &fault);
     if (e < 0) bt_shell_on_bad(NULL, &fault);
-    return (dc_event){ .type = e < 0 ? DC_EV_CORRUPT : DC_EV_PLACED, .u.block = *block };
+    return (dc_event){.type = e < 0 ? DC_EV_CORRUPT : DC_EV_PLACED, .u.block = *block};
 }
 
 static void start(node *n, const dc_action *a)
 {
-    dc_worker_start job = { .slot = a->u.start.slot, .prompt = a->u.start.prompt, .prompt_tokens = a->u.start.prompt_tokens,
-                            .ids = a->u.start.ids, .ids_len = a->u.start.ids_len, .rows = a->u.start.rows, .max_tokens = a->u.start.max_tokens,
-                            .sampling = a->u.start.sampling, .stop_ids_len = a->u.start.stop_ids_len };
+    dc_worker_start job = {.slot = a->u.start.slot,
+                           .prompt = a->u.start.prompt,
+                           .prompt_tokens = a->u.start.prompt_tokens,
+                           .ids = a->u.start.ids,
+                           .ids_len = a->u.start.ids_len,
+                           .rows = a->u.start.rows,
+                           .max_tokens = a->u.start.max_tokens,
+                           .sampling = a->u.start.sampling,
+                           .stop_ids_len = a->u.start.stop_ids_len};
     memcpy(job.stop_ids, a->u.start.stop_ids, sizeof job.stop_ids);
     dc_store_view(&job.view, n->store, job.slot);
     dc_worker_start_slot(n->worker, &job);
@@ -64,10 +73,10 @@ static void start(node *n, const dc_action *a)
 
 static void move_pages(node *n, const dc_action *a)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     if (dc_store_do(n->store, a, &fault) < 0) {
         bt_log(BT_LOG_ERROR, "pages that the brain counted are not there: %s", fault.text);
-        abort();                            /* our own bug, or no memory for a page table; rows would land nowhere */
+        abort(); /* our own bug, or no memory for a page table; rows would land nowhere */
     }
     if (a->type != DC_DO_SET_PAGES || !a->u.set.is_growth) return;
     bt_kv_view view;
@@ -79,30 +88,32 @@ static void act(node *n, const dc_action *a, dc_event *follow)
 {
     bt_fault fault;
     switch (a->type) {
-    case DC_DO_SEND_CONTROL:  bt_shell_send_control(n->shell, a->u.control.gateway, &a->u.control.msg); break;
-    case DC_DO_SEND_BULK:     (void)bt_link_send(n->bulk, &a->u.bulk.msg, &fault); break;     /* sent again until answered */
-    case DC_DO_PLACE:         *follow = place(n, &a->u.block); break;
-    case DC_DO_DROP:          bt_log(BT_LOG_DEBUG, "dropped a block, reason %d", (int)a->u.drop.reason); break;
+    case DC_DO_SEND_CONTROL: bt_shell_send_control(n->shell, a->u.control.gateway, &a->u.control.msg); break;
+    case DC_DO_SEND_BULK:
+        (void)bt_link_send(n->bulk, &a->u.bulk.msg, &fault);
+        break; /* sent again until answered */
+    case DC_DO_PLACE: *follow = place(n, &a->u.block); break;
+    case DC_DO_DROP: bt_log(BT_LOG_DEBUG, "dropped a block, reason %d", (int)a->u.drop.reason); break;
     case DC_DO_SET_PAGES:
     case DC_DO_SWAP_OUT:
     case DC_DO_SWAP_IN:
-    case DC_DO_DROP_SWAP:     move_pages(n, a); break;
-    case DC_DO_START:         start(n, a); break;
-    case DC_DO_STOP:          dc_worker_stop_slot(n->worker, a->u.slot); break;
-    case DC_DO_LOG:           bt_log(a->u.log.level, "%s", a->u.log.text); break;
-    case DC_DO_DRAIN:         bt_shell_drain(n->shell); break;
-    case DC_DO_EXIT:          bt_shell_leave(n->shell, a->u.next_role); break;
+    case DC_DO_DROP_SWAP: move_pages(n, a); break;
+    case DC_DO_START: start(n, a); break;
+    case DC_DO_STOP: dc_worker_stop_slot(n->worker, a->u.slot); break;
+    case DC_DO_LOG: bt_log(a->u.log.level, "%s", a->u.log.text); break;
+    case DC_DO_DRAIN: bt_shell_drain(n->shell); break;
+    case DC_DO_EXIT: bt_shell_leave(n->shell, a->u.next_role); break;
     }
 }
 
 static void step(node *n, const dc_event *ev)
 {
-    dc_event follow = { .type = DC_EV_TICK };
-    const bool draws = ev->type == DC_EV_CONTROL && ev->u.control.msg->type == BT_MSG_RESERVE;      /* a ticket */
-    const bt_random random = draws ? bt_shell_random() : (bt_random){ { 0 } };
+    dc_event follow = {.type = DC_EV_TICK};
+    const bool draws = ev->type == DC_EV_CONTROL && ev->u.control.msg->type == BT_MSG_RESERVE; /* a ticket */
+    const bt_random random = draws ? bt_shell_random() : (bt_random){{0}};
     const dc_actions actions = dc_brain_step(n->brain, ev, bt_clock_us(), &random);
     for (size_t i = 0; i < actions.len; i++) act(n, &actions.items[i], &follow);
-    if (follow.type != DC_EV_TICK) step(n, &follow);            /* PLACED makes no PLACE: one level deep */
+    if (follow.type != DC_EV_TICK) step(n, &follow); /* PLACED makes no PLACE: one level deep */
     else bt_shell_due(n->shell, dc_brain_due_us(n->brain));
 }
 
@@ -111,18 +122,20 @@ static void step(node *n, const dc_event *ev)
 static void on_control(void *ud, uint32_t gateway, const bt_msg *m)
 {
     node *n = ud;
-    if (m->type == BT_MSG_ROLE) dc_brain_set_role_may(n->brain, bt_shell_role_may(n->shell, n->has_other_role));
-    step(ud, &(dc_event){ .type = DC_EV_CONTROL, .u.control = { gateway, m } });
+    if (m->type == BT_MSG_ROLE)
+        dc_brain_set_role_may(n->brain, bt_shell_role_may(n->shell, n->has_other_role));
+    step(ud, &(dc_event){.type = DC_EV_CONTROL, .u.control = {gateway, m}});
 }
 
-static void on_bulk(void *ud, const bt_msg *m) { step(ud, &(dc_event){ .type = DC_EV_BULK, .u.bulk = m }); }
+static void on_bulk(void *ud, const bt_msg *m) { step(ud, &(dc_event){.type = DC_EV_BULK, .u.bulk = m}); }
 
 static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body, const bt_peer_key *from_key)
 {
     node *n = ud;
-    dc_event ev = { .type = DC_EV_BLOCK, .u.block = { .layer = h->layer, .token_begin = h->token_begin, .token_count = h->token_count,
-                                                      .bytes = h->body_bytes, .from_key = *from_key,
-                                                      .link_epoch = h->link_epoch, .link_end = h->link_end } };
+    dc_event ev = {.type = DC_EV_BLOCK,
+                   .u.block = {.layer = h->layer, .token_begin = h->token_begin,
+                               .token_count = h->token_count, .bytes = h->body_bytes, .from_key = *from_key,
+                               .link_epoch = h->link_epoch, .link_end = h->link_end}};
     memcpy(ev.u.block.from.bytes, h->from, sizeof h->from);
     memcpy(ev.u.block.ref.owner.bytes, h->owner, sizeof h->owner);
     memcpy(ev.u.block.ticket.bytes, h->ticket, sizeof h->ticket);
@@ -150,17 +163,23 @@ static void on_bulk_ready(void *ud, unsigned events)
 
 static void on_first(node *n, const dc_worker_event *w)
 {
-    bt_msg_first_token first = { .token = w->id, .top_len = w->u.first.top_len, .queue_us = w->u.first.queue_us, .prefill_us = w->u.first.prefill_us,
-                                 .work = w->u.first.work, .has_logprob = w->has_logprob, .logprob = w->logprob };
+    bt_msg_first_token first = {.token = w->id,
+                                .top_len = w->u.first.top_len,
+                                .queue_us = w->u.first.queue_us,
+                                .prefill_us = w->u.first.prefill_us,
+                                .work = w->u.first.work,
+                                .has_logprob = w->has_logprob,
+                                .logprob = w->logprob};
     memcpy(first.top_ids, w->u.first.top_ids, sizeof first.top_ids);
     memcpy(first.top_logits, w->u.first.top_logits, sizeof first.top_logits);
-    step(n, &(dc_event){ .type = DC_EV_FIRST, .u.first = { w->slot, &first, w->u.first.kv_digest } });
+    step(n, &(dc_event){.type = DC_EV_FIRST, .u.first = {w->slot, &first, w->u.first.kv_digest}});
 }
 
 static void on_ended(node *n, const dc_worker_event *w)
 {
-    dc_event ev = { .type = DC_EV_ENDED, .u.ended = { .slot = w->slot, .reason = w->reason, .wait_us = w->wait_us, .decode_us = w->decode_us,
-                                                      .steps = w->steps } };
+    dc_event ev = {.type = DC_EV_ENDED,
+                   .u.ended = {.slot = w->slot, .reason = w->reason, .wait_us = w->wait_us,
+                               .decode_us = w->decode_us, .steps = w->steps}};
     memcpy(ev.u.ended.text, w->u.text, sizeof w->u.text);
     step(n, &ev);
 }
@@ -174,11 +193,14 @@ static void on_worker(void *ud, unsigned events)
         switch (w.type) {
         case DC_WORKER_FIRST: on_first(n, &w); break;
         case DC_WORKER_TOKEN:
-            step(n, &(dc_event){ .type = DC_EV_TOKEN, .u.token = { w.slot, w.index, w.id, w.has_logprob ? &w.logprob : NULL } });
+            step(n, &(dc_event){.type = DC_EV_TOKEN,
+                                .u.token = {w.slot, w.index, w.id, w.has_logprob ? &w.logprob : NULL}});
             break;
-        case DC_WORKER_NEED: step(n, &(dc_event){ .type = DC_EV_NEED, .u.need = { w.slot, w.tokens } }); break;
+        case DC_WORKER_NEED: step(n, &(dc_event){.type = DC_EV_NEED, .u.need = {w.slot, w.tokens}}); break;
         case DC_WORKER_ENDED: on_ended(n, &w); break;
-        case DC_WORKER_STOPPED: step(n, &(dc_event){ .type = DC_EV_STOPPED, .u.stopped = { w.slot, w.rows } }); break;
+        case DC_WORKER_STOPPED:
+            step(n, &(dc_event){.type = DC_EV_STOPPED, .u.stopped = {w.slot, w.rows}});
+            break;
         }
         if (w.type == DC_WORKER_ENDED || w.type == DC_WORKER_STOPPED) {
             n->drafted += w.drafted;
@@ -187,9 +209,9 @@ static void on_worker(void *ud, unsigned events)
     }
 }
 
-static void on_tick(void *ud) { step(ud, &(dc_event){ .type = DC_EV_TICK }); }
-static void on_drain(void *ud) { step(ud, &(dc_event){ .type = DC_EV_DRAIN }); }
-static void on_drain_over(void *ud) { step(ud, &(dc_event){ .type = DC_EV_DRAIN_OVER }); }
+static void on_tick(void *ud) { step(ud, &(dc_event){.type = DC_EV_TICK}); }
+static void on_drain(void *ud) { step(ud, &(dc_event){.type = DC_EV_DRAIN}); }
+static void on_drain_over(void *ud) { step(ud, &(dc_event){.type = DC_EV_DRAIN_OVER}); }
 static void on_rss(void *ud, uint64_t rss_bytes) { dc_brain_set_rss(((node *)ud)->brain, rss_bytes); }
 static bool is_ready(void *ud) { return dc_brain_is_welcome(((node *)ud)->brain); }
 
@@ -197,11 +219,14 @@ static bool is_ready(void *ud) { return dc_brain_is_welcome(((node *)ud)->brain)
 
 static bt_err open_bulk(node *n, char endpoint[BT_SOCK_ENDPOINT_BYTES], bt_fault *fault)
 {
-    const bt_link_handler handler = { .on_msg = on_bulk, .on_block = on_block, .on_bad = bt_shell_on_bad, .ud = n };
+    const bt_link_handler handler = {.on_msg = on_bulk, .on_block = on_block, .on_bad = bt_shell_on_bad,
+                                     .ud = n};
     uint64_t id;
-    bt_err e = bt_net_listen(&n->bulk, endpoint, bt_shell_net(n->shell), BT_SOCK_BULK_ROUTER, n->o->listen, BT_PEER_PREFILL, &handler, fault);
+    bt_err e = bt_net_listen(&n->bulk, endpoint, bt_shell_net(n->shell), BT_SOCK_BULK_ROUTER, n->o->listen,
+                             BT_PEER_PREFILL, &handler, fault);
     if (e < 0) return e;
-    e = bt_loop_add_socket(&id, bt_shell_loop(n->shell), bt_link_socket(n->bulk), BT_LOOP_IN, on_bulk_ready, n);
+    e = bt_loop_add_socket(&id, bt_shell_loop(n->shell), bt_link_socket(n->bulk), BT_LOOP_IN, on_bulk_ready,
+                           n);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
@@ -217,8 +242,8 @@ static bt_err open_store(node *n, const bt_node_setup *setup, dc_config *bc, bt_
     bc->page_tokens = BT_NODE_PAGE_TOKENS;
     bc->swap_pages = swap_pages > UINT32_MAX ? UINT32_MAX : (uint32_t)swap_pages;
     if (bc->swap_pages)
-        e = bt_kv_pages_new(&swap, h->layers, h->kv_heads, h->head_dim, setup->kv_elem_bytes, BT_NODE_PAGE_TOKENS,
-                            (size_t)bc->swap_pages * BT_NODE_PAGE_TOKENS, fault);
+        e = bt_kv_pages_new(&swap, h->layers, h->kv_heads, h->head_dim, setup->kv_elem_bytes,
+                            BT_NODE_PAGE_TOKENS, (size_t)bc->swap_pages * BT_NODE_PAGE_TOKENS, fault);
     const size_t slot_pages = bt_kv_pages_needed(pages, bc->hello.ctx_tokens);
     if (e == BT_OK) e = dc_store_new(&n->store, pages, swap, bc->slots, (uint32_t)slot_pages, fault);
 out:
@@ -237,8 +262,10 @@ static void describe_local(node *n, dc_config *bc)
     n->about = bt_node_setup_engine(&about);
     bc->can_prefill = true;
     bc->hello.engine = &n->about;
-    bt_node_setup_class(bc->hello.prefill_exactness, BT_ROLE_PREFILL, about.name, about.weights, bc->hello.kv.dtype);
-    bt_log(BT_LOG_INFO, "prefills too: engine %s, %s, as class '%s'", about.name, about.quant, bc->hello.prefill_exactness);
+    bt_node_setup_class(bc->hello.prefill_exactness, BT_ROLE_PREFILL, about.name, about.weights,
+                        bc->hello.kv.dtype);
+    bt_log(BT_LOG_INFO, "prefills too: engine %s, %s, as class '%s'", about.name, about.quant,
+           bc->hello.prefill_exactness);
 }
 
 static bt_err open_brain(node *n, bt_fault *fault)
@@ -246,10 +273,14 @@ static bt_err open_brain(node *n, bt_fault *fault)
     char endpoint[BT_SOCK_ENDPOINT_BYTES];
     uint64_t id;
     dc_config bc = dc_config_defaults();
-    bt_node_setup setup = { .role = BT_ROLE_DECODE, .node_id = n->o->id, .engine = bt_decode_name(n->engine), .model = n->model,
-                            .weights = bt_decode_weights(n->engine),
-                            .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine), .ctx_tokens = bt_decode_ctx_tokens(n->engine),
-                            .kv_memory_bytes = n->o->kv_memory_bytes };
+    bt_node_setup setup = {.role = BT_ROLE_DECODE,
+                           .node_id = n->o->id,
+                           .engine = bt_decode_name(n->engine),
+                           .model = n->model,
+                           .weights = bt_decode_weights(n->engine),
+                           .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine),
+                           .ctx_tokens = bt_decode_ctx_tokens(n->engine),
+                           .kv_memory_bytes = n->o->kv_memory_bytes};
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
@@ -259,16 +290,25 @@ static bt_err open_brain(node *n, bt_fault *fault)
     setup.kv_endpoint = n->o->advertise ? n->o->advertise : endpoint;
     if (e == BT_OK) e = open_store(n, &setup, &bc, fault);
     if (e < 0) return e;
-    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, weights %s, %" PRIu64 " tokens of %s KV, longest sequence %u, swap store %" PRIu64 " tokens",
-           bc.hello.model_name, bt_decode_name(n->engine), bt_decode_isa(n->engine), bt_decode_weights(n->engine), bc.hello.kv_capacity_tokens,
-           bt_kv_dtype_name(bc.hello.kv.dtype), bc.hello.ctx_tokens, (uint64_t)bc.swap_pages * bc.page_tokens);
+    bt_log(BT_LOG_INFO,
+           "model %s, engine %s, isa %s, weights %s, %" PRIu64
+           " tokens of %s KV, longest sequence %u, swap store %" PRIu64 " tokens",
+           bc.hello.model_name, bt_decode_name(n->engine), bt_decode_isa(n->engine),
+           bt_decode_weights(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(bc.hello.kv.dtype),
+           bc.hello.ctx_tokens, (uint64_t)bc.swap_pages * bc.page_tokens);
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
     describe_local(n, &bc);
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
-    const dc_worker_config wc = { .engine = n->engine, .local = n->local, .pool = n->pool, .slots = bc.slots, .page_tokens = bc.page_tokens,
-                                  .chunk_tokens = (uint32_t)n->o->chunk_tokens, .draft_max = (uint32_t)n->o->speculate };
-    if ((e = dc_brain_new(&n->brain, &bc, fault)) < 0 || (e = dc_worker_new(&n->worker, &wc, fault)) < 0) return e;
+    const dc_worker_config wc = {.engine = n->engine,
+                                 .local = n->local,
+                                 .pool = n->pool,
+                                 .slots = bc.slots,
+                                 .page_tokens = bc.page_tokens,
+                                 .chunk_tokens = (uint32_t)n->o->chunk_tokens,
+                                 .draft_max = (uint32_t)n->o->speculate};
+    if ((e = dc_brain_new(&n->brain, &bc, fault)) < 0 || (e = dc_worker_new(&n->worker, &wc, fault)) < 0)
+        return e;
     n->engine = NULL;
     n->local = NULL;
     e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), dc_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
@@ -289,35 +329,57 @@ static void say_stage(void *ud, const char *stage, uint64_t done, uint64_t total
 /* Small models are converted before anybody would ask. */
 static void say_weights(void *ud, uint64_t done_bytes, uint64_t total_bytes)
 {
-    if (bt_clock_us() - ((node *)ud)->loading_us > QUIET_US) say_stage(ud, "converting weights", done_bytes, total_bytes);
+    if (bt_clock_us() - ((node *)ud)->loading_us > QUIET_US)
+        say_stage(ud, "converting weights", done_bytes, total_bytes);
 }
 
 static bt_err open_engines(node *n, bt_fault *fault)
 {
     const dc_options *o = n->o;
-    const bt_decode_config ec = { .engine = BT_ENGINE_DECODE_NAMES[o->engine], .isa = o->isa, .weights = bt_weights_forms[o->weights],
-                                  .kv_elem_bytes = bt_kv_dtype_wanted(o->kv_dtype), .pool = n->pool,
-                                  .rows_max = (size_t)o->batch_rows, .ctx_tokens = (size_t)o->ctx_size, .kv_memory_bytes = o->kv_memory_bytes,
-                                  .progress = say_weights, .progress_ud = n };
+    const bt_decode_config ec = {.engine = BT_ENGINE_DECODE_NAMES[o->engine],
+                                 .isa = o->isa,
+                                 .weights = bt_weights_forms[o->weights],
+                                 .kv_elem_bytes = bt_kv_dtype_wanted(o->kv_dtype),
+                                 .pool = n->pool,
+                                 .rows_max = (size_t)o->batch_rows,
+                                 .ctx_tokens = (size_t)o->ctx_size,
+                                 .kv_memory_bytes = o->kv_memory_bytes,
+                                 .progress = say_weights,
+                                 .progress_ud = n};
     n->loading_us = bt_clock_us();
     const bt_err e = bt_decode_new(&n->engine, n->model, &ec, fault);
     if (e < 0 || o->local_prefill == 0) return e;
     if (bt_decode_kv_elem_bytes(n->engine) == bt_kv_dtype_elem_bytes(BT_KV_F32))
-        return bt_fail(fault, BT_EARG, "--local-prefill makes no f32 rows, which engine %s wants", bt_decode_name(n->engine));
-    const bt_prefill_config pc = { .engine = bt_engine_names[o->local_prefill - 1],     /* behind "off" */
-                                   .isa = o->isa, .want = o->want,
-                                   .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine), .ctx_tokens = bt_decode_ctx_tokens(n->engine),
-                                   .pool = n->pool, .weights = bt_decode_shared_weights(n->engine), .progress = say_stage, .progress_ud = n };
+        return bt_fail(fault, BT_EARG, "--local-prefill makes no f32 rows, which engine %s wants",
+                       bt_decode_name(n->engine));
+    const bt_prefill_config pc = {.engine = bt_engine_names[o->local_prefill - 1], /* behind "off" */
+                                  .isa = o->isa,
+                                  .want = o->want,
+                                  .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine),
+                                  .ctx_tokens = bt_decode_ctx_tokens(n->engine),
+                                  .pool = n->pool,
+                                  .weights = bt_decode_shared_weights(n->engine),
+                                  .progress = say_stage,
+                                  .progress_ud = n};
     return bt_prefill_new(&n->local, n->model, &pc, fault);
 }
 
 static bt_err open_node(node *n, bt_fault *fault)
 {
     char path[4096];
-    const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = n->o->key, .role = BT_PEER_DECODE, .gateways = n->o->gateways.items,
-                                 .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
-    const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_drain_over = on_drain_over,
-                                       .on_rss = on_rss, .is_ready = is_ready, .ud = n };
+    const bt_shell_config sc = {.keys_dir = n->o->keys,
+                                .key_name = n->o->key,
+                                .role = BT_PEER_DECODE,
+                                .gateways = n->o->gateways.items,
+                                .gateways_len = n->o->gateways.count,
+                                .drain_timeout_ms = n->o->drain_timeout_ms};
+    const bt_shell_handler handler = {.on_control = on_control,
+                                      .on_tick = on_tick,
+                                      .on_drain = on_drain,
+                                      .on_drain_over = on_drain_over,
+                                      .on_rss = on_rss,
+                                      .is_ready = is_ready,
+                                      .ud = n};
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
@@ -332,23 +394,34 @@ static void log_counts(const node *n)
 {
     const dc_counters *c = dc_brain_counters(n->brain);
     const uint64_t *drop = c->blocks_dropped;
-    bt_log(BT_LOG_DEBUG, "sequences: reserved %" PRIu64 ", refused %" PRIu64 ", started %" PRIu64 ", finished %" PRIu64 ", failed %" PRIu64 ", aborted %" PRIu64
-           ", leases ended %" PRIu64 ", tokens %" PRIu64, c->reserved, c->refused, c->started, c->finished, c->failed, c->aborted, c->leases_ended, c->tokens);
-    bt_log(BT_LOG_DEBUG, "memory: preempted %" PRIu64 ", swapped out %" PRIu64 ", in %" PRIu64 ", to be prefilled again %" PRIu64 ", given up %" PRIu64
-           ", tokens replayed %" PRIu64 "; prefilled here %" PRIu64 "; of %" PRIu64 " prompt tokens %" PRIu64 " were kept from earlier prompts, in %" PRIu64
-           " hits; drafts %" PRIu64 ", right %" PRIu64, c->preempted, c->swapped_out, c->swapped_in, c->dropped, c->given_up, c->replayed_tokens,
+    bt_log(BT_LOG_DEBUG,
+           "sequences: reserved %" PRIu64 ", refused %" PRIu64 ", started %" PRIu64 ", finished %" PRIu64
+           ", failed %" PRIu64 ", aborted %" PRIu64 ", leases ended %" PRIu64 ", tokens %" PRIu64,
+           c->reserved, c->refused, c->started, c->finished, c->failed, c->aborted, c->leases_ended,
+           c->tokens);
+    bt_log(BT_LOG_DEBUG,
+           "memory: preempted %" PRIu64 ", swapped out %" PRIu64 ", in %" PRIu64
+           ", to be prefilled again %" PRIu64 ", given up %" PRIu64 ", tokens replayed %" PRIu64
+           "; prefilled here %" PRIu64 "; of %" PRIu64 " prompt tokens %" PRIu64
+           " were kept from earlier prompts, in %" PRIu64 " hits; drafts %" PRIu64 ", right %" PRIu64,
+           c->preempted, c->swapped_out, c->swapped_in, c->dropped, c->given_up, c->replayed_tokens,
            c->local_prefills, c->prompt_tokens, c->prefix_tokens, c->prefix_hits, n->drafted, n->accepted);
-    bt_log(BT_LOG_DEBUG, "blocks: placed %" PRIu64 " (%" PRIu64 " bytes), corrupt %" PRIu64 ", of nothing here %" PRIu64 ", wrong ticket %" PRIu64
-           ", wrong range %" PRIu64 ", repeated %" PRIu64 ", too early %" PRIu64 ", of another class %" PRIu64, c->blocks_placed, c->block_bytes_placed, c->blocks_corrupt,
-           drop[DC_DROP_UNKNOWN], drop[DC_DROP_TICKET], drop[DC_DROP_RANGE], drop[DC_DROP_REPEAT], drop[DC_DROP_BUSY],
+    bt_log(BT_LOG_DEBUG,
+           "blocks: placed %" PRIu64 " (%" PRIu64 " bytes), corrupt %" PRIu64 ", of nothing here %" PRIu64
+           ", wrong ticket %" PRIu64 ", wrong range %" PRIu64 ", repeated %" PRIu64 ", too early %" PRIu64
+           ", of another class %" PRIu64,
+           c->blocks_placed, c->block_bytes_placed, c->blocks_corrupt, drop[DC_DROP_UNKNOWN],
+           drop[DC_DROP_TICKET], drop[DC_DROP_RANGE], drop[DC_DROP_REPEAT], drop[DC_DROP_BUSY],
            drop[DC_DROP_CLASS]);
-    bt_log(BT_LOG_DEBUG, "messages: wrong incarnation %" PRIu64 ", stale %" PRIu64 ", unexpected %" PRIu64 ", repeats %" PRIu64 ", sent again %" PRIu64,
+    bt_log(BT_LOG_DEBUG,
+           "messages: wrong incarnation %" PRIu64 ", stale %" PRIu64 ", unexpected %" PRIu64
+           ", repeats %" PRIu64 ", sent again %" PRIu64,
            c->wrong_incarnation, c->stale_attempt, c->unexpected, c->repeats, c->resent);
 }
 
 static void close_node(node *n)
 {
-    dc_worker_free(n->worker);              /* before the pages that it may be reading */
+    dc_worker_free(n->worker); /* before the pages that it may be reading */
     bt_prefill_free(n->local);
     bt_decode_free(n->engine);
     bt_pool_free(n->pool);
@@ -361,8 +434,8 @@ static void close_node(node *n)
 
 int dc_node_run(const dc_options *o, bt_role *ret_next)
 {
-    node n = { .o = o, .has_other_role = ret_next != NULL };
-    bt_fault fault = { "" };
+    node n = {.o = o, .has_other_role = ret_next != NULL};
+    bt_fault fault = {""};
     bt_err e = open_node(&n, &fault);
     if (e == BT_OK) e = bt_shell_run(n.shell, &fault);
     if (n.brain) log_counts(&n);

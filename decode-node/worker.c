@@ -1,5 +1,6 @@
-/* See worker.h. The thread sleeps only when no sequence can run. Of a slot, the I/O thread writes `is` and what it points to while the slot
- * is free, the ring hands it over; afterwards it only appends to the page table, behind what the worker was told of. */
+/* See worker.h. The thread sleeps only when no sequence can run. Of a slot, the I/O thread writes `is` and
+ * what it points to while the slot is free, the ring hands it over; afterwards it only appends to the page
+ * table, behind what the worker was told of. */
 #include "decode-node/worker.h"
 #include "base/clock.h"
 #include "base/ring.h"
@@ -15,49 +16,64 @@
 #include <string.h>
 #include <time.h>
 
-enum { EVENT_RING = 4096, COMMANDS_A_SLOT = 8, PAGE_TOKENS = 64, CHUNK_TOKENS = 256, REPLAY_ROWS = 32, AHEAD_TOKENS = 32 };
+enum {
+    EVENT_RING = 4096,
+    COMMANDS_A_SLOT = 8,
+    PAGE_TOKENS = 64,
+    CHUNK_TOKENS = 256,
+    REPLAY_ROWS = 32,
+    AHEAD_TOKENS = 32
+};
 
 typedef enum command_type { COMMAND_START = 1, COMMAND_GROW, COMMAND_WAKE } command_type;
-typedef struct command { command_type type; uint32_t slot; size_t tokens; } command;
+typedef struct command {
+    command_type type;
+    uint32_t slot;
+    size_t tokens;
+} command;
 
 typedef struct sequence {
-    dc_worker_start is;                     /* its prompt, ids, bias and page table are those below */
-    int32_t *ids;                           /* [ctx + 1]: the prompt, then the answer; token p is run at position p */
-    uint8_t **page;                         /* [ctx / page_tokens, rounded up] */
-    bt_sample_bias *bias;                   /* [BT_SAMPLE_MAX_BIAS] */
-    size_t pages;                           /* in the table; the I/O thread's */
-    bt_fault wrong;                         /* what START was wrong in; "": nothing */
+    dc_worker_start is;   /* its prompt, ids, bias and page table are those below */
+    int32_t *ids;         /* [ctx + 1]: the prompt, then the answer; token p is run at position p */
+    uint8_t **page;       /* [ctx / page_tokens, rounded up] */
+    bt_sample_bias *bias; /* [BT_SAMPLE_MAX_BIAS] */
+    size_t pages;         /* in the table; the I/O thread's */
+    bt_fault wrong;       /* what START was wrong in; "": nothing */
     bool active;
-    uint32_t known;                         /* tokens of the answer */
+    uint32_t known; /* tokens of the answer */
     uint32_t steps, drafted, accepted;
     dc_lookup lookup;
-    uint32_t suffix;                        /* of the drafts that were offered; 0: none were */
-    int64_t started_us, prefill_us, first_us;   /* START or FIRST; first piece; first step */
+    uint32_t suffix;                          /* of the drafts that were offered; 0: none were */
+    int64_t started_us, prefill_us, first_us; /* START or FIRST; first piece; first step */
     bt_report_work work;
 } sequence;
 
 /* What the sampler made of one item of a step. */
-typedef struct outcome { uint32_t first_row, tokens; bt_err err; bt_fault fault; } outcome;
+typedef struct outcome {
+    uint32_t first_row, tokens;
+    bt_err err;
+    bt_fault fault;
+} outcome;
 
 struct dc_worker {
     dc_worker_config config;
     size_t vocab, ctx;
     dc_batch *batch;
-    sequence *slot;                         /* [slots] */
-    atomic_bool *stop;                      /* [slots], set by the I/O thread */
+    sequence *slot;    /* [slots] */
+    atomic_bool *stop; /* [slots], set by the I/O thread */
     atomic_bool quit;
-    atomic_uint posted;                     /* commands in all; */
-    unsigned taken;                         /* and those that were popped */
-    bt_ring *commands, *events;             /* command; dc_worker_event */
-    bool has_news;                          /* events were added that the I/O thread was not woken for */
+    atomic_uint posted;         /* commands in all; */
+    unsigned taken;             /* and those that were popped */
+    bt_ring *commands, *events; /* command; dc_worker_event */
+    bool has_news;              /* events were added that the I/O thread was not woken for */
     /* of one step */
-    bt_decode_seq *seq;                     /* [items] */
-    outcome *outcome;                       /* [items] */
+    bt_decode_seq *seq; /* [items] */
+    outcome *outcome;   /* [items] */
     const dc_batch_item *item;
     size_t items;
-    float *logits;                          /* [rows_max, V] */
-    bt_sample_logprob *logprob;             /* [rows_max] */
-    bt_sample **sampler;                    /* [threads] */
+    float *logits;              /* [rows_max, V] */
+    bt_sample_logprob *logprob; /* [rows_max] */
+    bt_sample **sampler;        /* [threads] */
     dc_lookup_cost cost;
     size_t threads;
     pthread_t thread;
@@ -66,13 +82,14 @@ struct dc_worker {
 
 /* ---- events ---- */
 
-/* The I/O thread always drains, so a full ring empties by itself; until then this thread waits, which is the back-pressure. */
+/* The I/O thread always drains, so a full ring empties by itself; until then this thread waits, which is
+ * the back-pressure. */
 static void push_event(dc_worker *w, const dc_worker_event *ev)
 {
     while (!bt_ring_add(w->events, ev)) {
         if (atomic_load(&w->quit)) return;
         bt_ring_wake(w->events);
-        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
     w->has_news = true;
 }
@@ -87,8 +104,9 @@ static void wake(dc_worker *w)
 static void end_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_finish reason, const char *text)
 {
     const int64_t now = bt_clock_us();
-    dc_worker_event ev = { .type = type, .slot = s->is.slot, .reason = reason, .rows = s->is.rows, .steps = s->steps,
-                           .drafted = s->drafted, .accepted = s->accepted };
+    dc_worker_event ev = {.type = type,           .slot = s->is.slot, .reason = reason,
+                          .rows = s->is.rows,     .steps = s->steps,  .drafted = s->drafted,
+                          .accepted = s->accepted};
     ev.wait_us = (uint64_t)((s->steps ? s->first_us : now) - s->started_us);
     ev.decode_us = s->steps ? (uint64_t)(now - s->first_us) : 0;
     snprintf(ev.u.text, sizeof ev.u.text, "%s", text);
@@ -107,7 +125,8 @@ static bool is_stop_id(const sequence *s, int32_t id)
 /* Whether the last token that is known ends it. */
 static bool ends(dc_worker *w, sequence *s)
 {
-    if (is_stop_id(s, s->ids[s->is.prompt_tokens + s->known - 1])) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_STOP, "");
+    if (is_stop_id(s, s->ids[s->is.prompt_tokens + s->known - 1]))
+        end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_STOP, "");
     else if (s->known >= s->is.max_tokens) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_LENGTH, "");
     return !s->active;
 }
@@ -120,14 +139,16 @@ static void begin(dc_worker *w, uint32_t slot)
     s->active = true;
     s->known = s->is.ids_len;
     s->steps = s->drafted = s->accepted = s->suffix = 0;
-    s->lookup = (dc_lookup){ 0 };
+    s->lookup = (dc_lookup){0};
     s->prefill_us = 0;
-    s->work = (bt_report_work){ 0 };
+    s->work = (bt_report_work){0};
     s->started_us = bt_clock_us();
     if (s->wrong.text[0]) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, s->wrong.text);
     if (!s->active || (s->known && ends(w, s))) return;
-    dc_batch_join_slot(w->batch, &(dc_batch_join){ .slot = slot, .prompt_tokens = s->is.prompt_tokens, .known = s->known, .rows = s->is.rows,
-                                                   .capacity_tokens = (uint32_t)s->is.view.tokens_capacity, .max_tokens = s->is.max_tokens });
+    dc_batch_join_slot(w->batch, &(dc_batch_join){.slot = slot, .prompt_tokens = s->is.prompt_tokens,
+                                                  .known = s->known, .rows = s->is.rows,
+                                                  .capacity_tokens = (uint32_t)s->is.view.tokens_capacity,
+                                                  .max_tokens = s->is.max_tokens});
 }
 
 static void grow(dc_worker *w, uint32_t slot, size_t tokens)
@@ -153,12 +174,13 @@ static void take_commands(dc_worker *w, bool slept)
 static void let_go_of_stopped(dc_worker *w)
 {
     for (uint32_t i = 0; i < w->config.slots; i++)
-        if (w->slot[i].active && atomic_load(&w->stop[i])) end_slot(w, &w->slot[i], DC_WORKER_STOPPED, BT_FINISH_STOP, "");
+        if (w->slot[i].active && atomic_load(&w->stop[i]))
+            end_slot(w, &w->slot[i], DC_WORKER_STOPPED, BT_FINISH_STOP, "");
 }
 
 static void tell_needs(dc_worker *w)
 {
-    dc_worker_event ev = { .type = DC_WORKER_NEED };
+    dc_worker_event ev = {.type = DC_WORKER_NEED};
     while (dc_batch_needs(w->batch, &ev.slot, &ev.tokens)) push_event(w, &ev);
 }
 
@@ -172,7 +194,8 @@ static uint32_t draft(dc_worker *w, sequence *s, uint32_t rows)
     size_t place;
     const uint32_t suffix = dc_lookup_find(&place, s->ids, n);
     if (!suffix) return 0;
-    const uint32_t count = dc_lookup_worth(&s->lookup, suffix, &w->cost, rows, left < w->config.draft_max ? left : w->config.draft_max);
+    const uint32_t count = dc_lookup_worth(&s->lookup, suffix, &w->cost, rows,
+                                           left < w->config.draft_max ? left : w->config.draft_max);
     if (!count) dc_lookup_forget(&s->lookup);
     else s->suffix = suffix;
     for (uint32_t i = 0; i < count; i++) s->ids[n + i] = s->ids[place + i];
@@ -186,7 +209,8 @@ static void offer_drafts(dc_worker *w)
     if (!w->config.draft_max) return;
     for (uint32_t i = 0; i < w->config.slots; i++) rows += w->slot[i].active;
     for (uint32_t i = 0; i < w->config.slots && rows < bt_decode_rows_max(w->config.engine); i++)
-        if (w->slot[i].active && !w->slot[i].suffix && dc_batch_takes_drafts(w->batch, i)) rows += draft(w, &w->slot[i], rows);
+        if (w->slot[i].active && !w->slot[i].suffix && dc_batch_takes_drafts(w->batch, i))
+            rows += draft(w, &w->slot[i], rows);
 }
 
 static void learn(sequence *s, const dc_batch_item *it, const outcome *o)
@@ -200,14 +224,16 @@ static void learn(sequence *s, const dc_batch_item *it, const outcome *o)
 }
 
 /* Token `index` of the answer, after those before it in ids. */
-static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, bt_sample *sampler, const sequence *s, uint32_t index, const float *logits, bt_fault *fault)
+static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, bt_sample *sampler, const sequence *s,
+                     uint32_t index, const float *logits, bt_fault *fault)
 {
-    const bt_sample_history history = { .prompt = s->ids, .prompt_len = s->is.prompt_tokens, .generated = s->ids + s->is.prompt_tokens, .generated_len = index };
+    const bt_sample_history history = {.prompt = s->ids, .prompt_len = s->is.prompt_tokens,
+                                       .generated = s->ids + s->is.prompt_tokens, .generated_len = index};
     return bt_sample_token(ret_id, ret, sampler, &s->is.sampling, logits, &history, fault);
 }
 
-/* Rows that make no token are replayed; of the others each is sampled with its own index, and a draft stands where it is the token that its
- * row made: history and drafts are one in ids. */
+/* Rows that make no token are replayed; of the others each is sampled with its own index, and a draft stands
+ * where it is the token that its row made: history and drafts are one in ids. */
 static void sample_item(dc_worker *w, bt_sample *sampler, size_t i)
 {
     const dc_batch_item *it = &w->item[i];
@@ -215,7 +241,8 @@ static void sample_item(dc_worker *w, bt_sample *sampler, size_t i)
     sequence *s = &w->slot[it->slot];
     for (uint32_t r = 0; r < it->out; r++) {
         int32_t *at = &s->ids[s->is.prompt_tokens + s->known + r], id;
-        o->err = sample(&id, &w->logprob[o->first_row + r], sampler, s, s->known + r, w->logits + (o->first_row + r) * w->vocab, &o->fault);
+        o->err = sample(&id, &w->logprob[o->first_row + r], sampler, s, s->known + r,
+                        w->logits + (o->first_row + r) * w->vocab, &o->fault);
         if (o->err < 0) return;
         o->tokens++;
         if (r < it->drafts && *at == id) continue;
@@ -237,7 +264,8 @@ static void take_outcome(dc_worker *w, const dc_batch_item *it, const outcome *o
     s->is.rows += kept;
     learn(s, it, o);
     for (uint32_t t = 0; t < o->tokens; t++) {
-        dc_worker_event ev = { .type = DC_WORKER_TOKEN, .slot = it->slot, .index = s->known, .id = s->ids[s->is.prompt_tokens + s->known] };
+        dc_worker_event ev = {.type = DC_WORKER_TOKEN, .slot = it->slot, .index = s->known,
+                              .id = s->ids[s->is.prompt_tokens + s->known]};
         if ((ev.has_logprob = s->is.sampling.logprobs)) ev.logprob = w->logprob[o->first_row + t];
         push_event(w, &ev);
         s->known++;
@@ -249,23 +277,25 @@ static void take_outcome(dc_worker *w, const dc_batch_item *it, const outcome *o
 
 static void step(dc_worker *w, const dc_batch_plan *p)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     const int64_t now = bt_clock_us();
     uint32_t out = 0;
     for (uint32_t i = 0; i < p->items_len; i++) {
         const dc_batch_item *it = &p->items[i];
         sequence *s = &w->slot[it->slot];
         if (s->steps++ == 0) s->first_us = now;
-        w->seq[i] = (bt_decode_seq){ .kv = &s->is.view, .pos = it->pos, .tokens = s->ids + it->pos, .count = it->count, .out = it->out };
-        w->outcome[i] = (outcome){ .first_row = out };
+        w->seq[i] = (bt_decode_seq){.kv = &s->is.view, .pos = it->pos, .tokens = s->ids + it->pos,
+                                    .count = it->count, .out = it->out};
+        w->outcome[i] = (outcome){.first_row = out};
         out += it->out;
     }
     const bt_err e = bt_decode_step(w->config.engine, w->seq, p->items_len, &w->quit, w->logits, &fault);
-    if (e == BT_ECANCEL) return;            /* only when all ends */
+    if (e == BT_ECANCEL) return; /* only when all ends */
     w->item = p->items;
     w->items = p->items_len;
     if (e < 0)
-        for (size_t i = 0; i < w->items; i++) end_slot(w, &w->slot[w->item[i].slot], DC_WORKER_ENDED, BT_FINISH_ERROR, fault.text);
+        for (size_t i = 0; i < w->items; i++)
+            end_slot(w, &w->slot[w->item[i].slot], DC_WORKER_ENDED, BT_FINISH_ERROR, fault.text);
     if (e < 0) return;
     if (w->items > 1) bt_pool_run(w->config.pool, sample_part, w);
     else sample_part(w, 0, 1);
@@ -278,14 +308,16 @@ static void step(dc_worker *w, const dc_batch_plan *p)
 /* The prompt is complete and nothing was known of the answer: token 0. */
 static bt_err first_token(dc_worker *w, sequence *s, bt_fault *fault)
 {
-    dc_worker_event ev = { .type = DC_WORKER_FIRST, .slot = s->is.slot };
+    dc_worker_event ev = {.type = DC_WORKER_FIRST, .slot = s->is.slot};
     const int64_t now = bt_clock_us();
     bt_err e = sample(&ev.id, &ev.logprob, w->sampler[0], s, 0, w->logits, fault);
-    if (e == BT_OK) e = bt_kv_pack_digest(ev.u.first.kv_digest.bytes, &s->is.view, s->is.prompt_tokens, fault);
+    if (e == BT_OK)
+        e = bt_kv_pack_digest(ev.u.first.kv_digest.bytes, &s->is.view, s->is.prompt_tokens, fault);
     if (e < 0) return e;
     ev.has_logprob = s->is.sampling.logprobs;
     ev.u.first.top_len = bt_sample_top(ev.u.first.top_ids, BT_MSG_TOP_LOGITS, w->logits, w->vocab);
-    for (uint32_t i = 0; i < ev.u.first.top_len; i++) ev.u.first.top_logits[i] = w->logits[ev.u.first.top_ids[i]];
+    for (uint32_t i = 0; i < ev.u.first.top_len; i++)
+        ev.u.first.top_logits[i] = w->logits[ev.u.first.top_ids[i]];
     ev.u.first.work = bt_node_setup_work(&s->work);
     ev.u.first.queue_us = (uint64_t)(s->prefill_us - s->started_us);
     ev.u.first.prefill_us = (uint64_t)(now - s->prefill_us);
@@ -298,13 +330,14 @@ static bt_err first_token(dc_worker *w, sequence *s, bt_fault *fault)
 
 static void prefill(dc_worker *w, const dc_batch_item *it)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     sequence *s = &w->slot[it->slot];
-    const bt_prefill_hooks hooks = { .cancel = &w->stop[it->slot] };
+    const bt_prefill_hooks hooks = {.cancel = &w->stop[it->slot]};
     const bt_report_work before = bt_prefill_work(w->config.local);
     if (!s->prefill_us) s->prefill_us = bt_clock_us();
-    bt_err e = bt_prefill_run(w->config.local, &s->is.view, s->ids + it->pos, it->count, it->pos, &hooks, w->logits, BT_PREFILL_LAST, &fault);
-    if (e == BT_ECANCEL) {                  /* its flag is seen before the next plan */
+    bt_err e = bt_prefill_run(w->config.local, &s->is.view, s->ids + it->pos, it->count, it->pos, &hooks,
+                              w->logits, BT_PREFILL_LAST, &fault);
+    if (e == BT_ECANCEL) { /* its flag is seen before the next plan */
         dc_batch_ran(w->batch, it->slot, 0, 0);
         return;
     }
@@ -364,7 +397,8 @@ static bt_err make_step(dc_worker *w, bt_fault *fault)
     w->logits = calloc(rows * w->vocab, sizeof *w->logits);
     w->sampler = calloc(w->threads, sizeof *w->sampler);
     w->logprob = calloc(rows, sizeof *w->logprob);
-    if (!w->seq || !w->outcome || !w->logits || !w->logprob || !w->sampler) return bt_fail(fault, BT_ENOMEM, "decode worker");
+    if (!w->seq || !w->outcome || !w->logits || !w->logprob || !w->sampler)
+        return bt_fail(fault, BT_ENOMEM, "decode worker");
     for (size_t i = 0; i < w->threads; i++) {
         const bt_err e = bt_sample_new(&w->sampler[i], w->vocab, fault);
         if (e < 0) return e;
@@ -384,17 +418,20 @@ bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *
     if (!c->ahead_tokens) c->ahead_tokens = AHEAD_TOKENS;
     w->vocab = bt_decode_vocab(c->engine);
     w->ctx = bt_decode_ctx_tokens(c->engine);
-    const dc_batch_config bc = { .slots = c->slots, .rows_max = (uint32_t)bt_decode_rows_max(c->engine), .replay_rows = c->replay_rows,
-                                 .chunk_tokens = c->chunk_tokens, .ahead_tokens = c->ahead_tokens };
+    const dc_batch_config bc = {.slots = c->slots, .rows_max = (uint32_t)bt_decode_rows_max(c->engine),
+                                .replay_rows = c->replay_rows, .chunk_tokens = c->chunk_tokens,
+                                .ahead_tokens = c->ahead_tokens};
     bt_err e = dc_batch_new(&w->batch, &bc, fault);
     if (e == BT_OK) e = make_slots(w, fault);
     if (e == BT_OK) e = make_step(w, fault);
     /* One more place than slots use: the wake-up of dc_worker_free always fits. */
-    if (e == BT_OK) e = bt_ring_new(&w->commands, sizeof(command), (size_t)c->slots * COMMANDS_A_SLOT + 1, fault);
+    if (e == BT_OK)
+        e = bt_ring_new(&w->commands, sizeof(command), (size_t)c->slots * COMMANDS_A_SLOT + 1, fault);
     if (e == BT_OK) e = bt_ring_new(&w->events, sizeof(dc_worker_event), EVENT_RING, fault);
-    if (e == BT_OK && pthread_create(&w->thread, NULL, run, w) != 0) e = bt_fail(fault, BT_EIO, "cannot start the compute thread");
+    if (e == BT_OK && pthread_create(&w->thread, NULL, run, w) != 0)
+        e = bt_fail(fault, BT_EIO, "cannot start the compute thread");
     if (e < 0) {
-        dc_worker_free(w);                  /* the engines stay the caller's */
+        dc_worker_free(w); /* the engines stay the caller's */
         return e;
     }
     w->has_thread = true;
@@ -413,9 +450,9 @@ void dc_worker_free(dc_worker *w)
     if (w->has_thread) {
         atomic_store(&w->quit, true);
         for (uint32_t i = 0; i < w->config.slots; i++) atomic_store(&w->stop[i], true);
-        post(w, &(command){ .type = COMMAND_WAKE });
+        post(w, &(command){.type = COMMAND_WAKE});
         pthread_join(w->thread, NULL);
-        bt_prefill_free(w->config.local);   /* it may read the other's weights */
+        bt_prefill_free(w->config.local); /* it may read the other's weights */
         bt_decode_free(w->config.engine);
     }
     for (size_t i = 0; w->sampler && i < w->threads; i++) bt_sample_free(w->sampler[i]);
@@ -444,25 +481,33 @@ static bt_err check(const dc_worker *w, const dc_worker_start *a, bt_fault *faul
 {
     const uint64_t end = (uint64_t)a->prompt_tokens + a->max_tokens - 1;
     if (!a->prompt_tokens || a->ids_len > a->max_tokens || !a->max_tokens || end > w->ctx)
-        return bt_fail(fault, BT_ELIMIT, "a prompt of %u tokens and an answer of %u, %u of them known: the context holds %zu", a->prompt_tokens,
-                       a->max_tokens, a->ids_len, w->ctx);
+        return bt_fail(fault, BT_ELIMIT,
+                       "a prompt of %u tokens and an answer of %u, %u of them known: the context holds %zu",
+                       a->prompt_tokens, a->max_tokens, a->ids_len, w->ctx);
     if (a->rows > a->prompt_tokens + a->ids_len - 1)
-        return bt_fail(fault, BT_EARG, "%u rows in place of %u prompt tokens and %u known", a->rows, a->prompt_tokens, a->ids_len);
+        return bt_fail(fault, BT_EARG, "%u rows in place of %u prompt tokens and %u known", a->rows,
+                       a->prompt_tokens, a->ids_len);
     if (a->rows < a->prompt_tokens && (!w->config.local || !a->prompt))
-        return bt_fail(fault, BT_EARG, "%u of %u prompt rows in place, and nothing here to prefill it", a->rows, a->prompt_tokens);
+        return bt_fail(fault, BT_EARG, "%u of %u prompt rows in place, and nothing here to prefill it",
+                       a->rows, a->prompt_tokens);
     if (a->rows < a->prompt_tokens && a->prompt_tokens > bt_prefill_ctx_tokens(w->config.local))
-        return bt_fail(fault, BT_ELIMIT, "a prompt of %u tokens: the prefill engine here takes %zu", a->prompt_tokens, bt_prefill_ctx_tokens(w->config.local));
-    if (a->view.page_tokens != w->config.page_tokens || a->view.elem_bytes != bt_decode_kv_elem_bytes(w->config.engine) || a->rows > a->view.tokens_capacity)
-        return bt_fail(fault, BT_EARG, "a view of %zu pages' tokens, %u bytes an element, %zu tokens: not of this engine", a->view.page_tokens,
-                       a->view.elem_bytes, a->view.tokens_capacity);
+        return bt_fail(fault, BT_ELIMIT, "a prompt of %u tokens: the prefill engine here takes %zu",
+                       a->prompt_tokens, bt_prefill_ctx_tokens(w->config.local));
+    if (a->view.page_tokens != w->config.page_tokens ||
+        a->view.elem_bytes != bt_decode_kv_elem_bytes(w->config.engine) || a->rows > a->view.tokens_capacity)
+        return bt_fail(fault, BT_EARG,
+                       "a view of %zu pages' tokens, %u bytes an element, %zu tokens: not of this engine",
+                       a->view.page_tokens, a->view.elem_bytes, a->view.tokens_capacity);
     for (uint32_t i = a->prompt ? 0 : a->prompt_tokens; i < a->prompt_tokens + a->ids_len; i++) {
         const int32_t id = i < a->prompt_tokens ? a->prompt[i] : a->ids[i - a->prompt_tokens];
-        if (id < 0 || (size_t)id >= w->vocab) return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %zu", id, w->vocab);
+        if (id < 0 || (size_t)id >= w->vocab)
+            return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %zu", id, w->vocab);
     }
     return BT_OK;
 }
 
-/* Appends the pages that the slot does not have yet; more than its table holds are of no use to any sequence. */
+/* Appends the pages that the slot does not have yet; more than its table holds are of no use to any
+ * sequence. */
 static size_t take_pages(const dc_worker *w, sequence *s, const bt_kv_view *v)
 {
     const size_t most = w->ctx / w->config.page_tokens + 1;
@@ -479,30 +524,31 @@ void dc_worker_start_slot(dc_worker *w, const dc_worker_start *start)
     const uint32_t n = start->prompt_tokens;
     s->is = *start;
     s->is.prompt = s->is.ids = NULL;
-    s->wrong = (bt_fault){ "" };
+    s->wrong = (bt_fault){""};
     s->pages = 0;
     if (check(w, start, &s->wrong) == BT_OK) {
         if (start->prompt) memcpy(s->ids, start->prompt, n * sizeof *s->ids);
-        else memset(s->ids, 0xff, n * sizeof *s->ids);          /* -1: no token at all */
+        else memset(s->ids, 0xff, n * sizeof *s->ids); /* -1: no token at all */
         if (start->ids_len) memcpy(s->ids + n, start->ids, start->ids_len * sizeof *s->ids);
-        if (start->sampling.bias_len) memcpy(s->bias, start->sampling.bias, start->sampling.bias_len * sizeof *s->bias);
+        if (start->sampling.bias_len)
+            memcpy(s->bias, start->sampling.bias, start->sampling.bias_len * sizeof *s->bias);
         s->is.sampling.bias = s->bias;
         s->is.view.tokens_capacity = take_pages(w, s, &start->view);
         s->is.view.page = s->page;
     }
     atomic_store(&w->stop[start->slot], false);
-    post(w, &(command){ .type = COMMAND_START, .slot = start->slot });
+    post(w, &(command){.type = COMMAND_START, .slot = start->slot});
 }
 
 void dc_worker_grow_slot(dc_worker *w, uint32_t slot, const bt_kv_view *view)
 {
-    post(w, &(command){ .type = COMMAND_GROW, .slot = slot, .tokens = take_pages(w, &w->slot[slot], view) });
+    post(w, &(command){.type = COMMAND_GROW, .slot = slot, .tokens = take_pages(w, &w->slot[slot], view)});
 }
 
 void dc_worker_stop_slot(dc_worker *w, uint32_t slot)
 {
-    if (!atomic_exchange(&w->stop[slot], true)) post(w, &(command){ .type = COMMAND_WAKE, .slot = slot });
+    if (!atomic_exchange(&w->stop[slot], true)) post(w, &(command){.type = COMMAND_WAKE, .slot = slot});
 }
 
-int  dc_worker_fd(const dc_worker *w) { return bt_ring_fd(w->events); }
+int dc_worker_fd(const dc_worker *w) { return bt_ring_fd(w->events); }
 bool dc_worker_next(dc_worker *w, dc_worker_event *ret) { return bt_ring_pop(w->events, ret); }

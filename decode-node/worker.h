@@ -6,45 +6,49 @@
 #include "kernels/kv_view.h"
 #include "wire/msg.h"
 
-/* The decode node's compute thread: the engine, the sampler and, where the node prefills too, the prefill engine; batch.h says what runs
- * next. It meets the I/O thread in two bounded rings (commands in, events out) and never touches a socket.
+/* The decode node's compute thread: the engine, the sampler and, where the node prefills too, the prefill engine;
+ * batch.h says what runs next. It meets the I/O thread in two bounded rings (commands in, events out) and never touches
+ * a socket.
  *
- * A slot runs from START until exactly one ENDED or STOPPED. The pages that its view names must stay valid until then; the page table
- * itself is copied. One engine step serves every sequence of a plan; a step that fails ends all of them, each with an ENDED.
+ * A slot runs from START until exactly one ENDED or STOPPED. The pages that its view names must stay valid until then;
+ * the page table itself is copied. One engine step serves every sequence of a plan; a step that fails ends all of them,
+ * each with an ENDED.
  *
- * Numbers: a sequence's tokens are a function of its prompt, its sampling and the engines alone. Neighbours, pieces, replay, drafts, a
- * STOP and a START with the rows it told change none. */
+ * Numbers: a sequence's tokens are a function of its prompt, its sampling and the engines alone. Neighbours, pieces,
+ * replay, drafts, a STOP and a START with the rows it told change none. */
 typedef struct dc_worker dc_worker;
 
 typedef struct dc_worker_config {
-    bt_decode *engine;                      /* taken in success; its rows_max is that of a step */
-    bt_prefill *local;                      /* taken in success; NULL: this node does not prefill */
-    bt_pool *pool;                          /* for sampling; borrowed, outlives the worker, the engines' own may be it; NULL: one thread */
-    uint32_t slots;                         /* how many may run at once, 1..1024 */
-    uint32_t page_tokens;                   /* of every view; 0: 64 */
-    uint32_t chunk_tokens;                  /* of one piece of a prefill; 0: 256 */
-    uint32_t replay_rows;                   /* of one sequence in one step; 0: 32 */
-    uint32_t ahead_tokens;                  /* NEED comes when less room than this is left; 0: 32 */
-    uint32_t draft_max;                     /* speculative decoding: drafts of one sequence in one step; 0: none */
+    bt_decode *engine; /* taken in success; its rows_max is that of a step */
+    bt_prefill *local; /* taken in success; NULL: this node does not prefill */
+    bt_pool *pool;     /* for sampling; borrowed, outlives the worker, the engines' own may be it; NULL: one thread */
+    uint32_t slots;    /* how many may run at once, 1..1024 */
+    uint32_t page_tokens;  /* of every view; 0: 64 */
+    uint32_t chunk_tokens; /* of one piece of a prefill; 0: 256 */
+    uint32_t replay_rows;  /* of one sequence in one step; 0: 32 */
+    uint32_t ahead_tokens; /* NEED comes when less room than this is left; 0: 32 */
+    uint32_t draft_max;    /* speculative decoding: drafts of one sequence in one step; 0: none */
 } dc_worker_config;
 
 typedef struct dc_worker_start {
     uint32_t slot;
     bt_kv_view view;
-    const int32_t *prompt; uint32_t prompt_tokens;      /* borrowed for the call, like ids and sampling.bias. NULL: not known; its rows are
-                                             * all in place then, and penalties and drafts do without it */
-    const int32_t *ids; uint32_t ids_len;   /* tokens 0.. that are known so far: not told again. 0: this node prefills, from row `rows` on */
-    uint32_t rows;                          /* KV rows in place, 0 .. prompt_tokens + ids_len - 1; less than prompt_tokens needs `local` */
-    uint32_t max_tokens;                    /* counts token 0 */
+    const int32_t *prompt;
+    uint32_t prompt_tokens; /* borrowed for the call, like ids and sampling.bias. NULL: not known; its rows are all in
+                               place then, and penalties and drafts do without it */
+    const int32_t *ids;
+    uint32_t ids_len; /* tokens 0.. that are known so far: not told again. 0: this node prefills, from row `rows` on */
+    uint32_t rows;    /* KV rows in place, 0 .. prompt_tokens + ids_len - 1; less than prompt_tokens needs `local` */
+    uint32_t max_tokens; /* counts token 0 */
     bt_sampling sampling;
     uint32_t stop_ids_len;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
 } dc_worker_start;
 
 typedef enum dc_worker_event_type {
-    DC_WORKER_FIRST = 1,                    /* the prompt was prefilled here and made token 0; only where none was known */
-    DC_WORKER_TOKEN,                        /* index counts from 1 */
-    DC_WORKER_NEED,                         /* rows that the slot's pages should hold: GROW it, or it sits out from its last row on */
+    DC_WORKER_FIRST = 1, /* the prompt was prefilled here and made token 0; only where none was known */
+    DC_WORKER_TOKEN,     /* index counts from 1 */
+    DC_WORKER_NEED,      /* rows that the slot's pages should hold: GROW it, or it sits out from its last row on */
     DC_WORKER_ENDED,
     DC_WORKER_STOPPED,
 } dc_worker_event_type;
@@ -52,36 +56,43 @@ typedef enum dc_worker_event_type {
 typedef struct dc_worker_event {
     dc_worker_event_type type;
     uint32_t slot;
-    uint32_t index; int32_t id;             /* FIRST (0), TOKEN */
-    bool has_logprob; bt_msg_logprob logprob;           /* FIRST, TOKEN: where the sampling asks for it */
-    uint32_t tokens;                        /* NEED */
-    uint32_t rows;                          /* STOPPED: in place; a START with them and the tokens told so far goes on */
-    bt_finish reason;                       /* ENDED; with ERROR, text says why */
-    uint64_t wait_us, decode_us;            /* START, or FIRST, to the first step; first step to the end */
-    uint32_t steps, drafted, accepted;      /* ENDED, STOPPED: steps it took part in, drafts brought to them, and those that were right */
+    uint32_t index;
+    int32_t id; /* FIRST (0), TOKEN */
+    bool has_logprob;
+    bt_msg_logprob logprob;            /* FIRST, TOKEN: where the sampling asks for it */
+    uint32_t tokens;                   /* NEED */
+    uint32_t rows;                     /* STOPPED: in place; a START with them and the tokens told so far goes on */
+    bt_finish reason;                  /* ENDED; with ERROR, text says why */
+    uint64_t wait_us, decode_us;       /* START, or FIRST, to the first step; first step to the end */
+    uint32_t steps, drafted, accepted; /* ENDED, STOPPED: steps it took part in, drafts brought to them, and those that
+                                          were right */
     union {
-        char text[BT_MSG_MAX_TEXT_BYTES + 1];           /* ENDED */
-        struct {                            /* FIRST */
-            uint64_t queue_us, prefill_us;  /* START to the first piece; that to the end of the last, steps in between included */
+        char text[BT_MSG_MAX_TEXT_BYTES + 1]; /* ENDED */
+        struct {                              /* FIRST */
+            uint64_t queue_us, prefill_us;    /* START to the first piece; that to the end of the last, steps in between
+                                                 included */
             bt_msg_work work;
             uint32_t top_len;
             int32_t top_ids[BT_MSG_TOP_LOGITS];
             float top_logits[BT_MSG_TOP_LOGITS];
-            bt_digest16 kv_digest;          /* of the prompt's KV, bt_kv_pack_digest */
+            bt_digest16 kv_digest; /* of the prompt's KV, bt_kv_pack_digest */
         } first;
     } u;
 } dc_worker_event;
 
 bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *fault);
 /* Stops the thread within one step and frees the engines too. NULL is fine. */
-void   dc_worker_free(dc_worker *w);
+void dc_worker_free(dc_worker *w);
 
-/* For the I/O thread only. At most one START for a slot that has not ended. A START that is wrong in itself (a view of other pages or elements, a
- * sequence longer than the engine's context, an id outside the vocabulary) gives ENDED with ERROR. */
+/* For the I/O thread only. At most one START for a slot that has not ended. A START that is wrong in itself (a view of
+ * other pages or elements, a sequence longer than the engine's context, an id outside the vocabulary) gives ENDED
+ * with ERROR. */
 void dc_worker_start_slot(dc_worker *w, const dc_worker_start *start);
-/* The slot's pages are now those of view, which begins with the pages that it had; at most two for a NEED. For a slot that has ended: nothing. */
+/* The slot's pages are now those of view, which begins with the pages that it had; at most two for a NEED. For a
+ * slot that has ended: nothing. */
 void dc_worker_grow_slot(dc_worker *w, uint32_t slot, const bt_kv_view *view);
-void dc_worker_stop_slot(dc_worker *w, uint32_t slot);      /* seen before the next step; cuts a prefill short at the next layer */
-int  dc_worker_fd(const dc_worker *w);                      /* readable when there may be an event */
+void dc_worker_stop_slot(dc_worker *w, uint32_t slot); /* seen before the next step; cuts a prefill short at the next
+                                                          layer */
+int dc_worker_fd(const dc_worker *w);                  /* readable when there may be an event */
 bool dc_worker_next(dc_worker *w, dc_worker_event *ret);
 #endif

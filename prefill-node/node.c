@@ -16,32 +16,40 @@ enum { RECEIVE_BUDGET = 64, EVENT_BUDGET = 256 };
 
 typedef struct node node;
 /* link NULL: free. A link closed by what it brought itself is freed when its handler has returned. */
-typedef struct bulk { node *owner; bt_incarnation decode; bt_link *link; uint64_t watch; bool is_open, is_receiving; } bulk;
+typedef struct bulk {
+    node *owner;
+    bt_incarnation decode;
+    bt_link *link;
+    uint64_t watch;
+    bool is_open, is_receiving;
+} bulk;
 
 struct node {
     const pf_options *o;
     bt_model *model;
     bt_shell *shell;
     pf_brain *brain;
-    bt_prefill *engine;                      /* until the worker takes it */
+    bt_prefill *engine; /* until the worker takes it */
     pf_worker *worker;
     bt_kv_pages *pages;
-    bt_kv_view *views;                      /* [slots]: the pages of the last COMPUTE; zero: none */
-    uint8_t **addresses; size_t longest;    /* [slots][longest]: behind the views; longest: pages of the longest prompt */
-    bulk *bulks; uint32_t bulks_len;        /* [links_max] */
-    pf_event *owed;                         /* [owed_max], a ring: answers to SEND_BLOCKs, given after the actions are carried out */
+    bt_kv_view *views; /* [slots]: the pages of the last COMPUTE; zero: none */
+    uint8_t **addresses;
+    size_t longest; /* [slots][longest]: behind the views; longest: pages of the longest prompt */
+    bulk *bulks;
+    uint32_t bulks_len; /* [links_max] */
+    pf_event *owed; /* [owed_max], a ring: answers to SEND_BLOCKs, given after the actions are carried out */
     size_t owed_max, owed_first, owed_len;
     bt_kv_dtype dtype;
-    bt_msg_engine about;                    /* what HELLO says of the engine */
-    char stage[32];                         /* of compiling, as said last */
-    bool has_other_role;                    /* the process can be a decode node too */
+    bt_msg_engine about; /* what HELLO says of the engine */
+    char stage[32];      /* of compiling, as said last */
+    bool has_other_role; /* the process can be a decode node too */
 };
 
 static void step(node *n, const pf_event *ev);
 
 static void owe(node *n, const pf_event *ev)
 {
-    if (n->owed_len == n->owed_max) abort();            /* the brain never leaves more blocks unanswered */
+    if (n->owed_len == n->owed_max) abort(); /* the brain never leaves more blocks unanswered */
     n->owed[(n->owed_first + n->owed_len++) % n->owed_max] = *ev;
 }
 
@@ -57,7 +65,7 @@ static bulk *find_bulk(node *n, const bt_incarnation *decode)
 static void on_bulk(void *ud, const bt_msg *m)
 {
     bulk *b = ud;
-    pf_event ev = { .type = PF_EV_BULK };
+    pf_event ev = {.type = PF_EV_BULK};
     if (!b->is_open) return;
     ev.u.bulk.decode = b->decode;
     ev.u.bulk.msg = m;
@@ -69,9 +77,9 @@ static void on_bulk_ready(void *ud, unsigned events)
     bulk *b = ud;
     node *n = b->owner;
     b->is_receiving = true;
-    if (events & BT_LOOP_OUT) {             /* connected: only now would a HELLO go anywhere */
+    if (events & BT_LOOP_OUT) { /* connected: only now would a HELLO go anywhere */
         bt_loop_set_events(bt_shell_loop(n->shell), b->watch, BT_LOOP_IN);
-        step(n, &(pf_event){ .type = PF_EV_LINK_UP, .u.decode = b->decode });
+        step(n, &(pf_event){.type = PF_EV_LINK_UP, .u.decode = b->decode});
     }
     if (b->is_open) bt_link_receive(b->link, RECEIVE_BUDGET);
     b->is_receiving = false;
@@ -82,10 +90,12 @@ static void on_bulk_ready(void *ud, unsigned events)
 
 static bt_err dial(node *n, bulk *b, const bt_peer_key *server, const char *endpoint, bt_fault *fault)
 {
-    const bt_link_handler handler = { .on_msg = on_bulk, .on_bad = bt_shell_on_bad, .ud = b };
-    bt_err e = bt_net_dial(&b->link, bt_shell_net(n->shell), BT_SOCK_BULK_DEALER, endpoint, server, &handler, fault);
+    const bt_link_handler handler = {.on_msg = on_bulk, .on_bad = bt_shell_on_bad, .ud = b};
+    bt_err e =
+        bt_net_dial(&b->link, bt_shell_net(n->shell), BT_SOCK_BULK_DEALER, endpoint, server, &handler, fault);
     if (e < 0) return e;
-    e = bt_loop_add_socket(&b->watch, bt_shell_loop(n->shell), bt_link_socket(b->link), BT_LOOP_IN | BT_LOOP_OUT, on_bulk_ready, b);
+    e = bt_loop_add_socket(&b->watch, bt_shell_loop(n->shell), bt_link_socket(b->link),
+                           BT_LOOP_IN | BT_LOOP_OUT, on_bulk_ready, b);
     if (e < 0) {
         bt_link_free(b->link);
         b->link = NULL;
@@ -99,11 +109,11 @@ static void link_up(node *n, const pf_action *a)
     bulk *b = NULL;
     for (uint32_t i = 0; i < n->bulks_len && !b; i++)
         if (!n->bulks[i].link) b = &n->bulks[i];
-    if (!b) abort();                        /* there is one more than the brain has links */
-    *b = (bulk){ .owner = n, .decode = a->u.link.decode };
+    if (!b) abort(); /* there is one more than the brain has links */
+    *b = (bulk){.owner = n, .decode = a->u.link.decode};
     b->is_open = dial(n, b, &a->u.link.decode_key, a->u.link.endpoint, &fault) == BT_OK;
     if (b->is_open) return;
-    pf_event ev = { .type = PF_EV_LINK_FAILED, .u.link_failed.decode = a->u.link.decode };
+    pf_event ev = {.type = PF_EV_LINK_FAILED, .u.link_failed.decode = a->u.link.decode};
     snprintf(ev.u.link_failed.text, sizeof ev.u.link_failed.text, "%s", fault.text);
     bt_log(BT_LOG_WARN, "cannot reach the decode node at %s: %s", a->u.link.endpoint, fault.text);
     owe(n, &ev);
@@ -126,7 +136,7 @@ static void send_bulk(node *n, const bt_incarnation *decode, const bt_msg *m)
 {
     bulk *b = find_bulk(n, decode);
     bt_fault fault;
-    if (b) (void)bt_link_send(b->link, m, &fault);      /* sent again until answered */
+    if (b) (void)bt_link_send(b->link, m, &fault); /* sent again until answered */
 }
 
 static void send_block(node *n, const pf_block *block)
@@ -135,40 +145,45 @@ static void send_block(node *n, const pf_block *block)
     bulk *b = find_bulk(n, &block->decode);
     const bt_kv_view *view = &n->views[block->slot];
     bt_fault fault;
-    bt_kv_header h = { .number = block->ref.number, .attempt = block->ref.attempt, .layer = block->layer, .token_begin = block->token_begin,
-                       .token_count = block->token_count, .kv_heads = p->kv_heads, .head_dim = p->head_dim, .dtype = (uint16_t)n->dtype,
-                       .link_epoch = block->epoch, .link_end = block->end_bytes };
+    bt_kv_header h = {
+        .number = block->ref.number,       .attempt = block->ref.attempt,     .layer = block->layer,
+        .token_begin = block->token_begin, .token_count = block->token_count, .kv_heads = p->kv_heads,
+        .head_dim = p->head_dim,           .dtype = (uint16_t)n->dtype,       .link_epoch = block->epoch,
+        .link_end = block->end_bytes};
     memcpy(h.owner, block->ref.owner.bytes, sizeof h.owner);
     memcpy(h.ticket, block->ticket.bytes, sizeof h.ticket);
     memcpy(h.from, bt_shell_self(n->shell)->bytes, sizeof h.from);
     memcpy(h.to, block->decode.bytes, sizeof h.to);
     const bt_err e = b ? bt_link_send_block(b->link, &h, view, &fault) : BT_EAGAIN;
     if (e < 0 && e != BT_EAGAIN && e != BT_EIO) bt_shell_on_bad(NULL, &fault);
-    owe(n, &(pf_event){ .type = e < 0 ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT, .u.block = *block });
+    owe(n, &(pf_event){.type = e < 0 ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT, .u.block = *block});
 }
 
 static void compute(node *n, const pf_action *a)
 {
     const uint32_t slot = a->u.compute.slot;
-    bt_kv_pages_view_of(&n->views[slot], n->addresses + slot * n->longest, n->pages, a->u.compute.pages, a->u.compute.pages_len);
-    pf_worker_compute(n->worker, &(pf_worker_job){ .slot = slot, .view = n->views[slot], .ids = a->u.compute.ids, .ids_len = a->u.compute.ids_len,
-                                                   .from_row = a->u.compute.from_row, .sampling = a->u.compute.sampling });
+    bt_kv_pages_view_of(&n->views[slot], n->addresses + slot * n->longest, n->pages, a->u.compute.pages,
+                        a->u.compute.pages_len);
+    pf_worker_compute(n->worker,
+                      &(pf_worker_job){.slot = slot, .view = n->views[slot], .ids = a->u.compute.ids,
+                                       .ids_len = a->u.compute.ids_len, .from_row = a->u.compute.from_row,
+                                       .sampling = a->u.compute.sampling});
 }
 
 static void act(node *n, const pf_action *a)
 {
     switch (a->type) {
     case PF_DO_SEND_CONTROL: bt_shell_send_control(n->shell, a->u.control.gateway, &a->u.control.msg); break;
-    case PF_DO_SEND_BULK:    send_bulk(n, &a->u.bulk.decode, &a->u.bulk.msg); break;
-    case PF_DO_SEND_BLOCK:   send_block(n, &a->u.block); break;
-    case PF_DO_COMPUTE:      compute(n, a); break;
-    case PF_DO_CANCEL:       pf_worker_cancel(n->worker, a->u.slot); break;
-    case PF_DO_RELEASE:      n->views[a->u.slot] = (bt_kv_view){ 0 }; break;
-    case PF_DO_LINK:         link_up(n, a); break;
-    case PF_DO_UNLINK:       link_down(n, &a->u.link.decode); break;
-    case PF_DO_LOG:          bt_log(a->u.log.level, "%s", a->u.log.text); break;
-    case PF_DO_DRAIN:        bt_shell_drain(n->shell); break;
-    case PF_DO_EXIT:         bt_shell_leave(n->shell, a->u.next_role); break;
+    case PF_DO_SEND_BULK: send_bulk(n, &a->u.bulk.decode, &a->u.bulk.msg); break;
+    case PF_DO_SEND_BLOCK: send_block(n, &a->u.block); break;
+    case PF_DO_COMPUTE: compute(n, a); break;
+    case PF_DO_CANCEL: pf_worker_cancel(n->worker, a->u.slot); break;
+    case PF_DO_RELEASE: n->views[a->u.slot] = (bt_kv_view){0}; break;
+    case PF_DO_LINK: link_up(n, a); break;
+    case PF_DO_UNLINK: link_down(n, &a->u.link.decode); break;
+    case PF_DO_LOG: bt_log(a->u.log.level, "%s", a->u.log.text); break;
+    case PF_DO_DRAIN: bt_shell_drain(n->shell); break;
+    case PF_DO_EXIT: bt_shell_leave(n->shell, a->u.next_role); break;
     }
 }
 
@@ -177,7 +192,7 @@ static void step(node *n, const pf_event *ev)
 {
     pf_event now = *ev;
     for (;;) {
-        const pf_actions actions = pf_brain_step(n->brain, &now, bt_clock_us(), &(bt_random){ { 0 } });
+        const pf_actions actions = pf_brain_step(n->brain, &now, bt_clock_us(), &(bt_random){{0}});
         for (size_t i = 0; i < actions.len; i++) act(n, &actions.items[i]);
         if (n->owed_len == 0) break;
         now = n->owed[n->owed_first];
@@ -192,13 +207,14 @@ static void step(node *n, const pf_event *ev)
 static void on_control(void *ud, uint32_t gateway, const bt_msg *m)
 {
     node *n = ud;
-    if (m->type == BT_MSG_ROLE) pf_brain_set_role_may(n->brain, bt_shell_role_may(n->shell, n->has_other_role));
-    step(ud, &(pf_event){ .type = PF_EV_CONTROL, .u.control = { gateway, m } });
+    if (m->type == BT_MSG_ROLE)
+        pf_brain_set_role_may(n->brain, bt_shell_role_may(n->shell, n->has_other_role));
+    step(ud, &(pf_event){.type = PF_EV_CONTROL, .u.control = {gateway, m}});
 }
 
 static pf_event event_of(const pf_worker_event *w)
 {
-    pf_event ev = { .type = PF_EV_COMPUTE_STOPPED };
+    pf_event ev = {.type = PF_EV_COMPUTE_STOPPED};
     switch (w->type) {
     case PF_WORKER_KV_READY:
         ev.type = PF_EV_KV_READY;
@@ -249,9 +265,9 @@ static void on_worker(void *ud, unsigned events)
     }
 }
 
-static void on_tick(void *ud) { step(ud, &(pf_event){ .type = PF_EV_TICK }); }
-static void on_drain(void *ud) { step(ud, &(pf_event){ .type = PF_EV_DRAIN }); }
-static void on_drain_over(void *ud) { step(ud, &(pf_event){ .type = PF_EV_DRAIN_OVER }); }
+static void on_tick(void *ud) { step(ud, &(pf_event){.type = PF_EV_TICK}); }
+static void on_drain(void *ud) { step(ud, &(pf_event){.type = PF_EV_DRAIN}); }
+static void on_drain_over(void *ud) { step(ud, &(pf_event){.type = PF_EV_DRAIN_OVER}); }
 static void on_rss(void *ud, uint64_t rss_bytes) { pf_brain_set_rss(((node *)ud)->brain, rss_bytes); }
 static bool is_ready(void *ud) { return pf_brain_is_welcome(((node *)ud)->brain); }
 
@@ -263,10 +279,14 @@ static bt_err open_brain(node *n, bt_fault *fault)
     pf_config bc = pf_config_defaults();
     const bt_report_engine about = bt_prefill_about(n->engine);
     n->about = bt_node_setup_engine(&about);
-    const bt_node_setup setup = { .role = BT_ROLE_PREFILL, .node_id = n->o->id, .engine = about.name, .model = n->model,
-                                  .weights = about.weights,
-                                  .kv_elem_bytes = bt_prefill_kv_elem_bytes(n->engine), .ctx_tokens = bt_prefill_ctx_tokens(n->engine),
-                                  .kv_memory_bytes = n->o->kv_memory_bytes };
+    const bt_node_setup setup = {.role = BT_ROLE_PREFILL,
+                                 .node_id = n->o->id,
+                                 .engine = about.name,
+                                 .model = n->model,
+                                 .weights = about.weights,
+                                 .kv_elem_bytes = bt_prefill_kv_elem_bytes(n->engine),
+                                 .ctx_tokens = bt_prefill_ctx_tokens(n->engine),
+                                 .kv_memory_bytes = n->o->kv_memory_bytes};
     bt_err e = bt_node_setup_pages(&n->pages, &setup, fault);
     if (e == BT_OK) e = bt_node_setup_hello(&bc.hello, &setup, n->pages, fault);
     if (e < 0) return e;
@@ -278,20 +298,23 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
     bc.page_tokens = BT_NODE_PAGE_TOKENS;
     bc.min_overlap_tokens = (uint32_t)n->o->min_overlap_tokens;
-    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest prompt %u", bc.hello.model_name, about.name,
-           bt_prefill_isa(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
+    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest prompt %u",
+           bc.hello.model_name, about.name, bt_prefill_isa(n->engine), bc.hello.kv_capacity_tokens,
+           bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
     if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
-    n->bulks_len = bc.links_max + 1;        /* one may be closed and still be receiving */
-    n->owed_max = (size_t)bc.links_max * bc.unsent_max + 1;     /* and the answer to LINK */
+    n->bulks_len = bc.links_max + 1;                        /* one may be closed and still be receiving */
+    n->owed_max = (size_t)bc.links_max * bc.unsent_max + 1; /* and the answer to LINK */
     n->longest = bt_kv_pages_needed(n->pages, bc.hello.ctx_tokens);
     n->views = calloc(bc.slots, sizeof *n->views);
     n->addresses = calloc(bc.slots * n->longest, sizeof *n->addresses);
     n->bulks = calloc(n->bulks_len, sizeof *n->bulks);
     n->owed = calloc(n->owed_max, sizeof *n->owed);
-    if (!n->views || !n->addresses || !n->bulks || !n->owed) return bt_fail(fault, BT_ENOMEM, "pages and links");
+    if (!n->views || !n->addresses || !n->bulks || !n->owed)
+        return bt_fail(fault, BT_ENOMEM, "pages and links");
     e = pf_brain_new(&n->brain, &bc, fault);
-    if (e == BT_OK) e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.layers, n->model->hp.vocab, fault);
+    if (e == BT_OK)
+        e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.layers, n->model->hp.vocab, fault);
     if (e < 0) return e;
     n->engine = NULL;
     e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), pf_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
@@ -313,14 +336,28 @@ static void say_stage(void *ud, const char *stage, uint64_t done, uint64_t total
 static bt_err open_node(node *n, bt_fault *fault)
 {
     char path[4096];
-    const bt_shell_config sc = { .keys_dir = n->o->keys, .key_name = n->o->key, .role = BT_PEER_PREFILL, .gateways = n->o->gateways.items,
-                                 .gateways_len = n->o->gateways.count, .drain_timeout_ms = n->o->drain_timeout_ms };
-    const bt_shell_handler handler = { .on_control = on_control, .on_tick = on_tick, .on_drain = on_drain, .on_drain_over = on_drain_over,
-                                       .on_rss = on_rss, .is_ready = is_ready, .ud = n };
-    const bt_prefill_config ec = { .engine = bt_engine_names[n->o->engine], .isa = n->o->isa, .want = n->o->want,
+    const bt_shell_config sc = {.keys_dir = n->o->keys,
+                                .key_name = n->o->key,
+                                .role = BT_PEER_PREFILL,
+                                .gateways = n->o->gateways.items,
+                                .gateways_len = n->o->gateways.count,
+                                .drain_timeout_ms = n->o->drain_timeout_ms};
+    const bt_shell_handler handler = {.on_control = on_control,
+                                      .on_tick = on_tick,
+                                      .on_drain = on_drain,
+                                      .on_drain_over = on_drain_over,
+                                      .on_rss = on_rss,
+                                      .is_ready = is_ready,
+                                      .ud = n};
+    const bt_prefill_config ec = {.engine = bt_engine_names[n->o->engine],
+                                  .isa = n->o->isa,
+                                  .want = n->o->want,
                                   .kv_elem_bytes = bt_kv_dtype_wanted(n->o->kv_dtype),
-                                  .threads = (size_t)n->o->threads, .ctx_tokens = (size_t)n->o->ctx_size, .kv_memory_bytes = n->o->kv_memory_bytes,
-                                  .progress = say_stage, .progress_ud = n };
+                                  .threads = (size_t)n->o->threads,
+                                  .ctx_tokens = (size_t)n->o->ctx_size,
+                                  .kv_memory_bytes = n->o->kv_memory_bytes,
+                                  .progress = say_stage,
+                                  .progress_ud = n};
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
@@ -333,21 +370,26 @@ static bt_err open_node(node *n, bt_fault *fault)
 static void log_counts(const node *n)
 {
     const pf_counters *c = pf_brain_counters(n->brain);
-    bt_log(BT_LOG_DEBUG, "prompts: accepted %" PRIu64 ", refused %" PRIu64 ", completed %" PRIu64 ", failed %" PRIu64 ", aborted %" PRIu64
-           ", leases ended %" PRIu64 ", tokens %" PRIu64 ", begun in kept pages %" PRIu64 " (%" PRIu64 " tokens)", c->accepted, c->refused, c->completed,
-           c->failed, c->aborted, c->leases_ended, c->prompt_tokens, c->prefix_hits, c->prefix_tokens);
-    bt_log(BT_LOG_DEBUG, "blocks: sent %" PRIu64 " (%" PRIu64 " bytes), blocked %" PRIu64 ", asked for again %" PRIu64 "; messages: wrong incarnation %" PRIu64
-           ", stale %" PRIu64 ", unexpected %" PRIu64 ", repeats %" PRIu64 ", sent again %" PRIu64, c->blocks_sent, c->block_bytes_sent, c->blocks_blocked,
-           c->blocks_again, c->wrong_incarnation, c->stale_attempt, c->unexpected, c->repeats, c->resent);
+    bt_log(BT_LOG_DEBUG,
+           "prompts: accepted %" PRIu64 ", refused %" PRIu64 ", completed %" PRIu64 ", failed %" PRIu64
+           ", aborted %" PRIu64 ", leases ended %" PRIu64 ", tokens %" PRIu64 ", begun in kept pages %" PRIu64
+           " (%" PRIu64 " tokens)",
+           c->accepted, c->refused, c->completed, c->failed, c->aborted, c->leases_ended, c->prompt_tokens,
+           c->prefix_hits, c->prefix_tokens);
+    bt_log(BT_LOG_DEBUG,
+           "blocks: sent %" PRIu64 " (%" PRIu64 " bytes), blocked %" PRIu64 ", asked for again %" PRIu64
+           "; messages: wrong incarnation %" PRIu64 ", stale %" PRIu64 ", unexpected %" PRIu64
+           ", repeats %" PRIu64 ", sent again %" PRIu64,
+           c->blocks_sent, c->block_bytes_sent, c->blocks_blocked, c->blocks_again, c->wrong_incarnation,
+           c->stale_attempt, c->unexpected, c->repeats, c->resent);
 }
 
 static void close_node(node *n)
 {
-    pf_worker_free(n->worker);              /* before the pages that it may be writing */
+    pf_worker_free(n->worker); /* before the pages that it may be writing */
     bt_prefill_free(n->engine);
     pf_brain_free(n->brain);
-    for (uint32_t i = 0; n->bulks && i < n->bulks_len; i++)
-        bt_link_free(n->bulks[i].link);
+    for (uint32_t i = 0; n->bulks && i < n->bulks_len; i++) bt_link_free(n->bulks[i].link);
     free(n->bulks);
     free(n->owed);
     bt_kv_pages_free(n->pages);
@@ -359,8 +401,8 @@ static void close_node(node *n)
 
 int pf_node_run(const pf_options *o, bt_role *ret_next)
 {
-    node n = { .o = o, .has_other_role = ret_next != NULL };
-    bt_fault fault = { "" };
+    node n = {.o = o, .has_other_role = ret_next != NULL};
+    bt_fault fault = {""};
     bt_err e = open_node(&n, &fault);
     if (e == BT_OK) e = bt_shell_run(n.shell, &fault);
     if (n.brain) log_counts(&n);

@@ -3,7 +3,8 @@
 #include "base/opt.h"
 #include "npu/compile/obtain.h"
 
-/* Every setting of baton-prefill, its default and its limits: one table (options.c), from which --help and the man page come. */
+/* Every setting of baton-prefill, its default and its limits: one table (options.c), from which --help and the man
+ * page come. */
 typedef struct pf_options {
     const char *model, *isa, *id, *keys, *key;
     int engine, kv_dtype, log_level, log_format;

@@ -4,50 +4,66 @@
 #include "engine/prefill.h"
 #include "wire/msg.h"
 
-/* The prefill node's compute thread. It owns the engine and the sampler, and never touches a socket. One prompt at a time, in the
- * order they were given.
+/* The prefill node's compute thread. It owns the engine and the sampler, and never touches a socket. One prompt at a
+ * time, in the order they were given.
  *
- * A job runs from pf_worker_compute until exactly one DIGEST, FAILED or STOPPED; ids and pages must stay valid until then.
- *   KV_READY   rows of a layer are final. It comes while later rows are computed, in order and without a gap for each layer
+ * A job runs from pf_worker_compute until exactly one DIGEST, FAILED or STOPPED; ids and pages must stay valid until
+ * then.
+ *   KV_READY   rows of a layer are final. It comes while later rows are computed, in order and without a gap for each
+ *              layer
  *   COMPUTED   after all of them: token 0. Only the digest is still to be made
  *   DIGEST     after COMPUTED
  * A cancelled job ends within one layer, after COMPUTED too.
  *
- * The compute thread never waits for the I/O thread: how far a layer's rows are is a number that the next ones raise, so that a slow
- * reader gets fewer and longer KV_READYs, and the ring of the other events has room for all that the slots can cause. */
+ * The compute thread never waits for the I/O thread: how far a layer's rows are is a number that the next ones raise,
+ * so that a slow reader gets fewer and longer KV_READYs, and the ring of the other events has room for all that the
+ * slots can cause. */
 typedef struct pf_worker pf_worker;
 
 typedef struct pf_worker_job {
     uint32_t slot;
-    bt_kv_view view;                        /* the page table behind it is borrowed */
-    const int32_t *ids; uint32_t ids_len;   /* borrowed */
-    uint32_t from_row;                      /* rows of the tokens before it are in place: a multiple of BT_KV_UNIT_TOKENS, below ids_len */
-    bt_sampling sampling;                   /* its bias is borrowed */
+    bt_kv_view view; /* the page table behind it is borrowed */
+    const int32_t *ids;
+    uint32_t ids_len;  /* borrowed */
+    uint32_t from_row; /* rows of the tokens before it are in place: a multiple of BT_KV_UNIT_TOKENS, below ids_len */
+    bt_sampling sampling; /* its bias is borrowed */
 } pf_worker_job;
 
-typedef enum pf_worker_event_type { PF_WORKER_KV_READY = 1, PF_WORKER_COMPUTED, PF_WORKER_DIGEST, PF_WORKER_FAILED, PF_WORKER_STOPPED } pf_worker_event_type;
+typedef enum pf_worker_event_type {
+    PF_WORKER_KV_READY = 1,
+    PF_WORKER_COMPUTED,
+    PF_WORKER_DIGEST,
+    PF_WORKER_FAILED,
+    PF_WORKER_STOPPED
+} pf_worker_event_type;
 typedef struct pf_worker_event {
     pf_worker_event_type type;
     uint32_t slot;
-    uint32_t layer, token_begin, token_count;                           /* KV_READY */
-    int32_t token;                                                      /* COMPUTED, and so on */
-    bool has_logprob; bt_msg_logprob logprob;                           /* where the sampling asks for it */
-    uint32_t top_len; int32_t top_ids[BT_MSG_TOP_LOGITS]; float top_logits[BT_MSG_TOP_LOGITS];
+    uint32_t layer, token_begin, token_count; /* KV_READY */
+    int32_t token;                            /* COMPUTED, and so on */
+    bool has_logprob;
+    bt_msg_logprob logprob; /* where the sampling asks for it */
+    uint32_t top_len;
+    int32_t top_ids[BT_MSG_TOP_LOGITS];
+    float top_logits[BT_MSG_TOP_LOGITS];
     uint64_t prefill_us;
     bt_msg_work work;
-    bt_digest16 kv_digest;                                              /* DIGEST: of the whole prompt, rows before from_row too */
-    bt_err code; char text[BT_MSG_MAX_TEXT_BYTES + 1];                  /* FAILED */
+    bt_digest16 kv_digest; /* DIGEST: of the whole prompt, rows before from_row too */
+    bt_err code;
+    char text[BT_MSG_MAX_TEXT_BYTES + 1]; /* FAILED */
 } pf_worker_event;
 
 /* Takes the engine in success. slots: how many jobs may wait or run, 1..1024. layers, vocab: the model's. */
-bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32_t layers, size_t vocab, bt_fault *fault);
+bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32_t layers, size_t vocab,
+                     bt_fault *fault);
 /* Cancels, joins the thread, frees the engine too. NULL is fine. */
-void   pf_worker_free(pf_worker *w);
+void pf_worker_free(pf_worker *w);
 
 /* For the I/O thread only. At most one job for a slot that has not ended. */
 void pf_worker_compute(pf_worker *w, const pf_worker_job *job);
 void pf_worker_cancel(pf_worker *w, uint32_t slot);
-int  pf_worker_fd(const pf_worker *w);      /* readable when there may be an event */
-bool pf_worker_next(pf_worker *w, pf_worker_event *ret);    /* false: none, and the descriptor is quiet */
-void pf_worker_again(pf_worker *w);         /* by a reader that stops before _next said false: the descriptor is readable again */
+int pf_worker_fd(const pf_worker *w);                    /* readable when there may be an event */
+bool pf_worker_next(pf_worker *w, pf_worker_event *ret); /* false: none, and the descriptor is quiet */
+/* by a reader that stops before _next said false: the descriptor is readable again */
+void pf_worker_again(pf_worker *w);
 #endif

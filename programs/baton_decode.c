@@ -1,5 +1,6 @@
-/* baton-decode: options, then a decode node; after `baton role ID prefill` the same process is a prefill node, and a decode node again
- * after `baton role ID decode`. What cannot be a prefill node goes back to what it was. */
+/* baton-decode: options, then a decode node; after `baton role ID prefill` the same process is a prefill
+ * node, and a decode node again after `baton role ID decode`. What cannot be a prefill node goes back to
+ * what it was. */
 #include "base/log.h"
 #include "decode-node/node.h"
 #include "prefill-node/node.h"
@@ -10,20 +11,34 @@
 /* Lives as long as the log: several nodes may write to one terminal. */
 static char name[96];
 
-/* The same model, machine, memory and network; what only prefill nodes have is as baton-prefill has it by default. */
+/* The same model, machine, memory and network; what only prefill nodes have is as baton-prefill has it by
+ * default. */
 static int serve_as_prefill(const dc_options *o, bt_role *ret_next)
 {
     pf_options usual;
     bt_opt_args args;
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     if (bt_opt_defaults(&args, &pf_options_program, &usual, &fault) < 0) {
         bt_log(BT_LOG_ERROR, "%s", fault.text);
         return 1;
     }
-    const pf_options p = { .model = o->model, .isa = o->isa, .id = o->id, .keys = o->keys, .key = o->key, .engine = dc_options_prefill_engine(o),
-                           .kv_dtype = o->kv_dtype, .log_level = o->log_level, .log_format = o->log_format, .threads = o->threads,
-                           .ctx_size = o->ctx_size, .drain_timeout_ms = o->drain_timeout_ms, .kv_memory_bytes = o->kv_memory_bytes,
-                           .gateways = o->gateways, .want = o->want, .slots = usual.slots, .min_overlap_tokens = usual.min_overlap_tokens };
+    const pf_options p = {.model = o->model,
+                          .isa = o->isa,
+                          .id = o->id,
+                          .keys = o->keys,
+                          .key = o->key,
+                          .engine = dc_options_prefill_engine(o),
+                          .kv_dtype = o->kv_dtype,
+                          .log_level = o->log_level,
+                          .log_format = o->log_format,
+                          .threads = o->threads,
+                          .ctx_size = o->ctx_size,
+                          .drain_timeout_ms = o->drain_timeout_ms,
+                          .kv_memory_bytes = o->kv_memory_bytes,
+                          .gateways = o->gateways,
+                          .want = o->want,
+                          .slots = usual.slots,
+                          .min_overlap_tokens = usual.min_overlap_tokens};
     const int rc = pf_node_run(&p, ret_next);
     bt_opt_done(&args);
     return rc;

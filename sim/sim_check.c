@@ -1,8 +1,10 @@
-/* What must hold in every world, whatever the network and the processes do. After each step of a process: its tables are within their limits, and
- * no bulk link has more bytes of blocks under way than the decode node granted. Ten times a second of virtual time: every attempt that a node
- * holds belongs to a request that lives, or to one that ended no longer ago than it takes to hear of it; no request is silent for longer than
- * its deadlines allow. At a failed request: it was legitimate, for no pair was whole for long enough. Pages are checked where they are moved
- * (sim_decode.c, sim_prefill.c), tokens where they are given to clients (sim_clients.c). */
+/* What must hold in every world, whatever the network and the processes do. After each step of a process: its
+ * tables are within their limits, and no bulk link has more bytes of blocks under way than the decode node
+ * granted. Ten times a second of virtual time: every attempt that a node holds belongs to a request that
+ * lives, or to one that ended no longer ago than it takes to hear of it; no request is silent for longer than
+ * its deadlines allow. At a failed request: it was legitimate, for no pair was whole for long enough.
+ * Pages are checked where they are moved (sim_decode.c, sim_prefill.c), tokens where they are given to
+ * clients (sim_clients.c). */
 #include "decode-node/brain/brain_inner.h"
 #include "gateway/brain/state.h"
 #include "prefill-node/brain/brain_inner.h"
@@ -12,16 +14,20 @@
 #include <string.h>
 
 enum {
-    SLACK_US = 2000000,             /* a lease's end, a timer's lateness, a packet's way */
-    LEAVE_US = 100000,              /* an abort on calm links frees pages within this, beside one layer or step and the packets' way */
+    SLACK_US = 2000000, /* a lease's end, a timer's lateness, a packet's way */
+    LEAVE_US = 100000,  /* an abort on calm links frees pages within this, beside one layer or step and the
+                           packets' way */
     LAYER_US = 3000,
-    CALM_US = 30000000,             /* when all works again, whoever is lost is found */
-    HEAR_US = 10000000,             /* to find out that nodes are gone, and fail */
+    CALM_US = 30000000, /* when all works again, whoever is lost is found */
+    HEAR_US = 10000000, /* to find out that nodes are gone, and fail */
 };
 
 /* ---- what is under way --------------------------------------------------------------------------- */
 
-static sim_flight *flight_of(sim_world *w, const sim_item *it) { return &w->flights[(size_t)it->from * w->processes_len + it->to]; }
+static sim_flight *flight_of(sim_world *w, const sim_item *it)
+{
+    return &w->flights[(size_t)it->from * w->processes_len + it->to];
+}
 
 static bool is_of(const sim_flight *f, const sim_item *it)
 {
@@ -35,7 +41,8 @@ void sim_check_counted(sim_world *w, const sim_item *it)
     if (it->end > f->end) f->end = it->end;
 }
 
-/* What a decode node grants is its window and no more than was sent; what a prefill node may send is what it was granted. */
+/* What a decode node grants is its window and no more than was sent; what a prefill node may send is what
+ * it was granted. */
 static void check_grants(sim_world *w, uint32_t self)
 {
     const sim_process *p = &w->processes[self];
@@ -44,11 +51,16 @@ static void check_grants(sim_world *w, uint32_t self)
         const uint32_t from = l->in_use ? sim_process_by_incarnation(w, &l->peer) : UINT32_MAX;
         if (from == UINT32_MAX) continue;
         const sim_flight *f = &w->flights[(size_t)from * w->processes_len + self];
-        if (f->epoch > l->peer_epoch && f->from_life == w->processes[from].life) continue;     /* it has not heard of the newer one */
-        const uint64_t sent = f->epoch == l->peer_epoch && f->from_life == w->processes[from].life && f->to_life == p->life ? f->end : 0;
+        if (f->epoch > l->peer_epoch && f->from_life == w->processes[from].life)
+            continue; /* it has not heard of the newer one */
+        const uint64_t sent =
+            f->epoch == l->peer_epoch && f->from_life == w->processes[from].life && f->to_life == p->life
+                ? f->end
+                : 0;
         if (l->grant.granted_bytes > l->grant.window_bytes + sent)
-            sim_broken(w, "credit: node %u grants %llu bytes to %u, which sent %llu, and its window is %llu", self,
-                       (unsigned long long)l->grant.granted_bytes, from, (unsigned long long)sent, (unsigned long long)l->grant.window_bytes);
+            sim_broken(w, "credit: node %u grants %llu bytes to %u, which sent %llu, and its window is %llu",
+                       self, (unsigned long long)l->grant.granted_bytes, from, (unsigned long long)sent,
+                       (unsigned long long)l->grant.window_bytes);
     }
     for (uint32_t i = 0; p->pf && i < p->pf->cfg.links_max; i++) {
         const pf_link *l = &p->pf->links[i];
@@ -57,10 +69,11 @@ static void check_grants(sim_world *w, uint32_t self)
             const dc_link *d = &w->processes[to].dc->links[k];
             if (!d->in_use || !bt_incarnation_equal(&d->peer, &p->self)) continue;
             if (d->peer_epoch < l->epoch)
-                sim_broken(w, "credit: node %u is in epoch %llu of its link to %u, which knows %llu", self, (unsigned long long)l->epoch, to,
-                           (unsigned long long)d->peer_epoch);
+                sim_broken(w, "credit: node %u is in epoch %llu of its link to %u, which knows %llu", self,
+                           (unsigned long long)l->epoch, to, (unsigned long long)d->peer_epoch);
             if (d->peer_epoch == l->epoch && l->purse.granted_bytes > d->grant.granted_bytes)
-                sim_broken(w, "credit: node %u goes by %llu granted bytes, node %u granted %llu", self, (unsigned long long)l->purse.granted_bytes, to,
+                sim_broken(w, "credit: node %u goes by %llu granted bytes, node %u granted %llu", self,
+                           (unsigned long long)l->purse.granted_bytes, to,
                            (unsigned long long)d->grant.granted_bytes);
         }
     }
@@ -77,8 +90,8 @@ void sim_check_sent(sim_world *w, const sim_item *it)
     const uint64_t least = 8 * bt_xfer_block_bytes(&d->cfg.hello.kv, 256);
     if (window < least) window = least;
     if (f->bytes > window)
-        sim_broken(w, "credit: %llu bytes of blocks are under way from %u to %u, whose window is %llu", (unsigned long long)f->bytes, it->from, it->to,
-                   (unsigned long long)window);
+        sim_broken(w, "credit: %llu bytes of blocks are under way from %u to %u, whose window is %llu",
+                   (unsigned long long)f->bytes, it->from, it->to, (unsigned long long)window);
 }
 
 void sim_check_gone(sim_world *w, const sim_item *it)
@@ -97,10 +110,13 @@ void sim_check_place(sim_world *w, uint32_t self, const dc_block *b)
         return;
     }
     const bt_request_ref *ref = &r->a->ref;
-    if (!bt_request_same(ref, &b->ref) || ref->attempt != b->ref.attempt || memcmp(&r->ticket, &b->ticket, sizeof r->ticket) != 0 ||
+    if (!bt_request_same(ref, &b->ref) || ref->attempt != b->ref.attempt ||
+        memcmp(&r->ticket, &b->ticket, sizeof r->ticket) != 0 ||
         !bt_incarnation_equal(&r->wish.prefill, &b->from))
-        sim_broken(w, "node %u places a block of attempt %llu.%u into that of %llu.%u, or with another ticket", self,
-                   (unsigned long long)b->ref.number, b->ref.attempt, (unsigned long long)ref->number, ref->attempt);
+        sim_broken(w,
+                   "node %u places a block of attempt %llu.%u into that of %llu.%u, or with another ticket",
+                   self, (unsigned long long)b->ref.number, b->ref.attempt, (unsigned long long)ref->number,
+                   ref->attempt);
 }
 
 /* ---- attempts ------------------------------------------------------------------------------------ */
@@ -121,17 +137,19 @@ void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m)
 
 void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m)
 {
-    const sim_client *c = m->type == BT_MSG_RESERVED || m->type == BT_MSG_PREFILL_ACCEPTED ? client_of(w, &m->ref) : NULL;
+    const sim_client *c =
+        m->type == BT_MSG_RESERVED || m->type == BT_MSG_PREFILL_ACCEPTED ? client_of(w, &m->ref) : NULL;
     if (!c || c->told_life[from] != w->processes[from].life || c->told[from] <= m->ref.attempt) return;
-    sim_broken(w, "node %u says %s of attempt %llu.%u after it was told of %u", from, bt_msg_type_name(m->type), (unsigned long long)m->ref.number,
-               m->ref.attempt, c->told[from]);
+    sim_broken(w, "node %u says %s of attempt %llu.%u after it was told of %u", from,
+               bt_msg_type_name(m->type), (unsigned long long)m->ref.number, m->ref.attempt, c->told[from]);
 }
 
 void sim_check_exit(sim_world *w, uint32_t self)
 {
     const sim_process *p = &w->processes[self];
     const bt_load l = p->role == BT_ROLE_PREFILL ? pf_brain_load(p->pf) : dc_brain_load(p->dc);
-    if (!p->is_over && l.slots_used > 0) sim_broken(w, "node %u leaves while %u attempts are here", self, l.slots_used);
+    if (!p->is_over && l.slots_used > 0)
+        sim_broken(w, "node %u leaves while %u attempts are here", self, l.slots_used);
 }
 
 /* ---- tables -------------------------------------------------------------------------------------- */
@@ -141,12 +159,15 @@ void sim_check_process(sim_world *w, uint32_t self)
     check_grants(w, self);
     const sim_process *p = &w->processes[self];
     if (p->role == BT_ROLE_GATEWAY) {
-        if (gw_brain_active(p->gw) > p->gw->cfg.active_max) sim_broken(w, "gateway %u has more active requests than it may", self);
-        if (gw_brain_queued(p->gw) > p->gw->cfg.queue_max + p->gw->cfg.active_max) sim_broken(w, "the queue of gateway %u is longer than it may be", self);
+        if (gw_brain_active(p->gw) > p->gw->cfg.active_max)
+            sim_broken(w, "gateway %u has more active requests than it may", self);
+        if (gw_brain_queued(p->gw) > p->gw->cfg.queue_max + p->gw->cfg.active_max)
+            sim_broken(w, "the queue of gateway %u is longer than it may be", self);
         return;
     }
     const bt_load l = p->role == BT_ROLE_PREFILL ? pf_brain_load(p->pf) : dc_brain_load(p->dc);
-    if (l.slots_used > l.slots_total || l.pages_used > l.pages_total) sim_broken(w, "node %u uses more slots or pages than it has", self);
+    if (l.slots_used > l.slots_total || l.pages_used > l.pages_total)
+        sim_broken(w, "node %u uses more slots or pages than it has", self);
 }
 
 /* ---- owners -------------------------------------------------------------------------------------- */
@@ -177,18 +198,24 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
     const sim_process *p = &w->processes[self];
     const int64_t ended = useless_since(w, ref, &g), way = 8 * f->delay_max_us + w->o.late_us;
     if (ended == INT64_MAX) return;
-    int64_t since = p->well_us == INT64_MAX ? ended : later(ended, p->well_us), bound = (int64_t)w->o.gw.lease_ms * 1000 + SLACK_US + f->slow_us + way;
-    for (uint32_t k = 0; k < w->o.gateways; k++) since = later(since, sim_net_held_until_us(w->net, k, self));   /* RESERVE may come out of it */
-    /* Where nothing is lost on the way, and all run, the abort does it; one that was lost before goes again. */
-    if (g != UINT32_MAX && w->processes[g].well_us != INT64_MAX && f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio + f->repeat_ratio == 0) {
-        const int64_t cut = later(sim_net_cut_until_us(w->net, g, self), sim_net_cut_until_us(w->net, self, g));
-        const bool was_left_before = ref->number <= w->clients_len && ref->attempt < w->clients[ref->number - 1].attempt;
+    int64_t since = p->well_us == INT64_MAX ? ended : later(ended, p->well_us),
+            bound = (int64_t)w->o.gw.lease_ms * 1000 + SLACK_US + f->slow_us + way;
+    for (uint32_t k = 0; k < w->o.gateways; k++)
+        since = later(since, sim_net_held_until_us(w->net, k, self)); /* RESERVE may come out of it */
+    /* Where nothing is lost on the way, and all run, the abort does it; one that was lost before goes
+     * again. */
+    if (g != UINT32_MAX && w->processes[g].well_us != INT64_MAX &&
+        f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio + f->repeat_ratio == 0) {
+        const int64_t cut =
+            later(sim_net_cut_until_us(w->net, g, self), sim_net_cut_until_us(w->net, self, g));
+        const bool was_left_before =
+            ref->number <= w->clients_len && ref->attempt < w->clients[ref->number - 1].attempt;
         if (later(w->processes[g].well_us, cut) <= since)
             bound = LEAVE_US + LAYER_US + way + (since > ended || was_left_before ? w->o.gw.resend_us : 0);
     }
     if (w->now_us - since > bound)
-        sim_broken(w, "node %u still holds attempt %llu.%u, %.3f s after it ended", self, (unsigned long long)ref->number, ref->attempt,
-                   (double)(w->now_us - since) / 1e6);
+        sim_broken(w, "node %u still holds attempt %llu.%u, %.3f s after it ended", self,
+                   (unsigned long long)ref->number, ref->attempt, (double)(w->now_us - since) / 1e6);
 }
 
 static void check_owners(sim_world *w, uint32_t self)
@@ -272,7 +299,8 @@ void sim_check_breaking(sim_world *w)
     for (uint32_t g = 0; g < w->o.gateways; g++) {
         note_heard(w, g);
         for (uint32_t d = nodes; d < w->processes_len; d++)
-            for (uint32_t p = w->o.prefills ? w->o.gateways : d; p < (w->o.prefills ? nodes : d + 1); p++) keep_whole(w, whole_since(w, g, p, d), g);
+            for (uint32_t p = w->o.prefills ? w->o.gateways : d; p < (w->o.prefills ? nodes : d + 1); p++)
+                keep_whole(w, whole_since(w, g, p, d), g);
     }
 }
 
@@ -282,7 +310,8 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
     const gw_fail_kind kind = a->u.fail.kind;
     if (kind == GW_FAIL_CANCELLED && c->r.is_cut) return;
     /* What the gateway lost in the same step may have filled its queue. */
-    const bool is_full = c->may_be_refused || gw_brain_queued(w->processes[c->r.gateway].gw) >= w->o.queue_max;
+    const bool is_full =
+        c->may_be_refused || gw_brain_queued(w->processes[c->r.gateway].gw) >= w->o.queue_max;
     if (kind == GW_FAIL_OVERLOADED && is_full && w->now_us == c->r.submitted_us) return;
     if (kind == GW_FAIL_TOO_LONG && c->r.prompt_tokens + c->r.max_tokens > w->o.ctx_tokens) return;
     if (kind != GW_FAIL_NO_NODE && kind != GW_FAIL_NODE_LOST && kind != GW_FAIL_TIMEOUT) {
@@ -290,10 +319,12 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
         return;
     }
     if (w->calm_us != INT64_MAX && w->now_us - w->calm_us > CALM_US)
-        sim_broken(w, "request %llu fails (%s, %s) %.3f s after the last fault", n, gw_fail_name(kind), a->u.fail.text, (double)(w->now_us - w->calm_us) / 1e6);
+        sim_broken(w, "request %llu fails (%s, %s) %.3f s after the last fault", n, gw_fail_name(kind),
+                   a->u.fail.text, (double)(w->now_us - w->calm_us) / 1e6);
     const int64_t whole = longest_whole_us(w, c->r.gateway, w->now_us - w->o.gw.recovery_us);
     if (whole >= w->o.accept_us && w->now_us - w->processes[c->r.gateway].well_us >= w->o.accept_us)
-        sim_broken(w, "request %llu fails (%s, %s) although a pair was whole for %.3f s", n, gw_fail_name(kind), a->u.fail.text, (double)whole / 1e6);
+        sim_broken(w, "request %llu fails (%s, %s) although a pair was whole for %.3f s", n,
+                   gw_fail_name(kind), a->u.fail.text, (double)whole / 1e6);
 }
 
 /* ---- now and then -------------------------------------------------------------------------------- */
@@ -304,9 +335,11 @@ static void check_deadline(sim_world *w, uint64_t number)
     const sim_client *c = &w->clients[number - 1];
     const sim_process *g = &w->processes[c->r.gateway];
     if (g->well_us == INT64_MAX) return;
-    const int64_t pair = g->prefill_us < g->decode_us ? g->prefill_us : g->decode_us, since = later(later(c->r.heard_us, pair), g->well_us);
+    const int64_t pair = g->prefill_us < g->decode_us ? g->prefill_us : g->decode_us,
+                  since = later(later(c->r.heard_us, pair), g->well_us);
     if (w->now_us - since > w->o.gw.recovery_us + w->o.gw.gone_us + HEAR_US)
-        sim_broken(w, "request %llu has no answer, and there has been no pair for %.3f s", (unsigned long long)number, (double)(w->now_us - since) / 1e6);
+        sim_broken(w, "request %llu has no answer, and there has been no pair for %.3f s",
+                   (unsigned long long)number, (double)(w->now_us - since) / 1e6);
 }
 
 void sim_check_all(sim_world *w)
@@ -315,10 +348,12 @@ void sim_check_all(sim_world *w)
         const sim_process *p = &w->processes[i];
         if (!p->is_alive || p->is_stopped) continue;
         check_owners(w, i);
-        if (p->pf ? !bt_kv_book_is_sound(p->pf->book) : !dc_brain_is_sound(p->dc)) sim_broken(w, "the book of pages of node %u does not agree with itself", i);
+        if (p->pf ? !bt_kv_book_is_sound(p->pf->book) : !dc_brain_is_sound(p->dc))
+            sim_broken(w, "the book of pages of node %u does not agree with itself", i);
     }
     for (uint32_t g = 0; g < w->o.gateways; g++) note_heard(w, g);
-    while (w->first_pending < w->clients_len && w->clients[w->first_pending].r.outcome != SIM_PENDING) w->first_pending++;
+    while (w->first_pending < w->clients_len && w->clients[w->first_pending].r.outcome != SIM_PENDING)
+        w->first_pending++;
     for (uint64_t i = w->first_pending; i < w->clients_len; i++)
         if (w->clients[i].r.outcome == SIM_PENDING) check_deadline(w, i + 1);
 }

@@ -23,16 +23,19 @@ static void on_tokens(sim_world *w, sim_client *c, const gw_action *a)
                    a->u.tokens.first_index, c->r.tokens);
     for (uint32_t i = 0; i < a->u.tokens.ids_len; i++, c->r.tokens++) {
         for (unsigned k = 0; k < SIM_TOY_RULES; k++)
-            if (c->r.tokens >= c->answers[k].len || a->u.tokens.ids[i] != c->answers[k].ids[c->r.tokens]) c->may &= ~(1u << k);
+            if (c->r.tokens >= c->answers[k].len || a->u.tokens.ids[i] != c->answers[k].ids[c->r.tokens])
+                c->may &= ~(1u << k);
         if (c->may) continue;
-        sim_broken(w, "request %llu got a wrong token at index %u", (unsigned long long)a->request, c->r.tokens);
+        sim_broken(w, "request %llu got a wrong token at index %u", (unsigned long long)a->request,
+                   c->r.tokens);
         return;
     }
 }
 
 static void on_end(sim_world *w, sim_client *c, const gw_action *a)
 {
-    if (c->r.outcome != SIM_PENDING) sim_broken(w, "request %llu was answered twice", (unsigned long long)a->request);
+    if (c->r.outcome != SIM_PENDING)
+        sim_broken(w, "request %llu was answered twice", (unsigned long long)a->request);
     c->r.outcome = a->type == GW_DO_DONE ? SIM_DONE : SIM_FAILED;
     c->r.ended_us = w->now_us;
     w->answered++;
@@ -48,8 +51,10 @@ static void on_end(sim_world *w, sim_client *c, const gw_action *a)
         sim_broken(w, "request %llu is told a wrong usage", (unsigned long long)a->request);
     if (c->r.is_cut) return;
     for (unsigned k = 0; k < SIM_TOY_RULES; k++)
-        if (c->may & 1u << k && c->r.tokens == c->answers[k].len && c->r.reason == c->answers[k].reason) return;
-    sim_broken(w, "request %llu ended with %u tokens, reason %d", (unsigned long long)a->request, c->r.tokens, (int)c->r.reason);
+        if (c->may & 1u << k && c->r.tokens == c->answers[k].len && c->r.reason == c->answers[k].reason)
+            return;
+    sim_broken(w, "request %llu ended with %u tokens, reason %d", (unsigned long long)a->request, c->r.tokens,
+               (int)c->r.reason);
 }
 
 static void on_send(sim_world *w, uint32_t self, const gw_action *a)
@@ -59,7 +64,9 @@ static void on_send(sim_world *w, uint32_t self, const gw_action *a)
         sim_client *c = client_of(w, self, m->ref.number);
         if (!c) return;
         if (m->ref.attempt > c->attempt) c->attempt_us = w->now_us;
-        if (m->ref.attempt < c->attempt) sim_broken(w, "request %llu goes back to attempt %u", (unsigned long long)m->ref.number, m->ref.attempt);
+        if (m->ref.attempt < c->attempt)
+            sim_broken(w, "request %llu goes back to attempt %u", (unsigned long long)m->ref.number,
+                       m->ref.attempt);
         c->attempt = m->ref.attempt;
     }
     const uint32_t to = sim_process_by_incarnation(w, &a->u.send.peer);
@@ -71,7 +78,8 @@ static void on_answer(sim_world *w, uint32_t self, const gw_action *a)
 {
     sim_client *c = client_of(w, self, a->request);
     if (!c) return;
-    if (c->r.outcome != SIM_PENDING) sim_broken(w, "request %llu hears more after its end", (unsigned long long)a->request);
+    if (c->r.outcome != SIM_PENDING)
+        sim_broken(w, "request %llu hears more after its end", (unsigned long long)a->request);
     if (a->type == GW_DO_TOKENS) {
         on_tokens(w, c, a);
     } else if (a->type == GW_DO_FIRST) {
@@ -80,7 +88,8 @@ static void on_answer(sim_world *w, uint32_t self, const gw_action *a)
     } else {
         on_end(w, c, a);
         sim_trace(w, "    request %llu ends: %s after %u tokens, %u attempts", (unsigned long long)a->request,
-                  a->type == GW_DO_DONE ? "done" : gw_fail_name(a->u.fail.kind), c->r.tokens, c->r.stats.attempts);
+                  a->type == GW_DO_DONE ? "done" : gw_fail_name(a->u.fail.kind), c->r.tokens,
+                  c->r.stats.attempts);
     }
 }
 
@@ -93,7 +102,9 @@ void sim_gateway_step(sim_world *w, uint32_t self, const gw_event *ev)
     for (size_t i = 0; i < acts.len; i++) {
         const gw_action *a = &acts.items[i];
         if (a->type == GW_DO_SEND) on_send(w, self, a);
-        else if (a->type == GW_DO_FIRST || a->type == GW_DO_TOKENS || a->type == GW_DO_DONE || a->type == GW_DO_FAIL) on_answer(w, self, a);
+        else if (a->type == GW_DO_FIRST || a->type == GW_DO_TOKENS || a->type == GW_DO_DONE ||
+                 a->type == GW_DO_FAIL)
+            on_answer(w, self, a);
         else if (a->type == GW_DO_LOG) sim_trace(w, "    %u says: %s", self, a->u.log.text);
         else if (a->type == GW_DO_EXIT) p->is_alive = false;
     }
@@ -156,15 +167,22 @@ static bt_err expect(sim_client *c, uint32_t rule)
     return BT_OK;
 }
 
-/* A beginning that others have too, or what an earlier client asked and was told; then what nobody has, or every other time nothing. */
+/* A beginning that others have too, or what an earlier client asked and was told; then what nobody has, or
+ * every other time nothing. */
 static void draw_prompt(sim_world *w, sim_client *c)
 {
     const uint32_t n = c->r.prompt_tokens, same = w->o.prefixes ? n / 2 : 0;
     const uint64_t prefix = w->o.prefixes ? sim_net_draw(w->net) % w->o.prefixes : 0;
-    const sim_client *before = w->o.prefixes && w->clients_len > 1 && sim_net_draw(w->net) % 2 ? &w->clients[sim_net_draw(w->net) % (w->clients_len - 1)] : NULL;
-    for (uint32_t i = 0; i < n; i++) c->ids[i] = (int32_t)((i < same ? bt_rng_u64(prefix, i) : sim_net_draw(w->net)) % SIM_TOY_VOCAB);
-    for (uint32_t i = 0; before && i + w->clients_len % 2 < n && i < before->r.prompt_tokens + before->r.tokens; i++)
-        c->ids[i] = i < before->r.prompt_tokens ? before->ids[i] : before->answers[before->may & 1 ? 0 : 1].ids[i - before->r.prompt_tokens];
+    const sim_client *before = w->o.prefixes && w->clients_len > 1 && sim_net_draw(w->net) % 2
+                                   ? &w->clients[sim_net_draw(w->net) % (w->clients_len - 1)]
+                                   : NULL;
+    for (uint32_t i = 0; i < n; i++)
+        c->ids[i] = (int32_t)((i < same ? bt_rng_u64(prefix, i) : sim_net_draw(w->net)) % SIM_TOY_VOCAB);
+    for (uint32_t i = 0;
+         before && i + w->clients_len % 2 < n && i < before->r.prompt_tokens + before->r.tokens; i++)
+        c->ids[i] = i < before->r.prompt_tokens
+                        ? before->ids[i]
+                        : before->answers[before->may & 1 ? 0 : 1].ids[i - before->r.prompt_tokens];
 }
 
 uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tokens)
@@ -184,10 +202,10 @@ uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tok
         w->clients_cap = cap;
     }
     sim_client *c = &w->clients[w->clients_len++];
-    *c = (sim_client){
-        .r = {.gateway = gateway, .prompt_tokens = prompt_tokens, .max_tokens = max_tokens, .submitted_us = w->now_us, .heard_us = w->now_us},
-        .may_be_refused = p->is_draining || gw_brain_queued(p->gw) >= w->o.queue_max,
-        .seed = sim_net_draw(w->net), .life = p->life};
+    *c = (sim_client){.r = {.gateway = gateway, .prompt_tokens = prompt_tokens, .max_tokens = max_tokens,
+                            .submitted_us = w->now_us, .heard_us = w->now_us},
+                      .may_be_refused = p->is_draining || gw_brain_queued(p->gw) >= w->o.queue_max,
+                      .seed = sim_net_draw(w->net), .life = p->life};
     c->ids = malloc(prompt_tokens * sizeof *c->ids);
     c->told = calloc(w->processes_len, sizeof *c->told);
     c->told_life = calloc(w->processes_len, sizeof *c->told_life);
@@ -195,9 +213,15 @@ uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tok
     draw_prompt(w, c);
     for (uint32_t k = 0; k < (w->o.rules > 1 ? SIM_TOY_RULES : 1); k++)
         if (expect(c, k) < 0) return 0;
-    gw_submit s = {.request = w->clients_len, .ids = c->ids, .ids_len = prompt_tokens, .max_tokens = max_tokens,
-                   .sampling = {.top_p = 1, .seed = c->seed}, .stop_ids_len = 1, .stop_ids = {SIM_TOY_STOP}};
-    sim_trace(w, "=== request %llu of %u + %u tokens to %u", (unsigned long long)s.request, prompt_tokens, max_tokens, gateway);
+    gw_submit s = {.request = w->clients_len,
+                   .ids = c->ids,
+                   .ids_len = prompt_tokens,
+                   .max_tokens = max_tokens,
+                   .sampling = {.top_p = 1, .seed = c->seed},
+                   .stop_ids_len = 1,
+                   .stop_ids = {SIM_TOY_STOP}};
+    sim_trace(w, "=== request %llu of %u + %u tokens to %u", (unsigned long long)s.request, prompt_tokens,
+              max_tokens, gateway);
     sim_net_stream(w->net, gateway);
     sim_gateway_step(w, gateway, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
     sim_after(w, gateway);
@@ -210,7 +234,8 @@ static void cut(sim_world *w, uint64_t request, gw_event_type type)
     sim_client *c = &w->clients[request - 1];
     const sim_process *p = &w->processes[c->r.gateway];
     if (!p->is_alive || p->is_stopped || c->life != p->life) return;
-    sim_trace(w, "=== request %llu is %s by its client", (unsigned long long)request, type == GW_EV_CANCEL ? "left" : "ended early");
+    sim_trace(w, "=== request %llu is %s by its client", (unsigned long long)request,
+              type == GW_EV_CANCEL ? "left" : "ended early");
     if (c->r.outcome == SIM_PENDING) c->r.is_cut = true;
     sim_net_stream(w->net, c->r.gateway);
     sim_gateway_step(w, c->r.gateway, &(gw_event){.type = type, .u.request = request});
@@ -220,5 +245,8 @@ static void cut(sim_world *w, uint64_t request, gw_event_type type)
 void sim_world_cancel(sim_world *w, uint64_t request) { cut(w, request, GW_EV_CANCEL); }
 void sim_world_finish_early(sim_world *w, uint64_t request) { cut(w, request, GW_EV_FINISH_EARLY); }
 
-const sim_request *sim_world_request(const sim_world *w, uint64_t request) { return &w->clients[request - 1].r; }
+const sim_request *sim_world_request(const sim_world *w, uint64_t request)
+{
+    return &w->clients[request - 1].r;
+}
 uint64_t sim_world_requests(const sim_world *w) { return w->clients_len; }

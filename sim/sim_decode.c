@@ -20,7 +20,10 @@ static void note_route(sim_process *p, uint32_t from, const uint8_t socket[16], 
 }
 
 /* The block in hand. */
-typedef struct block { bt_kv_header header; const uint8_t *body; } block;
+typedef struct block {
+    bt_kv_header header;
+    const uint8_t *body;
+} block;
 
 /* As decode-node/node.c: the rows are copied, then what lies there is checked. */
 static bool place(sim_world *w, sim_process *p, const dc_block *b, const block *in)
@@ -30,7 +33,8 @@ static bool place(sim_world *w, sim_process *p, const dc_block *b, const block *
         uint8_t row[SIM_TOY_ROW_BYTES];
         memcpy(row, in->body + i * 4, 4);
         memcpy(row + 4, in->body + (b->token_count + i) * 4, 4);
-        if (!sim_pages_write(p->pages, b->slot, b->layer, b->token_begin + i, row)) sim_broken(w, "PLACE writes a page that another slot has too");
+        if (!sim_pages_write(p->pages, b->slot, b->layer, b->token_begin + i, row))
+            sim_broken(w, "PLACE writes a page that another slot has too");
         const uint8_t *lies = sim_pages_row(p->pages, b->slot, b->layer, b->token_begin + i);
         memcpy(placed + i * 4, lies, 4);
         memcpy(placed + (b->token_count + i) * 4, lies + 4, 4);
@@ -42,12 +46,15 @@ static bool place(sim_world *w, sim_process *p, const dc_block *b, const block *
 static void move_pages(sim_world *w, uint32_t self, const dc_action *a)
 {
     sim_process *p = &w->processes[self];
-    const uint32_t slot = a->type == DC_DO_SET_PAGES ? a->u.set.slot : a->type == DC_DO_DROP_SWAP ? a->u.slot : a->u.swap.slot;
+    const uint32_t slot = a->type == DC_DO_SET_PAGES   ? a->u.set.slot
+                          : a->type == DC_DO_DROP_SWAP ? a->u.slot
+                                                       : a->u.swap.slot;
     bool ok = true;
     if (p->runs[slot].is_busy && (a->type != DC_DO_SET_PAGES || !a->u.set.is_growth))
         sim_broken(w, "pages of a busy decode slot are moved, action %d", (int)a->type);
     if (a->type == DC_DO_SET_PAGES) ok = sim_pages_set(p->pages, slot, a->u.set.pages, a->u.set.pages_len);
-    else if (a->type == DC_DO_SWAP_OUT) ok = a->u.swap.tokens == p->runs[slot].rows && sim_pages_swap_out(p->pages, slot, a->u.swap.tokens);
+    else if (a->type == DC_DO_SWAP_OUT)
+        ok = a->u.swap.tokens == p->runs[slot].rows && sim_pages_swap_out(p->pages, slot, a->u.swap.tokens);
     else if (a->type == DC_DO_SWAP_IN) ok = sim_pages_swap_in(p->pages, slot, a->u.swap.tokens);
     else ok = sim_pages_drop_swap(p->pages, slot);
     if (a->type == DC_DO_SET_PAGES && a->u.set.is_growth) sim_worker_grow(w, self, slot);
@@ -55,11 +62,14 @@ static void move_pages(sim_world *w, uint32_t self, const dc_action *a)
     if (sim_pages_swapped(p->pages) > w->o.swap_pages) sim_broken(w, "the swap store holds more than it may");
 }
 
-static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const block *in, dc_event *next, size_t *next_len)
+static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const block *in, dc_event *next,
+                      size_t *next_len)
 {
     sim_process *p = &w->processes[self];
     switch (a->type) {
-    case DC_DO_SEND_CONTROL: sim_say(w, self, a->u.control.gateway, SIM_CONTROL, NULL, &a->u.control.msg); break;
+    case DC_DO_SEND_CONTROL:
+        sim_say(w, self, a->u.control.gateway, SIM_CONTROL, NULL, &a->u.control.msg);
+        break;
     case DC_DO_SEND_BULK:
         for (int i = 0; i < SIM_ROUTES; i++)
             if (p->routes[i].in_use && bt_incarnation_equal(&p->routes[i].peer, &a->u.bulk.peer))
@@ -69,7 +79,8 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const blo
         const dc_block *b = &a->u.block;
         sim_check_place(w, self, b);
         if (p->runs[b->slot].is_busy) sim_broken(w, "PLACE into a running decode slot");
-        next[(*next_len)++] = (dc_event){.type = place(w, p, b, in) ? DC_EV_PLACED : DC_EV_CORRUPT, .u.block = *b};
+        next[(*next_len)++] =
+            (dc_event){.type = place(w, p, b, in) ? DC_EV_PLACED : DC_EV_CORRUPT, .u.block = *b};
         break;
     }
     case DC_DO_DROP: break;
@@ -78,7 +89,7 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const blo
     case DC_DO_SWAP_IN:
     case DC_DO_DROP_SWAP: move_pages(w, self, a); break;
     case DC_DO_START: sim_worker_start(w, self, a); break;
-    case DC_DO_STOP:                            /* nothing where its ENDED is on the way */
+    case DC_DO_STOP: /* nothing where its ENDED is on the way */
         p->runs[a->u.slot].is_cancelled = true;
         sim_worker_wake(w, self);
         break;
@@ -111,7 +122,8 @@ static void step(sim_world *w, uint32_t self, const dc_event *ev, const block *i
         }
         p->due_us = dc_brain_due_us(p->dc);
         const uint32_t used = sim_pages_used(p->pages);
-        if (dc_brain_load(p->dc).pages_used != used) sim_broken(w, "a decode node's brain counts other pages than the %u that are held", used);
+        if (dc_brain_load(p->dc).pages_used != used)
+            sim_broken(w, "a decode node's brain counts other pages than the %u that are held", used);
     }
 }
 
@@ -129,11 +141,13 @@ static void on_block(sim_world *w, uint32_t self, const sim_item *it)
     sim_process *p = &w->processes[self];
     block in;
     bt_fault fault;
-    if (it->len < BT_KV_HEADER_BYTES || bt_kv_header_decode(&in.header, it->bytes, BT_KV_HEADER_BYTES, &fault) < 0) {
+    if (it->len < BT_KV_HEADER_BYTES ||
+        bt_kv_header_decode(&in.header, it->bytes, BT_KV_HEADER_BYTES, &fault) < 0) {
         sim_broken(w, "a block header does not decode");
         return;
     }
-    if (memcmp(in.header.to, p->self.bytes, 16) != 0 || it->len - BT_KV_HEADER_BYTES != in.header.body_bytes) return;
+    if (memcmp(in.header.to, p->self.bytes, 16) != 0 || it->len - BT_KV_HEADER_BYTES != in.header.body_bytes)
+        return;
     in.body = it->bytes + BT_KV_HEADER_BYTES;
     const bt_kv_header h = in.header;
     dc_event ev = {.type = DC_EV_BLOCK};
@@ -161,7 +175,7 @@ void sim_decode_packet(sim_world *w, uint32_t self, const sim_item *it, const bt
     }
     dc_event ev = {.type = it->channel == SIM_CONTROL ? DC_EV_CONTROL : DC_EV_BULK};
     if (it->channel == SIM_CONTROL) {
-        ev.u.control.gateway = it->from;        /* gateways have the first numbers */
+        ev.u.control.gateway = it->from; /* gateways have the first numbers */
         ev.u.control.msg = m;
     } else {
         note_route(&w->processes[self], it->from, it->socket, &m->from);

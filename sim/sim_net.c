@@ -1,4 +1,5 @@
-/* A heap of what will happen, and links that delay, drop, repeat, reorder, corrupt and are cut. See sim_net.h. */
+/* A heap of what will happen, and links that delay, drop, repeat, reorder, corrupt and are cut. See
+ * sim_net.h. */
 #include "sim/sim_net.h"
 #include "base/rng.h"
 
@@ -7,27 +8,45 @@
 
 enum { LATE_FACTOR = 8, CHUNK_ITEMS = 64, ORDINAL_BITS = 40, RATIO_ONE = 1 << 12, REPEAT_US = 6000000 };
 
-typedef struct due { int64_t at_us; uint64_t order; sim_item *item; } due;
-typedef struct chunk { struct chunk *next; sim_item items[CHUNK_ITEMS]; } chunk;
-typedef struct wire { int64_t last_us; uint64_t ordinal; } wire;        /* last_us: when its last packet in order arrives */
-typedef struct cut { int64_t until_us, held_us; bool holds; } cut;      /* held: until when packets waited, in any cut so far */
+typedef struct due {
+    int64_t at_us;
+    uint64_t order;
+    sim_item *item;
+} due;
+typedef struct chunk {
+    struct chunk *next;
+    sim_item items[CHUNK_ITEMS];
+} chunk;
+typedef struct wire {
+    int64_t last_us;
+    uint64_t ordinal;
+} wire; /* last_us: when its last packet in order arrives */
+typedef struct cut {
+    int64_t until_us, held_us;
+    bool holds;
+} cut; /* held: until when packets waited, in any cut so far */
 
 struct sim_net {
     uint64_t seed, orders;
     uint32_t processes, stream;
-    uint64_t *draws;                    /* [processes + 1] */
+    uint64_t *draws; /* [processes + 1] */
     sim_faults faults;
-    uint32_t limits[2][SIM_FAULT_KINDS];    /* of messages, of blocks; out of RATIO_ONE */
-    wire *wires;                        /* [processes][processes][2] */
-    cut *cuts;                          /* [processes][processes] */
-    due *heap; size_t len, cap;
-    chunk *chunks; sim_item *spare;
+    uint32_t limits[2][SIM_FAULT_KINDS]; /* of messages, of blocks; out of RATIO_ONE */
+    wire *wires;                         /* [processes][processes][2] */
+    cut *cuts;                           /* [processes][processes] */
+    due *heap;
+    size_t len, cap;
+    chunk *chunks;
+    sim_item *spare;
     bool records;
-    uint64_t *ids; size_t ids_len, ids_cap;
-    const uint64_t *only; size_t only_len;
+    uint64_t *ids;
+    size_t ids_len, ids_cap;
+    const uint64_t *only;
+    size_t only_len;
     bool has_only;
     uint64_t befell;
-    sim_net_watch *watch; void *ud;
+    sim_net_watch *watch;
+    void *ud;
 };
 
 bt_err sim_net_new(sim_net **ret, uint64_t seed, uint32_t processes, const sim_faults *faults)
@@ -71,9 +90,11 @@ void sim_net_set_faults(sim_net *n, const sim_faults *f)
 {
     n->faults = *f;
     const uint32_t slow = limit(f->slow_ratio);
-    const uint32_t limits[2][SIM_FAULT_KINDS] = {
-        {0, limit(f->drop_ratio), limit(f->repeat_ratio), limit(f->reorder_ratio), limit(f->corrupt_ratio), slow},
-        {0, limit(f->block_drop_ratio), limit(f->block_repeat_ratio), limit(f->block_reorder_ratio), limit(f->block_corrupt_ratio), slow}};
+    const uint32_t limits[2][SIM_FAULT_KINDS] = {{0, limit(f->drop_ratio), limit(f->repeat_ratio),
+                                                  limit(f->reorder_ratio), limit(f->corrupt_ratio), slow},
+                                                 {0, limit(f->block_drop_ratio), limit(f->block_repeat_ratio),
+                                                  limit(f->block_reorder_ratio),
+                                                  limit(f->block_corrupt_ratio), slow}};
     memcpy(n->limits, limits, sizeof limits);
 }
 
@@ -82,12 +103,21 @@ static uint64_t stream_seed(const sim_net *n) { return n->seed ^ (uint64_t)(n->s
 uint64_t sim_net_draw(sim_net *n) { return bt_rng_u64(stream_seed(n), n->draws[n->stream]++); }
 double sim_net_chance(sim_net *n) { return bt_rng_uniform(stream_seed(n), n->draws[n->stream]++); }
 
-int64_t sim_net_cut_until_us(const sim_net *n, uint32_t from, uint32_t to) { return n->cuts[(size_t)from * n->processes + to].until_us; }
-int64_t sim_net_held_until_us(const sim_net *n, uint32_t from, uint32_t to) { return n->cuts[(size_t)from * n->processes + to].held_us; }
+int64_t sim_net_cut_until_us(const sim_net *n, uint32_t from, uint32_t to)
+{
+    return n->cuts[(size_t)from * n->processes + to].until_us;
+}
+int64_t sim_net_held_until_us(const sim_net *n, uint32_t from, uint32_t to)
+{
+    return n->cuts[(size_t)from * n->processes + to].held_us;
+}
 
 /* ---- the calendar ------------------------------------------------------------------------------- */
 
-static bool before(const due *a, const due *b) { return a->at_us != b->at_us ? a->at_us < b->at_us : a->order < b->order; }
+static bool before(const due *a, const due *b)
+{
+    return a->at_us != b->at_us ? a->at_us < b->at_us : a->order < b->order;
+}
 
 static sim_item *take_spare(sim_net *n)
 {
@@ -177,7 +207,8 @@ static void release(sim_net *n, uint32_t from, uint32_t to, int64_t until_us)
     }
     for (size_t i = 0; i < n->len; i++) {
         const sim_item *it = n->heap[i].item;
-        if (it->kind == SIM_PACKET && it->from == from && it->to == to && n->heap[i].at_us > until_us) n->heap[i].at_us = until_us;
+        if (it->kind == SIM_PACKET && it->from == from && it->to == to && n->heap[i].at_us > until_us)
+            n->heap[i].at_us = until_us;
     }
     for (size_t i = n->len / 2 + 1; i-- > 0;)
         if (i < n->len) sift_down(n, i, n->heap[i]);
@@ -272,7 +303,7 @@ static unsigned fate_of(sim_net *n, const sim_item *packet, uint64_t link, uint6
         if ((draw & (RATIO_ONE - 1)) >= limits[k]) continue;
         const uint64_t id = SIM_FAULT_ID_OF_PACKET | link << (ORDINAL_BITS + 3) | ordinal << 3 | k;
         if (n->has_only && !is_wanted(n, id)) continue;
-        if (fate & 1u << SIM_DROP) break;           /* nothing else matters to it */
+        if (fate & 1u << SIM_DROP) break; /* nothing else matters to it */
         fate |= 1u << k;
         n->befell++;
         if (n->records) note(n, id);
@@ -296,7 +327,8 @@ static void corrupt(sim_item *it, uint64_t draw)
     }
 }
 
-static bt_err post_copy(sim_net *n, const sim_item *packet, int64_t at_us, const uint8_t *bytes, size_t len, bool is_corrupt, uint64_t draw)
+static bt_err post_copy(sim_net *n, const sim_item *packet, int64_t at_us, const uint8_t *bytes, size_t len,
+                        bool is_corrupt, uint64_t draw)
 {
     sim_item *it = copy_of(n, packet, bytes, len);
     if (!it) return BT_ENOMEM;
@@ -308,7 +340,8 @@ static bt_err post_copy(sim_net *n, const sim_item *packet, int64_t at_us, const
 
 bt_err sim_net_send(sim_net *n, int64_t now_us, sim_item *packet, const uint8_t *bytes, size_t len)
 {
-    const uint64_t link = ((uint64_t)packet->from * n->processes + packet->to) * 2 + (packet->channel != SIM_CONTROL);
+    const uint64_t link =
+        ((uint64_t)packet->from * n->processes + packet->to) * 2 + (packet->channel != SIM_CONTROL);
     wire *w = &n->wires[link];
     const uint64_t ordinal = w->ordinal++, key = bt_rng_u64(~n->seed, link << ORDINAL_BITS | ordinal);
     const uint64_t times = bt_rng_u64(key, 1);
@@ -324,13 +357,15 @@ bt_err sim_net_send(sim_net *n, int64_t now_us, sim_item *packet, const uint8_t 
     int64_t at_us = from_us + n->faults.delay_min_us + (int64_t)((times & 0xffffffff) % spread);
     if (fate & 1u << SIM_SLOW) at_us += (int64_t)((times >> 32) % (uint64_t)(n->faults.slow_us + 1));
     if (at_us < w->last_us) at_us = w->last_us;
-    if (fate & 1u << SIM_REORDER) at_us += (int64_t)((times >> 16) % (uint64_t)(n->faults.delay_max_us * LATE_FACTOR + 1));
+    if (fate & 1u << SIM_REORDER)
+        at_us += (int64_t)((times >> 16) % (uint64_t)(n->faults.delay_max_us * LATE_FACTOR + 1));
     else w->last_us = at_us;
     if (fate & 1u << SIM_DROP) return BT_ECANCEL;
     bt_err e = post_copy(n, packet, at_us, bytes, len, fate & 1u << SIM_CORRUPT, times);
     if (e < 0 || !(fate & 1u << SIM_REPEAT)) return e;
     sim_item again = *packet;
     again.weight = 0;
-    const uint64_t later = (times >> 40) % 4 < 3 ? (times >> 40) % 4 * spread / 4 : (times >> 42) % REPEAT_US;     /* soon, or long after */
+    const uint64_t later = (times >> 40) % 4 < 3 ? (times >> 40) % 4 * spread / 4
+                                                 : (times >> 42) % REPEAT_US; /* soon, or long after */
     return post_copy(n, &again, at_us + (int64_t)later, bytes, len, false, 0);
 }

@@ -6,92 +6,124 @@
 #include "sim/sim_world.h"
 
 /* What the files of the simulated world share: its processes and how they touch the network. For sim_*.c only. */
-typedef struct sim_run {                        /* a slot's work in an engine */
+typedef struct sim_run { /* a slot's work in an engine */
     bool is_busy, is_cancelled;
-    uint64_t run;                               /* prefill: number of this piece of work: late calendar items are void */
+    uint64_t run; /* prefill: number of this piece of work: late calendar items are void */
     bt_sampling sampling;
-    int32_t *ids; uint64_t *hashes; uint32_t ids_len;       /* prefill: the prompt; decode: its answer; [ctx_tokens] */
-    uint32_t chunk_begin, layer;                /* prefill */
-    bool has_first;                             /* prefill: COMPUTED was said, the digest not yet */
-    uint32_t prompt_tokens, max_tokens, known, rows;        /* decode: tokens of the answer, rows in place */
+    int32_t *ids;
+    uint64_t *hashes;
+    uint32_t ids_len;                                /* prefill: the prompt; decode: its answer; [ctx_tokens] */
+    uint32_t chunk_begin, layer;                     /* prefill */
+    bool has_first;                                  /* prefill: COMPUTED was said, the digest not yet */
+    uint32_t prompt_tokens, max_tokens, known, rows; /* decode: tokens of the answer, rows in place */
 } sim_run;
 
-typedef struct sim_kv sim_kv;                   /* a prefill node's pages and who reads and writes them: sim_prefill.c */
+typedef struct sim_kv sim_kv; /* a prefill node's pages and who reads and writes them: sim_prefill.c */
 
 enum { SIM_ROUTES = 16 };
-typedef struct sim_route { uint32_t process; uint8_t socket[16]; bt_incarnation peer; bool in_use; } sim_route;
+typedef struct sim_route {
+    uint32_t process;
+    uint8_t socket[16];
+    bt_incarnation peer;
+    bool in_use;
+} sim_route;
 
 typedef struct sim_process {
     bt_role role;
-    bool is_alive, is_stopped, is_draining, is_over;        /* is_over: it was told that its drain takes too long */
+    bool is_alive, is_stopped, is_draining, is_over; /* is_over: it was told that its drain takes too long */
     uint64_t life;
-    int64_t due_us, wake_us;                    /* when its brain wants a TICK; when it gets it */
-    int64_t well_us;                            /* has run since then; INT64_MAX: does not, or is leaving */
-    int64_t prefill_us, decode_us;              /* gateway: when it last heard a node of each role that takes requests */
-    sim_item *inbox, **inbox_end; uint32_t inbox_len;       /* what came while it was stopped */
+    int64_t due_us, wake_us;       /* when its brain wants a TICK; when it gets it */
+    int64_t well_us;               /* has run since then; INT64_MAX: does not, or is leaving */
+    int64_t prefill_us, decode_us; /* gateway: when it last heard a node of each role that takes requests */
+    sim_item *inbox, **inbox_end;
+    uint32_t inbox_len; /* what came while it was stopped */
     bt_incarnation self;
-    gw_brain *gw; pf_brain *pf; dc_brain *dc;
-    sim_run *runs;                              /* [slots] */
-    sim_kv *kv;                                 /* prefill */
-    sim_pages *pages; dc_batch *batch; bool is_stepping;    /* decode; a turn of its worker is in the calendar */
-    sim_route routes[SIM_ROUTES];               /* bulk: decode: how to answer a peer; prefill: who is dialled */
+    gw_brain *gw;
+    pf_brain *pf;
+    dc_brain *dc;
+    sim_run *runs; /* [slots] */
+    sim_kv *kv;    /* prefill */
+    sim_pages *pages;
+    dc_batch *batch;
+    bool is_stepping;             /* decode; a turn of its worker is in the calendar */
+    sim_route routes[SIM_ROUTES]; /* bulk: decode: how to answer a peer; prefill: who is dialled */
 } sim_process;
 
-typedef struct sim_answer { int32_t *ids; uint32_t len; bt_finish reason; } sim_answer;      /* what engines of one rule say */
+typedef struct sim_answer {
+    int32_t *ids;
+    uint32_t len;
+    bt_finish reason;
+} sim_answer; /* what engines of one rule say */
 typedef struct sim_client {
     sim_request r;
     int32_t *ids;
-    uint64_t seed, life;                        /* life: of its gateway */
-    uint32_t attempt; int64_t attempt_us;       /* the highest that was begun; when */
-    uint32_t *told; uint64_t *told_life;        /* [processes] the highest attempt that a node was told of, in which life of it */
-    bool saw_first, may_be_refused;             /* the queue was full, or the gateway was leaving */
-    sim_answer answers[SIM_TOY_RULES]; unsigned may;        /* may: by which rules the prompt may have been computed, as far as tokens tell */
+    uint64_t seed, life; /* life: of its gateway */
+    uint32_t attempt;
+    int64_t attempt_us; /* the highest that was begun; when */
+    uint32_t *told;
+    uint64_t *told_life;            /* [processes] the highest attempt that a node was told of, in which life of it */
+    bool saw_first, may_be_refused; /* the queue was full, or the gateway was leaving */
+    sim_answer answers[SIM_TOY_RULES];
+    unsigned may; /* may: by which rules the prompt may have been computed, as far as tokens tell */
 } sim_client;
 
-typedef struct sim_flight { uint64_t from_life, to_life, epoch, bytes, end; } sim_flight;    /* of blocks of a link's latest epoch: under way; sent in all */
-typedef struct sim_whole { int64_t from_us, to_us; uint32_t gateway; } sim_whole;  /* a pair and its gateway could work together */
+typedef struct sim_flight {
+    uint64_t from_life, to_life, epoch, bytes, end;
+} sim_flight; /* of blocks of a link's latest epoch: under way; sent in all */
+typedef struct sim_whole {
+    int64_t from_us, to_us;
+    uint32_t gateway;
+} sim_whole; /* a pair and its gateway could work together */
 
 struct sim_world {
     sim_options o;
     sim_net *net;
-    int64_t now_us, calm_us, look_us;           /* calm: INT64_MAX while faults may come; look: when sim_check_all is next */
+    int64_t now_us, calm_us, look_us; /* calm: INT64_MAX while faults may come; look: when sim_check_all is next */
     uint64_t lives, works, steps, answered, faults, undecodable;
-    uint32_t acting;                            /* who steps now */
-    sim_process *processes; uint32_t processes_len;         /* gateways, prefill nodes, decode nodes */
-    sim_client *clients; uint64_t clients_len, clients_cap, first_pending;
-    sim_flight *flights;                        /* [processes][processes] */
-    sim_whole *wholes; size_t wholes_len, wholes_cap;
-    uint8_t *frame; size_t frame_cap;
+    uint32_t acting; /* who steps now */
+    sim_process *processes;
+    uint32_t processes_len; /* gateways, prefill nodes, decode nodes */
+    sim_client *clients;
+    uint64_t clients_len, clients_cap, first_pending;
+    sim_flight *flights; /* [processes][processes] */
+    sim_whole *wholes;
+    size_t wholes_len, wholes_cap;
+    uint8_t *frame;
+    size_t frame_cap;
     bt_msg_buf buf;
     char error[400];
 };
 
-/* What stands on what, from here to the end: sim_node.c, sim_check.c, sim_shell.c, then sim_worker.c, sim_decode.c and beside them sim_prefill.c
- * and sim_clients.c; sim_world.c on top. */
+/* What stands on what, from here to the end: sim_node.c, sim_check.c, sim_shell.c, then sim_worker.c, sim_decode.c and
+ * beside them sim_prefill.c and sim_clients.c; sim_world.c on top. */
 void sim_broken(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_trace(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bt_random sim_random(sim_world *w);
-uint32_t sim_rule_of(const sim_world *w, uint32_t process);                             /* by which it computes prompts */
-uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who);     /* UINT32_MAX: nobody */
+uint32_t sim_rule_of(const sim_world *w, uint32_t process);                         /* by which it computes prompts */
+uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who); /* UINT32_MAX: nobody */
 /* sim_check.c: what must hold. */
-void sim_check_process(sim_world *w, uint32_t self);        /* after each of its steps: cheap */
-void sim_check_all(sim_world *w);                           /* now and then: everything */
+void sim_check_process(sim_world *w, uint32_t self); /* after each of its steps: cheap */
+void sim_check_all(sim_world *w);                    /* now and then: everything */
 void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a);
-void sim_check_counted(sim_world *w, const sim_item *packet);     /* a block is sent, and may be lost */
-void sim_check_sent(sim_world *w, const sim_item *packet);        /* a block is under way; before it is posted */
-void sim_check_gone(sim_world *w, const sim_item *packet);  /* ... has arrived, or never will */
-void sim_check_place(sim_world *w, uint32_t self, const dc_block *b);      /* before its rows are copied */
-void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);         /* a control message of a node */
-void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);           /* one that comes to it */
+void sim_check_counted(sim_world *w, const sim_item *packet);         /* a block is sent, and may be lost */
+void sim_check_sent(sim_world *w, const sim_item *packet);            /* a block is under way; before it is posted */
+void sim_check_gone(sim_world *w, const sim_item *packet);            /* ... has arrived, or never will */
+void sim_check_place(sim_world *w, uint32_t self, const dc_block *b); /* before its rows are copied */
+void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);    /* a control message of a node */
+void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);      /* one that comes to it */
 void sim_check_exit(sim_world *w, uint32_t self);
-void sim_check_breaking(sim_world *w);                      /* before a process or link stops working */
+void sim_check_breaking(sim_world *w); /* before a process or link stops working */
 /* sim_shell.c: packets, and the end of a step. */
 void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m);
-void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len);      /* life is set here */
-void sim_after(sim_world *w, uint32_t who);         /* ends what a process was made to do: checks, timers */
+void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len); /* life is set here */
+void sim_after(sim_world *w, uint32_t who); /* ends what a process was made to do: checks, timers */
 /* sim_worker.c: the compute thread of a decode node. */
 enum { SIM_TOLD_MAX = 256 };
-typedef struct sim_told { dc_event ev[SIM_TOLD_MAX]; uint32_t len; bt_msg_first_token first; } sim_told;     /* what a turn tells the brain */
+typedef struct sim_told {
+    dc_event ev[SIM_TOLD_MAX];
+    uint32_t len;
+    bt_msg_first_token first;
+} sim_told; /* what a turn tells the brain */
 bt_err sim_worker_new(dc_batch **ret, uint32_t slots, uint32_t page_tokens);
 void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a);
 void sim_worker_grow(sim_world *w, uint32_t self, uint32_t slot);
@@ -102,7 +134,7 @@ void sim_decode_step(sim_world *w, uint32_t self, const dc_event *ev);
 void sim_decode_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m);
 void sim_decode_work(sim_world *w, uint32_t self);
 bt_err sim_prefill_new(sim_kv **ret, const sim_options *o);
-void   sim_prefill_free(sim_kv *kv);            /* NULL is fine */
+void sim_prefill_free(sim_kv *kv); /* NULL is fine */
 void sim_prefill_step(sim_world *w, uint32_t self, const pf_event *ev);
 void sim_prefill_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m);
 void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it);

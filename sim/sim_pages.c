@@ -7,19 +7,31 @@
 
 enum { POISON = 0xee };
 
-typedef struct table { uint32_t *page; uint32_t len; uint8_t *swap; uint32_t swap_tokens; } table;
+typedef struct table {
+    uint32_t *page;
+    uint32_t len;
+    uint8_t *swap;
+    uint32_t swap_tokens;
+} table;
 
 struct sim_pages {
-    uint32_t slots, pages, page_tokens, longest;        /* longest: pages of one slot */
+    uint32_t slots, pages, page_tokens, longest; /* longest: pages of one slot */
     uint8_t *bytes;
-    uint32_t *holders, used;                            /* slots that have a page */
+    uint32_t *holders, used; /* slots that have a page */
     table *slot;
 };
 
-static uint32_t pages_for(const sim_pages *p, uint32_t tokens) { return (tokens + p->page_tokens - 1) / p->page_tokens; }
-static size_t page_bytes(const sim_pages *p) { return (size_t)SIM_TOY_LAYERS * p->page_tokens * SIM_TOY_ROW_BYTES; }
+static uint32_t pages_for(const sim_pages *p, uint32_t tokens)
+{
+    return (tokens + p->page_tokens - 1) / p->page_tokens;
+}
+static size_t page_bytes(const sim_pages *p)
+{
+    return (size_t)SIM_TOY_LAYERS * p->page_tokens * SIM_TOY_ROW_BYTES;
+}
 
-bt_err sim_pages_new(sim_pages **ret, uint32_t slots, uint32_t pages, uint32_t page_tokens, uint32_t ctx_tokens)
+bt_err sim_pages_new(sim_pages **ret, uint32_t slots, uint32_t pages, uint32_t page_tokens,
+                     uint32_t ctx_tokens)
 {
     sim_pages *p = calloc(1, sizeof *p);
     if (!p) return BT_ENOMEM;
@@ -76,7 +88,8 @@ bool sim_pages_swap_out(sim_pages *p, uint32_t slot, uint32_t tokens)
     if (t->swap_tokens > 0 || tokens == 0 || tokens > sim_pages_capacity(p, slot)) return false;
     uint8_t *at = t->swap;
     for (uint32_t i = 0; i < tokens; i++)
-        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++, at += SIM_TOY_ROW_BYTES) memcpy(at, sim_pages_row(p, slot, l, i), SIM_TOY_ROW_BYTES);
+        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++, at += SIM_TOY_ROW_BYTES)
+            memcpy(at, sim_pages_row(p, slot, l, i), SIM_TOY_ROW_BYTES);
     t->swap_tokens = tokens;
     return true;
 }
@@ -87,7 +100,8 @@ bool sim_pages_swap_in(sim_pages *p, uint32_t slot, uint32_t tokens)
     bool ok = tokens > 0 && tokens == t->swap_tokens && tokens <= sim_pages_capacity(p, slot);
     const uint8_t *at = t->swap;
     for (uint32_t i = 0; ok && i < tokens; i++)
-        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++, at += SIM_TOY_ROW_BYTES) ok = sim_pages_write(p, slot, l, i, at) && ok;
+        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++, at += SIM_TOY_ROW_BYTES)
+            ok = sim_pages_write(p, slot, l, i, at) && ok;
     return ok && sim_pages_drop_swap(p, slot);
 }
 
@@ -103,10 +117,14 @@ bool sim_pages_drop_swap(sim_pages *p, uint32_t slot)
 static uint8_t *row_at(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token)
 {
     const uint32_t page = p->slot[slot].page[token / p->page_tokens];
-    return p->bytes + page * page_bytes(p) + ((size_t)layer * p->page_tokens + token % p->page_tokens) * SIM_TOY_ROW_BYTES;
+    return p->bytes + page * page_bytes(p) +
+           ((size_t)layer * p->page_tokens + token % p->page_tokens) * SIM_TOY_ROW_BYTES;
 }
 
-const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token) { return row_at(p, slot, layer, token); }
+const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token)
+{
+    return row_at(p, slot, layer, token);
+}
 
 bool sim_pages_write(sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token, const uint8_t *row)
 {

@@ -6,12 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_TOKENS = 32, LAYER_US = 200, PENDING_MAX = 512, PAGE_TOKENS = 64 };     /* PAGE_TOKENS as pf_config_defaults */
+enum {
+    CHUNK_TOKENS = 32,
+    LAYER_US = 200,
+    PENDING_MAX = 512,
+    PAGE_TOKENS = 64
+}; /* PAGE_TOKENS as pf_config_defaults */
 
 struct sim_kv {
     uint32_t slots, longest;
-    uint64_t *rows;                             /* [pages][PAGE_TOKENS][layers] the prefix hash that the row was made of */
-    uint32_t *tables, *lens;                    /* [slots][longest] pages of the last COMPUTE; [slots] 0: none */
+    uint64_t *rows;          /* [pages][PAGE_TOKENS][layers] the prefix hash that the row was made of */
+    uint32_t *tables, *lens; /* [slots][longest] pages of the last COMPUTE; [slots] 0: none */
 };
 
 bt_err sim_prefill_new(sim_kv **ret, const sim_options *o)
@@ -44,29 +49,37 @@ static uint32_t *table_of(sim_kv *kv, uint32_t slot) { return kv->tables + (size
 
 static uint64_t *row_of(sim_kv *kv, uint32_t slot, uint32_t token, uint32_t layer)
 {
-    return &kv->rows[((size_t)table_of(kv, slot)[token / PAGE_TOKENS] * PAGE_TOKENS + token % PAGE_TOKENS) * SIM_TOY_LAYERS + layer];
+    return &kv->rows[((size_t)table_of(kv, slot)[token / PAGE_TOKENS] * PAGE_TOKENS + token % PAGE_TOKENS) *
+                         SIM_TOY_LAYERS +
+                     layer];
 }
 
-/* Take over the slot's pages: those that it will write are nobody else's, and rows that it need not compute are there. */
+/* Take over the slot's pages: those that it will write are nobody else's, and rows that it need not
+ * compute are there. */
 static void hold_pages(sim_world *w, uint32_t self, const pf_action *a)
 {
     sim_kv *kv = w->processes[self].kv;
-    const uint32_t slot = a->u.compute.slot, len = a->u.compute.pages_len, own = a->u.compute.from_row / PAGE_TOKENS;
-    if (kv->lens[slot] || len > kv->longest || len * PAGE_TOKENS < a->u.compute.ids_len || a->u.compute.from_row >= a->u.compute.ids_len) {
-        sim_broken(w, "prefill node %u computes %u tokens from %u in %u pages", self, a->u.compute.ids_len, a->u.compute.from_row, len);
+    const uint32_t slot = a->u.compute.slot, len = a->u.compute.pages_len,
+                   own = a->u.compute.from_row / PAGE_TOKENS;
+    if (kv->lens[slot] || len > kv->longest || len * PAGE_TOKENS < a->u.compute.ids_len ||
+        a->u.compute.from_row >= a->u.compute.ids_len) {
+        sim_broken(w, "prefill node %u computes %u tokens from %u in %u pages", self, a->u.compute.ids_len,
+                   a->u.compute.from_row, len);
         return;
     }
     for (uint32_t s = 0; s < kv->slots; s++)
         for (uint32_t i = 0; i < kv->lens[s]; i++)
             for (uint32_t k = own; k < len; k++)
-                if (table_of(kv, s)[i] == a->u.compute.pages[k]) sim_broken(w, "prefill node %u: page %u has two owners", self, a->u.compute.pages[k]);
+                if (table_of(kv, s)[i] == a->u.compute.pages[k])
+                    sim_broken(w, "prefill node %u: page %u has two owners", self, a->u.compute.pages[k]);
     kv->lens[slot] = len;
     memcpy(table_of(kv, slot), a->u.compute.pages, len * sizeof *kv->tables);
     for (uint32_t t = 0; t < len * PAGE_TOKENS; t++)
         for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
             uint64_t *row = row_of(kv, slot, t, l);
             if (t >= a->u.compute.from_row) *row = 0;
-            else if (*row != w->processes[self].runs[slot].hashes[t]) sim_broken(w, "prefill node %u: row %u of a kept page is another", self, t);
+            else if (*row != w->processes[self].runs[slot].hashes[t])
+                sim_broken(w, "prefill node %u: row %u of a kept page is another", self, t);
         }
 }
 
@@ -115,14 +128,16 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
     size_t len = BT_KV_HEADER_BYTES + (size_t)h.body_bytes;
     uint8_t *frame = malloc(len);
     if (!frame) return;
-    if (!p->kv->lens[b->slot]) sim_broken(w, "prefill node %u sends a block of pages that it gave back", self);
+    if (!p->kv->lens[b->slot])
+        sim_broken(w, "prefill node %u sends a block of pages that it gave back", self);
     for (uint32_t t = 0; t < b->token_count; t++)
         hashes[t] = *row_of(p->kv, b->slot, b->token_begin + t, b->layer);
     sim_toy_body(frame + BT_KV_HEADER_BYTES, hashes, b->layer, 0, b->token_count);
     bt_kv_header_digest(h.digest, &h, frame + BT_KV_HEADER_BYTES);
     bt_fault fault;
     if (bt_kv_header_encode(frame, &h, &fault) < 0) sim_broken(w, "block header: %s", fault.text);
-    sim_item it = {.from = self, .to = route->process, .channel = SIM_BLOCK, .epoch = b->epoch, .end = b->end_bytes};
+    sim_item it = {.from = self, .to = route->process, .channel = SIM_BLOCK, .epoch = b->epoch,
+                   .end = b->end_bytes};
     memcpy(it.socket, route->socket, 16);
     sim_send(w, &it, frame, len);
     free(frame);
@@ -130,8 +145,12 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
 
 static void post_work(sim_world *w, uint32_t self, uint32_t slot, int64_t after_us)
 {
-    sim_item it = {.at_us = w->now_us + after_us, .kind = SIM_PREFILL_WORK, .to = self, .life = w->processes[self].life,
-                   .slot = slot, .run = w->processes[self].runs[slot].run};
+    sim_item it = {.at_us = w->now_us + after_us,
+                   .kind = SIM_PREFILL_WORK,
+                   .to = self,
+                   .life = w->processes[self].life,
+                   .slot = slot,
+                   .run = w->processes[self].runs[slot].run};
     (void)sim_net_post(w->net, &it);
 }
 
@@ -203,7 +222,9 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
     sim_process *p = &w->processes[self];
     sim_route *r;
     switch (a->type) {
-    case PF_DO_SEND_CONTROL: sim_say(w, self, a->u.control.gateway, SIM_CONTROL, NULL, &a->u.control.msg); break;
+    case PF_DO_SEND_CONTROL:
+        sim_say(w, self, a->u.control.gateway, SIM_CONTROL, NULL, &a->u.control.msg);
+        break;
     case PF_DO_SEND_BULK:
         r = route_to(p, &a->u.bulk.decode);
         if (r) sim_say(w, self, r->process, SIM_BULK, r->socket, &a->u.bulk.msg);
@@ -272,11 +293,11 @@ void sim_prefill_packet(sim_world *w, uint32_t self, const sim_item *it, const b
 {
     pf_event ev = {.type = it->channel == SIM_CONTROL ? PF_EV_CONTROL : PF_EV_BULK};
     if (it->channel == SIM_CONTROL) {
-        ev.u.control.gateway = it->from;        /* gateways have the first numbers */
+        ev.u.control.gateway = it->from; /* gateways have the first numbers */
         ev.u.control.msg = m;
     } else {
         memcpy(ev.u.bulk.decode.bytes, it->socket, 16);
-        if (!route_to(&w->processes[self], &ev.u.bulk.decode)) return;     /* the socket was closed */
+        if (!route_to(&w->processes[self], &ev.u.bulk.decode)) return; /* the socket was closed */
         ev.u.bulk.msg = m;
     }
     sim_prefill_step(w, self, &ev);

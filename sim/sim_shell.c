@@ -28,13 +28,18 @@ void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t
     sim_item it = *packet;
     it.life = w->processes[it.to].life;
     it.from_life = w->processes[it.from].life;
-    if (it.channel == SIM_BLOCK && w->o.forge_ratio > 0 && w->calm_us == INT64_MAX && sim_net_chance(w->net) < w->o.forge_ratio) forge(w, &it, bytes, len);
-    if (it.channel == SIM_BLOCK && w->o.forge_ratio == 0) it.weight = len - BT_KV_HEADER_BYTES;       /* what is forged gives credit, too */
+    if (it.channel == SIM_BLOCK && w->o.forge_ratio > 0 && w->calm_us == INT64_MAX &&
+        sim_net_chance(w->net) < w->o.forge_ratio)
+        forge(w, &it, bytes, len);
+    if (it.channel == SIM_BLOCK && w->o.forge_ratio == 0)
+        it.weight = len - BT_KV_HEADER_BYTES; /* what is forged gives credit, too */
     if (it.channel == SIM_BLOCK) sim_check_counted(w, &it);
-    if (sim_net_send(w->net, w->now_us, &it, bytes, len) == BT_OK) sim_check_sent(w, &it);      /* out of memory: as lost */
+    if (sim_net_send(w->net, w->now_us, &it, bytes, len) == BT_OK)
+        sim_check_sent(w, &it); /* out of memory: as lost */
 }
 
-void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m)
+void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16],
+             const bt_msg *m)
 {
     size_t max = bt_msg_encoded_max(m), len = 0;
     bt_fault fault;
@@ -58,7 +63,8 @@ void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, cons
 static void set_wake(sim_world *w, sim_process *p)
 {
     p->wake_us = p->due_us;
-    if (w->o.late_us > 0 && p->due_us < INT64_MAX / 2) p->wake_us += (int64_t)(sim_net_draw(w->net) % (uint64_t)(w->o.late_us + 1));
+    if (w->o.late_us > 0 && p->due_us < INT64_MAX / 2)
+        p->wake_us += (int64_t)(sim_net_draw(w->net) % (uint64_t)(w->o.late_us + 1));
 }
 
 void sim_after(sim_world *w, uint32_t who)

@@ -20,7 +20,10 @@ void sim_toy_body(uint8_t *ret, const uint64_t *hashes, uint32_t layer, uint32_t
     }
 }
 
-uint64_t sim_toy_mix(uint64_t digest, const uint8_t row[SIM_TOY_ROW_BYTES]) { return bt_rng_u64(digest, bt_get64(row)); }
+uint64_t sim_toy_mix(uint64_t digest, const uint8_t row[SIM_TOY_ROW_BYTES])
+{
+    return bt_rng_u64(digest, bt_get64(row));
+}
 
 void sim_toy_row(uint8_t ret[SIM_TOY_ROW_BYTES], uint64_t digest, int32_t id, uint32_t layer)
 {

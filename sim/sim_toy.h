@@ -2,12 +2,12 @@
 #define SIM_TOY_H
 #include "wire/msg.h"
 
-/* Toy engines whose results anybody can check: the KV bytes of a prompt's row are a function of (prompt up to the token, layer), those of a
- * generated token's row of every row before it, and every token after the first of all rows that the decode node really holds. One wrong,
- * missing or misplaced byte changes every following row and token. */
+/* Toy engines whose results anybody can check: the KV bytes of a prompt's row are a function of (prompt up to the
+ * token, layer), those of a generated token's row of every row before it, and every token after the first of all rows
+ * that the decode node really holds. One wrong, missing or misplaced byte changes every following row and token. */
 enum { SIM_TOY_LAYERS = 3, SIM_TOY_ROW_BYTES = 8, SIM_TOY_VOCAB = 64, SIM_TOY_STOP = 7 };
 
-bt_kv_shape sim_toy_shape(void);                /* SIM_TOY_LAYERS, 1 head, 2 wide, f16: 8 bytes a token and layer */
+bt_kv_shape sim_toy_shape(void); /* SIM_TOY_LAYERS, 1 head, 2 wide, f16: 8 bytes a token and layer */
 /* K then V of tokens [begin, begin + count) of a layer, as a block's body; hashes[t] = sim_toy_prefix of t + 1
  * tokens. */
 void sim_toy_body(uint8_t *ret, const uint64_t *hashes, uint32_t layer, uint32_t begin, uint32_t count);
@@ -21,5 +21,6 @@ uint64_t sim_toy_mix(uint64_t digest, const uint8_t row[SIM_TOY_ROW_BYTES]);
 void sim_toy_row(uint8_t ret[SIM_TOY_ROW_BYTES], uint64_t digest, int32_t id, uint32_t layer);
 
 int32_t sim_toy_first(uint64_t prompt_hash, uint64_t seed);
-int32_t sim_toy_next(uint64_t digest, uint32_t index, uint64_t seed);      /* token `index`; digest: of all rows up to that of the token before */
+/* token `index`; digest: of all rows up to that of the token before */
+int32_t sim_toy_next(uint64_t digest, uint32_t index, uint64_t seed);
 #endif

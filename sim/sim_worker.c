@@ -1,5 +1,6 @@
-/* The worker of a simulated decode node: the real scheduler of steps (decode-node/brain/batch.h) over toy rows. One step of all sequences, or one
- * piece of a prefill, takes STEP_US. Drafts are guesses, right more often than not. A STOP is seen before a step or one step later. */
+/* The worker of a simulated decode node: the real scheduler of steps (decode-node/brain/batch.h) over toy
+ * rows. One step of all sequences, or one piece of a prefill, takes STEP_US. Drafts are guesses, right
+ * more often than not. A STOP is seen before a step or one step later. */
 #include "sim/sim_node.h"
 
 #include <string.h>
@@ -8,8 +9,10 @@ enum { STEP_US = 1000, DRAFTS = 3, REPLAY_ROWS = 8, CHUNK_TOKENS = 32, ROWS_MAX 
 
 bt_err sim_worker_new(dc_batch **ret, uint32_t slots, uint32_t page_tokens)
 {
-    return dc_batch_new(ret, &(dc_batch_config){.slots = slots, .rows_max = ROWS_MAX, .replay_rows = REPLAY_ROWS,
-                                                .chunk_tokens = CHUNK_TOKENS, .ahead_tokens = page_tokens / 4}, NULL);
+    return dc_batch_new(ret,
+                        &(dc_batch_config){.slots = slots, .rows_max = ROWS_MAX, .replay_rows = REPLAY_ROWS,
+                                           .chunk_tokens = CHUNK_TOKENS, .ahead_tokens = page_tokens / 4},
+                        NULL);
 }
 
 void sim_worker_wake(sim_world *w, uint32_t self)
@@ -25,7 +28,8 @@ void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a)
 {
     sim_process *p = &w->processes[self];
     sim_run *r = &p->runs[a->u.start.slot];
-    const uint32_t prompt = a->u.start.prompt_tokens, capacity = sim_pages_capacity(p->pages, a->u.start.slot);
+    const uint32_t prompt = a->u.start.prompt_tokens,
+                   capacity = sim_pages_capacity(p->pages, a->u.start.slot);
     if (r->is_busy || a->u.start.rows > capacity || prompt > capacity) {
         sim_broken(w, "START on a busy decode slot, or without its pages");
         return;
@@ -43,7 +47,8 @@ void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a)
     r->known = a->u.start.ids_len;
     memcpy(r->ids, a->u.start.ids, r->known * sizeof *r->ids);
     sim_toy_prefixes(r->hashes, a->u.start.prompt, prompt, sim_rule_of(w, self));
-    dc_batch_join_slot(p->batch, &(dc_batch_join){.slot = a->u.start.slot, .prompt_tokens = prompt, .known = r->known, .rows = r->rows,
+    dc_batch_join_slot(p->batch, &(dc_batch_join){.slot = a->u.start.slot, .prompt_tokens = prompt,
+                                                  .known = r->known, .rows = r->rows,
                                                   .capacity_tokens = capacity, .max_tokens = r->max_tokens});
     sim_worker_wake(w, self);
 }
@@ -82,9 +87,11 @@ static bool ends(sim_process *p, sim_told *t, uint32_t slot)
     return true;
 }
 
-static void write_row(sim_world *w, sim_process *p, uint32_t slot, uint32_t layer, uint32_t pos, const uint8_t *row)
+static void write_row(sim_world *w, sim_process *p, uint32_t slot, uint32_t layer, uint32_t pos,
+                      const uint8_t *row)
 {
-    if (!sim_pages_write(p->pages, slot, layer, pos, row)) sim_broken(w, "a decode slot writes a page that another has too");
+    if (!sim_pages_write(p->pages, slot, layer, pos, row))
+        sim_broken(w, "a decode slot writes a page that another has too");
 }
 
 static void prefill(sim_world *w, sim_process *p, sim_told *t, const dc_batch_item *it)
@@ -99,7 +106,9 @@ static void prefill(sim_world *w, sim_process *p, sim_told *t, const dc_batch_it
     }
     r->rows += it->count;
     if (it->out) {
-        t->first = (bt_msg_first_token){.token = sim_toy_first(r->hashes[r->prompt_tokens - 1], r->sampling.seed), .prefill_us = 1, .top_len = 1};
+        t->first =
+            (bt_msg_first_token){.token = sim_toy_first(r->hashes[r->prompt_tokens - 1], r->sampling.seed),
+                                 .prefill_us = 1, .top_len = 1};
         t->first.top_ids[0] = t->first.token;
         r->ids[0] = t->first.token;
         r->known = 1;
@@ -133,7 +142,8 @@ static void step(sim_world *w, sim_process *p, sim_told *t, const dc_batch_item 
         r->ids[index] = sim_toy_next(digest, index, r->sampling.seed);
         made++;
         if (i + 1 == it->count || sim_net_draw(w->net) % 4) continue;
-        for (uint32_t k = i + 1; k < it->count; k++)       /* the next draft is wrong: its row, and those after it, are of no use */
+        for (uint32_t k = i + 1; k < it->count; k++) /* the next draft is wrong: its row, and those after it,
+                                                        are of no use */
             for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) write_row(w, p, it->slot, l, it->pos + k, wrong);
         break;
     }
@@ -165,7 +175,8 @@ void sim_worker_turn(sim_told *t, sim_world *w, uint32_t self)
         ev->u.stopped.rows = p->runs[i].rows;
     }
     for (uint32_t i = 0; i < w->o.slots; i++)
-        if (p->runs[i].is_busy && dc_batch_takes_drafts(p->batch, i)) dc_batch_offer(p->batch, i, (uint32_t)(sim_net_draw(w->net) % (DRAFTS + 1)));
+        if (p->runs[i].is_busy && dc_batch_takes_drafts(p->batch, i))
+            dc_batch_offer(p->batch, i, (uint32_t)(sim_net_draw(w->net) % (DRAFTS + 1)));
     const dc_batch_plan plan = dc_batch_next(p->batch);
     for (uint32_t i = 0; i < plan.items_len; i++) {
         if (plan.kind == DC_BATCH_PREFILL) prefill(w, p, t, &plan.items[i]);

@@ -38,7 +38,10 @@ static uint32_t number_of(const sim_world *w, bt_role role, uint32_t index)
     return w->o.gateways + (role == BT_ROLE_PREFILL ? 0 : w->o.prefills) + index;
 }
 
-static sim_process *process_of(const sim_world *w, bt_role role, uint32_t index) { return &w->processes[number_of(w, role, index)]; }
+static sim_process *process_of(const sim_world *w, bt_role role, uint32_t index)
+{
+    return &w->processes[number_of(w, role, index)];
+}
 
 static void fill_hello(const sim_world *w, bt_msg_hello *h, uint32_t number)
 {
@@ -90,7 +93,8 @@ static bt_err make_brain(sim_world *w, sim_process *p, uint32_t number)
     fill_hello(w, &c.hello, number);
     c.hello.role = BT_ROLE_DECODE;
     c.hello.kv_capacity_tokens = (uint64_t)w->o.decode_pages * w->o.page_tokens;
-    if (w->o.can_prefill) snprintf(c.hello.prefill_exactness, sizeof c.hello.prefill_exactness, "%s", c.hello.exactness);
+    if (w->o.can_prefill)
+        snprintf(c.hello.prefill_exactness, sizeof c.hello.prefill_exactness, "%s", c.hello.exactness);
     return dc_brain_new(&p->dc, &c, NULL);
 }
 
@@ -159,14 +163,16 @@ static bt_err make_runs(sim_world *w, sim_process *p)
 
 static const char *fault_name(sim_fault_kind k)
 {
-    static const char *const names[SIM_FAULT_KINDS] = {"", "is lost", "comes twice", "comes late", "is corrupted", "is slow"};
+    static const char *const names[SIM_FAULT_KINDS] = {"",           "is lost",      "comes twice",
+                                                       "comes late", "is corrupted", "is slow"};
     return names[k];
 }
 
 static void on_fault(void *ud, const sim_item *it, sim_fault_kind kind, uint64_t id)
 {
     static const char *const channels[] = {"", "control", "bulk", "block"};
-    sim_trace(ud, "   * %u -> %u: the next %s packet %s (%llx)", it->from, it->to, channels[it->channel], fault_name(kind), (unsigned long long)id);
+    sim_trace(ud, "   * %u -> %u: the next %s packet %s (%llx)", it->from, it->to, channels[it->channel],
+              fault_name(kind), (unsigned long long)id);
 }
 
 bt_err sim_world_new(sim_world **ret, const sim_options *o)
@@ -180,10 +186,13 @@ bt_err sim_world_new(sim_world **ret, const sim_options *o)
     w->processes_len = o->gateways + o->prefills + o->decodes;
     w->processes = calloc(w->processes_len, sizeof *w->processes);
     w->flights = calloc((size_t)w->processes_len * w->processes_len, sizeof *w->flights);
-    bt_err e = w->processes && w->flights ? sim_net_new(&w->net, o->seed, w->processes_len, &o->faults) : BT_ENOMEM;
+    bt_err e =
+        w->processes && w->flights ? sim_net_new(&w->net, o->seed, w->processes_len, &o->faults) : BT_ENOMEM;
     if (e == BT_OK && o->trace) sim_net_set_watch(w->net, on_fault, w);
     for (uint32_t i = 0; e == BT_OK && i < w->processes_len; i++) {
-        w->processes[i].role = i < o->gateways ? BT_ROLE_GATEWAY : i < o->gateways + o->prefills ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
+        w->processes[i].role = i < o->gateways                 ? BT_ROLE_GATEWAY
+                               : i < o->gateways + o->prefills ? BT_ROLE_PREFILL
+                                                               : BT_ROLE_DECODE;
         e = make_runs(w, &w->processes[i]);
         if (e == BT_OK) e = start_process(w, &w->processes[i], i);
     }
@@ -255,7 +264,8 @@ void sim_world_stop(sim_world *w, bt_role role, uint32_t index)
     p->well_us = INT64_MAX;
 }
 
-/* What waited comes now, in its order; a timer that is over is looked at first or after some of it, as it falls. */
+/* What waited comes now, in its order; a timer that is over is looked at first or after some of it, as it
+ * falls. */
 void sim_world_continue(sim_world *w, bt_role role, uint32_t index)
 {
     sim_process *p = process_of(w, role, index);
@@ -315,7 +325,8 @@ bool sim_world_is_leaving(const sim_world *w, bt_role role, uint32_t index)
 
 void sim_world_cut(sim_world *w, uint32_t from, uint32_t to, int64_t for_us, bool holds)
 {
-    sim_trace(w, "=== %u -> %u is cut for %.3f s%s", from, to, (double)for_us / 1e6, holds ? ", packets wait" : "");
+    sim_trace(w, "=== %u -> %u is cut for %.3f s%s", from, to, (double)for_us / 1e6,
+              holds ? ", packets wait" : "");
     w->faults++;
     sim_check_breaking(w);
     sim_net_cut(w->net, from, to, w->now_us + for_us, holds);
@@ -340,13 +351,15 @@ static void trace_packet(sim_world *w, const sim_item *it, const bt_msg *m)
     if (it->channel == SIM_BLOCK) {
         bt_kv_header h;
         if (bt_kv_header_decode(&h, it->bytes, BT_KV_HEADER_BYTES, NULL) == BT_OK)
-            sim_trace(w, "%u -> %u BLOCK %llu.%u layer %u tokens %u+%u", it->from, it->to, (unsigned long long)h.number, h.attempt, h.layer,
-                      h.token_begin, h.token_count);
+            sim_trace(w, "%u -> %u BLOCK %llu.%u layer %u tokens %u+%u", it->from, it->to,
+                      (unsigned long long)h.number, h.attempt, h.layer, h.token_begin, h.token_count);
     } else if (m->type == BT_MSG_TOKENS) {
-        sim_trace(w, "%u -> %u TOKENS %llu.%u from %u, %u ids", it->from, it->to, (unsigned long long)m->ref.number, m->ref.attempt,
-                  m->u.tokens.first_index, m->u.tokens.ids_len);
+        sim_trace(w, "%u -> %u TOKENS %llu.%u from %u, %u ids", it->from, it->to,
+                  (unsigned long long)m->ref.number, m->ref.attempt, m->u.tokens.first_index,
+                  m->u.tokens.ids_len);
     } else {
-        sim_trace(w, "%u -> %u %s %llu.%u", it->from, it->to, bt_msg_type_name(m->type), (unsigned long long)m->ref.number, m->ref.attempt);
+        sim_trace(w, "%u -> %u %s %llu.%u", it->from, it->to, bt_msg_type_name(m->type),
+                  (unsigned long long)m->ref.number, m->ref.attempt);
     }
 }
 
@@ -357,7 +370,8 @@ static void take_packet(sim_world *w, const sim_item *it)
     bt_fault fault;
     if (it->channel == SIM_BLOCK) {
         bt_kv_header h;
-        const bool is_legal = it->len >= BT_KV_HEADER_BYTES && bt_kv_header_decode(&h, it->bytes, BT_KV_HEADER_BYTES, &fault) == BT_OK &&
+        const bool is_legal = it->len >= BT_KV_HEADER_BYTES &&
+                              bt_kv_header_decode(&h, it->bytes, BT_KV_HEADER_BYTES, &fault) == BT_OK &&
                               h.body_bytes == it->len - BT_KV_HEADER_BYTES;
         if (!is_legal && !it->is_corrupt) sim_broken(w, "a block header does not decode");
         w->undecodable += !is_legal;
@@ -457,8 +471,10 @@ static bool is_idle(const sim_world *w)
             continue;
         }
         bt_load load = p->role == BT_ROLE_PREFILL ? pf_brain_load(p->pf) : dc_brain_load(p->dc);
-        if (load.slots_used || load.pages_used || load.leases || load.reservations || load.queued) return false;
-        if (p->role == BT_ROLE_DECODE && (sim_pages_used(p->pages) || sim_pages_swapped(p->pages))) return false;
+        if (load.slots_used || load.pages_used || load.leases || load.reservations || load.queued)
+            return false;
+        if (p->role == BT_ROLE_DECODE && (sim_pages_used(p->pages) || sim_pages_swapped(p->pages)))
+            return false;
     }
     return true;
 }

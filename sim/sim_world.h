@@ -14,44 +14,46 @@
  * broken promise is kept as text. The same options and calls give the same run. */
 typedef struct sim_options {
     uint64_t seed;
-    uint32_t gateways, prefills, decodes, slots;    /* slots of each node */
-    uint32_t ctx_tokens, pages_total;           /* pages of 64 tokens in each prefill node */
-    uint32_t decode_pages, page_tokens;         /* in each decode node */
-    uint32_t growth_tokens, swap_pages;         /* as in decode-node/brain/brain.h */
-    bool can_prefill;                           /* decode nodes prefill too: */
-    uint32_t local_below_tokens;                /* such prompts, as in gateway/brain/brain.h; all of them where prefills is 0 */
-    uint32_t prefixes;                          /* a prompt begins with one of so many beginnings, half of it long; 0: none */
+    uint32_t gateways, prefills, decodes, slots; /* slots of each node */
+    uint32_t ctx_tokens, pages_total;            /* pages of 64 tokens in each prefill node */
+    uint32_t decode_pages, page_tokens;          /* in each decode node */
+    uint32_t growth_tokens, swap_pages;          /* as in decode-node/brain/brain.h */
+    bool can_prefill;                            /* decode nodes prefill too: */
+    uint32_t local_below_tokens; /* such prompts, as in gateway/brain/brain.h; all of them where prefills is 0 */
+    uint32_t prefixes;           /* a prompt begins with one of so many beginnings, half of it long; 0: none */
     uint32_t queue_max;
-    uint64_t window_bytes;                      /* credit; small values make transfers wait for it */
-    double blocked_ratio;                       /* SEND_BLOCKs that the socket does not take at once */
-    uint32_t rules;                             /* 2: every second prefill node computes prompts by another rule, and is of another class */
-    double forge_ratio;                         /* of blocks that somebody sends again before them, with other rows and a guessed ticket */
-    uint32_t inbox_max;                         /* packets that wait for a stopped process; more are lost, as behind a high-water mark */
-    int64_t late_us;                            /* a process looks at its timers up to so much too late */
-    int64_t accept_us;                          /* a pair that has been whole for so long must have taken a waiting request */
+    uint64_t window_bytes; /* credit; small values make transfers wait for it */
+    double blocked_ratio;  /* SEND_BLOCKs that the socket does not take at once */
+    uint32_t rules;        /* 2: every second prefill node computes prompts by another rule, and is of another class */
+    double forge_ratio;    /* of blocks that somebody sends again before them, with other rows and a guessed ticket */
+    uint32_t inbox_max;    /* packets that wait for a stopped process; more are lost, as behind a high-water mark */
+    int64_t late_us;       /* a process looks at its timers up to so much too late */
+    int64_t accept_us;     /* a pair that has been whole for so long must have taken a waiting request */
     sim_faults faults;
-    gw_config gw; pf_config pf; dc_config dc;   /* what is left of the brains' settings: times, policies, limits */
-    FILE *trace;                                /* every event as a line; NULL: none */
+    gw_config gw;
+    pf_config pf;
+    dc_config dc; /* what is left of the brains' settings: times, policies, limits */
+    FILE *trace;  /* every event as a line; NULL: none */
 } sim_options;
-/* 1 + 1 + 1 processes, 1 slot, 512 tokens, 64 pages of 64, growth 64, no swap store, queue 64, 64 KiB, one rule, no faults, 0.1 to 2 ms of delay,
- * inboxes of 1,000, no lateness, 15 s to accept, the brains' own defaults. */
+/* 1 + 1 + 1 processes, 1 slot, 512 tokens, 64 pages of 64, growth 64, no swap store, queue 64, 64 KiB, one rule, no
+ * faults, 0.1 to 2 ms of delay, inboxes of 1,000, no lateness, 15 s to accept, the brains' own defaults. */
 sim_options sim_options_defaults(uint64_t seed);
 
 typedef enum sim_outcome { SIM_PENDING = 0, SIM_DONE, SIM_FAILED } sim_outcome;
 typedef struct sim_request {
     sim_outcome outcome;
-    uint32_t gateway, prompt_tokens, max_tokens, tokens;    /* tokens: given to the client */
-    int64_t submitted_us, heard_us, ended_us;   /* heard: the last token, or the submission */
+    uint32_t gateway, prompt_tokens, max_tokens, tokens; /* tokens: given to the client */
+    int64_t submitted_us, heard_us, ended_us;            /* heard: the last token, or the submission */
     bt_finish reason;
     gw_fail_kind kind;
     gw_stats stats;
-    bool is_cut;                                /* cancelled, or ended early by its client */
-    bool is_orphan;                             /* its gateway died */
+    bool is_cut;    /* cancelled, or ended early by its client */
+    bool is_orphan; /* its gateway died */
 } sim_request;
 
 typedef struct sim_world sim_world;
 bt_err sim_world_new(sim_world **ret, const sim_options *o);
-void   sim_world_free(sim_world *w);
+void sim_world_free(sim_world *w);
 
 /* ---- time: all of these stop at the first broken promise ---- */
 int64_t sim_world_now_us(const sim_world *w);
@@ -67,24 +69,26 @@ uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tok
 uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tokens, uint32_t max_tokens);
 void sim_world_cancel(sim_world *w, uint64_t request);
 void sim_world_finish_early(sim_world *w, uint64_t request);
-uint64_t sim_world_requests(const sim_world *w);            /* how many there were */
+uint64_t sim_world_requests(const sim_world *w); /* how many there were */
 const sim_request *sim_world_request(const sim_world *w, uint64_t request);
 
 /* ---- processes: what makes no sense now (killing the dead, waking the running) does nothing ---- */
-void sim_world_kill(sim_world *w, bt_role role, uint32_t index);    /* without a word; a gateway's clients go with it */
-void sim_world_start(sim_world *w, bt_role role, uint32_t index);   /* as a new incarnation */
-void sim_world_stop(sim_world *w, bt_role role, uint32_t index);    /* no step, while the clock goes on; what comes waits */
+void sim_world_kill(sim_world *w, bt_role role, uint32_t index);  /* without a word; a gateway's clients go with it */
+void sim_world_start(sim_world *w, bt_role role, uint32_t index); /* as a new incarnation */
+/* no step, while the clock goes on; what comes waits */
+void sim_world_stop(sim_world *w, bt_role role, uint32_t index);
 void sim_world_continue(sim_world *w, bt_role role, uint32_t index);
 void sim_world_drain(sim_world *w, bt_role role, uint32_t index);
-void sim_world_drain_over(sim_world *w, bt_role role, uint32_t index);     /* a node that drains still, and runs, leaves at once */
-bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index);      /* false after EXIT, too */
+/* a node that drains still, and runs, leaves at once */
+void sim_world_drain_over(sim_world *w, bt_role role, uint32_t index);
+bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index); /* false after EXIT, too */
 
-bool sim_world_is_leaving(const sim_world *w, bt_role role, uint32_t index);    /* asked to, and still here */
+bool sim_world_is_leaving(const sim_world *w, bt_role role, uint32_t index); /* asked to, and still here */
 
 /* ---- the network ---- */
 void sim_world_set_faults(sim_world *w, const sim_faults *f);
 /* Process numbers: gateways, prefill nodes, decode nodes, in this order. */
-void sim_world_cut(sim_world *w, uint32_t from, uint32_t to, int64_t for_us, bool holds);   /* one way */
+void sim_world_cut(sim_world *w, uint32_t from, uint32_t to, int64_t for_us, bool holds); /* one way */
 sim_net *sim_world_net(sim_world *w);
 /* From now on everything works as it should: any failure later than accept_us after this is a broken promise. */
 void sim_world_calm(sim_world *w);
@@ -92,7 +96,7 @@ void sim_world_calm(sim_world *w);
 /* ---- to look at ---- */
 uint64_t sim_world_draw(sim_world *w);
 uint64_t sim_world_steps(const sim_world *w);
-uint64_t sim_world_faults(const sim_world *w);              /* that happened: packets, cuts, processes */
-dc_counters sim_world_decode_counters(const sim_world *w);  /* of all decode nodes that live */
-const char *sim_world_error(const sim_world *w);            /* the first broken promise; NULL: none */
+uint64_t sim_world_faults(const sim_world *w);             /* that happened: packets, cuts, processes */
+dc_counters sim_world_decode_counters(const sim_world *w); /* of all decode nodes that live */
+const char *sim_world_error(const sim_world *w);           /* the first broken promise; NULL: none */
 #endif

@@ -31,7 +31,7 @@ static void widen(tool_package_range *r, double v)
 
 tool_package_range tool_package_scales(const bt_pkg *p, const bt_pkg_tensor *t)
 {
-    tool_package_range r = { 0 };
+    tool_package_range r = {0};
     const float *v = t->n ? bt_pkg_const_at(p, t->wscale) : NULL;
     const size_t n = v ? bt_pkg_consts(p)[t->wscale].bytes / sizeof *v : 0;
     for (size_t i = 0; i < n && i < t->n; i++) widen(&r, (double)v[i]);
@@ -40,7 +40,7 @@ tool_package_range tool_package_scales(const bt_pkg *p, const bt_pkg_tensor *t)
 
 tool_package_range tool_package_mults(const bt_pkg *p, const bt_pkg_tensor *t)
 {
-    tool_package_range r = { 0 };
+    tool_package_range r = {0};
     const int32_t *v = t->n ? bt_pkg_const_at(p, t->mult) : NULL;
     for (uint32_t i = 0; v && i < t->n; i++) widen(&r, v[i]);
     return r;
@@ -48,7 +48,7 @@ tool_package_range tool_package_mults(const bt_pkg *p, const bt_pkg_tensor *t)
 
 tool_package_range tool_package_shifts(const bt_pkg *p, const bt_pkg_tensor *t)
 {
-    tool_package_range r = { 0 };
+    tool_package_range r = {0};
     const uint8_t *v = t->n ? bt_pkg_const_at(p, t->shift) : NULL;
     for (uint32_t i = 0; v && i < t->n; i++) widen(&r, v[i]);
     return r;
@@ -75,15 +75,16 @@ size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], c
 {
     const bt_pkg_program *g = tool_package_largest(p);
     const bt_pkg_inst *inst = bt_pkg_const_at(p, g->code);
-    uint32_t last[TOOL_PACKAGE_MAX_PLACES];         /* the cluster seen last */
+    uint32_t last[TOOL_PACKAGE_MAX_PLACES]; /* the cluster seen last */
     size_t n = 0;
     for (uint32_t i = 0; i < g->insts; i++) {
-        const char *op = bt_pkg_op_name((bt_pkg_op)inst[i].op), *unit = inst[i].unit == BT_PKG_NPU ? "npu" : "companion";
+        const char *op = bt_pkg_op_name((bt_pkg_op)inst[i].op),
+                   *unit = inst[i].unit == BT_PKG_NPU ? "npu" : "companion";
         size_t k = 0;
         while (k < n && (strcmp(ret[k].op, op) != 0 || strcmp(ret[k].unit, unit) != 0)) k++;
-        if (k == TOOL_PACKAGE_MAX_PLACES) continue;     /* far more kinds than there are */
+        if (k == TOOL_PACKAGE_MAX_PLACES) continue; /* far more kinds than there are */
         if (k == n) {
-            ret[n++] = (tool_package_place){ .op = op, .unit = unit };
+            ret[n++] = (tool_package_place){.op = op, .unit = unit};
             last[k] = 0;
         }
         ret[k].count++;
@@ -97,14 +98,26 @@ size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], c
 bt_err tool_package_sharing(bt_sharing *ret, const bt_pkg *p, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const bt_hparams hp = { .arch = (bt_arch)h->arch, .layers = h->layers, .dim = h->dim, .ffn = h->ffn, .heads = h->heads,
-                            .kv_heads = h->kv_heads, .head_dim = h->head_dim, .vocab = h->vocab, .ctx = h->ctx_tokens, .rope_dims = h->rope_dims,
-                            .rope_neox = h->flags & BT_PKG_FLAG_NEOX, .rms_eps = h->rms_eps, .tied_output = h->flags & BT_PKG_FLAG_TIED,
-                            .qkv_bias = h->flags & BT_PKG_FLAG_QKV_BIAS, .qk_norm = h->flags & BT_PKG_FLAG_QK_NORM };
+    const bt_hparams hp = {.arch = (bt_arch)h->arch,
+                           .layers = h->layers,
+                           .dim = h->dim,
+                           .ffn = h->ffn,
+                           .heads = h->heads,
+                           .kv_heads = h->kv_heads,
+                           .head_dim = h->head_dim,
+                           .vocab = h->vocab,
+                           .ctx = h->ctx_tokens,
+                           .rope_dims = h->rope_dims,
+                           .rope_neox = h->flags & BT_PKG_FLAG_NEOX,
+                           .rms_eps = h->rms_eps,
+                           .tied_output = h->flags & BT_PKG_FLAG_TIED,
+                           .qkv_bias = h->flags & BT_PKG_FLAG_QKV_BIAS,
+                           .qk_norm = h->flags & BT_PKG_FLAG_QK_NORM};
     const bt_pkg_tensor *q = &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 0, BT_WEIGHT_Q)];
     bt_graph *g = NULL;
     bt_err e = bt_graph_build(&g, &hp, NULL, fault);
-    if (e == BT_OK) e = bt_sharing_of(ret, g, TOOL_PACKAGE_SHARING_TOKENS, tool_package_largest(p)->seq, q->bits, fault);
+    if (e == BT_OK)
+        e = bt_sharing_of(ret, g, TOOL_PACKAGE_SHARING_TOKENS, tool_package_largest(p)->seq, q->bits, fault);
     bt_graph_free(g);
     return e;
 }

@@ -22,13 +22,17 @@ static json_t *append(json_t *list, json_t *item)
     return list;
 }
 
-static json_t *range(const tool_package_range *r) { return r->count ? json_pack("[f,f]", r->lo, r->hi) : json_null(); }
+static json_t *range(const tool_package_range *r)
+{
+    return r->count ? json_pack("[f,f]", r->lo, r->hi) : json_null();
+}
 
 static json_t *program(const bt_pkg *p, uint32_t index)
 {
     const bt_pkg_program *g = &bt_pkg_programs(p)[index];
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "program", count(index), "instructions", count(g->insts), "clusters", count(g->clusters),
-                     "arena_bytes", count(g->arena_bytes), "npu_macs", count(g->npu_macs), "companion_macs", count(g->companion_macs),
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "program", count(index), "instructions",
+                     count(g->insts), "clusters", count(g->clusters), "arena_bytes", count(g->arena_bytes),
+                     "npu_macs", count(g->npu_macs), "companion_macs", count(g->companion_macs),
                      "activation_bytes_moved", count(g->activation_bytes_moved));
 }
 
@@ -42,9 +46,11 @@ static json_t *specializations(const bt_pkg *p)
             const uint64_t bytes = bt_pkg_programs(p)[r[i].program[out]].arena_bytes;
             if (bytes > arena) arena = bytes;
         }
-        a = append(a, json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o}}", "batch", count(r[i].batch), "seq_min", count(r[i].seq_min), "seq",
-                                count(r[i].seq), "ctx", count(r[i].ctx), "arena_bytes", count(arena), "programs", "none",
-                                program(p, r[i].program[BT_PKG_OUT_NONE]), "last", program(p, r[i].program[BT_PKG_OUT_LAST]), "all",
+        a = append(a, json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o}}", "batch", count(r[i].batch),
+                                "seq_min", count(r[i].seq_min), "seq", count(r[i].seq), "ctx",
+                                count(r[i].ctx), "arena_bytes", count(arena), "programs", "none",
+                                program(p, r[i].program[BT_PKG_OUT_NONE]), "last",
+                                program(p, r[i].program[BT_PKG_OUT_LAST]), "all",
                                 program(p, r[i].program[BT_PKG_OUT_ALL])));
     }
     return a;
@@ -55,8 +61,8 @@ static json_t *fallbacks(const bt_pkg *p)
     json_t *a = json_array();
     const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->fallbacks.count; i++)
-        a = append(a, json_pack("{s:s,s:o,s:s,s:o}", "op", f[i].op, "count", count(f[i].count), "why", f[i].why, "macs_per_row",
-                                count(f[i].macs_per_row)));
+        a = append(a, json_pack("{s:s,s:o,s:s,s:o}", "op", f[i].op, "count", count(f[i].count), "why",
+                                f[i].why, "macs_per_row", count(f[i].macs_per_row)));
     return a;
 }
 
@@ -65,8 +71,8 @@ static json_t *sessions(const bt_pkg *p)
     json_t *a = json_array();
     const bt_pkg_session *s = bt_pkg_sessions(p);
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->sessions.count; i++)
-        a = append(a, json_pack("{s:o,s:o,s:o}", "first_layer", count(s[i].first_layer), "last_layer", count(s[i].last_layer), "mapped_bytes",
-                                count(s[i].mapped_bytes)));
+        a = append(a, json_pack("{s:o,s:o,s:o}", "first_layer", count(s[i].first_layer), "last_layer",
+                                count(s[i].last_layer), "mapped_bytes", count(s[i].mapped_bytes)));
     return a;
 }
 
@@ -76,29 +82,30 @@ static json_t *placement(const bt_pkg *p)
     tool_package_place place[TOOL_PACKAGE_MAX_PLACES];
     const size_t n = tool_package_placement(place, p);
     for (size_t i = 0; i < n; i++)
-        a = append(a, json_pack("{s:s,s:s,s:o,s:o,s:o}", "op", place[i].op, "unit", place[i].unit, "count", count(place[i].count), "clusters",
-                                count(place[i].clusters), "macs_per_row", count(place[i].macs_per_row)));
+        a = append(a, json_pack("{s:s,s:s,s:o,s:o,s:o}", "op", place[i].op, "unit", place[i].unit, "count",
+                                count(place[i].count), "clusters", count(place[i].clusters), "macs_per_row",
+                                count(place[i].macs_per_row)));
     return a;
 }
 
 static json_t *tensor(const bt_pkg *p, const bt_pkg_tensor *t)
 {
     char name[TOOL_PACKAGE_NAME_BYTES], site[TOOL_PACKAGE_NAME_BYTES];
-    const tool_package_range scale = tool_package_scales(p, t), mult = tool_package_mults(p, t), shift = tool_package_shifts(p, t);
+    const tool_package_range scale = tool_package_scales(p, t), mult = tool_package_mults(p, t),
+                             shift = tool_package_shifts(p, t);
     const bool is_matrix = t->bits < 16;
-    return json_pack("{s:s,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
-                     "name", tool_package_tensor_name(name, t),
-                     "layer", t->layer == UINT32_MAX ? json_null() : count(t->layer),
-                     "weight", bt_weight_name((bt_weight)t->weight),
-                     "n", count(t->n), "k", count(t->k), "bits", count(t->bits),
-                     "bytes", t->panels == BT_PKG_NONE ? json_null() : count(bt_pkg_consts(p)[t->panels].bytes),
-                     "site", t->site == BT_PKG_NONE ? json_null() : json_string(tool_package_site_name(site, &bt_pkg_sites(p)[t->site])),
-                     "scale", range(&scale),
-                     "zero_point", is_matrix ? count(0) : json_null(),
-                     "multiplier", range(&mult), "shift", range(&shift),
-                     "output_scale", t->out_scale > 0 ? real((double)t->out_scale) : json_null(),
-                     "weight_error", is_matrix ? real((double)t->weight_error) : json_null(),
-                     "output_error", is_matrix ? real((double)t->output_error) : json_null());
+    return json_pack(
+        "{s:s,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "name",
+        tool_package_tensor_name(name, t), "layer", t->layer == UINT32_MAX ? json_null() : count(t->layer),
+        "weight", bt_weight_name((bt_weight)t->weight), "n", count(t->n), "k", count(t->k), "bits",
+        count(t->bits), "bytes",
+        t->panels == BT_PKG_NONE ? json_null() : count(bt_pkg_consts(p)[t->panels].bytes), "site",
+        t->site == BT_PKG_NONE ? json_null()
+                               : json_string(tool_package_site_name(site, &bt_pkg_sites(p)[t->site])),
+        "scale", range(&scale), "zero_point", is_matrix ? count(0) : json_null(), "multiplier", range(&mult),
+        "shift", range(&shift), "output_scale", t->out_scale > 0 ? real((double)t->out_scale) : json_null(),
+        "weight_error", is_matrix ? real((double)t->weight_error) : json_null(), "output_error",
+        is_matrix ? real((double)t->output_error) : json_null());
 }
 
 static json_t *tensors(const bt_pkg *p)
@@ -112,19 +119,20 @@ static json_t *tensors(const bt_pkg *p)
 
 static json_t *sites(const bt_pkg *p)
 {
-    static const char *const shadows[] = { "off", "value", "channel" };
+    static const char *const shadows[] = {"off", "value", "channel"};
     json_t *a = json_array();
     const bt_pkg_site *s = bt_pkg_sites(p);
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->sites.count; i++) {
         char name[TOOL_PACKAGE_NAME_BYTES];
         if (!s[i].k) continue;
-        a = append(a, json_pack("{s:s,s:o,s:s,s:o,s:o,s:s,s:b,s:o,s:i,s:o,s:o,s:o,s:o,s:o}",
-                                "name", tool_package_site_name(name, &s[i]),
-                                "layer", s[i].layer == UINT32_MAX ? json_null() : count(s[i].layer),
-                                "kind", bt_site_kind_name((bt_site_kind)s[i].kind),
-                                "bits", count(s[i].bits), "k", count(s[i].k), "shadow", shadows[s[i].shadow % 3], "pruned", (int)s[i].pruned,
-                                "scale", real((double)s[i].scale), "zero_point", 0, "clip", real((double)s[i].clip), "max",
-                                real((double)s[i].max), "rms", real((double)s[i].rms), "input_error", real((double)s[i].input_error),
+        a = append(a, json_pack("{s:s,s:o,s:s,s:o,s:o,s:s,s:b,s:o,s:i,s:o,s:o,s:o,s:o,s:o}", "name",
+                                tool_package_site_name(name, &s[i]), "layer",
+                                s[i].layer == UINT32_MAX ? json_null() : count(s[i].layer), "kind",
+                                bt_site_kind_name((bt_site_kind)s[i].kind), "bits", count(s[i].bits), "k",
+                                count(s[i].k), "shadow", shadows[s[i].shadow % 3], "pruned", (int)s[i].pruned,
+                                "scale", real((double)s[i].scale), "zero_point", 0, "clip",
+                                real((double)s[i].clip), "max", real((double)s[i].max), "rms",
+                                real((double)s[i].rms), "input_error", real((double)s[i].input_error),
                                 "outlier_columns", real((double)s[i].outlier_columns)));
     }
     return a;
@@ -134,20 +142,22 @@ static json_t *sharing(const bt_pkg *p)
 {
     bt_sharing r;
     if (tool_package_sharing(&r, p, NULL) < 0) return json_null();
-    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "prompt_tokens", TOOL_PACKAGE_SHARING_TOKENS, "chunks", count(r.chunks), "subgraphs",
-                     count(r.subgraphs), "shared", count(r.shared), "unshared", count(r.unshared), "naive_bytes", count(r.naive_bytes),
-                     "shared_bytes", count(r.shared_bytes), "ratio", r.ratio);
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "prompt_tokens", TOOL_PACKAGE_SHARING_TOKENS,
+                     "chunks", count(r.chunks), "subgraphs", count(r.subgraphs), "shared", count(r.shared),
+                     "unshared", count(r.unshared), "naive_bytes", count(r.naive_bytes), "shared_bytes",
+                     count(r.shared_bytes), "ratio", r.ratio);
 }
 
 json_t *tool_package_summary_json(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     char digest[BT_HASH_HEX_CHARS], id[BT_HASH_HEX_CHARS];
-    return json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}",
-                     "name", h->model_name, "model_id", bt_hash_hex(id, h->model_id), "digest", bt_hash_hex(digest, h->digest),
-                     "version", count(h->version), "quant", h->recipe, "shape_policy", h->shape_policy, "profile", h->profile,
-                     "npu_ops", h->npu_ops == BT_PKG_OPS_ALL ? "all" : "linear", "file_bytes", count(h->file_bytes), "weights_bytes",
-                     count(h->weights_bytes), "arena_bytes", count(h->arena_bytes), "calibration_tokens", count(h->calib_tokens),
+    return json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "name", h->model_name,
+                     "model_id", bt_hash_hex(id, h->model_id), "digest", bt_hash_hex(digest, h->digest),
+                     "version", count(h->version), "quant", h->recipe, "shape_policy", h->shape_policy,
+                     "profile", h->profile, "npu_ops", h->npu_ops == BT_PKG_OPS_ALL ? "all" : "linear",
+                     "file_bytes", count(h->file_bytes), "weights_bytes", count(h->weights_bytes),
+                     "arena_bytes", count(h->arena_bytes), "calibration_tokens", count(h->calib_tokens),
                      "specializations", specializations(p), "fallbacks", fallbacks(p));
 }
 
@@ -156,20 +166,21 @@ json_t *tool_package_json(const bt_pkg *p)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_const *c = bt_pkg_consts(p);
     const bt_pkg_program *g = tool_package_largest(p);
-    uint64_t shared = 0;                    /* constants named more than once */
+    uint64_t shared = 0; /* constants named more than once */
     for (uint32_t i = 0; i < h->consts.count; i++) shared += c[i].refs > 1;
     json_t *j = tool_package_summary_json(p);
-    json_t *more = json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:o,s:o,s:o}",
-                             "layers", count(h->layers), "dim", count(h->dim), "ffn", count(h->ffn), "heads", count(h->heads), "kv_heads",
-                             count(h->kv_heads), "head_dim", count(h->head_dim), "vocab", count(h->vocab), "ctx_tokens", count(h->ctx_tokens),
-                             "kernels_version", count(h->kernels_version),
-                             "rounding", h->rounding == BT_PKG_ROUND_HALF_UP ? "floor(x + 1/2)" : "?",
-                             "residual_scale", h->npu_ops == BT_PKG_OPS_ALL ? real((double)h->residual_scale) : json_null(),
-                             "constants", count(h->consts.count), "constants_shared", count(shared),
-                             "memory", "seq", count(g->seq), "values", count(g->places), "values_bytes", count(tool_package_values_bytes(p, g)),
-                             "arena_bytes", count(g->arena_bytes),
-                             "placement", placement(p), "sessions", sessions(p), "tensors", tensors(p));
-    if (more && (json_object_set_new(more, "sites", sites(p)) < 0 || json_object_set_new(more, "chunk_sharing", sharing(p)) < 0)) {
+    json_t *more = json_pack(
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:o,s:o,s:o}", "layers",
+        count(h->layers), "dim", count(h->dim), "ffn", count(h->ffn), "heads", count(h->heads), "kv_heads",
+        count(h->kv_heads), "head_dim", count(h->head_dim), "vocab", count(h->vocab), "ctx_tokens",
+        count(h->ctx_tokens), "kernels_version", count(h->kernels_version), "rounding",
+        h->rounding == BT_PKG_ROUND_HALF_UP ? "floor(x + 1/2)" : "?", "residual_scale",
+        h->npu_ops == BT_PKG_OPS_ALL ? real((double)h->residual_scale) : json_null(), "constants",
+        count(h->consts.count), "constants_shared", count(shared), "memory", "seq", count(g->seq), "values",
+        count(g->places), "values_bytes", count(tool_package_values_bytes(p, g)), "arena_bytes",
+        count(g->arena_bytes), "placement", placement(p), "sessions", sessions(p), "tensors", tensors(p));
+    if (more && (json_object_set_new(more, "sites", sites(p)) < 0 ||
+                 json_object_set_new(more, "chunk_sharing", sharing(p)) < 0)) {
         json_decref(more);
         more = NULL;
     }

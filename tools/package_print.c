@@ -24,27 +24,31 @@ void tool_package_print_summary(const bt_pkg *p)
     char digest[BT_HASH_HEX_CHARS], a[32], b[32], c[32];
     printf("model           %s\ndigest          %s\n", h->model_name, bt_hash_hex(digest, h->digest));
     printf("quantisation    %s, calibrated on %" PRIu64 " tokens\n", h->recipe, h->calib_tokens);
-    printf("device          %s, %s on the NPU\n", h->profile, h->npu_ops == BT_PKG_OPS_ALL ? "every operator it has" : "matrix products");
-    printf("size            %s, of it weights %s; one arena of %s\n", size_text(a, h->file_bytes), size_text(b, h->weights_bytes),
-           size_text(c, h->arena_bytes));
-    printf("shapes          %s, %u rows\n\n  %5s %11s %20s %12s %8s %16s %16s\n", h->shape_policy, h->rows.count, "batch", "seq", "ctx", "arena",
-           "steps", "NPU MACs", "companion MACs");
+    printf("device          %s, %s on the NPU\n", h->profile,
+           h->npu_ops == BT_PKG_OPS_ALL ? "every operator it has" : "matrix products");
+    printf("size            %s, of it weights %s; one arena of %s\n", size_text(a, h->file_bytes),
+           size_text(b, h->weights_bytes), size_text(c, h->arena_bytes));
+    printf("shapes          %s, %u rows\n\n  %5s %11s %20s %12s %8s %16s %16s\n", h->shape_policy,
+           h->rows.count, "batch", "seq", "ctx", "arena", "steps", "NPU MACs", "companion MACs");
     for (uint32_t i = 0; i < h->rows.count; i++) {
         const bt_pkg_program *g = &bt_pkg_programs(p)[r[i].program[BT_PKG_OUT_LAST]];
         char seq[32], ctx[32];
-        uint32_t last = i;                  /* contexts that share their programs stand in one line */
-        while (last + 1 < h->rows.count && memcmp(r[last + 1].program, r[i].program, sizeof r[i].program) == 0) last++;
+        uint32_t last = i; /* contexts that share their programs stand in one line */
+        while (last + 1 < h->rows.count &&
+               memcmp(r[last + 1].program, r[i].program, sizeof r[i].program) == 0)
+            last++;
         if (r[i].seq_min < r[i].seq) snprintf(seq, sizeof seq, "%u-%u", r[i].seq_min, r[i].seq);
         else snprintf(seq, sizeof seq, "%u", r[i].seq);
         if (last > i) snprintf(ctx, sizeof ctx, "%u..%u (%u)", r[i].ctx, r[last].ctx, last - i + 1);
         else snprintf(ctx, sizeof ctx, "%u", r[i].ctx);
-        printf("  %5u %11s %20s %12s %8u %16" PRIu64 " %16" PRIu64 "\n", r[i].batch, seq, ctx, size_text(a, g->arena_bytes), g->insts,
-               g->npu_macs, g->companion_macs);
+        printf("  %5u %11s %20s %12s %8u %16" PRIu64 " %16" PRIu64 "\n", r[i].batch, seq, ctx,
+               size_text(a, g->arena_bytes), g->insts, g->npu_macs, g->companion_macs);
         i = last;
     }
     printf("  (MACs of whole programs; attention's, which grow with the position, are not in them)\n");
     printf("\nfallbacks       %s\n", h->fallbacks.count ? "these operators go to the companion:" : "none");
-    for (uint32_t i = 0; i < h->fallbacks.count; i++) printf("  %-16s %6u  %s\n", f[i].op, f[i].count, f[i].why);
+    for (uint32_t i = 0; i < h->fallbacks.count; i++)
+        printf("  %-16s %6u  %s\n", f[i].op, f[i].count, f[i].why);
 }
 
 static void print_range(const char *name, const tool_package_range *r, bool as_integers)
@@ -62,7 +66,8 @@ static void print_tensors(const bt_pkg *p)
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         char name[TOOL_PACKAGE_NAME_BYTES], shape[32];
         if (!t[i].n) continue;
-        const tool_package_range scale = tool_package_scales(p, &t[i]), mult = tool_package_mults(p, &t[i]), shift = tool_package_shifts(p, &t[i]);
+        const tool_package_range scale = tool_package_scales(p, &t[i]), mult = tool_package_mults(p, &t[i]),
+                                 shift = tool_package_shifts(p, &t[i]);
         snprintf(shape, sizeof shape, "[%u, %u]", t[i].n, t[i].k);
         printf("  %-20s %-16s %2u bits", tool_package_tensor_name(name, &t[i]), shape, t[i].bits);
         print_range("scale", &scale, false);
@@ -84,29 +89,42 @@ void tool_package_print_details(const bt_pkg *p, bool tensors)
     uint64_t shared = 0, repeats = 0;
     for (uint32_t i = 0; i < h->consts.count; i++) {
         const bt_pkg_const *c = &bt_pkg_consts(p)[i];
-        if (c->refs > 1) { shared++; repeats += (c->refs - 1) * c->bytes; }
+        if (c->refs > 1) {
+            shared++;
+            repeats += (c->refs - 1) * c->bytes;
+        }
     }
-    printf("\nplacement in the program of %u rows, %u clusters on the NPU\n  %-16s %-10s %6s %9s %16s\n", g->seq, g->clusters, "operator", "unit",
-           "count", "clusters", "MACs a row");
+    printf("\nplacement in the program of %u rows, %u clusters on the NPU\n  %-16s %-10s %6s %9s %16s\n",
+           g->seq, g->clusters, "operator", "unit", "count", "clusters", "MACs a row");
     for (size_t i = 0; i < places; i++)
-        printf("  %-16s %-10s %6u %9u %16" PRIu64 "\n", place[i].op, place[i].unit, place[i].count, place[i].clusters, place[i].macs_per_row);
-    printf("\nmemory of that program: %u values of %s in an arena of %s\n", g->places, size_text(a, tool_package_values_bytes(p, g)),
-           size_text(b, g->arena_bytes));
+        printf("  %-16s %-10s %6u %9u %16" PRIu64 "\n", place[i].op, place[i].unit, place[i].count,
+               place[i].clusters, place[i].macs_per_row);
+    printf("\nmemory of that program: %u values of %s in an arena of %s\n", g->places,
+           size_text(a, tool_package_values_bytes(p, g)), size_text(b, g->arena_bytes));
     bt_sharing sharing;
     if (tool_package_sharing(&sharing, p, NULL) == BT_OK)
-        printf("a prompt of %d tokens: %u chunks over shared programs take %s, %.0f %% of what a program for each chunk would\n",
-               TOOL_PACKAGE_SHARING_TOKENS, sharing.chunks, size_text(a, sharing.shared_bytes), 100 * sharing.ratio);
-    printf("constants: %u, %" PRIu64 " of them named more than once, which saves %s\n", h->consts.count, shared, size_text(a, repeats));
+        printf("a prompt of %d tokens: %u chunks over shared programs take %s, %.0f %% of what a program for "
+               "each chunk would\n",
+               TOOL_PACKAGE_SHARING_TOKENS, sharing.chunks, size_text(a, sharing.shared_bytes),
+               100 * sharing.ratio);
+    printf("constants: %u, %" PRIu64 " of them named more than once, which saves %s\n", h->consts.count,
+           shared, size_text(a, repeats));
     printf("rounding: single, half up, floor(x + 1/2); zero points: 0 (symmetric)\n");
-    if (h->npu_ops == BT_PKG_OPS_ALL) printf("residual stream: s32 in steps of %.6g\n", (double)h->residual_scale);
+    if (h->npu_ops == BT_PKG_OPS_ALL)
+        printf("residual stream: s32 in steps of %.6g\n", (double)h->residual_scale);
     for (uint32_t i = 0; i < h->sessions.count; i++)
-        printf("session %u: layers %u to %u, %s mapped\n", i + 1, s[i].first_layer, s[i].last_layer, size_text(a, s[i].mapped_bytes));
+        printf("session %u: layers %u to %u, %s mapped\n", i + 1, s[i].first_layer, s[i].last_layer,
+               size_text(a, s[i].mapped_bytes));
     if (tensors) print_tensors(p);
 }
 
 /* ---- what quantisation costs ---- */
 
-typedef struct line { const bt_pkg_tensor *t; const bt_pkg_site *s; double key; } line;
+typedef struct line {
+    const bt_pkg_tensor *t;
+    const bt_pkg_site *s;
+    double key;
+} line;
 
 static int by_key(const void *x, const void *y)
 {
@@ -120,7 +138,9 @@ static double known(float v) { return isfinite(v) ? (double)v : 0; }
 static void number(char ret[16], float v, const char *fmt)
 {
     if (!isfinite(v)) snprintf(ret, 16, "-");
-    else snprintf(ret, 16, strcmp(fmt, "%") == 0 ? "%.3f %%" : "%.4g", strcmp(fmt, "%") == 0 ? 100 * (double)v : (double)v);
+    else
+        snprintf(ret, 16, strcmp(fmt, "%") == 0 ? "%.3f %%" : "%.4g",
+                 strcmp(fmt, "%") == 0 ? 100 * (double)v : (double)v);
 }
 
 /* What to try, from the worst line: its input or its weights lose most. */
@@ -130,10 +150,13 @@ static void print_hint(const line *worst, bool one_scale)
     const double in = known(worst->s->input_error), w = known(worst->t->weight_error);
     tool_package_tensor_name(name, worst->t);
     if (in > 2 * w && worst->s->bits == 8)
-        printf("\n%s loses most through its 8-bit input: try a16=%s\n", name, bt_site_kind_name((bt_site_kind)worst->s->kind));
+        printf("\n%s loses most through its 8-bit input: try a16=%s\n", name,
+               bt_site_kind_name((bt_site_kind)worst->s->kind));
     else if (w > 2 * in)
         printf("\n%s loses most through its %u-bit weights: try %s\n", name, worst->t->bits,
-               one_scale ? "without per-tensor" : worst->t->bits == 4 ? "w8" : "gptq");
+               one_scale             ? "without per-tensor"
+               : worst->t->bits == 4 ? "w8"
+                                     : "gptq");
     else printf("\n%s loses about as much through its input as through its weights\n", name);
 }
 
@@ -146,13 +169,16 @@ bt_err tool_package_print_errors(const bt_pkg *p, bt_fault *fault)
     if (!lines) return bt_fail(fault, BT_ENOMEM, "the list of tensors");
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         if (!t[i].n || t[i].site == BT_PKG_NONE) continue;
-        lines[n] = (line){ &t[i], &bt_pkg_sites(p)[t[i].site], 0 };
-        lines[n].key = isfinite(t[i].output_error) ? (double)t[i].output_error : known(t[i].weight_error) + known(lines[n].s->input_error);
+        lines[n] = (line){&t[i], &bt_pkg_sites(p)[t[i].site], 0};
+        lines[n].key = isfinite(t[i].output_error)
+                           ? (double)t[i].output_error
+                           : known(t[i].weight_error) + known(lines[n].s->input_error);
         n++;
     }
     qsort(lines, n, sizeof *lines, by_key);
-    printf("relative RMS errors on the calibration, worst first\n  %-18s %4s %5s %10s %10s %10s %10s %10s %10s\n", "linear", "bits", "input", "weights",
-           "input", "output", "clip", "max", "outliers");
+    printf("relative RMS errors on the calibration, worst first\n  %-18s %4s %5s %10s %10s %10s %10s %10s "
+           "%10s\n",
+           "linear", "bits", "input", "weights", "input", "output", "clip", "max", "outliers");
     for (size_t i = 0; i < n; i++) {
         char name[TOOL_PACKAGE_NAME_BYTES], w[16], in[16], out[16], clip[16], max[16], share[16];
         number(w, lines[i].t->weight_error, "%");
@@ -161,10 +187,12 @@ bt_err tool_package_print_errors(const bt_pkg *p, bt_fault *fault)
         number(clip, lines[i].s->clip, "");
         number(max, lines[i].s->max, "");
         number(share, lines[i].s->outlier_columns, "%");
-        printf("  %-18s %4u %5u %10s %10s %10s %10s %10s %10s\n", tool_package_tensor_name(name, lines[i].t), lines[i].t->bits, lines[i].s->bits, w, in,
-               out, clip, max, share);
+        printf("  %-18s %4u %5u %10s %10s %10s %10s %10s %10s\n", tool_package_tensor_name(name, lines[i].t),
+               lines[i].t->bits, lines[i].s->bits, w, in, out, clip, max, share);
     }
-    if (n) print_hint(&lines[0], bt_pkg_consts(p)[lines[0].t->wscale].bytes == sizeof(float) && lines[0].t->n > 1);
+    if (n)
+        print_hint(&lines[0],
+                   bt_pkg_consts(p)[lines[0].t->wscale].bytes == sizeof(float) && lines[0].t->n > 1);
     free(lines);
     return BT_OK;
 }

@@ -24,13 +24,20 @@ char *tool_package_tensor_name(char ret[TOOL_PACKAGE_NAME_BYTES], const bt_pkg_t
 char *tool_package_site_name(char ret[TOOL_PACKAGE_NAME_BYTES], const bt_pkg_site *s);
 
 /* Least and greatest of a tensor's numbers; count 0: it has none of them. */
-typedef struct tool_package_range { uint32_t count; double lo, hi; } tool_package_range;
+typedef struct tool_package_range {
+    uint32_t count;
+    double lo, hi;
+} tool_package_range;
 tool_package_range tool_package_scales(const bt_pkg *p, const bt_pkg_tensor *t);
 tool_package_range tool_package_mults(const bt_pkg *p, const bt_pkg_tensor *t);
 tool_package_range tool_package_shifts(const bt_pkg *p, const bt_pkg_tensor *t);
 
 /* The instructions of one operator in the program of the largest shape, on one unit. */
-typedef struct tool_package_place { const char *op, *unit; uint32_t count, clusters; uint64_t macs_per_row; } tool_package_place;
+typedef struct tool_package_place {
+    const char *op, *unit;
+    uint32_t count, clusters;
+    uint64_t macs_per_row;
+} tool_package_place;
 enum { TOOL_PACKAGE_MAX_PLACES = 64 };
 size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], const bt_pkg *p);
 /* The program that the placement and the memory report speak of: the longest seq, logits of the last row. */

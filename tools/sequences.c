@@ -4,23 +4,26 @@
 
 #include <stdlib.h>
 
-bt_err tool_sequences_open(tool_sequences *ret, const bt_model *m, uint32_t elem_bytes, size_t count, size_t tokens, size_t logits_rows,
-                           bt_fault *fault)
+bt_err tool_sequences_open(tool_sequences *ret, const bt_model *m, uint32_t elem_bytes, size_t count,
+                           size_t tokens, size_t logits_rows, bt_fault *fault)
 {
     const bt_hparams *hp = &m->hp;
     const size_t page = BT_KV_PAGES_USUAL_TOKENS;
     size_t all, floats;
-    *ret = (tool_sequences){ .vocab = hp->vocab, .logits_rows = logits_rows };
-    if (!bt_mul_size(&all, count, (tokens + page - 1) / page * page) || !bt_mul_size(&floats, logits_rows, hp->vocab))
+    *ret = (tool_sequences){.vocab = hp->vocab, .logits_rows = logits_rows};
+    if (!bt_mul_size(&all, count, (tokens + page - 1) / page * page) ||
+        !bt_mul_size(&floats, logits_rows, hp->vocab))
         return bt_fail(fault, BT_ELIMIT, "%zu sequences of %zu tokens", count, tokens);
-    bt_err e = bt_kv_pages_new(&ret->pages, hp->layers, hp->kv_heads, hp->head_dim, elem_bytes, page, all, fault);
+    bt_err e =
+        bt_kv_pages_new(&ret->pages, hp->layers, hp->kv_heads, hp->head_dim, elem_bytes, page, all, fault);
     if (e < 0) return e;
     ret->count = count;
     ret->seq = calloc(count, sizeof *ret->seq);
     ret->view = calloc(count, sizeof *ret->view);
     ret->ids = calloc(tokens, sizeof *ret->ids);
     ret->logits = calloc(floats, sizeof *ret->logits);
-    if (!ret->seq || !ret->view || !ret->ids || !ret->logits) return bt_fail(fault, BT_ENOMEM, "%zu sequences, the logits of %zu tokens", count, logits_rows);
+    if (!ret->seq || !ret->view || !ret->ids || !ret->logits)
+        return bt_fail(fault, BT_ENOMEM, "%zu sequences, the logits of %zu tokens", count, logits_rows);
     for (size_t i = 0; i < tokens; i++) ret->ids[i] = (int32_t)((i * 7919 + 13) % hp->vocab);
     for (size_t i = 0; e == BT_OK && i < count; i++) {
         e = bt_kv_pages_reserve(ret->pages, &ret->seq[i], tokens, fault);
@@ -37,5 +40,5 @@ void tool_sequences_close(tool_sequences *s)
     free(s->view);
     free(s->ids);
     free(s->logits);
-    *s = (tool_sequences){ 0 };
+    *s = (tool_sequences){0};
 }

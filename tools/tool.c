@@ -22,7 +22,8 @@ int tool_fail(const char *command, const bt_fault *fault)
 
 int tool_print_json(const char *command, json_t *object)
 {
-    const int bad = !object || json_dumpf(object, stdout, JSON_REAL_PRECISION(9)) < 0 || putchar('\n') == EOF || fflush(stdout) != 0;
+    const int bad = !object || json_dumpf(object, stdout, JSON_REAL_PRECISION(9)) < 0 ||
+                    putchar('\n') == EOF || fflush(stdout) != 0;
     json_decref(object);
     if (bad) fprintf(stderr, "baton %s: cannot write to stdout\n", command);
     return bad;
@@ -39,16 +40,23 @@ bt_err tool_read_file(char **ret, size_t *ret_len, const char *path, bt_fault *f
         if (cap - len < 2) {
             cap = cap ? cap * 2 : 1 << 16;
             char *more = realloc(text, cap);
-            if (!more) { e = bt_fail(fault, BT_ENOMEM, "reading '%s'", path); goto out; }
+            if (!more) {
+                e = bt_fail(fault, BT_ENOMEM, "reading '%s'", path);
+                goto out;
+            }
             text = more;
         }
         const ssize_t n = read(fd, text + len, cap - len - 1);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) { e = bt_fail(fault, BT_EIO, "read '%s': %s", path, strerror(errno)); goto out; }
+        if (n < 0) {
+            e = bt_fail(fault, BT_EIO, "read '%s': %s", path, strerror(errno));
+            goto out;
+        }
         if (n == 0) break;
         len += (size_t)n;
         if (len > TOOL_MAX_INPUT_BYTES) {
-            e = bt_fail(fault, BT_ELIMIT, "'%s' is longer than the limit of %d bytes", path, TOOL_MAX_INPUT_BYTES);
+            e = bt_fail(fault, BT_ELIMIT, "'%s' is longer than the limit of %d bytes", path,
+                        TOOL_MAX_INPUT_BYTES);
             goto out;
         }
     }
@@ -83,10 +91,13 @@ void tool_hex16(char ret[33], const uint8_t bytes[16])
 
 void tool_size_text(char *ret, size_t cap, uint64_t bytes)
 {
-    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double v = (double)bytes;
     size_t u = 0;
-    while (v >= 1024 && u < 4) { v /= 1024; u++; }
+    while (v >= 1024 && u < 4) {
+        v /= 1024;
+        u++;
+    }
     if (u == 0) snprintf(ret, cap, "%" PRIu64 " B", bytes);
     else snprintf(ret, cap, "%.1f %s", v, unit[u]);
 }
@@ -124,11 +135,15 @@ void tool_progress_compiling(void *ud, const char *stage, uint64_t done, uint64_
     else tool_progress(c->quiet, "compiling: %s", stage);
 }
 
-static void on_signal(int sig) { (void)sig; tool_stop = 1; }
+static void on_signal(int sig)
+{
+    (void)sig;
+    tool_stop = 1;
+}
 
 void tool_catch_signals(void)
 {
-    const struct sigaction on = { .sa_handler = on_signal };        /* no SA_RESTART: a blocking read shall return */
+    const struct sigaction on = {.sa_handler = on_signal}; /* no SA_RESTART: a blocking read shall return */
     sigaction(SIGINT, &on, NULL);
     sigaction(SIGTERM, &on, NULL);
 }

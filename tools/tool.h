@@ -9,12 +9,13 @@
 #include "model/model.h"
 #include "text/tokenizer.h"
 
-/* The commands of `baton`, and what they share. Each command is one file with its option table, its program and its run function,
- * which returns an exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. */
+/* The commands of `baton`, and what they share. Each command is one file with its option table, its program and its run
+ * function, which returns an exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. */
 extern const bt_opt_commands tool_commands;
 
-extern const bt_opt_program tool_bench_program, tool_chat_program, tool_compile_program, tool_inspect_program, tool_keygen_program, tool_padding_program,
-    tool_perplexity_program, tool_profiles_program, tool_role_program, tool_run_program, tool_status_program, tool_tokenize_program, tool_up_program;
+extern const bt_opt_program tool_bench_program, tool_chat_program, tool_compile_program, tool_inspect_program,
+    tool_keygen_program, tool_padding_program, tool_perplexity_program, tool_profiles_program, tool_role_program,
+    tool_run_program, tool_status_program, tool_tokenize_program, tool_up_program;
 int tool_bench_run(int argc, char **argv);
 int tool_chat_run(int argc, char **argv);
 int tool_compile_run(int argc, char **argv);
@@ -47,13 +48,14 @@ void tool_size_text(char *ret, size_t cap, uint64_t bytes);
 /* One redrawn line on stderr where that is a terminal and !quiet; nothing otherwise. */
 void tool_progress(bool quiet, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void tool_progress_end(bool quiet);
-/* The same for the compiler, as its progress callback with ud a tool_compiling. It also ends the process, with `interrupted`, once
- * tool_stop is set: nothing else could end a compilation, and what it was writing has no name yet. */
+/* The same for the compiler, as its progress callback with ud a tool_compiling. It also ends the process, with
+ * `interrupted`, once tool_stop is set: nothing else could end a compilation, and what it was writing has no name
+ * yet. */
 typedef struct tool_compiling {
     bool quiet;
-    bool logs;                              /* a line of the log for each stage, where stderr is no terminal */
+    bool logs; /* a line of the log for each stage, where stderr is no terminal */
     int interrupted;
-    char stage[32];                         /* logged last; empty at the start */
+    char stage[32]; /* logged last; empty at the start */
 } tool_compiling;
 void tool_progress_compiling(void *ud, const char *stage, uint64_t done, uint64_t total);
 

@@ -1,4 +1,5 @@
-/* Reads prompt lengths from the three forms of traces; every number is checked, and what is wrong is named by its line. */
+/* Reads prompt lengths from the three forms of traces; every number is checked, and what is wrong is named
+ * by its line. */
 #include "tools/trace.h"
 
 #include <jansson.h>
@@ -6,11 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct lengths { uint32_t *at; size_t n, cap; } lengths;
+typedef struct lengths {
+    uint32_t *at;
+    size_t n, cap;
+} lengths;
 
 static bt_err add(lengths *l, uint64_t tokens, size_t line, bt_fault *fault)
 {
-    if (tokens > TOOL_TRACE_MAX_TOKENS) return bt_fail(fault, BT_EFORMAT, "line %zu: more than %d tokens", line, TOOL_TRACE_MAX_TOKENS);
+    if (tokens > TOOL_TRACE_MAX_TOKENS)
+        return bt_fail(fault, BT_EFORMAT, "line %zu: more than %d tokens", line, TOOL_TRACE_MAX_TOKENS);
     if (l->n == l->cap) {
         const size_t cap = l->cap ? l->cap * 2 : 1024;
         uint32_t *more = reallocarray(l->at, cap, sizeof *more);
@@ -67,7 +72,8 @@ static bool csv_column(size_t *ret, const char *line, const char *end)
     return false;
 }
 
-static bt_err read_csv(lengths *l, const char *line, const char *end, size_t column, size_t no, bt_fault *fault)
+static bt_err read_csv(lengths *l, const char *line, const char *end, size_t column, size_t no,
+                       bt_fault *fault)
 {
     const char *from, *to;
     uint64_t n;
@@ -82,7 +88,8 @@ static bt_err read_json(lengths *l, const char *line, const char *end, size_t no
     const json_t *v = json_object_get(o, "input_length");
     const int64_t n = json_is_integer(v) ? json_integer_value(v) : -1;
     json_decref(o);
-    if (n < 0) return bt_fail(fault, BT_EFORMAT, "line %zu: not a JSON object with a whole \"input_length\"", no);
+    if (n < 0)
+        return bt_fail(fault, BT_EFORMAT, "line %zu: not a JSON object with a whole \"input_length\"", no);
     return add(l, (uint64_t)n, no, fault);
 }
 
@@ -96,7 +103,8 @@ static bt_err read_list(lengths *l, const char *line, const char *end, size_t no
         const char *to = line;
         uint64_t n;
         while (to < end && !is_space(*to) && *to != ',') to++;
-        if (!number(&n, line, to)) return bt_fail(fault, BT_EFORMAT, "line %zu: not a list of whole numbers", no);
+        if (!number(&n, line, to))
+            return bt_fail(fault, BT_EFORMAT, "line %zu: not a list of whole numbers", no);
         const bt_err e = add(l, n, no, fault);
         if (e < 0) return e;
         line = to;
@@ -107,7 +115,7 @@ static bt_err read_list(lengths *l, const char *line, const char *end, size_t no
 bt_err tool_trace_lengths(uint32_t **ret, size_t *ret_n, const char *text, size_t len, bt_fault *fault)
 {
     enum { UNKNOWN, CSV, JSON, LIST } format = UNKNOWN;
-    lengths l = { NULL, 0, 0 };
+    lengths l = {NULL, 0, 0};
     size_t column = 0, no = 0;
     bt_err e = BT_OK;
     for (const char *line = text, *all = text + len; line < all && e == BT_OK;) {
@@ -119,9 +127,13 @@ bt_err tool_trace_lengths(uint32_t **ret, size_t *ret_n, const char *text, size_
             if (*first == '{') format = JSON;
             else if (*first >= '0' && *first <= '9') format = LIST;
             else if (csv_column(&column, first, end)) format = CSV;
-            else e = bt_fail(fault, BT_EFORMAT, "line %zu: neither a CSV header with ContextTokens, nor a JSON object, nor numbers", no);
+            else
+                e = bt_fail(
+                    fault, BT_EFORMAT,
+                    "line %zu: neither a CSV header with ContextTokens, nor a JSON object, nor numbers", no);
         }
-        if (end - line > TOOL_TRACE_MAX_LINE) e = bt_fail(fault, BT_EFORMAT, "line %zu: more than %d bytes", no, TOOL_TRACE_MAX_LINE);
+        if (end - line > TOOL_TRACE_MAX_LINE)
+            e = bt_fail(fault, BT_EFORMAT, "line %zu: more than %d bytes", no, TOOL_TRACE_MAX_LINE);
         if (e == BT_OK && first < end) {
             if (format == JSON) e = read_json(&l, first, end, no, fault);
             else if (format == LIST) e = read_list(&l, first, end, no, fault);

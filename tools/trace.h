@@ -6,7 +6,8 @@
 
 /* Prompt lengths of a trace of requests, in its order. The format is known by its first line:
  *
- *   a header with a column ContextTokens    CSV, as the Azure LLM inference traces (TIMESTAMP,ContextTokens,GeneratedTokens)
+ *   a header with a column ContextTokens    CSV, as the Azure LLM inference traces
+ *                                           (TIMESTAMP,ContextTokens,GeneratedTokens)
  *   an object                               one JSON object a line with "input_length", as the Mooncake traces
  *   digits                                  numbers, separated by spaces, commas or line ends
  * Empty lines are skipped. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void bt_buf_init(bt_buf *b, size_t limit_bytes) { *b = (bt_buf){ .limit_bytes = limit_bytes }; }
+void bt_buf_init(bt_buf *b, size_t limit_bytes) { *b = (bt_buf){.limit_bytes = limit_bytes}; }
 
 void bt_buf_done(bt_buf *b)
 {

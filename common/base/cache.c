@@ -1,4 +1,5 @@
-/* Folders of files that take long to make: made once for all who need one, nothing damaged used, a bounded size. */
+/* Folders of files that take long to make: made once for all who need one, nothing damaged used, a bounded
+ * size. */
 #include "base/cache.h"
 #include "base/clock.h"
 
@@ -22,15 +23,21 @@ bt_err bt_cache_dir(char *ret, size_t cap, const bt_cache_kind *kind, bt_fault *
     if (own && *own) n = snprintf(ret, cap, "%s/%s", own, kind->folder);
     else if (cache && *cache) n = snprintf(ret, cap, "%s/baton/%s", cache, kind->folder);
     else if (home && *home) n = snprintf(ret, cap, "%s/.cache/baton/%s", home, kind->folder);
-    else return bt_fail(fault, BT_EIO, "no place for a %s: none of BATON_CACHE_DIR, XDG_CACHE_HOME and HOME is set", kind->what);
-    return n >= 0 && (size_t)n < cap ? BT_OK : bt_fail(fault, BT_EIO, "the path of the %s cache has %d bytes", kind->what, n);
+    else
+        return bt_fail(fault, BT_EIO,
+                       "no place for a %s: none of BATON_CACHE_DIR, XDG_CACHE_HOME and HOME is set",
+                       kind->what);
+    return n >= 0 && (size_t)n < cap
+               ? BT_OK
+               : bt_fail(fault, BT_EIO, "the path of the %s cache has %d bytes", kind->what, n);
 }
 
 static bool is_key(const char *k, size_t n) { return n == KEY_CHARS && strspn(k, "0123456789abcdef") >= n; }
 
 static bt_err cannot_write(bt_fault *fault, const bt_cache_kind *kind, const char *dir, int error)
 {
-    return bt_fail(fault, BT_EIO, "the %.20s cache '%.90s' cannot be written: %.40s. %.80s", kind->what, dir, strerror(error), kind->advice);
+    return bt_fail(fault, BT_EIO, "the %.20s cache '%.90s' cannot be written: %.40s. %.80s", kind->what, dir,
+                   strerror(error), kind->advice);
 }
 
 /* mkdir -p */
@@ -38,12 +45,14 @@ static bt_err make_dir(const char *dir, const bt_cache_kind *kind, bt_fault *fau
 {
     char path[MAX_PATH];
     struct stat st;
-    if ((size_t)snprintf(path, sizeof path, "%s", dir) >= sizeof path) return cannot_write(fault, kind, dir, ENAMETOOLONG);
+    if ((size_t)snprintf(path, sizeof path, "%s", dir) >= sizeof path)
+        return cannot_write(fault, kind, dir, ENAMETOOLONG);
     for (char *p = path + 1;; p++) {
         if (*p && *p != '/') continue;
         const char c = *p;
         *p = 0;
-        if (mkdir(path, 0755) < 0 && errno != EEXIST && !(stat(path, &st) == 0 && S_ISDIR(st.st_mode))) return cannot_write(fault, kind, dir, errno);
+        if (mkdir(path, 0755) < 0 && errno != EEXIST && !(stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+            return cannot_write(fault, kind, dir, errno);
         *p = c;
         if (!c) return BT_OK;
     }
@@ -51,8 +60,9 @@ static bt_err make_dir(const char *dir, const bt_cache_kind *kind, bt_fault *fau
 
 /* ---- locks ---- */
 
-/* The lock of a key, taken without waiting: a descriptor, -1 with errno EWOULDBLOCK when somebody has it, -1 otherwise. Whoever deletes a
- * lock file holds it, so the file that was locked must still be the one with the name. */
+/* The lock of a key, taken without waiting: a descriptor, -1 with errno EWOULDBLOCK when somebody has it, -1
+ * otherwise. Whoever deletes a lock file holds it, so the file that was locked must still be the one with
+ * the name. */
 static int try_lock(const char *path)
 {
     for (;;) {
@@ -66,12 +76,15 @@ static int try_lock(const char *path)
             errno = error;
             return -1;
         }
-        if (fstat(fd, &mine) == 0 && stat(path, &named) == 0 && mine.st_ino == named.st_ino && mine.st_dev == named.st_dev) return fd;
+        if (fstat(fd, &mine) == 0 && stat(path, &named) == 0 && mine.st_ino == named.st_ino &&
+            mine.st_dev == named.st_dev)
+            return fd;
         close(fd);
     }
 }
 
-static bt_err wait_lock(int *ret, const char *dir, const char *path, const bt_cache_request *r, bt_fault *fault)
+static bt_err wait_lock(int *ret, const char *dir, const char *path, const bt_cache_request *r,
+                        bt_fault *fault)
 {
     const int64_t begin = bt_clock_ms(), wait = r->wait_ms ? r->wait_ms : BT_CACHE_WAIT_MS;
     for (;;) {
@@ -83,9 +96,11 @@ static bt_err wait_lock(int *ret, const char *dir, const char *path, const bt_ca
         if (errno != EWOULDBLOCK) return cannot_write(fault, r->kind, dir, errno);
         const int64_t waited = bt_clock_ms() - begin;
         if (waited >= wait)
-            return bt_fail(fault, BT_EAGAIN, "another process has been making this %.20s for %lld s: see '%.150s'", r->kind->what,
-                           (long long)(waited / 1000), path);
-        if (r->waiting && !r->waiting(r->ud, waited)) return bt_fail(fault, BT_ECANCEL, "gave up waiting for a %s", r->kind->what);
+            return bt_fail(fault, BT_EAGAIN,
+                           "another process has been making this %.20s for %lld s: see '%.150s'",
+                           r->kind->what, (long long)(waited / 1000), path);
+        if (r->waiting && !r->waiting(r->ud, waited))
+            return bt_fail(fault, BT_ECANCEL, "gave up waiting for a %s", r->kind->what);
         (void)poll(NULL, 0, wait - waited < POLL_MS ? (int)(wait - waited) : POLL_MS);
     }
 }
@@ -97,7 +112,7 @@ static void *open_whole(const bt_cache_request *r, const char *path)
 {
     void *p = NULL;
     if (r->open(&p, r->ud, path, NULL) < 0) return NULL;
-    (void)utimensat(AT_FDCWD, path, NULL, 0);   /* a cache that cannot be written still serves */
+    (void)utimensat(AT_FDCWD, path, NULL, 0); /* a cache that cannot be written still serves */
     return p;
 }
 
@@ -107,9 +122,11 @@ bt_err bt_cache_open(void **ret, bool *ret_made, const bt_cache_request *r, bt_f
     char dir[MAX_PATH], path[MAX_PATH + 64], lock_path[MAX_PATH + 64];
     int lock = -1;
     bool made = false;
-    if (!is_key(r->key, strlen(r->key))) return bt_fail(fault, BT_EARG, "'%.40s' is no key of a %s", r->key, r->kind->what);
+    if (!is_key(r->key, strlen(r->key)))
+        return bt_fail(fault, BT_EARG, "'%.40s' is no key of a %s", r->key, r->kind->what);
     if (!r->dir && (e = bt_cache_dir(dir, sizeof dir, r->kind, fault)) < 0) return e;
-    if (r->dir && (size_t)snprintf(dir, sizeof dir, "%s", r->dir) >= sizeof dir) return cannot_write(fault, r->kind, r->dir, ENAMETOOLONG);
+    if (r->dir && (size_t)snprintf(dir, sizeof dir, "%s", r->dir) >= sizeof dir)
+        return cannot_write(fault, r->kind, r->dir, ENAMETOOLONG);
     snprintf(path, sizeof path, "%s/%s%s", dir, r->key, r->kind->suffix);
     snprintf(lock_path, sizeof lock_path, "%s/%s.lock", dir, r->key);
 
@@ -117,7 +134,7 @@ bt_err bt_cache_open(void **ret, bool *ret_made, const bt_cache_request *r, bt_f
     if (!p) {
         if ((e = make_dir(dir, r->kind, fault)) < 0) return e;
         if ((e = wait_lock(&lock, dir, lock_path, r, fault)) < 0) return e;
-        p = open_whole(r, path);            /* made while we waited? */
+        p = open_whole(r, path); /* made while we waited? */
     }
     if (!p) {
         e = access(dir, W_OK) < 0 ? cannot_write(fault, r->kind, dir, errno) : r->make(r->ud, path, fault);
@@ -137,7 +154,7 @@ out:
 /* ---- trimming ---- */
 
 typedef struct entry {
-    char name[64];                          /* KEY.suffix, or KEY.suffix.XXXXXX that was left half made */
+    char name[64]; /* KEY.suffix, or KEY.suffix.XXXXXX that was left half made */
     uint64_t bytes;
     struct timespec used;
 } entry;
@@ -150,7 +167,10 @@ static int longest_ago_first(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static bool is_left_over(const entry *f, const bt_cache_kind *kind) { return strlen(f->name) > KEY_CHARS + strlen(kind->suffix); }
+static bool is_left_over(const entry *f, const bt_cache_kind *kind)
+{
+    return strlen(f->name) > KEY_CHARS + strlen(kind->suffix);
+}
 
 /* Deletes a file of a key, and its lock with it, unless somebody holds that. */
 static bool delete_file(const char *dir, const entry *f)
@@ -178,7 +198,8 @@ static size_t list_files(entry **ret, const char *dir, const bt_cache_kind *kind
         char path[MAX_PATH + 300];
         struct stat st;
         const size_t len = strlen(e->d_name);
-        if (len < KEY_CHARS + suffix || len >= sizeof list->name || !is_key(e->d_name, strcspn(e->d_name, ".")) ||
+        if (len < KEY_CHARS + suffix || len >= sizeof list->name ||
+            !is_key(e->d_name, strcspn(e->d_name, ".")) ||
             strncmp(e->d_name + KEY_CHARS, kind->suffix, suffix) != 0)
             continue;
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
@@ -207,7 +228,8 @@ void bt_cache_trim(const char *dir, const bt_cache_kind *kind, uint64_t max_byte
     if (n) qsort(list, n, sizeof *list, longest_ago_first);
     for (size_t i = 0; i < n; i++) {
         if (keep_key && strncmp(list[i].name, keep_key, KEY_CHARS) == 0) continue;
-        if ((total > max_bytes || is_left_over(&list[i], kind)) && delete_file(dir, &list[i])) total -= list[i].bytes;
+        if ((total > max_bytes || is_left_over(&list[i], kind)) && delete_file(dir, &list[i]))
+            total -= list[i].bytes;
     }
     free(list);
 }

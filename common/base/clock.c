@@ -6,7 +6,7 @@
 int64_t bt_clock_ns(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);   /* cannot fail for this clock */
+    clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 

@@ -7,19 +7,21 @@
  * ask the peer, tell the user). Detail for people goes into the bt_fault the caller passes; NULL means
  * "not wanted". Numbers are stable: they travel in protocol messages. */
 typedef enum bt_err {
-    BT_OK        = 0,
-    BT_EARG      = -1,  /* the caller broke the contract in the header, or the user gave a wrong value */
-    BT_ENOMEM    = -2,
-    BT_EIO       = -3,  /* a system or socket call failed; errno text in the fault */
-    BT_EFORMAT   = -4,  /* bytes from outside are not what they claim to be */
-    BT_EVERSION  = -5,  /* well-formed, but a version or kind we do not speak */
-    BT_ELIMIT    = -6,  /* would exceed a configured limit */
-    BT_EAGAIN    = -7,  /* not now; the same call may succeed later */
-    BT_EAUTH     = -8,  /* not authenticated or not allowed */
-    BT_ECANCEL   = -9,  /* the work was cancelled by its owner */
+    BT_OK = 0,
+    BT_EARG = -1, /* the caller broke the contract in the header, or the user gave a wrong value */
+    BT_ENOMEM = -2,
+    BT_EIO = -3,      /* a system or socket call failed; errno text in the fault */
+    BT_EFORMAT = -4,  /* bytes from outside are not what they claim to be */
+    BT_EVERSION = -5, /* well-formed, but a version or kind we do not speak */
+    BT_ELIMIT = -6,   /* would exceed a configured limit */
+    BT_EAGAIN = -7,   /* not now; the same call may succeed later */
+    BT_EAUTH = -8,    /* not authenticated or not allowed */
+    BT_ECANCEL = -9,  /* the work was cancelled by its owner */
 } bt_err;
 
-typedef struct bt_fault { char text[256]; } bt_fault;
+typedef struct bt_fault {
+    char text[256];
+} bt_fault;
 
 /* A short name for people, never NULL: "out of memory". */
 const char *bt_err_name(bt_err e);

@@ -50,7 +50,7 @@ static void sync_directory_of(const char *path)
     snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
     const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
-    (void)fsync(fd);       /* some file systems cannot; the rename stands either way */
+    (void)fsync(fd); /* some file systems cannot; the rename stands either way */
     close(fd);
 }
 
@@ -64,7 +64,7 @@ bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault)
         goto out;
     }
     snprintf(f.temp, cap, "%s.XXXXXX", path);
-    f.fd = mkostemp(f.temp, O_CLOEXEC);         /* born with mode 0600 */
+    f.fd = mkostemp(f.temp, O_CLOEXEC); /* born with mode 0600 */
     if (f.fd < 0) e = bt_fail(fault, BT_EIO, "create '%s': %s", f.temp, strerror(errno));
 out:
     if (e == BT_OK) {
@@ -78,8 +78,10 @@ out:
 
 bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault)
 {
-    if (fchmod(f->fd, mode) < 0 || fsync(f->fd) < 0) return bt_fail(fault, BT_EIO, "write '%s': %s", f->temp, strerror(errno));
-    if (rename(f->temp, f->path) < 0) return bt_fail(fault, BT_EIO, "rename to '%s': %s", f->path, strerror(errno));
+    if (fchmod(f->fd, mode) < 0 || fsync(f->fd) < 0)
+        return bt_fail(fault, BT_EIO, "write '%s': %s", f->temp, strerror(errno));
+    if (rename(f->temp, f->path) < 0)
+        return bt_fail(fault, BT_EIO, "rename to '%s': %s", f->path, strerror(errno));
     sync_directory_of(f->path);
     free(f->temp);
     f->temp = NULL;
@@ -116,7 +118,8 @@ bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_
         goto out;
     }
     if (!S_ISREG(st.st_mode) || !st.st_size) {
-        e = bt_fail(fault, BT_EFORMAT, "'%s' is %s", path, S_ISREG(st.st_mode) ? "empty" : "not a regular file");
+        e = bt_fail(fault, BT_EFORMAT, "'%s' is %s", path,
+                    S_ISREG(st.st_mode) ? "empty" : "not a regular file");
         goto out;
     }
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
@@ -124,7 +127,7 @@ bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_
         e = bt_fail(fault, BT_EIO, "map '%s': %s", path, strerror(errno));
         goto out;
     }
-    (void)madvise(map, (size_t)st.st_size, MADV_HUGEPAGE);     /* where the system has huge pages for files */
+    (void)madvise(map, (size_t)st.st_size, MADV_HUGEPAGE); /* where the system has huge pages for files */
     *ret = map;
     *ret_bytes = (size_t)st.st_size;
 out:

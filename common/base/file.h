@@ -14,14 +14,18 @@ bt_err bt_file_read(bt_buf *buf, const char *path, bt_fault *fault);
  * it, fsync, rename, fsync of the directory. `mode` is the new file's, whatever the umask. BT_EIO. */
 bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned mode, bt_fault *fault);
 
-/* The same for a file that is written piece by piece: begin makes a temporary file beside `path`, mode 0600; the caller writes to fd; keep
- * gives it mode and name once it is on the disk. */
-typedef struct bt_file_new { int fd; char *path, *temp; } bt_file_new;
-bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault);     /* BT_EIO, BT_ENOMEM */
-bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault);           /* BT_EIO */
-void   bt_file_done(bt_file_new *f);        /* after begin, always; deletes the file where it was not kept */
+/* The same for a file that is written piece by piece: begin makes a temporary file beside `path`, mode 0600; the caller
+ * writes to fd; keep gives it mode and name once it is on the disk. */
+typedef struct bt_file_new {
+    int fd;
+    char *path, *temp;
+} bt_file_new;
+bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault); /* BT_EIO, BT_ENOMEM */
+bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault);       /* BT_EIO */
+void bt_file_done(bt_file_new *f); /* after begin, always; deletes the file where it was not kept */
 
-/* Maps a whole file for reading, shared with all who map it; the caller unmaps. BT_EIO; BT_EFORMAT: empty or not a regular file. */
+/* Maps a whole file for reading, shared with all who map it; the caller unmaps. BT_EIO; BT_EFORMAT: empty or not a
+ * regular file. */
 bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_fault *fault);
-void   bt_file_unmap(const uint8_t *bytes, size_t n);
+void bt_file_unmap(const uint8_t *bytes, size_t n);
 #endif

@@ -1,12 +1,13 @@
 /* XXH3 by libxxhash, behind types of our own. */
-#define XXH_STATIC_LINKING_ONLY        /* for the size of its state, so that a stream needs no heap */
+#define XXH_STATIC_LINKING_ONLY /* for the size of its state, so that a stream needs no heap */
 #include "base/hash.h"
 
 #include <string.h>
 #include <xxhash.h>
 
 _Static_assert(sizeof(XXH3_state_t) == sizeof(bt_hash_stream), "bt_hash_stream must hold an XXH3 state");
-_Static_assert(_Alignof(XXH3_state_t) <= _Alignof(bt_hash_stream), "bt_hash_stream must be aligned for an XXH3 state");
+_Static_assert(_Alignof(XXH3_state_t) <= _Alignof(bt_hash_stream),
+               "bt_hash_stream must be aligned for an XXH3 state");
 _Static_assert(sizeof(XXH128_canonical_t) == BT_HASH_BYTES, "128 bits");
 
 static void canonical(uint8_t ret[BT_HASH_BYTES], XXH128_hash_t h)
@@ -17,12 +18,15 @@ static void canonical(uint8_t ret[BT_HASH_BYTES], XXH128_hash_t h)
 }
 
 uint64_t bt_hash64(const void *data, size_t len) { return XXH3_64bits(data, len); }
-void bt_hash128(uint8_t ret[BT_HASH_BYTES], const void *data, size_t len) { canonical(ret, XXH3_128bits(data, len)); }
+void bt_hash128(uint8_t ret[BT_HASH_BYTES], const void *data, size_t len)
+{
+    canonical(ret, XXH3_128bits(data, len));
+}
 
 void bt_hash_begin(bt_hash_stream *s)
 {
     memset(s, 0, sizeof *s);
-    (void)XXH3_128bits_reset((XXH3_state_t *)s);          /* fails for NULL only, as do the others */
+    (void)XXH3_128bits_reset((XXH3_state_t *)s); /* fails for NULL only, as do the others */
 }
 
 void bt_hash_add(bt_hash_stream *s, const void *data, size_t len)

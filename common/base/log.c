@@ -11,9 +11,13 @@
 #define LINE_BYTES 2048
 #define TEXT_BYTES 2000
 
-const char *const bt_log_level_names[5] = { "error", "warn", "info", "debug", NULL };
+const char *const bt_log_level_names[5] = {"error", "warn", "info", "debug", NULL};
 
-static struct { const char *program; bt_log_level level; bool json; } config = { "baton", BT_LOG_INFO, false };
+static struct {
+    const char *program;
+    bt_log_level level;
+    bool json;
+} config = {"baton", BT_LOG_INFO, false};
 
 void bt_log_setup(const char *program, bt_log_level level, bool json)
 {
@@ -25,9 +29,9 @@ void bt_log_setup(const char *program, bt_log_level level, bool json)
 bool bt_log_wants(bt_log_level level) { return level <= config.level; }
 
 typedef struct line {
-    char   text[LINE_BYTES];
+    char text[LINE_BYTES];
     size_t len;
-    bool   cut;
+    bool cut;
 } line;
 
 static void put(line *l, const char *s, size_t n)
@@ -46,7 +50,10 @@ static void put_str(line *l, const char *s) { put(l, s, strlen(s)); }
 static size_t utf8_len(const unsigned char *p)
 {
     if (p[0] < 0x80) return 1;
-    const size_t n = p[0] >= 0xc2 && p[0] <= 0xdf ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4 : 0;
+    const size_t n = p[0] >= 0xc2 && p[0] <= 0xdf   ? 2
+                     : (p[0] & 0xf0) == 0xe0        ? 3
+                     : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4
+                                                    : 0;
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xc0) != 0x80) return 0;
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f)) return 0;
@@ -88,7 +95,7 @@ static void emit(bt_log_level level, const char *request_id, const char *message
     struct tm tm;
     gmtime_r(&now, &tm);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    line l = { .len = 0 };
+    line l = {.len = 0};
     if (config.json) {
         json_field(&l, "time", when);
         put_str(&l, "\"");
@@ -116,11 +123,13 @@ static void emit(bt_log_level level, const char *request_id, const char *message
         }
     }
     /* The last pieces fit even when the text was cut: LINE_BYTES leaves room behind TEXT_BYTES. */
-    l.len += (size_t)snprintf(l.text + l.len, sizeof l.text - l.len, "%s%s\n", l.cut ? "..." : "", config.json ? "\"}" : "");
-    (void)!write(STDERR_FILENO, l.text, l.len);       /* nowhere to report that stderr is gone */
+    l.len += (size_t)snprintf(l.text + l.len, sizeof l.text - l.len, "%s%s\n", l.cut ? "..." : "",
+                              config.json ? "\"}" : "");
+    (void)!write(STDERR_FILENO, l.text, l.len); /* nowhere to report that stderr is gone */
 }
 
-static void vlog(bt_log_level level, const char *request_id, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
+static void vlog(bt_log_level level, const char *request_id, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
 static void vlog(bt_log_level level, const char *request_id, const char *fmt, va_list ap)
 {
     char message[LINE_BYTES];
@@ -160,7 +169,8 @@ void bt_log_ratelimited(bt_log_limit *limit, bt_log_level level, const char *fmt
     const int n = vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
     if (limit->skipped && n >= 0 && (size_t)n < sizeof message)
-        snprintf(message + n, sizeof message - (size_t)n, " (and %llu more like this)", (unsigned long long)limit->skipped);
+        snprintf(message + n, sizeof message - (size_t)n, " (and %llu more like this)",
+                 (unsigned long long)limit->skipped);
     limit->skipped = 0;
     limit->next_ms = now_ms + limit->every_ms;
     emit(level, NULL, message);

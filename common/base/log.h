@@ -15,17 +15,19 @@ void bt_log_setup(const char *program, bt_log_level level, bool json);
 bool bt_log_wants(bt_log_level level);
 
 void bt_log(bt_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void bt_log_request(bt_log_level level, const char *request_id, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void bt_log_request(bt_log_level level, const char *request_id, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* At most one line every `every_ms` through one limiter; the next line then says how many were left out.
  * One thread for each limiter. Start: static bt_log_limit limit = { .every_ms = 1000 }; */
 typedef struct bt_log_limit {
-    int64_t  every_ms;
-    int64_t  next_ms;          /* private */
-    uint64_t skipped;          /* private */
+    int64_t every_ms;
+    int64_t next_ms;  /* private */
+    uint64_t skipped; /* private */
 } bt_log_limit;
-void bt_log_ratelimited(bt_log_limit *limit, bt_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void bt_log_ratelimited(bt_log_limit *limit, bt_log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* "error", "warn", "info", "debug": the values of --log-level, in the order of bt_log_level. */
-extern const char *const bt_log_level_names[5];      /* ends with NULL */
+extern const char *const bt_log_level_names[5]; /* ends with NULL */
 #endif

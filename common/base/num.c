@@ -96,8 +96,11 @@ bt_err bt_num_size(uint64_t *ret_bytes, const char *text, bt_fault *fault)
 
 bt_err bt_num_duration(int64_t *ret_ms, const char *text, bt_fault *fault)
 {
-    static const struct { char name[3]; uint64_t ms; } units[] = {
-        { "", 1000 }, { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 },
+    static const struct {
+        char name[3];
+        uint64_t ms;
+    } units[] = {
+        {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000},
     };
     const char *p = text;
     uint64_t whole, frac = 0, scale = 1, ms = 0, v;
@@ -105,7 +108,7 @@ bt_err bt_num_duration(int64_t *ret_ms, const char *text, bt_fault *fault)
     if (*p == '.') {
         if (!is_digit(*++p)) goto bad;
         for (; is_digit(*p); p++) {
-            if (scale == 1000000000000) goto bad;      /* twelve decimals: frac * 3600000 still fits */
+            if (scale == 1000000000000) goto bad; /* twelve decimals: frac * 3600000 still fits */
             frac = frac * 10 + (uint64_t)(*p - '0');
             scale *= 10;
         }

@@ -8,16 +8,43 @@
 /* Checked size arithmetic, little-endian access, and strict reading of numbers from text. */
 
 /* *ret = product or sum; false (and *ret untouched) when it does not fit size_t. */
-static inline bool bt_mul_size(size_t *ret, size_t a, size_t b) { size_t r; if (__builtin_mul_overflow(a, b, &r)) return false; *ret = r; return true; }
-static inline bool bt_add_size(size_t *ret, size_t a, size_t b) { size_t r; if (__builtin_add_overflow(a, b, &r)) return false; *ret = r; return true; }
+static inline bool bt_mul_size(size_t *ret, size_t a, size_t b)
+{
+    size_t r;
+    if (__builtin_mul_overflow(a, b, &r)) return false;
+    *ret = r;
+    return true;
+}
+static inline bool bt_add_size(size_t *ret, size_t a, size_t b)
+{
+    size_t r;
+    if (__builtin_add_overflow(a, b, &r)) return false;
+    *ret = r;
+    return true;
+}
 
 /* Little-endian integers at any alignment. */
 static inline uint16_t bt_get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-static inline uint32_t bt_get32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
+static inline uint32_t bt_get32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
 static inline uint64_t bt_get64(const uint8_t *p) { return (uint64_t)bt_get32(p) | (uint64_t)bt_get32(p + 4) << 32; }
-static inline void bt_put16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)v; p[1] = (uint8_t)(v >> 8); }
-static inline void bt_put32(uint8_t *p, uint32_t v) { bt_put16(p, (uint16_t)v); bt_put16(p + 2, (uint16_t)(v >> 16)); }
-static inline void bt_put64(uint8_t *p, uint64_t v) { bt_put32(p, (uint32_t)v); bt_put32(p + 4, (uint32_t)(v >> 32)); }
+static inline void bt_put16(uint8_t *p, uint16_t v)
+{
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+static inline void bt_put32(uint8_t *p, uint32_t v)
+{
+    bt_put16(p, (uint16_t)v);
+    bt_put16(p + 2, (uint16_t)(v >> 16));
+}
+static inline void bt_put64(uint8_t *p, uint64_t v)
+{
+    bt_put32(p, (uint32_t)v);
+    bt_put32(p + 4, (uint32_t)(v >> 32));
+}
 
 /* Whole-string parsers: no leading space, no trailing garbage, no overflow. BT_EARG with words in the
  * fault otherwise; *ret is then untouched. None of them looks at the locale.

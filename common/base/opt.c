@@ -1,4 +1,5 @@
-/* Reads options by their table: default, then environment, then command line, each through the same conversion. */
+/* Reads options by their table: default, then environment, then command line, each through the same
+ * conversion. */
 #include "base/opt.h"
 #include "base/num.h"
 #include "base/opt_private.h"
@@ -10,11 +11,11 @@
 #include <string.h>
 
 const bt_opt_builtin bt_opt_builtins[5] = {
-    { 'h', "help", BT_OPT_HELP, "this text" },
-    { 'V', "version", BT_OPT_VERSION, "print the version" },
-    { 0, "print-config", BT_OPT_PRINT_CONFIG, "print each value and where it came from, and end" },
-    { 0, "print-options", BT_OPT_PRINT_OPTIONS, "print the option table, separated by tabs" },
-    { 0, "print-man", BT_OPT_PRINT_MAN, "print the manual page" },
+    {'h', "help", BT_OPT_HELP, "this text"},
+    {'V', "version", BT_OPT_VERSION, "print the version"},
+    {0, "print-config", BT_OPT_PRINT_CONFIG, "print each value and where it came from, and end"},
+    {0, "print-options", BT_OPT_PRINT_OPTIONS, "print the option table, separated by tabs"},
+    {0, "print-man", BT_OPT_PRINT_MAN, "print the manual page"},
 };
 #define BUILTINS (sizeof bt_opt_builtins / sizeof *bt_opt_builtins)
 
@@ -23,14 +24,15 @@ static void *field(const bt_opt_args *a, const bt_opt *o) { return (char *)a->co
 void bt_opt_env_name(char ret[80], const char *name)
 {
     size_t n = (size_t)snprintf(ret, 80, "BATON_%s", name);
-    for (size_t i = 0; i < n && i < 79; i++) ret[i] = ret[i] == '-' ? '_' : (char)toupper((unsigned char)ret[i]);
+    for (size_t i = 0; i < n && i < 79; i++)
+        ret[i] = ret[i] == '-' ? '_' : (char)toupper((unsigned char)ret[i]);
 }
 
 /* ---- conversion ---- */
 
 static bool read_flag(bool *ret, const char *text)
 {
-    static const char *const words[] = { "no", "yes", "false", "true", "0", "1" };
+    static const char *const words[] = {"no", "yes", "false", "true", "0", "1"};
     for (size_t i = 0; i < 6; i++)
         if (!strcmp(text, words[i])) return *ret = i & 1, true;
     return false;
@@ -50,7 +52,7 @@ static void list_clear(bt_opt_list *l)
 {
     for (size_t i = 0; i < l->count; i++) free((void *)(uintptr_t)l->items[i]);
     free(l->items);
-    *l = (bt_opt_list){ NULL, 0 };
+    *l = (bt_opt_list){NULL, 0};
 }
 
 static bt_err list_split(bt_opt_list *l, const char *text, bt_fault *fault)
@@ -67,7 +69,8 @@ static bt_err list_split(bt_opt_list *l, const char *text, bt_fault *fault)
 static bt_err within(int64_t v, int64_t lo, int64_t hi, const char *text, const char *unit, bt_fault *fault)
 {
     if (v >= lo && v <= hi) return BT_OK;
-    return bt_fail(fault, BT_EARG, "%.64s is not within %lld..%lld %s", text, (long long)lo, (long long)hi, unit);
+    return bt_fail(fault, BT_EARG, "%.64s is not within %lld..%lld %s", text, (long long)lo, (long long)hi,
+                   unit);
 }
 
 static bt_err read_choice(int *ret, const bt_opt *o, const char *text, bt_fault *fault)
@@ -90,8 +93,7 @@ static bt_err convert(const bt_opt_args *a, const bt_opt *o, const char *text, b
     switch (o->type) {
     case BT_OPT_FLAG:
         return read_flag(to, text) ? BT_OK : bt_fail(fault, BT_EARG, "'%.64s' is neither yes nor no", text);
-    case BT_OPT_INT:
-        return bt_num_int(to, text, any ? INT64_MIN : o->lo, any ? INT64_MAX : o->hi, fault);
+    case BT_OPT_INT: return bt_num_int(to, text, any ? INT64_MIN : o->lo, any ? INT64_MAX : o->hi, fault);
     case BT_OPT_SIZE: {
         uint64_t v = 0;
         if ((e = bt_num_size(&v, text, fault)) < 0) return e;
@@ -103,20 +105,18 @@ static bt_err convert(const bt_opt_args *a, const bt_opt *o, const char *text, b
     case BT_OPT_DURATION: {
         int64_t v = 0;
         if ((e = bt_num_duration(&v, text, fault)) < 0) return e;
-        if ((e = within(v, any ? 0 : o->lo, any ? INT64_MAX : o->hi, text, "ms", fault)) == BT_OK) *(int64_t *)to = v;
+        if ((e = within(v, any ? 0 : o->lo, any ? INT64_MAX : o->hi, text, "ms", fault)) == BT_OK)
+            *(int64_t *)to = v;
         return e;
     }
     case BT_OPT_DOUBLE: {
         const bool free_range = !(o->flo < 0 || o->flo > 0 || o->fhi < 0 || o->fhi > 0);
-        return bt_num_double(to, text, free_range ? -HUGE_VAL : o->flo, free_range ? HUGE_VAL : o->fhi, fault);
+        return bt_num_double(to, text, free_range ? -HUGE_VAL : o->flo, free_range ? HUGE_VAL : o->fhi,
+                             fault);
     }
-    case BT_OPT_STRING:
-        *(const char **)to = text;
-        return BT_OK;
-    case BT_OPT_STRINGS:
-        return split ? list_split(to, text, fault) : list_add(to, text, strlen(text), fault);
-    case BT_OPT_CHOICE:
-        return read_choice(to, o, text, fault);
+    case BT_OPT_STRING: *(const char **)to = text; return BT_OK;
+    case BT_OPT_STRINGS: return split ? list_split(to, text, fault) : list_add(to, text, strlen(text), fault);
+    case BT_OPT_CHOICE: return read_choice(to, o, text, fault);
     }
     return BT_EARG;
 }
@@ -160,7 +160,8 @@ static size_t distance(const char *a, const char *b)
         now[0] = i;
         for (size_t j = 1; j <= m; j++) {
             now[j] = least(least(above[j], now[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) now[j] = least(now[j], two_above[j - 2] + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = least(now[j], two_above[j - 2] + 1);
         }
     }
     return row[n % 3][m];
@@ -214,11 +215,11 @@ static bt_err take_env(const bt_opt_args *a, size_t i, bt_fault *fault)
     const char *text = getenv(name);
     if (!text || !*text) return BT_OK;
     if (o->type == BT_OPT_STRINGS) list_clear(field(a, o));
-    bt_fault why = { "" };
+    bt_fault why = {""};
     bt_err e = convert(a, o, text, true, &why);
     snprintf(where, sizeof where, "%s=%.64s", name, text);
     if (e < 0) return bad_value(o, where, e, &why, fault);
-    a->set[i] = (bt_opt_set){ text, BT_OPT_FROM_ENV };
+    a->set[i] = (bt_opt_set){text, BT_OPT_FROM_ENV};
     return BT_OK;
 }
 
@@ -226,18 +227,21 @@ static bt_err take_argument(const bt_opt_args *a, size_t i, const char *text, bt
 {
     const bt_opt *o = &a->program->opts[i];
     if (o->type == BT_OPT_STRINGS && a->set[i].source != BT_OPT_FROM_COMMAND_LINE) list_clear(field(a, o));
-    bt_fault why = { "" };
+    bt_fault why = {""};
     char where[160];
     bt_err e = convert(a, o, text, false, &why);
     snprintf(where, sizeof where, "--%s %.64s", o->name, text);
     if (e < 0) return bad_value(o, where, e, &why, fault);
-    a->set[i] = (bt_opt_set){ text, BT_OPT_FROM_COMMAND_LINE };
+    a->set[i] = (bt_opt_set){text, BT_OPT_FROM_COMMAND_LINE};
     return BT_OK;
 }
 
 /* ---- the command line ---- */
 
-typedef struct cursor { int argc, at; char **argv; } cursor;
+typedef struct cursor {
+    int argc, at;
+    char **argv;
+} cursor;
 
 static bt_err long_option(bt_opt_args *a, cursor *c, const char *name, bt_fault *fault)
 {
@@ -277,9 +281,14 @@ static bt_err short_options(bt_opt_args *a, cursor *c, const char *letters, bt_f
         }
         for (i = 0; i < p->opt_count; i++)
             if (p->opts[i].letter == *letters) break;
-        if (i == p->opt_count) return bt_fail(fault, BT_EARG, "unknown option '-%c'", isprint((unsigned char)*letters) ? *letters : '?');
+        if (i == p->opt_count)
+            return bt_fail(fault, BT_EARG, "unknown option '-%c'",
+                           isprint((unsigned char)*letters) ? *letters : '?');
         const bool flag = p->opts[i].type == BT_OPT_FLAG;
-        const char *value = flag ? "yes" : letters[1] ? letters + 1 : c->at < c->argc ? c->argv[c->at++] : NULL;
+        const char *value = flag              ? "yes"
+                            : letters[1]      ? letters + 1
+                            : c->at < c->argc ? c->argv[c->at++]
+                                              : NULL;
         if (!value) return no_value(&p->opts[i], what, "needs a value", fault);
         if ((e = take_argument(a, i, value, fault)) < 0 || !flag) return e;
     }
@@ -289,7 +298,7 @@ static bt_err short_options(bt_opt_args *a, cursor *c, const char *letters, bt_f
 static bt_err command_line(bt_opt_args *a, int argc, char **argv, bt_fault *fault)
 {
     const bt_opt_program *p = a->program;
-    cursor c = { argc, 1, argv };
+    cursor c = {argc, 1, argv};
     bool options = true;
     bt_err e = BT_OK;
     while (c.at < argc && e == BT_OK) {
@@ -319,25 +328,29 @@ static bt_err complete(const bt_opt_args *a, bt_fault *fault)
 
 static void check_table(const bt_opt_program *p)
 {
-    static const size_t bytes[] = { sizeof(bool), 8, 8, 8, 8, sizeof(char *), sizeof(bt_opt_list), sizeof(int) };
+    static const size_t bytes[] = {sizeof(bool),        8,          8, 8, 8, sizeof(char *),
+                                   sizeof(bt_opt_list), sizeof(int)};
     for (size_t i = 0; i < p->opt_count; i++)
         assert(p->opts[i].field_bytes == bytes[p->opts[i].type] && "config field of the wrong type");
     (void)bytes;
 }
 
 /* argv NULL: no command line, and nothing is required. */
-static bt_err parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config, bt_fault *fault)
+static bt_err parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
+                    bt_fault *fault)
 {
     bt_err e = BT_OK;
-    bt_opt_args a = { .program = program, .config = config };
+    bt_opt_args a = {.program = program, .config = config};
     check_table(program);
-    for (size_t i = 0; i < program->opt_count; i++) memset(field(&a, &program->opts[i]), 0, program->opts[i].field_bytes);
+    for (size_t i = 0; i < program->opt_count; i++)
+        memset(field(&a, &program->opts[i]), 0, program->opts[i].field_bytes);
     a.args = calloc((size_t)argc + 1, sizeof *a.args);
     a.set = calloc(program->opt_count + 1, sizeof *a.set);
     if (!a.args || !a.set) e = bt_fail(fault, BT_ENOMEM, "reading the options");
     for (size_t i = 0; i < program->opt_count && e == BT_OK; i++) e = take_default(&a, i, fault);
     if (e == BT_OK && argv) e = command_line(&a, argc, argv, fault);
-    /* After the command line, so that a wrong environment keeps nobody from overriding it or from reading --help. */
+    /* After the command line, so that a wrong environment keeps nobody from overriding it or from reading
+     * --help. */
     const bool values = a.action == BT_OPT_RUN || a.action == BT_OPT_PRINT_CONFIG;
     for (size_t i = 0; i < program->opt_count && e == BT_OK && values; i++)
         if (a.set[i].source == BT_OPT_FROM_DEFAULT) e = take_env(&a, i, fault);
@@ -350,7 +363,8 @@ static bt_err parse(bt_opt_args *ret, const bt_opt_program *program, int argc, c
     return BT_OK;
 }
 
-bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config, bt_fault *fault)
+bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
+                    bt_fault *fault)
 {
     return parse(ret, program, argc, argv, config, fault);
 }

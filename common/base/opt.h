@@ -17,110 +17,122 @@
  *         .def = "8080", .lo = 0, .hi = 65535, .help = "where HTTP clients connect; 0 lets the system choose" },
  *   };
  *
- * Accepted forms: --name VALUE, --name=VALUE, -n VALUE, -nVALUE, joined flags -ab, `--` ends the options, options may follow
- * arguments. A flag takes no value, or =yes / =no. A repeated option: the last one wins; BT_OPT_STRINGS collects.
- * Environment: BATON_NAME with `_` for `-` (empty counts as not set; flags take yes, no, true, false, 1, 0; lists are split
- * at commas). Command line over environment over default.
+ * Accepted forms: --name VALUE, --name=VALUE, -n VALUE, -nVALUE, joined flags -ab, `--` ends the options, options may
+ * follow arguments. A flag takes no value, or =yes / =no. A repeated option: the last one wins; BT_OPT_STRINGS
+ * collects.
+ * Environment: BATON_NAME with `_` for `-` (empty counts as not set; flags take yes, no, true, false, 1, 0; lists are
+ * split at commas). Command line over environment over default.
  * Every program also has -h --help, -V --version, --print-config, --print-options, --print-man. */
 typedef enum bt_opt_type {
-    BT_OPT_FLAG,          /* bool                                                        */
-    BT_OPT_INT,           /* int64_t, lo..hi                                             */
-    BT_OPT_SIZE,          /* uint64_t bytes, "8G", lo..hi                                */
-    BT_OPT_DURATION,      /* int64_t milliseconds, "30s", lo..hi                         */
-    BT_OPT_DOUBLE,        /* double, flo..fhi                                            */
-    BT_OPT_STRING,        /* const char *; NULL without a default                        */
-    BT_OPT_STRINGS,       /* bt_opt_list                                                 */
-    BT_OPT_CHOICE,        /* int: the index in choices; needs a default or .required     */
+    BT_OPT_FLAG,     /* bool                                                        */
+    BT_OPT_INT,      /* int64_t, lo..hi                                             */
+    BT_OPT_SIZE,     /* uint64_t bytes, "8G", lo..hi                                */
+    BT_OPT_DURATION, /* int64_t milliseconds, "30s", lo..hi                         */
+    BT_OPT_DOUBLE,   /* double, flo..fhi                                            */
+    BT_OPT_STRING,   /* const char *; NULL without a default                        */
+    BT_OPT_STRINGS,  /* bt_opt_list                                                 */
+    BT_OPT_CHOICE,   /* int: the index in choices; needs a default or .required     */
 } bt_opt_type;
 
-typedef struct bt_opt_list { const char **items; size_t count; } bt_opt_list;
+typedef struct bt_opt_list {
+    const char **items;
+    size_t count;
+} bt_opt_list;
 
 typedef struct bt_opt {
-    const char *group;                 /* heading in --help; options of one group stand together */
-    char        letter;                /* short form, 0: none */
-    const char *name;                  /* long form without "--" */
-    const char *value;                 /* what --help calls the value; NULL for flags */
+    const char *group; /* heading in --help; options of one group stand together */
+    char letter;       /* short form, 0: none */
+    const char *name;  /* long form without "--" */
+    const char *value; /* what --help calls the value; NULL for flags */
     bt_opt_type type;
-    size_t      offset, field_bytes;   /* by BT_OPT_AT */
-    const char *def;                   /* default, as a user would write it; NULL: 0, NULL, empty */
-    int64_t     lo, hi;                /* both 0: any value of the type; sizes and durations are never negative */
-    double      flo, fhi;              /* both 0: any finite */
-    const char *const *choices;        /* ends with NULL */
-    bool        required;
-    const char *example;               /* a good value for messages; NULL: the default or the first choice */
-    const char *help;                  /* no capital, no full stop */
+    size_t offset, field_bytes; /* by BT_OPT_AT */
+    const char *def;            /* default, as a user would write it; NULL: 0, NULL, empty */
+    int64_t lo, hi;             /* both 0: any value of the type; sizes and durations are never negative */
+    double flo, fhi;            /* both 0: any finite */
+    const char *const *choices; /* ends with NULL */
+    bool required;
+    const char *example; /* a good value for messages; NULL: the default or the first choice */
+    const char *help;    /* no capital, no full stop */
 } bt_opt;
 #define BT_OPT_AT(config, field) .offset = offsetof(config, field), .field_bytes = sizeof(((config *)0)->field)
-#define BT_OPT_COUNT(table) (sizeof(table) / sizeof((table)[0]))
+#define BT_OPT_COUNT(table)      (sizeof(table) / sizeof((table)[0]))
 
 typedef struct bt_opt_program {
-    const char   *name;                /* "baton-decode"; for a subcommand "baton run" */
-    const char   *summary;             /* one sentence */
-    const char   *usage;               /* what follows the name, "-m MODEL [options]" */
-    const char   *normal;              /* the normal command line, whole */
+    const char *name;    /* "baton-decode"; for a subcommand "baton run" */
+    const char *summary; /* one sentence */
+    const char *usage;   /* what follows the name, "-m MODEL [options]" */
+    const char *normal;  /* the normal command line, whole */
     const bt_opt *opts;
-    size_t        opt_count;
-    size_t        args_min, args_max;  /* how many arguments that are not options */
-    const char   *args_name;           /* "FILE"; needed if args_max > 0 */
+    size_t opt_count;
+    size_t args_min, args_max; /* how many arguments that are not options */
+    const char *args_name;     /* "FILE"; needed if args_max > 0 */
 } bt_opt_program;
 
 typedef enum bt_opt_action {
-    BT_OPT_RUN, BT_OPT_HELP, BT_OPT_VERSION, BT_OPT_PRINT_CONFIG, BT_OPT_PRINT_OPTIONS, BT_OPT_PRINT_MAN,
+    BT_OPT_RUN,
+    BT_OPT_HELP,
+    BT_OPT_VERSION,
+    BT_OPT_PRINT_CONFIG,
+    BT_OPT_PRINT_OPTIONS,
+    BT_OPT_PRINT_MAN,
 } bt_opt_action;
 typedef enum bt_opt_source { BT_OPT_FROM_DEFAULT, BT_OPT_FROM_ENV, BT_OPT_FROM_COMMAND_LINE } bt_opt_source;
 
 /* What a parse found besides the config. Strings point into argv and the environment. */
 typedef struct bt_opt_args {
-    bt_opt_action         action;
-    const char          **args;        /* those that are not options, in order; ends with NULL */
-    size_t                count;
+    bt_opt_action action;
+    const char **args; /* those that are not options, in order; ends with NULL */
+    size_t count;
     const bt_opt_program *program;
-    void                 *config;
-    struct bt_opt_set    *set;         /* private: text and source of each option */
+    void *config;
+    struct bt_opt_set *set; /* private: text and source of each option */
 } bt_opt_args;
 
 /* For main(): parses, and prints what was asked for or what is wrong. -1: go on, *ret is to be given to bt_opt_done.
  * Otherwise the exit code: 0 after --help and the like, 2 for wrong usage (one line on stderr). */
 int bt_opt_start(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config);
-void bt_opt_done(bt_opt_args *args);   /* frees lists in the config too */
-bt_opt_source bt_opt_source_of(const bt_opt_args *args, const char *name);     /* `name` is in the table */
+void bt_opt_done(bt_opt_args *args);                                       /* frees lists in the config too */
+bt_opt_source bt_opt_source_of(const bt_opt_args *args, const char *name); /* `name` is in the table */
 
 /* The same without printing. BT_EARG: wrong usage, words without the program's name; BT_ENOMEM. The config's fields
- * are set to zero first and complete on success only. When the action is not BT_OPT_RUN, options that are missing are not an error. */
-bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config, bt_fault *fault);
+ * are set to zero first and complete on success only. When the action is not BT_OPT_RUN, options that are missing
+ * are not an error. */
+bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
+                    bt_fault *fault);
 
-/* What the options are where nobody gives any: defaults, and what the environment says. Those that are required stay empty. Errors, and
- * bt_opt_done, as with bt_opt_parse. */
+/* What the options are where nobody gives any: defaults, and what the environment says. Those that are required stay
+ * empty. Errors, and bt_opt_done, as with bt_opt_parse. */
 bt_err bt_opt_defaults(bt_opt_args *ret, const bt_opt_program *program, void *config, bt_fault *fault);
 
 void bt_opt_help(FILE *out, const bt_opt_program *program);
-void bt_opt_print_config(FILE *out, const bt_opt_args *args);     /* lines: name TAB value TAB source */
+void bt_opt_print_config(FILE *out, const bt_opt_args *args); /* lines: name TAB value TAB source */
 /* Lines: program, group, letter, name, value name, type, default, lowest, highest, choices, environment name, help;
  * separated by TAB, empty where there is none. */
 void bt_opt_print_options(FILE *out, const bt_opt_program *program);
-void bt_opt_man(FILE *out, const bt_opt_program *program);        /* a troff page for section 1 */
-void bt_opt_usage_error(const char *program_name, const bt_fault *fault);      /* the one line on stderr */
+void bt_opt_man(FILE *out, const bt_opt_program *program);                /* a troff page for section 1 */
+void bt_opt_usage_error(const char *program_name, const bt_fault *fault); /* the one line on stderr */
 
 /* A program of subcommands, such as `baton`. */
 typedef struct bt_opt_command {
-    const char           *group;       /* heading; commands of one group stand together */
-    const char           *word;        /* "run"; program->name is then "baton run" */
+    const char *group; /* heading; commands of one group stand together */
+    const char *word;  /* "run"; program->name is then "baton run" */
     const bt_opt_program *program;
-    int                 (*run)(int argc, char **argv);    /* argv[0] is the word; returns the exit code */
+    int (*run)(int argc, char **argv); /* argv[0] is the word; returns the exit code */
 } bt_opt_command;
 typedef struct bt_opt_commands {
-    const char           *name;        /* "baton" */
-    const char           *summary;
-    const char           *normal;
+    const char *name; /* "baton" */
+    const char *summary;
+    const char *normal;
     const bt_opt_command *list;
-    size_t                count;
+    size_t count;
 } bt_opt_commands;
-/* Runs the named command and returns its exit code. Handles help, -h, --help, -V, --version, --print-options, --print-man
- * itself; 2 when no command or an unknown one is given. */
+/* Runs the named command and returns its exit code. Handles help, -h, --help, -V, --version, --print-options,
+ * --print-man itself; 2 when no command or an unknown one is given. */
 int bt_opt_dispatch(const bt_opt_commands *commands, int argc, char **argv);
 void bt_opt_man_commands(FILE *out, const bt_opt_commands *commands);
 
-/* The candidate closest to `word`, if it is close enough to be what was meant; else NULL. `candidates` ends with NULL. */
+/* The candidate closest to `word`, if it is close enough to be what was meant; else NULL. `candidates` ends with
+ * NULL. */
 const char *bt_opt_nearest(const char *word, const char *const *candidates);
 /* BATON_KV_MEMORY for kv-memory; `ret` holds 80 bytes. */
 void bt_opt_env_name(char ret[80], const char *name);

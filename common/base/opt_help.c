@@ -4,11 +4,12 @@
 
 #include <string.h>
 
-#define WIDTH  100
-#define COLUMN 29
+#define WIDTH    100
+#define COLUMN   29
 #define BUILTINS (sizeof bt_opt_builtins / sizeof *bt_opt_builtins)
 
-static const char *const type_names[] = { "flag", "int", "size", "duration", "double", "string", "list", "choice" };
+static const char *const type_names[] = {"flag",   "int",    "size", "duration",
+                                         "double", "string", "list", "choice"};
 
 /* ---- help ---- */
 
@@ -34,8 +35,8 @@ static void fold(FILE *out, size_t column, size_t indent, const char *text)
 static void option_line(FILE *out, char letter, const char *name, const char *value, const char *help)
 {
     char left[96];
-    snprintf(left, sizeof left, "  %c%c%c --%s%s%s", letter ? '-' : ' ', letter ? letter : ' ', letter ? ',' : ' ', name,
-             value ? " " : "", value ? value : "");
+    snprintf(left, sizeof left, "  %c%c%c --%s%s%s", letter ? '-' : ' ', letter ? letter : ' ',
+             letter ? ',' : ' ', name, value ? " " : "", value ? value : "");
     fprintf(out, "%-*s", COLUMN - 1, left);
     if (strlen(left) >= COLUMN - 1) fprintf(out, "\n%*s", COLUMN - 1, "");
     fputc(' ', out);
@@ -47,7 +48,10 @@ static void full_help(char *ret, size_t bytes, const bt_opt *o)
 {
     const char *sep = " (";
     size_t n = (size_t)snprintf(ret, bytes, "%s", o->help);
-#define ADD(...) do { if (n < bytes) n += (size_t)snprintf(ret + n, bytes - n, __VA_ARGS__); } while (0)
+#define ADD(...) \
+    do { \
+        if (n < bytes) n += (size_t)snprintf(ret + n, bytes - n, __VA_ARGS__); \
+    } while (0)
     for (int i = 0; o->choices && o->choices[i]; i++) {
         ADD("%s%s", sep, o->choices[i]);
         sep = ", ";
@@ -96,8 +100,10 @@ void bt_opt_help(FILE *out, const bt_opt_program *p)
     if (p->opt_count) {
         char env[80];
         bt_opt_env_name(env, p->opts[0].name);
-        snprintf(text, sizeof text, "Each option may come from the environment instead: %s for --%s, and so on. "
-                 "The command line wins.", env, p->opts[0].name);
+        snprintf(text, sizeof text,
+                 "Each option may come from the environment instead: %s for --%s, and so on. "
+                 "The command line wins.",
+                 env, p->opts[0].name);
         fputc('\n', out);
         fold(out, 0, 0, text);
     }
@@ -108,7 +114,7 @@ void bt_opt_help(FILE *out, const bt_opt_program *p)
 
 void bt_opt_print_config(FILE *out, const bt_opt_args *a)
 {
-    static const char *const sources[] = { "default", "environment", "command line" };
+    static const char *const sources[] = {"default", "environment", "command line"};
     for (size_t i = 0; i < a->program->opt_count; i++) {
         const bt_opt *o = &a->program->opts[i];
         fprintf(out, "%s\t", o->name);
@@ -128,7 +134,7 @@ void bt_opt_print_options(FILE *out, const bt_opt_program *p)
         const bt_opt *o = &p->opts[i];
         char env[80];
         bt_opt_env_name(env, o->name);
-        fprintf(out, "%s\t%s\t%.1s\t%s\t%s\t%s\t%s\t", p->name, o->group, (char[2]){ o->letter, 0 }, o->name,
+        fprintf(out, "%s\t%s\t%.1s\t%s\t%s\t%s\t%s\t", p->name, o->group, (char[2]){o->letter, 0}, o->name,
                 o->value ? o->value : "", type_names[o->type], o->def ? o->def : "");
         if (o->type == BT_OPT_DOUBLE) fprintf(out, "%g\t%g\t", o->flo, o->fhi);
         else if (o->lo || o->hi) fprintf(out, "%lld\t%lld\t", (long long)o->lo, (long long)o->hi);
@@ -138,7 +144,8 @@ void bt_opt_print_options(FILE *out, const bt_opt_program *p)
     }
     for (size_t i = 0; i < BUILTINS; i++) {
         const bt_opt_builtin *b = &bt_opt_builtins[i];
-        fprintf(out, "%s\tGeneral\t%.1s\t%s\t\tflag\t\t\t\t\t\t%s\n", p->name, (char[2]){ b->letter, 0 }, b->name, b->help);
+        fprintf(out, "%s\tGeneral\t%.1s\t%s\t\tflag\t\t\t\t\t\t%s\n", p->name, (char[2]){b->letter, 0},
+                b->name, b->help);
     }
 }
 
@@ -170,7 +177,7 @@ static void man_head(FILE *out, const char *name, const char *summary)
         else fputc(*p >= 'a' && *p <= 'z' ? *p - 32 : *p, out);
     }
     fprintf(out, " 1 \"\" \"Baton %s\" \"Baton\"\n.SH NAME\n", BT_VERSION);
-    for (const char *p = name; *p; p++) fputs(*p == '-' || *p == ' ' ? "\\-" : (char[2]){ *p, 0 }, out);
+    for (const char *p = name; *p; p++) fputs(*p == '-' || *p == ' ' ? "\\-" : (char[2]){*p, 0}, out);
     man_line(out, " \\- ", summary);
 }
 
@@ -205,9 +212,12 @@ static void man_general(FILE *out)
 {
     for (size_t i = 0; i < BUILTINS; i++)
         man_option(out, bt_opt_builtins[i].letter, bt_opt_builtins[i].name, NULL, bt_opt_builtins[i].help);
-    fputs(".SH ENVIRONMENT\nEach option may come from the environment instead, named BATON_ and the option in capitals\n"
-          "with _ for \\-. An empty value counts as not set; lists are separated by commas. The command line wins.\n"
-          ".SH EXIT STATUS\n0 success; 1 it failed; 2 wrong usage; 130 a command that SIGINT interrupted.\n", out);
+    fputs(".SH ENVIRONMENT\nEach option may come from the environment instead, named BATON_ and the option "
+          "in capitals\n"
+          "with _ for \\-. An empty value counts as not set; lists are separated by commas. The command line "
+          "wins.\n"
+          ".SH EXIT STATUS\n0 success; 1 it failed; 2 wrong usage; 130 a command that SIGINT interrupted.\n",
+          out);
 }
 
 void bt_opt_man(FILE *out, const bt_opt_program *p)

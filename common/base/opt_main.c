@@ -12,7 +12,7 @@ void bt_opt_usage_error(const char *program_name, const bt_fault *fault)
 
 int bt_opt_start(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_opt_args a;
     const bt_err e = bt_opt_parse(&a, program, argc, argv, config, &fault);
     if (e == BT_EARG) {
@@ -24,14 +24,12 @@ int bt_opt_start(bt_opt_args *ret, const bt_opt_program *program, int argc, char
         return 1;
     }
     switch (a.action) {
-    case BT_OPT_RUN:
-        *ret = a;
-        return -1;
-    case BT_OPT_HELP:          bt_opt_help(stdout, program); break;
-    case BT_OPT_VERSION:       printf("%s %s\n", program->name, BT_VERSION); break;
-    case BT_OPT_PRINT_CONFIG:  bt_opt_print_config(stdout, &a); break;
+    case BT_OPT_RUN: *ret = a; return -1;
+    case BT_OPT_HELP: bt_opt_help(stdout, program); break;
+    case BT_OPT_VERSION: printf("%s %s\n", program->name, BT_VERSION); break;
+    case BT_OPT_PRINT_CONFIG: bt_opt_print_config(stdout, &a); break;
     case BT_OPT_PRINT_OPTIONS: bt_opt_print_options(stdout, program); break;
-    case BT_OPT_PRINT_MAN:     bt_opt_man(stdout, program); break;
+    case BT_OPT_PRINT_MAN: bt_opt_man(stdout, program); break;
     }
     bt_opt_done(&a);
     return fflush(stdout) == 0 ? 0 : 1;
@@ -52,7 +50,8 @@ static void commands_help(FILE *out, const bt_opt_commands *c)
         if (strcmp(group, c->list[i].group)) fprintf(out, "\n%s:\n", group = c->list[i].group);
         fprintf(out, "  %-14s %s\n", c->list[i].word, c->list[i].program->summary);
     }
-    fprintf(out, "\n'%s COMMAND --help' describes one command; '%s --version' prints the version.\n", c->name, c->name);
+    fprintf(out, "\n'%s COMMAND --help' describes one command; '%s --version' prints the version.\n", c->name,
+            c->name);
     fprintf(out, "\nNormal command:\n  %s\n", c->normal);
 }
 

@@ -4,11 +4,16 @@
 
 /* Shared by the parser and the printers of the option table; nobody else includes it. */
 typedef struct bt_opt_set {
-    const char   *text;        /* as given; NULL: nothing was, not even a default. Not used for lists. */
+    const char *text; /* as given; NULL: nothing was, not even a default. Not used for lists. */
     bt_opt_source source;
 } bt_opt_set;
 
 /* The options that every program has. */
-typedef struct bt_opt_builtin { char letter; const char *name; bt_opt_action action; const char *help; } bt_opt_builtin;
+typedef struct bt_opt_builtin {
+    char letter;
+    const char *name;
+    bt_opt_action action;
+    const char *help;
+} bt_opt_builtin;
 extern const bt_opt_builtin bt_opt_builtins[5];
 #endif

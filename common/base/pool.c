@@ -1,6 +1,7 @@
-/* Threads that meet at a generation counter. Fields below are written by the caller of bt_pool_run before it raises
- * `generation` (release) and read by the threads after they saw it (acquire); `remaining` brings the results back
- * the same way. Sleeping uses futexes on these two words, so nothing blocks while both sides are awake. */
+/* Threads that meet at a generation counter. Fields below are written by the caller of bt_pool_run before it
+ * raises `generation` (release) and read by the threads after they saw it (acquire); `remaining` brings the
+ * results back the same way. Sleeping uses futexes on these two words, so nothing blocks while both sides
+ * are awake. */
 #include "base/pool.h"
 #include "base/clock.h"
 
@@ -23,29 +24,30 @@
 
 typedef struct worker {
     _Alignas(64) bt_pool *pool;
-    size_t      part;
-    pthread_t   thread;
-    _Atomic int cpu;                        /* where it last began a part, or was sent; -1: not known */
+    size_t part;
+    pthread_t thread;
+    _Atomic int cpu; /* where it last began a part, or was sent; -1: not known */
 } worker;
 
 struct bt_pool {
-    size_t           parts;
-    size_t           started;          /* threads to join */
-    bool             may_spin;         /* false when threads outnumber cores: spinning would delay the work itself */
-    bt_pool_fn      *fn;               /* NULL: end */
-    void            *ud;
-    _Atomic uint32_t generation;       /* futex: threads wait for it to change */
-    _Atomic uint32_t sleepers;         /* threads in, or about to enter, the futex */
-    _Atomic uint32_t remaining;        /* futex: the caller waits for 0 */
+    size_t parts;
+    size_t started; /* threads to join */
+    bool may_spin;  /* false when threads outnumber cores: spinning would delay the work itself */
+    bt_pool_fn *fn; /* NULL: end */
+    void *ud;
+    _Atomic uint32_t generation; /* futex: threads wait for it to change */
+    _Atomic uint32_t sleepers;   /* threads in, or about to enter, the futex */
+    _Atomic uint32_t remaining;  /* futex: the caller waits for 0 */
     _Atomic uint32_t caller_sleeps;
-    int              caller_cpu;       /* at the last run */
-    cpu_set_t        allowed;          /* cores that threads may use */
-    worker           workers[];
+    int caller_cpu;    /* at the last run */
+    cpu_set_t allowed; /* cores that threads may use */
+    worker workers[];
 };
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
 {
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);   /* returns early at will; callers look again */
+    /* returns early at will; callers look again */
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
 static void futex_wake(_Atomic uint32_t *word, int count)
@@ -62,8 +64,9 @@ static inline void relax(void)
 #endif
 }
 
-/* Wait awake until *word is (or, with `change`, is no longer) value. False: gave up. Waking a thread takes 30 to 90 us, more than most serial
- * stretches between two runs, and who slept through one would make the other side sleep too. After SPIN_US others may have the core. */
+/* Wait awake until *word is (or, with `change`, is no longer) value. False: gave up. Waking a thread takes 30
+ * to 90 us, more than most serial stretches between two runs, and who slept through one would make the
+ * other side sleep too. After SPIN_US others may have the core. */
 static bool spin(const bt_pool *p, _Atomic uint32_t *word, uint32_t value, bool change)
 {
     if (!p->may_spin) return (atomic_load_explicit(word, memory_order_acquire) != value) == change;
@@ -92,7 +95,8 @@ static void *worker_main(void *arg)
         }
         if (!p->fn) return NULL;
         const int cpu = sched_getcpu();
-        if (cpu != atomic_load_explicit(&w->cpu, memory_order_relaxed)) atomic_store_explicit(&w->cpu, cpu, memory_order_relaxed);
+        if (cpu != atomic_load_explicit(&w->cpu, memory_order_relaxed))
+            atomic_store_explicit(&w->cpu, cpu, memory_order_relaxed);
         p->fn(p->ud, w->part, p->parts);
         if (atomic_fetch_sub(&p->remaining, 1) == 1 && atomic_load(&p->caller_sleeps))
             futex_wake(&p->remaining, 1);
@@ -115,8 +119,9 @@ static bool take_core(cpu_set_t *set, int cpu)
     return had;
 }
 
-/* No two parts on one core while there are others: some schedulers wake a thread where its waker runs, or pack threads onto few cores, and
- * there a part begins only when the caller has ended its own. A thread in another's way is sent to the cores that no part uses. */
+/* No two parts on one core while there are others: some schedulers wake a thread where its waker runs, or
+ * pack threads onto few cores, and there a part begins only when the caller has ended its own. A thread in
+ * another's way is sent to the cores that no part uses. */
 static void keep_apart(bt_pool *p, int caller_cpu)
 {
     cpu_set_t spare = p->allowed;
@@ -133,14 +138,14 @@ static void keep_apart(bt_pool *p, int caller_cpu)
         (void)pthread_setaffinity_np(w->thread, sizeof spare, &spare);
         int to = 0;
         while (!take_core(&spare, to)) to++;
-        atomic_store_explicit(&w->cpu, to, memory_order_relaxed);   /* a guess until it says where it is */
+        atomic_store_explicit(&w->cpu, to, memory_order_relaxed); /* a guess until it says where it is */
     }
 }
 
 static size_t usable_cores(cpu_set_t *ret)
 {
     CPU_ZERO(ret);
-    if (sched_getaffinity(0, sizeof *ret, ret) < 0) return 1;   /* more than 1024 cores: say how many by hand */
+    if (sched_getaffinity(0, sizeof *ret, ret) < 0) return 1; /* more than 1024 cores: say how many by hand */
     const int n = CPU_COUNT(ret);
     return n < 1 ? 1 : (size_t)n;
 }
@@ -150,7 +155,8 @@ bt_err bt_pool_new(bt_pool **ret, size_t threads, bt_fault *fault)
     cpu_set_t allowed;
     const size_t cores = usable_cores(&allowed);
     if (threads == 0) threads = cores < THREADS_MAX ? cores : THREADS_MAX;
-    if (threads > THREADS_MAX) return bt_fail(fault, BT_EARG, "%zu threads, the limit is %u", threads, THREADS_MAX);
+    if (threads > THREADS_MAX)
+        return bt_fail(fault, BT_EARG, "%zu threads, the limit is %u", threads, THREADS_MAX);
     bt_pool *p = aligned_alloc(64, sizeof *p + (threads - 1) * sizeof *p->workers);
     if (p) memset(p, 0, sizeof *p + (threads - 1) * sizeof *p->workers);
     if (!p) return bt_fail(fault, BT_ENOMEM, "a pool of %zu threads", threads);
@@ -160,17 +166,18 @@ bt_err bt_pool_new(bt_pool **ret, size_t threads, bt_fault *fault)
     p->caller_cpu = -1;
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);      /* signals belong to the thread with the event loop */
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* signals belong to the thread with the event loop */
     int err = 0;
     for (size_t i = 0; i + 1 < threads && !err; i++) {
-        p->workers[i] = (worker){ .pool = p, .part = i + 1, .cpu = -1 };
+        p->workers[i] = (worker){.pool = p, .part = i + 1, .cpu = -1};
         err = pthread_create(&p->workers[i].thread, NULL, worker_main, &p->workers[i]);
         if (!err) p->started++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err) {
         bt_pool_free(p);
-        return bt_fail(fault, err == EAGAIN ? BT_ELIMIT : BT_EIO, "starting %zu threads: %s", threads, strerror(err));
+        return bt_fail(fault, err == EAGAIN ? BT_ELIMIT : BT_EIO, "starting %zu threads: %s", threads,
+                       strerror(err));
     }
     *ret = p;
     return BT_OK;
@@ -193,7 +200,8 @@ void bt_pool_run(bt_pool *p, bt_pool_fn *fn, void *ud)
         return;
     }
     const int cpu = sched_getcpu();
-    if (p->may_spin && (cpu != p->caller_cpu || atomic_load_explicit(&p->sleepers, memory_order_relaxed))) keep_apart(p, cpu);
+    if (p->may_spin && (cpu != p->caller_cpu || atomic_load_explicit(&p->sleepers, memory_order_relaxed)))
+        keep_apart(p, cpu);
     atomic_store_explicit(&p->remaining, (uint32_t)(p->parts - 1), memory_order_relaxed);
     raise_generation(p, fn, ud);
     fn(ud, 0, p->parts);
@@ -207,7 +215,7 @@ void bt_pool_slice(size_t *begin, size_t *end, size_t count, size_t grain, size_
 {
     if (grain == 0) grain = 1;
     const size_t units = count / grain + (count % grain != 0);
-    const size_t each = units / parts, extra = units % parts;      /* the first `extra` parts take one more */
+    const size_t each = units / parts, extra = units % parts; /* the first `extra` parts take one more */
     const size_t b = (part * each + (part < extra ? part : extra)) * grain;
     const size_t n = (each + (part < extra)) * grain;
     *begin = b < count ? b : count;

@@ -11,19 +11,24 @@
  * bt_pool_run calls fn(ud, part, parts) once for each part in [0, parts) with parts = bt_pool_threads,
  * each part on one thread, and returns when all have ended; everything written by a part is visible
  * then. Work is split over independent outputs only, never over a sum (rule of order). It neither
- * allocates nor blocks in the system while work is short: threads wait awake for the next run for a millisecond, most of it giving way to
- * whoever needs the core, then sleep. Threads that are no more than the cores are kept on cores of their own. One caller at a time. */
+ * allocates nor blocks in the system while work is short: threads wait awake for the next run for a millisecond, most
+ * of it giving way to whoever needs the core, then sleep. Threads that are no more than the cores are kept on cores
+ * of their own. One caller at a time. */
 typedef struct bt_pool bt_pool;
 typedef void bt_pool_fn(void *ud, size_t part, size_t parts);
 
 bt_err bt_pool_new(bt_pool **ret, size_t threads /* 1..256; 0 = cores this process may use */, bt_fault *fault);
-void   bt_pool_free(bt_pool *p);                    /* NULL is fine; joins the threads */
-size_t bt_pool_threads(const bt_pool *p);           /* NULL counts as 1 */
-void   bt_pool_run(bt_pool *p, bt_pool_fn *fn, void *ud);   /* NULL runs fn(ud, 0, 1) */
+void bt_pool_free(bt_pool *p);                          /* NULL is fine; joins the threads */
+size_t bt_pool_threads(const bt_pool *p);               /* NULL counts as 1 */
+void bt_pool_run(bt_pool *p, bt_pool_fn *fn, void *ud); /* NULL runs fn(ud, 0, 1) */
 
-/* Items [0, count) from which the parts of one run take `grain` at a time (at least 1; the last piece may be shorter), so that none
- * idles while another has several left. Set before the run, as any of its input; each item is taken once. */
-typedef struct bt_pool_range { atomic_size_t next; size_t count, grain; } bt_pool_range;
+/* Items [0, count) from which the parts of one run take `grain` at a time (at least 1; the last piece may be shorter),
+ * so that none idles while another has several left. Set before the run, as any of its input; each item is taken
+ * once. */
+typedef struct bt_pool_range {
+    atomic_size_t next;
+    size_t count, grain;
+} bt_pool_range;
 static inline void bt_pool_range_init(bt_pool_range *r, size_t count, size_t grain)
 {
     atomic_init(&r->next, 0);
@@ -40,5 +45,5 @@ static inline bool bt_pool_range_take(bt_pool_range *r, size_t *begin, size_t *e
 }
 
 /* The range [*begin, *end) of `count` items, in units of `grain`, that belongs to `part` of `parts`. */
-void   bt_pool_slice(size_t *begin, size_t *end, size_t count, size_t grain, size_t part, size_t parts);
+void bt_pool_slice(size_t *begin, size_t *end, size_t count, size_t grain, size_t part, size_t parts);
 #endif

@@ -14,12 +14,12 @@
 #define LIMIT (1u << 20)
 
 struct bt_ring {
-    alignas(64) atomic_size_t tail;        /* written by the producer */
-    alignas(64) atomic_size_t head;        /* written by the consumer */
+    alignas(64) atomic_size_t tail; /* written by the producer */
+    alignas(64) atomic_size_t head; /* written by the consumer */
     alignas(64) size_t elem_bytes;
-    size_t   capacity;
-    size_t   mask;
-    int      fd;
+    size_t capacity;
+    size_t mask;
+    int fd;
     uint8_t *slots;
 };
 
@@ -68,7 +68,7 @@ bool bt_ring_add(bt_ring *r, const void *elem)
 void bt_ring_wake(bt_ring *r)
 {
     const uint64_t one = 1;
-    (void)!write(r->fd, &one, sizeof one);      /* fails only when the counter is full: readable already */
+    (void)!write(r->fd, &one, sizeof one); /* fails only when the counter is full: readable already */
 }
 
 bool bt_ring_push(bt_ring *r, const void *elem)
@@ -96,6 +96,6 @@ int bt_ring_fd(const bt_ring *r) { return r->fd; }
 
 bool bt_ring_wait(bt_ring *r, int timeout_ms)
 {
-    struct pollfd p = { .fd = r->fd, .events = POLLIN };
-    return poll(&p, 1, timeout_ms) != 0;         /* a signal counts as a wake with nothing to pop */
+    struct pollfd p = {.fd = r->fd, .events = POLLIN};
+    return poll(&p, 1, timeout_ms) != 0; /* a signal counts as a wake with nothing to pop */
 }

@@ -18,7 +18,10 @@ uint64_t bt_rng_u64(uint64_t seed, uint64_t index)
     return mix(mix(seed + g) + (index + 1) * g);
 }
 
-double bt_rng_uniform(uint64_t seed, uint64_t index) { return (double)(bt_rng_u64(seed, index) >> 11) * 0x1p-53; }
+double bt_rng_uniform(uint64_t seed, uint64_t index)
+{
+    return (double)(bt_rng_u64(seed, index) >> 11) * 0x1p-53;
+}
 
 bt_err bt_rng_entropy(void *buf, size_t n, bt_fault *fault)
 {

@@ -10,21 +10,25 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zmq.h>      /* for Z85 only */
+#include <zmq.h> /* for Z85 only */
 
-_Static_assert(crypto_box_PUBLICKEYBYTES == 32 && crypto_box_SECRETKEYBYTES == 32, "CURVE keys have 32 bytes");
+_Static_assert(crypto_box_PUBLICKEYBYTES == 32 && crypto_box_SECRETKEYBYTES == 32,
+               "CURVE keys have 32 bytes");
 
-void bt_keys_to_z85(char ret[BT_KEYS_Z85_BYTES], const unsigned char key[32]) { (void)zmq_z85_encode(ret, key, 32); }
+void bt_keys_to_z85(char ret[BT_KEYS_Z85_BYTES], const unsigned char key[32])
+{
+    (void)zmq_z85_encode(ret, key, 32);
+}
 
 bt_err bt_keys_from_z85(unsigned char ret[32], const char *text, bt_fault *fault)
 {
-    static const char alphabet[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
+    static const char alphabet[] =
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
     unsigned char key[32];
     bt_err e = BT_OK;
     if (strlen(text) != 40 || strspn(text, alphabet) != 40 || !zmq_z85_decode(key, text))
         e = bt_fail(fault, BT_EFORMAT, "not a key of 40 Z85 characters");
-    else
-        memcpy(ret, key, 32);
+    else memcpy(ret, key, 32);
     sodium_memzero(key, sizeof key);
     return e;
 }
@@ -48,10 +52,12 @@ void bt_keys_wipe(bt_keys *keys)
 bool bt_keys_is_name(const char *name)
 {
     const size_t n = strlen(name);
-    return n >= 1 && n < BT_KEYS_NAME_BYTES && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == n && name[0] != '-';
+    return n >= 1 && n < BT_KEYS_NAME_BYTES && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == n &&
+           name[0] != '-';
 }
 
-bt_err bt_keys_path(char ret[BT_KEYS_PATH_BYTES], const char *dir, const char *name, const char *suffix, bt_fault *fault)
+bt_err bt_keys_path(char ret[BT_KEYS_PATH_BYTES], const char *dir, const char *name, const char *suffix,
+                    bt_fault *fault)
 {
     if (!bt_keys_is_name(name))
         return bt_fail(fault, BT_EARG, "'%.40s' is not a name for keys: 1 to 32 of a-z, 0-9 and '-'", name);
@@ -61,7 +67,8 @@ bt_err bt_keys_path(char ret[BT_KEYS_PATH_BYTES], const char *dir, const char *n
 }
 
 /* One line of 40 characters from an open file. */
-static bt_err read_key(char ret[BT_KEYS_Z85_BYTES], unsigned char raw[32], int fd, const char *path, bt_fault *fault)
+static bt_err read_key(char ret[BT_KEYS_Z85_BYTES], unsigned char raw[32], int fd, const char *path,
+                       bt_fault *fault)
 {
     char text[64];
     const ssize_t n = read(fd, text, sizeof text - 1);
@@ -72,7 +79,9 @@ static bt_err read_key(char ret[BT_KEYS_Z85_BYTES], unsigned char raw[32], int f
         text[n] = 0;
         text[strcspn(text, "\r\n")] = 0;
         e = bt_keys_from_z85(raw, text, NULL);
-        if (e < 0) (void)bt_fail(fault, e, "'%s' does not hold a key (40 Z85 characters); make one with 'baton keygen'", path);
+        if (e < 0)
+            (void)bt_fail(fault, e,
+                          "'%s' does not hold a key (40 Z85 characters); make one with 'baton keygen'", path);
         else memcpy(ret, text, BT_KEYS_Z85_BYTES);
     }
     sodium_memzero(text, sizeof text);
@@ -82,7 +91,8 @@ static bt_err read_key(char ret[BT_KEYS_Z85_BYTES], unsigned char raw[32], int f
 static bt_err open_key(int *ret, const char *path, bt_fault *fault)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "open '%s': %s; make keys with 'baton keygen'", path, strerror(errno));
+    if (fd < 0)
+        return bt_fail(fault, BT_EIO, "open '%s': %s; make keys with 'baton keygen'", path, strerror(errno));
     *ret = fd;
     return BT_OK;
 }
@@ -93,7 +103,8 @@ static bt_err find_only(char ret[BT_KEYS_NAME_BYTES], const char *dir, bt_fault 
     static const char suffix[] = ".secret";
     char found[BT_KEYS_NAME_BYTES] = "", other[BT_KEYS_NAME_BYTES] = "";
     DIR *d = opendir(dir);
-    if (!d) return bt_fail(fault, BT_EIO, "open '%s': %s; make keys with 'baton keygen'", dir, strerror(errno));
+    if (!d)
+        return bt_fail(fault, BT_EIO, "open '%s': %s; make keys with 'baton keygen'", dir, strerror(errno));
     for (struct dirent *e; (e = readdir(d));) {
         char name[BT_KEYS_NAME_BYTES];
         const size_t n = strlen(e->d_name), stem = n > sizeof suffix - 1 ? n - (sizeof suffix - 1) : 0;
@@ -102,10 +113,14 @@ static bt_err find_only(char ret[BT_KEYS_NAME_BYTES], const char *dir, bt_fault 
         if (bt_keys_is_name(name)) memcpy(found[0] ? other : found, name, sizeof name);
     }
     closedir(d);
-    if (!found[0]) return bt_fail(fault, BT_EAUTH, "'%.160s' holds no NAME.secret; make keys with 'baton keygen'", dir);
+    if (!found[0])
+        return bt_fail(fault, BT_EAUTH, "'%.160s' holds no NAME.secret; make keys with 'baton keygen'", dir);
     if (other[0])
-        return bt_fail(fault, BT_EAUTH, "'%.120s' holds several secrets ('%s', '%s'): say with --key NAME which is that of this process, "
-                       "and leave only it on this machine", dir, strcmp(found, other) < 0 ? found : other, strcmp(found, other) < 0 ? other : found);
+        return bt_fail(
+            fault, BT_EAUTH,
+            "'%.120s' holds several secrets ('%s', '%s'): say with --key NAME which is that of this process, "
+            "and leave only it on this machine",
+            dir, strcmp(found, other) < 0 ? found : other, strcmp(found, other) < 0 ? other : found);
     memcpy(ret, found, sizeof found);
     return BT_OK;
 }
@@ -114,17 +129,16 @@ bt_err bt_keys_load(bt_keys *ret, const char *dir, const char *name, bt_fault *f
 {
     char path[BT_KEYS_PATH_BYTES], only[BT_KEYS_NAME_BYTES];
     unsigned char sec[32], pub[32];
-    bt_keys keys = { "", "" };
+    bt_keys keys = {"", ""};
     struct stat st;
     int fd = -1;
     bt_err e = name ? BT_OK : find_only(only, dir, fault);
     if (e == BT_OK) e = bt_keys_path(path, dir, name ? name : only, ".secret", fault);
     if (e < 0 || (e = open_key(&fd, path, fault)) < 0) return e;
-    if (fstat(fd, &st) < 0)
-        e = bt_fail(fault, BT_EIO, "stat '%s': %s", path, strerror(errno));
+    if (fstat(fd, &st) < 0) e = bt_fail(fault, BT_EIO, "stat '%s': %s", path, strerror(errno));
     else if (st.st_mode & 077)
-        e = bt_fail(fault, BT_EAUTH, "'%.120s' can be read by others (mode %04o); run 'chmod 600' on it", path,
-                    (unsigned)(st.st_mode & 07777));
+        e = bt_fail(fault, BT_EAUTH, "'%.120s' can be read by others (mode %04o); run 'chmod 600' on it",
+                    path, (unsigned)(st.st_mode & 07777));
     if (e < 0 || (e = read_key(keys.secret_key, sec, fd, path, fault)) < 0) goto out;
     if (sodium_init() < 0 || crypto_scalarmult_base(pub, sec) < 0) {
         e = bt_fail(fault, BT_EIO, "libsodium cannot derive the public key");

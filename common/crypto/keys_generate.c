@@ -14,35 +14,52 @@
 #include <unistd.h>
 
 /* "NAME" or "NAME:role[,role]". */
-static bt_err split(char ret_name[BT_KEYS_NAME_BYTES], const char **ret_roles, const char *spec, bt_fault *fault)
+static bt_err split(char ret_name[BT_KEYS_NAME_BYTES], const char **ret_roles, const char *spec,
+                    bt_fault *fault)
 {
     const size_t n = strcspn(spec, ":");
     const bool has_roles = spec[n] == ':';
     *ret_roles = has_roles ? spec + n + 1 : NULL;
-    if (n >= BT_KEYS_NAME_BYTES) return bt_fail(fault, BT_EARG, "'%.40s' is not a name for keys: 1 to 32 of a-z, 0-9 and '-'", spec);
+    if (n >= BT_KEYS_NAME_BYTES)
+        return bt_fail(fault, BT_EARG, "'%.40s' is not a name for keys: 1 to 32 of a-z, 0-9 and '-'", spec);
     memcpy(ret_name, spec, n);
     ret_name[n] = 0;
-    if (!bt_keys_is_name(ret_name)) return bt_fail(fault, BT_EARG, "'%.40s' is not a name for keys: 1 to 32 of a-z, 0-9 and '-'", ret_name);
+    if (!bt_keys_is_name(ret_name))
+        return bt_fail(fault, BT_EARG, "'%.40s' is not a name for keys: 1 to 32 of a-z, 0-9 and '-'",
+                       ret_name);
     if (has_roles && !bt_peer_auth_role_list(*ret_roles, strlen(*ret_roles)))
-        return bt_fail(fault, BT_EARG, "'%.60s': roles are gateway, prefill, decode, as in '%s:decode,prefill'", spec, ret_name);
+        return bt_fail(fault, BT_EARG,
+                       "'%.60s': roles are gateway, prefill, decode, as in '%s:decode,prefill'", spec,
+                       ret_name);
     if (!has_roles && !bt_peer_auth_role_of_name(ret_name))
-        return bt_fail(fault, BT_EARG, "'%s' does not start with gateway, prefill or decode: say its role, as in '%s:decode'", ret_name, ret_name);
+        return bt_fail(fault, BT_EARG,
+                       "'%s' does not start with gateway, prefill or decode: say its role, as in '%s:decode'",
+                       ret_name, ret_name);
     return BT_OK;
 }
 
-static bt_err check_specs(const char *dir, const bt_peer_allow *allow, const char *const *specs, bt_fault *fault)
+static bt_err check_specs(const char *dir, const bt_peer_allow *allow, const char *const *specs,
+                          bt_fault *fault)
 {
     char path[BT_KEYS_PATH_BYTES], name[BT_KEYS_NAME_BYTES], earlier[BT_KEYS_NAME_BYTES];
     const char *roles;
     bt_err e;
     for (size_t i = 0; specs[i]; i++) {
-        if (i == BT_KEYS_GENERATE_MAX) return bt_fail(fault, BT_ELIMIT, "more than %d keys at once", BT_KEYS_GENERATE_MAX);
-        if ((e = split(name, &roles, specs[i], fault)) < 0 || (e = bt_keys_path(path, dir, name, ".secret", fault)) < 0) return e;
-        if (access(path, F_OK) == 0) return bt_fail(fault, BT_EARG, "'%.160s' is there already; give another directory or name, or remove it", path);
+        if (i == BT_KEYS_GENERATE_MAX)
+            return bt_fail(fault, BT_ELIMIT, "more than %d keys at once", BT_KEYS_GENERATE_MAX);
+        if ((e = split(name, &roles, specs[i], fault)) < 0 ||
+            (e = bt_keys_path(path, dir, name, ".secret", fault)) < 0)
+            return e;
+        if (access(path, F_OK) == 0)
+            return bt_fail(fault, BT_EARG,
+                           "'%.160s' is there already; give another directory or name, or remove it", path);
         if (allow && bt_peer_auth_has_name(allow, name))
-            return bt_fail(fault, BT_EARG, "'%.120s/allow' names '%s' already; give another name, or take out its line", dir, name);
+            return bt_fail(fault, BT_EARG,
+                           "'%.120s/allow' names '%s' already; give another name, or take out its line", dir,
+                           name);
         for (size_t k = 0; k < i; k++)
-            if (split(earlier, &roles, specs[k], NULL) == BT_OK && !strcmp(earlier, name)) return bt_fail(fault, BT_EARG, "'%s' is named twice", name);
+            if (split(earlier, &roles, specs[k], NULL) == BT_OK && !strcmp(earlier, name))
+                return bt_fail(fault, BT_EARG, "'%s' is named twice", name);
     }
     return BT_OK;
 }
@@ -58,7 +75,8 @@ static bt_err make_one(bt_buf *allow, const char *dir, const char *spec, bt_faul
     if (e < 0 || (e = bt_keys_make(&keys, fault)) < 0) return e;
     const int n = snprintf(line, sizeof line, "%s\n", keys.secret_key);
     e = bt_file_replace(path, line, (size_t)n, 0600, fault);
-    (void)bt_buf_fmt(allow, "%s %.*s %s\n", keys.public_key, roles ? (int)strlen(roles) : (int)strcspn(name, "-"), roles ? roles : name, name);
+    (void)bt_buf_fmt(allow, "%s %.*s %s\n", keys.public_key,
+                     roles ? (int)strlen(roles) : (int)strcspn(name, "-"), roles ? roles : name, name);
     sodium_memzero(line, sizeof line);
     bt_keys_wipe(&keys);
     return e;
@@ -75,7 +93,8 @@ bt_err bt_keys_generate(const char *dir, const char *const *specs, bt_fault *fau
     if (e == BT_OK && has_allow) e = bt_peer_auth_load(&allow, dir, fault);
     if (e == BT_OK && has_allow) e = bt_file_read(&text, path, fault);
     if (e == BT_OK) e = check_specs(dir, allow, specs, fault);
-    if (e == BT_OK && mkdir(dir, 0700) < 0 && errno != EEXIST) e = bt_fail(fault, BT_EIO, "mkdir '%s': %s", dir, strerror(errno));
+    if (e == BT_OK && mkdir(dir, 0700) < 0 && errno != EEXIST)
+        e = bt_fail(fault, BT_EIO, "mkdir '%s': %s", dir, strerror(errno));
     if (e == BT_OK && !has_allow) e = bt_peer_auth_check_writers(dir, fault);
     if (!has_allow) (void)bt_buf_str(&text, "# who may connect: public key, roles, name\n");
     else if (text.len && text.data[text.len - 1] != '\n') (void)bt_buf_str(&text, "\n");

@@ -12,20 +12,30 @@
 #define KEYS_MAX   10000
 #define FILE_BYTES (1u << 20)
 
-typedef struct entry { uint8_t key[32]; unsigned roles; char name[BT_KEYS_NAME_BYTES]; } entry;
+typedef struct entry {
+    uint8_t key[32];
+    unsigned roles;
+    char name[BT_KEYS_NAME_BYTES];
+} entry;
 struct bt_peer_allow {
     size_t count;
-    entry *entries;                         /* by key */
+    entry *entries; /* by key */
 };
 
-static const struct { const char *name; unsigned bit; } role_names[] = {
-    { "gateway", BT_PEER_GATEWAY }, { "prefill", BT_PEER_PREFILL }, { "decode", BT_PEER_DECODE },
+static const struct {
+    const char *name;
+    unsigned bit;
+} role_names[] = {
+    {"gateway", BT_PEER_GATEWAY},
+    {"prefill", BT_PEER_PREFILL},
+    {"decode", BT_PEER_DECODE},
 };
 
 static unsigned role_bit(const char *name, size_t len)
 {
     for (size_t i = 0; i < sizeof role_names / sizeof *role_names; i++)
-        if (strlen(role_names[i].name) == len && !memcmp(role_names[i].name, name, len)) return role_names[i].bit;
+        if (strlen(role_names[i].name) == len && !memcmp(role_names[i].name, name, len))
+            return role_names[i].bit;
     return 0;
 }
 
@@ -76,8 +86,14 @@ static bool parse_line(entry *ret, const char *line, size_t len)
     return (name_len == 0 || bt_keys_is_name(ret->name)) && word(&rest, line, len, &at) == 0;
 }
 
-static int by_key(const void *a, const void *b) { return memcmp(((const entry *)a)->key, ((const entry *)b)->key, 32); }
-static int by_name(const void *a, const void *b) { return strcmp(((const entry *)a)->name, ((const entry *)b)->name); }
+static int by_key(const void *a, const void *b)
+{
+    return memcmp(((const entry *)a)->key, ((const entry *)b)->key, 32);
+}
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
+}
 
 /* Leaves the list in order of keys. */
 static bt_err refuse_twins(bt_peer_allow *a, bt_fault *fault)
@@ -85,11 +101,13 @@ static bt_err refuse_twins(bt_peer_allow *a, bt_fault *fault)
     if (a->count) qsort(a->entries, a->count, sizeof *a->entries, by_name);
     for (size_t i = 1; i < a->count; i++)
         if (a->entries[i].name[0] && !by_name(&a->entries[i - 1], &a->entries[i]))
-            return bt_fail(fault, BT_EFORMAT, "the allow list has two keys of the name '%s'", a->entries[i].name);
+            return bt_fail(fault, BT_EFORMAT, "the allow list has two keys of the name '%s'",
+                           a->entries[i].name);
     if (a->count) qsort(a->entries, a->count, sizeof *a->entries, by_key);
     for (size_t i = 1; i < a->count; i++)
         if (!by_key(&a->entries[i - 1], &a->entries[i]))
-            return bt_fail(fault, BT_EFORMAT, "the allow list names a key on two lines ('%s' and '%s')", a->entries[i - 1].name, a->entries[i].name);
+            return bt_fail(fault, BT_EFORMAT, "the allow list names a key on two lines ('%s' and '%s')",
+                           a->entries[i - 1].name, a->entries[i].name);
     return BT_OK;
 }
 
@@ -100,17 +118,22 @@ bt_err bt_peer_auth_parse(bt_peer_allow **ret, const char *text, bt_fault *fault
     for (const char *p = text; *p; p++) lines += *p == '\n';
     if (lines > KEYS_MAX * 2) return bt_fail(fault, BT_ELIMIT, "allow list of %zu lines", lines);
     bt_peer_allow *a = calloc(1, sizeof *a);
-    if (!a || !(a->entries = calloc(lines, sizeof *a->entries))) e = bt_fail(fault, BT_ENOMEM, "allow list of %zu lines", lines);
+    if (!a || !(a->entries = calloc(lines, sizeof *a->entries)))
+        e = bt_fail(fault, BT_ENOMEM, "allow list of %zu lines", lines);
     for (const char *p = text; e == BT_OK && *p;) {
         size_t len = strcspn(p, "\n");
         const char *next = p + len + (p[len] == '\n');
         number++;
         while (len && strchr(" \t\r", p[len - 1])) len--;
         if (len && p[0] != '#' && !parse_line(&a->entries[a->count++], p, len))
-            e = bt_fail(fault, BT_EFORMAT, "line %zu of the allow list is not 'KEY role[,role] [name]' with roles gateway, prefill, decode", number);
+            e = bt_fail(fault, BT_EFORMAT,
+                        "line %zu of the allow list is not 'KEY role[,role] [name]' with roles gateway, "
+                        "prefill, decode",
+                        number);
         p = next;
     }
-    if (e == BT_OK && a->count > KEYS_MAX) e = bt_fail(fault, BT_ELIMIT, "allow list of more than %d keys", KEYS_MAX);
+    if (e == BT_OK && a->count > KEYS_MAX)
+        e = bt_fail(fault, BT_ELIMIT, "allow list of more than %d keys", KEYS_MAX);
     if (e == BT_OK) e = refuse_twins(a, fault);
     if (e < 0) bt_peer_auth_free(a);
     else *ret = a;
@@ -120,9 +143,12 @@ bt_err bt_peer_auth_parse(bt_peer_allow **ret, const char *text, bt_fault *fault
 bt_err bt_peer_auth_check_writers(const char *path, bt_fault *fault)
 {
     struct stat st;
-    if (stat(path, &st) < 0) return bt_fail(fault, BT_EIO, "'%.160s': %s; make keys with 'baton keygen'", path, strerror(errno));
+    if (stat(path, &st) < 0)
+        return bt_fail(fault, BT_EIO, "'%.160s': %s; make keys with 'baton keygen'", path, strerror(errno));
     if (st.st_mode & 022)
-        return bt_fail(fault, BT_EAUTH, "'%.120s' can be written by others (mode %04o); run 'chmod go-w' on it", path, (unsigned)(st.st_mode & 07777));
+        return bt_fail(fault, BT_EAUTH,
+                       "'%.120s' can be written by others (mode %04o); run 'chmod go-w' on it", path,
+                       (unsigned)(st.st_mode & 07777));
     return BT_OK;
 }
 
@@ -202,7 +228,8 @@ static const char *name_of_role(unsigned roles)
     return "no";
 }
 
-bt_err bt_peer_auth_find(uint8_t ret[32], const bt_peer_allow *a, unsigned roles, const char *name, bt_fault *fault)
+bt_err bt_peer_auth_find(uint8_t ret[32], const bt_peer_allow *a, unsigned roles, const char *name,
+                         bt_fault *fault)
 {
     const entry *found = NULL;
     size_t count = 0;
@@ -212,17 +239,29 @@ bt_err bt_peer_auth_find(uint8_t ret[32], const bt_peer_allow *a, unsigned roles
         found = e;
         count++;
     }
-    if (name && !found) return bt_fail(fault, BT_EAUTH, "the allow list has no key of the name '%.40s'", name);
-    if (name && !(found->roles & roles)) return bt_fail(fault, BT_EAUTH, "the key '%.40s' has not the role %s in the allow list", name, name_of_role(roles));
-    if (count != 1) return bt_fail(fault, BT_EAUTH, "the allow list has %zu keys of the role %s, not one: say which", count, name_of_role(roles));
+    if (name && !found)
+        return bt_fail(fault, BT_EAUTH, "the allow list has no key of the name '%.40s'", name);
+    if (name && !(found->roles & roles))
+        return bt_fail(fault, BT_EAUTH, "the key '%.40s' has not the role %s in the allow list", name,
+                       name_of_role(roles));
+    if (count != 1)
+        return bt_fail(fault, BT_EAUTH, "the allow list has %zu keys of the role %s, not one: say which",
+                       count, name_of_role(roles));
     memcpy(ret, found->key, 32);
     return BT_OK;
 }
 
-static bool is(bt_peer_frame f, const char *text) { return f.size == strlen(text) && !memcmp(f.data, text, f.size); }
-static bt_peer_frame constant(const char *text) { return (bt_peer_frame){ (const uint8_t *)text, strlen(text) }; }
+static bool is(bt_peer_frame f, const char *text)
+{
+    return f.size == strlen(text) && !memcmp(f.data, text, f.size);
+}
+static bt_peer_frame constant(const char *text)
+{
+    return (bt_peer_frame){(const uint8_t *)text, strlen(text)};
+}
 
-bt_err bt_peer_auth_answer(bt_peer_auth_reply *ret, const bt_peer_allow *allow, const bt_peer_frame *frames, size_t count)
+bt_err bt_peer_auth_answer(bt_peer_auth_reply *ret, const bt_peer_allow *allow, const bt_peer_frame *frames,
+                           size_t count)
 {
     if (count < 2 || frames[1].size > sizeof ret->request_id) return BT_EFORMAT;
     const char *status = "200", *text = "OK";
@@ -246,7 +285,7 @@ bt_err bt_peer_auth_answer(bt_peer_auth_reply *ret, const bt_peer_allow *allow, 
     }
     if (frames[1].size) memcpy(ret->request_id, frames[1].data, frames[1].size);
     ret->frames[0] = constant("1.0");
-    ret->frames[1] = (bt_peer_frame){ ret->request_id, frames[1].size };
+    ret->frames[1] = (bt_peer_frame){ret->request_id, frames[1].size};
     ret->frames[2] = constant(status);
     ret->frames[3] = constant(text);
     ret->frames[4] = constant(ret->user_id);

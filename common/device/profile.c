@@ -1,5 +1,5 @@
-/* Device profiles: strict reading of the one format, and those that are built in (the Makefile turns the files into
- * device/profile_table.h). */
+/* Device profiles: strict reading of the one format, and those that are built in (the Makefile turns the
+ * files into device/profile_table.h). */
 #include "device/profile.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -8,31 +8,41 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct { const char *name, *json; } table[] = {
+static const struct {
+    const char *name, *json;
+} table[] = {
 #include "device/profile_table.h"
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 
 typedef enum kind { U32, U64, BOOL } kind;
 /* Every numeric field; docs/profiles.md has a row for each (tests/lint/docs.sh). */
-static const struct field { const char *name; size_t offset; kind kind; uint64_t lo, hi; } fields[] = {
-    { "output_bits", offsetof(bt_profile, output_bits), U32, 8, 16 },
-    { "tile_rows", offsetof(bt_profile, tile_rows), U32, 1, 4096 },
-    { "tile_cols", offsetof(bt_profile, tile_cols), U32, 1, 4096 },
-    { "on_chip_bytes", offsetof(bt_profile, on_chip_bytes), U64, 1024, UINT64_C(1) << 50 },
-    { "map_window_bytes", offsetof(bt_profile, map_window_bytes), U64, 4096, UINT64_C(1) << 50 },
-    { "memory_bytes", offsetof(bt_profile, memory_bytes), U64, 4096, UINT64_C(1) << 50 },
-    { "last_axis_align_bytes", offsetof(bt_profile, last_axis_align_bytes), U32, 1, 4096 },
-    { "max_shapes", offsetof(bt_profile, max_shapes), U32, 1, 4096 },
-    { "range_shapes", offsetof(bt_profile, range_shapes), BOOL, 0, 1 },
-    { "state_pow2", offsetof(bt_profile, state_pow2), BOOL, 0, 1 },
-    { "state_multiple", offsetof(bt_profile, state_multiple), U32, 1, 4096 },
-    { "max_rows", offsetof(bt_profile, max_rows), U32, 1, 1 << 20 },
-    { "query_slice_rows", offsetof(bt_profile, query_slice_rows), U32, 1, 1 << 20 },
+static const struct field {
+    const char *name;
+    size_t offset;
+    kind kind;
+    uint64_t lo, hi;
+} fields[] = {
+    {"output_bits", offsetof(bt_profile, output_bits), U32, 8, 16},
+    {"tile_rows", offsetof(bt_profile, tile_rows), U32, 1, 4096},
+    {"tile_cols", offsetof(bt_profile, tile_cols), U32, 1, 4096},
+    {"on_chip_bytes", offsetof(bt_profile, on_chip_bytes), U64, 1024, UINT64_C(1) << 50},
+    {"map_window_bytes", offsetof(bt_profile, map_window_bytes), U64, 4096, UINT64_C(1) << 50},
+    {"memory_bytes", offsetof(bt_profile, memory_bytes), U64, 4096, UINT64_C(1) << 50},
+    {"last_axis_align_bytes", offsetof(bt_profile, last_axis_align_bytes), U32, 1, 4096},
+    {"max_shapes", offsetof(bt_profile, max_shapes), U32, 1, 4096},
+    {"range_shapes", offsetof(bt_profile, range_shapes), BOOL, 0, 1},
+    {"state_pow2", offsetof(bt_profile, state_pow2), BOOL, 0, 1},
+    {"state_multiple", offsetof(bt_profile, state_multiple), U32, 1, 4096},
+    {"max_rows", offsetof(bt_profile, max_rows), U32, 1, 1 << 20},
+    {"query_slice_rows", offsetof(bt_profile, query_slice_rows), U32, 1, 1 << 20},
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
-bool bt_profile_is_move(bt_op_kind k) { return k == BT_OP_EMBED || k == BT_OP_KV_STORE || k == BT_OP_SELECT_ROWS; }
+bool bt_profile_is_move(bt_op_kind k)
+{
+    return k == BT_OP_EMBED || k == BT_OP_KV_STORE || k == BT_OP_SELECT_ROWS;
+}
 
 /* A member's name goes to people's terminals. */
 static const char *shown(const char *name)
@@ -42,7 +52,8 @@ static const char *shown(const char *name)
     return strlen(name) > 40 ? "?" : name;
 }
 
-static bt_err read_text(char *ret, size_t cap, const json_t *v, const char *field, const char *also, bt_fault *fault)
+static bt_err read_text(char *ret, size_t cap, const json_t *v, const char *field, const char *also,
+                        bt_fault *fault)
 {
     const char *s = json_string_value(v);
     size_t n = s ? strlen(s) : 0;
@@ -68,8 +79,8 @@ static bt_err read_number(bt_profile *p, const struct field *f, const json_t *v,
     }
     const int64_t n = json_is_integer(v) ? json_integer_value(v) : -1;
     if (n < (int64_t)f->lo || n > (int64_t)f->hi)
-        return bt_fail(fault, BT_EFORMAT, "field '%s': a whole number from %llu to %llu", f->name, (unsigned long long)f->lo,
-                       (unsigned long long)f->hi);
+        return bt_fail(fault, BT_EFORMAT, "field '%s': a whole number from %llu to %llu", f->name,
+                       (unsigned long long)f->lo, (unsigned long long)f->hi);
     if (f->kind == U32) *(uint32_t *)(void *)at = (uint32_t)n;
     else *(uint64_t *)(void *)at = (uint64_t)n;
     return BT_OK;
@@ -77,7 +88,7 @@ static bt_err read_number(bt_profile *p, const struct field *f, const json_t *v,
 
 static bt_err read_bits(uint8_t *ret, const char *op, bool is_linear, const json_t *list, bt_fault *fault)
 {
-    static const char *const names[] = { "int8", "int16", "int4" }; /* in the order of the bits */
+    static const char *const names[] = {"int8", "int16", "int4"}; /* in the order of the bits */
     uint8_t bits = 0;
     bool ok = json_array_size(list) > 0;
     for (size_t i = 0; ok && i < json_array_size(list); i++) {
@@ -88,7 +99,8 @@ static bt_err read_bits(uint8_t *ret, const char *op, bool is_linear, const json
         if (ok) bits |= (uint8_t)(1u << b);
     }
     if (!ok || !(bits & (BT_PROFILE_INT8 | BT_PROFILE_INT16)))
-        return bt_fail(fault, BT_EFORMAT, "field 'operators', '%s': a list of 'int8' and 'int16'%s, each once", op,
+        return bt_fail(fault, BT_EFORMAT,
+                       "field 'operators', '%s': a list of 'int8' and 'int16'%s, each once", op,
                        is_linear ? ", and 'int4' beside them" : "");
     *ret = bits;
     return BT_OK;
@@ -101,8 +113,12 @@ static bt_err read_operators(bt_profile *p, const json_t *ops, bt_fault *fault)
     if (!json_is_object(ops)) return bt_fail(fault, BT_EFORMAT, "field 'operators': an object of operators");
     json_object_foreach((json_t *)(uintptr_t)ops, name, list) {
         int k = 0;
-        while (k < BT_OP_KINDS && (strcmp(name, bt_op_name((bt_op_kind)k)) || bt_profile_is_move((bt_op_kind)k))) k++;
-        if (k == BT_OP_KINDS) return bt_fail(fault, BT_EFORMAT, "field 'operators': '%s' is no operator of an NPU", shown(name));
+        while (k < BT_OP_KINDS &&
+               (strcmp(name, bt_op_name((bt_op_kind)k)) || bt_profile_is_move((bt_op_kind)k)))
+            k++;
+        if (k == BT_OP_KINDS)
+            return bt_fail(fault, BT_EFORMAT, "field 'operators': '%s' is no operator of an NPU",
+                           shown(name));
         const bt_err e = read_bits(&p->op[k], name, k == BT_OP_LINEAR, list, fault);
         if (e < 0) return e;
     }
@@ -113,10 +129,13 @@ static bt_err check_sources(const json_t *sources, const json_t *root, bt_fault 
 {
     const char *name;
     json_t *text;
-    if (!json_is_object(sources)) return bt_fail(fault, BT_EFORMAT, "field 'sources': an object with a text for each field");
+    if (!json_is_object(sources))
+        return bt_fail(fault, BT_EFORMAT, "field 'sources': an object with a text for each field");
     json_object_foreach((json_t *)(uintptr_t)sources, name, text) {
-        if (!json_object_get(root, name)) return bt_fail(fault, BT_EFORMAT, "field 'sources': '%s' is no field of this file", shown(name));
-        if (!json_is_string(text)) return bt_fail(fault, BT_EFORMAT, "field 'sources', '%s': not a text", shown(name));
+        if (!json_object_get(root, name))
+            return bt_fail(fault, BT_EFORMAT, "field 'sources': '%s' is no field of this file", shown(name));
+        if (!json_is_string(text))
+            return bt_fail(fault, BT_EFORMAT, "field 'sources', '%s': not a text", shown(name));
     }
     return BT_OK;
 }
@@ -132,25 +151,32 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
         while (f < FIELDS && strcmp(name, fields[f].name)) f++;
         if (f < FIELDS) e = read_number(p, &fields[f], value, fault);
         else if (!strcmp(name, "name")) e = read_text(p->name, sizeof p->name, value, "name", ".-", fault);
-        else if (!strcmp(name, "title")) e = read_text(p->title, sizeof p->title, value, "title", NULL, fault);
+        else if (!strcmp(name, "title"))
+            e = read_text(p->title, sizeof p->title, value, "title", NULL, fault);
         else if (!strcmp(name, "operators")) e = read_operators(p, value, fault);
         else if (!strcmp(name, "sources")) e = check_sources(value, root, fault);
         else e = bt_fail(fault, BT_EFORMAT, "'%s' is no field of a profile", shown(name));
         if (e < 0) return e;
     }
     if (!p->name[0] || !p->title[0] || !json_object_get(root, "operators"))
-        return bt_fail(fault, BT_EFORMAT, "no '%s'", !p->name[0] ? "name" : !p->title[0] ? "title" : "operators");
-    if (p->output_bits != 8 && p->output_bits != 16) return bt_fail(fault, BT_EFORMAT, "field 'output_bits': 8 or 16");
-    if (!p->tile_rows != !p->tile_cols) return bt_fail(fault, BT_EFORMAT, "fields 'tile_rows' and 'tile_cols': both or none");
+        return bt_fail(fault, BT_EFORMAT, "no '%s'",
+                       !p->name[0]    ? "name"
+                       : !p->title[0] ? "title"
+                                      : "operators");
+    if (p->output_bits != 8 && p->output_bits != 16)
+        return bt_fail(fault, BT_EFORMAT, "field 'output_bits': 8 or 16");
+    if (!p->tile_rows != !p->tile_cols)
+        return bt_fail(fault, BT_EFORMAT, "fields 'tile_rows' and 'tile_cols': both or none");
     return BT_OK;
 }
 
 bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault *fault)
 {
-    bt_profile p = { .output_bits = 16, .range_shapes = true };
-    bt_fault inner = { "" };
+    bt_profile p = {.output_bits = 16, .range_shapes = true};
+    bt_fault inner = {""};
     json_error_t je;
-    if (len > BT_PROFILE_MAX_BYTES) return bt_fail(fault, BT_ELIMIT, "profile: %zu bytes, at most %d", len, BT_PROFILE_MAX_BYTES);
+    if (len > BT_PROFILE_MAX_BYTES)
+        return bt_fail(fault, BT_ELIMIT, "profile: %zu bytes, at most %d", len, BT_PROFILE_MAX_BYTES);
     /* jansson bounds the depth of nesting itself, and refuses NUL characters. */
     json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &je);
     if (!root) {
@@ -167,7 +193,7 @@ bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault 
 
 static bt_err load_file(bt_profile *ret, const char *path, bt_fault *fault)
 {
-    bt_fault inner = { "" };
+    bt_fault inner = {""};
     bt_buf buf;
     bt_buf_init(&buf, BT_PROFILE_MAX_BYTES);
     bt_err e = bt_file_read(&buf, path, fault);
@@ -183,8 +209,10 @@ bt_err bt_profile_load(bt_profile *ret, const char *name_or_path, bt_fault *faul
     const size_t len = strlen(name);
     char names[200] = "";
     for (size_t i = 0; i < COUNT; i++)
-        if (!strcmp(name, table[i].name)) return bt_profile_parse(ret, table[i].json, strlen(table[i].json), fault);
-    if (strchr(name, '/') || (len > 5 && !strcmp(name + len - 5, ".json"))) return load_file(ret, name, fault);
+        if (!strcmp(name, table[i].name))
+            return bt_profile_parse(ret, table[i].json, strlen(table[i].json), fault);
+    if (strchr(name, '/') || (len > 5 && !strcmp(name + len - 5, ".json")))
+        return load_file(ret, name, fault);
     for (size_t i = 0, at = 0; i < COUNT && at < sizeof names; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", table[i].name);
     return bt_fail(fault, BT_EARG, "no profile '%.30s': %s or a FILE.json", name, names);

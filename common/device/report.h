@@ -8,25 +8,26 @@
 /* An operator that the NPU leaves to its companion. */
 typedef struct bt_report_fallback {
     const char *op, *why;
-    uint32_t count;                         /* layers */
+    uint32_t count; /* layers */
 } bt_report_fallback;
 
 /* Text and lists belong to the engine and live as long as it. */
 typedef struct bt_report_engine {
-    const char *name;                       /* one of bt_engine_names */
-    const char *quant;                      /* recipe, or the form of float weights: "w8a8", "f16", "f32" */
-    const char *shape_policy;               /* npu/pkg/shapes.h; "whole" where a prompt is never cut */
-    const char *profile;                    /* of the package; "" without one */
-    const char *weights;                    /* what the exactness class names: "package=DIGEST", "f16", "f32" */
-    const bt_report_fallback *fallback; size_t fallbacks;
+    const char *name;         /* one of bt_engine_names */
+    const char *quant;        /* recipe, or the form of float weights: "w8a8", "f16", "f32" */
+    const char *shape_policy; /* npu/pkg/shapes.h; "whole" where a prompt is never cut */
+    const char *profile;      /* of the package; "" without one */
+    const char *weights;      /* what the exactness class names: "package=DIGEST", "f16", "f32" */
+    const bt_report_fallback *fallback;
+    size_t fallbacks;
 } bt_report_engine;
 
 /* Counted exactly, over all calls of an engine. */
 typedef struct bt_report_work {
-    uint64_t rows;                          /* computed, padding too */
-    uint64_t npu_macs, companion_macs;      /* multiply-accumulates of real rows; 0 without a package */
-    uint64_t shadow_entries;                /* values beyond a clip that were added back */
-    uint64_t compilations;                  /* of programs; constant once an engine is made */
+    uint64_t rows;                     /* computed, padding too */
+    uint64_t npu_macs, companion_macs; /* multiply-accumulates of real rows; 0 without a package */
+    uint64_t shadow_entries;           /* values beyond a clip that were added back */
+    uint64_t compilations;             /* of programs; constant once an engine is made */
 } bt_report_work;
 /* Adds to *sum what was done between two looks at an engine. */
 static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work *before, const bt_report_work *after)

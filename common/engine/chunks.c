@@ -10,9 +10,12 @@ enum { READY_BYTES = 16 << 20 };
 
 bt_err bt_chunks_map(bt_chunks *c, size_t arena_bytes, bt_fault *fault)
 {
-    void *arena = mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (arena == MAP_FAILED) return bt_fail(fault, BT_ENOMEM, "arena of %zu bytes: %s", arena_bytes, strerror(errno));
-    (void)madvise(arena, arena_bytes, MADV_HUGEPAGE);   /* fewer faults and TLB misses; without it only slower */
+    void *arena =
+        mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (arena == MAP_FAILED)
+        return bt_fail(fault, BT_ENOMEM, "arena of %zu bytes: %s", arena_bytes, strerror(errno));
+    /* fewer faults and TLB misses; without it only slower */
+    (void)madvise(arena, arena_bytes, MADV_HUGEPAGE);
     bt_memory_ready(arena, arena_bytes, READY_BYTES);
     c->arena = arena;
     c->arena_bytes = arena_bytes;
@@ -32,13 +35,15 @@ void bt_chunk_on_kv(void *ud, uint32_t layer)
 }
 
 bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
-                     const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_chunks_fn *fn, void *ud, bt_fault *fault)
+                     const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_chunks_fn *fn,
+                     void *ud, bt_fault *fault)
 {
     const size_t ctx = c->ctx_tokens;
-    if (n < 1 || !logits) return bt_fail(fault, BT_EARG, "prefill of %zu tokens: at least one, and room for logits", n);
+    if (n < 1 || !logits)
+        return bt_fail(fault, BT_EARG, "prefill of %zu tokens: at least one, and room for logits", n);
     if (pos0 > ctx || n > ctx - pos0)
         return bt_fail(fault, BT_ELIMIT, "%zu tokens from position %zu: the context holds %zu", n, pos0, ctx);
-    for (size_t i = 0; i < n; i++)          /* before any row is written, not in the chunk that meets it */
+    for (size_t i = 0; i < n; i++) /* before any row is written, not in the chunk that meets it */
         if (ids[i] < 0 || (size_t)ids[i] >= c->vocab)
             return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %zu", ids[i], i, c->vocab);
     for (size_t begin = 0; begin < n;) {

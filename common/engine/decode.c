@@ -15,18 +15,21 @@ struct bt_decode {
     bt_decode_stats stats;
 };
 
-static const bt_decode_backend *const backends[BT_ENGINES] = {[BT_ENGINE_HOST] = &bt_decode_host, [BT_ENGINE_REFERENCE] = &bt_decode_reference};
+static const bt_decode_backend *const backends[BT_ENGINES] = {
+    [BT_ENGINE_HOST] = &bt_decode_host, [BT_ENGINE_REFERENCE] = &bt_decode_reference};
 
 static bt_err open_engine(bt_decode *d, bt_decode_config *c, bt_fault *fault)
 {
     const int engine = bt_engine_find(c->engine ? c->engine : BT_ENGINE_DECODE_NAMES[0]);
-    if (engine < 0 || !backends[engine]) return bt_fail(fault, BT_EARG, "engine '%s': host or reference", c->engine);
+    if (engine < 0 || !backends[engine])
+        return bt_fail(fault, BT_EARG, "engine '%s': host or reference", c->engine);
     d->name = bt_engine_names[engine];
     d->backend = backends[engine];
     if (!c->rows_max) c->rows_max = 1;
     if (c->rows_max > BT_DECODE_MAX_ROWS)
         return bt_fail(fault, BT_EARG, "%zu rows in a step; at most %d", c->rows_max, BT_DECODE_MAX_ROWS);
-    bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, d->name, d->backend->kv_elem_bytes, &d->model->hp, c->kv_memory_bytes, fault);
+    bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, d->name, d->backend->kv_elem_bytes,
+                                 &d->model->hp, c->kv_memory_bytes, fault);
     d->ctx_tokens = c->ctx_tokens;
     d->rows_max = c->rows_max;
     d->kv_elem_bytes = c->kv_elem_bytes;
@@ -58,7 +61,10 @@ const char *bt_decode_name(const bt_decode *d) { return d->name; }
 const char *bt_decode_isa(const bt_decode *d) { return d->backend->isa(d->state); }
 const char *bt_decode_weights(const bt_decode *d) { return d->backend->weights(d->state); }
 uint32_t bt_decode_kv_elem_bytes(const bt_decode *d) { return d->kv_elem_bytes; }
-const bt_weights *bt_decode_shared_weights(const bt_decode *d) { return d->backend->shared_weights(d->state); }
+const bt_weights *bt_decode_shared_weights(const bt_decode *d)
+{
+    return d->backend->shared_weights(d->state);
+}
 size_t bt_decode_ctx_tokens(const bt_decode *d) { return d->ctx_tokens; }
 size_t bt_decode_vocab(const bt_decode *d) { return d->model->hp.vocab; }
 size_t bt_decode_rows_max(const bt_decode *d) { return d->rows_max; }
@@ -69,16 +75,19 @@ static bt_err check(const bt_decode *d, const bt_decode_seq *s, bt_fault *fault)
     const bt_hparams *hp = &d->model->hp;
     const bt_kv_view *kv = s->kv;
     const size_t room = kv->tokens_capacity < d->ctx_tokens ? kv->tokens_capacity : d->ctx_tokens;
-    if (s->count < 1 || s->out > s->count) return bt_fail(fault, BT_EARG, "%u rows, %u of them with logits", s->count, s->out);
+    if (s->count < 1 || s->out > s->count)
+        return bt_fail(fault, BT_EARG, "%u rows, %u of them with logits", s->count, s->out);
     if (s->pos > room || s->count > room - s->pos)
-        return bt_fail(fault, BT_ELIMIT, "%u positions from %zu, with room for %zu in all", s->count, s->pos, room);
+        return bt_fail(fault, BT_ELIMIT, "%u positions from %zu, with room for %zu in all", s->count, s->pos,
+                       room);
     for (uint32_t i = 0; i < s->count; i++)
         if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= hp->vocab)
             return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %u", s->tokens[i], hp->vocab);
     return bt_limits_view(kv, hp, d->kv_elem_bytes, fault);
 }
 
-bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits, bt_fault *fault)
+bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel,
+                      float *logits, bt_fault *fault)
 {
     uint64_t rows = 0;
     for (size_t i = 0; i < n; i++) {
@@ -87,7 +96,8 @@ bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const at
         rows += seq[i].count;
     }
     if (rows > d->rows_max)
-        return bt_fail(fault, BT_EARG, "%llu rows in a step, at most %zu", (unsigned long long)rows, d->rows_max);
+        return bt_fail(fault, BT_EARG, "%llu rows in a step, at most %zu", (unsigned long long)rows,
+                       d->rows_max);
     const bt_err e = d->backend->step(d->state, seq, n, cancel, logits, fault);
     d->stats.kv_bytes_written = d->backend->kv_bytes_written(d->state);
     if (e < 0) return e;

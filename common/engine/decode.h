@@ -8,8 +8,8 @@
 #include "model/model.h"
 #include "model/weights.h"
 
-/* The door to decoding: seq = 1 graphs over a batch of rows, ctx left symbolic; for decode nodes, commands and benchmarks. Behind it is
- * one engine for each name (decode_backend.h):
+/* The door to decoding: seq = 1 graphs over a batch of rows, ctx left symbolic; for decode nodes, commands and
+ * benchmarks. Behind it is one engine for each name (decode_backend.h):
  *   "host"       the float executor (graph/walk.h), weights as f16, int8 or FP4, KV as f16 or int8
  *   "reference"  the plain FP32 oracle of common/ref, f32 KV; ignores isa and weights
  * An engine sees KV only through bt_kv_view. Between calls it remembers nothing of a sequence.
@@ -21,48 +21,47 @@
  * and KV, on nothing else: not on the other rows of the step, paging, threads or instruction set. */
 typedef struct bt_decode bt_decode;
 
-enum { BT_DECODE_MAX_ROWS = 512 };          /* of one step, whatever rows_max says */
+enum { BT_DECODE_MAX_ROWS = 512 }; /* of one step, whatever rows_max says */
 /* The batch that a step of so many rows (1 or more) is planned for: 1, 2, 4, 8, then steps of 8. */
-static inline size_t bt_decode_bucket(size_t rows)
-{
-    return rows <= 2 ? rows : rows <= 4 ? 4 : (rows + 7) / 8 * 8;
-}
+static inline size_t bt_decode_bucket(size_t rows) { return rows <= 2 ? rows : rows <= 4 ? 4 : (rows + 7) / 8 * 8; }
 
 typedef struct bt_decode_config {
-    const char *engine;                     /* NULL: "host" */
-    const char *isa;                        /* bt_kernels_select; NULL: the best */
-    const char *weights;                    /* host: one of bt_weights_forms (model/weights.h); NULL: the first */
-    uint32_t kv_elem_bytes;                 /* host: 2 f16, 1 int8 (kernels/kv_view.h); 0: 2 */
-    bt_pool *pool;                          /* borrowed, outlives the engine; NULL: one thread */
-    size_t rows_max;                        /* of one step, 1 .. BT_DECODE_MAX_ROWS; 0: 1 */
-    size_t ctx_tokens;                      /* longest sequence, at most the model's context; 0: that, or what kv_memory_bytes holds */
-    uint64_t kv_memory_bytes;               /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
-    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);  /* while converting weights; NULL: silent */
+    const char *engine;     /* NULL: "host" */
+    const char *isa;        /* bt_kernels_select; NULL: the best */
+    const char *weights;    /* host: one of bt_weights_forms (model/weights.h); NULL: the first */
+    uint32_t kv_elem_bytes; /* host: 2 f16, 1 int8 (kernels/kv_view.h); 0: 2 */
+    bt_pool *pool;          /* borrowed, outlives the engine; NULL: one thread */
+    size_t rows_max;        /* of one step, 1 .. BT_DECODE_MAX_ROWS; 0: 1 */
+    size_t ctx_tokens;      /* longest sequence, at most the model's context; 0: that, or what kv_memory_bytes holds */
+    /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
+    uint64_t kv_memory_bytes;
+    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes); /* while converting weights; NULL: silent */
     void *progress_ud;
 } bt_decode_config;
 
 /* m is borrowed and outlives the engine. BT_EARG names an unknown engine, isa, form of weights or KV; BT_ELIMIT: a
  * context beyond the model's; errors of bt_weights_open. */
 bt_err bt_decode_new(bt_decode **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault);
-void   bt_decode_free(bt_decode *d);        /* NULL is fine */
+void bt_decode_free(bt_decode *d); /* NULL is fine */
 
-const char *bt_decode_name(const bt_decode *d);             /* "host", "reference" */
-const char *bt_decode_isa(const bt_decode *d);              /* "avx2"; "ref" for the reference */
-const char *bt_decode_weights(const bt_decode *d);          /* "f16", "int8", "fp4"; "f32" for the reference */
-uint32_t bt_decode_kv_elem_bytes(const bt_decode *d);       /* 1, 2 or 4: what the views must have */
-size_t   bt_decode_ctx_tokens(const bt_decode *d);
-size_t   bt_decode_vocab(const bt_decode *d);
-size_t   bt_decode_rows_max(const bt_decode *d);
-/* For a host prefill engine in the same process to share; they live as long as this engine. NULL: the reference has none. */
+const char *bt_decode_name(const bt_decode *d);       /* "host", "reference" */
+const char *bt_decode_isa(const bt_decode *d);        /* "avx2"; "ref" for the reference */
+const char *bt_decode_weights(const bt_decode *d);    /* "f16", "int8", "fp4"; "f32" for the reference */
+uint32_t bt_decode_kv_elem_bytes(const bt_decode *d); /* 1, 2 or 4: what the views must have */
+size_t bt_decode_ctx_tokens(const bt_decode *d);
+size_t bt_decode_vocab(const bt_decode *d);
+size_t bt_decode_rows_max(const bt_decode *d);
+/* For a host prefill engine in the same process to share; they live as long as this engine. NULL: the reference has
+ * none. */
 const bt_weights *bt_decode_shared_weights(const bt_decode *d);
 
 /* What one sequence brings to a step. */
 typedef struct bt_decode_seq {
-    const bt_kv_view *kv;                   /* positions [0, pos) are stored; room for pos + count */
+    const bt_kv_view *kv; /* positions [0, pos) are stored; room for pos + count */
     size_t pos;
-    const int32_t *tokens;                  /* [count], run at positions pos .. pos + count - 1 */
-    uint32_t count;                         /* 1.. */
-    uint32_t out;                           /* logits are wanted of the last `out` rows, 0 .. count */
+    const int32_t *tokens; /* [count], run at positions pos .. pos + count - 1 */
+    uint32_t count;        /* 1.. */
+    uint32_t out;          /* logits are wanted of the last `out` rows, 0 .. count */
 } bt_decode_seq;
 
 /* One step of n sequences that share no page that is written. Stores K and V of exactly the rows that were brought;
@@ -75,8 +74,10 @@ bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const at
 
 typedef struct bt_decode_stats {
     uint64_t steps, rows;
-    uint64_t kv_bytes_written;              /* exactly 2 * layers * kv_heads * bytes of a head, for each row; counted where they are stored */
-    uint64_t weight_bytes;                  /* that one step reads, the rows of the embedding not counted; 0: the reference does not tell */
+    uint64_t kv_bytes_written; /* exactly 2 * layers * kv_heads * bytes of a head, for each row; counted where they are
+                                  stored */
+    /* that one step reads, the rows of the embedding not counted; 0: the reference does not tell */
+    uint64_t weight_bytes;
 } bt_decode_stats;
 bt_decode_stats bt_decode_stats_of(const bt_decode *d);
 #endif

@@ -1,6 +1,6 @@
-/* The host: the model's graph bound to seq = 1 with batch and ctx left symbols, walked once for all rows of a step. Each row is a
- * sequence of one row to the walk, so that nothing mixes rows. One plan and one arena serve every batch: offsets are the plan's
- * formulas at the step's bucket. */
+/* The host: the model's graph bound to seq = 1 with batch and ctx left symbols, walked once for all rows of a
+ * step. Each row is a sequence of one row to the walk, so that nothing mixes rows. One plan and one arena
+ * serve every batch: offsets are the plan's formulas at the step's bucket. */
 #include "engine/decode_backend.h"
 #include "engine/limits.h"
 #include "graph/walk.h"
@@ -14,9 +14,9 @@ typedef struct host_state {
     bt_program *program;
     bt_walk *walk;
     uint8_t *arena;
-    bt_companion_seq *row;                  /* [rows_max], those of this step */
+    bt_companion_seq *row; /* [rows_max], those of this step */
     int32_t *ids;
-    uint32_t *wanted;                       /* [rows_max], rows whose logits are wanted, ascending */
+    uint32_t *wanted; /* [rows_max], rows whose logits are wanted, ascending */
 } host_state;
 
 static void host_free(void *state)
@@ -36,15 +36,16 @@ static void host_free(void *state)
 
 static bt_err open_all(host_state *s, const bt_model *m, const bt_decode_config *c, bt_fault *fault)
 {
-    const bt_weights_options o = {.form = c->weights, .ctx_tokens = c->ctx_tokens, .progress = c->progress, .progress_ud = c->progress_ud};
+    const bt_weights_options o = {.form = c->weights, .ctx_tokens = c->ctx_tokens, .progress = c->progress,
+                                  .progress_ud = c->progress_ud};
     size_t bytes;
     bt_err e = bt_weights_open(&s->weights, m, &o, c->pool, fault);
     if (e == BT_OK) e = bt_graph_build(&s->graph, &m->hp, NULL, fault);
     if (e == BT_OK) e = bt_bind_program(&s->program, s->graph, 0, 1, 1, 0, fault);
     if (e == BT_OK) e = bt_bind_arena_bytes(&bytes, s->program, bt_decode_bucket(c->rows_max), fault);
     if (e < 0) return e;
-    const bt_walk_config wc = {.weights = s->weights, .kernels = s->kernels, .pool = c->pool, .sequences_max = c->rows_max,
-                               .ctx_tokens = c->ctx_tokens};
+    const bt_walk_config wc = {.weights = s->weights, .kernels = s->kernels, .pool = c->pool,
+                               .sequences_max = c->rows_max, .ctx_tokens = c->ctx_tokens};
     if ((e = bt_walk_new(&s->walk, &wc, fault)) < 0) return e;
     s->arena = aligned_alloc(BT_PLACE_ALIGN, bytes);
     s->row = calloc(c->rows_max, sizeof *s->row);
@@ -68,7 +69,8 @@ static bt_err host_load(void **ret, const bt_model *m, const bt_decode_config *c
     return e;
 }
 
-static bt_err host_step(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits, bt_fault *fault)
+static bt_err host_step(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel,
+                        float *logits, bt_fault *fault)
 {
     host_state *s = state;
     size_t rows = 0, wanted = 0;
@@ -79,19 +81,35 @@ static bt_err host_step(void *state, const bt_decode_seq *seq, size_t n, const a
             s->row[rows++] = (bt_companion_seq){seq[i].kv, seq[i].pos + j, 1};
         }
     if (!rows) return BT_OK;
-    const bt_walk_io io = {.ids = s->ids, .seq = s->row, .sequences = rows, .bucket = bt_decode_bucket(rows), .wanted = s->wanted,
-                           .wanted_len = wanted, .logits = logits, .cancel = cancel};
+    const bt_walk_io io = {
+        .ids = s->ids,       .seq = s->row,        .sequences = rows, .bucket = bt_decode_bucket(rows),
+        .wanted = s->wanted, .wanted_len = wanted, .logits = logits,  .cancel = cancel};
     return bt_walk_run(s->walk, s->program, s->arena, &io, fault);
 }
 
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
-static const char *host_weights(const void *state) { return bt_weights_form(((const host_state *)state)->weights); }
+static const char *host_weights(const void *state)
+{
+    return bt_weights_form(((const host_state *)state)->weights);
+}
 static const bt_weights *host_shared(const void *state) { return ((const host_state *)state)->weights; }
-static uint64_t host_weight_bytes(const void *state) { return bt_weights_step_bytes(((const host_state *)state)->weights); }
-static uint64_t host_kv_bytes(const void *state) { return bt_walk_kv_bytes(((const host_state *)state)->walk); }
+static uint64_t host_weight_bytes(const void *state)
+{
+    return bt_weights_step_bytes(((const host_state *)state)->weights);
+}
+static uint64_t host_kv_bytes(const void *state)
+{
+    return bt_walk_kv_bytes(((const host_state *)state)->walk);
+}
 
 const bt_decode_backend bt_decode_host = {
-    .kv_elem_bytes = {2, 1}, .load = host_load, .step = host_step, .isa = host_isa,
-    .weights = host_weights, .shared_weights = host_shared, .weight_bytes = host_weight_bytes, .kv_bytes_written = host_kv_bytes,
+    .kv_elem_bytes = {2, 1},
+    .load = host_load,
+    .step = host_step,
+    .isa = host_isa,
+    .weights = host_weights,
+    .shared_weights = host_shared,
+    .weight_bytes = host_weight_bytes,
+    .kv_bytes_written = host_kv_bytes,
     .free = host_free,
 };

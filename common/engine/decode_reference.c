@@ -37,16 +37,16 @@ out:
     return e;
 }
 
-static bt_err reference_step(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits,
-                             bt_fault *fault)
+static bt_err reference_step(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel,
+                             float *logits, bt_fault *fault)
 {
     reference_state *s = state;
     for (size_t i = 0; i < n; i++) {
         bt_ref_pages_load(s->kv, seq[i].kv, 0, seq[i].pos);
         for (uint32_t r = 0; r < seq[i].count; r++) {
             const bool is_wanted = r + seq[i].out >= seq[i].count;
-            const bt_err e = bt_ref_forward(s->ref, s->kv, &seq[i].tokens[r], 1, seq[i].pos + r, is_wanted ? logits : NULL, false, cancel,
-                                            fault);
+            const bt_err e = bt_ref_forward(s->ref, s->kv, &seq[i].tokens[r], 1, seq[i].pos + r,
+                                            is_wanted ? logits : NULL, false, cancel, fault);
             if (e < 0) return e;
             if (is_wanted) logits += s->vocab;
         }
@@ -56,13 +56,36 @@ static bt_err reference_step(void *state, const bt_decode_seq *seq, size_t n, co
     return BT_OK;
 }
 
-static const char *reference_isa(const void *state) { (void)state; return "ref"; }
-static const char *reference_weights(const void *state) { (void)state; return "f32"; }
-static const bt_weights *reference_shared(const void *state) { (void)state; return NULL; }
-static uint64_t reference_weight_bytes(const void *state) { (void)state; return 0; }
+static const char *reference_isa(const void *state)
+{
+    (void)state;
+    return "ref";
+}
+static const char *reference_weights(const void *state)
+{
+    (void)state;
+    return "f32";
+}
+static const bt_weights *reference_shared(const void *state)
+{
+    (void)state;
+    return NULL;
+}
+static uint64_t reference_weight_bytes(const void *state)
+{
+    (void)state;
+    return 0;
+}
 static uint64_t reference_kv_bytes(const void *state) { return ((const reference_state *)state)->kv_bytes; }
 
 const bt_decode_backend bt_decode_reference = {
-    .kv_elem_bytes = {4, 0}, .load = reference_load, .step = reference_step, .isa = reference_isa,
-    .weights = reference_weights, .shared_weights = reference_shared, .weight_bytes = reference_weight_bytes, .kv_bytes_written = reference_kv_bytes, .free = reference_free,
+    .kv_elem_bytes = {4, 0},
+    .load = reference_load,
+    .step = reference_step,
+    .isa = reference_isa,
+    .weights = reference_weights,
+    .shared_weights = reference_shared,
+    .weight_bytes = reference_weight_bytes,
+    .kv_bytes_written = reference_kv_bytes,
+    .free = reference_free,
 };

@@ -11,13 +11,13 @@ static size_t list_rows(bt_host_shape *row, const bt_shape *s, size_t ctx_tokens
     size_t n = 0, ctx;
     if (s->seq_min == s->seq) {
         for (; (ctx = bt_shapes_bucket(s, ctx_tokens, n)) != 0; n++)
-            if (row) row[n] = (bt_host_shape){ .seq_min = s->seq, .seq = s->seq, .ctx = ctx };
+            if (row) row[n] = (bt_host_shape){.seq_min = s->seq, .seq = s->seq, .ctx = ctx};
         return n;
     }
     for (size_t from = s->seq_min; from <= s->seq; n++) {
         size_t to = from == s->seq_min ? from : (from + RANGE_STEP - 1) / RANGE_STEP * RANGE_STEP;
         if (to > s->seq) to = s->seq;
-        if (row) row[n] = (bt_host_shape){ .seq_min = from, .seq = to, .ctx = ctx_tokens };
+        if (row) row[n] = (bt_host_shape){.seq_min = from, .seq = to, .ctx = ctx_tokens};
         from = to + 1;
     }
     return n;
@@ -37,7 +37,8 @@ static bt_err compile_row(bt_host_shapes *p, bt_host_shape *row, const bt_graph 
     return BT_OK;
 }
 
-bt_err bt_host_shapes_new(bt_host_shapes **ret, const bt_graph *graph, const bt_shapes *shapes, size_t ctx_tokens, bt_fault *fault)
+bt_err bt_host_shapes_new(bt_host_shapes **ret, const bt_graph *graph, const bt_shapes *shapes,
+                          size_t ctx_tokens, bt_fault *fault)
 {
     if (ctx_tokens < 1 || ctx_tokens > BT_MODEL_MAX_CTX)
         return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", ctx_tokens, BT_MODEL_MAX_CTX);
@@ -49,7 +50,8 @@ bt_err bt_host_shapes_new(bt_host_shapes **ret, const bt_graph *graph, const bt_
         e = bt_fail(fault, BT_ENOMEM, "compiling %zu programs", rows);
         goto out;
     }
-    for (size_t i = 0; i < shapes->shapes; i++) p->rows += list_rows(p->row + p->rows, &shapes->shape[i], ctx_tokens);
+    for (size_t i = 0; i < shapes->shapes; i++)
+        p->rows += list_rows(p->row + p->rows, &shapes->shape[i], ctx_tokens);
     for (size_t i = 0; i < p->rows; i++)
         if ((e = compile_row(p, &p->row[i], graph, fault)) < 0) goto out;
     *ret = p;
@@ -69,7 +71,7 @@ void bt_host_shapes_free(bt_host_shapes *p)
 }
 
 bt_err bt_host_shapes_find(const bt_host_shape **ret, const bt_host_shapes *p, size_t seq, size_t end_tokens,
-                        bt_fault *fault)
+                           bt_fault *fault)
 {
     const bt_host_shape *near = NULL; /* the smallest row that is larger in both, else the largest */
     for (size_t i = 0; i < p->rows; i++) {

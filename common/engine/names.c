@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-const char *const bt_engine_names[BT_ENGINES + 1] = { BT_ENGINE_NAMES, NULL };
+const char *const bt_engine_names[BT_ENGINES + 1] = {BT_ENGINE_NAMES, NULL};
 
 int bt_engine_find(const char *name)
 {

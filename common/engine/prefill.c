@@ -10,13 +10,14 @@ struct bt_prefill {
     const bt_prefill_backend *backend;
     void *state;
     const bt_model *model;
-    bt_pool *own_pool;                      /* NULL: the caller's is used */
+    bt_pool *own_pool; /* NULL: the caller's is used */
     uint32_t kv_elem_bytes;
     size_t ctx_tokens;
 };
 
-static const bt_prefill_backend *const backends[BT_ENGINES] = {
-    [BT_ENGINE_NPU] = &bt_prefill_npu, [BT_ENGINE_HOST] = &bt_prefill_host, [BT_ENGINE_REFERENCE] = &bt_prefill_reference};
+static const bt_prefill_backend *const backends[BT_ENGINES] = {[BT_ENGINE_NPU] = &bt_prefill_npu,
+                                                               [BT_ENGINE_HOST] = &bt_prefill_host,
+                                                               [BT_ENGINE_REFERENCE] = &bt_prefill_reference};
 
 static bt_err open_engine(bt_prefill *p, bt_prefill_config *c, bt_fault *fault)
 {
@@ -24,7 +25,8 @@ static bt_err open_engine(bt_prefill *p, bt_prefill_config *c, bt_fault *fault)
     if (engine < 0) return bt_fail(fault, BT_EARG, "engine '%s': npu, host or reference", c->engine);
     p->name = bt_engine_names[engine];
     p->backend = backends[engine];
-    bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, p->name, p->backend->kv_elem_bytes, &p->model->hp, c->kv_memory_bytes, fault);
+    bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, p->name, p->backend->kv_elem_bytes,
+                                 &p->model->hp, c->kv_memory_bytes, fault);
     if (e == BT_OK && !c->pool) {
         e = bt_pool_new(&p->own_pool, c->threads, fault);
         c->pool = p->own_pool;
@@ -70,7 +72,8 @@ bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, s
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
 {
     if (pos0 > kv->tokens_capacity || n > kv->tokens_capacity - pos0)
-        return bt_fail(fault, BT_EARG, "%zu tokens from position %zu, with pages for %zu", n, pos0, kv->tokens_capacity);
+        return bt_fail(fault, BT_EARG, "%zu tokens from position %zu, with pages for %zu", n, pos0,
+                       kv->tokens_capacity);
     const bt_err e = bt_limits_view(kv, &p->model->hp, p->kv_elem_bytes, fault);
     if (e < 0) return e;
     return p->backend->run(p->state, kv, ids, n, pos0, hooks, logits, out, fault);

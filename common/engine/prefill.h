@@ -10,61 +10,68 @@
 #include "model/weights.h"
 #include "npu/compile/obtain.h"
 
-/* The door to computing prompts: one interface for prefill nodes, decode nodes that prefill themselves, commands and benchmarks.
- * Behind it is one engine for each name (prefill_backend.h):
+/* The door to computing prompts: one interface for prefill nodes, decode nodes that prefill themselves, commands and
+ * benchmarks. Behind it is one engine for each name (prefill_backend.h):
  *   "npu"        the integer NPU: a package, compiled on first use (npu/compile/obtain.h); f16 or int8 KV
- *   "host"       the float executor (graph/walk.h) over f16 weights, which the cache keeps (model/weights.h); f16 or int8 KV
+ *   "host"       the float executor (graph/walk.h) over f16 weights, which the cache keeps (model/weights.h); f16 or
+ *                int8 KV
  *   "reference"  the plain FP32 oracle of common/ref, whole prompt at once, f32 KV; ignores isa and shape_policy
  *
- * npu and host cut a prompt into chunks of static shapes and tell their owner as soon as a chunk's rows of a layer are final, so that
- * they can leave while later layers and chunks are computed. All programs are made when the engine is; none while a prompt waits.
+ * npu and host cut a prompt into chunks of static shapes and tell their owner as soon as a chunk's rows of a layer are
+ * final, so that they can leave while later layers and chunks are computed. All programs are made when the engine is;
+ * none while a prompt waits.
  *
- * Numbers: KV bytes and logits do not depend on the shape policy, the chunks' edges, threads or instruction set, nor on which process
- * computes them (a recipe with llm-int8 excepted, which only `perplexity` may ask for). */
+ * Numbers: KV bytes and logits do not depend on the shape policy, the chunks' edges, threads or instruction set, nor on
+ * which process computes them (a recipe with llm-int8 excepted, which only `perplexity` may ask for). */
 typedef struct bt_prefill bt_prefill;
 
 typedef struct bt_prefill_config {
-    const char *engine;                     /* one of bt_engine_names; NULL: the first */
-    const char *isa;                        /* bt_kernels_select; NULL: the best */
-    bt_obtain_want want;                    /* npu: which package; host: only shape_policy counts */
-    const bt_pkg *pkg;                      /* npu: this open package, whatever want says; borrowed; NULL: the engine opens its own */
-    bool for_perplexity;                    /* recipes whose numbers depend on the chunk are allowed */
-    uint32_t kv_elem_bytes;                 /* 2 f16, 1 int8 (kernels/kv_view.h); 0: the engine's first, 2, or 4 for the reference */
-    bt_pool *pool;                          /* borrowed, outlives the engine; NULL: it makes one of `threads` (decode.h: NULL is one thread) */
-    size_t threads;                         /* 0: as many as cores; not looked at with a pool */
-    const bt_weights *weights;              /* host: taken where they are f16, of m and long enough, so that nothing is held twice; borrowed; NULL: its own */
-    size_t ctx_tokens;                      /* longest prompt, at most the model's context; 0: that, or what kv_memory_bytes holds */
-    uint64_t kv_memory_bytes;               /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
-    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);   /* npu: while compiling; NULL: silent */
+    const char *engine;     /* one of bt_engine_names; NULL: the first */
+    const char *isa;        /* bt_kernels_select; NULL: the best */
+    bt_obtain_want want;    /* npu: which package; host: only shape_policy counts */
+    const bt_pkg *pkg;      /* npu: this open package, whatever want says; borrowed; NULL: the engine opens its own */
+    bool for_perplexity;    /* recipes whose numbers depend on the chunk are allowed */
+    uint32_t kv_elem_bytes; /* 2 f16, 1 int8 (kernels/kv_view.h); 0: the engine's first, 2, or 4 for the reference */
+    bt_pool *pool;  /* borrowed, outlives the engine; NULL: it makes one of `threads` (decode.h: NULL is one thread) */
+    size_t threads; /* 0: as many as cores; not looked at with a pool */
+    const bt_weights *weights; /* host: taken where they are f16, of m and long enough, so that nothing is held twice;
+                                  borrowed; NULL: its own */
+    size_t ctx_tokens;         /* longest prompt, at most the model's context; 0: that, or what kv_memory_bytes holds */
+    /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
+    uint64_t kv_memory_bytes;
+    /* npu: while compiling; NULL: silent */
+    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
     void *progress_ud;
 } bt_prefill_config;
 
-/* m is borrowed and outlives the engine. BT_EARG names an unknown engine, isa or policy, or a form of KV that the engine lacks, or a package of another model or of less
- * context; BT_ELIMIT: a context beyond the model's; errors of bt_obtain_open, bt_weights_open. */
+/* m is borrowed and outlives the engine. BT_EARG names an unknown engine, isa or policy, or a form of KV that the
+ * engine lacks, or a package of another model or of less context; BT_ELIMIT: a context beyond the model's; errors of
+ * bt_obtain_open, bt_weights_open. */
 bt_err bt_prefill_new(bt_prefill **ret, const bt_model *m, const bt_prefill_config *config, bt_fault *fault);
-void   bt_prefill_free(bt_prefill *p);      /* NULL is fine */
+void bt_prefill_free(bt_prefill *p); /* NULL is fine */
 
-const char *bt_prefill_isa(const bt_prefill *p);                /* "avx2"; "ref" for the reference */
-uint32_t bt_prefill_kv_elem_bytes(const bt_prefill *p);         /* 1, 2 or 4: what the views must have */
-size_t   bt_prefill_ctx_tokens(const bt_prefill *p);
+const char *bt_prefill_isa(const bt_prefill *p);        /* "avx2"; "ref" for the reference */
+uint32_t bt_prefill_kv_elem_bytes(const bt_prefill *p); /* 1, 2 or 4: what the views must have */
+size_t bt_prefill_ctx_tokens(const bt_prefill *p);
 
 typedef struct bt_prefill_hooks {
-    /* K and V rows of positions [token_begin, token_begin + token_count) of `layer` are final. On the caller's thread, between
-     * operators: be brief. Chunks ascend; within a chunk layers ascend. The reference tells all when all is computed. NULL: not wanted. */
+    /* K and V rows of positions [token_begin, token_begin + token_count) of `layer` are final. On the caller's thread,
+     * between operators: be brief. Chunks ascend; within a chunk layers ascend. The reference tells all when all is
+     * computed. NULL: not wanted. */
     void (*on_kv)(void *ud, uint32_t layer, size_t token_begin, size_t token_count);
     void *ud;
-    const atomic_bool *cancel;              /* looked at between layers; NULL: never */
+    const atomic_bool *cancel; /* looked at between layers; NULL: never */
 } bt_prefill_hooks;
 typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
 
 /* Compute positions [pos0, pos0 + n) of one sequence whose positions [0, pos0) are already stored in kv.
- * ids[n], n >= 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: rows of kv_elem_bytes, room for pos0 + n tokens; no
- * other row is written. logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL.
- * BT_EARG: the contract, a view of another shape; BT_ELIMIT: too long, with both numbers; BT_ECANCEL: rows may have been written.
- * npu and host allocate nothing. One run at a time; the caller's thread takes part in computing. */
+ * ids[n], n >= 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: rows of kv_elem_bytes, room for pos0 + n
+ * tokens; no other row is written. logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL.
+ * BT_EARG: the contract, a view of another shape; BT_ELIMIT: too long, with both numbers; BT_ECANCEL: rows may have
+ * been written. npu and host allocate nothing. One run at a time; the caller's thread takes part in computing. */
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 
-bt_report_work   bt_prefill_work(const bt_prefill *p);          /* of all runs */
+bt_report_work bt_prefill_work(const bt_prefill *p); /* of all runs */
 bt_report_engine bt_prefill_about(const bt_prefill *p);
 #endif

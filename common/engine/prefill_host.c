@@ -8,16 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ATTENTION_ROWS = 64 };               /* of a short chunk, for which attention makes room to share spans among threads */
+enum {
+    ATTENTION_ROWS = 64
+}; /* of a short chunk, for which attention makes room to share spans among threads */
 
 typedef struct host_state {
-    bt_weights *own_weights;                /* NULL: the caller's are used */
+    bt_weights *own_weights; /* NULL: the caller's are used */
     const bt_kernels *kernels;
     bt_graph *graph;
     bt_host_shapes *table;
     bt_walk *walk;
     bt_chunks chunks;
-    int32_t *ids;                           /* [longest seq] */
+    int32_t *ids; /* [longest seq] */
     uint64_t rows;
 } host_state;
 
@@ -36,26 +38,29 @@ static void host_free(void *state)
 
 static bool is_shareable(const bt_weights *w, const bt_model *m, size_t ctx_tokens)
 {
-    return w && bt_weights_model(w) == m && strcmp(bt_weights_form(w), "f16") == 0 && bt_weights_ctx_tokens(w) >= ctx_tokens;
+    return w && bt_weights_model(w) == m && strcmp(bt_weights_form(w), "f16") == 0 &&
+           bt_weights_ctx_tokens(w) >= ctx_tokens;
 }
 
 static bt_err open_all(host_state *s, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
 {
     const bt_weights *weights = c->weights;
     const bt_weights_options o = {.form = "f16", .ctx_tokens = c->ctx_tokens};
-    bt_err e = bt_shapes_parse(&s->chunks.shapes, c->want.shape_policy, c->ctx_tokens, fault);     /* before the long part */
+    /* before the long part */
+    bt_err e = bt_shapes_parse(&s->chunks.shapes, c->want.shape_policy, c->ctx_tokens, fault);
     if (e < 0) return e;
     if (!is_shareable(weights, m, c->ctx_tokens)) {
         if ((e = bt_weights_open(&s->own_weights, m, &o, c->pool, fault)) < 0) return e;
         weights = s->own_weights;
     }
-    const bt_walk_config wc = {.weights = weights, .kernels = s->kernels, .pool = c->pool, .sequences_max = ATTENTION_ROWS,
-                               .ctx_tokens = c->ctx_tokens};
+    const bt_walk_config wc = {.weights = weights, .kernels = s->kernels, .pool = c->pool,
+                               .sequences_max = ATTENTION_ROWS, .ctx_tokens = c->ctx_tokens};
     if ((e = bt_graph_build(&s->graph, &m->hp, NULL, fault)) < 0) return e;
     if ((e = bt_host_shapes_new(&s->table, s->graph, &s->chunks.shapes, c->ctx_tokens, fault)) < 0) return e;
     if ((e = bt_walk_new(&s->walk, &wc, fault)) < 0) return e;
     s->ids = calloc(s->table->row[s->table->rows - 1].seq, sizeof *s->ids);
-    return s->ids ? bt_chunks_map(&s->chunks, s->table->arena_bytes, fault) : bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+    return s->ids ? bt_chunks_map(&s->chunks, s->table->arena_bytes, fault)
+                  : bt_fail(fault, BT_ENOMEM, "making a prefill engine");
 }
 
 static bt_err host_load(void **ret, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
@@ -81,21 +86,19 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
     const bt_err e = bt_host_shapes_find(&row, s->table, c->rows, c->pos + c->valid, fault);
     if (e < 0) return e;
     memcpy(s->ids, c->ids, c->valid * sizeof *s->ids);
-    memset(s->ids + c->valid, 0xff, (row->seq - c->valid) * sizeof *s->ids);    /* -1: no token */
+    memset(s->ids + c->valid, 0xff, (row->seq - c->valid) * sizeof *s->ids); /* -1: no token */
     s->rows += row->seq;
     bt_chunk told = *c;
     const bt_companion_seq seq = {.kv = c->kv, .pos0 = c->pos, .valid = c->valid};
     const bt_walk_io io = {
-        .ids = s->ids,
-        .seq = &seq,
-        .sequences = 1,
-        .bucket = 1,
-        .logits = c->logits,
-        .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,
-        .on_kv_ud = &told,
-        .cancel = bt_chunk_cancel(c),
+        .ids = s->ids,       .seq = &seq,
+        .sequences = 1,      .bucket = 1,
+        .logits = c->logits, .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,
+        .on_kv_ud = &told,   .cancel = bt_chunk_cancel(c),
     };
-    const bt_host_shapes_out out = c->wants_all ? BT_HOST_SHAPES_ALL : c->is_last ? BT_HOST_SHAPES_LAST : BT_HOST_SHAPES_NONE;
+    const bt_host_shapes_out out = c->wants_all ? BT_HOST_SHAPES_ALL
+                                   : c->is_last ? BT_HOST_SHAPES_LAST
+                                                : BT_HOST_SHAPES_NONE;
     return bt_walk_run(s->walk, row->program[out], s->chunks.arena, &io, fault);
 }
 
@@ -114,12 +117,13 @@ static bt_report_work host_work(const void *state)
 
 static bt_report_engine host_about(const void *state)
 {
-    return (bt_report_engine){.quant = "f16", .shape_policy = ((const host_state *)state)->chunks.shapes.text, .profile = "", .weights = "f16"};
+    return (bt_report_engine){.quant = "f16", .shape_policy = ((const host_state *)state)->chunks.shapes.text,
+                              .profile = "", .weights = "f16"};
 }
 
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_host = {
-    .kv_elem_bytes = {2, 1}, .load = host_load, .run = host_run, .work = host_work, .about = host_about,
-    .isa = host_isa, .free = host_free,
+    .kv_elem_bytes = {2, 1}, .load = host_load, .run = host_run,   .work = host_work,
+    .about = host_about,     .isa = host_isa,   .free = host_free,
 };

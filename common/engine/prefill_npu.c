@@ -10,7 +10,7 @@
 
 typedef struct npu_state {
     const bt_pkg *pkg;
-    bt_pkg *own_pkg;                        /* NULL: the caller's is run */
+    bt_pkg *own_pkg; /* NULL: the caller's is run */
     const bt_kernels *kernels;
     bt_exec *exec;
     bt_chunks chunks;
@@ -54,28 +54,33 @@ static bt_err describe(npu_state *s, bt_fault *fault)
     snprintf(s->weights, sizeof s->weights, "package=%s", bt_hash_hex(digest, h->digest));
     s->fallback = calloc(h->fallbacks.count + 1u, sizeof *s->fallback);
     if (!s->fallback) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
-    for (uint32_t i = 0; i < h->fallbacks.count; i++) s->fallback[i] = (bt_report_fallback){f[i].op, f[i].why, f[i].count};
+    for (uint32_t i = 0; i < h->fallbacks.count; i++)
+        s->fallback[i] = (bt_report_fallback){f[i].op, f[i].why, f[i].count};
     return BT_OK;
 }
 
 static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
 {
-    const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool, .allow_llm_int8 = c->for_perplexity,
-                               .progress = c->progress, .ud = c->progress_ud};
+    const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool,
+                               .allow_llm_int8 = c->for_perplexity, .progress = c->progress,
+                               .ud = c->progress_ud};
     const bt_kernels *kernels = NULL;
     bt_err e = bt_limits_kernels(&kernels, c->isa, fault);
     if (e < 0) return e;
     npu_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     s->kernels = kernels;
-    e = c->pkg ? bt_pkg_check_model(c->pkg, m, fault) : bt_obtain_open(&s->own_pkg, NULL, m, &c->want, &how, fault);
+    e = c->pkg ? bt_pkg_check_model(c->pkg, m, fault)
+               : bt_obtain_open(&s->own_pkg, NULL, m, &c->want, &how, fault);
     if (e < 0) goto out;
     s->pkg = c->pkg ? c->pkg : s->own_pkg;
     if (c->pkg && (e = bt_obtain_check_recipe(c->pkg, &how, fault)) < 0) goto out;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
     if (c->ctx_tokens > h->ctx_tokens) {
-        e = bt_fail(fault, BT_EARG, "context of %zu tokens, a package for %u: ask for less (--ctx-size), or compile it for more",
-                    c->ctx_tokens, h->ctx_tokens);
+        e = bt_fail(
+            fault, BT_EARG,
+            "context of %zu tokens, a package for %u: ask for less (--ctx-size), or compile it for more",
+            c->ctx_tokens, h->ctx_tokens);
         goto out;
     }
     s->chunks.ctx_tokens = c->ctx_tokens;
@@ -125,20 +130,22 @@ static bt_report_work npu_work(const void *state)
 {
     const npu_state *s = state;
     const bt_exec_stats x = bt_exec_stats_of(s->exec);
-    return (bt_report_work){.rows = s->rows, .npu_macs = x.npu_macs, .companion_macs = x.companion_macs, .shadow_entries = x.shadow_entries};
+    return (bt_report_work){.rows = s->rows, .npu_macs = x.npu_macs, .companion_macs = x.companion_macs,
+                            .shadow_entries = x.shadow_entries};
 }
 
 static bt_report_engine npu_about(const void *state)
 {
     const npu_state *s = state;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
-    return (bt_report_engine){.quant = h->recipe, .shape_policy = h->shape_policy, .profile = h->profile, .weights = s->weights,
+    return (bt_report_engine){.quant = h->recipe,      .shape_policy = h->shape_policy,
+                              .profile = h->profile,   .weights = s->weights,
                               .fallback = s->fallback, .fallbacks = h->fallbacks.count};
 }
 
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_npu = {
-    .kv_elem_bytes = {2, 1}, .load = npu_load, .run = npu_run, .work = npu_work, .about = npu_about, .isa = npu_isa,
-    .free = npu_free,
+    .kv_elem_bytes = {2, 1}, .load = npu_load, .run = npu_run,   .work = npu_work,
+    .about = npu_about,      .isa = npu_isa,   .free = npu_free,
 };

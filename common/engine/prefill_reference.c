@@ -1,4 +1,5 @@
-/* The reference: the whole prompt at once through the oracle of common/ref, then its f32 rows into the pages. */
+/* The reference: the whole prompt at once through the oracle of common/ref, then its f32 rows into the
+ * pages. */
 #include "engine/prefill_backend.h"
 #include "ref/ref_pages.h"
 
@@ -40,7 +41,8 @@ static bt_err reference_run(void *state, const bt_kv_view *kv, const int32_t *id
 {
     reference_state *s = state;
     bt_ref_pages_load(s->kv, kv, 0, pos0);
-    const bt_err e = bt_ref_forward(s->ref, s->kv, ids, n, pos0, logits, out == BT_PREFILL_ALL, hooks ? hooks->cancel : NULL, fault);
+    const bt_err e = bt_ref_forward(s->ref, s->kv, ids, n, pos0, logits, out == BT_PREFILL_ALL,
+                                    hooks ? hooks->cancel : NULL, fault);
     if (e < 0) return e;
     bt_ref_pages_store(kv, s->kv, pos0, n);
     for (uint32_t l = 0; hooks && hooks->on_kv && l < s->layers; l++) hooks->on_kv(hooks->ud, l, pos0, n);
@@ -48,7 +50,10 @@ static bt_err reference_run(void *state, const bt_kv_view *kv, const int32_t *id
     return BT_OK;
 }
 
-static bt_report_work reference_work(const void *state) { return (bt_report_work){.rows = ((const reference_state *)state)->rows}; }
+static bt_report_work reference_work(const void *state)
+{
+    return (bt_report_work){.rows = ((const reference_state *)state)->rows};
+}
 
 static bt_report_engine reference_about(const void *state)
 {
@@ -63,6 +68,6 @@ static const char *reference_isa(const void *state)
 }
 
 const bt_prefill_backend bt_prefill_reference = {
-    .kv_elem_bytes = {4, 0}, .load = reference_load, .run = reference_run, .work = reference_work,
-    .about = reference_about, .isa = reference_isa, .free = reference_free,
+    .kv_elem_bytes = {4, 0},  .load = reference_load, .run = reference_run,   .work = reference_work,
+    .about = reference_about, .isa = reference_isa,   .free = reference_free,
 };

@@ -60,8 +60,8 @@ static bt_err place_all(bt_program *p, bt_fault *fault)
     bt_place_item *item = malloc((p->places + 1) * sizeof *item);
     if (!item) return bt_fail(fault, BT_ENOMEM, "binding a graph");
     for (size_t i = 0; i < p->places; i++)
-        item[i] = (bt_place_item){
-            .bytes = p->place[i].bytes, .first = p->place[i].first_op, .last = p->place[i].last_op};
+        item[i] = (bt_place_item){.bytes = p->place[i].bytes, .first = p->place[i].first_op,
+                                  .last = p->place[i].last_op};
     const bt_err e = bt_place_items(&p->arena, item, p->places, fault);
     for (size_t i = 0; e == BT_OK && i < p->places; i++) {
         p->place[i].bytes = item[i].bytes;
@@ -120,7 +120,8 @@ bt_err bt_bind_program(bt_program **ret, const bt_graph *g, size_t batch, size_t
     bt_program *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "binding a graph");
     const bt_bind b = {
-        .value = {[BT_SYM_BATCH] = batch ? batch : 1, [BT_SYM_SEQ] = seq, [BT_SYM_CTX] = ctx, [BT_SYM_OUT] = out},
+        .value =
+            {[BT_SYM_BATCH] = batch ? batch : 1, [BT_SYM_SEQ] = seq, [BT_SYM_CTX] = ctx, [BT_SYM_OUT] = out},
     };
     p->graph = g;
     p->batch = batch;

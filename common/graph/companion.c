@@ -5,8 +5,8 @@
 
 enum { ALIGN = 64 };
 
-bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, const bt_companion_sizes *sizes,
-                         bt_fault *fault)
+bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool,
+                         const bt_companion_sizes *sizes, bt_fault *fault)
 {
     size_t bytes = bt_attn_scratch_bytes(sizes->head_dim);
     if (bytes < sizes->rotate_elems * sizeof(float)) bytes = sizes->rotate_elems * sizeof(float);

@@ -18,9 +18,9 @@
 /* A Hadamard rotation of blocks of E = base << log2 elements, as bt_edge_rotate_fn computes it. Pointers are
  * borrowed. */
 typedef struct bt_companion_rotation {
-    uint32_t base, log2;                    /* base 0: no rotation */
-    const int8_t *h_base;                   /* [base, base]; NULL where base is 1 */
-    const int8_t *sign;                     /* [E], or NULL */
+    uint32_t base, log2;  /* base 0: no rotation */
+    const int8_t *h_base; /* [base, base]; NULL where base is 1 */
+    const int8_t *sign;   /* [E], or NULL */
     float scale;
 } bt_companion_rotation;
 static inline size_t bt_companion_rotation_elems(const bt_companion_rotation *r) { return (size_t)r->base << r->log2; }
@@ -29,25 +29,29 @@ typedef struct bt_companion_spans bt_companion_spans;
 typedef struct bt_companion_pass bt_companion_pass;
 typedef struct bt_companion {
     const bt_kernels *kernels;
-    bt_pool *pool;                          /* NULL: one thread */
-    uint8_t *scratch; size_t scratch_bytes; /* scratch_bytes for each thread, 64-byte aligned; between calls anyone's */
-    bt_companion_spans *spans;              /* what threads that share a sequence's attention need (companion_attn.c) */
-    bt_companion_pass *pass;                /* row-wise steps that wait (companion_pass.c) */
+    bt_pool *pool; /* NULL: one thread */
+    uint8_t *scratch;
+    size_t scratch_bytes;      /* scratch_bytes for each thread, 64-byte aligned; between calls anyone's */
+    bt_companion_spans *spans; /* what threads that share a sequence's attention need (companion_attn.c) */
+    bt_companion_pass *pass;   /* row-wise steps that wait (companion_pass.c) */
 } bt_companion;
 /* What the companion makes room for. Room decides what is fast, never what is possible. */
 typedef struct bt_companion_sizes {
     size_t heads, kv_heads, head_dim;
-    size_t runs;                            /* sequences of one call of attention, usually: decoding brings this many */
-    size_t ctx_tokens;                      /* the longest of them */
-    size_t rotate_elems;                    /* the largest rotation */
-    size_t scratch_bytes;                   /* what the owner wants of each thread's scratch, at least */
+    size_t runs;          /* sequences of one call of attention, usually: decoding brings this many */
+    size_t ctx_tokens;    /* the longest of them */
+    size_t rotate_elems;  /* the largest rotation */
+    size_t scratch_bytes; /* what the owner wants of each thread's scratch, at least */
 } bt_companion_sizes;
 /* kernels and pool are borrowed. BT_ENOMEM. */
 bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, const bt_companion_sizes *sizes,
                          bt_fault *fault);
-void   bt_companion_done(bt_companion *c);  /* zeros are fine */
+void bt_companion_done(bt_companion *c); /* zeros are fine */
 /* The thread's own scratch. */
-static inline void *bt_companion_scratch(const bt_companion *c, size_t part) { return c->scratch + part * c->scratch_bytes; }
+static inline void *bt_companion_scratch(const bt_companion *c, size_t part)
+{
+    return c->scratch + part * c->scratch_bytes;
+}
 /* The pool where there are enough elements to write that waking threads pays, else NULL: the caller's thread
  * alone. */
 enum { BT_COMPANION_DIRECT_ELEMS = 16384 };
@@ -59,10 +63,13 @@ static inline bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems
 /* The rows of one run: `batch` sequences of `rows` rows each, of which the first `valid` are real and the
  * others padding. */
 typedef struct bt_companion_seq {
-    const bt_kv_view *kv;                   /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
-    size_t pos0, valid;                     /* 1 <= valid <= rows */
+    const bt_kv_view *kv; /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
+    size_t pos0, valid;   /* 1 <= valid <= rows */
 } bt_companion_seq;
-typedef struct bt_companion_rows { const bt_companion_seq *seq; size_t batch, rows; } bt_companion_rows;
+typedef struct bt_companion_rows {
+    const bt_companion_seq *seq;
+    size_t batch, rows;
+} bt_companion_rows;
 
 /* Matrices of rows are contiguous: row r begins at r * width. t counts the rows of all sequences together,
  * padding too. */
@@ -87,17 +94,22 @@ void bt_companion_drop(const bt_companion *c, const void *x);
  * area: all memory that fn reads or writes, x too: row r is the `stride` bytes from at + r * stride (at
  * NULL: none). scratch: the thread's. */
 enum { BT_COMPANION_MAX_AREAS = 6 };
-typedef struct bt_companion_area { const void *at; size_t stride; bool is_written; } bt_companion_area;
+typedef struct bt_companion_area {
+    const void *at;
+    size_t stride;
+    bool is_written;
+} bt_companion_area;
 typedef void bt_companion_step_fn(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch);
-void bt_companion_step(const bt_companion *c, size_t t, size_t width, const float *x, const bt_companion_area *area, size_t areas,
-                       bt_companion_step_fn *fn, void *ud, const void *what);
+void bt_companion_step(const bt_companion *c, size_t t, size_t width, const float *x, const bt_companion_area *area,
+                       size_t areas, bt_companion_step_fn *fn, void *ud, const void *what);
 
 /* y[batch * rows, width] = row ids[..] by row(y, table, id); padding is filled with pad. ids[batch, rows]. */
 typedef void bt_companion_row_fn(float *y, const void *table, size_t id);
 void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width, const int32_t *ids,
                         bt_companion_row_fn *row, const void *table, float pad);
 /* y = rmsnorm(x) * w for t rows of k; y may be x. */
-void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps, size_t t, size_t k);
+void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps, size_t t,
+                          size_t k);
 /* The same in place for each of `heads` heads of d in t rows. */
 void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float eps, size_t t, size_t heads, size_t d);
 /* x[batch * rows, heads * d] in place; cos, sin [positions, dims / 2] of every position; padding is left
@@ -105,15 +117,15 @@ void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float
 void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d, size_t dims,
                        const float *cos, const float *sin, int neox);
 /* k, v [batch * rows, width]: rows of real tokens, rounded to the views' elements. */
-void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k, const float *v,
-                           size_t width);
+void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k,
+                           const float *v, size_t width);
 /* out, q [batch * rows, heads * d]; rows of padding become zeros. Where rows = 1, entries one behind the
  * other with the same kv and rising positions (drafts, replayed tokens) go over K and V together; every row
  * is still computed as if it were alone. Three ways of sharing the work among threads, by what the call
  * brings:
  *   little work                  the caller's thread
- *   runs of up to 32 rows        (decoding, and mixed calls) by sequence and kv head, and where that leaves threads idle also at
- *                                fixed spans of 256 positions, merged in ascending order (kernels.h)
+ *   runs of up to 32 rows        (decoding, and mixed calls) by sequence and kv head, and where that leaves threads
+ *                                idle also at fixed spans of 256 positions, merged in ascending order (kernels.h)
  *   longer runs                  (chunks of a prompt) by blocks of rows and kv head */
 void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q, size_t layer,
                             size_t heads, size_t kv_heads, size_t d, float scale);
@@ -123,20 +135,23 @@ void bt_companion_add(const bt_companion *c, float *restrict y, const float *res
 void bt_companion_silu_mul(const bt_companion *c, float *gate, const float *up, size_t t, size_t k);
 /* y[batch * out] = the last real row of each sequence (out 1), or all rows (out = rows); elements of 4
  * bytes. */
-void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y, const void *x, size_t k);
+void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y, const void *x,
+                              size_t k);
 /* Each of `blocks` blocks of each of t rows, in place. */
-void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks, const bt_companion_rotation *rotation);
+void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks,
+                         const bt_companion_rotation *rotation);
 
 /* Linears over one input x[t, k]: y[t, n] = x * w + bias. Each matrix has the form of its own weights
  * (kernels/forms.h); FP4 needs bt_form_fp4_sums_bytes(t, k) of each thread's scratch. */
 enum { BT_COMPANION_MAX_GROUP = 4 };
 typedef struct bt_companion_matrix {
     float *y;
-    const void *panels;                     /* 64-byte aligned */
-    const float *bias;                      /* [n], or NULL */
+    const void *panels; /* 64-byte aligned */
+    const float *bias;  /* [n], or NULL */
     size_t n;
-    bt_form form;                           /* 0: F16 */
-    size_t group;                           /* INT8: inputs that share a scale */
+    bt_form form; /* 0: F16 */
+    size_t group; /* INT8: inputs that share a scale */
 } bt_companion_matrix;
-void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x, size_t t, size_t k);
+void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x, size_t t,
+                         size_t k);
 #endif

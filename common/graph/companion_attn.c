@@ -8,20 +8,20 @@
 #include <string.h>
 
 enum {
-    WHOLE_ROWS = 32,                        /* a run of at most this many rows is not cut into blocks of rows */
-    BLOCK_PAIRS = 48,                       /* a block has at least this many (row, head) pairs, which share copies of K and V */
-    DIRECT_WORK = 32768,                    /* with fewer products of q and K, waking a thread costs more than it gives */
-    PIECES = 16,                            /* pieces of a thread's share: at the end, threads wait for a part of one */
-    PART_ROWS = 8,                          /* there is room for the spans of this many rows over the longest context */
+    WHOLE_ROWS = 32,     /* a run of at most this many rows is not cut into blocks of rows */
+    BLOCK_PAIRS = 48,    /* a block has at least this many (row, head) pairs, which share copies of K and V */
+    DIRECT_WORK = 32768, /* with fewer products of q and K, waking a thread costs more than it gives */
+    PIECES = 16,         /* pieces of a thread's share: at the end, threads wait for a part of one */
+    PART_ROWS = 8,       /* there is room for the spans of this many rows over the longest context */
 };
 
 /* Rows at rising positions of one sequence. */
 typedef struct attn_run {
     const bt_kv_view *kv;
-    size_t pos0, rows, row;                 /* row: the first one in q and out */
-    size_t unit;                            /* the first of its units; kv heads are innermost */
-    size_t pieces, piece_spans;             /* pieces 1: computed as a whole, or by blocks of rows */
-    float *part;                            /* [kv_heads, rows * group, spans], where pieces > 1 */
+    size_t pos0, rows, row;     /* row: the first one in q and out */
+    size_t unit;                /* the first of its units; kv heads are innermost */
+    size_t pieces, piece_spans; /* pieces 1: computed as a whole, or by blocks of rows */
+    float *part;                /* [kv_heads, rows * group, spans], where pieces > 1 */
 } attn_run;
 
 struct bt_companion_spans {
@@ -29,7 +29,7 @@ struct bt_companion_spans {
     size_t runs_max;
     float *part;
     size_t part_floats;
-    atomic_uint *left;                      /* [runs_max, kv_heads]: pieces that are not there yet */
+    atomic_uint *left; /* [runs_max, kv_heads]: pieces that are not there yet */
 };
 
 bt_companion_spans *bt_companion_spans_new(const bt_companion_sizes *z)
@@ -38,7 +38,8 @@ bt_companion_spans *bt_companion_spans_new(const bt_companion_sizes *z)
     bt_companion_spans *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->runs_max = z->runs ? z->runs : 1;
-    s->part_floats = (s->runs_max < PART_ROWS ? s->runs_max : PART_ROWS) * z->heads * spans * bt_attn_part_floats(z->head_dim);
+    s->part_floats = (s->runs_max < PART_ROWS ? s->runs_max : PART_ROWS) * z->heads * spans *
+                     bt_attn_part_floats(z->head_dim);
     s->run = calloc(s->runs_max, sizeof *s->run);
     s->left = calloc(s->runs_max * z->kv_heads, sizeof *s->left);
     s->part = malloc(s->part_floats * sizeof *s->part);
@@ -63,18 +64,22 @@ typedef struct attn_job {
     size_t layer, heads, kv_heads, d;
     float scale;
     size_t runs, units, block_rows;
-    bt_pool_range left;                     /* units */
+    bt_pool_range left; /* units */
 } attn_job;
 
 static size_t visible(const attn_run *r) { return r->pos0 + r->rows; }
 static size_t spans_of(const attn_run *r) { return (visible(r) + BT_ATTN_SPAN - 1) / BT_ATTN_SPAN; }
-static size_t blocks_of(const attn_run *r, size_t block_rows) { return r->rows <= WHOLE_ROWS ? 1 : (r->rows + block_rows - 1) / block_rows; }
+static size_t blocks_of(const attn_run *r, size_t block_rows)
+{
+    return r->rows <= WHOLE_ROWS ? 1 : (r->rows + block_rows - 1) / block_rows;
+}
 
-static void whole(const attn_job *j, const attn_run *r, size_t first, size_t rows, size_t g0, size_t g1, void *scratch)
+static void whole(const attn_job *j, const attn_run *r, size_t first, size_t rows, size_t g0, size_t g1,
+                  void *scratch)
 {
     const size_t width = j->heads * j->d, group = j->heads / j->kv_heads, at = (r->row + first) * width;
-    j->c->kernels->attn(j->out + at, width, j->q + at, width, r->kv, j->layer, rows, r->pos0 + first, j->heads, g0 * group,
-                        g1 * group, j->scale, scratch);
+    j->c->kernels->attn(j->out + at, width, j->q + at, width, r->kv, j->layer, rows, r->pos0 + first,
+                        j->heads, g0 * group, g1 * group, j->scale, scratch);
 }
 
 /* One piece of a run and kv head; whoever brings the last one merges them all. */
@@ -84,10 +89,11 @@ static void piece(const attn_job *j, size_t index, size_t n, size_t g, void *scr
     const size_t width = j->heads * j->d, group = j->heads / j->kv_heads, spans = spans_of(r);
     const size_t s0 = n * r->piece_spans, s1 = s0 + r->piece_spans < spans ? s0 + r->piece_spans : spans;
     float *part = r->part + g * r->rows * group * spans * bt_attn_part_floats(j->d);
-    j->c->kernels->attn_span(part, spans, j->q + r->row * width, width, r->kv, j->layer, r->rows, r->pos0, j->heads, g, s0, s1,
-                             j->scale, scratch);
+    j->c->kernels->attn_span(part, spans, j->q + r->row * width, width, r->kv, j->layer, r->rows, r->pos0,
+                             j->heads, g, s0, s1, j->scale, scratch);
     if (atomic_fetch_sub_explicit(&j->c->spans->left[index * j->kv_heads + g], 1, memory_order_acq_rel) == 1)
-        j->c->kernels->attn_merge(j->out + r->row * width + g * group * j->d, width, part, spans, r->rows, r->pos0, group, j->d);
+        j->c->kernels->attn_merge(j->out + r->row * width + g * group * j->d, width, part, spans, r->rows,
+                                  r->pos0, group, j->d);
 }
 
 /* Units are taken by whoever is free, from the last to the first: the causal blocks of a chunk cost more
@@ -164,14 +170,16 @@ static void attend(attn_job *j, size_t work)
     bt_companion_spans *s = j->c->spans;
     const size_t group = j->heads / j->kv_heads;
     if (work * group * j->d < DIRECT_WORK || bt_pool_threads(j->c->pool) == 1) {
-        for (size_t i = 0; i < j->runs; i++) whole(j, &s->run[i], 0, s->run[i].rows, 0, j->kv_heads, bt_companion_scratch(j->c, 0));
+        for (size_t i = 0; i < j->runs; i++)
+            whole(j, &s->run[i], 0, s->run[i].rows, 0, j->kv_heads, bt_companion_scratch(j->c, 0));
         return;
     }
     plan_pieces(j, work);
     plan_units(j);
     for (size_t i = 0; i < j->runs; i++)
         for (size_t g = 0; g < j->kv_heads; g++)
-            atomic_store_explicit(&s->left[i * j->kv_heads + g], (unsigned)s->run[i].pieces, memory_order_relaxed);
+            atomic_store_explicit(&s->left[i * j->kv_heads + g], (unsigned)s->run[i].pieces,
+                                  memory_order_relaxed);
     bt_pool_range_init(&j->left, j->units, 1);
     bt_pool_run(j->c->pool, attention_part, j);
 }
@@ -179,7 +187,8 @@ static void attend(attn_job *j, size_t work)
 void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
                             size_t layer, size_t heads, size_t kv_heads, size_t d, float scale)
 {
-    attn_job j = {.c = c, .out = out, .q = q, .layer = layer, .heads = heads, .kv_heads = kv_heads, .d = d, .scale = scale};
+    attn_job j = {.c = c,         .out = out,           .q = q, .layer = layer,
+                  .heads = heads, .kv_heads = kv_heads, .d = d, .scale = scale};
     const size_t width = heads * d;
     bt_companion_flush(c);
     for (size_t b = 0; b < r->batch;) {

@@ -8,17 +8,24 @@ typedef struct linear_job {
     const bt_companion_matrix *m;
     const float *x;
     size_t group, t, k;
-    size_t panels;                          /* of all matrices, one after the other */
-    bt_pool_range pieces;                   /* of these, equal within one panel, as many for each thread */
+    size_t panels;        /* of all matrices, one after the other */
+    bt_pool_range pieces; /* of these, equal within one panel, as many for each thread */
 } linear_job;
 
-static void panels_of(const linear_job *j, const bt_companion_matrix *m, size_t p0, size_t p1, const float *sums)
+static void panels_of(const linear_job *j, const bt_companion_matrix *m, size_t p0, size_t p1,
+                      const float *sums)
 {
     const bt_kernels *kernels = j->c->kernels;
     switch (m->form) {
-    case BT_FORM_F16: kernels->matmul(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, p1); break;
-    case BT_FORM_INT8: kernels->matmul8(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, m->group, p0, p1); break;
-    case BT_FORM_FP4: kernels->matmul4(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, p1, sums); break;
+    case BT_FORM_F16:
+        kernels->matmul(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, p1);
+        break;
+    case BT_FORM_INT8:
+        kernels->matmul8(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, m->group, p0, p1);
+        break;
+    case BT_FORM_FP4:
+        kernels->matmul4(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, p1, sums);
+        break;
     }
 }
 

@@ -20,17 +20,17 @@ typedef void bt_companion_pass_fn(const bt_companion *c, const bt_companion_pass
 struct bt_companion_pass_step {
     /* For the pass. */
     bt_companion_pass_fn *fn;
-    float *y;                               /* [rows, k], as x; NULL: none */
+    float *y; /* [rows, k], as x; NULL: none */
     const float *x;
-    size_t k;                               /* width of x and y */
-    const float *w;                         /* a second operand: norm weight, v, what is selected from */
-    bt_companion_area area[BT_COMPANION_MAX_AREAS];     /* all rows that the step reads or writes */
+    size_t k;                                       /* width of x and y */
+    const float *w;                                 /* a second operand: norm weight, v, what is selected from */
+    bt_companion_area area[BT_COMPANION_MAX_AREAS]; /* all rows that the step reads or writes */
     size_t areas;
-    bool is_fresh;                          /* y does not depend on what stood there before */
-    bool x_in_block, y_in_block;            /* the pass's own: x, y are not in memory (bt_companion_drop) */
+    bool is_fresh;               /* y does not depend on what stood there before */
+    bool x_in_block, y_in_block; /* the pass's own: x, y are not in memory (bt_companion_drop) */
     /* For the operator; each uses some of them. */
     bt_companion_rows r;
-    float number;                           /* eps, pad */
+    float number; /* eps, pad */
     size_t heads, d, dims, layer;
     const float *cos, *sin;
     int neox;
@@ -39,19 +39,19 @@ struct bt_companion_pass_step {
     const bt_companion_rotation *rotation;
     bt_companion_step_fn *call;
     void *ud;
-    const void *what;                       /* call's, or the table of embed */
+    const void *what; /* call's, or the table of embed */
 };
 /* Notes a step over t rows; outside a pass it runs at once. Copies *s. */
 void bt_companion_pass_add(const bt_companion *c, const bt_companion_pass_step *s, size_t t);
 
 /* Each thread's scratch ends in room for a block of a pass. NULL: no memory. */
 bt_companion_pass *bt_companion_pass_new(void);
-void bt_companion_pass_free(bt_companion_pass *p);          /* NULL is fine */
+void bt_companion_pass_free(bt_companion_pass *p); /* NULL is fine */
 size_t bt_companion_pass_scratch_bytes(void);
 
 /* ---- companion_attn.c ---- */
 
 /* NULL: no memory. */
 bt_companion_spans *bt_companion_spans_new(const bt_companion_sizes *sizes);
-void bt_companion_spans_free(bt_companion_spans *s);        /* NULL is fine */
+void bt_companion_spans_free(bt_companion_spans *s); /* NULL is fine */
 #endif

@@ -6,12 +6,19 @@
 typedef bt_companion_pass_step step;
 
 /* t rows of k floats, read or written. */
-static bt_companion_area read_area(const void *at, size_t k) { return (bt_companion_area){at, k * sizeof(float), false}; }
-static bt_companion_area written_area(const void *at, size_t k) { return (bt_companion_area){at, k * sizeof(float), true}; }
+static bt_companion_area read_area(const void *at, size_t k)
+{
+    return (bt_companion_area){at, k * sizeof(float), false};
+}
+static bt_companion_area written_area(const void *at, size_t k)
+{
+    return (bt_companion_area){at, k * sizeof(float), true};
+}
 
 /* ---- by row ---- */
 
-static void embed_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n, void *scratch)
+static void embed_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                       void *scratch)
 {
     (void)c, (void)x, (void)scratch;
     for (size_t r = r0; r < r0 + n; r++, y += s->k) {
@@ -24,13 +31,16 @@ static void embed_rows(const bt_companion *c, const step *s, float *y, const flo
 void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width,
                         const int32_t *ids, bt_companion_row_fn *row, const void *table, float pad)
 {
-    const step s = {.fn = embed_rows, .is_fresh = true, .r = *r, .y = y, .k = width, .number = pad, .ids = ids, .row = row, .what = table,
-                    .area = {written_area(y, width)}, .areas = 1};
+    const step s = {
+        .fn = embed_rows, .is_fresh = true, .r = *r,    .y = y,        .k = width,
+        .number = pad,    .ids = ids,       .row = row, .what = table, .area = {written_area(y, width)},
+        .areas = 1};
     bt_companion_pass_add(c, &s, r->batch * r->rows);
 }
 
 /* heads: norms in a row; d: elements of each. */
-static void rmsnorm_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n, void *scratch)
+static void rmsnorm_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                         void *scratch)
 {
     (void)r0, (void)scratch;
     c->kernels->rmsnorm(y, s->d, x, s->d, s->w, s->number, n * s->heads, s->d);
@@ -39,19 +49,38 @@ static void rmsnorm_rows(const bt_companion *c, const step *s, float *y, const f
 void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps,
                           size_t t, size_t k)
 {
-    const step s = {.fn = rmsnorm_rows, .is_fresh = y != x, .y = y, .x = x, .w = w, .number = eps, .k = k, .heads = 1, .d = k,
-                    .area = {read_area(x, k), written_area(y, k)}, .areas = 2};
+    const step s = {.fn = rmsnorm_rows,
+                    .is_fresh = y != x,
+                    .y = y,
+                    .x = x,
+                    .w = w,
+                    .number = eps,
+                    .k = k,
+                    .heads = 1,
+                    .d = k,
+                    .area = {read_area(x, k), written_area(y, k)},
+                    .areas = 2};
     bt_companion_pass_add(c, &s, t);
 }
 
-void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float eps, size_t t, size_t heads, size_t d)
+void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float eps, size_t t, size_t heads,
+                          size_t d)
 {
-    const step s = {.fn = rmsnorm_rows, .y = x, .x = x, .w = w, .number = eps, .k = heads * d, .heads = heads, .d = d,
-                    .area = {written_area(x, heads * d)}, .areas = 1};
+    const step s = {.fn = rmsnorm_rows,
+                    .y = x,
+                    .x = x,
+                    .w = w,
+                    .number = eps,
+                    .k = heads * d,
+                    .heads = heads,
+                    .d = d,
+                    .area = {written_area(x, heads * d)},
+                    .areas = 1};
     bt_companion_pass_add(c, &s, t);
 }
 
-static void add_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n, void *scratch)
+static void add_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                     void *scratch)
 {
     (void)r0, (void)scratch;
     c->kernels->add(y, x, n * s->k);
@@ -59,11 +88,13 @@ static void add_rows(const bt_companion *c, const step *s, float *y, const float
 
 void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k)
 {
-    const step s = {.fn = add_rows, .y = y, .x = x, .k = k, .area = {read_area(x, k), written_area(y, k)}, .areas = 2};
+    const step s = {.fn = add_rows, .y = y, .x = x, .k = k, .area = {read_area(x, k), written_area(y, k)},
+                    .areas = 2};
     bt_companion_pass_add(c, &s, t);
 }
 
-static void silu_mul_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n, void *scratch)
+static void silu_mul_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                          void *scratch)
 {
     (void)r0, (void)scratch;
     c->kernels->silu_mul(y, y, x, n * s->k);
@@ -71,11 +102,14 @@ static void silu_mul_rows(const bt_companion *c, const step *s, float *y, const 
 
 void bt_companion_silu_mul(const bt_companion *c, float *gate, const float *up, size_t t, size_t k)
 {
-    const step s = {.fn = silu_mul_rows, .y = gate, .x = up, .k = k, .area = {read_area(up, k), written_area(gate, k)}, .areas = 2};
+    const step s = {
+        .fn = silu_mul_rows, .y = gate, .x = up, .k = k, .area = {read_area(up, k), written_area(gate, k)},
+        .areas = 2};
     bt_companion_pass_add(c, &s, t);
 }
 
-static void rotate_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n, void *scratch)
+static void rotate_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                        void *scratch)
 {
     const bt_companion_rotation *r = s->rotation;
     (void)x, (void)r0;
@@ -86,14 +120,21 @@ void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t block
                          const bt_companion_rotation *rotation)
 {
     const size_t k = blocks * bt_companion_rotation_elems(rotation);
-    const step s = {.fn = rotate_rows, .y = x, .k = k, .heads = blocks, .rotation = rotation, .area = {written_area(x, k)}, .areas = 1};
+    const step s = {.fn = rotate_rows,
+                    .y = x,
+                    .k = k,
+                    .heads = blocks,
+                    .rotation = rotation,
+                    .area = {written_area(x, k)},
+                    .areas = 1};
     bt_companion_pass_add(c, &s, t);
 }
 
 /* heads: rows of output that a sequence has. Where it is 1, row r of the output is not made from row r of
  * the input. Then the step has fewer rows than those before it, so that no pass holds both; where every
  * sequence has one row, it is the same row after all. */
-static void select_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n, void *scratch)
+static void select_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                        void *scratch)
 {
     (void)c, (void)x, (void)scratch;
     for (size_t r = r0; r < r0 + n; r++, y += s->k) {
@@ -105,14 +146,22 @@ static void select_rows(const bt_companion *c, const step *s, float *y, const fl
 void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y,
                               const void *x, size_t k)
 {
-    const step s = {.fn = select_rows, .is_fresh = true, .r = *r, .y = y, .w = x, .k = k, .heads = out,
-                    .area = {read_area(x, k), written_area(y, k)}, .areas = 2};
+    const step s = {.fn = select_rows,
+                    .is_fresh = true,
+                    .r = *r,
+                    .y = y,
+                    .w = x,
+                    .k = k,
+                    .heads = out,
+                    .area = {read_area(x, k), written_area(y, k)},
+                    .areas = 2};
     bt_companion_pass_add(c, &s, r->batch * out);
 }
 
 /* ---- by position ---- */
 
-static void rope_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n, void *scratch)
+static void rope_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                      void *scratch)
 {
     (void)x, (void)scratch;
     for (size_t r = r0; r < r0 + n; r++, y += s->k) {
@@ -125,12 +174,23 @@ static void rope_rows(const bt_companion *c, const step *s, float *y, const floa
 void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d,
                        size_t dims, const float *cos, const float *sin, int neox)
 {
-    const step s = {.fn = rope_rows, .r = *r, .y = x, .k = heads * d, .heads = heads, .d = d, .dims = dims, .cos = cos,
-                    .sin = sin, .neox = neox, .area = {written_area(x, heads * d)}, .areas = 1};
+    const step s = {.fn = rope_rows,
+                    .r = *r,
+                    .y = x,
+                    .k = heads * d,
+                    .heads = heads,
+                    .d = d,
+                    .dims = dims,
+                    .cos = cos,
+                    .sin = sin,
+                    .neox = neox,
+                    .area = {written_area(x, heads * d)},
+                    .areas = 1};
     bt_companion_pass_add(c, &s, r->batch * r->rows);
 }
 
-static void kv_store_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n, void *scratch)
+static void kv_store_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                          void *scratch)
 {
     const size_t rows = s->r.rows, end = r0 + n;
     (void)y, (void)scratch;
@@ -140,28 +200,37 @@ static void kv_store_rows(const bt_companion *c, const step *s, float *y, const 
         next = left < end - r ? r + left : end;
         const size_t last = first + (next - r), real = last < seq->valid ? last : seq->valid;
         if (first < real)
-            c->kernels->kv_store(seq->kv, s->layer, seq->pos0 + first, real - first, x + (r - r0) * s->k, s->w + r * s->k, s->k);
+            c->kernels->kv_store(seq->kv, s->layer, seq->pos0 + first, real - first, x + (r - r0) * s->k,
+                                 s->w + r * s->k, s->k);
     }
 }
 
 void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k,
                            const float *v, size_t width)
 {
-    const step s = {.fn = kv_store_rows, .r = *r, .x = k, .w = v, .k = width, .layer = layer,
-                    .area = {read_area(k, width), read_area(v, width)}, .areas = 2};
+    const step s = {.fn = kv_store_rows,
+                    .r = *r,
+                    .x = k,
+                    .w = v,
+                    .k = width,
+                    .layer = layer,
+                    .area = {read_area(k, width), read_area(v, width)},
+                    .areas = 2};
     bt_companion_pass_add(c, &s, r->batch * r->rows);
 }
 
 /* ---- the owner's own ---- */
 
-static void call_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n, void *scratch)
+static void call_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                      void *scratch)
 {
     (void)c, (void)y;
     s->call(s->ud, s->what, x, r0, n, scratch);
 }
 
-void bt_companion_step(const bt_companion *c, size_t t, size_t width, const float *x, const bt_companion_area *area, size_t areas,
-                       bt_companion_step_fn *fn, void *ud, const void *what)
+void bt_companion_step(const bt_companion *c, size_t t, size_t width, const float *x,
+                       const bt_companion_area *area, size_t areas, bt_companion_step_fn *fn, void *ud,
+                       const void *what)
 {
     step s = {.fn = call_rows, .x = x, .k = width, .areas = areas, .call = fn, .ud = ud, .what = what};
     memcpy(s.area, area, areas * sizeof *area);

@@ -24,28 +24,34 @@
 enum { BT_SYM_BATCH = 0, BT_SYM_SEQ, BT_SYM_CTX, BT_SYM_OUT, BT_SYM_COUNT };
 
 /* coef * BATCH^e0 * SEQ^e1 * CTX^e2 * OUT^e3 */
-typedef struct bt_formula { uint64_t coef; uint8_t exp[BT_SYM_COUNT]; } bt_formula;
-typedef struct bt_bind { uint64_t value[BT_SYM_COUNT]; } bt_bind;
+typedef struct bt_formula {
+    uint64_t coef;
+    uint8_t exp[BT_SYM_COUNT];
+} bt_formula;
+typedef struct bt_bind {
+    uint64_t value[BT_SYM_COUNT];
+} bt_bind;
 /* BT_ELIMIT when it does not fit 64 bits. */
 bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *fault);
 
 typedef enum bt_tensor_kind {
-    BT_TENSOR_IDS,                          /* input: token ids, [BATCH, SEQ] int32 */
-    BT_TENSOR_ACT,                          /* f32, in the arena */
-    BT_TENSOR_KV,                           /* K and V of a layer, [BATCH, CTX, 2, G, E]; in pages (bt_kv_view) */
-    BT_TENSOR_LOGITS,                       /* output: f32 [BATCH, OUT, V]; the caller's memory */
+    BT_TENSOR_IDS,    /* input: token ids, [BATCH, SEQ] int32 */
+    BT_TENSOR_ACT,    /* f32, in the arena */
+    BT_TENSOR_KV,     /* K and V of a layer, [BATCH, CTX, 2, G, E]; in pages (bt_kv_view) */
+    BT_TENSOR_LOGITS, /* output: f32 [BATCH, OUT, V]; the caller's memory */
 } bt_tensor_kind;
 
 typedef struct bt_tensor {
-    const char *name;                       /* "x", "q", ...; static text */
+    const char *name; /* "x", "q", ...; static text */
     bt_tensor_kind kind;
-    uint32_t layer;                         /* BT_GRAPH_NO_LAYER outside layers */
-    bt_formula rows;                        /* rows of width elements, all sequences together */
+    uint32_t layer;  /* BT_GRAPH_NO_LAYER outside layers */
+    bt_formula rows; /* rows of width elements, all sequences together */
     uint32_t width;
 } bt_tensor;
-#define BT_GRAPH_NO_LAYER UINT32_MAX
+#define BT_GRAPH_NO_LAYER  UINT32_MAX
 #define BT_GRAPH_NO_TENSOR UINT32_MAX
 
+// clang-format off
 typedef enum bt_op_kind {                   /* in[0]  in[1]  out              what */
     BT_OP_EMBED,                            /* ids           x                rows of the embedding */
     BT_OP_RMSNORM,                          /* x             n                weight: norm */
@@ -57,42 +63,45 @@ typedef enum bt_op_kind {                   /* in[0]  in[1]  out              wh
     BT_OP_ADD,                              /* x      y      x, in place      x + y */
     BT_OP_SILU_MUL,                         /* gate   up     gate, in place   silu(gate) * up */
     BT_OP_SELECT_ROWS,                      /* x             s                last real row, or all rows */
-    BT_OP_ROTATE,                           /* x             x, in place      each of `heads` blocks of the row by a Hadamard rotation:
+    BT_OP_ROTATE,                           /* x             x, in place      rotates each of `heads` blocks (Hadamard):
                                                                               R1 outside layers, R2 inside */
     BT_OP_KINDS
 } bt_op_kind;
+// clang-format on
 const char *bt_op_name(bt_op_kind k);
 
 typedef struct bt_op {
     bt_op_kind kind;
-    uint32_t layer;                         /* BT_GRAPH_NO_LAYER outside layers */
-    bt_weight weight;                       /* BT_WEIGHT_NONE where it has none */
-    uint32_t in[2], out;                    /* tensors; BT_GRAPH_NO_TENSOR where unused */
-    uint32_t heads;                         /* QK_NORM, ROPE, ROTATE: heads (blocks) in the row; else 0 */
-    bt_formula macs;                        /* multiply-accumulates; attention counts every (row, CTX) pair */
+    uint32_t layer;      /* BT_GRAPH_NO_LAYER outside layers */
+    bt_weight weight;    /* BT_WEIGHT_NONE where it has none */
+    uint32_t in[2], out; /* tensors; BT_GRAPH_NO_TENSOR where unused */
+    uint32_t heads;      /* QK_NORM, ROPE, ROTATE: heads (blocks) in the row; else 0 */
+    bt_formula macs;     /* multiply-accumulates; attention counts every (row, CTX) pair */
 } bt_op;
 
 typedef struct bt_graph {
     bt_hparams hp;
-    bt_tensor *tensor; size_t tensors;
-    bt_op *op; size_t ops;                  /* in the order of execution; from op_tail on only for logits */
+    bt_tensor *tensor;
+    size_t tensors;
+    bt_op *op;
+    size_t ops; /* in the order of execution; from op_tail on only for logits */
     size_t op_tail;
 } bt_graph;
 
 /* Rotations at run time, for weights that were folded with their inverses (npu/compile/fold.h). */
 typedef struct bt_graph_options {
-    bool rotate_embed;                      /* R1: the rows of the embedding, each as one block */
-    bool rotate_attention;                  /* R2: each head of the attention's output */
+    bool rotate_embed;     /* R1: the rows of the embedding, each as one block */
+    bool rotate_attention; /* R2: each head of the attention's output */
 } bt_graph_options;
 
 /* llama, qwen2 and qwen3 are one description: biases come with the weights, QK_NORM where the file has it.
  * options NULL: no rotation. The result is checked (bt_graph_check). */
 bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_options *options, bt_fault *fault);
-void   bt_graph_free(bt_graph *g);          /* NULL is fine */
+void bt_graph_free(bt_graph *g); /* NULL is fine */
 /* Every operand exists, has the shape its operator needs and is written before it is read; layers ascend. */
 bt_err bt_graph_check(const bt_graph *g, bt_fault *fault);
 /* One line an operator, for people; only the first `layers` layers. */
-void   bt_graph_print(const bt_graph *g, FILE *to, uint32_t layers);
+void bt_graph_print(const bt_graph *g, FILE *to, uint32_t layers);
 /* Sum over all operators under a binding. */
 bt_err bt_graph_macs(uint64_t *ret, const bt_graph *g, const bt_bind *b, bt_fault *fault);
 #endif

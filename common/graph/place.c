@@ -55,11 +55,13 @@ static bool is_free(bt_extent at, bt_extent bytes, bt_place_item *const *busy, s
     if (!adds_up(at, bytes)) return false;
     const bt_extent end = end_of(at, bytes);
     for (size_t i = 0; i < n; i++)
-        if (!bt_extent_le(end, busy[i]->offset) && !bt_extent_le(end_of(busy[i]->offset, busy[i]->bytes), at)) return false;
+        if (!bt_extent_le(end, busy[i]->offset) && !bt_extent_le(end_of(busy[i]->offset, busy[i]->bytes), at))
+            return false;
     return true;
 }
 
-/* The lowest of 0 and the ends of what is alive too, or above all of them. busy is put in the order of these ends. */
+/* The lowest of 0 and the ends of what is alive too, or above all of them. busy is put in the order of
+ * these ends. */
 static bt_extent lowest(bt_extent bytes, bt_place_item **busy, size_t n)
 {
     bt_extent at = {0, 0}, top = {0, 0};
@@ -86,14 +88,15 @@ bt_err bt_place_items(bt_extent *ret, bt_place_item *item, size_t n, bt_fault *f
     bt_extent peak = {0, 0};
     bt_err e = BT_OK;
     bt_place_item **order = malloc((n + 1) * sizeof *order); /* as they are placed */
-    bt_place_item **busy = malloc((n + 1) * sizeof *busy);   /* those placed that live together with the next */
+    bt_place_item **busy = malloc((n + 1) * sizeof *busy); /* those placed that live together with the next */
     if (!order || !busy) {
         e = bt_fail(fault, BT_ENOMEM, "planning memory");
         goto out;
     }
     for (size_t i = 0; i < n; i++) {
         if (!round_up(&item[i].bytes.fixed) || !round_up(&item[i].bytes.each)) {
-            e = bt_fail(fault, BT_ELIMIT, "a value of %zu + %zu N bytes does not fit memory", item[i].bytes.fixed, item[i].bytes.each);
+            e = bt_fail(fault, BT_ELIMIT, "a value of %zu + %zu N bytes does not fit memory",
+                        item[i].bytes.fixed, item[i].bytes.each);
             goto out;
         }
         order[i] = &item[i];

@@ -1,4 +1,5 @@
-/* Which operands of a program's step go to which operator of the companion. What a step computes is decided by the program alone. */
+/* Which operands of a program's step go to which operator of the companion. What a step computes is
+ * decided by the program alone. */
 #include "graph/walk.h"
 
 #include <math.h>
@@ -13,8 +14,8 @@ struct bt_walk {
     bt_companion companion;
     bt_walk_rotations rotations;
     float attn_scale;
-    size_t fp4_rows_max;                    /* rows that FP4 matrices have scratch for; SIZE_MAX: there are none */
-    uint64_t kv_bytes;                      /* of all rows stored */
+    size_t fp4_rows_max; /* rows that FP4 matrices have scratch for; SIZE_MAX: there are none */
+    uint64_t kv_bytes;   /* of all rows stored */
 };
 
 /* What the steps of one run share. */
@@ -23,8 +24,8 @@ typedef struct run {
     const bt_program *prog;
     const bt_walk_io *io;
     uint8_t *arena;
-    const bt_weights_layer *layer;          /* of the step at hand */
-    size_t ends;                            /* sequences that give logits */
+    const bt_weights_layer *layer; /* of the step at hand */
+    size_t ends;                   /* sequences that give logits */
 } run;
 
 /* What a thread needs for the widest input of an FP4 matrix. */
@@ -34,7 +35,8 @@ static size_t scratch_bytes(const bt_weights *w, size_t rows)
     size_t most = 0;
     uint32_t layer = 0;
     for (bt_weight which = BT_WEIGHT_NONE; (which = bt_weight_next(m, &layer, which));) {
-        if (!bt_weight_is_matrix(which) || bt_weights_matrix_of(w, layer, which)->form != BT_FORM_FP4) continue;
+        if (!bt_weight_is_matrix(which) || bt_weights_matrix_of(w, layer, which)->form != BT_FORM_FP4)
+            continue;
         const size_t bytes = bt_form_fp4_sums_bytes(rows, bt_weights_matrix_of(w, layer, which)->k);
         if (bytes > most) most = bytes;
     }
@@ -49,11 +51,16 @@ bt_err bt_walk_new(bt_walk **ret, const bt_walk_config *config, bt_fault *fault)
     w->model = bt_weights_model(w->weights);
     if (config->rotations) w->rotations = *config->rotations;
     const bt_hparams *hp = &w->model->hp;
-    const size_t e1 = bt_companion_rotation_elems(&w->rotations.r1), e2 = bt_companion_rotation_elems(&w->rotations.r2);
-    const bt_companion_sizes sizes = {
-        .heads = hp->heads, .kv_heads = hp->kv_heads, .head_dim = hp->head_dim, .runs = config->sequences_max,
-        .ctx_tokens = config->ctx_tokens ? config->ctx_tokens : bt_weights_ctx_tokens(w->weights),
-        .rotate_elems = e1 > e2 ? e1 : e2, .scratch_bytes = scratch_bytes(w->weights, config->sequences_max)};
+    const size_t e1 = bt_companion_rotation_elems(&w->rotations.r1),
+                 e2 = bt_companion_rotation_elems(&w->rotations.r2);
+    const bt_companion_sizes sizes = {.heads = hp->heads,
+                                      .kv_heads = hp->kv_heads,
+                                      .head_dim = hp->head_dim,
+                                      .runs = config->sequences_max,
+                                      .ctx_tokens = config->ctx_tokens ? config->ctx_tokens
+                                                                       : bt_weights_ctx_tokens(w->weights),
+                                      .rotate_elems = e1 > e2 ? e1 : e2,
+                                      .scratch_bytes = scratch_bytes(w->weights, config->sequences_max)};
     const bt_err e = bt_companion_init(&w->companion, config->kernels, config->pool, &sizes, fault);
     if (e < 0) {
         free(w);
@@ -79,7 +86,8 @@ uint64_t bt_walk_kv_bytes(const bt_walk *w) { return w->kv_bytes; }
 /* NULL for what is not in the arena. */
 static float *at(const run *r, bt_extent offset)
 {
-    return bt_bind_is_nowhere(offset) ? NULL : (float *)(void *)(r->arena + bt_extent_at(offset, r->io->bucket));
+    return bt_bind_is_nowhere(offset) ? NULL
+                                      : (float *)(void *)(r->arena + bt_extent_at(offset, r->io->bucket));
 }
 
 static void embed_row(float *y, const void *table, size_t id) { bt_model_row_f32(y, table, id); }
@@ -111,7 +119,8 @@ static void run_linear(const run *r, const bt_step *s, size_t t)
     }
 }
 
-static void store(const run *r, const bt_step *s, const bt_companion_rows *rows, const float *k, const float *v)
+static void store(const run *r, const bt_step *s, const bt_companion_rows *rows, const float *k,
+                  const float *v)
 {
     bt_companion_kv_store(&r->w->companion, rows, s->layer, k, v, s->in_width[0]);
     for (size_t b = 0; b < rows->batch; b++)
@@ -119,7 +128,8 @@ static void store(const run *r, const bt_step *s, const bt_companion_rows *rows,
 }
 
 /* The rows whose logits are wanted. */
-static void select_rows(const run *r, const bt_step *s, const bt_companion_rows *rows, float *out, const float *in)
+static void select_rows(const run *r, const bt_step *s, const bt_companion_rows *rows, float *out,
+                        const float *in)
 {
     const bt_companion *c = &r->w->companion;
     const size_t width = s->out_width;
@@ -128,7 +138,8 @@ static void select_rows(const run *r, const bt_step *s, const bt_companion_rows 
         return;
     }
     bt_companion_flush(c);
-    for (size_t i = 0; i < r->ends; i++) memcpy(out + i * width, in + r->io->wanted[i] * width, width * sizeof *out);
+    for (size_t i = 0; i < r->ends; i++)
+        memcpy(out + i * width, in + r->io->wanted[i] * width, width * sizeof *out);
 }
 
 /* t: rows of this step's output. */
@@ -139,20 +150,24 @@ static void run_step(const run *r, const bt_step *s, size_t t)
     const bt_hparams *hp = &w->model->hp;
     const bt_companion_rows rows = {r->io->seq, r->io->sequences, r->prog->seq};
     const size_t width = s->out_width;
-    const float *in0 = at(r, s->in_at[0]), *in1 = at(r, s->in_at[1]), *vector = r->layer->is[s->weight].vector;
+    const float *in0 = at(r, s->in_at[0]), *in1 = at(r, s->in_at[1]),
+                *vector = r->layer->is[s->weight].vector;
     float *out = at(r, s->out_at);
     switch (s->kind) {
-    case BT_OP_EMBED: bt_companion_embed(c, &rows, out, width, r->io->ids, embed_row, w->model->embed, r->io->pad); break;
+    case BT_OP_EMBED:
+        bt_companion_embed(c, &rows, out, width, r->io->ids, embed_row, w->model->embed, r->io->pad);
+        break;
     case BT_OP_RMSNORM: bt_companion_rmsnorm(c, out, in0, vector, hp->rms_eps, t, width); break;
     case BT_OP_LINEAR: run_linear(r, s, t); break;
     case BT_OP_QK_NORM: bt_companion_qk_norm(c, out, vector, hp->rms_eps, t, s->heads, hp->head_dim); break;
     case BT_OP_ROPE:
-        bt_companion_rope(c, &rows, out, s->heads, hp->head_dim, hp->rope_dims, bt_weights_rope_cos(w->weights),
-                          bt_weights_rope_sin(w->weights), hp->rope_neox);
+        bt_companion_rope(c, &rows, out, s->heads, hp->head_dim, hp->rope_dims,
+                          bt_weights_rope_cos(w->weights), bt_weights_rope_sin(w->weights), hp->rope_neox);
         break;
     case BT_OP_KV_STORE: store(r, s, &rows, in0, in1); break;
     case BT_OP_ATTENTION:
-        bt_companion_attention(c, &rows, out, in0, s->layer, hp->heads, hp->kv_heads, hp->head_dim, w->attn_scale);
+        bt_companion_attention(c, &rows, out, in0, s->layer, hp->heads, hp->kv_heads, hp->head_dim,
+                               w->attn_scale);
         break;
     case BT_OP_ADD: bt_companion_add(c, out, in1, t, width); break;
     case BT_OP_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, width); break;
@@ -168,14 +183,16 @@ static bt_err check_rotations(const bt_walk *w, const bt_program *prog, bt_fault
 {
     for (size_t i = 0; i < prog->steps; i++) {
         const bt_step *s = &prog->step[i];
-        if (s->kind == BT_OP_ROTATE && bt_companion_rotation_elems(rotation_of(w, s->layer)) * s->heads != s->out_width)
+        if (s->kind == BT_OP_ROTATE &&
+            bt_companion_rotation_elems(rotation_of(w, s->layer)) * s->heads != s->out_width)
             return bt_fail(fault, BT_EARG, "a rotation of %zu elements for %u blocks in a row of %zu",
                            bt_companion_rotation_elems(rotation_of(w, s->layer)), s->heads, s->out_width);
     }
     return BT_OK;
 }
 
-static bt_err check_sequence(const bt_walk *w, const bt_program *prog, const bt_companion_seq *s, const int32_t *ids, bt_fault *fault)
+static bt_err check_sequence(const bt_walk *w, const bt_program *prog, const bt_companion_seq *s,
+                             const int32_t *ids, bt_fault *fault)
 {
     const bt_hparams *hp = &w->model->hp;
     const bt_kv_view *v = s->kv;
@@ -185,11 +202,14 @@ static bt_err check_sequence(const bt_walk *w, const bt_program *prog, const bt_
     if (prog->ctx && prog->ctx < limit) limit = (size_t)prog->ctx;
     if (v->tokens_capacity < limit) limit = v->tokens_capacity;
     if (s->pos0 > limit || s->valid > limit - s->pos0)
-        return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", s->valid, s->pos0, limit);
-    if ((v->elem_bytes != 1 && v->elem_bytes != 2) || v->layers != hp->layers || v->kv_heads != hp->kv_heads ||
-        v->head_dim != hp->head_dim)
-        return bt_fail(fault, BT_EARG, "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 1 or 2",
-                       v->layers, v->kv_heads, v->head_dim, v->elem_bytes, hp->layers, hp->kv_heads, hp->head_dim);
+        return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", s->valid, s->pos0,
+                       limit);
+    if ((v->elem_bytes != 1 && v->elem_bytes != 2) || v->layers != hp->layers ||
+        v->kv_heads != hp->kv_heads || v->head_dim != hp->head_dim)
+        return bt_fail(fault, BT_EARG,
+                       "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 1 or 2",
+                       v->layers, v->kv_heads, v->head_dim, v->elem_bytes, hp->layers, hp->kv_heads,
+                       hp->head_dim);
     for (size_t i = 0; i < s->valid; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= hp->vocab)
             return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %u", ids[i], i, hp->vocab);
@@ -200,14 +220,20 @@ static bt_err check(const bt_walk *w, const bt_program *prog, const bt_walk_io *
 {
     const size_t n = io->sequences;
     if (n < 1 || io->bucket < n || (prog->batch && (prog->batch != n || io->bucket != n)))
-        return bt_fail(fault, BT_EARG, "%zu sequences in memory for %zu, a program of %zu", n, io->bucket, prog->batch);
+        return bt_fail(fault, BT_EARG, "%zu sequences in memory for %zu, a program of %zu", n, io->bucket,
+                       prog->batch);
     if (prog->out && !io->logits && !(io->wanted && io->wanted_len == 0))
         return bt_fail(fault, BT_EARG, "the program gives logits, and there is no room for them");
-    if (io->wanted && (prog->seq != 1 || io->wanted_len > n || (io->wanted_len && io->wanted[io->wanted_len - 1] >= n)))
-        return bt_fail(fault, BT_EARG, "logits of %zu of %zu sequences of %zu rows", io->wanted_len, n, prog->seq);
-    if (prog->seq > w->fp4_rows_max / n) return bt_fail(fault, BT_EARG, "%zu rows of FP4 weights, with scratch for %zu", n * prog->seq, w->fp4_rows_max);
+    if (io->wanted &&
+        (prog->seq != 1 || io->wanted_len > n || (io->wanted_len && io->wanted[io->wanted_len - 1] >= n)))
+        return bt_fail(fault, BT_EARG, "logits of %zu of %zu sequences of %zu rows", io->wanted_len, n,
+                       prog->seq);
+    if (prog->seq > w->fp4_rows_max / n)
+        return bt_fail(fault, BT_EARG, "%zu rows of FP4 weights, with scratch for %zu", n * prog->seq,
+                       w->fp4_rows_max);
     bt_err e = prog->rotates ? check_rotations(w, prog, fault) : BT_OK;
-    for (size_t b = 0; e == BT_OK && b < n; b++) e = check_sequence(w, prog, &io->seq[b], io->ids + b * prog->seq, fault);
+    for (size_t b = 0; e == BT_OK && b < n; b++)
+        e = check_sequence(w, prog, &io->seq[b], io->ids + b * prog->seq, fault);
     return e;
 }
 
@@ -224,7 +250,11 @@ bt_err bt_walk_run(bt_walk *w, const bt_program *prog, void *arena, const bt_wal
 {
     bt_err e = check(w, prog, io, fault);
     if (e < 0) return e;
-    run r = {.w = w, .prog = prog, .io = io, .arena = arena, .layer = bt_weights_of_layer(w->weights, BT_GRAPH_NO_LAYER),
+    run r = {.w = w,
+             .prog = prog,
+             .io = io,
+             .arena = arena,
+             .layer = bt_weights_of_layer(w->weights, BT_GRAPH_NO_LAYER),
              .ends = io->wanted ? io->wanted_len : io->sequences};
     const size_t tail = prog->graph->op_tail, steps = r.ends || prog->steps < tail ? prog->steps : tail;
     uint32_t layer_now = BT_GRAPH_NO_LAYER;

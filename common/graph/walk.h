@@ -7,56 +7,60 @@
 #include "kernels/kernels.h"
 #include "model/weights.h"
 
-/* The float executor: it walks the steps of a bound program, each a call into graph/companion.h. Prompts, decode steps and the
- * compiler's calibration all go through it. It allocates nothing and decides no shape while it runs, and it asks for one layer's
- * weights at a time.
+/* The float executor: it walks the steps of a bound program, each a call into graph/companion.h. Prompts, decode steps
+ * and the compiler's calibration all go through it. It allocates nothing and decides no shape while it runs, and it
+ * asks for one layer's weights at a time.
  *
- * Padding. A program has seq rows for each sequence; the first `valid` are real, the rest stand on the right. Row-wise operators
- * compute padding like any row, but it is not rotated, stored or attended with, and no operator mixes rows: nothing in it reaches a
- * real row, KV or the logits. It enters as rows filled with `pad`.
+ * Padding. A program has seq rows for each sequence; the first `valid` are real, the rest stand on the right. Row-wise
+ * operators compute padding like any row, but it is not rotated, stored or attended with, and no operator mixes rows:
+ * nothing in it reaches a real row, KV or the logits. It enters as rows filled with `pad`.
  *
  * Numbers. Rule of order: bits depend on no seq, batch, padding, chunk edge, thread or instruction set. */
 typedef struct bt_walk bt_walk;
 /* What the graph's ROTATE operators do: r1 those outside layers, r2 those inside. */
-typedef struct bt_walk_rotations { bt_companion_rotation r1, r2; } bt_walk_rotations;
+typedef struct bt_walk_rotations {
+    bt_companion_rotation r1, r2;
+} bt_walk_rotations;
 
 /* All borrowed, and outlive the walk, but rotations, which is copied (not what it points to). */
 typedef struct bt_walk_config {
     const bt_weights *weights;
-    const bt_walk_rotations *rotations;     /* NULL: for graphs without ROTATE */
+    const bt_walk_rotations *rotations; /* NULL: for graphs without ROTATE */
     const bt_kernels *kernels;
-    bt_pool *pool;                          /* NULL: one thread */
-    size_t sequences_max;                   /* of one run, usually: room for attention. With FP4 weights no run has more rows */
-    size_t ctx_tokens;                      /* the longest of them; 0: what the weights have rotary tables for */
+    bt_pool *pool;        /* NULL: one thread */
+    size_t sequences_max; /* of one run, usually: room for attention. With FP4 weights no run has more rows */
+    size_t ctx_tokens;    /* the longest of them; 0: what the weights have rotary tables for */
 } bt_walk_config;
 bt_err bt_walk_new(bt_walk **ret, const bt_walk_config *config, bt_fault *fault);
-void   bt_walk_free(bt_walk *w);            /* NULL is fine */
+void bt_walk_free(bt_walk *w); /* NULL is fine */
 
 typedef struct bt_walk_io {
-    const int32_t *ids;                     /* [sequences, seq]; of each only the first valid ones are read */
-    const bt_companion_seq *seq;            /* [sequences]; they share no row that is written */
-    size_t sequences;                       /* 1..; where the program's batch is bound that, and so is bucket */
-    size_t bucket;                          /* the batch whose memory plan is taken, at least sequences */
-    /* Which sequences give logits, ascending, where not all do: only of a program with seq 1. With none the program ends before its
-     * last norm. NULL: all. */
-    const uint32_t *wanted; size_t wanted_len;
-    float *logits;                          /* [sequences that give some, out, V] f32; where out = seq, rows of padding are not
-                                               touched; NULL where there are none */
-    float pad;                              /* any value, NaN too: it reaches nothing; 0 in normal use */
+    const int32_t *ids;          /* [sequences, seq]; of each only the first valid ones are read */
+    const bt_companion_seq *seq; /* [sequences]; they share no row that is written */
+    size_t sequences;            /* 1..; where the program's batch is bound that, and so is bucket */
+    size_t bucket;               /* the batch whose memory plan is taken, at least sequences */
+    /* Which sequences give logits, ascending, where not all do: only of a program with seq 1. With none the program
+     * ends before its last norm. NULL: all. */
+    const uint32_t *wanted;
+    size_t wanted_len;
+    float *logits; /* [sequences that give some, out, V] f32; where out = seq, rows of padding are not touched; NULL
+                      where there are none */
+    float pad;     /* any value, NaN too: it reaches nothing; 0 in normal use */
     /* Rows of `layer` are stored in every sequence; on the caller's thread, layers ascending. May be NULL. */
     void (*on_kv)(void *ud, uint32_t layer);
     void *on_kv_ud;
-    const atomic_bool *cancel;              /* looked at before each layer; NULL: never */
+    const atomic_bool *cancel; /* looked at before each layer; NULL: never */
     /* After each step, on the caller's thread: its rows (of all sequences, padding too) as they are in the arena, in
-     * [rows, step->in_width[0]] and out [rows, step->out_width]; NULL for what is not in it. An in-place step has in == out.
-     * For calibration; may be NULL. */
+     * [rows, step->in_width[0]] and out [rows, step->out_width]; NULL for what is not in it. An in-place step has in ==
+     * out. For calibration; may be NULL. */
     void (*on_step)(void *ud, const bt_step *step, const float *in, const float *out, size_t rows);
     void *on_step_ud;
 } bt_walk_io;
 
-/* arena: bt_bind_arena_bytes of the bucket, 64-byte aligned. BT_EARG: sequences that are not the program's, an id outside the
- * vocabulary, a position beyond the program's ctx, the view or the rotary tables, a ROTATE that `rotations` does not fit; nothing is
- * computed then. BT_ECANCEL: KV rows of the first layers may have been written. One run at a time. */
+/* arena: bt_bind_arena_bytes of the bucket, 64-byte aligned. BT_EARG: sequences that are not the program's, an id
+ * outside the vocabulary, a position beyond the program's ctx, the view or the rotary tables, a ROTATE that `rotations`
+ * does not fit; nothing is computed then. BT_ECANCEL: KV rows of the first layers may have been written. One run at
+ * a time. */
 bt_err bt_walk_run(bt_walk *w, const bt_program *prog, void *arena, const bt_walk_io *io, bt_fault *fault);
-uint64_t bt_walk_kv_bytes(const bt_walk *w);        /* of all rows stored so far */
+uint64_t bt_walk_kv_bytes(const bt_walk *w); /* of all rows stored so far */
 #endif

@@ -1,8 +1,8 @@
 /* Attention over v16; included by attn_avx2.c and attn_avx512.c after their simd header. No include guard.
  *
- * (row, head) pairs that read the same kv head go together over f32 copies of each block of 64 positions, in tiles of up to 6 pairs:
- * first the scores of all, a product with K transposed, and their weights; then the values of all, a product with V. What a
- * pair computes does not depend on which others share the block. */
+ * (row, head) pairs that read the same kv head go together over f32 copies of each block of 64 positions, in tiles of
+ * up to 6 pairs: first the scores of all, a product with K transposed, and their weights; then the values of all, a
+ * product with V. What a pair computes does not depend on which others share the block. */
 
 enum { TILE = 6 };
 
@@ -17,8 +17,8 @@ typedef struct query {
     const float *q; /* where it comes from */
     float *out;
     size_t visible;
-    float m, c;    /* of the span; c = scale of what the span held before this block */
-    float tm, tl;  /* of the whole */
+    float m, c;   /* of the span; c = scale of what the span held before this block */
+    float tm, tl; /* of the whole */
 } query;
 
 typedef struct job {
@@ -46,14 +46,16 @@ BT_INLINE size_t seen_of(const query *s, size_t b, size_t count)
 BT_INLINE size_t tile_of(size_t left) { return left == 7 || left == 8 ? 4 : left < TILE ? left : TILE; }
 
 /* z of N pairs over M panels of positions; elem_bytes below 4: of packed panels. */
-BT_INLINE void score_tile(const job *j, size_t i, size_t panel, const size_t N, const size_t M, const uint32_t elem_bytes)
+BT_INLINE void score_tile(const job *j, size_t i, size_t panel, const size_t N, const size_t M,
+                          const uint32_t elem_bytes)
 {
     const size_t d = j->kv->head_dim, dp = j->dp;
     const float *k = j->block + panel * PANEL * dp, *q[TILE];
     float *z = j->p + i * BT_ATTN_BLOCK + panel * PANEL;
     const v16 scale = v16_set1(j->scale);
     v16 a[TILE][4], s[4];
-    BT_UNROLL_FOR(size_t m = 0; m < M; m++) s[m] = elem_bytes == 1 ? v16_load(j->key_scale + (panel + m) * PANEL) : scale;
+    BT_UNROLL_FOR(size_t m = 0; m < M; m++)
+        s[m] = elem_bytes == 1 ? v16_load(j->key_scale + (panel + m) * PANEL) : scale;
     BT_UNROLL_FOR(size_t n = 0; n < N; n++) {
         q[n] = j->query[i + n].q;
         BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_zero();
@@ -70,7 +72,8 @@ BT_INLINE void score_tile(const job *j, size_t i, size_t panel, const size_t N, 
         BT_UNROLL_FOR(size_t m = 0; m < M; m++) v16_store(z + n * BT_ATTN_BLOCK + m * PANEL, v16_mul(a[n][m], scale));
 }
 
-BT_INLINE void score_pairs(const job *j, size_t i, size_t panels, const size_t N, const size_t M, const uint32_t elem_bytes)
+BT_INLINE void score_pairs(const job *j, size_t i, size_t panels, const size_t N, const size_t M,
+                           const uint32_t elem_bytes)
 {
     size_t panel = 0;
     for (; panel + M <= panels; panel += M) score_tile(j, i, panel, N, M, elem_bytes);
@@ -143,7 +146,8 @@ static void weigh(job *j, size_t i, size_t n, size_t b, size_t count)
     }
 }
 
-/* M vectors of acc of N pairs, from element e on: times c, then one fma chain over positions [from, to) of the block. */
+/* M vectors of acc of N pairs, from element e on: times c, then one fma chain over positions [from, to) of the
+ * block. */
 BT_INLINE void value_tile(const job *j, size_t i, size_t e, size_t from, size_t to, const size_t N, const size_t M)
 {
     const size_t d = j->dp;
@@ -252,15 +256,18 @@ static void run_job(job *j)
         run_span(j, span);
         for (size_t i = 0; i < j->count; i++) {
             query *s = &j->query[i];
-            if (s->visible > span) merge(&s->tm, &s->tl, j->total + i * j->dp, s->m, sum_of(j->l + 16 * i),
-                                             j->acc + i * j->dp, j->dp, span == 0);
+            if (s->visible > span)
+                merge(&s->tm, &s->tl, j->total + i * j->dp, s->m, sum_of(j->l + 16 * i), j->acc + i * j->dp, j->dp,
+                      span == 0);
         }
     }
-    for (size_t i = 0; i < j->count; i++) divide(j->query[i].out, j->total + i * j->dp, j->query[i].tl, j->kv->head_dim);
+    for (size_t i = 0; i < j->count; i++)
+        divide(j->query[i].out, j->total + i * j->dp, j->query[i].tl, j->kv->head_dim);
 }
 
 /* The next pairs of a row's heads [h, h + width) of one kv head, from pair `first` of `pairs`. */
-static void fill_job(job *j, size_t first, size_t pairs, size_t h, size_t width, const float *q, size_t ldq, size_t pos0)
+static void fill_job(job *j, size_t first, size_t pairs, size_t h, size_t width, const float *q, size_t ldq,
+                     size_t pos0)
 {
     const size_t left = pairs - first;
     j->count = left < BT_ATTN_PAIRS ? left : BT_ATTN_PAIRS;
@@ -281,9 +288,8 @@ static void begin_job(job *j, const bt_kv_view *kv, size_t layer, float scale, v
     j->l = j->p + BT_ATTN_PAIRS * BT_ATTN_BLOCK;
 }
 
-void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv,
-                         size_t layer, size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale,
-                         void *scratch)
+void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
+                         size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch)
 {
     const size_t group = heads / kv->kv_heads;
     job j;
@@ -302,7 +308,8 @@ void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, con
 }
 
 void BT_VARIANT(bt_attn_span)(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
-                              size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale, void *scratch)
+                              size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale,
+                              void *scratch)
 {
     const size_t group = heads / kv->kv_heads, pairs = group * t;
     job j;
@@ -322,14 +329,16 @@ void BT_VARIANT(bt_attn_span)(float *part, size_t spans, const float *q, size_t 
     }
 }
 
-void BT_VARIANT(bt_attn_merge)(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0, size_t group, size_t d)
+void BT_VARIANT(bt_attn_merge)(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0,
+                               size_t group, size_t d)
 {
     float total[BT_ATTN_MAX_DIM], tm = 0, tl = 0;
     const size_t dp = attn_padded_dim(d), floats = attn_part_floats(d);
     for (size_t pair = 0; pair < t * group; pair++, part += spans * floats) {
         const size_t row = pair / group, seen = (pos0 + row) / BT_ATTN_SPAN + 1;
         for (size_t s = 0; s < seen; s++)
-            merge(&tm, &tl, total, part[s * floats], part[s * floats + 1], part + s * floats + BT_ATTN_PART_HEAD, dp, s == 0);
+            merge(&tm, &tl, total, part[s * floats], part[s * floats + 1], part + s * floats + BT_ATTN_PART_HEAD, dp,
+                  s == 0);
         divide(out + row * ldo + pair % group * d, total, tl, d);
     }
 }

@@ -1,6 +1,7 @@
 /* Copies of a block of K and V, 64 positions at most, for attn_body.h, which includes this. No include guard.
- *   K  transposed, in panels of 16 positions. Packed: element e of positions 0..15 as they are stored, f16 and f32 at e * 16, of int8
- *      positions 0..7 at e * 8 and 8..15 at (padded D + e) * 8. As floats: at e * 16. A panel is padded D * 16 elements.
+ *   K  transposed, in panels of 16 positions. Packed: element e of positions 0..15 as they are stored, f16 and f32 at e
+ *      * 16, of int8 positions 0..7 at e * 8 and 8..15 at (padded D + e) * 8. As floats: at e * 16. A panel is padded D
+ *      * 16 elements.
  *   V  as floats in panels of 16 elements:  block[(panel * 64 + position) * 16 + element], zeros past D
  * Elements are transposed while they are small: half the shuffles, or a quarter. */
 
@@ -18,7 +19,8 @@ BT_INLINE void fetch(const uint8_t *row, size_t bytes)
     for (size_t i = 0; i < bytes; i += 64) v16_prefetch(row + i);
 }
 
-/* K (or V) of position `at`, and how many of the next `count` positions follow it at token_bytes each: those of its page. */
+/* K (or V) of position `at`, and how many of the next `count` positions follow it at token_bytes each: those of its
+ * page. */
 BT_INLINE const uint8_t *rows_at(const job *j, int is_v, size_t at, size_t *count)
 {
     const size_t left = j->kv->page_tokens - (at & (j->kv->page_tokens - 1)); /* a power of two */
@@ -75,7 +77,8 @@ BT_INLINE void pack_f32(float *to, const uint8_t *row, size_t stride, size_t e)
 {
     for (size_t i = 0; i < PANEL; i += 4) {
         __m128 x[4];
-        BT_UNROLL_FOR(size_t r = 0; r < 4; r++) x[r] = _mm_loadu_ps((const float *)(const void *)(row + (i + r) * stride) + e);
+        BT_UNROLL_FOR(size_t r = 0; r < 4; r++)
+            x[r] = _mm_loadu_ps((const float *)(const void *)(row + (i + r) * stride) + e);
         _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]);
         BT_UNROLL_FOR(size_t r = 0; r < 4; r++) _mm_storeu_ps(to + (e + r) * PANEL + i, x[r]);
     }
@@ -116,7 +119,8 @@ BT_INLINE void widen_panel(float *to, const void *panel, size_t d, const float *
     for (size_t e = 0; e < d; e++) v16_store(to + e * PANEL, key_of(panel, attn_padded_dim(d), e, s, elem_bytes));
 }
 
-/* The panel of K of positions [b, b + count), of which there are 16 or, at the end, fewer: the last stands for those that lack. */
+/* The panel of K of positions [b, b + count), of which there are 16 or, at the end, fewer: the last stands for those
+ * that lack. */
 static void take_panel(job *j, size_t panel, size_t b, size_t count, int widens)
 {
     const bt_kv_view *kv = j->kv;
@@ -128,7 +132,8 @@ static void take_panel(job *j, size_t panel, size_t b, size_t count, int widens)
     const uint8_t *row = rows_at(j, 0, b, &run);
     if (run < PANEL) {
         for (size_t i = 0; i < PANEL; i++)
-            memcpy(some + i * kv->head_bytes, bt_kv_view_row(kv, j->layer, 0, b + (i < count ? i : count - 1), j->g), kv->head_bytes);
+            memcpy(some + i * kv->head_bytes, bt_kv_view_row(kv, j->layer, 0, b + (i < count ? i : count - 1), j->g),
+                   kv->head_bytes);
         row = some, stride = kv->head_bytes;
     }
     if (elem_bytes == 1)

@@ -83,8 +83,9 @@ void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv
         }
 }
 
-void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
-                      size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale, void *scratch)
+void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv,
+                      size_t layer, size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1,
+                      float scale, void *scratch)
 {
     const size_t d = kv->head_dim, group = heads / kv->kv_heads;
     (void)scratch;
@@ -94,12 +95,13 @@ void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, con
             const size_t end = visible < begin + BT_ATTN_SPAN ? visible : begin + BT_ATTN_SPAN;
             float *p = part + (pair * spans + s) * attn_part_floats(d);
             if (begin < visible)
-                span_of(&p[0], &p[1], p + BT_ATTN_PART_HEAD, q + row * ldq + (g * group + pair % group) * d, kv, layer, g,
-                        begin, end, scale);
+                span_of(&p[0], &p[1], p + BT_ATTN_PART_HEAD, q + row * ldq + (g * group + pair % group) * d,
+                        kv, layer, g, begin, end, scale);
         }
 }
 
-void bt_attn_merge_ref(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0, size_t group, size_t d)
+void bt_attn_merge_ref(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0,
+                       size_t group, size_t d)
 {
     float total[BT_ATTN_MAX_DIM], tm = 0, tl = 0;
     for (size_t pair = 0; pair < t * group; pair++, part += spans * attn_part_floats(d)) {

@@ -15,7 +15,8 @@ BT_INLINE void v16_store_s32(int32_t *p, v16 x)
 /* A bit for each lane whose integer is beyond +-limit. */
 BT_INLINE unsigned beyond8(__m256 x, int32_t limit)
 {
-    const __m256i over = _mm256_cmpgt_epi32(_mm256_abs_epi32(_mm256_cvtps_epi32(x)), _mm256_set1_epi32(limit));
+    const __m256i over =
+        _mm256_cmpgt_epi32(_mm256_abs_epi32(_mm256_cvtps_epi32(x)), _mm256_set1_epi32(limit));
     return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(over));
 }
 BT_INLINE unsigned v16_beyond(v16 x, int32_t limit) { return beyond8(x.a, limit) | beyond8(x.b, limit) << 8; }

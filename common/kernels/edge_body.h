@@ -21,8 +21,8 @@ BT_INLINE uint32_t list_shadow(bt_int_shadow *list, v16 v, int32_t limit, size_t
     return count;
 }
 
-void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx,
-                                   float inv, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
+void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv,
+                                   size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     const v16 by = v16_set1(inv);
     for (size_t row = 0; row < t; row++, y += ldy, x += ldx) {
@@ -41,9 +41,8 @@ void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *
     }
 }
 
-void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, size_t ldy,
-                                    const float *restrict x, size_t ldx, float inv, size_t t, size_t k,
-                                    bt_int_shadow *shadow, uint32_t *count)
+void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x,
+                                    size_t ldx, float inv, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     const v16 by = v16_set1(inv);
     const __m256i limit = _mm256_set1_epi16(BT_INT_MAX16), low = _mm256_set1_epi16(-BT_INT_MAX16);
@@ -56,8 +55,7 @@ void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, si
             const v16 v = quantise(v16_load_n(x + i, n), by);
             const __m256i wide = v16_to_s16(v);
             const __m256i over = _mm256_or_si256(_mm256_cmpgt_epi16(wide, limit), _mm256_cmpgt_epi16(low, wide));
-            if (list && !_mm256_testz_si256(over, over))
-                beyond += list_shadow(list + beyond, v, BT_INT_MAX16, i);
+            if (list && !_mm256_testz_si256(over, over)) beyond += list_shadow(list + beyond, v, BT_INT_MAX16, i);
             const __m256i q = _mm256_max_epi16(_mm256_min_epi16(wide, limit), low);
             const __m256i h = _mm256_srai_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(128)), 8);
             const __m256i l = _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8);
@@ -79,11 +77,11 @@ BT_INLINE void scale_store(float *y, v16 v, const float *scale, const float *bia
 }
 
 /* Each with `then` as a constant. */
-#define EACH_THEN(then, f, ...)                                                                              \
-    do {                                                                                                     \
-        if ((then) == BT_EDGE_STORE) f(__VA_ARGS__, BT_EDGE_STORE);                                          \
-        else if ((then) == BT_EDGE_ADD) f(__VA_ARGS__, BT_EDGE_ADD);                                         \
-        else f(__VA_ARGS__, BT_EDGE_SILU_MUL);                                                               \
+#define EACH_THEN(then, f, ...) \
+    do { \
+        if ((then) == BT_EDGE_STORE) f(__VA_ARGS__, BT_EDGE_STORE); \
+        else if ((then) == BT_EDGE_ADD) f(__VA_ARGS__, BT_EDGE_ADD); \
+        else f(__VA_ARGS__, BT_EDGE_SILU_MUL); \
     } while (0)
 
 BT_INLINE void scale8(float *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc, const float *scale,
@@ -106,8 +104,8 @@ void BT_VARIANT(bt_edge_scale8)(float *restrict y, size_t ldy, const int32_t *re
     EACH_THEN(then, scale8, y, ldy, acc, ldacc, scale, bias, t, n);
 }
 
-BT_INLINE void scale16(float *restrict y, size_t ldy, const int32_t *restrict hi, const int32_t *restrict lo, size_t ldacc,
-                       const float *scale, const float *bias, size_t t, size_t n, bt_edge_then then)
+BT_INLINE void scale16(float *restrict y, size_t ldy, const int32_t *restrict hi, const int32_t *restrict lo,
+                       size_t ldacc, const float *scale, const float *bias, size_t t, size_t n, bt_edge_then then)
 {
     for (size_t row = 0; row < t; row++, y += ldy, hi += ldacc, lo += ldacc) {
         size_t i = 0;
@@ -121,9 +119,9 @@ BT_INLINE void scale16(float *restrict y, size_t ldy, const int32_t *restrict hi
     }
 }
 
-void BT_VARIANT(bt_edge_scale16)(float *restrict y, size_t ldy, const int32_t *restrict hi,
-                                 const int32_t *restrict lo, size_t ldacc, const float *scale,
-                                 const float *bias, size_t t, size_t n, bt_edge_then then)
+void BT_VARIANT(bt_edge_scale16)(float *restrict y, size_t ldy, const int32_t *restrict hi, const int32_t *restrict lo,
+                                 size_t ldacc, const float *scale, const float *bias, size_t t, size_t n,
+                                 bt_edge_then then)
 {
     EACH_THEN(then, scale16, y, ldy, hi, lo, ldacc, scale, bias, t, n);
 }
@@ -175,8 +173,7 @@ static void butterflies_short(float *x, size_t elems, size_t len, const int8_t *
 }
 
 /* y = H_base x over the base's index, four results at a time for j .. j + n - 1. */
-BT_INLINE void base_columns(float *y, const float *x, const int8_t *h, size_t base, size_t len, size_t j,
-                            size_t n)
+BT_INLINE void base_columns(float *y, const float *x, const int8_t *h, size_t base, size_t len, size_t j, size_t n)
 {
     for (size_t c = 0; c < base; c += 4) {
         const size_t rows = base - c < 4 ? base - c : 4;
@@ -192,8 +189,8 @@ BT_INLINE void base_columns(float *y, const float *x, const int8_t *h, size_t ba
     }
 }
 
-void BT_VARIANT(bt_edge_rotate)(float *x, size_t ldx, size_t t, size_t blocks, const int8_t *h_base,
-                                uint32_t base, uint32_t log2, const int8_t *sign, float scale, float *scratch)
+void BT_VARIANT(bt_edge_rotate)(float *x, size_t ldx, size_t t, size_t blocks, const int8_t *h_base, uint32_t base,
+                                uint32_t log2, const int8_t *sign, float scale, float *scratch)
 {
     const size_t len = (size_t)1 << log2, elems = base * len;
     const v16 by = v16_set1(scale);

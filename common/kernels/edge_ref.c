@@ -39,8 +39,8 @@ void bt_edge_quantise16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy
         for (size_t i = 0; i < k; i++) {
             const int32_t whole = quantise(x[i], inv), q = clamp(whole, BT_INT_MAX16);
             if (shadow && whole != q) shadow[row * k + beyond++] = (bt_int_shadow){(uint32_t)i, whole - q};
-            lo[i] = (int8_t)(((q + 32768 + 128) & 255) -
-                             128); /* q + 32768 is not negative, and 32768 has no low byte */
+            /* q + 32768 is not negative, and 32768 has no low byte */
+            lo[i] = (int8_t)(((q + 32768 + 128) & 255) - 128);
             hi[i] = (int8_t)((q - lo[i]) / 256);
         }
         memset(hi + k, 0, ldy - k), memset(lo + k, 0, ldy - k);

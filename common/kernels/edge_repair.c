@@ -22,7 +22,8 @@ float bt_edge_repair_dot(const bt_edge_repair *r, size_t t, size_t n)
     return r->bias ? sum + r->bias[n] : sum;
 }
 
-size_t bt_edge_repair_rows(int16_t *y, size_t ldy, const bt_edge_repair *r, size_t t0, size_t t, size_t n0, size_t n)
+size_t bt_edge_repair_rows(int16_t *y, size_t ldy, const bt_edge_repair *r, size_t t0, size_t t, size_t n0,
+                           size_t n)
 {
     size_t repaired = 0;
     for (size_t row = 0; row < t; row++, y += ldy)

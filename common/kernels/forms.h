@@ -31,27 +31,27 @@
  *         ascending k, from +0; acc = fma(16 d, s, acc), then acc = fma(m - 16 d, xs, acc), acc from +0
  *         (16 d and m - 16 d in f32, one rounding each) */
 typedef enum bt_form { BT_FORM_F16 = 0, BT_FORM_INT8, BT_FORM_FP4 } bt_form;
-enum { BT_FORM_GROUP = 32 };                /* of FP4, and of INT8 in a file's blocks */
+enum { BT_FORM_GROUP = 32 }; /* of FP4, and of INT8 in a file's blocks */
 
 /* Bytes of one panel of 16 outputs. F16 and FP4: group is not looked at. */
 size_t bt_form_panel_bytes(bt_form form, size_t group, size_t k);
 
 typedef void bt_matmul8_fn(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
-                           const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
-                           size_t group, size_t p0, size_t p1);
+                           const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t group,
+                           size_t p0, size_t p1);
 /* xs: the sums of x over its groups, as bt_fp4_sums_fn makes them. */
 typedef void bt_matmul4_fn(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
-                           const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
-                           size_t p0, size_t p1, const float *restrict xs);
-/* xs[T][groups of K]: the xs of the orders above, for all matrices over one x. bt_form_fp4_sums_bytes is their room, whole sixteens. */
+                           const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
+                           size_t p1, const float *restrict xs);
+/* xs[T][groups of K]: the xs of the orders above, for all matrices over one x. bt_form_fp4_sums_bytes is their room,
+ * whole sixteens. */
 typedef void bt_fp4_sums_fn(float *restrict xs, const float *restrict x, size_t ldx, size_t t, size_t k);
 size_t bt_form_fp4_sums_bytes(size_t t, size_t k);
 
 /* Writing panels, from zeroed memory: group g (inputs [g * G, g * G + count), 1 <= count <= G) of output n. */
 void bt_form_int8_put(uint8_t *wp, size_t group, size_t k, size_t n, size_t g, uint16_t d, const int8_t *q,
                       size_t count);
-void bt_form_fp4_put(uint8_t *wp, size_t k, size_t n, size_t g, uint16_t d, uint16_t m, const uint8_t *q,
-                     size_t count);
+void bt_form_fp4_put(uint8_t *wp, size_t k, size_t n, size_t g, uint16_t d, uint16_t m, const uint8_t *q, size_t count);
 /* The weight of input `at` of output n, read back from its panel: the f32 nearest to it. */
 float bt_form_value(const uint8_t *wp, bt_form form, size_t group, size_t k, size_t n, size_t at);
 #endif

@@ -2,14 +2,16 @@
  *
  * FP4 decodes 8 inputs of 16 outputs at once, by steps that stay inside 128-bit lanes, so that one layout serves both
  * widths: bytes from nibbles, words from bytes and a constant, floats from the halves of lanes. For 64 weights (8 AVX2
- * registers of floats) that is 17 integer operations in AVX2; for 128 (8 AVX-512 registers) it is 16 in AVX-512: 2.1 and
- * 2.0 for each FMA. Few rows decode into registers: what is decoded is used at once, so that sums and constants stay there. */
+ * registers of floats) that is 17 integer operations in AVX2; for 128 (8 AVX-512 registers) it is 16 in AVX-512: 2.1
+ * and 2.0 for each FMA. Few rows decode into registers: what is decoded is used at once, so that sums and constants
+ * stay there. */
 void BT_VARIANT(bt_matmul8)(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
-                            const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
-                            size_t group, size_t p0, size_t p1)
+                            const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t group,
+                            size_t p0, size_t p1)
 {
-    const product a = {.y = y, .ldy = ldy, .x = x, .ldx = ldx, .bias = bias, .wp = wp, .t = t, .n = n, .k = k,
-                       .p0 = p0, .p1 = p1, .panel = bt_form_panel_bytes(BT_FORM_INT8, group, k)};
+    const product a = {.y = y,       .ldy = ldy, .x = x,   .ldx = ldx,
+                       .bias = bias, .wp = wp,   .t = t,   .n = n,
+                       .k = k,       .p0 = p0,   .p1 = p1, .panel = bt_form_panel_bytes(BT_FORM_INT8, group, k)};
     if (t <= FEW_ROWS) few_rows(&a, group == k ? few_int8 : few_int8_32);
     else if (group == k) many_int8(&a);
     else many_int8_32(&a);
@@ -20,13 +22,11 @@ BT_INLINE __m256 fp4_add_columns(__m256 sum, const float *const x[8])
 {
     __m256 a[8], b[8];
     BT_UNROLL_FOR(size_t i = 0; i < 8; i++) a[i] = _mm256_loadu_ps(x[i]);
-    BT_UNROLL_FOR(size_t i = 0; i < 8; i += 2)
-    {
+    BT_UNROLL_FOR(size_t i = 0; i < 8; i += 2) {
         b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
         b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
     }
-    BT_UNROLL_FOR(size_t i = 0; i < 8; i += 4)
-    {
+    BT_UNROLL_FOR(size_t i = 0; i < 8; i += 4) {
         a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
         a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
         a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
@@ -76,16 +76,17 @@ BT_INLINE void fp4_two(v16 s[FEW_ROWS], v16_codes words, const float *x, size_t 
 BT_INLINE void fp4_group(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, size_t ahead, const float *x, size_t ldx,
                          const size_t P, const size_t R)
 {
-    BT_UNROLL_FOR(size_t p = 0; p < P; p++) BT_UNROLL_FOR(size_t r = 0; r < R; r++) s[p][r] = v16_zero();
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++)
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++) s[p][r] = v16_zero();
     for (size_t k = 0; k < GROUP; k += 8, w += 64)
-        BT_UNROLL_FOR(size_t half = 0; half < 8; half += 4) BT_UNROLL_FOR(size_t p = 0; p < P; p++)
-        {
-            if (!half) v16_prefetch(w + p * panel + ahead);
-            const v16_codes codes = v16_codes_load(w + p * panel);
-            const v16_codes bytes = half ? v16_codes_high(codes) : v16_codes_low(codes);
-            fp4_two(s[p], v16_words_low(bytes), x + k + half, ldx, R);
-            fp4_two(s[p], v16_words_high(bytes), x + k + half + 2, ldx, R);
-        }
+        BT_UNROLL_FOR(size_t half = 0; half < 8; half += 4)
+            BT_UNROLL_FOR(size_t p = 0; p < P; p++) {
+                if (!half) v16_prefetch(w + p * panel + ahead);
+                const v16_codes codes = v16_codes_load(w + p * panel);
+                const v16_codes bytes = half ? v16_codes_high(codes) : v16_codes_low(codes);
+                fp4_two(s[p], v16_words_low(bytes), x + k + half, ldx, R);
+                fp4_two(s[p], v16_words_high(bytes), x + k + half + 2, ldx, R);
+            }
 }
 
 BT_INLINE void fp4_tile(const product *a, size_t panel0, const size_t P, const size_t R)
@@ -93,34 +94,32 @@ BT_INLINE void fp4_tile(const product *a, size_t panel0, const size_t P, const s
     const size_t panel = a->panel;
     const uint8_t *w = a->wp + panel0 * panel;
     v16 acc[4][FEW_ROWS], s[4][FEW_ROWS];
-    BT_UNROLL_FOR(size_t p = 0; p < P; p++) BT_UNROLL_FOR(size_t r = 0; r < R; r++) acc[p][r] = v16_zero();
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++)
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++) acc[p][r] = v16_zero();
     for (size_t g = 0; g < a->groups; g++, w += FORM_FP4_BYTES) {
         const size_t ahead = ahead_of((a->groups - g) * FORM_FP4_BYTES, panel, P);
         OUT_OF_REGISTERS(acc);
         if (a->k - g * GROUP >= GROUP) fp4_group(s, w + FORM_FP4_CODES, panel, ahead, a->x + g * GROUP, a->ldx, P, R);
-        else { /* a zero for each input past K changes no sum */
-            float tail[FEW_ROWS * GROUP] = {0};
+        else { /* a zero for each input past K changes no sum */ float tail[FEW_ROWS * GROUP] = {0};
             for (size_t r = 0; r < R; r++)
                 memcpy(tail + r * GROUP, a->x + r * a->ldx + g * GROUP, (a->k - g * GROUP) * sizeof *tail);
             fp4_group(s, w + FORM_FP4_CODES, panel, ahead, tail, GROUP, P, R);
         }
-        BT_UNROLL_FOR(size_t p = 0; p < P; p++)
-        {
+        BT_UNROLL_FOR(size_t p = 0; p < P; p++) {
             v16 scale, shift;
             v16_prefetch(w + p * panel + ahead);
             fp4_scales(&scale, &shift, w + p * panel);
-            BT_UNROLL_FOR(size_t r = 0; r < R; r++)
-            {
+            BT_UNROLL_FOR(size_t r = 0; r < R; r++) {
                 acc[p][r] = v16_fma(scale, s[p][r], acc[p][r]);
                 acc[p][r] = v16_fma(shift, v16_set1(a->xs[r * a->groups + g]), acc[p][r]);
             }
         }
     }
-    BT_UNROLL_FOR(size_t p = 0; p < P; p++) BT_UNROLL_FOR(size_t r = 0; r < R; r++)
-        store_row(a, panel0 + p, r, acc[p][r]);
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++)
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++) store_row(a, panel0 + p, r, acc[p][r]);
 }
 
-#define FP4_TILE(P, R)                                                                                       \
+#define FP4_TILE(P, R) \
     BT_NOINLINE void fp4_tile_##P##x##R(const product *a, size_t p) { fp4_tile(a, p, P, R); }
 #if BT_V16_REGS > 1 /* a fourth panel's sums find no registers */
 enum { FP4_WIDE = 3 };
@@ -142,7 +141,9 @@ static void fp4_few(const product *a)
 {
     for (size_t p = a->p0, panels; p < a->p1; p += panels) {
         const size_t left = a->p1 - p;
-        panels = a->t == 1 && left >= FP4_WIDE && (BT_V16_REGS == 1 || left != FP4_WIDE + 1) ? FP4_WIDE : a->t <= 2 && left >= 2 ? 2 : 1;
+        panels = a->t == 1 && left >= FP4_WIDE && (BT_V16_REGS == 1 || left != FP4_WIDE + 1) ? FP4_WIDE
+                 : a->t <= 2 && left >= 2                                                    ? 2
+                                                                                             : 1;
         switch (panels * 8 + a->t) {
         case FP4_WIDE * 8 + 1: fp4_tile_wide(a, p); break;
         case 17: fp4_tile_2x1(a, p); break;
@@ -159,8 +160,19 @@ void BT_VARIANT(bt_matmul4)(float *restrict y, size_t ldy, const float *restrict
                             const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
                             size_t p1, const float *restrict xs)
 {
-    const product a = {.y = y, .ldy = ldy, .x = x, .ldx = ldx, .bias = bias, .wp = wp, .t = t, .n = n, .k = k,
-                       .p0 = p0, .p1 = p1, .xs = xs, .panel = bt_form_panel_bytes(BT_FORM_FP4, GROUP, k),
+    const product a = {.y = y,
+                       .ldy = ldy,
+                       .x = x,
+                       .ldx = ldx,
+                       .bias = bias,
+                       .wp = wp,
+                       .t = t,
+                       .n = n,
+                       .k = k,
+                       .p0 = p0,
+                       .p1 = p1,
+                       .xs = xs,
+                       .panel = bt_form_panel_bytes(BT_FORM_FP4, GROUP, k),
                        .groups = (k + GROUP - 1) / GROUP};
     if (t <= FEW_ROWS) fp4_few(&a);
     else many_fp4(&a);

@@ -1,8 +1,8 @@
 #ifndef BT_KERNELS_INT_EXTRAS_H
 #define BT_KERNELS_INT_EXTRAS_H
-/* Groups that a row's product takes beside those in their order, while the chunk's weights are in the first cache. After
- * EXTRAS_HERE is set: how many have room in the record itself; the others, up to one for each group of the chunk, are in a list behind
- * all records. */
+/* Groups that a row's product takes beside those in their order, while the chunk's weights are in the first cache.
+ * After EXTRAS_HERE is set: how many have room in the record itself; the others, up to one for each group of the chunk,
+ * are in a list behind all records. */
 #include "kernels/int_simd.h"
 #include "kernels/int_variant.h"
 
@@ -35,7 +35,8 @@ INT_INLINE extras_at extras_of(const bt_int_inputs *to, const int_chunks *c, siz
 {
     const size_t k = chunk * c->n, n = to->k4 - k < c->n ? to->k4 - k : c->n;
     extra *more = (void *)(to->memory + int_records_bytes(to->rows, to->k4, c, BESIDE));
-    return (extras_at){to->memory + chunk * c->record * to->rows + row * (4 * n + BESIDE) + 4 * n, more + row * to->k4 + k};
+    return (extras_at){to->memory + chunk * c->record * to->rows + row * (4 * n + BESIDE) + 4 * n,
+                       more + row * to->k4 + k};
 }
 
 /* How many of s[count] lie before the input `end`. */
@@ -46,10 +47,10 @@ INT_INLINE size_t extras_before(const bt_int_shadow *s, size_t count, size_t end
     return n;
 }
 
-/* Puts a row's shadow beside its records, which are there; false: it has no room, nothing was changed. offset: what the product sees more
- * of each weight. */
-static inline bool extras_take_shadow(const bt_int_inputs *to, const int_chunks *chunks, size_t row, const bt_int_shadow *s, size_t count,
-                               size_t k, uint32_t offset)
+/* Puts a row's shadow beside its records, which are there; false: it has no room, nothing was changed. offset: what the
+ * product sees more of each weight. */
+static inline bool extras_take_shadow(const bt_int_inputs *to, const int_chunks *chunks, size_t row,
+                                      const bt_int_shadow *s, size_t count, size_t k, uint32_t offset)
 {
     if (!bt_int_shadow_is_short(s, count, k)) return false;
     for (size_t c = 0, i = 0; c < chunks->count; c++) {
@@ -76,7 +77,8 @@ static inline bool extras_take_shadow(const bt_int_inputs *to, const int_chunks 
 }
 
 /* After a row's records are there: its is_left. */
-INT_INLINE bool extras_is_left(const bt_int_inputs *to, const int_chunks *chunks, size_t row, const bt_int_rows *x, uint32_t offset)
+INT_INLINE bool extras_is_left(const bt_int_inputs *to, const int_chunks *chunks, size_t row, const bt_int_rows *x,
+                               uint32_t offset)
 {
     const uint32_t count = x->shadow_count ? x->shadow_count[row] : 0;
     return count && (to->is_wide || !extras_take_shadow(to, chunks, row, x->shadow + row * x->k, count, x->k, offset));

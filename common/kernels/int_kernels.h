@@ -22,17 +22,21 @@ static inline size_t bt_int_panel_bytes(size_t k, unsigned bits) { return bt_int
 /* Put rows w[rows, K] of integers as outputs n0 .. n0 + rows - 1; start from zeroed memory. */
 void bt_int_pack(uint8_t *wp, const int8_t *w, size_t n0, size_t rows, size_t k, unsigned bits);
 /* The weight (n, k) of a packed matrix. */
-int  bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits);
+int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits);
 
 /* What a clip took from a row: r more of the input k. */
-typedef struct bt_int_shadow { uint32_t k; int32_t r; } bt_int_shadow;
+typedef struct bt_int_shadow {
+    uint32_t k;
+    int32_t r;
+} bt_int_shadow;
 
-/* Inputs made ready for the product, once for all that is multiplied with them: [rows, 4 * k4] of 8 bits, or of 16 bits in two
- * planes; and beside those of 8 bits, short shadows. What memory holds is between prepare and matmul of one instruction set. */
+/* Inputs made ready for the product, once for all that is multiplied with them: [rows, 4 * k4] of 8 bits, or of 16 bits
+ * in two planes; and beside those of 8 bits, short shadows. What memory holds is between prepare and matmul of one
+ * instruction set. */
 typedef struct bt_int_inputs {
-    uint8_t *memory;                        /* bt_int_inputs_bytes, 64-byte aligned */
+    uint8_t *memory; /* bt_int_inputs_bytes, 64-byte aligned */
     size_t rows, k4;
-    bool is_wide;                           /* 16 bits */
+    bool is_wide; /* 16 bits */
 } bt_int_inputs;
 size_t bt_int_inputs_bytes(size_t rows, size_t k, bool is_wide);
 
@@ -41,46 +45,50 @@ enum { BT_INT_MAX16 = 32639 };
 
 /* s8 in [-128, 127], 4 * k4 readable bytes a row: those past K multiply zero. */
 typedef struct bt_int_rows {
-    const int8_t *hi, *lo;                  /* [rows, ld]; lo: where inputs are wide */
+    const int8_t *hi, *lo; /* [rows, ld]; lo: where inputs are wide */
     size_t ld, k;
-    const bt_int_shadow *shadow;            /* [rows, k], k ascending */
-    const uint32_t *shadow_count;           /* [rows]; NULL: no row has any */
+    const bt_int_shadow *shadow;  /* [rows, k], k ascending */
+    const uint32_t *shadow_count; /* [rows]; NULL: no row has any */
 } bt_int_rows;
 
-/* Rows [r0, r1) of x made ready; rows are independent. A row's shadow becomes part of its product, or the product goes without
- * it: is_left[row] says that there is one, and that the caller has to add it (int_shadow). It is always left where inputs are wide, where
- * the sums might not fit 32 bits (sum of |r| > bt_int_shadow_room), and where a variant has no room: for an |r| > 32767 or many. */
+/* Rows [r0, r1) of x made ready; rows are independent. A row's shadow becomes part of its product, or the product goes
+ * without it: is_left[row] says that there is one, and that the caller has to add it (int_shadow). It is always left
+ * where inputs are wide, where the sums might not fit 32 bits (sum of |r| > bt_int_shadow_room), and where a variant
+ * has no room: for an |r| > 32767 or many. */
 typedef void bt_int_prepare_fn(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x, bool *is_left);
 
 /* What 32 bits leave beside a sum of K products of 128 * 127; 0 or less: nothing. */
 static inline int64_t bt_int_shadow_room(size_t k) { return (INT32_MAX - (int64_t)k * 128 * 127) / 127; }
 
-/* acc[t * ldacc + n - 16 * p0] = sum over k of x[row + t][k] * w[n][k], and of r * w[n][k] of its shadow, for t rows from `row` on and the outputs of panels [p0, p1),
- * all 16 of each. acc is hi, or 256 * hi + lo where x is wide; how it is divided among the two is the variant's own.
- * lo is NULL where x is not wide.
- * wp is the whole matrix's first panel. colsum[n] = sum over k of w[n][k] of all outputs, padded to whole panels with zero.
- * 1 <= K <= 131,071 cannot overflow. Best for 256 rows and 8 panels a call: x and acc then stay in the second cache. hi and lo
- * overlap nothing. scratch: BT_INT_MATMUL_SCRATCH_BYTES, 64-byte aligned. */
-typedef void bt_int_matmul_fn(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t t,
-                              const int8_t *restrict wp, const int32_t *colsum, size_t p0, size_t p1, void *restrict scratch);
+/* acc[t * ldacc + n - 16 * p0] = sum over k of x[row + t][k] * w[n][k], and of r * w[n][k] of its shadow, for t rows
+ * from `row` on and the outputs of panels [p0, p1), all 16 of each. acc is hi, or 256 * hi + lo where x is wide; how it
+ * is divided among the two is the variant's own. lo is NULL where x is not wide.
+ * wp is the whole matrix's first panel. colsum[n] = sum over k of w[n][k] of all outputs, padded to whole panels with
+ * zero. 1 <= K <= 131,071 cannot overflow. Best for 256 rows and 8 panels a call: x and acc then stay in the second
+ * cache. hi and lo overlap nothing. scratch: BT_INT_MATMUL_SCRATCH_BYTES, 64-byte aligned. */
+typedef void bt_int_matmul_fn(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x,
+                              size_t row, size_t t, const int8_t *restrict wp, const int32_t *colsum, size_t p0,
+                              size_t p1, void *restrict scratch);
 enum { BT_INT_MATMUL_SCRATCH_BYTES = 2 * 160 * 64 };
 
 /* s4 panels [p0, p1) to s8 panels at to (panel p0 first). */
 typedef void bt_int_unpack4_fn(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1);
 
 /* Requantise, single rounding, half up: y = clamp(floor(acc * m / 2^s + 1/2)), m in [2^30, 2^31), s in [1, 62]
- * (the multiplier m / 2^s). Per output channel n: m[n], s[n]. y in [-limit, limit], limit >= 0. acc + bias first, bias NULL:
- * nothing added.
+ * (the multiplier m / 2^s). Per output channel n: m[n], s[n]. y in [-limit, limit], limit >= 0. acc + bias first, bias
+ * NULL: nothing added.
  * requant32 takes accumulators of s32 (acc + bias must fit s64), requant64 of |acc + bias| < 2^62. */
-typedef void bt_int_requant32_fn(int16_t *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc, const int64_t *bias,
-                                 const int32_t *m, const uint8_t *s, int16_t limit, size_t t, size_t n);
-typedef void bt_int_requant64_fn(int16_t *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc, const int64_t *bias,
-                                 const int32_t *m, const uint8_t *s, int16_t limit, size_t t, size_t n);
+typedef void bt_int_requant32_fn(int16_t *restrict y, size_t ldy, const int32_t *restrict acc, size_t ldacc,
+                                 const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t,
+                                 size_t n);
+typedef void bt_int_requant64_fn(int16_t *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc,
+                                 const int64_t *bias, const int32_t *m, const uint8_t *s, int16_t limit, size_t t,
+                                 size_t n);
 /* floor(v * m / 2^s + 1/2), by 128-bit arithmetic, kept within s64; m >= 0, s in [0, 126]. */
 int64_t bt_int_scale1(int64_t v, int32_t m, unsigned s);
 
 /* The integer shadow of one row: acc[n - 16 * p0] += sum over i of r[i] * w[n][k[i]], outputs of panels [p0, p1).
  * |r| < 2^24, count <= K. Exact in int64, free of order. */
-typedef void bt_int_shadow_fn(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count, const int8_t *restrict wp, size_t k4,
-                              size_t p0, size_t p1);
+typedef void bt_int_shadow_fn(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count,
+                              const int8_t *restrict wp, size_t k4, size_t p0, size_t p1);
 #endif

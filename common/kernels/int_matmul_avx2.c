@@ -1,8 +1,9 @@
-/* The integer matrix product for AVX2. maddubs multiplies unsigned by signed bytes and adds two products in 16 bits, where they
- * saturate. Weights go in as w + 128, at most 255; so two inputs may add up to 128 at most, or to -128 (of different signs they
- * always do). From the few pairs beyond, preparation takes one input back to that; what it took away is an extra group of inputs at
- * the same place, multiplied after the others, as is a short shadow. The sums start from -128 times the sum of the row's inputs.
- * (|x| and w or ~w by the sign of x needs no list, but a fourth instruction for three.) */
+/* The integer matrix product for AVX2. maddubs multiplies unsigned by signed bytes and adds two products in
+ * 16 bits, where they saturate. Weights go in as w + 128, at most 255; so two inputs may add up to 128 at
+ * most, or to -128 (of different signs they always do). From the few pairs beyond, preparation takes one
+ * input back to that; what it took away is an extra group of inputs at the same place, multiplied after the
+ * others, as is a short shadow. The sums start from -128 times the sum of the row's inputs. (|x| and w or
+ * ~w by the sign of x needs no list, but a fourth instruction for three.) */
 #include "kernels/int_variant.h"
 
 #if defined(__AVX2__)
@@ -23,19 +24,23 @@ typedef __m256i vec, group;
 INT_INLINE __m256i pairs_of(__m256i x, __m256i *beyond)
 {
     const __m256i sum = _mm256_maddubs_epi16(_mm256_set1_epi8(1), x);
-    const __m256i fits = _mm256_max_epi16(_mm256_min_epi16(sum, _mm256_set1_epi16(PAIR_MAX)), _mm256_set1_epi16(-PAIR_MAX));
+    const __m256i fits =
+        _mm256_max_epi16(_mm256_min_epi16(sum, _mm256_set1_epi16(PAIR_MAX)), _mm256_set1_epi16(-PAIR_MAX));
     *beyond = _mm256_sub_epi16(sum, fits);
     return sum;
 }
 
-/* Takes what is beyond from the first input of each of the two pairs: both have its sign. The group of what was taken. */
+/* Takes what is beyond from the first input of each of the two pairs: both have its sign. The group of
+ * what was taken. */
 static int32_t cut(uint8_t *x)
 {
     int8_t four[4], taken[4] = {0};
     int32_t away;
     memcpy(four, x, 4);
     for (int i = 0; i < 4; i += 2) {
-        const int sum = four[i] + four[i + 1], fits = sum > PAIR_MAX ? PAIR_MAX : sum < -PAIR_MAX ? -PAIR_MAX : sum;
+        const int sum = four[i] + four[i + 1], fits = sum > PAIR_MAX    ? PAIR_MAX
+                                                      : sum < -PAIR_MAX ? -PAIR_MAX
+                                                                        : sum;
         taken[i] = (int8_t)(sum - fits);
         four[i] = (int8_t)(four[i] - taken[i]);
     }
@@ -65,7 +70,8 @@ static void prepare_record(uint8_t *to, extra *more, const int8_t *x, size_t n)
         sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, one));
         if (_mm256_testz_si256(beyond, beyond)) continue;
         const __m256i none = _mm256_cmpeq_epi32(beyond, _mm256_setzero_si256());
-        for (uint32_t groups = ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(none)) & 255; groups; groups &= groups - 1) {
+        for (uint32_t groups = ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(none)) & 255; groups;
+             groups &= groups - 1) {
             const uint32_t at = (uint32_t)k + (uint32_t)__builtin_ctz(groups);
             extra_put(&b, more, (extra){(uint16_t)at, 1, cut(to + 4 * at)});
         }
@@ -114,8 +120,8 @@ INT_INLINE vec int_dot(vec sum, group x, const int8_t *w, int is_copy)
 INT_INLINE void int_copy(int8_t *restrict to, const int8_t *restrict w, size_t n)
 {
     for (size_t i = 0; i < 64 * n; i += 32)
-        _mm256_store_si256((void *)(to + i),
-                           _mm256_xor_si256(_mm256_load_si256((const void *)(w + i)), _mm256_set1_epi8(-128)));
+        _mm256_store_si256((void *)(to + i), _mm256_xor_si256(_mm256_load_si256((const void *)(w + i)),
+                                                              _mm256_set1_epi8(-128)));
 }
 
 /* Each chunk of K has its own part of the start. */
@@ -142,8 +148,9 @@ INT_INLINE vec int_extra(vec sum, group x, int16_t times, const int8_t *w, int i
 #define INT_PRODUCT product
 #include "kernels/int_matmul_body.h"
 
-void bt_int_matmul_avx2(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t t,
-                        const int8_t *restrict wp, const int32_t *colsum, size_t p0, size_t p1, void *restrict scratch)
+void bt_int_matmul_avx2(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x,
+                        size_t row, size_t t, const int8_t *restrict wp, const int32_t *colsum, size_t p0,
+                        size_t p1, void *restrict scratch)
 {
     if (x->is_wide) int_wide_product(hi, lo, ldacc, x, row, t, wp, p0, p1, scratch);
     else product(hi, ldacc, x, x->memory, row, t, wp, colsum, p0, p1, scratch);

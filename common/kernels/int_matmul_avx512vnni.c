@@ -14,10 +14,7 @@ typedef __m512i vec, group;
 
 #include "kernels/int_vnni_body.h"
 
-INT_INLINE group int_group(const uint8_t *x, size_t k)
-{
-    return _mm512_set1_epi32(four_of(x, k));
-}
+INT_INLINE group int_group(const uint8_t *x, size_t k) { return _mm512_set1_epi32(four_of(x, k)); }
 INT_INLINE vec int_dot(vec sum, group x, const int8_t *w, int is_copy)
 {
     (void)is_copy;
@@ -44,13 +41,15 @@ INT_INLINE void int_store(int32_t *acc, vec sum) { _mm512_storeu_si512(acc, sum)
 #define INT_PRODUCT product
 #include "kernels/int_matmul_body.h"
 
-void bt_int_prepare_avx512vnni(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x, bool *is_left)
+void bt_int_prepare_avx512vnni(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x,
+                               bool *is_left)
 {
     prepare(to, r0, r1, x, is_left);
 }
 
-void bt_int_matmul_avx512vnni(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t t,
-                       const int8_t *restrict wp, const int32_t *colsum, size_t p0, size_t p1, void *restrict scratch)
+void bt_int_matmul_avx512vnni(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc,
+                              const bt_int_inputs *x, size_t row, size_t t, const int8_t *restrict wp,
+                              const int32_t *colsum, size_t p0, size_t p1, void *restrict scratch)
 {
     product(hi, ldacc, x, x->memory, row, t, wp, colsum, p0, p1, scratch);
     if (x->is_wide) product(lo, ldacc, x, x->memory + plane_bytes(x), row, t, wp, colsum, p0, p1, scratch);

@@ -2,7 +2,8 @@
  *   INT_PRODUCT                        the function's name
  *   TILE_ROWS, TILE_PANELS             of the largest tile: 3 and 2, or 6 and 4
  *   CHUNK_K4, EXTRAS_HERE              of the prepared inputs (int_extras.h, included)
- *   COPY_ROWS                          so many rows and more multiply a copy of the weights that int_copy made; SIZE_MAX: none do
+ *   COPY_ROWS                          so many rows and more multiply a copy of the weights that int_copy made;
+ *                                      SIZE_MAX: none do
  *   vec, VECS                          a register of s32 sums, and how many hold a panel's 16 outputs
  *   group, int_group(x, k)             group k of a record, in every lane
  *   int_dot(sum, g, w, is_copy)        sum + the group times the weights at w
@@ -13,8 +14,9 @@
  *   INT_PIN(w) after each product: a barrier for the compiler, or nothing
  * No include guard.
  *
- * A tile is R rows x P panels of sums in registers that run down a chunk of K. The chunk's weights for these panels stay in the
- * first cache for all rows, which stream past; rows and sums of a chunk stay in the second for the next panels. */
+ * A tile is R rows x P panels of sums in registers that run down a chunk of K. The chunk's weights for these panels
+ * stay in the first cache for all rows, which stream past; rows and sums of a chunk stay in the second for the next
+ * panels. */
 
 typedef struct tile {
     int32_t *acc;
@@ -23,14 +25,15 @@ typedef struct tile {
     size_t record;
     const uint8_t *more; /* what its record had no room for */
     size_t more_bytes;
-    const int8_t *w; /* the first panel's, from the chunk's first inputs on */
-    size_t panel;    /* bytes to the next one's */
+    const int8_t *w;       /* the first panel's, from the chunk's first inputs on */
+    size_t panel;          /* bytes to the next one's */
     const int32_t *colsum; /* the first panel's */
     size_t n;
     int first; /* chunk of K: sums start; else they go on from acc */
 } tile;
 
-INT_INLINE void take_extras(vec *sum, const uint8_t *from, uint32_t count, const int8_t *w, size_t panel, const size_t vecs, int is_copy)
+INT_INLINE void take_extras(vec *sum, const uint8_t *from, uint32_t count, const int8_t *w, size_t panel,
+                            const size_t vecs, int is_copy)
 {
     for (; count; count--, from += sizeof(extra)) {
         extra e;
@@ -42,8 +45,8 @@ INT_INLINE void take_extras(vec *sum, const uint8_t *from, uint32_t count, const
     }
 }
 /* What is left of a row when it is through. */
-INT_INLINE void finish(vec *sum, const uint8_t *x, const uint8_t *more, size_t n, const int8_t *w, size_t panel, const size_t vecs,
-                       int is_copy)
+INT_INLINE void finish(vec *sum, const uint8_t *x, const uint8_t *more, size_t n, const int8_t *w, size_t panel,
+                       const size_t vecs, int is_copy)
 {
     uint32_t count;
     memcpy(&count, x + 4 * n, sizeof count);
@@ -59,25 +62,24 @@ INT_INLINE void tile_run(const tile *t, const size_t P, const size_t R, const in
     const int8_t *w = t->w;
     const uint8_t *x = t->x;
     vec sum[TILE_ROWS][4 * VECS];
-    INT_UNROLL_FOR(size_t r = 0; r < R; r++) INT_UNROLL_FOR(size_t i = 0; i < P * VECS; i++)
-    {
-        const size_t at = i * (16 / VECS);
-        sum[r][i] = t->first ? int_start(x + r * record, n, t->colsum + at)
-                             : int_resume(x + r * record, n, t->acc + r * ldacc + at);
-    }
-    for (size_t k = 0; k < n; k++, w += 64) INT_UNROLL_FOR(size_t r = 0; r < R; r++)
-        {
+    INT_UNROLL_FOR(size_t r = 0; r < R; r++)
+        INT_UNROLL_FOR(size_t i = 0; i < P * VECS; i++) {
+            const size_t at = i * (16 / VECS);
+            sum[r][i] = t->first ? int_start(x + r * record, n, t->colsum + at)
+                                 : int_resume(x + r * record, n, t->acc + r * ldacc + at);
+        }
+    for (size_t k = 0; k < n; k++, w += 64)
+        INT_UNROLL_FOR(size_t r = 0; r < R; r++) {
             const group g = int_group(x + r * record, k);
-            INT_UNROLL_FOR(size_t i = 0; i < P * VECS; i++)
-            {
+            INT_UNROLL_FOR(size_t i = 0; i < P * VECS; i++) {
                 sum[r][i] = int_dot(sum[r][i], g, w + i / VECS * panel + i % VECS * (64 / VECS), is_copy);
                 INT_PIN(w);
             }
         }
     INT_UNROLL_FOR(size_t r = 0; r < R; r++)
         finish(sum[r], x + r * record, t->more + r * t->more_bytes, n, t->w, panel, P * VECS, is_copy);
-    INT_UNROLL_FOR(size_t r = 0; r < R; r++) INT_UNROLL_FOR(size_t i = 0; i < P * VECS; i++)
-        int_store(t->acc + r * ldacc + i * (16 / VECS), sum[r][i]);
+    INT_UNROLL_FOR(size_t r = 0; r < R; r++)
+        INT_UNROLL_FOR(size_t i = 0; i < P * VECS; i++) int_store(t->acc + r * ldacc + i * (16 / VECS), sum[r][i]);
 }
 
 INT_INLINE void tile_any(const tile *t, size_t panels, size_t rows, const int is_copy)
@@ -129,8 +131,8 @@ static void panels_run(tile t, size_t rows, size_t wide, int8_t *copy)
     rows_run(t, rows, wide, 1);
 }
 
-static void INT_PRODUCT(int32_t *acc, size_t ldacc, const bt_int_inputs *x, const uint8_t *plane, size_t row, size_t rows,
-                        const int8_t *wp, const int32_t *colsum, size_t p0, size_t p1, void *scratch)
+static void INT_PRODUCT(int32_t *acc, size_t ldacc, const bt_int_inputs *x, const uint8_t *plane, size_t row,
+                        size_t rows, const int8_t *wp, const int32_t *colsum, size_t p0, size_t p1, void *scratch)
 {
     const int_chunks chunks = int_chunks_of(x->k4, CHUNK_K4, BESIDE);
     const uint8_t *more = plane + int_records_bytes(x->rows, x->k4, &chunks, BESIDE);

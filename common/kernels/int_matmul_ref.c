@@ -30,18 +30,21 @@ int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsi
     return bits == 8 ? (int8_t)wp[at] : nibble(wp[at / 2], at % 2);
 }
 
-/* Room for what any variant keeps: a row's planes, cut into chunks of 64 groups or more with up to 64 bytes beside each and the last
- * group of each perhaps empty; and for 8 bits as many groups beside them as a row has, with their numbers. */
+/* Room for what any variant keeps: a row's planes, cut into chunks of 64 groups or more with up to 64 bytes
+ * beside each and the last group of each perhaps empty; and for 8 bits as many groups beside them as a row
+ * has, with their numbers. */
 size_t bt_int_inputs_bytes(size_t rows, size_t k, bool is_wide)
 {
     const size_t k4 = bt_int_k4(k), row = 8 * k4 + (k4 / 64 + 1) * (64 + 8) + (is_wide ? 0 : 4 * k4);
     return (rows * row + 63) / 64 * 64;
 }
 
-/* A row's shadow of up to k4 entries, and one of k = K behind them, lies where wide inputs have their second plane. */
+/* A row's shadow of up to k4 entries, and one of k = K behind them, lies where wide inputs have their
+ * second plane. */
 static bt_int_shadow *shadow_of(const bt_int_inputs *x, size_t row)
 {
-    return (void *)(x->memory + (4 * x->rows * x->k4 + 7) / 8 * 8 + row * (x->k4 + 1) * sizeof(bt_int_shadow));
+    return (void *)(x->memory + (4 * x->rows * x->k4 + 7) / 8 * 8 +
+                    row * (x->k4 + 1) * sizeof(bt_int_shadow));
 }
 
 void bt_int_prepare_ref(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x, bool *is_left)
@@ -61,8 +64,9 @@ void bt_int_prepare_ref(const bt_int_inputs *to, size_t r0, size_t r1, const bt_
     }
 }
 
-void bt_int_matmul_ref(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t t,
-                       const int8_t *restrict wp, const int32_t *colsum, size_t p0, size_t p1, void *restrict scratch)
+void bt_int_matmul_ref(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x,
+                       size_t row, size_t t, const int8_t *restrict wp, const int32_t *colsum, size_t p0,
+                       size_t p1, void *restrict scratch)
 {
     const size_t k4 = x->k4;
     (void)colsum, (void)scratch;
@@ -73,7 +77,8 @@ void bt_int_matmul_ref(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc,
                 int32_t sum = 0;
                 for (size_t k = 0; k < 4 * k4; k++) sum += from[k] * wp[place(n, k, k4)];
                 if (!x->is_wide)
-                    for (const bt_int_shadow *s = shadow_of(x, row + i); s->k < 4 * k4; s++) sum += s->r * wp[place(n, s->k, k4)];
+                    for (const bt_int_shadow *s = shadow_of(x, row + i); s->k < 4 * k4; s++)
+                        sum += s->r * wp[place(n, s->k, k4)];
                 (plane ? lo : hi)[i * ldacc + n - 16 * p0] = sum;
             }
 }

@@ -1,5 +1,6 @@
-/* Integer attention in AVX2: K and V tiles become s16 in the order that multiply-add of pairs wants, once for a block of queries. Queries and weights are
- * taken in two halves of 8 bits, so that sums stay in s32 within a tile; across tiles they are s64. */
+/* Integer attention in AVX2: K and V tiles become s16 in the order that multiply-add of pairs wants, once for
+ * a block of queries. Queries and weights are taken in two halves of 8 bits, so that sums stay in s32
+ * within a tile; across tiles they are s64. */
 #include "kernels/int_ops.h"
 
 #if defined(__AVX2__)
@@ -24,7 +25,9 @@ static void load_row(const attn *a, int16_t *row, int is_v, size_t j, size_t n, 
         return;
     }
     const uint8_t *from = bt_kv_view_row(a->kv, a->layer, is_v, j, a->g);
-    if (a->kv->elem_bytes == 1) bt_int_from_q8_avx2(row, (const int8_t *)from, *(const uint16_t *)(const void *)(from + a->d), a->d, shift);
+    if (a->kv->elem_bytes == 1)
+        bt_int_from_q8_avx2(row, (const int8_t *)from, *(const uint16_t *)(const void *)(from + a->d), a->d,
+                            shift);
     else bt_int_from_f16_avx2(row, (const void *)from, a->d, shift);
 }
 
@@ -55,7 +58,8 @@ static void load_k(const attn *a, size_t j0, size_t n, int shift)
     for (size_t j = 0; j < INT_ATTN_KEYS; j += 8) {
         for (size_t i = 0; i < 8; i++) load_row(a, a->row + i * a->d16, 0, j0 + j + i, n, shift);
         for (size_t i = 0; i < a->d16 / 2; i += 8)
-            transpose8((int32_t *)(void *)a->tile + i * INT_ATTN_KEYS + j, INT_ATTN_KEYS, (const int32_t *)(void *)a->row + i, a->d16 / 2);
+            transpose8((int32_t *)(void *)a->tile + i * INT_ATTN_KEYS + j, INT_ATTN_KEYS,
+                       (const int32_t *)(void *)a->row + i, a->d16 / 2);
     }
 }
 
@@ -67,7 +71,8 @@ static void load_v(const attn *a, size_t j0, size_t n, int shift)
         load_row(a, a->row, 1, j0 + j, n, shift);
         load_row(a, a->row + a->d16, 1, j0 + j + 1, n, shift);
         for (size_t i = 0; i < a->d16; i += 8) {
-            const __m128i x = _mm_loadu_si128((const void *)(a->row + i)), y = _mm_loadu_si128((const void *)(a->row + a->d16 + i));
+            const __m128i x = _mm_loadu_si128((const void *)(a->row + i)),
+                          y = _mm_loadu_si128((const void *)(a->row + a->d16 + i));
             _mm_storeu_si128((void *)(to + 2 * i), _mm_unpacklo_epi16(x, y));
             _mm_storeu_si128((void *)(to + 2 * i + 8), _mm_unpackhi_epi16(x, y));
         }
@@ -82,7 +87,8 @@ static __m256i pair(const int16_t *p)
 }
 
 /* z of one query for 32 positions of the tile: sums of |half q| * |k| over D <= 256 stay below 2^31. */
-static void scores32(int32_t *z, const int16_t *hi, const int16_t *lo, const int16_t *tile, size_t d16, unsigned log2)
+static void scores32(int32_t *z, const int16_t *hi, const int16_t *lo, const int16_t *tile, size_t d16,
+                     unsigned log2)
 {
     __m256i h[4], l[4];
     for (int c = 0; c < 4; c++) h[c] = l[c] = _mm256_setzero_si256();
@@ -97,7 +103,8 @@ static void scores32(int32_t *z, const int16_t *hi, const int16_t *lo, const int
     const __m256i half = v8_set(log2 ? 1 << (log2 - 1) : 0);
     const __m128i down = _mm_cvtsi32_si128((int)log2), up = _mm_cvtsi32_si128(8 - (int)log2);
     for (int c = 0; c < 4; c++) /* 256 h is a multiple of 2^log2: only l is rounded */
-        v8_store(z + 8 * c, _mm256_add_epi32(_mm256_sll_epi32(h[c], up), _mm256_sra_epi32(_mm256_add_epi32(l[c], half), down)));
+        v8_store(z + 8 * c, _mm256_add_epi32(_mm256_sll_epi32(h[c], up),
+                                             _mm256_sra_epi32(_mm256_add_epi32(l[c], half), down)));
 }
 
 V8 widen_lo(__m256i x) { return _mm256_cvtepi32_epi64(_mm256_castsi256_si128(x)); }
@@ -117,7 +124,8 @@ static void weigh16(int64_t *acc, const int16_t *e, const int16_t *tile, size_t 
     __m256i h[2], l[2];
     for (int c = 0; c < 2; c++) h[c] = l[c] = _mm256_setzero_si256();
     for (size_t j = 0; j < INT_ATTN_KEYS; j += 2, tile += 2 * d16) {
-        const __m256i both = pair(e + j), eh = _mm256_srli_epi16(both, 8), el = _mm256_and_si256(both, _mm256_set1_epi16(255));
+        const __m256i both = pair(e + j), eh = _mm256_srli_epi16(both, 8),
+                      el = _mm256_and_si256(both, _mm256_set1_epi16(255));
         for (int c = 0; c < 2; c++) {
             const __m256i v = v8_load((const void *)(tile + 16 * c));
             h[c] = _mm256_add_epi32(h[c], _mm256_madd_epi16(v, eh));
@@ -128,10 +136,11 @@ static void weigh16(int64_t *acc, const int16_t *e, const int16_t *tile, size_t 
 }
 
 /* Queries [first, first + count) of the call: row first / group, head first % group, and so on. */
-static void block(const attn *a, int16_t *out, size_t ldo, const int16_t *q, size_t ldq, size_t group, size_t first, size_t count,
-                  size_t pos0, const bt_int_attention_params *p)
+static void block(const attn *a, int16_t *out, size_t ldo, const int16_t *q, size_t ldq, size_t group,
+                  size_t first, size_t count, size_t pos0, const bt_int_attention_params *p)
 {
-    const size_t n = pos0 + (first + count - 1) / group + 1, tiles = (n + INT_ATTN_KEYS - 1) / INT_ATTN_KEYS * INT_ATTN_KEYS;
+    const size_t n = pos0 + (first + count - 1) / group + 1,
+                 tiles = (n + INT_ATTN_KEYS - 1) / INT_ATTN_KEYS * INT_ATTN_KEYS;
     const unsigned log2 = int_attn_log2(a->d);
     int16_t *low = a->q + INT_ATTN_ROWS * a->d16;
     for (size_t i = 0; i < count; i++) {
@@ -146,7 +155,8 @@ static void block(const attn *a, int16_t *out, size_t ldo, const int16_t *q, siz
         load_k(a, j, n, p->k_shift);
         for (size_t i = 0; i < count; i++)
             for (size_t c = 0; c < INT_ATTN_KEYS; c += 32)
-                scores32(a->z + i * a->ldz + j + c, a->q + i * a->d16, low + i * a->d16, a->tile + 2 * c, a->d16, log2);
+                scores32(a->z + i * a->ldz + j + c, a->q + i * a->d16, low + i * a->d16, a->tile + 2 * c,
+                         a->d16, log2);
     }
     uint64_t sum[INT_ATTN_ROWS];
     for (size_t i = 0; i < count; i++) {
@@ -168,18 +178,29 @@ static void block(const attn *a, int16_t *out, size_t ldo, const int16_t *q, siz
     }
 }
 
-void bt_int_attention16_avx2(int16_t *out, size_t ldo, const int16_t *q, size_t ldq, const bt_kv_view *kv, size_t layer, size_t t,
-                             size_t pos0, size_t heads, size_t g, const bt_int_attention_params *p, void *scratch)
+void bt_int_attention16_avx2(int16_t *out, size_t ldo, const int16_t *q, size_t ldq, const bt_kv_view *kv,
+                             size_t layer, size_t t, size_t pos0, size_t heads, size_t g,
+                             const bt_int_attention_params *p, void *scratch)
 {
     uint8_t *s = scratch;
     const size_t group = heads / kv->kv_heads, d = kv->head_dim;
     const int_attn_scratch plan = int_attn_scratch_plan(d, pos0 + t);
-    const attn a = {.kv = kv, .layer = layer, .g = g, .d = d, .d16 = (d + 15) / 16 * 16, .ldz = plan.ldz, .z = (void *)(s + plan.z),
-                    .e = (void *)(s + plan.e), .tile = (void *)(s + plan.tile), .q = (void *)(s + plan.q),
-                    .row = (void *)(s + plan.row), .acc = (void *)(s + plan.acc)};
+    const attn a = {.kv = kv,
+                    .layer = layer,
+                    .g = g,
+                    .d = d,
+                    .d16 = (d + 15) / 16 * 16,
+                    .ldz = plan.ldz,
+                    .z = (void *)(s + plan.z),
+                    .e = (void *)(s + plan.e),
+                    .tile = (void *)(s + plan.tile),
+                    .q = (void *)(s + plan.q),
+                    .row = (void *)(s + plan.row),
+                    .acc = (void *)(s + plan.acc)};
     memset(a.q, 0, 2 * INT_ATTN_ROWS * a.d16 * sizeof *a.q);
     memset(a.row, 0, 8 * a.d16 * sizeof *a.row);
     for (size_t i = 0; i < t * group; i += INT_ATTN_ROWS)
-        block(&a, out, ldo, q, ldq, group, i, t * group - i < INT_ATTN_ROWS ? t * group - i : INT_ATTN_ROWS, pos0, p);
+        block(&a, out, ldo, q, ldq, group, i, t * group - i < INT_ATTN_ROWS ? t * group - i : INT_ATTN_ROWS,
+              pos0, p);
 }
 #endif

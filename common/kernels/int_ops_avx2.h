@@ -4,8 +4,8 @@
 #include "kernels/int_ops_math.h"
 #include "kernels/int_ops_variants.h"
 
-/* int_ops_math.h in eight lanes of s32. Products are made in two halves, of the even and of the odd lanes; AVX2 has no arithmetic shift of s64, so
- * the sign bit is turned over before the shift and taken off after it. */
+/* int_ops_math.h in eight lanes of s32. Products are made in two halves, of the even and of the odd lanes; AVX2 has no
+ * arithmetic shift of s64, so the sign bit is turned over before the shift and taken off after it. */
 #define V8 static inline __attribute__((always_inline, unused)) __m256i
 
 V8 v8_set(int32_t x) { return _mm256_set1_epi32(x); }
@@ -14,10 +14,7 @@ V8 v8_load16(const int16_t *p) { return _mm256_cvtepi16_epi32(_mm_loadu_si128((c
 static inline void v8_store(int32_t *p, __m256i x) { _mm256_storeu_si256((void *)p, x); }
 V8 v8_odd(__m256i x) { return _mm256_srli_epi64(x, 32); }
 V8 v8_join(__m256i even, __m256i odd) { return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa); }
-V8 v8_clamp(__m256i x, int32_t limit)
-{
-    return _mm256_max_epi32(_mm256_min_epi32(x, v8_set(limit)), v8_set(-limit));
-}
+V8 v8_clamp(__m256i x, int32_t limit) { return _mm256_max_epi32(_mm256_min_epi32(x, v8_set(limit)), v8_set(-limit)); }
 /* eight s32 within s16's range, as s16 */
 static inline __m128i v8_narrow(__m256i x)
 {
@@ -25,7 +22,10 @@ static inline __m128i v8_narrow(__m256i x)
 }
 
 /* v * m / 2^s in halves of four s64, half up */
-typedef struct v8_mul { __m256i m, half, sign; __m128i s; } v8_mul;
+typedef struct v8_mul {
+    __m256i m, half, sign;
+    __m128i s;
+} v8_mul;
 static inline v8_mul v8_mul_of(int32_t m, unsigned s)
 {
     const uint64_t sign = UINT64_C(1) << 63;
@@ -45,7 +45,8 @@ V8 v8_clamp64(__m256i x, int64_t lo, int64_t hi)
 /* clamp(scale(v, m), lo, hi), with a multiplier for each lane or one for all */
 V8 v8_scale_by(__m256i v, __m256i m_even, __m256i m_odd, v8_mul m, int64_t lo, int64_t hi)
 {
-    const __m256i even = v8_round(_mm256_mul_epi32(v, m_even), m), odd = v8_round(_mm256_mul_epi32(v8_odd(v), m_odd), m);
+    const __m256i even = v8_round(_mm256_mul_epi32(v, m_even), m),
+                  odd = v8_round(_mm256_mul_epi32(v8_odd(v), m_odd), m);
     return v8_join(v8_clamp64(even, lo, hi), v8_clamp64(odd, lo, hi));
 }
 V8 v8_scale(__m256i v, v8_mul m, int64_t lo, int64_t hi) { return v8_scale_by(v, m.m, m.m, m, lo, hi); }
@@ -71,7 +72,8 @@ V8 v8_rdp(__m256i a, int e)
 V8 v8_exp(__m256i a)
 {
     static const int32_t step[7] = INT_EXP_STEPS;
-    const __m256i m = _mm256_sub_epi32(_mm256_and_si256(a, v8_set((1 << 24) - 1)), v8_set(1 << 24)), rest = _mm256_sub_epi32(m, a);
+    const __m256i m = _mm256_sub_epi32(_mm256_and_si256(a, v8_set((1 << 24) - 1)), v8_set(1 << 24)),
+                  rest = _mm256_sub_epi32(m, a);
     const __m256i x = _mm256_add_epi32(_mm256_slli_epi32(m, 5), v8_set(1 << 28)), x2 = v8_mulh(x, x);
     const __m256i high = _mm256_add_epi32(v8_rdp(v8_mulh(x2, x2), 2), v8_mulh(x2, x));
     const __m256i poly = _mm256_add_epi32(x, v8_rdp(_mm256_add_epi32(v8_mulh(high, v8_set(INT_THIRD)), x2), 1));
@@ -114,7 +116,8 @@ V8 v8_from_f16(const uint16_t *p, int shift)
 /* bt_int_from_q8 of eight */
 V8 v8_from_q8(const int8_t *p, int_q8 s)
 {
-    const __m256i v = _mm256_mullo_epi32(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)), v8_set(s.mant * (1 << s.up)));
+    const __m256i v =
+        _mm256_mullo_epi32(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)), v8_set(s.mant * (1 << s.up)));
     const __m256i half = v8_set(s.down ? 1 << (s.down - 1) : 0);
     return v8_clamp(_mm256_sra_epi32(_mm256_add_epi32(v, half), _mm_cvtsi32_si128((int)s.down)), BT_INT_MAX16);
 }

@@ -2,8 +2,9 @@
 #define BT_KERNELS_INT_OPS_MATH_H
 #include "kernels/int_ops.h"
 
-/* The scalar arithmetic that the integer operators' variants share: the rounding and the functions of int_ops.h, word for word. Right shifts of
- * negative numbers are arithmetic, as gcc and clang promise; left shifts of them are products. */
+/* The scalar arithmetic that the integer operators' variants share: the rounding and the functions of int_ops.h, word
+ * for word. Right shifts of negative numbers are arithmetic, as gcc and clang promise; left shifts of them are
+ * products. */
 
 /* floor(p / 2^s + 1/2), |p| < 2^62, s in [0, 62] */
 static inline int64_t int_round_shift(int64_t p, unsigned s) { return s ? (p + ((int64_t)1 << (s - 1))) >> s : p; }
@@ -18,12 +19,17 @@ static inline int32_t int_rdp(int32_t a, unsigned e)
 }
 
 /* For each bit of a remainder in quarters: exp(-1/4), exp(-1/2), exp(-1), ... exp(-16), in units of 2^-31. */
-#define INT_EXP_STEPS {1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242}
+#define INT_EXP_STEPS \
+    { \
+        1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242 \
+    }
 enum {
-    INT_EXP_EIGHTH = 1895147668,            /* exp(-1/8) */
+    INT_EXP_EIGHTH = 1895147668, /* exp(-1/8) */
     INT_THIRD = 715827883,
-    INT_48_17 = 1515870810, INT_32_17 = 1010580540, /* in units of 2^-29 */
-    INT_GELU_1 = 428361012, INT_GELU_3 = 1225866409,
+    INT_48_17 = 1515870810,
+    INT_32_17 = 1010580540, /* in units of 2^-29 */
+    INT_GELU_1 = 428361012,
+    INT_GELU_3 = 1225866409,
 };
 
 static inline int32_t int_exp(int32_t a)
@@ -62,8 +68,12 @@ static inline int32_t int_silu_mul(int32_t g, int32_t u, bt_int_mul gate, bt_int
     return (int32_t)int_clamp(int_scale(w, out), BT_INT_MAX32);
 }
 
-/* 1 / sqrt(v * 2^2g) as a factor and a shift: x over it in units of 2^-30 is floor(x * i / 2^shift + 1/2); i = 0 where v = 0. */
-typedef struct int_rsqrt { int32_t i; unsigned shift; } int_rsqrt;
+/* 1 / sqrt(v * 2^2g) as a factor and a shift: x over it in units of 2^-30 is floor(x * i / 2^shift + 1/2); i = 0
+ * where v = 0. */
+typedef struct int_rsqrt {
+    int32_t i;
+    unsigned shift;
+} int_rsqrt;
 static inline int_rsqrt int_rsqrt_of(uint64_t v, unsigned g)
 {
     if (!v) return (int_rsqrt){0, 1};
@@ -95,11 +105,20 @@ static inline int16_t int_from_f16(uint16_t h, int shift)
 }
 
 /* What q is multiplied and shifted by: |q * mant| < 2^18, so that a shift up by 12 tells as much as any above it. */
-typedef struct int_q8 { int32_t mant; unsigned up, down; } int_q8;
+typedef struct int_q8 {
+    int32_t mant;
+    unsigned up, down;
+} int_q8;
 static inline int_q8 int_q8_of(uint16_t s, int shift)
 {
     const int e = s >> 10 & 31, up = (e ? e : 1) - 25 + shift, mant = (s & 0x3ff) | (e ? 0x400 : 0);
-    return (int_q8){s & 0x8000 ? -mant : mant, up < 0 ? 0 : up < 12 ? (unsigned)up : 12, up >= 0 ? 0 : up > -30 ? (unsigned)-up : 30};
+    return (int_q8){s & 0x8000 ? -mant : mant,
+                    up < 0    ? 0
+                    : up < 12 ? (unsigned)up
+                              : 12,
+                    up >= 0    ? 0
+                    : up > -30 ? (unsigned)-up
+                               : 30};
 }
 static inline int16_t int_from_q8(int8_t q, int_q8 s)
 {

@@ -1,4 +1,5 @@
-/* The plain loops of the integer operators: the formulas of int_ops.h, that every other variant must equal bit for bit. */
+/* The plain loops of the integer operators: the formulas of int_ops.h, that every other variant must equal
+ * bit for bit. */
 #include "kernels/int_ops.h"
 #include "kernels/int_ops_attn.h"
 #include "kernels/int_ops_math.h"
@@ -6,8 +7,8 @@
 
 #include <string.h>
 
-void bt_int_rmsnorm32_ref(int32_t *y, size_t ldy, const int32_t *x, size_t ldx, const int32_t *wq, int32_t w1, unsigned f,
-                          uint64_t keps, size_t t, size_t k)
+void bt_int_rmsnorm32_ref(int32_t *y, size_t ldy, const int32_t *x, size_t ldx, const int32_t *wq, int32_t w1,
+                          unsigned f, uint64_t keps, size_t t, size_t k)
 {
     for (; t > 0; t--, x += ldx, y += ldy) {
         uint32_t all = 0;
@@ -16,22 +17,26 @@ void bt_int_rmsnorm32_ref(int32_t *y, size_t ldy, const int32_t *x, size_t ldx, 
         uint64_t v = keps >> 2 * g;
         for (size_t i = 0; i < k; i++) v += (uint64_t)((int64_t)(x[i] >> g) * (x[i] >> g));
         const int_rsqrt r = int_rsqrt_of(v, g);
-        for (size_t i = 0; i < k; i++) y[i] = (int32_t)int_clamp(int_norm_at(x[i], r, wq ? wq[i] : w1, f), BT_INT_MAX32);
+        for (size_t i = 0; i < k; i++)
+            y[i] = (int32_t)int_clamp(int_norm_at(x[i], r, wq ? wq[i] : w1, f), BT_INT_MAX32);
     }
 }
 
-void bt_int_headnorm16_ref(int16_t *x, size_t ldx, size_t heads, const int32_t *wq, unsigned f, uint64_t keps, size_t t, size_t d)
+void bt_int_headnorm16_ref(int16_t *x, size_t ldx, size_t heads, const int32_t *wq, unsigned f, uint64_t keps,
+                           size_t t, size_t d)
 {
     for (; t > 0; t--, x += ldx)
         for (int16_t *h = x; h < x + heads * d; h += d) {
             uint64_t v = keps;
             for (size_t i = 0; i < d; i++) v += (uint64_t)((int32_t)h[i] * h[i]);
             const int_rsqrt r = int_rsqrt_of(v, 0);
-            for (size_t i = 0; i < d; i++) h[i] = (int16_t)int_clamp(int_norm_at(h[i], r, wq[i], f), BT_INT_MAX16);
+            for (size_t i = 0; i < d; i++)
+                h[i] = (int16_t)int_clamp(int_norm_at(h[i], r, wq[i], f), BT_INT_MAX16);
         }
 }
 
-void bt_int_rope16_ref(int16_t *x, size_t heads, size_t d, size_t r, const int16_t *cos, const int16_t *sin, int neox)
+void bt_int_rope16_ref(int16_t *x, size_t heads, size_t d, size_t r, const int16_t *cos, const int16_t *sin,
+                       int neox)
 {
     for (; heads > 0; heads--, x += d)
         for (size_t i = 0; i < r / 2; i++) {
@@ -57,13 +62,14 @@ uint64_t bt_int_softmax16_ref(int16_t *restrict e, const int32_t *restrict z, si
     return sum;
 }
 
-void bt_int_silu_mul16_ref(int32_t *restrict y, const int16_t *restrict g, const int16_t *restrict u, size_t count, bt_int_mul gate,
-                           bt_int_mul out)
+void bt_int_silu_mul16_ref(int32_t *restrict y, const int16_t *restrict g, const int16_t *restrict u,
+                           size_t count, bt_int_mul gate, bt_int_mul out)
 {
     for (size_t i = 0; i < count; i++) y[i] = int_silu_mul(g[i], u[i], gate, out);
 }
 
-void bt_int_gelu16_ref(int32_t *restrict y, const int16_t *restrict x, size_t count, bt_int_mul in, bt_int_mul out)
+void bt_int_gelu16_ref(int32_t *restrict y, const int16_t *restrict x, size_t count, bt_int_mul in,
+                       bt_int_mul out)
 {
     for (size_t i = 0; i < count; i++) {
         const int64_t wide = int_scale(x[i] < 0 ? -x[i] : x[i], in);
@@ -77,11 +83,12 @@ void bt_int_gelu16_ref(int32_t *restrict y, const int16_t *restrict x, size_t co
 
 void bt_int_add32_ref(int32_t *restrict x, const int16_t *restrict y, size_t count, bt_int_mul mul)
 {
-    for (size_t i = 0; i < count; i++) x[i] = (int32_t)int_clamp(x[i] + int_scale(y[i], mul), BT_INT_MAX_RESIDUAL);
+    for (size_t i = 0; i < count; i++)
+        x[i] = (int32_t)int_clamp(x[i] + int_scale(y[i], mul), BT_INT_MAX_RESIDUAL);
 }
 
-void bt_int_split8_ref(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx, size_t t, size_t k, bt_int_shadow *shadow,
-                       uint32_t *count)
+void bt_int_split8_ref(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx, size_t t,
+                       size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
         uint32_t n = 0;
@@ -95,8 +102,8 @@ void bt_int_split8_ref(int8_t *restrict y, size_t ldy, const int32_t *restrict x
     }
 }
 
-void bt_int_split16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const int32_t *restrict x, size_t ldx, size_t t, size_t k,
-                        bt_int_shadow *shadow, uint32_t *count)
+void bt_int_split16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const int32_t *restrict x,
+                        size_t ldx, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     for (size_t row = 0; row < t; row++, x += ldx, hi += ldy, lo += ldy) {
         uint32_t n = 0;
@@ -131,16 +138,17 @@ static void rotate_block(int32_t *r, const int8_t *h_base, size_t base, size_t i
     }
 }
 
-void bt_int_rotate16_ref(int32_t *restrict y, size_t ldy, const int16_t *restrict x, size_t ldx, size_t t, size_t blocks,
-                         const int8_t *h_base, uint32_t base, uint32_t log2, const int8_t *sign, bt_int_mul mul,
-                         int32_t *restrict scratch)
+void bt_int_rotate16_ref(int32_t *restrict y, size_t ldy, const int16_t *restrict x, size_t ldx, size_t t,
+                         size_t blocks, const int8_t *h_base, uint32_t base, uint32_t log2,
+                         const int8_t *sign, bt_int_mul mul, int32_t *restrict scratch)
 {
     const size_t inner = (size_t)1 << log2, e = (base ? base : 1) * inner;
     for (; t > 0; t--, x += ldx, y += ldy)
         for (size_t i = 0; i < blocks * e; i += e) {
             for (size_t j = 0; j < e; j++) y[i + j] = base && sign ? x[i + j] * sign[j] : x[i + j];
             if (base) rotate_block(y + i, h_base, base, inner, scratch);
-            for (size_t j = 0; j < e; j++) y[i + j] = (int32_t)int_clamp(int_scale(y[i + j], mul), BT_INT_MAX32);
+            for (size_t j = 0; j < e; j++)
+                y[i + j] = (int32_t)int_clamp(int_scale(y[i + j], mul), BT_INT_MAX32);
         }
 }
 
@@ -155,11 +163,13 @@ void bt_int_from_q8_ref(int16_t *restrict y, const int8_t *restrict q, uint16_t 
     for (size_t i = 0; i < count; i++) y[i] = int_from_q8(q[i], by);
 }
 
-static void load_row(int16_t *row, const bt_kv_view *kv, size_t layer, int is_v, size_t token, size_t g, int shift)
+static void load_row(int16_t *row, const bt_kv_view *kv, size_t layer, int is_v, size_t token, size_t g,
+                     int shift)
 {
     const uint8_t *from = bt_kv_view_row(kv, layer, is_v, token, g);
     const size_t d = kv->head_dim;
-    if (kv->elem_bytes == 1) bt_int_from_q8_ref(row, (const int8_t *)from, *(const uint16_t *)(const void *)(from + d), d, shift);
+    if (kv->elem_bytes == 1)
+        bt_int_from_q8_ref(row, (const int8_t *)from, *(const uint16_t *)(const void *)(from + d), d, shift);
     else bt_int_from_f16_ref(row, (const void *)from, d, shift);
 }
 
@@ -186,12 +196,14 @@ static void attend_one(int16_t *out, const int16_t *q, const bt_kv_view *kv, siz
     for (size_t i = 0; i < d; i++) out[i] = int_attn_out(acc[i], inv, p->out);
 }
 
-void bt_int_attention16_ref(int16_t *out, size_t ldo, const int16_t *q, size_t ldq, const bt_kv_view *kv, size_t layer, size_t t,
-                            size_t pos0, size_t heads, size_t g, const bt_int_attention_params *p, void *scratch)
+void bt_int_attention16_ref(int16_t *out, size_t ldo, const int16_t *q, size_t ldq, const bt_kv_view *kv,
+                            size_t layer, size_t t, size_t pos0, size_t heads, size_t g,
+                            const bt_int_attention_params *p, void *scratch)
 {
     const size_t d = kv->head_dim, group = heads / kv->kv_heads;
     const int_attn_scratch plan = int_attn_scratch_plan(d, pos0 + t);
     for (size_t row = 0; row < t; row++)
         for (size_t h = g * group; h < (g + 1) * group; h++)
-            attend_one(out + row * ldo + h * d, q + row * ldq + h * d, kv, layer, g, pos0 + row + 1, p, scratch, &plan);
+            attend_one(out + row * ldo + h * d, q + row * ldq + h * d, kv, layer, g, pos0 + row + 1, p,
+                       scratch, &plan);
 }

@@ -15,9 +15,11 @@
 #define INT_UNROLL_FOR _Pragma("GCC unroll 16") for
 #endif
 
-/* Prepared inputs of 8 bits, or a plane of 16: K in chunks of `n` groups of four, the last one perhaps shorter; of each chunk a
- * record for each row, one row after the other: 4 * n bytes, then BESIDE bytes of the variant's own. */
-typedef struct int_chunks { size_t n, count, record; } int_chunks;
+/* Prepared inputs of 8 bits, or a plane of 16: K in chunks of `n` groups of four, the last one perhaps shorter; of each
+ * chunk a record for each row, one row after the other: 4 * n bytes, then BESIDE bytes of the variant's own. */
+typedef struct int_chunks {
+    size_t n, count, record;
+} int_chunks;
 INT_INLINE int_chunks int_chunks_of(size_t k4, size_t most, size_t beside)
 {
     const size_t count = (k4 + most - 1) / most, n = (k4 + count - 1) / count;

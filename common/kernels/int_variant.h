@@ -3,7 +3,8 @@
 #include "kernels/int_kernels.h"
 
 /* The variants of the integer kernels that there are: a kernel has one of its own where the instruction set makes a
- * difference, and rows of the dispatch table (kernels.c) share the others. _ref is the specification, in plain loops. */
+ * difference, and rows of the dispatch table (kernels.c) share the others. _ref is the specification, in plain
+ * loops. */
 bt_int_prepare_fn bt_int_prepare_ref, bt_int_prepare_avx2, bt_int_prepare_avxvnni, bt_int_prepare_avx512vnni;
 bt_int_matmul_fn bt_int_matmul_ref, bt_int_matmul_avx2, bt_int_matmul_avxvnni, bt_int_matmul_avx512vnni;
 bt_int_unpack4_fn bt_int_unpack4_ref, bt_int_unpack4_avx2;

@@ -1,5 +1,5 @@
-/* What both VNNI variants share: their inputs, x + 128 in unsigned bytes, in two planes where they are wide; included after their
- * vec and group, and before their int_dot. No include guard. */
+/* What both VNNI variants share: their inputs, x + 128 in unsigned bytes, in two planes where they are wide; included
+ * after their vec and group, and before their int_dot. No include guard. */
 #define COPY_ROWS SIZE_MAX
 
 INT_INLINE size_t plane_bytes(const bt_int_inputs *x)

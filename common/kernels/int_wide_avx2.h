@@ -2,9 +2,9 @@
 #define BT_KERNELS_INT_WIDE_AVX2_H
 #include "kernels/int_simd.h"
 
-/* Inputs of 16 bits for AVX2: the pairs of s16 that madd takes, against weights widened to s16 in the first cache. That is one
- * product and one addition for 16 weights, half of what two planes of bytes cost. A chunk of K fits s32: 2 * 2 * 80 products of
- * at most 32639 * 127. Between chunks a sum is kept as 256 hi + lo with lo in [0, 255] from each. */
+/* Inputs of 16 bits for AVX2: the pairs of s16 that madd takes, against weights widened to s16 in the first cache. That
+ * is one product and one addition for 16 weights, half of what two planes of bytes cost. A chunk of K fits s32: 2 * 2 *
+ * 80 products of at most 32639 * 127. Between chunks a sum is kept as 256 hi + lo with lo in [0, 255] from each. */
 enum { WIDE_K4 = 80, WIDE_ROWS = 3 };
 
 INT_INLINE void int_wide_prepare(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *from)
@@ -57,25 +57,25 @@ INT_INLINE void wide_run(const wide_tile *t, const size_t P, const size_t R)
     const int16_t *w = t->w;
     const uint8_t *x = t->x;
     const size_t record = t->record, panel = t->panel;
-    INT_UNROLL_FOR(size_t r = 0; r < R; r++) INT_UNROLL_FOR(size_t i = 0; i < 2 * P; i++) sum[r][i] = _mm256_setzero_si256();
+    INT_UNROLL_FOR(size_t r = 0; r < R; r++)
+        INT_UNROLL_FOR(size_t i = 0; i < 2 * P; i++) sum[r][i] = _mm256_setzero_si256();
     for (size_t k = 0; k < 2 * t->n; k++, w += 32, x += 4) {
         __m256i g[WIDE_ROWS];
-        INT_UNROLL_FOR(size_t r = 0; r < R; r++)
-        {
+        INT_UNROLL_FOR(size_t r = 0; r < R; r++) {
             int32_t pair;
             memcpy(&pair, x + r * record, sizeof pair);
             g[r] = _mm256_set1_epi32(pair);
         }
-        INT_UNROLL_FOR(size_t i = 0; i < 2 * P; i++) INT_UNROLL_FOR(size_t r = 0; r < R; r++)
-        {
-            __m256i y = _mm256_madd_epi16(g[r], _mm256_load_si256((const void *)(w + i / 2 * panel + i % 2 * 16)));
-            __asm__("" : "+x"(y));
-            sum[r][i] = _mm256_add_epi32(sum[r][i], y);
-            __asm__("" : "+r"(w));
-        }
+        INT_UNROLL_FOR(size_t i = 0; i < 2 * P; i++)
+            INT_UNROLL_FOR(size_t r = 0; r < R; r++) {
+                __m256i y = _mm256_madd_epi16(g[r], _mm256_load_si256((const void *)(w + i / 2 * panel + i % 2 * 16)));
+                __asm__("" : "+x"(y));
+                sum[r][i] = _mm256_add_epi32(sum[r][i], y);
+                __asm__("" : "+r"(w));
+            }
     }
-    INT_UNROLL_FOR(size_t r = 0; r < R; r++) INT_UNROLL_FOR(size_t i = 0; i < 2 * P; i++)
-        wide_store(t, r * t->ldacc + 8 * i, sum[r][i]);
+    INT_UNROLL_FOR(size_t r = 0; r < R; r++)
+        INT_UNROLL_FOR(size_t i = 0; i < 2 * P; i++) wide_store(t, r * t->ldacc + 8 * i, sum[r][i]);
 }
 
 static void wide_any(const wide_tile *t, size_t panels, size_t rows)
@@ -90,13 +90,14 @@ static void wide_any(const wide_tile *t, size_t panels, size_t rows)
     }
 }
 
-/* n groups of a panel's weights, widened: in each lane of 32 bits the bytes 0 and 1, or 2 and 3, to the tops of two s16. */
+/* n groups of a panel's weights, widened: in each lane of 32 bits the bytes 0 and 1, or 2 and 3, to the tops of two
+ * s16. */
 INT_INLINE void wide_copy(int16_t *restrict to, const int8_t *restrict w, size_t n)
 {
-    const __m256i first = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1,
-                                           9, -1, 12, -1, 13);
-    const __m256i last = _mm256_setr_epi8(-1, 2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1, 2, -1, 3, -1, 6, -1, 7, -1, 10,
-                                          -1, 11, -1, 14, -1, 15);
+    const __m256i first = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1, 0, -1, 1, -1,
+                                           4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13);
+    const __m256i last = _mm256_setr_epi8(-1, 2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1, 2, -1, 3, -1,
+                                          6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15);
     for (size_t k = 0; k < n; k++, w += 64, to += 64)
         for (size_t h = 0; h < 2; h++) {
             const __m256i v = _mm256_load_si256((const void *)(w + 32 * h));
@@ -114,9 +115,11 @@ static void int_wide_product(int32_t *hi, int32_t *lo, size_t ldacc, const bt_in
         for (size_t p = p0, wide; p < p1; p += wide) {
             wide = p1 - p < 2 ? 1 : 2;
             for (size_t i = 0; i < wide; i++) wide_copy(copy + i * 64 * n, wp + ((p + i) * x->k4 + k) * 64, n);
-            wide_tile t = {.hi = hi + 16 * (p - p0), .lo = lo + 16 * (p - p0), .ldacc = ldacc,
-                           .x = x->memory + 2 * (c * chunks.record * x->rows + row * 4 * n), .record = 8 * n,
-                           .w = copy, .panel = 64 * n, .n = n, .first = c == 0};
+            wide_tile t = {.hi = hi + 16 * (p - p0), .lo = lo + 16 * (p - p0),
+                           .ldacc = ldacc,           .x = x->memory + 2 * (c * chunks.record * x->rows + row * 4 * n),
+                           .record = 8 * n,          .w = copy,
+                           .panel = 64 * n,          .n = n,
+                           .first = c == 0};
             for (size_t left = rows, height; left; left -= height) {
                 height = left < WIDE_ROWS ? left : WIDE_ROWS;
                 wide_any(&t, wide, height);

@@ -35,17 +35,19 @@
  * Shapes x[T, ldx] f32, y[T, ldy] f32, ldx >= K, ldy >= N. Only panels [p0, p1) are computed: the caller splits
  * these over threads. Rows t in [0, T), any T >= 1; T = 1 is the GEMV of decoding. y overlaps nothing. */
 typedef void bt_matmul_fn(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
-                          const uint16_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
-                          size_t p0, size_t p1);
+                          const uint16_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
+                          size_t p1);
 static inline size_t bt_matmul_panels(size_t n) { return (n + 15) / 16; }
 static inline size_t bt_matmul_packed_elems(size_t n, size_t k) { return bt_matmul_panels(n) * 16 * k; }
 /* Pack rows w[rows, K] f32 (row-major) as outputs n0 .. n0+rows-1 of a matrix with K inputs; each value is rounded
- * to f16, nearest even, overflow to infinity (the caller checks). Call once for each slice of rows; start from zeroed memory. */
+ * to f16, nearest even, overflow to infinity (the caller checks). Call once for each slice of rows; start from
+ * zeroed memory. */
 void bt_matmul_pack(uint16_t *wp, const float *w, size_t n0, size_t rows, size_t k);
 
 /* ---- rows ---- */
 /* y[t] = rmsnorm(x[t]) * w, x[T, ldx], y[T, ldy], w[K]; y may equal x when ldy == ldx. */
-typedef void bt_rmsnorm_fn(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t, size_t k);
+typedef void bt_rmsnorm_fn(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t,
+                           size_t k);
 /* y[i] = x[i] + y[i] */
 typedef void bt_add_fn(float *restrict y, const float *restrict x, size_t count);
 /* y[i] = (g[i] / (1 + exp(-g[i]))) * u[i]      (SwiGLU); y may equal g or u */
@@ -89,15 +91,20 @@ size_t bt_attn_scratch_bytes(size_t head_dim);
 /* The same in two steps, so that threads can share a long sequence: the spans of one kv head apart, then their
  * merge. Bits are those of bt_attn_fn.
  *   span   spans [s0, s1) of T rows and all heads of kv head g, H / G of them: (m, l, acc) of pair (t, i) and span s to
- *          part[((t * (H / G) + i) * spans + s) * bt_attn_part_floats(D)]. Spans that a row does not see are not written.
+ *          part[((t * (H / G) + i) * spans + s) * bt_attn_part_floats(D)]. Spans that a row does not see are not
+ *          written.
  *   merge  out[T, ldo] at the first head of g, from all spans that each row sees. */
 typedef void bt_attn_span_fn(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
-                             size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale, void *scratch);
-typedef void bt_attn_merge_fn(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0, size_t group, size_t d);
+                             size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale,
+                             void *scratch);
+typedef void bt_attn_merge_fn(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0,
+                              size_t group, size_t d);
 size_t bt_attn_part_floats(size_t head_dim);
 
-/* Store T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounded to the view's element type (kv_view.h). k, v [T, G, D] f32 with row stride ld. Nothing else in the pages is touched. */
-typedef void bt_kv_store_fn(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k, const float *v, size_t ld);
+/* Store T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounded to the view's element type
+ * (kv_view.h). k, v [T, G, D] f32 with row stride ld. Nothing else in the pages is touched. */
+typedef void bt_kv_store_fn(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k, const float *v,
+                            size_t ld);
 
 /* exp(x) for x <= 88 (above: exp(88)): the project's own, the same operations in scalar and vector form.
  *   n = rint(x * log2 e) to nearest even; r = fma(-n, ln2_hi, x); r = fma(-n, ln2_lo, r);
@@ -108,50 +115,50 @@ uint16_t bt_f32_to_f16_1(float x);
 
 /* One row per variant compiled in, best first, "ref" last: the dispatch table and the list that tests walk. */
 typedef struct bt_kernels {
-    const char *isa;                        /* "avx512vnni", "avx512", "avxvnni", "avx2", "ref" */
-    int (*usable)(void);                    /* may this CPU and this system run it? */
-    bt_matmul_fn     *matmul;
-    bt_matmul8_fn    *matmul8;
-    bt_matmul4_fn    *matmul4;
-    bt_fp4_sums_fn   *fp4_sums;
-    bt_rmsnorm_fn    *rmsnorm;
-    bt_add_fn        *add;
-    bt_silu_mul_fn   *silu_mul;
-    bt_rope_fn       *rope;
+    const char *isa;     /* "avx512vnni", "avx512", "avxvnni", "avx2", "ref" */
+    int (*usable)(void); /* may this CPU and this system run it? */
+    bt_matmul_fn *matmul;
+    bt_matmul8_fn *matmul8;
+    bt_matmul4_fn *matmul4;
+    bt_fp4_sums_fn *fp4_sums;
+    bt_rmsnorm_fn *rmsnorm;
+    bt_add_fn *add;
+    bt_silu_mul_fn *silu_mul;
+    bt_rope_fn *rope;
     bt_f32_to_f16_fn *f32_to_f16;
     bt_f16_to_f32_fn *f16_to_f32;
-    bt_attn_fn       *attn;
-    bt_attn_span_fn  *attn_span;
+    bt_attn_fn *attn;
+    bt_attn_span_fn *attn_span;
     bt_attn_merge_fn *attn_merge;
-    bt_edge_quantise8_fn  *quantise8;
+    bt_edge_quantise8_fn *quantise8;
     bt_edge_quantise16_fn *quantise16;
-    bt_edge_scale8_fn     *scale8;
-    bt_edge_scale16_fn    *scale16;
-    bt_edge_scale64_fn    *scale64;
-    bt_edge_rotate_fn     *rotate;
-    bt_kv_store_fn        *kv_store;
-    bt_int_prepare_fn     *int_prepare;
-    bt_int_matmul_fn      *int_matmul;
-    bt_int_unpack4_fn     *int_unpack4;
-    bt_int_requant32_fn   *int_requant32;
-    bt_int_requant64_fn   *int_requant64;
-    bt_int_shadow_fn      *int_shadow;
-    bt_int_rmsnorm32_fn   *int_rmsnorm32;
-    bt_int_headnorm16_fn  *int_headnorm16;
-    bt_int_rope16_fn      *int_rope16;
-    bt_int_softmax16_fn   *int_softmax16;
-    bt_int_silu_mul16_fn  *int_silu_mul16;
-    bt_int_gelu16_fn      *int_gelu16;
-    bt_int_add32_fn       *int_add32;
-    bt_int_split8_fn      *int_split8;
-    bt_int_split16_fn     *int_split16;
-    bt_int_rotate16_fn    *int_rotate16;
-    bt_int_from_f16_fn    *int_from_f16;
-    bt_int_from_q8_fn     *int_from_q8;
+    bt_edge_scale8_fn *scale8;
+    bt_edge_scale16_fn *scale16;
+    bt_edge_scale64_fn *scale64;
+    bt_edge_rotate_fn *rotate;
+    bt_kv_store_fn *kv_store;
+    bt_int_prepare_fn *int_prepare;
+    bt_int_matmul_fn *int_matmul;
+    bt_int_unpack4_fn *int_unpack4;
+    bt_int_requant32_fn *int_requant32;
+    bt_int_requant64_fn *int_requant64;
+    bt_int_shadow_fn *int_shadow;
+    bt_int_rmsnorm32_fn *int_rmsnorm32;
+    bt_int_headnorm16_fn *int_headnorm16;
+    bt_int_rope16_fn *int_rope16;
+    bt_int_softmax16_fn *int_softmax16;
+    bt_int_silu_mul16_fn *int_silu_mul16;
+    bt_int_gelu16_fn *int_gelu16;
+    bt_int_add32_fn *int_add32;
+    bt_int_split8_fn *int_split8;
+    bt_int_split16_fn *int_split16;
+    bt_int_rotate16_fn *int_rotate16;
+    bt_int_from_f16_fn *int_from_f16;
+    bt_int_from_q8_fn *int_from_q8;
     bt_int_attention16_fn *int_attention16;
 } bt_kernels;
 extern const bt_kernels bt_kernels_table[];
-extern const size_t     bt_kernels_table_len;
+extern const size_t bt_kernels_table_len;
 
 /* The row named by isa, or the best usable one if isa is NULL or "auto". NULL: no such name, or this machine cannot
  * run it. bt_kernels_names writes "avx2, ref" style text for messages.

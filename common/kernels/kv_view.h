@@ -22,7 +22,7 @@ typedef struct bt_kv_view {
     uint8_t *const *page;
     size_t page_tokens, tokens_capacity;
     size_t layer_bytes, plane_bytes, token_bytes, head_bytes;
-    uint32_t elem_bytes;                    /* 1, 2 or 4 */
+    uint32_t elem_bytes; /* 1, 2 or 4 */
     uint32_t layers, kv_heads, head_dim;
 } bt_kv_view;
 
@@ -34,7 +34,7 @@ static inline size_t bt_kv_head_bytes(uint32_t elem_bytes, size_t head_dim)
 
 static inline uint8_t *bt_kv_view_row(const bt_kv_view *v, size_t layer, int is_v, size_t token, size_t head)
 {
-    return v->page[token / v->page_tokens] + layer * v->layer_bytes + (is_v ? v->plane_bytes : 0)
-         + (token % v->page_tokens) * v->token_bytes + head * v->head_bytes;
+    return v->page[token / v->page_tokens] + layer * v->layer_bytes + (is_v ? v->plane_bytes : 0) +
+           (token % v->page_tokens) * v->token_bytes + head * v->head_bytes;
 }
 #endif

@@ -1,5 +1,5 @@
-/* K and V rows into their pages over v16; included by edge_avx2.c and edge_avx512.c behind edge_body.h, whose conversions it uses. No
- * include guard. */
+/* K and V rows into their pages over v16; included by edge_avx2.c and edge_avx512.c behind edge_body.h, whose
+ * conversions it uses. No include guard. */
 
 BT_INLINE void store_f16(uint8_t *row, const float *x, size_t d)
 {
@@ -11,7 +11,8 @@ BT_INLINE void store_f16(uint8_t *row, const float *x, size_t d)
     memcpy(row + 2 * i, tail, (d - i) * sizeof *tail);
 }
 
-/* The greatest magnitude, whatever the order in which it is looked for; of zeros the last operand is taken, which is +0. */
+/* The greatest magnitude, whatever the order in which it is looked for; of zeros the last operand is taken, which is
+ * +0. */
 BT_INLINE float top_of(const float *x, size_t d)
 {
     v16 top = v16_zero();

@@ -38,8 +38,8 @@ static void store_row(const bt_kv_view *kv, uint8_t *row, const float *x)
     for (size_t i = 0; i < d; i++) y[i] = f16_from_f32(x[i]);
 }
 
-void bt_kv_store_ref(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k, const float *v,
-                     size_t ld)
+void bt_kv_store_ref(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k,
+                     const float *v, size_t ld)
 {
     const size_t d = kv->head_dim;
     for (size_t row = 0; row < t; row++)

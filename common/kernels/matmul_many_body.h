@@ -1,9 +1,10 @@
 /* The products of more than FEW_ROWS rows over v16; the middle of matmul_body.h. No include guard.
  *
- * Tiles of rows run down a panel one after the other, each output one chain of fma; while they do, they fetch the next panel from memory.
- * f16 and int8 are converted in the tile, where that hides behind the products. FP4 is decoded once for all tiles, CHUNK inputs at a time,
- * into a buffer in the L1 cache; the sums of BLOCK_ROWS rows and BLOCK_PANELS panels wait in memory meanwhile, so that the chunk of x stays
- * in the cache from panel to panel. The order of a sum is the same. */
+ * Tiles of rows run down a panel one after the other, each output one chain of fma; while they do, they fetch the next
+ * panel from memory. f16 and int8 are converted in the tile, where that hides behind the products. FP4 is decoded once
+ * for all tiles, CHUNK inputs at a time, into a buffer in the L1 cache; the sums of BLOCK_ROWS rows and BLOCK_PANELS
+ * panels wait in memory meanwhile, so that the chunk of x stays in the cache from panel to panel. The order of a sum
+ * is the same. */
 enum {
     BLOCK_ROWS = 48,
     BLOCK_PANELS = 8,
@@ -32,13 +33,14 @@ typedef struct block {
 /* What tiles run down: inputs k0 .. k0 + count - 1 of panel `first` of the block, and rows row .. row + rows - 1. */
 typedef struct chunk {
     size_t k0, count, row, rows, first;
-    const uint8_t *w;        /* the weights of the first of the tile's panels */
-    const uint8_t *next;     /* those that come after them ... */
-    size_t fetch;            /* ... and how many bytes of it a tile fetches for each group */
+    const uint8_t *w;    /* the weights of the first of the tile's panels */
+    const uint8_t *next; /* those that come after them ... */
+    size_t fetch;        /* ... and how many bytes of it a tile fetches for each group */
 } chunk;
 
 /* Rows at .. at + R - 1 of the chunk. */
-BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at, const int form, const size_t P, const size_t R)
+BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at, const int form, const size_t P,
+                          const size_t R)
 {
     const size_t ldx = a->ldx, row = c->row + at, bytes = form == F16 ? 32 : 16;
     const float *x = a->x + row * ldx + c->k0, *w = b->w[0];
@@ -47,33 +49,38 @@ BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at,
     const size_t stretch = form == INT8_K ? 2 * GROUP : GROUP; /* from one fetch to the next */
     v16 s[2][TILE_ROWS];
     if (!is_grouped)
-        BT_UNROLL_FOR(size_t r = 0; r < R; r++) BT_UNROLL_FOR(size_t p = 0; p < P; p++) s[p][r] = b->acc[c->first + p][at + r];
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++)
+            BT_UNROLL_FOR(size_t p = 0; p < P; p++) s[p][r] = b->acc[c->first + p][at + r];
     for (size_t k = 0, g = 0; k < c->count; g++) {
         for (const uint8_t *end = next + stretch / GROUP * c->fetch; next < end; next += 64) v16_prefetch(next);
         if (is_grouped)
-            BT_UNROLL_FOR(size_t r = 0; r < R; r++) BT_UNROLL_FOR(size_t p = 0; p < P; p++) s[p][r] = v16_zero();
+            BT_UNROLL_FOR(size_t r = 0; r < R; r++)
+                BT_UNROLL_FOR(size_t p = 0; p < P; p++) s[p][r] = v16_zero();
         const uint8_t *codes = c->w + (form == INT8_32 ? g * form_int8_bytes(GROUP) + 32 : k * bytes);
         for (const size_t end = c->count - k < stretch ? c->count : k + stretch; k < end; k++, codes += bytes) {
             v16 wk[2];
             BT_UNROLL_FOR(size_t p = 0; p < P; p++)
                 wk[p] = form == FP4 ? v16_load(w + p * CHUNK * 16 + k * 16) : weight_load(codes + p * a->panel, form);
-            BT_UNROLL_FOR(size_t r = 0; r < R; r++)
-            {
+            BT_UNROLL_FOR(size_t r = 0; r < R; r++) {
                 const v16 xk = v16_set1(x[r * ldx + k]);
                 BT_UNROLL_FOR(size_t p = 0; p < P; p++) s[p][r] = v16_fma(wk[p], xk, s[p][r]);
             }
         }
         if (is_grouped)
-            BT_UNROLL_FOR(size_t r = 0; r < R; r++) BT_UNROLL_FOR(size_t p = 0; p < P; p++)
-            {
-                v16 *acc = &b->acc[c->first + p][at + r];
-                const v16 scale = form == FP4 ? b->scale[p][g] : v16_from_f16(c->w + p * a->panel + g * form_int8_bytes(GROUP));
-                *acc = v16_fma(scale, s[p][r], *acc);
-                if (form == FP4) *acc = v16_fma(b->shift[p][g], v16_set1(a->xs[(row + r) * a->groups + c->k0 / GROUP + g]), *acc);
-            }
+            BT_UNROLL_FOR(size_t r = 0; r < R; r++)
+                BT_UNROLL_FOR(size_t p = 0; p < P; p++) {
+                    v16 *acc = &b->acc[c->first + p][at + r];
+                    const v16 scale =
+                        form == FP4 ? b->scale[p][g] : v16_from_f16(c->w + p * a->panel + g * form_int8_bytes(GROUP));
+                    *acc = v16_fma(scale, s[p][r], *acc);
+                    if (form == FP4)
+                        *acc =
+                            v16_fma(b->shift[p][g], v16_set1(a->xs[(row + r) * a->groups + c->k0 / GROUP + g]), *acc);
+                }
     }
     if (!is_grouped)
-        BT_UNROLL_FOR(size_t r = 0; r < R; r++) BT_UNROLL_FOR(size_t p = 0; p < P; p++) b->acc[c->first + p][at + r] = s[p][r];
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++)
+            BT_UNROLL_FOR(size_t p = 0; p < P; p++) b->acc[c->first + p][at + r] = s[p][r];
 }
 
 BT_INLINE void block_tiles(block *b, const product *a, chunk *c, const int form, const size_t P)
@@ -97,8 +104,7 @@ static void block_decode(block *b, size_t p, const uint8_t *w, const chunk *c)
     for (size_t k = 0, g = 0; k < c->count; k += GROUP, g++, w += FORM_FP4_BYTES) {
         fp4_scales(&b->scale[p][g], &b->shift[p][g], w);
         for (size_t i = 0; i < GROUP / 8; i++)
-            BT_UNROLL_FOR(int half = 0; half < 2; half++)
-            {
+            BT_UNROLL_FOR(int half = 0; half < 2; half++) {
                 const v16_codes codes = v16_codes_load(w + FORM_FP4_CODES + 64 * i);
                 const v16_codes bytes = half ? v16_codes_high(codes) : v16_codes_low(codes);
                 const v16_codes low = v16_words_low(bytes), high = v16_words_high(bytes);
@@ -123,7 +129,9 @@ BT_INLINE void block_run(block *b, const product *a, chunk *c, size_t p, size_t 
             wide = panels - j >= TILE_PANELS ? TILE_PANELS : 1;
             c->first = j;
             c->w = first + j * a->panel + at;
-            c->next = j + wide < panels ? c->w + wide * a->panel : c->k0 + step < a->k ? first + at + bytes : first + panels * a->panel;
+            c->next = j + wide < panels     ? c->w + wide * a->panel
+                      : c->k0 + step < a->k ? first + at + bytes
+                                            : first + panels * a->panel;
             for (size_t i = 0; form == FP4 && i < wide; i++) block_decode(b, i, c->w + i * a->panel, c);
             if (wide > 1) block_tiles(b, a, c, form, TILE_PANELS);
             else block_tiles(b, a, c, form, 1);

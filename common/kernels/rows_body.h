@@ -16,15 +16,14 @@ BT_INLINE float sum_of_squares(const float *x, size_t k)
     return v8_sum(v16_fold(l));
 }
 
-void BT_VARIANT(bt_rmsnorm)(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps,
-                            size_t t, size_t k)
+void BT_VARIANT(bt_rmsnorm)(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t,
+                            size_t k)
 {
     for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
         const __m128 mean = _mm_set_ss(sum_of_squares(x, k) / (float)k + eps);
         const v16 scale = v16_set1(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(mean)));
         size_t i = 0;
-        for (; i + 16 <= k; i += 16)
-            v16_store(y + i, v16_mul(v16_mul(v16_load(x + i), scale), v16_load(w + i)));
+        for (; i + 16 <= k; i += 16) v16_store(y + i, v16_mul(v16_mul(v16_load(x + i), scale), v16_load(w + i)));
         if (i < k) {
             const size_t n = k - i;
             v16_store_n(y + i, v16_mul(v16_mul(v16_load_n(x + i, n), scale), v16_load_n(w + i, n)), n);
@@ -90,8 +89,7 @@ BT_INLINE void rope_adjacent(float *x, size_t half, const float *cos, const floa
     for (; i < half; i++) rope_pair(x + 2 * i, x + 2 * i + 1, cos[i], sin[i]);
 }
 
-void BT_VARIANT(bt_rope)(float *x, size_t heads, size_t d, size_t r, const float *cos, const float *sin,
-                         int neox)
+void BT_VARIANT(bt_rope)(float *x, size_t heads, size_t d, size_t r, const float *cos, const float *sin, int neox)
 {
     for (size_t h = 0; h < heads; h++, x += d) {
         if (neox) rope_split(x, r / 2, cos, sin);

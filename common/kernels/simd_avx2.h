@@ -18,7 +18,8 @@ typedef struct v16 {
 
 BT_INLINE v16 v16_zero(void) { return (v16){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 BT_INLINE v16 v16_set1(float x) { return (v16){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
-/* set1 of what is in memory, read anew at each use: where registers are short, a load costs less than one to keep it in. */
+/* set1 of what is in memory, read anew at each use: where registers are short, a load costs less than one to keep it
+ * in. */
 BT_INLINE v16 v16_broadcast(const float *p)
 {
     __m256 x;
@@ -58,15 +59,13 @@ BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z)
 BT_INLINE v16 v16_bits_add_shift(v16 x, int add, int shift)
 {
     const __m256i k = _mm256_set1_epi32(add);
-    return (v16){
-        _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(x.a), k), shift)),
-        _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(x.b), k), shift))};
+    return (v16){_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(x.a), k), shift)),
+                 _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(x.b), k), shift))};
 }
 
 BT_INLINE __m256i v16_mask8(size_t first, size_t n)
 {
-    const __m256i lane =
-        _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32((int)first));
+    const __m256i lane = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32((int)first));
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane);
 }
 BT_INLINE v16 v16_load_n(const float *p, size_t n)
@@ -101,9 +100,10 @@ BT_INLINE v16 v16_load_s8x8(const int8_t *a, const int8_t *b)
     return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)a))),
                  _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)b)))};
 }
-/* 64 bytes of FP4 codes: 8 inputs of 16 outputs, laid out as forms.h says. A code q becomes the byte 0x80 | q << 3 (first
- * the low, then the high four bits of all bytes), with 0x3F above it the word 0x3F80 | q << 3 (words_low: of inputs 0 and
- * 1, words_high: 2 and 3, side by side), and in the upper half of a lane the float. Here 17 operations for 64 weights. */
+/* 64 bytes of FP4 codes: 8 inputs of 16 outputs, laid out as forms.h says. A code q becomes the byte 0x80 | q << 3
+ * (first the low, then the high four bits of all bytes), with 0x3F above it the word 0x3F80 | q << 3 (words_low: of
+ * inputs 0 and 1, words_high: 2 and 3, side by side), and in the upper half of a lane the float. Here 17 operations
+ * for 64 weights. */
 typedef struct v16_codes {
     __m256i a, b;
 } v16_codes;
@@ -114,8 +114,8 @@ BT_INLINE v16_codes v16_codes_load(const uint8_t *p)
 }
 BT_INLINE __m256i v16_fp4_bytes(__m256i x)
 {
-    const __m256i table = _mm256_broadcastsi128_si256(
-        _mm_set_epi64x((long long)0xf8f0e8e0d8d0c8c0, (long long)0xb8b0a8a098908880));
+    const __m256i table =
+        _mm256_broadcastsi128_si256(_mm_set_epi64x((long long)0xf8f0e8e0d8d0c8c0, (long long)0xb8b0a8a098908880));
     return _mm256_shuffle_epi8(table, _mm256_and_si256(x, _mm256_set1_epi8(15)));
 }
 BT_INLINE v16_codes v16_codes_low(v16_codes x) { return (v16_codes){v16_fp4_bytes(x.a), v16_fp4_bytes(x.b)}; }
@@ -135,14 +135,12 @@ BT_INLINE v16_codes v16_words_high(v16_codes x)
 }
 BT_INLINE v16 v16_even(v16_codes x)
 {
-    return (v16){_mm256_castsi256_ps(_mm256_slli_epi32(x.a, 16)),
-                 _mm256_castsi256_ps(_mm256_slli_epi32(x.b, 16))};
+    return (v16){_mm256_castsi256_ps(_mm256_slli_epi32(x.a, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(x.b, 16))};
 }
 BT_INLINE v16 v16_odd(v16_codes x)
 {
     const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
-    return (v16){_mm256_castsi256_ps(_mm256_and_si256(x.a, upper)),
-                 _mm256_castsi256_ps(_mm256_and_si256(x.b, upper))};
+    return (v16){_mm256_castsi256_ps(_mm256_and_si256(x.a, upper)), _mm256_castsi256_ps(_mm256_and_si256(x.b, upper))};
 }
 BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
 {

@@ -27,10 +27,7 @@ BT_INLINE v16 v16_max(v16 x, v16 y) { return _mm512_max_ps(x, y); }
 BT_INLINE v16 v16_fma(v16 x, v16 y, v16 z) { return _mm512_fmadd_ps(x, y, z); }
 BT_INLINE v16 v16_fnma(v16 x, v16 y, v16 z) { return _mm512_fnmadd_ps(x, y, z); }
 BT_INLINE v16 v16_neg(v16 x) { return _mm512_xor_ps(x, _mm512_set1_ps(-0.0f)); }
-BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z)
-{
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, z, _CMP_GE_OQ), x);
-}
+BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, z, _CMP_GE_OQ), x); }
 BT_INLINE v16 v16_bits_add_shift(v16 x, int add, int shift)
 {
     const __m512i bits = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(add));
@@ -46,8 +43,8 @@ BT_INLINE v16 v16_load_s8(const int8_t *p)
 }
 BT_INLINE v16 v16_load_s8x8(const int8_t *a, const int8_t *b)
 {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
-        _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)a), _mm_loadl_epi64((const void *)b))));
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_unpacklo_epi64(_mm_loadl_epi64((const void *)a),
+                                                                      _mm_loadl_epi64((const void *)b))));
 }
 /* 16 operations for 128 weights: one shift and one ternary operation make the bytes, no table is needed. */
 typedef __m512i v16_codes;
@@ -70,14 +67,8 @@ BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
 {
     _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
-BT_INLINE __m256 v16_fold(v16 x)
-{
-    return _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
-}
-BT_INLINE __m256 v16_fold_max(v16 x)
-{
-    return _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
-}
+BT_INLINE __m256 v16_fold(v16 x) { return _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1)); }
+BT_INLINE __m256 v16_fold_max(v16 x) { return _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1)); }
 
 #include "kernels/simd_x86.h"
 #endif

@@ -54,10 +54,8 @@ BT_INLINE float v8_max(__m256 x)
 BT_INLINE __m128 v8_sum4(const __m256 x[4])
 {
     /* l[j] += l[j+4]: the low half holds the first of the pair, the high half the second */
-    const __m256 ac =
-        _mm256_add_ps(_mm256_permute2f128_ps(x[0], x[2], 0x20), _mm256_permute2f128_ps(x[0], x[2], 0x31));
-    const __m256 bd =
-        _mm256_add_ps(_mm256_permute2f128_ps(x[1], x[3], 0x20), _mm256_permute2f128_ps(x[1], x[3], 0x31));
+    const __m256 ac = _mm256_add_ps(_mm256_permute2f128_ps(x[0], x[2], 0x20), _mm256_permute2f128_ps(x[0], x[2], 0x31));
+    const __m256 bd = _mm256_add_ps(_mm256_permute2f128_ps(x[1], x[3], 0x20), _mm256_permute2f128_ps(x[1], x[3], 0x31));
     /* l[j] += l[j+2]: a0 a1 b0 b1 | c0 c1 d0 d1 */
     const __m256 s = _mm256_add_ps(_mm256_shuffle_ps(ac, bd, 0x44), _mm256_shuffle_ps(ac, bd, 0xee));
     /* l[0] += l[1] */

@@ -1,5 +1,6 @@
 /* Declares one variant's float kernels. Included once for each variant with BT_VARIANT(name) giving its symbol, so
- * that every file sees the same list: the table's columns of floats (int_variant.h has the others'). No include guard on purpose. */
+ * that every file sees the same list: the table's columns of floats (int_variant.h has the others'). No include
+ * guard on purpose. */
 bt_matmul_fn BT_VARIANT(bt_matmul);
 bt_matmul8_fn BT_VARIANT(bt_matmul8);
 bt_matmul4_fn BT_VARIANT(bt_matmul4);

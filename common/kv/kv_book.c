@@ -1,9 +1,11 @@
-/* See kv_book.h. Every kept page is a node of a tree, found by (class, page before it, its tokens) in a table of short
- * chains; the page before it stands for all tokens before it, so comparing the tokens of one page compares the whole beginning.
+/* See kv_book.h. Every kept page is a node of a tree, found by (class, page before it, its tokens) in a table
+ * of short chains; the page before it stands for all tokens before it, so comparing the tokens of one page
+ * compares the whole beginning.
  *
- * Who holds a kept page holds the kept pages before it, too: _share takes a path from the root, and _keep goes on only while
- * the path is the sequence's own. A sequence lets go of its pages from the end. So in the list of cached pages, oldest use first,
- * a page comes after every longer beginning that goes through it, and its head may always be taken. */
+ * Who holds a kept page holds the kept pages before it, too: _share takes a path from the root, and _keep
+ * goes on only while the path is the sequence's own. A sequence lets go of its pages from the end. So in the
+ * list of cached pages, oldest use first, a page comes after every longer beginning that goes through it,
+ * and its head may always be taken. */
 #include "kv/kv_book.h"
 
 #include "base/hash.h"
@@ -17,41 +19,50 @@ enum {
     MAX_PAGES = 1 << 24,
     MAX_PAGE_TOKENS = 256,
     MAX_SEQS = 1024,
-    MAX_CHAIN = 32,         /* a page that would make a chain longer is not kept: whoever can choose prompts makes nothing slow */
+    MAX_CHAIN = 32, /* a page that would make a chain longer is not kept: whoever can choose prompts makes
+                       nothing slow */
 };
 static const uint32_t NONE = UINT32_MAX;
 
 typedef struct page {
     uint64_t class;
-    uint32_t holders, before, chain;    /* before: NONE at the beginning of a prompt; chain: the next page of its bucket */
-    uint32_t older, newer;              /* in the list of cached pages */
+    uint32_t holders, before, chain; /* before: NONE at the beginning of a prompt; chain: the next page of its
+                                        bucket */
+    uint32_t older, newer;           /* in the list of cached pages */
     bool is_kept;
 } page;
 
-typedef struct table { uint32_t *pages, len; } table;
+typedef struct table {
+    uint32_t *pages, len;
+} table;
 
 struct bt_kv_book {
     uint32_t pages_len, page_tokens, seqs_len, seq_pages;
     page *pages;
-    int32_t *ids;                       /* [pages][page_tokens] of kept pages */
+    int32_t *ids; /* [pages][page_tokens] of kept pages */
     uint32_t *buckets, buckets_mask;
-    uint32_t *free_pages, free_len;     /* a stack: the one given back last is taken first */
-    uint32_t oldest, newest, cached;    /* the list of cached pages */
+    uint32_t *free_pages, free_len;  /* a stack: the one given back last is taken first */
+    uint32_t oldest, newest, cached; /* the list of cached pages */
     table *seqs;
-    uint32_t *numbers;                  /* of all tables */
-    uint32_t *scratch;                  /* [pages] of _is_sound */
+    uint32_t *numbers; /* of all tables */
+    uint32_t *scratch; /* [pages] of _is_sound */
 };
 
-bt_err bt_kv_book_new(bt_kv_book **ret, uint32_t pages, uint32_t page_tokens, uint32_t seqs, uint32_t seq_pages, bt_fault *fault)
+bt_err bt_kv_book_new(bt_kv_book **ret, uint32_t pages, uint32_t page_tokens, uint32_t seqs,
+                      uint32_t seq_pages, bt_fault *fault)
 {
     size_t ids_len, numbers_len;
-    if (pages - 1u >= MAX_PAGES || page_tokens - 1u >= MAX_PAGE_TOKENS || seqs - 1u >= MAX_SEQS || seq_pages == 0)
-        return bt_fail(fault, BT_EARG, "no book of %u pages of %u tokens for %u sequences of %u pages", pages, page_tokens, seqs, seq_pages);
+    if (pages - 1u >= MAX_PAGES || page_tokens - 1u >= MAX_PAGE_TOKENS || seqs - 1u >= MAX_SEQS ||
+        seq_pages == 0)
+        return bt_fail(fault, BT_EARG, "no book of %u pages of %u tokens for %u sequences of %u pages", pages,
+                       page_tokens, seqs, seq_pages);
     if (!bt_mul_size(&ids_len, pages, page_tokens) || !bt_mul_size(&numbers_len, seqs, seq_pages))
         return bt_fail(fault, BT_ENOMEM, "a book of %u pages", pages);
     bt_kv_book *b = calloc(1, sizeof *b);
     if (!b) return bt_fail(fault, BT_ENOMEM, "a book of %u pages", pages);
-    *b = (bt_kv_book){.pages_len = pages, .page_tokens = page_tokens, .seqs_len = seqs, .seq_pages = seq_pages, .oldest = NONE, .newest = NONE};
+    *b = (bt_kv_book){.pages_len = pages, .page_tokens = page_tokens,
+                      .seqs_len = seqs,   .seq_pages = seq_pages,
+                      .oldest = NONE,     .newest = NONE};
     uint32_t buckets = 1;
     while (buckets < pages) buckets *= 2;
     b->buckets_mask = buckets - 1;
@@ -97,11 +108,14 @@ static uint32_t *bucket_of(const bt_kv_book *b, uint64_t class, uint32_t before,
     return &b->buckets[(h ^ h >> 32) & b->buckets_mask];
 }
 
-static uint32_t find(const bt_kv_book *b, uint64_t class, uint32_t before, const int32_t *ids, uint32_t *ret_chain)
+static uint32_t find(const bt_kv_book *b, uint64_t class, uint32_t before, const int32_t *ids,
+                     uint32_t *ret_chain)
 {
     uint32_t n = *bucket_of(b, class, before, ids);
     for (*ret_chain = 0; n != NONE; n = b->pages[n].chain, ++*ret_chain)
-        if (b->pages[n].before == before && b->pages[n].class == class && !memcmp(ids_of(b, n), ids, b->page_tokens * sizeof *ids)) break;
+        if (b->pages[n].before == before && b->pages[n].class == class &&
+            !memcmp(ids_of(b, n), ids, b->page_tokens * sizeof *ids))
+            break;
     return n;
 }
 
@@ -195,8 +209,10 @@ const uint32_t *bt_kv_book_table(const bt_kv_book *b, uint32_t seq, uint32_t *re
     return t->pages;
 }
 
-/* The kept page after `before`, for the tokens from `done` on; NONE where there is no whole page of them or it is not kept. */
-static uint32_t next_page(const bt_kv_book *b, uint64_t class, uint32_t before, const int32_t *ids, uint32_t done, uint32_t len)
+/* The kept page after `before`, for the tokens from `done` on; NONE where there is no whole page of them
+ * or it is not kept. */
+static uint32_t next_page(const bt_kv_book *b, uint64_t class, uint32_t before, const int32_t *ids,
+                          uint32_t done, uint32_t len)
 {
     uint32_t chain;
     if (len - done < b->page_tokens || done / b->page_tokens >= b->seq_pages) return NONE;
@@ -267,7 +283,8 @@ static bool holders_agree(const bt_kv_book *b)
     return true;
 }
 
-/* Every kept page is found, its beginning is kept, and it is cached before its beginning is; scratch[n] is its place in the list. */
+/* Every kept page is found, its beginning is kept, and it is cached before its beginning is; scratch[n] is
+ * its place in the list. */
 static bool index_agrees(const bt_kv_book *b)
 {
     uint32_t listed = 0, cached = 0, chain;

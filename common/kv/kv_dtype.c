@@ -3,8 +3,14 @@
 
 #include <stddef.h>
 
-static const struct { bt_kv_dtype dtype; const char *name; uint32_t elem_bytes; } table[] = {
-    {BT_KV_F16, "f16", 2}, {BT_KV_F32, "f32", 4}, {BT_KV_INT8, "int8", 1},
+static const struct {
+    bt_kv_dtype dtype;
+    const char *name;
+    uint32_t elem_bytes;
+} table[] = {
+    {BT_KV_F16, "f16", 2},
+    {BT_KV_F32, "f32", 4},
+    {BT_KV_INT8, "int8", 1},
 };
 enum { TYPES = sizeof table / sizeof table[0] };
 
@@ -24,6 +30,9 @@ uint32_t bt_kv_dtype_elem_bytes(bt_kv_dtype dtype)
     return 0;
 }
 
-bt_kv_dtype bt_kv_dtype_of(uint32_t elem_bytes) { return elem_bytes == 1 ? BT_KV_INT8 : elem_bytes == 2 ? BT_KV_F16 : BT_KV_F32; }
+bt_kv_dtype bt_kv_dtype_of(uint32_t elem_bytes)
+{
+    return elem_bytes == 1 ? BT_KV_INT8 : elem_bytes == 2 ? BT_KV_F16 : BT_KV_F32;
+}
 
 uint32_t bt_kv_dtype_wanted(int choice) { return choice == 0 ? 0 : 1; }

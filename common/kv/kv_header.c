@@ -9,14 +9,25 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { OFF_REQUEST = 8, OFF_TICKET = 64, OFF_DIGEST = 80, OFF_FROM = 96, OFF_TO = 112, OFF_EPOCH = 128, OFF_END = 136, OFF_CHECKSUM = 144 };
+enum {
+    OFF_REQUEST = 8,
+    OFF_TICKET = 64,
+    OFF_DIGEST = 80,
+    OFF_FROM = 96,
+    OFF_TO = 112,
+    OFF_EPOCH = 128,
+    OFF_END = 136,
+    OFF_CHECKSUM = 144
+};
 
 uint32_t bt_kv_header_body_bytes(uint32_t token_count, uint32_t kv_heads, uint32_t head_dim, uint16_t dtype)
 {
     if (token_count - 1u >= BT_KV_MAX_BLOCK_TOKENS || kv_heads - 1u >= BT_KV_MAX_HEADS ||
-        head_dim - 1u >= BT_KV_MAX_HEAD_DIM || bt_kv_dtype_elem_bytes(dtype) == 0 || (dtype == BT_KV_INT8 && head_dim % 2))
+        head_dim - 1u >= BT_KV_MAX_HEAD_DIM || bt_kv_dtype_elem_bytes(dtype) == 0 ||
+        (dtype == BT_KV_INT8 && head_dim % 2))
         return 0;
-    const uint64_t n = 2ull * token_count * kv_heads * bt_kv_head_bytes(bt_kv_dtype_elem_bytes(dtype), head_dim);
+    const uint64_t n =
+        2ull * token_count * kv_heads * bt_kv_head_bytes(bt_kv_dtype_elem_bytes(dtype), head_dim);
     return n <= BT_KV_MAX_BODY_BYTES ? (uint32_t)n : 0;
 }
 
@@ -45,8 +56,10 @@ static bt_err check(const bt_kv_header *h, bt_err code, bt_fault *fault)
                        h->token_begin, BT_KV_MAX_TOKENS);
     const uint32_t body = bt_kv_header_body_bytes(h->token_count, h->kv_heads, h->head_dim, h->dtype);
     if (body == 0)
-        return bt_fail(fault, code, "kv header: no block of %u tokens x %u heads x %u elements of type %u (%s)",
-                       h->token_count, h->kv_heads, h->head_dim, (unsigned)h->dtype, bt_kv_dtype_name(h->dtype));
+        return bt_fail(fault, code,
+                       "kv header: no block of %u tokens x %u heads x %u elements of type %u (%s)",
+                       h->token_count, h->kv_heads, h->head_dim, (unsigned)h->dtype,
+                       bt_kv_dtype_name(h->dtype));
     if (h->body_bytes != body)
         return bt_fail(fault, code, "kv header: body_bytes %u, the shape says %u", h->body_bytes, body);
     return BT_OK;

@@ -55,7 +55,7 @@ typedef struct bt_kv_header {
     uint16_t dtype;
     uint32_t body_bytes;
     uint8_t ticket[16], digest[16], from[16], to[16];
-    uint64_t link_epoch, link_end;      /* for credit: xfer/xfer_credit.h */
+    uint64_t link_epoch, link_end; /* for credit: xfer/xfer_credit.h */
 } bt_kv_header;
 
 /* Read a header from exactly len bytes; any bytes are safe. BT_EFORMAT (length, magic, checksum, a field out

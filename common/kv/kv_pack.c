@@ -86,7 +86,8 @@ bt_err bt_kv_pack_check(const bt_kv_view *v, const bt_kv_header *h, bt_fault *fa
     add_rows(&s, v, h->layer, h->token_begin, (size_t)h->token_begin + h->token_count);
     bt_hash_end(digest, &s);
     if (memcmp(digest, h->digest, 16) == 0) return BT_OK;
-    return bt_fail(fault, BT_EFORMAT, "kv block: layer %u, tokens from %u: wrong digest", h->layer, h->token_begin);
+    return bt_fail(fault, BT_EFORMAT, "kv block: layer %u, tokens from %u: wrong digest", h->layer,
+                   h->token_begin);
 }
 
 bt_err bt_kv_pack_digest(uint8_t ret[static 16], const bt_kv_view *v, size_t tokens, bt_fault *fault)

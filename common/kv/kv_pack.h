@@ -21,8 +21,8 @@ size_t bt_kv_pack_bytes(const bt_kv_view *v, size_t token_count);
 bt_err bt_kv_pack_take(uint8_t *ret, size_t ret_bytes, const bt_kv_view *v, size_t layer, size_t token_begin,
                        size_t token_count, bt_fault *fault);
 /* The other way round: write a body's rows into the pages of v, and no other byte. */
-bt_err bt_kv_pack_place(const bt_kv_view *v, size_t layer, size_t token_begin, size_t token_count,
-                        const uint8_t *body, size_t body_bytes, bt_fault *fault);
+bt_err bt_kv_pack_place(const bt_kv_view *v, size_t layer, size_t token_begin, size_t token_count, const uint8_t *body,
+                        size_t body_bytes, bt_fault *fault);
 
 /* Do the rows that lie in the pages of v, of h's layer and range, have h's digest? BT_EFORMAT: no. */
 bt_err bt_kv_pack_check(const bt_kv_view *v, const bt_kv_header *h, bt_fault *fault);

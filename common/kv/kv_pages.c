@@ -1,5 +1,5 @@
-/* One mapping holds all pages. A bitmap says which are free; each page knows its sequence: giving back a page that
- * one does not hold is a bug of ours and stops the process. */
+/* One mapping holds all pages. A bitmap says which are free; each page knows its sequence: giving back a page
+ * that one does not hold is a bug of ours and stops the process. */
 #include "kv/kv_pages.h"
 
 #include "base/memory.h"
@@ -23,16 +23,18 @@ struct bt_kv_pages {
     uint64_t seqs;       /* that have had an id */
 };
 
-bt_err bt_kv_pages_longest(size_t *ret, size_t wanted, size_t model_tokens, uint64_t memory_bytes, uint64_t token_bytes,
-                           bt_fault *fault)
+bt_err bt_kv_pages_longest(size_t *ret, size_t wanted, size_t model_tokens, uint64_t memory_bytes,
+                           uint64_t token_bytes, bt_fault *fault)
 {
     size_t n = wanted ? wanted : model_tokens;
-    if (n > model_tokens) return bt_fail(fault, BT_ELIMIT, "context of %zu tokens, the model has %zu", n, model_tokens);
+    if (n > model_tokens)
+        return bt_fail(fault, BT_ELIMIT, "context of %zu tokens, the model has %zu", n, model_tokens);
     if (!wanted && memory_bytes) {
-        const uint64_t held = memory_bytes / token_bytes / BT_KV_PAGES_USUAL_TOKENS * BT_KV_PAGES_USUAL_TOKENS;
+        const uint64_t held =
+            memory_bytes / token_bytes / BT_KV_PAGES_USUAL_TOKENS * BT_KV_PAGES_USUAL_TOKENS;
         if (held == 0)
-            return bt_fail(fault, BT_ELIMIT, "%llu bytes of KV memory hold not even %d tokens", (unsigned long long)memory_bytes,
-                           BT_KV_PAGES_USUAL_TOKENS);
+            return bt_fail(fault, BT_ELIMIT, "%llu bytes of KV memory hold not even %d tokens",
+                           (unsigned long long)memory_bytes, BT_KV_PAGES_USUAL_TOKENS);
         if (held < n) n = (size_t)held;
     }
     *ret = n;
@@ -47,18 +49,17 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
         return bt_fail(fault, BT_EARG, "kv pages: no shape %u layers x %u heads x %u elements of %u bytes",
                        layers, kv_heads, head_dim, elem_bytes);
     if (elem_bytes == 1 && head_dim % 2)
-        return bt_fail(fault, BT_EARG, "kv pages: int8 KV needs heads of an even number of elements, not %u", head_dim);
+        return bt_fail(fault, BT_EARG, "kv pages: int8 KV needs heads of an even number of elements, not %u",
+                       head_dim);
     if (page_tokens == 0 || page_tokens > 256 || (page_tokens & (page_tokens - 1)))
         return bt_fail(fault, BT_EARG, "kv pages: page_tokens %zu is not a power of two up to 256",
                        page_tokens);
     if (capacity_tokens == 0) return bt_fail(fault, BT_EARG, "kv pages: capacity of 0 tokens");
 
-    bt_kv_view v = {.page_tokens = page_tokens,
-                    .elem_bytes = elem_bytes,
-                    .layers = layers,
-                    .kv_heads = kv_heads,
-                    .head_dim = head_dim};
-    v.head_bytes = bt_kv_head_bytes(elem_bytes, head_dim); /* the limits above keep one page under 2^36 bytes */
+    bt_kv_view v = {.page_tokens = page_tokens, .elem_bytes = elem_bytes, .layers = layers,
+                    .kv_heads = kv_heads, .head_dim = head_dim};
+    /* the limits above keep one page under 2^36 bytes */
+    v.head_bytes = bt_kv_head_bytes(elem_bytes, head_dim);
     v.token_bytes = kv_heads * v.head_bytes;
     v.plane_bytes = page_tokens * v.token_bytes;
     v.layer_bytes = 2 * v.plane_bytes;
@@ -85,7 +86,8 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
         bt_kv_pages_free(p);
         return bt_fail(fault, BT_ENOMEM, "kv pages: mapping %zu bytes: %s", memory_bytes, strerror(err));
     }
-    (void)madvise(m, memory_bytes, MADV_HUGEPAGE); /* pages are taken from the lowest on: few more bytes, far fewer faults and TLB misses */
+    (void)madvise(m, memory_bytes, MADV_HUGEPAGE); /* pages are taken from the lowest on: few more bytes, far
+                                                      fewer faults and TLB misses */
     p->memory = m;
     for (size_t i = 0; i < total; i++) p->free_bits[i / 64] |= 1ull << (i % 64);
     *ret = p;
@@ -166,7 +168,8 @@ void bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s)
     ret->tokens_capacity = s->len * p->shape.page_tokens;
 }
 
-void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, const uint32_t *numbers, size_t len)
+void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, const uint32_t *numbers,
+                         size_t len)
 {
     *ret = p->shape;
     ret->page = page;
@@ -179,7 +182,10 @@ void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, 
 
 size_t bt_kv_pages_total(const bt_kv_pages *p) { return p->total; }
 size_t bt_kv_pages_used(const bt_kv_pages *p) { return p->used; }
-size_t bt_kv_pages_token_bytes(const bt_kv_pages *p) { return 2 * (size_t)p->shape.layers * p->shape.token_bytes; }
+size_t bt_kv_pages_token_bytes(const bt_kv_pages *p)
+{
+    return 2 * (size_t)p->shape.layers * p->shape.token_bytes;
+}
 size_t bt_kv_pages_page_bytes(const bt_kv_pages *p) { return p->page_bytes; }
 
 size_t bt_kv_pages_needed(const bt_kv_pages *p, size_t tokens)

@@ -19,39 +19,40 @@ typedef struct bt_kv_pages bt_kv_pages;
 /* One sequence's page table. Zero it before the first use; its fields are private. Do not copy it: a page knows
  * its sequence, so giving it back through a second copy stops the process by assert. */
 typedef struct bt_kv_seq {
-    uint8_t **page;             /* [len] base addresses, in token order */
-    uint32_t *number;           /* [len] page numbers */
+    uint8_t **page;   /* [len] base addresses, in token order */
+    uint32_t *number; /* [len] page numbers */
     size_t len;
-    uint64_t id;                /* its pages know it */
+    uint64_t id; /* its pages know it */
 } bt_kv_seq;
 
 /* elem_bytes 1 (head_dim even), 2 or 4; page_tokens 1, 2, 4 .. 256 (64 is the usual value); capacity_tokens 1..,
  * rounded up to whole pages. Shape limits as in kv_header.h. BT_EARG, BT_ELIMIT (does not fit an address space),
  * BT_ENOMEM. */
-bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, uint32_t head_dim,
-                       uint32_t elem_bytes, size_t page_tokens, size_t capacity_tokens, bt_fault *fault);
-/* The first `bytes` of the memory are taken from the system now, so that a first sequence need not wait for them (base/memory.h). */
-void   bt_kv_pages_ready(bt_kv_pages *p, size_t bytes);
-void   bt_kv_pages_free(bt_kv_pages *p);            /* NULL is fine; every sequence must have been released */
+bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, uint32_t head_dim, uint32_t elem_bytes,
+                       size_t page_tokens, size_t capacity_tokens, bt_fault *fault);
+/* The first `bytes` of the memory are taken from the system now, so that a first sequence need not wait for them
+ * (base/memory.h). */
+void bt_kv_pages_ready(bt_kv_pages *p, size_t bytes);
+void bt_kv_pages_free(bt_kv_pages *p); /* NULL is fine; every sequence must have been released */
 
-/* The longest sequence: `wanted` tokens, at most model_tokens. 0: that, cut to the whole usual pages that memory_bytes hold
- * (0: no cut). BT_ELIMIT: more than the model has, or memory for no page. */
+/* The longest sequence: `wanted` tokens, at most model_tokens. 0: that, cut to the whole usual pages that memory_bytes
+ * hold (0: no cut). BT_ELIMIT: more than the model has, or memory for no page. */
 enum { BT_KV_PAGES_USUAL_TOKENS = 64 };
 bt_err bt_kv_pages_longest(size_t *ret, size_t wanted, size_t model_tokens, uint64_t memory_bytes, uint64_t token_bytes,
                            bt_fault *fault);
 
-/* Let s hold at least `tokens` tokens, adding pages at its end, always the free ones with the lowest numbers: all that are
- * needed or none. BT_ELIMIT: more than the pool has in all; BT_EAGAIN: more than is free now; BT_ENOMEM. Success makes
- * earlier views of s void, but no row moves. */
+/* Let s hold at least `tokens` tokens, adding pages at its end, always the free ones with the lowest numbers: all that
+ * are needed or none. BT_ELIMIT: more than the pool has in all; BT_EAGAIN: more than is free now; BT_ENOMEM. Success
+ * makes earlier views of s void, but no row moves. */
 bt_err bt_kv_pages_reserve(bt_kv_pages *p, bt_kv_seq *s, size_t tokens, bt_fault *fault);
 /* Give back all pages of s, which is then as good as new. An empty s is fine. */
-void   bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s);
+void bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s);
 
 /* How engines see s; borrowed until the next reserve or release of s. tokens_capacity is that of its pages. */
-void   bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s);
-/* How engines see the pages numbers[len], in token order, each below _total. Their addresses go to page[len], which the view
- * borrows. */
-void   bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, const uint32_t *numbers, size_t len);
+void bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s);
+/* How engines see the pages numbers[len], in token order, each below _total. Their addresses go to page[len], which the
+ * view borrows. */
+void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, const uint32_t *numbers, size_t len);
 
 /* Counts in pages (used: by _reserve); what `tokens` tokens need; and sizes in bytes, of a token in all layers and of a
  * page. */

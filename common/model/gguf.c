@@ -302,8 +302,8 @@ static bt_err place_tensors(bt_gguf *g, const uint64_t *offsets, size_t table_en
                             bt_fault *fault)
 {
     bt_err e = BT_OK;
-    const size_t start =
-        table_end + (align - table_end % align) % align; /* table_end <= len, align <= 64 KiB: fits */
+    /* table_end <= len, align <= 64 KiB: fits */
+    const size_t start = table_end + (align - table_end % align) % align;
     span *s = calloc(g->tensor_count, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory checking %zu tensors", g->tensor_count);
     for (size_t i = 0; i < g->tensor_count; i++) {
@@ -424,8 +424,10 @@ bt_err bt_gguf_open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fa
 /* Whatever is written to a file changes its ctime, though two writes may leave the same one within a tick. */
 static void take_state(bt_gguf *g, const struct stat *st)
 {
-    const uint64_t facts[] = {(uint64_t)st->st_dev,          (uint64_t)st->st_ino,         (uint64_t)st->st_size,        (uint64_t)st->st_mtim.tv_sec,
-                              (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec, (uint64_t)st->st_ctim.tv_nsec};
+    const uint64_t facts[] = {(uint64_t)st->st_dev,          (uint64_t)st->st_ino,
+                              (uint64_t)st->st_size,         (uint64_t)st->st_mtim.tv_sec,
+                              (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec,
+                              (uint64_t)st->st_ctim.tv_nsec};
     g->has_state = bt_clock_wall_s() - (int64_t)st->st_ctim.tv_sec >= SETTLED_S;
     bt_hash128(g->state, facts, sizeof facts);
 }
@@ -497,7 +499,8 @@ const uint8_t *bt_gguf_head(size_t *ret_bytes, const bt_gguf *g)
 {
     *ret_bytes = g->len;
     for (size_t i = 0; i < g->tensor_count; i++)
-        if ((size_t)(g->tensors[i].data - g->base) < *ret_bytes) *ret_bytes = (size_t)(g->tensors[i].data - g->base);
+        if ((size_t)(g->tensors[i].data - g->base) < *ret_bytes)
+            *ret_bytes = (size_t)(g->tensors[i].data - g->base);
     return g->base;
 }
 

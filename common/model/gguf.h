@@ -20,20 +20,21 @@ enum {
     BT_GGUF_MAX_NAME_BYTES = 127,
 }; /* arrays of arrays are refused; alignment is a power of two up to 65536 */
 
-typedef enum bt_gguf_type { /* numbers of the file format */
-                            BT_GGUF_U8 = 0,
-                            BT_GGUF_I8,
-                            BT_GGUF_U16,
-                            BT_GGUF_I16,
-                            BT_GGUF_U32,
-                            BT_GGUF_I32,
-                            BT_GGUF_F32,
-                            BT_GGUF_BOOL,
-                            BT_GGUF_STRING,
-                            BT_GGUF_ARRAY,
-                            BT_GGUF_U64,
-                            BT_GGUF_I64,
-                            BT_GGUF_F64,
+/* numbers of the file format */
+typedef enum bt_gguf_type {
+    BT_GGUF_U8 = 0,
+    BT_GGUF_I8,
+    BT_GGUF_U16,
+    BT_GGUF_I16,
+    BT_GGUF_U32,
+    BT_GGUF_I32,
+    BT_GGUF_F32,
+    BT_GGUF_BOOL,
+    BT_GGUF_STRING,
+    BT_GGUF_ARRAY,
+    BT_GGUF_U64,
+    BT_GGUF_I64,
+    BT_GGUF_F64,
 } bt_gguf_type;
 
 typedef struct bt_gguf bt_gguf;
@@ -46,8 +47,8 @@ typedef struct bt_gguf_tensor {
     const char *name; /* NUL-terminated */
     uint32_t type;    /* ggml type number; bt_quant_* knows it */
     uint32_t n_dims;
-    uint64_t dim[BT_GGUF_MAX_DIMS]; /* dim[0] is the contiguous one (inputs K), dim[1] rows (outputs N);
-                                       unused ones are 1 */
+    uint64_t dim[BT_GGUF_MAX_DIMS]; /* dim[0] is the contiguous one (inputs K), dim[1] rows (outputs N); unused ones are
+                                       1 */
     const uint8_t *data;            /* into the mapping, inside the file */
     size_t bytes, rows, row_bytes;  /* rows = product of dim[1..] */
 } bt_gguf_tensor;
@@ -57,12 +58,13 @@ bt_err bt_gguf_open(bt_gguf **ret, const char *path, bt_fault *fault);
 bt_err bt_gguf_open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault);
 void bt_gguf_close(bt_gguf *g); /* NULL is fine */
 
-/* Names this state of this file: 16 bytes that any later write to it changes. NULL: bytes in memory, or a file so new that it may have been
- * written twice at one time. */
+/* Names this state of this file: 16 bytes that any later write to it changes. NULL: bytes in memory, or a file so new
+ * that it may have been written twice at one time. */
 const uint8_t *bt_gguf_state(const bt_gguf *g);
 /* Everything before the first tensor's data: keys and the tensors' list. */
 const uint8_t *bt_gguf_head(size_t *ret_bytes, const bt_gguf *g);
-/* These bytes of the file will not be read again soon: a mapping gives their memory back; reading them again is only slower. */
+/* These bytes of the file will not be read again soon: a mapping gives their memory back; reading them again is only
+ * slower. */
 void bt_gguf_let_go(const bt_gguf *g, const uint8_t *begin, size_t bytes);
 
 uint32_t bt_gguf_version(const bt_gguf *g);

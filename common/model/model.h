@@ -37,8 +37,8 @@ typedef struct bt_hparams {
 } bt_hparams;
 
 typedef struct bt_layer_tensors { /* NULL where the architecture has none */
-    const bt_gguf_tensor *attn_norm, *wq, *wk, *wv, *bq, *bk, *bv, *q_norm, *k_norm, *wo, *ffn_norm, *w_gate,
-        *w_up, *w_down;
+    const bt_gguf_tensor *attn_norm, *wq, *wk, *wv, *bq, *bk, *bv, *q_norm, *k_norm, *wo, *ffn_norm, *w_gate, *w_up,
+        *w_down;
 } bt_layer_tensors;
 
 typedef struct bt_model {
@@ -48,8 +48,8 @@ typedef struct bt_model {
     const bt_gguf_tensor *rope_freqs;                /* factor_i, or NULL */
     bt_layer_tensors *layer;                         /* [L] */
     char name[128];                                  /* general.name, or the architecture */
-    uint8_t id[16]; /* compatibility hash: weights identity (every tensor's name, type, shape, bytes), layers,
-                       KV heads, head_dim, rope; equal ids mean that KV of one may be read by the other */
+    uint8_t id[16]; /* compatibility hash: weights identity (every tensor's name, type, shape, bytes), layers, KV heads,
+                       head_dim, rope; equal ids mean that KV of one may be read by the other */
     uint64_t param_count, weights_bytes;
 } bt_model;
 

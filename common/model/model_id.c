@@ -1,4 +1,5 @@
-/* See model_id.h. An id is computed once for each state of a file and then kept in the cache: 16 bytes of it and 16 bytes of their hash. */
+/* See model_id.h. An id is computed once for each state of a file and then kept in the cache: 16 bytes of
+ * it and 16 bytes of their hash. */
 #include "model/model_id.h"
 
 #include "base/buf.h"
@@ -77,7 +78,11 @@ static bt_err identify(bt_model *m, bt_fault *fault)
 
 static const bt_cache_kind kept = {
     /* 1: of the rule above; a new rule needs another */
-    .folder = "ids", .suffix = ".id1", .what = "model id", .max_bytes = CACHE_BYTES, .advice = "Set BATON_CACHE_DIR",
+    .folder = "ids",
+    .suffix = ".id1",
+    .what = "model id",
+    .max_bytes = CACHE_BYTES,
+    .advice = "Set BATON_CACHE_DIR",
 };
 
 /* Its `ret` is the model itself: the id has been put there. */
@@ -114,7 +119,8 @@ bt_err bt_model_id_find(bt_model *m, bt_fault *fault)
     void *opened;
     const uint8_t *state = bt_gguf_state(m->file);
     if (!state) return identify(m, fault);
-    const bt_cache_request r = {.kind = &kept, .key = bt_hash_hex(key, state), .open = open_kept, .make = make_kept, .ud = m};
+    const bt_cache_request r = {.kind = &kept, .key = bt_hash_hex(key, state), .open = open_kept,
+                                .make = make_kept, .ud = m};
     const bt_err e = bt_cache_open(&opened, NULL, &r, NULL);
-    return e < 0 ? identify(m, fault) : BT_OK;      /* no cache here: an id all the same */
+    return e < 0 ? identify(m, fault) : BT_OK; /* no cache here: an id all the same */
 }

@@ -6,21 +6,22 @@
 
 /* Tensor types of ggml and their exact meaning as f32 (ggml-common.h, ggml-quants.c: dequantize_row_*): the
  * same float operations in the same order, so the same bits. */
-typedef enum bt_quant { /* ggml type numbers */
-                        BT_QUANT_F32 = 0,
-                        BT_QUANT_F16 = 1,
-                        BT_QUANT_Q4_0 = 2,
-                        BT_QUANT_Q4_1 = 3,
-                        BT_QUANT_Q5_0 = 6,
-                        BT_QUANT_Q5_1 = 7,
-                        BT_QUANT_Q8_0 = 8,
-                        BT_QUANT_Q2_K = 10,
-                        BT_QUANT_Q3_K = 11,
-                        BT_QUANT_Q4_K = 12,
-                        BT_QUANT_Q5_K = 13,
-                        BT_QUANT_Q6_K = 14,
-                        BT_QUANT_IQ4_NL = 20,
-                        BT_QUANT_BF16 = 30,
+/* ggml type numbers */
+typedef enum bt_quant {
+    BT_QUANT_F32 = 0,
+    BT_QUANT_F16 = 1,
+    BT_QUANT_Q4_0 = 2,
+    BT_QUANT_Q4_1 = 3,
+    BT_QUANT_Q5_0 = 6,
+    BT_QUANT_Q5_1 = 7,
+    BT_QUANT_Q8_0 = 8,
+    BT_QUANT_Q2_K = 10,
+    BT_QUANT_Q3_K = 11,
+    BT_QUANT_Q4_K = 12,
+    BT_QUANT_Q5_K = 13,
+    BT_QUANT_Q6_K = 14,
+    BT_QUANT_IQ4_NL = 20,
+    BT_QUANT_BF16 = 30,
 } bt_quant;
 
 typedef struct bt_quant_info {

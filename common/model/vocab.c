@@ -1,9 +1,11 @@
 /* From the tokenizer.* keys of a GGUF file to the plain data that common/text checks. */
 #include "model/vocab.h"
 
-typedef struct vocab_arrays { const bt_gguf_array *tokens, *scores, *types, *merges; } vocab_arrays;
+typedef struct vocab_arrays {
+    const bt_gguf_array *tokens, *scores, *types, *merges;
+} vocab_arrays;
 
-static bt_text_span span(bt_gguf_str s) { return (bt_text_span){ s.ptr, s.len }; }
+static bt_text_span span(bt_gguf_str s) { return (bt_text_span){s.ptr, s.len}; }
 
 static bt_text_span token_at(void *ud, size_t i)
 {
@@ -56,14 +58,14 @@ static bt_err flag_or_unsaid(int *ret, const bt_gguf *g, const char *key, bt_fau
 bt_err bt_vocab_load(bt_tokenizer **ret, const bt_gguf *g, bt_fault *fault)
 {
     bt_err e;
-    vocab_arrays a = { 0 };
-    bt_gguf_str model, pre = { NULL, 0 }, tmpl = { NULL, 0 };
+    vocab_arrays a = {0};
+    bt_gguf_str model, pre = {NULL, 0}, tmpl = {NULL, 0};
     if ((e = bt_gguf_require_str(&model, g, "tokenizer.ggml.model", fault)) < 0) return e;
     if ((e = bt_gguf_find_array(&a.tokens, g, "tokenizer.ggml.tokens", BT_GGUF_STRING, false, fault)) < 0)
         return e;
     const size_t n = bt_gguf_array_count(a.tokens);
-    const bool has_merges =
-        model.len == 4 && model.ptr[0] == 'g'; /* gpt2; else the keys may be there, unused */
+    /* gpt2; else the keys may be there, unused */
+    const bool has_merges = model.len == 4 && model.ptr[0] == 'g';
     if (has_merges) {
         if ((e = bt_gguf_require_str(&pre, g, "tokenizer.ggml.pre", fault)) < 0) return e;
         if ((e = bt_gguf_find_array(&a.merges, g, "tokenizer.ggml.merges", BT_GGUF_STRING, false, fault)) < 0)
@@ -72,7 +74,8 @@ bt_err bt_vocab_load(bt_tokenizer **ret, const bt_gguf *g, bt_fault *fault)
     if ((e = per_token(&a.scores, g, "tokenizer.ggml.scores", BT_GGUF_F32, n, fault)) < 0) return e;
     if ((e = per_token(&a.types, g, "tokenizer.ggml.token_type", BT_GGUF_I32, n, fault)) < 0) return e;
     if (bt_gguf_find_key(g, "tokenizer.chat_template") >= 0 &&
-        (e = bt_gguf_require_str(&tmpl, g, "tokenizer.chat_template", fault)) < 0) return e;
+        (e = bt_gguf_require_str(&tmpl, g, "tokenizer.chat_template", fault)) < 0)
+        return e;
     bt_vocab_source src = {
         .model = span(model),
         .pre = span(pre),

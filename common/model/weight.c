@@ -11,7 +11,10 @@ const char *bt_weight_name(bt_weight w)
 }
 
 bool bt_weight_is_matrix(bt_weight w) { return w >= BT_WEIGHT_Q; }
-bool bt_weight_is_layers(bt_weight w) { return w != BT_WEIGHT_EMBED && w != BT_WEIGHT_OUT_NORM && w != BT_WEIGHT_OUTPUT; }
+bool bt_weight_is_layers(bt_weight w)
+{
+    return w != BT_WEIGHT_EMBED && w != BT_WEIGHT_OUT_NORM && w != BT_WEIGHT_OUTPUT;
+}
 
 const bt_gguf_tensor *bt_weight_tensor(const bt_model *m, uint32_t layer, bt_weight w)
 {

@@ -4,26 +4,33 @@
 #include <stdint.h>
 #include "model/model.h"
 
-/* A weight is named by (layer, which), never by a pointer, so that graphs are data. For EMBED, OUT_NORM and OUTPUT, which belong
- * to no layer, the layer is not looked at. */
+/* A weight is named by (layer, which), never by a pointer, so that graphs are data. For EMBED, OUT_NORM and OUTPUT,
+ * which belong to no layer, the layer is not looked at. */
 typedef enum bt_weight {
     BT_WEIGHT_NONE = 0,
-    BT_WEIGHT_EMBED,                                            /* [V, D], read from the file */
-    BT_WEIGHT_ATTN_NORM, BT_WEIGHT_FFN_NORM, BT_WEIGHT_OUT_NORM,    /* [D] */
-    BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,                         /* [E], qwen3 */
-    BT_WEIGHT_Q, BT_WEIGHT_K, BT_WEIGHT_V,                      /* [H*E, D], [G*E, D] twice; biases in qwen2 */
-    BT_WEIGHT_O,                                                /* [D, H*E] */
-    BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN,               /* [F, D], [F, D], [D, F] */
-    BT_WEIGHT_OUTPUT,                                           /* [V, D] */
+    BT_WEIGHT_EMBED, /* [V, D], read from the file */
+    BT_WEIGHT_ATTN_NORM,
+    BT_WEIGHT_FFN_NORM,
+    BT_WEIGHT_OUT_NORM, /* [D] */
+    BT_WEIGHT_Q_NORM,
+    BT_WEIGHT_K_NORM, /* [E], qwen3 */
+    BT_WEIGHT_Q,
+    BT_WEIGHT_K,
+    BT_WEIGHT_V, /* [H*E, D], [G*E, D] twice; biases in qwen2 */
+    BT_WEIGHT_O, /* [D, H*E] */
+    BT_WEIGHT_GATE,
+    BT_WEIGHT_UP,
+    BT_WEIGHT_DOWN,   /* [F, D], [F, D], [D, F] */
+    BT_WEIGHT_OUTPUT, /* [V, D] */
 } bt_weight;
-enum { BT_WEIGHT_COUNT = BT_WEIGHT_OUTPUT + 1 };                     /* how many names there are */
-const char *bt_weight_name(bt_weight w);                        /* "attn_norm", "q", ...; never NULL */
+enum { BT_WEIGHT_COUNT = BT_WEIGHT_OUTPUT + 1 }; /* how many names there are */
+const char *bt_weight_name(bt_weight w);         /* "attn_norm", "q", ...; never NULL */
 bool bt_weight_is_matrix(bt_weight w);
-bool bt_weight_is_layers(bt_weight w);                          /* does each layer have its own? */
+bool bt_weight_is_layers(bt_weight w); /* does each layer have its own? */
 /* The file's tensor of a weight and its bias; NULL where the architecture has none. */
 const bt_gguf_tensor *bt_weight_tensor(const bt_model *m, uint32_t layer, bt_weight w);
 const bt_gguf_tensor *bt_weight_bias(const bt_model *m, uint32_t layer, bt_weight w);
-/* Walks all weights of a model but the embedding, each once, in one order: layer 0, its weights and those of no layer, then the
- * next layers. Begin with *layer = 0 and BT_WEIGHT_NONE; the end is BT_WEIGHT_NONE. */
+/* Walks all weights of a model but the embedding, each once, in one order: layer 0, its weights and those of no layer,
+ * then the next layers. Begin with *layer = 0 and BT_WEIGHT_NONE; the end is BT_WEIGHT_NONE. */
 bt_weight bt_weight_next(const bt_model *m, uint32_t *layer, bt_weight w);
 #endif

@@ -1,5 +1,5 @@
-/* The weights as the executor sees them: where each matrix and vector of the image is, and the rotary tables. The image is mapped from
- * the cache, or filled in memory. */
+/* The weights as the executor sees them: where each matrix and vector of the image is, and the rotary tables.
+ * The image is mapped from the cache, or filled in memory. */
 #include "model/weights.h"
 #include "base/cache.h"
 #include "base/file.h"
@@ -16,21 +16,28 @@
 const char *const bt_weights_forms[] = {"f16", "int8", "fp4", NULL};
 
 static const bt_cache_kind kept = {
-    .folder = "weights", .suffix = ".btw", .what = "weights", .max_bytes = BT_WEIGHTS_CACHE_BYTES, .advice = "Set BATON_CACHE_DIR",
+    .folder = "weights",
+    .suffix = ".btw",
+    .what = "weights",
+    .max_bytes = BT_WEIGHTS_CACHE_BYTES,
+    .advice = "Set BATON_CACHE_DIR",
 };
 
 struct bt_weights {
     const bt_model *model;
     bt_form form;
-    bt_weights_layer *layer;                /* [layers + 1]; the last: weights of no layer */
+    bt_weights_layer *layer; /* [layers + 1]; the last: weights of no layer */
     uint8_t *image;
     size_t image_bytes, rope_elems, ctx_tokens;
     uint64_t step_bytes;
-    float *rope;                            /* cos, then sin */
+    float *rope; /* cos, then sin */
     bool is_mapped;
 };
 
-static const float *floats_at(const bt_weights *w, size_t at) { return (const float *)(const void *)(w->image + at); }
+static const float *floats_at(const bt_weights *w, size_t at)
+{
+    return (const float *)(const void *)(w->image + at);
+}
 
 /* Where each weight of the image is. */
 static bt_err attach(bt_weights *w, const bt_weights_plan *p, bt_fault *fault)
@@ -46,8 +53,9 @@ static bt_err attach(bt_weights *w, const bt_weights_plan *p, bt_fault *fault)
             l->is[i->which].vector = floats_at(w, i->at);
             continue;
         }
-        l->is[i->which].matrix = (bt_weights_matrix){
-            .form = i->form, .group = i->group, .panels = w->image + i->at, .n = i->tensor->dim[1], .k = i->tensor->dim[0]};
+        l->is[i->which].matrix =
+            (bt_weights_matrix){.form = i->form, .group = i->group, .panels = w->image + i->at,
+                                .n = i->tensor->dim[1], .k = i->tensor->dim[0]};
         if (!i->bias) continue;
         l->is[i->which].matrix.bias = floats_at(w, i->bias_at);
         w->step_bytes += i->bias->dim[0] * sizeof(float);
@@ -67,13 +75,13 @@ static bt_err make_rope(bt_weights *w, size_t ctx_tokens, bt_fault *fault)
 
 /* ---- the image ---- */
 
-typedef struct filling {                    /* of one image */
+typedef struct filling { /* of one image */
     bt_weights_plan plan;
     const bt_weights_options *options;
     bt_pool *pool;
-    int fd;                                 /* of the file that is filled; -1: memory */
+    int fd; /* of the file that is filled; -1: memory */
     uint8_t *image;
-    size_t bytes;                           /* mapped at image */
+    size_t bytes; /* mapped at image */
 } filling;
 
 static void drop_image(filling *f)
@@ -82,7 +90,8 @@ static void drop_image(filling *f)
     f->image = NULL;
 }
 
-/* Zeroed room for the plan's image, in memory or in the file. The file's blocks are claimed now: a full disk must not kill the process later. */
+/* Zeroed room for the plan's image, in memory or in the file. The file's blocks are claimed now: a full
+ * disk must not kill the process later. */
 static bt_err make_room(filling *f, bt_fault *fault)
 {
     drop_image(f);
@@ -93,8 +102,9 @@ static bt_err make_room(filling *f, bt_fault *fault)
     }
     const int how = f->fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
     void *image = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, how, f->fd, 0);
-    if (image == MAP_FAILED) return bt_fail(fault, BT_ENOMEM, "%zu bytes of weights: %s", f->bytes, strerror(errno));
-    (void)madvise(image, f->bytes, MADV_HUGEPAGE);      /* fewer TLB misses; without it only slower */
+    if (image == MAP_FAILED)
+        return bt_fail(fault, BT_ENOMEM, "%zu bytes of weights: %s", f->bytes, strerror(errno));
+    (void)madvise(image, f->bytes, MADV_HUGEPAGE); /* fewer TLB misses; without it only slower */
     f->image = image;
     return BT_OK;
 }
@@ -109,7 +119,7 @@ static bt_err fill(filling *f, bt_fault *fault)
         if (e == BT_OK) e = make_room(f, fault);
         if (e == BT_OK) e = bt_weights_convert(&overflowed, f->image, &f->plan, f->options, f->pool, fault);
         if (e < 0) return e;
-    } while (overflowed);                   /* at most once a matrix */
+    } while (overflowed); /* at most once a matrix */
     return BT_OK;
 }
 
@@ -148,7 +158,12 @@ static bt_err open_cached(bt_weights *w, filling *f, bt_fault *fault)
     memcpy(named, w->model->id, sizeof w->model->id);
     named[sizeof w->model->id] = (uint8_t)w->form;
     bt_hash128(hash, named, sizeof named);
-    const bt_cache_request r = {.kind = &kept, .key = bt_hash_hex(key, hash), .dir = f->options->cache_dir, .open = open_file, .make = make_file, .ud = f};
+    const bt_cache_request r = {.kind = &kept,
+                                .key = bt_hash_hex(key, hash),
+                                .dir = f->options->cache_dir,
+                                .open = open_file,
+                                .make = make_file,
+                                .ud = f};
     void *image = NULL;
     const bt_err e = bt_cache_open(&image, NULL, &r, fault);
     if (e < 0) return e;
@@ -163,10 +178,10 @@ static bt_err open_image(bt_weights *w, filling *f, bt_fault *fault)
     const char *dir = f->options->cache_dir;
     bt_err e = bt_weights_plan_place(&f->plan, fault);
     if (e < 0) return e;
-    if (f->options->source) dir = "";       /* what it gives is in no file */
+    if (f->options->source) dir = ""; /* what it gives is in no file */
     if (dir ? *dir != 0 : f->plan.bytes >= BT_WEIGHTS_CACHE_LEAST_BYTES) {
         e = open_cached(w, f, fault);
-        if (e != BT_EIO && e != BT_EAGAIN) return e;    /* these: no cache here, but weights all the same */
+        if (e != BT_EIO && e != BT_EAGAIN) return e; /* these: no cache here, but weights all the same */
     }
     e = fill(f, fault);
     w->image = f->image;
@@ -184,15 +199,18 @@ static bt_err find_form(bt_form *ret, const char *name, bt_fault *fault)
     return bt_fail(fault, BT_EARG, "weights '%.40s': f16, int8 or fp4", name);
 }
 
-bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_options *options, bt_pool *pool, bt_fault *fault)
+bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_options *options, bt_pool *pool,
+                       bt_fault *fault)
 {
     bt_form form = BT_FORM_F16;
     filling f = {.options = options, .pool = pool, .fd = -1};
     bt_err e = find_form(&form, options->form, fault);
     if (e < 0) return e;
     if (options->ctx_tokens < 1 || options->ctx_tokens > BT_MODEL_MAX_CTX)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", options->ctx_tokens, BT_MODEL_MAX_CTX);
-    if (options->source && form != BT_FORM_F16) return bt_fail(fault, BT_EARG, "weights of another source have the form f16, not %s", options->form);
+        return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", options->ctx_tokens,
+                       BT_MODEL_MAX_CTX);
+    if (options->source && form != BT_FORM_F16)
+        return bt_fail(fault, BT_EARG, "weights of another source have the form f16, not %s", options->form);
     bt_weights *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(fault, BT_ENOMEM, "weights of '%s'", m->name);
     w->model = m;

@@ -5,76 +5,88 @@
 #include "model/model.h"
 #include "model/weight.h"
 
-/* The weights of a model in one of the forms of kernels/forms.h: what the float executor reads (graph/walk.h; the reference engine has its own). They are converted once and kept in
- * the user's cache, as a file that is mapped: a node starts in the time that reading it takes, and processes share one copy.
+/* The weights of a model in one of the forms of kernels/forms.h: what the float executor reads (graph/walk.h; the
+ * reference engine has its own). They are converted once and kept in the user's cache, as a file that is mapped: a node
+ * starts in the time that reading it takes, and processes share one copy.
  *
  * What becomes of a matrix, by --weights and by its type in the file:
  *   f16    F16, each value rounded to nearest even
  *   int8   Q8_0: INT8 in the file's blocks, exact. Others: INT8 with one scale a channel
- *   fp4    Q4_0, Q4_1: FP4 with the file's codes, exact (m = -8 d for Q4_0). Q8_0: INT8 in the file's blocks, exact. The output
- *          matrix of a file that spends more than 5 bits a weight on it: INT8 in blocks of 32. Others: FP4. A matrix with a
- *          scale or minimum that f16 cannot hold (8 d > 65504 for Q4_0): INT8 in blocks of 32, which is exact for Q4_0
+ *   fp4    Q4_0, Q4_1: FP4 with the file's codes, exact (m = -8 d for Q4_0). Q8_0: INT8 in the file's blocks, exact.
+ *          The output matrix of a file that spends more than 5 bits a weight on it: INT8 in blocks of 32. Others: FP4.
+ *          A matrix with a scale or minimum that f16 cannot hold (8 d > 65504 for Q4_0): INT8 in blocks of 32, which is
+ *          exact for Q4_0
  * Exact: bt_form_value equals the file's own f32 value. Otherwise of each channel or block:
  *   INT8   d = max |w| / 127 as f16, the next one up where 127 d < max |w|;  q = rint(w / d)
  *   FP4    d = (max - min) / 15 as f16, m = min as f16;  q = clamp(rint((w - m) / d), 0, 15);  d = 0: q = 0
- * The embedding stays in the model's file and is read row by row; biases, norms and rotary tables are f32. The same file gives
- * the same bytes on any machine and with any number of threads.
+ * The embedding stays in the model's file and is read row by row; biases, norms and rotary tables are f32. The same
+ * file gives the same bytes on any machine and with any number of threads.
  *
- * The cache (base/cache.h) has one file for a model and form, in the folder `weights`. Every byte of it is compared with its hash when it
- * is opened; a file that is damaged, of another version or of another model is made anew. */
+ * The cache (base/cache.h) has one file for a model and form, in the folder `weights`. Every byte of it is compared
+ * with its hash when it is opened; a file that is damaged, of another version or of another model is made anew. */
 typedef struct bt_weights bt_weights;
-extern const char *const bt_weights_forms[];    /* values of --weights in the order of bt_form, NULL at the end; the first is the default */
+extern const char *const bt_weights_forms[]; /* values of --weights in the order of bt_form, NULL at the end; the first
+                                                is the default */
 
-/* Values to take in place of the file's, with the file's shapes: how folded weights reach the float kernels. `begin` comes on the
- * caller's thread before a matrix or a norm vector is read, `row` after it from any thread: y[k] = row n of it (a vector is row 0).
- * Biases and rotary tables stay the file's. */
+/* Values to take in place of the file's, with the file's shapes: how folded weights reach the float kernels. `begin`
+ * comes on the caller's thread before a matrix or a norm vector is read, `row` after it from any thread: y[k] = row n
+ * of it (a vector is row 0). Biases and rotary tables stay the file's. */
 typedef struct bt_weights_source {
     bt_err (*begin)(void *ud, uint32_t layer, bt_weight w, bt_fault *fault);
-    void   (*row)(void *ud, float *y, size_t n);
+    void (*row)(void *ud, float *y, size_t n);
     void *ud;
 } bt_weights_source;
 
 typedef struct bt_weights_options {
-    const char *form;                       /* one of bt_weights_forms; NULL: the first */
-    size_t ctx_tokens;                      /* positions in the rotary tables; 1 .. BT_MODEL_MAX_CTX */
-    const char *cache_dir;                  /* NULL: the user's, for BT_WEIGHTS_CACHE_LEAST_BYTES and more; "": none, convert into memory */
-    const bt_weights_source *source;        /* NULL: the file. With one: form f16, in memory, whatever cache_dir says */
-    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);      /* while converting; NULL: silent */
+    const char *form;  /* one of bt_weights_forms; NULL: the first */
+    size_t ctx_tokens; /* positions in the rotary tables; 1 .. BT_MODEL_MAX_CTX */
+    /* NULL: the user's, for BT_WEIGHTS_CACHE_LEAST_BYTES and more; "": none, convert into memory */
+    const char *cache_dir;
+    const bt_weights_source *source; /* NULL: the file. With one: form f16, in memory, whatever cache_dir says */
+    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes); /* while converting; NULL: silent */
     void *progress_ud;
 } bt_weights_options;
-#define BT_WEIGHTS_CACHE_BYTES (UINT64_C(16) << 30)    /* the folder holds at most that, past the newest file */
-enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 };        /* less is converted faster than it is looked for */
+#define BT_WEIGHTS_CACHE_BYTES (UINT64_C(16) << 30) /* the folder holds at most that, past the newest file */
+enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 };    /* less is converted faster than it is looked for */
 
-/* Maps the cache's file, or converts and keeps it: several processes at once convert it once. Where the cache cannot be written, or another
- * process takes ten minutes to convert, the weights stay in memory. m outlives the result; pool (NULL: one thread) is used only inside
- * the call. BT_EARG: an unknown form, a context of no length, a source with another form than f16; BT_EFORMAT naming a tensor with a value that is not finite or beyond the form; BT_ELIMIT: more than the address space; BT_ENOMEM. */
-bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_options *options, bt_pool *pool, bt_fault *fault);
-void   bt_weights_free(bt_weights *w);      /* NULL is fine */
+/* Maps the cache's file, or converts and keeps it: several processes at once convert it once. Where the cache cannot be
+ * written, or another process takes ten minutes to convert, the weights stay in memory. m outlives the result; pool
+ * (NULL: one thread) is used only inside the call. BT_EARG: an unknown form, a context of no length, a source with
+ * another form than f16; BT_EFORMAT naming a tensor with a value that is not finite or beyond the form; BT_ELIMIT:
+ * more than the address space; BT_ENOMEM. */
+bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_options *options, bt_pool *pool,
+                       bt_fault *fault);
+void bt_weights_free(bt_weights *w); /* NULL is fine */
 
 typedef struct bt_weights_matrix {
     bt_form form;
-    size_t group;                           /* INT8: 32 or k; FP4: 32; F16: 0 */
-    const uint8_t *panels;                  /* 64-byte aligned */
-    const float *bias;                      /* [n], or NULL */
+    size_t group;          /* INT8: 32 or k; FP4: 32; F16: 0 */
+    const uint8_t *panels; /* 64-byte aligned */
+    const float *bias;     /* [n], or NULL */
     size_t n, k;
 } bt_weights_matrix;
 /* The weights of one layer by name: a matrix or a norm's vector; what the architecture does not have is zero. */
 typedef struct bt_weights_layer {
-    struct { bt_weights_matrix matrix; const float *vector; } is[BT_WEIGHT_COUNT];
+    struct {
+        bt_weights_matrix matrix;
+        const float *vector;
+    } is[BT_WEIGHT_COUNT];
 } bt_weights_layer;
-/* All safe from any thread. A layer that the model does not have, such as BT_GRAPH_NO_LAYER: the weights that belong to none. */
+/* All safe from any thread. A layer that the model does not have, such as BT_GRAPH_NO_LAYER: the weights that belong
+ * to none. */
 const bt_weights_layer *bt_weights_of_layer(const bt_weights *w, uint32_t layer);
 const bt_weights_matrix *bt_weights_matrix_of(const bt_weights *w, uint32_t layer, bt_weight which);
-const float *bt_weights_vector_of(const bt_weights *w, uint32_t layer, bt_weight which);    /* norms */
-const float *bt_weights_rope_cos(const bt_weights *w);      /* [ctx_tokens][rope_dims / 2] */
+const float *bt_weights_vector_of(const bt_weights *w, uint32_t layer, bt_weight which); /* norms */
+const float *bt_weights_rope_cos(const bt_weights *w); /* [ctx_tokens][rope_dims / 2] */
 const float *bt_weights_rope_sin(const bt_weights *w);
 const bt_model *bt_weights_model(const bt_weights *w);
-const char *bt_weights_form(const bt_weights *w);           /* as asked for */
+const char *bt_weights_form(const bt_weights *w); /* as asked for */
 size_t bt_weights_ctx_tokens(const bt_weights *w);
-uint64_t bt_weights_step_bytes(const bt_weights *w);        /* panels and vectors that one step reads */
-bool bt_weights_is_mapped(const bt_weights *w);             /* from the cache */
+uint64_t bt_weights_step_bytes(const bt_weights *w); /* panels and vectors that one step reads */
+bool bt_weights_is_mapped(const bt_weights *w);      /* from the cache */
 
-/* One matrix as f16 panels (kernels.h), into zeroed memory for bt_matmul_packed_elems of them: its own rows, or those of a source that has
- * begun. BT_EFORMAT naming the tensor where a value is beyond f16; BT_ENOMEM. */
-bt_err bt_weights_f16(uint16_t *panels, const bt_gguf_tensor *t, const bt_weights_source *source, bt_pool *pool, bt_fault *fault);
+/* One matrix as f16 panels (kernels.h), into zeroed memory for bt_matmul_packed_elems of them: its own rows, or those
+ * of a source that has begun. BT_EFORMAT naming the tensor where a value is beyond f16; BT_ENOMEM. */
+bt_err bt_weights_f16(uint16_t *panels, const bt_gguf_tensor *t, const bt_weights_source *source, bt_pool *pool,
+                      bt_fault *fault);
 #endif

@@ -1,5 +1,6 @@
-/* Fills the image: every weight from the file's own values, on all threads, the same bytes however many there are. Blocks of the file
- * that a form can hold as they are keep their codes and scales; other values are rounded by the rules of weights.h. */
+/* Fills the image: every weight from the file's own values, on all threads, the same bytes however many there
+ * are. Blocks of the file that a form can hold as they are keep their codes and scales; other values are
+ * rounded by the rules of weights.h. */
 #include "model/weights_private.h"
 #include "base/num.h"
 #include "kernels/kernels.h"
@@ -14,8 +15,9 @@ enum { PANEL_ROWS = 16 };
 
 /* ---- panels on all threads ---- */
 
-/* fn is called once for each panel of 16 outputs of a matrix; scratch[16 * dim[0]] is its own for the call. Where it gives false for any,
- * the others still run, and the result is BT_EFORMAT "tensor 'NAME': refusal". */
+/* fn is called once for each panel of 16 outputs of a matrix; scratch[16 * dim[0]] is its own for the call.
+ * Where it gives false for any, the others still run, and the result is BT_EFORMAT "tensor 'NAME':
+ * refusal". */
 typedef bool panel_fn(void *ud, size_t panel, float *scratch);
 
 typedef struct split_job {
@@ -35,11 +37,13 @@ static void split_part(void *ud, size_t part, size_t parts)
         if (!j->fn(j->ud, p, j->scratch + part * j->stride)) j->is_bad[part] = 1;
 }
 
-static bt_err split(const bt_gguf_tensor *t, panel_fn *fn, void *ud, const char *refusal, bt_pool *pool, bt_fault *fault)
+static bt_err split(const bt_gguf_tensor *t, panel_fn *fn, void *ud, const char *refusal, bt_pool *pool,
+                    bt_fault *fault)
 {
     bt_err e = BT_OK;
     const size_t parts = bt_pool_threads(pool);
-    split_job j = {.fn = fn, .ud = ud, .panels = bt_matmul_panels(t->dim[1]), .stride = PANEL_ROWS * t->dim[0]};
+    split_job j = {.fn = fn, .ud = ud, .panels = bt_matmul_panels(t->dim[1]),
+                   .stride = PANEL_ROWS * t->dim[0]};
     j.scratch = calloc(parts * j.stride, sizeof *j.scratch);
     j.is_bad = calloc(parts, 1);
     if (!j.scratch || !j.is_bad) {
@@ -88,17 +92,20 @@ static bool f16_panel(void *ud, size_t panel, float *rows)
     return !has_nonfinite_f16(j->panels + panel * PANEL_ROWS * k, PANEL_ROWS * k);
 }
 
-bt_err bt_weights_f16(uint16_t *panels, const bt_gguf_tensor *t, const bt_weights_source *source, bt_pool *pool, bt_fault *fault)
+bt_err bt_weights_f16(uint16_t *panels, const bt_gguf_tensor *t, const bt_weights_source *source,
+                      bt_pool *pool, bt_fault *fault)
 {
     f16_job j = {.source = source, .tensor = t, .panels = panels};
     return split(t, f16_panel, &j, "a weight is beyond the range of f16 (65504)", pool, fault);
 }
 
-static bt_err convert_vector(float *v, const bt_gguf_tensor *t, const bt_weights_source *source, bt_fault *fault)
+static bt_err convert_vector(float *v, const bt_gguf_tensor *t, const bt_weights_source *source,
+                             bt_fault *fault)
 {
     read_row(v, source, t, 0);
     for (size_t i = 0; i < t->dim[0]; i++)
-        if (!isfinite(v[i])) return bt_fail(fault, BT_EFORMAT, "tensor '%s': element %zu is not finite", t->name, i);
+        if (!isfinite(v[i]))
+            return bt_fail(fault, BT_EFORMAT, "tensor '%s': element %zu is not finite", t->name, i);
     return BT_OK;
 }
 
@@ -107,7 +114,7 @@ static bt_err convert_vector(float *v, const bt_gguf_tensor *t, const bt_weights
 typedef struct job {
     const bt_weights_item *item;
     uint8_t *panels;
-    atomic_bool overflowed;                 /* a scale or minimum is beyond f16 */
+    atomic_bool overflowed; /* a scale or minimum is beyond f16 */
 } job;
 
 static bool is_finite_f16(uint16_t h) { return (h & 0x7c00) != 0x7c00; }
@@ -126,7 +133,8 @@ static void nibbles(uint8_t q[BT_FORM_GROUP], const uint8_t *bytes)
 static bool put_q8_0(job *j, size_t n, size_t g, const uint8_t *block)
 {
     const uint16_t d = bt_get16(block);
-    bt_form_int8_put(j->panels, BT_FORM_GROUP, j->item->tensor->dim[0], n, g, d, (const int8_t *)(block + 2), BT_FORM_GROUP);
+    bt_form_int8_put(j->panels, BT_FORM_GROUP, j->item->tensor->dim[0], n, g, d, (const int8_t *)(block + 2),
+                     BT_FORM_GROUP);
     return is_finite_f16(d);
 }
 
@@ -170,7 +178,8 @@ static bool put_int8(job *j, size_t n, size_t g, const float *w, size_t count, i
     if (bt_f16_to_f32_1(d16) * 127.0f < most) d16++;
     if (!is_finite_f16(d16)) atomic_store(&j->overflowed, true);
     const float d = bt_f16_to_f32_1(d16);
-    for (size_t i = 0; i < count; i++) q[i] = d > 0.0f ? (int8_t)fminf(fmaxf(rintf(w[i] / d), -127.0f), 127.0f) : 0;
+    for (size_t i = 0; i < count; i++)
+        q[i] = d > 0.0f ? (int8_t)fminf(fmaxf(rintf(w[i] / d), -127.0f), 127.0f) : 0;
     bt_form_int8_put(j->panels, j->item->group, j->item->tensor->dim[0], n, g, d16, q, count);
     return true;
 }
@@ -187,7 +196,8 @@ static bool put_fp4(job *j, size_t n, size_t g, const float *w, size_t count)
     const uint16_t d16 = bt_f32_to_f16_1((high - low) / 15.0f), m16 = bt_f32_to_f16_1(low);
     if (!is_finite_f16(d16) || !is_finite_f16(m16)) atomic_store(&j->overflowed, true);
     const float d = bt_f16_to_f32_1(d16), m = bt_f16_to_f32_1(m16);
-    for (size_t i = 0; i < count; i++) q[i] = d > 0.0f ? (uint8_t)fminf(fmaxf(rintf((w[i] - m) / d), 0.0f), 15.0f) : 0;
+    for (size_t i = 0; i < count; i++)
+        q[i] = d > 0.0f ? (uint8_t)fminf(fmaxf(rintf((w[i] - m) / d), 0.0f), 15.0f) : 0;
     bt_form_fp4_put(j->panels, j->item->tensor->dim[0], n, g, d16, m16, q, count);
     return true;
 }
@@ -208,10 +218,11 @@ static bool convert_panel(void *ud, size_t panel, float *scratch)
 {
     job *j = ud;
     const bt_weights_item *i = j->item;
-    const size_t k = i->tensor->dim[0], n = i->tensor->dim[1], n1 = n < (panel + 1) * PANEL_ROWS ? n : (panel + 1) * PANEL_ROWS;
+    const size_t k = i->tensor->dim[0], n = i->tensor->dim[1],
+                 n1 = n < (panel + 1) * PANEL_ROWS ? n : (panel + 1) * PANEL_ROWS;
     size_t block_bytes = 0;
     put_block *exact = i->is_exact ? exact_put(&block_bytes, i) : NULL;
-    int8_t *codes = (int8_t *)(scratch + k);                /* the second row: the first holds the values */
+    int8_t *codes = (int8_t *)(scratch + k); /* the second row: the first holds the values */
     bool ok = true;
     for (size_t row = panel * PANEL_ROWS; row < n1; row++) {
         if (!exact) bt_model_row_f32(scratch, i->tensor, row);
@@ -226,20 +237,23 @@ static bool convert_panel(void *ud, size_t panel, float *scratch)
 }
 
 /* *ret_overflowed: the form cannot hold the matrix. */
-static bt_err convert_matrix(bool *ret_overflowed, uint8_t *panels, const bt_weights_item *i, const bt_weights_source *source, bt_pool *pool,
-                             bt_fault *fault)
+static bt_err convert_matrix(bool *ret_overflowed, uint8_t *panels, const bt_weights_item *i,
+                             const bt_weights_source *source, bt_pool *pool, bt_fault *fault)
 {
-    if (i->form == BT_FORM_F16) return bt_weights_f16((uint16_t *)(void *)panels, i->tensor, source, pool, fault);
+    if (i->form == BT_FORM_F16)
+        return bt_weights_f16((uint16_t *)(void *)panels, i->tensor, source, pool, fault);
     job j = {.item = i, .panels = panels};
     const bt_err e = split(i->tensor, convert_panel, &j, "a weight is not finite", pool, fault);
     if (e < 0 || !j.overflowed) return e;
-    if (i->form == BT_FORM_INT8) return bt_fail(fault, BT_EFORMAT, "tensor '%s': a weight is beyond 127 times the range of f16", i->tensor->name);
+    if (i->form == BT_FORM_INT8)
+        return bt_fail(fault, BT_EFORMAT, "tensor '%s': a weight is beyond 127 times the range of f16",
+                       i->tensor->name);
     *ret_overflowed = true;
     return BT_OK;
 }
 
-bt_err bt_weights_convert(bt_weights_item **ret_overflowed, uint8_t *image, bt_weights_plan *p, const bt_weights_options *o,
-                          bt_pool *pool, bt_fault *fault)
+bt_err bt_weights_convert(bt_weights_item **ret_overflowed, uint8_t *image, bt_weights_plan *p,
+                          const bt_weights_options *o, bt_pool *pool, bt_fault *fault)
 {
     for (size_t n = 0; n < p->count; n++) {
         bt_weights_item *i = &p->item[n];
@@ -247,8 +261,9 @@ bt_err bt_weights_convert(bt_weights_item **ret_overflowed, uint8_t *image, bt_w
         bool overflowed = false;
         bt_err e = o->source ? o->source->begin(o->source->ud, i->layer, i->which, fault) : BT_OK;
         if (e < 0) return e;
-        e = bt_weight_is_matrix(i->which) ? convert_matrix(&overflowed, image + i->at, i, o->source, pool, fault)
-                                          : convert_vector(vector, i->tensor, o->source, fault);
+        e = bt_weight_is_matrix(i->which)
+                ? convert_matrix(&overflowed, image + i->at, i, o->source, pool, fault)
+                : convert_vector(vector, i->tensor, o->source, fault);
         if (e == BT_OK && i->bias) e = convert_vector(bias, i->bias, NULL, fault);
         if (e < 0) return e;
         if (overflowed) {

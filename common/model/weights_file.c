@@ -1,5 +1,6 @@
-/* Header and table of an image: written when it is filled, and checked, with every byte, before a mapped one is used. Nothing in a file is
- * followed: the plan says where everything must be, and only which matrices fell back is read. */
+/* Header and table of an image: written when it is filled, and checked, with every byte, before a mapped one
+ * is used. Nothing in a file is followed: the plan says where everything must be, and only which matrices
+ * fell back is read. */
 #include "base/hash.h"
 #include "base/num.h"
 #include "model/weights_private.h"
@@ -25,7 +26,7 @@ static void digest(uint8_t ret[BT_HASH_BYTES], const uint8_t *image, const bt_we
 typedef struct hash_job {
     const bt_weights_plan *plan;
     const uint8_t *image;
-    uint8_t *table;                         /* to write to; NULL: compare */
+    uint8_t *table; /* to write to; NULL: compare */
     atomic_bool differs;
 } hash_job;
 
@@ -76,30 +77,39 @@ static bool take_form(bt_weights_item *i, const uint8_t *entry)
 
 static bool has_place(const bt_weights_item *i, const uint8_t *entry)
 {
-    return bt_get32(entry) == i->layer && bt_get16(entry + 4) == (uint16_t)i->which && bt_get64(entry + 16) == i->at && bt_get64(entry + 24) == i->end;
+    return bt_get32(entry) == i->layer && bt_get16(entry + 4) == (uint16_t)i->which &&
+           bt_get64(entry + 16) == i->at && bt_get64(entry + 24) == i->end;
 }
 
-bt_err bt_weights_check(bt_weights_plan *p, const uint8_t *image, size_t bytes, bt_pool *pool, bt_fault *fault)
+bt_err bt_weights_check(bt_weights_plan *p, const uint8_t *image, size_t bytes, bt_pool *pool,
+                        bt_fault *fault)
 {
     const uint8_t *table = image + BT_WEIGHTS_HEADER_BYTES;
     uint8_t d[BT_HASH_BYTES];
-    if (bytes < BT_WEIGHTS_HEADER_BYTES + p->count * BT_WEIGHTS_ENTRY_BYTES || memcmp(image, BT_WEIGHTS_MAGIC, 8) != 0)
+    if (bytes < BT_WEIGHTS_HEADER_BYTES + p->count * BT_WEIGHTS_ENTRY_BYTES ||
+        memcmp(image, BT_WEIGHTS_MAGIC, 8) != 0)
         return bt_fail(fault, BT_EFORMAT, "no file of weights");
     if (bt_get32(image + 8) != BT_WEIGHTS_VERSION)
-        return bt_fail(fault, BT_EVERSION, "weights of version %u, not %d", bt_get32(image + 8), BT_WEIGHTS_VERSION);
-    if (bt_get32(image + 12) != (uint32_t)p->form || memcmp(image + 16, p->model->id, sizeof p->model->id) != 0)
+        return bt_fail(fault, BT_EVERSION, "weights of version %u, not %d", bt_get32(image + 8),
+                       BT_WEIGHTS_VERSION);
+    if (bt_get32(image + 12) != (uint32_t)p->form ||
+        memcmp(image + 16, p->model->id, sizeof p->model->id) != 0)
         return bt_fail(fault, BT_EFORMAT, "weights of another model or form");
     digest(d, image, p);
-    if (bt_get64(image + 32) != bytes || bt_get32(image + 40) != p->count || memcmp(image + DIGEST_AT, d, sizeof d) != 0)
+    if (bt_get64(image + 32) != bytes || bt_get32(image + 40) != p->count ||
+        memcmp(image + DIGEST_AT, d, sizeof d) != 0)
         return bt_fail(fault, BT_EFORMAT, "the header of the weights is damaged");
     bt_weights_plan_choose(p);
     for (size_t n = 0; n < p->count; n++)
-        if (!take_form(&p->item[n], table + n * BT_WEIGHTS_ENTRY_BYTES)) return bt_fail(fault, BT_EFORMAT, "item %zu has no form of its own", n);
+        if (!take_form(&p->item[n], table + n * BT_WEIGHTS_ENTRY_BYTES))
+            return bt_fail(fault, BT_EFORMAT, "item %zu has no form of its own", n);
     const bt_err e = bt_weights_plan_place(p, fault);
     if (e < 0) return e;
     for (size_t n = 0; n < p->count; n++)
-        if (!has_place(&p->item[n], table + n * BT_WEIGHTS_ENTRY_BYTES)) return bt_fail(fault, BT_EFORMAT, "item %zu is not in its place", n);
-    if (p->bytes != bytes) return bt_fail(fault, BT_EFORMAT, "%zu bytes of weights, not %zu", bytes, p->bytes);
+        if (!has_place(&p->item[n], table + n * BT_WEIGHTS_ENTRY_BYTES))
+            return bt_fail(fault, BT_EFORMAT, "item %zu is not in its place", n);
+    if (p->bytes != bytes)
+        return bt_fail(fault, BT_EFORMAT, "%zu bytes of weights, not %zu", bytes, p->bytes);
     hash_job j = {.plan = p, .image = image};
     bt_pool_run(pool, hash_part, &j);
     return j.differs ? bt_fail(fault, BT_EFORMAT, "the weights are damaged") : BT_OK;

@@ -39,7 +39,7 @@ void bt_weights_plan_fall_back(bt_weights_item *i)
 {
     i->form = BT_FORM_INT8;
     i->group = BT_FORM_GROUP;
-    i->is_exact = i->tensor->type == BT_QUANT_Q4_0;     /* w = d (q - 8) */
+    i->is_exact = i->tensor->type == BT_QUANT_Q4_0; /* w = d (q - 8) */
 }
 
 void bt_weights_plan_choose(bt_weights_plan *p)
@@ -55,7 +55,9 @@ bt_err bt_weights_plan_make(bt_weights_plan *ret, const bt_model *m, bt_form for
     if (!p.item) return bt_fail(fault, BT_ENOMEM, "planning weights");
     uint32_t layer = 0;
     for (bt_weight w = BT_WEIGHT_NONE; (w = bt_weight_next(m, &layer, w));)
-        p.item[p.count++] = (bt_weights_item){.layer = layer, .which = w, .tensor = bt_weight_tensor(m, layer, w), .bias = bt_weight_bias(m, layer, w)};
+        p.item[p.count++] =
+            (bt_weights_item){.layer = layer, .which = w, .tensor = bt_weight_tensor(m, layer, w),
+                              .bias = bt_weight_bias(m, layer, w)};
     bt_weights_plan_choose(&p);
     *ret = p;
     return BT_OK;
@@ -80,13 +82,15 @@ bt_err bt_weights_plan_place(bt_weights_plan *p, bt_fault *fault)
         bt_weights_item *i = &p->item[n];
         const bool is_matrix = bt_weight_is_matrix(i->which);
         const size_t count = is_matrix ? bt_matmul_panels(i->tensor->dim[1]) : i->tensor->dim[0];
-        const size_t elem_bytes = is_matrix ? bt_form_panel_bytes(i->form, i->group, i->tensor->dim[0]) : sizeof(float);
+        const size_t elem_bytes =
+            is_matrix ? bt_form_panel_bytes(i->form, i->group, i->tensor->dim[0]) : sizeof(float);
         fits = add(&i->at, &end, count, elem_bytes);
         i->bytes = count * elem_bytes;
         if (i->bias) fits = fits && add(&i->bias_at, &end, i->bias->dim[0], sizeof(float));
         i->end = end;
     }
-    if (!fits) return bt_fail(fault, BT_ELIMIT, "weights of '%s' do not fit the address space", p->model->name);
+    if (!fits)
+        return bt_fail(fault, BT_ELIMIT, "weights of '%s' do not fit the address space", p->model->name);
     p->bytes = end;
     return BT_OK;
 }

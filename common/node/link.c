@@ -9,15 +9,16 @@
 #include <string.h>
 
 enum { MAX_ROUTING_ID_BYTES = 64 };
-_Static_assert(BT_SOCK_CONTROL_BYTES_MAX >= BT_MSG_HEADER_BYTES + BT_MSG_MAX_BODY_BYTES, "the largest message fits a control socket");
+_Static_assert(BT_SOCK_CONTROL_BYTES_MAX >= BT_MSG_HEADER_BYTES + BT_MSG_MAX_BODY_BYTES,
+               "the largest message fits a control socket");
 _Static_assert(BT_SOCK_BULK_BYTES_MAX >= BT_KV_MAX_BODY_BYTES, "the largest block fits a bulk socket");
 
 typedef struct route {
     bt_incarnation peer;
     uint8_t id[MAX_ROUTING_ID_BYTES];
     uint8_t id_len;
-    bt_peer_key key;                        /* that it proved; zero without keys */
-    uint64_t heard;                         /* order of hearing; 0: a free place */
+    bt_peer_key key; /* that it proved; zero without keys */
+    uint64_t heard;  /* order of hearing; 0: a free place */
 } route;
 
 struct bt_link {
@@ -26,16 +27,18 @@ struct bt_link {
     bt_link_handler on;
     bt_msg_buf buf;
     bt_link_counters count;
-    uint64_t clock;                         /* messages heard from known senders */
-    const bt_peer_allow *allow;             /* NULL: any peer that the socket let in */
+    uint64_t clock;             /* messages heard from known senders */
+    const bt_peer_allow *allow; /* NULL: any peer that the socket let in */
     unsigned roles;
-    bt_peer_key server;                     /* DEALER: who the other side is */
-    route *routes;                          /* [BT_LINK_MAX_ROUTES], ROUTER only */
-    char endpoint[BT_SOCK_ENDPOINT_BYTES];  /* DEALER: dialled anew when silent; "" never */
-    int64_t asked_ms, silent_ms;            /* since when nothing has been heard in answer, 0: it has; how long is too long */
+    bt_peer_key server;                    /* DEALER: who the other side is */
+    route *routes;                         /* [BT_LINK_MAX_ROUTES], ROUTER only */
+    char endpoint[BT_SOCK_ENDPOINT_BYTES]; /* DEALER: dialled anew when silent; "" never */
+    int64_t asked_ms, silent_ms; /* since when nothing has been heard in answer, 0: it has; how long is too
+                                    long */
 };
 
-bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_handler *handler, bt_fault *fault)
+bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_handler *handler,
+                   bt_fault *fault)
 {
     bt_link *l = calloc(1, sizeof *l);
     if (l && is_router) l->routes = calloc(BT_LINK_MAX_ROUTES, sizeof *l->routes);
@@ -89,7 +92,7 @@ static void note_asked(bt_link *l)
     const int64_t now_ms = bt_clock_ms();
     if (!l->asked_ms) l->asked_ms = now_ms;
     if (now_ms - l->asked_ms < l->silent_ms) return;
-    (void)bt_sock_redial(l->socket, l->endpoint, NULL);         /* a failure is a silence too */
+    (void)bt_sock_redial(l->socket, l->endpoint, NULL); /* a failure is a silence too */
     l->asked_ms = now_ms;
     l->silent_ms = 2 * l->silent_ms < BT_LINK_SILENT_MAX_MS ? 2 * l->silent_ms : BT_LINK_SILENT_MAX_MS;
 }
@@ -119,7 +122,8 @@ static bool is_same_peer(const route *r, const bt_peer_key *key, const bt_sock_f
     return !bt_peer_key_is_none(key) || (r->id_len == id->size && memcmp(r->id, id->data, id->size) == 0);
 }
 
-/* A free place, or that of the incarnation silent for longest: of this peer where it has its share, else of all. */
+/* A free place, or that of the incarnation silent for longest: of this peer where it has its share, else
+ * of all. */
 static route *make_room(bt_link *l, const bt_peer_key *key, const bt_sock_frame *id)
 {
     route *oldest = &l->routes[0], *own = NULL;
@@ -134,12 +138,16 @@ static route *make_room(bt_link *l, const bt_peer_key *key, const bt_sock_frame 
     return owned >= BT_LINK_PEER_ROUTES ? own : oldest;
 }
 
-/* Remember how to answer `peer`, who proved to have `key`. BT_EAUTH when its incarnation belongs to another key. */
-static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_frame *id, const bt_peer_key *key, bt_fault *fault)
+/* Remember how to answer `peer`, who proved to have `key`. BT_EAUTH when its incarnation belongs to
+ * another key. */
+static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_frame *id,
+                         const bt_peer_key *key, bt_fault *fault)
 {
     route *r = find_route(l, peer);
-    if (id->size == 0 || id->size > MAX_ROUTING_ID_BYTES) return bt_fail(fault, BT_EFORMAT, "a routing id of %zu bytes", id->size);
-    if (r && memcmp(&r->key, key, sizeof *key) != 0) return bt_fail(fault, BT_EAUTH, "an incarnation that belongs to another key");
+    if (id->size == 0 || id->size > MAX_ROUTING_ID_BYTES)
+        return bt_fail(fault, BT_EFORMAT, "a routing id of %zu bytes", id->size);
+    if (r && memcmp(&r->key, key, sizeof *key) != 0)
+        return bt_fail(fault, BT_EAUTH, "an incarnation that belongs to another key");
     if (!r) {
         r = make_room(l, key, id);
         memset(r, 0, sizeof *r);
@@ -152,24 +160,31 @@ static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_f
     return BT_OK;
 }
 
-/* Which key sent a message: asked of the frame after the routing id, because libzmq leaves it off the id of a message that it had
- * fetched already to say that the socket is readable. */
+/* Which key sent a message: asked of the frame after the routing id, because libzmq leaves it off the id of a
+ * message that it had fetched already to say that the socket is readable. */
 static bt_peer_key key_of(const bt_link *l, const bt_sock_frame *frame)
 {
     bt_peer_key key = l->server;
     const char *user = l->is_router ? bt_sock_frame_user(frame) : NULL;
-    if (user) (void)bt_keys_from_z85(key.bytes, user, NULL);       /* no key at all where it is none */
+    if (user) (void)bt_keys_from_z85(key.bytes, user, NULL); /* no key at all where it is none */
     return key;
 }
 
 /* Whether the key may speak on this link at all, and as `role` (0: whatever it is). */
 static bt_err check_key(const bt_link *l, const bt_peer_key *key, bt_role role, bt_fault *fault)
 {
-    static const unsigned bits[] = { [0] = ~0u, [BT_ROLE_GATEWAY] = BT_PEER_GATEWAY, [BT_ROLE_PREFILL] = BT_PEER_PREFILL, [BT_ROLE_DECODE] = BT_PEER_DECODE };
+    static const unsigned bits[] = {[0] = ~0u,
+                                    [BT_ROLE_GATEWAY] = BT_PEER_GATEWAY,
+                                    [BT_ROLE_PREFILL] = BT_PEER_PREFILL,
+                                    [BT_ROLE_DECODE] = BT_PEER_DECODE};
     const unsigned roles = l->allow ? bt_peer_auth_roles(l->allow, key->bytes) : ~0u;
     const char *name = roles && l->allow ? bt_peer_auth_name(l->allow, key->bytes) : "";
-    if (!(roles & l->roles)) return bt_fail(fault, BT_EAUTH, "a key without the role for this link (%s)", *name ? name : "not in the allow list");
-    return roles & bits[role] ? BT_OK : bt_fail(fault, BT_EAUTH, "a HELLO with a role that its key does not have (%s)", name);
+    if (!(roles & l->roles))
+        return bt_fail(fault, BT_EAUTH, "a key without the role for this link (%s)",
+                       *name ? name : "not in the allow list");
+    return roles & bits[role]
+               ? BT_OK
+               : bt_fail(fault, BT_EAUTH, "a HELLO with a role that its key does not have (%s)", name);
 }
 
 static bt_err take_msg(bt_link *l, const bt_sock_frame *id, const bt_sock_frame *frame, bt_fault *fault)
@@ -194,7 +209,8 @@ static bt_err take_block(bt_link *l, const bt_sock_frame *id, const bt_sock_fram
     bt_err e = bt_kv_header_decode(&h, frame[0].data, frame[0].size, fault);
     if (e < 0) return e;
     if (frame[1].size != h.body_bytes)
-        return bt_fail(fault, BT_EFORMAT, "kv block: a body of %zu bytes, its header says %u", frame[1].size, h.body_bytes);
+        return bt_fail(fault, BT_EFORMAT, "kv block: a body of %zu bytes, its header says %u", frame[1].size,
+                       h.body_bytes);
     memcpy(from.bytes, h.from, sizeof from.bytes);
     if ((e = check_key(l, &key, 0, fault)) < 0) return e;
     if (id && (e = note_route(l, &from, id, &key, fault)) < 0) return e;
@@ -207,7 +223,7 @@ void bt_link_receive(bt_link *l, int budget)
 {
     while (budget-- > 0) {
         bt_sock_frame frames[BT_SOCK_FRAMES_MAX];
-        bt_fault fault = { "a message of too many frames" };
+        bt_fault fault = {"a message of too many frames"};
         size_t n = 0;
         bt_err e = bt_sock_recv_frames(l->socket, frames, BT_SOCK_FRAMES_MAX, &n);
         if (e == BT_EAGAIN || e == BT_EIO) return;
@@ -229,8 +245,10 @@ void bt_link_receive(bt_link *l, int budget)
     }
 }
 
-/* Sends frames[0..n), on a ROUTER behind the routing id of `to`, and frees what was not sent. frames has room for one in front. */
-static bt_err send_frames(bt_link *l, bt_sock_frame *frames, size_t n, const bt_incarnation *to, bt_fault *fault)
+/* Sends frames[0..n), on a ROUTER behind the routing id of `to`, and frees what was not sent. frames has
+ * room for one in front. */
+static bt_err send_frames(bt_link *l, bt_sock_frame *frames, size_t n, const bt_incarnation *to,
+                          bt_fault *fault)
 {
     bt_err e = BT_OK;
     size_t first = 1, bytes = 0;
@@ -238,7 +256,8 @@ static bt_err send_frames(bt_link *l, bt_sock_frame *frames, size_t n, const bt_
     if (l->is_router) {
         const route *r = to ? find_route(l, to) : NULL;
         if (!r) e = bt_fail(fault, BT_EIO, "no route to that incarnation");
-        else if (!may_speak(l, &r->key)) e = bt_fail(fault, BT_EAUTH, "the key of that incarnation is allowed no more");
+        else if (!may_speak(l, &r->key))
+            e = bt_fail(fault, BT_EAUTH, "the key of that incarnation is allowed no more");
         else if ((e = bt_sock_frame_copy(&frames[0], r->id, r->id_len)) == BT_OK) first = 0;
     } else if (!may_speak(l, &l->server)) {
         e = bt_fail(fault, BT_EAUTH, "the key of the other side is allowed no more");
@@ -279,12 +298,13 @@ bt_err bt_link_send_block(bt_link *l, bt_kv_header *h, const bt_kv_view *view, b
     bt_sock_frame frames[3];
     bt_err e;
     note_asked(l);
-    if (!bt_sock_can_send(l->socket)) {         /* before the copy and the digest, which would be for nothing */
+    if (!bt_sock_can_send(l->socket)) { /* before the copy and the digest, which would be for nothing */
         l->count.unsent++;
         return BT_EAGAIN;
     }
     h->body_bytes = bt_kv_header_body_bytes(h->token_count, h->kv_heads, h->head_dim, h->dtype);
-    if ((e = bt_sock_frame_new(&frames[2], h->body_bytes)) < 0) return bt_fail(fault, e, "a block of %u bytes", h->body_bytes);
+    if ((e = bt_sock_frame_new(&frames[2], h->body_bytes)) < 0)
+        return bt_fail(fault, e, "a block of %u bytes", h->body_bytes);
     if ((e = bt_sock_frame_new(&frames[1], BT_KV_HEADER_BYTES)) < 0) {
         bt_sock_frames_done(&frames[2], 1);
         return bt_fail(fault, e, "a block header");

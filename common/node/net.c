@@ -32,11 +32,17 @@ static bt_err open_zap(bt_net *n, bt_fault *fault)
 static bt_err check_own_role(const bt_net *n, bt_peer_role role, bt_fault *fault)
 {
     if (bt_net_own_roles(n) & role) return BT_OK;
-    return bt_fail(fault, BT_EAUTH, "'%.120s/allow' does not give this process's key the role %s: wrong --key, or a line is missing", n->keys_dir,
-                   role == BT_PEER_GATEWAY ? "gateway" : role == BT_PEER_PREFILL ? "prefill" : "decode");
+    return bt_fail(
+        fault, BT_EAUTH,
+        "'%.120s/allow' does not give this process's key the role %s: wrong --key, or a line is missing",
+        n->keys_dir,
+        role == BT_PEER_GATEWAY   ? "gateway"
+        : role == BT_PEER_PREFILL ? "prefill"
+                                  : "decode");
 }
 
-bt_err bt_net_open(bt_net **ret, bt_loop *loop, const char *keys_dir, const char *key_name, bt_peer_role role, bt_fault *fault)
+bt_err bt_net_open(bt_net **ret, bt_loop *loop, const char *keys_dir, const char *key_name, bt_peer_role role,
+                   bt_fault *fault)
 {
     bt_net *n = calloc(1, sizeof *n);
     if (!n) return bt_fail(fault, BT_ENOMEM, "links");
@@ -61,7 +67,9 @@ unsigned bt_net_own_roles(const bt_net *n)
 {
     uint8_t key[32];
     if (!n->allow) return ~0u;
-    return bt_keys_from_z85(key, bt_sock_ctx_public_key(n->ctx), NULL) < 0 ? 0 : bt_peer_auth_roles(n->allow, key);
+    return bt_keys_from_z85(key, bt_sock_ctx_public_key(n->ctx), NULL) < 0
+               ? 0
+               : bt_peer_auth_roles(n->allow, key);
 }
 
 void bt_net_close(bt_net *n)
@@ -76,8 +84,8 @@ void bt_net_close(bt_net *n)
 
 uint64_t bt_net_refused(const bt_net *n) { return n->zap ? bt_zap_refused(n->zap) : 0; }
 
-bt_err bt_net_listen(bt_link **ret, char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], bt_net *n, bt_sock_role role, const char *endpoint,
-                     unsigned peers, const bt_link_handler *handler, bt_fault *fault)
+bt_err bt_net_listen(bt_link **ret, char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], bt_net *n, bt_sock_role role,
+                     const char *endpoint, unsigned peers, const bt_link_handler *handler, bt_fault *fault)
 {
     void *socket = NULL;
     bt_err e = bt_sock_open(&socket, n->ctx, role, fault);
@@ -90,14 +98,14 @@ bt_err bt_net_listen(bt_link **ret, char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], b
 
 bt_err bt_net_find_key(bt_peer_key *ret, const bt_net *n, unsigned roles, const char *name, bt_fault *fault)
 {
-    bt_peer_key key = { { 0 } };
+    bt_peer_key key = {{0}};
     const bt_err e = n->allow ? bt_peer_auth_find(key.bytes, n->allow, roles, name, fault) : BT_OK;
     if (e == BT_OK) *ret = key;
     return e;
 }
 
-bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endpoint, const bt_peer_key *server,
-                   const bt_link_handler *handler, bt_fault *fault)
+bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endpoint,
+                   const bt_peer_key *server, const bt_link_handler *handler, bt_fault *fault)
 {
     const unsigned peer = role == BT_SOCK_CONTROL_DEALER ? BT_PEER_GATEWAY : BT_PEER_DECODE;
     char key[BT_KEYS_Z85_BYTES];
@@ -107,7 +115,8 @@ bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endp
     if (server) bt_keys_to_z85(key, server->bytes);
     if (n->allow && !server) return bt_fail(fault, BT_EAUTH, "%.100s: its public key was not told", endpoint);
     if (n->allow && !(bt_peer_auth_roles(n->allow, server->bytes) & peer))
-        return bt_fail(fault, BT_EAUTH, "%.100s: its key does not have the role %s in the allow list", endpoint, peer == BT_PEER_GATEWAY ? "gateway" : "decode");
+        return bt_fail(fault, BT_EAUTH, "%.100s: its key does not have the role %s in the allow list",
+                       endpoint, peer == BT_PEER_GATEWAY ? "gateway" : "decode");
     if ((e = bt_sock_open(&socket, n->ctx, role, fault)) < 0) return e;
     e = bt_sock_connect(socket, n->ctx, endpoint, server ? key : NULL, fault);
     if (e == BT_OK) e = bt_link_new(ret, socket, false, handler, fault);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { READY_BYTES = 8 << 20 };      /* of KV: the pages of the first few hundred tokens */
+enum { READY_BYTES = 8 << 20 }; /* of KV: the pages of the first few hundred tokens */
 
 static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
 {
@@ -17,11 +17,15 @@ static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
 bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
-    const uint64_t tokens = s->kv_memory_bytes / token_bytes(h, s->kv_elem_bytes) / BT_NODE_PAGE_TOKENS * BT_NODE_PAGE_TOKENS;
+    const uint64_t tokens =
+        s->kv_memory_bytes / token_bytes(h, s->kv_elem_bytes) / BT_NODE_PAGE_TOKENS * BT_NODE_PAGE_TOKENS;
     if (tokens < s->ctx_tokens)
-        return bt_fail(fault, BT_EARG, "--kv-memory holds %" PRIu64 " tokens, the longest sequence has %zu: it takes %" PRIu64
-                       " bytes, or choose a smaller --ctx-size", tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens);
-    const bt_err e = bt_kv_pages_new(ret, h->layers, h->kv_heads, h->head_dim, s->kv_elem_bytes, BT_NODE_PAGE_TOKENS, tokens, fault);
+        return bt_fail(fault, BT_EARG,
+                       "--kv-memory holds %" PRIu64 " tokens, the longest sequence has %zu: it takes %" PRIu64
+                       " bytes, or choose a smaller --ctx-size",
+                       tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens);
+    const bt_err e = bt_kv_pages_new(ret, h->layers, h->kv_heads, h->head_dim, s->kv_elem_bytes,
+                                     BT_NODE_PAGE_TOKENS, tokens, fault);
     if (e == BT_OK) bt_kv_pages_ready(*ret, READY_BYTES);
     return e;
 }
@@ -35,27 +39,38 @@ static bool is_name(const char *text, size_t max)
     return n > 0 && n <= max;
 }
 
-void bt_node_setup_class(char ret[BT_MSG_MAX_TEXT_BYTES + 1], bt_role role, const char *engine, const char *weights, bt_kv_dtype dtype)
+void bt_node_setup_class(char ret[BT_MSG_MAX_TEXT_BYTES + 1], bt_role role, const char *engine,
+                         const char *weights, bt_kv_dtype dtype)
 {
-    snprintf(ret, BT_MSG_MAX_TEXT_BYTES + 1, "%s %s %s kv=%s kernels=%u", role == BT_ROLE_DECODE ? "decode" : "prefill", engine, weights,
-             bt_kv_dtype_name(dtype), BT_KERNELS_NUMERIC_VERSION);
+    snprintf(ret, BT_MSG_MAX_TEXT_BYTES + 1, "%s %s %s kv=%s kernels=%u",
+             role == BT_ROLE_DECODE ? "decode" : "prefill", engine, weights, bt_kv_dtype_name(dtype),
+             BT_KERNELS_NUMERIC_VERSION);
 }
 
-bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault)
+bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages,
+                           bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
     const bt_kv_dtype dtype = bt_kv_dtype_of(s->kv_elem_bytes);
     if (!is_name(s->node_id, BT_MSG_MAX_ID_BYTES))
-        return bt_fail(fault, BT_EARG, "--id '%.100s': a name has 1 to %d printable ASCII characters without spaces", s->node_id, BT_MSG_MAX_ID_BYTES);
+        return bt_fail(fault, BT_EARG,
+                       "--id '%.100s': a name has 1 to %d printable ASCII characters without spaces",
+                       s->node_id, BT_MSG_MAX_ID_BYTES);
     if (s->kv_endpoint && !is_name(s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES))
-        return bt_fail(fault, BT_EARG, "'%.100s' cannot be told to prefill nodes: an address has 1 to %d printable ASCII characters without spaces",
+        return bt_fail(fault, BT_EARG,
+                       "'%.100s' cannot be told to prefill nodes: an address has 1 to %d printable ASCII "
+                       "characters without spaces",
                        s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES);
-    *ret = (bt_msg_hello){ .protocol = BT_PROTOCOL_VERSION, .role = s->role, .kv = { h->layers, h->kv_heads, h->head_dim, dtype },
-                           .ctx_tokens = (uint32_t)s->ctx_tokens, .pid = (uint64_t)getpid(),
-                           .kv_capacity_tokens = bt_kv_pages_total(pages) * BT_NODE_PAGE_TOKENS };
+    *ret = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
+                          .role = s->role,
+                          .kv = {h->layers, h->kv_heads, h->head_dim, dtype},
+                          .ctx_tokens = (uint32_t)s->ctx_tokens,
+                          .pid = (uint64_t)getpid(),
+                          .kv_capacity_tokens = bt_kv_pages_total(pages) * BT_NODE_PAGE_TOKENS};
     snprintf(ret->node_id, sizeof ret->node_id, "%s", s->node_id);
     memcpy(ret->model_id, s->model->id, sizeof ret->model_id);
-    snprintf(ret->model_name, sizeof ret->model_name, "%s", s->model->name);        /* for people: a long one may be cut */
+    /* for people: a long one may be cut */
+    snprintf(ret->model_name, sizeof ret->model_name, "%s", s->model->name);
     bt_node_setup_class(ret->exactness, s->role, s->engine, s->weights, dtype);
     snprintf(ret->kv_endpoint, sizeof ret->kv_endpoint, "%s", s->kv_endpoint ? s->kv_endpoint : "");
     return BT_OK;
@@ -63,7 +78,7 @@ bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_k
 
 bt_msg_engine bt_node_setup_engine(const bt_report_engine *about)
 {
-    bt_msg_engine g = { .fallbacks_len = 0 };
+    bt_msg_engine g = {.fallbacks_len = 0};
     snprintf(g.name, sizeof g.name, "%s", about->name);
     snprintf(g.quant, sizeof g.quant, "%s", about->quant);
     snprintf(g.shape_policy, sizeof g.shape_policy, "%s", about->shape_policy);
@@ -80,6 +95,7 @@ bt_msg_engine bt_node_setup_engine(const bt_report_engine *about)
 
 bt_msg_work bt_node_setup_work(const bt_report_work *work)
 {
-    return (bt_msg_work){ .rows = work->rows, .npu_macs = work->npu_macs, .companion_macs = work->companion_macs,
-                          .shadow_entries = work->shadow_entries, .compilations = work->compilations };
+    return (bt_msg_work){.rows = work->rows, .npu_macs = work->npu_macs,
+                         .companion_macs = work->companion_macs, .shadow_entries = work->shadow_entries,
+                         .compilations = work->compilations};
 }

@@ -17,8 +17,16 @@
 
 enum { RECEIVE_BUDGET = 64, RSS_EVERY_MS = 500, LONGEST_WAIT_MS = 3600 * 1000, LAST_WORDS_MS = 2000 };
 
-/* A HELLO that found no connection waits here for one, so that a node is known as soon as its gateway can be reached. */
-typedef struct control { bt_shell *shell; uint32_t index; bt_link *link; uint64_t watch; bool has_hello; bt_msg hello; } control;
+/* A HELLO that found no connection waits here for one, so that a node is known as soon as its gateway can
+ * be reached. */
+typedef struct control {
+    bt_shell *shell;
+    uint32_t index;
+    bt_link *link;
+    uint64_t watch;
+    bool has_hello;
+    bt_msg hello;
+} control;
 
 struct bt_shell {
     bt_shell_config config;
@@ -28,9 +36,9 @@ struct bt_shell {
     bt_incarnation self;
     control control[BT_GATES_MAX];
     uint64_t timer;
-    bool draining, is_ready, stopped;       /* draining: by a signal */
-    bool is_clocked;                        /* the drain timeout runs */
-    bt_role next;                           /* what the process goes on as when this shell is gone; 0: it ends */
+    bool draining, is_ready, stopped; /* draining: by a signal */
+    bool is_clocked;                  /* the drain timeout runs */
+    bt_role next;                     /* what the process goes on as when this shell is gone; 0: it ends */
 };
 
 bt_random bt_shell_random(void)
@@ -38,7 +46,7 @@ bt_random bt_shell_random(void)
     bt_random r;
     bt_fault fault;
     if (bt_rng_entropy(&r, sizeof r, &fault) < 0) {
-        bt_log(BT_LOG_ERROR, "%s", fault.text);         /* tickets would be guessable: better no node than that one */
+        bt_log(BT_LOG_ERROR, "%s", fault.text); /* tickets would be guessable: better no node than that one */
         abort();
     }
     return r;
@@ -46,7 +54,7 @@ bt_random bt_shell_random(void)
 
 void bt_shell_on_bad(void *ud, const bt_fault *why)
 {
-    static bt_log_limit limit = { .every_ms = 1000 };
+    static bt_log_limit limit = {.every_ms = 1000};
     (void)ud;
     bt_log_ratelimited(&limit, BT_LOG_WARN, "dropped a message: %s", why->text);
 }
@@ -60,7 +68,7 @@ static void on_control_msg(void *ud, const bt_msg *m)
 static void on_control_ready(void *ud, unsigned events)
 {
     control *c = ud;
-    if (events & BT_LOOP_OUT) {             /* connected */
+    if (events & BT_LOOP_OUT) { /* connected */
         bt_loop_set_events(c->shell->loop, c->watch, BT_LOOP_IN);
         if (c->has_hello) bt_shell_send_control(c->shell, c->index, &c->hello);
     }
@@ -87,7 +95,8 @@ static void on_rss(void *ud, unsigned events)
     close(fd);
     if (n <= 0) return;
     text[n] = '\0';
-    if (sscanf(text, "%llu %llu", &total, &resident) == 2) s->on.on_rss(s->on.ud, resident * (uint64_t)sysconf(_SC_PAGESIZE));
+    if (sscanf(text, "%llu %llu", &total, &resident) == 2)
+        s->on.on_rss(s->on.ud, resident * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
 static void stop(bt_shell *s) { s->stopped = true; }
@@ -118,23 +127,27 @@ void bt_shell_drain(bt_shell *s)
 
 void bt_shell_log_refused(const bt_shell *s, const bt_link *bulk)
 {
-    bt_link_counters sum = { 0 };
+    bt_link_counters sum = {0};
     for (size_t i = 0; i <= BT_GATES_MAX; i++) {
         const bt_link *l = i < BT_GATES_MAX ? s->control[i].link : bulk;
         if (!l) continue;
         sum.forbidden += bt_link_counters_of(l)->forbidden;
         sum.bad += bt_link_counters_of(l)->bad;
     }
-    bt_log(BT_LOG_DEBUG, "refused: connections without a key of the list %" PRIu64 ", messages that their key may not say %" PRIu64 ", broken messages %" PRIu64,
+    bt_log(BT_LOG_DEBUG,
+           "refused: connections without a key of the list %" PRIu64
+           ", messages that their key may not say %" PRIu64 ", broken messages %" PRIu64,
            bt_net_refused(s->net), sum.forbidden, sum.bad);
 }
 
 void bt_shell_reload(bt_net *net)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     size_t keys = 0;
-    if (bt_net_reload(&keys, net, &fault) < 0) bt_log(BT_LOG_ERROR, "the allow list stays as it was: %s", fault.text);
-    else if (!bt_net_own_roles(net)) bt_log(BT_LOG_WARN, "allow list read again: %zu keys, and this process's own is none of them", keys);
+    if (bt_net_reload(&keys, net, &fault) < 0)
+        bt_log(BT_LOG_ERROR, "the allow list stays as it was: %s", fault.text);
+    else if (!bt_net_own_roles(net))
+        bt_log(BT_LOG_WARN, "allow list read again: %zu keys, and this process's own is none of them", keys);
     else if (keys > 0) bt_log(BT_LOG_INFO, "allow list read again: %zu keys", keys);
 }
 
@@ -156,12 +169,14 @@ static void on_signal(void *ud, int signo)
 }
 
 /* ENDPOINT or ENDPOINT@NAME; the '@' of an abstract socket, as in ipc://@baton, begins no name. */
-static bt_err split_gateway(char endpoint[BT_SOCK_ENDPOINT_BYTES], const char **ret_name, const char *text, bt_fault *fault)
+static bt_err split_gateway(char endpoint[BT_SOCK_ENDPOINT_BYTES], const char **ret_name, const char *text,
+                            bt_fault *fault)
 {
     const char *at = strrchr(text, '@');
     if (at && (!bt_keys_is_name(at + 1) || (at > text && at[-1] == '/'))) at = NULL;
     const size_t n = at ? (size_t)(at - text) : strlen(text);
-    if (n >= BT_SOCK_ENDPOINT_BYTES) return bt_fail(fault, BT_EARG, "'%.100s' is too long for an endpoint", text);
+    if (n >= BT_SOCK_ENDPOINT_BYTES)
+        return bt_fail(fault, BT_EARG, "'%.100s' is too long for an endpoint", text);
     memcpy(endpoint, text, n);
     endpoint[n] = 0;
     *ret_name = at ? at + 1 : NULL;
@@ -173,23 +188,28 @@ static bt_err dial(bt_shell *s, uint32_t index, bt_fault *fault)
     char endpoint[BT_SOCK_ENDPOINT_BYTES];
     const char *name = NULL;
     control *c = &s->control[index];
-    const bt_link_handler handler = { .on_msg = on_control_msg, .on_bad = bt_shell_on_bad, .ud = c };
-    *c = (control){ .shell = s, .index = index };
+    const bt_link_handler handler = {.on_msg = on_control_msg, .on_bad = bt_shell_on_bad, .ud = c};
+    *c = (control){.shell = s, .index = index};
     bt_peer_key server;
     bt_err e = split_gateway(endpoint, &name, s->config.gateways[index], fault);
-    if (e == BT_OK && name && !s->config.keys_dir) e = bt_fail(fault, BT_EARG, "--gateway %.100s names a key: give --keys DIR too", s->config.gateways[index]);
+    if (e == BT_OK && name && !s->config.keys_dir)
+        e = bt_fail(fault, BT_EARG, "--gateway %.100s names a key: give --keys DIR too",
+                    s->config.gateways[index]);
     if (e == BT_OK) e = bt_net_find_key(&server, s->net, BT_PEER_GATEWAY, name, fault);
-    if (e == BT_OK) e = bt_net_dial(&c->link, s->net, BT_SOCK_CONTROL_DEALER, endpoint, &server, &handler, fault);
+    if (e == BT_OK)
+        e = bt_net_dial(&c->link, s->net, BT_SOCK_CONTROL_DEALER, endpoint, &server, &handler, fault);
     if (e < 0) return e;
     e = bt_loop_add_socket(&c->watch, s->loop, bt_link_socket(c->link), BT_LOOP_IN, on_control_ready, c);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
-bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shell_handler *handler, bt_fault *fault)
+bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shell_handler *handler,
+                    bt_fault *fault)
 {
     uint64_t id;
     if (config->gateways_len < 1 || config->gateways_len > BT_GATES_MAX)
-        return bt_fail(fault, BT_EARG, "%zu gateways; 1 to %d can be served", config->gateways_len, BT_GATES_MAX);
+        return bt_fail(fault, BT_EARG, "%zu gateways; 1 to %d can be served", config->gateways_len,
+                       BT_GATES_MAX);
     bt_shell *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "node");
     bt_sock_keep_frames();
@@ -198,9 +218,10 @@ bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shel
     bt_err e = bt_rng_entropy(s->self.bytes, sizeof s->self.bytes, fault);
     if (e == BT_OK) e = bt_loop_new(&s->loop, fault);
     if (e == BT_OK) e = bt_loop_on_signals(s->loop, on_signal, s, fault);
-    if (e == BT_OK) e = bt_net_open(&s->net, s->loop, config->keys_dir, config->key_name, config->role, fault);
-    if (e == BT_OK && ((e = bt_loop_add_timer(&s->timer, s->loop, 0, LONGEST_WAIT_MS, on_timer, s)) < 0
-                       || (e = bt_loop_add_timer(&id, s->loop, 0, RSS_EVERY_MS, on_rss, s)) < 0))
+    if (e == BT_OK)
+        e = bt_net_open(&s->net, s->loop, config->keys_dir, config->key_name, config->role, fault);
+    if (e == BT_OK && ((e = bt_loop_add_timer(&s->timer, s->loop, 0, LONGEST_WAIT_MS, on_timer, s)) < 0 ||
+                       (e = bt_loop_add_timer(&id, s->loop, 0, RSS_EVERY_MS, on_rss, s)) < 0))
         bt_fail(fault, e, "event loop");
     for (uint32_t i = 0; e == BT_OK && i < config->gateways_len; i++) e = dial(s, i, fault);
     if (e < 0) bt_shell_free(s);
@@ -238,7 +259,7 @@ bt_role bt_shell_next(const bt_shell *s) { return s->next; }
 
 void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     control *c = &s->control[gateway];
     const bt_err e = bt_link_send(c->link, m, &fault);
     if (m->type == BT_MSG_HELLO) {
@@ -248,14 +269,16 @@ void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m)
             bt_loop_set_events(s->loop, c->watch, BT_LOOP_IN | BT_LOOP_OUT);
         }
     }
-    if (e == BT_EARG || e == BT_ELIMIT) bt_shell_on_bad(NULL, &fault);      /* ours to mend; all else is sent again */
+    if (e == BT_EARG || e == BT_ELIMIT)
+        bt_shell_on_bad(NULL, &fault); /* ours to mend; all else is sent again */
 }
 
 void bt_shell_due(bt_shell *s, int64_t due_us)
 {
     const int64_t wait_us = due_us - bt_clock_us();
     int64_t ms = wait_us <= 0 ? 0 : wait_us / 1000 + 1;
-    if (due_us == BT_STEP_NEVER || ms > LONGEST_WAIT_MS) ms = LONGEST_WAIT_MS;      /* an early tick does nothing */
+    if (due_us == BT_STEP_NEVER || ms > LONGEST_WAIT_MS)
+        ms = LONGEST_WAIT_MS; /* an early tick does nothing */
     bt_loop_set_timer(s->loop, s->timer, ms);
 }
 
@@ -267,7 +290,7 @@ bt_err bt_shell_run(bt_shell *s, bt_fault *fault)
         if (s->is_ready || s->draining || !s->on.is_ready(s->on.ud)) continue;
         s->is_ready = true;
         bt_log(BT_LOG_INFO, "ready");
-        (void)bt_notify_send("READY=1", NULL);          /* nobody may be listening */
+        (void)bt_notify_send("READY=1", NULL); /* nobody may be listening */
     }
     if (!s->next) bt_loop_end_signals();
     return e;

@@ -6,50 +6,54 @@
 #include "node/net.h"
 #include "xfer/gates.h"
 
-/* What the I/O threads of both kinds of node share: the event loop, the control links to gateways, the timer that follows the brain's
- * due time, signals (the first SIGINT or SIGTERM drains, the second quits; SIGHUP reads the allow list again), the drain timeout, readiness,
- * the process's own memory figure.
+/* What the I/O threads of both kinds of node share: the event loop, the control links to gateways, the timer that
+ * follows the brain's due time, signals (the first SIGINT or SIGTERM drains, the second quits; SIGHUP reads the allow
+ * list again), the drain timeout, readiness, the process's own memory figure.
  * The node keeps the brain, the worker and the bulk side to itself. */
 typedef struct bt_shell bt_shell;
 
 typedef struct bt_shell_handler {
     void (*on_control)(void *ud, uint32_t gateway, const bt_msg *m);
-    void (*on_tick)(void *ud);                              /* the due time came */
-    void (*on_drain)(void *ud);                             /* a signal came: end work in progress, take no more, then bt_shell_leave */
-    void (*on_drain_over)(void *ud);                        /* that took too long: give up what is left, then bt_shell_leave; within 2 s */
-    void (*on_rss)(void *ud, uint64_t rss_bytes);           /* every half second */
-    bool (*is_ready)(void *ud);                             /* asked after each round until it says yes */
+    void (*on_tick)(void *ud);       /* the due time came */
+    void (*on_drain)(void *ud);      /* a signal came: end work in progress, take no more, then bt_shell_leave */
+    void (*on_drain_over)(void *ud); /* that took too long: give up what is left, then bt_shell_leave; within 2 s */
+    void (*on_rss)(void *ud, uint64_t rss_bytes); /* every half second */
+    bool (*is_ready)(void *ud);                   /* asked after each round until it says yes */
     void *ud;
 } bt_shell_handler;
 
 typedef struct bt_shell_config {
-    const char *keys_dir, *key_name;                        /* NULL: no keys; name of this node's secret, NULL: the only one */
-    bt_peer_role role;                                      /* that its key must have */
-    const char *const *gateways; size_t gateways_len;       /* 1..BT_GATES_MAX; with keys ENDPOINT or ENDPOINT@NAME: whose key it has */
+    const char *keys_dir, *key_name; /* NULL: no keys; name of this node's secret, NULL: the only one */
+    bt_peer_role role;               /* that its key must have */
+    const char *const *gateways;
+    size_t gateways_len; /* 1..BT_GATES_MAX; with keys ENDPOINT or ENDPOINT@NAME: whose key it has */
     int64_t drain_timeout_ms;
 } bt_shell_config;
 
 /* Blocks signals in this thread: call it before any other thread is made. */
 bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shell_handler *handler, bt_fault *fault);
-void   bt_shell_free(bt_shell *s);                          /* NULL is fine */
+void bt_shell_free(bt_shell *s); /* NULL is fine */
 bt_loop *bt_shell_loop(const bt_shell *s);
 bt_net *bt_shell_net(const bt_shell *s);
-const bt_incarnation *bt_shell_self(const bt_shell *s);     /* drawn in _new */
+const bt_incarnation *bt_shell_self(const bt_shell *s); /* drawn in _new */
 
 /* Dropped when it cannot be sent now; the latest HELLO goes out as soon as there is a connection. */
-void   bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m);
-void   bt_shell_due(bt_shell *s, int64_t due_us);           /* a brain's due time, BT_STEP_NEVER too */
-bt_random bt_shell_random(void);                            /* ends the process if the system gives none */
-void   bt_shell_on_bad(void *ud, const bt_fault *why);      /* a bt_link on_bad that logs, one line a second at most */
+void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m);
+void bt_shell_due(bt_shell *s, int64_t due_us);      /* a brain's due time, BT_STEP_NEVER too */
+bt_random bt_shell_random(void);                     /* ends the process if the system gives none */
+void bt_shell_on_bad(void *ud, const bt_fault *why); /* a bt_link on_bad that logs, one line a second at most */
 /* One debug line of what was refused on the control links and on `bulk` (NULL: none), for the end of a process. */
-void   bt_shell_log_refused(const bt_shell *s, const bt_link *bulk);
-void   bt_shell_reload(bt_net *net);                        /* bt_net_reload, and a line in the log for how it went */
+void bt_shell_log_refused(const bt_shell *s, const bt_link *bulk);
+void bt_shell_reload(bt_net *net); /* bt_net_reload, and a line in the log for how it went */
 /* Until bt_shell_leave, or the second signal, or 2 s after the drain timeout. */
 bt_err bt_shell_run(bt_shell *s, bt_fault *fault);
-/* The node has drained. next: the role that the process goes on in, 0: it ends. It ends too where a signal made it drain. */
-void   bt_shell_leave(bt_shell *s, bt_role next);
-bt_role bt_shell_next(const bt_shell *s);                   /* after _run: that role, whose shell gets what signals wait; 0: none */
-/* For a process that goes on in another role. _drain: the node drains by itself, without a signal, from now on: the drain timeout runs. */
-void   bt_shell_drain(bt_shell *s);
-bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role);      /* has_other_role: the program has; and its key, by the allow list as it is now */
+/* The node has drained. next: the role that the process goes on in, 0: it ends. It ends too where a signal made it
+ * drain. */
+void bt_shell_leave(bt_shell *s, bt_role next);
+bt_role bt_shell_next(const bt_shell *s); /* after _run: that role, whose shell gets what signals wait; 0: none */
+/* For a process that goes on in another role. _drain: the node drains by itself, without a signal, from now on: the
+ * drain timeout runs. */
+void bt_shell_drain(bt_shell *s);
+/* has_other_role: the program has; and its key, by the allow list as it is now */
+bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role);
 #endif

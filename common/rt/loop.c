@@ -1,5 +1,5 @@
-/* zmq_poll over everything, with timers beside it. Removal only marks; the arrays are tidied between rounds, so handlers
- * never move what the loop is walking over. */
+/* zmq_poll over everything, with timers beside it. Removal only marks; the arrays are tidied between rounds,
+ * so handlers never move what the loop is walking over. */
 #include "rt/loop.h"
 #include "base/clock.h"
 
@@ -17,33 +17,33 @@
 #define TIMERS_MAX  4096
 
 typedef struct watch {
-    uint64_t    id;            /* 0: removed */
-    void       *socket;        /* NULL: fd counts */
-    int         fd;
-    unsigned    events;
+    uint64_t id;  /* 0: removed */
+    void *socket; /* NULL: fd counts */
+    int fd;
+    unsigned events;
     bt_loop_fn *fn;
-    void       *ud;
+    void *ud;
 } watch;
 
 typedef struct timer {
-    uint64_t    id;            /* 0: removed */
-    int64_t     due_us, every_us;
+    uint64_t id; /* 0: removed */
+    int64_t due_us, every_us;
     bt_loop_fn *fn;
-    void       *ud;
+    void *ud;
 } timer;
 
 struct bt_loop {
-    watch             *watches;
-    zmq_pollitem_t    *items;          /* as many as watches; built each round */
-    size_t             watch_count, watch_cap;
-    timer             *timers;
-    size_t             timer_count, timer_cap;
-    uint64_t           last_id;
-    bool               stopped;
-    int                signal_fd;      /* -1: none */
-    sigset_t           mask_before;
+    watch *watches;
+    zmq_pollitem_t *items; /* as many as watches; built each round */
+    size_t watch_count, watch_cap;
+    timer *timers;
+    size_t timer_count, timer_cap;
+    uint64_t last_id;
+    bool stopped;
+    int signal_fd; /* -1: none */
+    sigset_t mask_before;
     bt_loop_signal_fn *signal_fn;
-    void              *signal_ud;
+    void *signal_ud;
 };
 
 bt_err bt_loop_new(bt_loop **ret, bt_fault *fault)
@@ -59,7 +59,7 @@ void bt_loop_free(bt_loop *l)
 {
     if (!l) return;
     if (l->signal_fd >= 0) {
-        if (!sigismember(&l->mask_before, SIGTERM))     /* one left pending would kill us now */
+        if (!sigismember(&l->mask_before, SIGTERM)) /* one left pending would kill us now */
             for (struct signalfd_siginfo info; read(l->signal_fd, &info, sizeof info) > 0;) {}
         close(l->signal_fd);
         pthread_sigmask(SIG_SETMASK, &l->mask_before, NULL);
@@ -91,14 +91,15 @@ static bt_err add_watch(uint64_t *ret_id, bt_loop *l, watch w)
     return BT_OK;
 }
 
-bt_err bt_loop_add_socket(uint64_t *ret_id, bt_loop *l, void *socket, unsigned events, bt_loop_fn *fn, void *ud)
+bt_err bt_loop_add_socket(uint64_t *ret_id, bt_loop *l, void *socket, unsigned events, bt_loop_fn *fn,
+                          void *ud)
 {
-    return add_watch(ret_id, l, (watch){ .socket = socket, .fd = -1, .events = events, .fn = fn, .ud = ud });
+    return add_watch(ret_id, l, (watch){.socket = socket, .fd = -1, .events = events, .fn = fn, .ud = ud});
 }
 
 bt_err bt_loop_add_fd(uint64_t *ret_id, bt_loop *l, int fd, unsigned events, bt_loop_fn *fn, void *ud)
 {
-    return add_watch(ret_id, l, (watch){ .fd = fd, .events = events, .fn = fn, .ud = ud });
+    return add_watch(ret_id, l, (watch){.fd = fd, .events = events, .fn = fn, .ud = ud});
 }
 
 static watch *find_watch(bt_loop *l, uint64_t id)
@@ -123,7 +124,8 @@ static int64_t after_us(int64_t ms)
     return ms > (INT64_MAX - now_us) / 1000 ? INT64_MAX : now_us + ms * 1000;
 }
 
-bt_err bt_loop_add_timer(uint64_t *ret_id, bt_loop *l, int64_t delay_ms, int64_t every_ms, bt_loop_fn *fn, void *ud)
+bt_err bt_loop_add_timer(uint64_t *ret_id, bt_loop *l, int64_t delay_ms, int64_t every_ms, bt_loop_fn *fn,
+                         void *ud)
 {
     if (l->timer_count == TIMERS_MAX) return BT_ELIMIT;
     if (every_ms < 0 || every_ms > INT64_MAX / 2000) return BT_EARG;
@@ -134,7 +136,7 @@ bt_err bt_loop_add_timer(uint64_t *ret_id, bt_loop *l, int64_t delay_ms, int64_t
         l->timers = timers;
         l->timer_cap = cap;
     }
-    l->timers[l->timer_count++] = (timer){ ++l->last_id, after_us(delay_ms), every_ms * 1000, fn, ud };
+    l->timers[l->timer_count++] = (timer){++l->last_id, after_us(delay_ms), every_ms * 1000, fn, ud};
     *ret_id = l->last_id;
     return BT_OK;
 }
@@ -262,7 +264,8 @@ static void tidy(bt_loop *l)
     l->timer_count = n;
 }
 
-/* Milliseconds to the first timer, rounded up so that it is due on waking; never more than limit (-1: none). */
+/* Milliseconds to the first timer, rounded up so that it is due on waking; never more than limit (-1:
+ * none). */
 static long wait_ms(const bt_loop *l, int64_t limit_ms)
 {
     int64_t due_us = INT64_MAX;
@@ -281,18 +284,21 @@ bt_err bt_loop_step(bt_loop *l, int64_t timeout_ms, bt_fault *fault)
     for (size_t i = 0; i < count; i++) {
         const watch *w = &l->watches[i];
         const unsigned wanted = w->events;
-        /* A descriptor without wishes is left out by a negative number; a socket simply has no events to report. */
-        l->items[i] = (zmq_pollitem_t){ .socket = w->socket, .fd = wanted ? w->fd : -1 };
-        l->items[i].events = (short)((wanted & BT_LOOP_IN ? ZMQ_POLLIN : 0) | (wanted & BT_LOOP_OUT ? ZMQ_POLLOUT : 0));
+        /* A descriptor without wishes is left out by a negative number; a socket simply has no events to
+         * report. */
+        l->items[i] = (zmq_pollitem_t){.socket = w->socket, .fd = wanted ? w->fd : -1};
+        l->items[i].events =
+            (short)((wanted & BT_LOOP_IN ? ZMQ_POLLIN : 0) | (wanted & BT_LOOP_OUT ? ZMQ_POLLOUT : 0));
         if (!w->socket && wanted) l->items[i].events |= ZMQ_POLLERR;
     }
     const int ready = zmq_poll(l->items, (int)count, wait_ms(l, timeout_ms));
     if (ready < 0 && errno != EINTR) return bt_fail(fault, BT_EIO, "polling: %s", zmq_strerror(errno));
     run_timers(l);
     for (size_t i = 0; ready > 0 && i < count; i++) {
-        const watch w = l->watches[i];         /* a copy: adding may move the array */
+        const watch w = l->watches[i]; /* a copy: adding may move the array */
         const short got = l->items[i].revents;
-        const unsigned events = (got & ZMQ_POLLIN ? BT_LOOP_IN : 0u) | (got & ZMQ_POLLOUT ? BT_LOOP_OUT : 0u) |
+        const unsigned events = (got & ZMQ_POLLIN ? BT_LOOP_IN : 0u) |
+                                (got & ZMQ_POLLOUT ? BT_LOOP_OUT : 0u) |
                                 (got & ZMQ_POLLERR ? BT_LOOP_ERR : 0u);
         if (w.id && (events & (w.events | BT_LOOP_ERR))) w.fn(w.ud, events);
     }

@@ -11,39 +11,40 @@
  * makes them be called again. Every watch and timer has an id that is never used twice, so an old id does no harm. */
 typedef struct bt_loop bt_loop;
 
-enum { BT_LOOP_IN = 1, BT_LOOP_OUT = 2, BT_LOOP_ERR = 4 };      /* ERR comes by itself, and only for descriptors */
-typedef void bt_loop_fn(void *ud, unsigned events);             /* events: what is ready; 0 for timers */
+enum { BT_LOOP_IN = 1, BT_LOOP_OUT = 2, BT_LOOP_ERR = 4 }; /* ERR comes by itself, and only for descriptors */
+typedef void bt_loop_fn(void *ud, unsigned events);        /* events: what is ready; 0 for timers */
 typedef void bt_loop_signal_fn(void *ud, int signo);
 
 bt_err bt_loop_new(bt_loop **ret, bt_fault *fault);
-void   bt_loop_free(bt_loop *loop);                             /* closes no socket or descriptor; NULL is fine */
+void bt_loop_free(bt_loop *loop); /* closes no socket or descriptor; NULL is fine */
 
 /* BT_ELIMIT past 4096 watches and 4096 timers. The socket or descriptor must live until it is removed. */
 bt_err bt_loop_add_socket(uint64_t *ret_id, bt_loop *loop, void *socket, unsigned events, bt_loop_fn *fn, void *ud);
 bt_err bt_loop_add_fd(uint64_t *ret_id, bt_loop *loop, int fd, unsigned events, bt_loop_fn *fn, void *ud);
-void   bt_loop_set_events(bt_loop *loop, uint64_t id, unsigned events);    /* 0: do not look at it for now */
+void bt_loop_set_events(bt_loop *loop, uint64_t id, unsigned events); /* 0: do not look at it for now */
 
 /* First after delay_ms (0: in the next round), then every every_ms (0: once). A periodic timer that falls behind skips
  * what it missed. Timers due together run in the order of their due times, then of their making. */
 bt_err bt_loop_add_timer(uint64_t *ret_id, bt_loop *loop, int64_t delay_ms, int64_t every_ms, bt_loop_fn *fn, void *ud);
-void   bt_loop_set_timer(bt_loop *loop, uint64_t id, int64_t delay_ms);    /* due again after delay_ms from now */
+void bt_loop_set_timer(bt_loop *loop, uint64_t id, int64_t delay_ms); /* due again after delay_ms from now */
 
-void   bt_loop_remove(bt_loop *loop, uint64_t id);              /* watch or timer; unknown ids are fine */
+void bt_loop_remove(bt_loop *loop, uint64_t id); /* watch or timer; unknown ids are fine */
 
 /* SIGINT, SIGTERM and SIGHUP come as calls of fn from the loop; they are blocked from here on, so call it before any
- * thread is made. bt_loop_free restores the mask and drops those that are pending, but not where they were blocked before:
- * there they wait for the next loop. bt_loop_end_signals before it leaves them ignored. SIGPIPE is ignored from here on. */
+ * thread is made. bt_loop_free restores the mask and drops those that are pending, but not where they were blocked
+ * before: there they wait for the next loop. bt_loop_end_signals before it leaves them ignored. SIGPIPE is ignored
+ * from here on. */
 bt_err bt_loop_on_signals(bt_loop *loop, bt_loop_signal_fn *fn, void *ud, bt_fault *fault);
-/* For a process with one loop after another: the three are blocked from here on, so that none is lost between two loops. _held_end: has
- * SIGINT or SIGTERM come, and no loop has taken it? */
-void   bt_loop_hold_signals(void);
-bool   bt_loop_held_end(void);
+/* For a process with one loop after another: the three are blocked from here on, so that none is lost between two
+ * loops. _held_end: has SIGINT or SIGTERM come, and no loop has taken it? */
+void bt_loop_hold_signals(void);
+bool bt_loop_held_end(void);
 
 /* The process is leaving: from now on further signals are ignored, so that its exit code says how it went. */
-void   bt_loop_end_signals(void);
+void bt_loop_end_signals(void);
 
-bt_err bt_loop_run(bt_loop *loop, bt_fault *fault);             /* until bt_loop_stop; BT_EIO when polling fails */
+bt_err bt_loop_run(bt_loop *loop, bt_fault *fault); /* until bt_loop_stop; BT_EIO when polling fails */
 /* One round: waits up to timeout_ms (-1: until something is ready or due), runs the handlers. */
 bt_err bt_loop_step(bt_loop *loop, int64_t timeout_ms, bt_fault *fault);
-void   bt_loop_stop(bt_loop *loop);                             /* from a handler; the round is finished */
+void bt_loop_stop(bt_loop *loop); /* from a handler; the round is finished */
 #endif

@@ -1,4 +1,5 @@
-/* One flat array of doubles: each series has one cell, a histogram's has one for each bucket, +Inf, and the sum. */
+/* One flat array of doubles: each series has one cell, a histogram's has one for each bucket, +Inf, and
+ * the sum. */
 #include "rt/metrics.h"
 
 #include <assert.h>
@@ -11,9 +12,9 @@
 
 struct bt_metrics {
     const bt_metric *table;
-    size_t           count;
-    size_t          *first;          /* of each metric: its first cell */
-    double          *cells;
+    size_t count;
+    size_t *first; /* of each metric: its first cell */
+    double *cells;
 };
 
 static size_t list_len(const char *const *values)
@@ -58,7 +59,8 @@ bt_err bt_metrics_new(bt_metrics **ret, const bt_metric *table, size_t count, bt
     m->count = count;
     for (size_t i = 0; i < count; i++) {
         if (!good(&table[i])) {
-            e = bt_fail(fault, BT_EARG, "metric %zu (%.60s) is not well-formed", i, table[i].name ? table[i].name : "");
+            e = bt_fail(fault, BT_EARG, "metric %zu (%.60s) is not well-formed", i,
+                        table[i].name ? table[i].name : "");
             goto out;
         }
         m->first[i] = cells;
@@ -93,7 +95,8 @@ static double *cell(const bt_metrics *m, size_t metric, size_t value, size_t val
 
 void bt_metrics_add(bt_metrics *m, size_t metric, size_t value, size_t value2, double by)
 {
-    assert(m->table[metric].type != BT_METRIC_HISTOGRAM && (by >= 0 || m->table[metric].type == BT_METRIC_GAUGE));
+    assert(m->table[metric].type != BT_METRIC_HISTOGRAM &&
+           (by >= 0 || m->table[metric].type == BT_METRIC_GAUGE));
     *cell(m, metric, value, value2) += by;
 }
 
@@ -142,7 +145,8 @@ static void put_number(bt_buf *out, double v)
 }
 
 /* name_suffix{label="value",label2="value2",le="0.5"} number */
-static void put_series(bt_buf *out, const bt_metric *d, const char *suffix, size_t value, size_t value2, const double *le, double v)
+static void put_series(bt_buf *out, const bt_metric *d, const char *suffix, size_t value, size_t value2,
+                       const double *le, double v)
 {
     const char *sep = "{";
     (void)bt_buf_fmt(out, "%s%s", d->name, suffix);
@@ -182,7 +186,7 @@ static void put_histogram(bt_buf *out, const bt_metric *d, size_t value, size_t 
 
 bt_err bt_metrics_render(const bt_metrics *m, bt_buf *out)
 {
-    static const char *const types[] = { "counter", "gauge", "histogram" };
+    static const char *const types[] = {"counter", "gauge", "histogram"};
     for (size_t i = 0; i < m->count; i++) {
         const bt_metric *d = &m->table[i];
         (void)bt_buf_fmt(out, "# HELP %s ", d->name);

@@ -13,9 +13,10 @@
 static bt_err fill_address(struct sockaddr_un *ret, socklen_t *ret_len, const char *text, bt_fault *fault)
 {
     const size_t n = strlen(text);
-    *ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (n < 2 || (text[0] != '/' && text[0] != '@') || n >= sizeof ret->sun_path)
-        return bt_fail(fault, BT_EARG, "'%.120s' is not a path or '@name' of less than %zu bytes", text, sizeof ret->sun_path);
+        return bt_fail(fault, BT_EARG, "'%.120s' is not a path or '@name' of less than %zu bytes", text,
+                       sizeof ret->sun_path);
     memcpy(ret->sun_path, text, n);
     if (text[0] == '@') ret->sun_path[0] = 0;
     *ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (text[0] == '/'));
@@ -47,7 +48,8 @@ bt_err bt_notify_listen(int *ret_fd, const char *address, bt_fault *fault)
     if (e < 0) return e;
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return bt_fail(fault, BT_EIO, "socket: %s", strerror(errno));
-    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0 || bind(fd, (const struct sockaddr *)&at, len) < 0) {
+    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0 ||
+        bind(fd, (const struct sockaddr *)&at, len) < 0) {
         const int err = errno;
         close(fd);
         return bt_fail(fault, BT_EIO, "listen on '%.100s': %s", address, strerror(err));
@@ -59,9 +61,13 @@ bt_err bt_notify_listen(int *ret_fd, const char *address, bt_fault *fault)
 bt_err bt_notify_recv(bt_notify_msg *ret, int fd)
 {
     char text[BT_NOTIFY_BYTES_MAX + 1];
-    union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(struct ucred))]; } control;
-    struct iovec part = { text, BT_NOTIFY_BYTES_MAX };
-    struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    struct iovec part = {text, BT_NOTIFY_BYTES_MAX};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+                       .msg_controllen = sizeof control};
     ssize_t n;
     do n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
@@ -71,7 +77,9 @@ bt_err bt_notify_recv(bt_notify_msg *ret, int fd)
     ret->pid = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
         struct ucred who;
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS || c->cmsg_len < CMSG_LEN(sizeof who)) continue;
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS ||
+            c->cmsg_len < CMSG_LEN(sizeof who))
+            continue;
         memcpy(&who, CMSG_DATA(c), sizeof who);
         ret->pid = who.pid;
     }

@@ -13,18 +13,22 @@ enum { CONTROL_QUEUE = 1000, BULK_QUEUE = 64, KEPT_FRAME_BYTES = 4 << 20, KEEP_B
 _Static_assert(sizeof(zmq_msg_t) == sizeof((bt_sock_frame *)0)->priv, "a frame holds a zmq_msg_t");
 
 struct bt_sock_ctx {
-    void   *zmq;
-    bool    has_keys, has_zap;
+    void *zmq;
+    bool has_keys, has_zap;
     bt_keys keys;
 };
 
-typedef struct role_options { int type; int64_t frame_bytes; int queue, linger_ms, immediate, mandatory; } role_options;
+typedef struct role_options {
+    int type;
+    int64_t frame_bytes;
+    int queue, linger_ms, immediate, mandatory;
+} role_options;
 static const role_options roles[] = {
-    [BT_SOCK_CONTROL_ROUTER] = { ZMQ_ROUTER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 0, 1 },
-    [BT_SOCK_CONTROL_DEALER] = { ZMQ_DEALER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 1, 0 },
-    [BT_SOCK_BULK_ROUTER]    = { ZMQ_ROUTER, BT_SOCK_BULK_BYTES_MAX, BULK_QUEUE, 0, 0, 1 },
-    [BT_SOCK_BULK_DEALER]    = { ZMQ_DEALER, BT_SOCK_BULK_BYTES_MAX, BULK_QUEUE, 0, 1, 0 },
-    [BT_SOCK_ZAP]            = { ZMQ_REP, 65536, 1000, 0, 0, 0 },
+    [BT_SOCK_CONTROL_ROUTER] = {ZMQ_ROUTER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 0, 1},
+    [BT_SOCK_CONTROL_DEALER] = {ZMQ_DEALER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 1, 0},
+    [BT_SOCK_BULK_ROUTER] = {ZMQ_ROUTER, BT_SOCK_BULK_BYTES_MAX, BULK_QUEUE, 0, 0, 1},
+    [BT_SOCK_BULK_DEALER] = {ZMQ_DEALER, BT_SOCK_BULK_BYTES_MAX, BULK_QUEUE, 0, 1, 0},
+    [BT_SOCK_ZAP] = {ZMQ_REP, 65536, 1000, 0, 0, 0},
 };
 
 bt_err bt_sock_ctx_new(bt_sock_ctx **ret, const char *keys_dir, const char *name, bt_fault *fault)
@@ -52,21 +56,31 @@ void bt_sock_ctx_free(bt_sock_ctx *c)
 void bt_sock_ctx_set_zap(bt_sock_ctx *c, bool serving) { c->has_zap = serving; }
 const char *bt_sock_ctx_public_key(const bt_sock_ctx *c) { return c->keys.public_key; }
 
-static bool set_int(void *s, int option, int value) { return zmq_setsockopt(s, option, &value, sizeof value) == 0; }
+static bool set_int(void *s, int option, int value)
+{
+    return zmq_setsockopt(s, option, &value, sizeof value) == 0;
+}
 
 static bool set_all(void *s, const role_options *o)
 {
-    static const struct { int option, value; } common[] = {
-        { ZMQ_HEARTBEAT_IVL, 1000 }, { ZMQ_HEARTBEAT_TIMEOUT, 3000 }, { ZMQ_HEARTBEAT_TTL, 5000 },
-        { ZMQ_HANDSHAKE_IVL, 5000 }, { ZMQ_CONNECT_TIMEOUT, 3000 },
-        { ZMQ_RECONNECT_IVL, 10 }, { ZMQ_RECONNECT_IVL_MAX, 2000 }, { ZMQ_BACKLOG, 256 },
-        { ZMQ_TCP_KEEPALIVE, 1 }, { ZMQ_TCP_KEEPALIVE_IDLE, 30 }, { ZMQ_TCP_KEEPALIVE_INTVL, 10 }, { ZMQ_TCP_KEEPALIVE_CNT, 3 },
+    static const struct {
+        int option, value;
+    } common[] = {
+        {ZMQ_HEARTBEAT_IVL, 1000},     {ZMQ_HEARTBEAT_TIMEOUT, 3000},
+        {ZMQ_HEARTBEAT_TTL, 5000},     {ZMQ_HANDSHAKE_IVL, 5000},
+        {ZMQ_CONNECT_TIMEOUT, 3000},   {ZMQ_RECONNECT_IVL, 10},
+        {ZMQ_RECONNECT_IVL_MAX, 2000}, {ZMQ_BACKLOG, 256},
+        {ZMQ_TCP_KEEPALIVE, 1},        {ZMQ_TCP_KEEPALIVE_IDLE, 30},
+        {ZMQ_TCP_KEEPALIVE_INTVL, 10}, {ZMQ_TCP_KEEPALIVE_CNT, 3},
     };
     bool ok = zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &o->frame_bytes, sizeof o->frame_bytes) == 0;
-    ok = ok && set_int(s, ZMQ_LINGER, o->linger_ms) && set_int(s, ZMQ_SNDHWM, o->queue) && set_int(s, ZMQ_RCVHWM, o->queue);
+    ok = ok && set_int(s, ZMQ_LINGER, o->linger_ms) && set_int(s, ZMQ_SNDHWM, o->queue) &&
+         set_int(s, ZMQ_RCVHWM, o->queue);
     ok = ok && set_int(s, ZMQ_IMMEDIATE, o->immediate);
-    if (o->type == ZMQ_ROUTER) ok = ok && set_int(s, ZMQ_ROUTER_MANDATORY, o->mandatory) && set_int(s, ZMQ_ROUTER_HANDOVER, 0);
-    for (size_t i = 0; i < sizeof common / sizeof *common; i++) ok = ok && set_int(s, common[i].option, common[i].value);
+    if (o->type == ZMQ_ROUTER)
+        ok = ok && set_int(s, ZMQ_ROUTER_MANDATORY, o->mandatory) && set_int(s, ZMQ_ROUTER_HANDOVER, 0);
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        ok = ok && set_int(s, common[i].option, common[i].value);
     return ok;
 }
 
@@ -123,24 +137,34 @@ bool bt_sock_endpoint_is_local(const char *endpoint)
     const char *host = endpoint + 6, *colon = strrchr(host, ':');
     if (!colon || !is_port(colon + 1)) return false;
     const size_t len = (size_t)(colon - host);
-    return (len == 5 && !memcmp(host, "[::1]", 5)) || (len == 9 && !memcmp(host, "localhost", 9)) || is_loopback_ip4(host, len);
+    return (len == 5 && !memcmp(host, "[::1]", 5)) || (len == 9 && !memcmp(host, "localhost", 9)) ||
+           is_loopback_ip4(host, len);
 }
 
 static bt_err check_endpoint(const bt_sock_ctx *ctx, const char *endpoint, bt_fault *fault)
 {
-    if (strlen(endpoint) >= BT_SOCK_ENDPOINT_BYTES || (strncmp(endpoint, "tcp://", 6) && strncmp(endpoint, "ipc://", 6) &&
-                                                       strncmp(endpoint, "inproc://", 9)))
-        return bt_fail(fault, BT_EARG, "'%.100s' is not an endpoint such as tcp://127.0.0.1:5601 or ipc:///run/baton.sock", endpoint);
+    if (strlen(endpoint) >= BT_SOCK_ENDPOINT_BYTES ||
+        (strncmp(endpoint, "tcp://", 6) && strncmp(endpoint, "ipc://", 6) &&
+         strncmp(endpoint, "inproc://", 9)))
+        return bt_fail(fault, BT_EARG,
+                       "'%.100s' is not an endpoint such as tcp://127.0.0.1:5601 or ipc:///run/baton.sock",
+                       endpoint);
     if (!ctx->has_keys && !bt_sock_endpoint_is_local(endpoint))
-        return bt_fail(fault, BT_EAUTH, "%.100s is not on this machine, so it needs keys: make them with 'baton keygen' and give "
-                       "'--keys DIR'", endpoint);
+        return bt_fail(
+            fault, BT_EAUTH,
+            "%.100s is not on this machine, so it needs keys: make them with 'baton keygen' and give "
+            "'--keys DIR'",
+            endpoint);
     return BT_OK;
 }
 
 static bool is_inproc(const char *endpoint) { return !strncmp(endpoint, "inproc://", 9); }
 
 /* Only where the address is IPv6: otherwise libzmq would report IPv4 addresses in their mapped form. */
-static bool allow_ip6(void *s, const char *endpoint) { return set_int(s, ZMQ_IPV6, !strncmp(endpoint, "tcp://[", 7)); }
+static bool allow_ip6(void *s, const char *endpoint)
+{
+    return set_int(s, ZMQ_IPV6, !strncmp(endpoint, "tcp://[", 7));
+}
 
 static bool set_own_keys(void *s, const bt_sock_ctx *ctx)
 {
@@ -148,14 +172,17 @@ static bool set_own_keys(void *s, const bt_sock_ctx *ctx)
            zmq_setsockopt(s, ZMQ_CURVE_SECRETKEY, ctx->keys.secret_key, 40) == 0;
 }
 
-bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *s, bt_sock_ctx *ctx, const char *endpoint, bt_fault *fault)
+bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *s, bt_sock_ctx *ctx,
+                    const char *endpoint, bt_fault *fault)
 {
     const bt_err e = check_endpoint(ctx, endpoint, fault);
     if (e < 0) return e;
     bool ok = allow_ip6(s, endpoint);
     if (ctx->has_keys && !is_inproc(endpoint)) {
         /* libzmq lets everybody in while nobody answers its question. */
-        if (!ctx->has_zap) return bt_fail(fault, BT_EAUTH, "%.100s: open the ZAP handler before listening with keys", endpoint);
+        if (!ctx->has_zap)
+            return bt_fail(fault, BT_EAUTH, "%.100s: open the ZAP handler before listening with keys",
+                           endpoint);
         ok = ok && set_own_keys(s, ctx) && set_int(s, ZMQ_CURVE_SERVER, 1) &&
              zmq_setsockopt(s, ZMQ_ZAP_DOMAIN, BT_SOCK_ZAP_DOMAIN, strlen(BT_SOCK_ZAP_DOMAIN)) == 0;
     }
@@ -167,16 +194,21 @@ bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *s, bt_sock_
     return BT_OK;
 }
 
-bt_err bt_sock_connect(void *s, bt_sock_ctx *ctx, const char *endpoint, const char *server_key, bt_fault *fault)
+bt_err bt_sock_connect(void *s, bt_sock_ctx *ctx, const char *endpoint, const char *server_key,
+                       bt_fault *fault)
 {
     const bt_err e = check_endpoint(ctx, endpoint, fault);
     if (e < 0) return e;
     bool ok = allow_ip6(s, endpoint);
     if (!is_inproc(endpoint)) {
         if (ctx->has_keys != (server_key != NULL))
-            return bt_fail(fault, BT_EARG, server_key ? "%.100s: its public key is known, but this process has no keys ('--keys DIR')"
-                                                      : "%.100s: its public key is not known", endpoint);
-        if (server_key && (strlen(server_key) != 40 || zmq_setsockopt(s, ZMQ_CURVE_SERVERKEY, server_key, 40) < 0))
+            return bt_fail(
+                fault, BT_EARG,
+                server_key ? "%.100s: its public key is known, but this process has no keys ('--keys DIR')"
+                           : "%.100s: its public key is not known",
+                endpoint);
+        if (server_key &&
+            (strlen(server_key) != 40 || zmq_setsockopt(s, ZMQ_CURVE_SERVERKEY, server_key, 40) < 0))
             return bt_fail(fault, BT_EARG, "%.100s: the public key given for it is not a key", endpoint);
         ok = ok && (!server_key || set_own_keys(s, ctx));
     }
@@ -187,8 +219,9 @@ bt_err bt_sock_connect(void *s, bt_sock_ctx *ctx, const char *endpoint, const ch
 
 bt_err bt_sock_redial(void *s, const char *endpoint, bt_fault *fault)
 {
-    (void)zmq_disconnect(s, endpoint);      /* it may be gone already */
-    if (zmq_connect(s, endpoint) < 0) return bt_fail(fault, BT_EIO, "connect to %.100s: %s", endpoint, zmq_strerror(errno));
+    (void)zmq_disconnect(s, endpoint); /* it may be gone already */
+    if (zmq_connect(s, endpoint) < 0)
+        return bt_fail(fault, BT_EIO, "connect to %.100s: %s", endpoint, zmq_strerror(errno));
     return BT_OK;
 }
 
@@ -224,7 +257,8 @@ void bt_sock_frames_done(bt_sock_frame *frames, size_t count)
 void bt_sock_keep_frames(void)
 {
 #ifdef __GLIBC__
-    (void)mallopt(M_MMAP_THRESHOLD, KEPT_FRAME_BYTES);  /* both fixed: else the first block freed, of 192 KiB say, sets them to that and twice that */
+    (void)mallopt(M_MMAP_THRESHOLD, KEPT_FRAME_BYTES); /* both fixed: else the first block freed, of 192 KiB
+                                                          say, sets them to that and twice that */
     (void)mallopt(M_TRIM_THRESHOLD, KEEP_BYTES);
 #endif
 }
@@ -284,8 +318,8 @@ bool bt_sock_can_send(void *s)
     return zmq_getsockopt(s, ZMQ_EVENTS, &events, &n) == 0 && (events & ZMQ_POLLOUT);
 }
 
-/* When the link goes between two frames, libzmq forgets what it took and wants to see the last frame of the message
- * before it starts on another, so the remaining frames are handed in all the same. */
+/* When the link goes between two frames, libzmq forgets what it took and wants to see the last frame of the
+ * message before it starts on another, so the remaining frames are handed in all the same. */
 bt_err bt_sock_send_frames(void *s, bt_sock_frame *frames, size_t count)
 {
     bt_err e = BT_OK;
@@ -298,6 +332,6 @@ bt_err bt_sock_send_frames(void *s, bt_sock_frame *frames, size_t count)
         }
         i++;
     }
-    for (size_t i = 0; i < count && e < 0; i++) expose(&frames[i]);       /* taken frames are empty now */
+    for (size_t i = 0; i < count && e < 0; i++) expose(&frames[i]); /* taken frames are empty now */
     return e;
 }

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* The one factory of ZeroMQ sockets: linger, size limit, high-water marks, heartbeat, reconnecting and keys are set here
- * and nowhere else, and zmq.h is seen in this folder only.
+/* The one factory of ZeroMQ sockets: linger, size limit, high-water marks, heartbeat, reconnecting and keys are set
+ * here and nowhere else, and zmq.h is seen in this folder only.
  *
  *   role             type    frame limit   queue   linger   notes
  *   CONTROL_ROUTER   ROUTER  8 MiB + 64    1000    1 s      mandatory
@@ -18,35 +18,39 @@
  *
  * mandatory: sending to a peer that is not connected is BT_EIO, not silence. immediate: nothing is queued for a
  * connection that is not there. A peer that claims the routing id of a connected one is refused (no handover): nobody
- * sets a routing id here, so a claim is a mistake or an attack. All: heartbeat every 1 s, lost after 3 s; dialling again
- * after 100 ms, doubling to 2 s; TCP keepalive.
+ * sets a routing id here, so a claim is a mistake or an attack. All: heartbeat every 1 s, lost after 3 s; dialling
+ * again after 100 ms, doubling to 2 s; TCP keepalive.
  *
  * Keys: a context made with keys encrypts every tcp and ipc link with CURVE, loopback too, and lets in only the keys of
- * the allow file (rt/zap.h must be open before the first bind; BT_EAUTH otherwise). A context without keys refuses every endpoint that
- * is not local.
+ * the allow file (rt/zap.h must be open before the first bind; BT_EAUTH otherwise). A context without keys refuses
+ * every endpoint that is not local.
  *
  * A socket belongs to one thread for life. Signals do not interrupt anything here. */
 typedef struct bt_sock_ctx bt_sock_ctx;
 
 typedef enum bt_sock_role {
-    BT_SOCK_CONTROL_ROUTER, BT_SOCK_CONTROL_DEALER, BT_SOCK_BULK_ROUTER, BT_SOCK_BULK_DEALER, BT_SOCK_ZAP,
+    BT_SOCK_CONTROL_ROUTER,
+    BT_SOCK_CONTROL_DEALER,
+    BT_SOCK_BULK_ROUTER,
+    BT_SOCK_BULK_DEALER,
+    BT_SOCK_ZAP,
 } bt_sock_role;
 
-#define BT_SOCK_CONTROL_BYTES_MAX ((8u << 20) + 64u)      /* the largest frame of wire/msg.h */
+#define BT_SOCK_CONTROL_BYTES_MAX ((8u << 20) + 64u) /* the largest frame of wire/msg.h */
 #define BT_SOCK_BULK_BYTES_MAX    (64u << 20)
-#define BT_SOCK_FRAMES_MAX        16u          /* frames of one message, the routing id included */
+#define BT_SOCK_FRAMES_MAX        16u /* frames of one message, the routing id included */
 #define BT_SOCK_ENDPOINT_BYTES    256u
 
 /* keys_dir NULL: no keys. Otherwise loads keys_dir/NAME.secret (name NULL: the only one); errors of bt_keys_load. */
 bt_err bt_sock_ctx_new(bt_sock_ctx **ret, const char *keys_dir, const char *name, bt_fault *fault);
-void   bt_sock_ctx_free(bt_sock_ctx *ctx);              /* after its sockets are closed; waits at most their linger; wipes keys */
-const char *bt_sock_ctx_public_key(const bt_sock_ctx *ctx);        /* Z85; "" without keys */
+void bt_sock_ctx_free(bt_sock_ctx *ctx); /* after its sockets are closed; waits at most their linger; wipes keys */
+const char *bt_sock_ctx_public_key(const bt_sock_ctx *ctx); /* Z85; "" without keys */
 
 bt_err bt_sock_open(void **ret, bt_sock_ctx *ctx, bt_sock_role role, bt_fault *fault);
-void   bt_sock_close(void *socket);                     /* NULL is fine */
+void bt_sock_close(void *socket); /* NULL is fine */
 
 /* True for ipc://, inproc://, tcp://127.0.0.0/8, tcp://[::1] and tcp://localhost, each with a port or "*". */
-bool   bt_sock_endpoint_is_local(const char *endpoint);
+bool bt_sock_endpoint_is_local(const char *endpoint);
 
 /* ret_endpoint: where it really is, with the port the system chose for ":*" or ":0". BT_EAUTH: not local and no keys;
  * BT_EIO, for example a port in use; BT_EARG: not an endpoint. */
@@ -55,20 +59,21 @@ bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *socket, bt_
 /* server_key: the other side's public key, Z85; NULL without keys (BT_EARG when one is given and the other is not).
  * Returns at once; the link comes when it comes. */
 bt_err bt_sock_connect(void *socket, bt_sock_ctx *ctx, const char *endpoint, const char *server_key, bt_fault *fault);
-/* Gives up the connection to an endpoint of bt_sock_connect, whatever its state, and dials it anew with the same keys. libzmq dials a
- * connection again that was cut, but never one on which it read bytes that it could not follow: a changed byte under CURVE is enough. */
+/* Gives up the connection to an endpoint of bt_sock_connect, whatever its state, and dials it anew with the same keys.
+ * libzmq dials a connection again that was cut, but never one on which it read bytes that it could not follow: a
+ * changed byte under CURVE is enough. */
 bt_err bt_sock_redial(void *socket, const char *endpoint, bt_fault *fault);
 
 /* A frame owns its bytes. `data` may be written before it is sent. Never copy the struct. */
 typedef struct bt_sock_frame {
     uint8_t *data;
-    size_t   size;
+    size_t size;
     alignas(sizeof(void *)) unsigned char priv[64];
 } bt_sock_frame;
 
-bt_err bt_sock_frame_new(bt_sock_frame *frame, size_t size);                        /* bytes undefined; BT_ENOMEM */
+bt_err bt_sock_frame_new(bt_sock_frame *frame, size_t size); /* bytes undefined; BT_ENOMEM */
 bt_err bt_sock_frame_copy(bt_sock_frame *frame, const void *data, size_t size);
-void   bt_sock_frames_done(bt_sock_frame *frames, size_t count);                    /* frees the bytes */
+void bt_sock_frames_done(bt_sock_frame *frames, size_t count); /* frees the bytes */
 /* The sender's public key (Z85) by CURVE; NULL on a link without keys. Valid while the frame is. */
 const char *bt_sock_frame_user(const bt_sock_frame *frame);
 
@@ -80,9 +85,10 @@ const char *bt_sock_frame_user(const bt_sock_frame *frame);
  * or no link; BT_EIO: the ROUTER's peer is not connected, or the link was cut in the middle (nothing arrives). */
 bt_err bt_sock_recv_frames(void *socket, bt_sock_frame *frames, size_t max, size_t *ret_count);
 bt_err bt_sock_send_frames(void *socket, bt_sock_frame *frames, size_t count);
-/* Once, at the start of a process that moves KV: malloc keeps up to 32 MiB of what frames of up to 4 MiB gave back, instead of handing
- * it to the system after each one and faulting it in again for the next, which costs more than the copy. */
-void   bt_sock_keep_frames(void);
+/* Once, at the start of a process that moves KV: malloc keeps up to 32 MiB of what frames of up to 4 MiB gave back,
+ * instead of handing it to the system after each one and faulting it in again for the next, which costs more than
+ * the copy. */
+void bt_sock_keep_frames(void);
 /* Whether a DEALER has a link with room in its queue: worth asking before making something large. */
-bool   bt_sock_can_send(void *socket);
+bool bt_sock_can_send(void *socket);
 #endif

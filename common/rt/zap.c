@@ -8,10 +8,10 @@
 #define BUDGET 64
 
 struct bt_zap {
-    bt_sock_ctx         *ctx;
-    void                *socket;
+    bt_sock_ctx *ctx;
+    void *socket;
     const bt_peer_allow *allow;
-    uint64_t             refused;
+    uint64_t refused;
 };
 
 bt_err bt_zap_open(bt_zap **ret, bt_sock_ctx *ctx, const bt_peer_allow *allow, bt_fault *fault)
@@ -49,12 +49,15 @@ static void answer(bt_zap *z, const bt_sock_frame *in, size_t count)
     bt_peer_auth_reply reply;
     bt_sock_frame out[BT_PEER_AUTH_REPLY_FRAMES];
     size_t n = 0;
-    for (size_t i = 0; i < count; i++) ask[i] = (bt_peer_frame){ in[i].data, in[i].size };
-    if (bt_peer_auth_answer(&reply, z->allow, ask, count) < 0) return;     /* libzmq asks by the rules */
+    for (size_t i = 0; i < count; i++) ask[i] = (bt_peer_frame){in[i].data, in[i].size};
+    if (bt_peer_auth_answer(&reply, z->allow, ask, count) < 0) return; /* libzmq asks by the rules */
     if (!reply.user_id[0]) z->refused++;
-    while (n < BT_PEER_AUTH_REPLY_FRAMES && bt_sock_frame_copy(&out[n], reply.frames[n].data, reply.frames[n].size) == BT_OK) n++;
+    while (n < BT_PEER_AUTH_REPLY_FRAMES &&
+           bt_sock_frame_copy(&out[n], reply.frames[n].data, reply.frames[n].size) == BT_OK)
+        n++;
     /* Without an answer the peer's handshake times out and it dials again. */
-    if (n < BT_PEER_AUTH_REPLY_FRAMES || bt_sock_send_frames(z->socket, out, n) < 0) bt_sock_frames_done(out, n);
+    if (n < BT_PEER_AUTH_REPLY_FRAMES || bt_sock_send_frames(z->socket, out, n) < 0)
+        bt_sock_frames_done(out, n);
 }
 
 void bt_zap_serve(bt_zap *z)

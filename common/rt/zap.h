@@ -9,10 +9,11 @@
  * Close it after the sockets that listen. */
 typedef struct bt_zap bt_zap;
 
-/* The list must live longer; bt_peer_auth_reload changes it in place (peers already connected stay: node/link.h hears them no more). */
+/* The list must live longer; bt_peer_auth_reload changes it in place (peers already connected stay: node/link.h
+ * hears them no more). */
 bt_err bt_zap_open(bt_zap **ret, bt_sock_ctx *ctx, const bt_peer_allow *allow, bt_fault *fault);
-void   bt_zap_close(bt_zap *zap);              /* NULL is fine */
-void  *bt_zap_socket(bt_zap *zap);
-void   bt_zap_serve(bt_zap *zap);              /* answers what is there; does not wait */
-uint64_t bt_zap_refused(const bt_zap *zap);    /* peers turned away so far */
+void bt_zap_close(bt_zap *zap); /* NULL is fine */
+void *bt_zap_socket(bt_zap *zap);
+void bt_zap_serve(bt_zap *zap);             /* answers what is there; does not wait */
+uint64_t bt_zap_refused(const bt_zap *zap); /* peers turned away so far */
 #endif

@@ -21,8 +21,7 @@ bt_err bt_perplexity_plan_make(bt_perplexity_plan *ret, size_t text_tokens, size
     const size_t all = text_tokens / ctx_tokens;
     *ret = (bt_perplexity_plan){.ctx_tokens = ctx_tokens,
                                 .windows = max_windows && max_windows < all ? max_windows : all,
-                                .first_scored = ctx_tokens / 2,
-                                .last_scored = ctx_tokens - 2};
+                                .first_scored = ctx_tokens / 2, .last_scored = ctx_tokens - 2};
     return BT_OK;
 }
 

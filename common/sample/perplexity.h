@@ -17,11 +17,10 @@ typedef struct bt_perplexity_plan {
 } bt_perplexity_plan;
 
 /* BT_EARG: ctx_tokens below 4, or a text shorter than one window (both numbers). max_windows 0: all. */
-bt_err bt_perplexity_plan_make(bt_perplexity_plan *ret, size_t text_tokens, size_t ctx_tokens,
-                               size_t max_windows, bt_fault *fault);
+bt_err bt_perplexity_plan_make(bt_perplexity_plan *ret, size_t text_tokens, size_t ctx_tokens, size_t max_windows,
+                               bt_fault *fault);
 /* ids[ctx_tokens] of one window; bos < 0: the tokeniser adds none. */
-void bt_perplexity_window(int32_t *ids, const bt_perplexity_plan *p, const int32_t *text, size_t window,
-                          int32_t bos);
+void bt_perplexity_window(int32_t *ids, const bt_perplexity_plan *p, const int32_t *text, size_t window, int32_t bos);
 
 /* -log softmax(logits)[target], in double; logits[vocab], 0 <= target < vocab. NaN where a logit is. */
 double bt_perplexity_nll(const float *logits, size_t vocab, int32_t target);

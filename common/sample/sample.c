@@ -17,7 +17,8 @@ typedef struct cell {
     int32_t id;
 } cell;
 
-/* What a call knows of an id: valid only where `call` is the call's own number, so nothing is ever cleared. */
+/* What a call knows of an id: valid only where `call` is the call's own number, so nothing is ever
+ * cleared. */
 typedef struct mark {
     uint32_t call, count;
 } mark;
@@ -25,7 +26,7 @@ typedef struct mark {
 struct bt_sample {
     size_t vocab;
     cell *a, *b;
-    float *z;                               /* logits after penalties and bias */
+    float *z; /* logits after penalties and bias */
     mark *seen;
     uint32_t call;
 };
@@ -43,10 +44,11 @@ static bt_err check_bias(const bt_sample_params *p, bt_fault *fault)
                        BT_SAMPLE_MAX_BIAS);
     for (uint32_t i = 0; i < p->bias_len; i++) {
         if (p->bias[i].id < 0)
-            return bt_fail(fault, BT_EARG, "logit_bias names token %d; it must not be negative", p->bias[i].id);
+            return bt_fail(fault, BT_EARG, "logit_bias names token %d; it must not be negative",
+                           p->bias[i].id);
         if (i > 0 && p->bias[i].id <= p->bias[i - 1].id)
-            return bt_fail(fault, BT_EARG, "logit_bias names token %d after token %d; ids must rise", p->bias[i].id,
-                           p->bias[i - 1].id);
+            return bt_fail(fault, BT_EARG, "logit_bias names token %d after token %d; ids must rise",
+                           p->bias[i].id, p->bias[i - 1].id);
         bt_err e = check_range("logit_bias", p->bias[i].bias, -100.0f, 100.0f, fault);
         if (e < 0) return e;
     }
@@ -64,8 +66,8 @@ bt_err bt_sample_params_check(const bt_sample_params *p, bt_fault *fault)
     if (e == BT_OK) e = check_range("frequency_penalty", p->frequency_penalty, -2.0f, 2.0f, fault);
     if (e < 0) return e;
     if (p->top_logprobs > (p->logprobs ? (uint32_t)BT_SAMPLE_MAX_TOP : 0u))
-        return bt_fail(fault, BT_EARG, "top_logprobs is %u; 0 to %d is allowed%s", p->top_logprobs, BT_SAMPLE_MAX_TOP,
-                       p->logprobs ? "" : ", and only with logprobs");
+        return bt_fail(fault, BT_EARG, "top_logprobs is %u; 0 to %d is allowed%s", p->top_logprobs,
+                       BT_SAMPLE_MAX_TOP, p->logprobs ? "" : ", and only with logprobs");
     return check_bias(p, fault);
 }
 
@@ -193,13 +195,15 @@ static void penalise(bt_sample *s, const bt_sample_params *p, const bt_sample_hi
         const int32_t id = s->b[i].id;
         float z = s->z[id];
         if (repetition) z = z > 0.0f ? z / p->repetition_penalty : z * p->repetition_penalty;
-        if (s->seen[id].count) z = (z - (float)s->seen[id].count * p->frequency_penalty) - p->presence_penalty;
+        if (s->seen[id].count)
+            z = (z - (float)s->seen[id].count * p->frequency_penalty) - p->presence_penalty;
         s->z[id] = into_range(z);
     }
 }
 
 /* The logits to choose from: those given where nothing changes them, else s->z. */
-static const float *adjust(bt_sample *s, const bt_sample_params *p, const float *logits, const bt_sample_history *h)
+static const float *adjust(bt_sample *s, const bt_sample_params *p, const float *logits,
+                           const bt_sample_history *h)
 {
     const bool repetition = p->repetition_penalty != 0.0f && p->repetition_penalty != 1.0f;
     const bool penalties = repetition || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
@@ -214,9 +218,9 @@ static const float *adjust(bt_sample *s, const bt_sample_params *p, const float 
     return s->z;
 }
 
-/* ln of x >= 1, by additions, multiplications and divisions in one order, so that it is the same on every machine:
- * x = m 2^e, m in [1/sqrt 2, sqrt 2), ln m = 2 atanh((m - 1) / (m + 1)) by its series. The error is a few units in
- * the last place of a double. */
+/* ln of x >= 1, by additions, multiplications and divisions in one order, so that it is the same on every
+ * machine: x = m 2^e, m in [1/sqrt 2, sqrt 2), ln m = 2 atanh((m - 1) / (m + 1)) by its series. The error is
+ * a few units in the last place of a double. */
 static double ln(double x)
 {
     int e = 0;
@@ -245,8 +249,8 @@ uint32_t bt_sample_top(int32_t *ids, uint32_t top, const float *logits, size_t v
 }
 
 /* As in the header; `best` has the highest logit. */
-static void find_logprobs(bt_sample_logprob *ret, const bt_sample *s, uint32_t top, const float *logits, size_t best,
-                          int32_t id)
+static void find_logprobs(bt_sample_logprob *ret, const bt_sample *s, uint32_t top, const float *logits,
+                          size_t best, int32_t id)
 {
     const float zm = logits[best];
     double sum = 0;
@@ -261,8 +265,9 @@ static void find_logprobs(bt_sample_logprob *ret, const bt_sample *s, uint32_t t
     ret->own = l < -(double)FLT_MAX ? -FLT_MAX : (float)l;
 }
 
-bt_err bt_sample_token(int32_t *ret_id, bt_sample_logprob *ret_logprob, bt_sample *s, const bt_sample_params *p,
-                       const float *logits, const bt_sample_history *history, bt_fault *fault)
+bt_err bt_sample_token(int32_t *ret_id, bt_sample_logprob *ret_logprob, bt_sample *s,
+                       const bt_sample_params *p, const float *logits, const bt_sample_history *history,
+                       bt_fault *fault)
 {
     size_t best = 0;
     for (size_t i = 0; i < s->vocab; i++) {

@@ -23,7 +23,10 @@
  * Log probabilities are those of the model, of the logits as they came, before step 0, zm the highest of them:
  *   (f32) ((z[i] - zm) - ln(sum of bt_exp1(z[j] - zm) in double, j ascending)), in double, never below -FLT_MAX. */
 enum { BT_SAMPLE_MAX_BIAS = 300, BT_SAMPLE_MAX_TOP = 20 };
-typedef struct bt_sample_bias { int32_t id; float bias; } bt_sample_bias;
+typedef struct bt_sample_bias {
+    int32_t id;
+    float bias;
+} bt_sample_bias;
 typedef struct bt_sample_params {
     float temperature; /* 0..100; 0 is greedy */
     uint32_t top_k;    /* 0: off */
@@ -35,7 +38,8 @@ typedef struct bt_sample_params {
     float frequency_penalty;  /* -2..2; 0: off */
     bool logprobs;            /* tell the log probability of the token, */
     uint32_t top_logprobs;    /* 0..BT_SAMPLE_MAX_TOP, and of so many of the likeliest */
-    const bt_sample_bias *bias; uint32_t bias_len; /* borrowed; ids ascending, none twice; bias -100..100 */
+    const bt_sample_bias *bias;
+    uint32_t bias_len; /* borrowed; ids ascending, none twice; bias -100..100 */
 } bt_sample_params;
 
 #define BT_SAMPLE_MAX_TEMPERATURE 100.0f
@@ -47,11 +51,14 @@ bt_err bt_sample_params_check(const bt_sample_params *p, bt_fault *fault);
 /* The tokens so far; borrowed. Prompt ids matter only to the repetition penalty. generated_len is the index of the
  * token to be drawn, so it counts whatever the parameters are; the ids are read only where a penalty is on. */
 typedef struct bt_sample_history {
-    const int32_t *prompt; size_t prompt_len;
-    const int32_t *generated; size_t generated_len;
+    const int32_t *prompt;
+    size_t prompt_len;
+    const int32_t *generated;
+    size_t generated_len;
 } bt_sample_history;
 
-/* Log probabilities of one token: its own and of the top_len likeliest, descending, of equal ones the lower id first. */
+/* Log probabilities of one token: its own and of the top_len likeliest, descending, of equal ones the lower id
+ * first. */
 typedef struct bt_sample_logprob {
     float own;
     uint32_t top_len; /* min(top_logprobs, V) */

@@ -16,7 +16,7 @@ static bool is_plain(unsigned b)
 static int byte_of(unsigned point)
 {
     if (point < 0x100) return is_plain(point) ? (int)point : -1;
-    const unsigned k = point - 0x100;                       /* 0..67: 00..20, 7F..A0, AD */
+    const unsigned k = point - 0x100; /* 0..67: 00..20, 7F..A0, AD */
     return k < 0x21 ? (int)k : k < 0x43 ? (int)(0x7F + k - 0x21) : k == 0x43 ? 0xAD : -1;
 }
 
@@ -49,7 +49,7 @@ static bt_err bad_merge(size_t i, const char *why, bt_fault *fault)
 bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_fault *fault)
 {
     size_t slots = 64;
-    while (slots < 2 * src->merge_count) slots *= 2;        /* merge_count <= BT_TOKENIZER_MAX_MERGES */
+    while (slots < 2 * src->merge_count) slots *= 2; /* merge_count <= BT_TOKENIZER_MAX_MERGES */
     if (!(tok->merge = malloc(slots * sizeof *tok->merge)))
         return bt_fail(fault, BT_ENOMEM, "tokenizer.ggml.merges: %zu merges", src->merge_count);
     tok->merge_mask = slots - 1;
@@ -75,7 +75,8 @@ bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
         size_t s = slot_of(pair, tok->merge_mask);
         while (tok->merge[s].pair != BT_TOKENIZER_NO_PAIR && tok->merge[s].pair != pair)
             s = (s + 1) & tok->merge_mask;
-        if (tok->merge[s].pair == BT_TOKENIZER_NO_PAIR) tok->merge[s] = (bt_tokenizer_merge){ pair, (uint32_t)i, id };
+        if (tok->merge[s].pair == BT_TOKENIZER_NO_PAIR)
+            tok->merge[s] = (bt_tokenizer_merge){pair, (uint32_t)i, id};
     }
     return BT_OK;
 }
@@ -106,7 +107,8 @@ static bt_err encode_word(void *ud, const char *word, size_t len, bt_fault *faul
         if (id >= 0) return bt_tokenizer_emit(enc, id, fault);
     }
     /* Joining a word that has too many tokens in any case would take as long as all the rest. */
-    if (tok->max_word_bytes && len / tok->max_word_bytes > enc->count_max - enc->count) return bt_fail(fault, BT_ELIMIT, "%s", "");
+    if (tok->max_word_bytes && len / tok->max_word_bytes > enc->count_max - enc->count)
+        return bt_fail(fault, BT_ELIMIT, "%s", "");
     bt_merge_clear(&enc->merge);
     for (size_t i = 0; i < len; i++) {
         int32_t id = tok->byte_id[(unsigned char)word[i]];

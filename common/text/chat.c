@@ -12,13 +12,13 @@
 const char *bt_chat_family_name(bt_chat_family f)
 {
     switch (f) {
-    case BT_CHAT_CHATML:  return "ChatML";
-    case BT_CHAT_LLAMA2:  return "Llama 2";
-    case BT_CHAT_LLAMA3:  return "Llama 3";
+    case BT_CHAT_CHATML: return "ChatML";
+    case BT_CHAT_LLAMA2: return "Llama 2";
+    case BT_CHAT_LLAMA3: return "Llama 3";
     case BT_CHAT_MISTRAL: return "Mistral";
-    case BT_CHAT_ZEPHYR:  return "Zephyr";
-    case BT_CHAT_PHI3:    return "Phi-3";
-    case BT_CHAT_GEMMA:   return "Gemma";
+    case BT_CHAT_ZEPHYR: return "Zephyr";
+    case BT_CHAT_PHI3: return "Phi-3";
+    case BT_CHAT_GEMMA: return "Gemma";
     }
     return "unknown";
 }
@@ -34,7 +34,7 @@ static bool has(bt_text_span in, const char *what) { return find(in, what) != NU
 
 static bt_text_span rest_from(bt_text_span in, const char *at)
 {
-    return (bt_text_span){ at, (size_t)(in.ptr + in.len - at) };
+    return (bt_text_span){at, (size_t)(in.ptr + in.len - at)};
 }
 
 static bool find_family(bt_chat_family *ret, bt_text_span t)
@@ -69,7 +69,7 @@ static void find_default_system(bt_chat *c, bt_text_span t)
         else continue;
         size_t n = 0;
         for (; p < end && n < sizeof c->default_system - 1; p++) {
-            if (strchr("'\"{}", *p)) break;                 /* the 0 byte too */
+            if (strchr("'\"{}", *p)) break; /* the 0 byte too */
             const bool is_newline = end - p > 1 && p[0] == '\\' && p[1] == 'n';
             c->default_system[n++] = is_newline ? '\n' : *p;
             p += is_newline;
@@ -92,7 +92,9 @@ static void find_inst_variant(bt_chat *c, bt_text_span t)
     c->inst_open = is_led ? " [INST] " : has(t, "[INST] ") ? "[INST] " : "[INST]";
     c->inst_close = has(t, " [/INST]") ? " [/INST]" : "[/INST]";
     c->answer_open = has(t, "' ' + message") || has(t, "\" \" + message") || has(t, "' ' + content") ||
-                     has(t, "' '  + content") ? " " : "";
+                             has(t, "' '  + content")
+                         ? " "
+                         : "";
     c->answer_close = has(t, "' ' + eos_token") ? " " : "";
     c->answer_gap = has(t, "eos_token + ' '") ? " " : "";
 }
@@ -107,7 +109,7 @@ static void copy_name(char ret[BT_CHAT_MAX_TOKEN_BYTES], bt_text_span name)
 
 bt_err bt_chat_detect(bt_chat *ret, bt_text_span tmpl, bt_text_span bos, bt_text_span eos, bt_fault *fault)
 {
-    bt_chat c = { 0 };
+    bt_chat c = {0};
     if (!tmpl.ptr) return bt_fail(fault, BT_EVERSION, "the model file has no chat template; " PLAIN_PROMPT);
     if (!find_family(&c.family, tmpl))
         return bt_fail(fault, BT_EVERSION,
@@ -117,22 +119,14 @@ bt_err bt_chat_detect(bt_chat *ret, bt_text_span tmpl, bt_text_span bos, bt_text
     copy_name(c.eos, eos);
     c.has_system = true;
     switch (c.family) {
-    case BT_CHAT_CHATML:
-        find_default_system(&c, tmpl);
-        break;
-    case BT_CHAT_LLAMA3:
-        c.is_trimmed = has(tmpl, "trim");
-        break;
+    case BT_CHAT_CHATML: find_default_system(&c, tmpl); break;
+    case BT_CHAT_LLAMA3: c.is_trimmed = has(tmpl, "trim"); break;
     case BT_CHAT_LLAMA2:
-    case BT_CHAT_MISTRAL:
-        find_inst_variant(&c, tmpl);
-        break;
+    case BT_CHAT_MISTRAL: find_inst_variant(&c, tmpl); break;
     case BT_CHAT_ZEPHYR:
-        if (has(tmpl, "<|endoftext|>")) copy_name(c.eos, (bt_text_span){ "<|endoftext|>", 13 });
+        if (has(tmpl, "<|endoftext|>")) copy_name(c.eos, (bt_text_span){"<|endoftext|>", 13});
         break;
-    case BT_CHAT_PHI3:
-        c.has_system = has(tmpl, "system") || has(tmpl, "'<|' + message['role']");
-        break;
+    case BT_CHAT_PHI3: c.has_system = has(tmpl, "system") || has(tmpl, "'<|' + message['role']"); break;
     case BT_CHAT_GEMMA:
         c.has_system = false;
         c.is_trimmed = true;
@@ -152,12 +146,15 @@ bt_err bt_chat_init(bt_chat *ret, const bt_tokenizer *tok, bt_fault *fault)
 /* ---- rendering ---- */
 
 typedef enum role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT } role;
-static const char *const role_names[] = { "system", "user", "assistant" };
+static const char *const role_names[] = {"system", "user", "assistant"};
 
 /* The text so far, and the ends of its pieces; neighbours of one kind become one piece. */
 typedef struct writer {
     bt_buf text;
-    struct end { size_t at; bool is_special; } *end;
+    struct end {
+        size_t at;
+        bool is_special;
+    } * end;
     size_t ends, cap;
     bt_err err;
 } writer;
@@ -169,7 +166,10 @@ static void write_piece(writer *w, const char *text, size_t len, bool is_special
         if (w->ends == w->cap) {
             const size_t cap = w->cap ? 2 * w->cap : 16;
             struct end *p = realloc(w->end, cap * sizeof *p);
-            if (!p) { w->err = BT_ENOMEM; return; }
+            if (!p) {
+                w->err = BT_ENOMEM;
+                return;
+            }
             w->end = p;
             w->cap = cap;
         }
@@ -187,7 +187,10 @@ enum { TRIM_NONE = 0, TRIM_FRONT = 1, TRIM_BACK = 2, TRIM_BOTH = 3 };
 
 static void words(writer *w, bt_text_span s, int trim)
 {
-    while ((trim & TRIM_FRONT) && s.len > 0 && is_space(s.ptr[0])) { s.ptr++; s.len--; }
+    while ((trim & TRIM_FRONT) && s.len > 0 && is_space(s.ptr[0])) {
+        s.ptr++;
+        s.len--;
+    }
     while ((trim & TRIM_BACK) && s.len > 0 && is_space(s.ptr[s.len - 1])) s.len--;
     write_piece(w, s.ptr, s.len, false);
 }
@@ -197,46 +200,56 @@ static void write_turn(writer *w, const bt_chat *c, role r, bt_text_span content
     const char *name = role_names[r];
     switch (c->family) {
     case BT_CHAT_CHATML:
-        mark(w, "<|im_start|>"); mark(w, name); mark(w, "\n");
+        mark(w, "<|im_start|>");
+        mark(w, name);
+        mark(w, "\n");
         words(w, content, TRIM_NONE);
         mark(w, "<|im_end|>\n");
         break;
     case BT_CHAT_LLAMA3:
-        mark(w, "<|start_header_id|>"); mark(w, name); mark(w, "<|end_header_id|>\n\n");
+        mark(w, "<|start_header_id|>");
+        mark(w, name);
+        mark(w, "<|end_header_id|>\n\n");
         words(w, content, c->is_trimmed ? TRIM_BOTH : TRIM_NONE);
         mark(w, "<|eot_id|>");
         break;
     case BT_CHAT_ZEPHYR:
-        mark(w, "<|"); mark(w, name); mark(w, "|>\n");
+        mark(w, "<|");
+        mark(w, name);
+        mark(w, "|>\n");
         words(w, content, TRIM_NONE);
-        mark(w, c->eos); mark(w, "\n");
+        mark(w, c->eos);
+        mark(w, "\n");
         break;
     case BT_CHAT_PHI3:
-        mark(w, "<|"); mark(w, name); mark(w, "|>\n");
+        mark(w, "<|");
+        mark(w, name);
+        mark(w, "|>\n");
         words(w, content, TRIM_NONE);
         mark(w, "<|end|>\n");
         break;
     case BT_CHAT_GEMMA:
-        mark(w, "<start_of_turn>"); mark(w, r == ROLE_ASSISTANT ? "model" : name); mark(w, "\n");
+        mark(w, "<start_of_turn>");
+        mark(w, r == ROLE_ASSISTANT ? "model" : name);
+        mark(w, "\n");
         words(w, content, c->is_trimmed ? TRIM_BOTH : TRIM_NONE);
         mark(w, "<end_of_turn>\n");
         break;
     case BT_CHAT_LLAMA2:
-    case BT_CHAT_MISTRAL:
-        break;
+    case BT_CHAT_MISTRAL: break;
     }
 }
 
 static void write_opening(writer *w, const bt_chat *c)
 {
     switch (c->family) {
-    case BT_CHAT_CHATML:  mark(w, "<|im_start|>assistant\n"); break;
-    case BT_CHAT_LLAMA3:  mark(w, "<|start_header_id|>assistant<|end_header_id|>\n\n"); break;
+    case BT_CHAT_CHATML: mark(w, "<|im_start|>assistant\n"); break;
+    case BT_CHAT_LLAMA3: mark(w, "<|start_header_id|>assistant<|end_header_id|>\n\n"); break;
     case BT_CHAT_ZEPHYR:
-    case BT_CHAT_PHI3:    mark(w, "<|assistant|>\n"); break;
-    case BT_CHAT_GEMMA:   mark(w, "<start_of_turn>model\n"); break;
+    case BT_CHAT_PHI3: mark(w, "<|assistant|>\n"); break;
+    case BT_CHAT_GEMMA: mark(w, "<start_of_turn>model\n"); break;
     case BT_CHAT_LLAMA2:
-    case BT_CHAT_MISTRAL: break;                            /* "[/INST]" has opened it */
+    case BT_CHAT_MISTRAL: break; /* "[/INST]" has opened it */
     }
 }
 
@@ -287,8 +300,8 @@ static bt_err write_turns(writer *w, const bt_chat *c, const bt_chat_message *me
         const bt_err e = read_role(&r, c, &message[i], i, fault);
         if (e < 0) return e;
         if (i == 0 && r != ROLE_SYSTEM && c->default_system[0])
-            write_turn(w, c, ROLE_SYSTEM, (bt_text_span){ c->default_system, strlen(c->default_system) });
-        write_turn(w, c, r, (bt_text_span){ message[i].content, message[i].content_len });
+            write_turn(w, c, ROLE_SYSTEM, (bt_text_span){c->default_system, strlen(c->default_system)});
+        write_turn(w, c, r, (bt_text_span){message[i].content, message[i].content_len});
     }
     return BT_OK;
 }
@@ -297,13 +310,13 @@ static bt_err write_turns(writer *w, const bt_chat *c, const bt_chat_message *me
 static bt_err write_instructions(writer *w, const bt_chat *c, const bt_chat_message *message, size_t messages,
                                  bt_fault *fault)
 {
-    bt_text_span system = { NULL, 0 };
+    bt_text_span system = {NULL, 0};
     size_t last_user = 0, users = 0;
     for (size_t i = 0; i < messages; i++)
         if (strcmp(message[i].role, role_names[ROLE_USER]) == 0) last_user = i;
     for (size_t i = 0; i < messages; i++) {
         role r = ROLE_USER;
-        const bt_text_span content = { message[i].content, message[i].content_len };
+        const bt_text_span content = {message[i].content, message[i].content_len};
         const bt_err e = read_role(&r, c, &message[i], i, fault);
         if (e < 0) return e;
         if (r == ROLE_SYSTEM && i > 0)
@@ -326,7 +339,7 @@ static bt_err write_instructions(writer *w, const bt_chat *c, const bt_chat_mess
         } else {
             const bool takes_system = c->is_system_last ? i == last_user : users == 0;
             if (c->has_bos_each_turn && users > 0) mark(w, c->bos);
-            write_instruction(w, c, takes_system ? system : (bt_text_span){ NULL, 0 }, content);
+            write_instruction(w, c, takes_system ? system : (bt_text_span){NULL, 0}, content);
             users++;
         }
     }
@@ -341,9 +354,12 @@ bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_me
 {
     bt_err e;
     bt_text_piece *piece = NULL;
-    writer w = { .err = BT_OK };
+    writer w = {.err = BT_OK};
     bt_buf_init(&w.text, limit_bytes);
-    if (messages == 0) { e = bt_fail(fault, BT_EARG, "a chat needs at least one message"); goto out; }
+    if (messages == 0) {
+        e = bt_fail(fault, BT_EARG, "a chat needs at least one message");
+        goto out;
+    }
     if (messages > BT_CHAT_MAX_MESSAGES) {
         e = bt_fail(fault, BT_ELIMIT, "%zu messages, limit %d", messages, BT_CHAT_MAX_MESSAGES);
         goto out;
@@ -358,11 +374,14 @@ bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_me
         bt_fail(fault, e, "the chat is longer than %zu bytes", limit_bytes);
         goto out;
     }
-    if (e != BT_OK) { bt_fail(fault, e, "rendering a chat of %zu messages", messages); goto out; }
+    if (e != BT_OK) {
+        bt_fail(fault, e, "rendering a chat of %zu messages", messages);
+        goto out;
+    }
     for (size_t i = 0, begin = 0; i < w.ends; begin = w.end[i++].at)
         piece[i] =
-            (bt_text_piece){ (const char *)w.text.data + begin, w.end[i].at - begin, w.end[i].is_special };
-    *ret = (bt_chat_prompt){ (char *)w.text.data, w.text.len, piece, w.ends };
+            (bt_text_piece){(const char *)w.text.data + begin, w.end[i].at - begin, w.end[i].is_special};
+    *ret = (bt_chat_prompt){(char *)w.text.data, w.text.len, piece, w.ends};
     piece = NULL;
     bt_buf_init(&w.text, 0);
 out:
@@ -377,5 +396,5 @@ void bt_chat_prompt_done(bt_chat_prompt *p)
     if (!p) return;
     free(p->text);
     free(p->piece);
-    *p = (bt_chat_prompt){ 0 };
+    *p = (bt_chat_prompt){0};
 }

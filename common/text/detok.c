@@ -5,18 +5,18 @@
 
 #include <string.h>
 
-static const char replacement[] = "\xEF\xBF\xBD";           /* U+FFFD */
+static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
 
 void bt_detok_init(bt_detok *d, const bt_tokenizer *tok, unsigned flags)
 {
-    *d = (bt_detok){ .tok = tok, .is_special_shown = (flags & BT_DETOK_SPECIAL) != 0,
-                     .drop_space = (flags & BT_DETOK_START) != 0 && bt_tokenizer_adds_space(tok) };
+    *d = (bt_detok){.tok = tok, .is_special_shown = (flags & BT_DETOK_SPECIAL) != 0,
+                    .drop_space = (flags & BT_DETOK_START) != 0 && bt_tokenizer_adds_space(tok)};
 }
 
 static bt_err add_byte(bt_buf *out, bt_detok *d, char byte)
 {
     bt_err e;
-    d->tail[d->tail_len++] = byte;                          /* the tail was at most 3 long */
+    d->tail[d->tail_len++] = byte; /* the tail was at most 3 long */
     while (d->tail_len > 0) {
         const int n = bt_utf8_next(d->tail, d->tail_len);
         if (n == 0) return BT_OK;

@@ -10,16 +10,16 @@
  * subpart, so the output is always valid UTF-8 and does not depend on how the ids were grouped. Control,
  * unknown and unused tokens come out empty unless asked. */
 typedef struct bt_detok {
-    const bt_tokenizer *tok;                /* must outlive this */
-    char tail[4];                           /* begun, not finished */
+    const bt_tokenizer *tok; /* must outlive this */
+    char tail[4];            /* begun, not finished */
     uint8_t tail_len;
     bool drop_space, is_special_shown;
 } bt_detok;
 
 enum {
-    BT_DETOK_START   = 1,       /* the ids begin a text: take off the space that encoding put in front (llama
-                                   kind only). Leave it out when they continue one, as a completion does */
-    BT_DETOK_SPECIAL = 2,       /* show control tokens by name */
+    BT_DETOK_START = 1, /* the ids begin a text: take off the space that encoding put in front (llama kind only). Leave
+                           it out when they continue one, as a completion does */
+    BT_DETOK_SPECIAL = 2, /* show control tokens by name */
 };
 void bt_detok_init(bt_detok *d, const bt_tokenizer *tok, unsigned flags);
 

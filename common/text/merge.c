@@ -7,7 +7,7 @@ void bt_merge_done(bt_merge *m)
 {
     free(m->symbol);
     free(m->heap);
-    *m = (bt_merge){ 0 };
+    *m = (bt_merge){0};
 }
 
 void bt_merge_clear(bt_merge *m) { m->symbols = m->pairs = 0; }
@@ -36,7 +36,7 @@ bt_err bt_merge_add(bt_merge *m, uint32_t len, int32_t id)
         begin = m->symbol[i - 1].begin + m->symbol[i - 1].len;
         m->symbol[i - 1].next = i;
     }
-    m->symbol[i] = (bt_merge_symbol){ begin, len, i > 0 ? i - 1 : BT_MERGE_NONE, BT_MERGE_NONE, id };
+    m->symbol[i] = (bt_merge_symbol){begin, len, i > 0 ? i - 1 : BT_MERGE_NONE, BT_MERGE_NONE, id};
     return BT_OK;
 }
 
@@ -73,7 +73,7 @@ static bt_err offer(bt_merge *m, uint32_t left, const char *text, bt_merge_pair_
     uint32_t rank;
     int32_t id;
     if (!fn(ud, text, l, r, &rank, &id)) return BT_OK;
-    return push(m, (bt_merge_pair){ (uint64_t)rank << 32 | left, l->len + r->len, id });
+    return push(m, (bt_merge_pair){(uint64_t)rank << 32 | left, l->len + r->len, id});
 }
 
 bt_err bt_merge_run(bt_merge *m, const char *text, bt_merge_pair_fn *fn, const void *ud)

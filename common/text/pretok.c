@@ -17,22 +17,22 @@
 #define NOTS "[^" WS "]"
 #define WORD_GPT2 \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" S "+(?!" NOTS ")|" S "+"
-#define WORD_LLAMA3(numbers)                                                                                 \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^" WS                         \
+#define WORD_LLAMA3(numbers) \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^" WS \
     "\\p{L}\\p{N}]+[\\r\\n]*|" S "*[\\r\\n]+|" S "+(?!" NOTS ")|" S "+"
 
 typedef struct pretok_kind {
-    const char *names[4];                   /* the first is the proper one */
-    const char *digits; /* cut out before anything else: each match is a word; NULL for none */
+    const char *names[4]; /* the first is the proper one */
+    const char *digits;   /* cut out before anything else: each match is a word; NULL for none */
     const char *word;
     bool is_llama3;
 } pretok_kind;
 
 static const pretok_kind kinds[] = {
-    { { "gpt-2", "gpt2" }, NULL, WORD_GPT2, false },
-    { { "llama-bpe", "llama3", "llama-v3" }, NULL, WORD_LLAMA3("\\p{N}{1,3}"), true },
-    { { "qwen2", "deepseek-r1-qwen" }, NULL, WORD_LLAMA3("\\p{N}"), false },
-    { { "smollm", "starcoder" }, "\\p{N}", WORD_GPT2, false },
+    {{"gpt-2", "gpt2"}, NULL, WORD_GPT2, false},
+    {{"llama-bpe", "llama3", "llama-v3"}, NULL, WORD_LLAMA3("\\p{N}{1,3}"), true},
+    {{"qwen2", "deepseek-r1-qwen"}, NULL, WORD_LLAMA3("\\p{N}"), false},
+    {{"smollm", "starcoder"}, "\\p{N}", WORD_GPT2, false},
 };
 
 struct bt_pretok {
@@ -140,10 +140,13 @@ bt_err bt_pretok_split(const bt_pretok *p, const char *text, size_t len, bt_pret
                        bt_fault *fault)
 {
     bt_err e = BT_OK;
-    pass ps = { .fn = fn, .ud = ud, .fault = fault };
+    pass ps = {.fn = fn, .ud = ud, .fault = fault};
     ps.data = pcre2_match_data_create(1, NULL);
     ps.limits = pcre2_match_context_create(NULL);
-    if (!ps.data || !ps.limits) { e = bt_fail(fault, BT_ENOMEM, "cutting text into words"); goto out; }
+    if (!ps.data || !ps.limits) {
+        e = bt_fail(fault, BT_ENOMEM, "cutting text into words");
+        goto out;
+    }
     /* A match may step back over each character of a long run a few times, no more. */
     pcre2_set_match_limit(ps.limits, (uint32_t)(len < 100000000 ? 1000 + 16 * len : UINT32_MAX));
     if (!p->digits) {

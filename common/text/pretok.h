@@ -12,10 +12,10 @@ typedef struct bt_pretok bt_pretok;
 /* name: gpt-2 (gpt2), llama-bpe (llama3, llama-v3), qwen2 (deepseek-r1-qwen), smollm (starcoder).
  * BT_EVERSION for another, with the known ones; BT_ENOMEM. */
 bt_err bt_pretok_new(bt_pretok **ret, const char *name, size_t len, bt_fault *fault);
-void   bt_pretok_free(bt_pretok *p);            /* NULL is fine */
+void bt_pretok_free(bt_pretok *p); /* NULL is fine */
 /* llama-bpe: a word that is a token as it stands is that token, whatever the merges say; and a BOS is
  * added by default. */
-bool   bt_pretok_is_llama3(const bt_pretok *p);
+bool bt_pretok_is_llama3(const bt_pretok *p);
 
 /* Calls fn for each word in order; the words joined are the text. text must be valid UTF-8. Stops at the
  * first error of fn and returns it. BT_ELIMIT when matching takes more steps than a bound linear in len.

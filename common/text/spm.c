@@ -45,7 +45,7 @@ int bt_spm_byte(const char *name, size_t len)
 static uint32_t rank_of(float score)
 {
     uint32_t bits;
-    score += 0.0f;                                          /* -0 becomes 0 */
+    score += 0.0f; /* -0 becomes 0 */
     memcpy(&bits, &score, sizeof bits);
     return bits & 0x80000000u ? bits : 0x7FFFFFFFu - bits;
 }
@@ -67,7 +67,7 @@ static bt_err emit_bytes(bt_encoder *enc, const char *text, size_t len, bt_fault
     for (size_t i = 0; i < len; i++) {
         if (enc->tok->byte_id[(unsigned char)text[i]] >= 0) continue;
         if (enc->tok->fallback < 0) return bt_tokenizer_no_token((unsigned char)text[i], fault);
-        return bt_tokenizer_emit(enc, enc->tok->fallback, fault);      /* one for the whole character */
+        return bt_tokenizer_emit(enc, enc->tok->fallback, fault); /* one for the whole character */
     }
     for (size_t i = 0; i < len && e == BT_OK; i++)
         e = bt_tokenizer_emit(enc, enc->tok->byte_id[(unsigned char)text[i]], fault);
@@ -96,7 +96,7 @@ bt_err bt_spm_encode(bt_encoder *enc, const char *text, size_t len, bool starts_
         }
     }
     for (size_t i = 0; i < n;) {
-        const int bytes = bt_utf8_next(enc->scratch + i, n - i);        /* text is valid: 1 to 4 */
+        const int bytes = bt_utf8_next(enc->scratch + i, n - i); /* text is valid: 1 to 4 */
         if (bt_merge_add(&enc->merge, (uint32_t)bytes,
                          bt_tokenizer_find_word(tok, enc->scratch + i, (size_t)bytes)) < 0)
             return bt_fail(fault, BT_ENOMEM, "encoding %zu bytes of text", len);

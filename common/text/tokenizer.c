@@ -11,7 +11,10 @@
 /* ---- special tokens ---- */
 
 /* Where a control token may be: the piece that the search is in ends at `end`. */
-typedef struct reach { size_t end; bool is_special; } reach;
+typedef struct reach {
+    size_t end;
+    bool is_special;
+} reach;
 
 /* The first in special[lo .. hi) whose byte k is at least c; all of them agree on the bytes before, and one
  * that ends there counts as less than any byte. */
@@ -32,7 +35,7 @@ static int32_t match_special(size_t *ret_len, const bt_tokenizer *tok, const cha
 {
     int32_t best = -1;
     size_t lo = 0, hi = tok->specials;
-    for (size_t k = 0; at + k < len && lo < hi; ) {
+    for (size_t k = 0; at + k < len && lo < hi;) {
         const unsigned c = (unsigned char)text[at + k];
         lo = lower(tok, lo, hi, k, c);
         hi = lower(tok, lo, hi, k, c + 1);
@@ -51,7 +54,7 @@ static int32_t match_special(size_t *ret_len, const bt_tokenizer *tok, const cha
 int32_t bt_tokenizer_find_special(const bt_tokenizer *tok, const char *name, size_t len)
 {
     size_t found_len = 0;
-    const int32_t id = len == 0 ? -1 : match_special(&found_len, tok, name, len, 0, (reach){ len, true });
+    const int32_t id = len == 0 ? -1 : match_special(&found_len, tok, name, len, 0, (reach){len, true});
     return id >= 0 && found_len == len ? id : -1;
 }
 
@@ -68,9 +71,9 @@ static bt_err encode_text(bt_encoder *enc, const char *text, size_t len, const b
 {
     const bt_tokenizer *tok = enc->tok;
     bt_err e;
-    size_t plain = 0;                                       /* where the text not yet encoded begins */
+    size_t plain = 0; /* where the text not yet encoded begins */
     size_t at = 0;
-    reach r = { 0, all_special };
+    reach r = {0, all_special};
     bool starts_text = true;
     for (size_t p = 0; p < pieces; p++) {
         r.end += piece[p].len;
@@ -83,11 +86,15 @@ static bt_err encode_text(bt_encoder *enc, const char *text, size_t len, const b
         while (at < r.end) {
             size_t n = 0;
             const int32_t id = tok->is_special_first[(unsigned char)text[at]]
-                             ? match_special(&n, tok, text, len, at, r) : -1;
-            if (id < 0) { at++; continue; }
+                                   ? match_special(&n, tok, text, len, at, r)
+                                   : -1;
+            if (id < 0) {
+                at++;
+                continue;
+            }
             if ((e = encode_plain(enc, text + plain, at - plain, starts_text, fault)) < 0) return e;
             if ((e = bt_tokenizer_emit(enc, id, fault)) < 0) return e;
-            at += n;                                        /* may end inside a later piece */
+            at += n; /* may end inside a later piece */
             plain = at;
             starts_text = true;
         }
@@ -97,12 +104,13 @@ static bt_err encode_text(bt_encoder *enc, const char *text, size_t len, const b
 
 /* ---- encoding ---- */
 
-bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const bt_text_piece *piece, size_t pieces,
-                                   unsigned flags, size_t ids_max, bt_fault *fault)
+bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok,
+                                   const bt_text_piece *piece, size_t pieces, unsigned flags, size_t ids_max,
+                                   bt_fault *fault)
 {
     bt_err e = BT_OK;
     char *joined = NULL;
-    bt_encoder enc = { .tok = tok, .count_max = ids_max };
+    bt_encoder enc = {.tok = tok, .count_max = ids_max};
     size_t len = 0, bad;
     for (size_t i = 0; i < pieces; i++) {
         if (piece[i].len > BT_TOKENIZER_MAX_TEXT_BYTES - len)
@@ -151,6 +159,6 @@ bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tok
 bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const char *text,
                            size_t len, unsigned flags, bt_fault *fault)
 {
-    const bt_text_piece whole = { text, len, false };
+    const bt_text_piece whole = {text, len, false};
     return bt_tokenizer_encode_pieces(ret, ret_count, tok, &whole, 1, flags, fault);
 }

@@ -17,33 +17,41 @@ enum {
     BT_TOKENIZER_MAX_TOKENS = 1 << 20,
     BT_TOKENIZER_MAX_MERGES = 1 << 21,
     BT_TOKENIZER_MAX_TOKEN_BYTES = 1024,
-    BT_TOKENIZER_MAX_TEXT_BYTES = 16 << 20,     /* of one encoding; it may use 64 times as much memory */
+    BT_TOKENIZER_MAX_TEXT_BYTES = 16 << 20, /* of one encoding; it may use 64 times as much memory */
     BT_TOKENIZER_MAX_TEMPLATE_BYTES = 1 << 20,
 };
 
-typedef enum bt_token_type {                    /* numbers of the file format */
-    BT_TOKEN_NORMAL = 1, BT_TOKEN_UNKNOWN, BT_TOKEN_CONTROL, BT_TOKEN_USER_DEFINED, BT_TOKEN_UNUSED,
+/* numbers of the file format */
+typedef enum bt_token_type {
+    BT_TOKEN_NORMAL = 1,
+    BT_TOKEN_UNKNOWN,
+    BT_TOKEN_CONTROL,
+    BT_TOKEN_USER_DEFINED,
+    BT_TOKEN_UNUSED,
     BT_TOKEN_BYTE,
 } bt_token_type;
 
-typedef struct bt_text_span { const char *ptr; size_t len; } bt_text_span;
+typedef struct bt_text_span {
+    const char *ptr;
+    size_t len;
+} bt_text_span;
 
 /* A vocabulary as plain data, untrusted: bt_tokenizer_new checks all of it. Callbacks get `ud` and an
  * index below the count; they must not fail. NULL callbacks: every score 0, every type normal. Ids are -1
  * where the file has none. */
 typedef struct bt_vocab_source {
-    bt_text_span model;                         /* "llama" or "gpt2" */
-    bt_text_span pre;                           /* pre-tokenizer of gpt2; ignored for llama */
-    size_t token_count, merge_count;            /* merges: gpt2 only */
+    bt_text_span model;              /* "llama" or "gpt2" */
+    bt_text_span pre;                /* pre-tokenizer of gpt2; ignored for llama */
+    size_t token_count, merge_count; /* merges: gpt2 only */
     bt_text_span (*token)(void *ud, size_t i);
-    bt_text_span (*merge)(void *ud, size_t i);  /* "left right" */
-    float        (*score)(void *ud, size_t i);
-    int32_t      (*type)(void *ud, size_t i);   /* bt_token_type */
+    bt_text_span (*merge)(void *ud, size_t i); /* "left right" */
+    float (*score)(void *ud, size_t i);
+    int32_t (*type)(void *ud, size_t i); /* bt_token_type */
     void *ud;
     int64_t bos, eos, unk, eot;
-    int add_bos, add_space_prefix;              /* 0, 1, or -1: the file does not say (then llama: 1,
-                                                   gpt2: 0; llama-bpe adds a BOS) */
-    bt_text_span chat_template;                 /* ptr NULL: none */
+    /* 0, 1, or -1: the file does not say (then llama: 1, gpt2: 0; llama-bpe adds a BOS) */
+    int add_bos, add_space_prefix;
+    bt_text_span chat_template; /* ptr NULL: none */
 } bt_vocab_source;
 
 typedef struct bt_tokenizer bt_tokenizer;
@@ -51,41 +59,47 @@ typedef struct bt_tokenizer bt_tokenizer;
 /* Copies what it needs. BT_EFORMAT names the key of the file that is wrong, BT_EVERSION the model kind or
  * pre-tokenizer that is not known, BT_ELIMIT a count or length beyond the limits above. */
 bt_err bt_tokenizer_new(bt_tokenizer **ret, const bt_vocab_source *src, bt_fault *fault);
-void   bt_tokenizer_free(bt_tokenizer *tok);    /* NULL is fine */
+void bt_tokenizer_free(bt_tokenizer *tok); /* NULL is fine */
 
 enum {
-    BT_ENCODE_BOS     = 1,      /* begin with BOS if the file asks for one (bt_tokenizer_adds_bos) */
-    BT_ENCODE_SPECIAL = 2,      /* the text may name control tokens; without it they are plain text */
+    BT_ENCODE_BOS = 1,     /* begin with BOS if the file asks for one (bt_tokenizer_adds_bos) */
+    BT_ENCODE_SPECIAL = 2, /* the text may name control tokens; without it they are plain text */
 };
 /* *ret: ids, malloc'ed, for the caller to free (never NULL, also for a count of 0); at most 2 len + 2 of
  * them. User-defined tokens are always recognised, control tokens only with BT_ENCODE_SPECIAL; the longest
  * one at the leftmost place wins. Errors: BT_EARG text is not UTF-8 (with the offset), or holds a byte for
  * which the vocabulary has neither a token nor an unknown token; BT_ELIMIT text too long; BT_ENOMEM. */
-bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const char *text,
-                           size_t len, unsigned flags, bt_fault *fault);
+bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const char *text, size_t len,
+                           unsigned flags, bt_fault *fault);
 
 /* The same over pieces of one text. A control token is recognised only where it lies wholly inside a piece
  * that is_special, so text of a user, in a piece of its own that is not, can never name one. In all else
  * the ids are those of the joined text: pieces do not cut words. BT_ENCODE_SPECIAL makes every piece
  * special. */
-typedef struct bt_text_piece { const char *text; size_t len; bool is_special; } bt_text_piece;
-bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok,
-                                  const bt_text_piece *piece, size_t pieces, unsigned flags, bt_fault *fault);
-/* The same for who wants at most ids_max ids, so that a text that is far too long costs little: BT_ELIMIT where there are more, with words
- * for BT_TOKENIZER_MAX_TEXT_BYTES and with an empty text in the fault for this limit. gpt2 stops there; llama joins the whole text first. */
-bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const bt_text_piece *piece, size_t pieces,
-                                   unsigned flags, size_t ids_max, bt_fault *fault);
+typedef struct bt_text_piece {
+    const char *text;
+    size_t len;
+    bool is_special;
+} bt_text_piece;
+bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const bt_text_piece *piece,
+                                  size_t pieces, unsigned flags, bt_fault *fault);
+/* The same for who wants at most ids_max ids, so that a text that is far too long costs little: BT_ELIMIT where there
+ * are more, with words for BT_TOKENIZER_MAX_TEXT_BYTES and with an empty text in the fault for this limit. gpt2
+ * stops there; llama joins the whole text first. */
+bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok,
+                                   const bt_text_piece *piece, size_t pieces, unsigned flags, size_t ids_max,
+                                   bt_fault *fault);
 
-size_t  bt_tokenizer_count(const bt_tokenizer *tok);
-int32_t bt_tokenizer_bos(const bt_tokenizer *tok);          /* -1: none; likewise below */
+size_t bt_tokenizer_count(const bt_tokenizer *tok);
+int32_t bt_tokenizer_bos(const bt_tokenizer *tok); /* -1: none; likewise below */
 int32_t bt_tokenizer_eos(const bt_tokenizer *tok);
 int32_t bt_tokenizer_eot(const bt_tokenizer *tok);
 int32_t bt_tokenizer_unk(const bt_tokenizer *tok);
-bool    bt_tokenizer_adds_bos(const bt_tokenizer *tok);
-bool    bt_tokenizer_adds_space(const bt_tokenizer *tok); /* llama: a space in front, which decoding takes off */
+bool bt_tokenizer_adds_bos(const bt_tokenizer *tok);
+bool bt_tokenizer_adds_space(const bt_tokenizer *tok); /* llama: a space in front, which decoding takes off */
 /* Ends a generation: eos, eot, and control tokens named <|im_end|>, <|eot_id|>, <|eom_id|>, <|end|>,
  * <end_of_turn>, <|endoftext|>, <|end_of_text|>, </s>. False for ids out of range. */
-bool    bt_tokenizer_is_eog(const bt_tokenizer *tok, int32_t id);
+bool bt_tokenizer_is_eog(const bt_tokenizer *tok, int32_t id);
 /* 0 for ids out of range. */
 bt_token_type bt_tokenizer_type(const bt_tokenizer *tok, int32_t id);
 /* The bytes that a token stands for (any bytes, not always UTF-8, not NUL-terminated): words with spaces

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const eog_names[] = { "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>",
-                                         "<|endoftext|>", "<|end_of_text|>", "</s>" };
+static const char *const eog_names[] = {"<|im_end|>",    "<|eot_id|>",    "<|eom_id|>",      "<|end|>",
+                                        "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "</s>"};
 
 static bool is_text(bt_text_span s, const char *text)
 {
@@ -67,7 +67,7 @@ static bt_err add_word(bt_tokenizer *tok, size_t i, bt_fault *fault)
 {
     const char *text = tok->arena + tok->begin[i];
     const size_t len = tok->begin[i + 1] - tok->begin[i];
-    if (len == 0) return BT_OK;                             /* no text has it */
+    if (len == 0) return BT_OK; /* no text has it */
     size_t s = (size_t)bt_hash64(text, len) & tok->word_mask;
     for (; tok->word[s] != 0; s = (s + 1) & tok->word_mask) {
         const uint32_t other = tok->word[s] - 1;
@@ -158,7 +158,11 @@ out:
     return e;
 }
 
-typedef struct named { const char *text; size_t len; uint32_t id; } named;
+typedef struct named {
+    const char *text;
+    size_t len;
+    uint32_t id;
+} named;
 
 static int by_name(const void *a, const void *b)
 {
@@ -175,7 +179,10 @@ static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
         n += tok->type[i] == BT_TOKEN_CONTROL || tok->type[i] == BT_TOKEN_USER_DEFINED;
     named *list = calloc(n + 1, sizeof *list);
     tok->special = calloc(n + 1, sizeof *tok->special);
-    if (!list || !tok->special) { e = bt_fail(fault, BT_ENOMEM, "%zu special tokens", n); goto out; }
+    if (!list || !tok->special) {
+        e = bt_fail(fault, BT_ENOMEM, "%zu special tokens", n);
+        goto out;
+    }
     n = 0;
     for (size_t i = 0; i < tok->count; i++) {
         const bt_text_span name = bt_tokenizer_piece(tok, (int32_t)i);
@@ -186,7 +193,7 @@ static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
             e = bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: a special token, but not UTF-8", i);
             goto out;
         }
-        list[n++] = (named){ name.ptr, name.len, (uint32_t)i };
+        list[n++] = (named){name.ptr, name.len, (uint32_t)i};
         tok->is_special_first[(unsigned char)name.ptr[0]] = true;
         if (tok->type[i] == BT_TOKEN_USER_DEFINED) tok->has_user_defined = true;
         if (tok->type[i] != BT_TOKEN_CONTROL) continue;

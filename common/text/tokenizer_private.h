@@ -14,26 +14,30 @@
 #define BT_TOKENIZER_NO_PAIR UINT64_MAX
 
 /* pair: left << 32 | right, or BT_TOKENIZER_NO_PAIR */
-typedef struct bt_tokenizer_merge { uint64_t pair; uint32_t rank; int32_t id; } bt_tokenizer_merge;
+typedef struct bt_tokenizer_merge {
+    uint64_t pair;
+    uint32_t rank;
+    int32_t id;
+} bt_tokenizer_merge;
 
 struct bt_tokenizer {
     bool is_spm, adds_bos, adds_space;
     int32_t bos, eos, eot, unk;
-    int32_t fallback;                       /* for text without a token: unk where it can be meant so, else -1 */
+    int32_t fallback; /* for text without a token: unk where it can be meant so, else -1 */
     size_t count, max_word_bytes;
-    char *arena;                            /* bt_tokenizer_piece of each, end to end */
-    uint32_t *begin;                        /* [count + 1] offsets into arena */
-    uint8_t *type;                          /* [count] bt_token_type */
-    bool *is_eog;                           /* [count] */
-    int32_t byte_id[256];                   /* token of a single byte, or -1 */
-    uint32_t *word;                         /* open hash table of words: id + 1, 0 empty */
+    char *arena;          /* bt_tokenizer_piece of each, end to end */
+    uint32_t *begin;      /* [count + 1] offsets into arena */
+    uint8_t *type;        /* [count] bt_token_type */
+    bool *is_eog;         /* [count] */
+    int32_t byte_id[256]; /* token of a single byte, or -1 */
+    uint32_t *word;       /* open hash table of words: id + 1, 0 empty */
     size_t word_mask;
-    uint32_t *special;                      /* control and user-defined tokens, sorted by name */
+    uint32_t *special; /* control and user-defined tokens, sorted by name */
     size_t specials;
     bool has_user_defined, is_special_first[256];
-    float *score;                           /* llama: [count] */
-    bt_pretok *pretok;                      /* gpt2: cuts words */
-    bt_tokenizer_merge *merge;              /* gpt2: an open hash table of pairs */
+    float *score;              /* llama: [count] */
+    bt_pretok *pretok;         /* gpt2: cuts words */
+    bt_tokenizer_merge *merge; /* gpt2: an open hash table of pairs */
     size_t merge_mask;
     char *chat_template;
     size_t chat_template_len;
@@ -45,7 +49,7 @@ typedef struct bt_encoder {
     int32_t *id;
     size_t count, cap, count_max;
     bt_merge merge;
-    char *scratch;                          /* spm: the text as it is joined */
+    char *scratch; /* spm: the text as it is joined */
     size_t scratch_cap;
 } bt_encoder;
 

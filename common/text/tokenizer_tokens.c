@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t  bt_tokenizer_count(const bt_tokenizer *tok) { return tok->count; }
+size_t bt_tokenizer_count(const bt_tokenizer *tok) { return tok->count; }
 int32_t bt_tokenizer_bos(const bt_tokenizer *tok) { return tok->bos; }
 int32_t bt_tokenizer_eos(const bt_tokenizer *tok) { return tok->eos; }
 int32_t bt_tokenizer_eot(const bt_tokenizer *tok) { return tok->eot; }
 int32_t bt_tokenizer_unk(const bt_tokenizer *tok) { return tok->unk; }
-bool    bt_tokenizer_adds_bos(const bt_tokenizer *tok) { return tok->adds_bos; }
-bool    bt_tokenizer_adds_space(const bt_tokenizer *tok) { return tok->adds_space; }
+bool bt_tokenizer_adds_bos(const bt_tokenizer *tok) { return tok->adds_bos; }
+bool bt_tokenizer_adds_space(const bt_tokenizer *tok) { return tok->adds_space; }
 
 static bool is_id(const bt_tokenizer *tok, int32_t id) { return id >= 0 && (size_t)id < tok->count; }
 
@@ -25,13 +25,13 @@ bt_token_type bt_tokenizer_type(const bt_tokenizer *tok, int32_t id)
 
 bt_text_span bt_tokenizer_piece(const bt_tokenizer *tok, int32_t id)
 {
-    if (!is_id(tok, id)) return (bt_text_span){ NULL, 0 };
-    return (bt_text_span){ tok->arena + tok->begin[id], tok->begin[id + 1] - tok->begin[id] };
+    if (!is_id(tok, id)) return (bt_text_span){NULL, 0};
+    return (bt_text_span){tok->arena + tok->begin[id], tok->begin[id + 1] - tok->begin[id]};
 }
 
 bt_text_span bt_tokenizer_chat_template(const bt_tokenizer *tok)
 {
-    return (bt_text_span){ tok->chat_template, tok->chat_template_len };
+    return (bt_text_span){tok->chat_template, tok->chat_template_len};
 }
 
 int32_t bt_tokenizer_find_word(const bt_tokenizer *tok, const char *text, size_t len)

@@ -60,9 +60,11 @@ static uint64_t checksum(const uint8_t header[static 56], const uint8_t *body, s
 size_t bt_msg_encoded_max(const bt_msg *m)
 {
     size_t n = BT_MSG_HEADER_BYTES + BT_MSG_SMALL_BODY_BYTES;
-    if (m->type == BT_MSG_PREFILL) n += 5u * (size_t)m->u.prefill.ids_len + 9u * (size_t)m->u.prefill.sampling.bias_len;
+    if (m->type == BT_MSG_PREFILL)
+        n += 5u * (size_t)m->u.prefill.ids_len + 9u * (size_t)m->u.prefill.sampling.bias_len;
     if (m->type == BT_MSG_RESERVE)
-        n += 5u * ((size_t)m->u.reserve.ids_len + m->u.reserve.generated_len) + 9u * (size_t)m->u.reserve.sampling.bias_len;
+        n += 5u * ((size_t)m->u.reserve.ids_len + m->u.reserve.generated_len) +
+             9u * (size_t)m->u.reserve.sampling.bias_len;
     if (m->type == BT_MSG_TOKENS)
         n += (5u + (m->u.tokens.logprobs ? 5u + 9u * BT_SAMPLE_MAX_TOP : 0u)) * (size_t)m->u.tokens.ids_len;
     if (m->type == BT_MSG_MISSING) n += 14u * (size_t)m->u.missing.ranges_len;
@@ -182,8 +184,8 @@ bt_err bt_msg_decode(bt_msg *ret, bt_msg_buf *buf, const uint8_t *bytes, size_t 
 
     arena a = {.bytes = buf->block, .len = decode_memory(body_bytes)};
     ProtobufCAllocator from_arena = {.alloc = arena_alloc, .free = arena_free, .allocator_data = &a};
-    bt_msg_checker c = {
-        .name = k->name, .code = BT_EFORMAT, .fault = fault, .alloc = arena_alloc, .alloc_ud = &a};
+    bt_msg_checker c = {.name = k->name, .code = BT_EFORMAT, .fault = fault, .alloc = arena_alloc,
+                        .alloc_ud = &a};
     const ProtobufCMessage *body =
         protobuf_c_message_unpack(k->desc, &from_arena, body_bytes, bytes + BT_MSG_HEADER_BYTES);
     if (!body)

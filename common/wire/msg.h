@@ -19,11 +19,11 @@
 #define BT_PROTOCOL_VERSION 3u
 
 enum {
-    BT_MSG_MAX_PROMPT_TOKENS = 1 << 20,     /* ids in Prefill */
-    BT_MSG_MAX_TOKENS_IDS = 4096,           /* ids in one Tokens */
-    BT_MSG_MAX_TOKENS_LOGPROBS = 256,       /* ids in one Tokens that has log probabilities */
+    BT_MSG_MAX_PROMPT_TOKENS = 1 << 20, /* ids in Prefill */
+    BT_MSG_MAX_TOKENS_IDS = 4096,       /* ids in one Tokens */
+    BT_MSG_MAX_TOKENS_LOGPROBS = 256,   /* ids in one Tokens that has log probabilities */
     BT_MSG_MAX_STOP_IDS = 16,
-    BT_MSG_MAX_RANGES = 1024,               /* in one Missing; more are asked for again later */
+    BT_MSG_MAX_RANGES = 1024, /* in one Missing; more are asked for again later */
     BT_MSG_MAX_TEXT_BYTES = 255,
     BT_MSG_MAX_ENDPOINT_BYTES = 255,
     BT_MSG_MAX_ID_BYTES = 64,
@@ -31,59 +31,77 @@ enum {
     BT_MSG_MAX_LEASE_MS = 600000,
 };
 
-typedef struct bt_incarnation { uint8_t bytes[16]; } bt_incarnation;
-typedef struct bt_request_ref { bt_incarnation owner; uint64_t number; uint32_t attempt; } bt_request_ref;
-typedef struct bt_ticket { uint8_t bytes[16]; } bt_ticket;      /* unguessable, made by D for one attempt */
-typedef struct bt_digest16 { uint8_t bytes[16]; } bt_digest16;
-typedef struct bt_peer_key { uint8_t bytes[32]; } bt_peer_key;  /* public CURVE key of a process; all zero on links without keys */
+typedef struct bt_incarnation {
+    uint8_t bytes[16];
+} bt_incarnation;
+typedef struct bt_request_ref {
+    bt_incarnation owner;
+    uint64_t number;
+    uint32_t attempt;
+} bt_request_ref;
+typedef struct bt_ticket {
+    uint8_t bytes[16];
+} bt_ticket; /* unguessable, made by D for one attempt */
+typedef struct bt_digest16 {
+    uint8_t bytes[16];
+} bt_digest16;
+typedef struct bt_peer_key {
+    uint8_t bytes[32];
+} bt_peer_key; /* public CURVE key of a process; all zero on links without keys */
 
 typedef enum bt_role { BT_ROLE_GATEWAY = 1, BT_ROLE_PREFILL = 2, BT_ROLE_DECODE = 3 } bt_role;
 typedef enum bt_finish { BT_FINISH_STOP = 1, BT_FINISH_LENGTH = 2, BT_FINISH_ERROR = 3 } bt_finish;
 
 typedef enum bt_msg_type {
     /* link */
-    BT_MSG_HELLO = 1,           /* P, D -> G on control; P -> D on bulk: who I am and what I hold */
-    BT_MSG_WELCOME = 2,         /* answer to HELLO: you are known */
-    BT_MSG_REJECT = 3,          /* answer to HELLO: refused, with both values; or to a stray message */
-    BT_MSG_HEARTBEAT = 4,       /* every 0.5 s, both ways on control; P and D add their load */
-    BT_MSG_BYE = 5,             /* leaving on purpose: no new work, please */
-    BT_MSG_ROLE = 6,            /* G -> P, D: drain, then serve as another role; again until ROLE_ANSWER or the deadline */
-    BT_MSG_ROLE_ANSWER = 7,     /* P, D -> G: it will, or why not; with each ROLE */
+    BT_MSG_HELLO = 1,       /* P, D -> G on control; P -> D on bulk: who I am and what I hold */
+    BT_MSG_WELCOME = 2,     /* answer to HELLO: you are known */
+    BT_MSG_REJECT = 3,      /* answer to HELLO: refused, with both values; or to a stray message */
+    BT_MSG_HEARTBEAT = 4,   /* every 0.5 s, both ways on control; P and D add their load */
+    BT_MSG_BYE = 5,         /* leaving on purpose: no new work, please */
+    BT_MSG_ROLE = 6,        /* G -> P, D: drain, then serve as another role; again until ROLE_ANSWER or the deadline */
+    BT_MSG_ROLE_ANSWER = 7, /* P, D -> G: it will, or why not; with each ROLE */
     /* request, control */
-    BT_MSG_RESERVE = 10,        /* G -> D */
-    BT_MSG_RESERVED = 11,       /* D -> G */
-    BT_MSG_REFUSED = 12,        /* D -> G for Reserve, P -> G for Prefill */
-    BT_MSG_PREFILL = 13,        /* G -> P */
-    BT_MSG_PREFILL_ACCEPTED = 14,   /* P -> G */
-    BT_MSG_FIRST_TOKEN = 15,    /* P -> G, again until BT_MSG_ACK */
-    BT_MSG_PREFILL_DONE = 16,   /* P -> G after Committed, again until BT_MSG_ACK */
-    BT_MSG_FAILED = 17,         /* P, D -> G: this attempt is over here; again until BT_MSG_ACK */
-    BT_MSG_ACK = 18,            /* G -> P, D: `of` was received */
-    BT_MSG_ABORT = 19,          /* G -> P, D, again until ABORT_ACK */
+    BT_MSG_RESERVE = 10,          /* G -> D */
+    BT_MSG_RESERVED = 11,         /* D -> G */
+    BT_MSG_REFUSED = 12,          /* D -> G for Reserve, P -> G for Prefill */
+    BT_MSG_PREFILL = 13,          /* G -> P */
+    BT_MSG_PREFILL_ACCEPTED = 14, /* P -> G */
+    BT_MSG_FIRST_TOKEN = 15,      /* P -> G, again until BT_MSG_ACK */
+    BT_MSG_PREFILL_DONE = 16,     /* P -> G after Committed, again until BT_MSG_ACK */
+    BT_MSG_FAILED = 17,           /* P, D -> G: this attempt is over here; again until BT_MSG_ACK */
+    BT_MSG_ACK = 18,              /* G -> P, D: `of` was received */
+    BT_MSG_ABORT = 19,            /* G -> P, D, again until ABORT_ACK */
     BT_MSG_ABORT_ACK = 20,
-    BT_MSG_RENEW = 21,          /* G -> P, D: the lease of this attempt runs anew */
-    BT_MSG_TOKENS = 30,         /* D -> G: ids from first_index; what is not acknowledged goes again */
-    BT_MSG_TOKENS_ACK = 31,     /* G -> D: next index wanted */
-    BT_MSG_FINISHED = 32,       /* D -> G, kept and sent again until FINISHED_ACK */
+    BT_MSG_RENEW = 21,      /* G -> P, D: the lease of this attempt runs anew */
+    BT_MSG_TOKENS = 30,     /* D -> G: ids from first_index; what is not acknowledged goes again */
+    BT_MSG_TOKENS_ACK = 31, /* G -> D: next index wanted */
+    BT_MSG_FINISHED = 32,   /* D -> G, kept and sent again until FINISHED_ACK */
     BT_MSG_FINISHED_ACK = 33,
     /* transfer, bulk (KV blocks travel beside these, see kv/kv_header.h) */
-    BT_MSG_COMMIT = 40,         /* P -> D: every block was sent; token 0. Again until answered */
-    BT_MSG_COMMITTED = 41,      /* D -> P: all in place and checked */
-    BT_MSG_MISSING = 42,        /* D -> P: send these again */
-    BT_MSG_CREDIT = 43,         /* D -> P: total bytes of blocks this link may have carried since its HELLO */
-    BT_MSG_TRANSFER_REFUSED = 44,   /* D -> P: no such reservation (lease ended, aborted, wrong ticket) */
+    BT_MSG_COMMIT = 40,           /* P -> D: every block was sent; token 0. Again until answered */
+    BT_MSG_COMMITTED = 41,        /* D -> P: all in place and checked */
+    BT_MSG_MISSING = 42,          /* D -> P: send these again */
+    BT_MSG_CREDIT = 43,           /* D -> P: total bytes of blocks this link may have carried since its HELLO */
+    BT_MSG_TRANSFER_REFUSED = 44, /* D -> P: no such reservation (lease ended, aborted, wrong ticket) */
 } bt_msg_type;
 
-typedef struct bt_kv_shape { uint32_t layers, kv_heads, head_dim; bt_kv_dtype dtype; } bt_kv_shape;
+typedef struct bt_kv_shape {
+    uint32_t layers, kv_heads, head_dim;
+    bt_kv_dtype dtype;
+} bt_kv_shape;
 
-typedef struct bt_load {                    /* a node's own count of itself */
+typedef struct bt_load { /* a node's own count of itself */
     uint32_t slots_total, slots_used, queued;
     uint64_t pages_total, pages_used, pages_cached, reservations, leases, rss_bytes;
 } bt_load;
 
 enum { BT_MSG_MAX_FALLBACKS = 16 };
-typedef struct bt_msg_fallback { char op[24], why[96]; uint32_t count; } bt_msg_fallback;   /* an operator that the NPU leaves to its companion */
-typedef struct bt_msg_engine {              /* what a prefill node computes with; for reports */
+typedef struct bt_msg_fallback {
+    char op[24], why[96];
+    uint32_t count;
+} bt_msg_fallback;             /* an operator that the NPU leaves to its companion */
+typedef struct bt_msg_engine { /* what a prefill node computes with; for reports */
     char name[16], quant[128], shape_policy[128], profile[64];
     uint32_t fallbacks_len;
     bt_msg_fallback fallbacks[BT_MSG_MAX_FALLBACKS];
@@ -92,70 +110,90 @@ typedef struct bt_msg_engine {              /* what a prefill node computes with
 typedef struct bt_msg_hello {
     uint32_t protocol;
     bt_role role;
-    char node_id[BT_MSG_MAX_ID_BYTES + 1];              /* stable across restarts, 1..64 printable bytes */
-    uint8_t model_id[16];                               /* bt_model.id */
+    char node_id[BT_MSG_MAX_ID_BYTES + 1]; /* stable across restarts, 1..64 printable bytes */
+    uint8_t model_id[16];                  /* bt_model.id */
     char model_name[BT_MSG_MAX_TEXT_BYTES + 1];
-    char exactness[BT_MSG_MAX_TEXT_BYTES + 1];          /* engine, weight form, KV dtype, numeric version */
+    char exactness[BT_MSG_MAX_TEXT_BYTES + 1]; /* engine, weight form, KV dtype, numeric version */
     bt_kv_shape kv;
-    uint32_t ctx_tokens;                                /* longest sequence this node can hold */
+    uint32_t ctx_tokens; /* longest sequence this node can hold */
     uint64_t kv_capacity_tokens;
-    char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];    /* D only: where its bulk socket can be dialled */
+    char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1]; /* D only: where its bulk socket can be dialled */
     uint64_t pid;
     bool draining;
     bt_load load;
-    const bt_msg_engine *engine;                        /* what computes prompts: P, and D that prefills too; NULL: not told */
-    uint64_t link_epoch;                                /* bulk only: of this link, higher with each new one; blocks, WELCOME and CREDIT name it */
-    char prefill_exactness[BT_MSG_MAX_TEXT_BYTES + 1];  /* D only: the class of its own prefill engine; "": it has none */
+    const bt_msg_engine *engine; /* what computes prompts: P, and D that prefills too; NULL: not told */
+    uint64_t link_epoch; /* bulk only: of this link, higher with each new one; blocks, WELCOME and CREDIT name it */
+    /* D only: the class of its own prefill engine; "": it has none */
+    char prefill_exactness[BT_MSG_MAX_TEXT_BYTES + 1];
 } bt_msg_hello;
-typedef struct bt_msg_work {                /* what one prompt took; compilations: 0 once warm */
+typedef struct bt_msg_work { /* what one prompt took; compilations: 0 once warm */
     uint64_t rows, npu_macs, companion_macs, shadow_entries, compilations;
 } bt_msg_work;
 typedef struct bt_msg_welcome {
     uint32_t protocol;
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
-    uint64_t link_epoch, credit_bytes;                  /* bulk only: HELLO's; what that epoch may carry so far, in all */
+    uint64_t link_epoch, credit_bytes; /* bulk only: HELLO's; what that epoch may carry so far, in all */
 } bt_msg_welcome;
-typedef struct bt_msg_reject { int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_reject; /* a bt_err */
-typedef struct bt_msg_heartbeat { bt_load load; bool draining; } bt_msg_heartbeat;
-typedef struct bt_msg_bye { char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_bye;
-typedef struct bt_msg_role { bt_role role; } bt_msg_role;                   /* PREFILL or DECODE */
-typedef struct bt_msg_role_answer { bt_role role; int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_role_answer; /* code 0: it drains, or is that already */
+typedef struct bt_msg_reject {
+    int32_t code;
+    char text[BT_MSG_MAX_TEXT_BYTES + 1];
+} bt_msg_reject; /* a bt_err */
+typedef struct bt_msg_heartbeat {
+    bt_load load;
+    bool draining;
+} bt_msg_heartbeat;
+typedef struct bt_msg_bye {
+    char text[BT_MSG_MAX_TEXT_BYTES + 1];
+} bt_msg_bye;
+typedef struct bt_msg_role {
+    bt_role role;
+} bt_msg_role; /* PREFILL or DECODE */
+typedef struct bt_msg_role_answer {
+    bt_role role;
+    int32_t code;
+    char text[BT_MSG_MAX_TEXT_BYTES + 1];
+} bt_msg_role_answer; /* code 0: it drains, or is that already */
 
 typedef bt_sample_params bt_sampling; /* sample/sample.h has the ranges and the exact rule */
 
 typedef bt_sample_logprob bt_msg_logprob; /* finite, not above 0; top never rises */
 
 typedef struct bt_msg_reserve {
-    uint32_t prompt_tokens, max_tokens;                 /* 1.. each; their sum is at most ctx_tokens */
-    const int32_t *ids; uint32_t ids_len;               /* the whole prompt, ids_len == prompt_tokens: for penalties, drafts and local prefill */
-    const int32_t *generated; uint32_t generated_len;   /* tokens 0.. of an earlier attempt, to be replayed; 0: none; below max_tokens */
-    bool is_local;                                      /* D prefills the prompt itself: no prefill node, no transfer */
-    bt_incarnation prefill;                             /* who will send the KV; zero where is_local */
-    bt_peer_key prefill_key;                            /* and its key: D takes KV of this attempt from no other; zero where is_local */
-    uint64_t prefill_class;                             /* XXH3-64 of the exactness that the sender says in HELLO: rows of another class are never mixed with its own; not looked at where is_local */
+    uint32_t prompt_tokens, max_tokens; /* 1.. each; their sum is at most ctx_tokens */
+    const int32_t *ids;
+    uint32_t ids_len; /* the whole prompt, ids_len == prompt_tokens: for penalties, drafts and local prefill */
+    const int32_t *generated;
+    uint32_t generated_len;  /* tokens 0.. of an earlier attempt, to be replayed; 0: none; below max_tokens */
+    bool is_local;           /* D prefills the prompt itself: no prefill node, no transfer */
+    bt_incarnation prefill;  /* who will send the KV; zero where is_local */
+    bt_peer_key prefill_key; /* and its key: D takes KV of this attempt from no other; zero where is_local */
+    uint64_t prefill_class;  /* XXH3-64 of the exactness that the sender says in HELLO: rows of another class are never
+                                mixed with its own; not looked at where is_local */
     bt_sampling sampling;
     uint32_t stop_ids_len;
-    int32_t stop_ids[BT_MSG_MAX_STOP_IDS];              /* drawing one ends the sequence; it is the last id sent */
+    int32_t stop_ids[BT_MSG_MAX_STOP_IDS]; /* drawing one ends the sequence; it is the last id sent */
     uint32_t lease_ms;
 } bt_msg_reserve;
 typedef struct bt_msg_reserved {
     bt_ticket ticket;
     char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
-    uint32_t covered_tokens;                            /* of the prompt, in place here in every layer and pinned; a multiple of 16, or the prompt's end */
+    uint32_t covered_tokens; /* of the prompt, in place here in every layer and pinned; a multiple of 16, or the
+                                prompt's end */
 } bt_msg_reserved;
 typedef struct bt_msg_refused {
-    bt_msg_type of;                                     /* RESERVE or PREFILL */
+    bt_msg_type of; /* RESERVE or PREFILL */
     int32_t code;
-    uint32_t retry_after_ms;                            /* 0: never */
+    uint32_t retry_after_ms; /* 0: never */
     char text[BT_MSG_MAX_TEXT_BYTES + 1];
 } bt_msg_refused;
 typedef struct bt_msg_prefill {
-    const int32_t *ids; uint32_t ids_len;               /* the whole prompt */
+    const int32_t *ids;
+    uint32_t ids_len; /* the whole prompt */
     bt_incarnation decode;
-    bt_peer_key decode_key;                             /* who must answer at kv_endpoint */
+    bt_peer_key decode_key; /* who must answer at kv_endpoint */
     char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
     bt_ticket ticket;
-    uint32_t covered_tokens;                            /* as in Reserved, at most ids_len: only rows from here on are sent */
+    uint32_t covered_tokens; /* as in Reserved, at most ids_len: only rows from here on are sent */
     bt_sampling sampling;
     uint32_t lease_ms;
 } bt_msg_prefill;
@@ -163,29 +201,41 @@ typedef struct bt_msg_first_token {
     int32_t token;
     uint32_t top_len;
     int32_t top_ids[BT_MSG_TOP_LOGITS];
-    float top_logits[BT_MSG_TOP_LOGITS];                /* the highest logits, descending */
+    float top_logits[BT_MSG_TOP_LOGITS]; /* the highest logits, descending */
     uint64_t queue_us, prefill_us;
-    uint32_t cached_tokens;                             /* of the prompt: rows that were there from earlier prompts and not computed */
+    uint32_t cached_tokens; /* of the prompt: rows that were there from earlier prompts and not computed */
     bt_msg_work work;
-    bool has_logprob; bt_msg_logprob logprob;           /* of token 0, where the sampling asks for it */
+    bool has_logprob;
+    bt_msg_logprob logprob; /* of token 0, where the sampling asks for it */
 } bt_msg_first_token;
 typedef struct bt_msg_prefill_done {
-    uint64_t kv_bytes, kv_blocks, exposed_us, transfer_us;  /* exposed: end of the last layer to Committed */
-    bt_digest16 kv_digest;                              /* of the whole prompt's KV in the neutral layout */
+    uint64_t kv_bytes, kv_blocks, exposed_us, transfer_us; /* exposed: end of the last layer to Committed */
+    bt_digest16 kv_digest;                                 /* of the whole prompt's KV in the neutral layout */
 } bt_msg_prefill_done;
-typedef struct bt_msg_failed { int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } bt_msg_failed;
-typedef struct bt_msg_ack { bt_msg_type of; } bt_msg_ack;
-typedef struct bt_msg_renew { uint32_t lease_ms; } bt_msg_renew;
+typedef struct bt_msg_failed {
+    int32_t code;
+    char text[BT_MSG_MAX_TEXT_BYTES + 1];
+} bt_msg_failed;
+typedef struct bt_msg_ack {
+    bt_msg_type of;
+} bt_msg_ack;
+typedef struct bt_msg_renew {
+    uint32_t lease_ms;
+} bt_msg_renew;
 typedef struct bt_msg_tokens {
     uint32_t first_index;
-    const int32_t *ids; uint32_t ids_len;
-    const bt_msg_logprob *logprobs;                     /* [ids_len] where the sampling asks for them (then at most BT_MSG_MAX_TOKENS_LOGPROBS ids), else NULL */
+    const int32_t *ids;
+    uint32_t ids_len;
+    const bt_msg_logprob *logprobs; /* [ids_len] where the sampling asks for them (then at most
+                                       BT_MSG_MAX_TOKENS_LOGPROBS ids), else NULL */
 } bt_msg_tokens;
-typedef struct bt_msg_tokens_ack { uint32_t next_index; } bt_msg_tokens_ack;
+typedef struct bt_msg_tokens_ack {
+    uint32_t next_index;
+} bt_msg_tokens_ack;
 typedef struct bt_msg_finished {
     bt_finish reason;
-    uint32_t completion_tokens;                         /* token 0 and a final stop id included */
-    uint64_t wait_us, decode_us;                        /* Committed to first step; first step to the end */
+    uint32_t completion_tokens;  /* token 0 and a final stop id included */
+    uint64_t wait_us, decode_us; /* Committed to first step; first step to the end */
     uint32_t decode_steps;
 } bt_msg_finished;
 
@@ -195,8 +245,13 @@ typedef struct bt_msg_commit {
     int32_t first_token;
     uint64_t kv_bytes;
 } bt_msg_commit;
-typedef struct bt_msg_missing { const bt_kv_range *ranges; uint32_t ranges_len; } bt_msg_missing;
-typedef struct bt_msg_credit { uint64_t link_epoch, total_bytes; } bt_msg_credit;
+typedef struct bt_msg_missing {
+    const bt_kv_range *ranges;
+    uint32_t ranges_len;
+} bt_msg_missing;
+typedef struct bt_msg_credit {
+    uint64_t link_epoch, total_bytes;
+} bt_msg_credit;
 
 /* One message. `from` and `to` travel in the frame header; `to` is all zero in HELLO, where it is not known
  * yet. `from_key` does not travel: a link fills it with the key that the transport proved, zero without keys, and a
@@ -222,7 +277,7 @@ typedef struct bt_msg {
         bt_msg_prefill prefill;
         bt_msg_first_token first_token;
         bt_msg_prefill_done prefill_done;
-        bt_msg_failed failed;                           /* FAILED and TRANSFER_REFUSED */
+        bt_msg_failed failed; /* FAILED and TRANSFER_REFUSED */
         bt_msg_ack ack;
         bt_msg_renew renew;
         bt_msg_tokens tokens;
@@ -242,7 +297,7 @@ static inline bool bt_request_same(const bt_request_ref *a, const bt_request_ref
 {
     return a->number == b->number && bt_incarnation_equal(&a->owner, &b->owner);
 }
-const char *bt_msg_type_name(bt_msg_type t);            /* "RESERVE"; "?" for an unknown number */
+const char *bt_msg_type_name(bt_msg_type t); /* "RESERVE"; "?" for an unknown number */
 
 /* A control frame is one ZeroMQ frame: a fixed header, then the protobuf body. All integers little-endian.
  *   off size field
@@ -263,7 +318,10 @@ enum { BT_MSG_HEADER_BYTES = 64, BT_MSG_MAX_BODY_BYTES = 8 << 20 };
  * fields are private. A decode that reaches the body, even one that fails, makes void what the message before
  * it borrowed. It never holds more than 4 times the largest body it has seen and 256 KiB, and grows only for
  * a larger one. */
-typedef struct bt_msg_buf { uint8_t *block; size_t cap; } bt_msg_buf;
+typedef struct bt_msg_buf {
+    uint8_t *block;
+    size_t cap;
+} bt_msg_buf;
 void bt_msg_buf_done(bt_msg_buf *b);
 
 /* Encode into out[cap]; *ret_len is set on success. BT_ELIMIT when it does not fit (bt_msg_encoded_max bytes

@@ -13,9 +13,9 @@
 
 /* Collects the first complaint about one message. */
 typedef struct bt_msg_checker {
-    const char *name;           /* of the message type, for the words */
-    bt_err code;                /* what a complaint returns: BT_EARG encoding, BT_EFORMAT decoding */
-    bt_err err;                 /* BT_OK until the first complaint */
+    const char *name; /* of the message type, for the words */
+    bt_err code;      /* what a complaint returns: BT_EARG encoding, BT_EFORMAT decoding */
+    bt_err err;       /* BT_OK until the first complaint */
     bt_fault *fault;
     void *(*alloc)(void *ud, size_t n); /* decoding: lives as long as the message; NULL when used up */
     void *alloc_ud;
@@ -42,17 +42,17 @@ bool bt_msg_body_get_ref(bt_msg_checker *c, bt_request_ref *ret, const Bt__Reque
 /* To protobuf, which has no const; it only reads. */
 static inline ProtobufCBinaryData bt_msg_body_put16(const uint8_t bytes[static 16])
 {
-    return (ProtobufCBinaryData){ .len = 16, .data = (uint8_t *)bytes };
+    return (ProtobufCBinaryData){.len = 16, .data = (uint8_t *)bytes};
 }
 static inline ProtobufCBinaryData bt_msg_body_put_key(const bt_peer_key *k) /* a zero key does not travel */
 {
     static const bt_peer_key zero;
     const bool is_set = __builtin_memcmp(k, &zero, sizeof zero) != 0;
-    return (ProtobufCBinaryData){ .len = is_set ? sizeof k->bytes : 0, .data = (uint8_t *)k->bytes };
+    return (ProtobufCBinaryData){.len = is_set ? sizeof k->bytes : 0, .data = (uint8_t *)k->bytes};
 }
 static inline ProtobufCBinaryData bt_msg_body_put_text(const char *text)
 {
-    return (ProtobufCBinaryData){ .len = __builtin_strlen(text), .data = (uint8_t *)text };
+    return (ProtobufCBinaryData){.len = __builtin_strlen(text), .data = (uint8_t *)text};
 }
 
 /* Room for one message on its way out: the body and its parts. */
@@ -82,7 +82,7 @@ typedef struct bt_msg_scratch {
         Bt__Missing missing;
         Bt__Credit credit;
     } u;
-    Bt__RequestRef ref;         /* filled by msg.c for every message about a request */
+    Bt__RequestRef ref; /* filled by msg.c for every message about a request */
     Bt__Sampling sampling;
     int32_t bias_ids[BT_SAMPLE_MAX_BIAS];
     float bias[BT_SAMPLE_MAX_BIAS];
@@ -92,7 +92,7 @@ typedef struct bt_msg_scratch {
     Bt__Engine engine;
     Bt__Fallback fallback[BT_MSG_MAX_FALLBACKS];
     Bt__Fallback *fallback_at[BT_MSG_MAX_FALLBACKS];
-    union {                     /* the lists of MISSING and of TOKENS */
+    union { /* the lists of MISSING and of TOKENS */
         struct {
             Bt__KvRange range[BT_MSG_MAX_RANGES];
             Bt__KvRange *range_at[BT_MSG_MAX_RANGES];
@@ -110,11 +110,11 @@ typedef struct bt_msg_kind {
     bt_msg_type type;
     const char *name;
     size_t max_body_bytes;
-    bool has_ref;               /* the message carries a RequestRef as its field 1 */
+    bool has_ref; /* the message carries a RequestRef as its field 1 */
     const ProtobufCMessageDescriptor *desc;
     ProtobufCMessage *(*fill)(bt_msg_scratch *s, const bt_msg *m);
     void (*read)(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *body);
-    void (*check)(bt_msg_checker *c, const bt_msg *m);      /* NULL: nothing to check */
+    void (*check)(bt_msg_checker *c, const bt_msg *m); /* NULL: nothing to check */
 } bt_msg_kind;
 
 enum { BT_MSG_SMALL_BODY_BYTES = 4096, BT_MSG_TOKENS_BODY_BYTES = 65536, BT_MSG_MISSING_BODY_BYTES = 16384 };

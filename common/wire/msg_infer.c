@@ -194,8 +194,8 @@ static void check_prefill(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_range(c, "lease_ms", p->lease_ms, 1, BT_MSG_MAX_LEASE_MS);
     bt_msg_body_range(c, "covered_tokens", p->covered_tokens, 0, p->ids_len);
     if (p->covered_tokens % BT_KV_UNIT_TOKENS && p->covered_tokens != p->ids_len)
-        bt_msg_body_fail(c, "covered_tokens is %u, must be a multiple of %d or the prompt's %u", p->covered_tokens,
-                         BT_KV_UNIT_TOKENS, p->ids_len);
+        bt_msg_body_fail(c, "covered_tokens is %u, must be a multiple of %d or the prompt's %u",
+                         p->covered_tokens, BT_KV_UNIT_TOKENS, p->ids_len);
 }
 
 static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
@@ -350,7 +350,8 @@ static void check_tokens(bt_msg_checker *c, const bt_msg *m)
     const uint32_t most = t->logprobs ? BT_MSG_MAX_TOKENS_LOGPROBS : BT_MSG_MAX_TOKENS_IDS;
     if (!bt_msg_body_range(c, "count of ids", t->ids_len, 1, most)) return;
     bt_msg_body_ids(c, "ids", t->ids, t->ids_len);
-    for (uint32_t i = 0; t->logprobs && i < t->ids_len; i++) bt_msg_sampling_check_logprob(c, &t->logprobs[i]);
+    for (uint32_t i = 0; t->logprobs && i < t->ids_len; i++)
+        bt_msg_sampling_check_logprob(c, &t->logprobs[i]);
     bt_msg_body_range(c, "first_index", t->first_index, 1, BT_MSG_MAX_PROMPT_TOKENS - 1);
     bt_msg_body_range(c, "first_index + count of ids", (uint64_t)t->first_index + t->ids_len, 2,
                       BT_MSG_MAX_PROMPT_TOKENS);

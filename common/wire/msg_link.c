@@ -1,4 +1,5 @@
-/* HELLO, WELCOME, REJECT, HEARTBEAT, BYE, ROLE, ROLE_ANSWER: fields to and from proto/control.proto, and their ranges. */
+/* HELLO, WELCOME, REJECT, HEARTBEAT, BYE, ROLE, ROLE_ANSWER: fields to and from proto/control.proto, and
+ * their ranges. */
 #include "wire/msg_body.h"
 
 #include "kv/kv_header.h"
@@ -67,8 +68,10 @@ static const bt_msg_engine *get_engine(bt_msg_checker *c, const Bt__Engine *b)
     bt_msg_body_get_text(c, "engine.profile", g->profile, sizeof g->profile, b->profile);
     g->fallbacks_len = (uint32_t)b->n_fallbacks;
     for (uint32_t i = 0; i < g->fallbacks_len; i++) {
-        bt_msg_body_get_text(c, "fallback.op", g->fallbacks[i].op, sizeof g->fallbacks[i].op, b->fallbacks[i]->op);
-        bt_msg_body_get_text(c, "fallback.why", g->fallbacks[i].why, sizeof g->fallbacks[i].why, b->fallbacks[i]->why);
+        bt_msg_body_get_text(c, "fallback.op", g->fallbacks[i].op, sizeof g->fallbacks[i].op,
+                             b->fallbacks[i]->op);
+        bt_msg_body_get_text(c, "fallback.why", g->fallbacks[i].why, sizeof g->fallbacks[i].why,
+                             b->fallbacks[i]->why);
         g->fallbacks[i].count = b->fallbacks[i]->count;
     }
     return g;

@@ -1,5 +1,5 @@
-/* Sampling parameters and log probabilities on the wire. The ranges of parameters are those of common/sample, asked
- * there. */
+/* Sampling parameters and log probabilities on the wire. The ranges of parameters are those of common/sample,
+ * asked there. */
 #include "wire/msg_sampling.h"
 
 #include <float.h>
@@ -67,7 +67,8 @@ void bt_msg_sampling_check(bt_msg_checker *c, const bt_sampling *p)
 
 static void check_value(bt_msg_checker *c, const char *field, float v)
 {
-    if (!(v >= -FLT_MAX && v <= 0.0f)) bt_msg_body_fail(c, "%s is %g: must be finite and at most 0", field, (double)v);
+    if (!(v >= -FLT_MAX && v <= 0.0f))
+        bt_msg_body_fail(c, "%s is %g: must be finite and at most 0", field, (double)v);
 }
 
 void bt_msg_sampling_check_logprob(bt_msg_checker *c, const bt_msg_logprob *l)

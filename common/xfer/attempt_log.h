@@ -6,7 +6,10 @@
  * requests. Late and repeated messages of these are recognised, so that no attempt runs twice and an aborted
  * one never starts. */
 enum { BT_ATTEMPT_LOG_LEN = 512 };
-typedef struct bt_attempt_log { bt_request_ref refs[BT_ATTEMPT_LOG_LEN]; uint32_t len, next; } bt_attempt_log;
+typedef struct bt_attempt_log {
+    bt_request_ref refs[BT_ATTEMPT_LOG_LEN];
+    uint32_t len, next;
+} bt_attempt_log;
 
 /* The attempt of ref, and all lower ones, are over. */
 void bt_attempt_log_note(bt_attempt_log *log, const bt_request_ref *ref);

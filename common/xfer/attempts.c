@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { A_SLOT = 4, MORE = 16 };         /* beside those at work, reports that wait for their acknowledgement */
+enum { A_SLOT = 4, MORE = 16 }; /* beside those at work, reports that wait for their acknowledgement */
 
 bt_err bt_attempts_new(bt_attempts *t, uint32_t slots)
 {
@@ -44,7 +44,10 @@ bt_attempt *bt_attempts_find(const bt_attempts *t, const bt_request_ref *ref)
     return best;
 }
 
-bt_attempt *bt_attempts_by_slot(const bt_attempts *t, uint32_t slot) { return slot < t->slots ? t->by_slot[slot] : NULL; }
+bt_attempt *bt_attempts_by_slot(const bt_attempts *t, uint32_t slot)
+{
+    return slot < t->slots ? t->by_slot[slot] : NULL;
+}
 
 bt_attempt *bt_attempts_unused(const bt_attempts *t)
 {
@@ -97,9 +100,15 @@ void bt_attempts_clear(bt_attempts *t, bt_attempt *a)
     while (t->end > 0 && t->all[t->end - 1].state == BT_ATTEMPT_FREE) t->end--;
 }
 
-void bt_attempt_renew(bt_attempt *a, int64_t now_us, uint32_t lease_ms) { a->lease_end_us = now_us + (int64_t)lease_ms * 1000; }
+void bt_attempt_renew(bt_attempt *a, int64_t now_us, uint32_t lease_ms)
+{
+    a->lease_end_us = now_us + (int64_t)lease_ms * 1000;
+}
 
-bool bt_attempt_is_expired(const bt_attempt *a, int64_t now_us) { return bt_attempt_is_wanted(a) && now_us >= a->lease_end_us; }
+bool bt_attempt_is_expired(const bt_attempt *a, int64_t now_us)
+{
+    return bt_attempt_is_wanted(a) && now_us >= a->lease_end_us;
+}
 
 int64_t bt_attempts_due_us(const bt_attempts *t)
 {

@@ -15,50 +15,52 @@
 enum { BT_NO_SLOT = UINT32_MAX };
 
 enum {
-    BT_ATTEMPT_FREE = 0,            /* nobody's: its fields are zero, its slot is BT_NO_SLOT */
-    BT_ATTEMPT_OVER,                /* forgotten; freed in the next step, for actions of this one may point into it */
-    BT_ATTEMPT_STOPPING,            /* over for its owner, but something still works on its slot */
-    BT_ATTEMPT_REPORTING,           /* without a slot; its owner is told of its end until it acknowledges */
-    BT_ATTEMPT_OWN,                 /* the first of the node's own states: it is at work, and holds a slot */
+    BT_ATTEMPT_FREE = 0,  /* nobody's: its fields are zero, its slot is BT_NO_SLOT */
+    BT_ATTEMPT_OVER,      /* forgotten; freed in the next step, for actions of this one may point into it */
+    BT_ATTEMPT_STOPPING,  /* over for its owner, but something still works on its slot */
+    BT_ATTEMPT_REPORTING, /* without a slot; its owner is told of its end until it acknowledges */
+    BT_ATTEMPT_OWN,       /* the first of the node's own states: it is at work, and holds a slot */
 };
 
 typedef struct bt_attempt {
     unsigned state;
-    uint32_t slot;                  /* BT_NO_SLOT: none */
+    uint32_t slot; /* BT_NO_SLOT: none */
     bt_request_ref ref;
     int64_t lease_end_us;
 } bt_attempt;
 
 typedef struct bt_attempts {
-    bt_attempt *all; uint32_t len;
-    uint32_t end;                               /* from here on all are FREE */
-    bt_attempt **by_slot; uint32_t slots;       /* who holds it; NULL: nobody */
-    bt_attempt_log log;                         /* of those that are over */
+    bt_attempt *all;
+    uint32_t len;
+    uint32_t end; /* from here on all are FREE */
+    bt_attempt **by_slot;
+    uint32_t slots;     /* who holds it; NULL: nobody */
+    bt_attempt_log log; /* of those that are over */
 } bt_attempts;
 
 /* slots: 1..1024. All are free, attempts and slots. BT_ENOMEM. */
 bt_err bt_attempts_new(bt_attempts *t, uint32_t slots);
-void bt_attempts_free(bt_attempts *t);          /* zeroed is fine */
+void bt_attempts_free(bt_attempts *t); /* zeroed is fine */
 
 /* The first behind `a` that is anybody's, the first of all where a is NULL; NULL: there is no more. The caller may end
  * what it gets. */
 bt_attempt *bt_attempts_next(const bt_attempts *t, const bt_attempt *a);
 /* The request's highest attempt here, or NULL. A lower one may be here too: it is STOPPING. */
 bt_attempt *bt_attempts_find(const bt_attempts *t, const bt_request_ref *ref);
-bt_attempt *bt_attempts_by_slot(const bt_attempts *t, uint32_t slot);       /* NULL: nobody's, or no slot at all */
+bt_attempt *bt_attempts_by_slot(const bt_attempts *t, uint32_t slot); /* NULL: nobody's, or no slot at all */
 
-bt_attempt *bt_attempts_unused(const bt_attempts *t);                       /* a FREE one; NULL: there is none */
-uint32_t bt_attempts_unused_slot(const bt_attempts *t);                     /* BT_NO_SLOT: there is none */
+bt_attempt *bt_attempts_unused(const bt_attempts *t);   /* a FREE one; NULL: there is none */
+uint32_t bt_attempts_unused_slot(const bt_attempts *t); /* BT_NO_SLOT: there is none */
 
 /* What the two gave begins as the attempt `ref`, in a state of the node's own. */
 void bt_attempts_take(bt_attempts *t, bt_attempt *a, const bt_request_ref *ref, uint32_t slot, unsigned state);
-void bt_attempts_leave_slot(bt_attempts *t, bt_attempt *a);                 /* that it holds */
+void bt_attempts_leave_slot(bt_attempts *t, bt_attempt *a); /* that it holds */
 
 /* ABORT came for ref: it and lower attempts are over. Returns what has to be stopped, which bears ref's number from now
  * on; NULL: nothing is here, and ABORT_ACK can go at once. */
 bt_attempt *bt_attempts_abort(bt_attempts *t, const bt_request_ref *ref);
-void bt_attempts_bury(bt_attempts *t, bt_attempt *a);       /* it holds no slot; it and lower attempts are over */
-void bt_attempts_clear(bt_attempts *t, bt_attempt *a);      /* an OVER one, in the next step: FREE */
+void bt_attempts_bury(bt_attempts *t, bt_attempt *a);  /* it holds no slot; it and lower attempts are over */
+void bt_attempts_clear(bt_attempts *t, bt_attempt *a); /* an OVER one, in the next step: FREE */
 
 /* Whether it is anybody's, and whether its owner may still want something of it: only then its lease counts. */
 static inline bool bt_attempt_is_here(const bt_attempt *a) { return a->state > BT_ATTEMPT_OVER; }
@@ -66,7 +68,7 @@ static inline bool bt_attempt_is_wanted(const bt_attempt *a) { return a->state >
 
 void bt_attempt_renew(bt_attempt *a, int64_t now_us, uint32_t lease_ms);
 bool bt_attempt_is_expired(const bt_attempt *a, int64_t now_us);
-int64_t bt_attempts_due_us(const bt_attempts *t);           /* when the first lease ends; BT_STEP_NEVER: none runs */
+int64_t bt_attempts_due_us(const bt_attempts *t); /* when the first lease ends; BT_STEP_NEVER: none runs */
 
-bt_load bt_attempts_load(const bt_attempts *t);             /* slots and leases; the rest is zero */
+bt_load bt_attempts_load(const bt_attempts *t); /* slots and leases; the rest is zero */
 #endif

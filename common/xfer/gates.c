@@ -1,10 +1,14 @@
-/* Speaks with all gateways of a node: who is greeted when, who hears what of an attempt, how the node leaves. See gates.h. */
+/* Speaks with all gateways of a node: who is greeted when, who hears what of an attempt, how the node
+ * leaves. See gates.h. */
 #include "xfer/gates.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static bool is_known(const bt_gates *g, uint32_t gate) { return g->greetings[gate].state == BT_GREETING_KNOWN; }
+static bool is_known(const bt_gates *g, uint32_t gate)
+{
+    return g->greetings[gate].state == BT_GREETING_KNOWN;
+}
 
 static bt_msg *to_gate(bt_gates *g, uint32_t gate, bt_msg_type type)
 {
@@ -101,8 +105,8 @@ void bt_gates_failed(bt_gates *g, const bt_request_ref *ref, bt_err code, const 
     snprintf(m->u.failed.text, sizeof m->u.failed.text, "%s", text);
 }
 
-void bt_gates_refused(bt_gates *g, const bt_request_ref *ref, bt_msg_type of, bt_err code, uint32_t retry_after_ms,
-                      const char *text)
+void bt_gates_refused(bt_gates *g, const bt_request_ref *ref, bt_msg_type of, bt_err code,
+                      uint32_t retry_after_ms, const char *text)
 {
     bt_msg *m = bt_gates_to_owner(g, ref, BT_MSG_REFUSED);
     if (!m) return;
@@ -125,6 +129,7 @@ void bt_gates_bye(bt_gates *g, const char *text)
 {
     if (!text) text = g->next_role ? "it changes its role" : "drained";
     for (uint32_t i = 0; i < g->len; i++)
-        if (is_known(g, i)) snprintf(to_gate(g, i, BT_MSG_BYE)->u.bye.text, BT_MSG_MAX_TEXT_BYTES, "%s", text);
+        if (is_known(g, i))
+            snprintf(to_gate(g, i, BT_MSG_BYE)->u.bye.text, BT_MSG_MAX_TEXT_BYTES, "%s", text);
     g->left = true;
 }

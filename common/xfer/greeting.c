@@ -32,7 +32,8 @@ int64_t bt_greeting_due_us(const bt_greeting *l, const bt_greeting_times *t)
     return l->state == BT_GREETING_KNOWN && silent_us < l->due_us ? silent_us : l->due_us;
 }
 
-/* At most one HELLO each resend_us, whatever comes in: two confused peers must not answer each other in a loop. */
+/* At most one HELLO each resend_us, whatever comes in: two confused peers must not answer each other in a
+ * loop. */
 static bt_greeting_says greet(bt_greeting *l, const bt_greeting_times *t, int64_t now_us)
 {
     if (l->state == BT_GREETING_KNOWN) {
@@ -54,10 +55,10 @@ bt_greeting_says bt_greeting_msg(bt_greeting *l, const bt_greeting_times *t, con
         l->heard_us = now_us;
         if (!is_news) return BT_GREETING_NOTHING;
         l->due_us = now_us + t->heartbeat_us;
-        return BT_GREETING_HEARTBEAT;      /* at once: it ends STARTING at the gateway */
+        return BT_GREETING_HEARTBEAT; /* at once: it ends STARTING at the gateway */
     }
     if (m->type == BT_MSG_REJECT) {
-        if (m->u.reject.code == BT_EAGAIN) return greet(l, t, now_us);      /* it does not know us (any more) */
+        if (m->u.reject.code == BT_EAGAIN) return greet(l, t, now_us); /* it does not know us (any more) */
         *ret_refused = l->state != BT_GREETING_KNOWN;
         if (*ret_refused) {
             l->state = BT_GREETING_REFUSED;
@@ -65,7 +66,7 @@ bt_greeting_says bt_greeting_msg(bt_greeting *l, const bt_greeting_times *t, con
         }
         return BT_GREETING_NOTHING;
     }
-    if (!bt_incarnation_equal(&l->peer, &m->from)) return greet(l, t, now_us);     /* another gateway process */
+    if (!bt_incarnation_equal(&l->peer, &m->from)) return greet(l, t, now_us); /* another gateway process */
     l->heard_us = now_us;
     *ret_pass = m->type != BT_MSG_HEARTBEAT && m->type != BT_MSG_BYE && m->type != BT_MSG_HELLO;
     return BT_GREETING_NOTHING;

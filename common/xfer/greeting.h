@@ -9,19 +9,21 @@
  *   GREETING --REJECT of a mismatch--> REFUSED: the same, but HELLO goes only every rejected_us */
 typedef enum bt_greeting_state { BT_GREETING_GREETING = 1, BT_GREETING_KNOWN, BT_GREETING_REFUSED } bt_greeting_state;
 
-typedef struct bt_greeting_times { int64_t heartbeat_us, silence_us, resend_us, rejected_us; } bt_greeting_times;
+typedef struct bt_greeting_times {
+    int64_t heartbeat_us, silence_us, resend_us, rejected_us;
+} bt_greeting_times;
 
 typedef struct bt_greeting {
     bt_greeting_state state;
-    bt_incarnation peer;            /* of the gateway welcomed last; zero before that */
-    int64_t due_us;                 /* next HELLO, or next HEARTBEAT */
+    bt_incarnation peer; /* of the gateway welcomed last; zero before that */
+    int64_t due_us;      /* next HELLO, or next HEARTBEAT */
     int64_t heard_us;
 } bt_greeting;
 
 typedef enum bt_greeting_says {
     BT_GREETING_NOTHING = 0,
-    BT_GREETING_HELLO = 1,          /* send HELLO now */
-    BT_GREETING_HEARTBEAT = 2,      /* send HEARTBEAT now, to `peer` */
+    BT_GREETING_HELLO = 1,     /* send HELLO now */
+    BT_GREETING_HEARTBEAT = 2, /* send HEARTBEAT now, to `peer` */
 } bt_greeting_says;
 
 void bt_greeting_init(bt_greeting *l, int64_t now_us);

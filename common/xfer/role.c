@@ -5,13 +5,16 @@
 
 static const char *name_of(bt_role r) { return r == BT_ROLE_PREFILL ? "prefill" : "decode"; }
 
-bool bt_role_answer(bt_msg_role_answer *ret, bt_role *next, bt_role wanted, bt_role own, bt_role_may may, bool draining)
+bool bt_role_answer(bt_msg_role_answer *ret, bt_role *next, bt_role wanted, bt_role own, bt_role_may may,
+                    bool draining)
 {
     bool begins = false;
-    *ret = (bt_msg_role_answer){ .role = wanted };
+    *ret = (bt_msg_role_answer){.role = wanted};
     if (draining && *next != wanted && (*next || wanted != own)) {
         ret->code = BT_EAGAIN;
-        if (*next) snprintf(ret->text, sizeof ret->text, "it drains, to serve as %s; ask again then", name_of(*next));
+        if (*next)
+            snprintf(ret->text, sizeof ret->text, "it drains, to serve as %s; ask again then",
+                     name_of(*next));
         else snprintf(ret->text, sizeof ret->text, "it is leaving");
     } else if (wanted == own) {
         snprintf(ret->text, sizeof ret->text, "it serves as %s already", name_of(own));
@@ -19,10 +22,13 @@ bool bt_role_answer(bt_msg_role_answer *ret, bt_role *next, bt_role wanted, bt_r
         snprintf(ret->text, sizeof ret->text, "it drains, then serves as %s", name_of(wanted));
     } else if (may == BT_ROLE_MAY_NOT) {
         ret->code = BT_EARG;
-        snprintf(ret->text, sizeof ret->text, "this program is a %s node only; start it as baton-decode to change its role", name_of(own));
+        snprintf(ret->text, sizeof ret->text,
+                 "this program is a %s node only; start it as baton-decode to change its role", name_of(own));
     } else if (may == BT_ROLE_MAY_NOT_KEY) {
         ret->code = BT_EAUTH;
-        snprintf(ret->text, sizeof ret->text, "its key has not both roles; give its line of the allow file 'prefill,decode', everywhere, and send SIGHUP");
+        snprintf(ret->text, sizeof ret->text,
+                 "its key has not both roles; give its line of the allow file 'prefill,decode', everywhere, "
+                 "and send SIGHUP");
     } else {
         *next = wanted;
         begins = true;

@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-void bt_xfer_purse_open(bt_xfer_purse *p, uint64_t granted_bytes) { *p = (bt_xfer_purse){.granted_bytes = granted_bytes}; }
+void bt_xfer_purse_open(bt_xfer_purse *p, uint64_t granted_bytes)
+{
+    *p = (bt_xfer_purse){.granted_bytes = granted_bytes};
+}
 
 void bt_xfer_purse_grant(bt_xfer_purse *p, uint64_t total_bytes)
 {
@@ -54,7 +57,7 @@ bool bt_xfer_grant_came(bt_xfer_grant *g, uint64_t bytes, uint64_t end)
 {
     if (bytes == 0 || bytes > end || end > g->granted_bytes) return false;
     const uint64_t begin = end - bytes;
-    uint32_t at = 0;                    /* the last span that begins at or before it; the first always does */
+    uint32_t at = 0; /* the last span that begins at or before it; the first always does */
     while (at + 1 < g->seen_len && g->seen[at + 1].begin <= begin) at++;
     bt_xfer_span *before = &g->seen[at], *after = at + 1 < g->seen_len ? before + 1 : NULL;
     if (before->end > begin || (after && after->begin < end)) return false;

@@ -41,10 +41,13 @@ void bt_xfer_recv_placed(bt_xfer_recv *r, const bt_kv_range *range, bool is_good
 {
     if (!r->placing) return;
     r->placing = false;
-    if (is_good) (void)bt_kv_cover_mark(r->cover, range, NULL);     /* legal: _block looked at it */
+    if (is_good) (void)bt_kv_cover_mark(r->cover, range, NULL); /* legal: _block looked at it */
 }
 
-bool bt_xfer_recv_is_complete(const bt_xfer_recv *r) { return !r->placing && bt_kv_cover_is_complete(r->cover); }
+bool bt_xfer_recv_is_complete(const bt_xfer_recv *r)
+{
+    return !r->placing && bt_kv_cover_is_complete(r->cover);
+}
 
 uint64_t bt_xfer_block_bytes(const bt_kv_shape *shape, uint32_t tokens)
 {

@@ -9,20 +9,20 @@ typedef struct bt_xfer_recv {
     bt_kv_cover *cover;
     bt_kv_shape shape;
     uint32_t prompt_tokens;
-    bool placing;               /* a block was let in and is being copied */
-    bool commit_waits;          /* Commit came meanwhile */
+    bool placing;      /* a block was let in and is being copied */
+    bool commit_waits; /* Commit came meanwhile */
 } bt_xfer_recv;
 
 typedef enum bt_xfer_verdict {
-    BT_XFER_PLACE = 1,          /* every row is new: copy it, then say _placed */
-    BT_XFER_RANGE,              /* outside the prompt or the model, edges off the grid, or a wrong number of bytes */
-    BT_XFER_REPEAT,             /* some rows are in place already; Missing asks for the others exactly */
-    BT_XFER_BUSY,               /* the last block is still being copied */
+    BT_XFER_PLACE = 1, /* every row is new: copy it, then say _placed */
+    BT_XFER_RANGE,     /* outside the prompt or the model, edges off the grid, or a wrong number of bytes */
+    BT_XFER_REPEAT,    /* some rows are in place already; Missing asks for the others exactly */
+    BT_XFER_BUSY,      /* the last block is still being copied */
 } bt_xfer_verdict;
 
 /* BT_EARG, BT_ENOMEM as bt_kv_cover_new. */
 bt_err bt_xfer_recv_init(bt_xfer_recv *r, const bt_kv_shape *shape, uint32_t prompt_tokens, bt_fault *fault);
-void   bt_xfer_recv_done(bt_xfer_recv *r);      /* zeroed is fine */
+void bt_xfer_recv_done(bt_xfer_recv *r); /* zeroed is fine */
 
 /* The first `tokens` of the prompt are in place from the start: a multiple of 16, or all. */
 void bt_xfer_recv_has(bt_xfer_recv *r, uint32_t tokens);

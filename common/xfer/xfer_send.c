@@ -98,7 +98,7 @@ void bt_xfer_send_returned(bt_xfer_send *s, const bt_kv_range *block)
 {
     if (s->unanswered == 0) return;
     s->unanswered--;
-    s->again[s->again_len++] = *block;      /* fits: _missing leaves room for every unanswered block */
+    s->again[s->again_len++] = *block; /* fits: _missing leaves room for every unanswered block */
 }
 
 uint32_t bt_xfer_send_missing(bt_xfer_send *s, const bt_kv_range *ranges, uint32_t len)
@@ -107,7 +107,8 @@ uint32_t bt_xfer_send_missing(bt_xfer_send *s, const bt_kv_range *ranges, uint32
     for (uint32_t i = len; i-- > 0 && s->again_len < BT_MSG_MAX_RANGES;) {
         bt_kv_range r = ranges[i];
         if (r.layer >= s->layers || r.token_begin >= s->prompt_tokens || r.token_count == 0) continue;
-        if (r.token_count > s->prompt_tokens - r.token_begin || r.token_begin % BT_KV_UNIT_TOKENS != 0) continue;
+        if (r.token_count > s->prompt_tokens - r.token_begin || r.token_begin % BT_KV_UNIT_TOKENS != 0)
+            continue;
         uint32_t end = r.token_begin + r.token_count;
         if (end % BT_KV_UNIT_TOKENS != 0 && end != s->prompt_tokens) continue;
         s->again[s->again_len++] = r;

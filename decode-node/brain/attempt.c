@@ -1,6 +1,6 @@
-/* Decides the life of an attempt in the decode node: what its owner is told until it acknowledges, how it starts, how it
- * ends, and when its slot is free. What is freed in a step is only put aside: messages made in the step may still point
- * into it. */
+/* Decides the life of an attempt in the decode node: what its owner is told until it acknowledges, how it
+ * starts, how it ends, and when its slot is free. What is freed in a step is only put aside: messages made in
+ * the step may still point into it. */
 #include "decode-node/brain/brain_inner.h"
 #include "base/breakage.h"
 
@@ -16,7 +16,8 @@ void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from)
     if (from >= r->ids_len) return;
     bt_msg *m = bt_gates_to_owner(&b->gates, &r->a->ref, BT_MSG_TOKENS);
     if (!m) return;
-    const uint32_t n = r->ids_len - from, most = r->logprobs ? BT_MSG_MAX_TOKENS_LOGPROBS : BT_MSG_MAX_TOKENS_IDS;
+    const uint32_t n = r->ids_len - from,
+                   most = r->logprobs ? BT_MSG_MAX_TOKENS_LOGPROBS : BT_MSG_MAX_TOKENS_IDS;
     m->u.tokens.first_index = from;
     m->u.tokens.ids = r->ids + from;
     m->u.tokens.ids_len = n < most ? n : most;
@@ -42,8 +43,10 @@ static void say_report(dc_brain *b, const dc_record *r)
 
 static bool owes(const dc_record *r)
 {
-    const bool runs = r->a->state == DC_RUNNING || r->a->state == DC_PREEMPTING || r->a->state == DC_PREEMPTED;
-    return r->a->state == BT_ATTEMPT_REPORTING || (runs && (r->acked < r->ids_len || r->owes_first || r->owes_done));
+    const bool runs =
+        r->a->state == DC_RUNNING || r->a->state == DC_PREEMPTING || r->a->state == DC_PREEMPTED;
+    return r->a->state == BT_ATTEMPT_REPORTING ||
+           (runs && (r->acked < r->ids_len || r->owes_first || r->owes_done));
 }
 
 static bool is_behind(const dc_record *r) { return r->a->state == DC_RUNNING && r->is_behind; }
@@ -68,7 +71,8 @@ void dc_attempt_resend(dc_brain *b, dc_record *r)
 static void free_slot(dc_brain *b, dc_record *r)
 {
     if (r->a->slot == BT_NO_SLOT) return;
-    if (r->recv.cover) dc_memory_keep(b, r, bt_kv_cover_beginning(r->recv.cover));     /* the transfer ends early: the next begins here */
+    /* the transfer ends early: the next begins here */
+    if (r->recv.cover) dc_memory_keep(b, r, bt_kv_cover_beginning(r->recv.cover));
     dc_memory_drop(b, r);
     bt_attempts_leave_slot(&b->attempts, r->a);
 }
@@ -188,12 +192,13 @@ bool dc_attempt_start(dc_brain *b, dc_record *r)
 {
     bt_xfer_recv_done(&r->recv);
     if (r->ids_len > 0 && r->ids[0] != r->commit_token) {
-        dc_attempt_fail(b, r, BT_EFORMAT, "the prefill node made another first token than that of the attempt before");
+        dc_attempt_fail(b, r, BT_EFORMAT,
+                        "the prefill node made another first token than that of the attempt before");
         return false;
     }
     if (r->ids_len == 0) {
         r->ids[r->ids_len++] = r->commit_token;
-        r->acked = 1;                   /* token 0 reached the gateway from the prefill node, or will */
+        r->acked = 1; /* token 0 reached the gateway from the prefill node, or will */
     }
     dc_attempt_complete_prompt(b, r);
     b->n.started++;

@@ -1,5 +1,6 @@
-/* See batch.h. Sequences that joined stand in a line, the one that waited longest in front: a plan takes from the front, what it took goes
- * to the back. A prefill stands in the same line; the one that joined first is the first in its own order, `arrival`. */
+/* See batch.h. Sequences that joined stand in a line, the one that waited longest in front: a plan takes from
+ * the front, what it took goes to the back. A prefill stands in the same line; the one that joined first
+ * is the first in its own order, `arrival`. */
 #include "decode-node/brain/batch.h"
 
 #include <assert.h>
@@ -8,29 +9,31 @@
 #define NOBODY UINT32_MAX
 
 typedef struct sequence {
-    dc_batch_join is;                       /* as it is now */
+    dc_batch_join is; /* as it is now */
     uint64_t arrival;
-    uint32_t prev, next;                    /* in the line; NOBODY at its ends */
-    uint32_t drafts;                        /* offered */
+    uint32_t prev, next; /* in the line; NOBODY at its ends */
+    uint32_t drafts;     /* offered */
     bool joined, planned;
-    bool wants, told;                       /* room: not asked for yet; asked for, no answer yet */
+    bool wants, told; /* room: not asked for yet; asked for, no answer yet */
 } sequence;
 
 struct dc_batch {
     dc_batch_config config;
-    sequence *slot;                         /* [slots] */
-    uint32_t first, last;                   /* of the line */
+    sequence *slot;       /* [slots] */
+    uint32_t first, last; /* of the line */
     uint64_t arrivals;
-    uint32_t wants;                         /* how many sequences want room */
+    uint32_t wants; /* how many sequences want room */
     bool prefilled_last;
-    dc_batch_item *items;                   /* [min(slots, rows_max)] */
+    dc_batch_item *items; /* [min(slots, rows_max)] */
 };
 
 bt_err dc_batch_new(dc_batch **ret, const dc_batch_config *config, bt_fault *fault)
 {
     const dc_batch_config *c = config;
     if (!c->slots || !c->rows_max || !c->chunk_tokens)
-        return bt_fail(fault, BT_EARG, "a batch of %u slots, %u rows, pieces of %u tokens: each must be 1 or more", c->slots, c->rows_max, c->chunk_tokens);
+        return bt_fail(fault, BT_EARG,
+                       "a batch of %u slots, %u rows, pieces of %u tokens: each must be 1 or more", c->slots,
+                       c->rows_max, c->chunk_tokens);
     dc_batch *b = calloc(1, sizeof *b);
     if (b) {
         b->config = *c;
@@ -106,7 +109,8 @@ static void look_at_room(dc_batch *b, sequence *s)
 {
     const uint32_t begin = is_prefill(s) ? s->is.prompt_tokens : s->is.rows;
     const uint32_t ahead = b->config.ahead_tokens ? b->config.ahead_tokens : 1;
-    const bool is_short = s->is.capacity_tokens < final_rows(s) && (s->is.capacity_tokens < begin || s->is.capacity_tokens - begin < ahead);
+    const bool is_short = s->is.capacity_tokens < final_rows(s) &&
+                          (s->is.capacity_tokens < begin || s->is.capacity_tokens - begin < ahead);
     if (!is_short || s->told || s->wants) return;
     s->wants = true;
     b->wants++;
@@ -121,7 +125,8 @@ static void forget_want(dc_batch *b, sequence *s)
 void dc_batch_join_slot(dc_batch *b, const dc_batch_join *join)
 {
     assert(join->slot < b->config.slots && !b->slot[join->slot].joined);
-    assert(join->prompt_tokens && join->known < join->max_tokens && join->max_tokens < INT32_MAX - join->prompt_tokens);
+    assert(join->prompt_tokens && join->known < join->max_tokens &&
+           join->max_tokens < INT32_MAX - join->prompt_tokens);
     assert(join->rows <= join->prompt_tokens || join->rows - join->prompt_tokens < join->known);
     assert(join->rows != join->prompt_tokens || join->known);
     sequence *s = &b->slot[join->slot];
@@ -188,7 +193,8 @@ static uint32_t first_prefill(const dc_batch *b)
 {
     uint32_t best = NOBODY;
     for (uint32_t i = b->first; i != NOBODY; i = b->slot[i].next)
-        if (can_prefill(b, &b->slot[i]) && (best == NOBODY || b->slot[i].arrival < b->slot[best].arrival)) best = i;
+        if (can_prefill(b, &b->slot[i]) && (best == NOBODY || b->slot[i].arrival < b->slot[best].arrival))
+            best = i;
     return best;
 }
 
@@ -228,14 +234,16 @@ static dc_batch_plan plan_step(dc_batch *b)
 {
     uint32_t n = 0;
     for (uint32_t i = b->first; i != NOBODY && n < b->config.rows_max; i = b->slot[i].next)
-        if (can_step(&b->slot[i])) b->items[n++] = (dc_batch_item){.slot = i, .pos = b->slot[i].is.rows, .count = 1};
+        if (can_step(&b->slot[i]))
+            b->items[n++] = (dc_batch_item){.slot = i, .pos = b->slot[i].is.rows, .count = 1};
     const uint32_t rows = fill_idle_rows(b, n, n);
     for (uint32_t i = 0; i < n; i++) {
         step_out(b, b->items[i].slot);
         stand_last(b, b->items[i].slot);
         b->slot[b->items[i].slot].planned = true;
     }
-    return (dc_batch_plan){.kind = n ? DC_BATCH_STEP : DC_BATCH_NOTHING, .items = b->items, .items_len = n, .rows = rows};
+    return (dc_batch_plan){.kind = n ? DC_BATCH_STEP : DC_BATCH_NOTHING, .items = b->items, .items_len = n,
+                           .rows = rows};
 }
 
 dc_batch_plan dc_batch_next(dc_batch *b)
@@ -249,7 +257,8 @@ dc_batch_plan dc_batch_next(dc_batch *b)
     sequence *s = &b->slot[who];
     const uint32_t count = piece(b, s);
     b->prefilled_last = true;
-    b->items[0] = (dc_batch_item){.slot = who, .pos = s->is.rows, .count = count, .out = s->is.rows + count == s->is.prompt_tokens && !s->is.known};
+    b->items[0] = (dc_batch_item){.slot = who, .pos = s->is.rows, .count = count,
+                                  .out = s->is.rows + count == s->is.prompt_tokens && !s->is.known};
     s->planned = true;
     return (dc_batch_plan){.kind = DC_BATCH_PREFILL, .items = b->items, .items_len = 1, .rows = count};
 }
@@ -262,6 +271,7 @@ void dc_batch_ran(dc_batch *b, uint32_t slot, uint32_t rows_kept, uint32_t new_t
     s->is.rows += rows_kept;
     s->is.known += new_tokens;
     assert(s->is.rows <= s->is.capacity_tokens && s->is.known <= s->is.max_tokens);
-    assert(s->is.rows < s->is.prompt_tokens + s->is.known || (s->is.rows <= s->is.prompt_tokens && !new_tokens && is_prefill(s)));
+    assert(s->is.rows < s->is.prompt_tokens + s->is.known ||
+           (s->is.rows <= s->is.prompt_tokens && !new_tokens && is_prefill(s)));
     look_at_room(b, s);
 }

@@ -38,8 +38,9 @@ static void open_link(dc_brain *b, dc_link *l, const bt_msg *m)
 {
     const bt_msg_hello *h = &m->u.hello;
     const uint64_t least = bt_xfer_block_bytes(&b->cfg.hello.kv, TYPICAL_BLOCK_TOKENS) * BLOCKS_A_WINDOW;
-    *l = (dc_link){.in_use = true, .peer = m->from, .epoch = ++b->epochs, .peer_epoch = h->link_epoch, .heard_us = b->now_us,
-                   .class = bt_hash64(h->exactness, strlen(h->exactness))};
+    *l = (dc_link){.in_use = true,        .peer = m->from,
+                   .epoch = ++b->epochs,  .peer_epoch = h->link_epoch,
+                   .heard_us = b->now_us, .class = bt_hash64(h->exactness, strlen(h->exactness))};
     bt_xfer_grant_open(&l->grant, b->cfg.window_bytes > least ? b->cfg.window_bytes : least);
 }
 
@@ -57,24 +58,26 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
                  "model %02x%02x%02x%02x.. with %ux%ux%u KV of %s, but this node has %02x%02x%02x%02x.. "
                  "with %ux%ux%u of %s",
                  h->model_id[0], h->model_id[1], h->model_id[2], h->model_id[3], h->kv.layers, h->kv.kv_heads,
-                 h->kv.head_dim, bt_kv_dtype_name(h->kv.dtype), own->model_id[0], own->model_id[1], own->model_id[2],
-                 own->model_id[3], own->kv.layers, own->kv.kv_heads, own->kv.head_dim, bt_kv_dtype_name(own->kv.dtype));
+                 h->kv.head_dim, bt_kv_dtype_name(h->kv.dtype), own->model_id[0], own->model_id[1],
+                 own->model_id[2], own->model_id[3], own->kv.layers, own->kv.kv_heads, own->kv.head_dim,
+                 bt_kv_dtype_name(own->kv.dtype));
         say_reject(b, &m->from, BT_EFORMAT, text);
         return;
     }
     dc_link *l = link_of(b, &m->from);
     for (uint32_t i = 0; !l && i < b->cfg.links_max; i++)
         if (!b->links[i].in_use) l = &b->links[i];
-    if (!l) {                           /* the table is full: the link idle longest makes room */
+    if (!l) { /* the table is full: the link idle longest makes room */
         l = &b->links[0];
         for (uint32_t i = 1; i < b->cfg.links_max; i++)
             if (b->links[i].heard_us < l->heard_us) l = &b->links[i];
     }
     if (l->in_use && bt_incarnation_equal(&l->peer, &m->from) && h->link_epoch < l->peer_epoch) {
-        b->n.repeats++;                 /* a late one: its sender has begun another epoch */
+        b->n.repeats++; /* a late one: its sender has begun another epoch */
         return;
     }
-    if (!l->in_use || !bt_incarnation_equal(&l->peer, &m->from) || h->link_epoch > l->peer_epoch) open_link(b, l, m);
+    if (!l->in_use || !bt_incarnation_equal(&l->peer, &m->from) || h->link_epoch > l->peer_epoch)
+        open_link(b, l, m);
     bt_msg *w = to_peer(b, &m->from, BT_MSG_WELCOME);
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
     memcpy(w->u.welcome.node_id, own->node_id, sizeof w->u.welcome.node_id);
@@ -82,7 +85,8 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
     w->u.welcome.credit_bytes = l->grant.granted_bytes;
 }
 
-static void refuse_transfer(dc_brain *b, const bt_incarnation *peer, const bt_request_ref *ref, bt_err code, const char *text)
+static void refuse_transfer(dc_brain *b, const bt_incarnation *peer, const bt_request_ref *ref, bt_err code,
+                            const char *text)
 {
     bt_msg *m = to_peer(b, peer, BT_MSG_TRANSFER_REFUSED);
     m->ref = *ref;
@@ -98,7 +102,8 @@ static void refuse_unknown(dc_brain *b, const bt_incarnation *peer, const bt_req
 /* Every block was sent and none is being copied: start, or name what is missing. */
 static void answer_commit(dc_brain *b, dc_record *r)
 {
-    static const char other_class[] = "the prefill node computes by another rule than this reservation is for";
+    static const char other_class[] =
+        "the prefill node computes by another rule than this reservation is for";
     const dc_link *l = link_of(b, &r->wish.prefill);
     if (l && l->class != r->class) {
         refuse_transfer(b, &r->wish.prefill, &r->a->ref, BT_EFORMAT, other_class);
@@ -115,12 +120,15 @@ static void answer_commit(dc_brain *b, dc_record *r)
     }
 }
 
-static bool may_send(const dc_record *r, const bt_incarnation *from, const bt_peer_key *from_key, const bt_ticket *ticket)
+static bool may_send(const dc_record *r, const bt_incarnation *from, const bt_peer_key *from_key,
+                     const bt_ticket *ticket)
 {
     if (BT_BREAK(ticket_ignored)) return true;
-    uint8_t diff = 0;                   /* no early exit: time must not tell how much of a guess was right */
-    for (size_t i = 0; i < sizeof ticket->bytes; i++) diff |= (uint8_t)(r->ticket.bytes[i] ^ ticket->bytes[i]);
-    return diff == 0 && bt_incarnation_equal(&r->wish.prefill, from) && !memcmp(&r->wish.prefill_key, from_key, sizeof *from_key);
+    uint8_t diff = 0; /* no early exit: time must not tell how much of a guess was right */
+    for (size_t i = 0; i < sizeof ticket->bytes; i++)
+        diff |= (uint8_t)(r->ticket.bytes[i] ^ ticket->bytes[i]);
+    return diff == 0 && bt_incarnation_equal(&r->wish.prefill, from) &&
+           !memcmp(&r->wish.prefill_key, from_key, sizeof *from_key);
 }
 
 static void on_commit(dc_brain *b, const bt_msg *m)
@@ -128,7 +136,8 @@ static void on_commit(dc_brain *b, const bt_msg *m)
     const bt_msg_commit *c = &m->u.commit;
     dc_record *r = dc_find(b, &m->ref);
     if (!r || r->a->ref.attempt != m->ref.attempt || !may_send(r, &m->from, &m->from_key, &c->ticket) ||
-        c->prompt_tokens != r->wish.prompt_tokens || r->wish.is_local || r->a->state == BT_ATTEMPT_STOPPING || r->is_failed) {
+        c->prompt_tokens != r->wish.prompt_tokens || r->wish.is_local || r->a->state == BT_ATTEMPT_STOPPING ||
+        r->is_failed) {
         refuse_unknown(b, &m->from, &m->ref);
         return;
     }
@@ -144,7 +153,10 @@ static void on_commit(dc_brain *b, const bt_msg *m)
 
 void dc_blocks_msg(dc_brain *b, const bt_msg *m)
 {
-    if (m->type == BT_MSG_HELLO) { on_bulk_hello(b, m); return; }
+    if (m->type == BT_MSG_HELLO) {
+        on_bulk_hello(b, m);
+        return;
+    }
     dc_link *l = link_of(b, &m->from);
     if (l) l->heard_us = b->now_us;
     if (!bt_incarnation_equal(&m->to, &b->cfg.self) || !l) {
@@ -159,7 +171,9 @@ void dc_blocks_msg(dc_brain *b, const bt_msg *m)
 static void tell_credit(dc_brain *b, dc_link *l)
 {
     const uint64_t total = bt_xfer_grant_due(&l->grant);
-    if (total) to_peer(b, &l->peer, BT_MSG_CREDIT)->u.credit = (bt_msg_credit){.link_epoch = l->peer_epoch, .total_bytes = total};
+    if (total)
+        to_peer(b, &l->peer, BT_MSG_CREDIT)->u.credit =
+            (bt_msg_credit){.link_epoch = l->peer_epoch, .total_bytes = total};
 }
 
 void dc_blocks_block(dc_brain *b, const dc_block *in)
@@ -169,8 +183,11 @@ void dc_blocks_block(dc_brain *b, const dc_block *in)
     bt_kv_range range = {in->layer, in->token_begin, in->token_count};
     dc_drop_reason why = 0;
     if (!l) why = DC_DROP_TICKET;
-    else if (!r || (r->a->ref.attempt != in->ref.attempt && !BT_BREAK(late_block_accepted)) || r->a->state != DC_RESERVED) why = DC_DROP_UNKNOWN;
-    else if (!may_send(r, &in->from, &in->from_key, &in->ticket) && !BT_BREAK(late_block_accepted)) why = DC_DROP_TICKET;
+    else if (!r || (r->a->ref.attempt != in->ref.attempt && !BT_BREAK(late_block_accepted)) ||
+             r->a->state != DC_RESERVED)
+        why = DC_DROP_UNKNOWN;
+    else if (!may_send(r, &in->from, &in->from_key, &in->ticket) && !BT_BREAK(late_block_accepted))
+        why = DC_DROP_TICKET;
     else if (l->class != r->class) why = DC_DROP_CLASS;
     else {
         bt_xfer_verdict v = bt_xfer_recv_block(&r->recv, &range, in->bytes);
@@ -197,7 +214,8 @@ void dc_blocks_block(dc_brain *b, const dc_block *in)
     }
     if (counts) bt_xfer_grant_left(&l->grant, in->bytes);
     tell_credit(b, l);
-    if (why == DC_DROP_UNKNOWN && (!r || r->a->state == BT_ATTEMPT_STOPPING)) refuse_unknown(b, &in->from, &in->ref);
+    if (why == DC_DROP_UNKNOWN && (!r || r->a->state == BT_ATTEMPT_STOPPING))
+        refuse_unknown(b, &in->from, &in->ref);
 }
 
 void dc_blocks_placed(dc_brain *b, const dc_block *in, bool is_good)
@@ -210,9 +228,12 @@ void dc_blocks_placed(dc_brain *b, const dc_block *in, bool is_good)
     }
     dc_record *r = dc_by_slot(b, in->slot);
     if (!r || !bt_request_same(&r->a->ref, &in->ref) || !r->recv.placing) return;
-    if (is_good) { b->n.blocks_placed++; b->n.block_bytes_placed += in->bytes; }
-    else b->n.blocks_corrupt++;
-    bt_xfer_recv_placed(&r->recv, &(bt_kv_range){in->layer, in->token_begin, in->token_count}, is_good || BT_BREAK(digest_ignored));
+    if (is_good) {
+        b->n.blocks_placed++;
+        b->n.block_bytes_placed += in->bytes;
+    } else b->n.blocks_corrupt++;
+    bt_xfer_recv_placed(&r->recv, &(bt_kv_range){in->layer, in->token_begin, in->token_count},
+                        is_good || BT_BREAK(digest_ignored));
     if (r->a->state == BT_ATTEMPT_STOPPING) {
         dc_attempt_stopped(b, r);
     } else if (r->recv.commit_waits) {

@@ -1,5 +1,5 @@
-/* Decides what the decode node does: see brain.h. This file has what gateways say, time, and the step itself; what it
- * stands on is listed in brain_inner.h. */
+/* Decides what the decode node does: see brain.h. This file has what gateways say, time, and the step itself;
+ * what it stands on is listed in brain_inner.h. */
 #include "decode-node/brain/brain_inner.h"
 #include "base/breakage.h"
 #include "base/hash.h"
@@ -12,8 +12,18 @@
 dc_config dc_config_defaults(void)
 {
     return (dc_config){
-        .gateways = 1, .slots = 1, .page_tokens = 64, .growth_tokens = 256, .preempted_us = 20000000, .links_max = 64,
-        .window_bytes = 64u << 20, .lease_max_ms = 60000, .heartbeat_us = 500000, .silence_us = 2000000, .resend_us = 500000, .rejected_us = 5000000,
+        .gateways = 1,
+        .slots = 1,
+        .page_tokens = 64,
+        .growth_tokens = 256,
+        .preempted_us = 20000000,
+        .links_max = 64,
+        .window_bytes = 64u << 20,
+        .lease_max_ms = 60000,
+        .heartbeat_us = 500000,
+        .silence_us = 2000000,
+        .resend_us = 500000,
+        .rejected_us = 5000000,
     };
 }
 
@@ -33,17 +43,26 @@ static void on_abort(dc_brain *b, const bt_msg *m)
 /* From the owner of m->ref. */
 static void on_request(dc_brain *b, const bt_msg *m)
 {
-    if (m->type == BT_MSG_RESERVE) { dc_reserve(b, m); return; }
-    if (m->type == BT_MSG_ABORT) { on_abort(b, m); return; }
+    if (m->type == BT_MSG_RESERVE) {
+        dc_reserve(b, m);
+        return;
+    }
+    if (m->type == BT_MSG_ABORT) {
+        on_abort(b, m);
+        return;
+    }
     dc_record *r = dc_find(b, &m->ref);
     if (r && r->a->ref.attempt != m->ref.attempt) {
         b->n.stale_attempt++;
         return;
     }
     if (m->type == BT_MSG_RENEW) {
-        if (!r) bt_gates_failed(&b->gates, &m->ref, BT_ECANCEL, "this decode node does not hold the attempt (any more)");
+        if (!r)
+            bt_gates_failed(&b->gates, &m->ref, BT_ECANCEL,
+                            "this decode node does not hold the attempt (any more)");
         else if (r->a->state != BT_ATTEMPT_STOPPING) dc_attempt_renew(b, r, m->u.renew.lease_ms);
-    } else if (m->type == BT_MSG_TOKENS_ACK && r && r->a->state != DC_RESERVED && r->a->state != BT_ATTEMPT_STOPPING) {
+    } else if (m->type == BT_MSG_TOKENS_ACK && r && r->a->state != DC_RESERVED &&
+               r->a->state != BT_ATTEMPT_STOPPING) {
         uint32_t next = m->u.tokens_ack.next_index;
         if (next > r->acked && next <= r->ids_len) {
             r->acked = next;
@@ -55,7 +74,8 @@ static void on_request(dc_brain *b, const bt_msg *m)
         r->owes_done = false;
     } else if (m->type == BT_MSG_FINISHED_ACK && r && r->a->state == BT_ATTEMPT_REPORTING && r->is_finished) {
         dc_attempt_bury(b, r);
-    } else if (m->type == BT_MSG_ACK && r && r->a->state == BT_ATTEMPT_REPORTING && r->is_failed && m->u.ack.of == BT_MSG_FAILED) {
+    } else if (m->type == BT_MSG_ACK && r && r->a->state == BT_ATTEMPT_REPORTING && r->is_failed &&
+               m->u.ack.of == BT_MSG_FAILED) {
         dc_attempt_bury(b, r);
     } else {
         b->n.unexpected++;
@@ -120,7 +140,8 @@ static void leave(dc_brain *b, const char *text)
     dc_act(b, DC_DO_EXIT)->u.next_role = b->gates.next_role;
 }
 
-/* The process ends with this step, so nothing is waited for and no page is freed. What has ended is reported once more. */
+/* The process ends with this step, so nothing is waited for and no page is freed. What has ended is
+ * reported once more. */
 static void leave_at_once(dc_brain *b)
 {
     for (dc_record *r = NULL; (r = dc_next(b, r));) {
@@ -174,8 +195,9 @@ static bt_load load_of(const void *brain) { return dc_brain_load(brain); }
 bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
 {
     static const bt_incarnation zero;
-    if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > BT_GATES_MAX || c->slots < 1 ||
-        c->slots > 1024 || c->pages_total < 1 || c->page_tokens < 1 || c->page_tokens > 256 || c->page_tokens % BT_KV_UNIT_TOKENS || c->links_max < 1 || c->hello.ctx_tokens < 1 ||
+    if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > BT_GATES_MAX ||
+        c->slots < 1 || c->slots > 1024 || c->pages_total < 1 || c->page_tokens < 1 || c->page_tokens > 256 ||
+        c->page_tokens % BT_KV_UNIT_TOKENS || c->links_max < 1 || c->hello.ctx_tokens < 1 ||
         c->hello.kv.layers < 1 || bt_xfer_block_bytes(&c->hello.kv, 1) == 0)
         return bt_fail(fault, BT_EARG, "decode node: a limit of its configuration is zero or out of range");
     dc_brain *b = calloc(1, sizeof *b);
@@ -184,22 +206,22 @@ bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
         return bt_fail(fault, BT_ENOMEM, "decode node: out of memory");
     }
     b->cfg = *c;
-    b->gates = (bt_gates){.self = c->self,
-                          .role = BT_ROLE_DECODE,
-                          .len = c->gateways,
-                          .times = {c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us},
-                          .hello = &b->cfg.hello,
-                          .brain = b,
-                          .send = send_control,
-                          .load = load_of};
+    b->gates = (bt_gates){
+        .self = c->self,        .role = BT_ROLE_DECODE,
+        .len = c->gateways,     .times = {c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us},
+        .hello = &b->cfg.hello, .brain = b,
+        .send = send_control,   .load = load_of};
     b->own_class = bt_hash64(c->hello.prefill_exactness, strlen(c->hello.prefill_exactness));
     b->acts_cap = b->attempts.len * 8 + (size_t)c->gateways * 4 + 16;
     b->records = calloc(b->attempts.len, sizeof *b->records);
     b->links = calloc(c->links_max, sizeof *b->links);
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
-    const uint32_t longest = (uint32_t)(((uint64_t)c->hello.ctx_tokens + c->page_tokens - 1) / c->page_tokens);
-    bt_err e = bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots, longest < c->pages_total ? longest : c->pages_total, fault);
-    if (e == BT_OK && (!b->records || !b->links || !b->acts)) e = bt_fail(fault, BT_ENOMEM, "decode node: out of memory");
+    const uint32_t longest =
+        (uint32_t)(((uint64_t)c->hello.ctx_tokens + c->page_tokens - 1) / c->page_tokens);
+    bt_err e = bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots,
+                              longest < c->pages_total ? longest : c->pages_total, fault);
+    if (e == BT_OK && (!b->records || !b->links || !b->acts))
+        e = bt_fail(fault, BT_ENOMEM, "decode node: out of memory");
     if (e < 0) {
         dc_brain_free(b);
         return e;

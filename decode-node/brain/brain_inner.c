@@ -1,4 +1,5 @@
-/* The decode brain's lowest file: making actions, finding attempts. brain_inner.h has the order of the others. */
+/* The decode brain's lowest file: making actions, finding attempts. brain_inner.h has the order of the
+ * others. */
 #include "decode-node/brain/brain_inner.h"
 
 #include <assert.h>
@@ -13,14 +14,26 @@ dc_action *dc_act(dc_brain *b, dc_action_type type)
     return a;
 }
 
-static dc_record *of(const dc_brain *b, const bt_attempt *a) { return a ? &b->records[a - b->attempts.all] : NULL; }
+static dc_record *of(const dc_brain *b, const bt_attempt *a)
+{
+    return a ? &b->records[a - b->attempts.all] : NULL;
+}
 
 dc_record *dc_next(const dc_brain *b, const dc_record *r)
 {
     return of(b, bt_attempts_next(&b->attempts, r ? r->a : NULL));
 }
 
-dc_record *dc_find(const dc_brain *b, const bt_request_ref *ref) { return of(b, bt_attempts_find(&b->attempts, ref)); }
-dc_record *dc_by_slot(const dc_brain *b, uint32_t slot) { return of(b, bt_attempts_by_slot(&b->attempts, slot)); }
+dc_record *dc_find(const dc_brain *b, const bt_request_ref *ref)
+{
+    return of(b, bt_attempts_find(&b->attempts, ref));
+}
+dc_record *dc_by_slot(const dc_brain *b, uint32_t slot)
+{
+    return of(b, bt_attempts_by_slot(&b->attempts, slot));
+}
 dc_record *dc_unused(const dc_brain *b) { return of(b, bt_attempts_unused(&b->attempts)); }
-dc_record *dc_abort(dc_brain *b, const bt_request_ref *ref) { return of(b, bt_attempts_abort(&b->attempts, ref)); }
+dc_record *dc_abort(dc_brain *b, const bt_request_ref *ref)
+{
+    return of(b, bt_attempts_abort(&b->attempts, ref));
+}

@@ -20,35 +20,34 @@
  *   brain.c         messages of gateways, time, the step
  * Beside them lookup.c and batch.c, which the worker uses. */
 
-enum { DC_RESERVED = BT_ATTEMPT_OWN, DC_RUNNING, DC_PREEMPTING, DC_PREEMPTED };    /* beside those of attempts.h */
+enum { DC_RESERVED = BT_ATTEMPT_OWN, DC_RUNNING, DC_PREEMPTING, DC_PREEMPTED }; /* beside those of attempts.h */
 
 typedef struct dc_record {
-    bt_attempt *a;                      /* attempts.all[the same index]; always. Its slot is the sequence of the book
-                                         * that has its pages */
-    uint64_t age;                       /* order of reservation: lower is older */
-    uint64_t class;                     /* of the prompt's rows */
-    uint32_t covered_tokens;            /* of the prompt: kept rows that it began with */
-    bt_msg_reserve wish;                /* its arrays are in `block` */
+    bt_attempt *a;  /* attempts.all[the same index]; always. Its slot is the sequence of the book that has its pages */
+    uint64_t age;   /* order of reservation: lower is older */
+    uint64_t class; /* of the prompt's rows */
+    uint32_t covered_tokens; /* of the prompt: kept rows that it began with */
+    bt_msg_reserve wish;     /* its arrays are in `block` */
     bt_ticket ticket;
-    bt_xfer_recv recv;                  /* until DC_RUNNING */
-    int32_t commit_token;               /* token 0 as COMMIT has it */
+    bt_xfer_recv recv;    /* until DC_RUNNING */
+    int32_t commit_token; /* token 0 as COMMIT has it */
     int64_t resend_us;
-    void *block;                        /* owns log probabilities, bias, prompt and ids */
-    int32_t *ids;                       /* [max_tokens] from index 0 */
-    bt_msg_logprob *logprobs;           /* [max_tokens], where asked for */
-    uint32_t ids_len, acked;            /* known; wanted next by the gateway */
-    bool has_prompt;                    /* the prompt's rows are in place */
-    bool is_behind;                     /* DC_RUNNING: rows of known tokens are computed first; no token since START */
-    int64_t alive_us;                   /* when the gateway was last told that this gets on; -1: not since START */
-    uint32_t need_tokens;               /* DC_RUNNING: rows that the worker asked for; 0: none */
-    uint32_t rows, swap_pages;          /* DC_PREEMPTED: rows kept in so many pages of the swap store; 0: nothing is kept */
-    int64_t want_us;                    /* waits for pages since then */
-    bool first_told, owes_first, owes_done;     /* local: FIRST_TOKEN and PREFILL_DONE were made; are not acknowledged */
+    void *block;               /* owns log probabilities, bias, prompt and ids */
+    int32_t *ids;              /* [max_tokens] from index 0 */
+    bt_msg_logprob *logprobs;  /* [max_tokens], where asked for */
+    uint32_t ids_len, acked;   /* known; wanted next by the gateway */
+    bool has_prompt;           /* the prompt's rows are in place */
+    bool is_behind;            /* DC_RUNNING: rows of known tokens are computed first; no token since START */
+    int64_t alive_us;          /* when the gateway was last told that this gets on; -1: not since START */
+    uint32_t need_tokens;      /* DC_RUNNING: rows that the worker asked for; 0: none */
+    uint32_t rows, swap_pages; /* DC_PREEMPTED: rows kept in so many pages of the swap store; 0: nothing is kept */
+    int64_t want_us;           /* waits for pages since then */
+    bool first_told, owes_first, owes_done; /* local: FIRST_TOKEN and PREFILL_DONE were made; are not acknowledged */
     bt_msg_first_token first;
     bt_digest16 kv_digest;
-    bool ack_abort;                     /* STOPPING: the gateway waits for ABORT_ACK */
-    bool gives_up;                      /* DC_PREEMPTING: not to return, `failed` says why */
-    bool is_finished, is_failed;        /* REPORTING */
+    bool ack_abort;              /* STOPPING: the gateway waits for ABORT_ACK */
+    bool gives_up;               /* DC_PREEMPTING: not to return, `failed` says why */
+    bool is_finished, is_failed; /* REPORTING */
     bt_msg_finished finished;
     bt_msg_failed failed;
 } dc_record;
@@ -56,9 +55,9 @@ typedef struct dc_record {
 typedef struct dc_link {
     bool in_use;
     bt_incarnation peer;
-    uint64_t class;                     /* of the rows that it makes */
+    uint64_t class; /* of the rows that it makes */
     bt_xfer_grant grant;
-    uint64_t epoch, peer_epoch;         /* of b->epochs, from 1; as HELLO says it */
+    uint64_t epoch, peer_epoch; /* of b->epochs, from 1; as HELLO says it */
     int64_t heard_us;
 } dc_link;
 
@@ -66,16 +65,17 @@ struct dc_brain {
     dc_config cfg;
     bt_gates gates;
     bt_attempts attempts;
-    dc_record *records;                 /* [attempts.len] */
-    bt_kv_book *book;                   /* a sequence a slot */
-    uint64_t own_class;                 /* of this node's prefill engine */
+    dc_record *records; /* [attempts.len] */
+    bt_kv_book *book;   /* a sequence a slot */
+    uint64_t own_class; /* of this node's prefill engine */
     uint32_t swap_used;
     dc_link *links;
     uint64_t epochs, ages, rss_bytes;
     bt_kv_range missing[BT_MSG_MAX_RANGES];
-    dc_action *acts; size_t acts_len, acts_cap;
+    dc_action *acts;
+    size_t acts_len, acts_cap;
     dc_counters n;
-    int64_t now_us, worked_us;          /* worked: when the worker last said anything of a running sequence */
+    int64_t now_us, worked_us; /* worked: when the worker last said anything of a running sequence */
     const bt_random *random;
 };
 
@@ -90,33 +90,36 @@ dc_record *dc_unused(const dc_brain *b);
 dc_record *dc_abort(dc_brain *b, const bt_request_ref *ref);
 
 /* ---- memory.c ---- */
-bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w);  /* for its prompt, and for what is counted beside it */
-uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r);     /* pages of the prompt; returns the rows in place, shared ones */
+bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w); /* for its prompt, and for what is counted beside it */
+/* pages of the prompt; returns the rows in place, shared ones */
+uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r);
 /* So many rows are in place in every layer: those of the prompt may be shared. */
 void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows);
-void dc_memory_drop(dc_brain *b, dc_record *r);                 /* pages and swapped rows */
-bool dc_memory_waits(const dc_record *r);                       /* for pages */
-uint32_t dc_memory_pages(const dc_brain *b, const dc_record *r);        /* how many it holds */
-bool dc_memory_grow(dc_brain *b, dc_record *r);                 /* by what it waits for; false: too few pages are free */
+void dc_memory_drop(dc_brain *b, dc_record *r);                  /* pages and swapped rows */
+bool dc_memory_waits(const dc_record *r);                        /* for pages */
+uint32_t dc_memory_pages(const dc_brain *b, const dc_record *r); /* how many it holds */
+bool dc_memory_grow(dc_brain *b, dc_record *r); /* by what it waits for; false: too few pages are free */
 /* Of a preempted one. _swap_out: its rows go to the swap store, its pages are free; false: the store has no room.
  * _bring_back: it has pages again; false: too few are free. *ret_rows: rows in place, swapped in or shared. */
 bool dc_memory_swap_out(dc_brain *b, dc_record *r, uint32_t rows);
 bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows);
 
 /* ---- attempt.c ---- */
-void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from);     /* what is known from this index on */
-void dc_attempt_say_first(dc_brain *b, const dc_record *r);     /* of a local prefill: what is not acknowledged */
+void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from); /* what is known from this index on */
+void dc_attempt_say_first(dc_brain *b, const dc_record *r); /* of a local prefill: what is not acknowledged */
 bool dc_attempt_wants_resend(const dc_record *r);
 void dc_attempt_resend(dc_brain *b, dc_record *r);
-void dc_attempt_stop(dc_brain *b, dc_record *r, bool ack_abort);        /* at once, or when the copy or step in progress lets go of it */
-void dc_attempt_stopped(dc_brain *b, dc_record *r);             /* nothing works on a STOPPING record any more */
+/* at once, or when the copy or step in progress lets go of it */
+void dc_attempt_stop(dc_brain *b, dc_record *r, bool ack_abort);
+void dc_attempt_stopped(dc_brain *b, dc_record *r); /* nothing works on a STOPPING record any more */
 void dc_attempt_finish(dc_brain *b, dc_record *r, const bt_msg_finished *f);    /* likewise; --> REPORTING */
 void dc_attempt_fail(dc_brain *b, dc_record *r, bt_err code, const char *text); /* likewise; --> REPORTING */
 void dc_attempt_bury(dc_brain *b, dc_record *r);
-void dc_attempt_reap(dc_brain *b);                              /* what was buried in the step before */
+void dc_attempt_reap(dc_brain *b); /* what was buried in the step before */
 void dc_attempt_renew(dc_brain *b, dc_record *r, uint32_t lease_ms);
-void dc_attempt_complete_prompt(dc_brain *b, dc_record *r);     /* its rows are in place */
-void dc_attempt_launch(dc_brain *b, dc_record *r, uint32_t rows);       /* join the batch, or end at once where its last token is known */
+void dc_attempt_complete_prompt(dc_brain *b, dc_record *r); /* its rows are in place */
+/* join the batch, or end at once where its last token is known */
+void dc_attempt_launch(dc_brain *b, dc_record *r, uint32_t rows);
 /* Commit: every row of the prompt is in place. False: it is over, for the prefill node made another token 0. */
 bool dc_attempt_start(dc_brain *b, dc_record *r);
 
@@ -124,9 +127,10 @@ bool dc_attempt_start(dc_brain *b, dc_record *r);
 void dc_reserve(dc_brain *b, const bt_msg *m);
 
 /* ---- preempt.c ---- */
-void dc_preempt_give_up(dc_brain *b, dc_record *r, bt_err code, const char *text);      /* fail it, once its worker has stopped */
-void dc_preempt_stopped(dc_brain *b, dc_record *r, uint32_t rows);      /* the worker has: keep, drop or give up */
-void dc_preempt_settle(dc_brain *b);                            /* at the end of a step: who gets pages, who must go */
+/* fail it, once its worker has stopped */
+void dc_preempt_give_up(dc_brain *b, dc_record *r, bt_err code, const char *text);
+void dc_preempt_stopped(dc_brain *b, dc_record *r, uint32_t rows); /* the worker has: keep, drop or give up */
+void dc_preempt_settle(dc_brain *b); /* at the end of a step: who gets pages, who must go */
 
 /* ---- work.c ---- */
 void dc_work_first(dc_brain *b, const dc_event *ev);

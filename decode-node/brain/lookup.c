@@ -4,15 +4,16 @@
 /* The first guess, which weighs as much as FIRST_WEIGHT trials. */
 static const float first_guess[DC_LOOKUP_LONGEST] = {0.25f, 0.45f, 0.65f};
 #define FIRST_WEIGHT 2.0f
-#define KEEP_TRIED 0.9f                     /* of what is known, at each trial, */
-#define KEEP_IDLE 0.999f                    /* and at each step without one */
-#define KEEP_COST 0.9f
-#define KEEP_UNSEEN 0.998f
+#define KEEP_TRIED   0.9f   /* of what is known, at each trial, */
+#define KEEP_IDLE    0.999f /* and at each step without one */
+#define KEEP_COST    0.9f
+#define KEEP_UNSEEN  0.998f
 
 uint32_t dc_lookup_find(size_t *ret_place, const int32_t *ids, size_t n)
 {
     uint32_t best = 0;
-    for (size_t i = n; n > 1 && i-- > 1;) {             /* ids[i - 1] is to be the suffix's last token, with ids[i] behind it */
+    for (size_t i = n; n > 1 && i-- > 1;) { /* ids[i - 1] is to be the suffix's last token, with ids[i] behind
+                                               it */
         uint32_t len = 0;
         while (len < DC_LOOKUP_LONGEST && len < i && ids[i - 1 - len] == ids[n - 1 - len]) len++;
         if (len <= best) continue;
@@ -33,11 +34,13 @@ float dc_lookup_belief(const dc_lookup *l, uint32_t suffix)
 static float cost_of(const dc_lookup_cost *c, uint32_t rows)
 {
     float most = 0;
-    for (uint32_t r = rows < DC_LOOKUP_ROWS ? rows : DC_LOOKUP_ROWS; r > 0 && most == 0; r--) most = c->step_us[r];
+    for (uint32_t r = rows < DC_LOOKUP_ROWS ? rows : DC_LOOKUP_ROWS; r > 0 && most == 0; r--)
+        most = c->step_us[r];
     return most;
 }
 
-uint32_t dc_lookup_worth(const dc_lookup *l, uint32_t suffix, const dc_lookup_cost *cost, uint32_t rows, uint32_t max)
+uint32_t dc_lookup_worth(const dc_lookup *l, uint32_t suffix, const dc_lookup_cost *cost, uint32_t rows,
+                         uint32_t max)
 {
     const float p = dc_lookup_belief(l, suffix), alone = cost_of(cost, rows);
     float best = (float)rows * DC_LOOKUP_GAIN, tokens = (float)rows, chance = 1;
@@ -47,7 +50,8 @@ uint32_t dc_lookup_worth(const dc_lookup *l, uint32_t suffix, const dc_lookup_co
         chance *= p;
         tokens += chance;
         const float took = cost_of(cost, rows + d);
-        const float rate = took > alone ? tokens * alone / took : tokens;       /* in the time of a step without drafts */
+        /* in the time of a step without drafts */
+        const float rate = took > alone ? tokens * alone / took : tokens;
         if (rate <= best) continue;
         best = rate;
         drafts = d;
@@ -75,6 +79,7 @@ void dc_lookup_took(dc_lookup_cost *cost, uint32_t rows, float us)
     if (rows == 0 || rows > DC_LOOKUP_ROWS) return;
     float *at = &cost->step_us[rows];
     *at = *at == 0 ? us : *at * KEEP_COST + us * (1 - KEEP_COST);
-    for (uint32_t r = rows + 1; r <= DC_LOOKUP_ROWS; r++)       /* one slow step must not rule out its size for ever */
+    /* one slow step must not rule out its size for ever */
+    for (uint32_t r = rows + 1; r <= DC_LOOKUP_ROWS; r++)
         if (cost->step_us[r] > *at) cost->step_us[r] = *at + (cost->step_us[r] - *at) * KEEP_UNSEEN;
 }

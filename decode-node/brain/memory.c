@@ -1,5 +1,5 @@
-/* Decides who holds which KV pages: room for a reservation, growth, shared beginnings of prompts, the swap store. The rules
- * are in brain.h, the numbers in kv/kv_book.h. */
+/* Decides who holds which KV pages: room for a reservation, growth, shared beginnings of prompts, the swap
+ * store. The rules are in brain.h, the numbers in kv/kv_book.h. */
 #include "decode-node/brain/brain_inner.h"
 #include "base/breakage.h"
 
@@ -56,9 +56,13 @@ static uint64_t with_growth(const dc_brain *b, const bt_msg_reserve *w, uint32_t
 
 /* ---- reservations ------------------------------------------------------------------------------- */
 
-bool dc_memory_waits(const dc_record *r) { return r->a->state == DC_PREEMPTED || (r->a->state == DC_RUNNING && r->need_tokens > 0); }
+bool dc_memory_waits(const dc_record *r)
+{
+    return r->a->state == DC_PREEMPTED || (r->a->state == DC_RUNNING && r->need_tokens > 0);
+}
 
-/* What of a prompt may be shared: where it is computed here at least one token is, for token 0 comes of it. */
+/* What of a prompt may be shared: where it is computed here at least one token is, for token 0 comes of
+ * it. */
 static uint32_t most_shared(const bt_msg_reserve *w, bool is_here) { return w->prompt_tokens - is_here; }
 
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
@@ -67,20 +71,23 @@ bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
     for (const dc_record *r = NULL; (r = dc_next(b, r));) {
         if (dc_memory_waits(r) || r->a->state == DC_PREEMPTING) return false;
         if (r->a->state != DC_RESERVED && r->a->state != DC_RUNNING) continue;
-        const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len)), held = dc_memory_pages(b, r);
+        const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len)),
+                       held = dc_memory_pages(b, r);
         if (all > held) counted += all - held;
     }
     const uint64_t class = BT_BREAK(wrong_class_shared) ? 0 : w->is_local ? b->own_class : w->prefill_class;
-    const uint32_t most = most_shared(w, w->is_local), shared = bt_kv_book_match(b->book, class, w->ids, most);
+    const uint32_t most = most_shared(w, w->is_local),
+                   shared = bt_kv_book_match(b->book, class, w->ids, most);
     return counted + pages_for(b, with_growth(b, w, w->generated_len)) - shared / b->cfg.page_tokens <=
            bt_kv_book_room_after(b->book, class, w->ids, most);
 }
 
-/* Pages for `tokens` rows, the prompt's at least, the first of them shared ones where its beginning is kept. Returns the rows that are in
- * place. */
+/* Pages for `tokens` rows, the prompt's at least, the first of them shared ones where its beginning is kept.
+ * Returns the rows that are in place. */
 static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool is_here)
 {
-    const uint32_t shared = bt_kv_book_share(b->book, r->a->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class, r->wish.ids, most_shared(&r->wish, is_here));
+    const uint32_t shared = bt_kv_book_share(b->book, r->a->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class,
+                                             r->wish.ids, most_shared(&r->wish, is_here));
     hold(b, r, tokens);
     set_pages(b, r, false);
     return r->covered_tokens = shared;
@@ -98,8 +105,10 @@ uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r)
 void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows)
 {
     if (r->a->slot == BT_NO_SLOT) return;
-    const uint32_t most = r->wish.prompt_tokens + (BT_BREAK(replay_without_prefix) && r->ids_len > 0 ? r->ids_len - 1 : 0);
-    bt_kv_book_keep(b->book, r->a->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class, r->wish.ids, rows < most ? rows : most);
+    const uint32_t most =
+        r->wish.prompt_tokens + (BT_BREAK(replay_without_prefix) && r->ids_len > 0 ? r->ids_len - 1 : 0);
+    bt_kv_book_keep(b->book, r->a->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class, r->wish.ids,
+                    rows < most ? rows : most);
 }
 
 void dc_memory_drop(dc_brain *b, dc_record *r)
@@ -136,19 +145,19 @@ bool dc_memory_swap_out(dc_brain *b, dc_record *r, uint32_t rows)
 /* Room to grow is wanted as well, lest it leaves at once again. */
 bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows)
 {
-    const uint32_t tokens = r->wish.prompt_tokens + r->ids_len;         /* the row of the next token too */
+    const uint32_t tokens = r->wish.prompt_tokens + r->ids_len; /* the row of the next token too */
     if (pages_for(b, with_growth(b, &r->wish, r->ids_len)) > bt_kv_book_room(b->book)) return false;
     if (r->swap_pages == 0) {
         *ret_rows = place(b, r, tokens, true);
         return true;
     }
-    hold(b, r, tokens);                 /* all its own: rows are written from the first on */
+    hold(b, r, tokens); /* all its own: rows are written from the first on */
     set_pages(b, r, false);
     swap(b, DC_DO_SWAP_IN, r);
     b->swap_used -= r->swap_pages;
     r->swap_pages = 0;
     b->n.swapped_in++;
-    dc_memory_keep(b, r, r->rows);      /* its pages may have been forgotten meanwhile */
+    dc_memory_keep(b, r, r->rows); /* its pages may have been forgotten meanwhile */
     *ret_rows = r->rows;
     return true;
 }

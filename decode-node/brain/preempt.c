@@ -66,9 +66,9 @@ static bool is_leaving(const dc_brain *b, const dc_record *r)
     return (r->a->state == DC_PREEMPTING || r->a->state == BT_ATTEMPT_STOPPING) && dc_memory_pages(b, r) > 0;
 }
 
-/* Who waits is served by age; no younger one before an older. One sequence is preempted at a time: what it frees is seen
- * before another must go. Where only reservations hold the pages that are wanted, they are waited for: they start, and
- * can be preempted, or end. */
+/* Who waits is served by age; no younger one before an older. One sequence is preempted at a time: what it
+ * frees is seen before another must go. Where only reservations hold the pages that are wanted, they are
+ * waited for: they start, and can be preempted, or end. */
 void dc_preempt_settle(dc_brain *b)
 {
     for (;;) {

@@ -12,7 +12,8 @@ static void say_reserved(dc_brain *b, const dc_record *r)
     bt_msg *m = bt_gates_to_owner(&b->gates, &r->a->ref, BT_MSG_RESERVED);
     if (!m) return;
     m->u.reserved.ticket = r->ticket;
-    m->u.reserved.covered_tokens = r->wish.is_local ? 0 : r->covered_tokens;     /* a local one says it with token 0 */
+    /* a local one says it with token 0 */
+    m->u.reserved.covered_tokens = r->wish.is_local ? 0 : r->covered_tokens;
     memcpy(m->u.reserved.kv_endpoint, b->cfg.hello.kv_endpoint, sizeof m->u.reserved.kv_endpoint);
 }
 
@@ -28,7 +29,8 @@ static dc_record *room(dc_brain *b, const bt_msg_reserve *w, uint32_t *ret_slot,
     return dc_unused(b);
 }
 
-static void refuse(dc_brain *b, const bt_request_ref *ref, bt_err code, uint32_t retry_after_ms, const char *text)
+static void refuse(dc_brain *b, const bt_request_ref *ref, bt_err code, uint32_t retry_after_ms,
+                   const char *text)
 {
     b->n.refused++;
     bt_attempt_log_note(&b->attempts.log, ref);
@@ -48,9 +50,10 @@ static bool is_possible(dc_brain *b, const bt_msg *m)
         refuse(b, &m->ref, BT_ELIMIT, 0, text);
         return false;
     }
-    if (w->stop_ids_len > BT_MSG_MAX_STOP_IDS || w->sampling.bias_len > BT_SAMPLE_MAX_BIAS || w->ids_len != w->prompt_tokens ||
-        w->generated_len >= w->max_tokens) {
-        refuse(b, &m->ref, BT_EARG, 0, "the prompt's ids, the tokens so far, the stop ids or the biases are too many or too few");
+    if (w->stop_ids_len > BT_MSG_MAX_STOP_IDS || w->sampling.bias_len > BT_SAMPLE_MAX_BIAS ||
+        w->ids_len != w->prompt_tokens || w->generated_len >= w->max_tokens) {
+        refuse(b, &m->ref, BT_EARG, 0,
+               "the prompt's ids, the tokens so far, the stop ids or the biases are too many or too few");
         return false;
     }
     if (w->is_local && !b->cfg.can_prefill) {
@@ -65,8 +68,10 @@ static bool keep(dc_record *r, const bt_msg_reserve *w)
 {
     const size_t logprobs = w->sampling.logprobs ? w->max_tokens * sizeof *r->logprobs : 0;
     const size_t bias = w->sampling.bias_len * sizeof *w->sampling.bias;
-    static_assert(_Alignof(bt_msg_logprob) <= 4 && _Alignof(bt_sample_bias) <= 4, "the parts of the block follow each other as they are");
-    uint8_t *at = calloc(1, logprobs + bias + ((size_t)w->ids_len + w->max_tokens) * sizeof *r->ids);     /* most of it stays untouched */
+    static_assert(_Alignof(bt_msg_logprob) <= 4 && _Alignof(bt_sample_bias) <= 4,
+                  "the parts of the block follow each other as they are");
+    /* most of it stays untouched */
+    uint8_t *at = calloc(1, logprobs + bias + ((size_t)w->ids_len + w->max_tokens) * sizeof *r->ids);
     if (!at) return false;
     r->block = at;
     r->wish = *w;
@@ -100,7 +105,8 @@ static void begin(dc_brain *b, dc_record *r)
     dc_attempt_launch(b, r, rows);
 }
 
-/* The gateway waits for RESERVED still; what it heard of token 0 meanwhile, even if it acknowledged that, was too early for it. */
+/* The gateway waits for RESERVED still; what it heard of token 0 meanwhile, even if it acknowledged that,
+ * was too early for it. */
 static void reserve_again(dc_brain *b, dc_record *r)
 {
     say_reserved(b, r);
@@ -118,11 +124,13 @@ void dc_reserve(dc_brain *b, const bt_msg *m)
     if (old && old->a->ref.attempt >= m->ref.attempt && !obeys) {
         if (old->a->ref.attempt > m->ref.attempt) b->n.stale_attempt++;
         else b->n.repeats++;
-        const bool waits = old->a->state == DC_RESERVED || (old->wish.is_local && old->a->state != BT_ATTEMPT_STOPPING);
+        const bool waits =
+            old->a->state == DC_RESERVED || (old->wish.is_local && old->a->state != BT_ATTEMPT_STOPPING);
         if (old->a->ref.attempt == m->ref.attempt && waits) reserve_again(b, old);
         return;
     }
-    if (bt_attempt_log_highest(&b->attempts.log, &m->ref) >= m->ref.attempt && !BT_BREAK(stale_attempt_obeyed)) {
+    if (bt_attempt_log_highest(&b->attempts.log, &m->ref) >= m->ref.attempt &&
+        !BT_BREAK(stale_attempt_obeyed)) {
         b->n.stale_attempt++;
         bt_gates_refused(&b->gates, &m->ref, BT_MSG_RESERVE, BT_EAGAIN, 100, "this attempt is over here");
         return;
@@ -136,7 +144,8 @@ void dc_reserve(dc_brain *b, const bt_msg *m)
         refuse(b, &m->ref, BT_EAGAIN, 100, why);
         return;
     }
-    if (!keep(r, w) || (!w->is_local && bt_xfer_recv_init(&r->recv, &b->cfg.hello.kv, w->prompt_tokens, NULL) < 0)) {
+    if (!keep(r, w) ||
+        (!w->is_local && bt_xfer_recv_init(&r->recv, &b->cfg.hello.kv, w->prompt_tokens, NULL) < 0)) {
         free(r->block);
         *r = (dc_record){.a = r->a};
         refuse(b, &m->ref, BT_ENOMEM, 1000, "out of memory");

@@ -26,7 +26,7 @@ void dc_work_first(dc_brain *b, const dc_event *ev)
     dc_attempt_complete_prompt(b, r);
     if (r->ids_len == 0) {
         r->ids[r->ids_len++] = f->token;
-        r->acked = 1;                   /* FIRST_TOKEN brings it, not TOKENS */
+        r->acked = 1; /* FIRST_TOKEN brings it, not TOKENS */
         b->n.tokens++;
     }
     if (!r->wish.is_local || r->first_told || r->wish.generated_len > 0) return;
@@ -48,9 +48,10 @@ void dc_work_token(dc_brain *b, const dc_event *ev)
     }
     const uint32_t index = r->ids_len;
     r->is_behind = false;
-    dc_attempt_complete_prompt(b, r);   /* no FIRST came where token 0 was known before */
+    dc_attempt_complete_prompt(b, r); /* no FIRST came where token 0 was known before */
     if (r->logprobs && ev->u.token.logprob) r->logprobs[index] = *ev->u.token.logprob;
-    r->ids[r->ids_len++] = ev->u.token.id; /* NOLINT(clang-analyzer-unix.Malloc): dc_attempt_reap empties the record whose ids it frees */
+    r->ids[r->ids_len++] = ev->u.token.id; /* NOLINT(clang-analyzer-unix.Malloc): dc_attempt_reap empties the
+                                              record whose ids it frees */
     b->n.tokens++;
     if (r->acked == index) r->resend_us = b->now_us + b->cfg.resend_us;
     dc_attempt_say_tokens(b, r, index);
@@ -84,8 +85,10 @@ void dc_work_ended(dc_brain *b, const dc_event *ev)
         text[sizeof text - 1] = 0;
         dc_attempt_fail(b, r, BT_EIO, text);
     } else {
-        dc_attempt_finish(b, r, &(bt_msg_finished){.reason = ev->u.ended.reason, .wait_us = ev->u.ended.wait_us,
-                                                   .decode_us = ev->u.ended.decode_us, .decode_steps = ev->u.ended.steps});
+        dc_attempt_finish(b, r,
+                          &(bt_msg_finished){.reason = ev->u.ended.reason, .wait_us = ev->u.ended.wait_us,
+                                             .decode_us = ev->u.ended.decode_us,
+                                             .decode_steps = ev->u.ended.steps});
     }
 }
 
@@ -93,7 +96,7 @@ void dc_work_stopped(dc_brain *b, uint32_t slot, uint32_t rows)
 {
     dc_record *r = dc_by_slot(b, slot);
     if (r && r->a->state == BT_ATTEMPT_STOPPING && !r->recv.placing) {
-        if (!r->gives_up) dc_memory_keep(b, r, rows);       /* its rows may be why */
+        if (!r->gives_up) dc_memory_keep(b, r, rows); /* its rows may be why */
         dc_attempt_stopped(b, r);
     } else if (r && r->a->state == DC_PREEMPTING) {
         dc_preempt_stopped(b, r, rows);

@@ -5,6 +5,6 @@
 /* The actions of this step, in order. Each call adds one; what it returns is all zero but for what is said
  * here, lives until the next step, and is the caller's to fill. */
 gw_action *gw_act(gw_brain *b, gw_action_type type);
-bt_msg *gw_act_send(gw_brain *b, const bt_incarnation *peer, bt_msg_type type);     /* from and to are set */
+bt_msg *gw_act_send(gw_brain *b, const bt_incarnation *peer, bt_msg_type type); /* from and to are set */
 void gw_act_log(gw_brain *b, bt_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 #endif

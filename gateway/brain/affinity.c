@@ -1,5 +1,5 @@
-/* Which node has had which beginnings of prompts. See affinity.h. One table for all nodes: an entry says that one node has
- * had one beginning. A place of the table is a set of WAYS entries. */
+/* Which node has had which beginnings of prompts. See affinity.h. One table for all nodes: an entry says that
+ * one node has had one beginning. A place of the table is a set of WAYS entries. */
 #include "gateway/brain/affinity.h"
 #include "base/hash.h"
 
@@ -7,7 +7,9 @@
 
 enum { WAYS = 8 };
 
-typedef struct entry { uint64_t key, used; } entry;     /* used: the turn of its last use; 0: free */
+typedef struct entry {
+    uint64_t key, used;
+} entry; /* used: the turn of its last use; 0: free */
 
 struct gw_affinity {
     entry *items;
@@ -43,7 +45,8 @@ uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const int32_t *
     const uint32_t chunks = whole < GW_AFFINITY_CHUNKS_MAX ? whole : GW_AFFINITY_CHUNKS_MAX;
     uint64_t link[2] = {0, 0};
     for (uint32_t i = 0; i < chunks; i++) {
-        link[1] = bt_hash64(ids + (size_t)i * GW_AFFINITY_CHUNK_TOKENS, GW_AFFINITY_CHUNK_TOKENS * sizeof *ids);
+        link[1] =
+            bt_hash64(ids + (size_t)i * GW_AFFINITY_CHUNK_TOKENS, GW_AFFINITY_CHUNK_TOKENS * sizeof *ids);
         ret[i] = link[0] = bt_hash64(link, sizeof link);
     }
     return chunks;
@@ -52,7 +55,10 @@ uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const int32_t *
 /* The entry of this beginning on this node; else, where it would go. */
 static entry *place(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node, uint64_t *ret_key)
 {
-    struct { uint64_t beginning; bt_incarnation node; } both = {beginning, *node};
+    struct {
+        uint64_t beginning;
+        bt_incarnation node;
+    } both = {beginning, *node};
     const uint64_t key = bt_hash64(&both, sizeof both);
     entry *set = a->items + (size_t)(key & (a->sets - 1)) * WAYS, *oldest = set;
     *ret_key = key;
@@ -73,7 +79,8 @@ void gw_affinity_note(gw_affinity *a, const uint64_t *chain, uint32_t len, const
     }
 }
 
-uint32_t gw_affinity_match(const gw_affinity *a, const uint64_t *chain, uint32_t len, const bt_incarnation *node)
+uint32_t gw_affinity_match(const gw_affinity *a, const uint64_t *chain, uint32_t len,
+                           const bt_incarnation *node)
 {
     uint32_t i = 0;
     for (uint64_t key; i < len; i++) {

@@ -70,21 +70,26 @@ void gw_avoid_tried(gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_
 {
     for (uint32_t i = 0; i < a->len; i++) {
         gw_avoided *e = &a->items[i];
-        if (e->failures > 0 && concerns(e, prefill, decode) && e->until_us <= now_us) e->until_us = now_us + backoff_us(e->failures);
+        if (e->failures > 0 && concerns(e, prefill, decode) && e->until_us <= now_us)
+            e->until_us = now_us + backoff_us(e->failures);
     }
 }
 
 bool gw_avoid_is(const gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us)
 {
     for (uint32_t i = 0; i < a->len; i++)
-        if (a->items[i].failures > 0 && a->items[i].until_us > now_us && concerns(&a->items[i], prefill, decode)) return true;
+        if (a->items[i].failures > 0 && a->items[i].until_us > now_us &&
+            concerns(&a->items[i], prefill, decode))
+            return true;
     return false;
 }
 
 bool gw_avoid_refuses(const gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us)
 {
     for (uint32_t i = 0; i < a->len; i++)
-        if (a->items[i].failures == 0 && a->items[i].until_us > now_us && concerns(&a->items[i], prefill, decode)) return true;
+        if (a->items[i].failures == 0 && a->items[i].until_us > now_us &&
+            concerns(&a->items[i], prefill, decode))
+            return true;
     return false;
 }
 
@@ -92,6 +97,7 @@ int64_t gw_avoid_due_us(const gw_avoid *a, int64_t now_us)
 {
     int64_t due = INT64_MAX;
     for (uint32_t i = 0; i < a->len; i++)
-        if (a->items[i].failures == 0 && a->items[i].until_us > now_us && a->items[i].until_us < due) due = a->items[i].until_us;
+        if (a->items[i].failures == 0 && a->items[i].until_us > now_us && a->items[i].until_us < due)
+            due = a->items[i].until_us;
     return due;
 }

@@ -19,18 +19,21 @@ enum { GW_AVOID_MAX = 128, GW_AVOID_LEAST_US = 500000, GW_AVOID_MOST_US = 800000
 
 typedef struct gw_avoided {
     uint64_t prefill, decode;
-    uint32_t failures;                      /* 0: it refuses */
+    uint32_t failures; /* 0: it refuses */
     int64_t until_us;
 } gw_avoided;
-typedef struct gw_avoid { gw_avoided items[GW_AVOID_MAX]; uint32_t len; } gw_avoid;     /* all zero at first */
+typedef struct gw_avoid {
+    gw_avoided items[GW_AVOID_MAX];
+    uint32_t len;
+} gw_avoid; /* all zero at first */
 
 void gw_avoid_failed(gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us);
 void gw_avoid_refused(gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t until_us, int64_t now_us);
-void gw_avoid_succeeded(gw_avoid *a, uint64_t prefill, uint64_t decode);    /* exactly this node or pair */
+void gw_avoid_succeeded(gw_avoid *a, uint64_t prefill, uint64_t decode); /* exactly this node or pair */
 /* An attempt on this pair begins. Where it is the one that tries again, others go on avoiding the pair. */
 void gw_avoid_tried(gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us);
 /* Is one of the two, or the pair, avoided now? Does the pair refuse now? prefill 0: a decode node alone. */
 bool gw_avoid_is(const gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us);
 bool gw_avoid_refuses(const gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us);
-int64_t gw_avoid_due_us(const gw_avoid *a, int64_t now_us);     /* when the next refusal is over; INT64_MAX none */
+int64_t gw_avoid_due_us(const gw_avoid *a, int64_t now_us); /* when the next refusal is over; INT64_MAX none */
 #endif

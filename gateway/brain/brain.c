@@ -1,5 +1,5 @@
-/* Decides what the gateway does: see brain.h. This file has the nodes and the step; request.h has the life of one request.
- * Tables are looked at in their own order, so that a run depends on its events alone. */
+/* Decides what the gateway does: see brain.h. This file has the nodes and the step; request.h has the life of
+ * one request. Tables are looked at in their own order, so that a run depends on its events alone. */
 #include "gateway/brain/brain.h"
 #include "gateway/brain/act.h"
 #include "gateway/brain/request.h"
@@ -14,10 +14,24 @@ enum { PROBE_MOST_US = 8000000 };
 gw_config gw_config_defaults(void)
 {
     return (gw_config){
-        .policy = GW_POLICY_LEAST_LOAD, .queue_max = 64, .active_max = 64, .nodes_max = 256, .lease_ms = 10000,
-        .heartbeat_us = 500000, .suspect_us = 2000000, .gone_us = 6000000, .forget_us = 60000000, .resend_us = 500000,
-        .recovery_us = 30000000, .queue_us = 600000000, .answer_us = 5000000, .prefill_us = 30000000,
-        .prefill_token_us = 100000, .progress_us = 30000000, .role_us = 5000000, .grace_us = 1000000,
+        .policy = GW_POLICY_LEAST_LOAD,
+        .queue_max = 64,
+        .active_max = 64,
+        .nodes_max = 256,
+        .lease_ms = 10000,
+        .heartbeat_us = 500000,
+        .suspect_us = 2000000,
+        .gone_us = 6000000,
+        .forget_us = 60000000,
+        .resend_us = 500000,
+        .recovery_us = 30000000,
+        .queue_us = 600000000,
+        .answer_us = 5000000,
+        .prefill_us = 30000000,
+        .prefill_token_us = 100000,
+        .progress_us = 30000000,
+        .role_us = 5000000,
+        .grace_us = 1000000,
     };
 }
 
@@ -68,9 +82,10 @@ static void warn_of_other_kv(gw_brain *b, const gw_node *n)
     if (!k) return;
     const bt_kv_shape *mine = &n->hello.kv, *theirs = &k->hello.kv;
     gw_act_log(b, BT_LOG_WARN,
-               "node %s has %ux%ux%u KV of %s, node %s %ux%ux%u of %s: they get no request in common", n->hello.node_id,
-               mine->layers, mine->kv_heads, mine->head_dim, bt_kv_dtype_name(mine->dtype), k->hello.node_id, theirs->layers,
-               theirs->kv_heads, theirs->head_dim, bt_kv_dtype_name(theirs->dtype));
+               "node %s has %ux%ux%u KV of %s, node %s %ux%ux%u of %s: they get no request in common",
+               n->hello.node_id, mine->layers, mine->kv_heads, mine->head_dim, bt_kv_dtype_name(mine->dtype),
+               k->hello.node_id, theirs->layers, theirs->kv_heads, theirs->head_dim,
+               bt_kv_dtype_name(theirs->dtype));
 }
 
 /* It hears us again as often as others do, or it would soon greet anew. */
@@ -81,7 +96,10 @@ static void end_silence(gw_brain *b, gw_node *n)
 }
 
 /* Two processes never share an incarnation: one of them lies. */
-static bool has_other_key(const gw_node *n, const bt_msg *m) { return memcmp(&n->key, &m->from_key, sizeof n->key) != 0; }
+static bool has_other_key(const gw_node *n, const bt_msg *m)
+{
+    return memcmp(&n->key, &m->from_key, sizeof n->key) != 0;
+}
 
 static void on_hello(gw_brain *b, const bt_msg *m)
 {
@@ -90,16 +108,18 @@ static void on_hello(gw_brain *b, const bt_msg *m)
     gw_node *n = gw_registry_find(&b->registry, &m->from);
     gw_node_state before = n ? n->state : 0;
     bt_incarnation replaced = zero;
-    bt_err e = n && has_other_key(n, m)
-                   ? bt_fail(&fault, BT_EAUTH, "node %s greets with another key than before", n->hello.node_id)
-                   : gw_registry_hello(&b->registry, &n, &replaced, &m->from, &m->u.hello, b->now_us, &fault);
+    bt_err e =
+        n && has_other_key(n, m)
+            ? bt_fail(&fault, BT_EAUTH, "node %s greets with another key than before", n->hello.node_id)
+            : gw_registry_hello(&b->registry, &n, &replaced, &m->from, &m->u.hello, b->now_us, &fault);
     if (e < 0) {
         b->n.hellos_rejected++;
         say_reject(b, &m->from, e, fault.text);
         gw_act_log(b, BT_LOG_ERROR, "node refused: %s", fault.text);
         return;
     }
-    if (!bt_incarnation_equal(&replaced, &zero)) gw_request_node_lost(b, &replaced, m->u.hello.node_id, GW_CAUSE_RESTARTED);
+    if (!bt_incarnation_equal(&replaced, &zero))
+        gw_request_node_lost(b, &replaced, m->u.hello.node_id, GW_CAUSE_RESTARTED);
     n->key = m->from_key;
     end_silence(b, n);
     bt_msg *w = gw_act_send(b, &m->from, BT_MSG_WELCOME);
@@ -156,7 +176,9 @@ static void expire_nodes(gw_brain *b)
         }
         if (n->in_use && b->now_us >= n->heartbeat_due_us) {
             const bool is_silent = n->state == GW_NODE_SUSPECT || n->state == GW_NODE_GONE;
-            n->probe_us = !is_silent ? b->cfg.heartbeat_us : 2 * n->probe_us < PROBE_MOST_US ? 2 * n->probe_us : PROBE_MOST_US;
+            n->probe_us = !is_silent                        ? b->cfg.heartbeat_us
+                          : 2 * n->probe_us < PROBE_MOST_US ? 2 * n->probe_us
+                                                            : PROBE_MOST_US;
             n->heartbeat_due_us = b->now_us + n->probe_us;
             gw_act_send(b, &n->incarnation, BT_MSG_HEARTBEAT)->u.heartbeat.draining = b->draining;
         }
@@ -198,7 +220,9 @@ static void on_event(gw_brain *b, const gw_event *ev, const bt_random *random)
     case GW_EV_TICK: break;
     case GW_EV_MSG: on_msg(b, ev->u.msg); break;
     case GW_EV_SUBMIT: gw_request_submit(b, ev->u.submit, random); break;
-    case GW_EV_CANCEL: gw_request_fail(b, r, GW_FAIL_CANCELLED, BT_ECANCEL, 0, "cancelled by the client"); break;
+    case GW_EV_CANCEL:
+        gw_request_fail(b, r, GW_FAIL_CANCELLED, BT_ECANCEL, 0, "cancelled by the client");
+        break;
     case GW_EV_FINISH_EARLY: gw_request_finish_early(b, r); break;
     case GW_EV_ROLE: gw_role_ask(b, ev); break;
     case GW_EV_DRAIN: b->draining = true; break;
@@ -233,7 +257,8 @@ int64_t gw_brain_due_us(const gw_brain *b)
         if (!n->in_use) continue;
         if ((t = gw_registry_due_us(&b->registry, n)) < due) due = t;
         if (n->heartbeat_due_us < due) due = n->heartbeat_due_us;
-        if (b->queued > 0 && n->refuses_until_us > b->now_us && n->refuses_until_us < due) due = n->refuses_until_us;
+        if (b->queued > 0 && n->refuses_until_us > b->now_us && n->refuses_until_us < due)
+            due = n->refuses_until_us;
     }
     if ((t = gw_role_due_us(b)) < due) due = t;
     if (b->queued > 0 && (t = gw_avoid_due_us(&b->router.avoid, b->now_us)) < due) due = t;
@@ -256,8 +281,9 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
     b->cfg = *c;
     b->router.policy = c->policy;
     b->requests_len = c->queue_max + c->active_max;
-    /* A step: per request its lease on both sides (2), or its end (1) or a line of log, and leaving both (2), then RESERVE;
-     * per debt its ABORT; per role asked for ROLE and its answer; per node its heartbeat, a change, BYE. */
+    /* A step: per request its lease on both sides (2), or its end (1) or a line of log, and leaving both (2),
+     * then RESERVE; per debt its ABORT; per role asked for ROLE and its answer; per node its heartbeat, a
+     * change, BYE. */
     const uint32_t debts_max = c->active_max * 4;
     b->acts_cap = (size_t)b->requests_len * 6 + debts_max + (size_t)c->nodes_max * 4 + 2 * GW_ROLES_MAX + 16;
     b->queue = calloc(b->requests_len, sizeof *b->queue);
@@ -265,7 +291,8 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
     if (!b->requests || !b->queue || !b->acts || gw_debts_init(&b->debts, debts_max) < 0 ||
         gw_affinity_new(&b->router.affinity, GW_AFFINITY_ENTRIES) < 0 ||
-        gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->forget_us) < 0) {
+        gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->forget_us) <
+            0) {
         gw_brain_free(b);
         return bt_fail(fault, BT_ENOMEM, "gateway: out of memory");
     }

@@ -40,28 +40,28 @@
  * after the request's end. */
 
 typedef struct gw_config {
-    bt_incarnation self;                /* not zero */
+    bt_incarnation self; /* not zero */
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
-    uint8_t model_id[16];               /* nodes must hold exactly this model */
+    uint8_t model_id[16]; /* nodes must hold exactly this model */
     gw_policy policy;
-    uint32_t local_below_tokens;        /* shorter prompts are computed by the decode node; 0: none */
-    uint32_t queue_max;                 /* requests that wait; one more gets FAIL overloaded */
-    uint32_t active_max;                /* requests that hold nodes; debts: 4 times as many */
+    uint32_t local_below_tokens; /* shorter prompts are computed by the decode node; 0: none */
+    uint32_t queue_max;          /* requests that wait; one more gets FAIL overloaded */
+    uint32_t active_max;         /* requests that hold nodes; debts: 4 times as many */
     uint32_t nodes_max;
-    uint32_t lease_ms;                  /* of attempts on nodes; renewed every quarter */
-    int64_t heartbeat_us;               /* between two HEARTBEATs to a node; up to 8 s where it is silent */
-    int64_t suspect_us, gone_us, forget_us;     /* silences of a node (registry.h) */
-    int64_t resend_us;                  /* what is not answered is said again */
-    int64_t recovery_us;                /* from a loss until nodes accept another attempt; QUEUED while no */
-                                        /* nodes are ready */
-    int64_t queue_us;                   /* QUEUED: since SUBMIT, or the first loss that no token followed */
-    int64_t answer_us;                  /* RESERVING; PREFILLING until PREFILL_ACCEPTED */
-    int64_t prefill_us;                 /* PREFILLING, or DECODING while tokens are run again: so long, */
-    int64_t prefill_token_us;           /* and this for each token of the prompt and each that is run again */
-    int64_t progress_us;                /* DECODING without a new token; the first one of an attempt has */
-                                        /* prefill_token_us more for each row on its way or run again */
-    int64_t role_us;                    /* ROLE to ROLE_ANSWER */
-    int64_t grace_us;                   /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
+    uint32_t lease_ms;                      /* of attempts on nodes; renewed every quarter */
+    int64_t heartbeat_us;                   /* between two HEARTBEATs to a node; up to 8 s where it is silent */
+    int64_t suspect_us, gone_us, forget_us; /* silences of a node (registry.h) */
+    int64_t resend_us;                      /* what is not answered is said again */
+    int64_t recovery_us;                    /* from a loss until nodes accept another attempt; QUEUED while no */
+                                            /* nodes are ready */
+    int64_t queue_us;                       /* QUEUED: since SUBMIT, or the first loss that no token followed */
+    int64_t answer_us;                      /* RESERVING; PREFILLING until PREFILL_ACCEPTED */
+    int64_t prefill_us;                     /* PREFILLING, or DECODING while tokens are run again: so long, */
+    int64_t prefill_token_us;               /* and this for each token of the prompt and each that is run again */
+    int64_t progress_us;                    /* DECODING without a new token; the first one of an attempt has */
+                                            /* prefill_token_us more for each row on its way or run again */
+    int64_t role_us;                        /* ROLE to ROLE_ANSWER */
+    int64_t grace_us;                       /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
 } gw_config;
 /* All limits and times of a gateway without options: queue 64, active 64, nodes 256, lease 10 s, heartbeat
  * 0.5 s, suspect 2 s, gone 6 s, forget 60 s, resend 0.5 s, recovery 30 s, queue 600 s, answer 5 s, prefill
@@ -70,135 +70,178 @@ typedef struct gw_config {
 gw_config gw_config_defaults(void);
 
 typedef struct gw_submit {
-    uint64_t request;                   /* chosen by the caller: from 1, each greater than all before */
-    const int32_t *ids; uint32_t ids_len;   /* copied; 1..BT_MSG_MAX_PROMPT_TOKENS */
-    uint32_t max_tokens;                /* 1..BT_MSG_MAX_PROMPT_TOKENS */
+    uint64_t request; /* chosen by the caller: from 1, each greater than all before */
+    const int32_t *ids;
+    uint32_t ids_len;    /* copied; 1..BT_MSG_MAX_PROMPT_TOKENS */
+    uint32_t max_tokens; /* 1..BT_MSG_MAX_PROMPT_TOKENS */
     bt_sampling sampling;
-    gw_policy policy;                   /* 0: the configured one */
+    gw_policy policy; /* 0: the configured one */
     /* node_ids, "": any. Until a node was lost no other will do: FAIL no_node when it is not ready for
      * recovery_us. */
     char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1];
-    bool draw_seed;                     /* no seed was given: sampling.seed is drawn from `random` */
-    uint32_t stop_ids_len;              /* 0..BT_MSG_MAX_STOP_IDS */
+    bool draw_seed;        /* no seed was given: sampling.seed is drawn from `random` */
+    uint32_t stop_ids_len; /* 0..BT_MSG_MAX_STOP_IDS */
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
 } gw_submit;
 
 typedef enum gw_event_type {
     GW_EV_TICK = 1,
-    GW_EV_MSG,                  /* from the control socket, which knows the way back to msg->from */
+    GW_EV_MSG, /* from the control socket, which knows the way back to msg->from */
     GW_EV_SUBMIT,
-    GW_EV_CANCEL,               /* the client has gone (or its server gave up): ends with FAIL cancelled */
-    GW_EV_FINISH_EARLY,         /* a stop string was seen in the text: ends with DONE STOP */
-    GW_EV_ROLE,                 /* ask a node to change its role; one ROLE_ANSWER follows */
-    GW_EV_DRAIN,                /* take no more; EXIT when the last request has ended. May be repeated */
+    GW_EV_CANCEL,       /* the client has gone (or its server gave up): ends with FAIL cancelled */
+    GW_EV_FINISH_EARLY, /* a stop string was seen in the text: ends with DONE STOP */
+    GW_EV_ROLE,         /* ask a node to change its role; one ROLE_ANSWER follows */
+    GW_EV_DRAIN,        /* take no more; EXIT when the last request has ended. May be repeated */
 } gw_event_type;
 typedef struct gw_event {
     gw_event_type type;
     union {
-        const bt_msg *msg;      /* MSG */
+        const bt_msg *msg; /* MSG */
         const gw_submit *submit;
         /* role: PREFILL or DECODE. token: the caller's, comes back in ROLE_ANSWER. */
-        struct { char node_id[BT_MSG_MAX_ID_BYTES + 1]; bt_role role; uint64_t token; } role;
-        uint64_t request;       /* CANCEL, FINISH_EARLY; one that has ended is ignored */
+        struct {
+            char node_id[BT_MSG_MAX_ID_BYTES + 1];
+            bt_role role;
+            uint64_t token;
+        } role;
+        uint64_t request; /* CANCEL, FINISH_EARLY; one that has ended is ignored */
     } u;
 } gw_event;
 
 typedef enum gw_fail_kind {
-    GW_FAIL_NO_NODE = 1,        /* 503 */
-    GW_FAIL_OVERLOADED,         /* 429 with retry_after_ms */
-    GW_FAIL_NODE_LOST,          /* 502 */
-    GW_FAIL_TIMEOUT,            /* 504; for the door's own deadline, the brain never says it */
-    GW_FAIL_TOO_LONG,           /* 400; the text has both numbers */
-    GW_FAIL_REFUSED,            /* 502: a node refused or failed the work; code and text are its own */
-    GW_FAIL_CANCELLED,          /* nobody is listening */
-    GW_FAIL_BAD,                /* 400: a SUBMIT outside the limits above */
+    GW_FAIL_NO_NODE = 1, /* 503 */
+    GW_FAIL_OVERLOADED,  /* 429 with retry_after_ms */
+    GW_FAIL_NODE_LOST,   /* 502 */
+    GW_FAIL_TIMEOUT,     /* 504; for the door's own deadline, the brain never says it */
+    GW_FAIL_TOO_LONG,    /* 400; the text has both numbers */
+    GW_FAIL_REFUSED,     /* 502: a node refused or failed the work; code and text are its own */
+    GW_FAIL_CANCELLED,   /* nobody is listening */
+    GW_FAIL_BAD,         /* 400: a SUBMIT outside the limits above */
 } gw_fail_kind;
 
 /* Why an attempt was left for another one. */
 typedef enum gw_cause {
-    GW_CAUSE_GONE = 1,          /* a needed node was silent for gone_us */
-    GW_CAUSE_RESTARTED,         /* it came back as another process */
-    GW_CAUSE_LEFT,              /* it said BYE */
-    GW_CAUSE_FAILED,            /* it said FAILED */
-    GW_CAUSE_GAVE_UP,           /* it said FAILED for want of room (BT_EAGAIN) */
-    GW_CAUSE_NO_ANSWER,         /* it did not accept the attempt in time */
-    GW_CAUSE_NO_PROGRESS,       /* it accepted, and then no row or token came in time */
+    GW_CAUSE_GONE = 1,    /* a needed node was silent for gone_us */
+    GW_CAUSE_RESTARTED,   /* it came back as another process */
+    GW_CAUSE_LEFT,        /* it said BYE */
+    GW_CAUSE_FAILED,      /* it said FAILED */
+    GW_CAUSE_GAVE_UP,     /* it said FAILED for want of room (BT_EAGAIN) */
+    GW_CAUSE_NO_ANSWER,   /* it did not accept the attempt in time */
+    GW_CAUSE_NO_PROGRESS, /* it accepted, and then no row or token came in time */
 } gw_cause;
 
 /* Figures of an ended request. has_*: false when the request ended before they were known. */
 typedef struct gw_stats {
     uint32_t prompt_tokens;
-    uint32_t completion_tokens;         /* given to the client: a final stop id is not counted */
-    int64_t gateway_queue_us, ttft_us, total_us;    /* SUBMIT to first RESERVE, token 0, end; -1: not so far */
-    char prefilled_by[BT_MSG_MAX_ID_BYTES + 1];     /* node_id of the node that made token 0; "" none did */
-    bool has_first; uint64_t queue_us, prefill_us; bt_msg_work work;    /* in that node */
-    const bt_msg_engine *engine;        /* of the node that computed the prompt last, until the next step; */
-                                        /* NULL: not told, or the node is forgotten */
-    gw_local local;                     /* of the last attempt. A local one moves no KV: kv_bytes is 0 */
-    uint32_t attempts, recoveries;      /* recoveries: attempts that were left for one of gw_cause */
+    uint32_t completion_tokens;                  /* given to the client: a final stop id is not counted */
+    int64_t gateway_queue_us, ttft_us, total_us; /* SUBMIT to first RESERVE, token 0, end; -1: not so far */
+    char prefilled_by[BT_MSG_MAX_ID_BYTES + 1];  /* node_id of the node that made token 0; "" none did */
+    bool has_first;
+    uint64_t queue_us, prefill_us;
+    bt_msg_work work;              /* in that node */
+    const bt_msg_engine *engine;   /* of the node that computed the prompt last, until the next step; */
+                                   /* NULL: not told, or the node is forgotten */
+    gw_local local;                /* of the last attempt. A local one moves no KV: kv_bytes is 0 */
+    uint32_t attempts, recoveries; /* recoveries: attempts that were left for one of gw_cause */
     /* Of the prompt, in the attempt that made token 0: tokens that were not computed, and tokens that were
      * not sent, because the node (the decode node) had their rows from earlier prompts. */
     uint32_t cached_tokens, covered_tokens;
-    bool has_kv; uint64_t kv_bytes, kv_blocks, kv_exposed_us, kv_transfer_us; bt_digest16 kv_digest;
-    bool has_decode; uint64_t decode_wait_us, decode_us; uint32_t decode_steps;
+    bool has_kv;
+    uint64_t kv_bytes, kv_blocks, kv_exposed_us, kv_transfer_us;
+    bt_digest16 kv_digest;
+    bool has_decode;
+    uint64_t decode_wait_us, decode_us;
+    uint32_t decode_steps;
     uint64_t seed;
 } gw_stats;
 
 typedef enum gw_action_type {
-    GW_DO_SEND = 1,             /* msg to `peer` on the control socket; dropped where there is no way to it */
-    GW_DO_FIRST,                /* token 0 was made: its logits and timings. The first TOKENS, which has */
-                                /* the token itself, follows */
-    GW_DO_TOKENS,               /* the next ids for the client, stop id already removed; never empty */
+    GW_DO_SEND = 1, /* msg to `peer` on the control socket; dropped where there is no way to it */
+    GW_DO_FIRST,    /* token 0 was made: its logits and timings. The first TOKENS, which has */
+                    /* the token itself, follows */
+    GW_DO_TOKENS,   /* the next ids for the client, stop id already removed; never empty */
     GW_DO_DONE,
     GW_DO_FAIL,
-    GW_DO_NODE_CHANGED,         /* state of a node changed (readiness, metrics) */
-    GW_DO_ROLE_ANSWER,          /* see role_answer below */
+    GW_DO_NODE_CHANGED, /* state of a node changed (readiness, metrics) */
+    GW_DO_ROLE_ANSWER,  /* see role_answer below */
     GW_DO_LOG,
-    GW_DO_EXIT,                 /* drained: no request is left; once */
+    GW_DO_EXIT, /* drained: no request is left; once */
 } gw_action_type;
 typedef struct gw_action {
     gw_action_type type;
-    uint64_t request;                                               /* FIRST, TOKENS, DONE, FAIL */
+    uint64_t request; /* FIRST, TOKENS, DONE, FAIL */
     union {
-        struct { bt_incarnation peer; bt_msg msg; } send;
-        struct { bt_msg_first_token msg; int64_t ttft_us; } first;
-        struct { uint32_t first_index; const int32_t *ids; uint32_t ids_len;
-                 const bt_msg_logprob *logprobs; } tokens;      /* [ids_len] or NULL; until the next step */
-        struct { bt_finish reason; gw_stats stats; } done;           /* reason: STOP or LENGTH */
-        struct { gw_fail_kind kind; bt_err code; uint32_t retry_after_ms; char text[BT_STEP_TEXT_BYTES];
-                 gw_stats stats; } fail;
-        struct { bt_incarnation incarnation; bt_role role; char node_id[BT_MSG_MAX_ID_BYTES + 1];
-                 gw_node_state state; } node;
+        struct {
+            bt_incarnation peer;
+            bt_msg msg;
+        } send;
+        struct {
+            bt_msg_first_token msg;
+            int64_t ttft_us;
+        } first;
+        struct {
+            uint32_t first_index;
+            const int32_t *ids;
+            uint32_t ids_len;
+            const bt_msg_logprob *logprobs;
+        } tokens; /* [ids_len] or NULL; until the next step */
+        struct {
+            bt_finish reason;
+            gw_stats stats;
+        } done; /* reason: STOP or LENGTH */
+        struct {
+            gw_fail_kind kind;
+            bt_err code;
+            uint32_t retry_after_ms;
+            char text[BT_STEP_TEXT_BYTES];
+            gw_stats stats;
+        } fail;
+        struct {
+            bt_incarnation incarnation;
+            bt_role role;
+            char node_id[BT_MSG_MAX_ID_BYTES + 1];
+            gw_node_state state;
+        } node;
         /* To the ROLE with that token. Code 0: the node drains and then serves as the new role, or does
          * already. Else the node's own code and words, or BT_EARG: no such node; BT_EIO: no answer within
          * role_us; BT_EAGAIN: too many nodes are being asked, or this one went away. */
-        struct { uint64_t token; int32_t code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } role_answer;
-        struct { bt_log_level level; char text[BT_STEP_TEXT_BYTES]; } log;
+        struct {
+            uint64_t token;
+            int32_t code;
+            char text[BT_MSG_MAX_TEXT_BYTES + 1];
+        } role_answer;
+        struct {
+            bt_log_level level;
+            char text[BT_STEP_TEXT_BYTES];
+        } log;
     } u;
 } gw_action;
-typedef struct gw_actions { const gw_action *items; size_t len; } gw_actions;
+typedef struct gw_actions {
+    const gw_action *items;
+    size_t len;
+} gw_actions;
 
 /* Counted since _new, for metrics. */
 typedef struct gw_counters {
-    uint64_t submitted, failed[GW_FAIL_BAD + 1];    /* by gw_fail_kind; [0] unused */
+    uint64_t submitted, failed[GW_FAIL_BAD + 1]; /* by gw_fail_kind; [0] unused */
     uint64_t prompt_tokens, completion_tokens;
-    uint64_t local_prefills[GW_LOCAL_NO_PREFILL_NODE + 1];  /* attempts, by gw_local; [0] unused */
-    uint64_t local_refused;             /* attempts that only a difference in class kept from being local */
-    uint64_t replays, replayed_tokens;  /* attempts that continue an earlier one; tokens they brought */
-    uint64_t recoveries[GW_CAUSE_NO_PROGRESS + 1];  /* by gw_cause; [0] unused */
-    uint64_t cached_tokens, covered_tokens;         /* as in gw_stats, of all prompts whose token 0 came */
-    uint64_t debts_forgotten;           /* the table was full; the node's lease ends that attempt */
+    uint64_t local_prefills[GW_LOCAL_NO_PREFILL_NODE + 1]; /* attempts, by gw_local; [0] unused */
+    uint64_t local_refused;                        /* attempts that only a difference in class kept from being local */
+    uint64_t replays, replayed_tokens;             /* attempts that continue an earlier one; tokens they brought */
+    uint64_t recoveries[GW_CAUSE_NO_PROGRESS + 1]; /* by gw_cause; [0] unused */
+    uint64_t cached_tokens, covered_tokens;        /* as in gw_stats, of all prompts whose token 0 came */
+    uint64_t debts_forgotten;                      /* the table was full; the node's lease ends that attempt */
     uint64_t resent;
     /* Messages that were not acted on. */
     uint64_t hellos_rejected;
-    uint64_t unknown_peer, wrong_key;   /* no HELLO yet; not with the key of its HELLO */
-    uint64_t wrong_incarnation;         /* meant for another gateway process */
-    uint64_t stale_attempt;             /* of an attempt that was left */
-    uint64_t unexpected, repeats;       /* does not fit the request's state; says what is known already */
+    uint64_t unknown_peer, wrong_key; /* no HELLO yet; not with the key of its HELLO */
+    uint64_t wrong_incarnation;       /* meant for another gateway process */
+    uint64_t stale_attempt;           /* of an attempt that was left */
+    uint64_t unexpected, repeats;     /* does not fit the request's state; says what is known already */
 } gw_counters;
 
 typedef struct gw_brain gw_brain;
-bt_err gw_brain_new(gw_brain **ret, const gw_config *config, bt_fault *fault);     /* BT_EARG, BT_ENOMEM */
+bt_err gw_brain_new(gw_brain **ret, const gw_config *config, bt_fault *fault); /* BT_EARG, BT_ENOMEM */
 void gw_brain_free(gw_brain *b);
 /* random: fresh for SUBMIT, not looked at for others. */
 gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const bt_random *random);
@@ -207,11 +250,11 @@ int64_t gw_brain_due_us(const gw_brain *b);
 /* To look at, between steps. */
 /* A request submitted now would find a ready pair, or a ready decode node that computes prompts itself. */
 bool gw_brain_is_ready(const gw_brain *b);
-uint64_t gw_brain_limit_tokens(const gw_brain *b);      /* prompt + max tokens that the best holds; or 0 */
+uint64_t gw_brain_limit_tokens(const gw_brain *b); /* prompt + max tokens that the best holds; or 0 */
 uint32_t gw_brain_queued(const gw_brain *b);
-uint32_t gw_brain_active(const gw_brain *b);            /* requests that hold nodes */
-uint32_t gw_brain_debts(const gw_brain *b);             /* attempts that were left, ABORT_ACK still to come */
-const gw_registry *gw_brain_registry(const gw_brain *b);        /* for status: nodes[i] where in_use */
+uint32_t gw_brain_active(const gw_brain *b);             /* requests that hold nodes */
+uint32_t gw_brain_debts(const gw_brain *b);              /* attempts that were left, ABORT_ACK still to come */
+const gw_registry *gw_brain_registry(const gw_brain *b); /* for status: nodes[i] where in_use */
 const gw_counters *gw_brain_counters(const gw_brain *b);
-const char *gw_fail_name(gw_fail_kind k);               /* "no_node" */
+const char *gw_fail_name(gw_fail_kind k); /* "no_node" */
 #endif

@@ -7,14 +7,18 @@
  * frees its attempt at lease end all the same. */
 typedef struct gw_debt {
     bt_incarnation node;
-    uint64_t number; uint32_t attempt;
-    int64_t due_us;                         /* ABORT goes again */
-    int64_t until_us;                       /* the lease is over there */
+    uint64_t number;
+    uint32_t attempt;
+    int64_t due_us;   /* ABORT goes again */
+    int64_t until_us; /* the lease is over there */
 } gw_debt;
 
-typedef struct gw_debts { gw_debt *items; uint32_t len, cap; } gw_debts;    /* in order of arrival */
+typedef struct gw_debts {
+    gw_debt *items;
+    uint32_t len, cap;
+} gw_debts; /* in order of arrival */
 
-bt_err gw_debts_init(gw_debts *ret, uint32_t cap);      /* cap 1..; BT_ENOMEM */
+bt_err gw_debts_init(gw_debts *ret, uint32_t cap); /* cap 1..; BT_ENOMEM */
 void gw_debts_done(gw_debts *d);
 
 /* Note a debt. True when *ret_forgotten is one that lost its place to it. */
@@ -24,5 +28,5 @@ const gw_debt *gw_debts_find(const gw_debts *d, const bt_incarnation *node, uint
 void gw_debts_remove(gw_debts *d, const gw_debt *debt);
 /* This process is no more: its debts are forgotten. Returns how many there were. */
 uint32_t gw_debts_forget(gw_debts *d, const bt_incarnation *node);
-int64_t gw_debts_due_us(const gw_debts *d);             /* the least due_us and until_us; INT64_MAX none */
+int64_t gw_debts_due_us(const gw_debts *d); /* the least due_us and until_us; INT64_MAX none */
 #endif

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[16], int64_t suspect_us, int64_t gone_us,
-                        int64_t forget_us)
+bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[16], int64_t suspect_us,
+                        int64_t gone_us, int64_t forget_us)
 {
     gw_node *nodes = calloc(cap, sizeof *nodes);
     if (!nodes) return BT_ENOMEM;
-    *ret = (gw_registry){
-        .nodes = nodes, .cap = cap, .suspect_us = suspect_us, .gone_us = gone_us, .forget_us = forget_us};
+    *ret = (gw_registry){.nodes = nodes, .cap = cap, .suspect_us = suspect_us, .gone_us = gone_us,
+                         .forget_us = forget_us};
     memcpy(ret->model_id, model_id, sizeof ret->model_id);
     return BT_OK;
 }
@@ -58,12 +58,14 @@ static bt_err check(const gw_registry *r, const bt_msg_hello *h, bt_fault *fault
         char theirs[33], ours[33];
         hex(theirs, h->model_id);
         hex(ours, r->model_id);
-        return bt_fail(fault, BT_EFORMAT, "node %s holds model %s, this gateway serves %s", h->node_id, theirs, ours);
+        return bt_fail(fault, BT_EFORMAT, "node %s holds model %s, this gateway serves %s", h->node_id,
+                       theirs, ours);
     }
     if (h->role != BT_ROLE_PREFILL && h->role != BT_ROLE_DECODE)
         return bt_fail(fault, BT_EARG, "node %s has role %d, expected prefill (%d) or decode (%d)",
                        h->node_id, (int)h->role, BT_ROLE_PREFILL, BT_ROLE_DECODE);
-    if (!h->node_id[0] || h->kv.layers == 0 || h->kv.kv_heads == 0 || h->kv.head_dim == 0 || h->ctx_tokens == 0)
+    if (!h->node_id[0] || h->kv.layers == 0 || h->kv.kv_heads == 0 || h->kv.head_dim == 0 ||
+        h->ctx_tokens == 0)
         return bt_fail(fault, BT_EARG, "node \"%s\" has no name, no KV shape or no context", h->node_id);
     if (h->role == BT_ROLE_DECODE && !h->kv_endpoint[0])
         return bt_fail(fault, BT_EARG, "decode node %s names no endpoint for KV", h->node_id);
@@ -96,8 +98,9 @@ static gw_node *place_for(const gw_registry *r, const char *node_id)
     return free_one ? free_one : gone;
 }
 
-bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_replaced, const bt_incarnation *who,
-                         const bt_msg_hello *hello, int64_t now_us, bt_fault *fault)
+bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_replaced,
+                         const bt_incarnation *who, const bt_msg_hello *hello, int64_t now_us,
+                         bt_fault *fault)
 {
     static const bt_incarnation zero;
     bt_err e = check(r, hello, fault);
@@ -118,11 +121,8 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
         if (same_name && bt_incarnation_equal(&n->displaced, who) && now_us - n->heard_us < r->suspect_us)
             return bt_fail(fault, BT_EARG, "the name %s is in use by another process", hello->node_id);
         bt_incarnation before = n->in_use ? n->incarnation : zero;
-        *n = (gw_node){.incarnation = *who,
-                       .state = GW_NODE_STARTING,
-                       .in_use = true,
-                       .name = gw_registry_name(hello->node_id),
-                       .heartbeat_due_us = now_us};
+        *n = (gw_node){.incarnation = *who, .state = GW_NODE_STARTING, .in_use = true,
+                       .name = gw_registry_name(hello->node_id), .heartbeat_due_us = now_us};
         keep(n, hello);
         if (same_name) n->displaced = before;
         *ret_replaced = before;

@@ -15,29 +15,34 @@
  * one is heard. So two processes with one name cannot push each other out in turns, and the late HELLO of
  * a dead process does not displace the one that runs now. */
 typedef enum gw_node_state {
-    GW_NODE_STARTING = 1, GW_NODE_READY, GW_NODE_SUSPECT, GW_NODE_DRAINING, GW_NODE_GONE,
+    GW_NODE_STARTING = 1,
+    GW_NODE_READY,
+    GW_NODE_SUSPECT,
+    GW_NODE_DRAINING,
+    GW_NODE_GONE,
 } gw_node_state;
 
 typedef struct gw_node {
-    bt_incarnation incarnation, displaced;      /* displaced: the one before it under this node_id, or zero */
+    bt_incarnation incarnation, displaced; /* displaced: the one before it under this node_id, or zero */
     gw_node_state state;
-    bt_msg_engine engine;                       /* where hello.engine points, when it is not NULL */
-    bt_msg_hello hello;                         /* as told last */
-    bt_load load;                               /* from the last HELLO or HEARTBEAT */
-    int64_t heard_us, heartbeat_due_us;         /* last heard; next HEARTBEAT to it */
-    bt_peer_key key;                            /* the transport proved it at its HELLO; zero without keys */
-    uint32_t attempts;                          /* of this gateway, also those that are being aborted */
-    int64_t refuses_until_us;                   /* it had no room for an attempt: ask again then */
-    uint64_t name;                              /* XXH3-64 of node_id: the same over restarts */
-    uint64_t turn;                              /* number of the choice that took it last (route.h), or 0 */
-    uint32_t match;                             /* chunks of the prompt it has had; only inside route.c */
-    int64_t probe_us;                           /* between HEARTBEATs to it: longer while it is silent */
-    bool in_use;                                /* false: a free place of the table */
-    bool leaving;                               /* said BYE or draining */
+    bt_msg_engine engine;               /* where hello.engine points, when it is not NULL */
+    bt_msg_hello hello;                 /* as told last */
+    bt_load load;                       /* from the last HELLO or HEARTBEAT */
+    int64_t heard_us, heartbeat_due_us; /* last heard; next HEARTBEAT to it */
+    bt_peer_key key;                    /* the transport proved it at its HELLO; zero without keys */
+    uint32_t attempts;                  /* of this gateway, also those that are being aborted */
+    int64_t refuses_until_us;           /* it had no room for an attempt: ask again then */
+    uint64_t name;                      /* XXH3-64 of node_id: the same over restarts */
+    uint64_t turn;                      /* number of the choice that took it last (route.h), or 0 */
+    uint32_t match;                     /* chunks of the prompt it has had; only inside route.c */
+    int64_t probe_us;                   /* between HEARTBEATs to it: longer while it is silent */
+    bool in_use;                        /* false: a free place of the table */
+    bool leaving;                       /* said BYE or draining */
 } gw_node;
 
 typedef struct gw_registry {
-    gw_node *nodes; uint32_t cap;               /* places in order of arrival; a free place is used again */
+    gw_node *nodes;
+    uint32_t cap; /* places in order of arrival; a free place is used again */
     int64_t suspect_us, gone_us, forget_us;
     uint8_t model_id[16];
 } gw_registry;
@@ -49,7 +54,7 @@ void gw_registry_done(gw_registry *r);
 /* The node with this incarnation, or NULL. */
 gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who);
 
-uint64_t gw_registry_name(const char *node_id);         /* as in gw_node.name; 0 for "" */
+uint64_t gw_registry_name(const char *node_id); /* as in gw_node.name; 0 for "" */
 
 /* Take a HELLO. BT_OK: *ret is the node, state STARTING when it is new and unchanged when it was known.
  * *ret_replaced is the incarnation that lost its place to it (zero when none): its attempts are over.
@@ -71,5 +76,5 @@ gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, i
 gw_node_state gw_registry_expire(gw_registry *r, gw_node *n, int64_t now_us);
 /* When gw_registry_expire next changes something for this node. */
 int64_t gw_registry_due_us(const gw_registry *r, const gw_node *n);
-const char *gw_node_state_name(gw_node_state s);        /* "ready" */
+const char *gw_node_state_name(gw_node_state s); /* "ready" */
 #endif

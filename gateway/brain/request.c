@@ -1,4 +1,5 @@
-/* The table of requests: their states, the queue, and what one says to its nodes. It decides nothing. See request.h. */
+/* The table of requests: their states, the queue, and what one says to its nodes. It decides nothing. See
+ * request.h. */
 #include "gateway/brain/request.h"
 #include "gateway/brain/act.h"
 
@@ -66,7 +67,7 @@ void gw_request_say_reserve(gw_brain *b, gw_request *r)
     w->generated = r->tokens;
     w->generated_len = r->base;
     w->is_local = r->local != GW_LOCAL_NOT;
-    w->prefill = r->prefill.node;           /* zero where local */
+    w->prefill = r->prefill.node; /* zero where local */
     const gw_node *p = w->is_local ? NULL : gw_registry_find(&b->registry, &r->prefill.node);
     if (p) w->prefill_key = p->key;
     w->prefill_class = r->prefill_class;
@@ -101,13 +102,15 @@ void gw_request_await_answer(gw_brain *b, gw_request *r) { r->deadline_us = b->n
 
 void gw_request_await_prompt(gw_brain *b, gw_request *r)
 {
-    const int64_t known = r->local || r->state == GW_DECODING ? r->base : 0;    /* D computes those rows too */
+    const int64_t known = r->local || r->state == GW_DECODING ? r->base : 0; /* D computes those rows too */
     r->deadline_us = b->now_us + b->cfg.prefill_us + ((int64_t)r->ids_len + known) * b->cfg.prefill_token_us;
 }
 
 void gw_request_await_token(gw_brain *b, gw_request *r)
 {
-    int64_t rows = 0;                   /* before D's first token of this attempt: its rows travel, known tokens are run again */
-    if (r->next_index <= gw_request_first_made(r)) rows = r->base + (r->local || r->has_kv ? 0 : (int64_t)r->ids_len);
+    /* before D's first token of this attempt: its rows travel, known tokens are run again */
+    int64_t rows = 0;
+    if (r->next_index <= gw_request_first_made(r))
+        rows = r->base + (r->local || r->has_kv ? 0 : (int64_t)r->ids_len);
     r->deadline_us = b->now_us + b->cfg.progress_us + rows * b->cfg.prefill_token_us;
 }

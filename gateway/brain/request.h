@@ -38,7 +38,7 @@ void gw_request_refuse(gw_brain *b, uint64_t request, gw_fail_kind kind, bt_err 
 void gw_request_done(gw_brain *b, gw_request *r);
 void gw_request_fail(gw_brain *b, gw_request *r, gw_fail_kind kind, bt_err code, uint32_t retry_after_ms,
                      const char *fmt, ...) __attribute__((format(printf, 6, 7)));
-void gw_request_finish_early(gw_brain *b, gw_request *r);       /* GW_EV_FINISH_EARLY */
+void gw_request_finish_early(gw_brain *b, gw_request *r); /* GW_EV_FINISH_EARLY */
 /* All tokens are here: DONE at once where both sides are closed, else CLOSING, to wait a little for their
  * figures. */
 void gw_request_closing(gw_brain *b, gw_request *r);
@@ -67,7 +67,7 @@ int64_t gw_request_due_us(const gw_brain *b, const gw_request *r);
 
 /* ---- request_queue.c ----------------------------------------------------------------------------- */
 
-void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random);   /* GW_EV_SUBMIT */
+void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random); /* GW_EV_SUBMIT */
 /* Nodes for those that wait, as far as there are any. */
 void gw_request_dispatch(gw_brain *b);
 

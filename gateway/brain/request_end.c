@@ -1,5 +1,5 @@
-/* How a request leaves its nodes: for good, with one DONE or FAIL, or for another attempt. Nothing here waits for a
- * node: what one still owes goes to the table of debts. See request.h. */
+/* How a request leaves its nodes: for good, with one DONE or FAIL, or for another attempt. Nothing here waits
+ * for a node: what one still owes goes to the table of debts. See request.h. */
 #include "gateway/brain/request.h"
 #include "gateway/brain/act.h"
 
@@ -33,7 +33,8 @@ static void leave_side(gw_brain *b, gw_request *r, gw_side *s)
     (void)gw_request_tell(b, r, s, BT_MSG_ABORT);
     gw_debt forgotten;
     const gw_debt debt = {.node = s->node, .number = r->number, .attempt = r->attempt,
-                          .due_us = b->now_us + b->cfg.resend_us, .until_us = b->now_us + (int64_t)b->cfg.lease_ms * 1000};
+                          .due_us = b->now_us + b->cfg.resend_us,
+                          .until_us = b->now_us + (int64_t)b->cfg.lease_ms * 1000};
     if (!gw_debts_add(&b->debts, &forgotten, &debt)) return;
     b->n.debts_forgotten++;
     count_down(b, &forgotten.node);
@@ -66,7 +67,8 @@ void gw_request_expire_debts(gw_brain *b)
         if (b->now_us >= d->due_us) {
             d->due_us = b->now_us + b->cfg.resend_us;
             b->n.resent++;
-            gw_act_send(b, &d->node, BT_MSG_ABORT)->ref = (bt_request_ref){b->cfg.self, d->number, d->attempt};
+            gw_act_send(b, &d->node, BT_MSG_ABORT)->ref =
+                (bt_request_ref){b->cfg.self, d->number, d->attempt};
         }
         i++;
     }
@@ -156,11 +158,13 @@ void gw_request_requeue(gw_brain *b, gw_request *r, int64_t wait_us)
     gw_request_set_state(b, r, GW_QUEUED);
 }
 
-/* Another attempt at once after a loss; 100 ms, 200 ms .. 1.6 s later where a node has no room, or tokens do not come. */
+/* Another attempt at once after a loss; 100 ms, 200 ms .. 1.6 s later where a node has no room, or tokens
+ * do not come. */
 static int64_t pause_us(const gw_request *r, gw_cause cause)
 {
     const uint32_t times = r->fruitless - (cause != GW_CAUSE_GAVE_UP);
-    return times == 0 ? 0 : (int64_t)PAUSE_LEAST_US << (times <= PAUSE_DOUBLINGS ? times - 1 : PAUSE_DOUBLINGS);
+    return times == 0 ? 0
+                      : (int64_t)PAUSE_LEAST_US << (times <= PAUSE_DOUBLINGS ? times - 1 : PAUSE_DOUBLINGS);
 }
 
 /* Want of room is no failure of the node, and one that said BYE will not be asked. */
@@ -168,7 +172,8 @@ static void avoid(gw_brain *b, gw_request *r, gw_cause cause, gw_blame blame)
 {
     r->shun_prefill = blame & GW_BLAME_PREFILL ? r->prefill.name : 0;
     r->shun_decode = blame & GW_BLAME_DECODE ? r->decode.name : 0;
-    if (cause != GW_CAUSE_GAVE_UP && cause != GW_CAUSE_LEFT) gw_avoid_failed(&b->router.avoid, r->shun_prefill, r->shun_decode, b->now_us);
+    if (cause != GW_CAUSE_GAVE_UP && cause != GW_CAUSE_LEFT)
+        gw_avoid_failed(&b->router.avoid, r->shun_prefill, r->shun_decode, b->now_us);
 }
 
 void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, gw_blame blame, const char *fmt, ...)
@@ -185,12 +190,12 @@ void gw_request_recover(gw_brain *b, gw_request *r, gw_cause cause, gw_blame bla
     if (cause != GW_CAUSE_GAVE_UP && r->lost_us < 0) r->lost_us = b->now_us;
     if (++r->fruitless == FRUITLESS_MAX) {
         const bool is_full = cause == GW_CAUSE_GAVE_UP;
-        gw_request_fail(b, r, is_full ? GW_FAIL_OVERLOADED : GW_FAIL_NODE_LOST, is_full ? BT_EAGAIN : BT_EIO, RETRY_MS,
-                        "%u attempts brought no token: %s", FRUITLESS_MAX, r->why);
+        gw_request_fail(b, r, is_full ? GW_FAIL_OVERLOADED : GW_FAIL_NODE_LOST, is_full ? BT_EAGAIN : BT_EIO,
+                        RETRY_MS, "%u attempts brought no token: %s", FRUITLESS_MAX, r->why);
         return;
     }
-    gw_act_log(b, BT_LOG_WARN, "request %llu goes on after attempt %u and %u tokens: %s", (unsigned long long)r->number, r->attempt,
-               r->next_index, r->why);
+    gw_act_log(b, BT_LOG_WARN, "request %llu goes on after attempt %u and %u tokens: %s",
+               (unsigned long long)r->number, r->attempt, r->next_index, r->why);
     gw_request_requeue(b, r, pause_us(r, cause));
 }
 
@@ -207,13 +212,19 @@ void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *n
         gw_request *r = &b->requests[i];
         for (int k = 0; k < 2; k++) {
             gw_side *side = k ? &r->decode : &r->prefill;
-            if (r->state == GW_NONE || r->state == GW_DEAD || !side->is_open || !bt_incarnation_equal(&side->node, node)) continue;
+            if (r->state == GW_NONE || r->state == GW_DEAD || !side->is_open ||
+                !bt_incarnation_equal(&side->node, node))
+                continue;
             const bool is_needed = gw_request_needs(r, side);
-            if (cause == GW_CAUSE_GONE) leave_side(b, r, side);     /* it may only be cut off, and still hold it */
+            if (cause == GW_CAUSE_GONE)
+                leave_side(b, r, side); /* it may only be cut off, and still hold it */
             else gw_request_close_side(b, side);
             if (is_needed)
-                gw_request_recover(b, r, cause, k ? GW_BLAME_DECODE : GW_BLAME_PREFILL, "the %s node %s %s", k ? "decode" : "prefill", node_id,
-                                   cause == GW_CAUSE_GONE ? "is silent" : cause == GW_CAUSE_LEFT ? "has left" : "was restarted");
+                gw_request_recover(b, r, cause, k ? GW_BLAME_DECODE : GW_BLAME_PREFILL, "the %s node %s %s",
+                                   k ? "decode" : "prefill", node_id,
+                                   cause == GW_CAUSE_GONE   ? "is silent"
+                                   : cause == GW_CAUSE_LEFT ? "has left"
+                                                            : "was restarted");
             else if (r->state == GW_CLOSING) gw_request_closing(b, r);
         }
     }

@@ -14,8 +14,10 @@ static bool is_stop(const gw_request *r, int32_t id)
     return false;
 }
 
-/* Take ids from index next_index on, up to the request's end, and pass them to the client; logprobs may be NULL. */
-static void take_tokens(gw_brain *b, gw_request *r, const int32_t *ids, uint32_t len, const bt_msg_logprob *logprobs)
+/* Take ids from index next_index on, up to the request's end, and pass them to the client; logprobs may be
+ * NULL. */
+static void take_tokens(gw_brain *b, gw_request *r, const int32_t *ids, uint32_t len,
+                        const bt_msg_logprob *logprobs)
 {
     uint32_t first = r->next_index, passed = 0;
     for (uint32_t i = 0; i < len && !r->ended; i++) {
@@ -66,8 +68,8 @@ static void on_reserved(gw_brain *b, gw_request *r, const bt_msg_reserved *w)
     gw_request_say_prefill(b, r);
 }
 
-/* Who computes a prompt says it again while rows appear: a slow node is no lost one. So does a decode node that computes the rows of known
- * tokens, in a local attempt or after a preemption. */
+/* Who computes a prompt says it again while rows appear: a slow node is no lost one. So does a decode node
+ * that computes the rows of known tokens, in a local attempt or after a preemption. */
 static void on_accepted(gw_brain *b, gw_request *r, bool from_prefill, bool from_decode)
 {
     if (!(r->state == GW_PREFILLING && from_prefill) && !(r->state == GW_DECODING && from_decode)) {
@@ -78,8 +80,8 @@ static void on_accepted(gw_brain *b, gw_request *r, bool from_prefill, bool from
     gw_request_await_prompt(b, r);
 }
 
-/* For now: who has no room is left alone for as long as it says. P's word is about this pair only: it may hold too much for
- * that D already. */
+/* For now: who has no room is left alone for as long as it says. P's word is about this pair only: it may
+ * hold too much for that D already. */
 static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_refused *w)
 {
     const bool is_decode = side == &r->decode;
@@ -107,7 +109,8 @@ static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_r
 /* Before token 0: kept, in order, so that a race of two links costs no resend. */
 static void keep_early(gw_request *r, const bt_msg_tokens *w)
 {
-    if (w->logprobs || w->first_index != gw_request_first_made(r) + r->early_len || w->ids_len > r->max_tokens - w->first_index)
+    if (w->logprobs || w->first_index != gw_request_first_made(r) + r->early_len ||
+        w->ids_len > r->max_tokens - w->first_index)
         return; /* comes again */
     memcpy(r->tokens + w->first_index, w->ids, w->ids_len * sizeof *w->ids);
     r->early_len += w->ids_len;
@@ -119,7 +122,7 @@ static void on_tokens(gw_brain *b, gw_request *r, const bt_msg_tokens *w)
     if (r->state != GW_DECODING && r->state != GW_CLOSING) return;
     const bool is_gap = w->first_index > r->next_index;
     const uint32_t skip = is_gap || BT_BREAK(token_repeated) ? 0 : r->next_index - w->first_index;
-    if (is_gap && !BT_BREAK(token_skipped)) b->n.unexpected++;  /* what is missing comes again */
+    if (is_gap && !BT_BREAK(token_skipped)) b->n.unexpected++; /* what is missing comes again */
     else if (skip >= w->ids_len || r->ended) b->n.repeats++;
     else {
         gw_avoid_succeeded(&b->router.avoid, 0, r->decode.name);
@@ -177,7 +180,8 @@ static void on_first(gw_brain *b, gw_request *r, const gw_side *side, const bt_m
 {
     if (r->base > 0 && w->token != r->tokens[0]) {
         gw_request_fail(b, r, GW_FAIL_REFUSED, BT_EFORMAT, 0,
-                        "the prompt was computed again and gave token %d where it had given %d: the nodes do not compute alike",
+                        "the prompt was computed again and gave token %d where it had given %d: the nodes do "
+                        "not compute alike",
                         w->token, r->tokens[0]);
         return;
     }
@@ -190,13 +194,15 @@ static void on_first(gw_brain *b, gw_request *r, const gw_side *side, const bt_m
     gw_request_set_state(b, r, GW_DECODING);
     if (r->base == 0) begin_answer(b, r, side, w);
     else gw_request_await_token(b, r);
-    if (r->has_kv) gw_request_close_side(b, &r->prefill);   /* PREFILL_DONE overtook a FIRST_TOKEN that was lost */
+    if (r->has_kv)
+        gw_request_close_side(b, &r->prefill); /* PREFILL_DONE overtook a FIRST_TOKEN that was lost */
     if (r->ended) {
-        gw_request_done(b, r);          /* nothing is left to do on either node */
+        gw_request_done(b, r); /* nothing is left to do on either node */
         return;
     }
     if (r->early_len) {
-        const bt_msg_tokens early = {.first_index = gw_request_first_made(r), .ids = r->tokens + gw_request_first_made(r), .ids_len = r->early_len};
+        const bt_msg_tokens early = {.first_index = gw_request_first_made(r),
+                                     .ids = r->tokens + gw_request_first_made(r), .ids_len = r->early_len};
         on_tokens(b, r, &early);
     }
     if (r->has_early_finished) on_finished(b, r, &r->early_finished);
@@ -242,7 +248,8 @@ static void on_prefill_done(gw_brain *b, gw_request *r, gw_side *side, const bt_
     r->stats.kv_transfer_us = w->transfer_us;
     r->stats.kv_digest = w->kv_digest;
     /* A local one ends no side. Before token 0 the side stays open: FIRST_TOKEN is still to come. */
-    if (is_first && r->state == GW_DECODING && r->next_index <= gw_request_first_made(r)) gw_request_await_token(b, r);
+    if (is_first && r->state == GW_DECODING && r->next_index <= gw_request_first_made(r))
+        gw_request_await_token(b, r);
     if (!r->local && (r->state == GW_DECODING || r->state == GW_CLOSING)) side_over(b, r, side);
 }
 
@@ -256,10 +263,12 @@ static void acknowledge(gw_brain *b, const bt_msg *m)
     }
 }
 
-/* A message about an attempt that was left: if the node has let go of it, so much the better; if not, it is to. */
+/* A message about an attempt that was left: if the node has let go of it, so much the better; if not, it
+ * is to. */
 static void disown(gw_brain *b, const bt_msg *m)
 {
-    const bool has_let_go = m->type == BT_MSG_ABORT_ACK || m->type == BT_MSG_FAILED || m->type == BT_MSG_FINISHED || m->type == BT_MSG_REFUSED;
+    const bool has_let_go = m->type == BT_MSG_ABORT_ACK || m->type == BT_MSG_FAILED ||
+                            m->type == BT_MSG_FINISHED || m->type == BT_MSG_REFUSED;
     acknowledge(b, m);
     if (m->type == BT_MSG_FINISHED) gw_act_send(b, &m->from, BT_MSG_FINISHED_ACK)->ref = m->ref;
     if (has_let_go && gw_request_settle(b, &m->from, &m->ref)) return;
@@ -276,13 +285,15 @@ void gw_request_msg(gw_brain *b, const bt_msg *m)
     }
     gw_request *r = gw_request_find(b, m->ref.number);
     const bool from_decode = r && bt_incarnation_equal(&m->from, &r->decode.node);
-    const bool from_prefill = r && bt_incarnation_equal(&m->from, r->local ? &r->decode.node : &r->prefill.node);
+    const bool from_prefill =
+        r && bt_incarnation_equal(&m->from, r->local ? &r->decode.node : &r->prefill.node);
     if (!r || m->ref.attempt != r->attempt || r->state == GW_QUEUED || (!from_decode && !from_prefill)) {
         disown(b, m);
         return;
     }
     /* Token 0 of a local attempt that overtook RESERVED comes again when it can be taken. */
-    const bool is_early = r->state == GW_RESERVING && (m->type == BT_MSG_FIRST_TOKEN || m->type == BT_MSG_PREFILL_DONE);
+    const bool is_early =
+        r->state == GW_RESERVING && (m->type == BT_MSG_FIRST_TOKEN || m->type == BT_MSG_PREFILL_DONE);
     if (!is_early) acknowledge(b, m);
     gw_side *side = from_decode ? &r->decode : &r->prefill;
     if (m->type == BT_MSG_RESERVED && from_decode) on_reserved(b, r, &m->u.reserved);

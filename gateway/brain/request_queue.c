@@ -1,5 +1,5 @@
-/* How a request gets into the queue, and out of it to nodes. route.h says which nodes; this file says whose turn it is. See
- * request.h. */
+/* How a request gets into the queue, and out of it to nodes. route.h says which nodes; this file says whose
+ * turn it is. See request.h. */
 #include "gateway/brain/request.h"
 #include "gateway/brain/act.h"
 
@@ -11,20 +11,29 @@
 
 static bool is_bad(const gw_brain *b, const gw_submit *s)
 {
-    return s->request <= b->last_request || !s->ids || s->ids_len < 1 || s->ids_len > BT_MSG_MAX_PROMPT_TOKENS ||
-           s->max_tokens < 1 || s->max_tokens > BT_MSG_MAX_PROMPT_TOKENS || s->stop_ids_len > BT_MSG_MAX_STOP_IDS;
+    return s->request <= b->last_request || !s->ids || s->ids_len < 1 ||
+           s->ids_len > BT_MSG_MAX_PROMPT_TOKENS || s->max_tokens < 1 ||
+           s->max_tokens > BT_MSG_MAX_PROMPT_TOKENS || s->stop_ids_len > BT_MSG_MAX_STOP_IDS;
 }
 
 /* The prompt, room for the tokens, and the bias in one block; false when there is no memory for them. */
 static bool take(gw_request *r, const gw_submit *s)
 {
     const size_t bias_bytes = s->sampling.bias_len * sizeof *s->sampling.bias;
-    int32_t *ids = malloc(((size_t)s->ids_len + s->max_tokens) * sizeof *ids + bias_bytes); /* about 8 MiB at most */
+    /* about 8 MiB at most */
+    int32_t *ids = malloc(((size_t)s->ids_len + s->max_tokens) * sizeof *ids + bias_bytes);
     if (!ids) return false;
     memcpy(ids, s->ids, s->ids_len * sizeof *ids);
-    *r = (gw_request){.number = s->request, .ids = ids, .ids_len = s->ids_len, .tokens = ids + s->ids_len,
-                      .max_tokens = s->max_tokens, .sampling = s->sampling, .stop_ids_len = s->stop_ids_len,
-                      .policy = s->policy, .lost_us = -1, .stuck_us = -1};
+    *r = (gw_request){.number = s->request,
+                      .ids = ids,
+                      .ids_len = s->ids_len,
+                      .tokens = ids + s->ids_len,
+                      .max_tokens = s->max_tokens,
+                      .sampling = s->sampling,
+                      .stop_ids_len = s->stop_ids_len,
+                      .policy = s->policy,
+                      .lost_us = -1,
+                      .stuck_us = -1};
     int32_t *bias = ids + s->ids_len + s->max_tokens;
     if (bias_bytes) memcpy(bias, s->sampling.bias, bias_bytes);
     r->sampling.bias = (const bt_sample_bias *)bias;
@@ -50,12 +59,16 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
     for (uint32_t i = 0; !r && i < b->requests_len; i++)
         if (b->requests[i].state == GW_NONE) r = &b->requests[i];
     if (b->draining || b->queued >= b->cfg.queue_max || !r) {
-        snprintf(fault.text, sizeof fault.text, b->draining ? "this gateway is shutting down" : "%u requests are waiting already", b->queued);
-        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b), &none, fault.text);
+        snprintf(fault.text, sizeof fault.text,
+                 b->draining ? "this gateway is shutting down" : "%u requests are waiting already",
+                 b->queued);
+        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b), &none,
+                          fault.text);
         return;
     }
     if (!take(r, s)) {
-        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_ENOMEM, gw_request_retry_ms(b), &none, "out of memory");
+        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_ENOMEM, gw_request_retry_ms(b), &none,
+                          "out of memory");
         return;
     }
     r->submitted_us = r->waiting_us = b->now_us;
@@ -65,7 +78,7 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
     r->stats.seed = r->sampling.seed;
     b->n.prompt_tokens += s->ids_len;
     gw_request_set_state(b, r, GW_QUEUED);
-    gw_request_expire(b, r);            /* at once, where no nodes have been there for long */
+    gw_request_expire(b, r); /* at once, where no nodes have been there for long */
 }
 
 /* ---- to nodes ----------------------------------------------------------------------------------- */
@@ -85,7 +98,8 @@ static void assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
     if (c->prefill) open_side(&r->prefill, c->prefill);
     open_side(&r->decode, c->decode);
     if (r->base == 0) {
-        r->prefill_class = gw_route_class(c->prefill ? c->prefill->hello.exactness : c->decode->hello.prefill_exactness);
+        r->prefill_class =
+            gw_route_class(c->prefill ? c->prefill->hello.exactness : c->decode->hello.prefill_exactness);
         r->decode_class = gw_route_class(c->decode->hello.exactness);
     }
     r->is_accepted = false;
@@ -98,7 +112,7 @@ static void assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
     if (r->stats.gateway_queue_us < 0) r->stats.gateway_queue_us = b->now_us - r->submitted_us;
     gw_request_set_state(b, r, GW_RESERVING);
     gw_request_await_answer(b, r);
-    r->renew_us = b->now_us + (int64_t)b->cfg.lease_ms * 250;       /* a quarter of the lease */
+    r->renew_us = b->now_us + (int64_t)b->cfg.lease_ms * 250; /* a quarter of the lease */
     gw_request_say_reserve(b, r);
 }
 
@@ -108,8 +122,8 @@ static void say_odd(gw_brain *b, const gw_route_choice *c)
     if (b->n.local_refused++ > 0) return;
     gw_act_log(b, BT_LOG_WARN,
                "no local prefill on %s: its prompts would be of class '%.48s', those of %s are of '%.48s'",
-               c->odd_decode->hello.node_id, c->odd_decode->hello.prefill_exactness, c->odd_prefill->hello.node_id,
-               c->odd_prefill->hello.exactness);
+               c->odd_decode->hello.node_id, c->odd_decode->hello.prefill_exactness,
+               c->odd_prefill->hello.node_id, c->odd_prefill->hello.exactness);
 }
 
 /* False: nobody behind it gets anything now. */
@@ -117,13 +131,22 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
 {
     gw_route_choice c;
     const bool is_choosy = r->next_index > 0 || r->only_prefill || r->only_decode;
-    const gw_route_wish wish = {.now_us = b->now_us, .policy = r->policy, .ids = r->ids, .prompt_tokens = r->ids_len, .max_tokens = r->max_tokens,
-                                .local_below_tokens = b->cfg.local_below_tokens, .has_class = r->next_index > 0,
-                                .prefill_class = r->prefill_class, .decode_class = r->decode_class,
-                                .only_prefill = r->only_prefill, .only_decode = r->only_decode,
-                                .shun_prefill = r->shun_prefill, .shun_decode = r->shun_decode};
+    const gw_route_wish wish = {.now_us = b->now_us,
+                                .policy = r->policy,
+                                .ids = r->ids,
+                                .prompt_tokens = r->ids_len,
+                                .max_tokens = r->max_tokens,
+                                .local_below_tokens = b->cfg.local_below_tokens,
+                                .has_class = r->next_index > 0,
+                                .prefill_class = r->prefill_class,
+                                .decode_class = r->decode_class,
+                                .only_prefill = r->only_prefill,
+                                .only_decode = r->only_decode,
+                                .shun_prefill = r->shun_prefill,
+                                .shun_decode = r->shun_decode};
     gw_route_answer answer = gw_route_choose(&c, &b->router, &b->registry, &wish);
-    if (answer == GW_ROUTE_TOO_LONG && r->attempt > 0) answer = GW_ROUTE_NO_NODE;     /* those that held it may come back */
+    if (answer == GW_ROUTE_TOO_LONG && r->attempt > 0)
+        answer = GW_ROUTE_NO_NODE; /* those that held it may come back */
     if (answer != GW_ROUTE_NO_NODE) r->stuck_us = -1;
     switch (answer) {
     case GW_ROUTE_CHOSEN:

@@ -1,4 +1,5 @@
-/* Asking a node to serve as another role: ROLE is said again until the node answers or the time is over. See brain.h. */
+/* Asking a node to serve as another role: ROLE is said again until the node answers or the time is over.
+ * See brain.h. */
 #include "gateway/brain/role.h"
 #include "gateway/brain/act.h"
 #include "gateway/brain/state.h"
@@ -7,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void answer(gw_brain *b, uint64_t token, int32_t code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static void answer(gw_brain *b, uint64_t token, int32_t code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
 static void answer(gw_brain *b, uint64_t token, int32_t code, const char *fmt, ...)
 {
@@ -41,8 +43,8 @@ void gw_role_ask(gw_brain *b, const gw_event *ev)
     else if (!n) answer(b, ev->u.role.token, BT_EARG, "no node is called '%s'", ev->u.role.node_id);
     else if (!k) answer(b, ev->u.role.token, BT_EAGAIN, "%d nodes are being asked already", GW_ROLES_MAX);
     else {
-        *k = (gw_role){.in_use = true, .node = n->incarnation, .role = ev->u.role.role, .token = ev->u.role.token,
-                       .deadline_us = b->now_us + b->cfg.role_us};
+        *k = (gw_role){.in_use = true, .node = n->incarnation, .role = ev->u.role.role,
+                       .token = ev->u.role.token, .deadline_us = b->now_us + b->cfg.role_us};
         ask(b, k);
     }
 }
@@ -52,7 +54,8 @@ void gw_role_answered(gw_brain *b, const bt_msg *m)
     bool is_awaited = false;
     for (uint32_t i = 0; i < GW_ROLES_MAX; i++) {
         gw_role *k = &b->roles[i];
-        if (!k->in_use || k->role != m->u.role_answer.role || !bt_incarnation_equal(&k->node, &m->from)) continue;
+        if (!k->in_use || k->role != m->u.role_answer.role || !bt_incarnation_equal(&k->node, &m->from))
+            continue;
         answer(b, k->token, m->u.role_answer.code, "%s", m->u.role_answer.text);
         k->in_use = false;
         is_awaited = true;
@@ -67,7 +70,8 @@ void gw_role_expire(gw_brain *b)
         if (!k->in_use) continue;
         const bool is_here = gw_registry_find(&b->registry, &k->node) != NULL;
         if (!is_here || b->now_us >= k->deadline_us) {
-            answer(b, k->token, is_here ? BT_EIO : BT_EAGAIN, is_here ? "the node did not answer" : "the node was restarted meanwhile");
+            answer(b, k->token, is_here ? BT_EIO : BT_EAGAIN,
+                   is_here ? "the node did not answer" : "the node was restarted meanwhile");
             k->in_use = false;
         } else if (b->now_us >= k->resend_us) {
             b->n.resent++;

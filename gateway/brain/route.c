@@ -18,10 +18,16 @@ static bool agree(const gw_node *p, const gw_node *d)
 
 static uint64_t min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static uint64_t local_limit(const gw_node *d) { return min64(d->hello.ctx_tokens, d->hello.kv_capacity_tokens); }
+static uint64_t local_limit(const gw_node *d)
+{
+    return min64(d->hello.ctx_tokens, d->hello.kv_capacity_tokens);
+}
 
 /* The longest prompt + answer that the pair holds. */
-static uint64_t pair_limit(const gw_node *p, const gw_node *d) { return min64(p->hello.ctx_tokens, local_limit(d)); }
+static uint64_t pair_limit(const gw_node *p, const gw_node *d)
+{
+    return min64(p->hello.ctx_tokens, local_limit(d));
+}
 
 static bool has_slot(const gw_node *n, int64_t now_us)
 {
@@ -31,7 +37,8 @@ static bool has_slot(const gw_node *n, int64_t now_us)
 /* Fewer attempts a slot: negative where a has fewer. Compared crosswise, so that no division rounds. */
 static int compare_load(const gw_node *a, const gw_node *b)
 {
-    const uint64_t la = (uint64_t)a->attempts * b->load.slots_total, lb = (uint64_t)b->attempts * a->load.slots_total;
+    const uint64_t la = (uint64_t)a->attempts * b->load.slots_total,
+                   lb = (uint64_t)b->attempts * a->load.slots_total;
     return (la > lb) - (la < lb);
 }
 
@@ -66,27 +73,31 @@ static bool knows_prefill(const gw_registry *r)
 static const gw_node *odd_one(const gw_registry *r, const gw_node *d)
 {
     for (uint32_t i = 0; i < r->cap; i++)
-        if (is_known_prefill(&r->nodes[i]) && strcmp(r->nodes[i].hello.exactness, d->hello.prefill_exactness) != 0)
+        if (is_known_prefill(&r->nodes[i]) &&
+            strcmp(r->nodes[i].hello.exactness, d->hello.prefill_exactness) != 0)
             return &r->nodes[i];
     return NULL;
 }
 
-static bool prefills(const gw_node *d) { return is_ready(d, BT_ROLE_DECODE) && d->hello.prefill_exactness[0]; }
+static bool prefills(const gw_node *d)
+{
+    return is_ready(d, BT_ROLE_DECODE) && d->hello.prefill_exactness[0];
+}
 
 static bool in_class(const gw_route_wish *w, const char *prefill, const gw_node *d)
 {
-    return !w->has_class ||
-           (w->prefill_class == gw_route_class(prefill) && w->decode_class == gw_route_class(d->hello.exactness));
+    return !w->has_class || (w->prefill_class == gw_route_class(prefill) &&
+                             w->decode_class == gw_route_class(d->hello.exactness));
 }
 
 typedef struct search {
     gw_route_choice *c;
-    unsigned rank;                      /* of the choice: 0 nothing speaks against it */
+    unsigned rank; /* of the choice: 0 nothing speaks against it */
     gw_router *router;
     gw_registry *r;
     const gw_route_wish *w;
     gw_policy policy;
-    bool any, any_fits;                 /* what it has seen */
+    bool any, any_fits; /* what it has seen */
     uint64_t limit;
 } search;
 
@@ -96,21 +107,25 @@ static unsigned rank(const search *s, const gw_node *p, const gw_node *d)
 {
     const gw_route_wish *w = s->w;
     const uint64_t prefill = p ? p->name : 0;
-    const bool is_shunned = (w->shun_prefill || w->shun_decode) && (!w->shun_prefill || w->shun_prefill == prefill) &&
+    const bool is_shunned = (w->shun_prefill || w->shun_decode) &&
+                            (!w->shun_prefill || w->shun_prefill == prefill) &&
                             (!w->shun_decode || w->shun_decode == d->name);
     return 2u * gw_avoid_is(&s->router->avoid, prefill, d->name, w->now_us) + is_shunned;
 }
 
-/* Both hold the sequence; p NULL where d computes the prompt itself. The better of this and what was chosen before. */
+/* Both hold the sequence; p NULL where d computes the prompt itself. The better of this and what was
+ * chosen before. */
 static void offer(search *s, gw_node *p, gw_node *d, gw_local local)
 {
     gw_route_choice *c = s->c;
-    if (!has_slot(d, s->w->now_us) || (p && (!has_slot(p, s->w->now_us) ||
-                                             gw_avoid_refuses(&s->router->avoid, p->name, d->name, s->w->now_us))))
+    if (!has_slot(d, s->w->now_us) ||
+        (p &&
+         (!has_slot(p, s->w->now_us) || gw_avoid_refuses(&s->router->avoid, p->name, d->name, s->w->now_us))))
         return;
     const unsigned k = rank(s, p, d);
     if (c->decode) {
-        if (k > s->rank || (k == s->rank && c->local != local)) return;     /* one that may be local is, among equals */
+        if (k > s->rank || (k == s->rank && c->local != local))
+            return; /* one that may be local is, among equals */
         if (k == s->rank && d != c->decode && !is_better(s->policy, d, c->decode)) return;
         if (k == s->rank && d == c->decode && (!p || !is_better(s->policy, p, c->prefill))) return;
     }
@@ -151,11 +166,15 @@ static void find_pair(search *s)
         if (s->c->decode && s->rank == 0 && (s->c->local || !is_better(s->policy, d, s->c->decode))) continue;
         for (uint32_t k = 0; k < s->r->cap; k++) {
             gw_node *p = &s->r->nodes[k];
-            if (!is_ready(p, BT_ROLE_PREFILL) || !is_wanted(w->only_prefill, p) || !agree(p, d) || !in_class(w, p->hello.exactness, d)) continue;
+            if (!is_ready(p, BT_ROLE_PREFILL) || !is_wanted(w->only_prefill, p) || !agree(p, d) ||
+                !in_class(w, p->hello.exactness, d))
+                continue;
             const uint64_t holds = pair_limit(p, d);
             s->any = true;
             if (holds > s->limit) s->limit = holds;
-            if ((uint64_t)w->prompt_tokens + w->max_tokens > holds || w->prompt_tokens > p->hello.kv_capacity_tokens) continue;
+            if ((uint64_t)w->prompt_tokens + w->max_tokens > holds ||
+                w->prompt_tokens > p->hello.kv_capacity_tokens)
+                continue;
             s->any_fits = true;
             offer(s, p, d, GW_LOCAL_NOT);
         }
@@ -169,12 +188,14 @@ static bool has_free_decode(const search *s)
     return false;
 }
 
-/* What each ready node has had of the prompt; nothing, where it is much busier than the least loaded of its role. */
+/* What each ready node has had of the prompt; nothing, where it is much busier than the least loaded of
+ * its role. */
 static void find_matches(const search *s)
 {
     uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
     const gw_node *least[2] = {NULL, NULL};
-    const uint32_t chunks = s->router->affinity ? gw_affinity_chain(chain, s->w->ids, s->w->prompt_tokens) : 0;
+    const uint32_t chunks =
+        s->router->affinity ? gw_affinity_chain(chain, s->w->ids, s->w->prompt_tokens) : 0;
     for (uint32_t i = 0; i < s->r->cap; i++) {
         const gw_node *n = &s->r->nodes[i], **l = &least[n->hello.role == BT_ROLE_DECODE];
         if (is_ready(n, n->hello.role) && (!*l || compare_load(n, *l) < 0)) *l = n;
@@ -187,13 +208,16 @@ static void find_matches(const search *s)
     }
 }
 
-gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_registry *r, const gw_route_wish *w)
+gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_registry *r,
+                                const gw_route_wish *w)
 {
     const bool is_colocated = !knows_prefill(r), is_short = w->prompt_tokens < w->local_below_tokens;
     search s = {.c = ret, .router = router, .r = r, .w = w, .policy = w->policy ? w->policy : router->policy};
     *ret = (gw_route_choice){.local = GW_LOCAL_NOT};
-    if (s.policy == GW_POLICY_PREFIX && has_free_decode(&s)) find_matches(&s);     /* a full house is asked at every step */
-    if ((is_colocated || is_short) && !w->only_prefill) find_local(&s, is_colocated ? GW_LOCAL_NO_PREFILL_NODE : GW_LOCAL_SHORT);
+    if (s.policy == GW_POLICY_PREFIX && has_free_decode(&s))
+        find_matches(&s); /* a full house is asked at every step */
+    if ((is_colocated || is_short) && !w->only_prefill)
+        find_local(&s, is_colocated ? GW_LOCAL_NO_PREFILL_NODE : GW_LOCAL_SHORT);
     find_pair(&s);
     if (ret->decode) {
         ret->decode->turn = ++router->turns;
@@ -216,7 +240,8 @@ uint64_t gw_route_limit_tokens(const gw_registry *r)
         if (prefills(d) && !odd_one(r, d) && local_limit(d) > limit) limit = local_limit(d);
         for (uint32_t k = 0; k < r->cap; k++) {
             const gw_node *p = &r->nodes[k];
-            if (is_ready(p, BT_ROLE_PREFILL) && agree(p, d) && pair_limit(p, d) > limit) limit = pair_limit(p, d);
+            if (is_ready(p, BT_ROLE_PREFILL) && agree(p, d) && pair_limit(p, d) > limit)
+                limit = pair_limit(p, d);
         }
     }
     return limit;

@@ -31,9 +31,9 @@ typedef enum gw_local { GW_LOCAL_NOT = 0, GW_LOCAL_SHORT, GW_LOCAL_NO_PREFILL_NO
 
 typedef enum gw_route_answer {
     GW_ROUTE_CHOSEN = 1,
-    GW_ROUTE_BUSY,          /* nodes would do, but have no free slot now */
-    GW_ROUTE_TOO_LONG,      /* ready nodes exist, but none holds so long a sequence */
-    GW_ROUTE_NO_NODE,       /* neither a ready pair nor a ready node that may prefill locally */
+    GW_ROUTE_BUSY,     /* nodes would do, but have no free slot now */
+    GW_ROUTE_TOO_LONG, /* ready nodes exist, but none holds so long a sequence */
+    GW_ROUTE_NO_NODE,  /* neither a ready pair nor a ready node that may prefill locally */
 } gw_route_answer;
 
 /* What choices depend on beside the nodes. turns: choices so far. affinity NULL: PREFIX is LEAST_LOAD. */
@@ -46,12 +46,12 @@ typedef struct gw_router {
 
 typedef struct gw_route_wish {
     int64_t now_us;
-    gw_policy policy;                               /* 0: the router's */
-    const int32_t *ids;                             /* the prompt; read by PREFIX only */
+    gw_policy policy;   /* 0: the router's */
+    const int32_t *ids; /* the prompt; read by PREFIX only */
     uint32_t prompt_tokens, max_tokens;
-    uint32_t local_below_tokens;                    /* 0: no prompt is short */
-    bool has_class;                                 /* it has tokens: only nodes of these two will do */
-    uint64_t prefill_class, decode_class;           /* from gw_route_class */
+    uint32_t local_below_tokens;          /* 0: no prompt is short */
+    bool has_class;                       /* it has tokens: only nodes of these two will do */
+    uint64_t prefill_class, decode_class; /* from gw_route_class */
     /* gw_node.name, 0: any. No other node will do; with only_prefill no local prefill either. */
     uint64_t only_prefill, only_decode;
     /* gw_node.name, 0: none. This node, or where both are given this pair, has just failed the request. */
@@ -59,9 +59,9 @@ typedef struct gw_route_wish {
 } gw_route_wish;
 
 typedef struct gw_route_choice {
-    gw_node *prefill, *decode;                      /* CHOSEN; prefill NULL where local */
+    gw_node *prefill, *decode; /* CHOSEN; prefill NULL where local */
     gw_local local;
-    uint64_t limit_tokens;                          /* TOO_LONG: what the best nodes hold */
+    uint64_t limit_tokens; /* TOO_LONG: what the best nodes hold */
     /* A local prefill was wished for, but the engines of these two differ in class; NULL: no such thing. */
     const gw_node *odd_decode, *odd_prefill;
 } gw_route_choice;

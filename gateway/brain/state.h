@@ -19,26 +19,32 @@
  *   role.c            asking a node to change its role
  *   brain.c           nodes come and go; the step */
 typedef enum gw_request_state {
-    GW_NONE = 0, GW_QUEUED, GW_RESERVING, GW_PREFILLING, GW_DECODING, GW_CLOSING,   /* see brain.h */
-    GW_DEAD,                            /* over; its arrays are freed in the next step */
+    GW_NONE = 0,
+    GW_QUEUED,
+    GW_RESERVING,
+    GW_PREFILLING,
+    GW_DECODING,
+    GW_CLOSING, /* see brain.h */
+    GW_DEAD,    /* over; its arrays are freed in the next step */
 } gw_request_state;
 
 /* What a request holds on one node. */
 typedef struct gw_side {
     bt_incarnation node;
-    uint64_t name;                      /* gw_node.name */
-    bool is_open;                       /* counted in the node's attempts */
-    bool is_told;                       /* the node has been asked: leaving it needs ABORT */
+    uint64_t name; /* gw_node.name */
+    bool is_open;  /* counted in the node's attempts */
+    bool is_told;  /* the node has been asked: leaving it needs ABORT */
 } gw_side;
 
 typedef struct gw_request {
     gw_request_state state;
-    uint64_t number;                    /* gw_submit.request */
-    uint32_t attempt;                   /* from 1; 0: it has never had nodes */
+    uint64_t number;  /* gw_submit.request */
+    uint32_t attempt; /* from 1; 0: it has never had nodes */
 
     /* What the client asked for. One block: ids, tokens, sampling.bias. */
-    int32_t *ids; uint32_t ids_len;     /* the prompt */
-    int32_t *tokens;                    /* [max_tokens] */
+    int32_t *ids;
+    uint32_t ids_len; /* the prompt */
+    int32_t *tokens;  /* [max_tokens] */
     uint32_t max_tokens;
     bt_sampling sampling;
     uint32_t stop_ids_len;
@@ -48,18 +54,18 @@ typedef struct gw_request {
     uint64_t only_prefill, only_decode; /* gw_node.name of these two; 0 once a node was lost */
 
     /* How far it is. */
-    uint32_t next_index;                /* so many tokens are accepted, a final stop id included */
-    bt_finish ended;                    /* 0 until the end was seen */
-    uint64_t prefill_class, decode_class;   /* of the attempt that made token 0 (route.h) */
+    uint32_t next_index;                  /* so many tokens are accepted, a final stop id included */
+    bt_finish ended;                      /* 0 until the end was seen */
+    uint64_t prefill_class, decode_class; /* of the attempt that made token 0 (route.h) */
     gw_stats stats;
 
     /* This attempt. */
-    gw_side prefill, decode;            /* prefill is closed where the attempt is local */
+    gw_side prefill, decode; /* prefill is closed where the attempt is local */
     gw_local local;
-    uint32_t base;                      /* next_index when the attempt began: it replays so many tokens */
+    uint32_t base; /* next_index when the attempt began: it replays so many tokens */
     bt_msg_reserved reserved;
-    bool is_accepted;                   /* PREFILL_ACCEPTED, or what follows it, was seen */
-    bool has_kv;                        /* PREFILL_DONE was seen */
+    bool is_accepted; /* PREFILL_ACCEPTED, or what follows it, was seen */
+    bool has_kv;      /* PREFILL_DONE was seen */
     /* What D said before token 0 was here, which comes from P: ids in tokens[max(base, 1)..], FINISHED. */
     uint32_t early_len;
     bool has_early_finished;
@@ -72,11 +78,11 @@ typedef struct gw_request {
 
     /* Times. */
     int64_t submitted_us;
-    int64_t waiting_us;                 /* since when queue_us counts */
-    int64_t not_before_us;              /* QUEUED: the next attempt may begin then */
-    int64_t lost_us;                    /* a node was lost then, no attempt was accepted since; or -1 */
-    int64_t stuck_us;                   /* QUEUED: since when no ready nodes would do; -1 some would */
-    uint64_t stuck_epoch;               /* gw_brain.epoch when that was last looked at */
+    int64_t waiting_us;    /* since when queue_us counts */
+    int64_t not_before_us; /* QUEUED: the next attempt may begin then */
+    int64_t lost_us;       /* a node was lost then, no attempt was accepted since; or -1 */
+    int64_t stuck_us;      /* QUEUED: since when no ready nodes would do; -1 some would */
+    uint64_t stuck_epoch;  /* gw_brain.epoch when that was last looked at */
     int64_t deadline_us, resend_us, renew_us;
 } gw_request;
 
@@ -95,18 +101,21 @@ struct gw_brain {
     gw_registry registry;
     gw_router router;
     gw_debts debts;
-    gw_request *requests; uint32_t requests_len;    /* places; GW_NONE is a free one */
-    uint64_t last_request;                  /* number of the last one taken */
+    gw_request *requests;
+    uint32_t requests_len; /* places; GW_NONE is a free one */
+    uint64_t last_request; /* number of the last one taken */
     gw_role roles[GW_ROLES_MAX];
-    uint32_t *queue; uint32_t queued;       /* places of those QUEUED, by number */
-    uint32_t active;                        /* those that hold nodes */
-    uint64_t epoch;                         /* how often the state of a node has changed */
-    bool pair_ready;                        /* some request would find nodes */
-    int64_t no_pair_us;                     /* else: since when none would */
-    int64_t ended_us, between_us;           /* the last DONE; mean time between two, 0: not known */
+    uint32_t *queue;
+    uint32_t queued;              /* places of those QUEUED, by number */
+    uint32_t active;              /* those that hold nodes */
+    uint64_t epoch;               /* how often the state of a node has changed */
+    bool pair_ready;              /* some request would find nodes */
+    int64_t no_pair_us;           /* else: since when none would */
+    int64_t ended_us, between_us; /* the last DONE; mean time between two, 0: not known */
     bool started, draining, exited;
-    gw_action *acts; size_t acts_len, acts_cap;     /* of this step */
+    gw_action *acts;
+    size_t acts_len, acts_cap; /* of this step */
     gw_counters n;
-    int64_t now_us;                         /* of this step */
+    int64_t now_us; /* of this step */
 };
 #endif

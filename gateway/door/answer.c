@@ -9,7 +9,10 @@
 /* Reals carry nine significant digits: an f32 logit survives the trip, and a rate stays readable. */
 enum { DUMP_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
 
-static int add_bytes(const char *bytes, size_t len, void *ud) { return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0; }
+static int add_bytes(const char *bytes, size_t len, void *ud)
+{
+    return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0;
+}
 
 /* Takes ownership of j (NULL: a part of it could not be made). All or nothing reaches out. */
 static bt_err add_json(bt_buf *out, json_t *j, bool is_event)
@@ -17,7 +20,8 @@ static bt_err add_json(bt_buf *out, json_t *j, bool is_event)
     const size_t before = out->len;
     bt_err e = j ? BT_OK : BT_ENOMEM;
     if (e == BT_OK && is_event) e = bt_buf_str(out, "data: ");
-    if (e == BT_OK && json_dump_callback(j, add_bytes, out, DUMP_FLAGS) < 0) e = out->err < 0 ? out->err : BT_ENOMEM;
+    if (e == BT_OK && json_dump_callback(j, add_bytes, out, DUMP_FLAGS) < 0)
+        e = out->err < 0 ? out->err : BT_ENOMEM;
     if (e == BT_OK && is_event) e = bt_buf_str(out, "\n\n");
     if (e < 0) out->len = before;
     json_decref(j);
@@ -25,7 +29,10 @@ static bt_err add_json(bt_buf *out, json_t *j, bool is_event)
 }
 
 /* A rate a second, or null where nothing was timed. */
-static json_t *rate(uint64_t count, uint64_t us) { return us ? json_real((double)count * 1e6 / (double)us) : json_null(); }
+static json_t *rate(uint64_t count, uint64_t us)
+{
+    return us ? json_real((double)count * 1e6 / (double)us) : json_null();
+}
 static json_t *ms(uint64_t us) { return json_real((double)us / 1e3); }
 static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
 
@@ -33,7 +40,10 @@ static json_t *id_list(const int32_t *ids, size_t n)
 {
     json_t *a = json_array();
     for (size_t i = 0; a && i < n; i++)
-        if (json_array_append_new(a, json_integer(ids[i])) < 0) { json_decref(a); return NULL; }
+        if (json_array_append_new(a, json_integer(ids[i])) < 0) {
+            json_decref(a);
+            return NULL;
+        }
     return a;
 }
 
@@ -50,9 +60,10 @@ static json_t *logit_list(const gw_answer_report *r)
 
 static json_t *usage(const gw_answer_report *r)
 {
-    return json_pack("{s:I,s:I,s:I,s:{s:I}}", "prompt_tokens", (json_int_t)r->prompt_tokens, "completion_tokens",
-                     (json_int_t)r->completion_tokens, "total_tokens", (json_int_t)(r->prompt_tokens + r->completion_tokens),
-                     "prompt_tokens_details", "cached_tokens", (json_int_t)r->cached_tokens);
+    return json_pack("{s:I,s:I,s:I,s:{s:I}}", "prompt_tokens", (json_int_t)r->prompt_tokens,
+                     "completion_tokens", (json_int_t)r->completion_tokens, "total_tokens",
+                     (json_int_t)(r->prompt_tokens + r->completion_tokens), "prompt_tokens_details",
+                     "cached_tokens", (json_int_t)r->cached_tokens);
 }
 
 /* Of the prompt, in the node that made token 0. */
@@ -61,14 +72,13 @@ static size_t computed_tokens(const gw_answer_report *r) { return r->prompt_toke
 /* The object that llama.cpp's server gives, for the tools that read it. */
 static json_t *timings(const gw_answer_report *r)
 {
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
-                     "cache_n", count(r->cached_tokens),
-                     "prompt_n", count(computed_tokens(r)),
-                     "prompt_ms", r->has_prefill ? ms(r->prefill_us) : json_null(),
-                     "prompt_per_second", r->has_prefill ? rate(computed_tokens(r), r->prefill_us) : json_null(),
-                     "predicted_n", count(r->completion_tokens),
-                     "predicted_ms", r->has_decode ? ms(r->decode_us) : json_null(),
-                     "predicted_per_second", r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null());
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "cache_n", count(r->cached_tokens), "prompt_n",
+                     count(computed_tokens(r)), "prompt_ms", r->has_prefill ? ms(r->prefill_us) : json_null(),
+                     "prompt_per_second",
+                     r->has_prefill ? rate(computed_tokens(r), r->prefill_us) : json_null(), "predicted_n",
+                     count(r->completion_tokens), "predicted_ms",
+                     r->has_decode ? ms(r->decode_us) : json_null(), "predicted_per_second",
+                     r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null());
 }
 
 /* A node's words may be any bytes; JSON takes only UTF-8. Empty ones are not known. */
@@ -83,7 +93,8 @@ static json_t *fallbacks(const bt_msg_engine *g)
     json_t *a = json_array();
     for (uint32_t i = 0; a && g && i < g->fallbacks_len; i++) {
         const bt_msg_fallback *f = &g->fallbacks[i];
-        if (json_array_append_new(a, json_pack("{s:o,s:o,s:o}", "op", words(f->op), "count", count(f->count), "why", words(f->why))) < 0) {
+        if (json_array_append_new(a, json_pack("{s:o,s:o,s:o}", "op", words(f->op), "count", count(f->count),
+                                               "why", words(f->why))) < 0) {
             json_decref(a);
             return NULL;
         }
@@ -97,15 +108,13 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
     const bt_msg_engine *g = r->engine;
     const bt_msg_work *w = &r->work;
     const uint64_t macs = w->npu_macs + w->companion_macs;
-    json_t *more = json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
-                             "engine", words(g ? g->name : NULL),
-                             "quant", words(g ? g->quant : NULL),
-                             "shape_policy", words(g ? g->shape_policy : NULL),
-                             "profile", words(g ? g->profile : NULL),
-                             "npu_mac_ratio", r->has_prefill && macs ? json_real((double)w->npu_macs / (double)macs) : json_null(),
-                             "padding_ratio", r->has_prefill && w->rows ? json_real(1 - (double)computed_tokens(r) / (double)w->rows) : json_null(),
-                             "fallbacks", fallbacks(g),
-                             "compilations", r->has_prefill ? count(w->compilations) : json_null());
+    json_t *more = json_pack(
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "engine", words(g ? g->name : NULL), "quant",
+        words(g ? g->quant : NULL), "shape_policy", words(g ? g->shape_policy : NULL), "profile",
+        words(g ? g->profile : NULL), "npu_mac_ratio",
+        r->has_prefill && macs ? json_real((double)w->npu_macs / (double)macs) : json_null(), "padding_ratio",
+        r->has_prefill && w->rows ? json_real(1 - (double)computed_tokens(r) / (double)w->rows) : json_null(),
+        "fallbacks", fallbacks(g), "compilations", r->has_prefill ? count(w->compilations) : json_null());
     if (object && more && json_object_update_new(object, more) == 0) return object;
     if (!object) json_decref(more);
     json_decref(object);
@@ -115,26 +124,20 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
 static json_t *baton(const gw_answer_report *r)
 {
     char hex[BT_HASH_HEX_CHARS];
-    json_t *j = json_pack("{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
-                     "text", r->text ? r->text : "", r->text_len,
-                     "token_ids", id_list(r->token_ids, r->completion_tokens),
-                     "prompt_ids", id_list(r->prompt_ids, r->prompt_tokens),
-                     "prompt_tokens", count(r->prompt_tokens),
-                     "completion_tokens", count(r->completion_tokens),
-                     "finish_reason", r->finish_reason,
-                     "ttft_ms", ms((uint64_t)r->ttft_us),
-                     "queue_ms", r->has_prefill ? ms(r->queue_us) : json_null(),
-                     "prefill_tokens_per_second", r->has_prefill ? rate(computed_tokens(r), r->prefill_us) : json_null(),
-                     "decode_tokens_per_second", r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null(),
-                     "kv_bytes", r->has_kv ? count(r->kv_bytes) : json_null(),
-                     "kv_exposed_ms", r->has_kv ? ms(r->kv_exposed_us) : json_null(),
-                     "kv_digest", r->has_kv ? json_string(bt_hash_hex(hex, r->kv_digest.bytes)) : json_null(),
-                     "prefilled_by", words(r->prefilled_by),
-                     "attempts", count(r->attempts),
-                     "recoveries", count(r->recoveries),
-                     "cached_tokens", count(r->cached_tokens),
-                     "covered_tokens", count(r->covered_tokens),
-                     "first_logits", logit_list(r));
+    json_t *j = json_pack(
+        "{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "text",
+        r->text ? r->text : "", r->text_len, "token_ids", id_list(r->token_ids, r->completion_tokens),
+        "prompt_ids", id_list(r->prompt_ids, r->prompt_tokens), "prompt_tokens", count(r->prompt_tokens),
+        "completion_tokens", count(r->completion_tokens), "finish_reason", r->finish_reason, "ttft_ms",
+        ms((uint64_t)r->ttft_us), "queue_ms", r->has_prefill ? ms(r->queue_us) : json_null(),
+        "prefill_tokens_per_second", r->has_prefill ? rate(computed_tokens(r), r->prefill_us) : json_null(),
+        "decode_tokens_per_second", r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null(),
+        "kv_bytes", r->has_kv ? count(r->kv_bytes) : json_null(), "kv_exposed_ms",
+        r->has_kv ? ms(r->kv_exposed_us) : json_null(), "kv_digest",
+        r->has_kv ? json_string(bt_hash_hex(hex, r->kv_digest.bytes)) : json_null(), "prefilled_by",
+        words(r->prefilled_by), "attempts", count(r->attempts), "recoveries", count(r->recoveries),
+        "cached_tokens", count(r->cached_tokens), "covered_tokens", count(r->covered_tokens), "first_logits",
+        logit_list(r));
     return add_work(j, r);
 }
 
@@ -157,18 +160,19 @@ static json_t *with_report(json_t *object, const gw_answer_report *r, bool is_ba
 
 static json_t *envelope(const gw_answer_head *h, const char *object, json_t *choices)
 {
-    return json_pack("{s:s,s:s,s:I,s:s,s:o}", "id", h->id, "object", object, "created", (json_int_t)h->created_s, "model",
-                     h->model, "choices", choices);
+    return json_pack("{s:s,s:s,s:I,s:s,s:o}", "id", h->id, "object", object, "created",
+                     (json_int_t)h->created_s, "model", h->model, "choices", choices);
 }
 
-bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, json_t *logprobs, bool is_baton)
+bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, json_t *logprobs,
+                       bool is_baton)
 {
     const char *text = r->text ? r->text : "";
-    json_t *choice = h->is_chat
-        ? json_pack("{s:i,s:{s:s,s:s%},s:o,s:s}", "index", 0, "message", "role", "assistant", "content", text, r->text_len,
-                    "logprobs", logprobs, "finish_reason", r->finish_reason)
-        : json_pack("{s:i,s:s%,s:o,s:s}", "index", 0, "text", text, r->text_len, "logprobs", logprobs, "finish_reason",
-                    r->finish_reason);
+    json_t *choice = h->is_chat ? json_pack("{s:i,s:{s:s,s:s%},s:o,s:s}", "index", 0, "message", "role",
+                                            "assistant", "content", text, r->text_len, "logprobs", logprobs,
+                                            "finish_reason", r->finish_reason)
+                                : json_pack("{s:i,s:s%,s:o,s:s}", "index", 0, "text", text, r->text_len,
+                                            "logprobs", logprobs, "finish_reason", r->finish_reason);
     json_t *j = envelope(h, h->is_chat ? "chat.completion" : "text_completion", json_pack("[o]", choice));
     return add_json(out, with_report(with(j, "usage", usage(r)), r, is_baton), false);
 }
@@ -183,24 +187,28 @@ static json_t *chunk(const gw_answer_head *h, json_t *choices)
 bt_err gw_answer_role(bt_buf *out, const gw_answer_head *h)
 {
     if (!h->is_chat) return BT_OK;
-    return add_json(out, chunk(h, json_pack("[{s:i,s:{s:s,s:s},s:n,s:n}]", "index", 0, "delta", "role", "assistant", "content", "",
-                                            "logprobs", "finish_reason")), true);
+    return add_json(out,
+                    chunk(h, json_pack("[{s:i,s:{s:s,s:s},s:n,s:n}]", "index", 0, "delta", "role",
+                                       "assistant", "content", "", "logprobs", "finish_reason")),
+                    true);
 }
 
 bt_err gw_answer_text(bt_buf *out, const gw_answer_head *h, const char *text, size_t len, json_t *logprobs)
 {
-    json_t *choices = h->is_chat
-        ? json_pack("[{s:i,s:{s:s%},s:o,s:n}]", "index", 0, "delta", "content", text, len, "logprobs", logprobs, "finish_reason")
-        : json_pack("[{s:i,s:s%,s:o,s:n}]", "index", 0, "text", text, len, "logprobs", logprobs, "finish_reason");
+    json_t *choices = h->is_chat ? json_pack("[{s:i,s:{s:s%},s:o,s:n}]", "index", 0, "delta", "content", text,
+                                             len, "logprobs", logprobs, "finish_reason")
+                                 : json_pack("[{s:i,s:s%,s:o,s:n}]", "index", 0, "text", text, len,
+                                             "logprobs", logprobs, "finish_reason");
     return add_json(out, chunk(h, choices), true);
 }
 
 bt_err gw_answer_end(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, bool is_baton)
 {
     const size_t before = out->len;
-    json_t *choices = h->is_chat
-        ? json_pack("[{s:i,s:{},s:n,s:s}]", "index", 0, "delta", "logprobs", "finish_reason", r->finish_reason)
-        : json_pack("[{s:i,s:s,s:n,s:s}]", "index", 0, "text", "", "logprobs", "finish_reason", r->finish_reason);
+    json_t *choices = h->is_chat ? json_pack("[{s:i,s:{},s:n,s:s}]", "index", 0, "delta", "logprobs",
+                                             "finish_reason", r->finish_reason)
+                                 : json_pack("[{s:i,s:s,s:n,s:s}]", "index", 0, "text", "", "logprobs",
+                                             "finish_reason", r->finish_reason);
     json_t *j = chunk(h, choices);
     bt_err e = add_json(out, h->has_usage_chunk ? j : with_report(j, r, is_baton), true);
     if (e == BT_OK && h->has_usage_chunk) {
@@ -218,15 +226,22 @@ static json_t *error_object(const gw_openai_error *err)
                      *err->param ? err->param : NULL, "code", err->code);
 }
 
-bt_err gw_answer_error(bt_buf *out, const gw_openai_error *err) { return add_json(out, error_object(err), false); }
-bt_err gw_answer_error_event(bt_buf *out, const gw_openai_error *err) { return add_json(out, error_object(err), true); }
+bt_err gw_answer_error(bt_buf *out, const gw_openai_error *err)
+{
+    return add_json(out, error_object(err), false);
+}
+bt_err gw_answer_error_event(bt_buf *out, const gw_openai_error *err)
+{
+    return add_json(out, error_object(err), true);
+}
 
 bt_err gw_answer_models(bt_buf *out, const char *const *names, size_t names_len, int64_t created_s)
 {
     json_t *data = json_array();
     for (size_t i = 0; data && i < names_len; i++)
-        if (json_array_append_new(data, json_pack("{s:s,s:s,s:I,s:s}", "id", names[i], "object", "model", "created",
-                                                  (json_int_t)created_s, "owned_by", "baton")) < 0) {
+        if (json_array_append_new(data, json_pack("{s:s,s:s,s:I,s:s}", "id", names[i], "object", "model",
+                                                  "created", (json_int_t)created_s, "owned_by", "baton")) <
+            0) {
             json_decref(data);
             data = NULL;
         }

@@ -21,31 +21,34 @@ typedef struct gw_door gw_door;
 
 typedef struct gw_door_env {
     const gw_options *options;
-    const gw_auth *auth;                        /* NULL: no keys */
+    const gw_auth *auth; /* NULL: no keys */
     const gw_text *text;
-    const char *const *names; size_t names_len; /* of the model; the first goes into answers */
-    uint32_t ctx_tokens;                        /* of the model */
-    const gw_brain *brain;                      /* to look at */
+    const char *const *names;
+    size_t names_len;      /* of the model; the first goes into answers */
+    uint32_t ctx_tokens;   /* of the model */
+    const gw_brain *brain; /* to look at */
     gw_metrics *metrics;
-    gw_node_link *link;                         /* for its counters */
-    bt_incarnation self; const char *node_id; const uint8_t *model_id;
+    gw_node_link *link; /* for its counters */
+    bt_incarnation self;
+    const char *node_id;
+    const uint8_t *model_id;
     /* Gives ev to the brain and carries out what it wants, before it returns. The door calls it from inside
      * gw_http_run only. */
     void (*step)(void *ud, const gw_event *ev);
     void *ud;
 } gw_door_env;
 
-bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault);    /* env is copied */
-void   gw_door_free(gw_door *d);                /* after gw_http_close; NULL is fine */
+bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault); /* env is copied */
+void gw_door_free(gw_door *d);                                              /* after gw_http_close; NULL is fine */
 gw_http_handler gw_door_handler(gw_door *d);
-void   gw_door_set_http(gw_door *d, const gw_http *http, const char *url);      /* both must live on */
-void   gw_door_drain(gw_door *d);               /* new requests are answered 503 from now on */
-size_t gw_door_open_count(const gw_door *d);    /* answers not yet sent whole */
+void gw_door_set_http(gw_door *d, const gw_http *http, const char *url); /* both must live on */
+void gw_door_drain(gw_door *d);                                          /* new requests are answered 503 from now on */
+size_t gw_door_open_count(const gw_door *d);                             /* answers not yet sent whole */
 
-void   gw_door_act(gw_door *d, const gw_action *a);     /* FIRST, TOKENS, DONE, FAIL or ROLE_ANSWER */
+void gw_door_act(gw_door *d, const gw_action *a); /* FIRST, TOKENS, DONE, FAIL or ROLE_ANSWER */
 /* The next CANCEL or FINISH_EARLY for the brain; false when there is none. Ask after every step and every
  * gw_http_run. */
-bool   gw_door_next_event(gw_door *d, gw_event *ret);
+bool gw_door_next_event(gw_door *d, gw_event *ret);
 /* The deadline of requests (--timeout) and signs of life: call it once a second. */
-void   gw_door_tick(gw_door *d, int64_t now_us);
+void gw_door_tick(gw_door *d, int64_t now_us);
 #endif

@@ -5,33 +5,37 @@
 #include <jansson.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 1024 };             /* of one token, shown */
+enum { TEXT_BYTES = 1024 }; /* of one token, shown */
 
 typedef struct token {
     int32_t id;
-    size_t begin_bytes, end_bytes;      /* of its text, in all text that was made */
+    size_t begin_bytes, end_bytes; /* of its text, in all text that was made */
     bt_msg_logprob logprob;
 } token;
 
 void gw_logprobs_begin(gw_logprobs *ret, const bt_tokenizer *tok, bool is_chat, size_t ids_max)
 {
-    *ret = (gw_logprobs){ .tok = tok, .is_chat = is_chat };
+    *ret = (gw_logprobs){.tok = tok, .is_chat = is_chat};
     bt_buf_init(&ret->tokens, ids_max * sizeof(token));
 }
 
 void gw_logprobs_end(gw_logprobs *p)
 {
     if (p->tok) bt_buf_done(&p->tokens);
-    *p = (gw_logprobs){ 0 };
+    *p = (gw_logprobs){0};
 }
 
-bt_err gw_logprobs_push(gw_logprobs *p, const gw_text_answer *text, size_t begin_bytes, int32_t id, const bt_msg_logprob *l)
+bt_err gw_logprobs_push(gw_logprobs *p, const gw_text_answer *text, size_t begin_bytes, int32_t id,
+                        const bt_msg_logprob *l)
 {
-    const token t = { .id = id, .begin_bytes = begin_bytes, .end_bytes = gw_text_made(text), .logprob = *l };
+    const token t = {.id = id, .begin_bytes = begin_bytes, .end_bytes = gw_text_made(text), .logprob = *l};
     return bt_buf_add(&p->tokens, &t, sizeof t);
 }
 
-static const token *token_at(const gw_logprobs *p, size_t i) { return (const token *)(const void *)p->tokens.data + i; }
+static const token *token_at(const gw_logprobs *p, size_t i)
+{
+    return (const token *)(const void *)p->tokens.data + i;
+}
 
 static bool may_tell(const token *t, const gw_text_answer *text, bool is_over)
 {
@@ -44,13 +48,14 @@ bool gw_logprobs_waits(const gw_logprobs *p, const gw_text_answer *text, bool is
     return p->tok && p->told < p->tokens.len / sizeof(token) && may_tell(token_at(p, p->told), text, is_over);
 }
 
-/* A token's text as JSON can have it: one that is only part of a character is shown with ?; "bytes" has it exactly. */
+/* A token's text as JSON can have it: one that is only part of a character is shown with ?; "bytes" has it
+ * exactly. */
 static bt_text_span spelled(char shown[static TEXT_BYTES], bt_text_span s)
 {
     size_t bad;
     if (bt_utf8_valid(s.ptr, s.len, &bad) && !memchr(s.ptr, 0, s.len)) return s;
     const char *text = bt_utf8_show(shown, TEXT_BYTES, s.ptr, s.len);
-    return (bt_text_span){ text, strlen(text) };
+    return (bt_text_span){text, strlen(text)};
 }
 
 static json_t *words(bt_text_span s)
@@ -101,7 +106,8 @@ static json_t *top_object(const gw_logprobs *p, const token *t)
     for (uint32_t i = 0; o && i < t->logprob.top_len; i++) {
         const bt_text_span s = spelled(shown, bt_tokenizer_piece(p->tok, t->logprob.top_ids[i]));
         /* Two ids may look alike; the likelier keeps the name. */
-        if (!json_object_getn(o, s.ptr, s.len) && json_object_setn_new(o, s.ptr, s.len, json_real((double)t->logprob.top[i])) < 0) {
+        if (!json_object_getn(o, s.ptr, s.len) &&
+            json_object_setn_new(o, s.ptr, s.len, json_real((double)t->logprob.top[i])) < 0) {
             json_decref(o);
             return NULL;
         }
@@ -134,9 +140,10 @@ struct json_t *gw_logprobs_tell(gw_logprobs *p, const gw_text_answer *text, bool
               json_array_append_new(top, top_object(p, t)) < 0 ||
               json_array_append_new(at, json_integer((json_int_t)offset(p, text, t))) < 0;
     }
-    json_t *ret = bad ? NULL
-                : p->is_chat ? json_pack("{s:O,s:n}", "content", a, "refusal")
-                             : json_pack("{s:O,s:O,s:O,s:O}", "tokens", a, "token_logprobs", own, "top_logprobs", top, "text_offset", at);
+    json_t *ret = bad          ? NULL
+                  : p->is_chat ? json_pack("{s:O,s:n}", "content", a, "refusal")
+                               : json_pack("{s:O,s:O,s:O,s:O}", "tokens", a, "token_logprobs", own,
+                                           "top_logprobs", top, "text_offset", at);
     json_decref(a);
     json_decref(own);
     json_decref(top);

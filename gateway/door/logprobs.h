@@ -12,18 +12,19 @@ struct json_t;
  * the text off. So the tokens that are told spell the text that is shown; only the last one may reach
  * beyond its end. */
 typedef struct gw_logprobs {
-    const bt_tokenizer *tok;            /* outlives this; NULL: nobody asked */
+    const bt_tokenizer *tok; /* outlives this; NULL: nobody asked */
     bool is_chat;
-    bt_buf tokens;                      /* private */
-    size_t told;                        /* how many of them */
-    size_t place_chars, place_bytes;    /* text_offset so far */
+    bt_buf tokens;                   /* private */
+    size_t told;                     /* how many of them */
+    size_t place_chars, place_bytes; /* text_offset so far */
 } gw_logprobs;
 
 void gw_logprobs_begin(gw_logprobs *ret, const bt_tokenizer *tok, bool is_chat, size_t ids_max);
 void gw_logprobs_end(gw_logprobs *p);
 /* After gw_text_push of the id; begin_bytes: gw_text_made of the answer before that push. */
-bt_err gw_logprobs_push(gw_logprobs *p, const gw_text_answer *text, size_t begin_bytes, int32_t id, const bt_msg_logprob *l);
-bool gw_logprobs_waits(const gw_logprobs *p, const gw_text_answer *text, bool is_over);     /* is there one to be told? */
+bt_err gw_logprobs_push(gw_logprobs *p, const gw_text_answer *text, size_t begin_bytes, int32_t id,
+                        const bt_msg_logprob *l);
+bool gw_logprobs_waits(const gw_logprobs *p, const gw_text_answer *text, bool is_over); /* is there one to be told? */
 /* The value of "logprobs" for those that may be told now (is_over: the text has ended), a new reference;
  * JSON null when nobody asked, NULL when out of memory.
  *   chat        {content: [{token, logprob, bytes, top_logprobs}], refusal}

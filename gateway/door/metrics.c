@@ -1,4 +1,5 @@
-/* Feeds the metric table. Counters that the brain and the node link keep themselves are taken over when somebody looks. */
+/* Feeds the metric table. Counters that the brain and the node link keep themselves are taken over when
+ * somebody looks. */
 #include "gateway/door/metrics.h"
 #include "base/clock.h"
 #include "rt/metrics.h"
@@ -7,21 +8,24 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const char *const reasons[] = { "stop", "length", "cancel", "error", NULL };
-static const char *const failures[] = { "no_node", "overloaded", "node_lost", "timeout", "too_long", "refused", "cancelled", "bad", NULL };
-static const char *const roles[] = { "prefill", "decode", NULL };
-static const char *const states[] = { "starting", "ready", "suspect", "draining", "gone", NULL };
-static const char *const messages[] = { "received", "sent", "bad", "forbidden", "unsent", NULL };
-static const char *const drops[] = { "hello_rejected", "wrong_incarnation", "unknown_peer", "stale_attempt", "unexpected", "repeat", NULL };
-static const char *const locals[] = { "short", "no_prefill_node", NULL };
-static const char *const causes[] = { "gone", "restarted", "left", "failed", "gave_up", "no_answer", "no_progress", NULL };
-static const char *const refusals[] = { "exactness", NULL };
-static const char *const units[] = { "npu", "companion", NULL };
-static const char *const statuses[] = { "2xx", "4xx", "5xx", NULL };
-static const char *const versions[] = { BT_VERSION, NULL };
+static const char *const reasons[] = {"stop", "length", "cancel", "error", NULL};
+static const char *const failures[] = {"no_node", "overloaded", "node_lost", "timeout", "too_long",
+                                       "refused", "cancelled",  "bad",       NULL};
+static const char *const roles[] = {"prefill", "decode", NULL};
+static const char *const states[] = {"starting", "ready", "suspect", "draining", "gone", NULL};
+static const char *const messages[] = {"received", "sent", "bad", "forbidden", "unsent", NULL};
+static const char *const drops[] = {
+    "hello_rejected", "wrong_incarnation", "unknown_peer", "stale_attempt", "unexpected", "repeat", NULL};
+static const char *const locals[] = {"short", "no_prefill_node", NULL};
+static const char *const causes[] = {"gone",    "restarted", "left",        "failed",
+                                     "gave_up", "no_answer", "no_progress", NULL};
+static const char *const refusals[] = {"exactness", NULL};
+static const char *const units[] = {"npu", "companion", NULL};
+static const char *const statuses[] = {"2xx", "4xx", "5xx", NULL};
+static const char *const versions[] = {BT_VERSION, NULL};
 
 #define BUCKETS(name, ...) \
-    static const double name[] = { __VA_ARGS__ }; \
+    static const double name[] = {__VA_ARGS__}; \
     enum { name##_count = sizeof name / sizeof *name }
 BUCKETS(slow_s, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600);
 BUCKETS(fast_s, 0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1);
@@ -52,8 +56,9 @@ bt_err gw_metrics_new(gw_metrics **ret, const char *model_name, bt_fault *fault)
     const char *const *models = g->models;
     size_t i = 0;
 #define X(id_, type_, name_, label_, values_, label2_, values2_, buckets_, help_) \
-    g->table[i++] = (bt_metric){ .name = name_, .help = help_, .type = BT_METRIC_##type_, .label = label_, .values = values_, \
-                                 .label2 = label2_, .values2 = values2_, .buckets = buckets_, .bucket_count = buckets_##_count };
+    g->table[i++] = (bt_metric){.name = name_,       .help = help_,       .type = BT_METRIC_##type_, \
+                                .label = label_,     .values = values_,   .label2 = label2_, \
+                                .values2 = values2_, .buckets = buckets_, .bucket_count = buckets_##_count};
 #include "gateway/door/metrics_table.h"
 #undef X
     const bt_err e = bt_metrics_new(&g->m, g->table, METRIC_COUNT, fault);
@@ -74,7 +79,10 @@ void gw_metrics_free(gw_metrics *m)
     free(m);
 }
 
-static void observe_us(gw_metrics *m, size_t metric, double us) { bt_metrics_observe(m->m, metric, 0, 0, us / 1e6); }
+static void observe_us(gw_metrics *m, size_t metric, double us)
+{
+    bt_metrics_observe(m->m, metric, 0, 0, us / 1e6);
+}
 
 void gw_metrics_between_tokens(gw_metrics *m, int64_t us, size_t count)
 {
@@ -99,7 +107,7 @@ static void observe_stats(gw_metrics *m, const gw_stats *s)
     if (s->has_first) observe_us(m, PREFILL_TIME, (double)s->prefill_us);
     if (s->has_first) count_work(m, s);
     if (s->has_decode) observe_us(m, DECODE_TIME, (double)s->decode_us);
-    if (s->has_kv && s->local == GW_LOCAL_NOT) {        /* a local prefill hands nothing over */
+    if (s->has_kv && s->local == GW_LOCAL_NOT) { /* a local prefill hands nothing over */
         observe_us(m, KV_TRANSFER_SECONDS, (double)s->kv_transfer_us);
         observe_us(m, KV_EXPOSED_SECONDS, (double)s->kv_exposed_us);
         bt_metrics_observe(m->m, KV_TRANSFER_BYTES, 0, 0, (double)s->kv_bytes);
@@ -122,10 +130,14 @@ void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s)
     bt_metrics_add(m->m, REQUESTS, kind == GW_FAIL_CANCELLED ? 2 : 3, 0, 1);
     bt_metrics_add(m->m, FAILURES, (size_t)kind - 1, 0, 1);
     bt_metrics_add(m->m, ATTEMPTS, 0, 0, s->attempts);
-    if (s->ttft_us >= 0) observe_stats(m, s);       /* one that never began would only blur the figures of those that did */
+    if (s->ttft_us >= 0)
+        observe_stats(m, s); /* one that never began would only blur the figures of those that did */
 }
 
-void gw_metrics_answered(gw_metrics *m, int status) { bt_metrics_add(m->m, HTTP_ANSWERS, status < 400 ? 0 : status < 500 ? 1 : 2, 0, 1); }
+void gw_metrics_answered(gw_metrics *m, int status)
+{
+    bt_metrics_add(m->m, HTTP_ANSWERS, status < 400 ? 0 : status < 500 ? 1 : 2, 0, 1);
+}
 
 uint64_t gw_metrics_rss_bytes(void)
 {
@@ -145,24 +157,28 @@ static void raise_to(gw_metrics *m, size_t metric, size_t value, uint64_t total)
 
 static void count_peers(gw_metrics *m, const gw_registry *r)
 {
-    double n[2][5] = { { 0 } };
+    double n[2][5] = {{0}};
     for (uint32_t i = 0; i < r->cap; i++)
-        if (r->nodes[i].in_use) n[r->nodes[i].hello.role == BT_ROLE_DECODE][r->nodes[i].state - GW_NODE_STARTING]++;
+        if (r->nodes[i].in_use)
+            n[r->nodes[i].hello.role == BT_ROLE_DECODE][r->nodes[i].state - GW_NODE_STARTING]++;
     for (size_t role = 0; role < 2; role++)
         for (size_t state = 0; state < 5; state++) bt_metrics_set(m->m, PEERS, role, state, n[role][state]);
 }
 
-bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link, unsigned http_connections)
+bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link,
+                         unsigned http_connections)
 {
     const gw_counters *c = gw_brain_counters(brain);
-    const uint64_t dropped[] = { c->hellos_rejected, c->wrong_incarnation, c->unknown_peer, c->stale_attempt, c->unexpected, c->repeats };
-    const uint64_t moved[] = { link->received, link->sent, link->bad, link->forbidden, link->unsent };
+    const uint64_t dropped[] = {c->hellos_rejected, c->wrong_incarnation, c->unknown_peer,
+                                c->stale_attempt,   c->unexpected,        c->repeats};
+    const uint64_t moved[] = {link->received, link->sent, link->bad, link->forbidden, link->unsent};
     for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++) raise_to(m, STALE, i, dropped[i]);
     for (size_t i = 0; i < sizeof moved / sizeof *moved; i++) raise_to(m, MESSAGES, i, moved[i]);
     raise_to(m, LOCAL_PREFILLS, 0, c->local_prefills[GW_LOCAL_SHORT]);
     raise_to(m, LOCAL_PREFILLS, 1, c->local_prefills[GW_LOCAL_NO_PREFILL_NODE]);
     raise_to(m, LOCAL_REFUSED, 0, c->local_refused);
-    for (size_t i = GW_CAUSE_GONE; i <= GW_CAUSE_NO_PROGRESS; i++) raise_to(m, RECOVERIES, i - GW_CAUSE_GONE, c->recoveries[i]);
+    for (size_t i = GW_CAUSE_GONE; i <= GW_CAUSE_NO_PROGRESS; i++)
+        raise_to(m, RECOVERIES, i - GW_CAUSE_GONE, c->recoveries[i]);
     raise_to(m, DEBTS_FORGOTTEN, 0, c->debts_forgotten);
     raise_to(m, PREFIX_TOKENS, 0, c->cached_tokens);
     raise_to(m, PREFIX_TOKENS, 1, c->covered_tokens);

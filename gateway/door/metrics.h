@@ -8,7 +8,7 @@
 typedef struct gw_metrics gw_metrics;
 
 bt_err gw_metrics_new(gw_metrics **ret, const char *model_name, bt_fault *fault);
-void   gw_metrics_free(gw_metrics *m);             /* NULL is fine */
+void gw_metrics_free(gw_metrics *m); /* NULL is fine */
 
 /* `count` tokens of one request came together, `us` after those before them. */
 void gw_metrics_between_tokens(gw_metrics *m, int64_t us, size_t count);
@@ -17,6 +17,7 @@ void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s);
 void gw_metrics_answered(gw_metrics *m, int http_status);
 
 /* All series as Prometheus text; reads the gauges first. */
-bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link, unsigned http_connections);
-uint64_t gw_metrics_rss_bytes(void);                /* of this process; 0 unknown */
+bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link,
+                         unsigned http_connections);
+uint64_t gw_metrics_rss_bytes(void); /* of this process; 0 unknown */
 #endif

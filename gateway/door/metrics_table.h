@@ -1,42 +1,74 @@
-/* Every metric of baton-gateway: X(id, type, name, label, values, label2, values2, buckets, help). Include it with X defined;
- * documents are made from it too. Values and buckets are names of arrays in metrics.c. Units are in the names: seconds, bytes,
- * tokens. Intervals inside a node were measured by that node. */
+/* Every metric of baton-gateway: X(id, type, name, label, values, label2, values2, buckets, help). Include it with X
+ * defined; documents are made from it too. Values and buckets are names of arrays in metrics.c. Units are in the names:
+ * seconds, bytes, tokens. Intervals inside a node were measured by that node. */
 X(REQUESTS_RUNNING, GAUGE, "baton_requests_running", NULL, NULL, NULL, NULL, NULL, "Requests that hold nodes now")
 X(REQUESTS_WAITING, GAUGE, "baton_requests_waiting", NULL, NULL, NULL, NULL, NULL, "Requests that wait for nodes now")
 X(REQUESTS, COUNTER, "baton_requests_total", "reason", reasons, NULL, NULL, NULL, "Requests that ended, by how")
-X(FAILURES, COUNTER, "baton_request_failures_total", "kind", failures, NULL, NULL, NULL, "Requests that ended with an error, by kind")
-X(PROMPT_TOKENS, COUNTER, "baton_prompt_tokens_total", NULL, NULL, NULL, NULL, NULL, "Prompt tokens of requests that ended")
+X(FAILURES, COUNTER, "baton_request_failures_total", "kind", failures, NULL, NULL, NULL,
+  "Requests that ended with an error, by kind")
+X(PROMPT_TOKENS, COUNTER, "baton_prompt_tokens_total", NULL, NULL, NULL, NULL, NULL,
+  "Prompt tokens of requests that ended")
 X(GENERATION_TOKENS, COUNTER, "baton_generation_tokens_total", NULL, NULL, NULL, NULL, NULL, "Tokens given to clients")
-X(TTFT, HISTOGRAM, "baton_time_to_first_token_seconds", NULL, NULL, NULL, NULL, slow_s, "From the arrival of a request to its token 0")
-X(ITL, HISTOGRAM, "baton_inter_token_latency_seconds", NULL, NULL, NULL, NULL, fast_s, "Between two tokens of one request")
-X(E2E, HISTOGRAM, "baton_e2e_request_latency_seconds", NULL, NULL, NULL, NULL, slow_s, "From the arrival of a request to its end")
-X(QUEUE_TIME, HISTOGRAM, "baton_request_queue_time_seconds", NULL, NULL, NULL, NULL, slow_s, "Waiting in the gateway for nodes")
-X(PREFILL_TIME, HISTOGRAM, "baton_request_prefill_time_seconds", NULL, NULL, NULL, NULL, slow_s, "Prompt to token 0, in the node that computed it")
-X(PREFILL_ROWS, COUNTER, "baton_prefill_rows_total", NULL, NULL, NULL, NULL, NULL, "Rows computed for prompts, padding included")
-X(PREFILL_TOKENS, COUNTER, "baton_prefill_tokens_total", NULL, NULL, NULL, NULL, NULL, "Tokens of the prompts whose rows are counted, without those whose rows were kept from earlier prompts")
-X(PREFILL_MACS, COUNTER, "baton_prefill_macs_total", "unit", units, NULL, NULL, NULL, "Multiply-accumulates of prompts, without padding, by where they ran")
-X(SHADOW_ENTRIES, COUNTER, "baton_prefill_shadow_entries_total", NULL, NULL, NULL, NULL, NULL, "Inputs beyond a clip that were added back as integers")
-X(COMPILATIONS, COUNTER, "baton_prefill_compilations_total", NULL, NULL, NULL, NULL, NULL, "Programs compiled while a prompt waited; 0 once warm")
-X(LOCAL_PREFILLS, COUNTER, "baton_local_prefills_total", "reason", locals, NULL, NULL, NULL, "Prompts given to a decode node to compute: short (--local-prefill-below), or no prefill node was known")
-X(LOCAL_REFUSED, COUNTER, "baton_local_prefills_refused_total", "reason", refusals, NULL, NULL, NULL, "Prompts that went to a prefill node because a decode node's own would be of another exactness class")
-X(REPLAYS, COUNTER, "baton_request_replays_total", NULL, NULL, NULL, NULL, NULL, "Attempts that continued an answer on other or the same nodes")
-X(REPLAYED_TOKENS, COUNTER, "baton_replayed_tokens_total", NULL, NULL, NULL, NULL, NULL, "Tokens that those attempts brought along")
-X(ATTEMPTS, COUNTER, "baton_request_attempts_total", NULL, NULL, NULL, NULL, NULL, "Attempts of requests that ended; more than requests where nodes refused or were lost")
-X(RECOVERIES, COUNTER, "baton_recoveries_total", "cause", causes, NULL, NULL, NULL, "Attempts left for another one, by what the node did: gone (silent), restarted, left, failed, gave_up (no room), no_answer, no_progress")
-X(DEBTS, GAUGE, "baton_attempts_owed", NULL, NULL, NULL, NULL, NULL, "Attempts that were left and whose node has not yet said that it let go")
-X(DEBTS_FORGOTTEN, COUNTER, "baton_attempts_owed_forgotten_total", NULL, NULL, NULL, NULL, NULL, "Of these, no longer asked for because there were too many; their leases end them")
-X(PREFIX_TOKENS, COUNTER, "baton_prefix_hit_tokens_total", "side", roles, NULL, NULL, NULL, "Prompt tokens whose rows were there from earlier prompts: not computed (prefill), not sent (decode)")
-X(DECODE_TIME, HISTOGRAM, "baton_request_decode_time_seconds", NULL, NULL, NULL, NULL, slow_s, "First decode step to the end, in the decode node")
-X(REQUEST_PROMPT_TOKENS, HISTOGRAM, "baton_request_prompt_tokens", NULL, NULL, NULL, NULL, tokens, "Prompt tokens of a request")
-X(REQUEST_GENERATION_TOKENS, HISTOGRAM, "baton_request_generation_tokens", NULL, NULL, NULL, NULL, tokens, "Tokens given for a request")
-X(KV_TRANSFER_SECONDS, HISTOGRAM, "baton_kv_transfer_seconds", NULL, NULL, NULL, NULL, slow_s, "First KV block sent to Committed, in the prefill node")
-X(KV_EXPOSED_SECONDS, HISTOGRAM, "baton_kv_exposed_seconds", NULL, NULL, NULL, NULL, slow_s, "End of the last layer to Committed: what the hand-off cost")
+X(TTFT, HISTOGRAM, "baton_time_to_first_token_seconds", NULL, NULL, NULL, NULL, slow_s,
+  "From the arrival of a request to its token 0")
+X(ITL, HISTOGRAM, "baton_inter_token_latency_seconds", NULL, NULL, NULL, NULL, fast_s,
+  "Between two tokens of one request")
+X(E2E, HISTOGRAM, "baton_e2e_request_latency_seconds", NULL, NULL, NULL, NULL, slow_s,
+  "From the arrival of a request to its end")
+X(QUEUE_TIME, HISTOGRAM, "baton_request_queue_time_seconds", NULL, NULL, NULL, NULL, slow_s,
+  "Waiting in the gateway for nodes")
+X(PREFILL_TIME, HISTOGRAM, "baton_request_prefill_time_seconds", NULL, NULL, NULL, NULL, slow_s,
+  "Prompt to token 0, in the node that computed it")
+X(PREFILL_ROWS, COUNTER, "baton_prefill_rows_total", NULL, NULL, NULL, NULL, NULL,
+  "Rows computed for prompts, padding included")
+X(PREFILL_TOKENS, COUNTER, "baton_prefill_tokens_total", NULL, NULL, NULL, NULL, NULL,
+  "Tokens of the prompts whose rows are counted, without those whose rows were kept from earlier prompts")
+X(PREFILL_MACS, COUNTER, "baton_prefill_macs_total", "unit", units, NULL, NULL, NULL,
+  "Multiply-accumulates of prompts, without padding, by where they ran")
+X(SHADOW_ENTRIES, COUNTER, "baton_prefill_shadow_entries_total", NULL, NULL, NULL, NULL, NULL,
+  "Inputs beyond a clip that were added back as integers")
+X(COMPILATIONS, COUNTER, "baton_prefill_compilations_total", NULL, NULL, NULL, NULL, NULL,
+  "Programs compiled while a prompt waited; 0 once warm")
+X(LOCAL_PREFILLS, COUNTER, "baton_local_prefills_total", "reason", locals, NULL, NULL, NULL,
+  "Prompts given to a decode node to compute: short (--local-prefill-below), or no prefill node was known")
+X(LOCAL_REFUSED, COUNTER, "baton_local_prefills_refused_total", "reason", refusals, NULL, NULL, NULL,
+  "Prompts that went to a prefill node because a decode node's own would be of another exactness class")
+X(REPLAYS, COUNTER, "baton_request_replays_total", NULL, NULL, NULL, NULL, NULL,
+  "Attempts that continued an answer on other or the same nodes")
+X(REPLAYED_TOKENS, COUNTER, "baton_replayed_tokens_total", NULL, NULL, NULL, NULL, NULL,
+  "Tokens that those attempts brought along")
+X(ATTEMPTS, COUNTER, "baton_request_attempts_total", NULL, NULL, NULL, NULL, NULL,
+  "Attempts of requests that ended; more than requests where nodes refused or were lost")
+X(RECOVERIES, COUNTER, "baton_recoveries_total", "cause", causes, NULL, NULL, NULL,
+  "Attempts left for another one, by what the node did: gone (silent), restarted, left, failed, gave_up (no room), "
+  "no_answer, no_progress")
+X(DEBTS, GAUGE, "baton_attempts_owed", NULL, NULL, NULL, NULL, NULL,
+  "Attempts that were left and whose node has not yet said that it let go")
+X(DEBTS_FORGOTTEN, COUNTER, "baton_attempts_owed_forgotten_total", NULL, NULL, NULL, NULL, NULL,
+  "Of these, no longer asked for because there were too many; their leases end them")
+X(PREFIX_TOKENS, COUNTER, "baton_prefix_hit_tokens_total", "side", roles, NULL, NULL, NULL,
+  "Prompt tokens whose rows were there from earlier prompts: not computed (prefill), not sent (decode)")
+X(DECODE_TIME, HISTOGRAM, "baton_request_decode_time_seconds", NULL, NULL, NULL, NULL, slow_s,
+  "First decode step to the end, in the decode node")
+X(REQUEST_PROMPT_TOKENS, HISTOGRAM, "baton_request_prompt_tokens", NULL, NULL, NULL, NULL, tokens,
+  "Prompt tokens of a request")
+X(REQUEST_GENERATION_TOKENS, HISTOGRAM, "baton_request_generation_tokens", NULL, NULL, NULL, NULL, tokens,
+  "Tokens given for a request")
+X(KV_TRANSFER_SECONDS, HISTOGRAM, "baton_kv_transfer_seconds", NULL, NULL, NULL, NULL, slow_s,
+  "First KV block sent to Committed, in the prefill node")
+X(KV_EXPOSED_SECONDS, HISTOGRAM, "baton_kv_exposed_seconds", NULL, NULL, NULL, NULL, slow_s,
+  "End of the last layer to Committed: what the hand-off cost")
 X(KV_TRANSFER_BYTES, HISTOGRAM, "baton_kv_transfer_bytes", NULL, NULL, NULL, NULL, bytes, "KV bytes of one hand-off")
 X(PEERS, GAUGE, "baton_peers", "role", roles, "state", states, NULL, "Nodes known, by role and state")
-X(MESSAGES, COUNTER, "baton_control_messages_total", "result", messages, NULL, NULL, NULL, "Frames on the control socket: received and sent, bad (no message of ours), forbidden (by key), unsent (no link)")
-X(STALE, COUNTER, "baton_control_dropped_total", "reason", drops, NULL, NULL, NULL, "Messages understood but not acted on, by reason")
-X(HTTP_ANSWERS, COUNTER, "baton_http_answers_total", "status", statuses, NULL, NULL, NULL, "HTTP answers by class of status")
+X(MESSAGES, COUNTER, "baton_control_messages_total", "result", messages, NULL, NULL, NULL,
+  "Frames on the control socket: received and sent, bad (no message of ours), forbidden (by key), unsent (no link)")
+X(STALE, COUNTER, "baton_control_dropped_total", "reason", drops, NULL, NULL, NULL,
+  "Messages understood but not acted on, by reason")
+X(HTTP_ANSWERS, COUNTER, "baton_http_answers_total", "status", statuses, NULL, NULL, NULL,
+  "HTTP answers by class of status")
 X(HTTP_CONNECTIONS, GAUGE, "baton_http_connections", NULL, NULL, NULL, NULL, NULL, "HTTP connections open now")
 X(BUILD_INFO, GAUGE, "baton_build_info", "version", versions, "model", models, NULL, "1; the labels say what runs")
-X(START_TIME, GAUGE, "process_start_time_seconds", NULL, NULL, NULL, NULL, NULL, "Start of this process, seconds since 1970")
-X(RESIDENT, GAUGE, "process_resident_memory_bytes", NULL, NULL, NULL, NULL, NULL, "Memory of this process in RAM, bytes")
+X(START_TIME, GAUGE, "process_start_time_seconds", NULL, NULL, NULL, NULL, NULL,
+  "Start of this process, seconds since 1970")
+X(RESIDENT, GAUGE, "process_resident_memory_bytes", NULL, NULL, NULL, NULL, NULL,
+  "Memory of this process in RAM, bytes")

@@ -7,64 +7,66 @@
 #include "text/chat.h"
 #include "wire/msg.h"
 
-/* The body of a POST to /v1/chat/completions or /v1/completions, as a plain struct. Pure: bytes in, struct or error out.
+/* The body of a POST to /v1/chat/completions or /v1/completions, as a plain struct. Pure: bytes in, struct or error
+ * out.
  *
- * Every field of the API is in one of four lists (openai.c): used; known and harmless, so ignored; known and not supported,
- * so refused by name when it asks for something; and all others, which are refused as unrecognised. A field that is null is
- * a field that is absent. Nothing is clamped: a value out of range is an error that names the field. */
+ * Every field of the API is in one of four lists (openai.c): used; known and harmless, so ignored; known and not
+ * supported, so refused by name when it asks for something; and all others, which are refused as unrecognised. A field
+ * that is null is a field that is absent. Nothing is clamped: a value out of range is an error that names the field. */
 enum {
     GW_OPENAI_MAX_STOPS = 16,
     GW_OPENAI_MAX_STOP_BYTES = 256,
-    GW_OPENAI_DEFAULT_COMPLETION_TOKENS = 16,   /* of /v1/completions, as OpenAI's; a chat may fill the context */
+    GW_OPENAI_DEFAULT_COMPLETION_TOKENS = 16, /* of /v1/completions, as OpenAI's; a chat may fill the context */
 };
 
-/* An error as the API gives it: {"error": {"message", "type", "param", "code"}} under an HTTP status. Strings are UTF-8. */
+/* An error as the API gives it: {"error": {"message", "type", "param", "code"}} under an HTTP status. Strings are
+ * UTF-8. */
 typedef struct gw_openai_error {
     int status;
-    const char *type, *code;            /* static text; code may be NULL */
-    char param[64];                     /* the field at fault; "" for none */
+    const char *type, *code; /* static text; code may be NULL */
+    char param[64];          /* the field at fault; "" for none */
     char message[512];
-    uint32_t retry_after_s;             /* 0: no such header */
+    uint32_t retry_after_s; /* 0: no such header */
 } gw_openai_error;
 
 typedef struct gw_openai_limits {
-    const char *const *names;           /* what `model` may say */
+    const char *const *names; /* what `model` may say */
     size_t names_len;
-    uint32_t vocab;                     /* ids in a request are below it */
-    uint32_t stop_ids_max;              /* of stop_token_ids */
+    uint32_t vocab;        /* ids in a request are below it */
+    uint32_t stop_ids_max; /* of stop_token_ids */
 } gw_openai_limits;
 
 typedef struct gw_openai_request {
     bool is_chat;
-    bt_chat_message *message;           /* chat: at least one; roles are system, user or assistant */
+    bt_chat_message *message; /* chat: at least one; roles are system, user or assistant */
     size_t messages;
-    const char *prompt;                 /* completions: the text, or NULL where ids were given */
+    const char *prompt; /* completions: the text, or NULL where ids were given */
     size_t prompt_len;
     int32_t *prompt_ids;
     size_t prompt_ids_len;
-    uint32_t max_tokens;                /* 0: not given */
-    bt_sampling sampling;               /* seed only where has_seed; bias is the request's own */
+    uint32_t max_tokens;  /* 0: not given */
+    bt_sampling sampling; /* seed only where has_seed; bias is the request's own */
     bool has_seed, is_stream, has_usage_chunk;
-    bool is_baton;                      /* "baton": true, or an object of wishes: which nodes it gets */
-    int policy;                         /* gw_policy; 0: as the gateway is set */
-    char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1];     /* node ids; "": any */
-    const char *stop[GW_OPENAI_MAX_STOPS];      /* not empty */
+    bool is_baton; /* "baton": true, or an object of wishes: which nodes it gets */
+    int policy;    /* gw_policy; 0: as the gateway is set */
+    char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1]; /* node ids; "": any */
+    const char *stop[GW_OPENAI_MAX_STOPS];                                                /* not empty */
     size_t stop_len[GW_OPENAI_MAX_STOPS];
     size_t stops;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
     uint32_t stop_ids_len;
-    bt_sample_bias *bias;               /* where sampling.bias points; NULL: none */
-    struct json_t *root;                /* private: holds the strings above */
+    bt_sample_bias *bias; /* where sampling.bias points; NULL: none */
+    struct json_t *root;  /* private: holds the strings above */
 } gw_openai_request;
 
-/* BT_OK, or BT_EARG with *err filled (400, or 404 for another model's name); BT_ENOMEM with *err filled too (500). *ret is
- * untouched on failure. Any bytes are safe. */
+/* BT_OK, or BT_EARG with *err filled (400, or 404 for another model's name); BT_ENOMEM with *err filled too (500). *ret
+ * is untouched on failure. Any bytes are safe. */
 bt_err gw_openai_parse(gw_openai_request *ret, gw_openai_error *err, bool is_chat, const char *body, size_t len,
                        const gw_openai_limits *limits);
-void   gw_openai_request_done(gw_openai_request *r);
+void gw_openai_request_done(gw_openai_request *r);
 
-/* How many tokens this request may make in a context of ctx_tokens. BT_EARG (400 context_length_exceeded, both numbers in
- * the words) when the prompt, or the prompt and the max_tokens asked for, do not fit. */
+/* How many tokens this request may make in a context of ctx_tokens. BT_EARG (400 context_length_exceeded, both numbers
+ * in the words) when the prompt, or the prompt and the max_tokens asked for, do not fit. */
 bt_err gw_openai_max_tokens(uint32_t *ret, gw_openai_error *err, const gw_openai_request *r, size_t prompt_tokens,
                             uint32_t ctx_tokens);
 

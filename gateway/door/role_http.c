@@ -12,7 +12,8 @@ bool gw_role_http_path(char ret[BT_MSG_MAX_ID_BYTES + 1], const char *path)
     static const char before[] = "/v1/nodes/", after[] = "/role";
     const size_t len = strlen(path), frame = sizeof before - 1 + sizeof after - 1;
     if (len <= frame || len - frame > BT_MSG_MAX_ID_BYTES) return false;
-    if (memcmp(path, before, sizeof before - 1) != 0 || strcmp(path + len - (sizeof after - 1), after) != 0) return false;
+    if (memcmp(path, before, sizeof before - 1) != 0 || strcmp(path + len - (sizeof after - 1), after) != 0)
+        return false;
     if (!ret) return true;
     memcpy(ret, path + sizeof before - 1, len - frame);
     ret[len - frame] = 0;
@@ -24,7 +25,8 @@ bt_err gw_role_http_parse(bt_role *ret, gw_openai_error *err, const char *body, 
     json_error_t je;
     size_t bad;
     if (!bt_utf8_valid(body, len, &bad))
-        return gw_openai_fail(err, 400, BAD, "invalid_json", NULL, "The body is not valid UTF-8 at byte %zu.", bad);
+        return gw_openai_fail(err, 400, BAD, "invalid_json", NULL, "The body is not valid UTF-8 at byte %zu.",
+                              bad);
     json_t *root = json_loadb(body, len, JSON_REJECT_DUPLICATES, &je);
     if (!root && json_error_code(&je) == json_error_out_of_memory) {
         (void)gw_openai_fail(err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
@@ -34,28 +36,32 @@ bt_err gw_role_http_parse(bt_role *ret, gw_openai_error *err, const char *body, 
     const char *role = json_string_value(v);
     bt_err e = BT_OK;
     if (!json_is_object(root))
-        e = gw_openai_fail(err, 400, BAD, "invalid_json", NULL, "The body must be a JSON object, for example {\"role\": \"prefill\"}.");
+        e = gw_openai_fail(err, 400, BAD, "invalid_json", NULL,
+                           "The body must be a JSON object, for example {\"role\": \"prefill\"}.");
     else if (!v)
-        e = gw_openai_fail(err, 400, BAD, "missing_required_parameter", "role", "Missing required parameter: 'role'.");
+        e = gw_openai_fail(err, 400, BAD, "missing_required_parameter", "role",
+                           "Missing required parameter: 'role'.");
     else if (json_object_size(root) > 1)
         e = gw_openai_fail(err, 400, BAD, "unknown_parameter", NULL, "The body has only the field 'role'.");
-    else if (role && strcmp(role, "prefill") == 0)
-        *ret = BT_ROLE_PREFILL;
-    else if (role && strcmp(role, "decode") == 0)
-        *ret = BT_ROLE_DECODE;
+    else if (role && strcmp(role, "prefill") == 0) *ret = BT_ROLE_PREFILL;
+    else if (role && strcmp(role, "decode") == 0) *ret = BT_ROLE_DECODE;
     else
-        e = gw_openai_fail(err, 400, BAD, "invalid_value", "role", "Invalid value for 'role': supported are 'prefill' and 'decode'.");
+        e = gw_openai_fail(err, 400, BAD, "invalid_value", "role",
+                           "Invalid value for 'role': supported are 'prefill' and 'decode'.");
     json_decref(root);
     return e;
 }
 
-static int add_bytes(const char *bytes, size_t len, void *ud) { return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0; }
+static int add_bytes(const char *bytes, size_t len, void *ud)
+{
+    return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0;
+}
 
 bt_err gw_role_http_answer(bt_buf *out, const char *id, bt_role role, const char *text)
 {
     char shown_id[BT_MSG_MAX_ID_BYTES + 1], shown[BT_MSG_MAX_TEXT_BYTES + 1];
-    json_t *j = json_pack("{s:s,s:s,s:s,s:s}", "id", bt_utf8_show(shown_id, sizeof shown_id, id, strlen(id)), "role",
-                          role == BT_ROLE_PREFILL ? "prefill" : "decode", "state", "draining", "text",
+    json_t *j = json_pack("{s:s,s:s,s:s,s:s}", "id", bt_utf8_show(shown_id, sizeof shown_id, id, strlen(id)),
+                          "role", role == BT_ROLE_PREFILL ? "prefill" : "decode", "state", "draining", "text",
                           bt_utf8_show(shown, sizeof shown, text, strlen(text)));
     const int failed = j ? json_dump_callback(j, add_bytes, out, JSON_COMPACT) : -1;
     json_decref(j);
@@ -64,14 +70,20 @@ bt_err gw_role_http_answer(bt_buf *out, const char *id, bt_role role, const char
 
 void gw_role_http_refused(gw_openai_error *err, const char *id, int32_t code, const char *text)
 {
-    static const struct { int32_t code; int status; const char *type, *word; } kinds[] = {
-        { BT_EAUTH, 403, BAD, "role_not_allowed" }, { BT_EARG, 409, BAD, "role_not_possible" },
-        { BT_EAGAIN, 503, SERVER, "try_again" },    { BT_EIO, 504, SERVER, "no_answer" },
+    static const struct {
+        int32_t code;
+        int status;
+        const char *type, *word;
+    } kinds[] = {
+        {BT_EAUTH, 403, BAD, "role_not_allowed"},
+        {BT_EARG, 409, BAD, "role_not_possible"},
+        {BT_EAGAIN, 503, SERVER, "try_again"},
+        {BT_EIO, 504, SERVER, "no_answer"},
     };
     size_t i = 0;
     while (i < sizeof kinds / sizeof *kinds && kinds[i].code != code) i++;
     const bool is_known = i < sizeof kinds / sizeof *kinds;
-    (void)gw_openai_fail(err, is_known ? kinds[i].status : 502, is_known ? kinds[i].type : SERVER, is_known ? kinds[i].word : "node_failed", NULL,
-                         "%s: %s", id, text);
+    (void)gw_openai_fail(err, is_known ? kinds[i].status : 502, is_known ? kinds[i].type : SERVER,
+                         is_known ? kinds[i].word : "node_failed", NULL, "%s: %s", id, text);
     if (code == BT_EAGAIN) err->retry_after_s = 1;
 }

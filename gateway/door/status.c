@@ -8,48 +8,50 @@
 #include <string.h>
 #include <unistd.h>
 
-static int add_bytes(const char *bytes, size_t len, void *ud) { return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0; }
+static int add_bytes(const char *bytes, size_t len, void *ud)
+{
+    return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0;
+}
 static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
 
 /* A node's words may be any bytes; JSON takes only UTF-8. */
-static const char *shown(char *ret, size_t cap, const char *text) { return bt_utf8_show(ret, cap, text, strlen(text)); }
+static const char *shown(char *ret, size_t cap, const char *text)
+{
+    return bt_utf8_show(ret, cap, text, strlen(text));
+}
 
 static json_t *engine(const bt_msg_engine *g)
 {
-    char name[sizeof g->name], quant[sizeof g->quant], policy[sizeof g->shape_policy], profile[sizeof g->profile];
+    char name[sizeof g->name], quant[sizeof g->quant], policy[sizeof g->shape_policy],
+        profile[sizeof g->profile];
     if (!g) return json_null();
-    return json_pack("{s:s,s:s,s:s,s:s,s:o}", "name", shown(name, sizeof name, g->name), "quant", shown(quant, sizeof quant, g->quant),
-                     "shape_policy", shown(policy, sizeof policy, g->shape_policy),
-                     "profile", shown(profile, sizeof profile, g->profile), "fallbacks", count(g->fallbacks_len));
+    return json_pack("{s:s,s:s,s:s,s:s,s:o}", "name", shown(name, sizeof name, g->name), "quant",
+                     shown(quant, sizeof quant, g->quant), "shape_policy",
+                     shown(policy, sizeof policy, g->shape_policy), "profile",
+                     shown(profile, sizeof profile, g->profile), "fallbacks", count(g->fallbacks_len));
 }
 
 static json_t *node(const gw_node *n, int64_t now_us)
 {
-    char hex[BT_HASH_HEX_CHARS], endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1], exactness[BT_MSG_MAX_TEXT_BYTES + 1];
+    char hex[BT_HASH_HEX_CHARS], endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1],
+        exactness[BT_MSG_MAX_TEXT_BYTES + 1];
     char own[BT_MSG_MAX_TEXT_BYTES + 1];
     const bool is_decode = n->hello.role == BT_ROLE_DECODE;
-    return json_pack("{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
-                     "id", n->hello.node_id, "role", is_decode ? "decode" : "prefill",
-                     "pid", n->state == GW_NODE_GONE ? json_null() : count(n->hello.pid),
-                     "state", gw_node_state_name(n->state),
-                     "endpoint", is_decode ? shown(endpoint, sizeof endpoint, n->hello.kv_endpoint) : NULL,
-                     "incarnation", bt_hash_hex(hex, n->incarnation.bytes),
-                     "exactness", shown(exactness, sizeof exactness, n->hello.exactness),
-                     "prefill_exactness", n->hello.prefill_exactness[0] ? json_string(shown(own, sizeof own, n->hello.prefill_exactness)) : json_null(),
-                     "engine", engine(n->hello.engine),
-                     "ctx_tokens", count(n->hello.ctx_tokens),
-                     "kv_capacity_tokens", count(n->hello.kv_capacity_tokens),
-                     "slots_total", count(n->load.slots_total),
-                     "slots_used", count(n->load.slots_used),
-                     "queued", count(n->load.queued),
-                     "pages_total", count(n->load.pages_total),
-                     "pages_used", count(n->load.pages_used),
-                     "pages_cached", count(n->load.pages_cached),
-                     "reservations", count(n->load.reservations),
-                     "leases", count(n->load.leases),
-                     "attempts", count(n->attempts),
-                     "rss_bytes", count(n->load.rss_bytes),
-                     "silent_ms", count((uint64_t)((now_us - n->heard_us) / 1000)));
+    return json_pack(
+        "{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "id",
+        n->hello.node_id, "role", is_decode ? "decode" : "prefill", "pid",
+        n->state == GW_NODE_GONE ? json_null() : count(n->hello.pid), "state", gw_node_state_name(n->state),
+        "endpoint", is_decode ? shown(endpoint, sizeof endpoint, n->hello.kv_endpoint) : NULL, "incarnation",
+        bt_hash_hex(hex, n->incarnation.bytes), "exactness",
+        shown(exactness, sizeof exactness, n->hello.exactness), "prefill_exactness",
+        n->hello.prefill_exactness[0] ? json_string(shown(own, sizeof own, n->hello.prefill_exactness))
+                                      : json_null(),
+        "engine", engine(n->hello.engine), "ctx_tokens", count(n->hello.ctx_tokens), "kv_capacity_tokens",
+        count(n->hello.kv_capacity_tokens), "slots_total", count(n->load.slots_total), "slots_used",
+        count(n->load.slots_used), "queued", count(n->load.queued), "pages_total", count(n->load.pages_total),
+        "pages_used", count(n->load.pages_used), "pages_cached", count(n->load.pages_cached), "reservations",
+        count(n->load.reservations), "leases", count(n->load.leases), "attempts", count(n->attempts),
+        "rss_bytes", count(n->load.rss_bytes), "silent_ms", count((uint64_t)((now_us - n->heard_us) / 1000)));
 }
 
 static json_t *nodes(const gw_status_facts *f)
@@ -67,13 +69,14 @@ static json_t *nodes(const gw_status_facts *f)
 bt_err gw_status_render(bt_buf *out, const gw_status_facts *f)
 {
     char self[BT_HASH_HEX_CHARS], model[BT_HASH_HEX_CHARS];
-    json_t *j = json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i,s:i},s:{s:s,s:s,s:i},s:o}",
-                          "gateway", "id", f->node_id, "pid", (int)getpid(), "state", f->state, "policy", f->policy, "endpoint", f->url,
-                          "control", f->control, "incarnation", bt_hash_hex(self, f->self.bytes), "rss_bytes", count(gw_metrics_rss_bytes()),
-                          "queue", "waiting", (int)gw_brain_queued(f->brain), "running", (int)gw_brain_active(f->brain),
-                          "owed", (int)gw_brain_debts(f->brain), "max", (int)f->queue_max,
-                          "model", "name", f->model_name, "id", bt_hash_hex(model, f->model_id), "ctx_tokens", (int)f->ctx_tokens,
-                          "nodes", nodes(f));
+    json_t *j =
+        json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i,s:i},s:{s:s,s:s,s:i},s:o}", "gateway",
+                  "id", f->node_id, "pid", (int)getpid(), "state", f->state, "policy", f->policy, "endpoint",
+                  f->url, "control", f->control, "incarnation", bt_hash_hex(self, f->self.bytes), "rss_bytes",
+                  count(gw_metrics_rss_bytes()), "queue", "waiting", (int)gw_brain_queued(f->brain),
+                  "running", (int)gw_brain_active(f->brain), "owed", (int)gw_brain_debts(f->brain), "max",
+                  (int)f->queue_max, "model", "name", f->model_name, "id", bt_hash_hex(model, f->model_id),
+                  "ctx_tokens", (int)f->ctx_tokens, "nodes", nodes(f));
     if (!j) return BT_ENOMEM;
     const int bad = json_dump_callback(j, add_bytes, out, JSON_COMPACT);
     json_decref(j);

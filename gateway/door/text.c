@@ -1,4 +1,5 @@
-/* Prompts to ids and ids to text. Limits of lengths in tokens are the caller's business (gw_openai_max_tokens). */
+/* Prompts to ids and ids to text. Limits of lengths in tokens are the caller's business
+ * (gw_openai_max_tokens). */
 #include "gateway/door/text.h"
 #include "base/num.h"
 #include "model/vocab.h"
@@ -6,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKEN_TEXT_BYTES = 1024 };       /* the longest text one id can bring, see BT_TOKENIZER_MAX_TOKEN_BYTES */
+enum { TOKEN_TEXT_BYTES = 1024 }; /* the longest text one id can bring, see BT_TOKENIZER_MAX_TOKEN_BYTES */
 
 bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault)
 {
-    gw_text t = { 0 };
+    gw_text t = {0};
     const bt_err e = bt_vocab_load(&t.tok, g, fault);
     if (e < 0) return e;
     t.has_chat = bt_chat_init(&t.chat, t.tok, &t.chat_fault) == BT_OK;
@@ -24,48 +25,55 @@ bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault)
 void gw_text_close(gw_text *t)
 {
     bt_tokenizer_free(t->tok);
-    *t = (gw_text){ 0 };
+    *t = (gw_text){0};
 }
 
 /* What the tokeniser or template says against the client's words is the client's error; the rest is ours. */
 static bt_err blame(gw_openai_error *err, bt_err e, const char *param, const bt_fault *fault)
 {
     if (e == BT_ENOMEM) {
-        (void)gw_openai_fail(err, 500, "server_error", "out_of_memory", NULL, "Out of memory while reading the prompt.");
+        (void)gw_openai_fail(err, 500, "server_error", "out_of_memory", NULL,
+                             "Out of memory while reading the prompt.");
         return e;
     }
     return gw_openai_fail(err, 400, "invalid_request_error", "invalid_value", param, "%s", fault->text);
 }
 
 /* As the tokeniser's, but one that stopped counting is told so. */
-static bt_err encode(int32_t **ret, size_t *ret_len, const gw_text *t, const bt_text_piece *piece, size_t pieces, uint32_t ctx_tokens,
-                     const char *param, gw_openai_error *err)
+static bt_err encode(int32_t **ret, size_t *ret_len, const gw_text *t, const bt_text_piece *piece,
+                     size_t pieces, uint32_t ctx_tokens, const char *param, gw_openai_error *err)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     const size_t most = (size_t)ctx_tokens + GW_TEXT_COUNTED_TOKENS;
-    const bt_err e = bt_tokenizer_encode_at_most(ret, ret_len, t->tok, piece, pieces, BT_ENCODE_BOS, most, &fault);
+    const bt_err e =
+        bt_tokenizer_encode_at_most(ret, ret_len, t->tok, piece, pieces, BT_ENCODE_BOS, most, &fault);
     if (e == BT_ELIMIT && !fault.text[0])
         return gw_openai_fail(err, 400, "invalid_request_error", "context_length_exceeded", param,
-                              "The context is %u tokens long, but the prompt has more than %zu.", ctx_tokens, most);
+                              "The context is %u tokens long, but the prompt has more than %zu.", ctx_tokens,
+                              most);
     return e < 0 ? blame(err, e, param, &fault) : BT_OK;
 }
 
-static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, uint32_t ctx_tokens, gw_openai_error *err)
+static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r,
+                          uint32_t ctx_tokens, gw_openai_error *err)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_chat_prompt p;
     if (!t->has_chat)
-        return gw_openai_fail(err, 400, "invalid_request_error", "no_chat_template", "messages", "%s", t->chat_fault.text);
-    bt_err e = bt_chat_render(&p, &t->chat, r->message, r->messages, true, BT_TOKENIZER_MAX_TEXT_BYTES, &fault);
+        return gw_openai_fail(err, 400, "invalid_request_error", "no_chat_template", "messages", "%s",
+                              t->chat_fault.text);
+    bt_err e =
+        bt_chat_render(&p, &t->chat, r->message, r->messages, true, BT_TOKENIZER_MAX_TEXT_BYTES, &fault);
     if (e < 0) return blame(err, e, "messages", &fault);
     e = encode(ret, ret_len, t, p.piece, p.pieces, ctx_tokens, "messages", err);
     bt_chat_prompt_done(&p);
     return e;
 }
 
-bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, uint32_t ctx_tokens, gw_openai_error *err)
+bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r,
+                      uint32_t ctx_tokens, gw_openai_error *err)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     int32_t *ids = NULL;
     size_t n = 0;
     bt_err e;
@@ -76,20 +84,22 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
         if (!(ids = malloc(n * sizeof *ids))) return blame(err, BT_ENOMEM, "prompt", &fault);
         memcpy(ids, r->prompt_ids, n * sizeof *ids);
     } else {
-        const bt_text_piece whole = { r->prompt, r->prompt_len, false };
+        const bt_text_piece whole = {r->prompt, r->prompt_len, false};
         if ((e = encode(&ids, &n, t, &whole, 1, ctx_tokens, "prompt", err)) < 0) return e;
     }
     if (n == 0) {
         free(ids);
-        return gw_openai_fail(err, 400, "invalid_request_error", "invalid_value", r->is_chat ? "messages" : "prompt",
-                              "The prompt is empty, and this model's file asks for no BOS token to begin from.");
+        return gw_openai_fail(
+            err, 400, "invalid_request_error", "invalid_value", r->is_chat ? "messages" : "prompt",
+            "The prompt is empty, and this model's file asks for no BOS token to begin from.");
     }
     *ret = ids;
     *ret_len = n;
     return BT_OK;
 }
 
-/* Does the answer begin a text, rather than continue one? Then the space that a llama-kind tokeniser puts in front goes. */
+/* Does the answer begin a text, rather than continue one? Then the space that a llama-kind tokeniser puts
+ * in front goes. */
 static bool begins_text(const gw_text *t, const gw_openai_request *r)
 {
     if (r->is_chat) return true;
@@ -97,9 +107,10 @@ static bool begins_text(const gw_text *t, const gw_openai_request *r)
     return r->prompt_len == 0;
 }
 
-bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, size_t ids_max, bt_fault *fault)
+bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, size_t ids_max,
+                     bt_fault *fault)
 {
-    gw_text_answer a = { 0 };
+    gw_text_answer a = {0};
     size_t limit;
     if (!bt_mul_size(&limit, ids_max + 1, TOKEN_TEXT_BYTES)) limit = SIZE_MAX;
     bt_detok_init(&a.detok, t->tok, begins_text(t, r) ? BT_DETOK_START : 0);
@@ -118,7 +129,8 @@ static bt_err show(gw_text_answer *a, const bt_buf *fresh)
 {
     const bt_err e = bt_buf_reserve(&a->text, bt_stop_room(&a->stop, fresh->len) + 1);
     if (e < 0) return e;
-    a->text.len += bt_stop_push(&a->stop, (char *)a->text.data + a->text.len, bt_buf_text(fresh), fresh->len, &a->is_stopped);
+    a->text.len += bt_stop_push(&a->stop, (char *)a->text.data + a->text.len, bt_buf_text(fresh), fresh->len,
+                                &a->is_stopped);
     a->text.data[a->text.len] = 0;
     return BT_OK;
 }
@@ -153,5 +165,5 @@ bt_err gw_text_finish(gw_text_answer *a, bt_fault *fault)
 void gw_text_end(gw_text_answer *a)
 {
     bt_buf_done(&a->text);
-    *a = (gw_text_answer){ 0 };
+    *a = (gw_text_answer){0};
 }

@@ -12,7 +12,7 @@
 
 struct gw_auth {
     size_t len;
-    char text[GW_AUTH_MAX_FILE_BYTES + 1];      /* the file, its line ends made 0 */
+    char text[GW_AUTH_MAX_FILE_BYTES + 1]; /* the file, its line ends made 0 */
 };
 
 static bt_err check_lines(gw_auth *a, const char *path, bt_fault *fault)
@@ -27,9 +27,12 @@ static bt_err check_lines(gw_auth *a, const char *path, bt_fault *fault)
         if (end > begin && end[-1] == '\r') *--end = 0;
         if (*begin == '#') memset(begin, 0, (size_t)(end - begin));
         for (const char *c = begin; c < end; c++)
-            if (*begin && (*c <= ' ' || *c > '~')) return bt_fail(fault, BT_EFORMAT, "%s, line %zu: a key has printable characters only", path, line);
+            if (*begin && (*c <= ' ' || *c > '~'))
+                return bt_fail(fault, BT_EFORMAT, "%s, line %zu: a key has printable characters only", path,
+                               line);
         if (end - begin > GW_AUTH_MAX_KEY_BYTES)
-            return bt_fail(fault, BT_EFORMAT, "%s, line %zu: a key has at most %d characters", path, line, GW_AUTH_MAX_KEY_BYTES);
+            return bt_fail(fault, BT_EFORMAT, "%s, line %zu: a key has at most %d characters", path, line,
+                           GW_AUTH_MAX_KEY_BYTES);
         keys += *begin != 0;
     }
     return keys ? BT_OK : bt_fail(fault, BT_EFORMAT, "%s: no key in it", path);
@@ -40,14 +43,16 @@ static bt_err read_file(gw_auth *a, const char *path, int fd, bt_fault *fault)
     struct stat st;
     if (fstat(fd, &st) < 0) return bt_fail(fault, BT_EIO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return bt_fail(fault, BT_EARG, "%s is not a file", path);
-    if (st.st_mode & (S_IRWXO | S_IWGRP)) return bt_fail(fault, BT_EAUTH, "%s can be read by everybody; try chmod 600", path);
+    if (st.st_mode & (S_IRWXO | S_IWGRP))
+        return bt_fail(fault, BT_EAUTH, "%s can be read by everybody; try chmod 600", path);
     for (;;) {
         const ssize_t n = read(fd, a->text + a->len, sizeof a->text - a->len);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return bt_fail(fault, BT_EIO, "%s: %s", path, strerror(errno));
         if (n == 0) break;
         a->len += (size_t)n;
-        if (a->len > GW_AUTH_MAX_FILE_BYTES) return bt_fail(fault, BT_ELIMIT, "%s: more than %d bytes", path, GW_AUTH_MAX_FILE_BYTES);
+        if (a->len > GW_AUTH_MAX_FILE_BYTES)
+            return bt_fail(fault, BT_ELIMIT, "%s: more than %d bytes", path, GW_AUTH_MAX_FILE_BYTES);
     }
     return check_lines(a, path, fault);
 }
@@ -57,7 +62,8 @@ bt_err gw_auth_load(gw_auth **ret, const char *path, bt_fault *fault)
     gw_auth *a = calloc(1, sizeof *a);
     if (!a) return bt_fail(fault, BT_ENOMEM, "API keys");
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const bt_err e = fd < 0 ? bt_fail(fault, BT_EIO, "%s: %s", path, strerror(errno)) : read_file(a, path, fd, fault);
+    const bt_err e =
+        fd < 0 ? bt_fail(fault, BT_EIO, "%s: %s", path, strerror(errno)) : read_file(a, path, fd, fault);
     if (fd >= 0) (void)close(fd);
     if (e < 0) {
         gw_auth_free(a);
@@ -79,14 +85,14 @@ bool gw_auth_allows(const gw_auth *a, const char *authorization)
     if (!a) return true;
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return false;
     const char *given = authorization + 7;
-    char padded[GW_AUTH_MAX_KEY_BYTES + 1] = { 0 };
+    char padded[GW_AUTH_MAX_KEY_BYTES + 1] = {0};
     const size_t n = strlen(given);
     if (n == 0 || n > GW_AUTH_MAX_KEY_BYTES) return false;
     memcpy(padded, given, n);
     bool is_known = false;
     for (size_t i = 0; i < a->len;) {
         const size_t len = strlen(a->text + i);
-        char key[GW_AUTH_MAX_KEY_BYTES + 1] = { 0 };
+        char key[GW_AUTH_MAX_KEY_BYTES + 1] = {0};
         memcpy(key, a->text + i, len);
         /* Equal lengths are compared in full: no early end at the first difference. */
         is_known |= len > 0 && bt_secret_equal(key, padded, sizeof key);

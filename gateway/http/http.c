@@ -1,5 +1,6 @@
-/* The shape of the work with libmicrohttpd: its epoll descriptor sits in ours, beside the sockets of clients that wait for an
- * answer. Those are suspended, so libmicrohttpd does not look at them; we watch them for a hang-up ourselves. */
+/* The shape of the work with libmicrohttpd: its epoll descriptor sits in ours, beside the sockets of clients
+ * that wait for an answer. Those are suspended, so libmicrohttpd does not look at them; we watch them for
+ * a hang-up ourselves. */
 #include "gateway/http/http.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -19,19 +20,19 @@ enum { STREAM_MAX_BYTES = 1 << 30, DISCARD_MAX_BYTES = 64 << 20, READ_BLOCK_BYTE
 struct gw_http {
     gw_http_handler handler;
     struct MHD_Daemon *daemon;
-    int watch_fd;                       /* epoll: libmicrohttpd's descriptor, and the sockets of waiting clients */
+    int watch_fd; /* epoll: libmicrohttpd's descriptor, and the sockets of waiting clients */
     uint16_t port;
     size_t body_max_bytes, bodies_max_bytes, bodies_bytes;
-    gw_http_exchange *first;            /* all exchanges */
+    gw_http_exchange *first; /* all exchanges */
     uint64_t id_prefix, id_count;
-    bool has_resumed;                   /* libmicrohttpd must run again */
+    bool has_resumed; /* libmicrohttpd must run again */
 };
 
 struct gw_http_exchange {
     gw_http *http;
     gw_http_exchange *prev, *next;
     struct MHD_Connection *connection;
-    struct MHD_Response *response;      /* made, not yet given to libmicrohttpd */
+    struct MHD_Response *response; /* made, not yet given to libmicrohttpd */
     int status, fd;
     void *user;
     bt_buf body, out;
@@ -65,7 +66,7 @@ static void unwatch(gw_http_exchange *x)
 
 static void watch(gw_http_exchange *x)
 {
-    struct epoll_event ev = { .events = EPOLLRDHUP, .data.ptr = x };
+    struct epoll_event ev = {.events = EPOLLRDHUP, .data.ptr = x};
     x->is_watched = epoll_ctl(x->http->watch_fd, EPOLL_CTL_ADD, x->fd, &ev) == 0;
 }
 
@@ -88,10 +89,10 @@ static gw_http_exchange *new_exchange(gw_http *h, struct MHD_Connection *c)
     bt_buf_init(&x->body, h->body_max_bytes);
     bt_buf_init(&x->out, STREAM_MAX_BYTES);
     const char *id = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "X-Request-Id");
-    if (id && is_good_id(id))
-        (void)snprintf(x->id, sizeof x->id, "%s", id);
+    if (id && is_good_id(id)) (void)snprintf(x->id, sizeof x->id, "%s", id);
     else
-        (void)snprintf(x->id, sizeof x->id, "%012llx-%llu", (unsigned long long)h->id_prefix, (unsigned long long)++h->id_count);
+        (void)snprintf(x->id, sizeof x->id, "%012llx-%llu", (unsigned long long)h->id_prefix,
+                       (unsigned long long)++h->id_count);
     if ((x->next = h->first)) x->next->prev = x;
     h->first = x;
     return x;
@@ -110,7 +111,8 @@ static void free_exchange(gw_http_exchange *x)
     bt_buf_done(&x->out);
     if (x->response) MHD_destroy_response(x->response);
     if (x->next) x->next->prev = x->prev;
-    if (x->prev) x->prev->next = x->next; else x->http->first = x->next;
+    if (x->prev) x->prev->next = x->next;
+    else x->http->first = x->next;
     free(x);
 }
 
@@ -125,13 +127,15 @@ static bool add_header(struct MHD_Response *r, const char *name, const char *val
     return !value || MHD_add_response_header(r, name, value) == MHD_YES;
 }
 
-bt_err gw_http_answer(gw_http_exchange *x, int status, const gw_http_headers *headers, const void *body, size_t len)
+bt_err gw_http_answer(gw_http_exchange *x, int status, const gw_http_headers *headers, const void *body,
+                      size_t len)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(len, (void *)body, MHD_RESPMEM_MUST_COPY);
     char seconds[16];
     (void)snprintf(seconds, sizeof seconds, "%u", headers->retry_after_s);
-    if (!r || !add_header(r, "Content-Type", headers->content_type) || !add_header(r, "X-Request-Id", x->id) ||
-        !add_header(r, "Allow", headers->allow) || !add_header(r, "WWW-Authenticate", headers->www_authenticate) ||
+    if (!r || !add_header(r, "Content-Type", headers->content_type) ||
+        !add_header(r, "X-Request-Id", x->id) || !add_header(r, "Allow", headers->allow) ||
+        !add_header(r, "WWW-Authenticate", headers->www_authenticate) ||
         !add_header(r, "Retry-After", headers->retry_after_s ? seconds : NULL)) {
         if (r) MHD_destroy_response(r);
         return BT_ENOMEM;
@@ -161,9 +165,11 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 
 bt_err gw_http_stream(gw_http_exchange *x)
 {
-    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, READ_BLOCK_BYTES, read_stream, x, NULL);
-    if (!r || !add_header(r, "Content-Type", "text/event-stream; charset=utf-8") || !add_header(r, "Cache-Control", "no-cache") ||
-        !add_header(r, "X-Accel-Buffering", "no") || !add_header(r, "X-Request-Id", x->id)) {
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, READ_BLOCK_BYTES, read_stream, x, NULL);
+    if (!r || !add_header(r, "Content-Type", "text/event-stream; charset=utf-8") ||
+        !add_header(r, "Cache-Control", "no-cache") || !add_header(r, "X-Accel-Buffering", "no") ||
+        !add_header(r, "X-Request-Id", x->id)) {
         if (r) MHD_destroy_response(r);
         return BT_ENOMEM;
     }
@@ -193,7 +199,7 @@ void gw_http_abandon(gw_http_exchange *x)
 
 static void describe(gw_http_request *ret, struct MHD_Connection *c, const char *method, const char *path)
 {
-    *ret = (gw_http_request){ .method = method, .path = path };
+    *ret = (gw_http_request){.method = method, .path = path};
     ret->authorization = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
     ret->origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
 }
@@ -218,8 +224,8 @@ static enum MHD_Result take_body(gw_http_exchange *x, const char *data, size_t l
     return x->discarded_bytes > DISCARD_MAX_BYTES ? MHD_NO : MHD_YES;
 }
 
-static enum MHD_Result on_access(void *cls, struct MHD_Connection *c, const char *path, const char *method, const char *version,
-                                 const char *data, size_t *len, void **con_cls)
+static enum MHD_Result on_access(void *cls, struct MHD_Connection *c, const char *path, const char *method,
+                                 const char *version, const char *data, size_t *len, void **con_cls)
 {
     gw_http *h = cls;
     gw_http_exchange *x = *con_cls;
@@ -255,18 +261,20 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *c, const char
     struct MHD_Response *response = x->response;
     x->response = NULL;
     const enum MHD_Result ok = MHD_queue_response(c, (unsigned)x->status, response);
-    MHD_destroy_response(response);     /* libmicrohttpd holds its own reference */
+    MHD_destroy_response(response); /* libmicrohttpd holds its own reference */
     return ok;
 }
 
-static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls, enum MHD_RequestTerminationCode code)
+static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
+                         enum MHD_RequestTerminationCode code)
 {
     gw_http *h = cls;
     gw_http_exchange *x = *con_cls;
     (void)c;
     if (!x) return;
     *con_cls = NULL;
-    if (x->is_shown) h->handler.ended(h->handler.ud, x, code == MHD_REQUEST_TERMINATED_COMPLETED_OK && x->is_complete);
+    if (x->is_shown)
+        h->handler.ended(h->handler.ud, x, code == MHD_REQUEST_TERMINATED_COMPLETED_OK && x->is_complete);
     free_exchange(x);
 }
 
@@ -283,20 +291,26 @@ static void on_log(void *cls, const char *fmt, va_list ap)
 /* ---- the server --------------------------------------------------------------------------------- */
 
 /* A listening socket of our own: libmicrohttpd cannot say why it could not make one. */
-static bt_err listen_on(int *ret, uint16_t *ret_port, int *ret_family, const char *host, uint16_t port, bt_fault *fault)
+static bt_err listen_on(int *ret, uint16_t *ret_port, int *ret_family, const char *host, uint16_t port,
+                        bt_fault *fault)
 {
-    const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *list = NULL;
     char service[8], bare[256];
     const size_t n = strlen(host);
     /* [::1] as in a URL */
-    (void)snprintf(bare, sizeof bare, "%.*s", (int)(n > 2 && host[0] == '[' ? n - 2 : n), host + (n > 2 && host[0] == '['));
+    (void)snprintf(bare, sizeof bare, "%.*s", (int)(n > 2 && host[0] == '[' ? n - 2 : n),
+                   host + (n > 2 && host[0] == '['));
     (void)snprintf(service, sizeof service, "%u", port);
     const int g = getaddrinfo(bare, service, &hints, &list);
     if (g != 0) return bt_fail(fault, BT_EIO, "--host '%s': %s", host, gai_strerror(g));
 
     bt_err e = BT_OK;
-    union { struct sockaddr_storage any; struct sockaddr_in v4; struct sockaddr_in6 v6; } a = { 0 };
+    union {
+        struct sockaddr_storage any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } a = {0};
     socklen_t alen = sizeof a;
     const int one = 1;
     int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -318,7 +332,8 @@ static bt_err listen_on(int *ret, uint16_t *ret_port, int *ret_family, const cha
     return e;
 }
 
-bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_handler *handler, bt_fault *fault)
+bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_handler *handler,
+                    bt_fault *fault)
 {
     int fd = -1, family = AF_INET;
     gw_http *h = calloc(1, sizeof *h);
@@ -330,15 +345,20 @@ bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_h
     bt_err e = bt_rng_entropy(&h->id_prefix, 6, fault);
     if (e < 0 || (e = listen_on(&fd, &h->port, &family, config->host, config->port, fault)) < 0) goto out;
 
-    const unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (family == AF_INET6 ? MHD_USE_IPv6 : 0);
-    h->daemon = MHD_start_daemon(flags, h->port, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-                                 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, config->connections_max,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, config->idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                 (size_t)GW_HTTP_HEADER_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
-    if (!h->daemon) { e = bt_fail(fault, BT_EIO, "cannot start the HTTP server: %s", strerror(errno)); goto out; }
+    const unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+                           (family == AF_INET6 ? MHD_USE_IPv6 : 0);
+    h->daemon = MHD_start_daemon(flags, h->port, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_log,
+                                 NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                                 config->connections_max, MHD_OPTION_CONNECTION_TIMEOUT, config->idle_s,
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)GW_HTTP_HEADER_BYTES,
+                                 MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_STRICT_FOR_CLIENT,
+                                 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+    if (!h->daemon) {
+        e = bt_fail(fault, BT_EIO, "cannot start the HTTP server: %s", strerror(errno));
+        goto out;
+    }
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    struct epoll_event ev = { .events = EPOLLIN };
+    struct epoll_event ev = {.events = EPOLLIN};
     if (!info || (h->watch_fd = epoll_create1(EPOLL_CLOEXEC)) < 0 ||
         epoll_ctl(h->watch_fd, EPOLL_CTL_ADD, info->epoll_fd, &ev) < 0) {
         e = bt_fail(fault, BT_EIO, "epoll: %s", strerror(errno));
@@ -388,15 +408,16 @@ bt_err gw_http_run(gw_http *h, bt_fault *fault)
     for (int i = 0; i < n; i++) {
         gw_http_exchange *x = events[i].data.ptr;
         if (!x) continue;
-        /* Nothing is freed before libmicrohttpd runs, so the other events stay good. A client that has its whole answer in
-         * hand, or on the way, may hang up as it likes. */
+        /* Nothing is freed before libmicrohttpd runs, so the other events stay good. A client that has its
+         * whole answer in hand, or on the way, may hang up as it likes. */
         unwatch(x);
         if (!x->is_complete || x->is_suspended) gw_http_abandon(x);
     }
     h->has_resumed = false;
     const unsigned before = gw_http_connections(h);
     if (MHD_run(h->daemon) != MHD_YES) return bt_fail(fault, BT_EIO, "the HTTP server failed");
-    /* At its limit of connections libmicrohttpd stops listening, and starts again only in the run after one has ended. */
+    /* At its limit of connections libmicrohttpd stops listening, and starts again only in the run after
+     * one has ended. */
     if (gw_http_connections(h) < before) h->has_resumed = true;
     return BT_OK;
 }

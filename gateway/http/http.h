@@ -6,27 +6,30 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* HTTP/1.1 over libmicrohttpd, for one thread: reads whole requests within limits, gives each to the handler as an exchange,
- * and sends its answer, at once or later, whole or as a stream of events. It knows nothing of what is served.
+/* HTTP/1.1 over libmicrohttpd, for one thread: reads whole requests within limits, gives each to the handler as an
+ * exchange, and sends its answer, at once or later, whole or as a stream of events. It knows nothing of what is served.
  *
  * Driving    poll gw_http_fd for reading; call gw_http_run when it is readable and at gw_http_due_us. Never blocks.
- * Exchange   made by a request, answered once (gw_http_answer, or gw_http_stream and gw_http_end), ended by `ended`, which is
- *            called exactly once for each that the handler saw, after the last byte or when the client has gone (a half-close
- *            and a client that takes nothing for idle_s count as gone). After `ended` the exchange is void.
- * Limits     connections (more wait in the system's backlog), header bytes, body bytes (of one request, and of all together),
- *            seconds without progress. Keep-alive and pipelining work; pipelined requests are answered in order. */
+ * Exchange   made by a request, answered once (gw_http_answer, or gw_http_stream and gw_http_end), ended by `ended`,
+ *            which is called exactly once for each that the handler saw, after the last byte or when the client has
+ *            gone (a half-close and a client that takes nothing for idle_s count as gone). After `ended` the exchange
+ *            is void.
+ * Limits     connections (more wait in the system's backlog), header bytes, body bytes (of one request, and of all
+ *            together), seconds without progress. Keep-alive and pipelining work; pipelined requests are answered in
+ *            order. */
 typedef struct gw_http gw_http;
 typedef struct gw_http_exchange gw_http_exchange;
 
 enum { GW_HTTP_MAX_ID_BYTES = 128, GW_HTTP_HEADER_BYTES = 64 << 10 };
 
 typedef struct gw_http_request {
-    const char *method, *path;          /* path without the query */
-    const char *authorization;          /* header, NULL: none */
-    const char *origin;                 /* likewise: a web page in a browser asks */
-    const char *body; size_t body_len;  /* in the call of `request` only */
-    bool is_too_large;                  /* the body was past the limit and thrown away */
-    bool is_too_busy;                   /* the body was thrown away because all bodies together were past their limit */
+    const char *method, *path; /* path without the query */
+    const char *authorization; /* header, NULL: none */
+    const char *origin;        /* likewise: a web page in a browser asks */
+    const char *body;
+    size_t body_len;   /* in the call of `request` only */
+    bool is_too_large; /* the body was past the limit and thrown away */
+    bool is_too_busy;  /* the body was thrown away because all bodies together were past their limit */
 } gw_http_request;
 
 typedef struct gw_http_handler {
@@ -40,39 +43,40 @@ typedef struct gw_http_handler {
 } gw_http_handler;
 
 typedef struct gw_http_config {
-    const char *host; uint16_t port;    /* port 0: the system chooses */
+    const char *host;
+    uint16_t port; /* port 0: the system chooses */
     unsigned connections_max, idle_s;
     size_t body_max_bytes, bodies_max_bytes;
 } gw_http_config;
 
 /* BT_EIO with words for a port in use or an address that is not ours. */
-bt_err   gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_handler *handler, bt_fault *fault);
-void     gw_http_close(gw_http *h);     /* NULL is fine; open exchanges end unsent */
+bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_handler *handler, bt_fault *fault);
+void gw_http_close(gw_http *h); /* NULL is fine; open exchanges end unsent */
 uint16_t gw_http_port(const gw_http *h);
-int      gw_http_fd(const gw_http *h);  /* an epoll descriptor, owned by h */
-int64_t  gw_http_due_us(gw_http *h, int64_t now_us);    /* INT64_MAX: no timer */
-bt_err   gw_http_run(gw_http *h, bt_fault *fault);
+int gw_http_fd(const gw_http *h);                   /* an epoll descriptor, owned by h */
+int64_t gw_http_due_us(gw_http *h, int64_t now_us); /* INT64_MAX: no timer */
+bt_err gw_http_run(gw_http *h, bt_fault *fault);
 unsigned gw_http_connections(const gw_http *h);
 
 /* The X-Request-Id of the client where it is printable and short enough, else a new one; goes out with every answer. */
 const char *gw_http_id(const gw_http_exchange *x);
-void  gw_http_set_user(gw_http_exchange *x, void *user);
+void gw_http_set_user(gw_http_exchange *x, void *user);
 void *gw_http_user(const gw_http_exchange *x);
 
 /* A whole answer; the body is copied. BT_ENOMEM: nothing was answered, end it with gw_http_abandon. */
 typedef struct gw_http_headers {
     const char *content_type;
-    const char *allow, *www_authenticate;       /* NULL: none */
-    uint32_t retry_after_s;                     /* 0: none */
+    const char *allow, *www_authenticate; /* NULL: none */
+    uint32_t retry_after_s;               /* 0: none */
 } gw_http_headers;
 bt_err gw_http_answer(gw_http_exchange *x, int status, const gw_http_headers *headers, const void *body, size_t len);
 
-/* 200 and text/event-stream; then add events to gw_http_stream_buf and call gw_http_flush. What the client has not taken yet
- * waits there. gw_http_end: nothing more comes. */
-bt_err  gw_http_stream(gw_http_exchange *x);
+/* 200 and text/event-stream; then add events to gw_http_stream_buf and call gw_http_flush. What the client has not
+ * taken yet waits there. gw_http_end: nothing more comes. */
+bt_err gw_http_stream(gw_http_exchange *x);
 bt_buf *gw_http_stream_buf(gw_http_exchange *x);
-void    gw_http_flush(gw_http_exchange *x);
-void    gw_http_end(gw_http_exchange *x);
+void gw_http_flush(gw_http_exchange *x);
+void gw_http_end(gw_http_exchange *x);
 /* Cut the connection without an answer (or without the rest of it); `ended` follows in gw_http_run. */
-void    gw_http_abandon(gw_http_exchange *x);
+void gw_http_abandon(gw_http_exchange *x);
 #endif

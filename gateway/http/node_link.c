@@ -38,20 +38,22 @@ static void on_readable(void *ud, unsigned events)
     bt_link_receive(l->link, RECEIVE_BUDGET);
 }
 
-bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint, const char *keys_dir, const char *key, gw_node_link_fn *fn,
-                         void *ud, bt_fault *fault)
+bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint, const char *keys_dir,
+                         const char *key, gw_node_link_fn *fn, void *ud, bt_fault *fault)
 {
     gw_node_link *l = calloc(1, sizeof *l);
     if (!l) return bt_fail(fault, BT_ENOMEM, "control socket");
-    const bt_link_handler handler = { .on_msg = on_msg, .on_bad = on_bad, .ud = l };
+    const bt_link_handler handler = {.on_msg = on_msg, .on_bad = on_bad, .ud = l};
     l->loop = loop;
     l->fn = fn;
     l->ud = ud;
     l->bad_limit.every_ms = l->unsent_limit.every_ms = 5000;
     bt_err e = bt_net_open(&l->net, loop, keys_dir, key, BT_PEER_GATEWAY, fault);
     if (e == BT_OK)
-        e = bt_net_listen(&l->link, l->endpoint, l->net, BT_SOCK_CONTROL_ROUTER, endpoint, BT_PEER_PREFILL | BT_PEER_DECODE, &handler, fault);
-    if (e == BT_OK && (e = bt_loop_add_socket(&l->watch, loop, bt_link_socket(l->link), BT_LOOP_IN, on_readable, l)) < 0)
+        e = bt_net_listen(&l->link, l->endpoint, l->net, BT_SOCK_CONTROL_ROUTER, endpoint,
+                          BT_PEER_PREFILL | BT_PEER_DECODE, &handler, fault);
+    if (e == BT_OK &&
+        (e = bt_loop_add_socket(&l->watch, loop, bt_link_socket(l->link), BT_LOOP_IN, on_readable, l)) < 0)
         bt_fail(fault, e, "event loop");
     if (e < 0) gw_node_link_close(l);
     else *ret = l;
@@ -79,7 +81,9 @@ bt_link_counters gw_node_link_counters(const gw_node_link *l)
 
 void gw_node_link_send(gw_node_link *l, const bt_msg *msg)
 {
-    bt_fault fault = { "the queue is full" };
+    bt_fault fault = {"the queue is full"};
     const bt_err e = bt_link_send(l->link, msg, &fault);
-    if (e < 0) bt_log_ratelimited(&l->unsent_limit, BT_LOG_DEBUG, "%s not sent: %s: %s", bt_msg_type_name(msg->type), bt_err_name(e), fault.text);
+    if (e < 0)
+        bt_log_ratelimited(&l->unsent_limit, BT_LOG_DEBUG, "%s not sent: %s: %s", bt_msg_type_name(msg->type),
+                           bt_err_name(e), fault.text);
 }

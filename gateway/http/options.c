@@ -4,58 +4,75 @@
 
 #include <string.h>
 
-const char *const gw_options_policies[] = { "least-load", "prefix", "round-robin", NULL };
-static const char *const formats[] = { "text", "json", NULL };
+const char *const gw_options_policies[] = {"least-load", "prefix", "round-robin", NULL};
+static const char *const formats[] = {"text", "json", NULL};
 
 static const bt_opt table[] = {
-    { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(gw_options, model), .type = BT_OPT_STRING,
-      .required = true, .example = "smollm2", .help = "GGUF file whose words and template are used, or 'smollm2'; nodes must hold the same" },
-    { .group = "Model", .letter = 'a', .name = "alias", .value = "NAME", BT_OPT_AT(gw_options, alias), .type = BT_OPT_STRING,
-      .example = "my-model", .help = "another name that clients may give in 'model'" },
+    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(gw_options, model),
+     .type = BT_OPT_STRING, .required = true, .example = "smollm2",
+     .help = "GGUF file whose words and template are used, or 'smollm2'; nodes must hold the same"},
+    {.group = "Model", .letter = 'a', .name = "alias", .value = "NAME", BT_OPT_AT(gw_options, alias),
+     .type = BT_OPT_STRING, .example = "my-model", .help = "another name that clients may give in 'model'"},
 
-    { .group = "HTTP", .name = "host", .value = "ADDR", BT_OPT_AT(gw_options, host), .type = BT_OPT_STRING, .def = "127.0.0.1",
-      .help = "where clients connect; 0.0.0.0 opens it to the network, which needs --api-key-file" },
-    { .group = "HTTP", .name = "port", .value = "PORT", BT_OPT_AT(gw_options, port), .type = BT_OPT_INT, .def = "8080", .lo = 0,
-      .hi = 65535, .help = "where clients connect; 0 lets the system choose" },
-    { .group = "HTTP", .name = "api-key-file", .value = "FILE", BT_OPT_AT(gw_options, api_key_file), .type = BT_OPT_STRING,
-      .example = "api.key", .help = "keys that clients must present as 'Authorization: Bearer KEY', one a line" },
-    { .group = "HTTP", .name = "insecure", BT_OPT_AT(gw_options, insecure), .type = BT_OPT_FLAG,
-      .help = "serve the network without a key" },
-    { .group = "HTTP", .name = "no-metrics", BT_OPT_AT(gw_options, no_metrics), .type = BT_OPT_FLAG, .help = "no /metrics" },
+    {.group = "HTTP", .name = "host", .value = "ADDR", BT_OPT_AT(gw_options, host), .type = BT_OPT_STRING,
+     .def = "127.0.0.1",
+     .help = "where clients connect; 0.0.0.0 opens it to the network, which needs --api-key-file"},
+    {.group = "HTTP", .name = "port", .value = "PORT", BT_OPT_AT(gw_options, port), .type = BT_OPT_INT,
+     .def = "8080", .lo = 0, .hi = 65535, .help = "where clients connect; 0 lets the system choose"},
+    {.group = "HTTP", .name = "api-key-file", .value = "FILE", BT_OPT_AT(gw_options, api_key_file),
+     .type = BT_OPT_STRING, .example = "api.key",
+     .help = "keys that clients must present as 'Authorization: Bearer KEY', one a line"},
+    {.group = "HTTP", .name = "insecure", BT_OPT_AT(gw_options, insecure), .type = BT_OPT_FLAG,
+     .help = "serve the network without a key"},
+    {.group = "HTTP", .name = "no-metrics", BT_OPT_AT(gw_options, no_metrics), .type = BT_OPT_FLAG,
+     .help = "no /metrics"},
 
-    { .group = "Nodes", .name = "control", .value = "ENDPOINT", BT_OPT_AT(gw_options, control), .type = BT_OPT_STRING,
-      .def = "tcp://127.0.0.1:5600", .help = "where prefill and decode nodes connect; tcp://*:5600 opens it to the network, which needs --keys" },
-    { .group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(gw_options, keys), .type = BT_OPT_STRING, .example = "keys",
-      .help = "encrypt and check nodes with the keys in this folder (see baton keygen)" },
-    { .group = "Nodes", .name = "key", .value = "NAME", BT_OPT_AT(gw_options, key), .type = BT_OPT_STRING, .example = "gateway",
-      .help = "which NAME.secret of --keys is the gateway's; without it the only one" },
-    { .group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(gw_options, policy), .type = BT_OPT_CHOICE,
-      .def = "least-load", .choices = gw_options_policies, .help = "how a request's nodes are chosen" },
-    { .group = "Nodes", .name = "local-prefill-below", .value = "N", BT_OPT_AT(gw_options, local_prefill_below), .type = BT_OPT_INT,
-      .def = "0", .lo = 0, .hi = 1 << 20,
-      .help = "prompts of fewer tokens are computed by a decode node that can, where its numbers equal the prefill nodes'; 0: none" },
+    {.group = "Nodes", .name = "control", .value = "ENDPOINT", BT_OPT_AT(gw_options, control),
+     .type = BT_OPT_STRING, .def = "tcp://127.0.0.1:5600",
+     .help =
+         "where prefill and decode nodes connect; tcp://*:5600 opens it to the network, which needs --keys"},
+    {.group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(gw_options, keys), .type = BT_OPT_STRING,
+     .example = "keys", .help = "encrypt and check nodes with the keys in this folder (see baton keygen)"},
+    {.group = "Nodes", .name = "key", .value = "NAME", BT_OPT_AT(gw_options, key), .type = BT_OPT_STRING,
+     .example = "gateway", .help = "which NAME.secret of --keys is the gateway's; without it the only one"},
+    {.group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(gw_options, policy),
+     .type = BT_OPT_CHOICE, .def = "least-load", .choices = gw_options_policies,
+     .help = "how a request's nodes are chosen"},
+    {.group = "Nodes", .name = "local-prefill-below", .value = "N",
+     BT_OPT_AT(gw_options, local_prefill_below), .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
+     .help = "prompts of fewer tokens are computed by a decode node that can, where its numbers equal the "
+             "prefill nodes'; 0: none"},
 
-    { .group = "Limits", .name = "max-queue", .value = "N", BT_OPT_AT(gw_options, max_queue), .type = BT_OPT_INT, .def = "64",
-      .lo = 1, .hi = 65536, .help = "requests that may wait; one more is answered 429" },
-    { .group = "Limits", .name = "max-connections", .value = "N", BT_OPT_AT(gw_options, max_connections), .type = BT_OPT_INT,
-      .def = "256", .lo = 1, .hi = 65536, .help = "HTTP connections at a time; more wait to be accepted" },
-    { .group = "Limits", .name = "max-body", .value = "SIZE", BT_OPT_AT(gw_options, max_body_bytes), .type = BT_OPT_SIZE,
-      .def = "4M", .lo = 1024, .hi = 64 << 20, .help = "largest request body; all bodies together may take 16 times as much" },
-    { .group = "Limits", .name = "timeout", .value = "TIME", BT_OPT_AT(gw_options, timeout_ms), .type = BT_OPT_DURATION,
-      .def = "600s", .lo = 1000, .hi = 86400000, .help = "longest life of a request, waiting included; then 504" },
-    { .group = "Limits", .name = "recovery-timeout", .value = "TIME", BT_OPT_AT(gw_options, recovery_ms), .type = BT_OPT_DURATION,
-      .def = "30s", .lo = 0, .hi = 3600000, .help = "how long a request whose node was lost waits for another one, or the same one restarted; then it fails" },
-    { .group = "Limits", .name = "idle-timeout", .value = "TIME", BT_OPT_AT(gw_options, idle_ms), .type = BT_OPT_DURATION,
-      .def = "30s", .lo = 1000, .hi = 3600000, .help = "a client that sends or takes nothing for so long is cut off" },
-    { .group = "Limits", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(gw_options, drain_ms), .type = BT_OPT_DURATION,
-      .def = "30s", .lo = 0, .hi = 3600000, .help = "after SIGTERM or SIGINT, how long running requests may take to end" },
+    {.group = "Limits", .name = "max-queue", .value = "N", BT_OPT_AT(gw_options, max_queue),
+     .type = BT_OPT_INT, .def = "64", .lo = 1, .hi = 65536,
+     .help = "requests that may wait; one more is answered 429"},
+    {.group = "Limits", .name = "max-connections", .value = "N", BT_OPT_AT(gw_options, max_connections),
+     .type = BT_OPT_INT, .def = "256", .lo = 1, .hi = 65536,
+     .help = "HTTP connections at a time; more wait to be accepted"},
+    {.group = "Limits", .name = "max-body", .value = "SIZE", BT_OPT_AT(gw_options, max_body_bytes),
+     .type = BT_OPT_SIZE, .def = "4M", .lo = 1024, .hi = 64 << 20,
+     .help = "largest request body; all bodies together may take 16 times as much"},
+    {.group = "Limits", .name = "timeout", .value = "TIME", BT_OPT_AT(gw_options, timeout_ms),
+     .type = BT_OPT_DURATION, .def = "600s", .lo = 1000, .hi = 86400000,
+     .help = "longest life of a request, waiting included; then 504"},
+    {.group = "Limits", .name = "recovery-timeout", .value = "TIME", BT_OPT_AT(gw_options, recovery_ms),
+     .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
+     .help = "how long a request whose node was lost waits for another one, or the same one restarted; then "
+             "it fails"},
+    {.group = "Limits", .name = "idle-timeout", .value = "TIME", BT_OPT_AT(gw_options, idle_ms),
+     .type = BT_OPT_DURATION, .def = "30s", .lo = 1000, .hi = 3600000,
+     .help = "a client that sends or takes nothing for so long is cut off"},
+    {.group = "Limits", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(gw_options, drain_ms),
+     .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
+     .help = "after SIGTERM or SIGINT, how long running requests may take to end"},
 
-    { .group = "Logs", .name = "log-level", .value = "LEVEL", BT_OPT_AT(gw_options, log_level), .type = BT_OPT_CHOICE,
-      .def = "info", .choices = bt_log_level_names, .help = "least important lines to write" },
-    { .group = "Logs", .name = "log-format", .value = "FORMAT", BT_OPT_AT(gw_options, log_format), .type = BT_OPT_CHOICE,
-      .def = "text", .choices = formats, .help = "form of the lines on stderr" },
-    { .group = "Logs", .letter = 'v', .name = "verbose", BT_OPT_AT(gw_options, verbose), .type = BT_OPT_FLAG,
-      .help = "the same as --log-level debug" },
+    {.group = "Logs", .name = "log-level", .value = "LEVEL", BT_OPT_AT(gw_options, log_level),
+     .type = BT_OPT_CHOICE, .def = "info", .choices = bt_log_level_names,
+     .help = "least important lines to write"},
+    {.group = "Logs", .name = "log-format", .value = "FORMAT", BT_OPT_AT(gw_options, log_format),
+     .type = BT_OPT_CHOICE, .def = "text", .choices = formats, .help = "form of the lines on stderr"},
+    {.group = "Logs", .letter = 'v', .name = "verbose", BT_OPT_AT(gw_options, verbose), .type = BT_OPT_FLAG,
+     .help = "the same as --log-level debug"},
 };
 
 const bt_opt_program gw_options_program = {
@@ -88,11 +105,15 @@ static bool is_local_endpoint(const char *endpoint)
 bt_err gw_options_check(const gw_options *o, bt_fault *fault)
 {
     if (!gw_options_is_loopback(o->host) && !o->api_key_file && !o->insecure)
-        return bt_fail(fault, BT_EARG, "--host %s opens the gateway to the network: give --api-key-file FILE, or --insecure", o->host);
+        return bt_fail(fault, BT_EARG,
+                       "--host %s opens the gateway to the network: give --api-key-file FILE, or --insecure",
+                       o->host);
     if (strncmp(o->control, "tcp://", 6) != 0 && strncmp(o->control, "ipc://", 6) != 0)
-        return bt_fail(fault, BT_EARG, "--control '%s' is not an endpoint; for example tcp://127.0.0.1:5600", o->control);
+        return bt_fail(fault, BT_EARG, "--control '%s' is not an endpoint; for example tcp://127.0.0.1:5600",
+                       o->control);
     if (!is_local_endpoint(o->control) && !o->keys)
-        return bt_fail(fault, BT_EARG, "--control %s is open to the network: give --keys DIR (see baton keygen)", o->control);
+        return bt_fail(fault, BT_EARG,
+                       "--control %s is open to the network: give --keys DIR (see baton keygen)", o->control);
     if (o->alias && !*o->alias) return bt_fail(fault, BT_EARG, "--alias is empty");
     return BT_OK;
 }

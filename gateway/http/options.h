@@ -8,16 +8,17 @@
 /* Every setting of baton-gateway, with its default and limits, in one table. */
 typedef struct gw_options {
     const char *model, *alias;
-    const char *host; int64_t port;
+    const char *host;
+    int64_t port;
     const char *control, *keys, *key, *api_key_file;
     bool insecure;
     int64_t max_queue, max_connections;
     uint64_t max_body_bytes;
     int64_t timeout_ms, recovery_ms, idle_ms, drain_ms;
     int64_t local_prefill_below;
-    int policy;                         /* index in the order of gw_policy, from 0 */
+    int policy; /* index in the order of gw_policy, from 0 */
     bool no_metrics, verbose;
-    int log_level, log_format;          /* index in bt_log_level_names; 0 text, 1 json */
+    int log_level, log_format; /* index in bt_log_level_names; 0 text, 1 json */
 } gw_options;
 
 extern const bt_opt_program gw_options_program;

@@ -1,5 +1,5 @@
-/* Ties sockets, clock and random numbers to the brain and the door, which have none. One thread; `step` is the only way in to
- * the brain. */
+/* Ties sockets, clock and random numbers to the brain and the door, which have none. One thread; `step` is
+ * the only way in to the brain. */
 #include "gateway/shell/server.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -59,7 +59,7 @@ static void stop_with(server *s, bt_err e, const bt_fault *f)
 
 static void note_readiness(server *s)
 {
-    bt_fault f = { "" };
+    bt_fault f = {""};
     char text[512];
     const bool is_ready = gw_brain_is_ready(s->brain) && !s->is_draining;
     if (is_ready == s->was_ready) return;
@@ -79,26 +79,18 @@ static void note_readiness(server *s)
 static void act(server *s, const gw_action *a)
 {
     switch (a->type) {
-    case GW_DO_SEND:
-        gw_node_link_send(s->link, &a->u.send.msg);
-        break;
+    case GW_DO_SEND: gw_node_link_send(s->link, &a->u.send.msg); break;
     case GW_DO_FIRST:
     case GW_DO_TOKENS:
     case GW_DO_DONE:
     case GW_DO_FAIL:
-    case GW_DO_ROLE_ANSWER:
-        gw_door_act(s->door, a);
-        break;
+    case GW_DO_ROLE_ANSWER: gw_door_act(s->door, a); break;
     case GW_DO_NODE_CHANGED:
-        bt_log(BT_LOG_INFO, "%s node %s is %s", a->u.node.role == BT_ROLE_DECODE ? "decode" : "prefill", a->u.node.node_id,
-               gw_node_state_name(a->u.node.state));
+        bt_log(BT_LOG_INFO, "%s node %s is %s", a->u.node.role == BT_ROLE_DECODE ? "decode" : "prefill",
+               a->u.node.node_id, gw_node_state_name(a->u.node.state));
         break;
-    case GW_DO_LOG:
-        bt_log(a->u.log.level, "%s", a->u.log.text);
-        break;
-    case GW_DO_EXIT:
-        s->is_drained = true;
-        break;
+    case GW_DO_LOG: bt_log(a->u.log.level, "%s", a->u.log.text); break;
+    case GW_DO_EXIT: s->is_drained = true; break;
     }
 }
 
@@ -109,9 +101,10 @@ static void step(void *ud, const gw_event *ev)
     gw_event next;
     bool is_more;
     do {
-        bt_random random = { { 0 } };
+        bt_random random = {{0}};
         bt_fault f;
-        const bt_err e = ev->type == GW_EV_SUBMIT ? bt_rng_entropy(&random, sizeof random, &f) : BT_OK;     /* it may draw a seed */
+        const bt_err e = ev->type == GW_EV_SUBMIT ? bt_rng_entropy(&random, sizeof random, &f)
+                                                  : BT_OK; /* it may draw a seed */
         if (e < 0) {
             stop_with(s, e, &f);
             return;
@@ -146,11 +139,13 @@ static void settle(server *s)
     if (http < due) due = http;
     if (brain < due) due = brain;
     if (s->is_draining) {
-        /* A node reads nothing more from a link that is closed, so the last acknowledgements get time to be read. */
+        /* A node reads nothing more from a link that is closed, so the last acknowledgements get time to
+         * be read. */
         const bool is_over = s->is_drained && gw_door_open_count(s->door) == 0;
         if (is_over && s->drained_us == 0) s->drained_us = now;
         if ((is_over && now - s->drained_us >= LAST_WORDS_US) || now >= s->drain_due_us) {
-            bt_log(BT_LOG_INFO, "%s", now >= s->drain_due_us ? "drain timeout: some requests were cut off" : "drained");
+            bt_log(BT_LOG_INFO, "%s",
+                   now >= s->drain_due_us ? "drain timeout: some requests were cut off" : "drained");
             bt_loop_stop(s->loop);
             return;
         }
@@ -164,7 +159,7 @@ static void on_timer(void *ud, unsigned events)
     server *s = ud;
     const int64_t now = bt_clock_us();
     (void)events;
-    if (gw_brain_due_us(s->brain) <= now) step(s, &(gw_event){ .type = GW_EV_TICK });
+    if (gw_brain_due_us(s->brain) <= now) step(s, &(gw_event){.type = GW_EV_TICK});
     if (now >= s->tick_due_us) {
         gw_door_tick(s->door, now);
         s->tick_due_us = now + TICK_US;
@@ -185,7 +180,7 @@ static void on_http(void *ud, unsigned events)
 static void on_message(void *ud, const bt_msg *msg)
 {
     server *s = ud;
-    step(s, &(gw_event){ .type = GW_EV_MSG, .u.msg = msg });
+    step(s, &(gw_event){.type = GW_EV_MSG, .u.msg = msg});
     settle(s);
 }
 
@@ -207,7 +202,7 @@ static void on_signal(void *ud, int signo)
     s->drain_due_us = bt_clock_us() + s->options->drain_ms * 1000;
     if (bt_notify_send("STOPPING=1", &f) < 0) bt_log(BT_LOG_WARN, "cannot notify: %s", f.text);
     gw_door_drain(s->door);
-    step(s, &(gw_event){ .type = GW_EV_DRAIN });
+    step(s, &(gw_event){.type = GW_EV_DRAIN});
     settle(s);
 }
 
@@ -223,7 +218,8 @@ static void add_name(server *s, const char *name)
     s->names_len++;
 }
 
-/* The alias, the name or file name that was given, the default model's short name, and the name inside the file. */
+/* The alias, the name or file name that was given, the default model's short name, and the name inside the
+ * file. */
 static void name_model(server *s, const char *path, const char *name_in_file)
 {
     char stem[NAME_BYTES], known[4096];
@@ -233,7 +229,8 @@ static void name_model(server *s, const char *path, const char *name_in_file)
     if (n > 5 && strcmp(base + n - 5, ".gguf") == 0) n -= 5;
     (void)snprintf(stem, sizeof stem, "%.*s", (int)(n < NAME_BYTES ? n : NAME_BYTES - 1), base);
     if (s->options->alias) add_name(s, s->options->alias);
-    if (bt_model_find(known, sizeof known, "smollm2", NULL) == BT_OK && strcmp(known, path) == 0) add_name(s, "smollm2");
+    if (bt_model_find(known, sizeof known, "smollm2", NULL) == BT_OK && strcmp(known, path) == 0)
+        add_name(s, "smollm2");
     add_name(s, stem);
     add_name(s, name_in_file);
     if (s->names_len == 0) add_name(s, "model");
@@ -250,8 +247,9 @@ static bt_err open_model(server *s, bt_fault *fault)
     name_model(s, path, m->name);
     s->ctx_tokens = m->hp.ctx;
     memcpy(s->config.model_id, m->id, sizeof s->config.model_id);
-    bt_log(BT_LOG_INFO, "model '%s': vocabulary %zu, context %u tokens, chat template %s", s->names[0], bt_tokenizer_count(s->text.tok),
-           s->ctx_tokens, s->text.has_chat ? bt_chat_family_name(s->text.chat.family) : "none");
+    bt_log(BT_LOG_INFO, "model '%s': vocabulary %zu, context %u tokens, chat template %s", s->names[0],
+           bt_tokenizer_count(s->text.tok), s->ctx_tokens,
+           s->text.has_chat ? bt_chat_family_name(s->text.chat.family) : "none");
     if (!s->text.has_chat) bt_log(BT_LOG_WARN, "chats will be refused: %s", s->text.chat_fault.text);
 out:
     bt_model_close(m);
@@ -278,19 +276,34 @@ static bt_err open_http(server *s, bt_fault *fault)
 {
     const gw_options *o = s->options;
     const gw_door_env env = {
-        .options = o, .auth = s->auth, .text = &s->text, .names = s->names, .names_len = s->names_len, .ctx_tokens = s->ctx_tokens,
-        .brain = s->brain, .metrics = s->metrics, .link = s->link, .self = s->config.self, .node_id = s->config.node_id,
-        .model_id = s->config.model_id, .step = step, .ud = s,
+        .options = o,
+        .auth = s->auth,
+        .text = &s->text,
+        .names = s->names,
+        .names_len = s->names_len,
+        .ctx_tokens = s->ctx_tokens,
+        .brain = s->brain,
+        .metrics = s->metrics,
+        .link = s->link,
+        .self = s->config.self,
+        .node_id = s->config.node_id,
+        .model_id = s->config.model_id,
+        .step = step,
+        .ud = s,
     };
-    const gw_http_config http = { .host = o->host, .port = (uint16_t)o->port, .connections_max = (unsigned)o->max_connections,
-                                  .idle_s = (unsigned)((o->idle_ms + 999) / 1000), .body_max_bytes = (size_t)o->max_body_bytes,
-                                  .bodies_max_bytes = 16 * (size_t)o->max_body_bytes };
+    const gw_http_config http = {.host = o->host,
+                                 .port = (uint16_t)o->port,
+                                 .connections_max = (unsigned)o->max_connections,
+                                 .idle_s = (unsigned)((o->idle_ms + 999) / 1000),
+                                 .body_max_bytes = (size_t)o->max_body_bytes,
+                                 .bodies_max_bytes = 16 * (size_t)o->max_body_bytes};
     bt_err e = gw_door_new(&s->door, &env, fault);
     if (e < 0) return e;
     const gw_http_handler handler = gw_door_handler(s->door);
     if ((e = gw_http_open(&s->http, &http, &handler, fault)) < 0) return e;
     const bool is_ipv6 = strchr(o->host, ':') && o->host[0] != '[';
-    (void)snprintf(s->url, sizeof s->url, "http://%s%.250s%s:%u", is_ipv6 ? "[" : "", o->host, is_ipv6 ? "]" : "", gw_http_port(s->http));
+    (void)snprintf(s->url, sizeof s->url, "http://%s%.250s%s:%u", is_ipv6 ? "[" : "", o->host,
+                   is_ipv6 ? "]" : "", gw_http_port(s->http));
     gw_door_set_http(s->door, s->http, s->url);
     bt_log(BT_LOG_INFO, "clients: %s%s", s->url, s->auth ? ", API key needed" : "");
     return BT_OK;
@@ -307,9 +320,11 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = open_model(s, fault)) < 0) return e;
     if ((e = open_brain(s, fault)) < 0) return e;
     if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;
-    if ((e = gw_node_link_open(&s->link, s->loop, o->control, o->keys, o->key, on_message, s, fault)) < 0) return e;
-    bt_log(BT_LOG_INFO, "nodes: %s%s, incarnation %02x%02x%02x%02x", gw_node_link_endpoint(s->link), o->keys ? ", encrypted" : "",
-           s->config.self.bytes[0], s->config.self.bytes[1], s->config.self.bytes[2], s->config.self.bytes[3]);
+    if ((e = gw_node_link_open(&s->link, s->loop, o->control, o->keys, o->key, on_message, s, fault)) < 0)
+        return e;
+    bt_log(BT_LOG_INFO, "nodes: %s%s, incarnation %02x%02x%02x%02x", gw_node_link_endpoint(s->link),
+           o->keys ? ", encrypted" : "", s->config.self.bytes[0], s->config.self.bytes[1],
+           s->config.self.bytes[2], s->config.self.bytes[3]);
     if ((e = open_http(s, fault)) < 0) return e;
     if ((e = bt_loop_add_fd(&watch, s->loop, gw_http_fd(s->http), BT_LOOP_IN, on_http, s)) < 0 ||
         (e = bt_loop_add_timer(&s->timer, s->loop, 0, TICK_US / 1000, on_timer, s)) < 0)

@@ -1,5 +1,6 @@
-/* Decides the life of an attempt in the prefill node: what its owner is told until it acknowledges, how it ends, and when
- * its slot is free. What is freed in a step is only put aside: actions of the step may still point into it. */
+/* Decides the life of an attempt in the prefill node: what its owner is told until it acknowledges, how it
+ * ends, and when its slot is free. What is freed in a step is only put aside: actions of the step may
+ * still point into it. */
 #include "prefill-node/brain/brain_inner.h"
 
 #include <stdio.h>
@@ -88,7 +89,8 @@ void pf_attempt_stop(pf_brain *b, pf_record *r, bool ack_abort)
 /* The codes of FAILED: see brain.h. */
 static bt_err outward(bt_err code)
 {
-    if (code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EAGAIN || code == BT_ECANCEL) return code;
+    if (code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EAGAIN || code == BT_ECANCEL)
+        return code;
     return code == BT_ENOMEM ? BT_EAGAIN : BT_EIO;
 }
 

@@ -1,5 +1,5 @@
-/* Decides what the prefill node does: see brain.h. This file has what gateways say, time, and the step itself; what it
- * stands on is listed in brain_inner.h. */
+/* Decides what the prefill node does: see brain.h. This file has what gateways say, time, and the step
+ * itself; what it stands on is listed in brain_inner.h. */
 #include "prefill-node/brain/brain_inner.h"
 #include "kv/kv_header.h"
 
@@ -10,15 +10,19 @@
 pf_config pf_config_defaults(void)
 {
     return (pf_config){
-        .gateways = 1, .slots = 1, .workers = 1, .page_tokens = 64, .links_max = 32, .min_overlap_tokens = 64,
-        .block_tokens = 256, .unsent_max = 8, .heartbeat_us = 500000, .silence_us = 2000000, .resend_us = 500000,
-        .rejected_us = 5000000, .say_us = 1000000, .dial_us = 3000000, .link_us = 10000000, .stall_us = 2000000, .idle_us = 60000000,
+        .gateways = 1,         .slots = 1,          .workers = 1,
+        .page_tokens = 64,     .links_max = 32,     .min_overlap_tokens = 64,
+        .block_tokens = 256,   .unsent_max = 8,     .heartbeat_us = 500000,
+        .silence_us = 2000000, .resend_us = 500000, .rejected_us = 5000000,
+        .say_us = 1000000,     .dial_us = 3000000,  .link_us = 10000000,
+        .stall_us = 2000000,   .idle_us = 60000000,
     };
 }
 
 /* ---- what gateways say --------------------------------------------------------------------------- */
 
-static void refuse(pf_brain *b, const bt_request_ref *ref, bt_err code, uint32_t retry_after_ms, const char *text)
+static void refuse(pf_brain *b, const bt_request_ref *ref, bt_err code, uint32_t retry_after_ms,
+                   const char *text)
 {
     b->n.refused++;
     bt_attempt_log_note(&b->attempts.log, ref);
@@ -40,7 +44,8 @@ static pf_record *room(pf_brain *b, uint32_t *ret_slot, const char **ret_why)
 /* The prompt and then the bias list in one block; NULL: out of memory. */
 static int32_t *copy_ids(const bt_msg_prefill *w)
 {
-    const size_t ids_bytes = w->ids_len * sizeof(int32_t), bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);
+    const size_t ids_bytes = w->ids_len * sizeof(int32_t),
+                 bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);
     int32_t *ids = malloc(ids_bytes + bias_bytes);
     if (!ids) return NULL;
     memcpy(ids, w->ids, ids_bytes);
@@ -54,11 +59,13 @@ static bool is_possible(pf_brain *b, const bt_msg *m)
     const uint64_t pages = ((uint64_t)w->ids_len + b->cfg.page_tokens - 1) / b->cfg.page_tokens;
     char text[BT_MSG_MAX_TEXT_BYTES + 1];
     if (w->ids_len == 0 || w->ids_len > b->cfg.hello.ctx_tokens || pages > b->cfg.pages_total) {
-        snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %u at most", w->ids_len, b->cfg.hello.ctx_tokens);
+        snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %u at most", w->ids_len,
+                 b->cfg.hello.ctx_tokens);
         refuse(b, &m->ref, BT_ELIMIT, 0, text);
         return false;
     }
-    if (w->covered_tokens > w->ids_len || (w->covered_tokens % BT_KV_UNIT_TOKENS != 0 && w->covered_tokens != w->ids_len)) {
+    if (w->covered_tokens > w->ids_len ||
+        (w->covered_tokens % BT_KV_UNIT_TOKENS != 0 && w->covered_tokens != w->ids_len)) {
         snprintf(text, sizeof text, "%u tokens covered of a prompt of %u", w->covered_tokens, w->ids_len);
         refuse(b, &m->ref, BT_EARG, 0, text);
         return false;
@@ -72,16 +79,18 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
     pf_record *old = pf_find(b, &m->ref);
     if (old && old->a->ref.attempt == m->ref.attempt) {
         b->n.repeats++;
-        if (old->a->state != BT_ATTEMPT_STOPPING) (void)bt_gates_to_owner(&b->gates, &m->ref, BT_MSG_PREFILL_ACCEPTED);
+        if (old->a->state != BT_ATTEMPT_STOPPING)
+            (void)bt_gates_to_owner(&b->gates, &m->ref, BT_MSG_PREFILL_ACCEPTED);
         return;
     }
-    if ((old && old->a->ref.attempt > m->ref.attempt) || bt_attempt_log_highest(&b->attempts.log, &m->ref) >= m->ref.attempt) {
+    if ((old && old->a->ref.attempt > m->ref.attempt) ||
+        bt_attempt_log_highest(&b->attempts.log, &m->ref) >= m->ref.attempt) {
         b->n.stale_attempt++;
         if (!old) refuse(b, &m->ref, BT_EAGAIN, 100, "this attempt is over here");
         return;
     }
     if (old) {
-        old->is_failed = false;             /* its owner has moved on: nobody waits for a report */
+        old->is_failed = false; /* its owner has moved on: nobody waits for a report */
         pf_attempt_stop(b, old, false);
     }
     if (!is_possible(b, m)) return;
@@ -138,22 +147,33 @@ static void on_ack(pf_brain *b, pf_record *r, bt_msg_type of)
     const bool is_reporting = r->a->state == BT_ATTEMPT_REPORTING;
     if (of == BT_MSG_FIRST_TOKEN) r->first_acked = true;
     else if (of == BT_MSG_PREFILL_DONE && is_reporting) r->done_acked = true;
-    else if (of != BT_MSG_FAILED || !is_reporting || !r->is_failed) { b->n.unexpected++; return; }
-    if (is_reporting && (r->is_failed ? of == BT_MSG_FAILED : r->first_acked && r->done_acked)) pf_attempt_bury(b, r);
+    else if (of != BT_MSG_FAILED || !is_reporting || !r->is_failed) {
+        b->n.unexpected++;
+        return;
+    }
+    if (is_reporting && (r->is_failed ? of == BT_MSG_FAILED : r->first_acked && r->done_acked))
+        pf_attempt_bury(b, r);
 }
 
 /* From the owner of m->ref. */
 static void on_request(pf_brain *b, const bt_msg *m)
 {
-    if (m->type == BT_MSG_PREFILL) { on_prefill(b, m); return; }
-    if (m->type == BT_MSG_ABORT) { on_abort(b, m); return; }
+    if (m->type == BT_MSG_PREFILL) {
+        on_prefill(b, m);
+        return;
+    }
+    if (m->type == BT_MSG_ABORT) {
+        on_abort(b, m);
+        return;
+    }
     pf_record *r = pf_find(b, &m->ref);
     if (r && r->a->ref.attempt != m->ref.attempt) {
         b->n.stale_attempt++;
     } else if (m->type == BT_MSG_RENEW && r) {
         if (r->a->state != BT_ATTEMPT_STOPPING) bt_attempt_renew(r->a, b->now_us, m->u.renew.lease_ms);
     } else if (m->type == BT_MSG_RENEW) {
-        bt_gates_failed(&b->gates, &m->ref, BT_ECANCEL, "this prefill node does not hold the attempt (any more)");
+        bt_gates_failed(&b->gates, &m->ref, BT_ECANCEL,
+                        "this prefill node does not hold the attempt (any more)");
     } else if (m->type == BT_MSG_ACK && r) {
         on_ack(b, r, m->u.ack.of);
     } else {
@@ -170,7 +190,9 @@ static void on_control(pf_brain *b, uint32_t gate, const bt_msg *m)
         (void)pf_act(b, PF_DO_DRAIN);
         bt_gates_drain(&b->gates, m->u.role.role);
         break;
-    case BT_GATES_REFUSED: pf_log(b, BT_LOG_ERROR, "the gateway refuses this node: ", m->u.reject.text); break;
+    case BT_GATES_REFUSED:
+        pf_log(b, BT_LOG_ERROR, "the gateway refuses this node: ", m->u.reject.text);
+        break;
     case BT_GATES_MISSENT: b->n.wrong_incarnation++; break;
     case BT_GATES_UNEXPECTED: b->n.unexpected++; break;
     }
@@ -184,10 +206,12 @@ static void expire(pf_brain *b)
         if (!bt_attempt_is_wanted(r->a)) continue;
         if (bt_attempt_is_expired(r->a, b->now_us)) {
             b->n.leases_ended++;
-            r->is_failed = false;       /* nobody waits for a report */
+            r->is_failed = false; /* nobody waits for a report */
             pf_attempt_stop(b, r, false);
         } else if (r->a->state == PF_SENDING && b->now_us - r->progress_us >= b->cfg.link_us) {
-            pf_attempt_fail(b, r, BT_EIO, "the KV cannot be handed to the decode node: no block and no answer for too long");
+            pf_attempt_fail(
+                b, r, BT_EIO,
+                "the KV cannot be handed to the decode node: no block and no answer for too long");
         } else if (pf_attempt_owes(r) && b->now_us >= r->resend_us) {
             b->n.resent++;
             pf_attempt_say(b, r);
@@ -230,7 +254,7 @@ static void leave_at_once(pf_brain *b)
 
 pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const bt_random *random)
 {
-    (void)random;                       /* nothing here is drawn; kept so that all brains look alike */
+    (void)random; /* nothing here is drawn; kept so that all brains look alike */
     b->acts_len = 0;
     b->now_us = now_us;
     if (b->gates.left) return (pf_actions){b->acts, 0};
@@ -243,8 +267,12 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     case PF_EV_KV_READY: pf_work_kv_ready(b, ev); break;
     case PF_EV_COMPUTED: pf_work_computed(b, ev); break;
     case PF_EV_DIGEST: pf_work_digest(b, ev); break;
-    case PF_EV_COMPUTE_FAILED: pf_work_over(b, ev->u.failed.slot, ev->u.failed.code, ev->u.failed.text); break;
-    case PF_EV_COMPUTE_STOPPED: pf_work_over(b, ev->u.slot, BT_ECANCEL, "the worker stopped by itself"); break;
+    case PF_EV_COMPUTE_FAILED:
+        pf_work_over(b, ev->u.failed.slot, ev->u.failed.code, ev->u.failed.text);
+        break;
+    case PF_EV_COMPUTE_STOPPED:
+        pf_work_over(b, ev->u.slot, BT_ECANCEL, "the worker stopped by itself");
+        break;
     case PF_EV_BLOCK_SENT: pf_links_block(b, &ev->u.block, true); break;
     case PF_EV_BLOCK_BLOCKED: pf_links_block(b, &ev->u.block, false); break;
     case PF_EV_LINK_UP: pf_links_up(b, &ev->u.decode); break;
@@ -274,10 +302,10 @@ static bt_load load_of(const void *brain) { return pf_brain_load(brain); }
 bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
 {
     static const bt_incarnation zero;
-    if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > BT_GATES_MAX || c->slots < 1 ||
-        c->slots > 1024 || c->workers < 1 || c->workers > c->slots || c->pages_total < 1 || c->page_tokens < 1 ||
-        c->page_tokens % BT_KV_UNIT_TOKENS != 0 ||
-        c->links_max < 1 || c->block_tokens < 16 || c->block_tokens % 16 != 0 || c->unsent_max < 1 ||
+    if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > BT_GATES_MAX ||
+        c->slots < 1 || c->slots > 1024 || c->workers < 1 || c->workers > c->slots || c->pages_total < 1 ||
+        c->page_tokens < 1 || c->page_tokens % BT_KV_UNIT_TOKENS != 0 || c->links_max < 1 ||
+        c->block_tokens < 16 || c->block_tokens % 16 != 0 || c->unsent_max < 1 ||
         c->min_overlap_tokens > c->block_tokens || c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
         bt_xfer_block_bytes(&c->hello.kv, c->block_tokens) == 0)
         return bt_fail(fault, BT_EARG, "prefill node: a limit of its configuration is zero or out of range");
@@ -287,14 +315,11 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
         return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
     }
     b->cfg = *c;
-    b->gates = (bt_gates){.self = c->self,
-                          .role = BT_ROLE_PREFILL,
-                          .len = c->gateways,
-                          .times = {c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us},
-                          .hello = &b->cfg.hello,
-                          .brain = b,
-                          .send = send_control,
-                          .load = load_of};
+    b->gates = (bt_gates){
+        .self = c->self,        .role = BT_ROLE_PREFILL,
+        .len = c->gateways,     .times = {c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us},
+        .hello = &b->cfg.hello, .brain = b,
+        .send = send_control,   .load = load_of};
     /* A step: per record reports sent again (2), an end with reports (4), Commit or COMPUTE (1); per link
      * greeting, end, blocks. */
     b->acts_cap = b->attempts.len * 8 + (size_t)c->links_max * (3 + c->unsent_max) + c->gateways * 4 + 16;

@@ -10,16 +10,17 @@
  *
  * One attempt:  WAITING --worker free--> COMPUTING --COMPUTED--> SENDING --Committed--> COMMITTED --digest--> REPORTING
  * --acks--> forgotten. A slot (0..slots-1) is held from PREFILL to RELEASE: its KV pages and its place in the worker.
- * FIRST_TOKEN goes at COMPUTED; only PREFILL_DONE waits for the digest. Blocks go out while COMPUTING already, as chunk x layer, in the order they exist, never more un-placed bytes
- * than the link's grant; a prompt shorter than min_overlap_tokens is sent when all of its
- * rows exist, one block a layer.
+ * FIRST_TOKEN goes at COMPUTED; only PREFILL_DONE waits for the digest. Blocks go out while COMPUTING already, as chunk
+ * x layer, in the order they exist, never more un-placed bytes than the link's grant; a prompt shorter than
+ * min_overlap_tokens is sent when all of its rows exist, one block a layer.
  * Abort, lease end and failure free the slot at once, except that a worker busy with it is asked to stop
  * (CANCEL) and is waited for, as are the answers to its SEND_BLOCKs: pages that are read or written are never free.
  *
- * Pages are numbers of a bt_kv_book. A prompt takes all of its pages when it is accepted and keeps them until RELEASE: the
- * pool is the send buffer, and no decode node may have more than half of it under way, unless it is empty otherwise. Whole
- * pages stay as the beginning of other prompts when they are computed, also those of an attempt that ends early; their
- * rows are not computed again (COMPUTE's from_row), and those that the decode node has (PREFILL's covered_tokens) not sent.
+ * Pages are numbers of a bt_kv_book. A prompt takes all of its pages when it is accepted and keeps them until RELEASE:
+ * the pool is the send buffer, and no decode node may have more than half of it under way, unless it is empty
+ * otherwise. Whole pages stay as the beginning of other prompts when they are computed, also those of an attempt that
+ * ends early; their rows are not computed again (COMPUTE's from_row), and those that the decode node has (PREFILL's
+ * covered_tokens) not sent.
  *
  * Bulk links: one for each decode node, dialled on demand (LINK), greeted with HELLO, used after WELCOME.
  * LINK_UP only means that messages may now be handed over; HELLO is repeated until WELCOME. LINK_DOWN
@@ -31,25 +32,25 @@
 
 typedef struct pf_config {
     bt_incarnation self;
-    bt_msg_hello hello;             /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens,
-                                     * pid, engine (borrowed); load is filled here */
-    uint32_t gateways;              /* 1..BT_GATES_MAX control links, addressed by index */
-    uint32_t slots;                 /* attempts at once, 1..1024 */
-    uint32_t workers;               /* COMPUTEs at once, 1..slots */
-    uint32_t pages_total, page_tokens;  /* the KV pool; a page is a multiple of 16 tokens, at most 256 */
-    uint32_t links_max;             /* decode nodes at once */
-    uint32_t min_overlap_tokens;    /* 64 */
-    uint32_t block_tokens;          /* longest block, a multiple of 16; 256 */
-    uint32_t unsent_max;            /* SEND_BLOCKs of a link not yet answered by the shell; 8 */
-    int64_t heartbeat_us, silence_us;   /* 0.5 s; a gateway silent for 2 s gets HELLO again */
-    int64_t resend_us;              /* 0.5 s: HELLO, Commit, reports */
-    int64_t rejected_us;            /* 5 s: HELLO after a REJECT that names a mismatch */
-    int64_t say_us;                 /* 1 s: PREFILL_ACCEPTED again while rows of the prompt appear */
-    int64_t dial_us;                /* 3 s: a link that is needed and not open for so long is given up */
-    int64_t link_us;                /* 10 s: a transfer without progress fails */
-    int64_t stall_us;               /* 2 s: something waits for the decode node (credit, its socket, the answer to a Commit) and
-                                     * nothing is heard: greet the link anew */
-    int64_t idle_us;                /* 60 s: a link without work is closed */
+    bt_msg_hello hello; /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens, pid, engine
+                           (borrowed); load is filled here */
+    uint32_t gateways;  /* 1..BT_GATES_MAX control links, addressed by index */
+    uint32_t slots;     /* attempts at once, 1..1024 */
+    uint32_t workers;   /* COMPUTEs at once, 1..slots */
+    uint32_t pages_total, page_tokens; /* the KV pool; a page is a multiple of 16 tokens, at most 256 */
+    uint32_t links_max;                /* decode nodes at once */
+    uint32_t min_overlap_tokens;       /* 64 */
+    uint32_t block_tokens;             /* longest block, a multiple of 16; 256 */
+    uint32_t unsent_max;               /* SEND_BLOCKs of a link not yet answered by the shell; 8 */
+    int64_t heartbeat_us, silence_us;  /* 0.5 s; a gateway silent for 2 s gets HELLO again */
+    int64_t resend_us;                 /* 0.5 s: HELLO, Commit, reports */
+    int64_t rejected_us;               /* 5 s: HELLO after a REJECT that names a mismatch */
+    int64_t say_us;                    /* 1 s: PREFILL_ACCEPTED again while rows of the prompt appear */
+    int64_t dial_us;                   /* 3 s: a link that is needed and not open for so long is given up */
+    int64_t link_us;                   /* 10 s: a transfer without progress fails */
+    int64_t stall_us; /* 2 s: something waits for the decode node (credit, its socket, the answer to a Commit) and
+                         nothing is heard: greet the link anew */
+    int64_t idle_us;  /* 60 s: a link without work is closed */
 } pf_config;
 /* The figures above; slots, workers, gateways 1, page_tokens 64, links 32. The caller sets self, hello,
  * pages_total. */
@@ -62,88 +63,132 @@ typedef struct pf_block {
     bt_request_ref ref;
     bt_ticket ticket;
     uint32_t layer, token_begin, token_count;
-    uint64_t bytes;                 /* of K and V rows, as counted against credit: token_count * 2 * kv_heads *
-                                     * head_dim * element */
-    uint64_t epoch, end_bytes;      /* of the link; body bytes sent in it so far, these included: for the header */
+    uint64_t bytes; /* of K and V rows, as counted against credit: token_count * 2 * kv_heads * head_dim * element */
+    uint64_t epoch, end_bytes; /* of the link; body bytes sent in it so far, these included: for the header */
 } pf_block;
 
 typedef enum pf_event_type {
     PF_EV_TICK = 1,
-    PF_EV_CONTROL,                  /* a message on control link `gateway` */
-    PF_EV_BULK,                     /* a message on the bulk link to `decode` */
-    PF_EV_KV_READY,                 /* worker: rows exist; for each layer in ascending, gapless order, edges on
-                                     * multiples of 16 or the end */
-    PF_EV_COMPUTED,                 /* worker, after every KV_READY of the prompt */
-    PF_EV_DIGEST,                   /* worker, after COMPUTED: the digest of the prompt's KV */
+    PF_EV_CONTROL,  /* a message on control link `gateway` */
+    PF_EV_BULK,     /* a message on the bulk link to `decode` */
+    PF_EV_KV_READY, /* worker: rows exist; for each layer in ascending, gapless order, edges on multiples of 16 or the
+                       end */
+    PF_EV_COMPUTED, /* worker, after every KV_READY of the prompt */
+    PF_EV_DIGEST,   /* worker, after COMPUTED: the digest of the prompt's KV */
     PF_EV_COMPUTE_FAILED,
-    PF_EV_COMPUTE_STOPPED,          /* worker, after CANCEL. Every COMPUTE ends by exactly one of these three, DIGEST the
-                                     * first, whatever was asked; the last two may come after COMPUTED as well */
-    PF_EV_BLOCK_SENT,               /* the shell handed the block to the socket and needs its rows no more. Every */
-    PF_EV_BLOCK_BLOCKED,            /* SEND_BLOCK is answered by one of these, whatever became of its link */
+    PF_EV_COMPUTE_STOPPED, /* worker, after CANCEL. Every COMPUTE ends by exactly one of these three, DIGEST the first,
+                              whatever was asked; the last two may come after COMPUTED as well */
+    PF_EV_BLOCK_SENT,      /* the shell handed the block to the socket and needs its rows no more. Every */
+    PF_EV_BLOCK_BLOCKED,   /* SEND_BLOCK is answered by one of these, whatever became of its link */
     PF_EV_LINK_UP,
     PF_EV_LINK_DOWN,
-    PF_EV_LINK_FAILED,              /* LINK could not be carried out; no UNLINK will follow */
-    PF_EV_DRAIN,                    /* refuse new work, change no role any more; EXIT when computations and transfers have ended */
-    PF_EV_DRAIN_OVER,               /* do not wait any longer: every attempt fails, EXIT */
+    PF_EV_LINK_FAILED, /* LINK could not be carried out; no UNLINK will follow */
+    PF_EV_DRAIN,       /* refuse new work, change no role any more; EXIT when computations and transfers have ended */
+    PF_EV_DRAIN_OVER,  /* do not wait any longer: every attempt fails, EXIT */
 } pf_event_type;
 typedef struct pf_event {
     pf_event_type type;
     union {
-        struct { uint32_t gateway; const bt_msg *msg; } control;
-        struct { bt_incarnation decode; const bt_msg *msg; } bulk;
-        struct { uint32_t slot, layer, token_begin, token_count; } kv_ready;
         struct {
-            uint32_t slot; int32_t token; uint32_t top_len; int32_t top_ids[BT_MSG_TOP_LOGITS];
-            float top_logits[BT_MSG_TOP_LOGITS]; uint64_t prefill_us;
+            uint32_t gateway;
+            const bt_msg *msg;
+        } control;
+        struct {
+            bt_incarnation decode;
+            const bt_msg *msg;
+        } bulk;
+        struct {
+            uint32_t slot, layer, token_begin, token_count;
+        } kv_ready;
+        struct {
+            uint32_t slot;
+            int32_t token;
+            uint32_t top_len;
+            int32_t top_ids[BT_MSG_TOP_LOGITS];
+            float top_logits[BT_MSG_TOP_LOGITS];
+            uint64_t prefill_us;
             bt_msg_work work;
-            bool has_logprob; bt_msg_logprob logprob;
+            bool has_logprob;
+            bt_msg_logprob logprob;
         } computed;
-        struct { uint32_t slot; bt_digest16 kv_digest; } digest;
-        struct { uint32_t slot; bt_err code; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } failed;
-        uint32_t slot;              /* COMPUTE_STOPPED */
-        pf_block block;             /* BLOCK_SENT, BLOCK_BLOCKED: the action's own */
-        bt_incarnation decode;      /* LINK_UP, LINK_DOWN */
-        struct { bt_incarnation decode; char text[BT_MSG_MAX_TEXT_BYTES + 1]; } link_failed;
+        struct {
+            uint32_t slot;
+            bt_digest16 kv_digest;
+        } digest;
+        struct {
+            uint32_t slot;
+            bt_err code;
+            char text[BT_MSG_MAX_TEXT_BYTES + 1];
+        } failed;
+        uint32_t slot;         /* COMPUTE_STOPPED */
+        pf_block block;        /* BLOCK_SENT, BLOCK_BLOCKED: the action's own */
+        bt_incarnation decode; /* LINK_UP, LINK_DOWN */
+        struct {
+            bt_incarnation decode;
+            char text[BT_MSG_MAX_TEXT_BYTES + 1];
+        } link_failed;
     } u;
 } pf_event;
 
 typedef enum pf_action_type {
-    PF_DO_SEND_CONTROL = 1,         /* msg to gateway link `gateway`; may be dropped when it cannot be sent now */
-    PF_DO_SEND_BULK,                /* msg to `decode`, in order with the blocks of that link; may be dropped */
+    PF_DO_SEND_CONTROL = 1, /* msg to gateway link `gateway`; may be dropped when it cannot be sent now */
+    PF_DO_SEND_BULK,        /* msg to `decode`, in order with the blocks of that link; may be dropped */
     PF_DO_SEND_BLOCK,
-    PF_DO_COMPUTE,                  /* start the prompt on the slot, in these pages; ids live until RELEASE of the slot */
-    PF_DO_CANCEL,                   /* raise the slot's cancel flag; COMPUTE_STOPPED (or DIGEST, COMPUTE_FAILED) will
-                                     * follow, within one layer */
-    PF_DO_RELEASE,                  /* the slot's KV pages are free; the slot may be used by the next COMPUTE */
-    PF_DO_LINK,                     /* dial endpoint, answer LINK_UP */
-    PF_DO_UNLINK,                   /* close the link to `decode`; nothing is answered */
+    PF_DO_COMPUTE, /* start the prompt on the slot, in these pages; ids live until RELEASE of the slot */
+    PF_DO_CANCEL,  /* raise the slot's cancel flag; COMPUTE_STOPPED (or DIGEST, COMPUTE_FAILED) will follow, within one
+                      layer */
+    PF_DO_RELEASE, /* the slot's KV pages are free; the slot may be used by the next COMPUTE */
+    PF_DO_LINK,    /* dial endpoint, answer LINK_UP */
+    PF_DO_UNLINK,  /* close the link to `decode`; nothing is answered */
     PF_DO_LOG,
-    PF_DO_DRAIN,                    /* it drains, because of ROLE and without DRAIN: let the drain timeout run */
-    PF_DO_EXIT,                     /* drained, once */
+    PF_DO_DRAIN, /* it drains, because of ROLE and without DRAIN: let the drain timeout run */
+    PF_DO_EXIT,  /* drained, once */
 } pf_action_type;
 typedef struct pf_action {
     pf_action_type type;
     union {
-        struct { uint32_t gateway; bt_msg msg; } control;
-        struct { bt_incarnation decode; bt_msg msg; } bulk;
-        pf_block block;
-        /* ids and sampling.bias are borrowed until the slot's end, pages during the step: numbers in token order, the slot's until
-         * RELEASE. Rows of tokens below from_row are in place, and shared: they are read only. from_row is a multiple of 16. */
         struct {
-            uint32_t slot; const int32_t *ids; uint32_t ids_len; const uint32_t *pages; uint32_t pages_len, from_row;
+            uint32_t gateway;
+            bt_msg msg;
+        } control;
+        struct {
+            bt_incarnation decode;
+            bt_msg msg;
+        } bulk;
+        pf_block block;
+        /* ids and sampling.bias are borrowed until the slot's end, pages during the step: numbers in token order, the
+         * slot's until RELEASE. Rows of tokens below from_row are in place, and shared: they are read only. from_row
+         * is a multiple of 16. */
+        struct {
+            uint32_t slot;
+            const int32_t *ids;
+            uint32_t ids_len;
+            const uint32_t *pages;
+            uint32_t pages_len, from_row;
             bt_sampling sampling;
         } compute;
-        uint32_t slot;              /* CANCEL, RELEASE */
-        struct { bt_incarnation decode; bt_peer_key decode_key; char endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1]; } link;   /* LINK; UNLINK: decode alone */
-        struct { bt_log_level level; char text[BT_STEP_TEXT_BYTES]; } log;
-        bt_role next_role;          /* EXIT: what the process goes on as; 0: it ends */
+        uint32_t slot; /* CANCEL, RELEASE */
+        struct {
+            bt_incarnation decode;
+            bt_peer_key decode_key;
+            char endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
+        } link; /* LINK; UNLINK: decode alone */
+        struct {
+            bt_log_level level;
+            char text[BT_STEP_TEXT_BYTES];
+        } log;
+        bt_role next_role; /* EXIT: what the process goes on as; 0: it ends */
     } u;
 } pf_action;
-typedef struct pf_actions { const pf_action *items; size_t len; } pf_actions;
+typedef struct pf_actions {
+    const pf_action *items;
+    size_t len;
+} pf_actions;
 
 typedef struct pf_counters {
     uint64_t accepted, refused, completed, failed, aborted, leases_ended;
-    uint64_t prefix_hits, prefix_tokens;    /* prompts that began in kept pages; their tokens there, which were not computed */
+    uint64_t prefix_hits, prefix_tokens; /* prompts that began in kept pages; their tokens there, which were not
+                                            computed */
     uint64_t prompt_tokens, blocks_sent, block_bytes_sent, blocks_blocked, blocks_again;
     uint64_t wrong_incarnation, stale_attempt, unexpected, repeats, resent;
 } pf_counters;
@@ -156,8 +201,9 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
 int64_t pf_brain_due_us(const pf_brain *b);
 
 bt_load pf_brain_load(const pf_brain *b);               /* as heartbeats tell it */
-void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes);     /* for the next heartbeat */
-void pf_brain_set_role_may(pf_brain *b, bt_role_may may);   /* whether the process can be a decode node; at first it may not */
-bool pf_brain_is_welcome(const pf_brain *b);            /* some gateway has taken this node in */
+void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes); /* for the next heartbeat */
+/* whether the process can be a decode node; at first it may not */
+void pf_brain_set_role_may(pf_brain *b, bt_role_may may);
+bool pf_brain_is_welcome(const pf_brain *b); /* some gateway has taken this node in */
 const pf_counters *pf_brain_counters(const pf_brain *b);
 #endif

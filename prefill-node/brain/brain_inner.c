@@ -1,4 +1,5 @@
-/* The prefill brain's lowest file: making actions, finding attempts. brain_inner.h has the order of the others. */
+/* The prefill brain's lowest file: making actions, finding attempts. brain_inner.h has the order of the
+ * others. */
 #include "prefill-node/brain/brain_inner.h"
 
 #include <assert.h>
@@ -21,14 +22,26 @@ void pf_log(pf_brain *b, bt_log_level level, const char *text, const char *more)
     snprintf(a->u.log.text, sizeof a->u.log.text, "%s%s", text, more);
 }
 
-static pf_record *of(const pf_brain *b, const bt_attempt *a) { return a ? &b->records[a - b->attempts.all] : NULL; }
+static pf_record *of(const pf_brain *b, const bt_attempt *a)
+{
+    return a ? &b->records[a - b->attempts.all] : NULL;
+}
 
 pf_record *pf_next(const pf_brain *b, const pf_record *r)
 {
     return of(b, bt_attempts_next(&b->attempts, r ? r->a : NULL));
 }
 
-pf_record *pf_find(const pf_brain *b, const bt_request_ref *ref) { return of(b, bt_attempts_find(&b->attempts, ref)); }
-pf_record *pf_by_slot(const pf_brain *b, uint32_t slot) { return of(b, bt_attempts_by_slot(&b->attempts, slot)); }
+pf_record *pf_find(const pf_brain *b, const bt_request_ref *ref)
+{
+    return of(b, bt_attempts_find(&b->attempts, ref));
+}
+pf_record *pf_by_slot(const pf_brain *b, uint32_t slot)
+{
+    return of(b, bt_attempts_by_slot(&b->attempts, slot));
+}
 pf_record *pf_unused(const pf_brain *b) { return of(b, bt_attempts_unused(&b->attempts)); }
-pf_record *pf_abort(pf_brain *b, const bt_request_ref *ref) { return of(b, bt_attempts_abort(&b->attempts, ref)); }
+pf_record *pf_abort(pf_brain *b, const bt_request_ref *ref)
+{
+    return of(b, bt_attempts_abort(&b->attempts, ref));
+}

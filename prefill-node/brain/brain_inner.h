@@ -18,25 +18,25 @@
  *   work.c          what the worker does and says
  *   brain.c         messages of gateways, time, the step */
 
-enum { PF_WAITING = BT_ATTEMPT_OWN, PF_COMPUTING, PF_SENDING, PF_COMMITTED };      /* beside those of attempts.h */
+enum { PF_WAITING = BT_ATTEMPT_OWN, PF_COMPUTING, PF_SENDING, PF_COMMITTED }; /* beside those of attempts.h */
 
 typedef struct pf_record {
-    bt_attempt *a;                      /* attempts.all[the same index]; always. Its slot says which transfer is its
-                                         * own, sends[slot], and which sequence of the book has its pages */
-    int32_t *ids; uint32_t ids_len;     /* owned; sampling.bias lies behind them */
-    uint32_t covered_tokens, from_row;  /* rows that D has; rows in shared pages */
+    bt_attempt *a; /* attempts.all[the same index]; always. Its slot says which transfer is its own, sends[slot], and
+                      which sequence of the book has its pages */
+    int32_t *ids;
+    uint32_t ids_len;                  /* owned; sampling.bias lies behind them */
+    uint32_t covered_tokens, from_row; /* rows that D has; rows in shared pages */
     bt_incarnation decode;
     bt_ticket ticket;
     bt_sampling sampling;
-    uint64_t turn;                      /* order of arrival */
-    uint64_t served;                    /* when its last block went, in blocks: the one served longest ago goes
-                                         * next */
+    uint64_t turn;   /* order of arrival */
+    uint64_t served; /* when its last block went, in blocks: the one served longest ago goes next */
     int64_t resend_us, commit_us;
-    int64_t said_us;                    /* when PREFILL_ACCEPTED was said last */
-    int64_t accepted_us, started_us, rows_us, first_block_us, progress_us;     /* rows_us: the last rows came into being */
+    int64_t said_us;                                                       /* when PREFILL_ACCEPTED was said last */
+    int64_t accepted_us, started_us, rows_us, first_block_us, progress_us; /* rows_us: the last rows came into being */
     uint32_t missing_rounds;
-    bool in_worker;                     /* from COMPUTE to its end */
-    uint32_t lent;                      /* SEND_BLOCKs that the shell has not answered: it may be reading the pages */
+    bool in_worker; /* from COMPUTE to its end */
+    uint32_t lent;  /* SEND_BLOCKs that the shell has not answered: it may be reading the pages */
     bool ack_abort, is_failed;
     bool has_first, first_acked, done_acked;
     bt_msg_first_token first;
@@ -51,27 +51,30 @@ typedef struct pf_link {
     bt_incarnation decode;
     bt_peer_key key;
     bt_xfer_purse purse;
-    uint64_t born, epoch;               /* numbers of pf_brain.epochs: when the link was made; when it was greeted last */
-    uint32_t unanswered;                /* SEND_BLOCKs since it was made */
-    int64_t hello_us;                   /* GREETING: next HELLO */
-    int64_t paused_us;                  /* the socket was full: next try */
-    int64_t shut_us;                    /* needed and not open since; NEVER when not */
-    int64_t asked_us;                   /* something waits for D, and nothing was heard, since; NEVER when not */
-    bool is_short, is_blocked, is_committing;   /* a block waits for credit; the socket did not take the last one; a Commit waits */
-    int64_t used_us;                    /* last needed */
+    uint64_t born, epoch; /* numbers of pf_brain.epochs: when the link was made; when it was greeted last */
+    uint32_t unanswered;  /* SEND_BLOCKs since it was made */
+    int64_t hello_us;     /* GREETING: next HELLO */
+    int64_t paused_us;    /* the socket was full: next try */
+    int64_t shut_us;      /* needed and not open since; NEVER when not */
+    int64_t asked_us;     /* something waits for D, and nothing was heard, since; NEVER when not */
+    bool is_short, is_blocked, is_committing; /* a block waits for credit; the socket did not take the last one; a
+                                                 Commit waits */
+    int64_t used_us;                          /* last needed */
 } pf_link;
 
 struct pf_brain {
     pf_config cfg;
     bt_gates gates;
     bt_attempts attempts;
-    pf_record *records;                 /* [attempts.len] */
-    bt_xfer_send *sends;                /* [slots] */
+    pf_record *records;  /* [attempts.len] */
+    bt_xfer_send *sends; /* [slots] */
     pf_link *links;
-    bt_kv_book *book; uint64_t class;
-    uint32_t *counted, counts;          /* [pages_total] in which count of distinct pages a page was met last */
+    bt_kv_book *book;
+    uint64_t class;
+    uint32_t *counted, counts; /* [pages_total] in which count of distinct pages a page was met last */
     uint64_t turns, served, epochs, rss_bytes;
-    pf_action *acts; size_t acts_len, acts_cap;
+    pf_action *acts;
+    size_t acts_len, acts_cap;
     pf_counters n;
     int64_t now_us;
 };
@@ -90,20 +93,21 @@ pf_record *pf_abort(pf_brain *b, const bt_request_ref *ref);
 /* ---- pages.c ---- */
 bt_err pf_pages_new(pf_brain *b, bt_fault *fault);
 void pf_pages_free(pf_brain *b);
-/* All pages of the prompt for r's slot, shared ones first. False: *ret_why says why, and the caller releases the slot's. */
+/* All pages of the prompt for r's slot, shared ones first. False: *ret_why says why, and the caller releases the
+ * slot's. */
 bool pf_pages_take(pf_brain *b, pf_record *r, const char **ret_why);
-void pf_pages_look_again(pf_brain *b, pf_record *r);        /* before it starts: share what was computed since */
-void pf_pages_keep(pf_brain *b, const pf_record *r);        /* what exists of r in every layer */
+void pf_pages_look_again(pf_brain *b, pf_record *r); /* before it starts: share what was computed since */
+void pf_pages_keep(pf_brain *b, const pf_record *r); /* what exists of r in every layer */
 
 /* ---- attempt.c ---- */
-void pf_attempt_say(pf_brain *b, pf_record *r);             /* what its owner has not acknowledged; and again later */
-bool pf_attempt_owes(const pf_record *r);                   /* there is such a thing */
-void pf_attempt_stop(pf_brain *b, pf_record *r, bool ack_abort);    /* at once, or when what works on its slot lets go */
-void pf_attempt_settle(pf_brain *b, pf_record *r);          /* worker or shell have let go of something of its slot */
-void pf_attempt_fail(pf_brain *b, pf_record *r, bt_err code, const char *text);     /* nothing where it is over already */
-void pf_attempt_committed(pf_brain *b, pf_record *r);       /* the decode node has all of its rows */
+void pf_attempt_say(pf_brain *b, pf_record *r); /* what its owner has not acknowledged; and again later */
+bool pf_attempt_owes(const pf_record *r);       /* there is such a thing */
+void pf_attempt_stop(pf_brain *b, pf_record *r, bool ack_abort); /* at once, or when what works on its slot lets go */
+void pf_attempt_settle(pf_brain *b, pf_record *r); /* worker or shell have let go of something of its slot */
+void pf_attempt_fail(pf_brain *b, pf_record *r, bt_err code, const char *text); /* nothing where it is over already */
+void pf_attempt_committed(pf_brain *b, pf_record *r); /* the decode node has all of its rows */
 void pf_attempt_bury(pf_brain *b, pf_record *r);
-void pf_attempt_reap(pf_brain *b);                          /* what was buried in the step before */
+void pf_attempt_reap(pf_brain *b); /* what was buried in the step before */
 
 /* ---- links.c ---- */
 /* Have a link to this node. False: the table is full of links in use, or the one to this node has another key; *ret_why
@@ -116,13 +120,13 @@ void pf_links_up(pf_brain *b, const bt_incarnation *decode);
 void pf_links_down(pf_brain *b, const bt_incarnation *decode);
 void pf_links_failed(pf_brain *b, const bt_incarnation *decode, const char *text);
 void pf_links_expire(pf_brain *b);
-void pf_links_pump(pf_brain *b);        /* blocks and Commits that may go now */
+void pf_links_pump(pf_brain *b); /* blocks and Commits that may go now */
 int64_t pf_links_due_us(const pf_brain *b);
 
 /* ---- work.c ---- */
 void pf_work_kv_ready(pf_brain *b, const pf_event *ev);
 void pf_work_computed(pf_brain *b, const pf_event *ev);
 void pf_work_digest(pf_brain *b, const pf_event *ev);
-void pf_work_over(pf_brain *b, uint32_t slot, bt_err code, const char *text);   /* COMPUTE_FAILED, COMPUTE_STOPPED */
-void pf_work_start(pf_brain *b);        /* the prompts that wait, in order of arrival, while a worker is free */
+void pf_work_over(pf_brain *b, uint32_t slot, bt_err code, const char *text); /* COMPUTE_FAILED, COMPUTE_STOPPED */
+void pf_work_start(pf_brain *b); /* the prompts that wait, in order of arrival, while a worker is free */
 #endif

@@ -1,4 +1,5 @@
-/* The prefill brain's bulk links: dialling, greeting, credit, which block goes next, Commit and its answers. */
+/* The prefill brain's bulk links: dialling, greeting, credit, which block goes next, Commit and its
+ * answers. */
 #include "prefill-node/brain/brain_inner.h"
 
 #include <stdio.h>
@@ -9,7 +10,8 @@ enum { PAUSE_US = 2000, MISSING_ROUNDS_MAX = 32 };
 static pf_link *link_of(const pf_brain *b, const bt_incarnation *decode)
 {
     for (uint32_t i = 0; i < b->cfg.links_max; i++)
-        if (b->links[i].state != PF_LINK_NONE && bt_incarnation_equal(&b->links[i].decode, decode)) return &b->links[i];
+        if (b->links[i].state != PF_LINK_NONE && bt_incarnation_equal(&b->links[i].decode, decode))
+            return &b->links[i];
     return NULL;
 }
 
@@ -70,7 +72,8 @@ bool pf_links_want(pf_brain *b, const bt_incarnation *decode, const bt_peer_key 
     l = find_place(b);
     if (!l) return false;
     b->epochs++;
-    *l = (pf_link){.state = PF_LINK_DIALLING, .decode = *decode, .key = *key, .born = b->epochs, .epoch = b->epochs, .shut_us = b->now_us,
+    *l = (pf_link){.state = PF_LINK_DIALLING, .decode = *decode,   .key = *key,
+                   .born = b->epochs,         .epoch = b->epochs,  .shut_us = b->now_us,
                    .asked_us = BT_STEP_NEVER, .used_us = b->now_us};
     pf_action *a = pf_act(b, PF_DO_LINK);
     a->u.link.decode = *decode;
@@ -89,7 +92,8 @@ static void cut(pf_brain *b, pf_link *l, pf_link_state state)
     l->asked_us = BT_STEP_NEVER;
     l->shut_us = is_needed(b, l) ? b->now_us : BT_STEP_NEVER;
     for (const pf_record *r = NULL; (r = pf_next(b, r));) {
-        if (has_transfer(r) && bt_incarnation_equal(&r->decode, &l->decode)) bt_xfer_send_cut(&b->sends[r->a->slot]);
+        if (has_transfer(r) && bt_incarnation_equal(&r->decode, &l->decode))
+            bt_xfer_send_cut(&b->sends[r->a->slot]);
     }
 }
 
@@ -140,7 +144,7 @@ void pf_links_failed(pf_brain *b, const bt_incarnation *decode, const char *text
 static void on_missing(pf_brain *b, pf_record *r, const bt_msg_missing *m)
 {
     bt_xfer_send *s = &b->sends[r->a->slot];
-    if (!bt_xfer_send_all_sent(s) || !s->told) return;      /* an old answer: newer blocks are under way */
+    if (!bt_xfer_send_all_sent(s) || !s->told) return; /* an old answer: newer blocks are under way */
     if (++r->missing_rounds > MISSING_ROUNDS_MAX) {
         pf_attempt_fail(b, r, BT_EIO, "the decode node misses blocks again and again");
         return;
@@ -172,7 +176,7 @@ void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
                            : m->type == BT_MSG_CREDIT ? m->u.credit.link_epoch
                                                       : l->epoch;
     if (epoch != l->epoch) {
-        b->n.repeats++;                             /* of an older epoch: it would grant what that one has carried */
+        b->n.repeats++; /* of an older epoch: it would grant what that one has carried */
     } else if (m->type == BT_MSG_WELCOME && l->state == PF_LINK_GREETING) {
         l->state = PF_LINK_OPEN;
         l->shut_us = BT_STEP_NEVER;
@@ -182,7 +186,7 @@ void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
     } else if (m->type == BT_MSG_CREDIT && l->state == PF_LINK_OPEN) {
         bt_xfer_purse_grant(&l->purse, m->u.credit.total_bytes);
     } else if (m->type == BT_MSG_REJECT && m->u.reject.code == BT_EAGAIN) {
-        if (l->state != PF_LINK_OPEN) return;       /* HELLO is being repeated already */
+        if (l->state != PF_LINK_OPEN) return; /* HELLO is being repeated already */
         cut(b, l, PF_LINK_GREETING);
         greet(b, l);
     } else if (m->type == BT_MSG_REJECT) {
@@ -203,7 +207,7 @@ void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent)
 {
     pf_link *l = link_of(b, &block->decode);
     if (l && block->epoch >= l->born && l->unanswered > 0) l->unanswered--;
-    const bool is_counted = l && block->epoch == l->epoch;      /* else cut: Commit finds what became of it */
+    const bool is_counted = l && block->epoch == l->epoch; /* else cut: Commit finds what became of it */
     if (is_counted) l->is_blocked = !is_sent;
     if (is_counted && !is_sent) {
         bt_xfer_purse_return(&l->purse, block->bytes, block->end_bytes);
@@ -240,7 +244,8 @@ static pf_record *next_transfer(pf_brain *b, const pf_link *l, bt_kv_range *ret)
         if ((r->a->state != PF_COMPUTING && r->a->state != PF_SENDING) ||
             !bt_incarnation_equal(&r->decode, &l->decode))
             continue;
-        if ((best && best->served <= r->served) || !bt_xfer_send_next(&b->sends[r->a->slot], &range)) continue;
+        if ((best && best->served <= r->served) || !bt_xfer_send_next(&b->sends[r->a->slot], &range))
+            continue;
         best = r;
         *ret = range;
     }
@@ -265,9 +270,16 @@ static void pump_blocks(pf_brain *b, pf_link *l)
         r->lent++;
         if (r->first_block_us == 0) r->first_block_us = b->now_us;
         bt_xfer_send_take(&b->sends[r->a->slot], &range);
-        pf_act(b, PF_DO_SEND_BLOCK)->u.block = (pf_block){
-            .decode = l->decode, .slot = r->a->slot, .ref = r->a->ref, .ticket = r->ticket, .layer = range.layer,
-            .token_begin = range.token_begin, .token_count = range.token_count, .bytes = bytes, .epoch = l->epoch, .end_bytes = end};
+        pf_act(b, PF_DO_SEND_BLOCK)->u.block = (pf_block){.decode = l->decode,
+                                                          .slot = r->a->slot,
+                                                          .ref = r->a->ref,
+                                                          .ticket = r->ticket,
+                                                          .layer = range.layer,
+                                                          .token_begin = range.token_begin,
+                                                          .token_count = range.token_count,
+                                                          .bytes = bytes,
+                                                          .epoch = l->epoch,
+                                                          .end_bytes = end};
     }
 }
 
@@ -322,11 +334,13 @@ void pf_links_expire(pf_brain *b)
         if (b->now_us - l->used_us >= b->cfg.idle_us) {
             unlink_it(b, l);
         } else if (l->shut_us != BT_STEP_NEVER && b->now_us - l->shut_us >= b->cfg.dial_us) {
-            give_up(b, l, BT_EIO, "the KV cannot be handed to the decode node: its bulk endpoint does not answer");
+            give_up(b, l, BT_EIO,
+                    "the KV cannot be handed to the decode node: its bulk endpoint does not answer");
         } else if (l->state == PF_LINK_GREETING && b->now_us >= l->hello_us) {
             b->n.resent++;
             greet(b, l);
-        } else if (l->state == PF_LINK_OPEN && l->asked_us != BT_STEP_NEVER && b->now_us - l->asked_us >= b->cfg.stall_us) {
+        } else if (l->state == PF_LINK_OPEN && l->asked_us != BT_STEP_NEVER &&
+                   b->now_us - l->asked_us >= b->cfg.stall_us) {
             cut(b, l, PF_LINK_GREETING);
             greet(b, l);
         }
@@ -350,7 +364,7 @@ int64_t pf_links_due_us(const pf_brain *b)
     for (const pf_record *r = NULL; (r = pf_next(b, r));) {
         if (!is_commit_due(b, r) || !b->sends[r->a->slot].told || r->commit_us >= due) continue;
         const pf_link *l = link_of(b, &r->decode);
-        if (l && l->state == PF_LINK_OPEN) due = r->commit_us;      /* else WELCOME sets it going */
+        if (l && l->state == PF_LINK_OPEN) due = r->commit_us; /* else WELCOME sets it going */
     }
     return due;
 }

@@ -1,4 +1,5 @@
-/* The prefill brain's KV pages: which prompt may hold how many, which it shares with earlier ones, which are kept. */
+/* The prefill brain's KV pages: which prompt may hold how many, which it shares with earlier ones, which
+ * are kept. */
 #include "prefill-node/brain/brain_inner.h"
 
 #include "base/hash.h"
@@ -10,7 +11,8 @@
 bt_err pf_pages_new(pf_brain *b, bt_fault *fault)
 {
     const pf_config *c = &b->cfg;
-    const uint32_t longest = (uint32_t)(((uint64_t)c->hello.ctx_tokens + c->page_tokens - 1) / c->page_tokens);
+    const uint32_t longest =
+        (uint32_t)(((uint64_t)c->hello.ctx_tokens + c->page_tokens - 1) / c->page_tokens);
     b->class = bt_hash64(c->hello.exactness, strlen(c->hello.exactness));
     b->counted = calloc(c->pages_total, sizeof *b->counted);
     if (!b->counted) return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
@@ -52,7 +54,8 @@ bool pf_pages_take(pf_brain *b, pf_record *r, const char **ret_why)
     const bool is_alone = bt_kv_book_used(b->book) == 0;
     share(b, r);
     const uint64_t held = (uint64_t)held_for(b, &r->decode) + pages - r->from_row / b->cfg.page_tokens;
-    if (!is_alone && held > b->cfg.pages_total / 2) *ret_why = "prompts for this decode node would hold more than half of the KV pages";
+    if (!is_alone && held > b->cfg.pages_total / 2)
+        *ret_why = "prompts for this decode node would hold more than half of the KV pages";
     else if (!bt_kv_book_hold(b->book, r->a->slot, r->ids_len)) *ret_why = "too few KV pages are free";
     else return true;
     return false;
@@ -63,7 +66,8 @@ void pf_pages_look_again(pf_brain *b, pf_record *r)
     if (bt_kv_book_match(b->book, b->class, r->ids, r->ids_len - 1) <= r->from_row) return;
     bt_kv_book_release(b->book, r->a->slot);
     share(b, r);
-    const bool has_room = bt_kv_book_hold(b->book, r->a->slot, r->ids_len);    /* at most what it has just given back */
+    /* at most what it has just given back */
+    const bool has_room = bt_kv_book_hold(b->book, r->a->slot, r->ids_len);
     assert(has_room);
     (void)has_room;
 }

@@ -5,7 +5,7 @@
 
 static void start(pf_brain *b, pf_record *r)
 {
-    pf_pages_look_again(b, r);          /* before from_row is read */
+    pf_pages_look_again(b, r); /* before from_row is read */
     const bt_xfer_send_plan plan = {.layers = b->cfg.hello.kv.layers,
                                     .prompt_tokens = r->ids_len,
                                     .block_tokens = b->cfg.block_tokens,
@@ -51,7 +51,7 @@ void pf_work_kv_ready(pf_brain *b, const pf_event *ev)
         b->n.unexpected++;
         return;
     }
-    if (r->a->state == BT_ATTEMPT_STOPPING) return;      /* the rows are as good, but nobody waits for them */
+    if (r->a->state == BT_ATTEMPT_STOPPING) return; /* the rows are as good, but nobody waits for them */
     r->rows_us = b->now_us;
     if (b->now_us - r->said_us < b->cfg.say_us) return;
     r->said_us = b->now_us;
@@ -61,7 +61,7 @@ void pf_work_kv_ready(pf_brain *b, const pf_event *ev)
 void pf_work_computed(pf_brain *b, const pf_event *ev)
 {
     pf_record *r = pf_by_slot(b, ev->u.computed.slot);
-    if (r && r->a->state == BT_ATTEMPT_STOPPING && r->in_worker) return;     /* its end follows */
+    if (r && r->a->state == BT_ATTEMPT_STOPPING && r->in_worker) return; /* its end follows */
     if (!r || r->a->state != PF_COMPUTING) {
         b->n.unexpected++;
         return;
@@ -71,7 +71,8 @@ void pf_work_computed(pf_brain *b, const pf_event *ev)
     r->progress_us = b->now_us;
     r->has_first = true;
     r->first.token = ev->u.computed.token;
-    r->first.top_len = ev->u.computed.top_len <= BT_MSG_TOP_LOGITS ? ev->u.computed.top_len : BT_MSG_TOP_LOGITS;
+    r->first.top_len =
+        ev->u.computed.top_len <= BT_MSG_TOP_LOGITS ? ev->u.computed.top_len : BT_MSG_TOP_LOGITS;
     memcpy(r->first.top_ids, ev->u.computed.top_ids, sizeof r->first.top_ids);
     memcpy(r->first.top_logits, ev->u.computed.top_logits, sizeof r->first.top_logits);
     r->first.queue_us = (uint64_t)(r->started_us - r->accepted_us);

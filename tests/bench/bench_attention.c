@@ -1,5 +1,6 @@
-/* Attention of decoding against a load-only pass over the same K and V by the same threads, taken in turns: only the ratio is told,
- * so that a busy machine disturbs both alike. Layers follow each other as in a step, so that no cache holds what a call reads.
+/* Attention of decoding against a load-only pass over the same K and V by the same threads, taken in turns:
+ * only the ratio is told, so that a busy machine disturbs both alike. Layers follow each other as in a step,
+ * so that no cache holds what a call reads.
  *   bench_attention [--isa NAME] [--threads N] */
 #include "base/clock.h"
 #include "graph/companion.h"
@@ -12,11 +13,16 @@
 enum { PAGE = 64, ROUNDS = 15 };
 #define KV_BYTES ((size_t)192 << 20)
 
-typedef struct shape { const char *name; uint32_t heads, kv_heads, head_dim; } shape;
-typedef struct batch { size_t sequences, tokens; } batch;
+typedef struct shape {
+    const char *name;
+    uint32_t heads, kv_heads, head_dim;
+} shape;
+typedef struct batch {
+    size_t sequences, tokens;
+} batch;
 
 typedef struct work {
-    bt_kv_view *kv;                         /* [sequences] */
+    bt_kv_view *kv; /* [sequences] */
     bt_companion_seq *seq;
     size_t sequences, tokens, layer;
 } work;
@@ -42,7 +48,8 @@ static void fill(uint8_t *page, const bt_kv_view *v, uint32_t layer)
 {
     enum { ROW = 64 * 128 };
     static float x[ROW];
-    for (size_t i = 0; i < v->kv_heads * v->head_dim; i++) x[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
+    for (size_t i = 0; i < v->kv_heads * v->head_dim; i++)
+        x[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
     bt_kv_view one = *v;
     one.page = &page;
     for (size_t t = 0; t < PAGE; t++) bt_kernels_select("ref")->kv_store(&one, layer, t, 1, x, x, 0);
@@ -53,12 +60,22 @@ static double seconds_since(int64_t begin_us) { return (double)(bt_clock_us() - 
 /* The median of read time / attention time. */
 static double ratio_of(const machine *m, const shape *z, batch b, uint32_t elem_bytes)
 {
-    const size_t head = bt_kv_head_bytes(elem_bytes, z->head_dim), token = head * z->kv_heads, pages = (b.tokens + PAGE - 1) / PAGE;
-    const size_t layers = KV_BYTES / (2 * token * pages * PAGE * b.sequences) + 1, width = z->heads * z->head_dim;
-    bt_kv_view v = {.page_tokens = PAGE, .tokens_capacity = pages * PAGE, .layer_bytes = 2 * PAGE * token, .plane_bytes = PAGE * token,
-                    .token_bytes = token, .head_bytes = head, .elem_bytes = elem_bytes, .layers = (uint32_t)layers,
-                    .kv_heads = z->kv_heads, .head_dim = z->head_dim};
-    work w = {bench_bytes(b.sequences * sizeof *w.kv), bench_bytes(b.sequences * sizeof *w.seq), b.sequences, b.tokens, 0};
+    const size_t head = bt_kv_head_bytes(elem_bytes, z->head_dim), token = head * z->kv_heads,
+                 pages = (b.tokens + PAGE - 1) / PAGE;
+    const size_t layers = KV_BYTES / (2 * token * pages * PAGE * b.sequences) + 1,
+                 width = z->heads * z->head_dim;
+    bt_kv_view v = {.page_tokens = PAGE,
+                    .tokens_capacity = pages * PAGE,
+                    .layer_bytes = 2 * PAGE * token,
+                    .plane_bytes = PAGE * token,
+                    .token_bytes = token,
+                    .head_bytes = head,
+                    .elem_bytes = elem_bytes,
+                    .layers = (uint32_t)layers,
+                    .kv_heads = z->kv_heads,
+                    .head_dim = z->head_dim};
+    work w = {bench_bytes(b.sequences * sizeof *w.kv), bench_bytes(b.sequences * sizeof *w.seq), b.sequences,
+              b.tokens, 0};
     uint8_t **page = bench_bytes(b.sequences * pages * sizeof *page);
     for (size_t i = 0; i < b.sequences * pages; i++) {
         page[i] = bench_bytes(layers * v.layer_bytes);
@@ -69,10 +86,11 @@ static double ratio_of(const machine *m, const shape *z, batch b, uint32_t elem_
         w.kv[s] = v;
         w.seq[s] = (bt_companion_seq){&w.kv[s], b.tokens - 1, 1};
     }
-    float *q = bench_bytes(b.sequences * width * sizeof *q), *out = bench_bytes(b.sequences * width * sizeof *q);
+    float *q = bench_bytes(b.sequences * width * sizeof *q),
+          *out = bench_bytes(b.sequences * width * sizeof *q);
     for (size_t i = 0; i < b.sequences * width; i++) q[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
-    const bt_companion_sizes sizes = {.heads = z->heads, .kv_heads = z->kv_heads, .head_dim = z->head_dim, .runs = b.sequences,
-                                      .ctx_tokens = b.tokens};
+    const bt_companion_sizes sizes = {.heads = z->heads, .kv_heads = z->kv_heads, .head_dim = z->head_dim,
+                                      .runs = b.sequences, .ctx_tokens = b.tokens};
     const bt_companion_rows rows = {w.seq, b.sequences, 1};
     bt_companion c;
     bt_fault fault;
@@ -83,7 +101,8 @@ static double ratio_of(const machine *m, const shape *z, batch b, uint32_t elem_
         for (w.layer = 0; w.layer < layers; w.layer++) bt_pool_run(m->pool, read_part, &w);
         const double read = seconds_since(begin);
         begin = bt_clock_us();
-        for (size_t l = 0; l < layers; l++) bt_companion_attention(&c, &rows, out, q, l, z->heads, z->kv_heads, z->head_dim, 0.125f);
+        for (size_t l = 0; l < layers; l++)
+            bt_companion_attention(&c, &rows, out, q, l, z->heads, z->kv_heads, z->head_dim, 0.125f);
         ratio[r] = read / seconds_since(begin);
     }
     bt_companion_done(&c);
@@ -94,7 +113,9 @@ static double ratio_of(const machine *m, const shape *z, batch b, uint32_t elem_
 
 int main(int argc, char **argv)
 {
-    static const shape shapes[] = {{"smollm2 9/3x64", 9, 3, 64}, {"qwen2.5-0.5b 14/2x64", 14, 2, 64}, {"llama-3.1-8b 32/8x128", 32, 8, 128}};
+    static const shape shapes[] = {{"smollm2 9/3x64", 9, 3, 64},
+                                   {"qwen2.5-0.5b 14/2x64", 14, 2, 64},
+                                   {"llama-3.1-8b 32/8x128", 32, 8, 128}};
     static const batch batches[] = {{1, 4000}, {8, 4000}, {32, 250}};
     const char *isa = NULL;
     long threads = 0;
@@ -110,12 +131,14 @@ int main(int argc, char **argv)
     machine m = {.kernels = bt_kernels_select(isa)};
     if (!m.kernels) bench_die("no such instruction set on this machine");
     if (bt_pool_new(&m.pool, (size_t)threads, &fault) < 0) bench_die(fault.text);
-    printf("attention of decoding, %s, %zu threads: share of the rate at which the same threads only read its K and V\n", m.kernels->isa,
-           bt_pool_threads(m.pool));
+    printf("attention of decoding, %s, %zu threads: share of the rate at which the same threads only read "
+           "its K and V\n",
+           m.kernels->isa, bt_pool_threads(m.pool));
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
-            printf("%-22s %2zu sequences x %4zu tokens   f16 %.2f   int8 %.2f\n", shapes[s].name, batches[b].sequences, batches[b].tokens,
-                   ratio_of(&m, &shapes[s], batches[b], 2), ratio_of(&m, &shapes[s], batches[b], 1));
+            printf("%-22s %2zu sequences x %4zu tokens   f16 %.2f   int8 %.2f\n", shapes[s].name,
+                   batches[b].sequences, batches[b].tokens, ratio_of(&m, &shapes[s], batches[b], 2),
+                   ratio_of(&m, &shapes[s], batches[b], 1));
     bt_pool_free(m.pool);
     return 0;
 }

@@ -1,11 +1,13 @@
-/* How long running sequences wait for their next token while a long prompt is prefilled: not at all, on the same node in pieces between
- * their steps (interleaved), and by another engine on the same cores at the same time, as a prefill node on this machine does it. A prefill
- * node on a machine of its own costs them nothing: that is the first row.
+/* How long running sequences wait for their next token while a long prompt is prefilled: not at all, on the
+ * same node in pieces between their steps (interleaved), and by another engine on the same cores at the same
+ * time, as a prefill node on this machine does it. A prefill node on a machine of its own costs them nothing:
+ * that is the first row.
  *
- *   bench_stall [-m MODEL] [--weights f16|int8|fp4] [--batch 8] [--prompt 4096] [--chunk 256] [--engine npu|host] [--threads N]
+ *   bench_stall [-m MODEL] [--weights f16|int8|fp4] [--batch 8] [--prompt 4096] [--chunk 256] [--engine
+ *   npu|host] [--threads N]
  *
- * Without -m the default model is taken, and nothing is timed where it has not been fetched. A step is the time between two tokens of
- * one sequence, as the I/O thread sees them. */
+ * Without -m the default model is taken, and nothing is timed where it has not been fetched. A step is the
+ * time between two tokens of one sequence, as the I/O thread sees them. */
 #include "tests/bench/kit.h"
 #include "base/clock.h"
 #include "decode-node/worker.h"
@@ -18,9 +20,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BATCH = 64, SHORT_PROMPT = 64, WARM_STEPS = 20, ALONE_STEPS = 200, MAX_STEPS = 100000, PAGE_TOKENS = BT_KV_PAGES_USUAL_TOKENS };
+enum {
+    MAX_BATCH = 64,
+    SHORT_PROMPT = 64,
+    WARM_STEPS = 20,
+    ALONE_STEPS = 200,
+    MAX_STEPS = 100000,
+    PAGE_TOKENS = BT_KV_PAGES_USUAL_TOKENS
+};
 
-typedef struct options { const char *model, *weights, *engine; uint32_t batch, prompt, chunk; size_t threads; } options;
+typedef struct options {
+    const char *model, *weights, *engine;
+    uint32_t batch, prompt, chunk;
+    size_t threads;
+} options;
 
 typedef struct bench {
     options o;
@@ -29,8 +42,8 @@ typedef struct bench {
     dc_worker *worker;
     bt_kv_pages *pages;
     bt_kv_seq seq[MAX_BATCH + 1];
-    int32_t *ids;                           /* [prompt] */
-    double *step;                           /* [MAX_STEPS] seconds between tokens of slot 0 */
+    int32_t *ids; /* [prompt] */
+    double *step; /* [MAX_STEPS] seconds between tokens of slot 0 */
     size_t steps;
     int64_t last_us;
 } bench;
@@ -44,7 +57,9 @@ static bt_prefill *new_local(const bench *b, bt_pool *pool)
 {
     bt_fault fault;
     bt_prefill *l;
-    const bt_prefill_config c = {.engine = b->o.engine, .ctx_tokens = b->model->hp.ctx < b->o.prompt + 1 ? b->model->hp.ctx : b->o.prompt + 1, .pool = pool};
+    const bt_prefill_config c = {
+        .engine = b->o.engine,
+        .ctx_tokens = b->model->hp.ctx < b->o.prompt + 1 ? b->model->hp.ctx : b->o.prompt + 1, .pool = pool};
     must(bt_prefill_new(&l, b->model, &c, &fault), &fault);
     return l;
 }
@@ -52,7 +67,8 @@ static bt_prefill *new_local(const bench *b, bt_pool *pool)
 static void start(bench *b, uint32_t slot, uint32_t prompt_tokens, uint32_t max_tokens)
 {
     bt_fault fault;
-    dc_worker_start s = {.slot = slot, .prompt = b->ids, .prompt_tokens = prompt_tokens, .max_tokens = max_tokens, .sampling = bt_sample_greedy()};
+    dc_worker_start s = {.slot = slot, .prompt = b->ids, .prompt_tokens = prompt_tokens,
+                         .max_tokens = max_tokens, .sampling = bt_sample_greedy()};
     must(bt_kv_pages_reserve(b->pages, &b->seq[slot], prompt_tokens + max_tokens, &fault), &fault);
     bt_kv_pages_view(&s.view, b->pages, &b->seq[slot]);
     dc_worker_start_slot(b->worker, &s);
@@ -66,19 +82,23 @@ static void open_bench(bench *b)
     must(bt_pool_new(&b->pool, b->o.threads, &fault), &fault);
     const bt_decode_config ec = {.weights = b->o.weights, .pool = b->pool, .rows_max = b->o.batch + 1};
     must(bt_decode_new(&engine, b->model, &ec, &fault), &fault);
-    const dc_worker_config wc = {.engine = engine, .local = new_local(b, b->pool), .pool = b->pool, .slots = b->o.batch + 1, .page_tokens = PAGE_TOKENS,
-                                 .chunk_tokens = b->o.chunk};
+    const dc_worker_config wc = {
+        .engine = engine,        .local = new_local(b, b->pool), .pool = b->pool,
+        .slots = b->o.batch + 1, .page_tokens = PAGE_TOKENS,     .chunk_tokens = b->o.chunk};
     must(dc_worker_new(&b->worker, &wc, &fault), &fault);
     const size_t running = hp->ctx - 1;
-    must(bt_kv_pages_new(&b->pages, hp->layers, hp->kv_heads, hp->head_dim, 2, PAGE_TOKENS, b->o.batch * (running + PAGE_TOKENS) + b->o.prompt + PAGE_TOKENS,
-                         &fault), &fault);
+    must(bt_kv_pages_new(&b->pages, hp->layers, hp->kv_heads, hp->head_dim, 2, PAGE_TOKENS,
+                         b->o.batch * (running + PAGE_TOKENS) + b->o.prompt + PAGE_TOKENS, &fault),
+         &fault);
     b->ids = bench_bytes(b->o.prompt * sizeof *b->ids);
     b->step = bench_bytes(MAX_STEPS * sizeof *b->step);
-    for (uint32_t i = 0; i < b->o.prompt; i++) b->ids[i] = (int32_t)((i * 2654435761u >> 7) % (hp->vocab - 300) + 300);
+    for (uint32_t i = 0; i < b->o.prompt; i++)
+        b->ids[i] = (int32_t)((i * 2654435761u >> 7) % (hp->vocab - 300) + 300);
     for (uint32_t s = 0; s < b->o.batch; s++) start(b, s, SHORT_PROMPT, (uint32_t)running - SHORT_PROMPT);
 }
 
-/* Takes events until `steps` tokens of slot 0 have come, or, with until_first, the long prompt's first one, or *over is set. */
+/* Takes events until `steps` tokens of slot 0 have come, or, with until_first, the long prompt's first
+ * one, or *over is set. */
 static void follow(bench *b, size_t steps, bool until_first, const atomic_bool *over)
 {
     b->steps = 0;
@@ -87,7 +107,8 @@ static void follow(bench *b, size_t steps, bool until_first, const atomic_bool *
         dc_worker_event ev;
         if (poll(&fd, 1, 60000) < 1) bench_die("no event for a minute");
         while (dc_worker_next(b->worker, &ev)) {
-            if (ev.type == DC_WORKER_ENDED && ev.slot != b->o.batch) bench_die(ev.u.text[0] ? ev.u.text : "a sequence ended too early");
+            if (ev.type == DC_WORKER_ENDED && ev.slot != b->o.batch)
+                bench_die(ev.u.text[0] ? ev.u.text : "a sequence ended too early");
             if (ev.type == DC_WORKER_FIRST && ev.slot == b->o.batch) done = until_first;
             if (ev.slot != 0 || ev.type != DC_WORKER_TOKEN) continue;
             const int64_t now = bt_clock_us();
@@ -103,20 +124,32 @@ static void print(bench *b, const char *what, double prefill_s)
 {
     if (!b->steps) bench_die("no step was seen");
     const double median = bench_median(b->step, b->steps);
-    printf("  %-34s %7zu %9.2f %9.2f %9.2f", what, b->steps, median * 1e3, b->step[b->steps * 99 / 100] * 1e3, b->step[b->steps - 1] * 1e3);
+    printf("  %-34s %7zu %9.2f %9.2f %9.2f", what, b->steps, median * 1e3, b->step[b->steps * 99 / 100] * 1e3,
+           b->step[b->steps - 1] * 1e3);
     if (prefill_s > 0) printf(" %10.2f\n", prefill_s);
     else printf(" %10s\n", "-");
     fflush(stdout);
 }
 
-typedef struct elsewhere { bench *b; bt_pool *pool; bt_prefill *local; bt_kv_pages *pages; bt_kv_view view; float *logits; atomic_bool over; double seconds; } elsewhere;
+typedef struct elsewhere {
+    bench *b;
+    bt_pool *pool;
+    bt_prefill *local;
+    bt_kv_pages *pages;
+    bt_kv_view view;
+    float *logits;
+    atomic_bool over;
+    double seconds;
+} elsewhere;
 
 static void *prefill_elsewhere(void *ud)
 {
     elsewhere *x = ud;
     bt_fault fault;
     const int64_t begin = bt_clock_us();
-    must(bt_prefill_run(x->local, &x->view, x->b->ids, x->b->o.prompt, 0, NULL, x->logits, BT_PREFILL_LAST, &fault), &fault);
+    must(bt_prefill_run(x->local, &x->view, x->b->ids, x->b->o.prompt, 0, NULL, x->logits, BT_PREFILL_LAST,
+                        &fault),
+         &fault);
     x->seconds = (double)(bt_clock_us() - begin) * 1e-6;
     atomic_store(&x->over, true);
     return NULL;
@@ -132,7 +165,9 @@ static double beside(bench *b)
     const bt_hparams *hp = &b->model->hp;
     must(bt_pool_new(&x.pool, b->o.threads, &fault), &fault);
     x.local = new_local(b, x.pool);
-    must(bt_kv_pages_new(&x.pages, hp->layers, hp->kv_heads, hp->head_dim, 2, PAGE_TOKENS, b->o.prompt, &fault), &fault);
+    must(bt_kv_pages_new(&x.pages, hp->layers, hp->kv_heads, hp->head_dim, 2, PAGE_TOKENS, b->o.prompt,
+                         &fault),
+         &fault);
     must(bt_kv_pages_reserve(x.pages, &seq, b->o.prompt, &fault), &fault);
     bt_kv_pages_view(&x.view, x.pages, &seq);
     x.logits = bench_bytes(hp->vocab * sizeof *x.logits);
@@ -162,7 +197,8 @@ static void parse(options *o, int argc, char **argv)
         else if (!strcmp(argv[i], "--threads")) o->threads = strtoul(value, NULL, 10);
         else bench_die("see the comment at the top of bench_stall.c for its options");
     }
-    if (o->batch < 1 || o->batch > MAX_BATCH || o->prompt < SHORT_PROMPT || o->chunk < 1) bench_die("--batch is 1 to 64, --prompt at least 64");
+    if (o->batch < 1 || o->batch > MAX_BATCH || o->prompt < SHORT_PROMPT || o->chunk < 1)
+        bench_die("--batch is 1 to 64, --prompt at least 64");
 }
 
 int main(int argc, char **argv)
@@ -179,8 +215,10 @@ int main(int argc, char **argv)
     must(bt_model_open(&b.model, path, &fault), &fault);
     if (b.o.prompt + 2 > b.model->hp.ctx) bench_die("the prompt is longer than the model's context");
     open_bench(&b);
-    printf("\n%s: %u running sequences, weights %s, a prompt of %u tokens in pieces of %u by engine %s, threads %zu\n"
-           "  %-34s %7s %9s %9s %9s %10s\n", b.model->name, b.o.batch, b.o.weights, b.o.prompt, b.o.chunk, b.o.engine, bt_pool_threads(b.pool),
+    printf("\n%s: %u running sequences, weights %s, a prompt of %u tokens in pieces of %u by engine %s, "
+           "threads %zu\n"
+           "  %-34s %7s %9s %9s %9s %10s\n",
+           b.model->name, b.o.batch, b.o.weights, b.o.prompt, b.o.chunk, b.o.engine, bt_pool_threads(b.pool),
            "prefill", "steps", "p50 ms", "p99 ms", "worst ms", "prefill s");
     follow(&b, WARM_STEPS, false, NULL);
     follow(&b, ALONE_STEPS, false, NULL);

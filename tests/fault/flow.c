@@ -49,7 +49,7 @@ static flow_item *make(const uint8_t *bytes, size_t len)
 {
     flow_item *i = malloc(sizeof *i + len);
     if (!i) return NULL;
-    *i = (flow_item){ .len = len };
+    *i = (flow_item){.len = len};
     memcpy(i->bytes, bytes, len);
     return i;
 }
@@ -88,7 +88,7 @@ static bool set_aside(flow *f, flow_item *i, uint64_t after, int64_t now_ms)
 {
     for (size_t k = 0; k < FLOW_LATE_MAX; k++)
         if (!f->late[k].item) {
-            f->late[k] = (flow_late){ i, after, now_ms + FLOW_LATE_MS };
+            f->late[k] = (flow_late){i, after, now_ms + FLOW_LATE_MS};
             return true;
         }
     return false;
@@ -116,7 +116,7 @@ static bt_err pass(flow *f, const uint8_t *bytes, size_t len, int64_t now_ms)
 
 static bt_err take_message(flow *f, const uint8_t *bytes, size_t len, int64_t now_ms)
 {
-    fate d = f->script && !f->cuts_next ? script_fate(f->script, f->stream, f->index) : (fate){ FATE_PASS, 0 };
+    fate d = f->script && !f->cuts_next ? script_fate(f->script, f->stream, f->index) : (fate){FATE_PASS, 0};
     const bool is_odd = d.kind == FATE_DROP || d.kind == FATE_REPEAT || d.kind == FATE_REORDER;
     if ((is_odd && f->is_bytes) || len == 0) d.kind = FATE_PASS;
     f->index++;
@@ -128,7 +128,7 @@ static bt_err take_message(flow *f, const uint8_t *bytes, size_t len, int64_t no
             f->stats->fates[FATE_REORDER]++;
             return BT_OK;
         }
-        free(i);                                    /* no place: it goes as the others */
+        free(i); /* no place: it goes as the others */
         d.kind = FATE_PASS;
     }
     f->stats->fates[d.kind]++;
@@ -137,7 +137,8 @@ static bt_err take_message(flow *f, const uint8_t *bytes, size_t len, int64_t no
     if ((e = pass(f, bytes, len, now_ms)) < 0) return e;
     if (d.kind == FATE_CORRUPT) corrupt(f, f->last, d.random);
     if (d.kind == FATE_DELAY && f->script->delay_ms > 0)
-        f->last_due_ms = f->last->due_ms = f->last->due_ms + 1 + (int64_t)(d.random % (uint64_t)f->script->delay_ms);
+        f->last_due_ms = f->last->due_ms =
+            f->last->due_ms + 1 + (int64_t)(d.random % (uint64_t)f->script->delay_ms);
     count_overtaking(f, now_ms);
     if (d.kind == FATE_REPEAT) {
         if (!(i = make(bytes, len))) return BT_ENOMEM;
@@ -183,7 +184,7 @@ const uint8_t *flow_peek(flow *f, size_t *len, int64_t now_ms)
 {
     release_due(f, now_ms, false);
     *len = 0;
-    while (f->first && f->first->len == f->first->written) flow_wrote(f, 0);        /* cut to nothing */
+    while (f->first && f->first->len == f->first->written) flow_wrote(f, 0); /* cut to nothing */
     const flow_item *i = f->first;
     if (!i || i->due_ms > now_ms) return NULL;
     *len = i->len - i->written;

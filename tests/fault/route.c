@@ -1,4 +1,5 @@
-/* See route.h. Sockets do not block; each event moves both directions of its connection on as far as they go. */
+/* See route.h. Sockets do not block; each event moves both directions of its connection on as far as they
+ * go. */
 #include "tests/fault/route.h"
 #include "base/clock.h"
 #include "base/num.h"
@@ -15,15 +16,19 @@
 enum { BACKLOG = 64, PIECE_BYTES = 64 << 10, PIECES = 8, SOCKET_BYTES = 256 << 10, LATER_MS = 3600 * 1000 };
 
 /* Side 0 is the client, 1 the target; way w goes from side w to side 1 - w. */
-typedef struct side { int fd; uint64_t watch; bool is_dead, is_at_end; } side;
+typedef struct side {
+    int fd;
+    uint64_t watch;
+    bool is_dead, is_at_end;
+} side;
 
 typedef struct conn {
     struct conn *next;
     route *r;
     side side[ROUTE_WAYS];
     flow flow[ROUTE_WAYS];
-    uint64_t timer, life;                   /* life: of the timer that cuts it; 0: none */
-    bool is_connecting, is_by_reset;        /* by_reset: how its own cut will look */
+    uint64_t timer, life;            /* life: of the timer that cuts it; 0: none */
+    bool is_connecting, is_by_reset; /* by_reset: how its own cut will look */
 } conn;
 
 static void move(conn *c);
@@ -38,7 +43,8 @@ static void end(conn *c, bool by_reset)
     for (size_t i = 0; i < ROUTE_WAYS; i++) {
         side *s = &c->side[i];
         bt_loop_remove(r->loop, s->watch);
-        if (s->fd >= 0 && by_reset) (void)setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger));
+        if (s->fd >= 0 && by_reset)
+            (void)setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
         if (s->fd >= 0) close(s->fd);
         flow_done(&c->flow[i]);
     }
@@ -51,18 +57,21 @@ static void set_up(int fd)
 {
     const int one = 1, bytes = SOCKET_BYTES;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);     /* what waits should wait where we see it */
+    /* what waits should wait where we see it */
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 }
 
 static void on_side(void *ud, unsigned events)
 {
     conn *c = ud;
-    if (c->is_connecting && events & (BT_LOOP_OUT | BT_LOOP_ERR)) c->is_connecting = false;     /* a failure shows in the first write */
+    if (c->is_connecting && events & (BT_LOOP_OUT | BT_LOOP_ERR))
+        c->is_connecting = false; /* a failure shows in the first write */
     move(c);
 }
 
-/* The target's side, as soon as there is somebody to dial and nothing holds it. False: the link is no more. */
+/* The target's side, as soon as there is somebody to dial and nothing holds it. False: the link is no
+ * more. */
 static bool dial(conn *c)
 {
     route *r = c->r;
@@ -70,8 +79,9 @@ static bool dial(conn *c)
     if (s->fd >= 0 || !r->has_target || r->is_held[ROUTE_UP] || r->is_held[ROUTE_DOWN]) return true;
     s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->fd >= 0) set_up(s->fd);
-    if (s->fd < 0 || (connect(s->fd, (const struct sockaddr *)&r->target, sizeof r->target) < 0 && errno != EINPROGRESS)
-        || bt_loop_add_fd(&s->watch, r->loop, s->fd, BT_LOOP_OUT, on_side, c) < 0) {
+    if (s->fd < 0 ||
+        (connect(s->fd, (const struct sockaddr *)&r->target, sizeof r->target) < 0 && errno != EINPROGRESS) ||
+        bt_loop_add_fd(&s->watch, r->loop, s->fd, BT_LOOP_OUT, on_side, c) < 0) {
         end(c, true);
         return false;
     }
@@ -119,8 +129,10 @@ static void watch(conn *c, int64_t now_ms)
         unsigned events = 0;
         size_t len = 0;
         if (s->fd < 0) continue;
-        if (!c->r->is_held[i] && !s->is_at_end && flow_has_room(&c->flow[i]) && c->side[1].fd >= 0) events |= BT_LOOP_IN;
-        if (!c->r->is_held[1 - i] && !s->is_dead && flow_peek(&c->flow[1 - i], &len, now_ms) && len) events |= BT_LOOP_OUT;
+        if (!c->r->is_held[i] && !s->is_at_end && flow_has_room(&c->flow[i]) && c->side[1].fd >= 0)
+            events |= BT_LOOP_IN;
+        if (!c->r->is_held[1 - i] && !s->is_dead && flow_peek(&c->flow[1 - i], &len, now_ms) && len)
+            events |= BT_LOOP_OUT;
         if (i == 1 && c->is_connecting) events |= BT_LOOP_OUT;
         bt_loop_set_events(c->r->loop, s->watch, events);
     }
@@ -206,17 +218,18 @@ static void on_listener(void *ud, unsigned events)
     c->next = r->first;
     r->first = c;
     r->open++;
-    if (bt_loop_add_fd(&c->side[0].watch, r->loop, fd, 0, on_side, c) < 0 || bt_loop_add_timer(&c->timer, r->loop, LATER_MS, LATER_MS, on_timer, c) < 0
-        || begin_life(c) < 0) {
+    if (bt_loop_add_fd(&c->side[0].watch, r->loop, fd, 0, on_side, c) < 0 ||
+        bt_loop_add_timer(&c->timer, r->loop, LATER_MS, LATER_MS, on_timer, c) < 0 || begin_life(c) < 0) {
         end(c, true);
         return;
     }
     move(c);
 }
 
-bt_err route_open(route *r, bt_loop *loop, const char *name, uint64_t number, bool is_bytes, const script *s, bt_fault *fault)
+bt_err route_open(route *r, bt_loop *loop, const char *name, uint64_t number, bool is_bytes, const script *s,
+                  bt_fault *fault)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     memset(r, 0, sizeof *r);
     snprintf(r->name, sizeof r->name, "%s", name);
@@ -225,8 +238,8 @@ bt_err route_open(route *r, bt_loop *loop, const char *name, uint64_t number, bo
     r->is_bytes = is_bytes;
     r->script = s;
     r->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (r->listener < 0 || bind(r->listener, (const struct sockaddr *)&at, sizeof at) < 0 || listen(r->listener, BACKLOG) < 0
-        || getsockname(r->listener, (struct sockaddr *)&at, &len) < 0)
+    if (r->listener < 0 || bind(r->listener, (const struct sockaddr *)&at, sizeof at) < 0 ||
+        listen(r->listener, BACKLOG) < 0 || getsockname(r->listener, (struct sockaddr *)&at, &len) < 0)
         return bt_fail(fault, BT_EIO, "listen for '%s': %s", name, strerror(errno));
     r->port = ntohs(at.sin_port);
     return bt_loop_add_fd(&r->watch, loop, r->listener, BT_LOOP_IN, on_listener, r);
@@ -253,13 +266,14 @@ bt_err route_set_target(route *r, const char *host_port, bt_fault *fault)
     char host[64];
     int64_t port;
     const char *colon = strrchr(host_port, ':');
-    struct sockaddr_in at = { .sin_family = AF_INET };
+    struct sockaddr_in at = {.sin_family = AF_INET};
     if (!colon || (size_t)(colon - host_port) >= sizeof host)
         return bt_fail(fault, BT_EARG, "'%.100s' is not an address such as 127.0.0.1:5600", host_port);
     snprintf(host, sizeof host, "%.*s", (int)(colon - host_port), host_port);
     const bt_err e = bt_num_int(&port, colon + 1, 1, 65535, fault);
     if (e < 0) return e;
-    if (inet_pton(AF_INET, host, &at.sin_addr) != 1) return bt_fail(fault, BT_EARG, "'%s' is not an IPv4 address", host);
+    if (inet_pton(AF_INET, host, &at.sin_addr) != 1)
+        return bt_fail(fault, BT_EARG, "'%s' is not an IPv4 address", host);
     at.sin_port = htons((uint16_t)port);
     r->target = at;
     r->has_target = true;
@@ -289,7 +303,7 @@ void route_set_script(route *r, const script *s)
         for (int w = 0; w < ROUTE_WAYS; w++) flow_set_script(&c->flow[w], s);
         bt_loop_remove(r->loop, c->life);
         c->life = 0;
-        (void)begin_life(c);                        /* without a timer it lives for ever */
+        (void)begin_life(c); /* without a timer it lives for ever */
     }
 }
 

@@ -32,8 +32,8 @@ static bool is_greeting(const uint8_t *g, size_t len)
 {
     static const char mechanism[MECHANISM_BYTES] = "NULL";
     const size_t whole = MECHANISM_AT + MECHANISM_BYTES;
-    return (len < 1 || g[0] == 0xff) && (len < 10 || g[9] == 0x7f) && (len < 11 || g[10] >= 3)
-        && (len < whole || memcmp(g + MECHANISM_AT, mechanism, sizeof mechanism) == 0);
+    return (len < 1 || g[0] == 0xff) && (len < 10 || g[9] == 0x7f) && (len < 11 || g[10] >= 3) &&
+           (len < whole || memcmp(g + MECHANISM_AT, mechanism, sizeof mechanism) == 0);
 }
 
 static bt_err take_greeting(zmtp_unit *ret, zmtp *z, const uint8_t **at, size_t *left)
@@ -41,7 +41,7 @@ static bt_err take_greeting(zmtp_unit *ret, zmtp *z, const uint8_t **at, size_t 
     const size_t missing = ZMTP_GREETING_BYTES - z->greeted, n = *left < missing ? *left : missing;
     memcpy(z->greeting + z->greeted, *at, n);
     if (!is_greeting(z->greeting, z->greeted + n)) return BT_EFORMAT;
-    *ret = (zmtp_unit){ ZMTP_GREETING, z->greeting + z->greeted, n };
+    *ret = (zmtp_unit){ZMTP_GREETING, z->greeting + z->greeted, n};
     z->greeted += n;
     *at += n;
     *left -= n;
@@ -71,11 +71,11 @@ static bt_err take_head(zmtp *z, const uint8_t **at, size_t *left)
 bt_err zmtp_next(zmtp_unit *ret, zmtp *z, const uint8_t **at, size_t *left)
 {
     bt_err e = BT_OK;
-    if (z->was_given) {                     /* the header of the frame given last tells which unit it was */
+    if (z->was_given) { /* the header of the frame given last tells which unit it was */
         bt_buf_clear(z->head[0] & COMMAND ? &z->command : &z->message);
         z->was_given = false;
     }
-    *ret = (zmtp_unit){ ZMTP_NONE, NULL, 0 };
+    *ret = (zmtp_unit){ZMTP_NONE, NULL, 0};
     if (*left && z->greeted < ZMTP_GREETING_BYTES) return take_greeting(ret, z, at, left);
     while (*left) {
         if (!z->in_body) {
@@ -94,7 +94,7 @@ bt_err zmtp_next(zmtp_unit *ret, zmtp *z, const uint8_t **at, size_t *left)
         z->head_len = 0;
         if (z->head[0] & MORE) continue;
         z->was_given = true;
-        *ret = (zmtp_unit){ is_command ? ZMTP_COMMAND : ZMTP_MESSAGE, unit->data, unit->len };
+        *ret = (zmtp_unit){is_command ? ZMTP_COMMAND : ZMTP_MESSAGE, unit->data, unit->len};
         return BT_OK;
     }
     return BT_OK;

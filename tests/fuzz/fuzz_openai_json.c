@@ -1,5 +1,5 @@
-/* Any bytes as the body of a request: no crash, and either a whole request or an error that can be written as JSON. The
- * first byte chooses chat or completions. */
+/* Any bytes as the body of a request: no crash, and either a whole request or an error that can be written as
+ * JSON. The first byte chooses chat or completions. */
 #include "gateway/door/answer.h"
 #include "gateway/door/openai.h"
 
@@ -9,8 +9,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    static const char *const names[] = { "tiny" };
-    static const gw_openai_limits limits = { names, 1, 512, 4 };
+    static const char *const names[] = {"tiny"};
+    static const gw_openai_limits limits = {names, 1, 512, 4};
     if (len == 0) return 0;
     gw_openai_request r;
     gw_openai_error err;

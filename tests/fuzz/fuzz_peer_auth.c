@@ -1,5 +1,6 @@
-/* Any bytes as an allow file, and as the frames of a ZAP request: an accepted list knows each of its keys in some role and never the key of
- * zeros, and whatever is asked, only a key of the list is let in. The first byte chooses; a request's frames are a length byte and so many bytes. */
+/* Any bytes as an allow file, and as the frames of a ZAP request: an accepted list knows each of its keys in
+ * some role and never the key of zeros, and whatever is asked, only a key of the list is let in. The first
+ * byte chooses; a request's frames are a length byte and so many bytes. */
 #include "crypto/peer_auth.h"
 
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 
 enum { MAX_FRAMES = 8 };
 
-static const char list[] = "HelloWorldHelloWorldHelloWorldHelloWorld prefill,decode east-2\nrq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7 gateway\n";
+static const char list[] = "HelloWorldHelloWorldHelloWorldHelloWorld prefill,decode "
+                           "east-2\nrq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7 gateway\n";
 
 static void parse(const uint8_t *data, size_t len)
 {
@@ -21,7 +23,8 @@ static void parse(const uint8_t *data, size_t len)
     if (bt_peer_auth_parse(&a, text, NULL) == BT_OK) {
         if (bt_peer_auth_roles(a, none) != 0) abort();
         for (unsigned role = 1; role <= 4; role *= 2)
-            if (bt_peer_auth_find(key, a, role, NULL, NULL) == BT_OK && !(bt_peer_auth_roles(a, key) & role)) abort();
+            if (bt_peer_auth_find(key, a, role, NULL, NULL) == BT_OK && !(bt_peer_auth_roles(a, key) & role))
+                abort();
         bt_peer_auth_free(a);
     }
     free(text);
@@ -39,7 +42,7 @@ static void ask(const uint8_t *data, size_t len)
         const size_t size = data[0] < len - 1 ? data[0] : len - 1;
         if (!(exact[n] = malloc(size ? size : 1))) abort();
         memcpy(exact[n], data + 1, size);
-        frames[n] = (bt_peer_frame){ exact[n], size };
+        frames[n] = (bt_peer_frame){exact[n], size};
         n++;
         data += size + 1;
         len -= size + 1;

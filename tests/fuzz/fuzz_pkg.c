@@ -1,7 +1,8 @@
-/* Any bytes as a package: refused, or a package that can be run. An input that begins with the magic is a file; any other changes
- * one of the small valid packages: a byte that says which, then changes of a width, a place and that many bytes. Hashes and digest are made
- * right, so that the check behind them is reached. What is accepted is run with exactly the memory that it says it needs, and
- * gives the same logits with every instruction set. */
+/* Any bytes as a package: refused, or a package that can be run. An input that begins with the magic is a
+ * file; any other changes one of the small valid packages: a byte that says which, then changes of a width, a
+ * place and that many bytes. Hashes and digest are made right, so that the check behind them is reached. What
+ * is accepted is run with exactly the memory that it says it needs, and gives the same logits with every
+ * instruction set. */
 #include "kernels/kernels.h"
 #include "npu/run/exec.h"
 #include "npu/pkg/pkg.h"
@@ -49,13 +50,26 @@ static bt_kv_view new_pages(const bt_pkg_header *h)
     for (size_t i = 0; page && i < pages; i++)
         if (!(page[i] = calloc(1, h->layers * 2 * 16 * token))) abort();
     if (!page) abort();
-    return (bt_kv_view){.page = page, .page_tokens = 16, .tokens_capacity = pages * 16, .layer_bytes = 2 * 16 * token,
-        .plane_bytes = 16 * token, .token_bytes = token, .head_bytes = head, .elem_bytes = 2, .layers = h->layers, .kv_heads = h->kv_heads,
-        .head_dim = h->head_dim};
+    return (bt_kv_view){.page = page,
+                        .page_tokens = 16,
+                        .tokens_capacity = pages * 16,
+                        .layer_bytes = 2 * 16 * token,
+                        .plane_bytes = 16 * token,
+                        .token_bytes = token,
+                        .head_bytes = head,
+                        .elem_bytes = 2,
+                        .layers = h->layers,
+                        .kv_heads = h->kv_heads,
+                        .head_dim = h->head_dim};
 }
 
-/* What one instruction set computed: logits after logits, and whether a number of them is not finite (then bits may differ). */
-typedef struct outcome { float *at; size_t count; bool wild; } outcome;
+/* What one instruction set computed: logits after logits, and whether a number of them is not finite (then
+ * bits may differ). */
+typedef struct outcome {
+    float *at;
+    size_t count;
+    bool wild;
+} outcome;
 
 static void keep(outcome *o, const float *logits, size_t n)
 {
@@ -97,7 +111,8 @@ static void run_with(const bt_pkg *p, const char *isa, outcome *o)
 static void run(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    if (h->arena_bytes > MOST_BYTES || h->max_seq > 64 || h->ctx_tokens > 4096 || (uint64_t)h->max_seq * h->vocab > MOST_BYTES ||
+    if (h->arena_bytes > MOST_BYTES || h->max_seq > 64 || h->ctx_tokens > 4096 ||
+        (uint64_t)h->max_seq * h->vocab > MOST_BYTES ||
         (uint64_t)h->ctx_tokens * h->layers * h->kv_heads * h->head_dim > MOST_BYTES)
         return;
     const size_t most = 4 * ((size_t)h->max_seq + 1) * h->vocab;
@@ -105,7 +120,9 @@ static void run(const bt_pkg *p)
     if (!best.at || !ref.at) abort();
     run_with(p, NULL, &best);
     run_with(p, "ref", &ref);
-    if (!best.wild && !ref.wild && (best.count != ref.count || memcmp(best.at, ref.at, best.count * sizeof(float)) != 0)) abort();
+    if (!best.wild && !ref.wild &&
+        (best.count != ref.count || memcmp(best.at, ref.at, best.count * sizeof(float)) != 0))
+        abort();
     free(ref.at);
     free(best.at);
 }

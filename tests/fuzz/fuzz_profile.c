@@ -1,4 +1,5 @@
-/* Any bytes as a device profile: what is accepted is within its bounds, and everything in it has a meaning. */
+/* Any bytes as a device profile: what is accepted is within its bounds, and everything in it has a
+ * meaning. */
 #include "device/profile.h"
 
 #include <stdlib.h>
@@ -11,7 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (bt_profile_parse(&p, (const char *)data, len, NULL) < 0) return 0;
     if (!p.name[0] || strlen(p.name) > BT_PROFILE_MAX_NAME || strlen(p.title) >= sizeof p.title) abort();
     if (p.output_bits != 8 && p.output_bits != 16) abort();
-    if (p.tile_rows > 4096 || p.tile_cols > 4096 || !p.tile_rows != !p.tile_cols || p.max_shapes > 4096 || p.max_rows > 1 << 20) abort();
+    if (p.tile_rows > 4096 || p.tile_cols > 4096 || !p.tile_rows != !p.tile_cols || p.max_shapes > 4096 ||
+        p.max_rows > 1 << 20)
+        abort();
     if ((p.map_window_bytes | p.on_chip_bytes | p.memory_bytes) >> 51) abort();
     for (int k = 0; k < BT_OP_KINDS; k++) {
         if (p.op[k] > 7 || (p.op[k] && !(p.op[k] & 3)) || (k != BT_OP_LINEAR && p.op[k] & 4)) abort();

@@ -1,5 +1,5 @@
-/* Any bytes as a file of shapes: what is accepted is a list that ascends, fits the context, and cuts any prompt whole. The first byte
- * chooses network specializations or enumerated shapes. */
+/* Any bytes as a file of shapes: what is accepted is a list that ascends, fits the context, and cuts any
+ * prompt whole. The first byte chooses network specializations or enumerated shapes. */
 #include "npu/pkg/shapes.h"
 
 #include <stdlib.h>
@@ -32,7 +32,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     bt_shapes p, again;
     if (len == 0) return 0;
-    if (bt_shapes_parse_bytes(&p, data[0] & 1 ? "rows:x" : "enumerated:x", (const char *)data + 1, len - 1, CTX, NULL) < 0) return 0;
+    if (bt_shapes_parse_bytes(&p, data[0] & 1 ? "rows:x" : "enumerated:x", (const char *)data + 1, len - 1,
+                              CTX, NULL) < 0)
+        return 0;
     check(&p);
     if (bt_shapes_of_rows(&again, p.text, p.shape, p.shapes, NULL) < 0) abort();
     check(&again);

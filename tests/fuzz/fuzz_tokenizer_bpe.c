@@ -1,5 +1,5 @@
-/* Any text over a small vocabulary of the gpt2 kind with each pre-tokenizer: what is encoded comes back, cutting it into
- * pieces changes no id, and control tokens stay out of pieces that are not special.
+/* Any text over a small vocabulary of the gpt2 kind with each pre-tokenizer: what is encoded comes back,
+ * cutting it into pieces changes no id, and control tokens stay out of pieces that are not special.
  * Byte 0: low two bits the pre-tokenizer, 4 special everywhere; byte 1: where the text is cut. */
 #include "text/detok.h"
 #include "text/utf8.h"
@@ -19,7 +19,8 @@ static bt_tokenizer *make(const char *pre)
     return tok;
 }
 
-static void check_round_trip(const bt_tokenizer *tok, const int32_t *ids, size_t n, const char *text, size_t len)
+static void check_round_trip(const bt_tokenizer *tok, const int32_t *ids, size_t n, const char *text,
+                             size_t len)
 {
     bt_buf out;
     bt_buf_init(&out, len);
@@ -30,16 +31,17 @@ static void check_round_trip(const bt_tokenizer *tok, const int32_t *ids, size_t
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    static const char *const pres[] = { "gpt-2", "llama-bpe", "qwen2", "smollm" };
+    static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2", "smollm"};
     static bt_tokenizer *tok[4];
-    if (!tok[0]) for (int i = 0; i < 4; i++) tok[i] = make(pres[i]);
+    if (!tok[0])
+        for (int i = 0; i < 4; i++) tok[i] = make(pres[i]);
     if (len < 2) return 0;
     const bt_tokenizer *t = tok[data[0] & 3];
     const unsigned flags = data[0] & 4 ? BT_ENCODE_SPECIAL : 0;
     const char *text = (const char *)data + 2;
     len -= 2;
     const size_t cut = data[1] < len ? data[1] : len;
-    const bt_text_piece piece[] = { { text, cut, false }, { text + cut, len - cut, false } };
+    const bt_text_piece piece[] = {{text, cut, false}, {text + cut, len - cut, false}};
     int32_t *ids, *cut_ids;
     size_t n, cut_n;
     const bt_err e = bt_tokenizer_encode(&ids, &n, t, text, len, flags, NULL);

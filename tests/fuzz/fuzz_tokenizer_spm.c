@@ -1,5 +1,6 @@
-/* Any text over a small vocabulary of the llama kind, pieces and flags chosen by the input: what is encoded comes back.
- * Byte 0: 1 special everywhere, 2 BOS, 4 no space in front; byte 1: where the text is cut in two pieces. */
+/* Any text over a small vocabulary of the llama kind, pieces and flags chosen by the input: what is encoded
+ * comes back. Byte 0: 1 special everywhere, 2 BOS, 4 no space in front; byte 1: where the text is cut in
+ * two pieces. */
 #include "text/detok.h"
 #include "text/utf8.h"
 #include "tests/helpers/small_vocab.h"
@@ -19,8 +20,10 @@ static bt_tokenizer *make(int adds_space)
     return tok;
 }
 
-/* Text as it must come back: the mark for a space is a space; after a special token a space is put in front. */
-static void check_round_trip(const bt_tokenizer *tok, const int32_t *ids, size_t n, const char *text, size_t len)
+/* Text as it must come back: the mark for a space is a space; after a special token a space is put in
+ * front. */
+static void check_round_trip(const bt_tokenizer *tok, const int32_t *ids, size_t n, const char *text,
+                             size_t len)
 {
     bt_buf out, want;
     bt_buf_init(&out, 8 * len + 64);
@@ -42,18 +45,20 @@ out:
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static bt_tokenizer *tok[2];
-    if (!tok[0]) for (int i = 0; i < 2; i++) tok[i] = make(i);
+    if (!tok[0])
+        for (int i = 0; i < 2; i++) tok[i] = make(i);
     if (len < 2) return 0;
     const bt_tokenizer *t = tok[(data[0] & 4) == 0];
     const unsigned flags = (data[0] & 1 ? BT_ENCODE_SPECIAL : 0) | (data[0] & 2 ? BT_ENCODE_BOS : 0);
     const char *text = (const char *)data + 2;
     len -= 2;
     const size_t cut = data[1] < len ? data[1] : len;
-    const bt_text_piece piece[] = { { text, cut, true }, { text + cut, len - cut, false } };
+    const bt_text_piece piece[] = {{text, cut, true}, {text + cut, len - cut, false}};
     int32_t *ids;
     size_t n;
     const bt_err e = bt_tokenizer_encode_pieces(&ids, &n, t, piece, 2, flags, NULL);
-    if ((e < 0) == bt_utf8_valid(text, len, NULL)) abort();         /* all valid text can be expressed, nothing else */
+    if ((e < 0) == bt_utf8_valid(text, len, NULL))
+        abort(); /* all valid text can be expressed, nothing else */
     if (e < 0) return 0;
     free(ids);
     if (n > 2 * len + 2) abort();

@@ -1,6 +1,7 @@
-/* Any bytes as a file of converted weights: refused, or weights that can be read to the last byte. An input that begins with the magic is a
- * file; any other changes a valid one: a byte that says of which form, then changes of a width, a place and that many bytes. Each is
- * looked at as it is, and once more with its hashes made right, so that the checks behind them are reached. */
+/* Any bytes as a file of converted weights: refused, or weights that can be read to the last byte. An input
+ * that begins with the magic is a file; any other changes a valid one: a byte that says of which form, then
+ * changes of a width, a place and that many bytes. Each is looked at as it is, and once more with its
+ * hashes made right, so that the checks behind them are reached. */
 #include "base/hash.h"
 #include "base/num.h"
 #include "model/weights_private.h"
@@ -30,9 +31,9 @@ static const bt_model *the_model(void)
     s.heads = 2;
     s.kv_heads = 1;
     s.vocab = 20;
-    s.type = BT_QUANT_Q4_0;                 /* FP4, or what that falls back to */
+    s.type = BT_QUANT_Q4_0; /* FP4, or what that falls back to */
     s.no_tokenizer = true;
-    uint8_t *bytes = tiny_gguf_build(&s, &len);     /* kept by the model to the end */
+    uint8_t *bytes = tiny_gguf_build(&s, &len); /* kept by the model to the end */
     if (bt_gguf_open_bytes(&g, bytes, len, NULL) < 0 || bt_model_from_gguf(&m, g, NULL) < 0) abort();
     return m;
 }
@@ -83,10 +84,12 @@ static void read_all(const bt_weights_plan *p, const uint8_t *b)
         const size_t k = i->tensor->dim[0];
         if (bt_weight_is_matrix(i->which))
             for (size_t o = 0; o < bt_matmul_panels(i->tensor->dim[1]) * 16; o++)
-                for (size_t at = 0; at < k; at++) sink = bt_form_value(b + i->at, i->form, i->group, k, o, at);
+                for (size_t at = 0; at < k; at++)
+                    sink = bt_form_value(b + i->at, i->form, i->group, k, o, at);
         else
             for (size_t at = 0; at < k; at++) sink = ((const float *)(const void *)(b + i->at))[at];
-        for (size_t at = 0; i->bias && at < i->bias->dim[0]; at++) sink = ((const float *)(const void *)(b + i->bias_at))[at];
+        for (size_t at = 0; i->bias && at < i->bias->dim[0]; at++)
+            sink = ((const float *)(const void *)(b + i->bias_at))[at];
     }
 }
 
@@ -106,7 +109,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     } else {
         b = image_of(&bytes, (len ? data[0] : 0u) % FORMS);
         for (size_t i = 1; i + 3 < len;) {
-            const size_t width = (size_t)1 << (data[i] & 3), at = (data[i + 1] | (size_t)data[i + 2] << 8) % bytes;
+            const size_t width = (size_t)1 << (data[i] & 3),
+                         at = (data[i + 1] | (size_t)data[i + 2] << 8) % bytes;
             i += 3;
             for (size_t k = 0; k < width && i < len && at + k < bytes; k++) b[at + k] = data[i++];
         }

@@ -1,5 +1,5 @@
-/* Runs a fuzz target over files, with any compiler: every argument is a file, or a folder of files. Each input sits in a
- * heap block of exactly its size, so that reading past it is seen. */
+/* Runs a fuzz target over files, with any compiler: every argument is a file, or a folder of files. Each
+ * input sits in a heap block of exactly its size, so that reading past it is seen. */
 #include <dirent.h>
 #include <errno.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static int run_file(const char *path, size_t size)
     if (!f || (size && (!data || fread(data, 1, size, f) != size))) {
         rc = fail(path);
     } else {
-        fprintf(stderr, "input %s\n", path);      /* the last line tells which input broke it */
+        fprintf(stderr, "input %s\n", path); /* the last line tells which input broke it */
         rc = LLVMFuzzerTestOneInput(data, size);
         inputs++;
     }
@@ -48,7 +48,8 @@ static int run_path(const char *path)
     for (int i = 0; i < n; i++) {
         char name[4096];
         snprintf(name, sizeof name, "%s/%s", path, names[i]->d_name);
-        if (names[i]->d_name[0] != '.' && stat(name, &st) == 0 && S_ISREG(st.st_mode)) rc |= run_file(name, (size_t)st.st_size);
+        if (names[i]->d_name[0] != '.' && stat(name, &st) == 0 && S_ISREG(st.st_mode))
+            rc |= run_file(name, (size_t)st.st_size);
         free(names[i]);
     }
     free(names);

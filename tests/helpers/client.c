@@ -77,16 +77,22 @@ client *client_begin(const char *url, const char *path, const void *body, size_t
     c->retry_after = -1;
     c->begin_ms = spawn_now_ms();
     snprintf(whole, sizeof whole, "%s%s", url, path);
-    bool ok = !curl_easy_setopt(c->curl, CURLOPT_URL, whole) && !curl_easy_setopt(c->curl, CURLOPT_NOPROXY, "*")
-           && !curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L) && !curl_easy_setopt(c->curl, CURLOPT_FRESH_CONNECT, 1L)
-           && !curl_easy_setopt(c->curl, CURLOPT_FORBID_REUSE, 1L) && !curl_easy_setopt(c->curl, CURLOPT_PRIVATE, c)
-           && !curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, on_body) && !curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c)
-           && !curl_easy_setopt(c->curl, CURLOPT_HEADERFUNCTION, on_header) && !curl_easy_setopt(c->curl, CURLOPT_HEADERDATA, c);
+    bool ok = !curl_easy_setopt(c->curl, CURLOPT_URL, whole) &&
+              !curl_easy_setopt(c->curl, CURLOPT_NOPROXY, "*") &&
+              !curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L) &&
+              !curl_easy_setopt(c->curl, CURLOPT_FRESH_CONNECT, 1L) &&
+              !curl_easy_setopt(c->curl, CURLOPT_FORBID_REUSE, 1L) &&
+              !curl_easy_setopt(c->curl, CURLOPT_PRIVATE, c) &&
+              !curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, on_body) &&
+              !curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c) &&
+              !curl_easy_setopt(c->curl, CURLOPT_HEADERFUNCTION, on_header) &&
+              !curl_easy_setopt(c->curl, CURLOPT_HEADERDATA, c);
     if (body) {
         c->headers = curl_slist_append(c->headers, "Content-Type: application/json");
         c->headers = curl_slist_append(c->headers, "Expect:");
-        ok = ok && !curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE, (long)len) && !curl_easy_setopt(c->curl, CURLOPT_COPYPOSTFIELDS, body)
-          && !curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
+        ok = ok && !curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE, (long)len) &&
+             !curl_easy_setopt(c->curl, CURLOPT_COPYPOSTFIELDS, body) &&
+             !curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
     }
     must(ok && curl_multi_add_handle(multi, c->curl) == CURLM_OK, "set-up");
     c->next = first;
@@ -121,7 +127,9 @@ void client_end(client *c)
 void client_step(void)
 {
     int running, left;
-    must(curl_multi_poll(multi, NULL, 0, 10, NULL) == CURLM_OK && curl_multi_perform(multi, &running) == CURLM_OK, "perform");
+    must(curl_multi_poll(multi, NULL, 0, 10, NULL) == CURLM_OK &&
+             curl_multi_perform(multi, &running) == CURLM_OK,
+         "perform");
     for (CURLMsg *m; (m = curl_multi_info_read(multi, &left));) {
         client *c = NULL;
         if (m->msg != CURLMSG_DONE) continue;
@@ -173,7 +181,9 @@ static json_t *parse_stream(const char *at)
 
 json_t *client_json(client *c)
 {
-    if (!c->json) c->json = c->is_stream ? parse_stream(client_body(c)) : json_loads(client_body(c), JSON_ALLOW_NUL, NULL);
+    if (!c->json)
+        c->json =
+            c->is_stream ? parse_stream(client_body(c)) : json_loads(client_body(c), JSON_ALLOW_NUL, NULL);
     return c->json;
 }
 
@@ -187,7 +197,8 @@ bool client_is_done(const client *c)
 /* A model may say a NUL; in the text it stands as the two characters \0. */
 static void add_piece(bt_buf *text, const json_t *object)
 {
-    const json_t *choice = json_array_get(json_object_get(object, "choices"), 0), *piece = json_object_get(choice, "text");
+    const json_t *choice = json_array_get(json_object_get(object, "choices"), 0),
+                 *piece = json_object_get(choice, "text");
     if (!piece) piece = json_object_get(json_object_get(choice, "delta"), "content");
     if (!piece) piece = json_object_get(json_object_get(choice, "message"), "content");
     const char *at = json_string_value(piece), *end = at ? at + json_string_length(piece) : NULL;
@@ -204,8 +215,7 @@ char *client_text(client *c)
     bt_buf_init(&text, 64 << 20);
     if (json_is_array(json))
         for (size_t i = 0; i < json_array_size(json); i++) add_piece(&text, json_array_get(json, i));
-    else
-        add_piece(&text, json);
+    else add_piece(&text, json);
     must(text.err == BT_OK, "memory");
     char *copy = strdup(bt_buf_text(&text));
     bt_buf_done(&text);

@@ -5,13 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An HTTP client for tests, over libcurl: many exchanges at once, driven by whoever waits. Failures of the helper itself abort. */
+/* An HTTP client for tests, over libcurl: many exchanges at once, driven by whoever waits. Failures of the helper
+ * itself abort. */
 typedef struct client client;
 
 void client_setup(void);
 void client_cleanup(void);
 /* A test's teardown: closes every connection. */
-int  client_teardown(void **state);
+int client_teardown(void **state);
 
 /* Begins an exchange; nothing waits. len bytes of body are copied; NULL: a GET. */
 client *client_begin(const char *url, const char *path, const void *body, size_t len);
@@ -26,19 +27,20 @@ bool client_wait(client *c, int64_t ms);
 bool client_wait_text(client *c, const char *text, int64_t ms);
 /* Moves all exchanges on for a few milliseconds. */
 void client_step(void);
-bool client_is_over(const client *c);       /* whole, failed or cut */
+bool client_is_over(const client *c); /* whole, failed or cut */
 
-long        client_status(const client *c);         /* 0: no answer came */
-const char *client_body(const client *c);           /* so far, NUL-terminated */
-long        client_retry_after(const client *c);    /* -1: no such header */
-int64_t     client_ms(const client *c);             /* from the beginning to the end */
+long client_status(const client *c);      /* 0: no answer came */
+const char *client_body(const client *c); /* so far, NUL-terminated */
+long client_retry_after(const client *c); /* -1: no such header */
+int64_t client_ms(const client *c);       /* from the beginning to the end */
 /* The body as JSON; a stream as the list of its events, [DONE] left out. NULL when it is not. Lives as long as c. */
-json_t     *client_json(client *c);
-bool        client_is_done(const client *c);        /* the stream ended with [DONE] */
-/* The text of a whole answer or of all chunks of a stream, chat or completion, NUL written as \0; the caller frees it. */
-char       *client_text(client *c);
+json_t *client_json(client *c);
+bool client_is_done(const client *c); /* the stream ended with [DONE] */
+/* The text of a whole answer or of all chunks of a stream, chat or completion, NUL written as \0; the caller frees
+ * it. */
+char *client_text(client *c);
 /* The error object of an answer, or the one that ended a stream; NULL when there is none. Lives as long as c. */
-json_t     *client_error(client *c);
+json_t *client_error(client *c);
 /* The `baton` object, likewise. */
-json_t     *client_baton(client *c);
+json_t *client_baton(client *c);
 #endif

@@ -31,11 +31,12 @@ int cluster_teardown(void **state)
 
 bool cluster_start(cluster *c, const char *model, const char *const *more)
 {
-    const char *argv[MAX_ARGS] = { "baton", "up", "-m", model, "--port", "0" };
+    const char *argv[MAX_ARGS] = {"baton", "up", "-m", model, "--port", "0"};
     size_t n = 6;
     while (*more && n + 1 < MAX_ARGS) argv[n++] = *more++;
     c->up = spawn_start(argv);
-    return spawn_wait_out(c->up, "\n", spawn_patience(180000)) && sscanf(spawn_out(c->up), "ready %127s", c->url) == 1;
+    return spawn_wait_out(c->up, "\n", spawn_patience(180000)) &&
+           sscanf(spawn_out(c->up), "ready %127s", c->url) == 1;
 }
 
 bool cluster_stop(cluster *c)
@@ -45,16 +46,20 @@ bool cluster_stop(cluster *c)
     const bool is_alone = spawn_wait_all_gone(spawn_patience(1000));
     const size_t left = spawn_count_leftovers();
     if (rc == 0 && is_alone && left == 0) return spawn_is_clean(c->up);
-    printf("'baton up' ended with %d, %s processes left, %zu directories left; it wrote:\n%s\n", rc, is_alone ? "no" : "some", left,
-           spawn_err(c->up));
+    printf("'baton up' ended with %d, %s processes left, %zu directories left; it wrote:\n%s\n", rc,
+           is_alone ? "no" : "some", left, spawn_err(c->up));
     return false;
 }
 
-bool cluster_find_gateway(char url[CLUSTER_ADDRESS_BYTES], char control[CLUSTER_ADDRESS_BYTES], spawn *gateway, int64_t ms)
+bool cluster_find_gateway(char url[CLUSTER_ADDRESS_BYTES], char control[CLUSTER_ADDRESS_BYTES],
+                          spawn *gateway, int64_t ms)
 {
     if (spawn_wait_err(gateway, "waiting for", ms)) {
-        const char *nodes = strstr(spawn_err(gateway), "nodes: "), *clients = strstr(spawn_err(gateway), "clients: ");
-        if (nodes && clients && sscanf(nodes, "nodes: %127[^, \n]", control) == 1 && sscanf(clients, "clients: %127[^, \n]", url) == 1) return true;
+        const char *nodes = strstr(spawn_err(gateway), "nodes: "),
+                   *clients = strstr(spawn_err(gateway), "clients: ");
+        if (nodes && clients && sscanf(nodes, "nodes: %127[^, \n]", control) == 1 &&
+            sscanf(clients, "clients: %127[^, \n]", url) == 1)
+            return true;
     }
     printf("the gateway does not say where it is:\n%s\n", spawn_err(gateway));
     return false;
@@ -82,7 +87,8 @@ static const json_t *find_node(const json_t *status, const char *id)
     for (size_t i = 0; i < json_array_size(nodes); i++) {
         const json_t *n = json_array_get(nodes, i);
         if (strcmp(json_string_value(json_object_get(n, "id")), id) != 0) continue;
-        if (!found || !json_is_null(json_object_get(n, "pid"))) found = n;      /* a successor rather than a dead one */
+        if (!found || !json_is_null(json_object_get(n, "pid")))
+            found = n; /* a successor rather than a dead one */
     }
     return found;
 }
@@ -90,7 +96,8 @@ static const json_t *find_node(const json_t *status, const char *id)
 pid_t cluster_pid(const char *url, const char *id)
 {
     json_t *status = cluster_status(url);
-    const json_t *who = strcmp(id, "gateway") == 0 ? json_object_get(status, "gateway") : find_node(status, id);
+    const json_t *who =
+        strcmp(id, "gateway") == 0 ? json_object_get(status, "gateway") : find_node(status, id);
     const pid_t pid = (pid_t)json_integer_value(json_object_get(who, "pid"));
     json_decref(status);
     return pid;
@@ -103,8 +110,8 @@ bool cluster_wait_node(const char *url, const char *id, const char *state, pid_t
     do {
         json_t *status = cluster_status(url);
         const json_t *n = find_node(status, id);
-        is_so = n && strcmp(json_string_value(json_object_get(n, "state")), state) == 0
-             && (!other_than || json_integer_value(json_object_get(n, "pid")) != other_than);
+        is_so = n && strcmp(json_string_value(json_object_get(n, "state")), state) == 0 &&
+                (!other_than || json_integer_value(json_object_get(n, "pid")) != other_than);
         json_decref(status);
     } while (!is_so && spawn_before(end));
     return is_so;
@@ -125,7 +132,7 @@ bool cluster_wait_health(const char *url, long want, int64_t ms)
 
 bool cluster_wait_idle(const char *url, int64_t ms)
 {
-    static const char *const held[] = { "pages_used", "reservations", "leases", "slots_used", "attempts" };
+    static const char *const held[] = {"pages_used", "reservations", "leases", "slots_used", "attempts"};
     const int64_t end = spawn_now_ms() + ms;
     json_int_t sum = 1;
     do {
@@ -135,7 +142,8 @@ bool cluster_wait_idle(const char *url, int64_t ms)
         for (size_t i = 0; i < json_array_size(nodes); i++)
             for (size_t k = 0; k < sizeof held / sizeof *held; k++) {
                 const json_t *n = json_array_get(nodes, i);
-                if (!json_is_null(json_object_get(n, "pid"))) sum += json_integer_value(json_object_get(n, held[k]));
+                if (!json_is_null(json_object_get(n, "pid")))
+                    sum += json_integer_value(json_object_get(n, held[k]));
             }
         json_decref(status);
     } while (sum && spawn_before(end));
@@ -144,7 +152,8 @@ bool cluster_wait_idle(const char *url, int64_t ms)
 
 json_t *cluster_request(const char *prompt, int max_tokens)
 {
-    return json_pack("{s:s, s:i, s:i, s:b}", "prompt", prompt, "max_tokens", max_tokens, "temperature", 0, "baton", 1);
+    return json_pack("{s:s, s:i, s:i, s:b}", "prompt", prompt, "max_tokens", max_tokens, "temperature", 0,
+                     "baton", 1);
 }
 
 client *cluster_begin_stream(const char *url, int max_tokens)
@@ -152,7 +161,8 @@ client *cluster_begin_stream(const char *url, int max_tokens)
     enum { EVENTS_BYTES = 4000 };
     json_t *request = cluster_request("a", max_tokens);
     json_object_set_new(request, "stream", json_true());
-    json_object_set_new(request, "logit_bias", json_pack("{s:i, s:i}", "2", -100, "260", -100));     /* </s>, <|im_end|> of tiny_gguf.h */
+    /* </s>, <|im_end|> of tiny_gguf.h */
+    json_object_set_new(request, "logit_bias", json_pack("{s:i, s:i}", "2", -100, "260", -100));
     client *c = client_post(url, "/v1/completions", request);
     json_decref(request);
     const int64_t end = spawn_now_ms() + spawn_patience(20000);
@@ -169,9 +179,11 @@ bool cluster_serves(const char *url)
     client *c = client_post(url, "/v1/completions", request);
     const bool is_whole = client_wait(c, spawn_patience(20000)) && client_status(c) == 200;
     const char *reason = json_string_value(json_object_get(client_baton(c), "finish_reason"));
-    const bool is_right = is_whole && reason
-                       && (strcmp(reason, "stop") == 0 || json_array_size(json_object_get(client_baton(c), "token_ids")) == 4);
-    if (!is_right) printf("HTTP %ld after %lld ms: %s\n", client_status(c), (long long)client_ms(c), client_body(c));
+    const bool is_right =
+        is_whole && reason &&
+        (strcmp(reason, "stop") == 0 || json_array_size(json_object_get(client_baton(c), "token_ids")) == 4);
+    if (!is_right)
+        printf("HTTP %ld after %lld ms: %s\n", client_status(c), (long long)client_ms(c), client_body(c));
     client_end(c);
     json_decref(request);
     return is_right;

@@ -13,18 +13,23 @@ int cluster_group_end(void **state);
 int cluster_teardown(void **state);
 
 /* A whole system for a test: `baton up` on a port of the system's choice, or programs started one by one. */
-typedef struct cluster { spawn *up; char url[128]; } cluster;
+typedef struct cluster {
+    spawn *up;
+    char url[128];
+} cluster;
 
-/* Starts `baton up -m model --port 0 ...more` (NULL-terminated) and waits for its ready line. False, with words on stdout, when that
- * does not come. */
+/* Starts `baton up -m model --port 0 ...more` (NULL-terminated) and waits for its ready line. False, with words on
+ * stdout, when that does not come. */
 bool cluster_start(cluster *c, const char *model, const char *const *more);
-#define CLUSTER(c, model, ...) cluster_start((c), model, (const char *const[]){ __VA_ARGS__, NULL })
+#define CLUSTER(c, model, ...) cluster_start((c), model, (const char *const[]){__VA_ARGS__, NULL})
 /* SIGTERM. True when it ended with 0 and left no process and no directory; words on stdout otherwise. */
 bool cluster_stop(cluster *c);
 
-/* Where a `baton-gateway` that a test started itself listens: for clients and for nodes. False, with words, when it is not there within ms. */
+/* Where a `baton-gateway` that a test started itself listens: for clients and for nodes. False, with words, when it
+ * is not there within ms. */
 enum { CLUSTER_ADDRESS_BYTES = 128 };
-bool cluster_find_gateway(char url[CLUSTER_ADDRESS_BYTES], char control[CLUSTER_ADDRESS_BYTES], spawn *gateway, int64_t ms);
+bool cluster_find_gateway(char url[CLUSTER_ADDRESS_BYTES], char control[CLUSTER_ADDRESS_BYTES], spawn *gateway,
+                          int64_t ms);
 /* SIGTERM to a program that a test started itself. True when it ended with 0 within ms; words otherwise. */
 bool cluster_end(spawn *s, int64_t ms);
 
@@ -41,9 +46,11 @@ bool cluster_wait_idle(const char *url, int64_t ms);
 
 /* A completion request: {"prompt", "max_tokens", "temperature": 0, "baton": true}; the caller drops it. */
 json_t *cluster_request(const char *prompt, int max_tokens);
-/* Begins a greedy stream that is still coming when this returns; words and NULL when there is none. On a little model (tiny_gguf.h) it has
- * max_tokens: end tokens are biased away, because most answers of a random model end after a few hundred. */
+/* Begins a greedy stream that is still coming when this returns; words and NULL when there is none. On a little model
+ * (tiny_gguf.h) it has max_tokens: end tokens are biased away, because most answers of a random model end after a
+ * few hundred. */
 client *cluster_begin_stream(const char *url, int max_tokens);
-/* Asks for a short completion: true when it comes whole, with as many tokens as asked for or a stop. Words on stdout otherwise. */
+/* Asks for a short completion: true when it comes whole, with as many tokens as asked for or a stop. Words on stdout
+ * otherwise. */
 bool cluster_serves(const char *url);
 #endif

@@ -42,7 +42,9 @@ static const dc_action *set_pages(bool is_empty, bool is_growth)
 {
     for (size_t i = 0; i < decode_kit_acts.len; i++) {
         const dc_action *a = &decode_kit_acts.items[i];
-        if (a->type == DC_DO_SET_PAGES && (a->u.set.pages_len == 0) == is_empty && a->u.set.is_growth == is_growth) return a;
+        if (a->type == DC_DO_SET_PAGES && (a->u.set.pages_len == 0) == is_empty &&
+            a->u.set.is_growth == is_growth)
+            return a;
     }
     return NULL;
 }

@@ -54,12 +54,9 @@ void engine_kit_done(engine_kit *k)
 bt_kv_view engine_kit_pages(const bt_model *m, size_t tokens, size_t page_tokens, uint32_t elem_bytes)
 {
     const size_t pages = (tokens + page_tokens - 1) / page_tokens;
-    bt_kv_view v = {.page_tokens = page_tokens,
-                    .tokens_capacity = pages * page_tokens,
-                    .elem_bytes = elem_bytes,
-                    .layers = m->hp.layers,
-                    .kv_heads = m->hp.kv_heads,
-                    .head_dim = m->hp.head_dim};
+    bt_kv_view v = {.page_tokens = page_tokens, .tokens_capacity = pages * page_tokens,
+                    .elem_bytes = elem_bytes,   .layers = m->hp.layers,
+                    .kv_heads = m->hp.kv_heads, .head_dim = m->hp.head_dim};
     v.head_bytes = bt_kv_head_bytes(elem_bytes, v.head_dim);
     v.token_bytes = v.head_bytes * v.kv_heads;
     v.plane_bytes = v.token_bytes * page_tokens;

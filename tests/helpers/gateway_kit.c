@@ -53,7 +53,8 @@ void gateway_kit_step(gateway_kit *k, const gw_event *ev)
     k->acts = gw_brain_step(k->b, ev, k->now, &(bt_random){{77, 2}});
     for (size_t i = 0; i < k->acts.len; i++) {
         const gw_action *a = &k->acts.items[i];
-        const bool is_answer = a->type == GW_DO_FIRST || a->type == GW_DO_TOKENS || a->type == GW_DO_DONE || a->type == GW_DO_FAIL;
+        const bool is_answer = a->type == GW_DO_FIRST || a->type == GW_DO_TOKENS || a->type == GW_DO_DONE ||
+                               a->type == GW_DO_FAIL;
         if (!is_answer || a->request != 1) continue;
         if (k->is_done || k->failed) broken("more after the end");
         k->firsts += a->type == GW_DO_FIRST;
@@ -63,7 +64,8 @@ void gateway_kit_step(gateway_kit *k, const gw_event *ev)
             memcpy(k->text, a->u.fail.text, sizeof k->text);
         }
         if (a->type != GW_DO_TOKENS) continue;
-        if (a->u.tokens.first_index != k->heard_len || k->heard_len + a->u.tokens.ids_len > 256) broken("not the next index");
+        if (a->u.tokens.first_index != k->heard_len || k->heard_len + a->u.tokens.ids_len > 256)
+            broken("not the next index");
         for (uint32_t t = 0; t < a->u.tokens.ids_len; t++) k->heard[k->heard_len++] = a->u.tokens.ids[t];
     }
 }
@@ -103,10 +105,15 @@ bt_msg gateway_kit_hello(bt_incarnation who)
 {
     const bool is_prefill = (who.bytes[0] >> 4) % 2 == 1;
     bt_msg m = {.type = BT_MSG_HELLO};
-    m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = is_prefill ? BT_ROLE_PREFILL : BT_ROLE_DECODE,
-                               .model_id = {5}, .kv = {2, 1, 2, BT_KV_F16}, .ctx_tokens = 100, .kv_capacity_tokens = 100,
+    m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
+                               .role = is_prefill ? BT_ROLE_PREFILL : BT_ROLE_DECODE,
+                               .model_id = {5},
+                               .kv = {2, 1, 2, BT_KV_F16},
+                               .ctx_tokens = 100,
+                               .kv_capacity_tokens = 100,
                                .load = {.slots_total = 8}};
-    (void)snprintf(m.u.hello.node_id, sizeof m.u.hello.node_id, "%c%x", is_prefill ? 'p' : 'd', who.bytes[0] & 15u);
+    (void)snprintf(m.u.hello.node_id, sizeof m.u.hello.node_id, "%c%x", is_prefill ? 'p' : 'd',
+                   who.bytes[0] & 15u);
     (void)snprintf(m.u.hello.exactness, sizeof m.u.hello.exactness, "%s", is_prefill ? "npu" : "f16");
     (void)snprintf(m.u.hello.kv_endpoint, sizeof m.u.hello.kv_endpoint, "tcp://127.0.0.1:1");
     return m;
@@ -123,8 +130,14 @@ void gateway_kit_join(gateway_kit *k, bt_incarnation who)
 gw_submit gateway_kit_request(uint64_t number, uint32_t max_tokens)
 {
     static const int32_t ids[10] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
-    return (gw_submit){.request = number, .ids = ids, .ids_len = 10, .max_tokens = max_tokens,
-                       .sampling = {.temperature = 0.8f, .top_p = 0.9f}, .draw_seed = true, .stop_ids_len = 1, .stop_ids = {7}};
+    return (gw_submit){.request = number,
+                       .ids = ids,
+                       .ids_len = 10,
+                       .max_tokens = max_tokens,
+                       .sampling = {.temperature = 0.8f, .top_p = 0.9f},
+                       .draw_seed = true,
+                       .stop_ids_len = 1,
+                       .stop_ids = {7}};
 }
 
 void gateway_kit_submit(gateway_kit *k, uint32_t max_tokens)

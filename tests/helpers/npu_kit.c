@@ -61,7 +61,8 @@ static void calibrate(kit *k)
     const bt_companion_seq seq = {&kv, 0, CALIB};
     void *arena = room(p->arena.fixed);
     float *logits = room(CALIB * k->m->hp.vocab * sizeof *logits);
-    const bt_walk_io io = {.ids = ids, .seq = &seq, .sequences = 1, .bucket = 1, .logits = logits, .on_step = watch, .on_step_ud = k};
+    const bt_walk_io io = {.ids = ids,       .seq = &seq,      .sequences = 1, .bucket = 1,
+                           .logits = logits, .on_step = watch, .on_step_ud = k};
     must(bt_walk_run(host, p, arena, &io, &f), &f);
     free(arena);
     free(logits);
@@ -77,18 +78,10 @@ static uint32_t put(kit *k, bt_pkg_const_kind kind, const void *bytes, size_t le
 
 static bt_pkg_tensor absent(uint32_t layer, uint32_t weight)
 {
-    return (bt_pkg_tensor){.layer = layer,
-                           .weight = weight,
-                           .site = BT_PKG_NONE,
-                           .panels = BT_PKG_NONE,
-                           .wscale = BT_PKG_NONE,
-                           .oscale = BT_PKG_NONE,
-                           .bias = BT_PKG_NONE,
-                           .colsum = BT_PKG_NONE,
-                           .mult = BT_PKG_NONE,
-                           .shift = BT_PKG_NONE,
-                           .bias_q = BT_PKG_NONE,
-                           .norm_q = BT_PKG_NONE,
+    return (bt_pkg_tensor){.layer = layer,           .weight = weight,      .site = BT_PKG_NONE,
+                           .panels = BT_PKG_NONE,    .wscale = BT_PKG_NONE, .oscale = BT_PKG_NONE,
+                           .bias = BT_PKG_NONE,      .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE,
+                           .shift = BT_PKG_NONE,     .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE,
                            .f16_panels = BT_PKG_NONE};
 }
 
@@ -99,9 +92,9 @@ static void put_vector(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_t
         t.n = (uint32_t)from->dim[0];
         t.k = 1;
         t.bits = 32;
-        t.panels =
-            put(k, BT_PKG_CONST_VECTOR,
-                bt_weights_vector_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight), t.n * sizeof(float));
+        t.panels = put(k, BT_PKG_CONST_VECTOR,
+                       bt_weights_vector_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight),
+                       t.n * sizeof(float));
     }
     bt_pkg_writer_tensor(k->w, &t);
 }
@@ -111,7 +104,8 @@ static void put_matrix(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_t
 {
     bt_pkg_tensor t = absent(layer, weight);
     const uint32_t site = bt_pkg_site_index(k->layers, layer, bt_pkg_site_of(weight));
-    const bt_weights_matrix *packed = bt_weights_matrix_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight);
+    const bt_weights_matrix *packed =
+        bt_weights_matrix_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight);
     const size_t kk = (size_t)from->dim[0], n = (size_t)from->dim[1], wide = 16 * bt_int_panels(n);
     t.n = (uint32_t)n;
     t.k = (uint32_t)kk;
@@ -161,8 +155,8 @@ static void put_sites(kit *k, bt_pkg_site *sites)
         const bool is_head = i == k->layers * BT_PKG_LAYER_SITES;
         const uint32_t kind = is_head ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
         bt_pkg_site *s = &sites[i];
-        *s = (bt_pkg_site){
-            .layer = is_head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = kind, .hot = BT_PKG_NONE};
+        *s = (bt_pkg_site){.layer = is_head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = kind,
+                           .hot = BT_PKG_NONE};
         s->k = kind == BT_SITE_O ? hp->heads * hp->head_dim : kind == BT_SITE_DOWN ? hp->ffn : hp->dim;
         s->bits = k->recipe.input_bits[kind];
         s->shadow = k->recipe.shadow;
@@ -207,8 +201,8 @@ static uint32_t put_program(kit *k, size_t seq, size_t out, uint64_t *arena)
     for (size_t i = 0; i < k->graph->ops; i++)
         on_npu[i] = k->graph->op[i].kind == BT_OP_LINEAR &&
                     !(k->options->fall_back && k->graph->op[i].weight == BT_WEIGHT_UP);
-    const bt_lower_in in = {
-        .graph = k->graph, .on_npu = on_npu, .recipe = &k->recipe, .seq = seq, .out = out};
+    const bt_lower_in in = {.graph = k->graph, .on_npu = on_npu, .recipe = &k->recipe, .seq = seq,
+                            .out = out};
     bt_lowered l;
     must(bt_lower(&l, &in, &f), &f);
     l.program.code = put(k, BT_PKG_CONST_CODE, l.inst, l.insts * sizeof *l.inst);
@@ -232,10 +226,7 @@ static void put_rows(kit *k, bt_pkg_header *h)
                                      put_program(k, s->seq, s->seq, &h->arena_bytes)};
         size_t ctx;
         for (size_t b = 0; (ctx = bt_shapes_bucket(s, k->options->ctx_tokens, b)) != 0; b++) {
-            const bt_pkg_row row = {.batch = 1,
-                                    .seq_min = s->seq_min,
-                                    .seq = s->seq,
-                                    .ctx = (uint32_t)ctx,
+            const bt_pkg_row row = {.batch = 1, .seq_min = s->seq_min, .seq = s->seq, .ctx = (uint32_t)ctx,
                                     .program = {program[0], program[1], program[2]}};
             bt_pkg_writer_row(k->w, &row);
         }
@@ -308,18 +299,25 @@ bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options)
 }
 
 /* Fuzz targets link the kit too, without cmocka: what fails ends the program. */
-#define expect(what)                                                                                                          \
-    do {                                                                                                                      \
-        if (!(what)) {                                                                                                        \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                                                \
-            abort();                                                                                                          \
-        }                                                                                                                     \
+#define expect(what) \
+    do { \
+        if (!(what)) { \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what); \
+            abort(); \
+        } \
     } while (0)
 
-bt_prefill *npu_kit_engine(const bt_model *m, const bt_pkg *pkg, size_t ctx_tokens, const char *isa, bt_pool *pool, uint32_t elem_bytes)
+bt_prefill *npu_kit_engine(const bt_model *m, const bt_pkg *pkg, size_t ctx_tokens, const char *isa,
+                           bt_pool *pool, uint32_t elem_bytes)
 {
-    const bt_prefill_config c = {.engine = pkg ? "npu" : "host", .pkg = pkg, .isa = isa, .pool = pool, .threads = 1, .ctx_tokens = ctx_tokens,
-                                 .kv_elem_bytes = elem_bytes, .for_perplexity = true};
+    const bt_prefill_config c = {.engine = pkg ? "npu" : "host",
+                                 .pkg = pkg,
+                                 .isa = isa,
+                                 .pool = pool,
+                                 .threads = 1,
+                                 .ctx_tokens = ctx_tokens,
+                                 .kv_elem_bytes = elem_bytes,
+                                 .for_perplexity = true};
     bt_prefill *p = NULL;
     expect(bt_prefill_new(&p, m, &c, NULL) == BT_OK);
     return p;

@@ -26,7 +26,8 @@ const char *proxy_at(const proxy *p, const char *route)
     char *ret = at[next++ % 8];
     const size_t n = strlen(route);
     const char *line = spawn_out(p->child);
-    while (line && !(strncmp(line, route, n) == 0 && line[n] == ' ')) line = (line = strchr(line, '\n')) ? line + 1 : NULL;
+    while (line && !(strncmp(line, route, n) == 0 && line[n] == ' '))
+        line = (line = strchr(line, '\n')) ? line + 1 : NULL;
     must(line && sscanf(line + n, " %63s", ret) == 1, route);
     return ret;
 }
@@ -34,19 +35,21 @@ const char *proxy_at(const proxy *p, const char *route)
 proxy proxy_start(const char *const *options)
 {
     char path[PATH_BYTES];
-    const char *argv[OPTIONS_MAX + 3] = { path, "--json" };
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    const char *argv[OPTIONS_MAX + 3] = {path, "--json"};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     size_t n = 2;
-    const ssize_t len = readlink("/proc/self/exe", path, sizeof path - 32);      /* BUILD/tests/integration/test_x */
+    /* BUILD/tests/integration/test_x */
+    const ssize_t len = readlink("/proc/self/exe", path, sizeof path - 32);
     must(len > 0, "where the test program is");
     path[len] = '\0';
     for (int up = 0; up < 2; up++) *strrchr(path, '/') = '\0';
     strcat(path, "/fault/proxy");
     while (*options && n < OPTIONS_MAX) argv[n++] = *options++;
-    proxy p = { .child = spawn_start(argv), .orders = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
+    proxy p = {.child = spawn_start(argv), .orders = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     must(spawn_wait_out(p.child, "ready\n", spawn_patience(10000)), "it does not start");
     at.sin_port = htons((uint16_t)atoi(strchr(proxy_at(&p, "orders"), ':') + 1));
-    must(p.orders >= 0 && connect(p.orders, (const struct sockaddr *)&at, sizeof at) == 0, "it takes no orders");
+    must(p.orders >= 0 && connect(p.orders, (const struct sockaddr *)&at, sizeof at) == 0,
+         "it takes no orders");
     return p;
 }
 

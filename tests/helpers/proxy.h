@@ -4,8 +4,12 @@
 #include <stdbool.h>
 #include "tests/helpers/spawn.h"
 
-/* The fault proxy (tests/fault/proxy.c) as a child of a test: ports to give to the programs under test, and orders. Failures abort. */
-typedef struct proxy { spawn *child; int orders; } proxy;
+/* The fault proxy (tests/fault/proxy.c) as a child of a test: ports to give to the programs under test, and orders.
+ * Failures abort. */
+typedef struct proxy {
+    spawn *child;
+    int orders;
+} proxy;
 
 /* Starts it with these options, NULL-terminated; the figures come as JSON. */
 proxy proxy_start(const char *const *options);

@@ -9,7 +9,11 @@
  * small_bpe_merge[] from 256, then <|end|>, <|im_start|>, <|im_end|> (control) and <think> (user-defined). */
 enum { SMALL_SPM_WORDS = 259, SMALL_BPE_WORDS = 256 };
 
-typedef struct small_word { const char *text; float score; int type; } small_word;
+typedef struct small_word {
+    const char *text;
+    float score;
+    int type;
+} small_word;
 extern const small_word small_spm_word[];
 extern const size_t small_spm_words;
 extern const char *const small_bpe_merge[];
@@ -18,8 +22,16 @@ extern const size_t small_bpe_merges;
 /* What may be changed before making a tokenizer: tests bend one thing at a time. */
 typedef struct small_vocab {
     bt_vocab_source src;
-    struct { const char *text; size_t len; float score; int32_t type; } token[512];
-    struct { const char *text; size_t len; } merge[128];
+    struct {
+        const char *text;
+        size_t len;
+        float score;
+        int32_t type;
+    } token[512];
+    struct {
+        const char *text;
+        size_t len;
+    } merge[128];
     char names[512 * 8];
 } small_vocab;
 

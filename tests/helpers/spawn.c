@@ -49,7 +49,8 @@ void spawn_setup(void)
     if (!mkdtemp(dir)) die("a private directory");
     /* Packages are compiled once for all tests where the caller says where, else once for this program. */
     if (setenv("BATON_CACHE_DIR", dir, 0) < 0) die("environment");
-    if (setenv("TMPDIR", dir, 1) < 0 || unsetenv("XDG_RUNTIME_DIR") < 0 || unsetenv("NOTIFY_SOCKET") < 0) die("environment");
+    if (setenv("TMPDIR", dir, 1) < 0 || unsetenv("XDG_RUNTIME_DIR") < 0 || unsetenv("NOTIFY_SOCKET") < 0)
+        die("environment");
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) die("subreaper");
     setvbuf(stdout, NULL, _IOLBF, 0);
 }
@@ -62,7 +63,7 @@ static void remove_all(const char *path)
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
         snprintf(child, sizeof child, "%.500s/%s", path, e->d_name);
         if (unlink(child) == 0) continue;
-        DIR *sub = opendir(child);                      /* one level more is as deep as it gets */
+        DIR *sub = opendir(child); /* one level more is as deep as it gets */
         for (struct dirent *s; sub && (s = readdir(sub));) (void)unlinkat(dirfd(sub), s->d_name, 0);
         if (sub) closedir(sub);
         (void)rmdir(child);
@@ -173,7 +174,7 @@ int64_t spawn_now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-void spawn_nap(void) { nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL); }
+void spawn_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); }
 int64_t spawn_patience(int64_t ms) { return ms * SLOWER; }
 bool spawn_is_sanitized(void) { return IS_SANITIZED; }
 
@@ -195,7 +196,7 @@ static const char *read_all(char **keep, const char *path)
     free(*keep);
     *keep = NULL;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return "";                              /* the child has not come so far */
+    if (fd < 0) return ""; /* the child has not come so far */
     if (fstat(fd, &st) < 0 || !(*keep = malloc((size_t)st.st_size + 1))) die(path);
     const ssize_t n = pread(fd, *keep, (size_t)st.st_size, 0);
     close(fd);
@@ -218,11 +219,12 @@ bool spawn_is_clean(spawn *s)
 static bool wait_text(spawn *s, const char *(*stream)(spawn *), const char *text, int64_t ms)
 {
     const int64_t limit = spawn_now_ms() + ms;
-    for (bool last = false;; last = has_ended(s)) {     /* after its end, one more look */
+    for (bool last = false;; last = has_ended(s)) { /* after its end, one more look */
         if (strstr(stream(s), text)) return true;
         if (last || !spawn_before(limit)) break;
     }
-    printf("'%s' did not come from process %d; it wrote:\n%s%s\n", text, (int)s->pid, spawn_out(s), spawn_err(s));
+    printf("'%s' did not come from process %d; it wrote:\n%s%s\n", text, (int)s->pid, spawn_out(s),
+           spawn_err(s));
     return false;
 }
 
@@ -242,7 +244,8 @@ bool spawn_wait_all_gone(int64_t ms)
     }
 }
 
-/* Orphans of children that died by force: PDEATHSIG has told them to go, but a stopped or hanging one would stay. */
+/* Orphans of children that died by force: PDEATHSIG has told them to go, but a stopped or hanging one
+ * would stay. */
 static void kill_below(int signo)
 {
     char path[64], text[512];
@@ -269,8 +272,9 @@ int spawn_teardown(void **state)
             (void)kill(s->pid, SIGCONT);
         }
     /* Everything below becomes our child when its parent is gone. */
-    for (const int64_t end = spawn_now_ms() + 20000; !spawn_wait_all_gone(50) && spawn_now_ms() < end;) kill_below(SIGKILL);
-    DIR *d = opendir(dir);                              /* of an 'up' that was killed */
+    for (const int64_t end = spawn_now_ms() + 20000; !spawn_wait_all_gone(50) && spawn_now_ms() < end;)
+        kill_below(SIGKILL);
+    DIR *d = opendir(dir); /* of an 'up' that was killed */
     for (struct dirent *e; d && (e = readdir(d));)
         if (strncmp(e->d_name, "baton-", 6) == 0) remove_all(spawn_path(e->d_name));
     if (d) closedir(d);

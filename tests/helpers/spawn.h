@@ -5,16 +5,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The real programs as child processes of a test. Their stdout and stderr go to files in a private directory, which is also
- * their TMPDIR. A child dies with the test program, whatever happens to it; grandchildren whose parent has died become ours, so
- * that a test can see whether anything is left running. Failures of the helper itself abort the test program. */
+/* The real programs as child processes of a test. Their stdout and stderr go to files in a private directory, which is
+ * also their TMPDIR. A child dies with the test program, whatever happens to it; grandchildren whose parent has died
+ * become ours, so that a test can see whether anything is left running. Failures of the helper itself abort the test
+ * program. */
 typedef struct spawn spawn;
 
 /* Before the first test and after the last: the directory, the environment, and who gets orphans. */
 void spawn_setup(void);
 void spawn_cleanup(void);
 /* A test's teardown: kills and forgets every child; fails when one was not clean. */
-int  spawn_teardown(void **state);
+int spawn_teardown(void **state);
 
 /* dir/name, in one of a few static buffers. */
 const char *spawn_path(const char *name);
@@ -27,28 +28,30 @@ size_t spawn_count_leftovers(void);
 
 /* argv[0] is one of our programs, looked for in $BATON_BIN, or a whole path. NULL ends the list. */
 spawn *spawn_start(const char *const *argv);
-#define SPAWN(...) spawn_start((const char *const[]){ __VA_ARGS__, NULL })
+#define SPAWN(...) spawn_start((const char *const[]){__VA_ARGS__, NULL})
 
 pid_t spawn_pid(const spawn *s);
-void  spawn_signal(const spawn *s, int signo);
+void spawn_signal(const spawn *s, int signo);
 /* The exit code, or 128 + signal; -1 when it has not ended within ms. */
-int   spawn_wait(spawn *s, int64_t ms);
+int spawn_wait(spawn *s, int64_t ms);
 /* What it has written so far, NUL-terminated; valid until the next call for the same stream. */
 const char *spawn_out(spawn *s);
 const char *spawn_err(spawn *s);
-/* No sanitizer has found anything in it or in the programs that it started; false with their words on stdout. The teardown looks too. */
-bool  spawn_is_clean(spawn *s);
-/* Wait until the stream contains the text; false when that has not come, or the program has ended without it, within ms. */
-bool  spawn_wait_out(spawn *s, const char *text, int64_t ms);
-bool  spawn_wait_err(spawn *s, const char *text, int64_t ms);
+/* No sanitizer has found anything in it or in the programs that it started; false with their words on stdout. The
+ * teardown looks too. */
+bool spawn_is_clean(spawn *s);
+/* Wait until the stream contains the text; false when that has not come, or the program has ended without it, within
+ * ms. */
+bool spawn_wait_out(spawn *s, const char *text, int64_t ms);
+bool spawn_wait_err(spawn *s, const char *text, int64_t ms);
 /* Wait until no process is left below us (all children ended and reaped). */
-bool  spawn_wait_all_gone(int64_t ms);
+bool spawn_wait_all_gone(int64_t ms);
 
 int64_t spawn_now_ms(void);
-void    spawn_nap(void);                    /* a few milliseconds between two looks at something that is to become true */
+void spawn_nap(void); /* a few milliseconds between two looks at something that is to become true */
 /* ms, or as many times more as a sanitizer makes programs slower. */
 int64_t spawn_patience(int64_t ms);
-bool    spawn_is_sanitized(void);
+bool spawn_is_sanitized(void);
 /* True until cond or the deadline: for (int64_t end = ...; !(cond) && spawn_before(end);) */
-bool    spawn_before(int64_t end_ms);
+bool spawn_before(int64_t end_ms);
 #endif

@@ -24,16 +24,22 @@ const char *storm_model(void)
     return bt_model_find(path, sizeof path, "smollm2", NULL) == BT_OK ? path : NULL;
 }
 
-uint64_t storm_draw(storm *s, uint64_t below) { return (uint64_t)(bt_rng_uniform(s->seed, s->draws++) * (double)below); }
+uint64_t storm_draw(storm *s, uint64_t below)
+{
+    return (uint64_t)(bt_rng_uniform(s->seed, s->draws++) * (double)below);
+}
 
 static json_t *random_request(storm *s, int max_tokens, int max_words)
 {
-    static const char *const words[] = { "the ", "end ", "of ", "day ", "and ", "one ", "in ", "his ", "was ", "her ", "when ", "she ", "said " };
+    static const char *const words[] = {"the ", "end ", "of ",  "day ",  "and ", "one ", "in ",
+                                        "his ", "was ", "her ", "when ", "she ", "said "};
     char prompt[PROMPT_BYTES] = "";
     size_t at = 0;
-    const uint64_t most = storm_draw(s, 3) ? (uint64_t)max_words / 8 + 1 : (uint64_t)max_words, count = 1 + storm_draw(s, most);
+    const uint64_t most = storm_draw(s, 3) ? (uint64_t)max_words / 8 + 1 : (uint64_t)max_words,
+                   count = 1 + storm_draw(s, most);
     for (uint64_t i = 0; i < count && at + 8 < sizeof prompt; i++)
-        at += (size_t)snprintf(prompt + at, sizeof prompt - at, "%s", words[storm_draw(s, sizeof words / sizeof *words)]);
+        at += (size_t)snprintf(prompt + at, sizeof prompt - at, "%s",
+                               words[storm_draw(s, sizeof words / sizeof *words)]);
     json_t *r = cluster_request(prompt, 1 + (int)storm_draw(s, (uint64_t)max_tokens));
     if (storm_draw(s, 2)) {
         json_object_set_new(r, "temperature", json_real(0.9));
@@ -62,14 +68,15 @@ bool storm_learn(storm *s, const char *url, uint64_t seed, int max_tokens, int m
         k->ids = json_deep_copy(ids_of(c));
         k->text = client_text(c);
         client_end(c);
-        if (json_array_size(k->ids) > 2 || i % 4 == 0) {     /* a random model may end at once; some such will do */
+        if (json_array_size(k->ids) > 2 || i % 4 == 0) {
+            /* a random model may end at once; some such will do */
             i++;
             continue;
         }
         json_decref(k->request);
         json_decref(k->ids);
         free(k->text);
-        *k = (storm_kind){ NULL, NULL, NULL };
+        *k = (storm_kind){NULL, NULL, NULL};
     }
     return s->kinds[STORM_KINDS - 1].request != NULL;
 }
@@ -85,7 +92,7 @@ void storm_done(storm *s)
 
 static void begin(storm *s, storm_flight *f)
 {
-    *f = (storm_flight){ .kind = storm_draw(s, STORM_KINDS), .is_stream = storm_draw(s, 2) };
+    *f = (storm_flight){.kind = storm_draw(s, STORM_KINDS), .is_stream = storm_draw(s, 2)};
     json_t *r = json_deep_copy(s->kinds[f->kind].request);
     if (f->is_stream) json_object_set_new(r, "stream", json_true());
     f->c = client_post(s->url, "/v1/completions", r);
@@ -96,10 +103,13 @@ static void begin(storm *s, storm_flight *f)
 static void tell(storm *s, const storm_flight *f, const char *what)
 {
     if (s->failed + s->altered > WORDS_TOLD) return;
-    char *want = json_dumps(s->kinds[f->kind].ids, JSON_COMPACT), *request = json_dumps(s->kinds[f->kind].request, JSON_COMPACT);
-    printf("seed %llu, request %llu of kind %zu, %s, %s after %lld ms: status %ld: %.2000s\nrequest: %.600s\nalone: %s\n",
-           (unsigned long long)s->seed, (unsigned long long)s->sent, f->kind, f->is_stream ? "stream" : "whole", what,
-           (long long)client_ms(f->c), client_status(f->c), client_body(f->c), request, want);
+    char *want = json_dumps(s->kinds[f->kind].ids, JSON_COMPACT),
+         *request = json_dumps(s->kinds[f->kind].request, JSON_COMPACT);
+    printf("seed %llu, request %llu of kind %zu, %s, %s after %lld ms: status %ld: %.2000s\nrequest: "
+           "%.600s\nalone: %s\n",
+           (unsigned long long)s->seed, (unsigned long long)s->sent, f->kind,
+           f->is_stream ? "stream" : "whole", what, (long long)client_ms(f->c), client_status(f->c),
+           client_body(f->c), request, want);
     free(want);
     free(request);
 }
@@ -108,10 +118,12 @@ static void judge(storm *s, storm_flight *f)
 {
     const bool is_late = !client_is_over(f->c);
     char *text = is_late ? NULL : client_text(f->c);
-    if (is_late || client_status(f->c) != 200 || client_error(f->c) || !ids_of(f->c) || (f->is_stream && !client_is_done(f->c))) {
+    if (is_late || client_status(f->c) != 200 || client_error(f->c) || !ids_of(f->c) ||
+        (f->is_stream && !client_is_done(f->c))) {
         s->failed++;
         tell(s, f, is_late ? "no end" : "failed");
-    } else if (!json_equal(ids_of(f->c), s->kinds[f->kind].ids) || strcmp(text, s->kinds[f->kind].text) != 0) {
+    } else if (!json_equal(ids_of(f->c), s->kinds[f->kind].ids) ||
+               strcmp(text, s->kinds[f->kind].text) != 0) {
         s->altered++;
         tell(s, f, "altered");
     } else {
@@ -155,8 +167,10 @@ bool storm_step(storm *s, uint64_t until)
 
 void storm_print(const storm *s, const char *what)
 {
-    printf("%s, seed %llu: %llu requests, %llu whole (%llu by a later attempt), %llu failed, %llu altered, slowest recovery "
+    printf("%s, seed %llu: %llu requests, %llu whole (%llu by a later attempt), %llu failed, %llu altered, "
+           "slowest recovery "
            "%lld ms, slowest answer %lld ms\n",
-           what, (unsigned long long)s->seed, (unsigned long long)s->sent, (unsigned long long)s->whole, (unsigned long long)s->again,
-           (unsigned long long)s->failed, (unsigned long long)s->altered, (long long)s->slowest_gap_ms, (long long)s->slowest_ms);
+           what, (unsigned long long)s->seed, (unsigned long long)s->sent, (unsigned long long)s->whole,
+           (unsigned long long)s->again, (unsigned long long)s->failed, (unsigned long long)s->altered,
+           (long long)s->slowest_gap_ms, (long long)s->slowest_ms);
 }

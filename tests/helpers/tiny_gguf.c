@@ -347,19 +347,9 @@ static void tokenizer(const maker *m)
 
 tiny_gguf_spec tiny_gguf_default(void)
 {
-    return (tiny_gguf_spec){.arch = "llama",
-                            .layers = 2,
-                            .dim = 64,
-                            .heads = 4,
-                            .kv_heads = 2,
-                            .head_dim = 16,
-                            .ffn = 96,
-                            .vocab = 384,
-                            .ctx = 512,
-                            .type = BT_QUANT_F32,
-                            .tied = false,
-                            .add_bos = true,
-                            .seed = 1};
+    return (tiny_gguf_spec){.arch = "llama", .layers = 2,     .dim = 64,    .heads = 4, .kv_heads = 2,
+                            .head_dim = 16,  .ffn = 96,       .vocab = 384, .ctx = 512, .type = BT_QUANT_F32,
+                            .tied = false,   .add_bos = true, .seed = 1};
 }
 
 static void hyper_parameters(const maker *m)

@@ -32,8 +32,8 @@ uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len);
 typedef struct tiny_gguf_spec {
     const char *arch; /* "llama", "qwen2", "qwen3" */
     uint32_t layers, dim, heads, kv_heads, head_dim, ffn, vocab, ctx;
-    uint32_t type; /* ggml type of the matrices: F32 0, F16 1, Q4_0 2, Q4_1 3, Q8_0 8, BF16 30;
-                      a matrix whose rows are no multiple of the block is F32 */
+    uint32_t type; /* ggml type of the matrices: F32 0, F16 1, Q4_0 2, Q4_1 3, Q8_0 8, BF16 30; a matrix whose rows are
+                      no multiple of the block is F32 */
     bool tied, rope_freqs, qkv_bias; /* qwen2 always has biases */
     bool no_tokenizer;
     bool add_bos;

@@ -1,4 +1,5 @@
-/* A package of a few kilobytes, lowered by hand. Memory: x first, then what a layer needs side by side, the same places in every layer. */
+/* A package of a few kilobytes, lowered by hand. Memory: x first, then what a layer needs side by side,
+ * the same places in every layer. */
 #include "tests/helpers/tiny_pkg.h"
 #include "base/hash.h"
 #include "base/rng.h"
@@ -23,15 +24,20 @@ typedef struct maker {
     bt_pkg_writer *w;
     uint64_t draws;
     /* the program being made */
-    bt_pkg_inst inst[MAX_INSTS]; uint32_t insts;
-    bt_pkg_place place[MAX_PLACES]; uint32_t places;
+    bt_pkg_inst inst[MAX_INSTS];
+    uint32_t insts;
+    bt_pkg_place place[MAX_PLACES];
+    uint32_t places;
     uint64_t top, peak;
     uint32_t layer, seq, out;
     uint32_t params[BT_PKG_INT_SPLIT + 1]; /* by operator; NONE where it takes none */
     bool tail;
 } maker;
 
-static int8_t draw(maker *m, int limit) { return (int8_t)((int)(bt_rng_u64(SEED, m->draws++) % (2 * (unsigned)limit + 1)) - limit); }
+static int8_t draw(maker *m, int limit)
+{
+    return (int8_t)((int)(bt_rng_u64(SEED, m->draws++) % (2 * (unsigned)limit + 1)) - limit);
+}
 
 static void must(bool ok, const char *what)
 {
@@ -49,7 +55,10 @@ uint8_t *tiny_pkg_alloc(size_t len)
 
 /* ---- constants ---- */
 
-static uint32_t constant(maker *m, bt_pkg_const_kind kind, const void *bytes, size_t n) { return bt_pkg_writer_const(m->w, kind, bytes, n); }
+static uint32_t constant(maker *m, bt_pkg_const_kind kind, const void *bytes, size_t n)
+{
+    return bt_pkg_writer_const(m->w, kind, bytes, n);
+}
 
 static uint32_t floats(maker *m, bt_pkg_const_kind kind, size_t n, float lo, float step)
 {
@@ -63,9 +72,11 @@ static uint32_t floats(maker *m, bt_pkg_const_kind kind, size_t n, float lo, flo
 
 static bt_pkg_tensor nothing(uint32_t layer, uint32_t weight)
 {
-    return (bt_pkg_tensor){.layer = layer, .weight = weight, .site = BT_PKG_NONE, .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE,
-        .oscale = BT_PKG_NONE, .bias = BT_PKG_NONE, .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE, .shift = BT_PKG_NONE,
-        .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE};
+    return (bt_pkg_tensor){.layer = layer,           .weight = weight,      .site = BT_PKG_NONE,
+                           .panels = BT_PKG_NONE,    .wscale = BT_PKG_NONE, .oscale = BT_PKG_NONE,
+                           .bias = BT_PKG_NONE,      .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE,
+                           .shift = BT_PKG_NONE,     .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE,
+                           .f16_panels = BT_PKG_NONE};
 }
 
 static void matrix_constants(maker *m, bt_pkg_tensor *t)
@@ -92,7 +103,8 @@ static void matrix_constants(maker *m, bt_pkg_tensor *t)
         const size_t elems = bt_matmul_packed_elems(t->n, t->k);
         uint16_t *f16 = malloc(elems * sizeof *f16);
         must(f16 != NULL, "no memory");
-        for (size_t i = 0; i < elems; i++) f16[i] = (uint16_t)(0x3000 + bt_rng_u64(SEED, m->draws++) % 0x800);      /* 0.125 to 0.5 */
+        for (size_t i = 0; i < elems; i++)
+            f16[i] = (uint16_t)(0x3000 + bt_rng_u64(SEED, m->draws++) % 0x800); /* 0.125 to 0.5 */
         t->f16_panels = constant(m, BT_PKG_CONST_WEIGHT, f16, elems * sizeof *f16);
         free(f16);
     }
@@ -105,7 +117,8 @@ static void requant_constants(maker *m, bt_pkg_tensor *t)
     int64_t bias[512];
     const size_t wide = 16 * bt_int_panels(t->n);
     must(wide <= 512, "too wide");
-    for (size_t i = 0; i < wide; i++) mult[i] = (1 << 30) + (int32_t)i, shift[i] = 40, bias[i] = (int64_t)i - 3;
+    for (size_t i = 0; i < wide; i++)
+        mult[i] = (1 << 30) + (int32_t)i, shift[i] = 40, bias[i] = (int64_t)i - 3;
     t->mult = constant(m, BT_PKG_CONST_SCALE, mult, wide * sizeof *mult);
     t->shift = constant(m, BT_PKG_CONST_SCALE, shift, wide);
     t->bias_q = constant(m, BT_PKG_CONST_VECTOR, bias, wide * sizeof *bias);
@@ -138,17 +151,21 @@ static void add_tensor(maker *m, uint32_t layer, uint32_t weight, bool present)
             t.output_error = NAN;
         }
     }
-    must(bt_pkg_writer_tensor(m->w, &t) == bt_pkg_tensor_index(m->h.layers, layer, weight), "order of tensors");
+    must(bt_pkg_writer_tensor(m->w, &t) == bt_pkg_tensor_index(m->h.layers, layer, weight),
+         "order of tensors");
 }
 
 static void add_tensors(maker *m)
 {
-    static const uint32_t order[BT_PKG_LAYER_TENSORS] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q, BT_WEIGHT_K, BT_WEIGHT_V, BT_WEIGHT_Q_NORM,
-        BT_WEIGHT_K_NORM, BT_WEIGHT_O, BT_WEIGHT_FFN_NORM, BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN};
+    static const uint32_t order[BT_PKG_LAYER_TENSORS] = {
+        BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q,      BT_WEIGHT_K,   BT_WEIGHT_V,
+        BT_WEIGHT_Q_NORM,    BT_WEIGHT_K_NORM, BT_WEIGHT_O,   BT_WEIGHT_FFN_NORM,
+        BT_WEIGHT_GATE,      BT_WEIGHT_UP,     BT_WEIGHT_DOWN};
     for (uint32_t l = 0; l < m->h.layers; l++) {
         for (int i = 0; i < BT_PKG_LAYER_TENSORS; i++) {
-            const bool folded = order[i] == BT_WEIGHT_FFN_NORM && l == 0;     /* one norm is folded away */
-            m->draws = ((m->o.same_layers ? 0 : l) * BT_PKG_LAYER_TENSORS + (uint64_t)i + 1) << 32;      /* each tensor has its own numbers */
+            const bool folded = order[i] == BT_WEIGHT_FFN_NORM && l == 0; /* one norm is folded away */
+            m->draws = ((m->o.same_layers ? 0 : l) * BT_PKG_LAYER_TENSORS + (uint64_t)i + 1)
+                       << 32; /* each tensor has its own numbers */
             add_tensor(m, l, order[i], !folded);
         }
     }
@@ -161,9 +178,19 @@ static void add_sites(maker *m)
 {
     for (uint32_t i = 0; i <= m->h.layers * BT_PKG_LAYER_SITES; i++) {
         const bool head = i == m->h.layers * BT_PKG_LAYER_SITES;
-        bt_pkg_site s = {.layer = head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = head ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES,
-            .bits = 8, .shadow = BT_SHADOW_VALUE, .k = m->h.dim, .scale = 0.05f, .inv_scale = 20, .clip = 6.35f, .max = 9, .rms = 1,
-            .input_error = 0.01f, .outlier_columns = 0.125f, .hot = BT_PKG_NONE};
+        bt_pkg_site s = {.layer = head ? UINT32_MAX : i / BT_PKG_LAYER_SITES,
+                         .kind = head ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES,
+                         .bits = 8,
+                         .shadow = BT_SHADOW_VALUE,
+                         .k = m->h.dim,
+                         .scale = 0.05f,
+                         .inv_scale = 20,
+                         .clip = 6.35f,
+                         .max = 9,
+                         .rms = 1,
+                         .input_error = 0.01f,
+                         .outlier_columns = 0.125f,
+                         .hot = BT_PKG_NONE};
         if (m->o.llm_int8) s.shadow = BT_SHADOW_OFF;
         if (s.kind == BT_SITE_O && !m->o.llm_int8) s.bits = 16, s.shadow = BT_SHADOW_OFF;
         if (s.kind == BT_SITE_O) s.k = m->h.heads * m->h.head_dim;
@@ -181,7 +208,8 @@ static void add_sites(maker *m)
 
 static bt_pkg_rotation rotation(maker *m, uint32_t width, uint32_t blocks)
 {
-    bt_pkg_rotation r = {.base = 1, .h_base = BT_PKG_NONE, .sign = BT_PKG_NONE, .scale = 0.25f, .blocks = blocks};
+    bt_pkg_rotation r = {.base = 1, .h_base = BT_PKG_NONE, .sign = BT_PKG_NONE, .scale = 0.25f,
+                         .blocks = blocks};
     int8_t sign[64], h_base[4] = {1, 1, 1, -1};
     while (r.base << r.log2 < width / blocks) r.log2++;
     must(r.base << r.log2 == width / blocks && width <= 64, "a width that is no power of two");
@@ -230,39 +258,63 @@ static void add_header(maker *m)
 
 static uint32_t rows(const maker *m) { return m->tail ? m->out : m->seq; }
 
-/* A place that begins with the next instruction and lasts to the end of the layer (or, for x, of the program; last_inst is set later). */
+/* A place that begins with the next instruction and lasts to the end of the layer (or, for x, of the
+ * program; last_inst is set later). */
 static uint64_t new_place(maker *m, bt_pkg_value name, uint64_t bytes)
 {
     must(m->places < MAX_PLACES, "too many places");
-    m->place[m->places++] = (bt_pkg_place){.name = name, .first_inst = m->insts, .offset = m->top, .bytes = bytes};
+    m->place[m->places++] =
+        (bt_pkg_place){.name = name, .first_inst = m->insts, .offset = m->top, .bytes = bytes};
     const uint64_t at = m->top;
     m->top += bt_pkg_align(bytes);
     if (m->top > m->peak) m->peak = m->top;
     return at;
 }
 
-static uint64_t rows_place(maker *m, bt_pkg_value name, uint32_t width, uint32_t elem) { return new_place(m, name, (uint64_t)rows(m) * width * elem); }
+static uint64_t rows_place(maker *m, bt_pkg_value name, uint32_t width, uint32_t elem)
+{
+    return new_place(m, name, (uint64_t)rows(m) * width * elem);
+}
 
 static bt_pkg_inst *emit(maker *m, bt_pkg_op op, uint32_t width, uint64_t in0, uint64_t out)
 {
     must(m->insts < MAX_INSTS, "too many instructions");
     bt_pkg_inst *i = &m->inst[m->insts++];
-    *i = (bt_pkg_inst){.op = (uint8_t)op, .unit = op >= BT_PKG_LINEAR, .group = 1, .out_rows = m->tail, .layer = m->layer, .tensor = BT_PKG_NONE,
-        .site = BT_PKG_NONE, .in_width = width, .out_width = width, .in0 = in0, .in1 = BT_PKG_NOWHERE, .out = out, .aux = BT_PKG_NOWHERE,
-        .params = op > BT_PKG_LINEAR ? m->params[op] : 0, .in_stride = width * 4, .out_stride = width * 4};
+    *i = (bt_pkg_inst){.op = (uint8_t)op,
+                       .unit = op >= BT_PKG_LINEAR,
+                       .group = 1,
+                       .out_rows = m->tail,
+                       .layer = m->layer,
+                       .tensor = BT_PKG_NONE,
+                       .site = BT_PKG_NONE,
+                       .in_width = width,
+                       .out_width = width,
+                       .in0 = in0,
+                       .in1 = BT_PKG_NOWHERE,
+                       .out = out,
+                       .aux = BT_PKG_NOWHERE,
+                       .params = op > BT_PKG_LINEAR ? m->params[op] : 0,
+                       .in_stride = width * 4,
+                       .out_stride = width * 4};
     return i;
 }
 
-typedef struct planes { uint64_t hi, lo, aux; uint32_t stride, site, width; } planes;
+typedef struct planes {
+    uint64_t hi, lo, aux;
+    uint32_t stride, site, width;
+} planes;
 
 /* from: f32 rows of `width`, or with npu_ops all s32 rows in the site's units. */
 static planes quantise(maker *m, bt_site_kind kind, uint32_t width, uint64_t from)
 {
-    planes p = {.lo = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE, .stride = (width + 63) / 64 * 64, .width = width};
+    planes p = {.lo = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE, .stride = (width + 63) / 64 * 64,
+                .width = width};
     p.site = bt_pkg_site_index(m->h.layers, m->layer, kind);
     p.hi = new_place(m, BT_PKG_VALUE_PLANES, (uint64_t)rows(m) * p.stride);
-    if (kind == BT_SITE_O && !m->o.llm_int8) p.lo = new_place(m, BT_PKG_VALUE_LO, (uint64_t)rows(m) * p.stride);
-    if (!m->o.llm_int8 && (kind == BT_SITE_QKV || kind == BT_SITE_HEAD || (kind == BT_SITE_UP && m->layer != 1)))
+    if (kind == BT_SITE_O && !m->o.llm_int8)
+        p.lo = new_place(m, BT_PKG_VALUE_LO, (uint64_t)rows(m) * p.stride);
+    if (!m->o.llm_int8 &&
+        (kind == BT_SITE_QKV || kind == BT_SITE_HEAD || (kind == BT_SITE_UP && m->layer != 1)))
         p.aux = new_place(m, BT_PKG_VALUE_SHADOW, bt_pkg_shadow_bytes(rows(m), width));
     bt_pkg_inst *i = emit(m, m->o.ops_all ? BT_PKG_INT_SPLIT : BT_PKG_QUANTISE, width, from, p.hi);
     i->site = p.site;
@@ -294,7 +346,11 @@ static uint64_t linear(maker *m, const planes *p, bt_weight weight, bt_pkg_value
 static void heads(maker *m, bool rope, uint64_t at, uint32_t count, bt_weight weight)
 {
     const bool all = m->o.ops_all;
-    bt_pkg_inst *i = emit(m, rope ? all ? BT_PKG_INT_ROPE : BT_PKG_ROPE : all ? BT_PKG_INT_QK_NORM : BT_PKG_QK_NORM, count * m->h.head_dim, at, at);
+    bt_pkg_inst *i = emit(m,
+                          rope  ? all ? BT_PKG_INT_ROPE : BT_PKG_ROPE
+                          : all ? BT_PKG_INT_QK_NORM
+                                : BT_PKG_QK_NORM,
+                          count * m->h.head_dim, at, at);
     i->arg = count;
     if (all) i->in_stride = i->out_stride = i->in_width * 2;
     if (!rope) i->tensor = bt_pkg_tensor_index(m->h.layers, m->layer, weight);
@@ -315,7 +371,8 @@ static uint64_t norm(maker *m, uint64_t x, bt_weight weight, bt_site_kind kind)
 {
     const uint64_t n = rows_place(m, m->o.ops_all ? BT_PKG_VALUE_WIDE : BT_PKG_VALUE_N, m->h.dim, 4);
     bt_pkg_inst *i = emit(m, m->o.ops_all ? BT_PKG_INT_RMSNORM : BT_PKG_RMSNORM, m->h.dim, x, n);
-    if (!(weight == BT_WEIGHT_FFN_NORM && m->layer == 0)) i->tensor = bt_pkg_tensor_index(m->h.layers, m->layer, weight);
+    if (!(weight == BT_WEIGHT_FFN_NORM && m->layer == 0))
+        i->tensor = bt_pkg_tensor_index(m->h.layers, m->layer, weight);
     if (m->o.ops_all) i->site = bt_pkg_site_index(m->h.layers, m->layer, kind);
     return n;
 }
@@ -325,7 +382,8 @@ static void add(maker *m, uint64_t x, uint64_t y, bt_weight weight)
 {
     bt_pkg_inst *i = emit(m, m->o.ops_all ? BT_PKG_INT_ADD : BT_PKG_ADD, m->h.dim, x, x);
     i->in1 = y;
-    if (m->o.ops_all) i->in_stride = m->h.dim * 2, i->tensor = bt_pkg_tensor_index(m->h.layers, m->layer, weight);
+    if (m->o.ops_all)
+        i->in_stride = m->h.dim * 2, i->tensor = bt_pkg_tensor_index(m->h.layers, m->layer, weight);
 }
 
 static uint64_t attend(maker *m, uint64_t q, uint64_t k, uint64_t v)
@@ -414,7 +472,8 @@ static uint32_t lower(maker *m, uint32_t seq, uint32_t out)
     }
     for (uint32_t i = 0; i < m->places; i++)
         if (i < held || i >= from) m->place[i].last_inst = m->insts - 1;
-    bt_pkg_program p = {.insts = m->insts, .places = m->places, .seq = seq, .out = out, .arena_bytes = m->peak};
+    bt_pkg_program p = {.insts = m->insts, .places = m->places, .seq = seq, .out = out,
+                        .arena_bytes = m->peak};
     p.code = constant(m, BT_PKG_CONST_CODE, m->inst, m->insts * sizeof *m->inst);
     p.plan = constant(m, BT_PKG_CONST_PLAN, m->place, m->places * sizeof *m->place);
     if (m->peak > m->h.arena_bytes) m->h.arena_bytes = m->peak;
@@ -423,10 +482,12 @@ static uint32_t lower(maker *m, uint32_t seq, uint32_t out)
 
 static void add_params(maker *m)
 {
-    const int32_t one = 1 << 30;            /* one / 2^30: the unit stays */
-    static const bt_pkg_op norms[] = {BT_PKG_INT_RMSNORM, BT_PKG_INT_QK_NORM}, units[] = {BT_PKG_INT_ROTATE, BT_PKG_INT_ADD};
+    const int32_t one = 1 << 30; /* one / 2^30: the unit stays */
+    static const bt_pkg_op norms[] = {BT_PKG_INT_RMSNORM, BT_PKG_INT_QK_NORM},
+                           units[] = {BT_PKG_INT_ROTATE, BT_PKG_INT_ADD};
     const bt_pkg_int_params norm = {.m = {30000}, .s = {8}, .eps = 77}, unit = {.m = {one}, .s = {30}};
-    const bt_pkg_int_params attention = {.m = {one, one}, .s = {20, 28}, .k_shift = 6, .v_shift = 6}, silu = {.m = {one, one}, .s = {14, 34}};
+    const bt_pkg_int_params attention = {.m = {one, one}, .s = {20, 28}, .k_shift = 6, .v_shift = 6},
+                            silu = {.m = {one, one}, .s = {14, 34}};
     for (size_t i = 0; i < sizeof m->params / sizeof *m->params; i++) m->params[i] = BT_PKG_NONE;
     for (int i = 0; i < 2; i++) m->params[norms[i]] = constant(m, BT_PKG_CONST_VECTOR, &norm, sizeof norm);
     for (int i = 0; i < 2; i++) m->params[units[i]] = constant(m, BT_PKG_CONST_VECTOR, &unit, sizeof unit);
@@ -465,7 +526,7 @@ void tiny_pkg_write(const char *path, const tiny_pkg *o)
     m->h.vocab = o->vocab ? o->vocab : 20;
     m->h.ctx_tokens = o->ctx ? o->ctx : 32;
     must(bt_pkg_writer_new(&m->w, path, &f) == BT_OK, f.text);
-    if (m->o.ops_all) add_params(m);        /* first: constant 0 is a good index for parameters too */
+    if (m->o.ops_all) add_params(m); /* first: constant 0 is a good index for parameters too */
     add_header(m);
     add_tensors(m);
     add_sites(m);
@@ -503,8 +564,10 @@ void tiny_pkg_repair(uint8_t *bytes, size_t len)
     if (bt_pkg_check_layout(&p, NULL) < 0) return;
     bt_pkg_header *h = (void *)bytes;
     bt_pkg_const *c = (void *)(bytes + h->consts.offset);
-    for (uint32_t i = 0; i < h->consts.count; i++) bt_hash128(c[i].hash, bytes + c[i].offset, (size_t)c[i].bytes);
-    const void *const table[BT_PKG_TABLES] = {bt_pkg_consts(&p), bt_pkg_tensors(&p), bt_pkg_sites(&p), bt_pkg_rows(&p),
-        bt_pkg_programs(&p), bt_pkg_fallbacks(&p), bt_pkg_sessions(&p)};
+    for (uint32_t i = 0; i < h->consts.count; i++)
+        bt_hash128(c[i].hash, bytes + c[i].offset, (size_t)c[i].bytes);
+    const void *const table[BT_PKG_TABLES] = {bt_pkg_consts(&p),  bt_pkg_tensors(&p),  bt_pkg_sites(&p),
+                                              bt_pkg_rows(&p),    bt_pkg_programs(&p), bt_pkg_fallbacks(&p),
+                                              bt_pkg_sessions(&p)};
     bt_pkg_digest(h->digest, h, table);
 }

@@ -5,16 +5,16 @@
 #include <stdint.h>
 #include "npu/pkg/pkg.h"
 
-/* Small valid package files for tests: made by the writer from random numbers, with programs lowered by hand. Every layer names each form of
- * operand that there is. Failures of the helper itself abort. */
+/* Small valid package files for tests: made by the writer from random numbers, with programs lowered by hand. Every
+ * layer names each form of operand that there is. Failures of the helper itself abort. */
 typedef struct tiny_pkg {
-    uint32_t layers;                        /* 0: 2 */
-    uint32_t dim, ffn, heads, kv_heads, head_dim, vocab, ctx;   /* 0: 16, 24, 2, 1, 8, 20, 32 */
-    uint32_t bits;                          /* of weights: 8 (also for 0) or 4 */
-    bool ops_all, rotate, same_layers;      /* npu_ops all; R1 and R2; every layer has the weights of the first */
-    bool llm_int8;                          /* that recipe: 8 bits everywhere, no shadow, f16 weights beside the integers */
-    uint32_t seqs[4];                       /* rows; all 0: 4 alone */
-    uint32_t flip_layer;                    /* not 0: one byte of this layer's down weights differs (before hashes are made) */
+    uint32_t layers;                                          /* 0: 2 */
+    uint32_t dim, ffn, heads, kv_heads, head_dim, vocab, ctx; /* 0: 16, 24, 2, 1, 8, 20, 32 */
+    uint32_t bits;                                            /* of weights: 8 (also for 0) or 4 */
+    bool ops_all, rotate, same_layers; /* npu_ops all; R1 and R2; every layer has the weights of the first */
+    bool llm_int8;                     /* that recipe: 8 bits everywhere, no shadow, f16 weights beside the integers */
+    uint32_t seqs[4];                  /* rows; all 0: 4 alone */
+    uint32_t flip_layer; /* not 0: one byte of this layer's down weights differs (before hashes are made) */
 } tiny_pkg;
 
 void tiny_pkg_write(const char *path, const tiny_pkg *o);

@@ -6,20 +6,13 @@
 #include <xxhash.h>
 
 const bt_msg_type wire_samples_types[] = {
-    BT_MSG_HELLO,        BT_MSG_WELCOME,
-    BT_MSG_REJECT,       BT_MSG_HEARTBEAT,
-    BT_MSG_BYE,          BT_MSG_ROLE,
-    BT_MSG_ROLE_ANSWER,  BT_MSG_RESERVE,
-    BT_MSG_RESERVED,     BT_MSG_REFUSED,
-    BT_MSG_PREFILL,      BT_MSG_PREFILL_ACCEPTED,
-    BT_MSG_FIRST_TOKEN,  BT_MSG_PREFILL_DONE,
-    BT_MSG_FAILED,       BT_MSG_ACK,
-    BT_MSG_ABORT,        BT_MSG_ABORT_ACK,
-    BT_MSG_RENEW,        BT_MSG_TOKENS,
-    BT_MSG_TOKENS_ACK,   BT_MSG_FINISHED,
-    BT_MSG_FINISHED_ACK, BT_MSG_COMMIT,
-    BT_MSG_COMMITTED,    BT_MSG_MISSING,
-    BT_MSG_CREDIT,       BT_MSG_TRANSFER_REFUSED,
+    BT_MSG_HELLO,       BT_MSG_WELCOME,      BT_MSG_REJECT,       BT_MSG_HEARTBEAT,
+    BT_MSG_BYE,         BT_MSG_ROLE,         BT_MSG_ROLE_ANSWER,  BT_MSG_RESERVE,
+    BT_MSG_RESERVED,    BT_MSG_REFUSED,      BT_MSG_PREFILL,      BT_MSG_PREFILL_ACCEPTED,
+    BT_MSG_FIRST_TOKEN, BT_MSG_PREFILL_DONE, BT_MSG_FAILED,       BT_MSG_ACK,
+    BT_MSG_ABORT,       BT_MSG_ABORT_ACK,    BT_MSG_RENEW,        BT_MSG_TOKENS,
+    BT_MSG_TOKENS_ACK,  BT_MSG_FINISHED,     BT_MSG_FINISHED_ACK, BT_MSG_COMMIT,
+    BT_MSG_COMMITTED,   BT_MSG_MISSING,      BT_MSG_CREDIT,       BT_MSG_TRANSFER_REFUSED,
     (bt_msg_type)0,
 };
 
@@ -53,9 +46,17 @@ static void fill_load(bt_load *l)
 static const bt_sampling *sample_sampling(void)
 {
     static bt_sample_bias bias[BT_SAMPLE_MAX_BIAS];
-    static bt_sampling s = {.temperature = 100.0f, .top_k = UINT32_MAX, .top_p = 1.0f, .min_p = 1e-30f, .seed = UINT64_MAX,
-                            .repetition_penalty = 0.01f, .presence_penalty = -2.0f, .frequency_penalty = 2.0f,
-                            .logprobs = true, .top_logprobs = BT_SAMPLE_MAX_TOP, .bias = bias,
+    static bt_sampling s = {.temperature = 100.0f,
+                            .top_k = UINT32_MAX,
+                            .top_p = 1.0f,
+                            .min_p = 1e-30f,
+                            .seed = UINT64_MAX,
+                            .repetition_penalty = 0.01f,
+                            .presence_penalty = -2.0f,
+                            .frequency_penalty = 2.0f,
+                            .logprobs = true,
+                            .top_logprobs = BT_SAMPLE_MAX_TOP,
+                            .bias = bias,
                             .bias_len = BT_SAMPLE_MAX_BIAS};
     for (int i = 0; i < BT_SAMPLE_MAX_BIAS; i++)
         bias[i] = (bt_sample_bias){INT32_MAX - BT_SAMPLE_MAX_BIAS + 1 + i, i % 2 ? 100.0f : -0.0f};

@@ -1,5 +1,6 @@
-/* What goes wrong in a running system: nodes that die, hang or do not belong, a gateway that dies, bad starts, and ends of every
- * kind. A client hears of it in time or does not notice, the others stay up, the next request works, and nothing is left behind. */
+/* What goes wrong in a running system: nodes that die, hang or do not belong, a gateway that dies, bad
+ * starts, and ends of every kind. A client hears of it in time or does not notice, the others stay up, the
+ * next request works, and nothing is left behind. */
 #include "model/model.h"
 #include "tests/helpers/cluster.h"
 
@@ -33,14 +34,16 @@ static client *begin(const char *url, int max_tokens)
 static void expect_word_in_time(client *c, bool may_succeed)
 {
     const bool came = client_wait(c, spawn_patience(LOST_MS));
-    if (!came) fail_msg("nothing after %lld ms: %ld %s", (long long)client_ms(c), client_status(c), client_body(c));
+    if (!came)
+        fail_msg("nothing after %lld ms: %ld %s", (long long)client_ms(c), client_status(c), client_body(c));
     if (client_status(c) == 200 && !client_error(c)) {
         assert_true(may_succeed);
     } else {
         assert_non_null(client_error(c));
         assert_true(client_status(c) == 200 || client_status(c) >= 500);
         assert_true(strlen(json_string_value(json_object_get(client_error(c), "message"))) > 10);
-        print_message("after %lld ms: %s\n", (long long)client_ms(c), json_string_value(json_object_get(client_error(c), "message")));
+        print_message("after %lld ms: %s\n", (long long)client_ms(c),
+                      json_string_value(json_object_get(client_error(c), "message")));
     }
     client_end(c);
 }
@@ -75,12 +78,13 @@ static void kill_node(const cluster *c, const char *id, int signo)
 
 static void a_node_killed_before_a_request_comes_back(void **state)
 {
-    static const char *const ids[] = { "prefill-0", "decode-0" };
+    static const char *const ids[] = {"prefill-0", "decode-0"};
     cluster c;
     (void)state;
     assert_true(CLUSTER(&c, spawn_tiny_model(1), "--threads", "1"));
     for (size_t i = 0; i < 2; i++) {
-        const pid_t old = cluster_pid(c.url, ids[i]), other = cluster_pid(c.url, ids[1 - i]), gateway = cluster_pid(c.url, "gateway");
+        const pid_t old = cluster_pid(c.url, ids[i]), other = cluster_pid(c.url, ids[1 - i]),
+                    gateway = cluster_pid(c.url, "gateway");
         kill_node(&c, ids[i], SIGKILL);
         expect_word_in_time(begin(c.url, 8), true);
         assert_true(cluster_wait_node(c.url, ids[i], "ready", old, spawn_patience(BACK_MS)));
@@ -96,17 +100,19 @@ static void a_stream_outlives_the_kill_of_its_only_decode_node(void **state)
     cluster c;
     (void)state;
     assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1", "--isa", "ref"));
-    const pid_t prefill = cluster_pid(c.url, "prefill-0"), gateway = cluster_pid(c.url, "gateway"), decode = cluster_pid(c.url, "decode-0");
-    client *stream[2] = { cluster_begin_stream(c.url, STREAM), NULL };
+    const pid_t prefill = cluster_pid(c.url, "prefill-0"), gateway = cluster_pid(c.url, "gateway"),
+                decode = cluster_pid(c.url, "decode-0");
+    client *stream[2] = {cluster_begin_stream(c.url, STREAM), NULL};
     assert_non_null(stream[0]);
     assert_int_equal(kill(decode, SIGKILL), 0);
-    for (int i = 0; i < 2; i++) {                           /* the second one is undisturbed */
+    for (int i = 0; i < 2; i++) { /* the second one is undisturbed */
         if (i == 1) assert_non_null(stream[1] = cluster_begin_stream(c.url, STREAM));
         assert_true(client_wait(stream[i], spawn_patience(4 * BACK_MS)));
         if (!client_is_done(stream[i]) || client_error(stream[i])) fail_msg("%s", client_body(stream[i]));
     }
     assert_true(json_integer_value(json_object_get(client_baton(stream[0]), "attempts")) > 1);
-    assert_true(json_equal(json_object_get(client_baton(stream[0]), "token_ids"), json_object_get(client_baton(stream[1]), "token_ids")));
+    assert_true(json_equal(json_object_get(client_baton(stream[0]), "token_ids"),
+                           json_object_get(client_baton(stream[1]), "token_ids")));
     for (int i = 0; i < 2; i++) client_end(stream[i]);
     expect_recovery(&c);
     assert_int_equal(cluster_pid(c.url, "prefill-0"), prefill);
@@ -120,7 +126,7 @@ static void a_prefill_node_killed_with_a_prompt_in_hand_costs_only_that(void **s
     (void)state;
     assert_true(CLUSTER(&c, spawn_tiny_model(1), "--threads", "1"));
     const pid_t decode = cluster_pid(c.url, "decode-0");
-    kill_node(&c, "prefill-0", SIGSTOP);                    /* it will take the prompt and not get far */
+    kill_node(&c, "prefill-0", SIGSTOP); /* it will take the prompt and not get far */
     client *stuck = begin(c.url, 8);
     for (int i = 0; i < 10; i++) client_step();
     kill_node(&c, "prefill-0", SIGKILL);
@@ -134,7 +140,8 @@ static void a_decode_node_that_hangs_is_given_up_and_serves_again_when_it_goes_o
 {
     cluster c;
     (void)state;
-    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1", "--isa", "ref", "--recovery-timeout", "2s"));
+    assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1", "--isa", "ref", "--recovery-timeout",
+                        "2s"));
     const pid_t decode = cluster_pid(c.url, "decode-0");
     client *stream = cluster_begin_stream(c.url, LONG);
     assert_non_null(stream);
@@ -156,7 +163,7 @@ static void a_gateway_that_is_killed_comes_back_on_its_port(void **state)
     client *stream = cluster_begin_stream(c.url, LONG);
     assert_non_null(stream);
     assert_int_equal(kill(gateway, SIGKILL), 0);
-    assert_false(client_wait(stream, spawn_patience(LOST_MS)));     /* cut, not ended */
+    assert_false(client_wait(stream, spawn_patience(LOST_MS))); /* cut, not ended */
     assert_true(client_is_over(stream));
     client_end(stream);
     expect_recovery(&c);
@@ -172,7 +179,7 @@ static void hex16(char ret[33], const uint8_t id[16])
 
 static void a_node_of_another_model_is_refused_with_both_ids(void **state)
 {
-    const char *models[] = { spawn_tiny_model(1), spawn_tiny_model(2) };
+    const char *models[] = {spawn_tiny_model(1), spawn_tiny_model(2)};
     char ids[2][33], control[200];
     cluster c;
     (void)state;
@@ -184,9 +191,11 @@ static void a_node_of_another_model_is_refused_with_both_ids(void **state)
     }
     assert_true(CLUSTER(&c, models[0], "--threads", "1"));
     json_t *status = cluster_status(c.url);
-    snprintf(control, sizeof control, "%s", json_string_value(json_object_get(json_object_get(status, "gateway"), "control")));
+    snprintf(control, sizeof control, "%s",
+             json_string_value(json_object_get(json_object_get(status, "gateway"), "control")));
     json_decref(status);
-    spawn *stranger = SPAWN("baton-prefill", "-m", models[1], "--gateway", control, "--id", "stranger", "--threads", "1");
+    spawn *stranger =
+        SPAWN("baton-prefill", "-m", models[1], "--gateway", control, "--id", "stranger", "--threads", "1");
     assert_true(spawn_wait_err(stranger, ids[0], spawn_patience(10000)));
     assert_true(spawn_wait_err(stranger, ids[1], spawn_patience(1000)));
     assert_null(strstr(spawn_err(stranger), "] ready"));
@@ -205,13 +214,15 @@ static void two_prefill_and_two_decode_nodes_share_the_work(void **state)
     (void)state;
     assert_true(CLUSTER(&c, spawn_tiny_model(1), "--prefill", "2", "--decode", "2", "--threads", "1"));
     for (int i = 0; i < 4; i++)
-        assert_true(cluster_wait_node(c.url, (const char *[]){ "prefill-0", "prefill-1", "decode-0", "decode-1" }[i], "ready", 0,
-                                      spawn_patience(BACK_MS)));
+        assert_true(cluster_wait_node(c.url,
+                                      (const char *[]){"prefill-0", "prefill-1", "decode-0", "decode-1"}[i],
+                                      "ready", 0, spawn_patience(BACK_MS)));
     for (int i = 0; i < CALLS; i++) call[i] = begin(c.url, 100);
     for (int i = 0; i < CALLS; i++) {
         assert_true(client_wait(call[i], spawn_patience(20000)));
         assert_int_equal(client_status(call[i]), 200);
-        assert_true(json_equal(json_object_get(client_baton(call[0]), "token_ids"), json_object_get(client_baton(call[i]), "token_ids")));
+        assert_true(json_equal(json_object_get(client_baton(call[0]), "token_ids"),
+                               json_object_get(client_baton(call[i]), "token_ids")));
     }
     for (int i = 0; i < CALLS; i++) client_end(call[i]);
     /* One of each gone: the others carry on without waiting for them. */
@@ -226,7 +237,7 @@ static void two_prefill_and_two_decode_nodes_share_the_work(void **state)
 
 static void int_and_term_end_everything_promptly(void **state)
 {
-    static const int signals[] = { SIGINT, SIGTERM };
+    static const int signals[] = {SIGINT, SIGTERM};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         cluster c;
@@ -257,11 +268,11 @@ static void term_lets_an_answer_end_and_a_second_one_does_not(void **state)
     const pid_t decode = cluster_pid(c.url, "decode-0");
     stream = cluster_begin_stream(c.url, LONG);
     assert_non_null(stream);
-    assert_int_equal(kill(decode, SIGSTOP), 0);             /* so that draining cannot succeed */
+    assert_int_equal(kill(decode, SIGSTOP), 0); /* so that draining cannot succeed */
     spawn_signal(c.up, SIGTERM);
     spawn_signal(c.up, SIGTERM);
     for (int i = 0; i < 3; i++) client_step();
-    spawn_signal(c.up, SIGTERM);                            /* two that came together may be one */
+    spawn_signal(c.up, SIGTERM); /* two that came together may be one */
     expect_end(c.up, 0, 2000);
 }
 
@@ -275,7 +286,8 @@ static void term_while_starting_ends_everything(void **state)
         spawn_signal(up, i % 2 ? SIGINT : SIGTERM);
         const int rc = spawn_wait(up, spawn_patience(8000));
         if (i > 0) assert_int_equal(rc, 0);
-        else assert_true(rc == 0 || rc == 128 + SIGTERM);   /* it may not have come so far as to catch signals */
+        else
+            assert_true(rc == 0 || rc == 128 + SIGTERM); /* it may not have come so far as to catch signals */
         assert_true(spawn_wait_all_gone(spawn_patience(500)));
         assert_int_equal(spawn_count_leftovers(), 0);
     }
@@ -295,12 +307,14 @@ static void an_interrupted_run_says_so_and_leaves_nothing(void **state)
 {
     (void)state;
     for (int is_json = 0; is_json < 2; is_json++) {
-        spawn *run = SPAWN("baton", "run", "-m", spawn_long_model(), "-p", "a", "-n", "16000", "--threads", "1", "--temp", "0",
-                           is_json ? "--json" : "--isa=ref");
-        if (is_json) {                                      /* it says nothing before the end: look for its children at work */
-            for (const int64_t end = spawn_now_ms() + spawn_patience(10000); spawn_count_leftovers() == 0 && spawn_before(end);) {}
+        spawn *run = SPAWN("baton", "run", "-m", spawn_long_model(), "-p", "a", "-n", "16000", "--threads",
+                           "1", "--temp", "0", is_json ? "--json" : "--isa=ref");
+        if (is_json) { /* it says nothing before the end: look for its children at work */
+            for (const int64_t end = spawn_now_ms() + spawn_patience(10000);
+                 spawn_count_leftovers() == 0 && spawn_before(end);) {}
         } else {
-            for (const int64_t end = spawn_now_ms() + spawn_patience(10000); strlen(spawn_out(run)) < 100 && spawn_before(end);) {}
+            for (const int64_t end = spawn_now_ms() + spawn_patience(10000);
+                 strlen(spawn_out(run)) < 100 && spawn_before(end);) {}
         }
         spawn_signal(run, SIGINT);
         expect_end(run, 130, 3000);
@@ -321,7 +335,7 @@ static void expect_no_start(spawn *s, int code, const char *words)
 
 static void a_port_in_use_is_said_clearly(void **state)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     char port[16];
     (void)state;
@@ -332,7 +346,9 @@ static void a_port_in_use_is_said_clearly(void **state)
     assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
     snprintf(port, sizeof port, "%u", ntohs(at.sin_port));
     expect_no_start(SPAWN("baton", "up", "-m", spawn_tiny_model(1), "--port", port), 1, "in use");
-    expect_no_start(SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", port, "--control", "tcp://127.0.0.1:*"), 1, port);
+    expect_no_start(SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", port, "--control",
+                          "tcp://127.0.0.1:*"),
+                    1, port);
     close(fd);
 }
 
@@ -350,7 +366,7 @@ static void a_model_that_is_missing_or_cut_short_is_said_clearly(void **state)
     for (long i = 0; i < bytes; i++) putc(getc(in), out);
     fclose(in);
     fclose(out);
-    static const char *const programs[] = { "baton-gateway", "baton-prefill", "baton-decode" };
+    static const char *const programs[] = {"baton-gateway", "baton-prefill", "baton-decode"};
     for (size_t i = 0; i < 3; i++) {
         expect_no_start(SPAWN(programs[i], "-m", "no/such.gguf"), 1, "no/such.gguf");
         expect_no_start(SPAWN(programs[i], "-m", cut), 1, "cut.gguf");
@@ -365,8 +381,9 @@ static void a_context_that_the_memory_does_not_hold_is_refused_only_when_asked_f
     cluster c;
     (void)state;
     /* 1 MiB holds 4096 of the 16384 tokens. */
-    expect_no_start(SPAWN("baton", "up", "-m", spawn_long_model(), "--port", "0", "--kv-memory", "1M", "--ctx-size", "8000"), 1,
-                    "--kv-memory");
+    expect_no_start(SPAWN("baton", "up", "-m", spawn_long_model(), "--port", "0", "--kv-memory", "1M",
+                          "--ctx-size", "8000"),
+                    1, "--kv-memory");
     assert_true(CLUSTER(&c, spawn_long_model(), "--kv-memory", "1M", "--threads", "1"));
     client *call = begin(c.url, 4096);
     assert_true(client_wait(call, spawn_patience(5000)));

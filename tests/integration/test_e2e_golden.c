@@ -1,5 +1,5 @@
-/* Real text through three processes: the default model says what independent engines say, and how a prompt is cut, how many threads
- * compute and which kernels they use changes no bit. */
+/* Real text through three processes: the default model says what independent engines say, and how a prompt is
+ * cut, how many threads compute and which kernels they use changes no bit. */
 #include "model/model.h"
 #include "tests/helpers/cluster.h"
 #include "tests/helpers/rows.h"
@@ -27,14 +27,16 @@ static const char *smollm2(void)
     return NULL;
 }
 
-/* Ids are as they should be up to the first step where another rounding may choose otherwise; true: all of them are. */
+/* Ids are as they should be up to the first step where another rounding may choose otherwise; true: all of
+ * them are. */
 static bool check_ids(const golden_smollm2 *g, const json_t *ids, size_t n, bool is_exact)
 {
     assert_true(json_array_size(ids) <= n);
     for (size_t i = 0; i < n; i++) {
         const bool same = i < json_array_size(ids) && json_integer_value(json_array_get(ids, i)) == g->ids[i];
         if (same) continue;
-        if (is_exact || !(g->close >> i & 1)) fail_msg("'%s': step %zu differs, and was not close", g->prompt, i);
+        if (is_exact || !(g->close >> i & 1))
+            fail_msg("'%s': step %zu differs, and was not close", g->prompt, i);
         print_message("'%s': another token from step %zu on, where two were close\n", g->prompt, i);
         return false;
     }
@@ -51,7 +53,8 @@ static void check_logits(const golden_smollm2 *g, const json_t *logits, double t
             if (json_integer_value(json_array_get(json_array_get(logits, i), 0)) == g->top5[k].id)
                 found = json_number_value(json_array_get(json_array_get(logits, i), 1));
         if (!(fabs(found - (double)g->top5[k].logit) <= tolerance))
-            fail_msg("'%s': logit of %d is %.5f, not %.4f", g->prompt, g->top5[k].id, found, (double)g->top5[k].logit);
+            fail_msg("'%s': logit of %d is %.5f, not %.4f", g->prompt, g->top5[k].id, found,
+                     (double)g->top5[k].logit);
     }
 }
 
@@ -69,25 +72,26 @@ static void check(const golden_smollm2 *g, const json_t *baton, size_t asked, bo
         assert_string_equal(text, g->text);
         assert_string_equal(json_string_value(json_object_get(baton, "finish_reason")), g->finish_reason);
     }
-    assert_int_equal(json_integer_value(json_object_get(baton, "completion_tokens")), json_array_size(json_object_get(baton, "token_ids")));
+    assert_int_equal(json_integer_value(json_object_get(baton, "completion_tokens")),
+                     json_array_size(json_object_get(baton, "token_ids")));
     assert_true(json_integer_value(json_object_get(baton, "kv_bytes")) > 0);
 }
 
 /* `baton run --json ...more`: its object. The caller drops it. */
 static json_t *run_json(const char *model, const char *prompt, const char *n, const char *const *more)
 {
-    const char *argv[40] = { "baton", "run", "--json", "-m", model, "-p", prompt, "-n", n };
+    const char *argv[40] = {"baton", "run", "--json", "-m", model, "-p", prompt, "-n", n};
     size_t k = 9;
     while (*more) argv[k++] = *more++;
     spawn *s = spawn_start(argv);
-    const int rc = spawn_wait(s, spawn_patience(180000));   /* it may compile first */
+    const int rc = spawn_wait(s, spawn_patience(180000)); /* it may compile first */
     if (rc != 0) print_message("exit %d: %s\n", rc, spawn_err(s));
     assert_int_equal(rc, 0);
     json_t *baton = json_loads(spawn_out(s), 0, NULL);
     assert_non_null(baton);
     return baton;
 }
-#define RUN_JSON(model, prompt, n, ...) run_json(model, prompt, n, (const char *const[]){ __VA_ARGS__, NULL })
+#define RUN_JSON(model, prompt, n, ...) run_json(model, prompt, n, (const char *const[]){__VA_ARGS__, NULL})
 
 static void one_system_says_what_independent_engines_say(void **state)
 {
@@ -101,7 +105,8 @@ static void one_system_says_what_independent_engines_say(void **state)
         json_t *request = cluster_request(g->prompt, (int)asked);
         if (g->system) {
             json_object_del(request, "prompt");
-            json_object_set_new(request, "messages", json_pack("[{s:s, s:s}]", "role", "user", "content", g->prompt));
+            json_object_set_new(request, "messages",
+                                json_pack("[{s:s, s:s}]", "role", "user", "content", g->prompt));
         }
         client *call = client_post(c.url, g->system ? "/v1/chat/completions" : "/v1/completions", request);
         assert_true(client_wait(call, spawn_patience(30000)));
@@ -119,7 +124,8 @@ static void the_command_says_the_same(void **state)
     (void)state;
     if (!smollm2()) skip();
     const char *n = spawn_is_sanitized() ? "4" : "20";
-    json_t *baton = RUN_JSON(smollm2(), golden_smollm2_cases[0].prompt, n, "--ctx-size", "1024", "--engine", "host");
+    json_t *baton =
+        RUN_JSON(smollm2(), golden_smollm2_cases[0].prompt, n, "--ctx-size", "1024", "--engine", "host");
     check(&golden_smollm2_cases[0], baton, (size_t)atoi(n), false);
     json_decref(baton);
     assert_true(spawn_wait_all_gone(spawn_patience(1000)));
@@ -131,12 +137,14 @@ static void the_reference_engine_says_exactly_that(void **state)
     (void)state;
     if (!smollm2()) skip();
     const char *n = spawn_is_sanitized() ? "2" : "12";
-    json_t *baton = RUN_JSON(smollm2(), golden_smollm2_cases[1].prompt, n, "--ctx-size", "256", "--engine", "reference");
+    json_t *baton =
+        RUN_JSON(smollm2(), golden_smollm2_cases[1].prompt, n, "--ctx-size", "256", "--engine", "reference");
     check(&golden_smollm2_cases[1], baton, (size_t)atoi(n), true);
     json_decref(baton);
 }
 
-/* More than a chunk of 256 and its tail, of letters and words that the tiny vocabulary has and some that it has not. */
+/* More than a chunk of 256 and its tail, of letters and words that the tiny vocabulary has and some that
+ * it has not. */
 static const char *long_prompt(size_t chars)
 {
     static char text[2048];
@@ -148,18 +156,23 @@ static const char *long_prompt(size_t chars)
 
 static void expect_same(const json_t *a, const json_t *b, const char *what)
 {
-    static const char *const keys[] = { "kv_digest", "token_ids", "first_logits", "kv_bytes", "text", "prompt_ids" };
+    static const char *const keys[] = {"kv_digest", "token_ids", "first_logits",
+                                       "kv_bytes",  "text",      "prompt_ids"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i]))) fail_msg("%s changes %s", what, keys[i]);
+        if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i])))
+            fail_msg("%s changes %s", what, keys[i]);
 }
 
-static void compare_settings(const char *model, const char *engine, const char *prompt, const char *n, const char *const settings[][2], size_t count)
+static void compare_settings(const char *model, const char *engine, const char *prompt, const char *n,
+                             const char *const settings[][2], size_t count)
 {
     json_t *first = RUN_JSON(model, prompt, n, "--engine", engine, "--threads", "2", "--ctx-size", "700");
-    print_message("%s: %lld prompt tokens, KV digest %s\n", engine, (long long)json_integer_value(json_object_get(first, "prompt_tokens")),
+    print_message("%s: %lld prompt tokens, KV digest %s\n", engine,
+                  (long long)json_integer_value(json_object_get(first, "prompt_tokens")),
                   json_string_value(json_object_get(first, "kv_digest")));
     for (size_t i = 0; i < count; i++) {
-        json_t *other = RUN_JSON(model, prompt, n, "--engine", engine, settings[i][0], settings[i][1], "--ctx-size", "700");
+        json_t *other = RUN_JSON(model, prompt, n, "--engine", engine, settings[i][0], settings[i][1],
+                                 "--ctx-size", "700");
         expect_same(first, other, settings[i][1]);
         json_decref(other);
     }
@@ -169,9 +182,16 @@ static void compare_settings(const char *model, const char *engine, const char *
 static void chunks_threads_and_kernels_change_no_bit(void **state)
 {
     static const char *const settings[][2] = {
-        { "--shape-policy", "chunk:16" }, { "--shape-policy", "chunk:64" }, { "--shape-policy", "chunk:256+tail" },
-        { "--shape-policy", "chunk:256" }, { "--shape-policy", "pow2" },    { "--shape-policy", "range:1-300" }, { "--shape-policy", "chunk:100" },
-        { "--threads", "1" },             { "--isa", "ref" },               { "--isa", "avx2" },
+        {"--shape-policy", "chunk:16"},
+        {"--shape-policy", "chunk:64"},
+        {"--shape-policy", "chunk:256+tail"},
+        {"--shape-policy", "chunk:256"},
+        {"--shape-policy", "pow2"},
+        {"--shape-policy", "range:1-300"},
+        {"--shape-policy", "chunk:100"},
+        {"--threads", "1"},
+        {"--isa", "ref"},
+        {"--isa", "avx2"},
     };
     (void)state;
     const bool has_avx2 = rows_select("avx2");
@@ -181,7 +201,8 @@ static void chunks_threads_and_kernels_change_no_bit(void **state)
 
 static void neither_do_they_with_the_default_model(void **state)
 {
-    static const char *const settings[][2] = { { "--shape-policy", "chunk:64" }, { "--threads", "1" }, { "--isa", "ref" } };
+    static const char *const settings[][2] = {
+        {"--shape-policy", "chunk:64"}, {"--threads", "1"}, {"--isa", "ref"}};
     (void)state;
     if (!smollm2() || spawn_is_sanitized()) skip();
     compare_settings(smollm2(), "npu", long_prompt(1100), "4", settings, 2);
@@ -189,7 +210,8 @@ static void neither_do_they_with_the_default_model(void **state)
     compare_settings(smollm2(), "host", long_prompt(1100), "4", settings, 2);
 }
 
-/* What the integer NPU says is its own, but it is text, it is repeated exactly, and the answer tells how it was computed. */
+/* What the integer NPU says is its own, but it is text, it is repeated exactly, and the answer tells how
+ * it was computed. */
 static void the_npu_says_text_and_tells_how_it_was_made(void **state)
 {
     (void)state;
@@ -198,7 +220,7 @@ static void the_npu_says_text_and_tells_how_it_was_made(void **state)
     assert_true(CLUSTER(&c, smollm2(), "--ctx-size", "1024"));
     for (size_t i = 0; i < GOLDEN_SMOLLM2_COUNT; i++) {
         const golden_smollm2 *g = &golden_smollm2_cases[i];
-        char digest[2][40] = { "", "" };
+        char digest[2][40] = {"", ""};
         for (size_t turn = 0; turn < 2 && !g->system; turn++) {
             json_t *request = cluster_request(g->prompt, 24);
             client *call = client_post(c.url, "/v1/completions", request);
@@ -207,10 +229,14 @@ static void the_npu_says_text_and_tells_how_it_was_made(void **state)
             const json_t *b = client_baton(call);
             const char *text = json_string_value(json_object_get(b, "text"));
             size_t same = 0;
-            while (same < 24 && json_integer_value(json_array_get(json_object_get(b, "token_ids"), same)) == g->ids[same]) same++;
-            if (turn == 0) print_message("'%s' ->%s   (leaves the float engines' ids at %zu)\n", g->prompt, text, same);
-            assert_true(same >= 1);         /* the first token of each of these prompts is far ahead of the second */
-            snprintf(digest[turn], sizeof digest[turn], "%s", json_string_value(json_object_get(b, "kv_digest")));
+            while (same < 24 &&
+                   json_integer_value(json_array_get(json_object_get(b, "token_ids"), same)) == g->ids[same])
+                same++;
+            if (turn == 0)
+                print_message("'%s' ->%s   (leaves the float engines' ids at %zu)\n", g->prompt, text, same);
+            assert_true(same >= 1); /* the first token of each of these prompts is far ahead of the second */
+            snprintf(digest[turn], sizeof digest[turn], "%s",
+                     json_string_value(json_object_get(b, "kv_digest")));
             assert_string_equal(json_string_value(json_object_get(b, "engine")), "npu");
             assert_string_equal(json_string_value(json_object_get(b, "quant")), "w8a8");
             assert_string_equal(json_string_value(json_object_get(b, "shape_policy")), "chunk:256+tail");
@@ -218,8 +244,9 @@ static void the_npu_says_text_and_tells_how_it_was_made(void **state)
             assert_int_equal(json_integer_value(json_object_get(b, "compilations")), 0);
             assert_true(json_is_integer(json_object_get(b, "compilations")));
             const json_int_t tokens = json_integer_value(json_object_get(b, "prompt_tokens"));
-            assert_true(tokens <= 16);      /* one chunk of 16 rows */
-            assert_float_equal(json_real_value(json_object_get(b, "padding_ratio")), 1 - (double)tokens / 16, 1e-6);
+            assert_true(tokens <= 16); /* one chunk of 16 rows */
+            assert_float_equal(json_real_value(json_object_get(b, "padding_ratio")), 1 - (double)tokens / 16,
+                               1e-6);
             const double share = json_real_value(json_object_get(b, "npu_mac_ratio"));
             assert_true(share > 0.9 && share < 1);
             client_end(call);

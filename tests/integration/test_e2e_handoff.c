@@ -18,10 +18,11 @@ static int start_system(void **state)
     (void)state;
     spawn_setup();
     client_setup();
-    /* Large enough rows that the socket takes a block in the time that making the next one takes, so that it never says "full". */
+    /* Large enough rows that the socket takes a block in the time that making the next one takes, so that
+     * it never says "full". */
     tiny_gguf_spec spec = tiny_gguf_default();
     spec.layers = LAYERS;
-    spec.heads = spec.kv_heads = spawn_is_sanitized() ? 2 : 8;     /* there, making a block is slow anyway */
+    spec.heads = spec.kv_heads = spawn_is_sanitized() ? 2 : 8; /* there, making a block is slow anyway */
     spec.head_dim = 64;
     spec.type = 8;
     const char *path = spawn_path("deep.gguf");
@@ -43,7 +44,8 @@ static void more_blocks_than_a_queue_has_places_leave_in_one_go(void **state)
 {
     (void)state;
     for (int i = 0; i < 6; i++) {
-        json_t *request = cluster_request("the end of the day and the end of the way to the end of the day, the day of the end", 2);
+        json_t *request = cluster_request(
+            "the end of the day and the end of the way to the end of the day, the day of the end", 2);
         client *c = client_post(sys.url, "/v1/completions", request);
         json_decref(request);
         assert_true(client_wait(c, spawn_patience(20000)));

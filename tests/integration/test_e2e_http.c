@@ -1,5 +1,5 @@
-/* The door of a running system, seen by a client: what it answers, how streams and whole answers agree, what it refuses and in which
- * words, and that nobody's haste or leaving costs another client anything. */
+/* The door of a running system, seen by a client: what it answers, how streams and whole answers agree, what
+ * it refuses and in which words, and that nobody's haste or leaving costs another client anything. */
 #include "tests/helpers/cluster.h"
 
 #include <setjmp.h>
@@ -13,17 +13,19 @@
 
 #include <cmocka.h>
 
-static const char CHAT[] = "/v1/chat/completions", TEXT[] = "/v1/completions", PROMPT[] = "the end of the day";
+static const char CHAT[] = "/v1/chat/completions", TEXT[] = "/v1/completions",
+                  PROMPT[] = "the end of the day";
 enum { QUEUE = 4, ANSWER_MS = 20000 };
 
-static cluster sys;                         /* one for all tests; a queue of four */
+static cluster sys; /* one for all tests; a queue of four */
 
 static int start_system(void **state)
 {
     (void)state;
     spawn_setup();
     client_setup();
-    return CLUSTER(&sys, spawn_tiny_model(1), "--max-queue", "4", "--threads", "1", "--alias", "tiny") ? 0 : -1;
+    return CLUSTER(&sys, spawn_tiny_model(1), "--max-queue", "4", "--threads", "1", "--alias", "tiny") ? 0
+                                                                                                       : -1;
 }
 
 static int stop_system(void **state)
@@ -37,7 +39,8 @@ static int stop_system(void **state)
 
 static client *wait_for(client *c)
 {
-    if (!client_wait(c, spawn_patience(ANSWER_MS))) fail_msg("no whole answer after %lld ms: %s", (long long)client_ms(c), client_body(c));
+    if (!client_wait(c, spawn_patience(ANSWER_MS)))
+        fail_msg("no whole answer after %lld ms: %s", (long long)client_ms(c), client_body(c));
     return c;
 }
 
@@ -57,8 +60,8 @@ static json_t *with(json_t *request, const char *key, json_t *value)
 
 static json_t *chat_request(int max_tokens)
 {
-    return json_pack("{s:[{s:s, s:s}], s:i, s:i, s:b}", "messages", "role", "user", "content", PROMPT, "max_tokens", max_tokens,
-                     "temperature", 0, "baton", 1);
+    return json_pack("{s:[{s:s, s:s}], s:i, s:i, s:b}", "messages", "role", "user", "content", PROMPT,
+                     "max_tokens", max_tokens, "temperature", 0, "baton", 1);
 }
 
 static const char *str(const json_t *object, const char *key)
@@ -118,7 +121,7 @@ static void tells_models_health_metrics_and_status(void **state)
 
 static void a_stream_says_what_a_whole_answer_says(void **state)
 {
-    static const char *const paths[] = { CHAT, TEXT };
+    static const char *const paths[] = {CHAT, TEXT};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         json_t *request = i == 0 ? chat_request(40) : cluster_request(PROMPT, 40);
@@ -132,7 +135,8 @@ static void a_stream_says_what_a_whole_answer_says(void **state)
         char *a = client_text(whole), *b = client_text(stream);
         assert_true(strlen(a) > 0);
         assert_string_equal(a, b);
-        assert_true(json_equal(json_object_get(client_baton(whole), "token_ids"), json_object_get(client_baton(stream), "token_ids")));
+        assert_true(json_equal(json_object_get(client_baton(whole), "token_ids"),
+                               json_object_get(client_baton(stream), "token_ids")));
         assert_string_equal(str(client_baton(whole), "kv_digest"), str(client_baton(stream), "kv_digest"));
         free(a);
         free(b);
@@ -141,13 +145,16 @@ static void a_stream_says_what_a_whole_answer_says(void **state)
         const size_t n = json_array_size(events);
         assert_true(n > 3);
         if (i == 0) {
-            const json_t *delta = json_object_get(json_array_get(json_object_get(json_array_get(events, 0), "choices"), 0), "delta");
+            const json_t *delta =
+                json_object_get(json_array_get(json_object_get(json_array_get(events, 0), "choices"), 0),
+                                "delta");
             assert_string_equal(str(delta, "role"), "assistant");
         }
         const json_t *last = json_array_get(events, n - 1), *before = json_array_get(events, n - 2);
         assert_int_equal(json_array_size(json_object_get(last, "choices")), 0);
         assert_true(json_equal(json_object_get(last, "usage"), json_object_get(client_json(whole), "usage")));
-        assert_string_equal(str(json_array_get(json_object_get(before, "choices"), 0), "finish_reason"), finish_reason(whole));
+        assert_string_equal(str(json_array_get(json_object_get(before, "choices"), 0), "finish_reason"),
+                            finish_reason(whole));
         assert_true(json_is_null(json_object_get(before, "usage")));
         client_end(whole);
         client_end(stream);
@@ -215,7 +222,8 @@ static json_t *drawn(int seed)
 static void a_seed_repeats_and_another_does_not(void **state)
 {
     (void)state;
-    client *a = ask(TEXT, drawn(7)), *b = ask(TEXT, with(drawn(7), "stream", json_true())), *c = ask(TEXT, drawn(8));
+    client *a = ask(TEXT, drawn(7)), *b = ask(TEXT, with(drawn(7), "stream", json_true())),
+           *c = ask(TEXT, drawn(8));
     const json_t *ids = json_object_get(client_baton(a), "token_ids");
     assert_true(json_array_size(ids) > 4);
     assert_true(json_equal(ids, json_object_get(client_baton(b), "token_ids")));
@@ -239,17 +247,20 @@ static void several_clients_queue_and_all_are_served(void **state)
     for (int i = 0; i < QUEUE; i++) {
         wait_for(c[i]);
         assert_int_equal(client_status(c[i]), 200);
-        assert_true(json_equal(json_object_get(client_baton(c[0]), "token_ids"), json_object_get(client_baton(c[i]), "token_ids")));
+        assert_true(json_equal(json_object_get(client_baton(c[0]), "token_ids"),
+                               json_object_get(client_baton(c[i]), "token_ids")));
     }
     for (int i = 0; i < QUEUE; i++) client_end(c[i]);
 }
 
-/* A streamed request that keeps the nodes busy: nothing else starts until it ends or goes. The tiny model may end by itself, so sampling
- * is hot. */
+/* A streamed request that keeps the nodes busy: nothing else starts until it ends or goes. The tiny model may
+ * end by itself, so sampling is hot. */
 static client *begin_long_stream(void)
 {
     for (int seed = 1; seed < 50; seed++) {
-        json_t *r = with(with(with(cluster_request(PROMPT, 900), "stream", json_true()), "temperature", json_real(2)), "seed", json_integer(seed));
+        json_t *r =
+            with(with(with(cluster_request(PROMPT, 900), "stream", json_true()), "temperature", json_real(2)),
+                 "seed", json_integer(seed));
         client *c = client_post(sys.url, TEXT, r);
         json_decref(r);
         if (client_wait_text(c, "\"text\":\"", spawn_patience(ANSWER_MS)) && !client_is_over(c)) return c;
@@ -347,38 +358,45 @@ static void a_prompt_that_does_not_fit_is_told_both_numbers(void **state)
 
 static void bad_requests_are_refused_in_clear_words(void **state)
 {
-    static const struct { const char *path, *body; size_t len; long status; const char *words; } bad[] = {
+    static const struct {
+        const char *path, *body;
+        size_t len;
+        long status;
+        const char *words;
+    } bad[] = {
 #define BODY(text) text, sizeof text - 1
-        { TEXT, BODY("{\"prompt\": \"a\","), 400, "not valid JSON" },
-        { TEXT, BODY(""), 400, "not valid JSON" },
-        { TEXT, BODY("[1]"), 400, "JSON object" },
-        { TEXT, BODY("{\"prompt\": \"a\xff\"}"), 400, "UTF-8 at byte 13" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"promt\": 1}"), 400, "promt" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": -5}"), 400, "max_tokens" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": 0}"), 400, "max_tokens" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": 1e30}"), 400, "max_tokens" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": 99999999999999999999}"), 400, "" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"temperature\": -1}"), 400, "temperature" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"top_p\": 7}"), 400, "top_p" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"top_k\": -2}"), 400, "top_k" },
-        { TEXT, BODY("{\"prompt\": [-1]}"), 400, "prompt" },
-        { TEXT, BODY("{\"prompt\": [999999]}"), 400, "prompt" },
-        { TEXT, BODY("{\"prompt\": [{}]}"), 400, "prompt" },
-        { TEXT, BODY("{\"max_tokens\": 4}"), 400, "prompt" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"stop\": [1]}"), 400, "stop" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"stop\": \"\"}"), 400, "stop" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"prompt\": \"b\"}"), 400, "" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"model\": \"gpt-5\"}"), 404, "gpt-5" },
-        { TEXT, BODY("{\"prompt\": \"a\", \"n\": 2}"), 400, "n" },
-        { CHAT, BODY("{\"messages\": []}"), 400, "messages" },
-        { CHAT, BODY("{\"messages\": [{\"role\": \"wizard\", \"content\": \"a\"}]}"), 400, "role" },
-        { CHAT, BODY("{\"messages\": [{\"role\": \"user\"}]}"), 400, "content" },
-        { CHAT, BODY("{\"messages\": \"hello\"}"), 400, "messages" },
-        { CHAT, BODY("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"stream\": 1}"), 400, "stream" },
+        {TEXT, BODY("{\"prompt\": \"a\","), 400, "not valid JSON"},
+        {TEXT, BODY(""), 400, "not valid JSON"},
+        {TEXT, BODY("[1]"), 400, "JSON object"},
+        {TEXT, BODY("{\"prompt\": \"a\xff\"}"), 400, "UTF-8 at byte 13"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"promt\": 1}"), 400, "promt"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": -5}"), 400, "max_tokens"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": 0}"), 400, "max_tokens"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": 1e30}"), 400, "max_tokens"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": 99999999999999999999}"), 400, ""},
+        {TEXT, BODY("{\"prompt\": \"a\", \"temperature\": -1}"), 400, "temperature"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"top_p\": 7}"), 400, "top_p"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"top_k\": -2}"), 400, "top_k"},
+        {TEXT, BODY("{\"prompt\": [-1]}"), 400, "prompt"},
+        {TEXT, BODY("{\"prompt\": [999999]}"), 400, "prompt"},
+        {TEXT, BODY("{\"prompt\": [{}]}"), 400, "prompt"},
+        {TEXT, BODY("{\"max_tokens\": 4}"), 400, "prompt"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"stop\": [1]}"), 400, "stop"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"stop\": \"\"}"), 400, "stop"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"prompt\": \"b\"}"), 400, ""},
+        {TEXT, BODY("{\"prompt\": \"a\", \"model\": \"gpt-5\"}"), 404, "gpt-5"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"n\": 2}"), 400, "n"},
+        {CHAT, BODY("{\"messages\": []}"), 400, "messages"},
+        {CHAT, BODY("{\"messages\": [{\"role\": \"wizard\", \"content\": \"a\"}]}"), 400, "role"},
+        {CHAT, BODY("{\"messages\": [{\"role\": \"user\"}]}"), 400, "content"},
+        {CHAT, BODY("{\"messages\": \"hello\"}"), 400, "messages"},
+        {CHAT, BODY("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"stream\": 1}"), 400,
+         "stream"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        check_error(wait_for(client_begin(sys.url, bad[i].path, bad[i].body, bad[i].len)), bad[i].status, bad[i].words);
+        check_error(wait_for(client_begin(sys.url, bad[i].path, bad[i].body, bad[i].len)), bad[i].status,
+                    bad[i].words);
 }
 
 static void deep_and_large_bodies_are_refused(void **state)

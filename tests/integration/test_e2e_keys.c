@@ -1,5 +1,6 @@
-/* Keys between processes: with them three programs started by hand work over tcp; without the right one nobody joins, a key serves only
- * for the roles of its line in the allow file, and that file may change while everything runs. */
+/* Keys between processes: with them three programs started by hand work over tcp; without the right one
+ * nobody joins, a key serves only for the roles of its line in the allow file, and that file may change
+ * while everything runs. */
 #include "tests/helpers/cluster.h"
 
 #include <errno.h>
@@ -18,9 +19,12 @@
 #include <cmocka.h>
 
 enum { READY_MS = 60000 };
-typedef struct by_hand { spawn *gateway; char url[128], control[128]; } by_hand;
+typedef struct by_hand {
+    spawn *gateway;
+    char url[128], control[128];
+} by_hand;
 
-static char keys[256], other[256];          /* two sets that have nothing to do with each other */
+static char keys[256], other[256]; /* two sets that have nothing to do with each other */
 
 static void make_keys(char *ret, size_t cap, const char *name)
 {
@@ -58,7 +62,10 @@ static void write_text(const char *path, const char *text)
     close(fd);
 }
 
-static void copy(const char *from_dir, const char *from, const char *to_dir, const char *to) { write_text(file_in(to_dir, to), read_text(file_in(from_dir, from))); }
+static void copy(const char *from_dir, const char *from, const char *to_dir, const char *to)
+{
+    write_text(file_in(to_dir, to), read_text(file_in(from_dir, from)));
+}
 
 /* The line of the key `name` in an allow file's text. */
 static const char *line_of(const char *text, const char *name)
@@ -81,16 +88,19 @@ static void make_dir(char *ret, size_t cap, const char *name)
 /* A gateway on tcp, alone; its addresses are taken from what it says. */
 static void start_gateway(by_hand *h, const char *keys_dir)
 {
-    h->gateway = keys_dir ? SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", keys_dir,
-                                  "--key", "gateway")
-                          : SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control", "tcp://127.0.0.1:*");
+    h->gateway = keys_dir ? SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control",
+                                  "tcp://127.0.0.1:*", "--keys", keys_dir, "--key", "gateway")
+                          : SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control",
+                                  "tcp://127.0.0.1:*");
     assert_true(cluster_find_gateway(h->url, h->control, h->gateway, spawn_patience(READY_MS)));
 }
 
 /* key NULL: the only one of keys_dir; keys_dir NULL: none. */
-static spawn *start_node(const by_hand *h, const char *program, const char *id, const char *keys_dir, const char *key)
+static spawn *start_node(const by_hand *h, const char *program, const char *id, const char *keys_dir,
+                         const char *key)
 {
-    const char *argv[20] = { program, "-m", spawn_tiny_model(1), "--gateway", h->control, "--id", id, "--threads", "1" };
+    const char *argv[20] = {program, "-m", spawn_tiny_model(1), "--gateway", h->control,
+                            "--id",  id,   "--threads",         "1"};
     size_t n = 9;
     if (keys_dir) {
         argv[n++] = "--keys";
@@ -125,11 +135,15 @@ static void three_programs_with_one_set_of_keys_serve(void **state)
     by_hand h;
     (void)state;
     start_gateway(&h, keys);
-    spawn *decode = start_node(&h, "baton-decode", "d", keys, "decode-0"), *prefill = start_node(&h, "baton-prefill", "p", keys, "prefill-0");
+    spawn *decode = start_node(&h, "baton-decode", "d", keys, "decode-0"),
+          *prefill = start_node(&h, "baton-prefill", "p", keys, "prefill-0");
     assert_true(cluster_wait_health(h.url, 200, spawn_patience(READY_MS)));
     for (int i = 0; i < 3; i++) assert_true(cluster_serves(h.url));
     json_t *status = cluster_status(h.url);
-    assert_int_equal(strncmp(json_string_value(json_object_get(json_object_get(status, "gateway"), "control")), "tcp://", 6), 0);
+    assert_int_equal(
+        strncmp(json_string_value(json_object_get(json_object_get(status, "gateway"), "control")), "tcp://",
+                6),
+        0);
     json_decref(status);
     end(prefill);
     end(decode);
@@ -149,10 +163,12 @@ static void a_strange_key_or_none_does_not_join(void **state)
     copy(other, "prefill-0.secret", mixed, "prefill-0.secret");
     char list[1024];
     snprintf(list, sizeof list, "%s", line_of(read_text(file_in(keys, "allow")), "gateway"));
-    snprintf(list + strlen(list), sizeof list - strlen(list), "%s", line_of(read_text(file_in(other, "allow")), "prefill-0"));
+    snprintf(list + strlen(list), sizeof list - strlen(list), "%s",
+             line_of(read_text(file_in(other, "allow")), "prefill-0"));
     write_text(file_in(mixed, "allow"), list);
     spawn *strange = start_node(&h, "baton-prefill", "strange", mixed, NULL);
-    spawn *wrong = start_node(&h, "baton-prefill", "wrong", other, "prefill-0");    /* takes another for the gateway */
+    /* takes another for the gateway */
+    spawn *wrong = start_node(&h, "baton-prefill", "wrong", other, "prefill-0");
     spawn *plain = start_node(&h, "baton-prefill", "plain", NULL, NULL);
     assert_true(spawn_wait_err(strange, "model", spawn_patience(READY_MS)));
     assert_true(spawn_wait_err(wrong, "model", spawn_patience(READY_MS)));
@@ -181,7 +197,8 @@ static void a_gateway_without_keys_is_not_joined_with_keys(void **state)
     by_hand h;
     (void)state;
     start_gateway(&h, NULL);
-    spawn *locked = start_node(&h, "baton-decode", "locked", keys, "decode-0"), *plain = start_node(&h, "baton-decode", "plain", NULL, NULL);
+    spawn *locked = start_node(&h, "baton-decode", "locked", keys, "decode-0"),
+          *plain = start_node(&h, "baton-decode", "plain", NULL, NULL);
     assert_true(cluster_wait_node(h.url, "plain", "ready", 0, spawn_patience(READY_MS)));
     expect_nobody(&h, "locked");
     assert_null(strstr(spawn_err(locked), "info: ready"));
@@ -206,10 +223,12 @@ static void a_decode_key_is_not_good_for_a_prefill_node(void **state)
     make_dir(forged, sizeof forged, "forged");
     copy(keys, "decode-0.secret", forged, "decode-0.secret");
     snprintf(line, sizeof line, "%s", line_of(read_text(file_in(keys, "allow")), "decode-0"));
-    snprintf(list, sizeof list, "%s%.40s decode,prefill\n", line_of(read_text(file_in(keys, "allow")), "gateway"), line);
+    snprintf(list, sizeof list, "%s%.40s decode,prefill\n",
+             line_of(read_text(file_in(keys, "allow")), "gateway"), line);
     write_text(file_in(forged, "allow"), list);
     spawn *false_prefill = start_node(&h, "baton-prefill", "forged", forged, NULL);
-    assert_true(spawn_wait_err(h.gateway, "a role that its key does not have (decode-0)", spawn_patience(READY_MS)));
+    assert_true(spawn_wait_err(h.gateway, "a role that its key does not have (decode-0)",
+                               spawn_patience(READY_MS)));
     expect_nobody(&h, "forged");
     assert_null(strstr(spawn_err(false_prefill), "info: ready"));
     end(false_prefill);
@@ -227,19 +246,21 @@ static void a_node_is_added_and_removed_while_everything_runs(void **state)
     spawn *decode = start_node(&h, "baton-decode", "d", dir, "decode-0");
     spawn *prefill = start_node(&h, "baton-prefill", "p", dir, "prefill-0");
     assert_true(cluster_wait_health(h.url, 200, spawn_patience(READY_MS)));
-    spawn *all[] = { h.gateway, decode, prefill };
+    spawn *all[] = {h.gateway, decode, prefill};
     /* One more prefill node. */
     spawn *keygen = SPAWN("baton", "keygen", dir, "prefill-1");
     assert_int_equal(spawn_wait(keygen, spawn_patience(20000)), 0);
     for (size_t i = 0; i < 3; i++) spawn_signal(all[i], SIGHUP);
-    for (size_t i = 0; i < 3; i++) assert_true(spawn_wait_err(all[i], "allow list read again: 4 keys", spawn_patience(20000)));
+    for (size_t i = 0; i < 3; i++)
+        assert_true(spawn_wait_err(all[i], "allow list read again: 4 keys", spawn_patience(20000)));
     spawn *added = start_node(&h, "baton-prefill", "added", dir, "prefill-1");
     assert_true(cluster_wait_node(h.url, "added", "ready", 0, spawn_patience(READY_MS)));
     /* A broken list changes nothing. */
     snprintf(was, sizeof was, "%s", read_text(file_in(dir, "allow")));
     write_text(file_in(dir, "allow"), "broken\n");
     for (size_t i = 0; i < 3; i++) spawn_signal(all[i], SIGHUP);
-    for (size_t i = 0; i < 3; i++) assert_true(spawn_wait_err(all[i], "the allow list stays as it was: line 1", spawn_patience(20000)));
+    for (size_t i = 0; i < 3; i++)
+        assert_true(spawn_wait_err(all[i], "the allow list stays as it was: line 1", spawn_patience(20000)));
     for (int i = 0; i < 3; i++) assert_true(cluster_serves(h.url));
     /* The first prefill node's key is taken out: it is heard no more. */
     snprintf(line, sizeof line, "%s", line_of(was, "prefill-0"));
@@ -247,8 +268,10 @@ static void a_node_is_added_and_removed_while_everything_runs(void **state)
     snprintf(less, sizeof less, "%.*s%s", (int)(at - was), was, at + strlen(line));
     write_text(file_in(dir, "allow"), less);
     for (size_t i = 0; i < 2; i++) spawn_signal(all[i], SIGHUP);
-    for (size_t i = 0; i < 2; i++) assert_true(spawn_wait_err(all[i], "allow list read again: 3 keys", spawn_patience(20000)));
-    assert_true(spawn_wait_err(h.gateway, "a key without the role for this link (not in the allow list)", spawn_patience(20000)));
+    for (size_t i = 0; i < 2; i++)
+        assert_true(spawn_wait_err(all[i], "allow list read again: 3 keys", spawn_patience(20000)));
+    assert_true(spawn_wait_err(h.gateway, "a key without the role for this link (not in the allow list)",
+                               spawn_patience(20000)));
     assert_true(cluster_wait_node(h.url, "p", "gone", 0, spawn_patience(20000)));
     for (int i = 0; i < 3; i++) assert_true(cluster_serves(h.url));
     end(added);
@@ -285,13 +308,17 @@ static void up_makes_the_keys_that_it_needs_and_passes_a_hangup_on(void **state)
     char dir[256];
     (void)state;
     snprintf(dir, sizeof dir, "%s", spawn_path("up-keys"));
-    for (int round = 0; round < 2; round++) {           /* made by the first, taken by the second */
+    for (int round = 0; round < 2; round++) { /* made by the first, taken by the second */
         assert_true(CLUSTER(&c, spawn_tiny_model(1), "--keys", dir, "--threads", "1"));
         for (int i = 0; i < 3; i++) assert_true(cluster_serves(c.url));
         spawn_signal(c.up, SIGHUP);
-        for (int i = 0; i < 3; i++) assert_true(spawn_wait_err(c.up, i == 0 ? "baton-gateway info: allow list read again: 3 keys" :
-                                                               i == 1 ? "baton-prefill prefill-0 info: allow list read again: 3 keys" :
-                                                                        "baton-decode decode-0 info: allow list read again: 3 keys", spawn_patience(20000)));
+        for (int i = 0; i < 3; i++)
+            assert_true(spawn_wait_err(c.up,
+                                       i == 0 ? "baton-gateway info: allow list read again: 3 keys"
+                                       : i == 1
+                                           ? "baton-prefill prefill-0 info: allow list read again: 3 keys"
+                                           : "baton-decode decode-0 info: allow list read again: 3 keys",
+                                       spawn_patience(20000)));
         assert_true(cluster_serves(c.url));
         assert_true(cluster_stop(&c));
     }
@@ -299,7 +326,10 @@ static void up_makes_the_keys_that_it_needs_and_passes_a_hangup_on(void **state)
 
 static void what_others_may_read_or_write_is_refused(void **state)
 {
-    static const struct { const char *program, *key; } programs[] = { { "baton-gateway", "gateway" }, { "baton-prefill", "prefill-0" }, { "baton-decode", "decode-0" } };
+    static const struct {
+        const char *program, *key;
+    } programs[] = {
+        {"baton-gateway", "gateway"}, {"baton-prefill", "prefill-0"}, {"baton-decode", "decode-0"}};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         char secret[64];
@@ -307,11 +337,14 @@ static void what_others_may_read_or_write_is_refused(void **state)
         for (int what = 0; what < 2; what++) {
             const char *path = file_in(other, what == 0 ? secret : "allow");
             assert_int_equal(chmod(path, what == 0 ? 0640 : 0664), 0);
-            spawn *s = i == 0 ? SPAWN(programs[i].program, "-m", spawn_tiny_model(1), "--keys", other, "--key", programs[i].key, "--port", "0", "--control",
-                                      "tcp://127.0.0.1:*")
-                              : SPAWN(programs[i].program, "-m", spawn_tiny_model(1), "--keys", other, "--key", programs[i].key);
+            spawn *s = i == 0
+                           ? SPAWN(programs[i].program, "-m", spawn_tiny_model(1), "--keys", other, "--key",
+                                   programs[i].key, "--port", "0", "--control", "tcp://127.0.0.1:*")
+                           : SPAWN(programs[i].program, "-m", spawn_tiny_model(1), "--keys", other, "--key",
+                                   programs[i].key);
             const int rc = spawn_wait(s, spawn_patience(10000));
-            if (rc != 1 || !strstr(spawn_err(s), what == 0 ? "can be read by others" : "can be written by others"))
+            if (rc != 1 ||
+                !strstr(spawn_err(s), what == 0 ? "can be read by others" : "can be written by others"))
                 fail_msg("exit %d, said: %s", rc, spawn_err(s));
             assert_int_equal(chmod(file_in(other, what == 0 ? secret : "allow"), what == 0 ? 0600 : 0644), 0);
         }

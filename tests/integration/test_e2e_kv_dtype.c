@@ -1,5 +1,5 @@
-/* KV as int8 through the real programs: the same bits however a prompt is cut, fewer bytes on the way by exactly the form's ratio, and
- * still text. */
+/* KV as int8 through the real programs: the same bits however a prompt is cut, fewer bytes on the way by
+ * exactly the form's ratio, and still text. */
 #include "model/model.h"
 #include "tests/helpers/cluster.h"
 
@@ -30,10 +30,12 @@ static const char *smollm2(void)
 /* `baton run --json`: its object. The caller drops it. */
 static json_t *run(const char *engine, const char *kv_dtype, const char *option, const char *value)
 {
-    static const char prompt[] = "the end of a small thing is not 42 but zebras; the day and the way to the end of the small day; the end "
-                                 "of a small thing is not 42 but zebras; the day and the way to the end of the small day, and not the end";
-    spawn *s = SPAWN("baton", "run", "--json", "-m", spawn_tiny_model(1), "-p", prompt, "-n", "12", "--ctx-size", "700", "--engine", engine,
-                     "--kv-dtype", kv_dtype, option, value);
+    static const char prompt[] = "the end of a small thing is not 42 but zebras; the day and the way to the "
+                                 "end of the small day; the end "
+                                 "of a small thing is not 42 but zebras; the day and the way to the end of "
+                                 "the small day, and not the end";
+    spawn *s = SPAWN("baton", "run", "--json", "-m", spawn_tiny_model(1), "-p", prompt, "-n", "12",
+                     "--ctx-size", "700", "--engine", engine, "--kv-dtype", kv_dtype, option, value);
     const int rc = spawn_wait(s, spawn_patience(60000));
     if (rc != 0) fail_msg("exit %d: %s", rc, spawn_err(s));
     json_t *o = json_loads(spawn_out(s), 0, NULL);
@@ -41,14 +43,24 @@ static json_t *run(const char *engine, const char *kv_dtype, const char *option,
     return o;
 }
 
-static int64_t number(const json_t *o, const char *key) { return json_integer_value(json_object_get(o, key)); }
-static const char *text(const json_t *o, const char *key) { return json_string_value(json_object_get(o, key)); }
+static int64_t number(const json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
+static const char *text(const json_t *o, const char *key)
+{
+    return json_string_value(json_object_get(o, key));
+}
 
 static void cuts_and_threads_change_no_bit_and_bytes_shrink_to_the_ratio(const char *engine)
 {
-    static const char *const settings[][2] = { { "--shape-policy", "chunk:16" }, { "--shape-policy", "chunk:64" }, { "--shape-policy", "pow2" },
-                                               { "--threads", "1" }, { "--isa", "ref" } };
-    static const char *const keys[] = { "kv_digest", "token_ids", "first_logits", "kv_bytes", "text", "prompt_ids" };
+    static const char *const settings[][2] = {{"--shape-policy", "chunk:16"},
+                                              {"--shape-policy", "chunk:64"},
+                                              {"--shape-policy", "pow2"},
+                                              {"--threads", "1"},
+                                              {"--isa", "ref"}};
+    static const char *const keys[] = {"kv_digest", "token_ids", "first_logits",
+                                       "kv_bytes",  "text",      "prompt_ids"};
     json_t *f16 = run(engine, "f16", "--threads", "2"), *int8 = run(engine, "int8", "--threads", "2");
     const int64_t n = number(int8, "prompt_tokens");
     assert_true(n > 64);
@@ -95,10 +107,13 @@ static void check_nodes(const char *url, int64_t tokens)
 
 static void the_default_model_still_knows_what_follows(void **state)
 {
-    static const struct { const char *prompt, *answer; } c[] = {
-        { "The capital of France is Paris, and the capital of Italy is Rome. The capital of Germany is", " Berlin" },
-        { "One, two, three, four, five, six,", " seven, eight" },
-        { "The opposite of hot is cold. The opposite of big is", " small" },
+    static const struct {
+        const char *prompt, *answer;
+    } c[] = {
+        {"The capital of France is Paris, and the capital of Italy is Rome. The capital of Germany is",
+         " Berlin"},
+        {"One, two, three, four, five, six,", " seven, eight"},
+        {"The opposite of hot is cold. The opposite of big is", " small"},
     };
     cluster sys;
     (void)state;
@@ -106,7 +121,7 @@ static void the_default_model_still_knows_what_follows(void **state)
     assert_true(CLUSTER(&sys, smollm2(), "--ctx-size", "1024", "--kv-memory", "64M", "--kv-dtype", "int8"));
     check_nodes(sys.url, (64 << 20) / (SMOLLM2_HEADS * (SMOLLM2_DIM + 2)) / 64 * 64);
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
-        char digest[2][40] = { "", "" };
+        char digest[2][40] = {"", ""};
         for (int again = 0; again < 2; again++) {
             json_t *request = cluster_request(c[i].prompt, spawn_is_sanitized() ? 4 : 16);
             client *call = client_post(sys.url, "/v1/completions", request);
@@ -115,8 +130,10 @@ static void the_default_model_still_knows_what_follows(void **state)
             if (client_status(call) != 200) fail_msg("%s", client_body(call));
             const json_t *baton = client_baton(call);
             char *said = client_text(call);
-            if (strncmp(said, c[i].answer, strlen(c[i].answer)) != 0) fail_msg("'%s': '%s'", c[i].prompt, said);
-            assert_int_equal(number(baton, "kv_bytes"), number(baton, "prompt_tokens") * SMOLLM2_HEADS * (SMOLLM2_DIM + 2));
+            if (strncmp(said, c[i].answer, strlen(c[i].answer)) != 0)
+                fail_msg("'%s': '%s'", c[i].prompt, said);
+            assert_int_equal(number(baton, "kv_bytes"),
+                             number(baton, "prompt_tokens") * SMOLLM2_HEADS * (SMOLLM2_DIM + 2));
             snprintf(digest[again], sizeof digest[0], "%s", text(baton, "kv_digest"));
             free(said);
             client_end(call);

@@ -1,5 +1,6 @@
-/* Clients that leave: at random moments while their request waits, is computed, is handed over or is answered, by closing, by reset or by
- * closing one half only; both nodes give up what they held for it at once. And a client that takes nothing, which slows nobody.
+/* Clients that leave: at random moments while their request waits, is computed, is handed over or is
+ * answered, by closing, by reset or by closing one half only; both nodes give up what they held for it at
+ * once. And a client that takes nothing, which slows nobody.
  *
  * BATON_LEAVE=N asks for N departures, BATON_TEST_SEED for another seed. */
 #include "tests/helpers/cluster.h"
@@ -19,17 +20,26 @@
 
 #include <cmocka.h>
 
-enum { LEAVES = 50, GONE_MS = 3000, IDLE_MS = 20000, READY_MS = 60000, GROWTH_BYTES = 32 << 20, KV_BYTES = 256 << 20, HEAD_BYTES = 256, PIECE_BYTES = 4096 };
+enum {
+    LEAVES = 50,
+    GONE_MS = 3000,
+    IDLE_MS = 20000,
+    READY_MS = 60000,
+    GROWTH_BYTES = 32 << 20,
+    KV_BYTES = 256 << 20,
+    HEAD_BYTES = 256,
+    PIECE_BYTES = 4096
+};
 
 typedef enum moment { QUEUED, EARLY, LATE, MOMENTS } moment;
 typedef enum manner { CLOSE, RESET, HALF, MANNERS } manner;
-static const char *const moment_names[] = { "waiting", "in its first moments", "under way" };
-static const char *const manner_names[] = { "close", "reset", "half-close" };
+static const char *const moment_names[] = {"waiting", "in its first moments", "under way"};
+static const char *const manner_names[] = {"close", "reset", "half-close"};
 
 /* A connection under our own control, with a request on it. */
 static int ask(const char *url, const json_t *request)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET };
+    struct sockaddr_in at = {.sin_family = AF_INET};
     char host[64], head[HEAD_BYTES];
     unsigned port;
     assert_int_equal(sscanf(url, "http://%63[0-9.]:%u", host, &port), 2);
@@ -38,7 +48,9 @@ static int ask(const char *url, const json_t *request)
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0 && connect(fd, (const struct sockaddr *)&at, sizeof at) == 0);
     char *body = json_dumps(request, JSON_COMPACT);
-    snprintf(head, sizeof head, "POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+    snprintf(head, sizeof head,
+             "POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Type: "
+             "application/json\r\nContent-Length: %zu\r\n\r\n",
              strlen(body));
     assert_int_equal(send(fd, head, strlen(head), MSG_NOSIGNAL), strlen(head));
     assert_int_equal(send(fd, body, strlen(body), MSG_NOSIGNAL), strlen(body));
@@ -49,16 +61,19 @@ static int ask(const char *url, const json_t *request)
 /* A half-closed one is closed by whoever has had its answer. */
 static void leave(int fd, manner how)
 {
-    if (how == RESET) (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger));
+    if (how == RESET)
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
     if (how == HALF) (void)shutdown(fd, SHUT_WR);
     else close(fd);
 }
 
-typedef struct held { json_int_t attempts, waiting, pages, reservations, leases, rss, kept_bytes; } held;      /* kept: for prompts to come */
+typedef struct held {
+    json_int_t attempts, waiting, pages, reservations, leases, rss, kept_bytes;
+} held; /* kept: for prompts to come */
 
 static held look(const char *url)
 {
-    held h = { 0 };
+    held h = {0};
     json_t *status = cluster_status(url), *n;
     size_t i;
     assert_non_null(status);
@@ -71,7 +86,8 @@ static held look(const char *url)
         h.leases += json_integer_value(json_object_get(n, "leases"));
         h.rss += json_integer_value(json_object_get(n, "rss_bytes"));
         const json_int_t total = json_integer_value(json_object_get(n, "pages_total"));
-        if (total) h.kept_bytes += json_integer_value(json_object_get(n, "pages_cached")) * (KV_BYTES / total);
+        if (total)
+            h.kept_bytes += json_integer_value(json_object_get(n, "pages_cached")) * (KV_BYTES / total);
     }
     json_decref(status);
     return h;
@@ -79,9 +95,11 @@ static held look(const char *url)
 
 static void print_held(const char *when, const held *h)
 {
-    printf("%s: %lld pages, %lld reservations, %lld leases, %lld attempts, %lld waiting, rss of all processes %lld bytes, "
-           "%lld of them kept prompts\n", when, (long long)h->pages, (long long)h->reservations, (long long)h->leases, (long long)h->attempts,
-           (long long)h->waiting, (long long)h->rss, (long long)h->kept_bytes);
+    printf("%s: %lld pages, %lld reservations, %lld leases, %lld attempts, %lld waiting, rss of all "
+           "processes %lld bytes, "
+           "%lld of them kept prompts\n",
+           when, (long long)h->pages, (long long)h->reservations, (long long)h->leases,
+           (long long)h->attempts, (long long)h->waiting, (long long)h->rss, (long long)h->kept_bytes);
 }
 
 static json_t *random_request(storm *s, int tokens, int words)
@@ -90,14 +108,15 @@ static json_t *random_request(storm *s, int tokens, int words)
     char prompt[8192] = "";
     const uint64_t count = 1 + storm_draw(s, (uint64_t)words);
     for (uint64_t i = 0; i < count && strlen(prompt) + sizeof text < sizeof prompt; i++) strcat(prompt, text);
-    snprintf(prompt + strlen(prompt), 32, "%llu", (unsigned long long)storm_draw(s, 1000000));      /* no prompt twice */
+    /* no prompt twice */
+    snprintf(prompt + strlen(prompt), 32, "%llu", (unsigned long long)storm_draw(s, 1000000));
     json_t *r = cluster_request(prompt, tokens);
     if (storm_draw(s, 2)) json_object_set_new(r, "stream", json_true());
     return r;
 }
 
-/* The node has answered ABORT when the gateway's count of its attempts falls, and it answers when it has freed: so the time until all
- * counts are zero is never shorter than what the nodes took. */
+/* The node has answered ABORT when the gateway's count of its attempts falls, and it answers when it has
+ * freed: so the time until all counts are zero is never shorter than what the nodes took. */
 static int64_t wait_gone(const char *url, bool is_waiting)
 {
     const int64_t begin = spawn_now_ms(), end = begin + spawn_patience(GONE_MS);
@@ -118,32 +137,34 @@ static int by_size(const void *a, const void *b)
 static void depart(const char *model, uint64_t leaves, int words, const char *const *more)
 {
     cluster sys;
-    storm s = { .seed = storm_number("BATON_TEST_SEED", 3) };
+    storm s = {.seed = storm_number("BATON_TEST_SEED", 3)};
     int64_t took[1000];
     uint64_t n = 0;
-    held before = { 0 };
+    held before = {0};
     assert_true(leaves <= sizeof took / sizeof *took);
     assert_true(cluster_start(&sys, model, more));
     for (uint64_t i = 0; i < leaves; i++) {
-        if (i == leaves / 5) {                              /* buffers have their size now */
+        if (i == leaves / 5) { /* buffers have their size now */
             assert_true(cluster_wait_idle(sys.url, spawn_patience(IDLE_MS)));
             before = look(sys.url);
         }
         const moment when = (moment)storm_draw(&s, MOMENTS);
         const manner how = (manner)storm_draw(&s, MANNERS);
         json_t *r = random_request(&s, 4000, words);
-        const int other = when == QUEUED ? ask(sys.url, r) : -1;        /* it has the only slot */
-        for (const int64_t end = spawn_now_ms() + GONE_MS; other >= 0 && !look(sys.url).attempts && spawn_before(end);) {}
+        const int other = when == QUEUED ? ask(sys.url, r) : -1; /* it has the only slot */
+        for (const int64_t end = spawn_now_ms() + GONE_MS;
+             other >= 0 && !look(sys.url).attempts && spawn_before(end);) {}
         const int fd = ask(sys.url, r);
         json_decref(r);
         const int64_t at = spawn_now_ms() + (int64_t)storm_draw(&s, when == LATE ? 400 : 60);
         while (spawn_before(at)) {}
-        for (const int64_t end = spawn_now_ms() + GONE_MS; when == QUEUED && !look(sys.url).waiting && spawn_before(end);) {}
+        for (const int64_t end = spawn_now_ms() + GONE_MS;
+             when == QUEUED && !look(sys.url).waiting && spawn_before(end);) {}
         leave(fd, how);
         took[n] = wait_gone(sys.url, when == QUEUED);
         if (took[n] < 0)
-            fail_msg("seed %llu, departure %llu, %s, by %s: still there", (unsigned long long)s.seed, (unsigned long long)i,
-                     moment_names[when], manner_names[how]);
+            fail_msg("seed %llu, departure %llu, %s, by %s: still there", (unsigned long long)s.seed,
+                     (unsigned long long)i, moment_names[when], manner_names[how]);
         n++;
         if (how == HALF) close(fd);
         if (other < 0) continue;
@@ -155,13 +176,18 @@ static void depart(const char *model, uint64_t leaves, int words, const char *co
     qsort(took, n, sizeof *took, by_size);
     print_held("after a fifth", &before);
     print_held("at the end", &after);
-    printf("seed %llu, %llu departures; from leaving until no node holds anything, seen from outside: median %lld ms, slowest %lld ms\n",
+    printf("seed %llu, %llu departures; from leaving until no node holds anything, seen from outside: median "
+           "%lld ms, slowest %lld ms\n",
            (unsigned long long)s.seed, (unsigned long long)n, (long long)took[n / 2], (long long)took[n - 1]);
-    if (!spawn_is_sanitized()) assert_true(after.rss - after.kept_bytes <= before.rss - before.kept_bytes + GROWTH_BYTES);
+    if (!spawn_is_sanitized())
+        assert_true(after.rss - after.kept_bytes <= before.rss - before.kept_bytes + GROWTH_BYTES);
     assert_true(cluster_serves(sys.url));
     assert_true(cluster_stop(&sys));
 }
-#define DEPART(model, leaves, words, ...) depart(model, leaves, words, (const char *const[]){ "--threads", "1", "--slots", "1", "--kv-memory", "256M", __VA_ARGS__, NULL })
+#define DEPART(model, leaves, words, ...) \
+    depart(model, leaves, words, \
+           (const char *const[]){"--threads", "1", "--slots", "1", "--kv-memory", "256M", __VA_ARGS__, \
+                                 NULL})
 
 static void a_client_that_leaves_takes_its_pages_with_it(void **state)
 {
@@ -196,7 +222,7 @@ static void a_client_that_takes_nothing_slows_nobody(void **state)
     json_object_set_new(r, "stream", json_true());
     for (int i = 0; i < LAZY; i++) {
         fd[i] = ask(sys.url, r);
-        (void)setsockopt(fd[i], SOL_SOCKET, SO_RCVBUF, &(int){ PIECE_BYTES }, sizeof(int));
+        (void)setsockopt(fd[i], SOL_SOCKET, SO_RCVBUF, &(int){PIECE_BYTES}, sizeof(int));
     }
     json_decref(r);
     /* Their answers come to an end in the nodes all the same: nobody there waits for these clients. */
@@ -205,7 +231,8 @@ static void a_client_that_takes_nothing_slows_nobody(void **state)
     while (look(sys.url).attempts && spawn_before(end)) {}
     assert_int_equal(look(sys.url).attempts, 0);
     const int64_t beside_ms = time_of_a_few(sys.url);
-    printf("five short answers: %lld ms alone, %lld ms beside %d clients that take nothing\n", (long long)alone_ms, (long long)beside_ms, LAZY);
+    printf("five short answers: %lld ms alone, %lld ms beside %d clients that take nothing\n",
+           (long long)alone_ms, (long long)beside_ms, LAZY);
     assert_true(beside_ms < 10 * alone_ms + spawn_patience(1000));
     for (int i = 0; i < LAZY; i++) close(fd[i]);
     assert_true(cluster_wait_idle(sys.url, spawn_patience(IDLE_MS)));

@@ -1,5 +1,5 @@
-/* Many to many: nodes join and leave while requests run, and a node that dials two gateways serves both. Every answer is the one that a
- * single pair gives. */
+/* Many to many: nodes join and leave while requests run, and a node that dials two gateways serves both.
+ * Every answer is the one that a single pair gives. */
 #include "tests/helpers/cluster.h"
 
 #include <setjmp.h>
@@ -14,19 +14,30 @@
 #include <cmocka.h>
 
 enum { READY_MS = 60000, ANSWER_MS = 60000, REQUESTS = 8, TOKENS = 24 };
-typedef struct door { spawn *program; char url[128], control[128]; } door;
+typedef struct door {
+    spawn *program;
+    char url[128], control[128];
+} door;
 
 static void start_gateway(door *d)
 {
-    d->program = SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control", "tcp://127.0.0.1:*");
+    d->program =
+        SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control", "tcp://127.0.0.1:*");
     assert_true(cluster_find_gateway(d->url, d->control, d->program, spawn_patience(READY_MS)));
 }
 
 /* Dials `a`, and `b` too where there is one. */
 static spawn *start_node(const char *role, const char *id, const door *a, const door *b)
 {
-    const char *argv[20] = { strcmp(role, "decode") == 0 ? "baton-decode" : "baton-prefill", "-m", spawn_tiny_model(1), "--id", id, "--threads", "1",
-                             "--gateway", a->control };
+    const char *argv[20] = {strcmp(role, "decode") == 0 ? "baton-decode" : "baton-prefill",
+                            "-m",
+                            spawn_tiny_model(1),
+                            "--id",
+                            id,
+                            "--threads",
+                            "1",
+                            "--gateway",
+                            a->control};
     size_t n = 9;
     if (b) {
         argv[n++] = "--gateway";
@@ -43,7 +54,8 @@ static void end(spawn *s) { assert_true(cluster_end(s, spawn_patience(30000))); 
 
 static void wait_ready(const door *d, const char *id)
 {
-    if (!cluster_wait_node(d->url, id, "ready", 0, spawn_patience(READY_MS))) fail_msg("%s does not join", id);
+    if (!cluster_wait_node(d->url, id, "ready", 0, spawn_patience(READY_MS)))
+        fail_msg("%s does not join", id);
 }
 
 static client *ask(const door *d, int i)
@@ -59,7 +71,8 @@ static client *ask(const door *d, int i)
 /* The answer's text; the caller frees it. *ret_by: who computed the prompt, kept by c. */
 static char *answer(client *c, const char **ret_by)
 {
-    if (!client_wait(c, spawn_patience(ANSWER_MS)) || client_status(c) != 200) fail_msg("status %ld: %s", client_status(c), client_body(c));
+    if (!client_wait(c, spawn_patience(ANSWER_MS)) || client_status(c) != 200)
+        fail_msg("status %ld: %s", client_status(c), client_body(c));
     *ret_by = json_string_value(json_object_get(client_baton(c), "prefilled_by"));
     return client_text(c);
 }
@@ -108,7 +121,7 @@ static void nodes_join_and_leave_while_requests_run_and_no_answer_changes(void *
     wait_ready(&d, "p1");
     wait_ready(&d, "d1");
     for (int i = 0; i < REQUESTS; i++) c[i] = ask(&d, i);
-    end(p0);                                    /* they drain: what they have begun ends there */
+    end(p0); /* they drain: what they have begun ends there */
     end(d0);
     for (int i = 0; i < REQUESTS; i++) {
         const char *by;
@@ -141,7 +154,8 @@ static void one_pair_of_nodes_serves_two_gateways_at_once(void **state)
     wait_ready(&b, "p");
     wait_ready(&b, "d");
     learn(&a, expected);
-    for (int i = 0; i < 2 * REQUESTS; i++) c[i] = ask(i % 2 ? &a : &b, i / 2);      /* requests of both have the same numbers */
+    for (int i = 0; i < 2 * REQUESTS; i++)
+        c[i] = ask(i % 2 ? &a : &b, i / 2); /* requests of both have the same numbers */
     for (int i = 0; i < 2 * REQUESTS; i++) {
         const char *by;
         char *text = answer(c[i], &by);
@@ -149,7 +163,7 @@ static void one_pair_of_nodes_serves_two_gateways_at_once(void **state)
         free(text);
         client_end(c[i]);
     }
-    end(a.program);                             /* the other one's requests do not care */
+    end(a.program); /* the other one's requests do not care */
     expect_answers(&b, expected);
     assert_true(cluster_wait_idle(b.url, spawn_patience(10000)));
     forget(expected);
@@ -161,7 +175,8 @@ static void one_pair_of_nodes_serves_two_gateways_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(nodes_join_and_leave_while_requests_run_and_no_answer_changes, cluster_teardown),
+        cmocka_unit_test_teardown(nodes_join_and_leave_while_requests_run_and_no_answer_changes,
+                                  cluster_teardown),
         cmocka_unit_test_teardown(one_pair_of_nodes_serves_two_gateways_at_once, cluster_teardown),
     };
     return cmocka_run_group_tests_name("many to many", tests, cluster_group_begin, cluster_group_end);

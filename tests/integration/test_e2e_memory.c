@@ -1,4 +1,5 @@
-/* What each process takes at most: its weights, its KV, and 100 MB for all else. The model's own file does not count: whoever reads it lets go of it. */
+/* What each process takes at most: its weights, its KV, and 100 MB for all else. The model's own file does
+ * not count: whoever reads it lets go of it. */
 #include "model/model.h"
 #include "tests/helpers/cluster.h"
 
@@ -46,7 +47,8 @@ static long weights_kb(pid_t pid)
     FILE *f = fopen(path, "re");
     assert_non_null(f);
     while (fgets(line, sizeof line, f))
-        if ((strstr(line, ".bpk") || strstr(line, ".btw")) && sscanf(line, "%lx-%lx", &begin, &end) == 2) kb += (long)((end - begin) / 1024);
+        if ((strstr(line, ".bpk") || strstr(line, ".btw")) && sscanf(line, "%lx-%lx", &begin, &end) == 2)
+            kb += (long)((end - begin) / 1024);
     fclose(f);
     return kb;
 }
@@ -67,7 +69,8 @@ static void no_process_takes_more_than_weights_kv_and_100_mb(void **state)
     cluster c;
     const char *model = smollm2();
     if (!model || spawn_is_sanitized()) skip();
-    assert_true(CLUSTER(&c, model, "--kv-memory", "64M", "--ctx-size", "1024"));     /* what is made but once is made now */
+    /* what is made but once is made now */
+    assert_true(CLUSTER(&c, model, "--kv-memory", "64M", "--ctx-size", "1024"));
     assert_true(cluster_stop(&c));
     assert_true(CLUSTER(&c, model, "--kv-memory", "64M", "--ctx-size", "1024"));
     for (int i = 0; i < ROUNDS; i++) assert_true(cluster_serves(c.url));

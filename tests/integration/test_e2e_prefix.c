@@ -1,5 +1,6 @@
-/* A kept beginning changes nothing but the work: answers, log probabilities and KV of prompts that begin alike, through the real programs,
- * with both nodes cold, both warm, and each of them restarted beside a warm one. */
+/* A kept beginning changes nothing but the work: answers, log probabilities and KV of prompts that begin
+ * alike, through the real programs, with both nodes cold, both warm, and each of them restarted beside a
+ * warm one. */
 #include "tests/helpers/cluster.h"
 
 #include <setjmp.h>
@@ -13,12 +14,15 @@
 
 enum { PROMPTS = 3, ANSWER_MS = 60000, RESTART_MS = 60000 };
 
-/* What is told of a prompt's answer; the caller drops it. Prompts 0 and 1 differ at their end, 2 is 0, sampled. */
+/* What is told of a prompt's answer; the caller drops it. Prompts 0 and 1 differ at their end, 2 is 0,
+ * sampled. */
 static json_t *ask(const cluster *c, int i)
 {
     char prompt[1200];
     size_t len = 0;
-    for (int k = 0; k < 6; k++) len += (size_t)snprintf(prompt + len, sizeof prompt - len, "the end of a small thing is not %d but zebras; the day and the way; ", k);
+    for (int k = 0; k < 6; k++)
+        len += (size_t)snprintf(prompt + len, sizeof prompt - len,
+                                "the end of a small thing is not %d but zebras; the day and the way; ", k);
     snprintf(prompt + len, sizeof prompt - len, "and number %d", i % 2);
     json_t *body = cluster_request(prompt, 12);
     if (i == 2) {
@@ -27,20 +31,24 @@ static json_t *ask(const cluster *c, int i)
     }
     client *x = client_post(c->url, "/v1/completions", body);
     json_decref(body);
-    if (!client_wait(x, spawn_patience(ANSWER_MS)) || client_status(x) != 200) fail_msg("status %ld: %s", client_status(x), client_body(x));
+    if (!client_wait(x, spawn_patience(ANSWER_MS)) || client_status(x) != 200)
+        fail_msg("status %ld: %s", client_status(x), client_body(x));
     json_t *told = json_deep_copy(client_baton(x));
     assert_non_null(told);
     client_end(x);
     return told;
 }
 
-static int64_t number(const json_t *told, const char *key) { return json_integer_value(json_object_get(told, key)); }
+static int64_t number(const json_t *told, const char *key)
+{
+    return json_integer_value(json_object_get(told, key));
+}
 
 /* Ends the processes and waits until others have taken their places. */
 static void restart(const cluster *c, const char *one, const char *other)
 {
-    const char *const id[] = { one, other };
-    pid_t pid[2] = { 0, 0 };
+    const char *const id[] = {one, other};
+    pid_t pid[2] = {0, 0};
     for (int i = 0; i < 2; i++)
         if (id[i]) pid[i] = cluster_pid(c->url, id[i]);
     for (int i = 0; i < 2; i++)
@@ -51,9 +59,10 @@ static void restart(const cluster *c, const char *one, const char *other)
 
 static void expect_same(const json_t *told, const json_t *cold, const char *when, int i)
 {
-    static const char *const keys[] = { "text", "token_ids", "first_logits", "kv_digest", "prompt_ids" };
+    static const char *const keys[] = {"text", "token_ids", "first_logits", "kv_digest", "prompt_ids"};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        if (!json_equal(json_object_get(told, keys[k]), json_object_get(cold, keys[k]))) fail_msg("%s, prompt %d: another %s", when, i, keys[k]);
+        if (!json_equal(json_object_get(told, keys[k]), json_object_get(cold, keys[k])))
+            fail_msg("%s, prompt %d: another %s", when, i, keys[k]);
 }
 
 static void answers_are_the_same_cold_warm_and_half_warm(void **state)
@@ -69,18 +78,22 @@ static void answers_are_the_same_cold_warm_and_half_warm(void **state)
         assert_int_equal(number(cold[i], "cached_tokens"), 0);
         assert_int_equal(number(cold[i], "covered_tokens"), 0);
     }
-    static const struct { const char *when, *restarted; bool cached, covered; } cases[] = {
-        { "both warm", NULL, true, true },
-        { "decode node cold", "decode-0", true, false },
-        { "prefill node cold", "prefill-0", false, true },
+    static const struct {
+        const char *when, *restarted;
+        bool cached, covered;
+    } cases[] = {
+        {"both warm", NULL, true, true},
+        {"decode node cold", "decode-0", true, false},
+        {"prefill node cold", "prefill-0", false, true},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         for (int i = 0; i < PROMPTS; i++) {
             if (cases[k].restarted) restart(&c, cases[k].restarted, NULL);
             json_t *told = ask(&c, i);
-            print_message("%s: of %lld prompt tokens %lld were cached, %lld covered, %lld bytes sent\n", cases[k].when,
-                          (long long)number(told, "prompt_tokens"), (long long)number(told, "cached_tokens"),
-                          (long long)number(told, "covered_tokens"), (long long)number(told, "kv_bytes"));
+            print_message("%s: of %lld prompt tokens %lld were cached, %lld covered, %lld bytes sent\n",
+                          cases[k].when, (long long)number(told, "prompt_tokens"),
+                          (long long)number(told, "cached_tokens"), (long long)number(told, "covered_tokens"),
+                          (long long)number(told, "kv_bytes"));
             expect_same(told, cold[i], cases[k].when, i);
             assert_int_equal(number(told, "cached_tokens") >= 64, cases[k].cached);
             assert_int_equal(number(told, "covered_tokens") >= 64, cases[k].covered);
@@ -111,7 +124,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(answers_are_the_same_cold_warm_and_half_warm, cluster_teardown),
-        cmocka_unit_test_teardown(a_decode_node_that_prefills_too_computes_a_beginning_once, cluster_teardown),
+        cmocka_unit_test_teardown(a_decode_node_that_prefills_too_computes_a_beginning_once,
+                                  cluster_teardown),
     };
     return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

@@ -1,4 +1,5 @@
-/* `baton role`: one process serves as decode node, as prefill node and as decode node again, and requests go on meanwhile. */
+/* `baton role`: one process serves as decode node, as prefill node and as decode node again, and requests
+ * go on meanwhile. */
 #include "tests/helpers/cluster.h"
 
 #include <setjmp.h>
@@ -13,7 +14,10 @@
 #include <cmocka.h>
 
 enum { READY_MS = 60000, ANSWER_MS = 60000, TOKENS = 24 };
-typedef struct door { spawn *program; char url[128], control[128]; } door;
+typedef struct door {
+    spawn *program;
+    char url[128], control[128];
+} door;
 
 static void start_gateway(door *d, const char *model)
 {
@@ -21,20 +25,24 @@ static void start_gateway(door *d, const char *model)
     assert_true(cluster_find_gateway(d->url, d->control, d->program, spawn_patience(READY_MS)));
 }
 
-static spawn *start_decode(const char *model, const char *id, const door *d, const char *option, const char *value)
+static spawn *start_decode(const char *model, const char *id, const door *d, const char *option,
+                           const char *value)
 {
-    return SPAWN("baton-decode", "-m", model, "--id", id, "--threads", "1", "--gateway", d->control, "--listen", "tcp://127.0.0.1:*",
-                 "--kv-memory", "64M", "--drain-timeout", "60s", option, value);
+    return SPAWN("baton-decode", "-m", model, "--id", id, "--threads", "1", "--gateway", d->control,
+                 "--listen", "tcp://127.0.0.1:*", "--kv-memory", "64M", "--drain-timeout", "60s", option,
+                 value);
 }
 
 static spawn *start_prefill(const char *model, const char *id, const door *d)
 {
-    return SPAWN("baton-prefill", "-m", model, "--id", id, "--threads", "1", "--gateway", d->control, "--engine", "host", "--kv-memory", "64M");
+    return SPAWN("baton-prefill", "-m", model, "--id", id, "--threads", "1", "--gateway", d->control,
+                 "--engine", "host", "--kv-memory", "64M");
 }
 
 static void wait_ready(const door *d, const char *id)
 {
-    if (!cluster_wait_node(d->url, id, "ready", 0, spawn_patience(READY_MS))) fail_msg("%s does not join", id);
+    if (!cluster_wait_node(d->url, id, "ready", 0, spawn_patience(READY_MS)))
+        fail_msg("%s does not join", id);
 }
 
 static void end(spawn *s) { assert_true(cluster_end(s, spawn_patience(30000))); }
@@ -71,8 +79,10 @@ static client *ask(const door *d, const char *prefill, const char *decode, int t
 /* The answer's text; the caller frees it. prefill: who must have computed the prompt. */
 static char *answer(client *c, const char *prefill)
 {
-    if (!client_wait(c, spawn_patience(ANSWER_MS)) || client_status(c) != 200) fail_msg("status %ld: %s", client_status(c), client_body(c));
-    if (prefill) assert_string_equal(json_string_value(json_object_get(client_baton(c), "prefilled_by")), prefill);
+    if (!client_wait(c, spawn_patience(ANSWER_MS)) || client_status(c) != 200)
+        fail_msg("status %ld: %s", client_status(c), client_body(c));
+    if (prefill)
+        assert_string_equal(json_string_value(json_object_get(client_baton(c), "prefilled_by")), prefill);
     char *text = client_text(c);
     client_end(c);
     return text;
@@ -84,7 +94,8 @@ static void a_decode_node_serves_as_prefill_and_as_decode_again(void **state)
     const char *model = spawn_tiny_model(1);
     door d;
     start_gateway(&d, model);
-    spawn *p = start_prefill(model, "prefill-0", &d), *d0 = start_decode(model, "decode-0", &d, "--prefill-engine", "host"),
+    spawn *p = start_prefill(model, "prefill-0", &d),
+          *d0 = start_decode(model, "decode-0", &d, "--prefill-engine", "host"),
           *d1 = start_decode(model, "decode-1", &d, "--prefill-engine", "host");
     wait_ready(&d, "prefill-0");
     wait_ready(&d, "decode-0");
@@ -97,7 +108,7 @@ static void a_decode_node_serves_as_prefill_and_as_decode_again(void **state)
         char *text = answer(ask(&d, "decode-1", "decode-0", TOKENS), "decode-1");
         assert_string_equal(text, expected);
         free(text);
-        expect_role(&d, "decode-1", "prefill");     /* it is that already */
+        expect_role(&d, "decode-1", "prefill"); /* it is that already */
         expect_role(&d, "decode-1", "decode");
         assert_int_equal(cluster_pid(d.url, "decode-1"), spawn_pid(d1));
         text = answer(ask(&d, "prefill-0", "decode-1", TOKENS), "prefill-0");
@@ -118,7 +129,8 @@ static void a_request_in_progress_ends_before_the_role_changes(void **state)
     const char *model = spawn_long_model();
     door d;
     start_gateway(&d, model);
-    spawn *p = start_prefill(model, "prefill-0", &d), *d0 = start_decode(model, "decode-0", &d, "--prefill-engine", "host");
+    spawn *p = start_prefill(model, "prefill-0", &d),
+          *d0 = start_decode(model, "decode-0", &d, "--prefill-engine", "host");
     wait_ready(&d, "prefill-0");
     wait_ready(&d, "decode-0");
     char *expected = answer(ask(&d, NULL, NULL, 400), NULL);
@@ -149,7 +161,8 @@ static void a_node_that_cannot_prefill_goes_back(void **state)
     door d;
     spawn *s;
     start_gateway(&d, model);
-    spawn *p = start_prefill(model, "prefill-0", &d), *d0 = start_decode(model, "decode-0", &d, "--package", spawn_path("no-such-package"));
+    spawn *p = start_prefill(model, "prefill-0", &d),
+          *d0 = start_decode(model, "decode-0", &d, "--package", spawn_path("no-such-package"));
     wait_ready(&d, "prefill-0");
     wait_ready(&d, "decode-0");
     assert_int_equal(role(&d, "decode-0", "prefill", &s), 1);
@@ -175,16 +188,24 @@ static void what_cannot_be_is_refused_with_words(void **state)
     assert_non_null(strstr(spawn_err(s), "start it as baton-decode"));
     assert_int_equal(role(&d, "nobody", "decode", &s), 1);
     assert_non_null(strstr(spawn_err(s), "No node is called 'nobody'"));
-    static const struct { const char *path, *body; long status; } wrong[] = {
-        { "/v1/nodes/prefill-0/role", "{\"role\":\"gateway\"}", 400 }, { "/v1/nodes/prefill-0/role", "{}", 400 },
-        { "/v1/nodes/prefill-0/role", "{\"role\":\"decode\",\"x\":1}", 400 }, { "/v1/nodes/prefill-0/role", "[", 400 },
-        { "/v1/nodes//role", "{\"role\":\"decode\"}", 404 }, { "/v1/nodes/prefill-0", "{\"role\":\"decode\"}", 404 },
-        { "/v1/nodes/prefill-0/role", "{\"role\":\"decode\"}", 409 }, { "/v1/nodes/a%2Fb/role", "{\"role\":\"decode\"}", 404 },
+    static const struct {
+        const char *path, *body;
+        long status;
+    } wrong[] = {
+        {"/v1/nodes/prefill-0/role", "{\"role\":\"gateway\"}", 400},
+        {"/v1/nodes/prefill-0/role", "{}", 400},
+        {"/v1/nodes/prefill-0/role", "{\"role\":\"decode\",\"x\":1}", 400},
+        {"/v1/nodes/prefill-0/role", "[", 400},
+        {"/v1/nodes//role", "{\"role\":\"decode\"}", 404},
+        {"/v1/nodes/prefill-0", "{\"role\":\"decode\"}", 404},
+        {"/v1/nodes/prefill-0/role", "{\"role\":\"decode\"}", 409},
+        {"/v1/nodes/a%2Fb/role", "{\"role\":\"decode\"}", 404},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         client *c = client_begin(d.url, wrong[i].path, wrong[i].body, strlen(wrong[i].body));
         assert_true(client_wait(c, spawn_patience(READY_MS)));
-        if (client_status(c) != wrong[i].status) fail_msg("case %zu: %ld: %s", i, client_status(c), client_body(c));
+        if (client_status(c) != wrong[i].status)
+            fail_msg("case %zu: %ld: %s", i, client_status(c), client_body(c));
         assert_non_null(client_error(c));
         client_end(c);
     }
@@ -218,15 +239,18 @@ static void a_key_needs_both_roles(void **state)
     snprintf(allow, sizeof allow, "%s/allow", keys);
     spawn *made = SPAWN("baton", "keygen", keys, "gateway", "prefill-0", "decode-0", "decode-1");
     if (spawn_wait(made, spawn_patience(READY_MS)) != 0) fail_msg("%s", spawn_err(made));
-    d.program = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys", keys, "--key", "gateway");
+    d.program = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys",
+                      keys, "--key", "gateway");
     assert_true(cluster_find_gateway(d.url, d.control, d.program, spawn_patience(READY_MS)));
     spawn *node[3] = {
-        SPAWN("baton-prefill", "-m", model, "--id", "prefill-0", "--gateway", d.control, "--keys", keys, "--key", "prefill-0", "--threads", "1",
-              "--engine", "host"),
-        SPAWN("baton-decode", "-m", model, "--id", "decode-0", "--gateway", d.control, "--keys", keys, "--key", "decode-0", "--threads", "1",
-              "--listen", "tcp://127.0.0.1:*", "--prefill-engine", "host"),
-        SPAWN("baton-decode", "-m", model, "--id", "decode-1", "--gateway", d.control, "--keys", keys, "--key", "decode-1", "--threads", "1",
-              "--listen", "tcp://127.0.0.1:*", "--prefill-engine", "host"),
+        SPAWN("baton-prefill", "-m", model, "--id", "prefill-0", "--gateway", d.control, "--keys", keys,
+              "--key", "prefill-0", "--threads", "1", "--engine", "host"),
+        SPAWN("baton-decode", "-m", model, "--id", "decode-0", "--gateway", d.control, "--keys", keys,
+              "--key", "decode-0", "--threads", "1", "--listen", "tcp://127.0.0.1:*", "--prefill-engine",
+              "host"),
+        SPAWN("baton-decode", "-m", model, "--id", "decode-1", "--gateway", d.control, "--keys", keys,
+              "--key", "decode-1", "--threads", "1", "--listen", "tcp://127.0.0.1:*", "--prefill-engine",
+              "host"),
     };
     wait_ready(&d, "prefill-0");
     wait_ready(&d, "decode-0");
@@ -266,7 +290,8 @@ static void a_signal_while_it_drains_ends_the_process(void **state)
     const char *model = spawn_long_model();
     door d;
     start_gateway(&d, model);
-    spawn *p = start_prefill(model, "prefill-0", &d), *d0 = start_decode(model, "decode-0", &d, "--prefill-engine", "host");
+    spawn *p = start_prefill(model, "prefill-0", &d),
+          *d0 = start_decode(model, "decode-0", &d, "--prefill-engine", "host");
     wait_ready(&d, "prefill-0");
     wait_ready(&d, "decode-0");
     client *running = cluster_begin_stream(d.url, 8000);
@@ -278,7 +303,7 @@ static void a_signal_while_it_drains_ends_the_process(void **state)
     assert_int_equal(client_status(change), 200);
     spawn_signal(d0, SIGTERM);
     assert_true(spawn_wait_err(d0, "draining", spawn_patience(READY_MS)));
-    client_end(running);                            /* nothing keeps it now */
+    client_end(running); /* nothing keeps it now */
     const int rc = spawn_wait(d0, spawn_patience(30000));
     if (rc != 0) fail_msg("exit %d: %s", rc, spawn_err(d0));
     assert_null(strstr(spawn_err(d0), "now a prefill node"));

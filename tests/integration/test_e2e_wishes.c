@@ -1,5 +1,5 @@
-/* What a request may wish for, and what it is told: its own policy and nodes, beginnings of prompts that were there already, refusals that
- * say when to come back. */
+/* What a request may wish for, and what it is told: its own policy and nodes, beginnings of prompts that were
+ * there already, refusals that say when to come back. */
 #include "tests/helpers/cluster.h"
 
 #include <setjmp.h>
@@ -19,22 +19,33 @@ enum { ANSWER_MS = 60000, PROMPT_TOKENS = 200, PAGE_TOKENS = 64 };
 static client *ask(const cluster *c, int from, json_t *wishes)
 {
     json_t *ids = json_array();
-    for (int i = 0; i < PROMPT_TOKENS; i++) (void)json_array_append_new(ids, json_integer(10 + (i * 7 + from) % 90));
-    json_t *body = json_pack("{s:o,s:i,s:i,s:o}", "prompt", ids, "max_tokens", 8, "temperature", 0, "baton", wishes);
+    for (int i = 0; i < PROMPT_TOKENS; i++)
+        (void)json_array_append_new(ids, json_integer(10 + (i * 7 + from) % 90));
+    json_t *body =
+        json_pack("{s:o,s:i,s:i,s:o}", "prompt", ids, "max_tokens", 8, "temperature", 0, "baton", wishes);
     client *x = client_post(c->url, "/v1/completions", body);
     json_decref(body);
     return x;
 }
 
-typedef struct told { json_int_t cached, in_usage, covered, recoveries; char by[80]; char *text; } told;
+typedef struct told {
+    json_int_t cached, in_usage, covered, recoveries;
+    char by[80];
+    char *text;
+} told;
 
 static told answer(client *x)
 {
-    if (!client_wait(x, spawn_patience(ANSWER_MS)) || client_status(x) != 200) fail_msg("status %ld: %s", client_status(x), client_body(x));
+    if (!client_wait(x, spawn_patience(ANSWER_MS)) || client_status(x) != 200)
+        fail_msg("status %ld: %s", client_status(x), client_body(x));
     const json_t *b = client_baton(x), *usage = json_object_get(client_json(x), "usage");
-    told t = { json_integer_value(json_object_get(b, "cached_tokens")),
-               json_integer_value(json_object_get(json_object_get(usage, "prompt_tokens_details"), "cached_tokens")),
-               json_integer_value(json_object_get(b, "covered_tokens")), json_integer_value(json_object_get(b, "recoveries")), "", client_text(x) };
+    told t = {
+        json_integer_value(json_object_get(b, "cached_tokens")),
+        json_integer_value(json_object_get(json_object_get(usage, "prompt_tokens_details"), "cached_tokens")),
+        json_integer_value(json_object_get(b, "covered_tokens")),
+        json_integer_value(json_object_get(b, "recoveries")),
+        "",
+        client_text(x)};
     snprintf(t.by, sizeof t.by, "%s", json_string_value(json_object_get(b, "prefilled_by")));
     client_end(x);
     return t;
@@ -56,9 +67,11 @@ static void a_prompt_that_was_there_before_is_neither_computed_nor_sent_again(vo
 {
     (void)state;
     cluster c;
-    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--prefill", "2", "--decode", "2", "--threads", "1", "--policy", "prefix"));
+    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--prefill", "2", "--decode", "2",
+                        "--threads", "1", "--policy", "prefix"));
     json_t *s = cluster_status(c.url);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(s, "gateway"), "policy")), "prefix");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(s, "gateway"), "policy")),
+                        "prefix");
     json_decref(s);
     const told first = answer(ask(&c, 0, json_true()));
     assert_int_equal(first.cached, 0);
@@ -93,7 +106,8 @@ static void a_node_that_is_not_there_is_waited_for_and_then_refused(void **state
 {
     (void)state;
     cluster c;
-    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--threads", "1", "--recovery-timeout", "1s"));
+    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--threads", "1", "--recovery-timeout",
+                        "1s"));
     client *x = ask(&c, 0, json_pack("{s:s}", "decode", "decode-7"));
     assert_true(client_wait(x, spawn_patience(ANSWER_MS)));
     assert_int_equal(client_status(x), 503);
@@ -107,7 +121,8 @@ static void a_node_that_is_not_there_is_waited_for_and_then_refused(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_prompt_that_was_there_before_is_neither_computed_nor_sent_again, cluster_teardown),
+        cmocka_unit_test_teardown(a_prompt_that_was_there_before_is_neither_computed_nor_sent_again,
+                                  cluster_teardown),
         cmocka_unit_test_teardown(a_node_that_is_not_there_is_waited_for_and_then_refused, cluster_teardown),
     };
     return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);

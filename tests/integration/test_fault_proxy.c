@@ -1,5 +1,5 @@
-/* The fault proxy between two real ZeroMQ sockets: told to do nothing it changes nothing; told to do something it does that, and its
- * figures are what the other side saw. */
+/* The fault proxy between two real ZeroMQ sockets: told to do nothing it changes nothing; told to do
+ * something it does that, and its figures are what the other side saw. */
 #include "base/num.h"
 #include "base/rng.h"
 #include "rt/sock.h"
@@ -16,7 +16,13 @@
 
 enum { SEED = 21, MESSAGES = 2000, FRAMES = 3, LARGE_BYTES = 1 << 20, WAIT_MS = 20000 };
 
-typedef struct pair { bt_sock_ctx *ctx; void *router, *dealer; proxy p; uint8_t route[64]; size_t route_len; } pair;
+typedef struct pair {
+    bt_sock_ctx *ctx;
+    void *router, *dealer;
+    proxy p;
+    uint8_t route[64];
+    size_t route_len;
+} pair;
 
 static size_t size_of(uint64_t n, uint64_t frame)
 {
@@ -71,7 +77,7 @@ static got recv_one(pair *s, bool at_router, uint32_t *ret)
     return is_whole ? WHOLE : CHANGED;
 }
 
-#define OPEN(s, ...) open_pair((s), (const char *const[]){ __VA_ARGS__, NULL })
+#define OPEN(s, ...) open_pair((s), (const char *const[]){__VA_ARGS__, NULL})
 static void open_pair(pair *s, const char *const *options)
 {
     char at[BT_SOCK_ENDPOINT_BYTES], dial[64];
@@ -107,8 +113,10 @@ static void meet(pair *s)
     assert_true(came);
 }
 
-/* Sends messages 0 .. MESSAGES-1 and counts what comes, until nothing more is on its way: the last ones bring MESSAGES, sent until seen. */
-static void send_all(pair *s, bool up, uint32_t *met, uint32_t *order, uint32_t *ret_count, uint32_t *ret_changed)
+/* Sends messages 0 .. MESSAGES-1 and counts what comes, until nothing more is on its way: the last ones
+ * bring MESSAGES, sent until seen. */
+static void send_all(pair *s, bool up, uint32_t *met, uint32_t *order, uint32_t *ret_count,
+                     uint32_t *ret_changed)
 {
     uint32_t next = 0, n = 0, count = 0, changed = 0;
     const int64_t end = spawn_now_ms() + spawn_patience(WAIT_MS);
@@ -136,7 +144,7 @@ static uint32_t met[MESSAGES], order[2 * MESSAGES];
 
 static void without_faults_nothing_is_changed(void **state)
 {
-    static const char *const mode[] = { "messages", "bytes" };
+    static const char *const mode[] = {"messages", "bytes"};
     (void)state;
     for (size_t m = 0; m < 2; m++) {
         pair s;
@@ -161,8 +169,8 @@ static void faults_are_those_that_the_figures_say(void **state)
     pair s;
     uint32_t count, changed;
     (void)state;
-    OPEN(&s, "--route", "link", "--seed", "5", "--delay", "0.01", "--drop", "0.02", "--repeat", "0.03", "--reorder", "0.04", "--corrupt", "0.05",
-         "--delay-max", "20ms");
+    OPEN(&s, "--route", "link", "--seed", "5", "--delay", "0.01", "--drop", "0.02", "--repeat", "0.03",
+         "--reorder", "0.04", "--corrupt", "0.05", "--delay-max", "20ms");
     proxy_order(&s.p, "faults link off");
     meet(&s);
     proxy_order(&s.p, "faults link on");
@@ -180,8 +188,9 @@ static void faults_are_those_that_the_figures_say(void **state)
     assert_int_equal(lost, proxy_sum(&s.p, "dropped"));
     assert_int_equal(twice, proxy_sum(&s.p, "repeated"));
     assert_true(back >= proxy_sum(&s.p, "reordered") / 2);
-    static const char *const kinds[] = { "delayed", "dropped", "repeated", "reordered", "corrupted" };
-    for (json_int_t k = 0; k < 5; k++) assert_in_range(proxy_sum(&s.p, kinds[k]), (k + 1) * 2 * MESSAGES / 200, (k + 1) * 2 * MESSAGES / 50);
+    static const char *const kinds[] = {"delayed", "dropped", "repeated", "reordered", "corrupted"};
+    for (json_int_t k = 0; k < 5; k++)
+        assert_in_range(proxy_sum(&s.p, kinds[k]), (k + 1) * 2 * MESSAGES / 200, (k + 1) * 2 * MESSAGES / 50);
     assert_int_equal(proxy_sum(&s.p, "malformed"), 0);
     close_pair(&s);
 }
@@ -207,7 +216,7 @@ static void a_cut_link_is_dialled_again(void **state)
 
 static void a_hold_lets_nothing_through_one_way_or_both_and_ends(void **state)
 {
-    static const char *const way[] = { "up", "down", "both" };
+    static const char *const way[] = {"up", "down", "both"};
     pair s;
     uint32_t n = 0;
     (void)state;
@@ -226,7 +235,8 @@ static void a_hold_lets_nothing_through_one_way_or_both_and_ends(void **state)
         assert_int_equal(up, i == 1);
         assert_int_equal(down, i == 0);
         proxy_order(&s.p, "hold link off");
-        for (const int64_t end = spawn_now_ms() + spawn_patience(WAIT_MS); !(up && down) && spawn_before(end);) {
+        for (const int64_t end = spawn_now_ms() + spawn_patience(WAIT_MS);
+             !(up && down) && spawn_before(end);) {
             up |= recv_one(&s, true, &n) == WHOLE;
             down |= recv_one(&s, false, &n) == WHOLE;
         }
@@ -246,7 +256,7 @@ static void a_slow_link_takes_its_time(void **state)
     meet(&s);
     proxy_order(&s.p, "slow * %d", BYTES_PER_S);
     const int64_t begin = spawn_now_ms();
-    assert_true(send_one(&s, false, 499));                  /* a large one */
+    assert_true(send_one(&s, false, 499)); /* a large one */
     const int64_t end = begin + spawn_patience(WAIT_MS);
     for (got g = NOTHING; g == NOTHING && spawn_before(end);) g = recv_one(&s, true, &n);
     assert_int_equal(n, 499);
@@ -258,14 +268,16 @@ static void a_slow_link_takes_its_time(void **state)
 static void refuses_wrong_options(void **state)
 {
     (void)state;
-    static const char *const bad[][4] = { { "--json", NULL }, { "--route", "a=nowhere", NULL }, { "--route", "a=1.2.3:5", NULL },
-                                          { "--route", "a", "--drop=2", NULL } };
+    static const char *const bad[][4] = {{"--json", NULL},
+                                         {"--route", "a=nowhere", NULL},
+                                         {"--route", "a=1.2.3:5", NULL},
+                                         {"--route", "a", "--drop=2", NULL}};
     pair s;
-    OPEN(&s, "--route", "link");                            /* shows where the program is */
+    OPEN(&s, "--route", "link"); /* shows where the program is */
     char path[256];
     snprintf(path, sizeof path, "/proc/%d/exe", (int)spawn_pid(s.p.child));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const char *argv[6] = { path };
+        const char *argv[6] = {path};
         for (size_t k = 0; k < 4 && bad[i][k]; k++) argv[k + 1] = bad[i][k];
         assert_true(spawn_wait(spawn_start(argv), spawn_patience(5000)) > 0);
     }

@@ -1,5 +1,5 @@
-/* The real baton-gateway with a tiny model and no nodes: every door that must stay shut, and how it says so. $BATON_BIN is the
- * folder of the programs. */
+/* The real baton-gateway with a tiny model and no nodes: every door that must stay shut, and how it says so.
+ * $BATON_BIN is the folder of the programs. */
 #include "base/clock.h"
 #include "tests/helpers/tiny_gguf.h"
 
@@ -43,7 +43,7 @@ static pid_t spawn(int *ret_err, const char *const *more, const char *control)
 {
     const char *bin = getenv("BATON_BIN");
     char program[4096];
-    const char *argv[MAX_ARGS] = { program, "-m", model, "--control", control };
+    const char *argv[MAX_ARGS] = {program, "-m", model, "--control", control};
     int n = 5, fds[2];
     (void)snprintf(program, sizeof program, "%s/baton-gateway", bin ? bin : "bin");
     while (*more && n < MAX_ARGS - 1) argv[n++] = *more++;
@@ -51,7 +51,7 @@ static pid_t spawn(int *ret_err, const char *const *more, const char *control)
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);         /* a test that fails leaves nothing behind */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nothing behind */
         (void)dup2(fds[1], 1);
         (void)dup2(fds[1], 2);
         (void)execv(program, (char **)argv);
@@ -67,7 +67,7 @@ static bool read_until(gateway *g, const char *words)
 {
     const int64_t end = bt_clock_us() + DEADLINE_US;
     while (!words || !strstr(g->log, words)) {
-        struct pollfd p = { .fd = g->err, .events = POLLIN };
+        struct pollfd p = {.fd = g->err, .events = POLLIN};
         if (bt_clock_us() > end || poll(&p, 1, 1000) < 0) return false;
         if (!p.revents) continue;
         const ssize_t got = read(g->err, g->log + g->log_len, sizeof g->log - 1 - g->log_len);
@@ -81,7 +81,7 @@ static bool read_until(gateway *g, const char *words)
 static void start(gateway *g, const char *const *more)
 {
     char control[128];
-    *g = (gateway){ 0 };
+    *g = (gateway){0};
     (void)snprintf(control, sizeof control, "ipc://%s/control-%d", folder, started++);
     g->pid = spawn(&g->err, more, control);
     if (!read_until(g, "waiting for a prefill")) fail_msg("did not start: %s", g->log);
@@ -93,7 +93,7 @@ static void start(gateway *g, const char *const *more)
 static int wait_exit(gateway *g)
 {
     int status = 0;
-    (void)read_until(g, NULL);              /* the end of its stderr is its end */
+    (void)read_until(g, NULL); /* the end of its stderr is its end */
     assert_int_equal(waitpid(g->pid, &status, 0), g->pid);
     (void)close(g->err);
     g->pid = 0;
@@ -136,9 +136,10 @@ static size_t take_header(char *p, size_t one, size_t n, void *ud)
     return one * n;
 }
 
-static answer ask(const gateway *g, const char *method, const char *path, const char *body, size_t len, const char *header)
+static answer ask(const gateway *g, const char *method, const char *path, const char *body, size_t len,
+                  const char *header)
 {
-    answer a = { 0 };
+    answer a = {0};
     char url[256];
     CURL *c = curl_easy_init();
     struct curl_slist *h = header ? curl_slist_append(NULL, header) : NULL;
@@ -166,7 +167,10 @@ static answer ask(const gateway *g, const char *method, const char *path, const 
     return a;
 }
 static answer get(const char *path) { return ask(&main_gateway, "GET", path, NULL, 0, NULL); }
-static answer post(const char *path, const char *body) { return ask(&main_gateway, "POST", path, body, strlen(body), NULL); }
+static answer post(const char *path, const char *body)
+{
+    return ask(&main_gateway, "POST", path, body, strlen(body), NULL);
+}
 static void done(answer *a)
 {
     json_decref(a->json);
@@ -181,7 +185,8 @@ static void is_error(answer a, long status, const char *code, const char *param)
     assert_int_equal(a.status, status);
     assert_true(json_is_string(json_object_get(e, "message")));
     assert_true(json_is_string(json_object_get(e, "type")));
-    const char *c = json_string_value(json_object_get(e, "code")), *p = json_string_value(json_object_get(e, "param"));
+    const char *c = json_string_value(json_object_get(e, "code")),
+               *p = json_string_value(json_object_get(e, "param"));
     assert_string_equal(c ? c : "", code);
     assert_string_equal(p ? p : "", param);
     done(&a);
@@ -189,14 +194,17 @@ static void is_error(answer a, long status, const char *code, const char *param)
 
 static int dial(const gateway *g)
 {
-    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)g->port) };
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)g->port)};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     return fd;
 }
-static void say(int fd, const char *text) { assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text)); }
+static void say(int fd, const char *text)
+{
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
 
 /* Reads until `words` came `times` times; false when the connection ended or nothing came for timeout_ms. */
 static bool hear(int fd, const char *words, int times, int timeout_ms)
@@ -204,7 +212,7 @@ static bool hear(int fd, const char *words, int times, int timeout_ms)
     char text[16384];
     size_t len = 0;
     for (;;) {
-        struct pollfd p = { .fd = fd, .events = POLLIN };
+        struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, timeout_ms) <= 0) return false;
         const ssize_t n = recv(fd, text + len, sizeof text - 1 - len, 0);
         if (n <= 0) return false;
@@ -232,16 +240,19 @@ static void says_503_while_no_node_is_there(void **state)
 static void refuses_bad_requests_with_the_field_named(void **state)
 {
     (void)state;
-    is_error(post("/v1/completions", "{\"prompt\":\"a\",\"max_token\":1}"), 400, "unknown_parameter", "max_token");
-    is_error(post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":-1}"), 400, "invalid_value", "max_tokens");
+    is_error(post("/v1/completions", "{\"prompt\":\"a\",\"max_token\":1}"), 400, "unknown_parameter",
+             "max_token");
+    is_error(post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":-1}"), 400, "invalid_value",
+             "max_tokens");
     is_error(post("/v1/completions", "{\"prompt\":\"a\""), 400, "invalid_json", "");
     is_error(post("/v1/completions", "{\"prompt\":\"\xff\"}"), 400, "invalid_json", "");
     is_error(post("/v1/completions", ""), 400, "invalid_json", "");
     is_error(post("/v1/completions", "{\"prompt\":[384]}"), 400, "invalid_value", "prompt");
     is_error(post("/v1/completions", "{\"model\":\"x\",\"prompt\":\"a\"}"), 404, "model_not_found", "model");
     is_error(post("/v1/chat/completions", "{\"messages\":[]}"), 400, "invalid_value", "messages");
-    is_error(post("/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{}]}"), 400,
-             "unsupported_parameter", "tools");
+    is_error(post("/v1/chat/completions",
+                  "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{}]}"),
+             400, "unsupported_parameter", "tools");
 }
 
 static void says_both_numbers_when_a_prompt_is_too_long(void **state)
@@ -281,7 +292,8 @@ static void lists_the_model_under_its_file_name(void **state)
     (void)state;
     answer a = get("/v1/models");
     assert_int_equal(a.status, 200);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(a.json, "data"), 0), "id")), "tiny");
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(json_object_get(a.json, "data"), 0), "id")), "tiny");
     done(&a);
 }
 
@@ -331,7 +343,8 @@ static void refuses_a_body_past_the_limit_however_it_is_sent(void **state)
     assert_non_null(body);
     memset(body, ' ', n);
     is_error(ask(&main_gateway, "POST", "/v1/completions", body, n, "Expect:"), 413, "body_too_large", "");
-    is_error(ask(&main_gateway, "POST", "/v1/completions", body, n, "Transfer-Encoding: chunked"), 413, "body_too_large", "");
+    is_error(ask(&main_gateway, "POST", "/v1/completions", body, n, "Transfer-Encoding: chunked"), 413,
+             "body_too_large", "");
     is_error(ask(&main_gateway, "POST", "/v1/completions", body, n - 1, NULL), 400, "invalid_json", "");
     free(body);
 }
@@ -341,7 +354,8 @@ static void answers_pipelined_requests_in_order_on_one_connection(void **state)
     (void)state;
     const int fd = dial(&main_gateway);
     say(fd, "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\nGET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"
-            "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n");
+            "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}GET /v1/models "
+            "HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_true(hear(fd, "HTTP/1.1 ", 4, 10000));
     (void)close(fd);
 }
@@ -351,8 +365,9 @@ static void a_web_page_changes_no_node_s_role(void **state)
     (void)state;
     const int fd = dial(&main_gateway);
     say(fd, "POST /v1/nodes/x/role HTTP/1.1\r\nHost: x\r\nContent-Length: 17\r\n\r\n{\"role\":\"decode\"}");
-    assert_true(hear(fd, "HTTP/1.1 404", 1, 10000));            /* nobody of that name is here */
-    say(fd, "POST /v1/nodes/x/role HTTP/1.1\r\nHost: x\r\nOrigin: http://elsewhere\r\nContent-Type: text/plain\r\nContent-Length: 17\r\n\r\n"
+    assert_true(hear(fd, "HTTP/1.1 404", 1, 10000)); /* nobody of that name is here */
+    say(fd, "POST /v1/nodes/x/role HTTP/1.1\r\nHost: x\r\nOrigin: http://elsewhere\r\nContent-Type: "
+            "text/plain\r\nContent-Length: 17\r\n\r\n"
             "{\"role\":\"decode\"}");
     assert_true(hear(fd, "HTTP/1.1 403", 1, 10000));
     (void)close(fd);
@@ -363,7 +378,8 @@ static void survives_bytes_that_are_not_http(void **state)
     (void)state;
     for (int i = 0; i < 20; i++) {
         const int fd = dial(&main_gateway);
-        say(fd, i % 2 ? "\x16\x03\x01\x02\x01\x01\r\n\r\n" : "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n");
+        say(fd, i % 2 ? "\x16\x03\x01\x02\x01\x01\r\n\r\n"
+                      : "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n");
         (void)hear(fd, "HTTP/1.1 400", 1, 10000);
         (void)close(fd);
     }
@@ -375,7 +391,8 @@ static void survives_bytes_that_are_not_http(void **state)
 /* Waits until `want` requests are in the queue; false when it does not happen in time. */
 static bool queue_becomes(int want)
 {
-    const int64_t end = bt_clock_us() + 5000000;        /* less than the 10 s after which the gateway itself gives up */
+    /* less than the 10 s after which the gateway itself gives up */
+    const int64_t end = bt_clock_us() + 5000000;
     bool is_so = false;
     while (!is_so && bt_clock_us() < end) {
         answer a = get("/v1/status");
@@ -393,7 +410,9 @@ static void cancels_a_waiting_request_when_its_client_leaves_or_half_closes(void
         char request[256];
         const int fd = dial(&main_gateway);
         const char *b = i & 1 ? stream : body;
-        (void)snprintf(request, sizeof request, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s", strlen(b), b);
+        (void)snprintf(request, sizeof request,
+                       "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s", strlen(b),
+                       b);
         say(fd, request);
         assert_true(queue_becomes(1));
         if (i & 2) assert_int_equal(shutdown(fd, SHUT_WR), 0);
@@ -406,9 +425,10 @@ static void cancels_a_waiting_request_when_its_client_leaves_or_half_closes(void
 static void answers_429_when_the_queue_is_full(void **state)
 {
     (void)state;
-    static const char request[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n{\"prompt\":\"the\"}";
+    static const char request[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n{\"prompt\":\"the\"}";
     gateway g;
-    start(&g, (const char *const[]){ "--port", "0", "--max-queue", "1", "--drain-timeout", "0s", NULL });
+    start(&g, (const char *const[]){"--port", "0", "--max-queue", "1", "--drain-timeout", "0s", NULL});
     const int fd = dial(&g);
     say(fd, request);
     assert_true(read_until(&g, "request 1:"));
@@ -425,7 +445,7 @@ static void bounds_its_connections_and_serves_the_rest_later(void **state)
     static const char request[] = "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n";
     gateway g;
     int fd[5];
-    start(&g, (const char *const[]){ "--port", "0", "--max-connections", "4", NULL });
+    start(&g, (const char *const[]){"--port", "0", "--max-connections", "4", NULL});
     for (int i = 0; i < 4; i++) {
         fd[i] = dial(&g);
         say(fd[i], request);
@@ -444,12 +464,14 @@ static void asks_for_the_api_key_everywhere_but_at_health(void **state)
 {
     (void)state;
     gateway g;
-    start(&g, (const char *const[]){ "--port", "0", "--api-key-file", key_file, "--no-metrics", NULL });
+    start(&g, (const char *const[]){"--port", "0", "--api-key-file", key_file, "--no-metrics", NULL});
     answer a = ask(&g, "GET", "/v1/models", NULL, 0, NULL);
     assert_non_null(strstr(a.headers, "WWW-Authenticate: Bearer"));
     is_error(a, 401, "invalid_api_key", "");
-    is_error(ask(&g, "POST", "/v1/completions", "{}", 2, "Authorization: Bearer wrong"), 401, "invalid_api_key", "");
-    is_error(ask(&g, "POST", "/v1/completions", "{}", 2, "Authorization: Bearer hidden"), 400, "missing_required_parameter", "prompt");
+    is_error(ask(&g, "POST", "/v1/completions", "{}", 2, "Authorization: Bearer wrong"), 401,
+             "invalid_api_key", "");
+    is_error(ask(&g, "POST", "/v1/completions", "{}", 2, "Authorization: Bearer hidden"), 400,
+             "missing_required_parameter", "prompt");
     is_error(ask(&g, "GET", "/health", NULL, 0, NULL), 503, "no_node", "");
     is_error(ask(&g, "GET", "/metrics", NULL, 0, "Authorization: Bearer hidden"), 404, "not_found", "");
     stop(&g);
@@ -459,11 +481,11 @@ static void asks_for_the_api_key_everywhere_but_at_health(void **state)
 static void names_the_port_that_is_in_use(void **state)
 {
     (void)state;
-    gateway g = { 0 };
+    gateway g = {0};
     char port[16], control[128];
     (void)snprintf(port, sizeof port, "%u", main_gateway.port);
     (void)snprintf(control, sizeof control, "ipc://%s/control-x", folder);
-    g.pid = spawn(&g.err, (const char *const[]){ "--port", port, NULL }, control);
+    g.pid = spawn(&g.err, (const char *const[]){"--port", port, NULL}, control);
     assert_int_equal(wait_exit(&g), 1);
     assert_non_null(strstr(g.log, "Address already in use"));
     assert_non_null(strstr(g.log, port));
@@ -472,9 +494,10 @@ static void names_the_port_that_is_in_use(void **state)
 static void drains_on_sigterm_and_quits_at_once_on_a_second_signal(void **state)
 {
     (void)state;
-    static const char request[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n{\"prompt\":\"the\"}";
+    static const char request[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n{\"prompt\":\"the\"}";
     gateway g;
-    start(&g, (const char *const[]){ "--port", "0", NULL });
+    start(&g, (const char *const[]){"--port", "0", NULL});
     const int fd = dial(&g);
     say(fd, request);
     assert_true(read_until(&g, "request 1:"));
@@ -499,7 +522,7 @@ static int setup(void **state)
     tiny_gguf_write(&spec, model);
     const int fd = open(key_file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, "hidden\n", 7) != 7 || close(fd) < 0) return -1;
-    start(&main_gateway, (const char *const[]){ "--port", "0", NULL });
+    start(&main_gateway, (const char *const[]){"--port", "0", NULL});
     return 0;
 }
 

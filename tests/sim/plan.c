@@ -6,10 +6,15 @@
 
 enum { SECOND = 1000000 };
 
-typedef struct dice { uint64_t seed, n; } dice;
+typedef struct dice {
+    uint64_t seed, n;
+} dice;
 
 static uint64_t draw(dice *d) { return bt_rng_u64(d->seed, d->n++); }
-static uint32_t between(dice *d, uint32_t lo, uint32_t hi) { return lo + (uint32_t)(draw(d) % (hi - lo + 1)); }
+static uint32_t between(dice *d, uint32_t lo, uint32_t hi)
+{
+    return lo + (uint32_t)(draw(d) % (hi - lo + 1));
+}
 static bool one_in(dice *d, uint32_t n) { return draw(d) % n == 0; }
 static uint32_t of4(dice *d, uint32_t a, uint32_t b, uint32_t c, uint32_t e)
 {
@@ -44,7 +49,7 @@ static void draw_faults(dice *d, sim_options *o)
         f->slow_us = of4(d, 10000, 100000, 1000000, 3000000);
     }
     o->accept_us = level == 3 ? 28 * SECOND : level == 2 ? 22 * SECOND : 15 * SECOND;
-    if (level == 3 || f->slow_us > 100000) o->accept_us = INT64_MAX / 2;       /* then only after the faults */
+    if (level == 3 || f->slow_us > 100000) o->accept_us = INT64_MAX / 2; /* then only after the faults */
 }
 
 static void draw_world(dice *d, sim_options *o)
@@ -71,10 +76,12 @@ static void draw_world(dice *d, sim_options *o)
     if (one_in(d, 3)) o->blocked_ratio = 0.02 * between(d, 1, 10);
     o->inbox_max = of4(d, 4, 30, 1000, 1000);
     if (one_in(d, 3)) o->late_us = of4(d, 100, 1000, 10000, 50000);
-    o->gw.policy = (gw_policy)of4(d, GW_POLICY_LEAST_LOAD, GW_POLICY_LEAST_LOAD, GW_POLICY_ROUND_ROBIN, GW_POLICY_PREFIX);
+    o->gw.policy = (gw_policy)of4(d, GW_POLICY_LEAST_LOAD, GW_POLICY_LEAST_LOAD, GW_POLICY_ROUND_ROBIN,
+                                  GW_POLICY_PREFIX);
     o->gw.lease_ms = of4(d, 10000, 10000, 5000, 3000);
     draw_faults(d, o);
-    if (o->rules > 1) o->accept_us = INT64_MAX / 2;     /* a request that has tokens waits for nodes of its class */
+    if (o->rules > 1)
+        o->accept_us = INT64_MAX / 2; /* a request that has tokens waits for nodes of its class */
 }
 
 static plan_unit *add(plan *p, plan_kind kind)
@@ -96,8 +103,11 @@ static void draw_requests(dice *d, plan *p)
         u->at_us = at_once ? (int64_t)between(d, 0, 50000) : (int64_t)(draw(d) % (uint64_t)p->faults_end_us);
         u->index = between(d, 0, o->gateways - 1);
         u->prompt_tokens = between(d, 1, longest);
-        if (u->prompt_tokens > 16 && u->prompt_tokens % 3 == 0) u->prompt_tokens -= u->prompt_tokens % 16;      /* an edge of blocks, often of pages */
-        u->max_tokens = between(d, 1, one_in(d, 4) ? o->ctx_tokens - u->prompt_tokens : (o->ctx_tokens - u->prompt_tokens + 3) / 4);
+        if (u->prompt_tokens > 16 && u->prompt_tokens % 3 == 0)
+            u->prompt_tokens -= u->prompt_tokens % 16; /* an edge of blocks, often of pages */
+        u->max_tokens = between(d, 1,
+                                one_in(d, 4) ? o->ctx_tokens - u->prompt_tokens
+                                             : (o->ctx_tokens - u->prompt_tokens + 3) / 4);
         if (!one_in(d, 5)) continue;
         u->until_us = u->at_us + (int64_t)(draw(d) % of4(d, 5000, 50000, 500000, 10 * SECOND));
         u->is_early = one_in(d, 2);
@@ -110,8 +120,14 @@ static void draw_process_fault(dice *d, plan *p)
     const uint32_t kind = between(d, 0, 9);
     plan_unit *u = add(p, kind < 4 ? PLAN_KILL : kind < 8 ? PLAN_STOP : PLAN_DRAIN);
     u->at_us = (int64_t)(draw(d) % (uint64_t)p->faults_end_us);
-    u->role = one_in(d, 10) ? BT_ROLE_GATEWAY : one_in(d, 2) && o->prefills ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
-    u->index = between(d, 0, (u->role == BT_ROLE_GATEWAY ? o->gateways : u->role == BT_ROLE_PREFILL ? o->prefills : o->decodes) - 1);
+    u->role = one_in(d, 10)                 ? BT_ROLE_GATEWAY
+              : one_in(d, 2) && o->prefills ? BT_ROLE_PREFILL
+                                            : BT_ROLE_DECODE;
+    u->index = between(d, 0,
+                       (u->role == BT_ROLE_GATEWAY   ? o->gateways
+                        : u->role == BT_ROLE_PREFILL ? o->prefills
+                                                     : o->decodes) -
+                           1);
     u->until_us = u->at_us + (int64_t)(draw(d) % of4(d, 200000, 3 * SECOND, 12 * SECOND, 40 * SECOND));
     if (u->kind == PLAN_KILL && one_in(d, 6)) u->until_us = 0;
 }
@@ -155,7 +171,8 @@ void plan_draw(plan *ret, uint64_t seed)
     draw_requests(&d, ret);
     if (is_black) draw_blackout(&d, ret);
     if (is_black || one_in(&d, 4)) return;
-    const uint32_t faults = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 3), cuts = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 2);
+    const uint32_t faults = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 3),
+                   cuts = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 2);
     for (uint32_t i = 0; i < faults; i++) draw_process_fault(&d, ret);
     for (uint32_t i = 0; i < cuts; i++) draw_cut(&d, ret);
 }
@@ -165,19 +182,24 @@ void plan_say_unit(FILE *out, const plan_unit *u)
     const double at = (double)u->at_us / 1e6, until = (double)u->until_us / 1e6;
     switch (u->kind) {
     case PLAN_REQUEST:
-        fprintf(out, "%10.6f  request of %u + %u tokens to gateway %u", at, u->prompt_tokens, u->max_tokens, u->index);
+        fprintf(out, "%10.6f  request of %u + %u tokens to gateway %u", at, u->prompt_tokens, u->max_tokens,
+                u->index);
         if (u->until_us) fprintf(out, "; %s at %.6f", u->is_early ? "ended early" : "its client goes", until);
         break;
     case PLAN_KILL:
         fprintf(out, "%10.6f  kill %s %u", at, plan_role_name(u->role), u->index);
         if (u->until_us) fprintf(out, ", start it at %.6f", until);
         break;
-    case PLAN_STOP: fprintf(out, "%10.6f  stop %s %u until %.6f", at, plan_role_name(u->role), u->index, until); break;
-    case PLAN_DRAIN: fprintf(out, "%10.6f  drain %s %u, start it at %.6f", at, plan_role_name(u->role), u->index, until); break;
+    case PLAN_STOP:
+        fprintf(out, "%10.6f  stop %s %u until %.6f", at, plan_role_name(u->role), u->index, until);
+        break;
+    case PLAN_DRAIN:
+        fprintf(out, "%10.6f  drain %s %u, start it at %.6f", at, plan_role_name(u->role), u->index, until);
+        break;
     case PLAN_CUT:
     case PLAN_CUT_BOTH:
-        fprintf(out, "%10.6f  cut %u -> %u%s until %.6f%s", at, u->from, u->to, u->kind == PLAN_CUT ? "" : " and back", until,
-                u->holds ? ", packets wait" : "");
+        fprintf(out, "%10.6f  cut %u -> %u%s until %.6f%s", at, u->from, u->to,
+                u->kind == PLAN_CUT ? "" : " and back", until, u->holds ? ", packets wait" : "");
         break;
     }
     fputc('\n', out);
@@ -187,14 +209,21 @@ void plan_say_world(FILE *out, const plan *p)
 {
     const sim_options *o = &p->world;
     const sim_faults *f = &o->faults;
-    fprintf(out, "gateways=%u prefills=%u decodes=%u slots=%u ctx=%u prefill_pages=%u decode_pages=%u page_tokens=%u growth=%u swap=%u can_prefill=%d "
-                 "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u rules=%u forge=%.2f\n",
-            o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages, o->page_tokens, o->growth_tokens,
-            o->swap_pages, o->can_prefill, o->local_below_tokens, o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio,
-            o->inbox_max, (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio);
-    fprintf(out, "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "
-                 "delay=%lld..%lld us; faults end at %.6f\n",
-            f->drop_ratio, f->repeat_ratio, f->reorder_ratio, f->corrupt_ratio, f->block_drop_ratio, f->block_repeat_ratio, f->block_reorder_ratio,
-            f->block_corrupt_ratio, f->slow_ratio, (long long)f->slow_us, (long long)f->delay_min_us, (long long)f->delay_max_us,
+    fprintf(out,
+            "gateways=%u prefills=%u decodes=%u slots=%u ctx=%u prefill_pages=%u decode_pages=%u "
+            "page_tokens=%u growth=%u swap=%u can_prefill=%d "
+            "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u "
+            "rules=%u forge=%.2f\n",
+            o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages,
+            o->page_tokens, o->growth_tokens, o->swap_pages, o->can_prefill, o->local_below_tokens,
+            o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio, o->inbox_max,
+            (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio);
+    fprintf(out,
+            "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f "
+            "reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "
+            "delay=%lld..%lld us; faults end at %.6f\n",
+            f->drop_ratio, f->repeat_ratio, f->reorder_ratio, f->corrupt_ratio, f->block_drop_ratio,
+            f->block_repeat_ratio, f->block_reorder_ratio, f->block_corrupt_ratio, f->slow_ratio,
+            (long long)f->slow_us, (long long)f->delay_min_us, (long long)f->delay_max_us,
             (double)p->faults_end_us / 1e6);
 }

@@ -2,30 +2,33 @@
 #define TESTS_SIM_PLAN_H
 #include "sim/sim_world.h"
 
-/* What a seed means: a world, its clients, and what goes wrong in it. A plan is a list of units, each of which may be left out without
- * changing the meaning of the others, so that a failing plan can be made smaller. */
+/* What a seed means: a world, its clients, and what goes wrong in it. A plan is a list of units, each of which may be
+ * left out without changing the meaning of the others, so that a failing plan can be made smaller. */
 typedef enum plan_kind {
-    PLAN_REQUEST = 1,       /* a client asks gateway `index`; at until_us it leaves, or ends it early; 0: it waits */
-    PLAN_KILL,              /* of a process; started again at until_us; 0: when the faults are over */
-    PLAN_STOP,              /* of a process; goes on at until_us */
-    PLAN_DRAIN,             /* of a process; started again at until_us, if it has left by then */
-    PLAN_CUT,               /* of what `from` sends to `to`, until until_us */
-    PLAN_CUT_BOTH,          /* and back */
+    PLAN_REQUEST = 1, /* a client asks gateway `index`; at until_us it leaves, or ends it early; 0: it waits */
+    PLAN_KILL,        /* of a process; started again at until_us; 0: when the faults are over */
+    PLAN_STOP,        /* of a process; goes on at until_us */
+    PLAN_DRAIN,       /* of a process; started again at until_us, if it has left by then */
+    PLAN_CUT,         /* of what `from` sends to `to`, until until_us */
+    PLAN_CUT_BOTH,    /* and back */
 } plan_kind;
 
 typedef struct plan_unit {
     plan_kind kind;
-    int64_t at_us, until_us;                    /* since the start */
-    bt_role role; uint32_t index;
-    uint32_t from, to; bool holds;              /* packets wait while it is cut, and are not lost */
-    uint32_t prompt_tokens, max_tokens; bool is_early;
+    int64_t at_us, until_us; /* since the start */
+    bt_role role;
+    uint32_t index;
+    uint32_t from, to;
+    bool holds; /* packets wait while it is cut, and are not lost */
+    uint32_t prompt_tokens, max_tokens;
+    bool is_early;
 } plan_unit;
 
 enum { PLAN_UNITS = 128 };
 typedef struct plan {
     sim_options world;
-    int64_t faults_end_us;                      /* everything works again from then on */
-    bool leaves_dead;                           /* but what is dead then stays dead, if a pair lives */
+    int64_t faults_end_us; /* everything works again from then on */
+    bool leaves_dead;      /* but what is dead then stays dead, if a pair lives */
     uint32_t units_len;
     plan_unit units[PLAN_UNITS];
 } plan;

@@ -6,7 +6,11 @@
 
 enum { SECOND = 1000000, ANSWERED_US = 150 * SECOND, IDLE_US = 10 * SECOND, PROBES = 3 };
 
-typedef struct moment { int64_t at_us; uint32_t unit; bool is_end; } moment;
+typedef struct moment {
+    int64_t at_us;
+    uint32_t unit;
+    bool is_end;
+} moment;
 
 static int by_time(const void *x, const void *y)
 {
@@ -51,16 +55,23 @@ static void heal(sim_world *w, const plan *p)
 {
     const sim_options *o = &p->world;
     const uint32_t all = o->gateways + o->prefills + o->decodes;
-    const struct { bt_role role; uint32_t count; } kinds[3] = {{BT_ROLE_GATEWAY, o->gateways}, {BT_ROLE_PREFILL, o->prefills}, {BT_ROLE_DECODE, o->decodes}};
+    const struct {
+        bt_role role;
+        uint32_t count;
+    } kinds[3] = {
+        {BT_ROLE_GATEWAY, o->gateways}, {BT_ROLE_PREFILL, o->prefills}, {BT_ROLE_DECODE, o->decodes}};
     for (uint32_t a = 0; a < all; a++)
         for (uint32_t b = 0; b < all; b++) sim_net_cut(sim_world_net(w), a, b, sim_world_now_us(w), false);
     for (int k = 0; k < 3; k++)
         for (uint32_t i = 0; i < kinds[k].count; i++) {
             sim_world_continue(w, kinds[k].role, i);
-            if (kinds[k].role != BT_ROLE_GATEWAY && sim_world_is_leaving(w, kinds[k].role, i)) sim_world_kill(w, kinds[k].role, i);
-            if (!p->leaves_dead || kinds[k].role == BT_ROLE_GATEWAY || i == 0) sim_world_start(w, kinds[k].role, i);
+            if (kinds[k].role != BT_ROLE_GATEWAY && sim_world_is_leaving(w, kinds[k].role, i))
+                sim_world_kill(w, kinds[k].role, i);
+            if (!p->leaves_dead || kinds[k].role == BT_ROLE_GATEWAY || i == 0)
+                sim_world_start(w, kinds[k].role, i);
         }
-    sim_world_set_faults(w, &(sim_faults){.delay_min_us = o->faults.delay_min_us, .delay_max_us = o->faults.delay_max_us});
+    sim_world_set_faults(w, &(sim_faults){.delay_min_us = o->faults.delay_min_us,
+                                          .delay_max_us = o->faults.delay_max_us});
     sim_world_calm(w);
 }
 
@@ -72,12 +83,18 @@ static void judge(run_result *ret, sim_world *w, const plan *p)
         snprintf(ret->error, sizeof ret->error, "%s", sim_world_error(w));
         return;
     }
-    for (uint32_t i = 0; i < PROBES; i++) (void)sim_world_submit_to(w, i % p->world.gateways, p->world.ctx_tokens / 2, 5);
+    for (uint32_t i = 0; i < PROBES; i++)
+        (void)sim_world_submit_to(w, i % p->world.gateways, p->world.ctx_tokens / 2, 5);
     is_answered = sim_world_run_answered(w, ANSWERED_US) && is_answered;
     const bool is_idle = sim_world_run_idle(w, (int64_t)p->world.gw.lease_ms * 1000 + IDLE_US);
     if (sim_world_error(w)) snprintf(ret->error, sizeof ret->error, "%s", sim_world_error(w));
-    else if (!is_answered) snprintf(ret->error, sizeof ret->error, "seed %llu: a request has no answer %d s after the faults", seed, ANSWERED_US / SECOND);
-    else if (!is_idle) snprintf(ret->error, sizeof ret->error, "seed %llu: something is still held after the last answer, a lease and %d s", seed, IDLE_US / SECOND);
+    else if (!is_answered)
+        snprintf(ret->error, sizeof ret->error, "seed %llu: a request has no answer %d s after the faults",
+                 seed, ANSWERED_US / SECOND);
+    else if (!is_idle)
+        snprintf(ret->error, sizeof ret->error,
+                 "seed %llu: something is still held after the last answer, a lease and %d s", seed,
+                 IDLE_US / SECOND);
     ret->requests = sim_world_requests(w);
     for (uint64_t i = 1; i <= ret->requests; i++) ret->done += sim_world_request(w, i)->outcome == SIM_DONE;
 }
@@ -108,7 +125,8 @@ void run_plan(run_result *ret, const plan *p, const run_part *part, FILE *trace,
     for (size_t i = 0; i <= len && !sim_world_error(w); i++) {
         const int64_t at_us = i < len ? moments[i].at_us : p->faults_end_us;
         if (!is_calm && (i == len || at_us >= p->faults_end_us)) {
-            if (start_us + p->faults_end_us > sim_world_now_us(w)) sim_world_run(w, start_us + p->faults_end_us - sim_world_now_us(w));
+            if (start_us + p->faults_end_us > sim_world_now_us(w))
+                sim_world_run(w, start_us + p->faults_end_us - sim_world_now_us(w));
             heal(w, p);
             is_calm = true;
         }
@@ -142,7 +160,13 @@ void run_result_done(run_result *r)
 /* ---- smaller ------------------------------------------------------------------------------------ */
 
 /* What may be left out: units, and faults of packets. `in` says which are still there. */
-typedef struct pieces { const plan *p; const uint64_t *packets; size_t len; bool *in; uint64_t *kept; } pieces;
+typedef struct pieces {
+    const plan *p;
+    const uint64_t *packets;
+    size_t len;
+    bool *in;
+    uint64_t *kept;
+} pieces;
 
 static void part_of(run_part *ret, const pieces *s)
 {
@@ -166,7 +190,7 @@ static bool still_fails(const pieces *s)
 static bool sweep(pieces *s, bool *saved, size_t size, unsigned *budget)
 {
     bool any = false;
-    for (size_t at = 0; at < s->len && *budget > 0;) {
+    for (size_t at = 0; at<s->len && * budget> 0;) {
         size_t taken = 0, end = at;
         memcpy(saved, s->in, s->len * sizeof *saved);
         for (; end < s->len && taken < size; end++) {
@@ -182,13 +206,14 @@ static bool sweep(pieces *s, bool *saved, size_t size, unsigned *budget)
     return any;
 }
 
-void run_shrink(run_part *ret, uint64_t **ret_packets, const plan *p, const run_result *failed, unsigned budget)
+void run_shrink(run_part *ret, uint64_t **ret_packets, const plan *p, const run_result *failed,
+                unsigned budget)
 {
     pieces s = {.p = p, .packets = failed->packets, .len = p->units_len + failed->packets_len};
     bool *saved = malloc(s.len * sizeof *saved);
     s.in = malloc(s.len * sizeof *s.in);
     s.kept = malloc((failed->packets_len + 1) * sizeof *s.kept);
-    if (!saved || !s.in || !s.kept) abort();        /* a test program without memory */
+    if (!saved || !s.in || !s.kept) abort(); /* a test program without memory */
     memset(s.in, true, s.len * sizeof *s.in);
     for (size_t size = s.len / 2 + 1; size > 0 && budget > 0;) {
         const bool any = sweep(&s, saved, size, &budget);

@@ -1,5 +1,6 @@
-/* Runs seeds through the simulated world: `make simtest` says how. One line for each seed that breaks a promise, with the command that replays it; the
- * last line counts. Exit 0: nothing was broken; with --break: the broken brain was caught. */
+/* Runs seeds through the simulated world: `make simtest` says how. One line for each seed that breaks a
+ * promise, with the command that replays it; the last line counts. Exit 0: nothing was broken; with
+ * --break: the broken brain was caught. */
 #include "base/breakage.h"
 #include "tests/sim/run.h"
 
@@ -17,21 +18,35 @@ enum { FEWER = 10 };
 enum { FEWER = 1 };
 #endif
 
-typedef struct options { uint64_t seeds, start; const char *breakage; bool has_trace, shrinks; uint64_t trace; } options;
+typedef struct options {
+    uint64_t seeds, start;
+    const char *breakage;
+    bool has_trace, shrinks;
+    uint64_t trace;
+} options;
 
-static const struct { const char *name, *words; } breakages[] = {
-    {"none", ""},
+static const struct {
+    const char *name, *words;
+} breakages[] = {{"none", ""},
 #define LINE(name, words) {#name, words},
-    BT_BREAKAGES(LINE)
+                 BT_BREAKAGES(LINE)
 #undef LINE
 };
 enum { BREAKAGES = sizeof breakages / sizeof *breakages };
 
 #ifdef BT_BREAKABLE
 bt_breakage bt_breakage_now;
-static bool choose(int k) { bt_breakage_now = (bt_breakage)k; return true; }
+static bool choose(int k)
+{
+    bt_breakage_now = (bt_breakage)k;
+    return true;
+}
 #else
-static bool choose(int k) { (void)k; return false; }
+static bool choose(int k)
+{
+    (void)k;
+    return false;
+}
 #endif
 
 static double seconds(void)
@@ -43,7 +58,8 @@ static double seconds(void)
 
 static void say_failure(const options *o, uint64_t seed, const char *error)
 {
-    printf("FAILED %s; replay: make simtest TRACE=%" PRIu64 "%s%s\n", error, seed, o->breakage ? " BREAK=" : "", o->breakage ? o->breakage : "");
+    printf("FAILED %s; replay: make simtest TRACE=%" PRIu64 "%s%s\n", error, seed,
+           o->breakage ? " BREAK=" : "", o->breakage ? o->breakage : "");
     fflush(stdout);
 }
 
@@ -96,8 +112,9 @@ static int run_seeds(const options *o)
     }
     const double took = seconds() - from;
     printf("requests=%" PRIu64 " done=%" PRIu64 "\n", requests, done);
-    printf("seeds=%" PRIu64 " faults=%" PRIu64 " violations=%" PRIu64 " events=%" PRIu64 " events_per_second=%.0f\n", seeds, faults, violations, events,
-           took > 0 ? (double)events / took : 0);
+    printf("seeds=%" PRIu64 " faults=%" PRIu64 " violations=%" PRIu64 " events=%" PRIu64
+           " events_per_second=%.0f\n",
+           seeds, faults, violations, events, took > 0 ? (double)events / took : 0);
     return violations > 0;
 }
 
@@ -128,7 +145,8 @@ static int break_it(const options *o)
         if (strcmp(o->breakage, "all") != 0 && strcmp(o->breakage, breakages[k].name) != 0) continue;
         found++;
         if (!choose(k)) {
-            fprintf(stderr, "simtest: this build has no broken brains; make simtest BREAK=%s makes one\n", o->breakage);
+            fprintf(stderr, "simtest: this build has no broken brains; make simtest BREAK=%s makes one\n",
+                    o->breakage);
             return 2;
         }
         const int rc = o->has_trace ? trace(o, o->trace) : run_broken(o, k);
@@ -136,7 +154,8 @@ static int break_it(const options *o)
         caught += !rc;
     }
     if (strcmp(o->breakage, "all") == 0) printf("%d passed, %d failed\n", caught, bad);
-    if (found == 0) fprintf(stderr, "simtest: no breakage is called %s; BREAK=list says which there are\n", o->breakage);
+    if (found == 0)
+        fprintf(stderr, "simtest: no breakage is called %s; BREAK=list says which there are\n", o->breakage);
     return found == 0 ? 2 : bad > 0;
 }
 
@@ -149,10 +168,12 @@ int main(int argc, char **argv)
         if (value && strncmp(argv[i], "seeds=", 6) == 0) o.seeds = strtoull(value, NULL, 10);
         else if (value && strncmp(argv[i], "start=", 6) == 0) o.start = strtoull(value, NULL, 10);
         else if (value && strncmp(argv[i], "break=", 6) == 0) o.breakage = value;
-        else if (value && strncmp(argv[i], "trace=", 6) == 0) o.has_trace = true, o.trace = strtoull(value, NULL, 10);
+        else if (value && strncmp(argv[i], "trace=", 6) == 0)
+            o.has_trace = true, o.trace = strtoull(value, NULL, 10);
         else if (strcmp(argv[i], "shrink") == 0) o.shrinks = true;
         else {
-            fprintf(stderr, "usage: simtest [seeds=N] [start=S] [break=NAME|all|list] [trace=SEED] [shrink]\n");
+            fprintf(stderr,
+                    "usage: simtest [seeds=N] [start=S] [break=NAME|all|list] [trace=SEED] [shrink]\n");
             return 2;
         }
     }

@@ -15,15 +15,17 @@ typedef struct product {
     float *y;
     const float *x;
     const uint8_t *wp;
-    uint8_t *scratch; /* one for each part */
-    size_t t, n, k, group, copies, turn[MAX_PARTS]; /* turn: of each part, which copy of the weights comes next */
+    uint8_t *scratch;                               /* one for each part */
+    size_t t, n, k, group, copies, turn[MAX_PARTS]; /* turn: of each part, which copy of the weights comes
+                                                       next */
 } product;
 
-static void product_run(const product *p, const bt_kernels *kernels, float *y, const uint8_t *wp, size_t part, size_t p0,
-                        size_t p1)
+static void product_run(const product *p, const bt_kernels *kernels, float *y, const uint8_t *wp, size_t part,
+                        size_t p0, size_t p1)
 {
     if (p->form == BT_FORM_F16)
-        kernels->matmul(y, p->n, p->x, p->k, (const uint16_t *)(const void *)wp, NULL, p->t, p->n, p->k, p0, p1);
+        kernels->matmul(y, p->n, p->x, p->k, (const uint16_t *)(const void *)wp, NULL, p->t, p->n, p->k, p0,
+                        p1);
     else if (p->form == BT_FORM_INT8)
         kernels->matmul8(y, p->n, p->x, p->k, wp, NULL, p->t, p->n, p->k, p->group, p0, p1);
     else {
@@ -50,13 +52,17 @@ static void product_part(void *ud, size_t part, size_t parts)
 /* Every 16 bits are a small f16, which makes codes of all values too. */
 static bt_err product_figure(tool_kernel_run *r, bt_form form, size_t group, size_t n, size_t k, size_t t)
 {
-    static const char *const names[] = {[BT_FORM_F16] = "matmul", [BT_FORM_INT8] = "matmul8", [BT_FORM_FP4] = "matmul4"};
+    static const char *const names[] = {
+        [BT_FORM_F16] = "matmul", [BT_FORM_INT8] = "matmul8", [BT_FORM_FP4] = "matmul4"};
     tool_figure f = {.kernel = names[form], .rows = t};
     product p = {.kernels = r->m->kernels, .form = form, .group = group, .t = t, .n = n, .k = k};
-    const size_t bytes = product_bytes(&p), panels = bt_matmul_panels(n), p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
+    const size_t bytes = product_bytes(&p), panels = bt_matmul_panels(n),
+                 p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
     p.copies = r->fn && bytes > TOOL_CACHE_BYTES / 2 ? 4 : 1;
-    snprintf(f.shape, sizeof f.shape, group && group != k ? "%zux%zu, groups of %zu" : "%zux%zu", n, k, group);
-    float *x = tool_kernel_bytes(r, t * k * sizeof *x), *y = tool_kernel_bytes(r, t * n * sizeof *y), *want = tool_kernel_bytes(r, t * n * sizeof *want);
+    snprintf(f.shape, sizeof f.shape, group && group != k ? "%zux%zu, groups of %zu" : "%zux%zu", n, k,
+             group);
+    float *x = tool_kernel_bytes(r, t * k * sizeof *x), *y = tool_kernel_bytes(r, t * n * sizeof *y),
+          *want = tool_kernel_bytes(r, t * n * sizeof *want);
     uint16_t *wp = tool_kernel_bytes(r, p.copies * bytes);
     p.scratch = tool_kernel_bytes(r, r->m->threads * bt_form_fp4_sums_bytes(t, k));
     if (!x || !y || !want || !wp || !p.scratch) return BT_ENOMEM;
@@ -67,10 +73,11 @@ static bt_err product_figure(tool_kernel_run *r, bt_form form, size_t group, siz
     product_run(&p, bt_kernels_select("ref"), want, p.wp, 0, p0, panels);
     bt_pool_run(r->m->pool, product_part, &p);
     for (size_t row = 0; row < t; row++)
-        if (memcmp(want + row * n + p0 * 16, y + row * n + p0 * 16, (n - p0 * 16) * sizeof *want)) return tool_kernel_differs(r, f.kernel, f.shape);
+        if (memcmp(want + row * n + p0 * 16, y + row * n + p0 * 16, (n - p0 * 16) * sizeof *want))
+            return tool_kernel_differs(r, f.kernel, f.shape);
     if (r->fn)
-        tool_kernel_report(r, &f, r->m->fma_flops, "fp32", 2.0 * (double)(t * n) * (double)k, (double)bytes, (double)(p.copies * bytes),
-                           tool_measure(r->m->pool, product_part, &p));
+        tool_kernel_report(r, &f, r->m->fma_flops, "fp32", 2.0 * (double)(t * n) * (double)k, (double)bytes,
+                           (double)(p.copies * bytes), tool_measure(r->m->pool, product_part, &p));
     return BT_OK;
 }
 
@@ -100,8 +107,8 @@ static void int_product_part(void *ud, size_t part, size_t parts)
         some = p1 - at < PREFILL_PANELS ? p1 - at : PREFILL_PANELS;
         for (size_t row = 0; row < p->t; row += PREFILL_ROWS)
             p->kernels->int_matmul(p->acc + 16 * (row * panels + at), NULL, 16 * panels, &p->in, row,
-                                   p->t - row < PREFILL_ROWS ? p->t - row : PREFILL_ROWS, wp, p->colsum, at, at + some,
-                                   p->scratch + part * BT_INT_MATMUL_SCRATCH_BYTES);
+                                   p->t - row < PREFILL_ROWS ? p->t - row : PREFILL_ROWS, wp, p->colsum, at,
+                                   at + some, p->scratch + part * BT_INT_MATMUL_SCRATCH_BYTES);
     }
 }
 
@@ -117,9 +124,11 @@ static bt_err int_product_figure(tool_kernel_run *r, size_t n, size_t k, size_t 
 {
     tool_figure f = {.kernel = "int_matmul", .rows = t};
     const size_t panels = bt_int_panels(n), bytes = panels * bt_int_panel_bytes(k, 8), k4 = bt_int_k4(k);
-    const size_t copies = r->fn && bytes > TOOL_CACHE_BYTES / 2 ? 4 : 1, p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
+    const size_t copies = r->fn && bytes > TOOL_CACHE_BYTES / 2 ? 4 : 1,
+                 p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
     int8_t *x = tool_kernel_bytes(r, t * 4 * k4), *wp = tool_kernel_bytes(r, copies * bytes);
-    int32_t *acc = tool_kernel_bytes(r, t * 16 * panels * sizeof *acc), *want = tool_kernel_bytes(r, t * 16 * panels * sizeof *want);
+    int32_t *acc = tool_kernel_bytes(r, t * 16 * panels * sizeof *acc),
+            *want = tool_kernel_bytes(r, t * 16 * panels * sizeof *want);
     int32_t *colsum = tool_kernel_bytes(r, 16 * panels * sizeof *colsum);
     uint8_t *memory = tool_kernel_bytes(r, bt_int_inputs_bytes(t, k, false));
     uint8_t *scratch = tool_kernel_bytes(r, bt_pool_threads(r->m->pool) * BT_INT_MATMUL_SCRATCH_BYTES);
@@ -133,29 +142,43 @@ static bt_err int_product_figure(tool_kernel_run *r, size_t n, size_t k, size_t 
         x[i] = (int8_t)(v / 2);
     }
     for (size_t i = 0; i < copies * bytes; i++) wp[i] = (int8_t)((i % bytes * 2654435761u >> 11) % 255 - 127);
-    for (size_t i = 0; i < n * 4 * k4; i++) colsum[i / (4 * k4)] += bt_int_packed_at((uint8_t *)wp, i / (4 * k4), i % (4 * k4), k, 8);
-    int_product p = {.kernels = r->m->kernels, .acc = acc, .in = {memory, t, k4, false}, .x = {.hi = x, .ld = 4 * k4, .k = k}, .is_left = is_left, .wp = wp, .colsum = colsum,
-                     .scratch = scratch, .t = t, .n = n, .k = k, .copies = copies};
+    for (size_t i = 0; i < n * 4 * k4; i++)
+        colsum[i / (4 * k4)] += bt_int_packed_at((uint8_t *)wp, i / (4 * k4), i % (4 * k4), k, 8);
+    int_product p = {.kernels = r->m->kernels,
+                     .acc = acc,
+                     .in = {memory, t, k4, false},
+                     .x = {.hi = x, .ld = 4 * k4, .k = k},
+                     .is_left = is_left,
+                     .wp = wp,
+                     .colsum = colsum,
+                     .scratch = scratch,
+                     .t = t,
+                     .n = n,
+                     .k = k,
+                     .copies = copies};
     const bt_kernels *ref = bt_kernels_select("ref");
     ref->int_prepare(&p.in, 0, t, &p.x, is_left);
     ref->int_matmul(want + 16 * p0, NULL, 16 * panels, &p.in, 0, t, wp, colsum, p0, panels, scratch);
     bt_pool_run(r->m->pool, int_prepare_part, &p);
     bt_pool_run(r->m->pool, int_product_part, &p);
     for (size_t row = 0; row < t; row++)
-        if (memcmp(want + 16 * (row * panels + p0), acc + 16 * (row * panels + p0), 16 * (panels - p0) * sizeof *acc)) return tool_kernel_differs(r, f.kernel, f.shape);
+        if (memcmp(want + 16 * (row * panels + p0), acc + 16 * (row * panels + p0),
+                   16 * (panels - p0) * sizeof *acc))
+            return tool_kernel_differs(r, f.kernel, f.shape);
     if (r->fn && t == PREFILL_ROWS) {
         tool_figure prepare = f;
         prepare.kernel = "int_prepare";
-        tool_kernel_report(r, &prepare, 0, "", 0, 2.0 * (double)(t * k), 0, tool_measure(r->m->pool, int_prepare_part, &p));
+        tool_kernel_report(r, &prepare, 0, "", 0, 2.0 * (double)(t * k), 0,
+                           tool_measure(r->m->pool, int_prepare_part, &p));
     }
     if (r->fn)
-        tool_kernel_report(r, &f, r->m->int8_ops, "int8", 2.0 * (double)(t * n) * (double)k, (double)bytes, (double)(copies * bytes),
-                           tool_measure(r->m->pool, int_product_part, &p));
+        tool_kernel_report(r, &f, r->m->int8_ops, "int8", 2.0 * (double)(t * n) * (double)k, (double)bytes,
+                           (double)(copies * bytes), tool_measure(r->m->pool, int_product_part, &p));
     return BT_OK;
 }
 
 /* ---- what stands beside the integer product: 4-bit panels unpacked, and the shadow of a row ---- */
-enum { SHADOW = 16 };                       /* values beyond the clip in a row */
+enum { SHADOW = 16 }; /* values beyond the clip in a row */
 
 typedef struct beside {
     const bt_kernels *kernels;
@@ -169,7 +192,8 @@ typedef struct beside {
 
 static void beside_run(const beside *b, size_t p0, size_t p1)
 {
-    if (!strcmp(b->kernel, "int_unpack4")) b->kernels->int_unpack4(b->wp + 64 * b->k4 * p0, b->wp4, b->k4, p0, p1);
+    if (!strcmp(b->kernel, "int_unpack4"))
+        b->kernels->int_unpack4(b->wp + 64 * b->k4 * p0, b->wp4, b->k4, p0, p1);
     else b->kernels->int_shadow(b->acc + 16 * p0, b->shadow, SHADOW, b->wp, b->k4, p0, p1);
 }
 
@@ -194,7 +218,8 @@ static bt_err beside_figure(tool_kernel_run *r, const char *kernel, size_t n, si
     snprintf(f.shape, sizeof f.shape, unpack ? "%zux%zu" : "%zux%zu, %d values", n, k, SHADOW);
     for (size_t i = 0; i < bytes; i++) b.wp[i] = (int8_t)((i * 2654435761u >> 11) % 255 - 127);
     for (size_t i = 0; i < bytes / 2; i++) wp4[i] = (uint8_t)(i * 2654435761u >> 11);
-    for (size_t i = 0; i < SHADOW; i++) b.shadow[i] = (bt_int_shadow){(uint32_t)(i * k / SHADOW), 100 * (int32_t)i - 700};
+    for (size_t i = 0; i < SHADOW; i++)
+        b.shadow[i] = (bt_int_shadow){(uint32_t)(i * k / SHADOW), 100 * (int32_t)i - 700};
     b.wp4 = wp4;
     beside ref = b;
     ref.kernels = bt_kernels_select("ref");
@@ -202,9 +227,13 @@ static bt_err beside_figure(tool_kernel_run *r, const char *kernel, size_t n, si
     else ref.acc = (int64_t *)(void *)want;
     beside_run(&ref, 0, b.panels);
     bt_pool_run(r->m->pool, beside_part, &b);
-    if (memcmp(want, unpack ? (const void *)b.wp : b.acc, out_bytes)) return tool_kernel_differs(r, f.kernel, f.shape);
-    const double values = 16.0 * (double)b.panels * SHADOW, moved = unpack ? 1.5 * (double)bytes : 64 * values / 16;
-    if (r->fn) tool_kernel_report(r, &f, 0, "", unpack ? 0 : 2 * values, moved, moved, tool_measure(r->m->pool, beside_part, &b));
+    if (memcmp(want, unpack ? (const void *)b.wp : b.acc, out_bytes))
+        return tool_kernel_differs(r, f.kernel, f.shape);
+    const double values = 16.0 * (double)b.panels * SHADOW,
+                 moved = unpack ? 1.5 * (double)bytes : 64 * values / 16;
+    if (r->fn)
+        tool_kernel_report(r, &f, 0, "", unpack ? 0 : 2 * values, moved, moved,
+                           tool_measure(r->m->pool, beside_part, &b));
     return BT_OK;
 }
 
@@ -221,7 +250,8 @@ typedef struct attention {
     size_t heads, t, pos0, spans;
 } attention;
 
-/* Decoding splits heads, prefill splits rows; spans are split over threads as they are over a long sequence. */
+/* Decoding splits heads, prefill splits rows; spans are split over threads as they are over a long
+ * sequence. */
 static void attention_part(void *ud, size_t part, size_t parts)
 {
     const attention *a = ud;
@@ -230,35 +260,55 @@ static void attention_part(void *ud, size_t part, size_t parts)
     size_t h0 = 0, h1 = a->heads, t0 = 0, t1 = 1, s0, s1;
     if (!strcmp(a->kernel, "attn_span")) {
         bt_pool_slice(&s0, &s1, a->spans, 1, part, parts);
-        if (s0 < s1) a->kernels->attn_span(a->part, a->spans, a->q, width, a->kv, 0, a->t, a->pos0, a->heads, 0, s0, s1, 0.125f, scratch);
+        if (s0 < s1)
+            a->kernels->attn_span(a->part, a->spans, a->q, width, a->kv, 0, a->t, a->pos0, a->heads, 0, s0,
+                                  s1, 0.125f, scratch);
     } else if (!strcmp(a->kernel, "attn_merge")) {
         if (part == 0) a->kernels->attn_merge(a->out, width, a->part, a->spans, a->t, a->pos0, group, d);
     } else {
         if (a->t == 1) bt_pool_slice(&h0, &h1, a->heads, group, part, parts);
         else bt_pool_slice(&t0, &t1, a->t, 1, part, parts);
         if (h0 < h1 && t0 < t1)
-            a->kernels->attn(a->out + t0 * width, width, a->q + t0 * width, width, a->kv, 0, t1 - t0, a->pos0 + t0, a->heads, h0, h1, 0.125f, scratch);
+            a->kernels->attn(a->out + t0 * width, width, a->q + t0 * width, width, a->kv, 0, t1 - t0,
+                             a->pos0 + t0, a->heads, h0, h1, 0.125f, scratch);
     }
 }
 
 /* Arrays of a, which are named then but for the kernel. */
-static bt_err attention_prepare(attention *a, bt_kv_view *kv, tool_kernel_run *r, uint32_t elem_bytes, size_t t, size_t pos0)
+static bt_err attention_prepare(attention *a, bt_kv_view *kv, tool_kernel_run *r, uint32_t elem_bytes,
+                                size_t t, size_t pos0)
 {
     const bt_hparams *hp = r->hp;
-    const size_t width = (size_t)hp->heads * hp->head_dim, row = (size_t)hp->kv_heads * hp->head_dim, pages = (pos0 + t + PAGE - 1) / PAGE;
-    const size_t head = bt_kv_head_bytes(elem_bytes, hp->head_dim), token = hp->kv_heads * head, spans = (pos0 + t + BT_ATTN_SPAN - 1) / BT_ATTN_SPAN;
-    uint8_t **page = tool_kernel_bytes(r, pages * sizeof *page), *memory = tool_kernel_bytes(r, 2 * pages * PAGE * token);
-    float *q = tool_kernel_bytes(r, t * width * sizeof *q), *out = tool_kernel_bytes(r, t * width * sizeof *q), *k = tool_kernel_bytes(r, (pos0 + t) * row * sizeof *k),
-          *part = tool_kernel_bytes(r, t * (hp->heads / hp->kv_heads) * spans * bt_attn_part_floats(hp->head_dim) * sizeof *part);
+    const size_t width = (size_t)hp->heads * hp->head_dim, row = (size_t)hp->kv_heads * hp->head_dim,
+                 pages = (pos0 + t + PAGE - 1) / PAGE;
+    const size_t head = bt_kv_head_bytes(elem_bytes, hp->head_dim), token = hp->kv_heads * head,
+                 spans = (pos0 + t + BT_ATTN_SPAN - 1) / BT_ATTN_SPAN;
+    uint8_t **page = tool_kernel_bytes(r, pages * sizeof *page),
+            *memory = tool_kernel_bytes(r, 2 * pages * PAGE * token);
+    float *q = tool_kernel_bytes(r, t * width * sizeof *q),
+          *out = tool_kernel_bytes(r, t * width * sizeof *q),
+          *k = tool_kernel_bytes(r, (pos0 + t) * row * sizeof *k),
+          *part = tool_kernel_bytes(r, t * (hp->heads / hp->kv_heads) * spans *
+                                           bt_attn_part_floats(hp->head_dim) * sizeof *part);
     uint8_t *scratch = tool_kernel_bytes(r, r->m->threads * bt_attn_scratch_bytes(hp->head_dim));
     if (!page || !memory || !q || !out || !k || !part || !scratch) return BT_ENOMEM;
     for (size_t i = 0; i < pages; i++) page[i] = memory + i * 2 * PAGE * token;
     for (size_t i = 0; i < (pos0 + t) * row; i++) k[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
     for (size_t i = 0; i < t * width; i++) q[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
-    *kv = (bt_kv_view){.page = page, .page_tokens = PAGE, .tokens_capacity = PAGE * pages, .plane_bytes = PAGE * token, .layer_bytes = 2 * PAGE * token,
-                       .token_bytes = token, .head_bytes = head, .elem_bytes = elem_bytes, .layers = 1, .kv_heads = hp->kv_heads, .head_dim = hp->head_dim};
+    *kv = (bt_kv_view){.page = page,
+                       .page_tokens = PAGE,
+                       .tokens_capacity = PAGE * pages,
+                       .plane_bytes = PAGE * token,
+                       .layer_bytes = 2 * PAGE * token,
+                       .token_bytes = token,
+                       .head_bytes = head,
+                       .elem_bytes = elem_bytes,
+                       .layers = 1,
+                       .kv_heads = hp->kv_heads,
+                       .head_dim = hp->head_dim};
     bt_kernels_select("ref")->kv_store(kv, 0, 0, pos0 + t, k, k, row);
-    *a = (attention){.kernels = r->m->kernels, .kv = kv, .out = out, .part = part, .q = q, .scratch = scratch, .heads = hp->heads, .t = t, .pos0 = pos0, .spans = spans};
+    *a = (attention){.kernels = r->m->kernels, .kv = kv,           .out = out, .part = part, .q = q,
+                     .scratch = scratch,       .heads = hp->heads, .t = t,     .pos0 = pos0, .spans = spans};
     return BT_OK;
 }
 
@@ -273,19 +323,24 @@ static bt_err attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t t
     const bt_err e = attention_prepare(&a, &kv, r, elem_bytes, t, pos0);
     if (e < 0 || !want) return BT_ENOMEM;
     a.kernel = f.kernel;
-    snprintf(f.shape, sizeof f.shape, "%u/%ux%u at %zu, %s", hp->heads, hp->kv_heads, hp->head_dim, pos0, elem_bytes == 1 ? "int8" : "f16");
-    bt_kernels_select("ref")->attn(want, width, a.q + checked * width, width, &kv, 0, t - checked, pos0 + checked, hp->heads, 0, hp->heads, 0.125f, a.scratch);
+    snprintf(f.shape, sizeof f.shape, "%u/%ux%u at %zu, %s", hp->heads, hp->kv_heads, hp->head_dim, pos0,
+             elem_bytes == 1 ? "int8" : "f16");
+    bt_kernels_select("ref")->attn(want, width, a.q + checked * width, width, &kv, 0, t - checked,
+                                   pos0 + checked, hp->heads, 0, hp->heads, 0.125f, a.scratch);
     bt_pool_run(r->m->pool, attention_part, &a);
-    if (memcmp(want, a.out + checked * width, (t - checked) * width * sizeof *want)) return tool_kernel_differs(r, f.kernel, f.shape);
+    if (memcmp(want, a.out + checked * width, (t - checked) * width * sizeof *want))
+        return tool_kernel_differs(r, f.kernel, f.shape);
     double visible = 0;
     for (size_t i = 0; i < t; i++) visible += (double)(pos0 + i + 1);
     const double bytes = 2.0 * (double)((pos0 + t) * kv.token_bytes);
     if (r->fn)
-        tool_kernel_report(r, &f, r->m->fma_flops, "fp32", 4.0 * (double)width * visible, bytes, bytes, tool_measure(r->m->pool, attention_part, &a));
+        tool_kernel_report(r, &f, r->m->fma_flops, "fp32", 4.0 * (double)width * visible, bytes, bytes,
+                           tool_measure(r->m->pool, attention_part, &a));
     return BT_OK;
 }
 
-/* The two steps that share a long sequence among threads, for one row and the heads of the first KV head: together they are attn. */
+/* The two steps that share a long sequence among threads, for one row and the heads of the first KV head:
+ * together they are attn. */
 static bt_err spans_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t pos0)
 {
     const bt_hparams *hp = r->hp;
@@ -296,19 +351,24 @@ static bt_err spans_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t pos0)
     float *want = tool_kernel_bytes(r, width * sizeof *want);
     const bt_err e = attention_prepare(&a, &kv, r, elem_bytes, 1, pos0);
     if (e < 0 || !want) return BT_ENOMEM;
-    snprintf(span.shape, sizeof span.shape, "%zu/1x%u at %zu, %s", group, hp->head_dim, pos0, elem_bytes == 1 ? "int8" : "f16");
+    snprintf(span.shape, sizeof span.shape, "%zu/1x%u at %zu, %s", group, hp->head_dim, pos0,
+             elem_bytes == 1 ? "int8" : "f16");
     snprintf(merge.shape, sizeof merge.shape, "%zux%u of %zu spans", group, hp->head_dim, a.spans);
-    bt_kernels_select("ref")->attn(want, width, a.q, width, &kv, 0, 1, pos0, hp->heads, 0, group, 0.125f, a.scratch);
+    bt_kernels_select("ref")->attn(want, width, a.q, width, &kv, 0, 1, pos0, hp->heads, 0, group, 0.125f,
+                                   a.scratch);
     a.kernel = span.kernel;
     bt_pool_run(r->m->pool, attention_part, &a);
     a.kernel = merge.kernel;
     bt_pool_run(r->m->pool, attention_part, &a);
-    if (memcmp(want, a.out, group * hp->head_dim * sizeof *want)) return tool_kernel_differs(r, "attn_span, attn_merge", span.shape);
+    if (memcmp(want, a.out, group * hp->head_dim * sizeof *want))
+        return tool_kernel_differs(r, "attn_span, attn_merge", span.shape);
     if (!r->fn) return BT_OK;
-    const double bytes = 2.0 * (double)(pos0 + 1) * (double)kv.head_bytes, moved = (double)(group * a.spans * bt_attn_part_floats(hp->head_dim)) * sizeof(float);
+    const double bytes = 2.0 * (double)(pos0 + 1) * (double)kv.head_bytes,
+                 moved = (double)(group * a.spans * bt_attn_part_floats(hp->head_dim)) * sizeof(float);
     tool_kernel_report(r, &merge, 0, "", 0, moved, moved, tool_measure(r->m->pool, attention_part, &a));
     a.kernel = span.kernel;
-    tool_kernel_report(r, &span, r->m->fma_flops, "fp32", 4.0 * (double)(group * hp->head_dim) * (double)(pos0 + 1), bytes, bytes,
+    tool_kernel_report(r, &span, r->m->fma_flops, "fp32",
+                       4.0 * (double)(group * hp->head_dim) * (double)(pos0 + 1), bytes, bytes,
                        tool_measure(r->m->pool, attention_part, &a));
     return BT_OK;
 }
@@ -331,7 +391,8 @@ static void int_attention_part(void *ud, size_t part, size_t parts)
     size_t g0, g1;
     bt_pool_slice(&g0, &g1, a->kv->kv_heads, 1, part, parts);
     for (size_t g = g0; g < g1; g++)
-        a->kernels->int_attention16(i->out, width, i->q, width, a->kv, 0, a->t, a->pos0, a->heads, g, &params, i->scratch + part * i->scratch_bytes);
+        a->kernels->int_attention16(i->out, width, i->q, width, a->kv, 0, a->t, a->pos0, a->heads, g, &params,
+                                    i->scratch + part * i->scratch_bytes);
 }
 
 static bt_err int_attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t t, size_t pos0)
@@ -341,7 +402,8 @@ static bt_err int_attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size
     tool_figure f = {.kernel = "int_attention16", .rows = t};
     bt_kv_view kv;
     attention a;
-    int_attention i = {.a = &a, .scratch_bytes = (bt_int_attention_scratch_bytes(hp->head_dim, pos0 + t) + 63) / 64 * 64};
+    int_attention i = {.a = &a, .scratch_bytes =
+                                    (bt_int_attention_scratch_bytes(hp->head_dim, pos0 + t) + 63) / 64 * 64};
     int16_t *q = tool_kernel_bytes(r, count * sizeof *q), *want = tool_kernel_bytes(r, count * sizeof *want);
     i.out = tool_kernel_bytes(r, count * sizeof *i.out);
     i.scratch = tool_kernel_bytes(r, r->m->threads * i.scratch_bytes);
@@ -349,7 +411,8 @@ static bt_err int_attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size
     if (e < 0 || !q || !want || !i.out || !i.scratch) return BT_ENOMEM;
     for (size_t j = 0; j < count; j++) q[j] = (int16_t)((uint32_t)(j * 2654435761u) >> 13) / 2;
     i.q = q;
-    snprintf(f.shape, sizeof f.shape, "%u/%ux%u at %zu, %s", hp->heads, hp->kv_heads, hp->head_dim, pos0, elem_bytes == 1 ? "int8" : "f16");
+    snprintf(f.shape, sizeof f.shape, "%u/%ux%u at %zu, %s", hp->heads, hp->kv_heads, hp->head_dim, pos0,
+             elem_bytes == 1 ? "int8" : "f16");
     int_attention ref = i;
     attention b = a;
     b.kernels = bt_kernels_select("ref");
@@ -359,8 +422,10 @@ static bt_err int_attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size
     if (memcmp(want, i.out, count * sizeof *want)) return tool_kernel_differs(r, f.kernel, f.shape);
     double visible = 0;
     for (size_t j = 0; j < t; j++) visible += (double)(pos0 + j + 1);
-    const double bytes = 2.0 * (double)((pos0 + t) * kv.token_bytes), ops = 4.0 * (double)hp->heads * hp->head_dim * visible;
-    if (r->fn) tool_kernel_report(r, &f, 0, "", ops, bytes, bytes, tool_measure(r->m->pool, int_attention_part, &i));
+    const double bytes = 2.0 * (double)((pos0 + t) * kv.token_bytes),
+                 ops = 4.0 * (double)hp->heads * hp->head_dim * visible;
+    if (r->fn)
+        tool_kernel_report(r, &f, 0, "", ops, bytes, bytes, tool_measure(r->m->pool, int_attention_part, &i));
     return BT_OK;
 }
 
@@ -383,36 +448,52 @@ static void store_part(void *ud, size_t part, size_t parts)
 static bt_err store_figure(tool_kernel_run *r, uint32_t elem_bytes)
 {
     const bt_hparams *hp = r->hp;
-    const size_t row = (size_t)hp->kv_heads * hp->head_dim, token = hp->kv_heads * bt_kv_head_bytes(elem_bytes, hp->head_dim), bytes = 2 * PAGE * token;
+    const size_t row = (size_t)hp->kv_heads * hp->head_dim,
+                 token = hp->kv_heads * bt_kv_head_bytes(elem_bytes, hp->head_dim), bytes = 2 * PAGE * token;
     tool_figure f = {.kernel = "kv_store", .rows = r->fn ? 16384 : 77};
     const size_t pages = (f.rows + PAGE - 1) / PAGE;
-    snprintf(f.shape, sizeof f.shape, "%ux%u, %s", hp->kv_heads, hp->head_dim, elem_bytes == 1 ? "int8" : "f16");
-    uint8_t **page = tool_kernel_bytes(r, 2 * pages * sizeof *page), *memory = tool_kernel_bytes(r, 2 * pages * bytes);
+    snprintf(f.shape, sizeof f.shape, "%ux%u, %s", hp->kv_heads, hp->head_dim,
+             elem_bytes == 1 ? "int8" : "f16");
+    uint8_t **page = tool_kernel_bytes(r, 2 * pages * sizeof *page),
+            *memory = tool_kernel_bytes(r, 2 * pages * bytes);
     float *k = tool_kernel_bytes(r, 2 * f.rows * row * sizeof *k);
     if (!page || !memory || !k) return BT_ENOMEM;
     for (size_t i = 0; i < 2 * pages; i++) page[i] = memory + i * bytes;
     for (size_t i = 0; i < 2 * f.rows * row; i++) k[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
-    bt_kv_view kv = {.page = page, .page_tokens = PAGE, .tokens_capacity = PAGE * pages, .plane_bytes = PAGE * token, .layer_bytes = bytes, .token_bytes = token,
-                     .head_bytes = token / hp->kv_heads, .elem_bytes = elem_bytes, .layers = 1, .kv_heads = hp->kv_heads, .head_dim = hp->head_dim},
+    bt_kv_view kv = {.page = page,
+                     .page_tokens = PAGE,
+                     .tokens_capacity = PAGE * pages,
+                     .plane_bytes = PAGE * token,
+                     .layer_bytes = bytes,
+                     .token_bytes = token,
+                     .head_bytes = token / hp->kv_heads,
+                     .elem_bytes = elem_bytes,
+                     .layers = 1,
+                     .kv_heads = hp->kv_heads,
+                     .head_dim = hp->head_dim},
                want = kv;
     want.page = page + pages;
     store s = {r->m->kernels, &kv, k, k + f.rows * row, f.rows, row};
     bt_kernels_select("ref")->kv_store(&want, 0, 0, f.rows, s.k, s.v, row);
     bt_pool_run(r->m->pool, store_part, &s);
-    if (memcmp(memory, memory + pages * bytes, pages * bytes)) return tool_kernel_differs(r, f.kernel, f.shape);
+    if (memcmp(memory, memory + pages * bytes, pages * bytes))
+        return tool_kernel_differs(r, f.kernel, f.shape);
     const double moved = 2.0 * (double)f.rows * (4.0 * (double)row + (double)token);
     if (r->fn) tool_kernel_report(r, &f, 0, "", 0, moved, moved, tool_measure(r->m->pool, store_part, &s));
     return BT_OK;
 }
 
 /* ---- all ---- */
-typedef struct matrix { size_t n, k; } matrix;
+typedef struct matrix {
+    size_t n, k;
+} matrix;
 
 /* Of a model's matrices those that differ; the head comes last. */
 static size_t matrices(matrix ret[6], const bt_hparams *hp)
 {
     const size_t q = (size_t)hp->heads * hp->head_dim, kv = (size_t)hp->kv_heads * hp->head_dim;
-    const matrix all[] = {{q, hp->dim}, {kv, hp->dim}, {hp->dim, q}, {hp->ffn, hp->dim}, {hp->dim, hp->ffn}, {hp->vocab, hp->dim}};
+    const matrix all[] = {{q, hp->dim},       {kv, hp->dim},      {hp->dim, q},
+                          {hp->ffn, hp->dim}, {hp->dim, hp->ffn}, {hp->vocab, hp->dim}};
     size_t count = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         size_t j = 0;
@@ -426,9 +507,11 @@ static bt_err products(tool_kernel_run *r, matrix w, size_t t)
 {
     bt_err e = product_figure(r, BT_FORM_F16, 0, w.n, w.k, t);
     tool_kernel_release(r);
-    if (e == BT_OK && t <= 32) e = product_figure(r, BT_FORM_INT8, w.k, w.n, w.k, t); /* one scale a channel */
+    if (e == BT_OK && t <= 32)
+        e = product_figure(r, BT_FORM_INT8, w.k, w.n, w.k, t); /* one scale a channel */
     tool_kernel_release(r);
-    if (e == BT_OK && t <= 32 && w.k % BT_FORM_GROUP == 0) e = product_figure(r, BT_FORM_INT8, BT_FORM_GROUP, w.n, w.k, t);
+    if (e == BT_OK && t <= 32 && w.k % BT_FORM_GROUP == 0)
+        e = product_figure(r, BT_FORM_INT8, BT_FORM_GROUP, w.n, w.k, t);
     tool_kernel_release(r);
     if (e == BT_OK && t <= 32) e = product_figure(r, BT_FORM_FP4, BT_FORM_GROUP, w.n, w.k, t);
     tool_kernel_release(r);
@@ -440,7 +523,8 @@ static bt_err products(tool_kernel_run *r, matrix w, size_t t)
 static bt_err run(tool_kernel_run *r)
 {
     static const size_t timed_rows[] = {1, 8, 16, 32, 256}, checked_rows[] = {1, 13, 33};
-    static const size_t timed_attn[][2] = {{1, 255}, {1, 1023}, {256, 0}, {256, 768}}, checked_attn[][2] = {{1, 130}, {13, 250}, {70, 0}, {13, 3}};
+    static const size_t timed_attn[][2] = {{1, 255}, {1, 1023}, {256, 0}, {256, 768}},
+                        checked_attn[][2] = {{1, 130}, {13, 250}, {70, 0}, {13, 3}};
     const size_t *rows = r->fn ? timed_rows : checked_rows, row_count = r->fn ? 5 : 3;
     matrix w[6];
     bt_err e = BT_OK;
@@ -451,7 +535,8 @@ static bt_err run(tool_kernel_run *r)
     }
     for (size_t i = 0; e == BT_OK && i < 4; i++)
         for (uint32_t elem = 2; e == BT_OK && elem; elem--) {
-            e = attention_figure(r, elem, (r->fn ? timed_attn : checked_attn)[i][0], (r->fn ? timed_attn : checked_attn)[i][1]);
+            e = attention_figure(r, elem, (r->fn ? timed_attn : checked_attn)[i][0],
+                                 (r->fn ? timed_attn : checked_attn)[i][1]);
             tool_kernel_release(r);
         }
     for (uint32_t elem = 2; e == BT_OK && elem; elem--) {
@@ -479,9 +564,11 @@ bt_err tool_kernels_check(const bt_kernels *k, const bt_hparams *hp, bt_fault *f
     return run(&r);
 }
 
-bt_err tool_kernels_time(const tool_machine *m, const bt_hparams *hp, tool_figure_fn *fn, void *ud, bt_fault *fault)
+bt_err tool_kernels_time(const tool_machine *m, const bt_hparams *hp, tool_figure_fn *fn, void *ud,
+                         bt_fault *fault)
 {
     tool_kernel_run r = {.m = m, .hp = hp, .fn = fn, .ud = ud, .fault = fault};
-    if (m->threads > MAX_PARTS) return bt_fail(fault, BT_ELIMIT, "%zu threads, at most %d", m->threads, MAX_PARTS);
+    if (m->threads > MAX_PARTS)
+        return bt_fail(fault, BT_ELIMIT, "%zu threads, at most %d", m->threads, MAX_PARTS);
     return run(&r);
 }

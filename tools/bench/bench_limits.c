@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define SAMPLES      7
-#define SAMPLE_US    20000
-#define READ_BYTES   ((size_t)1 << 30)
+#define SAMPLES    7
+#define SAMPLE_US  20000
+#define READ_BYTES ((size_t)1 << 30)
 
 static int by_value(const void *a, const void *b)
 {
@@ -48,43 +48,43 @@ static _Thread_local volatile uint64_t read_sink;
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
-#define PEAK(width, ext, type, set1, fma, first)                                                             \
-    __attribute__((target(ext))) static void peak_##width(void *ud, size_t part, size_t parts)               \
-    {                                                                                                        \
-        (void)ud, (void)parts;                                                                               \
-        const type x = set1(0.999f), y = set1(0.001f);                                                       \
-        type a = set1((float)part), b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a,    \
-             l = a;                                                                                          \
-        for (size_t n = 0; n < PEAK_STEPS; n++) {                                                            \
-            a = fma(a, x, y), b = fma(b, x, y), c = fma(c, x, y), d = fma(d, x, y);                          \
-            e = fma(e, x, y), f = fma(f, x, y), g = fma(g, x, y), h = fma(h, x, y);                          \
-            i = fma(i, x, y), j = fma(j, x, y), k = fma(k, x, y), l = fma(l, x, y);                          \
-            __asm__(""                                                                                       \
-                    : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i),       \
-                      "+v"(j));                                                                              \
-        }                                                                                                    \
-        peak_sink = first(a) + first(b) + first(c) + first(d) + first(e) + first(f) + first(g) + first(h) +  \
-                    first(i) + first(j) + first(k) + first(l);                                               \
+#define PEAK(width, ext, type, set1, fma, first) \
+    __attribute__((target(ext))) static void peak_##width(void *ud, size_t part, size_t parts) \
+    { \
+        (void)ud, (void)parts; \
+        const type x = set1(0.999f), y = set1(0.001f); \
+        type a = set1((float)part), b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, \
+             l = a; \
+        for (size_t n = 0; n < PEAK_STEPS; n++) { \
+            a = fma(a, x, y), b = fma(b, x, y), c = fma(c, x, y), d = fma(d, x, y); \
+            e = fma(e, x, y), f = fma(f, x, y), g = fma(g, x, y), h = fma(h, x, y); \
+            i = fma(i, x, y), j = fma(j, x, y), k = fma(k, x, y), l = fma(l, x, y); \
+            __asm__("" \
+                    : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i), \
+                      "+v"(j)); \
+        } \
+        peak_sink = first(a) + first(b) + first(c) + first(d) + first(e) + first(f) + first(g) + first(h) + \
+                    first(i) + first(j) + first(k) + first(l); \
     }
 PEAK(8, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_cvtss_f32)
 PEAK(16, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_cvtss_f32)
 
 /* Sums of products of bytes: AVX2 needs three instructions for 32 of them, VNNI one. */
-#define PEAK_DOT(isa, ext, type, set1, dot, first)                                                           \
-    __attribute__((target(ext))) static void peak_##isa(void *ud, size_t part, size_t parts)                 \
-    {                                                                                                        \
-        (void)ud, (void)parts;                                                                               \
-        const type x = set1(0x01020304), y = set1(0x00010001);                                               \
-        type a = set1((int)part), b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a;             \
-        for (size_t n = 0; n < PEAK_STEPS; n++) {                                                            \
-            a = dot(a, x, y), b = dot(b, x, y), c = dot(c, x, y), d = dot(d, x, y), e = dot(e, x, y);        \
-            f = dot(f, x, y), g = dot(g, x, y), h = dot(h, x, y), i = dot(i, x, y), j = dot(j, x, y);        \
-            __asm__(""                                                                                       \
-                    : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i),       \
-                      "+v"(j));                                                                              \
-        }                                                                                                    \
-        peak_sink = (float)(first(a) ^ first(b) ^ first(c) ^ first(d) ^ first(e) ^ first(f) ^ first(g) ^     \
-                            first(h) ^ first(i) ^ first(j));                                                 \
+#define PEAK_DOT(isa, ext, type, set1, dot, first) \
+    __attribute__((target(ext))) static void peak_##isa(void *ud, size_t part, size_t parts) \
+    { \
+        (void)ud, (void)parts; \
+        const type x = set1(0x01020304), y = set1(0x00010001); \
+        type a = set1((int)part), b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a; \
+        for (size_t n = 0; n < PEAK_STEPS; n++) { \
+            a = dot(a, x, y), b = dot(b, x, y), c = dot(c, x, y), d = dot(d, x, y), e = dot(e, x, y); \
+            f = dot(f, x, y), g = dot(g, x, y), h = dot(h, x, y), i = dot(i, x, y), j = dot(j, x, y); \
+            __asm__("" \
+                    : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i), \
+                      "+v"(j)); \
+        } \
+        peak_sink = (float)(first(a) ^ first(b) ^ first(c) ^ first(d) ^ first(e) ^ first(f) ^ first(g) ^ \
+                            first(h) ^ first(i) ^ first(j)); \
     }
 #define DOT_AVX2(a, x, y)       _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, a), y))
 #define DOT_AVXVNNI(a, x, y)    ((void)(y), _mm256_dpbusd_avx_epi32(a, x, a))
@@ -95,7 +95,8 @@ PEAK_DOT(avx2, "avx2", __m256i, _mm256_set1_epi32, DOT_AVX2, FIRST_256)
 PEAK_DOT(avxvnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32, DOT_AVXVNNI, FIRST_256)
 PEAK_DOT(avx512vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32, DOT_AVX512VNNI, FIRST_512)
 
-/* Products of pairs of bf16 into FP32 sums: what a package with such products could reach. Whatever the values. */
+/* Products of pairs of bf16 into FP32 sums: what a package with such products could reach. Whatever the
+ * values. */
 #define SET_BF16(bits)    _mm512_castsi512_ps(_mm512_set1_epi32(bits))
 #define DOT_BF16(a, x, y) _mm512_dpbf16_ps(a, (__m512bh)(x), (__m512bh)(y))
 #define FIRST_BF16(a)     FIRST_512(_mm512_castps_si512(a))
@@ -108,20 +109,26 @@ static int has_bf16(void)
 }
 
 typedef struct peak {
-    bt_pool_fn *fn;                         /* NULL: there is none */
-    double ops;                             /* of one call of one thread */
+    bt_pool_fn *fn; /* NULL: there is none */
+    double ops;     /* of one call of one thread */
 } peak;
 
 static peak peak_of(const tool_machine *m, tool_limit limit)
 {
-    static const struct { const char *isa; peak fp32, int8; } peaks[] = {
-        {"avx512vnni", {peak_16, 24.0 * 16 * PEAK_STEPS}, {peak_avx512vnni, 20.0 * 64 * PEAK_STEPS}},
-        {"avx512", {peak_16, 24.0 * 16 * PEAK_STEPS}, {peak_avx2, 20.0 * 32 * PEAK_STEPS}}, /* it uses the integers of avx2 */
-        {"avxvnni", {peak_8, 24.0 * 8 * PEAK_STEPS}, {peak_avxvnni, 20.0 * 32 * PEAK_STEPS}},
-        {"avx2", {peak_8, 24.0 * 8 * PEAK_STEPS}, {peak_avx2, 20.0 * 32 * PEAK_STEPS}}};
+    static const struct {
+        const char *isa;
+        peak fp32, int8;
+    } peaks[] = {{"avx512vnni", {peak_16, 24.0 * 16 * PEAK_STEPS}, {peak_avx512vnni, 20.0 * 64 * PEAK_STEPS}},
+                 /* it uses the integers of avx2 */
+                 {"avx512", {peak_16, 24.0 * 16 * PEAK_STEPS}, {peak_avx2, 20.0 * 32 * PEAK_STEPS}},
+                 {"avxvnni", {peak_8, 24.0 * 8 * PEAK_STEPS}, {peak_avxvnni, 20.0 * 32 * PEAK_STEPS}},
+                 {"avx2", {peak_8, 24.0 * 8 * PEAK_STEPS}, {peak_avx2, 20.0 * 32 * PEAK_STEPS}}};
     for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
         if (strcmp(m->kernels->isa, peaks[i].isa)) continue;
-        if (limit == TOOL_BF16) return strncmp(m->kernels->isa, "avx512", 6) || !has_bf16() ? (peak){0} : (peak){peak_bf16, 20.0 * 32 * PEAK_STEPS};
+        if (limit == TOOL_BF16)
+            return strncmp(m->kernels->isa, "avx512", 6) || !has_bf16()
+                       ? (peak){0}
+                       : (peak){peak_bf16, 20.0 * 32 * PEAK_STEPS};
         return limit == TOOL_FP32 ? peaks[i].fp32 : peaks[i].int8;
     }
     return (peak){0};
@@ -166,7 +173,8 @@ static void read_part(void *ud, size_t part, size_t parts)
 bt_err tool_machine_init(tool_machine *ret, const bt_kernels *kernels, bt_fault *fault)
 {
     void *p = mmap(NULL, READ_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return bt_fail(fault, BT_ENOMEM, "%zu MiB to measure the rate of reading", READ_BYTES >> 20);
+    if (p == MAP_FAILED)
+        return bt_fail(fault, BT_ENOMEM, "%zu MiB to measure the rate of reading", READ_BYTES >> 20);
     memset(p, 1, READ_BYTES);
     *ret = (tool_machine){.kernels = kernels, .memory = p};
     return BT_OK;
@@ -177,7 +185,10 @@ void tool_machine_done(tool_machine *m)
     if (m->memory) munmap(m->memory, READ_BYTES);
 }
 
-double tool_read_rate(const tool_machine *m) { return (double)READ_BYTES / tool_measure(m->pool, read_part, m->memory); }
+double tool_read_rate(const tool_machine *m)
+{
+    return (double)READ_BYTES / tool_measure(m->pool, read_part, m->memory);
+}
 
 double tool_read_once(const tool_machine *m)
 {

@@ -21,10 +21,13 @@ void tool_kernel_release(tool_kernel_run *r)
 
 bt_err tool_kernel_differs(tool_kernel_run *r, const char *kernel, const char *shape)
 {
-    return bt_fail(r->fault, BT_EFORMAT, "kernel %s of %s, %s: its bits are not those of ref; nothing was timed", kernel, r->m->kernels->isa, shape);
+    return bt_fail(r->fault, BT_EFORMAT,
+                   "kernel %s of %s, %s: its bits are not those of ref; nothing was timed", kernel,
+                   r->m->kernels->isa, shape);
 }
 
-void tool_kernel_report(tool_kernel_run *r, tool_figure *f, double peak, const char *limit, double ops, double bytes, double touched, double seconds)
+void tool_kernel_report(tool_kernel_run *r, tool_figure *f, double peak, const char *limit, double ops,
+                        double bytes, double touched, double seconds)
 {
     const double compute = peak > 0 ? ops / peak : 0;
     const double memory = touched > TOOL_CACHE_BYTES && r->m->read_bytes > 0 ? bytes / r->m->read_bytes : 0;

@@ -5,31 +5,35 @@
 #include "tools/bench/bench_pass.h"
 #include "tools/bench/bench_time.h"
 
-/* Rows as they come, in one of three forms made of the same JSON object a row: a Markdown table of some of its members, CSV of all that are no list, with the names of the
- * first row at the top, or one JSON array. */
-extern const char *const tool_bench_formats[];     /* values of --output in the order of the enum */
+/* Rows as they come, in one of three forms made of the same JSON object a row: a Markdown table of some of its members,
+ * CSV of all that are no list, with the names of the first row at the top, or one JSON array. */
+extern const char *const tool_bench_formats[]; /* values of --output in the order of the enum */
 typedef enum tool_bench_format { TOOL_BENCH_MD, TOOL_BENCH_CSV, TOOL_BENCH_JSON } tool_bench_format;
 
 typedef struct tool_bench_column {
-    const char *key, *title;                /* title NULL: the key */
-    int width;                              /* at least; negative: to the left */
-    int decimals;                           /* of numbers that are not whole */
-    const char *plus;                       /* a member to follow after +-, or NULL */
+    const char *key, *title; /* title NULL: the key */
+    int width;               /* at least; negative: to the left */
+    int decimals;            /* of numbers that are not whole */
+    const char *plus;        /* a member to follow after +-, or NULL */
 } tool_bench_column;
 
 typedef struct tool_bench_printer {
     FILE *to;
     tool_bench_format format;
-    const tool_bench_column *column;        /* ends with key NULL */
-    size_t rows;                            /* printed so far */
-    bool failed;                            /* the output could not be written, or a row not be made */
+    const tool_bench_column *column; /* ends with key NULL */
+    size_t rows;                     /* printed so far */
+    bool failed;                     /* the output could not be written, or a row not be made */
 } tool_bench_printer;
 
-void tool_bench_print_row(tool_bench_printer *p, json_t *row);     /* takes the reference */
+void tool_bench_print_row(tool_bench_printer *p, json_t *row); /* takes the reference */
 void tool_bench_print_end(tool_bench_printer *p);
 
-/* What every row says: the program, the processor, the model, and the limits of the machine, which have the names of tool_bench_limits. */
-typedef struct tool_bench_about { const char *isa; const bt_model *model; } tool_bench_about;
+/* What every row says: the program, the processor, the model, and the limits of the machine, which have the names of
+ * tool_bench_limits. */
+typedef struct tool_bench_about {
+    const char *isa;
+    const bt_model *model;
+} tool_bench_about;
 json_t *tool_bench_about_json(const tool_bench_about *a, const tool_machine *m);
 json_t *tool_bench_row_json(const tool_bench_about *a, const tool_machine *m, const tool_bench_row *r);
 json_t *tool_bench_figure_json(const tool_bench_about *a, const tool_machine *m, const tool_figure *f);

@@ -1,23 +1,25 @@
-/* The kernels that go over rows of activations, beside their reference and the rate of memory: see bench_rows.h. */
+/* The kernels that go over rows of activations, beside their reference and the rate of memory: see
+ * bench_rows.h. */
 #include "tools/bench/bench_rows.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Rows of `width` elements that begin every `ld`. Inputs are never written; a kernel that works in place works on `out`. */
+/* Rows of `width` elements that begin every `ld`. Inputs are never written; a kernel that works in place
+ * works on `out`. */
 typedef struct rows {
     const bt_kernels *kernels;
     const bt_hparams *hp;
     size_t kind, rows, width, ld;
-    const float *x, *g;                     /* also read as s32 (x32) and s16 where integers are wanted */
+    const float *x, *g; /* also read as s32 (x32) and s16 where integers are wanted */
     const int32_t *x32;
     const int16_t *x16;
     const int64_t *x64;
-    const float *scale;                     /* [width] */
-    const int32_t *m;                       /* [width] multipliers and their shifts */
+    const float *scale; /* [width] */
+    const int32_t *m;   /* [width] multipliers and their shifts */
     const uint8_t *s;
-    uint8_t *out;                           /* 4 bytes an element */
-    uint8_t *scratch;                       /* one for each part */
+    uint8_t *out;     /* 4 bytes an element */
+    uint8_t *scratch; /* one for each part */
     size_t scratch_bytes;
 } rows;
 
@@ -48,7 +50,8 @@ static void run_rope(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
     for (size_t i = 0; i < n; i++)
-        e->kernels->rope(F32(e, at + i * e->ld), e->width / e->hp->head_dim, e->hp->head_dim, e->hp->rope_dims, e->scale, e->scale, e->hp->rope_neox);
+        e->kernels->rope(F32(e, at + i * e->ld), e->width / e->hp->head_dim, e->hp->head_dim,
+                         e->hp->rope_dims, e->scale, e->scale, e->hp->rope_neox);
 }
 static void run_to_f16(const rows *e, size_t at, size_t n, void *scratch)
 {
@@ -73,7 +76,8 @@ static void run_quantise8(const rows *e, size_t at, size_t n, void *scratch)
 static void run_quantise16(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
-    e->kernels->quantise16(S8(e, at), S8(e, e->rows * e->ld + at), e->ld, e->x + at, e->ld, 100.0f, n, e->width, NULL, NULL);
+    e->kernels->quantise16(S8(e, at), S8(e, e->rows * e->ld + at), e->ld, e->x + at, e->ld, 100.0f, n,
+                           e->width, NULL, NULL);
 }
 static void run_scale8(const rows *e, size_t at, size_t n, void *scratch)
 {
@@ -93,7 +97,8 @@ static void run_scale8_silu(const rows *e, size_t at, size_t n, void *scratch)
 static void run_scale16(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
-    e->kernels->scale16(F32(e, at), e->ld, e->x32 + at, (const int32_t *)(const void *)e->x64 + at, e->ld, e->scale, NULL, n, e->width, BT_EDGE_STORE);
+    e->kernels->scale16(F32(e, at), e->ld, e->x32 + at, (const int32_t *)(const void *)e->x64 + at, e->ld,
+                        e->scale, NULL, n, e->width, BT_EDGE_STORE);
 }
 static void run_scale64(const rows *e, size_t at, size_t n, void *scratch)
 {
@@ -122,23 +127,27 @@ static void run_int_rmsnorm(const rows *e, size_t at, size_t n, void *scratch)
 static void run_int_headnorm(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
-    e->kernels->int_headnorm16(S16(e, at), e->ld, e->width / e->hp->head_dim, e->m, 10, 1000, n, e->hp->head_dim);
+    e->kernels->int_headnorm16(S16(e, at), e->ld, e->width / e->hp->head_dim, e->m, 10, 1000, n,
+                               e->hp->head_dim);
 }
 static void run_int_rope(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
     for (size_t i = 0; i < n; i++)
-        e->kernels->int_rope16(S16(e, at + i * e->ld), e->width / e->hp->head_dim, e->hp->head_dim, e->hp->rope_dims, e->x16, e->x16, e->hp->rope_neox);
+        e->kernels->int_rope16(S16(e, at + i * e->ld), e->width / e->hp->head_dim, e->hp->head_dim,
+                               e->hp->rope_dims, e->x16, e->x16, e->hp->rope_neox);
 }
 static void run_int_softmax(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
-    for (size_t i = 0; i < n; i++) (void)e->kernels->int_softmax16(S16(e, at + i * e->ld), e->x32 + at + i * e->ld, e->width, half);
+    for (size_t i = 0; i < n; i++)
+        (void)e->kernels->int_softmax16(S16(e, at + i * e->ld), e->x32 + at + i * e->ld, e->width, half);
 }
 static void run_int_silu(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
-    e->kernels->int_silu_mul16(S32(e, at), e->x16 + at, e->x16 + e->rows * e->ld + at, n * e->ld, (bt_int_mul){1 << 30, 15}, half);
+    e->kernels->int_silu_mul16(S32(e, at), e->x16 + at, e->x16 + e->rows * e->ld + at, n * e->ld,
+                               (bt_int_mul){1 << 30, 15}, half);
 }
 static void run_int_gelu(const rows *e, size_t at, size_t n, void *scratch)
 {
@@ -158,11 +167,13 @@ static void run_split8(const rows *e, size_t at, size_t n, void *scratch)
 static void run_split16(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
-    e->kernels->int_split16(S8(e, at), S8(e, e->rows * e->ld + at), e->ld, e->x32 + at, e->ld, n, e->width, NULL, NULL);
+    e->kernels->int_split16(S8(e, at), S8(e, e->rows * e->ld + at), e->ld, e->x32 + at, e->ld, n, e->width,
+                            NULL, NULL);
 }
 static void run_int_rotate(const rows *e, size_t at, size_t n, void *scratch)
 {
-    e->kernels->int_rotate16(S32(e, at), e->ld, e->x16 + at, e->ld, n, e->width / 64, NULL, 1, 6, NULL, half, scratch);
+    e->kernels->int_rotate16(S32(e, at), e->ld, e->x16 + at, e->ld, n, e->width / 64, NULL, 1, 6, NULL, half,
+                             scratch);
 }
 static void run_int_from_f16(const rows *e, size_t at, size_t n, void *scratch)
 {
@@ -177,7 +188,7 @@ static void run_int_from_q8(const rows *e, size_t at, size_t n, void *scratch)
 
 static const struct {
     const char *name, *how;
-    double bytes;                           /* an element, read and written */
+    double bytes; /* an element, read and written */
     void (*run)(const rows *e, size_t at, size_t n, void *scratch);
 } kinds[] = {
     {"rmsnorm", "", 8, run_rmsnorm},
@@ -219,11 +230,13 @@ static void rows_part(void *ud, size_t part, size_t parts)
     if (t0 < t1) kinds[e->kind].run(e, t0 * e->ld, t1 - t0, e->scratch + part * e->scratch_bytes);
 }
 
-/* Values that every kernel may read: floats in [-1, 1], s32 and s16 within the ranges of int_ops.h (as f16 these are small and finite). */
+/* Values that every kernel may read: floats in [-1, 1], s32 and s16 within the ranges of int_ops.h (as f16
+ * these are small and finite). */
 static bt_err fill(rows *e, tool_kernel_run *r)
 {
     const size_t count = e->rows * e->ld;
-    float *x = tool_kernel_bytes(r, count * sizeof *x), *g = tool_kernel_bytes(r, count * sizeof *g), *scale = tool_kernel_bytes(r, e->ld * sizeof *scale);
+    float *x = tool_kernel_bytes(r, count * sizeof *x), *g = tool_kernel_bytes(r, count * sizeof *g),
+          *scale = tool_kernel_bytes(r, e->ld * sizeof *scale);
     int32_t *x32 = tool_kernel_bytes(r, count * sizeof *x32), *m = tool_kernel_bytes(r, e->ld * sizeof *m);
     int16_t *x16 = tool_kernel_bytes(r, 2 * count * sizeof *x16);
     int64_t *x64 = tool_kernel_bytes(r, count * sizeof *x64);
@@ -238,7 +251,8 @@ static bt_err fill(rows *e, tool_kernel_run *r)
         x32[i] = (int32_t)(h >> 8) - (1 << 23) + 1, x64[i] = x32[i];
         x16[i] = (int16_t)((h >> 16) % 60001 - 30000), x16[count + i] = (int16_t)((h >> 12) % 60001 - 30000);
     }
-    for (size_t i = 0; i < e->ld; i++) scale[i] = 0.5f + (float)(i % 7) * 0.0625f, m[i] = (1 << 30) + (int32_t)i, s[i] = 40;
+    for (size_t i = 0; i < e->ld; i++)
+        scale[i] = 0.5f + (float)(i % 7) * 0.0625f, m[i] = (1 << 30) + (int32_t)i, s[i] = 40;
     e->x = x, e->g = g, e->scale = scale, e->x32 = x32, e->m = m, e->x16 = x16, e->x64 = x64, e->s = s;
     return BT_OK;
 }

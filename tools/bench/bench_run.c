@@ -3,24 +3,35 @@
 
 #include <string.h>
 
-bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, const char *isa, bt_pool *pool, bt_fault *fault)
+bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, const char *isa, bt_pool *pool,
+                               bt_fault *fault)
 {
-    const bt_prefill_config c = { .engine = s->engine, .isa = isa, .want = s->want, .pkg = s->pkg, .pool = pool, .ctx_tokens = s->ctx_tokens,
-                                  .kv_elem_bytes = strcmp(s->engine, "reference") == 0 ? 0 : s->kv_elem_bytes };
+    const bt_prefill_config c = {.engine = s->engine,
+                                 .isa = isa,
+                                 .want = s->want,
+                                 .pkg = s->pkg,
+                                 .pool = pool,
+                                 .ctx_tokens = s->ctx_tokens,
+                                 .kv_elem_bytes = strcmp(s->engine, "reference") == 0 ? 0 : s->kv_elem_bytes};
     return bt_prefill_new(ret, s->model, &c, fault);
 }
 
-bt_err tool_bench_open_decode(bt_decode **ret, const tool_bench_setup *s, const char *weights, const char *isa, bt_pool *pool, bt_fault *fault)
+bt_err tool_bench_open_decode(bt_decode **ret, const tool_bench_setup *s, const char *weights,
+                              const char *isa, bt_pool *pool, bt_fault *fault)
 {
     const size_t least = TOOL_BENCH_CHECKED_SEQUENCES;
-    const bt_decode_config c = { .isa = isa, .weights = weights, .kv_elem_bytes = s->kv_elem_bytes, .pool = pool, .ctx_tokens = s->ctx_tokens,
-                                 .rows_max = s->batch_max < least ? least : s->batch_max };
+    const bt_decode_config c = {
+        .isa = isa,   .weights = weights,          .kv_elem_bytes = s->kv_elem_bytes,
+        .pool = pool, .ctx_tokens = s->ctx_tokens, .rows_max = s->batch_max < least ? least : s->batch_max};
     return bt_decode_new(ret, s->model, &c, fault);
 }
 
 /* ---- runs ---- */
 
-static int32_t step_token(size_t sequence, size_t pos, size_t vocab) { return (int32_t)((sequence * 7919 + pos * 104729 + 11) % vocab); }
+static int32_t step_token(size_t sequence, size_t pos, size_t vocab)
+{
+    return (int32_t)((sequence * 7919 + pos * 104729 + 11) % vocab);
+}
 
 bt_err tool_bench_prompt(bt_prefill *p, tool_sequences *s, size_t pos, size_t n, bt_fault *fault)
 {
@@ -31,10 +42,11 @@ bt_err tool_bench_step(bt_decode *d, tool_sequences *s, size_t pos, bt_fault *fa
 {
     int32_t token[BT_DECODE_MAX_ROWS];
     bt_decode_seq row[BT_DECODE_MAX_ROWS];
-    if (s->count > BT_DECODE_MAX_ROWS) return bt_fail(fault, BT_EARG, "%zu sequences in a step; at most %d", s->count, BT_DECODE_MAX_ROWS);
+    if (s->count > BT_DECODE_MAX_ROWS)
+        return bt_fail(fault, BT_EARG, "%zu sequences in a step; at most %d", s->count, BT_DECODE_MAX_ROWS);
     for (size_t i = 0; i < s->count; i++) {
         token[i] = step_token(i, pos, s->vocab);
-        row[i] = (bt_decode_seq){ .kv = &s->view[i], .pos = pos, .tokens = &token[i], .count = 1, .out = 1 };
+        row[i] = (bt_decode_seq){.kv = &s->view[i], .pos = pos, .tokens = &token[i], .count = 1, .out = 1};
     }
     return bt_decode_step(d, row, s->count, NULL, s->logits, fault);
 }
@@ -45,8 +57,8 @@ bt_err tool_bench_fill(bt_decode *d, tool_sequences *s, size_t tokens, bt_fault 
     bt_err e = BT_OK;
     for (size_t i = 0; i < s->count; i++)
         for (size_t pos = 0; e == BT_OK && pos < tokens; pos += most) {
-            const bt_decode_seq row = { .kv = &s->view[i], .pos = pos, .tokens = s->ids + pos,
-                                        .count = (uint32_t)(tokens - pos < most ? tokens - pos : most) };
+            const bt_decode_seq row = {.kv = &s->view[i], .pos = pos, .tokens = s->ids + pos,
+                                       .count = (uint32_t)(tokens - pos < most ? tokens - pos : most)};
             e = bt_decode_step(d, &row, 1, NULL, NULL, fault);
         }
     return e;

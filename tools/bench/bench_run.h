@@ -7,21 +7,23 @@
 /* What is timed and checked: the engines behind the two doors, over sequences of made-up tokens. */
 typedef struct tool_bench_setup {
     const bt_model *model;
-    const char *engine;                     /* of prompts: one of bt_engine_names; decoding is always "host" */
-    bt_obtain_want want;                    /* host: shape_policy */
-    const bt_pkg *pkg;                      /* npu: opened once for all runs */
-    uint32_t kv_elem_bytes;                 /* 0 f16, 1 int8 */
-    size_t ctx_tokens;                      /* longest sequence of the run */
-    size_t batch_max;                       /* sequences of a step */
-    bool quiet;                             /* no progress on stderr */
+    const char *engine;     /* of prompts: one of bt_engine_names; decoding is always "host" */
+    bt_obtain_want want;    /* host: shape_policy */
+    const bt_pkg *pkg;      /* npu: opened once for all runs */
+    uint32_t kv_elem_bytes; /* 0 f16, 1 int8 */
+    size_t ctx_tokens;      /* longest sequence of the run */
+    size_t batch_max;       /* sequences of a step */
+    bool quiet;             /* no progress on stderr */
 } tool_bench_setup;
 
 /* Sequences of a step that bench_check.h runs; every decode engine has room for them. */
 enum { TOOL_BENCH_CHECKED_SEQUENCES = 3 };
 
 /* isa as bt_kernels_select; the pool is borrowed. */
-bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, const char *isa, bt_pool *pool, bt_fault *fault);
-bt_err tool_bench_open_decode(bt_decode **ret, const tool_bench_setup *s, const char *weights, const char *isa, bt_pool *pool, bt_fault *fault);
+bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, const char *isa, bt_pool *pool,
+                               bt_fault *fault);
+bt_err tool_bench_open_decode(bt_decode **ret, const tool_bench_setup *s, const char *weights, const char *isa,
+                              bt_pool *pool, bt_fault *fault);
 
 /* n tokens of the first sequence from pos on; logits of the last. */
 bt_err tool_bench_prompt(bt_prefill *p, tool_sequences *s, size_t pos, size_t n, bt_fault *fault);

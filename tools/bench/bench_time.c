@@ -11,20 +11,24 @@
 
 void tool_bench_test_name(char ret[64], const tool_bench_row *r)
 {
-    const int n = snprintf(ret, 64, r->batch > 1 ? "%s%zu x %zu" : "%s%zu", r->prefill ? "pp" : "tg", r->tokens, r->batch);
+    const int n = snprintf(ret, 64, r->batch > 1 ? "%s%zu x %zu" : "%s%zu", r->prefill ? "pp" : "tg",
+                           r->tokens, r->batch);
     if (r->depth) snprintf(ret + n, 64 - (size_t)n, " @ %zu", r->depth);
 }
 
-double tool_bench_roofline(const tool_bench_row *r, double int8_ops, double fma_flops, double read_bytes, const char **ret_limit)
+double tool_bench_roofline(const tool_bench_row *r, double int8_ops, double fma_flops, double read_bytes,
+                           const char **ret_limit)
 {
     if (r->prefill) {
         const bool integers = strcmp(r->engine, "npu") == 0;
         const double peak = integers ? int8_ops : fma_flops;
-        const double linear = peak > 0 ? r->linear_ops / peak : 0, attention = fma_flops > 0 ? r->attention_ops / fma_flops : 0;
+        const double linear = peak > 0 ? r->linear_ops / peak : 0,
+                     attention = fma_flops > 0 ? r->attention_ops / fma_flops : 0;
         *ret_limit = integers && linear > attention ? "int8" : "fp32";
         return peak > 0 && fma_flops > 0 ? linear + attention : 0;
     }
-    const double memory = read_bytes > 0 ? r->bytes * (double)r->tokens / read_bytes : 0, compute = fma_flops > 0 ? r->linear_ops / fma_flops : 0;
+    const double memory = read_bytes > 0 ? r->bytes * (double)r->tokens / read_bytes : 0,
+                 compute = fma_flops > 0 ? r->linear_ops / fma_flops : 0;
     *ret_limit = memory > compute ? "read" : "fp32";
     return memory > compute ? memory : compute;
 }
@@ -32,7 +36,8 @@ double tool_bench_roofline(const tool_bench_row *r, double int8_ops, double fma_
 /* Multiply-accumulates of the linears for so many rows, one of which gives logits. */
 static bt_err linear_macs(double *ret, const bt_model *m, size_t rows, bt_fault *fault)
 {
-    const bt_bind bind = { .value = { [BT_SYM_BATCH] = 1, [BT_SYM_SEQ] = rows, [BT_SYM_CTX] = 0, [BT_SYM_OUT] = 1 } };
+    const bt_bind bind = {
+        .value = {[BT_SYM_BATCH] = 1, [BT_SYM_SEQ] = rows, [BT_SYM_CTX] = 0, [BT_SYM_OUT] = 1}};
     bt_graph *g = NULL;
     uint64_t macs = 0;
     bt_err e = bt_graph_build(&g, &m->hp, NULL, fault);
@@ -43,10 +48,12 @@ static bt_err linear_macs(double *ret, const bt_model *m, size_t rows, bt_fault 
 }
 
 /* Operations and bytes of a repetition; a step reads weight_bytes, and rows of elem_bytes. */
-static bt_err count(tool_bench_row *r, const tool_bench_setup *s, uint64_t weight_bytes, uint32_t elem_bytes, bt_fault *fault)
+static bt_err count(tool_bench_row *r, const tool_bench_setup *s, uint64_t weight_bytes, uint32_t elem_bytes,
+                    bt_fault *fault)
 {
     const bt_hparams *hp = &s->model->hp;
-    const double n = (double)r->tokens, row_pairs = (double)r->depth + (n + 1) / 2;         /* visible to a row, on average */
+    /* visible to a row, on average */
+    const double n = (double)r->tokens, row_pairs = (double)r->depth + (n + 1) / 2;
     double macs;
     const bt_err e = linear_macs(&macs, s->model, r->prefill ? r->tokens : 1, fault);
     if (e < 0) return e;
@@ -54,29 +61,39 @@ static bt_err count(tool_bench_row *r, const tool_bench_setup *s, uint64_t weigh
     r->attention_ops = 4.0 * hp->layers * hp->heads * hp->head_dim * n * row_pairs * (double)r->batch;
     r->kv = bt_kv_dtype_name(bt_kv_dtype_of(elem_bytes));
     if (r->prefill) return BT_OK;
-    r->bytes = (double)weight_bytes + 2.0 * hp->layers * hp->kv_heads * (double)bt_kv_head_bytes(elem_bytes, hp->head_dim) * row_pairs * (double)r->batch;
+    r->bytes = (double)weight_bytes + 2.0 * hp->layers * hp->kv_heads *
+                                          (double)bt_kv_head_bytes(elem_bytes, hp->head_dim) * row_pairs *
+                                          (double)r->batch;
     return BT_OK;
 }
 
 /* What is repeated: an engine over its sequences. */
-typedef struct job { bt_prefill *prefill; bt_decode *decode; tool_sequences rows; } job;
+typedef struct job {
+    bt_prefill *prefill;
+    bt_decode *decode;
+    tool_sequences rows;
+} job;
 
 /* One repetition. */
 static bt_err repeat(job *j, const tool_bench_row *r, size_t tokens, bt_fault *fault)
 {
     if (r->prefill) return tool_bench_prompt(j->prefill, &j->rows, r->depth, tokens, fault);
     bt_err e = BT_OK;
-    for (size_t i = 0; e == BT_OK && i < tokens; i++) e = tool_bench_step(j->decode, &j->rows, r->depth + i, fault);
+    for (size_t i = 0; e == BT_OK && i < tokens; i++)
+        e = tool_bench_step(j->decode, &j->rows, r->depth + i, fault);
     return e;
 }
 
-typedef struct moment { double int8_ops, fma_flops, read_bytes; } moment;
+typedef struct moment {
+    double int8_ops, fma_flops, read_bytes;
+} moment;
 
 /* Only what the row is held against, so that nothing cools down or is pushed out of a cache for nothing. */
 static moment look(const tool_bench_row *r, const tool_machine *m)
 {
     const bool integers = r->prefill && strcmp(r->engine, "npu") == 0;
-    return (moment){ integers ? tool_peak_once(m, TOOL_INT8) : 0, tool_peak_once(m, TOOL_FP32), r->prefill ? 0 : tool_read_once(m) };
+    return (moment){integers ? tool_peak_once(m, TOOL_INT8) : 0, tool_peak_once(m, TOOL_FP32),
+                    r->prefill ? 0 : tool_read_once(m)};
 }
 
 static void summarise(tool_bench_row *r, const moment *seen)
@@ -85,11 +102,13 @@ static void summarise(tool_bench_row *r, const moment *seen)
     const size_t n = r->repetitions;
     const double made = (double)r->tokens * (double)r->batch;
     const char *limit = "";
-    for (size_t i = 0; i < n; i++) a[i] = r->seconds[i], sum += made / a[i], squares += made / a[i] * (made / a[i]);
+    for (size_t i = 0; i < n; i++)
+        a[i] = r->seconds[i], sum += made / a[i], squares += made / a[i] * (made / a[i]);
     r->rate = made / tool_median(a, n);
     r->deviation = n > 1 ? sqrt(fmax(0, squares - sum * sum / (double)n) / (double)(n - 1)) : 0;
     for (size_t i = 0; i < n; i++)
-        a[i] = tool_bench_roofline(r, seen[i].int8_ops, seen[i].fma_flops, seen[i].read_bytes, &limit) / r->seconds[i];
+        a[i] = tool_bench_roofline(r, seen[i].int8_ops, seen[i].fma_flops, seen[i].read_bytes, &limit) /
+               r->seconds[i];
     r->ratio = tool_median(a, n);
     r->limit = r->ratio > 0 ? limit : "";
     for (size_t i = 0; i < n; i++) a[i] = seen[i].int8_ops;
@@ -100,7 +119,8 @@ static void summarise(tool_bench_row *r, const moment *seen)
     r->read_bytes = tool_median(a, n);
 }
 
-static bt_err time_row(tool_bench_row *r, job *j, const tool_bench_setup *s, const tool_machine *m, bt_fault *fault)
+static bt_err time_row(tool_bench_row *r, job *j, const tool_bench_setup *s, const tool_machine *m,
+                       bt_fault *fault)
 {
     enum { WARM_STEPS = 3 };
     moment seen[TOOL_BENCH_MAX_REPETITIONS];
@@ -109,25 +129,28 @@ static bt_err time_row(tool_bench_row *r, job *j, const tool_bench_setup *s, con
     tool_bench_test_name(name, r);
     bt_err e = repeat(j, r, r->prefill || r->tokens < WARM_STEPS ? r->tokens : WARM_STEPS, fault);
     for (size_t i = 0; e == BT_OK && i < r->repetitions; i++) {
-        tool_progress(s->quiet, "%s %s, %zu thread%s: repetition %zu of %zu", name, r->weights, r->threads, r->threads == 1 ? "" : "s", i + 1, r->repetitions);
+        tool_progress(s->quiet, "%s %s, %zu thread%s: repetition %zu of %zu", name, r->weights, r->threads,
+                      r->threads == 1 ? "" : "s", i + 1, r->repetitions);
         const moment before = look(r, m);
         const int64_t begin = bt_clock_us();
         e = repeat(j, r, r->tokens, fault);
         const int64_t us = bt_clock_us() - begin;
         const moment after = look(r, m);
         r->seconds[i] = (double)(us > 0 ? us : 1) * 1e-6;
-        seen[i] = (moment){ (before.int8_ops + after.int8_ops) / 2, (before.fma_flops + after.fma_flops) / 2, (before.read_bytes + after.read_bytes) / 2 };
+        seen[i] = (moment){(before.int8_ops + after.int8_ops) / 2, (before.fma_flops + after.fma_flops) / 2,
+                           (before.read_bytes + after.read_bytes) / 2};
     }
     tool_progress_end(s->quiet);
     if (e == BT_OK) summarise(r, seen);
     return e;
 }
 
-bt_err tool_bench_time_prefill(tool_bench_row *r, bt_prefill *p, const tool_bench_setup *s, const tool_machine *m, bt_fault *fault)
+bt_err tool_bench_time_prefill(tool_bench_row *r, bt_prefill *p, const tool_bench_setup *s,
+                               const tool_machine *m, bt_fault *fault)
 {
     const bt_report_engine about = bt_prefill_about(p);
     const uint32_t elem_bytes = bt_prefill_kv_elem_bytes(p);
-    job j = { .prefill = p };
+    job j = {.prefill = p};
     r->engine = about.name;
     snprintf(r->weights, sizeof r->weights, "%s", about.quant);
     bt_err e = tool_sequences_open(&j.rows, s->model, elem_bytes, 1, r->depth + r->tokens, 1, fault);
@@ -138,13 +161,15 @@ bt_err tool_bench_time_prefill(tool_bench_row *r, bt_prefill *p, const tool_benc
     return e;
 }
 
-bt_err tool_bench_time_decode(tool_bench_row *r, bt_decode *d, const tool_bench_setup *s, const tool_machine *m, bt_fault *fault)
+bt_err tool_bench_time_decode(tool_bench_row *r, bt_decode *d, const tool_bench_setup *s,
+                              const tool_machine *m, bt_fault *fault)
 {
     const uint32_t elem_bytes = bt_decode_kv_elem_bytes(d);
-    job j = { .decode = d };
+    job j = {.decode = d};
     r->engine = bt_decode_name(d);
     snprintf(r->weights, sizeof r->weights, "%s", bt_decode_weights(d));
-    bt_err e = tool_sequences_open(&j.rows, s->model, elem_bytes, r->batch, r->depth + r->tokens, r->batch, fault);
+    bt_err e =
+        tool_sequences_open(&j.rows, s->model, elem_bytes, r->batch, r->depth + r->tokens, r->batch, fault);
     if (e == BT_OK) e = count(r, s, bt_decode_stats_of(d).weight_bytes, elem_bytes, fault);
     if (e == BT_OK && r->depth) e = tool_bench_fill(d, &j.rows, r->depth, fault);
     if (e == BT_OK) e = time_row(r, &j, s, m, fault);

@@ -8,7 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct stream { tool_answer *answer; bool echo; bt_fault fault; bool failed; } stream;
+typedef struct stream {
+    tool_answer *answer;
+    bool echo;
+    bt_fault fault;
+    bool failed;
+} stream;
 
 static void take_text(stream *s, const char *text)
 {
@@ -17,7 +22,7 @@ static void take_text(stream *s, const char *text)
         s->answer->last_us = bt_clock_us();
         if (!s->answer->first_us) s->answer->first_us = s->answer->last_us;
     }
-    (void)bt_buf_str(&s->answer->text, text);           /* the error stays in the buffer and is looked at in the end */
+    (void)bt_buf_str(&s->answer->text, text); /* the error stays in the buffer and is looked at in the end */
     if (!s->echo) return;
     fputs(text, stdout);
     fflush(stdout);
@@ -32,7 +37,10 @@ static bool on_event(void *ud, const char *data, size_t len)
     const json_t *error = json_object_get(root, "error");
     if (!root || error) {
         const char *message = json_string_value(json_object_get(error, "message"));
-        bt_fail(&s->fault, BT_EIO, "%s", !root ? "the gateway sent something that is not JSON" : message ? message : "unknown error");
+        bt_fail(&s->fault, BT_EIO, "%s",
+                !root     ? "the gateway sent something that is not JSON"
+                : message ? message
+                          : "unknown error");
         s->failed = true;
         json_decref(root);
         return false;
@@ -49,7 +57,7 @@ static bool on_event(void *ud, const char *data, size_t len)
 
 bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault)
 {
-    stream s = { .answer = ret, .echo = ask->echo };
+    stream s = {.answer = ret, .echo = ask->echo};
     bt_buf body;
     long status = 0;
     char *json = NULL;
@@ -60,12 +68,14 @@ bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault)
     ret->pieces = 0;
     ret->first_us = ret->last_us = 0;
     ret->begin_us = bt_clock_us();
-    if (json_object_set_new(ask->request, "stream", json_true()) < 0 || json_object_set_new(ask->request, "baton", json_true()) < 0
-        || !(json = json_dumps(ask->request, JSON_COMPACT))) {
+    if (json_object_set_new(ask->request, "stream", json_true()) < 0 ||
+        json_object_set_new(ask->request, "baton", json_true()) < 0 ||
+        !(json = json_dumps(ask->request, JSON_COMPACT))) {
         e = bt_fail(fault, BT_ENOMEM, "building the request");
         goto out;
     }
-    e = tool_http_stream(&status, &body, ask->url, ask->path, ask->api_key, json, on_event, &s, ask->stop, fault);
+    e = tool_http_stream(&status, &body, ask->url, ask->path, ask->api_key, json, on_event, &s, ask->stop,
+                         fault);
     if (s.failed) {
         e = bt_fail(fault, BT_EIO, "%s", s.fault.text);
     } else if (e == BT_OK && status != 200) {
@@ -96,8 +106,10 @@ void tool_answer_print_figures(const tool_answer *a)
     if (!b) {
         const double span_s = (double)(a->last_us - a->first_us) / 1e6;
         if (!a->pieces) fprintf(stderr, "interrupted before the first token\n");
-        else fprintf(stderr, "interrupted after %llu pieces of text, %.1f a second; the first after %.1f ms\n", (unsigned long long)a->pieces,
-                     span_s > 0 ? (double)(a->pieces - 1) / span_s : 0, (double)(a->first_us - a->begin_us) / 1e3);
+        else
+            fprintf(stderr, "interrupted after %llu pieces of text, %.1f a second; the first after %.1f ms\n",
+                    (unsigned long long)a->pieces, span_s > 0 ? (double)(a->pieces - 1) / span_s : 0,
+                    (double)(a->first_us - a->begin_us) / 1e3);
         return;
     }
     const char *reason = json_string_value(json_object_get(b, "finish_reason"));
@@ -105,7 +117,8 @@ void tool_answer_print_figures(const tool_answer *a)
     tool_size_text(kv, sizeof kv, (uint64_t)json_integer_value(json_object_get(b, "kv_bytes")));
     fprintf(stderr, "prompt     %6lld tokens  %8.1f tokens/s   first token after %.1f ms\n",
             (long long)json_integer_value(json_object_get(b, "prompt_tokens")),
-            json_number_value(json_object_get(b, "prefill_tokens_per_second")), json_number_value(json_object_get(b, "ttft_ms")));
+            json_number_value(json_object_get(b, "prefill_tokens_per_second")),
+            json_number_value(json_object_get(b, "ttft_ms")));
     fprintf(stderr, "generated  %6lld tokens  %8.1f tokens/s   finish: %s\n",
             (long long)json_integer_value(json_object_get(b, "completion_tokens")),
             json_number_value(json_object_get(b, "decode_tokens_per_second")), reason ? reason : "-");

@@ -15,16 +15,17 @@ enum { START_TIMEOUT_MS = 600 * 1000, STEP_MS = 100 };
 
 static _Noreturn void become_up(const char *program, const tool_command *up, int out, pid_t parent)
 {
-    const char *args[TOOL_COMMAND_MAX_ARGS + 3] = { "baton", "up" };
+    const char *args[TOOL_COMMAND_MAX_ARGS + 3] = {"baton", "up"};
     for (size_t i = 0; i < up->args; i++) args[i + 2] = up->arg[i];
     sigset_t none;
     sigemptyset(&none);
-    (void)signal(SIGINT, SIG_DFL);          /* before signals come through again: this process's handler would swallow one that is for `up` */
+    (void)signal(SIGINT, SIG_DFL); /* before signals come through again: this process's handler would swallow
+                                      one that is for `up` */
     (void)signal(SIGTERM, SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0) _exit(1);      /* the parent may be gone already */
+    if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0) _exit(1); /* the parent may be gone already */
     execv(program, (char *const *)args);
     _exit(127);
 }
@@ -36,7 +37,7 @@ static bt_err wait_ready(tool_background *b, int fd, const volatile sig_atomic_t
     size_t have = 0;
     for (int waited = 0; waited < START_TIMEOUT_MS; waited += STEP_MS) {
         if (stop && *stop) return bt_fail(fault, BT_ECANCEL, "interrupted");
-        struct pollfd p = { .fd = fd, .events = POLLIN };
+        struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, STEP_MS) <= 0) continue;
         const ssize_t n = read(fd, line + have, sizeof line - 1 - have);
         if (n < 0 && errno == EINTR) continue;
@@ -51,11 +52,13 @@ static bt_err wait_ready(tool_background *b, int fd, const volatile sig_atomic_t
     return bt_fail(fault, BT_EIO, "the nodes were not ready within %d s", START_TIMEOUT_MS / 1000);
 }
 
-bt_err tool_background_start(tool_background *ret, const tool_command *up, const volatile sig_atomic_t *stop, bt_fault *fault)
+bt_err tool_background_start(tool_background *ret, const tool_command *up, const volatile sig_atomic_t *stop,
+                             bt_fault *fault)
 {
     char program[4096];
     int out[2];
-    bt_err e = up->overflow ? bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes", TOOL_COMMAND_ARG_BYTES - 1)
+    bt_err e = up->overflow ? bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes",
+                                      TOOL_COMMAND_ARG_BYTES - 1)
                             : tool_program_dir(program, sizeof program - 8, fault);
     if (e < 0) return e;
     strcat(program, "/baton");
@@ -66,7 +69,7 @@ bt_err tool_background_start(tool_background *ret, const tool_command *up, const
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     (void)sigprocmask(SIG_BLOCK, &ends, &before);
-    tool_background b = { .pid = fork() };
+    tool_background b = {.pid = fork()};
     if (b.pid == 0) become_up(program, up, out[1], parent);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     close(out[1]);
@@ -85,6 +88,7 @@ void tool_background_stop(tool_background *b)
 {
     if (b->pid <= 0) return;
     (void)kill(b->pid, SIGTERM);
-    while (waitpid(b->pid, NULL, 0) < 0 && errno == EINTR) (void)kill(b->pid, SIGTERM);    /* asked again: let nothing end any more */
+    while (waitpid(b->pid, NULL, 0) < 0 && errno == EINTR)
+        (void)kill(b->pid, SIGTERM); /* asked again: let nothing end any more */
     b->pid = 0;
 }

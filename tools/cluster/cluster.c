@@ -1,4 +1,5 @@
-/* See cluster.h. One thread: the event loop watches a descriptor for each child's end, one for readiness, and signals. */
+/* See cluster.h. One thread: the event loop watches a descriptor for each child's end, one for readiness,
+ * and signals. */
 #include "tools/cluster/cluster.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -20,7 +21,13 @@
 enum { GRACE_MS = 5000, PATH_BYTES = 4096, URL_BYTES = 256, LONGEST_WAIT_MS = 3600 * 1000 };
 
 typedef struct cluster cluster;
-typedef struct child { cluster *owner; size_t index; pid_t pid; int pidfd; uint64_t watch; } child;
+typedef struct child {
+    cluster *owner;
+    size_t index;
+    pid_t pid;
+    int pidfd;
+    uint64_t watch;
+} child;
 
 struct cluster {
     const tool_cluster_config *config;
@@ -39,15 +46,17 @@ bt_err tool_cluster_make_dir(char *ret, size_t cap, bt_fault *fault)
     if (!base || !*base || access(base, W_OK) != 0) base = getenv("TMPDIR");
     if (!base || !*base) base = "/tmp";
     const int n = snprintf(ret, cap, "%s/baton-XXXXXX", base);
-    if (n < 0 || (size_t)n >= cap || n > 80)        /* a unix socket's path has 107 bytes at most */
-        return bt_fail(fault, BT_ELIMIT, "'%s' is too long a path for sockets; set TMPDIR to a shorter one", base);
+    if (n < 0 || (size_t)n >= cap || n > 80) /* a unix socket's path has 107 bytes at most */
+        return bt_fail(fault, BT_ELIMIT, "'%s' is too long a path for sockets; set TMPDIR to a shorter one",
+                       base);
     sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, &ends, NULL);
-    if (!mkdtemp(ret)) return bt_fail(fault, BT_EIO, "a private directory under '%s': %s", base, strerror(errno));
+    if (!mkdtemp(ret))
+        return bt_fail(fault, BT_EIO, "a private directory under '%s': %s", base, strerror(errno));
     return BT_OK;
 }
 
@@ -63,16 +72,17 @@ void tool_cluster_remove_dir(const char *dir)
 static _Noreturn void become(const cluster *c, const tool_command *command, pid_t parent)
 {
     char program[PATH_BYTES + 64];
-    const char *argv[TOOL_COMMAND_MAX_ARGS + 2] = { command->program };
+    const char *argv[TOOL_COMMAND_MAX_ARGS + 2] = {command->program};
     for (size_t i = 0; i < command->args; i++) argv[i + 1] = command->arg[i];
     snprintf(program, sizeof program, "%s/%s", c->program_dir, command->program);
     sigset_t none;
     sigemptyset(&none);
-    (void)signal(SIGINT, SIG_DFL);          /* before signals come through again: a handler of `up` would swallow one that is for the child */
+    (void)signal(SIGINT, SIG_DFL); /* before signals come through again: a handler of `up` would swallow one
+                                      that is for the child */
     (void)signal(SIGTERM, SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
-    (void)setpgid(0, 0);                    /* Ctrl-C is ours to pass on */
+    (void)setpgid(0, 0); /* Ctrl-C is ours to pass on */
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
     (void)setenv("NOTIFY_SOCKET", c->notify_path, 1);
@@ -94,10 +104,15 @@ static void on_child_end(void *ud, unsigned events)
     close(k->pidfd);
     k->pid = 0;
     if (!c->plan.stopping) {
-        if (WIFSIGNALED(status)) bt_log(BT_LOG_WARN, "%s was killed by signal %d", c->config->commands[k->index].program, WTERMSIG(status));
-        else bt_log(BT_LOG_WARN, "%s ended with status %d", c->config->commands[k->index].program, WEXITSTATUS(status));
+        if (WIFSIGNALED(status))
+            bt_log(BT_LOG_WARN, "%s was killed by signal %d", c->config->commands[k->index].program,
+                   WTERMSIG(status));
+        else
+            bt_log(BT_LOG_WARN, "%s ended with status %d", c->config->commands[k->index].program,
+                   WEXITSTATUS(status));
     }
-    tool_supervise_ended(&c->plan, k->index, WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status), bt_clock_ms());
+    tool_supervise_ended(&c->plan, k->index, WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status),
+                         bt_clock_ms());
     advance(c);
 }
 
@@ -105,11 +120,12 @@ static void start(cluster *c, size_t index)
 {
     child *k = &c->child[index];
     const pid_t parent = getpid();
-    *k = (child){ .owner = c, .index = index, .pidfd = -1 };
+    *k = (child){.owner = c, .index = index, .pidfd = -1};
     k->pid = fork();
     if (k->pid == 0) become(c, &c->config->commands[index], parent);
     if (k->pid > 0) k->pidfd = (int)syscall(SYS_pidfd_open, k->pid, 0);
-    if (k->pidfd >= 0 && bt_loop_add_fd(&k->watch, c->loop, k->pidfd, BT_LOOP_IN, on_child_end, k) == BT_OK) return;
+    if (k->pidfd >= 0 && bt_loop_add_fd(&k->watch, c->loop, k->pidfd, BT_LOOP_IN, on_child_end, k) == BT_OK)
+        return;
     bt_log(BT_LOG_ERROR, "cannot start %s: %s", c->config->commands[index].program, strerror(errno));
     if (k->pid > 0) {
         (void)kill(k->pid, SIGKILL);
@@ -126,7 +142,8 @@ static void advance(cluster *c)
     tool_action a;
     while (tool_supervise_next(&a, &c->plan, bt_clock_ms())) {
         if (a.act == TOOL_ACT_START) start(c, a.child);
-        else if (c->child[a.child].pid > 0) (void)kill(c->child[a.child].pid, a.act == TOOL_ACT_TERM ? SIGTERM : SIGKILL);
+        else if (c->child[a.child].pid > 0)
+            (void)kill(c->child[a.child].pid, a.act == TOOL_ACT_TERM ? SIGTERM : SIGKILL);
     }
     c->over = tool_supervise_over(&c->plan);
     const int64_t due_ms = tool_supervise_due_ms(&c->plan), wait_ms = due_ms - bt_clock_ms();
@@ -142,7 +159,7 @@ static void on_timer(void *ud, unsigned events)
 static void on_signal(void *ud, int signo)
 {
     cluster *c = ud;
-    if (signo == SIGHUP)                    /* nodes and gateway read the allow list again */
+    if (signo == SIGHUP) /* nodes and gateway read the allow list again */
         for (size_t i = 0; i < c->config->count; i++)
             if (c->child[i].pid > 0) (void)kill(c->child[i].pid, SIGHUP);
     if (signo != SIGINT && signo != SIGTERM) return;
@@ -169,8 +186,9 @@ static void on_notify(void *ud, unsigned events)
         const bt_err e = bt_notify_recv(&msg, c->notify_fd);
         if (e == BT_EAGAIN) return;
         if (e < 0) continue;
-        if (msg.pid != c->child[0].pid || c->plan.was_ready || !bt_notify_get(value, sizeof value, &msg, "READY") || strcmp(value, "1") != 0
-            || !bt_notify_get(c->url, sizeof c->url, &msg, "STATUS"))
+        if (msg.pid != c->child[0].pid || c->plan.was_ready ||
+            !bt_notify_get(value, sizeof value, &msg, "READY") || strcmp(value, "1") != 0 ||
+            !bt_notify_get(c->url, sizeof c->url, &msg, "STATUS"))
             continue;
         tool_supervise_ready(&c->plan);
         keep_port(c);
@@ -187,8 +205,8 @@ static bt_err open_loop(cluster *c, bt_fault *fault)
     if (e == BT_OK) e = bt_loop_on_signals(c->loop, on_signal, c, fault);
     if (e == BT_OK) e = bt_notify_listen(&c->notify_fd, c->notify_path, fault);
     if (e < 0) return e;
-    if ((e = bt_loop_add_fd(&id, c->loop, c->notify_fd, BT_LOOP_IN, on_notify, c)) < 0
-        || (e = bt_loop_add_timer(&c->timer, c->loop, 0, LONGEST_WAIT_MS, on_timer, c)) < 0)
+    if ((e = bt_loop_add_fd(&id, c->loop, c->notify_fd, BT_LOOP_IN, on_notify, c)) < 0 ||
+        (e = bt_loop_add_timer(&c->timer, c->loop, 0, LONGEST_WAIT_MS, on_timer, c)) < 0)
         bt_fail(fault, e, "event loop");
     return e;
 }
@@ -199,13 +217,18 @@ bt_err tool_cluster_run(const tool_cluster_config *config, bt_fault *fault)
     if (!c) return bt_fail(fault, BT_ENOMEM, "cluster");
     c->config = config;
     c->notify_fd = -1;
-    bt_err e = config->count <= TOOL_SUPERVISE_MAX ? BT_OK : bt_fail(fault, BT_ELIMIT, "%zu processes; the limit is %d", config->count, TOOL_SUPERVISE_MAX);
+    bt_err e =
+        config->count <= TOOL_SUPERVISE_MAX
+            ? BT_OK
+            : bt_fail(fault, BT_ELIMIT, "%zu processes; the limit is %d", config->count, TOOL_SUPERVISE_MAX);
     for (size_t i = 0; e == BT_OK && i < config->count; i++)
-        if (config->commands[i].overflow) e = bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes", TOOL_COMMAND_ARG_BYTES - 1);
+        if (config->commands[i].overflow)
+            e = bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes", TOOL_COMMAND_ARG_BYTES - 1);
     if (e == BT_OK) e = open_loop(c, fault);
     if (e == BT_OK) tool_supervise_init(&c->plan, config->count, config->drain_ms, GRACE_MS, bt_clock_ms());
     while (e == BT_OK && !c->over) e = bt_loop_step(c->loop, -1, fault);
-    if (e == BT_OK && c->plan.failed) e = bt_fail(fault, BT_EIO, "a program did not start; its own words are above");
+    if (e == BT_OK && c->plan.failed)
+        e = bt_fail(fault, BT_EIO, "a program did not start; its own words are above");
     bt_loop_end_signals();
     if (c->notify_fd >= 0) close(c->notify_fd);
     bt_loop_free(c->loop);

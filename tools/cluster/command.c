@@ -9,7 +9,7 @@
 
 void tool_command_add(tool_command *c, const char *option, const char *value)
 {
-    const char *const parts[] = { option, value };
+    const char *const parts[] = {option, value};
     for (size_t i = 0; i < 2 && parts[i]; i++) {
         if (c->args == TOOL_COMMAND_MAX_ARGS || strlen(parts[i]) >= TOOL_COMMAND_ARG_BYTES) {
             c->overflow = true;

@@ -16,12 +16,14 @@ typedef struct call {
     void *ud;
     const volatile sig_atomic_t *stop;
     bt_err err;
-    int is_stream;              /* -1: not known yet */
+    int is_stream; /* -1: not known yet */
 } call;
 
 bt_err tool_http_setup(bt_fault *fault)
 {
-    return curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK ? BT_OK : bt_fail(fault, BT_ENOMEM, "libcurl does not start");
+    return curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK
+               ? BT_OK
+               : bt_fail(fault, BT_ENOMEM, "libcurl does not start");
 }
 
 void tool_http_cleanup(void) { curl_global_cleanup(); }
@@ -29,7 +31,7 @@ void tool_http_cleanup(void) { curl_global_cleanup(); }
 static size_t on_bytes(char *bytes, size_t one, size_t n, void *ud)
 {
     call *c = ud;
-    (void)one;                                      /* always 1 */
+    (void)one; /* always 1 */
     if (c->is_stream < 0) {
         char *type = NULL;
         (void)curl_easy_getinfo(c->curl, CURLINFO_CONTENT_TYPE, &type);
@@ -46,21 +48,22 @@ static int on_progress(void *ud, curl_off_t a, curl_off_t b, curl_off_t u, curl_
     return c->stop && *c->stop;
 }
 
-static bt_err set_up(call *c, const char *url, const char *api_key, const char *json, struct curl_slist **headers)
+static bt_err set_up(call *c, const char *url, const char *api_key, const char *json,
+                     struct curl_slist **headers)
 {
-    bool ok = !curl_easy_setopt(c->curl, CURLOPT_URL, url)
-           && !curl_easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https")
-           && !curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L)
-           && !curl_easy_setopt(c->curl, CURLOPT_NOPROXY, "127.0.0.1,localhost,::1")
-           && !curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, 10000L)
-           /* A gateway says something every 10 s, if only that it is there. */
-           && !curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_LIMIT, 1L)
-           && !curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_TIME, 60L)
-           && !curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, on_bytes)
-           && !curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c)
-           && !curl_easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L)
-           && !curl_easy_setopt(c->curl, CURLOPT_XFERINFOFUNCTION, on_progress)
-           && !curl_easy_setopt(c->curl, CURLOPT_XFERINFODATA, c);
+    bool ok = !curl_easy_setopt(c->curl, CURLOPT_URL, url) &&
+              !curl_easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https") &&
+              !curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L) &&
+              !curl_easy_setopt(c->curl, CURLOPT_NOPROXY, "127.0.0.1,localhost,::1") &&
+              !curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, 10000L)
+              /* A gateway says something every 10 s, if only that it is there. */
+              && !curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_LIMIT, 1L) &&
+              !curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_TIME, 60L) &&
+              !curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, on_bytes) &&
+              !curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c) &&
+              !curl_easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L) &&
+              !curl_easy_setopt(c->curl, CURLOPT_XFERINFOFUNCTION, on_progress) &&
+              !curl_easy_setopt(c->curl, CURLOPT_XFERINFODATA, c);
     if (json) {
         *headers = curl_slist_append(*headers, "Content-Type: application/json");
         ok = ok && *headers && !curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, json);
@@ -78,26 +81,34 @@ static bt_err set_up(call *c, const char *url, const char *api_key, const char *
     return ok ? BT_OK : BT_ENOMEM;
 }
 
-static bt_err perform(call *c, long *ret_status, const char *base, const char *path, const char *api_key, const char *json,
-                      bt_fault *fault)
+static bt_err perform(call *c, long *ret_status, const char *base, const char *path, const char *api_key,
+                      const char *json, bt_fault *fault)
 {
     char url[2048];
     struct curl_slist *headers = NULL;
     bt_err e;
     const int n = snprintf(url, sizeof url, "%s%s", base, path);
-    if (n < 0 || (size_t)n >= sizeof url) return bt_fail(fault, BT_EARG, "the URL is longer than %zu bytes", sizeof url - 1);
+    if (n < 0 || (size_t)n >= sizeof url)
+        return bt_fail(fault, BT_EARG, "the URL is longer than %zu bytes", sizeof url - 1);
     c->curl = curl_easy_init();
     c->is_stream = -1;
     tool_sse_init(&c->sse);
-    if (!c->curl) { e = bt_fail(fault, BT_ENOMEM, "libcurl"); goto out; }
-    if ((e = set_up(c, url, api_key, json, &headers)) < 0) { bt_fail(fault, e, "libcurl"); goto out; }
+    if (!c->curl) {
+        e = bt_fail(fault, BT_ENOMEM, "libcurl");
+        goto out;
+    }
+    if ((e = set_up(c, url, api_key, json, &headers)) < 0) {
+        bt_fail(fault, e, "libcurl");
+        goto out;
+    }
     const CURLcode rc = curl_easy_perform(c->curl);
     if (rc == CURLE_ABORTED_BY_CALLBACK || c->err == BT_ECANCEL) {
         e = bt_fail(fault, BT_ECANCEL, "interrupted");
     } else if (c->err < 0) {
         e = bt_fail(fault, c->err, "the answer from %s: %s", base, bt_err_name(c->err));
     } else if (rc != CURLE_OK) {
-        e = bt_fail(fault, BT_EIO, "no answer from %s (%s); is a gateway running there? Start one with 'baton up'", base,
+        e = bt_fail(fault, BT_EIO,
+                    "no answer from %s (%s); is a gateway running there? Start one with 'baton up'", base,
                     curl_easy_strerror(rc));
     } else {
         (void)curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, ret_status);
@@ -110,16 +121,18 @@ out:
     return e;
 }
 
-bt_err tool_http_get(long *ret_status, bt_buf *body, const char *base, const char *path, const char *api_key, bt_fault *fault)
+bt_err tool_http_get(long *ret_status, bt_buf *body, const char *base, const char *path, const char *api_key,
+                     bt_fault *fault)
 {
-    call c = { .body = body };
+    call c = {.body = body};
     return perform(&c, ret_status, base, path, api_key, NULL, fault);
 }
 
-bt_err tool_http_stream(long *ret_status, bt_buf *body, const char *base, const char *path, const char *api_key, const char *json,
-                        tool_sse_fn *fn, void *ud, const volatile sig_atomic_t *stop, bt_fault *fault)
+bt_err tool_http_stream(long *ret_status, bt_buf *body, const char *base, const char *path,
+                        const char *api_key, const char *json, tool_sse_fn *fn, void *ud,
+                        const volatile sig_atomic_t *stop, bt_fault *fault)
 {
-    call c = { .body = body, .fn = fn, .ud = ud, .stop = stop };
+    call c = {.body = body, .fn = fn, .ud = ud, .stop = stop};
     return perform(&c, ret_status, base, path, api_key, json, fault);
 }
 
@@ -146,6 +159,8 @@ void tool_http_error_text(char *ret, size_t cap, long status, const bt_buf *body
     json_t *root = json_loadb(bt_buf_text(body), body->len, 0, NULL);
     const char *message = json_string_value(json_object_get(json_object_get(root, "error"), "message"));
     if (message) snprintf(ret, cap, "%s", message);
-    else snprintf(ret, cap, "HTTP %ld: %.*s", status, (int)strcspn(bt_buf_text(body), "\r\n"), bt_buf_text(body));
+    else
+        snprintf(ret, cap, "HTTP %ld: %.*s", status, (int)strcspn(bt_buf_text(body), "\r\n"),
+                 bt_buf_text(body));
     json_decref(root);
 }

@@ -4,22 +4,24 @@
 #include "base/buf.h"
 #include "tools/cluster/sse.h"
 
-/* The tool's side of HTTP, over libcurl. Blocking; one call at a time. A gateway that cannot be reached is BT_EIO with its URL
- * and what to do in the fault. tool_http_setup once before the first call, tool_http_cleanup at the end. */
+/* The tool's side of HTTP, over libcurl. Blocking; one call at a time. A gateway that cannot be reached is BT_EIO with
+ * its URL and what to do in the fault. tool_http_setup once before the first call, tool_http_cleanup at the end. */
 bt_err tool_http_setup(bt_fault *fault);
-void   tool_http_cleanup(void);
+void tool_http_cleanup(void);
 
 /* GET base + path; *ret_status and the body (at most body->limit_bytes) whatever the status is. */
-bt_err tool_http_get(long *ret_status, bt_buf *body, const char *base, const char *path, const char *api_key, bt_fault *fault);
+bt_err tool_http_get(long *ret_status, bt_buf *body, const char *base, const char *path, const char *api_key,
+                     bt_fault *fault);
 
-/* POST json and read a stream of events. An answer that is no event stream (an error, mostly) goes to `body` instead. *stop, when set by a
- * signal handler or by fn returning false, closes the connection: BT_ECANCEL. */
-bt_err tool_http_stream(long *ret_status, bt_buf *body, const char *base, const char *path, const char *api_key, const char *json,
-                        tool_sse_fn *fn, void *ud, const volatile sig_atomic_t *stop, bt_fault *fault);
+/* POST json and read a stream of events. An answer that is no event stream (an error, mostly) goes to `body` instead.
+ * *stop, when set by a signal handler or by fn returning false, closes the connection: BT_ECANCEL. */
+bt_err tool_http_stream(long *ret_status, bt_buf *body, const char *base, const char *path, const char *api_key,
+                        const char *json, tool_sse_fn *fn, void *ud, const volatile sig_atomic_t *stop,
+                        bt_fault *fault);
 
 /* An API key from the first line of a file; NULL path gives NULL. Wiped and freed by tool_free_key (NULL is fine). */
 bt_err tool_read_key(char **ret, const char *path, bt_fault *fault);
-void   tool_free_key(char *key);
+void tool_free_key(char *key);
 
 /* The message of an OpenAI error object in body, or the first line of the body itself. */
 void tool_http_error_text(char *ret, size_t cap, long status, const bt_buf *body);

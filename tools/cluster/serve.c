@@ -10,15 +10,17 @@
 bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault)
 {
     bt_pkg *p = NULL;
-    tool_compiling show = { .quiet = quiet, .logs = interrupted == 0, .interrupted = interrupted };
+    tool_compiling show = {.quiet = quiet, .logs = interrupted == 0, .interrupted = interrupted};
     bt_model *m = NULL;
     bt_pool *pool = NULL;
-    if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0)      /* else each node says it again and again */
-        return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s", bt_kv_dtype_choices[s->kv_dtype]);
+    if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0) /* else each node says it again and again */
+        return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
+                       bt_kv_dtype_choices[s->kv_dtype]);
     bt_err e = tool_open_model(&m, NULL, s->model, fault);
     if (e == BT_OK && s->engine == BT_ENGINE_NPU) {
         e = bt_pool_new(&pool, (size_t)s->threads, fault);
-        const bt_obtain_how how = { .ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true, .progress = tool_progress_compiling, .ud = &show };
+        const bt_obtain_how how = {.ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true,
+                                   .progress = tool_progress_compiling, .ud = &show};
         if (e == BT_OK) e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
         tool_progress_end(quiet);
     }
@@ -69,18 +71,20 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
     const char *engine = bt_engine_names[s->engine];
     const bool is_prefill = strcmp(role, "prefill") == 0;
     /* The NPU makes prompts' rows only; generated tokens are the f16 kernels' work. */
-    tool_command_add(ret, "--engine", !is_prefill && s->engine == BT_ENGINE_NPU ? bt_engine_names[BT_ENGINE_HOST] : engine);
+    tool_command_add(ret, "--engine",
+                     !is_prefill && s->engine == BT_ENGINE_NPU ? bt_engine_names[BT_ENGINE_HOST] : engine);
     add_machine(ret, s);
     add_want(ret, &s->want);
     if (is_prefill) return;
     add_decode(ret, s);
-    tool_command_add(ret, "--prefill-engine", engine);      /* a decode node may become a prefill node, too */
+    tool_command_add(ret, "--prefill-engine", engine); /* a decode node may become a prefill node, too */
     if (s->colocated || s->local_prefill_below > 0) tool_command_add(ret, "--local-prefill", engine);
 }
 
 static void add_up(tool_command *ret, const tool_serve *s)
 {
-    static const char *const fixed[] = { "--host", "127.0.0.1", "--port", "0", "--log-level", "error", "--json=no" };
+    static const char *const fixed[] = {"--host",      "127.0.0.1", "--port",   "0",
+                                        "--log-level", "error",     "--json=no"};
     tool_command_add(ret, "--model", s->model);
     tool_command_add(ret, "--engine", bt_engine_names[s->engine]);
     add_machine(ret, s);

@@ -10,46 +10,103 @@
 #include "tools/cluster/background.h"
 #include "tools/cluster/cluster.h"
 
-/* A system that a command starts for itself: the options that up, run and chat have in common, and what is done with them. */
+/* A system that a command starts for itself: the options that up, run and chat have in common, and what is done with
+ * them. */
 typedef struct tool_serve {
     const char *model, *isa;
-    int engine;                             /* index in bt_engine_names */
-    int kv_dtype;                           /* in bt_kv_dtype_choices */
-    int weights;                            /* in bt_weights_forms */
+    int engine;   /* index in bt_engine_names */
+    int kv_dtype; /* in bt_kv_dtype_choices */
+    int weights;  /* in bt_weights_forms */
     int64_t threads, ctx_size, slots, speculate, local_prefill_below;
     uint64_t kv_memory_bytes, swap_memory_bytes;
     bt_obtain_want want;
-    bool colocated;                         /* no prefill node: decode nodes compute prompts; not an option */
+    bool colocated; /* no prefill node: decode nodes compute prompts; not an option */
 } tool_serve;
 
 /* Rows of an option table whose config has a tool_serve at `serve`. */
 #define TOOL_SERVE_OPTS(config, serve) \
-    { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, serve.model), .type = BT_OPT_STRING, \
-      .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model (also the first argument)" }, \
-    BT_ENGINE_OPT(config, serve.engine), \
-    BT_KV_DTYPE_OPT(config, serve.kv_dtype), \
-    { .group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, serve.weights), .type = BT_OPT_CHOICE, .def = "f16", \
-      .choices = bt_weights_forms, .help = "weights of decode nodes, converted once and kept; fewer bytes are read faster" }, \
-    { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, serve.ctx_size), .type = BT_OPT_INT, \
-      .def = "0", .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less" }, \
-    BT_OBTAIN_OPTS(config, serve.want), \
-    BT_OBTAIN_FILE_OPT(config, serve.want), \
-    { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, serve.threads), .type = BT_OPT_INT, \
-      .def = "0", .lo = 0, .hi = 256, .help = "compute threads of each node; 0: all cores" }, \
-    { .group = "Machine", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, serve.kv_memory_bytes), .type = BT_OPT_SIZE, \
-      .def = "1G", .lo = 1 << 20, .hi = INT64_MAX, .help = "KV memory of each node; it must hold one sequence of --ctx-size" }, \
-    { .group = "Machine", .name = "swap-memory", .value = "SIZE", BT_OPT_AT(config, serve.swap_memory_bytes), .type = BT_OPT_SIZE, \
-      .def = "1G", .lo = 0, .hi = INT64_MAX, .help = "where a decode node keeps the KV of sequences that it preempts" }, \
-    { .group = "Machine", .name = "slots", .value = "N", BT_OPT_AT(config, serve.slots), .type = BT_OPT_INT, .def = "32", .lo = 1, \
-      .hi = 1024, .help = "sequences that a decode node takes at once" }, \
-    { .group = "Machine", .name = "speculate", .value = "N", BT_OPT_AT(config, serve.speculate), .type = BT_OPT_INT, .def = "0", .lo = 0, \
-      .hi = 64, .help = "tokens guessed from the text so far and checked in one step, at most; the output is the same" }, \
-    { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, serve.isa), .type = BT_OPT_STRING, .def = "auto", \
-      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" }
+    {.group = "Model", \
+     .letter = 'm', \
+     .name = "model", \
+     .value = "MODEL", \
+     BT_OPT_AT(config, serve.model), \
+     .type = BT_OPT_STRING, \
+     .example = "smollm2", \
+     .help = "GGUF file, or 'smollm2' for the default model (also the first argument)"}, \
+        BT_ENGINE_OPT(config, serve.engine), BT_KV_DTYPE_OPT(config, serve.kv_dtype), \
+        {.group = "Model", \
+         .name = "weights", \
+         .value = "FORM", \
+         BT_OPT_AT(config, serve.weights), \
+         .type = BT_OPT_CHOICE, \
+         .def = "f16", \
+         .choices = bt_weights_forms, \
+         .help = "weights of decode nodes, converted once and kept; fewer bytes are read faster"}, \
+        {.group = "Model", \
+         .letter = 'c', \
+         .name = "ctx-size", \
+         .value = "N", \
+         BT_OPT_AT(config, serve.ctx_size), \
+         .type = BT_OPT_INT, \
+         .def = "0", \
+         .lo = 0, \
+         .hi = 1 << 20, \
+         .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less"}, \
+        BT_OBTAIN_OPTS(config, serve.want), BT_OBTAIN_FILE_OPT(config, serve.want), \
+        {.group = "Machine", \
+         .letter = 't', \
+         .name = "threads", \
+         .value = "N", \
+         BT_OPT_AT(config, serve.threads), \
+         .type = BT_OPT_INT, \
+         .def = "0", \
+         .lo = 0, \
+         .hi = 256, \
+         .help = "compute threads of each node; 0: all cores"}, \
+        {.group = "Machine", \
+         .name = "kv-memory", \
+         .value = "SIZE", \
+         BT_OPT_AT(config, serve.kv_memory_bytes), \
+         .type = BT_OPT_SIZE, \
+         .def = "1G", \
+         .lo = 1 << 20, \
+         .hi = INT64_MAX, \
+         .help = "KV memory of each node; it must hold one sequence of --ctx-size"}, \
+        {.group = "Machine", \
+         .name = "swap-memory", \
+         .value = "SIZE", \
+         BT_OPT_AT(config, serve.swap_memory_bytes), \
+         .type = BT_OPT_SIZE, \
+         .def = "1G", \
+         .lo = 0, \
+         .hi = INT64_MAX, \
+         .help = "where a decode node keeps the KV of sequences that it preempts"}, \
+        {.group = "Machine", \
+         .name = "slots", \
+         .value = "N", \
+         BT_OPT_AT(config, serve.slots), \
+         .type = BT_OPT_INT, \
+         .def = "32", \
+         .lo = 1, \
+         .hi = 1024, \
+         .help = "sequences that a decode node takes at once"}, \
+        {.group = "Machine", \
+         .name = "speculate", \
+         .value = "N", \
+         BT_OPT_AT(config, serve.speculate), \
+         .type = BT_OPT_INT, \
+         .def = "0", \
+         .lo = 0, \
+         .hi = 64, \
+         .help = "tokens guessed from the text so far and checked in one step, at most; the output is the same"}, \
+    { \
+        .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, serve.isa), .type = BT_OPT_STRING, \
+        .def = "auto", .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" \
+    }
 
-/* Opens the model, which finds its faults before several programs each tell them, and compiles its package where that has not been
- * done, with progress on a terminal unless quiet: nodes then start at once. A signal that sets tool_stop meanwhile ends the process
- * with the exit code `interrupted`. */
+/* Opens the model, which finds its faults before several programs each tell them, and compiles its package where that
+ * has not been done, with progress on a terminal unless quiet: nodes then start at once. A signal that sets tool_stop
+ * meanwhile ends the process with the exit code `interrupted`. */
 bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault);
 /* The same, then a private `baton up` of it; as tool_background_start with tool_stop. */
 bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, bt_fault *fault);

@@ -28,7 +28,7 @@ static bt_err end_line(tool_sse *s, tool_sse_fn *fn, void *ud)
         s->has_data = false;
     } else if (len >= 5 && memcmp(text, "data:", 5) == 0) {
         const size_t skip = len > 5 && text[5] == ' ' ? 6 : 5;
-        if (s->has_data) (void)bt_buf_byte(&s->event, '\n');    /* the error stays in the buffer */
+        if (s->has_data) (void)bt_buf_byte(&s->event, '\n'); /* the error stays in the buffer */
         e = bt_buf_add(&s->event, text + skip, len - skip);
         s->has_data = true;
     }

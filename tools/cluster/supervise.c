@@ -10,7 +10,8 @@ void tool_supervise_init(tool_supervise *s, size_t count, int64_t drain_ms, int6
     s->drain_ms = drain_ms;
     s->grace_ms = grace_ms;
     for (size_t i = 0; i < count; i++)
-        s->child[i] = (tool_child){ .state = TOOL_CHILD_WAITING, .due_ms = now_ms, .backoff_ms = TOOL_SUPERVISE_FIRST_MS };
+        s->child[i] = (tool_child){.state = TOOL_CHILD_WAITING, .due_ms = now_ms,
+                                   .backoff_ms = TOOL_SUPERVISE_FIRST_MS};
 }
 
 void tool_supervise_ready(tool_supervise *s) { s->was_ready = true; }
@@ -43,7 +44,7 @@ void tool_supervise_ended(tool_supervise *s, size_t child, int status, int64_t n
 
 void tool_supervise_stop(tool_supervise *s, int64_t now_ms)
 {
-    if (s->stopping) {                              /* asked twice: now */
+    if (s->stopping) { /* asked twice: now */
         s->nodes_termed = true;
         s->stop_due_ms = now_ms;
         return;
@@ -54,11 +55,12 @@ void tool_supervise_stop(tool_supervise *s, int64_t now_ms)
         if (s->child[i].state == TOOL_CHILD_WAITING) s->child[i].state = TOOL_CHILD_DOWN;
 }
 
-static bool give(tool_action *ret, tool_child *c, tool_act act, size_t i, tool_child_state next, int64_t now_ms)
+static bool give(tool_action *ret, tool_child *c, tool_act act, size_t i, tool_child_state next,
+                 int64_t now_ms)
 {
     c->state = next;
     c->since_ms = now_ms;
-    *ret = (tool_action){ act, i };
+    *ret = (tool_action){act, i};
     return true;
 }
 
@@ -74,7 +76,8 @@ bool tool_supervise_next(tool_action *ret, tool_supervise *s, int64_t now_ms)
         }
         return false;
     }
-    if (s->child[0].state == TOOL_CHILD_UP) return give(ret, &s->child[0], TOOL_ACT_TERM, 0, TOOL_CHILD_TERMED, now_ms);
+    if (s->child[0].state == TOOL_CHILD_UP)
+        return give(ret, &s->child[0], TOOL_ACT_TERM, 0, TOOL_CHILD_TERMED, now_ms);
     if (!s->nodes_termed && (!is_live(&s->child[0]) || s->stop_due_ms <= now_ms)) {
         s->nodes_termed = true;
         s->stop_due_ms = now_ms + s->grace_ms;
@@ -95,7 +98,8 @@ int64_t tool_supervise_due_ms(const tool_supervise *s)
     for (size_t i = 0; i < s->count; i++) {
         const tool_child *c = &s->child[i];
         const int64_t at = !s->stopping && c->state == TOOL_CHILD_WAITING ? c->due_ms
-                         : s->stopping && c->state == TOOL_CHILD_TERMED   ? s->stop_due_ms : -1;
+                           : s->stopping && c->state == TOOL_CHILD_TERMED ? s->stop_due_ms
+                                                                          : -1;
         if (at >= 0 && (due < 0 || at < due)) due = at;
     }
     return due;

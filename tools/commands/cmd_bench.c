@@ -1,5 +1,5 @@
-/* baton bench: how fast prompts and generated tokens are computed here, beside what this machine could do at most, in one process. Nothing is timed
- * before its bits were compared with the ref kernels'. */
+/* baton bench: how fast prompts and generated tokens are computed here, beside what this machine could do at
+ * most, in one process. Nothing is timed before its bits were compared with the ref kernels'. */
 #include "kv/kv_dtype.h"
 #include "tools/bench/bench_check.h"
 #include "tools/bench/bench_kernels.h"
@@ -20,38 +20,46 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING, .def = "smollm2",
-      .help = "GGUF file, or 'smollm2' for the default model" },
+    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
+     .type = BT_OPT_STRING, .def = "smollm2", .help = "GGUF file, or 'smollm2' for the default model"},
     BT_ENGINE_OPT(config, engine),
-    { .group = "Model", .name = "weights", .value = "LIST", BT_OPT_AT(config, weights), .type = BT_OPT_STRING, .def = "f16",
-      .help = "weights of decoding: some of f16, int8, fp4" },
+    {.group = "Model", .name = "weights", .value = "LIST", BT_OPT_AT(config, weights), .type = BT_OPT_STRING,
+     .def = "f16", .help = "weights of decoding: some of f16, int8, fp4"},
     BT_KV_DTYPE_OPT(config, kv_dtype),
     BT_OBTAIN_OPTS(config, want),
     BT_OBTAIN_FILE_OPT(config, want),
-    { .group = "Tests", .letter = 'p', .name = "n-prompt", .value = "LIST", BT_OPT_AT(config, prompts), .type = BT_OPT_STRING, .def = "512",
-      .help = "tokens of a prompt, such as 512,2048; 0: none" },
-    { .group = "Tests", .letter = 'n', .name = "n-gen", .value = "LIST", BT_OPT_AT(config, gens), .type = BT_OPT_STRING, .def = "128",
-      .help = "generated tokens of each sequence; 0: none" },
-    { .group = "Tests", .name = "batch", .value = "LIST", BT_OPT_AT(config, batches), .type = BT_OPT_STRING, .def = "1",
-      .help = "sequences that generate together" },
-    { .group = "Tests", .letter = 'd', .name = "n-depth", .value = "LIST", BT_OPT_AT(config, depths), .type = BT_OPT_STRING, .def = "0",
-      .help = "tokens that each sequence has before" },
-    { .group = "Tests", .letter = 'r', .name = "repetitions", .value = "N", BT_OPT_AT(config, repetitions), .type = BT_OPT_INT, .def = "5", .lo = 1,
-      .hi = TOOL_BENCH_MAX_REPETITIONS, .help = "of each test, after one that does not count; the median is told" },
-    { .group = "Tests", .name = "kernels", BT_OPT_AT(config, kernels), .type = BT_OPT_FLAG,
-      .help = "the kernels alone instead, on the model's shapes: a row for each" },
-    { .group = "Machine", .letter = 't', .name = "threads", .value = "LIST", BT_OPT_AT(config, threads), .type = BT_OPT_STRING, .def = "0",
-      .help = "compute threads, such as 1,2; 0: all cores" },
-    { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
-      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
-    { .group = "Output", .letter = 'o', .name = "output", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE, .def = "md",
-      .choices = tool_bench_formats, .help = "a Markdown table, CSV, or a JSON array" },
-    { .group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG, .help = "no progress on stderr" },
+    {.group = "Tests", .letter = 'p', .name = "n-prompt", .value = "LIST", BT_OPT_AT(config, prompts),
+     .type = BT_OPT_STRING, .def = "512", .help = "tokens of a prompt, such as 512,2048; 0: none"},
+    {.group = "Tests", .letter = 'n', .name = "n-gen", .value = "LIST", BT_OPT_AT(config, gens),
+     .type = BT_OPT_STRING, .def = "128", .help = "generated tokens of each sequence; 0: none"},
+    {.group = "Tests", .name = "batch", .value = "LIST", BT_OPT_AT(config, batches), .type = BT_OPT_STRING,
+     .def = "1", .help = "sequences that generate together"},
+    {.group = "Tests", .letter = 'd', .name = "n-depth", .value = "LIST", BT_OPT_AT(config, depths),
+     .type = BT_OPT_STRING, .def = "0", .help = "tokens that each sequence has before"},
+    {.group = "Tests", .letter = 'r', .name = "repetitions", .value = "N", BT_OPT_AT(config, repetitions),
+     .type = BT_OPT_INT, .def = "5", .lo = 1, .hi = TOOL_BENCH_MAX_REPETITIONS,
+     .help = "of each test, after one that does not count; the median is told"},
+    {.group = "Tests", .name = "kernels", BT_OPT_AT(config, kernels), .type = BT_OPT_FLAG,
+     .help = "the kernels alone instead, on the model's shapes: a row for each"},
+    {.group = "Machine", .letter = 't', .name = "threads", .value = "LIST", BT_OPT_AT(config, threads),
+     .type = BT_OPT_STRING, .def = "0", .help = "compute threads, such as 1,2; 0: all cores"},
+    {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
+     .def = "auto",
+     .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"},
+    {.group = "Output", .letter = 'o', .name = "output", .value = "FORMAT", BT_OPT_AT(config, format),
+     .type = BT_OPT_CHOICE, .def = "md", .choices = tool_bench_formats,
+     .help = "a Markdown table, CSV, or a JSON array"},
+    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+     .help = "no progress on stderr"},
 };
 
 const bt_opt_program tool_bench_program = {
-    .name = "baton bench", .summary = "measure speed beside this machine's limits", .usage = "[-m MODEL] [options]",
-    .normal = "baton bench -m smollm2 -p 512 -n 64 --weights f16,int8,fp4 -t 1,2", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
+    .name = "baton bench",
+    .summary = "measure speed beside this machine's limits",
+    .usage = "[-m MODEL] [options]",
+    .normal = "baton bench -m smollm2 -p 512 -n 64 --weights f16,int8,fp4 -t 1,2",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
 };
 
 typedef struct bench {
@@ -60,9 +68,9 @@ typedef struct bench {
     bt_model *model;
     tool_bench_setup setup;
     const bt_kernels *kernels;
-    bt_pool *pool[TOOL_LIST_MAX];           /* of each entry of threads */
-    tool_machine machine[TOOL_LIST_MAX];    /* they share the memory of the first */
-    bt_pkg *pkg;                            /* of engine npu */
+    bt_pool *pool[TOOL_LIST_MAX];        /* of each entry of threads */
+    tool_machine machine[TOOL_LIST_MAX]; /* they share the memory of the first */
+    bt_pkg *pkg;                         /* of engine npu */
     tool_bench_about about;
     tool_bench_printer out;
 } bench;
@@ -72,12 +80,15 @@ static bt_err parse(bench *b, bt_fault *fault)
     const config *c = b->c;
     bt_err e = tool_list_numbers(&b->prompts, "n-prompt", c->prompts, 0, BT_MODEL_MAX_CTX, "512,2048", fault);
     if (e == BT_OK) e = tool_list_numbers(&b->gens, "n-gen", c->gens, 0, BT_MODEL_MAX_CTX, "64,128", fault);
-    if (e == BT_OK) e = tool_list_numbers(&b->depths, "n-depth", c->depths, 0, BT_MODEL_MAX_CTX, "0,1024", fault);
-    if (e == BT_OK) e = tool_list_numbers(&b->batches, "batch", c->batches, 1, BT_DECODE_MAX_ROWS, "1,16", fault);
+    if (e == BT_OK)
+        e = tool_list_numbers(&b->depths, "n-depth", c->depths, 0, BT_MODEL_MAX_CTX, "0,1024", fault);
+    if (e == BT_OK)
+        e = tool_list_numbers(&b->batches, "batch", c->batches, 1, BT_DECODE_MAX_ROWS, "1,16", fault);
     if (e == BT_OK) e = tool_list_numbers(&b->threads, "threads", c->threads, 0, 256, "1,2", fault);
     if (e == BT_OK) e = tool_list_words(&b->weights, "weights", c->weights, bt_weights_forms, fault);
     if (e == BT_OK && !(b->kernels = bt_kernels_select(c->isa)))
-        e = bt_fail(fault, BT_EARG, "--isa %s: not one of %s that this machine can run", c->isa, bt_kernels_names());
+        e = bt_fail(fault, BT_EARG, "--isa %s: not one of %s that this machine can run", c->isa,
+                    bt_kernels_names());
     return e;
 }
 
@@ -91,17 +102,24 @@ static size_t most(const tool_list *l)
 /* The model, its longest sequence, and a pool for each number of threads. */
 static bt_err prepare(bench *b, bt_fault *fault)
 {
-    enum { CHECKED_TOKENS = 16 };           /* the check needs fewer */
-    const size_t run = most(&b->prompts) > most(&b->gens) ? most(&b->prompts) : most(&b->gens), ctx = most(&b->depths) + run;
+    enum { CHECKED_TOKENS = 16 }; /* the check needs fewer */
+    const size_t run = most(&b->prompts) > most(&b->gens) ? most(&b->prompts) : most(&b->gens),
+                 ctx = most(&b->depths) + run;
     bt_err e = tool_open_model(&b->model, NULL, b->c->model, fault);
     if (e < 0) return e;
     if (ctx > b->model->hp.ctx)
-        return bt_fail(fault, BT_ELIMIT, "%zu tokens and %zu before them: this model's context is %u", run, most(&b->depths), b->model->hp.ctx);
-    b->setup = (tool_bench_setup){ .model = b->model, .engine = bt_engine_names[b->c->engine], .want = b->c->want,
-                                   .kv_elem_bytes = bt_kv_dtype_wanted(b->c->kv_dtype), .ctx_tokens = ctx > CHECKED_TOKENS ? ctx : CHECKED_TOKENS,
-                                   .batch_max = most(&b->batches), .quiet = b->c->quiet };
-    b->about = (tool_bench_about){ b->kernels->isa, b->model };
-    for (size_t i = 0; e == BT_OK && i < b->threads.count; i++) e = bt_pool_new(&b->pool[i], b->threads.value[i], fault);
+        return bt_fail(fault, BT_ELIMIT, "%zu tokens and %zu before them: this model's context is %u", run,
+                       most(&b->depths), b->model->hp.ctx);
+    b->setup = (tool_bench_setup){.model = b->model,
+                                  .engine = bt_engine_names[b->c->engine],
+                                  .want = b->c->want,
+                                  .kv_elem_bytes = bt_kv_dtype_wanted(b->c->kv_dtype),
+                                  .ctx_tokens = ctx > CHECKED_TOKENS ? ctx : CHECKED_TOKENS,
+                                  .batch_max = most(&b->batches),
+                                  .quiet = b->c->quiet};
+    b->about = (tool_bench_about){b->kernels->isa, b->model};
+    for (size_t i = 0; e == BT_OK && i < b->threads.count; i++)
+        e = bt_pool_new(&b->pool[i], b->threads.value[i], fault);
     return e;
 }
 
@@ -117,8 +135,9 @@ static bt_pool *largest_pool(const bench *b)
 /* Once for all engines that run it. */
 static bt_err open_package(bench *b, bt_fault *fault)
 {
-    tool_compiling show = { .quiet = b->c->quiet };
-    const bt_obtain_how how = { .ctx_tokens = b->setup.ctx_tokens, .pool = largest_pool(b), .progress = tool_progress_compiling, .ud = &show };
+    tool_compiling show = {.quiet = b->c->quiet};
+    const bt_obtain_how how = {.ctx_tokens = b->setup.ctx_tokens, .pool = largest_pool(b),
+                               .progress = tool_progress_compiling, .ud = &show};
     if (b->c->engine != BT_ENGINE_NPU || b->c->kernels || !most(&b->prompts)) return BT_OK;
     const bt_err e = bt_obtain_open(&b->pkg, NULL, b->model, &b->c->want, &how, fault);
     tool_progress_end(b->c->quiet);
@@ -132,7 +151,8 @@ static bt_err check(const bench *b, bt_fault *fault)
     tool_progress(quiet, "checking kernels %s against ref", b->kernels->isa);
     bt_err e = tool_kernels_check(b->kernels, &b->model->hp, fault);
     tool_progress(quiet, "checking prefill, %s", b->setup.engine);
-    if (e == BT_OK && !b->c->kernels && most(&b->prompts)) e = tool_bench_check_prefill(&b->setup, b->kernels->isa, largest_pool(b), fault);
+    if (e == BT_OK && !b->c->kernels && most(&b->prompts))
+        e = tool_bench_check_prefill(&b->setup, b->kernels->isa, largest_pool(b), fault);
     for (size_t i = 0; e == BT_OK && !b->c->kernels && most(&b->gens) && i < b->weights.count; i++) {
         const char *weights = bt_weights_forms[b->weights.value[i]];
         tool_progress(quiet, "checking decoding, %s", weights);
@@ -145,7 +165,7 @@ static bt_err check(const bench *b, bt_fault *fault)
 /* The limits of each number of threads; a table of their own where people read. */
 static bt_err measure(bench *b, bt_fault *fault)
 {
-    tool_bench_printer limits = { .to = stdout, .format = TOOL_BENCH_MD, .column = tool_bench_limit_columns };
+    tool_bench_printer limits = {.to = stdout, .format = TOOL_BENCH_MD, .column = tool_bench_limit_columns};
     tool_machine first;
     const bt_err e = tool_machine_init(&first, b->kernels, fault);
     if (e < 0) return e;
@@ -157,7 +177,8 @@ static bt_err measure(bench *b, bt_fault *fault)
         if (b->out.format != TOOL_BENCH_MD) continue;
         json_t *row = tool_bench_about_json(&b->about, &b->machine[i]);
         if (i == 0 && row)
-            printf("%s, %s; baton %s; checked against ref\n\n", json_string_value(json_object_get(row, "cpu")), b->kernels->isa, BT_VERSION);
+            printf("%s, %s; baton %s; checked against ref\n\n",
+                   json_string_value(json_object_get(row, "cpu")), b->kernels->isa, BT_VERSION);
         tool_bench_print_row(&limits, row);
     }
     if (b->out.format == TOOL_BENCH_MD) putchar('\n');
@@ -166,12 +187,15 @@ static bt_err measure(bench *b, bt_fault *fault)
 }
 
 /* By one of the two engines. */
-static bt_err row(bench *b, bt_prefill *p, bt_decode *d, const tool_machine *m, size_t tokens, size_t depth, size_t batch, bt_fault *fault)
+static bt_err row(bench *b, bt_prefill *p, bt_decode *d, const tool_machine *m, size_t tokens, size_t depth,
+                  size_t batch, bt_fault *fault)
 {
     tool_bench_row *r = calloc(1, sizeof *r);
     if (!r) return bt_fail(fault, BT_ENOMEM, "a row");
-    *r = (tool_bench_row){ .prefill = p, .tokens = tokens, .depth = depth, .batch = batch, .repetitions = (size_t)b->c->repetitions };
-    const bt_err e = p ? tool_bench_time_prefill(r, p, &b->setup, m, fault) : tool_bench_time_decode(r, d, &b->setup, m, fault);
+    *r = (tool_bench_row){.prefill = p, .tokens = tokens, .depth = depth, .batch = batch,
+                          .repetitions = (size_t)b->c->repetitions};
+    const bt_err e = p ? tool_bench_time_prefill(r, p, &b->setup, m, fault)
+                       : tool_bench_time_decode(r, d, &b->setup, m, fault);
     if (e == BT_OK) tool_bench_print_row(&b->out, tool_bench_row_json(&b->about, m, r));
     free(r);
     return e;
@@ -184,7 +208,8 @@ static bt_err prompts(bench *b, size_t threads, bt_fault *fault)
     bt_err e = tool_bench_open_prefill(&engine, &b->setup, b->kernels->isa, m->pool, fault);
     for (size_t d = 0; d < b->depths.count; d++)
         for (size_t p = 0; e == BT_OK && p < b->prompts.count; p++)
-            if (b->prompts.value[p]) e = row(b, engine, NULL, m, b->prompts.value[p], b->depths.value[d], 1, fault);
+            if (b->prompts.value[p])
+                e = row(b, engine, NULL, m, b->prompts.value[p], b->depths.value[d], 1, fault);
     bt_prefill_free(engine);
     return e;
 }
@@ -202,7 +227,10 @@ static bt_err gens(bench *b, size_t threads, const char *weights, bt_fault *faul
     return e;
 }
 
-typedef struct figures { bench *b; const tool_machine *m; } figures;
+typedef struct figures {
+    bench *b;
+    const tool_machine *m;
+} figures;
 
 static void on_figure(void *ud, const tool_figure *f)
 {
@@ -215,12 +243,13 @@ static bt_err time_all(bench *b, bt_fault *fault)
     bt_err e = BT_OK;
     for (size_t t = 0; e == BT_OK && t < b->threads.count; t++) {
         if (b->c->kernels) {
-            figures to = { b, &b->machine[t] };
+            figures to = {b, &b->machine[t]};
             e = tool_kernels_time(&b->machine[t], &b->model->hp, on_figure, &to, fault);
             continue;
         }
         if (most(&b->prompts)) e = prompts(b, t, fault);
-        for (size_t w = 0; e == BT_OK && most(&b->gens) && w < b->weights.count; w++) e = gens(b, t, bt_weights_forms[b->weights.value[w]], fault);
+        for (size_t w = 0; e == BT_OK && most(&b->gens) && w < b->weights.count; w++)
+            e = gens(b, t, bt_weights_forms[b->weights.value[w]], fault);
     }
     return e;
 }
@@ -229,14 +258,16 @@ int tool_bench_run(int argc, char **argv)
 {
     config c;
     bt_opt_args args;
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     int rc = bt_opt_start(&args, &tool_bench_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    bench b = { .c = &c, .out = { .to = stdout, .format = (tool_bench_format)c.format, .column = c.kernels ? tool_bench_figure_columns : tool_bench_row_columns } };
+    bench b = {.c = &c, .out = {.to = stdout, .format = (tool_bench_format)c.format,
+                                .column = c.kernels ? tool_bench_figure_columns : tool_bench_row_columns}};
     if (parse(&b, &fault) < 0) {
         bt_opt_usage_error(tool_bench_program.name, &fault);
         rc = 2;
-    } else if (prepare(&b, &fault) < 0 || open_package(&b, &fault) < 0 || check(&b, &fault) < 0 || measure(&b, &fault) < 0 || time_all(&b, &fault) < 0) {
+    } else if (prepare(&b, &fault) < 0 || open_package(&b, &fault) < 0 || check(&b, &fault) < 0 ||
+               measure(&b, &fault) < 0 || time_all(&b, &fault) < 0) {
         tool_progress_end(c.quiet);
         rc = tool_fail("bench", &fault);
     } else {

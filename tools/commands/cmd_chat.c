@@ -20,31 +20,42 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    { .group = "Answer", .name = "system", .value = "TEXT", BT_OPT_AT(config, system), .type = BT_OPT_STRING,
-      .example = "'Answer briefly.'", .help = "system message" },
-    { .group = "Answer", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, n_predict), .type = BT_OPT_INT,
-      .def = "512", .lo = 1, .hi = 1 << 20, .help = "tokens of one answer at most" },
-    { .group = "Answer", .name = "temp", .value = "T", BT_OPT_AT(config, temp), .type = BT_OPT_DOUBLE, .def = "0.7", .flo = 0, .fhi = 2,
-      .help = "temperature; 0 is greedy" },
-    { .group = "Answer", .name = "top-p", .value = "P", BT_OPT_AT(config, top_p), .type = BT_OPT_DOUBLE, .def = "0.95", .flo = 0, .fhi = 1,
-      .help = "sample from the likeliest tokens that together have probability P" },
-    { .group = "Answer", .name = "presence-penalty", .value = "X", BT_OPT_AT(config, presence_penalty), .type = BT_OPT_DOUBLE,
-      .def = "0", .flo = -2, .fhi = 2, .help = "taken off the logit of each token of the answer so far; 0: off" },
-    { .group = "Answer", .name = "frequency-penalty", .value = "X", BT_OPT_AT(config, frequency_penalty), .type = BT_OPT_DOUBLE,
-      .def = "0", .flo = -2, .fhi = 2, .help = "the same, times how often it came; 0: off" },
-    { .group = "Answer", .name = "repetition-penalty", .value = "X", BT_OPT_AT(config, repetition_penalty), .type = BT_OPT_DOUBLE,
-      .def = "1", .flo = 0.01, .fhi = 100, .help = "makes tokens of prompt and answer less likely (above 1) or more; 1: off" },
+    {.group = "Answer", .name = "system", .value = "TEXT", BT_OPT_AT(config, system), .type = BT_OPT_STRING,
+     .example = "'Answer briefly.'", .help = "system message"},
+    {.group = "Answer", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, n_predict),
+     .type = BT_OPT_INT, .def = "512", .lo = 1, .hi = 1 << 20, .help = "tokens of one answer at most"},
+    {.group = "Answer", .name = "temp", .value = "T", BT_OPT_AT(config, temp), .type = BT_OPT_DOUBLE,
+     .def = "0.7", .flo = 0, .fhi = 2, .help = "temperature; 0 is greedy"},
+    {.group = "Answer", .name = "top-p", .value = "P", BT_OPT_AT(config, top_p), .type = BT_OPT_DOUBLE,
+     .def = "0.95", .flo = 0, .fhi = 1,
+     .help = "sample from the likeliest tokens that together have probability P"},
+    {.group = "Answer", .name = "presence-penalty", .value = "X", BT_OPT_AT(config, presence_penalty),
+     .type = BT_OPT_DOUBLE, .def = "0", .flo = -2, .fhi = 2,
+     .help = "taken off the logit of each token of the answer so far; 0: off"},
+    {.group = "Answer", .name = "frequency-penalty", .value = "X", BT_OPT_AT(config, frequency_penalty),
+     .type = BT_OPT_DOUBLE, .def = "0", .flo = -2, .fhi = 2,
+     .help = "the same, times how often it came; 0: off"},
+    {.group = "Answer", .name = "repetition-penalty", .value = "X", BT_OPT_AT(config, repetition_penalty),
+     .type = BT_OPT_DOUBLE, .def = "1", .flo = 0.01, .fhi = 100,
+     .help = "makes tokens of prompt and answer less likely (above 1) or more; 1: off"},
     TOOL_SERVE_OPTS(config, serve),
-    { .group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
-      .example = "http://127.0.0.1:8080", .help = "talk to this gateway instead of starting one" },
-    { .group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file), .type = BT_OPT_STRING,
-      .example = "key.txt", .help = "the gateway's API key" },
-    { .group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG, .help = "no figures on stderr" },
+    {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
+     .example = "http://127.0.0.1:8080", .help = "talk to this gateway instead of starting one"},
+    {.group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
+     .type = BT_OPT_STRING, .example = "key.txt", .help = "the gateway's API key"},
+    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+     .help = "no figures on stderr"},
 };
 
 const bt_opt_program tool_chat_program = {
-    .name = "baton chat", .summary = "talk to a model", .usage = "[-m MODEL | MODEL] [options]", .normal = "baton chat -m smollm2",
-    .opts = opts, .opt_count = BT_OPT_COUNT(opts), .args_max = 1, .args_name = "MODEL",
+    .name = "baton chat",
+    .summary = "talk to a model",
+    .usage = "[-m MODEL | MODEL] [options]",
+    .normal = "baton chat -m smollm2",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
+    .args_max = 1,
+    .args_name = "MODEL",
 };
 
 static bool add_message(json_t *messages, const char *role, const char *text, size_t len)
@@ -52,15 +63,19 @@ static bool add_message(json_t *messages, const char *role, const char *text, si
     return json_array_append_new(messages, json_pack("{s:s, s:s%}", "role", role, "content", text, len)) == 0;
 }
 
-/* One turn: the user's line is in messages already. The answer joins it when it came whole or was stopped by Ctrl-C. */
-static bt_err answer_turn(const config *c, const char *url, const char *key, json_t *messages, bt_fault *fault)
+/* One turn: the user's line is in messages already. The answer joins it when it came whole or was stopped
+ * by Ctrl-C. */
+static bt_err answer_turn(const config *c, const char *url, const char *key, json_t *messages,
+                          bt_fault *fault)
 {
-    tool_answer a = { 0 };
-    json_t *request = json_pack("{s:O, s:I, s:f, s:f, s:f, s:f, s:f}", "messages", messages, "max_tokens", (json_int_t)c->n_predict, "temperature",
-                                c->temp, "top_p", c->top_p, "presence_penalty", c->presence_penalty,
-                                "frequency_penalty", c->frequency_penalty, "repetition_penalty", c->repetition_penalty);
-    const tool_ask ask = { .url = url, .path = "/v1/chat/completions", .api_key = key, .request = request, .echo = true,
-                           .stop = &tool_stop };
+    tool_answer a = {0};
+    json_t *request = json_pack("{s:O, s:I, s:f, s:f, s:f, s:f, s:f}", "messages", messages, "max_tokens",
+                                (json_int_t)c->n_predict, "temperature", c->temp, "top_p", c->top_p,
+                                "presence_penalty", c->presence_penalty, "frequency_penalty",
+                                c->frequency_penalty, "repetition_penalty", c->repetition_penalty);
+    const tool_ask ask = {.url = url,     .path = "/v1/chat/completions",
+                          .api_key = key, .request = request,
+                          .echo = true,   .stop = &tool_stop};
     bt_err e = request ? tool_ask_send(&a, &ask, fault) : bt_fail(fault, BT_ENOMEM, "building the request");
     putchar('\n');
     if (e == BT_ECANCEL) {
@@ -79,7 +94,7 @@ static bt_err answer_turn(const config *c, const char *url, const char *key, jso
 
 static int converse(const config *c, const char *url, const char *key)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     char *line = NULL;
     size_t cap = 0;
     int rc = 0;
@@ -110,8 +125,8 @@ static int converse(const config *c, const char *url, const char *key)
 
 static int chat(const config *c)
 {
-    tool_background background = { 0 };
-    bt_fault fault = { "" };
+    tool_background background = {0};
+    bt_fault fault = {""};
     char *key = NULL;
     int rc;
     bt_err e = tool_read_key(&key, c->api_key_file, &fault);
@@ -127,7 +142,7 @@ int tool_chat_run(int argc, char **argv)
 {
     config c;
     bt_opt_args args;
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     int rc = bt_opt_start(&args, &tool_chat_program, argc, argv, &c);
     if (rc >= 0) return rc;
     if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];

@@ -1,4 +1,5 @@
-/* baton compile: a model as a package for the integer NPU, ahead of time. Other commands do the same on first use. */
+/* baton compile: a model as a package for the integer NPU, ahead of time. Other commands do the same on
+ * first use. */
 #include "base/clock.h"
 #include "npu/compile/obtain.h"
 #include "tools/package_view.h"
@@ -16,38 +17,49 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING,
-      .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model" },
-    { .group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size), .type = BT_OPT_INT, .def = "0",
-      .lo = 0, .hi = 1 << 20, .help = "longest sequence in tokens; 0, and less than that too but for max-pad: the model's context, at most 32768" },
+    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
+     .type = BT_OPT_STRING, .required = true, .example = "smollm2",
+     .help = "GGUF file, or 'smollm2' for the default model"},
+    {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
+     .help = "longest sequence in tokens; 0, and less than that too but for max-pad: the model's context, at "
+             "most 32768"},
     BT_OBTAIN_OPTS(config, want),
-    { .group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads), .type = BT_OPT_INT, .def = "0",
-      .lo = 0, .hi = 256, .help = "compute threads; 0: all cores" },
-    { .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
-      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the package is the same" },
-    { .group = "Output", .letter = 'o', .name = "output", .value = "FILE", BT_OPT_AT(config, output), .type = BT_OPT_STRING,
-      .example = "smollm2.npu", .help = "where to write the package; without it the cache, where the other commands look" },
-    { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
-      .help = "one JSON object on stdout: path, specializations[], weights_bytes, fallbacks[], ..." },
-    { .group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG, .help = "no progress on stderr" },
+    {.group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256, .help = "compute threads; 0: all cores"},
+    {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
+     .def = "auto",
+     .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the package is the same"},
+    {.group = "Output", .letter = 'o', .name = "output", .value = "FILE", BT_OPT_AT(config, output),
+     .type = BT_OPT_STRING, .example = "smollm2.npu",
+     .help = "where to write the package; without it the cache, where the other commands look"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: path, specializations[], weights_bytes, fallbacks[], ..."},
+    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+     .help = "no progress on stderr"},
 };
 
 const bt_opt_program tool_compile_program = {
-    .name = "baton compile", .summary = "compile a model into a package for the integer NPU", .usage = "-m MODEL [-o FILE] [options]",
-    .normal = "baton compile -m smollm2 -o smollm2.npu", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
+    .name = "baton compile",
+    .summary = "compile a model into a package for the integer NPU",
+    .usage = "-m MODEL [-o FILE] [options]",
+    .normal = "baton compile -m smollm2 -o smollm2.npu",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
 };
 
 static bt_err make(bt_pkg **ret, char path[BT_OBTAIN_PATH_BYTES], const config *c, bt_fault *fault)
 {
-    tool_compiling show = { .quiet = c->quiet };
+    tool_compiling show = {.quiet = c->quiet};
     bt_model *m = NULL;
     bt_pool *pool = NULL;
     bt_err e = tool_open_model(&m, NULL, c->model, fault);
     if (e == BT_OK) e = bt_pool_new(&pool, (size_t)c->threads, fault);
-    const bt_obtain_how how = { .ctx_tokens = (size_t)c->ctx_size, .isa = c->isa, .pool = pool, .allow_llm_int8 = true,
-                                 .progress = tool_progress_compiling, .ud = &show };
+    const bt_obtain_how how = {
+        .ctx_tokens = (size_t)c->ctx_size,   .isa = c->isa, .pool = pool, .allow_llm_int8 = true,
+        .progress = tool_progress_compiling, .ud = &show};
     bt_obtain_want want = c->want;
-    want.require_npu = false;               /* all of what falls back is shown, not only what an error has room for */
+    want.require_npu = false; /* all of what falls back is shown, not only what an error has room for */
     if (e == BT_OK && c->output) {
         snprintf(path, BT_OBTAIN_PATH_BYTES, "%s", c->output);
         e = bt_obtain_compile(path, m, &want, &how, fault);
@@ -65,7 +77,8 @@ static int show(const config *c, const char *path, const bt_pkg *p, int64_t took
 {
     if (c->json) {
         json_t *j = tool_package_summary_json(p);
-        if (j) json_object_update_new(j, json_pack("{s:s,s:f}", "path", path, "seconds", (double)took_us / 1e6));
+        if (j)
+            json_object_update_new(j, json_pack("{s:s,s:f}", "path", path, "seconds", (double)took_us / 1e6));
         return tool_print_json("compile", j);
     }
     tool_package_print_summary(p);
@@ -85,9 +98,9 @@ static int refuse_fallbacks(const bt_pkg *p)
 
 int tool_compile_run(int argc, char **argv)
 {
-    config c = { 0 };                       /* want.package has no option here */
+    config c = {0}; /* want.package has no option here */
     bt_opt_args args;
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     char path[BT_OBTAIN_PATH_BYTES];
     bt_pkg *p = NULL;
     int rc = bt_opt_start(&args, &tool_compile_program, argc, argv, &c);

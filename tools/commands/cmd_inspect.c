@@ -1,4 +1,5 @@
-/* baton inspect: what is in a model file, with the table of shapes that would be compiled for it; or what is in a package. */
+/* baton inspect: what is in a model file, with the table of shapes that would be compiled for it; or what
+ * is in a package. */
 #include "graph/graph.h"
 #include "model/quant.h"
 #include "engine/host_shapes.h"
@@ -17,32 +18,45 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    { .group = "Shapes", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy), .type = BT_OPT_STRING,
-      .def = BT_SHAPES_DEFAULT, .help = "of a model file; how prompts are cut: " BT_SHAPES_NAMES },
-    { .group = "Shapes", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size), .type = BT_OPT_INT, .def = "0",
-      .lo = 0, .hi = 1 << 20, .help = "of a model file; longest sequence in tokens; 0: what the model was made for" },
-    { .group = "Output", .name = "tensors", BT_OPT_AT(config, tensors), .type = BT_OPT_FLAG, .help = "list every tensor" },
-    { .group = "Output", .name = "graph", BT_OPT_AT(config, graph), .type = BT_OPT_FLAG, .help = "of a model file; print the graph of the first layer and the tail" },
-    { .group = "Output", .name = "errors", BT_OPT_AT(config, errors), .type = BT_OPT_FLAG,
-      .help = "of a package: what quantisation costs, linear by linear, worst first" },
-    { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
-      .help = "one JSON object on stdout: specializations[], weights_bytes, tensors[], sites[], ..." },
+    {.group = "Shapes", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy),
+     .type = BT_OPT_STRING, .def = BT_SHAPES_DEFAULT,
+     .help = "of a model file; how prompts are cut: " BT_SHAPES_NAMES},
+    {.group = "Shapes", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
+     .help = "of a model file; longest sequence in tokens; 0: what the model was made for"},
+    {.group = "Output", .name = "tensors", BT_OPT_AT(config, tensors), .type = BT_OPT_FLAG,
+     .help = "list every tensor"},
+    {.group = "Output", .name = "graph", BT_OPT_AT(config, graph), .type = BT_OPT_FLAG,
+     .help = "of a model file; print the graph of the first layer and the tail"},
+    {.group = "Output", .name = "errors", BT_OPT_AT(config, errors), .type = BT_OPT_FLAG,
+     .help = "of a package: what quantisation costs, linear by linear, worst first"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: specializations[], weights_bytes, tensors[], sites[], ..."},
 };
 
 const bt_opt_program tool_inspect_program = {
-    .name = "baton inspect", .summary = "show what is in a model file or a package", .usage = "FILE [options]", .normal = "baton inspect smollm2",
-    .opts = opts, .opt_count = BT_OPT_COUNT(opts), .args_min = 1, .args_max = 1, .args_name = "FILE",
+    .name = "baton inspect",
+    .summary = "show what is in a model file or a package",
+    .usage = "FILE [options]",
+    .normal = "baton inspect smollm2",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
+    .args_min = 1,
+    .args_max = 1,
+    .args_name = "FILE",
 };
 
-static const char *const arch_names[] = { [BT_ARCH_LLAMA] = "llama", [BT_ARCH_QWEN2] = "qwen2", [BT_ARCH_QWEN3] = "qwen3" };
+static const char *const arch_names[] = {
+    [BT_ARCH_LLAMA] = "llama", [BT_ARCH_QWEN2] = "qwen2", [BT_ARCH_QWEN3] = "qwen3"};
 
 static json_t *shapes_json(const bt_host_shapes *table)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < table->rows; i++) {
         const bt_host_shape *r = &table->row[i];
-        json_array_append_new(rows, json_pack("{s:i, s:I, s:I, s:I}", "batch", 1, "seq", (json_int_t)r->seq, "ctx", (json_int_t)r->ctx,
-                                              "arena_bytes", (json_int_t)r->program[BT_HOST_SHAPES_LAST]->arena.fixed));
+        json_array_append_new(rows, json_pack("{s:i, s:I, s:I, s:I}", "batch", 1, "seq", (json_int_t)r->seq,
+                                              "ctx", (json_int_t)r->ctx, "arena_bytes",
+                                              (json_int_t)r->program[BT_HOST_SHAPES_LAST]->arena.fixed));
     }
     return rows;
 }
@@ -53,9 +67,11 @@ static json_t *tensors_json(const bt_gguf *g)
     for (size_t i = 0; i < bt_gguf_tensor_count(g); i++) {
         const bt_gguf_tensor *t = bt_gguf_tensor_at(g, i);
         json_t *dims = json_array();
-        for (uint32_t d = 0; d < t->n_dims; d++) json_array_append_new(dims, json_integer((json_int_t)t->dim[d]));
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:o, s:I}", "name", t->name, "type", bt_quant_type_name(t->type), "dims", dims,
-                                              "bytes", (json_int_t)t->bytes));
+        for (uint32_t d = 0; d < t->n_dims; d++)
+            json_array_append_new(dims, json_integer((json_int_t)t->dim[d]));
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:o, s:I}", "name", t->name, "type",
+                                              bt_quant_type_name(t->type), "dims", dims, "bytes",
+                                              (json_int_t)t->bytes));
     }
     return rows;
 }
@@ -65,13 +81,16 @@ static json_t *to_json(const bt_model *m, const bt_host_shapes *table)
     const bt_hparams *h = &m->hp;
     char id[33];
     tool_hex16(id, m->id);
-    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:b, s:I, s:o, s:o}", "name", m->name,
-                     "architecture", arch_names[h->arch], "model_id", id, "gguf_version", (int)bt_gguf_version(m->file), "file_bytes",
-                     (json_int_t)bt_gguf_file_bytes(m->file), "weights_bytes", (json_int_t)m->weights_bytes, "parameters",
-                     (json_int_t)m->param_count, "layers", (int)h->layers, "dim", (int)h->dim, "ffn", (int)h->ffn, "heads", (int)h->heads,
-                     "kv_heads", (int)h->kv_heads, "head_dim", (int)h->head_dim, "vocab", (int)h->vocab, "ctx_tokens", (int)h->ctx,
-                     "rope_base", (double)h->rope_base, "tied_output", (int)h->tied_output, "arena_bytes",
-                     (json_int_t)table->arena_bytes, "specializations", shapes_json(table), "tensors", tensors_json(m->file));
+    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:b, "
+                     "s:I, s:o, s:o}",
+                     "name", m->name, "architecture", arch_names[h->arch], "model_id", id, "gguf_version",
+                     (int)bt_gguf_version(m->file), "file_bytes", (json_int_t)bt_gguf_file_bytes(m->file),
+                     "weights_bytes", (json_int_t)m->weights_bytes, "parameters", (json_int_t)m->param_count,
+                     "layers", (int)h->layers, "dim", (int)h->dim, "ffn", (int)h->ffn, "heads", (int)h->heads,
+                     "kv_heads", (int)h->kv_heads, "head_dim", (int)h->head_dim, "vocab", (int)h->vocab,
+                     "ctx_tokens", (int)h->ctx, "rope_base", (double)h->rope_base, "tied_output",
+                     (int)h->tied_output, "arena_bytes", (json_int_t)table->arena_bytes, "specializations",
+                     shapes_json(table), "tensors", tensors_json(m->file));
 }
 
 /* How many tensors of each type, in the order of their first appearance: "210 Q4_1, 1 Q8_0, 61 F32". */
@@ -92,22 +111,25 @@ static void print_types(const bt_gguf *g)
     putchar('\n');
 }
 
-static void print_people(const bt_model *m, const bt_host_shapes *table, const bt_graph *graph, const config *c)
+static void print_people(const bt_model *m, const bt_host_shapes *table, const bt_graph *graph,
+                         const config *c)
 {
     const bt_hparams *h = &m->hp;
     char id[33], size[32], arena[32];
     tool_hex16(id, m->id);
     tool_size_text(size, sizeof size, m->weights_bytes);
     tool_size_text(arena, sizeof arena, table->arena_bytes);
-    printf("name          %s\narchitecture  %s, GGUF version %u\nmodel id      %s\nparameters    %" PRIu64 "\nweights       %s\n", m->name,
-           arch_names[h->arch], bt_gguf_version(m->file), id, m->param_count, size);
-    printf("shape         %u layers, dim %u, ffn %u, %u heads, %u KV heads, head_dim %u\n", h->layers, h->dim, h->ffn, h->heads,
-           h->kv_heads, h->head_dim);
+    printf("name          %s\narchitecture  %s, GGUF version %u\nmodel id      %s\nparameters    %" PRIu64
+           "\nweights       %s\n",
+           m->name, arch_names[h->arch], bt_gguf_version(m->file), id, m->param_count, size);
+    printf("shape         %u layers, dim %u, ffn %u, %u heads, %u KV heads, head_dim %u\n", h->layers, h->dim,
+           h->ffn, h->heads, h->kv_heads, h->head_dim);
     printf("vocabulary    %u, output %s\ncontext       %u tokens, rope base %g\n", h->vocab,
            h->tied_output ? "tied to the embedding" : "separate", h->ctx, (double)h->rope_base);
     printf("KV            %u bytes a token in f16\n", 2u * 2u * h->layers * h->kv_heads * h->head_dim);
     print_types(m->file);
-    printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", table->rows, arena, "batch", "seq", "ctx", "arena");
+    printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", table->rows, arena, "batch",
+           "seq", "ctx", "arena");
     for (size_t i = 0; i < table->rows; i++) {
         tool_size_text(arena, sizeof arena, table->row[i].program[BT_HOST_SHAPES_LAST]->arena.fixed);
         printf("  %5d %6zu %8zu %12s\n", 1, table->row[i].seq, table->row[i].ctx, arena);
@@ -118,13 +140,14 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
     }
     for (size_t i = 0; c->tensors && i < bt_gguf_tensor_count(m->file); i++) {
         const bt_gguf_tensor *t = bt_gguf_tensor_at(m->file, i);
-        printf("%s%-36s %-7s [%" PRIu64 ", %" PRIu64 "]\n", i ? "" : "\n", t->name, bt_quant_type_name(t->type), t->dim[1], t->dim[0]);
+        printf("%s%-36s %-7s [%" PRIu64 ", %" PRIu64 "]\n", i ? "" : "\n", t->name,
+               bt_quant_type_name(t->type), t->dim[1], t->dim[0]);
     }
 }
 
 static int inspect_model(const config *c, const char *name)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_model *m = NULL;
     bt_graph *graph = NULL;
     bt_host_shapes *table = NULL;
@@ -132,7 +155,8 @@ static int inspect_model(const config *c, const char *name)
     int rc = 1;
     if (tool_open_model(&m, NULL, name, &fault) < 0) return tool_fail("inspect", &fault);
     const size_t ctx = c->ctx_size ? (size_t)c->ctx_size : m->hp.ctx;
-    if (bt_shapes_parse(&shapes, c->shape_policy, ctx, &fault) < 0 || bt_graph_build(&graph, &m->hp, NULL, &fault) < 0 ||
+    if (bt_shapes_parse(&shapes, c->shape_policy, ctx, &fault) < 0 ||
+        bt_graph_build(&graph, &m->hp, NULL, &fault) < 0 ||
         bt_host_shapes_new(&table, graph, &shapes, ctx, &fault) < 0) {
         tool_fail("inspect", &fault);
     } else if (c->json) {
@@ -149,7 +173,7 @@ static int inspect_model(const config *c, const char *name)
 
 static int inspect_package(const config *c, const char *path)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_pkg *p = NULL;
     int rc = 1;
     if (bt_pkg_open(&p, path, &fault) < 0) {
@@ -173,7 +197,8 @@ static bool is_package(const char *path)
     char magic[8] = "";
     FILE *f = fopen(path, "re");
     if (!f) return false;
-    const bool is = fread(magic, 1, sizeof magic, f) == sizeof magic && memcmp(magic, BT_PKG_MAGIC, sizeof magic) == 0;
+    const bool is =
+        fread(magic, 1, sizeof magic, f) == sizeof magic && memcmp(magic, BT_PKG_MAGIC, sizeof magic) == 0;
     (void)fclose(f);
     return is;
 }
@@ -187,8 +212,9 @@ int tool_inspect_run(int argc, char **argv)
     if (is_package(args.args[0])) {
         rc = inspect_package(&c, args.args[0]);
     } else if (c.errors) {
-        bt_fault fault = { "" };
-        bt_fail(&fault, BT_EARG, "--errors is for packages; '%.100s' is none (see baton compile)", args.args[0]);
+        bt_fault fault = {""};
+        bt_fail(&fault, BT_EARG, "--errors is for packages; '%.100s' is none (see baton compile)",
+                args.args[0]);
         rc = tool_fail("inspect", &fault);
     } else {
         rc = inspect_model(&c, args.args[0]);

@@ -8,24 +8,41 @@
 
 enum { UNSET = -1, COUNT_MAX = 1000, NAME_BYTES = 32 };
 
-typedef struct config { int64_t gateway, prefill, decode; bool json; } config;
+typedef struct config {
+    int64_t gateway, prefill, decode;
+    bool json;
+} config;
 /* What bt_keys_generate is told: arguments as they are, counted names in `made`. */
-typedef struct list { const char **spec; char (*made)[NAME_BYTES]; size_t len, made_len; } list;
+typedef struct list {
+    const char **spec;
+    char (*made)[NAME_BYTES];
+    size_t len, made_len;
+} list;
 
 static const bt_opt opts[] = {
-    { .group = "Keys", .name = "gateways", .value = "N", BT_OPT_AT(config, gateway), .type = BT_OPT_INT, .def = "-1", .lo = UNSET, .hi = COUNT_MAX,
-      .help = "keys named gateway-0, gateway-1, ...; one is named gateway; -1: one where no NAME is given" },
-    { .group = "Keys", .name = "prefill", .value = "N", BT_OPT_AT(config, prefill), .type = BT_OPT_INT, .def = "-1", .lo = UNSET, .hi = COUNT_MAX,
-      .help = "keys named prefill-0, prefill-1, ...; -1: one where no NAME is given" },
-    { .group = "Keys", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT, .def = "-1", .lo = UNSET, .hi = COUNT_MAX,
-      .help = "keys named decode-0, decode-1, ...; -1: one where no NAME is given" },
-    { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: directory, names" },
+    {.group = "Keys", .name = "gateways", .value = "N", BT_OPT_AT(config, gateway), .type = BT_OPT_INT,
+     .def = "-1", .lo = UNSET, .hi = COUNT_MAX,
+     .help = "keys named gateway-0, gateway-1, ...; one is named gateway; -1: one where no NAME is given"},
+    {.group = "Keys", .name = "prefill", .value = "N", BT_OPT_AT(config, prefill), .type = BT_OPT_INT,
+     .def = "-1", .lo = UNSET, .hi = COUNT_MAX,
+     .help = "keys named prefill-0, prefill-1, ...; -1: one where no NAME is given"},
+    {.group = "Keys", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT,
+     .def = "-1", .lo = UNSET, .hi = COUNT_MAX,
+     .help = "keys named decode-0, decode-1, ...; -1: one where no NAME is given"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: directory, names"},
 };
 
 const bt_opt_program tool_keygen_program = {
-    .name = "baton keygen", .summary = "make the CURVE keys of a cluster: a secret for each process and one allow file",
-    .usage = "DIR [NAME[:ROLE[,ROLE]] ...] [options]", .normal = "baton keygen keys --prefill 2 --decode 2", .opts = opts,
-    .opt_count = BT_OPT_COUNT(opts), .args_min = 1, .args_max = 1 + COUNT_MAX, .args_name = "DIR",
+    .name = "baton keygen",
+    .summary = "make the CURVE keys of a cluster: a secret for each process and one allow file",
+    .usage = "DIR [NAME[:ROLE[,ROLE]] ...] [options]",
+    .normal = "baton keygen keys --prefill 2 --decode 2",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
+    .args_min = 1,
+    .args_max = 1 + COUNT_MAX,
+    .args_name = "DIR",
 };
 
 static void add(list *l, const char *role, int64_t count, bool is_one_bare)
@@ -48,7 +65,8 @@ static int print(const config *c, const char *dir, const list *l)
     }
     printf("wrote to %s:", dir);
     for (size_t i = 0; i < l->len; i++) printf(" %.*s.secret", (int)strcspn(l->spec[i], ":"), l->spec[i]);
-    printf(", allow\ngive each machine its own NAME.secret and the allow file, the same everywhere, and start every program with --keys DIR;\n"
+    printf(", allow\ngive each machine its own NAME.secret and the allow file, the same everywhere, and "
+           "start every program with --keys DIR;\n"
            "programs that run already read the allow file again when they get SIGHUP\n");
     return fflush(stdout) != 0;
 }
@@ -57,8 +75,8 @@ int tool_keygen_run(int argc, char **argv)
 {
     config c;
     bt_opt_args args;
-    bt_fault fault = { "" };
-    list l = { 0 };
+    bt_fault fault = {""};
+    list l = {0};
     int rc = bt_opt_start(&args, &tool_keygen_program, argc, argv, &c);
     if (rc >= 0) return rc;
     const int64_t unset = args.count > 1 ? 0 : 1;

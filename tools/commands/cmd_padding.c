@@ -1,4 +1,5 @@
-/* baton padding: what each shape policy would compute for the prompts of a trace, and how much of that is padding. */
+/* baton padding: what each shape policy would compute for the prompts of a trace, and how much of that is
+ * padding. */
 #include "npu/pkg/shapes.h"
 #include "tools/tool.h"
 #include "tools/trace.h"
@@ -14,29 +15,45 @@ typedef struct config {
     bool json;
 } config;
 
-static const char *const usual[] = { "pow2", "chunk:1024", "chunk:512", "chunk:256", "chunk:256+tail", "chunk:512+tail:32", "chunk:128", "max-pad" };
+static const char *const usual[] = {"pow2",           "chunk:1024",        "chunk:512", "chunk:256",
+                                    "chunk:256+tail", "chunk:512+tail:32", "chunk:128", "max-pad"};
 enum { USUAL = sizeof usual / sizeof usual[0] };
 
 static const bt_opt opts[] = {
-    { .group = "Shapes", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policies), .type = BT_OPT_STRINGS, .example = "chunk:256+tail",
-      .help = "a policy to compare, as often as you like: " BT_SHAPES_NAMES "; without any, the usual eight" },
-    { .group = "Shapes", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size), .type = BT_OPT_INT, .def = "8192",
-      .lo = 1, .hi = BT_SHAPES_MAX_SEQ, .help = "longest sequence in tokens that the shapes are made for; a longer prompt takes several launches" },
-    { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
-      .help = "one JSON object on stdout: requests, tokens, ..., rows[] with policy, padding_ratio, specializations, ..." },
+    {.group = "Shapes", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policies),
+     .type = BT_OPT_STRINGS, .example = "chunk:256+tail",
+     .help = "a policy to compare, as often as you like: " BT_SHAPES_NAMES "; without any, the usual eight"},
+    {.group = "Shapes", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
+     .type = BT_OPT_INT, .def = "8192", .lo = 1, .hi = BT_SHAPES_MAX_SEQ,
+     .help =
+         "longest sequence in tokens that the shapes are made for; a longer prompt takes several launches"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: requests, tokens, ..., rows[] with policy, padding_ratio, "
+             "specializations, ..."},
 };
 
 const bt_opt_program tool_padding_program = {
-    .name = "baton padding", .summary = "compare shape policies on a trace: CSV with ContextTokens, JSON lines with input_length, or a list of lengths",
-    .usage = "TRACE [options]", .normal = "baton padding trace.csv",
-    .opts = opts, .opt_count = BT_OPT_COUNT(opts), .args_min = 1, .args_max = 1, .args_name = "TRACE",
+    .name = "baton padding",
+    .summary = "compare shape policies on a trace: CSV with ContextTokens, JSON lines with input_length, or "
+               "a list of lengths",
+    .usage = "TRACE [options]",
+    .normal = "baton padding trace.csv",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
+    .args_min = 1,
+    .args_max = 1,
+    .args_name = "TRACE",
 };
 
-typedef struct row { bt_shapes shapes; uint64_t specializations, launches, computed; } row;
+typedef struct row {
+    bt_shapes shapes;
+    uint64_t specializations, launches, computed;
+} row;
 
-static bt_err measure(row *ret, const char *policy, const config *c, const uint32_t *length, size_t n, bt_fault *fault)
+static bt_err measure(row *ret, const char *policy, const config *c, const uint32_t *length, size_t n,
+                      bt_fault *fault)
 {
-    row r = { .launches = 0 };
+    row r = {.launches = 0};
     const bt_err e = bt_shapes_parse(&r.shapes, policy, (size_t)c->ctx_size, fault);
     if (e < 0) return e;
     r.specializations = bt_shapes_specializations(&r.shapes, (size_t)c->ctx_size);
@@ -48,7 +65,10 @@ static bt_err measure(row *ret, const char *policy, const config *c, const uint3
     return BT_OK;
 }
 
-static double padding_ratio(const row *r, uint64_t tokens) { return r->computed ? 1 - (double)tokens / (double)r->computed : 0; }
+static double padding_ratio(const row *r, uint64_t tokens)
+{
+    return r->computed ? 1 - (double)tokens / (double)r->computed : 0;
+}
 
 static int by_value(const void *a, const void *b)
 {
@@ -60,12 +80,15 @@ static int print_json(const row *rows, size_t count, const config *c, size_t n, 
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:f, s:I, s:f, s:I, s:I, s:I}", "policy", rows[i].shapes.text, "padding_ratio",
-                                              padding_ratio(&rows[i], tokens), "specializations", (json_int_t)rows[i].specializations,
-                                              "launches_per_prompt", (double)rows[i].launches / (double)n, "requests", (json_int_t)n, "tokens",
-                                              (json_int_t)tokens, "rows", (json_int_t)rows[i].computed));
-    return tool_print_json("padding", json_pack("{s:I, s:I, s:I, s:o}", "requests", (json_int_t)n, "tokens", (json_int_t)tokens, "ctx_tokens",
-                                                (json_int_t)c->ctx_size, "rows", list));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:f, s:I, s:f, s:I, s:I, s:I}", "policy", rows[i].shapes.text,
+                                        "padding_ratio", padding_ratio(&rows[i], tokens), "specializations",
+                                        (json_int_t)rows[i].specializations, "launches_per_prompt",
+                                        (double)rows[i].launches / (double)n, "requests", (json_int_t)n,
+                                        "tokens", (json_int_t)tokens, "rows", (json_int_t)rows[i].computed));
+    return tool_print_json("padding", json_pack("{s:I, s:I, s:I, s:o}", "requests", (json_int_t)n, "tokens",
+                                                (json_int_t)tokens, "ctx_tokens", (json_int_t)c->ctx_size,
+                                                "rows", list));
 }
 
 /* length[n] is sorted here. */
@@ -73,14 +96,17 @@ static int print_people(const row *rows, size_t count, uint32_t *length, size_t 
 {
     int width = (int)strlen("policy");
     qsort(length, n, sizeof *length, by_value);
-    printf("%zu requests, %" PRIu64 " tokens: mean %.0f, p50 %u, p99 %u, longest %u\n\n", n, tokens, (double)tokens / (double)n,
-           (unsigned)length[(n - 1) / 2], (unsigned)length[(n - 1) * 99 / 100], (unsigned)length[n - 1]);
+    printf("%zu requests, %" PRIu64 " tokens: mean %.0f, p50 %u, p99 %u, longest %u\n\n", n, tokens,
+           (double)tokens / (double)n, (unsigned)length[(n - 1) / 2], (unsigned)length[(n - 1) * 99 / 100],
+           (unsigned)length[n - 1]);
     for (size_t i = 0; i < count; i++)
         if ((int)strlen(rows[i].shapes.text) > width) width = (int)strlen(rows[i].shapes.text);
-    printf("%-*s  specializations  launches/prompt  padding  %15s  %15s\n", width, "policy", "tokens", "rows");
+    printf("%-*s  specializations  launches/prompt  padding  %15s  %15s\n", width, "policy", "tokens",
+           "rows");
     for (size_t i = 0; i < count; i++)
-        printf("%-*s  %15" PRIu64 "  %15.2f  %6.1f%%  %15" PRIu64 "  %15" PRIu64 "\n", width, rows[i].shapes.text, rows[i].specializations,
-               (double)rows[i].launches / (double)n, 100 * padding_ratio(&rows[i], tokens), tokens, rows[i].computed);
+        printf("%-*s  %15" PRIu64 "  %15.2f  %6.1f%%  %15" PRIu64 "  %15" PRIu64 "\n", width,
+               rows[i].shapes.text, rows[i].specializations, (double)rows[i].launches / (double)n,
+               100 * padding_ratio(&rows[i], tokens), tokens, rows[i].computed);
     return fflush(stdout) != 0;
 }
 
@@ -88,17 +114,19 @@ static int padding(const config *c, const char *path)
 {
     const char *const *policy = c->policies.count ? (const char *const *)c->policies.items : usual;
     const size_t count = c->policies.count ? c->policies.count : USUAL;
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     char *text = NULL;
     uint32_t *length = NULL;
     size_t len, n = 0;
     uint64_t tokens = 0;
     int rc = 1;
     row *rows = calloc(count, sizeof *rows);
-    bt_err e = rows ? tool_read_file(&text, &len, path, &fault) : bt_fail(&fault, BT_ENOMEM, "comparing %zu policies", count);
+    bt_err e = rows ? tool_read_file(&text, &len, path, &fault)
+                    : bt_fail(&fault, BT_ENOMEM, "comparing %zu policies", count);
     if (e == BT_OK) {
-        bt_fault inner = { "" };
-        if ((e = tool_trace_lengths(&length, &n, text, len, &inner)) < 0) bt_fail(&fault, e, "'%.100s', %.140s", path, inner.text);
+        bt_fault inner = {""};
+        if ((e = tool_trace_lengths(&length, &n, text, len, &inner)) < 0)
+            bt_fail(&fault, e, "'%.100s', %.140s", path, inner.text);
     }
     for (size_t i = 0; e == BT_OK && i < count; i++) e = measure(&rows[i], policy[i], c, length, n, &fault);
     for (size_t i = 0; i < n; i++) tokens += length[i];

@@ -1,4 +1,5 @@
-/* baton perplexity: how well a model, by a given engine, predicts a text. One process; the convention of llama-perplexity. */
+/* baton perplexity: how well a model, by a given engine, predicts a text. One process; the convention of
+ * llama-perplexity. */
 #include "base/clock.h"
 #include "engine/decode.h"
 #include "engine/prefill.h"
@@ -20,61 +21,92 @@ typedef struct config {
 } config;
 
 enum { NO_COMPARISON = 0, DECODE_ROWS = 128 /* of one step */ };
-static const char *const engine_names[] = { BT_ENGINE_NAMES, "decode", NULL };
-static const char *const against_names[] = { "none", BT_ENGINE_NAMES, "decode", NULL };
+static const char *const engine_names[] = {BT_ENGINE_NAMES, "decode", NULL};
+static const char *const against_names[] = {"none", BT_ENGINE_NAMES, "decode", NULL};
 
 static const bt_opt opts[] = {
-    { .group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING, .required = true,
-      .example = "smollm2", .help = "GGUF file, or 'smollm2'" },
-    { .group = "Input", .letter = 'f', .name = "file", .value = "FILE", BT_OPT_AT(config, file), .type = BT_OPT_STRING, .required = true,
-      .example = "wiki.test.raw", .help = "the text, '-' for stdin" },
-    { .group = "Input", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size), .type = BT_OPT_INT, .def = "512",
-      .lo = 4, .hi = 1 << 20, .help = "tokens of one window; the second half of each is scored" },
-    { .group = "Input", .name = "chunks", .value = "N", BT_OPT_AT(config, chunks), .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
-      .help = "windows to use; 0: all" },
-    { .group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, engine), .type = BT_OPT_CHOICE, .def = "npu",
-      .choices = engine_names, .help = "what computes: the integer NPU, f16 kernels, the plain FP32 oracle, or the decode node's kernels" },
-    { .group = "Model", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE, .def = "none",
-      .choices = against_names, .help = "also compare the distributions with this engine's" },
-    { .group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE, .def = "f16",
-      .choices = bt_weights_forms, .help = "weights of engine decode" },
+    {.group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
+     .type = BT_OPT_STRING, .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2'"},
+    {.group = "Input", .letter = 'f', .name = "file", .value = "FILE", BT_OPT_AT(config, file),
+     .type = BT_OPT_STRING, .required = true, .example = "wiki.test.raw", .help = "the text, '-' for stdin"},
+    {.group = "Input", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
+     .type = BT_OPT_INT, .def = "512", .lo = 4, .hi = 1 << 20,
+     .help = "tokens of one window; the second half of each is scored"},
+    {.group = "Input", .name = "chunks", .value = "N", BT_OPT_AT(config, chunks), .type = BT_OPT_INT,
+     .def = "0", .lo = 0, .hi = 1 << 20, .help = "windows to use; 0: all"},
+    {.group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, engine), .type = BT_OPT_CHOICE,
+     .def = "npu", .choices = engine_names,
+     .help =
+         "what computes: the integer NPU, f16 kernels, the plain FP32 oracle, or the decode node's kernels"},
+    {.group = "Model", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE,
+     .def = "none", .choices = against_names, .help = "also compare the distributions with this engine's"},
+    {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
+     .def = "f16", .choices = bt_weights_forms, .help = "weights of engine decode"},
     BT_KV_DTYPE_OPT(config, kv_dtype),
-    { .group = "Model", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads), .type = BT_OPT_INT, .def = "0", .lo = 0,
-      .hi = 256, .help = "compute threads; 0: all cores" },
-    { .group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING, .def = "auto",
-      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" },
+    {.group = "Model", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256, .help = "compute threads; 0: all cores"},
+    {.group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
+     .def = "auto",
+     .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"},
     BT_OBTAIN_OPTS(config, want),
     BT_OBTAIN_FILE_OPT(config, want),
-    { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: perplexity, tokens, ..." },
-    { .group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG, .help = "no progress on stderr" },
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: perplexity, tokens, ..."},
+    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+     .help = "no progress on stderr"},
 };
 
 const bt_opt_program tool_perplexity_program = {
-    .name = "baton perplexity", .summary = "measure how well a model predicts a text", .usage = "-m MODEL -f FILE [options]",
-    .normal = "baton perplexity -m smollm2 -f wiki.test.raw -c 512 --chunks 20", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
+    .name = "baton perplexity",
+    .summary = "measure how well a model predicts a text",
+    .usage = "-m MODEL -f FILE [options]",
+    .normal = "baton perplexity -m smollm2 -f wiki.test.raw -c 512 --chunks 20",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
 };
 
-typedef struct measure { bt_perplexity_plan plan; bt_perplexity score; bt_perplexity_diff *diff; int64_t us; char form[128]; bt_report_work work; } measure;
+typedef struct measure {
+    bt_perplexity_plan plan;
+    bt_perplexity score;
+    bt_perplexity_diff *diff;
+    int64_t us;
+    char form[128];
+    bt_report_work work;
+} measure;
 
-/* One engine of a measurement, with the rows and logits of one window: what computes prompts, or ("decode") what generates, in steps of
- * several rows. */
-typedef struct side { bt_prefill *prefill; bt_decode *decode; tool_sequences window; } side;
+/* One engine of a measurement, with the rows and logits of one window: what computes prompts, or ("decode")
+ * what generates, in steps of several rows. */
+typedef struct side {
+    bt_prefill *prefill;
+    bt_decode *decode;
+    tool_sequences window;
+} side;
 
 /* side_close also after a failure; zeros are fine. */
-static bt_err side_open(side *s, const config *c, const bt_model *m, const char *engine, bt_pool *pool, bt_fault *fault)
+static bt_err side_open(side *s, const config *c, const bt_model *m, const char *engine, bt_pool *pool,
+                        bt_fault *fault)
 {
     const size_t ctx = (size_t)c->ctx_size;
     const uint32_t elem_bytes = bt_kv_dtype_wanted(c->kv_dtype);
-    tool_compiling show = { .quiet = c->quiet };
-    const bt_decode_config dc = { .isa = c->isa, .weights = bt_weights_forms[c->weights], .kv_elem_bytes = elem_bytes, .pool = pool,
-                                  .rows_max = DECODE_ROWS, .ctx_tokens = ctx };
-    const bt_prefill_config pc = { .engine = engine, .isa = c->isa, .want = c->want, .for_perplexity = true, .pool = pool,
-                                   .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : elem_bytes,     /* it has f32 whatever is asked */
-                                   .ctx_tokens = ctx, .progress = tool_progress_compiling, .progress_ud = &show };
-    const bt_err e = strcmp(engine, "decode") == 0 ? bt_decode_new(&s->decode, m, &dc, fault) : bt_prefill_new(&s->prefill, m, &pc, fault);
+    tool_compiling show = {.quiet = c->quiet};
+    const bt_decode_config dc = {.isa = c->isa,
+                                 .weights = bt_weights_forms[c->weights],
+                                 .kv_elem_bytes = elem_bytes,
+                                 .pool = pool,
+                                 .rows_max = DECODE_ROWS,
+                                 .ctx_tokens = ctx};
+    const bt_prefill_config pc = {
+        .engine = engine, .isa = c->isa, .want = c->want, .for_perplexity = true, .pool = pool,
+        /* it has f32 whatever is asked */
+        .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : elem_bytes, .ctx_tokens = ctx,
+        .progress = tool_progress_compiling, .progress_ud = &show};
+    const bt_err e = strcmp(engine, "decode") == 0 ? bt_decode_new(&s->decode, m, &dc, fault)
+                                                   : bt_prefill_new(&s->prefill, m, &pc, fault);
     if (e < 0) return e;
-    return tool_sequences_open(&s->window, m, s->decode ? bt_decode_kv_elem_bytes(s->decode) : bt_prefill_kv_elem_bytes(s->prefill), 1, ctx, ctx,
-                               fault);
+    return tool_sequences_open(&s->window, m,
+                               s->decode ? bt_decode_kv_elem_bytes(s->decode)
+                                         : bt_prefill_kv_elem_bytes(s->prefill),
+                               1, ctx, ctx, fault);
 }
 
 static void side_close(side *s)
@@ -88,11 +120,13 @@ static void side_close(side *s)
 static bt_err side_run(side *s, const int32_t *ids, size_t n, bt_fault *fault)
 {
     tool_sequences *w = &s->window;
-    if (s->prefill) return bt_prefill_run(s->prefill, &w->view[0], ids, n, 0, NULL, w->logits, BT_PREFILL_ALL, fault);
+    if (s->prefill)
+        return bt_prefill_run(s->prefill, &w->view[0], ids, n, 0, NULL, w->logits, BT_PREFILL_ALL, fault);
     bt_err e = BT_OK;
     for (size_t pos = 0; e == BT_OK && pos < n; pos += DECODE_ROWS) {
         const uint32_t count = (uint32_t)(n - pos < DECODE_ROWS ? n - pos : DECODE_ROWS);
-        const bt_decode_seq rows = { .kv = &w->view[0], .pos = pos, .tokens = ids + pos, .count = count, .out = count };
+        const bt_decode_seq rows = {.kv = &w->view[0], .pos = pos, .tokens = ids + pos, .count = count,
+                                    .out = count};
         e = bt_decode_step(s->decode, &rows, 1, NULL, w->logits + pos * w->vocab, fault);
     }
     return e;
@@ -107,7 +141,9 @@ static bt_err one_window(measure *r, side *a, side *b, const bt_model *m, const 
     if (e == BT_OK && b) e = side_run(b, ids, ctx, fault);
     for (size_t i = r->plan.first_scored; e == BT_OK && i <= r->plan.last_scored; i++) {
         bt_perplexity_add(&r->score, bt_perplexity_nll(a->window.logits + i * vocab, vocab, ids[i + 1]));
-        if (b) e = bt_perplexity_diff_add(r->diff, b->window.logits + i * vocab, a->window.logits + i * vocab, vocab, fault);
+        if (b)
+            e = bt_perplexity_diff_add(r->diff, b->window.logits + i * vocab, a->window.logits + i * vocab,
+                                       vocab, fault);
     }
     return e;
 }
@@ -115,32 +151,36 @@ static bt_err one_window(measure *r, side *a, side *b, const bt_model *m, const 
 static int show(const config *c, measure *r)
 {
     const double value = bt_perplexity_value(&r->score), error = bt_perplexity_error(&r->score);
-    const double macs = (double)r->work.npu_macs + (double)r->work.companion_macs, npu = macs > 0 ? (double)r->work.npu_macs / macs : 0;
+    const double macs = (double)r->work.npu_macs + (double)r->work.companion_macs,
+                 npu = macs > 0 ? (double)r->work.npu_macs / macs : 0;
     const double rate = r->us ? 1e6 * (double)(r->plan.windows * r->plan.ctx_tokens) / (double)r->us : 0;
-    const bt_perplexity_diff_result d = r->diff ? bt_perplexity_diff_end(r->diff) : (bt_perplexity_diff_result){ 0 };
+    const bt_perplexity_diff_result d =
+        r->diff ? bt_perplexity_diff_end(r->diff) : (bt_perplexity_diff_result){0};
     if (c->json) {
-        json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f}", "perplexity", value, "standard_error", error, "tokens",
-                              (json_int_t)r->score.tokens, "windows", (json_int_t)r->plan.windows, "engine", engine_names[c->engine], "quant",
+        json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f}", "perplexity", value,
+                              "standard_error", error, "tokens", (json_int_t)r->score.tokens, "windows",
+                              (json_int_t)r->plan.windows, "engine", engine_names[c->engine], "quant",
                               r->form, "npu_mac_ratio", npu, "tokens_per_second", rate);
         if (r->diff)
-            json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against], "kl_mean", d.kl_mean, "kl_p99",
-                                                d.kl_p99, "top1_ratio", d.top1_ratio));
+            json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against],
+                                                "kl_mean", d.kl_mean, "kl_p99", d.kl_p99, "top1_ratio",
+                                                d.top1_ratio));
         return tool_print_json("perplexity", o);
     }
-    printf("perplexity %.4f +- %.4f over %llu tokens (%zu window%s of %zu), engine %s, %s, %.1f tokens/s\n", value, error,
-           (unsigned long long)r->score.tokens, r->plan.windows, r->plan.windows == 1 ? "" : "s", r->plan.ctx_tokens,
-           engine_names[c->engine], r->form, rate);
+    printf("perplexity %.4f +- %.4f over %llu tokens (%zu window%s of %zu), engine %s, %s, %.1f tokens/s\n",
+           value, error, (unsigned long long)r->score.tokens, r->plan.windows,
+           r->plan.windows == 1 ? "" : "s", r->plan.ctx_tokens, engine_names[c->engine], r->form, rate);
     if (macs > 0) printf("%.2f %% of its multiply-accumulates on the NPU\n", 100 * npu);
     if (r->diff)
-        printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n", against_names[c->against], d.kl_mean, d.kl_p99,
-               d.top1_ratio);
+        printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n",
+               against_names[c->against], d.kl_mean, d.kl_p99, d.top1_ratio);
     return fflush(stdout) != 0;
 }
 
-static bt_err measure_text(measure *r, const config *c, const bt_model *m, const bt_tokenizer *tok, bt_pool *pool, const int32_t *text,
-                           size_t n, bt_fault *fault)
+static bt_err measure_text(measure *r, const config *c, const bt_model *m, const bt_tokenizer *tok,
+                           bt_pool *pool, const int32_t *text, size_t n, bt_fault *fault)
 {
-    side a = { 0 }, b = { 0 };
+    side a = {0}, b = {0};
     const bool compared = c->against != NO_COMPARISON;
     const int32_t bos = bt_tokenizer_adds_bos(tok) ? bt_tokenizer_bos(tok) : -1;
     int32_t *ids = NULL;
@@ -148,16 +188,20 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
     if (e == BT_OK) e = side_open(&a, c, m, engine_names[c->engine], pool, fault);
     if (e == BT_OK && compared) e = side_open(&b, c, m, against_names[c->against], pool, fault);
     if (e == BT_OK && compared)
-        e = bt_perplexity_diff_new(&r->diff, r->plan.windows * (r->plan.last_scored - r->plan.first_scored + 1), fault);
-    if (e == BT_OK && !(ids = malloc(r->plan.ctx_tokens * sizeof *ids))) e = bt_fail(fault, BT_ENOMEM, "one window");
+        e = bt_perplexity_diff_new(&r->diff,
+                                   r->plan.windows * (r->plan.last_scored - r->plan.first_scored + 1), fault);
+    if (e == BT_OK && !(ids = malloc(r->plan.ctx_tokens * sizeof *ids)))
+        e = bt_fail(fault, BT_ENOMEM, "one window");
     for (size_t w = 0; e == BT_OK && w < r->plan.windows; w++) {
         bt_perplexity_window(ids, &r->plan, text, w, bos);
         e = one_window(r, &a, compared ? &b : NULL, m, ids, fault);
-        tool_progress(c->quiet, "window %zu/%zu  perplexity so far %.4f", w + 1, r->plan.windows, bt_perplexity_value(&r->score));
+        tool_progress(c->quiet, "window %zu/%zu  perplexity so far %.4f", w + 1, r->plan.windows,
+                      bt_perplexity_value(&r->score));
     }
     tool_progress_end(c->quiet);
     if (e == BT_OK) {
-        snprintf(r->form, sizeof r->form, "%s", a.decode ? bt_decode_weights(a.decode) : bt_prefill_about(a.prefill).quant);
+        snprintf(r->form, sizeof r->form, "%s",
+                 a.decode ? bt_decode_weights(a.decode) : bt_prefill_about(a.prefill).quant);
         if (a.prefill) r->work = bt_prefill_work(a.prefill);
     }
     free(ids);
@@ -170,22 +214,22 @@ int tool_perplexity_run(int argc, char **argv)
 {
     config c;
     bt_opt_args args;
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_model *m = NULL;
     bt_tokenizer *tok = NULL;
     char *text = NULL;
     int32_t *ids = NULL;
     size_t len, n;
-    measure r = { 0 };
+    measure r = {0};
     bt_pool *pool = NULL;
     int rc = bt_opt_start(&args, &tool_perplexity_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    if (bt_pool_new(&pool, (size_t)c.threads, &fault) < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 || tool_read_file(&text, &len, c.file, &fault) < 0
-        || bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_BOS, &fault) < 0
-        || measure_text(&r, &c, m, tok, pool, ids, n, &fault) < 0)
+    if (bt_pool_new(&pool, (size_t)c.threads, &fault) < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 ||
+        tool_read_file(&text, &len, c.file, &fault) < 0 ||
+        bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_BOS, &fault) < 0 ||
+        measure_text(&r, &c, m, tok, pool, ids, n, &fault) < 0)
         rc = tool_fail("perplexity", &fault);
-    else
-        rc = show(&c, &r);
+    else rc = show(&c, &r);
     bt_perplexity_diff_free(r.diff);
     free(ids);
     free(text);

@@ -1,4 +1,5 @@
-/* baton profiles: the devices that are built in, with their limits; --json gives their files, sources included. */
+/* baton profiles: the devices that are built in, with their limits; --json gives their files, sources
+ * included. */
 #include "device/profile.h"
 #include "tools/tool.h"
 
@@ -6,35 +7,44 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct config { bool json; } config;
+typedef struct config {
+    bool json;
+} config;
 
 static const bt_opt opts[] = {
-    { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
-      .help = "one JSON object on stdout: profiles[], each as its file, with the source of every value" },
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: profiles[], each as its file, with the source of every value"},
 };
 
 const bt_opt_program tool_profiles_program = {
-    .name = "baton profiles", .summary = "list the device profiles that are built in", .usage = "[options]", .normal = "baton profiles",
-    .opts = opts, .opt_count = BT_OPT_COUNT(opts),
+    .name = "baton profiles",
+    .summary = "list the device profiles that are built in",
+    .usage = "[options]",
+    .normal = "baton profiles",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
 };
 
 static int print_json(void)
 {
     json_t *list = json_array();
-    for (size_t i = 0; bt_profile_json(i); i++) json_array_append_new(list, json_loads(bt_profile_json(i), 0, NULL));
+    for (size_t i = 0; bt_profile_json(i); i++)
+        json_array_append_new(list, json_loads(bt_profile_json(i), 0, NULL));
     return tool_print_json("profiles", json_pack("{s:o}", "profiles", list));
 }
 
 /* "int8 int16 int4" of the linears, and what else the NPU runs. */
 static void print_operators(const bt_profile *p)
 {
-    static const char *const names[] = { "8", "16" };
+    static const char *const names[] = {"8", "16"};
     size_t others = 0;
     char bits[16] = "";
     for (int b = 0; b < 2; b++)
-        if (p->op[BT_OP_LINEAR] >> b & 1) snprintf(bits + strlen(bits), sizeof bits - strlen(bits), "%s%s", bits[0] ? "," : "", names[b]);
+        if (p->op[BT_OP_LINEAR] >> b & 1)
+            snprintf(bits + strlen(bits), sizeof bits - strlen(bits), "%s%s", bits[0] ? "," : "", names[b]);
     for (int k = 0; k < BT_OP_KINDS; k++) others += k != BT_OP_LINEAR && p->op[k];
-    printf("  %-7s  %-7s  %6zu", bits[0] ? bits : "-", p->op[BT_OP_LINEAR] & BT_PROFILE_INT4 ? "8,4" : "8", others);
+    printf("  %-7s  %-7s  %6zu", bits[0] ? bits : "-", p->op[BT_OP_LINEAR] & BT_PROFILE_INT4 ? "8,4" : "8",
+           others);
 }
 
 static void print_size(uint64_t bytes)
@@ -46,8 +56,8 @@ static void print_size(uint64_t bytes)
 
 static int print_people(void)
 {
-    printf("%-14s  %-7s  %-7s  %6s  %9s  %10s  %10s  %10s  %6s  %6s  %6s  %s\n", "profile", "inputs", "weights", "others", "tile", "on chip",
-           "window", "memory", "align", "shapes", "ranges", "device");
+    printf("%-14s  %-7s  %-7s  %6s  %9s  %10s  %10s  %10s  %6s  %6s  %6s  %s\n", "profile", "inputs",
+           "weights", "others", "tile", "on chip", "window", "memory", "align", "shapes", "ranges", "device");
     for (size_t i = 0; bt_profile_name(i); i++) {
         bt_profile p;
         bt_fault fault;

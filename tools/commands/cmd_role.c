@@ -9,26 +9,43 @@
 
 enum { LOOK_EVERY_MS = 200 };
 
-typedef struct config { const char *url, *api_key_file; int64_t wait_ms; bool json; } config;
+typedef struct config {
+    const char *url, *api_key_file;
+    int64_t wait_ms;
+    bool json;
+} config;
 
 static const bt_opt opts[] = {
-    { .group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
-      .def = "http://127.0.0.1:8080", .help = "where the gateway listens" },
-    { .group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file), .type = BT_OPT_STRING,
-      .example = "key.txt", .help = "the gateway's API key" },
-    { .group = "Gateway", .name = "wait", .value = "TIME", BT_OPT_AT(config, wait_ms), .type = BT_OPT_DURATION, .def = "120s", .lo = 0,
-      .hi = 3600000, .help = "how long the change may take, its drain included; 0: only ask for it" },
-    { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
-      .help = "one JSON object on stdout: id, role, state, incarnation" },
+    {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
+     .def = "http://127.0.0.1:8080", .help = "where the gateway listens"},
+    {.group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
+     .type = BT_OPT_STRING, .example = "key.txt", .help = "the gateway's API key"},
+    {.group = "Gateway", .name = "wait", .value = "TIME", BT_OPT_AT(config, wait_ms), .type = BT_OPT_DURATION,
+     .def = "120s", .lo = 0, .hi = 3600000,
+     .help = "how long the change may take, its drain included; 0: only ask for it"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: id, role, state, incarnation"},
 };
 
 const bt_opt_program tool_role_program = {
-    .name = "baton role", .summary = "let a baton-decode process serve as a prefill node, or as a decode node again",
-    .usage = "NODE prefill|decode [options]", .normal = "baton role decode-1 prefill", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
-    .args_min = 2, .args_max = 2, .args_name = "NODE ROLE",
+    .name = "baton role",
+    .summary = "let a baton-decode process serve as a prefill node, or as a decode node again",
+    .usage = "NODE prefill|decode [options]",
+    .normal = "baton role decode-1 prefill",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
+    .args_min = 2,
+    .args_max = 2,
+    .args_name = "NODE ROLE",
 };
 
-typedef struct job { const config *c; const char *id, *role; char *key; int64_t end_us; long status; } job;     /* status: HTTP, of the last answer */
+typedef struct job {
+    const config *c;
+    const char *id, *role;
+    char *key;
+    int64_t end_us;
+    long status;
+} job; /* status: HTTP, of the last answer */
 
 /* What the gateway answers; NULL and words when it is no JSON object, or an error. The caller owns it. */
 static json_t *ask(job *j, const char *path, const char *post, bt_fault *fault)
@@ -37,7 +54,8 @@ static json_t *ask(job *j, const char *path, const char *post, bt_fault *fault)
     json_t *root = NULL;
     bt_buf_init(&body, 4 << 20);
     j->status = 0;
-    const bt_err e = post ? tool_http_stream(&j->status, &body, j->c->url, path, j->key, post, NULL, NULL, &tool_stop, fault)
+    const bt_err e = post ? tool_http_stream(&j->status, &body, j->c->url, path, j->key, post, NULL, NULL,
+                                             &tool_stop, fault)
                           : tool_http_get(&j->status, &body, j->c->url, path, j->key, fault);
     if (e == BT_OK && j->status == 200) root = json_loadb(bt_buf_text(&body), body.len, 0, NULL);
     if (e == BT_OK && !json_is_object(root)) {
@@ -72,10 +90,13 @@ static bt_err make_path(char *ret, size_t cap, const char *id, bt_fault *fault)
 {
     size_t at = (size_t)snprintf(ret, cap, "/v1/nodes/");
     for (const char *p = id; *p && at + 16 < cap; p++) {
-        const bool is_plain = (*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || *p == '-' || *p == '_' || *p == '.';
-        at += (size_t)(is_plain ? snprintf(ret + at, cap - at, "%c", *p) : snprintf(ret + at, cap - at, "%%%02X", (unsigned)(unsigned char)*p));
+        const bool is_plain = (*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z') ||
+                              (*p >= 'A' && *p <= 'Z') || *p == '-' || *p == '_' || *p == '.';
+        at += (size_t)(is_plain ? snprintf(ret + at, cap - at, "%c", *p)
+                                : snprintf(ret + at, cap - at, "%%%02X", (unsigned)(unsigned char)*p));
     }
-    if (strlen(id) > 64 || !*id) return bt_fail(fault, BT_EARG, "'%.80s' is not a node's name: 1 to 64 characters", id);
+    if (strlen(id) > 64 || !*id)
+        return bt_fail(fault, BT_EARG, "'%.80s' is not a node's name: 1 to 64 characters", id);
     snprintf(ret + at, cap - at, "/role");
     return BT_OK;
 }
@@ -83,8 +104,9 @@ static bt_err make_path(char *ret, size_t cap, const char *id, bt_fault *fault)
 static int show(const job *j, const json_t *node, const char *words)
 {
     if (j->c->json)
-        return tool_print_json("role", json_pack("{s:s,s:s,s:O?,s:O?}", "id", j->id, "role", j->role, "state", json_object_get(node, "state"),
-                                                 "incarnation", json_object_get(node, "incarnation")));
+        return tool_print_json("role", json_pack("{s:s,s:s,s:O?,s:O?}", "id", j->id, "role", j->role, "state",
+                                                 json_object_get(node, "state"), "incarnation",
+                                                 json_object_get(node, "incarnation")));
     printf("%s %s %s\n", j->id, words, j->role);
     return fflush(stdout) != 0;
 }
@@ -101,10 +123,13 @@ static int wait_for_it(job *j, const char *old_incarnation, bt_fault *fault)
         if (is_wanted) {
             rc = show(j, n, "serves as");
         } else if (is_ready && !is(n, "incarnation", old_incarnation)) {
-            bt_fail(fault, BT_EIO, "%s could not serve as %s and is what it was; its own log says why", j->id, j->role);
+            bt_fail(fault, BT_EIO, "%s could not serve as %s and is what it was; its own log says why", j->id,
+                    j->role);
             rc = tool_fail("role", fault);
         } else if (tool_stop || bt_clock_us() >= j->end_us) {
-            bt_fail(fault, BT_EAGAIN, "%s does not serve as %s yet; it goes on with the change, see 'baton status'", j->id, j->role);
+            bt_fail(fault, BT_EAGAIN,
+                    "%s does not serve as %s yet; it goes on with the change, see 'baton status'", j->id,
+                    j->role);
             rc = tool_stop ? TOOL_INTERRUPTED : tool_fail("role", fault);
         }
         json_decref(status);
@@ -113,7 +138,8 @@ static int wait_for_it(job *j, const char *old_incarnation, bt_fault *fault)
     return rc;
 }
 
-/* A node in the middle of a change cannot be asked; then again, while there is time. incarnation: who was asked. */
+/* A node in the middle of a change cannot be asked; then again, while there is time. incarnation: who was
+ * asked. */
 static json_t *ask_node(job *j, char incarnation[40], bt_fault *fault)
 {
     char path[256], post[64];
@@ -126,7 +152,8 @@ static json_t *ask_node(job *j, char incarnation[40], bt_fault *fault)
         snprintf(incarnation, 40, "%s", own ? own : "");
         json_decref(status);
         json_t *answer = ask(j, path, post, fault);
-        if (answer || (j->status != 503 && j->status != 504) || tool_stop || bt_clock_us() >= j->end_us) return answer;
+        if (answer || (j->status != 503 && j->status != 504) || tool_stop || bt_clock_us() >= j->end_us)
+            return answer;
         (void)poll(NULL, 0, LOOK_EVERY_MS);
     }
 }
@@ -136,7 +163,8 @@ static int change(job *j, bt_fault *fault)
     char incarnation[40];
     json_t *answer = ask_node(j, incarnation, fault);
     if (!answer) return tool_stop ? TOOL_INTERRUPTED : tool_fail("role", fault);
-    const int rc = j->c->wait_ms == 0 ? show(j, answer, "drains, then serves as") : wait_for_it(j, incarnation, fault);
+    const int rc =
+        j->c->wait_ms == 0 ? show(j, answer, "drains, then serves as") : wait_for_it(j, incarnation, fault);
     json_decref(answer);
     return rc;
 }
@@ -145,10 +173,10 @@ int tool_role_run(int argc, char **argv)
 {
     config c;
     bt_opt_args args;
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     int rc = bt_opt_start(&args, &tool_role_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    job j = { .c = &c, .id = args.args[0], .role = args.args[1], .end_us = bt_clock_us() + c.wait_ms * 1000 };
+    job j = {.c = &c, .id = args.args[0], .role = args.args[1], .end_us = bt_clock_us() + c.wait_ms * 1000};
     if (strcmp(j.role, "prefill") != 0 && strcmp(j.role, "decode") != 0) {
         bt_fail(&fault, BT_EARG, "'%.40s' is not a role: prefill or decode", j.role);
         bt_opt_usage_error("baton role", &fault);
@@ -157,7 +185,8 @@ int tool_role_run(int argc, char **argv)
         rc = tool_fail("role", &fault);
     } else {
         tool_catch_signals();
-        rc = tool_read_key(&j.key, c.api_key_file, &fault) < 0 ? tool_fail("role", &fault) : change(&j, &fault);
+        rc = tool_read_key(&j.key, c.api_key_file, &fault) < 0 ? tool_fail("role", &fault)
+                                                               : change(&j, &fault);
         tool_free_key(j.key);
         tool_http_cleanup();
     }

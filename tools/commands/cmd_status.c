@@ -5,19 +5,24 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct config { const char *url, *api_key_file; bool json; } config;
+typedef struct config {
+    const char *url, *api_key_file;
+    bool json;
+} config;
 
 static const bt_opt opts[] = {
-    { .group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
-      .def = "http://127.0.0.1:8080", .help = "where the gateway listens" },
-    { .group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file), .type = BT_OPT_STRING,
-      .example = "key.txt", .help = "the gateway's API key" },
-    { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: nodes[]" },
+    {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
+     .def = "http://127.0.0.1:8080", .help = "where the gateway listens"},
+    {.group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
+     .type = BT_OPT_STRING, .example = "key.txt", .help = "the gateway's API key"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: nodes[]"},
 };
 
 const bt_opt_program tool_status_program = {
-    .name = "baton status", .summary = "list the nodes behind a gateway", .usage = "[options]",
-    .normal = "baton status --url http://127.0.0.1:8080", .opts = opts, .opt_count = BT_OPT_COUNT(opts),
+    .name = "baton status", .summary = "list the nodes behind a gateway",
+    .usage = "[options]",   .normal = "baton status --url http://127.0.0.1:8080",
+    .opts = opts,           .opt_count = BT_OPT_COUNT(opts),
 };
 
 static const char *text_of(const json_t *node, const char *key)
@@ -26,34 +31,39 @@ static const char *text_of(const json_t *node, const char *key)
     return s ? s : "-";
 }
 
-static long long number_of(const json_t *node, const char *key) { return json_integer_value(json_object_get(node, key)); }
+static long long number_of(const json_t *node, const char *key)
+{
+    return json_integer_value(json_object_get(node, key));
+}
 
 static void print_table(const json_t *nodes)
 {
     size_t i;
     const json_t *n;
-    printf("%-16s %-8s %-9s %8s %7s %7s %7s %10s  %s\n", "id", "role", "state", "pid", "pages", "cached", "leases", "memory",
-           "endpoint");
+    printf("%-16s %-8s %-9s %8s %7s %7s %7s %10s  %s\n", "id", "role", "state", "pid", "pages", "cached",
+           "leases", "memory", "endpoint");
     json_array_foreach(nodes, i, n) {
         char pid[24] = "-", rss[24];
-        if (json_is_integer(json_object_get(n, "pid"))) snprintf(pid, sizeof pid, "%lld", number_of(n, "pid"));
+        if (json_is_integer(json_object_get(n, "pid")))
+            snprintf(pid, sizeof pid, "%lld", number_of(n, "pid"));
         tool_size_text(rss, sizeof rss, (uint64_t)number_of(n, "rss_bytes"));
-        printf("%-16s %-8s %-9s %8s %7lld %7lld %7lld %10s  %s\n", text_of(n, "id"), text_of(n, "role"), text_of(n, "state"), pid,
-               number_of(n, "pages_used"), number_of(n, "pages_cached"), number_of(n, "leases"), rss, text_of(n, "endpoint"));
+        printf("%-16s %-8s %-9s %8s %7lld %7lld %7lld %10s  %s\n", text_of(n, "id"), text_of(n, "role"),
+               text_of(n, "state"), pid, number_of(n, "pages_used"), number_of(n, "pages_cached"),
+               number_of(n, "leases"), rss, text_of(n, "endpoint"));
     }
 }
 
 static int show(const config *c)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_buf body;
     char *key = NULL;
     long status = 0;
     int rc = 1;
     bt_buf_init(&body, 4 << 20);
     json_t *root = NULL;
-    if (tool_read_key(&key, c->api_key_file, &fault) < 0
-        || tool_http_get(&status, &body, c->url, "/v1/status", key, &fault) < 0) {
+    if (tool_read_key(&key, c->api_key_file, &fault) < 0 ||
+        tool_http_get(&status, &body, c->url, "/v1/status", key, &fault) < 0) {
         tool_fail("status", &fault);
         goto out;
     }

@@ -12,22 +12,28 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    { .group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING,
-      .required = true, .example = "smollm2", .help = "GGUF file whose tokenizer is used, or 'smollm2'" },
-    { .group = "Input", .letter = 'p', .name = "prompt", .value = "TEXT", BT_OPT_AT(config, prompt), .type = BT_OPT_STRING,
-      .example = "Hello", .help = "the text" },
-    { .group = "Input", .letter = 'f', .name = "file", .value = "FILE", BT_OPT_AT(config, file), .type = BT_OPT_STRING,
-      .example = "text.txt", .help = "a file with the text, '-' for stdin" },
-    { .group = "Input", .name = "bos", BT_OPT_AT(config, bos), .type = BT_OPT_FLAG, .help = "begin with BOS if the file asks for one" },
-    { .group = "Input", .name = "special", BT_OPT_AT(config, special), .type = BT_OPT_FLAG,
-      .help = "the text may name control tokens such as <|im_end|>" },
-    { .group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one JSON object on stdout: ids" },
+    {.group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
+     .type = BT_OPT_STRING, .required = true, .example = "smollm2",
+     .help = "GGUF file whose tokenizer is used, or 'smollm2'"},
+    {.group = "Input", .letter = 'p', .name = "prompt", .value = "TEXT", BT_OPT_AT(config, prompt),
+     .type = BT_OPT_STRING, .example = "Hello", .help = "the text"},
+    {.group = "Input", .letter = 'f', .name = "file", .value = "FILE", BT_OPT_AT(config, file),
+     .type = BT_OPT_STRING, .example = "text.txt", .help = "a file with the text, '-' for stdin"},
+    {.group = "Input", .name = "bos", BT_OPT_AT(config, bos), .type = BT_OPT_FLAG,
+     .help = "begin with BOS if the file asks for one"},
+    {.group = "Input", .name = "special", BT_OPT_AT(config, special), .type = BT_OPT_FLAG,
+     .help = "the text may name control tokens such as <|im_end|>"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: ids"},
 };
 
 const bt_opt_program tool_tokenize_program = {
-    .name = "baton tokenize", .summary = "show how a model's tokenizer cuts a text",
-    .usage = "-m MODEL (-p TEXT | -f FILE) [options]", .normal = "baton tokenize -m smollm2 -p 'Hello world'",
-    .opts = opts, .opt_count = BT_OPT_COUNT(opts),
+    .name = "baton tokenize",
+    .summary = "show how a model's tokenizer cuts a text",
+    .usage = "-m MODEL (-p TEXT | -f FILE) [options]",
+    .normal = "baton tokenize -m smollm2 -p 'Hello world'",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
 };
 
 /* Only the vocabulary is read, so that any file that has one will do, whatever its architecture. */
@@ -69,7 +75,7 @@ int tool_tokenize_run(int argc, char **argv)
 {
     config c;
     bt_opt_args args;
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_tokenizer *tok = NULL;
     char *text = NULL;
     int32_t *ids = NULL;
@@ -82,10 +88,17 @@ int tool_tokenize_run(int argc, char **argv)
         rc = 2;
         goto out;
     }
-    if (open_vocab(&tok, c.model, &fault) < 0) { rc = tool_fail("tokenize", &fault); goto out; }
-    if (c.file && tool_read_file(&text, &len, c.file, &fault) < 0) { rc = tool_fail("tokenize", &fault); goto out; }
+    if (open_vocab(&tok, c.model, &fault) < 0) {
+        rc = tool_fail("tokenize", &fault);
+        goto out;
+    }
+    if (c.file && tool_read_file(&text, &len, c.file, &fault) < 0) {
+        rc = tool_fail("tokenize", &fault);
+        goto out;
+    }
     const unsigned flags = (c.bos ? BT_ENCODE_BOS : 0u) | (c.special ? BT_ENCODE_SPECIAL : 0u);
-    if (bt_tokenizer_encode(&ids, &n, tok, c.prompt ? c.prompt : text, c.prompt ? strlen(c.prompt) : len, flags, &fault) < 0) {
+    if (bt_tokenizer_encode(&ids, &n, tok, c.prompt ? c.prompt : text, c.prompt ? strlen(c.prompt) : len,
+                            flags, &fault) < 0) {
         rc = tool_fail("tokenize", &fault);
         goto out;
     }

@@ -2,19 +2,19 @@
 #include "tools/tool.h"
 
 static const bt_opt_command list[] = {
-    { "Talk to a model", "run", &tool_run_program, tool_run_run },
-    { "Talk to a model", "chat", &tool_chat_program, tool_chat_run },
-    { "Serve", "up", &tool_up_program, tool_up_run },
-    { "Serve", "status", &tool_status_program, tool_status_run },
-    { "Serve", "role", &tool_role_program, tool_role_run },
-    { "Serve", "keygen", &tool_keygen_program, tool_keygen_run },
-    { "Serve", "compile", &tool_compile_program, tool_compile_run },
-    { "Look closer", "inspect", &tool_inspect_program, tool_inspect_run },
-    { "Look closer", "tokenize", &tool_tokenize_program, tool_tokenize_run },
-    { "Look closer", "padding", &tool_padding_program, tool_padding_run },
-    { "Look closer", "profiles", &tool_profiles_program, tool_profiles_run },
-    { "Look closer", "bench", &tool_bench_program, tool_bench_run },
-    { "Look closer", "perplexity", &tool_perplexity_program, tool_perplexity_run },
+    {"Talk to a model", "run", &tool_run_program, tool_run_run},
+    {"Talk to a model", "chat", &tool_chat_program, tool_chat_run},
+    {"Serve", "up", &tool_up_program, tool_up_run},
+    {"Serve", "status", &tool_status_program, tool_status_run},
+    {"Serve", "role", &tool_role_program, tool_role_run},
+    {"Serve", "keygen", &tool_keygen_program, tool_keygen_run},
+    {"Serve", "compile", &tool_compile_program, tool_compile_run},
+    {"Look closer", "inspect", &tool_inspect_program, tool_inspect_run},
+    {"Look closer", "tokenize", &tool_tokenize_program, tool_tokenize_run},
+    {"Look closer", "padding", &tool_padding_program, tool_padding_run},
+    {"Look closer", "profiles", &tool_profiles_program, tool_profiles_run},
+    {"Look closer", "bench", &tool_bench_program, tool_bench_run},
+    {"Look closer", "perplexity", &tool_perplexity_program, tool_perplexity_run},
 };
 
 const bt_opt_commands tool_commands = {

@@ -9,7 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = BT_CALIB_WINDOW, PAGE_TOKENS = 256, PAGES = WINDOW / PAGE_TOKENS, MIN_TOKENS = 16, ALIGN = 64 };
+enum {
+    WINDOW = BT_CALIB_WINDOW,
+    PAGE_TOKENS = 256,
+    PAGES = WINDOW / PAGE_TOKENS,
+    MIN_TOKENS = 16,
+    ALIGN = 64
+};
 
 struct bt_calib {
     const bt_model *m;
@@ -45,11 +51,13 @@ static bt_err make_pages(bt_calib *c, bt_fault *fault)
 {
     const bt_hparams *hp = &c->m->hp;
     const size_t head = (size_t)hp->head_dim * 2, token = head * hp->kv_heads, plane = token * PAGE_TOKENS;
-    c->kv = (bt_kv_view){.page = c->page, .page_tokens = PAGE_TOKENS, .tokens_capacity = WINDOW, .layer_bytes = 2 * plane, .plane_bytes = plane,
-                         .token_bytes = token, .head_bytes = head, .elem_bytes = 2, .layers = hp->layers, .kv_heads = hp->kv_heads,
-                         .head_dim = hp->head_dim};
+    c->kv = (bt_kv_view){
+        .page = c->page,      .page_tokens = PAGE_TOKENS, .tokens_capacity = WINDOW, .layer_bytes = 2 * plane,
+        .plane_bytes = plane, .token_bytes = token,       .head_bytes = head,        .elem_bytes = 2,
+        .layers = hp->layers, .kv_heads = hp->kv_heads,   .head_dim = hp->head_dim};
     for (size_t i = 0; i < PAGES; i++)
-        if (!(c->page[i] = malloc(2 * plane * hp->layers))) return bt_fail(fault, BT_ENOMEM, "pages for the calibration");
+        if (!(c->page[i] = malloc(2 * plane * hp->layers)))
+            return bt_fail(fault, BT_ENOMEM, "pages for the calibration");
     return BT_OK;
 }
 
@@ -66,7 +74,9 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
     for (size_t i = 0; made && i < s->sites; i++) {
         bt_calib_site *site = &s->site[i];
         const size_t kind = i + 1 == s->sites ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
-        site->k = kind == BT_SITE_O ? (size_t)hp->heads * hp->head_dim : kind == BT_SITE_DOWN ? hp->ffn : hp->dim;
+        site->k = kind == BT_SITE_O      ? (size_t)hp->heads * hp->head_dim
+                  : kind == BT_SITE_DOWN ? hp->ffn
+                                         : hp->dim;
         site->hist = calloc(BT_CALIB_BINS, sizeof *site->hist);
         site->column_max = calloc(site->k, sizeof *site->column_max);
         site->column_sum = calloc(site->k, sizeof *site->column_sum);
@@ -77,13 +87,16 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
 }
 
 bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char *isa, bt_pool *pool,
-                    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total), void *progress_ud, bt_fault *fault)
+                    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total),
+                    void *progress_ud, bt_fault *fault)
 {
     const bt_walk_rotations r = {companion_of(bt_fold_r1(fold)), companion_of(bt_fold_r2(fold))};
     const bt_graph_options go = {.rotate_embed = r.r1.base > 0, .rotate_attention = r.r2.base > 0};
     const bt_weights_source source = bt_fold_source(fold);
     const bt_kernels *kernels = bt_kernels_select(isa);
-    if (!kernels) return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", isa, bt_kernels_names());
+    if (!kernels)
+        return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", isa,
+                       bt_kernels_names());
     bt_calib *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(fault, BT_ENOMEM, "calibrating");
     c->m = m;
@@ -91,10 +104,12 @@ bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char
     c->pool = pool;
     c->progress = progress;
     c->progress_ud = progress_ud;
-    const bt_weights_options o = {.ctx_tokens = WINDOW, .source = &source, .progress = converting, .progress_ud = c};
+    const bt_weights_options o = {.ctx_tokens = WINDOW, .source = &source, .progress = converting,
+                                  .progress_ud = c};
     bt_err e = bt_weights_open(&c->weights, m, &o, pool, fault);
     if (e == BT_OK) e = bt_graph_build(&c->graph, &m->hp, &go, fault);
-    const bt_walk_config wc = {.weights = c->weights, .rotations = &r, .kernels = kernels, .pool = pool, .sequences_max = 1};
+    const bt_walk_config wc = {.weights = c->weights, .rotations = &r, .kernels = kernels, .pool = pool,
+                               .sequences_max = 1};
     if (e == BT_OK) e = bt_walk_new(&c->walk, &wc, fault);
     if (e == BT_OK) e = make_pages(c, fault);
     if (e == BT_OK) e = make_stats(c, fault);
@@ -165,7 +180,8 @@ static void watch_rows(bt_calib *c, uint32_t index, const float *x, size_t t)
         }
         s->square += square;
         for (size_t i = 0; row > 0 && i < s->k; i++) s->column_sum[i] += (double)v[i];
-        if (s->samples < BT_CALIB_SAMPLES && c->done + row == (2 * s->samples + 1) * c->total / (2 * BT_CALIB_SAMPLES))
+        if (s->samples < BT_CALIB_SAMPLES &&
+            c->done + row == (2 * s->samples + 1) * c->total / (2 * BT_CALIB_SAMPLES))
             memcpy(s->sample + s->samples++ * s->k, v, s->k * sizeof *v);
     }
     s->count += t * s->k;
@@ -175,9 +191,12 @@ static void watch_rows(bt_calib *c, uint32_t index, const float *x, size_t t)
 static void watch_linear(bt_calib *c, const bt_step *step, const float *in, const float *out, size_t rows)
 {
     const uint32_t layers = c->m->hp.layers;
-    if (step->weight == BT_WEIGHT_Q || step->weight == BT_WEIGHT_O || step->weight == BT_WEIGHT_GATE || step->weight == BT_WEIGHT_DOWN)
+    if (step->weight == BT_WEIGHT_Q || step->weight == BT_WEIGHT_O || step->weight == BT_WEIGHT_GATE ||
+        step->weight == BT_WEIGHT_DOWN)
         watch_rows(c, bt_pkg_site_index(layers, step->layer, bt_pkg_site_of(step->weight)), in, rows);
-    if (!c->rows) raise_to(&c->stats.out_max[bt_pkg_tensor_index(layers, step->layer, step->weight)], out, rows * step->out_width);
+    if (!c->rows)
+        raise_to(&c->stats.out_max[bt_pkg_tensor_index(layers, step->layer, step->weight)], out,
+                 rows * step->out_width);
 }
 
 static void watch(void *ud, const bt_step *step, const float *in, const float *out, size_t rows)
@@ -187,15 +206,21 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     const size_t count = rows * step->out_width;
     const char *name = step->out == BT_GRAPH_NO_TENSOR ? "" : c->graph->tensor[step->out].name;
     if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
-    if (step->kind == BT_OP_ADD && step->layer + 1 == hp->layers && !strcmp(c->graph->tensor[step->in[1]].name, "d")) {
-        c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim, bt_weights_vector_of(c->weights, 0, BT_WEIGHT_OUT_NORM), hp->rms_eps, rows, hp->dim);
+    if (step->kind == BT_OP_ADD && step->layer + 1 == hp->layers &&
+        !strcmp(c->graph->tensor[step->in[1]].name, "d")) {
+        c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim,
+                            bt_weights_vector_of(c->weights, 0, BT_WEIGHT_OUT_NORM), hp->rms_eps, rows,
+                            hp->dim);
         watch_rows(c, bt_pkg_site_index(hp->layers, 0, BT_SITE_HEAD), c->head, rows);
     }
     if (c->rows || !out) return;
     if (step->kind == BT_OP_ATTENTION) raise_to(&c->stats.attention_max[step->layer], out, count);
     if (step->kind == BT_OP_QK_NORM || step->kind == BT_OP_ROPE)
-        raise_to(&c->stats.out_max[bt_pkg_tensor_index(hp->layers, step->layer, name[0] == 'q' ? BT_WEIGHT_Q : BT_WEIGHT_K)], out, count);
-    if (step->kind == BT_OP_ADD || step->kind == BT_OP_EMBED || (step->kind == BT_OP_ROTATE && step->layer == BT_GRAPH_NO_LAYER))
+        raise_to(&c->stats.out_max[bt_pkg_tensor_index(hp->layers, step->layer,
+                                                       name[0] == 'q' ? BT_WEIGHT_Q : BT_WEIGHT_K)],
+                 out, count);
+    if (step->kind == BT_OP_ADD || step->kind == BT_OP_EMBED ||
+        (step->kind == BT_OP_ROTATE && step->layer == BT_GRAPH_NO_LAYER))
         raise_to(&c->stats.residual_max, out, count);
 }
 
@@ -204,9 +229,11 @@ static bt_err run_window(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fa
     bt_program *p = NULL;
     void *arena = NULL;
     bt_err e = bt_bind_program(&p, c->graph, 1, n, 0, 0, fault);
-    if (e == BT_OK && !(arena = aligned_alloc(ALIGN, p->arena.fixed))) e = bt_fail(fault, BT_ENOMEM, "the calibration's arena");
+    if (e == BT_OK && !(arena = aligned_alloc(ALIGN, p->arena.fixed)))
+        e = bt_fail(fault, BT_ENOMEM, "the calibration's arena");
     const bt_companion_seq seq = {&c->kv, 0, n};
-    const bt_walk_io io = {.ids = ids, .seq = &seq, .sequences = 1, .bucket = 1, .on_step = watch, .on_step_ud = c};
+    const bt_walk_io io = {.ids = ids,  .seq = &seq,      .sequences = 1,
+                           .bucket = 1, .on_step = watch, .on_step_ud = c};
     if (e == BT_OK) e = bt_walk_run(c->walk, p, arena, &io, fault);
     free(arena);
     bt_bind_free(p);
@@ -232,7 +259,8 @@ static void clear(bt_calib_stats *s, uint32_t layers)
 
 static bt_err run(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
 {
-    if (n < MIN_TOKENS) return bt_fail(fault, BT_EARG, "%zu ids to calibrate with: at least %d", n, MIN_TOKENS);
+    if (n < MIN_TOKENS)
+        return bt_fail(fault, BT_EARG, "%zu ids to calibrate with: at least %d", n, MIN_TOKENS);
     c->total = n % WINDOW < MIN_TOKENS ? n - n % WINDOW : n;
     for (c->done = 0; c->done < c->total;) {
         const size_t count = c->total - c->done < WINDOW ? c->total - c->done : WINDOW;
@@ -244,7 +272,8 @@ static bt_err run(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
     return BT_OK;
 }
 
-bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
+bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *ids, size_t n,
+                        bt_fault *fault)
 {
     bt_calib_stats *s = &c->stats;
     clear(s, c->m->hp.layers);
@@ -256,14 +285,17 @@ bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *
         raise_to(&s->site[i].max, s->site[i].column_max, s->site[i].k);
         if (!isfinite(s->site[i].max))
             return bt_fail(fault, BT_EFORMAT, "calibration: the input of %s in layer %zu is not finite",
-                           bt_site_kind_name(i + 1 == s->sites ? BT_SITE_HEAD : (bt_site_kind)(i % BT_PKG_LAYER_SITES)), i / BT_PKG_LAYER_SITES);
+                           bt_site_kind_name(i + 1 == s->sites ? BT_SITE_HEAD
+                                                               : (bt_site_kind)(i % BT_PKG_LAYER_SITES)),
+                           i / BT_PKG_LAYER_SITES);
     }
     s->tokens = c->total;
     *ret = s;
     return BT_OK;
 }
 
-bt_err bt_calib_rows(bt_calib *c, const int32_t *ids, size_t n, bt_calib_rows_fn *rows, void *ud, bt_fault *fault)
+bt_err bt_calib_rows(bt_calib *c, const int32_t *ids, size_t n, bt_calib_rows_fn *rows, void *ud,
+                     bt_fault *fault)
 {
     c->rows = rows;
     c->rows_ud = ud;

@@ -7,47 +7,53 @@
 #include "model/model.h"
 #include "npu/compile/fold.h"
 
-/* Calibration: a text runs through the folded float model, and the input of every linear is watched. Text is cut into windows of
- * BT_CALIB_WINDOW ids, each from position 0; a rest below 16 ids is dropped unless it is all there is.
+/* Calibration: a text runs through the folded float model, and the input of every linear is watched. Text is cut into
+ * windows of BT_CALIB_WINDOW ids, each from position 0; a rest below 16 ids is dropped unless it is all there is.
  *
  * All figures are the same on every machine, with any number of threads and under any isa. */
 enum { BT_CALIB_WINDOW = 512, BT_CALIB_SAMPLES = 8, BT_CALIB_BINS = 1 << 16 };
 
-typedef struct bt_calib_site {              /* of the rows of one site, by bt_pkg_site_index */
+typedef struct bt_calib_site { /* of the rows of one site, by bt_pkg_site_index */
     size_t k;
-    uint64_t count;                         /* values seen */
-    float max;                              /* greatest magnitude, exact */
-    double square;                          /* sum of squares */
-    uint32_t *hist;                         /* [BT_CALIB_BINS]: values by the upper 16 bits of their magnitude */
-    float *column_max;                      /* [k] */
-    double *column_sum; uint64_t sum_rows;  /* [k]: over the rows but each window's first, whose massive activations would
-                                               outweigh all others */
-    float *sample; size_t samples;          /* [samples, k]: rows spread evenly over the text */
+    uint64_t count;    /* values seen */
+    float max;         /* greatest magnitude, exact */
+    double square;     /* sum of squares */
+    uint32_t *hist;    /* [BT_CALIB_BINS]: values by the upper 16 bits of their magnitude */
+    float *column_max; /* [k] */
+    double *column_sum;
+    uint64_t sum_rows; /* [k]: over the rows but each window's first, whose massive activations would outweigh all
+                          others */
+    float *sample;
+    size_t samples; /* [samples, k]: rows spread evenly over the text */
 } bt_calib_site;
 
 typedef struct bt_calib_stats {
-    bt_calib_site *site; size_t sites;
-    float *out_max;                         /* by bt_pkg_tensor_index: greatest magnitude of each linear's output, after qk_norm and rope
-                                               for q and k; not of the output matrix (0) */
-    float *attention_max;                   /* [layers]: of the attention's output before R2 */
-    float residual_max;                     /* of the residual stream, as rotated */
+    bt_calib_site *site;
+    size_t sites;
+    float *out_max; /* by bt_pkg_tensor_index: greatest magnitude of each linear's output, after qk_norm and rope for q
+                       and k; not of the output matrix (0) */
+    float *attention_max; /* [layers]: of the attention's output before R2 */
+    float residual_max;   /* of the residual stream, as rotated */
     size_t tokens;
 } bt_calib_stats;
 
 typedef struct bt_calib bt_calib;
-/* fold is borrowed and read now: 2 bytes for each weight. pool may be NULL. progress: NULL, or called on the caller's thread.
+/* fold is borrowed and read now: 2 bytes for each weight. pool may be NULL. progress: NULL, or called on the caller's
+ * thread.
  * BT_EFORMAT: a folded weight that f16 cannot hold. */
 bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char *isa, bt_pool *pool,
-                    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total), void *progress_ud, bt_fault *fault);
-void   bt_calib_free(bt_calib *c);          /* NULL is fine */
-/* Runs ids through the model. BT_EFORMAT when a value is not finite. The result lives as long as c, until the next call. */
+                    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total), void *progress_ud,
+                    bt_fault *fault);
+void bt_calib_free(bt_calib *c); /* NULL is fine */
+/* Runs ids through the model. BT_EFORMAT when a value is not finite. The result lives as long as c, until the next
+ * call. */
 bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault);
 /* The same run, but the rows go to the caller: x[t, k] of each site of each window, on the caller's thread. */
 typedef void bt_calib_rows_fn(void *ud, uint32_t site, const float *x, size_t t, size_t k);
 bt_err bt_calib_rows(bt_calib *c, const int32_t *ids, size_t n, bt_calib_rows_fn *rows, void *ud, bt_fault *fault);
 
-/* The smallest magnitude that p percent of the values do not exceed, rounded up to the edge of its bin (2^-8 of it) but not beyond the
- * maximum; p = 100: the maximum. */
+/* The smallest magnitude that p percent of the values do not exceed, rounded up to the edge of its bin (2^-8 of it) but
+ * not beyond the maximum; p = 100: the maximum. */
 float bt_calib_percentile(const bt_calib_site *s, double p);
 
 /* The text that ships with the project: English prose, UTF-8. The caller makes tokens of it. */

@@ -1,5 +1,6 @@
-/* Greedy convex clustering. The graph of clusters and single nodes (each named by its first node) stays free of cycles: for every one
- * of them the set of those it waits for is kept whole, and a node joins only where that makes no circle. */
+/* Greedy convex clustering. The graph of clusters and single nodes (each named by its first node) stays free
+ * of cycles: for every one of them the set of those it waits for is kept whole, and a node joins only
+ * where that makes no circle. */
 #include "npu/compile/clusters.h"
 #include "base/num.h"
 
@@ -15,14 +16,20 @@ typedef struct work {
     uint64_t *macs;   /* [n], of a first node's cluster */
 } work;
 
-static bool waits_for(const work *w, uint32_t a, uint32_t b) { return w->before[a * w->words + b / 64] >> (b % 64) & 1; }
+static bool waits_for(const work *w, uint32_t a, uint32_t b)
+{
+    return w->before[a * w->words + b / 64] >> (b % 64) & 1;
+}
 
 static void add_all(work *w, uint32_t a, const uint64_t *set)
 {
     for (size_t i = 0; i < w->words; i++) w->before[a * w->words + i] |= set[i];
 }
 
-static void add_one(work *w, uint32_t a, uint32_t b) { w->before[a * w->words + b / 64] |= UINT64_C(1) << (b % 64); }
+static void add_one(work *w, uint32_t a, uint32_t b)
+{
+    w->before[a * w->words + b / 64] |= UINT64_C(1) << (b % 64);
+}
 
 /* Whether v may join c: none of its other inputs waits for c. */
 static bool may_join(const work *w, const bt_clusters_node *v, uint32_t c)
@@ -52,7 +59,8 @@ static bt_err visit(work *w, uint32_t v, bt_fault *fault)
     w->first[v] = v;
     w->macs[v] = node->macs;
     for (size_t i = 0; i < node->inputs; i++) {
-        if (node->input[i] >= v) return bt_fail(fault, BT_EARG, "node %u reads node %u", (unsigned)v, (unsigned)node->input[i]);
+        if (node->input[i] >= v)
+            return bt_fail(fault, BT_EARG, "node %u reads node %u", (unsigned)v, (unsigned)node->input[i]);
         const uint32_t u = w->first[node->input[i]];
         add_all(w, v, w->before + u * w->words);
         add_one(w, v, u);
@@ -67,9 +75,10 @@ static bt_err visit(work *w, uint32_t v, bt_fault *fault)
     return BT_OK;
 }
 
-bt_err bt_clusters_find(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n, uint64_t min_macs, bt_fault *fault)
+bt_err bt_clusters_find(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                        uint64_t min_macs, bt_fault *fault)
 {
-    work w = { .node = node, .n = n, .words = n / 64 + 1 };
+    work w = {.node = node, .n = n, .words = n / 64 + 1};
     size_t bits, clusters = 0;
     bt_err e = BT_OK;
     if (n >= UINT32_MAX || !bt_mul_size(&bits, n, w.words)) return bt_fail(fault, BT_EARG, "%zu nodes", n);

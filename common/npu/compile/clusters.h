@@ -4,15 +4,19 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Operators of the NPU in clusters that can each run as one call. A cluster is convex: no path leaves it and comes back, and no two
- * clusters wait for each other, so that each can run as a whole between its inputs and its outputs. Greedy in topological order: an operator
- * joins the cluster of one of its inputs (the latest that stays convex), else begins one. Clusters below min_macs are given back to the
- * companion. Pure; deterministic. Time and memory grow with n squared over 64. */
+/* Operators of the NPU in clusters that can each run as one call. A cluster is convex: no path leaves it and comes
+ * back, and no two clusters wait for each other, so that each can run as a whole between its inputs and its outputs.
+ * Greedy in topological order: an operator joins the cluster of one of its inputs (the latest that stays convex), else
+ * begins one. Clusters below min_macs are given back to the companion. Pure; deterministic. Time and memory grow
+ * with n squared over 64. */
 typedef struct bt_clusters_node {
-    const uint32_t *input; size_t inputs;   /* nodes it reads from; each below its own index */
-    int npu;                                /* may the NPU run it? */
+    const uint32_t *input;
+    size_t inputs; /* nodes it reads from; each below its own index */
+    int npu;       /* may the NPU run it? */
     uint64_t macs;
 } bt_clusters_node;
-/* cluster[n]: 0 the companion, else the cluster, numbered from 1 in the order of their first nodes. BT_EARG: an input that is not below; BT_ENOMEM. */
-bt_err bt_clusters_find(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n, uint64_t min_macs, bt_fault *fault);
+/* cluster[n]: 0 the companion, else the cluster, numbered from 1 in the order of their first nodes. BT_EARG: an
+ * input that is not below; BT_ENOMEM. */
+bt_err bt_clusters_find(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                        uint64_t min_macs, bt_fault *fault);
 #endif

@@ -15,14 +15,19 @@ static bt_err check_calibration(const bt_compile_job *j, bt_fault *fault)
 {
     const bt_compile_options *o = j->o;
     if (o->calib_len < MIN_CALIB)
-        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: at least %d", o->calib_len, MIN_CALIB);
+        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: at least %d", o->calib_len,
+                       MIN_CALIB);
     for (size_t i = 0; i < o->calib_len && i < BT_COMPILE_MAX_CALIB; i++)
         if (o->calib_ids[i] < 0 || (uint32_t)o->calib_ids[i] >= j->m->hp.vocab)
-            return bt_fail(fault, BT_EARG, "calibration token %d at %zu: the vocabulary has %u", o->calib_ids[i], i, j->m->hp.vocab);
+            return bt_fail(fault, BT_EARG, "calibration token %d at %zu: the vocabulary has %u",
+                           o->calib_ids[i], i, j->m->hp.vocab);
     return BT_OK;
 }
 
-static uint32_t table(bt_compile_job *j, const void *bytes, size_t len) { return bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, bytes, len); }
+static uint32_t table(bt_compile_job *j, const void *bytes, size_t len)
+{
+    return bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, bytes, len);
+}
 
 static void write_rotation(bt_compile_job *j, bt_pkg_rotation *to, const bt_hadamard *h, size_t width)
 {
@@ -99,7 +104,8 @@ static bt_err write_header(bt_compile_job *j, bt_fault *fault)
     return write_rope(j, fault);
 }
 
-bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool, bt_fault *fault)
+bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool,
+                  bt_fault *fault)
 {
     bt_compile_job *j = NULL;
     bt_err e = bt_compile_job_new(&j, m, options, pool, fault);
@@ -137,8 +143,8 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     const char *words = options->calib_text;
     const size_t ids = options->calib_len < BT_COMPILE_MAX_CALIB ? options->calib_len : BT_COMPILE_MAX_CALIB;
     const size_t calib = words ? options->calib_text_len : ids;
-    const uint32_t version[] = {BT_COMPILE_VERSION, BT_PKG_VERSION, BT_KERNELS_NUMERIC_VERSION, options->npu_ops, (uint32_t)j->ctx_tokens,
-                                (uint32_t)calib};
+    const uint32_t version[] = {BT_COMPILE_VERSION, BT_PKG_VERSION,          BT_KERNELS_NUMERIC_VERSION,
+                                options->npu_ops,   (uint32_t)j->ctx_tokens, (uint32_t)calib};
     bt_recipe_text(text, &options->recipe);
     bt_hash_begin(&s);
     bt_hash_add(&s, version, sizeof version);

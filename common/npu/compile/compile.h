@@ -6,31 +6,37 @@
 #include "model/model.h"
 #include "npu/pkg/recipe.h"
 
-/* The compiler: GGUF model -> package file. Steps, each in its own file: choose rotations (hadamard), fold them and the norms into the
- * weights (fold), run the calibration text through the folded float model and watch every linear's input (calib), choose scales (sites),
- * round and pack the weights (rounding, gptq), choose the operators that the NPU takes (offload, clusters), lower the graph to a program
- * for each row (lower), write (pkg).
+/* The compiler: GGUF model -> package file. Steps, each in its own file: choose rotations (hadamard), fold them and the
+ * norms into the weights (fold), run the calibration text through the folded float model and watch every linear's input
+ * (calib), choose scales (sites), round and pack the weights (rounding, gptq), choose the operators that the NPU takes
+ * (offload, clusters), lower the graph to a program for each row (lower), write (pkg).
  *
- * The same model, options and calibration give the same bytes on every machine, with any number of threads and under any isa. */
+ * The same model, options and calibration give the same bytes on every machine, with any number of threads and under
+ * any isa. */
 typedef struct bt_compile_options {
     bt_recipe recipe;
-    const char *shape_policy;               /* npu/pkg/shapes.h; NULL: the default. FILE policies are read here, and their rows go into the package */
-    const bt_profile *profile;              /* device/profile.h; NULL: "host", no limits */
-    uint32_t npu_ops;                       /* BT_PKG_OPS_LINEAR or BT_PKG_OPS_ALL */
-    size_t ctx_tokens;                      /* 0: the model's, at most 32,768 */
-    const int32_t *calib_ids; size_t calib_len;     /* windows of BT_CALIB_WINDOW from the start, at most BT_COMPILE_MAX_CALIB; at least 16 ids */
-    const char *calib_text; size_t calib_text_len;  /* what calib_ids were read from. bt_compile_key alone looks at it: there it stands for the
-                                             * ids, so that a key needs no tokenizer; NULL: the ids count */
-    const char *isa;                        /* NULL: the best; changes no byte */
-    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);  /* NULL: silent; on the caller's thread */
+    const char *shape_policy;  /* npu/pkg/shapes.h; NULL: the default. FILE policies are read here, and their rows go
+                                  into the package */
+    const bt_profile *profile; /* device/profile.h; NULL: "host", no limits */
+    uint32_t npu_ops;          /* BT_PKG_OPS_LINEAR or BT_PKG_OPS_ALL */
+    size_t ctx_tokens;         /* 0: the model's, at most 32,768 */
+    const int32_t *calib_ids;
+    size_t calib_len; /* windows of BT_CALIB_WINDOW from the start, at most BT_COMPILE_MAX_CALIB; at least 16 ids */
+    const char *calib_text;
+    size_t calib_text_len; /* what calib_ids were read from. bt_compile_key alone looks at it: there it stands for the
+                              ids, so that a key needs no tokenizer; NULL: the ids count */
+    const char *isa;       /* NULL: the best; changes no byte */
+    /* NULL: silent; on the caller's thread */
+    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
     void *ud;
 } bt_compile_options;
 enum { BT_COMPILE_MAX_CALIB = 2048 };
 
 /* BT_EARG: options that do not fit each other, the model or the profile, with what and which limit. */
-bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool, bt_fault *fault);
-/* A name for what bt_compile would make: 32 digits of a hash over the model's id, every option that changes a byte, the calibration ids (or
- * their text and the model file's vocabulary) and the compiler's version. Needs no compilation. */
+bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool,
+                  bt_fault *fault);
+/* A name for what bt_compile would make: 32 digits of a hash over the model's id, every option that changes a byte, the
+ * calibration ids (or their text and the model file's vocabulary) and the compiler's version. Needs no compilation. */
 bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options *options, bt_fault *fault);
 /* Raised when the same input would give another package. */
 enum { BT_COMPILE_VERSION = 3 };

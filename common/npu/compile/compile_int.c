@@ -1,4 +1,5 @@
-/* What the compiler adds for --npu-ops all: outputs of linears requantised, norms in integers, the multipliers between their units. */
+/* What the compiler adds for --npu-ops all: outputs of linears requantised, norms in integers, the
+ * multipliers between their units. */
 #include "npu/compile/compile_private.h"
 #include "npu/compile/units.h"
 
@@ -7,8 +8,12 @@
 static bt_units_in units_in(const bt_compile_job *j)
 {
     const bt_hadamard *r2 = bt_fold_r2(j->fold);
-    return (bt_units_in){.hp = &j->m->hp, .stats = j->stats, .site = j->site, .tensor = j->tensor,
-                              .r2_scale = r2->base ? r2->scale : 1, .output_bits = j->profile.output_bits == 8 ? 8 : 16};
+    return (bt_units_in){.hp = &j->m->hp,
+                         .stats = j->stats,
+                         .site = j->site,
+                         .tensor = j->tensor,
+                         .r2_scale = r2->base ? r2->scale : 1,
+                         .output_bits = j->profile.output_bits == 8 ? 8 : 16};
 }
 
 static uint32_t add(bt_compile_job *j, bt_pkg_const_kind kind, const void *bytes, size_t len)
@@ -16,8 +21,8 @@ static uint32_t add(bt_compile_job *j, bt_pkg_const_kind kind, const void *bytes
     return bt_pkg_writer_const(j->w, kind, bytes, len);
 }
 
-bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale, const float *bias,
-                             bt_fault *fault)
+bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale,
+                             const float *bias, bt_fault *fault)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL || t->weight == BT_WEIGHT_OUTPUT) return BT_OK;
     const bt_units_in in = units_in(j);
@@ -41,7 +46,8 @@ bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "requantising %u outputs", t->n);
 }
 
-bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault)
+bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight,
+                             bt_fault *fault)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL) return BT_OK;
     const bt_units_in in = units_in(j);

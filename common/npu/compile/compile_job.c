@@ -1,4 +1,5 @@
-/* One compilation: its options checked against each other, the model and the profile; what the steps share, made and freed. */
+/* One compilation: its options checked against each other, the model and the profile; what the steps
+ * share, made and freed. */
 #include "npu/compile/compile_private.h"
 
 #include <stdlib.h>
@@ -18,20 +19,22 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
         return bt_fail(fault, BT_EARG, "context of %zu tokens: at most %d", j->ctx_tokens, BT_MODEL_MAX_CTX);
     if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
     if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
-        return bt_fail(fault, BT_EARG, "llm-int8 scales rows as they come; npu operators 'all' need static units");
+        return bt_fail(fault, BT_EARG,
+                       "llm-int8 scales rows as they come; npu operators 'all' need static units");
     if ((e = bt_shapes_parse(&j->shapes, o->shape_policy, j->ctx_tokens, fault)) < 0) return e;
     const bt_profile *p = &j->profile;
     const size_t rows = bt_shapes_specializations(&j->shapes, j->ctx_tokens);
     if (p->max_shapes && rows > p->max_shapes)
-        return bt_fail(fault, BT_EARG, "shape policy %s has %zu shapes at %zu tokens, profile %s allows %u", j->shapes.text, rows, j->ctx_tokens,
-                       p->name, p->max_shapes);
+        return bt_fail(fault, BT_EARG, "shape policy %s has %zu shapes at %zu tokens, profile %s allows %u",
+                       j->shapes.text, rows, j->ctx_tokens, p->name, p->max_shapes);
     for (size_t i = 0; i < j->shapes.shapes; i++) {
         const bt_shape *s = &j->shapes.shape[i];
         if (s->seq_min < s->seq && !p->range_shapes)
-            return bt_fail(fault, BT_EARG, "shape policy %s: profile %s has no bounded ranges", j->shapes.text, p->name);
+            return bt_fail(fault, BT_EARG, "shape policy %s: profile %s has no bounded ranges",
+                           j->shapes.text, p->name);
         if (p->max_rows && s->seq > p->max_rows)
-            return bt_fail(fault, BT_EARG, "shape policy %s has programs of %u rows, profile %s allows %u", j->shapes.text, s->seq, p->name,
-                           p->max_rows);
+            return bt_fail(fault, BT_EARG, "shape policy %s has programs of %u rows, profile %s allows %u",
+                           j->shapes.text, s->seq, p->name, p->max_rows);
     }
     return BT_OK;
 }
@@ -45,10 +48,12 @@ static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
     j->smooth = calloc(j->sites, sizeof *j->smooth);
     j->gptq = calloc(j->sites, sizeof *j->gptq);
     j->pruned = calloc(j->sites, sizeof *j->pruned);
-    return j->tensor && j->site && j->smooth && j->gptq && j->pruned ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
+    return j->tensor && j->site && j->smooth && j->gptq && j->pruned ? BT_OK
+                                                                     : bt_fail(fault, BT_ENOMEM, "compiling");
 }
 
-bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_compile_options *o, bt_pool *pool, bt_fault *fault)
+bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_compile_options *o, bt_pool *pool,
+                          bt_fault *fault)
 {
     bt_compile_job *j = calloc(1, sizeof *j);
     if (!j) return bt_fail(fault, BT_ENOMEM, "compiling");
@@ -90,7 +95,9 @@ void bt_compile_job_progress(const bt_compile_job *j, const char *stage, uint64_
 bool bt_compile_job_on_npu(const bt_compile_job *j, bt_site_kind site)
 {
     const bt_hparams *hp = &j->m->hp;
-    const size_t k = site == BT_SITE_DOWN ? hp->ffn : site == BT_SITE_O ? (size_t)hp->heads * hp->head_dim : hp->dim;
+    const size_t k = site == BT_SITE_DOWN ? hp->ffn
+                     : site == BT_SITE_O  ? (size_t)hp->heads * hp->head_dim
+                                          : hp->dim;
     char why[sizeof(((bt_pkg_fallback *)0)->why)];
     return bt_offload_linear(why, &j->profile, &j->o->recipe, site, k);
 }

@@ -7,8 +7,8 @@
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/shapes.h"
 
-/* Inside the compiler: what its steps hand on to each other. Files stand on each other in the order of this header: compile_job.c,
- * compile_int.c, then compile_tensors.c and beside it compile_programs.c; compile.c runs them. */
+/* Inside the compiler: what its steps hand on to each other. Files stand on each other in the order of this header:
+ * compile_job.c, compile_int.c, then compile_tensors.c and beside it compile_programs.c; compile.c runs them. */
 
 /* ---- compile_job.c ---- */
 typedef struct bt_compile_job {
@@ -16,14 +16,14 @@ typedef struct bt_compile_job {
     const bt_compile_options *o;
     bt_pool *pool;
     bt_profile profile;
-    uint32_t npu_ops;                       /* what was asked for, or LINEAR where the profile lacks an operator that the rest would need */
+    uint32_t npu_ops; /* what was asked for, or LINEAR where the profile lacks an operator that the rest would need */
     bt_shapes shapes;
     size_t ctx_tokens;
     bt_fold *fold;
     bt_calib *calib;
     const bt_calib_stats *stats;
-    float **smooth;                         /* [sites], NULL where there is none */
-    float **gptq;                           /* [sites], of the layers at hand */
+    float **smooth; /* [sites], NULL where there is none */
+    float **gptq;   /* [sites], of the layers at hand */
     bt_pkg_writer *w;
     bt_pkg_header header;
     size_t tensors, sites;
@@ -31,23 +31,25 @@ typedef struct bt_compile_job {
     bt_pkg_site *site;
     bt_graph *graph;
     bt_offload *offload;
-    bool *has_norm;                         /* [graph ops] */
-    uint32_t *params;                       /* [graph ops], or NULL */
-    bool *pruned;                           /* [sites] */
+    bool *has_norm;   /* [graph ops] */
+    uint32_t *params; /* [graph ops], or NULL */
+    bool *pruned;     /* [sites] */
 } bt_compile_job;
 
-/* Sets what options, model and profile decide; tensor and the arrays of [sites] are zeros, the rest is for the steps. Errors of
- * bt_compile; the calibration is not looked at. */
-bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_compile_options *o, bt_pool *pool, bt_fault *fault);
-void bt_compile_job_free(bt_compile_job *j);        /* with all that it holds; NULL is fine */
+/* Sets what options, model and profile decide; tensor and the arrays of [sites] are zeros, the rest is for the steps.
+ * Errors of bt_compile; the calibration is not looked at. */
+bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_compile_options *o, bt_pool *pool,
+                          bt_fault *fault);
+void bt_compile_job_free(bt_compile_job *j); /* with all that it holds; NULL is fine */
 void bt_compile_job_progress(const bt_compile_job *j, const char *stage, uint64_t done, uint64_t total);
 /* May the NPU run the linears of a site? */
 bool bt_compile_job_on_npu(const bt_compile_job *j, bt_site_kind site);
 
 /* ---- compile_int.c: for npu_ops ALL; LINEAR: nothing ---- */
-/* The integer fields of a matrix (bias [n], or NULL) or a norm that is otherwise done; then the parameters of operators. */
-bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale, const float *bias,
-                             bt_fault *fault);
+/* The integer fields of a matrix (bias [n], or NULL) or a norm that is otherwise done; then the parameters of
+ * operators. */
+bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale,
+                             const float *bias, bt_fault *fault);
 bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault);
 bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault);
 

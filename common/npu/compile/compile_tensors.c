@@ -1,4 +1,5 @@
-/* From calibration to constants: scales of inputs, then every matrix rounded, packed and written, layer by layer. */
+/* From calibration to constants: scales of inputs, then every matrix rounded, packed and written, layer by
+ * layer. */
 #include "kernels/kernels.h"
 #include "npu/compile/compile_private.h"
 #include "npu/compile/gptq.h"
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const bt_weight matrices[] = {BT_WEIGHT_Q,  BT_WEIGHT_K,    BT_WEIGHT_V, BT_WEIGHT_O, BT_WEIGHT_GATE,
-                                     BT_WEIGHT_UP, BT_WEIGHT_DOWN, BT_WEIGHT_OUTPUT};
+static const bt_weight matrices[] = {BT_WEIGHT_Q,    BT_WEIGHT_K,  BT_WEIGHT_V,    BT_WEIGHT_O,
+                                     BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN, BT_WEIGHT_OUTPUT};
 enum { MATRICES = sizeof matrices / sizeof *matrices };
 
 static size_t calib_tokens(const bt_compile_job *j)
@@ -22,7 +23,8 @@ static bt_err measure(bt_compile_job *j, bt_fault *fault)
 {
     bt_calib_free(j->calib);
     j->calib = NULL;
-    const bt_err e = bt_calib_new(&j->calib, j->m, j->fold, j->o->isa, j->pool, j->o->progress, j->o->ud, fault);
+    const bt_err e =
+        bt_calib_new(&j->calib, j->m, j->fold, j->o->isa, j->pool, j->o->progress, j->o->ud, fault);
     return e < 0 ? e : bt_calib_measure(&j->stats, j->calib, j->o->calib_ids, calib_tokens(j), fault);
 }
 
@@ -58,7 +60,8 @@ static bt_err smooth(bt_compile_job *j, bt_fault *fault)
             if (!w_max || !j->smooth[index]) e = bt_fail(fault, BT_ENOMEM, "smoothing");
             for (size_t i = 0; e == BT_OK && i < MATRICES; i++)
                 if (bt_pkg_site_of(matrices[i]) == kind) e = raise_columns(j, w_max, l, matrices[i], fault);
-            if (e == BT_OK) bt_sites_smooth(j->smooth[index], &j->stats->site[index], w_max, j->o->recipe.smooth);
+            if (e == BT_OK)
+                bt_sites_smooth(j->smooth[index], &j->stats->site[index], w_max, j->o->recipe.smooth);
             free(w_max);
         }
     for (size_t i = 0; e == BT_OK && i < j->sites; i++)
@@ -98,7 +101,8 @@ static bt_err gptq_collect(bt_compile_job *j, size_t first, size_t *end, bt_faul
         const size_t k = j->stats->site[r.end].k;
         bytes += k * k * sizeof(float);
         if (r.end > first && bytes > (size_t)512 << 20) break;
-        if (!(j->gptq[r.end] = calloc(k * k, sizeof(float)))) return bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
+        if (!(j->gptq[r.end] = calloc(k * k, sizeof(float))))
+            return bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
     }
     *end = r.end;
     bt_err e = bt_calib_rows(j->calib, j->o->calib_ids, calib_tokens(j), add_rows, &r, fault);
@@ -112,9 +116,9 @@ static bt_err gptq_collect(bt_compile_job *j, size_t first, size_t *end, bt_faul
 /* ---- tensors ---- */
 
 static const bt_pkg_tensor absent = {
-    .site = BT_PKG_NONE, .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE, .oscale = BT_PKG_NONE, .bias = BT_PKG_NONE,
-    .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE, .shift = BT_PKG_NONE, .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE,
-    .f16_panels = BT_PKG_NONE,
+    .site = BT_PKG_NONE,   .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE,     .oscale = BT_PKG_NONE,
+    .bias = BT_PKG_NONE,   .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE,       .shift = BT_PKG_NONE,
+    .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE,
 };
 
 static bt_pkg_tensor *tensor_of(bt_compile_job *j, uint32_t layer, bt_weight w)
@@ -144,8 +148,10 @@ static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fa
     return made;
 }
 
-/* The file's bias plus the correction (NULL: none) to *ret, NULL where there is neither; and to the package. The caller frees. */
-static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, const float *correction, bt_fault *fault)
+/* The file's bias plus the correction (NULL: none) to *ret, NULL where there is neither; and to the
+ * package. The caller frees. */
+static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, const float *correction,
+                        bt_fault *fault)
 {
     const bt_gguf_tensor *bias = bt_weight_bias(j->m, t->layer, (bt_weight)t->weight);
     *ret = NULL;
@@ -166,7 +172,8 @@ static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_wei
     const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, w);
     const size_t elems = bt_matmul_packed_elems(t->dim[1], t->dim[0]);
     uint16_t *panels = calloc(elems, sizeof *panels);
-    if (!panels) return bt_fail(fault, BT_ENOMEM, "packing %zu x %zu weights", (size_t)t->dim[1], (size_t)t->dim[0]);
+    if (!panels)
+        return bt_fail(fault, BT_ENOMEM, "packing %zu x %zu weights", (size_t)t->dim[1], (size_t)t->dim[0]);
     bt_err e = bt_fold_begin(j->fold, layer, w, fault);
     if (e == BT_OK) e = bt_weights_f16(panels, t, &folded, j->pool, fault);
     if (e == BT_OK) *ret = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, panels, elems * sizeof *panels);
@@ -175,7 +182,8 @@ static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_wei
 }
 
 /* scale[n] = the site's times the weight's, padded to whole panels. */
-static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const bt_rounding *w, const float *bias, bt_fault *fault)
+static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const bt_rounding *w,
+                           const float *bias, bt_fault *fault)
 {
     const size_t wide = 16 * bt_int_panels(w->n);
     float *v = calloc(wide, sizeof *v);
@@ -187,7 +195,8 @@ static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, 
     return e;
 }
 
-static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const float *xq, const double *mean, bt_fault *fault)
+static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const float *xq,
+                           const double *mean, bt_fault *fault)
 {
     const bt_recipe *r = &j->o->recipe;
     const uint32_t site = bt_pkg_site_index(j->m->hp.layers, layer, bt_pkg_site_of(w));
@@ -204,16 +213,25 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
         free(bias);
         return e < 0 ? e : write_f16(j, &t->panels, layer, w, fault);
     }
-    const bt_rounding_in in = {.fold = j->fold, .layer = layer, .weight = w, .bits = r->weight_bits, .per_tensor = r->per_tensor,
-                              .x = c->sample, .xq = xq, .samples = c->samples, .mean = mean, .gptq = j->gptq[site],
-                              .pool = j->pool};
+    const bt_rounding_in in = {.fold = j->fold,
+                               .layer = layer,
+                               .weight = w,
+                               .bits = r->weight_bits,
+                               .per_tensor = r->per_tensor,
+                               .x = c->sample,
+                               .xq = xq,
+                               .samples = c->samples,
+                               .mean = mean,
+                               .gptq = j->gptq[site],
+                               .pool = j->pool};
     bt_rounding made;
     if ((e = bt_rounding_make(&made, &in, fault)) < 0) return e;
     t->site = site;
     t->bits = r->weight_bits;
     t->panels = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, made.panels, made.panels_bytes);
     t->wscale = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, made.scale, made.scales * sizeof *made.scale);
-    t->colsum = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, made.colsum, 16 * bt_int_panels(made.n) * sizeof *made.colsum);
+    t->colsum = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, made.colsum,
+                                    16 * bt_int_panels(made.n) * sizeof *made.colsum);
     t->weight_error = made.weight_error;
     t->output_error = made.output_error;
     e = make_bias(j, &bias, t, mean ? made.correction : NULL, fault);
@@ -255,9 +273,11 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
         s->input_error = relative(xq, c->sample, c->samples * c->k);
     }
     const bool corrected = j->o->recipe.bias && c->sum_rows > 0;
-    for (size_t i = 0; e == BT_OK && corrected && i < c->k; i++) mean[i] = c->column_sum[i] / (double)c->sum_rows;
+    for (size_t i = 0; e == BT_OK && corrected && i < c->k; i++)
+        mean[i] = c->column_sum[i] / (double)c->sum_rows;
     for (size_t i = 0; e == BT_OK && i < MATRICES; i++)
-        if (bt_pkg_site_of(matrices[i]) == kind) e = write_matrix(j, layer, matrices[i], xq, corrected ? mean : NULL, fault);
+        if (bt_pkg_site_of(matrices[i]) == kind)
+            e = write_matrix(j, layer, matrices[i], xq, corrected ? mean : NULL, fault);
     free(mean);
     free(xq);
     free(hot);
@@ -268,18 +288,22 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
 
 bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault)
 {
-    static const bt_weight vectors[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM, BT_WEIGHT_FFN_NORM};
+    static const bt_weight vectors[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
+                                        BT_WEIGHT_FFN_NORM};
     const uint32_t layers = j->m->hp.layers;
     size_t ready = 0;
     bt_err e = write_vector(j, 0, BT_WEIGHT_OUT_NORM, fault);
     for (size_t i = 0; e == BT_OK && i < j->sites; i++) {
-        const uint32_t layer = (uint32_t)(i / BT_PKG_LAYER_SITES), kind = layer == layers ? BT_SITE_HEAD : (uint32_t)(i % BT_PKG_LAYER_SITES);
+        const uint32_t layer = (uint32_t)(i / BT_PKG_LAYER_SITES),
+                       kind = layer == layers ? BT_SITE_HEAD : (uint32_t)(i % BT_PKG_LAYER_SITES);
         if (j->o->recipe.gptq && i == ready) e = gptq_collect(j, i, &ready, fault);
-        for (size_t v = 0; e == BT_OK && kind == 0 && v < sizeof vectors / sizeof *vectors; v++) e = write_vector(j, layer, vectors[v], fault);
+        for (size_t v = 0; e == BT_OK && kind == 0 && v < sizeof vectors / sizeof *vectors; v++)
+            e = write_vector(j, layer, vectors[v], fault);
         if (e == BT_OK) e = write_site(j, layer, kind, fault);
         bt_compile_job_progress(j, "pack", i + 1, j->sites);
     }
-    for (size_t i = 0; e == BT_OK && i < j->tensors; i++) (void)bt_pkg_writer_tensor(j->w, &j->tensor[i]); /* failures stay for finish */
+    for (size_t i = 0; e == BT_OK && i < j->tensors; i++)
+        (void)bt_pkg_writer_tensor(j->w, &j->tensor[i]); /* failures stay for finish */
     for (size_t i = 0; e == BT_OK && i < j->sites; i++) (void)bt_pkg_writer_site(j->w, &j->site[i]);
     return e;
 }

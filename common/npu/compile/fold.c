@@ -1,4 +1,5 @@
-/* Folding rotations, norms and smoothing into weights, row by row; matrices whose output is rotated are made whole first. */
+/* Folding rotations, norms and smoothing into weights, row by row; matrices whose output is rotated are
+ * made whole first. */
 #include "npu/compile/fold.h"
 #include "base/num.h"
 #include "npu/pkg/pkg_format.h"
@@ -75,8 +76,8 @@ static uint32_t site_after(bt_weight norm)
 
 static bt_weight norm_before(uint32_t site)
 {
-    return site == BT_SITE_QKV  ? BT_WEIGHT_ATTN_NORM
-           : site == BT_SITE_UP ? BT_WEIGHT_FFN_NORM
+    return site == BT_SITE_QKV    ? BT_WEIGHT_ATTN_NORM
+           : site == BT_SITE_UP   ? BT_WEIGHT_FFN_NORM
            : site == BT_SITE_HEAD ? BT_WEIGHT_OUT_NORM
                                   : BT_WEIGHT_NONE;
 }
@@ -181,7 +182,10 @@ void bt_fold_row(const bt_fold *f, float *y, size_t n)
     }
 }
 
-static bt_err source_begin(void *ud, uint32_t layer, bt_weight w, bt_fault *fault) { return bt_fold_begin(ud, layer, w, fault); }
+static bt_err source_begin(void *ud, uint32_t layer, bt_weight w, bt_fault *fault)
+{
+    return bt_fold_begin(ud, layer, w, fault);
+}
 static void source_row(void *ud, float *y, size_t n) { bt_fold_row(ud, y, n); }
 
 bt_weights_source bt_fold_source(bt_fold *f) { return (bt_weights_source){source_begin, source_row, f}; }

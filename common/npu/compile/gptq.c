@@ -1,5 +1,6 @@
-/* GPTQ. inverse(H) = U^T U with U upper is the inverse of the factor of H = V V^T, V upper; and that one is a plain Cholesky factor L once rows and
- * columns are counted backwards. So: L, its inverse M (lower), U[i][j] = M[k-1-i][k-1-j]. In double. */
+/* GPTQ. inverse(H) = U^T U with U upper is the inverse of the factor of H = V V^T, V upper; and that one is a
+ * plain Cholesky factor L once rows and columns are counted backwards. So: L, its inverse M (lower),
+ * U[i][j] = M[k-1-i][k-1-j]. In double. */
 #include "npu/compile/gptq.h"
 #include "base/num.h"
 #include "npu/compile/gptq_code.h"
@@ -38,7 +39,8 @@ bt_err bt_gptq_prepare(float *h, size_t k, bt_pool *pool, bt_fault *fault)
     }
     for (size_t i = 0; i < k; i++) mean += (double)h[i * k + i] / (double)k;
     for (size_t i = 0; i < k; i++)
-        for (size_t n = 0; n <= i; n++) /* backwards: (i, n) from (k-1-i, k-1-n), which is in the upper triangle, so from its mirror */
+        for (size_t n = 0; n <= i; n++) /* backwards: (i, n) from (k-1-i, k-1-n), which is in the upper
+                                           triangle, so from its mirror */
             j.l[i * k + n] = h[(k - 1 - n) * k + k - 1 - i];
     for (size_t i = 0; i < k; i++) {
         const double d = j.l[i * k + i];
@@ -62,7 +64,8 @@ out:
     return e;
 }
 
-void bt_gptq_round(int8_t *q, float *w, const float *scale, size_t rows, size_t k, const float *u, float limit)
+void bt_gptq_round(int8_t *q, float *w, const float *scale, size_t rows, size_t k, const float *u,
+                   float limit)
 {
     code()->round(q, w, scale, rows, k, u, limit);
 }

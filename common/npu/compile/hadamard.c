@@ -17,7 +17,10 @@ static bool is_prime(uint32_t q)
 }
 
 static bool is_paley1(uint32_t k) { return k >= 4 && k % 4 == 0 && is_prime(k - 1); }
-static bool is_paley2(uint32_t k) { return k >= 12 && k % 4 == 0 && (k / 2 - 1) % 4 == 1 && is_prime(k / 2 - 1); }
+static bool is_paley2(uint32_t k)
+{
+    return k >= 12 && k % 4 == 0 && (k / 2 - 1) % 4 == 1 && is_prime(k / 2 - 1);
+}
 
 bool bt_hadamard_find(uint32_t *ret_base, uint32_t *ret_log2, size_t n)
 {

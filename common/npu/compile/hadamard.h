@@ -4,11 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Rotations by Hadamard matrices: R = scale * (H_base (x) S_2^log2) diag(sign), orthogonal, in the form and the order of
- * bt_edge_rotate_fn (kernels/edge.h).
+/* Rotations by Hadamard matrices: R = scale * (H_base (x) S_2^log2) diag(sign), orthogonal, in the form and the order
+ * of bt_edge_rotate_fn (kernels/edge.h).
  *
- * Base matrices: 1 (then R is Sylvester's alone), Paley's first construction (base - 1 a prime = 3 mod 4) and his second
- * (base / 2 - 1 a prime = 1 mod 4): 12, 20, 24, 28, 36, 44, 60, 76 ... up to 256. */
+ * Base matrices: 1 (then R is Sylvester's alone), Paley's first construction (base - 1 a prime = 3 mod 4) and his
+ * second (base / 2 - 1 a prime = 1 mod 4): 12, 20, 24, 28, 36, 44, 60, 76 ... up to 256. */
 enum { BT_HADAMARD_MAX_BASE = 256, BT_HADAMARD_MAX = 131072 };
 
 /* The smallest base with n = base * 2^log2. False: there is none, or n is not in [2, BT_HADAMARD_MAX]. */
@@ -17,14 +17,14 @@ bool bt_hadamard_find(uint32_t *ret_base, uint32_t *ret_log2, size_t n);
 void bt_hadamard_base(int8_t *h, uint32_t base);
 
 typedef struct bt_hadamard {
-    uint32_t base, log2;                    /* base 0: no rotation */
-    float scale;                            /* 1 / sqrt(n), rounded once */
+    uint32_t base, log2; /* base 0: no rotation */
+    float scale;         /* 1 / sqrt(n), rounded once */
     int8_t h[BT_HADAMARD_MAX_BASE * BT_HADAMARD_MAX_BASE];
-    int8_t *sign;                           /* [n] of +-1, owned; NULL: all +1 */
+    int8_t *sign; /* [n] of +-1, owned; NULL: all +1 */
 } bt_hadamard;
 /* base 0 where n has none, or memory is short. `signs`: with random signs, the same on every machine. */
 void bt_hadamard_init(bt_hadamard *r, size_t n, bool signs);
-void bt_hadamard_done(bt_hadamard *r);      /* zeros are fine */
+void bt_hadamard_done(bt_hadamard *r); /* zeros are fine */
 static inline size_t bt_hadamard_size(const bt_hadamard *r) { return (size_t)r->base << r->log2; }
 /* x[b * n ..] = R x[b * n ..] for each of `blocks` blocks: the bits of bt_edge_rotate_fn. Any thread. r->base > 0. */
 void bt_hadamard_apply(const bt_hadamard *r, float *x, size_t blocks);

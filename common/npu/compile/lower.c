@@ -1,4 +1,5 @@
-/* Lowering: the instructions of npu_ops linear here, those of npu_ops all in lower_int.c; then what lives when, and where. */
+/* Lowering: the instructions of npu_ops linear here, those of npu_ops all in lower_int.c; then what lives
+ * when, and where. */
 #include "npu/compile/lower.h"
 #include "graph/place.h"
 #include "npu/compile/lower_build.h"
@@ -20,11 +21,8 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     const uint64_t input = bt_lower_build_tensor(b, o->in[0]);
     const bt_lower_planes p =
         on_npu ? bt_lower_build_planes(b, BT_PKG_QUANTISE, BT_PKG_COMPANION, first, input, 4 * k)
-               : (bt_lower_planes){.hi = input,
-                                   .lo = BT_PKG_NOWHERE,
-                                   .shadow = BT_PKG_NOWHERE,
-                                   .site = BT_PKG_NONE,
-                                   .stride = 4 * k};
+               : (bt_lower_planes){.hi = input, .lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
+                                   .site = BT_PKG_NONE, .stride = 4 * k};
     for (size_t j = 0; j < group; j++, o++) {
         const uint64_t out = bt_lower_build_tensor(b, o->out);
         bt_pkg_inst *i = on_npu ? bt_lower_build_emit(b, BT_PKG_LINEAR, BT_PKG_NPU, first + j)
@@ -102,11 +100,9 @@ static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
         resolve(&b->inst[i].aux, item);
     }
     for (size_t v = 0; v < b->values; v++)
-        l->place[v] = (bt_pkg_place){.name = b->value[v].name,
-                                     .first_inst = item[v].first,
-                                     .last_inst = item[v].last,
-                                     .offset = item[v].offset.fixed,
-                                     .bytes = item[v].bytes.fixed};
+        l->place[v] =
+            (bt_pkg_place){.name = b->value[v].name, .first_inst = item[v].first, .last_inst = item[v].last,
+                           .offset = item[v].offset.fixed, .bytes = item[v].bytes.fixed};
     qsort(l->place, b->values, sizeof *l->place, by_first);
     l->places = b->values;
     l->program.arena_bytes = peak.fixed;

@@ -13,21 +13,23 @@
  * names it to the last; graph/place.h places it. Offsets are multiples of 64. */
 typedef struct bt_lower_in {
     const bt_graph *graph;
-    const uint8_t *on_npu;                  /* [graph ops] */
-    const uint32_t *cluster;                /* [graph ops], or NULL */
+    const uint8_t *on_npu;   /* [graph ops] */
+    const uint32_t *cluster; /* [graph ops], or NULL */
     const bt_recipe *recipe;
     uint32_t npu_ops;
-    const uint32_t *params;                 /* [graph ops]: constant index of bt_pkg_int_params, or NONE; NULL with npu_ops linear */
-    const bool *has_norm_weight;            /* [graph ops]: RMSNORM whose weight was not folded away; NULL: all have */
-    const bool *pruned;                     /* [sites]: no shadow here, whatever the recipe says; NULL: none */
-    size_t seq, out;                        /* out 0, 1 or seq */
+    const uint32_t *params; /* [graph ops]: constant index of bt_pkg_int_params, or NONE; NULL with npu_ops linear */
+    const bool *has_norm_weight; /* [graph ops]: RMSNORM whose weight was not folded away; NULL: all have */
+    const bool *pruned;          /* [sites]: no shadow here, whatever the recipe says; NULL: none */
+    size_t seq, out;             /* out 0, 1 or seq */
 } bt_lower_in;
 
 typedef struct bt_lowered {
-    bt_pkg_inst *inst; size_t insts;
-    bt_pkg_place *place; size_t places;
-    bt_pkg_program program;                 /* code and plan are left for the caller to fill */
+    bt_pkg_inst *inst;
+    size_t insts;
+    bt_pkg_place *place;
+    size_t places;
+    bt_pkg_program program; /* code and plan are left for the caller to fill */
 } bt_lowered;
 bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault);
-void   bt_lower_done(bt_lowered *l);        /* frees the lists; zeros are fine */
+void bt_lower_done(bt_lowered *l); /* frees the lists; zeros are fine */
 #endif

@@ -1,5 +1,5 @@
-/* The list of instructions that both ways of lowering grow: values, groups of linears, quantised inputs, and operators that stay with the
- * companion. */
+/* The list of instructions that both ways of lowering grow: values, groups of linears, quantised inputs, and
+ * operators that stay with the companion. */
 #include "npu/compile/lower_build.h"
 #include "base/num.h"
 
@@ -32,17 +32,10 @@ bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit un
     const bt_op *o = &b->in->graph->op[graph_op];
     assert(b->insts < b->insts_cap);
     bt_pkg_inst *i = &b->inst[b->insts++];
-    *i = (bt_pkg_inst){.op = (uint8_t)op,
-                       .unit = (uint8_t)unit,
-                       .group = 1,
-                       .out_rows = is_out(b, o->out),
-                       .layer = o->layer,
-                       .tensor = BT_PKG_NONE,
-                       .site = BT_PKG_NONE,
-                       .in0 = BT_PKG_NOWHERE,
-                       .in1 = BT_PKG_NOWHERE,
-                       .out = BT_PKG_NOWHERE,
-                       .aux = BT_PKG_NOWHERE};
+    *i = (bt_pkg_inst){
+        .op = (uint8_t)op,     .unit = (uint8_t)unit, .group = 1,           .out_rows = is_out(b, o->out),
+        .layer = o->layer,     .tensor = BT_PKG_NONE, .site = BT_PKG_NONE,  .in0 = BT_PKG_NOWHERE,
+        .in1 = BT_PKG_NOWHERE, .out = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE};
     if (unit == BT_PKG_NPU && b->in->cluster) i->cluster = b->in->cluster[graph_op];
     return i;
 }
@@ -60,16 +53,18 @@ uint64_t bt_lower_build_tensor(bt_lower_build *b, uint32_t tensor)
     const bt_tensor *t = &b->in->graph->tensor[tensor];
     if (t->kind != BT_TENSOR_ACT) return BT_PKG_NOWHERE;
     if (b->tensor_value[tensor] == BT_PKG_NONE)
-        b->tensor_value[tensor] = bt_lower_build_value(
-            b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)), (size_t)t->width * 4);
+        b->tensor_value[tensor] =
+            bt_lower_build_value(b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)),
+                                 (size_t)t->width * 4);
     return b->tensor_value[tensor];
 }
 
 uint64_t bt_lower_build_renew(bt_lower_build *b, uint32_t tensor, size_t elem_bytes)
 {
     const bt_tensor *t = &b->in->graph->tensor[tensor];
-    b->tensor_value[tensor] = bt_lower_build_value(
-        b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)), t->width * elem_bytes);
+    b->tensor_value[tensor] =
+        bt_lower_build_value(b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)),
+                             t->width * elem_bytes);
     return b->tensor_value[tensor];
 }
 
@@ -91,9 +86,7 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
     const uint32_t kind = bt_pkg_site_of(o->weight), k = in->graph->tensor[o->in[0]].width;
     const bool of_out = is_out(b, o->in[0]), is_wide = in->recipe->input_bits[kind] == 16;
     const size_t rows = bt_lower_build_rows(b, of_out);
-    bt_lower_planes p = {.lo = BT_PKG_NOWHERE,
-                         .shadow = BT_PKG_NOWHERE,
-                         .stride = (k + 63) / 64 * 64,
+    bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE, .stride = (k + 63) / 64 * 64,
                          .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
     p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
     if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);

@@ -4,19 +4,24 @@
 
 /* Inside lowering, below lower_int.c and lower.c: a list of instructions whose operands are values. lower.c turns these
  * into offsets at the end. A value lives from the first instruction that names it to the last. */
-typedef struct bt_lower_value { uint32_t name; size_t bytes; } bt_lower_value;     /* name: bt_pkg_value */
+typedef struct bt_lower_value {
+    uint32_t name;
+    size_t bytes;
+} bt_lower_value; /* name: bt_pkg_value */
 
 typedef struct bt_lower_build {
     const bt_lower_in *in;
-    size_t ops;                             /* of the graph, without the tail where out is 0 */
-    bt_pkg_inst *inst; size_t insts, insts_cap;
-    bt_lower_value *value; size_t values, values_cap;
-    uint32_t *tensor_value;                 /* [graph tensors]: its value, or BT_PKG_NONE while nothing wrote it */
-    bool too_large;                         /* a value does not fit size_t */
+    size_t ops; /* of the graph, without the tail where out is 0 */
+    bt_pkg_inst *inst;
+    size_t insts, insts_cap;
+    bt_lower_value *value;
+    size_t values, values_cap;
+    uint32_t *tensor_value; /* [graph tensors]: its value, or BT_PKG_NONE while nothing wrote it */
+    bool too_large;         /* a value does not fit size_t */
 } bt_lower_build;
 
 /* Rows in an instruction's output (is_out: rows of OUT). */
-size_t   bt_lower_build_rows(const bt_lower_build *b, bool is_out);
+size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out);
 /* A value of `rows` rows of stride bytes; its number, to be an operand. */
 uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, size_t stride);
 uint32_t bt_lower_build_bytes(bt_lower_build *b, uint32_t name, size_t bytes);
@@ -29,11 +34,15 @@ uint64_t bt_lower_build_tensor(bt_lower_build *b, uint32_t tensor);
 /* A new value for a graph's tensor, rows of width elements of elem_bytes; from now on the tensor's. */
 uint64_t bt_lower_build_renew(bt_lower_build *b, uint32_t tensor, size_t elem_bytes);
 /* An operator as one instruction of the companion over f32 rows. */
-void     bt_lower_build_companion(bt_lower_build *b, size_t graph_op);
+void bt_lower_build_companion(bt_lower_build *b, size_t graph_op);
 /* The linears from graph operator i on that read one input on the same unit, at most BT_PKG_MAX_GROUP: how many. */
-size_t   bt_lower_build_group(const bt_lower_build *b, size_t i);
+size_t bt_lower_build_group(const bt_lower_build *b, size_t i);
 /* QUANTISE of a group's input (f32 rows), on the companion, or what `op` says: planes, lo plane, shadow. The
  * linears' operands. */
-typedef struct bt_lower_planes { uint64_t hi, lo, shadow; uint32_t site, stride; } bt_lower_planes;
-bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op, uint64_t input, uint32_t input_stride);
+typedef struct bt_lower_planes {
+    uint64_t hi, lo, shadow;
+    uint32_t site, stride;
+} bt_lower_planes;
+bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op,
+                                      uint64_t input, uint32_t input_stride);
 #endif

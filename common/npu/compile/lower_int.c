@@ -1,11 +1,16 @@
-/* Lowering for --npu-ops all: the residual stream in s32, the outputs of linears in s16, and between them the integer operators. Floats are left to
- * the embedding, the KV rows and the logits. */
+/* Lowering for --npu-ops all: the residual stream in s32, the outputs of linears in s16, and between them the
+ * integer operators. Floats are left to the embedding, the KV rows and the logits. */
 #include "npu/compile/lower_int.h"
 
-typedef struct shape { uint32_t in_width, in_bytes, out_width, out_bytes; } shape; /* bytes: of an element */
+typedef struct shape {
+    uint32_t in_width, in_bytes, out_width, out_bytes;
+} shape; /* bytes: of an element */
 
 static const bt_op *op_at(const bt_lower_build *b, size_t at) { return &b->in->graph->op[at]; }
-static uint32_t width_of(const bt_lower_build *b, uint32_t tensor) { return b->in->graph->tensor[tensor].width; }
+static uint32_t width_of(const bt_lower_build *b, uint32_t tensor)
+{
+    return b->in->graph->tensor[tensor].width;
+}
 static uint64_t value_of(const bt_lower_build *b, uint32_t tensor) { return b->tensor_value[tensor]; }
 static uint32_t tensor_index(const bt_lower_build *b, const bt_op *o, bt_weight w)
 {
@@ -29,15 +34,19 @@ static void lower_norm(bt_lower_build *b, size_t at, uint32_t *stream)
 {
     const bt_op *o = op_at(b, at);
     const uint32_t x = o->in[0], dim = width_of(b, x);
-    const bt_site_kind kind = o->weight == BT_WEIGHT_OUT_NORM ? BT_SITE_HEAD : o->weight == BT_WEIGHT_FFN_NORM ? BT_SITE_UP : BT_SITE_QKV;
+    const bt_site_kind kind = o->weight == BT_WEIGHT_OUT_NORM   ? BT_SITE_HEAD
+                              : o->weight == BT_WEIGHT_FFN_NORM ? BT_SITE_UP
+                                                                : BT_SITE_QKV;
     if (*stream == BT_GRAPH_NO_TENSOR) {
         const uint64_t floats = value_of(b, x);
-        bt_pkg_inst *i = emit(b, BT_PKG_QUANTISE32, at, floats, bt_lower_build_renew(b, x, 4), (shape){dim, 4, dim, 4});
+        bt_pkg_inst *i =
+            emit(b, BT_PKG_QUANTISE32, at, floats, bt_lower_build_renew(b, x, 4), (shape){dim, 4, dim, 4});
         i->layer = UINT32_MAX;
         *stream = x;
     }
     const uint64_t in0 = value_of(b, x);
-    bt_pkg_inst *i = emit(b, BT_PKG_INT_RMSNORM, at, in0, bt_lower_build_renew(b, o->out, 4), (shape){dim, 4, dim, 4});
+    bt_pkg_inst *i =
+        emit(b, BT_PKG_INT_RMSNORM, at, in0, bt_lower_build_renew(b, o->out, 4), (shape){dim, 4, dim, 4});
     if (!b->in->has_norm_weight || b->in->has_norm_weight[at]) i->tensor = tensor_index(b, o, o->weight);
     i->site = bt_pkg_site_index(b->in->graph->hp.layers, o->layer, kind);
     i->params = b->in->params[at];
@@ -59,13 +68,15 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group, bool ha
 {
     const bt_op *o = op_at(b, first);
     const uint32_t k = width_of(b, o->in[0]);
-    const uint64_t wide = o->weight == BT_WEIGHT_O && !has_r2 ? lower_rotate(b, first, o->in[0], 0) : value_of(b, o->in[0]);
+    const uint64_t wide =
+        o->weight == BT_WEIGHT_O && !has_r2 ? lower_rotate(b, first, o->in[0], 0) : value_of(b, o->in[0]);
     const bt_lower_planes p = bt_lower_build_planes(b, BT_PKG_INT_SPLIT, BT_PKG_NPU, first, wide, 4 * k);
     for (size_t j = 0; j < group; j++, o++) {
         const uint32_t n = width_of(b, o->out);
         const bool is_head = o->weight == BT_WEIGHT_OUTPUT;
         const uint64_t out = is_head ? BT_PKG_NOWHERE : bt_lower_build_renew(b, o->out, 2);
-        bt_pkg_inst *i = emit(b, is_head ? BT_PKG_LINEAR : BT_PKG_INT_LINEAR, first + j, p.hi, out, (shape){k, 1, n, is_head ? 4 : 2});
+        bt_pkg_inst *i = emit(b, is_head ? BT_PKG_LINEAR : BT_PKG_INT_LINEAR, first + j, p.hi, out,
+                              (shape){k, 1, n, is_head ? 4 : 2});
         i->in_stride = p.stride;
         if (j == 0) i->group = (uint8_t)group;
         i->tensor = tensor_index(b, o, o->weight);
@@ -94,8 +105,10 @@ static void lower_kv_store(bt_lower_build *b, size_t at)
     const uint32_t width = width_of(b, o->in[0]);
     uint64_t floats[2];
     for (int v = 0; v < 2; v++) {
-        floats[v] = bt_lower_build_value(b, v ? BT_PKG_VALUE_VF : BT_PKG_VALUE_KF, b->in->seq, (size_t)width * 4);
-        bt_pkg_inst *i = emit(b, BT_PKG_DEQUANTISE16, at, value_of(b, o->in[v]), floats[v], (shape){width, 2, width, 4});
+        floats[v] =
+            bt_lower_build_value(b, v ? BT_PKG_VALUE_VF : BT_PKG_VALUE_KF, b->in->seq, (size_t)width * 4);
+        bt_pkg_inst *i =
+            emit(b, BT_PKG_DEQUANTISE16, at, value_of(b, o->in[v]), floats[v], (shape){width, 2, width, 4});
         i->tensor = tensor_index(b, o, v ? BT_WEIGHT_V : BT_WEIGHT_K);
     }
     bt_pkg_inst *i = emit(b, BT_PKG_KV_STORE, at, floats[0], BT_PKG_NOWHERE, (shape){width, 4, 0, 0});
@@ -106,10 +119,12 @@ static void lower_add(bt_lower_build *b, size_t at)
 {
     const bt_op *o = op_at(b, at);
     const uint32_t dim = width_of(b, o->out);
-    bt_pkg_inst *i = emit(b, BT_PKG_INT_ADD, at, value_of(b, o->out), value_of(b, o->out), (shape){dim, 2, dim, 4});
+    bt_pkg_inst *i =
+        emit(b, BT_PKG_INT_ADD, at, value_of(b, o->out), value_of(b, o->out), (shape){dim, 2, dim, 4});
     i->in1 = value_of(b, o->in[1]);
     for (size_t w = at; w-- > 0 && i->tensor == BT_PKG_NONE;)
-        if (op_at(b, w)->kind == BT_OP_LINEAR && op_at(b, w)->out == o->in[1]) i->tensor = tensor_index(b, o, op_at(b, w)->weight);
+        if (op_at(b, w)->kind == BT_OP_LINEAR && op_at(b, w)->out == o->in[1])
+            i->tensor = tensor_index(b, o, op_at(b, w)->weight);
     i->params = b->in->params[at];
 }
 
@@ -118,7 +133,8 @@ static void lower_silu(bt_lower_build *b, size_t at)
     const bt_op *o = op_at(b, at);
     const uint32_t ffn = width_of(b, o->out);
     const uint64_t gate = value_of(b, o->in[0]), up = value_of(b, o->in[1]);
-    bt_pkg_inst *i = emit(b, BT_PKG_INT_SILU_MUL, at, gate, bt_lower_build_renew(b, o->out, 4), (shape){ffn, 2, ffn, 4});
+    bt_pkg_inst *i =
+        emit(b, BT_PKG_INT_SILU_MUL, at, gate, bt_lower_build_renew(b, o->out, 4), (shape){ffn, 2, ffn, 4});
     i->in1 = up;
     i->site = bt_pkg_site_index(b->in->graph->hp.layers, o->layer, BT_SITE_DOWN);
     i->params = b->in->params[at];
@@ -140,7 +156,8 @@ static void lower_op(bt_lower_build *b, size_t at, uint32_t *stream)
     case BT_OP_ATTENTION: {
         const uint32_t width = width_of(b, o->out);
         const uint64_t q = value_of(b, o->in[0]);
-        emit(b, BT_PKG_INT_ATTENTION, at, q, bt_lower_build_renew(b, o->out, 2), (shape){width, 2, width, 2})->params = b->in->params[at];
+        emit(b, BT_PKG_INT_ATTENTION, at, q, bt_lower_build_renew(b, o->out, 2), (shape){width, 2, width, 2})
+            ->params = b->in->params[at];
         break;
     }
     case BT_OP_ADD: lower_add(b, at); break;

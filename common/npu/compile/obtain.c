@@ -1,4 +1,5 @@
-/* From options to an open package: what the compiler is told, what a named package must agree with, and the cache. */
+/* From options to an open package: what the compiler is told, what a named package must agree with, and
+ * the cache. */
 #include "npu/compile/obtain.h"
 #include "base/cache.h"
 #include "npu/compile/calib.h"
@@ -18,10 +19,15 @@
 /* Of a calibration file only the beginning is read: more than enough for BT_COMPILE_MAX_CALIB tokens. */
 enum { CALIB_MAX_BYTES = 1 << 18, MAX_CTX_TOKENS = 32768 };
 
-const char *const bt_obtain_ops[] = { "linear", "all", NULL };
+const char *const bt_obtain_ops[] = {"linear", "all", NULL};
 
 /* What bt_compile is given, with what it points to. */
-typedef struct order { bt_compile_options options; bt_profile profile; int32_t *ids; char *text; } order;
+typedef struct order {
+    bt_compile_options options;
+    bt_profile profile;
+    int32_t *ids;
+    char *text;
+} order;
 
 static void order_done(order *o)
 {
@@ -35,12 +41,21 @@ static bt_err read_start(char **ret, size_t *ret_len, const char *path, bt_fault
     size_t len = 0, bad;
     char *text = malloc(CALIB_MAX_BYTES);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) { e = bt_fail(fault, BT_EIO, "open '%s': %s", path, strerror(errno)); goto out; }
-    if (!text) { e = bt_fail(fault, BT_ENOMEM, "reading '%s'", path); goto out; }
+    if (fd < 0) {
+        e = bt_fail(fault, BT_EIO, "open '%s': %s", path, strerror(errno));
+        goto out;
+    }
+    if (!text) {
+        e = bt_fail(fault, BT_ENOMEM, "reading '%s'", path);
+        goto out;
+    }
     while (len < CALIB_MAX_BYTES) {
         const ssize_t n = read(fd, text + len, CALIB_MAX_BYTES - len);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) { e = bt_fail(fault, BT_EIO, "read '%s': %s", path, strerror(errno)); goto out; }
+        if (n < 0) {
+            e = bt_fail(fault, BT_EIO, "read '%s': %s", path, strerror(errno));
+            goto out;
+        }
         if (n == 0) break;
         len += (size_t)n;
     }
@@ -63,13 +78,16 @@ static bt_err find_text(order *o, const char *path, bt_fault *fault)
     return e;
 }
 
-/* What compiling needs and the key does not: a tokenizer takes longer to load than everything else about a package that is there. */
+/* What compiling needs and the key does not: a tokenizer takes longer to load than everything else about a
+ * package that is there. */
 static bt_err find_ids(order *o, const bt_model *m, bt_fault *fault)
 {
     bt_tokenizer *tok = NULL;
     size_t n = 0;
     bt_err e = bt_vocab_load(&tok, m->file, fault);
-    if (e == BT_OK) e = bt_tokenizer_encode(&o->ids, &n, tok, o->options.calib_text, o->options.calib_text_len, BT_ENCODE_BOS, fault);
+    if (e == BT_OK)
+        e = bt_tokenizer_encode(&o->ids, &n, tok, o->options.calib_text, o->options.calib_text_len,
+                                BT_ENCODE_BOS, fault);
     bt_tokenizer_free(tok);
     o->options.calib_ids = o->ids;
     o->options.calib_len = n < BT_COMPILE_MAX_CALIB ? n : BT_COMPILE_MAX_CALIB;
@@ -84,17 +102,22 @@ static size_t context(const bt_obtain_want *w, const bt_model *m, size_t wanted)
     return wanted && (wanted > usual || is_max_pad) ? wanted : usual;
 }
 
-/* Every other recipe gives the same rows whatever the chunks and neighbours: handing over and repeating rely on it. */
+/* Every other recipe gives the same rows whatever the chunks and neighbours: handing over and repeating
+ * rely on it. */
 static bt_err check_recipe(const bt_recipe *r, const bt_obtain_how *how, bt_fault *fault)
 {
     if (!r->llm_int8 || how->allow_llm_int8) return BT_OK;
-    return bt_fail(fault, BT_EARG, "the recipe llm-int8 is for 'baton perplexity' only: its numbers depend on how a prompt is cut");
+    return bt_fail(
+        fault, BT_EARG,
+        "the recipe llm-int8 is for 'baton perplexity' only: its numbers depend on how a prompt is cut");
 }
 
-static bt_err order_make(order *o, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how, bt_fault *fault)
+static bt_err order_make(order *o, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how,
+                         bt_fault *fault)
 {
-    *o = (order){ .options = { .shape_policy = w->shape_policy, .npu_ops = (uint32_t)w->npu_ops, .ctx_tokens = context(w, m, how->ctx_tokens),
-                               .isa = how->isa, .progress = how->progress, .ud = how->ud } };
+    *o = (order){.options = {.shape_policy = w->shape_policy, .npu_ops = (uint32_t)w->npu_ops,
+                             .ctx_tokens = context(w, m, how->ctx_tokens), .isa = how->isa,
+                             .progress = how->progress, .ud = how->ud}};
     o->options.profile = &o->profile;
     bt_err e = bt_recipe_parse(&o->options.recipe, w->quant, fault);
     if (e == BT_OK) e = check_recipe(&o->options.recipe, how, fault);
@@ -102,7 +125,8 @@ static bt_err order_make(order *o, const bt_model *m, const bt_obtain_want *w, c
     return e < 0 ? e : find_text(o, w->calib, fault);
 }
 
-bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how, bt_fault *fault)
+bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_want *w,
+                         const bt_obtain_how *how, bt_fault *fault)
 {
     order o;
     bt_err e = order_make(&o, m, w, how, fault);
@@ -124,7 +148,8 @@ bt_err bt_obtain_check_fallbacks(const bt_pkg *p, bt_fault *fault)
     return bt_offload_require(bt_pkg_fallbacks(p), bt_pkg_header_of(p)->fallbacks.count, fault);
 }
 
-/* A package that was named has its own recipe, policy and profile: asking for others beside it is a mistake. Defaults do not ask. */
+/* A package that was named has its own recipe, policy and profile: asking for others beside it is a
+ * mistake. Defaults do not ask. */
 static bt_err check_named(const bt_pkg *p, const bt_obtain_want *w, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -137,16 +162,22 @@ static bt_err check_named(const bt_pkg *p, const bt_obtain_want *w, bt_fault *fa
     bt_recipe_text(usual, &r);
     if (strcmp(recipe, usual) != 0 && strcmp(recipe, h->recipe) != 0)
         return bt_fail(fault, BT_EARG, "the package was compiled with --quant %s, not %s", h->recipe, recipe);
-    if (w->shape_policy && strcmp(w->shape_policy, BT_SHAPES_DEFAULT) != 0 && strcmp(w->shape_policy, h->shape_policy) != 0)
-        return bt_fail(fault, BT_EARG, "the package was compiled with --shape-policy %s, not %s", h->shape_policy, w->shape_policy);
+    if (w->shape_policy && strcmp(w->shape_policy, BT_SHAPES_DEFAULT) != 0 &&
+        strcmp(w->shape_policy, h->shape_policy) != 0)
+        return bt_fail(fault, BT_EARG, "the package was compiled with --shape-policy %s, not %s",
+                       h->shape_policy, w->shape_policy);
     if (w->profile && strcmp(w->profile, "host") != 0 && strcmp(w->profile, h->profile) != 0)
-        return bt_fail(fault, BT_EARG, "the package was compiled with --profile %s, not %s", h->profile, w->profile);
+        return bt_fail(fault, BT_EARG, "the package was compiled with --profile %s, not %s", h->profile,
+                       w->profile);
     if (w->npu_ops != BT_PKG_OPS_LINEAR && (uint32_t)w->npu_ops != h->npu_ops)
-        return bt_fail(fault, BT_EARG, "the package was compiled with --npu-ops %s", bt_obtain_ops[h->npu_ops]);
-    return w->calib ? bt_fail(fault, BT_EARG, "--calib has no meaning with --package: nothing is compiled") : BT_OK;
+        return bt_fail(fault, BT_EARG, "the package was compiled with --npu-ops %s",
+                       bt_obtain_ops[h->npu_ops]);
+    return w->calib ? bt_fail(fault, BT_EARG, "--calib has no meaning with --package: nothing is compiled")
+                    : BT_OK;
 }
 
-static bt_err check_opened(const bt_pkg *p, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how, bt_fault *fault)
+static bt_err check_opened(const bt_pkg *p, const bt_model *m, const bt_obtain_want *w,
+                           const bt_obtain_how *how, bt_fault *fault)
 {
     bt_err e = bt_pkg_check_model(p, m, fault);
     if (e == BT_OK) e = bt_obtain_check_recipe(p, how, fault);
@@ -157,11 +188,18 @@ static bt_err check_opened(const bt_pkg *p, const bt_model *m, const bt_obtain_w
 /* ---- the cache ---- */
 
 static const bt_cache_kind kept = {
-    .folder = "packages", .suffix = ".bpk", .what = "package", .max_bytes = BT_OBTAIN_CACHE_BYTES,
+    .folder = "packages",
+    .suffix = ".bpk",
+    .what = "package",
+    .max_bytes = BT_OBTAIN_CACHE_BYTES,
     .advice = "Set BATON_CACHE_DIR, or use 'baton compile -o FILE' and '--package FILE'",
 };
 
-typedef struct job { const bt_model *m; order *o; const bt_obtain_how *how; } job;
+typedef struct job {
+    const bt_model *m;
+    order *o;
+    const bt_obtain_how *how;
+} job;
 
 static bt_err make(void *ud, const char *path, bt_fault *fault)
 {
@@ -187,19 +225,23 @@ static bt_err open_made(void **ret, void *ud, const char *path, bt_fault *fault)
 static bool waiting(void *ud, int64_t waited_ms)
 {
     const job *j = ud;
-    if (j->how->progress) j->how->progress(j->how->ud, "waiting for another process that compiles it", (uint64_t)waited_ms / 1000, 0);
+    if (j->how->progress)
+        j->how->progress(j->how->ud, "waiting for another process that compiles it",
+                         (uint64_t)waited_ms / 1000, 0);
     return true;
 }
 
-static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how, bt_fault *fault)
+static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w,
+                          const bt_obtain_how *how, bt_fault *fault)
 {
     char key[33], dir[BT_OBTAIN_PATH_BYTES - 64];
     order o;
-    job j = { m, &o, how };
+    job j = {m, &o, how};
     bt_err e = order_make(&o, m, w, how, fault);
     if (e == BT_OK) e = bt_compile_key(key, m, &o.options, fault);
     if (e == BT_OK) e = bt_cache_dir(dir, sizeof dir, &kept, fault);
-    const bt_cache_request r = { .kind = &kept, .key = key, .dir = dir, .open = open_made, .make = make, .waiting = waiting, .ud = &j };
+    const bt_cache_request r = {.kind = &kept, .key = key,         .dir = dir, .open = open_made,
+                                .make = make,  .waiting = waiting, .ud = &j};
     void *p = NULL;
     if (e == BT_OK) e = bt_cache_open(&p, NULL, &r, fault);
     if (e == BT_OK) *ret = p;
@@ -208,10 +250,12 @@ static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const
     return e;
 }
 
-bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how, bt_fault *fault)
+bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w,
+                      const bt_obtain_how *how, bt_fault *fault)
 {
     bt_pkg *p = NULL;
-    bt_err e = w->package ? open_file(&p, w->package, how, fault) : open_cached(&p, ret_path, m, w, how, fault);
+    bt_err e =
+        w->package ? open_file(&p, w->package, how, fault) : open_cached(&p, ret_path, m, w, how, fault);
     if (e == BT_OK && w->package && ret_path) snprintf(ret_path, BT_OBTAIN_PATH_BYTES, "%s", w->package);
     if (e == BT_OK) e = check_opened(p, m, w, how, fault);
     if (e < 0) bt_pkg_close(p);

@@ -7,57 +7,92 @@
 #include "npu/pkg/shapes.h"
 #include "npu/pkg/recipe.h"
 
-/* From options to the package that an NPU runs: the file that was named, or the one in the cache, compiled first where there is
- * none yet. What prefill nodes, perplexity, compile, and the commands that start nodes have in common. */
+/* From options to the package that an NPU runs: the file that was named, or the one in the cache, compiled first where
+ * there is none yet. What prefill nodes, perplexity, compile, and the commands that start nodes have in common. */
 typedef struct bt_obtain_want {
-    const char *package;                    /* a package file, run as it is; NULL: the cache */
-    const char *quant;                      /* npu/pkg/recipe.h; NULL: the default */
-    const char *profile;                    /* device/profile.h; NULL: no limits */
-    const char *shape_policy;               /* npu/pkg/shapes.h; NULL: the default */
-    const char *calib;                      /* a text file; NULL: the text that ships */
-    int npu_ops;                            /* BT_PKG_OPS_LINEAR, BT_PKG_OPS_ALL: the index in bt_obtain_ops */
-    bool require_npu;                       /* operators that fall back are an error */
+    const char *package;      /* a package file, run as it is; NULL: the cache */
+    const char *quant;        /* npu/pkg/recipe.h; NULL: the default */
+    const char *profile;      /* device/profile.h; NULL: no limits */
+    const char *shape_policy; /* npu/pkg/shapes.h; NULL: the default */
+    const char *calib;        /* a text file; NULL: the text that ships */
+    int npu_ops;              /* BT_PKG_OPS_LINEAR, BT_PKG_OPS_ALL: the index in bt_obtain_ops */
+    bool require_npu;         /* operators that fall back are an error */
 } bt_obtain_want;
 
-extern const char *const bt_obtain_ops[];  /* "linear", "all" */
+extern const char *const bt_obtain_ops[]; /* "linear", "all" */
 
 /* Rows of an option table whose config has a bt_obtain_want at `want`. */
 #define BT_OBTAIN_OPTS(config, want) \
-    { .group = "NPU", .name = "quant", .value = "RECIPE", BT_OPT_AT(config, want.quant), .type = BT_OPT_STRING, .def = BT_RECIPE_DEFAULT, \
-      .help = "how the NPU's weights and inputs are quantised: w8a8, w8a16, w4a8 or w4a16, then :CHOICE,CHOICE (see docs/numerics.md)" }, \
-    { .group = "NPU", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, want.shape_policy), .type = BT_OPT_STRING, \
-      .def = BT_SHAPES_DEFAULT, .help = "how prompts are cut: " BT_SHAPES_NAMES "; the results are the same" }, \
-    { .group = "NPU", .name = "profile", .value = "PROFILE", BT_OPT_AT(config, want.profile), .type = BT_OPT_STRING, .def = "host", \
-      .help = "the device whose limits count: a name that 'baton profiles' lists, or a file of that form; host has none" }, \
-    { .group = "NPU", .name = "npu-ops", .value = "SET", BT_OPT_AT(config, want.npu_ops), .type = BT_OPT_CHOICE, .def = "linear", \
-      .choices = bt_obtain_ops, .help = "what runs in integers: matrix products, or every operator that the profile has" }, \
-    { .group = "NPU", .name = "calib", .value = "FILE", BT_OPT_AT(config, want.calib), .type = BT_OPT_STRING, .example = "text.txt", \
-      .help = "text whose activations set the scales; without it one that ships with the program" }, \
-    { .group = "NPU", .name = "require-npu", BT_OPT_AT(config, want.require_npu), .type = BT_OPT_FLAG, \
-      .help = "fail when an operator would fall back to the companion, and list them" }
+    {.group = "NPU", \
+     .name = "quant", \
+     .value = "RECIPE", \
+     BT_OPT_AT(config, want.quant), \
+     .type = BT_OPT_STRING, \
+     .def = BT_RECIPE_DEFAULT, \
+     .help = "how the NPU's weights and inputs are quantised: w8a8, w8a16, w4a8 or w4a16, then :CHOICE,CHOICE (see " \
+             "docs/numerics.md)"}, \
+        {.group = "NPU", \
+         .name = "shape-policy", \
+         .value = "POLICY", \
+         BT_OPT_AT(config, want.shape_policy), \
+         .type = BT_OPT_STRING, \
+         .def = BT_SHAPES_DEFAULT, \
+         .help = "how prompts are cut: " BT_SHAPES_NAMES "; the results are the same"}, \
+        {.group = "NPU", \
+         .name = "profile", \
+         .value = "PROFILE", \
+         BT_OPT_AT(config, want.profile), \
+         .type = BT_OPT_STRING, \
+         .def = "host", \
+         .help = "the device whose limits count: a name that 'baton profiles' lists, or a file of that form; host " \
+                 "has none"}, \
+        {.group = "NPU", \
+         .name = "npu-ops", \
+         .value = "SET", \
+         BT_OPT_AT(config, want.npu_ops), \
+         .type = BT_OPT_CHOICE, \
+         .def = "linear", \
+         .choices = bt_obtain_ops, \
+         .help = "what runs in integers: matrix products, or every operator that the profile has"}, \
+        {.group = "NPU", \
+         .name = "calib", \
+         .value = "FILE", \
+         BT_OPT_AT(config, want.calib), \
+         .type = BT_OPT_STRING, \
+         .example = "text.txt", \
+         .help = "text whose activations set the scales; without it one that ships with the program"}, \
+    { \
+        .group = "NPU", .name = "require-npu", BT_OPT_AT(config, want.require_npu), .type = BT_OPT_FLAG, \
+        .help = "fail when an operator would fall back to the companion, and list them" \
+    }
 #define BT_OBTAIN_FILE_OPT(config, want) \
-    { .group = "NPU", .name = "package", .value = "FILE", BT_OPT_AT(config, want.package), .type = BT_OPT_STRING, .example = "smollm2.npu", \
-      .help = "run this package (see baton compile) instead of the cache's; its recipe, policy and profile count" }
+    { \
+        .group = "NPU", .name = "package", .value = "FILE", BT_OPT_AT(config, want.package), .type = BT_OPT_STRING, \
+        .example = "smollm2.npu", \
+        .help = "run this package (see baton compile) instead of the cache's; its recipe, policy and profile count" \
+    }
 
 typedef struct bt_obtain_how {
-    size_t ctx_tokens;                      /* longest sequence that is wanted; 0: the model's */
-    const char *isa;                        /* of the compiler, which changes no byte; NULL: the best, however slow the kernels that run it */
+    size_t ctx_tokens; /* longest sequence that is wanted; 0: the model's */
+    const char *isa; /* of the compiler, which changes no byte; NULL: the best, however slow the kernels that run it */
     bt_pool *pool;
-    bool only_looks;                        /* that it is there and fits: constants are not read, and it cannot be run (bt_pkg_look) */
-    bool allow_llm_int8;                    /* a recipe whose numbers depend on how a prompt is cut */
-    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);   /* while compiling; NULL: silent */
+    bool only_looks;     /* that it is there and fits: constants are not read, and it cannot be run (bt_pkg_look) */
+    bool allow_llm_int8; /* a recipe whose numbers depend on how a prompt is cut */
+    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total); /* while compiling; NULL: silent */
     void *ud;
 } bt_obtain_how;
 enum { BT_OBTAIN_PATH_BYTES = 4096 };
-#define BT_OBTAIN_CACHE_BYTES (UINT64_C(8) << 30)        /* the folder `packages` of the cache holds at most that */
+#define BT_OBTAIN_CACHE_BYTES (UINT64_C(8) << 30) /* the folder `packages` of the cache holds at most that */
 
-/* The package that was named, or the cache's (base/cache.h), compiled where it is not there; compared with the model. Several processes
- * that want the same one at a time compile it once; the others say "waiting" as their stage. ret_path: where it lies,
- * BT_OBTAIN_PATH_BYTES, or NULL. BT_EARG: a recipe, policy or profile that is none, that does not fit the model, or differs from
- * --package's. */
-bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how, bt_fault *fault);
+/* The package that was named, or the cache's (base/cache.h), compiled where it is not there; compared with the model.
+ * Several processes that want the same one at a time compile it once; the others say "waiting" as their stage.
+ * ret_path: where it lies, BT_OBTAIN_PATH_BYTES, or NULL. BT_EARG: a recipe, policy or profile that is none, that does
+ * not fit the model, or differs from --package's. */
+bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w,
+                      const bt_obtain_how *how, bt_fault *fault);
 /* Compiles to `path` whatever the cache holds. */
-bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how, bt_fault *fault);
+bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how,
+                         bt_fault *fault);
 /* BT_EARG when something falls back: "would not run on the NPU: rmsnorm 61 x (not in profile tpu-v5e), ...". */
 bt_err bt_obtain_check_fallbacks(const bt_pkg *p, bt_fault *fault);
 /* BT_EARG for a package whose numbers depend on how a prompt is cut, where how does not allow that. */

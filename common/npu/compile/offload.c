@@ -6,34 +6,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_WHY = sizeof ((bt_pkg_fallback *)0)->why, MAX_K = 131071 }; /* 127 * 127 * MAX_K fits the accumulator */
+enum {
+    MAX_WHY = sizeof((bt_pkg_fallback *)0)->why,
+    MAX_K = 131071
+}; /* 127 * 127 * MAX_K fits the accumulator */
 
 static bool is_asked(const bt_op *op, uint32_t npu_ops)
 {
     if (op->kind == BT_OP_LINEAR) return true;
     if (npu_ops != BT_PKG_OPS_ALL || bt_profile_is_move(op->kind)) return false;
-    return op->kind != BT_OP_ROTATE || op->layer != BT_GRAPH_NO_LAYER; /* outside layers it belongs to the embedding */
+    /* outside layers it belongs to the embedding */
+    return op->kind != BT_OP_ROTATE || op->layer != BT_GRAPH_NO_LAYER;
 }
 
-bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site, size_t k)
+bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site,
+                       size_t k)
 {
     const uint8_t can = profile->op[BT_OP_LINEAR];
     const unsigned bits = recipe->input_bits[site];
     why[0] = 0;
     if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
-    else if (!(can & (bits == 16 ? BT_PROFILE_INT16 : BT_PROFILE_INT8))) snprintf(why, MAX_WHY, "%u-bit inputs at %s", bits, bt_site_kind_name(site));
+    else if (!(can & (bits == 16 ? BT_PROFILE_INT16 : BT_PROFILE_INT8)))
+        snprintf(why, MAX_WHY, "%u-bit inputs at %s", bits, bt_site_kind_name(site));
     else if (recipe->weight_bits == 4 && !(can & BT_PROFILE_INT4)) snprintf(why, MAX_WHY, "4-bit weights");
     else if (k > MAX_K) snprintf(why, MAX_WHY, "%zu inputs, an accumulator takes %d", k, MAX_K);
     return !why[0];
 }
 
 /* Why the profile cannot run it; "" when it can. */
-static void why_not(char *why, const bt_graph *g, const bt_op *op, const bt_profile *profile, const bt_recipe *recipe)
+static void why_not(char *why, const bt_graph *g, const bt_op *op, const bt_profile *profile,
+                    const bt_recipe *recipe)
 {
     const uint8_t can = profile->op[op->kind];
     why[0] = 0;
     if (op->kind == BT_OP_LINEAR)
-        (void)bt_offload_linear(why, profile, recipe, (bt_site_kind)bt_pkg_site_of(op->weight), g->tensor[op->in[0]].width);
+        (void)bt_offload_linear(why, profile, recipe, (bt_site_kind)bt_pkg_site_of(op->weight),
+                                g->tensor[op->in[0]].width);
     else if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
     else if (!(can & (profile->output_bits == 8 ? BT_PROFILE_INT8 : BT_PROFILE_INT16)))
         snprintf(why, MAX_WHY, "%u-bit values", (unsigned)profile->output_bits);
@@ -44,7 +52,8 @@ static bt_err record(bt_offload *p, const bt_op *op, const char *why, uint64_t m
     const char *name = bt_op_name(op->kind);
     size_t i = 0;
     while (i < p->fallbacks && (strcmp(p->fallback[i].op, name) || strcmp(p->fallback[i].why, why))) i++;
-    if (i == BT_OFFLOAD_MAX_FALLBACKS) return bt_fail(fault, BT_ELIMIT, "more than %zu reasons for fallbacks", i);
+    if (i == BT_OFFLOAD_MAX_FALLBACKS)
+        return bt_fail(fault, BT_ELIMIT, "more than %zu reasons for fallbacks", i);
     if (i == p->fallbacks) {
         snprintf(p->fallback[i].op, sizeof p->fallback[i].op, "%s", name);
         snprintf(p->fallback[i].why, sizeof p->fallback[i].why, "%s", why);
@@ -56,18 +65,23 @@ static bt_err record(bt_offload *p, const bt_op *op, const char *why, uint64_t m
 }
 
 /* ---- the graph as nodes that read from nodes ----
- * Tensors are written in place, so an operator comes after the last writer of what it reads and writes, and after the readers of what it
- * writes. Only the last writer and the readers since then are kept for a tensor. */
+ * Tensors are written in place, so an operator comes after the last writer of what it reads and writes, and
+ * after the readers of what it writes. Only the last writer and the readers since then are kept for a
+ * tensor. */
 
-typedef struct users { uint32_t writer, reader[8]; uint32_t readers; bool written; } users;
+typedef struct users {
+    uint32_t writer, reader[8];
+    uint32_t readers;
+    bool written;
+} users;
 
 typedef struct edges {
     const bt_graph *g;
-    users *of;                  /* [tensors] */
-    uint32_t *input;            /* [ops * MAX_INPUTS] */
-    bt_clusters_node *node;    /* [ops] */
+    users *of;              /* [tensors] */
+    uint32_t *input;        /* [ops * MAX_INPUTS] */
+    bt_clusters_node *node; /* [ops] */
 } edges;
-enum { MAX_INPUTS = 32, MAX_READERS = sizeof ((users *)0)->reader / sizeof(uint32_t) };
+enum { MAX_INPUTS = 32, MAX_READERS = sizeof((users *)0)->reader / sizeof(uint32_t) };
 
 static void after(bt_clusters_node *node, uint32_t *list, uint32_t before)
 {
@@ -86,7 +100,9 @@ static bt_err connect(edges *e, uint32_t v, bt_fault *fault)
         if (op->in[i] == BT_GRAPH_NO_TENSOR) continue;
         users *u = &e->of[op->in[i]];
         if (u->written) after(node, list, u->writer);
-        if (u->readers == MAX_READERS) return bt_fail(fault, BT_ELIMIT, "tensor '%s' has too many readers", e->g->tensor[op->in[i]].name);
+        if (u->readers == MAX_READERS)
+            return bt_fail(fault, BT_ELIMIT, "tensor '%s' has too many readers",
+                           e->g->tensor[op->in[i]].name);
         u->reader[u->readers++] = v;
     }
     users *u = &e->of[op->out];
@@ -110,8 +126,8 @@ static bt_err cluster_all(bt_offload *p, edges *e, const bt_bind *row, bt_fault 
     return bt_clusters_find(p->cluster, &p->clusters, e->node, p->ops, 0, fault);
 }
 
-static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe, uint32_t npu_ops,
-                      const bt_bind *row, bt_fault *fault)
+static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
+                      uint32_t npu_ops, const bt_bind *row, bt_fault *fault)
 {
     char why[MAX_WHY];
     p->npu_ops = npu_ops;
@@ -125,20 +141,23 @@ static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profil
         bt_err e;
         if (!is_asked(&g->op[i], npu_ops)) continue;
         why_not(why, g, &g->op[i], profile, recipe);
-        if (!why[0] && !is_asked(&g->op[i], p->npu_ops)) snprintf(why, sizeof why, "an operator beside it is missing");
+        if (!why[0] && !is_asked(&g->op[i], p->npu_ops))
+            snprintf(why, sizeof why, "an operator beside it is missing");
         p->on_npu[i] = !why[0];
         if (!why[0]) continue;
-        if ((e = bt_formula_eval(&macs, g->op[i].macs, row, fault)) < 0 || (e = record(p, &g->op[i], why, macs, fault)) < 0) return e;
+        if ((e = bt_formula_eval(&macs, g->op[i].macs, row, fault)) < 0 ||
+            (e = record(p, &g->op[i], why, macs, fault)) < 0)
+            return e;
     }
     return BT_OK;
 }
 
-bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe, uint32_t npu_ops,
-                        size_t ctx_tokens, bt_fault *fault)
+bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
+                      uint32_t npu_ops, size_t ctx_tokens, bt_fault *fault)
 {
-    const bt_bind row = { { 1, 1, ctx_tokens, 1 } };
+    const bt_bind row = {{1, 1, ctx_tokens, 1}};
     bt_profile host;
-    edges ed = { .g = g };
+    edges ed = {.g = g};
     bt_err e = BT_OK;
     if (!profile) {
         if ((e = bt_profile_load(&host, NULL, fault)) < 0) return e;
@@ -174,9 +193,10 @@ void bt_offload_free(bt_offload *p)
     free(p);
 }
 
-bt_err bt_offload_macs(uint64_t *ret_npu, uint64_t *ret_companion, const bt_offload *p, const bt_graph *g, const bt_bind *b, bt_fault *fault)
+bt_err bt_offload_macs(uint64_t *ret_npu, uint64_t *ret_companion, const bt_offload *p, const bt_graph *g,
+                       const bt_bind *b, bt_fault *fault)
 {
-    uint64_t sum[2] = { 0, 0 };
+    uint64_t sum[2] = {0, 0};
     for (size_t i = 0; i < p->ops; i++) {
         uint64_t macs;
         const bt_err e = bt_formula_eval(&macs, g->op[i].macs, b, fault);
@@ -195,7 +215,8 @@ bt_err bt_offload_require(const bt_pkg_fallback *list, size_t n, bt_fault *fault
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         const size_t room = sizeof text - at;
-        const int len = snprintf(text + at, room, "%s%s %u x (%s)", i ? ", " : "", list[i].op, (unsigned)list[i].count, list[i].why);
+        const int len = snprintf(text + at, room, "%s%s %u x (%s)", i ? ", " : "", list[i].op,
+                                 (unsigned)list[i].count, list[i].why);
         if (len < 0 || (size_t)len >= room - 12) { /* room for the rest's count */
             snprintf(text + at, room, "%s%zu more", i ? ", " : "", n - i);
             break;

@@ -12,29 +12,32 @@
  *   npu_ops linear    the linears are asked of it, lm_head too
  *   npu_ops all       also norms, rope, attention, add, silu_mul and the rotation of attention's output
  *
- * Embedding (with its rotation), KV store and row selection move rows at the graph's edges: they are never asked and never a fallback. What
- * is asked but not in the profile, or not with the bits that the recipe wants, goes to the companion and is listed. A linear needs its site's
- * input bits, and int4 for 4-bit weights; the others need what linears requantise to (profile.output_bits). Integers between two linears go all
- * the way or not at all: where anything that `all` asks for is missing, only linears run on the NPU, and the rest is listed too. */
-enum { BT_OFFLOAD_MAX_FALLBACKS = 32 };       /* no graph has more kinds of operators times reasons */
+ * Embedding (with its rotation), KV store and row selection move rows at the graph's edges: they are never asked and
+ * never a fallback. What is asked but not in the profile, or not with the bits that the recipe wants, goes to the
+ * companion and is listed. A linear needs its site's input bits, and int4 for 4-bit weights; the others need what
+ * linears requantise to (profile.output_bits). Integers between two linears go all the way or not at all: where
+ * anything that `all` asks for is missing, only linears run on the NPU, and the rest is listed too. */
+enum { BT_OFFLOAD_MAX_FALLBACKS = 32 }; /* no graph has more kinds of operators times reasons */
 typedef struct bt_offload {
-    uint32_t npu_ops;                       /* what runs: BT_PKG_OPS_ALL only where it was asked for and nothing is missing */
-    uint8_t  *on_npu;                       /* [ops] 0 or 1 */
-    uint32_t *cluster;                      /* [ops] as bt_clusters_find; 0 where on_npu is 0 */
+    uint32_t npu_ops;  /* what runs: BT_PKG_OPS_ALL only where it was asked for and nothing is missing */
+    uint8_t *on_npu;   /* [ops] 0 or 1 */
+    uint32_t *cluster; /* [ops] as bt_clusters_find; 0 where on_npu is 0 */
     size_t ops, clusters;
-    bt_pkg_fallback fallback[BT_OFFLOAD_MAX_FALLBACKS];   /* macs_per_row: attention at ctx_tokens positions */
+    bt_pkg_fallback fallback[BT_OFFLOAD_MAX_FALLBACKS]; /* macs_per_row: attention at ctx_tokens positions */
     size_t fallbacks;
 } bt_offload;
 /* profile NULL: "host". ctx_tokens >= 1. BT_ENOMEM, BT_ELIMIT. */
-bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe, uint32_t npu_ops,
-                        size_t ctx_tokens, bt_fault *fault);
-void   bt_offload_free(bt_offload *p);      /* NULL is fine */
+bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
+                      uint32_t npu_ops, size_t ctx_tokens, bt_fault *fault);
+void bt_offload_free(bt_offload *p); /* NULL is fine */
 
 /* May the NPU run the linears of a site, with k inputs? False: why[96] says why not, in a few words. */
 bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site, size_t k);
 
-/* Multiply-accumulates under a binding, by side; npu_mac_ratio = npu / (npu + companion). Attention counts every (row, CTX) pair. */
-bt_err bt_offload_macs(uint64_t *ret_npu, uint64_t *ret_companion, const bt_offload *p, const bt_graph *g, const bt_bind *b, bt_fault *fault);
+/* Multiply-accumulates under a binding, by side; npu_mac_ratio = npu / (npu + companion). Attention counts every
+ * (row, CTX) pair. */
+bt_err bt_offload_macs(uint64_t *ret_npu, uint64_t *ret_companion, const bt_offload *p, const bt_graph *g,
+                       const bt_bind *b, bt_fault *fault);
 
 /* --require-npu: BT_OK without fallbacks; else BT_EARG with the list: "linear 30 x (16-bit inputs at down), ...". */
 bt_err bt_offload_require(const bt_pkg_fallback *list, size_t n, bt_fault *fault);

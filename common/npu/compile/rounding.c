@@ -1,4 +1,5 @@
-/* Rounding and packing, panel by panel: each thread reads rows, rounds them, packs them and measures what that cost. */
+/* Rounding and packing, panel by panel: each thread reads rows, rounds them, packs them and measures what
+ * that cost. */
 #include "npu/compile/rounding.h"
 #include "base/num.h"
 #include "kernels/int_kernels.h"
@@ -24,12 +25,13 @@ typedef struct job {
     bt_rounding *out;
     float limit;
     atomic_bool failed, is_bad;
-    float *max;                             /* [n]: greatest magnitude of a row */
-    double *weight[2], *output[2];          /* [n]: squares of the error and of what should be */
+    float *max;                    /* [n]: greatest magnitude of a row */
+    double *weight[2], *output[2]; /* [n]: squares of the error and of what should be */
 } job;
 
 /* The products of the two matrices of one row in 16 lanes: w x and w' x'. */
-static double output_apart(const float *w, const float *wq, const float *x, const float *xq, size_t k, double *should)
+static double output_apart(const float *w, const float *wq, const float *x, const float *xq, size_t k,
+                           double *should)
 {
     float a[PANEL] = {0}, b[PANEL] = {0};
     size_t i = 0;
@@ -145,7 +147,8 @@ static void make_panel(job *j, size_t n0, size_t count, float *work, int8_t *q)
         }
         o->colsum[n0 + r] = sum;
         double drift = 0;
-        for (size_t i = 0; j->in->mean && i < k; i++) drift += ((double)rounded[i] - rows[r * k + i]) * j->in->mean[i];
+        for (size_t i = 0; j->in->mean && i < k; i++)
+            drift += ((double)rounded[i] - rows[r * k + i]) * j->in->mean[i];
         o->correction[n0 + r] = (float)-drift;
         measure_row(j, n0 + r, rows + r * k, rounded);
     }
@@ -216,7 +219,8 @@ bt_err bt_rounding_make(bt_rounding *ret, const bt_rounding_in *in, bt_fault *fa
     bt_pool_run(in->pool, make_part, &j);
     if (atomic_load(&j.failed)) e = bt_fail(fault, BT_ENOMEM, "packing %zu x %zu weights", w.n, w.k);
     else if (atomic_load(&j.is_bad))
-        e = bt_fail(fault, BT_EFORMAT, "layer %u: a weight of %s is not finite", in->layer, bt_weight_name(in->weight));
+        e = bt_fail(fault, BT_EFORMAT, "layer %u: a weight of %s is not finite", in->layer,
+                    bt_weight_name(in->weight));
     if (e < 0) goto out;
     w.weight_error = ratio(j.weight[0], j.weight[1], w.n);
     w.output_error = in->samples ? ratio(j.output[0], j.output[1], w.n) : NAN;

@@ -50,8 +50,8 @@ static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, siz
     return BT_OK;
 }
 
-bt_err bt_sharing_of(bt_sharing *ret, const bt_graph *g, size_t prompt_tokens,
-                            size_t chunk_tokens, unsigned weight_bits, bt_fault *fault)
+bt_err bt_sharing_of(bt_sharing *ret, const bt_graph *g, size_t prompt_tokens, size_t chunk_tokens,
+                     unsigned weight_bits, bt_fault *fault)
 {
     if (!prompt_tokens || !chunk_tokens)
         return bt_fail(fault, BT_EARG, "a prompt of %zu in chunks of %zu", prompt_tokens, chunk_tokens);

@@ -12,12 +12,12 @@
  * Bytes are those of weights (weight_bits each, an f32 scale for each output) and of the activations, each
  * with the subgraph that writes it first. Pure arithmetic. */
 typedef struct bt_sharing {
-    uint32_t chunks, subgraphs;             /* subgraphs of one chunk index, over all layers */
-    uint32_t shared, unshared;              /* of those: the same for every chunk; one for each chunk index */
+    uint32_t chunks, subgraphs; /* subgraphs of one chunk index, over all layers */
+    uint32_t shared, unshared;  /* of those: the same for every chunk; one for each chunk index */
     uint64_t naive_bytes, shared_bytes;
-    double   ratio;                         /* shared_bytes / naive_bytes */
+    double ratio; /* shared_bytes / naive_bytes */
 } bt_sharing;
 /* BT_EARG where prompt or chunk is 0; BT_ELIMIT beyond 64 bits. */
-bt_err bt_sharing_of(bt_sharing *ret, const bt_graph *g, size_t prompt_tokens, size_t chunk_tokens, unsigned weight_bits,
-                            bt_fault *fault);
+bt_err bt_sharing_of(bt_sharing *ret, const bt_graph *g, size_t prompt_tokens, size_t chunk_tokens,
+                     unsigned weight_bits, bt_fault *fault);
 #endif

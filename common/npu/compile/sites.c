@@ -28,7 +28,9 @@ static float clip_of(const bt_calib_site *s, double percentile, bt_shadow_kind s
     static const double steps[] = {99.99, 99.9, 99.5};
     if (percentile > 0) return bt_calib_percentile(s, percentile);
     float clip = bt_calib_percentile(s, steps[0]);
-    for (size_t i = 1; shadow == BT_SHADOW_VALUE && i < sizeof steps / sizeof *steps && (double)clip > 5 * rms_within(s, clip); i++)
+    for (size_t i = 1; shadow == BT_SHADOW_VALUE && i < sizeof steps / sizeof *steps &&
+                       (double)clip > 5 * rms_within(s, clip);
+         i++)
         clip = bt_calib_percentile(s, steps[i]);
     return clip;
 }
@@ -44,7 +46,8 @@ static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, unsigned bits
     s->rms = stats->count ? (float)sqrt(stats->square / (double)stats->count) : 0;
     s->clip = clip_of(stats, is16 ? recipe->clip_percentile16 : recipe->clip_percentile8, recipe->shadow);
     s->scale = s->clip / (is16 ? (float)BT_INT_MAX16 : 127.0f);
-    /* What the shadow adds back is bounded too: a scale so fine that the greatest value would not be whole is made coarser. */
+    /* What the shadow adds back is bounded too: a scale so fine that the greatest value would not be whole
+     * is made coarser. */
     const float least = HEADROOM * s->max / (float)BT_EDGE_LIMIT;
     if (s->shadow != BT_SHADOW_OFF && s->scale < least) s->scale = least;
     if (!(s->scale > 0) || !isfinite(1 / s->scale)) s->scale = 1;
@@ -70,9 +73,11 @@ static void prune(bt_pkg_site *site, size_t sites, double share)
     for (size_t left = (size_t)floor(share * (double)layers + 1e-9); left > 0; left--) {
         size_t least = SIZE_MAX;
         for (size_t l = layers; l-- > 0;)
-            if (!site[l * BT_PKG_LAYER_SITES].pruned && (least == SIZE_MAX || importance(site, sites, l) < importance(site, sites, least)))
+            if (!site[l * BT_PKG_LAYER_SITES].pruned &&
+                (least == SIZE_MAX || importance(site, sites, l) < importance(site, sites, least)))
                 least = l;
-        for (size_t i = least * BT_PKG_LAYER_SITES; i < (least + 1) * BT_PKG_LAYER_SITES && i < sites; i++) site[i].pruned = 1;
+        for (size_t i = least * BT_PKG_LAYER_SITES; i < (least + 1) * BT_PKG_LAYER_SITES && i < sites; i++)
+            site[i].pruned = 1;
     }
 }
 
@@ -107,7 +112,8 @@ void bt_sites_quantise(float *xq, const float *x, size_t t, const bt_pkg_site *s
             v = v > -(float)BT_EDGE_LIMIT ? v : -(float)BT_EDGE_LIMIT;
             v = v < (float)BT_EDGE_LIMIT ? v : (float)BT_EDGE_LIMIT;
             v = rintf(v);
-            const bool is_whole = site->shadow == BT_SHADOW_VALUE || (site->shadow == BT_SHADOW_CHANNEL && !site->pruned && hot && hot[i]);
+            const bool is_whole = site->shadow == BT_SHADOW_VALUE ||
+                                  (site->shadow == BT_SHADOW_CHANNEL && !site->pruned && hot && hot[i]);
             if (!is_whole) v = v > limit ? limit : v < -limit ? -limit : v;
             xq[row * site->k + i] = v * site->scale;
         }

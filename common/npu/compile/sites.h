@@ -8,17 +8,19 @@
 
 /* From calibration figures to quantisation parameters of inputs. */
 
-/* clip=auto: p99.99; with shadow=value the first of p99.99, p99.9, p99.5 that is at most 5 times the RMS of the values within it, or the last: the
- * step of an input with long tails (those of o and down) is then not set by them, and what lies beyond is whole all the same.
+/* clip=auto: p99.99; with shadow=value the first of p99.99, p99.9, p99.5 that is at most 5 times the RMS of the values
+ * within it, or the last: the step of an input with long tails (those of o and down) is then not set by them, and what
+ * lies beyond is whole all the same.
  *
- * site[stats->sites], everything but `hot`, which stays NONE: bits, scale = clip / 127 or / 32639 (1 where the clip is 0), with a shadow
- * at least 4 max / BT_EDGE_LIMIT, so that values beyond the calibration keep whole; shadow, pruned.
+ * site[stats->sites], everything but `hot`, which stays NONE: bits, scale = clip / 127 or / 32639 (1 where the clip is
+ * 0), with a shadow at least 4 max / BT_EDGE_LIMIT, so that values beyond the calibration keep whole; shadow, pruned.
  * shadow=channel: a layer's importance is the greatest max / clip of its sites; the head counts as one layer more; the
  * floor(prune * (layers + 1)) least important are pruned, later ones first among equals. */
 void bt_sites_choose(bt_pkg_site *site, const bt_calib_stats *stats, const bt_recipe *recipe);
 /* hot[k]: 1 where a column of the calibration goes beyond the clip. Returns how many. */
 size_t bt_sites_hot(uint8_t *hot, const bt_pkg_site *site, const bt_calib_site *stats);
-/* xq[t, k] = what the NPU's linear takes x[t, k] for: quantised, shadow included (hot NULL but with shadow=channel), times the scale. */
+/* xq[t, k] = what the NPU's linear takes x[t, k] for: quantised, shadow included (hot NULL but with shadow=channel),
+ * times the scale. */
 void bt_sites_quantise(float *xq, const float *x, size_t t, const bt_pkg_site *site, const uint8_t *hot);
 
 /* SmoothQuant: s[k] of one site for weights whose greatest magnitudes by column are w_max[k]:

@@ -9,40 +9,45 @@
 /* Package files: written once by the compiler, mapped and checked by whoever runs them. */
 typedef struct bt_pkg bt_pkg;
 
-/* Maps the file and checks it whole: every count, offset, index, name and operand against the file and the arena, every constant against its
- * hash, the digest. What it accepts can be run without looking again. BT_EFORMAT naming what is wrong; BT_EVERSION; BT_EIO. */
+/* Maps the file and checks it whole: every count, offset, index, name and operand against the file and the arena, every
+ * constant against its hash, the digest. What it accepts can be run without looking again. BT_EFORMAT naming what is
+ * wrong; BT_EVERSION; BT_EIO. */
 bt_err bt_pkg_open(bt_pkg **ret, const char *path, bt_fault *fault);
-bt_err bt_pkg_open_on(bt_pkg **ret, const char *path, bt_pool *pool, bt_fault *fault);     /* the same, checked by all threads of pool */
-/* Checks only that header and tables are those that were written, the header's numbers in range, and reads nothing else: for what they say.
- * Not to be run. */
+/* the same, checked by all threads of pool */
+bt_err bt_pkg_open_on(bt_pkg **ret, const char *path, bt_pool *pool, bt_fault *fault);
+/* Checks only that header and tables are those that were written, the header's numbers in range, and reads nothing
+ * else: for what they say. Not to be run. */
 bt_err bt_pkg_look(bt_pkg **ret, const char *path, bt_fault *fault);
 /* The same over bytes that the caller keeps (64-byte aligned). */
 bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *fault);
-void   bt_pkg_close(bt_pkg *p);             /* NULL is fine */
+void bt_pkg_close(bt_pkg *p); /* NULL is fine */
 
 /* All borrowed from the mapping, valid until close. */
-const bt_pkg_header  *bt_pkg_header_of(const bt_pkg *p);
-const bt_pkg_const   *bt_pkg_consts(const bt_pkg *p);
-const bt_pkg_tensor  *bt_pkg_tensors(const bt_pkg *p);
-const bt_pkg_site    *bt_pkg_sites(const bt_pkg *p);
-const bt_pkg_row     *bt_pkg_rows(const bt_pkg *p);
+const bt_pkg_header *bt_pkg_header_of(const bt_pkg *p);
+const bt_pkg_const *bt_pkg_consts(const bt_pkg *p);
+const bt_pkg_tensor *bt_pkg_tensors(const bt_pkg *p);
+const bt_pkg_site *bt_pkg_sites(const bt_pkg *p);
+const bt_pkg_row *bt_pkg_rows(const bt_pkg *p);
 const bt_pkg_program *bt_pkg_programs(const bt_pkg *p);
 const bt_pkg_fallback *bt_pkg_fallbacks(const bt_pkg *p);
 const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p);
-const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index);   /* NULL for BT_PKG_NONE */
-/* The row with exactly this batch, seq within [seq_min, seq], and the smallest ctx >= end_tokens. BT_ELIMIT otherwise, the fault naming the
- * nearest legal row. */
-bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, size_t seq, size_t end_tokens, bt_fault *fault);
-/* BT_EARG naming the field when the package was not made from this model (id, dimensions) or for other kernels' numbers. */
+const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index); /* NULL for BT_PKG_NONE */
+/* The row with exactly this batch, seq within [seq_min, seq], and the smallest ctx >= end_tokens. BT_ELIMIT otherwise,
+ * the fault naming the nearest legal row. */
+bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, size_t seq, size_t end_tokens,
+                       bt_fault *fault);
+/* BT_EARG naming the field when the package was not made from this model (id, dimensions) or for other kernels'
+ * numbers. */
 bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault);
 
 /* ---- writing ----
- * Constants go to the file as they are added; tables at the end. The file appears under its name only when it is whole. */
+ * Constants go to the file as they are added; tables at the end. The file appears under its name only when it is
+ * whole. */
 typedef struct bt_pkg_writer bt_pkg_writer;
 bt_err bt_pkg_writer_new(bt_pkg_writer **ret, const char *path, bt_fault *fault);
-void   bt_pkg_writer_free(bt_pkg_writer *w);        /* NULL is fine; without finish, nothing remains */
-/* The index of a constant with these bytes: a new one, or the one that has the same bytes already. The first failure stays: later calls
- * return BT_PKG_NONE and finish reports it. */
+void bt_pkg_writer_free(bt_pkg_writer *w); /* NULL is fine; without finish, nothing remains */
+/* The index of a constant with these bytes: a new one, or the one that has the same bytes already. The first failure
+ * stays: later calls return BT_PKG_NONE and finish reports it. */
 uint32_t bt_pkg_writer_const(bt_pkg_writer *w, bt_pkg_const_kind kind, const void *bytes, size_t len);
 uint32_t bt_pkg_writer_tensor(bt_pkg_writer *w, const bt_pkg_tensor *t);
 uint32_t bt_pkg_writer_site(bt_pkg_writer *w, const bt_pkg_site *s);

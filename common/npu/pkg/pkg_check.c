@@ -1,6 +1,7 @@
-/* The whole check of a package file: where everything lies, the digest, the constants' hashes, the tables that stand for themselves, and
- * in their turn the data and the programs. Nothing outside the file is read whatever its bytes say. The layout is canonical: no gaps but
- * zero padding, one order, so that equal contents are equal files. */
+/* The whole check of a package file: where everything lies, the digest, the constants' hashes, the tables
+ * that stand for themselves, and in their turn the data and the programs. Nothing outside the file is read
+ * whatever its bytes say. The layout is canonical: no gaps but zero padding, one order, so that equal
+ * contents are equal files. */
 #include "npu/pkg/pkg_private.h"
 #include "base/hash.h"
 
@@ -16,7 +17,8 @@ static bool is_zero(const uint8_t *p, size_t n)
     return true;
 }
 
-/* The next piece begins at the first multiple of 64 from *end on, and what lies between is zero. Moves *end behind it. */
+/* The next piece begins at the first multiple of 64 from *end on, and what lies between is zero. Moves
+ * *end behind it. */
 static bool follows(const bt_pkg *p, uint64_t *end, uint64_t offset, uint64_t bytes)
 {
     if (offset != bt_pkg_align(*end) || offset > p->len || bytes > p->len - offset) return false;
@@ -30,12 +32,17 @@ static bt_err check_head(const bt_pkg *p, bt_fault *fault)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     if (p->len < sizeof h->magic || memcmp(p->bytes, BT_PKG_MAGIC, sizeof h->magic) != 0)
         return bt_fail(fault, BT_EFORMAT, "not a package file (magic)");
-    if (p->len < sizeof *h) return bt_fail(fault, BT_EFORMAT, "%zu bytes, the header alone has %zu", p->len, sizeof *h);
+    if (p->len < sizeof *h)
+        return bt_fail(fault, BT_EFORMAT, "%zu bytes, the header alone has %zu", p->len, sizeof *h);
     if (h->version != BT_PKG_VERSION)
-        return bt_fail(fault, BT_EVERSION, "package version %u, this program reads version %d: compile it again", h->version, BT_PKG_VERSION);
-    if (h->header_bytes != sizeof *h) return bt_fail(fault, BT_EFORMAT, "header_bytes %u, not %zu", h->header_bytes, sizeof *h);
+        return bt_fail(fault, BT_EVERSION,
+                       "package version %u, this program reads version %d: compile it again", h->version,
+                       BT_PKG_VERSION);
+    if (h->header_bytes != sizeof *h)
+        return bt_fail(fault, BT_EFORMAT, "header_bytes %u, not %zu", h->header_bytes, sizeof *h);
     if (h->file_bytes != p->len)
-        return bt_fail(fault, BT_EFORMAT, "the file has %zu bytes and says %llu: cut short, or something was appended", p->len,
+        return bt_fail(fault, BT_EFORMAT,
+                       "the file has %zu bytes and says %llu: cut short, or something was appended", p->len,
                        (unsigned long long)h->file_bytes);
     return BT_OK;
 }
@@ -49,24 +56,31 @@ bt_err bt_pkg_check_layout(const bt_pkg *p, bt_fault *fault)
         const bt_pkg_table *t = bt_pkg_table_of(&h, (bt_pkg_table_id)i);
         const bt_pkg_table_rule *r = &bt_pkg_table_rules[i];
         if (t->elem_bytes != r->elem_bytes)
-            return bt_fail(fault, BT_EFORMAT, "table %s: elements of %u bytes, not %u", r->name, t->elem_bytes, r->elem_bytes);
-        if (t->count > r->max_count) return bt_fail(fault, BT_EFORMAT, "table %s: %u elements, at most %u", r->name, t->count, r->max_count);
+            return bt_fail(fault, BT_EFORMAT, "table %s: elements of %u bytes, not %u", r->name,
+                           t->elem_bytes, r->elem_bytes);
+        if (t->count > r->max_count)
+            return bt_fail(fault, BT_EFORMAT, "table %s: %u elements, at most %u", r->name, t->count,
+                           r->max_count);
     }
     if (h.consts.offset % BT_PKG_ALIGN || h.consts.offset > p->len ||
         (uint64_t)h.consts.count * sizeof(bt_pkg_const) > p->len - h.consts.offset)
-        return bt_fail(fault, BT_EFORMAT, "table constants: offset %llu", (unsigned long long)h.consts.offset);
+        return bt_fail(fault, BT_EFORMAT, "table constants: offset %llu",
+                       (unsigned long long)h.consts.offset);
     uint64_t end = sizeof h;
     const bt_pkg_const *c = bt_pkg_consts(p);
     for (uint32_t i = 0; i < h.consts.count; i++)
         if (!c[i].bytes || !follows(p, &end, c[i].offset, c[i].bytes))
-            return bt_fail(fault, BT_EFORMAT, "constant %u: offset %llu or size %llu", i, (unsigned long long)c[i].offset,
-                           (unsigned long long)c[i].bytes);
+            return bt_fail(fault, BT_EFORMAT, "constant %u: offset %llu or size %llu", i,
+                           (unsigned long long)c[i].offset, (unsigned long long)c[i].bytes);
     for (int i = 0; i < BT_PKG_TABLES; i++) {
         const bt_pkg_table *t = bt_pkg_table_of(&h, (bt_pkg_table_id)i);
         if (!follows(p, &end, t->offset, (uint64_t)t->count * t->elem_bytes))
-            return bt_fail(fault, BT_EFORMAT, "table %s: offset %llu", bt_pkg_table_rules[i].name, (unsigned long long)t->offset);
+            return bt_fail(fault, BT_EFORMAT, "table %s: offset %llu", bt_pkg_table_rules[i].name,
+                           (unsigned long long)t->offset);
     }
-    if (end != p->len) return bt_fail(fault, BT_EFORMAT, "%llu bytes after the last table", (unsigned long long)(p->len - end));
+    if (end != p->len)
+        return bt_fail(fault, BT_EFORMAT, "%llu bytes after the last table",
+                       (unsigned long long)(p->len - end));
     return BT_OK;
 }
 
@@ -76,10 +90,12 @@ static bt_err check_digest(const bt_pkg *p, bt_fault *fault)
 {
     uint8_t digest[16];
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const void *const table[BT_PKG_TABLES] = {bt_pkg_consts(p),   bt_pkg_tensors(p),   bt_pkg_sites(p),   bt_pkg_rows(p),
-                                              bt_pkg_programs(p), bt_pkg_fallbacks(p), bt_pkg_sessions(p)};
+    const void *const table[BT_PKG_TABLES] = {bt_pkg_consts(p),  bt_pkg_tensors(p),  bt_pkg_sites(p),
+                                              bt_pkg_rows(p),    bt_pkg_programs(p), bt_pkg_fallbacks(p),
+                                              bt_pkg_sessions(p)};
     bt_pkg_digest(digest, h, table);
-    if (memcmp(digest, h->digest, sizeof digest) != 0) return bt_fail(fault, BT_EFORMAT, "the header or a table is damaged (digest)");
+    if (memcmp(digest, h->digest, sizeof digest) != 0)
+        return bt_fail(fault, BT_EFORMAT, "the header or a table is damaged (digest)");
     return BT_OK;
 }
 
@@ -88,7 +104,9 @@ static bt_err check_bytes(const bt_pkg *p, uint32_t i, bt_fault *fault)
     uint8_t hash[16];
     const bt_pkg_const *c = &bt_pkg_consts(p)[i];
     bt_hash128(hash, p->bytes + c->offset, (size_t)c->bytes);
-    return memcmp(hash, c->hash, sizeof hash) == 0 ? BT_OK : bt_fail(fault, BT_EFORMAT, "constant %u is damaged (hash)", i);
+    return memcmp(hash, c->hash, sizeof hash) == 0
+               ? BT_OK
+               : bt_fail(fault, BT_EFORMAT, "constant %u is damaged (hash)", i);
 }
 
 static bt_err check_consts(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
@@ -109,7 +127,8 @@ static bt_err check_consts(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
         if (c[i].kind == BT_PKG_CONST_WEIGHT) weights += c[i].bytes;
     }
     if (e == BT_OK && weights != h->weights_bytes)
-        e = bt_fail(fault, BT_EFORMAT, "weights_bytes %llu, not %llu", (unsigned long long)h->weights_bytes, (unsigned long long)weights);
+        e = bt_fail(fault, BT_EFORMAT, "weights_bytes %llu, not %llu", (unsigned long long)h->weights_bytes,
+                    (unsigned long long)weights);
     free(refs);
     return e;
 }
@@ -124,24 +143,31 @@ static bt_err check_programs(const bt_pkg *p, bt_fault *fault)
     uint64_t arena = 0, work = 0;
     if (!h->programs.count) return bt_fail(fault, BT_EFORMAT, "no program");
     for (uint32_t i = 0; i < h->programs.count; i++, g++) {
-        if (!g->seq || g->seq > h->max_seq) return bt_fail(fault, BT_EFORMAT, "program %u: seq %u", i, g->seq);
-        if (g->out > 1 && g->out != g->seq) return bt_fail(fault, BT_EFORMAT, "program %u: out %u, not 0, 1 or seq", i, g->out);
-        if (!g->insts || g->insts > BT_PKG_MAX_INSTS || g->code >= h->consts.count || c[g->code].kind != BT_PKG_CONST_CODE ||
+        if (!g->seq || g->seq > h->max_seq)
+            return bt_fail(fault, BT_EFORMAT, "program %u: seq %u", i, g->seq);
+        if (g->out > 1 && g->out != g->seq)
+            return bt_fail(fault, BT_EFORMAT, "program %u: out %u, not 0, 1 or seq", i, g->out);
+        if (!g->insts || g->insts > BT_PKG_MAX_INSTS || g->code >= h->consts.count ||
+            c[g->code].kind != BT_PKG_CONST_CODE ||
             c[g->code].bytes != (uint64_t)g->insts * sizeof(bt_pkg_inst))
             return bt_fail(fault, BT_EFORMAT, "program %u: code, or insts %u", i, g->insts);
-        if (!g->places || g->places > BT_PKG_MAX_PLACES || g->plan >= h->consts.count || c[g->plan].kind != BT_PKG_CONST_PLAN ||
+        if (!g->places || g->places > BT_PKG_MAX_PLACES || g->plan >= h->consts.count ||
+            c[g->plan].kind != BT_PKG_CONST_PLAN ||
             c[g->plan].bytes != (uint64_t)g->places * sizeof(bt_pkg_place))
             return bt_fail(fault, BT_EFORMAT, "program %u: plan, or places %u", i, g->places);
         if (!g->arena_bytes || g->arena_bytes % BT_PKG_ALIGN || g->arena_bytes > BT_PKG_MAX_ARENA_BYTES)
-            return bt_fail(fault, BT_EFORMAT, "program %u: arena_bytes %llu", i, (unsigned long long)g->arena_bytes);
-        if (g->clusters > g->insts || g->reserved) return bt_fail(fault, BT_EFORMAT, "program %u: clusters %u, or reserved", i, g->clusters);
+            return bt_fail(fault, BT_EFORMAT, "program %u: arena_bytes %llu", i,
+                           (unsigned long long)g->arena_bytes);
+        if (g->clusters > g->insts || g->reserved)
+            return bt_fail(fault, BT_EFORMAT, "program %u: clusters %u, or reserved", i, g->clusters);
         if (g->arena_bytes > arena) arena = g->arena_bytes;
         work += (uint64_t)g->insts + g->places;
     }
-    if (work > BT_PKG_MAX_ALL_INSTS) return bt_fail(fault, BT_EFORMAT, "%llu instructions and places in all", (unsigned long long)work);
+    if (work > BT_PKG_MAX_ALL_INSTS)
+        return bt_fail(fault, BT_EFORMAT, "%llu instructions and places in all", (unsigned long long)work);
     if (arena != h->arena_bytes)
-        return bt_fail(fault, BT_EFORMAT, "arena_bytes %llu, and the largest program has %llu", (unsigned long long)h->arena_bytes,
-                       (unsigned long long)arena);
+        return bt_fail(fault, BT_EFORMAT, "arena_bytes %llu, and the largest program has %llu",
+                       (unsigned long long)h->arena_bytes, (unsigned long long)arena);
     return BT_OK;
 }
 
@@ -160,18 +186,23 @@ static bt_err check_rows(const bt_pkg *p, bt_fault *fault)
     uint32_t longest = 0;
     if (!h->rows.count) return bt_fail(fault, BT_EFORMAT, "no row");
     for (uint32_t i = 0; i < h->rows.count; i++, r++) {
-        if (!r->batch || r->batch > BT_PKG_MAX_BATCH || !r->seq_min || r->seq_min > r->seq || r->seq > BT_MODEL_MAX_CTX || !r->ctx ||
-            r->ctx > h->ctx_tokens || r->reserved)
-            return bt_fail(fault, BT_EFORMAT, "row %u: batch %u, seq %u-%u, ctx %u, or reserved", i, r->batch, r->seq_min, r->seq, r->ctx);
-        if (i && !row_after(r - 1, r)) return bt_fail(fault, BT_EFORMAT, "row %u: not after the one before it", i);
+        if (!r->batch || r->batch > BT_PKG_MAX_BATCH || !r->seq_min || r->seq_min > r->seq ||
+            r->seq > BT_MODEL_MAX_CTX || !r->ctx || r->ctx > h->ctx_tokens || r->reserved)
+            return bt_fail(fault, BT_EFORMAT, "row %u: batch %u, seq %u-%u, ctx %u, or reserved", i, r->batch,
+                           r->seq_min, r->seq, r->ctx);
+        if (i && !row_after(r - 1, r))
+            return bt_fail(fault, BT_EFORMAT, "row %u: not after the one before it", i);
         const uint32_t out[BT_PKG_OUTS] = {0, 1, r->seq};
         for (int o = 0; o < BT_PKG_OUTS; o++)
-            if (r->program[o] >= h->programs.count || g[r->program[o]].seq != r->seq || g[r->program[o]].out != out[o])
-                return bt_fail(fault, BT_EFORMAT, "row %u: program[%d] %u is not for seq %u with %u rows of logits", i, o, r->program[o], r->seq,
-                               out[o]);
+            if (r->program[o] >= h->programs.count || g[r->program[o]].seq != r->seq ||
+                g[r->program[o]].out != out[o])
+                return bt_fail(fault, BT_EFORMAT,
+                               "row %u: program[%d] %u is not for seq %u with %u rows of logits", i, o,
+                               r->program[o], r->seq, out[o]);
         if (r->seq > longest) longest = r->seq;
     }
-    if (longest != h->max_seq) return bt_fail(fault, BT_EFORMAT, "max_seq %u, and the longest row has %u", h->max_seq, longest);
+    if (longest != h->max_seq)
+        return bt_fail(fault, BT_EFORMAT, "max_seq %u, and the longest row has %u", h->max_seq, longest);
     return BT_OK;
 }
 
@@ -191,15 +222,19 @@ static bt_err check_lists(const bt_pkg *p, bt_fault *fault)
     const bt_pkg_session *s = bt_pkg_sessions(p);
     for (uint32_t i = 0; i < h->fallbacks.count; i++, f++)
         if (!is_text(f->op, sizeof f->op) || !is_text(f->why, sizeof f->why) || f->reserved)
-            return bt_fail(fault, BT_EFORMAT, "fallback %u: a text without an end or with control characters, or reserved", i);
+            return bt_fail(fault, BT_EFORMAT,
+                           "fallback %u: a text without an end or with control characters, or reserved", i);
     /* `layers` stands for the head. */
     for (uint32_t i = 0; i < h->sessions.count; i++, s++)
-        if (s->first_layer > s->last_layer || s->last_layer > h->layers || (i && s->first_layer < s[-1].last_layer))
-            return bt_fail(fault, BT_EFORMAT, "session %u: layers %u to %u", i, s->first_layer, s->last_layer);
+        if (s->first_layer > s->last_layer || s->last_layer > h->layers ||
+            (i && s->first_layer < s[-1].last_layer))
+            return bt_fail(fault, BT_EFORMAT, "session %u: layers %u to %u", i, s->first_layer,
+                           s->last_layer);
     if (!is_text(h->model_name, sizeof h->model_name) || !is_text(h->recipe, sizeof h->recipe) ||
         !is_text(h->shape_policy, sizeof h->shape_policy) || !is_text(h->profile, sizeof h->profile))
         return bt_fail(fault, BT_EFORMAT, "header: a text without an end or with control characters");
-    if (!is_zero(h->reserved, sizeof h->reserved)) return bt_fail(fault, BT_EFORMAT, "header: reserved bytes are not zero");
+    if (!is_zero(h->reserved, sizeof h->reserved))
+        return bt_fail(fault, BT_EFORMAT, "header: reserved bytes are not zero");
     return BT_OK;
 }
 

@@ -1,7 +1,8 @@
-/* The check of a package's programs. Each is walked once as the executor would, with the values that lie in the arena
- * in place of their contents: an instruction may only read what an earlier one wrote, in the same form, shape and unit, unless something
- * has been written over it since; it may only touch the arena inside a place of the plan that is alive, and its operands overlap only where
- * it works in place. So the executor meets no operand, index, width or list of shadow entries that this file has not seen before. */
+/* The check of a package's programs. Each is walked once as the executor would, with the values that lie in
+ * the arena in place of their contents: an instruction may only read what an earlier one wrote, in the same
+ * form, shape and unit, unless something has been written over it since; it may only touch the arena inside a
+ * place of the plan that is alive, and its operands overlap only where it works in place. So the executor
+ * meets no operand, index, width or list of shadow entries that this file has not seen before. */
 #include "npu/pkg/pkg_private.h"
 #include "model/weight.h"
 #include "npu/pkg/recipe.h"
@@ -11,10 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Forms of a value. RESIDUAL: s32 in units of residual_scale; WIDE: s32 in units of a site's scale; PLANES: s8, or hi and lo, and the shadow. */
+/* Forms of a value. RESIDUAL: s32 in units of residual_scale; WIDE: s32 in units of a site's scale;
+ * PLANES: s8, or hi and lo, and the shadow. */
 typedef enum form { NOTHING, F32, RESIDUAL, WIDE, S16, PLANES } form;
 
-typedef struct area { uint64_t at, bytes; } area;
+typedef struct area {
+    uint64_t at, bytes;
+} area;
 typedef struct value {
     form form;
     uint8_t out_rows;
@@ -24,18 +28,20 @@ typedef struct value {
 
 typedef enum tensor_rule { NO_TENSOR, HEAD_NORM, MATRIX, F16_MATRIX, SCALED, ANY_NORM } tensor_rule;
 typedef struct op_rule {
-    uint8_t in0, in1, out;        /* forms; NOTHING: no such operand */
+    uint8_t in0, in1, out; /* forms; NOTHING: no such operand */
     uint8_t tensor;
     bool site, in_place, params, heads, by_layer;
 } op_rule;
 
-/* Indexed by op; from BT_PKG_LINEAR on in npu_rules. ANY_NORM: its weight or NONE. SCALED: an integer linear, for its output's scale. */
+/* Indexed by op; from BT_PKG_LINEAR on in npu_rules. ANY_NORM: its weight or NONE. SCALED: an integer
+ * linear, for its output's scale. */
 static const op_rule companion_rules[] = {
     [BT_PKG_EMBED] = {.out = F32},
     [BT_PKG_ROTATE] = {.in0 = F32, .out = F32, .in_place = true},
     [BT_PKG_RMSNORM] = {.in0 = F32, .out = F32, .tensor = ANY_NORM},
     [BT_PKG_LINEAR_F16] = {.in0 = F32, .out = F32, .tensor = F16_MATRIX},
-    [BT_PKG_QK_NORM] = {.in0 = F32, .out = F32, .tensor = HEAD_NORM, .in_place = true, .heads = true, .by_layer = true},
+    [BT_PKG_QK_NORM] = {.in0 = F32, .out = F32, .tensor = HEAD_NORM, .in_place = true, .heads = true,
+                        .by_layer = true},
     [BT_PKG_ROPE] = {.in0 = F32, .out = F32, .in_place = true, .heads = true, .by_layer = true},
     [BT_PKG_KV_STORE] = {.in0 = F32, .in1 = F32, .by_layer = true},
     [BT_PKG_ATTENTION] = {.in0 = F32, .out = F32, .by_layer = true},
@@ -49,25 +55,32 @@ static const op_rule companion_rules[] = {
 static const op_rule npu_rules[] = {
     [BT_PKG_LINEAR - 64] = {.in0 = PLANES, .out = F32, .tensor = MATRIX, .site = true},
     [BT_PKG_INT_LINEAR - 64] = {.in0 = PLANES, .out = S16, .tensor = MATRIX, .site = true},
-    [BT_PKG_INT_RMSNORM - 64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = true, .params = true},
-    [BT_PKG_INT_QK_NORM - 64] = {.in0 = S16, .out = S16, .tensor = HEAD_NORM, .in_place = true, .params = true, .heads = true, .by_layer = true},
+    [BT_PKG_INT_RMSNORM - 64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = true,
+                                 .params = true},
+    [BT_PKG_INT_QK_NORM - 64] = {.in0 = S16, .out = S16, .tensor = HEAD_NORM, .in_place = true,
+                                 .params = true, .heads = true, .by_layer = true},
     [BT_PKG_INT_ROPE - 64] = {.in0 = S16, .out = S16, .in_place = true, .heads = true, .by_layer = true},
     [BT_PKG_INT_ATTENTION - 64] = {.in0 = S16, .out = S16, .params = true, .by_layer = true},
     [BT_PKG_INT_ROTATE - 64] = {.in0 = S16, .out = WIDE, .site = true, .params = true},
     [BT_PKG_INT_SILU_MUL - 64] = {.in0 = S16, .in1 = S16, .out = WIDE, .site = true, .params = true},
-    [BT_PKG_INT_ADD - 64] = {.in0 = RESIDUAL, .in1 = S16, .out = RESIDUAL, .tensor = SCALED, .in_place = true, .params = true},
+    [BT_PKG_INT_ADD - 64] = {.in0 = RESIDUAL, .in1 = S16, .out = RESIDUAL, .tensor = SCALED, .in_place = true,
+                             .params = true},
     [BT_PKG_INT_SPLIT - 64] = {.in0 = WIDE, .out = PLANES, .site = true},
 };
 
 static const op_rule *rule_of(uint32_t op)
 {
     if (op >= 1 && op < sizeof companion_rules / sizeof *companion_rules) return &companion_rules[op];
-    return op >= BT_PKG_LINEAR && op - BT_PKG_LINEAR < sizeof npu_rules / sizeof *npu_rules ? &npu_rules[op - BT_PKG_LINEAR] : NULL;
+    return op >= BT_PKG_LINEAR && op - BT_PKG_LINEAR < sizeof npu_rules / sizeof *npu_rules
+               ? &npu_rules[op - BT_PKG_LINEAR]
+               : NULL;
 }
 
 static uint32_t elem_bytes(uint32_t f) { return f == S16 ? 2 : f == PLANES ? 1 : 4; }
 
-typedef struct begin { uint32_t first_inst, index; } begin;
+typedef struct begin {
+    uint32_t first_inst, index;
+} begin;
 
 /* One walk over a program. */
 typedef struct walk {
@@ -75,12 +88,13 @@ typedef struct walk {
     const bt_pkg_header *h;
     const bt_pkg_program *prog;
     const bt_pkg_place *place;
-    begin *order;                    /* places by first_inst */
+    begin *order;                                /* places by first_inst */
     uint32_t live[BT_PKG_MAX_LIVE], lives, next; /* places alive at `at`; the next to come in order */
-    value val[BT_PKG_MAX_LIVE]; uint32_t vals;
-    uint32_t program, at;                   /* for messages */
-    uint32_t layer, stored;                 /* the layer of the last instruction that had one; layers whose KV is stored */
-    bool layered, tail, logits;             /* in the layers; past them; logits were written */
+    value val[BT_PKG_MAX_LIVE];
+    uint32_t vals;
+    uint32_t program, at;   /* for messages */
+    uint32_t layer, stored; /* the layer of the last instruction that had one; layers whose KV is stored */
+    bool layered, tail, logits; /* in the layers; past them; logits were written */
     bt_fault *fault;
 } walk;
 
@@ -93,17 +107,21 @@ static bt_err bad(const walk *w, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    return bt_fail(w->fault, BT_EFORMAT, "program %u, instruction %u (%s): %s", w->program, w->at, bt_pkg_op_name((bt_pkg_op)in->op), what);
+    return bt_fail(w->fault, BT_EFORMAT, "program %u, instruction %u (%s): %s", w->program, w->at,
+                   bt_pkg_op_name((bt_pkg_op)in->op), what);
 }
 
 /* ---- the plan ---- */
 
-static bool overlap(area a, area b) { return a.bytes && b.bytes && a.at < b.at + b.bytes && b.at < a.at + a.bytes; }
+static bool overlap(area a, area b)
+{
+    return a.bytes && b.bytes && a.at < b.at + b.bytes && b.at < a.at + a.bytes;
+}
 static bool inside(area a, area b) { return a.at >= b.at && a.at + a.bytes <= b.at + b.bytes; }
 static area place_area(const bt_pkg_place *p) { return (area){p->offset, p->bytes}; }
 
-/* Places are alive from first_inst to last_inst. Lets those begin that begin at w->at, after the ones that are over have gone,
- * with the values in them. */
+/* Places are alive from first_inst to last_inst. Lets those begin that begin at w->at, after the ones that
+ * are over have gone, with the values in them. */
 static bt_err move_plan(walk *w)
 {
     uint32_t kept = 0;
@@ -123,9 +141,12 @@ static bt_err move_plan(walk *w)
         const bt_pkg_place *p = &w->place[index];
         for (uint32_t i = 0; i < w->lives; i++)
             if (overlap(place_area(p), place_area(&w->place[w->live[i]])))
-                return bt_fail(w->fault, BT_EFORMAT, "program %u: places %u and %u overlap while both are alive", w->program, index, w->live[i]);
+                return bt_fail(w->fault, BT_EFORMAT,
+                               "program %u: places %u and %u overlap while both are alive", w->program, index,
+                               w->live[i]);
         if (w->lives == BT_PKG_MAX_LIVE)
-            return bt_fail(w->fault, BT_EFORMAT, "program %u: more than %d places alive at once", w->program, BT_PKG_MAX_LIVE);
+            return bt_fail(w->fault, BT_EFORMAT, "program %u: more than %d places alive at once", w->program,
+                           BT_PKG_MAX_LIVE);
         w->live[w->lives++] = index;
     }
     return BT_OK;
@@ -144,17 +165,19 @@ static bt_err check_plan(walk *w)
     uint64_t peak = 0;
     for (uint32_t i = 0; i < g->places; i++) {
         const bt_pkg_place *p = &w->place[i];
-        if (!p->name || p->name >= BT_PKG_VALUES || p->reserved || p->first_inst > p->last_inst || p->last_inst >= g->insts || !p->bytes ||
-            p->offset % BT_PKG_ALIGN || p->offset > g->arena_bytes || p->bytes > g->arena_bytes - p->offset)
-            return bt_fail(w->fault, BT_EFORMAT, "program %u: place %u (%s): instructions %u to %u, offset %llu, %llu bytes", w->program, i,
-                           bt_pkg_value_name(p->name), p->first_inst, p->last_inst, (unsigned long long)p->offset,
-                           (unsigned long long)p->bytes);
+        if (!p->name || p->name >= BT_PKG_VALUES || p->reserved || p->first_inst > p->last_inst ||
+            p->last_inst >= g->insts || !p->bytes || p->offset % BT_PKG_ALIGN || p->offset > g->arena_bytes ||
+            p->bytes > g->arena_bytes - p->offset)
+            return bt_fail(w->fault, BT_EFORMAT,
+                           "program %u: place %u (%s): instructions %u to %u, offset %llu, %llu bytes",
+                           w->program, i, bt_pkg_value_name(p->name), p->first_inst, p->last_inst,
+                           (unsigned long long)p->offset, (unsigned long long)p->bytes);
         if (p->offset + p->bytes > peak) peak = p->offset + p->bytes;
         w->order[i] = (begin){p->first_inst, i};
     }
     if (bt_pkg_align(peak) != g->arena_bytes)
-        return bt_fail(w->fault, BT_EFORMAT, "program %u: arena_bytes %llu, and its plan reaches %llu", w->program,
-                       (unsigned long long)g->arena_bytes, (unsigned long long)peak);
+        return bt_fail(w->fault, BT_EFORMAT, "program %u: arena_bytes %llu, and its plan reaches %llu",
+                       w->program, (unsigned long long)g->arena_bytes, (unsigned long long)peak);
     qsort(w->order, g->places, sizeof *w->order, by_first_inst);
     return BT_OK;
 }
@@ -170,7 +193,8 @@ static bool in_live_place(const walk *w, area a)
 
 static const bt_pkg_tensor *tensor_of(const walk *w, uint32_t index)
 {
-    return index < w->h->tensors.count && bt_pkg_tensors(w->pkg)[index].n ? &bt_pkg_tensors(w->pkg)[index] : NULL;
+    return index < w->h->tensors.count && bt_pkg_tensors(w->pkg)[index].n ? &bt_pkg_tensors(w->pkg)[index]
+                                                                          : NULL;
 }
 
 static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *r)
@@ -180,20 +204,26 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *
         return in->tensor == BT_PKG_NONE ? BT_OK : bad(w, "tensor %u, and it takes none", in->tensor);
     if (!t) return bad(w, "tensor %u is not there", in->tensor);
     if (t->layer != in->layer) return bad(w, "tensor %u is of layer %d", in->tensor, (int)t->layer);
-    const bool vector = bt_pkg_is_vector(t->weight), head = t->weight == BT_WEIGHT_Q_NORM || t->weight == BT_WEIGHT_K_NORM;
+    const bool vector = bt_pkg_is_vector(t->weight),
+               head = t->weight == BT_WEIGHT_Q_NORM || t->weight == BT_WEIGHT_K_NORM;
     bool fits = false;
     switch ((tensor_rule)r->tensor) {
     case NO_TENSOR: break;
     case ANY_NORM: fits = vector && !head && in->out_width == t->n; break;
     case HEAD_NORM: fits = head; break; /* n is head_dim */
-    case MATRIX: fits = !vector && t->bits != 16 && in->site == t->site && in->in_width == t->k && in->out_width == t->n; break;
+    case MATRIX:
+        fits =
+            !vector && t->bits != 16 && in->site == t->site && in->in_width == t->k && in->out_width == t->n;
+        break;
     case F16_MATRIX: fits = !vector && t->bits == 16 && in->in_width == t->k && in->out_width == t->n; break;
     case SCALED: fits = !vector && t->mult != BT_PKG_NONE && in->out_width == t->n; break;
     }
     if (fits && in->op == BT_PKG_INT_LINEAR) fits = t->mult != BT_PKG_NONE;
-    if (fits && (in->op == BT_PKG_INT_RMSNORM || in->op == BT_PKG_INT_QK_NORM)) fits = t->norm_q != BT_PKG_NONE;
-    return fits ? BT_OK : bad(w, "tensor %u (%s, %u x %u, %u bits) does not fit", in->tensor, bt_weight_name((bt_weight)t->weight), t->n, t->k,
-                              t->bits);
+    if (fits && (in->op == BT_PKG_INT_RMSNORM || in->op == BT_PKG_INT_QK_NORM))
+        fits = t->norm_q != BT_PKG_NONE;
+    return fits ? BT_OK
+                : bad(w, "tensor %u (%s, %u x %u, %u bits) does not fit", in->tensor,
+                      bt_weight_name((bt_weight)t->weight), t->n, t->k, t->bits);
 }
 
 static bt_err check_site(const walk *w, const bt_pkg_inst *in, const op_rule *r)
@@ -209,17 +239,21 @@ static bt_err check_site(const walk *w, const bt_pkg_inst *in, const op_rule *r)
 
 static bt_err check_params(const walk *w, const bt_pkg_inst *in, const op_rule *r)
 {
-    if (!r->params) return !in->params || in->params == BT_PKG_NONE ? BT_OK : bad(w, "params, and it takes none");
-    if (in->params >= w->h->consts.count || bt_pkg_consts(w->pkg)[in->params].bytes != sizeof(bt_pkg_int_params))
+    if (!r->params)
+        return !in->params || in->params == BT_PKG_NONE ? BT_OK : bad(w, "params, and it takes none");
+    if (in->params >= w->h->consts.count ||
+        bt_pkg_consts(w->pkg)[in->params].bytes != sizeof(bt_pkg_int_params))
         return bad(w, "params %llu", (unsigned long long)in->params);
     const bt_pkg_int_params *q = bt_pkg_const_at(w->pkg, (uint32_t)in->params);
     for (int i = 0; i < 4; i++) {
         /* A norm's m[0] is a weight and s[0] its shift, not a multiplier. */
         const bool is_weight = (in->op == BT_PKG_INT_RMSNORM || in->op == BT_PKG_INT_QK_NORM) && i == 0;
-        if (is_weight ? q->m[i] == INT32_MIN : q->m[i] && q->m[i] < 1 << 30) return bad(w, "params: m[%d] %d", i, q->m[i]);
+        if (is_weight ? q->m[i] == INT32_MIN : q->m[i] && q->m[i] < 1 << 30)
+            return bad(w, "params: m[%d] %d", i, q->m[i]);
         if (q->s[i] > (is_weight ? 32 : 62)) return bad(w, "params: s[%d] %u", i, q->s[i]);
     }
-    if (q->k_shift < -16 || q->k_shift > 30 || q->v_shift < -16 || q->v_shift > 30) return bad(w, "params: k_shift %d, v_shift %d", q->k_shift, q->v_shift);
+    if (q->k_shift < -16 || q->k_shift > 30 || q->v_shift < -16 || q->v_shift > 30)
+        return bad(w, "params: k_shift %d, v_shift %d", q->k_shift, q->v_shift);
     if (q->eps < 0 || q->eps >= INT64_C(1) << 62) return bad(w, "params: eps");
     for (size_t i = 0; i < sizeof q->reserved; i++)
         if (q->reserved[i] || q->zero) return bad(w, "params: reserved");
@@ -234,7 +268,8 @@ static bt_err check_layer(walk *w, const bt_pkg_inst *in, const op_rule *r)
         if (w->layered) w->tail = true;
         return BT_OK;
     }
-    if (in->layer >= w->h->layers || w->tail || (w->layered && in->layer < w->layer)) return bad(w, "layer %u", in->layer);
+    if (in->layer >= w->h->layers || w->tail || (w->layered && in->layer < w->layer))
+        return bad(w, "layer %u", in->layer);
     w->layer = in->layer;
     w->layered = true;
     if (in->op == BT_PKG_KV_STORE) {
@@ -291,15 +326,18 @@ static uint64_t rows_of(const walk *w, uint32_t out_rows) { return out_rows ? w-
 
 static bt_err check_group(const walk *w, const bt_pkg_inst *in)
 {
-    if (!in->group || in->group > BT_PKG_MAX_GROUP || (in->group > 1 && !is_linear(in)) || in->group > w->prog->insts - w->at)
+    if (!in->group || in->group > BT_PKG_MAX_GROUP || (in->group > 1 && !is_linear(in)) ||
+        in->group > w->prog->insts - w->at)
         return bad(w, "group %u", in->group);
     for (uint32_t i = 1; i < in->group; i++) {
         const bt_pkg_inst *b = &in[i];
-        if (b->op != in->op || b->group != 1 || b->layer != in->layer || b->site != in->site || b->in_width != in->in_width ||
-            b->in0 != in->in0 || b->in1 != in->in1 || b->aux != in->aux || b->in_stride != in->in_stride || b->out_rows != in->out_rows)
+        if (b->op != in->op || b->group != 1 || b->layer != in->layer || b->site != in->site ||
+            b->in_width != in->in_width || b->in0 != in->in0 || b->in1 != in->in1 || b->aux != in->aux ||
+            b->in_stride != in->in_stride || b->out_rows != in->out_rows)
             return bad(w, "group %u, and the instruction %u further is not like it", in->group, i);
         for (uint32_t k = 0; k < i; k++) {
-            const area x = {in[k].out, rows_of(w, in->out_rows) * in[k].out_stride}, y = {b->out, rows_of(w, in->out_rows) * b->out_stride};
+            const area x = {in[k].out, rows_of(w, in->out_rows) * in[k].out_stride},
+                       y = {b->out, rows_of(w, in->out_rows) * b->out_stride};
             if (in[k].out == BT_PKG_NOWHERE || b->out == BT_PKG_NOWHERE || overlap(x, y))
                 return bad(w, "group %u, and outputs %u and %u overlap or one is no output", in->group, k, i);
         }
@@ -312,22 +350,27 @@ static bt_err check_group(const walk *w, const bt_pkg_inst *in)
 static bt_err check_area(const walk *w, const char *name, area a)
 {
     if (a.at % BT_PKG_ALIGN || a.at > w->prog->arena_bytes || a.bytes > w->prog->arena_bytes - a.at)
-        return bad(w, "%s %llu and its %llu bytes are not in the arena", name, (unsigned long long)a.at, (unsigned long long)a.bytes);
+        return bad(w, "%s %llu and its %llu bytes are not in the arena", name, (unsigned long long)a.at,
+                   (unsigned long long)a.bytes);
     return in_live_place(w, a) ? BT_OK : bad(w, "%s lies in no place that is alive", name);
 }
 
 /* The value that lies at `at` as this instruction reads it. */
-static bt_err read_value(const walk *w, const value **ret, const char *name, const bt_pkg_inst *in, uint64_t at, uint32_t f, uint32_t stride,
-                         bool out_rows)
+static bt_err read_value(const walk *w, const value **ret, const char *name, const bt_pkg_inst *in,
+                         uint64_t at, uint32_t f, uint32_t stride, bool out_rows)
 {
     for (uint32_t i = 0; i < w->vals; i++) {
         const value *v = &w->val[i];
         if (v->part[0].at != at || v->form != (form)f) continue;
         if (v->width != in->in_width || v->stride != stride || v->out_rows != out_rows)
-            return bad(w, "%s has %u elements in rows of %u bytes, and not %u in %u, or other rows", name, v->width, v->stride, in->in_width, stride);
-        if ((f == WIDE || f == PLANES) && v->site != in->site) return bad(w, "%s is in units of site %u", name, v->site);
-        const uint64_t lo = v->part[1].bytes ? v->part[1].at : BT_PKG_NOWHERE, aux = v->part[2].bytes ? v->part[2].at : BT_PKG_NOWHERE;
-        if (f == PLANES && (in->in1 != lo || in->aux != aux)) return bad(w, "in1 or aux is not the one that was written with %s", name);
+            return bad(w, "%s has %u elements in rows of %u bytes, and not %u in %u, or other rows", name,
+                       v->width, v->stride, in->in_width, stride);
+        if ((f == WIDE || f == PLANES) && v->site != in->site)
+            return bad(w, "%s is in units of site %u", name, v->site);
+        const uint64_t lo = v->part[1].bytes ? v->part[1].at : BT_PKG_NOWHERE,
+                       aux = v->part[2].bytes ? v->part[2].at : BT_PKG_NOWHERE;
+        if (f == PLANES && (in->in1 != lo || in->aux != aux))
+            return bad(w, "in1 or aux is not the one that was written with %s", name);
         bt_err e = BT_OK;
         for (int k = 0; k < 3 && e == BT_OK; k++)
             if (v->part[k].bytes) e = check_area(w, name, v->part[k]);
@@ -341,8 +384,10 @@ static bt_err read_value(const walk *w, const value **ret, const char *name, con
 static bt_err plan_output(const walk *w, value *ret, const bt_pkg_inst *in, uint32_t f)
 {
     const uint64_t rows = rows_of(w, in->out_rows), size = elem_bytes(f);
-    value v = {.form = (form)f, .out_rows = in->out_rows, .width = in->out_width, .stride = in->out_stride, .site = BT_PKG_NONE};
-    if (!in->out_width || (f == PLANES ? in->out_stride < in->out_width || in->out_stride % BT_PKG_ALIGN : in->out_stride != in->out_width * size))
+    value v = {.form = (form)f, .out_rows = in->out_rows, .width = in->out_width, .stride = in->out_stride,
+               .site = BT_PKG_NONE};
+    if (!in->out_width || (f == PLANES ? in->out_stride < in->out_width || in->out_stride % BT_PKG_ALIGN
+                                       : in->out_stride != in->out_width * size))
         return bad(w, "out_width %u in rows of out_stride %u bytes", in->out_width, in->out_stride);
     v.part[0] = (area){in->out, rows * in->out_stride};
     if (f == WIDE || f == PLANES) v.site = in->site;
@@ -386,7 +431,8 @@ static bt_err write_value(walk *w, const value *v, const value *const *read, siz
 
 static bt_err check_logits(walk *w, const bt_pkg_inst *in)
 {
-    if (w->logits || !in->out_rows || in->op == BT_PKG_INT_LINEAR || in->out_stride != in->out_width * 4) return bad(w, "logits");
+    if (w->logits || !in->out_rows || in->op == BT_PKG_INT_LINEAR || in->out_stride != in->out_width * 4)
+        return bad(w, "logits");
     w->logits = true;
     return BT_OK;
 }
@@ -404,15 +450,21 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
         for (uint32_t i = 0; i < w->vals; i++)
             if (w->val[i].part[0].at == in->in0 && w->val[i].form == RESIDUAL) from = to = RESIDUAL;
     if (from == NOTHING && in->in0 != BT_PKG_NOWHERE) return bad(w, "in0, and it takes none");
-    if (r->in1 == NOTHING && from != PLANES && to != PLANES && in->in1 != BT_PKG_NOWHERE) return bad(w, "in1, and it takes none");
+    if (r->in1 == NOTHING && from != PLANES && to != PLANES && in->in1 != BT_PKG_NOWHERE)
+        return bad(w, "in1, and it takes none");
     if (from != PLANES && to != PLANES && in->aux != BT_PKG_NOWHERE) return bad(w, "aux, and it takes none");
     if (r->in_place && in->in0 != in->out) return bad(w, "in0 is not out, and it works in place");
-    if (r->in_place && !r->in1 && in->in_stride != in->out_stride) return bad(w, "in_stride is not out_stride, and it works in place");
+    if (r->in_place && !r->in1 && in->in_stride != in->out_stride)
+        return bad(w, "in_stride is not out_stride, and it works in place");
     if (from != NOTHING) {
         const uint32_t stride = r->in_place ? in->out_stride : in->in_stride;
-        if ((e = read_value(w, &read[reads++], "in0", in, in->in0, from, stride, select ? false : in->out_rows)) < 0) return e;
+        if ((e = read_value(w, &read[reads++], "in0", in, in->in0, from, stride,
+                            select ? false : in->out_rows)) < 0)
+            return e;
     }
-    if (r->in1 != NOTHING && (e = read_value(w, &read[reads++], "in1", in, in->in1, r->in1, in->in_stride, in->out_rows)) < 0) return e;
+    if (r->in1 != NOTHING &&
+        (e = read_value(w, &read[reads++], "in1", in, in->in1, r->in1, in->in_stride, in->out_rows)) < 0)
+        return e;
     const bool head = is_linear(in) && tensor_of(w, in->tensor)->weight == BT_WEIGHT_OUTPUT;
     if (to == NOTHING || in->out == BT_PKG_NOWHERE) {
         if (in->out != BT_PKG_NOWHERE) return bad(w, "out, and it has none");
@@ -432,10 +484,13 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
     bt_err e;
     const op_rule *r = rule_of(in->op);
     if (!r) return bad(w, "op %u", in->op);
-    if (in->unit != (in->op >= BT_PKG_LINEAR ? BT_PKG_NPU : BT_PKG_COMPANION)) return bad(w, "unit %u", in->unit);
-    if (w->h->npu_ops != BT_PKG_OPS_ALL && (in->op > BT_PKG_LINEAR || in->op == BT_PKG_QUANTISE32 || in->op == BT_PKG_DEQUANTISE16))
+    if (in->unit != (in->op >= BT_PKG_LINEAR ? BT_PKG_NPU : BT_PKG_COMPANION))
+        return bad(w, "unit %u", in->unit);
+    if (w->h->npu_ops != BT_PKG_OPS_ALL &&
+        (in->op > BT_PKG_LINEAR || in->op == BT_PKG_QUANTISE32 || in->op == BT_PKG_DEQUANTISE16))
         return bad(w, "needs npu_ops all");
-    if (in->op == BT_PKG_INT_ATTENTION && w->h->ctx_tokens > 131072) return bad(w, "ctx_tokens %u, it sums up to 131072", w->h->ctx_tokens);
+    if (in->op == BT_PKG_INT_ATTENTION && w->h->ctx_tokens > 131072)
+        return bad(w, "ctx_tokens %u, it sums up to 131072", w->h->ctx_tokens);
     if (in->out_rows > 1 || (in->out_rows && !w->prog->out)) return bad(w, "out_rows %u", in->out_rows);
     if (in->out_rows && (in->op == BT_PKG_EMBED || r->by_layer)) return bad(w, "out_rows %u", in->out_rows);
     if (in->cluster > w->prog->clusters) return bad(w, "cluster %u of %u", in->cluster, w->prog->clusters);
@@ -453,7 +508,9 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
     bt_err e;
     const bt_pkg_program *g = &bt_pkg_programs(p)[index];
     const bt_pkg_inst *code = bt_pkg_const_at(p, g->code);
-    walk w = {.pkg = p, .h = bt_pkg_header_of(p), .prog = g, .place = bt_pkg_const_at(p, g->plan), .program = index, .fault = fault};
+    walk w = {.pkg = p,         .h = bt_pkg_header_of(p),
+              .prog = g,        .place = bt_pkg_const_at(p, g->plan),
+              .program = index, .fault = fault};
     w.order = malloc(g->places * sizeof *w.order);
     if (!w.order) return bt_fail(fault, BT_ENOMEM, "checking a package");
     if ((e = check_plan(&w)) < 0) goto out;
@@ -462,9 +519,11 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
         if ((e = check_inst(&w, &code[w.at])) < 0) goto out;
     }
     if (w.stored != w.h->layers)
-        e = bt_fail(fault, BT_EFORMAT, "program %u stores keys and values of %u layers, not %u", index, w.stored, w.h->layers);
+        e = bt_fail(fault, BT_EFORMAT, "program %u stores keys and values of %u layers, not %u", index,
+                    w.stored, w.h->layers);
     else if (w.logits != (g->out > 0))
-        e = bt_fail(fault, BT_EFORMAT, "program %u: out %u, and %s logits", index, g->out, w.logits ? "it writes" : "it writes no");
+        e = bt_fail(fault, BT_EFORMAT, "program %u: out %u, and %s logits", index, g->out,
+                    w.logits ? "it writes" : "it writes no");
 out:
     free(w.order);
     return e;
@@ -473,6 +532,7 @@ out:
 bt_err bt_pkg_check_code(const bt_pkg *p, bt_fault *fault)
 {
     bt_err e = BT_OK;
-    for (uint32_t i = 0; i < bt_pkg_header_of(p)->programs.count && e == BT_OK; i++) e = check_program(p, i, fault);
+    for (uint32_t i = 0; i < bt_pkg_header_of(p)->programs.count && e == BT_OK; i++)
+        e = check_program(p, i, fault);
     return e;
 }

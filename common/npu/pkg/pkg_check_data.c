@@ -1,5 +1,5 @@
-/* The check of a package's data: the header's fields, and tensors and sites with their constants: sizes exactly what the shape needs,
- * floats finite, integers within the ranges in which the kernels are exact. */
+/* The check of a package's data: the header's fields, and tensors and sites with their constants: sizes
+ * exactly what the shape needs, floats finite, integers within the ranges in which the kernels are exact. */
 #include "npu/pkg/pkg_private.h"
 #include "kernels/kernels.h"
 #include "model/weight.h"
@@ -27,7 +27,12 @@ static bool same_bytes(const void *a, const void *b, size_t n) { return memcmp(a
 
 /* ---- on all threads ---- */
 
-typedef struct each { const bt_pkg *p; bt_pkg_check_fn *check; bt_pool_range range; _Atomic uint32_t refused; } each;
+typedef struct each {
+    const bt_pkg *p;
+    bt_pkg_check_fn *check;
+    bt_pool_range range;
+    _Atomic uint32_t refused;
+} each;
 
 static void check_some(void *ud, size_t part, size_t parts)
 {
@@ -41,7 +46,8 @@ static void check_some(void *ud, size_t part, size_t parts)
     }
 }
 
-bt_err bt_pkg_check_each(const bt_pkg *p, uint32_t count, bt_pkg_check_fn *check, bt_pool *pool, bt_fault *fault)
+bt_err bt_pkg_check_each(const bt_pkg *p, uint32_t count, bt_pkg_check_fn *check, bt_pool *pool,
+                         bt_fault *fault)
 {
     each j = {.p = p, .check = check, .refused = UINT32_MAX};
     bt_pool_range_init(&j.range, count, 1);
@@ -58,7 +64,10 @@ static const void *const_of(const bt_pkg *p, uint32_t index, uint64_t bytes)
     return bt_pkg_const_at(p, index);
 }
 
-static bool has_bytes(const bt_pkg *p, uint32_t index, uint64_t bytes) { return const_of(p, index, bytes) != NULL; }
+static bool has_bytes(const bt_pkg *p, uint32_t index, uint64_t bytes)
+{
+    return const_of(p, index, bytes) != NULL;
+}
 
 static bool has_floats(const bt_pkg *p, uint32_t index, uint64_t n, bool may_be_negative)
 {
@@ -78,22 +87,25 @@ static bool has_signs(const bt_pkg *p, uint32_t index, uint64_t n)
 
 /* ---- header ---- */
 
-static bt_err check_rotation(const bt_pkg *p, const bt_pkg_rotation *r, const char *name, uint32_t width, uint32_t max_elems,
-                             bt_fault *fault)
+static bt_err check_rotation(const bt_pkg *p, const bt_pkg_rotation *r, const char *name, uint32_t width,
+                             uint32_t max_elems, bt_fault *fault)
 {
     if (!r->base) {
         if (r->log2 || r->h_base != BT_PKG_NONE || r->sign != BT_PKG_NONE || r->scale != 0 || r->blocks)
-            return bt_fail(fault, BT_EFORMAT, "%s: base 0 says there is none, other fields say there is", name);
+            return bt_fail(fault, BT_EFORMAT, "%s: base 0 says there is none, other fields say there is",
+                           name);
         return BT_OK;
     }
     if (r->base > 256 || r->log2 > 17 || (uint64_t)r->base << r->log2 > max_elems)
         return bt_fail(fault, BT_EFORMAT, "%s: base %u, log2 %u", name, r->base, r->log2);
     const uint64_t elems = (uint64_t)r->base << r->log2;
     if (elems * r->blocks != width)
-        return bt_fail(fault, BT_EFORMAT, "%s: %u blocks of %llu, the row has %u", name, r->blocks, (unsigned long long)elems, width);
+        return bt_fail(fault, BT_EFORMAT, "%s: %u blocks of %llu, the row has %u", name, r->blocks,
+                       (unsigned long long)elems, width);
     if (r->base == 1 ? r->h_base != BT_PKG_NONE : !has_signs(p, r->h_base, (uint64_t)r->base * r->base))
         return bt_fail(fault, BT_EFORMAT, "%s: h_base", name);
-    if (r->sign != BT_PKG_NONE && !has_signs(p, r->sign, elems)) return bt_fail(fault, BT_EFORMAT, "%s: sign", name);
+    if (r->sign != BT_PKG_NONE && !has_signs(p, r->sign, elems))
+        return bt_fail(fault, BT_EFORMAT, "%s: sign", name);
     if (!positive(r->scale)) return bt_fail(fault, BT_EFORMAT, "%s: scale", name);
     return BT_OK;
 }
@@ -101,7 +113,10 @@ static bt_err check_rotation(const bt_pkg *p, const bt_pkg_rotation *r, const ch
 bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const struct { const char *name; uint32_t value, lo, hi; } field[] = {
+    const struct {
+        const char *name;
+        uint32_t value, lo, hi;
+    } field[] = {
         {"rounding", h->rounding, BT_PKG_ROUND_HALF_UP, BT_PKG_ROUND_HALF_UP},
         {"npu_ops", h->npu_ops, BT_PKG_OPS_LINEAR, BT_PKG_OPS_ALL},
         {"flags", h->flags, 0, 15},
@@ -119,8 +134,11 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)
         if (field[i].value < field[i].lo || field[i].value > field[i].hi)
-            return bt_fail(fault, BT_EFORMAT, "header: %s %u, not %u to %u", field[i].name, field[i].value, field[i].lo, field[i].hi);
-    if (h->heads % h->kv_heads) return bt_fail(fault, BT_EFORMAT, "header: heads %u are no multiple of kv_heads %u", h->heads, h->kv_heads);
+            return bt_fail(fault, BT_EFORMAT, "header: %s %u, not %u to %u", field[i].name, field[i].value,
+                           field[i].lo, field[i].hi);
+    if (h->heads % h->kv_heads)
+        return bt_fail(fault, BT_EFORMAT, "header: heads %u are no multiple of kv_heads %u", h->heads,
+                       h->kv_heads);
     if (h->rope_dims % 2) return bt_fail(fault, BT_EFORMAT, "header: rope_dims %u is odd", h->rope_dims);
     if (!not_negative(h->rms_eps)) return bt_fail(fault, BT_EFORMAT, "header: rms_eps");
     if (!positive(h->attn_scale)) return bt_fail(fault, BT_EFORMAT, "header: attn_scale");
@@ -136,9 +154,12 @@ static bt_err check_header(const bt_pkg *p, bt_fault *fault)
     bt_err e;
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_quant_info *q = bt_quant_find(h->embed_type);
-    if (!q || h->dim % q->block_elems) return bt_fail(fault, BT_EFORMAT, "header: embed_type %u (%s)", h->embed_type, bt_quant_type_name(h->embed_type));
+    if (!q || h->dim % q->block_elems)
+        return bt_fail(fault, BT_EFORMAT, "header: embed_type %u (%s)", h->embed_type,
+                       bt_quant_type_name(h->embed_type));
     if (!has_bytes(p, h->embed, (uint64_t)h->vocab * (h->dim / q->block_elems) * q->block_bytes))
-        return bt_fail(fault, BT_EFORMAT, "header: embed is not %u rows of %u in %s", h->vocab, h->dim, q->name);
+        return bt_fail(fault, BT_EFORMAT, "header: embed is not %u rows of %u in %s", h->vocab, h->dim,
+                       q->name);
     const uint64_t angles = (uint64_t)h->ctx_tokens * (h->rope_dims / 2);
     if (!has_floats(p, h->rope_cos, angles, true)) return bt_fail(fault, BT_EFORMAT, "header: rope_cos");
     if (!has_floats(p, h->rope_sin, angles, true)) return bt_fail(fault, BT_EFORMAT, "header: rope_sin");
@@ -153,10 +174,7 @@ static bt_err check_header(const bt_pkg *p, bt_fault *fault)
 
 /* ---- tensors ---- */
 
-bool bt_pkg_is_vector(uint32_t weight)
-{
-    return weight >= BT_WEIGHT_ATTN_NORM && weight <= BT_WEIGHT_K_NORM;
-}
+bool bt_pkg_is_vector(uint32_t weight) { return weight >= BT_WEIGHT_ATTN_NORM && weight <= BT_WEIGHT_K_NORM; }
 
 void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, uint32_t *k)
 {
@@ -182,8 +200,9 @@ void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, u
     *k = shape[1];
 }
 
-/* What the kernels rely on: s8 in [-127, 127], s4 in [-7, 7], and colsum the sum of what they multiply, padding included.
- * Sums run over 64 lanes (16 outputs of 4 inputs) so that compilers make vectors of them. */
+/* What the kernels rely on: s8 in [-127, 127], s4 in [-7, 7], and colsum the sum of what they multiply,
+ * padding included. Sums run over 64 lanes (16 outputs of 4 inputs) so that compilers make vectors of
+ * them. */
 static bool weights_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels, uint64_t k4, uint32_t bits)
 {
     if (bits == 8 && memchr(w, 0x80, (size_t)(panels * k4 * 64))) return false;
@@ -210,12 +229,15 @@ static bool weights_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels
             for (int i = 0; i < 64; i++) sum[i] += part[i];
         }
         for (int j = 0; j < 16; j++)
-            if (colsum[16 * p + (uint64_t)j] != sum[4 * j] + sum[4 * j + 1] + sum[4 * j + 2] + sum[4 * j + 3]) return false;
+            if (colsum[16 * p + (uint64_t)j] != sum[4 * j] + sum[4 * j + 1] + sum[4 * j + 2] + sum[4 * j + 3])
+                return false;
     }
     return true;
 }
 
-#define BAD(what) bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): " what, i, bt_weight_name((bt_weight)t->weight), (int)t->layer)
+#define BAD(what) \
+    bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): " what, i, bt_weight_name((bt_weight)t->weight), \
+            (int)t->layer)
 
 static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
@@ -234,7 +256,8 @@ static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t,
     for (uint32_t n = 0; n < t->n; n++) {
         if (m[n] < 1 << 30) return BAD("mult below 2^30");
         if (s[n] < 1 || s[n] > 62) return BAD("shift outside 1 to 62");
-        if (b && (b[n] <= -(INT64_C(1) << 61) || b[n] >= INT64_C(1) << 61)) return BAD("bias_q of 2^61 or more");
+        if (b && (b[n] <= -(INT64_C(1) << 61) || b[n] >= INT64_C(1) << 61))
+            return BAD("bias_q of 2^61 or more");
     }
     if (!positive(t->out_scale)) return BAD("out_scale");
     if (t->out_bits != 16 && t->out_bits != 8) return BAD("out_bits");
@@ -249,8 +272,8 @@ static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     if (t->bias != BT_PKG_NONE && !has_floats(p, t->bias, t->n, true)) return BAD("bias");
     if (t->bits == 16) {
         if (!has_bytes(p, t->panels, f16_bytes)) return BAD("panels");
-        if (t->site != BT_PKG_NONE || t->wscale != BT_PKG_NONE || t->oscale != BT_PKG_NONE || t->colsum != BT_PKG_NONE ||
-            t->mult != BT_PKG_NONE || t->f16_panels != BT_PKG_NONE)
+        if (t->site != BT_PKG_NONE || t->wscale != BT_PKG_NONE || t->oscale != BT_PKG_NONE ||
+            t->colsum != BT_PKG_NONE || t->mult != BT_PKG_NONE || t->f16_panels != BT_PKG_NONE)
             return BAD("site, wscale, oscale, colsum, mult or f16_panels with 16 bits");
         return check_requant(p, i, t, fault);
     }
@@ -262,7 +285,8 @@ static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     const int32_t *colsum = const_of(p, t->colsum, 16 * panels * sizeof *colsum);
     if (!w) return BAD("panels");
     if (!colsum) return BAD("colsum");
-    if (!weights_fit(w, colsum, panels, bt_int_k4(t->k), t->bits)) return BAD("a weight out of range, or colsum is not their sum");
+    if (!weights_fit(w, colsum, panels, bt_int_k4(t->k), t->bits))
+        return BAD("a weight out of range, or colsum is not their sum");
     if (!has_floats(p, t->wscale, t->n, false) && !has_floats(p, t->wscale, 1, false)) return BAD("wscale");
     if (!has_floats(p, t->oscale, 16 * panels, false)) return BAD("oscale");
     if (t->f16_panels != BT_PKG_NONE && !has_bytes(p, t->f16_panels, f16_bytes)) return BAD("f16_panels");
@@ -274,8 +298,9 @@ static bt_err check_vector(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
 {
     if (t->bits != 32) return BAD("bits");
     if (!has_floats(p, t->panels, t->n, true)) return BAD("panels");
-    if (t->site != BT_PKG_NONE || t->wscale != BT_PKG_NONE || t->oscale != BT_PKG_NONE || t->bias != BT_PKG_NONE ||
-        t->colsum != BT_PKG_NONE || t->mult != BT_PKG_NONE || t->f16_panels != BT_PKG_NONE)
+    if (t->site != BT_PKG_NONE || t->wscale != BT_PKG_NONE || t->oscale != BT_PKG_NONE ||
+        t->bias != BT_PKG_NONE || t->colsum != BT_PKG_NONE || t->mult != BT_PKG_NONE ||
+        t->f16_panels != BT_PKG_NONE)
         return BAD("something that only a matrix has");
     if (t->norm_q == BT_PKG_NONE) {
         if (t->norm_shift) return BAD("norm_shift without norm_q");
@@ -297,18 +322,19 @@ static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     if (!measured(t->weight_error) || !measured(t->output_error)) return BAD("weight_error or output_error");
     if (!t->n) {
         static const bt_pkg_tensor none = {
-            .site = BT_PKG_NONE, .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE, .oscale = BT_PKG_NONE, .bias = BT_PKG_NONE,
-            .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE, .shift = BT_PKG_NONE, .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE,
-            .f16_panels = BT_PKG_NONE,
+            .site = BT_PKG_NONE,   .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE,     .oscale = BT_PKG_NONE,
+            .bias = BT_PKG_NONE,   .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE,       .shift = BT_PKG_NONE,
+            .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE,
         };
         bt_pkg_tensor copy = *t;
         copy.layer = copy.weight = 0;
-        if (!same_bytes(&copy, &none, sizeof copy)) return BAD("n 0 says that it is not there, other fields say that it is");
+        if (!same_bytes(&copy, &none, sizeof copy))
+            return BAD("n 0 says that it is not there, other fields say that it is");
         return bt_pkg_is_vector(t->weight) ? BT_OK : BAD("missing");
     }
     if (t->n != n || t->k != k)
-        return bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): %u x %u, not %u x %u", i, bt_weight_name((bt_weight)t->weight),
-                       (int)t->layer, t->n, t->k, n, k);
+        return bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): %u x %u, not %u x %u", i,
+                       bt_weight_name((bt_weight)t->weight), (int)t->layer, t->n, t->k, n, k);
     return bt_pkg_is_vector(t->weight) ? check_vector(p, i, t, fault) : check_matrix(p, i, t, fault);
 }
 
@@ -318,7 +344,8 @@ static bt_err check_tensor_at(const bt_pkg *p, uint32_t i, bt_fault *fault)
     const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i];
     const uint32_t layer = i >= layers * BT_PKG_LAYER_TENSORS ? UINT32_MAX : i / BT_PKG_LAYER_TENSORS;
     if (t->layer != layer || bt_pkg_tensor_index(layers, layer, t->weight) != i)
-        return bt_fail(fault, BT_EFORMAT, "tensor %u: layer %d, weight %u are not this place's", i, (int)t->layer, t->weight);
+        return bt_fail(fault, BT_EFORMAT, "tensor %u: layer %d, weight %u are not this place's", i,
+                       (int)t->layer, t->weight);
     return check_tensor(p, i, t, fault);
 }
 
@@ -326,7 +353,8 @@ static bt_err check_tensors(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const uint32_t want = h->layers * BT_PKG_LAYER_TENSORS + 2;
-    if (h->tensors.count != want) return bt_fail(fault, BT_EFORMAT, "%u tensors, not %u", h->tensors.count, want);
+    if (h->tensors.count != want)
+        return bt_fail(fault, BT_EFORMAT, "%u tensors, not %u", h->tensors.count, want);
     return bt_pkg_check_each(p, want, check_tensor_at, pool, fault);
 }
 
@@ -334,24 +362,31 @@ static bt_err check_tensors(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
 
 /* ---- sites ---- */
 
-#define BAD(what) bt_fail(fault, BT_EFORMAT, "site %u (%s of layer %d): " what, i, bt_site_kind_name((bt_site_kind)s->kind), (int)s->layer)
+#define BAD(what) \
+    bt_fail(fault, BT_EFORMAT, "site %u (%s of layer %d): " what, i, \
+            bt_site_kind_name((bt_site_kind)s->kind), (int)s->layer)
 
 static bt_err check_site(const bt_pkg *p, uint32_t i, const bt_pkg_site *s, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     static const bt_pkg_site none = {.hot = BT_PKG_NONE};
-    const uint32_t k = s->kind == BT_SITE_O ? h->heads * h->head_dim : s->kind == BT_SITE_DOWN ? h->ffn : h->dim;
+    const uint32_t k = s->kind == BT_SITE_O      ? h->heads * h->head_dim
+                       : s->kind == BT_SITE_DOWN ? h->ffn
+                                                 : h->dim;
     if (!s->k) {
         bt_pkg_site copy = *s;
         copy.layer = copy.kind = 0;
-        return same_bytes(&copy, &none, sizeof copy) ? BT_OK : BAD("k 0 says that it is not there, other fields say that it is");
+        return same_bytes(&copy, &none, sizeof copy)
+                   ? BT_OK
+                   : BAD("k 0 says that it is not there, other fields say that it is");
     }
     if (s->k != k) return BAD("k");
     if (s->bits != 8 && s->bits != 16) return BAD("bits");
     if (s->shadow > BT_SHADOW_CHANNEL) return BAD("shadow");
     if (!positive(s->scale)) return BAD("scale");
     if (!positive(s->inv_scale)) return BAD("inv_scale");
-    if (!not_negative(s->clip) || !not_negative(s->max) || !not_negative(s->rms)) return BAD("clip, max or rms");
+    if (!not_negative(s->clip) || !not_negative(s->max) || !not_negative(s->rms))
+        return BAD("clip, max or rms");
     if (!measured(s->input_error)) return BAD("input_error");
     if (!measured(s->outlier_columns) || s->outlier_columns > 1) return BAD("outlier_columns");
     if (s->shadow == BT_SHADOW_CHANNEL) {
@@ -378,7 +413,8 @@ static bt_err check_sites(const bt_pkg *p, bt_fault *fault)
         const bool tail = i >= h->layers * BT_PKG_LAYER_SITES;
         const uint32_t layer = tail ? UINT32_MAX : i / BT_PKG_LAYER_SITES;
         if (s[i].layer != layer || s[i].kind != (tail ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES))
-            return bt_fail(fault, BT_EFORMAT, "site %u: layer %d, kind %u are not this place's", i, (int)s[i].layer, s[i].kind);
+            return bt_fail(fault, BT_EFORMAT, "site %u: layer %d, kind %u are not this place's", i,
+                           (int)s[i].layer, s[i].kind);
         if ((e = check_site(p, i, &s[i], fault)) < 0) return e;
     }
     return BT_OK;

@@ -1,11 +1,15 @@
-/* The order of a package's tables, the names of what is in it, and the proof that its structures have the sizes that the file says. */
+/* The order of a package's tables, the names of what is in it, and the proof that its structures have the
+ * sizes that the file says. */
 #include "model/weight.h"
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/recipe.h"
 
-_Static_assert(sizeof(bt_pkg_table) == 16 && sizeof(bt_pkg_rotation) == 24 && sizeof(bt_pkg_header) == 1024, "package header");
-_Static_assert(sizeof(bt_pkg_const) == 40 && sizeof(bt_pkg_tensor) == 96 && sizeof(bt_pkg_site) == 64, "package tables");
-_Static_assert(sizeof(bt_pkg_row) == 32 && sizeof(bt_pkg_program) == 64 && sizeof(bt_pkg_place) == 32, "package tables");
+_Static_assert(sizeof(bt_pkg_table) == 16 && sizeof(bt_pkg_rotation) == 24 && sizeof(bt_pkg_header) == 1024,
+               "package header");
+_Static_assert(sizeof(bt_pkg_const) == 40 && sizeof(bt_pkg_tensor) == 96 && sizeof(bt_pkg_site) == 64,
+               "package tables");
+_Static_assert(sizeof(bt_pkg_row) == 32 && sizeof(bt_pkg_program) == 64 && sizeof(bt_pkg_place) == 32,
+               "package tables");
 _Static_assert(sizeof(bt_pkg_inst) == 88 && sizeof(bt_pkg_int_params) == 64, "package instructions");
 _Static_assert(sizeof(bt_pkg_fallback) == 136 && sizeof(bt_pkg_session) == 16, "package tables");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "package files are mapped as they are");
@@ -76,8 +80,8 @@ const char *bt_pkg_op_name(bt_pkg_op op)
 const char *bt_pkg_value_name(uint32_t v)
 {
     static const char *const name[BT_PKG_VALUES] = {
-        "?", "x", "n", "q",  "k",      "v",  "a",      "o",    "f",  "gate", "up",
-        "d", "s", "sn", "planes", "lo", "shadow", "wide", "kf", "vf",   "other",
+        "?", "x", "n",  "q",      "k",  "v",      "a",    "o",  "f",  "gate",  "up",
+        "d", "s", "sn", "planes", "lo", "shadow", "wide", "kf", "vf", "other",
     };
     return v < BT_PKG_VALUES ? name[v] : "?";
 }

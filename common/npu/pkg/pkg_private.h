@@ -13,16 +13,26 @@
  *   pkg_check.c                 the whole check
  *   pkg_read.c                  opening; beside it pkg_write.c, which needs no check */
 struct bt_pkg {
-    const uint8_t *bytes; size_t len;
-    bool mapped;                            /* bytes is our mapping; else the caller's */
+    const uint8_t *bytes;
+    size_t len;
+    bool mapped; /* bytes is our mapping; else the caller's */
 };
 
 /* ---- pkg_tables.c ---- */
 typedef enum bt_pkg_table_id {
-    BT_PKG_TABLE_CONSTS, BT_PKG_TABLE_TENSORS, BT_PKG_TABLE_SITES, BT_PKG_TABLE_ROWS, BT_PKG_TABLE_PROGRAMS, BT_PKG_TABLE_FALLBACKS,
-    BT_PKG_TABLE_SESSIONS, BT_PKG_TABLES
+    BT_PKG_TABLE_CONSTS,
+    BT_PKG_TABLE_TENSORS,
+    BT_PKG_TABLE_SITES,
+    BT_PKG_TABLE_ROWS,
+    BT_PKG_TABLE_PROGRAMS,
+    BT_PKG_TABLE_FALLBACKS,
+    BT_PKG_TABLE_SESSIONS,
+    BT_PKG_TABLES
 } bt_pkg_table_id;
-typedef struct bt_pkg_table_rule { const char *name; uint32_t elem_bytes, max_count; } bt_pkg_table_rule;
+typedef struct bt_pkg_table_rule {
+    const char *name;
+    uint32_t elem_bytes, max_count;
+} bt_pkg_table_rule;
 extern const bt_pkg_table_rule bt_pkg_table_rules[BT_PKG_TABLES];
 static inline bt_pkg_table *bt_pkg_table_of(bt_pkg_header *h, bt_pkg_table_id id) { return &h->consts + id; }
 
@@ -35,7 +45,8 @@ void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tens
                        const bt_pkg_program *programs);
 
 /* ---- pkg_check_data.c ---- */
-/* Calls check for each index in [0, count) on all threads, with no fault, then once more for the first that was refused, to say why. */
+/* Calls check for each index in [0, count) on all threads, with no fault, then once more for the first that was
+ * refused, to say why. */
 typedef bt_err bt_pkg_check_fn(const bt_pkg *p, uint32_t index, bt_fault *fault);
 bt_err bt_pkg_check_each(const bt_pkg *p, uint32_t count, bt_pkg_check_fn *check, bt_pool *pool, bt_fault *fault);
 /* The header's numbers, each in its range; then the header's constants, tensors and sites with theirs. */
@@ -51,7 +62,8 @@ bt_err bt_pkg_check_code(const bt_pkg *p, bt_fault *fault);
 /* ---- pkg_check.c ---- */
 /* Where header, constants and tables lie. After it the tables can be read, though not believed. */
 bt_err bt_pkg_check_layout(const bt_pkg *p, bt_fault *fault);
-/* Layout, digest, the header's numbers and the texts: the header and the tables are those that were written, and can be shown. */
+/* Layout, digest, the header's numbers and the texts: the header and the tables are those that were written, and can
+ * be shown. */
 bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault);
 /* Everything: layout, digest, every field, every constant, every program. The same fault with any number of threads. */
 bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault);

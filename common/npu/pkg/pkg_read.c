@@ -1,5 +1,6 @@
-/* Package files, mapped read-only and checked before anyone sees them. Out of scope: a file that somebody cuts or rewrites in place while it
- * is mapped (packages are replaced by rename, never written to; the kernel would raise SIGBUS). */
+/* Package files, mapped read-only and checked before anyone sees them. Out of scope: a file that somebody
+ * cuts or rewrites in place while it is mapped (packages are replaced by rename, never written to; the
+ * kernel would raise SIGBUS). */
 #include "npu/pkg/pkg.h"
 #include "base/file.h"
 #include "kernels/kernels.h"
@@ -25,7 +26,8 @@ static bt_err new_checked(bt_pkg **ret, bt_pkg is, bool whole, bt_pool *pool, bt
 
 bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *fault)
 {
-    if ((uintptr_t)bytes % BT_PKG_ALIGN) return bt_fail(fault, BT_EARG, "a package must lie at a multiple of %d bytes", BT_PKG_ALIGN);
+    if ((uintptr_t)bytes % BT_PKG_ALIGN)
+        return bt_fail(fault, BT_EARG, "a package must lie at a multiple of %d bytes", BT_PKG_ALIGN);
     return new_checked(ret, (bt_pkg){bytes, len, false}, true, NULL, fault);
 }
 
@@ -44,9 +46,18 @@ static bt_err open_file(bt_pkg **ret, const char *path, bool whole, bt_pool *poo
     return e;
 }
 
-bt_err bt_pkg_open_on(bt_pkg **ret, const char *path, bt_pool *pool, bt_fault *fault) { return open_file(ret, path, true, pool, fault); }
-bt_err bt_pkg_open(bt_pkg **ret, const char *path, bt_fault *fault) { return open_file(ret, path, true, NULL, fault); }
-bt_err bt_pkg_look(bt_pkg **ret, const char *path, bt_fault *fault) { return open_file(ret, path, false, NULL, fault); }
+bt_err bt_pkg_open_on(bt_pkg **ret, const char *path, bt_pool *pool, bt_fault *fault)
+{
+    return open_file(ret, path, true, pool, fault);
+}
+bt_err bt_pkg_open(bt_pkg **ret, const char *path, bt_fault *fault)
+{
+    return open_file(ret, path, true, NULL, fault);
+}
+bt_err bt_pkg_look(bt_pkg **ret, const char *path, bt_fault *fault)
+{
+    return open_file(ret, path, false, NULL, fault);
+}
 
 void bt_pkg_close(bt_pkg *p)
 {
@@ -59,14 +70,16 @@ void bt_pkg_close(bt_pkg *p)
 
 static uint64_t gap(uint64_t lo, uint64_t hi, uint64_t v) { return v < lo ? lo - v : v > hi ? v - hi : 0; }
 
-bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, size_t seq, size_t end_tokens, bt_fault *fault)
+bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, size_t seq, size_t end_tokens,
+                       bt_fault *fault)
 {
     const bt_pkg_row *row = bt_pkg_rows(p), *found = NULL, *near = row; /* there is one at least */
     uint64_t best[3] = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->rows.count; i++) {
         const bt_pkg_row *r = &row[i];
         /* What differs, in the order in which it is hard to change: the batch, the length, the context. */
-        const uint64_t d[3] = {gap(r->batch, r->batch, batch), gap(r->seq_min, r->seq, seq), end_tokens > r->ctx ? end_tokens - r->ctx : 0};
+        const uint64_t d[3] = {gap(r->batch, r->batch, batch), gap(r->seq_min, r->seq, seq),
+                               end_tokens > r->ctx ? end_tokens - r->ctx : 0};
         if (!d[0] && !d[1] && !d[2] && (!found || r->ctx < found->ctx)) found = r;
         if (d[0] < best[0] || (d[0] == best[0] && (d[1] < best[1] || (d[1] == best[1] && d[2] < best[2])))) {
             memcpy(best, d, sizeof best);
@@ -76,9 +89,10 @@ bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, si
     if (!found) {
         char range[16] = "";
         if (near->seq_min < near->seq) snprintf(range, sizeof range, "%u-", near->seq_min);
-        return bt_fail(fault, BT_ELIMIT,
-                       "no specialization for batch %zu, seq %zu, ctx %zu; the nearest has batch %u, seq %s%u, ctx %u", batch, seq,
-                       end_tokens, near->batch, range, near->seq, near->ctx);
+        return bt_fail(
+            fault, BT_ELIMIT,
+            "no specialization for batch %zu, seq %zu, ctx %zu; the nearest has batch %u, seq %s%u, ctx %u",
+            batch, seq, end_tokens, near->batch, range, near->seq, near->ctx);
     }
     *ret = found;
     return BT_OK;
@@ -90,10 +104,19 @@ bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_hparams *hp = &m->hp;
-    const struct { const char *name; uint32_t package, model; } field[] = {
-        {"arch", h->arch, (uint32_t)hp->arch},      {"layers", h->layers, hp->layers},       {"dim", h->dim, hp->dim},
-        {"ffn", h->ffn, hp->ffn},                   {"heads", h->heads, hp->heads},          {"kv_heads", h->kv_heads, hp->kv_heads},
-        {"head_dim", h->head_dim, hp->head_dim},    {"vocab", h->vocab, hp->vocab},          {"rope_dims", h->rope_dims, hp->rope_dims},
+    const struct {
+        const char *name;
+        uint32_t package, model;
+    } field[] = {
+        {"arch", h->arch, (uint32_t)hp->arch},
+        {"layers", h->layers, hp->layers},
+        {"dim", h->dim, hp->dim},
+        {"ffn", h->ffn, hp->ffn},
+        {"heads", h->heads, hp->heads},
+        {"kv_heads", h->kv_heads, hp->kv_heads},
+        {"head_dim", h->head_dim, hp->head_dim},
+        {"vocab", h->vocab, hp->vocab},
+        {"rope_dims", h->rope_dims, hp->rope_dims},
         {"rope_neox", !!(h->flags & BT_PKG_FLAG_NEOX), hp->rope_neox},
         {"qkv_bias", !!(h->flags & BT_PKG_FLAG_QKV_BIAS), hp->qkv_bias},
         {"qk_norm", !!(h->flags & BT_PKG_FLAG_QK_NORM), hp->qk_norm},
@@ -101,14 +124,19 @@ bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)
         if (field[i].package != field[i].model)
-            return bt_fail(fault, BT_EARG, "the package was not made from this model: %s is %u there and %u here", field[i].name,
-                           field[i].package, field[i].model);
+            return bt_fail(fault, BT_EARG,
+                           "the package was not made from this model: %s is %u there and %u here",
+                           field[i].name, field[i].package, field[i].model);
     if (h->rms_eps != hp->rms_eps || h->rope_base != hp->rope_base || h->rope_scale != hp->rope_scale)
-        return bt_fail(fault, BT_EARG, "the package was not made from this model: rms_eps, rope_base or rope_scale differs");
+        return bt_fail(fault, BT_EARG,
+                       "the package was not made from this model: rms_eps, rope_base or rope_scale differs");
     if (memcmp(h->model_id, m->id, sizeof h->model_id) != 0)
-        return bt_fail(fault, BT_EARG, "the package was not made from this model: the weights are others (model id)");
+        return bt_fail(fault, BT_EARG,
+                       "the package was not made from this model: the weights are others (model id)");
     if (h->kernels_version != BT_KERNELS_NUMERIC_VERSION)
-        return bt_fail(fault, BT_EARG, "the package was made for numeric version %u of the kernels; these are version %u: compile it again",
+        return bt_fail(fault, BT_EARG,
+                       "the package was made for numeric version %u of the kernels; these are version %u: "
+                       "compile it again",
                        h->kernels_version, BT_KERNELS_NUMERIC_VERSION);
     return BT_OK;
 }

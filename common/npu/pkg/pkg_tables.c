@@ -1,4 +1,5 @@
-/* An opened package's header and tables; how large tables may be; what of them the digest and the counts of references say. */
+/* An opened package's header and tables; how large tables may be; what of them the digest and the counts
+ * of references say. */
 #include "npu/pkg/pkg_private.h"
 #include "base/hash.h"
 
@@ -6,8 +7,9 @@
 
 const bt_pkg_table_rule bt_pkg_table_rules[BT_PKG_TABLES] = {
     [BT_PKG_TABLE_CONSTS] = {"constants", sizeof(bt_pkg_const), BT_PKG_MAX_CONSTS},
-    [BT_PKG_TABLE_TENSORS] = {"tensors", sizeof(bt_pkg_tensor), BT_MODEL_MAX_LAYERS * BT_PKG_LAYER_TENSORS + 2},
-    [BT_PKG_TABLE_SITES] = {"sites", sizeof(bt_pkg_site), BT_MODEL_MAX_LAYERS * BT_PKG_LAYER_SITES + 1},
+    [BT_PKG_TABLE_TENSORS] = {"tensors", sizeof(bt_pkg_tensor),
+                              BT_MODEL_MAX_LAYERS *BT_PKG_LAYER_TENSORS + 2},
+    [BT_PKG_TABLE_SITES] = {"sites", sizeof(bt_pkg_site), BT_MODEL_MAX_LAYERS *BT_PKG_LAYER_SITES + 1},
     [BT_PKG_TABLE_ROWS] = {"rows", sizeof(bt_pkg_row), BT_PKG_MAX_ROWS},
     [BT_PKG_TABLE_PROGRAMS] = {"programs", sizeof(bt_pkg_program), BT_PKG_MAX_PROGRAMS},
     [BT_PKG_TABLE_FALLBACKS] = {"fallbacks", sizeof(bt_pkg_fallback), BT_PKG_MAX_FALLBACKS},
@@ -15,13 +17,34 @@ const bt_pkg_table_rule bt_pkg_table_rules[BT_PKG_TABLES] = {
 };
 
 const bt_pkg_header *bt_pkg_header_of(const bt_pkg *p) { return (const void *)p->bytes; }
-const bt_pkg_const *bt_pkg_consts(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->consts.offset); }
-const bt_pkg_tensor *bt_pkg_tensors(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->tensors.offset); }
-const bt_pkg_site *bt_pkg_sites(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->sites.offset); }
-const bt_pkg_row *bt_pkg_rows(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->rows.offset); }
-const bt_pkg_program *bt_pkg_programs(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->programs.offset); }
-const bt_pkg_fallback *bt_pkg_fallbacks(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->fallbacks.offset); }
-const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p) { return (const void *)(p->bytes + bt_pkg_header_of(p)->sessions.offset); }
+const bt_pkg_const *bt_pkg_consts(const bt_pkg *p)
+{
+    return (const void *)(p->bytes + bt_pkg_header_of(p)->consts.offset);
+}
+const bt_pkg_tensor *bt_pkg_tensors(const bt_pkg *p)
+{
+    return (const void *)(p->bytes + bt_pkg_header_of(p)->tensors.offset);
+}
+const bt_pkg_site *bt_pkg_sites(const bt_pkg *p)
+{
+    return (const void *)(p->bytes + bt_pkg_header_of(p)->sites.offset);
+}
+const bt_pkg_row *bt_pkg_rows(const bt_pkg *p)
+{
+    return (const void *)(p->bytes + bt_pkg_header_of(p)->rows.offset);
+}
+const bt_pkg_program *bt_pkg_programs(const bt_pkg *p)
+{
+    return (const void *)(p->bytes + bt_pkg_header_of(p)->programs.offset);
+}
+const bt_pkg_fallback *bt_pkg_fallbacks(const bt_pkg *p)
+{
+    return (const void *)(p->bytes + bt_pkg_header_of(p)->fallbacks.offset);
+}
+const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p)
+{
+    return (const void *)(p->bytes + bt_pkg_header_of(p)->sessions.offset);
+}
 
 const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index)
 {
@@ -47,16 +70,20 @@ static void count(uint32_t *refs, uint32_t consts, const uint32_t *named, size_t
     for (size_t i = 0; i < n; i++)
         if (named[i] < consts) refs[named[i]]++;
 }
-#define COUNT(...) count(refs, consts, (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+#define COUNT(...) \
+    count(refs, consts, (const uint32_t[]){__VA_ARGS__}, \
+          sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
-void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tensor *tensors, const bt_pkg_site *sites,
-                       const bt_pkg_program *programs)
+void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tensor *tensors,
+                       const bt_pkg_site *sites, const bt_pkg_program *programs)
 {
     const uint32_t consts = h->consts.count;
-    COUNT(h->embed, h->rope_cos, h->rope_sin, h->rope_cos_q15, h->rope_sin_q15, h->r1.h_base, h->r1.sign, h->r2.h_base, h->r2.sign);
+    COUNT(h->embed, h->rope_cos, h->rope_sin, h->rope_cos_q15, h->rope_sin_q15, h->r1.h_base, h->r1.sign,
+          h->r2.h_base, h->r2.sign);
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         const bt_pkg_tensor *t = &tensors[i];
-        COUNT(t->panels, t->wscale, t->oscale, t->bias, t->colsum, t->mult, t->shift, t->bias_q, t->norm_q, t->f16_panels);
+        COUNT(t->panels, t->wscale, t->oscale, t->bias, t->colsum, t->mult, t->shift, t->bias_q, t->norm_q,
+              t->f16_panels);
     }
     for (uint32_t i = 0; i < h->sites.count; i++) COUNT(sites[i].hot);
     for (uint32_t i = 0; i < h->programs.count; i++) COUNT(programs[i].code, programs[i].plan);

@@ -1,7 +1,8 @@
-/* Writing a package: constants stream to a temporary file beside the target as they come, tables follow at the end, and the file gets its
- * name only when it is whole and on the disk. The same calls give the same bytes: padding is zero, and no time, path or host name goes in.
- * Constants with the same XXH3-128 and length are taken for the same and stored once; their bytes are not compared (two texts of one
- * program that share 128 bits by accident are not to be expected before the disk lies). */
+/* Writing a package: constants stream to a temporary file beside the target as they come, tables follow at
+ * the end, and the file gets its name only when it is whole and on the disk. The same calls give the same
+ * bytes: padding is zero, and no time, path or host name goes in. Constants with the same XXH3-128 and length
+ * are taken for the same and stored once; their bytes are not compared (two texts of one program that
+ * share 128 bits by accident are not to be expected before the disk lies). */
 #include "npu/pkg/pkg.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -71,7 +72,8 @@ static bt_err put(bt_pkg_writer *w, const void *bytes, size_t n, uint64_t at)
     while (n) {
         const ssize_t done = pwrite(w->file.fd, p, n, (off_t)at);
         if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.temp, strerror(errno)));
+        if (done < 0)
+            return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.temp, strerror(errno)));
         p += done;
         n -= (size_t)done;
         at += (uint64_t)done;
@@ -154,12 +156,24 @@ uint32_t bt_pkg_writer_const(bt_pkg_writer *w, bt_pkg_const_kind kind, const voi
 
 /* ---- tables ---- */
 
-uint32_t bt_pkg_writer_tensor(bt_pkg_writer *w, const bt_pkg_tensor *t) { return add(w, BT_PKG_TABLE_TENSORS, t); }
+uint32_t bt_pkg_writer_tensor(bt_pkg_writer *w, const bt_pkg_tensor *t)
+{
+    return add(w, BT_PKG_TABLE_TENSORS, t);
+}
 uint32_t bt_pkg_writer_site(bt_pkg_writer *w, const bt_pkg_site *s) { return add(w, BT_PKG_TABLE_SITES, s); }
-uint32_t bt_pkg_writer_program(bt_pkg_writer *w, const bt_pkg_program *p) { return add(w, BT_PKG_TABLE_PROGRAMS, p); }
+uint32_t bt_pkg_writer_program(bt_pkg_writer *w, const bt_pkg_program *p)
+{
+    return add(w, BT_PKG_TABLE_PROGRAMS, p);
+}
 uint32_t bt_pkg_writer_row(bt_pkg_writer *w, const bt_pkg_row *r) { return add(w, BT_PKG_TABLE_ROWS, r); }
-uint32_t bt_pkg_writer_fallback(bt_pkg_writer *w, const bt_pkg_fallback *f) { return add(w, BT_PKG_TABLE_FALLBACKS, f); }
-uint32_t bt_pkg_writer_session(bt_pkg_writer *w, const bt_pkg_session *s) { return add(w, BT_PKG_TABLE_SESSIONS, s); }
+uint32_t bt_pkg_writer_fallback(bt_pkg_writer *w, const bt_pkg_fallback *f)
+{
+    return add(w, BT_PKG_TABLE_FALLBACKS, f);
+}
+uint32_t bt_pkg_writer_session(bt_pkg_writer *w, const bt_pkg_session *s)
+{
+    return add(w, BT_PKG_TABLE_SESSIONS, s);
+}
 
 /* ---- finish ---- */
 
@@ -191,7 +205,8 @@ static bt_err put_tables(bt_pkg_writer *w, const bt_pkg_header *given)
     h.weights_bytes = weights_bytes(c, h.consts.count);
     uint32_t *refs = calloc((size_t)h.consts.count + 1, sizeof *refs);
     if (!refs) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->file.path));
-    bt_pkg_count_refs(refs, &h, table[BT_PKG_TABLE_TENSORS], table[BT_PKG_TABLE_SITES], table[BT_PKG_TABLE_PROGRAMS]);
+    bt_pkg_count_refs(refs, &h, table[BT_PKG_TABLE_TENSORS], table[BT_PKG_TABLE_SITES],
+                      table[BT_PKG_TABLE_PROGRAMS]);
     for (uint32_t i = 0; i < h.consts.count; i++) c[i].refs = refs[i];
     free(refs);
     bt_pkg_digest(h.digest, &h, table);

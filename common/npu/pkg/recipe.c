@@ -7,10 +7,22 @@
 #include <string.h>
 
 #define MODES "w8a8, w8a16, w4a8, w4a16"
-#define CHOICES "per-tensor, r1, no-r1, r2, no-r2, no-rotate, clip=, shadow=, prune=, smooth=, a16=, bias, no-bias, gptq, no-gptq, llm-int8"
+#define CHOICES \
+    "per-tensor, r1, no-r1, r2, no-r2, no-rotate, clip=, shadow=, prune=, smooth=, a16=, bias, no-bias, " \
+    "gptq, no-gptq, llm-int8"
 static const double AUTO = 0, CLIP8 = AUTO, CLIP16 = 99.99;
 
-enum { SEEN_R1 = 1, SEEN_R2 = 2, SEEN_CLIP = 4, SEEN_SHADOW = 8, SEEN_PRUNE = 16, SEEN_SMOOTH = 32, SEEN_A16 = 64, SEEN_GPTQ = 128, SEEN_BIAS = 256 };
+enum {
+    SEEN_R1 = 1,
+    SEEN_R2 = 2,
+    SEEN_CLIP = 4,
+    SEEN_SHADOW = 8,
+    SEEN_PRUNE = 16,
+    SEEN_SMOOTH = 32,
+    SEEN_A16 = 64,
+    SEEN_GPTQ = 128,
+    SEEN_BIAS = 256
+};
 
 static const char *const shadow_name[] = {"off", "value", "channel"};
 
@@ -41,7 +53,8 @@ static bt_err parse_clip(bt_recipe *r, bool is_a16, const char *value, bt_fault 
     double p = 100;
     if (!strcmp(value, "auto")) p = AUTO;
     else if (strcmp(value, "max") != 0 && (value[0] != 'p' || number(&p, value + 1, 50, 100, NULL) < 0))
-        return bt_fail(fault, BT_EARG, "recipe: clip=%s: 'auto', 'max' or a percentile from p50 to p100, as p99.99", value);
+        return bt_fail(fault, BT_EARG,
+                       "recipe: clip=%s: 'auto', 'max' or a percentile from p50 to p100, as p99.99", value);
     *(is_a16 ? &r->clip_percentile16 : &r->clip_percentile8) = p;
     return BT_OK;
 }
@@ -63,7 +76,8 @@ static bt_err parse_sites(bt_recipe *r, char *value, bt_fault *fault)
         int s = 0;
         while (s < BT_SITE_KINDS && strcmp(site, bt_site_kind_name((bt_site_kind)s)) != 0) s++;
         if (s == BT_SITE_KINDS)
-            return bt_fail(fault, BT_EARG, "recipe: a16=%s: sites are qkv, o, up, down, head, joined by '+'", site);
+            return bt_fail(fault, BT_EARG, "recipe: a16=%s: sites are qkv, o, up, down, head, joined by '+'",
+                           site);
         r->input_bits[s] = 16;
     }
     return BT_OK;
@@ -84,16 +98,21 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
         size_t field; /* of a flag */
         bool value;
     } flag[] = {
-        {"per-tensor", 0, offsetof(bt_recipe, per_tensor), true}, {"llm-int8", 0, offsetof(bt_recipe, llm_int8), true},
-        {"r1", SEEN_R1, offsetof(bt_recipe, r1), true},           {"no-r1", SEEN_R1, offsetof(bt_recipe, r1), false},
-        {"r2", SEEN_R2, offsetof(bt_recipe, r2), true},           {"no-r2", SEEN_R2, offsetof(bt_recipe, r2), false},
-        {"bias", SEEN_BIAS, offsetof(bt_recipe, bias), true},     {"no-bias", SEEN_BIAS, offsetof(bt_recipe, bias), false},
-        {"gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), true},     {"no-gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), false},
+        {"per-tensor", 0, offsetof(bt_recipe, per_tensor), true},
+        {"llm-int8", 0, offsetof(bt_recipe, llm_int8), true},
+        {"r1", SEEN_R1, offsetof(bt_recipe, r1), true},
+        {"no-r1", SEEN_R1, offsetof(bt_recipe, r1), false},
+        {"r2", SEEN_R2, offsetof(bt_recipe, r2), true},
+        {"no-r2", SEEN_R2, offsetof(bt_recipe, r2), false},
+        {"bias", SEEN_BIAS, offsetof(bt_recipe, bias), true},
+        {"no-bias", SEEN_BIAS, offsetof(bt_recipe, bias), false},
+        {"gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), true},
+        {"no-gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), false},
     };
     static const struct {
         const char *name;
         unsigned group;
-    } setting[] = {{"clip", SEEN_CLIP},   {"shadow", SEEN_SHADOW}, {"prune", SEEN_PRUNE},
+    } setting[] = {{"clip", SEEN_CLIP},     {"shadow", SEEN_SHADOW}, {"prune", SEEN_PRUNE},
                    {"smooth", SEEN_SMOOTH}, {"a16", SEEN_A16},       {"no-rotate", SEEN_R1 | SEEN_R2}};
     unsigned group = 0;
     bt_err e = BT_EARG;
@@ -150,15 +169,23 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
     char copy[BT_RECIPE_MAX_TEXT * 2];
     if (!text) text = BT_RECIPE_DEFAULT;
     if (strlen(text) >= sizeof copy)
-        return bt_fail(fault, BT_EARG, "recipe: %zu characters, the limit is %zu", strlen(text), sizeof copy - 1);
+        return bt_fail(fault, BT_EARG, "recipe: %zu characters, the limit is %zu", strlen(text),
+                       sizeof copy - 1);
     strcpy(copy, text);
     char *choices = strchr(copy, ':');
     if (choices) *choices++ = 0;
     size_t m = 0;
     while (m < 4 && strcmp(copy, mode[m].name) != 0) m++;
     if (m == 4) return bt_fail(fault, BT_EARG, "recipe: no mode '%s': " MODES, copy);
-    bt_recipe r = {.weight_bits = mode[m].weight_bits, .r1 = true, .r2 = true, .bias = true, .gptq = mode[m].weight_bits == 4,
-                   .shadow = BT_SHADOW_VALUE, .clip_percentile8 = CLIP8, .clip_percentile16 = CLIP16, .smooth = -1};
+    bt_recipe r = {.weight_bits = mode[m].weight_bits,
+                   .r1 = true,
+                   .r2 = true,
+                   .bias = true,
+                   .gptq = mode[m].weight_bits == 4,
+                   .shadow = BT_SHADOW_VALUE,
+                   .clip_percentile8 = CLIP8,
+                   .clip_percentile16 = CLIP16,
+                   .smooth = -1};
     memset(r.input_bits, mode[m].input_bits, sizeof r.input_bits);
     unsigned seen = 0;
     for (char *next; choices; choices = next) {
@@ -179,7 +206,8 @@ typedef struct line {
 
 static void add(line *l, const char *name, const char *value)
 {
-    l->len += (size_t)snprintf(l->text + l->len, BT_RECIPE_MAX_TEXT - l->len, "%c%s%s", l->before, name, value);
+    l->len +=
+        (size_t)snprintf(l->text + l->len, BT_RECIPE_MAX_TEXT - l->len, "%c%s%s", l->before, name, value);
     l->before = ',';
 }
 

@@ -13,29 +13,41 @@
  *   r1, no-r1         rotation R1 of the residual stream, folded into the weights (default: on)
  *   r2, no-r2         rotation R2 of each head's attention output at run time, its inverse in o_proj (default: on)
  *   no-rotate         no-r1 and no-r2
- *   clip=max|pNN.NN|auto   where activations are clipped: the greatest magnitude of the calibration, or a percentile of them; auto (default
- *                     with 8-bit inputs): p99.99, and with shadow=value p99.9 or p99.5 at inputs with long tails (npu/compile/sites.h); p99.99
- *                     is the default with 16-bit ones. It is of inputs with the mode's bits; those of a16= keep the default
- *   shadow=off|value|channel   what lies beyond the clip: dropped; added back as integers (default); added back as integers, but only
+ *   clip=max|pNN.NN|auto   where activations are clipped: the greatest magnitude of the calibration, or a percentile of
+ *                          them; auto (default
+ *                     with 8-bit inputs): p99.99, and with shadow=value p99.9 or p99.5 at inputs with long tails
+ *                     (npu/compile/sites.h); p99.99 is the default with 16-bit ones. It is of inputs with the mode's
+ *                     bits; those of a16= keep the default
+ *   shadow=off|value|channel   what lies beyond the clip: dropped; added back as integers (default); added back as
+ *                              integers, but only
  *                     that of the calibrated outlier channels (llm.npu)
- *   prune=R           shadow=channel: leave it out in this share of the layers, the least important ones; 0 to 1 (default 0)
+ *   prune=R           shadow=channel: leave it out in this share of the layers, the least important ones; 0 to 1
+ *                     (default 0)
  *   smooth=A          SmoothQuant with this alpha, 0 to 1 (default: off)
  *   a16=SITE+SITE..   16-bit inputs at these sites whatever the mode: qkv, o, up (gate and up), down, head
- *   bias, no-bias     bias correction (Nagel et al. 2019, arXiv 1906.04721, section 4.2): what rounding the weights adds to a linear's mean
- *                     output on the calibration is taken off its bias (default: on)
+ *   bias, no-bias     bias correction (Nagel et al. 2019, arXiv 1906.04721, section 4.2): what rounding the weights
+ *                     adds to a linear's mean output on the calibration is taken off its bias (default: on)
  *   gptq              weights rounded by GPTQ on the calibration (default for 4-bit weights); no-gptq
- *   llm-int8          rows and outlier columns scaled as they come, as LLM.int8 does; numbers depend on the chunk, so `perplexity` only
+ *   llm-int8          rows and outlier columns scaled as they come, as LLM.int8 does; numbers depend on the chunk, so
+ *                     `perplexity` only
  * An unknown or impossible choice is an error that lists what there is. */
-typedef enum bt_site_kind { BT_SITE_QKV, BT_SITE_O, BT_SITE_UP, BT_SITE_DOWN, BT_SITE_HEAD, BT_SITE_KINDS } bt_site_kind;
+typedef enum bt_site_kind {
+    BT_SITE_QKV,
+    BT_SITE_O,
+    BT_SITE_UP,
+    BT_SITE_DOWN,
+    BT_SITE_HEAD,
+    BT_SITE_KINDS
+} bt_site_kind;
 typedef enum bt_shadow_kind { BT_SHADOW_OFF, BT_SHADOW_VALUE, BT_SHADOW_CHANNEL } bt_shadow_kind;
 
 typedef struct bt_recipe {
-    uint8_t weight_bits;                    /* 8 or 4 */
-    uint8_t input_bits[BT_SITE_KINDS];      /* 8 or 16 */
+    uint8_t weight_bits;               /* 8 or 4 */
+    uint8_t input_bits[BT_SITE_KINDS]; /* 8 or 16 */
     bool per_tensor, r1, r2, bias, gptq, llm_int8;
     bt_shadow_kind shadow;
-    double clip_percentile8, clip_percentile16;     /* 100: the maximum; 0: auto */
-    double prune, smooth;                   /* smooth < 0: off */
+    double clip_percentile8, clip_percentile16; /* 100: the maximum; 0: auto */
+    double prune, smooth;                       /* smooth < 0: off */
 } bt_recipe;
 
 #define BT_RECIPE_DEFAULT "w8a8"
@@ -43,6 +55,6 @@ enum { BT_RECIPE_MAX_TEXT = 128 };
 /* NULL means the default. BT_EARG. */
 bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault);
 /* The canonical text: equal recipes give equal text, defaults left out, and parsing it gives the recipe again. */
-void   bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r);
-const char *bt_site_kind_name(bt_site_kind k);      /* "qkv", "o", "up", "down", "head" */
+void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r);
+const char *bt_site_kind_name(bt_site_kind k); /* "qkv", "o", "up", "down", "head" */
 #endif

@@ -1,4 +1,5 @@
-/* Cutting prompts into shapes: lists of legal shapes, and arithmetic on counts. Files are read in shapes_file.c. */
+/* Cutting prompts into shapes: lists of legal shapes, and arithmetic on counts. Files are read in
+ * shapes_file.c. */
 #include "npu/pkg/shapes.h"
 #include "base/file.h"
 #include "base/num.h"
@@ -10,7 +11,7 @@ enum { SMALLEST = 16, FIRST_BUCKET = 512 };
 
 static void add(bt_shapes *p, size_t seq_min, size_t seq)
 {
-    p->shape[p->shapes++] = (bt_shape){ (uint32_t)seq_min, (uint32_t)seq, 0 };
+    p->shape[p->shapes++] = (bt_shape){(uint32_t)seq_min, (uint32_t)seq, 0};
 }
 
 /* Powers of two from `first` to `last`, as far as prompts of ctx_tokens need them. */
@@ -21,7 +22,8 @@ static void add_powers(bt_shapes *p, size_t first, size_t last, size_t ctx_token
     add(p, seq, seq);
 }
 
-/* The number at **text, advancing past its digits: no sign, no leading zero, at most BT_SHAPES_MAX_CHUNK. 0: there is none. */
+/* The number at **text, advancing past its digits: no sign, no leading zero, at most BT_SHAPES_MAX_CHUNK.
+ * 0: there is none. */
 static size_t number(const char **text)
 {
     size_t n = 0;
@@ -67,7 +69,8 @@ static bool parse_range(bt_shapes *p, const char *text)
     return true;
 }
 
-static bt_err read_file(bt_shapes *ret, const char *text, const char *path, size_t ctx_tokens, bt_fault *fault)
+static bt_err read_file(bt_shapes *ret, const char *text, const char *path, size_t ctx_tokens,
+                        bt_fault *fault)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     char shown[sizeof ret->text];
@@ -83,13 +86,14 @@ static bt_err read_file(bt_shapes *ret, const char *text, const char *path, size
 
 bt_err bt_shapes_parse(bt_shapes *ret, const char *text, size_t ctx_tokens, bt_fault *fault)
 {
-    bt_shapes p = { .shapes = 0 };
+    bt_shapes p = {.shapes = 0};
     bool ok = false;
     if (!text) text = BT_SHAPES_DEFAULT;
     if (ctx_tokens < 1 || ctx_tokens > BT_SHAPES_MAX_SEQ)
         return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", ctx_tokens, BT_SHAPES_MAX_SEQ);
     if (!strncmp(text, "rows:", 5) && text[5]) return read_file(ret, text, text + 5, ctx_tokens, fault);
-    if (!strncmp(text, "enumerated:", 11) && text[11]) return read_file(ret, text, text + 11, ctx_tokens, fault);
+    if (!strncmp(text, "enumerated:", 11) && text[11])
+        return read_file(ret, text, text + 11, ctx_tokens, fault);
     if (!strncmp(text, "chunk:", 6)) {
         ok = parse_chunk(&p, text + 6, ctx_tokens);
     } else if (!strncmp(text, "range:", 6)) {
@@ -102,8 +106,10 @@ bt_err bt_shapes_parse(bt_shapes *ret, const char *text, size_t ctx_tokens, bt_f
         ok = true;
     }
     if (!ok || strlen(text) >= sizeof p.text)
-        return bt_fail(fault, BT_EARG, "'%.40s' is no shape policy: those are %s (N from 1 to %d, with +tail a power of two from %d)",
-                       text, BT_SHAPES_NAMES, BT_SHAPES_MAX_CHUNK, SMALLEST);
+        return bt_fail(
+            fault, BT_EARG,
+            "'%.40s' is no shape policy: those are %s (N from 1 to %d, with +tail a power of two from %d)",
+            text, BT_SHAPES_NAMES, BT_SHAPES_MAX_CHUNK, SMALLEST);
     strcpy(p.text, text);
     *ret = p;
     return BT_OK;
@@ -111,7 +117,7 @@ bt_err bt_shapes_parse(bt_shapes *ret, const char *text, size_t ctx_tokens, bt_f
 
 bt_err bt_shapes_of_rows(bt_shapes *ret, const char *text, const bt_shape *rows, size_t n, bt_fault *fault)
 {
-    bt_shapes p = { .shapes = 0 };
+    bt_shapes p = {.shapes = 0};
     snprintf(p.text, sizeof p.text, "%s", text);
     if (n < 1) return bt_fail(fault, BT_EARG, "a plan needs at least one shape");
     for (size_t i = 0; i < n; i++) {
@@ -125,7 +131,8 @@ bt_err bt_shapes_of_rows(bt_shapes *ret, const char *text, const bt_shape *rows,
             continue;
         }
         if ((at < p.shapes && p.shape[at].seq_min <= s.seq) || (at > 0 && p.shape[at - 1].seq >= s.seq_min))
-            return bt_fail(fault, BT_EARG, "%u to %u rows overlap with another shape", (unsigned)s.seq_min, (unsigned)s.seq);
+            return bt_fail(fault, BT_EARG, "%u to %u rows overlap with another shape", (unsigned)s.seq_min,
+                           (unsigned)s.seq);
         if (p.shapes == BT_SHAPES_MAX) return bt_fail(fault, BT_ELIMIT, "more than %d shapes", BT_SHAPES_MAX);
         memmove(&p.shape[at + 1], &p.shape[at], (p.shapes - at) * sizeof *p.shape);
         p.shape[at] = s;
@@ -155,7 +162,7 @@ bt_shapes_chunk bt_shapes_next(const bt_shapes *p, size_t n, size_t begin)
     const bt_shape *s = choose(p, left, begin, false);
     if (!s) s = choose(p, left, begin, true);
     const size_t rows = left >= s->seq ? s->seq : left > s->seq_min ? left : s->seq_min;
-    return (bt_shapes_chunk){ .begin = begin, .valid = left < rows ? left : rows, .rows = rows };
+    return (bt_shapes_chunk){.begin = begin, .valid = left < rows ? left : rows, .rows = rows};
 }
 
 static void walk(const bt_shapes *p, size_t n, size_t *ret_rows, size_t *ret_launches)

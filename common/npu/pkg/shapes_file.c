@@ -1,5 +1,5 @@
-/* Lists of shapes from JSON files: network specializations, and enumerated shapes. A file is taken whole or refused, with the
- * place of what is wrong; jansson decides what is JSON. */
+/* Lists of shapes from JSON files: network specializations, and enumerated shapes. A file is taken whole or
+ * refused, with the place of what is wrong; jansson decides what is JSON. */
 #include "npu/pkg/shapes.h"
 #include "base/num.h"
 
@@ -26,9 +26,11 @@ static bt_err whole(uint32_t *ret, const json_t *v, const char *where, const cha
 {
     int64_t n = -1;
     if (json_is_integer(v)) n = json_integer_value(v);
-    else if (json_is_string(v) && bt_num_int(&n, json_string_value(v), 1, BT_SHAPES_MAX_SEQ, NULL) < 0) n = -1;
+    else if (json_is_string(v) && bt_num_int(&n, json_string_value(v), 1, BT_SHAPES_MAX_SEQ, NULL) < 0)
+        n = -1;
     if (n < 1 || n > BT_SHAPES_MAX_SEQ)
-        return bt_fail(fault, BT_EFORMAT, "%s: %s must be a whole number from 1 to %d", where, field, BT_SHAPES_MAX_SEQ);
+        return bt_fail(fault, BT_EFORMAT, "%s: %s must be a whole number from 1 to %d", where, field,
+                       BT_SHAPES_MAX_SEQ);
     *ret = (uint32_t)n;
     return BT_OK;
 }
@@ -39,14 +41,19 @@ static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx
     bt_shapes *p = &r->shapes;
     size_t at = 0;
     if (++r->given > BT_SHAPES_MAX)
-        return bt_fail(r->fault, BT_ELIMIT, "%s: shape %zu; at most %d are allowed", where, r->given, BT_SHAPES_MAX);
-    if (ctx && seq > ctx) return bt_fail(r->fault, BT_EFORMAT, "%s: seq %u does not fit its ctx %u", where, (unsigned)seq, (unsigned)ctx);
+        return bt_fail(r->fault, BT_ELIMIT, "%s: shape %zu; at most %d are allowed", where, r->given,
+                       BT_SHAPES_MAX);
+    if (ctx && seq > ctx)
+        return bt_fail(r->fault, BT_EFORMAT, "%s: seq %u does not fit its ctx %u", where, (unsigned)seq,
+                       (unsigned)ctx);
     if (ctx > r->ctx_tokens)
-        return bt_fail(r->fault, BT_ELIMIT, "%s: ctx %u is beyond the context of %zu tokens", where, (unsigned)ctx, r->ctx_tokens);
-    while (at < p->shapes && (p->shape[at].seq < seq || (p->shape[at].seq == seq && p->shape[at].ctx < ctx))) at++;
+        return bt_fail(r->fault, BT_ELIMIT, "%s: ctx %u is beyond the context of %zu tokens", where,
+                       (unsigned)ctx, r->ctx_tokens);
+    while (at < p->shapes && (p->shape[at].seq < seq || (p->shape[at].seq == seq && p->shape[at].ctx < ctx)))
+        at++;
     if (at < p->shapes && p->shape[at].seq == seq && p->shape[at].ctx == ctx) return BT_OK;
     memmove(&p->shape[at + 1], &p->shape[at], (p->shapes - at) * sizeof *p->shape);
-    p->shape[at] = (bt_shape){ seq, seq, ctx };
+    p->shape[at] = (bt_shape){seq, seq, ctx};
     p->shapes++;
     return BT_OK;
 }
@@ -55,13 +62,15 @@ static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx
 
 static bt_err read_row(uint32_t field[3], const json_t *row, const char *where, bt_fault *fault)
 {
-    static const char *const names[] = { "batch_size", "seq_len", "ctx_len" };
+    static const char *const names[] = {"batch_size", "seq_len", "ctx_len"};
     const char *key;
     json_t *value;
     if (!json_is_object(row)) return bt_fail(fault, BT_EFORMAT, "%s: not an object", where);
     json_object_foreach((json_t *)(uintptr_t)row, key, value) {
-        if (strcmp(key, names[0]) && strcmp(key, names[1]) && strcmp(key, names[2]) && strcmp(key, "full_batch_size"))
-            return bt_fail(fault, BT_EFORMAT, "%s: '%s' is no field; those are batch_size, seq_len, ctx_len", where, shown(key));
+        if (strcmp(key, names[0]) && strcmp(key, names[1]) && strcmp(key, names[2]) &&
+            strcmp(key, "full_batch_size"))
+            return bt_fail(fault, BT_EFORMAT, "%s: '%s' is no field; those are batch_size, seq_len, ctx_len",
+                           where, shown(key));
     }
     for (int i = 0; i < 3; i++) {
         value = json_object_get(row, names[i]);
@@ -78,10 +87,12 @@ static bt_err read_rows(reader *r, const json_t *root)
     if (json_is_object(root)) {
         rows = json_object_get(root, "specializations");
         if (!rows || json_object_size(root) != 1)
-            return bt_fail(r->fault, BT_EFORMAT, "the object of a network specialization has one member, 'specializations'");
+            return bt_fail(r->fault, BT_EFORMAT,
+                           "the object of a network specialization has one member, 'specializations'");
     }
     const size_t n = json_array_size(rows);
-    if (!json_is_array(rows) || n < 1) return bt_fail(r->fault, BT_EFORMAT, "not an array of specializations, or an empty one");
+    if (!json_is_array(rows) || n < 1)
+        return bt_fail(r->fault, BT_EFORMAT, "not an array of specializations, or an empty one");
     for (size_t i = 0; i < n; i++) {
         char where[32];
         uint32_t f[3];
@@ -90,7 +101,8 @@ static bt_err read_rows(reader *r, const json_t *root)
         if (e < 0) return e;
         if (f[1] == 1 && n > 1) continue; /* decode */
         if (f[0] != 1)
-            return bt_fail(r->fault, BT_EFORMAT, "%s: batch_size %u; prompts are run one at a time", where, (unsigned)f[0]);
+            return bt_fail(r->fault, BT_EFORMAT, "%s: batch_size %u; prompts are run one at a time", where,
+                           (unsigned)f[0]);
         if ((e = add_shape(r, where, f[1], f[2])) < 0) return e;
     }
     return r->given ? BT_OK : bt_fail(r->fault, BT_EFORMAT, "only decode rows (seq_len 1)");
@@ -114,10 +126,12 @@ static bt_err check_inputs(const json_t *inputs, bt_fault *fault)
     json_t *list;
     size_t n = 0;
     json_object_foreach((json_t *)(uintptr_t)inputs, name, list) {
-        if (!json_is_array(list)) return bt_fail(fault, BT_EFORMAT, "input '%s': not an array of shapes", shown(name));
+        if (!json_is_array(list))
+            return bt_fail(fault, BT_EFORMAT, "input '%s': not an array of shapes", shown(name));
         if (first && json_array_size(list) != n)
-            return bt_fail(fault, BT_EFORMAT, "input '%s' has %zu shapes and '%s' has %zu; they are matched by index", shown(name),
-                           json_array_size(list), shown(first), n);
+            return bt_fail(fault, BT_EFORMAT,
+                           "input '%s' has %zu shapes and '%s' has %zu; they are matched by index",
+                           shown(name), json_array_size(list), shown(first), n);
         if (!first) first = name;
         n = json_array_size(list);
     }
@@ -137,7 +151,8 @@ static bt_err match_inputs(uint32_t *seq, uint32_t *ctx, const json_t *inputs, s
         const bt_err e = read_entry(&s, &c, json_array_get(list, i), where, fault);
         if (e < 0) return e;
         if ((*seq && s != *seq) || (*ctx && c && c != *ctx))
-            return bt_fail(fault, BT_EFORMAT, "%s: not the same as in the inputs before it; shapes are matched by index", where);
+            return bt_fail(fault, BT_EFORMAT,
+                           "%s: not the same as in the inputs before it; shapes are matched by index", where);
         *seq = s;
         if (c) *ctx = c;
     }
@@ -148,14 +163,17 @@ static bt_err read_enumerated(reader *r, const json_t *root)
 {
     const bool one = json_is_array(root);
     bt_err e = BT_OK;
-    if (!one && !json_is_object(root)) return bt_fail(r->fault, BT_EFORMAT, "neither an array of shapes nor an object of inputs");
+    if (!one && !json_is_object(root))
+        return bt_fail(r->fault, BT_EFORMAT, "neither an array of shapes nor an object of inputs");
     if (!one && (e = check_inputs(root, r->fault)) < 0) return e;
-    const size_t n = json_array_size(one ? root : json_object_iter_value(json_object_iter((json_t *)(uintptr_t)root)));
+    const size_t n =
+        json_array_size(one ? root : json_object_iter_value(json_object_iter((json_t *)(uintptr_t)root)));
     for (size_t i = 0; i < n; i++) {
         char where[32];
         uint32_t seq, ctx;
         snprintf(where, sizeof where, "shape %zu", i + 1);
-        e = one ? read_entry(&seq, &ctx, json_array_get(root, i), where, r->fault) : match_inputs(&seq, &ctx, root, i, r->fault);
+        e = one ? read_entry(&seq, &ctx, json_array_get(root, i), where, r->fault)
+                : match_inputs(&seq, &ctx, root, i, r->fault);
         if (e < 0) return e;
         if (i > 0 && !ctx != !r->shapes.shape[0].ctx)
             return bt_fail(r->fault, BT_EFORMAT, "%s: either all shapes have a ctx or none", where);
@@ -164,17 +182,21 @@ static bt_err read_enumerated(reader *r, const json_t *root)
     return n ? BT_OK : bt_fail(r->fault, BT_EFORMAT, "no shape");
 }
 
-bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json, size_t len, size_t ctx_tokens, bt_fault *fault)
+bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json, size_t len,
+                             size_t ctx_tokens, bt_fault *fault)
 {
-    bt_fault inner = { "" };
-    reader r = { .ctx_tokens = ctx_tokens, .fault = &inner };
+    bt_fault inner = {""};
+    reader r = {.ctx_tokens = ctx_tokens, .fault = &inner};
     json_error_t je;
     bt_err e;
     const bool rows = !strncmp(text, "rows:", 5);
-    if ((!rows && strncmp(text, "enumerated:", 11)) || strlen(text) >= sizeof r.shapes.text || ctx_tokens < 1 || ctx_tokens > BT_SHAPES_MAX_SEQ)
-        return bt_fail(fault, BT_EARG, "'%.40s' with a context of %zu tokens is no policy of a file", text, ctx_tokens);
+    if ((!rows && strncmp(text, "enumerated:", 11)) || strlen(text) >= sizeof r.shapes.text ||
+        ctx_tokens < 1 || ctx_tokens > BT_SHAPES_MAX_SEQ)
+        return bt_fail(fault, BT_EARG, "'%.40s' with a context of %zu tokens is no policy of a file", text,
+                       ctx_tokens);
     if (len > BT_SHAPES_MAX_FILE_BYTES)
-        return bt_fail(fault, BT_ELIMIT, "'%.60s': %zu bytes, at most %d", text, len, BT_SHAPES_MAX_FILE_BYTES);
+        return bt_fail(fault, BT_ELIMIT, "'%.60s': %zu bytes, at most %d", text, len,
+                       BT_SHAPES_MAX_FILE_BYTES);
     /* jansson bounds the depth of nesting itself, and refuses NUL characters. */
     json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &je);
     if (!root) {

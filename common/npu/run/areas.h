@@ -9,15 +9,24 @@
  * package's sites and how many rows the program was planned for. */
 
 /* Row r is the `stride` bytes from at + r * stride on. at BT_PKG_NOWHERE: nothing. */
-typedef struct bt_area { uint64_t at; size_t stride; bool is_written; } bt_area;
+typedef struct bt_area {
+    uint64_t at;
+    size_t stride;
+    bool is_written;
+} bt_area;
 enum { BT_AREAS_MAX = 5 };
-typedef struct bt_areas { bt_area area[BT_AREAS_MAX]; size_t count; } bt_areas;
+typedef struct bt_areas {
+    bt_area area[BT_AREAS_MAX];
+    size_t count;
+} bt_areas;
 /* Of a row-wise instruction all; of LINEARs the inputs, which a group shares. */
 bt_areas bt_areas_of(const bt_pkg_inst *i, const bt_pkg_site *sites, const bt_pkg_program *program);
 
 /* The shadow of planes: u32 counts [rows], bt_int_shadow entries [rows, in_width]. Both BT_PKG_NOWHERE where
  * the site has none. i makes planes, or reads them. */
-typedef struct bt_areas_shadow { uint64_t counts, entries; } bt_areas_shadow;
+typedef struct bt_areas_shadow {
+    uint64_t counts, entries;
+} bt_areas_shadow;
 bt_areas_shadow bt_areas_shadow_of(const bt_pkg_inst *i, const bt_pkg_site *sites, const bt_pkg_program *program);
 
 /* Does it write in1 and aux, as planes and their shadow? All other instructions read them. */

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { READY_BYTES = 4 << 20 };             /* of the prepared inputs, touched before the first run needs them */
+enum { READY_BYTES = 4 << 20 }; /* of the prepared inputs, touched before the first run needs them */
 _Static_assert((int)BT_PKG_MAX_GROUP <= (int)BT_COMPANION_MAX_GROUP, "a group of linears runs as one");
 
 static bt_companion_rotation rotation(const bt_pkg *pkg, const bt_pkg_rotation *r)
@@ -40,8 +40,12 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     if ((e = bt_recipe_parse(&recipe, h->recipe, fault)) < 0) goto out;
     if ((e = bt_fuse_list_new(&x->fuses, pkg, fault)) < 0) goto out;
     const size_t linear = bt_exec_group_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg);
-    const bt_companion_sizes sizes = {.heads = h->heads, .kv_heads = h->kv_heads, .head_dim = h->head_dim, .runs = 1,
-                                      .ctx_tokens = h->ctx_tokens, .rotate_elems = e1 > e2 ? e1 : e2,
+    const bt_companion_sizes sizes = {.heads = h->heads,
+                                      .kv_heads = h->kv_heads,
+                                      .head_dim = h->head_dim,
+                                      .runs = 1,
+                                      .ctx_tokens = h->ctx_tokens,
+                                      .rotate_elems = e1 > e2 ? e1 : e2,
                                       .scratch_bytes = linear > integer ? linear : integer};
     if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) goto out;
     if (recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
@@ -101,11 +105,12 @@ static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
     bt_companion_matrix m[BT_PKG_MAX_GROUP];
     for (size_t g = 0; g < i->group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
-        m[g] = (bt_companion_matrix){.y = bt_exec_linear_out(j, &i[g]),
-                                     .panels = bt_exec_const(x, t->panels), .bias = bt_exec_const(x, t->bias), .n = t->n};
+        m[g] = (bt_companion_matrix){.y = bt_exec_linear_out(j, &i[g]), .panels = bt_exec_const(x, t->panels),
+                                     .bias = bt_exec_const(x, t->bias), .n = t->n};
         x->stats.companion_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
     }
-    bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0), bt_exec_linear_rows(j, i), i->in_width);
+    bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0), bt_exec_linear_rows(j, i),
+                        i->in_width);
 }
 
 /* Row i sees pos0 + i + 1 positions, each once for q . k and once for p . v (p: the softmax). */
@@ -146,9 +151,7 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         bt_companion_rope(c, &rows, out, i->arg, h->head_dim, h->rope_dims, bt_exec_const(x, h->rope_cos),
                           bt_exec_const(x, h->rope_sin), (h->flags & BT_PKG_FLAG_NEOX) != 0);
         break;
-    case BT_PKG_KV_STORE:
-        bt_companion_kv_store(c, &rows, i->layer, in0, in1, i->in_width);
-        break;
+    case BT_PKG_KV_STORE: bt_companion_kv_store(c, &rows, i->layer, in0, in1, i->in_width); break;
     case BT_PKG_ATTENTION:
         bt_companion_attention(c, &rows, out, in0, i->layer, h->heads, h->kv_heads, h->head_dim,
                                h->attn_scale);
@@ -193,8 +196,9 @@ static bt_err check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, con
     if ((v->elem_bytes != 1 && v->elem_bytes != 2) || v->layers != h->layers || v->kv_heads != h->kv_heads ||
         v->head_dim != h->head_dim)
         return bt_fail(fault, BT_EARG,
-                       "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 1 or 2", v->layers,
-                       v->kv_heads, v->head_dim, v->elem_bytes, h->layers, h->kv_heads, h->head_dim);
+                       "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 1 or 2",
+                       v->layers, v->kv_heads, v->head_dim, v->elem_bytes, h->layers, h->kv_heads,
+                       h->head_dim);
     for (size_t i = 0; i < io->valid; i++)
         if (io->ids[i] < 0 || (uint32_t)io->ids[i] >= h->vocab)
             return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %u", io->ids[i], i,

@@ -8,11 +8,11 @@
 
 static const float THRESHOLD = 6.0f;
 
-struct bt_exec_dynamic {                    /* of the QUANTISE that ran last */
-    float *scale;                           /* [max_seq]: of each row */
-    uint32_t *column;                       /* [columns], ascending: those that were taken out */
+struct bt_exec_dynamic { /* of the QUANTISE that ran last */
+    float *scale;        /* [max_seq]: of each row */
+    uint32_t *column;    /* [columns], ascending: those that were taken out */
     size_t columns;
-    float *value;                           /* [rows, columns]: what stood there */
+    float *value; /* [rows, columns]: what stood there */
 };
 
 bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *fault)
@@ -80,13 +80,13 @@ void bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i)
     atomic_fetch_add_explicit(&j->x->shadow_entries, (uint64_t)real * d->columns, memory_order_relaxed);
 }
 
-typedef struct output {                     /* of one matrix */
+typedef struct output { /* of one matrix */
     const bt_exec_dynamic *d;
     float *y;
     size_t ld, k;
-    const float *scale, *bias;              /* the scale of output n is scale[n * scale_step] */
+    const float *scale, *bias; /* the scale of output n is scale[n * scale_step] */
     size_t scale_step;
-    const uint16_t *f16;                    /* panels */
+    const uint16_t *f16; /* panels */
 } output;
 
 static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
@@ -117,7 +117,8 @@ void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
     group.in.shadow = NULL;
     for (size_t g = 0; g < group.group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
-        const uint64_t beside = (uint64_t)bt_exec_real_rows(j, i) * x->dynamic->columns * t->n; /* done by the companion */
+        /* done by the companion */
+        const uint64_t beside = (uint64_t)bt_exec_real_rows(j, i) * x->dynamic->columns * t->n;
         x->stats.companion_macs += beside;
         x->stats.npu_macs -= beside;
         out[g] = (output){.d = x->dynamic,

@@ -27,14 +27,14 @@ struct bt_exec {
     bt_fuse_list *fuses;
     bt_companion companion;
     bt_companion_rotation r1, r2;
-    float *ones;                            /* [dim]: the weight of a norm that was folded away */
-    const uint8_t *embed;                   /* rows of embed_row_bytes */
+    float *ones;          /* [dim]: the weight of a norm that was folded away */
+    const uint8_t *embed; /* rows of embed_row_bytes */
     size_t embed_row_bytes;
-    uint8_t *found;                         /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
-    bt_exec_dynamic *dynamic;               /* with the recipe llm-int8; else NULL */
-    void *prepared;                         /* inputs of the linear that runs (npu/run/int_linear.h) */
+    uint8_t *found;           /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
+    bt_exec_dynamic *dynamic; /* with the recipe llm-int8; else NULL */
+    void *prepared;           /* inputs of the linear that runs (npu/run/int_linear.h) */
     bt_exec_stats stats;
-    atomic_uint_least64_t shadow_entries;   /* of stats; threads count them */
+    atomic_uint_least64_t shadow_entries; /* of stats; threads count them */
 };
 
 /* ---- exec_job.c: one run ---- */
@@ -42,19 +42,16 @@ struct bt_exec {
 typedef struct bt_exec_job {
     bt_exec *x;
     const bt_pkg_program *program;
-    const bt_pkg_inst *inst;                /* [program->insts] */
-    const bt_fuse *fuse;                    /* [program->insts] */
+    const bt_pkg_inst *inst; /* [program->insts] */
+    const bt_fuse *fuse;     /* [program->insts] */
     const bt_exec_io *io;
     uint8_t *arena;
-    size_t rows, out;                       /* rows of SEQ and of OUT, padding too */
+    size_t rows, out; /* rows of SEQ and of OUT, padding too */
     bt_companion_seq seq;
 } bt_exec_job;
 bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io);
 
-static inline const void *bt_exec_const(const bt_exec *x, uint32_t index)
-{
-    return bt_pkg_const_at(x->pkg, index);
-}
+static inline const void *bt_exec_const(const bt_exec *x, uint32_t index) { return bt_pkg_const_at(x->pkg, index); }
 static inline const bt_pkg_tensor *bt_exec_tensor(const bt_exec *x, const bt_pkg_inst *i)
 {
     return &bt_pkg_tensors(x->pkg)[i->tensor];
@@ -63,20 +60,14 @@ static inline const bt_pkg_site *bt_exec_site(const bt_exec *x, const bt_pkg_ins
 {
     return &bt_pkg_sites(x->pkg)[i->site];
 }
-static inline const bt_fuse *bt_exec_fuse(const bt_exec_job *j, const bt_pkg_inst *i)
-{
-    return &j->fuse[i - j->inst];
-}
+static inline const bt_fuse *bt_exec_fuse(const bt_exec_job *j, const bt_pkg_inst *i) { return &j->fuse[i - j->inst]; }
 /* NULL for BT_PKG_NOWHERE. */
 static inline void *bt_exec_at(const bt_exec_job *j, uint64_t offset)
 {
     return offset == BT_PKG_NOWHERE ? NULL : j->arena + offset;
 }
 /* Rows that an instruction computes, and how many of them are real. */
-static inline size_t bt_exec_rows(const bt_exec_job *j, const bt_pkg_inst *i)
-{
-    return i->out_rows ? j->out : j->rows;
-}
+static inline size_t bt_exec_rows(const bt_exec_job *j, const bt_pkg_inst *i) { return i->out_rows ? j->out : j->rows; }
 static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *i)
 {
     const size_t rows = bt_exec_rows(j, i);
@@ -100,7 +91,10 @@ void bt_exec_job_step(bt_exec_job *j, const bt_pkg_inst *i, const float *x, bt_c
 
 /* The shadow beside the planes that i makes or reads: count[rows], entry[rows, in_width]; NULLs where there
  * is none. */
-typedef struct bt_exec_shadow { uint32_t *count; bt_int_shadow *entry; } bt_exec_shadow;
+typedef struct bt_exec_shadow {
+    uint32_t *count;
+    bt_int_shadow *entry;
+} bt_exec_shadow;
 bt_exec_shadow bt_exec_job_shadow(const bt_exec_job *j, const bt_pkg_inst *i);
 /* For rows [r0, r0 + n) of a shadow that was just made: drops the columns that the site does not keep, and
  * counts what is left of real rows. */
@@ -113,22 +107,22 @@ typedef struct bt_exec_group {
     bt_int_linear_matrix m[BT_PKG_MAX_GROUP];
     bt_int_linear_input in;
     size_t group;
-    bool paired;                            /* npu/run/int_linear.h */
+    bool paired; /* npu/run/int_linear.h */
 } bt_exec_group;
 /* begin: the input and the matrices that the instructions from i on name; counts their MACs. Then the caller
  * gives each matrix its ud, and sets paired where the epilogue wants it. run: all tiles, on all threads. */
-void   bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i,
-                           const bt_int_linear_epilogue *epilogue);
-void   bt_exec_group_run(const bt_exec_job *j, const bt_exec_group *group);
+void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i,
+                         const bt_int_linear_epilogue *epilogue);
+void bt_exec_group_run(const bt_exec_job *j, const bt_exec_group *group);
 /* For any group of the package: scratch of one thread; memory for prepared inputs. */
 size_t bt_exec_group_scratch_bytes(const bt_pkg *pkg);
 size_t bt_exec_group_prepared_bytes(const bt_pkg *pkg);
 
 /* ---- exec_border.c ---- */
 
-void   bt_exec_border_quantise(bt_exec_job *j, const bt_pkg_inst *i);
-void   bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i);
-void   bt_exec_border_dequantise16(bt_exec_job *j, const bt_pkg_inst *i);
+void bt_exec_border_quantise(bt_exec_job *j, const bt_pkg_inst *i);
+void bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i);
+void bt_exec_border_dequantise16(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* ---- exec_linear.c ---- */
 
@@ -139,14 +133,14 @@ size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* A QUANTISE keeps its rows' scales and the columns that it takes out, for the LINEARs behind it. */
 bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *fault);
-void   bt_exec_dynamic_free(bt_exec_dynamic *d);    /* NULL is fine */
-void   bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i);
-void   bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i);
+void bt_exec_dynamic_free(bt_exec_dynamic *d); /* NULL is fine */
+void bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i);
+void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* ---- int_exec.c ---- */
 
-void   bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i);
-size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg);        /* of one thread */
+void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i);
+size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg); /* of one thread */
 
 /* ---- exec.c ---- */
 

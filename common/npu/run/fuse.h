@@ -19,24 +19,24 @@
  * llm-int8 it fuses nothing. And where it reads a value for the last time, the companion decides by the rows'
  * width whether the value stays in a thread's scratch (bt_companion_drop). */
 typedef enum bt_fuse_then { BT_FUSE_NOTHING, BT_FUSE_ADD, BT_FUSE_SILU_MUL } bt_fuse_then;
-typedef struct bt_fuse {                    /* of one instruction */
-    uint8_t then;                           /* bt_fuse_then: what is fused with the group that begins here */
-    bool last_in0, last_in1;                /* nothing after this instruction reads what in0, in1 name now */
-    uint32_t quantise_rows;                 /* SILU_MUL: a run of up to so many rows fuses the QUANTISE too; 0: none.
-                                               With more rows it could write where the LINEARs still read */
+typedef struct bt_fuse {     /* of one instruction */
+    uint8_t then;            /* bt_fuse_then: what is fused with the group that begins here */
+    bool last_in0, last_in1; /* nothing after this instruction reads what in0, in1 name now */
+    uint32_t quantise_rows;  /* SILU_MUL: a run of up to so many rows fuses the QUANTISE too; 0: none. With more rows it
+                                could write where the LINEARs still read */
 } bt_fuse;
 
 /* ret[program->insts], from the program's instructions and the package's tables. ffn: as in the header;
  * wider rows are not quantised at once. Time: linear in the instructions, times the values alive at once
  * (at most BT_PKG_MAX_LIVE). */
-void bt_fuse_find(bt_fuse *ret, const bt_pkg_inst *inst, const bt_pkg_program *program,
-                  const bt_pkg_tensor *tensors, const bt_pkg_site *sites, uint32_t ffn);
+void bt_fuse_find(bt_fuse *ret, const bt_pkg_inst *inst, const bt_pkg_program *program, const bt_pkg_tensor *tensors,
+                  const bt_pkg_site *sites, uint32_t ffn);
 
 /* The answers for all programs of a checked package, which is borrowed only for the call. Each program has
  * its own, even where two share their code. Memory: sizeof(bt_fuse) an instruction. BT_ENOMEM. */
 typedef struct bt_fuse_list bt_fuse_list;
 bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *pkg, bt_fault *fault);
-void   bt_fuse_list_free(bt_fuse_list *l);  /* NULL is fine */
+void bt_fuse_list_free(bt_fuse_list *l); /* NULL is fine */
 /* [insts] of the program with this index. */
 const bt_fuse *bt_fuse_list_of(const bt_fuse_list *l, uint32_t program);
 #endif

@@ -16,7 +16,7 @@ typedef struct rows_job {
     bt_exec_job *j;
     const bt_pkg_inst *i;
     const bt_pkg_int_params *params;
-    atomic_size_t next;                     /* INT_ATTENTION: the next unit to take */
+    atomic_size_t next; /* INT_ATTENTION: the next unit to take */
 } rows_job;
 
 static void norm_rows(const rows_job *r, size_t r0, size_t n)
@@ -25,17 +25,18 @@ static void norm_rows(const rows_job *r, size_t r0, size_t n)
     const bt_exec *x = r->j->x;
     const int32_t *wq = i->tensor == BT_PKG_NONE ? NULL : bt_exec_const(x, bt_exec_tensor(x, i)->norm_q);
     const size_t k = i->out_width;
-    x->companion.kernels->int_rmsnorm32((int32_t *)bt_exec_at(r->j, i->out) + r0 * k, k, (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * k,
-                                        k, wq, r->params->m[0], r->params->s[0], (uint64_t)r->params->eps, n, k);
+    x->companion.kernels->int_rmsnorm32((int32_t *)bt_exec_at(r->j, i->out) + r0 * k, k,
+                                        (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * k, k, wq,
+                                        r->params->m[0], r->params->s[0], (uint64_t)r->params->eps, n, k);
 }
 
 static void qk_norm_rows(const rows_job *r, size_t r0, size_t n)
 {
     const bt_exec *x = r->j->x;
     const size_t d = x->header->head_dim, width = r->i->out_width;
-    x->companion.kernels->int_headnorm16((int16_t *)bt_exec_at(r->j, r->i->out) + r0 * width, width, r->i->arg,
-                                         bt_exec_const(x, bt_exec_tensor(x, r->i)->norm_q), r->params->s[0],
-                                         (uint64_t)r->params->eps, n, d);
+    x->companion.kernels->int_headnorm16((int16_t *)bt_exec_at(r->j, r->i->out) + r0 * width, width,
+                                         r->i->arg, bt_exec_const(x, bt_exec_tensor(x, r->i)->norm_q),
+                                         r->params->s[0], (uint64_t)r->params->eps, n, d);
 }
 
 /* Padding has no position. */
@@ -48,8 +49,9 @@ static void rope_rows(const rows_job *r, size_t r0, size_t n)
     const int16_t *cos = bt_exec_const(x, h->rope_cos_q15), *sin = bt_exec_const(x, h->rope_sin_q15);
     int16_t *to = bt_exec_at(r->j, r->i->out);
     for (size_t row = r0; row < r0 + n && row < io->valid; row++)
-        x->companion.kernels->int_rope16(to + row * width, r->i->arg, h->head_dim, h->rope_dims, cos + (io->pos0 + row) * half,
-                                         sin + (io->pos0 + row) * half, (h->flags & BT_PKG_FLAG_NEOX) != 0);
+        x->companion.kernels->int_rope16(to + row * width, r->i->arg, h->head_dim, h->rope_dims,
+                                         cos + (io->pos0 + row) * half, sin + (io->pos0 + row) * half,
+                                         (h->flags & BT_PKG_FLAG_NEOX) != 0);
 }
 
 static void rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
@@ -60,8 +62,8 @@ static void rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
     const bool turn = r->i->arg == 2;
     x->companion.kernels->int_rotate16((int32_t *)bt_exec_at(r->j, r->i->out) + r0 * width, width,
                                        (const int16_t *)bt_exec_at(r->j, r->i->in0) + r0 * width, width, n,
-                                       turn ? x->header->r2.blocks : width, r2->h_base, turn ? r2->base : 0, turn ? r2->log2 : 0, r2->sign,
-                                       mul_of(r->params, 0), scratch);
+                                       turn ? x->header->r2.blocks : width, r2->h_base, turn ? r2->base : 0,
+                                       turn ? r2->log2 : 0, r2->sign, mul_of(r->params, 0), scratch);
 }
 
 static void split_rows(const rows_job *r, size_t r0, size_t n)
@@ -75,7 +77,9 @@ static void split_rows(const rows_job *r, size_t r0, size_t n)
     bt_int_shadow *entry = s.entry ? s.entry + r0 * k : NULL;
     uint32_t *count = s.entry ? s.count + r0 : NULL;
     if (i->in1 == BT_PKG_NOWHERE) x->companion.kernels->int_split8(hi, ld, from, k, n, k, entry, count);
-    else x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, k, n, k, entry, count);
+    else
+        x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, k, n, k,
+                                          entry, count);
     if (entry) bt_exec_job_shadow_made(r->j, i, &s, r0, n);
 }
 
@@ -94,12 +98,14 @@ static void do_rows(void *ud, const void *what, const float *none, size_t r0, si
     case BT_PKG_INT_ROPE: rope_rows(r, r0, n); break;
     case BT_PKG_INT_ROTATE: rotate_rows(r, r0, n, scratch); break;
     case BT_PKG_INT_SILU_MUL:
-        kernels->int_silu_mul16((int32_t *)bt_exec_at(r->j, i->out) + first, (const int16_t *)bt_exec_at(r->j, i->in0) + first,
-                                (const int16_t *)bt_exec_at(r->j, i->in1) + first, count, mul_of(r->params, 0), mul_of(r->params, 1));
+        kernels->int_silu_mul16((int32_t *)bt_exec_at(r->j, i->out) + first,
+                                (const int16_t *)bt_exec_at(r->j, i->in0) + first,
+                                (const int16_t *)bt_exec_at(r->j, i->in1) + first, count,
+                                mul_of(r->params, 0), mul_of(r->params, 1));
         break;
     case BT_PKG_INT_ADD:
-        kernels->int_add32((int32_t *)bt_exec_at(r->j, i->out) + first, (const int16_t *)bt_exec_at(r->j, i->in1) + first, count,
-                           mul_of(r->params, 0));
+        kernels->int_add32((int32_t *)bt_exec_at(r->j, i->out) + first,
+                           (const int16_t *)bt_exec_at(r->j, i->in1) + first, count, mul_of(r->params, 0));
         break;
     case BT_PKG_INT_SPLIT: split_rows(r, r0, n); break;
     default: break;
@@ -116,7 +122,8 @@ static void attention_part(void *ud, size_t part, size_t parts)
     const bt_exec *x = r->j->x;
     const bt_pkg_header *h = x->header;
     const bt_exec_io *io = r->j->io;
-    const bt_int_attention_params p = {mul_of(r->params, 0), mul_of(r->params, 1), r->params->k_shift, r->params->v_shift};
+    const bt_int_attention_params p = {mul_of(r->params, 0), mul_of(r->params, 1), r->params->k_shift,
+                                       r->params->v_shift};
     const size_t width = r->i->out_width, head_bytes = h->heads / h->kv_heads * h->head_dim * sizeof(int16_t);
     const size_t blocks = (r->j->rows + ATTENTION_ROWS - 1) / ATTENTION_ROWS, units = blocks * h->kv_heads;
     for (size_t left; (left = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed)) < units;) {
@@ -125,9 +132,10 @@ static void attention_part(void *ud, size_t part, size_t parts)
         const size_t real = io->valid < r0 ? r0 : io->valid < end ? io->valid : end;
         int16_t *out = (int16_t *)bt_exec_at(r->j, r->i->out) + r0 * width;
         if (real > r0)
-            x->companion.kernels->int_attention16(out, width, (const int16_t *)bt_exec_at(r->j, r->i->in0) + r0 * width, width, io->kv,
-                                                  r->i->layer, real - r0, io->pos0 + r0, h->heads, g, &p,
-                                                  bt_companion_scratch(&x->companion, part));
+            x->companion.kernels->int_attention16(out, width,
+                                                  (const int16_t *)bt_exec_at(r->j, r->i->in0) + r0 * width,
+                                                  width, io->kv, r->i->layer, real - r0, io->pos0 + r0,
+                                                  h->heads, g, &p, bt_companion_scratch(&x->companion, part));
         for (size_t row = real; row < end; row++) /* padding attends to nothing */
             memset((uint8_t *)(out + (row - r0) * width) + g * head_bytes, 0, head_bytes);
     }
@@ -144,14 +152,14 @@ static void run_attention(rows_job *r)
 
 /* ---- linears with integer outputs ---- */
 
-typedef struct output {                     /* of one matrix */
+typedef struct output { /* of one matrix */
     const bt_kernels *kernels;
     int16_t *y;
     size_t ld;
     const int32_t *mult;
     const uint8_t *shift;
     const int64_t *bias;
-    int16_t limit;                          /* 127: outputs of 8 bits, repaired where they saturate */
+    int16_t limit; /* 127: outputs of 8 bits, repaired where they saturate */
     bt_edge_repair repair;
 } output;
 
@@ -165,7 +173,8 @@ static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols
 {
     const output *o = ud;
     int16_t *y = o->y + row * o->ld + n;
-    o->kernels->int_requant32(y, o->ld, acc, BT_INT_LINEAR_COLS, bias_at(o, n), o->mult + n, o->shift + n, o->limit, rows, cols);
+    o->kernels->int_requant32(y, o->ld, acc, BT_INT_LINEAR_COLS, bias_at(o, n), o->mult + n, o->shift + n,
+                              o->limit, rows, cols);
     finish(o, y, row, rows, n, cols);
 }
 
@@ -173,11 +182,13 @@ static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64
 {
     const output *o = ud;
     int16_t *y = o->y + row * o->ld + n;
-    o->kernels->int_requant64(y, o->ld, acc, BT_INT_LINEAR_COLS, bias_at(o, n), o->mult + n, o->shift + n, o->limit, 1, cols);
+    o->kernels->int_requant64(y, o->ld, acc, BT_INT_LINEAR_COLS, bias_at(o, n), o->mult + n, o->shift + n,
+                              o->limit, 1, cols);
     finish(o, y, row, 1, n, cols);
 }
 
-static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi, const int32_t *lo)
+static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi,
+                   const int32_t *lo)
 {
     int64_t acc[BT_INT_LINEAR_COLS];
     for (size_t r = 0; r < rows; r++, hi += BT_INT_LINEAR_COLS, lo += BT_INT_LINEAR_COLS) {
@@ -190,9 +201,17 @@ static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
 
 static bt_edge_repair repair_of(const bt_exec *x, const bt_pkg_tensor *t, const bt_int_linear_input *in)
 {
-    return (bt_edge_repair){.hi = in->hi, .lo = in->lo, .ld = in->ld, .shadow_count = in->shadow_count, .shadow = in->shadow,
-                            .panels = bt_exec_const(x, t->panels), .k = in->k, .bits = t->bits, .oscale = bt_exec_const(x, t->oscale),
-                            .bias = bt_exec_const(x, t->bias), .unit = t->out_scale};
+    return (bt_edge_repair){.hi = in->hi,
+                            .lo = in->lo,
+                            .ld = in->ld,
+                            .shadow_count = in->shadow_count,
+                            .shadow = in->shadow,
+                            .panels = bt_exec_const(x, t->panels),
+                            .k = in->k,
+                            .bits = t->bits,
+                            .oscale = bt_exec_const(x, t->oscale),
+                            .bias = bt_exec_const(x, t->bias),
+                            .unit = t->out_scale};
 }
 
 static void run_linear(bt_exec_job *j, const bt_pkg_inst *i)
@@ -203,9 +222,14 @@ static void run_linear(bt_exec_job *j, const bt_pkg_inst *i)
     bt_exec_group_begin(&group, j, i, &epilogue);
     for (size_t g = 0; g < group.group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
-        out[g] = (output){.kernels = x->companion.kernels, .y = bt_exec_at(j, i[g].out), .ld = i[g].out_width,
-                          .mult = bt_exec_const(x, t->mult), .shift = bt_exec_const(x, t->shift), .bias = bt_exec_const(x, t->bias_q),
-                          .limit = t->out_bits == 8 ? 127 : BT_INT_MAX16, .repair = repair_of(x, t, &group.in)};
+        out[g] = (output){.kernels = x->companion.kernels,
+                          .y = bt_exec_at(j, i[g].out),
+                          .ld = i[g].out_width,
+                          .mult = bt_exec_const(x, t->mult),
+                          .shift = bt_exec_const(x, t->shift),
+                          .bias = bt_exec_const(x, t->bias_q),
+                          .limit = t->out_bits == 8 ? 127 : BT_INT_MAX16,
+                          .repair = repair_of(x, t, &group.in)};
         group.m[g].ud = &out[g];
     }
     bt_exec_group_run(j, &group);

@@ -5,13 +5,7 @@
  * second cache. 4-bit panels are unpacked once for all of these rows. UNPACK_BYTES: for unpacked panels;
  * where panels are long, fewer are taken at a time. UNIT: panels of a unit of work, of both matrices where
  * they are paired. PREPARE_ROWS: rows that a thread prepares at a time. */
-enum {
-    ROWS = 256,
-    SUMS = ROWS * BT_INT_LINEAR_COLS,
-    UNPACK_BYTES = 256 * 1024,
-    UNIT = 2,
-    PREPARE_ROWS = 8
-};
+enum { ROWS = 256, SUMS = ROWS * BT_INT_LINEAR_COLS, UNPACK_BYTES = 256 * 1024, UNIT = 2, PREPARE_ROWS = 8 };
 
 typedef struct tile_scratch {
     int32_t hi[SUMS], lo[SUMS];
@@ -45,7 +39,8 @@ size_t bt_int_linear_prepared_bytes(size_t rows, size_t k, bool is_wide)
 void bt_int_linear_prepare(bt_int_linear *l)
 {
     const bt_int_linear_input *in = l->in;
-    const bt_int_rows rows = {.hi = in->hi, .lo = in->lo, .ld = in->ld, .k = in->k, .shadow = in->shadow, .shadow_count = in->shadow_count};
+    const bt_int_rows rows = {.hi = in->hi, .lo = in->lo,         .ld = in->ld,
+                              .k = in->k,   .shadow = in->shadow, .shadow_count = in->shadow_count};
     for (size_t r0, r1; bt_pool_range_take(&l->rows, &r0, &r1);)
         l->kernels->int_prepare(&l->inputs, r0, r1, &rows, l->is_left);
 }
@@ -60,21 +55,23 @@ typedef struct batch {
 } batch;
 
 /* Rows whose shadow the product left out: it is added in 64 bits. */
-static void shadow_rows(const bt_int_linear *l, const batch *b, const int32_t *hi, const int32_t *lo, int64_t *sums, size_t row,
-                             size_t rows, size_t n, size_t cols)
+static void shadow_rows(const bt_int_linear *l, const batch *b, const int32_t *hi, const int32_t *lo,
+                        int64_t *sums, size_t row, size_t rows, size_t n, size_t cols)
 {
     const bt_int_linear_input *in = l->in;
     for (size_t r = row; r < row + rows; r++, hi += BT_INT_LINEAR_COLS, lo += BT_INT_LINEAR_COLS) {
         if (!l->is_left[r]) continue;
         for (size_t c = 0; c < 16 * b->panels; c++) sums[c] = in->lo ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
-        l->kernels->int_shadow(sums, in->shadow + r * in->k, in->shadow_count[r], b->wp, bt_int_k4(in->k), 0, b->panels);
+        l->kernels->int_shadow(sums, in->shadow + r * in->k, in->shadow_count[r], b->wp, bt_int_k4(in->k), 0,
+                               b->panels);
         l->epilogue->row64(b->m->ud, r, n, cols, sums);
     }
 }
 
 /* Sums of rows from `first` on are in scratch; those of [row, row + rows) are handed on: all at once but for
  * those in 64 bits. */
-static void hand_on(const bt_int_linear *l, const batch *b, tile_scratch *s, size_t first, size_t row, size_t rows)
+static void hand_on(const bt_int_linear *l, const batch *b, tile_scratch *s, size_t first, size_t row,
+                    size_t rows)
 {
     const size_t n = 16 * b->p, cols = b->m->n - n < 16 * b->panels ? b->m->n - n : 16 * b->panels;
     int32_t *hi = s->hi + (row - first) * BT_INT_LINEAR_COLS + b->column, *lo = s->lo + (hi - s->hi);
@@ -94,8 +91,9 @@ static void run_batches(const bt_int_linear *l, const batch *b, size_t count, ti
     for (size_t first = 0, rows; first < all; first += rows) {
         rows = all - first < ROWS ? all - first : ROWS;
         for (size_t i = 0; i < count; i++)
-            l->kernels->int_matmul(s->hi + b[i].column, l->in->lo ? s->lo + b[i].column : NULL, BT_INT_LINEAR_COLS, &l->inputs, first,
-                                   rows, b[i].wp, b[i].m->colsum + 16 * b[i].p, 0, b[i].panels, s->product);
+            l->kernels->int_matmul(s->hi + b[i].column, l->in->lo ? s->lo + b[i].column : NULL,
+                                   BT_INT_LINEAR_COLS, &l->inputs, first, rows, b[i].wp,
+                                   b[i].m->colsum + 16 * b[i].p, 0, b[i].panels, s->product);
         for (size_t row = first, n; row < first + rows; row += n) {
             n = first + rows - row < BT_INT_LINEAR_ROWS ? first + rows - row : BT_INT_LINEAR_ROWS;
             for (size_t i = 0; i < count; i++) hand_on(l, &b[i], s, first, row, n);
@@ -104,7 +102,8 @@ static void run_batches(const bt_int_linear *l, const batch *b, size_t count, ti
 }
 
 /* Panels [p0, p1) of `count` matrices. */
-static void run_panels(const bt_int_linear *l, const bt_int_linear_matrix *m, size_t count, size_t p0, size_t p1, tile_scratch *s)
+static void run_panels(const bt_int_linear *l, const bt_int_linear_matrix *m, size_t count, size_t p0,
+                       size_t p1, tile_scratch *s)
 {
     const size_t panel = bt_int_panel_bytes(l->in->k, 8), k4 = bt_int_k4(l->in->k);
     const bool is_unpacked = m->bits == 4 || m[count - 1].bits == 4;
@@ -137,7 +136,8 @@ void bt_int_linear_begin(bt_int_linear *l, size_t threads)
     const size_t wide = wide_units(l), alone = threads > 1 ? threads * wide : 0;
     size_t units = 0;
     for (size_t g = 0; g < (l->paired ? 1 : l->group); g++) units += units_of(&l->m[g]);
-    l->inputs = (bt_int_inputs){.memory = l->prepared, .rows = in->rows, .k4 = bt_int_k4(in->k), .is_wide = in->lo};
+    l->inputs =
+        (bt_int_inputs){.memory = l->prepared, .rows = in->rows, .k4 = bt_int_k4(in->k), .is_wide = in->lo};
     l->is_left = (bool *)l->prepared + bt_int_inputs_bytes(in->rows, in->k, in->lo);
     l->wide_pieces = units > alone ? (units - alone) / wide : 0;
     bt_pool_range_init(&l->rows, in->rows, PREPARE_ROWS);
@@ -154,7 +154,9 @@ void bt_int_linear_part(bt_int_linear *l, void *scratch)
         for (size_t units; u1 > 0; u0 = u0 > units ? u0 - units : 0, u1 = u1 > units ? u1 - units : 0, m++) {
             const size_t panels = bt_int_panels(m->n);
             units = units_of(m);
-            if (u0 < units) run_panels(l, m, l->paired ? 2 : 1, u0 * UNIT, u1 * UNIT < panels ? u1 * UNIT : panels, scratch);
+            if (u0 < units)
+                run_panels(l, m, l->paired ? 2 : 1, u0 * UNIT, u1 * UNIT < panels ? u1 * UNIT : panels,
+                           scratch);
         }
     }
 }

@@ -20,23 +20,24 @@ enum { BT_INT_LINEAR_ROWS = 48, BT_INT_LINEAR_PANELS = 8, BT_INT_LINEAR_COLS = 1
  * Each sum is handed on once. */
 typedef struct bt_int_linear_epilogue {
     void (*tile8)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc);
-    void (*tile16)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi, const int32_t *lo);
+    void (*tile16)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi,
+                   const int32_t *lo);
     void (*row64)(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc);
 } bt_int_linear_epilogue;
 
 typedef struct bt_int_linear_matrix {
-    const uint8_t *panels;                  /* bt_int_panel_bytes(k, bits) each */
+    const uint8_t *panels; /* bt_int_panel_bytes(k, bits) each */
     const int32_t *colsum;
     size_t n;
-    unsigned bits;                          /* 8 or 4 */
-    const void *ud;                         /* for the epilogue */
+    unsigned bits;  /* 8 or 4 */
+    const void *ud; /* for the epilogue */
 } bt_int_linear_matrix;
 
 typedef struct bt_int_linear_input {
-    const int8_t *hi, *lo;                  /* [rows, ld]; lo NULL: 8 bits */
+    const int8_t *hi, *lo; /* [rows, ld]; lo NULL: 8 bits */
     size_t ld, rows, k;
-    const uint32_t *shadow_count;           /* [rows]; NULL: no shadow */
-    const bt_int_shadow *shadow;            /* [rows, k], k ascending */
+    const uint32_t *shadow_count; /* [rows]; NULL: no shadow */
+    const bt_int_shadow *shadow;  /* [rows, k], k ascending */
 } bt_int_linear_input;
 
 /* A group of matrices over one input. Call begin; then prepare on every thread; when all have returned, part
@@ -46,16 +47,16 @@ typedef struct bt_int_linear_input {
  * on the same thread, while what the first's epilogue wrote is in that core's caches. */
 typedef struct bt_int_linear {
     const bt_kernels *kernels;
-    const bt_int_linear_matrix *m;          /* [group] */
+    const bt_int_linear_matrix *m; /* [group] */
     size_t group;
     bool paired;
     const bt_int_linear_input *in;
     const bt_int_linear_epilogue *epilogue;
-    void *prepared;                         /* bt_int_linear_prepared_bytes, 64-byte aligned */
+    void *prepared; /* bt_int_linear_prepared_bytes, 64-byte aligned */
     /* The rest is begin's. */
     bt_int_inputs inputs;
-    bool *is_left;                          /* [rows]: the product left the row's shadow out; it is added in 64 bits */
-    size_t wide_pieces;                     /* the first pieces have several units of work each, the others one */
+    bool *is_left;      /* [rows]: the product left the row's shadow out; it is added in 64 bits */
+    size_t wide_pieces; /* the first pieces have several units of work each, the others one */
     bt_pool_range rows, pieces;
 } bt_int_linear;
 
@@ -64,7 +65,7 @@ size_t bt_int_linear_prepared_bytes(size_t rows, size_t k, bool is_wide);
 /* Scratch of one thread, 64-byte aligned. max_k4bit: the longest k of a matrix with 4 bits, 0 where there is
  * none. */
 size_t bt_int_linear_scratch_bytes(size_t max_k4bit);
-void   bt_int_linear_begin(bt_int_linear *l, size_t threads);
-void   bt_int_linear_prepare(bt_int_linear *l);
-void   bt_int_linear_part(bt_int_linear *l, void *scratch);
+void bt_int_linear_begin(bt_int_linear *l, size_t threads);
+void bt_int_linear_prepare(bt_int_linear *l);
+void bt_int_linear_part(bt_int_linear *l, void *scratch);
 #endif

@@ -29,7 +29,7 @@ static int remove_dir(void **s)
 {
     (void)s;
     unlink(path);
-    return rmdir(dir);           /* fails if a temporary file was left */
+    return rmdir(dir); /* fails if a temporary file was left */
 }
 
 static void replaces_the_content_and_sets_the_mode(void **s)
@@ -82,7 +82,7 @@ static void a_new_file_has_no_name_until_it_is_kept(void **s)
     assert_int_equal(bt_file_begin(&f, path, NULL), BT_OK);
     assert_int_equal(write(f.fd, "half", 4), 4);
     assert_int_equal(stat(path, &st), -1);
-    bt_file_done(&f);                       /* and leaves nothing: see remove_dir */
+    bt_file_done(&f); /* and leaves nothing: see remove_dir */
     assert_int_equal(stat(path, &st), -1);
 
     assert_int_equal(bt_file_begin(&f, path, NULL), BT_OK);

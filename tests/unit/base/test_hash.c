@@ -28,7 +28,8 @@ static void pieces_give_what_the_whole_gives(void **s)
         for (size_t step = 1; step < 700; step += 113) {
             bt_hash_stream st;
             bt_hash_begin(&st);
-            for (size_t at = 0; at < len; at += step) bt_hash_add(&st, data + at, len - at < step ? len - at : step);
+            for (size_t at = 0; at < len; at += step)
+                bt_hash_add(&st, data + at, len - at < step ? len - at : step);
             bt_hash_end(pieces, &st);
             assert_memory_equal(pieces, whole, BT_HASH_BYTES);
             bt_hash_end(pieces, &st);
@@ -40,7 +41,7 @@ static void pieces_give_what_the_whole_gives(void **s)
 static void one_bit_changes_the_hash(void **s)
 {
     (void)s;
-    uint8_t data[100] = { 0 }, a[BT_HASH_BYTES], b[BT_HASH_BYTES];
+    uint8_t data[100] = {0}, a[BT_HASH_BYTES], b[BT_HASH_BYTES];
     bt_hash128(a, data, sizeof data);
     for (size_t i = 0; i < sizeof data; i++) {
         data[i] ^= 1;

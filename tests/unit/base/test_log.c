@@ -12,7 +12,8 @@
 static char line[8192];
 
 /* Everything that `body` writes to stderr lands in `line`. */
-#define CAPTURE(body) do { \
+#define CAPTURE(body) \
+    do { \
         int pipe_fd[2], saved = dup(2); \
         assert_int_equal(pipe(pipe_fd), 0); \
         dup2(pipe_fd[1], 2); \
@@ -54,7 +55,9 @@ static void nobody_can_forge_a_line(void **s)
 {
     (void)s;
     bt_log_setup("prog", BT_LOG_INFO, false);
-    CAPTURE(bt_log(BT_LOG_INFO, "%s", "a\nb\x1b[2J\xff" "\xc3\xa9"));
+    CAPTURE(bt_log(BT_LOG_INFO, "%s",
+                   "a\nb\x1b[2J\xff"
+                   "\xc3\xa9"));
     assert_string_equal(after_time(), "prog info: a\\x0ab\\x1b[2J\\xff\xc3\xa9\n");
 }
 
@@ -64,8 +67,9 @@ static void json_lines_are_json(void **s)
     bt_log_setup("prog", BT_LOG_INFO, true);
     CAPTURE(bt_log_request(BT_LOG_ERROR, "r\"1", "say \"%s\"", "a\\b\n\xff"));
     assert_memory_equal(line, "{\"time\":\"", 9);
-    assert_string_equal(strchr(line, ',') + 1, "\"level\":\"error\",\"program\":\"prog\",\"request\":\"r\\\"1\","
-                                               "\"message\":\"say \\\"a\\\\b\\u000a\\ufffd\\\"\"}\n");
+    assert_string_equal(strchr(line, ',') + 1,
+                        "\"level\":\"error\",\"program\":\"prog\",\"request\":\"r\\\"1\","
+                        "\"message\":\"say \\\"a\\\\b\\u000a\\ufffd\\\"\"}\n");
 }
 
 static void long_lines_are_cut_and_stay_lines(void **s)
@@ -86,11 +90,11 @@ static void long_lines_are_cut_and_stay_lines(void **s)
 static void repeated_lines_are_counted_not_written(void **s)
 {
     (void)s;
-    bt_log_limit limit = { .every_ms = 1000000 };
+    bt_log_limit limit = {.every_ms = 1000000};
     bt_log_setup("prog", BT_LOG_INFO, false);
     CAPTURE(for (int i = 0; i < 5; i++) bt_log_ratelimited(&limit, BT_LOG_WARN, "again %d", i));
     assert_string_equal(after_time(), "prog warn: again 0\n");
-    limit.next_ms = 0;                    /* as if the time had passed */
+    limit.next_ms = 0; /* as if the time had passed */
     CAPTURE(bt_log_ratelimited(&limit, BT_LOG_WARN, "again"));
     assert_string_equal(after_time(), "prog warn: again (and 4 more like this)\n");
 }

@@ -16,7 +16,8 @@ static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
 static unsigned char *map(void)
 {
-    unsigned char *m = mmap(NULL, PAGES * page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *m =
+        mmap(NULL, PAGES * page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(m != MAP_FAILED);
     return m;
 }
@@ -45,8 +46,8 @@ static void pages_are_there_and_what_they_held_stays(void **s)
     if (!can_populate()) skip();
     unsigned char *m = map();
     assert_int_equal(there(m), 0);
-    m[3 * page_bytes() - 1] = 7;                            /* page 2 */
-    bt_memory_ready(m + 3 * page_bytes() - 1, 2, 2);        /* pages 2 and 3 */
+    m[3 * page_bytes() - 1] = 7;                     /* page 2 */
+    bt_memory_ready(m + 3 * page_bytes() - 1, 2, 2); /* pages 2 and 3 */
     assert_int_equal(there(m), 0x0c);
     assert_int_equal(m[3 * page_bytes() - 1], 7);
     assert_int_equal(m[3 * page_bytes()], 0);

@@ -11,43 +11,53 @@
 
 typedef struct config {
     const char *model;
-    int64_t     port, wait_ms;
-    uint64_t    memory;
-    double      temp;
-    bool        verbose, json;
+    int64_t port, wait_ms;
+    uint64_t memory;
+    double temp;
+    bool verbose, json;
     bt_opt_list peers;
-    int         mode;
+    int mode;
 } config;
 
-static const char *const modes[] = { "fast", "exact", NULL };
+static const char *const modes[] = {"fast", "exact", NULL};
 static const bt_opt table[] = {
-    { .group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model), .type = BT_OPT_STRING,
-      .required = true, .example = "smollm2", .help = "GGUF file" },
-    { .group = "Network", .letter = 'p', .name = "port", .value = "PORT", BT_OPT_AT(config, port), .type = BT_OPT_INT,
-      .def = "8080", .lo = 0, .hi = 65535, .help = "where clients connect" },
-    { .group = "Network", .name = "peer", .value = "ENDPOINT", BT_OPT_AT(config, peers), .type = BT_OPT_STRINGS,
-      .def = "a,b", .help = "another node" },
-    { .group = "Network", .name = "wait", .value = "TIME", BT_OPT_AT(config, wait_ms), .type = BT_OPT_DURATION,
-      .def = "1.5s", .lo = 100, .hi = 60000, .help = "how long to wait" },
-    { .group = "Limits", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, memory), .type = BT_OPT_SIZE,
-      .def = "1G", .lo = 1024, .hi = INT64_C(1) << 40, .help = "KV cache" },
-    { .group = "Limits", .name = "temp", .value = "T", BT_OPT_AT(config, temp), .type = BT_OPT_DOUBLE, .def = "0.5",
-      .flo = 0, .fhi = 2, .help = "temperature" },
-    { .group = "Limits", .name = "mode", .value = "MODE", BT_OPT_AT(config, mode), .type = BT_OPT_CHOICE, .def = "exact",
-      .choices = modes, .help = "how to compute" },
-    { .group = "Output", .letter = 'v', .name = "verbose", BT_OPT_AT(config, verbose), .type = BT_OPT_FLAG, .help = "say more" },
-    { .group = "Output", .letter = 'j', .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG, .help = "one object" },
+    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
+     .type = BT_OPT_STRING, .required = true, .example = "smollm2", .help = "GGUF file"},
+    {.group = "Network", .letter = 'p', .name = "port", .value = "PORT", BT_OPT_AT(config, port),
+     .type = BT_OPT_INT, .def = "8080", .lo = 0, .hi = 65535, .help = "where clients connect"},
+    {.group = "Network", .name = "peer", .value = "ENDPOINT", BT_OPT_AT(config, peers),
+     .type = BT_OPT_STRINGS, .def = "a,b", .help = "another node"},
+    {.group = "Network", .name = "wait", .value = "TIME", BT_OPT_AT(config, wait_ms), .type = BT_OPT_DURATION,
+     .def = "1.5s", .lo = 100, .hi = 60000, .help = "how long to wait"},
+    {.group = "Limits", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, memory), .type = BT_OPT_SIZE,
+     .def = "1G", .lo = 1024, .hi = INT64_C(1) << 40, .help = "KV cache"},
+    {.group = "Limits", .name = "temp", .value = "T", BT_OPT_AT(config, temp), .type = BT_OPT_DOUBLE,
+     .def = "0.5", .flo = 0, .fhi = 2, .help = "temperature"},
+    {.group = "Limits", .name = "mode", .value = "MODE", BT_OPT_AT(config, mode), .type = BT_OPT_CHOICE,
+     .def = "exact", .choices = modes, .help = "how to compute"},
+    {.group = "Output", .letter = 'v', .name = "verbose", BT_OPT_AT(config, verbose), .type = BT_OPT_FLAG,
+     .help = "say more"},
+    {.group = "Output", .letter = 'j', .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one object"},
 };
 static const bt_opt_program program = {
-    .name = "prog", .summary = "Does a thing.", .usage = "-m MODEL [options] [FILE]", .normal = "prog -m smollm2",
-    .opts = table, .opt_count = BT_OPT_COUNT(table), .args_min = 0, .args_max = 2, .args_name = "FILE",
+    .name = "prog",
+    .summary = "Does a thing.",
+    .usage = "-m MODEL [options] [FILE]",
+    .normal = "prog -m smollm2",
+    .opts = table,
+    .opt_count = BT_OPT_COUNT(table),
+    .args_min = 0,
+    .args_max = 2,
+    .args_name = "FILE",
 };
 
-static config      c;
+static config c;
 static bt_opt_args a;
-static bt_fault    f;
+static bt_fault f;
 
-#define ARGV(...) (char **)(const char *[]){ __VA_ARGS__, NULL }
+#define ARGV(...) \
+    (char **)(const char *[]) { __VA_ARGS__, NULL }
 #define PARSE(...) parse(ARGV("prog", __VA_ARGS__))
 static bt_err parse(char **argv)
 {
@@ -91,7 +101,7 @@ static void defaults_without_a_command_line_are_those_of_the_environment(void **
     (void)s;
     assert_int_equal(setenv("BATON_PORT", "91", 1), 0);
     assert_int_equal(bt_opt_defaults(&a, &program, &c, &f), BT_OK);
-    assert_null(c.model);                   /* required, and nobody asks */
+    assert_null(c.model); /* required, and nobody asks */
     assert_int_equal(c.port, 91);
     assert_int_equal(c.wait_ms, 1500);
     assert_int_equal(c.peers.count, 2);
@@ -105,8 +115,9 @@ static void defaults_without_a_command_line_are_those_of_the_environment(void **
 static void takes_every_form(void **s)
 {
     (void)s;
-    assert_int_equal(PARSE("file1", "--model=m", "-p81", "--wait", "2s", "-vj", "--kv-memory=8G", "--temp=1e-1", "--mode",
-                           "fast", "--", "-p"), BT_OK);
+    assert_int_equal(PARSE("file1", "--model=m", "-p81", "--wait", "2s", "-vj", "--kv-memory=8G",
+                           "--temp=1e-1", "--mode", "fast", "--", "-p"),
+                     BT_OK);
     assert_string_equal(c.model, "m");
     assert_int_equal(c.port, 81);
     assert_int_equal(c.wait_ms, 2000);
@@ -119,7 +130,8 @@ static void takes_every_form(void **s)
     assert_string_equal(a.args[1], "-p");
     assert_null(a.args[2]);
     bt_opt_done(&a);
-    assert_int_equal(PARSE("-vp", "9", "-m-", "-v", "--json=no", "--peer", "x,y", "--peer=z", "-p", "10"), BT_OK);
+    assert_int_equal(PARSE("-vp", "9", "-m-", "-v", "--json=no", "--peer", "x,y", "--peer=z", "-p", "10"),
+                     BT_OK);
     assert_int_equal(c.port, 10);
     assert_string_equal(c.model, "-");
     assert_false(c.json);
@@ -150,7 +162,8 @@ static void command_line_wins_over_environment_over_default(void **s)
     assert_int_equal(bt_opt_source_of(&a, "kv-memory"), BT_OPT_FROM_ENV);
     bt_opt_done(&a);
     assert_int_equal(PARSE("--verbose"), BT_EARG);
-    assert_string_equal(f.text, "BATON_PORT=not a number: 'not a number' is not a whole number; for example '--port 8080'");
+    assert_string_equal(
+        f.text, "BATON_PORT=not a number: 'not a number' is not a whole number; for example '--port 8080'");
     assert_int_equal(PARSE("--help"), BT_OK);
     assert_int_equal(a.action, BT_OPT_HELP);
     bt_opt_done(&a);
@@ -159,24 +172,27 @@ static void command_line_wins_over_environment_over_default(void **s)
 static void refuses_with_the_option_the_value_and_an_example(void **s)
 {
     (void)s;
-    static const struct { const char *arg, *arg2, *words; } bad[] = {
-        { "--prot", "1", "unknown option '--prot'. Did you mean '--port'?" },
-        { "--modle=x", NULL, "unknown option '--modle'. Did you mean '--model'?" },
-        { "--hepl", NULL, "unknown option '--hepl'. Did you mean '--help'?" },
-        { "--zebra", NULL, "unknown option '--zebra'" },
-        { "--kv", NULL, "unknown option '--kv'" },
-        { "-z", NULL, "unknown option '-z'" },
-        { "--port", "70000", "--port 70000: 70000 is not within 0..65535; for example '--port 8080'" },
-        { "-p", "x", "--port x: 'x' is not a whole number; for example '--port 8080'" },
-        { "--port", NULL, "option '--port' needs a value, for example '--port 8080'" },
-        { "-m", NULL, "option '-m' needs a value, for example '--model smollm2'" },
-        { "--wait", "1ms", "--wait 1ms: 1ms is not within 100..60000 ms; for example '--wait 1.5s'" },
-        { "--kv-memory", "1", "--kv-memory 1: 1 is not within 1024..1099511627776 bytes; for example '--kv-memory 1G'" },
-        { "--temp", "2.5", "--temp 2.5: 2.5 is not within 0..2; for example '--temp 0.5'" },
-        { "--mode", "slow", "--mode slow: 'slow' is not one of fast, exact; for example '--mode exact'" },
-        { "--json=maybe", NULL, "--json maybe: 'maybe' is neither yes nor no" },
-        { "--help=1", NULL, "option '--help' takes no value" },
-        { "a", NULL, "option '--model' is missing, for example '--model smollm2'" },
+    static const struct {
+        const char *arg, *arg2, *words;
+    } bad[] = {
+        {"--prot", "1", "unknown option '--prot'. Did you mean '--port'?"},
+        {"--modle=x", NULL, "unknown option '--modle'. Did you mean '--model'?"},
+        {"--hepl", NULL, "unknown option '--hepl'. Did you mean '--help'?"},
+        {"--zebra", NULL, "unknown option '--zebra'"},
+        {"--kv", NULL, "unknown option '--kv'"},
+        {"-z", NULL, "unknown option '-z'"},
+        {"--port", "70000", "--port 70000: 70000 is not within 0..65535; for example '--port 8080'"},
+        {"-p", "x", "--port x: 'x' is not a whole number; for example '--port 8080'"},
+        {"--port", NULL, "option '--port' needs a value, for example '--port 8080'"},
+        {"-m", NULL, "option '-m' needs a value, for example '--model smollm2'"},
+        {"--wait", "1ms", "--wait 1ms: 1ms is not within 100..60000 ms; for example '--wait 1.5s'"},
+        {"--kv-memory", "1",
+         "--kv-memory 1: 1 is not within 1024..1099511627776 bytes; for example '--kv-memory 1G'"},
+        {"--temp", "2.5", "--temp 2.5: 2.5 is not within 0..2; for example '--temp 0.5'"},
+        {"--mode", "slow", "--mode slow: 'slow' is not one of fast, exact; for example '--mode exact'"},
+        {"--json=maybe", NULL, "--json maybe: 'maybe' is neither yes nor no"},
+        {"--help=1", NULL, "option '--help' takes no value"},
+        {"a", NULL, "option '--model' is missing, for example '--model smollm2'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char *arg = strdup(bad[i].arg), *arg2 = bad[i].arg2 ? strdup(bad[i].arg2) : NULL;
@@ -204,7 +220,8 @@ static void help_has_groups_defaults_and_the_normal_command(void **s)
     (void)s;
     char *t = printed(bt_opt_help);
     assert_memory_equal(t, "Usage: prog -m MODEL [options] [FILE]\nDoes a thing.\n\nModel:\n", 60);
-    assert_non_null(strstr(t, "\nNetwork:\n  -p, --port PORT            where clients connect (0..65535; default 8080)\n"));
+    assert_non_null(strstr(
+        t, "\nNetwork:\n  -p, --port PORT            where clients connect (0..65535; default 8080)\n"));
     assert_non_null(strstr(t, "      --mode MODE            how to compute (fast, exact; default exact)\n"));
     assert_non_null(strstr(t, "  -h, --help "));
     assert_non_null(strstr(t, "BATON_MODEL for --model"));
@@ -218,8 +235,10 @@ static void the_printed_table_has_twelve_columns(void **s)
 {
     (void)s;
     char *t = printed(bt_opt_print_options);
-    assert_non_null(strstr(t, "prog\tNetwork\tp\tport\tPORT\tint\t8080\t0\t65535\t\tBATON_PORT\twhere clients connect\n"));
-    assert_non_null(strstr(t, "prog\tLimits\t\tmode\tMODE\tchoice\texact\t\t\tfast,exact\tBATON_MODE\thow to compute\n"));
+    assert_non_null(strstr(
+        t, "prog\tNetwork\tp\tport\tPORT\tint\t8080\t0\t65535\t\tBATON_PORT\twhere clients connect\n"));
+    assert_non_null(
+        strstr(t, "prog\tLimits\t\tmode\tMODE\tchoice\texact\t\t\tfast,exact\tBATON_MODE\thow to compute\n"));
     for (char *line = strtok(t, "\n"); line; line = strtok(NULL, "\n")) {
         int tabs = 0;
         for (const char *p = line; *p; p++) tabs += *p == '\t';
@@ -250,20 +269,24 @@ static void print_config_names_each_source(void **s)
     FILE *out = open_memstream(&text, &n);
     bt_opt_print_config(out, &a);
     fclose(out);
-    assert_string_equal(text, "model\t\tdefault\nport\t7\tcommand line\npeer\tx,y\tcommand line\nwait\t1.5s\tdefault\n"
-                              "kv-memory\t1G\tdefault\ntemp\t0.25\tenvironment\nmode\texact\tdefault\n"
-                              "verbose\tno\tdefault\njson\tno\tdefault\n");
+    assert_string_equal(
+        text, "model\t\tdefault\nport\t7\tcommand line\npeer\tx,y\tcommand line\nwait\t1.5s\tdefault\n"
+              "kv-memory\t1G\tdefault\ntemp\t0.25\tenvironment\nmode\texact\tdefault\n"
+              "verbose\tno\tdefault\njson\tno\tdefault\n");
     free(text);
     bt_opt_done(&a);
 }
 
-static int ran(int argc, char **argv) { return argc == 2 && !strcmp(argv[0], "run") ? 40 + atoi(argv[1]) : 99; }
+static int ran(int argc, char **argv)
+{
+    return argc == 2 && !strcmp(argv[0], "run") ? 40 + atoi(argv[1]) : 99;
+}
 
 static void subcommands_run_by_name(void **s)
 {
     (void)s;
-    static const bt_opt_command list[] = { { "Serve", "run", &program, ran } };
-    static const bt_opt_commands tool = { "tool", "A tool.", "tool run", list, 1 };
+    static const bt_opt_command list[] = {{"Serve", "run", &program, ran}};
+    static const bt_opt_commands tool = {"tool", "A tool.", "tool run", list, 1};
     FILE *saved_err = stderr, *saved_out = stdout;
     char *err = NULL, *out = NULL;
     size_t n = 0, m = 0;
@@ -302,8 +325,9 @@ static void start_turns_outcomes_into_exit_codes(void **s)
     stderr = saved;
     assert_int_equal(wrong, 2);
     assert_int_equal(missing, 2);
-    assert_string_equal(err, "prog: unknown option '--prot'. Did you mean '--port'? Try 'prog --help'.\n"
-                             "prog: option '--model' is missing, for example '--model smollm2'. Try 'prog --help'.\n");
+    assert_string_equal(
+        err, "prog: unknown option '--prot'. Did you mean '--port'? Try 'prog --help'.\n"
+             "prog: option '--model' is missing, for example '--model smollm2'. Try 'prog --help'.\n");
     free(err);
     assert_int_equal(bt_opt_start(&a, &program, 2, ARGV("prog", "-mx"), &c), -1);
     bt_opt_done(&a);

@@ -12,12 +12,16 @@
 
 #define ROUNDS 3000
 
-typedef struct work { size_t calls[16]; size_t parts; size_t round; } work;
+typedef struct work {
+    size_t calls[16];
+    size_t parts;
+    size_t round;
+} work;
 
 static void note_part(void *ud, size_t part, size_t parts)
 {
     work *w = ud;
-    w->calls[part] += w->round;          /* plain memory: the pool must order it */
+    w->calls[part] += w->round; /* plain memory: the pool must order it */
     if (part == parts - 1) w->parts = parts;
 }
 
@@ -28,7 +32,7 @@ static void runs_each_part_once_a_call(void **s)
         bt_pool *p = NULL;
         assert_int_equal(bt_pool_new(&p, n, NULL), BT_OK);
         assert_int_equal(bt_pool_threads(p), n);
-        work w = { .calls = { 0 } };
+        work w = {.calls = {0}};
         size_t want = 0;
         for (w.round = 1; w.round <= ROUNDS; w.round++) {
             want += w.round;
@@ -46,8 +50,7 @@ static void wait_a_while(void *ud, size_t part, size_t parts)
     volatile size_t *x = ud;
     if (part == 1)
         for (size_t i = 0; i < 3000000; i++) x[part]++;
-    else
-        x[part]++;
+    else x[part]++;
 }
 
 /* Parts longer than the spin time make the caller sleep, and pauses make the threads sleep. */
@@ -56,10 +59,10 @@ static void sleeps_and_wakes_on_both_sides(void **s)
     (void)s;
     bt_pool *p = NULL;
     assert_int_equal(bt_pool_new(&p, 3, NULL), BT_OK);
-    size_t x[3] = { 0 };
+    size_t x[3] = {0};
     for (int i = 0; i < 5; i++) {
         bt_pool_run(p, wait_a_while, x);
-        wait_a_while((size_t[2]){ 0 }, 1, 1);
+        wait_a_while((size_t[2]){0}, 1, 1);
     }
     assert_int_equal(x[0], 5);
     assert_int_equal(x[1], 15000000);
@@ -83,8 +86,8 @@ static void parts_run_on_cores_of_their_own(void **s)
     assert_int_equal(bt_pool_new(&p, 2, NULL), BT_OK);
     int apart = 0;
     for (int i = 0; i < 1000 && apart < 10; i++) {
-        int core[2] = { -1, -1 };
-        wait_a_while((size_t[2]){ 0 }, 1, 1);           /* the thread sleeps meanwhile */
+        int core[2] = {-1, -1};
+        wait_a_while((size_t[2]){0}, 1, 1); /* the thread sleeps meanwhile */
         bt_pool_run(p, note_core, core);
         apart += core[0] != core[1];
     }
@@ -95,7 +98,7 @@ static void parts_run_on_cores_of_their_own(void **s)
 static void no_pool_runs_on_the_caller(void **s)
 {
     (void)s;
-    work w = { .round = 1 };
+    work w = {.round = 1};
     bt_pool_run(NULL, note_part, &w);
     assert_int_equal(w.calls[0], 1);
     assert_int_equal(w.parts, 1);
@@ -133,7 +136,7 @@ static void pool_threads_leave_signals_to_the_others(void **s)
     (void)s;
     bt_pool *p = NULL;
     assert_int_equal(bt_pool_new(&p, 2, NULL), BT_OK);
-    int blocked[2] = { -1, -1 };
+    int blocked[2] = {-1, -1};
     bt_pool_run(p, read_mask, blocked);
     assert_int_equal(blocked[0], 0);
     assert_int_equal(blocked[1], 1);

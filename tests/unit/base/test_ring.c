@@ -11,7 +11,7 @@
 
 static bool readable(bt_ring *r)
 {
-    struct pollfd p = { .fd = bt_ring_fd(r), .events = POLLIN };
+    struct pollfd p = {.fd = bt_ring_fd(r), .events = POLLIN};
     return poll(&p, 1, 0) == 1;
 }
 
@@ -71,7 +71,7 @@ static void wakes_once_for_all_that_were_added_before(void **s)
     assert_int_equal(got, 'b');
     assert_false(bt_ring_pop(r, &got));
     assert_false(readable(r));
-    assert_true(bt_ring_add(r, &c));            /* and one who looks finds what nobody was woken for */
+    assert_true(bt_ring_add(r, &c)); /* and one who looks finds what nobody was woken for */
     assert_true(bt_ring_pop(r, &got));
     bt_ring_free(r);
 }
@@ -93,7 +93,7 @@ static void *produce(void *ud)
 {
     static int values[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        values[i] = i;                       /* plain memory behind the pointer: the push must order it */
+        values[i] = i; /* plain memory behind the pointer: the push must order it */
         const int *p = &values[i];
         while (!bt_ring_push(ud, &p)) {
             struct pollfd nothing;

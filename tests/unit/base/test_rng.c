@@ -1,4 +1,5 @@
-/* The fixed formula against a stateful splitmix64 (itself checked against its published outputs), and its evenness. */
+/* The fixed formula against a stateful splitmix64 (itself checked against its published outputs), and its
+ * evenness. */
 #include "base/rng.h"
 
 #include <setjmp.h>
@@ -32,7 +33,7 @@ static void uniform_numbers_are_even_and_below_one(void **s)
 {
     (void)s;
     enum { N = 100000, BINS = 20 };
-    int bins[BINS] = { 0 };
+    int bins[BINS] = {0};
     double sum = 0;
     for (uint64_t i = 0; i < N; i++) {
         const double u = bt_rng_uniform(42, i);
@@ -48,7 +49,7 @@ static void uniform_numbers_are_even_and_below_one(void **s)
 static void entropy_differs_each_time(void **s)
 {
     (void)s;
-    uint8_t a[32] = { 0 }, b[32] = { 0 };
+    uint8_t a[32] = {0}, b[32] = {0};
     assert_int_equal(bt_rng_entropy(a, sizeof a, NULL), BT_OK);
     assert_int_equal(bt_rng_entropy(b, sizeof b, NULL), BT_OK);
     assert_memory_not_equal(a, b, sizeof a);

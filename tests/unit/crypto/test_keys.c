@@ -34,7 +34,8 @@ static int make_dir(void **s)
 static int remove_dir(void **s)
 {
     (void)s;
-    static const char *const files[] = { "gateway.secret", "prefill-2.secret", "east.secret", "decode-1.secret", "allow" };
+    static const char *const files[] = {"gateway.secret", "prefill-2.secret", "east.secret",
+                                        "decode-1.secret", "allow"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(in_dir(files[i]));
     return rmdir(dir);
 }
@@ -78,9 +79,11 @@ static unsigned roles_of(const char *name)
 static void generates_a_cluster_and_adds_to_it(void **s)
 {
     (void)s;
-    static const char *const names[] = { "gateway", "prefill-2", NULL }, *const more[] = { "decode-1:decode,prefill", "east:decode", NULL };
+    static const char *const names[] = {"gateway", "prefill-2", NULL}, *const more[] = {
+                                                                           "decode-1:decode,prefill",
+                                                                           "east:decode", NULL};
     struct stat st;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     assert_int_equal(bt_keys_generate(dir, names, &f), BT_OK);
     assert_int_equal(stat(in_dir("prefill-2.secret"), &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
@@ -95,9 +98,10 @@ static void generates_a_cluster_and_adds_to_it(void **s)
 static void never_writes_over_anything(void **s)
 {
     (void)s;
-    static const char *const names[] = { "gateway", "prefill-2", NULL }, *const again[] = { "decode-1", "prefill-2", NULL };
+    static const char *const names[] = {"gateway", "prefill-2", NULL}, *const again[] = {"decode-1",
+                                                                                         "prefill-2", NULL};
     bt_keys before, after;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     assert_int_equal(bt_keys_generate(dir, names, &f), BT_OK);
     assert_int_equal(bt_keys_load(&before, dir, "prefill-2", NULL), BT_OK);
     assert_int_equal(bt_keys_generate(dir, again, &f), BT_EARG);
@@ -105,19 +109,19 @@ static void never_writes_over_anything(void **s)
     assert_int_not_equal(access(in_dir("decode-1.secret"), F_OK), 0);
     assert_int_equal(bt_keys_load(&after, dir, "prefill-2", NULL), BT_OK);
     assert_memory_equal(&before, &after, sizeof before);
-    assert_int_equal(unlink(in_dir("prefill-2.secret")), 0);            /* its line still stands: a name means one key */
+    assert_int_equal(unlink(in_dir("prefill-2.secret")), 0); /* its line still stands: a name means one key */
     assert_int_equal(bt_keys_generate(dir, again, &f), BT_EARG);
     assert_non_null(strstr(f.text, "names 'prefill-2' already"));
-    static const char *const twice[] = { "east:decode", "east:prefill", NULL };
+    static const char *const twice[] = {"east:decode", "east:prefill", NULL};
     assert_int_equal(bt_keys_generate(dir, twice, &f), BT_EARG);
 }
 
 static void the_only_secret_is_ours_and_of_several_one_must_be_named(void **s)
 {
     (void)s;
-    static const char *const first[] = { "gateway", NULL }, *const second[] = { "prefill-2", NULL };
+    static const char *const first[] = {"gateway", NULL}, *const second[] = {"prefill-2", NULL};
     bt_keys k, named;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     assert_int_equal(bt_keys_load(&k, dir, NULL, &f), BT_EAUTH);
     assert_non_null(strstr(f.text, "baton keygen"));
     assert_int_equal(bt_keys_generate(dir, first, &f), BT_OK);
@@ -133,10 +137,10 @@ static void the_only_secret_is_ours_and_of_several_one_must_be_named(void **s)
 static void refuses_a_list_that_others_can_write(void **s)
 {
     (void)s;
-    static const char *const first[] = { "gateway", NULL }, *const second[] = { "prefill-2", NULL };
-    static const mode_t bad[] = { 0664, 0646, 0666 };
+    static const char *const first[] = {"gateway", NULL}, *const second[] = {"prefill-2", NULL};
+    static const mode_t bad[] = {0664, 0646, 0666};
     bt_peer_allow *allow = NULL;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     assert_int_equal(bt_keys_generate(dir, first, &f), BT_OK);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(chmod(in_dir("allow"), bad[i]), 0);
@@ -151,7 +155,7 @@ static void refuses_a_list_that_others_can_write(void **s)
     assert_int_equal(bt_peer_auth_load(&allow, dir, &f), BT_OK);
     write_file("allow", "nonsense\n", 0644);
     assert_int_equal(bt_peer_auth_reload(allow, dir, &f), BT_EFORMAT);
-    assert_int_equal(bt_peer_auth_count(allow), 1);                     /* as it was */
+    assert_int_equal(bt_peer_auth_count(allow), 1); /* as it was */
     write_file("allow", "# nobody\n", 0644);
     assert_int_equal(bt_peer_auth_reload(allow, dir, &f), BT_OK);
     assert_int_equal(bt_peer_auth_count(allow), 0);
@@ -161,7 +165,7 @@ static void refuses_a_list_that_others_can_write(void **s)
 static void refuses_a_secret_that_others_can_read(void **s)
 {
     (void)s;
-    bt_keys k = { "untouched", "" };
+    bt_keys k = {"untouched", ""};
     bt_fault f;
     write_file("gateway.secret", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6\n", 0644);
     assert_int_equal(bt_keys_load(&k, dir, "gateway", &f), BT_EAUTH);
@@ -186,12 +190,15 @@ static void never_prints_a_secret_it_refuses(void **s)
 static void refuses_names_that_leave_the_directory(void **s)
 {
     (void)s;
-    static const char *const bad[] = { "", "../gateway", "a/b", "-x", "Gateway", "abcdefghijklmnopqrstuvwxyz0123456" };
+    static const char *const bad[] = {"",   "../gateway", "a/b",
+                                      "-x", "Gateway",    "abcdefghijklmnopqrstuvwxyz0123456"};
     bt_keys k;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(bt_keys_load(&k, dir, bad[i], NULL), BT_EARG);
-    static const char *const wrong[] = { "nobody", "../x:decode", "decode-1:king", "decode-1:", ":decode", "decode-1:decode:prefill" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(bt_keys_load(&k, dir, bad[i], NULL), BT_EARG);
+    static const char *const wrong[] = {"nobody",    "../x:decode", "decode-1:king",
+                                        "decode-1:", ":decode",     "decode-1:decode:prefill"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        const char *const specs[] = { "gateway", wrong[i], NULL };
+        const char *const specs[] = {"gateway", wrong[i], NULL};
         assert_int_equal(bt_keys_generate(dir, specs, NULL), BT_EARG);
     }
     assert_int_not_equal(access(in_dir("gateway.secret"), F_OK), 0);
@@ -212,7 +219,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(derives_the_public_key_that_libzmq_documents, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(generates_a_cluster_and_adds_to_it, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(never_writes_over_anything, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(the_only_secret_is_ours_and_of_several_one_must_be_named, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(the_only_secret_is_ours_and_of_several_one_must_be_named, make_dir,
+                                        remove_dir),
         cmocka_unit_test_setup_teardown(refuses_a_list_that_others_can_write, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(refuses_a_secret_that_others_can_read, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(never_prints_a_secret_it_refuses, make_dir, remove_dir),

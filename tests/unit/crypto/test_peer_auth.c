@@ -19,7 +19,7 @@ static const uint8_t raw_a[33] = "\x86\x4f\xd2\x6f\xb5\x59\xf7\x5b\x86\x4f\xd2\x
 static bt_peer_allow *allow_of(const char *text)
 {
     bt_peer_allow *a = NULL;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     assert_int_equal(bt_peer_auth_parse(&a, text, &f), BT_OK);
     return a;
 }
@@ -34,9 +34,10 @@ static unsigned roles_of(const bt_peer_allow *a, const char *z85)
 static void reads_keys_roles_names_and_comments(void **s)
 {
     (void)s;
-    uint8_t key[32] = { 0 };
-    bt_fault f = { "" };
-    bt_peer_allow *a = allow_of("# comment\n#\n\n#" KEY_C " prefill\n" KEY_A " gateway,decode  \r\n" KEY_B "\tprefill \t east-2");
+    uint8_t key[32] = {0};
+    bt_fault f = {""};
+    bt_peer_allow *a = allow_of("# comment\n#\n\n#" KEY_C " prefill\n" KEY_A " gateway,decode  \r\n" KEY_B
+                                "\tprefill \t east-2");
     assert_int_equal(bt_peer_auth_count(a), 2);
     assert_int_equal(roles_of(a, KEY_A), BT_PEER_GATEWAY | BT_PEER_DECODE);
     assert_int_equal(roles_of(a, KEY_B), BT_PEER_PREFILL);
@@ -58,7 +59,7 @@ static void a_key_is_found_by_its_role_only_where_it_is_the_only_one(void **s)
 {
     (void)s;
     uint8_t key[32];
-    bt_fault f = { "" };
+    bt_fault f = {""};
     bt_peer_allow *a = allow_of(KEY_A " decode decode-0\n" KEY_B " decode,prefill decode-1\n");
     assert_int_equal(bt_peer_auth_find(key, a, BT_PEER_DECODE, NULL, &f), BT_EAUTH);
     assert_non_null(strstr(f.text, "2 keys"));
@@ -79,7 +80,8 @@ static void a_key_and_a_name_stand_on_one_line(void **s)
 {
     (void)s;
     bt_peer_allow *a = NULL;
-    assert_int_equal(bt_peer_auth_parse(&a, KEY_A " decode\n" KEY_B " decode\n" KEY_A " prefill", NULL), BT_EFORMAT);
+    assert_int_equal(bt_peer_auth_parse(&a, KEY_A " decode\n" KEY_B " decode\n" KEY_A " prefill", NULL),
+                     BT_EFORMAT);
     assert_int_equal(bt_peer_auth_parse(&a, KEY_A " decode x\n" KEY_B " decode x", NULL), BT_EFORMAT);
     assert_null(a);
 }
@@ -88,20 +90,30 @@ static void names_the_line_that_is_wrong(void **s)
 {
     (void)s;
     static const char *const bad[] = {
-        "\n" KEY_A, "\n" KEY_A " ", "\n" KEY_A " king", "\n" KEY_A " gateway,,decode", "\n" KEY_A " gateway decode more",
-        "\nHello gateway", "\n" KEY_A "x gateway", "\n" KEY_A " gateway,", "\n" KEY_A " gateway ../x", "\n " KEY_A " gateway",
-        "\n0000000000000000000000000000000000000000 gateway", "\n" KEY_A " gateway abcdefghijklmnopqrstuvwxyz0123456", "\n~elloWorldHelloWorldHelloWorldHelloWorld gateway",
+        "\n" KEY_A,
+        "\n" KEY_A " ",
+        "\n" KEY_A " king",
+        "\n" KEY_A " gateway,,decode",
+        "\n" KEY_A " gateway decode more",
+        "\nHello gateway",
+        "\n" KEY_A "x gateway",
+        "\n" KEY_A " gateway,",
+        "\n" KEY_A " gateway ../x",
+        "\n " KEY_A " gateway",
+        "\n0000000000000000000000000000000000000000 gateway",
+        "\n" KEY_A " gateway abcdefghijklmnopqrstuvwxyz0123456",
+        "\n~elloWorldHelloWorldHelloWorldHelloWorld gateway",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bt_peer_allow *a = NULL;
-        bt_fault f = { "" };
+        bt_fault f = {""};
         assert_int_equal(bt_peer_auth_parse(&a, bad[i], &f), BT_EFORMAT);
         assert_non_null(strstr(f.text, "line 2 "));
         assert_null(a);
     }
 }
 
-static bt_peer_frame text_frame(const char *t) { return (bt_peer_frame){ (const uint8_t *)t, strlen(t) }; }
+static bt_peer_frame text_frame(const char *t) { return (bt_peer_frame){(const uint8_t *)t, strlen(t)}; }
 
 static void fill(bt_peer_frame f[7])
 {
@@ -111,7 +123,7 @@ static void fill(bt_peer_frame f[7])
     f[3] = text_frame("127.0.0.1");
     f[4] = text_frame("");
     f[5] = text_frame("CURVE");
-    f[6] = (bt_peer_frame){ raw_a, 32 };
+    f[6] = (bt_peer_frame){raw_a, 32};
 }
 
 static void expect(const bt_peer_auth_reply *r, const char *status, const char *user)
@@ -175,8 +187,8 @@ static void answers_500_to_what_is_not_zap(void **s)
     f[0] = text_frame("2.0");
     assert_int_equal(bt_peer_auth_answer(&r, a, f, 7), BT_OK);
     expect(&r, "500", "");
-    static const uint8_t long_id[256] = { 0 };
-    f[1] = (bt_peer_frame){ long_id, sizeof long_id };
+    static const uint8_t long_id[256] = {0};
+    f[1] = (bt_peer_frame){long_id, sizeof long_id};
     assert_int_equal(bt_peer_auth_answer(&r, a, f, 7), BT_EFORMAT);
     assert_int_equal(bt_peer_auth_answer(&r, a, f, 1), BT_EFORMAT);
     bt_peer_auth_free(a);

@@ -1,4 +1,5 @@
-/* Which prefill nodes may send KV to a decode node: those of the same model, KV shape and KV dtype. The refusal names both sides. */
+/* Which prefill nodes may send KV to a decode node: those of the same model, KV shape and KV dtype. The
+ * refusal names both sides. */
 #include "decode-node/brain/brain.h"
 
 #include <setjmp.h>
@@ -40,7 +41,8 @@ static void a_prefill_node_of_the_same_form_of_kv_is_welcome(void **state)
 {
     (void)state;
     for (bt_kv_dtype t = BT_KV_F16; t <= BT_KV_INT8; t++)
-        assert_int_equal(greet((bt_kv_shape){30, 3, 64, t}, (bt_kv_shape){30, 3, 64, t}).type, BT_MSG_WELCOME);
+        assert_int_equal(greet((bt_kv_shape){30, 3, 64, t}, (bt_kv_shape){30, 3, 64, t}).type,
+                         BT_MSG_WELCOME);
 }
 
 static void a_mismatch_of_kv_is_refused_with_both_forms(void **state)
@@ -49,11 +51,17 @@ static void a_mismatch_of_kv_is_refused_with_both_forms(void **state)
     bt_msg m = greet((bt_kv_shape){30, 3, 64, BT_KV_F16}, (bt_kv_shape){30, 3, 64, BT_KV_INT8});
     assert_int_equal(m.type, BT_MSG_REJECT);
     assert_int_equal(m.u.reject.code, BT_EFORMAT);
-    assert_string_equal(m.u.reject.text, "model 01234567.. with 30x3x64 KV of int8, but this node has 01234567.. with 30x3x64 of f16");
+    assert_string_equal(
+        m.u.reject.text,
+        "model 01234567.. with 30x3x64 KV of int8, but this node has 01234567.. with 30x3x64 of f16");
     m = greet((bt_kv_shape){30, 3, 64, BT_KV_INT8}, (bt_kv_shape){30, 3, 64, BT_KV_F32});
-    assert_string_equal(m.u.reject.text, "model 01234567.. with 30x3x64 KV of f32, but this node has 01234567.. with 30x3x64 of int8");
+    assert_string_equal(
+        m.u.reject.text,
+        "model 01234567.. with 30x3x64 KV of f32, but this node has 01234567.. with 30x3x64 of int8");
     m = greet((bt_kv_shape){30, 3, 64, BT_KV_INT8}, (bt_kv_shape){30, 3, 32, BT_KV_INT8});
-    assert_string_equal(m.u.reject.text, "model 01234567.. with 30x3x32 KV of int8, but this node has 01234567.. with 30x3x64 of int8");
+    assert_string_equal(
+        m.u.reject.text,
+        "model 01234567.. with 30x3x32 KV of int8, but this node has 01234567.. with 30x3x64 of int8");
 }
 
 int main(void)

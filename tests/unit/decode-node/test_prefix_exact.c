@@ -1,6 +1,7 @@
-/* A prefix hit changes no token and no row: the decode node's brain, its memory and its real worker, with prompts that have common
- * beginnings, some prefilled here and some sent, in memory so small that what is kept is taken away all the time. Every answer is held
- * against that of the same request alone, whose prompt was computed from its first token on. */
+/* A prefix hit changes no token and no row: the decode node's brain, its memory and its real worker, with
+ * prompts that have common beginnings, some prefilled here and some sent, in memory so small that what is
+ * kept is taken away all the time. Every answer is held against that of the same request alone, whose
+ * prompt was computed from its first token on. */
 #include "base/hash.h"
 #include "base/rng.h"
 #include "decode-node/store.h"
@@ -23,14 +24,24 @@
 
 #include <cmocka.h>
 
-enum { SLOTS = 4, PAGE_TOKENS = 16, PAGES = 18, CTX = 160, PROMPT = 110, ANSWER = 24, REQUESTS = 120, BEGINNINGS = 3, DEADLINE_MS = 60000 };
+enum {
+    SLOTS = 4,
+    PAGE_TOKENS = 16,
+    PAGES = 18,
+    CTX = 160,
+    PROMPT = 110,
+    ANSWER = 24,
+    REQUESTS = 120,
+    BEGINNINGS = 3,
+    DEADLINE_MS = 60000
+};
 static const char CLASS[] = "the one prefill engine";
 
 typedef struct request {
     int32_t prompt[PROMPT], ids[ANSWER];
     uint32_t prompt_tokens, max_tokens, accepted, attempt;
     bt_sampling sampling;
-    bt_kv_view kv;                          /* of the request alone */
+    bt_kv_view kv; /* of the request alone */
     bt_ticket ticket;
     uint32_t covered;
     bool is_local, is_open, is_done, is_sending;
@@ -49,21 +60,28 @@ typedef struct room {
     dc_brain *brain;
     request all[REQUESTS];
     uint64_t seed, draws;
-    dc_block placed;                        /* what PLACE named */
-    bt_msg say[8]; uint32_t say_len;        /* what the gateway answers */
+    dc_block placed; /* what PLACE named */
+    bt_msg say[8];
+    uint32_t say_len; /* what the gateway answers */
 } room;
 
 static uint32_t draw(room *r, uint32_t n) { return (uint32_t)(bt_rng_u64(r->seed, r->draws++) % n); }
 
 static void open_worker(room *r, uint32_t elem_bytes)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_decode *e = NULL;
-    dc_worker_config c = { .slots = SLOTS, .page_tokens = PAGE_TOKENS, .chunk_tokens = 24, .replay_rows = 5, .ahead_tokens = 3 };
-    const bt_prefill_config lc = { .engine = "npu", .ctx_tokens = CTX, .threads = 1, .kv_elem_bytes = elem_bytes };
-    if (bt_prefill_new(&r->prefill, r->model, &(bt_prefill_config){ .engine = "npu", .threads = 1, .kv_elem_bytes = elem_bytes }, &fault) < 0 ||
-        bt_decode_new(&r->alone, r->model, &(bt_decode_config){ .rows_max = 1, .kv_elem_bytes = elem_bytes }, &fault) < 0 ||
-        bt_decode_new(&e, r->model, &(bt_decode_config){ .rows_max = 8, .kv_elem_bytes = elem_bytes }, &fault) < 0 ||
+    dc_worker_config c = {.slots = SLOTS, .page_tokens = PAGE_TOKENS, .chunk_tokens = 24, .replay_rows = 5,
+                          .ahead_tokens = 3};
+    const bt_prefill_config lc = {.engine = "npu", .ctx_tokens = CTX, .threads = 1,
+                                  .kv_elem_bytes = elem_bytes};
+    if (bt_prefill_new(&r->prefill, r->model,
+                       &(bt_prefill_config){.engine = "npu", .threads = 1, .kv_elem_bytes = elem_bytes},
+                       &fault) < 0 ||
+        bt_decode_new(&r->alone, r->model, &(bt_decode_config){.rows_max = 1, .kv_elem_bytes = elem_bytes},
+                      &fault) < 0 ||
+        bt_decode_new(&e, r->model, &(bt_decode_config){.rows_max = 8, .kv_elem_bytes = elem_bytes}, &fault) <
+            0 ||
         bt_prefill_new(&c.local, r->model, &lc, &fault) < 0)
         fail_msg("%s", fault.text);
     c.engine = e;
@@ -76,7 +94,9 @@ static void open_brain(room *r, uint32_t elem_bytes)
 {
     const bt_hparams *h = &r->model->hp;
     bt_kv_pages *pages = NULL;
-    assert_int_equal(bt_kv_pages_new(&pages, h->layers, h->kv_heads, h->head_dim, elem_bytes, PAGE_TOKENS, PAGES * PAGE_TOKENS, NULL), BT_OK);
+    assert_int_equal(bt_kv_pages_new(&pages, h->layers, h->kv_heads, h->head_dim, elem_bytes, PAGE_TOKENS,
+                                     PAGES * PAGE_TOKENS, NULL),
+                     BT_OK);
     assert_int_equal(dc_store_new(&r->store, pages, NULL, SLOTS, CTX / PAGE_TOKENS, NULL), BT_OK);
     dc_config c = dc_config_defaults();
     c.self = decode_kit_self;
@@ -86,14 +106,15 @@ static void open_brain(room *r, uint32_t elem_bytes)
     c.growth_tokens = 1;
     c.can_prefill = true;
     c.hello.ctx_tokens = CTX;
-    c.hello.kv = (bt_kv_shape){ h->layers, h->kv_heads, h->head_dim, elem_bytes == 1 ? BT_KV_INT8 : BT_KV_F16 };
+    c.hello.kv = (bt_kv_shape){h->layers, h->kv_heads, h->head_dim, elem_bytes == 1 ? BT_KV_INT8 : BT_KV_F16};
     strcpy(c.hello.prefill_exactness, CLASS);
     decode_kit_now = 1000000;
     assert_int_equal(dc_brain_new(&r->brain, &c, NULL), BT_OK);
-    decode_kit_step(r->brain, &(dc_event){ .type = DC_EV_TICK });
-    decode_kit_control(r->brain, &(bt_msg){ .type = BT_MSG_WELCOME });
-    bt_msg hello = { .type = BT_MSG_HELLO };
-    hello.u.hello = (bt_msg_hello){ .protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = c.hello.kv };
+    decode_kit_step(r->brain, &(dc_event){.type = DC_EV_TICK});
+    decode_kit_control(r->brain, &(bt_msg){.type = BT_MSG_WELCOME});
+    bt_msg hello = {.type = BT_MSG_HELLO};
+    hello.u.hello =
+        (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = c.hello.kv};
     strcpy(hello.u.hello.exactness, CLASS);
     decode_kit_bulk(r->brain, &hello);
 }
@@ -148,15 +169,22 @@ static void make_request(room *r, request *q, uint32_t elem_bytes)
     }
     const uint32_t own = draw(r, q->prompt_tokens + 1);
     for (uint32_t i = 0; i < q->prompt_tokens; i++)
-        q->prompt[i] = (int32_t)(3 + (i < own ? bt_rng_u64(beginning, i) : bt_rng_u64(r->seed, r->draws++)) % 380);
+        q->prompt[i] =
+            (int32_t)(3 + (i < own ? bt_rng_u64(beginning, i) : bt_rng_u64(r->seed, r->draws++)) % 380);
     q->kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, elem_bytes);
-    assert_int_equal(bt_prefill_run(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits, BT_PREFILL_LAST, NULL), BT_OK);
+    assert_int_equal(bt_prefill_run(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits,
+                                    BT_PREFILL_LAST, NULL),
+                     BT_OK);
     for (uint32_t n = 0; n < q->max_tokens; n++) {
-        const bt_sample_history h = { .prompt = q->prompt, .prompt_len = q->prompt_tokens, .generated = q->ids, .generated_len = n };
+        const bt_sample_history h = {.prompt = q->prompt, .prompt_len = q->prompt_tokens, .generated = q->ids,
+                                     .generated_len = n};
         bt_sample_logprob unused;
-        assert_int_equal(bt_sample_token(&q->ids[n], &unused, r->sampler, &q->sampling, r->logits, &h, NULL), BT_OK);
-        const bt_decode_seq s = { .kv = &q->kv, .pos = q->prompt_tokens + n, .tokens = &q->ids[n], .count = 1, .out = 1 };
-        if (n + 1 < q->max_tokens) assert_int_equal(bt_decode_step(r->alone, &s, 1, NULL, r->logits, NULL), BT_OK);
+        assert_int_equal(bt_sample_token(&q->ids[n], &unused, r->sampler, &q->sampling, r->logits, &h, NULL),
+                         BT_OK);
+        const bt_decode_seq s = {.kv = &q->kv, .pos = q->prompt_tokens + n, .tokens = &q->ids[n], .count = 1,
+                                 .out = 1};
+        if (n + 1 < q->max_tokens)
+            assert_int_equal(bt_decode_step(r->alone, &s, 1, NULL, r->logits, NULL), BT_OK);
     }
 }
 
@@ -165,7 +193,7 @@ static void make_request(room *r, request *q, uint32_t elem_bytes)
 static void answer(room *r, const bt_msg *m, bt_msg_type type, uint32_t next_index)
 {
     bt_msg *a = &r->say[r->say_len++];
-    *a = (bt_msg){ .type = type, .ref = m->ref };
+    *a = (bt_msg){.type = type, .ref = m->ref};
     if (type == BT_MSG_ACK) a->u.ack.of = m->type;
     if (type == BT_MSG_TOKENS_ACK) a->u.tokens_ack.next_index = next_index;
 }
@@ -174,7 +202,8 @@ static void on_message(room *r, const bt_msg *m)
 {
     if (m->ref.attempt == 0) return;
     request *q = &r->all[m->ref.number];
-    if (m->type == BT_MSG_FIRST_TOKEN || m->type == BT_MSG_PREFILL_DONE || m->type == BT_MSG_FAILED) answer(r, m, BT_MSG_ACK, 0);
+    if (m->type == BT_MSG_FIRST_TOKEN || m->type == BT_MSG_PREFILL_DONE || m->type == BT_MSG_FAILED)
+        answer(r, m, BT_MSG_ACK, 0);
     if (m->type == BT_MSG_FINISHED) answer(r, m, BT_MSG_FINISHED_ACK, 0);
     if (m->type == BT_MSG_RESERVED) {
         q->ticket = m->u.reserved.ticket;
@@ -189,7 +218,8 @@ static void on_message(room *r, const bt_msg *m)
         assert_memory_equal(want.bytes, m->u.prefill_done.kv_digest.bytes, sizeof want.bytes);
     } else if (m->type == BT_MSG_TOKENS) {
         assert_true(m->u.tokens.first_index <= q->accepted);
-        for (uint32_t i = 0; i < m->u.tokens.ids_len; i++) assert_int_equal(m->u.tokens.ids[i], q->ids[m->u.tokens.first_index + i]);
+        for (uint32_t i = 0; i < m->u.tokens.ids_len; i++)
+            assert_int_equal(m->u.tokens.ids[i], q->ids[m->u.tokens.first_index + i]);
         q->accepted = m->u.tokens.first_index + m->u.tokens.ids_len;
         answer(r, m, BT_MSG_TOKENS_ACK, q->accepted);
     } else if (m->type == BT_MSG_FINISHED) {
@@ -203,9 +233,14 @@ static void on_message(room *r, const bt_msg *m)
 
 static void start(room *r, const dc_action *a)
 {
-    dc_worker_start job = { .slot = a->u.start.slot, .prompt = a->u.start.prompt, .prompt_tokens = a->u.start.prompt_tokens,
-                            .ids = a->u.start.ids, .ids_len = a->u.start.ids_len, .rows = a->u.start.rows, .max_tokens = a->u.start.max_tokens,
-                            .sampling = a->u.start.sampling };
+    dc_worker_start job = {.slot = a->u.start.slot,
+                           .prompt = a->u.start.prompt,
+                           .prompt_tokens = a->u.start.prompt_tokens,
+                           .ids = a->u.start.ids,
+                           .ids_len = a->u.start.ids_len,
+                           .rows = a->u.start.rows,
+                           .max_tokens = a->u.start.max_tokens,
+                           .sampling = a->u.start.sampling};
     dc_store_view(&job.view, r->store, job.slot);
     dc_worker_start_slot(r->worker, &job);
 }
@@ -251,13 +286,21 @@ static void feed(room *r, const dc_event *ev)
 static void submit(room *r, uint64_t number)
 {
     request *q = &r->all[number];
-    bt_msg m = { .type = BT_MSG_RESERVE, .from = decode_kit_gate, .to = decode_kit_self, .ref = { decode_kit_gate, number, ++q->attempt } };
-    m.u.reserve = (bt_msg_reserve){ .prompt_tokens = q->prompt_tokens, .max_tokens = q->max_tokens, .ids = q->prompt, .ids_len = q->prompt_tokens,
-                                    .generated = q->ids, .generated_len = q->accepted, .is_local = q->is_local, .sampling = q->sampling,
-                                    .prefill_class = bt_hash64(CLASS, strlen(CLASS)), .lease_ms = 60000 };
+    bt_msg m = {.type = BT_MSG_RESERVE, .from = decode_kit_gate, .to = decode_kit_self,
+                .ref = {decode_kit_gate, number, ++q->attempt}};
+    m.u.reserve = (bt_msg_reserve){.prompt_tokens = q->prompt_tokens,
+                                   .max_tokens = q->max_tokens,
+                                   .ids = q->prompt,
+                                   .ids_len = q->prompt_tokens,
+                                   .generated = q->ids,
+                                   .generated_len = q->accepted,
+                                   .is_local = q->is_local,
+                                   .sampling = q->sampling,
+                                   .prefill_class = bt_hash64(CLASS, strlen(CLASS)),
+                                   .lease_ms = 60000};
     if (!q->is_local) m.u.reserve.prefill = decode_kit_prefill;
     q->is_open = true;
-    feed(r, &(dc_event){ .type = DC_EV_CONTROL, .u.control = { 0, &m } });
+    feed(r, &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, &m}});
 }
 
 /* The prefill node sends what is not covered, as the prompt alone made it. */
@@ -265,27 +308,29 @@ static void transfer(room *r, uint64_t number)
 {
     request *q = &r->all[number];
     const uint32_t n = q->prompt_tokens - q->covered;
-    const bt_request_ref ref = { decode_kit_gate, number, q->attempt };
+    const bt_request_ref ref = {decode_kit_gate, number, q->attempt};
     const size_t bytes = n ? bt_kv_pack_bytes(&q->kv, n) : 0;
     uint8_t *body = engine_kit_alloc(bytes);
     bt_kv_view view;
     for (uint32_t layer = 0; layer < q->kv.layers && n; layer++) {
-        dc_event ev = { .type = DC_EV_BLOCK };
-        ev.u.block = (dc_block){ .from = decode_kit_prefill, .ref = ref, .ticket = q->ticket, .layer = layer, .token_begin = q->covered,
-                                 .token_count = n, .bytes = bytes };
+        dc_event ev = {.type = DC_EV_BLOCK};
+        ev.u.block =
+            (dc_block){.from = decode_kit_prefill, .ref = ref,       .ticket = q->ticket, .layer = layer,
+                       .token_begin = q->covered,  .token_count = n, .bytes = bytes};
         feed(r, &ev);
         assert_non_null(decode_kit_did(DC_DO_PLACE));
         dc_store_view(&view, r->store, r->placed.slot);
         assert_int_equal(bt_kv_pack_take(body, bytes, &q->kv, layer, q->covered, n, NULL), BT_OK);
         assert_int_equal(bt_kv_pack_place(&view, layer, q->covered, n, body, bytes, NULL), BT_OK);
-        feed(r, &(dc_event){ .type = DC_EV_PLACED, .u.block = r->placed });
+        feed(r, &(dc_event){.type = DC_EV_PLACED, .u.block = r->placed});
     }
     free(body);
     q->is_sending = false;
     if (q->accepted == 0) q->accepted = 1;
-    bt_msg m = { .type = BT_MSG_COMMIT, .from = decode_kit_prefill, .to = decode_kit_self, .ref = ref };
-    m.u.commit = (bt_msg_commit){ .ticket = q->ticket, .prompt_tokens = q->prompt_tokens, .first_token = q->ids[0] };
-    feed(r, &(dc_event){ .type = DC_EV_BULK, .u.bulk = &m });
+    bt_msg m = {.type = BT_MSG_COMMIT, .from = decode_kit_prefill, .to = decode_kit_self, .ref = ref};
+    m.u.commit =
+        (bt_msg_commit){.ticket = q->ticket, .prompt_tokens = q->prompt_tokens, .first_token = q->ids[0]};
+    feed(r, &(dc_event){.type = DC_EV_BULK, .u.bulk = &m});
 }
 
 /* One event of the worker into the brain; false: there is none now. */
@@ -293,12 +338,12 @@ static bool pump(room *r, bool wait)
 {
     dc_worker_event w;
     while (!dc_worker_next(r->worker, &w)) {
-        struct pollfd p = { .fd = dc_worker_fd(r->worker), .events = POLLIN };
+        struct pollfd p = {.fd = dc_worker_fd(r->worker), .events = POLLIN};
         if (!wait) return false;
         assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
     }
-    dc_event ev = { .type = DC_EV_TICK };
-    const bt_msg_first_token first = { .token = w.id };
+    dc_event ev = {.type = DC_EV_TICK};
+    const bt_msg_first_token first = {.token = w.id};
     if (w.type == DC_WORKER_FIRST) {
         ev.type = DC_EV_FIRST;
         ev.u.first.slot = w.slot;
@@ -310,9 +355,9 @@ static bool pump(room *r, bool wait)
         ev.u.token.index = w.index;
         ev.u.token.id = w.id;
     } else if (w.type == DC_WORKER_NEED) {
-        ev = (dc_event){ .type = DC_EV_NEED, .u.need = { w.slot, w.tokens } };
+        ev = (dc_event){.type = DC_EV_NEED, .u.need = {w.slot, w.tokens}};
     } else if (w.type == DC_WORKER_STOPPED) {
-        ev = (dc_event){ .type = DC_EV_STOPPED, .u.stopped = { w.slot, w.rows } };
+        ev = (dc_event){.type = DC_EV_STOPPED, .u.stopped = {w.slot, w.rows}};
     } else {
         if (w.reason == BT_FINISH_ERROR) fail_msg("slot %u: %s", w.slot, w.u.text);
         ev.type = DC_EV_ENDED;
@@ -338,14 +383,16 @@ static void run(uint64_t seed, uint32_t elem_bytes)
             if (!r.all[i].is_open) submit(&r, i);
             if (r.all[i].is_sending) transfer(&r, i);
         }
-        bool any = false;                   /* the worker has something to do, and so to say */
+        bool any = false; /* the worker has something to do, and so to say */
         for (uint32_t i = 0; i < REQUESTS; i++) any = any || (r.all[i].is_open && !r.all[i].is_done);
         if (any) (void)pump(&r, true);
         while (pump(&r, false)) {}
     }
     const dc_counters *n = dc_brain_counters(r.brain);
-    printf("%llu of %llu prompt tokens in %llu hits, %llu preempted, %llu prefilled again\n", (unsigned long long)n->prefix_tokens,
-           (unsigned long long)n->prompt_tokens, (unsigned long long)n->prefix_hits, (unsigned long long)n->preempted, (unsigned long long)n->dropped);
+    printf("%llu of %llu prompt tokens in %llu hits, %llu preempted, %llu prefilled again\n",
+           (unsigned long long)n->prefix_tokens, (unsigned long long)n->prompt_tokens,
+           (unsigned long long)n->prefix_hits, (unsigned long long)n->preempted,
+           (unsigned long long)n->dropped);
     assert_true(n->prefix_hits > REQUESTS / 6 && n->prefix_tokens > 500);
     assert_int_equal(dc_brain_load(r.brain).pages_used, 0);
     assert_true(dc_brain_is_sound(r.brain));

@@ -1,4 +1,5 @@
-/* The decode node's KV memory: rows lie in the pages that the brain names, and what was swapped out comes back as it was, wherever. */
+/* The decode node's KV memory: rows lie in the pages that the brain names, and what was swapped out comes
+ * back as it was, wherever. */
 #include "decode-node/store.h"
 
 #include <setjmp.h>
@@ -24,7 +25,8 @@ static void set(dc_store *s, uint32_t slot, const char *numbers)
 {
     uint32_t list[PAGES];
     dc_action a = {.type = DC_DO_SET_PAGES};
-    for (; numbers[a.u.set.pages_len]; a.u.set.pages_len++) list[a.u.set.pages_len] = (uint32_t)(numbers[a.u.set.pages_len] - '0');
+    for (; numbers[a.u.set.pages_len]; a.u.set.pages_len++)
+        list[a.u.set.pages_len] = (uint32_t)(numbers[a.u.set.pages_len] - '0');
     a.u.set.slot = slot;
     a.u.set.pages = list;
     assert_int_equal(dc_store_do(s, &a, NULL), BT_OK);
@@ -59,14 +61,14 @@ static void brings_swapped_rows_back_as_they_were(void **state)
     (void)state;
     dc_store *s = make();
     set(s, 0, "35");
-    set(s, 0, "350");                           /* growth */
+    set(s, 0, "350"); /* growth */
     rows(s, 0, 40, 3, true);
     move(s, DC_DO_SWAP_OUT, 0, 40);
     set(s, 0, "");
     assert_int_equal(bt_kv_pages_used(swap), 3);
     set(s, 1, "3");
     rows(s, 1, 16, 99, true);
-    set(s, 0, "0471");                          /* it lies elsewhere now */
+    set(s, 0, "0471"); /* it lies elsewhere now */
     move(s, DC_DO_SWAP_IN, 0, 40);
     assert_int_equal(bt_kv_pages_used(swap), 0);
     rows(s, 0, 40, 3, false);
@@ -106,9 +108,9 @@ static void says_when_the_brain_counted_wrong(void **state)
     assert_int_equal(dc_store_do(s, &a, NULL), BT_ELIMIT);
     set(s, 0, "0123");
     a = (dc_action){.type = DC_DO_SWAP_OUT};
-    a.u.swap.tokens = 3 * PAGE + 1;             /* more than the store has */
+    a.u.swap.tokens = 3 * PAGE + 1; /* more than the store has */
     assert_true(dc_store_do(s, &a, NULL) < 0);
-    a.type = DC_DO_SWAP_IN;                     /* nothing was kept */
+    a.type = DC_DO_SWAP_IN; /* nothing was kept */
     a.u.swap.tokens = 1;
     assert_int_equal(dc_store_do(s, &a, NULL), BT_EARG);
     dc_store_free(s);

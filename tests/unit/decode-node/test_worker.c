@@ -1,5 +1,6 @@
-/* The compute thread of the decode node: tokens come in order and are the engine's own, sequences take turns, every one ends once, and
- * stopping at any moment loses nothing. Meant to be run under the thread sanitizer too. */
+/* The compute thread of the decode node: tokens come in order and are the engine's own, sequences take turns,
+ * every one ends once, and stopping at any moment loses nothing. Meant to be run under the thread
+ * sanitizer too. */
 #include "decode-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pages.h"
@@ -18,14 +19,14 @@
 
 enum { SLOTS = 3, ROWS = 8, PROMPT = 5, CTX = 2048, PAGE_TOKENS = 64, DEADLINE_MS = 60000, FIRST = 40 };
 
-static const int32_t prompt[PROMPT] = { 10, 11, 12, 13, 14 };
+static const int32_t prompt[PROMPT] = {10, 11, 12, 13, 14};
 
 typedef struct room {
     uint8_t *file;
     bt_model *model;
     dc_worker *worker;
     bt_kv_pages *pages;
-    bt_kv_seq seq[SLOTS + 1];               /* the last one is for the engine on its own */
+    bt_kv_seq seq[SLOTS + 1]; /* the last one is for the engine on its own */
     bt_decode *engine;
     float *logits;
 } room;
@@ -34,20 +35,21 @@ static bt_decode *new_engine(const bt_model *m, size_t rows_max)
 {
     bt_decode *e = NULL;
     bt_fault fault;
-    if (bt_decode_new(&e, m, &(bt_decode_config){ .rows_max = rows_max }, &fault) < 0) fail_msg("%s", fault.text);
+    if (bt_decode_new(&e, m, &(bt_decode_config){.rows_max = rows_max}, &fault) < 0)
+        fail_msg("%s", fault.text);
     return e;
 }
 
 static bt_err run_row(bt_decode *e, const bt_kv_view *kv, int32_t token, size_t pos, float *logits)
 {
-    const bt_decode_seq seq = { .kv = kv, .pos = pos, .tokens = &token, .count = 1, .out = 1 };
+    const bt_decode_seq seq = {.kv = kv, .pos = pos, .tokens = &token, .count = 1, .out = 1};
     return bt_decode_step(e, &seq, 1, NULL, logits, NULL);
 }
 
 static dc_worker *new_worker(const bt_model *m)
 {
     dc_worker *w = NULL;
-    const dc_worker_config c = { .engine = new_engine(m, ROWS), .slots = SLOTS, .page_tokens = PAGE_TOKENS };
+    const dc_worker_config c = {.engine = new_engine(m, ROWS), .slots = SLOTS, .page_tokens = PAGE_TOKENS};
     assert_int_equal(dc_worker_new(&w, &c, NULL), BT_OK);
     return w;
 }
@@ -73,11 +75,14 @@ static void open_room(room *r)
     const bt_hparams *h = &r->model->hp;
     r->engine = new_engine(r->model, 1);
     r->logits = calloc(h->vocab, sizeof *r->logits);
-    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS, (SLOTS + 1) * CTX, NULL), BT_OK);
+    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS,
+                                     (SLOTS + 1) * CTX, NULL),
+                     BT_OK);
     for (uint32_t s = 0; s <= SLOTS; s++) {
         assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[s], CTX, NULL), BT_OK);
         const bt_kv_view v = view_of(r, s);
-        for (size_t i = 0; i < PROMPT; i++) assert_int_equal(run_row(r->engine, &v, prompt[i], i, r->logits), BT_OK);
+        for (size_t i = 0; i < PROMPT; i++)
+            assert_int_equal(run_row(r->engine, &v, prompt[i], i, r->logits), BT_OK);
     }
     r->worker = new_worker(r->model);
 }
@@ -96,8 +101,10 @@ static void close_room(room *r)
 static void start(room *r, uint32_t slot, uint32_t max_tokens, int32_t stop_id)
 {
     const int32_t first = FIRST;
-    dc_worker_start job = { .slot = slot, .view = view_of(r, slot), .prompt = prompt, .prompt_tokens = PROMPT, .ids = &first, .ids_len = 1,
-                            .rows = PROMPT, .max_tokens = max_tokens };
+    dc_worker_start job = {.slot = slot,     .view = view_of(r, slot),
+                           .prompt = prompt, .prompt_tokens = PROMPT,
+                           .ids = &first,    .ids_len = 1,
+                           .rows = PROMPT,   .max_tokens = max_tokens};
     if (stop_id >= 0) job.stop_ids[job.stop_ids_len++] = stop_id;
     dc_worker_start_slot(r->worker, &job);
 }
@@ -106,7 +113,7 @@ static dc_worker_event next(room *r)
 {
     dc_worker_event ev;
     while (!dc_worker_next(r->worker, &ev)) {
-        struct pollfd p = { .fd = dc_worker_fd(r->worker), .events = POLLIN };
+        struct pollfd p = {.fd = dc_worker_fd(r->worker), .events = POLLIN};
         assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
     }
     return ev;
@@ -164,12 +171,12 @@ static void a_stop_id_ends_it_where_it_comes_first(void **state)
     dc_worker_event end = next(&r);
     assert_int_equal(end.type, DC_WORKER_ENDED);
     assert_int_equal(end.reason, BT_FINISH_STOP);
-    start(&r, 0, 100, FIRST);                           /* token 0 is it */
+    start(&r, 0, 100, FIRST); /* token 0 is it */
     end = next(&r);
     assert_int_equal(end.type, DC_WORKER_ENDED);
     assert_int_equal(end.reason, BT_FINISH_STOP);
     assert_int_equal(end.steps, 0);
-    start(&r, 0, 1, -1);                                /* token 0 is all */
+    start(&r, 0, 1, -1); /* token 0 is all */
     end = next(&r);
     assert_int_equal(end.reason, BT_FINISH_LENGTH);
     assert_int_equal(end.steps, 0);
@@ -180,7 +187,7 @@ static void sequences_take_turns_and_do_not_touch_each_other(void **state)
 {
     enum { N = 60 };
     int32_t ids[N];
-    uint32_t have[SLOTS] = { 0 }, ended = 0;
+    uint32_t have[SLOTS] = {0}, ended = 0;
     room r;
     (void)state;
     open_room(&r);
@@ -203,20 +210,21 @@ static void what_no_step_could_serve_ends_at_once_in_words(void **state)
     room r;
     (void)state;
     open_room(&r);
-    dc_worker_start good = { .slot = 1, .view = view_of(&r, 1), .prompt = prompt, .prompt_tokens = PROMPT, .ids = prompt, .ids_len = 1,
-                             .rows = PROMPT, .max_tokens = 9 };
-    dc_worker_start bad[6] = { good, good, good, good, good, good };
-    bad[0].max_tokens = CTX;                            /* longer than the context */
+    dc_worker_start good = {.slot = 1,     .view = view_of(&r, 1), .prompt = prompt, .prompt_tokens = PROMPT,
+                            .ids = prompt, .ids_len = 1,           .rows = PROMPT,   .max_tokens = 9};
+    dc_worker_start bad[6] = {good, good, good, good, good, good};
+    bad[0].max_tokens = CTX; /* longer than the context */
     bad[1].ids = &wild;
     bad[2].view.page_tokens = 16;
     bad[3].view.elem_bytes = 4;
-    bad[4].rows = PROMPT + 1;                           /* more than is known */
-    bad[5].rows = 0;                                    /* nobody prefills here */
+    bad[4].rows = PROMPT + 1; /* more than is known */
+    bad[5].rows = 0;          /* nobody prefills here */
     start(&r, 0, 400, -1);
     for (size_t i = 0; i < 6; i++) {
         dc_worker_start_slot(r.worker, &bad[i]);
         dc_worker_event ev;
-        while ((ev = next(&r)).slot != 1) assert_true(ev.type != DC_WORKER_ENDED || ev.reason == BT_FINISH_LENGTH);
+        while ((ev = next(&r)).slot != 1)
+            assert_true(ev.type != DC_WORKER_ENDED || ev.reason == BT_FINISH_LENGTH);
         assert_int_equal(ev.type, DC_WORKER_ENDED);
         assert_int_equal(ev.reason, BT_FINISH_ERROR);
         assert_true(strlen(ev.u.text) > 0);
@@ -261,7 +269,7 @@ static void a_stopped_sequence_ends_once_whenever_it_is_stopped(void **state)
 
 static void waits_for_a_reader_that_is_late_and_loses_nothing(void **state)
 {
-    enum { TOKENS = 2000 };                             /* three times as many are more than the ring of events holds */
+    enum { TOKENS = 2000 }; /* three times as many are more than the ring of events holds */
     room r;
     uint32_t next_index[SLOTS];
     size_t ended = 0;
@@ -271,7 +279,7 @@ static void waits_for_a_reader_that_is_late_and_loses_nothing(void **state)
         next_index[s] = 1;
         start(&r, s, TOKENS, -1);
     }
-    (void)poll(NULL, 0, 300);                           /* lateness is what is tested; the outcome does not depend on how long */
+    (void)poll(NULL, 0, 300); /* lateness is what is tested; the outcome does not depend on how long */
     while (ended < SLOTS) {
         const dc_worker_event ev = next(&r);
         if (ev.type == DC_WORKER_TOKEN) assert_int_equal(ev.index, next_index[ev.slot]++);
@@ -291,7 +299,7 @@ static void may_be_freed_with_sequences_in_work(void **state)
         if (i > 4) (void)next(&r);
         close_room(&r);
     }
-    room r;                                             /* idle, over and over: the thread is on its way to sleep or asleep */
+    room r; /* idle, over and over: the thread is on its way to sleep or asleep */
     open_room(&r);
     for (uint32_t i = 0; i < 200; i++) {
         dc_worker_free(r.worker);

@@ -1,7 +1,8 @@
-/* A sequence's tokens and KV rows are what its prompt, its sampling and the engines make of them, and nothing else: every request that goes
- * through a worker is held against the same request alone, prefilled by the prefill node's engine and decoded row by row. Neighbours,
- * pieces of prefills, tokens known from elsewhere, stops at any moment with rows kept or dropped, pages that grow, drafts: all of them at
- * random. Meant to be run under the thread sanitizer too. */
+/* A sequence's tokens and KV rows are what its prompt, its sampling and the engines make of them, and nothing
+ * else: every request that goes through a worker is held against the same request alone, prefilled by the
+ * prefill node's engine and decoded row by row. Neighbours, pieces of prefills, tokens known from elsewhere,
+ * stops at any moment with rows kept or dropped, pages that grow, drafts: all of them at random. Meant to
+ * be run under the thread sanitizer too. */
 #include "decode-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pack.h"
@@ -35,21 +36,21 @@ typedef struct request {
     uint32_t len;
     bt_finish reason;
     bt_msg_logprob logprob[ANSWER];
-    bt_kv_view kv;                          /* prompt_tokens + len - 1 rows */
+    bt_kv_view kv; /* prompt_tokens + len - 1 rows */
 } request;
 
 typedef struct slot_state {
     request r;
     bt_kv_view kv;
-    size_t capacity;                        /* what the worker knows of */
-    uint32_t known;                         /* tokens told, or given at START */
-    uint32_t stop_at;                       /* STOP when so many are known; UINT32_MAX: never */
+    size_t capacity;  /* what the worker knows of */
+    uint32_t known;   /* tokens told, or given at START */
+    uint32_t stop_at; /* STOP when so many are known; UINT32_MAX: never */
     bool busy, stopping;
 } slot_state;
 
 typedef struct room {
     char dir[256];
-    uint32_t elem_bytes;                    /* of KV */
+    uint32_t elem_bytes; /* of KV */
     uint8_t *file;
     bt_model *model;
     bt_pool *pool;
@@ -69,14 +70,17 @@ static bt_decode *new_engine(const room *r, size_t rows_max, bt_pool *pool)
 {
     bt_decode *e = NULL;
     bt_fault fault;
-    if (bt_decode_new(&e, r->model, &(bt_decode_config){ .rows_max = rows_max, .pool = pool, .kv_elem_bytes = r->elem_bytes }, &fault) < 0) fail_msg("%s", fault.text);
+    if (bt_decode_new(&e, r->model,
+                      &(bt_decode_config){.rows_max = rows_max, .pool = pool, .kv_elem_bytes = r->elem_bytes},
+                      &fault) < 0)
+        fail_msg("%s", fault.text);
     return e;
 }
 
 static void open_room(room *r, const char *engine, uint32_t elem_bytes, uint32_t draft_max)
 {
     size_t len;
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_gguf *g = NULL;
     tiny_gguf_spec spec = tiny_gguf_default();
     const char *base = getenv("TMPDIR");
@@ -91,14 +95,25 @@ static void open_room(room *r, const char *engine, uint32_t elem_bytes, uint32_t
     assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
     assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
     assert_int_equal(bt_pool_new(&r->pool, 2, NULL), BT_OK);
-    if (bt_prefill_new(&r->prefill, r->model, &(bt_prefill_config){ .engine = engine, .threads = 1, .kv_elem_bytes = elem_bytes }, &fault) < 0) fail_msg("%s", fault.text);
-    r->alone = new_engine(r, 1, NULL);        /* the pool is the worker's */
+    if (bt_prefill_new(&r->prefill, r->model,
+                       &(bt_prefill_config){.engine = engine, .threads = 1, .kv_elem_bytes = elem_bytes},
+                       &fault) < 0)
+        fail_msg("%s", fault.text);
+    r->alone = new_engine(r, 1, NULL); /* the pool is the worker's */
     assert_int_equal(bt_sample_new(&r->sampler, r->model->hp.vocab, NULL), BT_OK);
     r->logits = engine_kit_floats(r->model->hp.vocab);
-    dc_worker_config c = { .engine = new_engine(r, ROWS, r->pool), .pool = r->pool, .slots = SLOTS, .page_tokens = PAGE_TOKENS, .chunk_tokens = 24,
-                           .replay_rows = 5, .ahead_tokens = 3, .draft_max = draft_max };
-    const bt_prefill_config lc = { .engine = engine, .ctx_tokens = CTX, .pool = r->pool, .kv_elem_bytes = elem_bytes };
-    if (bt_prefill_new(&c.local, r->model, &lc, &fault) < 0 || dc_worker_new(&r->worker, &c, &fault) < 0) fail_msg("%s", fault.text);
+    dc_worker_config c = {.engine = new_engine(r, ROWS, r->pool),
+                          .pool = r->pool,
+                          .slots = SLOTS,
+                          .page_tokens = PAGE_TOKENS,
+                          .chunk_tokens = 24,
+                          .replay_rows = 5,
+                          .ahead_tokens = 3,
+                          .draft_max = draft_max};
+    const bt_prefill_config lc = {.engine = engine, .ctx_tokens = CTX, .pool = r->pool,
+                                  .kv_elem_bytes = elem_bytes};
+    if (bt_prefill_new(&c.local, r->model, &lc, &fault) < 0 || dc_worker_new(&r->worker, &c, &fault) < 0)
+        fail_msg("%s", fault.text);
 }
 
 static void close_room(room *r)
@@ -120,8 +135,11 @@ static void close_room(room *r)
 
 static void one_token(room *r, request *q)
 {
-    const bt_sample_history h = { .prompt = q->prompt, .prompt_len = q->prompt_tokens, .generated = q->ids, .generated_len = q->len };
-    assert_int_equal(bt_sample_token(&q->ids[q->len], &q->logprob[q->len], r->sampler, &q->sampling, r->logits, &h, NULL), BT_OK);
+    const bt_sample_history h = {.prompt = q->prompt, .prompt_len = q->prompt_tokens, .generated = q->ids,
+                                 .generated_len = q->len};
+    assert_int_equal(bt_sample_token(&q->ids[q->len], &q->logprob[q->len], r->sampler, &q->sampling,
+                                     r->logits, &h, NULL),
+                     BT_OK);
     q->len++;
     if (q->len == q->max_tokens) q->reason = BT_FINISH_LENGTH;
     if (q->stop_ids_len && q->ids[q->len - 1] == q->stop_ids[0]) q->reason = BT_FINISH_STOP;
@@ -131,9 +149,12 @@ static void run_alone(room *r, request *q)
 {
     q->kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, r->elem_bytes);
     q->sampling.bias = q->bias;
-    assert_int_equal(bt_prefill_run(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits, BT_PREFILL_LAST, NULL), BT_OK);
+    assert_int_equal(bt_prefill_run(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits,
+                                    BT_PREFILL_LAST, NULL),
+                     BT_OK);
     for (one_token(r, q); !q->reason; one_token(r, q)) {
-        const bt_decode_seq s = { .kv = &q->kv, .pos = q->prompt_tokens + q->len - 1, .tokens = &q->ids[q->len - 1], .count = 1, .out = 1 };
+        const bt_decode_seq s = {.kv = &q->kv, .pos = q->prompt_tokens + q->len - 1,
+                                 .tokens = &q->ids[q->len - 1], .count = 1, .out = 1};
         assert_int_equal(bt_decode_step(r->alone, &s, 1, NULL, r->logits, NULL), BT_OK);
     }
 }
@@ -141,7 +162,8 @@ static void run_alone(room *r, request *q)
 /* Prompts of few words, which come again: drafts are found and are sometimes right. */
 static request make_request(room *r)
 {
-    request q = { .prompt_tokens = 1 + draw(r, PROMPT), .max_tokens = 1 + draw(r, ANSWER), .sampling = bt_sample_greedy() };
+    request q = {.prompt_tokens = 1 + draw(r, PROMPT), .max_tokens = 1 + draw(r, ANSWER),
+                 .sampling = bt_sample_greedy()};
     const uint32_t words = 2 + draw(r, 12);
     for (uint32_t i = 0; i < q.prompt_tokens; i++) q.prompt[i] = (int32_t)(3 + draw(r, words) * 29);
     if (draw(r, 3) == 0) {
@@ -155,8 +177,8 @@ static request make_request(room *r)
     if (draw(r, 4) == 0) q.sampling.logprobs = true;
     q.sampling.top_logprobs = q.sampling.logprobs ? draw(r, 4) : 0;
     if (draw(r, 5) == 0) {
-        q.bias[0] = (bt_sample_bias){ .id = 32, .bias = 2 };
-        q.bias[1] = (bt_sample_bias){ .id = 61, .bias = -3 };
+        q.bias[0] = (bt_sample_bias){.id = 32, .bias = 2};
+        q.bias[1] = (bt_sample_bias){.id = 61, .bias = -3};
         q.sampling.bias_len = 2;
     }
     if (draw(r, 3) == 0) q.stop_ids[q.stop_ids_len++] = (int32_t)(3 + draw(r, 380));
@@ -178,9 +200,16 @@ static void start(room *r, uint32_t slot, uint32_t rows)
     const uint32_t want = rows > s->r.prompt_tokens ? rows : s->r.prompt_tokens;
     const size_t least = (want + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS;
     if (s->capacity < least) s->capacity = least;
-    dc_worker_start a = { .slot = slot, .view = told_view(s), .prompt = s->r.prompt, .prompt_tokens = s->r.prompt_tokens, .ids = s->r.ids,
-                          .ids_len = s->known, .rows = rows, .max_tokens = s->r.max_tokens, .sampling = s->r.sampling,
-                          .stop_ids_len = s->r.stop_ids_len };
+    dc_worker_start a = {.slot = slot,
+                         .view = told_view(s),
+                         .prompt = s->r.prompt,
+                         .prompt_tokens = s->r.prompt_tokens,
+                         .ids = s->r.ids,
+                         .ids_len = s->known,
+                         .rows = rows,
+                         .max_tokens = s->r.max_tokens,
+                         .sampling = s->r.sampling,
+                         .stop_ids_len = s->r.stop_ids_len};
     memcpy(a.stop_ids, s->r.stop_ids, s->r.stop_ids_len * sizeof *a.stop_ids);
     a.sampling.bias = s->r.bias;
     s->busy = true;
@@ -193,7 +222,8 @@ static void start(room *r, uint32_t slot, uint32_t rows)
     }
 }
 
-/* Rows [0, rows) of a slot as the request alone made them: a hand-over. Whatever lies behind them is not a number. */
+/* Rows [0, rows) of a slot as the request alone made them: a hand-over. Whatever lies behind them is not a
+ * number. */
 static void give_rows(slot_state *s, uint32_t rows)
 {
     const size_t bytes = rows ? bt_kv_pack_bytes(&s->kv, rows) : 0;
@@ -209,7 +239,8 @@ static void give_rows(slot_state *s, uint32_t rows)
 static void take(room *r, uint32_t slot, const request *q, uint32_t known, uint32_t rows)
 {
     slot_state *s = &r->slot[slot];
-    *s = (slot_state){ .r = *q, .kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, r->elem_bytes), .known = known };
+    *s = (slot_state){.r = *q, .kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, r->elem_bytes),
+                      .known = known};
     give_rows(s, rows);
     start(r, slot, rows);
 }
@@ -238,7 +269,8 @@ static void on_token(room *r, const dc_worker_event *ev)
     assert_int_equal(ev->index, s->known);
     assert_true(ev->index < s->r.len);
     if (ev->id != s->r.ids[ev->index])
-        fail_msg("slot %u, prompt of %u: token %u is %d, alone it is %d", ev->slot, s->r.prompt_tokens, ev->index, ev->id, s->r.ids[ev->index]);
+        fail_msg("slot %u, prompt of %u: token %u is %d, alone it is %d", ev->slot, s->r.prompt_tokens,
+                 ev->index, ev->id, s->r.ids[ev->index]);
     check_logprob(&s->r, ev);
     s->known++;
     if (ev->type == DC_WORKER_FIRST) {
@@ -275,7 +307,8 @@ static void on_stopped(room *r, const dc_worker_event *ev)
     assert_true(s->stopping);
     r->drafted += ev->drafted;
     r->accepted += ev->accepted;
-    if (s->known && ev->rows >= s->r.prompt_tokens) assert_true(ev->rows <= s->r.prompt_tokens + s->known - 1);
+    if (s->known && ev->rows >= s->r.prompt_tokens)
+        assert_true(ev->rows <= s->r.prompt_tokens + s->known - 1);
     else assert_true(ev->rows <= s->r.prompt_tokens);
     assert_int_equal(engine_kit_hash(&s->kv, ev->rows), engine_kit_hash(&s->r.kv, ev->rows));
     if (how == 0) {
@@ -283,14 +316,18 @@ static void on_stopped(room *r, const dc_worker_event *ev)
         return;
     }
     r->restarts++;
-    start(r, ev->slot, how == 1 ? ev->rows : how == 2 && s->known && ev->rows > s->r.prompt_tokens ? s->r.prompt_tokens : 0);
+    start(r, ev->slot,
+          how == 1                                                ? ev->rows
+          : how == 2 && s->known && ev->rows > s->r.prompt_tokens ? s->r.prompt_tokens
+                                                                  : 0);
 }
 
 /* What the pages hold grows when it is asked for, by a page at a time, sometimes by more. */
 static void on_need(room *r, const dc_worker_event *ev)
 {
     slot_state *s = &r->slot[ev->slot];
-    assert_true(s->busy && ev->tokens > s->capacity && ev->tokens <= s->r.prompt_tokens + s->r.max_tokens - 1);
+    assert_true(s->busy && ev->tokens > s->capacity &&
+                ev->tokens <= s->r.prompt_tokens + s->r.max_tokens - 1);
     s->capacity += PAGE_TOKENS * (1 + draw(r, 3));
     if (s->capacity > CTX) s->capacity = CTX;
     const bt_kv_view v = told_view(s);
@@ -302,15 +339,15 @@ static bool pump(room *r, bool wait)
 {
     dc_worker_event ev;
     while (!dc_worker_next(r->worker, &ev)) {
-        struct pollfd p = { .fd = dc_worker_fd(r->worker), .events = POLLIN };
+        struct pollfd p = {.fd = dc_worker_fd(r->worker), .events = POLLIN};
         if (!wait) return false;
         assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
     }
     switch (ev.type) {
     case DC_WORKER_FIRST:
-    case DC_WORKER_TOKEN:   on_token(r, &ev); break;
-    case DC_WORKER_NEED:    on_need(r, &ev); break;
-    case DC_WORKER_ENDED:   on_ended(r, &ev); break;
+    case DC_WORKER_TOKEN: on_token(r, &ev); break;
+    case DC_WORKER_NEED: on_need(r, &ev); break;
+    case DC_WORKER_ENDED: on_ended(r, &ev); break;
     case DC_WORKER_STOPPED: on_stopped(r, &ev); break;
     }
     return true;
@@ -337,12 +374,14 @@ static void soak(room *r, uint32_t requests)
             }
         /* Prefilled here from some row on, or handed over with some tokens known. */
         const uint32_t known = q.len > 1 && draw(r, 2) ? 1 + draw(r, q.len - 1) : 0;
-        take(r, slot, &q, known, known ? q.prompt_tokens + (draw(r, 2) ? 0 : draw(r, known)) : draw(r, q.prompt_tokens));
+        take(r, slot, &q, known,
+             known ? q.prompt_tokens + (draw(r, 2) ? 0 : draw(r, known)) : draw(r, q.prompt_tokens));
     }
     pump_all(r);
-    printf("%u requests: %llu prefilled here, %llu went on after a stop, %llu needs, %llu drafts, %llu right\n", requests,
-           (unsigned long long)r->firsts, (unsigned long long)r->restarts, (unsigned long long)r->needs, (unsigned long long)r->drafted,
-           (unsigned long long)r->accepted);
+    printf(
+        "%u requests: %llu prefilled here, %llu went on after a stop, %llu needs, %llu drafts, %llu right\n",
+        requests, (unsigned long long)r->firsts, (unsigned long long)r->restarts,
+        (unsigned long long)r->needs, (unsigned long long)r->drafted, (unsigned long long)r->accepted);
     assert_true(r->firsts > 0 && r->restarts > 0 && r->needs > 0);
 }
 
@@ -373,7 +412,7 @@ static void goes_on_from_every_number_of_known_tokens(void **state)
     open_room(&r, "host", 2, 0);
     for (uint32_t seeded = 0; seeded < 2; seeded++)
         for (uint32_t n = 1; n < 40; n++) {
-            request q = { .prompt_tokens = 37, .max_tokens = 40, .sampling = bt_sample_greedy() };
+            request q = {.prompt_tokens = 37, .max_tokens = 40, .sampling = bt_sample_greedy()};
             if (seeded) q.sampling.temperature = 1;
             q.sampling.seed = seeded;
             engine_kit_ids(q.prompt, q.prompt_tokens, r.model, 3);

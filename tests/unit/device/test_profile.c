@@ -1,4 +1,5 @@
-/* Device profiles: the built-in ones are whole and say where each value comes from; what is not a profile is refused by name. */
+/* Device profiles: the built-in ones are whole and say where each value comes from; what is not a profile
+ * is refused by name. */
 #include "device/profile.h"
 
 #include <jansson.h>
@@ -14,7 +15,7 @@
 static bt_profile profile(const char *name)
 {
     bt_profile p;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     if (bt_profile_load(&p, name, &f) < 0) fail_msg("%s: %s", name ? name : "NULL", f.text);
     return p;
 }
@@ -22,8 +23,9 @@ static bt_profile profile(const char *name)
 static void every_device_of_the_list_is_built_in(void **state)
 {
     (void)state;
-    static const char *const names[] = { "ane-m1", "ane-m4", "cloud-ai-100", "hexagon-v73", "hexagon-v75", "hexagon-v79",
-                                         "host", "intel-npu3720", "npu4", "tpu-v4", "tpu-v5e", "tpu-v6e", NULL };
+    static const char *const names[] = {
+        "ane-m1",        "ane-m4", "cloud-ai-100", "hexagon-v73", "hexagon-v75", "hexagon-v79", "host",
+        "intel-npu3720", "npu4",   "tpu-v4",       "tpu-v5e",     "tpu-v6e",     NULL};
     for (size_t i = 0; names[i]; i++) {
         assert_string_equal(bt_profile_name(i), names[i]);
         assert_string_equal(profile(names[i]).name, names[i]);
@@ -43,7 +45,8 @@ static void every_value_has_a_source_with_its_tag(void **state)
         json_object_foreach(root, name, value) {
             if (!strcmp(name, "name") || !strcmp(name, "title") || !strcmp(name, "sources")) continue;
             const char *source = json_string_value(json_object_get(json_object_get(root, "sources"), name));
-            if (!source || !strchr("PSDMvmc", source[0]) || source[1] != ':') fail_msg("%s: the source of %s", bt_profile_name(i), name);
+            if (!source || !strchr("PSDMvmc", source[0]) || source[1] != ':')
+                fail_msg("%s: the source of %s", bt_profile_name(i), name);
         }
         json_decref(root);
     }
@@ -52,7 +55,8 @@ static void every_value_has_a_source_with_its_tag(void **state)
 static void known_figures(void **state)
 {
     (void)state;
-    const bt_profile h = profile("hexagon-v75"), a = profile("ane-m4"), t = profile("tpu-v6e"), host = profile("host");
+    const bt_profile h = profile("hexagon-v75"), a = profile("ane-m4"), t = profile("tpu-v6e"),
+                     host = profile("host");
     assert_int_equal(h.tile_rows, 32);
     assert_int_equal(h.tile_cols, 32);
     assert_int_equal(h.on_chip_bytes, 8388608);
@@ -70,8 +74,10 @@ static void known_figures(void **state)
     assert_int_equal(profile("tpu-v4").on_chip_bytes, 16777216);
     assert_int_equal(profile("hexagon-v73").map_window_bytes, 2147483648);
     assert_true(host.range_shapes);
-    assert_true(!host.tile_rows && !host.on_chip_bytes && !host.map_window_bytes && !host.memory_bytes && !host.last_axis_align_bytes);
-    assert_true(!host.max_shapes && !host.state_pow2 && !host.state_multiple && !host.max_rows && !host.query_slice_rows);
+    assert_true(!host.tile_rows && !host.on_chip_bytes && !host.map_window_bytes && !host.memory_bytes &&
+                !host.last_axis_align_bytes);
+    assert_true(!host.max_shapes && !host.state_pow2 && !host.state_multiple && !host.max_rows &&
+                !host.query_slice_rows);
     for (int k = 0; k < BT_OP_KINDS; k++) {
         const uint8_t want = bt_profile_is_move((bt_op_kind)k) ? 0 : k == BT_OP_LINEAR ? 7 : 3;
         assert_int_equal(host.op[k], want);
@@ -95,46 +101,46 @@ static void refuses_what_is_no_profile_and_names_the_field(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
-        { "", "line 1" },
-        { "{\n\"name\": }", "line 2" },
-        { "[]", "not an object" },
-        { "{}", "'name'" },
-        { "{\"name\":\"x\"}", "'title'" },
-        { "{\"name\":\"x\",\"title\":\"X\"}", "'operators'" },
-        { "{\"name\":\"\",\"title\":\"X\",\"operators\":{}}", "'name'" },
-        { "{\"name\":\"a/b\",\"title\":\"X\",\"operators\":{}}", "'name'" },
-        { "{\"name\":3,\"title\":\"X\",\"operators\":{}}", "'name'" },
-        { "{\"name\":\"x\",\"title\":\"\\u001b[2J\",\"operators\":{}}", "'title'" },
-        { "{\"name\":\"x\",\"name\":\"y\",\"title\":\"X\",\"operators\":{}}", "duplicate" },
-        { WITH("\"tops\":73"), "'tops'" },
-        { WITH("\"\\u001b[2J\":73"), "'?'" },
-        { WITH("\"tile_rows\":32"), "'tile_cols'" },
-        { WITH("\"tile_rows\":0,\"tile_cols\":32"), "'tile_rows'" },
-        { WITH("\"tile_rows\":4097,\"tile_cols\":32"), "'tile_rows'" },
-        { WITH("\"tile_rows\":32.0,\"tile_cols\":32"), "'tile_rows'" },
-        { WITH("\"on_chip_bytes\":-1"), "'on_chip_bytes'" },
-        { WITH("\"on_chip_bytes\":\"8M\""), "'on_chip_bytes'" },
-        { WITH("\"map_window_bytes\":9223372036854775807"), "'map_window_bytes'" },
-        { WITH("\"map_window_bytes\":9223372036854775808"), "line 1" },
-        { WITH("\"range_shapes\":1"), "'range_shapes'" },
-        { WITH("\"state_pow2\":null"), "'state_pow2'" },
-        { WITH("\"output_bits\":12"), "'output_bits'" },
-        { WITH("\"sources\":[]"), "'sources'" },
-        { WITH("\"sources\":{\"max_rows\":\"v: x\"}"), "'max_rows'" },
-        { WITH("\"sources\":{\"operators\":1}"), "'operators'" },
-        { "{\"name\":\"x\",\"title\":\"X\",\"operators\":[]}", "'operators'" },
-        { "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"conv\":[\"int8\"]}}", "'conv'" },
-        { "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"embed\":[\"int8\"]}}", "'embed'" },
-        { "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[]}}", "'linear'" },
-        { "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":\"int8\"}}", "'linear'" },
-        { "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"int4\"]}}", "'linear'" },
-        { "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"int8\",\"int8\"]}}", "'linear'" },
-        { "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"fp16\"]}}", "'linear'" },
-        { "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"add\":[\"int8\",\"int4\"]}}", "'add'" },
+        {"", "line 1"},
+        {"{\n\"name\": }", "line 2"},
+        {"[]", "not an object"},
+        {"{}", "'name'"},
+        {"{\"name\":\"x\"}", "'title'"},
+        {"{\"name\":\"x\",\"title\":\"X\"}", "'operators'"},
+        {"{\"name\":\"\",\"title\":\"X\",\"operators\":{}}", "'name'"},
+        {"{\"name\":\"a/b\",\"title\":\"X\",\"operators\":{}}", "'name'"},
+        {"{\"name\":3,\"title\":\"X\",\"operators\":{}}", "'name'"},
+        {"{\"name\":\"x\",\"title\":\"\\u001b[2J\",\"operators\":{}}", "'title'"},
+        {"{\"name\":\"x\",\"name\":\"y\",\"title\":\"X\",\"operators\":{}}", "duplicate"},
+        {WITH("\"tops\":73"), "'tops'"},
+        {WITH("\"\\u001b[2J\":73"), "'?'"},
+        {WITH("\"tile_rows\":32"), "'tile_cols'"},
+        {WITH("\"tile_rows\":0,\"tile_cols\":32"), "'tile_rows'"},
+        {WITH("\"tile_rows\":4097,\"tile_cols\":32"), "'tile_rows'"},
+        {WITH("\"tile_rows\":32.0,\"tile_cols\":32"), "'tile_rows'"},
+        {WITH("\"on_chip_bytes\":-1"), "'on_chip_bytes'"},
+        {WITH("\"on_chip_bytes\":\"8M\""), "'on_chip_bytes'"},
+        {WITH("\"map_window_bytes\":9223372036854775807"), "'map_window_bytes'"},
+        {WITH("\"map_window_bytes\":9223372036854775808"), "line 1"},
+        {WITH("\"range_shapes\":1"), "'range_shapes'"},
+        {WITH("\"state_pow2\":null"), "'state_pow2'"},
+        {WITH("\"output_bits\":12"), "'output_bits'"},
+        {WITH("\"sources\":[]"), "'sources'"},
+        {WITH("\"sources\":{\"max_rows\":\"v: x\"}"), "'max_rows'"},
+        {WITH("\"sources\":{\"operators\":1}"), "'operators'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":[]}", "'operators'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"conv\":[\"int8\"]}}", "'conv'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"embed\":[\"int8\"]}}", "'embed'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[]}}", "'linear'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":\"int8\"}}", "'linear'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"int4\"]}}", "'linear'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"int8\",\"int8\"]}}", "'linear'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"fp16\"]}}", "'linear'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"add\":[\"int8\",\"int4\"]}}", "'add'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        bt_profile p = { .tile_rows = 77 };
-        bt_fault f = { "" };
+        bt_profile p = {.tile_rows = 77};
+        bt_fault f = {""};
         const size_t len = strlen(bad[i][0]);
         char *exact = malloc(len ? len : 1);
         assert_non_null(exact);

@@ -11,8 +11,9 @@
 static void every_element_has_one_place_and_comes_back(void **state) /* AC-d1 */
 {
     (void)state;
-    unsigned char seen[BT_TILE_ELEMS] = { 0 };
-    uint16_t *in = malloc(BT_TILE_ELEMS * sizeof *in), *tile = malloc(BT_TILE_ELEMS * sizeof *tile), *out = malloc(BT_TILE_ELEMS * sizeof *out);
+    unsigned char seen[BT_TILE_ELEMS] = {0};
+    uint16_t *in = malloc(BT_TILE_ELEMS * sizeof *in), *tile = malloc(BT_TILE_ELEMS * sizeof *tile),
+             *out = malloc(BT_TILE_ELEMS * sizeof *out);
     assert_true(in && tile && out);
     for (size_t r = 0; r < BT_TILE_DIM; r++)
         for (size_t c = 0; c < BT_TILE_DIM; c++) {
@@ -50,7 +51,8 @@ static void an_edge_tile_is_filled_with_zeros_and_writes_only_its_part(void **st
     memset(out, 0xab, sizeof out);
     bt_tile_unpack(out, STRIDE, ROWS, COLS, tile);
     for (size_t r = 0; r < ROWS; r++)
-        for (size_t c = 0; c < STRIDE; c++) assert_int_equal(out[r * STRIDE + c], c < COLS ? in[r * STRIDE + c] : 0xabab);
+        for (size_t c = 0; c < STRIDE; c++)
+            assert_int_equal(out[r * STRIDE + c], c < COLS ? in[r * STRIDE + c] : 0xabab);
     free(in);
 }
 

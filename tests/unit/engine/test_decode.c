@@ -24,7 +24,8 @@ typedef struct pair {
 } pair;
 
 /* One row of one sequence. */
-static bt_err step_one(bt_decode *e, const bt_kv_view *kv, int32_t token, size_t pos, const atomic_bool *cancel, float *logits)
+static bt_err step_one(bt_decode *e, const bt_kv_view *kv, int32_t token, size_t pos,
+                       const atomic_bool *cancel, float *logits)
 {
     const bt_decode_seq seq = {.kv = kv, .pos = pos, .tokens = &token, .count = 1, .out = 1};
     return bt_decode_step(e, &seq, 1, cancel, logits, NULL);
@@ -133,7 +134,8 @@ static void host_and_reference_agree_along_a_sequence(void **state)
     }
 }
 
-/* The greatest difference of logits along a sequence that both engines run from its first row, against the greatest logit. */
+/* The greatest difference of logits along a sequence that both engines run from its first row, against the
+ * greatest logit. */
 static float worst_ratio(const tiny_gguf_spec *spec, const char *weights, uint32_t kv_elem_bytes)
 {
     enum { N = 120 };
@@ -142,9 +144,11 @@ static float worst_ratio(const tiny_gguf_spec *spec, const char *weights, uint32
     bt_model *m;
     size_t len;
     uint8_t *bytes = tiny_gguf_build(spec, &len);
-    if (bt_gguf_open_bytes(&g, bytes, len, &f) < 0 || bt_model_from_gguf(&m, g, &f) < 0) fail_msg("%s", f.text);
+    if (bt_gguf_open_bytes(&g, bytes, len, &f) < 0 || bt_model_from_gguf(&m, g, &f) < 0)
+        fail_msg("%s", f.text);
     bt_decode *host, *ref;
-    const bt_decode_config hc = {.weights = weights, .kv_elem_bytes = kv_elem_bytes}, rc = {.engine = "reference"};
+    const bt_decode_config hc = {.weights = weights, .kv_elem_bytes = kv_elem_bytes},
+                           rc = {.engine = "reference"};
     if (bt_decode_new(&host, m, &hc, &f) < 0 || bt_decode_new(&ref, m, &rc, &f) < 0) fail_msg("%s", f.text);
     assert_string_equal(bt_decode_weights(host), weights);
     assert_string_equal(bt_decode_weights(ref), "f32");
@@ -161,7 +165,8 @@ static float worst_ratio(const tiny_gguf_spec *spec, const char *weights, uint32
             worst = fmaxf(worst, fabsf(a[i] - b[i]));
         }
     }
-    assert_int_equal(bt_decode_stats_of(ref).kv_bytes_written, (uint64_t)N * 2 * m->hp.layers * m->hp.kv_heads * m->hp.head_dim * 4);
+    assert_int_equal(bt_decode_stats_of(ref).kv_bytes_written,
+                     (uint64_t)N * 2 * m->hp.layers * m->hp.kv_heads * m->hp.head_dim * 4);
     free(a);
     free(b);
     engine_kit_pages_free(&h);
@@ -173,7 +178,8 @@ static float worst_ratio(const tiny_gguf_spec *spec, const char *weights, uint32
     return worst / top;
 }
 
-/* The file's type holds the values that the form can: what is left is rounding of K, V and of sums. And then a form that loses. */
+/* The file's type holds the values that the form can: what is left is rounding of K, V and of sums. And
+ * then a form that loses. */
 static void each_form_stays_near_the_reference(void **state)
 {
     (void)state;
@@ -192,8 +198,8 @@ static void each_form_stays_near_the_reference(void **state)
             s.arch = archs[a];
             s.type = rows[i].type;
             const float f16 = worst_ratio(&s, rows[i].weights, 2), int8 = worst_ratio(&s, rows[i].weights, 1);
-            print_message("%s from type %u, %s: %.4f of the greatest logit with f16 KV, %.4f with int8\n", rows[i].weights, rows[i].type,
-                          archs[a], (double)f16, (double)int8);
+            print_message("%s from type %u, %s: %.4f of the greatest logit with f16 KV, %.4f with int8\n",
+                          rows[i].weights, rows[i].type, archs[a], (double)f16, (double)int8);
             assert_true(f16 <= rows[i].f16_kv && int8 <= rows[i].int8_kv);
         }
 }
@@ -246,8 +252,7 @@ static void the_reference_tells_of_every_layer(void **state)
     const bt_prefill_hooks hooks = {.on_kv = count_rows, .ud = &rows};
     bt_kv_view kv = engine_kit_pages(kit.model, 30, 4, 4);
     engine_kit_ids(ids, 30, kit.model, 2);
-    assert_int_equal(bt_prefill_run(p.pf, &kv, ids, 30, 0, &hooks, p.logits, BT_PREFILL_LAST, NULL),
-                     BT_OK);
+    assert_int_equal(bt_prefill_run(p.pf, &kv, ids, 30, 0, &hooks, p.logits, BT_PREFILL_LAST, NULL), BT_OK);
     assert_int_equal(rows, 3 * 30);
     assert_int_equal(bt_prefill_work(p.pf).rows, 30);
     assert_string_equal(bt_prefill_about(p.pf).name, "reference");
@@ -270,7 +275,9 @@ static void refuses_unknown_engines_and_wrong_views(void **state)
     assert_int_equal(bt_prefill_new(&pf, m, &(bt_prefill_config){.isa = "mmx"}, &f), BT_EARG);
     assert_non_null(strstr(f.text, "mmx"));
     assert_int_equal(bt_decode_new(&dc, m, &(bt_decode_config){.isa = "mmx"}, &f), BT_EARG);
-    assert_int_equal(bt_prefill_new(&pf, m, &(bt_prefill_config){.engine = "host", .want.shape_policy = "pow3"}, &f), BT_EARG);
+    assert_int_equal(bt_prefill_new(&pf, m,
+                                    &(bt_prefill_config){.engine = "host", .want.shape_policy = "pow3"}, &f),
+                     BT_EARG);
     assert_int_equal(bt_prefill_new(&pf, m, &(bt_prefill_config){.ctx_tokens = 1025}, &f), BT_ELIMIT);
     assert_int_equal(bt_decode_new(&dc, m, &(bt_decode_config){.ctx_tokens = 1025}, &f), BT_ELIMIT);
     assert_true(strstr(f.text, "1025") && strstr(f.text, "1024"));

@@ -1,5 +1,6 @@
-/* Batch invariance of the host engine: whatever shares a step with a row, however its sequence is paged, in how many rows it is brought and
- * after whatever drafts, its logits and its KV bytes are those of the sequence run alone, row by row. */
+/* Batch invariance of the host engine: whatever shares a step with a row, however its sequence is paged, in
+ * how many rows it is brought and after whatever drafts, its logits and its KV bytes are those of the
+ * sequence run alone, row by row. */
 #include "engine/decode.h"
 #include "model/weights.h"
 #include "tests/helpers/engine_kit.h"
@@ -15,7 +16,10 @@
 
 enum { SEQS = 64, LONGEST = 300, ROWS_MAX = 40, RUN_MAX = 9 };
 
-typedef struct form { const char *arch, *weights; uint32_t kv_elem_bytes; } form;
+typedef struct form {
+    const char *arch, *weights;
+    uint32_t kv_elem_bytes;
+} form;
 
 static uint32_t next(uint64_t *seed, uint32_t below)
 {
@@ -25,13 +29,18 @@ static uint32_t next(uint64_t *seed, uint32_t below)
 
 /* ---- pages: one block of memory for all sequences, handed out in random order ---- */
 
-typedef struct paging { bt_kv_view view[SEQS]; uint8_t **table, *bytes; size_t len; } paging;
+typedef struct paging {
+    bt_kv_view view[SEQS];
+    uint8_t **table, *bytes;
+    size_t len;
+} paging;
 
-static paging paging_new(const bt_model *m, const size_t *tokens, size_t seqs, size_t page_tokens, uint32_t elem_bytes, uint64_t *seed)
+static paging paging_new(const bt_model *m, const size_t *tokens, size_t seqs, size_t page_tokens,
+                         uint32_t elem_bytes, uint64_t *seed)
 {
     paging p = {0};
-    bt_kv_view v = {.page_tokens = page_tokens, .elem_bytes = elem_bytes, .layers = m->hp.layers, .kv_heads = m->hp.kv_heads,
-                    .head_dim = m->hp.head_dim};
+    bt_kv_view v = {.page_tokens = page_tokens, .elem_bytes = elem_bytes, .layers = m->hp.layers,
+                    .kv_heads = m->hp.kv_heads, .head_dim = m->hp.head_dim};
     v.head_bytes = bt_kv_head_bytes(elem_bytes, v.head_dim);
     v.token_bytes = v.head_bytes * v.kv_heads;
     v.plane_bytes = v.token_bytes * page_tokens;
@@ -42,7 +51,7 @@ static paging paging_new(const bt_model *m, const size_t *tokens, size_t seqs, s
     p.bytes = malloc(p.len);
     p.table = calloc(pages, sizeof *p.table);
     assert_true(p.bytes && p.table);
-    memset(p.bytes, 0xff, p.len);           /* rows that nobody stored are NaN */
+    memset(p.bytes, 0xff, p.len); /* rows that nobody stored are NaN */
     for (size_t i = 0; i < pages; i++) p.table[i] = p.bytes + i * page_bytes;
     for (size_t i = pages; i > 1; i--) {
         const size_t j = next(seed, (uint32_t)i);
@@ -72,7 +81,7 @@ typedef struct solo {
     engine_kit kit;
     size_t len[SEQS], vocab;
     int32_t ids[SEQS][LONGEST];
-    float *logits[SEQS];                    /* [len, V] */
+    float *logits[SEQS]; /* [len, V] */
     uint64_t hash[SEQS];
 } solo;
 
@@ -80,7 +89,8 @@ static bt_decode *engine_new(const solo *s, const form *f, const char *isa, bt_p
 {
     bt_fault fault = {""};
     bt_decode *e = NULL;
-    const bt_decode_config c = {.isa = isa, .weights = f->weights, .kv_elem_bytes = f->kv_elem_bytes, .pool = pool, .rows_max = rows_max};
+    const bt_decode_config c = {.isa = isa, .weights = f->weights, .kv_elem_bytes = f->kv_elem_bytes,
+                                .pool = pool, .rows_max = rows_max};
     if (bt_decode_new(&e, s->kit.model, &c, &fault) < 0) fail_msg("%s", fault.text);
     return e;
 }
@@ -91,7 +101,8 @@ static solo *solo_new(const form *f, const char *isa, size_t seqs, size_t longes
     assert_non_null(s);
     s->kit = engine_kit_model(f->arch);
     s->vocab = s->kit.model->hp.vocab;
-    for (size_t i = 0; i < seqs; i++) s->len[i] = i == 0 ? 1 : i == 1 ? longest : 1 + next(&seed, (uint32_t)longest);
+    for (size_t i = 0; i < seqs; i++)
+        s->len[i] = i == 0 ? 1 : i == 1 ? longest : 1 + next(&seed, (uint32_t)longest);
     bt_decode *e = engine_new(s, f, isa, NULL, 1);
     paging p = paging_new(s->kit.model, s->len, seqs, 64, f->kv_elem_bytes, &seed);
     for (size_t i = 0; i < seqs; i++) {
@@ -117,21 +128,27 @@ static void solo_free(solo *s)
 
 /* ---- the same sequences together ---- */
 
-typedef struct brought { size_t seq, pos, count, right; int32_t tokens[RUN_MAX]; } brought;  /* right: rows before the first wrong draft */
+typedef struct brought {
+    size_t seq, pos, count, right;
+    int32_t tokens[RUN_MAX];
+} brought; /* right: rows before the first wrong draft */
 
-/* A run of rows of one sequence: mostly one, sometimes a replay, sometimes drafts of which the last ones are wrong. */
+/* A run of rows of one sequence: mostly one, sometimes a replay, sometimes drafts of which the last ones
+ * are wrong. */
 static brought bring(const solo *s, size_t seq, size_t pos, size_t room, uint64_t *seed)
 {
     const size_t left = s->len[seq] - pos, most = room < left ? room : left;
     brought b = {.seq = seq, .pos = pos, .count = 1};
     if (next(seed, 3) == 0) b.count = 1 + next(seed, (uint32_t)(most < RUN_MAX ? most : RUN_MAX));
     b.right = next(seed, 2) ? b.count : 1 + next(seed, (uint32_t)b.count);
-    for (size_t i = 0; i < b.count; i++) b.tokens[i] = (int32_t)((uint32_t)(s->ids[seq][pos + i] + (i >= b.right)) % s->vocab);
+    for (size_t i = 0; i < b.count; i++)
+        b.tokens[i] = (int32_t)((uint32_t)(s->ids[seq][pos + i] + (i >= b.right)) % s->vocab);
     return b;
 }
 
 /* Every sequence comes to its end; who is in a step is drawn anew each time. */
-static void run_together(const solo *s, size_t seqs, const form *f, const char *isa, bt_pool *pool, size_t page_tokens, uint64_t seed)
+static void run_together(const solo *s, size_t seqs, const form *f, const char *isa, bt_pool *pool,
+                         size_t page_tokens, uint64_t seed)
 {
     size_t pos[SEQS] = {0}, done = 0;
     bt_decode *e = engine_new(s, f, isa, pool, ROWS_MAX);
@@ -141,19 +158,23 @@ static void run_together(const solo *s, size_t seqs, const form *f, const char *
         bt_decode_seq item[ROWS_MAX];
         brought b[ROWS_MAX];
         size_t n = 0, rows = 0, at = 0;
-        const size_t want = 1 + next(&seed, ROWS_MAX), from = next(&seed, (uint32_t)seqs), skip = 1 + next(&seed, 3);
+        const size_t want = 1 + next(&seed, ROWS_MAX), from = next(&seed, (uint32_t)seqs),
+                     skip = 1 + next(&seed, 3);
         for (size_t k = 0; k < seqs && rows < want; k += skip) {
             const size_t i = (from + k) % seqs;
             if (pos[i] == s->len[i]) continue;
             b[n] = bring(s, i, pos[i], want - rows, &seed);
-            item[n] = (bt_decode_seq){&p.view[i], pos[i], b[n].tokens, (uint32_t)b[n].count, next(&seed, (uint32_t)b[n].count + 1)};
+            item[n] = (bt_decode_seq){&p.view[i], pos[i], b[n].tokens, (uint32_t)b[n].count,
+                                      next(&seed, (uint32_t)b[n].count + 1)};
             rows += b[n++].count;
         }
         assert_int_equal(bt_decode_step(e, item, n, NULL, logits, NULL), BT_OK);
         for (size_t i = 0; i < n; i++) {
             for (size_t j = b[i].count - item[i].out; j < b[i].count; j++, at++)
                 if (j < b[i].right)
-                    assert_memory_equal(logits + at * s->vocab, s->logits[b[i].seq] + (b[i].pos + j) * s->vocab, s->vocab * sizeof *logits);
+                    assert_memory_equal(logits + at * s->vocab,
+                                        s->logits[b[i].seq] + (b[i].pos + j) * s->vocab,
+                                        s->vocab * sizeof *logits);
             pos[b[i].seq] += b[i].right;
             done += pos[b[i].seq] == s->len[b[i].seq];
         }
@@ -195,10 +216,11 @@ static void instruction_sets_and_threads_change_no_bit_of_a_batch(void **state)
             for (size_t k = 0; k < bt_kernels_table_len; k++)
                 for (size_t threads = 1; threads <= 3 && rows_usable(&bt_kernels_table[k]); threads++) {
                     bt_pool *pool;
-                    print_message("%s, weights %s, KV of %u bytes, %s, %zu threads, seed %u\n", f.arch, f.weights, kv,
-                                  bt_kernels_table[k].isa, threads, (unsigned)seed);
+                    print_message("%s, weights %s, KV of %u bytes, %s, %zu threads, seed %u\n", f.arch,
+                                  f.weights, kv, bt_kernels_table[k].isa, threads, (unsigned)seed);
                     assert_int_equal(bt_pool_new(&pool, threads, NULL), BT_OK);
-                    run_together(s, 6, &f, bt_kernels_table[k].isa, pool, threads == 2 ? 16 : 64, seed + threads);
+                    run_together(s, 6, &f, bt_kernels_table[k].isa, pool, threads == 2 ? 16 : 64,
+                                 seed + threads);
                     bt_pool_free(pool);
                 }
             solo_free(s);
@@ -250,7 +272,8 @@ static void a_step_writes_the_rows_it_was_brought_and_no_other_byte(void **state
             const bt_decode_stats old = bt_decode_stats_of(e);
             memcpy(before, p.bytes, p.len);
             assert_int_equal(bt_decode_step(e, item, n, NULL, NULL, NULL), BT_OK);
-            size_t changed = 0, bytes = rows * 2 * hp->layers * hp->kv_heads * bt_kv_head_bytes(f.kv_elem_bytes, hp->head_dim);
+            size_t changed = 0, bytes = rows * 2 * hp->layers * hp->kv_heads *
+                                        bt_kv_head_bytes(f.kv_elem_bytes, hp->head_dim);
             for (size_t b = 0; b < p.len; b++) {
                 if (before[b] == p.bytes[b]) continue;
                 size_t i = 0;
@@ -258,7 +281,7 @@ static void a_step_writes_the_rows_it_was_brought_and_no_other_byte(void **state
                 assert_true(i < n);
                 changed++;
             }
-            assert_true(changed <= bytes && changed > bytes * 9 / 10);  /* a byte may come out as it was */
+            assert_true(changed <= bytes && changed > bytes * 9 / 10); /* a byte may come out as it was */
             const bt_decode_stats now = bt_decode_stats_of(e);
             assert_int_equal(now.kv_bytes_written - old.kv_bytes_written, bytes);
             assert_int_equal(now.rows - old.rows, rows);
@@ -285,7 +308,7 @@ static void a_step_that_is_refused_computes_nothing(void **state)
     bt_kv_view narrow = p.view[1], longer = p.view[1];
     const int32_t good[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, above[2] = {1, 384}, below[1] = {-1};
     narrow.head_dim = 8;
-    longer.tokens_capacity = 4096;          /* more than the engine's context */
+    longer.tokens_capacity = 4096; /* more than the engine's context */
     const struct {
         bt_decode_seq second;
         bt_err e;
@@ -314,7 +337,7 @@ static void a_step_that_is_refused_computes_nothing(void **state)
     const bt_decode_seq one = {&p.view[0], 0, good, 8, 0};
     const atomic_bool cancelled = true;
     assert_int_equal(bt_decode_step(e, &one, 1, &cancelled, NULL, NULL), BT_ECANCEL);
-    assert_int_equal(bt_decode_step(e, &one, 1, NULL, NULL, NULL), BT_OK);     /* no logits wanted: none needed */
+    assert_int_equal(bt_decode_step(e, &one, 1, NULL, NULL, NULL), BT_OK); /* no logits wanted: none needed */
     assert_int_equal(bt_decode_step(e, NULL, 0, NULL, NULL, NULL), BT_OK);
     free(logits);
     paging_free(&p);
@@ -348,8 +371,10 @@ static void refuses_sizes_and_forms_it_does_not_have(void **state)
 static void buckets_are_1_2_4_8_and_then_steps_of_8(void **state)
 {
     (void)state;
-    static const size_t rows[] = {1, 2, 3, 4, 5, 8, 9, 16, 17, 24, 511, 512}, bucket[] = {1, 2, 4, 4, 8, 8, 16, 16, 24, 24, 512, 512};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_int_equal(bt_decode_bucket(rows[i]), bucket[i]);
+    static const size_t rows[] = {1, 2, 3, 4, 5, 8, 9, 16, 17, 24, 511, 512},
+                        bucket[] = {1, 2, 4, 4, 8, 8, 16, 16, 24, 24, 512, 512};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(bt_decode_bucket(rows[i]), bucket[i]);
 }
 
 int main(void)

@@ -7,14 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const bt_hparams hp = {.arch = BT_ARCH_LLAMA,
-                              .layers = 2,
-                              .dim = 32,
-                              .ffn = 44,
-                              .heads = 2,
-                              .kv_heads = 1,
-                              .head_dim = 16,
-                              .vocab = 50};
+static const bt_hparams hp = {.arch = BT_ARCH_LLAMA, .layers = 2,    .dim = 32,  .ffn = 44, .heads = 2,
+                              .kv_heads = 1,         .head_dim = 16, .vocab = 50};
 
 static bt_host_shapes *table(bt_graph **graph, const char *policy, size_t ctx)
 {
@@ -33,18 +27,10 @@ static void rows_are_shapes_times_context_buckets(void **state)
         const char *policy;
         size_t ctx, rows;
     } cases[] = {
-        {"chunk:256+tail", 8192, 5 * 5},
-        {"chunk:256+tail", 512, 5},
-        {"chunk:256+tail", 100, 4},
-        {"chunk:256+tail", 1000, 5 * 2},
-        {"chunk:1024", 4096, 3},
-        {"chunk:1024", 600, 1},
-        {"pow2", 1000, 6 * 2 + 1},
-        {"max-pad", 1000, 1},
-        {"range:16-100", 4096, 7},
-        {"range:20-32", 4096, 2},
-        {"range:7-7", 1000, 2},
-        {"chunk:16+tail", 1, 1},
+        {"chunk:256+tail", 8192, 5 * 5}, {"chunk:256+tail", 512, 5}, {"chunk:256+tail", 100, 4},
+        {"chunk:256+tail", 1000, 5 * 2}, {"chunk:1024", 4096, 3},    {"chunk:1024", 600, 1},
+        {"pow2", 1000, 6 * 2 + 1},       {"max-pad", 1000, 1},       {"range:16-100", 4096, 7},
+        {"range:20-32", 4096, 2},        {"range:7-7", 1000, 2},     {"chunk:16+tail", 1, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bt_graph *g;
@@ -103,7 +89,8 @@ static void refuses_a_shape_outside_the_table_and_names_the_nearest(void **state
 static void a_range_takes_any_number_of_rows_in_it(void **state)
 {
     (void)state;
-    static const size_t cases[][2] = {{20, 20}, {21, 32}, {32, 32}, {33, 48}, {95, 96}, {97, 100}, {100, 100}};
+    static const size_t cases[][2] = {{20, 20}, {21, 32},  {32, 32},  {33, 48},
+                                      {95, 96}, {97, 100}, {100, 100}};
     bt_graph *g;
     bt_host_shapes *t = table(&g, "range:20-100", 3000);
     const bt_host_shape *row = NULL;
@@ -127,7 +114,10 @@ static void of_enumerated_pairs_only_those_matched_by_index_exist(void **state) 
     static const struct {
         size_t seq, end;
         const char *nearest;
-    } refused[] = {{32, 513, "seq 256, ctx 2048"}, {64, 100, "seq 256, ctx 2048"}, {16, 100, "seq 32, ctx 512"}, {256, 2049, "seq 256, ctx 2048"}};
+    } refused[] = {{32, 513, "seq 256, ctx 2048"},
+                   {64, 100, "seq 256, ctx 2048"},
+                   {16, 100, "seq 32, ctx 512"},
+                   {256, 2049, "seq 256, ctx 2048"}};
     bt_graph *g;
     bt_shapes plan;
     bt_host_shapes *t;
@@ -148,7 +138,8 @@ static void of_enumerated_pairs_only_those_matched_by_index_exist(void **state) 
     bt_graph_free(g);
 }
 
-/* Lengths as a chat trace has them: most around a thousand, a long tail; the generator is spelled out, so that the replay is the same everywhere. */
+/* Lengths as a chat trace has them: most around a thousand, a long tail; the generator is spelled out, so
+ * that the replay is the same everywhere. */
 static size_t next_length(uint64_t *rng)
 {
     size_t n = 1;
@@ -161,7 +152,8 @@ static size_t next_length(uint64_t *rng)
 static void ten_thousand_requests_compile_nothing(void **state) /* AC-b2 */
 {
     (void)state;
-    static const char *const policies[] = {NULL, "pow2", "chunk:512+tail:32", "chunk:100", "max-pad", "range:16-1024"};
+    static const char *const policies[] = {NULL,        "pow2",    "chunk:512+tail:32",
+                                           "chunk:100", "max-pad", "range:16-1024"};
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
         bt_graph *g;
         bt_shapes plan;

@@ -1,5 +1,6 @@
-/* Nothing is allocated or freed in a step of the engine, or in the worker from a START to its end, by any thread: every call of the allocator in the process is counted. Under a sanitizer,
- * which owns malloc, by its hooks; else by functions of our own in front of glibc's. */
+/* Nothing is allocated or freed in a step of the engine, or in the worker from a START to its end, by any
+ * thread: every call of the allocator in the process is counted. Under a sanitizer, which owns malloc, by
+ * its hooks; else by functions of our own in front of glibc's. */
 #include "engine/decode.h"
 #include "model/weights.h"
 #include "decode-node/worker.h"
@@ -23,7 +24,8 @@ static atomic_size_t calls;
 #endif
 #endif
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ || defined HAS_HOOKS
-int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *, size_t), void (*on_free)(const volatile void *));
+int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *, size_t),
+                                              void (*on_free)(const volatile void *));
 static void on_malloc(const volatile void *p, size_t n)
 {
     (void)p;
@@ -35,7 +37,10 @@ static void on_free(const volatile void *p)
     (void)p;
     atomic_fetch_add(&calls, 1);
 }
-static void count_calls(void) { assert_true(__sanitizer_install_malloc_and_free_hooks(on_malloc, on_free) > 0); }
+static void count_calls(void)
+{
+    assert_true(__sanitizer_install_malloc_and_free_hooks(on_malloc, on_free) > 0);
+}
 #else
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
@@ -101,7 +106,8 @@ static void a_step_allocates_nothing(void **state)
     for (int w = 0; bt_weights_forms[w]; w++)
         for (uint32_t kv = 1; kv <= 2; kv++) {
             bt_decode *e;
-            const bt_decode_config c = {.weights = bt_weights_forms[w], .kv_elem_bytes = kv, .pool = pool, .rows_max = SEQS * ROWS};
+            const bt_decode_config c = {.weights = bt_weights_forms[w], .kv_elem_bytes = kv, .pool = pool,
+                                        .rows_max = SEQS * ROWS};
             assert_int_equal(bt_decode_new(&e, kit.model, &c, NULL), BT_OK);
             bt_kv_view view[SEQS];
             bt_decode_seq seq[SEQS];
@@ -112,7 +118,8 @@ static void a_step_allocates_nothing(void **state)
             for (size_t s = 0; s < STEPS; s++) {
                 const size_t n = s % SEQS + 1;
                 for (size_t i = 0; i < n; i++)
-                    seq[i] = (bt_decode_seq){&view[i], i ? s : s * ROWS, ids, i ? 1 : ROWS, (uint32_t)(s % 2)};
+                    seq[i] =
+                        (bt_decode_seq){&view[i], i ? s : s * ROWS, ids, i ? 1 : ROWS, (uint32_t)(s % 2)};
                 if (bt_decode_step(e, seq, n, NULL, logits, NULL) != BT_OK) abort();
             }
             assert_int_equal(atomic_load(&calls), before);
@@ -134,7 +141,8 @@ static dc_worker_event next_event(dc_worker *w)
     return ev;
 }
 
-/* Prefilled here or handed over, greedy and seeded, with penalties, log probabilities and drafts, with pages that grow, stopped and gone on. */
+/* Prefilled here or handed over, greedy and seeded, with penalties, log probabilities and drafts, with
+ * pages that grow, stopped and gone on. */
 static void a_worker_with_all_its_trades_allocates_nothing(void **state)
 {
     (void)state;
@@ -143,7 +151,8 @@ static void a_worker_with_all_its_trades_allocates_nothing(void **state)
     bt_pool *pool;
     dc_worker *w;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
-    dc_worker_config c = {.pool = pool, .slots = SLOTS, .page_tokens = PAGE, .chunk_tokens = 16, .draft_max = 3};
+    dc_worker_config c = {.pool = pool, .slots = SLOTS, .page_tokens = PAGE, .chunk_tokens = 16,
+                          .draft_max = 3};
     const bt_decode_config ec = {.pool = pool, .rows_max = 8};
     const bt_prefill_config lc = {.engine = "host", .ctx_tokens = 256, .pool = pool};
     assert_int_equal(bt_decode_new(&c.engine, kit.model, &ec, NULL), BT_OK);
@@ -155,13 +164,21 @@ static void a_worker_with_all_its_trades_allocates_nothing(void **state)
     engine_kit_ids(ids, 4, kit.model, 2);
     for (uint32_t i = 0; i < SLOTS; i++) {
         view[i] = engine_kit_pages(kit.model, 128, PAGE, 2);
-        for (uint32_t p = 0; p < 128 / PAGE; p++) memset(view[i].page[p], 0, view[i].layers * view[i].layer_bytes);
+        for (uint32_t p = 0; p < 128 / PAGE; p++)
+            memset(view[i].page[p], 0, view[i].layers * view[i].layer_bytes);
     }
     const size_t before = atomic_load(&calls);
     for (uint32_t i = 0, ended = 0; ended < SLOTS;) {
         for (; i < SLOTS; i++) {
-            dc_worker_start a = {.slot = i, .view = view[i], .prompt = prompt, .prompt_tokens = PROMPT, .ids = ids, .ids_len = i % 2 ? 4 : 0,
-                                 .rows = i % 2 ? PROMPT : 0, .max_tokens = ANSWER, .sampling = bt_sample_greedy()};
+            dc_worker_start a = {.slot = i,
+                                 .view = view[i],
+                                 .prompt = prompt,
+                                 .prompt_tokens = PROMPT,
+                                 .ids = ids,
+                                 .ids_len = i % 2 ? 4 : 0,
+                                 .rows = i % 2 ? PROMPT : 0,
+                                 .max_tokens = ANSWER,
+                                 .sampling = bt_sample_greedy()};
             if (i > 1) a.sampling.temperature = 1;
             a.sampling.repetition_penalty = 1 + 0.1f * (float)i;
             a.sampling.logprobs = true;

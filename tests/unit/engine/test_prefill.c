@@ -31,15 +31,14 @@ static world begin(const char *arch)
     return w;
 }
 
-static void end(world *w)
-{
-    engine_kit_done(&w->kit);
-}
+static void end(world *w) { engine_kit_done(&w->kit); }
 
-static bt_prefill *engine(const world *w, const char *policy, const char *isa, bt_pool *pool, uint32_t elem_bytes)
+static bt_prefill *engine(const world *w, const char *policy, const char *isa, bt_pool *pool,
+                          uint32_t elem_bytes)
 {
-    const bt_prefill_config c = {.engine = "host", .want.shape_policy = policy, .isa = isa, .pool = pool, .threads = 1, .ctx_tokens = CTX,
-                                 .kv_elem_bytes = elem_bytes};
+    const bt_prefill_config c = {
+        .engine = "host",  .want.shape_policy = policy, .isa = isa, .pool = pool, .threads = 1,
+        .ctx_tokens = CTX, .kv_elem_bytes = elem_bytes};
     bt_prefill *p = NULL;
     assert_int_equal(bt_prefill_new(&p, w->kit.model, &c, NULL), BT_OK);
     return p;
@@ -48,12 +47,14 @@ static bt_prefill *engine(const world *w, const char *policy, const char *isa, b
 static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
 {
     (void)state;
-    static const char *const policies[] = {"chunk:16", "chunk:64", "chunk:256", "chunk:256+tail", "pow2", "range:5-300", "chunk:100"};
+    static const char *const policies[] = {"chunk:16", "chunk:64",    "chunk:256", "chunk:256+tail",
+                                           "pow2",     "range:5-300", "chunk:100"};
     bt_pool *pool[2] = {NULL, NULL};
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
-        float *first[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)}, *logits = engine_kit_floats(w.vocab);
+        float *first[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)},
+              *logits = engine_kit_floats(w.vocab);
         uint64_t hash[2] = {0};
         for (size_t k = 0; k < bt_kernels_table_len; k++) {
             if (!rows_usable(&bt_kernels_table[k])) continue;
@@ -62,7 +63,8 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
             const size_t from = is_ref ? a : 0, to = is_ref ? a + 1 : sizeof policies / sizeof *policies;
             for (size_t i = from; i < to; i++) {
                 for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
-                    bt_prefill *p = engine(&w, policies[i], bt_kernels_table[k].isa, pool[(i + a) % 2], elem + 1);
+                    bt_prefill *p =
+                        engine(&w, policies[i], bt_kernels_table[k].isa, pool[(i + a) % 2], elem + 1);
                     bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, elem + 1);
                     const uint64_t compiled = bt_prefill_work(p).compilations;
                     assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL),
@@ -111,8 +113,8 @@ static void agrees_with_the_reference_at_every_position(void **state)
             engine_kit_pages_free(&kv);
             bt_prefill_free(p);
         }
-        print_message("%s: logits up to %.3f, off by at most %.5f, with KV of int8 %.5f\n", archs[a], (double)top, (double)worst[1],
-                      (double)worst[0]);
+        print_message("%s: logits up to %.3f, off by at most %.5f, with KV of int8 %.5f\n", archs[a],
+                      (double)top, (double)worst[1], (double)worst[0]);
         assert_true(top > 0.1f && worst[1] <= 0.01f * top); /* f16 keeps 11 bits */
         assert_true(worst[0] <= 0.05f * top);
         bt_ref_kv_free(ref_kv);
@@ -203,11 +205,14 @@ static void refuses_what_does_not_fit_and_says_both_numbers(void **state)
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, 101, 0, NULL, logits, BT_PREFILL_LAST, &f), BT_ELIMIT);
     assert_true(strstr(f.text, "101") && strstr(f.text, "100"));
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, 1, 100, NULL, logits, BT_PREFILL_LAST, NULL), BT_ELIMIT);
-    bt_kv_view endless = kv;                /* only what the engine itself says of lengths */
+    bt_kv_view endless = kv; /* only what the engine itself says of lengths */
     endless.tokens_capacity = SIZE_MAX;
-    assert_int_equal(bt_prefill_run(p, &endless, w.ids, SIZE_MAX - 2, 2, NULL, logits, BT_PREFILL_LAST, NULL), BT_ELIMIT);
-    assert_int_equal(bt_prefill_run(p, &endless, w.ids, 2, SIZE_MAX - 2, NULL, logits, BT_PREFILL_LAST, NULL), BT_ELIMIT);
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, SIZE_MAX, 2, NULL, logits, BT_PREFILL_LAST, NULL), BT_EARG);
+    assert_int_equal(bt_prefill_run(p, &endless, w.ids, SIZE_MAX - 2, 2, NULL, logits, BT_PREFILL_LAST, NULL),
+                     BT_ELIMIT);
+    assert_int_equal(bt_prefill_run(p, &endless, w.ids, 2, SIZE_MAX - 2, NULL, logits, BT_PREFILL_LAST, NULL),
+                     BT_ELIMIT);
+    assert_int_equal(bt_prefill_run(p, &kv, w.ids, SIZE_MAX, 2, NULL, logits, BT_PREFILL_LAST, NULL),
+                     BT_EARG);
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, 0, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_EARG);
     w.ids[99] = 384;
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, 100, 0, NULL, logits, BT_PREFILL_LAST, &f), BT_EARG);
@@ -221,11 +226,15 @@ static void refuses_what_does_not_fit_and_says_both_numbers(void **state)
     end(&w);
 }
 
-/* Decoding and prefill on host in one process hold f16 weights once; other forms, or tables that are too short, do not do. */
+/* Decoding and prefill on host in one process hold f16 weights once; other forms, or tables that are too
+ * short, do not do. */
 static void takes_the_weights_of_a_decode_engine_where_they_are_its_own(void **state)
 {
     (void)state;
-    static const struct { const char *form; size_t ctx; } cases[] = {{"f16", CTX}, {"int8", CTX}, {"f16", CTX / 2}};
+    static const struct {
+        const char *form;
+        size_t ctx;
+    } cases[] = {{"f16", CTX}, {"int8", CTX}, {"f16", CTX / 2}};
     world w = begin("llama");
     float *own = engine_kit_floats(w.vocab), *logits = engine_kit_floats(w.vocab);
     bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, 2);
@@ -237,7 +246,8 @@ static void takes_the_weights_of_a_decode_engine_where_they_are_its_own(void **s
         const bt_decode_config dc = {.weights = cases[i].form, .ctx_tokens = cases[i].ctx};
         bt_decode *d = NULL;
         assert_int_equal(bt_decode_new(&d, w.kit.model, &dc, NULL), BT_OK);
-        const bt_prefill_config c = {.engine = "host", .weights = bt_decode_shared_weights(d), .threads = 1, .ctx_tokens = CTX};
+        const bt_prefill_config c = {.engine = "host", .weights = bt_decode_shared_weights(d), .threads = 1,
+                                     .ctx_tokens = CTX};
         assert_int_equal(bt_prefill_new(&p, w.kit.model, &c, NULL), BT_OK);
         assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
         assert_memory_equal(own, logits, w.vocab * sizeof *own);

@@ -1,5 +1,5 @@
-/* One direction of the fault proxy: without faults its bytes are the same; with them, each fate does what it says and no more, and the
- * same seed does the same. */
+/* One direction of the fault proxy: without faults its bytes are the same; with them, each fate does what it
+ * says and no more, and the same seed does the same. */
 #include "tests/fault/flow.h"
 #include "base/num.h"
 
@@ -15,9 +15,12 @@
 
 enum { MESSAGES = 4000, BODY = 8, FRAME = 2 + BODY };
 
-static const uint8_t greeting[ZMTP_GREETING_BYTES] = { 0xff, [8] = 1, 0x7f, 3, 1, 'N', 'U', 'L', 'L' };
+static const uint8_t greeting[ZMTP_GREETING_BYTES] = {0xff, [8] = 1, 0x7f, 3, 1, 'N', 'U', 'L', 'L'};
 
-typedef struct outcome { uint32_t met[MESSAGES], order[2 * MESSAGES], count, corrupted; size_t bytes; } outcome;
+typedef struct outcome {
+    uint32_t met[MESSAGES], order[2 * MESSAGES], count, corrupted;
+    size_t bytes;
+} outcome;
 
 static void note(outcome *o, const uint8_t *bytes, size_t len)
 {
@@ -46,7 +49,7 @@ static int64_t pass_all(outcome *o, flow *f)
     assert_memory_equal(flow_peek(f, &len, now), greeting, sizeof greeting);
     flow_wrote(f, len);
     for (uint32_t n = 0; n < MESSAGES; n++, now++) {
-        uint8_t frame[FRAME] = { 0, BODY };
+        uint8_t frame[FRAME] = {0, BODY};
         bt_put32(frame + 2, n);
         bt_put32(frame + 6, ~n);
         assert_int_equal(flow_take(f, frame, sizeof frame, now), BT_OK);
@@ -64,7 +67,7 @@ static int64_t pass_all(outcome *o, flow *f)
 static void without_faults_everything_comes_once_and_in_order(void **state)
 {
     static outcome o;
-    flow_stats stats = { 0 };
+    flow_stats stats = {0};
     flow f;
     (void)state;
     flow_init(&f, 1, false, &stats);
@@ -82,8 +85,9 @@ static void each_fate_does_what_it_says_as_often_as_it_says(void **state)
     static outcome o, again;
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
-        const script s = { .seed = seed, .delay = .01, .drop = .02, .repeat = .03, .reorder = .04, .corrupt = .05, .delay_ms = 50 };
-        flow_stats stats = { 0 }, same = { 0 };
+        const script s = {.seed = seed,   .delay = .01,   .drop = .02,   .repeat = .03,
+                          .reorder = .04, .corrupt = .05, .delay_ms = 50};
+        flow_stats stats = {0}, same = {0};
         flow f;
         flow_init(&f, 7, false, &stats);
         flow_set_script(&f, &s);
@@ -101,10 +105,11 @@ static void each_fate_does_what_it_says_as_often_as_it_says(void **state)
         assert_int_equal(twice, stats.fates[FATE_REPEAT]);
         assert_true(overtaken >= stats.fates[FATE_REORDER] / 2);
         assert_true(over < 1000 + MESSAGES + 200);
-        static const double shares[] = { .85, .01, .02, .03, .04, .05 };
+        static const double shares[] = {.85, .01, .02, .03, .04, .05};
         for (int k = 0; k < FATE_KINDS; k++) {
-            const double want = shares[k] * MESSAGES;       /* 5 standard deviations */
-            assert_true((double)stats.fates[k] > want - 5 * 12.7 - 2 * want / 10 && (double)stats.fates[k] < want + 5 * 12.7 + 2 * want / 10);
+            const double want = shares[k] * MESSAGES; /* 5 standard deviations */
+            assert_true((double)stats.fates[k] > want - 5 * 12.7 - 2 * want / 10 &&
+                        (double)stats.fates[k] < want + 5 * 12.7 + 2 * want / 10);
         }
         flow_init(&f, 7, false, &same);
         flow_set_script(&f, &s);
@@ -117,9 +122,9 @@ static void each_fate_does_what_it_says_as_often_as_it_says(void **state)
 
 static void a_delay_holds_what_is_behind_it(void **state)
 {
-    const script s = { .seed = 3, .delay = 1, .delay_ms = 40 };
+    const script s = {.seed = 3, .delay = 1, .delay_ms = 40};
     static outcome o;
-    flow_stats stats = { 0 };
+    flow_stats stats = {0};
     flow f;
     (void)state;
     flow_init(&f, 1, false, &stats);
@@ -131,9 +136,9 @@ static void a_delay_holds_what_is_behind_it(void **state)
 
 static void a_message_that_nobody_overtakes_comes_all_the_same(void **state)
 {
-    const script s = { .seed = 3, .reorder = 1 };
-    const uint8_t message[] = { 0, 3, 'a', 'b', 'c' };
-    flow_stats stats = { 0 };
+    const script s = {.seed = 3, .reorder = 1};
+    const uint8_t message[] = {0, 3, 'a', 'b', 'c'};
+    flow_stats stats = {0};
     flow f;
     size_t len;
     (void)state;
@@ -149,7 +154,7 @@ static void a_message_that_nobody_overtakes_comes_all_the_same(void **state)
     assert_memory_equal(flow_peek(&f, &len, 5 + FLOW_LATE_MS), message, sizeof message);
     flow_wrote(&f, len);
     assert_int_equal(flow_take(&f, message, sizeof message, 200), BT_OK);
-    flow_flush(&f, 200);                                    /* the end of the connection waits for nothing */
+    flow_flush(&f, 200); /* the end of the connection waits for nothing */
     assert_non_null(flow_peek(&f, &len, 200));
     flow_wrote(&f, len);
     assert_true(flow_is_empty(&f));
@@ -158,8 +163,9 @@ static void a_message_that_nobody_overtakes_comes_all_the_same(void **state)
 
 static void bytes_are_delayed_and_corrupted_and_nothing_else(void **state)
 {
-    const script s = { .seed = 9, .delay = .2, .drop = .2, .repeat = .2, .reorder = .2, .corrupt = .2, .delay_ms = 5 };
-    flow_stats stats = { 0 };
+    const script s = {.seed = 9,     .delay = .2,   .drop = .2,   .repeat = .2,
+                      .reorder = .2, .corrupt = .2, .delay_ms = 5};
+    flow_stats stats = {0};
     flow f;
     size_t at = 0, changed = 0;
     int64_t now = 0;
@@ -179,14 +185,15 @@ static void bytes_are_delayed_and_corrupted_and_nothing_else(void **state)
     }
     assert_int_equal(at, 500 * 16);
     assert_int_equal(changed, stats.fates[FATE_CORRUPT]);
-    assert_true(changed > 50 && stats.fates[FATE_DROP] == 0 && stats.fates[FATE_REPEAT] == 0 && stats.fates[FATE_REORDER] == 0);
+    assert_true(changed > 50 && stats.fates[FATE_DROP] == 0 && stats.fates[FATE_REPEAT] == 0 &&
+                stats.fates[FATE_REORDER] == 0);
     flow_done(&f);
 }
 
 static void a_slow_flow_keeps_its_rate(void **state)
 {
     static uint8_t bytes[40000];
-    flow_stats stats = { 0 };
+    flow_stats stats = {0};
     flow f;
     size_t len, sum = 0;
     int64_t now = 0;
@@ -210,7 +217,7 @@ static void a_slow_flow_keeps_its_rate(void **state)
 static void a_full_flow_asks_for_no_more(void **state)
 {
     static uint8_t bytes[FLOW_ROOM_BYTES];
-    flow_stats stats = { 0 };
+    flow_stats stats = {0};
     flow f;
     size_t len;
     (void)state;
@@ -226,10 +233,10 @@ static void a_full_flow_asks_for_no_more(void **state)
 
 static void a_cut_leaves_a_part_of_one_message_and_nothing_after_it(void **state)
 {
-    const uint8_t message[] = { 0, 6, 'a', 'b', 'c', 'd', 'e', 'f' };
+    const uint8_t message[] = {0, 6, 'a', 'b', 'c', 'd', 'e', 'f'};
     (void)state;
     for (uint64_t stream = 0; stream < 50; stream++) {
-        flow_stats stats = { 0 };
+        flow_stats stats = {0};
         flow f;
         size_t len;
         flow_init(&f, stream, false, &stats);
@@ -253,7 +260,7 @@ static void a_cut_leaves_a_part_of_one_message_and_nothing_after_it(void **state
 
 static void connections_live_as_long_as_the_mean_says(void **state)
 {
-    const script s = { .seed = 4, .cut_ms = 10000 }, none = { .seed = 4 };
+    const script s = {.seed = 4, .cut_ms = 10000}, none = {.seed = 4};
     double sum = 0;
     (void)state;
     for (uint64_t c = 0; c < 2000; c++) {

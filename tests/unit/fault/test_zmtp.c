@@ -1,5 +1,5 @@
-/* The fault proxy's reader of ZMTP: what libzmq writes is cut in the right places however it arrives, and what nobody should
- * write is refused before it is kept. */
+/* The fault proxy's reader of ZMTP: what libzmq writes is cut in the right places however it arrives, and
+ * what nobody should write is refused before it is kept. */
 #include "tests/fault/zmtp.h"
 #include "base/rng.h"
 
@@ -36,7 +36,11 @@ static size_t put_frame(uint8_t *at, uint8_t flags, size_t body, uint8_t fill)
     return n + body;
 }
 
-typedef struct seen { zmtp_kind kind[UNITS_MAX]; size_t begin[UNITS_MAX], len[UNITS_MAX], count, total; uint8_t bytes[2 * STREAM_BYTES_MAX]; } seen;
+typedef struct seen {
+    zmtp_kind kind[UNITS_MAX];
+    size_t begin[UNITS_MAX], len[UNITS_MAX], count, total;
+    uint8_t bytes[2 * STREAM_BYTES_MAX];
+} seen;
 
 /* All units of the bytes, which come in pieces of `piece`, each in memory of exactly its size. */
 static bt_err read_all(seen *s, const uint8_t *bytes, size_t len, size_t piece)
@@ -73,15 +77,15 @@ static void cuts_the_same_units_however_the_bytes_arrive(void **state)
     static seen s;
     (void)state;
     size_t n = put_greeting(in);
-    n += put_frame(in + n, 4, 27, 'R');                     /* READY */
-    n += put_frame(in + n, 0, 0, 0);                        /* an empty message */
+    n += put_frame(in + n, 4, 27, 'R'); /* READY */
+    n += put_frame(in + n, 0, 0, 0);    /* an empty message */
     n += put_frame(in + n, 1, 255, 'a');
     n += put_frame(in + n, 3, 256, 'b');
-    n += put_frame(in + n, 0, 3, 'c');                      /* three frames, one of them long */
-    n += put_frame(in + n, 6, 300, 'P');                    /* a long command */
-    n += put_frame(in + n, 2, 5, 'd');                      /* long form of a short frame */
-    static const size_t want[] = { 29, 2, 257 + 265 + 5, 309, 14 };
-    static const zmtp_kind kinds[] = { ZMTP_COMMAND, ZMTP_MESSAGE, ZMTP_MESSAGE, ZMTP_COMMAND, ZMTP_MESSAGE };
+    n += put_frame(in + n, 0, 3, 'c');   /* three frames, one of them long */
+    n += put_frame(in + n, 6, 300, 'P'); /* a long command */
+    n += put_frame(in + n, 2, 5, 'd');   /* long form of a short frame */
+    static const size_t want[] = {29, 2, 257 + 265 + 5, 309, 14};
+    static const zmtp_kind kinds[] = {ZMTP_COMMAND, ZMTP_MESSAGE, ZMTP_MESSAGE, ZMTP_COMMAND, ZMTP_MESSAGE};
     for (size_t piece = 1; piece <= n; piece++) {
         assert_int_equal(read_all(&s, in, n, piece), BT_OK);
         assert_int_equal(s.total, n);
@@ -130,7 +134,10 @@ static void the_greeting_passes_before_it_is_whole(void **state)
 
 static void refuses_what_is_no_such_link(void **state)
 {
-    static const struct { size_t at; uint8_t value; } bad[] = { { 0, 'G' }, { 9, 0 }, { 10, 2 }, { 12, 'C' }, { 16, 'X' }, { 31, 1 } };
+    static const struct {
+        size_t at;
+        uint8_t value;
+    } bad[] = {{0, 'G'}, {9, 0}, {10, 2}, {12, 'C'}, {16, 'X'}, {31, 1}};
     uint8_t in[STREAM_BYTES_MAX];
     static seen s;
     (void)state;
@@ -140,7 +147,7 @@ static void refuses_what_is_no_such_link(void **state)
             in[bad[i].at] = bad[i].value;
             assert_int_equal(read_all(&s, in, ZMTP_GREETING_BYTES, piece), BT_EFORMAT);
         }
-    static const uint8_t flags[] = { 0x08, 0x10, 0x20, 0x40, 0x80, 0x05, 0x07, 0xff };
+    static const uint8_t flags[] = {0x08, 0x10, 0x20, 0x40, 0x80, 0x05, 0x07, 0xff};
     for (size_t i = 0; i < sizeof flags; i++) {
         const size_t n = put_greeting(in);
         in[n] = flags[i];
@@ -150,7 +157,8 @@ static void refuses_what_is_no_such_link(void **state)
 
 static void refuses_a_hostile_length_by_its_header(void **state)
 {
-    static const uint64_t bodies[] = { ZMTP_UNIT_BYTES_MAX, (uint64_t)1 << 31, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 8 };
+    static const uint64_t bodies[] = {ZMTP_UNIT_BYTES_MAX, (uint64_t)1 << 31, (uint64_t)1 << 63, UINT64_MAX,
+                                      UINT64_MAX - 8};
     uint8_t in[STREAM_BYTES_MAX];
     static seen s;
     (void)state;
@@ -164,7 +172,7 @@ static void refuses_a_hostile_length_by_its_header(void **state)
         }
     size_t n = put_greeting(in);
     n += put_frame(in + n, 6, 0, 0);
-    in[n - 3] = 2;                                          /* a command of 128 KiB */
+    in[n - 3] = 2; /* a command of 128 KiB */
     assert_int_equal(read_all(&s, in, n, n), BT_ELIMIT);
 }
 

@@ -1,5 +1,6 @@
-/* Attention over pages as the engines call it: decoding, chunks and mixed calls, f16 and int8, against softmax in double
- * precision and against the plain kernel, one row at a time, bit for bit. Numbers AC-f are those of docs/testing.md. */
+/* Attention over pages as the engines call it: decoding, chunks and mixed calls, f16 and int8, against
+ * softmax in double precision and against the plain kernel, one row at a time, bit for bit. Numbers AC-f
+ * are those of docs/testing.md. */
 #include "graph/companion.h"
 #include "base/rng.h"
 #include "tests/helpers/rows.h"
@@ -14,7 +15,17 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { HEADS = 6, KV_HEADS = 2, GROUP = 3, D = 32, WIDTH = HEADS * D, KV_WIDTH = KV_HEADS * D, LAYERS = 2, LAYER = 1, SEED = 5 };
+enum {
+    HEADS = 6,
+    KV_HEADS = 2,
+    GROUP = 3,
+    D = 32,
+    WIDTH = HEADS * D,
+    KV_WIDTH = KV_HEADS * D,
+    LAYERS = 2,
+    LAYER = 1,
+    SEED = 5
+};
 static const float scale = 0.4f; /* sharper than 1 / sqrt(D): errors of scores count */
 
 static uint64_t seed, draws; /* seed: of the test that runs */
@@ -27,7 +38,8 @@ static void *taken(size_t bytes)
     return p;
 }
 
-/* One sequence: K and V as they were, and pages of exactly their bytes in which every byte that was not stored is 0xff: NaN. */
+/* One sequence: K and V as they were, and pages of exactly their bytes in which every byte that was not
+ * stored is 0xff: NaN. */
 typedef struct sequence {
     bt_kv_view kv;
     uint8_t **page;
@@ -101,8 +113,8 @@ static void plain(const call *c, float *out)
     size_t at = 0;
     for (size_t i = 0; i < c->n; i++)
         for (size_t r = 0; r < c->rows[i]; r++, at += WIDTH)
-            ref->attn(out + at, WIDTH, c->q + at, WIDTH, &c->s[i].kv, LAYER, 1, c->s[i].tokens - c->rows[i] + r, HEADS, 0, HEADS,
-                      scale, scratch);
+            ref->attn(out + at, WIDTH, c->q + at, WIDTH, &c->s[i].kv, LAYER, 1,
+                      c->s[i].tokens - c->rows[i] + r, HEADS, 0, HEADS, scale, scratch);
     free(scratch);
 }
 
@@ -159,7 +171,8 @@ static void run_chunks(const bt_companion *c, const call *what, float *out)
 static bt_companion companion(const bt_kernels *kernels, bt_pool *pool, size_t runs, size_t ctx_tokens)
 {
     bt_companion c;
-    const bt_companion_sizes z = {.heads = HEADS, .kv_heads = KV_HEADS, .head_dim = D, .runs = runs, .ctx_tokens = ctx_tokens};
+    const bt_companion_sizes z = {.heads = HEADS, .kv_heads = KV_HEADS, .head_dim = D, .runs = runs,
+                                  .ctx_tokens = ctx_tokens};
     assert_int_equal(bt_companion_init(&c, kernels, pool, &z, NULL), BT_OK);
     return c;
 }
@@ -184,7 +197,8 @@ static void check_bits(const call *what)
         assert_int_equal(bt_pool_new(&pool, threads, NULL), BT_OK);
         for (size_t k = 0; k < bt_kernels_table_len; k++) {
             const bool is_ref = k + 1 == bt_kernels_table_len;
-            if (!rows_usable(&bt_kernels_table[k]) || (is_ref && threads != 3)) continue; /* the plain kernels are slow */
+            if (!rows_usable(&bt_kernels_table[k]) || (is_ref && threads != 3))
+                continue; /* the plain kernels are slow */
             for (int tight = 0; tight < 2; tight++) {
                 bt_companion c = companion(&bt_kernels_table[k], pool, tight ? 1 : 64, tight ? 0 : 4096);
                 check_one(&c, what);
@@ -207,7 +221,8 @@ static double distance(const call *c)
                 double sum = 0;
                 for (size_t t = 0; t < visible; t++) {
                     double dot = 0;
-                    for (size_t e = 0; e < D; e++) dot += (double)q[h * D + e] * (double)c->s[i].k[t * KV_WIDTH + g + e];
+                    for (size_t e = 0; e < D; e++)
+                        dot += (double)q[h * D + e] * (double)c->s[i].k[t * KV_WIDTH + g + e];
                     sum += z[t] = exp(dot * (double)scale);
                 }
                 for (size_t e = 0; e < D; e++) {
@@ -240,12 +255,13 @@ static void pages_of_any_size_in_any_place_agree_with_dense_attention_and_change
         for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++)
             for (size_t p = 0; p < 2; p++) {
                 sequence s[4];
-                for (size_t i = 0; i < 4; i++) s[i] = sequence_new(shapes[n].tokens[i], page_sizes[p], elem_bytes, i % 2);
+                for (size_t i = 0; i < 4; i++)
+                    s[i] = sequence_new(shapes[n].tokens[i], page_sizes[p], elem_bytes, i % 2);
                 call c = call_new(s, 4, shapes[n].rows);
                 for (size_t i = 0; i < c.rows_sum * WIDTH; i++) assert_true(isfinite(c.want[i]));
                 const double off = distance(&c);
-                print_message("seed %d, %s, %s, pages of %zu: off by at most %.6f\n", SEED, elem_bytes == 2 ? "f16" : "int8",
-                              shapes[n].name, page_sizes[p], off);
+                print_message("seed %d, %s, %s, pages of %zu: off by at most %.6f\n", SEED,
+                              elem_bytes == 2 ? "f16" : "int8", shapes[n].name, page_sizes[p], off);
                 assert_true(off <= (elem_bytes == 2 ? 1e-3 : 1.5e-2));
                 for (size_t i = 0; i < 4; i++) permute(&s[i]);
                 check_bits(&c);
@@ -290,7 +306,8 @@ static void thirty_two_sequences_have_the_bits_that_each_has_alone(void **state)
         bt_companion x = companion(bt_kernels_select(NULL), pool, 64, 2048);
         size_t at = 0;
         for (size_t i = 0; i < N; at += rows[i++] * WIDTH) {
-            call alone = {.s = &s[i], .n = 1, .rows_sum = rows[i], .rows = &rows[i], .q = c.q + at, .want = c.want + at};
+            call alone = {.s = &s[i],       .n = 1,        .rows_sum = rows[i],
+                          .rows = &rows[i], .q = c.q + at, .want = c.want + at};
             check_one(&x, &alone);
         }
         bt_companion_done(&x);
@@ -306,8 +323,9 @@ static void a_long_sequence_among_short_ones_is_shared_at_spans(void **state)
     static const size_t rows[] = {1, 1, 6, 40, 1};
     seed = SEED + 3, draws = 0;
     for (uint32_t elem_bytes = 1; elem_bytes <= 2; elem_bytes++) {
-        sequence s[5] = {sequence_new(10, 64, elem_bytes, 0), sequence_new(6000, 64, elem_bytes, 0), sequence_new(700, 64, elem_bytes, 0),
-                         sequence_new(600, 64, elem_bytes, 0), sequence_new(3, 64, elem_bytes, 0)};
+        sequence s[5] = {sequence_new(10, 64, elem_bytes, 0), sequence_new(6000, 64, elem_bytes, 0),
+                         sequence_new(700, 64, elem_bytes, 0), sequence_new(600, 64, elem_bytes, 0),
+                         sequence_new(3, 64, elem_bytes, 0)};
         call c = call_new(s, 5, rows);
         check_bits(&c);
         call_free(&c);
@@ -338,8 +356,11 @@ static void rows_of_batches_of_one_are_stored_as_they_would_be_alone(void **stat
             for (size_t i = 0; i < N; i++) {
                 sequence want = sequence_new(20, 16, elem_bytes, 0);
                 bt_kernels_select("ref")->kv_store(&want.kv, LAYER, 0, 20, s[i].k, s[i].v, KV_WIDTH);
-                bt_kernels_select("ref")->kv_store(&want.kv, LAYER, seq[i].pos0, seq[i].valid, k + i * rows * KV_WIDTH, v + i * rows * KV_WIDTH, KV_WIDTH);
-                for (size_t p = 0; p < want.pages; p++) assert_memory_equal(want.page[p], s[i].page[p], want.page_bytes);
+                bt_kernels_select("ref")->kv_store(&want.kv, LAYER, seq[i].pos0, seq[i].valid,
+                                                   k + i * rows * KV_WIDTH, v + i * rows * KV_WIDTH,
+                                                   KV_WIDTH);
+                for (size_t p = 0; p < want.pages; p++)
+                    assert_memory_equal(want.page[p], s[i].page[p], want.page_bytes);
                 sequence_free(&want);
                 sequence_free(&s[i]);
             }

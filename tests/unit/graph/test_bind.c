@@ -9,31 +9,12 @@
 #include <cmocka.h>
 
 static const bt_hparams shapes[] = {
-    {.arch = BT_ARCH_LLAMA,
-     .layers = 3,
-     .dim = 96,
-     .ffn = 172,
-     .heads = 6,
-     .kv_heads = 2,
-     .head_dim = 16,
+    {.arch = BT_ARCH_LLAMA, .layers = 3, .dim = 96, .ffn = 172, .heads = 6, .kv_heads = 2, .head_dim = 16,
      .vocab = 384},
-    {.arch = BT_ARCH_QWEN2,
-     .layers = 5,
-     .dim = 40,
-     .ffn = 7,
-     .heads = 2,
-     .kv_heads = 1,
-     .head_dim = 20,
+    {.arch = BT_ARCH_QWEN2, .layers = 5, .dim = 40, .ffn = 7, .heads = 2, .kv_heads = 1, .head_dim = 20,
      .vocab = 33},
-    {.arch = BT_ARCH_QWEN3,
-     .layers = 30,
-     .dim = 576,
-     .ffn = 1536,
-     .heads = 9,
-     .kv_heads = 3,
-     .head_dim = 64,
-     .vocab = 49152,
-     .qk_norm = true},
+    {.arch = BT_ARCH_QWEN3, .layers = 30, .dim = 576, .ffn = 1536, .heads = 9, .kv_heads = 3, .head_dim = 64,
+     .vocab = 49152, .qk_norm = true},
 };
 static const size_t seqs[] = {1, 3, 16, 64, 256};
 
@@ -91,8 +72,10 @@ static void check_overlap_at(const bt_program *p, size_t n)
         assert_true(count < 64);
         for (size_t a = 0; a < count; a++)
             for (size_t b = a + 1; b < count; b++)
-                assert_true(bt_extent_at(live[a]->offset, n) + bt_extent_at(live[a]->bytes, n) <= bt_extent_at(live[b]->offset, n) ||
-                            bt_extent_at(live[b]->offset, n) + bt_extent_at(live[b]->bytes, n) <= bt_extent_at(live[a]->offset, n));
+                assert_true(bt_extent_at(live[a]->offset, n) + bt_extent_at(live[a]->bytes, n) <=
+                                bt_extent_at(live[b]->offset, n) ||
+                            bt_extent_at(live[b]->offset, n) + bt_extent_at(live[b]->bytes, n) <=
+                                bt_extent_at(live[a]->offset, n));
         if (sum > floor_bytes) floor_bytes = sum;
     }
     assert_true(top >= floor_bytes);
@@ -183,10 +166,11 @@ static void one_plan_serves_every_batch_and_is_as_small_as_one_made_for_it(void 
                     assert_int_equal(bytes, bt_extent_at(any->arena, batches[b]));
                     assert_int_equal(bytes % 64, 0);
                     assert_int_equal(bt_bind_program(&one, g, batches[b], wide[s], out, 0, NULL), BT_OK);
-                    if (shapes[i].dim % 16 == 0 && shapes[i].ffn % 16 == 0)     /* rows that need no rounding */
+                    if (shapes[i].dim % 16 == 0 && shapes[i].ffn % 16 == 0) /* rows that need no rounding */
                         assert_true(bytes * 100 <= one->arena.fixed * 105);
                     for (size_t k = 0; k < any->steps; k++) {
-                        assert_int_equal(bt_bind_is_nowhere(any->step[k].out_at), bt_bind_is_nowhere(one->step[k].out_at));
+                        assert_int_equal(bt_bind_is_nowhere(any->step[k].out_at),
+                                         bt_bind_is_nowhere(one->step[k].out_at));
                         assert_int_equal(any->step[k].group, one->step[k].group);
                         assert_int_equal(any->step[k].rows, one->step[k].rows);
                     }
@@ -207,12 +191,19 @@ static void random_graphs_have_symbolic_plans_without_overlap(void **state)
         uint64_t seed = s;
         bt_tensor tensor[TENSORS];
         bt_op op[OPS];
-        bt_graph g = {.hp = shapes[0], .tensor = tensor, .tensors = TENSORS, .op = op, .ops = OPS, .op_tail = OPS};
+        bt_graph g = {.hp = shapes[0], .tensor = tensor, .tensors = TENSORS,
+                      .op = op,        .ops = OPS,       .op_tail = OPS};
         for (size_t t = 0; t < TENSORS; t++)
-            tensor[t] = (bt_tensor){"t", BT_TENSOR_ACT, 0, {1, {(uint8_t)(next(&seed, 4) > 0), 1, 0, 0}}, 16 * (1 + next(&seed, 200))};
+            tensor[t] = (bt_tensor){"t",
+                                    BT_TENSOR_ACT,
+                                    0,
+                                    {1, {(uint8_t)(next(&seed, 4) > 0), 1, 0, 0}},
+                                    16 * (1 + next(&seed, 200))};
         for (size_t i = 0; i < OPS; i++) {
-            const uint32_t base = (uint32_t)(i * TENSORS / OPS), span = TENSORS - base < 12 ? TENSORS - base : 12;
-            op[i] = (bt_op){.kind = BT_OP_ADD, .in = {base + next(&seed, span), base + next(&seed, span)}, .out = base + next(&seed, span)};
+            const uint32_t base = (uint32_t)(i * TENSORS / OPS),
+                           span = TENSORS - base < 12 ? TENSORS - base : 12;
+            op[i] = (bt_op){.kind = BT_OP_ADD, .in = {base + next(&seed, span), base + next(&seed, span)},
+                            .out = base + next(&seed, span)};
         }
         bt_program *p;
         assert_int_equal(bt_bind_program(&p, &g, 0, 5, 1, 0, NULL), BT_OK);
@@ -221,11 +212,14 @@ static void random_graphs_have_symbolic_plans_without_overlap(void **state)
                 const bt_placement *x = &p->place[a];
                 const size_t at = bt_extent_at(x->offset, n), end = at + bt_extent_at(x->bytes, n);
                 assert_true(at % 64 == 0 && end <= bt_extent_at(p->arena, n));
-                assert_true(bt_extent_at(x->bytes, n) >= tensor[x->tensor].width * 4 * 5 * (tensor[x->tensor].rows.exp[BT_SYM_BATCH] ? n : 1));
+                assert_true(bt_extent_at(x->bytes, n) >=
+                            tensor[x->tensor].width * 4 * 5 *
+                                (tensor[x->tensor].rows.exp[BT_SYM_BATCH] ? n : 1));
                 for (size_t b = 0; b < a; b++) {
                     const bt_placement *y = &p->place[b];
                     const size_t low = bt_extent_at(y->offset, n), high = low + bt_extent_at(y->bytes, n);
-                    if (x->first_op <= y->last_op && y->first_op <= x->last_op) assert_true(end <= low || high <= at);
+                    if (x->first_op <= y->last_op && y->first_op <= x->last_op)
+                        assert_true(end <= low || high <= at);
                 }
             }
         bt_bind_free(p);

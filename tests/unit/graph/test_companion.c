@@ -1,5 +1,5 @@
-/* The companion's operators where host and executor tests do not look: rotations against a dense matrix, passes against the kernels that they
- * call, over all rows at once. */
+/* The companion's operators where host and executor tests do not look: rotations against a dense matrix,
+ * passes against the kernels that they call, over all rows at once. */
 #include "graph/companion.h"
 
 #include <math.h>
@@ -114,13 +114,15 @@ static void note_rows(void *ud, const void *what, const float *x, size_t r0, siz
 
 enum { ADDS = 9 }; /* more steps than wait at once */
 
-/* The third step's input need not reach memory; the sixth writes rows that the first still has to read; the last reads one row of all. */
+/* The third step's input need not reach memory; the sixth writes rows that the first still has to read;
+ * the last reads one row of all. */
 static void in_a_pass(const bt_companion *c, const matrices *m, const float *w)
 {
     const size_t t = m->t, k = m->k;
     const bt_companion_seq seq = {.valid = t};
     const bt_companion_rows rows = {&seq, 1, t};
-    const bt_companion_area areas[] = {{m->norm, k * sizeof(float), false}, {m->noted, k * sizeof(float), true}};
+    const bt_companion_area areas[] = {{m->norm, k * sizeof(float), false},
+                                       {m->noted, k * sizeof(float), true}};
     bt_companion_begin(c);
     bt_companion_rmsnorm(c, m->norm, m->stream, w, 1e-5f, t, k);
     bt_companion_qk_norm(c, m->norm, w, 1e-5f, t, 4, k / 4);
@@ -150,7 +152,8 @@ static void at_once(const bt_kernels *kernels, const matrices *m, const float *w
 static void a_pass_gives_the_bits_of_each_step_over_all_rows(void **state)
 {
     (void)state;
-    static const size_t ts[] = {1, 2, 37, 300}, ks[] = {8, 900, 16400}; /* a row of the last is longer than a block */
+    /* a row of the last is longer than a block */
+    static const size_t ts[] = {1, 2, 37, 300}, ks[] = {8, 900, 16400};
     const bt_kernels *kernels = bt_kernels_select(NULL);
     for (size_t threads = 1; threads <= 3; threads++) {
         const bt_companion_sizes sizes = {.heads = 1, .kv_heads = 1, .head_dim = 16};

@@ -1,5 +1,5 @@
-/* Memory plans over random lives, of numbers and of formulas: nothing alive together overlaps, and the plan is the same every
- * time. */
+/* Memory plans over random lives, of numbers and of formulas: nothing alive together overlaps, and the plan
+ * is the same every time. */
 #include "graph/place.h"
 
 #include <setjmp.h>
@@ -25,7 +25,9 @@ static void random_items(bt_place_item item[N], size_kind kind, uint64_t s)
     for (size_t i = 0; i < N; i++) {
         const uint32_t first = next(&seed, STEPS);
         const size_t a = next(&seed, 5000), b = next(&seed, 5000);
-        item[i] = (bt_place_item){.bytes = kind == STATIC ? (bt_extent){a, 0} : kind == PER_N ? (bt_extent){0, a} : (bt_extent){a, b},
+        item[i] = (bt_place_item){.bytes = kind == STATIC  ? (bt_extent){a, 0}
+                                           : kind == PER_N ? (bt_extent){0, a}
+                                                           : (bt_extent){a, b},
                                   .first = first, .last = first + next(&seed, STEPS - first)};
     }
 }
@@ -46,7 +48,8 @@ static void check_at(const bt_place_item item[N], bt_extent peak, size_t n, size
     }
     for (uint32_t at = 0; at < STEPS; at++) {
         size_t live = 0;
-        for (size_t i = 0; i < N; i++) live += item[i].first <= at && at <= item[i].last ? bt_extent_at(item[i].bytes, n) : 0;
+        for (size_t i = 0; i < N; i++)
+            live += item[i].first <= at && at <= item[i].last ? bt_extent_at(item[i].bytes, n) : 0;
         if (live > live_peak) live_peak = live;
     }
     assert_true(top >= live_peak && top * 100 <= live_peak * times_floor_percent);
@@ -88,12 +91,14 @@ static void formulas_that_grow_alike_are_planned_like_numbers(void **state)
 static void what_cannot_be_compared_gets_its_own_room(void **state)
 {
     (void)state;
-    const bt_extent steep = {0, 640}, flat = {6400, 64};    /* equal at about N = 11 */
+    const bt_extent steep = {0, 640}, flat = {6400, 64}; /* equal at about N = 11 */
     assert_false(bt_extent_le(steep, flat) || bt_extent_le(flat, steep));
     assert_true(bt_extent_le((bt_extent){64, 0}, (bt_extent){0, 64}));
     assert_false(bt_extent_le((bt_extent){128, 0}, (bt_extent){0, 64}));
     /* The hole that `flat` leaves is free of `steep` only where N is small: neither may assume it. */
-    bt_place_item item[3] = {{.bytes = steep, .first = 0, .last = 1}, {.bytes = {0, 128}, .first = 1, .last = 3}, {.bytes = flat, .first = 2, .last = 3}};
+    bt_place_item item[3] = {{.bytes = steep, .first = 0, .last = 1},
+                             {.bytes = {0, 128}, .first = 1, .last = 3},
+                             {.bytes = flat, .first = 2, .last = 3}};
     bt_extent peak;
     assert_int_equal(bt_place_items(&peak, item, 3, NULL), BT_OK);
     assert_true(item[0].offset.each == 0 && item[1].offset.each == 640);

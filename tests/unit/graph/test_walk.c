@@ -27,7 +27,8 @@ static world begin(const char *arch, size_t threads)
     if (threads > 1) assert_int_equal(bt_pool_new(&w.pool, threads, NULL), BT_OK);
     assert_int_equal(bt_weights_open(&w.weights, w.kit.model, &o, w.pool, NULL), BT_OK);
     assert_int_equal(bt_graph_build(&w.graph, &w.kit.model->hp, NULL, NULL), BT_OK);
-    const bt_walk_config c = {.weights = w.weights, .kernels = bt_kernels_select(NULL), .pool = w.pool, .sequences_max = 3};
+    const bt_walk_config c = {.weights = w.weights, .kernels = bt_kernels_select(NULL), .pool = w.pool,
+                              .sequences_max = 3};
     assert_int_equal(bt_walk_new(&w.walk, &c, NULL), BT_OK);
     return w;
 }
@@ -174,12 +175,8 @@ static void tells_of_each_layer_once_and_stops_between_layers(void **state)
         bt_kv_view kv = engine_kit_pages(w.kit.model, 20, 4, 2);
         watcher s = {.kv = &kv, .tokens = 20, .cancel_at = cancel_at};
         const bt_companion_seq seq = {&kv, 0, 20};
-        const bt_walk_io io = {.ids = ids,
-                               .seq = &seq,
-                               .logits = logits,
-                               .on_kv = layer_stored,
-                               .on_kv_ud = &s,
-                               .cancel = &s.cancel};
+        const bt_walk_io io = {.ids = ids,     .seq = &seq,        .logits = logits, .on_kv = layer_stored,
+                               .on_kv_ud = &s, .cancel = &s.cancel};
         assert_int_equal(run(&w, 1, 20, 1, &io, NULL), cancel_at < 3 ? BT_ECANCEL : BT_OK);
         assert_int_equal(s.next, cancel_at < 3 ? cancel_at + 1 : 3);
         engine_kit_pages_free(&kv);
@@ -193,7 +190,8 @@ typedef struct looker {
     size_t linears, others;
 } looker;
 
-/* What a linear step is told to have read and written fits its weight: output 0 of row 0, in the kernels' order. */
+/* What a linear step is told to have read and written fits its weight: output 0 of row 0, in the kernels'
+ * order. */
 static void step_done(void *ud, const bt_step *step, const float *in, const float *out, size_t rows)
 {
     looker *l = ud;
@@ -243,7 +241,7 @@ static void an_open_batch_gives_each_row_its_solo_bits_and_logits_to_those_that_
     int32_t ids[ROWS], before[BEFORE];
     float *logits = floats(2 * V), *solo = floats(ROWS * V);
     engine_kit_ids(ids, ROWS, w.kit.model, 8);
-    for (uint32_t b = 0; b < ROWS; b++) {       /* sequences of 5, 4, 3 rows, and the next one alone */
+    for (uint32_t b = 0; b < ROWS; b++) { /* sequences of 5, 4, 3 rows, and the next one alone */
         const size_t pos = BEFORE - b;
         engine_kit_ids(before, BEFORE, w.kit.model, 30 + b);
         kv[b] = engine_kit_pages(w.kit.model, 8, 4, 2);
@@ -266,20 +264,24 @@ static void an_open_batch_gives_each_row_its_solo_bits_and_logits_to_those_that_
         void *arena = engine_kit_alloc(bytes);
         memset(arena, 0xff, bytes);
         const uint64_t stored = bt_walk_kv_bytes(w.walk);
-        bt_walk_io io = {.ids = ids, .seq = seq, .sequences = ROWS, .bucket = bucket, .wanted = wanted, .wanted_len = 2, .logits = logits};
+        bt_walk_io io = {.ids = ids,       .seq = seq,      .sequences = ROWS, .bucket = bucket,
+                         .wanted = wanted, .wanted_len = 2, .logits = logits};
         assert_int_equal(bt_walk_run(w.walk, open, arena, &io, NULL), BT_OK);
-        for (size_t i = 0; i < 2; i++) assert_memory_equal(solo + wanted[i] * V, logits + i * V, V * sizeof *solo);
+        for (size_t i = 0; i < 2; i++)
+            assert_memory_equal(solo + wanted[i] * V, logits + i * V, V * sizeof *solo);
         for (size_t b = 0; b < ROWS; b++)
-            assert_true(engine_kit_hash(&kv[b], BEFORE - b + 1) == engine_kit_hash(&solo_kv[b], BEFORE - b + 1));
-        assert_int_equal(bt_walk_kv_bytes(w.walk) - stored, ROWS * w.kit.model->hp.layers * 2 * kv[0].token_bytes);
-        io.wanted_len = 0;                  /* rows only */
+            assert_true(engine_kit_hash(&kv[b], BEFORE - b + 1) ==
+                        engine_kit_hash(&solo_kv[b], BEFORE - b + 1));
+        assert_int_equal(bt_walk_kv_bytes(w.walk) - stored,
+                         ROWS * w.kit.model->hp.layers * 2 * kv[0].token_bytes);
+        io.wanted_len = 0; /* rows only */
         io.logits = NULL;
         assert_int_equal(bt_walk_run(w.walk, open, arena, &io, NULL), BT_OK);
         io.bucket = ROWS - 1;
         assert_int_equal(bt_walk_run(w.walk, open, arena, &io, NULL), BT_EARG);
         io.bucket = ROWS;
         assert_int_equal(bt_walk_run(w.walk, bound, arena, &io, NULL), BT_EARG);
-        assert_int_equal(bt_walk_run(w.walk, two, arena, &io, NULL), BT_EARG);      /* two rows a sequence */
+        assert_int_equal(bt_walk_run(w.walk, two, arena, &io, NULL), BT_EARG); /* two rows a sequence */
         io.logits = logits;
         io.wanted = beyond;
         io.wanted_len = 2;

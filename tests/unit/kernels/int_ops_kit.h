@@ -1,6 +1,7 @@
 #ifndef TEST_KERNELS_INT_OPS_KIT_H
 #define TEST_KERNELS_INT_OPS_KIT_H
-/* What the tests of the integer operators share: multipliers from doubles, whole numbers that kernels get wrong, and small KV caches. */
+/* What the tests of the integer operators share: multipliers from doubles, whole numbers that kernels get wrong, and
+ * small KV caches. */
 #include "variants.h"
 
 #include "kernels/f16.h"
@@ -54,9 +55,13 @@ static inline void *copy_of(const void *p, size_t bytes)
     return q;
 }
 
-/* Pages of exactly the bytes the view describes, filled with f16 values in [-large, large]; rows at or past tokens with NaN.
- * int_cache8: with int8 and scales up to large / 127. */
-typedef struct int_cache { bt_kv_view view; uint8_t **pages; size_t count; } int_cache;
+/* Pages of exactly the bytes the view describes, filled with f16 values in [-large, large]; rows at or past tokens with
+ * NaN. int_cache8: with int8 and scales up to large / 127. */
+typedef struct int_cache {
+    bt_kv_view view;
+    uint8_t **pages;
+    size_t count;
+} int_cache;
 static inline uint16_t *int_cache_row(const int_cache *c, size_t layer, int is_v, size_t token, size_t g)
 {
     return (void *)bt_kv_view_row(&c->view, layer, is_v, token, g);
@@ -67,7 +72,8 @@ static inline int_cache int_cache_pages(size_t g, size_t d, size_t page_tokens, 
     bt_kv_view *v = &c.view;
     v->page_tokens = page_tokens, v->tokens_capacity = c.count * page_tokens, v->elem_bytes = elem_bytes;
     v->layers = 2, v->kv_heads = (uint32_t)g, v->head_dim = (uint32_t)d;
-    v->head_bytes = bt_kv_head_bytes(elem_bytes, d), v->token_bytes = g * v->head_bytes, v->plane_bytes = page_tokens * v->token_bytes;
+    v->head_bytes = bt_kv_head_bytes(elem_bytes, d), v->token_bytes = g * v->head_bytes,
+    v->plane_bytes = page_tokens * v->token_bytes;
     v->layer_bytes = 2 * v->plane_bytes;
     c.pages = bytes_new(c.count * sizeof *c.pages, 8);
     for (size_t i = 0; i < c.count; i++) c.pages[i] = bytes_new(2 * v->layer_bytes, 64);
@@ -81,11 +87,13 @@ static inline int_cache int_cache_new(size_t g, size_t d, size_t page_tokens, si
     test_rng_state = seed;
     for (size_t t = 0; t < c.view.tokens_capacity; t++)
         for (size_t i = 0; i < 2 * g * d; i++)
-            int_cache_row(&c, 1, i >= g * d, t, i % (g * d) / d)[i % d] = t < tokens ? f16_from_f32(rnd_unit() * large) : 0x7e00;
+            int_cache_row(&c, 1, i >= g * d, t, i % (g * d) / d)[i % d] =
+                t < tokens ? f16_from_f32(rnd_unit() * large) : 0x7e00;
     test_rng_state = keep;
     return c;
 }
-static inline int_cache int_cache8_new(size_t g, size_t d, size_t page_tokens, size_t tokens, uint64_t seed, float large)
+static inline int_cache int_cache8_new(size_t g, size_t d, size_t page_tokens, size_t tokens, uint64_t seed,
+                                       float large)
 {
     int_cache c = int_cache_pages(g, d, page_tokens, tokens, 1);
     const uint64_t keep = test_rng_state;

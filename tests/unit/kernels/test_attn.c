@@ -146,7 +146,8 @@ static void spans_apart_and_then_merged_have_the_same_bits(void **state)
     const bt_kernels *v = variant_of(state);
     for (size_t i = 0; i < COUNT(dims); i++)
         for (size_t n = 0; n < COUNT(positions); n++) {
-            const size_t g = 1 + n % 2, group = 1 + (i + n) % 7, heads = g * group, d = dims[i], t = n % 2 ? 1 : 1 + rnd_below(12);
+            const size_t g = 1 + n % 2, group = 1 + (i + n) % 7, heads = g * group, d = dims[i],
+                         t = n % 2 ? 1 : 1 + rnd_below(12);
             const size_t floats = bt_attn_part_floats(d), spans = (positions[n] + t + 255) / 256;
             problem p = problem_new(t, positions[n], heads, g, d, 64, (i + n) % 3 ? 2 : 1);
             float *out = floats_new(p.out_count), *part = floats_new(t * group * spans * floats);
@@ -237,17 +238,20 @@ static void stores_rounded_rows_and_touches_nothing_else(void **state)
 {
     (void)state;
     for (uint32_t elem_bytes = 1; elem_bytes <= 4; elem_bytes *= 2) {
-        const size_t g = 3, d = 20, ld = g * d + 2, pos0 = 13, t = 40, bytes = bt_kv_head_bytes(elem_bytes, d);
+        const size_t g = 3, d = 20, ld = g * d + 2, pos0 = 13, t = 40,
+                     bytes = bt_kv_head_bytes(elem_bytes, d);
         cache c = cache_new(3, g, d, 16, 64, elem_bytes);
         float *k = floats_rnd((t - 1) * ld + g * d, 7e4f), *v = floats_rnd((t - 1) * ld + g * d, 7e4f);
-        for (size_t i = 0; i < d; i++) k[ld + i] = 0;                           /* scale 0 */
-        for (size_t i = 0; i < d; i++) k[2 * ld + i] = (float)i * 1e-8f;        /* subnormal scale */
-        for (size_t i = 0; i < d; i++) k[3 * ld + i] = (float)i - 9.5f;         /* ties of x / s among them */
-        k[3 * ld] = 127, k[4 * ld] = -3e38f;                                    /* scale 1; the greatest scale */
+        for (size_t i = 0; i < d; i++) k[ld + i] = 0;                    /* scale 0 */
+        for (size_t i = 0; i < d; i++) k[2 * ld + i] = (float)i * 1e-8f; /* subnormal scale */
+        for (size_t i = 0; i < d; i++) k[3 * ld + i] = (float)i - 9.5f;  /* ties of x / s among them */
+        k[3 * ld] = 127, k[4 * ld] = -3e38f;                             /* scale 1; the greatest scale */
         bt_kernels_select("ref")->kv_store(&c.view, 1, pos0, t, k, v, ld);
         for (size_t row = 0; row < 3 * 2 * 64 * g; row++) {
-            const size_t layer = row / (2 * 64 * g), is_v = row / (64 * g) % 2, token = row / g % 64, head = row % g;
-            const uint8_t *got = c.pages[token / 16] + ((layer * 2 + is_v) * 16 + token % 16) * g * bytes + head * bytes;
+            const size_t layer = row / (2 * 64 * g), is_v = row / (64 * g) % 2, token = row / g % 64,
+                         head = row % g;
+            const uint8_t *got =
+                c.pages[token / 16] + ((layer * 2 + is_v) * 16 + token % 16) * g * bytes + head * bytes;
             if (layer != 1 || token < pos0 || token >= pos0 + t) {
                 for (size_t b = 0; b < bytes; b++) assert_int_equal(got[b], 0x5a);
                 continue;
@@ -256,8 +260,8 @@ static void stores_rounded_rows_and_touches_nothing_else(void **state)
             if (elem_bytes == 1) check_head8(got, x, d);
             for (size_t i = 0; i < d && elem_bytes > 1; i++) {
                 const uint16_t h = bt_f32_to_f16_1(x[i]);
-                assert_memory_equal(got + i * elem_bytes, elem_bytes == 4 ? (const void *)&x[i] : (const void *)&h,
-                                    elem_bytes);
+                assert_memory_equal(got + i * elem_bytes,
+                                    elem_bytes == 4 ? (const void *)&x[i] : (const void *)&h, elem_bytes);
             }
         }
         free(k), free(v);
@@ -282,7 +286,8 @@ static void int8_rows_are_within_half_a_step_and_keep_their_largest_element(void
         for (size_t i = 0; i < d; i++) {
             const int q = (int8_t)row[i];
             top = abs(q) > top ? abs(q) : top;
-            assert_true(fabs(q * s - (double)k[t * d + i]) <= 0.5626 * s); /* clamped at 127: s may be 2^-11 short of max / 127 */
+            /* clamped at 127: s may be 2^-11 short of max / 127 */
+            assert_true(fabs(q * s - (double)k[t * d + i]) <= 0.5626 * s);
         }
         assert_true(top >= 126);
     }

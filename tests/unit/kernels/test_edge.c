@@ -43,7 +43,8 @@ static long quantised(float x, float inv)
 
 static void quantise8_case(const bt_kernels *v, size_t t, size_t k, int with_shadow)
 {
-    const size_t ldx = k + rnd_below(3), ldy = (k + 15) / 16 * 16 + 16 * rnd_below(5), count = (t - 1) * ldx + k;
+    const size_t ldx = k + rnd_below(3), ldy = (k + 15) / 16 * 16 + 16 * rnd_below(5),
+                 count = (t - 1) * ldx + k;
     const float inv = 7.9f;
     float *x = inputs_new(count, 1 / inv);
     int8_t *y = bytes_new(t * ldy, 1);
@@ -151,7 +152,10 @@ static float scaled(int64_t a, float scale, const float *bias, float y, bt_edge_
 }
 
 /* Scales big enough that every rounding shows; with SILU_MUL small enough that nothing becomes a NaN. */
-static float *scales_new(size_t n, bt_edge_then then) { return floats_rnd(n, then == BT_EDGE_SILU_MUL ? 1e3f : 1e10f); }
+static float *scales_new(size_t n, bt_edge_then then)
+{
+    return floats_rnd(n, then == BT_EDGE_SILU_MUL ? 1e3f : 1e10f);
+}
 
 static void scale_then(const bt_kernels *v, bt_edge_then then)
 {
@@ -173,9 +177,9 @@ static void scale_then(const bt_kernels *v, bt_edge_then then)
                     acc[j] = (int64_t)((uint64_t)rnd() << 32 | rnd()) >> (11 + rnd_below(53));
                     if (rnd() % 16 == 0) acc[j] = rnd() % 2 ? ((int64_t)1 << 53) - 1 : 1 - ((int64_t)1 << 53);
                 }
-#define EACH(value)                                                                                          \
-    for (size_t row = 0; row < t; row++)                                                                     \
-        for (size_t j = 0, at = row * ld; j < n; j++, at++)                                                  \
+#define EACH(value) \
+    for (size_t row = 0; row < t; row++) \
+        for (size_t j = 0, at = row * ld; j < n; j++, at++) \
     want[row * ldy + j] = scaled(value, scale[j], bias ? bias + j : NULL, from[row * ldy + j], then)
                 EACH(hi[at]);
                 v->scale8(y, ldy, hi, ld, scale, bias, t, n, then);
@@ -285,8 +289,8 @@ static void rotation_twice_is_the_identity(const bt_kernels *v, size_t base, siz
     v->rotate(y, n, 1, 1, back, (uint32_t)base, (uint32_t)log2, NULL, 1, scratch);
     for (size_t i = 0; i < n; i++) assert_true(y[i] == (float)n * x[i]);
     for (size_t i = 0; i < n; i++) y[i] = x[i] = rnd_unit();
-    const float scale =
-        (float)(1 / sqrt((double)n)); /* orthogonal: lengths stay, and the inverse is the transpose */
+    const float scale = (float)(1 / sqrt((double)n)); /* orthogonal: lengths stay, and the inverse is the
+                                                         transpose */
     double before = 0, after = 0;
     v->rotate(y, n, 1, 1, h, (uint32_t)base, (uint32_t)log2, sign, scale, scratch);
     for (size_t i = 0; i < n; i++) before += (double)x[i] * x[i], after += (double)y[i] * y[i];

@@ -11,7 +11,7 @@ typedef struct layer {
     float oscale[32], bias[N];
     uint32_t count[T];
     bt_int_shadow shadow[T * K];
-    double want[T * N];                     /* the linear in double precision */
+    double want[T * N]; /* the linear in double precision */
 } layer;
 
 static void fill(layer *l, unsigned bits, int is_wide, int has_shadow)
@@ -26,12 +26,16 @@ static void fill(layer *l, unsigned bits, int is_wide, int has_shadow)
         for (size_t k = 0; k < K; k++) {
             l->hi[t * LD + k] = (int8_t)rnd_whole(127);
             l->lo[t * LD + k] = is_wide ? (int8_t)(rnd() >> 24) : 0;
-            if (has_shadow && rnd_below(9) == 0) l->shadow[t * K + l->count[t]++] = (bt_int_shadow){(uint32_t)k, rnd_whole(5000)};
+            if (has_shadow && rnd_below(9) == 0)
+                l->shadow[t * K + l->count[t]++] = (bt_int_shadow){(uint32_t)k, rnd_whole(5000)};
         }
         for (size_t n = 0; n < N; n++) {
             int64_t sum = 0;
-            for (size_t k = 0; k < K; k++) sum += l->w[n * K + k] * (is_wide ? 256 * l->hi[t * LD + k] + l->lo[t * LD + k] : l->hi[t * LD + k]);
-            for (uint32_t i = 0; i < l->count[t]; i++) sum += (int64_t)l->w[n * K + l->shadow[t * K + i].k] * l->shadow[t * K + i].r;
+            for (size_t k = 0; k < K; k++)
+                sum += l->w[n * K + k] *
+                       (is_wide ? 256 * l->hi[t * LD + k] + l->lo[t * LD + k] : l->hi[t * LD + k]);
+            for (uint32_t i = 0; i < l->count[t]; i++)
+                sum += (int64_t)l->w[n * K + l->shadow[t * K + i].k] * l->shadow[t * K + i].r;
             l->want[t * N + n] = (double)sum * (double)l->oscale[n] + (double)l->bias[n];
         }
     }
@@ -39,9 +43,17 @@ static void fill(layer *l, unsigned bits, int is_wide, int has_shadow)
 
 static bt_edge_repair repair_of(const layer *l, unsigned bits, int is_wide, int has_shadow, float unit)
 {
-    return (bt_edge_repair){.hi = l->hi, .lo = is_wide ? l->lo : NULL, .ld = LD, .shadow_count = has_shadow ? l->count : NULL,
-                            .shadow = has_shadow ? l->shadow : NULL, .panels = l->panels, .k = K, .bits = bits, .oscale = l->oscale,
-                            .bias = l->bias, .unit = unit};
+    return (bt_edge_repair){.hi = l->hi,
+                            .lo = is_wide ? l->lo : NULL,
+                            .ld = LD,
+                            .shadow_count = has_shadow ? l->count : NULL,
+                            .shadow = has_shadow ? l->shadow : NULL,
+                            .panels = l->panels,
+                            .k = K,
+                            .bits = bits,
+                            .oscale = l->oscale,
+                            .bias = l->bias,
+                            .unit = unit};
 }
 
 /* Distance in units of the last place of f16: 2^-10 of the power of two below. */
@@ -63,10 +75,12 @@ static void saturated_outputs_become_the_fp32_dot_product_within_an_ulp_of_f16(v
         fill(&l, bits, is_wide, has_shadow);
         double max = 0;
         for (size_t i = 0; i < T * N; i++) max = fmax(max, fabs(l.want[i]));
-        const float scale8 = (float)(max / 127 / 2.5), unit = scale8 / BT_EDGE_REPAIR_STEPS; /* a calibration that saw less than half */
+        /* a calibration that saw less than half */
+        const float scale8 = (float)(max / 127 / 2.5), unit = scale8 / BT_EDGE_REPAIR_STEPS;
         const bt_edge_repair r = repair_of(&l, bits, is_wide, has_shadow, unit);
         int16_t y[T * N], q[T * N];
-        for (size_t i = 0; i < T * N; i++) q[i] = y[i] = (int16_t)fmin(fmax(rint(l.want[i] / (double)scale8), -127), 127);
+        for (size_t i = 0; i < T * N; i++)
+            q[i] = y[i] = (int16_t)fmin(fmax(rint(l.want[i] / (double)scale8), -127), 127);
         size_t expected = 0;
         for (size_t i = 0; i < T * N; i++) expected += abs(q[i]) == 127;
         assert_int_equal(bt_edge_repair_rows(y, N, &r, 0, T, 0, N), expected);

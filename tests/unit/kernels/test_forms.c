@@ -1,11 +1,11 @@
-/* The weight forms of decoding: their layout, what a code is worth (AC-k1, AC-k2), bits of every variant against ref,
- * ref against double precision. */
+/* The weight forms of decoding: their layout, what a code is worth (AC-k1, AC-k2), bits of every variant
+ * against ref, ref against double precision. */
 #include "variants.h"
 
 #include <math.h>
 
-/* One matrix in either form, with the weights it stands for as doubles, and the size of the terms that the kernel adds
- * up for each. group 0: FP4. */
+/* One matrix in either form, with the weights it stands for as doubles, and the size of the terms that the
+ * kernel adds up for each. group 0: FP4. */
 typedef struct problem {
     size_t t, n, k, group, ldx, ldy, y_count;
     uint8_t *wp;
@@ -39,7 +39,8 @@ static void put_group(problem *p, size_t o, size_t g, uint16_t d, uint16_t m, co
     }
 }
 
-static void run(const bt_kernels *v, const problem *p, float *y, size_t row, size_t rows, size_t p0, size_t p1)
+static void run(const bt_kernels *v, const problem *p, float *y, size_t row, size_t rows, size_t p0,
+                size_t p1)
 {
     y += row * p->ldy;
     const float *x = p->x + row * p->ldx;
@@ -107,7 +108,7 @@ static void a_panel_takes_the_bytes_that_the_header_says(void **state)
 static void every_weight_put_is_read_back_and_nothing_else_changes(void **state)
 {
     (void)state;
-    static const size_t shapes[][3] = {{5, 32, 0},  {16, 1, 0},   {17, 33, 0},  {45, 100, 0}, {17, 33, 32},
+    static const size_t shapes[][3] = {{5, 32, 0},   {16, 1, 0},     {17, 33, 0}, {45, 100, 0}, {17, 33, 32},
                                        {45, 96, 32}, {45, 100, 100}, {3, 33, 33}, {16, 31, 32}};
     for (size_t s = 0; s < COUNT(shapes); s++) {
         problem p = problem_new(1, shapes[s][0], shapes[s][1], shapes[s][2], 0, 0);
@@ -116,7 +117,8 @@ static void every_weight_put_is_read_back_and_nothing_else_changes(void **state)
             for (size_t i = 0; i < p.k; i++)
                 assert_true(bt_form_value(p.wp, form, p.group, p.k, o, i) == (float)p.w[o * p.k + i]);
         for (size_t o = p.n; o < bt_matmul_panels(p.n) * 16; o++)
-            for (size_t i = 0; i < p.k; i++) assert_true(bt_form_value(p.wp, form, p.group, p.k, o, i) == 0.0f);
+            for (size_t i = 0; i < p.k; i++)
+                assert_true(bt_form_value(p.wp, form, p.group, p.k, o, i) == 0.0f);
         problem_free(&p);
     }
 }
@@ -128,7 +130,10 @@ static void the_bytes_of_a_group_lie_where_the_header_says(void **state)
     q[21] = 0xd; /* 64 bytes of codes for inputs 16 .. 23; of these input 5 of output 6, in its high bits */
     bt_form_fp4_put(wp, 64, 6, 1, 0x3c00, 0xbc00, q, 32);
     for (size_t i = 0; i < 640; i++) {
-        const unsigned want = i == 320 + 13 ? 0x3c : i == 320 + 32 + 13 ? 0xbc : i == 320 + 64 + 2 * 64 + 21 ? 0xd0 : 0;
+        const unsigned want = i == 320 + 13                 ? 0x3c
+                              : i == 320 + 32 + 13          ? 0xbc
+                              : i == 320 + 64 + 2 * 64 + 21 ? 0xd0
+                                                            : 0;
         assert_int_equal(wp[i], want);
     }
     free(wp);
@@ -170,7 +175,8 @@ static void check_codes(const bt_kernels *v) /* AC-k1 */
     for (size_t o = 0; o < 16; o++) {
         uint8_t q[32];
         for (size_t i = 0; i < 32; i++) q[i] = (uint8_t)((i + o) % 16);
-        put_group(&p, o, 0, bt_f32_to_f16_1(0.0625f), 0x3c00, q); /* 16 d = 1, m - 16 d = 0: the weight is h */
+        /* 16 d = 1, m - 16 d = 0: the weight is h */
+        put_group(&p, o, 0, bt_f32_to_f16_1(0.0625f), 0x3c00, q);
     }
     run_units(v, &p);
     for (size_t i = 0; i < 32; i++)

@@ -49,21 +49,23 @@ static int8_t *inputs_new(size_t t, size_t ldx, size_t k4, int kind)
     return x;
 }
 
-/* The product of rows [row, t) as a caller makes it: prepared, in two steps, then multiplied. is_left[t]: whose shadow it lacks. */
-static void product_of(const bt_kernels *v, int32_t *hi, int32_t *lo, size_t ldacc, const bt_int_rows *x, bool *is_left, const matrix *m,
-                       size_t row, size_t t, size_t p0)
+/* The product of rows [row, t) as a caller makes it: prepared, in two steps, then multiplied. is_left[t]:
+ * whose shadow it lacks. */
+static void product_of(const bt_kernels *v, int32_t *hi, int32_t *lo, size_t ldacc, const bt_int_rows *x,
+                       bool *is_left, const matrix *m, size_t row, size_t t, size_t p0)
 {
     const size_t bytes = bt_int_inputs_bytes(t, m->k, x->lo), some = t / 2;
     const bt_int_inputs in = {.memory = bytes_new(bytes, 64), .rows = t, .k4 = m->k4, .is_wide = x->lo};
     void *scratch = bytes_new(BT_INT_MATMUL_SCRATCH_BYTES, 64);
     v->int_prepare(&in, some, t, x, is_left);
     v->int_prepare(&in, 0, some, x, is_left);
-    v->int_matmul(hi, lo, ldacc, &in, row, t - row, (const int8_t *)m->packed, m->colsum, p0, m->panels, scratch);
+    v->int_matmul(hi, lo, ldacc, &in, row, t - row, (const int8_t *)m->packed, m->colsum, p0, m->panels,
+                  scratch);
     free(in.memory), free(scratch);
 }
 
-static void product(const bt_kernels *v, int32_t *hi, int32_t *lo, size_t ldacc, const int8_t *xhi, const int8_t *xlo, size_t ldx,
-                    const matrix *m, size_t row, size_t t, size_t p0)
+static void product(const bt_kernels *v, int32_t *hi, int32_t *lo, size_t ldacc, const int8_t *xhi,
+                    const int8_t *xlo, size_t ldx, const matrix *m, size_t row, size_t t, size_t p0)
 {
     const bt_int_rows x = {.hi = xhi, .lo = xlo, .ld = ldx, .k = m->k};
     bool *is_left = bytes_new(t, 1);
@@ -107,13 +109,17 @@ static void product_equals_ref_for_long_sums_at_the_extremes(void **state)
         for (size_t t = 1; t <= 7; t += 2) product_case(v, t, 17, inputs[i], i % 2 ? RANDOM : EXTREMES);
 }
 
-/* Row i has about i / 8 of all inputs in its shadow, 0 in the first; in every fifth one entry is larger than a product takes. */
+/* Row i has about i / 8 of all inputs in its shadow, 0 in the first; in every fifth one entry is larger
+ * than a product takes. */
 static void rnd_shadow(bt_int_shadow *s, uint32_t *count, size_t row, size_t k)
 {
     *count = 0;
     for (size_t i = 0; i < k; i++) {
-        const bool has = row == 1 ? i == k - 1 : rnd_below(8) < row % 9; /* the second has its last input only */
-        if (has) s[(*count)++] = (bt_int_shadow){(uint32_t)i, rnd() % 3 ? (int32_t)rnd_below(513) - 256 : (int32_t)rnd_below(65535) - 32767};
+        /* the second has its last input only */
+        const bool has = row == 1 ? i == k - 1 : rnd_below(8) < row % 9;
+        if (has)
+            s[(*count)++] = (bt_int_shadow){(uint32_t)i, rnd() % 3 ? (int32_t)rnd_below(513) - 256
+                                                                   : (int32_t)rnd_below(65535) - 32767};
     }
     if (row % 5 == 4 && *count) s[rnd_below(*count)].r = rnd() % 2 ? 1 << 20 : -32768;
 }
@@ -125,7 +131,8 @@ static size_t shadow_product_case(const bt_kernels *v, size_t t, size_t n, size_
     const size_t ldx = 4 * m.k4, width = 16 * m.panels;
     bt_int_shadow *shadow = bytes_new(t * k * sizeof *shadow, 4);
     uint32_t *count = bytes_new(t * sizeof *count, 4);
-    const bt_int_rows x = {.hi = inputs_new(t, ldx, m.k4, n % KINDS), .ld = ldx, .k = k, .shadow = shadow, .shadow_count = count};
+    const bt_int_rows x = {.hi = inputs_new(t, ldx, m.k4, n % KINDS), .ld = ldx, .k = k, .shadow = shadow,
+                           .shadow_count = count};
     int32_t *acc = bytes_new(t * width * sizeof *acc, 4);
     bool *is_left = bytes_new(t, 1);
     size_t taken = 0;
@@ -149,7 +156,8 @@ static size_t shadow_product_case(const bt_kernels *v, size_t t, size_t n, size_
 
 static void short_shadows_are_part_of_the_product(void **state)
 {
-    static const size_t rows[] = {1, 2, 3, 7, 8, 13, 20}, outputs[] = {1, 16, 33, 64}, inputs[] = {1, 5, 64, 67, 639, 641, 1300};
+    static const size_t rows[] = {1, 2, 3, 7, 8, 13, 20}, outputs[] = {1, 16, 33, 64},
+                        inputs[] = {1, 5, 64, 67, 639, 641, 1300};
     const bt_kernels *v = variant_of(state);
     for (size_t i = 0; i < COUNT(rows); i++)
         for (size_t j = 0; j < COUNT(outputs); j++)
@@ -321,8 +329,8 @@ static void packed_weights_are_found_again_and_padding_is_zero(void **state)
     int8_t w[16 * 4];
     uint8_t packed[64] = {0};
     for (int i = 0; i < 64; i++) w[i] = (int8_t)i;
-    bt_int_pack(packed, w, 0, 16, 4,
-                8); /* 16 outputs x 4 inputs: one 64-byte block in the order of the plain matrix */
+    bt_int_pack(packed, w, 0, 16, 4, 8); /* 16 outputs x 4 inputs: one 64-byte block in the order of the plain
+                                            matrix */
     assert_memory_equal(packed, w, 64);
 }
 

@@ -1,5 +1,5 @@
-/* The integer operators against double precision: the acceptance checks of their formulas, on the plain variant (test_int_ops_bits.c holds the others to
- * its bits). */
+/* The integer operators against double precision: the acceptance checks of their formulas, on the plain
+ * variant (test_int_ops_bits.c holds the others to its bits). */
 #include "int_ops_kit.h"
 
 static void exp_on_negative_values_agrees_with_exp(void **state)
@@ -21,7 +21,8 @@ static void one_over_one_plus_agrees_with_division(void **state)
     (void)state;
     double worst = 0;
     for (int64_t a = 0; a <= INT32_MAX; a += 50021) {
-        const double error = fabs(ldexp(bt_int_one_over_one_plus((int32_t)a), -31) - 1 / (1 + ldexp((double)a, -31)));
+        const double error =
+            fabs(ldexp(bt_int_one_over_one_plus((int32_t)a), -31) - 1 / (1 + ldexp((double)a, -31)));
         if (error > worst) worst = error;
     }
     printf("greatest error of 1 / (1 + x): 2^%.2f\n", log2(worst));
@@ -73,7 +74,7 @@ static void rmsnorm_is_within_a_millionth_of_double_precision(void **state)
         }
     }
     printf("greatest relative error of rmsnorm over %d rows: %.2g\n", ROWS, worst);
-    assert_true(worst < 0.5e-3 + 2.5e-7);     /* half a unit of a thousand */
+    assert_true(worst < 0.5e-3 + 2.5e-7); /* half a unit of a thousand */
 }
 
 /* AC-g4 */
@@ -94,7 +95,8 @@ static void rmsnorm_is_the_first_half_of_a_layernorm_of_x_and_minus_x(void **sta
         const double unit = 1.0 / 4096;
         const int32_t w1 = (int32_t)llround(sqrt(K) / unit * 4096);
         ref_kernels()->int_rmsnorm32(y, K, x, K, NULL, w1, 12, (uint64_t)llround(K * eps), 1, K);
-        for (size_t i = 0; i < K; i++) assert_true(fabs(y[i] * unit - (both[i] - mean) / sqrt(var + eps)) < 1e-3);
+        for (size_t i = 0; i < K; i++)
+            assert_true(fabs(y[i] * unit - (both[i] - mean) / sqrt(var + eps)) < 1e-3);
     }
 }
 
@@ -179,15 +181,18 @@ static void silu_mul_and_gelu_agree_with_double_precision(void **state)
     (void)state;
     double worst_gelu = 0;
     for (int trial = 0; trial < 20; trial++) {
-        const double g_max = ldexp(1 + rnd_unit() / 2, trial % 8), u_max = ldexp(1, trial % 5), g_unit = g_max / BT_INT_MAX16;
+        const double g_max = ldexp(1 + rnd_unit() / 2, trial % 8), u_max = ldexp(1, trial % 5),
+                     g_unit = g_max / BT_INT_MAX16;
         const double u_unit = u_max / BT_INT_MAX16, y_unit = g_max * u_max / BT_INT_MAX16;
         for (int32_t v = -BT_INT_MAX16; v <= BT_INT_MAX16; v += 61) {
             const int16_t g = (int16_t)v, u = (int16_t)rnd_whole(BT_INT_MAX16);
             int32_t y;
             const double x = g * g_unit;
-            ref_kernels()->int_silu_mul16(&y, &g, &u, 1, mul_of(g_unit * 0x1p26), mul_of(g_unit * u_unit / y_unit));
+            ref_kernels()->int_silu_mul16(&y, &g, &u, 1, mul_of(g_unit * 0x1p26),
+                                          mul_of(g_unit * u_unit / y_unit));
             assert_true(fabs(y - x / (1 + exp(-x)) * (u * u_unit) / y_unit) < 0.51);
-            ref_kernels()->int_gelu16(&y, &g, 1, mul_of(g_unit * 0x1p28), mul_of(g_unit / (g_max / BT_INT_MAX16)));
+            ref_kernels()->int_gelu16(&y, &g, 1, mul_of(g_unit * 0x1p28),
+                                      mul_of(g_unit / (g_max / BT_INT_MAX16)));
             const double gelu = x / 2 * (1 + erf(x / sqrt(2.0))), unit = g_max / BT_INT_MAX16;
             worst_gelu = fmax(worst_gelu, fabs(y * unit - gelu) - 0.51 * unit);
         }
@@ -204,7 +209,7 @@ static void add_and_split_keep_every_unit(void **state)
     ref_kernels()->int_add32(x, y, 3, mul_of(0.5)); /* -2.5 -> -2 */
     assert_int_equal(x[0], 98);
     assert_int_equal(x[1], BT_INT_MAX_RESIDUAL);
-    assert_int_equal(x[2], -BT_INT_MAX_RESIDUAL);          /* -0.5 -> 0 */
+    assert_int_equal(x[2], -BT_INT_MAX_RESIDUAL); /* -0.5 -> 0 */
     int32_t wide[100];
     int8_t q[128], hi[128], lo[128];
     bt_int_shadow shadow[100];
@@ -221,7 +226,9 @@ static void add_and_split_keep_every_unit(void **state)
     ref_kernels()->int_split16(hi, lo, 128, wide, 100, 1, 100, shadow, &count);
     for (size_t i = 0; i < 128; i++) {
         const int32_t v = i < 100 ? wide[i] : 0;
-        assert_int_equal(256 * hi[i] + lo[i], v > BT_INT_MAX16 ? BT_INT_MAX16 : v < -BT_INT_MAX16 ? -BT_INT_MAX16 : v);
+        assert_int_equal(256 * hi[i] + lo[i], v > BT_INT_MAX16    ? BT_INT_MAX16
+                                              : v < -BT_INT_MAX16 ? -BT_INT_MAX16
+                                                                  : v);
         if (i < 100) back[i] = 256 * hi[i] + lo[i];
     }
     for (uint32_t i = 0; i < count; i++) back[shadow[i].k] += shadow[i].r;
@@ -240,7 +247,8 @@ static void rotate_equals_the_dense_product(void **state)
             int8_t *sign = bytes_new(e, 1);
             for (size_t i = 0; i < e; i++) sign[i] = rnd() & 1 ? 1 : -1;
             const bt_int_mul mul = mul_of(0.37 / sqrt((double)e));
-            ref_kernels()->int_rotate16(y, n, x, n, 2, 3, base == 2 ? h12 : NULL, base, log2, sign, mul, scratch);
+            ref_kernels()->int_rotate16(y, n, x, n, 2, 3, base == 2 ? h12 : NULL, base, log2, sign, mul,
+                                        scratch);
             for (size_t i = 0; i < 2 * n; i++) {
                 double sum = 0;
                 const size_t block = i / e * e, a = i % e;
@@ -291,9 +299,12 @@ static void attention_is_close_to_double_precision(void **state)
     int_cache c = int_cache_new(G, D, 16, N, 11, 3.0f);
     int16_t *q = wholes16(T * HEADS * D, 12000), out[T * HEADS * D];
     const double q_unit = 6.0 / BT_INT_MAX16, o_unit = 3.0 / BT_INT_MAX16, scale = 1 / sqrt(D);
-    const bt_int_attention_params p = {mul_of(q_unit * 0x1p-13 * 64 * scale * 0x1p26), mul_of(0x1p-13 / o_unit), 13, 13};
+    const bt_int_attention_params p = {mul_of(q_unit * 0x1p-13 * 64 * scale * 0x1p26),
+                                       mul_of(0x1p-13 / o_unit), 13, 13};
     void *scratch = bytes_new(bt_int_attention_scratch_bytes(D, N), 64);
-    for (size_t g = 0; g < G; g++) ref_kernels()->int_attention16(out, HEADS * D, q, HEADS * D, &c.view, 1, T, POS0, HEADS, g, &p, scratch);
+    for (size_t g = 0; g < G; g++)
+        ref_kernels()->int_attention16(out, HEADS * D, q, HEADS * D, &c.view, 1, T, POS0, HEADS, g, &p,
+                                       scratch);
     double worst = 0;
     for (size_t t = 0; t < T; t++)
         for (size_t h = 0; h < HEADS; h++) {
@@ -301,13 +312,15 @@ static void attention_is_close_to_double_precision(void **state)
             for (size_t j = 0; j <= POS0 + t; j++) {
                 double z = 0;
                 for (size_t i = 0; i < D; i++)
-                    z += q[(t * HEADS + h) * D + i] * q_unit * (double)f16_to_f32(int_cache_row(&c, 1, 0, j, h / 2)[i]);
+                    z += q[(t * HEADS + h) * D + i] * q_unit *
+                         (double)f16_to_f32(int_cache_row(&c, 1, 0, j, h / 2)[i]);
                 e[j] = exp(z * scale);
                 total += e[j];
             }
             for (size_t i = 0; i < D; i++) {
                 double want = 0;
-                for (size_t j = 0; j <= POS0 + t; j++) want += e[j] / total * (double)f16_to_f32(int_cache_row(&c, 1, 1, j, h / 2)[i]);
+                for (size_t j = 0; j <= POS0 + t; j++)
+                    want += e[j] / total * (double)f16_to_f32(int_cache_row(&c, 1, 1, j, h / 2)[i]);
                 worst = fmax(worst, fabs(out[(t * HEADS + h) * D + i] * o_unit - want));
             }
         }

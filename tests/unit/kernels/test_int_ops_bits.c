@@ -1,4 +1,5 @@
-/* The integer operators: bits of every variant against the plain one at every block edge, and attention that no cut changes. */
+/* The integer operators: bits of every variant against the plain one at every block edge, and attention
+ * that no cut changes. */
 #include "int_ops_kit.h"
 
 static const size_t counts[] = {1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 33, 63, 64, 65, 172, 576};
@@ -14,7 +15,10 @@ static void rmsnorm_equals_ref_and_works_in_place(void **state)
     for (size_t i = 0; i < COUNT(counts); i++)
         for (size_t t = 0; t <= 3; t++) {
             const size_t k = counts[i], ld = k + i % 3, n = t ? (t - 1) * ld + k : 0;
-            int32_t *x = wholes32(n, t == 2 ? 3 : i % 2 ? BT_INT_MAX32 : BT_INT_MAX_RESIDUAL), *w = wholes32(k, INT32_MAX / 2), *want = copy_of(x, n * 4);
+            int32_t *x = wholes32(n, t == 2  ? 3
+                                     : i % 2 ? BT_INT_MAX32
+                                             : BT_INT_MAX_RESIDUAL),
+                    *w = wholes32(k, INT32_MAX / 2), *want = copy_of(x, n * 4);
             int32_t *y = copy_of(x, n * 4), *same = copy_of(x, n * 4);
             if (t == 3) memset(x, 0, k * 4), memset(same, 0, k * 4);
             const unsigned f = (unsigned)rnd_below(33);
@@ -72,7 +76,7 @@ static void exp_inside_softmax_equals_ref_over_the_whole_range(void **state)
     int16_t *want = bytes_new(N * 2, 2), *e = bytes_new(N * 2, 2);
     for (int part = 0; part < 64; part++) {
         for (size_t i = 0; i < N; i++) z[i] = -(int32_t)(rnd() >> (2 + part % 24));
-        z[0] = part % 2 ? 0 : 1 << 30;      /* differences down to -2^31 + 1 */
+        z[0] = part % 2 ? 0 : 1 << 30; /* differences down to -2^31 + 1 */
         const bt_int_mul one = {1 << 30, 30};
         assert_true(v->int_softmax16(e, z, N, one) == ref_kernels()->int_softmax16(want, z, N, one));
         assert_memory_equal(e, want, N * 2);
@@ -141,9 +145,11 @@ static void split_equals_ref_and_the_companions_quantisation(void **state)
                 assert_memory_equal(list[j], list[0], T * k * sizeof **list);
                 assert_memory_equal(count[j], count[0], T * sizeof **count);
             }
-            ref_kernels()->int_split16(a[0], b[0], ldy, x, ldx, T, k, none ? NULL : list[0], none ? NULL : count[0]);
+            ref_kernels()->int_split16(a[0], b[0], ldy, x, ldx, T, k, none ? NULL : list[0],
+                                       none ? NULL : count[0]);
             v->int_split16(a[1], b[1], ldy, x, ldx, T, k, none ? NULL : list[1], none ? NULL : count[1]);
-            v->quantise16(a[2], b[2], ldy, xf, ldx, 1.0f, T, k, none ? NULL : list[2], none ? NULL : count[2]);
+            v->quantise16(a[2], b[2], ldy, xf, ldx, 1.0f, T, k, none ? NULL : list[2],
+                          none ? NULL : count[2]);
             for (int j = 1; j < 3; j++) {
                 assert_memory_equal(a[j], a[0], T * ldy);
                 assert_memory_equal(b[j], b[0], T * ldy);
@@ -194,16 +200,19 @@ static void from_q8_equals_ref_for_every_scale(void **state)
     free(q), free(want), free(y);
 }
 
-typedef struct attention { size_t t, pos0, heads, g, d, page_tokens; } attention;
+typedef struct attention {
+    size_t t, pos0, heads, g, d, page_tokens;
+} attention;
 
 /* Rows [from, to) of the problem, written to their place in out. */
-static void attend(const bt_kernels *v, const attention *a, const int_cache *c, int16_t *out, const int16_t *q, size_t from, size_t to,
-                   const bt_int_attention_params *p)
+static void attend(const bt_kernels *v, const attention *a, const int_cache *c, int16_t *out,
+                   const int16_t *q, size_t from, size_t to, const bt_int_attention_params *p)
 {
     const size_t ld = a->heads * a->d;
     void *scratch = bytes_new(bt_int_attention_scratch_bytes(a->d, a->pos0 + to), 64);
     for (size_t g = 0; g < a->g; g++)
-        v->int_attention16(out + from * ld, ld, q + from * ld, ld, &c->view, 1, to - from, a->pos0 + from, a->heads, g, p, scratch);
+        v->int_attention16(out + from * ld, ld, q + from * ld, ld, &c->view, 1, to - from, a->pos0 + from,
+                           a->heads, g, p, scratch);
     free(scratch);
 }
 
@@ -229,7 +238,8 @@ static void attention_equals_ref(void **state)
     const bt_kernels *v = variant_of(state);
     static const size_t dims[] = {1, 2, 8, 15, 16, 17, 48, 64, 80, 256};
     for (size_t i = 0; i < COUNT(dims); i++)
-        for (size_t group = 1; group <= 3; group += 2) attention_case(v, (attention){5, 60 + i, 2 * group, 2, dims[i], 16});
+        for (size_t group = 1; group <= 3; group += 2)
+            attention_case(v, (attention){5, 60 + i, 2 * group, 2, dims[i], 16});
     static const size_t tokens[] = {0, 1, 62, 63, 64, 65, 127, 128, 200};
     for (size_t i = 0; i < COUNT(tokens); i++)
         for (size_t t = 1; t <= 33; t += 16) attention_case(v, (attention){t, tokens[i], 9, 3, 64, 64});
@@ -246,7 +256,8 @@ static void attention_is_the_same_however_queries_are_sliced_and_rows_are_paged(
     for (size_t page = 16; page <= 256; page *= 4)
         for (size_t slice = 40; slice >= 1; slice = slice * 2 / 3) {
             int_cache c = int_cache_new(a.g, a.d, page, a.pos0 + a.t, 5, 2.0f);
-            for (size_t i = 0; i < a.t; i += slice) attend(v, &a, &c, out, q, i, i + slice < a.t ? i + slice : a.t, &p);
+            for (size_t i = 0; i < a.t; i += slice)
+                attend(v, &a, &c, out, q, i, i + slice < a.t ? i + slice : a.t, &p);
             if (page == 16 && slice == 40) memcpy(want, out, n * 2);
             assert_memory_equal(out, want, n * 2);
             int_cache_free(&c);

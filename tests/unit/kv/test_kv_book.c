@@ -1,4 +1,5 @@
-/* The page book against a model that is plain lists: every kept beginning is written out whole, every search looks at all of them. */
+/* The page book against a model that is plain lists: every kept beginning is written out whole, every
+ * search looks at all of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +18,8 @@ enum { PAGE_TOKENS = 2, PAGES = 24, SEQS = 6, SEQ_PAGES = 7, IDS = SEQ_PAGES * P
 typedef struct kept {
     uint64_t class;
     int32_t ids[IDS];
-    uint32_t len, page;                 /* len: of the whole beginning, this page its last */
-    uint64_t used;                      /* when it was let go of last */
+    uint32_t len, page; /* len: of the whole beginning, this page its last */
+    uint64_t used;      /* when it was let go of last */
 } kept;
 
 typedef struct model {
@@ -54,14 +55,18 @@ static bool is_kept(const model *m, uint32_t page)
 static const kept *find(const model *m, uint64_t class, const int32_t *ids, uint32_t len)
 {
     for (uint32_t i = 0; i < m->kept_len; i++)
-        if (m->kept[i].class == class && m->kept[i].len == len && !memcmp(m->kept[i].ids, ids, len * sizeof *ids)) return &m->kept[i];
+        if (m->kept[i].class == class && m->kept[i].len == len &&
+            !memcmp(m->kept[i].ids, ids, len * sizeof *ids))
+            return &m->kept[i];
     return NULL;
 }
 
 static uint32_t match(const model *m, uint64_t class, const int32_t *ids, uint32_t len)
 {
     uint32_t done = 0;
-    while (done + PAGE_TOKENS <= len && done / PAGE_TOKENS < SEQ_PAGES && find(m, class, ids, done + PAGE_TOKENS)) done += PAGE_TOKENS;
+    while (done + PAGE_TOKENS <= len && done / PAGE_TOKENS < SEQ_PAGES &&
+           find(m, class, ids, done + PAGE_TOKENS))
+        done += PAGE_TOKENS;
     return done;
 }
 
@@ -73,7 +78,8 @@ static uint32_t to_evict(const model *m)
         const kept *k = &m->kept[i];
         bool is_inner = holders(m, k->page) > 0;
         for (uint32_t j = 0; j < m->kept_len; j++)
-            is_inner = is_inner || (m->kept[j].len > k->len && m->kept[j].class == k->class && !memcmp(m->kept[j].ids, k->ids, k->len * sizeof *k->ids));
+            is_inner = is_inner || (m->kept[j].len > k->len && m->kept[j].class == k->class &&
+                                    !memcmp(m->kept[j].ids, k->ids, k->len * sizeof *k->ids));
         if (!is_inner && (!best || k->used < best->used)) best = k;
     }
     return best ? best->page : UINT32_MAX;
@@ -134,7 +140,8 @@ static void share(model *m, bt_kv_book *b, uint32_t seq, uint64_t class, const i
     uint32_t used, cached, len, leave = 0;
     const uint32_t want = match(m, class, ids, n);
     counts(m, &used, &cached);
-    for (uint32_t d = PAGE_TOKENS; d <= want; d += PAGE_TOKENS) leave += holders(m, find(m, class, ids, d)->page) == 0;
+    for (uint32_t d = PAGE_TOKENS; d <= want; d += PAGE_TOKENS)
+        leave += holders(m, find(m, class, ids, d)->page) == 0;
     assert_int_equal(bt_kv_book_match(b, class, ids, n), want);
     assert_int_equal(bt_kv_book_room_after(b, class, ids, n), PAGES - used - leave);
     if (m->len[seq] > 0) return;
@@ -157,14 +164,16 @@ static void keep(model *m, bt_kv_book *b, uint32_t seq, uint64_t class, const in
         const kept *k = find(m, class, ids, len);
         if (k && k->page != page) return;
         if (k) continue;
-        if (is_kept(m, page)) return;               /* under other tokens: not what the header allows, and nothing comes of it */
+        if (is_kept(m, page))
+            return; /* under other tokens: not what the header allows, and nothing comes of it */
         kept *to = &m->kept[m->kept_len++];
         *to = (kept){.class = class, .len = len, .page = page};
         memcpy(to->ids, ids, len * sizeof *ids);
     }
 }
 
-/* Few token values and few classes, so that beginnings meet often; up to 24 kept pages in 32 buckets, so that some share one. */
+/* Few token values and few classes, so that beginnings meet often; up to 24 kept pages in 32 buckets, so
+ * that some share one. */
 static void run_storm(uint64_t seed, uint32_t steps)
 {
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -175,7 +184,8 @@ static void run_storm(uint64_t seed, uint32_t steps)
     for (uint32_t i = 0; i < steps; i++) {
         int32_t ids[IDS];
         const uint64_t r = bt_rng_u64(seed, draws++), bits = bt_rng_u64(seed, draws++);
-        const uint32_t seq = (uint32_t)(r % SEQS), n = (uint32_t)(r >> 8) % (IDS + 1), kind = (uint32_t)(r >> 16) % 64, kept_before = m.kept_len;
+        const uint32_t seq = (uint32_t)(r % SEQS), n = (uint32_t)(r >> 8) % (IDS + 1),
+                       kind = (uint32_t)(r >> 16) % 64, kept_before = m.kept_len;
         const uint64_t class = 7 + (r >> 32) % 2;
         for (uint32_t k = 0; k < IDS; k++) ids[k] = (int32_t)(bits >> k & 1);
         if (kind < 20) hold(&m, b, seq, n);
@@ -201,8 +211,8 @@ static void does_what_plain_lists_do_whatever_the_order_of_calls(void **state)
     for (uint64_t seed = 1; seed <= 4; seed++) run_storm(seed, 6000);
 }
 
-/* The hash only chooses a bucket and is compared nowhere, so prompts of one bucket are what prompts of one hash would be: a thousand
- * prompts over 8 buckets. */
+/* The hash only chooses a bucket and is compared nowhere, so prompts of one bucket are what prompts of one
+ * hash would be: a thousand prompts over 8 buckets. */
 static void never_takes_one_prompt_for_another_of_its_bucket(void **state)
 {
     (void)state;
@@ -249,7 +259,7 @@ static void takes_the_beginning_unused_longest_and_its_end_first(void **state)
     bt_kv_book_release(b, 0);
     bt_kv_book_release(b, 1);
     assert_int_equal(bt_kv_book_cached(b), 4);
-    assert_int_equal(bt_kv_book_share(b, 2, 1, a, 4), 4);       /* a use: now c is the older one */
+    assert_int_equal(bt_kv_book_share(b, 2, 1, a, 4), 4); /* a use: now c is the older one */
     bt_kv_book_release(b, 2);
     assert_true(bt_kv_book_hold(b, 2, 1));
     assert_int_equal(bt_kv_book_match(b, 1, c, 4), 2);

@@ -10,8 +10,14 @@
 static void every_form_has_one_name_and_size(void **state)
 {
     (void)state;
-    static const struct { bt_kv_dtype dtype; const char *name; uint32_t elem_bytes; } c[] = {
-        {(bt_kv_dtype)1, "f16", 2}, {(bt_kv_dtype)2, "f32", 4}, {(bt_kv_dtype)3, "int8", 1},
+    static const struct {
+        bt_kv_dtype dtype;
+        const char *name;
+        uint32_t elem_bytes;
+    } c[] = {
+        {(bt_kv_dtype)1, "f16", 2},
+        {(bt_kv_dtype)2, "f32", 4},
+        {(bt_kv_dtype)3, "int8", 1},
     };
     for (size_t i = 0; i < 3; i++) {
         assert_string_equal(bt_kv_dtype_name(c[i].dtype), c[i].name);

@@ -116,9 +116,9 @@ static void fields_out_of_range_neither_leave_nor_enter(void **state)
         {40, 4, 1 << 20, BT_EFORMAT, true}, {48, 4, 0, BT_EFORMAT, true},
         {48, 4, 257, BT_EFORMAT, true},     {52, 4, 0, BT_EFORMAT, true},
         {52, 4, 257, BT_EFORMAT, true},     {56, 2, 0, BT_EFORMAT, true},
-        {56, 2, 4, BT_EFORMAT, true},
-        {56, 2, 3, BT_EFORMAT, true},       {56, 2, 2, BT_EFORMAT, true},
-        {60, 4, 3839, BT_EFORMAT, true},    {60, 4, 0, BT_EFORMAT, true},
+        {56, 2, 4, BT_EFORMAT, true},       {56, 2, 3, BT_EFORMAT, true},
+        {56, 2, 2, BT_EFORMAT, true},       {60, 4, 3839, BT_EFORMAT, true},
+        {60, 4, 0, BT_EFORMAT, true},
     };
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         bt_kv_header h = sample(), out;

@@ -104,26 +104,19 @@ static void shapes_out_of_range_are_refused(void **state)
         size_t page, tokens;
         bt_err want;
     } c[] = {
-        {0, 1, 1, 2, 64, 64, BT_EARG},
-        {257, 1, 1, 2, 64, 64, BT_EARG},
-        {1, 0, 1, 2, 64, 64, BT_EARG},
-        {1, 257, 1, 2, 64, 64, BT_EARG},
-        {1, 1, 0, 2, 64, 64, BT_EARG},
-        {1, 1, 257, 2, 64, 64, BT_EARG},
-        {1, 1, 1, 3, 64, 64, BT_EARG},
-        {1, 1, 63, 1, 64, 64, BT_EARG},
-        {1, 1, 1, 2, 0, 64, BT_EARG},
-        {1, 1, 1, 2, 48, 64, BT_EARG},
-        {1, 1, 1, 2, 512, 64, BT_EARG},
-        {1, 1, 1, 2, 64, 0, BT_EARG},
-        {1, 1, 1, 2, 64, SIZE_MAX, BT_ELIMIT},
-        {256, 256, 256, 4, 256, (size_t)1 << 38, BT_ELIMIT},
+        {0, 1, 1, 2, 64, 64, BT_EARG},         {257, 1, 1, 2, 64, 64, BT_EARG},
+        {1, 0, 1, 2, 64, 64, BT_EARG},         {1, 257, 1, 2, 64, 64, BT_EARG},
+        {1, 1, 0, 2, 64, 64, BT_EARG},         {1, 1, 257, 2, 64, 64, BT_EARG},
+        {1, 1, 1, 3, 64, 64, BT_EARG},         {1, 1, 63, 1, 64, 64, BT_EARG},
+        {1, 1, 1, 2, 0, 64, BT_EARG},          {1, 1, 1, 2, 48, 64, BT_EARG},
+        {1, 1, 1, 2, 512, 64, BT_EARG},        {1, 1, 1, 2, 64, 0, BT_EARG},
+        {1, 1, 1, 2, 64, SIZE_MAX, BT_ELIMIT}, {256, 256, 256, 4, 256, (size_t)1 << 38, BT_ELIMIT},
     };
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         bt_kv_pages *p = NULL;
-        assert_int_equal(
-            bt_kv_pages_new(&p, c[i].layers, c[i].heads, c[i].dim, c[i].elem, c[i].page, c[i].tokens, NULL),
-            c[i].want);
+        assert_int_equal(bt_kv_pages_new(&p, c[i].layers, c[i].heads, c[i].dim, c[i].elem, c[i].page,
+                                         c[i].tokens, NULL),
+                         c[i].want);
         assert_null(p);
     }
 }
@@ -168,8 +161,8 @@ static void commit_abuse(abuse how)
 {
     bt_kv_pages *p = NULL;
     bt_kv_seq a = {0}, c = {0}, copy = {NULL, malloc(sizeof *copy.number), 1, 0};
-    if (!copy.number || bt_kv_pages_new(&p, 1, 1, 1, 2, 64, 640, NULL) < 0 || bt_kv_pages_reserve(p, &a, 1, NULL) < 0 ||
-        bt_kv_pages_reserve(p, &c, 1, NULL) < 0)
+    if (!copy.number || bt_kv_pages_new(&p, 1, 1, 1, 2, 64, 640, NULL) < 0 ||
+        bt_kv_pages_reserve(p, &a, 1, NULL) < 0 || bt_kv_pages_reserve(p, &c, 1, NULL) < 0)
         _exit(1);
     copy.id = a.id;
     copy.number[0] = a.number[0];
@@ -295,8 +288,8 @@ static void a_digest_is_checked_where_the_rows_lie(void **state)
     bt_kv_pages_view(&v, p, &s);
     fill(&v);
     uint8_t body[2 * 52 * HEADS * DIM * 2];
-    bt_kv_header h = {.attempt = 1, .layer = 1, .token_begin = 48, .token_count = 52, .kv_heads = HEADS, .head_dim = DIM, .dtype = BT_KV_F16,
-                      .body_bytes = sizeof body};
+    bt_kv_header h = {.attempt = 1,      .layer = 1,      .token_begin = 48,  .token_count = 52,
+                      .kv_heads = HEADS, .head_dim = DIM, .dtype = BT_KV_F16, .body_bytes = sizeof body};
     assert_int_equal(bt_kv_pack_take(body, sizeof body, &v, 1, 48, 52, NULL), BT_OK);
     bt_kv_header_digest(h.digest, &h, body);
     assert_int_equal(bt_kv_pack_check(&v, &h, NULL), BT_OK);
@@ -307,7 +300,7 @@ static void a_digest_is_checked_where_the_rows_lie(void **state)
             assert_int_equal(bt_kv_pack_check(&v, &h, NULL), BT_EFORMAT);
             *byte ^= 1;
         }
-    bt_kv_view_row(&v, 1, 0, 47, 0)[0] ^= 1;            /* rows of no concern */
+    bt_kv_view_row(&v, 1, 0, 47, 0)[0] ^= 1; /* rows of no concern */
     bt_kv_view_row(&v, 0, 1, 50, 0)[0] ^= 1;
     assert_int_equal(bt_kv_pack_check(&v, &h, NULL), BT_OK);
     h.attempt = 2;
@@ -384,9 +377,14 @@ static void wrong_ranges_and_sizes_copy_nothing(void **state)
 static void the_longest_sequence_is_what_model_memory_and_wish_allow(void **state)
 {
     (void)state;
-    static const struct { size_t wanted; uint64_t memory; size_t longest; } c[] = {
-        { 0, 0, 8192 }, { 100, 0, 100 }, { 8192, 1, 8192 },                    /* a wish is not cut: the pool says what it takes */
-        { 0, 8192 * 10, 8192 }, { 0, 8191 * 10, 8128 }, { 0, 64 * 10, 64 }, { 0, UINT64_MAX, 8192 },
+    static const struct {
+        size_t wanted;
+        uint64_t memory;
+        size_t longest;
+    } c[] = {
+        /* a wish is not cut: the pool says what it takes */
+        {0, 0, 8192},         {100, 0, 100},    {8192, 1, 8192},       {0, 8192 * 10, 8192},
+        {0, 8191 * 10, 8128}, {0, 64 * 10, 64}, {0, UINT64_MAX, 8192},
     };
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         size_t n = 0;

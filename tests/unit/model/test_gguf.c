@@ -259,8 +259,8 @@ static void refuses_counts_that_the_file_cannot_hold_before_allocating(void **st
         b = tiny_gguf_finish(w, &len);
         bt_put64(b + 16, lies[i]);
         refuse(b, len, BT_EFORMAT, "keys claimed");
-        for (uint32_t type = 0; type <= 12;
-             type++) { /* an array that claims too much, of each element type */
+        for (uint32_t type = 0; type <= 12; type++) {
+            /* an array that claims too much, of each element type */
             if (type == 9) continue;
             uint8_t head[12];
             bt_put32(head, type);
@@ -416,8 +416,8 @@ static void flipped_bits_and_bytes_never_do_harm(void **state)
     size_t len, accepted = 0;
     uint8_t *b = whole_model(&len), *x = malloc(len);
     assert_non_null(x);
-    const size_t head =
-        12000 < len ? 12000 : len; /* header, metadata and tensor table; the rest is weights */
+    /* header, metadata and tensor table; the rest is weights */
+    const size_t head = 12000 < len ? 12000 : len;
     for (uint64_t round = 0; round < 3000; round++) {
         memcpy(x, b, len);
         for (uint64_t k = 0; k <= round % 3; k++) {

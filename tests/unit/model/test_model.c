@@ -454,7 +454,8 @@ static size_t files_in(const char *dir)
     return n;
 }
 
-/* Only of a file that has been as it is for a while, which none that a test writes has: the default model's. */
+/* Only of a file that has been as it is for a while, which none that a test writes has: the default
+ * model's. */
 static void an_id_is_kept_and_a_damaged_one_made_again(void **state)
 {
     (void)state;

@@ -21,14 +21,14 @@ static int set_up(void **s)
     (void)s;
     char found[4096];
     const char *path = getenv("BATON_TEST_MODEL");
-    bt_fault f = { "" };
+    bt_fault f = {""};
     bt_gguf *g = NULL;
     if (!path) {
         if (bt_model_find(found, sizeof found, "smollm2", &f) < 0) goto failed;
         path = found;
     }
     if (bt_gguf_open(&g, path, &f) < 0 || bt_vocab_load(&smollm2, g, &f) < 0) goto failed;
-    bt_gguf_close(g);                                       /* the tokenizer needs nothing of it */
+    bt_gguf_close(g); /* the tokenizer needs nothing of it */
     return 0;
 failed:
     bt_gguf_close(g);
@@ -53,7 +53,8 @@ static void reads_what_the_default_model_says_of_itself(void **s)
     assert_int_equal(bt_tokenizer_eot(smollm2), -1);
     assert_false(bt_tokenizer_adds_bos(smollm2));
     assert_false(bt_tokenizer_adds_space(smollm2));
-    for (int32_t id = 0; id < 20; id++) assert_int_equal(bt_tokenizer_is_eog(smollm2, id), id == 0 || id == 2);
+    for (int32_t id = 0; id < 20; id++)
+        assert_int_equal(bt_tokenizer_is_eog(smollm2, id), id == 0 || id == 2);
     for (int32_t id = 0; id < 20; id++)
         assert_int_equal(bt_tokenizer_type(smollm2, id), id < 17 ? BT_TOKEN_CONTROL : BT_TOKEN_NORMAL);
 }
@@ -67,7 +68,8 @@ static void gives_the_ids_of_the_reference_tokenizer(void **s)
         size_t n;
         bt_fault f;
         bt_buf out;
-        if (bt_tokenizer_encode(&ids, &n, smollm2, text, strlen(text), 0, &f) < 0) fail_msg("'%s': %s", text, f.text);
+        if (bt_tokenizer_encode(&ids, &n, smollm2, text, strlen(text), 0, &f) < 0)
+            fail_msg("'%s': %s", text, f.text);
         if (n != (size_t)smollm2_texts[i].count || memcmp(ids, smollm2_texts[i].ids, n * sizeof *ids) != 0)
             fail_msg("'%s' has other ids", text);
         bt_buf_init(&out, 1000);
@@ -86,7 +88,8 @@ static void check_chat(const bt_chat_message *m, size_t messages, const int32_t 
     size_t n;
     assert_int_equal(bt_chat_init(&c, smollm2, NULL), BT_OK);
     assert_int_equal(bt_chat_render(&p, &c, m, messages, true, 4096, NULL), BT_OK);
-    assert_int_equal(bt_tokenizer_encode_pieces(&ids, &n, smollm2, p.piece, p.pieces, BT_ENCODE_BOS, NULL), BT_OK);
+    assert_int_equal(bt_tokenizer_encode_pieces(&ids, &n, smollm2, p.piece, p.pieces, BT_ENCODE_BOS, NULL),
+                     BT_OK);
     assert_int_equal(n, want_n);
     assert_memory_equal(ids, want, n * sizeof *ids);
     free(ids);
@@ -96,16 +99,20 @@ static void check_chat(const bt_chat_message *m, size_t messages, const int32_t 
 static void writes_chats_as_the_reference_does(void **s)
 {
     (void)s;
-    static const int32_t italy[] = { 1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407,
-                                     19712, 8182, 2, 198, 1, 4093, 198, 1780, 314, 260, 3575, 282, 7158, 47, 2, 198, 1, 520,
-                                     9531, 198 };
-    static const int32_t sky[] = { 1, 9690, 198, 21350, 281, 582, 2229, 30, 2, 198, 1, 4093, 198, 1780, 7302, 314, 260, 6376, 335,
-                                   253, 2437, 1194, 47, 2, 198, 1, 520, 9531, 198 };
-    static const int32_t fruits[] = { 1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407,
-                                      19712, 8182, 2, 198, 1, 4093, 198, 5820, 1296, 5574, 30, 2, 198, 1, 520, 9531, 198 };
-    const bt_chat_message a[] = { { "user", "What is the capital of Italy?", 29 } };
-    const bt_chat_message b[] = { { "system", "Answer in one word.", 19 }, { "user", "What colour is the sky on a clear day?", 38 } };
-    const bt_chat_message c[] = { { "user", "Name three fruits.", 18 } };
+    static const int32_t italy[] = {1,    9690, 198,   2683, 359,  253,  5356, 5646,  11173, 3365,
+                                    3511, 308,  34519, 28,   7018, 411,  407,  19712, 8182,  2,
+                                    198,  1,    4093,  198,  1780, 314,  260,  3575,  282,   7158,
+                                    47,   2,    198,   1,    520,  9531, 198};
+    static const int32_t sky[] = {1,    9690, 198, 21350, 281,  582, 2229, 30,   2,   198,
+                                  1,    4093, 198, 1780,  7302, 314, 260,  6376, 335, 253,
+                                  2437, 1194, 47,  2,     198,  1,   520,  9531, 198};
+    static const int32_t fruits[] = {1,     9690, 198,  2683, 359, 253,   5356, 5646, 11173, 3365, 3511, 308,
+                                     34519, 28,   7018, 411,  407, 19712, 8182, 2,    198,   1,    4093, 198,
+                                     5820,  1296, 5574, 30,   2,   198,   1,    520,  9531,  198};
+    const bt_chat_message a[] = {{"user", "What is the capital of Italy?", 29}};
+    const bt_chat_message b[] = {{"system", "Answer in one word.", 19},
+                                 {"user", "What colour is the sky on a clear day?", 38}};
+    const bt_chat_message c[] = {{"user", "Name three fruits.", 18}};
     check_chat(a, 1, italy, sizeof italy / sizeof *italy);
     check_chat(b, 2, sky, sizeof sky / sizeof *sky);
     check_chat(c, 1, fruits, sizeof fruits / sizeof *fruits);
@@ -116,7 +123,8 @@ static void recognises_control_tokens_only_when_asked(void **s)
     (void)s;
     int32_t *ids;
     size_t n;
-    assert_int_equal(bt_tokenizer_encode(&ids, &n, smollm2, "<|im_end|>", 10, BT_ENCODE_SPECIAL, NULL), BT_OK);
+    assert_int_equal(bt_tokenizer_encode(&ids, &n, smollm2, "<|im_end|>", 10, BT_ENCODE_SPECIAL, NULL),
+                     BT_OK);
     assert_int_equal(n, 1);
     assert_int_equal(ids[0], 2);
     free(ids);
@@ -136,9 +144,15 @@ static void names_a_byte_for_which_the_model_has_no_token(void **s)
     assert_non_null(strstr(f.text, "0x04"));
 }
 
-/* ---- files that lie ------------------------------------------------------------------------------------------------ */
+/* ---- files that lie
+ * ------------------------------------------------------------------------------------------------ */
 
-typedef struct lie { const char *omit; void (*add)(tiny_gguf *w); bt_err want; const char *words; } lie;
+typedef struct lie {
+    const char *omit;
+    void (*add)(tiny_gguf *w);
+    bt_err want;
+    const char *words;
+} lie;
 
 static small_vocab small;
 
@@ -169,11 +183,21 @@ static uint8_t *file_of(const lie *l, size_t *ret_len)
 static void model_number(tiny_gguf *w) { tiny_gguf_u32(w, "tokenizer.ggml.model", 1); }
 static void model_bert(tiny_gguf *w) { tiny_gguf_str(w, "tokenizer.ggml.model", "bert"); }
 static void model_gpt2(tiny_gguf *w) { tiny_gguf_str(w, "tokenizer.ggml.model", "gpt2"); }
-static void model_gpt2_pre(tiny_gguf *w) { model_gpt2(w); tiny_gguf_str(w, "tokenizer.ggml.pre", "gpt-2"); }
+static void model_gpt2_pre(tiny_gguf *w)
+{
+    model_gpt2(w);
+    tiny_gguf_str(w, "tokenizer.ggml.pre", "gpt-2");
+}
 static void tokens_none(tiny_gguf *w) { tiny_gguf_strs(w, "tokenizer.ggml.tokens", NULL, 0); }
-static void tokens_numbers(tiny_gguf *w) { tiny_gguf_i32s(w, "tokenizer.ggml.tokens", (const int32_t[]){ 1 }, 1); }
-static void scores_short(tiny_gguf *w) { tiny_gguf_f32s(w, "tokenizer.ggml.scores", (const float[]){ 1 }, 1); }
-static void types_short(tiny_gguf *w) { tiny_gguf_i32s(w, "tokenizer.ggml.token_type", (const int32_t[]){ 1, 1 }, 2); }
+static void tokens_numbers(tiny_gguf *w)
+{
+    tiny_gguf_i32s(w, "tokenizer.ggml.tokens", (const int32_t[]){1}, 1);
+}
+static void scores_short(tiny_gguf *w) { tiny_gguf_f32s(w, "tokenizer.ggml.scores", (const float[]){1}, 1); }
+static void types_short(tiny_gguf *w)
+{
+    tiny_gguf_i32s(w, "tokenizer.ggml.token_type", (const int32_t[]){1, 1}, 2);
+}
 static void bos_far(tiny_gguf *w) { tiny_gguf_u32(w, "tokenizer.ggml.bos_token_id", 4000000000u); }
 static void bos_past(tiny_gguf *w) { tiny_gguf_u32(w, "tokenizer.ggml.bos_token_id", 400); }
 static void bos_text(tiny_gguf *w) { tiny_gguf_str(w, "tokenizer.ggml.bos_token_id", "1"); }
@@ -186,33 +210,33 @@ static void refuses_a_file_that_lies_and_names_the_key(void **s)
 {
     (void)s;
     static const lie lies[] = {
-        { NULL, NULL, BT_OK, "" },
-        { "scores", NULL, BT_OK, "" },
-        { "bos", NULL, BT_OK, "" },
-        { "model", NULL, BT_EFORMAT, "tokenizer.ggml.model" },
-        { "model", model_number, BT_EFORMAT, "tokenizer.ggml.model" },
-        { "model", model_bert, BT_EVERSION, "tokenizer.ggml.model: 'bert'" },
-        { "model", model_gpt2, BT_EFORMAT, "tokenizer.ggml.pre" },
-        { "model", model_gpt2_pre, BT_EFORMAT, "tokenizer.ggml.merges" },
-        { "tokens", NULL, BT_EFORMAT, "tokenizer.ggml.tokens" },
-        { "tokens", tokens_none, BT_EFORMAT, "tokenizer.ggml." },
-        { "tokens", tokens_numbers, BT_EFORMAT, "tokenizer.ggml.tokens" },
-        { "scores", scores_short, BT_EFORMAT, "tokenizer.ggml.scores: 1 entries" },
-        { "types", types_short, BT_EFORMAT, "tokenizer.ggml.token_type: 2 entries" },
-        { "bos", bos_far, BT_EFORMAT, "tokenizer.ggml.bos_token_id: 4000000000" },
-        { "bos", bos_past, BT_EFORMAT, "tokenizer.ggml.bos_token_id: 400, but there are" },
-        { "bos", bos_text, BT_EFORMAT, "tokenizer.ggml.bos_token_id" },
-        { "bos", add_bos, BT_EFORMAT, "tokenizer.ggml.add_bos_token" },
-        { NULL, eos_past, BT_EFORMAT, "tokenizer.ggml.eos_token_id: 999999" },
-        { NULL, add_bos_number, BT_EFORMAT, "tokenizer.ggml.add_bos_token" },
-        { NULL, template_number, BT_EFORMAT, "tokenizer.chat_template" },
+        {NULL, NULL, BT_OK, ""},
+        {"scores", NULL, BT_OK, ""},
+        {"bos", NULL, BT_OK, ""},
+        {"model", NULL, BT_EFORMAT, "tokenizer.ggml.model"},
+        {"model", model_number, BT_EFORMAT, "tokenizer.ggml.model"},
+        {"model", model_bert, BT_EVERSION, "tokenizer.ggml.model: 'bert'"},
+        {"model", model_gpt2, BT_EFORMAT, "tokenizer.ggml.pre"},
+        {"model", model_gpt2_pre, BT_EFORMAT, "tokenizer.ggml.merges"},
+        {"tokens", NULL, BT_EFORMAT, "tokenizer.ggml.tokens"},
+        {"tokens", tokens_none, BT_EFORMAT, "tokenizer.ggml."},
+        {"tokens", tokens_numbers, BT_EFORMAT, "tokenizer.ggml.tokens"},
+        {"scores", scores_short, BT_EFORMAT, "tokenizer.ggml.scores: 1 entries"},
+        {"types", types_short, BT_EFORMAT, "tokenizer.ggml.token_type: 2 entries"},
+        {"bos", bos_far, BT_EFORMAT, "tokenizer.ggml.bos_token_id: 4000000000"},
+        {"bos", bos_past, BT_EFORMAT, "tokenizer.ggml.bos_token_id: 400, but there are"},
+        {"bos", bos_text, BT_EFORMAT, "tokenizer.ggml.bos_token_id"},
+        {"bos", add_bos, BT_EFORMAT, "tokenizer.ggml.add_bos_token"},
+        {NULL, eos_past, BT_EFORMAT, "tokenizer.ggml.eos_token_id: 999999"},
+        {NULL, add_bos_number, BT_EFORMAT, "tokenizer.ggml.add_bos_token"},
+        {NULL, template_number, BT_EFORMAT, "tokenizer.chat_template"},
     };
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         size_t len;
         uint8_t *bytes = file_of(&lies[i], &len);
         bt_gguf *g = NULL;
         bt_tokenizer *tok = NULL;
-        bt_fault f = { "" };
+        bt_fault f = {""};
         if (bt_gguf_open_bytes(&g, bytes, len, &f) < 0) fail_msg("lie %zu: %s", i, f.text);
         const bt_err e = bt_vocab_load(&tok, g, &f);
         if (e != lies[i].want || !strstr(f.text, lies[i].words))

@@ -1,5 +1,5 @@
-/* Weights as int8 and FP4: each value is the file's by the rule of its form, and what a form cannot hold falls back or is refused
- * by name. As f16: test_weights_f16.c; the cache of them: test_weights_cache.c. */
+/* Weights as int8 and FP4: each value is the file's by the rule of its form, and what a form cannot hold
+ * falls back or is refused by name. As f16: test_weights_f16.c; the cache of them: test_weights_cache.c. */
 #include "model/weights.h"
 #include "kernels/kernels.h"
 #include "model/quant.h"
@@ -27,7 +27,8 @@ static bt_weights *open_weights(const bt_model *m, const char *form, bt_pool *po
 
 /* ---- int8 and fp4 ---- */
 
-static const uint32_t types[] = {BT_QUANT_F32, BT_QUANT_F16, BT_QUANT_BF16, BT_QUANT_Q4_0, BT_QUANT_Q4_1, BT_QUANT_Q8_0};
+static const uint32_t types[] = {BT_QUANT_F32,  BT_QUANT_F16,  BT_QUANT_BF16,
+                                 BT_QUANT_Q4_0, BT_QUANT_Q4_1, BT_QUANT_Q8_0};
 
 /* ffn 172: rows of `down` end within a group, and are F32 in files of blocks. */
 static engine_kit model_of(uint32_t type, bool tied, uint64_t seed)
@@ -62,7 +63,7 @@ static void check_rounded(const bt_weights_matrix *x, size_t n, const float *w, 
     const float m = x->form == BT_FORM_INT8 ? 0 : half(low);
     for (size_t i = 0; i < count; i++) {
         const float v = bt_form_value(x->panels, x->form, x->group, x->k, n, from + i);
-        const double steps = d > 0 ? ((double)v - m) / d : 0;          /* the code, but for the rounding of v */
+        const double steps = d > 0 ? ((double)v - m) / d : 0; /* the code, but for the rounding of v */
         assert_true(fabs(steps - rint(steps)) < 1e-3);
         double want = d > 0 ? rint(((double)w[i] - m) / d) : 0;
         if (x->form == BT_FORM_FP4) want = want < 0 ? 0 : want > 15 ? 15 : want;
@@ -88,7 +89,8 @@ static size_t check_matrix(const bt_weights_matrix *x, const bt_gguf_tensor *t, 
         }
     }
     for (size_t n = x->n; n % 16; n++)
-        for (size_t at = 0; at < x->k; at++) assert_true(bt_form_value(x->panels, x->form, x->group, x->k, n, at) == 0);
+        for (size_t at = 0; at < x->k; at++)
+            assert_true(bt_form_value(x->panels, x->form, x->group, x->k, n, at) == 0);
     free(row);
     return seen;
 }
@@ -106,13 +108,15 @@ static void every_type_takes_its_form_and_its_values(void **state)
             if (!bt_weight_is_matrix(which)) continue;
             const bt_gguf_tensor *t = bt_weight_tensor(kit.model, layer, which);
             const bt_weights_matrix *x = bt_weights_matrix_of(w, layer, which);
-            const bool is_q8 = t->type == BT_QUANT_Q8_0, is_q4 = t->type == BT_QUANT_Q4_0 || t->type == BT_QUANT_Q4_1;
+            const bool is_q8 = t->type == BT_QUANT_Q8_0,
+                       is_q4 = t->type == BT_QUANT_Q4_0 || t->type == BT_QUANT_Q4_1;
             const bool in_int8 = !is_fp4 || is_q8 || (which == BT_WEIGHT_OUTPUT && !is_q4);
             assert_int_equal(x->form, in_int8 ? BT_FORM_INT8 : BT_FORM_FP4);
             assert_int_equal(x->group, is_fp4 || is_q8 ? 32 : t->dim[0]);
             exact += check_matrix(x, t, is_q8 || (is_fp4 && is_q4));
         }
-        if (types[i / 4] == BT_QUANT_Q8_0 || (is_fp4 && (types[i / 4] == BT_QUANT_Q4_0 || types[i / 4] == BT_QUANT_Q4_1)))
+        if (types[i / 4] == BT_QUANT_Q8_0 ||
+            (is_fp4 && (types[i / 4] == BT_QUANT_Q4_0 || types[i / 4] == BT_QUANT_Q4_1)))
             assert_true(exact >= 384 * 64);
         assert_string_equal(bt_weights_form(w), is_fp4 ? "fp4" : "int8");
         bt_weights_free(w);
@@ -125,8 +129,10 @@ static void a_step_reads_the_panels_and_vectors_and_no_more(void **state)
     (void)state;
     engine_kit kit = model_of(BT_QUANT_Q4_1, true, 1);
     bt_weights *w = open_weights(kit.model, "fp4", NULL);
-    const uint64_t q = 64 / 16 * 2 * 320, kv = 32 / 16 * 2 * 320, ffn = 11 * 2 * 320, down = 64 / 16 * 6 * 320, out = 384 / 16 * 2 * 320;
-    assert_int_equal(bt_weights_step_bytes(w), 2 * (2 * q + 2 * kv + 2 * ffn + down + 2 * 64 * 4) + out + 64 * 4);
+    const uint64_t q = 64 / 16 * 2 * 320, kv = 32 / 16 * 2 * 320, ffn = 11 * 2 * 320,
+                   down = 64 / 16 * 6 * 320, out = 384 / 16 * 2 * 320;
+    assert_int_equal(bt_weights_step_bytes(w),
+                     2 * (2 * q + 2 * kv + 2 * ffn + down + 2 * 64 * 4) + out + 64 * 4);
     bt_weights_free(w);
     engine_kit_done(&kit);
 }
@@ -162,9 +168,9 @@ static void values_too_great_for_fp4_are_int8_in_blocks(void **state)
     const float great = 70000.0f;
     memcpy(bytes_of(t, 4 * 100), &great, sizeof great);
     bt_weights *w = open_weights(kit.model, "fp4", NULL);
-    assert_int_equal(bt_weights_matrix_of(w, 1, BT_WEIGHT_UP)->form, BT_FORM_FP4);     /* 4667 times 15 */
+    assert_int_equal(bt_weights_matrix_of(w, 1, BT_WEIGHT_UP)->form, BT_FORM_FP4); /* 4667 times 15 */
     bt_weights_free(w);
-    const float lesser = -70000.0f;                         /* a minimum */
+    const float lesser = -70000.0f; /* a minimum */
     memcpy(bytes_of(t, 4 * 100), &lesser, sizeof lesser);
     w = open_weights(kit.model, "fp4", NULL);
     assert_int_equal(bt_weights_matrix_of(w, 1, BT_WEIGHT_UP)->form, BT_FORM_INT8);
@@ -190,7 +196,13 @@ static void a_value_that_is_not_finite_is_refused_by_its_tensor(void **state)
     (void)state;
     const uint16_t infinite = 0x7c00, nan16 = 0x7e01;
     const float nan32 = NAN, huge = 1e9f;
-    const struct { uint32_t type; size_t at; const void *bytes; size_t len; const char *words; } cases[] = {
+    const struct {
+        uint32_t type;
+        size_t at;
+        const void *bytes;
+        size_t len;
+        const char *words;
+    } cases[] = {
         {BT_QUANT_Q8_0, 34, &infinite, 2, "not finite"}, {BT_QUANT_Q4_0, 18, &nan16, 2, "not finite"},
         {BT_QUANT_Q4_1, 20, &infinite, 2, "not finite"}, {BT_QUANT_Q4_1, 22, &nan16, 2, "not finite"},
         {BT_QUANT_F32, 8, &nan32, 4, "not finite"},      {BT_QUANT_F16, 62, &infinite, 2, "not finite"},
@@ -213,7 +225,8 @@ static void refuses_an_unknown_form_and_a_context_of_nothing(void **state)
     engine_kit kit = engine_kit_model("llama");
     bt_weights *w = NULL;
     const bt_weights_options unknown = {.form = "f15", .ctx_tokens = 1, .cache_dir = ""};
-    const bt_weights_options none = {.cache_dir = ""}, huge = {.ctx_tokens = (size_t)BT_MODEL_MAX_CTX + 1, .cache_dir = ""};
+    const bt_weights_options none = {.cache_dir = ""},
+                             huge = {.ctx_tokens = (size_t)BT_MODEL_MAX_CTX + 1, .cache_dir = ""};
     assert_int_equal(bt_weights_open(&w, kit.model, &unknown, NULL, NULL), BT_EARG);
     assert_int_equal(bt_weights_open(&w, kit.model, &none, NULL, NULL), BT_EARG);
     assert_int_equal(bt_weights_open(&w, kit.model, &huge, NULL, NULL), BT_EARG);

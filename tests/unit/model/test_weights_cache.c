@@ -1,5 +1,5 @@
-/* The cache of converted weights: made once and the same whoever makes it, mapped from then on, never trusted when it is not whole,
- * and done without where there is none. */
+/* The cache of converted weights: made once and the same whoever makes it, mapped from then on, never trusted
+ * when it is not whole, and done without where there is none. */
 #include "base/file.h"
 #include "engine/decode.h"
 #include "model/weights.h"
@@ -26,8 +26,8 @@ static uint8_t *model_bytes;
 static bt_model *new_model(uint8_t **ret_bytes, uint64_t seed)
 {
     tiny_gguf_spec s = tiny_gguf_default();
-    s.type = 3;                             /* Q4_1 */
-    s.arch = "qwen2";                       /* with biases */
+    s.type = 3;       /* Q4_1 */
+    s.arch = "qwen2"; /* with biases */
     s.seed = seed;
     s.no_tokenizer = true;
     size_t len;
@@ -71,7 +71,8 @@ static bt_weights *open_in(const char *in, const bt_model *m, const char *form, 
     bt_fault f = {""};
     bt_weights *w = NULL;
     *calls = 0;
-    const bt_weights_options o = {.form = form, .ctx_tokens = 9, .cache_dir = in, .progress = count, .progress_ud = calls};
+    const bt_weights_options o = {.form = form, .ctx_tokens = 9, .cache_dir = in, .progress = count,
+                                  .progress_ud = calls};
     if (bt_weights_open(&w, m, &o, pool, &f) < 0) fail_msg("%s", f.text);
     return w;
 }
@@ -114,18 +115,22 @@ static void check_equal(const bt_weights *a, const bt_weights *b)
     for (bt_weight which = BT_WEIGHT_NONE; (which = bt_weight_next(m, &layer, which));) {
         const bt_gguf_tensor *t = bt_weight_tensor(m, layer, which);
         if (!bt_weight_is_matrix(which)) {
-            assert_memory_equal(bt_weights_vector_of(a, layer, which), bt_weights_vector_of(b, layer, which), t->dim[0] * sizeof(float));
+            assert_memory_equal(bt_weights_vector_of(a, layer, which), bt_weights_vector_of(b, layer, which),
+                                t->dim[0] * sizeof(float));
             continue;
         }
-        const bt_weights_matrix *x = bt_weights_matrix_of(a, layer, which), *y = bt_weights_matrix_of(b, layer, which);
+        const bt_weights_matrix *x = bt_weights_matrix_of(a, layer, which),
+                                *y = bt_weights_matrix_of(b, layer, which);
         assert_int_equal(x->form, y->form);
         assert_int_equal(x->group, y->group);
-        assert_memory_equal(x->panels, y->panels, (x->n + 15) / 16 * bt_form_panel_bytes(x->form, x->group, x->k));
+        assert_memory_equal(x->panels, y->panels,
+                            (x->n + 15) / 16 * bt_form_panel_bytes(x->form, x->group, x->k));
         assert_int_equal(!x->bias, !y->bias);
         if (x->bias) assert_memory_equal(x->bias, y->bias, x->n * sizeof(float));
     }
     assert_int_equal(bt_weights_step_bytes(a), bt_weights_step_bytes(b));
-    assert_memory_equal(bt_weights_rope_cos(a), bt_weights_rope_cos(b), 9 * m->hp.rope_dims / 2 * sizeof(float));
+    assert_memory_equal(bt_weights_rope_cos(a), bt_weights_rope_cos(b),
+                        9 * m->hp.rope_dims / 2 * sizeof(float));
 }
 
 static void what_is_mapped_is_what_was_converted(void **state)
@@ -145,7 +150,7 @@ static void what_is_mapped_is_what_was_converted(void **state)
         bt_weights_free(mapped);
     }
     char name[4][400];
-    assert_int_equal(files(name, 4), 3);    /* one a form */
+    assert_int_equal(files(name, 4), 3); /* one a form */
 }
 
 static void threads_change_no_byte(void **state)
@@ -231,7 +236,8 @@ static void what_is_mapped_stays_when_its_file_is_replaced(void **state)
     (void)state;
     size_t calls;
     assert_true(was_made(model, "f16", NULL));
-    bt_weights *w = open_in(dir, model, "f16", NULL, &calls), *memory = open_in("", model, "f16", NULL, &calls);
+    bt_weights *w = open_in(dir, model, "f16", NULL, &calls),
+               *memory = open_in("", model, "f16", NULL, &calls);
     char old[400];
     snprintf(old, sizeof old, "%s", only_file());
     assert_int_equal(unlink(old), 0);
@@ -251,7 +257,8 @@ static void a_folder_that_cannot_be_written_leaves_the_weights_in_memory(void **
     snprintf(file, sizeof file, "%s/file", top);
     snprintf(below, sizeof below, "%s/weights", file);
     assert_int_equal(bt_file_replace(file, "x", 1, 0600, NULL), BT_OK);
-    bt_weights *w = open_in(below, model, "fp4", NULL, &calls), *memory = open_in("", model, "fp4", NULL, &calls);
+    bt_weights *w = open_in(below, model, "fp4", NULL, &calls),
+               *memory = open_in("", model, "fp4", NULL, &calls);
     assert_false(bt_weights_is_mapped(w));
     check_equal(w, memory);
     bt_weights_free(w);
@@ -304,9 +311,10 @@ static void processes_that_start_together_convert_once(void **state)
         char c;
         bt_weights *w = NULL;
         size_t calls = 0;
-        const bt_weights_options o = {.form = "f16", .ctx_tokens = 9, .cache_dir = dir, .progress = count, .progress_ud = &calls};
+        const bt_weights_options o = {.form = "f16", .ctx_tokens = 9, .cache_dir = dir, .progress = count,
+                                      .progress_ud = &calls};
         close(start[1]);
-        (void)!read(start[0], &c, 1);       /* ends when the parent closes it: all go at once */
+        (void)!read(start[0], &c, 1); /* ends when the parent closes it: all go at once */
         const bt_err e = bt_weights_open(&w, model, &o, NULL, NULL);
         _exit(e < 0 || !bt_weights_is_mapped(w) ? 2 : calls > 0);
     }

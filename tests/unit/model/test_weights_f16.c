@@ -54,7 +54,8 @@ static void every_weight_is_the_files_value_rounded_once(void **state)
         uint32_t layer = 0;
         uint64_t bytes = 0;
         for (bt_weight which = BT_WEIGHT_NONE; (which = bt_weight_next(m, &layer, which));) {
-            const bt_gguf_tensor *tensor = bt_weight_tensor(m, layer, which), *bias = bt_weight_bias(m, layer, which);
+            const bt_gguf_tensor *tensor = bt_weight_tensor(m, layer, which),
+                                 *bias = bt_weight_bias(m, layer, which);
             if (!bt_weight_is_matrix(which)) {
                 bytes += check_vector(bt_weights_vector_of(p, layer, which), tensor);
                 continue;
@@ -129,7 +130,8 @@ static void threads_change_no_byte_and_progress_reaches_its_total(void **state)
     uint32_t layer = 0;
     for (bt_weight w = BT_WEIGHT_NONE; (w = bt_weight_next(kit.model, &layer, w));) {
         if (!bt_weight_is_matrix(w)) continue;
-        const bt_weights_matrix *x = bt_weights_matrix_of(one, layer, w), *y = bt_weights_matrix_of(three, layer, w);
+        const bt_weights_matrix *x = bt_weights_matrix_of(one, layer, w),
+                                *y = bt_weights_matrix_of(three, layer, w);
         assert_memory_equal(x->panels, y->panels, 2 * bt_matmul_packed_elems(x->n, x->k));
     }
     bt_weights_free(one);
@@ -185,7 +187,8 @@ static void takes_values_from_another_source(void **state)
     const uint16_t *panels = (const void *)m->panels;
     for (size_t n = 0; n < m->n; n++)
         for (size_t k = 0; k < m->k; k++)
-            assert_int_equal(panels[(n / 16 * m->k + k) * 16 + n % 16], bt_f32_to_f16_1(made_up_value(&s, n, k)));
+            assert_int_equal(panels[(n / 16 * m->k + k) * 16 + n % 16],
+                             bt_f32_to_f16_1(made_up_value(&s, n, k)));
     s.w = BT_WEIGHT_FFN_NORM;
     for (size_t k = 0; k < m->n; k++)
         assert_true(bt_weights_vector_of(p, 1, BT_WEIGHT_FFN_NORM)[k] == made_up_value(&s, 0, k));

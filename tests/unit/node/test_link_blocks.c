@@ -1,5 +1,5 @@
-/* What passes over a link: every message, whole, both ways; KV blocks with their rows and digest; and what is refused. Routes and keys are
- * in test_link.c. */
+/* What passes over a link: every message, whole, both ways; KV blocks with their rows and digest; and what is
+ * refused. Routes and keys are in test_link.c. */
 #include "node/link.h"
 #include "kv/kv_pack.h"
 #include "kv/kv_pages.h"
@@ -22,13 +22,16 @@ enum { DEADLINE_ROUNDS = 2000, HEADS = 2, DIM = 8, LAYERS = 2, TOKENS = 32 };
 typedef struct end {
     bt_link *link;
     size_t msgs, blocks, bad;
-    bt_msg last;                            /* borrowed parts are void */
+    bt_msg last; /* borrowed parts are void */
     bt_kv_header header;
-    uint8_t *body;                          /* exact size, to see a read past its end */
+    uint8_t *body; /* exact size, to see a read past its end */
     bt_fault why;
 } end;
 
-typedef struct pair { bt_sock_ctx *ctx; end router, dealer; } pair;
+typedef struct pair {
+    bt_sock_ctx *ctx;
+    end router, dealer;
+} pair;
 
 static void on_msg(void *ud, const bt_msg *m)
 {
@@ -64,7 +67,8 @@ static void *open_socket(pair *p, bt_sock_role role)
 
 static void make_end(end *e, void *socket, bool is_router, bool takes_blocks)
 {
-    const bt_link_handler handler = { .on_msg = on_msg, .on_block = takes_blocks ? on_block : NULL, .on_bad = on_bad, .ud = e };
+    const bt_link_handler handler = {.on_msg = on_msg, .on_block = takes_blocks ? on_block : NULL,
+                                     .on_bad = on_bad, .ud = e};
     assert_int_equal(bt_link_new(&e->link, socket, is_router, &handler, NULL), BT_OK);
 }
 
@@ -94,7 +98,7 @@ static void let_pass(end *e, const size_t *what, size_t want)
 {
     for (int i = 0; i < DEADLINE_ROUNDS && *what < want; i++) {
         bt_link_receive(e->link, 16);
-        if (*what < want) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+        if (*what < want) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     assert_int_equal(*what, want);
 }
@@ -102,10 +106,11 @@ static void let_pass(end *e, const size_t *what, size_t want)
 /* Sends, waiting for the connection if need be. */
 static void send_msg(end *e, const bt_msg *m)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_err err = BT_EAGAIN;
     for (int i = 0; i < DEADLINE_ROUNDS && err == BT_EAGAIN; i++)
-        if ((err = bt_link_send(e->link, m, &fault)) == BT_EAGAIN) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+        if ((err = bt_link_send(e->link, m, &fault)) == BT_EAGAIN)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (err < 0) fail_msg("%s: %s", bt_err_name(err), fault.text);
 }
 
@@ -130,7 +135,7 @@ static void every_message_passes_both_ways(void **state)
         assert_int_equal(p.router.last.type, *t);
         assert_memory_equal(&p.router.last.from, &m.from, sizeof m.from);
         const bt_incarnation from = m.from;
-        m.from = m.to;                                  /* the way back goes by the incarnation heard from */
+        m.from = m.to; /* the way back goes by the incarnation heard from */
         m.to = from;
         memset(&m.from, 0x77, sizeof m.from);
         send_msg(&p.router, &m);
@@ -174,20 +179,20 @@ static void bad_frames_are_counted_and_go_no_further(void **state)
         many[i] = good;
         lens[i] = len;
     }
-    send_raw(&p.dealer, (const void *[]){ "" }, (size_t[]){ 0 }, 1);
+    send_raw(&p.dealer, (const void *[]){""}, (size_t[]){0}, 1);
     let_pass(&p.router, &p.router.bad, ++bad);
-    send_raw(&p.dealer, (const void *[]){ flipped }, (size_t[]){ len }, 1);
+    send_raw(&p.dealer, (const void *[]){flipped}, (size_t[]){len}, 1);
     let_pass(&p.router, &p.router.bad, ++bad);
-    send_raw(&p.dealer, (const void *[]){ good }, (size_t[]){ len - 1 }, 1);
+    send_raw(&p.dealer, (const void *[]){good}, (size_t[]){len - 1}, 1);
     let_pass(&p.router, &p.router.bad, ++bad);
-    send_raw(&p.dealer, many, lens, 2);                 /* neither a header nor a body */
+    send_raw(&p.dealer, many, lens, 2); /* neither a header nor a body */
     let_pass(&p.router, &p.router.bad, ++bad);
     send_raw(&p.dealer, many, lens, 3);
     let_pass(&p.router, &p.router.bad, ++bad);
     send_raw(&p.dealer, many, lens, BT_SOCK_FRAMES_MAX + 2);
     let_pass(&p.router, &p.router.bad, ++bad);
     assert_true(strlen(p.router.why.text) > 0);
-    send_raw(&p.dealer, (const void *[]){ good }, (size_t[]){ len }, 1);    /* what follows is not shifted */
+    send_raw(&p.dealer, (const void *[]){good}, (size_t[]){len}, 1); /* what follows is not shifted */
     let_pass(&p.router, &p.router.msgs, 1);
     assert_int_equal(bt_link_counters_of(p.router.link)->bad, bad);
     assert_int_equal(p.router.blocks, 0);
@@ -196,7 +201,11 @@ static void bad_frames_are_counted_and_go_no_further(void **state)
 
 /* ---- blocks ---- */
 
-typedef struct rows { bt_kv_pages *pages; bt_kv_seq seq; bt_kv_view view; } rows;
+typedef struct rows {
+    bt_kv_pages *pages;
+    bt_kv_seq seq;
+    bt_kv_view view;
+} rows;
 
 static void make_rows(rows *r, uint32_t elem_bytes, uint8_t salt)
 {
@@ -208,7 +217,8 @@ static void make_rows(rows *r, uint32_t elem_bytes, uint8_t salt)
         for (int v = 0; v < 2; v++)
             for (size_t t = 0; t < TOKENS; t++)
                 for (size_t h = 0; h < HEADS; h++)
-                    memset(bt_kv_view_row(&r->view, l, v, t, h), (int)(salt + l * 64 + (size_t)v * 32 + t + h), r->view.head_bytes);
+                    memset(bt_kv_view_row(&r->view, l, v, t, h),
+                           (int)(salt + l * 64 + (size_t)v * 32 + t + h), r->view.head_bytes);
 }
 
 static void free_rows(rows *r)
@@ -219,8 +229,8 @@ static void free_rows(rows *r)
 
 static bt_kv_header sample_header(void)
 {
-    bt_kv_header h = { .number = 5, .attempt = 1, .layer = 1, .token_begin = 16, .token_count = 9, .kv_heads = HEADS, .head_dim = DIM,
-                       .dtype = BT_KV_F16 };
+    bt_kv_header h = {.number = 5,      .attempt = 1,      .layer = 1,      .token_begin = 16,
+                      .token_count = 9, .kv_heads = HEADS, .head_dim = DIM, .dtype = BT_KV_F16};
     memset(h.owner, 1, sizeof h.owner);
     memset(h.ticket, 2, sizeof h.ticket);
     memset(h.from, 3, sizeof h.from);
@@ -230,10 +240,11 @@ static bt_kv_header sample_header(void)
 
 static void send_block(pair *p, bt_kv_header *h, const bt_kv_view *view)
 {
-    bt_fault fault = { "" };
+    bt_fault fault = {""};
     bt_err e = BT_EAGAIN;
     for (int i = 0; i < DEADLINE_ROUNDS && e == BT_EAGAIN; i++)
-        if ((e = bt_link_send_block(p->dealer.link, h, view, &fault)) == BT_EAGAIN) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+        if ((e = bt_link_send_block(p->dealer.link, h, view, &fault)) == BT_EAGAIN)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (e < 0) fail_msg("%s: %s", bt_err_name(e), fault.text);
 }
 
@@ -256,7 +267,8 @@ static void pass_a_block(uint32_t elem_bytes, bt_kv_dtype dtype)
     for (int v = 0; v < 2; v++)
         for (size_t t = 0; t < TOKENS; t++) {
             const bool moved = t >= 16 && t < 25;
-            const int same = memcmp(bt_kv_view_row(&to.view, 1, v, t, 0), bt_kv_view_row(&from.view, 1, v, t, 0), head) == 0;
+            const int same = memcmp(bt_kv_view_row(&to.view, 1, v, t, 0),
+                                    bt_kv_view_row(&from.view, 1, v, t, 0), head) == 0;
             assert_int_equal(same, moved);
         }
     /* The sender is known by its block too. */
@@ -280,20 +292,20 @@ static void a_block_of_another_length_than_its_header_says_is_bad(void **state)
 {
     pair p;
     rows r;
-    uint8_t bytes[BT_KV_HEADER_BYTES], body[4096] = { 0 };
+    uint8_t bytes[BT_KV_HEADER_BYTES], body[4096] = {0};
     (void)state;
     open_pair(&p, true);
     make_rows(&r, 2, 1);
     bt_kv_header h = sample_header();
-    send_block(&p, &h, &r.view);                        /* connected, and h complete */
+    send_block(&p, &h, &r.view); /* connected, and h complete */
     let_pass(&p.router, &p.router.blocks, 1);
     assert_int_equal(bt_kv_header_encode(bytes, &h, NULL), BT_OK);
-    send_raw(&p.dealer, (const void *[]){ bytes, body }, (size_t[]){ sizeof bytes, h.body_bytes - 1 }, 2);
+    send_raw(&p.dealer, (const void *[]){bytes, body}, (size_t[]){sizeof bytes, h.body_bytes - 1}, 2);
     let_pass(&p.router, &p.router.bad, 1);
-    send_raw(&p.dealer, (const void *[]){ bytes, body }, (size_t[]){ sizeof bytes, h.body_bytes + 1 }, 2);
+    send_raw(&p.dealer, (const void *[]){bytes, body}, (size_t[]){sizeof bytes, h.body_bytes + 1}, 2);
     let_pass(&p.router, &p.router.bad, 2);
     bytes[50] ^= 1;
-    send_raw(&p.dealer, (const void *[]){ bytes, body }, (size_t[]){ sizeof bytes, h.body_bytes }, 2);
+    send_raw(&p.dealer, (const void *[]){bytes, body}, (size_t[]){sizeof bytes, h.body_bytes}, 2);
     let_pass(&p.router, &p.router.bad, 3);
     assert_int_equal(p.router.blocks, 1);
     free_rows(&r);
@@ -329,7 +341,7 @@ static void a_block_outside_the_pages_is_not_sent(void **state)
     h.layer = LAYERS;
     assert_true(bt_link_send_block(p.dealer.link, &h, &r.view, NULL) < 0);
     h = sample_header();
-    h.dtype = BT_KV_INT8;                               /* and the pages hold f16 */
+    h.dtype = BT_KV_INT8; /* and the pages hold f16 */
     assert_true(bt_link_send_block(p.dealer.link, &h, &r.view, NULL) < 0);
     assert_int_equal(bt_link_counters_of(p.dealer.link)->sent, 0);
     free_rows(&r);

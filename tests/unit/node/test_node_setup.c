@@ -10,20 +10,34 @@
 #include "node/node_setup.h"
 
 /* The shape of smollm2; nothing else of a model is looked at. */
-static bt_model smollm2(void) { return (bt_model){.hp = {.layers = 30, .kv_heads = 3, .head_dim = 64, .ctx = 8192}, .name = "SmolLM2"}; }
+static bt_model smollm2(void)
+{
+    return (bt_model){.hp = {.layers = 30, .kv_heads = 3, .head_dim = 64, .ctx = 8192}, .name = "SmolLM2"};
+}
 
 static void memory_holds_whole_pages_of_tokens(void **state)
 {
     (void)state;
-    static const struct { uint32_t elem_bytes; bt_kv_dtype dtype; const char *class; uint64_t tokens; } c[] = {
-        {2, BT_KV_F16, "decode host f16 kv=f16 kernels=", 46592},           /* 2^30 / 23,040 in 64s */
-        {4, BT_KV_F32, "decode host f16 kv=f32 kernels=", 23296},           /* / 46,080 */
-        {1, BT_KV_INT8, "decode host f16 kv=int8 kernels=", 90368},         /* / 11,880 */
+    static const struct {
+        uint32_t elem_bytes;
+        bt_kv_dtype dtype;
+        const char *class;
+        uint64_t tokens;
+    } c[] = {
+        {2, BT_KV_F16, "decode host f16 kv=f16 kernels=", 46592},   /* 2^30 / 23,040 in 64s */
+        {4, BT_KV_F32, "decode host f16 kv=f32 kernels=", 23296},   /* / 46,080 */
+        {1, BT_KV_INT8, "decode host f16 kv=int8 kernels=", 90368}, /* / 11,880 */
     };
     const bt_model m = smollm2();
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
-        const bt_node_setup s = {.role = BT_ROLE_DECODE, .node_id = "d", .engine = "host", .weights = "f16", .model = &m,
-                                 .kv_elem_bytes = c[i].elem_bytes, .ctx_tokens = 8192, .kv_memory_bytes = 1 << 30};
+        const bt_node_setup s = {.role = BT_ROLE_DECODE,
+                                 .node_id = "d",
+                                 .engine = "host",
+                                 .weights = "f16",
+                                 .model = &m,
+                                 .kv_elem_bytes = c[i].elem_bytes,
+                                 .ctx_tokens = 8192,
+                                 .kv_memory_bytes = 1 << 30};
         bt_kv_pages *p = NULL;
         bt_msg_hello h;
         assert_int_equal(bt_node_setup_pages(&p, &s, NULL), BT_OK);
@@ -40,13 +54,21 @@ static void memory_for_less_than_the_longest_sequence_is_refused_with_what_it_ta
 {
     (void)state;
     const bt_model m = smollm2();
-    bt_node_setup s = {.role = BT_ROLE_PREFILL, .node_id = "p", .engine = "host", .weights = "f16", .model = &m,
-                       .kv_elem_bytes = 2, .ctx_tokens = 8192, .kv_memory_bytes = 97320960};    /* 8,192 tokens of int8 */
+    bt_node_setup s = {.role = BT_ROLE_PREFILL,
+                       .node_id = "p",
+                       .engine = "host",
+                       .weights = "f16",
+                       .model = &m,
+                       .kv_elem_bytes = 2,
+                       .ctx_tokens = 8192,
+                       .kv_memory_bytes = 97320960}; /* 8,192 tokens of int8 */
     bt_kv_pages *p = NULL;
     bt_fault f = {""};
     assert_int_equal(bt_node_setup_pages(&p, &s, &f), BT_EARG);
-    assert_string_equal(f.text, "--kv-memory holds 4224 tokens, the longest sequence has 8192: it takes 188743680 bytes, or choose a "
-                                "smaller --ctx-size");
+    assert_string_equal(
+        f.text,
+        "--kv-memory holds 4224 tokens, the longest sequence has 8192: it takes 188743680 bytes, or choose a "
+        "smaller --ctx-size");
     s.kv_elem_bytes = 1;
     assert_int_equal(bt_node_setup_pages(&p, &s, &f), BT_OK);
     bt_kv_pages_free(p);
@@ -58,7 +80,8 @@ static void an_engines_reports_become_messages_and_what_is_too_much_is_summed(vo
     enum { KINDS = BT_MSG_MAX_FALLBACKS + 3 };
     bt_report_fallback list[KINDS];
     for (uint32_t i = 0; i < KINDS; i++) list[i] = (bt_report_fallback){"rope", "not in profile", i + 1};
-    bt_report_engine about = {.name = "npu", .quant = "w8a8", .shape_policy = "pow2", .profile = "host", .fallback = list, .fallbacks = 2};
+    bt_report_engine about = {.name = "npu",     .quant = "w8a8",  .shape_policy = "pow2",
+                              .profile = "host", .fallback = list, .fallbacks = 2};
     bt_msg_engine m = bt_node_setup_engine(&about);
     assert_string_equal(m.name, "npu");
     assert_string_equal(m.quant, "w8a8");
@@ -78,7 +101,8 @@ static void an_engines_reports_become_messages_and_what_is_too_much_is_summed(vo
     bt_report_work sum = {100, 100, 100, 100, 100};
     bt_report_work_add(&sum, &before, &after);
     const bt_msg_work w = bt_node_setup_work(&sum);
-    assert_true(w.rows == 110 && w.npu_macs == 120 && w.companion_macs == 130 && w.shadow_entries == 140 && w.compilations == 150);
+    assert_true(w.rows == 110 && w.npu_macs == 120 && w.companion_macs == 130 && w.shadow_entries == 140 &&
+                w.compilations == 150);
 }
 
 int main(void)

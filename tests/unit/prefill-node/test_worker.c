@@ -1,5 +1,6 @@
-/* The compute thread of the prefill node: every job ends once, its rows are announced in order while others are computed and are the
- * engine's own, wherever the computing began, and cancelling or stopping at any moment loses nothing. Meant to be run under the thread sanitizer too. */
+/* The compute thread of the prefill node: every job ends once, its rows are announced in order while others
+ * are computed and are the engine's own, wherever the computing began, and cancelling or stopping at any
+ * moment loses nothing. Meant to be run under the thread sanitizer too. */
 #include "prefill-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pack.h"
@@ -32,7 +33,10 @@ static bt_prefill *new_engine(const bt_model *m, const char *policy)
 {
     bt_prefill *e = NULL;
     bt_fault fault;
-    if (bt_prefill_new(&e, m, &(bt_prefill_config){ .engine = "host", .threads = 2, .want.shape_policy = policy }, &fault) < 0) fail_msg("%s", fault.text);
+    if (bt_prefill_new(&e, m,
+                       &(bt_prefill_config){.engine = "host", .threads = 2, .want.shape_policy = policy},
+                       &fault) < 0)
+        fail_msg("%s", fault.text);
     return e;
 }
 
@@ -46,10 +50,14 @@ static void open_cut(room *r, const char *policy)
     assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
     assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
     const bt_hparams *h = &r->model->hp;
-    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS, SLOTS * 512, NULL), BT_OK);
-    for (size_t i = 0; i < SLOTS; i++) assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[i], IDS, NULL), BT_OK);
+    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS,
+                                     SLOTS * 512, NULL),
+                     BT_OK);
+    for (size_t i = 0; i < SLOTS; i++)
+        assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[i], IDS, NULL), BT_OK);
     for (int32_t i = 0; i < IDS; i++) r->ids[i] = 3 + i * 7 % 300;
-    assert_int_equal(pf_worker_new(&r->worker, new_engine(r->model, policy), SLOTS, h->layers, h->vocab, NULL), BT_OK);
+    assert_int_equal(
+        pf_worker_new(&r->worker, new_engine(r->model, policy), SLOTS, h->layers, h->vocab, NULL), BT_OK);
 }
 
 static void open_room(room *r) { open_cut(r, NULL); }
@@ -65,7 +73,7 @@ static void close_room(room *r)
 
 static void give(room *r, uint32_t slot, uint32_t n)
 {
-    pf_worker_job job = { .slot = slot, .ids = r->ids, .ids_len = n };
+    pf_worker_job job = {.slot = slot, .ids = r->ids, .ids_len = n};
     bt_kv_pages_view(&job.view, r->pages, &r->seq[slot]);
     pf_worker_compute(r->worker, &job);
 }
@@ -74,7 +82,7 @@ static pf_worker_event next(room *r)
 {
     pf_worker_event ev;
     while (!pf_worker_next(r->worker, &ev)) {
-        struct pollfd p = { .fd = pf_worker_fd(r->worker), .events = POLLIN };
+        struct pollfd p = {.fd = pf_worker_fd(r->worker), .events = POLLIN};
         assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
     }
     return ev;
@@ -105,10 +113,10 @@ static void announces_every_row_once_before_the_end(void **state)
         done[ev.layer] += ev.token_count;
     }
     assert_int_equal(ev.type, PF_WORKER_COMPUTED);
-    assert_int_equal(ev.work.rows, 256 + 64);           /* 300 tokens: a chunk and the next power of two for the tail */
+    assert_int_equal(ev.work.rows, 256 + 64); /* 300 tokens: a chunk and the next power of two for the tail */
     assert_int_equal(ev.work.compilations, 0);
     for (uint32_t l = 0; l < layers; l++) assert_int_equal(done[l], IDS);
-    const pf_worker_event end = next(&r);               /* token 0 does not wait for it */
+    const pf_worker_event end = next(&r); /* token 0 does not wait for it */
     assert_int_equal(end.type, PF_WORKER_DIGEST);
     assert_int_equal(end.slot, 2);
 
@@ -122,7 +130,7 @@ static void announces_every_row_once_before_the_end(void **state)
     assert_int_equal(bt_kv_pack_digest(digest, &view, IDS, NULL), BT_OK);
     assert_memory_equal(digest, end.kv_digest.bytes, sizeof digest);
     assert_int_equal(ev.top_len, BT_MSG_TOP_LOGITS);
-    assert_int_equal(ev.token, ev.top_ids[0]);          /* greedy */
+    assert_int_equal(ev.token, ev.top_ids[0]); /* greedy */
     for (uint32_t i = 0; i < ev.top_len; i++) {
         assert_true(logits[ev.top_ids[i]] == ev.top_logits[i]);
         size_t higher = 0;
@@ -138,12 +146,12 @@ static void announces_every_row_once_before_the_end(void **state)
 /* Blocks have edges on multiples of 16; chunks need not. */
 static void announces_whole_blocks_whatever_the_chunks(void **state)
 {
-    static const char *const policies[] = { "chunk:100", "chunk:7", "range:1-90" };
+    static const char *const policies[] = {"chunk:100", "chunk:7", "range:1-90"};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         room r;
         open_cut(&r, policies[i]);
-        uint32_t done[16] = { 0 };
+        uint32_t done[16] = {0};
         pf_worker_event ev;
         give(&r, 0, IDS);
         while ((ev = next(&r)).type == PF_WORKER_KV_READY) {
@@ -160,7 +168,7 @@ static void announces_whole_blocks_whatever_the_chunks(void **state)
 
 static void takes_jobs_in_the_order_given(void **state)
 {
-    static const uint32_t order[SLOTS] = { 1, 3, 0, 2 };
+    static const uint32_t order[SLOTS] = {1, 3, 0, 2};
     room r;
     (void)state;
     open_room(&r);
@@ -198,12 +206,12 @@ static void a_cancelled_job_ends_once_whenever_it_is_cancelled(void **state)
     open_cut(&r, "chunk:16");
     for (size_t i = 0; i < ROUNDS; i++) {
         uint32_t wait = (uint32_t)(bt_rng_u64(1, i) % 24);
-        bool ended[2] = { false };
+        bool ended[2] = {false};
         give(&r, 0, IDS);
         give(&r, 1, 16);
-        while (wait > 0 && !ended[0]) {                 /* after so many announcements, or at once */
+        while (wait > 0 && !ended[0]) { /* after so many announcements, or at once */
             const pf_worker_event ev = next(&r);
-            wait = ev.type == PF_WORKER_COMPUTED ? 0 : wait - 1;    /* or while only the digest is to be made */
+            wait = ev.type == PF_WORKER_COMPUTED ? 0 : wait - 1; /* or while only the digest is to be made */
             if (ev.type == PF_WORKER_DIGEST) ended[ev.slot] = true;
         }
         if (!ended[0]) pf_worker_cancel(r.worker, 0);
@@ -216,12 +224,13 @@ static void a_cancelled_job_ends_once_whenever_it_is_cancelled(void **state)
         }
     }
     assert_true(stopped > 0);
-    give(&r, 0, 16);                                    /* a cancel of before does not stick */
+    give(&r, 0, 16); /* a cancel of before does not stick */
     assert_int_equal(next_end(&r).type, PF_WORKER_DIGEST);
     close_room(&r);
 }
 
-/* Whoever hears of the first rows can still stop the rest: they were told while later layers and chunks were to come. */
+/* Whoever hears of the first rows can still stop the rest: they were told while later layers and chunks
+ * were to come. */
 static void announces_rows_while_later_ones_are_computed(void **state)
 {
     room r;
@@ -240,7 +249,10 @@ static void announces_rows_while_later_ones_are_computed(void **state)
     close_room(&r);
 }
 
-typedef struct brake { atomic_bool cancel; uint32_t after, told, told_after; } brake;
+typedef struct brake {
+    atomic_bool cancel;
+    uint32_t after, told, told_after;
+} brake;
 
 static void pull(void *ud, uint32_t layer, size_t begin, size_t count)
 {
@@ -261,9 +273,10 @@ static void an_engine_stops_within_one_layer(void **state)
     bt_kv_view view;
     bt_kv_pages_view(&view, r.pages, &r.seq[3]);
     for (uint32_t after = 0; after < 12; after++) {
-        brake b = { .after = after };
-        const bt_prefill_hooks hooks = { .on_kv = pull, .ud = &b, .cancel = &b.cancel };
-        assert_int_equal(bt_prefill_run(e, &view, r.ids, IDS, 0, &hooks, logits, BT_PREFILL_LAST, NULL), BT_ECANCEL);
+        brake b = {.after = after};
+        const bt_prefill_hooks hooks = {.on_kv = pull, .ud = &b, .cancel = &b.cancel};
+        assert_int_equal(bt_prefill_run(e, &view, r.ids, IDS, 0, &hooks, logits, BT_PREFILL_LAST, NULL),
+                         BT_ECANCEL);
         assert_true(b.told_after <= 1);
     }
     free(logits);
@@ -271,17 +284,18 @@ static void an_engine_stops_within_one_layer(void **state)
     close_room(&r);
 }
 
-/* A reader that stops after each event, one of three jobs cancelled: every row and every end is told, however late. */
+/* A reader that stops after each event, one of three jobs cancelled: every row and every end is told,
+ * however late. */
 static void loses_nothing_for_a_slow_reader(void **state)
 {
     room r;
-    uint32_t events[PF_WORKER_STOPPED + 1] = { 0 }, done[SLOTS][16] = { { 0 } };
+    uint32_t events[PF_WORKER_STOPPED + 1] = {0}, done[SLOTS][16] = {{0}};
     (void)state;
     open_cut(&r, "chunk:16");
     for (uint32_t slot = 0; slot < 3; slot++) give(&r, slot, IDS);
     pf_worker_cancel(r.worker, 1);
     for (uint32_t ended = 0; ended < 3;) {
-        struct pollfd p = { .fd = pf_worker_fd(r.worker), .events = POLLIN };
+        struct pollfd p = {.fd = pf_worker_fd(r.worker), .events = POLLIN};
         pf_worker_event ev;
         assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
         if (!pf_worker_next(r.worker, &ev)) continue;
@@ -291,7 +305,7 @@ static void loses_nothing_for_a_slow_reader(void **state)
         }
         events[ev.type]++;
         ended += ev.type == PF_WORKER_DIGEST || ev.type == PF_WORKER_STOPPED;
-        pf_worker_again(r.worker);                      /* one event a call: still none is lost */
+        pf_worker_again(r.worker); /* one event a call: still none is lost */
     }
     assert_int_equal(events[PF_WORKER_DIGEST] + events[PF_WORKER_STOPPED], 3);
     for (uint32_t l = 0; l < r.model->hp.layers; l++) {

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 static bt_loop *loop;
-static char     order[64];
-static char     letters[] = "abcdefghijklmnopqrstuvwxyz";
+static char order[64];
+static char letters[] = "abcdefghijklmnopqrstuvwxyz";
 #define LETTER(c) (&letters[(c) - 'a'])
 
 static int new_loop(void **s)
@@ -122,7 +122,7 @@ static void a_timer_can_be_put_off_and_brought_forward(void **s)
     assert_string_equal(order, "t");
 }
 
-static int      pipes[2][2];
+static int pipes[2][2];
 static uint64_t watch_ids[2];
 static void drop_the_other(void *ud, unsigned events)
 {
@@ -137,7 +137,8 @@ static void a_watch_removed_by_a_handler_is_not_called_though_ready(void **s)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(pipe(pipes[i]), 0);
         assert_int_equal(write(pipes[i][1], "x", 1), 1);
-        assert_int_equal(bt_loop_add_fd(&watch_ids[i], loop, pipes[i][0], BT_LOOP_IN, drop_the_other, LETTER('r')), BT_OK);
+        assert_int_equal(
+            bt_loop_add_fd(&watch_ids[i], loop, pipes[i][0], BT_LOOP_IN, drop_the_other, LETTER('r')), BT_OK);
     }
     for (int i = 0; i < 3; i++) assert_int_equal(bt_loop_step(loop, 0, NULL), BT_OK);
     assert_string_equal(order, "r");
@@ -184,7 +185,9 @@ static void handlers_may_add_while_the_loop_walks(void **s)
     (void)s;
     assert_int_equal(pipe(pipes[0]), 0);
     assert_int_equal(write(pipes[0][1], "x", 1), 1);
-    assert_int_equal(bt_loop_add_fd(&watch_ids[0], loop, pipes[0][0], BT_LOOP_IN, many_watches_added_by_a_handler, LETTER('m')), BT_OK);
+    assert_int_equal(bt_loop_add_fd(&watch_ids[0], loop, pipes[0][0], BT_LOOP_IN,
+                                    many_watches_added_by_a_handler, LETTER('m')),
+                     BT_OK);
     assert_int_equal(bt_loop_add_fd(&watch_ids[1], loop, pipes[0][0], BT_LOOP_IN, note, LETTER('n')), BT_OK);
     assert_int_equal(bt_loop_step(loop, 0, NULL), BT_OK);
     assert_string_equal(order, "mn");
@@ -200,7 +203,7 @@ static void the_number_of_watches_has_a_limit(void **s)
     assert_int_equal(bt_loop_add_fd(&id, loop, 0, 0, note, NULL), BT_ELIMIT);
 }
 
-static int  signals[4];
+static int signals[4];
 static void on_signal(void *ud, int signo)
 {
     (void)ud;
@@ -235,7 +238,7 @@ static void a_signal_between_two_loops_waits_for_the_second(void **s)
     bt_loop_hold_signals();
     assert_int_equal(bt_loop_on_signals(loop, on_signal, NULL, NULL), BT_OK);
     assert_false(bt_loop_held_end());
-    kill(getpid(), SIGTERM);    /* after the first loop has looked for the last time */
+    kill(getpid(), SIGTERM); /* after the first loop has looked for the last time */
     bt_loop_free(loop);
     assert_true(bt_loop_held_end());
     assert_int_equal(bt_loop_new(&loop, NULL), BT_OK);

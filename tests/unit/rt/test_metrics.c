@@ -8,18 +8,18 @@
 #include <cmocka.h>
 #include <string.h>
 
-static const char *const outcomes[] = { "ok", "say \"no\"\\", NULL };
-static const char *const sides[] = { "in", "out", NULL };
-static const double bounds[] = { 0.5, 2 };
+static const char *const outcomes[] = {"ok", "say \"no\"\\", NULL};
+static const char *const sides[] = {"in", "out", NULL};
+static const double bounds[] = {0.5, 2};
 enum { REQUESTS, QUEUE, WAIT, BYTES, METRICS };
 static const bt_metric table[METRICS] = {
-    [REQUESTS] = { .name = "baton_requests_total", .help = "Requests by\noutcome", .type = BT_METRIC_COUNTER, .label = "outcome",
-                   .values = outcomes },
-    [QUEUE] = { .name = "baton_queue_requests", .help = "Waiting", .type = BT_METRIC_GAUGE },
-    [WAIT] = { .name = "baton_wait_seconds", .help = "Wait", .type = BT_METRIC_HISTOGRAM, .label = "side", .values = sides,
-               .buckets = bounds, .bucket_count = 2 },
-    [BYTES] = { .name = "baton_bytes_total", .help = "Bytes", .type = BT_METRIC_COUNTER, .label = "side", .values = sides,
-                .label2 = "outcome", .values2 = sides },
+    [REQUESTS] = {.name = "baton_requests_total", .help = "Requests by\noutcome", .type = BT_METRIC_COUNTER,
+                  .label = "outcome", .values = outcomes},
+    [QUEUE] = {.name = "baton_queue_requests", .help = "Waiting", .type = BT_METRIC_GAUGE},
+    [WAIT] = {.name = "baton_wait_seconds", .help = "Wait", .type = BT_METRIC_HISTOGRAM, .label = "side",
+              .values = sides, .buckets = bounds, .bucket_count = 2},
+    [BYTES] = {.name = "baton_bytes_total", .help = "Bytes", .type = BT_METRIC_COUNTER, .label = "side",
+               .values = sides, .label2 = "outcome", .values2 = sides},
 };
 
 static void renders_the_exposition_format(void **s)
@@ -39,7 +39,8 @@ static void renders_the_exposition_format(void **s)
     assert_true(bt_metrics_get(m, WAIT, 0, 0) == 4);
     assert_true(bt_metrics_get(m, REQUESTS, 1, 0) == 3);
     assert_int_equal(bt_metrics_render(m, &b), BT_OK);
-    assert_string_equal(bt_buf_text(&b),
+    assert_string_equal(
+        bt_buf_text(&b),
         "# HELP baton_requests_total Requests by\\noutcome\n# TYPE baton_requests_total counter\n"
         "baton_requests_total{outcome=\"ok\"} 0\n"
         "baton_requests_total{outcome=\"say \\\"no\\\"\\\\\"} 3\n"
@@ -67,13 +68,15 @@ static void renders_the_exposition_format(void **s)
 static void a_histogram_without_labels_has_only_le(void **s)
 {
     (void)s;
-    static const bt_metric one = { .name = "x", .help = "h", .type = BT_METRIC_HISTOGRAM, .buckets = bounds, .bucket_count = 1 };
+    static const bt_metric one = {.name = "x", .help = "h", .type = BT_METRIC_HISTOGRAM, .buckets = bounds,
+                                  .bucket_count = 1};
     bt_metrics *m;
     bt_buf b;
     bt_buf_init(&b, 100000);
     assert_int_equal(bt_metrics_new(&m, &one, 1, NULL), BT_OK);
     assert_int_equal(bt_metrics_render(m, &b), BT_OK);
-    assert_string_equal(bt_buf_text(&b), "# HELP x h\n# TYPE x histogram\nx_bucket{le=\"0.5\"} 0\nx_bucket{le=\"+Inf\"} 0\nx_sum 0\nx_count 0\n");
+    assert_string_equal(bt_buf_text(&b), "# HELP x h\n# TYPE x histogram\nx_bucket{le=\"0.5\"} "
+                                         "0\nx_bucket{le=\"+Inf\"} 0\nx_sum 0\nx_count 0\n");
     bt_buf_done(&b);
     bt_metrics_free(m);
 }
@@ -81,12 +84,15 @@ static void a_histogram_without_labels_has_only_le(void **s)
 static void refuses_tables_that_prometheus_would_refuse(void **s)
 {
     (void)s;
-    static const double down[] = { 2, 1 };
+    static const double down[] = {2, 1};
     static const bt_metric bad[] = {
-        { .name = "1x", .help = "h" }, { .name = "a-b", .help = "h" }, { .name = "x" },
-        { .name = "x", .help = "h", .label = "l" }, { .name = "x", .help = "h", .label2 = "l", .values2 = sides },
-        { .name = "x", .help = "h", .type = BT_METRIC_HISTOGRAM },
-        { .name = "x", .help = "h", .type = BT_METRIC_HISTOGRAM, .buckets = down, .bucket_count = 2 },
+        {.name = "1x", .help = "h"},
+        {.name = "a-b", .help = "h"},
+        {.name = "x"},
+        {.name = "x", .help = "h", .label = "l"},
+        {.name = "x", .help = "h", .label2 = "l", .values2 = sides},
+        {.name = "x", .help = "h", .type = BT_METRIC_HISTOGRAM},
+        {.name = "x", .help = "h", .type = BT_METRIC_HISTOGRAM, .buckets = down, .bucket_count = 2},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bt_metrics *m = NULL;

@@ -62,10 +62,12 @@ static void without_a_supervisor_nothing_happens(void **s)
 static void refuses_addresses_and_messages_that_are_none(void **s)
 {
     (void)s;
-    static const char *const bad[] = { "", "@", "name", "tcp://x",
-        "/0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678" };
+    static const char *const bad[] = {"", "@", "name", "tcp://x",
+                                      "/012345678901234567890123456789012345678901234567890123456789012345678"
+                                      "9012345678901234567890123456789012345678"};
     int fd = -1;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(bt_notify_listen(&fd, bad[i], NULL), BT_EARG);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(bt_notify_listen(&fd, bad[i], NULL), BT_EARG);
     assert_int_equal(fd, -1);
     char address[64], text[BT_NOTIFY_BYTES_MAX + 2];
     bt_notify_msg m;

@@ -20,26 +20,49 @@ static void knows_which_endpoints_are_local(void **s)
 {
     (void)s;
     static const char *const local[] = {
-        "ipc:///run/x", "ipc://@x", "inproc://x", "tcp://127.0.0.1:5601", "tcp://127.255.3.4:*", "tcp://[::1]:1", "tcp://localhost:80",
+        "ipc:///run/x",        "ipc://@x",      "inproc://x",         "tcp://127.0.0.1:5601",
+        "tcp://127.255.3.4:*", "tcp://[::1]:1", "tcp://localhost:80",
     };
     static const char *const remote[] = {
-        "tcp://0.0.0.0:1", "tcp://*:1", "tcp://10.0.0.1:1", "tcp://128.0.0.1:1", "tcp://127.0.0.1.example.org:1", "tcp://127.0.0:1",
-        "tcp://127.0.0.256:1", "tcp://127.0.0.1", "tcp://[::]:1", "tcp://[::1]", "tcp://localhost.example.org:1", "tcp://lo:1",
-        "tcp://localhost:x", "tcp://10.0.0.1;127.0.0.1:1", "tcp://127.0.0.1;10.0.0.1:1", "udp://127.0.0.1:1", "", "tcp://:1",
-        "tcp://127..0.1:1", "tcp://127.0.0.1.2:1", "tcp://127.0.0.1:1:2", "TCP://127.0.0.1:1", "tcp://127.0.0.1:123456",
+        "tcp://0.0.0.0:1",
+        "tcp://*:1",
+        "tcp://10.0.0.1:1",
+        "tcp://128.0.0.1:1",
+        "tcp://127.0.0.1.example.org:1",
+        "tcp://127.0.0:1",
+        "tcp://127.0.0.256:1",
+        "tcp://127.0.0.1",
+        "tcp://[::]:1",
+        "tcp://[::1]",
+        "tcp://localhost.example.org:1",
+        "tcp://lo:1",
+        "tcp://localhost:x",
+        "tcp://10.0.0.1;127.0.0.1:1",
+        "tcp://127.0.0.1;10.0.0.1:1",
+        "udp://127.0.0.1:1",
+        "",
+        "tcp://:1",
+        "tcp://127..0.1:1",
+        "tcp://127.0.0.1.2:1",
+        "tcp://127.0.0.1:1:2",
+        "TCP://127.0.0.1:1",
+        "tcp://127.0.0.1:123456",
     };
-    for (size_t i = 0; i < sizeof local / sizeof *local; i++) assert_true(bt_sock_endpoint_is_local(local[i]));
-    for (size_t i = 0; i < sizeof remote / sizeof *remote; i++) assert_false(bt_sock_endpoint_is_local(remote[i]));
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++)
+        assert_true(bt_sock_endpoint_is_local(local[i]));
+    for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
+        assert_false(bt_sock_endpoint_is_local(remote[i]));
 }
 
 static bt_sock_ctx *ctx;
-static void        *router, *dealer;
-static char         at[BT_SOCK_ENDPOINT_BYTES];
+static void *router, *dealer;
+static char at[BT_SOCK_ENDPOINT_BYTES];
 
 static int open_pair(void **s)
 {
     (void)s;
-    return bt_sock_ctx_new(&ctx, NULL, NULL, NULL) | bt_sock_open(&router, ctx, BT_SOCK_CONTROL_ROUTER, NULL) |
+    return bt_sock_ctx_new(&ctx, NULL, NULL, NULL) |
+           bt_sock_open(&router, ctx, BT_SOCK_CONTROL_ROUTER, NULL) |
            bt_sock_open(&dealer, ctx, BT_SOCK_CONTROL_DEALER, NULL);
 }
 
@@ -62,7 +85,9 @@ static void other_machines_need_keys(void **s)
     assert_non_null(strstr(f.text, "baton keygen"));
     assert_int_equal(bt_sock_connect(dealer, ctx, "tcp://10.0.0.1:5601", NULL, &f), BT_EAUTH);
     assert_int_equal(bt_sock_bind(at, router, ctx, "http://127.0.0.1:80", &f), BT_EARG);
-    assert_int_equal(bt_sock_connect(dealer, ctx, "tcp://127.0.0.1:1", "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", &f), BT_EARG);
+    assert_int_equal(bt_sock_connect(dealer, ctx, "tcp://127.0.0.1:1",
+                                     "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", &f),
+                     BT_EARG);
 }
 
 /* Waits in the kernel for the socket, at most 10 s; no sleeping and looking. */
@@ -86,7 +111,8 @@ static void send_text(void *socket, size_t frames, const char *text)
 {
     bt_sock_frame f[BT_SOCK_FRAMES_MAX + 4];
     wait_for(socket, BT_LOOP_OUT);
-    for (size_t i = 0; i < frames; i++) assert_int_equal(bt_sock_frame_copy(&f[i], text, strlen(text)), BT_OK);
+    for (size_t i = 0; i < frames; i++)
+        assert_int_equal(bt_sock_frame_copy(&f[i], text, strlen(text)), BT_OK);
     assert_int_equal(bt_sock_send_frames(socket, f, frames), BT_OK);
 }
 
@@ -199,7 +225,7 @@ static char dir[256];
 
 static void remove_keys(void)
 {
-    static const char *const files[] = { "gateway.secret", "decode.secret", "prefill.secret", "allow" };
+    static const char *const files[] = {"gateway.secret", "decode.secret", "prefill.secret", "allow"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char path[300];
         snprintf(path, sizeof path, "%s/%s", dir, files[i]);
@@ -222,7 +248,8 @@ static void hear(void *ud, unsigned events)
     heard = true;
 }
 
-/* A client of its own context tries to reach a server that allows one key; true: its message arrived, under its name. */
+/* A client of its own context tries to reach a server that allows one key; true: its message arrived,
+ * under its name. */
 static bool reaches(const char *client_name, const char *allow_name, uint64_t *refused)
 {
     bt_sock_ctx *sc, *cc;
@@ -255,7 +282,8 @@ static bool reaches(const char *client_name, const char *allow_name, uint64_t *r
     bt_sock_frame f[4];
     for (int64_t end_ms = bt_clock_ms() + 10000; !heard && !bt_zap_refused(zap) && bt_clock_ms() < end_ms;) {
         assert_int_equal(bt_loop_step(l, 1000, NULL), BT_OK);
-        if (!sent && bt_sock_frame_copy(f, "hello", 5) == BT_OK && !(sent = bt_sock_send_frames(cli, f, 1) == BT_OK))
+        if (!sent && bt_sock_frame_copy(f, "hello", 5) == BT_OK &&
+            !(sent = bt_sock_send_frames(cli, f, 1) == BT_OK))
             bt_sock_frames_done(f, 1);
         if (sent) bt_loop_set_events(l, id, 0);
     }
@@ -280,7 +308,7 @@ static bool reaches(const char *client_name, const char *allow_name, uint64_t *r
 static void only_keys_of_the_allow_list_get_in(void **s)
 {
     (void)s;
-    static const char *const names[] = { "gateway", "prefill", "decode", NULL };
+    static const char *const names[] = {"gateway", "prefill", "decode", NULL};
     const char *tmp = getenv("TMPDIR");
     uint64_t refused = 0;
     snprintf(dir, sizeof dir, "%s/baton-sock-XXXXXX", tmp ? tmp : "/tmp");

@@ -26,12 +26,16 @@ static int32_t pick(bt_sample *s, bt_sample_params p, const float *z, uint64_t i
     int32_t id = -1;
     bt_fault f;
     assert_int_equal(bt_sample_params_check(&p, &f), BT_OK);
-    assert_int_equal(bt_sample_token(&id, NULL, s, &p, z, &(bt_sample_history){.generated_len = index}, &f), BT_OK);
+    assert_int_equal(bt_sample_token(&id, NULL, s, &p, z, &(bt_sample_history){.generated_len = index}, &f),
+                     BT_OK);
     return id;
 }
 
 /* Without penalties, bias and log probabilities. */
-#define PLAIN(t, k, tp, mp, s) {.temperature = t, .top_k = k, .top_p = tp, .min_p = mp, .seed = s}
+#define PLAIN(t, k, tp, mp, s) \
+    { \
+        .temperature = t, .top_k = k, .top_p = tp, .min_p = mp, .seed = s \
+    }
 
 /* The definition in the header, by insertion sort. */
 static int32_t plain(const float *z, size_t vocab, const bt_sample_params *p, uint64_t index)
@@ -79,7 +83,8 @@ static void every_answer_is_that_of_the_definition_in_plain_form(void **state)
         for (size_t i = 0; i < V; i++) /* coarse steps, so that ties are common; both zeros occur */
             z[i] = (round & 1 ? 0.5f : -0.5f) * (float)(int)(bt_rng_u64(seed, round * 100 + i) % 17);
         const bt_sample_params p = {.temperature = temps[round % 5], .top_k = top_ks[round / 5 % 5],
-                                    .top_p = top_ps[round / 25 % 4], .min_p = min_ps[round / 100 % 3], .seed = round};
+                                    .top_p = top_ps[round / 25 % 4], .min_p = min_ps[round / 100 % 3],
+                                    .seed = round};
         assert_int_equal(pick(s, p, z, round * 3), plain(z, V, &p, round * 3));
     }
     free(z);
@@ -113,21 +118,30 @@ static void penalties_and_bias_are_those_of_the_definition_in_plain_form(void **
     enum { V = 61, MOST = 200 };
     const uint64_t seed = 20261121;
     print_message("seed %llu\n", (unsigned long long)seed);
-    static const float reps[] = {0.0f, 1.0f, 1.3f, 0.01f, 100.0f}, pres[] = {0.0f, 0.7f, -2.0f}, freqs[] = {0.0f, 0.1f, -0.3f};
+    static const float reps[] = {0.0f, 1.0f, 1.3f, 0.01f, 100.0f}, pres[] = {0.0f, 0.7f, -2.0f},
+                       freqs[] = {0.0f, 0.1f, -0.3f};
     bt_sample *s = sampler(V);
     float *z = malloc(V * sizeof *z), *adjusted = malloc(V * sizeof *z);
     int32_t *ids = malloc(2 * MOST * sizeof *ids);
     assert_true(z && adjusted && ids);
     for (uint64_t round = 0; round < 3000; round++) {
         uint64_t draw = round * 1000;
-        const size_t prompt_len = bt_rng_u64(seed, draw++) % MOST, generated_len = bt_rng_u64(seed, draw++) % MOST;
+        const size_t prompt_len = bt_rng_u64(seed, draw++) % MOST,
+                     generated_len = bt_rng_u64(seed, draw++) % MOST;
+        /* some outside: they change nothing */
         for (size_t i = 0; i < prompt_len + generated_len; i++)
-            ids[i] = (int32_t)(bt_rng_u64(seed, draw++) % (V + 8)) - 4; /* some outside: they change nothing */
+            ids[i] = (int32_t)(bt_rng_u64(seed, draw++) % (V + 8)) - 4;
         for (size_t i = 0; i < V; i++) z[i] = 0.25f * (float)((int)(bt_rng_u64(seed, draw++) % 41) - 20);
-        bt_sample_bias bias[3] = {{(int32_t)(round % 20), 1.5f}, {(int32_t)(20 + round % 20), -0.1f}, {V + 5, 100.0f}};
-        const bt_sample_params p = {.temperature = round % 2 ? 0.8f : 0.0f, .top_p = round % 3 ? 1.0f : 0.9f, .seed = round,
-                                    .repetition_penalty = reps[round % 5], .presence_penalty = pres[round / 5 % 3],
-                                    .frequency_penalty = freqs[round / 15 % 3], .bias = bias, .bias_len = (uint32_t)(round % 4)};
+        bt_sample_bias bias[3] = {
+            {(int32_t)(round % 20), 1.5f}, {(int32_t)(20 + round % 20), -0.1f}, {V + 5, 100.0f}};
+        const bt_sample_params p = {.temperature = round % 2 ? 0.8f : 0.0f,
+                                    .top_p = round % 3 ? 1.0f : 0.9f,
+                                    .seed = round,
+                                    .repetition_penalty = reps[round % 5],
+                                    .presence_penalty = pres[round / 5 % 3],
+                                    .frequency_penalty = freqs[round / 15 % 3],
+                                    .bias = bias,
+                                    .bias_len = (uint32_t)(round % 4)};
         const bt_sample_history h = {.prompt = ids, .prompt_len = prompt_len, .generated = ids + prompt_len,
                                      .generated_len = generated_len};
         memcpy(adjusted, z, V * sizeof *z);
@@ -143,8 +157,8 @@ static void penalties_and_bias_are_those_of_the_definition_in_plain_form(void **
     bt_sample_free(s);
 }
 
-static int32_t pick_after(bt_sample *s, bt_sample_params p, const float *z, const int32_t *prompt, size_t prompt_len,
-                          const int32_t *generated, size_t generated_len)
+static int32_t pick_after(bt_sample *s, bt_sample_params p, const float *z, const int32_t *prompt,
+                          size_t prompt_len, const int32_t *generated, size_t generated_len)
 {
     int32_t id = -1;
     const bt_sample_history h = {prompt, prompt_len, generated, generated_len};
@@ -170,16 +184,16 @@ static void operations_come_in_the_order_of_the_header(void **state)
     p.presence_penalty = 0.0f;
     assert_int_equal(pick_after(s, p, negative, NULL, 0, zero, 1), 1); /* -2.0 < -1.9 */
     /* Once, however often it occurs, and in prompt and answer alike. */
-    assert_int_equal(pick_after(s, p, z, zero, 1, NULL, 0), 1);     /* 4 / 2 = 2 < 2.5 */
+    assert_int_equal(pick_after(s, p, z, zero, 1, NULL, 0), 1); /* 4 / 2 = 2 < 2.5 */
     const float once[3] = {4.0f, 1.5f, -9.0f};
     assert_int_equal(pick_after(s, p, once, zero, 1, twice, 2), 0); /* 2 > 1.5; twice it would be 1 */
     /* Frequency counts the answer only, presence not even how often. */
     p = bt_sample_greedy();
     p.frequency_penalty = 0.75f;
-    assert_int_equal(pick_after(s, p, z, twice, 2, zero, 1), 0);    /* 3.25 */
-    assert_int_equal(pick_after(s, p, z, NULL, 0, twice, 2), 0);    /* 2.5, equal: the lower id */
+    assert_int_equal(pick_after(s, p, z, twice, 2, zero, 1), 0); /* 3.25 */
+    assert_int_equal(pick_after(s, p, z, NULL, 0, twice, 2), 0); /* 2.5, equal: the lower id */
     p.presence_penalty = 0.25f;
-    assert_int_equal(pick_after(s, p, z, NULL, 0, twice, 2), 1);    /* 2.25 */
+    assert_int_equal(pick_after(s, p, z, NULL, 0, twice, 2), 1); /* 2.25 */
     /* The bias comes last: 2.5 / 2 + 1 = 2.25 > 2, where (2.5 + 1) / 2 = 1.75 would not be. */
     const float biased[3] = {2.0f, 2.5f, -9.0f};
     const bt_sample_bias more = {1, 1.0f};
@@ -222,10 +236,13 @@ static void log_probabilities_are_those_of_the_logits_before_any_penalty(void **
     float *z = malloc(V * sizeof *z);
     assert_non_null(z);
     for (int round = 0; round < 50; round++) {
-        for (size_t i = 0; i < V; i++) z[i] = (float)(int)(bt_rng_u64(5, (uint64_t)round * V + i) % 200) * 0.1f - 10.0f;
+        for (size_t i = 0; i < V; i++)
+            z[i] = (float)(int)(bt_rng_u64(5, (uint64_t)round * V + i) % 200) * 0.1f - 10.0f;
         z[7] = z[8] = 30.0f; /* the two likeliest, equal */
-        const bt_sample_params p = {.temperature = 0.7f, .top_p = 1.0f, .seed = 1, .repetition_penalty = 1.5f, .presence_penalty = 1.0f,
-                                    .bias = &bias, .bias_len = 1, .logprobs = true, .top_logprobs = 20};
+        const bt_sample_params p = {
+            .temperature = 0.7f,      .top_p = 1.0f, .seed = 1,     .repetition_penalty = 1.5f,
+            .presence_penalty = 1.0f, .bias = &bias, .bias_len = 1, .logprobs = true,
+            .top_logprobs = 20};
         const bt_sample_history h = {.generated = gone, .generated_len = 1};
         bt_sample_logprob l;
         int32_t id = -1;
@@ -329,10 +346,17 @@ static void filters_leave_exactly_the_tokens_they_promise(void **state)
         bt_sample_params p;
         int kept;
     } cases[] = {
-        {PLAIN(1.0f, 0, 1.0f, 0.0f, 1), 4},  {PLAIN(1.0f, 3, 1.0f, 0.0f, 1), 3}, {PLAIN(1.0f, 0, 0.79f, 0.0f, 1), 2},
-        {PLAIN(1.0f, 0, 0.81f, 0.0f, 1), 3}, {PLAIN(1.0f, 0, 0.0f, 0.0f, 1), 1}, {PLAIN(1.0f, 0, 1.0f, 0.29f, 1), 3},
-        {PLAIN(1.0f, 0, 1.0f, 0.31f, 1), 2}, {PLAIN(1.0f, 0, 1.0f, 1.0f, 1), 1}, {PLAIN(100.0f, 2, 1.0f, 0.0f, 1), 2},
-        {PLAIN(1.0f, 2, 0.7f, 0.0f, 1), 2}, /* of the two kept, 0.625 and 0.375: the first alone is below 0.7 */
+        {PLAIN(1.0f, 0, 1.0f, 0.0f, 1), 4},
+        {PLAIN(1.0f, 3, 1.0f, 0.0f, 1), 3},
+        {PLAIN(1.0f, 0, 0.79f, 0.0f, 1), 2},
+        {PLAIN(1.0f, 0, 0.81f, 0.0f, 1), 3},
+        {PLAIN(1.0f, 0, 0.0f, 0.0f, 1), 1},
+        {PLAIN(1.0f, 0, 1.0f, 0.29f, 1), 3},
+        {PLAIN(1.0f, 0, 1.0f, 0.31f, 1), 2},
+        {PLAIN(1.0f, 0, 1.0f, 1.0f, 1), 1},
+        {PLAIN(100.0f, 2, 1.0f, 0.0f, 1), 2},
+        /* of the two kept, 0.625 and 0.375: the first alone is below 0.7 */
+        {PLAIN(1.0f, 2, 0.7f, 0.0f, 1), 2},
     };
     bt_sample *s = sampler(4);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -386,8 +410,8 @@ static void parameters_out_of_range_are_refused_by_name(void **state)
         assert_int_equal(bt_sample_params_check(&cases[i].p, &f), BT_EARG);
         assert_non_null(strstr(f.text, cases[i].name));
     }
-    static const bt_sample_bias twice[] = {{5, 0.0f}, {5, 0.0f}}, falling[] = {{6, 0.0f}, {5, 0.0f}}, large[] = {{5, 100.5f}},
-                                negative[] = {{-1, 0.0f}}, nan[] = {{5, NAN}};
+    static const bt_sample_bias twice[] = {{5, 0.0f}, {5, 0.0f}}, falling[] = {{6, 0.0f}, {5, 0.0f}},
+                                large[] = {{5, 100.5f}}, negative[] = {{-1, 0.0f}}, nan[] = {{5, NAN}};
     const struct {
         bt_sample_params p;
         const char *words;

@@ -27,7 +27,8 @@ static void settle(sim_world *w, uint64_t seed)
 {
     bool idle = sim_world_run_idle(w, 40 * (int64_t)SECOND);
     check(w);
-    if (!idle) fail_msg("seed %llu: something is still held 40 s after the last answer", (unsigned long long)seed);
+    if (!idle)
+        fail_msg("seed %llu: something is still held 40 s after the last answer", (unsigned long long)seed);
 }
 
 static uint32_t between(sim_world *w, uint32_t lo, uint32_t hi)
@@ -37,8 +38,8 @@ static uint32_t between(sim_world *w, uint32_t lo, uint32_t hi)
 
 static sim_faults lossy(void)
 {
-    return (sim_faults){.drop_ratio = 0.05, .repeat_ratio = 0.05, .block_drop_ratio = 0.05, .block_corrupt_ratio = 0.02,
-                        .delay_min_us = 100, .delay_max_us = 5000};
+    return (sim_faults){.drop_ratio = 0.05,          .repeat_ratio = 0.05, .block_drop_ratio = 0.05,
+                        .block_corrupt_ratio = 0.02, .delay_min_us = 100,  .delay_max_us = 5000};
 }
 
 static void passes_a_request_from_end_to_end(void **s)
@@ -87,7 +88,8 @@ static void serves_thousands_in_turn_on_one_slot_and_on_many(void **s)
         o.blocked_ratio = 0.1;
         sim_world *w = world(&o);
         for (int round = 0; round < 40; round++) {
-            for (int i = 0; i < 40; i++) assert_true(sim_world_submit(w, between(w, 1, 120), between(w, 1, 16)) > 0);
+            for (int i = 0; i < 40; i++)
+                assert_true(sim_world_submit(w, between(w, 1, 120), between(w, 1, 16)) > 0);
             assert_true(sim_world_run_answered(w, 60 * SECOND));
             check(w);
         }
@@ -107,14 +109,15 @@ static void loses_and_repeats_messages_but_no_token(void **s)
         o.blocked_ratio = 0.05;
         o.window_bytes = 2048;
         sim_world *w = world(&o);
-        for (int i = 0; i < 5; i++) assert_true(sim_world_submit(w, between(w, 1, 400), between(w, 1, 64)) > 0);
+        for (int i = 0; i < 5; i++)
+            assert_true(sim_world_submit(w, between(w, 1, 400), between(w, 1, 64)) > 0);
         bool answered = sim_world_run_answered(w, 120 * (int64_t)SECOND);
         check(w);
         if (!answered) fail_msg("seed %llu: no answer", (unsigned long long)seed);
         for (uint64_t i = 1; i <= 5; i++)
             if (sim_world_request(w, i)->outcome != SIM_DONE)
-                fail_msg("seed %llu: request %llu failed: %s", (unsigned long long)seed, (unsigned long long)i,
-                         gw_fail_name(sim_world_request(w, i)->kind));
+                fail_msg("seed %llu: request %llu failed: %s", (unsigned long long)seed,
+                         (unsigned long long)i, gw_fail_name(sim_world_request(w, i)->kind));
         settle(w, seed);
         sim_world_free(w);
     }
@@ -142,7 +145,7 @@ static void goes_on_when_a_node_dies_and_comes_back_within_30_s(void **s)
         settle(w, seed);
         sim_world_free(w);
     }
-    assert_in_range(recovered, 50, 299);        /* both ways were seen */
+    assert_in_range(recovered, 50, 299); /* both ways were seen */
 }
 
 static void answers_within_the_recovery_time_when_a_node_dies_for_good(void **s)
@@ -156,9 +159,10 @@ static void answers_within_the_recovery_time_when_a_node_dies_for_good(void **s)
         uint64_t r = sim_world_submit(w, 300, 32);
         sim_world_run(w, between(w, 0, 60000));
         sim_world_kill(w, seed % 2 ? BT_ROLE_PREFILL : BT_ROLE_DECODE, 0);
-        assert_true(sim_world_run_answered(w, 37 * (int64_t)SECOND));       /* 6 s of silence, then 30 s */
+        assert_true(sim_world_run_answered(w, 37 * (int64_t)SECOND)); /* 6 s of silence, then 30 s */
         check(w);
-        if (sim_world_request(w, r)->outcome == SIM_FAILED) assert_int_equal(sim_world_request(w, r)->kind, GW_FAIL_NODE_LOST);
+        if (sim_world_request(w, r)->outcome == SIM_FAILED)
+            assert_int_equal(sim_world_request(w, r)->kind, GW_FAIL_NODE_LOST);
         failed += sim_world_request(w, r)->outcome == SIM_FAILED;
         settle(w, seed);
         sim_world_free(w);
@@ -178,7 +182,7 @@ static void survives_restarts_of_every_process_at_random_moments(void **s)
         o.faults.delay_max_us = 100 + (int64_t)(seed % 6) * 20000;
         o.blocked_ratio = 0.05;
         o.window_bytes = 1024u << seed % 8;
-        o.accept_us = INT64_MAX / 2;            /* a lost node fails its requests */
+        o.accept_us = INT64_MAX / 2; /* a lost node fails its requests */
         sim_world *w = world(&o);
         for (int i = 0; i < 12; i++) {
             assert_true(sim_world_submit(w, between(w, 1, 300), between(w, 1, 48)) > 0);
@@ -195,7 +199,8 @@ static void survives_restarts_of_every_process_at_random_moments(void **s)
         for (uint64_t i = 1; i <= 12; i++) {
             recovered += sim_world_request(w, i)->stats.recoveries > 0;
             if (sim_world_request(w, i)->outcome != SIM_DONE)
-                fail_msg("seed %llu: request %llu: %s", (unsigned long long)seed, (unsigned long long)i, gw_fail_name(sim_world_request(w, i)->kind));
+                fail_msg("seed %llu: request %llu: %s", (unsigned long long)seed, (unsigned long long)i,
+                         gw_fail_name(sim_world_request(w, i)->kind));
         }
         settle(w, seed);
         sim_world_free(w);
@@ -219,7 +224,8 @@ static void frees_everything_when_clients_go_at_random_moments(void **s)
             else sim_world_finish_early(w, 1 + sim_world_draw(w) % last);
         }
         for (uint64_t i = 1; i <= last; i++) sim_world_cancel(w, i);
-        for (uint64_t i = 1; i <= last; i++) assert_int_not_equal(sim_world_request(w, i)->outcome, SIM_PENDING);
+        for (uint64_t i = 1; i <= last; i++)
+            assert_int_not_equal(sim_world_request(w, i)->outcome, SIM_PENDING);
         settle(w, seed);
         sim_world_set_faults(w, &(sim_faults){.delay_min_us = 100, .delay_max_us = 2000});
         last = sim_world_submit(w, 100, 16);
@@ -247,7 +253,7 @@ static void refuses_what_the_queue_cannot_hold(void **s)
         assert_int_equal(r->kind, GW_FAIL_OVERLOADED);
         overloaded++;
     }
-    assert_int_equal(overloaded, 20 - 9);       /* one at work, eight waiting */
+    assert_int_equal(overloaded, 20 - 9); /* one at work, eight waiting */
     sim_world_free(w);
 }
 
@@ -265,7 +271,7 @@ static void refuses_what_no_node_holds_and_what_no_node_serves(void **s)
     sim_world_kill(w, BT_ROLE_DECODE, 0);
     sim_world_run(w, 37 * (int64_t)SECOND);
     uint64_t none = sim_world_submit(w, 50, 16);
-    assert_int_equal(sim_world_request(w, none)->outcome, SIM_FAILED);     /* at once */
+    assert_int_equal(sim_world_request(w, none)->outcome, SIM_FAILED); /* at once */
     assert_int_equal(sim_world_request(w, none)->kind, GW_FAIL_NO_NODE);
     check(w);
     sim_world_free(w);
@@ -293,7 +299,8 @@ static void drains_nodes_and_gateway_after_their_last_request(void **s)
     }
 }
 
-/* Pools of a few pages, so that somebody must go all the time. Every request still ends with its own tokens, in a bounded time. */
+/* Pools of a few pages, so that somebody must go all the time. Every request still ends with its own
+ * tokens, in a bounded time. */
 static sim_options squeezed(uint64_t seed)
 {
     sim_options o = sim_options_defaults(seed);
@@ -301,7 +308,7 @@ static sim_options squeezed(uint64_t seed)
     o.prefills = 1 + seed % 2;
     o.page_tokens = 16;
     o.ctx_tokens = 256;
-    o.decode_pages = 16;                        /* one of the longest sequences */
+    o.decode_pages = 16; /* one of the longest sequences */
     o.growth_tokens = 4;
     o.prefixes = 3;
     if (seed % 4 == 0) o.faults = lossy();
@@ -312,7 +319,8 @@ static void squeeze(dc_counters *sum, const sim_options *o, uint32_t prompt_max)
 {
     enum { REQUESTS = 24 };
     sim_world *w = world(o);
-    for (int i = 0; i < REQUESTS; i++) assert_true(sim_world_submit(w, between(w, 1, prompt_max), between(w, 30, 256 - prompt_max)) > 0);
+    for (int i = 0; i < REQUESTS; i++)
+        assert_true(sim_world_submit(w, between(w, 1, prompt_max), between(w, 30, 256 - prompt_max)) > 0);
     bool answered = sim_world_run_answered(w, 60 * (int64_t)SECOND);
     check(w);
     if (!answered) fail_msg("seed %llu: no answer", (unsigned long long)o->seed);
@@ -334,9 +342,11 @@ static void squeeze(dc_counters *sum, const sim_options *o, uint32_t prompt_max)
 
 static void say(const dc_counters *n)
 {
-    printf("preempted %llu, swapped in %llu, dropped %llu, given up %llu, prefilled here %llu, prefix hits %llu, replayed %llu\n",
-           (unsigned long long)n->preempted, (unsigned long long)n->swapped_in, (unsigned long long)n->dropped,
-           (unsigned long long)n->given_up, (unsigned long long)n->local_prefills, (unsigned long long)n->prefix_hits,
+    printf("preempted %llu, swapped in %llu, dropped %llu, given up %llu, prefilled here %llu, prefix hits "
+           "%llu, replayed %llu\n",
+           (unsigned long long)n->preempted, (unsigned long long)n->swapped_in,
+           (unsigned long long)n->dropped, (unsigned long long)n->given_up,
+           (unsigned long long)n->local_prefills, (unsigned long long)n->prefix_hits,
            (unsigned long long)n->replayed_tokens);
 }
 
@@ -374,13 +384,14 @@ static void prefills_on_the_decode_node_and_shares_beginnings(void **s)
         sim_options o = squeezed(seed);
         o.prefills = 0;
         o.can_prefill = true;
-        o.page_tokens = seed % 2 ? 32 : 16;         /* a shared beginning ends with a page */
+        o.page_tokens = seed % 2 ? 32 : 16; /* a shared beginning ends with a page */
         o.decode_pages = (16 + (seed % 3) * 8) * 16 / o.page_tokens;
         o.swap_pages = (seed % 3) * 8;
         squeeze(&n, &o, 100);
     }
     say(&n);
-    assert_true(n.preempted > 300 && n.dropped > 50 && n.swapped_in > 50 && n.local_prefills > 2000 && n.prefix_hits > 100);
+    assert_true(n.preempted > 300 && n.dropped > 50 && n.swapped_in > 50 && n.local_prefills > 2000 &&
+                n.prefix_hits > 100);
 }
 
 static void prefills_here_and_there_with_the_same_tokens(void **s)

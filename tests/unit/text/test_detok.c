@@ -47,7 +47,7 @@ static void check_bytes(const char *bytes, size_t len, const char *want)
     bt_buf_done(&out);
 }
 #define CHECK_BYTES(text, want) check_bytes(text, sizeof(text) - 1, want)
-#define FFFD "\xEF\xBF\xBD"
+#define FFFD                    "\xEF\xBF\xBD"
 
 static void holds_a_character_until_it_is_whole(void **s)
 {
@@ -62,19 +62,23 @@ static void puts_one_mark_for_each_maximal_bad_part(void **s)
 {
     (void)s;
     CHECK_BYTES("\xFF", FFFD "|");
-    CHECK_BYTES("\xF0\x9F\xA6", "|||" FFFD);                /* the end comes first */
+    CHECK_BYTES("\xF0\x9F\xA6", "|||" FFFD); /* the end comes first */
     CHECK_BYTES("\xF0\x9F\xA6z", "|||" FFFD "z|");
     CHECK_BYTES("\xE2\x96\xC3\xA9", "||" FFFD "|\xC3\xA9|");
     CHECK_BYTES("\xC0\x80", FFFD "|" FFFD "|");
-    CHECK_BYTES("\xED\xA0\x80", "|" FFFD FFFD "|" FFFD "|");        /* a surrogate */
-    CHECK_BYTES("\xF0\xF0\x9F\xA6\x99", "|" FFFD "||" "|\xF0\x9F\xA6\x99|");
+    CHECK_BYTES("\xED\xA0\x80", "|" FFFD FFFD "|" FFFD "|"); /* a surrogate */
+    CHECK_BYTES("\xF0\xF0\x9F\xA6\x99", "|" FFFD "||"
+                                        "|\xF0\x9F\xA6\x99|");
 }
 
 static void takes_off_the_first_space_only_at_the_start_of_a_text(void **s)
 {
     (void)s;
     bt_buf out;
-    const int32_t ids[] = { 1, small_id(&vocab, "\xE2\x96\x81" "a"), small_id(&vocab, "\xE2\x96\x81"), small_id(&vocab, "b") };
+    const int32_t ids[] = {1,
+                           small_id(&vocab, "\xE2\x96\x81"
+                                            "a"),
+                           small_id(&vocab, "\xE2\x96\x81"), small_id(&vocab, "b")};
     bt_buf_init(&out, 1000);
     assert_int_equal(bt_detok_all(&out, spm, ids, 4, BT_DETOK_START, NULL), BT_OK);
     assert_string_equal(bt_buf_text(&out), "a b");
@@ -82,7 +86,7 @@ static void takes_off_the_first_space_only_at_the_start_of_a_text(void **s)
     assert_int_equal(bt_detok_all(&out, spm, ids, 4, 0, NULL), BT_OK);
     assert_string_equal(bt_buf_text(&out), " a b");
     bt_buf_clear(&out);
-    const int32_t hello[] = { small_bpe_byte(' '), small_bpe_byte('x') };    /* the gpt2 kind adds none */
+    const int32_t hello[] = {small_bpe_byte(' '), small_bpe_byte('x')}; /* the gpt2 kind adds none */
     assert_int_equal(bt_detok_all(&out, bpe, hello, 2, BT_DETOK_START, NULL), BT_OK);
     assert_string_equal(bt_buf_text(&out), " x");
     bt_buf_done(&out);
@@ -92,7 +96,7 @@ static void shows_control_tokens_only_when_asked(void **s)
 {
     (void)s;
     bt_buf out;
-    const int32_t ids[] = { 1, small_id(&vocab, "a"), 0, small_id(&vocab, "<tool>"), 2 };
+    const int32_t ids[] = {1, small_id(&vocab, "a"), 0, small_id(&vocab, "<tool>"), 2};
     bt_buf_init(&out, 1000);
     assert_int_equal(bt_detok_all(&out, spm, ids, 5, 0, NULL), BT_OK);
     assert_string_equal(bt_buf_text(&out), "a<tool>");

@@ -9,7 +9,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-typedef struct joined { char text[512]; size_t len, total; } joined;
+typedef struct joined {
+    char text[512];
+    size_t len, total;
+} joined;
 
 static bt_err collect(void *ud, const char *word, size_t len, bt_fault *fault)
 {
@@ -26,7 +29,7 @@ static void check(const char *pre, const char *text, const char *words)
 {
     bt_fault f;
     bt_pretok *p;
-    joined j = { .len = 0 };
+    joined j = {.len = 0};
     char *exact = malloc(strlen(text) + 1);
     memcpy(exact, text, strlen(text));
     if (bt_pretok_new(&p, pre, strlen(pre), &f) < 0) fail_msg("%s", f.text);
@@ -62,17 +65,17 @@ static void takes_unicode_space_letters_and_numbers(void **s)
     (void)s;
     check("gpt-2", "a\u3000\u3000b", "a|\u3000|\u3000|b");
     check("gpt-2", "a\xC2\x85\u00A0", "a|\xC2\x85\u00A0");
-    check("gpt-2", "a\u180Eb", "a|\u180E|b");               /* not white space */
+    check("gpt-2", "a\u180Eb", "a|\u180E|b"); /* not white space */
     check("gpt-2", "\u00e9t\u00e9 \u6211\u60f3 \u0661\u0662", "\u00e9t\u00e9| \u6211\u60f3| \u0661\u0662");
     check("llama-bpe", "\u0661\u0662\u0663\u0664", "\u0661\u0662\u0663|\u0664");
     check("smollm", "\u0661\u0662x", "\u0661|\u0662|x");
-    check("gpt-2", "e\u0301", "e|\u0301");                  /* a mark is no letter */
+    check("gpt-2", "e\u0301", "e|\u0301"); /* a mark is no letter */
 }
 
 static void sees_the_end_of_a_part_before_a_digit(void **s)
 {
     (void)s;
-    check("smollm", "a  3", "a|  |3");                      /* cut out first, so both spaces end a part */
+    check("smollm", "a  3", "a|  |3"); /* cut out first, so both spaces end a part */
     check("gpt-2", "a  3", "a| | 3");
     check("smollm", "3  a", "3| | a");
     check("smollm", "33", "3|3");
@@ -90,8 +93,9 @@ static void joins_newlines_to_what_stands_before(void **s)
 static void knows_other_names_of_the_same(void **s)
 {
     (void)s;
-    static const char *const names[] = { "gpt-2", "gpt2", "llama-bpe", "llama3", "llama-v3", "qwen2", "deepseek-r1-qwen", "smollm",
-                                         "starcoder" };
+    static const char *const names[] = {"gpt-2",    "gpt2",  "llama-bpe",        "llama3",
+                                        "llama-v3", "qwen2", "deepseek-r1-qwen", "smollm",
+                                        "starcoder"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bt_pretok *p = NULL;
         assert_int_equal(bt_pretok_new(&p, names[i], strlen(names[i]), NULL), BT_OK);
@@ -107,7 +111,8 @@ static void names_an_unknown_one_and_the_known(void **s)
     bt_fault f;
     assert_int_equal(bt_pretok_new(&p, "te\nkken", 7, &f), BT_EVERSION);
     assert_ptr_equal(p, &p);
-    assert_string_equal(f.text, "tokenizer.ggml.pre: 'te?kken' is not known; known are gpt-2, llama-bpe, qwen2, smollm");
+    assert_string_equal(
+        f.text, "tokenizer.ggml.pre: 'te?kken' is not known; known are gpt-2, llama-bpe, qwen2, smollm");
     assert_int_equal(bt_pretok_new(&p, "gpt-", 4, &f), BT_EVERSION);
     assert_int_equal(bt_pretok_new(&p, NULL, 0, &f), BT_EVERSION);
     bt_pretok_free(NULL);
@@ -123,7 +128,7 @@ static bt_err stop(void *ud, const char *word, size_t len, bt_fault *fault)
 static void stops_when_told(void **s)
 {
     (void)s;
-    static const char *const names[] = { "gpt-2", "smollm" };
+    static const char *const names[] = {"gpt-2", "smollm"};
     for (size_t i = 0; i < 2; i++) {
         bt_pretok *p;
         bt_fault f;
@@ -148,8 +153,9 @@ static bt_err measure(void *ud, const char *word, size_t len, bt_fault *fault)
 static void takes_long_runs_in_linear_steps(void **s)
 {
     (void)s;
-    static const char *const names[] = { "gpt-2", "llama-bpe", "qwen2", "smollm" };
-    static const char *const units[] = { " ", "a", "1", "\n", " \n", "!", "'", "\u3000", "\U0001F999", " a", "'s", "\n   x", "\t\r" };
+    static const char *const names[] = {"gpt-2", "llama-bpe", "qwen2", "smollm"};
+    static const char *const units[] = {" ",      "a",          "1",  "\n", " \n",    "!",   "'",
+                                        "\u3000", "\U0001F999", " a", "'s", "\n   x", "\t\r"};
     enum { BYTES = 1 << 18 };
     char *text = malloc(BYTES + 8);
     for (size_t i = 0; i < 4; i++) {
@@ -157,10 +163,14 @@ static void takes_long_runs_in_linear_steps(void **s)
         assert_int_equal(bt_pretok_new(&p, names[i], strlen(names[i]), NULL), BT_OK);
         for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
             bt_fault f;
-            joined j = { .len = 0 };
+            joined j = {.len = 0};
             size_t n = 0;
-            while (n < BYTES) { memcpy(text + n, units[u], strlen(units[u])); n += strlen(units[u]); }
-            if (bt_pretok_split(p, text, n, measure, &j, &f) < 0) fail_msg("%s, unit %zu: %s", names[i], u, f.text);
+            while (n < BYTES) {
+                memcpy(text + n, units[u], strlen(units[u]));
+                n += strlen(units[u]);
+            }
+            if (bt_pretok_split(p, text, n, measure, &j, &f) < 0)
+                fail_msg("%s, unit %zu: %s", names[i], u, f.text);
             assert_int_equal(j.total, n);
         }
         bt_pretok_free(p);

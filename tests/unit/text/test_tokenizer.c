@@ -1,4 +1,5 @@
-/* Both kinds of vocabulary on texts small enough to encode by hand, hostile vocabularies, and special tokens. */
+/* Both kinds of vocabulary on texts small enough to encode by hand, hostile vocabularies, and special
+ * tokens. */
 #include "text/detok.h"
 #include "text/tokenizer.h"
 #include "tests/helpers/small_vocab.h"
@@ -21,8 +22,16 @@ static bt_tokenizer *make(void)
     if (bt_tokenizer_new(&tok, &vocab.src, &f) < 0) fail_msg("%s", f.text);
     return tok;
 }
-static bt_tokenizer *make_spm(void) { small_spm(&vocab); return make(); }
-static bt_tokenizer *make_bpe(const char *pre) { small_bpe(&vocab, pre); return make(); }
+static bt_tokenizer *make_spm(void)
+{
+    small_spm(&vocab);
+    return make();
+}
+static bt_tokenizer *make_bpe(const char *pre)
+{
+    small_bpe(&vocab, pre);
+    return make();
+}
 
 /* want: names of tokens, with "+" between them; bytes as <0xXX>. */
 static void check(const bt_tokenizer *tok, const char *text, size_t len, unsigned flags, const char *want)
@@ -44,17 +53,17 @@ static void check(const bt_tokenizer *tok, const char *text, size_t len, unsigne
     free(exact);
 }
 #define CHECK(tok, text, flags, want) check(tok, text, sizeof(text) - 1, flags, want)
-#define SP "\xE2\x96\x81"
+#define SP                            "\xE2\x96\x81"
 
 static void joins_the_highest_score_first_and_the_leftmost_of_equals(void **s)
 {
     (void)s;
     bt_tokenizer *tok = make_spm();
-    CHECK(tok, "abc", 0, SP "a+bc");                        /* bc -2, then _a -4 before abc -5 */
-    CHECK(tok, "babc", 0, SP "+b+abc");                     /* bc -2, then abc -5 */
-    CHECK(tok, "aaa", 0, SP "a+aa");                        /* _a -4 before aa -6 */
+    CHECK(tok, "abc", 0, SP "a+bc");    /* bc -2, then _a -4 before abc -5 */
+    CHECK(tok, "babc", 0, SP "+b+abc"); /* bc -2, then abc -5 */
+    CHECK(tok, "aaa", 0, SP "a+aa");    /* _a -4 before aa -6 */
     CHECK(tok, "baaa", 0, SP "+b+aa+a");
-    CHECK(tok, "  ab", 0, SP SP "+" SP "+ab");              /* three spaces: __ once, leftmost */
+    CHECK(tok, "  ab", 0, SP SP "+" SP "+ab"); /* three spaces: __ once, leftmost */
     CHECK(tok, "", 0, "");
     bt_tokenizer_free(tok);
 }
@@ -79,10 +88,10 @@ static void falls_back_to_bytes(void **s)
 {
     (void)s;
     bt_tokenizer *tok = make_spm();
-    CHECK(tok, "a\xC3\xA9", 0, SP "a+\xC3\xA9");            /* a token of its own */
+    CHECK(tok, "a\xC3\xA9", 0, SP "a+\xC3\xA9"); /* a token of its own */
     CHECK(tok, "a\xC3\xA8", 0, SP "a+<0xC3>+<0xA8>");
     CHECK(tok, "a\xF0\x9F\xA6\x99\0", 0, SP "a+<0xF0>+<0x9F>+<0xA6>+<0x99>+<0x00>");
-    CHECK(tok, SP "ab", 0, SP SP "+ab");                    /* the mark for a space in the text is a space */
+    CHECK(tok, SP "ab", 0, SP SP "+ab"); /* the mark for a space in the text is a space */
     bt_tokenizer_free(tok);
 }
 
@@ -92,7 +101,7 @@ static void falls_back_to_unknown_without_bytes(void **s)
     small_spm(&vocab);
     for (int i = 3; i < SMALL_SPM_WORDS; i++) vocab.token[i].type = BT_TOKEN_UNUSED;
     bt_tokenizer *tok = make();
-    CHECK(tok, "a\xF0\x9F\xA6\x99z", 0, SP "a+<unk>+<unk>");    /* one for each character */
+    CHECK(tok, "a\xF0\x9F\xA6\x99z", 0, SP "a+<unk>+<unk>"); /* one for each character */
     bt_tokenizer_free(tok);
     vocab.src.unk = -1;
     tok = make();
@@ -110,7 +119,7 @@ static void never_makes_a_control_token_out_of_plain_text(void **s)
 {
     (void)s;
     bt_tokenizer *tok = make_spm();
-    CHECK(tok, "<s>", 0, SP "+<s+>");                       /* "<s" + ">" would be its name */
+    CHECK(tok, "<s>", 0, SP "+<s+>"); /* "<s" + ">" would be its name */
     CHECK(tok, "<0x41>", 0, SP "+<+<0x30>+<0x78>+<0x34>+<0x31>+>");
     CHECK(tok, "<unk>", BT_ENCODE_SPECIAL, SP "+<+<0x75>+<0x6E>+<0x6B>+>");
     bt_tokenizer_free(tok);
@@ -124,7 +133,7 @@ static void finds_special_tokens_where_asked_longest_and_leftmost(void **s)
     (void)s;
     bt_tokenizer *tok = make_spm();
     CHECK(tok, "<s></s>", BT_ENCODE_SPECIAL, "<s>+</s>");
-    CHECK(tok, "a<tool>xb", 0, SP "a+<tool>x+" SP "+b");    /* user-defined ones always */
+    CHECK(tok, "a<tool>xb", 0, SP "a+<tool>x+" SP "+b"); /* user-defined ones always */
     CHECK(tok, "<tool><tool>x", 0, "<tool>+<tool>x");
     CHECK(tok, "<<s>", BT_ENCODE_SPECIAL, SP "+<+<s>");
     CHECK(tok, "<too", BT_ENCODE_SPECIAL, SP "+<+<0x74>+<0x6F>+<0x6F>");
@@ -141,7 +150,7 @@ static void begins_with_bos_where_the_file_asks(void **s)
 {
     (void)s;
     bt_tokenizer *tok = make_spm();
-    assert_true(bt_tokenizer_adds_bos(tok));                /* the llama kind does unless told otherwise */
+    assert_true(bt_tokenizer_adds_bos(tok)); /* the llama kind does unless told otherwise */
     CHECK(tok, "ab", BT_ENCODE_BOS, "<s>+" SP "+ab");
     CHECK(tok, "", BT_ENCODE_BOS, "<s>");
     bt_tokenizer_free(tok);
@@ -150,8 +159,13 @@ static void begins_with_bos_where_the_file_asks(void **s)
     assert_false(bt_tokenizer_adds_bos(tok));
     CHECK(tok, "", BT_ENCODE_BOS, "");
     bt_tokenizer_free(tok);
-    static const struct { const char *pre; int says; bool adds; } t[] = {
-        { "gpt-2", -1, false }, { "gpt-2", 1, true }, { "llama-bpe", -1, true }, { "llama-bpe", 0, false }, { "qwen2", -1, false },
+    static const struct {
+        const char *pre;
+        int says;
+        bool adds;
+    } t[] = {
+        {"gpt-2", -1, false},    {"gpt-2", 1, true},   {"llama-bpe", -1, true},
+        {"llama-bpe", 0, false}, {"qwen2", -1, false},
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         small_bpe(&vocab, t[i].pre);
@@ -168,14 +182,14 @@ static void joins_bytes_by_merge_rank(void **s)
     bt_tokenizer *tok = make_bpe("gpt-2");
     CHECK(tok, "hello world", 0, "hello+\xC4\xA0wor+ld");
     CHECK(tok, "hell", 0, "hell");
-    CHECK(tok, "elle", 0, "e+ll+e");                        /* l l before e l */
+    CHECK(tok, "elle", 0, "e+ll+e"); /* l l before e l */
     CHECK(tok, "aaaaa", 0, "aaaa+a");
     CHECK(tok, "he's", 0, "he+'s");
     CHECK(tok, "123123", 0, "123+123");
-    CHECK(tok, "\xE3\x81\x82", 0, "\xC3\xA3\xC4\xA3+\xC4\xA4");      /* part of a character is a token */
+    CHECK(tok, "\xE3\x81\x82", 0, "\xC3\xA3\xC4\xA3+\xC4\xA4"); /* part of a character is a token */
     bt_tokenizer_free(tok);
     tok = make_bpe("smollm");
-    CHECK(tok, "123", 0, "1+2+3");                          /* digits never meet */
+    CHECK(tok, "123", 0, "1+2+3"); /* digits never meet */
     bt_tokenizer_free(tok);
 }
 
@@ -199,13 +213,13 @@ static void takes_a_whole_word_as_it_stands_for_llama3(void **s)
     (void)s;
     small_bpe(&vocab, "qwen2");
     const int32_t id = small_id(&vocab, "ld");
-    vocab.token[id].text = "hel";                           /* now a token that no merge makes */
+    vocab.token[id].text = "hel"; /* now a token that no merge makes */
     vocab.token[id].len = 3;
-    vocab.merge[7].text = "e l";                            /* was "l d" */
+    vocab.merge[7].text = "e l"; /* was "l d" */
     bt_tokenizer *tok = make();
     CHECK(tok, "hel", 0, "he+l");
     bt_tokenizer_free(tok);
-    vocab.src.pre = (bt_text_span){ "llama-bpe", 9 };
+    vocab.src.pre = (bt_text_span){"llama-bpe", 9};
     tok = make();
     CHECK(tok, "hel", 0, "hel");
     bt_tokenizer_free(tok);
@@ -216,7 +230,7 @@ static void refuses_text_that_it_cannot_express(void **s)
     (void)s;
     small_bpe(&vocab, "gpt-2");
     vocab.token[small_bpe_byte(4)].type = BT_TOKEN_UNUSED;
-    vocab.src.unk = vocab.src.eos;                          /* a control token: no stand-in for text */
+    vocab.src.unk = vocab.src.eos; /* a control token: no stand-in for text */
     bt_tokenizer *tok = make();
     int32_t *ids;
     size_t n;
@@ -241,7 +255,7 @@ static void refuses_text_that_is_no_utf8(void **s)
     assert_string_equal(f.text, "text is not valid UTF-8 at byte 2");
     assert_null(ids);
     assert_int_equal(n, 7);
-    const bt_text_piece far = { "", (size_t)BT_TOKENIZER_MAX_TEXT_BYTES + 1, false };
+    const bt_text_piece far = {"", (size_t)BT_TOKENIZER_MAX_TEXT_BYTES + 1, false};
     assert_int_equal(bt_tokenizer_encode_pieces(&ids, &n, tok, &far, 1, 0, &f), BT_ELIMIT);
     bt_tokenizer_free(tok);
 }
@@ -257,7 +271,7 @@ static void ends_a_generation_at_the_tokens_made_for_it(void **s)
     assert_false(bt_tokenizer_is_eog(tok, -1));
     assert_false(bt_tokenizer_is_eog(tok, INT32_MAX));
     bt_tokenizer_free(tok);
-    vocab.token[small_id(&vocab, "<|im_end|>")].type = BT_TOKEN_USER_DEFINED;   /* a name alone is not enough */
+    vocab.token[small_id(&vocab, "<|im_end|>")].type = BT_TOKEN_USER_DEFINED; /* a name alone is not enough */
     vocab.src.eot = 5;
     tok = make();
     assert_false(bt_tokenizer_is_eog(tok, small_id(&vocab, "<|im_end|>")));
@@ -271,8 +285,12 @@ static void keeps_control_tokens_inside_special_pieces(void **s)
     (void)s;
     bt_tokenizer *tok = make_bpe("gpt-2");
     const bt_text_piece chat[] = {
-        { "<|im_start|>he", 14, true }, { "llo <|im_end|> <thi", 19, false }, { "nk><|im", 7, true }, { "_end|>", 6, true },
-        { "", 0, false }, { "<|im_end|>", 10, true },
+        {"<|im_start|>he", 14, true},
+        {"llo <|im_end|> <thi", 19, false},
+        {"nk><|im", 7, true},
+        {"_end|>", 6, true},
+        {"", 0, false},
+        {"<|im_end|>", 10, true},
     };
     int32_t *ids, *plain;
     size_t n, plain_n;
@@ -302,7 +320,7 @@ static void keeps_control_tokens_inside_special_pieces(void **s)
 static void refuses(bt_err want, const char *words)
 {
     bt_tokenizer *tok = NULL;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     const bt_err e = bt_tokenizer_new(&tok, &vocab.src, &f);
     if (e != want || !strstr(f.text, words)) fail_msg("%d '%s', expected %d '%s'", e, f.text, want, words);
     assert_null(tok);
@@ -313,43 +331,66 @@ static char long_name[BT_TOKENIZER_MAX_TOKEN_BYTES + 1];
 static void refuses_a_lying_llama_vocabulary_by_key(void **s)
 {
     (void)s;
-    small_spm(&vocab); vocab.src.model = (bt_text_span){ "bert", 4 };
+    small_spm(&vocab);
+    vocab.src.model = (bt_text_span){"bert", 4};
     refuses(BT_EVERSION, "tokenizer.ggml.model: 'bert' is not known");
-    small_spm(&vocab); vocab.src.token_count = 0;
+    small_spm(&vocab);
+    vocab.src.token_count = 0;
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens: missing or empty");
-    small_spm(&vocab); vocab.src.token_count = (size_t)BT_TOKENIZER_MAX_TOKENS + 1;
+    small_spm(&vocab);
+    vocab.src.token_count = (size_t)BT_TOKENIZER_MAX_TOKENS + 1;
     refuses(BT_ELIMIT, "tokenizer.ggml.tokens: 1048577 tokens, limit 1048576");
-    small_spm(&vocab); vocab.token[5].type = 7;
+    small_spm(&vocab);
+    vocab.token[5].type = 7;
     refuses(BT_EFORMAT, "tokenizer.ggml.token_type[5]: 7");
-    small_spm(&vocab); vocab.token[5].type = 0;
+    small_spm(&vocab);
+    vocab.token[5].type = 0;
     refuses(BT_EFORMAT, "tokenizer.ggml.token_type[5]: 0");
-    small_spm(&vocab); vocab.token[6].text = vocab.token[5].text;
+    small_spm(&vocab);
+    vocab.token[6].text = vocab.token[5].text;
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens[6]: the same as token 5");
-    small_spm(&vocab); vocab.token[6].text = "<0xG0>";
+    small_spm(&vocab);
+    vocab.token[6].text = "<0xG0>";
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens[6]: a byte token");
-    small_spm(&vocab); vocab.token[SMALL_SPM_WORDS + 2].text = "a";
+    small_spm(&vocab);
+    vocab.token[SMALL_SPM_WORDS + 2].text = "a";
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens[261]: the same as token 260");
-    small_spm(&vocab); vocab.token[2].text = "<s>"; vocab.token[2].len = 3;
+    small_spm(&vocab);
+    vocab.token[2].text = "<s>";
+    vocab.token[2].len = 3;
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens[2]: the same as token 1");
-    small_spm(&vocab); vocab.token[2].text = "\xA6"; vocab.token[2].len = 1;     /* would cut characters in two */
+    small_spm(&vocab);
+    vocab.token[2].text = "\xA6";
+    vocab.token[2].len = 1; /* would cut characters in two */
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens[2]: a special token, but not UTF-8");
-    small_spm(&vocab); vocab.token[260].score = NAN;
+    small_spm(&vocab);
+    vocab.token[260].score = NAN;
     refuses(BT_EFORMAT, "tokenizer.ggml.scores[260]");
-    small_spm(&vocab); vocab.token[260].score = INFINITY;
+    small_spm(&vocab);
+    vocab.token[260].score = INFINITY;
     refuses(BT_EFORMAT, "tokenizer.ggml.scores[260]");
-    small_spm(&vocab); vocab.token[260].text = long_name; vocab.token[260].len = sizeof long_name;
+    small_spm(&vocab);
+    vocab.token[260].text = long_name;
+    vocab.token[260].len = sizeof long_name;
     refuses(BT_ELIMIT, "tokenizer.ggml.tokens[260]: 1025 bytes, limit 1024");
-    small_spm(&vocab); vocab.src.bos = 100000;
+    small_spm(&vocab);
+    vocab.src.bos = 100000;
     refuses(BT_EFORMAT, "tokenizer.ggml.bos_token_id: 100000, but there are");
-    small_spm(&vocab); vocab.src.eos = (int64_t)vocab.src.token_count;
+    small_spm(&vocab);
+    vocab.src.eos = (int64_t)vocab.src.token_count;
     refuses(BT_EFORMAT, "tokenizer.ggml.eos_token_id");
-    small_spm(&vocab); vocab.src.unk = -2;
+    small_spm(&vocab);
+    vocab.src.unk = -2;
     refuses(BT_EFORMAT, "tokenizer.ggml.unknown_token_id");
-    small_spm(&vocab); vocab.src.eot = INT64_MAX;
+    small_spm(&vocab);
+    vocab.src.eot = INT64_MAX;
     refuses(BT_EFORMAT, "tokenizer.ggml.eot_token_id");
-    small_spm(&vocab); vocab.src.bos = -1; vocab.src.add_bos = 1;
+    small_spm(&vocab);
+    vocab.src.bos = -1;
+    vocab.src.add_bos = 1;
     refuses(BT_EFORMAT, "tokenizer.ggml.add_bos_token");
-    small_spm(&vocab); vocab.src.chat_template = (bt_text_span){ "", (size_t)BT_TOKENIZER_MAX_TEMPLATE_BYTES + 1 };
+    small_spm(&vocab);
+    vocab.src.chat_template = (bt_text_span){"", (size_t)BT_TOKENIZER_MAX_TEMPLATE_BYTES + 1};
     refuses(BT_ELIMIT, "tokenizer.chat_template");
     bt_tokenizer_free(NULL);
 }
@@ -366,11 +407,13 @@ static void refuses_a_lying_gpt2_vocabulary_by_key(void **s)
     (void)s;
     small_bpe(&vocab, "none");
     refuses(BT_EVERSION, "tokenizer.ggml.pre: 'none' is not known");
-    small_bpe(&vocab, "gpt-2"); vocab.src.merge_count = 0;
+    small_bpe(&vocab, "gpt-2");
+    vocab.src.merge_count = 0;
     refuses(BT_EFORMAT, "tokenizer.ggml.merges: missing or empty");
-    small_bpe(&vocab, "gpt-2"); vocab.src.merge_count = SIZE_MAX;
+    small_bpe(&vocab, "gpt-2");
+    vocab.src.merge_count = SIZE_MAX;
     refuses(BT_ELIMIT, "tokenizer.ggml.merges");
-    static const char *const bad[] = { "", " ", "hello", " hello", "hello ", "a" };
+    static const char *const bad[] = {"", " ", "hello", " hello", "hello ", "a"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         set_merge(bad[i]);
         refuses(BT_EFORMAT, "tokenizer.ggml.merges[3]: not two names and a space");
@@ -385,7 +428,8 @@ static void refuses_a_lying_gpt2_vocabulary_by_key(void **s)
     refuses(BT_EFORMAT, "tokenizer.ggml.merges[3]: has a character outside");
     set_merge("h \xC3");
     refuses(BT_EFORMAT, "tokenizer.ggml.merges[3]: has a character outside");
-    small_bpe(&vocab, "gpt-2"); vocab.token[10].text = vocab.token[3].text;
+    small_bpe(&vocab, "gpt-2");
+    vocab.token[10].text = vocab.token[3].text;
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens[10]: the same as token 3");
 }
 
@@ -393,7 +437,7 @@ static void refuses_a_lying_gpt2_vocabulary_by_key(void **s)
 static void takes_long_monotonous_text(void **s)
 {
     (void)s;
-    static const char *const units[] = { "a", " ", "\xF0\x9F\xA6\x99", "abc", "<s", "\n", "hello " };
+    static const char *const units[] = {"a", " ", "\xF0\x9F\xA6\x99", "abc", "<s", "\n", "hello "};
     enum { BYTES = 1 << 20 };
     char *text = malloc(BYTES + 8);
     for (int kind = 0; kind < 2; kind++) {
@@ -403,8 +447,12 @@ static void takes_long_monotonous_text(void **s)
             int32_t *ids;
             bt_fault f;
             bt_buf out;
-            while (len < BYTES) { memcpy(text + len, units[u], strlen(units[u])); len += strlen(units[u]); }
-            if (bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_SPECIAL, &f) < 0) fail_msg("%s", f.text);
+            while (len < BYTES) {
+                memcpy(text + len, units[u], strlen(units[u]));
+                len += strlen(units[u]);
+            }
+            if (bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_SPECIAL, &f) < 0)
+                fail_msg("%s", f.text);
             bt_buf_init(&out, 2 * BYTES);
             assert_int_equal(bt_detok_all(&out, tok, ids, n, BT_DETOK_START, NULL), BT_OK);
             assert_int_equal(out.len, len);

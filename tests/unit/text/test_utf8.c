@@ -12,14 +12,25 @@
 /* An encoder written from the definition, to check the decoder against every code point. */
 static size_t put(char *ret, uint32_t c)
 {
-    if (c < 0x80) { ret[0] = (char)c; return 1; }
-    if (c < 0x800) { ret[0] = (char)(0xC0 | c >> 6); ret[1] = (char)(0x80 | (c & 63)); return 2; }
+    if (c < 0x80) {
+        ret[0] = (char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        ret[0] = (char)(0xC0 | c >> 6);
+        ret[1] = (char)(0x80 | (c & 63));
+        return 2;
+    }
     if (c < 0x10000) {
-        ret[0] = (char)(0xE0 | c >> 12); ret[1] = (char)(0x80 | (c >> 6 & 63)); ret[2] = (char)(0x80 | (c & 63));
+        ret[0] = (char)(0xE0 | c >> 12);
+        ret[1] = (char)(0x80 | (c >> 6 & 63));
+        ret[2] = (char)(0x80 | (c & 63));
         return 3;
     }
-    ret[0] = (char)(0xF0 | c >> 18); ret[1] = (char)(0x80 | (c >> 12 & 63));
-    ret[2] = (char)(0x80 | (c >> 6 & 63)); ret[3] = (char)(0x80 | (c & 63));
+    ret[0] = (char)(0xF0 | c >> 18);
+    ret[1] = (char)(0x80 | (c >> 12 & 63));
+    ret[2] = (char)(0x80 | (c >> 6 & 63));
+    ret[3] = (char)(0x80 | (c & 63));
     return 4;
 }
 
@@ -43,13 +54,35 @@ static void knows_every_code_point_and_every_beginning_of_one(void **s)
 static void refuses_overlong_forms_and_stray_bytes(void **s)
 {
     (void)s;
-    static const struct { const char *text; size_t len; int next; } t[] = {
-        { "\x80", 1, -1 }, { "\xBF", 1, -1 }, { "\xC0\x80", 2, -1 }, { "\xC1\xBF", 2, -1 }, { "\xE0\x9F\xBF", 3, -1 },
-        { "\xF0\x8F\xBF\xBF", 4, -1 }, { "\xF5\x80\x80\x80", 4, -1 }, { "\xFF", 1, -1 }, { "\xC3" "A", 2, -1 },
-        { "\xE2\x96" "A", 3, -2 }, { "\xF0\x9F\xA6" "A", 4, -3 }, { "\xF0\x9F" "AB", 4, -2 }, { "\xED\xA0\x80", 3, -1 },
+    static const struct {
+        const char *text;
+        size_t len;
+        int next;
+    } t[] = {
+        {"\x80", 1, -1},
+        {"\xBF", 1, -1},
+        {"\xC0\x80", 2, -1},
+        {"\xC1\xBF", 2, -1},
+        {"\xE0\x9F\xBF", 3, -1},
+        {"\xF0\x8F\xBF\xBF", 4, -1},
+        {"\xF5\x80\x80\x80", 4, -1},
+        {"\xFF", 1, -1},
+        {"\xC3"
+         "A",
+         2, -1},
+        {"\xE2\x96"
+         "A",
+         3, -2},
+        {"\xF0\x9F\xA6"
+         "A",
+         4, -3},
+        {"\xF0\x9F"
+         "AB",
+         4, -2},
+        {"\xED\xA0\x80", 3, -1},
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
-        char *p = malloc(t[i].len);                         /* exact size: a read beyond is seen */
+        char *p = malloc(t[i].len); /* exact size: a read beyond is seen */
         memcpy(p, t[i].text, t[i].len);
         assert_int_equal(bt_utf8_next(p, t[i].len), t[i].next);
         free(p);

@@ -10,13 +10,16 @@
 #include <string.h>
 #include <cmocka.h>
 
-typedef struct room { uint8_t *bytes; bt_pkg *pkg; } room;
+typedef struct room {
+    uint8_t *bytes;
+    bt_pkg *pkg;
+} room;
 
 static room open_room(const tiny_pkg *kind)
 {
-    room r = { 0 };
+    room r = {0};
     size_t len;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     r.bytes = tiny_pkg_bytes(&len, kind);
     if (bt_pkg_from_bytes(&r.pkg, r.bytes, len, &f) < 0) fail_msg("%s", f.text);
     return r;
@@ -38,7 +41,8 @@ static json_int_t integer(const json_t *o, const char *key)
 static void json_has_a_row_for_each_shape_and_a_tensor_for_each_weight(void **state)
 {
     (void)state;
-    const tiny_pkg kinds[] = { { .seqs = { 4, 8 } }, { .rotate = true, .bits = 4 }, { .ops_all = true, .seqs = { 1, 3, 8 } } };
+    const tiny_pkg kinds[] = {
+        {.seqs = {4, 8}}, {.rotate = true, .bits = 4}, {.ops_all = true, .seqs = {1, 3, 8}}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         room r = open_room(&kinds[k]);
         const bt_pkg_header *h = bt_pkg_header_of(r.pkg);
@@ -51,14 +55,16 @@ static void json_has_a_row_for_each_shape_and_a_tensor_for_each_weight(void **st
             assert_int_equal(integer(row, "seq"), bt_pkg_rows(r.pkg)[i].seq);
             assert_int_equal(integer(row, "ctx"), bt_pkg_rows(r.pkg)[i].ctx);
             assert_true(integer(row, "arena_bytes") > 0);
-            assert_true(integer(json_object_get(json_object_get(row, "programs"), "last"), "instructions") > 0);
+            assert_true(integer(json_object_get(json_object_get(row, "programs"), "last"), "instructions") >
+                        0);
         }
         size_t present = 0;
         for (uint32_t i = 0; i < h->tensors.count; i++) present += bt_pkg_tensors(r.pkg)[i].n > 0;
         assert_int_equal(json_array_size(tensors), present);
         assert_int_equal(integer(j, "weights_bytes"), h->weights_bytes);
         assert_int_equal(integer(json_array_get(json_object_get(j, "sites"), 0), "zero_point"), 0);
-        assert_string_equal(json_string_value(json_object_get(j, "npu_ops")), kinds[k].ops_all ? "all" : "linear");
+        assert_string_equal(json_string_value(json_object_get(j, "npu_ops")),
+                            kinds[k].ops_all ? "all" : "linear");
         json_decref(j);
         close_room(&r);
     }
@@ -67,28 +73,32 @@ static void json_has_a_row_for_each_shape_and_a_tensor_for_each_weight(void **st
 static void ranges_cover_every_channel(void **state)
 {
     (void)state;
-    room r = open_room(&(tiny_pkg){ .ops_all = true });
-    const bt_pkg_tensor *q = &bt_pkg_tensors(r.pkg)[1];     /* the q of layer 0 */
-    const tool_package_range scale = tool_package_scales(r.pkg, q), mult = tool_package_mults(r.pkg, q), shift = tool_package_shifts(r.pkg, q);
+    room r = open_room(&(tiny_pkg){.ops_all = true});
+    const bt_pkg_tensor *q = &bt_pkg_tensors(r.pkg)[1]; /* the q of layer 0 */
+    const tool_package_range scale = tool_package_scales(r.pkg, q), mult = tool_package_mults(r.pkg, q),
+                             shift = tool_package_shifts(r.pkg, q);
     char name[TOOL_PACKAGE_NAME_BYTES];
     assert_string_equal(tool_package_tensor_name(name, q), "layer 0 q");
     assert_true(scale.count == q->n && mult.count == q->n && shift.count == q->n);
     const float *s = bt_pkg_const_at(r.pkg, q->wscale);
     for (uint32_t i = 0; i < q->n; i++) assert_true((double)s[i] >= scale.lo && (double)s[i] <= scale.hi);
-    assert_int_equal(tool_package_mults(r.pkg, &bt_pkg_tensors(r.pkg)[0]).count, 0);    /* a norm has none */
+    assert_int_equal(tool_package_mults(r.pkg, &bt_pkg_tensors(r.pkg)[0]).count, 0); /* a norm has none */
     close_room(&r);
 }
 
 static void placement_counts_every_instruction_once(void **state)
 {
     (void)state;
-    room r = open_room(&(tiny_pkg){ .seqs = { 4, 8 } });
+    room r = open_room(&(tiny_pkg){.seqs = {4, 8}});
     tool_package_place place[TOOL_PACKAGE_MAX_PLACES];
     const bt_pkg_program *g = tool_package_largest(r.pkg);
     uint64_t count = 0, macs = 0, sum = 0;
     assert_int_equal(g->seq, 8);
     const size_t n = tool_package_placement(place, r.pkg);
-    for (size_t i = 0; i < n; i++) { count += place[i].count; macs += place[i].macs_per_row; }
+    for (size_t i = 0; i < n; i++) {
+        count += place[i].count;
+        macs += place[i].macs_per_row;
+    }
     assert_int_equal(count, g->insts);
     const bt_pkg_inst *inst = bt_pkg_const_at(r.pkg, g->code);
     for (uint32_t i = 0; i < g->insts; i++) sum += inst[i].macs_per_row;
@@ -100,7 +110,7 @@ static void placement_counts_every_instruction_once(void **state)
 static void sharing_programs_never_takes_more(void **state)
 {
     (void)state;
-    room r = open_room(&(tiny_pkg){ .seqs = { 4, 8 } });
+    room r = open_room(&(tiny_pkg){.seqs = {4, 8}});
     bt_sharing s;
     assert_int_equal(tool_package_sharing(&s, r.pkg, NULL), BT_OK);
     assert_int_equal(s.chunks, TOOL_PACKAGE_SHARING_TOKENS / 8);

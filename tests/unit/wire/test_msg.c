@@ -14,8 +14,8 @@
 #include "wire/msg.h"
 #include "wire/msg_body.h"
 
-static void *exact_copy(const void *from,
-                        size_t n) /* on the heap, so that a sanitizer sees one byte too many */
+/* on the heap, so that a sanitizer sees one byte too many */
+static void *exact_copy(const void *from, size_t n)
 {
     void *p = malloc(n ? n : 1);
     assert_non_null(p);
@@ -36,12 +36,12 @@ static bt_err decode(bt_msg *ret, bt_msg_buf *buf, const uint8_t *bytes, size_t 
 }
 
 /* One borrowed array of both messages; then neither has it, so that the rest compares as bytes. */
-#define SAME_ARRAY(list, n)                                                                                  \
-    do {                                                                                                     \
-        assert_int_equal(x.u.n, y.u.n);                                                                      \
-        assert_true(!x.u.list == !y.u.list);                                                                 \
-        if (x.u.list) assert_memory_equal(x.u.list, y.u.list, x.u.n * sizeof *x.u.list);                     \
-        x.u.list = y.u.list = NULL;                                                                          \
+#define SAME_ARRAY(list, n) \
+    do { \
+        assert_int_equal(x.u.n, y.u.n); \
+        assert_true(!x.u.list == !y.u.list); \
+        if (x.u.list) assert_memory_equal(x.u.list, y.u.list, x.u.n * sizeof *x.u.list); \
+        x.u.list = y.u.list = NULL; \
     } while (0)
 
 static void assert_same(const bt_msg *a, const bt_msg *b)
@@ -171,9 +171,17 @@ static void the_key_of_the_link_does_not_travel(void **state)
 static void a_key_is_32_bytes_or_none(void **state)
 {
     (void)state;
-    static const char first[] = "\x0a\x14\x0a\x10" "0123456789abcdef" "\x18\x01" "\x12\x01\x05" /* ref, ids */
-        "\x1a\x10" "0123456789abcdef" "\x22\x01x" "\x2a\x10" "0123456789abcdef"   /* decode, kv_endpoint, ticket */
-        "\x32\x00" "\x38\x01";                                                     /* sampling, lease_ms */
+    static const char first[] = "\x0a\x14\x0a\x10"
+                                "0123456789abcdef"
+                                "\x18\x01"
+                                "\x12\x01\x05" /* ref, ids */
+                                "\x1a\x10"
+                                "0123456789abcdef"
+                                "\x22\x01x"
+                                "\x2a\x10"
+                                "0123456789abcdef" /* decode, kv_endpoint, ticket */
+                                "\x32\x00"
+                                "\x38\x01"; /* sampling, lease_ms */
     bt_msg_buf buf = {0};
     for (uint8_t n = 0; n < 40; n++) {
         uint8_t body[256], frame[64 + sizeof body];
@@ -187,7 +195,8 @@ static void a_key_is_32_bytes_or_none(void **state)
         memset(&out, 0x77, sizeof out);
         const bt_err e = decode(&out, &buf, frame, len, NULL);
         assert_int_equal(e, n == 0 || n == 32 ? BT_OK : BT_EFORMAT);
-        for (int i = 0; e == BT_OK && i < 32; i++) assert_int_equal(out.u.prefill.decode_key.bytes[i], n ? 0xdc : 0);
+        for (int i = 0; e == BT_OK && i < 32; i++)
+            assert_int_equal(out.u.prefill.decode_key.bytes[i], n ? 0xdc : 0);
     }
     bt_msg_buf_done(&buf);
 }
@@ -250,29 +259,30 @@ static void the_longest_lists_come_back(void **state)
 }
 
 /* Ways to make a legal message illegal. Each function makes number *n, or takes its own count from *n. */
-#define X(kind, ...)                                                                                         \
-    if ((*n)-- == 0) {                                                                                       \
-        wire_samples_make(m, BT_MSG_##kind);                                                                 \
-        *label = #kind ": " #__VA_ARGS__;                                                                    \
-        __VA_ARGS__;                                                                                         \
-        return true;                                                                                         \
+#define X(kind, ...) \
+    if ((*n)-- == 0) { \
+        wire_samples_make(m, BT_MSG_##kind); \
+        *label = #kind ": " #__VA_ARGS__; \
+        __VA_ARGS__; \
+        return true; \
     }
 
 /* A HELLO of a prefill node whose engine may be spoilt. */
-#define E(...)                                                                                               \
-    if ((*n)-- == 0) {                                                                                       \
-        static bt_msg_engine e;                                                                              \
-        wire_samples_prefill_hello(m);                                                                       \
-        e = *m->u.hello.engine;                                                                              \
-        m->u.hello.engine = &e;                                                                              \
-        *label = "HELLO of P: " #__VA_ARGS__;                                                                \
-        __VA_ARGS__;                                                                                         \
-        return true;                                                                                         \
+#define E(...) \
+    if ((*n)-- == 0) { \
+        static bt_msg_engine e; \
+        wire_samples_prefill_hello(m); \
+        e = *m->u.hello.engine; \
+        m->u.hello.engine = &e; \
+        *label = "HELLO of P: " #__VA_ARGS__; \
+        __VA_ARGS__; \
+        return true; \
     }
 
 static bool spoil_engine(bt_msg *m, const char **label, int *n)
 {
-    E(m->u.hello.role = BT_ROLE_DECODE; strcpy(m->u.hello.kv_endpoint, "ipc://x")) /* with an engine of no class */
+    /* with an engine of no class */
+    E(m->u.hello.role = BT_ROLE_DECODE; strcpy(m->u.hello.kv_endpoint, "ipc://x"))
     E(m->u.hello.prefill_exactness[0] = 'x') /* that is a decode node's */
     E(e.name[0] = 0)
     E(e.name[1] = ' ')
@@ -320,8 +330,8 @@ static bool spoil_link(bt_msg *m, const char **label, int *n)
 static bool spoil_sampling(bt_msg *m, const char **label, int *n)
 {
     static bt_sample_bias odd[2];
-#define BIAS(...)                                                                                            \
-    X(PREFILL, static const bt_sample_bias b[2] = __VA_ARGS__; memcpy(odd, b, sizeof odd);                   \
+#define BIAS(...) \
+    X(PREFILL, static const bt_sample_bias b[2] = __VA_ARGS__; memcpy(odd, b, sizeof odd); \
       m->u.prefill.sampling.bias = odd; m->u.prefill.sampling.bias_len = 2)
     BIAS({{-1, 0.0f}, {5, 0.0f}})
     BIAS({{5, 0.0f}, {5, 0.0f}})
@@ -357,7 +367,7 @@ static bool spoil_request(bt_msg *m, const char **label, int *n)
     X(RESERVE, m->u.reserve.prompt_tokens--)
     X(RESERVE, m->u.reserve.ids = negative, m->u.reserve.ids_len = m->u.reserve.prompt_tokens = 2)
     X(RESERVE, m->u.reserve.generated = negative, m->u.reserve.generated_len = 2)
-    X(RESERVE, m->u.reserve.is_local = true) /* with a prefill node */
+    X(RESERVE, m->u.reserve.is_local = true)                                       /* with a prefill node */
     X(RESERVE, m->u.reserve.is_local = true; memset(&m->u.reserve.prefill, 0, 16)) /* with its key */
     X(RESERVE, memset(m->u.reserve.prefill.bytes, 0, 16))
     X(RESERVE, m->u.reserve.sampling.temperature = 100.001f)
@@ -382,7 +392,7 @@ static bool spoil_request(bt_msg *m, const char **label, int *n)
     X(PREFILL, m->u.prefill.lease_ms = 0)
     X(PREFILL, m->u.prefill.covered_tokens = m->u.prefill.ids_len + 1)
     X(PREFILL, m->u.prefill.covered_tokens = 16) /* on the grid, and more than there is */
-    X(PREFILL, m->u.prefill.covered_tokens = 5) /* off the grid */
+    X(PREFILL, m->u.prefill.covered_tokens = 5)  /* off the grid */
     X(FIRST_TOKEN, m->u.first_token.token = -1)
     X(FIRST_TOKEN, m->u.first_token.cached_tokens = 1 << 20)
     X(FIRST_TOKEN, m->u.first_token.top_ids[4] = -7)
@@ -625,9 +635,9 @@ static void bodies_over_the_limit_of_their_type_are_not_parsed(void **state)
 static void odd_protobuf_is_refused(void **state)
 {
     (void)state;
-#define REF                                                                                                  \
-    "\x0a\x14\x0a\x10"                                                                                       \
-    "0123456789abcdef"                                                                                       \
+#define REF \
+    "\x0a\x14\x0a\x10" \
+    "0123456789abcdef" \
     "\x18\x01"
     static const struct {
         bt_msg_type type;
@@ -656,13 +666,17 @@ static void odd_protobuf_is_refused(void **state)
         {BT_MSG_REFUSED, REF "\x10\x0a\x18\x01", 26, BT_OK}, /* code -1 */
         {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05", 27, BT_OK},
         {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x85", 27, BT_EFORMAT}, /* an id that does not end */
-        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 36,
-         BT_EFORMAT}, /* id -1 */
-        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf\x2a\x01\0", 36, BT_OK}, /* own -1, no top */
-        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf", 33, BT_EFORMAT},       /* no top_counts */
-        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x02\x05\x05\x22\x04\0\0\x80\xbf\x2a\x01\0", 37, BT_EFORMAT}, /* one for two ids */
-        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf\x2a\x01\x01", 36, BT_EFORMAT}, /* a top that is not there */
-        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf\x2a\x01\x15", 36, BT_EFORMAT}, /* of 21 */
+        /* id -1 */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 36, BT_EFORMAT},
+        /* own -1, no top */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf\x2a\x01\0", 36, BT_OK},
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf", 33, BT_EFORMAT}, /* no top_counts */
+        /* one for two ids */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x02\x05\x05\x22\x04\0\0\x80\xbf\x2a\x01\0", 37, BT_EFORMAT},
+        /* a top that is not there */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf\x2a\x01\x01", 36, BT_EFORMAT},
+        /* of 21 */
+        {BT_MSG_TOKENS, REF "\x10\x01\x1a\x01\x05\x22\x04\0\0\x80\xbf\x2a\x01\x15", 36, BT_EFORMAT},
         {BT_MSG_MISSING, REF "\x12\x02\x18\x01", 26, BT_OK},
         {BT_MSG_MISSING, REF "\x12\x00", 24, BT_EFORMAT}, /* an empty range */
     };
@@ -670,7 +684,8 @@ static void odd_protobuf_is_refused(void **state)
     bt_msg_buf buf = {0};
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         uint8_t frame[256];
-        const size_t len = wire_samples_frame(frame, BT_PROTOCOL_VERSION, c[i].type, (const uint8_t *)c[i].bytes, c[i].len);
+        const size_t len =
+            wire_samples_frame(frame, BT_PROTOCOL_VERSION, c[i].type, (const uint8_t *)c[i].bytes, c[i].len);
         bt_msg out;
         memset(&out, 0x77, sizeof out);
         bt_fault f = {""};

@@ -106,14 +106,8 @@ static void headers_are_kept(void **state)
 {
     (void)state;
     need_the_corpus();
-    bt_kv_header h = {.number = 7,
-                      .attempt = 1,
-                      .layer = 29,
-                      .token_begin = 256,
-                      .token_count = 100,
-                      .kv_heads = 3,
-                      .head_dim = 64,
-                      .dtype = 1};
+    bt_kv_header h = {.number = 7,        .attempt = 1,  .layer = 29,    .token_begin = 256,
+                      .token_count = 100, .kv_heads = 3, .head_dim = 64, .dtype = 1};
     h.body_bytes = bt_kv_header_body_bytes(100, 3, 64, 1);
     h.owner[0] = h.from[1] = h.to[2] = 1;
     uint8_t b[BT_KV_HEADER_BYTES];
@@ -131,15 +125,10 @@ static void headers_are_kept(void **state)
     assert_int_equal(bt_kv_header_encode(b, &h, NULL), BT_OK);
     keep("kv_header", "valid-int8", b, sizeof b);
     keep_changed("kv_header", "int8-odd-head", b, sizeof b, 52, 63);
-    h = (bt_kv_header){.number = UINT64_MAX,
-                       .attempt = UINT32_MAX,
-                       .layer = 255,
-                       .token_begin = (1 << 20) - 4096,
-                       .token_count = 4096,
-                       .kv_heads = 16,
-                       .head_dim = 128,
-                       .dtype = 2,
-                       .body_bytes = 64 << 20};
+    h = (bt_kv_header){
+        .number = UINT64_MAX,  .attempt = UINT32_MAX, .layer = 255,    .token_begin = (1 << 20) - 4096,
+        .token_count = 4096,   .kv_heads = 16,        .head_dim = 128, .dtype = 2,
+        .body_bytes = 64 << 20};
     memset(h.owner, 0xff, 16);
     memset(h.from, 0xff, 16);
     memset(h.to, 0xff, 16);

@@ -1,4 +1,5 @@
-/* The table of attempts: who holds which slot, which attempt of a request is found, what becomes of one that is over. */
+/* The table of attempts: who holds which slot, which attempt of a request is found, what becomes of one
+ * that is over. */
 #include "xfer/attempts.h"
 #include "xfer/step.h"
 
@@ -11,7 +12,10 @@
 
 enum { SLOTS = 3, AT_WORK = BT_ATTEMPT_OWN };
 
-static bt_request_ref request(uint64_t number, uint32_t attempt) { return (bt_request_ref){{{7}}, number, attempt}; }
+static bt_request_ref request(uint64_t number, uint32_t attempt)
+{
+    return (bt_request_ref){{{7}}, number, attempt};
+}
 
 static bt_attempt *begin(bt_attempts *t, uint64_t number, uint32_t attempt)
 {

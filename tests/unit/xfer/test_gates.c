@@ -14,7 +14,10 @@ enum { GATES = 2, SENT_MAX = 16, NODE = 9 };
 typedef struct node {
     bt_gates gates;
     bt_msg_hello hello;
-    struct { uint32_t gate; bt_msg msg; } sent[SENT_MAX];
+    struct {
+        uint32_t gate;
+        bt_msg msg;
+    } sent[SENT_MAX];
     size_t sent_len;
 } node;
 
@@ -37,9 +40,12 @@ static void setup(node *n)
 {
     memset(n, 0, sizeof *n);
     strcpy(n->hello.node_id, "n1");
-    n->hello.role = BT_ROLE_GATEWAY;        /* the node's own role is told, whatever is here */
-    n->gates = (bt_gates){.self = {{NODE}}, .role = BT_ROLE_DECODE, .len = GATES, .times = {500, 2000, 500, 5000},
-                          .hello = &n->hello, .brain = n, .send = send_to, .load = load_of, .role_may = BT_ROLE_MAY};
+    n->hello.role = BT_ROLE_GATEWAY; /* the node's own role is told, whatever is here */
+    n->gates = (bt_gates){.self = {{NODE}},       .role = BT_ROLE_DECODE,
+                          .len = GATES,           .times = {500, 2000, 500, 5000},
+                          .hello = &n->hello,     .brain = n,
+                          .send = send_to,        .load = load_of,
+                          .role_may = BT_ROLE_MAY};
 }
 
 static bt_gates_news hear(node *n, uint32_t gate, bt_msg m, uint8_t from, uint8_t to)
@@ -55,7 +61,8 @@ static void make_known(node *n)
 {
     bt_gates_tick(&n->gates, 0);
     for (uint32_t g = 0; g < GATES; g++)
-        assert_int_equal(hear(n, g, (bt_msg){.type = BT_MSG_WELCOME}, (uint8_t)(1 + g), NODE), BT_GATES_NOTHING);
+        assert_int_equal(hear(n, g, (bt_msg){.type = BT_MSG_WELCOME}, (uint8_t)(1 + g), NODE),
+                         BT_GATES_NOTHING);
     n->sent_len = 0;
 }
 
@@ -127,8 +134,10 @@ static void passes_on_only_what_an_owner_says_of_its_own_attempts(void **state)
     make_known(&n);
     const bt_request_ref own = {{{1}}, 5, 1}, foreign = {{{2}}, 5, 1}, without = {{{1}}, 5, 0};
     assert_int_equal(hear(&n, 0, (bt_msg){.type = BT_MSG_RENEW, .ref = own}, 1, NODE), BT_GATES_REQUEST);
-    assert_int_equal(hear(&n, 0, (bt_msg){.type = BT_MSG_RENEW, .ref = foreign}, 1, NODE), BT_GATES_UNEXPECTED);
-    assert_int_equal(hear(&n, 0, (bt_msg){.type = BT_MSG_RENEW, .ref = without}, 1, NODE), BT_GATES_UNEXPECTED);
+    assert_int_equal(hear(&n, 0, (bt_msg){.type = BT_MSG_RENEW, .ref = foreign}, 1, NODE),
+                     BT_GATES_UNEXPECTED);
+    assert_int_equal(hear(&n, 0, (bt_msg){.type = BT_MSG_RENEW, .ref = without}, 1, NODE),
+                     BT_GATES_UNEXPECTED);
     assert_int_equal(hear(&n, 0, (bt_msg){.type = BT_MSG_HEARTBEAT}, 1, NODE), BT_GATES_NOTHING);
     assert_int_equal(n.sent_len, 0);
     assert_int_equal(hear(&n, GATES, (bt_msg){.type = BT_MSG_RENEW, .ref = own}, 1, NODE), BT_GATES_NOTHING);
@@ -181,7 +190,7 @@ static void answers_a_wish_for_its_role_and_drains_for_it_once(void **state)
     assert_int_equal(hear(&n, 1, other, 2, NODE), BT_GATES_NOTHING);
     assert_int_equal(n.gates.next_role, BT_ROLE_PREFILL);
     n.sent_len = 0;
-    bt_gates_drain(&n.gates, 0);                /* a signal comes too: it ends after all, and has told so already */
+    bt_gates_drain(&n.gates, 0); /* a signal comes too: it ends after all, and has told so already */
     assert_int_equal(n.sent_len, 0);
     assert_int_equal(n.gates.next_role, 0);
 }

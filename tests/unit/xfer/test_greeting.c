@@ -11,7 +11,7 @@
 static const bt_greeting_times T = {500, 2000, 500, 5000};
 
 static bt_greeting_says hear(bt_greeting *l, bt_msg_type type, uint8_t from, int32_t code, int64_t now_us,
-                              bool *pass, bool *refused)
+                             bool *pass, bool *refused)
 {
     bt_msg m = {.type = type, .from = {{from}}};
     if (type == BT_MSG_REJECT) m.u.reject.code = code;

@@ -1,4 +1,5 @@
-/* What a node answers when it is asked to serve as another role: every case of wanted, own, allowed and draining. */
+/* What a node answers when it is asked to serve as another role: every case of wanted, own, allowed and
+ * draining. */
 #include "xfer/role.h"
 
 #include <setjmp.h>
@@ -23,15 +24,18 @@ static void every_case_has_its_answer(void **state)
         bt_role then;
         const char *words;
     } c[] = {
-        {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY, false, 0, 0, true, BT_ROLE_PREFILL, "serves as prefill"},
+        {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY, false, 0, 0, true, BT_ROLE_PREFILL,
+         "serves as prefill"},
         {BT_ROLE_DECODE, BT_ROLE_PREFILL, BT_ROLE_MAY, false, 0, 0, true, BT_ROLE_DECODE, "serves as decode"},
         {BT_ROLE_DECODE, BT_ROLE_DECODE, BT_ROLE_MAY, false, 0, 0, false, 0, "already"},
         {BT_ROLE_PREFILL, BT_ROLE_PREFILL, BT_ROLE_MAY_NOT, false, 0, 0, false, 0, "already"},
         {BT_ROLE_DECODE, BT_ROLE_PREFILL, BT_ROLE_MAY_NOT, false, 0, BT_EARG, false, 0, "baton-decode"},
         {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY_NOT_KEY, false, 0, BT_EAUTH, false, 0, "allow file"},
         /* asked again while it drains for that */
-        {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY, true, BT_ROLE_PREFILL, 0, false, BT_ROLE_PREFILL, "it drains"},
-        {BT_ROLE_DECODE, BT_ROLE_DECODE, BT_ROLE_MAY, true, BT_ROLE_PREFILL, BT_EAGAIN, false, BT_ROLE_PREFILL, "ask again"},
+        {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY, true, BT_ROLE_PREFILL, 0, false, BT_ROLE_PREFILL,
+         "it drains"},
+        {BT_ROLE_DECODE, BT_ROLE_DECODE, BT_ROLE_MAY, true, BT_ROLE_PREFILL, BT_EAGAIN, false,
+         BT_ROLE_PREFILL, "ask again"},
         /* on its way out */
         {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY, true, 0, BT_EAGAIN, false, 0, "leaving"},
         {BT_ROLE_DECODE, BT_ROLE_DECODE, BT_ROLE_MAY, true, 0, 0, false, 0, "already"},
@@ -40,7 +44,8 @@ static void every_case_has_its_answer(void **state)
         bt_msg_role_answer a;
         bt_role next = c[i].next;
         memset(&a, 0x5a, sizeof a);
-        assert_int_equal(bt_role_answer(&a, &next, c[i].wanted, c[i].own, c[i].may, c[i].draining), c[i].begins);
+        assert_int_equal(bt_role_answer(&a, &next, c[i].wanted, c[i].own, c[i].may, c[i].draining),
+                         c[i].begins);
         assert_int_equal(a.role, c[i].wanted);
         assert_int_equal(a.code, c[i].code);
         assert_int_equal(next, c[i].then);

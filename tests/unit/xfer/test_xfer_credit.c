@@ -1,5 +1,6 @@
-/* Credit: whatever becomes of blocks and grants on their way (lost, repeated, out of order, not taken by the socket), the sender never has more
- * than the window under way, and gets on as soon as one of the later grants arrives. */
+/* Credit: whatever becomes of blocks and grants on their way (lost, repeated, out of order, not taken by the
+ * socket), the sender never has more than the window under way, and gets on as soon as one of the later
+ * grants arrives. */
 #include "xfer/xfer_credit.h"
 #include "base/rng.h"
 
@@ -13,17 +14,24 @@
 
 enum { WINDOW = 10000, SEEDS = 300, STEPS = 3000, GRANTS = 8, BLOCKS = 64 };
 
-typedef struct block { uint64_t bytes, end; } block;
+typedef struct block {
+    uint64_t bytes, end;
+} block;
 typedef struct link {
     bt_xfer_purse purse;
     bt_xfer_grant grant;
-    uint64_t grants[GRANTS]; size_t grants_len;     /* on their way */
-    block sent[BLOCKS]; size_t sent_len;            /* likewise, never arrived */
-    block old[BLOCKS]; size_t old_len;              /* arrived once */
+    uint64_t grants[GRANTS];
+    size_t grants_len; /* on their way */
+    block sent[BLOCKS];
+    size_t sent_len; /* likewise, never arrived */
+    block old[BLOCKS];
+    size_t old_len; /* arrived once */
     uint64_t in_work, lost_bytes, refused;
 } link;
 
-typedef struct dice { uint64_t seed, index; } dice;
+typedef struct dice {
+    uint64_t seed, index;
+} dice;
 static uint64_t below(dice *d, uint64_t n) { return bt_rng_u64(d->seed, d->index++) % n; }
 
 static uint64_t under_way(const link *l)
@@ -37,7 +45,7 @@ static void note_grant(link *l)
 {
     const uint64_t total = bt_xfer_grant_due(&l->grant);
     if (!total) return;
-    if (l->grants_len == GRANTS) l->grants_len = 0;             /* all of them lost */
+    if (l->grants_len == GRANTS) l->grants_len = 0; /* all of them lost */
     l->grants[l->grants_len++] = total;
 }
 
@@ -53,7 +61,8 @@ static void send(link *l, dice *rng)
         n++;
     }
     for (size_t i = 0; i < n; i++) {
-        if (l->sent_len == BLOCKS || below(rng, 4) == 0) bt_xfer_purse_return(&l->purse, b[i].bytes, b[i].end);
+        if (l->sent_len == BLOCKS || below(rng, 4) == 0)
+            bt_xfer_purse_return(&l->purse, b[i].bytes, b[i].end);
         else l->sent[l->sent_len++] = b[i];
     }
 }
@@ -66,7 +75,7 @@ static void arrive(link *l, dice *rng)
     for (size_t k = i + 1; k < l->sent_len; k++) l->sent[k - 1] = l->sent[k];
     l->sent_len--;
     if (bt_xfer_grant_came(&l->grant, b.bytes, b.end)) l->in_work += b.bytes;
-    else l->refused++;                              /* behind too many gaps */
+    else l->refused++; /* behind too many gaps */
     l->old[l->old_len++ % BLOCKS] = b;
 }
 
@@ -75,14 +84,15 @@ static void repeat(link *l, dice *rng)
     if (l->old_len == 0) return;
     const block b = l->old[below(rng, l->old_len < BLOCKS ? l->old_len : BLOCKS)];
     const uint64_t came = l->grant.came_bytes;
-    if (bt_xfer_grant_came(&l->grant, b.bytes, b.end)) l->in_work += b.bytes;       /* one that was refused the first time */
+    if (bt_xfer_grant_came(&l->grant, b.bytes, b.end))
+        l->in_work += b.bytes; /* one that was refused the first time */
     else assert_int_equal(l->grant.came_bytes, came);
 }
 
 static void run(uint64_t seed, uint64_t losses)
 {
-    dice rng = { seed, 0 };
-    link l = { 0 };
+    dice rng = {seed, 0};
+    link l = {0};
     bt_xfer_grant_open(&l.grant, WINDOW);
     bt_xfer_purse_open(&l.purse, l.grant.granted_bytes);
     for (int i = 0; i < STEPS; i++) {
@@ -90,25 +100,26 @@ static void run(uint64_t seed, uint64_t losses)
         case 0: send(&l, &rng); break;
         case 1: arrive(&l, &rng); break;
         case 2: repeat(&l, &rng); break;
-        case 3: {                                   /* what has come is placed or dropped */
+        case 3: { /* what has come is placed or dropped */
             const uint64_t bytes = below(&rng, l.in_work + 1);
             bt_xfer_grant_left(&l.grant, bytes);
             l.in_work -= bytes;
             note_grant(&l);
             break;
         }
-        case 4:                                     /* a block is lost */
+        case 4: /* a block is lost */
             if (l.sent_len && losses-- > 0) l.lost_bytes += l.sent[--l.sent_len].bytes;
             else losses = 0;
             break;
-        default:                                    /* some grant arrives: out of order, again, or never */
+        default: /* some grant arrives: out of order, again, or never */
             if (l.grants_len) bt_xfer_purse_grant(&l.purse, l.grants[below(&rng, l.grants_len)]);
             break;
         }
         assert_true(under_way(&l) + l.in_work + l.lost_bytes <= WINDOW);
     }
     if (losses || l.lost_bytes || l.refused) return;
-    /* All arrives and is placed: the grant told when the link falls quiet is the whole window again, even if every other one was lost. */
+    /* All arrives and is placed: the grant told when the link falls quiet is the whole window again, even
+     * if every other one was lost. */
     while (l.sent_len) arrive(&l, &rng);
     bt_xfer_grant_left(&l.grant, l.in_work);
     const uint64_t total = bt_xfer_grant_due(&l.grant);
@@ -147,14 +158,14 @@ static void a_block_counts_once_and_only_within_what_was_granted(void **state)
     (void)state;
     bt_xfer_grant g;
     bt_xfer_grant_open(&g, 100);
-    assert_true(bt_xfer_grant_came(&g, 10, 30));        /* before those that it overtook */
+    assert_true(bt_xfer_grant_came(&g, 10, 30)); /* before those that it overtook */
     assert_true(bt_xfer_grant_came(&g, 10, 10));
     assert_true(bt_xfer_grant_came(&g, 10, 20));
     assert_int_equal(g.seen_len, 1);
     assert_false(bt_xfer_grant_came(&g, 10, 20));
-    assert_false(bt_xfer_grant_came(&g, 10, 35));       /* in part */
+    assert_false(bt_xfer_grant_came(&g, 10, 35)); /* in part */
     assert_true(bt_xfer_grant_came(&g, 70, 100));
-    assert_false(bt_xfer_grant_came(&g, 1, 101));       /* nobody granted it */
+    assert_false(bt_xfer_grant_came(&g, 1, 101)); /* nobody granted it */
     assert_false(bt_xfer_grant_came(&g, 0, 50));
     assert_false(bt_xfer_grant_came(&g, 60, 50));
     assert_int_equal(g.came_bytes, 100);
@@ -167,7 +178,7 @@ static void more_gaps_than_are_remembered_give_no_credit(void **state)
     bt_xfer_grant_open(&g, 1000);
     for (uint64_t i = 1; i < BT_XFER_SPANS; i++) assert_true(bt_xfer_grant_came(&g, 1, 10 * i));
     assert_false(bt_xfer_grant_came(&g, 1, 900));
-    assert_true(bt_xfer_grant_came(&g, 9, 9));          /* a gap closes, and there is a place again */
+    assert_true(bt_xfer_grant_came(&g, 9, 9)); /* a gap closes, and there is a place again */
     assert_true(bt_xfer_grant_came(&g, 1, 900));
 }
 
@@ -177,9 +188,10 @@ static void what_the_socket_did_not_take_is_counted_again_once(void **state)
     bt_xfer_purse p;
     uint64_t a, b, c, again;
     bt_xfer_purse_open(&p, 30);
-    assert_true(bt_xfer_purse_take(&p, 10, &a) && bt_xfer_purse_take(&p, 10, &b) && bt_xfer_purse_take(&p, 10, &c));
+    assert_true(bt_xfer_purse_take(&p, 10, &a) && bt_xfer_purse_take(&p, 10, &b) &&
+                bt_xfer_purse_take(&p, 10, &c));
     bt_xfer_purse_return(&p, 10, a);
-    bt_xfer_purse_return(&p, 10, c);                    /* only b went */
+    bt_xfer_purse_return(&p, 10, c); /* only b went */
     assert_int_equal(p.used_bytes, 20);
     assert_true(bt_xfer_purse_take(&p, 10, &again));
     assert_int_equal(again, a);
@@ -187,7 +199,7 @@ static void what_the_socket_did_not_take_is_counted_again_once(void **state)
     assert_int_equal(again, c);
     assert_false(bt_xfer_purse_take(&p, 10, &again));
     bt_xfer_purse_return(&p, 10, b);
-    bt_xfer_purse_return(&p, 10, c);                    /* and now the hole before it goes too */
+    bt_xfer_purse_return(&p, 10, c); /* and now the hole before it goes too */
     assert_int_equal(p.used_bytes, 10);
     assert_int_equal(p.holes_len, 0);
 }
@@ -195,13 +207,13 @@ static void what_the_socket_did_not_take_is_counted_again_once(void **state)
 static void a_purse_of_an_older_epoch_has_nothing(void **state)
 {
     (void)state;
-    bt_xfer_purse p = { 0 };
+    bt_xfer_purse p = {0};
     uint64_t end;
     assert_false(bt_xfer_purse_take(&p, 1, &end));
     bt_xfer_purse_open(&p, 5);
     bt_xfer_purse_grant(&p, 3);
     assert_true(bt_xfer_purse_take(&p, 5, &end));
-    p.used_bytes = 6;                       /* never, but it must not wrap */
+    p.used_bytes = 6; /* never, but it must not wrap */
     assert_false(bt_xfer_purse_take(&p, 1, &end));
 }
 

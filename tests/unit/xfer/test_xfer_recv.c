@@ -10,7 +10,8 @@
 static void a_block_has_the_bytes_of_its_form_of_kv(void **state)
 {
     (void)state;
-    const bt_kv_shape f16 = {30, 3, 64, BT_KV_F16}, f32 = {30, 3, 64, BT_KV_F32}, int8 = {30, 3, 64, BT_KV_INT8};
+    const bt_kv_shape f16 = {30, 3, 64, BT_KV_F16}, f32 = {30, 3, 64, BT_KV_F32},
+                      int8 = {30, 3, 64, BT_KV_INT8};
     assert_int_equal(bt_xfer_block_bytes(&f16, 16), 2 * 16 * 3 * 128);
     assert_int_equal(bt_xfer_block_bytes(&f32, 16), 2 * 16 * 3 * 256);
     assert_int_equal(bt_xfer_block_bytes(&int8, 16), 2 * 16 * 3 * 66);
@@ -21,8 +22,13 @@ static void a_block_has_the_bytes_of_its_form_of_kv(void **state)
 static void a_block_of_another_form_is_out_of_range(void **state)
 {
     (void)state;
-    static const struct { bt_kv_dtype dtype; uint64_t bytes[3]; } c[] = {     /* of 16 tokens: the right one first */
-        {BT_KV_F16, {2 * 16 * 128, 2 * 16 * 66, 2 * 16 * 256}}, {BT_KV_INT8, {2 * 16 * 66, 2 * 16 * 128, 2 * 16 * 64}},
+    static const struct {
+        bt_kv_dtype dtype;
+        uint64_t bytes[3];
+    } c[] = {
+        /* of 16 tokens: the right one first */
+        {BT_KV_F16, {2 * 16 * 128, 2 * 16 * 66, 2 * 16 * 256}},
+        {BT_KV_INT8, {2 * 16 * 66, 2 * 16 * 128, 2 * 16 * 64}},
     };
     for (size_t i = 0; i < 2; i++) {
         bt_xfer_recv r;
@@ -46,7 +52,7 @@ static void rows_are_placed_once_and_one_block_at_a_time(void **state)
     const bt_kv_range whole = {0, 0, 20}, tail = {0, 16, 4}, other = {1, 0, 20}, beyond = {0, 16, 16};
     assert_int_equal(bt_xfer_recv_block(&r, &tail, 4 * row), BT_XFER_PLACE);
     assert_int_equal(bt_xfer_recv_block(&r, &other, 20 * row), BT_XFER_BUSY);
-    bt_xfer_recv_placed(&r, &tail, false);                                  /* its digest was wrong */
+    bt_xfer_recv_placed(&r, &tail, false); /* its digest was wrong */
     assert_int_equal(bt_xfer_recv_block(&r, &tail, 4 * row), BT_XFER_PLACE);
     bt_xfer_recv_placed(&r, &tail, true);
     assert_int_equal(bt_xfer_recv_block(&r, &whole, 20 * row), BT_XFER_REPEAT);

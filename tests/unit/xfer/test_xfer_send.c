@@ -21,9 +21,9 @@ static void offers_rows_as_they_become_ready_lowest_tokens_first(void **s)
     assert_true(bt_xfer_send_ready(&x, 0, 0, 64));
     assert_true(bt_xfer_send_ready(&x, 1, 0, 64));
     assert_true(bt_xfer_send_ready(&x, 0, 64, 36));
-    assert_false(bt_xfer_send_ready(&x, 1, 80, 16));    /* a gap */
-    assert_false(bt_xfer_send_ready(&x, 1, 64, 8));     /* off the grid */
-    assert_false(bt_xfer_send_ready(&x, 1, 64, 37));    /* past the end */
+    assert_false(bt_xfer_send_ready(&x, 1, 80, 16)); /* a gap */
+    assert_false(bt_xfer_send_ready(&x, 1, 64, 8));  /* off the grid */
+    assert_false(bt_xfer_send_ready(&x, 1, 64, 37)); /* past the end */
     assert_false(bt_xfer_send_ready(&x, 2, 0, 16));
     const bt_kv_range want[] = {{0, 0, 64}, {1, 0, 64}, {0, 64, 36}};
     for (int i = 0; i < 3; i++) {
@@ -60,7 +60,8 @@ static void covers_every_row_through_blocked_and_missing_blocks(void **s)
         for (uint32_t l = 0; l < 3; l++) assert_true(bt_xfer_send_ready(&x, l, 0, n));
         for (int round = 0; round < 200; round++) {
             while (bt_xfer_send_next(&x, &r)) {
-                assert_true(r.token_count <= 64 && r.token_begin + r.token_count <= n && r.token_begin % 16 == 0);
+                assert_true(r.token_count <= 64 && r.token_begin + r.token_count <= n &&
+                            r.token_begin % 16 == 0);
                 bt_xfer_send_take(&x, &r);
                 uint64_t luck = bt_rng_u64(seed, draw++) % 4;
                 if (luck == 0) bt_xfer_send_returned(&x, &r);
@@ -84,7 +85,8 @@ static void covers_every_row_through_blocked_and_missing_blocks(void **s)
     }
 }
 
-/* Each row of a random plan is offered once, but never one that the receiver has, whatever exists from the start. */
+/* Each row of a random plan is offered once, but never one that the receiver has, whatever exists from the
+ * start. */
 static void never_offers_rows_that_the_receiver_has(void **s)
 {
     (void)s;
@@ -92,13 +94,15 @@ static void never_offers_rows_that_the_receiver_has(void **s)
     for (uint64_t seed = 1; seed <= 300; seed++) {
         uint64_t draw = 0;
         const uint32_t n = 1 + (uint32_t)(bt_rng_u64(seed, draw++) % 400), units = (n + 15) / 16;
-        uint32_t skip = (uint32_t)(bt_rng_u64(seed, draw++) % (units + 1)) * 16, ready = (uint32_t)(bt_rng_u64(seed, draw++) % units) * 16;
+        uint32_t skip = (uint32_t)(bt_rng_u64(seed, draw++) % (units + 1)) * 16,
+                 ready = (uint32_t)(bt_rng_u64(seed, draw++) % units) * 16;
         if (skip > n) skip = n;
         bt_xfer_send x;
         bt_kv_range r;
         assert_int_equal(bt_xfer_send_init(&x, 2, 1), BT_OK);
-        bt_xfer_send_start(&x, &(bt_xfer_send_plan){.layers = 2, .prompt_tokens = n, .block_tokens = 64, .skip_tokens = skip,
-                                                    .ready_tokens = ready, .held = seed % 3 == 0});
+        bt_xfer_send_start(&x, &(bt_xfer_send_plan){.layers = 2, .prompt_tokens = n, .block_tokens = 64,
+                                                    .skip_tokens = skip, .ready_tokens = ready,
+                                                    .held = seed % 3 == 0});
         memset(came, 0, sizeof came);
         assert_int_equal(bt_xfer_send_all_sent(&x), skip == n);
         assert_int_equal(bt_xfer_send_whole(&x), ready);
@@ -107,11 +111,13 @@ static void never_offers_rows_that_the_receiver_has(void **s)
                 bt_xfer_send_take(&x, &r);
                 bt_xfer_send_sent(&x);
                 for (uint32_t t = r.token_begin; t < r.token_begin + r.token_count; t++)
-                    if (came[r.layer][t]++ || t < skip) fail_msg("seed %llu: token %u came again", (unsigned long long)seed, t);
+                    if (came[r.layer][t]++ || t < skip)
+                        fail_msg("seed %llu: token %u came again", (unsigned long long)seed, t);
             }
             uint32_t more = (1 + (uint32_t)(bt_rng_u64(seed, draw++) % 4)) * 16;
             if (more > n - at) more = n - at;
-            if (!bt_xfer_send_ready(&x, l, at, more)) fail_msg("seed %llu: token %u", (unsigned long long)seed, at);
+            if (!bt_xfer_send_ready(&x, l, at, more))
+                fail_msg("seed %llu: token %u", (unsigned long long)seed, at);
             at += more;
             if (at < n) continue;
             l++;
@@ -126,7 +132,7 @@ static void never_offers_rows_that_the_receiver_has(void **s)
         assert_true(bt_xfer_send_all_sent(&x));
         for (uint32_t l = 0; l < 2; l++)
             for (uint32_t t = 0; t < n; t++) assert_int_equal(came[l][t], t >= skip);
-        assert_int_equal(bt_xfer_send_missing(&x, &(bt_kv_range){1, 0, n}, 1), 1);     /* unless it asks */
+        assert_int_equal(bt_xfer_send_missing(&x, &(bt_kv_range){1, 0, n}, 1), 1); /* unless it asks */
         bt_xfer_send_done(&x);
     }
 }
@@ -156,7 +162,7 @@ static void cuts_long_missing_ranges_into_blocks_and_bounds_the_list(void **s)
     assert_int_equal(bt_xfer_send_missing(&x, all, BT_MSG_MAX_RANGES + 1), BT_MSG_MAX_RANGES);
     bt_xfer_send_next(&x, &r);
     bt_xfer_send_take(&x, &r);
-    bt_xfer_send_returned(&x, &r);                      /* always room for what is under way */
+    bt_xfer_send_returned(&x, &r); /* always room for what is under way */
     bt_xfer_send_done(&x);
 }
 

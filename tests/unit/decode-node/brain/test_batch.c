@@ -1,5 +1,6 @@
-/* The scheduler of steps: every rule of its header, and over thousands of random steps with joins, leaves and growth that each sequence
- * runs all its rows once, in order, within its pages, and waits no longer than the rule of fairness says. */
+/* The scheduler of steps: every rule of its header, and over thousands of random steps with joins, leaves and
+ * growth that each sequence runs all its rows once, in order, within its pages, and waits no longer than
+ * the rule of fairness says. */
 #include "decode-node/brain/batch.h"
 #include "base/rng.h"
 
@@ -18,21 +19,24 @@ enum { SLOTS = 24 };
 static dc_batch *make(uint32_t rows_max)
 {
     dc_batch *b = NULL;
-    const dc_batch_config c = {.slots = SLOTS, .rows_max = rows_max, .replay_rows = 16, .chunk_tokens = 256, .ahead_tokens = 32};
+    const dc_batch_config c = {.slots = SLOTS, .rows_max = rows_max, .replay_rows = 16, .chunk_tokens = 256,
+                               .ahead_tokens = 32};
     assert_int_equal(dc_batch_new(&b, &c, NULL), BT_OK);
     return b;
 }
 
 static void join(dc_batch *b, uint32_t slot, uint32_t prompt, uint32_t known, uint32_t rows)
 {
-    dc_batch_join_slot(b, &(dc_batch_join){.slot = slot, .prompt_tokens = prompt, .known = known, .rows = rows,
-                                           .capacity_tokens = prompt + 1000, .max_tokens = 1000});
+    dc_batch_join_slot(b,
+                       &(dc_batch_join){.slot = slot, .prompt_tokens = prompt, .known = known, .rows = rows,
+                                        .capacity_tokens = prompt + 1000, .max_tokens = 1000});
 }
 
 /* Every item of the plan as an undisturbed engine answers it. */
 static void answer(dc_batch *b, const dc_batch_plan *p)
 {
-    for (uint32_t i = 0; i < p->items_len; i++) dc_batch_ran(b, p->items[i].slot, p->items[i].count, p->items[i].out > 0);
+    for (uint32_t i = 0; i < p->items_len; i++)
+        dc_batch_ran(b, p->items[i].slot, p->items[i].count, p->items[i].out > 0);
 }
 
 static dc_batch_plan next(dc_batch *b, dc_batch_kind kind)
@@ -47,9 +51,12 @@ static void refuses_a_batch_of_nothing(void **state)
     (void)state;
     dc_batch *b = NULL;
     bt_fault fault;
-    assert_int_equal(dc_batch_new(&b, &(dc_batch_config){.slots = 1, .rows_max = 0, .chunk_tokens = 1}, &fault), BT_EARG);
-    assert_int_equal(dc_batch_new(&b, &(dc_batch_config){.slots = 0, .rows_max = 1, .chunk_tokens = 1}, &fault), BT_EARG);
-    assert_int_equal(dc_batch_new(&b, &(dc_batch_config){.slots = 1, .rows_max = 1, .chunk_tokens = 0}, &fault), BT_EARG);
+    assert_int_equal(
+        dc_batch_new(&b, &(dc_batch_config){.slots = 1, .rows_max = 0, .chunk_tokens = 1}, &fault), BT_EARG);
+    assert_int_equal(
+        dc_batch_new(&b, &(dc_batch_config){.slots = 0, .rows_max = 1, .chunk_tokens = 1}, &fault), BT_EARG);
+    assert_int_equal(
+        dc_batch_new(&b, &(dc_batch_config){.slots = 1, .rows_max = 1, .chunk_tokens = 0}, &fault), BT_EARG);
     dc_batch_free(NULL);
 }
 
@@ -99,11 +106,12 @@ static void steps_and_pieces_of_a_prefill_take_turns(void **state)
     join(b, 0, 10, 1, 10);
     join(b, 1, 700, 0, 0);
     join(b, 2, 300, 0, 0);
-    const uint32_t pos[] = {0, 256, 512, 0, 256}, count[] = {256, 256, 188, 256, 44}, slot[] = {1, 1, 1, 2, 2}, out[] = {0, 0, 1, 0, 1};
+    const uint32_t pos[] = {0, 256, 512, 0, 256}, count[] = {256, 256, 188, 256, 44},
+                   slot[] = {1, 1, 1, 2, 2}, out[] = {0, 0, 1, 0, 1};
     for (size_t i = 0; i < 5; i++) {
         dc_batch_plan p = next(b, DC_BATCH_PREFILL);
         assert_int_equal(p.items_len, 1);
-        assert_int_equal(p.items->slot, slot[i]);               /* first come first served */
+        assert_int_equal(p.items->slot, slot[i]); /* first come first served */
         assert_int_equal(p.items->pos, pos[i]);
         assert_int_equal(p.items->count, count[i]);
         assert_int_equal(p.items->out, out[i]);
@@ -154,7 +162,7 @@ static void known_tokens_are_replayed_in_idle_rows_and_the_last_one_makes_a_toke
     (void)state;
     dc_batch *b = make(32);
     join(b, 0, 10, 1, 10);
-    join(b, 1, 50, 41, 50);                         /* 40 rows to replay, then the row of token 40 */
+    join(b, 1, 50, 41, 50); /* 40 rows to replay, then the row of token 40 */
     const uint32_t pos[] = {50, 66, 82}, count[] = {16, 16, 9}, out[] = {0, 0, 1};
     for (size_t i = 0; i < 3; i++) {
         const dc_batch_plan p = next(b, DC_BATCH_STEP);
@@ -198,28 +206,28 @@ static void replay_and_drafts_take_nobodys_place(void **state)
     join(b, 1, 10, 1, 10);
     for (uint32_t i = 2; i < 4; i++) join(b, i, 10, 1, 10);
     dc_batch_offer(b, 1, 5);
-    dc_batch_plan p = next(b, DC_BATCH_STEP);       /* four sequences, four rows */
+    dc_batch_plan p = next(b, DC_BATCH_STEP); /* four sequences, four rows */
     assert_int_equal(p.items_len, 4);
     for (uint32_t i = 0; i < 4; i++) assert_int_equal(p.items[i].count, 1);
     answer(b, &p);
     dc_batch_leave(b, 3);
     dc_batch_offer(b, 1, 5);
-    p = next(b, DC_BATCH_STEP);                     /* the idle row goes to replay */
+    p = next(b, DC_BATCH_STEP); /* the idle row goes to replay */
     assert_int_equal(p.items_len, 3);
     assert_int_equal(p.items[0].count, 2);
     assert_int_equal(p.items[1].count, 1);
     answer(b, &p);
     dc_batch_leave(b, 0);
     dc_batch_offer(b, 1, 5);
-    p = next(b, DC_BATCH_STEP);                     /* to drafts */
+    p = next(b, DC_BATCH_STEP); /* to drafts */
     assert_int_equal(p.items_len, 2);
     assert_int_equal(p.items[0].slot, 1);
     assert_int_equal(p.items[0].count, 3);
     assert_int_equal(p.items[0].out, 3);
     assert_int_equal(p.items[0].drafts, 2);
-    dc_batch_ran(b, 1, 2, 2);                       /* one of the two was right */
+    dc_batch_ran(b, 1, 2, 2); /* one of the two was right */
     dc_batch_ran(b, 2, 1, 1);
-    p = next(b, DC_BATCH_STEP);                     /* an offer counts for one step */
+    p = next(b, DC_BATCH_STEP); /* an offer counts for one step */
     assert_int_equal(p.items[0].slot, 1);
     assert_int_equal(p.items[0].pos, 14);
     assert_int_equal(p.items[0].count, 1);
@@ -230,17 +238,19 @@ static void drafts_stop_at_the_last_token_and_at_the_end_of_the_pages(void **sta
 {
     (void)state;
     dc_batch *b = make(16);
-    dc_batch_join_slot(b, &(dc_batch_join){.slot = 0, .prompt_tokens = 10, .known = 1, .rows = 10, .capacity_tokens = 100, .max_tokens = 4});
-    dc_batch_join_slot(b, &(dc_batch_join){.slot = 1, .prompt_tokens = 10, .known = 1, .rows = 10, .capacity_tokens = 12, .max_tokens = 50});
+    dc_batch_join_slot(b, &(dc_batch_join){.slot = 0, .prompt_tokens = 10, .known = 1, .rows = 10,
+                                           .capacity_tokens = 100, .max_tokens = 4});
+    dc_batch_join_slot(b, &(dc_batch_join){.slot = 1, .prompt_tokens = 10, .known = 1, .rows = 10,
+                                           .capacity_tokens = 12, .max_tokens = 50});
     assert_true(dc_batch_takes_drafts(b, 0));
     dc_batch_offer(b, 0, 8);
     dc_batch_offer(b, 1, 8);
     const dc_batch_plan p = next(b, DC_BATCH_STEP);
-    assert_int_equal(p.items[0].drafts, 2);         /* tokens 1, 2, 3 */
-    assert_int_equal(p.items[1].drafts, 1);         /* rows 10, 11 */
+    assert_int_equal(p.items[0].drafts, 2); /* tokens 1, 2, 3 */
+    assert_int_equal(p.items[1].drafts, 1); /* rows 10, 11 */
     dc_batch_ran(b, 0, 3, 3);
     dc_batch_ran(b, 1, 2, 2);
-    assert_false(dc_batch_takes_drafts(b, 0));      /* it has all its tokens */
+    assert_false(dc_batch_takes_drafts(b, 0)); /* it has all its tokens */
     assert_false(dc_batch_takes_drafts(b, 1));
     assert_int_equal(dc_batch_next(b).kind, DC_BATCH_NOTHING);
     dc_batch_free(b);
@@ -251,8 +261,9 @@ static void room_is_asked_for_ahead_of_time_and_once(void **state)
     (void)state;
     dc_batch *b = make(8);
     uint32_t slot, tokens;
-    dc_batch_join_slot(b, &(dc_batch_join){.slot = 2, .prompt_tokens = 30, .known = 1, .rows = 30, .capacity_tokens = 64, .max_tokens = 1000});
-    assert_false(dc_batch_needs(b, &slot, &tokens));        /* 34 rows of room */
+    dc_batch_join_slot(b, &(dc_batch_join){.slot = 2, .prompt_tokens = 30, .known = 1, .rows = 30,
+                                           .capacity_tokens = 64, .max_tokens = 1000});
+    assert_false(dc_batch_needs(b, &slot, &tokens)); /* 34 rows of room */
     for (uint32_t rows = 31; rows <= 64; rows++) {
         const dc_batch_plan p = next(b, DC_BATCH_STEP);
         answer(b, &p);
@@ -260,8 +271,8 @@ static void room_is_asked_for_ahead_of_time_and_once(void **state)
         if (rows == 33) assert_int_equal(slot, 2);
         if (rows == 33) assert_int_equal(tokens, 33 + 64);
     }
-    assert_int_equal(dc_batch_next(b).kind, DC_BATCH_NOTHING);     /* it sits out */
-    dc_batch_grow(b, 2, 65);                                /* too little: it goes on, and asks again */
+    assert_int_equal(dc_batch_next(b).kind, DC_BATCH_NOTHING); /* it sits out */
+    dc_batch_grow(b, 2, 65);                                   /* too little: it goes on, and asks again */
     assert_true(dc_batch_needs(b, &slot, &tokens));
     assert_int_equal(tokens, 64 + 64);
     assert_false(dc_batch_needs(b, &slot, &tokens));
@@ -278,18 +289,20 @@ static void never_asks_for_more_than_the_sequence_will_have(void **state)
     (void)state;
     dc_batch *b = make(8);
     uint32_t slot, tokens;
-    const dc_batch_join j = {.slot = 0, .prompt_tokens = 30, .known = 1, .rows = 30, .capacity_tokens = 32, .max_tokens = 10};
+    const dc_batch_join j = {.slot = 0,  .prompt_tokens = 30,   .known = 1,
+                             .rows = 30, .capacity_tokens = 32, .max_tokens = 10};
     dc_batch_join_slot(b, &j);
     assert_true(dc_batch_needs(b, &slot, &tokens));
     assert_int_equal(tokens, 39);
     dc_batch_grow(b, 0, 39);
-    assert_false(dc_batch_needs(b, &slot, &tokens));        /* all it will ever need, though less than 32 ahead */
+    assert_false(dc_batch_needs(b, &slot, &tokens)); /* all it will ever need, though less than 32 ahead */
     dc_batch_leave(b, 0);
     dc_batch_join_slot(b, &j);
-    dc_batch_leave(b, 0);                                   /* a need that nobody heard goes with it */
+    dc_batch_leave(b, 0); /* a need that nobody heard goes with it */
     assert_false(dc_batch_needs(b, &slot, &tokens));
-    dc_batch_join_slot(b, &(dc_batch_join){.slot = 0, .prompt_tokens = 600, .known = 0, .rows = 0, .capacity_tokens = 256, .max_tokens = 1});
-    assert_true(dc_batch_needs(b, &slot, &tokens));         /* the whole prompt at once */
+    dc_batch_join_slot(b, &(dc_batch_join){.slot = 0, .prompt_tokens = 600, .known = 0, .rows = 0,
+                                           .capacity_tokens = 256, .max_tokens = 1});
+    assert_true(dc_batch_needs(b, &slot, &tokens)); /* the whole prompt at once */
     assert_int_equal(tokens, 600);
     dc_batch_free(b);
 }
@@ -299,13 +312,16 @@ static void who_sits_out_keeps_its_turn_and_holds_up_nobody(void **state)
     (void)state;
     dc_batch *b = make(1);
     uint32_t slot, tokens;
-    dc_batch_join_slot(b, &(dc_batch_join){.slot = 0, .prompt_tokens = 30, .known = 1, .rows = 30, .capacity_tokens = 30, .max_tokens = 90});
+    dc_batch_join_slot(b, &(dc_batch_join){.slot = 0, .prompt_tokens = 30, .known = 1, .rows = 30,
+                                           .capacity_tokens = 30, .max_tokens = 90});
     join(b, 1, 10, 1, 10);
     join(b, 2, 10, 1, 10);
-    dc_batch_join_slot(b, &(dc_batch_join){.slot = 3, .prompt_tokens = 300, .known = 0, .rows = 0, .capacity_tokens = 100, .max_tokens = 90});
+    dc_batch_join_slot(b, &(dc_batch_join){.slot = 3, .prompt_tokens = 300, .known = 0, .rows = 0,
+                                           .capacity_tokens = 100, .max_tokens = 90});
     assert_true(dc_batch_needs(b, &slot, &tokens));
     for (uint32_t i = 0; i < 4; i++) {
-        const dc_batch_plan p = next(b, DC_BATCH_STEP);     /* no piece of slot 3 either: its pages do not hold it */
+        /* no piece of slot 3 either: its pages do not hold it */
+        const dc_batch_plan p = next(b, DC_BATCH_STEP);
         assert_int_equal(p.items->slot, 1 + i % 2);
         answer(b, &p);
     }
@@ -319,7 +335,7 @@ static void who_sits_out_keeps_its_turn_and_holds_up_nobody(void **state)
 typedef struct track {
     dc_batch_join is;
     bool joined;
-    uint32_t missed, bound;                 /* steps without it since it could run; what the rule allows */
+    uint32_t missed, bound; /* steps without it since it could run; what the rule allows */
     bool could;
     bool asked;
 } track;
@@ -329,21 +345,23 @@ typedef struct world {
     track slot[SLOTS];
     uint32_t rows_max;
     uint64_t seed, draws;
-    dc_batch_kind before;                   /* the plan before this one, */
-    bool both;                              /* and whether both kinds waited then */
+    dc_batch_kind before; /* the plan before this one, */
+    bool both;            /* and whether both kinds waited then */
 } world;
 
 static uint32_t draw(world *w, uint32_t n) { return (uint32_t)(bt_rng_u64(w->seed, w->draws++) % n); }
 
 static bool steps_now(const track *t)
 {
-    return t->joined && t->is.rows >= t->is.prompt_tokens && t->is.known < t->is.max_tokens && t->is.rows < t->is.capacity_tokens;
+    return t->joined && t->is.rows >= t->is.prompt_tokens && t->is.known < t->is.max_tokens &&
+           t->is.rows < t->is.capacity_tokens;
 }
 
 static bool prefills_now(const track *t)
 {
     const uint32_t left = t->is.prompt_tokens - t->is.rows;
-    return t->joined && t->is.rows < t->is.prompt_tokens && t->is.rows + (left < 256 ? left : 256) <= t->is.capacity_tokens;
+    return t->joined && t->is.rows < t->is.prompt_tokens &&
+           t->is.rows + (left < 256 ? left : 256) <= t->is.capacity_tokens;
 }
 
 static uint32_t joined(const world *w)
@@ -370,7 +388,8 @@ static void note_who_can_run(world *w)
 static void random_join(world *w, uint32_t slot)
 {
     track *t = &w->slot[slot];
-    dc_batch_join j = {.slot = slot, .prompt_tokens = 1 + draw(w, 700), .known = draw(w, 60), .max_tokens = 0};
+    dc_batch_join j = {.slot = slot, .prompt_tokens = 1 + draw(w, 700), .known = draw(w, 60),
+                       .max_tokens = 0};
     j.max_tokens = j.known + 1 + draw(w, 80);
     j.rows = j.known ? draw(w, j.prompt_tokens + j.known) : draw(w, j.prompt_tokens);
     if (draw(w, 2) && j.known && j.rows < j.prompt_tokens) j.rows = j.prompt_tokens;
@@ -403,9 +422,10 @@ static void check_step(world *w, const dc_batch_plan *p)
     assert_int_equal(p->rows, rows);
     for (uint32_t i = 0; i < SLOTS; i++) {
         track *t = &w->slot[i];
-        if (seen[i]) t->could = false;      /* its waiting begins anew */
+        if (seen[i]) t->could = false; /* its waiting begins anew */
         else if (steps_now(t) && ++t->missed >= t->bound)
-            fail_msg("slot %u missed %u steps, at most %u are allowed (seed %llu)", i, t->missed, t->bound - 1, (unsigned long long)w->seed);
+            fail_msg("slot %u missed %u steps, at most %u are allowed (seed %llu)", i, t->missed,
+                     t->bound - 1, (unsigned long long)w->seed);
     }
 }
 
@@ -420,7 +440,7 @@ static void run_one(world *w)
     }
     const dc_batch_plan p = dc_batch_next(w->b);
     assert_int_equal(p.kind == DC_BATCH_NOTHING, !any_step && !any_prefill);
-    if (w->both && any_step && any_prefill) assert_int_not_equal(p.kind, w->before);     /* turns */
+    if (w->both && any_step && any_prefill) assert_int_not_equal(p.kind, w->before); /* turns */
     w->both = any_step && any_prefill;
     w->before = p.kind;
     if (p.kind == DC_BATCH_STEP) check_step(w, &p);
@@ -433,7 +453,7 @@ static void run_one(world *w)
             const uint32_t right = draw(w, it.drafts + 1);
             kept = tokens = right + 1;
         } else if (draw(w, 40) == 0) {
-            kept = tokens = 0;              /* cut short */
+            kept = tokens = 0; /* cut short */
         }
         if (draw(w, 60) == 0) {
             dc_batch_leave(w->b, it.slot);
@@ -467,7 +487,8 @@ static void nobody_starves_in_thousands_of_steps_with_joins_and_leaves(void **st
             while (dc_batch_needs(w.b, &slot, &tokens)) {
                 track *t = &w.slot[slot];
                 assert_true(t->joined && !t->asked);
-                assert_true(tokens > t->is.capacity_tokens && tokens <= t->is.prompt_tokens + t->is.max_tokens - 1);
+                assert_true(tokens > t->is.capacity_tokens &&
+                            tokens <= t->is.prompt_tokens + t->is.max_tokens - 1);
                 t->asked = true;
             }
             for (uint32_t s = 0; s < SLOTS; s++) {

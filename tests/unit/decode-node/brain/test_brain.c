@@ -43,8 +43,15 @@ static bt_msg reserve_msg(uint64_t number, uint32_t attempt, uint32_t prompt, ui
 {
     static const int32_t ids[256];
     bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, number, attempt}};
-    m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt, .ids = ids, .ids_len = prompt, .max_tokens = max, .prefill = decode_kit_prefill,
-                                   .prefill_class = bt_hash64("", 0), .stop_ids_len = 1, .stop_ids = {7}, .lease_ms = 10000};
+    m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt,
+                                   .ids = ids,
+                                   .ids_len = prompt,
+                                   .max_tokens = max,
+                                   .prefill = decode_kit_prefill,
+                                   .prefill_class = bt_hash64("", 0),
+                                   .stop_ids_len = 1,
+                                   .stop_ids = {7},
+                                   .lease_ms = 10000};
     return m;
 }
 
@@ -127,7 +134,7 @@ static void answers_a_repeated_reserve_from_its_record(void **s)
     assert_int_equal(dc_brain_load(b).pages_used, 1);
     m = reserve_msg(2, 1, 20, 4);
     decode_kit_control(b, &m);
-    assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);      /* the one slot is taken */
+    assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN); /* the one slot is taken */
     m = reserve_msg(3, 1, 200, 57);
     decode_kit_control(b, &m);
     assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_ELIMIT);
@@ -144,7 +151,7 @@ static void takes_the_higher_attempt_and_drops_the_lower(void **s)
     decode_kit_control(b, &m);
     assert_int_equal(decode_kit_acts.len, 0);
     assert_int_equal(dc_brain_counters(b)->stale_attempt, 1);
-    bt_ticket t2 = reserve(b, 1, 3);                                        /* frees attempt 2 first */
+    bt_ticket t2 = reserve(b, 1, 3); /* frees attempt 2 first */
     assert_memory_not_equal(&t1, &t2, sizeof t1);
     dc_event ev = block(t1, 1, 2, 0);
     decode_kit_step(b, &ev);
@@ -190,7 +197,9 @@ static void drops_blocks_that_it_must_not_place_and_gives_their_credit_back(void
     bt_ticket t = reserve(b, 1, 1), wrong = t;
     uint64_t end = 0;
     wrong.bytes[15] ^= 1;
-    struct { dc_event ev; dc_drop_reason why;
+    struct {
+        dc_event ev;
+        dc_drop_reason why;
     } cases[7] = {
         {block(t, 2, 1, 0), DC_DROP_UNKNOWN}, {block(wrong, 1, 1, 0), DC_DROP_TICKET},
         {block(t, 1, 1, 2), DC_DROP_RANGE},   {block(t, 1, 1, 0), DC_DROP_RANGE},
@@ -208,9 +217,9 @@ static void drops_blocks_that_it_must_not_place_and_gives_their_credit_back(void
         assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, cases[i].why);
         if (i == 6) continue;
         assert_non_null(decode_kit_said(BT_MSG_CREDIT));
-        decode_kit_step(b, &cases[i].ev);               /* the network says it again: no credit */
+        decode_kit_step(b, &cases[i].ev); /* the network says it again: no credit */
         assert_null(decode_kit_said(BT_MSG_CREDIT));
-        cases[i].ev.u.block.link_epoch++;               /* one of another epoch: none either */
+        cases[i].ev.u.block.link_epoch++; /* one of another epoch: none either */
         cases[i].ev.u.block.link_end += 160;
         decode_kit_step(b, &cases[i].ev);
         assert_null(decode_kit_said(BT_MSG_CREDIT));
@@ -245,12 +254,13 @@ static void takes_kv_only_from_the_key_that_was_reserved_for(void **s)
     bt_ticket t = decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket;
     for (uint32_t layer = 0; layer < 2; layer++) {
         dc_event ev = block(t, 1, 1, layer);
-        decode_kit_step(b, &ev);                        /* no key at all */
+        decode_kit_step(b, &ev); /* no key at all */
         assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, DC_DROP_TICKET);
         ev.u.block.from_key = key;
         decode_kit_step(b, &ev);
         assert_non_null(decode_kit_did(DC_DO_PLACE));
-        decode_kit_step(b, &(dc_event){.type = DC_EV_PLACED, .u.block = decode_kit_did(DC_DO_PLACE)->u.block});
+        decode_kit_step(b,
+                        &(dc_event){.type = DC_EV_PLACED, .u.block = decode_kit_did(DC_DO_PLACE)->u.block});
     }
     for (uint8_t first = 4; first <= 5; first++) {
         m = commit_msg(t, 1, 1, 5);
@@ -274,9 +284,10 @@ static void keeps_of_a_transfer_that_ends_early_what_is_complete_in_every_layer(
         ev.u.block.token_count = layer ? 80 : 192;
         ev.u.block.bytes = ev.u.block.token_count * 8;
         decode_kit_step(b, &ev);
-        decode_kit_step(b, &(dc_event){.type = DC_EV_PLACED, .u.block = decode_kit_did(DC_DO_PLACE)->u.block});
+        decode_kit_step(b,
+                        &(dc_event){.type = DC_EV_PLACED, .u.block = decode_kit_did(DC_DO_PLACE)->u.block});
     }
-    m = reserve_msg(1, 2, 200, 4);                      /* ends attempt 1 */
+    m = reserve_msg(1, 2, 200, 4); /* ends attempt 1 */
     decode_kit_control(b, &m);
     assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, 64);
     assert_int_equal(dc_brain_load(b).pages_used, 4);
@@ -322,7 +333,7 @@ static void drains_for_another_role_and_says_which(void **s)
     decode_kit_control(b, &m);
     assert_int_equal(decode_kit_said(BT_MSG_ROLE_ANSWER)->u.role_answer.code, BT_EARG);
     assert_null(decode_kit_did(DC_DO_DRAIN));
-    (void)reserve(b, 1, 1);                 /* it goes on */
+    (void)reserve(b, 1, 1); /* it goes on */
     dc_brain_free(b);
 }
 
@@ -342,7 +353,7 @@ static void leaves_at_once_when_the_drain_lasts_too_long(void **s)
         assert_int_equal(failed != NULL, state == 1 || state == 2);
         if (failed) assert_int_equal(failed->u.failed.code, BT_EAGAIN);
         assert_int_equal(decode_kit_said(BT_MSG_FINISHED) != NULL, state == 3);
-        bt_msg m = reserve_msg(2, 1, 20, 4);            /* nothing more comes of anything */
+        bt_msg m = reserve_msg(2, 1, 20, 4); /* nothing more comes of anything */
         decode_kit_control(b, &m);
         assert_int_equal(decode_kit_acts.len, 0);
         decode_kit_now += 100000000;
@@ -404,7 +415,7 @@ static void tells_tokens_and_the_end_again_until_they_are_acknowledged(void **s)
     assert_non_null(decode_kit_said(BT_MSG_FINISHED));
     decode_kit_control(b, &(bt_msg){.type = BT_MSG_FINISHED_ACK, .ref = {decode_kit_gate, 1, 1}});
     assert_int_equal(dc_brain_load(b).leases, 0);
-    bt_msg m = reserve_msg(1, 1, 20, 4);                /* a late repeat starts nothing */
+    bt_msg m = reserve_msg(1, 1, 20, 4); /* a late repeat starts nothing */
     decode_kit_control(b, &m);
     assert_null(decode_kit_held());
     dc_brain_free(b);
@@ -458,12 +469,14 @@ static void ignores_every_message_that_a_state_does_not_expect(void **s)
                     if (state >= 3) finish(b);
                     bt_load before = dc_brain_load(b);
                     bt_msg m = {.type = (bt_msg_type)type, .ref = {decode_kit_gate, 1, attempt}};
-                    bool expected = !on_bulk && attempt == 2 && (type == BT_MSG_ABORT || type == BT_MSG_RENEW ||
-                                    (type == BT_MSG_FINISHED_ACK && state == 3));
+                    bool expected = !on_bulk && attempt == 2 &&
+                                    (type == BT_MSG_ABORT || type == BT_MSG_RENEW ||
+                                     (type == BT_MSG_FINISHED_ACK && state == 3));
                     if (on_bulk) decode_kit_bulk(b, &m);
                     else decode_kit_control(b, &m);
                     for (size_t i = 0; !expected && i < decode_kit_acts.len; i++)
-                        assert_true(decode_kit_acts.items[i].type == DC_DO_SEND_CONTROL || decode_kit_acts.items[i].type == DC_DO_SEND_BULK ||
+                        assert_true(decode_kit_acts.items[i].type == DC_DO_SEND_CONTROL ||
+                                    decode_kit_acts.items[i].type == DC_DO_SEND_BULK ||
                                     decode_kit_acts.items[i].type == DC_DO_LOG);
                     bt_load after = dc_brain_load(b);
                     if (!expected) {

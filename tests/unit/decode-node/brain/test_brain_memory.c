@@ -1,4 +1,5 @@
-/* The decode brain's memory rules, each as a sentence: who gets pages, who must go, which beginnings of prompts are shared. */
+/* The decode brain's memory rules, each as a sentence: who gets pages, who must go, which beginnings of
+ * prompts are shared. */
 #include "base/hash.h"
 #include "tests/helpers/decode_kit.h"
 
@@ -11,17 +12,18 @@
 
 enum { PAGE = 16, GROWTH = 16, SECOND = 1000000 };
 static const char CLASS[] = "npu/abc/f16/1";
-static int32_t prompts[8][256];         /* of request n: prompts[n % 8]; all differ from the first token on */
+static int32_t prompts[8][256]; /* of request n: prompts[n % 8]; all differ from the first token on */
 
 static uint64_t class_of(const char *exactness) { return bt_hash64(exactness, strlen(exactness)); }
 static void tick(dc_brain *b) { decode_kit_step(b, &(dc_event){.type = DC_EV_TICK}); }
 
-static int greetings;                       /* each opens an epoch of the link */
+static int greetings; /* each opens an epoch of the link */
 
 static void greet(dc_brain *b, const char *exactness)
 {
     bt_msg hello = {.type = BT_MSG_HELLO};
-    hello.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = {1, 1, 2, BT_KV_F16}};
+    hello.u.hello =
+        (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = {1, 1, 2, BT_KV_F16}};
     strcpy(hello.u.hello.exactness, exactness);
     hello.u.hello.link_epoch = (uint64_t)++greetings;
     decode_kit_bulk(b, &hello);
@@ -53,13 +55,15 @@ static dc_brain *make_with(uint32_t slots, uint32_t pages, uint32_t swap_pages, 
     return b;
 }
 
-static void reserve(dc_brain *b, uint64_t number, uint32_t attempt, uint32_t prompt, uint32_t max, bool is_local, const int32_t *generated,
-                    uint32_t generated_len)
+static void reserve(dc_brain *b, uint64_t number, uint32_t attempt, uint32_t prompt, uint32_t max,
+                    bool is_local, const int32_t *generated, uint32_t generated_len)
 {
     bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, number, attempt}};
-    m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt, .max_tokens = max, .ids = prompts[number % 8], .ids_len = prompt,
-                                   .generated = generated, .generated_len = generated_len, .is_local = is_local,
-                                   .stop_ids_len = 1, .stop_ids = {7}, .lease_ms = 600000};
+    m.u.reserve =
+        (bt_msg_reserve){.prompt_tokens = prompt, .max_tokens = max,      .ids = prompts[number % 8],
+                         .ids_len = prompt,       .generated = generated, .generated_len = generated_len,
+                         .is_local = is_local,    .stop_ids_len = 1,      .stop_ids = {7},
+                         .lease_ms = 600000};
     if (!is_local) {
         m.u.reserve.prefill = decode_kit_prefill;
         m.u.reserve.prefill_class = class_of(CLASS);
@@ -127,7 +131,8 @@ static void ack(dc_brain *b, uint64_t number, bt_msg_type of)
     decode_kit_control(b, &m);
 }
 
-static bt_ticket remote(dc_brain *b, uint64_t number, uint32_t prompt, uint32_t max, const int32_t *generated, uint32_t generated_len)
+static bt_ticket remote(dc_brain *b, uint64_t number, uint32_t prompt, uint32_t max, const int32_t *generated,
+                        uint32_t generated_len)
 {
     reserve(b, number, 1, prompt, max, false, generated, generated_len);
     assert_non_null(decode_kit_said(BT_MSG_RESERVED));
@@ -137,8 +142,9 @@ static bt_ticket remote(dc_brain *b, uint64_t number, uint32_t prompt, uint32_t 
 static dc_event block(bt_ticket t, uint64_t number, uint32_t begin, uint32_t end)
 {
     dc_event ev = {.type = DC_EV_BLOCK};
-    ev.u.block = (dc_block){.from = decode_kit_prefill, .ref = {decode_kit_gate, number, 1}, .ticket = t, .token_begin = begin,
-                            .token_count = end - begin, .bytes = (end - begin) * 8ull};
+    ev.u.block = (dc_block){
+        .from = decode_kit_prefill, .ref = {decode_kit_gate, number, 1}, .ticket = t,
+        .token_begin = begin,       .token_count = end - begin,          .bytes = (end - begin) * 8ull};
     return ev;
 }
 
@@ -154,7 +160,8 @@ static void place(dc_brain *b, bt_ticket t, uint64_t number, uint32_t begin, uin
 static void commit(dc_brain *b, bt_ticket t, uint64_t number, uint32_t prompt, int32_t first_token)
 {
     bt_msg m = {.type = BT_MSG_COMMIT, .ref = {decode_kit_gate, number, 1}};
-    m.u.commit = (bt_msg_commit){.ticket = t, .prompt_tokens = prompt, .first_token = first_token, .kv_bytes = prompt * 8ull};
+    m.u.commit = (bt_msg_commit){.ticket = t, .prompt_tokens = prompt, .first_token = first_token,
+                                 .kv_bytes = prompt * 8ull};
     decode_kit_bulk(b, &m);
 }
 
@@ -188,7 +195,7 @@ static void starts_a_local_reservation_at_once_with_no_row_in_place(void **s)
     assert_int_equal(a->u.start.ids_len, 0);
     assert_memory_equal(a->u.start.prompt, prompts[1], 40 * sizeof(int32_t));
     assert_int_equal(dc_brain_load(b).pages_used, 3);
-    reserve(b, 1, 1, 40, 4, true, NULL, 0);             /* the answer was lost */
+    reserve(b, 1, 1, 40, 4, true, NULL, 0); /* the answer was lost */
     assert_non_null(decode_kit_said(BT_MSG_RESERVED));
     assert_null(decode_kit_did(DC_DO_START));
     dc_brain_free(b);
@@ -216,7 +223,7 @@ static void tells_token_0_and_the_digest_of_a_local_prompt_until_each_is_acknowl
     decode_kit_now += SECOND;
     tick(b);
     assert_null(decode_kit_said(BT_MSG_PREFILL_DONE));
-    reserve(b, 1, 1, 40, 4, true, NULL, 0);             /* RESERVED was lost: token 0 came too early to the gateway */
+    reserve(b, 1, 1, 40, 4, true, NULL, 0); /* RESERVED was lost: token 0 came too early to the gateway */
     assert_non_null(decode_kit_said(BT_MSG_RESERVED));
     assert_non_null(decode_kit_said(BT_MSG_FIRST_TOKEN));
     assert_non_null(decode_kit_said(BT_MSG_PREFILL_DONE));
@@ -269,14 +276,16 @@ static void ends_an_attempt_whose_prompt_gives_another_token_0_than_before(void 
     assert_non_null(decode_kit_did(DC_DO_STOP));
     stopped(b, 0, 40);
     assert_int_equal(decode_kit_said(BT_MSG_FAILED)->u.failed.code, BT_EIO);
-    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ACK, .ref = {decode_kit_gate, 2, 1}, .u.ack.of = BT_MSG_FAILED});
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_ACK, .ref = {decode_kit_gate, 2, 1},
+                                    .u.ack.of = BT_MSG_FAILED});
     reserve(b, 3, 1, 40, 8, true, known, 2);
     first(b, 0, 99);
     decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 3, 1}});
     stopped(b, 0, 40);
     assert_non_null(decode_kit_said(BT_MSG_ABORT_ACK));
     assert_int_equal(dc_brain_load(b).pages_used, 0);
-    assert_int_equal(dc_brain_load(b).pages_cached, 0);        /* rows of which one of two is wrong are nobody's beginning */
+    assert_int_equal(dc_brain_load(b).pages_cached, 0); /* rows of which one of two is wrong are nobody's
+                                                           beginning */
     dc_brain_free(b);
 }
 
@@ -290,8 +299,8 @@ static void says_that_it_gets_on_while_known_rows_are_computed_and_no_token_come
     assert_non_null(decode_kit_said(BT_MSG_PREFILL_ACCEPTED));
     decode_kit_now += SECOND / 2;
     tick(b);
-    assert_null(decode_kit_said(BT_MSG_PREFILL_ACCEPTED));         /* nothing moves in the worker: it may be stuck */
-    const uint32_t c = running(b, 2, 40, 8);            /* its neighbour's turn came first */
+    assert_null(decode_kit_said(BT_MSG_PREFILL_ACCEPTED)); /* nothing moves in the worker: it may be stuck */
+    const uint32_t c = running(b, 2, 40, 8);               /* its neighbour's turn came first */
     decode_kit_now += SECOND / 2;
     tick(b);
     assert_int_equal(decode_kit_said(BT_MSG_PREFILL_ACCEPTED)->ref.number, 1);
@@ -309,14 +318,14 @@ static void counts_growth_beside_the_prompt_and_gives_it_page_by_page(void **s)
 {
     (void)s;
     dc_brain *b = make_with(4, 6, 0, true);
-    uint32_t slot = running(b, 1, 32, 64);             /* 2 pages, 1 counted */
+    uint32_t slot = running(b, 1, 32, 64); /* 2 pages, 1 counted */
     assert_int_equal(dc_brain_load(b).pages_used, 2);
-    (void)running(b, 2, 20, 4);                         /* 2 pages: 20 + 4 rows */
-    reserve(b, 3, 1, 17, 16, true, NULL, 0);            /* 3 pages, and 1 of the 2 free ones is counted */
+    (void)running(b, 2, 20, 4);              /* 2 pages: 20 + 4 rows */
+    reserve(b, 3, 1, 17, 16, true, NULL, 0); /* 3 pages, and 1 of the 2 free ones is counted */
     assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
     need(b, slot, 48);
     assert_int_equal(decode_kit_grew()->u.set.pages_len * PAGE, 48);
-    need(b, slot, 64);                                  /* beyond what was counted: it takes what is free */
+    need(b, slot, 64); /* beyond what was counted: it takes what is free */
     assert_int_equal(decode_kit_grew()->u.set.pages_len * PAGE, 64);
     assert_int_equal(dc_brain_load(b).pages_used, 6);
     dc_brain_free(b);
@@ -333,7 +342,7 @@ static void preempts_the_youngest_for_an_older_one_and_brings_it_back_when_pages
     need(b, old, 80);
     assert_int_equal(decode_kit_did(DC_DO_STOP)->u.slot, young);
     assert_null(decode_kit_grew());
-    token(b, young, 1);                                 /* it was made before the worker saw the STOP */
+    token(b, young, 1); /* it was made before the worker saw the STOP */
     assert_non_null(decode_kit_said(BT_MSG_TOKENS));
     stopped(b, young, 31);
     assert_int_equal(decode_kit_acts.items[0].type, DC_DO_SWAP_OUT);
@@ -343,7 +352,7 @@ static void preempts_the_youngest_for_an_older_one_and_brings_it_back_when_pages
     assert_int_equal(dc_brain_load(b).pages_used, 6);
     assert_int_equal(dc_brain_load(b).queued, 1);
     ended(b, mid);
-    assert_null(decode_kit_did(DC_DO_SWAP_IN));                    /* it wants the pages of 30 + 10 rows */
+    assert_null(decode_kit_did(DC_DO_SWAP_IN)); /* it wants the pages of 30 + 10 rows */
     ended(b, old);
     assert_int_equal(decode_kit_did(DC_DO_SWAP_IN)->u.swap.tokens, 31);
     assert_int_equal(decode_kit_held()->u.set.pages_len, 2);
@@ -392,10 +401,11 @@ static void prefills_and_replays_again_what_the_swap_store_cannot_hold(void **s)
     assert_int_equal(decode_kit_grew()->u.set.slot, old);
     ended(b, old);
     assert_int_equal(decode_kit_held()->u.set.pages_len, 2);
-    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 16);       /* a whole page of its prompt was still kept */
+    /* a whole page of its prompt was still kept */
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 16);
     assert_int_equal(decode_kit_did(DC_DO_START)->u.start.ids_len, 2);
     first(b, young, 100);
-    assert_null(decode_kit_said(BT_MSG_FIRST_TOKEN));              /* it was told before */
+    assert_null(decode_kit_said(BT_MSG_FIRST_TOKEN)); /* it was told before */
     assert_int_equal(dc_brain_counters(b)->dropped, 1);
     dc_brain_free(b);
 }
@@ -445,7 +455,7 @@ static void serves_who_waits_for_pages_by_age_and_takes_no_new_reservation_befor
     need(b, old, 64);
     assert_null(decode_kit_did(DC_DO_STOP));
     assert_int_equal(dc_brain_load(b).pages_used, 6);
-    need(b, old, 96);                                   /* both must go, one after the other */
+    need(b, old, 96); /* both must go, one after the other */
     assert_int_equal(decode_kit_did(DC_DO_STOP)->u.slot, young);
     stopped(b, young, 14);
     assert_int_equal(decode_kit_did(DC_DO_STOP)->u.slot, mid);
@@ -490,7 +500,7 @@ static void frees_a_preempted_sequence_whose_gateway_aborts_it(void **s)
         decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, 2, 1}});
         if (when == 0) {
             assert_null(decode_kit_said(BT_MSG_ABORT_ACK));
-            assert_null(decode_kit_did(DC_DO_STOP));               /* it has been told */
+            assert_null(decode_kit_did(DC_DO_STOP)); /* it has been told */
             stopped(b, young, 20);
             assert_int_equal(decode_kit_freed()->u.set.slot, young);
         } else {
@@ -510,14 +520,15 @@ static void shares_a_beginning_in_place_and_counts_its_pages_once(void **s)
     (void)s;
     dc_brain *b = make_with(4, 8, 0, true);
     uint32_t donor = local(b, 1, 50, 4);
-    local(b, 9, 50, 4);                                 /* the same prompt, but no row is in place yet */
+    local(b, 9, 50, 4); /* the same prompt, but no row is in place yet */
     assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 0);
     abort_it(b, 9);
     stopped(b, 1, 0);
     first(b, donor, 100);
     uint32_t slot = local(b, 17, 48, 4);
     assert_int_equal(decode_kit_held()->u.set.pages_len, 3);
-    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 32);    /* row 47 is computed: token 0 comes of it */
+    /* row 47 is computed: token 0 comes of it */
+    assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 32);
     assert_int_equal(dc_brain_load(b).pages_used, 5);
     ended(b, donor);
     assert_int_equal(dc_brain_load(b).pages_used, 3);
@@ -540,7 +551,8 @@ static void gives_pages_that_are_only_kept_to_whoever_needs_them(void **s)
     dc_brain *b = make_with(4, 8, 0, true);
     ended(b, running(b, 1, 64, 4));
     assert_int_equal(dc_brain_load(b).pages_cached, 4);
-    const uint32_t slot = running(b, 2, 100, 4);        /* 7 of 8 pages: 3 of the kept ones go, the end of the beginning first */
+    const uint32_t slot = running(b, 2, 100, 4); /* 7 of 8 pages: 3 of the kept ones go, the end of the
+                                                    beginning first */
     assert_int_equal(dc_brain_load(b).pages_used, 7);
     assert_int_equal(dc_brain_load(b).pages_cached, 1);
     ended(b, slot);
@@ -556,7 +568,8 @@ static void never_keeps_rows_that_decoding_made(void **s)
     const uint32_t slot = running(b, 1, 40, 60);
     for (uint32_t i = 1; i < 60; i++) token(b, slot, i);
     ended(b, slot);
-    for (int32_t i = 0; i < 60; i++) prompts[1][40 + i] = 100 + i;      /* the next turn of the conversation: prompt and answer */
+    for (int32_t i = 0; i < 60; i++)
+        prompts[1][40 + i] = 100 + i; /* the next turn of the conversation: prompt and answer */
     (void)local(b, 9, 100, 4);
     assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 32);
     dc_brain_free(b);
@@ -583,7 +596,7 @@ static void wants_only_the_rows_of_a_remote_prompt_that_it_lacks(void **s)
     assert_non_null(decode_kit_said(BT_MSG_COMMITTED));
     ended(b, 0);
     finished(b, 9);
-    t = remote(b, 17, 48, 4, NULL, 0);                  /* all of it is here: nothing is sent but COMMIT */
+    t = remote(b, 17, 48, 4, NULL, 0); /* all of it is here: nothing is sent but COMMIT */
     assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, 48);
     commit(b, t, 17, 48, 100);
     assert_int_equal(decode_kit_did(DC_DO_START)->u.start.rows, 48);
@@ -603,7 +616,7 @@ static void goes_on_where_a_transfer_or_a_prefill_ended_early(void **s)
     t = remote(b, 9, 50, 4, NULL, 0);
     assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, 48);
     abort_it(b, 9);
-    t = remote(b, 2, 50, 4, NULL, 0);                   /* a hole in the middle, then its lease ends */
+    t = remote(b, 2, 50, 4, NULL, 0); /* a hole in the middle, then its lease ends */
     place(b, t, 2, 0, 16);
     place(b, t, 2, 32, 50);
     decode_kit_now += 700 * SECOND;
@@ -629,8 +642,13 @@ static void shares_rows_only_within_a_class(void **s)
         const char *class = same ? CLASS : "npu/abd/f16/1";
         greet(b, class);
         bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, 1, 1}};
-        m.u.reserve = (bt_msg_reserve){.prompt_tokens = 50, .max_tokens = 4, .ids = prompts[1], .ids_len = 50, .prefill = decode_kit_prefill,
-                                       .prefill_class = class_of(class), .lease_ms = 600000};
+        m.u.reserve = (bt_msg_reserve){.prompt_tokens = 50,
+                                       .max_tokens = 4,
+                                       .ids = prompts[1],
+                                       .ids_len = 50,
+                                       .prefill = decode_kit_prefill,
+                                       .prefill_class = class_of(class),
+                                       .lease_ms = 600000};
         decode_kit_control(b, &m);
         arrives(b, decode_kit_said(BT_MSG_RESERVED)->u.reserved.ticket, 1, 50, 100);
         assert_non_null(decode_kit_did(DC_DO_START));
@@ -648,7 +666,7 @@ static void takes_no_row_of_another_class_than_was_reserved(void **s)
     dc_brain *b = make_with(4, 16, 0, true);
     bt_ticket t = remote(b, 1, 50, 4, NULL, 0);
     place(b, t, 1, 0, 48);
-    greet(b, "npu/abd/f16/1");                          /* the same incarnation says another class now */
+    greet(b, "npu/abd/f16/1"); /* the same incarnation says another class now */
     dc_event ev = block(t, 1, 48, 50);
     decode_kit_step(b, &ev);
     assert_int_equal(decode_kit_did(DC_DO_DROP)->u.drop.reason, DC_DROP_CLASS);

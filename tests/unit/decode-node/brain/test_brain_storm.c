@@ -1,6 +1,7 @@
-/* Storms of sequences in a pool that is far too small, their prompts with common beginnings, prefilled here or sent, transfers that end
- * early: every sequence ends with its own tokens and finds its own rows at every token, no page that two have is written, the oldest always
- * gets on, the brain's count of pages is the pool's, and nothing is held at the end. The seed is told on failure. */
+/* Storms of sequences in a pool that is far too small, their prompts with common beginnings, prefilled here
+ * or sent, transfers that end early: every sequence ends with its own tokens and finds its own rows at every
+ * token, no page that two have is written, the oldest always gets on, the brain's count of pages is the
+ * pool's, and nothing is held at the end. The seed is told on failure. */
 #include "base/hash.h"
 #include "base/rng.h"
 #include "tests/helpers/decode_kit.h"
@@ -14,7 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 16, GROWTH = 16, REQUESTS = 60, SLOTS = 6, POOL = 20, AT_ONCE = 10, BEGINNINGS = 4, ROUNDS_MAX = 20000, OLDEST_WAITS = 300 };
+enum {
+    PAGE = 16,
+    GROWTH = 16,
+    REQUESTS = 60,
+    SLOTS = 6,
+    POOL = 20,
+    AT_ONCE = 10,
+    BEGINNINGS = 4,
+    ROUNDS_MAX = 20000,
+    OLDEST_WAITS = 300
+};
 
 static dc_brain *make(uint32_t swap_pages)
 {
@@ -35,22 +46,23 @@ static dc_brain *make(uint32_t swap_pages)
     decode_kit_step(b, &(dc_event){.type = DC_EV_TICK});
     decode_kit_control(b, &(bt_msg){.type = BT_MSG_WELCOME});
     bt_msg hello = {.type = BT_MSG_HELLO};
-    hello.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = c.hello.kv};
+    hello.u.hello =
+        (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = c.hello.kv};
     decode_kit_bulk(b, &hello);
     return b;
 }
 
 typedef struct request {
-    uint32_t prompt, max, accepted, attempt, age;       /* age: order of reservation, 0: none is held */
+    uint32_t prompt, max, accepted, attempt, age; /* age: order of reservation, 0: none is held */
     bool is_local, is_open, is_done;
-    bool is_sending;                    /* RESERVED came, COMMITTED not yet */
+    bool is_sending; /* RESERVED came, COMMITTED not yet */
     bt_ticket ticket;
     uint32_t sent;
 } request;
 
-typedef struct slot {                   /* the pool's and the worker's view of one */
+typedef struct slot { /* the pool's and the worker's view of one */
     uint32_t pages[256 / PAGE], held;
-    bool runs, is_stopped, is_told;     /* is_told: of its need */
+    bool runs, is_stopped, is_told; /* is_told: of its need */
     uint64_t number;
     uint32_t prompt, max, known, rows, swap_rows;
     uint64_t swap[256];
@@ -62,20 +74,24 @@ typedef struct world {
     slot slots[SLOTS];
     uint32_t holders[POOL], swap_pages, swap_used, attempts_over, ages, aborted;
     uint64_t row[POOL][PAGE];
-    dc_event placed;                    /* what follows PLACE */
+    dc_event placed; /* what follows PLACE */
     bool has_placed;
-    bt_msg say[64];                     /* what the gateway answers */
+    bt_msg say[64]; /* what the gateway answers */
     uint32_t say_len;
     uint64_t seed, draws;
 } world;
 
 static uint32_t draw(world *w, uint32_t n) { return (uint32_t)(bt_rng_u64(w->seed, w->draws++) % n); }
-static int32_t id_of(uint64_t number, uint32_t index) { return (int32_t)(100 + bt_rng_u64(number, index) % 1000); }
+static int32_t id_of(uint64_t number, uint32_t index)
+{
+    return (int32_t)(100 + bt_rng_u64(number, index) % 1000);
+}
 
 /* Prompts of one beginning differ in their last token, which says whose they are. */
 static int32_t prompt_id(const world *w, uint64_t number, uint32_t i)
 {
-    return i + 1 == w->all[number].prompt ? 5000 + (int32_t)number : (int32_t)(number % BEGINNINGS * 1000 + i);
+    return i + 1 == w->all[number].prompt ? 5000 + (int32_t)number
+                                          : (int32_t)(number % BEGINNINGS * 1000 + i);
 }
 
 /* What a row must hold: of a prompt, a function of its tokens so far; of an answer, of whose it is. */
@@ -100,7 +116,9 @@ static void write_row(world *w, const slot *s, uint32_t i, uint64_t value)
 static void check_rows(world *w, const slot *s, uint64_t number, uint32_t rows)
 {
     for (uint32_t i = 0; i < rows; i++)
-        if (*row_at(w, s, i) != row_of(w, number, i)) fail_msg("seed %llu: row %u of request %llu is another's", (unsigned long long)w->seed, i, (unsigned long long)number);
+        if (*row_at(w, s, i) != row_of(w, number, i))
+            fail_msg("seed %llu: row %u of request %llu is another's", (unsigned long long)w->seed, i,
+                     (unsigned long long)number);
 }
 
 static uint32_t used(const world *w)
@@ -166,7 +184,8 @@ static void on_message(world *w, const bt_msg *m)
     if (m->ref.attempt == 0) return;
     request *r = &w->all[m->ref.number];
     const bool is_mine = r->is_open && m->ref.attempt == r->attempt;
-    if (m->type == BT_MSG_FIRST_TOKEN || m->type == BT_MSG_PREFILL_DONE || m->type == BT_MSG_FAILED) answer(w, m, BT_MSG_ACK);
+    if (m->type == BT_MSG_FIRST_TOKEN || m->type == BT_MSG_PREFILL_DONE || m->type == BT_MSG_FAILED)
+        answer(w, m, BT_MSG_ACK);
     if (m->type == BT_MSG_FINISHED) answer(w, m, BT_MSG_FINISHED_ACK);
     if (!is_mine) return;
     if (m->type == BT_MSG_RESERVED) {
@@ -179,7 +198,8 @@ static void on_message(world *w, const bt_msg *m)
         if (r->accepted == 0) r->accepted = 1;
     } else if (m->type == BT_MSG_TOKENS) {
         assert_true(m->u.tokens.first_index <= r->accepted);
-        for (uint32_t i = 0; i < m->u.tokens.ids_len; i++) assert_int_equal(m->u.tokens.ids[i], id_of(m->ref.number, m->u.tokens.first_index + i));
+        for (uint32_t i = 0; i < m->u.tokens.ids_len; i++)
+            assert_int_equal(m->u.tokens.ids[i], id_of(m->ref.number, m->u.tokens.first_index + i));
         r->accepted = m->u.tokens.first_index + m->u.tokens.ids_len;
         answer(w, m, BT_MSG_TOKENS_ACK);
         w->say[w->say_len - 1].u.tokens_ack.next_index = r->accepted;
@@ -201,7 +221,8 @@ static void on_place(world *w, const dc_block *block)
 {
     const slot *s = &w->slots[block->slot];
     assert_false(s->runs);
-    for (uint32_t i = 0; i < block->token_count; i++) write_row(w, s, block->token_begin + i, row_of(w, block->ref.number, block->token_begin + i));
+    for (uint32_t i = 0; i < block->token_count; i++)
+        write_row(w, s, block->token_begin + i, row_of(w, block->ref.number, block->token_begin + i));
     w->placed = (dc_event){.type = DC_EV_PLACED, .u.block = *block};
     w->has_placed = true;
 }
@@ -213,14 +234,19 @@ static void carry_out(world *w, const dc_action *a)
     case DC_DO_SEND_CONTROL: on_message(w, &a->u.control.msg); break;
     case DC_DO_SET_PAGES: set_pages(w, &w->slots[a->u.set.slot], a); break;
     case DC_DO_SWAP_OUT: swap_rows(w, &w->slots[a->u.swap.slot], a->u.swap.tokens, true); break;
-    case DC_DO_SWAP_IN: swap_rows(w, &w->slots[a->u.swap.slot], a->u.swap.tokens, false); __attribute__((fallthrough));
+    case DC_DO_SWAP_IN:
+        swap_rows(w, &w->slots[a->u.swap.slot], a->u.swap.tokens, false);
+        __attribute__((fallthrough));
     case DC_DO_DROP_SWAP:
         s = &w->slots[a->type == DC_DO_SWAP_IN ? a->u.swap.slot : a->u.slot];
         w->swap_used -= (s->swap_rows + PAGE - 1) / PAGE;
         s->swap_rows = 0;
         break;
     case DC_DO_START: on_start(w, a); break;
-    case DC_DO_STOP: assert_true(w->slots[a->u.slot].runs); w->slots[a->u.slot].is_stopped = true; break;
+    case DC_DO_STOP:
+        assert_true(w->slots[a->u.slot].runs);
+        w->slots[a->u.slot].is_stopped = true;
+        break;
     case DC_DO_PLACE: on_place(w, &a->u.block); break;
     case DC_DO_SEND_BULK:
         if (a->u.bulk.msg.type == BT_MSG_COMMITTED) w->all[a->u.bulk.msg.ref.number].is_sending = false;
@@ -265,7 +291,8 @@ static void worker_turn(world *w, uint32_t number)
     }
     const bt_msg_first_token f = {.token = id_of(s->number, 0)};
     if (s->rows < s->prompt) {
-        for (uint32_t end = s->rows + 32 < s->prompt ? s->rows + 32 : s->prompt; s->rows < end; s->rows++) write_row(w, s, s->rows, row_of(w, s->number, s->rows));
+        for (uint32_t end = s->rows + 32 < s->prompt ? s->rows + 32 : s->prompt; s->rows < end; s->rows++)
+            write_row(w, s, s->rows, row_of(w, s->number, s->rows));
         if (s->rows < s->prompt) return;
         if (s->known == 0) s->known = 1;
         ev = (dc_event){.type = DC_EV_FIRST};
@@ -303,8 +330,10 @@ static void submit(world *w, uint64_t number)
     for (uint32_t i = 0; i < r->prompt; i++) ids[i] = prompt_id(w, number, i);
     for (uint32_t i = 0; i < r->accepted; i++) generated[i] = id_of(number, i);
     bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, number, ++r->attempt}};
-    m.u.reserve = (bt_msg_reserve){.prompt_tokens = r->prompt, .max_tokens = r->max,   .ids = ids, .ids_len = r->prompt, .is_local = r->is_local,
-                                   .generated = generated, .generated_len = r->accepted, .lease_ms = 600000, .prefill_class = bt_hash64("", 0)};
+    m.u.reserve = (bt_msg_reserve){
+        .prompt_tokens = r->prompt,   .max_tokens = r->max,    .ids = ids,
+        .ids_len = r->prompt,         .is_local = r->is_local, .generated = generated,
+        .generated_len = r->accepted, .lease_ms = 600000,      .prefill_class = bt_hash64("", 0)};
     if (!r->is_local) m.u.reserve.prefill = decode_kit_prefill;
     r->is_open = true;
     r->is_sending = false;
@@ -318,7 +347,8 @@ static void transfer_turn(world *w, uint64_t number)
 {
     request *r = &w->all[number];
     if (!r->is_open || !r->is_sending) return;
-    bt_msg m = {.type = BT_MSG_COMMIT, .from = decode_kit_prefill, .to = decode_kit_self, .ref = {decode_kit_gate, number, r->attempt}};
+    bt_msg m = {.type = BT_MSG_COMMIT, .from = decode_kit_prefill, .to = decode_kit_self,
+                .ref = {decode_kit_gate, number, r->attempt}};
     dc_event ev = {.type = DC_EV_BLOCK};
     if (draw(w, 12) == 0) {
         m.type = BT_MSG_ABORT;
@@ -328,12 +358,15 @@ static void transfer_turn(world *w, uint64_t number)
         w->aborted++;
         feed(w, &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, &m}});
     } else if (r->sent < r->prompt) {
-        const uint32_t most = 16 * (1 + draw(w, 3)), left = r->prompt - r->sent, n = left < most ? left : most;
-        ev.u.block = (dc_block){.from = decode_kit_prefill, .ref = m.ref, .ticket = r->ticket, .token_begin = r->sent, .token_count = n, .bytes = n * 8};
+        const uint32_t most = 16 * (1 + draw(w, 3)), left = r->prompt - r->sent,
+                       n = left < most ? left : most;
+        ev.u.block = (dc_block){.from = decode_kit_prefill, .ref = m.ref,     .ticket = r->ticket,
+                                .token_begin = r->sent,     .token_count = n, .bytes = n * 8};
         r->sent += n;
         feed(w, &ev);
     } else {
-        m.u.commit = (bt_msg_commit){.ticket = r->ticket, .prompt_tokens = r->prompt, .first_token = id_of(number, 0)};
+        m.u.commit =
+            (bt_msg_commit){.ticket = r->ticket, .prompt_tokens = r->prompt, .first_token = id_of(number, 0)};
         if (r->accepted == 0) r->accepted = 1;
         feed(w, &(dc_event){.type = DC_EV_BULK, .u.bulk = &m});
     }
@@ -354,7 +387,8 @@ static dc_counters storm(uint64_t seed, uint32_t swap_pages)
     }
     uint32_t done = 0, oldest = 0, accepted = 0, waited = 0;
     for (uint32_t rounds = 0; done < REQUESTS; rounds++) {
-        if (rounds > ROUNDS_MAX) fail_msg("seed %llu: not over after %d rounds", (unsigned long long)seed, ROUNDS_MAX);
+        if (rounds > ROUNDS_MAX)
+            fail_msg("seed %llu: not over after %d rounds", (unsigned long long)seed, ROUNDS_MAX);
         decode_kit_now += 1000;
         for (uint32_t i = 0, open = 0; i < REQUESTS && open < AT_ONCE; i++) {
             if (w->all[i].is_done) continue;
@@ -363,7 +397,8 @@ static dc_counters storm(uint64_t seed, uint32_t swap_pages)
             transfer_turn(w, i);
         }
         for (uint32_t i = 0; i < SLOTS; i++) worker_turn(w, draw(w, SLOTS));
-        /* The oldest gets on, however many are younger: a token in every OLDEST_WAITS rounds, a replay of 130 rows included. */
+        /* The oldest gets on, however many are younger: a token in every OLDEST_WAITS rounds, a replay of
+         * 130 rows included. */
         const request *r = NULL;
         done = 0;
         for (int i = 0; i < REQUESTS; i++) {
@@ -398,8 +433,10 @@ static void ends_every_sequence_of_a_storm_with_its_own_tokens(void **s)
         assert_int_equal(n.unexpected, 0);
         assert_int_equal(n.given_up, 0);
     }
-    printf("preempted %llu, swapped in %llu, prefilled again %llu, tokens replayed %llu, beginnings shared %llu\n", (unsigned long long)preempted,
-           (unsigned long long)swapped, (unsigned long long)dropped, (unsigned long long)replayed, (unsigned long long)hits);
+    printf("preempted %llu, swapped in %llu, prefilled again %llu, tokens replayed %llu, beginnings shared "
+           "%llu\n",
+           (unsigned long long)preempted, (unsigned long long)swapped, (unsigned long long)dropped,
+           (unsigned long long)replayed, (unsigned long long)hits);
     assert_true(preempted > 500 && swapped > 100 && dropped > 100 && replayed > 1000 && hits > 1000);
 }
 

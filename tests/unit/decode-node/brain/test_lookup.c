@@ -1,5 +1,5 @@
-/* Drafts by look-up: what is found is the longest suffix at its latest place, by a search written the plain way; how many are brought follows
- * what they cost and how often they were right. */
+/* Drafts by look-up: what is found is the longest suffix at its latest place, by a search written the plain
+ * way; how many are brought follows what they cost and how often they were right. */
 #include "decode-node/brain/lookup.h"
 #include "base/rng.h"
 
@@ -17,12 +17,12 @@ static void finds_the_longest_suffix_at_its_latest_place(void **state)
     (void)state;
     size_t at = 99;
     const int32_t a[] = {1, 2, 3, 9, 2, 3, 8, 7, 3, 6, 1, 2, 3};
-    assert_int_equal(dc_lookup_find(&at, a, 13), 3);        /* 1 2 3, though 2 3 and 3 stand later */
+    assert_int_equal(dc_lookup_find(&at, a, 13), 3); /* 1 2 3, though 2 3 and 3 stand later */
     assert_int_equal(at, 3);
-    assert_int_equal(dc_lookup_find(&at, a + 1, 12), 2);    /* without the first 1: 2 3, the later one */
+    assert_int_equal(dc_lookup_find(&at, a + 1, 12), 2); /* without the first 1: 2 3, the later one */
     assert_int_equal(at, 5);
     const int32_t b[] = {4, 4, 4};
-    assert_int_equal(dc_lookup_find(&at, b, 3), 2);         /* overlapping itself; the place is before the end */
+    assert_int_equal(dc_lookup_find(&at, b, 3), 2); /* overlapping itself; the place is before the end */
     assert_int_equal(at, 2);
     assert_int_equal(dc_lookup_find(&at, a, 3), 0);
     assert_int_equal(dc_lookup_find(&at, a, 1), 0);
@@ -32,7 +32,7 @@ static void finds_the_longest_suffix_at_its_latest_place(void **state)
 static uint32_t plain(size_t *ret, const int32_t *ids, size_t n)
 {
     for (size_t len = 3; len > 0; len--)
-        for (size_t end = n; end-- > len;)                  /* a place that ends before `end`, with ids[end] behind it */
+        for (size_t end = n; end-- > len;) /* a place that ends before `end`, with ids[end] behind it */
             if (n > len && memcmp(ids + end - len, ids + n - len, len * sizeof *ids) == 0) {
                 *ret = end;
                 return (uint32_t)len;
@@ -70,7 +70,7 @@ static void rows_that_cost_nothing_are_all_taken_and_rows_that_cost_a_step_none(
     for (uint32_t suffix = 1; suffix <= DC_LOOKUP_LONGEST; suffix++) {
         assert_true(dc_lookup_worth(&l, suffix, &free_rows, 1, 4) == 4);
         assert_int_equal(dc_lookup_worth(&l, suffix, &dear, 1, 4), 0);
-        assert_true(dc_lookup_worth(&l, suffix, &none, 1, 4) == 4);         /* not known: hoping for the best */
+        assert_true(dc_lookup_worth(&l, suffix, &none, 1, 4) == 4); /* not known: hoping for the best */
         assert_int_equal(dc_lookup_worth(&l, suffix, &free_rows, 1, 0), 0);
     }
     assert_int_equal(dc_lookup_worth(&l, 3, &free_rows, DC_LOOKUP_ROWS, 4), 0);
@@ -87,7 +87,7 @@ static void drafts_that_fail_are_given_up_and_tried_again_much_later(void **stat
         assert_true(++steps < 20);
     }
     assert_true(steps > 0);
-    assert_true(dc_lookup_worth(&l, 3, &c, 1, 4) > 0);      /* longer suffixes have their own belief */
+    assert_true(dc_lookup_worth(&l, 3, &c, 1, 4) > 0); /* longer suffixes have their own belief */
     while (!dc_lookup_worth(&l, 2, &c, 1, 4)) {
         dc_lookup_forget(&l);
         assert_true(++again < 2000);
@@ -118,7 +118,7 @@ static void one_slow_step_is_forgotten(void **state)
         dc_lookup_took(&c, 1, 1000);
         assert_true(++steps < 5000);
     }
-    dc_lookup_took(&c, 0, 1);                               /* no rows, or more than are looked at: nothing */
+    dc_lookup_took(&c, 0, 1); /* no rows, or more than are looked at: nothing */
     dc_lookup_took(&c, DC_LOOKUP_ROWS + 1, 1);
 }
 

@@ -30,7 +30,8 @@ static void a_beginning_is_found_up_to_the_first_difference_on_the_node_that_had
         assert_int_equal(gw_affinity_match(a, two, 6, &A), at / 64);
         ids[at]--;
     }
-    assert_int_equal(gw_affinity_chain(two, ids + 64, 300), 4);        /* the same tokens elsewhere are another beginning */
+    /* the same tokens elsewhere are another beginning */
+    assert_int_equal(gw_affinity_chain(two, ids + 64, 300), 4);
     assert_int_equal(gw_affinity_match(a, two, 4, &A), 0);
     gw_affinity_free(a);
 }

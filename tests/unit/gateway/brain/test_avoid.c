@@ -24,12 +24,12 @@ static void what_fails_is_avoided_for_longer_each_time_and_a_trial_makes_others_
     }
     gw_avoid_tried(a, 3, 9, now);
     assert_true(gw_avoid_is(a, 4, 9, now + 7999999));
-    gw_avoid_succeeded(a, 3, 9);                        /* the pair: not what is avoided */
+    gw_avoid_succeeded(a, 3, 9); /* the pair: not what is avoided */
     assert_true(gw_avoid_is(a, 4, 9, now));
     gw_avoid_succeeded(a, 0, 9);
     assert_false(gw_avoid_is(a, 4, 9, now));
     assert_int_equal(a->len, 0);
-    gw_avoid_failed(a, 3, 9, now);                      /* a pair */
+    gw_avoid_failed(a, 3, 9, now); /* a pair */
     assert_true(gw_avoid_is(a, 3, 9, now));
     assert_false(gw_avoid_is(a, 4, 9, now) || gw_avoid_is(a, 3, 8, now) || gw_avoid_is(a, 0, 9, now));
     free(a);
@@ -51,7 +51,7 @@ static void a_refusal_of_a_pair_ends_when_it_said_and_the_table_is_bounded(void 
         gw_avoid_refused(a, i, 9, 10000000, 200 + (int64_t)i);
         assert_true(a->len <= GW_AVOID_MAX);
     }
-    gw_avoid_failed(a, 5000, 0, 100000000);             /* a minute later: the rest is forgotten */
+    gw_avoid_failed(a, 5000, 0, 100000000); /* a minute later: the rest is forgotten */
     assert_int_equal(a->len, 1);
     free(a);
 }

@@ -27,16 +27,12 @@ static void from(gw_brain *b, bt_incarnation who, bt_msg *m)
 static bt_msg hello_msg(bt_role role)
 {
     bt_msg m = {.type = BT_MSG_HELLO};
-    m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
-                               .role = role,
-                               .model_id = {5},
-                               .kv = {2, 1, 2, BT_KV_F16},
-                               .ctx_tokens = 100,
-                               .kv_capacity_tokens = 100,
+    m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = role,      .model_id = {5},
+                               .kv = {2, 1, 2, BT_KV_F16},      .ctx_tokens = 100, .kv_capacity_tokens = 100,
                                .load = {.slots_total = 1}};
     strcpy(m.u.hello.node_id, role == BT_ROLE_PREFILL ? "p" : "d");
     strcpy(m.u.hello.kv_endpoint, "tcp://127.0.0.1:1");
-    static bt_msg_engine engine;                        /* overwritten by the next HELLO: the brain keeps its own */
+    static bt_msg_engine engine; /* overwritten by the next HELLO: the brain keeps its own */
     snprintf(engine.name, sizeof engine.name, "%s", role == BT_ROLE_PREFILL ? "npu" : "gone");
     if (role == BT_ROLE_PREFILL) m.u.hello.engine = &engine;
     return m;
@@ -82,13 +78,8 @@ static gw_brain *make_ready(void)
 static void submit(gw_brain *b, uint64_t request, uint32_t max_tokens)
 {
     static const int32_t ids[200];
-    gw_submit s = {.request = request,
-                   .ids = ids,
-                   .ids_len = 10,
-                   .max_tokens = max_tokens,
-                   .draw_seed = true,
-                   .stop_ids_len = 1,
-                   .stop_ids = {7}};
+    gw_submit s = {.request = request, .ids = ids,        .ids_len = 10,  .max_tokens = max_tokens,
+                   .draw_seed = true,  .stop_ids_len = 1, .stop_ids = {7}};
     step(b, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
 }
 
@@ -145,7 +136,8 @@ static void done_with_figures_waits_for_both_reports(void **s)
     gw_brain *b = make_ready();
     to_decoding(b);
     tokens(b, 1, (int32_t[]){41, 42, 7}, 3);
-    assert_int_equal(gateway_kit_did(acts, GW_DO_TOKENS)->u.tokens.ids_len, 2);       /* the stop id is not the client's */
+    /* the stop id is not the client's */
+    assert_int_equal(gateway_kit_did(acts, GW_DO_TOKENS)->u.tokens.ids_len, 2);
     assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_TOKENS_ACK)->u.tokens_ack.next_index, 4);
     assert_null(gateway_kit_did(acts, GW_DO_DONE));
     finished(b, 4);
@@ -193,7 +185,7 @@ static void takes_the_next_index_only(void **s)
     assert_int_equal(gateway_kit_did(acts, GW_DO_TOKENS)->u.tokens.ids_len, 1);
     tokens(b, 0, (int32_t[]){40}, 1);
     assert_null(gateway_kit_did(acts, GW_DO_TOKENS));
-    finished(b, 9);                                     /* tokens are still missing: not accepted yet */
+    finished(b, 9); /* tokens are still missing: not accepted yet */
     assert_null(gateway_kit_said(acts, DECODE, BT_MSG_FINISHED_ACK));
     gw_brain_free(b);
 }
@@ -206,13 +198,14 @@ static void token_0_that_ends_aborts_both(void **s)
         submit(b, 1, i ? 1 : 20);
         reserved(b, 1);
         first(b, i ? 40 : 7);
-        assert_int_equal(gateway_kit_did(acts, GW_DO_DONE)->u.done.reason, i ? BT_FINISH_LENGTH : BT_FINISH_STOP);
+        assert_int_equal(gateway_kit_did(acts, GW_DO_DONE)->u.done.reason,
+                         i ? BT_FINISH_LENGTH : BT_FINISH_STOP);
         assert_int_equal(gateway_kit_did(acts, GW_DO_TOKENS) != NULL, i);
         assert_non_null(gateway_kit_said(acts, PREFILL, BT_MSG_ABORT));
         assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_ABORT));
         now += 500000;
         from(b, PREFILL, &(bt_msg){.type = BT_MSG_ABORT_ACK, .ref = {SELF, 1, 1}});
-        assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_ABORT));    /* again, until answered */
+        assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_ABORT)); /* again, until answered */
         from(b, DECODE, &(bt_msg){.type = BT_MSG_ABORT_ACK, .ref = {SELF, 1, 1}});
         assert_int_equal(gw_brain_active(b), 0);
         gw_brain_free(b);
@@ -235,7 +228,7 @@ static void a_refusal_for_now_is_another_attempt_and_one_for_good_is_the_end(voi
     now += 1;
     step(b, &(gw_event){.type = GW_EV_TICK});
     assert_int_equal(gateway_kit_said(acts, DECODE, BT_MSG_RESERVE)->ref.attempt, 2);
-    reserved(b, 1);                                     /* an answer to the old attempt */
+    reserved(b, 1); /* an answer to the old attempt */
     assert_null(gateway_kit_said(acts, PREFILL, BT_MSG_PREFILL));
     m.ref.attempt = 2;
     m.u.refused.code = BT_EARG;
@@ -303,14 +296,16 @@ static void every_wait_has_an_end(void **s)
             now += 500000;
             if (state) beat(b, PREFILL);
             else step(b, &(gw_event){.type = GW_EV_TICK});
-            if (gateway_kit_did(acts, GW_DO_FAIL)) assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, want);
+            if (gateway_kit_did(acts, GW_DO_FAIL))
+                assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, want);
             answers += gateway_kit_did(acts, GW_DO_FAIL) != NULL;
             if (!state) continue;
             beat(b, DECODE);
             answers += gateway_kit_did(acts, GW_DO_FAIL) != NULL;
         }
         assert_int_equal(answers, 1);
-        assert_int_equal(gw_brain_active(b) + gw_brain_queued(b) + gw_brain_debts(b), 0);    /* nobody answers ABORT: the leases end */
+        /* nobody answers ABORT: the leases end */
+        assert_int_equal(gw_brain_active(b) + gw_brain_queued(b) + gw_brain_debts(b), 0);
         gw_brain_free(b);
     }
 }
@@ -321,7 +316,7 @@ static void a_prompt_that_makes_rows_slowly_is_waited_for(void **s)
     gw_brain *b = make_ready();
     to_prefilling(b);
     int failed = 0;
-    for (int i = 0; i < 400; i++) {                 /* 200 s, far beyond the first deadline of 31 s */
+    for (int i = 0; i < 400; i++) { /* 200 s, far beyond the first deadline of 31 s */
         now += 500000;
         beat(b, PREFILL);
         failed += gateway_kit_did(acts, GW_DO_FAIL) != NULL;
@@ -331,7 +326,7 @@ static void a_prompt_that_makes_rows_slowly_is_waited_for(void **s)
     }
     assert_int_equal(failed, 0);
     assert_int_equal(gw_brain_active(b), 1);
-    for (int i = 0; i < 130; i++) {                 /* no more rows: another attempt after 31 s, and 30 s for that */
+    for (int i = 0; i < 130; i++) { /* no more rows: another attempt after 31 s, and 30 s for that */
         now += 500000;
         beat(b, PREFILL);
         failed += gateway_kit_did(acts, GW_DO_FAIL) != NULL;
@@ -351,7 +346,8 @@ static void renews_leases_of_both_sides(void **s)
     for (int i = 0; i < 20; i++) {
         now += 500000;
         beat(b, PREFILL);
-        renewed += gateway_kit_said(acts, DECODE, BT_MSG_RENEW) && gateway_kit_said(acts, PREFILL, BT_MSG_RENEW);
+        renewed +=
+            gateway_kit_said(acts, DECODE, BT_MSG_RENEW) && gateway_kit_said(acts, PREFILL, BT_MSG_RENEW);
         beat(b, DECODE);
     }
     assert_int_equal(renewed, 4);
@@ -374,7 +370,7 @@ static void cancels_and_ends_early_once(void **s)
     assert_true(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.retry_after_ms > 0);
     step(b, &(gw_event){.type = GW_EV_CANCEL, .u.request = 2});
     assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_CANCELLED);
-    submit(b, 4, 20);                                   /* a number used before */
+    submit(b, 4, 20); /* a number used before */
     assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_BAD);
     submit(b, 5, 200);
     step(b, &(gw_event){.type = GW_EV_CANCEL, .u.request = 3});
@@ -428,7 +424,8 @@ static void ignores_every_message_that_a_state_does_not_expect(void **s)
                         assert_null(gateway_kit_did(acts, GW_DO_FIRST));
                     }
                     if (type != BT_MSG_HELLO && who == 2)
-                        assert_int_equal(gateway_kit_said(acts, OTHER, BT_MSG_REJECT) != NULL, type != BT_MSG_REJECT);
+                        assert_int_equal(gateway_kit_said(acts, OTHER, BT_MSG_REJECT) != NULL,
+                                         type != BT_MSG_REJECT);
                     gw_brain_free(b);
                 }
             }

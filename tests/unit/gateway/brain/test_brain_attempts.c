@@ -1,4 +1,5 @@
-/* Attempts of one request on different nodes: local prefills, and new attempts that replay what the client has already. */
+/* Attempts of one request on different nodes: local prefills, and new attempts that replay what the client
+ * has already. */
 #include "tests/helpers/gateway_kit.h"
 
 #include <setjmp.h>
@@ -12,9 +13,9 @@
 static const bt_incarnation SELF = {{1}}, DECODE = {{2}}, PREFILL = {{3}}, DECODE_2 = {{4}};
 static int64_t now;
 static gw_actions acts;
-static int32_t heard[64];               /* what the client got, by index */
+static int32_t heard[64]; /* what the client got, by index */
 static uint32_t heard_len, firsts;
-static int failed;                      /* kind of the FAIL that came */
+static int failed; /* kind of the FAIL that came */
 
 /* Runs a step and notes the client's tokens: each index once, in order. */
 static void step(gw_brain *b, const gw_event *ev)
@@ -51,10 +52,14 @@ static void beat(gw_brain *b, bt_incarnation who)
 static void join(gw_brain *b, bt_incarnation who, const char *exactness, const char *prefill_exactness)
 {
     bt_msg m = {.type = BT_MSG_HELLO};
-    m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
-                               .role = bt_incarnation_equal(&who, &PREFILL) ? BT_ROLE_PREFILL : BT_ROLE_DECODE,
-                               .model_id = {5}, .kv = {2, 1, 2, BT_KV_F16}, .ctx_tokens = 100, .kv_capacity_tokens = 100,
-                               .load = {.slots_total = 1}};
+    m.u.hello =
+        (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
+                       .role = bt_incarnation_equal(&who, &PREFILL) ? BT_ROLE_PREFILL : BT_ROLE_DECODE,
+                       .model_id = {5},
+                       .kv = {2, 1, 2, BT_KV_F16},
+                       .ctx_tokens = 100,
+                       .kv_capacity_tokens = 100,
+                       .load = {.slots_total = 1}};
     snprintf(m.u.hello.node_id, sizeof m.u.hello.node_id, "n%d", who.bytes[0]);
     snprintf(m.u.hello.exactness, sizeof m.u.hello.exactness, "%s", exactness);
     snprintf(m.u.hello.prefill_exactness, sizeof m.u.hello.prefill_exactness, "%s", prefill_exactness);
@@ -82,8 +87,13 @@ static void submit(gw_brain *b, uint32_t max_tokens)
 {
     static const int32_t ids[10] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
     static const bt_sample_bias bias[2] = {{3, 1.0f}, {4, -1.0f}};
-    const gw_submit s = {.request = 1, .ids = ids, .ids_len = 10, .max_tokens = max_tokens,
-                         .sampling = {.seed = 9, .bias = bias, .bias_len = 2}, .stop_ids_len = 1, .stop_ids = {7}};
+    const gw_submit s = {.request = 1,
+                         .ids = ids,
+                         .ids_len = 10,
+                         .max_tokens = max_tokens,
+                         .sampling = {.seed = 9, .bias = bias, .bias_len = 2},
+                         .stop_ids_len = 1,
+                         .stop_ids = {7}};
     step(b, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
 }
 
@@ -101,7 +111,8 @@ static void first(gw_brain *b, bt_incarnation who, uint32_t attempt, int32_t tok
     from(b, who, &m);
 }
 
-static void tokens(gw_brain *b, bt_incarnation who, uint32_t attempt, uint32_t first_index, const int32_t *ids, uint32_t len)
+static void tokens(gw_brain *b, bt_incarnation who, uint32_t attempt, uint32_t first_index,
+                   const int32_t *ids, uint32_t len)
 {
     bt_msg m = {.type = BT_MSG_TOKENS, .ref = {.attempt = attempt}};
     m.u.tokens = (bt_msg_tokens){.first_index = first_index, .ids = ids, .ids_len = len};
@@ -152,7 +163,7 @@ static void run_locally(gw_brain *b, gw_local why)
     reserved(b, DECODE, 1);
     assert_null(gateway_kit_said(acts, PREFILL, BT_MSG_PREFILL));
     assert_null(gateway_kit_said(acts, DECODE, BT_MSG_PREFILL));
-    for (int i = 0; i < 20; i++) {      /* it may take its time, but says that rows appear */
+    for (int i = 0; i < 20; i++) { /* it may take its time, but says that rows appear */
         now += 1000000;
         beat(b, DECODE);
         from(b, DECODE, &(bt_msg){.type = BT_MSG_PREFILL_ACCEPTED, .ref = {.attempt = 1}});
@@ -262,7 +273,7 @@ static void a_preempted_request_goes_on_elsewhere_without_a_repeated_missing_or_
     reserved(b, DECODE_2, 2);
     assert_int_equal(gateway_kit_said(acts, PREFILL, BT_MSG_PREFILL)->ref.attempt, 2);
     tokens(b, DECODE_2, 2, 3, more, 1); /* 44 at index 3, before token 0: kept */
-    tokens(b, DECODE, 1, 3, again, 3);      /* the old attempt */
+    tokens(b, DECODE, 1, 3, again, 3);  /* the old attempt */
     assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_ABORT));
     first(b, PREFILL, 2, 40);
     assert_int_equal(heard_len, 4);
@@ -336,7 +347,7 @@ static void a_decode_node_that_computes_known_rows_again_is_slow_and_not_lost(vo
         submit(b, 20);
         reserved(b, DECODE, 1);
         first(b, PREFILL, 1, 40);
-        for (int i = 0; i < 40; i++) {                  /* seconds without a token */
+        for (int i = 0; i < 40; i++) { /* seconds without a token */
             now += 1000000;
             beat(b, DECODE);
             beat(b, PREFILL);

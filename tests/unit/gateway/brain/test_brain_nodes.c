@@ -1,4 +1,5 @@
-/* What the gateway's brain does with nodes besides recovery: wishes for one, policies of a request, keys, roles. */
+/* What the gateway's brain does with nodes besides recovery: wishes for one, policies of a request, keys,
+ * roles. */
 #include "tests/helpers/gateway_kit.h"
 
 #include <setjmp.h>
@@ -12,7 +13,7 @@
 static const bt_incarnation PA = {{0x1a}}, PB = {{0x1b}}, DA = {{0x2a}}, DB = {{0x2b}}, DA_AGAIN = {{0x4a}};
 enum { SECOND = 1000000 };
 #define SAID(k, who, type) gateway_kit_said((k)->acts, who, type)
-#define DID(k, type) gateway_kit_did((k)->acts, type)
+#define DID(k, type)       gateway_kit_did((k)->acts, type)
 
 static void open_two_pairs(gateway_kit *k)
 {
@@ -23,7 +24,10 @@ static void open_two_pairs(gateway_kit *k)
     gateway_kit_join(k, DB);
 }
 
-static void submit(gateway_kit *k, const gw_submit *s) { gateway_kit_step(k, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = s}); }
+static void submit(gateway_kit *k, const gw_submit *s)
+{
+    gateway_kit_step(k, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = s});
+}
 
 static void a_request_goes_to_the_nodes_it_asks_for_and_after_a_loss_to_others(void **s)
 {
@@ -76,11 +80,11 @@ static void a_request_may_bring_its_own_policy(void **s)
     const bt_incarnation p = on_a ? PA : PB, d = on_a ? DA : DB;
     gateway_kit_say(&k, d, BT_MSG_RESERVED, 1);
     gateway_kit_first(&k, p, 1, 40);
-    r.request = 2;                                      /* least load: the other pair */
+    r.request = 2; /* least load: the other pair */
     submit(&k, &r);
     assert_non_null(SAID(&k, on_a ? DB : DA, BT_MSG_RESERVE));
     r.request = 3;
-    r.policy = GW_POLICY_PREFIX;                        /* where the beginning is known, although it is as busy */
+    r.policy = GW_POLICY_PREFIX; /* where the beginning is known, although it is as busy */
     submit(&k, &r);
     const bt_msg *m = SAID(&k, d, BT_MSG_RESERVE);
     assert_non_null(m);
@@ -94,13 +98,14 @@ static void figures_of_what_was_there_already_are_passed_on(void **s)
     gateway_kit k;
     open_two_pairs(&k);
     gateway_kit_submit(&k, 20);
-    const bt_incarnation d = SAID(&k, DA, BT_MSG_RESERVE) ? DA : DB, p = SAID(&k, d, BT_MSG_RESERVE)->u.reserve.prefill;
+    const bt_incarnation d = SAID(&k, DA, BT_MSG_RESERVE) ? DA : DB,
+                         p = SAID(&k, d, BT_MSG_RESERVE)->u.reserve.prefill;
     bt_msg m = {.type = BT_MSG_RESERVED, .ref = {.attempt = 1}};
     m.u.reserved.covered_tokens = 10;
     gateway_kit_from(&k, d, &m);
     assert_int_equal(SAID(&k, p, BT_MSG_PREFILL)->u.prefill.covered_tokens, 10);
     m = (bt_msg){.type = BT_MSG_FIRST_TOKEN, .ref = {.attempt = 1}};
-    m.u.first_token.token = 7;                          /* a stop id: the end */
+    m.u.first_token.token = 7; /* a stop id: the end */
     m.u.first_token.cached_tokens = 9;
     gateway_kit_from(&k, p, &m);
     assert_int_equal(DID(&k, GW_DO_DONE)->u.done.stats.cached_tokens, 9);
@@ -128,7 +133,7 @@ static void each_node_is_told_the_others_key_and_a_message_under_another_key_is_
     const bt_msg_reserve *r = &SAID(&k, DA, BT_MSG_RESERVE)->u.reserve;
     assert_int_equal(r->prefill_key.bytes[0], 7);
     assert_true(r->prefill_class == gw_route_class("npu"));
-    gateway_kit_say(&k, DA, BT_MSG_RESERVED, 1);        /* without the key */
+    gateway_kit_say(&k, DA, BT_MSG_RESERVED, 1); /* without the key */
     assert_null(SAID(&k, PA, BT_MSG_PREFILL));
     assert_int_equal(gw_brain_counters(k.b)->wrong_key, 1);
     m = (bt_msg){.type = BT_MSG_RESERVED, .ref = {.attempt = 1}, .from_key = {{8}}};
@@ -160,7 +165,7 @@ static void a_node_is_asked_for_another_role_until_it_answers(void **s)
     assert_non_null(SAID(&k, DA, BT_MSG_ROLE));
     bt_msg m = {.type = BT_MSG_ROLE_ANSWER};
     m.u.role_answer.role = BT_ROLE_DECODE;
-    gateway_kit_from(&k, DA, &m);                       /* to another question */
+    gateway_kit_from(&k, DA, &m); /* to another question */
     assert_null(DID(&k, GW_DO_ROLE_ANSWER));
     m.u.role_answer.role = BT_ROLE_PREFILL;
     m.u.role_answer.code = BT_EAUTH;
@@ -191,13 +196,14 @@ static void every_question_for_a_role_has_one_answer_in_its_time(void **s)
     }
     ask_role(&k, "da", BT_ROLE_PREFILL, 3);
     assert_int_equal(DID(&k, GW_DO_ROLE_ANSWER)->u.role_answer.code, BT_EAGAIN);
-    bt_msg m = gateway_kit_hello(DA_AGAIN);             /* the process that was asked is no more */
+    bt_msg m = gateway_kit_hello(DA_AGAIN); /* the process that was asked is no more */
     gateway_kit_from(&k, DA_AGAIN, &m);
     gateway_kit_wait(&k, 0);
     assert_int_equal(DID(&k, GW_DO_ROLE_ANSWER)->u.role_answer.code, BT_EAGAIN);
     gateway_kit_wait(&k, 5 * SECOND);
     uint32_t late = 0;
-    for (size_t i = 0; i < k.acts.len; i++) late += k.acts.items[i].type == GW_DO_ROLE_ANSWER && k.acts.items[i].u.role_answer.code == BT_EIO;
+    for (size_t i = 0; i < k.acts.len; i++)
+        late += k.acts.items[i].type == GW_DO_ROLE_ANSWER && k.acts.items[i].u.role_answer.code == BT_EIO;
     assert_int_equal(late, 4);
     gateway_kit_close(&k);
 }
@@ -215,7 +221,7 @@ static void a_full_queue_says_when_half_of_it_will_have_gone(void **s)
     uint64_t number = 1;
     uint32_t retry_ms[2] = {0};
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < 20; i++) {                  /* one every 10 s */
+        for (int i = 0; i < 20; i++) { /* one every 10 s */
             gw_submit r = gateway_kit_request(number, 1);
             submit(&k, &r);
             bt_msg m = {.type = BT_MSG_RESERVED, .ref = {{{1}}, number, 1}, .from = DA, .to = {{1}}};
@@ -226,7 +232,8 @@ static void a_full_queue_says_when_half_of_it_will_have_gone(void **s)
             number++;
             gateway_kit_pass(&k, round ? 4 * SECOND : 500000, (bt_incarnation[]){PA, DA}, 2);
             for (bt_incarnation *d = (bt_incarnation[]){DA, PA, {{0}}}; d->bytes[0]; d++) {
-                m = (bt_msg){.type = BT_MSG_ABORT_ACK, .ref = {{{1}}, number - 1, 1}, .from = *d, .to = {{1}}};
+                m = (bt_msg){.type = BT_MSG_ABORT_ACK, .ref = {{{1}}, number - 1, 1}, .from = *d,
+                             .to = {{1}}};
                 gateway_kit_step(&k, &(gw_event){.type = GW_EV_MSG, .u.msg = &m});
             }
         }
@@ -237,7 +244,8 @@ static void a_full_queue_says_when_half_of_it_will_have_gone(void **s)
         assert_int_equal(DID(&k, GW_DO_FAIL)->u.fail.kind, GW_FAIL_OVERLOADED);
         assert_non_null(strstr(DID(&k, GW_DO_FAIL)->u.fail.text, "4 requests are waiting"));
         retry_ms[round] = DID(&k, GW_DO_FAIL)->u.fail.retry_after_ms;
-        for (uint64_t i = number - 6; i < number; i++) gateway_kit_step(&k, &(gw_event){.type = GW_EV_CANCEL, .u.request = i});
+        for (uint64_t i = number - 6; i < number; i++)
+            gateway_kit_step(&k, &(gw_event){.type = GW_EV_CANCEL, .u.request = i});
         gateway_kit_pass(&k, 11 * SECOND, (bt_incarnation[]){PA, DA}, 2);
     }
     printf("retry after %u ms and %u ms\n", retry_ms[0], retry_ms[1]);

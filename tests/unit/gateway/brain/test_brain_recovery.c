@@ -1,5 +1,6 @@
-/* A request outlives its nodes: whatever is lost when, its tokens go on without one repeated, missing or changed, or it ends
- * with an error in its time. The kit checks that the client hears each index once, in order. */
+/* A request outlives its nodes: whatever is lost when, its tokens go on without one repeated, missing or
+ * changed, or it ends with an error in its time. The kit checks that the client hears each index once, in
+ * order. */
 #include "tests/helpers/gateway_kit.h"
 
 #include <setjmp.h>
@@ -10,11 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const bt_incarnation PA = {{0x1a}}, PB = {{0x1b}}, PA_AGAIN = {{0x3a}}, DA = {{0x2a}}, DB = {{0x2b}}, DA_AGAIN = {{0x4a}};
+static const bt_incarnation PA = {{0x1a}}, PB = {{0x1b}}, PA_AGAIN = {{0x3a}}, DA = {{0x2a}}, DB = {{0x2b}},
+                            DA_AGAIN = {{0x4a}};
 enum { SECOND = 1000000 };
-#define ALIVE(...) (bt_incarnation[]){__VA_ARGS__}, sizeof((bt_incarnation[]){__VA_ARGS__}) / sizeof(bt_incarnation)
+#define ALIVE(...) \
+    (bt_incarnation[]){__VA_ARGS__}, sizeof((bt_incarnation[]){__VA_ARGS__}) / sizeof(bt_incarnation)
 #define SAID(k, who, type) gateway_kit_said((k)->acts, who, type)
-#define DID(k, type) gateway_kit_did((k)->acts, type)
+#define DID(k, type)       gateway_kit_did((k)->acts, type)
 
 typedef enum upto { RESERVING, PREFILLING, ACCEPTED, TOKEN_0, TOKENS } upto;
 
@@ -79,9 +82,12 @@ static void a_lost_decode_node_costs_no_token_wherever_the_request_was(void **s)
                 }
             }
             const uint64_t *why = gw_brain_counters(k.b)->recoveries;
-            assert_int_equal(why[restarted ? GW_CAUSE_RESTARTED : u == RESERVING || u == PREFILLING ? GW_CAUSE_NO_ANSWER : GW_CAUSE_GONE], 1);
+            assert_int_equal(why[restarted                           ? GW_CAUSE_RESTARTED
+                                 : u == RESERVING || u == PREFILLING ? GW_CAUSE_NO_ANSWER
+                                                                     : GW_CAUSE_GONE],
+                             1);
             finish_on(&k, PA, DB, 2);
-            assert_int_equal(gateway_kit_node(&k, PA)->attempts, u >= PREFILLING);     /* it owes ABORT_ACK */
+            assert_int_equal(gateway_kit_node(&k, PA)->attempts, u >= PREFILLING); /* it owes ABORT_ACK */
             gateway_kit_close(&k);
         }
     }
@@ -97,7 +103,7 @@ static void a_lost_prefill_node_costs_no_token_until_its_rows_are_committed(void
         bt_msg m = gateway_kit_hello(PA_AGAIN);
         gateway_kit_from(&k, PA_AGAIN, &m);
         assert_non_null(SAID(&k, DA, BT_MSG_ABORT));
-        finish_on(&k, PB, DA, 2);                       /* PA has just failed the request */
+        finish_on(&k, PB, DA, 2); /* PA has just failed the request */
         gateway_kit_close(&k);
     }
 }
@@ -107,7 +113,7 @@ static void a_lost_prefill_node_is_not_missed_once_its_rows_are_committed(void *
     (void)s;
     for (int told = 0; told < 2; told++) {
         gateway_kit k;
-        begin(&k, told ? TOKEN_0 : TOKENS);             /* a token of the decode node says it too */
+        begin(&k, told ? TOKEN_0 : TOKENS); /* a token of the decode node says it too */
         if (told) gateway_kit_say(&k, PA, BT_MSG_PREFILL_DONE, 1);
         bt_msg m = gateway_kit_hello(PA_AGAIN);
         gateway_kit_from(&k, PA_AGAIN, &m);
@@ -144,7 +150,7 @@ static void the_same_nodes_started_again_within_30_s_go_on(void **s)
     gateway_kit_join(&k, PA_AGAIN);
     gateway_kit_join(&k, DA_AGAIN);
     finish_on(&k, PA_AGAIN, DA_AGAIN, 2);
-    assert_int_equal(gw_brain_debts(k.b), 0);           /* the old processes owe nothing */
+    assert_int_equal(gw_brain_debts(k.b), 0); /* the old processes owe nothing */
     gateway_kit_close(&k);
 }
 
@@ -153,7 +159,7 @@ static void an_error_comes_exactly_when_the_recovery_time_is_over(void **s)
     (void)s;
     gateway_kit k;
     begin(&k, TOKENS);
-    bt_msg m = gateway_kit_hello(DA_AGAIN);             /* the loss: it greets, and is never heard again */
+    bt_msg m = gateway_kit_hello(DA_AGAIN); /* the loss: it greets, and is never heard again */
     gateway_kit_from(&k, DA_AGAIN, &m);
     gateway_kit_pass(&k, 30 * SECOND - 1, ALIVE(PA));
     assert_int_equal(k.failed, 0);
@@ -173,11 +179,12 @@ static void accepted_means_by_both_and_only_then_the_clock_stops(void **s)
     begin(&k, TOKENS);
     gateway_kit_join(&k, DB);
     gateway_kit_failed(&k, DA, 1, BT_EIO);
-    for (uint32_t attempt = 2; !k.failed; attempt++) {  /* DB answers, PA beats, but accepts nothing */
+    for (uint32_t attempt = 2; !k.failed; attempt++) { /* DB answers, PA beats, but accepts nothing */
         const int64_t until = k.now + 8 * SECOND;
         bt_incarnation d = DB;
         while (!k.failed && k.now < until) {
-            const bt_msg *m = SAID(&k, DB, BT_MSG_RESERVE) ? SAID(&k, DB, BT_MSG_RESERVE) : SAID(&k, DA, BT_MSG_RESERVE);
+            const bt_msg *m =
+                SAID(&k, DB, BT_MSG_RESERVE) ? SAID(&k, DB, BT_MSG_RESERVE) : SAID(&k, DA, BT_MSG_RESERVE);
             if (m) {
                 d = bt_incarnation_equal(&m->to, &DA) ? DA : DB;
                 gateway_kit_say(&k, d, BT_MSG_RESERVED, m->ref.attempt);
@@ -211,7 +218,7 @@ static void a_client_that_goes_during_recovery_leaves_nothing_but_debts(void **s
     assert_non_null(SAID(&k, PA, BT_MSG_ABORT));
     gateway_kit_say(&k, PA, BT_MSG_ABORT_ACK, 1);
     assert_int_equal(gateway_kit_node(&k, PA)->attempts, 0);
-    gateway_kit_pass(&k, 9500000, ALIVE(PA));           /* DA stays silent: its lease is over */
+    gateway_kit_pass(&k, 9500000, ALIVE(PA)); /* DA stays silent: its lease is over */
     assert_int_equal(gw_brain_debts(k.b), 0);
     assert_int_equal(gateway_kit_node(&k, DA)->attempts, 0);
     gateway_kit_close(&k);
@@ -230,14 +237,14 @@ static void a_stopped_decode_node_that_wakes_up_is_not_believed(void **s)
         gateway_kit_first(&k, PA, 2, 40);
         if (after_lease) gateway_kit_pass(&k, 11 * SECOND, ALIVE(PA, DB));
         const uint64_t stale = gw_brain_counters(k.b)->stale_attempt;
-        gateway_kit_tokens(&k, DA, 1, 4, 2);            /* what it made before it was stopped */
+        gateway_kit_tokens(&k, DA, 1, 4, 2); /* what it made before it was stopped */
         assert_int_equal(k.heard_len, 4);
         assert_int_equal(gw_brain_counters(k.b)->stale_attempt, stale + 1);
         assert_null(SAID(&k, DA, BT_MSG_TOKENS_ACK));
         assert_non_null(SAID(&k, DA, BT_MSG_ABORT));
-        assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_READY);    /* nobody is banned */
+        assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_READY); /* nobody is banned */
         gateway_kit_finished(&k, DA, 1, 6);
-        assert_non_null(SAID(&k, DA, BT_MSG_FINISHED_ACK));     /* so that it stops saying so */
+        assert_non_null(SAID(&k, DA, BT_MSG_FINISHED_ACK)); /* so that it stops saying so */
         assert_false(k.is_done);
         assert_int_equal(gateway_kit_node(&k, DA)->attempts, 0);
         gateway_kit_tokens(&k, DB, 2, 4, 16);
@@ -250,21 +257,22 @@ static void a_full_table_of_debts_forgets_the_one_that_ends_first(void **s)
 {
     (void)s;
     gw_config c = gateway_kit_config();
-    c.active_max = 1;                                   /* 4 debts */
+    c.active_max = 1; /* 4 debts */
     c.lease_ms = 600000;
     gateway_kit k;
     gateway_kit_open(&k, &c);
     gateway_kit_join(&k, PA);
     gateway_kit_join(&k, DA);
     gateway_kit_submit(&k, 20);
-    gateway_kit_pass(&k, 34 * SECOND, ALIVE(PA, DA));   /* DA beats, but answers nothing: every 5 s another attempt */
+    gateway_kit_pass(&k, 34 * SECOND, ALIVE(PA, DA)); /* DA beats, but answers nothing: every 5 s another
+                                                         attempt */
     assert_int_equal(gw_brain_debts(k.b), 4);
     assert_int_equal(gw_brain_counters(k.b)->debts_forgotten, 2);
     assert_int_equal(gateway_kit_node(&k, DA)->attempts, 4 + gw_brain_active(k.b));
     assert_int_equal(gateway_kit_node(&k, PA)->attempts, gw_brain_active(k.b));
     gateway_kit_pass(&k, 2 * SECOND, ALIVE(PA, DA));
     assert_int_equal(k.failed, GW_FAIL_NODE_LOST);
-    gateway_kit_say(&k, DA, BT_MSG_ABORT_ACK, 1);       /* of a forgotten one */
+    gateway_kit_say(&k, DA, BT_MSG_ABORT_ACK, 1); /* of a forgotten one */
     assert_int_equal(gateway_kit_node(&k, DA)->attempts, 4);
     gateway_kit_say(&k, DA, BT_MSG_ABORT_ACK, 6);
     assert_int_equal(gateway_kit_node(&k, DA)->attempts, 3);
@@ -279,7 +287,7 @@ static void what_a_node_says_of_an_attempt_that_was_left_is_acknowledged_or_abor
     gateway_kit_join(&k, PB);
     gateway_kit_failed(&k, PA, 1, BT_EIO);
     assert_int_equal(SAID(&k, PB, BT_MSG_PREFILL) == NULL, 1);
-    gateway_kit_first(&k, PA, 1, 99);                   /* it had said so before it failed */
+    gateway_kit_first(&k, PA, 1, 99); /* it had said so before it failed */
     assert_int_equal(SAID(&k, PA, BT_MSG_ACK)->u.ack.of, BT_MSG_FIRST_TOKEN);
     gateway_kit_say(&k, DA, BT_MSG_RESERVED, 1);
     assert_int_equal(SAID(&k, DA, BT_MSG_ABORT)->ref.attempt, 1);
@@ -316,15 +324,15 @@ static void a_refusing_prefill_node_refuses_for_one_decode_node_only(void **s)
     assert_int_equal(gw_brain_due_us(k.b) <= k.now + 300000, 1);
     gateway_kit_wait(&k, 299999);
     assert_null(SAID(&k, DA, BT_MSG_RESERVE));
-    gateway_kit_join(&k, DB);                           /* with this one it may have room */
+    gateway_kit_join(&k, DB); /* with this one it may have room */
     gateway_kit_beat(&k, DB);
     assert_int_equal(gw_brain_active(k.b), 1);
     m.ref.attempt = 2;
-    gateway_kit_from(&k, PA, &m);                       /* not asked for yet, nor refused */
+    gateway_kit_from(&k, PA, &m); /* not asked for yet, nor refused */
     gateway_kit_say(&k, DB, BT_MSG_RESERVED, 2);
     m.ref.attempt = 2;
     gateway_kit_from(&k, PA, &m);
-    gateway_kit_wait(&k, 1);                            /* the first refusal is over */
+    gateway_kit_wait(&k, 1); /* the first refusal is over */
     assert_int_equal(gw_brain_active(k.b), 1);
     assert_int_equal(k.failed, 0);
     gateway_kit_close(&k);
@@ -339,13 +347,13 @@ static void who_failed_is_avoided_for_a_while_then_tried_once_then_trusted(void 
     gateway_kit_failed(&k, DA, 1, BT_EIO);
     assert_non_null(SAID(&k, DB, BT_MSG_RESERVE));
     uint64_t number = 2;
-    for (int i = 0; i < 3; i++) {                       /* DB has one more each time, DA none: but it has just failed */
+    for (int i = 0; i < 3; i++) { /* DB has one more each time, DA none: but it has just failed */
         const gw_submit r = gateway_kit_request(number++, 20);
         gateway_kit_step(&k, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &r});
         assert_non_null(SAID(&k, DB, BT_MSG_RESERVE));
     }
     gateway_kit_wait(&k, 500000);
-    for (int i = 0; i < 3; i++) {                       /* the first is a trial, and the others wait for its outcome */
+    for (int i = 0; i < 3; i++) { /* the first is a trial, and the others wait for its outcome */
         const gw_submit r = gateway_kit_request(number++, 20);
         gateway_kit_step(&k, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &r});
         assert_non_null(SAID(&k, i == 0 ? DA : DB, BT_MSG_RESERVE));
@@ -436,7 +444,7 @@ static void a_request_that_no_present_node_may_continue_holds_up_nobody(void **s
     (void)s;
     gateway_kit k;
     begin(&k, TOKENS);
-    bt_msg m = gateway_kit_hello(DA_AGAIN);             /* the name comes back with another class */
+    bt_msg m = gateway_kit_hello(DA_AGAIN); /* the name comes back with another class */
     strcpy(m.u.hello.exactness, "int8");
     gateway_kit_from(&k, DA_AGAIN, &m);
     gateway_kit_beat(&k, DA_AGAIN);

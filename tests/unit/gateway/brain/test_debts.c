@@ -17,12 +17,15 @@ static void debts_are_found_paid_and_forgotten(void **s)
     assert_int_equal(gw_debts_init(&d, 3), BT_OK);
     assert_true(gw_debts_due_us(&d) == INT64_MAX);
     for (uint32_t i = 0; i < 3; i++)
-        assert_false(gw_debts_add(&d, &gone, &(gw_debt){.node = i == 1 ? B : A, .number = 7, .attempt = i + 1, .due_us = 50, .until_us = 100 - i}));
+        assert_false(gw_debts_add(&d, &gone,
+                                  &(gw_debt){.node = i == 1 ? B : A, .number = 7, .attempt = i + 1,
+                                             .due_us = 50, .until_us = 100 - i}));
     assert_int_equal(gw_debts_due_us(&d), 50);
     assert_null(gw_debts_find(&d, &B, 7, 1));
     assert_non_null(gw_debts_find(&d, &A, 7, 1));
-    assert_true(gw_debts_add(&d, &gone, &(gw_debt){.node = A, .number = 8, .attempt = 1, .due_us = 50, .until_us = 200}));
-    assert_int_equal(gone.attempt, 3);                  /* it would have ended first */
+    assert_true(gw_debts_add(
+        &d, &gone, &(gw_debt){.node = A, .number = 8, .attempt = 1, .due_us = 50, .until_us = 200}));
+    assert_int_equal(gone.attempt, 3); /* it would have ended first */
     gw_debts_remove(&d, gw_debts_find(&d, &B, 7, 2));
     assert_int_equal(d.len, 2);
     assert_int_equal(gw_debts_forget(&d, &A), 2);

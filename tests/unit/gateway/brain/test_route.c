@@ -11,14 +11,12 @@
 
 static const uint8_t MODEL[16] = {5};
 
-static gw_node *add(gw_registry *r, uint8_t name, bt_role role, uint32_t ctx, uint32_t slots, uint32_t head_dim)
+static gw_node *add(gw_registry *r, uint8_t name, bt_role role, uint32_t ctx, uint32_t slots,
+                    uint32_t head_dim)
 {
-    bt_msg_hello h = {.protocol = BT_PROTOCOL_VERSION,
-                      .role = role,
-                      .kv = {2, 1, head_dim, BT_KV_F16},
-                      .ctx_tokens = ctx,
-                      .kv_capacity_tokens = 1000,
-                      .load = {.slots_total = slots}};
+    bt_msg_hello h = {.protocol = BT_PROTOCOL_VERSION,   .role = role,
+                      .kv = {2, 1, head_dim, BT_KV_F16}, .ctx_tokens = ctx,
+                      .kv_capacity_tokens = 1000,        .load = {.slots_total = slots}};
     memcpy(h.model_id, MODEL, sizeof MODEL);
     snprintf(h.node_id, sizeof h.node_id, "n%u", name);
     strcpy(h.kv_endpoint, "x");
@@ -37,8 +35,8 @@ static gw_registry make(void)
     return r;
 }
 
-static gw_route_answer choose(gw_route_choice *ret, gw_router *router, gw_registry *r, uint32_t prompt, uint32_t more,
-                              uint32_t local_below)
+static gw_route_answer choose(gw_route_choice *ret, gw_router *router, gw_registry *r, uint32_t prompt,
+                              uint32_t more, uint32_t local_below)
 {
     const gw_route_wish w = {.prompt_tokens = prompt, .max_tokens = more, .local_below_tokens = local_below};
     return gw_route_choose(ret, router, r, &w);
@@ -57,7 +55,7 @@ static void takes_the_least_loaded_and_among_equals_the_one_idle_longest(void **
     assert_ptr_equal(c.decode, d1);
     assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.decode, d2);
-    d1->attempts = 1;                                   /* 1/2 against 1/4 */
+    d1->attempts = 1; /* 1/2 against 1/4 */
     d2->attempts = 1;
     assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.decode, d2);
@@ -120,7 +118,8 @@ static void a_short_prompt_goes_to_a_decode_node_of_the_same_class_and_others_to
     gw_registry_done(&r);
 }
 
-static void without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known(void **s)
+static void
+without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known(void **s)
 {
     (void)s;
     gw_registry r = make();
@@ -131,7 +130,8 @@ static void without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_
     strcpy(d->hello.prefill_exactness, "npu 1");
     p->state = GW_NODE_SUSPECT;
     assert_int_equal(choose(&c, &router, &r, 20, 10, 0), GW_ROUTE_NO_NODE);
-    assert_int_equal(gw_route_limit_tokens(&r), 80); /* ready all the same: the silence ends soon, one way or the other */
+    assert_int_equal(gw_route_limit_tokens(&r), 80); /* ready all the same: the silence ends soon, one way or
+                                                        the other */
     p->state = GW_NODE_GONE;
     assert_int_equal(choose(&c, &router, &r, 20, 61, 0), GW_ROUTE_TOO_LONG);
     assert_int_equal(c.limit_tokens, 80);
@@ -156,8 +156,8 @@ static void a_request_with_tokens_stays_in_its_classes(void **s)
     gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 100, 9, 4), *d = add(&r, 2, BT_ROLE_DECODE, 100, 9, 4);
     strcpy(p->hello.exactness, "npu 1");
     strcpy(d->hello.exactness, "f16");
-    gw_route_wish w = {.prompt_tokens = 10, .max_tokens = 10, .has_class = true, .prefill_class = gw_route_class("npu 1"),
-                       .decode_class = gw_route_class("int8")};
+    gw_route_wish w = {.prompt_tokens = 10, .max_tokens = 10, .has_class = true,
+                       .prefill_class = gw_route_class("npu 1"), .decode_class = gw_route_class("int8")};
     assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
     w.decode_class = gw_route_class("f16");
     assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
@@ -212,7 +212,8 @@ static void a_hello_that_comes_after_its_senders_death_does_not_shut_out_the_liv
     bt_incarnation replaced;
     gw_node *n = NULL;
     assert_int_equal(gw_registry_hello(&r, &n, &replaced, &dead, &h, 1, NULL), BT_OK);
-    assert_int_equal(gw_registry_hello(&r, &n, &replaced, &living, &h, 2, NULL), BT_EARG);     /* two of one name, both heard */
+    /* two of one name, both heard */
+    assert_int_equal(gw_registry_hello(&r, &n, &replaced, &living, &h, 2, NULL), BT_EARG);
     assert_int_equal(gw_registry_hello(&r, &n, &replaced, &living, &h, 3, NULL), BT_OK);
     assert_true(bt_incarnation_equal(&replaced, &dead));
     assert_int_equal(gw_registry_hello(&r, &n, &replaced, &dead, &h, 4, NULL), BT_EARG);
@@ -234,7 +235,7 @@ static void prefix_goes_where_the_beginning_is_known_unless_that_node_is_much_bu
     gw_affinity_note(router.affinity, chain, 2, &p[0]->incarnation);
     gw_affinity_note(router.affinity, chain, 1, &d[0]->incarnation);
     gw_route_choice c;
-    p[1]->attempts = 4;                                 /* a half of its slots, and no more */
+    p[1]->attempts = 4; /* a half of its slots, and no more */
     d[0]->attempts = 2;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
@@ -244,7 +245,7 @@ static void prefix_goes_where_the_beginning_is_known_unless_that_node_is_much_bu
     p[1]->attempts = 5;
     assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.prefill, p[0]);
-    p[0]->attempts = 1;                                 /* a half more again */
+    p[0]->attempts = 1; /* a half more again */
     assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.prefill, p[1]);
     p[1]->attempts = 8;
@@ -260,13 +261,14 @@ static void what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_
     (void)s;
     gw_registry r = make();
     gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
-    gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 400, 8, 4), *d[2] = {add(&r, 3, BT_ROLE_DECODE, 400, 8, 4), add(&r, 4, BT_ROLE_DECODE, 400, 8, 4)};
+    gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 400, 8, 4),
+            *d[2] = {add(&r, 3, BT_ROLE_DECODE, 400, 8, 4), add(&r, 4, BT_ROLE_DECODE, 400, 8, 4)};
     gw_route_wish w = {.now_us = 100, .prompt_tokens = 10, .max_tokens = 10, .shun_decode = d[0]->name};
     gw_route_choice c;
     d[1]->attempts = 5;
     assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.decode, d[1]);
-    gw_avoid_failed(&router.avoid, p->name, d[1]->name, 100);   /* worse than to have failed this one request */
+    gw_avoid_failed(&router.avoid, p->name, d[1]->name, 100); /* worse than to have failed this one request */
     assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.decode, d[0]);
     d[0]->refuses_until_us = 101;
@@ -279,7 +281,7 @@ static void what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_
     assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.decode, d[1]);
     w.only_decode = 0;
-    w.only_prefill = d[1]->name;                        /* no prefill node */
+    w.only_prefill = d[1]->name; /* no prefill node */
     assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
     gw_registry_done(&r);
 }
@@ -290,7 +292,8 @@ int main(void)
         cmocka_unit_test(takes_the_least_loaded_and_among_equals_the_one_idle_longest),
         cmocka_unit_test(pairs_must_agree_in_kv_shape_and_hold_the_sequence),
         cmocka_unit_test(a_short_prompt_goes_to_a_decode_node_of_the_same_class_and_others_to_a_pair),
-        cmocka_unit_test(without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known),
+        cmocka_unit_test(
+            without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known),
         cmocka_unit_test(a_request_with_tokens_stays_in_its_classes),
         cmocka_unit_test(prefix_goes_where_the_beginning_is_known_unless_that_node_is_much_busier),
         cmocka_unit_test(what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_do),

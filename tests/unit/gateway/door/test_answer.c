@@ -1,4 +1,5 @@
-/* Answers of the OpenAI API, byte for byte, and that what is written is read back the same by a JSON reader. */
+/* Answers of the OpenAI API, byte for byte, and that what is written is read back the same by a JSON
+ * reader. */
 #include "gateway/door/answer.h"
 
 #include <jansson.h>
@@ -9,29 +10,69 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const int32_t prompt_ids[] = { 1, 2, 3 }, token_ids[] = { 7, 8 };
+static const int32_t prompt_ids[] = {1, 2, 3}, token_ids[] = {7, 8};
 static const bt_msg_engine npu = {
-    .name = "npu", .quant = "w8a8:no-r2", .shape_policy = "chunk:256+tail", .profile = "host", .fallbacks_len = 1,
-    .fallbacks = { { .op = "rmsnorm", .why = "\xff not among the NPU's", .count = 61 } },
+    .name = "npu",
+    .quant = "w8a8:no-r2",
+    .shape_policy = "chunk:256+tail",
+    .profile = "host",
+    .fallbacks_len = 1,
+    .fallbacks = {{.op = "rmsnorm", .why = "\xff not among the NPU's", .count = 61}},
 };
 static const gw_answer_report report = {
-    .finish_reason = "stop", .prompt_ids = prompt_ids, .prompt_tokens = 3, .token_ids = token_ids, .completion_tokens = 2,
-    .text = "a \"b\" \xc3\xa9", .text_len = 8, .ttft_us = 1500,
-    .has_prefill = true, .has_decode = true, .has_kv = true, .queue_us = 250, .prefill_us = 2000000, .decode_us = 500000,
-    .decode_steps = 4, .kv_bytes = 4096, .kv_exposed_us = 125, .kv_digest = { { 0xab, 1 } },
-    .work = { .rows = 16, .npu_macs = 3000, .companion_macs = 1000, .shadow_entries = 5 },
-    .prefilled_by = "d1", .attempts = 3, .recoveries = 2, .cached_tokens = 1, .covered_tokens = 2, .engine = &npu, .top_len = 2, .top_ids = { 7, 9 }, .top_logits = { 3.3f, -1.0f },
+    .finish_reason = "stop",
+    .prompt_ids = prompt_ids,
+    .prompt_tokens = 3,
+    .token_ids = token_ids,
+    .completion_tokens = 2,
+    .text = "a \"b\" \xc3\xa9",
+    .text_len = 8,
+    .ttft_us = 1500,
+    .has_prefill = true,
+    .has_decode = true,
+    .has_kv = true,
+    .queue_us = 250,
+    .prefill_us = 2000000,
+    .decode_us = 500000,
+    .decode_steps = 4,
+    .kv_bytes = 4096,
+    .kv_exposed_us = 125,
+    .kv_digest = {{0xab, 1}},
+    .work = {.rows = 16, .npu_macs = 3000, .companion_macs = 1000, .shadow_entries = 5},
+    .prefilled_by = "d1",
+    .attempts = 3,
+    .recoveries = 2,
+    .cached_tokens = 1,
+    .covered_tokens = 2,
+    .engine = &npu,
+    .top_len = 2,
+    .top_ids = {7, 9},
+    .top_logits = {3.3f, -1.0f},
 };
 static gw_answer_head chat_head(void)
 {
-    gw_answer_head h = { .is_chat = true, .model = "tiny", .created_s = 1700000000 };
+    gw_answer_head h = {.is_chat = true, .model = "tiny", .created_s = 1700000000};
     (void)strcpy(h.id, "chatcmpl-1");
     return h;
 }
-#define HEAD "\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"tiny\""
-#define TIMINGS "\"timings\":{\"cache_n\":1,\"prompt_n\":2,\"prompt_ms\":2000.0,\"prompt_per_second\":1.0,\"predicted_n\":2,\"predicted_ms\":500.0,\"predicted_per_second\":8.0}"
-#define BATON "\"baton\":{\"text\":\"a \\\"b\\\" \xc3\xa9\",\"token_ids\":[7,8],\"prompt_ids\":[1,2,3],\"prompt_tokens\":3,\"completion_tokens\":2,\"finish_reason\":\"stop\",\"ttft_ms\":1.5,\"queue_ms\":0.25,\"prefill_tokens_per_second\":1.0,\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_digest\":\"ab010000000000000000000000000000\",\"prefilled_by\":\"d1\",\"attempts\":3,\"recoveries\":2,\"cached_tokens\":1,\"covered_tokens\":2,\"first_logits\":[[7,3.29999995],[9,-1.0]],\"engine\":\"npu\",\"quant\":\"w8a8:no-r2\",\"shape_policy\":\"chunk:256+tail\",\"profile\":\"host\",\"npu_mac_ratio\":0.75,\"padding_ratio\":0.875,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the NPU's\"}],\"compilations\":0}"
-#define USAGE "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":1}}"
+#define HEAD \
+    "\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"tiny\""
+#define TIMINGS \
+    "\"timings\":{\"cache_n\":1,\"prompt_n\":2,\"prompt_ms\":2000.0,\"prompt_per_second\":1.0,\"predicted_" \
+    "n\":2,\"predicted_ms\":500.0,\"predicted_per_second\":8.0}"
+#define BATON \
+    "\"baton\":{\"text\":\"a \\\"b\\\" " \
+    "\xc3\xa9\",\"token_ids\":[7,8],\"prompt_ids\":[1,2,3],\"prompt_tokens\":3,\"completion_tokens\":2," \
+    "\"finish_reason\":\"stop\",\"ttft_ms\":1.5,\"queue_ms\":0.25,\"prefill_tokens_per_second\":1.0," \
+    "\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_digest\":" \
+    "\"ab010000000000000000000000000000\",\"prefilled_by\":\"d1\",\"attempts\":3,\"recoveries\":2,\"cached_" \
+    "tokens\":1,\"covered_tokens\":2,\"first_logits\":[[7,3.29999995],[9,-1.0]],\"engine\":\"npu\"," \
+    "\"quant\":\"w8a8:no-r2\",\"shape_policy\":\"chunk:256+tail\",\"profile\":\"host\",\"npu_mac_ratio\":0." \
+    "75,\"padding_ratio\":0.875,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the " \
+    "NPU's\"}],\"compilations\":0}"
+#define USAGE \
+    "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,\"prompt_tokens_details\":{" \
+    "\"cached_tokens\":1}}"
 
 static void writes_a_whole_chat_answer(void **state)
 {
@@ -40,10 +81,11 @@ static void writes_a_whole_chat_answer(void **state)
     bt_buf_init(&b, 1 << 20);
     const gw_answer_head h = chat_head();
     assert_int_equal(gw_answer_whole(&b, &h, &report, json_null(), true), BT_OK);
-    assert_string_equal(bt_buf_text(&b),
-        "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":1700000000,\"model\":\"tiny\",\"choices\":[{\"index\":0,"
-        "\"message\":{\"role\":\"assistant\",\"content\":\"a \\\"b\\\" \xc3\xa9\"},\"logprobs\":null,\"finish_reason\":\"stop\"}],"
-        USAGE "," TIMINGS "," BATON "}");
+    assert_string_equal(bt_buf_text(&b), "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":"
+                                         "1700000000,\"model\":\"tiny\",\"choices\":[{\"index\":0,"
+                                         "\"message\":{\"role\":\"assistant\",\"content\":\"a \\\"b\\\" "
+                                         "\xc3\xa9\"},\"logprobs\":null,\"finish_reason\":\"stop\"}]," USAGE
+                                         "," TIMINGS "," BATON "}");
     bt_buf_done(&b);
 }
 
@@ -54,7 +96,8 @@ static void writes_a_whole_completion_and_null_for_what_never_came(void **state)
     bt_buf_init(&b, 1 << 20);
     gw_answer_head h = chat_head();
     h.is_chat = false;
-    const gw_answer_report r = { .finish_reason = "length", .prompt_ids = prompt_ids, .prompt_tokens = 1, .ttft_us = 1 };
+    const gw_answer_report r = {.finish_reason = "length", .prompt_ids = prompt_ids, .prompt_tokens = 1,
+                                .ttft_us = 1};
     assert_int_equal(gw_answer_whole(&b, &h, &r, json_null(), true), BT_OK);
     json_t *j = json_loads(bt_buf_text(&b), 0, NULL);
     assert_non_null(j);
@@ -65,8 +108,10 @@ static void writes_a_whole_completion_and_null_for_what_never_came(void **state)
     const json_t *baton = json_object_get(j, "baton");
     assert_true(json_is_null(json_object_get(baton, "kv_digest")));
     assert_true(json_is_null(json_object_get(baton, "kv_bytes")));
-    static const char *const unknown[] = { "engine", "quant", "shape_policy", "profile", "npu_mac_ratio", "padding_ratio", "compilations" };
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) assert_true(json_is_null(json_object_get(baton, unknown[i])));
+    static const char *const unknown[] = {"engine",        "quant",         "shape_policy", "profile",
+                                          "npu_mac_ratio", "padding_ratio", "compilations"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        assert_true(json_is_null(json_object_get(baton, unknown[i])));
     assert_int_equal(json_array_size(json_object_get(baton, "fallbacks")), 0);
     assert_true(json_is_null(json_object_get(baton, "decode_tokens_per_second")));
     assert_int_equal(json_array_size(json_object_get(baton, "token_ids")), 0);
@@ -83,10 +128,15 @@ static void writes_a_stream_with_role_text_end_and_done(void **state)
     assert_int_equal(gw_answer_role(&b, &h), BT_OK);
     assert_int_equal(gw_answer_text(&b, &h, "hi\n", 3, json_null()), BT_OK);
     assert_int_equal(gw_answer_end(&b, &h, &report, true), BT_OK);
-    assert_string_equal(bt_buf_text(&b),
-        "data: {" HEAD ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n"
-        "data: {" HEAD ",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\\n\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n"
-        "data: {" HEAD ",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]," TIMINGS "," BATON "}\n\n"
+    assert_string_equal(
+        bt_buf_text(&b),
+        "data: {" HEAD ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+        "\"logprobs\":null,\"finish_reason\":null}]}\n\n"
+        "data: {" HEAD ",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\\n\"},\"logprobs\":null,"
+        "\"finish_reason\":null}]}\n\n"
+        "data: {" HEAD
+        ",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]," TIMINGS
+        "," BATON "}\n\n"
         "data: [DONE]\n\n");
     bt_buf_done(&b);
 }
@@ -100,9 +150,10 @@ static void writes_the_usage_chunk_with_an_empty_array_of_choices(void **state)
     h.has_usage_chunk = true;
     assert_int_equal(gw_answer_end(&b, &h, &report, false), BT_OK);
     assert_string_equal(bt_buf_text(&b),
-        "data: {" HEAD ",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}],\"usage\":null}\n\n"
-        "data: {" HEAD ",\"choices\":[]," USAGE "," TIMINGS "}\n\n"
-        "data: [DONE]\n\n");
+                        "data: {" HEAD ",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_"
+                        "reason\":\"stop\"}],\"usage\":null}\n\n"
+                        "data: {" HEAD ",\"choices\":[]," USAGE "," TIMINGS "}\n\n"
+                        "data: [DONE]\n\n");
     bt_buf_done(&b);
 }
 
@@ -116,9 +167,10 @@ static void writes_chunks_of_a_completion(void **state)
     assert_int_equal(gw_answer_role(&b, &h), BT_OK);
     assert_int_equal(b.len, 0);
     assert_int_equal(gw_answer_text(&b, &h, "a", 1, json_null()), BT_OK);
-    assert_string_equal(bt_buf_text(&b),
-        "data: {\"id\":\"chatcmpl-1\",\"object\":\"text_completion\",\"created\":1700000000,\"model\":\"tiny\",\"choices\":[{\"index\":0,"
-        "\"text\":\"a\",\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+    assert_string_equal(bt_buf_text(&b), "data: "
+                                         "{\"id\":\"chatcmpl-1\",\"object\":\"text_completion\",\"created\":"
+                                         "1700000000,\"model\":\"tiny\",\"choices\":[{\"index\":0,"
+                                         "\"text\":\"a\",\"logprobs\":null,\"finish_reason\":null}]}\n\n");
     bt_buf_done(&b);
 }
 
@@ -130,13 +182,17 @@ static void writes_errors_with_null_where_there_is_no_field_or_code(void **state
     gw_openai_error err;
     (void)gw_openai_fail(&err, 400, "invalid_request_error", "x", "stop", "Bad \"%s\"", "stop");
     assert_int_equal(gw_answer_error(&b, &err), BT_OK);
-    assert_string_equal(bt_buf_text(&b),
-        "{\"error\":{\"message\":\"Bad \\\"stop\\\"\",\"type\":\"invalid_request_error\",\"param\":\"stop\",\"code\":\"x\"}}");
+    assert_string_equal(
+        bt_buf_text(&b),
+        "{\"error\":{\"message\":\"Bad "
+        "\\\"stop\\\"\",\"type\":\"invalid_request_error\",\"param\":\"stop\",\"code\":\"x\"}}");
     bt_buf_clear(&b);
     (void)gw_openai_fail(&err, 500, "server_error", NULL, NULL, "Gone");
     assert_int_equal(gw_answer_error_event(&b, &err), BT_OK);
-    assert_string_equal(bt_buf_text(&b),
-        "data: {\"error\":{\"message\":\"Gone\",\"type\":\"server_error\",\"param\":null,\"code\":null}}\n\n");
+    assert_string_equal(
+        bt_buf_text(&b),
+        "data: "
+        "{\"error\":{\"message\":\"Gone\",\"type\":\"server_error\",\"param\":null,\"code\":null}}\n\n");
     bt_buf_done(&b);
 }
 
@@ -149,20 +205,22 @@ static void writes_an_error_whatever_bytes_a_node_said(void **state)
     (void)gw_openai_fail(&err, 502, "server_error", "node_failed", NULL, "not \xff text");
     assert_int_equal(gw_answer_error(&b, &err), BT_OK);
     assert_string_equal(bt_buf_text(&b),
-        "{\"error\":{\"message\":\"not \",\"type\":\"server_error\",\"param\":null,\"code\":\"node_failed\"}}");
+                        "{\"error\":{\"message\":\"not "
+                        "\",\"type\":\"server_error\",\"param\":null,\"code\":\"node_failed\"}}");
     bt_buf_done(&b);
 }
 
 static void lists_models(void **state)
 {
     (void)state;
-    static const char *const names[] = { "tiny", "alias" };
+    static const char *const names[] = {"tiny", "alias"};
     bt_buf b;
     bt_buf_init(&b, 1 << 20);
     assert_int_equal(gw_answer_models(&b, names, 2, 5), BT_OK);
     assert_string_equal(bt_buf_text(&b),
-        "{\"object\":\"list\",\"data\":[{\"id\":\"tiny\",\"object\":\"model\",\"created\":5,\"owned_by\":\"baton\"},"
-        "{\"id\":\"alias\",\"object\":\"model\",\"created\":5,\"owned_by\":\"baton\"}]}");
+                        "{\"object\":\"list\",\"data\":[{\"id\":\"tiny\",\"object\":\"model\",\"created\":5,"
+                        "\"owned_by\":\"baton\"},"
+                        "{\"id\":\"alias\",\"object\":\"model\",\"created\":5,\"owned_by\":\"baton\"}]}");
     bt_buf_done(&b);
 }
 

@@ -1,4 +1,5 @@
-/* Log probabilities beside the text: each token once, when its text may be shown, and none of what a stop string took away. */
+/* Log probabilities beside the text: each token once, when its text may be shown, and none of what a stop
+ * string took away. */
 #include "gateway/door/logprobs.h"
 #include "tests/helpers/small_vocab.h"
 
@@ -19,8 +20,8 @@ typedef struct answer {
 static void begin(answer *ret, bool is_chat, const char *stop)
 {
     static small_vocab v;
-    bt_fault f = { "" };
-    gw_openai_request r = { .is_chat = is_chat, .prompt = "x", .prompt_len = 1 };
+    bt_fault f = {""};
+    gw_openai_request r = {.is_chat = is_chat, .prompt = "x", .prompt_len = 1};
     memset(ret, 0, sizeof *ret);
     small_bpe(&v, "gpt-2");
     if (bt_tokenizer_new(&ret->text.tok, &v.src, &f) < 0) fail_msg("%s", f.text);
@@ -43,11 +44,12 @@ static void end(answer *x)
 /* The tokens of the bytes of `text`, one each; the i-th of an answer has log probability -i. */
 static void push(answer *x, const char *text)
 {
-    bt_fault f = { "" };
+    bt_fault f = {""};
     for (; *text; text++) {
         const size_t at = x->p.tokens.len ? x->p.tokens.len : 0, before = gw_text_made(&x->a);
-        const bt_msg_logprob l = { .own = at ? -0.5f : -0.25f, .top_len = 2, .top_ids = { small_bpe_byte('z'), small_bpe_byte(0xc3) },
-                                   .top = { -0.125f, -2.0f } };
+        const bt_msg_logprob l = {.own = at ? -0.5f : -0.25f, .top_len = 2,
+                                  .top_ids = {small_bpe_byte('z'), small_bpe_byte(0xc3)},
+                                  .top = {-0.125f, -2.0f}};
         const int32_t id = small_bpe_byte((unsigned char)*text);
         assert_int_equal(gw_text_push(&x->a, id, &f), BT_OK);
         assert_int_equal(gw_logprobs_push(&x->p, &x->a, before, id, &l), BT_OK);
@@ -64,7 +66,9 @@ static void told(answer *x, bool is_over, const char *want)
     json_decref(j);
 }
 
-#define TOP "\"top_logprobs\":[{\"token\":\"z\",\"logprob\":-0.125,\"bytes\":[122]},{\"token\":\"?\",\"logprob\":-2.0,\"bytes\":[195]}]"
+#define TOP \
+    "\"top_logprobs\":[{\"token\":\"z\",\"logprob\":-0.125,\"bytes\":[122]},{\"token\":\"?\",\"logprob\":-" \
+    "2.0,\"bytes\":[195]}]"
 
 static void a_chat_gets_token_logprob_bytes_and_the_likeliest(void **state)
 {
@@ -72,10 +76,12 @@ static void a_chat_gets_token_logprob_bytes_and_the_likeliest(void **state)
     answer x;
     begin(&x, true, NULL);
     push(&x, "a");
-    told(&x, false, "{\"content\":[{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97]," TOP "}],\"refusal\":null}");
+    told(&x, false,
+         "{\"content\":[{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97]," TOP "}],\"refusal\":null}");
     told(&x, false, "{\"content\":[],\"refusal\":null}"); /* each once */
     push(&x, "\n");
-    told(&x, false, "{\"content\":[{\"token\":\"\\n\",\"logprob\":-0.5,\"bytes\":[10]," TOP "}],\"refusal\":null}");
+    told(&x, false,
+         "{\"content\":[{\"token\":\"\\n\",\"logprob\":-0.5,\"bytes\":[10]," TOP "}],\"refusal\":null}");
     assert_false(gw_logprobs_waits(&x.p, &x.a, true));
     end(&x);
 }
@@ -87,11 +93,14 @@ static void a_completion_gets_four_lists_with_offsets_in_characters(void **state
     (void)state;
     answer x;
     begin(&x, false, NULL);
-    push(&x, "a\xc3\xa9" "b"); /* the first byte of the second character shows nothing yet */
-    told(&x, false, "{\"tokens\":[\"a\",\"?\",\"?\",\"b\"],\"token_logprobs\":[-0.25,-0.5,-0.5,-0.5],\"top_logprobs\":[" EACH "," EACH ","
-         EACH "," EACH "],\"text_offset\":[0,1,1,2]}");
+    push(&x, "a\xc3\xa9"
+             "b"); /* the first byte of the second character shows nothing yet */
+    told(&x, false,
+         "{\"tokens\":[\"a\",\"?\",\"?\",\"b\"],\"token_logprobs\":[-0.25,-0.5,-0.5,-0.5],\"top_logprobs\":"
+         "[" EACH "," EACH "," EACH "," EACH "],\"text_offset\":[0,1,1,2]}");
     push(&x, "c");
-    told(&x, true, "{\"tokens\":[\"c\"],\"token_logprobs\":[-0.5],\"top_logprobs\":[" EACH "],\"text_offset\":[3]}");
+    told(&x, true,
+         "{\"tokens\":[\"c\"],\"token_logprobs\":[-0.5],\"top_logprobs\":[" EACH "],\"text_offset\":[3]}");
     end(&x);
 }
 
@@ -102,15 +111,18 @@ static void tokens_wait_for_their_text_and_what_a_stop_string_took_away_is_never
     begin(&x, false, "bcd");
     push(&x, "abc");
     assert_int_equal(x.a.text.len, 1);
-    told(&x, false, "{\"tokens\":[\"a\"],\"token_logprobs\":[-0.25],\"top_logprobs\":[" EACH "],\"text_offset\":[0]}");
+    told(&x, false,
+         "{\"tokens\":[\"a\"],\"token_logprobs\":[-0.25],\"top_logprobs\":[" EACH "],\"text_offset\":[0]}");
     assert_false(gw_logprobs_waits(&x.p, &x.a, false));
     push(&x, "x"); /* no stop string after all */
-    told(&x, false, "{\"tokens\":[\"b\",\"c\",\"x\"],\"token_logprobs\":[-0.5,-0.5,-0.5],\"top_logprobs\":[" EACH "," EACH "," EACH
-         "],\"text_offset\":[1,2,3]}");
+    told(&x, false,
+         "{\"tokens\":[\"b\",\"c\",\"x\"],\"token_logprobs\":[-0.5,-0.5,-0.5],\"top_logprobs\":[" EACH
+         "," EACH "," EACH "],\"text_offset\":[1,2,3]}");
     push(&x, "ybcd");
     assert_true(x.a.is_stopped);
     assert_int_equal(x.a.text.len, 5);
-    told(&x, true, "{\"tokens\":[\"y\"],\"token_logprobs\":[-0.5],\"top_logprobs\":[" EACH "],\"text_offset\":[4]}");
+    told(&x, true,
+         "{\"tokens\":[\"y\"],\"token_logprobs\":[-0.5],\"top_logprobs\":[" EACH "],\"text_offset\":[4]}");
     assert_false(gw_logprobs_waits(&x.p, &x.a, true));
     end(&x);
 }
@@ -120,7 +132,7 @@ static void nobody_who_did_not_ask_gets_any(void **state)
     (void)state;
     answer x;
     begin(&x, true, NULL);
-    gw_logprobs none = { 0 };
+    gw_logprobs none = {0};
     json_t *j = gw_logprobs_tell(&none, &x.a, true);
     assert_true(json_is_null(j));
     assert_false(gw_logprobs_waits(&none, &x.a, true));

@@ -1,5 +1,5 @@
-/* Requests of the OpenAI API: what is read, what is ignored, and that every wrong one is refused with its field named.
- * Bodies are passed in heap blocks of their exact size. */
+/* Requests of the OpenAI API: what is read, what is ignored, and that every wrong one is refused with its
+ * field named. Bodies are passed in heap blocks of their exact size. */
 #include "gateway/door/openai.h"
 
 #include <setjmp.h>
@@ -10,10 +10,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char *const names[] = { "tiny", "alias" };
-static const gw_openai_limits limits = { names, 2, 512, 3 };
+static const char *const names[] = {"tiny", "alias"};
+static const gw_openai_limits limits = {names, 2, 512, 3};
 
-static bt_err parse_bytes(gw_openai_request *ret, gw_openai_error *err, bool is_chat, const void *body, size_t len)
+static bt_err parse_bytes(gw_openai_request *ret, gw_openai_error *err, bool is_chat, const void *body,
+                          size_t len)
 {
     char *exact = malloc(len ? len : 1);
     assert_non_null(exact);
@@ -26,7 +27,7 @@ static bt_err parse_bytes(gw_openai_request *ret, gw_openai_error *err, bool is_
 static gw_openai_request good(bool is_chat, const char *body)
 {
     gw_openai_request r;
-    gw_openai_error err = { 0 };
+    gw_openai_error err = {0};
     if (parse_bytes(&r, &err, is_chat, body, strlen(body)) < 0) fail_msg("%s: %s", body, err.message);
     return r;
 }
@@ -34,7 +35,7 @@ static gw_openai_request good(bool is_chat, const char *body)
 static gw_openai_error bad(bool is_chat, const char *body, int status, const char *param, const char *words)
 {
     gw_openai_request r;
-    gw_openai_error err = { 0 };
+    gw_openai_error err = {0};
     if (parse_bytes(&r, &err, is_chat, body, strlen(body)) == BT_OK) fail_msg("accepted: %s", body);
     assert_int_equal(err.status, status);
     assert_string_equal(err.param, param);
@@ -46,12 +47,16 @@ static gw_openai_error bad(bool is_chat, const char *body, int status, const cha
 static void reads_a_chat_with_every_field_in_use(void **state)
 {
     (void)state;
-    gw_openai_request r = good(true,
-        "{\"model\":\"alias\",\"messages\":[{\"role\":\"developer\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"name\":\"x\","
+    gw_openai_request r = good(
+        true,
+        "{\"model\":\"alias\",\"messages\":[{\"role\":\"developer\",\"content\":\"Be "
+        "brief.\"},{\"role\":\"user\",\"name\":\"x\","
         "\"content\":[{\"type\":\"text\",\"text\":\"Hel\"},{\"type\":\"text\",\"text\":\"lo \xc3\xa9\"}]},"
         "{\"role\":\"assistant\",\"content\":\"ok\",\"tool_calls\":[],\"refusal\":null}],"
-        "\"max_tokens\":7,\"max_completion_tokens\":7,\"temperature\":0.5,\"top_p\":1,\"top_k\":40,\"min_p\":0.05,"
-        "\"stop\":[\"a\",\"bc\"],\"seed\":-1,\"stream\":true,\"stream_options\":{\"include_usage\":true},\"baton\":true}");
+        "\"max_tokens\":7,\"max_completion_tokens\":7,\"temperature\":0.5,\"top_p\":1,\"top_k\":40,\"min_p\":"
+        "0.05,"
+        "\"stop\":[\"a\",\"bc\"],\"seed\":-1,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+        "\"baton\":true}");
     assert_int_equal(r.messages, 3);
     assert_string_equal(r.message[0].role, "system");
     assert_string_equal(r.message[1].content, "Hello \xc3\xa9");
@@ -69,12 +74,20 @@ static void reads_a_chat_with_every_field_in_use(void **state)
 static void reads_which_nodes_a_request_wishes_for(void **state)
 {
     (void)state;
-    static const struct { const char *baton; bool is_baton; int policy; const char *prefill, *decode; } c[] = {
-        { "false", false, 0, "", "" }, { "{}", true, 0, "", "" }, { "null", false, 0, "", "" },
-        { "{\"policy\":\"least-load\"}", true, 1, "", "" }, { "{\"policy\":\"prefix\",\"decode\":null}", true, 2, "", "" },
-        { "{\"policy\":\"round-robin\",\"prefill\":\"p/0\",\"decode\":\"d%20\"}", true, 3, "p/0", "d%20" },
-        { "{\"decode\":\"0123456789012345678901234567890123456789012345678901234567890123\"}", true, 0, "",
-          "0123456789012345678901234567890123456789012345678901234567890123" },
+    static const struct {
+        const char *baton;
+        bool is_baton;
+        int policy;
+        const char *prefill, *decode;
+    } c[] = {
+        {"false", false, 0, "", ""},
+        {"{}", true, 0, "", ""},
+        {"null", false, 0, "", ""},
+        {"{\"policy\":\"least-load\"}", true, 1, "", ""},
+        {"{\"policy\":\"prefix\",\"decode\":null}", true, 2, "", ""},
+        {"{\"policy\":\"round-robin\",\"prefill\":\"p/0\",\"decode\":\"d%20\"}", true, 3, "p/0", "d%20"},
+        {"{\"decode\":\"0123456789012345678901234567890123456789012345678901234567890123\"}", true, 0, "",
+         "0123456789012345678901234567890123456789012345678901234567890123"},
     };
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         char body[256];
@@ -86,12 +99,19 @@ static void reads_which_nodes_a_request_wishes_for(void **state)
         assert_string_equal(r.prefer_decode, c[i].decode);
         gw_openai_request_done(&r);
     }
-    static const struct { const char *baton, *param, *words; } wrong[] = {
-        { "[]", "baton", "true, false or an object" }, { "{\"polcy\":\"prefix\"}", "baton", "baton.polcy" },
-        { "{\"policy\":\"Prefix\"}", "baton.policy", "'least-load', 'prefix', 'round-robin'" }, { "{\"policy\":3}", "baton.policy", "a string" },
-        { "{\"prefill\":\"\"}", "baton.prefill", "1 to 64" }, { "{\"decode\":\"a b\"}", "baton.decode", "without spaces" },
-        { "{\"decode\":\"\xc3\xa9\"}", "baton.decode", "printable ASCII" }, { "{\"decode\":true}", "baton.decode", "a string" },
-        { "{\"decode\":\"01234567890123456789012345678901234567890123456789012345678901234\"}", "baton.decode", "1 to 64" },
+    static const struct {
+        const char *baton, *param, *words;
+    } wrong[] = {
+        {"[]", "baton", "true, false or an object"},
+        {"{\"polcy\":\"prefix\"}", "baton", "baton.polcy"},
+        {"{\"policy\":\"Prefix\"}", "baton.policy", "'least-load', 'prefix', 'round-robin'"},
+        {"{\"policy\":3}", "baton.policy", "a string"},
+        {"{\"prefill\":\"\"}", "baton.prefill", "1 to 64"},
+        {"{\"decode\":\"a b\"}", "baton.decode", "without spaces"},
+        {"{\"decode\":\"\xc3\xa9\"}", "baton.decode", "printable ASCII"},
+        {"{\"decode\":true}", "baton.decode", "a string"},
+        {"{\"decode\":\"01234567890123456789012345678901234567890123456789012345678901234\"}", "baton.decode",
+         "1 to 64"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char body[256];
@@ -103,8 +123,10 @@ static void reads_which_nodes_a_request_wishes_for(void **state)
 static void reads_penalties_bias_log_probabilities_and_stop_ids(void **state)
 {
     (void)state;
-    gw_openai_request r = good(true,
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"presence_penalty\":-2,\"frequency_penalty\":0.5,"
+    gw_openai_request r = good(
+        true,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"presence_penalty\":-2,\"frequency_penalty\":"
+        "0.5,"
         "\"repetition_penalty\":1.5,\"logit_bias\":{\"500\":-100,\"0\":100,\"42\":0.25},\"logprobs\":true,"
         "\"top_logprobs\":20,\"stop_token_ids\":[511,0,7]}");
     const bt_sampling *s = &r.sampling;
@@ -130,35 +152,40 @@ static void reads_penalties_bias_log_probabilities_and_stop_ids(void **state)
 static void refuses_parameters_out_of_range_with_value_and_range(void **state)
 {
     (void)state;
-    static const struct { const char *body, *param, *words; } c[] = {
-        { "\"presence_penalty\":2.5", "presence_penalty", "2.5 is not in the range -2 to 2" },
-        { "\"frequency_penalty\":-3", "frequency_penalty", "-3 is not in the range -2 to 2" },
-        { "\"repetition_penalty\":0", "repetition_penalty", "0 is not in the range 0.01 to 100" },
-        { "\"presence_penalty\":\"1\"", "presence_penalty", "expected a number, but got a string" },
-        { "\"logit_bias\":{\"5\":101}", "logit_bias", "101 is not in the range -100 to 100" },
-        { "\"logit_bias\":{\"512\":1}", "logit_bias", "'512' is not a token id from 0 to 511" },
-        { "\"logit_bias\":{\"05\":1}", "logit_bias", "'05'" },
-        { "\"logit_bias\":{\"-1\":1}", "logit_bias", "'-1'" },
-        { "\"logit_bias\":{\"\":1}", "logit_bias", "''" },
-        { "\"logit_bias\":{\"99999999999999999999999\":1}", "logit_bias", "99999" },
-        { "\"logit_bias\":[5]", "logit_bias", "expected an object of token ids" },
-        { "\"logit_bias\":{\"5\":null}", "logit_bias", "expected a number" },
-        { "\"logprobs\":21", "logprobs", "21 is not in the range 0 to 20" },
-        { "\"logprobs\":true", "logprobs", "expected an integer" },
-        { "\"top_logprobs\":1", "top_logprobs", "Unrecognized" },
-        { "\"stop_token_ids\":[1,2,3,4]", "stop_token_ids", "4 ids; at most 3" },
-        { "\"stop_token_ids\":[512]", "stop_token_ids", "512 is not in the range 0 to 511" },
-        { "\"stop_token_ids\":7", "stop_token_ids", "expected an array" },
+    static const struct {
+        const char *body, *param, *words;
+    } c[] = {
+        {"\"presence_penalty\":2.5", "presence_penalty", "2.5 is not in the range -2 to 2"},
+        {"\"frequency_penalty\":-3", "frequency_penalty", "-3 is not in the range -2 to 2"},
+        {"\"repetition_penalty\":0", "repetition_penalty", "0 is not in the range 0.01 to 100"},
+        {"\"presence_penalty\":\"1\"", "presence_penalty", "expected a number, but got a string"},
+        {"\"logit_bias\":{\"5\":101}", "logit_bias", "101 is not in the range -100 to 100"},
+        {"\"logit_bias\":{\"512\":1}", "logit_bias", "'512' is not a token id from 0 to 511"},
+        {"\"logit_bias\":{\"05\":1}", "logit_bias", "'05'"},
+        {"\"logit_bias\":{\"-1\":1}", "logit_bias", "'-1'"},
+        {"\"logit_bias\":{\"\":1}", "logit_bias", "''"},
+        {"\"logit_bias\":{\"99999999999999999999999\":1}", "logit_bias", "99999"},
+        {"\"logit_bias\":[5]", "logit_bias", "expected an object of token ids"},
+        {"\"logit_bias\":{\"5\":null}", "logit_bias", "expected a number"},
+        {"\"logprobs\":21", "logprobs", "21 is not in the range 0 to 20"},
+        {"\"logprobs\":true", "logprobs", "expected an integer"},
+        {"\"top_logprobs\":1", "top_logprobs", "Unrecognized"},
+        {"\"stop_token_ids\":[1,2,3,4]", "stop_token_ids", "4 ids; at most 3"},
+        {"\"stop_token_ids\":[512]", "stop_token_ids", "512 is not in the range 0 to 511"},
+        {"\"stop_token_ids\":7", "stop_token_ids", "expected an array"},
     };
     char body[512];
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         (void)snprintf(body, sizeof body, "{\"prompt\":\"a\",%s}", c[i].body);
         (void)bad(false, body, 400, c[i].param, c[i].words);
     }
-    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"top_logprobs\":2}", 400, "top_logprobs", "'logprobs' is true");
-    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"logprobs\":true,\"top_logprobs\":21}", 400,
-              "top_logprobs", "21 is not in the range 0 to 20");
-    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"logprobs\":1}", 400, "logprobs", "expected true or false");
+    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"top_logprobs\":2}", 400,
+              "top_logprobs", "'logprobs' is true");
+    (void)bad(true,
+              "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"logprobs\":true,\"top_logprobs\":21}",
+              400, "top_logprobs", "21 is not in the range 0 to 20");
+    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"logprobs\":1}", 400, "logprobs",
+              "expected true or false");
     static char many[8192] = "{\"prompt\":\"a\",\"logit_bias\":{";
     for (int i = 0; i <= BT_SAMPLE_MAX_BIAS; i++) {
         char one[32];
@@ -174,7 +201,8 @@ static void reads_a_completion_as_text_or_as_a_token_list(void **state)
     (void)state;
     gw_openai_request r = good(false, "{\"prompt\":\"Once\",\"stop\":\"\\n\"}");
     assert_string_equal(r.prompt, "Once");
-    assert_true(r.sampling.temperature == 1 && r.sampling.top_p == 1 && r.sampling.top_k == 0 && !r.has_seed && r.max_tokens == 0);
+    assert_true(r.sampling.temperature == 1 && r.sampling.top_p == 1 && r.sampling.top_k == 0 &&
+                !r.has_seed && r.max_tokens == 0);
     assert_string_equal(r.stop[0], "\n");
     gw_openai_request_done(&r);
     r = good(false, "{\"prompt\":[0,511,5]}");
@@ -197,38 +225,51 @@ static void reads_a_completion_as_text_or_as_a_token_list(void **state)
 static void takes_null_for_absent_and_ignores_harmless_fields(void **state)
 {
     (void)state;
-    gw_openai_request r = good(false,
-        "{\"prompt\":\"a\",\"model\":null,\"stop\":null,\"max_tokens\":null,\"logprobs\":null,\"logit_bias\":{},\"user\":\"u\","
-        "\"metadata\":{\"a\":1},\"store\":true,\"n\":1,\"best_of\":1,\"presence_penalty\":0,\"frequency_penalty\":0.0,"
-        "\"echo\":false,\"suffix\":\"\",\"stream_options\":null,\"top_k\":-1}");
+    gw_openai_request r = good(false, "{\"prompt\":\"a\",\"model\":null,\"stop\":null,\"max_tokens\":null,"
+                                      "\"logprobs\":null,\"logit_bias\":{},\"user\":\"u\","
+                                      "\"metadata\":{\"a\":1},\"store\":true,\"n\":1,\"best_of\":1,"
+                                      "\"presence_penalty\":0,\"frequency_penalty\":0.0,"
+                                      "\"echo\":false,\"suffix\":\"\",\"stream_options\":null,\"top_k\":-1}");
     assert_int_equal(r.stops, 0);
     gw_openai_request_done(&r);
-    r = good(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[],\"tool_choice\":\"none\",\"logprobs\":false,"
-                   "\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"],\"parallel_tool_calls\":true}");
+    r = good(
+        true,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[],\"tool_choice\":\"none\","
+        "\"logprobs\":false,"
+        "\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"],\"parallel_tool_calls\":true}");
     gw_openai_request_done(&r);
 }
 
 static void refuses_a_field_nobody_knows_by_its_name(void **state)
 {
     (void)state;
-    (void)bad(false, "{\"prompt\":\"a\",\"max_token\":3}", 400, "max_token", "Unrecognized request argument supplied: max_token");
+    (void)bad(false, "{\"prompt\":\"a\",\"max_token\":3}", 400, "max_token",
+              "Unrecognized request argument supplied: max_token");
     (void)bad(false, "{\"prompt\":\"a\",\"messages\":[]}", 400, "messages", "Unrecognized");
     (void)bad(true, "{\"prompt\":\"a\"}", 400, "prompt", "Unrecognized");
-    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"x\":1}]}", 400, "messages[0]", "messages[0].x");
-    (void)bad(false, "{\"prompt\":\"a\",\"stream\":true,\"stream_options\":{\"y\":true}}", 400, "stream_options", "stream_options.y");
+    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"x\":1}]}", 400, "messages[0]",
+              "messages[0].x");
+    (void)bad(false, "{\"prompt\":\"a\",\"stream\":true,\"stream_options\":{\"y\":true}}", 400,
+              "stream_options", "stream_options.y");
 }
 
 static void refuses_what_is_known_but_not_supported_by_name(void **state)
 {
     (void)state;
     static const char *const chat[][2] = {
-        { "tools", "[{\"type\":\"function\"}]" }, { "tool_choice", "\"auto\"" }, { "response_format", "{\"type\":\"json_object\"}" },
-        { "n", "2" }, { "functions", "[1]" }, { "audio", "{}" }, { "prediction", "{}" },
-        { "modalities", "[\"text\",\"audio\"]" },
+        {"tools", "[{\"type\":\"function\"}]"},
+        {"tool_choice", "\"auto\""},
+        {"response_format", "{\"type\":\"json_object\"}"},
+        {"n", "2"},
+        {"functions", "[1]"},
+        {"audio", "{}"},
+        {"prediction", "{}"},
+        {"modalities", "[\"text\",\"audio\"]"},
     };
     for (size_t i = 0; i < sizeof chat / sizeof *chat; i++) {
         char body[256];
-        (void)snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"%s\":%s}", chat[i][0], chat[i][1]);
+        (void)snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"%s\":%s}",
+                       chat[i][0], chat[i][1]);
         (void)bad(true, body, 400, chat[i][0], chat[i][0]);
     }
     (void)bad(false, "{\"prompt\":\"a\",\"best_of\":2}", 400, "best_of", "best_of");
@@ -241,18 +282,35 @@ static void refuses_wrong_types_and_values_out_of_range(void **state)
 {
     (void)state;
     static const char *const fields[][2] = {
-        { "max_tokens", "-1" }, { "max_tokens", "0" }, { "max_tokens", "1.5" }, { "max_tokens", "\"8\"" },
-        { "max_completion_tokens", "99999999999" }, { "temperature", "2.1" }, { "temperature", "-0.1" }, { "temperature", "\"1\"" },
-        { "top_p", "1.01" }, { "top_k", "-2" }, { "min_p", "2" }, { "seed", "1.5" }, { "stop", "5" }, { "stop", "[\"a\",5]" },
-        { "stop", "\"\"" }, { "stream", "1" }, { "stream_options", "true" }, { "baton", "\"yes\"" }, { "model", "5" },
+        {"max_tokens", "-1"},
+        {"max_tokens", "0"},
+        {"max_tokens", "1.5"},
+        {"max_tokens", "\"8\""},
+        {"max_completion_tokens", "99999999999"},
+        {"temperature", "2.1"},
+        {"temperature", "-0.1"},
+        {"temperature", "\"1\""},
+        {"top_p", "1.01"},
+        {"top_k", "-2"},
+        {"min_p", "2"},
+        {"seed", "1.5"},
+        {"stop", "5"},
+        {"stop", "[\"a\",5]"},
+        {"stop", "\"\""},
+        {"stream", "1"},
+        {"stream_options", "true"},
+        {"baton", "\"yes\""},
+        {"model", "5"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         char body[256];
         (void)snprintf(body, sizeof body, "{\"prompt\":\"a\",\"%s\":%s}", fields[i][0], fields[i][1]);
         (void)bad(false, body, 400, fields[i][0], fields[i][0]);
     }
-    (void)bad(false, "{\"prompt\":\"a\",\"max_tokens\":1,\"max_completion_tokens\":2}", 400, "max_completion_tokens", "give one");
-    (void)bad(false, "{\"prompt\":\"a\",\"stream_options\":{\"include_usage\":true}}", 400, "stream_options", "only allowed when");
+    (void)bad(false, "{\"prompt\":\"a\",\"max_tokens\":1,\"max_completion_tokens\":2}", 400,
+              "max_completion_tokens", "give one");
+    (void)bad(false, "{\"prompt\":\"a\",\"stream_options\":{\"include_usage\":true}}", 400, "stream_options",
+              "only allowed when");
     (void)bad(false, "{\"prompt\":[1,512]}", 400, "prompt", "512 is not in the range 0 to 511");
     (void)bad(false, "{\"prompt\":[-1]}", 400, "prompt", "-1");
     (void)bad(false, "{\"prompt\":[]}", 400, "prompt", "empty");
@@ -260,26 +318,29 @@ static void refuses_wrong_types_and_values_out_of_range(void **state)
     (void)bad(false, "{\"prompt\":[1,\"a\"]}", 400, "prompt", "expected an integer");
     (void)bad(false, "{}", 400, "prompt", "Missing");
     (void)bad(false, "{\"prompt\":null}", 400, "prompt", "Missing");
-    (void)bad(false, "{\"prompt\":\"a\",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\","
-                     "\"e\",\"f\",\"g\",\"h\"]}", 400, "stop", "17");
+    (void)bad(false,
+              "{\"prompt\":\"a\",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\","
+              "\"c\",\"d\","
+              "\"e\",\"f\",\"g\",\"h\"]}",
+              400, "stop", "17");
 }
 
 static void refuses_bad_messages_by_their_place(void **state)
 {
     (void)state;
     static const char *const cases[][3] = {
-        { "[]", "messages", "0 messages" },
-        { "{}", "messages", "expected an array" },
-        { "[5]", "messages[0]", "expected an object" },
-        { "[{\"role\":\"user\",\"content\":\"a\"},{\"content\":\"a\"}]", "messages[1].role", "Missing" },
-        { "[{\"role\":\"tool\",\"content\":\"a\"}]", "messages[0].role", "'tool'" },
-        { "[{\"role\":\"user\"}]", "messages[0].content", "Missing" },
-        { "[{\"role\":\"user\",\"content\":null}]", "messages[0].content", "Missing" },
-        { "[{\"role\":\"user\",\"content\":5}]", "messages[0].content", "expected a string" },
-        { "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]", "messages[0].content", "image_url" },
-        { "[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", "messages[0].content", "text" },
-        { "[{\"role\":\"user\",\"content\":[\"a\"]}]", "messages[0].content", "type" },
-        { "[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[{}]}]", "tool_calls", "not supported" },
+        {"[]", "messages", "0 messages"},
+        {"{}", "messages", "expected an array"},
+        {"[5]", "messages[0]", "expected an object"},
+        {"[{\"role\":\"user\",\"content\":\"a\"},{\"content\":\"a\"}]", "messages[1].role", "Missing"},
+        {"[{\"role\":\"tool\",\"content\":\"a\"}]", "messages[0].role", "'tool'"},
+        {"[{\"role\":\"user\"}]", "messages[0].content", "Missing"},
+        {"[{\"role\":\"user\",\"content\":null}]", "messages[0].content", "Missing"},
+        {"[{\"role\":\"user\",\"content\":5}]", "messages[0].content", "expected a string"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]", "messages[0].content", "image_url"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", "messages[0].content", "text"},
+        {"[{\"role\":\"user\",\"content\":[\"a\"]}]", "messages[0].content", "type"},
+        {"[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[{}]}]", "tool_calls", "not supported"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char body[512];
@@ -343,7 +404,7 @@ static void says_both_numbers_when_a_prompt_does_not_fit(void **state)
 {
     (void)state;
     gw_openai_error err;
-    gw_openai_request r = { .is_chat = true };
+    gw_openai_request r = {.is_chat = true};
     uint32_t n = 0;
     assert_int_equal(gw_openai_max_tokens(&n, &err, &r, 99, 100), BT_OK);
     assert_int_equal(n, 1);
@@ -356,7 +417,7 @@ static void says_both_numbers_when_a_prompt_does_not_fit(void **state)
     r.max_tokens = 20;
     assert_int_equal(gw_openai_max_tokens(&n, &err, &r, 80, 100), BT_OK);
     assert_int_equal(n, 20);
-    r = (gw_openai_request){ .is_chat = false };
+    r = (gw_openai_request){.is_chat = false};
     assert_int_equal(gw_openai_max_tokens(&n, &err, &r, 10, 100), BT_OK);
     assert_int_equal(n, GW_OPENAI_DEFAULT_COMPLETION_TOKENS);
     assert_int_equal(gw_openai_max_tokens(&n, &err, &r, 97, 100), BT_OK);

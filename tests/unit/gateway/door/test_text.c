@@ -11,7 +11,7 @@
 
 static gw_text open_text(const char *chat_template, bool add_bos)
 {
-    gw_text t = { 0 };
+    gw_text t = {0};
     size_t len;
     bt_gguf *g;
     bt_fault f;
@@ -21,7 +21,7 @@ static gw_text open_text(const char *chat_template, bool add_bos)
     uint8_t *bytes = tiny_gguf_build(&spec, &len);
     if (bt_gguf_open_bytes(&g, bytes, len, &f) < 0 || gw_text_open(&t, g, &f) < 0) fail_msg("%s", f.text);
     bt_gguf_close(g);
-    free(bytes);                        /* the text must not need the file any more */
+    free(bytes); /* the text must not need the file any more */
     return t;
 }
 
@@ -29,14 +29,14 @@ static void begins_a_text_with_bos_only_where_the_file_asks(void **state)
 {
     (void)state;
     gw_openai_error err;
-    gw_openai_request r = { .prompt = "the", .prompt_len = 3 };
+    gw_openai_request r = {.prompt = "the", .prompt_len = 3};
     int32_t *ids;
     size_t n;
     gw_text t = open_text(NULL, true);
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(ids[0], 1);
     free(ids);
-    r = (gw_openai_request){ .prompt = "", .prompt_len = 0 };
+    r = (gw_openai_request){.prompt = "", .prompt_len = 0};
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(n, 1);
     assert_int_equal(ids[0], 1);
@@ -47,7 +47,7 @@ static void begins_a_text_with_bos_only_where_the_file_asks(void **state)
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
     assert_int_equal(err.status, 400);
     assert_string_equal(err.param, "prompt");
-    r = (gw_openai_request){ .prompt = "the", .prompt_len = 3 };
+    r = (gw_openai_request){.prompt = "the", .prompt_len = 3};
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_not_equal(ids[0], 1);
     free(ids);
@@ -58,10 +58,10 @@ static void takes_a_token_list_as_it_is(void **state)
 {
     (void)state;
     gw_openai_error err;
-    int32_t list[] = { 5, 6 }, *ids;
+    int32_t list[] = {5, 6}, *ids;
     size_t n;
     gw_text t = open_text(NULL, true);
-    const gw_openai_request r = { .prompt_ids = list, .prompt_ids_len = 2 };
+    const gw_openai_request r = {.prompt_ids = list, .prompt_ids_len = 2};
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(n, 2);
     assert_memory_equal(ids, list, sizeof list);
@@ -78,8 +78,8 @@ static void counts_a_text_that_is_too_long_but_not_to_the_end_of_an_endless_one(
     size_t n;
     gw_text t = open_text(NULL, true);
     char *words = malloc(2 * PLENTY);
-    for (size_t i = 0; i < PLENTY; i++) memcpy(words + 2 * i, "\x01 ", 2);     /* bytes that no word has */
-    gw_openai_request r = { .prompt = words, .prompt_len = 2 * CTX };
+    for (size_t i = 0; i < PLENTY; i++) memcpy(words + 2 * i, "\x01 ", 2); /* bytes that no word has */
+    gw_openai_request r = {.prompt = words, .prompt_len = 2 * CTX};
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, CTX, &err), BT_OK);
     assert_true(n > CTX);
     free(ids);
@@ -98,8 +98,8 @@ static void puts_a_chat_into_the_template_and_never_lets_words_name_control_toke
     (void)state;
     gw_openai_error err;
     static const char words[] = "<|im_end|>the";
-    bt_chat_message m = { "user", words, sizeof words - 1 };
-    const gw_openai_request r = { .is_chat = true, .message = &m, .messages = 1 };
+    bt_chat_message m = {"user", words, sizeof words - 1};
+    const gw_openai_request r = {.is_chat = true, .message = &m, .messages = 1};
     int32_t *ids;
     size_t n, ends = 0, starts = 0;
     gw_text t = open_text(tiny_gguf_chatml, false);
@@ -119,8 +119,8 @@ static void refuses_a_chat_where_the_file_has_no_template_and_says_what_to_do(vo
 {
     (void)state;
     gw_openai_error err;
-    bt_chat_message m = { "user", "a", 1 };
-    const gw_openai_request r = { .is_chat = true, .message = &m, .messages = 1 };
+    bt_chat_message m = {"user", "a", 1};
+    const gw_openai_request r = {.is_chat = true, .message = &m, .messages = 1};
     int32_t *ids;
     size_t n;
     gw_text t = open_text(NULL, true);
@@ -157,7 +157,7 @@ static void cuts_at_a_stop_string_that_spans_tokens_and_holds_back_what_may_beco
     bt_fault f;
     gw_text_answer a;
     gw_text t = open_text(NULL, true);
-    const gw_openai_request r = { .stop = { "END", "." }, .stop_len = { 3, 1 }, .stops = 2 };
+    const gw_openai_request r = {.stop = {"END", "."}, .stop_len = {3, 1}, .stops = 2};
     assert_int_equal(gw_text_begin(&a, &t, &r, 16, &f), BT_OK);
     push_bytes(&a, "aEN");
     assert_string_equal(bt_buf_text(&a.text), "a");
@@ -183,7 +183,7 @@ static void gives_only_whole_characters(void **state)
     bt_fault f;
     gw_text_answer a;
     gw_text t = open_text(NULL, true);
-    const gw_openai_request r = { 0 };
+    const gw_openai_request r = {0};
     assert_int_equal(gw_text_begin(&a, &t, &r, 16, &f), BT_OK);
     push_bytes(&a, "\xf0\x9f\x98");
     assert_int_equal(a.text.len, 0);
@@ -205,12 +205,16 @@ static void drops_the_leading_space_only_of_an_answer_that_begins_a_text(void **
     int32_t *ids, bos = 1;
     size_t n;
     gw_text t = open_text(NULL, true);
-    const gw_openai_request word = { .prompt = "the", .prompt_len = 3 };
-    assert_int_equal(gw_text_prompt(&ids, &n, &t, &word, 1024, &err), BT_OK);     /* BOS, then " the" in one or more tokens */
-    const struct { gw_openai_request r; const char *want; } c[] = {
-        { { .prompt = "", .prompt_len = 0 }, "the" },
-        { { .prompt_ids = &bos, .prompt_ids_len = 1 }, "the" },
-        { { .prompt = "on", .prompt_len = 2 }, " the" },
+    const gw_openai_request word = {.prompt = "the", .prompt_len = 3};
+    /* BOS, then " the" in one or more tokens */
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &word, 1024, &err), BT_OK);
+    const struct {
+        gw_openai_request r;
+        const char *want;
+    } c[] = {
+        {{.prompt = "", .prompt_len = 0}, "the"},
+        {{.prompt_ids = &bos, .prompt_ids_len = 1}, "the"},
+        {{.prompt = "on", .prompt_len = 2}, " the"},
     };
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         gw_text_answer a;

@@ -20,7 +20,11 @@ static int make_file(void **state)
     const int fd = mkstemp(path);
     return fd < 0 ? -1 : close(fd);
 }
-static int remove_file(void **state) { (void)state; return unlink(path); }
+static int remove_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
 
 static bt_err load(gw_auth **ret, const char *text, bt_fault *f)
 {
@@ -39,7 +43,8 @@ static void lets_in_the_keys_of_the_file_and_nobody_else(void **state)
     assert_int_equal(load(&a, "# ours\n\nkey-one\r\nkey-two", &f), BT_OK);
     assert_true(gw_auth_allows(a, "Bearer key-one"));
     assert_true(gw_auth_allows(a, "bearer key-two"));
-    static const char *const wrong[] = { "", "Bearer ", "Bearer key-on", "Bearer key-one1", "key-one", "Basic key-one", "Bearer # ours" };
+    static const char *const wrong[] = {"",        "Bearer ",       "Bearer key-on", "Bearer key-one1",
+                                        "key-one", "Basic key-one", "Bearer # ours"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(gw_auth_allows(a, wrong[i]));
     assert_false(gw_auth_allows(a, NULL));
     gw_auth_free(a);

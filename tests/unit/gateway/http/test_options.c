@@ -9,7 +9,7 @@
 
 static bt_err check(const char *a, const char *b, const char *c, const char *d, bt_fault *f)
 {
-    const char *argv[] = { "baton-gateway", "-m", "x.gguf", a, b, c, d, NULL };
+    const char *argv[] = {"baton-gateway", "-m", "x.gguf", a, b, c, d, NULL};
     int argc = 3;
     while (argv[argc]) argc++;
     gw_options o;
@@ -23,7 +23,7 @@ static bt_err check(const char *a, const char *b, const char *c, const char *d, 
 static void starts_on_loopback_with_the_documented_defaults(void **state)
 {
     (void)state;
-    const char *argv[] = { "baton-gateway", "--model=x.gguf", NULL };
+    const char *argv[] = {"baton-gateway", "--model=x.gguf", NULL};
     gw_options o;
     bt_opt_args args;
     bt_fault f;

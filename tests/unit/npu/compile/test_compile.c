@@ -1,4 +1,5 @@
-/* The compiler end to end: same bytes everywhere, keys, refusals, fallbacks; and what rotation and shadow do to planted outliers. */
+/* The compiler end to end: same bytes everywhere, keys, refusals, fallbacks; and what rotation and shadow
+ * do to planted outliers. */
 #include "npu/compile/compile.h"
 #include "base/file.h"
 #include "npu/compile/calib.h"
@@ -42,7 +43,8 @@ static void end(world *w)
 
 static bt_compile_options options(const world *w, const char *recipe)
 {
-    bt_compile_options o = {.shape_policy = "chunk:32+tail", .ctx_tokens = CTX, .calib_ids = w->ids, .calib_len = CALIB};
+    bt_compile_options o = {.shape_policy = "chunk:32+tail", .ctx_tokens = CTX, .calib_ids = w->ids,
+                            .calib_len = CALIB};
     assert_int_equal(bt_recipe_parse(&o.recipe, recipe, NULL), BT_OK);
     return o;
 }
@@ -96,10 +98,18 @@ static void threads_and_instruction_sets_change_no_byte(void **state)
 static void every_recipe_of_every_architecture_makes_a_package_that_is_accepted(void **state)
 {
     (void)state;
-    static const char *const recipes[] = {"w8a8",           "w8a16",          "w4a8",
-                                          "w4a16:no-gptq",  "w8a8:per-tensor", "w8a8:no-rotate,clip=max,shadow=off",
-                                          "w8a8:no-r1",     "w8a8:no-r2",     "w8a8:smooth=0.5",
-                                          "w8a8:no-rotate,smooth=0.5", "w8a8:a16=down+head", "w8a8:llm-int8,no-rotate"};
+    static const char *const recipes[] = {"w8a8",
+                                          "w8a16",
+                                          "w4a8",
+                                          "w4a16:no-gptq",
+                                          "w8a8:per-tensor",
+                                          "w8a8:no-rotate,clip=max,shadow=off",
+                                          "w8a8:no-r1",
+                                          "w8a8:no-r2",
+                                          "w8a8:smooth=0.5",
+                                          "w8a8:no-rotate,smooth=0.5",
+                                          "w8a8:a16=down+head",
+                                          "w8a8:llm-int8,no-rotate"};
     static const char *const archs[] = {"llama", "qwen2", "qwen3"};
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
@@ -114,10 +124,12 @@ static void every_recipe_of_every_architecture_makes_a_package_that_is_accepted(
             assert_int_equal(h->calib_tokens, CALIB);
             assert_int_equal(h->rows.count, 2);
             assert_int_equal(h->r1.base, o.recipe.r1 ? 12 : 0);
-            const bt_pkg_tensor *norm = &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 0, BT_WEIGHT_FFN_NORM)];
+            const bt_pkg_tensor *norm =
+                &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 0, BT_WEIGHT_FFN_NORM)];
             assert_int_equal(norm->n, o.recipe.r1 && o.recipe.smooth < 0 ? 0 : h->dim);
             const bt_pkg_tensor *down = &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 1, BT_WEIGHT_DOWN)];
-            assert_true(down->weight_error > 0 && down->weight_error < (o.recipe.weight_bits == 4 ? 0.3f : 0.02f));
+            assert_true(down->weight_error > 0 &&
+                        down->weight_error < (o.recipe.weight_bits == 4 ? 0.3f : 0.02f));
             assert_true(down->output_error > 0 && down->output_error < 0.5f);
             bt_pkg_close(p);
         }
@@ -148,7 +160,7 @@ static void a_key_names_what_changes_bytes(void **state)
     o[9] = options(&w, "w8a8:gptq");
     o[10] = options(&w, "w8a8:a16=down");
     o[11].shape_policy = "pow2";
-    o[12].calib_text = o[13].calib_text = "two words";      /* in place of the ids, which need not be there */
+    o[12].calib_text = o[13].calib_text = "two words"; /* in place of the ids, which need not be there */
     o[12].calib_ids = NULL;
     o[12].calib_len = 0;
     o[12].calib_text_len = 9;
@@ -228,16 +240,19 @@ static void plant(const bt_model *m)
     enum { CHANNEL = 11 };
     for (uint32_t l = 0; l < m->hp.layers; l++) {
         const bt_layer_tensors *t = &m->layer[l];
-        const bt_gguf_tensor *norm[] = {t->attn_norm, t->ffn_norm}, *reads[] = {t->wq, t->wk, t->wv, t->w_gate, t->w_up};
+        const bt_gguf_tensor *norm[] = {t->attn_norm, t->ffn_norm},
+                             *reads[] = {t->wq, t->wk, t->wv, t->w_gate, t->w_up};
         for (size_t i = 0; i < 2; i++) ((float *)(uintptr_t)norm[i]->data)[CHANNEL] *= 64;
         for (size_t i = 0; i < 5; i++)
-            for (size_t n = 0; n < reads[i]->rows; n++) ((float *)(uintptr_t)reads[i]->data)[n * m->hp.dim + CHANNEL] /= 64;
+            for (size_t n = 0; n < reads[i]->rows; n++)
+                ((float *)(uintptr_t)reads[i]->data)[n * m->hp.dim + CHANNEL] /= 64;
     }
 }
 
 static float *logits_of(const world *w, const bt_pkg *pkg)
 {
-    const bt_prefill_config c = {.engine = pkg ? "npu" : "host", .pkg = pkg, .ctx_tokens = CTX, .threads = 1, .want.shape_policy = "chunk:32+tail"};
+    const bt_prefill_config c = {.engine = pkg ? "npu" : "host", .pkg = pkg, .ctx_tokens = CTX, .threads = 1,
+                                 .want.shape_policy = "chunk:32+tail"};
     bt_prefill *p = NULL;
     int32_t ids[CALIB];
     engine_kit_ids(ids, CALIB, w->kit.model, 99);
@@ -276,11 +291,14 @@ static void planted_outliers_ruin_the_plain_recipe_and_no_other(void **state)
     const double clean = error_of(&w, "w8a8:no-rotate,clip=max,shadow=off", should);
     plant(w.kit.model);
     const double plain = error_of(&w, "w8a8:no-rotate,clip=max,shadow=off", should);
-    const double rotated = error_of(&w, "w8a8", should), shadow = error_of(&w, "w8a8:no-rotate,clip=p98", should);
-    const double channel = error_of(&w, "w8a8:no-rotate,clip=p98,shadow=channel", should), wide = error_of(&w, "w8a16:no-rotate", should);
+    const double rotated = error_of(&w, "w8a8", should),
+                 shadow = error_of(&w, "w8a8:no-rotate,clip=p98", should);
+    const double channel = error_of(&w, "w8a8:no-rotate,clip=p98,shadow=channel", should),
+                 wide = error_of(&w, "w8a16:no-rotate", should);
     assert_true(plain > 10 * clean);
     assert_true(rotated < 1.2 * clean);
-    /* Without rotation the planted column's weights keep their 1/64, two steps of the row's scale at most: inputs are no longer to blame. */
+    /* Without rotation the planted column's weights keep their 1/64, two steps of the row's scale at most:
+     * inputs are no longer to blame. */
     assert_true(wide < 2 * clean && shadow < 1.2 * wide && channel < 1.2 * wide);
     free(should);
     end(&w);
@@ -290,7 +308,8 @@ static void planted_outliers_ruin_the_plain_recipe_and_no_other(void **state)
 static void a_shadow_pruned_everywhere_is_the_plain_clip_bit_for_bit(void **state)
 {
     (void)state;
-    static const char *const recipes[] = {"w8a8:no-rotate,clip=p98,shadow=off", "w8a8:no-rotate,clip=p98,shadow=channel,prune=1",
+    static const char *const recipes[] = {"w8a8:no-rotate,clip=p98,shadow=off",
+                                          "w8a8:no-rotate,clip=p98,shadow=channel,prune=1",
                                           "w8a8:no-rotate,clip=p98,shadow=channel"};
     world w = begin("llama");
     float *logits[3];
@@ -330,8 +349,10 @@ static void rotation_spreads_a_planted_outlier_over_all_channels(void **state)
         bt_pkg_close(pkg);
     }
     for (uint32_t kind = 0; kind < BT_SITE_HEAD; kind++)
-        print_message("%s: max / rms %.1f, rotated %.1f\n", bt_site_kind_name((bt_site_kind)kind), peak[0][kind], peak[1][kind]);
-    assert_true(peak[1][BT_SITE_QKV] < peak[0][BT_SITE_QKV] / 3 && peak[1][BT_SITE_UP] < peak[0][BT_SITE_UP] / 3);
+        print_message("%s: max / rms %.1f, rotated %.1f\n", bt_site_kind_name((bt_site_kind)kind),
+                      peak[0][kind], peak[1][kind]);
+    assert_true(peak[1][BT_SITE_QKV] < peak[0][BT_SITE_QKV] / 3 &&
+                peak[1][BT_SITE_UP] < peak[0][BT_SITE_UP] / 3);
     end(&w);
 }
 

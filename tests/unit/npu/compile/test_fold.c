@@ -1,4 +1,5 @@
-/* AC-j2: rotations and smoothing are mathematical no-ops: a folded model has the output of the one it was made from. */
+/* AC-j2: rotations and smoothing are mathematical no-ops: a folded model has the output of the one it was
+ * made from. */
 #include "npu/compile/fold.h"
 #include "base/rng.h"
 #include "graph/walk.h"
@@ -42,11 +43,13 @@ static output run(const bt_model *m, bt_fold *f, bt_pool *pool)
     bt_graph *graph;
     bt_walk *host;
     bt_program *p;
-    output out = {malloc((size_t)TOKENS * m->hp.vocab * sizeof(float)), malloc(TOKENS * 32 * sizeof(uint16_t))};
+    output out = {malloc((size_t)TOKENS * m->hp.vocab * sizeof(float)),
+                  malloc(TOKENS * 32 * sizeof(uint16_t))};
     assert_true(out.logits && out.v);
     assert_int_equal(bt_weights_open(&packed, m, &o, pool, NULL), BT_OK);
     assert_int_equal(bt_graph_build(&graph, &m->hp, &go, NULL), BT_OK);
-    const bt_walk_config wc = {.weights = packed, .rotations = &r, .kernels = bt_kernels_select(NULL), .pool = pool, .sequences_max = 1};
+    const bt_walk_config wc = {.weights = packed, .rotations = &r, .kernels = bt_kernels_select(NULL),
+                               .pool = pool, .sequences_max = 1};
     assert_int_equal(bt_walk_new(&host, &wc, NULL), BT_OK);
     assert_int_equal(bt_bind_program(&p, graph, 1, TOKENS, TOKENS, 0, NULL), BT_OK);
     void *arena = engine_kit_alloc(p->arena.fixed);
@@ -56,7 +59,8 @@ static output run(const bt_model *m, bt_fold *f, bt_pool *pool)
     const bt_companion_seq seq = {&kv, 0, TOKENS};
     const bt_walk_io io = {.ids = ids, .seq = &seq, .sequences = 1, .bucket = 1, .logits = out.logits};
     assert_int_equal(bt_walk_run(host, p, arena, &io, NULL), BT_OK);
-    for (size_t t = 0; t < TOKENS; t++) memcpy(out.v + t * 16, bt_kv_view_row(&kv, m->hp.layers - 1, 1, t, 1), 32);
+    for (size_t t = 0; t < TOKENS; t++)
+        memcpy(out.v + t * 16, bt_kv_view_row(&kv, m->hp.layers - 1, 1, t, 1), 32);
     engine_kit_pages_free(&kv);
     free(arena);
     bt_bind_free(p);
@@ -72,8 +76,8 @@ static void output_free(output *o)
     free(o->v);
 }
 
-/* Relative root mean square difference. The plain model's weights are exact in f16; those of a folded one are rounded to it, which in three
- * layers of random weights makes 1.4e-3 whatever was folded. */
+/* Relative root mean square difference. The plain model's weights are exact in f16; those of a folded one are
+ * rounded to it, which in three layers of random weights makes 1.4e-3 whatever was folded. */
 static double distance(const output *a, const output *b, size_t vocab)
 {
     double apart = 0, square = 0;
@@ -129,7 +133,8 @@ static void a_folded_model_has_the_output_of_the_plain_one(void **state)
 
 /* ---- in f32 ---- */
 
-typedef struct own_model { /* with an output matrix of its own, which folding changes and the embedding does not */
+typedef struct own_model { /* with an output matrix of its own, which folding changes and the embedding does
+                              not */
     bt_model *m;
     uint8_t *bytes;
 } own_model;
@@ -161,7 +166,8 @@ static float *data_of(const bt_gguf_tensor *t)
     return (float *)(uintptr_t)t->data;
 }
 
-/* R2 once for each head of v's outputs: attention mixes rows of v and no elements, so it then gives rotated heads. */
+/* R2 once for each head of v's outputs: attention mixes rows of v and no elements, so it then gives
+ * rotated heads. */
 static void rotate_v(const bt_model *m, const bt_hadamard *r2, uint32_t layer)
 {
     const bt_gguf_tensor *matrix = m->layer[layer].wv, *bias = m->layer[layer].bv;
@@ -177,11 +183,13 @@ static void rotate_v(const bt_model *m, const bt_hadamard *r2, uint32_t layer)
     free(column);
 }
 
-/* Writes the folded weights into a copy of the model, and what is rotated at run time into the embedding and v. */
+/* Writes the folded weights into a copy of the model, and what is rotated at run time into the embedding
+ * and v. */
 static void fold_into(const bt_model *copy, bt_fold *f)
 {
-    static const bt_weight weights[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q,    BT_WEIGHT_K,  BT_WEIGHT_V,    BT_WEIGHT_O,
-                                        BT_WEIGHT_FFN_NORM,  BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN};
+    static const bt_weight weights[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q,  BT_WEIGHT_K,
+                                        BT_WEIGHT_V,         BT_WEIGHT_O,  BT_WEIGHT_FFN_NORM,
+                                        BT_WEIGHT_GATE,      BT_WEIGHT_UP, BT_WEIGHT_DOWN};
     const bt_hparams *hp = &copy->hp;
     for (uint32_t l = 0; l <= hp->layers; l++)
         for (size_t i = 0; i < (l < hp->layers ? sizeof weights / sizeof *weights : 2); i++) {
@@ -190,7 +198,8 @@ static void fold_into(const bt_model *copy, bt_fold *f)
             assert_int_equal(bt_fold_begin(f, l, w, NULL), BT_OK);
             for (size_t n = 0; n < t->rows; n++) bt_fold_row(f, data_of(t) + n * t->dim[0], n);
         }
-    for (size_t n = 0; bt_fold_r1(f)->base && n < hp->vocab; n++) bt_hadamard_apply(bt_fold_r1(f), data_of(copy->embed) + n * hp->dim, 1);
+    for (size_t n = 0; bt_fold_r1(f)->base && n < hp->vocab; n++)
+        bt_hadamard_apply(bt_fold_r1(f), data_of(copy->embed) + n * hp->dim, 1);
     for (uint32_t l = 0; bt_fold_r2(f)->base && l < hp->layers; l++) rotate_v(copy, bt_fold_r2(f), l);
 }
 

@@ -15,16 +15,18 @@ static void finds_the_smallest_base(void **state)
     static const struct {
         size_t n;
         uint32_t base, log2;
-    } want[] = {{2, 1, 1},      {4, 1, 2},      {64, 1, 6},     {4096, 1, 12},  {131072, 1, 17}, {12, 12, 0},   {24, 12, 1},
-                {96, 12, 3},    {576, 36, 4},   {896, 28, 5},   {1536, 12, 7},  {2048, 1, 11},   {4864, 76, 6}, {5632, 44, 7},
-                {960, 60, 4},  {3072, 12, 8},  {8192, 1, 13},  {20, 20, 0},     {36, 36, 0}};
+    } want[] = {{2, 1, 1},     {4, 1, 2},     {64, 1, 6},    {4096, 1, 12}, {131072, 1, 17},
+                {12, 12, 0},   {24, 12, 1},   {96, 12, 3},   {576, 36, 4},  {896, 28, 5},
+                {1536, 12, 7}, {2048, 1, 11}, {4864, 76, 6}, {5632, 44, 7}, {960, 60, 4},
+                {3072, 12, 8}, {8192, 1, 13}, {20, 20, 0},   {36, 36, 0}};
     uint32_t base, log2;
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         assert_true(bt_hadamard_find(&base, &log2, want[i].n));
         if (base != want[i].base || log2 != want[i].log2) fail_msg("%zu = %u * 2^%u", want[i].n, base, log2);
     }
     static const size_t none[] = {0, 1, 3, 6, 10, 18, 92, 94, 11008, 131073, 262144};
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++) assert_false(bt_hadamard_find(&base, &log2, none[i]));
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_false(bt_hadamard_find(&base, &log2, none[i]));
 }
 
 static void every_base_times_its_transpose_is_a_multiple_of_one(void **state)
@@ -71,7 +73,8 @@ static void the_fast_product_is_the_dense_one_and_its_transpose_undoes_it(void *
                 for (size_t k = 0; k < n; k++) {
                     const size_t kb = k >> r.log2, kj = k & (((size_t)1 << r.log2) - 1);
                     const int sylvester = __builtin_parityll(j & kj) ? -1 : 1;
-                    const double e = r.h[b * r.base + kb] * sylvester * (r.sign ? r.sign[k] : 1) / sqrt((double)n);
+                    const double e =
+                        r.h[b * r.base + kb] * sylvester * (r.sign ? r.sign[k] : 1) / sqrt((double)n);
                     sum += e * x[n + k];
                     back[k] += e * y[n + i];
                 }

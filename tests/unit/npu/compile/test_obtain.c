@@ -1,4 +1,5 @@
-/* From options to a package: compiled once, found again, refused where options do not fit it or each other. */
+/* From options to a package: compiled once, found again, refused where options do not fit it or each
+ * other. */
 #include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/tiny_gguf.h"
@@ -55,7 +56,7 @@ static void count(void *ud, const char *stage, uint64_t done, uint64_t total)
     (void)total;
     stages++;
 }
-static const bt_obtain_how how = { .progress = count };
+static const bt_obtain_how how = {.progress = count};
 
 static const char *in_dir(const char *name)
 {
@@ -77,7 +78,7 @@ static void write_text(const char *path, const char *text, size_t times)
 static bt_pkg *open_it(const bt_obtain_want *w, char *path)
 {
     bt_pkg *p = NULL;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     if (bt_obtain_open(&p, path, model, w, &how, &f) < 0) fail_msg("%s", f.text);
     return p;
 }
@@ -85,27 +86,28 @@ static bt_pkg *open_it(const bt_obtain_want *w, char *path)
 static void expect(const bt_obtain_want *w, const bt_obtain_how *h, bt_err want, const char *words)
 {
     bt_pkg *p = NULL;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     const bt_err e = bt_obtain_open(&p, NULL, model, w, h, &f);
-    if (e != want || !strstr(f.text, words)) fail_msg("%d, not %d: '%s' without '%s'", e, want, f.text, words);
+    if (e != want || !strstr(f.text, words))
+        fail_msg("%d, not %d: '%s' without '%s'", e, want, f.text, words);
     assert_null(p);
 }
 
 static void compiles_once_and_finds_it_again(void **state)
 {
     char path[2][BT_OBTAIN_PATH_BYTES];
-    const bt_obtain_want w = { .quant = "w8a8" }, same = { .quant = "w8a8:r1,r2" }, other = { .quant = "w8a16" };
+    const bt_obtain_want w = {.quant = "w8a8"}, same = {.quant = "w8a8:r1,r2"}, other = {.quant = "w8a16"};
     (void)state;
     stages = 0;
     bt_pkg_close(open_it(&w, path[0]));
     assert_true(stages > 0);
     stages = 0;
-    bt_pkg_close(open_it(&same, path[1]));                  /* the same recipe in other words */
+    bt_pkg_close(open_it(&same, path[1])); /* the same recipe in other words */
     assert_int_equal(stages, 0);
     assert_string_equal(path[0], path[1]);
-    const bt_obtain_how shorter = { .progress = count, .ctx_tokens = 100 };
+    const bt_obtain_how shorter = {.progress = count, .ctx_tokens = 100};
     bt_pkg *p = NULL;
-    assert_int_equal(bt_obtain_open(&p, path[1], model, &w, &shorter, NULL), BT_OK);       /* any --ctx-size */
+    assert_int_equal(bt_obtain_open(&p, path[1], model, &w, &shorter, NULL), BT_OK); /* any --ctx-size */
     assert_string_equal(path[0], path[1]);
     bt_pkg_close(p);
     bt_pkg_close(open_it(&other, path[1]));
@@ -114,33 +116,38 @@ static void compiles_once_and_finds_it_again(void **state)
 
 static void a_named_package_keeps_its_own_options(void **state)
 {
-    const bt_obtain_want made = { .quant = "w8a16", .shape_policy = "chunk:32" };
+    const bt_obtain_want made = {.quant = "w8a16", .shape_policy = "chunk:32"};
     const char *path = in_dir("own.npu");
-    bt_fault f = { "" };
+    bt_fault f = {""};
     (void)state;
     if (bt_obtain_compile(path, model, &made, &how, &f) < 0) fail_msg("%s", f.text);
     stages = 0;
-    bt_pkg *p = open_it(&(bt_obtain_want){ .package = path }, NULL);
+    bt_pkg *p = open_it(&(bt_obtain_want){.package = path}, NULL);
     assert_string_equal(bt_pkg_header_of(p)->recipe, "w8a16");
     bt_pkg_close(p);
-    bt_pkg_close(open_it(&(bt_obtain_want){ .package = path, .quant = "w8a16", .shape_policy = BT_SHAPES_DEFAULT }, NULL));
+    bt_pkg_close(open_it(
+        &(bt_obtain_want){.package = path, .quant = "w8a16", .shape_policy = BT_SHAPES_DEFAULT}, NULL));
     assert_int_equal(stages, 0);
-    expect(&(bt_obtain_want){ .package = path, .quant = "w4a16" }, &how, BT_EARG, "with --quant w8a16, not w4a16");
-    expect(&(bt_obtain_want){ .package = path, .shape_policy = "pow2" }, &how, BT_EARG, "with --shape-policy chunk:32, not pow2");
-    expect(&(bt_obtain_want){ .package = path, .npu_ops = BT_PKG_OPS_ALL }, &how, BT_EARG, "with --npu-ops linear");
-    expect(&(bt_obtain_want){ .package = path, .calib = "x" }, &how, BT_EARG, "--calib has no meaning");
-    expect(&(bt_obtain_want){ .package = in_dir("none.npu") }, &how, BT_EIO, "none.npu");
+    expect(&(bt_obtain_want){.package = path, .quant = "w4a16"}, &how, BT_EARG,
+           "with --quant w8a16, not w4a16");
+    expect(&(bt_obtain_want){.package = path, .shape_policy = "pow2"}, &how, BT_EARG,
+           "with --shape-policy chunk:32, not pow2");
+    expect(&(bt_obtain_want){.package = path, .npu_ops = BT_PKG_OPS_ALL}, &how, BT_EARG,
+           "with --npu-ops linear");
+    expect(&(bt_obtain_want){.package = path, .calib = "x"}, &how, BT_EARG, "--calib has no meaning");
+    expect(&(bt_obtain_want){.package = in_dir("none.npu")}, &how, BT_EIO, "none.npu");
 }
 
 static void a_package_of_another_model_is_refused(void **state)
 {
     const char *path = in_dir("first.npu");
     bt_pkg *p = NULL;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     (void)state;
-    if (bt_obtain_compile(path, model, &(bt_obtain_want){ 0 }, &how, &f) < 0) fail_msg("%s", f.text);
+    if (bt_obtain_compile(path, model, &(bt_obtain_want){0}, &how, &f) < 0) fail_msg("%s", f.text);
     engine_kit k = engine_kit_model("qwen3");
-    assert_int_equal(bt_obtain_open(&p, NULL, k.model, &(bt_obtain_want){ .package = path }, &how, &f), BT_EARG);
+    assert_int_equal(bt_obtain_open(&p, NULL, k.model, &(bt_obtain_want){.package = path}, &how, &f),
+                     BT_EARG);
     engine_kit_done(&k);
 }
 
@@ -148,25 +155,27 @@ static void what_falls_back_is_listed_where_nothing_may(void **state)
 {
     (void)state;
     const char *profile = in_dir("bare.json");
-    write_text(profile, "{\"name\": \"bare\", \"title\": \"Products only\", \"operators\": {\"linear\": [\"int8\"]}}", 1);
-    bt_obtain_want w = { .profile = profile, .npu_ops = BT_PKG_OPS_ALL };
+    write_text(profile,
+               "{\"name\": \"bare\", \"title\": \"Products only\", \"operators\": {\"linear\": [\"int8\"]}}",
+               1);
+    bt_obtain_want w = {.profile = profile, .npu_ops = BT_PKG_OPS_ALL};
     bt_pkg *p = open_it(&w, NULL);
     assert_true(bt_pkg_header_of(p)->fallbacks.count > 0);
     bt_pkg_close(p);
     w.require_npu = true;
     expect(&w, &how, BT_EARG, "would not run on the NPU: ");
     expect(&w, &how, BT_EARG, "rmsnorm");
-    bt_pkg_close(open_it(&(bt_obtain_want){ .require_npu = true }, NULL));
+    bt_pkg_close(open_it(&(bt_obtain_want){.require_npu = true}, NULL));
 }
 
 static void numbers_that_depend_on_the_chunk_are_for_perplexity_only(void **state)
 {
-    const bt_obtain_want w = { .quant = "w8a8:llm-int8" };
+    const bt_obtain_want w = {.quant = "w8a8:llm-int8"};
     bt_obtain_how allowed = how;
     (void)state;
     stages = 0;
     expect(&w, &how, BT_EARG, "perplexity");
-    assert_int_equal(stages, 0);                            /* said before the long part */
+    assert_int_equal(stages, 0); /* said before the long part */
     allowed.allow_llm_int8 = true;
     bt_pkg *p = NULL;
     assert_int_equal(bt_obtain_open(&p, NULL, model, &w, &allowed, NULL), BT_OK);
@@ -179,20 +188,21 @@ static void another_calibration_is_another_package(void **state)
     const char *text = in_dir("calib.txt");
     (void)state;
     write_text(text, "the end of the day and the end of the way; ", 40);
-    bt_pkg_close(open_it(&(bt_obtain_want){ 0 }, path[0]));
-    bt_pkg_close(open_it(&(bt_obtain_want){ .calib = text }, path[1]));
+    bt_pkg_close(open_it(&(bt_obtain_want){0}, path[0]));
+    bt_pkg_close(open_it(&(bt_obtain_want){.calib = text}, path[1]));
     assert_string_not_equal(path[0], path[1]);
-    write_text(text, "\xc3\xa9", 140000);                   /* longer than what is read, which ends inside a character */
-    bt_pkg_close(open_it(&(bt_obtain_want){ .calib = text }, NULL));
-    expect(&(bt_obtain_want){ .calib = in_dir("none.txt") }, &how, BT_EIO, "none.txt");
+    write_text(text, "\xc3\xa9", 140000); /* longer than what is read, which ends inside a character */
+    bt_pkg_close(open_it(&(bt_obtain_want){.calib = text}, NULL));
+    expect(&(bt_obtain_want){.calib = in_dir("none.txt")}, &how, BT_EIO, "none.txt");
 }
 
 static void the_engine_tells_of_its_package(void **state)
 {
     bt_prefill *e = NULL;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     (void)state;
-    if (bt_prefill_new(&e, model, &(bt_prefill_config){ .threads = 1, .ctx_tokens = 64 }, &f) < 0) fail_msg("%s", f.text);
+    if (bt_prefill_new(&e, model, &(bt_prefill_config){.threads = 1, .ctx_tokens = 64}, &f) < 0)
+        fail_msg("%s", f.text);
     const bt_report_engine a = bt_prefill_about(e);
     assert_string_equal(a.name, bt_engine_names[0]);
     assert_string_equal(a.quant, "w8a8");

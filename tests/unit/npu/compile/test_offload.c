@@ -9,12 +9,12 @@
 #include <cmocka.h>
 
 enum { L = 2, DIM = 32, FFN = 44, HEADS = 2, GROUPS = 1, E = 16, V = 50 };
-static const bt_hparams hp = { .arch = BT_ARCH_LLAMA, .layers = L, .dim = DIM, .ffn = FFN, .heads = HEADS, .kv_heads = GROUPS,
-                               .head_dim = E, .vocab = V };
+static const bt_hparams hp = {.arch = BT_ARCH_LLAMA, .layers = L,        .dim = DIM,    .ffn = FFN,
+                              .heads = HEADS,        .kv_heads = GROUPS, .head_dim = E, .vocab = V};
 
 static bt_graph *graph(void)
 {
-    static const bt_graph_options rotated = { .rotate_embed = true, .rotate_attention = true };
+    static const bt_graph_options rotated = {.rotate_embed = true, .rotate_attention = true};
     bt_graph *g;
     assert_int_equal(bt_graph_build(&g, &hp, &rotated, NULL), BT_OK);
     return g;
@@ -43,7 +43,7 @@ static void linear_asks_for_the_linears_only(void **state)
 {
     (void)state;
     bt_graph *g = graph();
-    static const char *const profiles[] = { "host", "hexagon-v75", "ane-m4", "tpu-v5e", "cloud-ai-100" };
+    static const char *const profiles[] = {"host", "hexagon-v75", "ane-m4", "tpu-v5e", "cloud-ai-100"};
     for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
         bt_offload *p = offload(g, profiles[i], "w8a8", BT_PKG_OPS_LINEAR);
         for (size_t v = 0; v < g->ops; v++) {
@@ -63,7 +63,8 @@ static void all_takes_everything_but_moves(void **state)
     bt_graph *g = graph();
     bt_offload *p = offload(g, "host", "w8a8", BT_PKG_OPS_ALL);
     for (size_t v = 0; v < g->ops; v++) {
-        const bool edge = bt_profile_is_move(g->op[v].kind) || (g->op[v].kind == BT_OP_ROTATE && g->op[v].layer == BT_GRAPH_NO_LAYER);
+        const bool edge = bt_profile_is_move(g->op[v].kind) ||
+                          (g->op[v].kind == BT_OP_ROTATE && g->op[v].layer == BT_GRAPH_NO_LAYER);
         assert_int_equal(p->on_npu[v], !edge);
     }
     assert_int_equal(count(p, g, BT_OP_ROTATE), L);
@@ -108,7 +109,9 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     assert_int_equal(p->fallbacks, 2);
     assert_int_equal(count(p, g, BT_OP_LINEAR), 6 * L);
     assert_int_equal(bt_offload_require(p->fallback, p->fallbacks, &f), BT_EARG);
-    assert_string_equal(f.text, "would not run on the NPU: linear 2 x (16-bit inputs at down), linear 1 x (16-bit inputs at head)");
+    assert_string_equal(
+        f.text,
+        "would not run on the NPU: linear 2 x (16-bit inputs at down), linear 1 x (16-bit inputs at head)");
     bt_offload_free(p);
 
     p = offload(g, "npu4", "w4a8", BT_PKG_OPS_LINEAR);
@@ -161,7 +164,7 @@ static void the_accumulator_bounds_the_inputs(void **state)
 static void a_long_list_of_fallbacks_is_cut_with_its_count(void **state)
 {
     (void)state;
-    bt_pkg_fallback many[20] = { 0 };
+    bt_pkg_fallback many[20] = {0};
     bt_fault f;
     for (int i = 0; i < 20; i++) {
         snprintf(many[i].op, sizeof many[i].op, "op%d", i);
@@ -183,8 +186,9 @@ static void macs_are_split_by_side_attention_and_head_included(void **state)
     (void)state;
     bt_graph *g = graph();
     bt_offload *p = offload(g, "host", "w8a8", BT_PKG_OPS_LINEAR);
-    const bt_bind b = { { 1, 10, 100, 1 } };
-    const uint64_t width = HEADS * E, kv = GROUPS * E, layer = DIM * width + 2 * DIM * kv + width * DIM + 3 * DIM * FFN;
+    const bt_bind b = {{1, 10, 100, 1}};
+    const uint64_t width = HEADS * E, kv = GROUPS * E,
+                   layer = DIM * width + 2 * DIM * kv + width * DIM + 3 * DIM * FFN;
     uint64_t npu, companion;
     assert_int_equal(bt_offload_macs(&npu, &companion, p, g, &b, NULL), BT_OK);
     assert_int_equal(npu, L * layer * 10 + DIM * V);

@@ -14,9 +14,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-static bt_rounding make(bt_fold *f, uint32_t layer, bt_weight w, unsigned bits, bool per_tensor, bt_pool *pool)
+static bt_rounding make(bt_fold *f, uint32_t layer, bt_weight w, unsigned bits, bool per_tensor,
+                        bt_pool *pool)
 {
-    const bt_rounding_in in = {.fold = f, .layer = layer, .weight = w, .bits = bits, .per_tensor = per_tensor, .pool = pool};
+    const bt_rounding_in in = {.fold = f,    .layer = layer,           .weight = w,
+                               .bits = bits, .per_tensor = per_tensor, .pool = pool};
     bt_rounding made;
     assert_int_equal(bt_rounding_make(&made, &in, NULL), BT_OK);
     return made;
@@ -107,7 +109,8 @@ static void threads_change_no_byte(void **state)
     bt_fold *f;
     assert_int_equal(bt_pool_new(&pool, 3, NULL), BT_OK);
     assert_int_equal(bt_fold_new(&f, kit.model, true, true, pool, NULL), BT_OK);
-    bt_rounding one = make(f, 0, BT_WEIGHT_UP, 8, false, NULL), three = make(f, 0, BT_WEIGHT_UP, 8, false, pool);
+    bt_rounding one = make(f, 0, BT_WEIGHT_UP, 8, false, NULL),
+                three = make(f, 0, BT_WEIGHT_UP, 8, false, pool);
     assert_memory_equal(one.panels, three.panels, one.panels_bytes);
     assert_memory_equal(one.scale, three.scale, one.scales * sizeof *one.scale);
     assert_true(one.weight_error == three.weight_error);
@@ -147,8 +150,8 @@ static void rows_of_zeros_and_tiny_rows_are_zeros_and_what_is_not_finite_is_refu
     bt_fold *f;
     assert_non_null(up);
     for (size_t i = 0; i < 64; i++) {
-        up[5 * 64 + i] = 1e-45f;             /* its scale would be 0 */
-        up[7 * 64 + i] = 3;                  /* constant */
+        up[5 * 64 + i] = 1e-45f; /* its scale would be 0 */
+        up[7 * 64 + i] = 3;      /* constant */
     }
     bt_model *m = model_with(&bytes, up);
     assert_int_equal(bt_fold_new(&f, m, false, false, NULL, NULL), BT_OK);
@@ -190,7 +193,8 @@ static void make_rows(float *x, uint64_t seed)
         for (size_t k = 0; k < K; k++) {
             double v = 0.2 * (bt_rng_uniform(seed, t * K + k) - 0.5);
             for (size_t d = 0; d < 6; d++)
-                v += (bt_rng_uniform(seed + 1, t * 6 + d) - 0.5) * (bt_rng_uniform(seed + 2, d * K + k) - 0.5);
+                v +=
+                    (bt_rng_uniform(seed + 1, t * 6 + d) - 0.5) * (bt_rng_uniform(seed + 2, d * K + k) - 0.5);
             x[t * K + k] = k == 17 ? 0 : (float)v;
         }
 }
@@ -214,13 +218,15 @@ static void the_factor_is_the_inverses(void **state)
     assert_int_equal(bt_gptq_prepare(h, K, pool, NULL), BT_OK);
     assert_int_equal(bt_gptq_prepare(again, K, NULL, NULL), BT_OK);
     assert_memory_equal(h, again, K * K * sizeof *h);
-    /* H = V V^T with V the inverse of U: so U H U^T = 1, and of rows divided by their diagonal, a diagonal. */
+    /* H = V V^T with V the inverse of U: so U H U^T = 1, and of rows divided by their diagonal, a
+     * diagonal. */
     for (size_t i = 0; i < K; i++)
         for (size_t j = 0; j < K; j++) {
             double sum = 0;
             for (size_t a = i; a < K; a++)
                 for (size_t b = j; b < K; b++)
-                    sum += (a == i ? 1 : (double)h[i * K + a]) * full[a * K + b] * (b == j ? 1 : (double)h[j * K + b]);
+                    sum += (a == i ? 1 : (double)h[i * K + a]) * full[a * K + b] *
+                           (b == j ? 1 : (double)h[j * K + b]);
             if (i != j) assert_true(fabs(sum) < 1e-4 * sqrt(full[i * K + i] * full[j * K + j]));
         }
     assert_true(h[17 * K + 17] == 0 && h[18 * K + 18] == 1);

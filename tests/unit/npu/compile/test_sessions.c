@@ -1,4 +1,5 @@
-/* Splitting what is mapped: every session within the window, nothing lost, and both numbers where it cannot be. */
+/* Splitting what is mapped: every session within the window, nothing lost, and both numbers where it
+ * cannot be. */
 #include "npu/compile/sessions.h"
 
 #include <setjmp.h>
@@ -20,14 +21,17 @@ static bt_profile profile(const char *name)
 static void what_is_beyond_the_window_becomes_sessions_within_it(void **state) /* AC-d2 */
 {
     (void)state;
-    /* A 7 B model in 8 bits on Hexagon v75: 32 layers of 202 MB and an output matrix of 131 MB do not fit 3.5 GiB. */
+    /* A 7 B model in 8 bits on Hexagon v75: 32 layers of 202 MB and an output matrix of 131 MB do not fit
+     * 3.5 GiB. */
     const bt_profile p = profile("hexagon-v75");
     const uint64_t shared = 64 << 20;
     uint64_t bytes[PARTS], all = 0, mapped = 0;
     for (int i = 0; i < PARTS - 1; i++)
-        bytes[i] = 4 * bt_sessions_matrix_bytes(&p, 4096, 4096, 8) + 2 * bt_sessions_matrix_bytes(&p, 11008, 4096, 8) +
+        bytes[i] = 4 * bt_sessions_matrix_bytes(&p, 4096, 4096, 8) +
+                   2 * bt_sessions_matrix_bytes(&p, 11008, 4096, 8) +
                    bt_sessions_matrix_bytes(&p, 4096, 11008, 8);
-    assert_int_equal(bytes[0], 4 * (4096 * 4096 + 4096 * 8) + 2 * (11008 * 4096 + 11008 * 8) + 4096 * 11008 + 4096 * 8);
+    assert_int_equal(bytes[0],
+                     4 * (4096 * 4096 + 4096 * 8) + 2 * (11008 * 4096 + 11008 * 8) + 4096 * 11008 + 4096 * 8);
     bytes[PARTS - 1] = bt_sessions_matrix_bytes(&p, 32000, 4096, 8);
     for (int i = 0; i < PARTS; i++) all += bytes[i];
     assert_true(all > p.map_window_bytes);
@@ -53,22 +57,23 @@ static void the_edge_of_the_window(void **state)
 {
     (void)state;
     bt_profile p = profile("host");
-    const uint64_t bytes[] = { 40, 50, 90, 1, 89, 90 };
+    const uint64_t bytes[] = {40, 50, 90, 1, 89, 90};
     bt_pkg_session s[6];
     size_t n;
     p.map_window_bytes = 100;
     assert_int_equal(bt_sessions_split(s, &n, &p, bytes, 6, 10, NULL), BT_OK);
     assert_int_equal(n, 4);
-    static const uint64_t want[][3] = { { 0, 1, 100 }, { 2, 2, 100 }, { 3, 4, 100 }, { 5, 5, 100 } };
+    static const uint64_t want[][3] = {{0, 1, 100}, {2, 2, 100}, {3, 4, 100}, {5, 5, 100}};
     for (size_t i = 0; i < n; i++)
-        assert_true(s[i].first_layer == want[i][0] && s[i].last_layer == want[i][1] && s[i].mapped_bytes == want[i][2]);
+        assert_true(s[i].first_layer == want[i][0] && s[i].last_layer == want[i][1] &&
+                    s[i].mapped_bytes == want[i][2]);
 }
 
 static void one_layer_beyond_the_window_is_refused_with_both_numbers(void **state) /* AC-d2 */
 {
     (void)state;
     bt_profile p = profile("host");
-    const uint64_t bytes[] = { 40, 5000, 90 }, huge[] = { UINT64_MAX - 5, 1 }, much[] = { 600, 700 };
+    const uint64_t bytes[] = {40, 5000, 90}, huge[] = {UINT64_MAX - 5, 1}, much[] = {600, 700};
     bt_pkg_session s[3];
     bt_fault f;
     size_t n = 77;

@@ -7,15 +7,9 @@
 #include <cmocka.h>
 
 /* Qwen1.5-1.8B, of which llm.npu reports 120 of 144 subgraphs shared and 75 % less memory. */
-static const bt_hparams qwen = {.arch = BT_ARCH_QWEN2,
-                                .layers = 24,
-                                .dim = 2048,
-                                .ffn = 5504,
-                                .heads = 16,
-                                .kv_heads = 16,
-                                .head_dim = 128,
-                                .vocab = 151936,
-                                .qkv_bias = true};
+static const bt_hparams qwen = {.arch = BT_ARCH_QWEN2, .layers = 24,    .dim = 2048,
+                                .ffn = 5504,           .heads = 16,     .kv_heads = 16,
+                                .head_dim = 128,       .vocab = 151936, .qkv_bias = true};
 
 static void
 a_prompt_of_1024_in_chunks_of_256_shares_120_of_144_subgraphs_and_three_quarters_of_the_memory(void **state)

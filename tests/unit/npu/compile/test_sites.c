@@ -49,7 +49,7 @@ static bt_recipe recipe(const char *text)
 /* ---- calibration ---- */
 
 typedef struct rows {
-    double sum[13];                         /* of column 0, but each window's first row */
+    double sum[13]; /* of column 0, but each window's first row */
     const bt_calib_stats *stats;
     float max[13];
     uint64_t count[13], beyond[13];
@@ -91,7 +91,8 @@ static void figures_are_those_of_the_rows(void **state)
         assert_true(bt_calib_percentile(s, 100) == s->max && bt_calib_percentile(s, 99) <= r.clip[i]);
     }
     assert_true(w.stats->residual_max > 0 && w.stats->attention_max[2] > 0);
-    for (uint32_t i = 0; i < 3; i++) assert_true(w.stats->out_max[bt_pkg_tensor_index(3, i, BT_WEIGHT_K)] > 0);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_true(w.stats->out_max[bt_pkg_tensor_index(3, i, BT_WEIGHT_K)] > 0);
     end(&w);
 }
 
@@ -160,14 +161,18 @@ static void scales_follow_the_recipe(void **state)
         assert_int_equal(site[i].bits, is16 ? 16 : 8);
         assert_int_equal(site[i].shadow, BT_SHADOW_VALUE);
         assert_true(site[i].clip == bt_calib_percentile(c, 99.99));
-        assert_true(site[i].scale == fmaxf(site[i].clip / (is16 ? 32639.0f : 127.0f), 4 * site[i].max / 8388607.0f) && site[i].inv_scale == 1 / site[i].scale);
+        assert_true(site[i].scale ==
+                        fmaxf(site[i].clip / (is16 ? 32639.0f : 127.0f), 4 * site[i].max / 8388607.0f) &&
+                    site[i].inv_scale == 1 / site[i].scale);
         assert_int_equal(site[i].layer, i == 12 ? UINT32_MAX : i / 4);
         assert_true(site[i].rms > 0 && site[i].rms < site[i].max && site[i].max == c->max);
     }
     r = recipe("w8a8:clip=max");
     bt_sites_choose(site, w.stats, &r);
-    for (size_t i = 0; i < 13; i++) assert_true(site[i].clip == w.stats->site[i].max && site[i].outlier_columns == 0);
-    bt_calib_site dead = {.k = 3, .count = 3, .hist = (uint32_t[BT_CALIB_BINS]){3}, .column_max = (float[3]){0}};
+    for (size_t i = 0; i < 13; i++)
+        assert_true(site[i].clip == w.stats->site[i].max && site[i].outlier_columns == 0);
+    bt_calib_site dead = {.k = 3, .count = 3, .hist = (uint32_t[BT_CALIB_BINS]){3},
+                          .column_max = (float[3]){0}};
     bt_calib_stats none = {.site = &dead, .sites = 1};
     bt_sites_choose(site, &none, &r);
     assert_true(site[0].scale == 1 && site[0].inv_scale == 1 && site[0].clip == 0);
@@ -179,7 +184,8 @@ static void long_tails_do_not_set_the_step(void **state)
     (void)state;
     static uint32_t hist[BT_CALIB_BINS];
     float columns[4] = {100, 1, 1, 1};
-    const bt_calib_site c = {.k = 4, .count = 100000, .max = 100, .square = 3e6, .hist = hist, .column_max = columns};
+    const bt_calib_site c = {.k = 4,        .count = 100000, .max = 100,
+                             .square = 3e6, .hist = hist,    .column_max = columns};
     const bt_calib_stats stats = {.site = (bt_calib_site *)&c, .sites = 1};
     bt_pkg_site site;
     hist[0x3f800000 >> 15] = 99700; /* ones */
@@ -214,15 +220,22 @@ static void the_shadow_makes_outliers_cost_nothing(void **state)
     const float scale = 0.5f / 127;
     double error[5] = {0};
     for (int way = 0; way < 5; way++) { /* without outliers; by value; by channel; pruned; off */
-        const bt_pkg_site s = {.bits = 8, .k = K, .scale = scale, .inv_scale = 1 / scale, .pruned = way == 3,
-                               .shadow = way < 2 ? BT_SHADOW_VALUE : way < 4 ? BT_SHADOW_CHANNEL : BT_SHADOW_OFF};
+        const bt_pkg_site s = {
+            .bits = 8,
+            .k = K,
+            .scale = scale,
+            .inv_scale = 1 / scale,
+            .pruned = way == 3,
+            .shadow = way < 2 ? BT_SHADOW_VALUE : way < 4 ? BT_SHADOW_CHANNEL : BT_SHADOW_OFF};
         bt_sites_quantise(way ? xq : cleanq, way ? x : clean, 1, &s, hot);
         if (way == 3) memcpy(clean, xq, sizeof clean);
-        if (way == 4) assert_memory_equal(clean, xq, sizeof clean); /* pruned everywhere is the plain clip, bit for bit */
+        /* pruned everywhere is the plain clip, bit for bit */
+        if (way == 4) assert_memory_equal(clean, xq, sizeof clean);
         for (size_t n = 0; n < N; n++) {
             double apart = 0;
             for (size_t k = 0; k < K; k++)
-                apart += way ? ((double)xq[k] - x[k]) * w[n * K + k] : ((double)cleanq[k] - (hot[k] ? 0 : x[k])) * w[n * K + k];
+                apart += way ? ((double)xq[k] - x[k]) * w[n * K + k]
+                             : ((double)cleanq[k] - (hot[k] ? 0 : x[k])) * w[n * K + k];
             error[way] += apart * apart;
         }
     }

@@ -38,12 +38,15 @@ typedef struct world {
 
 static void begin(world *w)
 {
-    *w = (world){.hp = {.layers = 1, .dim = 64, .ffn = 96, .heads = 4, .kv_heads = 2, .head_dim = 16, .rms_eps = 1e-5f}};
+    *w = (world){.hp = {.layers = 1, .dim = 64, .ffn = 96, .heads = 4, .kv_heads = 2, .head_dim = 16,
+                        .rms_eps = 1e-5f}};
     for (size_t i = 0; i < 13; i++) w->out_max[i] = (float)(i + 1), w->tensor[i].norm_q = BT_PKG_NONE;
     for (size_t i = 0; i < 5; i++) w->site[i].scale = 0.01f * (float)(i + 1);
     w->attention_max[0] = 2.5f;
-    w->stats = (bt_calib_stats){.out_max = w->out_max, .attention_max = w->attention_max, .residual_max = 300};
-    w->in = (bt_units_in){.hp = &w->hp, .stats = &w->stats, .site = w->site, .tensor = w->tensor, .r2_scale = 0.25f, .output_bits = 16};
+    w->stats =
+        (bt_calib_stats){.out_max = w->out_max, .attention_max = w->attention_max, .residual_max = 300};
+    w->in = (bt_units_in){.hp = &w->hp,        .stats = &w->stats, .site = w->site,
+                          .tensor = w->tensor, .r2_scale = 0.25f,  .output_bits = 16};
 }
 
 static void an_output_keeps_its_value_through_requantisation(void **state)
@@ -56,20 +59,25 @@ static void an_output_keeps_its_value_through_requantisation(void **state)
     uint8_t s[16];
     int64_t b[16];
     for (w.in.output_bits = 8; w.in.output_bits <= 16; w.in.output_bits += 8) {
-        const double steps = w.in.output_bits == 8 ? 64 : 1, unit = (double)bt_units_out_scale(&w.in, 0, BT_WEIGHT_O);
+        const double steps = w.in.output_bits == 8 ? 64 : 1,
+                     unit = (double)bt_units_out_scale(&w.in, 0, BT_WEIGHT_O);
         bt_units_linear(m, s, b, &w.in, 0, BT_WEIGHT_O, oscale, bias, 3);
         for (int i = 0; i < 3; i++) {
             assert_true(fabs(ldexp(m[i], -s[i]) * unit * steps / (double)oscale[i] - 1) < 1e-9);
-            assert_true(fabs((double)b[i] * (double)oscale[i] - (double)bias[i]) <= (double)oscale[i] / 2 + 1e-12);
+            assert_true(fabs((double)b[i] * (double)oscale[i] - (double)bias[i]) <=
+                        (double)oscale[i] / 2 + 1e-12);
         }
         for (int i = 0; i < 16; i++) assert_true(m[i] >= 1 << 30 && s[i] >= 1 && s[i] <= 62);
     }
     /* what the calibration saw is 127 of 8 bits, and half of s16 */
     w.in.output_bits = 8;
-    assert_true(fabs(bt_units_out_scale(&w.in, 0, BT_WEIGHT_O) * 127.0f * 64 / w.out_max[bt_pkg_tensor_index(1, 0, BT_WEIGHT_O)] - 1) < 1e-6f);
+    assert_true(fabs(bt_units_out_scale(&w.in, 0, BT_WEIGHT_O) * 127.0f * 64 /
+                         w.out_max[bt_pkg_tensor_index(1, 0, BT_WEIGHT_O)] -
+                     1) < 1e-6f);
     w.in.output_bits = 16;
-    assert_true(fabs(bt_units_out_scale(&w.in, 0, BT_WEIGHT_O) * BT_INT_MAX16 / 2 / w.out_max[bt_pkg_tensor_index(1, 0, BT_WEIGHT_O)] - 1) <
-                1e-6f);
+    assert_true(fabs(bt_units_out_scale(&w.in, 0, BT_WEIGHT_O) * BT_INT_MAX16 / 2 /
+                         w.out_max[bt_pkg_tensor_index(1, 0, BT_WEIGHT_O)] -
+                     1) < 1e-6f);
 }
 
 static void every_operator_has_the_parameters_of_its_units(void **state)
@@ -91,15 +99,19 @@ static void every_operator_has_the_parameters_of_its_units(void **state)
             if (op->kind == BT_OP_RMSNORM) assert_true(p.eps > 0 && p.m[0] > 1 << 28 && p.s[0] <= 32);
             if (op->kind == BT_OP_ADD) {
                 const bool first = i + 4 < g->ops && g->op[i + 1].weight == BT_WEIGHT_FFN_NORM;
-                const double unit = (double)bt_units_out_scale(&w.in, 0, first ? BT_WEIGHT_O : BT_WEIGHT_DOWN);
-                assert_true(fabs(ldexp(p.m[0], -p.s[0]) * (double)bt_units_residual_scale(&w.in) / unit - 1) < 1e-8);
+                const double unit =
+                    (double)bt_units_out_scale(&w.in, 0, first ? BT_WEIGHT_O : BT_WEIGHT_DOWN);
+                assert_true(fabs(ldexp(p.m[0], -p.s[0]) * (double)bt_units_residual_scale(&w.in) / unit - 1) <
+                            1e-8);
             }
             if (op->kind == BT_OP_ATTENTION) {
                 const double k = (double)w.out_max[bt_pkg_tensor_index(1, 0, BT_WEIGHT_K)];
-                assert_true(ldexp(2 * k, p.k_shift) <= BT_INT_MAX16 && ldexp(2 * k, p.k_shift + 1) > BT_INT_MAX16);
+                assert_true(ldexp(2 * k, p.k_shift) <= BT_INT_MAX16 &&
+                            ldexp(2 * k, p.k_shift + 1) > BT_INT_MAX16);
             }
         }
-        assert_int_equal(with, 3 + 1 + 1 + 2 + 1); /* norms, attention, the change of units before o, adds, silu */
+        assert_int_equal(with, 3 + 1 + 1 + 2 + 1); /* norms, attention, the change of units before o, adds,
+                                                      silu */
         bt_graph_free(g);
     }
 }

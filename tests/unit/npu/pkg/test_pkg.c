@@ -1,4 +1,5 @@
-/* Package files: written and read again, one copy of equal constants, rows found or refused with the nearest, the model they belong to. */
+/* Package files: written and read again, one copy of equal constants, rows found or refused with the
+ * nearest, the model they belong to. */
 #include "npu/pkg/pkg.h"
 #include "base/hash.h"
 #include "kernels/kernels.h"
@@ -18,7 +19,11 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-typedef struct package { uint8_t *bytes; size_t len; bt_pkg *p; } package;
+typedef struct package {
+    uint8_t *bytes;
+    size_t len;
+    bt_pkg *p;
+} package;
 
 static package made(tiny_pkg o)
 {
@@ -36,11 +41,8 @@ static void done(package *k)
 }
 
 static const tiny_pkg kinds[] = {
-    {.seqs = {4}},
-    {.rotate = true, .bits = 4, .seqs = {1, 16}},
-    {.ops_all = true, .layers = 1},
-    {.llm_int8 = true},
-    {.ops_all = true, .rotate = true, .seqs = {1, 3, 8}},
+    {.seqs = {4}},      {.rotate = true, .bits = 4, .seqs = {1, 16}},         {.ops_all = true, .layers = 1},
+    {.llm_int8 = true}, {.ops_all = true, .rotate = true, .seqs = {1, 3, 8}},
 };
 /* Weights beside which code is small. */
 static const tiny_pkg large = {.dim = 256, .ffn = 1024, .vocab = 2000, .seqs = {1, 32}};
@@ -112,7 +114,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    return rmdir(dir);                      /* fails where a temporary file stayed behind */
+    return rmdir(dir); /* fails where a temporary file stayed behind */
 }
 
 static void a_file_appears_only_when_it_is_whole(void **state)
@@ -167,20 +169,20 @@ static void a_look_reads_no_constant_and_believes_no_header(void **state)
     bt_fault f = {""};
     bt_pkg *p = NULL;
     snprintf(path, sizeof path, "%s/x.bpk", dir);
-    k.bytes[last] ^= 1;                     /* a constant */
+    k.bytes[last] ^= 1; /* a constant */
     put(path, k.bytes, k.len);
     assert_int_equal(bt_pkg_open(&p, path, &f), BT_EFORMAT);
     assert_int_equal(bt_pkg_look(&p, path, &f), BT_OK);
     assert_string_equal(bt_pkg_header_of(p)->recipe, h->recipe);
     bt_pkg_close(p);
     k.bytes[last] ^= 1;
-    h->npu_ops = BT_PKG_OPS_ALL + 1;        /* with a digest that fits, as anybody can make it */
+    h->npu_ops = BT_PKG_OPS_ALL + 1; /* with a digest that fits, as anybody can make it */
     tiny_pkg_repair(k.bytes, k.len);
     put(path, k.bytes, k.len);
     assert_int_equal(bt_pkg_look(&p, path, &f), BT_EFORMAT);
     assert_non_null(strstr(f.text, "npu_ops"));
     h->npu_ops = ops;
-    put(path, k.bytes, k.len);              /* the digest is the other header's */
+    put(path, k.bytes, k.len); /* the digest is the other header's */
     assert_int_equal(bt_pkg_look(&p, path, &f), BT_EFORMAT);
     assert_non_null(strstr(f.text, "digest"));
     assert_int_equal(unlink(path), 0);
@@ -235,7 +237,8 @@ static void the_writers_first_failure_stays(void **state)
     bt_pkg_writer_free(w);
 
     assert_int_equal(bt_pkg_writer_new(&w, path, &f), BT_OK);
-    for (uint32_t i = 0; i < BT_PKG_MAX_ROWS; i++) assert_int_equal(bt_pkg_writer_row(w, &(bt_pkg_row){.batch = 1}), i);
+    for (uint32_t i = 0; i < BT_PKG_MAX_ROWS; i++)
+        assert_int_equal(bt_pkg_writer_row(w, &(bt_pkg_row){.batch = 1}), i);
     assert_int_equal(bt_pkg_writer_row(w, &(bt_pkg_row){.batch = 1}), BT_PKG_NONE);
     assert_int_equal(bt_pkg_writer_finish(w, &h, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "more than 4096 rows"));
@@ -252,13 +255,14 @@ static void many_constants_are_each_stored_once(void **state)
     snprintf(path, sizeof path, "%s/x.bpk", dir);
     assert_int_equal(bt_pkg_writer_new(&w, path, NULL), BT_OK);
     for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = 0; i < 5000; i++) assert_int_equal(bt_pkg_writer_const(w, BT_PKG_CONST_WEIGHT, &i, sizeof i), i);
-    const uint32_t zero[2] = {0, 0};        /* the same beginning, another length */
+        for (uint32_t i = 0; i < 5000; i++)
+            assert_int_equal(bt_pkg_writer_const(w, BT_PKG_CONST_WEIGHT, &i, sizeof i), i);
+    const uint32_t zero[2] = {0, 0}; /* the same beginning, another length */
     assert_int_equal(bt_pkg_writer_const(w, BT_PKG_CONST_WEIGHT, zero, 8), 5000);
     bt_pkg_writer_free(w);
 }
 
-static void two_specializations_share_one_copy_of_the_weights(void **state)      /* AC-a2, AC-h1 */
+static void two_specializations_share_one_copy_of_the_weights(void **state) /* AC-a2, AC-h1 */
 {
     (void)state;
     tiny_pkg prefill = large, decode = large;
@@ -276,7 +280,8 @@ static void two_specializations_share_one_copy_of_the_weights(void **state)     
         const bt_pkg_inst *code = bt_pkg_const_at(both.p, g->code);
         assert_int_equal(g->seq, i ? 32 : 1);
         for (uint32_t n = 0; n < g->insts && !base[i]; n++)
-            if (code[n].op == BT_PKG_LINEAR) base[i] = bt_pkg_const_at(both.p, bt_pkg_tensors(both.p)[code[n].tensor].panels);
+            if (code[n].op == BT_PKG_LINEAR)
+                base[i] = bt_pkg_const_at(both.p, bt_pkg_tensors(both.p)[code[n].tensor].panels);
     }
     assert_non_null(base[0]);
     assert_ptr_equal(base[0], base[1]);
@@ -285,7 +290,7 @@ static void two_specializations_share_one_copy_of_the_weights(void **state)     
     done(&both);
 }
 
-static void one_changed_byte_stores_that_tensor_twice_and_no_other(void **state)  /* AC-h1 */
+static void one_changed_byte_stores_that_tensor_twice_and_no_other(void **state) /* AC-h1 */
 {
     (void)state;
     tiny_pkg same = large, other = large;
@@ -294,9 +299,11 @@ static void one_changed_byte_stores_that_tensor_twice_and_no_other(void **state)
     package a = made(same), b = made(other);
     const bt_pkg_tensor *t[2] = {bt_pkg_tensors(a.p), bt_pkg_tensors(b.p)};
     for (uint32_t w = 0; w < BT_PKG_LAYER_TENSORS; w++) {
-        if (t[0][w].n && t[0][w].weight != BT_WEIGHT_FFN_NORM) assert_int_equal(t[0][w].panels, t[0][w + BT_PKG_LAYER_TENSORS].panels);
+        if (t[0][w].n && t[0][w].weight != BT_WEIGHT_FFN_NORM)
+            assert_int_equal(t[0][w].panels, t[0][w + BT_PKG_LAYER_TENSORS].panels);
         if (t[1][w].n && t[1][w].weight != BT_WEIGHT_FFN_NORM)
-            assert_int_equal(t[1][w].panels != t[1][w + BT_PKG_LAYER_TENSORS].panels, t[1][w].weight == BT_WEIGHT_DOWN);
+            assert_int_equal(t[1][w].panels != t[1][w + BT_PKG_LAYER_TENSORS].panels,
+                             t[1][w].weight == BT_WEIGHT_DOWN);
     }
     const uint64_t down = bt_pkg_consts(b.p)[t[1][10].panels].bytes;
     assert_int_equal(bt_pkg_header_of(b.p)->weights_bytes, bt_pkg_header_of(a.p)->weights_bytes + down);
@@ -308,10 +315,10 @@ static void one_changed_byte_stores_that_tensor_twice_and_no_other(void **state)
 
 /* ---- rows ---- */
 
-static void a_shape_that_is_not_in_the_table_is_refused_with_the_nearest_row(void **state)      /* AC-a1 */
+static void a_shape_that_is_not_in_the_table_is_refused_with_the_nearest_row(void **state) /* AC-a1 */
 {
     (void)state;
-    package k = made((tiny_pkg){.seqs = {1, 3, 8}});        /* contexts of 16 and 32 */
+    package k = made((tiny_pkg){.seqs = {1, 3, 8}}); /* contexts of 16 and 32 */
     const bt_pkg_row *r = NULL;
     bt_fault f = {""};
     assert_int_equal(bt_pkg_find_row(&r, k.p, 1, 3, 16, &f), BT_OK);
@@ -319,7 +326,10 @@ static void a_shape_that_is_not_in_the_table_is_refused_with_the_nearest_row(voi
     assert_int_equal(r->ctx, 16);
     assert_int_equal(bt_pkg_find_row(&r, k.p, 1, 8, 17, &f), BT_OK);
     assert_int_equal(r->ctx, 32);
-    static const struct { size_t batch, seq, end; const char *near; } refused[] = {
+    static const struct {
+        size_t batch, seq, end;
+        const char *near;
+    } refused[] = {
         {1, 4, 10, "no specialization for batch 1, seq 4, ctx 10; the nearest has batch 1, seq 3, ctx 16"},
         {1, 6, 20, "no specialization for batch 1, seq 6, ctx 20; the nearest has batch 1, seq 8, ctx 32"},
         {1, 3, 33, "no specialization for batch 1, seq 3, ctx 33; the nearest has batch 1, seq 3, ctx 32"},
@@ -329,7 +339,8 @@ static void a_shape_that_is_not_in_the_table_is_refused_with_the_nearest_row(voi
     };
     const bt_pkg_row *before = r;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        assert_int_equal(bt_pkg_find_row(&r, k.p, refused[i].batch, refused[i].seq, refused[i].end, &f), BT_ELIMIT);
+        assert_int_equal(bt_pkg_find_row(&r, k.p, refused[i].batch, refused[i].seq, refused[i].end, &f),
+                         BT_ELIMIT);
         if (!strstr(f.text, refused[i].near)) fail_msg("got '%s'", f.text);
     }
     assert_ptr_equal(r, before);
@@ -361,9 +372,11 @@ static void a_package_of_another_model_is_refused_by_the_field(void **state)
     package k = made(kinds[0]);
     const bt_pkg_header *h = bt_pkg_header_of(k.p);
     bt_fault f = {""};
-    bt_model fits = {.hp = {.arch = (bt_arch)h->arch, .layers = h->layers, .dim = h->dim, .ffn = h->ffn, .heads = h->heads,
-        .kv_heads = h->kv_heads, .head_dim = h->head_dim, .vocab = h->vocab, .rope_dims = h->rope_dims, .rope_base = h->rope_base,
-        .rope_scale = h->rope_scale, .rms_eps = h->rms_eps, .qkv_bias = true, .qk_norm = true}};
+    bt_model fits = {.hp = {.arch = (bt_arch)h->arch, .layers = h->layers, .dim = h->dim, .ffn = h->ffn,
+                            .heads = h->heads, .kv_heads = h->kv_heads, .head_dim = h->head_dim,
+                            .vocab = h->vocab, .rope_dims = h->rope_dims, .rope_base = h->rope_base,
+                            .rope_scale = h->rope_scale, .rms_eps = h->rms_eps, .qkv_bias = true,
+                            .qk_norm = true}};
     memcpy(fits.id, h->model_id, sizeof fits.id);
     if (bt_pkg_check_model(k.p, &fits, &f) < 0) fail_msg("%s", f.text);
     bt_model m = fits;
@@ -389,9 +402,12 @@ static void a_package_of_another_model_is_refused_by_the_field(void **state)
 static void indices_and_names_are_those_of_the_tables(void **state)
 {
     (void)state;
-    static const bt_weight order[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q, BT_WEIGHT_K, BT_WEIGHT_V, BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
-        BT_WEIGHT_O, BT_WEIGHT_FFN_NORM, BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN};
-    for (uint32_t i = 0; i < BT_PKG_LAYER_TENSORS; i++) assert_int_equal(bt_pkg_tensor_index(3, 2, order[i]), 22 + i);
+    static const bt_weight order[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q,        BT_WEIGHT_K,
+                                      BT_WEIGHT_V,         BT_WEIGHT_Q_NORM,   BT_WEIGHT_K_NORM,
+                                      BT_WEIGHT_O,         BT_WEIGHT_FFN_NORM, BT_WEIGHT_GATE,
+                                      BT_WEIGHT_UP,        BT_WEIGHT_DOWN};
+    for (uint32_t i = 0; i < BT_PKG_LAYER_TENSORS; i++)
+        assert_int_equal(bt_pkg_tensor_index(3, 2, order[i]), 22 + i);
     assert_int_equal(bt_pkg_tensor_index(3, UINT32_MAX, BT_WEIGHT_OUT_NORM), 33);
     assert_int_equal(bt_pkg_tensor_index(3, UINT32_MAX, BT_WEIGHT_OUTPUT), 34);
     assert_int_equal(bt_pkg_tensor_index(3, 3, BT_WEIGHT_Q), BT_PKG_NONE);
@@ -426,15 +442,25 @@ static void parameters_may_be_the_first_constant(void **state)
     enum { TOKENS = 32, HEAD_BYTES = 8 * 2, PLANE = TOKENS * HEAD_BYTES };
     uint8_t *page = calloc(1, 2 * 2 * PLANE), *arena = tiny_pkg_alloc((size_t)g->arena_bytes);
     memset(page, 0xff, 2 * 2 * PLANE);
-    const bt_kv_view kv = {.page = &page, .page_tokens = TOKENS, .tokens_capacity = TOKENS, .layer_bytes = 2 * PLANE, .plane_bytes = PLANE,
-                           .token_bytes = HEAD_BYTES, .head_bytes = HEAD_BYTES, .elem_bytes = 2, .layers = 2, .kv_heads = 1, .head_dim = 8};
+    const bt_kv_view kv = {.page = &page,
+                           .page_tokens = TOKENS,
+                           .tokens_capacity = TOKENS,
+                           .layer_bytes = 2 * PLANE,
+                           .plane_bytes = PLANE,
+                           .token_bytes = HEAD_BYTES,
+                           .head_bytes = HEAD_BYTES,
+                           .elem_bytes = 2,
+                           .layers = 2,
+                           .kv_heads = 1,
+                           .head_dim = 8};
     const int32_t ids[4] = {1, 2, 3, 4};
     const bt_exec_io io = {.ids = ids, .kv = &kv, .valid = 4, .rows = 4};
     bt_exec *x = NULL;
     assert_int_equal(bt_exec_new(&x, k.p, bt_kernels_select(NULL), NULL, NULL), BT_OK);
     assert_int_equal(bt_exec_run(x, &bt_pkg_rows(k.p)[0], BT_PKG_OUT_NONE, arena, &io, NULL), BT_OK);
-    for (size_t plane = 0; plane < 4; plane++)              /* K and V of both layers */
-        for (size_t t = 0; t < TOKENS; t++) assert_int_equal(page[plane * PLANE + t * HEAD_BYTES + 1] == 0xff, t >= 4);
+    for (size_t plane = 0; plane < 4; plane++) /* K and V of both layers */
+        for (size_t t = 0; t < TOKENS; t++)
+            assert_int_equal(page[plane * PLANE + t * HEAD_BYTES + 1] == 0xff, t >= 4);
     bt_exec_free(x);
     free(arena);
     free(page);

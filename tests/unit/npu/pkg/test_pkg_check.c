@@ -1,4 +1,5 @@
-/* The trust boundary: a valid package with one thing changed, hashes and digest made right again, is refused with words that name it. */
+/* The trust boundary: a valid package with one thing changed, hashes and digest made right again, is
+ * refused with words that name it. */
 #include "npu/pkg/pkg_private.h"
 #include "base/rng.h"
 #include "model/weights.h"
@@ -17,7 +18,8 @@
 
 /* A package that may be written to. p: the program that ends with the last row's logits. */
 typedef struct view {
-    uint8_t *bytes; size_t len;
+    uint8_t *bytes;
+    size_t len;
     bt_pkg_header *h;
     bt_pkg_const *c;
     bt_pkg_tensor *t;
@@ -52,11 +54,17 @@ static bt_pkg_inst *inst(view *v, bt_pkg_op op, uint32_t n)
     return NULL;
 }
 
-static bt_pkg_tensor *tensor(view *v, uint32_t layer, bt_weight w) { return &v->t[bt_pkg_tensor_index(v->h->layers, layer, w)]; }
-static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s[bt_pkg_site_index(v->h->layers, layer, k)]; }
-#define INST(op, n) inst(v, BT_PKG_##op, n)
+static bt_pkg_tensor *tensor(view *v, uint32_t layer, bt_weight w)
+{
+    return &v->t[bt_pkg_tensor_index(v->h->layers, layer, w)];
+}
+static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
+{
+    return &v->s[bt_pkg_site_index(v->h->layers, layer, k)];
+}
+#define INST(op, n)      inst(v, BT_PKG_##op, n)
 #define TENSOR(layer, w) tensor(v, layer, BT_WEIGHT_##w)
-#define SITE(layer, k) site(v, layer, BT_SITE_##k)
+#define SITE(layer, k)   site(v, layer, BT_SITE_##k)
 /* The value at the head of a constant. */
 #define CONST(type, index) (*(type *)const_at(v, index))
 
@@ -226,7 +234,8 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("(quantise): aux, and site 3 has no shadow", INST(QUANTISE, 3)->aux = 0) \
     X("(quantise): aux 18446744073709551615", INST(QUANTISE, 0)->aux = BT_PKG_NOWHERE) \
     X("(quantise): in1 18446744073709551615", INST(QUANTISE, 1)->in1 = BT_PKG_NOWHERE) \
-    X("(quantise): aux overlaps out", INST(QUANTISE, 0)->aux = INST(QUANTISE, 0)->out, v->plan[2].bytes = v->plan[3].bytes, v->plan[3].first_inst = v->plan[3].last_inst) \
+    X("(quantise): aux overlaps out", INST(QUANTISE, 0)->aux = INST(QUANTISE, 0)->out, \
+      v->plan[2].bytes = v->plan[3].bytes, v->plan[3].first_inst = v->plan[3].last_inst) \
     X("(quantise): out_width 16 in rows of out_stride 32 bytes", INST(QUANTISE, 0)->out_stride = 32) \
     X("(rotate): arg 3", INST(ROTATE, 0)->arg = 3) \
     X("(add): arg 1", INST(ADD, 0)->arg = 1) \
@@ -246,10 +255,14 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("(rope): in_stride is not out_stride", INST(ROPE, 0)->in_stride = 32) \
     X("(rmsnorm): in0: no value of its kind was written there", INST(RMSNORM, 0)->in0 += 64) \
     X("(rmsnorm): in0: no value of its kind was written there", INST(RMSNORM, 0)->in0 = UINT64_MAX - 1) \
-    X("(rmsnorm): in0 has 16 elements in rows of 64 bytes, and not 16 in 128", INST(RMSNORM, 0)->in_stride = 128) \
-    X("(linear): in0: no value of its kind", INST(QUANTISE, 1)->op = BT_PKG_RMSNORM, INST(RMSNORM, 1)->in1 = BT_PKG_NOWHERE, INST(RMSNORM, 1)->site = BT_PKG_NONE, INST(RMSNORM, 1)->out_stride = 64) \
+    X("(rmsnorm): in0 has 16 elements in rows of 64 bytes, and not 16 in 128", \
+      INST(RMSNORM, 0)->in_stride = 128) \
+    X("(linear): in0: no value of its kind", INST(QUANTISE, 1)->op = BT_PKG_RMSNORM, \
+      INST(RMSNORM, 1)->in1 = BT_PKG_NOWHERE, INST(RMSNORM, 1)->site = BT_PKG_NONE, \
+      INST(RMSNORM, 1)->out_stride = 64) \
     X("(linear): in1 or aux is not the one that was written", INST(LINEAR, 3)->in1 = BT_PKG_NOWHERE) \
-    X("(linear): in1 or aux is not the one that was written", INST(LINEAR, 4)->aux += 64, INST(LINEAR, 5)->aux += 64) \
+    X("(linear): in1 or aux is not the one that was written", INST(LINEAR, 4)->aux += 64, \
+      INST(LINEAR, 5)->aux += 64) \
     X("(linear): in0: no value of its kind was written there", READ_OLD_PLANES(v)) \
     X("(rmsnorm): out 18446744073709551552", INST(RMSNORM, 0)->out = UINT64_MAX - 63) \
     X("(rmsnorm): out 4 and its", INST(RMSNORM, 0)->out = 4) \
@@ -260,7 +273,8 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("(rmsnorm): in0 has 16 elements", INST(RMSNORM, 4)->out_rows = 0) \
     X("(linear): logits", INST(LINEAR, 14)->out_stride = 84) \
     X("the head's out is not the caller's logits", INST(LINEAR, 14)->out = 0) \
-    X("program 0: out 1, and it writes no logits", v->r[0].program[0] = v->r[1].program[0] = 1, v->r[0].program[1] = v->r[1].program[1] = 0, v->p[-1].out = 1, v->p->out = 0)
+    X("program 0: out 1, and it writes no logits", v->r[0].program[0] = v->r[1].program[0] = 1, \
+      v->r[0].program[1] = v->r[1].program[1] = 0, v->p[-1].out = 1, v->p->out = 0)
 
 /* Of a package with npu_ops all. */
 #define DAMAGES_ALL(X) \
@@ -275,7 +289,8 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("(q of layer 0): bias_q of 2^61", CONST(int64_t, TENSOR(0, Q)->bias_q) = INT64_MIN) \
     X("(q of layer 0): out_scale", TENSOR(0, Q)->out_scale = 0) \
     X("(q of layer 0): out_bits", TENSOR(0, Q)->out_bits = 4) \
-    X("(output of layer -1): shift, bias_q, out_scale or out_bits", v->t[v->h->tensors.count - 1].out_bits = 16) \
+    X("(output of layer -1): shift, bias_q, out_scale or out_bits", \
+      v->t[v->h->tensors.count - 1].out_bits = 16) \
     X("(int_rmsnorm): params 4294967295", INST(INT_RMSNORM, 0)->params = BT_PKG_NONE) \
     X("(int_rmsnorm): params 4", INST(INT_RMSNORM, 0)->params = 4) \
     X("params: m[0]", PARAMS(v)->m[0] = 1) \
@@ -296,14 +311,14 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k) { return &v->s
     X("(kv_store): in0: no value of its kind", INST(KV_STORE, 0)->in0 = INST(DEQUANTISE16, 0)->in0) \
     X("(select_rows): in0: no value of its kind", INST(SELECT_ROWS, 0)->in0 += 64)
 
-#define PARAMS(v) (&CONST(bt_pkg_int_params, (uint32_t)INST(INT_ADD, 0)->params))
-#define SITE_INDEX(layer, k) bt_pkg_site_index(v->h->layers, layer, BT_SITE_##k)
+#define PARAMS(v)                (&CONST(bt_pkg_int_params, (uint32_t)INST(INT_ADD, 0)->params))
+#define SITE_INDEX(layer, k)     bt_pkg_site_index(v->h->layers, layer, BT_SITE_##k)
 #define CONST_TABLE(type, table) ((type *)(void *)(v->bytes + v->h->table.offset))
 /* Points an index at another constant and keeps both counts of references. */
-#define NAMED(index, at) rename_ref(v, &(index), at)
-#define ABSENT(t) absent(v, t)
+#define NAMED(index, at)   rename_ref(v, &(index), at)
+#define ABSENT(t)          absent(v, t)
 #define READ_OLD_PLANES(v) read_old_planes(v)
-#define FIRST_PANELS(v) first_panels
+#define FIRST_PANELS(v)    first_panels
 static uint32_t first_panels;
 
 static void rename_ref(view *v, uint32_t *index, uint32_t to)
@@ -335,7 +350,11 @@ static void absent(view *v, bt_pkg_tensor *t)
 }
 
 #define WORDS(words, ...) words,
-#define CHANGE(words, ...) if (i++ == which) { (void)(__VA_ARGS__); return; }
+#define CHANGE(words, ...) \
+    if (i++ == which) { \
+        (void)(__VA_ARGS__); \
+        return; \
+    }
 static const char *const words[] = {DAMAGES(WORDS)}, *const words_all[] = {DAMAGES_ALL(WORDS)};
 
 static void damage(view *v, int which)
@@ -360,7 +379,8 @@ static void expect(const char *want, const uint8_t *b, size_t len)
     assert_null(p);
 }
 
-static void each_is_refused(const tiny_pkg *kind, const char *const *want, int count, void (*change)(view *, int))
+static void each_is_refused(const tiny_pkg *kind, const char *const *want, int count,
+                            void (*change)(view *, int))
 {
     size_t len;
     uint8_t *valid = tiny_pkg_bytes(&len, kind);
@@ -386,7 +406,8 @@ static void each_kind_of_damage_is_refused_by_name(void **state)
 static void each_kind_of_damage_of_integer_operators_is_refused_by_name(void **state)
 {
     (void)state;
-    each_is_refused(&(tiny_pkg){.rotate = true, .ops_all = true}, words_all, sizeof words_all / sizeof *words_all, damage_all);
+    each_is_refused(&(tiny_pkg){.rotate = true, .ops_all = true}, words_all,
+                    sizeof words_all / sizeof *words_all, damage_all);
 }
 
 static void damage_without_a_new_digest_is_refused_wherever_it_is(void **state)

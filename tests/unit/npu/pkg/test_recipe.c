@@ -73,20 +73,28 @@ static void the_longest_text_fits(void **state)
     (void)state;
     bt_recipe r;
     char text[BT_RECIPE_MAX_TEXT];
-    assert_int_equal(bt_recipe_parse(&r, "w4a8:per-tensor,no-rotate,clip=p99.9876,shadow=channel,prune=0.1234,smooth=0.1234,"
-                                         "a16=o+up+down+head,no-gptq", NULL), BT_OK);
+    assert_int_equal(
+        bt_recipe_parse(&r,
+                        "w4a8:per-tensor,no-rotate,clip=p99.9876,shadow=channel,prune=0.1234,smooth=0.1234,"
+                        "a16=o+up+down+head,no-gptq",
+                        NULL),
+        BT_OK);
     bt_recipe_text(text, &r);
-    assert_string_equal(text, "w4a8:per-tensor,no-rotate,clip=p99.9876,shadow=channel,prune=0.1234,smooth=0.1234,"
-                              "a16=o+up+down+head,no-gptq");
+    assert_string_equal(text,
+                        "w4a8:per-tensor,no-rotate,clip=p99.9876,shadow=channel,prune=0.1234,smooth=0.1234,"
+                        "a16=o+up+down+head,no-gptq");
 }
 
 static void refuses_what_there_is_not_and_names_it(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
-        {"", "w8a16"},           {"w8", "w4a16"},
-        {"W8A8", "w8a8"},        {"w8a8:", "per-tensor"},
-        {"w8a8:fast", "'fast'"}, {"w8a8:r3", "no-rotate"},
+        {"", "w8a16"},
+        {"w8", "w4a16"},
+        {"W8A8", "w8a8"},
+        {"w8a8:", "per-tensor"},
+        {"w8a8:fast", "'fast'"},
+        {"w8a8:r3", "no-rotate"},
         {"w8a8:per-tensor=1", "'per-tensor'"},
         {"w8a8:clip=99", "p99.99"},
         {"w8a8:clip=p49", "p50"},

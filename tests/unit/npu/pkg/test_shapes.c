@@ -1,4 +1,5 @@
-/* How prompts are cut. The expected numbers are written by hand; the rule is stated again, the slow way, in `as_the_rule_says`. */
+/* How prompts are cut. The expected numbers are written by hand; the rule is stated again, the slow way,
+ * in `as_the_rule_says`. */
 #include "npu/pkg/shapes.h"
 
 #include <setjmp.h>
@@ -15,8 +16,8 @@ enum { CTX = 8192 };
 
 static bt_shapes policy_of(const char *text, size_t ctx)
 {
-    bt_shapes p = { .shapes = 0 };
-    bt_fault f = { "" };
+    bt_shapes p = {.shapes = 0};
+    bt_fault f = {""};
     if (bt_shapes_parse(&p, text, ctx, &f) < 0) fail_msg("%s: %s", text, f.text);
     return p;
 }
@@ -59,41 +60,42 @@ static void cuts_as_the_table_says(void **state)
         const char *policy;
         size_t n, rows[8];
     } table[] = {
-        { NULL, 0, { 0 } },
-        { NULL, 1, { 16 } },
-        { NULL, 15, { 16 } },
-        { NULL, 16, { 16 } },
-        { NULL, 17, { 32 } },
-        { NULL, 33, { 64 } },
-        { NULL, 128, { 128 } },
-        { NULL, 129, { 256 } },
-        { NULL, 255, { 256 } },
-        { NULL, 256, { 256 } },
-        { NULL, 257, { 256, 16 } },
-        { NULL, 600, { 256, 256, 128 } },
-        { NULL, 1024, { 256, 256, 256, 256 } },
-        { "chunk:64+tail", 150, { 64, 64, 32 } },
-        { "chunk:512+tail:32", 513, { 512, 32 } },
-        { "chunk:16+tail", 17, { 16, 16 } },
-        { "chunk:16", 33, { 16, 16, 16 } },
-        { "chunk:64", 65, { 64, 64 } },
-        { "chunk:256", 1, { 256 } },
-        { "chunk:100", 250, { 100, 100, 100 } },
-        { "chunk:1", 2, { 1, 1 } },
-        { "pow2", 1, { 16 } },
-        { "pow2", 600, { 1024 } },
-        { "pow2", 8192, { 8192 } },
-        { "pow2", 8193, { 8192, 16 } },
-        { "max-pad", 1, { 8192 } },
-        { "max-pad", 8192, { 8192 } },
-        { "max-pad", 8193, { 8192, 8192 } },
-        { "range:16-1000", 1, { 16 } },
-        { "range:16-1000", 600, { 600 } },
-        { "range:16-1000", 1000, { 1000 } },
-        { "range:16-1000", 1001, { 1000, 16 } },
-        { "range:16-1000", 1500, { 1000, 500 } },
+        {NULL, 0, {0}},
+        {NULL, 1, {16}},
+        {NULL, 15, {16}},
+        {NULL, 16, {16}},
+        {NULL, 17, {32}},
+        {NULL, 33, {64}},
+        {NULL, 128, {128}},
+        {NULL, 129, {256}},
+        {NULL, 255, {256}},
+        {NULL, 256, {256}},
+        {NULL, 257, {256, 16}},
+        {NULL, 600, {256, 256, 128}},
+        {NULL, 1024, {256, 256, 256, 256}},
+        {"chunk:64+tail", 150, {64, 64, 32}},
+        {"chunk:512+tail:32", 513, {512, 32}},
+        {"chunk:16+tail", 17, {16, 16}},
+        {"chunk:16", 33, {16, 16, 16}},
+        {"chunk:64", 65, {64, 64}},
+        {"chunk:256", 1, {256}},
+        {"chunk:100", 250, {100, 100, 100}},
+        {"chunk:1", 2, {1, 1}},
+        {"pow2", 1, {16}},
+        {"pow2", 600, {1024}},
+        {"pow2", 8192, {8192}},
+        {"pow2", 8193, {8192, 16}},
+        {"max-pad", 1, {8192}},
+        {"max-pad", 8192, {8192}},
+        {"max-pad", 8193, {8192, 8192}},
+        {"range:16-1000", 1, {16}},
+        {"range:16-1000", 600, {600}},
+        {"range:16-1000", 1000, {1000}},
+        {"range:16-1000", 1001, {1000, 16}},
+        {"range:16-1000", 1500, {1000, 500}},
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) expect(table[i].policy, table[i].n, table[i].rows);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        expect(table[i].policy, table[i].n, table[i].rows);
 }
 
 /* The rule of shapes.h, searched instead of computed. */
@@ -112,7 +114,7 @@ static size_t as_the_rule_says(const bt_shapes *p, size_t left, size_t end_of_ct
 static void selects_the_bucket_of_the_table_around_every_edge(void **state) /* AC-b1 */
 {
     (void)state;
-    static const char *const texts[] = { "chunk:256+tail", "chunk:512+tail:32", "chunk:64", "pow2", "max-pad" };
+    static const char *const texts[] = {"chunk:256+tail", "chunk:512+tail:32", "chunk:64", "pow2", "max-pad"};
     for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
         const bt_shapes p = policy_of(texts[t], 1000);
         const size_t largest = p.shape[p.shapes - 1].seq;
@@ -124,7 +126,8 @@ static void selects_the_bucket_of_the_table_around_every_edge(void **state) /* A
             assert_int_equal(bt_shapes_launches(&p, n), 1);
         }
         for (size_t s = 0; s < p.shapes; s++) {
-            const size_t seq = p.shape[s].seq, next = s + 1 < p.shapes ? p.shape[s + 1].seq : largest + p.shape[0].seq;
+            const size_t seq = p.shape[s].seq,
+                         next = s + 1 < p.shapes ? p.shape[s + 1].seq : largest + p.shape[0].seq;
             assert_int_equal(bt_shapes_rows(&p, seq), seq);
             assert_int_equal(bt_shapes_rows(&p, seq + 1), next);
         }
@@ -139,18 +142,18 @@ static void shapes_ascend_and_end(void **state)
         const char *policy;
         size_t ctx, shapes[12];
     } table[] = {
-        { NULL, 8192, { 16, 32, 64, 128, 256 } },
-        { NULL, 60, { 16, 32, 64 } },
-        { NULL, 64, { 16, 32, 64 } },
-        { NULL, 1, { 16 } },
-        { "chunk:512+tail:32", 8192, { 32, 64, 128, 256, 512 } },
-        { "chunk:64", 8192, { 64 } },
-        { "chunk:64", 40, { 64 } },
-        { "pow2", 1000, { 16, 32, 64, 128, 256, 512, 1024 } },
-        { "pow2", 1024, { 16, 32, 64, 128, 256, 512, 1024 } },
-        { "pow2", 1025, { 16, 32, 64, 128, 256, 512, 1024, 2048 } },
-        { "max-pad", 1000, { 1000 } },
-        { "range:3-77", 1000, { 77 } },
+        {NULL, 8192, {16, 32, 64, 128, 256}},
+        {NULL, 60, {16, 32, 64}},
+        {NULL, 64, {16, 32, 64}},
+        {NULL, 1, {16}},
+        {"chunk:512+tail:32", 8192, {32, 64, 128, 256, 512}},
+        {"chunk:64", 8192, {64}},
+        {"chunk:64", 40, {64}},
+        {"pow2", 1000, {16, 32, 64, 128, 256, 512, 1024}},
+        {"pow2", 1024, {16, 32, 64, 128, 256, 512, 1024}},
+        {"pow2", 1025, {16, 32, 64, 128, 256, 512, 1024, 2048}},
+        {"max-pad", 1000, {1000}},
+        {"range:3-77", 1000, {77}},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const bt_shapes p = policy_of(table[i].policy, table[i].ctx);
@@ -169,20 +172,22 @@ static void buckets_double_from_512_to_the_context(void **state)
         bt_shape shape;
         size_t ctx, buckets[8];
     } table[] = {
-        { { 16, 16, 0 }, 8192, { 512, 1024, 2048, 4096, 8192 } },
-        { { 16, 16, 0 }, 1000, { 512, 1000 } },
-        { { 16, 16, 0 }, 512, { 512 } },
-        { { 16, 16, 0 }, 100, { 100 } },
-        { { 256, 256, 0 }, 100, { 100 } },
-        { { 1024, 1024, 0 }, 4096, { 1024, 2048, 4096 } },
-        { { 1024, 1024, 0 }, 600, { 600 } },
-        { { 32, 32, 128 }, 8192, { 128 } },
-        { { 16, 1000, 0 }, 2048, { 1024, 2048 } },
+        {{16, 16, 0}, 8192, {512, 1024, 2048, 4096, 8192}},
+        {{16, 16, 0}, 1000, {512, 1000}},
+        {{16, 16, 0}, 512, {512}},
+        {{16, 16, 0}, 100, {100}},
+        {{256, 256, 0}, 100, {100}},
+        {{1024, 1024, 0}, 4096, {1024, 2048, 4096}},
+        {{1024, 1024, 0}, 600, {600}},
+        {{32, 32, 128}, 8192, {128}},
+        {{16, 1000, 0}, 2048, {1024, 2048}},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         size_t n = 0;
-        for (; table[i].buckets[n]; n++) assert_int_equal(bt_shapes_bucket(&table[i].shape, table[i].ctx, n), table[i].buckets[n]);
-        for (size_t j = n; j < n + 3; j++) assert_int_equal(bt_shapes_bucket(&table[i].shape, table[i].ctx, j), 0);
+        for (; table[i].buckets[n]; n++)
+            assert_int_equal(bt_shapes_bucket(&table[i].shape, table[i].ctx, n), table[i].buckets[n]);
+        for (size_t j = n; j < n + 3; j++)
+            assert_int_equal(bt_shapes_bucket(&table[i].shape, table[i].ctx, j), 0);
     }
     const bt_shapes p = policy(NULL);
     assert_int_equal(bt_shapes_specializations(&p, 8192), 25);
@@ -192,13 +197,41 @@ static void refuses_other_words_and_names_the_policies(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "",          "chunk",        "chunk:",           "chunk:+tail",     "chunk:0",        "chunk:8193",      "chunk:64 ",
-        "chunk:-64", "chunk:64+tai", "chunk:64+tail ",   "chunk:100+tail",  "chunk:8+tail",   "chunk:64+tail:",  "chunk:64+tail:128",
-        "chunk:+64", "chunk:064",    "chunk:64+tail:24", "chunk:64+tail:0", "whole",          "pow2 ",           "max-pad:16",
-        "range:",    "range:16",     "range:16-",        "range:0-16",      "range:32-16",    "range:16-8193",   "range:16-32x",
-        "rows:",     "enumerated:",  "Pow2",             "chunk:99999999999999999999", };
+        "",
+        "chunk",
+        "chunk:",
+        "chunk:+tail",
+        "chunk:0",
+        "chunk:8193",
+        "chunk:64 ",
+        "chunk:-64",
+        "chunk:64+tai",
+        "chunk:64+tail ",
+        "chunk:100+tail",
+        "chunk:8+tail",
+        "chunk:64+tail:",
+        "chunk:64+tail:128",
+        "chunk:+64",
+        "chunk:064",
+        "chunk:64+tail:24",
+        "chunk:64+tail:0",
+        "whole",
+        "pow2 ",
+        "max-pad:16",
+        "range:",
+        "range:16",
+        "range:16-",
+        "range:0-16",
+        "range:32-16",
+        "range:16-8193",
+        "range:16-32x",
+        "rows:",
+        "enumerated:",
+        "Pow2",
+        "chunk:99999999999999999999",
+    };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        bt_shapes p = { .shapes = 77 };
+        bt_shapes p = {.shapes = 77};
         bt_fault f;
         assert_int_equal(bt_shapes_parse(&p, bad[i], CTX, &f), BT_EARG);
         assert_non_null(strstr(f.text, "chunk:N+tail"));
@@ -214,7 +247,7 @@ static void refuses_other_words_and_names_the_policies(void **state)
 static void expect_shapes(const char *text, const char *json, const uint32_t (*want)[2])
 {
     bt_shapes p;
-    bt_fault f = { "" };
+    bt_fault f = {""};
     size_t n = 0;
     if (from_json(&p, text, json, &f) < 0) fail_msg("%s: %s", json, f.text);
     for (; want[n][0]; n++) {
@@ -229,23 +262,31 @@ static void expect_shapes(const char *text, const char *json, const uint32_t (*w
 static void reads_network_specializations(void **state)
 {
     (void)state;
-    expect_shapes("rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":128},{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":128}]",
-                  (const uint32_t[][2]){ { 32, 128 }, { 0, 0 } });
     expect_shapes("rows:a",
-                  "{\"specializations\":[{\"batch_size\":\"1\",\"seq_len\":\"256\",\"ctx_len\":\"4096\",\"full_batch_size\":\"8\"},"
-                  "{\"batch_size\":\"8\",\"seq_len\":\"1\",\"ctx_len\":\"4096\"},{\"batch_size\":1,\"seq_len\":64,\"ctx_len\":512},"
-                  "{\"batch_size\":1,\"seq_len\":64,\"ctx_len\":256},{\"batch_size\":1,\"seq_len\":64,\"ctx_len\":512}]}",
-                  (const uint32_t[][2]){ { 64, 256 }, { 64, 512 }, { 256, 4096 }, { 0, 0 } });
-    expect_shapes("rows:a", "[{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":128}]", (const uint32_t[][2]){ { 1, 128 }, { 0, 0 } });
+                  "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":128},{\"batch_size\":1,\"seq_len\":1,\"ctx_"
+                  "len\":128}]",
+                  (const uint32_t[][2]){{32, 128}, {0, 0}});
+    expect_shapes("rows:a",
+                  "{\"specializations\":[{\"batch_size\":\"1\",\"seq_len\":\"256\",\"ctx_len\":\"4096\","
+                  "\"full_batch_size\":\"8\"},"
+                  "{\"batch_size\":\"8\",\"seq_len\":\"1\",\"ctx_len\":\"4096\"},{\"batch_size\":1,\"seq_"
+                  "len\":64,\"ctx_len\":512},"
+                  "{\"batch_size\":1,\"seq_len\":64,\"ctx_len\":256},{\"batch_size\":1,\"seq_len\":64,\"ctx_"
+                  "len\":512}]}",
+                  (const uint32_t[][2]){{64, 256}, {64, 512}, {256, 4096}, {0, 0}});
+    expect_shapes("rows:a", "[{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":128}]",
+                  (const uint32_t[][2]){{1, 128}, {0, 0}});
 }
 
 static void reads_enumerated_shapes(void **state)
 {
     (void)state;
-    expect_shapes("enumerated:a", "[64, 16, 100]", (const uint32_t[][2]){ { 16, 0 }, { 64, 0 }, { 100, 0 }, { 0, 0 } });
-    expect_shapes("enumerated:a", "[[64, 1024], [16, 512]]", (const uint32_t[][2]){ { 16, 512 }, { 64, 1024 }, { 0, 0 } });
-    expect_shapes("enumerated:a", "{\"ids\": [16, 64], \"mask\": [[16, 512], [64, 1024]], \"positions\": [16, 64]}",
-                  (const uint32_t[][2]){ { 16, 512 }, { 64, 1024 }, { 0, 0 } });
+    expect_shapes("enumerated:a", "[64, 16, 100]", (const uint32_t[][2]){{16, 0}, {64, 0}, {100, 0}, {0, 0}});
+    expect_shapes("enumerated:a", "[[64, 1024], [16, 512]]",
+                  (const uint32_t[][2]){{16, 512}, {64, 1024}, {0, 0}});
+    expect_shapes("enumerated:a",
+                  "{\"ids\": [16, 64], \"mask\": [[16, 512], [64, 1024]], \"positions\": [16, 64]}",
+                  (const uint32_t[][2]){{16, 512}, {64, 1024}, {0, 0}});
 }
 
 static void refuses_a_hostile_file_and_names_the_place(void **state)
@@ -254,48 +295,53 @@ static void refuses_a_hostile_file_and_names_the_place(void **state)
     static const struct {
         const char *text, *json, *place;
     } bad[] = {
-        { "rows:a", "", "line 1" },
-        { "rows:a", "[\n\n{]", "line 3" },
-        { "rows:a", "[]", "empty" },
-        { "rows:a", "7", "line 1" },
-        { "rows:a", "{\"rows\":[]}", "specializations" },
-        { "rows:a", "[7]", "row 1" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":32}]", "row 1: no ctx_len" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":128,\"sequence\":2}]", "'sequence'" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":128,\"\\u001b[31m\":2}]", "'?'" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":0,\"ctx_len\":128}]", "row 1: seq_len" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":-3,\"ctx_len\":128}]", "row 1: seq_len" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":1e2,\"ctx_len\":128}]", "row 1: seq_len" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":\"32 \",\"ctx_len\":128}]", "row 1: seq_len" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":99999999999,\"ctx_len\":128}]", "row 1: seq_len" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":null}]", "row 1: ctx_len" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"seq_len\":32,\"ctx_len\":128}]", "duplicate" },
-        { "rows:a", "[{\"batch_size\":2,\"seq_len\":32,\"ctx_len\":128}]", "row 1: batch_size 2" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":256,\"ctx_len\":128}]", "row 1: seq 256" },
-        { "rows:a", "[{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":128},{\"batch_size\":4,\"seq_len\":1,\"ctx_len\":128}]", "decode" },
-        { "enumerated:a", "[]", "no shape" },
-        { "enumerated:a", "{}", "no input" },
-        { "enumerated:a", "{\"a\":[]}", "no shape" },
-        { "enumerated:a", "{\"a\":3}", "input 'a'" },
-        { "enumerated:a", "\"16\"", "line 1" },
-        { "enumerated:a", "[16, [32, 512]]", "shape 2" },
-        { "enumerated:a", "[16, [32, 512, 3]]", "shape 2" },
-        { "enumerated:a", "[16, true]", "shape 2" },
-        { "enumerated:a", "[[64, 32]]", "shape 1: seq 64" },
-        { "enumerated:a", "{\"a\":[16,32],\"b\":[16]}", "'b' has 1 shapes and 'a' has 2" },
-        { "enumerated:a", "{\"a\":[16,32],\"b\":[32,16]}", "input 'b', shape 1" },
-        { "enumerated:a", "{\"a\":[[16,512]],\"b\":[[16,1024]]}", "input 'b', shape 1" },
+        {"rows:a", "", "line 1"},
+        {"rows:a", "[\n\n{]", "line 3"},
+        {"rows:a", "[]", "empty"},
+        {"rows:a", "7", "line 1"},
+        {"rows:a", "{\"rows\":[]}", "specializations"},
+        {"rows:a", "[7]", "row 1"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":32}]", "row 1: no ctx_len"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":128,\"sequence\":2}]", "'sequence'"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":128,\"\\u001b[31m\":2}]", "'?'"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":0,\"ctx_len\":128}]", "row 1: seq_len"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":-3,\"ctx_len\":128}]", "row 1: seq_len"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":1e2,\"ctx_len\":128}]", "row 1: seq_len"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":\"32 \",\"ctx_len\":128}]", "row 1: seq_len"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":99999999999,\"ctx_len\":128}]", "row 1: seq_len"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":null}]", "row 1: ctx_len"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"seq_len\":32,\"ctx_len\":128}]", "duplicate"},
+        {"rows:a", "[{\"batch_size\":2,\"seq_len\":32,\"ctx_len\":128}]", "row 1: batch_size 2"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":256,\"ctx_len\":128}]", "row 1: seq 256"},
+        {"rows:a",
+         "[{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":128},{\"batch_size\":4,\"seq_len\":1,\"ctx_len\":128}"
+         "]",
+         "decode"},
+        {"enumerated:a", "[]", "no shape"},
+        {"enumerated:a", "{}", "no input"},
+        {"enumerated:a", "{\"a\":[]}", "no shape"},
+        {"enumerated:a", "{\"a\":3}", "input 'a'"},
+        {"enumerated:a", "\"16\"", "line 1"},
+        {"enumerated:a", "[16, [32, 512]]", "shape 2"},
+        {"enumerated:a", "[16, [32, 512, 3]]", "shape 2"},
+        {"enumerated:a", "[16, true]", "shape 2"},
+        {"enumerated:a", "[[64, 32]]", "shape 1: seq 64"},
+        {"enumerated:a", "{\"a\":[16,32],\"b\":[16]}", "'b' has 1 shapes and 'a' has 2"},
+        {"enumerated:a", "{\"a\":[16,32],\"b\":[32,16]}", "input 'b', shape 1"},
+        {"enumerated:a", "{\"a\":[[16,512]],\"b\":[[16,1024]]}", "input 'b', shape 1"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        bt_shapes p = { .shapes = 77 };
-        bt_fault f = { "" };
+        bt_shapes p = {.shapes = 77};
+        bt_fault f = {""};
         const bt_err e = from_json(&p, bad[i].text, bad[i].json, &f);
-        if (e != BT_EFORMAT || !strstr(f.text, bad[i].place)) fail_msg("%s: %d '%s'", bad[i].json, (int)e, f.text);
+        if (e != BT_EFORMAT || !strstr(f.text, bad[i].place))
+            fail_msg("%s: %d '%s'", bad[i].json, (int)e, f.text);
         assert_int_equal(p.shapes, 77);
     }
     bt_shapes p;
     bt_fault f;
-    assert_int_equal(from_json(&p, "rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":16384}]", &f), BT_ELIMIT);
+    assert_int_equal(from_json(&p, "rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":16384}]", &f),
+                     BT_ELIMIT);
     assert_true(strstr(f.text, "16384") && strstr(f.text, "8192"));
     assert_int_equal(bt_shapes_parse_bytes(&p, "pow2", "[16]", 4, CTX, NULL), BT_EARG);
     assert_int_equal(bt_shapes_parse_bytes(&p, "rows:a", "[\"\0\"]", 5, CTX, NULL), BT_EFORMAT);
@@ -308,13 +354,14 @@ static void the_129th_enumerated_shape_is_refused(void **state) /* AC-g1 */
         for (int form = 0; form < 3; form++) { /* lengths, pairs, two inputs */
             char json[8192] = "";
             size_t at = 0;
-            bt_shapes p = { .shapes = 0 };
+            bt_shapes p = {.shapes = 0};
             bt_fault f;
             if (form == 2) at += (size_t)snprintf(json, sizeof json, "{\"a\":");
             for (int input = 0; input < (form == 2 ? 2 : 1); input++) {
                 if (input) at += (size_t)snprintf(json + at, sizeof json - at, ",\"b\":");
                 for (int i = 0; i < count; i++)
-                    at += (size_t)snprintf(json + at, sizeof json - at, form ? "%c[%d, 8192]" : "%c%d", i ? ',' : '[', i + 1);
+                    at += (size_t)snprintf(json + at, sizeof json - at, form ? "%c[%d, 8192]" : "%c%d",
+                                           i ? ',' : '[', i + 1);
                 at += (size_t)snprintf(json + at, sizeof json - at, "]");
             }
             if (form == 2) snprintf(json + at, sizeof json - at, "}");
@@ -349,10 +396,13 @@ static void a_shape_with_a_context_is_used_only_where_it_holds_the_end(void **st
 {
     (void)state;
     bt_shapes p;
-    assert_int_equal(from_json(&p, "enumerated:a", "[[16, 512], [16, 64], [32, 128], [256, 1024]]", NULL), BT_OK);
-    static const size_t cases[][3] = { /* n, begin, rows */
-        { 10, 0, 16 }, { 20, 0, 32 }, { 40, 0, 256 }, { 128, 100, 32 }, { 129, 100, 256 }, { 513, 505, 256 }, { 512, 505, 16 },
-        { 1024, 800, 256 }, { 2000, 1024, 256 }, };
+    assert_int_equal(from_json(&p, "enumerated:a", "[[16, 512], [16, 64], [32, 128], [256, 1024]]", NULL),
+                     BT_OK);
+    static const size_t cases[][3] = {
+        /* n, begin, rows */
+        {10, 0, 16},     {20, 0, 32},    {40, 0, 256},     {128, 100, 32},    {129, 100, 256},
+        {513, 505, 256}, {512, 505, 16}, {1024, 800, 256}, {2000, 1024, 256},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bt_shapes_chunk c = bt_shapes_next(&p, cases[i][0], cases[i][1]);
         assert_int_equal(c.rows, cases[i][2]);
@@ -375,36 +425,42 @@ static void a_shape_with_a_context_is_used_only_where_it_holds_the_end(void **st
 static void shapes_made_again_from_their_rows_cut_the_same(void **state)
 {
     (void)state;
-    static const char *const texts[] = { "chunk:256+tail", "chunk:100", "pow2", "max-pad", "range:5-200", "enumerated:a" };
+    static const char *const texts[] = {"chunk:256+tail", "chunk:100",   "pow2",
+                                        "max-pad",        "range:5-200", "enumerated:a"};
     for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
         bt_shapes p, again;
         bt_shape rows[64];
         size_t n = 0;
-        if (t == 5) assert_int_equal(from_json(&p, texts[t], "[[16, 512], [16, 64], [32, 128], [256, 8192]]", NULL), BT_OK);
+        if (t == 5)
+            assert_int_equal(from_json(&p, texts[t], "[[16, 512], [16, 64], [32, 128], [256, 8192]]", NULL),
+                             BT_OK);
         else p = policy(texts[t]);
         for (size_t s = p.shapes; s-- > 0;) {
             size_t ctx;
             for (size_t i = 0; (ctx = bt_shapes_bucket(&p.shape[s], CTX, i)) != 0; i++)
-                rows[n++] = (bt_shape){ p.shape[s].seq_min, p.shape[s].seq, (uint32_t)ctx };
+                rows[n++] = (bt_shape){p.shape[s].seq_min, p.shape[s].seq, (uint32_t)ctx};
         }
         assert_int_equal(bt_shapes_of_rows(&again, p.text, rows, n, NULL), BT_OK);
         assert_string_equal(again.text, p.text);
         for (size_t len = 1; len <= CTX; len += 61)
             for (size_t begin = 0; begin < len; begin += 97) {
-                const bt_shapes_chunk a = bt_shapes_next(&p, len, begin), b = bt_shapes_next(&again, len, begin);
+                const bt_shapes_chunk a = bt_shapes_next(&p, len, begin),
+                                      b = bt_shapes_next(&again, len, begin);
                 assert_int_equal(a.rows, b.rows);
                 assert_int_equal(a.valid, b.valid);
             }
     }
     bt_shapes p;
     bt_shape many[BT_SHAPES_MAX + 1];
-    for (uint32_t i = 0; i <= BT_SHAPES_MAX; i++) many[i] = (bt_shape){ i + 1, i + 1, 0 };
+    for (uint32_t i = 0; i <= BT_SHAPES_MAX; i++) many[i] = (bt_shape){i + 1, i + 1, 0};
     assert_int_equal(bt_shapes_of_rows(&p, "x", many, BT_SHAPES_MAX, NULL), BT_OK);
     assert_int_equal(bt_shapes_of_rows(&p, "x", many, BT_SHAPES_MAX + 1, NULL), BT_ELIMIT);
     assert_int_equal(bt_shapes_of_rows(&p, "x", many, 0, NULL), BT_EARG);
-    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){ { 1, 20, 0 }, { 16, 16, 0 } }, 2, NULL), BT_EARG);
-    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){ { 16, 16, 0 }, { 1, 20, 0 } }, 2, NULL), BT_EARG);
-    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){ { 17, 16, 0 } }, 1, NULL), BT_EARG);
+    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){{1, 20, 0}, {16, 16, 0}}, 2, NULL),
+                     BT_EARG);
+    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){{16, 16, 0}, {1, 20, 0}}, 2, NULL),
+                     BT_EARG);
+    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){{17, 16, 0}}, 1, NULL), BT_EARG);
 }
 
 int main(void)

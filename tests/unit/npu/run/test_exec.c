@@ -51,16 +51,18 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
         world w = begin(archs[r % 3]);
-        float *first[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)}, *logits = engine_kit_floats(w.vocab);
+        float *first[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)},
+              *logits = engine_kit_floats(w.vocab);
         uint64_t hash[2] = {0};
         for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
             bt_pkg *pkg = package(&w, recipes[r], policies[i]);
             for (size_t k = 0; k < bt_kernels_table_len; k++) {
                 const bool is_ref = k == bt_kernels_table_len - 1;
                 if (!rows_usable(&bt_kernels_table[k]) || (is_ref && i != r % 3))
-                    continue; /* the plain kernels are slow */
+                    continue;                               /* the plain kernels are slow */
                 for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
-                    bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2], elem + 1);
+                    bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, bt_kernels_table[k].isa,
+                                                   pool[(i + r) % 2], elem + 1);
                     bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, elem + 1);
                     assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL),
                                      BT_OK);
@@ -167,8 +169,8 @@ static void nothing_in_padding_changes_a_bit_and_guard_slots_stay(void **state)
         for (size_t i = 0; i < sizeof pads / sizeof *pads; i++) {
             bench b = bench_new(&w, recipes[a], "chunk:64", ROWS, VALID);
             bt_kv_view kv = engine_kit_pages(w.kit.model, ROWS, PAGE, 2);
-            const bt_exec_io io = {
-                .ids = w.ids, .kv = &kv, .valid = VALID, .rows = ROWS, .logits = logits, .pad = pads[i]};
+            const bt_exec_io io = {.ids = w.ids, .kv = &kv,        .valid = VALID,
+                                   .rows = ROWS, .logits = logits, .pad = pads[i]};
             assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_ALL, b.arena, &io, NULL), BT_OK);
             if (i == 0) {
                 hash = engine_kit_hash(&kv, VALID);
@@ -220,7 +222,8 @@ static void a_step_writes_its_own_kv_rows_and_no_other_byte_moves(void **state)
                                    .valid = 1,
                                    .rows = 1,
                                    .logits = logits};
-            const uint64_t earlier = i % 50 ? 0 : engine_kit_hash(&kv[s], i);       /* a look at all rows takes long */
+            /* a look at all rows takes long */
+            const uint64_t earlier = i % 50 ? 0 : engine_kit_hash(&kv[s], i);
             assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_NONE, b.arena, &io, NULL), BT_OK);
             assert_true(is_stored(&kv[s], i) && engine_kit_untouched(&kv[s], i + 1, i + 2));
             assert_true(i % 50 || engine_kit_hash(&kv[s], i) == earlier);
@@ -233,8 +236,8 @@ static void a_step_writes_its_own_kv_rows_and_no_other_byte_moves(void **state)
     for (size_t s = 0; s < 2; s++) { /* alone, each gives the same bytes */
         bt_kv_view alone = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
         for (size_t i = 0; i < STEPS; i++) {
-            const bt_exec_io io = {
-                .ids = &w.ids[(i + s * 7) % CTX], .kv = &alone, .pos0 = i, .valid = 1, .rows = 1};
+            const bt_exec_io io = {.ids = &w.ids[(i + s * 7) % CTX], .kv = &alone, .pos0 = i, .valid = 1,
+                                   .rows = 1};
             assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_NONE, b.arena, &io, NULL), BT_OK);
         }
         assert_true(engine_kit_hash(&alone, STEPS) == sessions[s]);
@@ -369,8 +372,9 @@ static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *
 {
     const bt_pkg_header *h = p->h;
     const size_t t = p->t, q_width = h->heads * h->head_dim, kv_width = h->kv_heads * h->head_dim;
-    float *n = engine_kit_floats(t * h->dim), *q = engine_kit_floats(t * q_width), *k = engine_kit_floats(t * kv_width),
-          *v = engine_kit_floats(t * kv_width), *a = engine_kit_floats(t * q_width);
+    float *n = engine_kit_floats(t * h->dim), *q = engine_kit_floats(t * q_width),
+          *k = engine_kit_floats(t * kv_width), *v = engine_kit_floats(t * kv_width),
+          *a = engine_kit_floats(t * q_width);
     float *gate = engine_kit_floats(t * h->ffn), *up = engine_kit_floats(t * h->ffn);
     void *scratch = engine_kit_alloc(bt_attn_scratch_bytes(h->head_dim));
     p->k->rmsnorm(n, h->dim, x, h->dim, norm_of(p, l, BT_WEIGHT_ATTN_NORM), h->rms_eps, t, h->dim);
@@ -412,7 +416,8 @@ static void every_bit_is_that_of_sums_written_out_from_the_package(void **state)
         const plain p = {pkg, h, bt_kernels_select("ref"), T};
         bt_kv_view kv = engine_kit_pages(w.kit.model, T, PAGE, 2),
                    mine = engine_kit_pages(w.kit.model, T, PAGE, 2);
-        float *x = engine_kit_floats(T * h->dim), *want = engine_kit_floats(T * w.vocab), *got = engine_kit_floats(T * w.vocab);
+        float *x = engine_kit_floats(T * h->dim), *want = engine_kit_floats(T * w.vocab),
+              *got = engine_kit_floats(T * w.vocab);
         for (size_t t = 0; t < T; t++) bt_model_row_f32(x + t * h->dim, w.kit.model->embed, (size_t)w.ids[t]);
         for (uint32_t l = 0; l < h->layers; l++) plain_layer(&p, l, x, &kv);
         p.k->rmsnorm(x, h->dim, x, h->dim, norm_of(&p, UINT32_MAX, BT_WEIGHT_OUT_NORM), h->rms_eps, T,
@@ -499,11 +504,11 @@ static void cancels_between_layers_and_refuses_what_does_not_fit(void **state)
     bench b = bench_new(&w, "w8a8", NULL, 32, 32);
     bt_exec_io io = {.ids = w.ids, .kv = &kv, .valid = 32, .rows = 32, .logits = logits};
     const bt_exec_io good = io;
-#define REFUSED(change)                                                                                      \
-    do {                                                                                                     \
-        io = good;                                                                                           \
-        change;                                                                                              \
-        assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_LAST, b.arena, &io, NULL), BT_EARG);          \
+#define REFUSED(change) \
+    do { \
+        io = good; \
+        change; \
+        assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_LAST, b.arena, &io, NULL), BT_EARG); \
     } while (0)
     REFUSED(io.logits = NULL);
     REFUSED(io.valid = 0);

@@ -39,8 +39,8 @@ static bt_pkg *package(const world *w, const char *recipe, const char *policy)
     bt_fault f = {""};
     char path[] = "/tmp/test_exec_rotated.XXXXXX";
     bt_pkg *p = NULL;
-    bt_compile_options o = {
-        .shape_policy = policy, .ctx_tokens = CTX, .calib_ids = w->ids, .calib_len = CALIB};
+    bt_compile_options o = {.shape_policy = policy, .ctx_tokens = CTX, .calib_ids = w->ids,
+                            .calib_len = CALIB};
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
@@ -122,8 +122,8 @@ static void rotated_packages_leave_keys_and_values_in_the_basis_of_the_model(voi
                          each = apart(&w, &plain, &rotated, what);
             print_message("%s %s: %.4f plain, %.4f rotated, %.4f between them\n", archs[a], names[what], p, r,
                           each);
-            assert_true(fmax(fmax(p, r), each) <
-                        (what == 2 ? 0.2 : 0.1)); /* another basis would be off by more than 1 */
+            /* another basis would be off by more than 1 */
+            assert_true(fmax(fmax(p, r), each) < (what == 2 ? 0.2 : 0.1));
         }
         result_done(&f);
         result_done(&plain);
@@ -184,7 +184,8 @@ static bool is_hot(size_t column)
     return false;
 }
 
-/* The first linear of the second layer of a package over the rows x[ROWS, k]: y[ROWS, n], and the quantised plane[ROWS, k]. */
+/* The first linear of the second layer of a package over the rows x[ROWS, k]: y[ROWS, n], and the
+ * quantised plane[ROWS, k]. */
 static bt_exec_stats run_linear(const world *w, const char *recipe, const float *x, float *y, int8_t *plane)
 {
     bt_fault f = {""};
@@ -199,7 +200,8 @@ static bt_exec_stats run_linear(const world *w, const char *recipe, const float 
     while (i->op != BT_PKG_QUANTISE || i->layer != 1) i++;
     memcpy(arena + i->in0, x, (size_t)ROWS * i->in_width * sizeof *x);
     (e->dynamic ? bt_exec_dynamic_quantise : bt_exec_border_quantise)(&j, i);
-    for (size_t r = 0; r < ROWS; r++) memcpy(plane + r * i->in_width, arena + i->out + r * i->out_stride, i->in_width);
+    for (size_t r = 0; r < ROWS; r++)
+        memcpy(plane + r * i->in_width, arena + i->out + r * i->out_stride, i->in_width);
     while (i->op != BT_PKG_LINEAR) i++;
     assert_int_equal(bt_pkg_tensors(pkg)[i->tensor].weight, BT_WEIGHT_Q);
     if (e->dynamic) bt_exec_dynamic_linear(&j, i);
@@ -236,8 +238,8 @@ static void llm_int8_multiplies_exactly_the_outlier_columns_in_f16(void **state)
     world w = begin("llama");
     const bt_gguf_tensor *wq = w.kit.model->layer[1].wq;
     const size_t k = wq->dim[0], n = wq->dim[1];
-    float *norm = (float *)(uintptr_t)w.kit.model->layer[1].attn_norm->data, *x = malloc(ROWS * k * sizeof *x),
-          *y = malloc(ROWS * n * sizeof *y);
+    float *norm = (float *)(uintptr_t)w.kit.model->layer[1].attn_norm->data,
+          *x = malloc(ROWS * k * sizeof *x), *y = malloc(ROWS * n * sizeof *y);
     int8_t *plane = malloc(ROWS * k);
     assert_true(x && y && plane);
     for (size_t i = 0; i < HOT; i++) norm[hot[i]] *= FACTOR; /* so that the calibration sees them too */
@@ -258,7 +260,8 @@ static void llm_int8_multiplies_exactly_the_outlier_columns_in_f16(void **state)
         for (size_t r = 0; r < ROWS; r++) any |= plane[r * k + c] != 0;
         assert_int_equal(any, !is_hot(c));
     }
-    assert_true(s.shadow_entries == ROWS * HOT && s.companion_macs == (uint64_t)ROWS * HOT * (n + 2 * w.kit.model->layer[1].wk->dim[1]));
+    assert_true(s.shadow_entries == ROWS * HOT &&
+                s.companion_macs == (uint64_t)ROWS * HOT * (n + 2 * w.kit.model->layer[1].wk->dim[1]));
     free(x);
     free(y);
     free(plane);

@@ -271,14 +271,14 @@ static void shadows_are_not_written_over_what_is_read(void **state)
     assert_true(find(&good)[0].quantise_rows >= SEQ);
     t = good, t.inst[3].aux = PLANES; /* counts on planes */
     assert_int_equal(find(&t)[0].quantise_rows, 0);
-    t = good,
-    t.inst[3].aux = PLANES + 20 * DIM - counts; /* entries on the twentieth row on, counts on a few before */
+    /* entries on the twentieth row on, counts on a few before */
+    t = good, t.inst[3].aux = PLANES + 20 * DIM - counts;
     const uint64_t rows = 20 - counts / DIM;
     assert_int_equal(find(&t)[0].quantise_rows, rows);
     t.inst[3].site = NARROW; /* which it does not write without a shadow */
     assert_true(find(&t)[0].quantise_rows >= SEQ);
-    t = good, t.inst[0].site = t.inst[1].site = SHADOWED,
-    t.inst[0].aux = t.inst[1].aux = SHADOW2; /* on the shadow that is read */
+    /* on the shadow that is read */
+    t = good, t.inst[0].site = t.inst[1].site = SHADOWED, t.inst[0].aux = t.inst[1].aux = SHADOW2;
     assert_int_equal(find(&t)[0].quantise_rows, 0);
 }
 
@@ -346,12 +346,9 @@ static void with_more_values_than_it_can_follow_nothing_is_a_last_read(void **st
     bt_fuse *fuse = malloc(MANY * sizeof *fuse);
     assert_true(inst && fuse);
     for (size_t n = 0; n < MANY; n++)
-        inst[n] = (bt_pkg_inst){.op = BT_PKG_QUANTISE,
-                                .group = 1,
-                                .in0 = 64 * n,
-                                .in1 = BT_PKG_NOWHERE,
-                                .out = BT_PKG_NOWHERE,
-                                .aux = BT_PKG_NOWHERE};
+        inst[n] =
+            (bt_pkg_inst){.op = BT_PKG_QUANTISE, .group = 1,           .in0 = 64 * n, .in1 = BT_PKG_NOWHERE,
+                          .out = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE};
     bt_fuse_find(fuse, inst, &program, tensors, sites, FFN);
     assert_true(fuse[MANY - 1].last_in0);
     assert_false(fuse[0].last_in0);

@@ -1,5 +1,5 @@
-/* --npu-ops all from the compiler to the executor: whole layers in integers, one result for every chunking, padding, thread count and instruction set,
- * close to the float engine. */
+/* --npu-ops all from the compiler to the executor: whole layers in integers, one result for every chunking,
+ * padding, thread count and instruction set, close to the float engine. */
 #include "graph/walk.h"
 #include "npu/compile/compile.h"
 #include "engine/prefill.h"
@@ -37,18 +37,20 @@ static world begin(const char *arch)
 }
 static void end(world *w) { engine_kit_done(&w->kit); }
 
-static bt_pkg *package(const world *w, const char *recipe, const char *policy, uint32_t npu_ops, const bt_profile *profile)
+static bt_pkg *package(const world *w, const char *recipe, const char *policy, uint32_t npu_ops,
+                       const bt_profile *profile)
 {
     char path[] = "/tmp/baton-int-exec-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    bt_compile_options o = {.shape_policy = policy, .npu_ops = npu_ops, .ctx_tokens = CTX, .calib_ids = w->calib, .calib_len = CALIB,
-                            .profile = profile};
+    bt_compile_options o = {.shape_policy = policy, .npu_ops = npu_ops, .ctx_tokens = CTX,
+                            .calib_ids = w->calib,  .calib_len = CALIB, .profile = profile};
     bt_pkg *pkg = NULL;
     bt_fault f = {0};
     assert_int_equal(bt_recipe_parse(&o.recipe, recipe, NULL), BT_OK);
-    if (bt_compile(path, w->kit.model, &o, NULL, &f) != BT_OK || bt_pkg_open(&pkg, path, &f) != BT_OK) fail_msg("%s: %s", recipe, f.text);
+    if (bt_compile(path, w->kit.model, &o, NULL, &f) != BT_OK || bt_pkg_open(&pkg, path, &f) != BT_OK)
+        fail_msg("%s: %s", recipe, f.text);
     unlink(path);
     return pkg;
 }
@@ -62,18 +64,22 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
         world w = begin(archs[r]);
-        float *first[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)}, *logits = engine_kit_floats(w.vocab);
+        float *first[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)},
+              *logits = engine_kit_floats(w.vocab);
         uint64_t hash[2] = {0};
         for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
             bt_pkg *pkg = package(&w, recipes[r], policies[i], BT_PKG_OPS_ALL, NULL);
             assert_int_equal(bt_pkg_header_of(pkg)->npu_ops, BT_PKG_OPS_ALL);
             for (size_t k = 0; k < bt_kernels_table_len; k++) {
                 const bool is_ref = k == bt_kernels_table_len - 1;
-                if (!rows_usable(&bt_kernels_table[k]) || (is_ref && i != r)) continue; /* the plain kernels are slow */
+                if (!rows_usable(&bt_kernels_table[k]) || (is_ref && i != r))
+                    continue;                               /* the plain kernels are slow */
                 for (uint32_t elem = 0; elem < 2; elem++) { /* int8 and f16 */
-                    bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, bt_kernels_table[k].isa, pool[(i + r) % 2], elem + 1);
+                    bt_prefill *p = npu_kit_engine(w.kit.model, pkg, CTX, bt_kernels_table[k].isa,
+                                                   pool[(i + r) % 2], elem + 1);
                     bt_kv_view kv = engine_kit_pages(w.kit.model, N + 40, PAGE, elem + 1);
-                    assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
+                    assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL),
+                                     BT_OK);
                     if (!hash[elem]) {
                         hash[elem] = engine_kit_hash(&kv, N);
                         memcpy(first[elem], logits, w.vocab * sizeof **first);
@@ -131,8 +137,8 @@ static float *float_logits(const world *w)
     return logits;
 }
 
-static double distance(const world *w, const float *want, const char *recipe, uint32_t npu_ops, const bt_profile *profile,
-                       uint32_t kv_elem_bytes)
+static double distance(const world *w, const float *want, const char *recipe, uint32_t npu_ops,
+                       const bt_profile *profile, uint32_t kv_elem_bytes)
 {
     bt_pkg *pkg = package(w, recipe, "chunk:256+tail", npu_ops, profile);
     assert_int_equal(bt_pkg_header_of(pkg)->npu_ops, npu_ops);
@@ -162,10 +168,12 @@ static void logits_are_as_close_to_the_float_engine_as_with_float_operators(void
         world w = begin(archs[a]);
         float *want = float_logits(&w);
         const double linear = distance(&w, want, "w8a16", BT_PKG_OPS_LINEAR, NULL, 2);
-        const double all = distance(&w, want, "w8a16", BT_PKG_OPS_ALL, NULL, 2), kv8 = distance(&w, want, "w8a16", BT_PKG_OPS_ALL, NULL, 1);
+        const double all = distance(&w, want, "w8a16", BT_PKG_OPS_ALL, NULL, 2),
+                     kv8 = distance(&w, want, "w8a16", BT_PKG_OPS_ALL, NULL, 1);
         const double bits8 = distance(&w, want, "w8a16", BT_PKG_OPS_ALL, &narrow, 2);
-        printf("%s, relative distance of logits: float operators %.4f, integer ones %.4f, 8-bit outputs %.4f, KV of int8 %.4f\n", archs[a], linear, all, bits8,
-               kv8);
+        printf("%s, relative distance of logits: float operators %.4f, integer ones %.4f, 8-bit outputs "
+               "%.4f, KV of int8 %.4f\n",
+               archs[a], linear, all, bits8, kv8);
         assert_true(all < linear + 0.005 && kv8 < all + 0.02);
         assert_true(bits8 < 0.1);
         free(want);
@@ -187,7 +195,8 @@ static void padding_reaches_nothing(void **state)
     uint64_t hash[2];
     for (int i = 0; i < 2; i++) {
         bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
-        const bt_exec_io io = {.ids = w.ids, .kv = &kv, .valid = 37, .rows = 64, .logits = logits[i], .pad = i ? NAN : 0};
+        const bt_exec_io io = {.ids = w.ids, .kv = &kv,           .valid = 37,
+                               .rows = 64,   .logits = logits[i], .pad = i ? NAN : 0};
         assert_int_equal(bt_exec_run(x, row, BT_PKG_OUT_LAST, arena, &io, NULL), BT_OK);
         hash[i] = engine_kit_hash(&kv, 37);
         assert_true(engine_kit_untouched(&kv, 37, CTX));
@@ -217,7 +226,8 @@ static void a_profile_without_an_operator_falls_back_to_float_operators_and_says
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     bool named = false;
     assert_int_equal(h->npu_ops, BT_PKG_OPS_LINEAR);
-    for (uint32_t i = 0; i < h->fallbacks.count; i++) named = named || !strcmp(bt_pkg_fallbacks(pkg)[i].op, bt_op_name(BT_OP_ROPE));
+    for (uint32_t i = 0; i < h->fallbacks.count; i++)
+        named = named || !strcmp(bt_pkg_fallbacks(pkg)[i].op, bt_op_name(BT_OP_ROPE));
     assert_true(named);
     bt_pkg_close(pkg);
     end(&w);

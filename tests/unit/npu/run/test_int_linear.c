@@ -45,7 +45,8 @@ static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t col
     const sums *s = ud;
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < cols; c++)
-            put(s, row + r, n + c, 256 * (int64_t)hi[r * BT_INT_LINEAR_COLS + c] + lo[r * BT_INT_LINEAR_COLS + c]);
+            put(s, row + r, n + c,
+                256 * (int64_t)hi[r * BT_INT_LINEAR_COLS + c] + lo[r * BT_INT_LINEAR_COLS + c]);
 }
 static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc)
 {
@@ -93,8 +94,8 @@ static void matrix_free(matrix *m)
 }
 
 /* Both matrices by all rows, taken by `parts` parts in turn. */
-static void check_group(const bt_kernels *kernels, const matrix m[2], const bt_int_linear_input *in, const int32_t *x, bool paired,
-                        size_t parts, void *scratch)
+static void check_group(const bt_kernels *kernels, const matrix m[2], const bt_int_linear_input *in,
+                        const int32_t *x, bool paired, size_t parts, void *scratch)
 {
     const size_t rows = in->rows, k = in->k;
     sums s[2];
@@ -132,8 +133,8 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
     static const struct {
         size_t rows, k, n[2];
     } cases[] = {
-        {1, 1, {1, 17}}, {63, 67, {64, 65}}, {64, 96, {48, 16}}, {65, 172, {100, 3}}, {130, 33, {129, 64}},
-        {67, 96, {167, 167}}, {259, 41, {70, 70}},
+        {1, 1, {1, 17}},      {63, 67, {64, 65}},   {64, 96, {48, 16}},  {65, 172, {100, 3}},
+        {130, 33, {129, 64}}, {67, 96, {167, 167}}, {259, 41, {70, 70}},
     };
     uint64_t seed = 7;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -154,19 +155,17 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
                         hi[r * ld + c] = (int8_t)((v - lo[r * ld + c]) / 256);
                     } else hi[r * ld + c] = (int8_t)v;
                     if (has_shadow && r % 3 == 0 && next(&seed) % 5 == 0) {
-                        const int32_t size = r % 6 ? 500 : 8000000, beyond = (int32_t)(next(&seed) % (2 * (uint32_t)size)) - size;
+                        const int32_t size = r % 6 ? 500 : 8000000,
+                                      beyond = (int32_t)(next(&seed) % (2 * (uint32_t)size)) - size;
                         shadow[r * k + count[r]++] = (bt_int_shadow){(uint32_t)c, beyond};
                         v += beyond;
                     }
                     x[r * k + c] = v;
                 }
             for (int g = 0; g < 2; g++) m[g] = matrix_new(cases[i].n[g], k, kind < 4 ? 8 : 4, &seed);
-            const bt_int_linear_input in = {.hi = hi,
-                                            .lo = is_wide ? lo : NULL,
-                                            .ld = ld,
-                                            .rows = rows,
-                                            .k = k,
-                                            .shadow_count = has_shadow ? count : NULL,
+            const bt_int_linear_input in = {.hi = hi,        .lo = is_wide ? lo : NULL,
+                                            .ld = ld,        .rows = rows,
+                                            .k = k,          .shadow_count = has_shadow ? count : NULL,
                                             .shadow = shadow};
             void *scratch = zeroed(bt_int_linear_scratch_bytes(kind < 4 ? 0 : k));
             for (size_t isa = 0; isa < bt_kernels_table_len; isa++) {
@@ -211,13 +210,14 @@ static void the_shadow_gives_back_what_the_clip_takes(void **state)
             const float *from = mode == 2 ? calm : x;
             kernels->quantise8(hi, K, from, K, 1 / scale, 1, K, mode == 1 ? NULL : shadow,
                                mode == 1 ? NULL : count);
-            const bt_int_linear_input in = {.hi = hi,
-                                            .ld = K,
-                                            .rows = 1,
-                                            .k = K,
-                                            .shadow_count = mode == 1 ? NULL : count,
-                                            .shadow = shadow};
-            bt_int_linear l = {.kernels = kernels, .m = &job, .group = 1, .in = &in, .epilogue = &epilogue,
+            const bt_int_linear_input in = {
+                .hi = hi,        .ld = K, .rows = 1, .k = K, .shadow_count = mode == 1 ? NULL : count,
+                .shadow = shadow};
+            bt_int_linear l = {.kernels = kernels,
+                               .m = &job,
+                               .group = 1,
+                               .in = &in,
+                               .epilogue = &epilogue,
                                .prepared = zeroed(bt_int_linear_prepared_bytes(1, K, false))};
             for (int n = 0; n < N; n++) y[n] = INT64_MIN;
             bt_int_linear_begin(&l, 1);

@@ -132,11 +132,13 @@ static void skip_without_objdump(void)
     skip();
 }
 
-/* The objects that must be among those found, whatever else is: where one is renamed or gone, this list says so. */
+/* The objects that must be among those found, whatever else is: where one is renamed or gone, this list
+ * says so. */
 static const char *const must_see[] = {
-    "int_exec",        "int_linear",           "int_matmul_ref", "int_matmul_avx2",  "int_matmul_avxvnni",
-    "int_matmul_avx512vnni", "int_ops",        "int_ops_ref",    "int_ops_avx2",     "int_ops_attn_avx2",
-    "int_rows_avx2",   "int_requant_ref",
+    "int_exec",          "int_linear",         "int_matmul_ref",
+    "int_matmul_avx2",   "int_matmul_avxvnni", "int_matmul_avx512vnni",
+    "int_ops",           "int_ops_ref",        "int_ops_avx2",
+    "int_ops_attn_avx2", "int_rows_avx2",      "int_requant_ref",
 };
 enum { MUST_SEE = sizeof must_see / sizeof *must_see };
 static bool is_seen[MUST_SEE];
@@ -153,7 +155,8 @@ static int visit(const char *path, const struct stat *st, int type, struct FTW *
     all_instructions += instructions;
     objects++;
     for (size_t i = 0; i < MUST_SEE; i++)
-        is_seen[i] |= strlen(name) == strlen(must_see[i]) + 2 && starts(name, must_see[i]) && instructions > 10;
+        is_seen[i] |=
+            strlen(name) == strlen(must_see[i]) + 2 && starts(name, must_see[i]) && instructions > 10;
     return 0;
 }
 

@@ -9,20 +9,21 @@
 #include <cmocka.h>
 #include <string.h>
 
-/* What the tests of the prefill node's brain share: one gateway, one decode node, a clock that the test moves, the actions of the
- * last step, a worker and a link that the test plays. */
+/* What the tests of the prefill node's brain share: one gateway, one decode node, a clock that the test moves, the
+ * actions of the last step, a worker and a link that the test plays. */
 static const bt_incarnation SELF = {{3}}, GATE = {{1}}, DECODE = {{2}}, OTHER = {{9}};
 enum { LAYERS = 2, ROW = 8 };
 static int64_t now;
 static pf_actions acts;
 static int32_t ids[400];
-static uint64_t epoch;                      /* of the bulk link, as HELLO said last */
+static uint64_t epoch; /* of the bulk link, as HELLO said last */
 
 static inline void step(pf_brain *b, const pf_event *ev)
 {
     acts = pf_brain_step(b, ev, now, &(bt_random){{1, 2}});
     for (size_t i = 0; i < acts.len; i++)
-        if (acts.items[i].type == PF_DO_SEND_BULK && acts.items[i].u.bulk.msg.type == BT_MSG_HELLO) epoch = acts.items[i].u.bulk.msg.u.hello.link_epoch;
+        if (acts.items[i].type == PF_DO_SEND_BULK && acts.items[i].u.bulk.msg.type == BT_MSG_HELLO)
+            epoch = acts.items[i].u.bulk.msg.u.hello.link_epoch;
 }
 
 static inline void control(pf_brain *b, bt_msg *m)

@@ -17,10 +17,10 @@ static void sends_blocks_while_it_computes_and_short_prompts_when_all_rows_exist
     ready(b, 0, 0, 63);
     assert_int_equal(acts.len, 0);
     ready(b, 1, 0, 63);
-    assert_int_equal(count(PF_DO_SEND_BLOCK), LAYERS);      /* before token 0 is known */
+    assert_int_equal(count(PF_DO_SEND_BLOCK), LAYERS); /* before token 0 is known */
     assert_int_equal(sent_all(b), LAYERS);
     assert_null(said(BT_MSG_COMMIT));
-    now += 2000;                                        /* the last row, then what makes token 0 of it */
+    now += 2000; /* the last row, then what makes token 0 of it */
     computed(b);
     assert_non_null(said(BT_MSG_COMMIT));
     digested(b);
@@ -45,14 +45,14 @@ static void token_0_waits_for_no_digest_but_the_end_does(void **s)
         now += 5000;
         computed(b);
         assert_int_equal(said(BT_MSG_FIRST_TOKEN)->u.first_token.token, 42);
-        assert_null(did(PF_DO_COMPUTE));                /* the worker is busy until the digest is made */
+        assert_null(did(PF_DO_COMPUTE)); /* the worker is busy until the digest is made */
         if (!committed_first) digested(b);
         if (!committed_first) assert_int_equal(did(PF_DO_COMPUTE)->u.compute.slot, 1);
         now += 4000;
         bulk(b, &(bt_msg){.type = BT_MSG_COMMITTED, .ref = {GATE, 1, 1}});
         if (committed_first) {
             assert_null(said(BT_MSG_PREFILL_DONE));
-            assert_null(did(PF_DO_RELEASE));            /* its pages are being read */
+            assert_null(did(PF_DO_RELEASE)); /* its pages are being read */
             now += 100000;
             digested(b);
             assert_int_equal(did(PF_DO_COMPUTE)->u.compute.slot, 1);
@@ -100,7 +100,7 @@ static void keeps_pages_until_every_block_is_answered(void **s)
         accept(b, 1, 1, 64, 64 * ROW);
         ready(b, 0, 0, 64);
         const pf_block lent = did(PF_DO_SEND_BLOCK)->u.block;
-        if (committed) {                                /* greeted anew: the block counts as lost, but is not answered */
+        if (committed) { /* greeted anew: the block counts as lost, but is not answered */
             ready(b, 1, 0, 64);
             now += 2000000;
             step(b, &(pf_event){.type = PF_EV_TICK});
@@ -162,13 +162,14 @@ static void never_has_more_bytes_under_way_than_the_grant(void **s)
     bulk(b, &c);
     assert_int_equal(count(PF_DO_SEND_BLOCK), 1);
     pf_block block = did(PF_DO_SEND_BLOCK)->u.block;
-    step(b, &(pf_event){.type = PF_EV_BLOCK_BLOCKED, .u.block = block});    /* its bytes come back, after a pause */
+    /* its bytes come back, after a pause */
+    step(b, &(pf_event){.type = PF_EV_BLOCK_BLOCKED, .u.block = block});
     assert_int_equal(count(PF_DO_SEND_BLOCK), 0);
     assert_true(pf_brain_due_us(b) <= now + 5000);
     now = pf_brain_due_us(b);
     step(b, &(pf_event){.type = PF_EV_TICK});
     assert_int_equal(count(PF_DO_SEND_BLOCK), 1);
-    c.u.credit.total_bytes = 1;                                             /* an old grant changes nothing */
+    c.u.credit.total_bytes = 1; /* an old grant changes nothing */
     bulk(b, &c);
     pf_brain_free(b);
 }
@@ -189,7 +190,7 @@ static void greets_anew_when_credit_does_not_come(void **s)
     assert_int_equal(h->type, BT_MSG_HELLO);
     bt_msg w = {.type = BT_MSG_WELCOME}, c = {.type = BT_MSG_CREDIT};
     w.u.welcome.credit_bytes = 64 * ROW;
-    w.u.welcome.link_epoch = epoch - 1;                                     /* the answer to the greeting before comes late */
+    w.u.welcome.link_epoch = epoch - 1; /* the answer to the greeting before comes late */
     bulk(b, &w);
     assert_int_equal(count(PF_DO_SEND_BLOCK), 0);
     w.u.welcome.link_epoch = epoch;
@@ -199,7 +200,7 @@ static void greets_anew_when_credit_does_not_come(void **s)
     assert_int_equal(did(PF_DO_SEND_BLOCK)->u.block.end_bytes, 64 * ROW);
     sent_all(b);
     ready(b, 0, 64, 64);
-    c.u.credit.link_epoch = epoch - 1;                                      /* what an older epoch granted is no credit in this one */
+    c.u.credit.link_epoch = epoch - 1; /* what an older epoch granted is no credit in this one */
     c.u.credit.total_bytes = 1024 * ROW;
     bulk(b, &c);
     assert_int_equal(count(PF_DO_SEND_BLOCK), 0);
@@ -218,7 +219,7 @@ static void sends_again_what_is_missing_and_commits_again(void **s)
     now += 500000;
     step(b, &(pf_event){.type = PF_EV_TICK});
     assert_non_null(said(BT_MSG_COMMIT));
-    bt_kv_range ranges[3] = {{1, 96, 4}, {5, 0, 16}, {0, 8, 16}};           /* two of them nonsense */
+    bt_kv_range ranges[3] = {{1, 96, 4}, {5, 0, 16}, {0, 8, 16}}; /* two of them nonsense */
     bt_msg m = {.type = BT_MSG_MISSING, .ref = {GATE, 1, 1}};
     m.u.missing = (bt_msg_missing){ranges, 3};
     bulk(b, &m);
@@ -226,7 +227,7 @@ static void sends_again_what_is_missing_and_commits_again(void **s)
     assert_int_equal(did(PF_DO_SEND_BLOCK)->u.block.layer, 1);
     assert_int_equal(did(PF_DO_SEND_BLOCK)->u.block.token_begin, 96);
     assert_int_equal(did(PF_DO_SEND_BLOCK)->u.block.token_count, 4);
-    bulk(b, &m);                                        /* a repeat of the answer, while the block goes: nothing */
+    bulk(b, &m); /* a repeat of the answer, while the block goes: nothing */
     assert_int_equal(count(PF_DO_SEND_BLOCK), 0);
     pf_brain_free(b);
 }
@@ -252,7 +253,7 @@ static void reports_until_both_reports_are_acknowledged(void **s)
     ack.u.ack.of = BT_MSG_FIRST_TOKEN;
     control(b, &ack);
     assert_int_equal(pf_brain_load(b).leases, 0);
-    bt_msg m = prefill_msg(1, 1, 100);                  /* a late repeat computes nothing */
+    bt_msg m = prefill_msg(1, 1, 100); /* a late repeat computes nothing */
     control(b, &m);
     assert_null(did(PF_DO_COMPUTE));
     pf_brain_free(b);
@@ -266,7 +267,7 @@ static void waits_for_the_worker_and_for_nothing_else(void **s)
     bt_msg second = prefill_msg(2, 1, 100);
     control(b, &second);
     assert_non_null(said(BT_MSG_PREFILL_ACCEPTED));
-    assert_null(did(PF_DO_COMPUTE));                    /* one worker */
+    assert_null(did(PF_DO_COMPUTE)); /* one worker */
     control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 1, 1}});
     assert_non_null(did(PF_DO_CANCEL));
     assert_null(did(PF_DO_RELEASE));
@@ -277,8 +278,8 @@ static void waits_for_the_worker_and_for_nothing_else(void **s)
     assert_non_null(did(PF_DO_RELEASE));
     assert_non_null(said(BT_MSG_ABORT_ACK));
     assert_int_equal(did(PF_DO_COMPUTE)->u.compute.slot, 1);
-    control(b, &(bt_msg){.type = BT_MSG_ABORT,
-                         .ref = {GATE, 7, 1}}); /* never seen: answered, and never started */
+    /* never seen: answered, and never started */
+    control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {GATE, 7, 1}});
     assert_non_null(said(BT_MSG_ABORT_ACK));
     bt_msg late = prefill_msg(7, 1, 10);
     control(b, &late);
@@ -293,7 +294,7 @@ static void refuses_what_does_not_fit_and_says_when_to_come_back(void **s)
     bt_msg m = prefill_msg(1, 1, 385);
     control(b, &m);
     assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_ELIMIT);
-    accept(b, 2, 1, 384, 1 << 20);                      /* half of the pages */
+    accept(b, 2, 1, 384, 1 << 20); /* half of the pages */
     m = prefill_msg(3, 1, 10);
     control(b, &m);
     assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
@@ -382,7 +383,7 @@ static void gives_up_a_link_at_once_that_cannot_be_dialled(void **s)
     control(b, &m);
     assert_memory_equal(&did(PF_DO_LINK)->u.link.decode_key, &m.u.prefill.decode_key, sizeof(bt_peer_key));
     assert_string_equal(did(PF_DO_LINK)->u.link.endpoint, "tcp://127.0.0.1:1");
-    bt_msg other = prefill_msg(2, 1, 100);              /* the same process cannot have two keys */
+    bt_msg other = prefill_msg(2, 1, 100); /* the same process cannot have two keys */
     control(b, &other);
     assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
     pf_event ev = {.type = PF_EV_LINK_FAILED, .u.link_failed.decode = DECODE};
@@ -395,15 +396,17 @@ static void gives_up_a_link_at_once_that_cannot_be_dialled(void **s)
     assert_string_equal(said(BT_MSG_FAILED)->u.failed.text, "no such key");
     m = prefill_msg(3, 1, 100);
     control(b, &m);
-    assert_non_null(did(PF_DO_LINK));                   /* dialled anew */
+    assert_non_null(did(PF_DO_LINK)); /* dialled anew */
     pf_brain_free(b);
 }
 
 static void says_by_the_code_whether_another_attempt_may_work(void **s)
 {
-    static const int32_t codes[][2] = {{BT_EARG, BT_EARG}, {BT_EFORMAT, BT_EFORMAT}, {BT_ELIMIT, BT_ELIMIT}, {BT_EAGAIN, BT_EAGAIN},
-                                       {BT_ECANCEL, BT_ECANCEL}, {BT_EIO, BT_EIO}, {BT_ENOMEM, BT_EAGAIN}, {BT_EAUTH, BT_EIO},
-                                       {BT_EVERSION, BT_EIO}, {-99, BT_EIO}, {0, BT_ECANCEL}};
+    static const int32_t codes[][2] = {
+        {BT_EARG, BT_EARG},     {BT_EFORMAT, BT_EFORMAT}, {BT_ELIMIT, BT_ELIMIT},
+        {BT_EAGAIN, BT_EAGAIN}, {BT_ECANCEL, BT_ECANCEL}, {BT_EIO, BT_EIO},
+        {BT_ENOMEM, BT_EAGAIN}, {BT_EAUTH, BT_EIO},       {BT_EVERSION, BT_EIO},
+        {-99, BT_EIO},          {0, BT_ECANCEL}};
     (void)s;
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         pf_brain *b = make();
@@ -434,7 +437,7 @@ static void leaves_at_once_when_the_drain_is_over(void **s)
         assert_int_equal(said(BT_MSG_PREFILL_DONE) != NULL, state == 3);
         assert_non_null(said(BT_MSG_BYE));
         assert_int_equal(acts.items[acts.len - 1].type, PF_DO_EXIT);
-        step(b, &(pf_event){.type = PF_EV_TICK});       /* that was all */
+        step(b, &(pf_event){.type = PF_EV_TICK}); /* that was all */
         assert_int_equal(acts.len, 0);
         assert_true(pf_brain_due_us(b) == BT_STEP_NEVER);
         pf_brain_free(b);
@@ -478,7 +481,7 @@ static void drains_for_another_role_and_says_which(void **s)
     control(b, &m);
     assert_int_equal(said(BT_MSG_ROLE_ANSWER)->u.role_answer.code, BT_EARG);
     assert_null(did(PF_DO_DRAIN));
-    accept(b, 1, 1, 100, 1 << 20);              /* it goes on */
+    accept(b, 1, 1, 100, 1 << 20); /* it goes on */
     pf_brain_free(b);
 }
 
@@ -502,8 +505,8 @@ static void ignores_every_message_that_a_state_does_not_expect(void **s)
                     if (on_bulk) bulk(b, &m);
                     else control(b, &m);
                     for (size_t i = 0; !expected && i < acts.len; i++)
-                        assert_true(acts.items[i].type == PF_DO_SEND_CONTROL || acts.items[i].type == PF_DO_SEND_BULK ||
-                                    acts.items[i].type == PF_DO_LOG);
+                        assert_true(acts.items[i].type == PF_DO_SEND_CONTROL ||
+                                    acts.items[i].type == PF_DO_SEND_BULK || acts.items[i].type == PF_DO_LOG);
                     bt_load after = pf_brain_load(b);
                     if (!expected) {
                         assert_int_equal(before.slots_used, after.slots_used);

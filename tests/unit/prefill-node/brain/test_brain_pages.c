@@ -1,9 +1,12 @@
-/* Which pages the prefill brain gives to a prompt: those of earlier prompts where it begins like them, its own for the rest, never more
- * than a destination may have. What is kept when attempts end early. What is not sent because the decode node has it. */
+/* Which pages the prefill brain gives to a prompt: those of earlier prompts where it begins like them, its
+ * own for the rest, never more than a destination may have. What is kept when attempts end early. What is
+ * not sent because the decode node has it. */
 #include "tests/unit/prefill-node/brain/brain_kit.h"
 
 /* The pages of the COMPUTE of the last step. */
-typedef struct pages { uint32_t number[8], len, from_row; } pages;
+typedef struct pages {
+    uint32_t number[8], len, from_row;
+} pages;
 
 static pages given(uint32_t tokens)
 {
@@ -67,16 +70,16 @@ static void does_not_compute_rows_again_and_sends_them_at_once(void **s)
     computed(b);
     assert_int_equal(said(BT_MSG_FIRST_TOKEN)->u.first_token.cached_tokens, 0);
     finish(b, 1);
-    assert_int_equal(pf_brain_load(b).pages_cached, 3);     /* whole ones only */
+    assert_int_equal(pf_brain_load(b).pages_cached, 3); /* whole ones only */
 
-    ids[150] = -1;                                          /* another prompt from here on */
+    ids[150] = -1; /* another prompt from here on */
     const pages second = accept_pages(b, 2, 200, 0);
     assert_int_equal(second.from_row, 128);
     assert_memory_equal(second.number, first.number, 2 * sizeof first.number[0]);
     assert_true(second.number[2] != first.number[0] && second.number[2] != first.number[1]);
     assert_int_equal(pf_brain_load(b).pages_used, 4);
     assert_int_equal(pf_brain_load(b).pages_cached, 1);
-    assert_int_equal(sent_all(b), LAYERS);                  /* before anything was computed */
+    assert_int_equal(sent_all(b), LAYERS); /* before anything was computed */
     ready_from(b, 128, 200);
     computed(b);
     assert_int_equal(said(BT_MSG_FIRST_TOKEN)->u.first_token.cached_tokens, 128);
@@ -87,7 +90,8 @@ static void does_not_compute_rows_again_and_sends_them_at_once(void **s)
     pf_brain_free(b);
 }
 
-/* The exposed time begins with the last rows, whether the others were kept here, are at the decode node, both, or neither. */
+/* The exposed time begins with the last rows, whether the others were kept here, are at the decode node,
+ * both, or neither. */
 static void tells_what_was_waited_for_after_the_last_rows_whatever_was_there_before(void **s)
 {
     (void)s;
@@ -95,7 +99,7 @@ static void tells_what_was_waited_for_after_the_last_rows_whatever_was_there_bef
     number_ids();
     for (uint64_t i = 1; i <= 4; i++) {
         const uint32_t covered = i > 2 ? 200 : 0;
-        if (i == 3) ids[0] = -1;                            /* nothing is kept of this one */
+        if (i == 3) ids[0] = -1; /* nothing is kept of this one */
         const uint32_t from = accept_pages(b, i, 200, covered).from_row;
         assert_int_equal(from, i % 2 ? 0 : 192);
         sent_all(b);
@@ -177,7 +181,7 @@ static void keeps_what_an_attempt_completed_before_it_ended(void **s)
             m.u.prefill.decode = OTHER;
             control(b, &m);
         }
-        ready(b, 1, 144, 48);                               /* these were on their way */
+        ready(b, 1, 144, 48); /* these were on their way */
         step(b, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = 0});
         assert_non_null(did(PF_DO_RELEASE));
         if (how < 2) {
@@ -214,7 +218,7 @@ static void looks_again_when_a_waiting_prompt_begins(void **s)
 static void gives_a_destination_half_of_the_pool_or_all_when_nobody_else_wants_it(void **s)
 {
     (void)s;
-    pf_brain *b = make();                                   /* 12 pages */
+    pf_brain *b = make(); /* 12 pages */
     number_ids();
     (void)accept_pages(b, 1, 200, 0);
     bt_msg m = prefill_msg(2, 1, 200);
@@ -224,7 +228,7 @@ static void gives_a_destination_half_of_the_pool_or_all_when_nobody_else_wants_i
     assert_true(said(BT_MSG_REFUSED)->u.refused.retry_after_ms > 0);
     assert_non_null(strstr(said(BT_MSG_REFUSED)->u.refused.text, "half"));
     assert_int_equal(pf_brain_load(b).pages_used, 4);
-    m = prefill_msg(3, 1, 200);                             /* another destination may */
+    m = prefill_msg(3, 1, 200); /* another destination may */
     m.u.prefill.ids = ids + 2;
     m.u.prefill.decode = OTHER;
     control(b, &m);
@@ -241,7 +245,7 @@ static void gives_a_destination_half_of_the_pool_or_all_when_nobody_else_wants_i
     assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);
     step(b, &(pf_event){.type = PF_EV_TICK});
     control(b, &(bt_msg){.type = BT_MSG_WELCOME});
-    (void)accept_pages(b, 1, 384, 0);                       /* an empty pool takes the longest prompt */
+    (void)accept_pages(b, 1, 384, 0); /* an empty pool takes the longest prompt */
     pf_brain_free(b);
 }
 
@@ -250,14 +254,14 @@ static void counts_shared_pages_of_a_destination_once(void **s)
     (void)s;
     pf_brain *b = make();
     number_ids();
-    (void)accept_pages(b, 1, 266, 0);                       /* 5 of 12 pages, 4 of them kept when computed */
+    (void)accept_pages(b, 1, 266, 0); /* 5 of 12 pages, 4 of them kept when computed */
     ready_from(b, 0, 266);
     computed(b);
     digested(b);
-    bt_msg m = prefill_msg(2, 1, 330);                      /* 4 shared ones and two more would be 7 */
+    bt_msg m = prefill_msg(2, 1, 330); /* 4 shared ones and two more would be 7 */
     control(b, &m);
     assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
-    assert_int_equal(accept_pages(b, 3, 270, 0).from_row, 256);     /* 4 shared ones and one more are half */
+    assert_int_equal(accept_pages(b, 3, 270, 0).from_row, 256); /* 4 shared ones and one more are half */
     assert_int_equal(pf_brain_load(b).pages_used, 6);
     pf_brain_free(b);
 }

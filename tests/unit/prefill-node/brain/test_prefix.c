@@ -1,5 +1,6 @@
-/* A prompt that begins in pages of another prompt has the same KV bytes, digest, token and logits as computed alone, and changes nothing
- * in those pages: for each engine, KV form and cut of either prompt, because what a row holds depends on the tokens before it alone. */
+/* A prompt that begins in pages of another prompt has the same KV bytes, digest, token and logits as computed
+ * alone, and changes nothing in those pages: for each engine, KV form and cut of either prompt, because
+ * what a row holds depends on the tokens before it alone. */
 #include "kv/kv_pages.h"
 #include "prefill-node/worker.h"
 #include "tests/helpers/tiny_gguf.h"
@@ -16,11 +17,19 @@
 
 #include <cmocka.h>
 
-enum { PAGE_TOKENS = 64, COMMON = 192, FIRST = 230, SECOND = 301, PAGES = 16, SLOTS = 3, DEADLINE_MS = 120000 };
+enum {
+    PAGE_TOKENS = 64,
+    COMMON = 192,
+    FIRST = 230,
+    SECOND = 301,
+    PAGES = 16,
+    SLOTS = 3,
+    DEADLINE_MS = 120000
+};
 
 static uint8_t *file;
 static bt_model *model;
-static char dir[512];               /* the package cache */
+static char dir[512]; /* the package cache */
 
 /* Slot 0: another prompt; slot 1: the prompt alone; slot 2: the prompt in pages of slot 0. */
 typedef struct room {
@@ -42,9 +51,12 @@ static void open_room(room *r, const char *engine, const char *policy, uint32_t 
     bt_prefill *e = NULL;
     bt_fault fault;
     memset(r, 0, sizeof *r);
-    const bt_prefill_config config = { .engine = engine, .threads = 2, .kv_elem_bytes = elem_bytes, .ctx_tokens = 512, .want.shape_policy = policy };
+    const bt_prefill_config config = {.engine = engine, .threads = 2, .kv_elem_bytes = elem_bytes,
+                                      .ctx_tokens = 512, .want.shape_policy = policy};
     if (bt_prefill_new(&e, model, &config, &fault) < 0) fail_msg("%s", fault.text);
-    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, elem_bytes, PAGE_TOKENS, PAGES * PAGE_TOKENS, NULL), BT_OK);
+    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, elem_bytes, PAGE_TOKENS,
+                                     PAGES * PAGE_TOKENS, NULL),
+                     BT_OK);
     assert_int_equal(pf_worker_new(&r->worker, e, SLOTS, h->layers, h->vocab, NULL), BT_OK);
     for (int32_t i = 0; i < SECOND; i++) r->second[i] = 3 + i * 7 % 300;
     for (int32_t i = 0; i < FIRST; i++) r->first[i] = i < COMMON ? r->second[i] : 5 + i * 11 % 290;
@@ -56,19 +68,27 @@ static void close_room(room *r)
     bt_kv_pages_free(r->pages);
 }
 
-typedef struct result { pf_worker_event computed, digest; uint32_t rows; } result;
+typedef struct result {
+    pf_worker_event computed, digest;
+    uint32_t rows;
+} result;
 
 static result run(room *r, uint32_t slot, const int32_t *ids, uint32_t len, uint32_t from_row)
 {
-    result got = { .rows = 0 };
+    result got = {.rows = 0};
     uint32_t done[16];
     for (size_t i = 0; i < 16; i++) done[i] = from_row;
-    const pf_worker_job job = { .slot = slot, .view = r->view[slot], .ids = ids, .ids_len = len, .from_row = from_row,
-                                .sampling = { .temperature = 0.9f, .seed = 77, .top_p = 1, .repetition_penalty = 1 } };
+    const pf_worker_job job = {
+        .slot = slot,
+        .view = r->view[slot],
+        .ids = ids,
+        .ids_len = len,
+        .from_row = from_row,
+        .sampling = {.temperature = 0.9f, .seed = 77, .top_p = 1, .repetition_penalty = 1}};
     pf_worker_compute(r->worker, &job);
     while (got.digest.type != PF_WORKER_DIGEST) {
         pf_worker_event ev;
-        struct pollfd p = { .fd = pf_worker_fd(r->worker), .events = POLLIN };
+        struct pollfd p = {.fd = pf_worker_fd(r->worker), .events = POLLIN};
         assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
         while (pf_worker_next(r->worker, &ev)) {
             if (ev.type == PF_WORKER_FAILED) fail_msg("%s", ev.text);
@@ -80,7 +100,8 @@ static result run(room *r, uint32_t slot, const int32_t *ids, uint32_t len, uint
             got.rows += ev.token_count;
         }
     }
-    assert_int_equal(got.rows, model->hp.layers * (len - from_row));        /* announced: no row of the pages that were there */
+    /* announced: no row of the pages that were there */
+    assert_int_equal(got.rows, model->hp.layers * (len - from_row));
     return got;
 }
 
@@ -91,12 +112,13 @@ static void same_bytes(const bt_kv_view *a, const bt_kv_view *b, size_t tokens)
         for (int is_v = 0; is_v < 2; is_v++)
             for (size_t t = 0; t < tokens; t++)
                 for (size_t g = 0; g < a->kv_heads; g++)
-                    assert_memory_equal(bt_kv_view_row(a, l, is_v, t, g), bt_kv_view_row(b, l, is_v, t, g), head);
+                    assert_memory_equal(bt_kv_view_row(a, l, is_v, t, g), bt_kv_view_row(b, l, is_v, t, g),
+                                        head);
 }
 
 static void check(const char *engine, const char *policy, const char *other_policy, uint32_t elem_bytes)
 {
-    static const uint32_t firsts[] = { 0, 1, 2, 3 }, alone[] = { 4, 5, 6, 7, 8 };
+    static const uint32_t firsts[] = {0, 1, 2, 3}, alone[] = {4, 5, 6, 7, 8};
     room r, other;
     result got[3];
     uint8_t digest[16];
@@ -116,11 +138,12 @@ static void check(const char *engine, const char *policy, const char *other_poli
         assert_memory_equal(got[2].digest.kv_digest.bytes, got[1].digest.kv_digest.bytes, 16);
         assert_int_equal(got[2].computed.token, got[1].computed.token);
         assert_memory_equal(got[2].computed.top_ids, got[1].computed.top_ids, sizeof got[1].computed.top_ids);
-        assert_memory_equal(got[2].computed.top_logits, got[1].computed.top_logits, sizeof got[1].computed.top_logits);
+        assert_memory_equal(got[2].computed.top_logits, got[1].computed.top_logits,
+                            sizeof got[1].computed.top_logits);
     }
-    got[0] = run(&r, 0, r.first, FIRST, COMMON);            /* the pages that were shared are as they were */
+    got[0] = run(&r, 0, r.first, FIRST, COMMON); /* the pages that were shared are as they were */
     assert_memory_equal(got[0].digest.kv_digest.bytes, digest, sizeof digest);
-    if (other_policy) {                                     /* and cut otherwise they would have been the same */
+    if (other_policy) { /* and cut otherwise they would have been the same */
         open_room(&other, engine, other_policy, elem_bytes);
         place(&other, 1, alone, 5);
         got[2] = run(&other, 1, other.second, SECOND, 0);
@@ -161,7 +184,9 @@ static int setup(void **state)
     snprintf(dir, sizeof dir, "%s/prefix-XXXXXX", base && *base ? base : "/tmp");
     if (!mkdtemp(dir) || setenv("BATON_CACHE_DIR", dir, 1) < 0) return -1;
     file = tiny_gguf_build(&spec, &len);
-    return bt_gguf_open_bytes(&g, file, len, NULL) == BT_OK && bt_model_from_gguf(&model, g, NULL) == BT_OK ? 0 : -1;
+    return bt_gguf_open_bytes(&g, file, len, NULL) == BT_OK && bt_model_from_gguf(&model, g, NULL) == BT_OK
+               ? 0
+               : -1;
 }
 
 static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *ftw)

@@ -1,5 +1,5 @@
-/* The prefill brain between two decode nodes, one of which takes no more KV after its first window: computing goes on, the other is served
- * as if it were alone, and neither is ever sent a byte beyond its credit. */
+/* The prefill brain between two decode nodes, one of which takes no more KV after its first window: computing
+ * goes on, the other is served as if it were alone, and neither is ever sent a byte beyond its credit. */
 #include "prefill-node/brain/brain.h"
 #include "base/rng.h"
 
@@ -12,42 +12,65 @@
 
 #include <cmocka.h>
 
-enum { LAYERS = 3, TOKENS = 256, CHUNK = 64, ROW = 8, WINDOW = 320 * ROW, PROMPTS = 8, QUEUE = 512, SLOW = 0, QUICK = 1, SEEDS = 50 };
-static const bt_incarnation SELF = { { 3 } }, GATE = { { 1 } };
+enum {
+    LAYERS = 3,
+    TOKENS = 256,
+    CHUNK = 64,
+    ROW = 8,
+    WINDOW = 320 * ROW,
+    PROMPTS = 8,
+    QUEUE = 512,
+    SLOW = 0,
+    QUICK = 1,
+    SEEDS = 50
+};
+static const bt_incarnation SELF = {{3}}, GATE = {{1}};
 
-typedef struct decode { bt_incarnation id; bool gives_credit; uint64_t epoch, granted, got; } decode;
-typedef struct prompt { int node; uint32_t slot, chunk, layer; bool computing, first, committed, done; uint64_t got; } prompt;
+typedef struct decode {
+    bt_incarnation id;
+    bool gives_credit;
+    uint64_t epoch, granted, got;
+} decode;
+typedef struct prompt {
+    int node;
+    uint32_t slot, chunk, layer;
+    bool computing, first, committed, done;
+    uint64_t got;
+} prompt;
 
 static pf_brain *b;
 static int64_t now;
 static pf_action queue[QUEUE];
 static size_t queue_first, queue_len;
 static decode nodes[2];
-static prompt prompts[PROMPTS + 1];         /* by number, from 1 */
+static prompt prompts[PROMPTS + 1]; /* by number, from 1 */
 static int32_t ids[TOKENS];
 static uint64_t seed, drawn;
 
 static void step(const pf_event *ev)
 {
-    const pf_actions acts = pf_brain_step(b, ev, now, &(bt_random){ { 1, 2 } });
+    const pf_actions acts = pf_brain_step(b, ev, now, &(bt_random){{1, 2}});
     for (size_t i = 0; i < acts.len; i++) {
         assert_true(queue_len < QUEUE);
         queue[(queue_first + queue_len++) % QUEUE] = acts.items[i];
     }
 }
 
-static decode *node_of(const bt_incarnation *id) { return bt_incarnation_equal(id, &nodes[SLOW].id) ? &nodes[SLOW] : &nodes[QUICK]; }
+static decode *node_of(const bt_incarnation *id)
+{
+    return bt_incarnation_equal(id, &nodes[SLOW].id) ? &nodes[SLOW] : &nodes[QUICK];
+}
 
 static void from_node(const decode *d, bt_msg *m)
 {
     m->from = d->id;
     m->to = SELF;
-    step(&(pf_event){ .type = PF_EV_BULK, .u.bulk = { d->id, m } });
+    step(&(pf_event){.type = PF_EV_BULK, .u.bulk = {d->id, m}});
 }
 
 static void grant(decode *d)
 {
-    bt_msg m = { .type = BT_MSG_CREDIT };
+    bt_msg m = {.type = BT_MSG_CREDIT};
     m.u.credit.link_epoch = d->epoch;
     m.u.credit.total_bytes = d->granted = d->got + WINDOW;
     from_node(d, &m);
@@ -56,7 +79,7 @@ static void grant(decode *d)
 static void on_bulk(const pf_action *a)
 {
     decode *d = node_of(&a->u.bulk.decode);
-    bt_msg m = { .type = BT_MSG_WELCOME };
+    bt_msg m = {.type = BT_MSG_WELCOME};
     if (a->u.bulk.msg.type == BT_MSG_HELLO) {
         d->got = 0;
         d->epoch = m.u.welcome.link_epoch = a->u.bulk.msg.u.hello.link_epoch;
@@ -66,7 +89,7 @@ static void on_bulk(const pf_action *a)
         prompt *p = &prompts[a->u.bulk.msg.ref.number];
         assert_int_equal(p->got, (uint64_t)LAYERS * TOKENS * ROW);
         p->committed = true;
-        m = (bt_msg){ .type = BT_MSG_COMMITTED, .ref = a->u.bulk.msg.ref };
+        m = (bt_msg){.type = BT_MSG_COMMITTED, .ref = a->u.bulk.msg.ref};
         from_node(d, &m);
     }
 }
@@ -74,14 +97,14 @@ static void on_bulk(const pf_action *a)
 static void on_control(const pf_action *a)
 {
     prompt *p = &prompts[a->u.control.msg.ref.number];
-    bt_msg m = { .type = BT_MSG_ACK, .from = GATE, .to = SELF, .ref = a->u.control.msg.ref };
+    bt_msg m = {.type = BT_MSG_ACK, .from = GATE, .to = SELF, .ref = a->u.control.msg.ref};
     m.u.ack.of = a->u.control.msg.type;
     assert_int_not_equal(a->u.control.msg.type, BT_MSG_FAILED);
     assert_int_not_equal(a->u.control.msg.type, BT_MSG_REFUSED);
     if (a->u.control.msg.type == BT_MSG_FIRST_TOKEN) p->first = true;
     else if (a->u.control.msg.type == BT_MSG_PREFILL_DONE) p->done = true;
     else return;
-    step(&(pf_event){ .type = PF_EV_CONTROL, .u.control = { 0, &m } });
+    step(&(pf_event){.type = PF_EV_CONTROL, .u.control = {0, &m}});
 }
 
 static void on_block(const pf_block *block)
@@ -90,7 +113,7 @@ static void on_block(const pf_block *block)
     d->got += block->bytes;
     assert_true(d->got <= d->granted);
     prompts[block->ref.number].got += block->bytes;
-    step(&(pf_event){ .type = PF_EV_BLOCK_SENT, .u.block = *block });
+    step(&(pf_event){.type = PF_EV_BLOCK_SENT, .u.block = *block});
     if (d->gives_credit) grant(d);
 }
 
@@ -99,7 +122,7 @@ static void carry_out(const pf_action *a)
     if (a->type == PF_DO_SEND_BLOCK) on_block(&a->u.block);
     else if (a->type == PF_DO_SEND_BULK) on_bulk(a);
     else if (a->type == PF_DO_SEND_CONTROL) on_control(a);
-    else if (a->type == PF_DO_LINK) step(&(pf_event){ .type = PF_EV_LINK_UP, .u.decode = a->u.link.decode });
+    else if (a->type == PF_DO_LINK) step(&(pf_event){.type = PF_EV_LINK_UP, .u.decode = a->u.link.decode});
     else if (a->type == PF_DO_COMPUTE) {
         prompt *p = &prompts[a->u.compute.ids[0]];
         p->slot = a->u.compute.slot;
@@ -123,7 +146,7 @@ static bool compute_some(void)
     for (size_t i = 1; i <= PROMPTS; i++) {
         prompt *p = &prompts[i];
         if (!p->computing) continue;
-        pf_event ev = { .type = PF_EV_KV_READY };
+        pf_event ev = {.type = PF_EV_KV_READY};
         ev.u.kv_ready.slot = p->slot;
         ev.u.kv_ready.layer = p->layer;
         ev.u.kv_ready.token_begin = p->chunk * CHUNK;
@@ -132,10 +155,10 @@ static bool compute_some(void)
         if (++p->layer == LAYERS) p->layer = 0, p->chunk++;
         if (p->chunk * CHUNK < TOKENS) return true;
         p->computing = false;
-        ev = (pf_event){ .type = PF_EV_COMPUTED };
+        ev = (pf_event){.type = PF_EV_COMPUTED};
         ev.u.computed.slot = p->slot;
         step(&ev);
-        ev = (pf_event){ .type = PF_EV_DIGEST };
+        ev = (pf_event){.type = PF_EV_DIGEST};
         ev.u.digest.slot = p->slot;
         step(&ev);
         return true;
@@ -145,12 +168,13 @@ static bool compute_some(void)
 
 static void submit(uint64_t number, int node)
 {
-    bt_msg m = { .type = BT_MSG_PREFILL, .from = GATE, .to = SELF, .ref = { GATE, number, 1 } };
-    ids[0] = (int32_t)number;               /* no two prompts begin alike */
-    m.u.prefill = (bt_msg_prefill){ .ids = ids, .ids_len = TOKENS, .decode = nodes[node].id, .lease_ms = 60000 };
+    bt_msg m = {.type = BT_MSG_PREFILL, .from = GATE, .to = SELF, .ref = {GATE, number, 1}};
+    ids[0] = (int32_t)number; /* no two prompts begin alike */
+    m.u.prefill =
+        (bt_msg_prefill){.ids = ids, .ids_len = TOKENS, .decode = nodes[node].id, .lease_ms = 60000};
     strcpy(m.u.prefill.kv_endpoint, "tcp://127.0.0.1:1");
-    prompts[number] = (prompt){ .node = node };
-    step(&(pf_event){ .type = PF_EV_CONTROL, .u.control = { 0, &m } });
+    prompts[number] = (prompt){.node = node};
+    step(&(pf_event){.type = PF_EV_CONTROL, .u.control = {0, &m}});
     settle();
 }
 
@@ -161,7 +185,7 @@ static void begin(void)
     c.slots = PROMPTS;
     c.pages_total = 4 * PROMPTS * TOKENS / c.page_tokens;
     c.hello.ctx_tokens = TOKENS;
-    c.hello.kv = (bt_kv_shape){ LAYERS, 1, 2, BT_KV_F16 };
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
     now = 1000000;
     queue_first = queue_len = 0;
     memset(prompts, 0, sizeof prompts);
@@ -170,10 +194,10 @@ static void begin(void)
     nodes[QUICK].id.bytes[0] = 8;
     nodes[QUICK].gives_credit = true;
     assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);
-    step(&(pf_event){ .type = PF_EV_TICK });
+    step(&(pf_event){.type = PF_EV_TICK});
     settle();
-    bt_msg m = { .type = BT_MSG_WELCOME, .from = GATE, .to = SELF };
-    step(&(pf_event){ .type = PF_EV_CONTROL, .u.control = { 0, &m } });
+    bt_msg m = {.type = BT_MSG_WELCOME, .from = GATE, .to = SELF};
+    step(&(pf_event){.type = PF_EV_CONTROL, .u.control = {0, &m}});
     settle();
 }
 
@@ -186,11 +210,11 @@ static void a_slow_decode_node_slows_its_own_prompts_only(void **state)
     for (uint64_t i = 3; i <= PROMPTS; i++) submit(i, QUICK);
     while (compute_some()) settle();
     for (size_t i = 1; i <= PROMPTS; i++) {
-        assert_true(prompts[i].first);      /* no token 0 waited for a transfer */
+        assert_true(prompts[i].first); /* no token 0 waited for a transfer */
         assert_int_equal(prompts[i].done, prompts[i].node == QUICK);
     }
     assert_true(nodes[SLOW].got <= WINDOW && nodes[SLOW].got > WINDOW - TOKENS * ROW);
-    nodes[SLOW].gives_credit = true;        /* it wakes up */
+    nodes[SLOW].gives_credit = true; /* it wakes up */
     grant(&nodes[SLOW]);
     settle();
     assert_true(prompts[1].done && prompts[2].done);

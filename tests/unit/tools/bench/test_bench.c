@@ -1,4 +1,5 @@
-/* baton bench: its lists, its three forms, its rooflines, and that a wrong kernel ends it before anything is timed. */
+/* baton bench: its lists, its three forms, its rooflines, and that a wrong kernel ends it before anything
+ * is timed. */
 #include "tests/helpers/engine_kit.h"
 #include "tools/bench/bench_check.h"
 #include "tools/bench/bench_kernels.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char *const fruits[] = { "apple", "pear", NULL };
+static const char *const fruits[] = {"apple", "pear", NULL};
 
 static void lists_keep_their_order(void **state)
 {
@@ -34,10 +35,19 @@ static void lists_keep_their_order(void **state)
 static void bad_lists_are_refused_by_name(void **state)
 {
     (void)state;
-    static const char *const numbers[] = { "", ",", "1,", ",1", "1,,2", "1 2", "-1", "5x", "11", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1",
-                                           "00000000000000000000000000000000000001" };
-    static const char *const words[] = { "", "apple,", "fig", "apple,apple", "Apple" };
-    tool_list l = { .count = 77 };
+    static const char *const numbers[] = {"",
+                                          ",",
+                                          "1,",
+                                          ",1",
+                                          "1,,2",
+                                          "1 2",
+                                          "-1",
+                                          "5x",
+                                          "11",
+                                          "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1",
+                                          "00000000000000000000000000000000000001"};
+    static const char *const words[] = {"", "apple,", "fig", "apple,apple", "Apple"};
+    tool_list l = {.count = 77};
     bt_fault f;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         assert_int_equal(tool_list_numbers(&l, "batch", numbers[i], 0, 10, "1,4", &f), BT_EARG);
@@ -51,22 +61,36 @@ static void bad_lists_are_refused_by_name(void **state)
 }
 
 /* ---- forms ---- */
-static const bt_model named = { .name = "a \"model\", | so", .param_count = 1000 };
-static const tool_bench_about about = { "avx2", &named };
-static const tool_machine limits = { .int8_ops = 360e9, .fma_flops = 215e9, .read_bytes = 25e9, .threads = 2 };
+static const bt_model named = {.name = "a \"model\", | so", .param_count = 1000};
+static const tool_bench_about about = {"avx2", &named};
+static const tool_machine limits = {.int8_ops = 360e9, .fma_flops = 215e9, .read_bytes = 25e9, .threads = 2};
 
 static tool_bench_row sample(bool prefill)
 {
-    return (tool_bench_row){ .prefill = prefill, .tokens = 512, .depth = prefill ? 0 : 64, .batch = prefill ? 1 : 16, .repetitions = 2, .engine = prefill ? "npu" : "host",
-                             .kv = "f16", .weights = "w8a8", .threads = 2, .seconds = { 1, 2 }, .rate = 256, .deviation = 3.5, .ratio = prefill ? 0.75 : 0,
-                             .limit = prefill ? "int8" : "", .int8_ops = 350e9, .fma_flops = 210e9 };
+    return (tool_bench_row){.prefill = prefill,
+                            .tokens = 512,
+                            .depth = prefill ? 0 : 64,
+                            .batch = prefill ? 1 : 16,
+                            .repetitions = 2,
+                            .engine = prefill ? "npu" : "host",
+                            .kv = "f16",
+                            .weights = "w8a8",
+                            .threads = 2,
+                            .seconds = {1, 2},
+                            .rate = 256,
+                            .deviation = 3.5,
+                            .ratio = prefill ? 0.75 : 0,
+                            .limit = prefill ? "int8" : "",
+                            .int8_ops = 350e9,
+                            .fma_flops = 210e9};
 }
 
 static char *printed(tool_bench_format format)
 {
     char *text = NULL;
     size_t len;
-    tool_bench_printer p = { .to = open_memstream(&text, &len), .format = format, .column = tool_bench_row_columns };
+    tool_bench_printer p = {.to = open_memstream(&text, &len), .format = format,
+                            .column = tool_bench_row_columns};
     for (int i = 0; i < 2; i++) {
         const tool_bench_row r = sample(i == 0);
         tool_bench_print_row(&p, tool_bench_row_json(&about, &limits, &r));
@@ -141,7 +165,8 @@ static void markdown_rows_have_the_columns_of_the_head(void **state)
 static void a_prompt_is_linears_then_attention_and_a_step_the_longer_of_two(void **state)
 {
     (void)state;
-    tool_bench_row r = { .prefill = true, .engine = "npu", .tokens = 512, .batch = 1, .linear_ops = 200, .attention_ops = 30 };
+    tool_bench_row r = {.prefill = true, .engine = "npu",   .tokens = 512,
+                        .batch = 1,      .linear_ops = 200, .attention_ops = 30};
     const char *limit;
     assert_true(tool_bench_roofline(&r, 100, 10, 0, &limit) == 5);
     assert_string_equal(limit, "fp32");
@@ -150,7 +175,7 @@ static void a_prompt_is_linears_then_attention_and_a_step_the_longer_of_two(void
     assert_true(tool_bench_roofline(&r, 0, 10, 0, &limit) == 0);
     r.engine = "host";
     assert_true(tool_bench_roofline(&r, 100, 10, 0, &limit) == 23);
-    r = (tool_bench_row){ .engine = "host", .tokens = 10, .batch = 4, .linear_ops = 150, .bytes = 6 };
+    r = (tool_bench_row){.engine = "host", .tokens = 10, .batch = 4, .linear_ops = 150, .bytes = 6};
     assert_true(tool_bench_roofline(&r, 0, 10, 3, &limit) == 20);
     assert_string_equal(limit, "read");
     assert_true(tool_bench_roofline(&r, 0, 5, 3, &limit) == 30);
@@ -170,7 +195,8 @@ static void every_usable_kernel_passes(void **state)
     engine_kit_done(&k);
 }
 
-static void wrong_matmul4(float *restrict y, size_t ldy, const float *restrict x, size_t ldx, const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
+static void wrong_matmul4(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
+                          const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
                           size_t p0, size_t p1, const float *restrict xs)
 {
     bt_kernels_select("ref")->matmul4(y, ldy, x, ldx, wp, bias, t, n, k, p0, p1, xs);
@@ -183,8 +209,8 @@ static void wrong_silu(float *y, const float *g, const float *u, size_t count)
     y[count - 1] *= 1.0000002f;
 }
 
-static void wrong_attn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer, size_t t, size_t pos0, size_t heads, size_t h0, size_t h1,
-                       float scale, void *scratch)
+static void wrong_attn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
+                       size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch)
 {
     bt_kernels_select("ref")->attn(out, ldo, q, ldq, kv, layer, t, pos0, heads, h0, h1, scale, scratch);
     if (pos0 + t > 256) out[(t - 1) * ldo] += 1;
@@ -195,8 +221,8 @@ static void a_wrong_kernel_is_named(void **state)
     (void)state;
     engine_kit k = engine_kit_model("llama");
     const bt_kernels ref = *bt_kernels_select("ref");
-    bt_kernels bad[3] = { ref, ref, ref };
-    static const char *const names[] = { "matmul4", "silu_mul", "attn" };
+    bt_kernels bad[3] = {ref, ref, ref};
+    static const char *const names[] = {"matmul4", "silu_mul", "attn"};
     bad[0].matmul4 = wrong_matmul4;
     bad[1].silu_mul = wrong_silu;
     bad[2].attn = wrong_attn;
@@ -212,18 +238,25 @@ static void both_engines_are_checked_then_timed(void **state)
 {
     (void)state;
     engine_kit k = engine_kit_model("llama");
-    const tool_bench_setup s = { .model = k.model, .engine = "host", .want = { .shape_policy = "pow2" }, .ctx_tokens = 64, .batch_max = 4, .quiet = true };
+    const tool_bench_setup s = {.model = k.model, .engine = "host", .want = {.shape_policy = "pow2"},
+                                .ctx_tokens = 64, .batch_max = 4,   .quiet = true};
     bt_fault f;
     bt_pool *pool;
     assert_int_equal(bt_pool_new(&pool, 2, &f), BT_OK);
-    const tool_machine m = { .kernels = bt_kernels_select("ref"), .pool = pool, .threads = 2 };
+    const tool_machine m = {.kernels = bt_kernels_select("ref"), .pool = pool, .threads = 2};
     for (int decode = 0; decode < 2; decode++) {
         bt_prefill *p = NULL;
         bt_decode *d = NULL;
-        tool_bench_row r = { .prefill = !decode, .tokens = 5, .depth = 9, .batch = decode ? 4 : 1, .repetitions = 3 };
-        bt_err e = decode ? tool_bench_check_decode(&s, "fp4", NULL, pool, &f) : tool_bench_check_prefill(&s, NULL, pool, &f);
-        if (e == BT_OK) e = decode ? tool_bench_open_decode(&d, &s, "fp4", NULL, pool, &f) : tool_bench_open_prefill(&p, &s, NULL, pool, &f);
-        if (e == BT_OK) e = decode ? tool_bench_time_decode(&r, d, &s, &m, &f) : tool_bench_time_prefill(&r, p, &s, &m, &f);
+        tool_bench_row r = {.prefill = !decode, .tokens = 5, .depth = 9, .batch = decode ? 4 : 1,
+                            .repetitions = 3};
+        bt_err e = decode ? tool_bench_check_decode(&s, "fp4", NULL, pool, &f)
+                          : tool_bench_check_prefill(&s, NULL, pool, &f);
+        if (e == BT_OK)
+            e = decode ? tool_bench_open_decode(&d, &s, "fp4", NULL, pool, &f)
+                       : tool_bench_open_prefill(&p, &s, NULL, pool, &f);
+        if (e == BT_OK)
+            e = decode ? tool_bench_time_decode(&r, d, &s, &m, &f)
+                       : tool_bench_time_prefill(&r, p, &s, &m, &f);
         if (e < 0) fail_msg("%s", f.text);
         assert_true(r.rate > 0 && r.seconds[2] > 0 && r.linear_ops > 0);
         assert_string_equal(r.weights, decode ? "fp4" : "f16");
@@ -238,13 +271,15 @@ static void one_bit_of_kv_or_logits_is_a_difference(void **state)
 {
     (void)state;
     engine_kit k = engine_kit_model("llama");
-    const tool_bench_setup s = { .model = k.model, .engine = "host", .want = { .shape_policy = "pow2" }, .ctx_tokens = 64, .batch_max = 2, .quiet = true };
+    const tool_bench_setup s = {.model = k.model, .engine = "host", .want = {.shape_policy = "pow2"},
+                                .ctx_tokens = 64, .batch_max = 2,   .quiet = true};
     tool_sequences rows[2];
     bt_fault f;
     for (int i = 0; i < 2; i++) {
         bt_decode *d;
         assert_int_equal(tool_bench_open_decode(&d, &s, "int8", i ? "ref" : NULL, NULL, &f), BT_OK);
-        assert_int_equal(tool_sequences_open(&rows[i], k.model, bt_decode_kv_elem_bytes(d), 2, 8, 2, &f), BT_OK);
+        assert_int_equal(tool_sequences_open(&rows[i], k.model, bt_decode_kv_elem_bytes(d), 2, 8, 2, &f),
+                         BT_OK);
         assert_int_equal(tool_bench_fill(d, &rows[i], 7, &f), BT_OK);
         assert_int_equal(tool_bench_step(d, &rows[i], 7, &f), BT_OK);
         bt_decode_free(d);
