@@ -80,7 +80,6 @@ struct sim_world {
     sim_net *net;
     int64_t now_us, calm_us, look_us; /* calm: INT64_MAX while faults may come; look: when sim_check_all is next */
     uint64_t lives, works, steps, answered, faults, undecodable;
-    uint32_t acting; /* who steps now */
     sim_process *processes;
     uint32_t processes_len; /* gateways, prefill nodes, decode nodes */
     sim_client *clients;

@@ -22,7 +22,8 @@ static const bt_prefill_backend *const backends[BT_ENGINES] = {[BT_ENGINE_NPU] =
 static bt_err open_engine(bt_prefill *p, bt_prefill_config *c, bt_fault *fault)
 {
     const int engine = bt_engine_find(c->engine ? c->engine : bt_engine_names[0]);
-    if (engine < 0) return bt_fail(fault, BT_EARG, "engine '%s': npu, host or reference", c->engine);
+    if (engine < 0 || !backends[engine])
+        return bt_fail(fault, BT_EARG, "engine '%s': npu, host or reference", c->engine);
     p->name = bt_engine_names[engine];
     p->backend = backends[engine];
     bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, p->name, p->backend->kv_elem_bytes,

@@ -251,11 +251,11 @@ bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role)
 
 void bt_shell_leave(bt_shell *s, bt_role next)
 {
-    s->next = s->draining ? 0 : next;
+    s->next = next;
     stop(s);
 }
 
-bt_role bt_shell_next(const bt_shell *s) { return s->next; }
+bt_role bt_shell_next(const bt_shell *s) { return s->draining ? 0 : s->next; }
 
 void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m)
 {
@@ -292,6 +292,6 @@ bt_err bt_shell_run(bt_shell *s, bt_fault *fault)
         bt_log(BT_LOG_INFO, "ready");
         (void)bt_notify_send("READY=1", NULL); /* nobody may be listening */
     }
-    if (!s->next) bt_loop_end_signals();
+    if (!bt_shell_next(s)) bt_loop_end_signals();
     return e;
 }

@@ -4,6 +4,9 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib/tree.sh"
+for tool in nm tsort; do
+    command -v $tool > /dev/null || { echo "circles.sh: no $tool here; 'make deps' installs it"; exit 1; }
+done
 bin=${BATON_BIN:-bin}
 case $bin in /*) ;; *) bin=$PWD/$bin ;; esac
 cd "${1:-.}"
@@ -38,7 +41,9 @@ missing=$(xargs -r ls -d < "$tmp/objects" 2>&1 > /dev/null | wc -l)
 if [ "$missing" -gt 0 ]; then
     say "circles.sh: $missing of $(wc -l < "$tmp/objects") sources have no object in $B; 'make lint' builds them"
 else
-    say "$(xargs -r nm -A < "$tmp/objects" | sed "s|^$B/||; s|\.o:[0-9a-f]* *| |" | awk '
+    xargs -r nm -A < "$tmp/objects" > "$tmp/symbols" || say "circles.sh: nm cannot read the objects in $B"
+    [ ! -s "$tmp/stems" ] || grep -q ' T ' "$tmp/symbols" || say "circles.sh: nm finds no function in the objects in $B"
+    say "$(sed "s|^$B/||; s|\.o:[0-9a-f]* *| |" "$tmp/symbols" | awk '
         # FILE LETTER SYMBOL; capitals other than U are what the file gives to others
         $2 ~ /^[A-TV-Z]$/ { home[$3] = $1 }
         $2 == "U" { needs[++n] = $1; what[n] = $3 }

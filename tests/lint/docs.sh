@@ -183,8 +183,10 @@ say "$(comm -23 "$tmp/page.kernels" "$tmp/table.kernels" |
 
 # ---- metrics ----
 sed '/^<!-- generated:/,/^<!-- end -->/d' docs/operations.md > "$tmp/operations"
-say "$(sed -n 's/^X([A-Z_0-9]*, [A-Z]*, "\([a-z_0-9]*\)".*/\1/p' "$(the metrics_table.h)" | while read -r metric; do
+sed -n 's/^X([A-Z_0-9]*, [A-Z]*, "\([a-z_0-9]*\)".*/\1/p' "$(the metrics_table.h)" > "$tmp/metrics"
+[ -s "$tmp/metrics" ] || say 'docs.sh: the table of metrics was not found'
+say "$(while read -r metric; do
     grep -q "\`$metric\`" "$tmp/operations" || echo "docs/operations.md: does not say what $metric means"
-done)"
+done < "$tmp/metrics")"
 say "$(cat "$tmp/not_one")"
 exit $fail

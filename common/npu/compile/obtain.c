@@ -245,7 +245,7 @@ static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const
     void *p = NULL;
     if (e == BT_OK) e = bt_cache_open(&p, NULL, &r, fault);
     if (e == BT_OK) *ret = p;
-    if (e == BT_OK && ret_path) snprintf(ret_path, BT_OBTAIN_PATH_BYTES, "%s/%s.bpk", dir, key);
+    if (e == BT_OK) snprintf(ret_path, BT_OBTAIN_PATH_BYTES, "%s/%s.bpk", dir, key);
     order_done(&o);
     return e;
 }
@@ -254,11 +254,15 @@ bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_
                       const bt_obtain_how *how, bt_fault *fault)
 {
     bt_pkg *p = NULL;
+    char kept_at[BT_OBTAIN_PATH_BYTES] = "";
     bt_err e =
-        w->package ? open_file(&p, w->package, how, fault) : open_cached(&p, ret_path, m, w, how, fault);
-    if (e == BT_OK && w->package && ret_path) snprintf(ret_path, BT_OBTAIN_PATH_BYTES, "%s", w->package);
+        w->package ? open_file(&p, w->package, how, fault) : open_cached(&p, kept_at, m, w, how, fault);
     if (e == BT_OK) e = check_opened(p, m, w, how, fault);
-    if (e < 0) bt_pkg_close(p);
-    else *ret = p;
-    return e;
+    if (e < 0) {
+        bt_pkg_close(p);
+        return e;
+    }
+    if (ret_path) snprintf(ret_path, BT_OBTAIN_PATH_BYTES, "%s", w->package ? w->package : kept_at);
+    *ret = p;
+    return BT_OK;
 }

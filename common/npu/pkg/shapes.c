@@ -119,7 +119,7 @@ bt_err bt_shapes_of_rows(bt_shapes *ret, const char *text, const bt_shape *rows,
 {
     bt_shapes p = {.shapes = 0};
     snprintf(p.text, sizeof p.text, "%s", text);
-    if (n < 1) return bt_fail(fault, BT_EARG, "a plan needs at least one shape");
+    if (n < 1) return bt_fail(fault, BT_EARG, "a policy needs at least one shape");
     for (size_t i = 0; i < n; i++) {
         const bt_shape s = rows[i];
         size_t at = 0;

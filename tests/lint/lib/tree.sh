@@ -6,6 +6,12 @@ tree() {
         -type f \( "$@" \) -print | sed 's|^\./||' | sort
 }
 sources() { tree -name '*.[ch]'; }
+# Kinds of sources that no check would read.
+strangers() {
+    find . \( -path ./build -o -path ./bin -o -path ./.git \) -prune -o \
+        \( -type l -o -name '*.inc' -o -name '*.inl' -o -name '*.def' -o -name '*.cc' -o -name '*.cpp' -o -name '*.S' \) \
+        -print | sed 's|^\./||' | sort
+}
 programs() { sources | grep -v '^tests/'; }
 
 # say TEXT: what a check found; nothing is nothing.
