@@ -12,6 +12,7 @@ LIBS='libzmq:libzmq3-dev libprotobuf-c:libprotobuf-c-dev libsodium:libsodium-dev
 # command : Debian package
 TOOLS='cc:gcc ar:binutils pkg-config:pkg-config protoc-c:protobuf-c-compiler unzip:unzip python3:python3
        sha256sum:coreutils git:git'
+# what `make lint` asks for
 CHECKS='clang-format-14:clang-format-14 nm:binutils tsort:coreutils'
 
 missing() {
@@ -41,7 +42,10 @@ if [ -n "$need" ] && [ $install = 1 ]; then
     echo "installing: $need" >&2
     $sudo apt-get update -qq >&2
     # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $need >&2
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $need >&2 ||
+        for p in $need; do  # one that this Debian lacks keeps nothing else away
+            DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "$p" >&2 || true
+        done
     need=$(missing | sort -u | tr '\n' ' ')
 fi
 [ -z "$need" ] || { echo "missing: $need-- run 'make deps' to install" >&2; exit 1; }

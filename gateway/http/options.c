@@ -84,7 +84,7 @@ const bt_opt_program gw_options_program = {
     .opt_count = BT_OPT_COUNT(table),
 };
 
-bool gw_options_is_loopback(const char *host)
+static bool is_loopback(const char *host)
 {
     return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
            strcmp(host, "[::1]") == 0;
@@ -99,12 +99,12 @@ static bool is_local_endpoint(const char *endpoint)
     if (!end || (size_t)(end - begin) >= sizeof host) return false;
     memcpy(host, begin, (size_t)(end - begin));
     host[end - begin] = 0;
-    return gw_options_is_loopback(host);
+    return is_loopback(host);
 }
 
 bt_err gw_options_check(const gw_options *o, bt_fault *fault)
 {
-    if (!gw_options_is_loopback(o->host) && !o->api_key_file && !o->insecure)
+    if (!is_loopback(o->host) && !o->api_key_file && !o->insecure)
         return bt_fail(fault, BT_EARG,
                        "--host %s opens the gateway to the network: give --api-key-file FILE, or --insecure",
                        o->host);

@@ -29,6 +29,4 @@ extern const char *const gw_options_policies[];
 /* Rules between settings: an address that is not loopback needs a key (HTTP: --api-key-file, control:
  * --keys) unless --insecure says otherwise for HTTP. BT_EARG with the option named. */
 bt_err gw_options_check(const gw_options *o, bt_fault *fault);
-/* "localhost", 127.x.x.x, ::1 and [::1]. */
-bool gw_options_is_loopback(const char *host);
 #endif

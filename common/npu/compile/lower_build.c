@@ -8,7 +8,7 @@
 
 size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out) { return is_out ? b->in->out : b->in->seq; }
 
-uint32_t bt_lower_build_bytes(bt_lower_build *b, uint32_t name, size_t bytes)
+static uint32_t value_of(bt_lower_build *b, uint32_t name, size_t bytes)
 {
     assert(b->values < b->values_cap);
     b->value[b->values] = (bt_lower_value){name, bytes};
@@ -19,7 +19,7 @@ uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, siz
 {
     size_t bytes = 0;
     if (!bt_mul_size(&bytes, rows, stride)) b->too_large = true;
-    return bt_lower_build_bytes(b, name, bytes);
+    return value_of(b, name, bytes);
 }
 
 static bool is_out(const bt_lower_build *b, uint32_t tensor)
@@ -91,7 +91,7 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
     p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
     if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);
     if (in->recipe->shadow != BT_SHADOW_OFF && !(in->pruned && in->pruned[p.site]))
-        p.shadow = bt_lower_build_bytes(b, BT_PKG_VALUE_SHADOW, bt_pkg_shadow_bytes(rows, k));
+        p.shadow = value_of(b, BT_PKG_VALUE_SHADOW, bt_pkg_shadow_bytes(rows, k));
     bt_pkg_inst *i = bt_lower_build_emit(b, op, unit, graph_op);
     i->out_rows = of_out;
     i->site = p.site;

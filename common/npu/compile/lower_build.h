@@ -24,7 +24,6 @@ typedef struct bt_lower_build {
 size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out);
 /* A value of `rows` rows of stride bytes; its number, to be an operand. */
 uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, size_t stride);
-uint32_t bt_lower_build_bytes(bt_lower_build *b, uint32_t name, size_t bytes);
 /* One more instruction for graph operator `op`: layer, cluster, out_rows, group 1, tensor and site NONE,
  * params 0 and no operands are set; the caller fills in the rest, in0, in1, out, aux with the numbers of
  * values or BT_PKG_NOWHERE. Valid until the next call. */

@@ -143,7 +143,7 @@ bt_err bt_obtain_check_recipe(const bt_pkg *p, const bt_obtain_how *how, bt_faul
     return e < 0 ? e : check_recipe(&r, how, fault);
 }
 
-bt_err bt_obtain_check_fallbacks(const bt_pkg *p, bt_fault *fault)
+static bt_err check_fallbacks(const bt_pkg *p, bt_fault *fault)
 {
     return bt_offload_require(bt_pkg_fallbacks(p), bt_pkg_header_of(p)->fallbacks.count, fault);
 }
@@ -182,7 +182,7 @@ static bt_err check_opened(const bt_pkg *p, const bt_model *m, const bt_obtain_w
     bt_err e = bt_pkg_check_model(p, m, fault);
     if (e == BT_OK) e = bt_obtain_check_recipe(p, how, fault);
     if (e == BT_OK && w->package) e = check_named(p, w, fault);
-    return e == BT_OK && w->require_npu ? bt_obtain_check_fallbacks(p, fault) : e;
+    return e == BT_OK && w->require_npu ? check_fallbacks(p, fault) : e;
 }
 
 /* ---- the cache ---- */

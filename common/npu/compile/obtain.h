@@ -93,8 +93,6 @@ bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_
 /* Compiles to `path` whatever the cache holds. */
 bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how,
                          bt_fault *fault);
-/* BT_EARG when something falls back: "would not run on the NPU: rmsnorm 61 x (not in profile tpu-v5e), ...". */
-bt_err bt_obtain_check_fallbacks(const bt_pkg *p, bt_fault *fault);
 /* BT_EARG for a package whose numbers depend on how a prompt is cut, where how does not allow that. */
 bt_err bt_obtain_check_recipe(const bt_pkg *p, const bt_obtain_how *how, bt_fault *fault);
 #endif
