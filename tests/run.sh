@@ -25,6 +25,12 @@ if [ -d "$B/bin" ]; then
     export BATON_BIN
 fi
 
+# Sanitizers slow a program down, and its limit grows with that.
+case $B in
+    */asan) slower=4 ;;
+    */tsan) slower=12 ;;
+    *) slower=1 ;;
+esac
 passed=0 failed=0 skipped=0
 out=$TMPDIR/out
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
@@ -65,7 +71,7 @@ other() {
     name=$1 count=$2
     shift 2
     begin=$(now_ms)
-    timeout -k 10 900 "$@" > "$out" 2>&1
+    timeout -k 10 $((900 * slower)) "$@" > "$out" 2>&1
     rc=$?
     # shellcheck disable=SC2046
     set -- $(sed -n '$!d; s/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p; t
@@ -77,7 +83,7 @@ other() {
     report "$name" $rc "$1" "$2" "$3" $(($(now_ms) - begin))
 }
 
-for src in $(find tests/unit -name "test_$only*.c" | sort); do cmocka_program "$B/${src%.c}" 300; done
+for src in $(find tests/unit -name "test_$only*.c" | sort); do cmocka_program "$B/${src%.c}" $((300 * slower)); done
 # The same seeds always, some new ones with every commit (BATON_TEST_SEED=text chooses others), and every broken brain.
 if [ -z "$only" ]; then
     sim_start=$(($(printf %s "$sim_id" | cksum | cut -d ' ' -f 1) + 1000000))
@@ -95,7 +101,7 @@ if [ -z "$only" ]; then
     [ ! -f tests/cli/run.sh ] || other 'cli' 1 sh tests/cli/run.sh "$B"
 fi
 for src in tests/integration/test_$only*.c; do
-    [ ! -f "$src" ] || cmocka_program "$B/${src%.c}" 900
+    [ ! -f "$src" ] || cmocka_program "$B/${src%.c}" $((900 * slower))
 done
 
 # What tests said that they left out, such as rows of the dispatch table that this machine cannot run.

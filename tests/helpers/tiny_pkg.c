@@ -560,7 +560,7 @@ uint8_t *tiny_pkg_bytes(size_t *ret_len, const tiny_pkg *o)
 
 void tiny_pkg_repair(uint8_t *bytes, size_t len)
 {
-    const bt_pkg p = {bytes, len, false};
+    const bt_pkg p = {.bytes = bytes, .len = len};
     if (bt_pkg_check_layout(&p, NULL) < 0) return;
     bt_pkg_header *h = (void *)bytes;
     bt_pkg_const *c = (void *)(bytes + h->consts.offset);

@@ -255,7 +255,7 @@ static void term_lets_an_answer_end_and_a_second_one_does_not(void **state)
     cluster c;
     (void)state;
     assert_true(CLUSTER(&c, spawn_long_model(), "--threads", "1", "--isa", "ref"));
-    client *stream = cluster_begin_stream(c.url, 2000);
+    client *stream = cluster_begin_stream(c.url, spawn_is_sanitized() ? 200 : 2000);
     assert_non_null(stream);
     spawn_signal(c.up, SIGTERM);
     assert_true(client_wait(stream, spawn_patience(20000)));

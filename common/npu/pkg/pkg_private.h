@@ -11,11 +11,14 @@
  *   pkg_check_data.c            is what they say possible? header, tensors, sites
  *   pkg_check_code.c            ... and the programs
  *   pkg_check.c                 the whole check
+ *   areas.c, fuse.c             which bytes an instruction touches; which instructions run as one
  *   pkg_read.c                  opening; beside it pkg_write.c, which needs no check */
+typedef struct bt_fuse_list bt_fuse_list;
 struct bt_pkg {
     const uint8_t *bytes;
     size_t len;
-    bool mapped; /* bytes is our mapping; else the caller's */
+    bool mapped;         /* bytes is our mapping; else the caller's */
+    bt_fuse_list *fuses; /* NULL: only looked at */
 };
 
 /* ---- pkg_tables.c ---- */
@@ -67,4 +70,8 @@ bt_err bt_pkg_check_layout(const bt_pkg *p, bt_fault *fault);
 bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault);
 /* Everything: layout, digest, every field, every constant, every program. The same fault with any number of threads. */
 bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
+
+/* ---- fuse.c: what bt_pkg_fuse finds, of a package that was checked. BT_ENOMEM ---- */
+bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *p, bt_fault *fault);
+void bt_fuse_list_free(bt_fuse_list *l); /* NULL is fine */
 #endif

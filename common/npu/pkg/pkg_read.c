@@ -15,7 +15,8 @@ static bt_err new_checked(bt_pkg **ret, bt_pkg is, bool whole, bt_pool *pool, bt
     bt_pkg *p = malloc(sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "opening a package");
     *p = is;
-    const bt_err e = whole ? bt_pkg_check(p, pool, fault) : bt_pkg_check_tables(p, fault);
+    bt_err e = whole ? bt_pkg_check(p, pool, fault) : bt_pkg_check_tables(p, fault);
+    if (e == BT_OK && whole) e = bt_fuse_list_new(&p->fuses, p, fault);
     if (e < 0) {
         free(p);
         return e;
@@ -28,7 +29,7 @@ bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *
 {
     if ((uintptr_t)bytes % BT_PKG_ALIGN)
         return bt_fail(fault, BT_EARG, "a package must lie at a multiple of %d bytes", BT_PKG_ALIGN);
-    return new_checked(ret, (bt_pkg){bytes, len, false}, true, NULL, fault);
+    return new_checked(ret, (bt_pkg){.bytes = bytes, .len = len}, true, NULL, fault);
 }
 
 static bt_err open_file(bt_pkg **ret, const char *path, bool whole, bt_pool *pool, bt_fault *fault)
@@ -38,7 +39,7 @@ static bt_err open_file(bt_pkg **ret, const char *path, bool whole, bt_pool *poo
     size_t len;
     bt_err e = bt_file_map(&map, &len, path, fault);
     if (e < 0) return e;
-    e = new_checked(ret, (bt_pkg){map, len, true}, whole, pool, &why);
+    e = new_checked(ret, (bt_pkg){.bytes = map, .len = len, .mapped = true}, whole, pool, &why);
     if (e < 0) {
         (void)bt_fail(fault, e, "'%.100s': %.140s", path, why.text);
         bt_file_unmap(map, len);
@@ -63,6 +64,7 @@ void bt_pkg_close(bt_pkg *p)
 {
     if (!p) return;
     if (p->mapped) bt_file_unmap(p->bytes, p->len);
+    bt_fuse_list_free(p->fuses);
     free(p);
 }
 

@@ -38,7 +38,6 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     const size_t e1 = bt_companion_rotation_elems(&x->r1), e2 = bt_companion_rotation_elems(&x->r2);
     bt_recipe recipe;
     if ((e = bt_recipe_parse(&recipe, h->recipe, fault)) < 0) goto out;
-    if ((e = bt_fuse_list_new(&x->fuses, pkg, fault)) < 0) goto out;
     const size_t linear = bt_exec_group_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg);
     const bt_companion_sizes sizes = {.heads = h->heads,
                                       .kv_heads = h->kv_heads,
@@ -71,7 +70,6 @@ void bt_exec_free(bt_exec *x)
     if (!x) return;
     bt_companion_done(&x->companion);
     bt_exec_dynamic_free(x->dynamic);
-    bt_fuse_list_free(x->fuses);
     free(x->prepared);
     free(x->ones);
     free(x->found);

@@ -10,8 +10,8 @@
 
 /* The NPU: a flat loop over the instructions of a program of a package. Integer instructions run in
  * int_exec.c and the int_* kernels, the companion's in graph/companion.h. A run only walks: it allocates
- * nothing, decides no shape and never looks ahead. Which instructions run as one was found when the executor
- * was made (npu/run/fuse.h). exec_private.h says in which order the executor's files are best read.
+ * nothing, decides no shape and never looks ahead. Which instructions run as one was found when the package
+ * was opened (npu/pkg/fuse.h). exec_private.h says in which order the executor's files are best read.
  *
  * Padding: a program has `rows` rows, of which the first `valid` are real. The others are padding: they
  * enter filled with `pad`, and row-wise steps compute them like any row, but they have no position, and are

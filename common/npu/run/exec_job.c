@@ -1,6 +1,6 @@
 /* One run of a program: its rows and memory, how row-wise instructions become steps of the companion's pass,
  * and the shadow of planes. */
-#include "npu/run/areas.h"
+#include "npu/pkg/areas.h"
 #include "npu/run/exec_private.h"
 
 _Static_assert((int)BT_AREAS_MAX <= (int)BT_COMPANION_MAX_AREAS, "an instruction is one step");
@@ -13,7 +13,7 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
     return (bt_exec_job){.x = x,
                          .program = program,
                          .inst = bt_exec_const(x, program->code),
-                         .fuse = bt_fuse_list_of(x->fuses, index),
+                         .fuse = bt_pkg_fuse(x->pkg, index),
                          .io = io,
                          .arena = arena,
                          .rows = io->rows,

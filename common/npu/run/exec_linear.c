@@ -1,5 +1,5 @@
 /* LINEAR: the companion makes floats of a tile's integer sums and at once does to them what was found to be
- * fused with the group (npu/run/fuse.h). */
+ * fused with the group (npu/pkg/fuse.h). */
 #include "npu/run/exec_private.h"
 
 #include <string.h>

@@ -3,12 +3,11 @@
 #include "graph/companion.h"
 #include "npu/pkg/recipe.h"
 #include "npu/run/exec.h"
-#include "npu/run/fuse.h"
+#include "npu/pkg/fuse.h"
 #include "npu/run/int_linear.h"
 
-/* What the executor's files share. Read them in this order; each calls only those before it:
- *   areas.c         which bytes an instruction touches
- *   fuse.c          which instructions run as one, found beforehand
+/* What the executor's files share. Read them in this order; each calls only those before it. Which bytes an
+ * instruction touches and which run as one stands in npu/pkg (areas.h, fuse.h).
  *   int_linear.c    a linear layer in integers: loops over rows and panels
  *   exec_job.c      one run: where things lie, row-wise steps, the shadow
  *   exec_group.c    a group of linears over one input, on all threads
@@ -24,7 +23,6 @@ typedef struct bt_exec_dynamic bt_exec_dynamic;
 struct bt_exec {
     const bt_pkg *pkg;
     const bt_pkg_header *header;
-    bt_fuse_list *fuses;
     bt_companion companion;
     bt_companion_rotation r1, r2;
     float *ones;          /* [dim]: the weight of a norm that was folded away */

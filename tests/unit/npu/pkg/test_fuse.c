@@ -1,6 +1,6 @@
 /* What of a program runs as one: hand-made instructions, random ones against a plain search forwards, and a
  * whole package. */
-#include "npu/run/fuse.h"
+#include "npu/pkg/fuse.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
 #include "npu/pkg/recipe.h"
@@ -365,13 +365,11 @@ static void every_program_of_a_package_has_answers_of_its_own(void **state)
     const npu_kit_options o = {.recipe = "w8a8:shadow=off", .policy = "chunk:64+tail", .ctx_tokens = 256};
     bt_pkg *pkg = npu_kit_package(kit.model, &o);
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
-    bt_fuse_list *l = NULL;
-    assert_int_equal(bt_fuse_list_new(&l, pkg, NULL), BT_OK);
     assert_true(h->programs.count >= 3);
     for (uint32_t p = 0; p < h->programs.count; p++) {
         const bt_pkg_program *program = &bt_pkg_programs(pkg)[p];
         const bt_pkg_inst *inst = bt_pkg_const_at(pkg, program->code);
-        const bt_fuse *f = bt_fuse_list_of(l, p);
+        const bt_fuse *f = bt_pkg_fuse(pkg, p);
         bt_fuse *again = malloc(program->insts * sizeof *again);
         assert_non_null(again);
         bt_fuse_find(again, inst, program, bt_pkg_tensors(pkg), bt_pkg_sites(pkg), h->ffn);
@@ -388,8 +386,6 @@ static void every_program_of_a_package_has_answers_of_its_own(void **state)
         assert_int_equal(products, all_products);
         free(again);
     }
-    bt_fuse_list_free(l);
-    bt_fuse_list_free(NULL);
     bt_pkg_close(pkg);
     engine_kit_done(&kit);
 }

@@ -6,7 +6,7 @@
 #include "npu/pkg/pkg.h"
 
 /* Which instructions of a program run as one, and which of them reads a value for the last time. Found once,
- * when an executor is made; a run looks its answer up by the instruction's index.
+ * when a package is opened; a run looks its answer up by the instruction's index.
  *
  * A group of LINEARs ends each tile of its outputs with an epilogue, and the epilogue can do more:
  *   ADD                 one LINEAR adds to the residual stream at once
@@ -32,11 +32,8 @@ typedef struct bt_fuse {     /* of one instruction */
 void bt_fuse_find(bt_fuse *ret, const bt_pkg_inst *inst, const bt_pkg_program *program, const bt_pkg_tensor *tensors,
                   const bt_pkg_site *sites, uint32_t ffn);
 
-/* The answers for all programs of a checked package, which is borrowed only for the call. Each program has
- * its own, even where two share their code. Memory: sizeof(bt_fuse) an instruction. BT_ENOMEM. */
-typedef struct bt_fuse_list bt_fuse_list;
-bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *pkg, bt_fault *fault);
-void bt_fuse_list_free(bt_fuse_list *l); /* NULL is fine */
-/* [insts] of the program with this index. */
-const bt_fuse *bt_fuse_list_of(const bt_fuse_list *l, uint32_t program);
+/* [insts] of the program with this index of an opened package, valid until it is closed. Each program has its
+ * own, even where two share their code. Memory: sizeof(bt_fuse) an instruction. NULL for a package that was
+ * only looked at (bt_pkg_look). */
+const bt_fuse *bt_pkg_fuse(const bt_pkg *p, uint32_t program);
 #endif

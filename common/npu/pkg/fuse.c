@@ -1,8 +1,9 @@
 /* What runs as one, found in two walks over a program: backwards for the last reads of values, then forwards
  * over the groups of LINEARs. */
-#include "npu/run/fuse.h"
+#include "npu/pkg/fuse.h"
 #include "base/num.h"
-#include "npu/run/areas.h"
+#include "npu/pkg/areas.h"
+#include "npu/pkg/pkg_private.h"
 
 #include <stdlib.h>
 
@@ -113,17 +114,17 @@ struct bt_fuse_list {
     size_t first[]; /* [programs] */
 };
 
-bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *pkg, bt_fault *fault)
+bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *p, bt_fault *fault)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(pkg);
-    const bt_pkg_program *program = bt_pkg_programs(pkg);
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_program *program = bt_pkg_programs(p);
     size_t insts = 0, bytes = 0;
     bool fits = bt_mul_size(&bytes, h->programs.count, sizeof(size_t)) &&
                 bt_add_size(&bytes, bytes, sizeof(bt_fuse_list));
     bt_fuse_list *l = fits ? malloc(bytes) : NULL;
-    for (uint32_t p = 0; p < h->programs.count && l && fits; p++) {
-        l->first[p] = insts;
-        fits = bt_add_size(&insts, insts, program[p].insts);
+    for (uint32_t i = 0; i < h->programs.count && l && fits; i++) {
+        l->first[i] = insts;
+        fits = bt_add_size(&insts, insts, program[i].insts);
     }
     fits = fits && bt_mul_size(&bytes, insts, sizeof(bt_fuse));
     if (l) l->all = fits ? malloc(bytes) : NULL;
@@ -131,9 +132,9 @@ bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *pkg, bt_fault *fault)
         bt_fuse_list_free(l);
         return bt_fail(fault, BT_ENOMEM, "listing what runs as one");
     }
-    for (uint32_t p = 0; p < h->programs.count; p++)
-        bt_fuse_find(l->all + l->first[p], bt_pkg_const_at(pkg, program[p].code), &program[p],
-                     bt_pkg_tensors(pkg), bt_pkg_sites(pkg), h->ffn);
+    for (uint32_t i = 0; i < h->programs.count; i++)
+        bt_fuse_find(l->all + l->first[i], bt_pkg_const_at(p, program[i].code), &program[i],
+                     bt_pkg_tensors(p), bt_pkg_sites(p), h->ffn);
     *ret = l;
     return BT_OK;
 }
@@ -145,4 +146,7 @@ void bt_fuse_list_free(bt_fuse_list *l)
     free(l);
 }
 
-const bt_fuse *bt_fuse_list_of(const bt_fuse_list *l, uint32_t program) { return l->all + l->first[program]; }
+const bt_fuse *bt_pkg_fuse(const bt_pkg *p, uint32_t program)
+{
+    return p->fuses ? p->fuses->all + p->fuses->first[program] : NULL;
+}
