@@ -1,13 +1,11 @@
 /* The option table of baton-decode. */
 #include "decode-node/options.h"
-#include "base/log.h"
 #include "engine/names.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
 
 static const char *const local_prefill[] = {"off", BT_ENGINE_CHUNKED_NAMES, NULL};
 static const char *const prefill_engines[] = {"auto", BT_ENGINE_NAMES, NULL};
-static const char *const formats[] = {"text", "json", NULL};
 
 static const bt_opt opts[] = {
     {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(dc_options, model),
@@ -82,11 +80,7 @@ static const bt_opt opts[] = {
     {.group = "Life", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(dc_options, drain_timeout_ms),
      .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
      .help = "how long SIGTERM lets work in progress end"},
-    {.group = "Life", .name = "log-level", .value = "LEVEL", BT_OPT_AT(dc_options, log_level),
-     .type = BT_OPT_CHOICE, .def = "info", .choices = bt_log_level_names,
-     .help = "least important lines to write"},
-    {.group = "Life", .name = "log-format", .value = "FORMAT", BT_OPT_AT(dc_options, log_format),
-     .type = BT_OPT_CHOICE, .def = "text", .choices = formats, .help = "form of the lines on stderr"},
+    BT_LOG_OPTS(dc_options, log, "Life"),
 };
 
 const bt_opt_program dc_options_program = {

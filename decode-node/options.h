@@ -1,5 +1,6 @@
 #ifndef DC_OPTIONS_H
 #define DC_OPTIONS_H
+#include "base/log.h"
 #include "base/opt.h"
 #include "npu/compile/obtain.h"
 
@@ -7,7 +8,8 @@
  * page come. */
 typedef struct dc_options {
     const char *model, *isa, *id, *keys, *key, *listen, *advertise;
-    int engine, kv_dtype, weights, local_prefill, prefill_engine, log_level, log_format;
+    int engine, kv_dtype, weights, local_prefill, prefill_engine;
+    bt_log_options log;
     int64_t threads, ctx_size, slots, batch_rows, growth_tokens, chunk_tokens, speculate, drain_timeout_ms;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     bt_obtain_want want; /* of --local-prefill npu and --prefill-engine npu */

@@ -1,10 +1,7 @@
 /* The option table of baton-prefill. */
 #include "prefill-node/options.h"
-#include "base/log.h"
 #include "engine/names.h"
 #include "kv/kv_dtype.h"
-
-static const char *const formats[] = {"text", "json", NULL};
 
 static const bt_opt opts[] = {
     {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(pf_options, model),
@@ -46,11 +43,7 @@ static const bt_opt opts[] = {
     {.group = "Life", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(pf_options, drain_timeout_ms),
      .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
      .help = "how long SIGTERM lets work in progress end"},
-    {.group = "Life", .name = "log-level", .value = "LEVEL", BT_OPT_AT(pf_options, log_level),
-     .type = BT_OPT_CHOICE, .def = "info", .choices = bt_log_level_names,
-     .help = "least important lines to write"},
-    {.group = "Life", .name = "log-format", .value = "FORMAT", BT_OPT_AT(pf_options, log_format),
-     .type = BT_OPT_CHOICE, .def = "text", .choices = formats, .help = "form of the lines on stderr"},
+    BT_LOG_OPTS(pf_options, log, "Life"),
 };
 
 const bt_opt_program pf_options_program = {

@@ -1,5 +1,6 @@
 #ifndef PF_OPTIONS_H
 #define PF_OPTIONS_H
+#include "base/log.h"
 #include "base/opt.h"
 #include "npu/compile/obtain.h"
 
@@ -7,7 +8,8 @@
  * page come. */
 typedef struct pf_options {
     const char *model, *isa, *id, *keys, *key;
-    int engine, kv_dtype, log_level, log_format;
+    int engine, kv_dtype;
+    bt_log_options log;
     int64_t threads, ctx_size, slots, drain_timeout_ms, min_overlap_tokens;
     uint64_t kv_memory_bytes;
     bt_opt_list gateways;

@@ -29,8 +29,7 @@ static int serve_as_prefill(const dc_options *o, bt_role *ret_next)
                           .key = o->key,
                           .engine = dc_options_prefill_engine(o),
                           .kv_dtype = o->kv_dtype,
-                          .log_level = o->log_level,
-                          .log_format = o->log_format,
+                          .log = o->log,
                           .threads = o->threads,
                           .ctx_size = o->ctx_size,
                           .drain_timeout_ms = o->drain_timeout_ms,
@@ -68,7 +67,7 @@ int main(int argc, char **argv)
     int rc = bt_opt_start(&args, &dc_options_program, argc, argv, &o);
     if (rc >= 0) return rc;
     snprintf(name, sizeof name, "baton-decode %s", o.id);
-    bt_log_setup(name, (bt_log_level)o.log_level, o.log_format == 1);
+    bt_log_start(name, &o.log);
     bt_loop_hold_signals();
     rc = serve(&o);
     bt_opt_done(&args);

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     int rc = bt_opt_start(&args, &pf_options_program, argc, argv, &o);
     if (rc >= 0) return rc;
     snprintf(name, sizeof name, "baton-prefill %s", o.id);
-    bt_log_setup(name, (bt_log_level)o.log_level, o.log_format == 1);
+    bt_log_start(name, &o.log);
     rc = pf_node_run(&o, NULL);
     bt_opt_done(&args);
     return rc;
