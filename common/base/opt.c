@@ -353,8 +353,7 @@ static void check_table(const bt_opt_program *p)
     (void)bytes;
 }
 
-/* argv NULL: no command line, and nothing is required. */
-static bt_err parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
+bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
                     bt_fault *fault)
 {
     bt_err e = BT_OK;
@@ -368,30 +367,19 @@ static bt_err parse(bt_opt_args *ret, const bt_opt_program *program, int argc, c
     a.set = calloc(program->opt_count + 1, sizeof *a.set);
     if (!a.args || !a.set) e = bt_fail(fault, BT_ENOMEM, "reading the options");
     for (size_t i = 0; i < program->opt_count && e == BT_OK; i++) e = take_default(&a, i, fault);
-    if (e == BT_OK && argv) e = command_line(&a, argc, argv, fault);
+    if (e == BT_OK) e = command_line(&a, argc, argv, fault);
     /* After the command line, so that a wrong environment keeps nobody from overriding it or from reading
      * --help. */
     const bool values = a.action == BT_OPT_RUN || a.action == BT_OPT_PRINT_CONFIG;
     for (size_t i = 0; i < program->opt_count && e == BT_OK && values; i++)
         if (a.set[i].source == BT_OPT_FROM_DEFAULT) e = take_env(&a, i, fault);
-    if (e == BT_OK && argv && a.action == BT_OPT_RUN) e = complete(&a, fault);
+    if (e == BT_OK && a.action == BT_OPT_RUN) e = complete(&a, fault);
     if (e < 0) {
         bt_opt_done(&a);
         return e;
     }
     *ret = a;
     return BT_OK;
-}
-
-bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
-                    bt_fault *fault)
-{
-    return parse(ret, program, argc, argv, config, fault);
-}
-
-bt_err bt_opt_defaults(bt_opt_args *ret, const bt_opt_program *program, void *config, bt_fault *fault)
-{
-    return parse(ret, program, 0, NULL, config, fault);
 }
 
 static void pass_on(const bt_opt_args *a, size_t i, bt_opt_add_fn *add, void *ud)

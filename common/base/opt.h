@@ -108,10 +108,6 @@ bt_opt_source bt_opt_source_of(const bt_opt_args *args, const char *name); /* `n
 bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
                     bt_fault *fault);
 
-/* What the options are where nobody gives any: defaults, and what the environment says. Those that are required stay
- * empty. Errors, and bt_opt_done, as with bt_opt_parse. */
-bt_err bt_opt_defaults(bt_opt_args *ret, const bt_opt_program *program, void *config, bt_fault *fault);
-
 /* What was given (not the defaults) of the options taken over from `to`, in the form of its command line: calls of
  * `add` with "--name" and the value, or with a whole "--name=no" and NULL. */
 typedef void bt_opt_add_fn(void *ud, const char *option, const char *value);

@@ -112,10 +112,8 @@ static void make_node(tool_command *t, const config *c, const char *control, con
     tool_command_add(t, "--drain-timeout", "500ms"); /* the gateway has drained before; now nobody listens any
                                                         more */
     tool_serve_node_args(t, &c->serve, role);
-    if (strcmp(role, "decode") == 0) {
-        snprintf(text, sizeof text, "ipc://%s/kv-%lld", dir, (long long)index);
-        tool_command_add(t, "--listen", text);
-    }
+    snprintf(text, sizeof text, "ipc://%s/kv-%s-%lld", dir, role, (long long)index);
+    tool_command_add(t, "--listen", text);
 }
 
 enum { KEY_NAME_BYTES = 24 };

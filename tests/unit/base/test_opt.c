@@ -95,23 +95,6 @@ static void gives_the_defaults(void **s)
     bt_opt_done(&a);
 }
 
-/* As a program that is another one too fills in what only the other has. */
-static void defaults_without_a_command_line_are_those_of_the_environment(void **s)
-{
-    (void)s;
-    assert_int_equal(setenv("BATON_PORT", "91", 1), 0);
-    assert_int_equal(bt_opt_defaults(&a, &program, &c, &f), BT_OK);
-    assert_null(c.model); /* required, and nobody asks */
-    assert_int_equal(c.port, 91);
-    assert_int_equal(c.wait_ms, 1500);
-    assert_int_equal(c.peers.count, 2);
-    bt_opt_done(&a);
-    assert_int_equal(setenv("BATON_PORT", "far", 1), 0);
-    assert_int_equal(bt_opt_defaults(&a, &program, &c, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "far"));
-    assert_int_equal(unsetenv("BATON_PORT"), 0);
-}
-
 static void takes_every_form(void **s)
 {
     (void)s;
@@ -402,7 +385,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(gives_the_defaults, clean),
-        cmocka_unit_test_setup(defaults_without_a_command_line_are_those_of_the_environment, clean),
         cmocka_unit_test_setup(takes_every_form, clean),
         cmocka_unit_test_setup(command_line_wins_over_environment_over_default, clean),
         cmocka_unit_test_setup(refuses_with_the_option_the_value_and_an_example, clean),
