@@ -1,5 +1,7 @@
 /* baton up: a gateway, prefill nodes and decode nodes on this machine, until stopped. */
 #include "crypto/keys_generate.h"
+#include "gateway/http/auth.h"
+#include "gateway/http/listen.h"
 #include "gateway/http/options.h"
 #include "tools/cluster/cluster.h"
 #include "tools/cluster/serve.h"
@@ -116,25 +118,39 @@ static void make_node(tool_command *t, const config *c, const char *control, con
     tool_command_add(t, "--listen", text);
 }
 
-enum { KEY_NAME_BYTES = 24 };
+enum { SPEC_BYTES = 40 };
 
-static void want_key(const char **missing, size_t *len, char name[KEY_NAME_BYTES], const char *dir)
+static void want_key(const char **missing, size_t *len, const char *spec, const char *dir)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/%s.secret", dir, name);
-    if (access(path, F_OK) != 0) missing[(*len)++] = name;
+    snprintf(path, sizeof path, "%s/%.*s.secret", dir, (int)strcspn(spec, ":"), spec);
+    if (access(path, F_OK) != 0) missing[(*len)++] = spec;
 }
 
-/* The keys of this cluster that are not in the folder yet. */
+/* The keys of this cluster that are not in the folder yet. A node's has both roles, so that `baton role` can
+ * change it. */
 static bt_err make_keys(const config *c, bt_fault *fault)
 {
-    char name[TOOL_SUPERVISE_MAX][KEY_NAME_BYTES] = {"gateway"};
+    char spec[TOOL_SUPERVISE_MAX][SPEC_BYTES] = {"gateway"};
     const char *missing[TOOL_SUPERVISE_MAX + 1] = {NULL};
     size_t n = 1, len = 0;
-    for (int64_t i = 0; i < c->prefill; i++) snprintf(name[n++], KEY_NAME_BYTES, "prefill-%d", (int)i);
-    for (int64_t i = 0; i < c->decode; i++) snprintf(name[n++], KEY_NAME_BYTES, "decode-%d", (int)i);
-    for (size_t i = 0; i < n; i++) want_key(missing, &len, name[i], c->keys);
+    for (int i = 0; i < c->prefill; i++) snprintf(spec[n++], SPEC_BYTES, "prefill-%d:prefill,decode", i);
+    for (int i = 0; i < c->decode; i++) snprintf(spec[n++], SPEC_BYTES, "decode-%d:decode,prefill", i);
+    for (size_t i = 0; i < n; i++) want_key(missing, &len, spec[i], c->keys);
     return len ? bt_keys_generate(c->keys, missing, fault) : BT_OK;
+}
+
+/* What would keep the gateway from starting, before anything is compiled or started: a port that is in use, a
+ * file of API keys that cannot be read. The gateway itself looks again. */
+static bt_err check_door(const gw_options *o, bt_fault *fault)
+{
+    int fd;
+    uint16_t port;
+    gw_auth *auth = NULL;
+    bt_err e = o->api_key_file ? gw_auth_load(&auth, o->api_key_file, fault) : BT_OK;
+    gw_auth_free(auth);
+    if (e == BT_OK && (e = gw_listen(&fd, &port, o->host, (uint16_t)o->port, fault)) == BT_OK) close(fd);
+    return e;
 }
 
 static bt_err up(config *c, const bt_opt_args *args, bt_fault *fault)
@@ -171,6 +187,7 @@ int tool_up_run(int argc, char **argv)
     int rc = bt_opt_start(&args, &tool_up_program, argc, argv, &c);
     if (rc >= 0) return rc;
     rc = 0;
+    c.gateway.control = "ipc://"; /* a private one, once there is a directory for it */
     if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];
     if (!c.serve.model) {
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2'");
@@ -181,13 +198,17 @@ int tool_up_run(int argc, char **argv)
                 "--prefill 0: decode nodes compute prompts with engine npu or host, not with reference");
         bt_opt_usage_error("baton up", &fault);
         rc = 2;
+    } else if (gw_options_check(&c.gateway, &fault) < 0) {
+        bt_opt_usage_error("baton up", &fault);
+        rc = 2;
     } else {
         c.serve.colocated = c.prefill == 0;
         c.serve.local_prefill_below = c.gateway.local_prefill_below;
         bt_log_start("baton-up", &c.log);
         tool_catch_signals(); /* while compiling; later the event loop takes them */
         const bool quiet = bt_log_options_level(&c.log) == BT_LOG_ERROR;
-        if (tool_serve_prepare(&c.serve, quiet, 0, &fault) < 0 || up(&c, &args, &fault) < 0)
+        if (check_door(&c.gateway, &fault) < 0 || tool_serve_prepare(&c.serve, quiet, 0, &fault) < 0 ||
+            up(&c, &args, &fault) < 0)
             rc = tool_fail("up", &fault);
     }
     bt_opt_done(&args);
