@@ -276,6 +276,50 @@ static void a_prefill_node_that_cannot_decode_goes_back(void **state)
     end(d.program);
 }
 
+static void expect_class(const door *d, const char *id, const char *begin)
+{
+    json_t *status = cluster_status(d->url);
+    size_t i;
+    const json_t *n;
+    json_array_foreach(json_object_get(status, "nodes"), i, n) {
+        const char *class = json_string_value(json_object_get(n, "exactness"));
+        if (strcmp(json_string_value(json_object_get(n, "id")), id) != 0) continue;
+        if (!class || strncmp(class, begin, strlen(begin)) != 0) fail_msg("%s is '%s'", id, class);
+    }
+    json_decref(status);
+}
+
+/* Unless told otherwise, and from the oracle to the oracle. */
+static void the_engine_of_the_other_role_fits_that_of_the_first(void **state)
+{
+    (void)state;
+    const char *model = spawn_tiny_model(1);
+    door d;
+    start_gateway(&d, model);
+    spawn *p0 = start_prefill_with(model, "prefill-0", &d, "--engine", "reference"),
+          *d0 = start_decode(model, "decode-0", &d, "--engine", "reference");
+    wait_ready(&d, "prefill-0");
+    wait_ready(&d, "decode-0");
+    expect_role(&d, "decode-0", "prefill");
+    expect_class(&d, "decode-0", "prefill reference");
+    expect_role(&d, "prefill-0", "decode");
+    expect_class(&d, "prefill-0", "decode reference");
+    free(answer(ask(&d, "decode-0", "prefill-0", TOKENS), "decode-0"));
+    end(d0);
+    end(p0);
+    p0 = start_prefill_with(model, "prefill-1", &d, "--decode-engine", "reference");
+    d0 = start_decode(model, "decode-1", &d, "--local-prefill", "host");
+    wait_ready(&d, "prefill-1");
+    wait_ready(&d, "decode-1");
+    expect_role(&d, "decode-1", "prefill");
+    expect_class(&d, "decode-1", "prefill host");
+    expect_role(&d, "prefill-1", "decode");
+    expect_class(&d, "prefill-1", "decode reference");
+    end(d0);
+    end(p0);
+    end(d.program);
+}
+
 static void a_request_in_progress_ends_before_the_role_changes(void **state)
 {
     (void)state;
@@ -485,6 +529,7 @@ int main(void)
         cmocka_unit_test_teardown(prompts_in_progress_end_before_a_prefill_node_becomes_a_decode_node,
                                   cluster_teardown),
         cmocka_unit_test_teardown(a_prefill_node_that_cannot_decode_goes_back, cluster_teardown),
+        cmocka_unit_test_teardown(the_engine_of_the_other_role_fits_that_of_the_first, cluster_teardown),
         cmocka_unit_test_teardown(a_request_in_progress_ends_before_the_role_changes, cluster_teardown),
         cmocka_unit_test_teardown(a_node_that_cannot_prefill_goes_back, cluster_teardown),
         cmocka_unit_test_teardown(what_cannot_be_is_refused_with_words, cluster_teardown),

@@ -106,8 +106,7 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "-";
 }
 
-/* How much of the prompt was the NPU's work, and what the profile leaves to its companion, with the reason.
- */
+/* How much of the prompt was the NPU's work, and what the profile leaves to its companion. */
 static void print_npu(const json_t *b)
 {
     const json_t *share = json_object_get(b, "npu_mac_ratio"), *left = json_object_get(b, "fallbacks"), *f;

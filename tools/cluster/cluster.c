@@ -166,8 +166,7 @@ static void on_signal(void *ud, int signo)
     if (c->plan.stopping) bt_log(BT_LOG_WARN, "second signal: leaving at once");
     else
         bt_log(BT_LOG_INFO,
-               "stopping: requests in progress may end within %.3g s; a second Ctrl-C (or SIGTERM) leaves at "
-               "once",
+               "stopping: requests have %g s to end; a second Ctrl-C (or SIGTERM) leaves at once",
                (double)c->config->drain_ms / 1e3);
     tool_supervise_stop(&c->plan, bt_clock_ms());
     advance(c);
