@@ -92,8 +92,9 @@ all: $(PROGS:%=bin/%)
 
 $(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/libgateway.a $(B)/libbaton.a
 $(B)/bin/baton-gateway: $(B)/programs/baton_gateway.o $(B)/libgateway.a $(B)/libbaton.a
-$(B)/bin/baton-prefill: $(B)/programs/baton_prefill.o $(B)/libprefill-node.a $(B)/libbaton.a
-$(B)/bin/baton-decode:  $(B)/programs/baton_decode.o $(B)/libdecode-node.a $(B)/libprefill-node.a $(B)/libbaton.a
+$(B)/bin/baton-prefill: $(B)/programs/baton_prefill.o
+$(B)/bin/baton-decode:  $(B)/programs/baton_decode.o
+$(B)/bin/baton-prefill $(B)/bin/baton-decode: $(B)/programs/node.o $(B)/libdecode-node.a $(B)/libprefill-node.a $(B)/libbaton.a
 $(PROGS:%=$(B)/bin/%):
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

@@ -34,7 +34,6 @@ typedef struct node {
     uint64_t drafted, accepted; /* speculative decoding, of all sequences */
     const bt_kv_header *header; /* of the block in hand */
     const uint8_t *body;
-    bool has_other_role; /* the process can be a prefill node too */
 } node;
 
 static void step(node *n, const dc_event *ev);
@@ -122,8 +121,7 @@ static void step(node *n, const dc_event *ev)
 static void on_control(void *ud, uint32_t gateway, const bt_msg *m)
 {
     node *n = ud;
-    if (m->type == BT_MSG_ROLE)
-        dc_brain_set_role_may(n->brain, bt_shell_role_may(n->shell, n->has_other_role));
+    if (m->type == BT_MSG_ROLE) dc_brain_set_role_may(n->brain, bt_shell_role_may(n->shell));
     step(ud, &(dc_event){.type = DC_EV_CONTROL, .u.control = {gateway, m}});
 }
 
@@ -274,15 +272,15 @@ static bt_err open_brain(node *n, bt_fault *fault)
     uint64_t id;
     dc_config bc = dc_config_defaults();
     bt_node_setup setup = {.role = BT_ROLE_DECODE,
-                           .node_id = n->o->id,
+                           .node_id = n->o->node->id,
                            .engine = bt_decode_name(n->engine),
                            .model = n->model,
                            .weights = bt_decode_weights(n->engine),
                            .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine),
                            .ctx_tokens = bt_decode_ctx_tokens(n->engine),
-                           .kv_memory_bytes = n->o->kv_memory_bytes};
+                           .kv_memory_bytes = n->o->node->kv_memory_bytes};
     bc.self = *bt_shell_self(n->shell);
-    bc.gateways = (uint32_t)n->o->gateways.count;
+    bc.gateways = (uint32_t)n->o->node->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
     bc.growth_tokens = (uint32_t)n->o->growth_tokens;
     bc.window_bytes = n->o->window_bytes;
@@ -296,7 +294,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
            bc.hello.model_name, bt_decode_name(n->engine), bt_decode_isa(n->engine),
            bt_decode_weights(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(bc.hello.kv.dtype),
            bc.hello.ctx_tokens, (uint64_t)bc.swap_pages * bc.page_tokens);
-    if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
+    if (n->o->node->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
     describe_local(n, &bc);
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
@@ -337,13 +335,13 @@ static bt_err open_engines(node *n, bt_fault *fault)
 {
     const dc_options *o = n->o;
     const bt_decode_config ec = {.engine = BT_ENGINE_DECODE_NAMES[o->engine],
-                                 .isa = o->isa,
+                                 .isa = o->node->isa,
                                  .weights = bt_weights_forms[o->weights],
-                                 .kv_elem_bytes = bt_kv_dtype_wanted(o->kv_dtype),
+                                 .kv_elem_bytes = bt_kv_dtype_wanted(o->node->kv_dtype),
                                  .pool = n->pool,
                                  .rows_max = (size_t)o->batch_rows,
-                                 .ctx_tokens = (size_t)o->ctx_size,
-                                 .kv_memory_bytes = o->kv_memory_bytes,
+                                 .ctx_tokens = (size_t)o->node->ctx_size,
+                                 .kv_memory_bytes = o->node->kv_memory_bytes,
                                  .progress = say_weights,
                                  .progress_ud = n};
     n->loading_us = bt_clock_us();
@@ -353,8 +351,8 @@ static bt_err open_engines(node *n, bt_fault *fault)
         return bt_fail(fault, BT_EARG, "--local-prefill makes no f32 rows, which engine %s wants",
                        bt_decode_name(n->engine));
     const bt_prefill_config pc = {.engine = bt_engine_names[o->local_prefill - 1], /* behind "off" */
-                                  .isa = o->isa,
-                                  .want = o->want,
+                                  .isa = o->node->isa,
+                                  .want = *o->want,
                                   .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine),
                                   .ctx_tokens = bt_decode_ctx_tokens(n->engine),
                                   .pool = n->pool,
@@ -367,12 +365,12 @@ static bt_err open_engines(node *n, bt_fault *fault)
 static bt_err open_node(node *n, bt_fault *fault)
 {
     char path[4096];
-    const bt_shell_config sc = {.keys_dir = n->o->keys,
-                                .key_name = n->o->key,
+    const bt_shell_config sc = {.keys_dir = n->o->node->keys,
+                                .key_name = n->o->node->key,
                                 .role = BT_PEER_DECODE,
-                                .gateways = n->o->gateways.items,
-                                .gateways_len = n->o->gateways.count,
-                                .drain_timeout_ms = n->o->drain_timeout_ms};
+                                .gateways = n->o->node->gateways.items,
+                                .gateways_len = n->o->node->gateways.count,
+                                .drain_timeout_ms = n->o->node->drain_timeout_ms};
     const bt_shell_handler handler = {.on_control = on_control,
                                       .on_tick = on_tick,
                                       .on_drain = on_drain,
@@ -382,9 +380,9 @@ static bt_err open_node(node *n, bt_fault *fault)
                                       .ud = n};
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
-    if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
+    if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->node->model, fault);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
-    if (e == BT_OK) e = bt_pool_new(&n->pool, (size_t)n->o->threads, fault);
+    if (e == BT_OK) e = bt_pool_new(&n->pool, (size_t)n->o->node->threads, fault);
     if (e == BT_OK) e = open_engines(n, fault);
     return e < 0 ? e : open_brain(n, fault);
 }
@@ -434,7 +432,7 @@ static void close_node(node *n)
 
 int dc_node_run(const dc_options *o, bt_role *ret_next)
 {
-    node n = {.o = o, .has_other_role = ret_next != NULL};
+    node n = {.o = o};
     bt_fault fault = {""};
     bt_err e = open_node(&n, &fault);
     if (e == BT_OK) e = bt_shell_run(n.shell, &fault);

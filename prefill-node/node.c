@@ -42,7 +42,6 @@ struct node {
     bt_kv_dtype dtype;
     bt_msg_engine about; /* what HELLO says of the engine */
     char stage[32];      /* of compiling, as said last */
-    bool has_other_role; /* the process can be a decode node too */
 };
 
 static void step(node *n, const pf_event *ev);
@@ -207,8 +206,7 @@ static void step(node *n, const pf_event *ev)
 static void on_control(void *ud, uint32_t gateway, const bt_msg *m)
 {
     node *n = ud;
-    if (m->type == BT_MSG_ROLE)
-        pf_brain_set_role_may(n->brain, bt_shell_role_may(n->shell, n->has_other_role));
+    if (m->type == BT_MSG_ROLE) pf_brain_set_role_may(n->brain, bt_shell_role_may(n->shell));
     step(ud, &(pf_event){.type = PF_EV_CONTROL, .u.control = {gateway, m}});
 }
 
@@ -280,20 +278,20 @@ static bt_err open_brain(node *n, bt_fault *fault)
     const bt_report_engine about = bt_prefill_about(n->engine);
     n->about = bt_node_setup_engine(&about);
     const bt_node_setup setup = {.role = BT_ROLE_PREFILL,
-                                 .node_id = n->o->id,
+                                 .node_id = n->o->node->id,
                                  .engine = about.name,
                                  .model = n->model,
                                  .weights = about.weights,
                                  .kv_elem_bytes = bt_prefill_kv_elem_bytes(n->engine),
                                  .ctx_tokens = bt_prefill_ctx_tokens(n->engine),
-                                 .kv_memory_bytes = n->o->kv_memory_bytes};
+                                 .kv_memory_bytes = n->o->node->kv_memory_bytes};
     bt_err e = bt_node_setup_pages(&n->pages, &setup, fault);
     if (e == BT_OK) e = bt_node_setup_hello(&bc.hello, &setup, n->pages, fault);
     if (e < 0) return e;
     n->dtype = bc.hello.kv.dtype;
     bc.hello.engine = &n->about;
     bc.self = *bt_shell_self(n->shell);
-    bc.gateways = (uint32_t)n->o->gateways.count;
+    bc.gateways = (uint32_t)n->o->node->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
     bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
     bc.page_tokens = BT_NODE_PAGE_TOKENS;
@@ -301,7 +299,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest prompt %u",
            bc.hello.model_name, about.name, bt_prefill_isa(n->engine), bc.hello.kv_capacity_tokens,
            bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
-    if (n->o->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
+    if (n->o->node->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
     n->bulks_len = bc.links_max + 1;                        /* one may be closed and still be receiving */
     n->owed_max = (size_t)bc.links_max * bc.unsent_max + 1; /* and the answer to LINK */
@@ -336,12 +334,12 @@ static void say_stage(void *ud, const char *stage, uint64_t done, uint64_t total
 static bt_err open_node(node *n, bt_fault *fault)
 {
     char path[4096];
-    const bt_shell_config sc = {.keys_dir = n->o->keys,
-                                .key_name = n->o->key,
+    const bt_shell_config sc = {.keys_dir = n->o->node->keys,
+                                .key_name = n->o->node->key,
                                 .role = BT_PEER_PREFILL,
-                                .gateways = n->o->gateways.items,
-                                .gateways_len = n->o->gateways.count,
-                                .drain_timeout_ms = n->o->drain_timeout_ms};
+                                .gateways = n->o->node->gateways.items,
+                                .gateways_len = n->o->node->gateways.count,
+                                .drain_timeout_ms = n->o->node->drain_timeout_ms};
     const bt_shell_handler handler = {.on_control = on_control,
                                       .on_tick = on_tick,
                                       .on_drain = on_drain,
@@ -350,17 +348,17 @@ static bt_err open_node(node *n, bt_fault *fault)
                                       .is_ready = is_ready,
                                       .ud = n};
     const bt_prefill_config ec = {.engine = bt_engine_names[n->o->engine],
-                                  .isa = n->o->isa,
-                                  .want = n->o->want,
-                                  .kv_elem_bytes = bt_kv_dtype_wanted(n->o->kv_dtype),
-                                  .threads = (size_t)n->o->threads,
-                                  .ctx_tokens = (size_t)n->o->ctx_size,
-                                  .kv_memory_bytes = n->o->kv_memory_bytes,
+                                  .isa = n->o->node->isa,
+                                  .want = *n->o->want,
+                                  .kv_elem_bytes = bt_kv_dtype_wanted(n->o->node->kv_dtype),
+                                  .threads = (size_t)n->o->node->threads,
+                                  .ctx_tokens = (size_t)n->o->node->ctx_size,
+                                  .kv_memory_bytes = n->o->node->kv_memory_bytes,
                                   .progress = say_stage,
                                   .progress_ud = n};
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
-    if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
+    if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->node->model, fault);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
     if (e == BT_OK) e = bt_prefill_new(&n->engine, n->model, &ec, fault);
     return e < 0 ? e : open_brain(n, fault);
@@ -401,7 +399,7 @@ static void close_node(node *n)
 
 int pf_node_run(const pf_options *o, bt_role *ret_next)
 {
-    node n = {.o = o, .has_other_role = ret_next != NULL};
+    node n = {.o = o};
     bt_fault fault = {""};
     bt_err e = open_node(&n, &fault);
     if (e == BT_OK) e = bt_shell_run(n.shell, &fault);

@@ -1,18 +1,26 @@
 #ifndef PF_OPTIONS_H
 #define PF_OPTIONS_H
-#include "base/opt.h"
+#include "node/node_options.h"
 #include "npu/compile/obtain.h"
 
-/* Every setting of baton-prefill, its default and its limits: one table (options.c), from which --help and the man
- * page come. */
+/* The settings of a prefill node: what every node has, and what only this kind has, with default and limits in one
+ * table. */
 typedef struct pf_options {
-    const char *model, *isa, *id, *keys, *key;
-    int engine, kv_dtype, log_level, log_format;
-    int64_t threads, ctx_size, slots, drain_timeout_ms, min_overlap_tokens;
-    uint64_t kv_memory_bytes;
-    bt_opt_list gateways;
-    bt_obtain_want want;
+    const bt_node_options *node;
+    const bt_obtain_want *want; /* the package of engine npu */
+    int engine;                 /* index in bt_engine_names */
+    int64_t slots, min_overlap_tokens;
 } pf_options;
 
-extern const bt_opt_program pf_options_program;
+/* Rows of an option table, under the heading `in`, whose config has a pf_options at `field`. A program that is a decode
+ * node too gives the slots another name. Engine and package are rows of their own (engine/names.h,
+ * npu/compile/obtain.h). */
+// clang-format off
+#define PF_OPTS(config, field, in, slots_name) \
+    {.group = (in), .name = (slots_name), .value = "N", BT_OPT_AT(config, field.slots), .type = BT_OPT_INT, \
+     .def = "4", .lo = 1, .hi = 1024, .help = "prompts taken at once; one computes, the others wait or are sent"}, \
+    {.group = (in), .name = "min-overlap", .value = "N", BT_OPT_AT(config, field.min_overlap_tokens), \
+     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = 1 << 20, \
+     .help = "prompts shorter than this many tokens are sent in one piece"}
+// clang-format on
 #endif

@@ -15,8 +15,7 @@ int main(int argc, char **argv)
         bt_opt_done(&args);
         return 2;
     }
-    bt_log_setup(gw_options_program.name, o.verbose ? BT_LOG_DEBUG : (bt_log_level)o.log_level,
-                 o.log_format == 1);
+    bt_log_start(gw_options_program.name, &o.log);
     const bt_err e = gw_server_run(&o, &fault);
     if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
     bt_opt_done(&args);

@@ -12,6 +12,7 @@
 #define TEXT_BYTES 2000
 
 const char *const bt_log_level_names[5] = {"error", "warn", "info", "debug", NULL};
+const char *const bt_log_formats[3] = {"text", "json", NULL};
 
 static struct {
     const char *program;
@@ -24,6 +25,16 @@ void bt_log_setup(const char *program, bt_log_level level, bool json)
     config.program = program;
     config.level = level;
     config.json = json;
+}
+
+bt_log_level bt_log_options_level(const bt_log_options *o)
+{
+    return o->verbose ? BT_LOG_DEBUG : (bt_log_level)o->level;
+}
+
+void bt_log_start(const char *program, const bt_log_options *o)
+{
+    bt_log_setup(program, bt_log_options_level(o), o->format == 1);
 }
 
 bool bt_log_wants(bt_log_level level) { return level <= config.level; }

@@ -19,6 +19,20 @@ const bt_opt_builtin bt_opt_builtins[5] = {
 };
 #define BUILTINS (sizeof bt_opt_builtins / sizeof *bt_opt_builtins)
 
+bt_opt bt_opt_row(const bt_opt_program *p, size_t i)
+{
+    const bt_opt *own = &p->opts[i];
+    if (!own->of) return *own;
+    size_t k = 0;
+    while (k < own->of->opt_count && strcmp(own->of->opts[k].name, own->name) != 0) k++;
+    assert(k < own->of->opt_count && !own->of->opts[k].of && "a row of the other program's own");
+    bt_opt o = own->of->opts[k];
+    o.group = own->group;
+    o.offset += own->offset;
+    o.of = own->of;
+    return o;
+}
+
 static void *field(const bt_opt_args *a, const bt_opt *o) { return (char *)a->config + o->offset; }
 
 void bt_opt_env_name(char ret[80], const char *name)
@@ -199,7 +213,7 @@ static bt_err unknown(const bt_opt_program *p, const char *name, size_t len, bt_
 
 static bt_err take_default(const bt_opt_args *a, size_t i, bt_fault *fault)
 {
-    const bt_opt *o = &a->program->opts[i];
+    const bt_opt row = bt_opt_row(a->program, i), *o = &row;
     a->set[i].text = o->def;
     if (!o->def) return BT_OK;
     bt_err e = convert(a, o, o->def, true, fault);
@@ -209,7 +223,7 @@ static bt_err take_default(const bt_opt_args *a, size_t i, bt_fault *fault)
 
 static bt_err take_env(const bt_opt_args *a, size_t i, bt_fault *fault)
 {
-    const bt_opt *o = &a->program->opts[i];
+    const bt_opt row = bt_opt_row(a->program, i), *o = &row;
     char name[80], where[160];
     bt_opt_env_name(name, o->name);
     const char *text = getenv(name);
@@ -225,7 +239,7 @@ static bt_err take_env(const bt_opt_args *a, size_t i, bt_fault *fault)
 
 static bt_err take_argument(const bt_opt_args *a, size_t i, const char *text, bt_fault *fault)
 {
-    const bt_opt *o = &a->program->opts[i];
+    const bt_opt row = bt_opt_row(a->program, i), *o = &row;
     if (o->type == BT_OPT_STRINGS && a->set[i].source != BT_OPT_FROM_COMMAND_LINE) list_clear(field(a, o));
     bt_fault why = {""};
     char where[160];
@@ -258,7 +272,7 @@ static bt_err long_option(bt_opt_args *a, cursor *c, const char *name, bt_fault 
         return BT_OK;
     }
     for (size_t i = 0; i < p->opt_count; i++) {
-        const bt_opt *o = &p->opts[i];
+        const bt_opt row = bt_opt_row(p, i), *o = &row;
         if (strncmp(o->name, name, len) || o->name[len]) continue;
         if (!value && o->type == BT_OPT_FLAG) value = "yes";
         if (!value && c->at < c->argc) value = c->argv[c->at++];
@@ -280,16 +294,17 @@ static bt_err short_options(bt_opt_args *a, cursor *c, const char *letters, bt_f
             continue;
         }
         for (i = 0; i < p->opt_count; i++)
-            if (p->opts[i].letter == *letters) break;
+            if (bt_opt_row(p, i).letter == *letters) break;
         if (i == p->opt_count)
             return bt_fail(fault, BT_EARG, "unknown option '-%c'",
                            isprint((unsigned char)*letters) ? *letters : '?');
-        const bool flag = p->opts[i].type == BT_OPT_FLAG;
+        const bt_opt o = bt_opt_row(p, i);
+        const bool flag = o.type == BT_OPT_FLAG;
         const char *value = flag              ? "yes"
                             : letters[1]      ? letters + 1
                             : c->at < c->argc ? c->argv[c->at++]
                                               : NULL;
-        if (!value) return no_value(&p->opts[i], what, "needs a value", fault);
+        if (!value) return no_value(&o, what, "needs a value", fault);
         if ((e = take_argument(a, i, value, fault)) < 0 || !flag) return e;
     }
     return BT_OK;
@@ -316,7 +331,7 @@ static bt_err complete(const bt_opt_args *a, bt_fault *fault)
 {
     const bt_opt_program *p = a->program;
     for (size_t i = 0; i < p->opt_count; i++) {
-        const bt_opt *o = &p->opts[i];
+        const bt_opt row = bt_opt_row(p, i), *o = &row;
         if (!o->required || a->set[i].text) continue;
         char what[64];
         snprintf(what, sizeof what, "option '--%.40s'", o->name);
@@ -330,31 +345,35 @@ static void check_table(const bt_opt_program *p)
 {
     static const size_t bytes[] = {sizeof(bool),        8,          8, 8, 8, sizeof(char *),
                                    sizeof(bt_opt_list), sizeof(int)};
-    for (size_t i = 0; i < p->opt_count; i++)
-        assert(p->opts[i].field_bytes == bytes[p->opts[i].type] && "config field of the wrong type");
+    for (size_t i = 0; i < p->opt_count; i++) {
+        const bt_opt o = bt_opt_row(p, i);
+        assert(o.field_bytes == bytes[o.type] && "config field of the wrong type");
+        (void)o;
+    }
     (void)bytes;
 }
 
-/* argv NULL: no command line, and nothing is required. */
-static bt_err parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
+bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
                     bt_fault *fault)
 {
     bt_err e = BT_OK;
     bt_opt_args a = {.program = program, .config = config};
     check_table(program);
-    for (size_t i = 0; i < program->opt_count; i++)
-        memset(field(&a, &program->opts[i]), 0, program->opts[i].field_bytes);
+    for (size_t i = 0; i < program->opt_count; i++) {
+        const bt_opt o = bt_opt_row(program, i);
+        memset(field(&a, &o), 0, o.field_bytes);
+    }
     a.args = calloc((size_t)argc + 1, sizeof *a.args);
     a.set = calloc(program->opt_count + 1, sizeof *a.set);
     if (!a.args || !a.set) e = bt_fail(fault, BT_ENOMEM, "reading the options");
     for (size_t i = 0; i < program->opt_count && e == BT_OK; i++) e = take_default(&a, i, fault);
-    if (e == BT_OK && argv) e = command_line(&a, argc, argv, fault);
+    if (e == BT_OK) e = command_line(&a, argc, argv, fault);
     /* After the command line, so that a wrong environment keeps nobody from overriding it or from reading
      * --help. */
     const bool values = a.action == BT_OPT_RUN || a.action == BT_OPT_PRINT_CONFIG;
     for (size_t i = 0; i < program->opt_count && e == BT_OK && values; i++)
         if (a.set[i].source == BT_OPT_FROM_DEFAULT) e = take_env(&a, i, fault);
-    if (e == BT_OK && argv && a.action == BT_OPT_RUN) e = complete(&a, fault);
+    if (e == BT_OK && a.action == BT_OPT_RUN) e = complete(&a, fault);
     if (e < 0) {
         bt_opt_done(&a);
         return e;
@@ -363,21 +382,33 @@ static bt_err parse(bt_opt_args *ret, const bt_opt_program *program, int argc, c
     return BT_OK;
 }
 
-bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
-                    bt_fault *fault)
+static void pass_on(const bt_opt_args *a, size_t i, bt_opt_add_fn *add, void *ud)
 {
-    return parse(ret, program, argc, argv, config, fault);
+    const bt_opt o = bt_opt_row(a->program, i);
+    const bool is_off = o.type == BT_OPT_FLAG && !*(const bool *)field(a, &o);
+    char option[80];
+    snprintf(option, sizeof option, "--%s%s", o.name, is_off ? "=no" : "");
+    if (o.type == BT_OPT_STRINGS) {
+        const bt_opt_list *l = field(a, &o);
+        for (size_t k = 0; k < l->count; k++) add(ud, option, l->items[k]);
+    } else {
+        add(ud, option, o.type == BT_OPT_FLAG ? NULL : a->set[i].text);
+    }
 }
 
-bt_err bt_opt_defaults(bt_opt_args *ret, const bt_opt_program *program, void *config, bt_fault *fault)
+void bt_opt_pass_on(const bt_opt_args *args, const bt_opt_program *to, bt_opt_add_fn *add, void *ud)
 {
-    return parse(ret, program, 0, NULL, config, fault);
+    for (size_t i = 0; i < args->program->opt_count; i++)
+        if (args->program->opts[i].of == to && args->set[i].source != BT_OPT_FROM_DEFAULT)
+            pass_on(args, i, add, ud);
 }
 
 void bt_opt_done(bt_opt_args *args)
 {
-    for (size_t i = 0; args->set && i < args->program->opt_count; i++)
-        if (args->program->opts[i].type == BT_OPT_STRINGS) list_clear(field(args, &args->program->opts[i]));
+    for (size_t i = 0; args->set && i < args->program->opt_count; i++) {
+        const bt_opt o = bt_opt_row(args->program, i);
+        if (o.type == BT_OPT_STRINGS) list_clear(field(args, &o));
+    }
     free(args->args);
     free(args->set);
     args->args = NULL;

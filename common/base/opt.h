@@ -51,11 +51,19 @@ typedef struct bt_opt {
     double flo, fhi;            /* both 0: any finite */
     const char *const *choices; /* ends with NULL */
     bool required;
-    const char *example; /* a good value for messages; NULL: the default or the first choice */
-    const char *help;    /* no capital, no full stop */
+    const char *example;             /* a good value for messages; NULL: the default or the first choice */
+    const char *help;                /* no capital, no full stop */
+    const struct bt_opt_program *of; /* the row of another program; see BT_OPT_OF */
 } bt_opt;
 #define BT_OPT_AT(config, field) .offset = offsetof(config, field), .field_bytes = sizeof(((config *)0)->field)
 #define BT_OPT_COUNT(table)      (sizeof(table) / sizeof((table)[0]))
+/* A row for an option that this program takes for another one, `program`: letter, value, default, range and help are
+ * those of that program's row of the same name. Its config lies at `field` of this program's; bt_opt_pass_on tells it
+ * what was given. That row is not itself taken over. */
+#define BT_OPT_OF(program, config, field, heading, option) \
+    { \
+        .group = (heading), .name = (option), .offset = offsetof(config, field), .of = &(program) \
+    }
 
 typedef struct bt_opt_program {
     const char *name;    /* "baton-decode"; for a subcommand "baton run" */
@@ -100,9 +108,10 @@ bt_opt_source bt_opt_source_of(const bt_opt_args *args, const char *name); /* `n
 bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
                     bt_fault *fault);
 
-/* What the options are where nobody gives any: defaults, and what the environment says. Those that are required stay
- * empty. Errors, and bt_opt_done, as with bt_opt_parse. */
-bt_err bt_opt_defaults(bt_opt_args *ret, const bt_opt_program *program, void *config, bt_fault *fault);
+/* What was given (not the defaults) of the options taken over from `to`, in the form of its command line: calls of
+ * `add` with "--name" and the value, or with a whole "--name=no" and NULL. */
+typedef void bt_opt_add_fn(void *ud, const char *option, const char *value);
+void bt_opt_pass_on(const bt_opt_args *args, const bt_opt_program *to, bt_opt_add_fn *add, void *ud);
 
 void bt_opt_help(FILE *out, const bt_opt_program *program);
 void bt_opt_print_config(FILE *out, const bt_opt_args *args); /* lines: name TAB value TAB source */

@@ -89,7 +89,7 @@ void bt_opt_help(FILE *out, const bt_opt_program *p)
     fold(out, 0, 0, p->summary);
     const char *group = NULL;
     for (size_t i = 0; i < p->opt_count; i++) {
-        const bt_opt *o = &p->opts[i];
+        const bt_opt row = bt_opt_row(p, i), *o = &row;
         if (!group || strcmp(group, o->group) != 0) fprintf(out, "\n%s:\n", group = o->group);
         full_help(text, sizeof text, o);
         option_line(out, o->letter, o->name, o->value, text);
@@ -116,7 +116,7 @@ void bt_opt_print_config(FILE *out, const bt_opt_args *a)
 {
     static const char *const sources[] = {"default", "environment", "command line"};
     for (size_t i = 0; i < a->program->opt_count; i++) {
-        const bt_opt *o = &a->program->opts[i];
+        const bt_opt row = bt_opt_row(a->program, i), *o = &row;
         fprintf(out, "%s\t", o->name);
         if (o->type == BT_OPT_STRINGS) {
             const bt_opt_list *l = (const void *)((const char *)a->config + o->offset);
@@ -131,7 +131,7 @@ void bt_opt_print_config(FILE *out, const bt_opt_args *a)
 void bt_opt_print_options(FILE *out, const bt_opt_program *p)
 {
     for (size_t i = 0; i < p->opt_count; i++) {
-        const bt_opt *o = &p->opts[i];
+        const bt_opt row = bt_opt_row(p, i), *o = &row;
         char env[80];
         bt_opt_env_name(env, o->name);
         fprintf(out, "%s\t%s\t%.1s\t%s\t%s\t%s\t%s\t", p->name, o->group, (char[2]){o->letter, 0}, o->name,
@@ -201,7 +201,7 @@ static void man_options(FILE *out, const bt_opt_program *p, const char *heading)
     char text[700];
     const char *group = NULL;
     for (size_t i = 0; i < p->opt_count; i++) {
-        const bt_opt *o = &p->opts[i];
+        const bt_opt row = bt_opt_row(p, i), *o = &row;
         if (!group || strcmp(group, o->group) != 0) man_line(out, heading, group = o->group);
         full_help(text, sizeof text, o);
         man_option(out, o->letter, o->name, o->value, text);

@@ -8,6 +8,9 @@ typedef struct bt_opt_set {
     bt_opt_source source;
 } bt_opt_set;
 
+/* Row i of the program's table; where that stands for another program's row, what it amounts to here. */
+bt_opt bt_opt_row(const bt_opt_program *p, size_t i);
+
 /* The options that every program has. */
 typedef struct bt_opt_builtin {
     char letter;

@@ -242,11 +242,10 @@ bt_loop *bt_shell_loop(const bt_shell *s) { return s->loop; }
 bt_net *bt_shell_net(const bt_shell *s) { return s->net; }
 const bt_incarnation *bt_shell_self(const bt_shell *s) { return &s->self; }
 
-bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role)
+bt_role_may bt_shell_role_may(const bt_shell *s)
 {
-    if (!has_other_role) return BT_ROLE_MAY_NOT;
     const unsigned both = BT_PEER_PREFILL | BT_PEER_DECODE;
-    return (bt_net_own_roles(s->net) & both) == both ? BT_ROLE_MAY : BT_ROLE_MAY_NOT_KEY;
+    return (bt_net_own_roles(s->net) & both) == both ? BT_ROLE_MAY : BT_ROLE_MAY_NOT;
 }
 
 void bt_shell_leave(bt_shell *s, bt_role next)

@@ -54,6 +54,5 @@ bt_role bt_shell_next(const bt_shell *s); /* after _run: that role, whose shell 
 /* For a process that goes on in another role. _drain: the node drains by itself, without a signal, from now on: the
  * drain timeout runs. */
 void bt_shell_drain(bt_shell *s);
-/* has_other_role: the program has; and its key, by the allow list as it is now */
-bt_role_may bt_shell_role_may(const bt_shell *s, bool has_other_role);
+bt_role_may bt_shell_role_may(const bt_shell *s); /* by the allow list as it is now */
 #endif

@@ -23,7 +23,7 @@ typedef struct bt_gates {
     void *brain;
     bt_msg *(*send)(void *brain, uint32_t gate); /* makes the action that sends a message there; all zero */
     bt_load (*load)(const void *brain);          /* the node's count of itself, now */
-    bt_role_may role_may;                        /* whether the process can serve as the other role */
+    bt_role_may role_may;                        /* whether this node can serve as the other role */
 
     bt_greeting greetings[BT_GATES_MAX];
     bool started;      /* the first _tick came */

@@ -21,10 +21,6 @@ bool bt_role_answer(bt_msg_role_answer *ret, bt_role *next, bt_role wanted, bt_r
     } else if (draining) {
         snprintf(ret->text, sizeof ret->text, "it drains, then serves as %s", name_of(wanted));
     } else if (may == BT_ROLE_MAY_NOT) {
-        ret->code = BT_EARG;
-        snprintf(ret->text, sizeof ret->text,
-                 "this program is a %s node only; start it as baton-decode to change its role", name_of(own));
-    } else if (may == BT_ROLE_MAY_NOT_KEY) {
         ret->code = BT_EAUTH;
         snprintf(ret->text, sizeof ret->text,
                  "its key has not both roles; give its line of the allow file 'prefill,decode', everywhere, "

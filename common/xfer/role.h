@@ -5,8 +5,7 @@
 
 /* A node's answer to ROLE. Pure; part of both node brains. */
 typedef enum bt_role_may {
-    BT_ROLE_MAY_NOT = 0, /* the program has one role only */
-    BT_ROLE_MAY_NOT_KEY, /* the allow list does not give this node's key both roles */
+    BT_ROLE_MAY_NOT = 0, /* the allow list does not give this node's key both roles */
     BT_ROLE_MAY,
 } bt_role_may;
 

@@ -67,8 +67,10 @@ _baton()
     "baton up --isa" | \
     "baton up --host" | \
     "baton up --port" | \
-    "baton up --alias" | \
+    "baton up --alias" | "baton up -a" | \
     "baton up --max-queue" | \
+    "baton up --max-connections" | \
+    "baton up --idle-timeout" | \
     "baton up --recovery-timeout" | \
     "baton up --drain-timeout" | \
     "baton status --url" | \
@@ -120,38 +122,49 @@ _baton()
     "baton-gateway --idle-timeout" | \
     "baton-gateway --drain-timeout" | \
     "baton-prefill --ctx-size" | "baton-prefill -c" | \
-    "baton-prefill --quant" | \
-    "baton-prefill --shape-policy" | \
-    "baton-prefill --profile" | \
     "baton-prefill --threads" | "baton-prefill -t" | \
     "baton-prefill --isa" | \
     "baton-prefill --kv-memory" | \
-    "baton-prefill --slots" | \
     "baton-prefill --gateway" | \
     "baton-prefill --id" | \
     "baton-prefill --key" | \
-    "baton-prefill --min-overlap" | \
     "baton-prefill --drain-timeout" | \
+    "baton-prefill --slots" | \
+    "baton-prefill --min-overlap" | \
+    "baton-prefill --quant" | \
+    "baton-prefill --shape-policy" | \
+    "baton-prefill --profile" | \
+    "baton-prefill --listen" | \
+    "baton-prefill --advertise" | \
+    "baton-prefill --window" | \
+    "baton-prefill --decode-slots" | \
+    "baton-prefill --batch-rows" | \
+    "baton-prefill --growth-tokens" | \
+    "baton-prefill --swap-memory" | \
+    "baton-prefill --speculate" | \
+    "baton-prefill --chunk-tokens" | \
     "baton-decode --ctx-size" | "baton-decode -c" | \
-    "baton-decode --quant" | \
-    "baton-decode --shape-policy" | \
-    "baton-decode --profile" | \
     "baton-decode --threads" | "baton-decode -t" | \
     "baton-decode --isa" | \
-    "baton-decode --chunk-tokens" | \
-    "baton-decode --speculate" | \
     "baton-decode --kv-memory" | \
+    "baton-decode --gateway" | \
+    "baton-decode --id" | \
+    "baton-decode --key" | \
+    "baton-decode --drain-timeout" | \
+    "baton-decode --listen" | \
+    "baton-decode --advertise" | \
+    "baton-decode --window" | \
     "baton-decode --slots" | \
     "baton-decode --batch-rows" | \
     "baton-decode --growth-tokens" | \
     "baton-decode --swap-memory" | \
-    "baton-decode --gateway" | \
-    "baton-decode --listen" | \
-    "baton-decode --advertise" | \
-    "baton-decode --id" | \
-    "baton-decode --key" | \
-    "baton-decode --window" | \
-    "baton-decode --drain-timeout")
+    "baton-decode --speculate" | \
+    "baton-decode --chunk-tokens" | \
+    "baton-decode --prefill-slots" | \
+    "baton-decode --min-overlap" | \
+    "baton-decode --quant" | \
+    "baton-decode --shape-policy" | \
+    "baton-decode --profile")
         return ;;
     "baton run --file" | "baton run -f" | \
     "baton run --calib" | \
@@ -212,6 +225,7 @@ _baton()
     "baton chat --weights" | \
     "baton up --weights" | \
     "baton perplexity --weights" | \
+    "baton-prefill --weights" | \
     "baton-decode --weights")
         mapfile -t COMPREPLY < <(compgen -W "f16 int8 fp4" -- "$cur")
         return ;;
@@ -256,11 +270,15 @@ _baton()
     "baton perplexity --against")
         mapfile -t COMPREPLY < <(compgen -W "none npu host reference decode" -- "$cur")
         return ;;
-    "baton-decode --engine")
-        mapfile -t COMPREPLY < <(compgen -W "host reference" -- "$cur")
+    "baton-prefill --decode-engine")
+        mapfile -t COMPREPLY < <(compgen -W "auto host reference" -- "$cur")
         return ;;
+    "baton-prefill --local-prefill" | \
     "baton-decode --local-prefill")
         mapfile -t COMPREPLY < <(compgen -W "off npu host" -- "$cur")
+        return ;;
+    "baton-decode --engine")
+        mapfile -t COMPREPLY < <(compgen -W "host reference" -- "$cur")
         return ;;
     "baton-decode --prefill-engine")
         mapfile -t COMPREPLY < <(compgen -W "auto npu host reference" -- "$cur")
@@ -269,7 +287,7 @@ _baton()
     case $program in
     "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton chat") words="--system --n-predict -n --temp --top-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --host --port --alias --max-queue --api-key-file --insecure --recovery-timeout --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --max-queue --max-connections --idle-timeout --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--gateways --prefill --decode --json --help -h --version -V --print-config --print-options --print-man" ;;
@@ -281,8 +299,8 @@ _baton()
     "baton bench") words="--model -m --engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --key --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-prefill") words="--model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --key --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --weights --local-prefill --prefill-engine --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --chunk-tokens --speculate --kv-memory --slots --batch-rows --growth-tokens --swap-memory --gateway --listen --advertise --id --keys --key --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-decode") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --listen --advertise --window --weights --slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --prefill-engine --prefill-slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in
     -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;

@@ -4,10 +4,10 @@
 #include "gateway/http/http.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "gateway/http/listen.h"
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,52 +290,11 @@ static void on_log(void *cls, const char *fmt, va_list ap)
 
 /* ---- the server --------------------------------------------------------------------------------- */
 
-/* A listening socket of our own: libmicrohttpd cannot say why it could not make one. */
-static bt_err listen_on(int *ret, uint16_t *ret_port, int *ret_family, const char *host, uint16_t port,
-                        bt_fault *fault)
-{
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
-    struct addrinfo *list = NULL;
-    char service[8], bare[256];
-    const size_t n = strlen(host);
-    /* [::1] as in a URL */
-    (void)snprintf(bare, sizeof bare, "%.*s", (int)(n > 2 && host[0] == '[' ? n - 2 : n),
-                   host + (n > 2 && host[0] == '['));
-    (void)snprintf(service, sizeof service, "%u", port);
-    const int g = getaddrinfo(bare, service, &hints, &list);
-    if (g != 0) return bt_fail(fault, BT_EIO, "--host '%s': %s", host, gai_strerror(g));
-
-    bt_err e = BT_OK;
-    union {
-        struct sockaddr_storage any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } a = {0};
-    socklen_t alen = sizeof a;
-    const int one = 1;
-    int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0)
-        e = bt_fail(fault, BT_EIO, "socket: %s", strerror(errno));
-    else if (bind(fd, list->ai_addr, list->ai_addrlen) < 0 || listen(fd, SOMAXCONN) < 0)
-        e = bt_fail(fault, BT_EIO, "cannot listen on %s port %u: %s%s", host, port, strerror(errno),
-                    errno == EADDRINUSE ? "; another program has this port, choose one with --port" : "");
-    else if (getsockname(fd, (struct sockaddr *)&a, &alen) < 0)
-        e = bt_fail(fault, BT_EIO, "getsockname: %s", strerror(errno));
-    if (e == BT_OK) {
-        *ret_port = ntohs(a.any.ss_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
-        *ret_family = list->ai_family;
-        *ret = fd;
-    } else if (fd >= 0) {
-        (void)close(fd);
-    }
-    freeaddrinfo(list);
-    return e;
-}
-
 bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_handler *handler,
                     bt_fault *fault)
 {
     int fd = -1, family = AF_INET;
+    socklen_t family_bytes = sizeof family;
     gw_http *h = calloc(1, sizeof *h);
     if (!h) return bt_fail(fault, BT_ENOMEM, "http server");
     h->watch_fd = -1;
@@ -343,7 +302,8 @@ bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_h
     h->body_max_bytes = config->body_max_bytes;
     h->bodies_max_bytes = config->bodies_max_bytes;
     bt_err e = bt_rng_entropy(&h->id_prefix, 6, fault);
-    if (e < 0 || (e = listen_on(&fd, &h->port, &family, config->host, config->port, fault)) < 0) goto out;
+    if (e < 0 || (e = gw_listen(&fd, &h->port, config->host, config->port, fault)) < 0) goto out;
+    (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &family_bytes);
 
     const unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
                            (family == AF_INET6 ? MHD_USE_IPv6 : 0);

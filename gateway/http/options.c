@@ -1,11 +1,9 @@
 /* The option table of baton-gateway and the rules between options. */
 #include "gateway/http/options.h"
-#include "base/log.h"
 
 #include <string.h>
 
 const char *const gw_options_policies[] = {"least-load", "prefix", "round-robin", NULL};
-static const char *const formats[] = {"text", "json", NULL};
 
 static const bt_opt table[] = {
     {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(gw_options, model),
@@ -20,7 +18,7 @@ static const bt_opt table[] = {
     {.group = "HTTP", .name = "port", .value = "PORT", BT_OPT_AT(gw_options, port), .type = BT_OPT_INT,
      .def = "8080", .lo = 0, .hi = 65535, .help = "where clients connect; 0 lets the system choose"},
     {.group = "HTTP", .name = "api-key-file", .value = "FILE", BT_OPT_AT(gw_options, api_key_file),
-     .type = BT_OPT_STRING, .example = "api.key",
+     .type = BT_OPT_STRING, .example = "key.txt",
      .help = "keys that clients must present as 'Authorization: Bearer KEY', one a line"},
     {.group = "HTTP", .name = "insecure", BT_OPT_AT(gw_options, insecure), .type = BT_OPT_FLAG,
      .help = "serve the network without a key"},
@@ -66,13 +64,7 @@ static const bt_opt table[] = {
      .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
      .help = "after SIGTERM or SIGINT, how long running requests may take to end"},
 
-    {.group = "Logs", .name = "log-level", .value = "LEVEL", BT_OPT_AT(gw_options, log_level),
-     .type = BT_OPT_CHOICE, .def = "info", .choices = bt_log_level_names,
-     .help = "least important lines to write"},
-    {.group = "Logs", .name = "log-format", .value = "FORMAT", BT_OPT_AT(gw_options, log_format),
-     .type = BT_OPT_CHOICE, .def = "text", .choices = formats, .help = "form of the lines on stderr"},
-    {.group = "Logs", .letter = 'v', .name = "verbose", BT_OPT_AT(gw_options, verbose), .type = BT_OPT_FLAG,
-     .help = "the same as --log-level debug"},
+    BT_LOG_OPTS(gw_options, log, "Logs"),
 };
 
 const bt_opt_program gw_options_program = {

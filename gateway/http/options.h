@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "base/log.h"
 #include "base/opt.h"
 
 /* Every setting of baton-gateway, with its default and limits, in one table. */
@@ -17,8 +18,8 @@ typedef struct gw_options {
     int64_t timeout_ms, recovery_ms, idle_ms, drain_ms;
     int64_t local_prefill_below;
     int policy; /* index in the order of gw_policy, from 0 */
-    bool no_metrics, verbose;
-    int log_level, log_format; /* index in bt_log_level_names; 0 text, 1 json */
+    bool no_metrics;
+    bt_log_options log;
 } gw_options;
 
 extern const bt_opt_program gw_options_program;

@@ -1,5 +1,5 @@
-/* `baton role`: one process serves as decode node, as prefill node and as decode node again, and requests
- * go on meanwhile. */
+/* `baton role`: one process serves as one kind of node, as the other and as the first again, whichever it was
+ * started as, and requests go on meanwhile. */
 #include "tests/helpers/cluster.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { READY_MS = 60000, ANSWER_MS = 60000, TOKENS = 24 };
+enum { READY_MS = 60000, ANSWER_MS = 60000, TOKENS = 24, LONG_PROMPT_BYTES = 12000 };
 typedef struct door {
     spawn *program;
     char url[128], control[128];
@@ -33,10 +33,16 @@ static spawn *start_decode(const char *model, const char *id, const door *d, con
                  value);
 }
 
-static spawn *start_prefill(const char *model, const char *id, const door *d)
+static spawn *start_prefill_with(const char *model, const char *id, const door *d, const char *option,
+                                 const char *value)
 {
     return SPAWN("baton-prefill", "-m", model, "--id", id, "--threads", "1", "--gateway", d->control,
-                 "--engine", "host", "--kv-memory", "64M");
+                 "--engine", "host", "--kv-memory", "64M", "--drain-timeout", "60s", option, value);
+}
+
+static spawn *start_prefill(const char *model, const char *id, const door *d)
+{
+    return start_prefill_with(model, id, d, NULL, NULL);
 }
 
 static void wait_ready(const door *d, const char *id)
@@ -123,6 +129,197 @@ static void a_decode_node_serves_as_prefill_and_as_decode_again(void **state)
     end(d.program);
 }
 
+static void a_prefill_node_serves_as_decode_and_as_prefill_again(void **state)
+{
+    (void)state;
+    const char *model = spawn_tiny_model(1);
+    door d;
+    start_gateway(&d, model);
+    spawn *p0 = start_prefill(model, "prefill-0", &d), *p1 = start_prefill(model, "prefill-1", &d),
+          *d0 = start_decode(model, "decode-0", &d, NULL, NULL);
+    wait_ready(&d, "prefill-0");
+    wait_ready(&d, "prefill-1");
+    wait_ready(&d, "decode-0");
+    char *expected = answer(ask(&d, "prefill-0", "decode-0", TOKENS), "prefill-0");
+
+    for (int round = 0; round < 2; round++) {
+        expect_role(&d, "prefill-1", "decode");
+        assert_int_equal(cluster_pid(d.url, "prefill-1"), spawn_pid(p1));
+        char *text = answer(ask(&d, "prefill-0", "prefill-1", TOKENS), "prefill-0");
+        assert_string_equal(text, expected);
+        free(text);
+        expect_role(&d, "prefill-1", "prefill");
+        assert_int_equal(cluster_pid(d.url, "prefill-1"), spawn_pid(p1));
+        text = answer(ask(&d, "prefill-1", "decode-0", TOKENS), "prefill-1");
+        assert_string_equal(text, expected);
+        free(text);
+    }
+    assert_true(cluster_wait_idle(d.url, spawn_patience(READY_MS)));
+    free(expected);
+    end(d0);
+    end(p1);
+    end(p0);
+    end(d.program);
+}
+
+/* Each of the two becomes what the other was. */
+static void two_nodes_change_places(void **state)
+{
+    (void)state;
+    const char *model = spawn_tiny_model(1);
+    door d;
+    start_gateway(&d, model);
+    spawn *p0 = start_prefill(model, "prefill-0", &d),
+          *d0 = start_decode(model, "decode-0", &d, "--prefill-engine", "host");
+    wait_ready(&d, "prefill-0");
+    wait_ready(&d, "decode-0");
+    char *expected = answer(ask(&d, "prefill-0", "decode-0", TOKENS), "prefill-0");
+    expect_role(&d, "decode-0", "prefill");
+    expect_role(&d, "prefill-0", "decode");
+    char *text = answer(ask(&d, "decode-0", "prefill-0", TOKENS), "decode-0");
+    assert_string_equal(text, expected);
+    free(text);
+    free(expected);
+    end(d0);
+    end(p0);
+    end(d.program);
+}
+
+static client *ask_long(const door *d, const char *prefill)
+{
+    char *prompt = calloc(1, LONG_PROMPT_BYTES + 1);
+    assert_non_null(prompt);
+    for (size_t i = 0; i < LONG_PROMPT_BYTES; i++) prompt[i] = "the end of a small thing "[i % 25];
+    json_t *body = cluster_request(prompt, TOKENS);
+    json_object_set_new(body, "baton", json_pack("{s:s?}", "prefill", prefill));
+    client *c = client_post(d->url, "/v1/completions", body);
+    json_decref(body);
+    free(prompt);
+    return c;
+}
+
+/* As the node itself says it. */
+static bool has_in_work(const door *d, const char *id, int count)
+{
+    json_t *status = cluster_status(d->url);
+    bool has = false;
+    size_t i;
+    const json_t *n;
+    json_array_foreach(json_object_get(status, "nodes"), i, n)
+        if (strcmp(json_string_value(json_object_get(n, "id")), id) == 0)
+            has = json_integer_value(json_object_get(n, "slots_used")) >= count;
+    json_decref(status);
+    return has;
+}
+
+/* What it has in work when it is asked goes on to its end, and so does what comes meanwhile, elsewhere.
+ */
+static void prompts_in_progress_end_before_a_prefill_node_becomes_a_decode_node(void **state)
+{
+    (void)state;
+    const char *model = spawn_long_model();
+    door d;
+    start_gateway(&d, model);
+    spawn *p0 = start_prefill(model, "prefill-0", &d), *p1 = start_prefill(model, "prefill-1", &d),
+          *d0 = start_decode(model, "decode-0", &d, NULL, NULL);
+    wait_ready(&d, "prefill-0");
+    wait_ready(&d, "prefill-1");
+    wait_ready(&d, "decode-0");
+    char *expected = answer(ask_long(&d, "prefill-0"), "prefill-0");
+    client *running[3] = {ask_long(&d, "prefill-1"), ask_long(&d, "prefill-1")};
+    for (const int64_t until = spawn_now_ms() + spawn_patience(READY_MS);
+         !has_in_work(&d, "prefill-1", 2) && spawn_before(until);)
+        client_step();
+    running[2] = ask_long(&d, NULL);
+    json_t *body = json_pack("{s:s}", "role", "decode");
+    client *change = client_post(d.url, "/v1/nodes/prefill-1/role", body);
+    json_decref(body);
+    assert_true(client_wait(change, spawn_patience(READY_MS)));
+    if (client_status(change) != 200) fail_msg("%s", client_body(change));
+    assert_false(client_is_over(running[0]) && client_is_over(running[1])); /* it was asked in the middle */
+    for (int i = 0; i < 3; i++) {
+        char *text = answer(running[i], i < 2 ? "prefill-1" : NULL);
+        assert_string_equal(text, expected);
+        free(text);
+    }
+    expect_role(&d, "prefill-1", "decode");
+    char *text = answer(ask(&d, "prefill-0", "prefill-1", TOKENS), "prefill-0");
+    free(text);
+    free(expected);
+    end(d0);
+    end(p1);
+    end(p0);
+    end(d.program);
+}
+
+static void a_prefill_node_that_cannot_decode_goes_back(void **state)
+{
+    (void)state;
+    const char *model = spawn_tiny_model(1);
+    door d;
+    spawn *s;
+    start_gateway(&d, model);
+    /* where it would listen, the gateway does */
+    spawn *p = start_prefill_with(model, "prefill-0", &d, "--listen", d.control),
+          *d0 = start_decode(model, "decode-0", &d, NULL, NULL);
+    wait_ready(&d, "prefill-0");
+    wait_ready(&d, "decode-0");
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(role(&d, "prefill-0", "decode", &s), 1);
+        assert_non_null(strstr(spawn_err(s), "could not serve as decode and is what it was"));
+        assert_non_null(strstr(spawn_err(p), "going back to prefill"));
+        assert_int_equal(cluster_pid(d.url, "prefill-0"), spawn_pid(p));
+        free(answer(ask(&d, "prefill-0", "decode-0", TOKENS), "prefill-0"));
+    }
+    end(d0);
+    end(p);
+    end(d.program);
+}
+
+static void expect_class(const door *d, const char *id, const char *begin)
+{
+    json_t *status = cluster_status(d->url);
+    size_t i;
+    const json_t *n;
+    json_array_foreach(json_object_get(status, "nodes"), i, n) {
+        const char *class = json_string_value(json_object_get(n, "exactness"));
+        if (strcmp(json_string_value(json_object_get(n, "id")), id) != 0) continue;
+        if (!class || strncmp(class, begin, strlen(begin)) != 0) fail_msg("%s is '%s'", id, class);
+    }
+    json_decref(status);
+}
+
+/* Unless told otherwise, and from the oracle to the oracle. */
+static void the_engine_of_the_other_role_fits_that_of_the_first(void **state)
+{
+    (void)state;
+    const char *model = spawn_tiny_model(1);
+    door d;
+    start_gateway(&d, model);
+    spawn *p0 = start_prefill_with(model, "prefill-0", &d, "--engine", "reference"),
+          *d0 = start_decode(model, "decode-0", &d, "--engine", "reference");
+    wait_ready(&d, "prefill-0");
+    wait_ready(&d, "decode-0");
+    expect_role(&d, "decode-0", "prefill");
+    expect_class(&d, "decode-0", "prefill reference");
+    expect_role(&d, "prefill-0", "decode");
+    expect_class(&d, "prefill-0", "decode reference");
+    free(answer(ask(&d, "decode-0", "prefill-0", TOKENS), "decode-0"));
+    end(d0);
+    end(p0);
+    p0 = start_prefill_with(model, "prefill-1", &d, "--decode-engine", "reference");
+    d0 = start_decode(model, "decode-1", &d, "--local-prefill", "host");
+    wait_ready(&d, "prefill-1");
+    wait_ready(&d, "decode-1");
+    expect_role(&d, "decode-1", "prefill");
+    expect_class(&d, "decode-1", "prefill host");
+    expect_role(&d, "prefill-1", "decode");
+    expect_class(&d, "prefill-1", "decode reference");
+    end(d0);
+    end(p0);
+    end(d.program);
+}
+
 static void a_request_in_progress_ends_before_the_role_changes(void **state)
 {
     (void)state;
@@ -184,8 +381,6 @@ static void what_cannot_be_is_refused_with_words(void **state)
     start_gateway(&d, model);
     spawn *p = start_prefill(model, "prefill-0", &d);
     wait_ready(&d, "prefill-0");
-    assert_int_equal(role(&d, "prefill-0", "decode", &s), 1);
-    assert_non_null(strstr(spawn_err(s), "start it as baton-decode"));
     assert_int_equal(role(&d, "nobody", "decode", &s), 1);
     assert_non_null(strstr(spawn_err(s), "No node is called 'nobody'"));
     static const struct {
@@ -198,7 +393,6 @@ static void what_cannot_be_is_refused_with_words(void **state)
         {"/v1/nodes/prefill-0/role", "[", 400},
         {"/v1/nodes//role", "{\"role\":\"decode\"}", 404},
         {"/v1/nodes/prefill-0", "{\"role\":\"decode\"}", 404},
-        {"/v1/nodes/prefill-0/role", "{\"role\":\"decode\"}", 409},
         {"/v1/nodes/a%2Fb/role", "{\"role\":\"decode\"}", 404},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -227,60 +421,75 @@ static void signal_and_wait(spawn *s, const char *words)
     assert_true(spawn_wait_err(s, words, spawn_patience(READY_MS)));
 }
 
-/* With keys: the node's line of the allow file decides, as it is when the node is asked. */
-static void a_key_needs_both_roles(void **state)
+/* In the allow file, the key of this role and name gets both. */
+static void give_both_roles(const char *allow, const char *role_and_name)
 {
-    (void)state;
-    const char *model = spawn_tiny_model(1);
-    char keys[256], allow[300], text[4096], changed[4200];
-    door d;
-    spawn *s;
-    snprintf(keys, sizeof keys, "%s", spawn_path("keys"));
-    snprintf(allow, sizeof allow, "%s/allow", keys);
-    spawn *made = SPAWN("baton", "keygen", keys, "gateway", "prefill-0", "decode-0", "decode-1");
-    if (spawn_wait(made, spawn_patience(READY_MS)) != 0) fail_msg("%s", spawn_err(made));
-    d.program = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys",
-                      keys, "--key", "gateway");
-    assert_true(cluster_find_gateway(d.url, d.control, d.program, spawn_patience(READY_MS)));
-    spawn *node[3] = {
-        SPAWN("baton-prefill", "-m", model, "--id", "prefill-0", "--gateway", d.control, "--keys", keys,
-              "--key", "prefill-0", "--threads", "1", "--engine", "host"),
-        SPAWN("baton-decode", "-m", model, "--id", "decode-0", "--gateway", d.control, "--keys", keys,
-              "--key", "decode-0", "--threads", "1", "--listen", "tcp://127.0.0.1:*", "--prefill-engine",
-              "host"),
-        SPAWN("baton-decode", "-m", model, "--id", "decode-1", "--gateway", d.control, "--keys", keys,
-              "--key", "decode-1", "--threads", "1", "--listen", "tcp://127.0.0.1:*", "--prefill-engine",
-              "host"),
-    };
-    wait_ready(&d, "prefill-0");
-    wait_ready(&d, "decode-0");
-    wait_ready(&d, "decode-1");
-    char *expected = answer(ask(&d, "prefill-0", "decode-0", TOKENS), "prefill-0");
-    assert_int_equal(role(&d, "decode-1", "prefill", &s), 1);
-    assert_non_null(strstr(spawn_err(s), "its key has not both roles"));
-
+    char text[4096], changed[4200];
     FILE *f = fopen(allow, "re");
     assert_non_null(f);
     text[fread(text, 1, sizeof text - 1, f)] = 0;
     fclose(f);
-    char *line = strstr(text, "decode decode-1");
+    char *line = strstr(text, role_and_name);
     assert_non_null(line);
-    snprintf(changed, sizeof changed, "%.*sprefill,%s", (int)(line - text), text, line);
+    const char *other = strncmp(role_and_name, "decode", 6) == 0 ? "prefill" : "decode";
+    snprintf(changed, sizeof changed, "%.*s%s,%s", (int)(line - text), text, other, line);
     assert_non_null(f = fopen(allow, "we"));
     assert_true(fputs(changed, f) >= 0);
     assert_int_equal(fclose(f), 0);
+}
+
+static spawn *start_with_key(const door *d, const char *model, const char *id, const char *keys)
+{
+    const bool is_decode = strncmp(id, "decode", 6) == 0;
+    return SPAWN(is_decode ? "baton-decode" : "baton-prefill", "-m", model, "--id", id, "--gateway",
+                 d->control, "--keys", keys, "--key", id, "--threads", "1", "--listen", "tcp://127.0.0.1:*",
+                 is_decode ? "--prefill-engine" : "--engine", "host");
+}
+
+/* With keys: the node's line of the allow file decides, as it is when the node is asked. */
+static void a_key_needs_both_roles(void **state)
+{
+    static const char *const ids[] = {"prefill-0", "prefill-1", "decode-0", "decode-1"};
+    (void)state;
+    const char *model = spawn_tiny_model(1);
+    char keys[256], allow[300];
+    door d;
+    spawn *s, *node[4];
+    snprintf(keys, sizeof keys, "%s", spawn_path("keys"));
+    snprintf(allow, sizeof allow, "%s/allow", keys);
+    spawn *made = SPAWN("baton", "keygen", keys, "gateway", ids[0], ids[1], ids[2], ids[3]);
+    if (spawn_wait(made, spawn_patience(READY_MS)) != 0) fail_msg("%s", spawn_err(made));
+    d.program = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*", "--keys",
+                      keys, "--key", "gateway");
+    assert_true(cluster_find_gateway(d.url, d.control, d.program, spawn_patience(READY_MS)));
+    for (int i = 0; i < 4; i++) node[i] = start_with_key(&d, model, ids[i], keys);
+    for (int i = 0; i < 4; i++) wait_ready(&d, ids[i]);
+    char *expected = answer(ask(&d, "prefill-0", "decode-0", TOKENS), "prefill-0");
+    assert_int_equal(role(&d, "decode-1", "prefill", &s), 1);
+    assert_non_null(strstr(spawn_err(s), "its key has not both roles"));
+    assert_int_equal(role(&d, "prefill-1", "decode", &s), 1);
+    assert_non_null(strstr(spawn_err(s), "its key has not both roles"));
+
+    give_both_roles(allow, "decode decode-1");
+    give_both_roles(allow, "prefill prefill-1");
     signal_and_wait(d.program, "allow list read again");
-    for (int i = 0; i < 3; i++) signal_and_wait(node[i], "allow list read again");
+    for (int i = 0; i < 4; i++) signal_and_wait(node[i], "allow list read again");
     expect_role(&d, "decode-1", "prefill");
-    char *now = answer(ask(&d, "decode-1", "decode-0", TOKENS), "decode-1");
-    assert_string_equal(now, expected);
+    expect_role(&d, "prefill-1", "decode");
+    static const char *const pairs[][2] = {
+        {"decode-1", "decode-0"}, {"decode-1", "prefill-1"}, {"prefill-0", "prefill-1"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char *text = answer(ask(&d, pairs[i][0], pairs[i][1], TOKENS), pairs[i][0]);
+        assert_string_equal(text, expected);
+        free(text);
+    }
     expect_role(&d, "decode-1", "decode");
-    free(now);
-    now = answer(ask(&d, "prefill-0", "decode-1", TOKENS), "prefill-0");
-    assert_string_equal(now, expected);
-    free(now);
+    expect_role(&d, "prefill-1", "prefill");
+    char *text = answer(ask(&d, "prefill-1", "decode-1", TOKENS), "prefill-1");
+    assert_string_equal(text, expected);
+    free(text);
     free(expected);
-    for (int i = 0; i < 3; i++) end(node[i]);
+    for (int i = 0; i < 4; i++) end(node[i]);
     end(d.program);
 }
 
@@ -315,6 +524,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_decode_node_serves_as_prefill_and_as_decode_again, cluster_teardown),
+        cmocka_unit_test_teardown(a_prefill_node_serves_as_decode_and_as_prefill_again, cluster_teardown),
+        cmocka_unit_test_teardown(two_nodes_change_places, cluster_teardown),
+        cmocka_unit_test_teardown(prompts_in_progress_end_before_a_prefill_node_becomes_a_decode_node,
+                                  cluster_teardown),
+        cmocka_unit_test_teardown(a_prefill_node_that_cannot_decode_goes_back, cluster_teardown),
+        cmocka_unit_test_teardown(the_engine_of_the_other_role_fits_that_of_the_first, cluster_teardown),
         cmocka_unit_test_teardown(a_request_in_progress_ends_before_the_role_changes, cluster_teardown),
         cmocka_unit_test_teardown(a_node_that_cannot_prefill_goes_back, cluster_teardown),
         cmocka_unit_test_teardown(what_cannot_be_is_refused_with_words, cluster_teardown),

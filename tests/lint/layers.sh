@@ -38,7 +38,7 @@ tools              : base text model npu/pkg npu/compile kv
 tools/bench        : base kernels model graph kv engine tools
 tools/cluster      : base rt model kv npu/compile engine tools
 tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster gateway/http
-programs           : base rt gateway/http gateway/shell prefill-node decode-node tools
+programs           : base rt wire engine gateway/http gateway/shell prefill-node decode-node tools
 '
 
 # header, then where it may be included, as extended regular expressions. The last lines: a room with doors is entered by them alone.

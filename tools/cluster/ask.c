@@ -100,6 +100,28 @@ void tool_answer_done(tool_answer *a)
     a->baton = NULL;
 }
 
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "-";
+}
+
+/* How much of the prompt was the NPU's work, and what the profile leaves to its companion. */
+static void print_npu(const json_t *b)
+{
+    const json_t *share = json_object_get(b, "npu_mac_ratio"), *left = json_object_get(b, "fallbacks"), *f;
+    size_t i;
+    if (!json_is_number(share)) {
+        fprintf(stderr, "npu        none: engine %s computed the prompt\n", text_of(b, "engine"));
+        return;
+    }
+    fprintf(stderr, "npu        %6.2f %% of the prompt's multiply-adds; %s\n", 100 * json_number_value(share),
+            json_array_size(left) ? "the CPU did what fell back:" : "nothing fell back to the CPU");
+    json_array_foreach(left, i, f)
+        fprintf(stderr, "           %s, %lld x: %s\n", text_of(f, "op"),
+                (long long)json_integer_value(json_object_get(f, "count")), text_of(f, "why"));
+}
+
 void tool_answer_print_figures(const tool_answer *a)
 {
     const json_t *b = a->baton;
@@ -112,7 +134,6 @@ void tool_answer_print_figures(const tool_answer *a)
                     (double)(a->first_us - a->begin_us) / 1e3);
         return;
     }
-    const char *reason = json_string_value(json_object_get(b, "finish_reason"));
     char kv[32];
     tool_size_text(kv, sizeof kv, (uint64_t)json_integer_value(json_object_get(b, "kv_bytes")));
     fprintf(stderr, "prompt     %6lld tokens  %8.1f tokens/s   first token after %.1f ms\n",
@@ -121,7 +142,8 @@ void tool_answer_print_figures(const tool_answer *a)
             json_number_value(json_object_get(b, "ttft_ms")));
     fprintf(stderr, "generated  %6lld tokens  %8.1f tokens/s   finish: %s\n",
             (long long)json_integer_value(json_object_get(b, "completion_tokens")),
-            json_number_value(json_object_get(b, "decode_tokens_per_second")), reason ? reason : "-");
+            json_number_value(json_object_get(b, "decode_tokens_per_second")), text_of(b, "finish_reason"));
     fprintf(stderr, "hand-off   %s of KV, exposed for %.2f ms after the last layer\n", kv,
             json_number_value(json_object_get(b, "kv_exposed_ms")));
+    print_npu(b);
 }

@@ -163,6 +163,11 @@ static void on_signal(void *ud, int signo)
         for (size_t i = 0; i < c->config->count; i++)
             if (c->child[i].pid > 0) (void)kill(c->child[i].pid, SIGHUP);
     if (signo != SIGINT && signo != SIGTERM) return;
+    if (c->plan.stopping) bt_log(BT_LOG_WARN, "second signal: leaving at once");
+    else
+        bt_log(BT_LOG_INFO,
+               "stopping: requests have %g s to end; a second Ctrl-C (or SIGTERM) leaves at once",
+               (double)c->config->drain_ms / 1e3);
     tool_supervise_stop(&c->plan, bt_clock_ms());
     advance(c);
 }

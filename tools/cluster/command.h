@@ -6,7 +6,7 @@
 #include "base/err.h"
 
 /* How a program of ours is called, and where it lies. */
-enum { TOOL_COMMAND_MAX_ARGS = 64, TOOL_COMMAND_ARG_BYTES = 512 };
+enum { TOOL_COMMAND_MAX_ARGS = 96, TOOL_COMMAND_ARG_BYTES = 512 };
 
 /* One program and its arguments, each NUL-terminated in arg[i]. */
 typedef struct tool_command {

@@ -48,11 +48,11 @@ static void add_bytes(tool_command *c, const char *option, uint64_t bytes)
     tool_command_add(c, option, text);
 }
 
-/* What decode nodes have and prefill nodes have not. */
-static void add_decode(tool_command *c, const tool_serve *s)
+/* What a node is told for its time as a decode node. slots: what the program calls them. */
+static void add_decode(tool_command *c, const tool_serve *s, const char *slots)
 {
     tool_command_add(c, "--weights", bt_weights_forms[s->weights]);
-    tool_command_add_int(c, "--slots", s->slots);
+    tool_command_add_int(c, slots, s->slots);
     tool_command_add_int(c, "--speculate", s->speculate);
     add_bytes(c, "--swap-memory", s->swap_memory_bytes);
 }
@@ -70,25 +70,24 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
 {
     const char *engine = bt_engine_names[s->engine];
     const bool is_prefill = strcmp(role, "prefill") == 0;
-    /* The NPU makes prompts' rows only; generated tokens are the f16 kernels' work. */
-    tool_command_add(ret, "--engine",
-                     !is_prefill && s->engine == BT_ENGINE_NPU ? bt_engine_names[BT_ENGINE_HOST] : engine);
     add_machine(ret, s);
     add_want(ret, &s->want);
-    if (is_prefill) return;
-    add_decode(ret, s);
-    tool_command_add(ret, "--prefill-engine", engine); /* a decode node may become a prefill node, too */
+    add_decode(ret, s, is_prefill ? "--decode-slots" : "--slots");
     if (s->colocated || s->local_prefill_below > 0) tool_command_add(ret, "--local-prefill", engine);
+    /* The NPU makes prompts' rows only; generated tokens are the f16 kernels' work. */
+    tool_command_add(ret, is_prefill ? "--engine" : "--prefill-engine", engine);
+    tool_command_add(ret, is_prefill ? "--decode-engine" : "--engine",
+                     s->engine == BT_ENGINE_NPU ? bt_engine_names[BT_ENGINE_HOST] : engine);
 }
 
 static void add_up(tool_command *ret, const tool_serve *s)
 {
-    static const char *const fixed[] = {"--host",      "127.0.0.1", "--port",   "0",
-                                        "--log-level", "error",     "--json=no"};
+    static const char *const fixed[] = {"--host",      "127.0.0.1", "--port",       "0",
+                                        "--log-level", "error",     "--verbose=no", "--json=no"};
     tool_command_add(ret, "--model", s->model);
     tool_command_add(ret, "--engine", bt_engine_names[s->engine]);
     add_machine(ret, s);
-    add_decode(ret, s);
+    add_decode(ret, s, "--slots");
     add_want(ret, &s->want);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) tool_command_add(ret, fixed[i], NULL);
 }

@@ -29,7 +29,7 @@ static const bt_opt opts[] = {
 
 const bt_opt_program tool_role_program = {
     .name = "baton role",
-    .summary = "let a baton-decode process serve as a prefill node, or as a decode node again",
+    .summary = "let a node serve in the other role, and back",
     .usage = "NODE prefill|decode [options]",
     .normal = "baton role decode-1 prefill",
     .opts = opts,

@@ -1,6 +1,7 @@
 /* baton up: a gateway, prefill nodes and decode nodes on this machine, until stopped. */
-#include "base/log.h"
 #include "crypto/keys_generate.h"
+#include "gateway/http/auth.h"
+#include "gateway/http/listen.h"
 #include "gateway/http/options.h"
 #include "tools/cluster/cluster.h"
 #include "tools/cluster/serve.h"
@@ -13,13 +14,16 @@
 
 typedef struct config {
     tool_serve serve;
-    const char *host, *alias, *api_key_file, *keys;
-    int64_t prefill, decode, port, max_queue, recovery_timeout_ms, drain_timeout_ms;
-    int policy, log_level, log_format;
-    bool insecure, json;
+    gw_options gateway; /* what is taken over, and nothing else */
+    const char *keys;
+    int64_t prefill, decode;
+    bt_log_options log;
+    bool json;
 } config;
 
-static const char *const formats[] = {"text", "json", NULL};
+/* An option of the gateway that is one of `up` too. Listing it here is all that it takes: help, range and
+ * default are the gateway's, and it is passed on as it was given. */
+#define GATEWAY(heading, option) BT_OPT_OF(gw_options_program, config, gateway, heading, option)
 
 static const bt_opt opts[] = {
     {.group = "Nodes", .name = "prefill", .value = "N", BT_OPT_AT(config, prefill), .type = BT_OPT_INT,
@@ -27,41 +31,24 @@ static const bt_opt opts[] = {
      .help = "prefill nodes to start; 0: decode nodes compute the prompts too"},
     {.group = "Nodes", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT,
      .def = "1", .lo = 1, .hi = 31, .help = "decode nodes to start"},
-    {.group = "Nodes", .name = "local-prefill-below", .value = "N",
-     BT_OPT_AT(config, serve.local_prefill_below), .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
-     .help = "prompts of fewer tokens are computed by their decode node; 0: none"},
-    {.group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policy), .type = BT_OPT_CHOICE,
-     .def = "least-load", .choices = gw_options_policies, .help = "how a request's nodes are chosen"},
+    GATEWAY("Nodes", "local-prefill-below"),
+    GATEWAY("Nodes", "policy"),
     {.group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(config, keys), .type = BT_OPT_STRING,
      .example = "keys",
      .help = "encrypt every link with the keys in this folder; those that are not there yet are made (see "
              "baton keygen)"},
     TOOL_SERVE_OPTS(config, serve),
-    {.group = "HTTP", .name = "host", .value = "ADDR", BT_OPT_AT(config, host), .type = BT_OPT_STRING,
-     .def = "127.0.0.1",
-     .help = "where clients connect; 0.0.0.0 opens it to the network, which needs --api-key-file"},
-    {.group = "HTTP", .name = "port", .value = "PORT", BT_OPT_AT(config, port), .type = BT_OPT_INT,
-     .def = "8080", .lo = 0, .hi = 65535, .help = "where clients connect; 0 lets the system choose"},
-    {.group = "HTTP", .name = "alias", .value = "NAME", BT_OPT_AT(config, alias), .type = BT_OPT_STRING,
-     .example = "my-model", .help = "the model's name in the API; without it the name in the file"},
-    {.group = "HTTP", .name = "max-queue", .value = "N", BT_OPT_AT(config, max_queue), .type = BT_OPT_INT,
-     .def = "64", .lo = 1, .hi = 65536, .help = "requests that may wait; one more is answered 429"},
-    {.group = "HTTP", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
-     .type = BT_OPT_STRING, .example = "key.txt",
-     .help = "keys that clients must present as 'Authorization: Bearer KEY', one a line"},
-    {.group = "HTTP", .name = "insecure", BT_OPT_AT(config, insecure), .type = BT_OPT_FLAG,
-     .help = "serve the network without a key"},
-    {.group = "Life", .name = "recovery-timeout", .value = "TIME", BT_OPT_AT(config, recovery_timeout_ms),
-     .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
-     .help = "how long a request whose node was lost waits for another one, or the same one restarted"},
-    {.group = "Life", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(config, drain_timeout_ms),
-     .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
-     .help = "how long SIGTERM lets requests in progress end"},
-    {.group = "Life", .name = "log-level", .value = "LEVEL", BT_OPT_AT(config, log_level),
-     .type = BT_OPT_CHOICE, .def = "info", .choices = bt_log_level_names,
-     .help = "least important lines to write"},
-    {.group = "Life", .name = "log-format", .value = "FORMAT", BT_OPT_AT(config, log_format),
-     .type = BT_OPT_CHOICE, .def = "text", .choices = formats, .help = "form of the lines on stderr"},
+    GATEWAY("HTTP", "host"),
+    GATEWAY("HTTP", "port"),
+    GATEWAY("HTTP", "alias"),
+    GATEWAY("HTTP", "api-key-file"),
+    GATEWAY("HTTP", "insecure"),
+    GATEWAY("HTTP", "max-queue"),
+    GATEWAY("HTTP", "max-connections"),
+    GATEWAY("HTTP", "idle-timeout"),
+    GATEWAY("Life", "recovery-timeout"),
+    GATEWAY("Life", "drain-timeout"),
+    BT_LOG_OPTS(config, log, "Life"),
     {.group = "Life", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
      .help = "say where it is ready by one JSON object on stdout: ready"},
 };
@@ -89,8 +76,9 @@ static void add_common(tool_command *t, const config *c, const char *program)
 {
     snprintf(t->program, sizeof t->program, "%s", program);
     tool_command_add(t, "--model", c->serve.model);
-    tool_command_add(t, "--log-level", bt_log_level_names[c->log_level]);
-    tool_command_add(t, "--log-format", formats[c->log_format]);
+    tool_command_add(t, "--log-level", bt_log_level_names[bt_log_options_level(&c->log)]);
+    tool_command_add(t, "--log-format", bt_log_formats[c->log.format]);
+    tool_command_add(t, "--verbose=no", NULL); /* BATON_VERBOSE has been counted */
 }
 
 static void add_keys(tool_command *t, const config *c, const char *name)
@@ -100,23 +88,16 @@ static void add_keys(tool_command *t, const config *c, const char *name)
     tool_command_add(t, "--key", name);
 }
 
-static void make_gateway(tool_command *t, const config *c, const char *control)
+static void add_option(void *ud, const char *option, const char *value)
 {
-    char drain[32], recovery[32];
+    tool_command_add(ud, option, value);
+}
+
+static void make_gateway(tool_command *t, const config *c, const bt_opt_args *args, const char *control)
+{
     add_common(t, c, "baton-gateway");
-    snprintf(drain, sizeof drain, "%lldms", (long long)c->drain_timeout_ms);
-    snprintf(recovery, sizeof recovery, "%lldms", (long long)c->recovery_timeout_ms);
-    tool_command_add(t, "--drain-timeout", drain);
-    tool_command_add(t, "--recovery-timeout", recovery);
-    tool_command_add(t, "--policy", gw_options_policies[c->policy]);
+    bt_opt_pass_on(args, &gw_options_program, add_option, t);
     tool_command_add(t, "--control", control);
-    tool_command_add(t, "--host", c->host);
-    tool_command_add_int(t, "--port", c->port);
-    tool_command_add_int(t, "--max-queue", c->max_queue);
-    tool_command_add_int(t, "--local-prefill-below", c->serve.local_prefill_below);
-    if (c->alias) tool_command_add(t, "--alias", c->alias);
-    if (c->api_key_file) tool_command_add(t, "--api-key-file", c->api_key_file);
-    if (c->insecure) tool_command_add(t, "--insecure", NULL);
     add_keys(t, c, "gateway");
 }
 
@@ -133,34 +114,46 @@ static void make_node(tool_command *t, const config *c, const char *control, con
     tool_command_add(t, "--drain-timeout", "500ms"); /* the gateway has drained before; now nobody listens any
                                                         more */
     tool_serve_node_args(t, &c->serve, role);
-    if (strcmp(role, "decode") == 0) {
-        snprintf(text, sizeof text, "ipc://%s/kv-%lld", dir, (long long)index);
-        tool_command_add(t, "--listen", text);
-    }
+    snprintf(text, sizeof text, "ipc://%s/kv-%s-%lld", dir, role, (long long)index);
+    tool_command_add(t, "--listen", text);
 }
 
-enum { KEY_NAME_BYTES = 24 };
+enum { SPEC_BYTES = 40 };
 
-static void want_key(const char **missing, size_t *len, char name[KEY_NAME_BYTES], const char *dir)
+static void want_key(const char **missing, size_t *len, const char *spec, const char *dir)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/%s.secret", dir, name);
-    if (access(path, F_OK) != 0) missing[(*len)++] = name;
+    snprintf(path, sizeof path, "%s/%.*s.secret", dir, (int)strcspn(spec, ":"), spec);
+    if (access(path, F_OK) != 0) missing[(*len)++] = spec;
 }
 
-/* The keys of this cluster that are not in the folder yet. */
+/* The keys of this cluster that are not in the folder yet. A node's has both roles, so that `baton role` can
+ * change it. */
 static bt_err make_keys(const config *c, bt_fault *fault)
 {
-    char name[TOOL_SUPERVISE_MAX][KEY_NAME_BYTES] = {"gateway"};
+    char spec[TOOL_SUPERVISE_MAX][SPEC_BYTES] = {"gateway"};
     const char *missing[TOOL_SUPERVISE_MAX + 1] = {NULL};
     size_t n = 1, len = 0;
-    for (int64_t i = 0; i < c->prefill; i++) snprintf(name[n++], KEY_NAME_BYTES, "prefill-%d", (int)i);
-    for (int64_t i = 0; i < c->decode; i++) snprintf(name[n++], KEY_NAME_BYTES, "decode-%d", (int)i);
-    for (size_t i = 0; i < n; i++) want_key(missing, &len, name[i], c->keys);
+    for (int i = 0; i < c->prefill; i++) snprintf(spec[n++], SPEC_BYTES, "prefill-%d:prefill,decode", i);
+    for (int i = 0; i < c->decode; i++) snprintf(spec[n++], SPEC_BYTES, "decode-%d:decode,prefill", i);
+    for (size_t i = 0; i < n; i++) want_key(missing, &len, spec[i], c->keys);
     return len ? bt_keys_generate(c->keys, missing, fault) : BT_OK;
 }
 
-static bt_err up(config *c, bt_fault *fault)
+/* What would keep the gateway from starting, before anything is compiled or started: a port that is in use, a
+ * file of API keys that cannot be read. The gateway itself looks again. */
+static bt_err check_door(const gw_options *o, bt_fault *fault)
+{
+    int fd;
+    uint16_t port;
+    gw_auth *auth = NULL;
+    bt_err e = o->api_key_file ? gw_auth_load(&auth, o->api_key_file, fault) : BT_OK;
+    gw_auth_free(auth);
+    if (e == BT_OK && (e = gw_listen(&fd, &port, o->host, (uint16_t)o->port, fault)) == BT_OK) close(fd);
+    return e;
+}
+
+static bt_err up(config *c, const bt_opt_args *args, bt_fault *fault)
 {
     char dir[128], control[160];
     const size_t count = (size_t)(1 + c->prefill + c->decode);
@@ -173,11 +166,11 @@ static bt_err up(config *c, bt_fault *fault)
     } else if (e == BT_OK) {
         size_t n = 0;
         snprintf(control, sizeof control, "ipc://%s/control", dir);
-        make_gateway(&commands[n++], c, control);
+        make_gateway(&commands[n++], c, args, control);
         for (int64_t i = 0; i < c->prefill; i++) make_node(&commands[n++], c, control, "prefill", i, dir);
         for (int64_t i = 0; i < c->decode; i++) make_node(&commands[n++], c, control, "decode", i, dir);
         const tool_cluster_config cc = {.commands = commands, .count = count,
-                                        .dir = dir,           .drain_ms = c->drain_timeout_ms,
+                                        .dir = dir,           .drain_ms = c->gateway.drain_ms,
                                         .on_ready = on_ready, .ud = c};
         e = tool_cluster_run(&cc, fault);
         tool_cluster_remove_dir(dir);
@@ -194,6 +187,7 @@ int tool_up_run(int argc, char **argv)
     int rc = bt_opt_start(&args, &tool_up_program, argc, argv, &c);
     if (rc >= 0) return rc;
     rc = 0;
+    c.gateway.control = "ipc://"; /* a private one, once there is a directory for it */
     if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];
     if (!c.serve.model) {
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2'");
@@ -204,11 +198,17 @@ int tool_up_run(int argc, char **argv)
                 "--prefill 0: decode nodes compute prompts with engine npu or host, not with reference");
         bt_opt_usage_error("baton up", &fault);
         rc = 2;
+    } else if (gw_options_check(&c.gateway, &fault) < 0) {
+        bt_opt_usage_error("baton up", &fault);
+        rc = 2;
     } else {
         c.serve.colocated = c.prefill == 0;
-        bt_log_setup("baton-up", (bt_log_level)c.log_level, c.log_format == 1);
+        c.serve.local_prefill_below = c.gateway.local_prefill_below;
+        bt_log_start("baton-up", &c.log);
         tool_catch_signals(); /* while compiling; later the event loop takes them */
-        if (tool_serve_prepare(&c.serve, c.log_level == BT_LOG_ERROR, 0, &fault) < 0 || up(&c, &fault) < 0)
+        const bool quiet = bt_log_options_level(&c.log) == BT_LOG_ERROR;
+        if (check_door(&c.gateway, &fault) < 0 || tool_serve_prepare(&c.serve, quiet, 0, &fault) < 0 ||
+            up(&c, &args, &fault) < 0)
             rc = tool_fail("up", &fault);
     }
     bt_opt_done(&args);

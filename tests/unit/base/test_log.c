@@ -51,6 +51,16 @@ static void leaves_out_what_is_below_the_level(void **s)
     assert_false(bt_log_wants(BT_LOG_DEBUG));
 }
 
+static void verbose_is_debug_whatever_the_level_says(void **s)
+{
+    (void)s;
+    bt_log_start("prog", &(bt_log_options){.level = BT_LOG_ERROR});
+    assert_false(bt_log_wants(BT_LOG_WARN));
+    bt_log_start("prog", &(bt_log_options){.level = BT_LOG_ERROR, .format = 1, .verbose = true});
+    CAPTURE(bt_log(BT_LOG_DEBUG, "all"));
+    assert_non_null(strstr(line, "\"level\":\"debug\""));
+}
+
 static void nobody_can_forge_a_line(void **s)
 {
     (void)s;
@@ -104,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_time_program_level_and_text),
         cmocka_unit_test(leaves_out_what_is_below_the_level),
+        cmocka_unit_test(verbose_is_debug_whatever_the_level_says),
         cmocka_unit_test(nobody_can_forge_a_line),
         cmocka_unit_test(json_lines_are_json),
         cmocka_unit_test(long_lines_are_cut_and_stay_lines),

@@ -95,23 +95,6 @@ static void gives_the_defaults(void **s)
     bt_opt_done(&a);
 }
 
-/* As a program that is another one too fills in what only the other has. */
-static void defaults_without_a_command_line_are_those_of_the_environment(void **s)
-{
-    (void)s;
-    assert_int_equal(setenv("BATON_PORT", "91", 1), 0);
-    assert_int_equal(bt_opt_defaults(&a, &program, &c, &f), BT_OK);
-    assert_null(c.model); /* required, and nobody asks */
-    assert_int_equal(c.port, 91);
-    assert_int_equal(c.wait_ms, 1500);
-    assert_int_equal(c.peers.count, 2);
-    bt_opt_done(&a);
-    assert_int_equal(setenv("BATON_PORT", "far", 1), 0);
-    assert_int_equal(bt_opt_defaults(&a, &program, &c, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "far"));
-    assert_int_equal(unsetenv("BATON_PORT"), 0);
-}
-
 static void takes_every_form(void **s)
 {
     (void)s;
@@ -277,6 +260,71 @@ static void print_config_names_each_source(void **s)
     bt_opt_done(&a);
 }
 
+/* A program that starts `program` and has some of its options. */
+typedef struct outer {
+    bool json;
+    config inner;
+} outer;
+static const bt_opt outer_table[] = {
+    BT_OPT_OF(program, outer, inner, "Inside", "port"),
+    BT_OPT_OF(program, outer, inner, "Inside", "peer"),
+    BT_OPT_OF(program, outer, inner, "Inside", "wait"),
+    BT_OPT_OF(program, outer, inner, "Inside", "verbose"),
+    {.group = "Output", .name = "json", BT_OPT_AT(outer, json), .type = BT_OPT_FLAG, .help = "one object"},
+};
+static const bt_opt_program outer_program = {.name = "outer",      .summary = "Starts prog.",
+                                             .usage = "[options]", .normal = "outer",
+                                             .opts = outer_table,  .opt_count = BT_OPT_COUNT(outer_table)};
+
+static void append(void *ud, const char *option, const char *value)
+{
+    strcat(ud, option);
+    if (value) strcat(strcat(ud, " "), value);
+    strcat(ud, ";");
+}
+
+#define PASSED(ret, ...) passed(ret, ARGV("outer", __VA_ARGS__))
+static void passed(char *ret, char **argv)
+{
+    outer o;
+    int argc = 0;
+    while (argv[argc]) argc++;
+    if (bt_opt_parse(&a, &outer_program, argc, argv, &o, &f) < 0) fail_msg("%s", f.text);
+    *ret = 0;
+    bt_opt_pass_on(&a, &program, append, ret);
+    bt_opt_done(&a);
+}
+
+static void options_of_another_program_are_its_own_rows_and_are_passed_on_as_given(void **s)
+{
+    (void)s;
+    char *t = NULL, line[512];
+    size_t n = 0;
+    outer o;
+    FILE *out = open_memstream(&t, &n);
+    bt_opt_help(out, &outer_program);
+    fclose(out);
+    assert_non_null(strstr(
+        t, "\nInside:\n  -p, --port PORT            where clients connect (0..65535; default 8080)\n"));
+    free(t);
+    assert_int_equal(bt_opt_parse(&a, &outer_program, 1, ARGV("outer"), &o, &f), BT_OK);
+    assert_int_equal(o.inner.port, 8080);
+    assert_int_equal(o.inner.wait_ms, 1500);
+    assert_int_equal(o.inner.peers.count, 2);
+    bt_opt_done(&a);
+    assert_int_equal(bt_opt_parse(&a, &outer_program, 2, ARGV("outer", "-p70000"), &o, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "0..65535"));
+
+    PASSED(line, "--json");
+    assert_string_equal(line, "");
+    PASSED(line, "-vp", "0", "--wait=2s", "--peer", "x", "--peer", "y,z");
+    assert_string_equal(line, "--port 0;--peer x;--peer y,z;--wait 2s;--verbose;");
+    setenv("BATON_PORT", "91", 1);
+    setenv("BATON_VERBOSE", "yes", 1);
+    PASSED(line, "--verbose=no");
+    assert_string_equal(line, "--port 91;--verbose=no;");
+}
+
 static int ran(int argc, char **argv)
 {
     return argc == 2 && !strcmp(argv[0], "run") ? 40 + atoi(argv[1]) : 99;
@@ -337,7 +385,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(gives_the_defaults, clean),
-        cmocka_unit_test_setup(defaults_without_a_command_line_are_those_of_the_environment, clean),
         cmocka_unit_test_setup(takes_every_form, clean),
         cmocka_unit_test_setup(command_line_wins_over_environment_over_default, clean),
         cmocka_unit_test_setup(refuses_with_the_option_the_value_and_an_example, clean),
@@ -345,6 +392,7 @@ int main(void)
         cmocka_unit_test_setup(the_printed_table_has_twelve_columns, clean),
         cmocka_unit_test_setup(the_manual_page_escapes_what_troff_would_eat, clean),
         cmocka_unit_test_setup(print_config_names_each_source, clean),
+        cmocka_unit_test_setup(options_of_another_program_are_its_own_rows_and_are_passed_on_as_given, clean),
         cmocka_unit_test_setup(subcommands_run_by_name, clean),
         cmocka_unit_test_setup(start_turns_outcomes_into_exit_codes, clean),
     };

@@ -29,8 +29,8 @@ static void every_case_has_its_answer(void **state)
         {BT_ROLE_DECODE, BT_ROLE_PREFILL, BT_ROLE_MAY, false, 0, 0, true, BT_ROLE_DECODE, "serves as decode"},
         {BT_ROLE_DECODE, BT_ROLE_DECODE, BT_ROLE_MAY, false, 0, 0, false, 0, "already"},
         {BT_ROLE_PREFILL, BT_ROLE_PREFILL, BT_ROLE_MAY_NOT, false, 0, 0, false, 0, "already"},
-        {BT_ROLE_DECODE, BT_ROLE_PREFILL, BT_ROLE_MAY_NOT, false, 0, BT_EARG, false, 0, "baton-decode"},
-        {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY_NOT_KEY, false, 0, BT_EAUTH, false, 0, "allow file"},
+        {BT_ROLE_DECODE, BT_ROLE_PREFILL, BT_ROLE_MAY_NOT, false, 0, BT_EAUTH, false, 0, "allow file"},
+        {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY_NOT, false, 0, BT_EAUTH, false, 0, "allow file"},
         /* asked again while it drains for that */
         {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY, true, BT_ROLE_PREFILL, 0, false, BT_ROLE_PREFILL,
          "it drains"},

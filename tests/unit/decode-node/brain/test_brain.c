@@ -331,7 +331,7 @@ static void drains_for_another_role_and_says_which(void **s)
     dc_brain *b = make();
     bt_msg m = {.type = BT_MSG_ROLE, .u.role.role = BT_ROLE_PREFILL};
     decode_kit_control(b, &m);
-    assert_int_equal(decode_kit_said(BT_MSG_ROLE_ANSWER)->u.role_answer.code, BT_EARG);
+    assert_int_equal(decode_kit_said(BT_MSG_ROLE_ANSWER)->u.role_answer.code, BT_EAUTH);
     assert_null(decode_kit_did(DC_DO_DRAIN));
     (void)reserve(b, 1, 1); /* it goes on */
     dc_brain_free(b);

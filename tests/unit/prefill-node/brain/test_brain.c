@@ -479,7 +479,7 @@ static void drains_for_another_role_and_says_which(void **s)
     pf_brain *b = make();
     bt_msg m = {.type = BT_MSG_ROLE, .u.role.role = BT_ROLE_DECODE};
     control(b, &m);
-    assert_int_equal(said(BT_MSG_ROLE_ANSWER)->u.role_answer.code, BT_EARG);
+    assert_int_equal(said(BT_MSG_ROLE_ANSWER)->u.role_answer.code, BT_EAUTH);
     assert_null(did(PF_DO_DRAIN));
     accept(b, 1, 1, 100, 1 << 20); /* it goes on */
     pf_brain_free(b);

@@ -1,0 +1,50 @@
+#ifndef BT_NODE_NODE_OPTIONS_H
+#define BT_NODE_NODE_OPTIONS_H
+#include "base/log.h"
+#include "base/opt.h"
+#include "kv/kv_dtype.h"
+
+/* What every node is told, whatever it serves as. */
+typedef struct bt_node_options {
+    const char *model, *isa, *id, *keys, *key;
+    int kv_dtype; /* index in bt_kv_dtype_choices */
+    int64_t threads, ctx_size, drain_timeout_ms;
+    uint64_t kv_memory_bytes;
+    bt_opt_list gateways;
+    bt_log_options log;
+} bt_node_options;
+
+/* Rows of an option table whose config has a bt_node_options at `field`; `own_id` is the default of --id. */
+// clang-format off
+#define BT_NODE_OPTS(config, field, own_id) \
+    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, field.model), \
+     .type = BT_OPT_STRING, .required = true, .example = "smollm2", \
+     .help = "GGUF file, or 'smollm2' for the default model"}, \
+    BT_KV_DTYPE_OPT(config, field.kv_dtype), \
+    {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, field.ctx_size), \
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20, \
+     .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less"}, \
+    {.group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, field.threads), \
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256, .help = "compute threads; 0: all cores"}, \
+    {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, field.isa), .type = BT_OPT_STRING, \
+     .def = "auto", .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"}, \
+    {.group = "Machine", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, field.kv_memory_bytes), \
+     .type = BT_OPT_SIZE, .def = "1G", .lo = 1 << 20, .hi = INT64_MAX, \
+     .help = "KV of prompts or sequences, those kept as the beginning of others too; it must hold one of --ctx-size"}, \
+    {.group = "Network", .name = "gateway", .value = "ENDPOINT", BT_OPT_AT(config, field.gateways), \
+     .type = BT_OPT_STRINGS, .def = "tcp://127.0.0.1:5600", \
+     .help = "control address of a gateway to serve; at most 8; with keys also ENDPOINT@NAME: which gateway's key " \
+             "it has"}, \
+    {.group = "Network", .name = "id", .value = "NAME", BT_OPT_AT(config, field.id), .type = BT_OPT_STRING, \
+     .def = (own_id), .help = "this node's name, the same after a restart, different from all others"}, \
+    {.group = "Network", .name = "keys", .value = "DIR", BT_OPT_AT(config, field.keys), .type = BT_OPT_STRING, \
+     .example = "keys", \
+     .help = "CURVE keys made by 'baton keygen'; needed for any address that is not loopback or ipc"}, \
+    {.group = "Network", .name = "key", .value = "NAME", BT_OPT_AT(config, field.key), .type = BT_OPT_STRING, \
+     .example = (own_id), .help = "which NAME.secret of --keys is this node's; without it the only one"}, \
+    {.group = "Life", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(config, field.drain_timeout_ms), \
+     .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000, \
+     .help = "how long SIGTERM, or a change of role, lets work in progress end"}, \
+    BT_LOG_OPTS(config, field.log, "Life")
+// clang-format on
+#endif

@@ -1,0 +1,117 @@
+/* One process that serves as one kind of node, then as the other. The programs differ in the role that they
+ * begin in: its engine and slots are --engine and --slots, those of the other role have its name before them.
+ * What cannot serve in a new role goes back to what it was. */
+#include "programs/node.h"
+#include "base/log.h"
+#include "decode-node/node.h"
+#include "engine/names.h"
+#include "prefill-node/node.h"
+#include "rt/loop.h"
+
+#include <stdio.h>
+
+typedef struct config {
+    bt_node_options node;
+    bt_obtain_want want;
+    pf_options prefill;
+    dc_options decode;
+    int other_engine; /* of the role that it does not begin in; 0: auto, else 1 + its index */
+} config;
+
+static const char *const prefill_engines[] = {"auto", BT_ENGINE_NAMES, NULL};
+static const char *const decode_engines[] = {"auto", BT_ENGINE_FLOAT_NAMES, NULL};
+#define AS_PREFILL "As a prefill node"
+#define AS_DECODE  "As a decode node"
+
+static const bt_opt prefill_opts[] = {
+    BT_NODE_OPTS(config, node, "prefill-0"),
+    {.group = AS_PREFILL, .name = "engine", .value = "NAME", BT_OPT_AT(config, prefill.engine),
+     .type = BT_OPT_CHOICE, .def = "npu", .choices = bt_engine_names, .help = BT_ENGINE_PROMPTS_HELP},
+    PF_OPTS(config, prefill, AS_PREFILL, "slots"),
+    BT_OBTAIN_OPTS(config, want),
+    BT_OBTAIN_FILE_OPT(config, want),
+    {.group = AS_DECODE, .name = "decode-engine", .value = "NAME", BT_OPT_AT(config, other_engine),
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = decode_engines,
+     .help = "what computes after 'baton role ID decode'; auto: host, for --engine reference that"},
+    DC_OPTS(config, decode, AS_DECODE, "decode-slots", "tcp://127.0.0.1:*"),
+};
+
+static const bt_opt decode_opts[] = {
+    BT_NODE_OPTS(config, node, "decode-0"),
+    {.group = AS_DECODE, .name = "engine", .value = "NAME", BT_OPT_AT(config, decode.engine),
+     .type = BT_OPT_CHOICE, .def = "host", .choices = BT_ENGINE_DECODE_NAMES,
+     .help = "what computes: f16 kernels, or the plain FP32 oracle"},
+    DC_OPTS(config, decode, AS_DECODE, "slots", "tcp://127.0.0.1:5602"),
+    {.group = AS_PREFILL, .name = "prefill-engine", .value = "NAME", BT_OPT_AT(config, other_engine),
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = prefill_engines,
+     .help = "what computes prompts after 'baton role ID prefill'; auto: as --local-prefill, else npu, for "
+             "--engine reference that"},
+    PF_OPTS(config, prefill, AS_PREFILL, "prefill-slots"),
+    BT_OBTAIN_OPTS(config, want),
+    BT_OBTAIN_FILE_OPT(config, want),
+};
+
+static const bt_opt_program prefill_program = {
+    .name = "baton-prefill",       .summary = "compute prompts, hand their KV to decode nodes",
+    .usage = "-m MODEL [options]", .normal = "baton-prefill -m smollm2 --gateway tcp://127.0.0.1:5600",
+    .opts = prefill_opts,          .opt_count = BT_OPT_COUNT(prefill_opts),
+};
+static const bt_opt_program decode_program = {
+    .name = "baton-decode",        .summary = "take prompts' KV from prefill nodes and generate tokens",
+    .usage = "-m MODEL [options]", .normal = "baton-decode -m smollm2 --gateway tcp://127.0.0.1:5600",
+    .opts = decode_opts,           .opt_count = BT_OPT_COUNT(decode_opts),
+};
+
+/* What both roles share, and what "auto" means. */
+static void complete(config *c, bt_role first)
+{
+    const bool is_decode = first == BT_ROLE_DECODE;
+    c->prefill.node = c->decode.node = &c->node;
+    c->prefill.want = c->decode.want = &c->want;
+    int *other = is_decode ? &c->prefill.engine : &c->decode.engine;
+    if (c->other_engine > 0) *other = c->other_engine - 1;
+    else if (!is_decode)
+        *other = c->prefill.engine == BT_ENGINE_REFERENCE ? BT_ENGINE_REFERENCE - BT_ENGINE_HOST : 0;
+    else if (c->decode.local_prefill > 0) *other = c->decode.local_prefill - 1;
+    else
+        *other =
+            c->decode.engine + BT_ENGINE_HOST == BT_ENGINE_REFERENCE ? BT_ENGINE_REFERENCE : BT_ENGINE_NPU;
+}
+
+static const char *name_of(bt_role r) { return r == BT_ROLE_DECODE ? "decode" : "prefill"; }
+
+static int serve(const config *c, bt_role first)
+{
+    bt_role role = first, home = first; /* home: what it has been able to be */
+    for (;;) {
+        bt_role next = 0;
+        int rc = role == BT_ROLE_DECODE ? dc_node_run(&c->decode, &next) : pf_node_run(&c->prefill, &next);
+        if (rc == 0) {
+            home = role;
+        } else if (role != home) {
+            bt_log(BT_LOG_ERROR, "cannot serve as a %s node; going back to %s", name_of(role), name_of(home));
+            next = home;
+            rc = 0;
+        }
+        if (!next || bt_loop_held_end()) return rc;
+        bt_log(BT_LOG_INFO, "now a %s node", name_of(next));
+        role = next;
+    }
+}
+
+int node_main(int argc, char **argv, bt_role first)
+{
+    static char name[96]; /* lives as long as the log: several nodes may write to one terminal */
+    const bt_opt_program *program = first == BT_ROLE_DECODE ? &decode_program : &prefill_program;
+    config c = {.other_engine = 0};
+    bt_opt_args args;
+    int rc = bt_opt_start(&args, program, argc, argv, &c);
+    if (rc >= 0) return rc;
+    complete(&c, first);
+    snprintf(name, sizeof name, "%s %s", program->name, c.node.id);
+    bt_log_start(name, &c.node.log);
+    bt_loop_hold_signals();
+    rc = serve(&c, first);
+    bt_opt_done(&args);
+    return rc;
+}
