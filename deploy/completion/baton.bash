@@ -109,6 +109,7 @@ _baton()
     "baton-gateway --alias" | "baton-gateway -a" | \
     "baton-gateway --host" | \
     "baton-gateway --port" | \
+    "baton-gateway --cors" | \
     "baton-gateway --control" | \
     "baton-gateway --key" | \
     "baton-gateway --local-prefill-below" | \
@@ -280,7 +281,7 @@ _baton()
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --no-metrics --control --keys --key --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --max-queue --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-prefill") words="--model -m --engine --kv-dtype --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --kv-memory --slots --gateway --id --keys --key --min-overlap --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --weights --local-prefill --prefill-engine --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --chunk-tokens --speculate --kv-memory --slots --batch-rows --growth-tokens --swap-memory --gateway --listen --advertise --id --keys --key --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     esac
