@@ -78,10 +78,26 @@ static gw_http_refusal check_layout(const gw_framing_head *h)
     return after_line(at, end) == end ? GW_HTTP_FINE : GW_HTTP_BAD_LAYOUT;
 }
 
+/* Programs that make variables of headers take `_` for `-`. */
+static bool is_lookalike(const gw_framing_field *f)
+{
+    static const char *const names[] = {"Transfer-Encoding", "Content-Length"};
+    for (size_t i = 0; i < 2; i++) {
+        size_t at = 0;
+        const char *n = names[i];
+        if (f->name_len != strlen(n) || is_named(f, n)) continue;
+        while (at < f->name_len &&
+               (f->name[at] == '_' ? n[at] == '-' : strncasecmp(f->name + at, n + at, 1) == 0))
+            at++;
+        if (at == f->name_len) return true;
+    }
+    return false;
+}
+
 static gw_http_refusal check_fields(const gw_framing_head *h)
 {
     for (size_t i = 0; i < h->fields_len; i++)
-        if (!is_token(h->fields[i].name, h->fields[i].name_len) ||
+        if (!is_token(h->fields[i].name, h->fields[i].name_len) || is_lookalike(&h->fields[i]) ||
             !is_value(h->fields[i].value, h->fields[i].value_len))
             return GW_HTTP_BAD_FIELD;
     return GW_HTTP_FINE;

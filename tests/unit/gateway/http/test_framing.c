@@ -180,6 +180,9 @@ static void names_are_words_and_values_hold_no_control_characters(void **state)
     assert_int_equal(CHECK(&f, POST("Transf\x82r-Encoding: chunked\r\n")), GW_HTTP_BAD_FIELD);
     assert_int_equal(CHECK(&f, POST("Transfer Encoding: chunked\r\n")), GW_HTTP_BAD_FIELD);
     assert_int_equal(CHECK(&f, POST(": 5\r\n")), GW_HTTP_BAD_FIELD);
+    assert_int_equal(CHECK(&f, POST("transfer_encoding: chunked\r\n")), GW_HTTP_BAD_FIELD);
+    assert_int_equal(CHECK(&f, POST("Content_Length: 5\r\n")), GW_HTTP_BAD_FIELD);
+    assert_int_equal(CHECK(&f, POST("Content_Lengths: 5\r\n")), GW_HTTP_FINE);
     assert_int_equal(CHECK(&f, POST("X: a\rTransfer-Encoding: chunked\r\n")), GW_HTTP_BAD_FIELD);
     assert_int_equal(CHECK(&f, POST("X: a\x7f\r\n")), GW_HTTP_BAD_FIELD);
     assert_int_equal(CHECK(&f, POST("Transfer-Encoding: \x0b"
