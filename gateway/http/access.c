@@ -74,10 +74,8 @@ static void judge(gw_http_exchange *x, const char *method)
     const gw_http_request r = describe(x, method);
     const bool has_body = f->is_chunked || f->body_bytes > 0;
     x->must_close = f->is_chunked; /* where chunks end, others may see otherwise */
-    if (!h->handler.has_own_place(h->handler.ud, &r)) {
-        if (h->busy >= h->connections_max) x->refusal = GW_HTTP_NO_PLACE;
-        else h->busy += x->is_busy = true;
-    }
+    x->has_own_place = h->handler.has_own_place(h->handler.ud, &r);
+    if (!x->has_own_place && !gw_connections_have_place(h)) x->refusal = GW_HTTP_NO_PLACE;
     if (x->refusal == GW_HTTP_FINE && has_body) {
         x->keeps_body = !is_preflight(x, method) && h->handler.wants_body(h->handler.ud, &r);
         if (!x->keeps_body) x->is_early = f->is_chunked || f->has_expect || f->body_bytes > SKIP_MAX_BYTES;
@@ -92,6 +90,8 @@ static void judge(gw_http_exchange *x, const char *method)
 static void show(gw_http_exchange *x, const char *method)
 {
     gw_http *h = x->http;
+    if (x->refusal == GW_HTTP_FINE && !x->has_own_place && !gw_connections_have_place(h))
+        x->refusal = GW_HTTP_NO_PLACE; /* they were taken while the body came */
     gw_http_request r = describe(x, method);
     r.body = bt_buf_text(&x->body);
     r.body_len = x->body.len;

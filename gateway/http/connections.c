@@ -15,9 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A turn of the loop takes so many; libmicrohttpd reads what they have sent before the next turn, so that
- * nobody who speaks at once is ever the oldest that is silent. */
-enum { ACCEPTS_A_TURN = GW_HTTP_RESERVE / 2, SWEEP_US = 1000000 };
+/* A turn of the loop accepts so many, so that it stays short. */
+enum { ACCEPTS_A_TURN = 64, SWEEP_US = 1000000, DEAF_US = 20000 };
 
 /* libmicrohttpd sees a closed socket, and ends the connection as if the client had gone. */
 static void cut(gw_http *h, gw_place *p, const char *why)
@@ -32,6 +31,7 @@ static void set_deaf(gw_http *h, bool is_deaf)
     struct epoll_event ev = {.events = is_deaf ? 0 : EPOLLIN, .data.ptr = &h->listener};
     if (h->is_deaf == is_deaf || epoll_ctl(h->watch_fd, EPOLL_CTL_MOD, h->listen_fd, &ev) < 0) return;
     h->is_deaf = is_deaf;
+    if (is_deaf) h->sweep_us = bt_clock_us() + DEAF_US;
 }
 
 static bool make_room(gw_http *h)
@@ -93,6 +93,14 @@ void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket
         free(gone);
         set_deaf(h, false);
     }
+}
+
+bool gw_connections_have_place(gw_http *h)
+{
+    if (h->places.busy < h->connections_max) return true;
+    gw_place *p = gw_places_unread(&h->places, bt_clock_us());
+    if (p) cut(h, p, "another request needs its place");
+    return p;
 }
 
 void gw_connections_enter(gw_http *h, gw_connection *c, gw_phase phase)

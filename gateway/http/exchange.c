@@ -96,7 +96,6 @@ void gw_exchange_free(gw_http_exchange *x)
     if (x->next) x->next->prev = x->prev;
     if (x->prev) x->prev->next = x->next;
     else x->http->first = x->next;
-    x->http->busy -= x->is_busy;
     free(x->target);
     free(x);
 }
@@ -207,7 +206,7 @@ bt_buf *gw_http_stream_buf(gw_http_exchange *x) { return &x->out; }
 void gw_http_flush(gw_http_exchange *x)
 {
     if (x->is_stream && x->place->place.phase == GW_PHASE_WAITS)
-        gw_connections_enter(x->http, x->place, GW_PHASE_SENDS);
+        gw_connections_enter(x->http, x->place, GW_PHASE_STREAMS);
     resume(x);
 }
 

@@ -24,7 +24,7 @@
 typedef struct gw_http gw_http;
 typedef struct gw_http_exchange gw_http_exchange;
 
-enum { GW_HTTP_MAX_ID_BYTES = 128, GW_HTTP_RESERVE = 32 };
+enum { GW_HTTP_MAX_ID_BYTES = 128, GW_HTTP_RESERVE = 256 };
 
 typedef struct gw_http_request {
     const char *method, *path; /* path without host, query, and slashes at its end */

@@ -27,7 +27,6 @@ struct gw_http {
     const char *cors; /* NULL: none */
     size_t body_max_bytes, bodies_max_bytes, bodies_bytes;
     unsigned connections_max;
-    unsigned busy; /* connections with a request that needs an ordinary place */
     gw_places places;
     gw_lingers lingers;
     gw_connection *fresh; /* accepted, and on its way to libmicrohttpd */
@@ -54,7 +53,7 @@ struct gw_http_exchange {
     bt_buf body, out;
     size_t discarded_bytes;
     bool keeps_body, is_early; /* early: answered before its body was read, so its socket lingers */
-    bool is_busy, must_close;
+    bool must_close, has_own_place;
     bool is_shown, is_suspended, is_watched, is_gone, is_stream, is_complete;
     char id[GW_HTTP_MAX_ID_BYTES + 1];
 };
@@ -78,6 +77,8 @@ void gw_connections_accept(gw_http *h);
 void gw_connections_sweep(gw_http *h, int64_t now_us);
 void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket_cls,
                               enum MHD_ConnectionNotificationCode code);
+/* May one more request be served? Cuts off a stream that nobody reads where that makes room. */
+bool gw_connections_have_place(gw_http *h);
 /* `c` enters a phase. */
 void gw_connections_enter(gw_http *h, gw_connection *c, gw_phase phase);
 #endif

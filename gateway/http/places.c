@@ -11,6 +11,7 @@ static void unlist(gw_places *s, gw_place *p)
     if (p->next) p->next->prev = p->prev;
     else s->lists[p->phase].last = p->prev;
     p->is_listed = false;
+    s->busy -= p->phase >= GW_PHASE_WAITS;
 }
 
 void gw_places_enter(gw_places *s, gw_place *p, gw_phase phase, int64_t now_us)
@@ -26,6 +27,7 @@ void gw_places_enter(gw_places *s, gw_place *p, gw_phase phase, int64_t now_us)
     else s->lists[phase].first = p;
     s->lists[phase].last = p;
     p->is_listed = true;
+    s->busy += phase >= GW_PHASE_WAITS;
 }
 
 void gw_places_add(gw_places *s, gw_place *p, int64_t now_us)
@@ -64,19 +66,32 @@ static gw_place *slower_than(const gw_places *s, gw_phase phase, int64_t grace_u
     return NULL;
 }
 
-gw_place *gw_places_victim(const gw_places *s, int64_t now_us)
+static gw_place *slow(const gw_places *s, int64_t grace_us, int64_t now_us)
+{
+    gw_place *p = slower_than(s, GW_PHASE_BODY, grace_us, now_us);
+    if (!p) p = slower_than(s, GW_PHASE_SENDS, grace_us, now_us);
+    return p ? p : slower_than(s, GW_PHASE_STREAMS, grace_us, now_us);
+}
+
+static gw_place *silent_for(const gw_places *s, int64_t us, int64_t now_us)
 {
     gw_place *p = s->lists[GW_PHASE_HEAD].first;
-    if (!p) p = slower_than(s, GW_PHASE_BODY, GW_PLACES_GRACE_US, now_us);
-    if (!p) p = slower_than(s, GW_PHASE_SENDS, GW_PLACES_GRACE_US, now_us);
-    return p;
+    return p && now_us - p->since_us >= us ? p : NULL;
+}
+
+gw_place *gw_places_victim(const gw_places *s, int64_t now_us)
+{
+    gw_place *p = silent_for(s, GW_PLACES_HEAD_GRACE_US, now_us);
+    return p ? p : slow(s, GW_PLACES_GRACE_US, now_us);
+}
+
+gw_place *gw_places_unread(const gw_places *s, int64_t now_us)
+{
+    return slower_than(s, GW_PHASE_STREAMS, GW_PLACES_GRACE_US, now_us);
 }
 
 gw_place *gw_places_late(const gw_places *s, int64_t now_us)
 {
-    gw_place *p = s->lists[GW_PHASE_HEAD].first;
-    if (p && now_us - p->since_us < s->idle_us) p = NULL;
-    if (!p) p = slower_than(s, GW_PHASE_BODY, s->idle_us, now_us);
-    if (!p) p = slower_than(s, GW_PHASE_SENDS, s->idle_us, now_us);
-    return p;
+    gw_place *p = silent_for(s, s->idle_us, now_us);
+    return p ? p : slow(s, s->idle_us, now_us);
 }

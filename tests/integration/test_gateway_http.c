@@ -225,11 +225,11 @@ static bool hear(int fd, const char *words, int times, int timeout_ms)
 }
 
 /* True: the other side ends the connection in time. */
-static bool hear_end(int fd)
+static bool hear_end(int fd, int timeout_ms)
 {
     char text[1024];
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    while (poll(&p, 1, 10000) == 1)
+    while (poll(&p, 1, timeout_ms) == 1)
         if (recv(fd, text, sizeof text, 0) <= 0) return close(fd) == 0;
     return false;
 }
@@ -456,12 +456,20 @@ static void an_idle_connection_gives_way_to_a_new_one(void **state)
     gateway g;
     int fd[5];
     start(&g, (const char *const[]){"--port", "0", "--max-connections", "4", NULL});
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 4; i++) {
         fd[i] = dial(&g);
         say(fd[i], request);
         assert_true(hear(fd[i], "HTTP/1.1 200", 1, 10000));
     }
-    assert_true(hear_end(fd[0])); /* idle for longest */
+    bool has_ended = false;
+    for (const int64_t end = bt_clock_us() + DEADLINE_US; !has_ended && bt_clock_us() < end;) {
+        fd[4] = dial(&g);
+        say(fd[4], request);
+        assert_true(hear(fd[4], "HTTP/1.1 200", 1, 10000)); /* a place there always is */
+        has_ended = hear_end(fd[0], 20);                    /* that of the one idle for longest */
+        if (!has_ended) (void)close(fd[4]);
+    }
+    assert_true(has_ended);
     say(fd[1], request);
     assert_true(hear(fd[1], "HTTP/1.1 200", 1, 10000));
     for (int i = 1; i < 5; i++) (void)close(fd[i]);

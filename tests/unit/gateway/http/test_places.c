@@ -19,17 +19,20 @@ static void somebody_silent_gives_way_the_oldest_first(void **state)
     gw_places_add(&s, &b, 2);
     gw_places_add(&s, &c, 3);
     assert_int_equal(s.count, 3);
-    assert_ptr_equal(gw_places_victim(&s, 4), &a);
+    assert_null(gw_places_victim(&s, GW_PLACES_HEAD_GRACE_US)); /* it may be about to speak */
+    assert_ptr_equal(gw_places_victim(&s, GW_PLACES_HEAD_GRACE_US + 1), &a);
     gw_places_enter(&s, &a, GW_PHASE_WAITS, 5); /* it has asked for something */
-    assert_ptr_equal(gw_places_victim(&s, 6), &b);
+    assert_int_equal(s.busy, 1);
+    assert_ptr_equal(gw_places_victim(&s, S), &b);
     gw_places_enter(&s, &a, GW_PHASE_HEAD, 7); /* answered: the youngest of those that are silent */
+    assert_int_equal(s.busy, 0);
     gw_places_shut(&s, &b);
-    assert_ptr_equal(gw_places_victim(&s, 8), &c);
+    assert_ptr_equal(gw_places_victim(&s, S), &c);
     gw_places_shut(&s, &c);
-    assert_ptr_equal(gw_places_victim(&s, 8), &a);
+    assert_ptr_equal(gw_places_victim(&s, S), &a);
     gw_places_enter(&s, &b, GW_PHASE_HEAD, 9); /* given up: never named again */
     gw_places_shut(&s, &a);
-    assert_null(gw_places_victim(&s, 10));
+    assert_null(gw_places_victim(&s, S));
     assert_int_equal(s.shut, 3);
     gw_places_remove(&s, &b);
     assert_int_equal(s.count, 2);
@@ -47,10 +50,12 @@ static void a_request_that_is_served_never_gives_way(void **state)
     assert_null(gw_places_late(&s, 3600LL * S));
 }
 
-static void slow_bodies_and_readers_give_way_after_a_second_and_fast_ones_do_not(void **state)
+static void slow_bodies_and_readers_give_way_and_fast_ones_do_not(void **state)
 {
     (void)state;
-    for (gw_phase phase = GW_PHASE_BODY; phase < GW_PHASES; phase += GW_PHASE_SENDS - GW_PHASE_BODY) {
+    static const gw_phase phases[] = {GW_PHASE_BODY, GW_PHASE_SENDS, GW_PHASE_STREAMS};
+    for (size_t i = 0; i < 3; i++) {
+        const gw_phase phase = phases[i];
         gw_places s = {.idle_us = (int64_t)IDLE_S * S};
         gw_place slow, fast;
         gw_places_add(&s, &fast, 0);
@@ -64,6 +69,8 @@ static void slow_bodies_and_readers_give_way_after_a_second_and_fast_ones_do_not
         gw_places_shut(&s, &slow);
         assert_null(gw_places_victim(&s, 10 * S));
         assert_ptr_equal(gw_places_victim(&s, 11 * S), &fast); /* nothing more came */
+        assert_int_equal(s.busy, phase == GW_PHASE_STREAMS);
+        assert_ptr_equal(gw_places_unread(&s, 11 * S), phase == GW_PHASE_STREAMS ? &fast : NULL);
     }
 }
 
@@ -91,7 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(somebody_silent_gives_way_the_oldest_first),
         cmocka_unit_test(a_request_that_is_served_never_gives_way),
-        cmocka_unit_test(slow_bodies_and_readers_give_way_after_a_second_and_fast_ones_do_not),
+        cmocka_unit_test(slow_bodies_and_readers_give_way_and_fast_ones_do_not),
         cmocka_unit_test(bytes_that_drip_win_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
