@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "gateway/door/answer.h"
 #include "gateway/door/logprobs.h"
+#include "gateway/door/refusal.h"
 #include "gateway/door/role_http.h"
 #include "gateway/door/status.h"
 #include "rt/metrics.h"
@@ -287,20 +288,6 @@ static void submit(gw_door *d, gw_http_exchange *x, const gw_openai_request *r, 
     d->env.step(d->env.ud, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s}); /* may free l already */
 }
 
-/* True, with *err filled: the body was not kept. */
-static bool has_no_body(const gw_door *d, const gw_http_request *r, gw_openai_error *err)
-{
-    if (r->is_too_large) {
-        (void)gw_openai_fail(err, 413, BAD, "body_too_large", NULL, "The body is larger than %llu bytes.",
-                             (unsigned long long)d->env.options->max_body_bytes);
-    } else if (r->is_too_busy) {
-        (void)gw_openai_fail(err, 503, SERVER, "overloaded", NULL,
-                             "Too many large requests at once; try again.");
-        err->retry_after_s = 1;
-    }
-    return r->is_too_large || r->is_too_busy;
-}
-
 static void post_completion(gw_door *d, gw_http_exchange *x, const gw_http_request *r, bool is_chat)
 {
     const gw_openai_limits limits = {d->env.names, d->env.names_len,
@@ -309,7 +296,7 @@ static void post_completion(gw_door *d, gw_http_exchange *x, const gw_http_reque
     gw_openai_error err;
     gw_openai_request request;
     bt_err e;
-    if (has_no_body(d, r, &err) || (d->is_draining && why_not(d, &err))) e = BT_EAGAIN;
+    if (d->is_draining && why_not(d, &err)) e = BT_EAGAIN;
     else if ((e = gw_openai_parse(&request, &err, is_chat, r->body, r->body_len, &limits)) == BT_OK) {
         submit(d, x, &request, &err, &e);
         gw_openai_request_done(&request);
@@ -335,8 +322,7 @@ static void post_role(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     char shown[BT_MSG_MAX_ID_BYTES + 1];
     bt_err e;
     (void)gw_role_http_path(ev.u.role.node_id, r->path);
-    if (has_no_body(d, r, &err)) e = BT_EAGAIN;
-    else if (r->origin && !r->authorization) /* a page that somebody looks at must not move nodes of this
+    if (r->origin && !r->authorization) /* a page that somebody looks at must not move nodes of this
                                                 machine */
         e = gw_openai_fail(&err, 403, BAD, "forbidden", NULL,
                            "A web page may change a node's role only with an API key.");
@@ -475,12 +461,21 @@ static bool wants_body(void *ud, const gw_http_request *r)
     return p && p->is_post;
 }
 
+static bool has_own_place(void *ud, const gw_http_request *r)
+{
+    gw_openai_error err;
+    const char *allow;
+    const struct endpoint *p = find_endpoint(ud, r, &err, &allow);
+    return p && (p->serve == health || p->serve == metrics);
+}
+
 static void on_request(void *ud, gw_http_exchange *x, const gw_http_request *r)
 {
     gw_door *d = ud;
     gw_openai_error err;
-    const char *allow;
-    const struct endpoint *p = find_endpoint(d, r, &err, &allow);
+    const char *allow = NULL;
+    const bool is_refused = gw_refusal_tell(&err, r->refusal, (uint64_t)d->env.options->max_body_bytes);
+    const struct endpoint *p = is_refused ? NULL : find_endpoint(d, r, &err, &allow);
     d->open_count++;
     if (p) p->serve(d, x, r);
     else answer_error(d, x, &err, allow);
@@ -500,7 +495,8 @@ static void on_ended(void *ud, gw_http_exchange *x, bool was_sent)
 
 gw_http_handler gw_door_handler(gw_door *d)
 {
-    return (gw_http_handler){.ud = d, .wants_body = wants_body, .request = on_request, .ended = on_ended};
+    return (gw_http_handler){.ud = d, .wants_body = wants_body, .has_own_place = has_own_place,
+                             .request = on_request, .ended = on_ended};
 }
 
 /* ---- an answer grows ---------------------------------------------------------------------------- */

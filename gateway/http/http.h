@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "base/buf.h"
 #include "base/err.h"
+#include "gateway/http/framing.h"
 
 /* HTTP/1.1 over libmicrohttpd, for one thread: reads whole requests within limits, gives each to the handler as an
  * exchange, and sends its answer, at once or later, whole or as a stream of events. It knows nothing of what is served.
@@ -14,28 +15,32 @@
  *            which is called exactly once for each that the handler saw, after the last byte or when the client has
  *            gone (a half-close and a client that takes nothing for idle_s count as gone). After `ended` the exchange
  *            is void.
- * Limits     connections (more wait in the system's backlog), header bytes, body bytes (of one request, and of all
- *            together), seconds without progress. Keep-alive and pipelining work; pipelined requests are answered in
- *            order. */
+ * Refusals   a request that is not served is an exchange like others, with the reason (framing.h): it must be answered
+ *            in the call, and then the connection is closed.
+ * Limits     connections, bytes of the head, body bytes (of one request, and of all together), seconds and speed.
+ *            Whoever is idle or slow gives way to newcomers (places.h). Above connections_max there are GW_HTTP_RESERVE
+ *            places more, where only requests with places of their own are served. Keep-alive and pipelining work;
+ *            pipelined requests are answered in order. */
 typedef struct gw_http gw_http;
 typedef struct gw_http_exchange gw_http_exchange;
 
-enum { GW_HTTP_MAX_ID_BYTES = 128, GW_HTTP_HEADER_BYTES = 64 << 10 };
+enum { GW_HTTP_MAX_ID_BYTES = 128, GW_HTTP_RESERVE = 256 };
 
 typedef struct gw_http_request {
-    const char *method, *path; /* path without the query */
+    const char *method, *path; /* path without host, query, and slashes at its end */
     const char *authorization; /* header, NULL: none */
     const char *origin;        /* likewise: a web page in a browser asks */
     const char *body;
-    size_t body_len;   /* in the call of `request` only */
-    bool is_too_large; /* the body was past the limit and thrown away */
-    bool is_too_busy;  /* the body was thrown away because all bodies together were past their limit */
+    size_t body_len;         /* in the call of `request` only; empty where it was refused */
+    gw_http_refusal refusal; /* not FINE: all that is to be answered is this */
 } gw_http_request;
 
 typedef struct gw_http_handler {
     void *ud;
     /* Is the body worth keeping? Called with method, path and authorization alone, before it is read. */
     bool (*wants_body)(void *ud, const gw_http_request *r);
+    /* Is there always a place for it? Called like wants_body. */
+    bool (*has_own_place)(void *ud, const gw_http_request *r);
     /* Must answer, begin a stream, or keep the exchange for later. */
     void (*request)(void *ud, gw_http_exchange *x, const gw_http_request *r);
     /* was_sent: the whole answer went out. */
@@ -47,6 +52,7 @@ typedef struct gw_http_config {
     uint16_t port; /* port 0: the system chooses */
     unsigned connections_max, idle_s;
     size_t body_max_bytes, bodies_max_bytes;
+    const char *cors; /* origin of the pages that may read answers, `*` for all; NULL: none */
 } gw_http_config;
 
 /* BT_EIO with words for a port in use or an address that is not ours. */

@@ -1,5 +1,6 @@
 /* The option table of baton-gateway and the rules between options. */
 #include "gateway/http/options.h"
+#include "gateway/http/cors.h"
 
 #include <string.h>
 
@@ -22,6 +23,9 @@ static const bt_opt table[] = {
      .help = "keys that clients must present as 'Authorization: Bearer KEY', one a line"},
     {.group = "HTTP", .name = "insecure", BT_OPT_AT(gw_options, insecure), .type = BT_OPT_FLAG,
      .help = "serve the network without a key"},
+    {.group = "HTTP", .name = "cors", .value = "ORIGIN", BT_OPT_AT(gw_options, cors), .type = BT_OPT_STRING,
+     .example = "https://chat.example",
+     .help = "web pages of this origin may use the gateway from a browser; * for all"},
     {.group = "HTTP", .name = "no-metrics", BT_OPT_AT(gw_options, no_metrics), .type = BT_OPT_FLAG,
      .help = "no /metrics"},
 
@@ -46,7 +50,7 @@ static const bt_opt table[] = {
      .help = "requests that may wait; one more is answered 429"},
     {.group = "Limits", .name = "max-connections", .value = "N", BT_OPT_AT(gw_options, max_connections),
      .type = BT_OPT_INT, .def = "256", .lo = 1, .hi = 65536,
-     .help = "HTTP connections at a time; more wait to be accepted"},
+     .help = "HTTP connections at a time; idle and slow ones give way to new ones, then 503"},
     {.group = "Limits", .name = "max-body", .value = "SIZE", BT_OPT_AT(gw_options, max_body_bytes),
      .type = BT_OPT_SIZE, .def = "4M", .lo = 1024, .hi = 64 << 20,
      .help = "largest request body; all bodies together may take 16 times as much"},
@@ -59,7 +63,7 @@ static const bt_opt table[] = {
              "it fails"},
     {.group = "Limits", .name = "idle-timeout", .value = "TIME", BT_OPT_AT(gw_options, idle_ms),
      .type = BT_OPT_DURATION, .def = "30s", .lo = 1000, .hi = 3600000,
-     .help = "a client that sends or takes nothing for so long is cut off"},
+     .help = "a client that is idle, or slower than 8 KiB/s, for so long is cut off"},
     {.group = "Limits", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(gw_options, drain_ms),
      .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
      .help = "after SIGTERM or SIGINT, how long running requests may take to end"},
@@ -106,6 +110,9 @@ bt_err gw_options_check(const gw_options *o, bt_fault *fault)
     if (!is_local_endpoint(o->control) && !o->keys)
         return bt_fail(fault, BT_EARG,
                        "--control %s is open to the network: give --keys DIR (see baton keygen)", o->control);
+    if (o->cors && !gw_cors_is_origin(o->cors))
+        return bt_fail(fault, BT_EARG, "--cors '%s' is no origin; for example https://chat.example, or *",
+                       o->cors);
     if (o->alias && !*o->alias) return bt_fail(fault, BT_EARG, "--alias is empty");
     return BT_OK;
 }

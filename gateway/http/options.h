@@ -11,7 +11,7 @@ typedef struct gw_options {
     const char *model, *alias;
     const char *host;
     int64_t port;
-    const char *control, *keys, *key, *api_key_file;
+    const char *control, *keys, *key, *api_key_file, *cors;
     bool insecure;
     int64_t max_queue, max_connections;
     uint64_t max_body_bytes;

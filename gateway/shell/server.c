@@ -296,7 +296,8 @@ static bt_err open_http(server *s, bt_fault *fault)
                                  .connections_max = (unsigned)o->max_connections,
                                  .idle_s = (unsigned)((o->idle_ms + 999) / 1000),
                                  .body_max_bytes = (size_t)o->max_body_bytes,
-                                 .bodies_max_bytes = 16 * (size_t)o->max_body_bytes};
+                                 .bodies_max_bytes = 16 * (size_t)o->max_body_bytes,
+                                 .cors = o->cors};
     bt_err e = gw_door_new(&s->door, &env, fault);
     if (e < 0) return e;
     const gw_http_handler handler = gw_door_handler(s->door);

@@ -43,6 +43,7 @@ static const bt_opt opts[] = {
     GATEWAY("HTTP", "alias"),
     GATEWAY("HTTP", "api-key-file"),
     GATEWAY("HTTP", "insecure"),
+    GATEWAY("HTTP", "cors"),
     GATEWAY("HTTP", "max-queue"),
     GATEWAY("HTTP", "max-connections"),
     GATEWAY("HTTP", "idle-timeout"),

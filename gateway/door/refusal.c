@@ -1,0 +1,41 @@
+/* One row for each reason of gateway/http/framing.h. */
+#include "gateway/door/refusal.h"
+
+static const char BAD[] = "invalid_request_error", SERVER[] = "server_error";
+
+static const struct refusal {
+    int status;
+    const char *type, *code, *text;
+} refusals[GW_HTTP_REFUSALS] = {
+    [GW_HTTP_BAD_LINE] = {400, BAD, "bad_request", "The first line is not 'METHOD PATH HTTP/1.1'."},
+    [GW_HTTP_BAD_VERSION] = {505, BAD, "http_version", "The versions served are HTTP/1.0 and HTTP/1.1."},
+    [GW_HTTP_BAD_FIELD] = {400, BAD, "bad_request",
+                           "A header's name is no word, or its value holds control characters."},
+    [GW_HTTP_BAD_LAYOUT] = {400, BAD, "bad_request",
+                            "A header goes on in the next line, holds a NUL, or does not end with CR LF."},
+    [GW_HTTP_BAD_HOST] = {400, BAD, "bad_request", "There must be one Host header, with the name of a host."},
+    [GW_HTTP_BAD_LENGTH] = {400, BAD, "bad_request", "There may be one Content-Length, a number."},
+    [GW_HTTP_BAD_CODING] = {400, BAD, "bad_request",
+                            "There may be one Transfer-Encoding, 'chunked', in HTTP/1.1."},
+    [GW_HTTP_TWO_FRAMINGS] = {400, BAD, "bad_request",
+                              "Content-Length and Transfer-Encoding exclude each other."},
+    [GW_HTTP_LINE_TOO_LONG] = {414, BAD, "uri_too_long", "The first line is too long."},
+    [GW_HTTP_HEAD_TOO_LONG] = {431, BAD, "headers_too_large", "The headers are too long, or too many."},
+    [GW_HTTP_ENCODED] = {415, BAD, "unsupported_encoding",
+                         "The body must be plain JSON, without a Content-Encoding."},
+    [GW_HTTP_TOO_LARGE] = {413, BAD, "body_too_large", "The body is too large."},
+    [GW_HTTP_TOO_BUSY] = {503, SERVER, "overloaded", "Too many large requests at once; try again."},
+    [GW_HTTP_NO_PLACE] = {503, SERVER, "overloaded", "Too many connections at once; try again."},
+};
+
+bool gw_refusal_tell(gw_openai_error *ret, gw_http_refusal why, uint64_t body_max_bytes)
+{
+    if (why <= GW_HTTP_FINE || why >= GW_HTTP_REFUSALS) return false;
+    const struct refusal *r = &refusals[why];
+    if (why == GW_HTTP_TOO_LARGE)
+        (void)gw_openai_fail(ret, r->status, r->type, r->code, NULL, "The body is larger than %llu bytes.",
+                             (unsigned long long)body_max_bytes);
+    else (void)gw_openai_fail(ret, r->status, r->type, r->code, NULL, "%s", r->text);
+    if (r->status == 503) ret->retry_after_s = 1;
+    return true;
+}

@@ -1,0 +1,137 @@
+/* Which connections there are. Places for connections_max ordinary ones, and GW_HTTP_RESERVE more, so that
+ * somebody new is always heard: from connections_max on whoever is idle or slow gives way to a newcomer
+ * (places.h). What an exchange may do there is decided when its head is known (access.c). */
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/http/inside.h"
+#include "gateway/http/listen.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A turn of the loop accepts so many, so that it stays short. */
+enum { ACCEPTS_A_TURN = 64, SWEEP_US = 1000000, DEAF_US = 20000 };
+
+/* libmicrohttpd sees a closed socket, and ends the connection as if the client had gone. */
+static void cut(gw_http *h, gw_place *p, const char *why)
+{
+    gw_places_shut(&h->places, p);
+    (void)shutdown(((gw_connection *)p)->fd, SHUT_RDWR);
+    bt_log(BT_LOG_DEBUG, "http: %s: connection cut", why);
+}
+
+static void set_deaf(gw_http *h, bool is_deaf)
+{
+    struct epoll_event ev = {.events = is_deaf ? 0 : EPOLLIN, .data.ptr = &h->listener};
+    if (h->is_deaf == is_deaf || epoll_ctl(h->watch_fd, EPOLL_CTL_MOD, h->listen_fd, &ev) < 0) return;
+    h->is_deaf = is_deaf;
+    if (is_deaf) h->sweep_us = bt_clock_us() + DEAF_US;
+}
+
+static bool make_room(gw_http *h)
+{
+    gw_place *p = gw_places_victim(&h->places, bt_clock_us());
+    if (p) cut(h, p, "its place is needed");
+    return p;
+}
+
+/* True: there may be more to accept. */
+static bool accept_one(gw_http *h)
+{
+    struct sockaddr_storage a;
+    socklen_t alen = sizeof a;
+    if (h->places.count >= h->connections_max + GW_HTTP_RESERVE) {
+        if (!make_room(h)) set_deaf(h, true);
+        return false; /* the one that was cut is gone after libmicrohttpd's turn */
+    }
+    gw_connection *c = calloc(1, sizeof *c);
+    const int fd = c ? accept4(h->listen_fd, (struct sockaddr *)&a, &alen, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+    if (fd < 0) {
+        const int why = c ? errno : ENOMEM;
+        free(c);
+        if (why == EAGAIN || why == EWOULDBLOCK) h->has_caller = false;
+        if (why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM) {
+            bt_log(BT_LOG_WARN, "cannot accept a connection: %s", strerror(why));
+            (void)make_room(h);
+            set_deaf(h, true);
+            h->has_caller = false;
+        }
+        return why == ECONNABORTED || why == EINTR;
+    }
+    if (h->places.count - h->places.shut >= h->connections_max) (void)make_room(h);
+    c->fd = fd;
+    h->fresh = c;
+    if (MHD_add_connection(h->daemon, fd, (struct sockaddr *)&a, alen) != MHD_YES && h->fresh) free(h->fresh);
+    h->fresh = NULL;
+    return true;
+}
+
+void gw_connections_accept(gw_http *h)
+{
+    for (int i = 0; h->has_caller && i < ACCEPTS_A_TURN; i++)
+        if (!accept_one(h)) return;
+}
+
+void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket_cls,
+                              enum MHD_ConnectionNotificationCode code)
+{
+    gw_http *h = cls;
+    (void)c;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *socket_cls = h->fresh;
+        gw_places_add(&h->places, &h->fresh->place, bt_clock_us());
+        h->fresh = NULL;
+    } else {
+        gw_connection *gone = *socket_cls;
+        gw_places_remove(&h->places, &gone->place);
+        free(gone);
+        set_deaf(h, false);
+    }
+}
+
+bool gw_connections_have_place(gw_http *h)
+{
+    if (h->places.busy < h->connections_max) return true;
+    gw_place *p = gw_places_unread(&h->places, bt_clock_us());
+    if (p) cut(h, p, "another request needs its place");
+    return p;
+}
+
+void gw_connections_enter(gw_http *h, gw_connection *c, gw_phase phase)
+{
+    gw_places_enter(&h->places, &c->place, phase, bt_clock_us());
+}
+
+void gw_connections_sweep(gw_http *h, int64_t now_us)
+{
+    gw_place *p;
+    if (now_us < h->sweep_us) return;
+    h->sweep_us = now_us + SWEEP_US;
+    while ((p = gw_places_late(&h->places, now_us))) cut(h, p, "too slow");
+    gw_linger_sweep(&h->lingers, now_us);
+    set_deaf(h, false);
+}
+
+static void on_caller(gw_watch *w, unsigned events)
+{
+    gw_http *h = (gw_http *)((char *)w - offsetof(gw_http, listener));
+    (void)events;
+    h->has_caller = true;
+}
+
+bt_err gw_connections_listen(gw_http *h, const char *host, uint16_t port, bt_fault *fault)
+{
+    const bt_err e = gw_listen(&h->listen_fd, &h->port, host, port, fault);
+    if (e < 0) return e;
+    h->listener.on_ready = on_caller;
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &h->listener};
+    if (epoll_ctl(h->watch_fd, EPOLL_CTL_ADD, h->listen_fd, &ev) < 0)
+        return bt_fail(fault, BT_EIO, "epoll: %s", strerror(errno));
+    return BT_OK;
+}

@@ -1,0 +1,223 @@
+/* One request and its answer, from the first call of libmicrohttpd for it to the last. */
+#include "base/rng.h"
+#include "gateway/http/cors.h"
+#include "gateway/http/inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+enum { STREAM_MAX_BYTES = 1 << 30, READ_BLOCK_BYTES = 16 << 10 };
+
+/* ---- exchanges ---------------------------------------------------------------------------------- */
+
+static void resume(gw_http_exchange *x)
+{
+    if (!x->is_suspended) return;
+    x->is_suspended = false;
+    x->http->has_resumed = true;
+    MHD_resume_connection(x->connection);
+}
+
+void gw_exchange_suspend(gw_http_exchange *x)
+{
+    x->is_suspended = true;
+    MHD_suspend_connection(x->connection);
+}
+
+static void unwatch(gw_http_exchange *x)
+{
+    if (x->is_watched) (void)epoll_ctl(x->http->watch_fd, EPOLL_CTL_DEL, x->place->fd, NULL);
+    x->is_watched = false;
+}
+
+/* Nothing is freed before libmicrohttpd runs, so other events stay good. A client that has its whole answer
+ * in hand, or on the way, may hang up as it likes. */
+static void on_hang_up(gw_watch *w, unsigned events)
+{
+    gw_http_exchange *x = (gw_http_exchange *)w;
+    (void)events;
+    unwatch(x);
+    if (!x->is_complete || x->is_suspended) gw_http_abandon(x);
+}
+
+void gw_exchange_watch(gw_http_exchange *x)
+{
+    struct epoll_event ev = {.events = EPOLLRDHUP, .data.ptr = &x->watch};
+    x->is_watched = epoll_ctl(x->http->watch_fd, EPOLL_CTL_ADD, x->place->fd, &ev) == 0;
+}
+
+/* Printable ASCII without spaces, so that an id can stand in a log line and in a header. */
+static bool is_good_id(const char *id)
+{
+    const size_t n = strlen(id);
+    for (size_t i = 0; i < n; i++)
+        if (id[i] <= ' ' || id[i] > '~') return false;
+    return n > 0 && n <= GW_HTTP_MAX_ID_BYTES;
+}
+
+gw_http_exchange *gw_exchange_new(gw_http *h, struct MHD_Connection *c, const char *target)
+{
+    gw_http_exchange *x = calloc(1, sizeof *x);
+    if (!x || !(x->target = strdup(target))) {
+        free(x);
+        return NULL;
+    }
+    x->watch.on_ready = on_hang_up;
+    x->http = h;
+    x->connection = c;
+    x->path = gw_framing_path(x->target);
+    x->place = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    bt_buf_init(&x->body, h->body_max_bytes);
+    bt_buf_init(&x->out, STREAM_MAX_BYTES);
+    const char *id = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "X-Request-Id");
+    if (id && is_good_id(id)) (void)snprintf(x->id, sizeof x->id, "%s", id);
+    else
+        (void)snprintf(x->id, sizeof x->id, "%012llx-%llu", (unsigned long long)h->id_prefix,
+                       (unsigned long long)++h->id_count);
+    if ((x->next = h->first)) x->next->prev = x;
+    h->first = x;
+    return x;
+}
+
+void gw_exchange_drop_body(gw_http_exchange *x)
+{
+    x->http->bodies_bytes -= x->body.len;
+    bt_buf_done(&x->body);
+}
+
+void gw_exchange_free(gw_http_exchange *x)
+{
+    unwatch(x);
+    gw_exchange_drop_body(x);
+    bt_buf_done(&x->out);
+    if (x->response) MHD_destroy_response(x->response);
+    if (x->next) x->next->prev = x->prev;
+    if (x->prev) x->prev->next = x->next;
+    else x->http->first = x->next;
+    free(x->target);
+    free(x);
+}
+
+const char *gw_http_id(const gw_http_exchange *x) { return x->id; }
+void gw_http_set_user(gw_http_exchange *x, void *user) { x->user = user; }
+void *gw_http_user(const gw_http_exchange *x) { return x->user; }
+
+/* ---- answers ------------------------------------------------------------------------------------ */
+
+static bool add_header(struct MHD_Response *r, const char *name, const char *value)
+{
+    return !value || MHD_add_response_header(r, name, value) == MHD_YES;
+}
+
+/* What every answer has, errors and streams too. */
+static bool add_common(struct MHD_Response *r, const gw_http_exchange *x)
+{
+    const char *cors = x->http->cors;
+    return add_header(r, "X-Request-Id", x->id) &&
+           add_header(r, "Connection", x->must_close ? "close" : NULL) &&
+           add_header(r, "Access-Control-Allow-Origin", cors) &&
+           add_header(r, "Access-Control-Expose-Headers", cors ? "X-Request-Id, Retry-After" : NULL) &&
+           add_header(r, "Vary", cors && strcmp(cors, "*") != 0 ? "Origin" : NULL);
+}
+
+/* Takes r, which may be NULL. */
+static bt_err set_response(gw_http_exchange *x, struct MHD_Response *r, int status, bool is_whole, size_t len)
+{
+    if (!r || !add_common(r, x)) {
+        if (r) MHD_destroy_response(r);
+        return BT_ENOMEM;
+    }
+    x->response = r;
+    x->status = status;
+    x->is_complete = is_whole;
+    x->is_stream = !is_whole;
+    gw_connections_enter(x->http, x->place, is_whole ? GW_PHASE_SENDS : GW_PHASE_WAITS);
+    x->place->place.bytes = len; /* its time is that of all of it: libmicrohttpd does not tell how much has
+                                    gone */
+    resume(x);
+    return BT_OK;
+}
+
+static struct MHD_Response *drop_response(struct MHD_Response *r)
+{
+    if (r) MHD_destroy_response(r);
+    return NULL;
+}
+
+bt_err gw_http_answer(gw_http_exchange *x, int status, const gw_http_headers *headers, const void *body,
+                      size_t len)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(len, (void *)body, MHD_RESPMEM_MUST_COPY);
+    char seconds[16];
+    (void)snprintf(seconds, sizeof seconds, "%u", headers->retry_after_s);
+    if (r &&
+        (!add_header(r, "Content-Type", headers->content_type) || !add_header(r, "Allow", headers->allow) ||
+         !add_header(r, "WWW-Authenticate", headers->www_authenticate) ||
+         !add_header(r, "Retry-After", headers->retry_after_s ? seconds : NULL)))
+        r = drop_response(r);
+    return set_response(x, r, status, true, len);
+}
+
+bt_err gw_exchange_preflight(gw_http_exchange *x)
+{
+    const char *asked =
+        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Access-Control-Request-Headers");
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (r && (!add_header(r, "Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS") ||
+              !add_header(r, "Access-Control-Allow-Headers",
+                          asked && gw_cors_is_header_list(asked) ? asked : "Authorization, Content-Type") ||
+              !add_header(r, "Access-Control-Max-Age", "600")))
+        r = drop_response(r);
+    return set_response(x, r, MHD_HTTP_NO_CONTENT, true, 0);
+}
+
+static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
+{
+    gw_http_exchange *x = cls;
+    (void)pos;
+    if (x->is_gone) return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (x->out.len > 0) {
+        const size_t n = x->out.len < max ? x->out.len : max;
+        memcpy(buf, x->out.data, n);
+        bt_buf_drop_front(&x->out, n);
+        x->place->place.bytes += n;
+        return (ssize_t)n;
+    }
+    if (x->is_complete) return MHD_CONTENT_READER_END_OF_STREAM;
+    gw_connections_enter(x->http, x->place, GW_PHASE_WAITS); /* all of it was taken */
+    gw_exchange_suspend(x);
+    return 0;
+}
+
+bt_err gw_http_stream(gw_http_exchange *x)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, READ_BLOCK_BYTES, read_stream, x, NULL);
+    if (r && (!add_header(r, "Content-Type", "text/event-stream; charset=utf-8") ||
+              !add_header(r, "Cache-Control", "no-cache") || !add_header(r, "X-Accel-Buffering", "no")))
+        r = drop_response(r);
+    return set_response(x, r, MHD_HTTP_OK, false, 0);
+}
+
+bt_buf *gw_http_stream_buf(gw_http_exchange *x) { return &x->out; }
+
+void gw_http_flush(gw_http_exchange *x)
+{
+    if (x->is_stream && x->place->place.phase == GW_PHASE_WAITS)
+        gw_connections_enter(x->http, x->place, GW_PHASE_STREAMS);
+    resume(x);
+}
+
+void gw_http_end(gw_http_exchange *x)
+{
+    x->is_complete = true;
+    gw_http_flush(x);
+}
+
+void gw_http_abandon(gw_http_exchange *x)
+{
+    x->is_gone = true;
+    resume(x);
+}

@@ -1,0 +1,84 @@
+#ifndef GW_HTTP_INSIDE_H
+#define GW_HTTP_INSIDE_H
+#include <microhttpd.h>
+#include "gateway/http/framing.h"
+#include "gateway/http/http.h"
+#include "gateway/http/linger.h"
+#include "gateway/http/places.h"
+#include "gateway/http/watch.h"
+
+/* What the files of the HTTP server share, and nobody else sees. libmicrohttpd parses requests and sends answers;
+ * everything around that is here: connections.c accepts and cuts off, access.c takes requests, exchange.c answers.
+ *
+ * libmicrohttpd's epoll descriptor sits in watch_fd, beside the listening socket, lingering sockets, and the sockets of
+ * clients that wait for an answer. Those are suspended, so libmicrohttpd does not look at them; watch_fd does, for a
+ * hang-up. */
+typedef struct gw_connection {
+    gw_place place; /* first: a place is its connection */
+    int fd;         /* libmicrohttpd's */
+} gw_connection;
+
+struct gw_http {
+    gw_http_handler handler;
+    struct MHD_Daemon *daemon;
+    gw_watch listener;
+    int watch_fd, listen_fd;
+    uint16_t port;
+    const char *cors; /* NULL: none */
+    size_t body_max_bytes, bodies_max_bytes, bodies_bytes;
+    unsigned connections_max;
+    gw_places places;
+    gw_lingers lingers;
+    gw_connection *fresh; /* accepted, and on its way to libmicrohttpd */
+    gw_http_exchange *first;
+    uint64_t id_prefix, id_count;
+    int64_t sweep_us;         /* when deadlines are looked at next */
+    bool has_caller, is_deaf; /* deaf: nobody is accepted until a connection ends, or the next sweep */
+    bool has_resumed;         /* libmicrohttpd must run again */
+};
+
+struct gw_http_exchange {
+    gw_watch watch; /* first */
+    gw_http *http;
+    gw_http_exchange *prev, *next;
+    struct MHD_Connection *connection;
+    gw_connection *place;
+    struct MHD_Response *response; /* made, not yet given to libmicrohttpd */
+    int status;
+    void *user;
+    char *target;     /* as the client sent it, unescaped */
+    const char *path; /* in it */
+    gw_framing framing;
+    gw_http_refusal refusal;
+    bt_buf body, out;
+    size_t discarded_bytes;
+    bool keeps_body, is_early; /* early: answered before its body was read, so its socket lingers */
+    bool must_close, has_own_place;
+    bool is_shown, is_suspended, is_watched, is_gone, is_stream, is_complete;
+    char id[GW_HTTP_MAX_ID_BYTES + 1];
+};
+
+/* exchange.c. new: NULL without memory. free: after the handler has heard that it ended. */
+gw_http_exchange *gw_exchange_new(gw_http *h, struct MHD_Connection *c, const char *target);
+void gw_exchange_free(gw_http_exchange *x);
+void gw_exchange_drop_body(gw_http_exchange *x);
+void gw_exchange_suspend(gw_http_exchange *x);
+void gw_exchange_watch(gw_http_exchange *x);       /* for a hang-up while the request is served */
+bt_err gw_exchange_preflight(gw_http_exchange *x); /* what a browser asks before a page's request */
+
+/* access.c: libmicrohttpd's calls. */
+enum MHD_Result gw_access_on_request(void *cls, struct MHD_Connection *c, const char *target, const char *method,
+                                     const char *version, const char *data, size_t *len, void **con_cls);
+void gw_access_on_completed(void *cls, struct MHD_Connection *c, void **con_cls, enum MHD_RequestTerminationCode code);
+
+/* connections.c. listen: from now on connections are taken by gw_connections_accept. */
+bt_err gw_connections_listen(gw_http *h, const char *host, uint16_t port, bt_fault *fault);
+void gw_connections_accept(gw_http *h);
+void gw_connections_sweep(gw_http *h, int64_t now_us);
+void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket_cls,
+                              enum MHD_ConnectionNotificationCode code);
+/* May one more request be served? Cuts off a stream that nobody reads where that makes room. */
+bool gw_connections_have_place(gw_http *h);
+/* `c` enters a phase. */
+void gw_connections_enter(gw_http *h, gw_connection *c, gw_phase phase);
+#endif

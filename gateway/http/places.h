@@ -1,0 +1,58 @@
+#ifndef GW_PLACES_H
+#define GW_PLACES_H
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Who has how long, and who gives way: every connection is in one phase of its present request. Pure: times come in,
+ * verdicts go out; who owns sockets closes them.
+ *
+ * HEAD     no request yet, or a part of its head: idle_us in all, however the bytes drip. Gives way to a newcomer after
+ *          GW_PLACES_HEAD_GRACE_US, the one in this phase for longest first.
+ * BODY     the body comes. SENDS: a whole answer goes out. STREAMS: a part of a stream does. They have idle_us, and as
+ *          much longer as GW_PLACES_MIN_BYTES_PER_S allows for the bytes that moved. One slower than that gives way
+ *          after GW_PLACES_GRACE_US.
+ * WAITS    the request is being served, or its stream has nothing to send: for as long as that takes. Never gives way. */
+typedef enum gw_phase {
+    GW_PHASE_HEAD,
+    GW_PHASE_BODY,
+    GW_PHASE_SENDS,
+    GW_PHASE_WAITS, /* from here on it is busy: somebody works for it */
+    GW_PHASE_STREAMS,
+    GW_PHASES
+} gw_phase;
+
+enum {
+    GW_PLACES_MIN_BYTES_PER_S = 8 << 10,
+    GW_PLACES_HEAD_GRACE_US = 100000, /* a client on a busy machine says nothing for so long after it has connected */
+    GW_PLACES_GRACE_US = 250000,
+};
+
+typedef struct gw_place {
+    struct gw_place *prev, *next; /* in the list of its phase */
+    gw_phase phase;
+    bool is_listed, is_shut; /* shut: given up, and out of all lists */
+    int64_t since_us;        /* when the phase began */
+    uint64_t bytes;          /* moved in it */
+} gw_place;
+
+typedef struct gw_places {
+    struct {
+        gw_place *first, *last; /* the oldest first */
+    } lists[GW_PHASES];
+    int64_t idle_us;
+    unsigned count, shut; /* all places; of them those that are shut */
+    unsigned busy;        /* those in WAITS or STREAMS, and not shut */
+} gw_places;
+
+void gw_places_add(gw_places *s, gw_place *p, int64_t now_us); /* in phase HEAD */
+void gw_places_remove(gw_places *s, gw_place *p);
+void gw_places_enter(gw_places *s, gw_place *p, gw_phase phase, int64_t now_us); /* nothing if it is shut */
+/* Who gives way to a newcomer; NULL: nobody. */
+gw_place *gw_places_victim(const gw_places *s, int64_t now_us);
+/* Who gives way to one more request: a stream that nobody reads; NULL: none. */
+gw_place *gw_places_unread(const gw_places *s, int64_t now_us);
+/* One that had all its time; NULL: none. */
+gw_place *gw_places_late(const gw_places *s, int64_t now_us);
+/* It was given up: it counts until it is removed, but is never named again. */
+void gw_places_shut(gw_places *s, gw_place *p);
+#endif
