@@ -7,7 +7,6 @@
 #include "gateway/door/live.h"
 #include "gateway/door/pages.h"
 #include "gateway/door/reply.h"
-#include "gateway/door/role_http.h"
 #include "gateway/door/roles.h"
 #include "gateway/door/submit.h"
 
@@ -56,16 +55,27 @@ static void post_text(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     gw_submit_post(d, x, r, false);
 }
 
+enum { GET, POST };
 static const struct endpoint {
     const char *path;
-    bool is_post, is_open; /* open: no API key needed */
+    int method;
+    bool is_open;
     void (*serve)(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 } endpoints[] = {
-    {"/v1/chat/completions", true, false, post_chat},    {"/v1/completions", true, false, post_text},
-    {"/v1/nodes/{id}/role", true, false, gw_roles_post}, {"/v1/models", false, false, gw_pages_models},
-    {"/v1/status", false, false, gw_pages_status},       {"/metrics", false, false, gw_pages_metrics},
-    {"/health", false, true, gw_pages_health},           {"/v1/health", false, true, gw_pages_health},
+#define X(path, method, open, serve, summary, request, answer) {path, method, open, serve},
+#include "gateway/door/endpoints_table.h"
+#undef X
 };
+
+/* {id} of the pattern takes at least one character. */
+static bool matches(const char *pattern, const char *path)
+{
+    const char *id = strchr(pattern, '{');
+    if (!id) return strcmp(pattern, path) == 0;
+    const size_t before = (size_t)(id - pattern), after = strlen(id + 4), len = strlen(path);
+    return len > before + after && memcmp(pattern, path, before) == 0 &&
+           strcmp(id + 4, path + len - after) == 0;
+}
 
 static bool is_get(const char *method) { return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0; }
 
@@ -76,13 +86,13 @@ static const struct endpoint *find_endpoint(const gw_door *d, const gw_http_requ
     *ret_allow = NULL;
     for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++) {
         const struct endpoint *p = &endpoints[i];
-        if (p->serve == gw_roles_post ? !gw_role_http_path(NULL, r->path) : strcmp(p->path, r->path) != 0)
-            continue;
-        if (p->is_post ? strcmp(r->method, "POST") != 0 : !is_get(r->method)) {
-            *ret_allow = p->is_post ? "POST" : "GET, HEAD";
+        const bool is_post = p->method == POST;
+        if (!matches(p->path, r->path)) continue;
+        if (is_post ? strcmp(r->method, "POST") != 0 : !is_get(r->method)) {
+            *ret_allow = is_post ? "POST" : "GET, HEAD";
             (void)gw_openai_fail(err, 405, BAD, "method_not_allowed", NULL,
                                  "%.32s is not allowed for %s; use %s.", r->method, p->path,
-                                 p->is_post ? "POST" : "GET");
+                                 is_post ? "POST" : "GET");
             return NULL;
         }
         if (!p->is_open && !gw_auth_allows(d->env.auth, r->authorization)) {
@@ -103,7 +113,7 @@ static bool wants_body(void *ud, const gw_http_request *r)
     gw_openai_error err;
     const char *allow;
     const struct endpoint *p = find_endpoint(ud, r, &err, &allow);
-    return p && p->is_post;
+    return p && p->method == POST;
 }
 
 static void on_request(void *ud, gw_http_exchange *x, const gw_http_request *r)

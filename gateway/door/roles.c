@@ -27,17 +27,18 @@ void gw_roles_post(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     gw_asked *k = NULL;
     char shown[BT_MSG_MAX_ID_BYTES + 1];
     bt_err e;
-    (void)gw_role_http_path(ev.u.role.node_id, r->path);
+    const bool is_id = gw_role_http_path(ev.u.role.node_id, r->path);
     if (gw_reply_no_body(d, r, &err)) e = BT_EAGAIN;
     else if (r->origin && !r->authorization) /* a page that somebody looks at must not move nodes of this
                                                 machine */
         e = gw_openai_fail(&err, 403, BAD, "forbidden", NULL,
                            "A web page may change a node's role only with an API key.");
     else if ((e = gw_role_http_parse(&ev.u.role.role, &err, r->body, r->body_len)) == BT_OK &&
-             !knows(d, ev.u.role.node_id))
-        e = gw_openai_fail(&err, 404, BAD, "node_not_found", NULL,
-                           "No node is called '%s'; /v1/status lists those there are.",
-                           bt_utf8_show(shown, sizeof shown, ev.u.role.node_id, strlen(ev.u.role.node_id)));
+             !(is_id && knows(d, ev.u.role.node_id)))
+        e = gw_openai_fail(
+            &err, 404, BAD, "node_not_found", NULL,
+            "No node is called '%s'; /v1/status lists those there are.",
+            is_id ? bt_utf8_show(shown, sizeof shown, ev.u.role.node_id, strlen(ev.u.role.node_id)) : "that");
     else if (e == BT_OK && !(k = calloc(1, sizeof *k)))
         e = gw_openai_fail(&err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
     if (e < 0) {

@@ -15,6 +15,7 @@ typedef struct gw_live {
     uint64_t number;
     gw_http_exchange *x; /* NULL: the client has gone */
     gw_answer_head head;
+    gw_openai_bound bound; /* of its tokens */
     gw_text_answer text;
     gw_logprobs logprobs;
     bt_buf ids; /* int32_t each, as given to the client */

@@ -43,6 +43,8 @@ static const bt_opt table[] = {
      .help = "prompts of fewer tokens are computed by a decode node that can, where its numbers equal the "
              "prefill nodes'; 0: none"},
 
+    GW_ANSWER_OPTS(gw_options, answers),
+
     {.group = "Limits", .name = "max-queue", .value = "N", BT_OPT_AT(gw_options, max_queue),
      .type = BT_OPT_INT, .def = "64", .lo = 1, .hi = 65536,
      .help = "requests that may wait; one more is answered 429"},
@@ -83,6 +85,34 @@ const bt_opt_program gw_options_program = {
     .opts = table,
     .opt_count = BT_OPT_COUNT(table),
 };
+
+const gw_answer_option gw_answer_options_list[BT_DEFAULT_FIELDS] = {
+    {"temp", BT_DEFAULT_TEMPERATURE},
+    {"top-p", BT_DEFAULT_TOP_P},
+    {"top-k", BT_DEFAULT_TOP_K},
+    {"min-p", BT_DEFAULT_MIN_P},
+    {"repeat-penalty", BT_DEFAULT_REPETITION_PENALTY},
+};
+
+double gw_answer_option_value(const gw_answer_options *o, bt_default_field field)
+{
+    const double values[BT_DEFAULT_FIELDS] = {
+        [BT_DEFAULT_TEMPERATURE] = o->temp,
+        [BT_DEFAULT_TOP_P] = o->top_p,
+        [BT_DEFAULT_TOP_K] = (double)o->top_k,
+        [BT_DEFAULT_MIN_P] = o->min_p,
+        [BT_DEFAULT_REPETITION_PENALTY] = o->repeat_penalty,
+    };
+    return values[field];
+}
+
+void gw_options_note(gw_options *o, const bt_opt_args *args)
+{
+    for (size_t i = 0; i < BT_DEFAULT_FIELDS; i++) {
+        const gw_answer_option *a = &gw_answer_options_list[i];
+        o->is_given[a->field] = bt_opt_source_of(args, a->name) != BT_OPT_FROM_DEFAULT;
+    }
+}
 
 static bool is_loopback(const char *host)
 {

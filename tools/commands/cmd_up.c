@@ -17,6 +17,8 @@ typedef struct config {
     int64_t prefill, decode, port, max_queue, recovery_timeout_ms, drain_timeout_ms;
     int policy, log_level, log_format;
     bool insecure, json;
+    gw_answer_options answers;
+    const bt_opt_args *args; /* which of these were given */
 } config;
 
 static const char *const formats[] = {"text", "json", NULL};
@@ -51,6 +53,7 @@ static const bt_opt opts[] = {
      .help = "keys that clients must present as 'Authorization: Bearer KEY', one a line"},
     {.group = "HTTP", .name = "insecure", BT_OPT_AT(config, insecure), .type = BT_OPT_FLAG,
      .help = "serve the network without a key"},
+    GW_ANSWER_OPTS(config, answers),
     {.group = "Life", .name = "recovery-timeout", .value = "TIME", BT_OPT_AT(config, recovery_timeout_ms),
      .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
      .help = "how long a request whose node was lost waits for another one, or the same one restarted"},
@@ -100,6 +103,20 @@ static void add_keys(tool_command *t, const config *c, const char *name)
     tool_command_add(t, "--key", name);
 }
 
+/* Those that were given; the gateway knows what the others are. */
+static void add_answers(tool_command *t, const config *c)
+{
+    for (size_t i = 0; i < BT_DEFAULT_FIELDS; i++) {
+        const gw_answer_option *a = &gw_answer_options_list[i];
+        char option[32], value[32];
+        if (bt_opt_source_of(c->args, a->name) == BT_OPT_FROM_DEFAULT) continue;
+        snprintf(option, sizeof option, "--%s", a->name);
+        snprintf(value, sizeof value, "%.17g", gw_answer_option_value(&c->answers, a->field));
+        tool_command_add(t, option, value);
+    }
+    tool_command_add_int(t, "--max-answer", c->answers.max_answer);
+}
+
 static void make_gateway(tool_command *t, const config *c, const char *control)
 {
     char drain[32], recovery[32];
@@ -114,6 +131,7 @@ static void make_gateway(tool_command *t, const config *c, const char *control)
     tool_command_add_int(t, "--port", c->port);
     tool_command_add_int(t, "--max-queue", c->max_queue);
     tool_command_add_int(t, "--local-prefill-below", c->serve.local_prefill_below);
+    add_answers(t, c);
     if (c->alias) tool_command_add(t, "--alias", c->alias);
     if (c->api_key_file) tool_command_add(t, "--api-key-file", c->api_key_file);
     if (c->insecure) tool_command_add(t, "--insecure", NULL);
@@ -194,6 +212,7 @@ int tool_up_run(int argc, char **argv)
     int rc = bt_opt_start(&args, &tool_up_program, argc, argv, &c);
     if (rc >= 0) return rc;
     rc = 0;
+    c.args = &args;
     if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];
     if (!c.serve.model) {
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2'");
