@@ -1,6 +1,8 @@
 /* Single values of a request: their type and range, and the words for what is wrong. */
 #include "gateway/door/openai_read.h"
 
+#define MAX_WHOLE 9007199254740992.0 /* 2^53: a double beyond it may have been another integer */
+
 static const char BAD[] = "invalid_request_error";
 
 bt_err gw_read_no_memory(gw_reader *p)
@@ -26,10 +28,23 @@ bt_err gw_read_unsupported(gw_reader *p, const char *name, const char *allowed)
                           *allowed ? "; leave it out or use " : "", allowed);
 }
 
+/* 40.0 is how some languages write 40. */
+static bool is_whole(int64_t *ret, const json_t *v)
+{
+    if (json_is_integer(v)) {
+        *ret = json_integer_value(v);
+        return true;
+    }
+    const double x = json_is_real(v) ? json_real_value(v) : 0.5;
+    if (!(x >= -MAX_WHOLE && x <= MAX_WHOLE)) return false;
+    *ret = (int64_t)x;
+    return !((double)*ret < x || (double)*ret > x);
+}
+
 bt_err gw_read_int(int64_t *ret, gw_reader *p, const char *name, const json_t *v, int64_t lo, int64_t hi)
 {
-    if (!json_is_integer(v)) return gw_read_wrong_type(p, name, "an integer", v);
-    const int64_t x = json_integer_value(v);
+    int64_t x;
+    if (!is_whole(&x, v)) return gw_read_wrong_type(p, name, "an integer", v);
     if (x < lo || x > hi)
         return gw_openai_fail(p->err, 400, BAD, "invalid_value", name,
                               "Invalid value for '%s': %lld is not in the range %lld to %lld.", name,

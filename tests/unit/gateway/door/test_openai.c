@@ -455,6 +455,10 @@ static void takes_what_known_clients_send_beside_the_api(void **state)
         "\"keep_alive\":\"5m\",\"think\":false,\"max_completion_tokens\":99999999999}");
     assert_int_equal(r.max_tokens, BT_MSG_MAX_PROMPT_TOKENS);
     gw_openai_request_done(&r);
+    r = good(false, "{\"prompt\":\"a\",\"max_tokens\":3.0,\"top_k\":4e1,\"seed\":-2.0}"); /* whole, if not so
+                                                                                             written */
+    assert_true(r.max_tokens == 3 && r.sampling.top_k == 40 && r.sampling.seed == UINT64_MAX - 1);
+    gw_openai_request_done(&r);
     r = good(false, "{\"prompt\":\"a\",\"n_predict\":5,\"n_probs\":3}");
     assert_true(r.max_tokens == 5 && r.sampling.logprobs && r.sampling.top_logprobs == 3);
     gw_openai_request_done(&r);
