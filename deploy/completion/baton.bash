@@ -38,6 +38,8 @@ _baton()
     "baton chat --n-predict" | "baton chat -n" | \
     "baton chat --temp" | \
     "baton chat --top-p" | \
+    "baton chat --top-k" | \
+    "baton chat --min-p" | \
     "baton chat --presence-penalty" | \
     "baton chat --frequency-penalty" | \
     "baton chat --repetition-penalty" | \
@@ -280,7 +282,7 @@ _baton()
     esac
     case $program in
     "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton chat") words="--system --n-predict -n --temp --top-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --host --port --alias --max-queue --api-key-file --insecure --temp --top-p --top-k --min-p --repeat-penalty --max-answer --recovery-timeout --drain-timeout --log-level --log-format --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
