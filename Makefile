@@ -185,6 +185,15 @@ test: $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) $(B)/tests/sim/simt
 test-cli: all
 	@sh tests/cli/run.sh $(B) $(UPDATE)
 
+## test-clients: clients of OpenAI's API from PyPI (openai, LangChain, LiteLLM, llm) and curl against `baton up`: a table of what worked
+test-clients: all
+	@sh deploy/model.sh > /dev/null
+	@sh tests/clients/run.sh $(B)
+## test-openapi: schemathesis from PyPI asks a gateway by its own description: make test-openapi CASES=50 (a path, at most)
+test-openapi: all
+	@sh deploy/model.sh > /dev/null
+	@CASES='$(CASES)' sh tests/clients/run.sh $(B) openapi
+
 # The simulated world over seeds. Brains that are broken on purpose have objects of their own, made from the files that can be.
 SIMTEST_O := $(call objs,tests/sim)
 BREAK_O   := $(patsubst %.c,$(B)/break/%.o,$(sort $(shell grep -lr --include='*.c' base/breakage.h common $(ROOMS)) tests/sim/simtest.c))
@@ -276,7 +285,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli test-clients test-openapi simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

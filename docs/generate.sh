@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes what the programs say about themselves: manual pages, the bash completion, and the sections of documents between
+# Writes what the programs say about themselves: manual pages, docs/openapi.json, the bash completion, and the sections of documents between
 # <!-- generated:NAME --> and <!-- end -->. The same sources give the same bytes: no date, no host, no path.
 #   generate.sh [FOLDER]     into the tree, or into FOLDER (for tests/lint/docs.sh, which compares)
 set -eu
@@ -22,6 +22,8 @@ mkdir -p "$out/docs/man" "$out/deploy/completion"
 rm -f "$out"/docs/man/*.1
 for p in $programs; do "$bin/$p" --print-man > "$out/docs/man/$p.1"; done
 for c in $commands; do "$bin/baton" "$c" --print-man > "$out/docs/man/baton-$c.1"; done
+
+"$bin/baton-gateway" --print-openapi > "$out/docs/openapi.json"
 
 # ---- completion ----
 # One case for each program and command: its options; then the values of each option that has a known set, or files, or folders.

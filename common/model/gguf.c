@@ -609,6 +609,36 @@ bt_err bt_gguf_f32_or(float *ret, const bt_gguf *g, const char *key, float dflt,
     return BT_OK;
 }
 
+static double get_f64(const uint8_t *p)
+{
+    const uint64_t u = bt_get64(p);
+    double d;
+    memcpy(&d, &u, sizeof d);
+    return d;
+}
+
+bt_err bt_gguf_require_number(double *ret, const bt_gguf *g, const char *key, bt_fault *fault)
+{
+    const gguf_key *k = find_key(g, key);
+    if (!k) return missing(key, fault);
+    switch (k->type) {
+    case BT_GGUF_U8: *ret = k->val[0]; break;
+    case BT_GGUF_U16: *ret = bt_get16(k->val); break;
+    case BT_GGUF_U32: *ret = bt_get32(k->val); break;
+    case BT_GGUF_U64: *ret = (double)bt_get64(k->val); break;
+    case BT_GGUF_I8: *ret = (int8_t)k->val[0]; break;
+    case BT_GGUF_I16: *ret = (int16_t)bt_get16(k->val); break;
+    case BT_GGUF_I32: *ret = (int32_t)bt_get32(k->val); break;
+    case BT_GGUF_I64: *ret = (double)(int64_t)bt_get64(k->val); break;
+    case BT_GGUF_F32: *ret = (double)get_f32(k->val); break;
+    case BT_GGUF_F64: *ret = get_f64(k->val); break;
+    case BT_GGUF_BOOL:
+    case BT_GGUF_STRING:
+    case BT_GGUF_ARRAY: return mistyped(k, "a number", fault);
+    }
+    return BT_OK;
+}
+
 bt_err bt_gguf_bool_or(bool *ret, const bt_gguf *g, const char *key, bool dflt, bt_fault *fault)
 {
     const gguf_key *k = find_key(g, key);
@@ -669,13 +699,7 @@ size_t bt_gguf_key_text(char *ret, size_t cap, const bt_gguf *g, size_t i)
         break;
     }
     case BT_GGUF_F32: n = snprintf(ret, cap, "%.9g", (double)get_f32(k->val)); break;
-    case BT_GGUF_F64: {
-        double d;
-        u = bt_get64(k->val);
-        memcpy(&d, &u, sizeof d);
-        n = snprintf(ret, cap, "%.17g", d);
-        break;
-    }
+    case BT_GGUF_F64: n = snprintf(ret, cap, "%.17g", get_f64(k->val)); break;
     case BT_GGUF_BOOL: n = snprintf(ret, cap, "%s", k->val[0] ? "true" : "false"); break;
     case BT_GGUF_U8:
     case BT_GGUF_U16:

@@ -90,6 +90,8 @@ bt_err bt_gguf_require_u64(uint64_t *ret, const bt_gguf *g, const char *key, bt_
 bt_err bt_gguf_u64_or(uint64_t *ret, const bt_gguf *g, const char *key, uint64_t dflt, bt_fault *fault);
 bt_err bt_gguf_require_f32(float *ret, const bt_gguf *g, const char *key, bt_fault *fault);
 bt_err bt_gguf_f32_or(float *ret, const bt_gguf *g, const char *key, float dflt, bt_fault *fault);
+/* Any integer or float; not a bool. */
+bt_err bt_gguf_require_number(double *ret, const bt_gguf *g, const char *key, bt_fault *fault);
 bt_err bt_gguf_bool_or(bool *ret, const bt_gguf *g, const char *key, bool dflt, bt_fault *fault);
 bt_err bt_gguf_require_str(bt_gguf_str *ret, const bt_gguf *g, const char *key, bt_fault *fault);
 bt_err bt_gguf_str_or(bt_gguf_str *ret, const bt_gguf *g, const char *key, const char *dflt, bt_fault *fault);

@@ -125,14 +125,15 @@ static json_t *baton(const gw_answer_report *r)
 {
     char hex[BT_HASH_HEX_CHARS];
     json_t *j = json_pack(
-        "{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "text",
+        "{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "text",
         r->text ? r->text : "", r->text_len, "token_ids", id_list(r->token_ids, r->completion_tokens),
         "prompt_ids", id_list(r->prompt_ids, r->prompt_tokens), "prompt_tokens", count(r->prompt_tokens),
-        "completion_tokens", count(r->completion_tokens), "finish_reason", r->finish_reason, "ttft_ms",
-        ms((uint64_t)r->ttft_us), "queue_ms", r->has_prefill ? ms(r->queue_us) : json_null(),
-        "prefill_tokens_per_second", r->has_prefill ? rate(computed_tokens(r), r->prefill_us) : json_null(),
-        "decode_tokens_per_second", r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null(),
-        "kv_bytes", r->has_kv ? count(r->kv_bytes) : json_null(), "kv_exposed_ms",
+        "completion_tokens", count(r->completion_tokens), "finish_reason", r->finish_reason, "max_tokens",
+        count(r->bound.tokens), "max_tokens_from", r->bound.from, "ttft_ms", ms((uint64_t)r->ttft_us),
+        "queue_ms", r->has_prefill ? ms(r->queue_us) : json_null(), "prefill_tokens_per_second",
+        r->has_prefill ? rate(computed_tokens(r), r->prefill_us) : json_null(), "decode_tokens_per_second",
+        r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null(), "kv_bytes",
+        r->has_kv ? count(r->kv_bytes) : json_null(), "kv_exposed_ms",
         r->has_kv ? ms(r->kv_exposed_us) : json_null(), "kv_digest",
         r->has_kv ? json_string(bt_hash_hex(hex, r->kv_digest.bytes)) : json_null(), "prefilled_by",
         words(r->prefilled_by), "attempts", count(r->attempts), "recoveries", count(r->recoveries),
@@ -235,15 +236,24 @@ bt_err gw_answer_error_event(bt_buf *out, const gw_openai_error *err)
     return add_json(out, error_object(err), true);
 }
 
+static json_t *model(const char *name, int64_t created_s)
+{
+    return json_pack("{s:s,s:s,s:I,s:s}", "id", name, "object", "model", "created", (json_int_t)created_s,
+                     "owned_by", "baton");
+}
+
 bt_err gw_answer_models(bt_buf *out, const char *const *names, size_t names_len, int64_t created_s)
 {
     json_t *data = json_array();
     for (size_t i = 0; data && i < names_len; i++)
-        if (json_array_append_new(data, json_pack("{s:s,s:s,s:I,s:s}", "id", names[i], "object", "model",
-                                                  "created", (json_int_t)created_s, "owned_by", "baton")) <
-            0) {
+        if (json_array_append_new(data, model(names[i], created_s)) < 0) {
             json_decref(data);
             data = NULL;
         }
     return add_json(out, json_pack("{s:s,s:o}", "object", "list", "data", data), false);
+}
+
+bt_err gw_answer_model(bt_buf *out, const char *name, int64_t created_s)
+{
+    return add_json(out, model(name, created_s), false);
 }

@@ -28,6 +28,7 @@ typedef struct gw_answer_report {
     size_t prompt_tokens;
     const int32_t *token_ids;
     size_t completion_tokens; /* an id that ended the answer is not among them */
+    gw_openai_bound bound;    /* of its tokens */
     const char *text;
     size_t text_len;
     const char *prefilled_by; /* node that computed the prompt; NULL or "": not known */
@@ -64,4 +65,5 @@ bt_err gw_answer_error_event(bt_buf *out, const gw_openai_error *err);
 
 bt_err gw_answer_error(bt_buf *out, const gw_openai_error *err);
 bt_err gw_answer_models(bt_buf *out, const char *const *names, size_t names_len, int64_t created_s);
+bt_err gw_answer_model(bt_buf *out, const char *name, int64_t created_s); /* one of them */
 #endif

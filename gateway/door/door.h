@@ -7,6 +7,7 @@
 #include "gateway/http/http.h"
 #include "gateway/http/node_link.h"
 #include "gateway/http/options.h"
+#include "model/defaults.h"
 
 /* The endpoints, and each client's request from its bytes to the last byte of its answer. It turns
  * requests into SUBMIT events for the brain, and the brain's FIRST, TOKENS, DONE and FAIL actions into
@@ -24,9 +25,10 @@ typedef struct gw_door_env {
     const gw_auth *auth; /* NULL: no keys */
     const gw_text *text;
     const char *const *names;
-    size_t names_len;      /* of the model; the first goes into answers */
-    uint32_t ctx_tokens;   /* of the model */
-    const gw_brain *brain; /* to look at */
+    size_t names_len;            /* of the model; the first goes into answers */
+    uint32_t ctx_tokens;         /* of the model */
+    const bt_defaults *defaults; /* of sampling, options included */
+    const gw_brain *brain;       /* to look at */
     gw_metrics *metrics;
     gw_node_link *link; /* for its counters */
     bt_incarnation self;

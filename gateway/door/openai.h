@@ -4,36 +4,30 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "gateway/door/openai_error.h"
+#include "model/defaults.h"
 #include "text/chat.h"
 #include "wire/msg.h"
 
 /* The body of a POST to /v1/chat/completions or /v1/completions, as a plain struct. Pure: bytes in, struct or error
  * out.
  *
- * Every field of the API is in one of four lists (openai.c): used; known and harmless, so ignored; known and not
- * supported, so refused by name when it asks for something; and all others, which are refused as unrecognised. A field
- * that is null is a field that is absent. Nothing is clamped: a value out of range is an error that names the field. */
+ * Every field of the API is in the table of openai_fields.c: used; known and harmless, so taken without a look; or
+ * known and not supported, so refused by name when it asks for something. All others are refused as unrecognised, with
+ * the name that was meant where one is close. A field that is null is a field that is absent. Nothing is clamped but
+ * the length of the answer: any other value out of range is an error that names the field. */
 enum {
     GW_OPENAI_MAX_STOPS = 16,
     GW_OPENAI_MAX_STOP_BYTES = 256,
-    GW_OPENAI_DEFAULT_COMPLETION_TOKENS = 16, /* of /v1/completions, as OpenAI's; a chat may fill the context */
+    GW_OPENAI_DEFAULT_COMPLETION_TOKENS = 16, /* of /v1/completions, as OpenAI's; a chat has --max-answer */
 };
-
-/* An error as the API gives it: {"error": {"message", "type", "param", "code"}} under an HTTP status. Strings are
- * UTF-8. */
-typedef struct gw_openai_error {
-    int status;
-    const char *type, *code; /* static text; code may be NULL */
-    char param[64];          /* the field at fault; "" for none */
-    char message[512];
-    uint32_t retry_after_s; /* 0: no such header */
-} gw_openai_error;
 
 typedef struct gw_openai_limits {
     const char *const *names; /* what `model` may say */
     size_t names_len;
-    uint32_t vocab;        /* ids in a request are below it */
-    uint32_t stop_ids_max; /* of stop_token_ids */
+    uint32_t vocab;              /* ids in a request are below it */
+    uint32_t stop_ids_max;       /* of stop_token_ids */
+    const bt_defaults *defaults; /* of sampling, for fields that a request leaves out */
 } gw_openai_limits;
 
 typedef struct gw_openai_request {
@@ -44,7 +38,7 @@ typedef struct gw_openai_request {
     size_t prompt_len;
     int32_t *prompt_ids;
     size_t prompt_ids_len;
-    uint32_t max_tokens;  /* 0: not given */
+    uint32_t max_tokens;  /* 0: not given; more than any context holds: BT_MSG_MAX_PROMPT_TOKENS */
     bt_sampling sampling; /* seed only where has_seed; bias is the request's own */
     bool has_seed, is_stream, has_usage_chunk;
     bool is_baton; /* "baton": true, or an object of wishes: which nodes it gets */
@@ -65,12 +59,15 @@ bt_err gw_openai_parse(gw_openai_request *ret, gw_openai_error *err, bool is_cha
                        const gw_openai_limits *limits);
 void gw_openai_request_done(gw_openai_request *r);
 
-/* How many tokens this request may make in a context of ctx_tokens. BT_EARG (400 context_length_exceeded, both numbers
- * in the words) when the prompt, or the prompt and the max_tokens asked for, do not fit. */
-bt_err gw_openai_max_tokens(uint32_t *ret, gw_openai_error *err, const gw_openai_request *r, size_t prompt_tokens,
-                            uint32_t ctx_tokens);
+/* How many tokens an answer may have, and what says so: "request", "context" (what the prompt leaves of it, where more
+ * was asked for), "max-answer" (a chat without max_tokens), "default" (a completion without it). */
+typedef struct gw_openai_bound {
+    uint32_t tokens;
+    const char *from;
+} gw_openai_bound;
 
-/* Fill *err; message by format, cut at a character when too long. param may be NULL. Returns BT_EARG. */
-bt_err gw_openai_fail(gw_openai_error *err, int status, const char *type, const char *code, const char *param,
-                      const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+/* The bound of this request in a context of ctx_tokens. BT_EARG (400 context_length_exceeded, both numbers in the
+ * words) when the prompt leaves no room for one token. */
+bt_err gw_openai_max_tokens(gw_openai_bound *ret, gw_openai_error *err, const gw_openai_request *r,
+                            size_t prompt_tokens, uint32_t ctx_tokens, uint32_t max_answer);
 #endif

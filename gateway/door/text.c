@@ -3,11 +3,23 @@
 #include "gateway/door/text.h"
 #include "base/num.h"
 #include "model/vocab.h"
+#include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { TOKEN_TEXT_BYTES = 1024 }; /* the longest text one id can bring, see BT_TOKENIZER_MAX_TOKEN_BYTES */
+
+/* For people to read; which chats can be rendered does not depend on it. */
+static char *copy_template(const bt_gguf *g)
+{
+    bt_gguf_str s;
+    size_t bad;
+    if (bt_gguf_require_str(&s, g, "tokenizer.chat_template", NULL) < 0 ||
+        s.len > GW_TEXT_TEMPLATE_MAX_BYTES || memchr(s.ptr, 0, s.len) || !bt_utf8_valid(s.ptr, s.len, &bad))
+        return NULL;
+    return strndup(s.ptr, s.len);
+}
 
 bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault)
 {
@@ -18,6 +30,7 @@ bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault)
     const size_t n = bt_tokenizer_count(t.tok);
     for (size_t i = 0; i < n && t.stop_ids_len < BT_MSG_MAX_STOP_IDS; i++)
         if (bt_tokenizer_is_eog(t.tok, (int32_t)i)) t.stop_ids[t.stop_ids_len++] = (int32_t)i;
+    t.chat_template = copy_template(g);
     *ret = t;
     return BT_OK;
 }
@@ -25,6 +38,7 @@ bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault)
 void gw_text_close(gw_text *t)
 {
     bt_tokenizer_free(t->tok);
+    free(t->chat_template);
     *t = (gw_text){0};
 }
 

@@ -15,10 +15,12 @@ typedef struct gw_text {
     bt_chat chat;
     bool has_chat;
     bt_fault chat_fault;                   /* why not */
+    char *chat_template;                   /* the file's, whole; NULL: none, or no UTF-8, or over the limit */
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS]; /* ids that end an answer */
     uint32_t stop_ids_len;
 } gw_text;
 
+enum { GW_TEXT_TEMPLATE_MAX_BYTES = 1 << 16 };
 /* Copies what it needs from g. A file without a known chat template is fine: chats are then refused with
  * chat_fault's words. */
 bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault);

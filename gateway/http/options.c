@@ -45,6 +45,26 @@ static const bt_opt table[] = {
      .help = "prompts of fewer tokens are computed by a decode node that can, where its numbers equal the "
              "prefill nodes'; 0: none"},
 
+    {.group = "Answers", .name = "temp", .value = "T", BT_OPT_AT(gw_options, answers.temp),
+     .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 2, .example = "0.8",
+     .help = "temperature where a request has none; 0 is greedy; without it the model file's, else 0.8"},
+    {.group = "Answers", .name = "top-p", .value = "P", BT_OPT_AT(gw_options, answers.top_p),
+     .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 1, .example = "0.95",
+     .help = "top_p where a request has none; 1: off; without it the model file's, else 0.95"},
+    {.group = "Answers", .name = "top-k", .value = "K", BT_OPT_AT(gw_options, answers.top_k),
+     .type = BT_OPT_INT, .lo = 0, .hi = INT32_MAX, .example = "40",
+     .help = "top_k where a request has none; 0: off; without it the model file's, else 40"},
+    {.group = "Answers", .name = "min-p", .value = "P", BT_OPT_AT(gw_options, answers.min_p),
+     .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 1, .example = "0.05",
+     .help = "min_p where a request has none; 0: off; without it the model file's, else 0.05"},
+    {.group = "Answers", .name = "repeat-penalty", .value = "X",
+     BT_OPT_AT(gw_options, answers.repeat_penalty), .type = BT_OPT_DOUBLE, .flo = 0.01, .fhi = 100,
+     .example = "1.1",
+     .help = "repetition_penalty where a request has none; 1: off; without it the model file's, else 1"},
+    {.group = "Answers", .name = "max-answer", .value = "N", BT_OPT_AT(gw_options, answers.max_answer),
+     .type = BT_OPT_INT, .def = "2048", .lo = 1, .hi = 1 << 20,
+     .help = "tokens of a chat's answer at most, where the request has no max_tokens"},
+
     {.group = "Limits", .name = "max-queue", .value = "N", BT_OPT_AT(gw_options, max_queue),
      .type = BT_OPT_INT, .def = "64", .lo = 1, .hi = 65536,
      .help = "requests that may wait; one more is answered 429"},
@@ -79,6 +99,31 @@ const bt_opt_program gw_options_program = {
     .opts = table,
     .opt_count = BT_OPT_COUNT(table),
 };
+
+double gw_answer_option_value(const gw_answer_options *o, bt_default_field field)
+{
+    const double values[BT_DEFAULT_FIELDS] = {
+        [BT_DEFAULT_TEMPERATURE] = o->temp,
+        [BT_DEFAULT_TOP_P] = o->top_p,
+        [BT_DEFAULT_TOP_K] = (double)o->top_k,
+        [BT_DEFAULT_MIN_P] = o->min_p,
+        [BT_DEFAULT_REPETITION_PENALTY] = o->repeat_penalty,
+    };
+    return values[field];
+}
+
+void gw_options_note(gw_options *o, const bt_opt_args *args)
+{
+    static const char *const names[BT_DEFAULT_FIELDS] = {
+        [BT_DEFAULT_TEMPERATURE] = "temp",
+        [BT_DEFAULT_TOP_P] = "top-p",
+        [BT_DEFAULT_TOP_K] = "top-k",
+        [BT_DEFAULT_MIN_P] = "min-p",
+        [BT_DEFAULT_REPETITION_PENALTY] = "repeat-penalty",
+    };
+    for (size_t i = 0; i < BT_DEFAULT_FIELDS; i++)
+        o->is_given[i] = bt_opt_source_of(args, names[i]) != BT_OPT_FROM_DEFAULT;
+}
 
 static bool is_loopback(const char *host)
 {

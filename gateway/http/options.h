@@ -5,6 +5,17 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/opt.h"
+#include "model/defaults.h"
+
+/* How answers are drawn where a request does not say. Those that nobody gave are as the model's file says
+ * (model/defaults.h). */
+typedef struct gw_answer_options {
+    double temp, top_p, min_p, repeat_penalty;
+    int64_t top_k, max_answer;
+} gw_answer_options;
+
+/* What the option for this field holds. */
+double gw_answer_option_value(const gw_answer_options *o, bt_default_field field);
 
 /* Every setting of baton-gateway, with its default and limits, in one table. */
 typedef struct gw_options {
@@ -17,7 +28,9 @@ typedef struct gw_options {
     uint64_t max_body_bytes;
     int64_t timeout_ms, recovery_ms, idle_ms, drain_ms;
     int64_t local_prefill_below;
-    int policy; /* index in the order of gw_policy, from 0 */
+    gw_answer_options answers;
+    bool is_given[BT_DEFAULT_FIELDS]; /* which of answers were, by gw_options_note */
+    int policy;                       /* index in the order of gw_policy, from 0 */
     bool no_metrics;
     bt_log_options log;
 } gw_options;
@@ -26,6 +39,9 @@ extern const bt_opt_program gw_options_program;
 /* Names of policies, for --policy and for what a request asks for. In the order of gw_policy, whose first
  * is 1; ends with NULL. */
 extern const char *const gw_options_policies[];
+
+/* Fills is_given from what a parse found. */
+void gw_options_note(gw_options *o, const bt_opt_args *args);
 
 /* Rules between settings: an address that is not loopback needs a key (HTTP: --api-key-file, control:
  * --keys) unless --insecure says otherwise for HTTP. BT_EARG with the option named. */

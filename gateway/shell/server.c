@@ -38,6 +38,7 @@ typedef struct server {
     const char *names[MAX_NAMES];
     size_t names_len;
     uint32_t ctx_tokens;
+    bt_defaults defaults;
     char url[300];
     uint64_t timer;
     int64_t tick_due_us, drain_due_us, drained_us;
@@ -236,6 +237,23 @@ static void name_model(server *s, const char *path, const char *name_in_file)
     if (s->names_len == 0) add_name(s, "model");
 }
 
+static void warn(void *ud, const char *text)
+{
+    (void)ud;
+    bt_log(BT_LOG_WARN, "model file: %s", text);
+}
+
+/* How tokens are drawn where a request does not say: options over what the file says. */
+static void read_defaults(server *s, const bt_gguf *file)
+{
+    const gw_options *o = s->options;
+    s->defaults = bt_defaults_of(file, warn, NULL);
+    for (int i = 0; i < BT_DEFAULT_FIELDS; i++) {
+        const bt_default_field f = (bt_default_field)i;
+        if (o->is_given[f]) bt_defaults_set(&s->defaults, f, gw_answer_option_value(&o->answers, f));
+    }
+}
+
 static bt_err open_model(server *s, bt_fault *fault)
 {
     char path[4096];
@@ -245,6 +263,7 @@ static bt_err open_model(server *s, bt_fault *fault)
     if ((e = bt_model_open(&m, path, fault)) < 0) return e;
     if ((e = gw_text_open(&s->text, m->file, fault)) < 0) goto out;
     name_model(s, path, m->name);
+    read_defaults(s, m->file);
     s->ctx_tokens = m->hp.ctx;
     memcpy(s->config.model_id, m->id, sizeof s->config.model_id);
     bt_log(BT_LOG_INFO, "model '%s': vocabulary %zu, context %u tokens, chat template %s", s->names[0],
@@ -282,6 +301,7 @@ static bt_err open_http(server *s, bt_fault *fault)
         .names = s->names,
         .names_len = s->names_len,
         .ctx_tokens = s->ctx_tokens,
+        .defaults = &s->defaults,
         .brain = s->brain,
         .metrics = s->metrics,
         .link = s->link,

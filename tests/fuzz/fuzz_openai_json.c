@@ -10,7 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static const char *const names[] = {"tiny"};
-    static const gw_openai_limits limits = {names, 1, 512, 4};
+    const bt_defaults defaults = bt_defaults_of(NULL, NULL, NULL);
+    const gw_openai_limits limits = {names, 1, 512, 4, &defaults};
     if (len == 0) return 0;
     gw_openai_request r;
     gw_openai_error err;

@@ -15,7 +15,7 @@
 
 static const char CHAT[] = "/v1/chat/completions", TEXT[] = "/v1/completions",
                   PROMPT[] = "the end of the day";
-enum { QUEUE = 4, ANSWER_MS = 20000 };
+enum { QUEUE = 4, ANSWER_MS = 20000, MAX_ANSWER = 40 };
 
 static cluster sys; /* one for all tests; a queue of four */
 
@@ -24,8 +24,10 @@ static int start_system(void **state)
     (void)state;
     spawn_setup();
     client_setup();
-    return CLUSTER(&sys, spawn_tiny_model(1), "--max-queue", "4", "--threads", "1", "--alias", "tiny") ? 0
-                                                                                                       : -1;
+    return CLUSTER(&sys, spawn_tiny_model(1), "--max-queue", "4", "--threads", "1", "--alias", "tiny",
+                   "--min-p", "0.125", "--max-answer", "40")
+               ? 0
+               : -1;
 }
 
 static int stop_system(void **state)
@@ -118,6 +120,20 @@ static void tells_models_health_metrics_and_status(void **state)
 }
 
 /* ---- streams ---- */
+
+static void options_of_baton_up_are_the_defaults_of_its_gateway(void **state)
+{
+    (void)state;
+    client *c = wait_for(client_get(sys.url, "/props"));
+    const json_t *defaults = json_object_get(client_json(c), "defaults"),
+                 *min_p = json_object_get(defaults, "min_p");
+    assert_true(json_number_value(json_object_get(min_p, "value")) == 0.125);
+    assert_string_equal(str(min_p, "from"), "option");
+    assert_string_equal(str(json_object_get(defaults, "top_p"), "from"), "default");
+    assert_int_equal(json_integer_value(json_object_get(client_json(c), "max_answer")), MAX_ANSWER);
+    assert_int_equal(json_integer_value(json_object_get(client_json(c), "total_slots")), 32);
+    assert_int_equal(json_integer_value(json_object_get(client_json(c), "n_ctx")), 1024);
+}
 
 static void a_stream_says_what_a_whole_answer_says(void **state)
 {
@@ -339,7 +355,7 @@ static void check_error(client *c, long status, const char *words)
 static void a_prompt_that_does_not_fit_is_told_both_numbers(void **state)
 {
     enum { LETTERS = 3000 };
-    char *text = malloc(LETTERS + 1), numbers[64];
+    char *text = malloc(LETTERS + 1);
     (void)state;
     for (size_t i = 0; i < LETTERS; i++) text[i] = "0123456789"[i % 10];
     text[LETTERS] = '\0';
@@ -350,10 +366,43 @@ static void a_prompt_that_does_not_fit_is_told_both_numbers(void **state)
     assert_non_null(strstr(str(client_error(c), "message"), "1024"));
     assert_string_equal(str(client_error(c), "code"), "context_length_exceeded");
     check_error(c, 400, "1024");
-
-    snprintf(numbers, sizeof numbers, "max_tokens asks for %d", 1024);
-    check_error(ask(TEXT, cluster_request(PROMPT, 1024)), 400, numbers);
     free(text);
+}
+
+/* Of a model that cannot end by itself: its two ids that would are out of reach. */
+static client *ask_without_end(const char *path, json_t *request)
+{
+    json_object_set_new(request, "logit_bias", json_pack("{s:i, s:i}", "2", -100, "260", -100));
+    client *c = ask(path, request);
+    assert_int_equal(client_status(c), 200);
+    const json_t *choice = json_array_get(json_object_get(client_json(c), "choices"), 0);
+    assert_string_equal(str(choice, "finish_reason"), "length");
+    return c;
+}
+
+static void an_answer_that_the_context_cuts_says_so(void **state)
+{
+    (void)state;
+    client *c = ask_without_end(TEXT, cluster_request(PROMPT, 100000));
+    const json_t *usage = json_object_get(client_json(c), "usage");
+    assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")), 1024);
+    const json_int_t room = 1024 - json_integer_value(json_object_get(usage, "prompt_tokens"));
+    assert_int_equal(json_integer_value(json_object_get(client_baton(c), "max_tokens")), room);
+    assert_string_equal(str(client_baton(c), "max_tokens_from"), "context");
+}
+
+static void without_max_tokens_a_chat_ends_at_max_answer_and_a_completion_at_16(void **state)
+{
+    (void)state;
+    json_t *chat = chat_request(1), *text = cluster_request(PROMPT, 1);
+    json_object_del(chat, "max_tokens");
+    json_object_del(text, "max_tokens");
+    client *c = ask_without_end(CHAT, chat);
+    assert_int_equal(json_integer_value(json_object_get(client_baton(c), "completion_tokens")), MAX_ANSWER);
+    assert_string_equal(str(client_baton(c), "max_tokens_from"), "max-answer");
+    c = ask_without_end(TEXT, text);
+    assert_int_equal(json_integer_value(json_object_get(client_baton(c), "completion_tokens")), 16);
+    assert_string_equal(str(client_baton(c), "max_tokens_from"), "default");
 }
 
 static void bad_requests_are_refused_in_clear_words(void **state)
@@ -421,6 +470,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(tells_models_health_metrics_and_status, client_teardown),
+        cmocka_unit_test_teardown(options_of_baton_up_are_the_defaults_of_its_gateway, client_teardown),
         cmocka_unit_test_teardown(a_stream_says_what_a_whole_answer_says, client_teardown),
         cmocka_unit_test_teardown(stop_strings_end_the_text_wherever_chunks_are_cut, client_teardown),
         cmocka_unit_test_teardown(one_token_is_one_token, client_teardown),
@@ -430,6 +480,9 @@ int main(void)
         cmocka_unit_test_teardown(a_client_that_leaves_frees_its_pages, client_teardown),
         cmocka_unit_test_teardown(a_waiting_client_that_leaves_is_forgotten, client_teardown),
         cmocka_unit_test_teardown(a_prompt_that_does_not_fit_is_told_both_numbers, client_teardown),
+        cmocka_unit_test_teardown(an_answer_that_the_context_cuts_says_so, client_teardown),
+        cmocka_unit_test_teardown(without_max_tokens_a_chat_ends_at_max_answer_and_a_completion_at_16,
+                                  client_teardown),
         cmocka_unit_test_teardown(bad_requests_are_refused_in_clear_words, client_teardown),
         cmocka_unit_test_teardown(deep_and_large_bodies_are_refused, client_teardown),
     };

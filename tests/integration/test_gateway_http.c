@@ -252,7 +252,7 @@ static void refuses_bad_requests_with_the_field_named(void **state)
     (void)state;
     is_error(post("/v1/completions", "{\"prompt\":\"a\",\"max_token\":1}"), 400, "unknown_parameter",
              "max_token");
-    is_error(post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":-1}"), 400, "invalid_value",
+    is_error(post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":0}"), 400, "invalid_value",
              "max_tokens");
     is_error(post("/v1/completions", "{\"prompt\":\"a\""), 400, "invalid_json", "");
     is_error(post("/v1/completions", "{\"prompt\":\"\xff\"}"), 400, "invalid_json", "");
@@ -268,14 +268,10 @@ static void refuses_bad_requests_with_the_field_named(void **state)
 static void says_both_numbers_when_a_prompt_is_too_long(void **state)
 {
     (void)state;
-    answer a = post("/v1/completions", "{\"prompt\":[5,6],\"max_tokens\":511}");
-    assert_non_null(strstr(a.body, "512 tokens"));
-    assert_non_null(strstr(a.body, "513 in all"));
-    is_error(a, 400, "context_length_exceeded", "prompt");
     char body[2048] = "{\"prompt\":[";
     for (int i = 0; i < 512; i++) (void)strcat(body, "5,");
     (void)strcat(body, "5]}");
-    a = post("/v1/completions", body);
+    answer a = post("/v1/completions", body);
     assert_non_null(strstr(a.body, "512 tokens"));
     assert_non_null(strstr(a.body, "513"));
     is_error(a, 400, "context_length_exceeded", "prompt");
@@ -305,6 +301,97 @@ static void lists_the_model_under_its_file_name(void **state)
     assert_string_equal(
         json_string_value(json_object_get(json_array_get(json_object_get(a.json, "data"), 0), "id")), "tiny");
     done(&a);
+}
+
+static void gives_one_model_by_its_id_whatever_signs_that_has(void **state)
+{
+    (void)state;
+    static const char *const alias[] = {"--port", "0", "--alias", "org/tiny model:1 %", NULL};
+    static const char *const paths[] = {"/v1/models/tiny", "/v1/models/org/tiny%20model:1%20%25",
+                                        "/v1/models/org%2Ftiny%20model%3A1%20%25"};
+    gateway g;
+    start(&g, alias);
+    for (size_t i = 0; i < 3; i++) {
+        answer a = ask(&g, "GET", paths[i], NULL, 0, NULL);
+        assert_int_equal(a.status, 200);
+        assert_string_equal(json_string_value(json_object_get(a.json, "id")),
+                            i ? "org/tiny model:1 %" : "tiny");
+        assert_string_equal(json_string_value(json_object_get(a.json, "object")), "model");
+        done(&a);
+    }
+    answer a = ask(&g, "GET", "/v1/models/org", NULL, 0, NULL);
+    assert_non_null(strstr(a.body, "'org' does not exist here"));
+    is_error(a, 404, "model_not_found", "model");
+    is_error(ask(&g, "GET", "/v1/models/%ff%0a", NULL, 0, NULL), 404, "model_not_found", "model");
+    a = ask(&g, "POST", "/v1/models/tiny", "{}", 2, NULL);
+    assert_non_null(strstr(a.headers, "Allow: GET, HEAD"));
+    is_error(a, 405, "method_not_allowed", "");
+    stop(&g);
+}
+
+static double default_of(const answer *a, const char *field, const char *from)
+{
+    const json_t *d = json_object_get(json_object_get(a->json, "defaults"), field);
+    assert_string_equal(json_string_value(json_object_get(d, "from")), from);
+    return json_number_value(json_object_get(d, "value"));
+}
+
+/* A file's own defaults, of which one is out of range. */
+static void add_sampling(tiny_gguf *w, void *ud)
+{
+    (void)ud;
+    tiny_gguf_f32(w, "general.sampling.temp", 0.25f);
+    tiny_gguf_u32(w, "general.sampling.top_k", 20);
+    tiny_gguf_f32(w, "general.sampling.min_p", 7);
+}
+
+static void tells_its_defaults_and_where_each_comes_from(void **state)
+{
+    (void)state;
+    char other[80];
+    tiny_gguf_spec spec = tiny_gguf_default();
+    spec.chat_template = tiny_gguf_chatml;
+    spec.extra = add_sampling;
+    (void)snprintf(other, sizeof other, "%s/sampling.gguf", folder);
+    tiny_gguf_write(&spec, other);
+    const char *const more[] = {"--port",  "0",   "-m",           other, "--top-k", "7",
+                                "--top-p", "0.5", "--max-answer", "99",  NULL};
+    gateway g;
+    start(&g, more);
+    answer a = ask(&g, "GET", "/props", NULL, 0, NULL);
+    assert_int_equal(a.status, 200);
+    assert_true(default_of(&a, "temperature", "file") == 0.25);
+    assert_true(default_of(&a, "top_k", "option") == 7);
+    assert_true(default_of(&a, "top_p", "option") == 0.5);
+    assert_true(default_of(&a, "min_p", "default") == 0.05);
+    assert_true(default_of(&a, "repetition_penalty", "default") == 1);
+    const json_t *p = json_object_get(json_object_get(a.json, "default_generation_settings"), "params");
+    assert_int_equal(json_integer_value(json_object_get(p, "top_k")), 7);
+    assert_int_equal(json_integer_value(json_object_get(p, "max_tokens")), 99);
+    assert_int_equal(json_integer_value(json_object_get(a.json, "max_answer")), 99);
+    assert_int_equal(json_integer_value(json_object_get(a.json, "n_ctx")), 512);
+    assert_int_equal(json_integer_value(json_object_get(a.json, "total_slots")), 0);
+    assert_string_equal(json_string_value(json_object_get(a.json, "model_path")), other);
+    assert_string_equal(json_string_value(json_object_get(a.json, "chat_template")), tiny_gguf_chatml);
+    assert_string_equal(json_string_value(json_object_get(a.json, "chat_template_family")), "ChatML");
+    done(&a);
+    stop(&g);
+    const char *warned = strstr(g.log, "general.sampling.min_p");
+    assert_non_null(warned);
+    assert_null(strstr(warned + 1, "general.sampling.min_p")); /* once */
+}
+
+static void describes_itself_to_everybody(void **state)
+{
+    (void)state;
+    answer a = get("/openapi.json"), b = get("/v1/openapi.json");
+    assert_int_equal(a.status, 200);
+    assert_string_equal(a.body, b.body);
+    const json_t *paths = json_object_get(a.json, "paths");
+    assert_non_null(json_object_get(json_object_get(paths, "/v1/chat/completions"), "post"));
+    assert_non_null(json_object_get(json_object_get(paths, "/v1/models/{id}"), "get"));
+    done(&a);
+    done(&b);
 }
 
 static void gives_metrics_as_prometheus_text(void **state)
@@ -658,6 +745,9 @@ int main(void)
         cmocka_unit_test(says_both_numbers_when_a_prompt_is_too_long),
         cmocka_unit_test(knows_its_paths_and_methods),
         cmocka_unit_test(lists_the_model_under_its_file_name),
+        cmocka_unit_test(gives_one_model_by_its_id_whatever_signs_that_has),
+        cmocka_unit_test(tells_its_defaults_and_where_each_comes_from),
+        cmocka_unit_test(describes_itself_to_everybody),
         cmocka_unit_test(gives_metrics_as_prometheus_text),
         cmocka_unit_test(gives_its_status_with_no_nodes),
         cmocka_unit_test(gives_back_a_good_request_id_and_makes_one_otherwise),

@@ -26,7 +26,7 @@ common/engine      : base kernels model graph device npu/pkg npu/compile npu/run
 common/xfer        : base kernels kv wire
 common/node        : base crypto rt kernels model device kv wire xfer
 gateway/brain      : base wire xfer
-gateway/http       : base crypto rt node
+gateway/http       : base crypto rt model node
 gateway/door       : base rt text model sample wire node gateway/brain gateway/http
 gateway/shell      : base rt model gateway/brain gateway/http gateway/door
 prefill-node/brain : base kv wire xfer
@@ -38,7 +38,7 @@ tools              : base text model npu/pkg npu/compile kv
 tools/bench        : base kernels model graph kv engine tools
 tools/cluster      : base rt model kv npu/compile engine tools
 tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster gateway/http
-programs           : base rt wire engine gateway/http gateway/shell prefill-node decode-node tools
+programs           : base rt wire engine gateway/http gateway/door gateway/shell prefill-node decode-node tools
 '
 
 # header, then where it may be included, as extended regular expressions. The last lines: a room with doors is entered by them alone.

@@ -3,6 +3,7 @@
 #include "tools/cluster/background.h"
 #include "tools/cluster/http.h"
 #include "tools/cluster/serve.h"
+#include "tools/commands/sampling.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -15,7 +16,8 @@ typedef struct config {
     tool_serve serve;
     const char *system, *url, *api_key_file;
     int64_t n_predict;
-    double temp, top_p, presence_penalty, frequency_penalty, repetition_penalty;
+    tool_sampling sampling;
+    const bt_opt_args *args; /* which of these were given */
     bool quiet;
 } config;
 
@@ -24,20 +26,7 @@ static const bt_opt opts[] = {
      .example = "'Answer briefly.'", .help = "system message"},
     {.group = "Answer", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, n_predict),
      .type = BT_OPT_INT, .def = "512", .lo = 1, .hi = 1 << 20, .help = "tokens of one answer at most"},
-    {.group = "Answer", .name = "temp", .value = "T", BT_OPT_AT(config, temp), .type = BT_OPT_DOUBLE,
-     .def = "0.7", .flo = 0, .fhi = 2, .help = "temperature; 0 is greedy"},
-    {.group = "Answer", .name = "top-p", .value = "P", BT_OPT_AT(config, top_p), .type = BT_OPT_DOUBLE,
-     .def = "0.95", .flo = 0, .fhi = 1,
-     .help = "sample from the likeliest tokens that together have probability P"},
-    {.group = "Answer", .name = "presence-penalty", .value = "X", BT_OPT_AT(config, presence_penalty),
-     .type = BT_OPT_DOUBLE, .def = "0", .flo = -2, .fhi = 2,
-     .help = "taken off the logit of each token of the answer so far; 0: off"},
-    {.group = "Answer", .name = "frequency-penalty", .value = "X", BT_OPT_AT(config, frequency_penalty),
-     .type = BT_OPT_DOUBLE, .def = "0", .flo = -2, .fhi = 2,
-     .help = "the same, times how often it came; 0: off"},
-    {.group = "Answer", .name = "repetition-penalty", .value = "X", BT_OPT_AT(config, repetition_penalty),
-     .type = BT_OPT_DOUBLE, .def = "1", .flo = 0.01, .fhi = 100,
-     .help = "makes tokens of prompt and answer less likely (above 1) or more; 1: off"},
+    TOOL_SAMPLING_OPTS(config, sampling),
     TOOL_SERVE_OPTS(config, serve),
     {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
      .example = "http://127.0.0.1:8080", .help = "talk to this gateway instead of starting one"},
@@ -69,14 +58,12 @@ static bt_err answer_turn(const config *c, const char *url, const char *key, jso
                           bt_fault *fault)
 {
     tool_answer a = {0};
-    json_t *request = json_pack("{s:O, s:I, s:f, s:f, s:f, s:f, s:f}", "messages", messages, "max_tokens",
-                                (json_int_t)c->n_predict, "temperature", c->temp, "top_p", c->top_p,
-                                "presence_penalty", c->presence_penalty, "frequency_penalty",
-                                c->frequency_penalty, "repetition_penalty", c->repetition_penalty);
+    json_t *request = json_pack("{s:O, s:I}", "messages", messages, "max_tokens", (json_int_t)c->n_predict);
+    const bool is_whole = request && tool_sampling_add(request, &c->sampling, c->args);
     const tool_ask ask = {.url = url,     .path = "/v1/chat/completions",
                           .api_key = key, .request = request,
                           .echo = true,   .stop = &tool_stop};
-    bt_err e = request ? tool_ask_send(&a, &ask, fault) : bt_fail(fault, BT_ENOMEM, "building the request");
+    bt_err e = is_whole ? tool_ask_send(&a, &ask, fault) : bt_fail(fault, BT_ENOMEM, "building the request");
     putchar('\n');
     if (e == BT_ECANCEL) {
         tool_stop = 0;
@@ -145,6 +132,7 @@ int tool_chat_run(int argc, char **argv)
     bt_fault fault = {""};
     int rc = bt_opt_start(&args, &tool_chat_program, argc, argv, &c);
     if (rc >= 0) return rc;
+    c.args = &args;
     if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];
     if (!c.serve.model && !c.url) {
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2', or --url");

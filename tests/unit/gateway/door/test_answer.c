@@ -25,6 +25,7 @@ static const gw_answer_report report = {
     .prompt_tokens = 3,
     .token_ids = token_ids,
     .completion_tokens = 2,
+    .bound = {5, "request"},
     .text = "a \"b\" \xc3\xa9",
     .text_len = 8,
     .ttft_us = 1500,
@@ -63,7 +64,8 @@ static gw_answer_head chat_head(void)
 #define BATON \
     "\"baton\":{\"text\":\"a \\\"b\\\" " \
     "\xc3\xa9\",\"token_ids\":[7,8],\"prompt_ids\":[1,2,3],\"prompt_tokens\":3,\"completion_tokens\":2," \
-    "\"finish_reason\":\"stop\",\"ttft_ms\":1.5,\"queue_ms\":0.25,\"prefill_tokens_per_second\":1.0," \
+    "\"finish_reason\":\"stop\",\"max_tokens\":5,\"max_tokens_from\":\"request\",\"ttft_ms\":1.5,\"queue_" \
+    "ms\":0.25,\"prefill_tokens_per_second\":1.0," \
     "\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_digest\":" \
     "\"ab010000000000000000000000000000\",\"prefilled_by\":\"d1\",\"attempts\":3,\"recoveries\":2,\"cached_" \
     "tokens\":1,\"covered_tokens\":2,\"first_logits\":[[7,3.29999995],[9,-1.0]],\"engine\":\"npu\"," \
@@ -96,8 +98,8 @@ static void writes_a_whole_completion_and_null_for_what_never_came(void **state)
     bt_buf_init(&b, 1 << 20);
     gw_answer_head h = chat_head();
     h.is_chat = false;
-    const gw_answer_report r = {.finish_reason = "length", .prompt_ids = prompt_ids, .prompt_tokens = 1,
-                                .ttft_us = 1};
+    const gw_answer_report r = {.finish_reason = "length", .bound = {1, "context"}, .prompt_ids = prompt_ids,
+                                .prompt_tokens = 1, .ttft_us = 1};
     assert_int_equal(gw_answer_whole(&b, &h, &r, json_null(), true), BT_OK);
     json_t *j = json_loads(bt_buf_text(&b), 0, NULL);
     assert_non_null(j);

@@ -11,7 +11,8 @@
 #include <cmocka.h>
 
 static const char *const names[] = {"tiny", "alias"};
-static const gw_openai_limits limits = {names, 2, 512, 3};
+static bt_defaults defaults; /* those without a file */
+static const gw_openai_limits limits = {names, 2, 512, 3, &defaults};
 
 static bt_err parse_bytes(gw_openai_request *ret, gw_openai_error *err, bool is_chat, const void *body,
                           size_t len)
@@ -201,8 +202,7 @@ static void reads_a_completion_as_text_or_as_a_token_list(void **state)
     (void)state;
     gw_openai_request r = good(false, "{\"prompt\":\"Once\",\"stop\":\"\\n\"}");
     assert_string_equal(r.prompt, "Once");
-    assert_true(r.sampling.temperature == 1 && r.sampling.top_p == 1 && r.sampling.top_k == 0 &&
-                !r.has_seed && r.max_tokens == 0);
+    assert_true(!r.has_seed && r.max_tokens == 0);
     assert_string_equal(r.stop[0], "\n");
     gw_openai_request_done(&r);
     r = good(false, "{\"prompt\":[0,511,5]}");
@@ -259,6 +259,11 @@ static void refuses_what_is_known_but_not_supported_by_name(void **state)
     static const char *const chat[][2] = {
         {"tools", "[{\"type\":\"function\"}]"},
         {"tool_choice", "\"auto\""},
+        {"typical_p", "0.5"},
+        {"mirostat", "2"},
+        {"grammar", "\"root ::= x\""},
+        {"ignore_eos", "true"},
+        {"think", "true"},
         {"response_format", "{\"type\":\"json_object\"}"},
         {"n", "2"},
         {"functions", "[1]"},
@@ -282,11 +287,11 @@ static void refuses_wrong_types_and_values_out_of_range(void **state)
 {
     (void)state;
     static const char *const fields[][2] = {
-        {"max_tokens", "-1"},
+        {"max_tokens", "-2"},
         {"max_tokens", "0"},
         {"max_tokens", "1.5"},
         {"max_tokens", "\"8\""},
-        {"max_completion_tokens", "99999999999"},
+        {"max_completion_tokens", "1e30"},
         {"temperature", "2.1"},
         {"temperature", "-0.1"},
         {"temperature", "\"1\""},
@@ -400,28 +405,116 @@ static void cuts_words_of_the_client_only_between_characters(void **state)
     assert_int_equal((unsigned char)*last, 0xa9);
 }
 
-static void says_both_numbers_when_a_prompt_does_not_fit(void **state)
+static void fields_that_are_left_out_are_the_defaults_each_on_its_own(void **state)
 {
     (void)state;
+    gw_openai_request r = good(false, "{\"prompt\":\"a\"}");
+    assert_true(r.sampling.temperature == 0.8f && r.sampling.top_p == 0.95f && r.sampling.min_p == 0.05f);
+    assert_true(r.sampling.top_k == 40 && r.sampling.repetition_penalty == 1);
+    assert_int_equal(bt_sample_params_check(&r.sampling, NULL), BT_OK);
+    gw_openai_request_done(&r);
+    r = good(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"temperature\":0,\"top_k\":null}");
+    assert_true(r.sampling.temperature == 0 && r.sampling.top_p == 0.95f && r.sampling.min_p == 0.05f);
+    assert_int_equal(r.sampling.top_k, 40);
+    gw_openai_request_done(&r);
+    bt_defaults other = defaults;
+    bt_defaults_set(&other, BT_DEFAULT_TEMPERATURE, 0.25);
+    bt_defaults_set(&other, BT_DEFAULT_TOP_K, 7);
+    bt_defaults_set(&other, BT_DEFAULT_REPETITION_PENALTY, 1.5);
+    const gw_openai_limits changed = {names, 2, 512, 3, &other};
     gw_openai_error err;
-    gw_openai_request r = {.is_chat = true};
-    uint32_t n = 0;
-    assert_int_equal(gw_openai_max_tokens(&n, &err, &r, 99, 100), BT_OK);
-    assert_int_equal(n, 1);
-    assert_int_equal(gw_openai_max_tokens(&n, &err, &r, 100, 100), BT_EARG);
+    static const char body[] = "{\"prompt\":\"a\",\"top_p\":0.5,\"top_k\":-1}";
+    assert_int_equal(gw_openai_parse(&r, &err, false, body, sizeof body - 1, &changed), BT_OK);
+    assert_true(r.sampling.temperature == 0.25f && r.sampling.top_p == 0.5f && r.sampling.min_p == 0.05f);
+    assert_true(r.sampling.top_k == 0 && r.sampling.repetition_penalty == 1.5f);
+    gw_openai_request_done(&r);
+}
+
+static void takes_what_known_clients_send_beside_the_api(void **state)
+{
+    (void)state;
+    /* llama.cpp's own client, with its settings as they are out of the box. */
+    gw_openai_request r = good(
+        true,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\","
+        "\"reasoning_content\":\"c\"}],\"stream\":true,\"cache_prompt\":true,\"reasoning_format\":\"auto\","
+        "\"samplers\":[\"penalties\",\"top_k\"],\"temperature\":0.5,\"dynatemp_range\":0,"
+        "\"dynatemp_exponent\":1,\"top_k\":40,\"top_p\":0.95,\"min_p\":0.05,\"typical_p\":1.0,"
+        "\"xtc_probability\":0,\"xtc_threshold\":0.1,\"repeat_last_n\":64,\"repeat_penalty\":1.25,"
+        "\"presence_penalty\":0,\"frequency_penalty\":0,\"dry_multiplier\":0.0,\"dry_base\":1.75,"
+        "\"dry_allowed_length\":2,\"dry_penalty_last_n\":-1,\"max_tokens\":-1,\"timings_per_token\":true,"
+        "\"id_slot\":-1,\"n_probs\":0,\"n_keep\":0,\"mirostat\":0,\"mirostat_tau\":5,\"top_n_sigma\":-1}");
+    assert_true(r.sampling.repetition_penalty == 1.25f && r.max_tokens == 0 && !r.sampling.logprobs);
+    gw_openai_request_done(&r);
+    /* OpenAI's, LangChain's, ollama's. */
+    r = good(
+        true,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"n\":1,\"reasoning_effort\":\"low\","
+        "\"verbosity\":\"low\",\"store\":false,\"metadata\":{},\"parallel_tool_calls\":false,"
+        "\"service_tier\":\"auto\",\"user\":\"u\",\"safety_identifier\":\"s\",\"prompt_cache_key\":\"k\","
+        "\"keep_alive\":\"5m\",\"think\":false,\"max_completion_tokens\":99999999999}");
+    assert_int_equal(r.max_tokens, BT_MSG_MAX_PROMPT_TOKENS);
+    gw_openai_request_done(&r);
+    r = good(false, "{\"prompt\":\"a\",\"max_tokens\":3.0,\"top_k\":4e1,\"seed\":-2.0}"); /* whole, if not so
+                                                                                             written */
+    assert_true(r.max_tokens == 3 && r.sampling.top_k == 40 && r.sampling.seed == UINT64_MAX - 1);
+    gw_openai_request_done(&r);
+    r = good(false, "{\"prompt\":\"a\",\"n_predict\":5,\"n_probs\":3}");
+    assert_true(r.max_tokens == 5 && r.sampling.logprobs && r.sampling.top_logprobs == 3);
+    gw_openai_request_done(&r);
+}
+
+static void tells_the_name_that_was_meant_where_one_is_close(void **state)
+{
+    (void)state;
+    (void)bad(false, "{\"prompt\":\"a\",\"max_token\":1}", 400, "max_token", "Did you mean 'max_tokens'?");
+    (void)bad(false, "{\"prompt\":\"a\",\"temprature\":1}", 400, "temprature", "Did you mean 'temperature'?");
+    (void)bad(true, "{\"mesages\":[]}", 400, "mesages", "Did you mean 'messages'?");
+    const gw_openai_error err =
+        bad(false, "{\"prompt\":\"a\",\"something_else\":1}", 400, "something_else", "");
+    assert_null(strstr(err.message, "Did you mean"));
+}
+
+static void refuses_a_nul_in_a_string_in_its_own_words(void **state)
+{
+    (void)state;
+    static const char raw[] = "{\"prompt\":\"a\0b\"}";
+    gw_openai_request r;
+    gw_openai_error err = {0};
+    assert_int_equal(parse_bytes(&r, &err, false, raw, sizeof raw - 1), BT_EARG);
+    assert_non_null(strstr(err.message, "has a NUL character (byte 12"));
+    (void)bad(false, "{\"prompt\":\"a\\u0000b\"}", 400, "", "has a NUL character");
+    (void)bad(false, "{\"prompt\":\"a\",\"x\\u0000y\":1}", 400, "", "has a NUL character");
+    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"\\u0000\"}]}", 400, "",
+              "no text here may hold");
+}
+
+static void an_answer_is_cut_to_what_the_context_leaves_and_says_so(void **state)
+{
+    (void)state;
+    static const struct {
+        bool is_chat;
+        uint32_t asked;
+        size_t prompt;
+        uint32_t tokens;
+        const char *from;
+    } c[] = {
+        {true, 20, 80, 20, "request"},   {true, 21, 80, 20, "context"},  {true, 1 << 20, 99, 1, "context"},
+        {true, 0, 10, 50, "max-answer"}, {true, 0, 60, 40, "context"},   {false, 0, 10, 16, "default"},
+        {false, 0, 97, 3, "context"},    {false, 90, 10, 90, "request"}, {true, 60, 10, 60, "request"},
+    };
+    gw_openai_error err;
+    gw_openai_bound b;
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        const gw_openai_request r = {.is_chat = c[i].is_chat, .max_tokens = c[i].asked};
+        assert_int_equal(gw_openai_max_tokens(&b, &err, &r, c[i].prompt, 100, 50), BT_OK);
+        assert_int_equal(b.tokens, c[i].tokens);
+        assert_string_equal(b.from, c[i].from);
+    }
+    const gw_openai_request r = {.is_chat = true};
+    assert_int_equal(gw_openai_max_tokens(&b, &err, &r, 100, 100, 50), BT_EARG);
     assert_string_equal(err.code, "context_length_exceeded");
-    r.max_tokens = 21;
-    assert_int_equal(gw_openai_max_tokens(&n, &err, &r, 80, 100), BT_EARG);
-    assert_non_null(strstr(err.message, "100 tokens"));
-    assert_non_null(strstr(err.message, "101 in all"));
-    r.max_tokens = 20;
-    assert_int_equal(gw_openai_max_tokens(&n, &err, &r, 80, 100), BT_OK);
-    assert_int_equal(n, 20);
-    r = (gw_openai_request){.is_chat = false};
-    assert_int_equal(gw_openai_max_tokens(&n, &err, &r, 10, 100), BT_OK);
-    assert_int_equal(n, GW_OPENAI_DEFAULT_COMPLETION_TOKENS);
-    assert_int_equal(gw_openai_max_tokens(&n, &err, &r, 97, 100), BT_OK);
-    assert_int_equal(n, 3);
+    assert_non_null(strstr(err.message, "100 tokens long, but the prompt has 100"));
 }
 
 int main(void)
@@ -441,7 +534,12 @@ int main(void)
         cmocka_unit_test(refuses_bytes_that_are_not_json_and_says_where),
         cmocka_unit_test(survives_nesting_a_hundred_thousand_deep),
         cmocka_unit_test(cuts_words_of_the_client_only_between_characters),
-        cmocka_unit_test(says_both_numbers_when_a_prompt_does_not_fit),
+        cmocka_unit_test(fields_that_are_left_out_are_the_defaults_each_on_its_own),
+        cmocka_unit_test(takes_what_known_clients_send_beside_the_api),
+        cmocka_unit_test(tells_the_name_that_was_meant_where_one_is_close),
+        cmocka_unit_test(refuses_a_nul_in_a_string_in_its_own_words),
+        cmocka_unit_test(an_answer_is_cut_to_what_the_context_leaves_and_says_so),
     };
+    defaults = bt_defaults_of(NULL, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

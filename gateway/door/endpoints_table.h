@@ -1,0 +1,16 @@
+/* Every endpoint: X(path, method, open, serve, summary, request, answer). Include it with X defined; the description
+ * that clients can fetch is made from it too. method is GET, which HEAD may be as well, or POST. open: no API key
+ * needed. {id} in a path stands for one or more characters, of which the last part may hold slashes. request and answer
+ * are names of schemas in openapi.c; NULL: none, or text. */
+X("/v1/chat/completions", POST, false, post_chat, "Answer a conversation", "ChatRequest", "ChatAnswer")
+X("/v1/completions", POST, false, post_text, "Continue a text", "TextRequest", "TextAnswer")
+X("/v1/models", GET, false, gw_pages_models, "The names of the model", NULL, "Models")
+X("/v1/models/{id}", GET, false, gw_pages_model, "One of them", NULL, "Model")
+X("/props", GET, false, gw_pages_props, "What is in force where a request does not say", NULL, "Object")
+X("/v1/status", GET, false, gw_pages_status, "The gateway, its queue and its nodes", NULL, "Object")
+X("/v1/nodes/{id}/role", POST, false, gw_roles_post, "Let a node serve in another role", "RoleRequest", "Object")
+X("/metrics", GET, false, gw_pages_metrics, "Metrics as Prometheus reads them", NULL, NULL)
+X("/health", GET, true, gw_pages_health, "200 when a request would succeed", NULL, "Object")
+X("/v1/health", GET, true, gw_pages_health, "The same", NULL, "Object")
+X("/openapi.json", GET, true, gw_pages_openapi, "This description", NULL, "Object")
+X("/v1/openapi.json", GET, true, gw_pages_openapi, "The same", NULL, "Object")

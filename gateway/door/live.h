@@ -1,0 +1,16 @@
+#ifndef GW_LIVE_H
+#define GW_LIVE_H
+#include "gateway/door/state.h"
+
+/* A gw_live is in the door's list from gw_submit_post to gw_live_remove. */
+gw_live *gw_live_find(gw_door *d, uint64_t number); /* NULL: there is none */
+void gw_live_remove(gw_door *d, gw_live *l);        /* and frees it */
+void gw_live_free(gw_live *l);                      /* one that is in no list; NULL is fine */
+/* Out of memory in the middle: the client loses its connection, the brain the request. */
+void gw_live_give_up(gw_live *l);
+/* The head of a stream, once. False: given up. */
+bool gw_live_begin_stream(gw_door *d, gw_live *l);
+/* As gw_door_next_event and gw_door_tick. */
+bool gw_live_next_event(gw_door *d, gw_event *ret);
+void gw_live_tick(gw_door *d, int64_t now_us);
+#endif

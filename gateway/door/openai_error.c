@@ -1,0 +1,27 @@
+/* Errors in the words of the API, always whole characters. */
+#include "gateway/door/openai_error.h"
+#include "text/utf8.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void cut_at_character(char *text)
+{
+    size_t bad;
+    if (!bt_utf8_valid(text, strlen(text), &bad)) text[bad] = 0;
+}
+
+bt_err gw_openai_fail(gw_openai_error *err, int status, const char *type, const char *code, const char *param,
+                      const char *fmt, ...)
+{
+    *err = (gw_openai_error){.status = status, .type = type, .code = code};
+    if (param) (void)snprintf(err->param, sizeof err->param, "%s", param);
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(err->message, sizeof err->message, fmt, ap);
+    va_end(ap);
+    cut_at_character(err->param);
+    cut_at_character(err->message);
+    return BT_EARG;
+}

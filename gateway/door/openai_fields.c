@@ -1,0 +1,522 @@
+/* The fields of a request: one table for what is read, what is taken without a look, and what is refused. */
+#include "gateway/door/openai_fields.h"
+#include "base/opt.h"
+#include "gateway/door/openai_messages.h"
+#include "gateway/http/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char BAD[] = "invalid_request_error";
+
+/* ---- single values ------------------------------------------------------------------------------ */
+
+static bt_err field_number(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return gw_read_float((float *)(void *)((char *)&p->r.sampling + f->at), p, f->name, v, f->lo, f->hi);
+}
+
+static bt_err field_any(gw_reader *p, const gw_field *f, json_t *v)
+{
+    (void)p;
+    (void)f;
+    (void)v;
+    return BT_OK;
+}
+
+static bool is_same(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b))
+        return !(json_number_value(a) < json_number_value(b) || json_number_value(a) > json_number_value(b));
+    return json_equal(a, b) == 1;
+}
+
+/* One of the values that ask for nothing but what is done anyway. */
+static bt_err field_only(gw_reader *p, const gw_field *f, json_t *v)
+{
+    json_t *list = json_loads(f->json, 0, NULL);
+    if (!list) return gw_read_no_memory(p);
+    bool is_taken = false;
+    for (size_t i = 0; i < json_array_size(list); i++) is_taken |= is_same(json_array_get(list, i), v);
+    char allowed[128];
+    const size_t len = strlen(f->json) - 2; /* without the brackets */
+    memcpy(allowed, f->json + 1, len < sizeof allowed ? len : sizeof allowed - 1);
+    allowed[len < sizeof allowed ? len : sizeof allowed - 1] = 0;
+    json_decref(list);
+    return is_taken ? BT_OK : gw_read_unsupported(p, f->name, allowed);
+}
+
+/* -1 is how llama.cpp's clients say that they set no limit; what no context could hold is as good as that. */
+static bt_err field_max_tokens(gw_reader *p, const gw_field *f, json_t *v)
+{
+    int64_t x = 0;
+    if (json_is_integer(v) && json_integer_value(v) == -1) return BT_OK;
+    const bt_err e = gw_read_int(&x, p, f->name, v, 1, INT64_MAX);
+    if (e < 0) return e;
+    const uint32_t n = x > BT_MSG_MAX_PROMPT_TOKENS ? BT_MSG_MAX_PROMPT_TOKENS : (uint32_t)x;
+    if (p->r.max_tokens && p->r.max_tokens != n)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", f->name,
+                              "'%s' is %u, but another limit of the answer says %u: give one of them.",
+                              f->name, n, p->r.max_tokens);
+    p->r.max_tokens = n;
+    return BT_OK;
+}
+
+static bt_err field_stream(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return gw_read_bool(&p->r.is_stream, p, f->name, v);
+}
+
+static bt_err field_top_k(gw_reader *p, const gw_field *f, json_t *v)
+{
+    int64_t x = 0;
+    const bt_err e = gw_read_int(&x, p, f->name, v, (int64_t)f->lo, (int64_t)f->hi);
+    if (e < 0) return e;
+    p->r.sampling.top_k = x < 0 ? 0 : (uint32_t)x; /* -1 is how vLLM says "off" */
+    return BT_OK;
+}
+
+static bt_err field_seed(gw_reader *p, const gw_field *f, json_t *v)
+{
+    int64_t x = 0;
+    const bt_err e = gw_read_int(&x, p, f->name, v, INT64_MIN, INT64_MAX);
+    if (e < 0) return e;
+    p->r.sampling.seed = (uint64_t)x;
+    p->r.has_seed = true;
+    return BT_OK;
+}
+
+static bt_err field_model(gw_reader *p, const gw_field *f, json_t *v)
+{
+    const char *name = f->name;
+    if (!json_is_string(v)) return gw_read_wrong_type(p, name, "a string", v);
+    for (size_t i = 0; i < p->limits->names_len; i++)
+        if (strcmp(json_string_value(v), p->limits->names[i]) == 0) return BT_OK;
+    return gw_openai_fail(p->err, 404, BAD, "model_not_found", name,
+                          "The model '%.200s' does not exist here; this server has '%s'.",
+                          json_string_value(v), p->limits->names_len ? p->limits->names[0] : "");
+}
+
+/* ---- log probabilities, bias, stops ------------------------------------------------------------- */
+
+/* A chat says true or false and, beside it, how many of the likeliest; a completion says how many. */
+static bt_err field_logprobs(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return gw_read_bool(&p->r.sampling.logprobs, p, f->name, v);
+}
+
+static bt_err field_top_logprobs(gw_reader *p, const gw_field *f, json_t *v)
+{
+    int64_t x = 0;
+    const bt_err e = gw_read_int(&x, p, f->name, v, (int64_t)f->lo, (int64_t)f->hi);
+    if (e == BT_OK) p->r.sampling.top_logprobs = (uint32_t)x;
+    return e;
+}
+
+static bt_err field_logprobs_count(gw_reader *p, const gw_field *f, json_t *v)
+{
+    if (json_is_false(v)) return BT_OK;
+    const bt_err e = field_top_logprobs(p, f, v);
+    if (e == BT_OK) p->r.sampling.logprobs = true;
+    return e;
+}
+
+/* How llama.cpp's clients ask for log probabilities; 0 is none. */
+static bt_err field_n_probs(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return json_is_integer(v) && json_integer_value(v) == 0 ? BT_OK : field_logprobs_count(p, f, v);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const int32_t x = ((const bt_sample_bias *)a)->id, y = ((const bt_sample_bias *)b)->id;
+    return (x > y) - (x < y);
+}
+
+/* A decimal id below the vocabulary's size, without a sign or leading zeros, so that no two keys name one
+ * id. */
+static bool read_id_key(int32_t *ret, const char *key, uint32_t vocab)
+{
+    uint64_t id = 0;
+    if (!*key || (key[0] == '0' && key[1])) return false;
+    for (const char *c = key; *c; c++) {
+        if (*c < '0' || *c > '9' || (id = id * 10 + (uint64_t)(*c - '0')) >= vocab) return false;
+    }
+    *ret = (int32_t)id;
+    return true;
+}
+
+static bt_err field_logit_bias(gw_reader *p, const gw_field *f, json_t *v)
+{
+    const char *name = f->name;
+    if (!json_is_object(v)) return gw_read_wrong_type(p, name, "an object of token ids", v);
+    const size_t n = json_object_size(v);
+    if (n > BT_SAMPLE_MAX_BIAS)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", name,
+                              "Invalid '%s': %zu entries; at most %d are allowed.", name, n,
+                              BT_SAMPLE_MAX_BIAS);
+    if (n == 0) return BT_OK;
+    if (!(p->r.bias = malloc(n * sizeof *p->r.bias))) return gw_read_no_memory(p);
+    const char *key;
+    json_t *item;
+    json_object_foreach(v, key, item) {
+        bt_sample_bias *to = &p->r.bias[p->r.sampling.bias_len];
+        if (!read_id_key(&to->id, key, p->limits->vocab))
+            return gw_openai_fail(p->err, 400, BAD, "invalid_value", name,
+                                  "Invalid key in '%s': '%.32s' is not a token id from 0 to %u.", name, key,
+                                  p->limits->vocab - 1);
+        const bt_err e = gw_read_float(&to->bias, p, name, item, -100, 100);
+        if (e < 0) return e;
+        p->r.sampling.bias_len++;
+    }
+    qsort(p->r.bias, n, sizeof *p->r.bias, by_id);
+    p->r.sampling.bias = p->r.bias;
+    return BT_OK;
+}
+
+static bt_err field_stop_ids(gw_reader *p, const gw_field *f, json_t *v)
+{
+    const char *name = f->name;
+    if (!json_is_array(v)) return gw_read_wrong_type(p, name, "an array of token ids", v);
+    if (json_array_size(v) > p->limits->stop_ids_max)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", name,
+                              "Invalid '%s': %zu ids; at most %u are allowed beside the model's own.", name,
+                              json_array_size(v), p->limits->stop_ids_max);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        int64_t id = 0;
+        const bt_err e = gw_read_int(&id, p, name, json_array_get(v, i), 0, (int64_t)p->limits->vocab - 1);
+        if (e < 0) return e;
+        p->r.stop_ids[p->r.stop_ids_len++] = (int32_t)id;
+    }
+    return BT_OK;
+}
+
+static bt_err field_stream_options(gw_reader *p, const gw_field *f, json_t *v)
+{
+    const char *name = f->name;
+    if (!json_is_object(v)) return gw_read_wrong_type(p, name, "an object", v);
+    const char *key;
+    json_t *item;
+    json_object_foreach(v, key, item) {
+        bool on = false;
+        if (json_is_null(item)) continue;
+        if (strcmp(key, "include_usage") != 0 && strcmp(key, "include_obfuscation") != 0)
+            return gw_openai_fail(p->err, 400, BAD, "unknown_parameter", name,
+                                  "Unrecognized request argument supplied: %s.%s", name, key);
+        const bt_err e = gw_read_bool(&on, p, key, item);
+        if (e < 0) return e;
+        if (strcmp(key, "include_usage") == 0) p->r.has_usage_chunk = on;
+    }
+    return BT_OK;
+}
+
+static bt_err read_policy(gw_reader *p, const char *name, const json_t *v)
+{
+    if (!json_is_string(v)) return gw_read_wrong_type(p, name, "a string", v);
+    for (int i = 0; gw_options_policies[i]; i++) {
+        if (strcmp(gw_options_policies[i], json_string_value(v)) != 0) continue;
+        p->r.policy = i + 1;
+        return BT_OK;
+    }
+    return gw_openai_fail(
+        p->err, 400, BAD, "invalid_value", name,
+        "Invalid value for '%s': '%.64s'; supported are 'least-load', 'prefix', 'round-robin'.", name,
+        json_string_value(v));
+}
+
+/* As HELLO carries it: 1 to 64 bytes of 0x21..0x7e. */
+static bt_err read_node_id(char ret[BT_MSG_MAX_ID_BYTES + 1], gw_reader *p, const char *name, const json_t *v)
+{
+    if (!json_is_string(v)) return gw_read_wrong_type(p, name, "a string", v);
+    const char *id = json_string_value(v);
+    const size_t len = json_string_length(v);
+    size_t good = 0;
+    while (good < len && id[good] > ' ' && id[good] <= '~') good++;
+    if (len == 0 || len > BT_MSG_MAX_ID_BYTES || good < len)
+        return gw_openai_fail(
+            p->err, 400, BAD, "invalid_value", name,
+            "Invalid '%s': a node's id has 1 to %d printable ASCII characters without spaces.", name,
+            BT_MSG_MAX_ID_BYTES);
+    memcpy(ret, id, len + 1);
+    return BT_OK;
+}
+
+/* true: report how it went. An object: that, and which nodes are wished for. */
+static bt_err field_baton(gw_reader *p, const gw_field *f, json_t *v)
+{
+    const char *name = f->name;
+    if (!json_is_object(v))
+        return json_is_boolean(v) ? gw_read_bool(&p->r.is_baton, p, name, v)
+                                  : gw_read_wrong_type(p, name, "true, false or an object", v);
+    const char *key;
+    json_t *item;
+    p->r.is_baton = true;
+    json_object_foreach(v, key, item) {
+        bt_err e = BT_OK;
+        if (json_is_null(item)) continue;
+        if (strcmp(key, "policy") == 0) e = read_policy(p, "baton.policy", item);
+        else if (strcmp(key, "prefill") == 0) e = read_node_id(p->r.prefer_prefill, p, "baton.prefill", item);
+        else if (strcmp(key, "decode") == 0) e = read_node_id(p->r.prefer_decode, p, "baton.decode", item);
+        else
+            e = gw_openai_fail(p->err, 400, BAD, "unknown_parameter", name,
+                               "Unrecognized request argument supplied: %s.%.64s", name, key);
+        if (e < 0) return e;
+    }
+    return BT_OK;
+}
+
+static bt_err add_stop(gw_reader *p, const char *name, const json_t *v)
+{
+    if (!json_is_string(v)) return gw_read_wrong_type(p, name, "a string or an array of strings", v);
+    const size_t len = json_string_length(v);
+    if (len == 0 || len > GW_OPENAI_MAX_STOP_BYTES)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", name,
+                              "Invalid '%s': a string of %zu bytes; 1 to %d are allowed.", name, len,
+                              GW_OPENAI_MAX_STOP_BYTES);
+    p->r.stop[p->r.stops] = json_string_value(v);
+    p->r.stop_len[p->r.stops++] = len;
+    return BT_OK;
+}
+
+static bt_err field_stop(gw_reader *p, const gw_field *f, json_t *v)
+{
+    const char *name = f->name;
+    if (!json_is_array(v)) return add_stop(p, name, v);
+    if (json_array_size(v) > GW_OPENAI_MAX_STOPS)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", name,
+                              "Invalid '%s': %zu strings; at most %d are allowed.", name, json_array_size(v),
+                              GW_OPENAI_MAX_STOPS);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const bt_err e = add_stop(p, name, json_array_get(v, i));
+        if (e < 0) return e;
+    }
+    return BT_OK;
+}
+
+static bt_err field_messages(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return gw_messages_chat(p, f->name, v);
+}
+static bt_err field_prompt(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return gw_messages_prompt(p, f->name, v);
+}
+
+/* ---- the table ---------------------------------------------------------------------------------- */
+
+#define CHAT GW_FIELD_CHAT
+#define TEXT GW_FIELD_TEXT
+#define BOTH GW_FIELD_BOTH
+#define NUMBER(name, member, lo, hi, help) \
+    { \
+        name, BOTH, GW_FIELD_NUMBER, field_number, lo, hi, NULL, offsetof(bt_sampling, member), help \
+    }
+#define INTEGER(name, where, fn, lo, hi, help) \
+    { \
+        name, where, GW_FIELD_INTEGER, fn, lo, hi, NULL, 0, help \
+    }
+#define BOOLEAN(name, where, fn, help) \
+    { \
+        name, where, GW_FIELD_BOOLEAN, fn, 0, 0, NULL, 0, help \
+    }
+#define OTHER(name, where, fn, schema, help) \
+    { \
+        name, where, GW_FIELD_OTHER, fn, 0, 0, schema, 0, help \
+    }
+#define ONLY(name, where, values) \
+    { \
+        name, where, GW_FIELD_ONLY, field_only, 0, 0, values, 0, not_supported \
+    }
+#define HARMLESS(name, help) \
+    { \
+        name, BOTH, GW_FIELD_ANY, field_any, 0, 0, NULL, 0, help \
+    }
+
+static const char not_supported[] = "Not supported: only the values that ask for nothing",
+                  no_cache[] = "Taken and not looked at: beginnings of prompts are always kept and found",
+                  no_reasoning[] = "Taken and not looked at: the model decides",
+                  of_client[] = "Taken and not looked at: the client's own business",
+                  with_neutral[] = "Taken and not looked at: it means nothing beside the value that is taken";
+
+// clang-format off
+static const char messages_schema[] =
+    "{\"type\":\"array\",\"minItems\":1,\"maxItems\":4096,\"items\":{\"$ref\":\"#/components/schemas/Message\"}}";
+static const char prompt_schema[] =
+    "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"maxItems\":1048576,"
+    "\"items\":{\"type\":\"integer\",\"minimum\":0}},"
+    "{\"type\":\"array\",\"minItems\":1,\"maxItems\":1,\"items\":{\"type\":\"string\"}}]}";
+static const char tokens_schema[] =
+    "{\"type\":\"integer\",\"anyOf\":[{\"const\":-1},{\"minimum\":1}],\"maximum\":9223372036854775807}";
+static const char count_schema[] =
+    "{\"anyOf\":[{\"type\":\"integer\",\"minimum\":0,\"maximum\":20},{\"const\":false}]}";
+static const char bias_schema[] =
+    "{\"type\":\"object\",\"maxProperties\":300,\"propertyNames\":{\"pattern\":\"^(0|[1-9][0-9]*)$\"},"
+    "\"additionalProperties\":{\"type\":\"number\",\"minimum\":-100,\"maximum\":100}}";
+static const char stop_schema[] =
+    "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":256},{\"type\":\"array\",\"maxItems\":16,"
+    "\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":256}}]}";
+static const char stop_ids_schema[] =
+    "{\"type\":\"array\",\"maxItems\":16,\"items\":{\"type\":\"integer\",\"minimum\":0}}";
+static const char stream_options_schema[] =
+    "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
+    "\"include_usage\":{\"type\":[\"boolean\",\"null\"]},\"include_obfuscation\":{\"type\":[\"boolean\",\"null\"]}}}";
+static const char baton_schema[] =
+    "{\"anyOf\":[{\"type\":\"boolean\"},{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
+    "\"policy\":{\"enum\":[null,\"least-load\",\"prefix\",\"round-robin\"]},"
+    "\"prefill\":{\"type\":[\"string\",\"null\"],\"pattern\":\"^[!-~]{1,64}$\"},"
+    "\"decode\":{\"type\":[\"string\",\"null\"],\"pattern\":\"^[!-~]{1,64}$\"}}}]}";
+
+const gw_field gw_fields[] = {
+    OTHER("model", BOTH, field_model, "{\"type\":\"string\"}", "A name that /v1/models lists"),
+    OTHER("messages", CHAT, field_messages, messages_schema, "The conversation so far"),
+    OTHER("prompt", TEXT, field_prompt, prompt_schema, "A text, a list of token ids, or a list of one text"),
+    OTHER("max_tokens", BOTH, field_max_tokens, tokens_schema,
+          "Tokens of the answer at most; what the context does not hold is cut; -1: as if it were not given"),
+    OTHER("max_completion_tokens", BOTH, field_max_tokens, tokens_schema, "The same as max_tokens"),
+    OTHER("n_predict", BOTH, field_max_tokens, tokens_schema, "The same as max_tokens"),
+    NUMBER("temperature", temperature, 0, 2, "0 is greedy; GET /props tells the default"),
+    NUMBER("top_p", top_p, 0, 1, "Sample from the likeliest tokens that together have this probability; 1: off"),
+    INTEGER("top_k", BOTH, field_top_k, -1, INT32_MAX, "Sample from so many of the likeliest tokens; 0 or -1: off"),
+    NUMBER("min_p", min_p, 0, 1, "Leave out tokens less likely than this times the likeliest; 0: off"),
+    INTEGER("seed", BOTH, field_seed, 0, 0, "Of the random draws; without it one is drawn"),
+    NUMBER("presence_penalty", presence_penalty, -2, 2, "Off the logit of each token of the answer so far"),
+    NUMBER("frequency_penalty", frequency_penalty, -2, 2, "The same, times how often it came"),
+    NUMBER("repetition_penalty", repetition_penalty, 0.01, 100,
+           "Makes tokens of prompt and answer less likely (above 1) or more; 1: off"),
+    NUMBER("repeat_penalty", repetition_penalty, 0.01, 100, "The same as repetition_penalty"),
+    OTHER("logit_bias", BOTH, field_logit_bias, bias_schema, "Token ids, and what is added to the logit of each"),
+    BOOLEAN("logprobs", CHAT, field_logprobs, "Tell the log probability of each token"),
+    INTEGER("top_logprobs", CHAT, field_top_logprobs, 0, BT_SAMPLE_MAX_TOP, "And of so many of the likeliest"),
+    {"logprobs", TEXT, GW_FIELD_OTHER, field_logprobs_count, 0, BT_SAMPLE_MAX_TOP, count_schema, 0,
+     "Tell the log probability of each token, and of so many of the likeliest"},
+    INTEGER("n_probs", BOTH, field_n_probs, 0, BT_SAMPLE_MAX_TOP, "The same as logprobs with so many; 0: none"),
+    OTHER("stop", BOTH, field_stop, stop_schema, "The answer ends before this text, or the first of these"),
+    OTHER("stop_token_ids", BOTH, field_stop_ids, stop_ids_schema, "The answer ends with these ids too"),
+    BOOLEAN("stream", BOTH, field_stream, "Answer in server-sent events"),
+    OTHER("stream_options", BOTH, field_stream_options, stream_options_schema, "Only with stream"),
+    OTHER("baton", BOTH, field_baton, baton_schema, "Tell how it was computed, and wish for nodes"),
+
+    HARMLESS("user", of_client),
+    HARMLESS("metadata", of_client),
+    HARMLESS("store", "Taken and not looked at: nothing is stored"),
+    HARMLESS("service_tier", "Taken and not looked at: there is one"),
+    HARMLESS("safety_identifier", of_client),
+    HARMLESS("request_id", "Taken and not looked at: the header X-Request-Id is"),
+    HARMLESS("priority", "Taken and not looked at: first come, first served"),
+    HARMLESS("keep_alive", "Taken and not looked at: the model stays loaded"),
+    HARMLESS("prompt_cache_key", no_cache),
+    HARMLESS("prompt_cache_retention", no_cache),
+    HARMLESS("cache_prompt", no_cache),
+    HARMLESS("n_cache_reuse", no_cache),
+    HARMLESS("id_slot", "Taken and not looked at: nodes have no slots to choose"),
+    HARMLESS("n_keep", "Taken and not looked at: no part of a context is dropped"),
+    HARMLESS("n_discard", "Taken and not looked at: no part of a context is dropped"),
+    HARMLESS("parallel_tool_calls", "Taken and not looked at: there are no tools"),
+    HARMLESS("reasoning_effort", no_reasoning),
+    HARMLESS("reasoning_format", no_reasoning),
+    HARMLESS("verbosity", no_reasoning),
+    HARMLESS("timings_per_token", "Taken and not looked at: the last chunk has the timings"),
+    HARMLESS("return_progress", "Taken and not looked at: a comment is sent every 10 s"),
+    HARMLESS("samplers", "Taken and not looked at: the order is penalties, top_k, top_p, min_p, temperature"),
+    HARMLESS("repeat_last_n", "Taken and not looked at: penalties see the whole prompt and answer"),
+    HARMLESS("dynatemp_exponent", with_neutral),
+    HARMLESS("xtc_threshold", with_neutral),
+    HARMLESS("dry_base", with_neutral),
+    HARMLESS("dry_allowed_length", with_neutral),
+    HARMLESS("dry_penalty_last_n", with_neutral),
+    HARMLESS("dry_sequence_breakers", with_neutral),
+    HARMLESS("mirostat_tau", with_neutral),
+    HARMLESS("mirostat_eta", with_neutral),
+    HARMLESS("spaces_between_special_tokens", "Taken and not looked at: text shows no special tokens"),
+
+    ONLY("n", BOTH, "[1]"),
+    ONLY("best_of", BOTH, "[1]"),
+    ONLY("echo", TEXT, "[false]"),
+    ONLY("suffix", TEXT, "[\"\"]"),
+    ONLY("tools", CHAT, "[[]]"),
+    ONLY("tool_choice", CHAT, "[\"none\"]"),
+    ONLY("functions", CHAT, "[[]]"),
+    ONLY("function_call", CHAT, "[\"none\"]"),
+    ONLY("response_format", BOTH, "[{\"type\":\"text\"}]"),
+    ONLY("json_schema", BOTH, "[{}]"),
+    ONLY("grammar", BOTH, "[\"\"]"),
+    ONLY("modalities", CHAT, "[[\"text\"]]"),
+    ONLY("audio", CHAT, "[]"),
+    ONLY("prediction", CHAT, "[]"),
+    ONLY("web_search_options", CHAT, "[]"),
+    ONLY("chat_template_kwargs", CHAT, "[{}]"),
+    ONLY("think", CHAT, "[false]"),
+    ONLY("lora", BOTH, "[[]]"),
+    ONLY("ignore_eos", BOTH, "[false]"),
+    ONLY("min_tokens", BOTH, "[0]"),
+    ONLY("min_keep", BOTH, "[0,1]"),
+    ONLY("skip_special_tokens", BOTH, "[true]"),
+    ONLY("include_stop_str_in_output", BOTH, "[false]"),
+    ONLY("return_tokens", BOTH, "[false]"),
+    ONLY("post_sampling_probs", BOTH, "[false]"),
+    ONLY("use_beam_search", BOTH, "[false]"),
+    ONLY("length_penalty", BOTH, "[1]"),
+    ONLY("typical_p", BOTH, "[1]"),
+    ONLY("tfs_z", BOTH, "[1]"),
+    ONLY("top_a", BOTH, "[0]"),
+    ONLY("top_n_sigma", BOTH, "[-1,0]"),
+    ONLY("dynatemp_range", BOTH, "[0]"),
+    ONLY("xtc_probability", BOTH, "[0]"),
+    ONLY("dry_multiplier", BOTH, "[0]"),
+    ONLY("mirostat", BOTH, "[0]"),
+};
+// clang-format on
+const size_t gw_fields_len = sizeof gw_fields / sizeof *gw_fields;
+
+static const gw_field *find_field(const gw_reader *p, const char *name)
+{
+    const unsigned here = p->r.is_chat ? CHAT : TEXT;
+    for (size_t i = 0; i < gw_fields_len; i++)
+        if ((gw_fields[i].where & here) && strcmp(gw_fields[i].name, name) == 0) return &gw_fields[i];
+    return NULL;
+}
+
+/* By its name, and with the one that was meant, where one is close. */
+static bt_err unknown_field(gw_reader *p, const char *key)
+{
+    const char *names[sizeof gw_fields / sizeof *gw_fields + 1];
+    const unsigned here = p->r.is_chat ? CHAT : TEXT;
+    size_t n = 0;
+    for (size_t i = 0; i < gw_fields_len; i++)
+        if (gw_fields[i].where & here) names[n++] = gw_fields[i].name;
+    names[n] = NULL;
+    const char *near = strlen(key) > 2 ? bt_opt_nearest(key, names) : NULL;
+    return gw_openai_fail(p->err, 400, BAD, "unknown_parameter", key,
+                          "Unrecognized request argument supplied: %s%s%s%s", key,
+                          near ? ". Did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static bt_err check_whole(gw_reader *p)
+{
+    const char *missing = p->r.is_chat                     ? p->r.messages ? NULL : "messages"
+                          : p->r.prompt || p->r.prompt_ids ? NULL
+                                                           : "prompt";
+    if (missing)
+        return gw_openai_fail(p->err, 400, BAD, "missing_required_parameter", missing,
+                              "Missing required parameter: '%s'.", missing);
+    if (p->r.sampling.top_logprobs && !p->r.sampling.logprobs)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", "top_logprobs",
+                              "'top_logprobs' is %u, which is only allowed when 'logprobs' is true.",
+                              p->r.sampling.top_logprobs);
+    if (p->r.has_usage_chunk && !p->r.is_stream)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", "stream_options",
+                              "'stream_options' is only allowed when 'stream' is true.");
+    return BT_OK;
+}
+
+bt_err gw_fields_read(gw_reader *p, json_t *root)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(root, key, v) {
+        const gw_field *f = find_field(p, key);
+        const bt_err e = !f ? unknown_field(p, key) : json_is_null(v) ? BT_OK : f->read(p, f, v);
+        if (e < 0) return e;
+    }
+    return check_whole(p);
+}

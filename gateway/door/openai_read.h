@@ -1,0 +1,22 @@
+#ifndef GW_OPENAI_READ_H
+#define GW_OPENAI_READ_H
+#include <jansson.h>
+#include "gateway/door/openai.h"
+
+/* Private to the reading of requests: what is read so far, and readers of single values. All of them fill *p->err when
+ * they fail, as gw_openai_parse says; `name` is the field's. */
+typedef struct gw_reader {
+    gw_openai_request r;
+    gw_openai_error *err;
+    const gw_openai_limits *limits;
+} gw_reader;
+
+bt_err gw_read_int(int64_t *ret, gw_reader *p, const char *name, const json_t *v, int64_t lo, int64_t hi);
+bt_err gw_read_float(float *ret, gw_reader *p, const char *name, const json_t *v, double lo, double hi);
+bt_err gw_read_bool(bool *ret, gw_reader *p, const char *name, const json_t *v);
+
+bt_err gw_read_no_memory(gw_reader *p);
+bt_err gw_read_wrong_type(gw_reader *p, const char *name, const char *wanted, const json_t *v);
+/* allowed: what it may be, "" for nothing. */
+bt_err gw_read_unsupported(gw_reader *p, const char *name, const char *allowed);
+#endif

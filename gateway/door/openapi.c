@@ -1,0 +1,220 @@
+/* Makes the description of the API from the two tables; what no table has, the forms of answers, stands here.
+ */
+#include "gateway/door/openapi.h"
+#include "gateway/door/openai_fields.h"
+
+#include <jansson.h>
+#include <string.h>
+
+// clang-format off
+static const char schemas[] = "{"
+"\"Message\":{\"type\":\"object\",\"required\":[\"role\",\"content\"],\"additionalProperties\":false,\"properties\":{"
+    "\"role\":{\"enum\":[\"system\",\"developer\",\"user\",\"assistant\"]},"
+    "\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\","
+        "\"required\":[\"type\",\"text\"],\"properties\":{\"type\":{\"const\":\"text\"},\"text\":{\"type\":\"string\"}}}}]},"
+    "\"name\":{\"type\":[\"string\",\"null\"]},"
+    "\"reasoning_content\":{\"type\":[\"string\",\"null\"],\"description\":\"Taken and not looked at\"},"
+    "\"tool_calls\":{\"enum\":[null,[]]},\"annotations\":{\"enum\":[null,[]]},"
+    "\"refusal\":{\"type\":\"null\"},\"audio\":{\"type\":\"null\"},\"function_call\":{\"type\":\"null\"},"
+    "\"tool_call_id\":{\"type\":\"null\"}}},"
+"\"RoleRequest\":{\"type\":\"object\",\"required\":[\"role\"],\"additionalProperties\":false,\"properties\":{"
+    "\"role\":{\"enum\":[\"prefill\",\"decode\"]}}},"
+"\"Usage\":{\"type\":\"object\",\"required\":[\"prompt_tokens\",\"completion_tokens\",\"total_tokens\"],\"properties\":{"
+    "\"prompt_tokens\":{\"type\":\"integer\"},\"completion_tokens\":{\"type\":\"integer\"},"
+    "\"total_tokens\":{\"type\":\"integer\"},\"prompt_tokens_details\":{\"type\":\"object\","
+        "\"properties\":{\"cached_tokens\":{\"type\":\"integer\"}}}}},"
+"\"FinishReason\":{\"enum\":[\"stop\",\"length\"]},"
+"\"ChatAnswer\":{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created\",\"model\",\"choices\",\"usage\"],"
+    "\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"const\":\"chat.completion\"},"
+    "\"created\":{\"type\":\"integer\"},\"model\":{\"type\":\"string\"},"
+    "\"choices\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":1,\"items\":{\"type\":\"object\","
+        "\"required\":[\"index\",\"message\",\"finish_reason\"],\"properties\":{\"index\":{\"const\":0},"
+        "\"message\":{\"type\":\"object\",\"required\":[\"role\",\"content\"],\"properties\":{"
+            "\"role\":{\"const\":\"assistant\"},\"content\":{\"type\":\"string\"}}},"
+        "\"logprobs\":{\"type\":[\"object\",\"null\"]},"
+        "\"finish_reason\":{\"$ref\":\"#/components/schemas/FinishReason\"}}}},"
+    "\"usage\":{\"$ref\":\"#/components/schemas/Usage\"},\"timings\":{\"type\":\"object\"},"
+    "\"baton\":{\"type\":\"object\"}}},"
+"\"TextAnswer\":{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created\",\"model\",\"choices\",\"usage\"],"
+    "\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"const\":\"text_completion\"},"
+    "\"created\":{\"type\":\"integer\"},\"model\":{\"type\":\"string\"},"
+    "\"choices\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":1,\"items\":{\"type\":\"object\","
+        "\"required\":[\"index\",\"text\",\"finish_reason\"],\"properties\":{\"index\":{\"const\":0},"
+        "\"text\":{\"type\":\"string\"},\"logprobs\":{\"type\":[\"object\",\"null\"]},"
+        "\"finish_reason\":{\"$ref\":\"#/components/schemas/FinishReason\"}}}},"
+    "\"usage\":{\"$ref\":\"#/components/schemas/Usage\"},\"timings\":{\"type\":\"object\"},"
+    "\"baton\":{\"type\":\"object\"}}},"
+"\"Model\":{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created\",\"owned_by\"],\"properties\":{"
+    "\"id\":{\"type\":\"string\"},\"object\":{\"const\":\"model\"},\"created\":{\"type\":\"integer\"},"
+    "\"owned_by\":{\"type\":\"string\"}}},"
+"\"Models\":{\"type\":\"object\",\"required\":[\"object\",\"data\"],\"properties\":{\"object\":{\"const\":\"list\"},"
+    "\"data\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Model\"}}}},"
+"\"Object\":{\"type\":\"object\"},"
+"\"Error\":{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
+    "\"required\":[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":\"string\"},"
+    "\"type\":{\"type\":\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}}}}}}";
+// clang-format on
+
+static const struct {
+    const char *path, *method, *summary, *request, *answer;
+    bool is_open;
+} endpoints[] = {
+#define GET                                                    "get"
+#define POST                                                   "post"
+#define X(path, method, open, serve, summary, request, answer) {path, method, summary, request, answer, open},
+#include "gateway/door/endpoints_table.h"
+#undef X
+#undef GET
+#undef POST
+};
+
+/* Takes both references; what cannot be made is NULL from then on. */
+static json_t *with(json_t *object, const char *key, json_t *value)
+{
+    if (object && value && json_object_set_new(object, key, value) == 0) return object;
+    if (!object) json_decref(value);
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *reference(const char *schema)
+{
+    json_t *name = json_sprintf("#/components/schemas/%s", schema);
+    return name ? json_pack("{s:o}", "$ref", name) : NULL;
+}
+
+/* ---- fields of requests ------------------------------------------------------------------------- */
+
+/* Whole bounds are written without a point. */
+static json_t *bound(double v)
+{
+    const json_int_t whole = (json_int_t)v;
+    return (double)whole < v || (double)whole > v ? json_real(v) : json_integer(whole);
+}
+
+static json_t *ranged(const char *type, const gw_field *f)
+{
+    json_t *s = json_pack("{s:[s,s]}", "type", type, "null");
+    if (f->lo < f->hi) s = with(with(s, "minimum", bound(f->lo)), "maximum", bound(f->hi));
+    return s;
+}
+
+/* A null is a field that is absent, so every field that may be absent may be null. */
+static json_t *or_null(json_t *schema)
+{
+    return schema ? json_pack("{s:[o,{s:s}]}", "anyOf", schema, "type", "null") : NULL;
+}
+
+static json_t *schema_of(const gw_field *f, bool is_required)
+{
+    switch (f->kind) {
+    case GW_FIELD_NUMBER: return ranged("number", f);
+    case GW_FIELD_INTEGER: return ranged("integer", f);
+    case GW_FIELD_BOOLEAN: return json_pack("{s:[s,s]}", "type", "boolean", "null");
+    case GW_FIELD_OTHER:
+        return is_required ? json_loads(f->json, 0, NULL) : or_null(json_loads(f->json, 0, NULL));
+    case GW_FIELD_ONLY: {
+        json_t *values = json_loads(f->json, 0, NULL);
+        if (values && json_array_insert_new(values, 0, json_null()) < 0) {
+            json_decref(values);
+            return NULL;
+        }
+        return values ? json_pack("{s:o}", "enum", values) : NULL;
+    }
+    case GW_FIELD_ANY: return json_object();
+    }
+    return NULL;
+}
+
+static json_t *request_schema(gw_field_where where)
+{
+    const char *required = where == GW_FIELD_CHAT ? "messages" : "prompt";
+    json_t *fields = json_object();
+    for (size_t i = 0; i < gw_fields_len; i++) {
+        const gw_field *f = &gw_fields[i];
+        if (!(f->where & where)) continue;
+        fields =
+            with(fields, f->name,
+                 with(schema_of(f, strcmp(f->name, required) == 0), "description", json_string(f->help)));
+    }
+    return json_pack("{s:s,s:[s],s:b,s:o}", "type", "object", "required", required, "additionalProperties", 0,
+                     "properties", fields);
+}
+
+/* ---- paths -------------------------------------------------------------------------------------- */
+
+static json_t *content(const char *type, json_t *schema)
+{
+    return schema ? json_pack("{s:{s:o}}", type, "schema", schema) : NULL;
+}
+
+static json_t *content_of(size_t i)
+{
+    json_t *c;
+    if (!endpoints[i].answer) return content("text/plain", json_pack("{s:s}", "type", "string"));
+    c = content("application/json", reference(endpoints[i].answer));
+    if (endpoints[i].request && strcmp(endpoints[i].answer, "Object") != 0) /* the two that may be streams */
+        c = with(c, "text/event-stream", json_pack("{s:{s:s}}", "schema", "type", "string"));
+    return c;
+}
+
+static json_t *operation(size_t i)
+{
+    json_t *o =
+        json_pack("{s:s,s:{s:{s:s,s:o},s:{s:s,s:o}}}", "summary", endpoints[i].summary, "responses", "200",
+                  "description", "It went well", "content", content_of(i), "default", "description",
+                  "An error: 400 for what the request says, 401 without a key, 404, 405, 413, 429 when the "
+                  "queue is full, "
+                  "5xx for the server's own",
+                  "content", content("application/json", reference("Error")));
+    if (endpoints[i].request)
+        o = with(o, "requestBody",
+                 json_pack("{s:b,s:o}", "required", 1, "content",
+                           content("application/json", reference(endpoints[i].request))));
+    if (strchr(endpoints[i].path, '{'))
+        o = with(o, "parameters",
+                 json_pack("[{s:s,s:s,s:b,s:{s:s,s:i}}]", "name", "id", "in", "path", "required", 1, "schema",
+                           "type", "string", "minLength", 1));
+    return endpoints[i].is_open ? with(o, "security", json_array()) : o;
+}
+
+static json_t *paths(void)
+{
+    json_t *all = json_object();
+    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++)
+        all = with(all, endpoints[i].path, json_pack("{s:o}", endpoints[i].method, operation(i)));
+    return all;
+}
+
+static json_t *document(void)
+{
+    json_t *components =
+        with(with(json_loads(schemas, 0, NULL), "ChatRequest", request_schema(GW_FIELD_CHAT)), "TextRequest",
+             request_schema(GW_FIELD_TEXT));
+    return json_pack("{s:s,s:{s:s,s:s,s:s},s:[{s:s}],s:[{},{s:[]}],s:o,s:{s:o,s:{s:{s:s,s:s}}}}", "openapi",
+                     "3.1.0", "info", "title", "Baton", "version", BT_VERSION, "description",
+                     "OpenAI's API for one model. Fields that no schema names are refused by their name.",
+                     "servers", "url", "/", "security", "key", "paths", paths(), "components", "schemas",
+                     components, "securitySchemes", "key", "type", "http", "scheme", "bearer");
+}
+
+static int add_bytes(const char *bytes, size_t len, void *ud)
+{
+    return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0;
+}
+
+static bt_err render(bt_buf *out, size_t flags)
+{
+    json_t *j = document();
+    const int bad = j ? json_dump_callback(j, add_bytes, out, flags | JSON_REAL_PRECISION(9)) : -1;
+    json_decref(j);
+    return bad ? BT_ENOMEM : BT_OK;
+}
+
+bt_err gw_openapi_render(bt_buf *out) { return render(out, JSON_COMPACT); }
+
+bt_err gw_openapi_render_lines(bt_buf *out)
+{
+    const bt_err e = render(out, JSON_INDENT(1));
+    return e < 0 ? e : bt_buf_str(out, "\n");
+}

@@ -1,0 +1,54 @@
+/* Whole answers: how each is sent, counted and logged. */
+#include "gateway/door/reply.h"
+#include "base/log.h"
+#include "rt/metrics.h"
+
+static const char SERVER[] = "server_error";
+
+void gw_reply_bytes(gw_door *d, gw_http_exchange *x, int status, const gw_http_headers *h, const bt_buf *body)
+{
+    if (body->err < 0 || gw_http_answer(x, status, h, bt_buf_text(body), body->len) < 0) {
+        gw_http_abandon(x);
+        bt_log_request(BT_LOG_ERROR, gw_http_id(x), "out of memory: connection cut");
+        return;
+    }
+    gw_metrics_answered(d->env.metrics, status);
+}
+
+void gw_reply_json(gw_door *d, gw_http_exchange *x, bt_buf *b)
+{
+    gw_reply_bytes(d, x, 200, &(gw_http_headers){.content_type = "application/json"}, b);
+    bt_buf_done(b);
+}
+
+void gw_reply_error(gw_door *d, gw_http_exchange *x, const gw_openai_error *err, const char *allow)
+{
+    bt_buf b;
+    bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
+    const gw_http_headers h = {.content_type = "application/json", .allow = allow,
+                               .retry_after_s = err->retry_after_s,
+                               .www_authenticate = err->status == 401 ? "Bearer" : NULL};
+    if (gw_answer_error(&b, err) < 0) b.err = BT_ENOMEM;
+    gw_reply_bytes(d, x, err->status, &h, &b);
+    bt_buf_done(&b);
+    /* A 503 is what probes of /health get for minutes; that nodes are missing is logged once, when it
+     * happens. */
+    const bt_log_level level = err->status == 503   ? BT_LOG_DEBUG
+                               : err->status >= 500 ? BT_LOG_WARN
+                                                    : BT_LOG_INFO;
+    bt_log_request(level, gw_http_id(x), "%d: %s", err->status, err->message);
+}
+
+bool gw_reply_not_ready(const gw_door *d, gw_openai_error *err)
+{
+    if (d->is_draining)
+        (void)gw_openai_fail(err, 503, SERVER, "draining", NULL,
+                             "The server is shutting down and takes no new requests.");
+    else if (!gw_brain_is_ready(d->env.brain))
+        (void)gw_openai_fail(err, 503, SERVER, "no_node", NULL,
+                             "Neither a prefill node and a decode node that fit each other, nor a decode "
+                             "node that computes prompts itself, are ready.");
+    else return false;
+    err->retry_after_s = 1;
+    return true;
+}

@@ -1,0 +1,12 @@
+#ifndef GW_REPLY_H
+#define GW_REPLY_H
+#include "gateway/door/state.h"
+
+/* Answers that go out in one piece. Each is counted; where memory is short the connection is cut. */
+void gw_reply_bytes(gw_door *d, gw_http_exchange *x, int status, const gw_http_headers *h, const bt_buf *body);
+/* 200 with JSON; frees what b holds. */
+void gw_reply_json(gw_door *d, gw_http_exchange *x, bt_buf *b);
+void gw_reply_error(gw_door *d, gw_http_exchange *x, const gw_openai_error *err, const char *allow);
+/* What to say while no request would succeed; false: one would. */
+bool gw_reply_not_ready(const gw_door *d, gw_openai_error *err);
+#endif

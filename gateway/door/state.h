@@ -1,0 +1,62 @@
+#ifndef GW_DOOR_STATE_H
+#define GW_DOOR_STATE_H
+#include "gateway/door/answer.h"
+#include "gateway/door/door.h"
+#include "gateway/door/logprobs.h"
+
+/* What the files of the door share. They are read in this order: reply.h (whole answers), pages.h (what GET shows),
+ * roles.h (other roles of nodes), live.h (a request that is being answered), submit.h (how it comes), grow.h (its
+ * answer), door.c (which path is whose). */
+
+/* One request between SUBMIT and the brain's DONE or FAIL. Its exchange may end earlier (the client has gone) or later
+ * (the answer is still being sent). */
+typedef struct gw_live {
+    struct gw_live *next;
+    uint64_t number;
+    gw_http_exchange *x; /* NULL: the client has gone */
+    gw_answer_head head;
+    gw_openai_bound bound; /* of its tokens */
+    gw_text_answer text;
+    gw_logprobs logprobs;
+    bt_buf ids; /* int32_t each, as given to the client */
+    int32_t *prompt_ids;
+    size_t prompt_len;
+    size_t shown_bytes;       /* of text, already in the stream */
+    bt_msg_first_token first; /* zero until it is known */
+    int64_t arrived_us, wrote_us, token_us;
+    bool is_stream, is_baton, has_begun;
+    /* broken: out of memory in the middle of the answer */
+    bool wants_finish, wants_cancel, is_late, is_broken;
+} gw_live;
+
+/* A client that asked for another role of a node and waits for its answer. */
+typedef struct gw_asked {
+    struct gw_asked *next;
+    uint64_t token;
+    gw_http_exchange *x;
+    char id[BT_MSG_MAX_ID_BYTES + 1];
+    bt_role role;
+} gw_asked;
+
+struct gw_door {
+    gw_door_env env;
+    const gw_http *http;
+    const char *url;
+    gw_live *first;
+    gw_asked *roles;
+    uint64_t number;
+    uint8_t id_key[8];
+    int64_t started_s;
+    size_t open_count;
+    bool is_draining;
+};
+
+enum { GW_DOOR_ANSWER_MAX_BYTES = 256 << 20 }; /* of one whole answer */
+
+/* The limit of a sequence as far as it is known: the nodes', or the model's while there are none. */
+static inline uint32_t gw_door_context_tokens(const gw_door *d)
+{
+    const uint64_t nodes = gw_brain_limit_tokens(d->env.brain);
+    return nodes > 0 && nodes < d->env.ctx_tokens ? (uint32_t)nodes : d->env.ctx_tokens;
+}
+#endif

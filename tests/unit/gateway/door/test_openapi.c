@@ -1,0 +1,98 @@
+/* The description of the API against the table of fields and itself. */
+#include "gateway/door/openapi.h"
+#include "gateway/door/openai_fields.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+static json_t *document(void)
+{
+    bt_buf b;
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(gw_openapi_render(&b), BT_OK);
+    json_t *j = json_loadb(bt_buf_text(&b), b.len, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(j);
+    bt_buf_done(&b);
+    return j;
+}
+
+static json_t *schema(const json_t *doc, const char *name)
+{
+    return json_object_get(json_object_get(json_object_get(doc, "components"), "schemas"), name);
+}
+
+static void every_field_of_the_table_is_described_where_it_may_stand_and_no_other(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *required;
+        gw_field_where where;
+    } c[] = {{"ChatRequest", "messages", GW_FIELD_CHAT}, {"TextRequest", "prompt", GW_FIELD_TEXT}};
+    json_t *doc = document();
+    for (size_t k = 0; k < 2; k++) {
+        const json_t *s = schema(doc, c[k].name), *properties = json_object_get(s, "properties");
+        size_t n = 0;
+        for (size_t i = 0; i < gw_fields_len; i++) {
+            if (!(gw_fields[i].where & c[k].where)) continue;
+            n++;
+            const json_t *p = json_object_get(properties, gw_fields[i].name);
+            if (!p) fail_msg("%s has no %s", c[k].name, gw_fields[i].name);
+            assert_non_null(json_object_get(p, "description"));
+        }
+        assert_int_equal(json_object_size(properties), n);
+        assert_true(json_is_false(json_object_get(s, "additionalProperties")));
+        assert_string_equal(json_string_value(json_array_get(json_object_get(s, "required"), 0)),
+                            c[k].required);
+    }
+    const json_t *t =
+        json_object_get(json_object_get(schema(doc, "ChatRequest"), "properties"), "temperature");
+    assert_true(json_number_value(json_object_get(t, "maximum")) == 2);
+    json_decref(doc);
+}
+
+static void check_references(const json_t *doc, json_t *j)
+{
+    const char *key;
+    json_t *v;
+    size_t i;
+    json_array_foreach(j, i, v) check_references(doc, v);
+    json_object_foreach(j, key, v) {
+        if (strcmp(key, "$ref") == 0 && !schema(doc, json_string_value(v) + strlen("#/components/schemas/")))
+            fail_msg("nothing is at %s", json_string_value(v));
+        check_references(doc, v);
+    }
+}
+
+static void what_is_referred_to_is_there(void **state)
+{
+    (void)state;
+    json_t *doc = document();
+    check_references(doc, doc);
+    json_decref(doc);
+}
+
+static void with_line_breaks_it_says_the_same(void **state)
+{
+    (void)state;
+    bt_buf b;
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(gw_openapi_render_lines(&b), BT_OK);
+    json_t *doc = document(), *lines = json_loadb(bt_buf_text(&b), b.len, 0, NULL);
+    assert_true(json_equal(doc, lines));
+    json_decref(doc);
+    json_decref(lines);
+    bt_buf_done(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_field_of_the_table_is_described_where_it_may_stand_and_no_other),
+        cmocka_unit_test(what_is_referred_to_is_there),
+        cmocka_unit_test(with_line_breaks_it_says_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
