@@ -436,6 +436,7 @@ int dc_node_run(const dc_options *o, bt_role *ret_next)
 {
     node n = {.o = o, .has_other_role = ret_next != NULL};
     bt_fault fault = {""};
+    bt_node_setup_cache(o->cache_limit_bytes);
     bt_err e = open_node(&n, &fault);
     if (e == BT_OK) e = bt_shell_run(n.shell, &fault);
     if (n.brain) log_counts(&n);

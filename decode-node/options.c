@@ -1,5 +1,6 @@
 /* The option table of baton-decode. */
 #include "decode-node/options.h"
+#include "base/cache_files.h"
 #include "base/log.h"
 #include "engine/names.h"
 #include "kv/kv_dtype.h"
@@ -46,6 +47,7 @@ static const bt_opt opts[] = {
     {.group = "Memory", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(dc_options, kv_memory_bytes),
      .type = BT_OPT_SIZE, .def = "1G", .lo = 1 << 20, .hi = INT64_MAX,
      .help = "KV of sequences; it must hold one of --ctx-size"},
+    BT_CACHE_LIMIT_OPT("Memory", dc_options, cache_limit_bytes),
     {.group = "Memory", .name = "slots", .value = "N", BT_OPT_AT(dc_options, slots), .type = BT_OPT_INT,
      .def = "32", .lo = 1, .hi = 1024, .help = "sequences taken at once"},
     {.group = "Memory", .name = "batch-rows", .value = "N", BT_OPT_AT(dc_options, batch_rows),

@@ -9,7 +9,7 @@ typedef struct dc_options {
     const char *model, *isa, *id, *keys, *key, *listen, *advertise;
     int engine, kv_dtype, weights, local_prefill, prefill_engine, log_level, log_format;
     int64_t threads, ctx_size, slots, batch_rows, growth_tokens, chunk_tokens, speculate, drain_timeout_ms;
-    uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
+    uint64_t kv_memory_bytes, swap_memory_bytes, cache_limit_bytes, window_bytes;
     bt_obtain_want want; /* of --local-prefill npu and --prefill-engine npu */
     bt_opt_list gateways;
 } dc_options;

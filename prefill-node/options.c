@@ -1,5 +1,6 @@
 /* The option table of baton-prefill. */
 #include "prefill-node/options.h"
+#include "base/cache_files.h"
 #include "base/log.h"
 #include "engine/names.h"
 #include "kv/kv_dtype.h"
@@ -26,6 +27,7 @@ static const bt_opt opts[] = {
      .type = BT_OPT_SIZE, .def = "1G", .lo = 1 << 20, .hi = INT64_MAX,
      .help = "KV of prompts in work, on their way or kept as the beginning of others; it must hold one of "
              "--ctx-size"},
+    BT_CACHE_LIMIT_OPT("Memory", pf_options, cache_limit_bytes),
     {.group = "Memory", .name = "slots", .value = "N", BT_OPT_AT(pf_options, slots), .type = BT_OPT_INT,
      .def = "4", .lo = 1, .hi = 1024,
      .help = "prompts taken at once; one computes, the others wait or are sent"},

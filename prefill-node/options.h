@@ -9,7 +9,7 @@ typedef struct pf_options {
     const char *model, *isa, *id, *keys, *key;
     int engine, kv_dtype, log_level, log_format;
     int64_t threads, ctx_size, slots, drain_timeout_ms, min_overlap_tokens;
-    uint64_t kv_memory_bytes;
+    uint64_t kv_memory_bytes, cache_limit_bytes;
     bt_opt_list gateways;
     bt_obtain_want want;
 } pf_options;

@@ -35,6 +35,7 @@ static int serve_as_prefill(const dc_options *o, bt_role *ret_next)
                           .ctx_size = o->ctx_size,
                           .drain_timeout_ms = o->drain_timeout_ms,
                           .kv_memory_bytes = o->kv_memory_bytes,
+                          .cache_limit_bytes = o->cache_limit_bytes,
                           .gateways = o->gateways,
                           .want = o->want,
                           .slots = usual.slots,

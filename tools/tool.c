@@ -1,6 +1,8 @@
 /* What the commands share: words on failure, JSON, files, progress, signals. */
 #include "tools/tool.h"
+#include "base/cache_files.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "model/vocab.h"
 
 #include <errno.h>
@@ -89,19 +91,6 @@ void tool_hex16(char ret[33], const uint8_t bytes[16])
     for (size_t i = 0; i < 16; i++) snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
 }
 
-void tool_size_text(char *ret, size_t cap, uint64_t bytes)
-{
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double v = (double)bytes;
-    size_t u = 0;
-    while (v >= 1024 && u < 4) {
-        v /= 1024;
-        u++;
-    }
-    if (u == 0) snprintf(ret, cap, "%" PRIu64 " B", bytes);
-    else snprintf(ret, cap, "%.1f %s", v, unit[u]);
-}
-
 void tool_progress(bool quiet, const char *fmt, ...)
 {
     if (quiet || !isatty(STDERR_FILENO)) return;
@@ -133,6 +122,22 @@ void tool_progress_compiling(void *ud, const char *stage, uint64_t done, uint64_
     }
     if (total > 1) tool_progress(c->quiet, "compiling: %s %" PRIu64 "/%" PRIu64, stage, done, total);
     else tool_progress(c->quiet, "compiling: %s", stage);
+}
+
+/* What does not make room for something, but is left half made, nobody needs to know of. */
+static void say_gone(void *ud, const bt_cache_file *f)
+{
+    char words[300], size[32];
+    (void)ud;
+    bt_cache_files_words(words, sizeof words, f);
+    bt_num_size_text(size, sizeof size, bt_cache_files_limit());
+    tool_progress_end(false);
+    fprintf(stderr, "removed from the cache, which holds at most %s: %s\n", size, words);
+}
+
+void tool_cache_setup(uint64_t limit_bytes, bool quiet)
+{
+    bt_cache_files_setup(limit_bytes, quiet ? NULL : say_gone, NULL);
 }
 
 static void on_signal(int sig)

@@ -15,14 +15,6 @@
 
 const char *const bt_weights_forms[] = {"f16", "int8", "fp4", NULL};
 
-static const bt_cache_kind kept = {
-    .folder = "weights",
-    .suffix = ".btw",
-    .what = "weights",
-    .max_bytes = BT_WEIGHTS_CACHE_BYTES,
-    .advice = "Set BATON_CACHE_DIR",
-};
-
 struct bt_weights {
     const bt_model *model;
     bt_form form;
@@ -158,8 +150,10 @@ static bt_err open_cached(bt_weights *w, filling *f, bt_fault *fault)
     memcpy(named, w->model->id, sizeof w->model->id);
     named[sizeof w->model->id] = (uint8_t)w->form;
     bt_hash128(hash, named, sizeof named);
-    const bt_cache_request r = {.kind = &kept,
+    const bt_cache_request r = {.kind = &bt_cache_files_weights,
                                 .key = bt_hash_hex(key, hash),
+                                .model = w->model->name,
+                                .recipe = bt_weights_forms[w->form],
                                 .dir = f->options->cache_dir,
                                 .open = open_file,
                                 .make = make_file,

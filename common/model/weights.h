@@ -46,8 +46,7 @@ typedef struct bt_weights_options {
     void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes); /* while converting; NULL: silent */
     void *progress_ud;
 } bt_weights_options;
-#define BT_WEIGHTS_CACHE_BYTES (UINT64_C(16) << 30) /* the folder holds at most that, past the newest file */
-enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 };    /* less is converted faster than it is looked for */
+enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 }; /* less is converted faster than it is looked for */
 
 /* Maps the cache's file, or converts and keeps it: several processes at once convert it once. Where the cache cannot be
  * written, or another process takes ten minutes to convert, the weights stay in memory. m outlives the result; pool

@@ -1,5 +1,6 @@
 /* See ask.h. */
 #include "tools/cluster/ask.h"
+#include "base/num.h"
 #include "base/clock.h"
 #include "tools/cluster/http.h"
 #include "tools/tool.h"
@@ -114,7 +115,7 @@ void tool_answer_print_figures(const tool_answer *a)
     }
     const char *reason = json_string_value(json_object_get(b, "finish_reason"));
     char kv[32];
-    tool_size_text(kv, sizeof kv, (uint64_t)json_integer_value(json_object_get(b, "kv_bytes")));
+    bt_num_size_text(kv, sizeof kv, (uint64_t)json_integer_value(json_object_get(b, "kv_bytes")));
     fprintf(stderr, "prompt     %6lld tokens  %8.1f tokens/s   first token after %.1f ms\n",
             (long long)json_integer_value(json_object_get(b, "prompt_tokens")),
             json_number_value(json_object_get(b, "prefill_tokens_per_second")),

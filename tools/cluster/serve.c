@@ -13,6 +13,7 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     tool_compiling show = {.quiet = quiet, .logs = interrupted == 0, .interrupted = interrupted};
     bt_model *m = NULL;
     bt_pool *pool = NULL;
+    tool_cache_setup(s->cache_limit_bytes, quiet);
     if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0) /* else each node says it again and again */
         return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
                        bt_kv_dtype_choices[s->kv_dtype]);
@@ -64,6 +65,7 @@ static void add_machine(tool_command *c, const tool_serve *s)
     tool_command_add_int(c, "--threads", s->threads);
     tool_command_add_int(c, "--ctx-size", s->ctx_size);
     add_bytes(c, "--kv-memory", s->kv_memory_bytes);
+    add_bytes(c, "--cache-limit", s->cache_limit_bytes);
 }
 
 void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *role)

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/cache_files.h"
 #include "engine/names.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
@@ -18,7 +19,7 @@ typedef struct tool_serve {
     int kv_dtype; /* in bt_kv_dtype_choices */
     int weights;  /* in bt_weights_forms */
     int64_t threads, ctx_size, slots, speculate, local_prefill_below;
-    uint64_t kv_memory_bytes, swap_memory_bytes;
+    uint64_t kv_memory_bytes, swap_memory_bytes, cache_limit_bytes;
     bt_obtain_want want;
     bool colocated; /* no prefill node: decode nodes compute prompts; not an option */
 } tool_serve;
@@ -81,6 +82,7 @@ typedef struct tool_serve {
          .lo = 0, \
          .hi = INT64_MAX, \
          .help = "where a decode node keeps the KV of sequences that it preempts"}, \
+        BT_CACHE_LIMIT_OPT("Machine", config, serve.cache_limit_bytes), \
         {.group = "Machine", \
          .name = "slots", \
          .value = "N", \

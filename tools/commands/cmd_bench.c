@@ -1,5 +1,6 @@
 /* baton bench: how fast prompts and generated tokens are computed here, beside what this machine could do at
  * most, in one process. Nothing is timed before its bits were compared with the ref kernels'. */
+#include "base/cache_files.h"
 #include "kv/kv_dtype.h"
 #include "tools/bench/bench_check.h"
 #include "tools/bench/bench_kernels.h"
@@ -15,6 +16,7 @@ typedef struct config {
     const char *model, *isa, *prompts, *gens, *depths, *batches, *threads, *weights;
     int engine, kv_dtype, format;
     int64_t repetitions;
+    uint64_t cache_limit_bytes;
     bt_obtain_want want;
     bool kernels, quiet;
 } config;
@@ -46,6 +48,7 @@ static const bt_opt opts[] = {
     {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
      .def = "auto",
      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"},
+    BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
     {.group = "Output", .letter = 'o', .name = "output", .value = "FORMAT", BT_OPT_AT(config, format),
      .type = BT_OPT_CHOICE, .def = "md", .choices = tool_bench_formats,
      .help = "a Markdown table, CSV, or a JSON array"},
@@ -263,6 +266,7 @@ int tool_bench_run(int argc, char **argv)
     if (rc >= 0) return rc;
     bench b = {.c = &c, .out = {.to = stdout, .format = (tool_bench_format)c.format,
                                 .column = c.kernels ? tool_bench_figure_columns : tool_bench_row_columns}};
+    tool_cache_setup(c.cache_limit_bytes, c.quiet);
     if (parse(&b, &fault) < 0) {
         bt_opt_usage_error(tool_bench_program.name, &fault);
         rc = 2;

@@ -1,5 +1,6 @@
 /* baton compile: a model as a package for the integer NPU, ahead of time. Other commands do the same on
  * first use. */
+#include "base/cache_files.h"
 #include "base/clock.h"
 #include "npu/compile/obtain.h"
 #include "tools/package_view.h"
@@ -13,6 +14,7 @@ typedef struct config {
     const char *model, *output, *isa;
     bt_obtain_want want;
     int64_t threads, ctx_size;
+    uint64_t cache_limit_bytes;
     bool json, quiet;
 } config;
 
@@ -30,6 +32,7 @@ static const bt_opt opts[] = {
     {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
      .def = "auto",
      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the package is the same"},
+    BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
     {.group = "Output", .letter = 'o', .name = "output", .value = "FILE", BT_OPT_AT(config, output),
      .type = BT_OPT_STRING, .example = "smollm2.npu",
      .help = "where to write the package; without it the cache, where the other commands look"},
@@ -106,6 +109,7 @@ int tool_compile_run(int argc, char **argv)
     int rc = bt_opt_start(&args, &tool_compile_program, argc, argv, &c);
     if (rc >= 0) return rc;
     const int64_t begin_us = bt_clock_us();
+    tool_cache_setup(c.cache_limit_bytes, c.quiet);
     if (make(&p, path, &c, &fault) < 0) {
         rc = tool_fail("compile", &fault);
     } else if (c.want.require_npu && refuse_fallbacks(p)) {

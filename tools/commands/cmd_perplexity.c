@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "engine/decode.h"
 #include "engine/prefill.h"
+#include "base/cache_files.h"
 #include "kv/kv_dtype.h"
 #include "sample/perplexity.h"
 #include "tools/sequences.h"
@@ -16,6 +17,7 @@ typedef struct config {
     const char *model, *file, *isa;
     int engine, against, weights, kv_dtype;
     int64_t threads, ctx_size, chunks;
+    uint64_t cache_limit_bytes;
     bool json, quiet;
     bt_obtain_want want;
 } config;
@@ -48,6 +50,7 @@ static const bt_opt opts[] = {
     {.group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
      .def = "auto",
      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"},
+    BT_CACHE_LIMIT_OPT("Model", config, cache_limit_bytes),
     BT_OBTAIN_OPTS(config, want),
     BT_OBTAIN_FILE_OPT(config, want),
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
@@ -224,6 +227,7 @@ int tool_perplexity_run(int argc, char **argv)
     bt_pool *pool = NULL;
     int rc = bt_opt_start(&args, &tool_perplexity_program, argc, argv, &c);
     if (rc >= 0) return rc;
+    tool_cache_setup(c.cache_limit_bytes, c.quiet);
     if (bt_pool_new(&pool, (size_t)c.threads, &fault) < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 ||
         tool_read_file(&text, &len, c.file, &fault) < 0 ||
         bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_BOS, &fault) < 0 ||

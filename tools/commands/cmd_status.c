@@ -1,5 +1,6 @@
 /* baton status: the nodes a gateway knows, as people or scripts want them. */
 #include "tools/cluster/http.h"
+#include "base/num.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -46,7 +47,7 @@ static void print_table(const json_t *nodes)
         char pid[24] = "-", rss[24];
         if (json_is_integer(json_object_get(n, "pid")))
             snprintf(pid, sizeof pid, "%lld", number_of(n, "pid"));
-        tool_size_text(rss, sizeof rss, (uint64_t)number_of(n, "rss_bytes"));
+        bt_num_size_text(rss, sizeof rss, (uint64_t)number_of(n, "rss_bytes"));
         printf("%-16s %-8s %-9s %8s %7lld %7lld %7lld %10s  %s\n", text_of(n, "id"), text_of(n, "role"),
                text_of(n, "state"), pid, number_of(n, "pages_used"), number_of(n, "pages_cached"),
                number_of(n, "leases"), rss, text_of(n, "endpoint"));

@@ -82,7 +82,6 @@ typedef struct bt_obtain_how {
     void *ud;
 } bt_obtain_how;
 enum { BT_OBTAIN_PATH_BYTES = 4096 };
-#define BT_OBTAIN_CACHE_BYTES (UINT64_C(8) << 30) /* the folder `packages` of the cache holds at most that */
 
 /* The package that was named, or the cache's (base/cache.h), compiled where it is not there; compared with the model.
  * Several processes that want the same one at a time compile it once; the others say "waiting" as their stage.
