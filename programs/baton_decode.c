@@ -2,6 +2,7 @@
  * node, and a decode node again after `baton role ID decode`. What cannot be a prefill node goes back to
  * what it was. */
 #include "base/log.h"
+#include "base/wait.h"
 #include "decode-node/node.h"
 #include "prefill-node/node.h"
 #include "rt/loop.h"
@@ -70,6 +71,7 @@ int main(int argc, char **argv)
     if (rc >= 0) return rc;
     snprintf(name, sizeof name, "baton-decode %s", o.id);
     bt_log_setup(name, (bt_log_level)o.log_level, o.log_format == 1);
+    bt_wait_setup(BT_WAIT_LOG);
     bt_loop_hold_signals();
     rc = serve(&o);
     bt_opt_done(&args);

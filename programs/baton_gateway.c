@@ -1,5 +1,6 @@
 /* baton-gateway: options, then the server. */
 #include "base/log.h"
+#include "base/wait.h"
 #include "gateway/http/options.h"
 #include "gateway/shell/server.h"
 
@@ -17,6 +18,7 @@ int main(int argc, char **argv)
     }
     bt_log_setup(gw_options_program.name, o.verbose ? BT_LOG_DEBUG : (bt_log_level)o.log_level,
                  o.log_format == 1);
+    bt_wait_setup(BT_WAIT_LOG);
     const bt_err e = gw_server_run(&o, &fault);
     if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
     bt_opt_done(&args);

@@ -1,5 +1,6 @@
 /* baton-prefill: options, then the node; nothing else. */
 #include "base/log.h"
+#include "base/wait.h"
 #include "prefill-node/node.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@ int main(int argc, char **argv)
     if (rc >= 0) return rc;
     snprintf(name, sizeof name, "baton-prefill %s", o.id);
     bt_log_setup(name, (bt_log_level)o.log_level, o.log_format == 1);
+    bt_wait_setup(BT_WAIT_LOG);
     rc = pf_node_run(&o, NULL);
     bt_opt_done(&args);
     return rc;

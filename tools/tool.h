@@ -44,20 +44,11 @@ bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name,
 /* 16 bytes as 32 hex digits and a NUL. */
 void tool_hex16(char ret[33], const uint8_t bytes[16]);
 
-/* One redrawn line on stderr where that is a terminal and !quiet; nothing otherwise. */
-void tool_progress(bool quiet, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void tool_progress_end(bool quiet);
-/* The same for the compiler, as its progress callback with ud a tool_compiling. It also ends the process, with
- * `interrupted`, once tool_stop is set: nothing else could end a compilation, and what it was writing has no name
- * yet. */
-typedef struct tool_compiling {
-    bool quiet;
-    bool logs; /* a line of the log for each stage, where stderr is no terminal */
-    int interrupted;
-    char stage[32]; /* logged last; empty at the start */
-} tool_compiling;
-void tool_progress_compiling(void *ud, const char *stage, uint64_t done, uint64_t total);
-
+/* What a command waits for is told by base/wait.h, on stderr; not any more after tool_quiet(true). */
+void tool_quiet(bool is_quiet);
+/* bt_wait_tell that also ends the process once tool_stop is set, with the exit code that ud points to (const int):
+ * nothing else could end a compilation, and what it was writing has no name yet. */
+void tool_tell(void *ud, const char *what, uint64_t done, uint64_t total);
 /* The value of --cache-limit (BT_CACHE_LIMIT_OPT): what goes for it is told on stderr, unless quiet. */
 void tool_cache_setup(uint64_t limit_bytes, bool quiet);
 

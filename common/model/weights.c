@@ -104,12 +104,14 @@ static bt_err make_room(filling *f, bt_fault *fault)
 static bt_err fill(filling *f, bt_fault *fault)
 {
     bt_weights_item *overflowed = NULL;
+    const char *what = f->fd >= 0 ? "converting weights (once, then kept)" : "converting weights";
     bt_weights_plan_choose(&f->plan);
     do {
         if (overflowed) bt_weights_plan_fall_back(overflowed);
         bt_err e = bt_weights_plan_place(&f->plan, fault);
         if (e == BT_OK) e = make_room(f, fault);
-        if (e == BT_OK) e = bt_weights_convert(&overflowed, f->image, &f->plan, f->options, f->pool, fault);
+        if (e == BT_OK)
+            e = bt_weights_convert(&overflowed, f->image, &f->plan, f->options, what, f->pool, fault);
         if (e < 0) return e;
     } while (overflowed); /* at most once a matrix */
     return BT_OK;
@@ -143,6 +145,16 @@ static bt_err open_file(void **ret, void *ud, const char *path, bt_fault *fault)
     return e;
 }
 
+static bool waiting(void *ud, int64_t waited_ms)
+{
+    const filling *f = ud;
+    (void)waited_ms;
+    if (f->options->progress)
+        f->options->progress(f->options->progress_ud, "waiting for another process that converts the weights",
+                             0, 0);
+    return true;
+}
+
 static bt_err open_cached(bt_weights *w, filling *f, bt_fault *fault)
 {
     char key[BT_HASH_HEX_CHARS];
@@ -157,6 +169,7 @@ static bt_err open_cached(bt_weights *w, filling *f, bt_fault *fault)
                                 .dir = f->options->cache_dir,
                                 .open = open_file,
                                 .make = make_file,
+                                .waiting = waiting,
                                 .ud = f};
     void *image = NULL;
     const bt_err e = bt_cache_open(&image, NULL, &r, fault);

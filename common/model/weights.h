@@ -1,6 +1,7 @@
 #ifndef BT_MODEL_WEIGHTS_H
 #define BT_MODEL_WEIGHTS_H
 #include "base/pool.h"
+#include "base/progress.h"
 #include "kernels/forms.h"
 #include "model/model.h"
 #include "model/weight.h"
@@ -43,7 +44,7 @@ typedef struct bt_weights_options {
     /* NULL: the user's, for BT_WEIGHTS_CACHE_LEAST_BYTES and more; "": none, convert into memory */
     const char *cache_dir;
     const bt_weights_source *source; /* NULL: the file. With one: form f16, in memory, whatever cache_dir says */
-    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes); /* while converting; NULL: silent */
+    bt_progress_fn *progress;        /* while converting, or waiting for who does; NULL: silent */
     void *progress_ud;
 } bt_weights_options;
 enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 }; /* less is converted faster than it is looked for */

@@ -1,19 +1,24 @@
 /* See serve.h. */
 #include "tools/cluster/serve.h"
+#include "base/wait.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault)
 {
     bt_pkg *p = NULL;
-    tool_compiling show = {.quiet = quiet, .logs = interrupted == 0, .interrupted = interrupted};
     bt_model *m = NULL;
     bt_pool *pool = NULL;
     tool_cache_setup(s->cache_limit_bytes, quiet);
+    /* `baton up` is a daemon where nobody looks at it */
+    bt_wait_setup(quiet                                        ? BT_WAIT_SILENT
+                  : interrupted == 0 && !isatty(STDERR_FILENO) ? BT_WAIT_LOG
+                                                               : BT_WAIT_STDERR);
     if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0) /* else each node says it again and again */
         return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
                        bt_kv_dtype_choices[s->kv_dtype]);
@@ -21,9 +26,10 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     if (e == BT_OK && s->engine == BT_ENGINE_NPU) {
         e = bt_pool_new(&pool, (size_t)s->threads, fault);
         const bt_obtain_how how = {.ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true,
-                                   .progress = tool_progress_compiling, .ud = &show};
+                                   .progress = tool_tell, .ud = &interrupted};
+        bt_wait_tell(NULL, "opening the package", 0, 0);
         if (e == BT_OK) e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
-        tool_progress_end(quiet);
+        bt_wait_end();
     }
     bt_pkg_close(p);
     bt_pool_free(pool);
@@ -102,9 +108,9 @@ bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, b
     tool_command *up = calloc(1, sizeof *up);
     if (!up) return bt_fail(fault, BT_ENOMEM, "commands");
     add_up(up, s);
-    tool_progress(quiet, "starting gateway, prefill node and decode node ...");
+    bt_wait_tell(NULL, "starting gateway, prefill node and decode node", 0, 0);
     e = tool_background_start(ret, up, &tool_stop, fault);
-    tool_progress_end(quiet);
+    bt_wait_end();
     free(up);
     return e;
 }

@@ -1,6 +1,7 @@
 /* baton status: the nodes a gateway knows, as people or scripts want them. */
 #include "tools/cluster/http.h"
 #include "base/num.h"
+#include "base/wait.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -63,8 +64,11 @@ static int show(const config *c)
     int rc = 1;
     bt_buf_init(&body, 4 << 20);
     json_t *root = NULL;
-    if (tool_read_key(&key, c->api_key_file, &fault) < 0 ||
-        tool_http_get(&status, &body, c->url, "/v1/status", key, &fault) < 0) {
+    bt_wait_tell(NULL, "waiting for the gateway's answer", 0, 0);
+    bt_err e = tool_read_key(&key, c->api_key_file, &fault);
+    if (e == BT_OK) e = tool_http_get(&status, &body, c->url, "/v1/status", key, &fault);
+    bt_wait_end();
+    if (e < 0) {
         tool_fail("status", &fault);
         goto out;
     }

@@ -217,9 +217,9 @@ static bt_err open_made(void **ret, void *ud, const char *path, bt_fault *fault)
 static bool waiting(void *ud, int64_t waited_ms)
 {
     const job *j = ud;
+    (void)waited_ms;
     if (j->how->progress)
-        j->how->progress(j->how->ud, "waiting for another process that compiles it",
-                         (uint64_t)waited_ms / 1000, 0);
+        j->how->progress(j->how->ud, "waiting for another process that compiles this model", 0, 0);
     return true;
 }
 

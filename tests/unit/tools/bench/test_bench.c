@@ -270,7 +270,7 @@ static void both_engines_are_checked_then_timed(void **state)
     (void)state;
     engine_kit k = engine_kit_model("llama");
     const tool_bench_setup s = {.model = k.model, .engine = "host", .want = {.shape_policy = "pow2"},
-                                .ctx_tokens = 64, .batch_max = 4,   .quiet = true};
+                                .ctx_tokens = 64, .batch_max = 4};
     bt_fault f;
     bt_pool *pool;
     assert_int_equal(bt_pool_new(&pool, 2, &f), BT_OK);
@@ -303,7 +303,7 @@ static void one_bit_of_kv_or_logits_is_a_difference(void **state)
     (void)state;
     engine_kit k = engine_kit_model("llama");
     const tool_bench_setup s = {.model = k.model, .engine = "host", .want = {.shape_policy = "pow2"},
-                                .ctx_tokens = 64, .batch_max = 2,   .quiet = true};
+                                .ctx_tokens = 64, .batch_max = 2};
     tool_sequences rows[2];
     bt_fault f;
     for (int i = 0; i < 2; i++) {
