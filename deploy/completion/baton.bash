@@ -1,8 +1,17 @@
 # Completion of Baton's commands for bash. Written by docs/generate.sh from the option tables.
+_baton_models()
+{
+    compgen -W 'smollm2' -- "$1"
+    compgen -f -X '!*.gguf' -- "$1"
+    compgen -d -- "$1"
+}
 _baton()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} program=${1##*/} words=
     COMPREPLY=()
+    if [ "$cur" = = ]; then cur=
+    elif [ "$prev" = = ]; then prev=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
             mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize padding profiles bench perplexity help --help --version' -- "$cur")
@@ -199,7 +208,7 @@ _baton()
     "baton-gateway --model" | "baton-gateway -m" | \
     "baton-prefill --model" | "baton-prefill -m" | \
     "baton-decode --model" | "baton-decode -m")
-        mapfile -t COMPREPLY < <(compgen -f -W smollm2 -- "$cur")
+        mapfile -t COMPREPLY < <(_baton_models "$cur" | sort -u)
         return ;;
     "baton run --engine" | \
     "baton chat --engine" | \
@@ -295,7 +304,11 @@ _baton()
     "baton-decode") words="--model -m --engine --kv-dtype --ctx-size -c --weights --local-prefill --prefill-engine --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --isa --chunk-tokens --speculate --kv-memory --cache-limit --slots --batch-rows --growth-tokens --swap-memory --gateway --listen --advertise --id --keys --key --window --drain-timeout --log-level --log-format --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in
-    -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;
+    -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur"); return ;;
+    esac
+    case $program in
+    "baton run" | "baton chat" | "baton up") mapfile -t COMPREPLY < <(_baton_models "$cur" | sort -u) ;;
+    "baton cache") mapfile -t COMPREPLY < <(compgen -W 'list clear packages weights ids' -- "$cur") ;;
     *) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
     esac
 }
