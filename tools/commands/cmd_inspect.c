@@ -2,6 +2,7 @@
  * is in a package. */
 #include "graph/graph.h"
 #include "base/num.h"
+#include "base/wait.h"
 #include "model/quant.h"
 #include "engine/host_shapes.h"
 #include "tools/package_view.h"
@@ -177,7 +178,10 @@ static int inspect_package(const config *c, const char *path)
     bt_fault fault = {""};
     bt_pkg *p = NULL;
     int rc = 1;
-    if (bt_pkg_open(&p, path, &fault) < 0) {
+    bt_wait_tell(NULL, "opening the package", 0, 0);
+    const bt_err e = bt_pkg_open(&p, path, &fault);
+    bt_wait_end();
+    if (e < 0) {
         tool_fail("inspect", &fault);
     } else if (c->json) {
         rc = tool_print_json("inspect", tool_package_json(p));
