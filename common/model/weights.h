@@ -57,6 +57,10 @@ enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 }; /* less is converted faster tha
 bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_options *options, bt_pool *pool,
                        bt_fault *fault);
 void bt_weights_free(bt_weights *w); /* NULL is fine */
+/* Converts and keeps the weights where the cache has no file of them yet, so that who opens them later starts at once;
+ * whether a file that is there is whole, bt_weights_open finds out. Nothing happens where they would stay in memory.
+ * Other errors as bt_weights_open. */
+bt_err bt_weights_keep(const bt_model *m, const bt_weights_options *options, bt_pool *pool, bt_fault *fault);
 
 typedef struct bt_weights_matrix {
     bt_form form;

@@ -9,6 +9,18 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What decode nodes will read, and prefill nodes with engine host, which take f16. */
+static bt_err keep_weights(const tool_serve *s, const bt_model *m, bt_pool *pool, int *interrupted,
+                           bt_fault *fault)
+{
+    bt_weights_options o = {.form = bt_weights_forms[s->weights], .ctx_tokens = 1, .progress = tool_tell,
+                            .progress_ud = interrupted};
+    if (s->engine == BT_ENGINE_REFERENCE) return BT_OK;
+    const bt_err e = bt_weights_keep(m, &o, pool, fault);
+    o.form = bt_weights_forms[BT_FORM_F16];
+    return e == BT_OK && s->engine == BT_ENGINE_HOST ? bt_weights_keep(m, &o, pool, fault) : e;
+}
+
 bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault)
 {
     bt_pkg *p = NULL;
@@ -23,14 +35,15 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
         return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
                        bt_kv_dtype_choices[s->kv_dtype]);
     bt_err e = tool_open_model(&m, NULL, s->model, fault);
+    if (e == BT_OK) e = bt_pool_new(&pool, (size_t)s->threads, fault);
     if (e == BT_OK && s->engine == BT_ENGINE_NPU) {
-        e = bt_pool_new(&pool, (size_t)s->threads, fault);
         const bt_obtain_how how = {.ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true,
                                    .progress = tool_tell, .ud = &interrupted};
         bt_wait_tell(NULL, "opening the package", 0, 0);
-        if (e == BT_OK) e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
-        bt_wait_end();
+        e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
     }
+    if (e == BT_OK) e = keep_weights(s, m, pool, &interrupted, fault);
+    bt_wait_end();
     bt_pkg_close(p);
     bt_pool_free(pool);
     bt_model_close(m);
