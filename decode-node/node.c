@@ -362,7 +362,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);
-    bt_wait_tell(NULL, "opening the model", 0, 0);
+    bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
     if (e == BT_OK) e = bt_pool_new(&n->pool, (size_t)n->o->threads, fault);
     if (e == BT_OK) e = open_engines(n, fault);

@@ -77,7 +77,7 @@ bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name,
     bt_model *m = NULL;
     bt_err e = bt_model_find(path, sizeof path, name, fault);
     if (e < 0) return e;
-    bt_wait_tell(NULL, "opening the model", 0, 0);
+    bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
     e = bt_model_open(&m, path, fault);
     if (e == BT_OK && ret_tok) e = bt_vocab_load(ret_tok, m->file, fault);
     bt_wait_end();

@@ -243,7 +243,7 @@ static bt_err open_model(server *s, bt_fault *fault)
     bt_model *m = NULL;
     bt_err e;
     if ((e = bt_model_find(path, sizeof path, s->options->model, fault)) < 0) return e;
-    bt_wait_tell(NULL, "opening the model", 0, 0);
+    bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
     e = bt_model_open(&m, path, fault);
     if (e == BT_OK) e = gw_text_open(&s->text, m->file, fault);
     bt_wait_end();

@@ -233,7 +233,7 @@ int tool_perplexity_run(int argc, char **argv)
     tool_cache_setup(c.cache_limit_bytes, c.quiet);
     if (bt_pool_new(&pool, (size_t)c.threads, &fault) < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 ||
         tool_read_file(&text, &len, c.file, &fault) < 0 ||
-        (bt_wait_tell(NULL, "reading the text", 0, 0), false) ||
+        (bt_wait_tell(NULL, "finding the tokens of the text", 0, 0), false) ||
         bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_BOS, &fault) < 0 ||
         measure_text(&r, &c, m, tok, pool, ids, n, &fault) < 0)
         rc = tool_fail("perplexity", &fault);
