@@ -3,6 +3,7 @@
 #include "decode-node/node.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "decode-node/brain/brain.h"
 #include "decode-node/store.h"
 #include "decode-node/worker.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RECEIVE_BUDGET = 16, EVENT_BUDGET = 256, QUIET_US = 10000000 };
+enum { RECEIVE_BUDGET = 16, EVENT_BUDGET = 256 };
 
 typedef struct node {
     const dc_options *o;
@@ -28,8 +29,6 @@ typedef struct node {
     bt_prefill *local; /* likewise; NULL: this node does not prefill */
     dc_store *store;
     bt_msg_engine about; /* of the prefill engine; HELLO points to it */
-    char stage[32];      /* of a long start, said last */
-    int64_t loading_us;  /* when the engine began to load */
     bt_link *bulk;
     uint64_t drafted, accepted; /* speculative decoding, of all sequences */
     const bt_kv_header *header; /* of the block in hand */
@@ -313,24 +312,6 @@ static bt_err open_brain(node *n, bt_fault *fault)
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
-/* One line for each stage of what takes long on a first start. */
-static void say_stage(void *ud, const char *stage, uint64_t done, uint64_t total)
-{
-    node *n = ud;
-    (void)done;
-    (void)total;
-    if (strncmp(n->stage, stage, sizeof n->stage - 1) == 0) return;
-    snprintf(n->stage, sizeof n->stage, "%s", stage);
-    bt_log(BT_LOG_INFO, "once for this model: %s", stage);
-}
-
-/* Small models are converted before anybody would ask. */
-static void say_weights(void *ud, uint64_t done_bytes, uint64_t total_bytes)
-{
-    if (bt_clock_us() - ((node *)ud)->loading_us > QUIET_US)
-        say_stage(ud, "converting weights", done_bytes, total_bytes);
-}
-
 static bt_err open_engines(node *n, bt_fault *fault)
 {
     const dc_options *o = n->o;
@@ -342,9 +323,8 @@ static bt_err open_engines(node *n, bt_fault *fault)
                                  .rows_max = (size_t)o->batch_rows,
                                  .ctx_tokens = (size_t)o->node->ctx_size,
                                  .kv_memory_bytes = o->node->kv_memory_bytes,
-                                 .progress = say_weights,
-                                 .progress_ud = n};
-    n->loading_us = bt_clock_us();
+                                 .progress = bt_wait_tell};
+    bt_wait_tell(NULL, "opening the engine", 0, 0);
     const bt_err e = bt_decode_new(&n->engine, n->model, &ec, fault);
     if (e < 0 || o->local_prefill == 0) return e;
     if (bt_decode_kv_elem_bytes(n->engine) == bt_kv_dtype_elem_bytes(BT_KV_F32))
@@ -357,8 +337,7 @@ static bt_err open_engines(node *n, bt_fault *fault)
                                   .ctx_tokens = bt_decode_ctx_tokens(n->engine),
                                   .pool = n->pool,
                                   .weights = bt_decode_shared_weights(n->engine),
-                                  .progress = say_stage,
-                                  .progress_ud = n};
+                                  .progress = bt_wait_tell};
     return bt_prefill_new(&n->local, n->model, &pc, fault);
 }
 
@@ -381,9 +360,11 @@ static bt_err open_node(node *n, bt_fault *fault)
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->node->model, fault);
+    bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
     if (e == BT_OK) e = bt_pool_new(&n->pool, (size_t)n->o->node->threads, fault);
     if (e == BT_OK) e = open_engines(n, fault);
+    bt_wait_end();
     return e < 0 ? e : open_brain(n, fault);
 }
 

@@ -26,14 +26,28 @@ for c in $commands; do "$bin/baton" "$c" --print-man > "$out/docs/man/baton-$c.1
 "$bin/baton-gateway" --print-openapi > "$out/docs/openapi.json"
 
 # ---- completion ----
-# One case for each program and command: its options; then the values of each option that has a known set, or files, or folders.
+# One case for each program and command: its options; then the values of each option that has a known set, or models, files or
+# folders. Models are the names that every program knows, and files *.gguf; some commands take one as their first argument too.
+known_models=smollm2
+with_model=$(for c in $commands; do
+    ! "$bin/baton" "$c" --help | head -n 1 | grep -q '| MODEL\]' || printf ' | "baton %s"' "$c"
+done)
 # shellcheck disable=SC2016
 completion() {
     echo "# Completion of Baton's commands for bash. Written by docs/generate.sh from the option tables."
+    echo '_baton_models()'
+    echo '{'
+    echo "    compgen -W '$known_models' -- \"\$1\""
+    echo "    compgen -f -X '!*.gguf' -- \"\$1\""
+    echo '    compgen -d -- "$1"'
+    echo '}'
     echo '_baton()'
     echo '{'
     echo '    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} program=${1##*/} words='
     echo '    COMPREPLY=()'
+    echo '    if [ "$cur" = = ]; then cur='
+    echo '    elif [ "$prev" = = ]; then prev=${COMP_WORDS[COMP_CWORD - 2]}'
+    echo '    fi'
     echo '    if [ "$program" = baton ]; then'
     echo '        if [ "$COMP_CWORD" = 1 ]; then'
     echo "            mapfile -t COMPREPLY < <(compgen -W '${commands}help --help --version' -- \"\$cur\")"
@@ -48,12 +62,13 @@ completion() {
         if ($10 != "") { gsub(",", " ", $10); how = "-W \"" $10 "\"" }
         else if ($5 == "FILE") how = "-f"
         else if ($5 == "DIR") how = "-d"
-        else if ($5 == "MODEL") how = "-f -W smollm2"
+        else if ($5 == "MODEL") how = "models"
         else if ($6 != "flag") how = "none"
         if (how != "") { if (!(how in of)) order[++n] = how; of[how] = of[how] (of[how] == "" ? "" : " | \\\n    ") names }
     } END { for (i = 1; i <= n; i++) {
             printf "    %s)\n", of[order[i]]
-            if (order[i] != "none") printf "        mapfile -t COMPREPLY < <(compgen %s -- \"$cur\")\n", order[i]
+            if (order[i] == "models") print "        mapfile -t COMPREPLY < <(_baton_models \"$cur\" | sort -u)"
+            else if (order[i] != "none") printf "        mapfile -t COMPREPLY < <(compgen %s -- \"$cur\")\n", order[i]
             print "        return ;;"
         }
     }' "$work/options"
@@ -65,7 +80,11 @@ completion() {
     } END { for (i = 1; i <= n; i++) printf "    \"%s\") words=\"%s\" ;;\n", order[i], substr(of[order[i]], 2) }' "$work/options"
     echo '    esac'
     echo '    case $cur in'
-    echo '    -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;'
+    echo '    -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur"); return ;;'
+    echo '    esac'
+    echo '    case $program in'
+    echo "    ${with_model# | }) mapfile -t COMPREPLY < <(_baton_models \"\$cur\" | sort -u) ;;"
+    echo "    \"baton cache\") mapfile -t COMPREPLY < <(compgen -W 'list clear packages weights ids' -- \"\$cur\") ;;"
     echo '    *) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;'
     echo '    esac'
     echo '}'

@@ -2,6 +2,7 @@
 #include "prefill-node/node.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "prefill-node/brain/brain.h"
 #include "prefill-node/worker.h"
 #include "node/node_setup.h"
@@ -41,7 +42,6 @@ struct node {
     size_t owed_max, owed_first, owed_len;
     bt_kv_dtype dtype;
     bt_msg_engine about; /* what HELLO says of the engine */
-    char stage[32];      /* of compiling, as said last */
 };
 
 static void step(node *n, const pf_event *ev);
@@ -319,18 +319,6 @@ static bt_err open_brain(node *n, bt_fault *fault)
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
-/* One line for each stage: a first start may take a minute. */
-static void say_stage(void *ud, const char *stage, uint64_t done, uint64_t total)
-{
-    node *n = ud;
-    (void)done;
-    (void)total;
-    if (strncmp(n->stage, stage, sizeof n->stage - 1) == 0) return;
-    if (!n->stage[0]) bt_log(BT_LOG_INFO, "compiling the package of this model, once");
-    snprintf(n->stage, sizeof n->stage, "%s", stage);
-    bt_log(BT_LOG_INFO, "compiling: %s", stage);
-}
-
 static bt_err open_node(node *n, bt_fault *fault)
 {
     char path[4096];
@@ -354,13 +342,15 @@ static bt_err open_node(node *n, bt_fault *fault)
                                   .threads = (size_t)n->o->node->threads,
                                   .ctx_tokens = (size_t)n->o->node->ctx_size,
                                   .kv_memory_bytes = n->o->node->kv_memory_bytes,
-                                  .progress = say_stage,
-                                  .progress_ud = n};
+                                  .progress = bt_wait_tell};
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->node->model, fault);
+    bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
+    bt_wait_tell(NULL, "opening the engine", 0, 0);
     if (e == BT_OK) e = bt_prefill_new(&n->engine, n->model, &ec, fault);
+    bt_wait_end();
     return e < 0 ? e : open_brain(n, fault);
 }
 

@@ -1,5 +1,6 @@
 /* baton-gateway: options, then the server. */
 #include "base/log.h"
+#include "base/wait.h"
 #include "gateway/door/openapi.h"
 #include "gateway/http/options.h"
 #include "gateway/shell/server.h"
@@ -32,6 +33,7 @@ int main(int argc, char **argv)
         return 2;
     }
     bt_log_start(gw_options_program.name, &o.log);
+    bt_wait_setup(BT_WAIT_LOG);
     const bt_err e = gw_server_run(&o, &fault);
     if (e < 0) bt_log(BT_LOG_ERROR, "%s", fault.text);
     bt_opt_done(&args);

@@ -3,8 +3,10 @@
  * What cannot serve in a new role goes back to what it was. */
 #include "programs/node.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "decode-node/node.h"
 #include "engine/names.h"
+#include "node/node_setup.h"
 #include "prefill-node/node.h"
 #include "rt/loop.h"
 
@@ -110,6 +112,8 @@ int node_main(int argc, char **argv, bt_role first)
     complete(&c, first);
     snprintf(name, sizeof name, "%s %s", program->name, c.node.id);
     bt_log_start(name, &c.node.log);
+    bt_wait_setup(BT_WAIT_LOG);
+    bt_node_setup_cache(c.node.cache_limit_bytes);
     bt_loop_hold_signals();
     rc = serve(&c, first);
     bt_opt_done(&args);

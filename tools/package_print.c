@@ -1,5 +1,6 @@
 /* A package for people. See package_view.h. */
 #include "tools/package_view.h"
+#include "base/num.h"
 #include "base/hash.h"
 #include "npu/pkg/recipe.h"
 #include "tools/tool.h"
@@ -12,7 +13,7 @@
 
 static const char *size_text(char ret[32], uint64_t bytes)
 {
-    tool_size_text(ret, 32, bytes);
+    bt_num_size_text(ret, 32, bytes);
     return ret;
 }
 

@@ -1,12 +1,12 @@
 /* What the commands share: words on failure, JSON, files, progress, signals. */
 #include "tools/tool.h"
-#include "base/log.h"
+#include "base/cache_files.h"
+#include "base/num.h"
+#include "base/wait.h"
 #include "model/vocab.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@ volatile sig_atomic_t tool_stop;
 
 int tool_fail(const char *command, const bt_fault *fault)
 {
+    bt_wait_end();
     fprintf(stderr, "baton %s: %s\n", command, fault->text);
     return 1;
 }
@@ -75,13 +76,14 @@ bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name,
     char path[4096];
     bt_model *m = NULL;
     bt_err e = bt_model_find(path, sizeof path, name, fault);
-    if (e < 0 || (e = bt_model_open(&m, path, fault)) < 0) return e;
-    if (ret_tok && (e = bt_vocab_load(ret_tok, m->file, fault)) < 0) {
-        bt_model_close(m);
-        return e;
-    }
-    *ret = m;
-    return BT_OK;
+    if (e < 0) return e;
+    bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
+    e = bt_model_open(&m, path, fault);
+    if (e == BT_OK && ret_tok) e = bt_vocab_load(ret_tok, m->file, fault);
+    bt_wait_end();
+    if (e < 0) bt_model_close(m);
+    else *ret = m;
+    return e;
 }
 
 void tool_hex16(char ret[33], const uint8_t bytes[16])
@@ -89,50 +91,34 @@ void tool_hex16(char ret[33], const uint8_t bytes[16])
     for (size_t i = 0; i < 16; i++) snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
 }
 
-void tool_size_text(char *ret, size_t cap, uint64_t bytes)
+void tool_quiet(bool is_quiet)
 {
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double v = (double)bytes;
-    size_t u = 0;
-    while (v >= 1024 && u < 4) {
-        v /= 1024;
-        u++;
-    }
-    if (u == 0) snprintf(ret, cap, "%" PRIu64 " B", bytes);
-    else snprintf(ret, cap, "%.1f %s", v, unit[u]);
+    if (is_quiet) bt_wait_setup(BT_WAIT_SILENT);
 }
 
-void tool_progress(bool quiet, const char *fmt, ...)
+void tool_tell(void *ud, const char *what, uint64_t done, uint64_t total)
 {
-    if (quiet || !isatty(STDERR_FILENO)) return;
-    va_list ap;
-    va_start(ap, fmt);
-    fputs("\r\033[K", stderr);
-    vfprintf(stderr, fmt, ap);
-    va_end(ap);
-    fflush(stderr);
+    if (tool_stop && ud) {
+        bt_wait_end();
+        exit(*(const int *)ud);
+    }
+    bt_wait_tell(NULL, what, done, total);
 }
 
-void tool_progress_end(bool quiet)
+/* What does not make room for something, but is left half made, nobody needs to know of. */
+static void say_gone(void *ud, const bt_cache_file *f)
 {
-    if (!quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+    char words[300], size[32];
+    (void)ud;
+    bt_cache_files_words(words, sizeof words, f);
+    bt_num_size_text(size, sizeof size, bt_cache_files_limit());
+    bt_wait_end();
+    fprintf(stderr, "removed from the cache, which holds at most %s: %s\n", size, words);
 }
 
-void tool_progress_compiling(void *ud, const char *stage, uint64_t done, uint64_t total)
+void tool_cache_setup(uint64_t limit_bytes, bool quiet)
 {
-    tool_compiling *c = ud;
-    if (tool_stop) {
-        tool_progress_end(c->quiet);
-        exit(c->interrupted);
-    }
-    if (c->logs && !isatty(STDERR_FILENO)) {
-        if (strncmp(c->stage, stage, sizeof c->stage - 1) == 0) return;
-        snprintf(c->stage, sizeof c->stage, "%s", stage);
-        bt_log(BT_LOG_INFO, "compiling the package of this model, once: %s", stage);
-        return;
-    }
-    if (total > 1) tool_progress(c->quiet, "compiling: %s %" PRIu64 "/%" PRIu64, stage, done, total);
-    else tool_progress(c->quiet, "compiling: %s", stage);
+    bt_cache_files_setup(limit_bytes, quiet ? NULL : say_gone, NULL);
 }
 
 static void on_signal(int sig)

@@ -13,10 +13,11 @@
  * function, which returns an exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. */
 extern const bt_opt_commands tool_commands;
 
-extern const bt_opt_program tool_bench_program, tool_chat_program, tool_compile_program, tool_inspect_program,
-    tool_keygen_program, tool_padding_program, tool_perplexity_program, tool_profiles_program, tool_role_program,
-    tool_run_program, tool_status_program, tool_tokenize_program, tool_up_program;
+extern const bt_opt_program tool_bench_program, tool_cache_program, tool_chat_program, tool_compile_program,
+    tool_inspect_program, tool_keygen_program, tool_padding_program, tool_perplexity_program, tool_profiles_program,
+    tool_role_program, tool_run_program, tool_status_program, tool_tokenize_program, tool_up_program;
 int tool_bench_run(int argc, char **argv);
+int tool_cache_run(int argc, char **argv);
 int tool_chat_run(int argc, char **argv);
 int tool_compile_run(int argc, char **argv);
 int tool_inspect_run(int argc, char **argv);
@@ -42,22 +43,14 @@ bt_err tool_read_file(char **ret, size_t *ret_len, const char *path, bt_fault *f
 bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name, bt_fault *fault);
 /* 16 bytes as 32 hex digits and a NUL. */
 void tool_hex16(char ret[33], const uint8_t bytes[16]);
-/* 98362432 as "93.8 MiB". */
-void tool_size_text(char *ret, size_t cap, uint64_t bytes);
 
-/* One redrawn line on stderr where that is a terminal and !quiet; nothing otherwise. */
-void tool_progress(bool quiet, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void tool_progress_end(bool quiet);
-/* The same for the compiler, as its progress callback with ud a tool_compiling. It also ends the process, with
- * `interrupted`, once tool_stop is set: nothing else could end a compilation, and what it was writing has no name
- * yet. */
-typedef struct tool_compiling {
-    bool quiet;
-    bool logs; /* a line of the log for each stage, where stderr is no terminal */
-    int interrupted;
-    char stage[32]; /* logged last; empty at the start */
-} tool_compiling;
-void tool_progress_compiling(void *ud, const char *stage, uint64_t done, uint64_t total);
+/* What a command waits for is told by base/wait.h, on stderr; not any more after tool_quiet(true). */
+void tool_quiet(bool is_quiet);
+/* bt_wait_tell that also ends the process once tool_stop is set, with the exit code that ud points to (const int):
+ * nothing else could end a compilation, and what it was writing has no name yet. */
+void tool_tell(void *ud, const char *what, uint64_t done, uint64_t total);
+/* The value of --cache-limit (BT_CACHE_LIMIT_OPT): what goes for it is told on stderr, unless quiet. */
+void tool_cache_setup(uint64_t limit_bytes, bool quiet);
 
 /* SIGINT and SIGTERM set tool_stop instead of ending the process (run, chat). */
 extern volatile sig_atomic_t tool_stop;

@@ -2,8 +2,10 @@
 #include "base/num.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,4 +126,17 @@ bt_err bt_num_duration(int64_t *ret_ms, const char *text, bt_fault *fault)
     return BT_OK;
 bad:
     return bt_fail(fault, BT_EARG, "'%.64s' is not a duration such as 500ms, 30s or 1.5m", text);
+}
+
+void bt_num_size_text(char *ret, size_t cap, uint64_t bytes)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double v = (double)bytes;
+    size_t u = 0;
+    while (v >= 1024 && u < 4) {
+        v /= 1024;
+        u++;
+    }
+    if (u == 0) snprintf(ret, cap, "%" PRIu64 " B", bytes);
+    else snprintf(ret, cap, "%.1f %s", v, unit[u]);
 }

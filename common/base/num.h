@@ -56,4 +56,7 @@ bt_err bt_num_int(int64_t *ret, const char *text, int64_t lo, int64_t hi, bt_fau
 bt_err bt_num_double(double *ret, const char *text, double lo, double hi, bt_fault *fault);
 bt_err bt_num_size(uint64_t *ret_bytes, const char *text, bt_fault *fault);
 bt_err bt_num_duration(int64_t *ret_ms, const char *text, bt_fault *fault);
+
+/* For people: 98362432 as "93.8 MiB". */
+void bt_num_size_text(char *ret, size_t cap, uint64_t bytes);
 #endif

@@ -35,7 +35,7 @@ typedef struct bt_decode_config {
     size_t ctx_tokens;      /* longest sequence, at most the model's context; 0: that, or what kv_memory_bytes holds */
     /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
     uint64_t kv_memory_bytes;
-    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes); /* while converting weights; NULL: silent */
+    bt_progress_fn *progress; /* while converting weights; NULL: silent */
     void *progress_ud;
 } bt_decode_config;
 

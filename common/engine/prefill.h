@@ -39,8 +39,7 @@ typedef struct bt_prefill_config {
     size_t ctx_tokens;         /* longest prompt, at most the model's context; 0: that, or what kv_memory_bytes holds */
     /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
     uint64_t kv_memory_bytes;
-    /* npu: while compiling; NULL: silent */
-    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
+    bt_progress_fn *progress; /* while compiling, or converting weights; NULL: silent */
     void *progress_ud;
 } bt_prefill_config;
 

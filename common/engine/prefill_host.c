@@ -45,7 +45,8 @@ static bool is_shareable(const bt_weights *w, const bt_model *m, size_t ctx_toke
 static bt_err open_all(host_state *s, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
 {
     const bt_weights *weights = c->weights;
-    const bt_weights_options o = {.form = "f16", .ctx_tokens = c->ctx_tokens};
+    const bt_weights_options o = {.form = "f16", .ctx_tokens = c->ctx_tokens, .progress = c->progress,
+                                  .progress_ud = c->progress_ud};
     /* before the long part */
     bt_err e = bt_shapes_parse(&s->chunks.shapes, c->want.shape_policy, c->ctx_tokens, fault);
     if (e < 0) return e;

@@ -53,7 +53,9 @@ typedef struct bt_model {
     uint64_t param_count, weights_bytes;
 } bt_model;
 
-/* path: a GGUF file. Takes the mapping; the hash reads the whole file once. */
+/* path: a GGUF file. Takes the mapping; the hash reads the whole file once. BT_MODEL_OPENING: what takes long, for who
+ * tells of it (base/wait.h). */
+#define BT_MODEL_OPENING "opening the model (a new file is read whole, once)"
 bt_err bt_model_open(bt_model **ret, const char *path, bt_fault *fault);
 /* Takes ownership of g in success and in failure. */
 bt_err bt_model_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault);

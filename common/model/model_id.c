@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 16 << 20, KEPT_BYTES = 2 * BT_HASH_BYTES, CACHE_BYTES = 1 << 20 };
+enum { PIECE_BYTES = 16 << 20, KEPT_BYTES = 2 * BT_HASH_BYTES };
 
 static int by_tensor_name(const void *a, const void *b)
 {
@@ -76,15 +76,6 @@ static bt_err identify(bt_model *m, bt_fault *fault)
 
 /* ---- the cache ---- */
 
-static const bt_cache_kind kept = {
-    /* 1: of the rule above; a new rule needs another */
-    .folder = "ids",
-    .suffix = ".id1",
-    .what = "model id",
-    .max_bytes = CACHE_BYTES,
-    .advice = "Set BATON_CACHE_DIR",
-};
-
 /* Its `ret` is the model itself: the id has been put there. */
 static bt_err open_kept(void **ret, void *ud, const char *path, bt_fault *fault)
 {
@@ -119,8 +110,12 @@ bt_err bt_model_id_find(bt_model *m, bt_fault *fault)
     void *opened;
     const uint8_t *state = bt_gguf_state(m->file);
     if (!state) return identify(m, fault);
-    const bt_cache_request r = {.kind = &kept, .key = bt_hash_hex(key, state), .open = open_kept,
-                                .make = make_kept, .ud = m};
+    const bt_cache_request r = {.kind = &bt_cache_files_ids,
+                                .key = bt_hash_hex(key, state),
+                                .model = m->name,
+                                .open = open_kept,
+                                .make = make_kept,
+                                .ud = m};
     const bt_err e = bt_cache_open(&opened, NULL, &r, NULL);
     return e < 0 ? identify(m, fault) : BT_OK; /* no cache here: an id all the same */
 }

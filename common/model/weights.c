@@ -8,20 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 const char *const bt_weights_forms[] = {"f16", "int8", "fp4", NULL};
-
-static const bt_cache_kind kept = {
-    .folder = "weights",
-    .suffix = ".btw",
-    .what = "weights",
-    .max_bytes = BT_WEIGHTS_CACHE_BYTES,
-    .advice = "Set BATON_CACHE_DIR",
-};
 
 struct bt_weights {
     const bt_model *model;
@@ -112,12 +105,14 @@ static bt_err make_room(filling *f, bt_fault *fault)
 static bt_err fill(filling *f, bt_fault *fault)
 {
     bt_weights_item *overflowed = NULL;
+    const char *what = f->fd >= 0 ? "converting weights (once, then kept)" : "converting weights";
     bt_weights_plan_choose(&f->plan);
     do {
         if (overflowed) bt_weights_plan_fall_back(overflowed);
         bt_err e = bt_weights_plan_place(&f->plan, fault);
         if (e == BT_OK) e = make_room(f, fault);
-        if (e == BT_OK) e = bt_weights_convert(&overflowed, f->image, &f->plan, f->options, f->pool, fault);
+        if (e == BT_OK)
+            e = bt_weights_convert(&overflowed, f->image, &f->plan, f->options, what, f->pool, fault);
         if (e < 0) return e;
     } while (overflowed); /* at most once a matrix */
     return BT_OK;
@@ -151,18 +146,37 @@ static bt_err open_file(void **ret, void *ud, const char *path, bt_fault *fault)
     return e;
 }
 
-static bt_err open_cached(bt_weights *w, filling *f, bt_fault *fault)
+static bool waiting(void *ud, int64_t waited_ms)
 {
-    char key[BT_HASH_HEX_CHARS];
+    const filling *f = ud;
+    (void)waited_ms;
+    if (f->options->progress)
+        f->options->progress(f->options->progress_ud, "waiting for another process that converts the weights",
+                             0, 0);
+    return true;
+}
+
+/* By model and form. */
+static const char *make_key(char key[BT_HASH_HEX_CHARS], const bt_weights *w)
+{
     uint8_t named[sizeof w->model->id + 1], hash[BT_HASH_BYTES];
     memcpy(named, w->model->id, sizeof w->model->id);
     named[sizeof w->model->id] = (uint8_t)w->form;
     bt_hash128(hash, named, sizeof named);
-    const bt_cache_request r = {.kind = &kept,
-                                .key = bt_hash_hex(key, hash),
+    return bt_hash_hex(key, hash);
+}
+
+static bt_err open_cached(bt_weights *w, filling *f, bt_fault *fault)
+{
+    char key[BT_HASH_HEX_CHARS];
+    const bt_cache_request r = {.kind = &bt_cache_files_weights,
+                                .key = make_key(key, w),
+                                .model = w->model->name,
+                                .recipe = bt_weights_forms[w->form],
                                 .dir = f->options->cache_dir,
                                 .open = open_file,
                                 .make = make_file,
+                                .waiting = waiting,
                                 .ud = f};
     void *image = NULL;
     const bt_err e = bt_cache_open(&image, NULL, &r, fault);
@@ -173,13 +187,18 @@ static bt_err open_cached(bt_weights *w, filling *f, bt_fault *fault)
     return BT_OK;
 }
 
+/* Whether weights of this size belong into the cache. */
+static bool is_for_cache(const filling *f)
+{
+    const char *dir = f->options->source ? "" : f->options->cache_dir; /* what a source gives is in no file */
+    return dir ? *dir != 0 : f->plan.bytes >= BT_WEIGHTS_CACHE_LEAST_BYTES;
+}
+
 static bt_err open_image(bt_weights *w, filling *f, bt_fault *fault)
 {
-    const char *dir = f->options->cache_dir;
     bt_err e = bt_weights_plan_place(&f->plan, fault);
     if (e < 0) return e;
-    if (f->options->source) dir = ""; /* what it gives is in no file */
-    if (dir ? *dir != 0 : f->plan.bytes >= BT_WEIGHTS_CACHE_LEAST_BYTES) {
+    if (is_for_cache(f)) {
         e = open_cached(w, f, fault);
         if (e != BT_EIO && e != BT_EAGAIN) return e; /* these: no cache here, but weights all the same */
     }
@@ -224,6 +243,32 @@ bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_opt
 out:
     bt_weights_plan_done(&f.plan);
     bt_weights_free(w);
+    return e;
+}
+
+static bool is_kept(const bt_weights *w, const char *cache_dir)
+{
+    char key[BT_HASH_HEX_CHARS], dir[4096], path[4096 + 64];
+    if (!cache_dir && bt_cache_files_dir(dir, sizeof dir, &bt_cache_files_weights, NULL) < 0) return false;
+    snprintf(path, sizeof path, "%s/%s%s", cache_dir ? cache_dir : dir, make_key(key, w),
+             bt_cache_files_weights.suffix);
+    return access(path, F_OK) == 0;
+}
+
+bt_err bt_weights_keep(const bt_model *m, const bt_weights_options *options, bt_pool *pool, bt_fault *fault)
+{
+    bt_weights w = {.model = m};
+    filling f = {.options = options, .pool = pool, .fd = -1};
+    bt_err e = find_form(&w.form, options->form, fault);
+    if (e < 0) return e;
+    if ((e = bt_weights_plan_make(&f.plan, m, w.form, fault)) < 0) goto out;
+    if ((e = bt_weights_plan_place(&f.plan, fault)) < 0) goto out;
+    if (!is_for_cache(&f) || is_kept(&w, options->cache_dir)) goto out;
+    e = open_cached(&w, &f, fault);
+    if (e == BT_OK) (void)munmap(w.image, w.image_bytes);
+    if (e == BT_EIO || e == BT_EAGAIN) e = BT_OK; /* no cache here */
+out:
+    bt_weights_plan_done(&f.plan);
     return e;
 }
 

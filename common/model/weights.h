@@ -1,6 +1,7 @@
 #ifndef BT_MODEL_WEIGHTS_H
 #define BT_MODEL_WEIGHTS_H
 #include "base/pool.h"
+#include "base/progress.h"
 #include "kernels/forms.h"
 #include "model/model.h"
 #include "model/weight.h"
@@ -43,11 +44,10 @@ typedef struct bt_weights_options {
     /* NULL: the user's, for BT_WEIGHTS_CACHE_LEAST_BYTES and more; "": none, convert into memory */
     const char *cache_dir;
     const bt_weights_source *source; /* NULL: the file. With one: form f16, in memory, whatever cache_dir says */
-    void (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes); /* while converting; NULL: silent */
+    bt_progress_fn *progress;        /* while converting, or waiting for who does; NULL: silent */
     void *progress_ud;
 } bt_weights_options;
-#define BT_WEIGHTS_CACHE_BYTES (UINT64_C(16) << 30) /* the folder holds at most that, past the newest file */
-enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 };    /* less is converted faster than it is looked for */
+enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 }; /* less is converted faster than it is looked for */
 
 /* Maps the cache's file, or converts and keeps it: several processes at once convert it once. Where the cache cannot be
  * written, or another process takes ten minutes to convert, the weights stay in memory. m outlives the result; pool
@@ -57,6 +57,10 @@ enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 };    /* less is converted faster 
 bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_options *options, bt_pool *pool,
                        bt_fault *fault);
 void bt_weights_free(bt_weights *w); /* NULL is fine */
+/* Converts and keeps the weights where the cache has no file of them yet, so that who opens them later starts at once;
+ * whether a file that is there is whole, bt_weights_open finds out. Nothing happens where they would stay in memory.
+ * Other errors as bt_weights_open. */
+bt_err bt_weights_keep(const bt_model *m, const bt_weights_options *options, bt_pool *pool, bt_fault *fault);
 
 typedef struct bt_weights_matrix {
     bt_form form;

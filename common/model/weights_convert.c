@@ -253,7 +253,7 @@ static bt_err convert_matrix(bool *ret_overflowed, uint8_t *panels, const bt_wei
 }
 
 bt_err bt_weights_convert(bt_weights_item **ret_overflowed, uint8_t *image, bt_weights_plan *p,
-                          const bt_weights_options *o, bt_pool *pool, bt_fault *fault)
+                          const bt_weights_options *o, const char *what, bt_pool *pool, bt_fault *fault)
 {
     for (size_t n = 0; n < p->count; n++) {
         bt_weights_item *i = &p->item[n];
@@ -270,7 +270,7 @@ bt_err bt_weights_convert(bt_weights_item **ret_overflowed, uint8_t *image, bt_w
             *ret_overflowed = i;
             return BT_OK;
         }
-        if (o->progress) o->progress(o->progress_ud, i->at + i->bytes, p->bytes);
+        if (o->progress) o->progress(o->progress_ud, what, i->at + i->bytes, p->bytes);
     }
     *ret_overflowed = NULL;
     return BT_OK;

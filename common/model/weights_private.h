@@ -45,10 +45,11 @@ void bt_weights_plan_fall_back(bt_weights_item *i);
 /* Places the items by their forms, and sets bytes. BT_ELIMIT: more than the address space. */
 bt_err bt_weights_plan_place(bt_weights_plan *p, bt_fault *fault);
 
-/* Fills the items of an image: zeroed memory of p->bytes, 64-byte aligned. *ret_overflowed: the first matrix that its
- * form cannot hold and that must fall back, before all is done again; else NULL. Errors as bt_weights_open. */
+/* Fills the items of an image: zeroed memory of p->bytes, 64-byte aligned. what: for o->progress. *ret_overflowed: the
+ * first matrix that its form cannot hold and that must fall back, before all is done again; else NULL. Errors as
+ * bt_weights_open. */
 bt_err bt_weights_convert(bt_weights_item **ret_overflowed, uint8_t *image, bt_weights_plan *p,
-                          const bt_weights_options *o, bt_pool *pool, bt_fault *fault);
+                          const bt_weights_options *o, const char *what, bt_pool *pool, bt_fault *fault);
 /* Writes header and table of a filled image. */
 void bt_weights_seal(uint8_t *image, const bt_weights_plan *p, bt_pool *pool);
 /* Whether the bytes, 64-byte aligned, are the sealed image of this plan's model and form, whole. The plan then has its

@@ -1,5 +1,6 @@
 #ifndef BT_NODE_NODE_OPTIONS_H
 #define BT_NODE_NODE_OPTIONS_H
+#include "base/cache_files.h"
 #include "base/log.h"
 #include "base/opt.h"
 #include "kv/kv_dtype.h"
@@ -9,7 +10,7 @@ typedef struct bt_node_options {
     const char *model, *isa, *id, *keys, *key;
     int kv_dtype; /* index in bt_kv_dtype_choices */
     int64_t threads, ctx_size, drain_timeout_ms;
-    uint64_t kv_memory_bytes;
+    uint64_t kv_memory_bytes, cache_limit_bytes;
     bt_opt_list gateways;
     bt_log_options log;
 } bt_node_options;
@@ -31,6 +32,7 @@ typedef struct bt_node_options {
     {.group = "Machine", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, field.kv_memory_bytes), \
      .type = BT_OPT_SIZE, .def = "1G", .lo = 1 << 20, .hi = INT64_MAX, \
      .help = "KV of prompts or sequences, those kept as the beginning of others too; it must hold one of --ctx-size"}, \
+    BT_CACHE_LIMIT_OPT("Machine", config, field.cache_limit_bytes), \
     {.group = "Network", .name = "gateway", .value = "ENDPOINT", BT_OPT_AT(config, field.gateways), \
      .type = BT_OPT_STRINGS, .def = "tcp://127.0.0.1:5600", \
      .help = "control address of a gateway to serve; at most 8; with keys also ENDPOINT@NAME: which gateway's key " \

@@ -1,5 +1,8 @@
 /* Decides how many pages its memory gives, and what it says of itself in HELLO. */
 #include "node/node_setup.h"
+#include "base/cache_files.h"
+#include "base/log.h"
+#include "base/num.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
@@ -8,6 +11,17 @@
 #include <unistd.h>
 
 enum { READY_BYTES = 8 << 20 }; /* of KV: the pages of the first few hundred tokens */
+
+static void say_gone(void *ud, const bt_cache_file *f)
+{
+    char words[300], size[32];
+    (void)ud;
+    bt_cache_files_words(words, sizeof words, f);
+    bt_num_size_text(size, sizeof size, bt_cache_files_limit());
+    bt_log(BT_LOG_INFO, "removed from the cache, which holds at most %s: %s", size, words);
+}
+
+void bt_node_setup_cache(uint64_t limit_bytes) { bt_cache_files_setup(limit_bytes, say_gone, NULL); }
 
 static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
 {

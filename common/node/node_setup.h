@@ -20,6 +20,8 @@ typedef struct bt_node_setup {
     uint64_t kv_memory_bytes;
 } bt_node_setup;
 
+/* The value of --cache-limit; what goes for it is told in the log. Before there are threads. */
+void bt_node_setup_cache(uint64_t limit_bytes);
 /* BT_EARG when the memory does not hold one of the longest sequences; the words say how much does. */
 bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault);
 /* Everything but load. BT_EARG: a name or endpoint that HELLO cannot carry whole. */

@@ -2,6 +2,7 @@
 #include "node/shell.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "base/rng.h"
 #include "crypto/keys.h"
 #include "rt/notify.h"
@@ -284,13 +285,20 @@ void bt_shell_due(bt_shell *s, int64_t due_us)
 bt_err bt_shell_run(bt_shell *s, bt_fault *fault)
 {
     bt_err e = BT_OK;
+    char words[128];
+    snprintf(words, sizeof words, "waiting for the gateway at %.80s%s", s->config.gateways[0],
+             s->config.gateways_len > 1 ? ", or another one" : "");
+    bt_wait_tell(NULL, words, 0, 0);
     while (e == BT_OK && !s->stopped) {
         e = bt_loop_step(s->loop, -1, fault);
+        if (s->draining) bt_wait_end();
         if (s->is_ready || s->draining || !s->on.is_ready(s->on.ud)) continue;
         s->is_ready = true;
+        bt_wait_end();
         bt_log(BT_LOG_INFO, "ready");
         (void)bt_notify_send("READY=1", NULL); /* nobody may be listening */
     }
+    bt_wait_end();
     if (!bt_shell_next(s)) bt_loop_end_signals();
     return e;
 }

@@ -1,11 +1,20 @@
 # Completion of Baton's commands for bash. Written by docs/generate.sh from the option tables.
+_baton_models()
+{
+    compgen -W 'smollm2' -- "$1"
+    compgen -f -X '!*.gguf' -- "$1"
+    compgen -d -- "$1"
+}
 _baton()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} program=${1##*/} words=
     COMPREPLY=()
+    if [ "$cur" = = ]; then cur=
+    elif [ "$prev" = = ]; then prev=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile inspect tokenize padding profiles bench perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize padding profiles bench perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -30,6 +39,7 @@ _baton()
     "baton run --threads" | "baton run -t" | \
     "baton run --kv-memory" | \
     "baton run --swap-memory" | \
+    "baton run --cache-limit" | \
     "baton run --slots" | \
     "baton run --speculate" | \
     "baton run --isa" | \
@@ -50,6 +60,7 @@ _baton()
     "baton chat --threads" | "baton chat -t" | \
     "baton chat --kv-memory" | \
     "baton chat --swap-memory" | \
+    "baton chat --cache-limit" | \
     "baton chat --slots" | \
     "baton chat --speculate" | \
     "baton chat --isa" | \
@@ -64,6 +75,7 @@ _baton()
     "baton up --threads" | "baton up -t" | \
     "baton up --kv-memory" | \
     "baton up --swap-memory" | \
+    "baton up --cache-limit" | \
     "baton up --slots" | \
     "baton up --speculate" | \
     "baton up --isa" | \
@@ -94,6 +106,8 @@ _baton()
     "baton compile --profile" | \
     "baton compile --threads" | "baton compile -t" | \
     "baton compile --isa" | \
+    "baton compile --cache-limit" | \
+    "baton cache --cache-limit" | \
     "baton inspect --shape-policy" | \
     "baton inspect --ctx-size" | "baton inspect -c" | \
     "baton tokenize --prompt" | "baton tokenize -p" | \
@@ -110,10 +124,12 @@ _baton()
     "baton bench --repetitions" | "baton bench -r" | \
     "baton bench --threads" | "baton bench -t" | \
     "baton bench --isa" | \
+    "baton bench --cache-limit" | \
     "baton perplexity --ctx-size" | "baton perplexity -c" | \
     "baton perplexity --chunks" | \
     "baton perplexity --threads" | "baton perplexity -t" | \
     "baton perplexity --isa" | \
+    "baton perplexity --cache-limit" | \
     "baton perplexity --quant" | \
     "baton perplexity --shape-policy" | \
     "baton perplexity --profile" | \
@@ -141,6 +157,7 @@ _baton()
     "baton-prefill --threads" | "baton-prefill -t" | \
     "baton-prefill --isa" | \
     "baton-prefill --kv-memory" | \
+    "baton-prefill --cache-limit" | \
     "baton-prefill --gateway" | \
     "baton-prefill --id" | \
     "baton-prefill --key" | \
@@ -163,6 +180,7 @@ _baton()
     "baton-decode --threads" | "baton-decode -t" | \
     "baton-decode --isa" | \
     "baton-decode --kv-memory" | \
+    "baton-decode --cache-limit" | \
     "baton-decode --gateway" | \
     "baton-decode --id" | \
     "baton-decode --key" | \
@@ -219,7 +237,7 @@ _baton()
     "baton-gateway --model" | "baton-gateway -m" | \
     "baton-prefill --model" | "baton-prefill -m" | \
     "baton-decode --model" | "baton-decode -m")
-        mapfile -t COMPREPLY < <(compgen -f -W smollm2 -- "$cur")
+        mapfile -t COMPREPLY < <(_baton_models "$cur" | sort -u)
         return ;;
     "baton run --engine" | \
     "baton chat --engine" | \
@@ -301,25 +319,30 @@ _baton()
         return ;;
     esac
     case $program in
-    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repeat-penalty --max-answer --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repeat-penalty --max-answer --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--gateways --prefill --decode --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --output -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --cache-limit --output -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton cache") words="--yes -y --cache-limit --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton bench") words="--model -m --engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton bench") words="--model -m --engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repeat-penalty --max-answer --max-queue --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-decode") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --listen --advertise --window --weights --slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --prefill-engine --prefill-slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-decode") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --listen --advertise --window --weights --slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --prefill-engine --prefill-slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in
-    -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;
+    -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur"); return ;;
+    esac
+    case $program in
+    "baton run" | "baton chat" | "baton up") mapfile -t COMPREPLY < <(_baton_models "$cur" | sort -u) ;;
+    "baton cache") mapfile -t COMPREPLY < <(compgen -W 'list clear packages weights ids' -- "$cur") ;;
     *) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
     esac
 }

@@ -3,6 +3,7 @@
 #include "gateway/shell/server.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "base/rng.h"
 #include "gateway/brain/brain.h"
 #include "gateway/door/door.h"
@@ -260,8 +261,11 @@ static bt_err open_model(server *s, bt_fault *fault)
     bt_model *m = NULL;
     bt_err e;
     if ((e = bt_model_find(path, sizeof path, s->options->model, fault)) < 0) return e;
-    if ((e = bt_model_open(&m, path, fault)) < 0) return e;
-    if ((e = gw_text_open(&s->text, m->file, fault)) < 0) goto out;
+    bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
+    e = bt_model_open(&m, path, fault);
+    if (e == BT_OK) e = gw_text_open(&s->text, m->file, fault);
+    bt_wait_end();
+    if (e < 0) goto out;
     name_model(s, path, m->name);
     read_defaults(s, m->file);
     s->ctx_tokens = m->hp.ctx;

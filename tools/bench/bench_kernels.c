@@ -120,20 +120,34 @@ static void int_prepare_part(void *ud, size_t part, size_t parts)
     if (r0 < r1) p->kernels->int_prepare(&p->in, r0, r1, &p->x, p->is_left);
 }
 
+/* As the compiler packs them: outputs past n and inputs past k stay zero, and so do their sums. wp and colsum
+ * are zeroed; row has room for k. */
+static void int_weights(int8_t *wp, int32_t *colsum, int8_t *row, size_t n, size_t k)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < k; j++) {
+            row[j] = (int8_t)(((i * k + j) * 2654435761u >> 11) % 255 - 127);
+            colsum[i] += row[j];
+        }
+        bt_int_pack((uint8_t *)wp, row, i, 1, k, 8);
+    }
+}
+
 static bt_err int_product_figure(tool_kernel_run *r, size_t n, size_t k, size_t t)
 {
     tool_figure f = {.kernel = "int_matmul", .rows = t};
     const size_t panels = bt_int_panels(n), bytes = panels * bt_int_panel_bytes(k, 8), k4 = bt_int_k4(k);
     const size_t copies = r->fn && bytes > TOOL_CACHE_BYTES / 2 ? 4 : 1,
                  p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
-    int8_t *x = tool_kernel_bytes(r, t * 4 * k4), *wp = tool_kernel_bytes(r, copies * bytes);
+    int8_t *x = tool_kernel_bytes(r, t * 4 * k4), *wp = tool_kernel_bytes(r, copies * bytes),
+           *row = tool_kernel_bytes(r, k);
     int32_t *acc = tool_kernel_bytes(r, t * 16 * panels * sizeof *acc),
             *want = tool_kernel_bytes(r, t * 16 * panels * sizeof *want);
     int32_t *colsum = tool_kernel_bytes(r, 16 * panels * sizeof *colsum);
     uint8_t *memory = tool_kernel_bytes(r, bt_int_inputs_bytes(t, k, false));
     uint8_t *scratch = tool_kernel_bytes(r, bt_pool_threads(r->m->pool) * BT_INT_MATMUL_SCRATCH_BYTES);
     bool *is_left = tool_kernel_bytes(r, t * sizeof *is_left);
-    if (!x || !wp || !acc || !want || !colsum || !memory || !scratch || !is_left) return BT_ENOMEM;
+    if (!x || !wp || !row || !acc || !want || !colsum || !memory || !scratch || !is_left) return BT_ENOMEM;
     snprintf(f.shape, sizeof f.shape, "%zux%zu", n, k);
     /* near to normal, with a deviation of 32: as inputs are whose scale keeps all but one in ten thousand */
     for (size_t i = 0; i < t * 4 * k4; i++) {
@@ -141,9 +155,8 @@ static bt_err int_product_figure(tool_kernel_run *r, size_t n, size_t k, size_t 
         const int v = (int)((h & 127) + (h >> 7 & 127) + (h >> 14 & 127)) - 190;
         x[i] = (int8_t)(v / 2);
     }
-    for (size_t i = 0; i < copies * bytes; i++) wp[i] = (int8_t)((i % bytes * 2654435761u >> 11) % 255 - 127);
-    for (size_t i = 0; i < n * 4 * k4; i++)
-        colsum[i / (4 * k4)] += bt_int_packed_at((uint8_t *)wp, i / (4 * k4), i % (4 * k4), k, 8);
+    int_weights(wp, colsum, row, n, k);
+    for (size_t i = 1; i < copies; i++) memcpy(wp + i * bytes, wp, bytes);
     int_product p = {.kernels = r->m->kernels,
                      .acc = acc,
                      .in = {memory, t, k4, false},
@@ -161,8 +174,8 @@ static bt_err int_product_figure(tool_kernel_run *r, size_t n, size_t k, size_t 
     ref->int_matmul(want + 16 * p0, NULL, 16 * panels, &p.in, 0, t, wp, colsum, p0, panels, scratch);
     bt_pool_run(r->m->pool, int_prepare_part, &p);
     bt_pool_run(r->m->pool, int_product_part, &p);
-    for (size_t row = 0; row < t; row++)
-        if (memcmp(want + 16 * (row * panels + p0), acc + 16 * (row * panels + p0),
+    for (size_t i = 0; i < t; i++)
+        if (memcmp(want + 16 * (i * panels + p0), acc + 16 * (i * panels + p0),
                    16 * (panels - p0) * sizeof *acc))
             return tool_kernel_differs(r, f.kernel, f.shape);
     if (r->fn && t == PREFILL_ROWS) {

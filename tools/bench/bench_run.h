@@ -13,7 +13,6 @@ typedef struct tool_bench_setup {
     uint32_t kv_elem_bytes; /* 0 f16, 1 int8 */
     size_t ctx_tokens;      /* longest sequence of the run */
     size_t batch_max;       /* sequences of a step */
-    bool quiet;             /* no progress on stderr */
 } tool_bench_setup;
 
 /* Sequences of a step that bench_check.h runs; every decode engine has room for them. */

@@ -1,6 +1,7 @@
 /* See bench_time.h. */
 #include "tools/bench/bench_time.h"
 #include "base/clock.h"
+#include "base/wait.h"
 #include "graph/graph.h"
 #include "kv/kv_dtype.h"
 #include "tools/tool.h"
@@ -119,18 +120,19 @@ static void summarise(tool_bench_row *r, const moment *seen)
     r->read_bytes = tool_median(a, n);
 }
 
-static bt_err time_row(tool_bench_row *r, job *j, const tool_bench_setup *s, const tool_machine *m,
-                       bt_fault *fault)
+static bt_err time_row(tool_bench_row *r, job *j, const tool_machine *m, bt_fault *fault)
 {
     enum { WARM_STEPS = 3 };
     moment seen[TOOL_BENCH_MAX_REPETITIONS];
-    char name[64];
+    char name[64], words[160];
     r->threads = m->threads;
     tool_bench_test_name(name, r);
+    snprintf(words, sizeof words, "timing %s, %.48s, %zu thread%s", name, r->weights, r->threads,
+             r->threads == 1 ? "" : "s");
+    bt_wait_tell(NULL, words, 0, r->repetitions);
     bt_err e = repeat(j, r, r->prefill || r->tokens < WARM_STEPS ? r->tokens : WARM_STEPS, fault);
     for (size_t i = 0; e == BT_OK && i < r->repetitions; i++) {
-        tool_progress(s->quiet, "%s %s, %zu thread%s: repetition %zu of %zu", name, r->weights, r->threads,
-                      r->threads == 1 ? "" : "s", i + 1, r->repetitions);
+        bt_wait_tell(NULL, words, i, r->repetitions);
         const moment before = look(r, m);
         const int64_t begin = bt_clock_us();
         e = repeat(j, r, r->tokens, fault);
@@ -140,7 +142,7 @@ static bt_err time_row(tool_bench_row *r, job *j, const tool_bench_setup *s, con
         seen[i] = (moment){(before.int8_ops + after.int8_ops) / 2, (before.fma_flops + after.fma_flops) / 2,
                            (before.read_bytes + after.read_bytes) / 2};
     }
-    tool_progress_end(s->quiet);
+    bt_wait_end();
     if (e == BT_OK) summarise(r, seen);
     return e;
 }
@@ -156,7 +158,7 @@ bt_err tool_bench_time_prefill(tool_bench_row *r, bt_prefill *p, const tool_benc
     bt_err e = tool_sequences_open(&j.rows, s->model, elem_bytes, 1, r->depth + r->tokens, 1, fault);
     if (e == BT_OK) e = count(r, s, 0, elem_bytes, fault);
     if (e == BT_OK && r->depth) e = tool_bench_prompt(p, &j.rows, 0, r->depth, fault);
-    if (e == BT_OK) e = time_row(r, &j, s, m, fault);
+    if (e == BT_OK) e = time_row(r, &j, m, fault);
     tool_sequences_close(&j.rows);
     return e;
 }
@@ -172,7 +174,7 @@ bt_err tool_bench_time_decode(tool_bench_row *r, bt_decode *d, const tool_bench_
         tool_sequences_open(&j.rows, s->model, elem_bytes, r->batch, r->depth + r->tokens, r->batch, fault);
     if (e == BT_OK) e = count(r, s, bt_decode_stats_of(d).weight_bytes, elem_bytes, fault);
     if (e == BT_OK && r->depth) e = tool_bench_fill(d, &j.rows, r->depth, fault);
-    if (e == BT_OK) e = time_row(r, &j, s, m, fault);
+    if (e == BT_OK) e = time_row(r, &j, m, fault);
     tool_sequences_close(&j.rows);
     return e;
 }

@@ -1,5 +1,7 @@
 /* See ask.h. */
 #include "tools/cluster/ask.h"
+#include "base/num.h"
+#include "base/wait.h"
 #include "base/clock.h"
 #include "tools/cluster/http.h"
 #include "tools/tool.h"
@@ -23,6 +25,7 @@ static void take_text(stream *s, const char *text)
         if (!s->answer->first_us) s->answer->first_us = s->answer->last_us;
     }
     (void)bt_buf_str(&s->answer->text, text); /* the error stays in the buffer and is looked at in the end */
+    bt_wait_end();
     if (!s->echo) return;
     fputs(text, stdout);
     fflush(stdout);
@@ -74,8 +77,10 @@ bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault)
         e = bt_fail(fault, BT_ENOMEM, "building the request");
         goto out;
     }
+    bt_wait_tell(NULL, "waiting for the first token", 0, 0);
     e = tool_http_stream(&status, &body, ask->url, ask->path, ask->api_key, json, on_event, &s, ask->stop,
                          fault);
+    bt_wait_end();
     if (s.failed) {
         e = bt_fail(fault, BT_EIO, "%s", s.fault.text);
     } else if (e == BT_OK && status != 200) {
@@ -135,7 +140,7 @@ void tool_answer_print_figures(const tool_answer *a)
         return;
     }
     char kv[32];
-    tool_size_text(kv, sizeof kv, (uint64_t)json_integer_value(json_object_get(b, "kv_bytes")));
+    bt_num_size_text(kv, sizeof kv, (uint64_t)json_integer_value(json_object_get(b, "kv_bytes")));
     fprintf(stderr, "prompt     %6lld tokens  %8.1f tokens/s   first token after %.1f ms\n",
             (long long)json_integer_value(json_object_get(b, "prompt_tokens")),
             json_number_value(json_object_get(b, "prefill_tokens_per_second")),

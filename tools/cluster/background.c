@@ -1,5 +1,6 @@
 /* See background.h. The child tells its URL by the same line that people see: "ready http://HOST:PORT". */
 #include "tools/cluster/background.h"
+#include "base/wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,8 +88,10 @@ bt_err tool_background_start(tool_background *ret, const tool_command *up, const
 void tool_background_stop(tool_background *b)
 {
     if (b->pid <= 0) return;
+    bt_wait_tell(NULL, "stopping the nodes", 0, 0);
     (void)kill(b->pid, SIGTERM);
     while (waitpid(b->pid, NULL, 0) < 0 && errno == EINTR)
         (void)kill(b->pid, SIGTERM); /* asked again: let nothing end any more */
+    bt_wait_end();
     b->pid = 0;
 }

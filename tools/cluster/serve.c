@@ -1,29 +1,49 @@
 /* See serve.h. */
 #include "tools/cluster/serve.h"
+#include "base/wait.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* What decode nodes will read, and prefill nodes with engine host, which take f16. */
+static bt_err keep_weights(const tool_serve *s, const bt_model *m, bt_pool *pool, int *interrupted,
+                           bt_fault *fault)
+{
+    bt_weights_options o = {.form = bt_weights_forms[s->weights], .ctx_tokens = 1, .progress = tool_tell,
+                            .progress_ud = interrupted};
+    if (s->engine == BT_ENGINE_REFERENCE) return BT_OK;
+    const bt_err e = bt_weights_keep(m, &o, pool, fault);
+    o.form = bt_weights_forms[BT_FORM_F16];
+    return e == BT_OK && s->engine == BT_ENGINE_HOST ? bt_weights_keep(m, &o, pool, fault) : e;
+}
 
 bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault)
 {
     bt_pkg *p = NULL;
-    tool_compiling show = {.quiet = quiet, .logs = interrupted == 0, .interrupted = interrupted};
     bt_model *m = NULL;
     bt_pool *pool = NULL;
+    tool_cache_setup(s->cache_limit_bytes, quiet);
+    /* `baton up` is a daemon where nobody looks at it */
+    bt_wait_setup(quiet                                        ? BT_WAIT_SILENT
+                  : interrupted == 0 && !isatty(STDERR_FILENO) ? BT_WAIT_LOG
+                                                               : BT_WAIT_STDERR);
     if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0) /* else each node says it again and again */
         return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
                        bt_kv_dtype_choices[s->kv_dtype]);
     bt_err e = tool_open_model(&m, NULL, s->model, fault);
+    if (e == BT_OK) e = bt_pool_new(&pool, (size_t)s->threads, fault);
     if (e == BT_OK && s->engine == BT_ENGINE_NPU) {
-        e = bt_pool_new(&pool, (size_t)s->threads, fault);
         const bt_obtain_how how = {.ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true,
-                                   .progress = tool_progress_compiling, .ud = &show};
-        if (e == BT_OK) e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
-        tool_progress_end(quiet);
+                                   .progress = tool_tell, .ud = &interrupted};
+        bt_wait_tell(NULL, "opening the package", 0, 0);
+        e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
     }
+    if (e == BT_OK) e = keep_weights(s, m, pool, &interrupted, fault);
+    bt_wait_end();
     bt_pkg_close(p);
     bt_pool_free(pool);
     bt_model_close(m);
@@ -64,6 +84,7 @@ static void add_machine(tool_command *c, const tool_serve *s)
     tool_command_add_int(c, "--threads", s->threads);
     tool_command_add_int(c, "--ctx-size", s->ctx_size);
     add_bytes(c, "--kv-memory", s->kv_memory_bytes);
+    add_bytes(c, "--cache-limit", s->cache_limit_bytes);
 }
 
 void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *role)
@@ -99,9 +120,9 @@ bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, b
     tool_command *up = calloc(1, sizeof *up);
     if (!up) return bt_fail(fault, BT_ENOMEM, "commands");
     add_up(up, s);
-    tool_progress(quiet, "starting gateway, prefill node and decode node ...");
+    bt_wait_tell(NULL, "starting gateway, prefill node and decode node", 0, 0);
     e = tool_background_start(ret, up, &tool_stop, fault);
-    tool_progress_end(quiet);
+    bt_wait_end();
     free(up);
     return e;
 }

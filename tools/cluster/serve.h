@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/cache_files.h"
 #include "engine/names.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
@@ -18,7 +19,7 @@ typedef struct tool_serve {
     int kv_dtype; /* in bt_kv_dtype_choices */
     int weights;  /* in bt_weights_forms */
     int64_t threads, ctx_size, slots, speculate, local_prefill_below;
-    uint64_t kv_memory_bytes, swap_memory_bytes;
+    uint64_t kv_memory_bytes, swap_memory_bytes, cache_limit_bytes;
     bt_obtain_want want;
     bool colocated; /* no prefill node: decode nodes compute prompts; not an option */
 } tool_serve;
@@ -81,6 +82,7 @@ typedef struct tool_serve {
          .lo = 0, \
          .hi = INT64_MAX, \
          .help = "where a decode node keeps the KV of sequences that it preempts"}, \
+        BT_CACHE_LIMIT_OPT("Machine", config, serve.cache_limit_bytes), \
         {.group = "Machine", \
          .name = "slots", \
          .value = "N", \
@@ -104,9 +106,9 @@ typedef struct tool_serve {
         .def = "auto", .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" \
     }
 
-/* Opens the model, which finds its faults before several programs each tell them, and compiles its package where that
- * has not been done, with progress on a terminal unless quiet: nodes then start at once. A signal that sets tool_stop
- * meanwhile ends the process with the exit code `interrupted`. */
+/* Opens the model, which finds its faults before several programs each tell them, compiles its package and converts
+ * its weights where that has not been done, telling of it unless quiet: nodes then start at once. A signal that sets
+ * tool_stop meanwhile ends the process with the exit code `interrupted`. */
 bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault);
 /* The same, then a private `baton up` of it; as tool_background_start with tool_stop. */
 bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, bt_fault *fault);

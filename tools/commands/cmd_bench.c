@@ -1,5 +1,7 @@
 /* baton bench: how fast prompts and generated tokens are computed here, beside what this machine could do at
  * most, in one process. Nothing is timed before its bits were compared with the ref kernels'. */
+#include "base/cache_files.h"
+#include "base/wait.h"
 #include "kv/kv_dtype.h"
 #include "tools/bench/bench_check.h"
 #include "tools/bench/bench_kernels.h"
@@ -15,6 +17,7 @@ typedef struct config {
     const char *model, *isa, *prompts, *gens, *depths, *batches, *threads, *weights;
     int engine, kv_dtype, format;
     int64_t repetitions;
+    uint64_t cache_limit_bytes;
     bt_obtain_want want;
     bool kernels, quiet;
 } config;
@@ -46,6 +49,7 @@ static const bt_opt opts[] = {
     {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
      .def = "auto",
      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"},
+    BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
     {.group = "Output", .letter = 'o', .name = "output", .value = "FORMAT", BT_OPT_AT(config, format),
      .type = BT_OPT_CHOICE, .def = "md", .choices = tool_bench_formats,
      .help = "a Markdown table, CSV, or a JSON array"},
@@ -115,8 +119,7 @@ static bt_err prepare(bench *b, bt_fault *fault)
                                   .want = b->c->want,
                                   .kv_elem_bytes = bt_kv_dtype_wanted(b->c->kv_dtype),
                                   .ctx_tokens = ctx > CHECKED_TOKENS ? ctx : CHECKED_TOKENS,
-                                  .batch_max = most(&b->batches),
-                                  .quiet = b->c->quiet};
+                                  .batch_max = most(&b->batches)};
     b->about = (tool_bench_about){b->kernels->isa, b->model};
     for (size_t i = 0; e == BT_OK && i < b->threads.count; i++)
         e = bt_pool_new(&b->pool[i], b->threads.value[i], fault);
@@ -135,30 +138,28 @@ static bt_pool *largest_pool(const bench *b)
 /* Once for all engines that run it. */
 static bt_err open_package(bench *b, bt_fault *fault)
 {
-    tool_compiling show = {.quiet = b->c->quiet};
     const bt_obtain_how how = {.ctx_tokens = b->setup.ctx_tokens, .pool = largest_pool(b),
-                               .progress = tool_progress_compiling, .ud = &show};
+                               .progress = bt_wait_tell};
     if (b->c->engine != BT_ENGINE_NPU || b->c->kernels || !most(&b->prompts)) return BT_OK;
     const bt_err e = bt_obtain_open(&b->pkg, NULL, b->model, &b->c->want, &how, fault);
-    tool_progress_end(b->c->quiet);
+    bt_wait_end();
     b->setup.pkg = b->pkg;
     return e;
 }
 
 static bt_err check(const bench *b, bt_fault *fault)
 {
-    const bool quiet = b->c->quiet;
-    tool_progress(quiet, "checking kernels %s against ref", b->kernels->isa);
+    bt_wait_tell(NULL, "checking the kernels against ref", 0, 0);
     bt_err e = tool_kernels_check(b->kernels, &b->model->hp, fault);
-    tool_progress(quiet, "checking prefill, %s", b->setup.engine);
+    bt_wait_tell(NULL, "checking prefill", 0, 0);
     if (e == BT_OK && !b->c->kernels && most(&b->prompts))
         e = tool_bench_check_prefill(&b->setup, b->kernels->isa, largest_pool(b), fault);
     for (size_t i = 0; e == BT_OK && !b->c->kernels && most(&b->gens) && i < b->weights.count; i++) {
         const char *weights = bt_weights_forms[b->weights.value[i]];
-        tool_progress(quiet, "checking decoding, %s", weights);
+        bt_wait_tell(NULL, "checking decoding", 0, 0);
         e = tool_bench_check_decode(&b->setup, weights, b->kernels->isa, largest_pool(b), fault);
     }
-    tool_progress_end(quiet);
+    bt_wait_end();
     return e;
 }
 
@@ -170,10 +171,10 @@ static bt_err measure(bench *b, bt_fault *fault)
     const bt_err e = tool_machine_init(&first, b->kernels, fault);
     if (e < 0) return e;
     for (size_t i = 0; i < b->threads.count; i++) {
-        tool_progress(b->c->quiet, "measuring the machine, %zu threads", bt_pool_threads(b->pool[i]));
+        bt_wait_tell(NULL, "measuring the machine", 0, 0);
         b->machine[i] = first;
         tool_machine_measure(&b->machine[i], b->pool[i]);
-        tool_progress_end(b->c->quiet);
+        bt_wait_end();
         if (b->out.format != TOOL_BENCH_MD) continue;
         json_t *row = tool_bench_about_json(&b->about, &b->machine[i]);
         if (i == 0 && row)
@@ -263,12 +264,13 @@ int tool_bench_run(int argc, char **argv)
     if (rc >= 0) return rc;
     bench b = {.c = &c, .out = {.to = stdout, .format = (tool_bench_format)c.format,
                                 .column = c.kernels ? tool_bench_figure_columns : tool_bench_row_columns}};
+    tool_quiet(c.quiet);
+    tool_cache_setup(c.cache_limit_bytes, c.quiet);
     if (parse(&b, &fault) < 0) {
         bt_opt_usage_error(tool_bench_program.name, &fault);
         rc = 2;
     } else if (prepare(&b, &fault) < 0 || open_package(&b, &fault) < 0 || check(&b, &fault) < 0 ||
                measure(&b, &fault) < 0 || time_all(&b, &fault) < 0) {
-        tool_progress_end(c.quiet);
         rc = tool_fail("bench", &fault);
     } else {
         tool_bench_print_end(&b.out);

@@ -117,7 +117,7 @@ static int chat(const config *c)
     char *key = NULL;
     int rc;
     bt_err e = tool_read_key(&key, c->api_key_file, &fault);
-    if (e == BT_OK && !c->url) e = tool_serve_start(&background, &c->serve, false, &fault);
+    if (e == BT_OK && !c->url) e = tool_serve_start(&background, &c->serve, c->quiet, &fault);
     if (e < 0) rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("chat", &fault);
     else rc = converse(c, c->url ? c->url : background.url, key);
     tool_background_stop(&background);
@@ -138,7 +138,7 @@ int tool_chat_run(int argc, char **argv)
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2', or --url");
         bt_opt_usage_error("baton chat", &fault);
         rc = 2;
-    } else if (tool_catch_signals(), tool_http_setup(&fault) < 0) {
+    } else if (tool_catch_signals(), tool_quiet(c.quiet), tool_http_setup(&fault) < 0) {
         rc = tool_fail("chat", &fault);
     } else {
         rc = chat(&c);

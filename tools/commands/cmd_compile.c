@@ -1,6 +1,8 @@
 /* baton compile: a model as a package for the integer NPU, ahead of time. Other commands do the same on
  * first use. */
+#include "base/cache_files.h"
 #include "base/clock.h"
+#include "base/wait.h"
 #include "npu/compile/obtain.h"
 #include "tools/package_view.h"
 #include "tools/tool.h"
@@ -13,6 +15,7 @@ typedef struct config {
     const char *model, *output, *isa;
     bt_obtain_want want;
     int64_t threads, ctx_size;
+    uint64_t cache_limit_bytes;
     bool json, quiet;
 } config;
 
@@ -30,6 +33,7 @@ static const bt_opt opts[] = {
     {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
      .def = "auto",
      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the package is the same"},
+    BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
     {.group = "Output", .letter = 'o', .name = "output", .value = "FILE", BT_OPT_AT(config, output),
      .type = BT_OPT_STRING, .example = "smollm2.npu",
      .help = "where to write the package; without it the cache, where the other commands look"},
@@ -50,14 +54,12 @@ const bt_opt_program tool_compile_program = {
 
 static bt_err make(bt_pkg **ret, char path[BT_OBTAIN_PATH_BYTES], const config *c, bt_fault *fault)
 {
-    tool_compiling show = {.quiet = c->quiet};
     bt_model *m = NULL;
     bt_pool *pool = NULL;
     bt_err e = tool_open_model(&m, NULL, c->model, fault);
     if (e == BT_OK) e = bt_pool_new(&pool, (size_t)c->threads, fault);
-    const bt_obtain_how how = {
-        .ctx_tokens = (size_t)c->ctx_size,   .isa = c->isa, .pool = pool, .allow_llm_int8 = true,
-        .progress = tool_progress_compiling, .ud = &show};
+    const bt_obtain_how how = {.ctx_tokens = (size_t)c->ctx_size, .isa = c->isa, .pool = pool,
+                               .allow_llm_int8 = true, .progress = bt_wait_tell};
     bt_obtain_want want = c->want;
     want.require_npu = false; /* all of what falls back is shown, not only what an error has room for */
     if (e == BT_OK && c->output) {
@@ -67,7 +69,7 @@ static bt_err make(bt_pkg **ret, char path[BT_OBTAIN_PATH_BYTES], const config *
     } else if (e == BT_OK) {
         e = bt_obtain_open(ret, path, m, &want, &how, fault);
     }
-    tool_progress_end(c->quiet);
+    bt_wait_end();
     bt_pool_free(pool);
     bt_model_close(m);
     return e;
@@ -106,6 +108,8 @@ int tool_compile_run(int argc, char **argv)
     int rc = bt_opt_start(&args, &tool_compile_program, argc, argv, &c);
     if (rc >= 0) return rc;
     const int64_t begin_us = bt_clock_us();
+    tool_quiet(c.quiet);
+    tool_cache_setup(c.cache_limit_bytes, c.quiet);
     if (make(&p, path, &c, &fault) < 0) {
         rc = tool_fail("compile", &fault);
     } else if (c.want.require_npu && refuse_fallbacks(p)) {

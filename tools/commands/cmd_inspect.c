@@ -1,6 +1,8 @@
 /* baton inspect: what is in a model file, with the table of shapes that would be compiled for it; or what
  * is in a package. */
 #include "graph/graph.h"
+#include "base/num.h"
+#include "base/wait.h"
 #include "model/quant.h"
 #include "engine/host_shapes.h"
 #include "tools/package_view.h"
@@ -117,8 +119,8 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
     const bt_hparams *h = &m->hp;
     char id[33], size[32], arena[32];
     tool_hex16(id, m->id);
-    tool_size_text(size, sizeof size, m->weights_bytes);
-    tool_size_text(arena, sizeof arena, table->arena_bytes);
+    bt_num_size_text(size, sizeof size, m->weights_bytes);
+    bt_num_size_text(arena, sizeof arena, table->arena_bytes);
     printf("name          %s\narchitecture  %s, GGUF version %u\nmodel id      %s\nparameters    %" PRIu64
            "\nweights       %s\n",
            m->name, arch_names[h->arch], bt_gguf_version(m->file), id, m->param_count, size);
@@ -131,7 +133,7 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
     printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", table->rows, arena, "batch",
            "seq", "ctx", "arena");
     for (size_t i = 0; i < table->rows; i++) {
-        tool_size_text(arena, sizeof arena, table->row[i].program[BT_HOST_SHAPES_LAST]->arena.fixed);
+        bt_num_size_text(arena, sizeof arena, table->row[i].program[BT_HOST_SHAPES_LAST]->arena.fixed);
         printf("  %5d %6zu %8zu %12s\n", 1, table->row[i].seq, table->row[i].ctx, arena);
     }
     if (c->graph) {
@@ -176,7 +178,10 @@ static int inspect_package(const config *c, const char *path)
     bt_fault fault = {""};
     bt_pkg *p = NULL;
     int rc = 1;
-    if (bt_pkg_open(&p, path, &fault) < 0) {
+    bt_wait_tell(NULL, "opening the package", 0, 0);
+    const bt_err e = bt_pkg_open(&p, path, &fault);
+    bt_wait_end();
+    if (e < 0) {
         tool_fail("inspect", &fault);
     } else if (c->json) {
         rc = tool_print_json("inspect", tool_package_json(p));

@@ -1,5 +1,6 @@
 /* baton padding: what each shape policy would compute for the prompts of a trace, and how much of that is
  * padding. */
+#include "base/wait.h"
 #include "npu/pkg/shapes.h"
 #include "tools/tool.h"
 #include "tools/trace.h"
@@ -128,7 +129,9 @@ static int padding(const config *c, const char *path)
         if ((e = tool_trace_lengths(&length, &n, text, len, &inner)) < 0)
             bt_fail(&fault, e, "'%.100s', %.140s", path, inner.text);
     }
+    bt_wait_tell(NULL, "cutting the prompts", 0, 0);
     for (size_t i = 0; e == BT_OK && i < count; i++) e = measure(&rows[i], policy[i], c, length, n, &fault);
+    bt_wait_end();
     for (size_t i = 0; i < n; i++) tokens += length[i];
     if (e < 0) rc = tool_fail("padding", &fault);
     else if (c->json) rc = print_json(rows, count, c, n, tokens);

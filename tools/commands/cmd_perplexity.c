@@ -1,8 +1,10 @@
 /* baton perplexity: how well a model, by a given engine, predicts a text. One process; the convention of
  * llama-perplexity. */
 #include "base/clock.h"
+#include "base/wait.h"
 #include "engine/decode.h"
 #include "engine/prefill.h"
+#include "base/cache_files.h"
 #include "kv/kv_dtype.h"
 #include "sample/perplexity.h"
 #include "tools/sequences.h"
@@ -16,6 +18,7 @@ typedef struct config {
     const char *model, *file, *isa;
     int engine, against, weights, kv_dtype;
     int64_t threads, ctx_size, chunks;
+    uint64_t cache_limit_bytes;
     bool json, quiet;
     bt_obtain_want want;
 } config;
@@ -48,6 +51,7 @@ static const bt_opt opts[] = {
     {.group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
      .def = "auto",
      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"},
+    BT_CACHE_LIMIT_OPT("Model", config, cache_limit_bytes),
     BT_OBTAIN_OPTS(config, want),
     BT_OBTAIN_FILE_OPT(config, want),
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
@@ -88,18 +92,19 @@ static bt_err side_open(side *s, const config *c, const bt_model *m, const char 
 {
     const size_t ctx = (size_t)c->ctx_size;
     const uint32_t elem_bytes = bt_kv_dtype_wanted(c->kv_dtype);
-    tool_compiling show = {.quiet = c->quiet};
     const bt_decode_config dc = {.isa = c->isa,
                                  .weights = bt_weights_forms[c->weights],
                                  .kv_elem_bytes = elem_bytes,
                                  .pool = pool,
+                                 .progress = bt_wait_tell,
                                  .rows_max = DECODE_ROWS,
                                  .ctx_tokens = ctx};
-    const bt_prefill_config pc = {
-        .engine = engine, .isa = c->isa, .want = c->want, .for_perplexity = true, .pool = pool,
-        /* it has f32 whatever is asked */
-        .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : elem_bytes, .ctx_tokens = ctx,
-        .progress = tool_progress_compiling, .progress_ud = &show};
+    const bt_prefill_config pc = {.engine = engine, .isa = c->isa, .want = c->want, .for_perplexity = true,
+                                  .pool = pool,
+                                  /* it has f32 whatever is asked */
+                                  .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : elem_bytes,
+                                  .ctx_tokens = ctx, .progress = bt_wait_tell};
+    bt_wait_tell(NULL, "opening the engine", 0, 0);
     const bt_err e = strcmp(engine, "decode") == 0 ? bt_decode_new(&s->decode, m, &dc, fault)
                                                    : bt_prefill_new(&s->prefill, m, &pc, fault);
     if (e < 0) return e;
@@ -193,12 +198,12 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
     if (e == BT_OK && !(ids = malloc(r->plan.ctx_tokens * sizeof *ids)))
         e = bt_fail(fault, BT_ENOMEM, "one window");
     for (size_t w = 0; e == BT_OK && w < r->plan.windows; w++) {
+        bt_wait_tell(NULL, "measuring", w, r->plan.windows);
+        if (w) bt_wait_note("perplexity so far %.4f", bt_perplexity_value(&r->score));
         bt_perplexity_window(ids, &r->plan, text, w, bos);
         e = one_window(r, &a, compared ? &b : NULL, m, ids, fault);
-        tool_progress(c->quiet, "window %zu/%zu  perplexity so far %.4f", w + 1, r->plan.windows,
-                      bt_perplexity_value(&r->score));
     }
-    tool_progress_end(c->quiet);
+    bt_wait_end();
     if (e == BT_OK) {
         snprintf(r->form, sizeof r->form, "%s",
                  a.decode ? bt_decode_weights(a.decode) : bt_prefill_about(a.prefill).quant);
@@ -224,8 +229,11 @@ int tool_perplexity_run(int argc, char **argv)
     bt_pool *pool = NULL;
     int rc = bt_opt_start(&args, &tool_perplexity_program, argc, argv, &c);
     if (rc >= 0) return rc;
+    tool_quiet(c.quiet);
+    tool_cache_setup(c.cache_limit_bytes, c.quiet);
     if (bt_pool_new(&pool, (size_t)c.threads, &fault) < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 ||
         tool_read_file(&text, &len, c.file, &fault) < 0 ||
+        (bt_wait_tell(NULL, "finding the tokens of the text", 0, 0), false) ||
         bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_BOS, &fault) < 0 ||
         measure_text(&r, &c, m, tok, pool, ids, n, &fault) < 0)
         rc = tool_fail("perplexity", &fault);

@@ -1,6 +1,7 @@
 /* baton profiles: the devices that are built in, with their limits; --json gives their files, sources
  * included. */
 #include "device/profile.h"
+#include "base/num.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -50,7 +51,7 @@ static void print_operators(const bt_profile *p)
 static void print_size(uint64_t bytes)
 {
     char text[32] = "-";
-    if (bytes) tool_size_text(text, sizeof text, bytes);
+    if (bytes) bt_num_size_text(text, sizeof text, bytes);
     printf("  %10s", text);
 }
 

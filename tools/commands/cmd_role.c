@@ -1,5 +1,6 @@
 /* baton role: asks a node to serve in the other role, and waits until it does. */
 #include "base/clock.h"
+#include "base/wait.h"
 #include "tools/cluster/http.h"
 #include "tools/tool.h"
 
@@ -103,6 +104,7 @@ static bt_err make_path(char *ret, size_t cap, const char *id, bt_fault *fault)
 
 static int show(const job *j, const json_t *node, const char *words)
 {
+    bt_wait_end();
     if (j->c->json)
         return tool_print_json("role", json_pack("{s:s,s:s,s:O?,s:O?}", "id", j->id, "role", j->role, "state",
                                                  json_object_get(node, "state"), "incarnation",
@@ -160,8 +162,11 @@ static json_t *ask_node(job *j, char incarnation[40], bt_fault *fault)
 
 static int change(job *j, bt_fault *fault)
 {
-    char incarnation[40];
+    char incarnation[40], words[128];
+    snprintf(words, sizeof words, "waiting for %.64s to drain and serve as %.16s", j->id, j->role);
+    bt_wait_tell(NULL, words, 0, 0);
     json_t *answer = ask_node(j, incarnation, fault);
+    if (!answer) bt_wait_end();
     if (!answer) return tool_stop ? TOOL_INTERRUPTED : tool_fail("role", fault);
     const int rc =
         j->c->wait_ms == 0 ? show(j, answer, "drains, then serves as") : wait_for_it(j, incarnation, fault);

@@ -185,6 +185,7 @@ int tool_run_run(int argc, char **argv)
         return 2;
     }
     tool_catch_signals();
+    tool_quiet(c.quiet || c.json);
     if ((c.file && tool_read_file(&text, &len, c.file, &fault) < 0) || tool_http_setup(&fault) < 0) {
         rc = tool_fail("run", &fault);
     } else {

@@ -1,5 +1,7 @@
 /* baton status: the nodes a gateway knows, as people or scripts want them. */
 #include "tools/cluster/http.h"
+#include "base/num.h"
+#include "base/wait.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -46,7 +48,7 @@ static void print_table(const json_t *nodes)
         char pid[24] = "-", rss[24];
         if (json_is_integer(json_object_get(n, "pid")))
             snprintf(pid, sizeof pid, "%lld", number_of(n, "pid"));
-        tool_size_text(rss, sizeof rss, (uint64_t)number_of(n, "rss_bytes"));
+        bt_num_size_text(rss, sizeof rss, (uint64_t)number_of(n, "rss_bytes"));
         printf("%-16s %-8s %-9s %8s %7lld %7lld %7lld %10s  %s\n", text_of(n, "id"), text_of(n, "role"),
                text_of(n, "state"), pid, number_of(n, "pages_used"), number_of(n, "pages_cached"),
                number_of(n, "leases"), rss, text_of(n, "endpoint"));
@@ -62,8 +64,11 @@ static int show(const config *c)
     int rc = 1;
     bt_buf_init(&body, 4 << 20);
     json_t *root = NULL;
-    if (tool_read_key(&key, c->api_key_file, &fault) < 0 ||
-        tool_http_get(&status, &body, c->url, "/v1/status", key, &fault) < 0) {
+    bt_wait_tell(NULL, "waiting for the gateway's answer", 0, 0);
+    bt_err e = tool_read_key(&key, c->api_key_file, &fault);
+    if (e == BT_OK) e = tool_http_get(&status, &body, c->url, "/v1/status", key, &fault);
+    bt_wait_end();
+    if (e < 0) {
         tool_fail("status", &fault);
         goto out;
     }

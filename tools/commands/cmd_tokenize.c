@@ -1,4 +1,5 @@
 /* baton tokenize: text to the token ids of a model. */
+#include "base/wait.h"
 #include "model/vocab.h"
 #include "tools/tool.h"
 
@@ -97,8 +98,11 @@ int tool_tokenize_run(int argc, char **argv)
         goto out;
     }
     const unsigned flags = (c.bos ? BT_ENCODE_BOS : 0u) | (c.special ? BT_ENCODE_SPECIAL : 0u);
-    if (bt_tokenizer_encode(&ids, &n, tok, c.prompt ? c.prompt : text, c.prompt ? strlen(c.prompt) : len,
-                            flags, &fault) < 0) {
+    bt_wait_tell(NULL, "finding the tokens of the text", 0, 0);
+    const bt_err e = bt_tokenizer_encode(&ids, &n, tok, c.prompt ? c.prompt : text,
+                                         c.prompt ? strlen(c.prompt) : len, flags, &fault);
+    bt_wait_end();
+    if (e < 0) {
         rc = tool_fail("tokenize", &fault);
         goto out;
     }

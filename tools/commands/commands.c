@@ -9,6 +9,7 @@ static const bt_opt_command list[] = {
     {"Serve", "role", &tool_role_program, tool_role_run},
     {"Serve", "keygen", &tool_keygen_program, tool_keygen_run},
     {"Serve", "compile", &tool_compile_program, tool_compile_run},
+    {"Serve", "cache", &tool_cache_program, tool_cache_run},
     {"Look closer", "inspect", &tool_inspect_program, tool_inspect_run},
     {"Look closer", "tokenize", &tool_tokenize_program, tool_tokenize_run},
     {"Look closer", "padding", &tool_padding_program, tool_padding_run},

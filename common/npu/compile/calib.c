@@ -28,7 +28,7 @@ struct bt_calib {
     bt_kv_view kv;
     float *head; /* [WINDOW, dim]: the head's input */
     bt_calib_stats stats;
-    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
+    void (*progress)(void *ud, uint64_t done, uint64_t total);
     void *progress_ud;
     /* of one run */
     bt_calib_rows_fn *rows;
@@ -36,10 +36,11 @@ struct bt_calib {
     size_t done, total; /* tokens of the windows before this one, and of all */
 };
 
-static void converting(void *ud, uint64_t done, uint64_t total)
+static void converting(void *ud, const char *what, uint64_t done, uint64_t total)
 {
     const bt_calib *c = ud;
-    if (c->progress) c->progress(c->progress_ud, "fold", done, total);
+    (void)what;
+    if (c->progress) c->progress(c->progress_ud, done, total);
 }
 
 static bt_companion_rotation companion_of(const bt_hadamard *h)
@@ -87,8 +88,8 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
 }
 
 bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char *isa, bt_pool *pool,
-                    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total),
-                    void *progress_ud, bt_fault *fault)
+                    void (*progress)(void *ud, uint64_t done, uint64_t total), void *progress_ud,
+                    bt_fault *fault)
 {
     const bt_walk_rotations r = {companion_of(bt_fold_r1(fold)), companion_of(bt_fold_r2(fold))};
     const bt_graph_options go = {.rotate_embed = r.r1.base > 0, .rotate_attention = r.r2.base > 0};
@@ -206,6 +207,8 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     const size_t count = rows * step->out_width;
     const char *name = step->out == BT_GRAPH_NO_TENSOR ? "" : c->graph->tensor[step->out].name;
     if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
+    if (step->kind == BT_OP_ATTENTION && c->progress)
+        c->progress(c->progress_ud, c->done * hp->layers + (step->layer + 1) * rows, c->total * hp->layers);
     if (step->kind == BT_OP_ADD && step->layer + 1 == hp->layers &&
         !strcmp(c->graph->tensor[step->in[1]].name, "d")) {
         c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim,
@@ -267,7 +270,6 @@ static bt_err run(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
         const bt_err e = run_window(c, ids + c->done, count, fault);
         if (e < 0) return e;
         c->done += count;
-        if (c->progress) c->progress(c->progress_ud, "calibrate", c->done, c->total);
     }
     return BT_OK;
 }

@@ -39,11 +39,10 @@ typedef struct bt_calib_stats {
 
 typedef struct bt_calib bt_calib;
 /* fold is borrowed and read now: 2 bytes for each weight. pool may be NULL. progress: NULL, or called on the caller's
- * thread.
+ * thread, by this function and by each of the others, from nothing to all of it.
  * BT_EFORMAT: a folded weight that f16 cannot hold. */
 bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char *isa, bt_pool *pool,
-                    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total), void *progress_ud,
-                    bt_fault *fault);
+                    void (*progress)(void *ud, uint64_t done, uint64_t total), void *progress_ud, bt_fault *fault);
 void bt_calib_free(bt_calib *c); /* NULL is fine */
 /* Runs ids through the model. BT_EFORMAT when a value is not finite. The result lives as long as c, until the next
  * call. */

@@ -2,6 +2,7 @@
 #define BT_NPU_COMPILE_H
 #include "base/err.h"
 #include "base/pool.h"
+#include "base/progress.h"
 #include "device/profile.h"
 #include "model/model.h"
 #include "npu/pkg/recipe.h"
@@ -26,8 +27,7 @@ typedef struct bt_compile_options {
     size_t calib_text_len; /* what calib_ids were read from. bt_compile_key alone looks at it: there it stands for the
                               ids, so that a key needs no tokenizer; NULL: the ids count */
     const char *isa;       /* NULL: the best; changes no byte */
-    /* NULL: silent; on the caller's thread */
-    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
+    bt_progress_fn *progress; /* NULL: silent */
     void *ud;
 } bt_compile_options;
 enum { BT_COMPILE_MAX_CALIB = 2048 };

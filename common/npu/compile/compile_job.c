@@ -52,6 +52,23 @@ static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
                                                                      : bt_fail(fault, BT_ENOMEM, "compiling");
 }
 
+/* Passes over the calibration text that GPTQ takes; about, because it takes whole sites. */
+static uint64_t gptq_passes(const bt_hparams *hp)
+{
+    const uint64_t q = (uint64_t)hp->heads * hp->head_dim,
+                   layer = 2 * (uint64_t)hp->dim * hp->dim + q * q + (uint64_t)hp->ffn * hp->ffn;
+    return (layer * hp->layers * sizeof(float) + BT_COMPILE_GPTQ_BYTES - 1) / BT_COMPILE_GPTQ_BYTES;
+}
+
+static void plan_work(bt_compile_job *j)
+{
+    const bt_recipe *r = &j->o->recipe;
+    const uint64_t measures = r->smooth >= 0 ? 2 : 1;
+    j->work = measures * (BT_COMPILE_SHARE_FOLD + BT_COMPILE_SHARE_CALIBRATE);
+    j->work += r->gptq ? BT_COMPILE_SHARE_GPTQ + gptq_passes(&j->m->hp) * BT_COMPILE_SHARE_SUMS
+                       : BT_COMPILE_SHARE_PACK;
+}
+
 bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_compile_options *o, bt_pool *pool,
                           bt_fault *fault)
 {
@@ -59,6 +76,7 @@ bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_comp
     if (!j) return bt_fail(fault, BT_ENOMEM, "compiling");
     j->pool = pool;
     bt_err e = prepare(j, m, o, fault);
+    if (e == BT_OK) plan_work(j);
     if (e == BT_OK) e = make_tables(j, fault);
     if (e < 0) bt_compile_job_free(j);
     else *ret = j;
@@ -87,9 +105,20 @@ void bt_compile_job_free(bt_compile_job *j)
     free(j);
 }
 
-void bt_compile_job_progress(const bt_compile_job *j, const char *stage, uint64_t done, uint64_t total)
+void bt_compile_job_step(bt_compile_job *j, uint64_t share)
 {
-    if (j->o->progress) j->o->progress(j->o->ud, stage, done, total);
+    j->work_done += j->step;
+    j->step = share;
+}
+
+void bt_compile_job_progress(void *job, uint64_t done, uint64_t total)
+{
+    enum { UNIT = 1000 };
+    const bt_compile_job *j = job;
+    if (!j->o->progress || !total) return;
+    const uint64_t part = (uint64_t)((double)j->step * UNIT * (double)done / (double)total);
+    const uint64_t all = j->work * UNIT, at = j->work_done * UNIT + part;
+    j->o->progress(j->o->ud, "compiling (once, then kept)", at < all ? at : all, all);
 }
 
 bool bt_compile_job_on_npu(const bt_compile_job *j, bt_site_kind site)

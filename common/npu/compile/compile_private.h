@@ -11,6 +11,7 @@
  * compile_job.c, compile_int.c, then compile_tensors.c and beside it compile_programs.c; compile.c runs them. */
 
 /* ---- compile_job.c ---- */
+enum { BT_COMPILE_GPTQ_BYTES = 512 << 20 }; /* of sums that GPTQ holds at a time */
 typedef struct bt_compile_job {
     const bt_model *m;
     const bt_compile_options *o;
@@ -31,9 +32,10 @@ typedef struct bt_compile_job {
     bt_pkg_site *site;
     bt_graph *graph;
     bt_offload *offload;
-    bool *has_norm;   /* [graph ops] */
-    uint32_t *params; /* [graph ops], or NULL */
-    bool *pruned;     /* [sites] */
+    bool *has_norm;                 /* [graph ops] */
+    uint32_t *params;               /* [graph ops], or NULL */
+    bool *pruned;                   /* [sites] */
+    uint64_t work, work_done, step; /* shares: of all steps, of those that are done, of this one */
 } bt_compile_job;
 
 /* Sets what options, model and profile decide; tensor and the arrays of [sites] are zeros, the rest is for the steps.
@@ -41,7 +43,17 @@ typedef struct bt_compile_job {
 bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_compile_options *o, bt_pool *pool,
                           bt_fault *fault);
 void bt_compile_job_free(bt_compile_job *j); /* with all that it holds; NULL is fine */
-void bt_compile_job_progress(const bt_compile_job *j, const char *stage, uint64_t done, uint64_t total);
+/* How far it is: the work of a compilation is the sum of its steps' shares. They stand for the time that each takes
+ * beside the others, with the default model. */
+enum {
+    BT_COMPILE_SHARE_FOLD = 24,      /* weights read, folded and rounded to f16 for the calibration; each time */
+    BT_COMPILE_SHARE_CALIBRATE = 50, /* one run of the calibration text */
+    BT_COMPILE_SHARE_PACK = 20,      /* scales, rounding, packing */
+    BT_COMPILE_SHARE_SUMS = 75,      /* one run of the calibration text for the sums of GPTQ */
+    BT_COMPILE_SHARE_GPTQ = 135,     /* packing with the solving of GPTQ */
+};
+void bt_compile_job_step(bt_compile_job *j, uint64_t share);            /* begins a step; the one before is done */
+void bt_compile_job_progress(void *job, uint64_t done, uint64_t total); /* of the step */
 /* May the NPU run the linears of a site? */
 bool bt_compile_job_on_npu(const bt_compile_job *j, bt_site_kind site);
 

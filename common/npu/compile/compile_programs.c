@@ -96,7 +96,6 @@ bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault)
         if (s->seq > j->header.max_seq) j->header.max_seq = s->seq;
         for (size_t b = 0; e == BT_OK && (row.ctx = (uint32_t)bt_shapes_bucket(s, j->ctx_tokens, b)) > 0; b++)
             (void)bt_pkg_writer_row(j->w, &row);
-        bt_compile_job_progress(j, "lower", i + 1, j->shapes.shapes);
     }
     for (size_t i = 0; e == BT_OK && i < j->offload->fallbacks; i++)
         (void)bt_pkg_writer_fallback(j->w, &j->offload->fallback[i]);

@@ -23,8 +23,10 @@ static bt_err measure(bt_compile_job *j, bt_fault *fault)
 {
     bt_calib_free(j->calib);
     j->calib = NULL;
+    bt_compile_job_step(j, BT_COMPILE_SHARE_FOLD);
     const bt_err e =
-        bt_calib_new(&j->calib, j->m, j->fold, j->o->isa, j->pool, j->o->progress, j->o->ud, fault);
+        bt_calib_new(&j->calib, j->m, j->fold, j->o->isa, j->pool, bt_compile_job_progress, j, fault);
+    bt_compile_job_step(j, BT_COMPILE_SHARE_CALIBRATE);
     return e < 0 ? e : bt_calib_measure(&j->stats, j->calib, j->o->calib_ids, calib_tokens(j), fault);
 }
 
@@ -100,15 +102,18 @@ static bt_err gptq_collect(bt_compile_job *j, size_t first, size_t *end, bt_faul
     for (; r.end < j->sites; r.end++) {
         const size_t k = j->stats->site[r.end].k;
         bytes += k * k * sizeof(float);
-        if (r.end > first && bytes > (size_t)512 << 20) break;
+        if (r.end > first && bytes > BT_COMPILE_GPTQ_BYTES) break;
         if (!(j->gptq[r.end] = calloc(k * k, sizeof(float))))
             return bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
     }
     *end = r.end;
+    bt_compile_job_step(j, BT_COMPILE_SHARE_SUMS);
     bt_err e = bt_calib_rows(j->calib, j->o->calib_ids, calib_tokens(j), add_rows, &r, fault);
+    const size_t n = r.end - first;
+    bt_compile_job_step(j, BT_COMPILE_SHARE_GPTQ * n / j->sites);
     for (size_t i = first; e == BT_OK && i < r.end; i++) {
         e = bt_gptq_prepare(j->gptq[i], j->stats->site[i].k, j->pool, fault);
-        bt_compile_job_progress(j, "gptq", i + 1, j->sites);
+        bt_compile_job_progress(j, i + 1 - first, 2 * n); /* the other half: packing */
     }
     return e;
 }
@@ -291,16 +296,18 @@ bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault)
     static const bt_weight vectors[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
                                         BT_WEIGHT_FFN_NORM};
     const uint32_t layers = j->m->hp.layers;
-    size_t ready = 0;
+    size_t first = 0, ready = 0; /* sites whose sums GPTQ has */
+    if (!j->o->recipe.gptq) bt_compile_job_step(j, BT_COMPILE_SHARE_PACK);
     bt_err e = write_vector(j, 0, BT_WEIGHT_OUT_NORM, fault);
     for (size_t i = 0; e == BT_OK && i < j->sites; i++) {
         const uint32_t layer = (uint32_t)(i / BT_PKG_LAYER_SITES),
                        kind = layer == layers ? BT_SITE_HEAD : (uint32_t)(i % BT_PKG_LAYER_SITES);
-        if (j->o->recipe.gptq && i == ready) e = gptq_collect(j, i, &ready, fault);
+        if (j->o->recipe.gptq && i == ready) e = gptq_collect(j, first = i, &ready, fault);
         for (size_t v = 0; e == BT_OK && kind == 0 && v < sizeof vectors / sizeof *vectors; v++)
             e = write_vector(j, layer, vectors[v], fault);
         if (e == BT_OK) e = write_site(j, layer, kind, fault);
-        bt_compile_job_progress(j, "pack", i + 1, j->sites);
+        if (ready) bt_compile_job_progress(j, ready - first + i + 1 - first, 2 * (ready - first));
+        else bt_compile_job_progress(j, i + 1, j->sites);
     }
     for (size_t i = 0; e == BT_OK && i < j->tensors; i++)
         (void)bt_pkg_writer_tensor(j->w, &j->tensor[i]); /* failures stay for finish */

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* Of a calibration file only the beginning is read: more than enough for BT_COMPILE_MAX_CALIB tokens. */
-enum { CALIB_MAX_BYTES = 1 << 18, MAX_CTX_TOKENS = 32768 };
+enum { CALIB_MAX_BYTES = 1 << 18, MAX_CTX_TOKENS = 32768, RECIPE_WORDS_BYTES = 512 };
 
 const char *const bt_obtain_ops[] = {"linear", "all", NULL};
 
@@ -187,14 +187,6 @@ static bt_err check_opened(const bt_pkg *p, const bt_model *m, const bt_obtain_w
 
 /* ---- the cache ---- */
 
-static const bt_cache_kind kept = {
-    .folder = "packages",
-    .suffix = ".bpk",
-    .what = "package",
-    .max_bytes = BT_OBTAIN_CACHE_BYTES,
-    .advice = "Set BATON_CACHE_DIR, or use 'baton compile -o FILE' and '--package FILE'",
-};
-
 typedef struct job {
     const bt_model *m;
     order *o;
@@ -225,23 +217,42 @@ static bt_err open_made(void **ret, void *ud, const char *path, bt_fault *fault)
 static bool waiting(void *ud, int64_t waited_ms)
 {
     const job *j = ud;
+    (void)waited_ms;
     if (j->how->progress)
-        j->how->progress(j->how->ud, "waiting for another process that compiles it",
-                         (uint64_t)waited_ms / 1000, 0);
+        j->how->progress(j->how->ud, "waiting for another process that compiles this model", 0, 0);
     return true;
+}
+
+/* What differs from package to package of a model, in words. */
+static void name_recipe(char *ret, size_t cap, const order *o)
+{
+    char recipe[BT_RECIPE_MAX_TEXT] = "";
+    const char *policy = o->options.shape_policy ? o->options.shape_policy : BT_SHAPES_DEFAULT;
+    const bool has_profile = strcmp(o->profile.name, "host") != 0,
+               has_all = o->options.npu_ops == BT_PKG_OPS_ALL;
+    bt_recipe_text(recipe, &o->options.recipe);
+    snprintf(ret, cap, "%s %.300s%s%s%s", recipe, policy, has_profile ? " " : "",
+             has_profile ? o->profile.name : "", has_all ? " all" : "");
 }
 
 static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w,
                           const bt_obtain_how *how, bt_fault *fault)
 {
-    char key[33], dir[BT_OBTAIN_PATH_BYTES - 64];
+    char key[33], dir[BT_OBTAIN_PATH_BYTES - 64], recipe[RECIPE_WORDS_BYTES] = "";
     order o;
     job j = {m, &o, how};
     bt_err e = order_make(&o, m, w, how, fault);
     if (e == BT_OK) e = bt_compile_key(key, m, &o.options, fault);
-    if (e == BT_OK) e = bt_cache_dir(dir, sizeof dir, &kept, fault);
-    const bt_cache_request r = {.kind = &kept, .key = key,         .dir = dir, .open = open_made,
-                                .make = make,  .waiting = waiting, .ud = &j};
+    if (e == BT_OK) e = bt_cache_files_dir(dir, sizeof dir, &bt_cache_files_packages, fault);
+    if (e == BT_OK) name_recipe(recipe, sizeof recipe, &o);
+    const bt_cache_request r = {.kind = &bt_cache_files_packages,
+                                .key = key,
+                                .model = m->name,
+                                .recipe = recipe,
+                                .open = open_made,
+                                .make = make,
+                                .waiting = waiting,
+                                .ud = &j};
     void *p = NULL;
     if (e == BT_OK) e = bt_cache_open(&p, NULL, &r, fault);
     if (e == BT_OK) *ret = p;

@@ -2,6 +2,7 @@
 #define BT_NPU_OBTAIN_H
 #include "base/opt.h"
 #include "base/pool.h"
+#include "base/progress.h"
 #include "model/model.h"
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/shapes.h"
@@ -78,14 +79,13 @@ typedef struct bt_obtain_how {
     bt_pool *pool;
     bool only_looks;     /* that it is there and fits: constants are not read, and it cannot be run (bt_pkg_look) */
     bool allow_llm_int8; /* a recipe whose numbers depend on how a prompt is cut */
-    void (*progress)(void *ud, const char *stage, uint64_t done, uint64_t total); /* while compiling; NULL: silent */
+    bt_progress_fn *progress; /* while compiling, or waiting for who does; NULL: silent */
     void *ud;
 } bt_obtain_how;
 enum { BT_OBTAIN_PATH_BYTES = 4096 };
-#define BT_OBTAIN_CACHE_BYTES (UINT64_C(8) << 30) /* the folder `packages` of the cache holds at most that */
 
 /* The package that was named, or the cache's (base/cache.h), compiled where it is not there; compared with the model.
- * Several processes that want the same one at a time compile it once; the others say "waiting" as their stage.
+ * Several processes that want the same one at a time compile it once; the others say that they wait.
  * ret_path: where it lies, BT_OBTAIN_PATH_BYTES, or NULL. BT_EARG: a recipe, policy or profile that is none, that does
  * not fit the model, or differs from --package's. */
 bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w,

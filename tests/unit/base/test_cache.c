@@ -202,37 +202,130 @@ static void set_used(const char *name, time_t seconds)
     assert_int_equal(utimensat(AT_FDCWD, in_dir(name), t, 0), 0);
 }
 
-static void the_files_used_longest_ago_go_first(void **state)
+static bt_cache_list looked_at(void)
 {
-    (void)state;
-    static const char *const keys[3] = {KEY, OTHER, "00000000000000000000000000000000"};
+    bt_cache_list l = {NULL, 0, 0};
+    bt_cache_files_add(&l, dir, &kind);
+    bt_cache_files_look(&l);
+    return l;
+}
+
+static void trim(uint64_t max_bytes, const char *keep)
+{
+    bt_cache_list l = looked_at();
+    bt_cache_files_trim(&l, max_bytes, keep ? in_dir(keep) : NULL);
+    bt_cache_files_done(&l);
+}
+
+static void put(const char *name)
+{
+    FILE *f = fopen(in_dir(name), "wb");
+    assert_non_null(f);
+    fputs("foreign", f);
+    fclose(f);
+}
+
+#define THIRD  "00000000000000000000000000000000"
+#define FOURTH "11111111111111111111111111111111"
+
+static char gone[400];
+
+static void hear(void *ud, const bt_cache_file *f)
+{
+    (void)ud;
+    const size_t n = strlen(gone);
+    snprintf(gone + n, sizeof gone - n, "%.4s ", f->key);
+}
+
+/* Four things used in the order OTHER, KEY, THIRD, FOURTH. */
+static uint64_t make_four(void)
+{
+    static const char *const keys[] = {OTHER, KEY, THIRD, FOURTH};
     maker m = {0};
     struct stat st;
     char name[64];
-    for (int i = 0; i < 3; i++) assert_true(get(keys[i], &m));
-    assert_int_equal(stat(in_dir(KEY ".tng"), &st), 0);
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
+        assert_true(get(keys[i], &m));
         snprintf(name, sizeof name, "%s.tng", keys[i]);
-        set_used(name, 1000 + (i == 1 ? 0 : 10 * i)); /* OTHER, KEY or so, the third */
+        set_used(name, 1000 + (time_t)(10 * i));
     }
-    set_used(KEY ".tng", 900); /* the oldest of all, but kept */
-    const uint8_t *mapped;
-    size_t bytes;
-    assert_int_equal(bt_file_map(&mapped, &bytes, in_dir(OTHER ".tng"), NULL), BT_OK);
-    bt_cache_trim(dir, &kind, 2 * (uint64_t)st.st_size, KEY);
-    assert_true(exists(KEY ".tng"));
+    assert_int_equal(stat(in_dir(KEY ".tng"), &st), 0);
+    gone[0] = '\0';
+    return (uint64_t)st.st_size;
+}
+
+static void the_files_used_longest_ago_go_first_and_each_is_told(void **state)
+{
+    (void)state;
+    const uint64_t bytes = make_four();
+    bt_cache_files_setup(0, hear, NULL);
+    trim(4 * bytes, NULL);
+    assert_string_equal(gone, "");
+    trim(2 * bytes, NULL);
+    assert_string_equal(gone, "fedc 0123 ");
     assert_false(exists(OTHER ".tng"));
     assert_false(exists(OTHER ".lock"));
-    assert_true(exists("00000000000000000000000000000000.tng"));
-    assert_int_equal(bytes, sizeof content);
-    assert_memory_equal(mapped, content, bytes); /* still mapped */
-    bt_file_unmap(mapped, bytes);
+    assert_false(exists(KEY ".tng"));
+    assert_true(exists(THIRD ".tng"));
+    assert_true(exists(FOURTH ".tng"));
+    trim(2 * bytes - 1, THIRD ".tng"); /* the oldest, but kept */
+    assert_string_equal(gone, "fedc 0123 1111 ");
+    assert_true(exists(THIRD ".tng"));
+    bt_cache_files_setup(BT_CACHE_FILES_LIMIT, NULL, NULL);
+}
 
+static void what_a_process_has_mapped_stays(void **state)
+{
+    (void)state;
+    const uint8_t *mapped;
+    size_t bytes;
+    make_four();
+    assert_int_equal(bt_file_map(&mapped, &bytes, in_dir(OTHER ".tng"), NULL), BT_OK);
+    bt_cache_list l = looked_at();
+    assert_int_equal(l.count, 4);
+    for (size_t i = 0; i < l.count; i++)
+        assert_int_equal(l.file[i].is_mapped, strcmp(l.file[i].key, OTHER) == 0);
+    bt_cache_files_done(&l);
+    trim(0, NULL);
+    assert_true(exists(OTHER ".tng"));
+    assert_false(exists(KEY ".tng"));
+    bt_file_unmap(mapped, bytes);
+    trim(0, NULL);
+    assert_false(exists(OTHER ".tng"));
+}
+
+static void what_is_deleted_can_be_read_by_who_has_it_mapped(void **state)
+{
+    (void)state;
+    const uint8_t *mapped;
+    size_t bytes;
+    make_four();
+    assert_int_equal(bt_file_map(&mapped, &bytes, in_dir(KEY ".tng"), NULL), BT_OK);
+    bt_cache_list l = looked_at();
+    for (size_t i = 0; i < l.count; i++) assert_true(bt_cache_files_delete(&l.file[i]));
+    bt_cache_files_done(&l);
+    assert_int_equal(bytes, sizeof content);
+    assert_memory_equal(mapped, content, bytes);
+    bt_file_unmap(mapped, bytes);
+}
+
+static void what_somebody_makes_stays(void **state)
+{
+    (void)state;
+    make_four();
     const int lock = open(in_dir(KEY ".lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     assert_int_equal(flock(lock, LOCK_EX), 0);
-    bt_cache_trim(dir, &kind, 0, NULL);
-    assert_true(exists(KEY ".tng")); /* somebody holds its lock */
-    assert_false(exists("00000000000000000000000000000000.tng"));
+    put(KEY ".tng.abcDEF");
+    bt_cache_list l = looked_at();
+    for (size_t i = 0; i < l.count; i++) {
+        assert_int_equal(l.file[i].is_locked, strcmp(l.file[i].key, KEY) == 0);
+        if (l.file[i].is_locked) assert_false(bt_cache_files_delete(&l.file[i]));
+    }
+    bt_cache_files_done(&l);
+    trim(0, NULL);
+    assert_true(exists(KEY ".tng"));
+    assert_true(exists(KEY ".tng.abcDEF"));
+    assert_false(exists(THIRD ".tng"));
     close(lock);
 }
 
@@ -241,16 +334,151 @@ static void what_was_left_half_made_is_deleted(void **state)
     (void)state;
     maker m = {0};
     assert_true(get(KEY, &m));
-    FILE *f = fopen(in_dir(OTHER ".tng.abcdef"), "wb");
-    assert_non_null(f);
-    fclose(f);
-    f = fopen(in_dir("a stranger.txt"), "wb");
-    assert_non_null(f);
-    fclose(f);
-    bt_cache_trim(dir, &kind, UINT64_MAX, NULL);
+    put(OTHER ".tng.abcdef");
+    trim(UINT64_MAX, NULL);
     assert_false(exists(OTHER ".tng.abcdef"));
-    assert_true(exists("a stranger.txt"));
     assert_true(exists(KEY ".tng"));
+}
+
+static void foreign_files_are_neither_listed_nor_deleted(void **state)
+{
+    (void)state;
+    static const char *const foreign[] = {"a stranger.txt", KEY,        KEY ".tngs", KEY ".tng.abcdefg",
+                                          KEY ".tng.abc..", "0123.tng", KEY "0.tng", ".tng"};
+    maker m = {0};
+    char to[400], outside[400];
+    assert_true(get(OTHER, &m));
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) put(foreign[i]);
+    snprintf(outside, sizeof outside, "%s/outside", top);
+    FILE *f = fopen(outside, "wb");
+    assert_non_null(f);
+    fclose(f);
+    assert_int_equal(symlink(outside, in_dir(KEY ".tng")), 0);
+    assert_int_equal(mkdir(in_dir(THIRD ".tng"), 0755), 0);
+    assert_int_equal(mkfifo(in_dir(FOURTH ".tng"), 0644), 0);
+    bt_cache_list l = looked_at();
+    assert_int_equal(l.count, 1);
+    assert_string_equal(l.file[0].key, OTHER);
+    bt_cache_files_done(&l);
+    trim(0, NULL);
+    assert_false(exists(OTHER ".tng"));
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) assert_true(exists(foreign[i]));
+    assert_int_equal(access(outside, F_OK), 0);
+    assert_int_equal(readlink(in_dir(KEY ".tng"), to, sizeof to), (ssize_t)strlen(outside));
+    assert_true(exists(THIRD ".tng"));
+    assert_true(exists(FOURTH ".tng"));
+}
+
+/* ---- words ---- */
+
+static void a_thing_is_listed_with_the_words_it_was_made_with(void **state)
+{
+    (void)state;
+    maker m = {0};
+    void *p = NULL;
+    char words[200];
+    const bt_cache_request r = {.kind = &kind,          .key = KEY, .model = "A model\033[2J",
+                                .recipe = "w8a8\npow2", .dir = dir, .open = open_thing,
+                                .make = make,           .ud = &m};
+    assert_int_equal(bt_cache_open(&p, NULL, &r, NULL), BT_OK);
+    free(p);
+    bt_cache_list l = looked_at();
+    assert_int_equal(l.count, 1);
+    assert_string_equal(l.file[0].model, "A model?[2J");
+    assert_string_equal(l.file[0].recipe, "w8a8");
+    bt_cache_files_words(words, sizeof words, &l.file[0]);
+    assert_string_equal(words, "thing of A model?[2J, w8a8 (24 B)");
+    bt_cache_files_done(&l);
+}
+
+static void a_thing_without_words_gets_them_when_it_is_opened(void **state)
+{
+    (void)state;
+    maker m = {0};
+    void *p = NULL;
+    assert_true(get(KEY, &m)); /* tells none */
+    const bt_cache_request r = {.kind = &kind, .key = KEY, .model = "A model", .dir = dir, .open = open_thing,
+                                .make = make,  .ud = &m};
+    assert_int_equal(bt_cache_open(&p, NULL, &r, NULL), BT_OK);
+    free(p);
+    bt_cache_list l = looked_at();
+    assert_string_equal(l.file[0].model, "A model");
+    bt_cache_files_done(&l);
+}
+
+static void a_hostile_lock_is_neither_followed_nor_waited_for(void **state)
+{
+    (void)state;
+    char outside[400];
+    maker m = {0};
+    bt_fault f = {""};
+    void *p = NULL;
+    make_four();
+    snprintf(outside, sizeof outside, "%s/outside", top);
+    FILE *to = fopen(outside, "wb");
+    assert_non_null(to);
+    fputs("mine", to);
+    fclose(to);
+    assert_int_equal(unlink(in_dir(KEY ".lock")), 0);
+    assert_int_equal(symlink(outside, in_dir(KEY ".lock")), 0);
+    assert_int_equal(unlink(in_dir(OTHER ".lock")), 0);
+    assert_int_equal(mkfifo(in_dir(OTHER ".lock"), 0644), 0);
+    FILE *junk = fopen(in_dir(THIRD ".lock"), "wb");
+    assert_non_null(junk);
+    for (int i = 0; i < 5000; i++) fputc(i % 256, junk);
+    fclose(junk);
+    bt_cache_list l = looked_at();
+    assert_int_equal(l.count, 4);
+    bt_cache_files_done(&l);
+    const bt_cache_request r = {.kind = &kind, .key = KEY, .model = "A model", .dir = dir, .open = open_thing,
+                                .make = make,  .ud = &m};
+    assert_int_equal(bt_cache_open(&p, NULL, &r, &f), BT_OK); /* what is there needs no lock */
+    free(p);
+    struct stat st;
+    assert_int_equal(stat(outside, &st), 0);
+    assert_int_equal(st.st_size, 4);
+    trim(0, NULL);
+    assert_true(exists(KEY ".tng"));
+    assert_true(exists(OTHER ".tng"));
+    assert_false(exists(THIRD ".tng"));
+}
+
+/* ---- the whole ---- */
+
+static void packages_and_weights_share_one_limit_and_ids_have_their_own(void **state)
+{
+    (void)state;
+    const char *before = getenv("BATON_CACHE_DIR");
+    char *kept = before ? strdup(before) : NULL, path[400];
+    maker m = {0};
+    void *p = NULL;
+    struct stat st;
+    setenv("BATON_CACHE_DIR", top, 1);
+    bt_cache_request r = {.kind = &bt_cache_files_packages, .key = KEY, .open = open_thing, .make = make,
+                          .ud = &m};
+    assert_int_equal(bt_cache_open(&p, NULL, &r, NULL), BT_OK);
+    free(p);
+    r.kind = &bt_cache_files_ids;
+    assert_int_equal(bt_cache_open(&p, NULL, &r, NULL), BT_OK);
+    free(p);
+    bt_cache_files_setup(sizeof content, NULL, NULL);
+    r.kind = &bt_cache_files_weights;
+    assert_int_equal(bt_cache_open(&p, NULL, &r, NULL), BT_OK);
+    free(p);
+    bt_cache_files_setup(BT_CACHE_FILES_LIMIT, NULL, NULL);
+    snprintf(path, sizeof path, "%s/packages/" KEY ".bpk", top);
+    assert_int_equal(stat(path, &st), -1);
+    snprintf(path, sizeof path, "%s/weights/" KEY ".btw", top);
+    assert_int_equal(stat(path, &st), 0);
+    snprintf(path, sizeof path, "%s/ids/" KEY ".id1", top);
+    assert_int_equal(stat(path, &st), 0);
+    bt_cache_list l = {NULL, 0, 0};
+    bt_cache_files_add_all(&l);
+    assert_int_equal(l.count, 2);
+    bt_cache_files_done(&l);
+    if (kept) setenv("BATON_CACHE_DIR", kept, 1);
+    else unsetenv("BATON_CACHE_DIR");
+    free(kept);
 }
 
 /* ---- errors ---- */
@@ -314,17 +542,17 @@ static void the_folder_follows_the_environment(void **state)
     setenv("HOME", "/h", 1);
     setenv("XDG_CACHE_HOME", "/x", 1);
     setenv("BATON_CACHE_DIR", "/b", 1);
-    assert_int_equal(bt_cache_dir(got, sizeof got, &kind, NULL), BT_OK);
+    assert_int_equal(bt_cache_files_dir(got, sizeof got, &kind, NULL), BT_OK);
     assert_string_equal(got, "/b/things");
     unsetenv("BATON_CACHE_DIR");
-    assert_int_equal(bt_cache_dir(got, sizeof got, &kind, NULL), BT_OK);
+    assert_int_equal(bt_cache_files_dir(got, sizeof got, &kind, NULL), BT_OK);
     assert_string_equal(got, "/x/baton/things");
     unsetenv("XDG_CACHE_HOME");
-    assert_int_equal(bt_cache_dir(got, sizeof got, &kind, NULL), BT_OK);
+    assert_int_equal(bt_cache_files_dir(got, sizeof got, &kind, NULL), BT_OK);
     assert_string_equal(got, "/h/.cache/baton/things");
-    assert_int_equal(bt_cache_dir(got, 10, &kind, NULL), BT_EIO);
+    assert_int_equal(bt_cache_files_dir(got, 10, &kind, NULL), BT_EIO);
     unsetenv("HOME");
-    assert_int_equal(bt_cache_dir(got, sizeof got, &kind, NULL), BT_EIO);
+    assert_int_equal(bt_cache_files_dir(got, sizeof got, &kind, NULL), BT_EIO);
     if (home) setenv("HOME", home, 1);
     if (xdg) setenv("XDG_CACHE_HOME", xdg, 1);
     free(home);
@@ -339,8 +567,16 @@ int main(void)
         T(a_file_that_its_kind_refuses_is_made_again),
         T(who_comes_second_waits_and_opens_what_the_first_made),
         T(waiting_has_an_end),
-        T(the_files_used_longest_ago_go_first),
+        T(the_files_used_longest_ago_go_first_and_each_is_told),
+        T(what_a_process_has_mapped_stays),
+        T(what_is_deleted_can_be_read_by_who_has_it_mapped),
+        T(what_somebody_makes_stays),
         T(what_was_left_half_made_is_deleted),
+        T(foreign_files_are_neither_listed_nor_deleted),
+        T(a_thing_is_listed_with_the_words_it_was_made_with),
+        T(a_thing_without_words_gets_them_when_it_is_opened),
+        T(a_hostile_lock_is_neither_followed_nor_waited_for),
+        T(packages_and_weights_share_one_limit_and_ids_have_their_own),
         T(a_folder_that_cannot_be_written_is_told_with_what_to_do),
         T(a_maker_that_fails_leaves_nothing),
         T(a_key_must_be_a_key),

@@ -171,6 +171,25 @@ static void little_endian_access_names_every_byte(void **s)
     assert_true(bt_get16(want) == 0xcdefu);
 }
 
+static void sizes_are_told_in_the_unit_that_fits(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *want;
+    } of[] = {{0, "0 B"},
+              {1023, "1023 B"},
+              {1024, "1.0 KiB"},
+              {98362432, "93.8 MiB"},
+              {UINT64_C(24) << 30, "24.0 GiB"},
+              {UINT64_MAX, "16777216.0 TiB"}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char text[32];
+        bt_num_size_text(text, sizeof text, of[i].bytes);
+        assert_string_equal(text, of[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +200,7 @@ int main(void)
         cmocka_unit_test(reads_durations_to_the_millisecond),
         cmocka_unit_test(checked_arithmetic_keeps_the_result_on_overflow),
         cmocka_unit_test(little_endian_access_names_every_byte),
+        cmocka_unit_test(sizes_are_told_in_the_unit_that_fits),
     };
     return cmocka_run_group_tests_name("num", tests, NULL, NULL);
 }

@@ -59,11 +59,12 @@ static int teardown(void **state)
     return system(command);
 }
 
-static void count(void *ud, uint64_t done, uint64_t total)
+static void count(void *ud, const char *what, uint64_t done, uint64_t total)
 {
     size_t *calls = ud;
     assert_true(done <= total);
-    ++*calls;
+    if (strncmp(what, "converting weights", 18) == 0) ++*calls;
+    else assert_string_equal(what, "waiting for another process that converts the weights");
 }
 
 static bt_weights *open_in(const char *in, const bt_model *m, const char *form, bt_pool *pool, size_t *calls)
@@ -329,6 +330,26 @@ static void processes_that_start_together_convert_once(void **state)
     assert_int_equal(made, 1);
 }
 
+static void what_is_kept_beforehand_is_converted_once_and_opened_at_once(void **state)
+{
+    (void)state;
+    size_t calls = 0;
+    bt_fault f = {""};
+    bt_weights_options o = {.form = "int8", .ctx_tokens = 1, .cache_dir = dir, .progress = count,
+                            .progress_ud = &calls};
+    if (bt_weights_keep(model, &o, NULL, &f) < 0) fail_msg("%s", f.text);
+    assert_true(calls > 0);
+    calls = 0;
+    if (bt_weights_keep(model, &o, NULL, &f) < 0) fail_msg("%s", f.text);
+    assert_int_equal(calls, 0);
+    assert_false(was_made(model, "int8", NULL));
+    o.cache_dir = ""; /* none */
+    if (bt_weights_keep(model, &o, NULL, &f) < 0) fail_msg("%s", f.text);
+    assert_int_equal(calls, 0);
+    o.form = "f15";
+    assert_int_equal(bt_weights_keep(model, &o, NULL, &f), BT_EARG);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int main(void)
 {
@@ -342,6 +363,7 @@ int main(void)
         T(little_weights_do_not_go_to_the_users_cache),
         T(what_is_refused_leaves_no_file),
         T(processes_that_start_together_convert_once),
+        T(what_is_kept_beforehand_is_converted_once_and_opened_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

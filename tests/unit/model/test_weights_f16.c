@@ -103,9 +103,10 @@ typedef struct seen {
     size_t calls;
 } seen;
 
-static void watch(void *ud, uint64_t done, uint64_t total)
+static void watch(void *ud, const char *what, uint64_t done, uint64_t total)
 {
     seen *s = ud;
+    assert_string_equal(what, "converting weights");
     assert_true(done > s->last && done <= total);
     s->last = done;
     s->total = total;

@@ -48,13 +48,17 @@ static int tear_down(void **state)
 }
 
 static size_t stages;
-static void count(void *ud, const char *stage, uint64_t done, uint64_t total)
+static size_t falls;
+static uint64_t last_done, last_total;
+static void count(void *ud, const char *what, uint64_t done, uint64_t total)
 {
     (void)ud;
-    (void)stage;
-    (void)done;
-    (void)total;
+    assert_string_equal(what, "compiling (once, then kept)");
+    assert_true(done <= total);
     stages++;
+    if (done < last_done) falls++;
+    last_done = done;
+    last_total = total;
 }
 static const bt_obtain_how how = {.progress = count};
 
@@ -112,6 +116,24 @@ static void compiles_once_and_finds_it_again(void **state)
     bt_pkg_close(p);
     bt_pkg_close(open_it(&other, path[1]));
     assert_true(stages > 0 && strcmp(path[0], path[1]) != 0);
+}
+
+/* With every step that a recipe may add: smoothing measures twice, GPTQ reads the calibration again. */
+static void progress_grows_in_small_steps_to_the_whole(void **state)
+{
+    static const char *const recipes[] = {"w8a8", "w8a8:smooth=0.5", "w4a8", "w4a8:no-gptq"};
+    const char *path = in_dir("progress.npu");
+    bt_fault f = {""};
+    (void)state;
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        const bt_obtain_want w = {.quant = recipes[i]};
+        stages = falls = 0;
+        last_done = 0;
+        if (bt_obtain_compile(path, model, &w, &how, &f) < 0) fail_msg("%s: %s", recipes[i], f.text);
+        assert_int_equal(falls, 0);
+        assert_true(stages > 20);
+        assert_int_equal(last_done, last_total);
+    }
 }
 
 static void a_named_package_keeps_its_own_options(void **state)
@@ -218,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compiles_once_and_finds_it_again),
+        cmocka_unit_test(progress_grows_in_small_steps_to_the_whole),
         cmocka_unit_test(a_named_package_keeps_its_own_options),
         cmocka_unit_test(a_package_of_another_model_is_refused),
         cmocka_unit_test(what_falls_back_is_listed_where_nothing_may),

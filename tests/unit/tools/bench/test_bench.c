@@ -195,6 +195,37 @@ static void every_usable_kernel_passes(void **state)
     engine_kit_done(&k);
 }
 
+/* The product as instruction sets with VNNI compute it: inputs count from 0 to 255, so that each sum begins
+ * with -128 times its column's. `colsum` must be that of every weight in the panels, those past the last
+ * output too. */
+static void from_colsum(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x,
+                        size_t row, size_t t, const int8_t *restrict wp, const int32_t *colsum, size_t p0,
+                        size_t p1, void *restrict scratch)
+{
+    bt_kernels_select("ref")->int_matmul(hi, lo, ldacc, x, row, t, wp, colsum, p0, p1, scratch);
+    for (size_t n = 16 * p0; n < 16 * p1; n++) {
+        int32_t start = -128 * colsum[n];
+        for (size_t k = 0; k < 4 * x->k4; k++)
+            start += 128 * bt_int_packed_at((const uint8_t *)wp, n, k, 4 * x->k4, 8);
+        for (size_t i = 0; i < t; i++) hi[i * ldacc + n - 16 * p0] += start;
+    }
+}
+
+static void a_kernel_that_starts_from_the_sums_of_columns_passes_at_any_width(void **state)
+{
+    (void)state;
+    bt_kernels k = *bt_kernels_select("ref");
+    k.int_matmul = from_colsum;
+    static const uint32_t widths[][2] = {{124, 96}, {121, 300}, {1, 17}, {16, 31}, {100, 2047}};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        const bt_hparams hp = {.layers = 1,    .dim = 96,       .heads = 6,          .kv_heads = 2,
+                               .head_dim = 16, .rope_dims = 16, .ffn = widths[i][0], .vocab = widths[i][1]};
+        bt_fault f;
+        if (tool_kernels_check(&k, &hp, &f) < 0)
+            fail_msg("ffn %u, vocabulary %u: %s", hp.ffn, hp.vocab, f.text);
+    }
+}
+
 static void wrong_matmul4(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
                           const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k,
                           size_t p0, size_t p1, const float *restrict xs)
@@ -239,7 +270,7 @@ static void both_engines_are_checked_then_timed(void **state)
     (void)state;
     engine_kit k = engine_kit_model("llama");
     const tool_bench_setup s = {.model = k.model, .engine = "host", .want = {.shape_policy = "pow2"},
-                                .ctx_tokens = 64, .batch_max = 4,   .quiet = true};
+                                .ctx_tokens = 64, .batch_max = 4};
     bt_fault f;
     bt_pool *pool;
     assert_int_equal(bt_pool_new(&pool, 2, &f), BT_OK);
@@ -272,7 +303,7 @@ static void one_bit_of_kv_or_logits_is_a_difference(void **state)
     (void)state;
     engine_kit k = engine_kit_model("llama");
     const tool_bench_setup s = {.model = k.model, .engine = "host", .want = {.shape_policy = "pow2"},
-                                .ctx_tokens = 64, .batch_max = 2,   .quiet = true};
+                                .ctx_tokens = 64, .batch_max = 2};
     tool_sequences rows[2];
     bt_fault f;
     for (int i = 0; i < 2; i++) {
@@ -308,6 +339,7 @@ int main(void)
         cmocka_unit_test(markdown_rows_have_the_columns_of_the_head),
         cmocka_unit_test(a_prompt_is_linears_then_attention_and_a_step_the_longer_of_two),
         cmocka_unit_test(every_usable_kernel_passes),
+        cmocka_unit_test(a_kernel_that_starts_from_the_sums_of_columns_passes_at_any_width),
         cmocka_unit_test(a_wrong_kernel_is_named),
         cmocka_unit_test(both_engines_are_checked_then_timed),
         cmocka_unit_test(one_bit_of_kv_or_logits_is_a_difference),

@@ -1,0 +1,90 @@
+#ifndef BT_BASE_CACHE_FILES_H
+#define BT_BASE_CACHE_FILES_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+
+/* What lies in the cache (base/cache.h), and how much of it stays. A folder for each kind, in
+ *
+ *   $BATON_CACHE_DIR/FOLDER, else $XDG_CACHE_HOME/baton/FOLDER, else ~/.cache/baton/FOLDER
+ *
+ * In it KEY.SUFFIX is a thing, KEY.SUFFIX.XXXXXX one that is being made or was left half made, and KEY.lock the lock of
+ * who makes it, which holds two lines of words: the model's name and how the thing was made. KEY is 32 lower-case
+ * hexadecimal digits. Only regular files with such names are the cache's; all else that lies there is left alone.
+ *
+ * Deleting a file that some process has mapped is safe on Linux: its pages stay until that process lets go. What the
+ * cache deletes by itself is never such a file all the same, since the next start would have to make it again. */
+typedef struct bt_cache_kind {
+    const char *folder, *suffix; /* "packages"; ".bpk", at most 8 bytes */
+    const char *what;            /* "package", for messages */
+    const char *advice;          /* what else to do where the folder cannot be written; a sentence */
+    uint64_t max_bytes;          /* of this folder alone; 0: it shares the limit of the whole cache */
+} bt_cache_kind;
+
+extern const bt_cache_kind bt_cache_files_packages, bt_cache_files_weights, bt_cache_files_ids;
+extern const bt_cache_kind *const bt_cache_files_kinds[]; /* all of these, then NULL */
+
+/* The folder, which may not exist yet. kind NULL: the one above all kinds. BT_EIO: none of the variables nor HOME is
+ * set, or the path is too long for cap. */
+bt_err bt_cache_files_dir(char *ret, size_t cap, const bt_cache_kind *kind, bt_fault *fault);
+bool bt_cache_files_is_key(const char *key);
+
+enum { BT_CACHE_KEY_CHARS = 32, BT_CACHE_WORDS_BYTES = 96, BT_CACHE_MAX_FILES = 65536 /* looked at in a folder */ };
+typedef struct bt_cache_file {
+    const bt_cache_kind *kind;
+    char *path; /* ends with "/KEY.SUFFIX" or "/KEY.SUFFIX.XXXXXX" */
+    char key[BT_CACHE_KEY_CHARS + 1];
+    char model[BT_CACHE_WORDS_BYTES];  /* printable ASCII whatever the file holds; empty: not told */
+    char recipe[BT_CACHE_WORDS_BYTES]; /* likewise: "w8a8 pow2", "f16" */
+    uint64_t bytes;
+    int64_t used_s;    /* last opened, in seconds since 1970, and */
+    int64_t used_ns;   /* nanoseconds after that */
+    bool is_half_made; /* being made, or left so */
+    bool is_locked;    /* somebody makes it right now */
+    bool is_mapped;    /* by a process that this one may look at */
+} bt_cache_file;
+
+typedef struct bt_cache_list {
+    bt_cache_file *file;
+    size_t count, room;
+} bt_cache_list; /* starts as zeros */
+/* Appends what lies in `dir` of one kind; words, is_locked and is_mapped are not looked at. A folder that cannot be
+ * read has nothing. */
+void bt_cache_files_add(bt_cache_list *l, const char *dir, const bt_cache_kind *kind);
+void bt_cache_files_add_all(bt_cache_list *l); /* of all kinds, each in its own folder */
+void bt_cache_files_look(bt_cache_list *l);    /* what _add leaves out */
+void bt_cache_files_done(bt_cache_list *l);
+/* Deletes the file and its lock. False: somebody makes it, or the folder cannot be written. */
+bool bt_cache_files_delete(const bt_cache_file *f);
+/* "package of SmolLM2 135M, w8a8 pow2 (143.2 MiB)" */
+void bt_cache_files_words(char *ret, size_t cap, const bt_cache_file *f);
+
+/* Deletes files, the one used longest ago first, until the list's own take at most max_bytes; never keep_path (may
+ * be NULL), nor one that is mapped or whose lock is held. Also what was left half made. Failures are passed over:
+ * the cache stays too large. The list has been looked at. */
+void bt_cache_files_trim(bt_cache_list *l, uint64_t max_bytes, const char *keep_path);
+
+/* For programs, once, before there are threads: what the kinds that share the limit take together at most, and who is
+ * told of each file that goes for it. Without it BT_CACHE_FILES_LIMIT, and nobody. */
+#define BT_CACHE_FILES_LIMIT      (UINT64_C(24) << 30)
+#define BT_CACHE_FILES_LIMIT_TEXT "24G"
+typedef void bt_cache_gone_fn(void *ud, const bt_cache_file *f);
+void bt_cache_files_setup(uint64_t limit_bytes, bt_cache_gone_fn *gone, void *ud);
+uint64_t bt_cache_files_limit(void);
+
+/* A row of an option table; field: a uint64_t of bytes, for bt_cache_files_setup. */
+#define BT_CACHE_LIMIT_OPT(in, config, field) \
+    { \
+        .group = in, .name = "cache-limit", .value = "SIZE", BT_OPT_AT(config, field), .type = BT_OPT_SIZE, \
+        .def = BT_CACHE_FILES_LIMIT_TEXT, .lo = 0, .hi = INT64_MAX, \
+        .help = "packages and converted weights that are kept on disk; past it those used longest ago go (see " \
+                "baton cache)" \
+    }
+
+/* ---- for base/cache.c ---- */
+/* The lock of a key, taken without waiting: a descriptor, -1 with errno EWOULDBLOCK when somebody has it, -1
+ * otherwise. */
+int bt_cache_files_lock(const char *path);
+void bt_cache_files_write_words(int lock, const char *model, const char *recipe); /* NULL: none */
+#endif

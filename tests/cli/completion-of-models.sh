@@ -1,0 +1,15 @@
+# After -m, and where a model is an argument: known names, files *.gguf and folders, nothing else.
+touch a.gguf b.gguf notes.txt; mkdir models; touch models/c.gguf models/other.bin
+cat > complete.bash <<'EOF'
+. "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _baton "$1"; printf "%s\n" "${COMPREPLY[@]}" | LC_ALL=C sort | paste -sd " "
+EOF
+try() { bash complete.bash "$(dirname "$0")/../../deploy/completion/baton.bash" "$@"; }
+try baton run -m ''
+try baton run -m sm
+try baton chat ''
+try baton up --model = models/
+try baton-decode --model models/
+try baton bench --eng
+try baton cache l
+try baton compile -o ''
