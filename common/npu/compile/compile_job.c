@@ -15,8 +15,9 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     if (o->profile) j->profile = *o->profile;
     else if ((e = bt_profile_load(&j->profile, NULL, fault)) < 0) return e;
     j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : m->hp.ctx < DEFAULT_MAX_CTX ? m->hp.ctx : DEFAULT_MAX_CTX;
-    if (j->ctx_tokens > BT_MODEL_MAX_CTX)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens: at most %d", j->ctx_tokens, BT_MODEL_MAX_CTX);
+    if (j->ctx_tokens > m->hp.ctx)
+        return bt_fail(fault, BT_EARG, "context of %zu tokens (--ctx-size), the model has %u", j->ctx_tokens,
+                       m->hp.ctx);
     if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
     if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
         return bt_fail(fault, BT_EARG,
