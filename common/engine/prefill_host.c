@@ -71,7 +71,6 @@ static bt_err host_load(void **ret, const bt_model *m, const bt_prefill_config *
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     s->kernels = kernels;
-    s->chunks.ctx_tokens = c->ctx_tokens;
     s->chunks.vocab = m->hp.vocab;
     e = open_all(s, m, c, fault);
     if (e < 0) host_free(s);

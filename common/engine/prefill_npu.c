@@ -83,7 +83,6 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c
             c->ctx_tokens, h->ctx_tokens);
         goto out;
     }
-    s->chunks.ctx_tokens = c->ctx_tokens;
     s->chunks.vocab = h->vocab;
     if ((e = find_shapes(&s->chunks.shapes, s->pkg, fault)) < 0) goto out;
     if ((e = describe(s, fault)) < 0) goto out;
