@@ -277,7 +277,6 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     case PF_EV_BLOCK_SENT: pf_links_block(b, &ev->u.block, true); break;
     case PF_EV_BLOCK_BLOCKED: pf_links_block(b, &ev->u.block, false); break;
     case PF_EV_LINK_UP: pf_links_up(b, &ev->u.decode); break;
-    case PF_EV_LINK_DOWN: pf_links_down(b, &ev->u.decode); break;
     case PF_EV_LINK_FAILED: pf_links_failed(b, &ev->u.link_failed.decode, ev->u.link_failed.text); break;
     case PF_EV_DRAIN: bt_gates_drain(&b->gates, 0); break;
     case PF_EV_DRAIN_OVER: leave_at_once(b); return (pf_actions){b->acts, b->acts_len};
