@@ -193,22 +193,6 @@ void bt_offload_free(bt_offload *p)
     free(p);
 }
 
-bt_err bt_offload_macs(uint64_t *ret_npu, uint64_t *ret_companion, const bt_offload *p, const bt_graph *g,
-                       const bt_bind *b, bt_fault *fault)
-{
-    uint64_t sum[2] = {0, 0};
-    for (size_t i = 0; i < p->ops; i++) {
-        uint64_t macs;
-        const bt_err e = bt_formula_eval(&macs, g->op[i].macs, b, fault);
-        if (e < 0) return e;
-        if (__builtin_add_overflow(sum[p->on_npu[i]], macs, &sum[p->on_npu[i]]))
-            return bt_fail(fault, BT_ELIMIT, "the sum of multiply-accumulates does not fit");
-    }
-    *ret_npu = sum[1];
-    *ret_companion = sum[0];
-    return BT_OK;
-}
-
 bt_err bt_offload_require(const bt_pkg_fallback *list, size_t n, bt_fault *fault)
 {
     char text[200] = "";
