@@ -11,7 +11,7 @@ enum { READY_BYTES = 8 << 20 }; /* of KV: the pages of the first few hundred tok
 
 static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
 {
-    return 2ull * h->layers * h->kv_heads * bt_kv_head_bytes(kv_elem_bytes, h->head_dim);
+    return bt_kv_token_bytes(kv_elem_bytes, h->layers, h->kv_heads, h->head_dim);
 }
 
 bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault)

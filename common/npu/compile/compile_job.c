@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-enum { DEFAULT_MAX_CTX = 32768 };
-
 /* Checks options against each other, the model and the profile. */
 static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_options *o, bt_fault *fault)
 {
@@ -14,7 +12,7 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     j->o = o;
     if (o->profile) j->profile = *o->profile;
     else if ((e = bt_profile_load(&j->profile, NULL, fault)) < 0) return e;
-    j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : m->hp.ctx < DEFAULT_MAX_CTX ? m->hp.ctx : DEFAULT_MAX_CTX;
+    j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : bt_compile_usual_ctx(m);
     if (j->ctx_tokens > m->hp.ctx)
         return bt_fail(fault, BT_EARG, "context of %zu tokens (--ctx-size), the model has %u", j->ctx_tokens,
                        m->hp.ctx);

@@ -1,6 +1,7 @@
 /* The check of a package's data: the header's fields, and tensors and sites with their constants: sizes
  * exactly what the shape needs, floats finite, integers within the ranges in which the kernels are exact. */
 #include "npu/pkg/pkg_private.h"
+#include "kernels/int_kernels.h"
 #include "kernels/kernels.h"
 #include "model/weight.h"
 #include "model/quant.h"
@@ -8,8 +9,6 @@
 
 #include <stdatomic.h>
 #include <string.h>
-
-enum { MAX_K = 131071 }; /* int_kernels.h: no overflow up to here */
 
 static bool finite(float x)
 {
@@ -278,7 +277,7 @@ static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
         return check_requant(p, i, t, fault);
     }
     if (t->bits != 8 && t->bits != 4) return BAD("bits");
-    if (t->k > MAX_K) return BAD("more inputs than the kernels sum without overflow");
+    if (t->k > BT_INT_MAX_K) return BAD("more inputs than the kernels sum without overflow");
     const uint32_t site = bt_pkg_site_index(h->layers, t->layer, bt_pkg_site_of(t->weight));
     if (t->site != site || !bt_pkg_sites(p)[site].k) return BAD("site");
     const uint8_t *w = const_of(p, t->panels, panels * bt_int_panel_bytes(t->k, t->bits));
