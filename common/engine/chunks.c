@@ -47,8 +47,9 @@ bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *id
                                 .rows = next.rows,
                                 .hooks = hooks,
                                 .logits = out == BT_PREFILL_ALL ? logits + begin * c->vocab : logits,
-                                .is_last = begin + next.valid == n,
-                                .wants_all = out == BT_PREFILL_ALL};
+                                .out = out == BT_PREFILL_ALL     ? BT_PKG_OUT_ALL
+                                       : begin + next.valid == n ? BT_PKG_OUT_LAST
+                                                                 : BT_PKG_OUT_NONE};
         const bt_err e = fn(ud, &chunk, fault);
         if (e < 0) return e;
         begin += next.valid;

@@ -1,6 +1,7 @@
 #ifndef BT_ENGINE_CHUNKS_H
 #define BT_ENGINE_CHUNKS_H
 #include "engine/prefill.h"
+#include "npu/pkg/pkg_format.h"
 #include "npu/pkg/shapes.h"
 
 /* A prompt in chunks of static shapes: what the engines share that have programs for them. It cuts, owns the
@@ -18,8 +19,8 @@ typedef struct bt_chunk {
     const int32_t *ids; /* [valid] */
     size_t pos, valid, rows;
     const bt_prefill_hooks *hooks; /* may be NULL */
-    float *logits;                 /* [V], or [valid, V] with wants_all */
-    bool is_last, wants_all;       /* neither: no logits */
+    float *logits;                 /* out LAST: [V]; ALL: [valid, V] */
+    bt_pkg_out out;
 } bt_chunk;
 typedef bt_err bt_chunks_fn(void *ud, const bt_chunk *chunk, bt_fault *fault);
 
