@@ -94,9 +94,7 @@ void bt_compile_job_progress(const bt_compile_job *j, const char *stage, uint64_
 bool bt_compile_job_on_npu(const bt_compile_job *j, bt_site_kind site)
 {
     const bt_hparams *hp = &j->m->hp;
-    const size_t k = site == BT_SITE_DOWN ? hp->ffn
-                     : site == BT_SITE_O  ? (size_t)hp->heads * hp->head_dim
-                                          : hp->dim;
+    const size_t k = bt_pkg_site_width(site, hp->dim, hp->heads * hp->head_dim, hp->ffn);
     char why[sizeof(((bt_pkg_fallback *)0)->why)];
     return bt_offload_linear(why, &j->profile, &j->o->recipe, site, k);
 }

@@ -100,7 +100,11 @@ enum { BT_PKG_LAYER_TENSORS = 11, BT_PKG_LAYER_SITES = 4 };
  * head's site. */
 uint32_t bt_pkg_tensor_index(uint32_t layers, uint32_t layer, uint32_t weight /* bt_weight */);
 uint32_t bt_pkg_site_index(uint32_t layers, uint32_t layer, uint32_t kind /* bt_site_kind */);
-uint32_t bt_pkg_site_of(uint32_t weight); /* bt_site_kind of a matrix's input; NONE for others */
+uint32_t bt_pkg_site_of(uint32_t weight);    /* bt_site_kind of a matrix's input; NONE for others */
+uint32_t bt_pkg_site_after(uint32_t weight); /* bt_site_kind of what reads a norm of the residual stream; NONE for
+                                                others */
+/* Inputs of a site of this bt_site_kind. q_width: heads * head_dim. */
+uint32_t bt_pkg_site_width(uint32_t kind, uint32_t dim, uint32_t q_width, uint32_t ffn);
 
 /* A weight: a matrix with its quantisation, or a vector. */
 typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, weight, NONE for each index, else zero */
@@ -123,6 +127,8 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
     uint32_t out_bits;                /* npu_ops all: 16 or 8 */
     uint32_t reserved[3];
 } bt_pkg_tensor;
+
+extern const bt_pkg_tensor bt_pkg_no_tensor; /* one that is not there; layer and weight zero */
 
 /* An input that is quantised: the one of q, k, v; of o; of gate and up; of down; of the head. */
 typedef struct bt_pkg_site {  /* 64 bytes; one that no integer linear uses: layer, kind, hot NONE, else zero */
