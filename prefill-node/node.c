@@ -33,11 +33,11 @@ struct node {
     bt_prefill *engine; /* until the worker takes it */
     pf_worker *worker;
     bt_kv_pages *pages;
-    bt_kv_view *views; /* [slots]: the pages of the last COMPUTE; zero: none */
-    uint8_t **addresses;
-    size_t longest; /* [slots][longest]: behind the views; longest: pages of the longest prompt */
+    bt_kv_view *views;   /* [slots]: the pages of the last COMPUTE; zero: none */
+    uint8_t **addresses; /* [slots][longest]: behind the views */
+    size_t longest;      /* pages of the longest prompt */
     bulk *bulks;
-    uint32_t bulks_len; /* [links_max] */
+    uint32_t bulks_len; /* links_max + 1 */
     pf_event *owed; /* [owed_max], a ring: answers to SEND_BLOCKs, given after the actions are carried out */
     size_t owed_max, owed_first, owed_len;
     bt_kv_dtype dtype;

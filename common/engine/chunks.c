@@ -38,14 +38,6 @@ bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *id
                      const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_chunks_fn *fn,
                      void *ud, bt_fault *fault)
 {
-    const size_t ctx = c->ctx_tokens;
-    if (n < 1 || !logits)
-        return bt_fail(fault, BT_EARG, "prefill of %zu tokens: at least one, and room for logits", n);
-    if (pos0 > ctx || n > ctx - pos0)
-        return bt_fail(fault, BT_ELIMIT, "%zu tokens from position %zu: the context holds %zu", n, pos0, ctx);
-    for (size_t i = 0; i < n; i++) /* before any row is written, not in the chunk that meets it */
-        if (ids[i] < 0 || (size_t)ids[i] >= c->vocab)
-            return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %zu", ids[i], i, c->vocab);
     for (size_t begin = 0; begin < n;) {
         const bt_shapes_chunk next = bt_shapes_next(&c->shapes, pos0 + n, pos0 + begin);
         const bt_chunk chunk = {.kv = kv,
@@ -55,8 +47,9 @@ bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *id
                                 .rows = next.rows,
                                 .hooks = hooks,
                                 .logits = out == BT_PREFILL_ALL ? logits + begin * c->vocab : logits,
-                                .is_last = begin + next.valid == n,
-                                .wants_all = out == BT_PREFILL_ALL};
+                                .out = out == BT_PREFILL_ALL     ? BT_PKG_OUT_ALL
+                                       : begin + next.valid == n ? BT_PKG_OUT_LAST
+                                                                 : BT_PKG_OUT_NONE};
         const bt_err e = fn(ud, &chunk, fault);
         if (e < 0) return e;
         begin += next.valid;

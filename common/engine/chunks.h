@@ -1,14 +1,14 @@
 #ifndef BT_ENGINE_CHUNKS_H
 #define BT_ENGINE_CHUNKS_H
 #include "engine/prefill.h"
+#include "npu/pkg/pkg_format.h"
 #include "npu/pkg/shapes.h"
 
-/* A prompt in chunks of static shapes: what the engines share that have programs for them. It cuts, checks ids and
- * lengths before any row is written, owns the arena, and tells the owner of each layer's rows; the engine runs one
- * chunk at a time. */
+/* A prompt in chunks of static shapes: what the engines share that have programs for them. It cuts, owns the
+ * arena, and tells the owner of each layer's rows; the engine runs one chunk at a time. */
 typedef struct bt_chunks {
     bt_shapes shapes;
-    size_t ctx_tokens, vocab;
+    size_t vocab;
     void *arena;
     size_t arena_bytes; /* 64-byte aligned; its pages cost nothing before a shape uses them */
 } bt_chunks;
@@ -19,15 +19,15 @@ typedef struct bt_chunk {
     const int32_t *ids; /* [valid] */
     size_t pos, valid, rows;
     const bt_prefill_hooks *hooks; /* may be NULL */
-    float *logits;                 /* [V], or [valid, V] with wants_all */
-    bool is_last, wants_all;       /* neither: no logits */
+    float *logits;                 /* out LAST: [V]; ALL: [valid, V] */
+    bt_pkg_out out;
 } bt_chunk;
 typedef bt_err bt_chunks_fn(void *ud, const bt_chunk *chunk, bt_fault *fault);
 
-/* shapes and lengths are set by the caller before. BT_ENOMEM. */
+/* shapes and vocab are set by the caller before. BT_ENOMEM. */
 bt_err bt_chunks_map(bt_chunks *c, size_t arena_bytes, bt_fault *fault);
 void bt_chunks_done(bt_chunks *c); /* zeros are fine */
-/* As bt_prefill_run. */
+/* As bt_prefill_run, whose checks come before. */
 bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                      const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_chunks_fn *fn, void *ud,
                      bt_fault *fault);

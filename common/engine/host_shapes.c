@@ -25,8 +25,8 @@ static size_t list_rows(bt_host_shape *row, const bt_shape *s, size_t ctx_tokens
 
 static bt_err compile_row(bt_host_shapes *p, bt_host_shape *row, const bt_graph *graph, bt_fault *fault)
 {
-    const size_t out[BT_HOST_SHAPES_OUTS] = {0, 1, row->seq};
-    for (int i = 0; i < BT_HOST_SHAPES_OUTS; i++) {
+    const size_t out[BT_PKG_OUTS] = {0, 1, row->seq};
+    for (int i = 0; i < BT_PKG_OUTS; i++) {
         bt_program *program;
         const bt_err e = bt_bind_program(&program, graph, 1, row->seq, out[i], row->ctx, fault);
         if (e < 0) return e;
@@ -65,7 +65,7 @@ void bt_host_shapes_free(bt_host_shapes *p)
 {
     if (!p) return;
     for (size_t i = 0; i < p->rows; i++)
-        for (int j = 0; j < BT_HOST_SHAPES_OUTS; j++) bt_bind_free(p->row[i].program[j]);
+        for (int j = 0; j < BT_PKG_OUTS; j++) bt_bind_free(p->row[i].program[j]);
     free(p->row);
     free(p);
 }

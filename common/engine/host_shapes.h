@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "graph/bind.h"
+#include "npu/pkg/pkg_format.h"
 #include "npu/pkg/shapes.h"
 
 /* The specialization table of the float engine: static programs for (seq, ctx) rows, compiled before the first prompt.
@@ -13,16 +14,10 @@
  * A range, whose programs would take any number of rows, is compiled here for every multiple of 16 in it and for its
  * ends, at the largest bucket only: this executor's programs have a fixed number of rows. So a row serves from
  * seq_min to seq rows, padded to seq. */
-typedef enum bt_host_shapes_out {
-    BT_HOST_SHAPES_NONE,
-    BT_HOST_SHAPES_LAST,
-    BT_HOST_SHAPES_ALL,
-    BT_HOST_SHAPES_OUTS,
-} bt_host_shapes_out;
-
+enum { BT_HOST_SHAPES_LAST = BT_PKG_OUT_LAST };
 typedef struct bt_host_shape {
     size_t seq_min, seq, ctx;
-    bt_program *program[BT_HOST_SHAPES_OUTS];
+    bt_program *program[BT_PKG_OUTS]; /* by bt_pkg_out */
 } bt_host_shape;
 
 typedef struct bt_host_shapes {

@@ -11,8 +11,7 @@ bt_err bt_limits_resolve(uint32_t *elem_bytes, size_t *ctx_tokens, const char *e
     if (*elem_bytes != takes[0] && *elem_bytes != takes[1])
         return bt_fail(fault, BT_EARG, "engine '%s' has no KV of %s", engine,
                        bt_kv_dtype_name(bt_kv_dtype_of(*elem_bytes)));
-    const uint64_t token_bytes =
-        2ull * hp->layers * hp->kv_heads * bt_kv_head_bytes(*elem_bytes, hp->head_dim);
+    const uint64_t token_bytes = bt_kv_token_bytes(*elem_bytes, hp->layers, hp->kv_heads, hp->head_dim);
     return bt_kv_pages_longest(ctx_tokens, *ctx_tokens, hp->ctx, kv_memory_bytes, token_bytes, fault);
 }
 

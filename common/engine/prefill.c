@@ -69,13 +69,28 @@ bt_report_engine bt_prefill_about(const bt_prefill *p)
     return about;
 }
 
+static bt_err check(const bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
+                    const float *logits, bt_fault *fault)
+{
+    const bt_hparams *hp = &p->model->hp;
+    const size_t room = kv->tokens_capacity;
+    if (n < 1 || !logits)
+        return bt_fail(fault, BT_EARG, "prefill of %zu tokens: at least one, and room for logits", n);
+    if (pos0 > room || n > room - pos0)
+        return bt_fail(fault, BT_EARG, "%zu tokens from position %zu, with pages for %zu", n, pos0, room);
+    if (pos0 > p->ctx_tokens || n > p->ctx_tokens - pos0)
+        return bt_fail(fault, BT_ELIMIT, "%zu tokens from position %zu: the context holds %zu", n, pos0,
+                       p->ctx_tokens);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= hp->vocab)
+            return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %u", ids[i], i, hp->vocab);
+    return bt_limits_view(kv, hp, p->kv_elem_bytes, fault);
+}
+
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
 {
-    if (pos0 > kv->tokens_capacity || n > kv->tokens_capacity - pos0)
-        return bt_fail(fault, BT_EARG, "%zu tokens from position %zu, with pages for %zu", n, pos0,
-                       kv->tokens_capacity);
-    const bt_err e = bt_limits_view(kv, &p->model->hp, p->kv_elem_bytes, fault);
+    const bt_err e = check(p, kv, ids, n, pos0, logits, fault);
     if (e < 0) return e;
     return p->backend->run(p->state, kv, ids, n, pos0, hooks, logits, out, fault);
 }

@@ -72,7 +72,6 @@ static bt_err host_load(void **ret, const bt_model *m, const bt_prefill_config *
     host_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     s->kernels = kernels;
-    s->chunks.ctx_tokens = c->ctx_tokens;
     s->chunks.vocab = m->hp.vocab;
     e = open_all(s, m, c, fault);
     if (e < 0) host_free(s);
@@ -97,10 +96,7 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
         .logits = c->logits, .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,
         .on_kv_ud = &told,   .cancel = bt_chunk_cancel(c),
     };
-    const bt_host_shapes_out out = c->wants_all ? BT_HOST_SHAPES_ALL
-                                   : c->is_last ? BT_HOST_SHAPES_LAST
-                                                : BT_HOST_SHAPES_NONE;
-    return bt_walk_run(s->walk, row->program[out], s->chunks.arena, &io, fault);
+    return bt_walk_run(s->walk, row->program[c->out], s->chunks.arena, &io, fault);
 }
 
 static bt_err host_run(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,

@@ -83,7 +83,6 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c
             c->ctx_tokens, h->ctx_tokens);
         goto out;
     }
-    s->chunks.ctx_tokens = c->ctx_tokens;
     s->chunks.vocab = h->vocab;
     if ((e = find_shapes(&s->chunks.shapes, s->pkg, fault)) < 0) goto out;
     if ((e = describe(s, fault)) < 0) goto out;
@@ -115,8 +114,7 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
         .ud = &told,
         .cancel = bt_chunk_cancel(c),
     };
-    const bt_pkg_out out = c->wants_all ? BT_PKG_OUT_ALL : c->is_last ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE;
-    return bt_exec_run(s->exec, row, out, s->chunks.arena, &io, fault);
+    return bt_exec_run(s->exec, row, c->out, s->chunks.arena, &io, fault);
 }
 
 static bt_err npu_run(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,

@@ -3,6 +3,7 @@
 #include "graph/graph.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum { TENSORS_PER_LAYER = 11, OPS_PER_LAYER = 19, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 5 };
@@ -310,6 +311,25 @@ bt_err bt_graph_check(const bt_graph *g, bt_fault *fault)
 out:
     free(written);
     return e;
+}
+
+/* ---- looked at ---- */
+
+bool bt_graph_rotates_attention(const bt_graph *g)
+{
+    for (size_t i = 0; i < g->ops; i++)
+        if (g->op[i].kind == BT_OP_ROTATE && g->op[i].layer != BT_GRAPH_NO_LAYER) return true;
+    return false;
+}
+
+bt_weight bt_graph_added(const bt_graph *g, size_t at)
+{
+    const bt_op *o = &g->op[at];
+    do {
+        assert(at > 0);
+        at--;
+    } while (g->op[at].kind != BT_OP_LINEAR || g->op[at].out != o->in[1]);
+    return g->op[at].weight;
 }
 
 /* ---- for people ---- */

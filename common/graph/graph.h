@@ -100,6 +100,10 @@ bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_optio
 void bt_graph_free(bt_graph *g); /* NULL is fine */
 /* Every operand exists, has the shape its operator needs and is written before it is read; layers ascend. */
 bt_err bt_graph_check(const bt_graph *g, bt_fault *fault);
+/* Whether it was built with rotate_attention. */
+bool bt_graph_rotates_attention(const bt_graph *g);
+/* The weight of the linear whose output the ADD op[at] adds. */
+bt_weight bt_graph_added(const bt_graph *g, size_t at);
 /* One line an operator, for people; only the first `layers` layers. */
 void bt_graph_print(const bt_graph *g, FILE *to, uint32_t layers);
 /* Sum over all operators under a binding. */

@@ -64,12 +64,12 @@ static inline int64_t bt_int_shadow_room(size_t k) { return (INT32_MAX - (int64_
  * from `row` on and the outputs of panels [p0, p1), all 16 of each. acc is hi, or 256 * hi + lo where x is wide; how it
  * is divided among the two is the variant's own. lo is NULL where x is not wide.
  * wp is the whole matrix's first panel. colsum[n] = sum over k of w[n][k] of all outputs, padded to whole panels with
- * zero. 1 <= K <= 131,071 cannot overflow. Best for 256 rows and 8 panels a call: x and acc then stay in the second
- * cache. hi and lo overlap nothing. scratch: BT_INT_MATMUL_SCRATCH_BYTES, 64-byte aligned. */
+ * zero. 1 <= K <= BT_INT_MAX_K cannot overflow. Best for 256 rows and 8 panels a call: x and acc then stay in the
+ * second cache. hi and lo overlap nothing. scratch: BT_INT_MATMUL_SCRATCH_BYTES, 64-byte aligned. */
 typedef void bt_int_matmul_fn(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc, const bt_int_inputs *x,
                               size_t row, size_t t, const int8_t *restrict wp, const int32_t *colsum, size_t p0,
                               size_t p1, void *restrict scratch);
-enum { BT_INT_MATMUL_SCRATCH_BYTES = 2 * 160 * 64 };
+enum { BT_INT_MATMUL_SCRATCH_BYTES = 2 * 160 * 64, BT_INT_MAX_K = 131071 };
 
 /* s4 panels [p0, p1) to s8 panels at to (panel p0 first). */
 typedef void bt_int_unpack4_fn(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1);

@@ -127,8 +127,9 @@ typedef void bt_int_from_q8_fn(int16_t *restrict y, const int8_t *restrict q, ui
  *   i      = floor(2^63 / S)
  *   out[d] = clamp(floor(sum over j of e[j] * V[j][d] * i * out.m / 2^(63 + out.s) + 1/2)), exact to the last floor;
  *                                             out = 2^-v_shift / unit of out
- * D <= 256, pos0 + T <= 131,072. scratch: bt_int_attention_scratch_bytes(D, pos0 + T or more) bytes, 64-byte
- * aligned. */
+ * D <= 256, pos0 + T <= BT_INT_ATTENTION_MAX_TOKENS. scratch: bt_int_attention_scratch_bytes(D, pos0 + T or more)
+ * bytes, 64-byte aligned. */
+enum { BT_INT_ATTENTION_MAX_TOKENS = 131072 };
 typedef struct bt_int_attention_params {
     bt_int_mul logit, out;
     int k_shift, v_shift;

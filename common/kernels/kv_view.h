@@ -32,6 +32,12 @@ static inline size_t bt_kv_head_bytes(uint32_t elem_bytes, size_t head_dim)
     return head_dim * elem_bytes + (elem_bytes == 1 ? 2 : 0);
 }
 
+/* Bytes of one token: its rows of K and V in every layer. */
+static inline uint64_t bt_kv_token_bytes(uint32_t elem_bytes, size_t layers, size_t kv_heads, size_t head_dim)
+{
+    return (uint64_t)2 * layers * kv_heads * bt_kv_head_bytes(elem_bytes, head_dim);
+}
+
 static inline uint8_t *bt_kv_view_row(const bt_kv_view *v, size_t layer, int is_v, size_t token, size_t head)
 {
     return v->page[token / v->page_tokens] + layer * v->layer_bytes + (is_v ? v->plane_bytes : 0) +

@@ -89,8 +89,6 @@ bool bt_kv_cover_has(const bt_kv_cover *c, uint32_t layer, uint32_t token)
     return layer < c->layers && token < c->tokens && has_unit(c, layer, token / BT_KV_UNIT_TOKENS);
 }
 
-uint64_t bt_kv_cover_count(const bt_kv_cover *c) { return c->covered; }
-
 bool bt_kv_cover_is_complete(const bt_kv_cover *c) { return c->covered == (uint64_t)c->layers * c->tokens; }
 
 uint32_t bt_kv_cover_beginning(const bt_kv_cover *c)

@@ -29,8 +29,6 @@ bt_err bt_kv_cover_mark(bt_kv_cover *c, const bt_kv_range *r, bt_fault *fault);
 
 bool bt_kv_cover_has(const bt_kv_cover *c, uint32_t layer, uint32_t token); /* false outside the shape */
 bool bt_kv_cover_is_complete(const bt_kv_cover *c);
-/* Tokens covered, summed over the layers; when complete, layers * tokens. */
-uint64_t bt_kv_cover_count(const bt_kv_cover *c);
 
 /* Tokens from the first on that are covered in every layer. */
 uint32_t bt_kv_cover_beginning(const bt_kv_cover *c);

@@ -182,10 +182,6 @@ void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, 
 
 size_t bt_kv_pages_total(const bt_kv_pages *p) { return p->total; }
 size_t bt_kv_pages_used(const bt_kv_pages *p) { return p->used; }
-size_t bt_kv_pages_token_bytes(const bt_kv_pages *p)
-{
-    return 2 * (size_t)p->shape.layers * p->shape.token_bytes;
-}
 size_t bt_kv_pages_page_bytes(const bt_kv_pages *p) { return p->page_bytes; }
 
 size_t bt_kv_pages_needed(const bt_kv_pages *p, size_t tokens)

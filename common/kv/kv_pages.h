@@ -54,11 +54,9 @@ void bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s)
  * view borrows. */
 void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, const uint32_t *numbers, size_t len);
 
-/* Counts in pages (used: by _reserve); what `tokens` tokens need; and sizes in bytes, of a token in all layers and of a
- * page. */
+/* Counts in pages (used: by _reserve); what `tokens` tokens need; and the bytes of a page. */
 size_t bt_kv_pages_total(const bt_kv_pages *p);
 size_t bt_kv_pages_used(const bt_kv_pages *p);
 size_t bt_kv_pages_needed(const bt_kv_pages *p, size_t tokens);
-size_t bt_kv_pages_token_bytes(const bt_kv_pages *p);
 size_t bt_kv_pages_page_bytes(const bt_kv_pages *p);
 #endif

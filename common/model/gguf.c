@@ -514,7 +514,6 @@ size_t bt_gguf_tensor_count(const bt_gguf *g) { return g->tensor_count; }
 const bt_gguf_tensor *bt_gguf_tensor_at(const bt_gguf *g, size_t i) { return &g->tensors[i]; }
 size_t bt_gguf_key_count(const bt_gguf *g) { return g->key_count; }
 const char *bt_gguf_key_name(const bt_gguf *g, size_t i) { return g->keys[i].name; }
-bt_gguf_type bt_gguf_key_type(const bt_gguf *g, size_t i) { return g->keys[i].type; }
 
 const bt_gguf_tensor *bt_gguf_find_tensor(const bt_gguf *g, const char *name)
 {

@@ -76,7 +76,6 @@ const bt_gguf_tensor *bt_gguf_find_tensor(const bt_gguf *g, const char *name); /
 /* Metadata. i in [0, key_count). `find` gives an index or -1. */
 size_t bt_gguf_key_count(const bt_gguf *g);
 const char *bt_gguf_key_name(const bt_gguf *g, size_t i);
-bt_gguf_type bt_gguf_key_type(const bt_gguf *g, size_t i);
 int64_t bt_gguf_find_key(const bt_gguf *g, const char *name);
 /* The value as text, for people: a number, the bytes of a string (as they are: a terminal needs them
  * escaped), or "49152 string" of an array. Written like snprintf: at most cap bytes with the final NUL;

@@ -25,7 +25,7 @@ void bt_node_setup_cache(uint64_t limit_bytes) { bt_cache_files_setup(limit_byte
 
 static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
 {
-    return 2ull * h->layers * h->kv_heads * bt_kv_head_bytes(kv_elem_bytes, h->head_dim);
+    return bt_kv_token_bytes(kv_elem_bytes, h->layers, h->kv_heads, h->head_dim);
 }
 
 bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault)

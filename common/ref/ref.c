@@ -35,7 +35,6 @@ struct bt_ref {
     float *out_norm;
     matrix output;
     float *cosines, *sines; /* [ctx, rope_dims / 2] */
-    size_t bytes;
 };
 
 struct bt_ref_kv {
@@ -56,13 +55,11 @@ typedef struct work {
 
 /* ---- loading ---- */
 
-static void *take(bt_ref *r, size_t a, size_t b)
+static float *take(size_t a, size_t b)
 {
     size_t bytes;
     if (!bt_mul_size(&bytes, a, b) || !bt_mul_size(&bytes, bytes, sizeof(float))) return NULL;
-    float *p = calloc(bytes ? bytes : 1, 1);
-    if (p) r->bytes += bytes;
-    return p;
+    return calloc(bytes ? bytes : 1, 1);
 }
 
 static bt_err check_finite(const float *x, size_t n, const char *name, bt_fault *fault)
@@ -73,10 +70,10 @@ static bt_err check_finite(const float *x, size_t n, const char *name, bt_fault 
     return BT_OK;
 }
 
-static bt_err load_vector(float **ret, bt_ref *r, const bt_gguf_tensor *t, bt_fault *fault)
+static bt_err load_vector(float **ret, const bt_gguf_tensor *t, bt_fault *fault)
 {
     if (!t) return BT_OK;
-    *ret = take(r, t->dim[0], 1);
+    *ret = take(t->dim[0], 1);
     if (!*ret) return bt_fail(fault, BT_ENOMEM, "out of memory for tensor '%s'", t->name);
     bt_model_row_f32(*ret, t, 0);
     return check_finite(*ret, t->dim[0], t->name, fault);
@@ -108,7 +105,7 @@ static bt_err load_matrix(matrix *m, bt_ref *r, const bt_gguf_tensor *t, bt_faul
 {
     m->n = t->rows;
     m->k = t->dim[0];
-    m->w = take(r, (m->n + PANEL - 1) / PANEL * PANEL, m->k);
+    m->w = take((m->n + PANEL - 1) / PANEL * PANEL, m->k);
     load_job job = {.m = m, .t = t, .rows = malloc(bt_pool_threads(r->pool) * m->k * sizeof(float))};
     bt_err e = BT_OK;
     if (!m->w || !job.rows) {
@@ -147,7 +144,7 @@ static bt_err load_layer(ref_layer *x, bt_ref *r, const bt_layer_tensors *t, bt_
     };
     bt_err e = BT_OK;
     for (size_t i = 0; e == BT_OK && i < sizeof vectors / sizeof *vectors; i++)
-        e = load_vector(vectors[i].ret, r, vectors[i].t, fault);
+        e = load_vector(vectors[i].ret, vectors[i].t, fault);
     for (size_t i = 0; e == BT_OK && i < sizeof matrices / sizeof *matrices; i++)
         e = load_matrix(matrices[i].m, r, matrices[i].t, fault);
     return e;
@@ -162,8 +159,8 @@ bt_err bt_ref_new(bt_ref **ret, const bt_model *m, bt_pool *pool, bt_fault *faul
     r->m = m;
     r->pool = pool;
     r->layer = calloc(hp->layers, sizeof *r->layer);
-    r->cosines = take(r, hp->ctx, hp->rope_dims / 2);
-    r->sines = take(r, hp->ctx, hp->rope_dims / 2);
+    r->cosines = take(hp->ctx, hp->rope_dims / 2);
+    r->sines = take(hp->ctx, hp->rope_dims / 2);
     if (!r->layer || !r->cosines || !r->sines) {
         e = bt_fail(fault, BT_ENOMEM, "out of memory for the reference engine");
         goto out;
@@ -171,7 +168,7 @@ bt_err bt_ref_new(bt_ref **ret, const bt_model *m, bt_pool *pool, bt_fault *faul
     bt_model_rope_table(r->cosines, r->sines, m, hp->ctx);
     for (uint32_t i = 0; e == BT_OK && i < hp->layers; i++)
         e = load_layer(&r->layer[i], r, &m->layer[i], fault);
-    if (e == BT_OK) e = load_vector(&r->out_norm, r, m->out_norm, fault);
+    if (e == BT_OK) e = load_vector(&r->out_norm, m->out_norm, fault);
     if (e == BT_OK) e = load_matrix(&r->output, r, m->output, fault);
 out:
     if (e < 0) bt_ref_free(r);
@@ -195,8 +192,6 @@ void bt_ref_free(bt_ref *r)
     free(r->sines);
     free(r);
 }
-
-size_t bt_ref_bytes(const bt_ref *r) { return r->bytes; }
 
 /* ---- K and V ---- */
 
@@ -228,8 +223,6 @@ void bt_ref_kv_free(bt_ref_kv *kv)
     if (kv) free(kv->rows);
     free(kv);
 }
-
-size_t bt_ref_kv_tokens(const bt_ref_kv *kv) { return kv->tokens; }
 
 float *bt_ref_kv_row(bt_ref_kv *kv, size_t layer, bool is_v, size_t token)
 {

@@ -24,15 +24,13 @@ typedef struct bt_ref bt_ref;
  * pool may be NULL (the calling thread alone); it only divides outputs between threads. BT_ENOMEM; BT_EFORMAT
  * naming a tensor with a value that is not finite. */
 bt_err bt_ref_new(bt_ref **ret, const bt_model *m, bt_pool *pool, bt_fault *fault);
-void bt_ref_free(bt_ref *r);          /* NULL is fine */
-size_t bt_ref_bytes(const bt_ref *r); /* memory held */
+void bt_ref_free(bt_ref *r); /* NULL is fine */
 
 /* K and V of one sequence, f32: room for ctx_tokens positions (1..hp.ctx, else BT_ELIMIT with both numbers).
  */
 typedef struct bt_ref_kv bt_ref_kv;
 bt_err bt_ref_kv_new(bt_ref_kv **ret, const bt_ref *r, size_t ctx_tokens, bt_fault *fault);
-void bt_ref_kv_free(bt_ref_kv *kv);           /* NULL is fine */
-size_t bt_ref_kv_tokens(const bt_ref_kv *kv); /* its room */
+void bt_ref_kv_free(bt_ref_kv *kv); /* NULL is fine */
 /* The row [G, E] of one position: K after rotary embedding, or V. Rows of following positions follow it
  * directly. The owner may read and write rows (to take them from or give them to pages). layer < L, token <
  * room. */

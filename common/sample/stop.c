@@ -19,22 +19,6 @@ bt_err bt_stop_add_string(bt_stop *s, const char *text, size_t len, bt_fault *fa
     return BT_OK;
 }
 
-bt_err bt_stop_add_id(bt_stop *s, int32_t id, bt_fault *fault)
-{
-    if (bt_stop_has_id(s, id)) return BT_OK;
-    if (s->id_count == BT_STOP_MAX_IDS)
-        return bt_fail(fault, BT_ELIMIT, "more than %d stop ids", BT_STOP_MAX_IDS);
-    s->id[s->id_count++] = id;
-    return BT_OK;
-}
-
-bool bt_stop_has_id(const bt_stop *s, int32_t id)
-{
-    for (size_t i = 0; i < s->id_count; i++)
-        if (s->id[i] == id) return true;
-    return false;
-}
-
 /* The length of the longest stop string that held[0..n) ends with; 0: none. */
 static size_t complete(const bt_stop *s, size_t n)
 {

@@ -5,17 +5,16 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Stop strings over streamed text, and stop ids. Text that may still become the beginning of a stop string is
+/* Stop strings over streamed text. Text that may still become the beginning of a stop string is
  * held back; text before a stop string is given, the stop string and what follows are not. Where the first
  * place is decided: the stop string whose last byte comes first ends the text, and of several that end there
  * the longest. */
-enum { BT_STOP_MAX_STRINGS = 16, BT_STOP_MAX_BYTES = 256, BT_STOP_MAX_IDS = 16 };
+enum { BT_STOP_MAX_STRINGS = 16, BT_STOP_MAX_BYTES = 256 };
 
 typedef struct bt_stop {
-    size_t string_count, id_count, held_bytes;
+    size_t string_count, held_bytes;
     bool stopped;
     uint16_t len[BT_STOP_MAX_STRINGS];
-    int32_t id[BT_STOP_MAX_IDS];
     char text[BT_STOP_MAX_STRINGS][BT_STOP_MAX_BYTES];
     char held[BT_STOP_MAX_BYTES];
 } bt_stop; /* plain data: no resources; treat as opaque */
@@ -23,8 +22,6 @@ typedef struct bt_stop {
 void bt_stop_init(bt_stop *s);
 /* BT_ELIMIT past 16 strings or 256 bytes, BT_EARG for an empty one. The same string twice is fine. */
 bt_err bt_stop_add_string(bt_stop *s, const char *text, size_t len, bt_fault *fault);
-bt_err bt_stop_add_id(bt_stop *s, int32_t id, bt_fault *fault);
-bool bt_stop_has_id(const bt_stop *s, int32_t id);
 
 /* How many bytes the next bt_stop_push of len bytes may write. */
 static inline size_t bt_stop_room(const bt_stop *s, size_t len) { return s->held_bytes + len; }

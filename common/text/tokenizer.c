@@ -51,13 +51,6 @@ static int32_t match_special(size_t *ret_len, const bt_tokenizer *tok, const cha
     return best;
 }
 
-int32_t bt_tokenizer_find_special(const bt_tokenizer *tok, const char *name, size_t len)
-{
-    size_t found_len = 0;
-    const int32_t id = len == 0 ? -1 : match_special(&found_len, tok, name, len, 0, (reach){len, true});
-    return id >= 0 && found_len == len ? id : -1;
-}
-
 static bt_err encode_plain(bt_encoder *enc, const char *text, size_t len, bool starts_text, bt_fault *fault)
 {
     if (len == 0) return BT_OK;

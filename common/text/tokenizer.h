@@ -106,8 +106,6 @@ bt_token_type bt_tokenizer_type(const bt_tokenizer *tok, int32_t id);
  * as spaces, a byte token as its byte, all others as the name in the file. {NULL, 0} for ids out of range.
  * Lives as long as the tokenizer. */
 bt_text_span bt_tokenizer_piece(const bt_tokenizer *tok, int32_t id);
-/* The id of the control or user-defined token with this name, -1: none. */
-int32_t bt_tokenizer_find_special(const bt_tokenizer *tok, const char *name, size_t len);
 /* tokenizer.chat_template of the file; ptr NULL: none. */
 bt_text_span bt_tokenizer_chat_template(const bt_tokenizer *tok);
 #endif

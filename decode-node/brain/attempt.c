@@ -10,7 +10,6 @@
 
 /* ---- what its owner is told ---------------------------------------------------------------------- */
 
-/* What the gateway has not acknowledged of `r`, from index `from`. */
 void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from)
 {
     if (from >= r->ids_len) return;

@@ -166,12 +166,6 @@ void dc_batch_offer(dc_batch *b, uint32_t slot, uint32_t drafts)
     b->slot[slot].drafts = drafts;
 }
 
-uint32_t dc_batch_rows(const dc_batch *b, uint32_t slot)
-{
-    assert(b->slot[slot].joined);
-    return b->slot[slot].is.rows;
-}
-
 bool dc_batch_needs(dc_batch *b, uint32_t *ret_slot, uint32_t *ret_tokens)
 {
     if (!b->wants) return false;

@@ -74,8 +74,6 @@ bool dc_batch_takes_drafts(const dc_batch *b, uint32_t slot);
 dc_batch_plan dc_batch_next(dc_batch *b);
 /* Of the item, the first rows_kept rows stay (0: nothing was done), and new_tokens tokens more are known. */
 void dc_batch_ran(dc_batch *b, uint32_t slot, uint32_t rows_kept, uint32_t new_tokens);
-/* Rows in place of a sequence that joined. */
-uint32_t dc_batch_rows(const dc_batch *b, uint32_t slot);
 
 /* The next need that was not told yet: rows that the slot's pages should hold, enough for ahead_tokens steps without
  * another need, and at most what the sequence will ever have. */

@@ -209,8 +209,8 @@ typedef struct dc_counters {
                                                            tokens of these beginnings */
     /* dropped: to be prefilled again */
     uint64_t preempted, swapped_out, swapped_in, dropped, given_up, replayed_tokens;
-    /* by reason */
-    uint64_t tokens, blocks_placed, block_bytes_placed, blocks_corrupt, blocks_dropped[DC_DROP_CLASS + 1];
+    uint64_t tokens, blocks_placed, block_bytes_placed, blocks_corrupt;
+    uint64_t blocks_dropped[DC_DROP_CLASS + 1]; /* by reason */
     uint64_t wrong_incarnation, stale_attempt, unexpected, repeats, resent;
 } dc_counters;
 

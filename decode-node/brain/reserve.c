@@ -41,12 +41,13 @@ static void refuse(dc_brain *b, const bt_request_ref *ref, bt_err code, uint32_t
 static bool is_possible(dc_brain *b, const bt_msg *m)
 {
     const bt_msg_reserve *w = &m->u.reserve;
-    const uint64_t tokens = (uint64_t)w->prompt_tokens + w->max_tokens;
+    const uint64_t tokens = (uint64_t)w->prompt_tokens + w->max_tokens,
+                   pool = (uint64_t)b->cfg.pages_total * b->cfg.page_tokens,
+                   most = pool < b->cfg.hello.ctx_tokens ? pool : b->cfg.hello.ctx_tokens;
     char text[BT_MSG_MAX_TEXT_BYTES + 1];
-    if (w->prompt_tokens == 0 || w->max_tokens == 0 || tokens > b->cfg.hello.ctx_tokens ||
-        tokens > (uint64_t)b->cfg.pages_total * b->cfg.page_tokens) {
-        snprintf(text, sizeof text, "%llu tokens (prompt %u, answer %u), but this node holds %u at most",
-                 (unsigned long long)tokens, w->prompt_tokens, w->max_tokens, b->cfg.hello.ctx_tokens);
+    if (w->prompt_tokens == 0 || w->max_tokens == 0 || tokens > most) {
+        snprintf(text, sizeof text, "%llu tokens (prompt %u, answer %u), but this node holds %llu at most",
+                 (unsigned long long)tokens, w->prompt_tokens, w->max_tokens, (unsigned long long)most);
         refuse(b, &m->ref, BT_ELIMIT, 0, text);
         return false;
     }

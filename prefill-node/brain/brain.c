@@ -56,11 +56,12 @@ static int32_t *copy_ids(const bt_msg_prefill *w)
 static bool is_possible(pf_brain *b, const bt_msg *m)
 {
     const bt_msg_prefill *w = &m->u.prefill;
-    const uint64_t pages = ((uint64_t)w->ids_len + b->cfg.page_tokens - 1) / b->cfg.page_tokens;
+    const uint64_t pool = (uint64_t)b->cfg.pages_total * b->cfg.page_tokens,
+                   most = pool < b->cfg.hello.ctx_tokens ? pool : b->cfg.hello.ctx_tokens;
     char text[BT_MSG_MAX_TEXT_BYTES + 1];
-    if (w->ids_len == 0 || w->ids_len > b->cfg.hello.ctx_tokens || pages > b->cfg.pages_total) {
-        snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %u at most", w->ids_len,
-                 b->cfg.hello.ctx_tokens);
+    if (w->ids_len == 0 || w->ids_len > most) {
+        snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %llu at most", w->ids_len,
+                 (unsigned long long)most);
         refuse(b, &m->ref, BT_ELIMIT, 0, text);
         return false;
     }
@@ -276,7 +277,6 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     case PF_EV_BLOCK_SENT: pf_links_block(b, &ev->u.block, true); break;
     case PF_EV_BLOCK_BLOCKED: pf_links_block(b, &ev->u.block, false); break;
     case PF_EV_LINK_UP: pf_links_up(b, &ev->u.decode); break;
-    case PF_EV_LINK_DOWN: pf_links_down(b, &ev->u.decode); break;
     case PF_EV_LINK_FAILED: pf_links_failed(b, &ev->u.link_failed.decode, ev->u.link_failed.text); break;
     case PF_EV_DRAIN: bt_gates_drain(&b->gates, 0); break;
     case PF_EV_DRAIN_OVER: leave_at_once(b); return (pf_actions){b->acts, b->acts_len};

@@ -23,9 +23,9 @@
  * covered_tokens) not sent.
  *
  * Bulk links: one for each decode node, dialled on demand (LINK), greeted with HELLO, used after WELCOME.
- * LINK_UP only means that messages may now be handed over; HELLO is repeated until WELCOME. LINK_DOWN
- * (optional, where the shell can see it) starts a new epoch: what was lost is found by Commit and Missing. A link that
- * cannot be dialled or does not open ends its attempts, so that their gateway looks for another way.
+ * LINK_UP only means that messages may now be handed over; HELLO is repeated until WELCOME. A link that stalls is
+ * greeted anew, in a new epoch: what was lost is found by Commit and Missing. A link that cannot be dialled or does not
+ * open ends its attempts, so that their gateway looks for another way.
  *
  * FAILED says by its code whether another attempt may work (BT_EAGAIN, BT_EIO, BT_ECANCEL) or never will (BT_EFORMAT,
  * BT_EARG, BT_ELIMIT); others are not used. */
@@ -81,7 +81,6 @@ typedef enum pf_event_type {
     PF_EV_BLOCK_SENT,      /* the shell handed the block to the socket and needs its rows no more. Every */
     PF_EV_BLOCK_BLOCKED,   /* SEND_BLOCK is answered by one of these, whatever became of its link */
     PF_EV_LINK_UP,
-    PF_EV_LINK_DOWN,
     PF_EV_LINK_FAILED, /* LINK could not be carried out; no UNLINK will follow */
     PF_EV_DRAIN,       /* refuse new work, change no role any more; EXIT when computations and transfers have ended */
     PF_EV_DRAIN_OVER,  /* do not wait any longer: every attempt fails, EXIT */
@@ -122,7 +121,7 @@ typedef struct pf_event {
         } failed;
         uint32_t slot;         /* COMPUTE_STOPPED */
         pf_block block;        /* BLOCK_SENT, BLOCK_BLOCKED: the action's own */
-        bt_incarnation decode; /* LINK_UP, LINK_DOWN */
+        bt_incarnation decode; /* LINK_UP */
         struct {
             bt_incarnation decode;
             char text[BT_MSG_MAX_TEXT_BYTES + 1];

@@ -117,7 +117,6 @@ bool pf_links_want(pf_brain *b, const bt_incarnation *decode, const bt_peer_key 
 void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m);
 void pf_links_block(pf_brain *b, const pf_block *block, bool is_sent);
 void pf_links_up(pf_brain *b, const bt_incarnation *decode);
-void pf_links_down(pf_brain *b, const bt_incarnation *decode);
 void pf_links_failed(pf_brain *b, const bt_incarnation *decode, const char *text);
 void pf_links_expire(pf_brain *b);
 void pf_links_pump(pf_brain *b); /* blocks and Commits that may go now */

@@ -83,9 +83,9 @@ bool pf_links_want(pf_brain *b, const bt_incarnation *decode, const bt_peer_key 
 }
 
 /* Begin a new epoch of the link: what was under way may be lost, Commit will find it. */
-static void cut(pf_brain *b, pf_link *l, pf_link_state state)
+static void cut(pf_brain *b, pf_link *l)
 {
-    l->state = state;
+    l->state = PF_LINK_GREETING;
     l->purse = (bt_xfer_purse){0};
     l->epoch = ++b->epochs;
     l->is_short = l->is_blocked = false;
@@ -109,14 +109,8 @@ void pf_links_up(pf_brain *b, const bt_incarnation *decode)
 {
     pf_link *l = link_of(b, decode);
     if (!l || l->state != PF_LINK_DIALLING) return;
-    cut(b, l, PF_LINK_GREETING);
+    cut(b, l);
     greet(b, l);
-}
-
-void pf_links_down(pf_brain *b, const bt_incarnation *decode)
-{
-    pf_link *l = link_of(b, decode);
-    if (l) cut(b, l, PF_LINK_DIALLING);
 }
 
 /* The decode node that we know by this incarnation takes no KV from us: its transfers are over. */
@@ -187,7 +181,7 @@ void pf_links_msg(pf_brain *b, const bt_incarnation *decode, const bt_msg *m)
         bt_xfer_purse_grant(&l->purse, m->u.credit.total_bytes);
     } else if (m->type == BT_MSG_REJECT && m->u.reject.code == BT_EAGAIN) {
         if (l->state != PF_LINK_OPEN) return; /* HELLO is being repeated already */
-        cut(b, l, PF_LINK_GREETING);
+        cut(b, l);
         greet(b, l);
     } else if (m->type == BT_MSG_REJECT) {
         pf_log(b, BT_LOG_ERROR, "a decode node refuses KV from this node: ", m->u.reject.text);
@@ -341,7 +335,7 @@ void pf_links_expire(pf_brain *b)
             greet(b, l);
         } else if (l->state == PF_LINK_OPEN && l->asked_us != BT_STEP_NEVER &&
                    b->now_us - l->asked_us >= b->cfg.stall_us) {
-            cut(b, l, PF_LINK_GREETING);
+            cut(b, l);
             greet(b, l);
         }
     }

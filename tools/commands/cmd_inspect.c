@@ -58,7 +58,7 @@ static json_t *shapes_json(const bt_host_shapes *table)
         const bt_host_shape *r = &table->row[i];
         json_array_append_new(rows, json_pack("{s:i, s:I, s:I, s:I}", "batch", 1, "seq", (json_int_t)r->seq,
                                               "ctx", (json_int_t)r->ctx, "arena_bytes",
-                                              (json_int_t)r->program[BT_HOST_SHAPES_LAST]->arena.fixed));
+                                              (json_int_t)r->program[BT_PKG_OUT_LAST]->arena.fixed));
     }
     return rows;
 }
@@ -133,7 +133,7 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
     printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", table->rows, arena, "batch",
            "seq", "ctx", "arena");
     for (size_t i = 0; i < table->rows; i++) {
-        bt_num_size_text(arena, sizeof arena, table->row[i].program[BT_HOST_SHAPES_LAST]->arena.fixed);
+        bt_num_size_text(arena, sizeof arena, table->row[i].program[BT_PKG_OUT_LAST]->arena.fixed);
         printf("  %5d %6zu %8zu %12s\n", 1, table->row[i].seq, table->row[i].ctx, arena);
     }
     if (c->graph) {

@@ -74,10 +74,8 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
     bool made = s->site && s->out_max && s->attention_max && c->head;
     for (size_t i = 0; made && i < s->sites; i++) {
         bt_calib_site *site = &s->site[i];
-        const size_t kind = i + 1 == s->sites ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
-        site->k = kind == BT_SITE_O      ? (size_t)hp->heads * hp->head_dim
-                  : kind == BT_SITE_DOWN ? hp->ffn
-                                         : hp->dim;
+        const uint32_t kind = i + 1 == s->sites ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
+        site->k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
         site->hist = calloc(BT_CALIB_BINS, sizeof *site->hist);
         site->column_max = calloc(site->k, sizeof *site->column_max);
         site->column_sum = calloc(site->k, sizeof *site->column_sum);

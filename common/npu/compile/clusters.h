@@ -7,8 +7,8 @@
 /* Operators of the NPU in clusters that can each run as one call. A cluster is convex: no path leaves it and comes
  * back, and no two clusters wait for each other, so that each can run as a whole between its inputs and its outputs.
  * Greedy in topological order: an operator joins the cluster of one of its inputs (the latest that stays convex), else
- * begins one. Clusters below min_macs are given back to the companion. Pure; deterministic. Time and memory grow
- * with n squared over 64. */
+ * begins one. Clusters below min_macs are given back to the companion. Pure; deterministic. Memory grows
+ * with n squared over 64; time at worst with n times that. */
 typedef struct bt_clusters_node {
     const uint32_t *input;
     size_t inputs; /* nodes it reads from; each below its own index */

@@ -20,7 +20,7 @@ typedef struct bt_compile_options {
                                   into the package */
     const bt_profile *profile; /* device/profile.h; NULL: "host", no limits */
     uint32_t npu_ops;          /* BT_PKG_OPS_LINEAR or BT_PKG_OPS_ALL */
-    size_t ctx_tokens;         /* 0: the model's, at most 32,768 */
+    size_t ctx_tokens;         /* at most the model's; 0: that, but no more than BT_COMPILE_USUAL_CTX */
     const int32_t *calib_ids;
     size_t calib_len; /* windows of BT_CALIB_WINDOW from the start, at most BT_COMPILE_MAX_CALIB; at least 16 ids */
     const char *calib_text;
@@ -30,7 +30,12 @@ typedef struct bt_compile_options {
     bt_progress_fn *progress; /* NULL: silent */
     void *ud;
 } bt_compile_options;
-enum { BT_COMPILE_MAX_CALIB = 2048 };
+enum { BT_COMPILE_MAX_CALIB = 2048, BT_COMPILE_USUAL_CTX = 32768 };
+
+static inline size_t bt_compile_usual_ctx(const bt_model *m)
+{
+    return m->hp.ctx < BT_COMPILE_USUAL_CTX ? m->hp.ctx : BT_COMPILE_USUAL_CTX;
+}
 
 /* BT_EARG: options that do not fit each other, the model or the profile, with what and which limit. */
 bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool,

@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-enum { DEFAULT_MAX_CTX = 32768 };
-
 /* Checks options against each other, the model and the profile. */
 static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_options *o, bt_fault *fault)
 {
@@ -14,9 +12,10 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     j->o = o;
     if (o->profile) j->profile = *o->profile;
     else if ((e = bt_profile_load(&j->profile, NULL, fault)) < 0) return e;
-    j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : m->hp.ctx < DEFAULT_MAX_CTX ? m->hp.ctx : DEFAULT_MAX_CTX;
-    if (j->ctx_tokens > BT_MODEL_MAX_CTX)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens: at most %d", j->ctx_tokens, BT_MODEL_MAX_CTX);
+    j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : bt_compile_usual_ctx(m);
+    if (j->ctx_tokens > m->hp.ctx)
+        return bt_fail(fault, BT_EARG, "context of %zu tokens (--ctx-size), the model has %u", j->ctx_tokens,
+                       m->hp.ctx);
     if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
     if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
         return bt_fail(fault, BT_EARG,
@@ -124,9 +123,7 @@ void bt_compile_job_progress(void *job, uint64_t done, uint64_t total)
 bool bt_compile_job_on_npu(const bt_compile_job *j, bt_site_kind site)
 {
     const bt_hparams *hp = &j->m->hp;
-    const size_t k = site == BT_SITE_DOWN ? hp->ffn
-                     : site == BT_SITE_O  ? (size_t)hp->heads * hp->head_dim
-                                          : hp->dim;
+    const size_t k = bt_pkg_site_width(site, hp->dim, hp->heads * hp->head_dim, hp->ffn);
     char why[sizeof(((bt_pkg_fallback *)0)->why)];
     return bt_offload_linear(why, &j->profile, &j->o->recipe, site, k);
 }

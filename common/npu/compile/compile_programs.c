@@ -1,5 +1,6 @@
 /* What runs where, the programs and the table of shapes, and which layers are mapped together. */
 #include "npu/compile/compile_private.h"
+#include "kernels/int_ops.h"
 #include "npu/compile/lower.h"
 #include "npu/compile/sessions.h"
 
@@ -15,6 +16,11 @@ bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
                            fault);
     if (e < 0) return e;
     j->npu_ops = j->offload->npu_ops;
+    if (j->npu_ops == BT_PKG_OPS_ALL && j->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
+        return bt_fail(
+            fault, BT_EARG,
+            "context of %zu tokens (--ctx-size): attention in integers (--npu-ops all) takes at most %d",
+            j->ctx_tokens, BT_INT_ATTENTION_MAX_TOKENS);
     j->has_norm = calloc(j->graph->ops, sizeof *j->has_norm);
     if (!j->has_norm) return bt_fail(fault, BT_ENOMEM, "placing operators");
     for (size_t i = 0; i < j->graph->ops; i++) {

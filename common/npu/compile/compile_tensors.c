@@ -120,16 +120,10 @@ static bt_err gptq_collect(bt_compile_job *j, size_t first, size_t *end, bt_faul
 
 /* ---- tensors ---- */
 
-static const bt_pkg_tensor absent = {
-    .site = BT_PKG_NONE,   .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE,     .oscale = BT_PKG_NONE,
-    .bias = BT_PKG_NONE,   .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE,       .shift = BT_PKG_NONE,
-    .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE,
-};
-
 static bt_pkg_tensor *tensor_of(bt_compile_job *j, uint32_t layer, bt_weight w)
 {
     bt_pkg_tensor *t = &j->tensor[bt_pkg_tensor_index(j->m->hp.layers, layer, w)];
-    *t = absent;
+    *t = bt_pkg_no_tensor;
     t->layer = w == BT_WEIGHT_OUT_NORM || w == BT_WEIGHT_OUTPUT ? UINT32_MAX : layer;
     t->weight = w;
     return t;

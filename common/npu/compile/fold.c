@@ -65,15 +65,6 @@ static const float *smooth_of(const bt_fold *f, uint32_t layer, uint32_t kind)
     return site == BT_PKG_NONE ? NULL : f->smooth[site];
 }
 
-/* The site that reads a norm. */
-static uint32_t site_after(bt_weight norm)
-{
-    return norm == BT_WEIGHT_ATTN_NORM  ? BT_SITE_QKV
-           : norm == BT_WEIGHT_FFN_NORM ? BT_SITE_UP
-           : norm == BT_WEIGHT_OUT_NORM ? BT_SITE_HEAD
-                                        : BT_PKG_NONE;
-}
-
 static bt_weight norm_before(uint32_t site)
 {
     return site == BT_SITE_QKV    ? BT_WEIGHT_ATTN_NORM
@@ -84,7 +75,7 @@ static bt_weight norm_before(uint32_t site)
 
 bool bt_fold_has_norm(const bt_fold *f, uint32_t layer, bt_weight w)
 {
-    const uint32_t site = site_after(w);
+    const uint32_t site = bt_pkg_site_after(w);
     return site == BT_PKG_NONE || f->r1.base == 0 || smooth_of(f, layer, site) != NULL;
 }
 
@@ -155,7 +146,7 @@ bt_err bt_fold_begin(bt_fold *f, uint32_t layer, bt_weight w, bt_fault *fault)
     f->input_smooth = f->output_smooth = NULL;
     const uint32_t site = bt_pkg_site_of(w);
     if (site == BT_PKG_NONE) {
-        if (site_after(w) != BT_PKG_NONE) f->output_smooth = smooth_of(f, layer, site_after(w));
+        if (bt_pkg_site_after(w) != BT_PKG_NONE) f->output_smooth = smooth_of(f, layer, bt_pkg_site_after(w));
         return BT_OK;
     }
     f->input_smooth = smooth_of(f, layer, site);
@@ -171,7 +162,7 @@ void bt_fold_row(const bt_fold *f, float *y, size_t n)
     const size_t k = f->tensor->dim[0];
     if (f->whole) {
         for (size_t i = 0; i < k; i++) y[i] = f->whole[n * k + i];
-    } else if (site_after(f->w) != BT_PKG_NONE) {
+    } else if (bt_pkg_site_after(f->w) != BT_PKG_NONE) {
         bt_model_row_f32(y, f->tensor, 0);
         for (size_t i = 0; i < k; i++) {
             if (f->r1.base > 0) y[i] = 1;

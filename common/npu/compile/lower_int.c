@@ -29,26 +29,23 @@ static bt_pkg_inst *emit(bt_lower_build *b, bt_pkg_op op, size_t at, uint64_t in
     return i;
 }
 
-/* The embedding is in f32 rows until the first operator that wants the residual stream. */
-static void lower_norm(bt_lower_build *b, size_t at, uint32_t *stream)
+/* The residual stream is in f32 rows until the first norm wants it. */
+static void lower_norm(bt_lower_build *b, size_t at, bool *is_integer)
 {
     const bt_op *o = op_at(b, at);
     const uint32_t x = o->in[0], dim = width_of(b, x);
-    const bt_site_kind kind = o->weight == BT_WEIGHT_OUT_NORM   ? BT_SITE_HEAD
-                              : o->weight == BT_WEIGHT_FFN_NORM ? BT_SITE_UP
-                                                                : BT_SITE_QKV;
-    if (*stream == BT_GRAPH_NO_TENSOR) {
+    if (!*is_integer) {
         const uint64_t floats = value_of(b, x);
         bt_pkg_inst *i =
             emit(b, BT_PKG_QUANTISE32, at, floats, bt_lower_build_renew(b, x, 4), (shape){dim, 4, dim, 4});
         i->layer = UINT32_MAX;
-        *stream = x;
+        *is_integer = true;
     }
     const uint64_t in0 = value_of(b, x);
     bt_pkg_inst *i =
         emit(b, BT_PKG_INT_RMSNORM, at, in0, bt_lower_build_renew(b, o->out, 4), (shape){dim, 4, dim, 4});
     if (!b->in->has_norm_weight || b->in->has_norm_weight[at]) i->tensor = tensor_index(b, o, o->weight);
-    i->site = bt_pkg_site_index(b->in->graph->hp.layers, o->layer, kind);
+    i->site = bt_pkg_site_index(b->in->graph->hp.layers, o->layer, bt_pkg_site_after(o->weight));
     i->params = b->in->params[at];
 }
 
@@ -122,9 +119,7 @@ static void lower_add(bt_lower_build *b, size_t at)
     bt_pkg_inst *i =
         emit(b, BT_PKG_INT_ADD, at, value_of(b, o->out), value_of(b, o->out), (shape){dim, 2, dim, 4});
     i->in1 = value_of(b, o->in[1]);
-    for (size_t w = at; w-- > 0 && i->tensor == BT_PKG_NONE;)
-        if (op_at(b, w)->kind == BT_OP_LINEAR && op_at(b, w)->out == o->in[1])
-            i->tensor = tensor_index(b, o, op_at(b, w)->weight);
+    i->tensor = tensor_index(b, o, bt_graph_added(b->in->graph, at));
     i->params = b->in->params[at];
 }
 
@@ -140,7 +135,7 @@ static void lower_silu(bt_lower_build *b, size_t at)
     i->params = b->in->params[at];
 }
 
-static void lower_op(bt_lower_build *b, size_t at, uint32_t *stream)
+static void lower_op(bt_lower_build *b, size_t at, bool *is_integer)
 {
     const bt_op *o = op_at(b, at);
     switch (o->kind) {
@@ -149,7 +144,7 @@ static void lower_op(bt_lower_build *b, size_t at, uint32_t *stream)
         if (o->layer == BT_GRAPH_NO_LAYER) bt_lower_build_companion(b, at);
         else (void)lower_rotate(b, at, o->out, 2);
         break;
-    case BT_OP_RMSNORM: lower_norm(b, at, stream); break;
+    case BT_OP_RMSNORM: lower_norm(b, at, is_integer); break;
     case BT_OP_QK_NORM: lower_heads(b, at, BT_PKG_INT_QK_NORM); break;
     case BT_OP_ROPE: lower_heads(b, at, BT_PKG_INT_ROPE); break;
     case BT_OP_KV_STORE: lower_kv_store(b, at); break;
@@ -181,18 +176,17 @@ static bool always_companion(const bt_op *o)
 
 bt_err bt_lower_int(bt_lower_build *b, bt_fault *fault)
 {
-    bool has_r2 = false;
-    uint32_t stream = BT_GRAPH_NO_TENSOR; /* the residual stream's tensor, once it is in integers */
+    const bool has_r2 = bt_graph_rotates_attention(b->in->graph);
+    bool is_integer = false; /* the residual stream */
     for (size_t i = 0; i < b->ops; i++) {
         const bt_op *o = op_at(b, i);
         if (!b->in->on_npu[i] && !always_companion(o))
             return bt_fail(fault, BT_EARG, "npu operators 'all': %s is not on the NPU", bt_op_name(o->kind));
-        has_r2 = has_r2 || (o->kind == BT_OP_ROTATE && o->layer != BT_GRAPH_NO_LAYER);
     }
     for (size_t i = 0; i < b->ops;) {
         const size_t group = op_at(b, i)->kind == BT_OP_LINEAR ? bt_lower_build_group(b, i) : 0;
         if (group) lower_linears(b, i, group, has_r2);
-        else lower_op(b, i, &stream);
+        else lower_op(b, i, &is_integer);
         i += group ? group : 1;
     }
     return BT_OK;

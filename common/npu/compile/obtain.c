@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* Of a calibration file only the beginning is read: more than enough for BT_COMPILE_MAX_CALIB tokens. */
-enum { CALIB_MAX_BYTES = 1 << 18, MAX_CTX_TOKENS = 32768, RECIPE_WORDS_BYTES = 512 };
+enum { CALIB_MAX_BYTES = 1 << 18, RECIPE_WORDS_BYTES = 512 };
 
 const char *const bt_obtain_ops[] = {"linear", "all", NULL};
 
@@ -97,7 +97,7 @@ static bt_err find_ids(order *o, const bt_model *m, bt_fault *fault)
 /* Prompts of any --ctx-size share one package, except under the policy whose shape is the context. */
 static size_t context(const bt_obtain_want *w, const bt_model *m, size_t wanted)
 {
-    const size_t usual = m->hp.ctx < MAX_CTX_TOKENS ? m->hp.ctx : MAX_CTX_TOKENS;
+    const size_t usual = bt_compile_usual_ctx(m);
     const bool is_max_pad = w->shape_policy && strcmp(w->shape_policy, "max-pad") == 0;
     return wanted && (wanted > usual || is_max_pad) ? wanted : usual;
 }

@@ -1,15 +1,13 @@
 /* Asking the profile about each operator, and clustering what it takes. */
 #include "npu/compile/offload.h"
+#include "kernels/int_kernels.h"
 #include "npu/compile/clusters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MAX_WHY = sizeof((bt_pkg_fallback *)0)->why,
-    MAX_K = 131071
-}; /* 127 * 127 * MAX_K fits the accumulator */
+enum { MAX_WHY = sizeof((bt_pkg_fallback *)0)->why };
 
 static bool is_asked(const bt_op *op, uint32_t npu_ops)
 {
@@ -29,7 +27,7 @@ bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *re
     else if (!(can & (bits == 16 ? BT_PROFILE_INT16 : BT_PROFILE_INT8)))
         snprintf(why, MAX_WHY, "%u-bit inputs at %s", bits, bt_site_kind_name(site));
     else if (recipe->weight_bits == 4 && !(can & BT_PROFILE_INT4)) snprintf(why, MAX_WHY, "4-bit weights");
-    else if (k > MAX_K) snprintf(why, MAX_WHY, "%zu inputs, an accumulator takes %d", k, MAX_K);
+    else if (k > BT_INT_MAX_K) snprintf(why, MAX_WHY, "%zu inputs, an accumulator takes %d", k, BT_INT_MAX_K);
     return !why[0];
 }
 
@@ -191,22 +189,6 @@ void bt_offload_free(bt_offload *p)
     free(p->on_npu);
     free(p->cluster);
     free(p);
-}
-
-bt_err bt_offload_macs(uint64_t *ret_npu, uint64_t *ret_companion, const bt_offload *p, const bt_graph *g,
-                       const bt_bind *b, bt_fault *fault)
-{
-    uint64_t sum[2] = {0, 0};
-    for (size_t i = 0; i < p->ops; i++) {
-        uint64_t macs;
-        const bt_err e = bt_formula_eval(&macs, g->op[i].macs, b, fault);
-        if (e < 0) return e;
-        if (__builtin_add_overflow(sum[p->on_npu[i]], macs, &sum[p->on_npu[i]]))
-            return bt_fail(fault, BT_ELIMIT, "the sum of multiply-accumulates does not fit");
-    }
-    *ret_npu = sum[1];
-    *ret_companion = sum[0];
-    return BT_OK;
 }
 
 bt_err bt_offload_require(const bt_pkg_fallback *list, size_t n, bt_fault *fault)

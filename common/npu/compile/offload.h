@@ -34,11 +34,6 @@ void bt_offload_free(bt_offload *p); /* NULL is fine */
 /* May the NPU run the linears of a site, with k inputs? False: why[96] says why not, in a few words. */
 bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site, size_t k);
 
-/* Multiply-accumulates under a binding, by side; npu_mac_ratio = npu / (npu + companion). Attention counts every
- * (row, CTX) pair. */
-bt_err bt_offload_macs(uint64_t *ret_npu, uint64_t *ret_companion, const bt_offload *p, const bt_graph *g,
-                       const bt_bind *b, bt_fault *fault);
-
 /* --require-npu: BT_OK without fallbacks; else BT_EARG with the list: "linear 30 x (16-bit inputs at down), ...". */
 bt_err bt_offload_require(const bt_pkg_fallback *list, size_t n, bt_fault *fault);
 #endif

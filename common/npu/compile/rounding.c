@@ -183,10 +183,10 @@ static bt_err allocate(bt_rounding *w, job *j, bt_fault *fault)
     const size_t panels = bt_int_panels(w->n);
     size_t bytes;
     w->scales = j->in->per_tensor ? 1 : w->n;
-    if (!bt_mul_size(&bytes, panels, bt_int_panel_bytes(w->k, j->in->bits)))
+    if (!bt_mul_size(&w->panels_bytes, panels, bt_int_panel_bytes(w->k, j->in->bits)) ||
+        !bt_add_size(&bytes, w->panels_bytes, ALIGN - 1))
         return bt_fail(fault, BT_ELIMIT, "a matrix of %zu x %zu does not fit memory", w->n, w->k);
-    w->panels_bytes = bytes;
-    w->panels = aligned_alloc(ALIGN, bytes);
+    w->panels = aligned_alloc(ALIGN, bytes / ALIGN * ALIGN);
     w->scale = calloc(w->scales, sizeof *w->scale);
     w->colsum = calloc(panels * PANEL, sizeof *w->colsum);
     w->correction = calloc(w->n, sizeof *w->correction);
@@ -198,7 +198,7 @@ static bt_err allocate(bt_rounding *w, job *j, bt_fault *fault)
         made = made && j->weight[i] && j->output[i];
     }
     if (!made) return bt_fail(fault, BT_ENOMEM, "packing %zu x %zu weights", w->n, w->k);
-    memset(w->panels, 0, bytes);
+    memset(w->panels, 0, w->panels_bytes);
     return BT_OK;
 }
 

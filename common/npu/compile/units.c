@@ -86,9 +86,7 @@ static norm norm_of(const bt_units_in *in, uint32_t layer, bt_weight w)
         const double unit = bt_units_out_scale(in, layer, w == BT_WEIGHT_Q_NORM ? BT_WEIGHT_Q : BT_WEIGHT_K);
         return (norm){unit, unit, hp->head_dim};
     }
-    const bt_site_kind kind = w == BT_WEIGHT_OUT_NORM   ? BT_SITE_HEAD
-                              : w == BT_WEIGHT_FFN_NORM ? BT_SITE_UP
-                                                        : BT_SITE_QKV;
+    const bt_site_kind kind = (bt_site_kind)bt_pkg_site_after(w);
     return (norm){site_scale(in, layer, kind), bt_units_residual_scale(in), hp->dim};
 }
 
@@ -138,21 +136,6 @@ static void set_attention(bt_pkg_int_params *p, const bt_units_in *in, uint32_t 
     set(p, 1, ldexp(1, -p->v_shift) / attention_unit(in, layer));
 }
 
-static bool has_r2(const bt_graph *g)
-{
-    for (size_t i = 0; i < g->ops; i++)
-        if (g->op[i].kind == BT_OP_ROTATE && g->op[i].layer != BT_GRAPH_NO_LAYER) return true;
-    return false;
-}
-
-static bt_weight added_by(const bt_graph *g, const bt_op *o)
-{
-    for (size_t i = 0; i < g->ops; i++)
-        if (g->op[i].kind == BT_OP_LINEAR && g->op[i].out == o->in[1] && g->op[i].layer == o->layer)
-            return g->op[i].weight;
-    return BT_WEIGHT_O; /* not in a checked graph */
-}
-
 bool bt_units_op(bt_pkg_int_params *ret, const bt_units_in *in, const bt_graph *g, size_t op)
 {
     const bt_op *o = &g->op[op];
@@ -162,7 +145,7 @@ bool bt_units_op(bt_pkg_int_params *ret, const bt_units_in *in, const bt_graph *
     case BT_OP_QK_NORM: set_norm(&p, in, o); break;
     case BT_OP_ATTENTION: set_attention(&p, in, o->layer); break;
     case BT_OP_LINEAR:
-        if (o->weight != BT_WEIGHT_O || has_r2(g)) return false;
+        if (o->weight != BT_WEIGHT_O || bt_graph_rotates_attention(g)) return false;
         set(&p, 0, attention_unit(in, o->layer) / site_scale(in, o->layer, BT_SITE_O));
         break;
     case BT_OP_ROTATE:
@@ -171,7 +154,8 @@ bool bt_units_op(bt_pkg_int_params *ret, const bt_units_in *in, const bt_graph *
         break;
     case BT_OP_ADD:
         set(&p, 0,
-            (double)bt_units_out_scale(in, o->layer, added_by(g, o)) / (double)bt_units_residual_scale(in));
+            (double)bt_units_out_scale(in, o->layer, bt_graph_added(g, op)) /
+                (double)bt_units_residual_scale(in));
         break;
     case BT_OP_SILU_MUL: {
         const double gate = bt_units_out_scale(in, o->layer, BT_WEIGHT_GATE),

@@ -18,8 +18,6 @@ bt_err bt_pkg_open_on(bt_pkg **ret, const char *path, bt_pool *pool, bt_fault *f
 /* Checks only that header and tables are those that were written, the header's numbers in range, and reads nothing
  * else: for what they say. Not to be run. */
 bt_err bt_pkg_look(bt_pkg **ret, const char *path, bt_fault *fault);
-/* The same over bytes that the caller keeps (64-byte aligned). */
-bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *fault);
 void bt_pkg_close(bt_pkg *p); /* NULL is fine */
 
 /* All borrowed from the mapping, valid until close. */

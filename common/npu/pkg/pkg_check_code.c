@@ -4,6 +4,7 @@
  * place of the plan that is alive, and its operands overlap only where it works in place. So the executor
  * meets no operand, index, width or list of shadow entries that this file has not seen before. */
 #include "npu/pkg/pkg_private.h"
+#include "kernels/int_ops.h"
 #include "model/weight.h"
 #include "npu/pkg/recipe.h"
 
@@ -489,8 +490,8 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
     if (w->h->npu_ops != BT_PKG_OPS_ALL &&
         (in->op > BT_PKG_LINEAR || in->op == BT_PKG_QUANTISE32 || in->op == BT_PKG_DEQUANTISE16))
         return bad(w, "needs npu_ops all");
-    if (in->op == BT_PKG_INT_ATTENTION && w->h->ctx_tokens > 131072)
-        return bad(w, "ctx_tokens %u, it sums up to 131072", w->h->ctx_tokens);
+    if (in->op == BT_PKG_INT_ATTENTION && w->h->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
+        return bad(w, "ctx_tokens %u, it sums up to %d", w->h->ctx_tokens, BT_INT_ATTENTION_MAX_TOKENS);
     if (in->out_rows > 1 || (in->out_rows && !w->prog->out)) return bad(w, "out_rows %u", in->out_rows);
     if (in->out_rows && (in->op == BT_PKG_EMBED || r->by_layer)) return bad(w, "out_rows %u", in->out_rows);
     if (in->cluster > w->prog->clusters) return bad(w, "cluster %u of %u", in->cluster, w->prog->clusters);

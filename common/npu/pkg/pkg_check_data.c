@@ -1,6 +1,7 @@
 /* The check of a package's data: the header's fields, and tensors and sites with their constants: sizes
  * exactly what the shape needs, floats finite, integers within the ranges in which the kernels are exact. */
 #include "npu/pkg/pkg_private.h"
+#include "kernels/int_kernels.h"
 #include "kernels/kernels.h"
 #include "model/weight.h"
 #include "model/quant.h"
@@ -8,8 +9,6 @@
 
 #include <stdatomic.h>
 #include <string.h>
-
-enum { MAX_K = 131071 }; /* int_kernels.h: no overflow up to here */
 
 static bool finite(float x)
 {
@@ -278,7 +277,7 @@ static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
         return check_requant(p, i, t, fault);
     }
     if (t->bits != 8 && t->bits != 4) return BAD("bits");
-    if (t->k > MAX_K) return BAD("more inputs than the kernels sum without overflow");
+    if (t->k > BT_INT_MAX_K) return BAD("more inputs than the kernels sum without overflow");
     const uint32_t site = bt_pkg_site_index(h->layers, t->layer, bt_pkg_site_of(t->weight));
     if (t->site != site || !bt_pkg_sites(p)[site].k) return BAD("site");
     const uint8_t *w = const_of(p, t->panels, panels * bt_int_panel_bytes(t->k, t->bits));
@@ -321,14 +320,9 @@ static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     if (t->reserved[0] || t->reserved[1] || t->reserved[2]) return BAD("reserved");
     if (!measured(t->weight_error) || !measured(t->output_error)) return BAD("weight_error or output_error");
     if (!t->n) {
-        static const bt_pkg_tensor none = {
-            .site = BT_PKG_NONE,   .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE,     .oscale = BT_PKG_NONE,
-            .bias = BT_PKG_NONE,   .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE,       .shift = BT_PKG_NONE,
-            .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE,
-        };
         bt_pkg_tensor copy = *t;
         copy.layer = copy.weight = 0;
-        if (!same_bytes(&copy, &none, sizeof copy))
+        if (!same_bytes(&copy, &bt_pkg_no_tensor, sizeof copy))
             return BAD("n 0 says that it is not there, other fields say that it is");
         return bt_pkg_is_vector(t->weight) ? BT_OK : BAD("missing");
     }
@@ -370,9 +364,7 @@ static bt_err check_site(const bt_pkg *p, uint32_t i, const bt_pkg_site *s, bt_f
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     static const bt_pkg_site none = {.hot = BT_PKG_NONE};
-    const uint32_t k = s->kind == BT_SITE_O      ? h->heads * h->head_dim
-                       : s->kind == BT_SITE_DOWN ? h->ffn
-                                                 : h->dim;
+    const uint32_t k = bt_pkg_site_width(s->kind, h->dim, h->heads * h->head_dim, h->ffn);
     if (!s->k) {
         bt_pkg_site copy = *s;
         copy.layer = copy.kind = 0;

@@ -15,7 +15,7 @@
 #define BT_PKG_NOWHERE UINT64_MAX /* an operand that is not in the arena */
 enum { BT_PKG_VERSION = 1, BT_PKG_ALIGN = 64 };
 /* A package past one of these is refused; each far above what a real one needs. LIVE: places of one plan alive at once;
- * ALL_INSTS: over all programs, so that a small file cannot keep the check busy for long. */
+ * ALL_INSTS: instructions and places over all programs, so that a small file cannot keep the check busy for long. */
 enum {
     BT_PKG_MAX_CONSTS = 1 << 18,
     BT_PKG_MAX_ROWS = 4096,
@@ -90,7 +90,7 @@ typedef struct bt_pkg_const {
     uint64_t offset, bytes;
     uint8_t hash[16];
     uint32_t kind, refs;
-} bt_pkg_const; /* 40 bytes; hash: XXH3-128; refs: how often tables and instructions name it */
+} bt_pkg_const; /* 40 bytes; hash: XXH3-128; refs: how often the header, tensors, sites and programs name it */
 
 /* Order of the tables. Tensors: layer * BT_PKG_LAYER_TENSORS + slot for the eleven of a layer, in the order attn_norm,
  * q, k, v, q_norm, k_norm, o, ffn_norm, gate, up, down, then out_norm and output; one that the model or the recipe
@@ -100,7 +100,11 @@ enum { BT_PKG_LAYER_TENSORS = 11, BT_PKG_LAYER_SITES = 4 };
  * head's site. */
 uint32_t bt_pkg_tensor_index(uint32_t layers, uint32_t layer, uint32_t weight /* bt_weight */);
 uint32_t bt_pkg_site_index(uint32_t layers, uint32_t layer, uint32_t kind /* bt_site_kind */);
-uint32_t bt_pkg_site_of(uint32_t weight); /* bt_site_kind of a matrix's input; NONE for others */
+uint32_t bt_pkg_site_of(uint32_t weight);    /* bt_site_kind of a matrix's input; NONE for others */
+uint32_t bt_pkg_site_after(uint32_t weight); /* bt_site_kind of what reads a norm of the residual stream; NONE for
+                                                others */
+/* Inputs of a site of this bt_site_kind. q_width: heads * head_dim. */
+uint32_t bt_pkg_site_width(uint32_t kind, uint32_t dim, uint32_t q_width, uint32_t ffn);
 
 /* A weight: a matrix with its quantisation, or a vector. */
 typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, weight, NONE for each index, else zero */
@@ -123,6 +127,8 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
     uint32_t out_bits;                /* npu_ops all: 16 or 8 */
     uint32_t reserved[3];
 } bt_pkg_tensor;
+
+extern const bt_pkg_tensor bt_pkg_no_tensor; /* one that is not there; layer and weight zero */
 
 /* An input that is quantised: the one of q, k, v; of o; of gate and up; of down; of the head. */
 typedef struct bt_pkg_site {  /* 64 bytes; one that no integer linear uses: layer, kind, hot NONE, else zero */
@@ -151,7 +157,7 @@ typedef struct bt_pkg_program { /* 64 bytes */
     uint32_t seq, out, clusters, reserved;
     uint64_t arena_bytes;              /* peak of the plan, a multiple of 64 */
     uint64_t npu_macs, companion_macs; /* for seq rows; attention's not included (it depends on the position) */
-    uint64_t activation_bytes_moved;   /* read and written by the steps, for seq rows */
+    uint64_t activation_bytes_moved;   /* by the strides of all instructions (docs/package-format.md), for seq rows */
 } bt_pkg_program;
 
 /* Names in a memory plan: the graph's tensors, and what quantisation adds. PLANES: s8 or the hi plane; LO: the lo

@@ -50,6 +50,27 @@ uint32_t bt_pkg_site_of(uint32_t weight)
     }
 }
 
+uint32_t bt_pkg_site_after(uint32_t weight)
+{
+    switch (weight) {
+    case BT_WEIGHT_ATTN_NORM: return BT_SITE_QKV;
+    case BT_WEIGHT_FFN_NORM: return BT_SITE_UP;
+    case BT_WEIGHT_OUT_NORM: return BT_SITE_HEAD;
+    default: return BT_PKG_NONE;
+    }
+}
+
+uint32_t bt_pkg_site_width(uint32_t kind, uint32_t dim, uint32_t q_width, uint32_t ffn)
+{
+    return kind == BT_SITE_O ? q_width : kind == BT_SITE_DOWN ? ffn : dim;
+}
+
+const bt_pkg_tensor bt_pkg_no_tensor = {
+    .site = BT_PKG_NONE,   .panels = BT_PKG_NONE, .wscale = BT_PKG_NONE,     .oscale = BT_PKG_NONE,
+    .bias = BT_PKG_NONE,   .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE,       .shift = BT_PKG_NONE,
+    .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE,
+};
+
 const char *bt_pkg_op_name(bt_pkg_op op)
 {
     static const char *const companion[] = {

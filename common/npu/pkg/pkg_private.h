@@ -71,6 +71,10 @@ bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault);
 /* Everything: layout, digest, every field, every constant, every program. The same fault with any number of threads. */
 bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
 
+/* ---- pkg_read.c ---- */
+/* bt_pkg_open over bytes that the caller keeps (64-byte aligned). */
+bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *fault);
+
 /* ---- fuse.c: what bt_pkg_fuse finds, of a package that was checked. BT_ENOMEM ---- */
 bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *p, bt_fault *fault);
 void bt_fuse_list_free(bt_fuse_list *l); /* NULL is fine */

@@ -1,8 +1,8 @@
 /* Writing a package: constants stream to a temporary file beside the target as they come, tables follow at
  * the end, and the file gets its name only when it is whole and on the disk. The same calls give the same
  * bytes: padding is zero, and no time, path or host name goes in. Constants with the same XXH3-128 and length
- * are taken for the same and stored once; their bytes are not compared (two texts of one program that
- * share 128 bits by accident are not to be expected before the disk lies). */
+ * are taken for the same and stored once. Their bytes are not compared: two different constants with one hash
+ * are less likely than an error of the disk. */
 #include "npu/pkg/pkg.h"
 #include "base/file.h"
 #include "base/hash.h"

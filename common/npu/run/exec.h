@@ -21,9 +21,9 @@
  * depend on no seq, ctx, chunk edge, padding, thread or instruction set. The recipe llm-int8 is the
  * exception: its numbers depend on the chunk. */
 typedef struct bt_exec bt_exec;
-/* All borrowed, and outlive it. pool may be NULL. One run at a time. Reads every instruction of the package
- * once. BT_EVERSION: made for other kernels or operators; BT_EARG: a recipe that this version does not know;
- * BT_EFORMAT: a recipe that does not fit the tensors; BT_ENOMEM. */
+/* All borrowed, and outlive it. pool may be NULL. One run at a time. BT_EVERSION: made for other kernels or
+ * operators; BT_EARG: a recipe that this version does not know; BT_EFORMAT: a recipe that does not fit the
+ * tensors; BT_ENOMEM. */
 bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool, bt_fault *fault);
 void bt_exec_free(bt_exec *x); /* NULL is fine */
 

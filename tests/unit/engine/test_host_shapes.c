@@ -38,7 +38,7 @@ static void rows_are_shapes_times_context_buckets(void **state)
         assert_int_equal(t->rows, cases[i].rows);
         assert_int_equal(t->compilations, 3 * cases[i].rows);
         for (size_t r = 0; r < t->rows; r++)
-            for (int out = 0; out < BT_HOST_SHAPES_OUTS; out++) {
+            for (int out = 0; out < BT_PKG_OUTS; out++) {
                 const bt_program *p = t->row[r].program[out];
                 assert_int_equal(p->seq, t->row[r].seq);
                 assert_int_equal(p->ctx, t->row[r].ctx);

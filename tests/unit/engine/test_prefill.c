@@ -185,44 +185,67 @@ static void hooks_cover_every_layer_of_every_chunk_once(void **state)
     end(&w);
 }
 
-static void refuses_what_does_not_fit_and_says_both_numbers(void **state)
+static void refuses_options_that_do_not_fit(void **state)
 {
     (void)state;
-    bt_fault f;
     world w = begin("llama");
     bt_prefill_config c = {.engine = "host", .ctx_tokens = 100, .threads = 1};
-    bt_prefill *p = NULL, *none = NULL;
+    bt_prefill *none = NULL;
     c.want.shape_policy = "chunk:0";
     assert_int_equal(bt_prefill_new(&none, w.kit.model, &c, NULL), BT_EARG);
     c.want.shape_policy = NULL;
     c.ctx_tokens = CTX + 1;
     assert_int_equal(bt_prefill_new(&none, w.kit.model, &c, NULL), BT_ELIMIT);
     assert_null(none);
-    c.ctx_tokens = 100;
-    assert_int_equal(bt_prefill_new(&p, w.kit.model, &c, NULL), BT_OK);
+    end(&w);
+}
+
+/* Pages hold more than the engine's context: what it refuses it has not begun. */
+static void every_engine_refuses_what_does_not_fit_and_says_both_numbers(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t elem_bytes;
+    } engines[] = {{"host", 2}, {"npu", 1}, {"reference", 4}};
+    (void)state;
+    bt_fault f;
+    world w = begin("llama");
+    const npu_kit_options o = {.ctx_tokens = CTX};
+    bt_pkg *pkg = npu_kit_package(w.kit.model, &o);
     float *logits = engine_kit_floats(w.vocab);
-    bt_kv_view kv = engine_kit_pages(w.kit.model, 112, PAGE, 2);
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, 101, 0, NULL, logits, BT_PREFILL_LAST, &f), BT_ELIMIT);
-    assert_true(strstr(f.text, "101") && strstr(f.text, "100"));
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, 1, 100, NULL, logits, BT_PREFILL_LAST, NULL), BT_ELIMIT);
-    bt_kv_view endless = kv; /* only what the engine itself says of lengths */
-    endless.tokens_capacity = SIZE_MAX;
-    assert_int_equal(bt_prefill_run(p, &endless, w.ids, SIZE_MAX - 2, 2, NULL, logits, BT_PREFILL_LAST, NULL),
-                     BT_ELIMIT);
-    assert_int_equal(bt_prefill_run(p, &endless, w.ids, 2, SIZE_MAX - 2, NULL, logits, BT_PREFILL_LAST, NULL),
-                     BT_ELIMIT);
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, SIZE_MAX, 2, NULL, logits, BT_PREFILL_LAST, NULL),
-                     BT_EARG);
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, 0, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_EARG);
-    w.ids[99] = 384;
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, 100, 0, NULL, logits, BT_PREFILL_LAST, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "384"));
-    assert_true(engine_kit_untouched(&kv, 0, 112));
-    w.ids[99] = 383;
-    assert_int_equal(bt_prefill_run(p, &kv, w.ids, 100, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
+    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
+        const bt_prefill_config c = {.engine = engines[i].name, .pkg = pkg, .ctx_tokens = 100, .threads = 1,
+                                     .kv_elem_bytes = engines[i].elem_bytes};
+        bt_prefill *p = NULL;
+        assert_int_equal(bt_prefill_new(&p, w.kit.model, &c, NULL), BT_OK);
+        bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, engines[i].elem_bytes), endless = kv;
+        endless.tokens_capacity = SIZE_MAX; /* only what the engine itself says of lengths */
+#define REFUSES(error, view, n, pos0, logits) \
+    assert_int_equal(bt_prefill_run(p, view, w.ids, n, pos0, NULL, logits, BT_PREFILL_LAST, &f), error)
+        REFUSES(BT_ELIMIT, &kv, 101, 0, logits);
+        assert_true(strstr(f.text, "101") && strstr(f.text, "100"));
+        REFUSES(BT_ELIMIT, &kv, 1, 100, logits);
+        REFUSES(BT_ELIMIT, &kv, 1, 101, logits);
+        REFUSES(BT_ELIMIT, &kv, 1, CTX - 1, logits);
+        REFUSES(BT_ELIMIT, &endless, SIZE_MAX - 2, 2, logits);
+        REFUSES(BT_ELIMIT, &endless, 2, SIZE_MAX - 2, logits);
+        REFUSES(BT_EARG, &kv, SIZE_MAX, 2, logits);
+        REFUSES(BT_EARG, &kv, 0, 0, logits);
+        REFUSES(BT_EARG, &kv, 1, 0, NULL);
+        w.ids[99] = 384;
+        REFUSES(BT_EARG, &kv, 100, 0, logits);
+        assert_non_null(strstr(f.text, "384"));
+        w.ids[99] = -1;
+        REFUSES(BT_EARG, &kv, 100, 0, logits);
+        assert_true(engine_kit_untouched(&kv, 0, CTX));
+        w.ids[99] = 383;
+        REFUSES(BT_OK, &kv, 100, 0, logits);
+#undef REFUSES
+        engine_kit_pages_free(&kv);
+        bt_prefill_free(p);
+    }
     free(logits);
-    engine_kit_pages_free(&kv);
-    bt_prefill_free(p);
+    bt_pkg_close(pkg);
     end(&w);
 }
 
@@ -273,7 +296,8 @@ int main(void)
         cmocka_unit_test(agrees_with_the_reference_at_every_position),
         cmocka_unit_test(all_logits_end_with_the_last_and_prefixes_can_be_continued),
         cmocka_unit_test(hooks_cover_every_layer_of_every_chunk_once),
-        cmocka_unit_test(refuses_what_does_not_fit_and_says_both_numbers),
+        cmocka_unit_test(refuses_options_that_do_not_fit),
+        cmocka_unit_test(every_engine_refuses_what_does_not_fit_and_says_both_numbers),
         cmocka_unit_test(takes_the_weights_of_a_decode_engine_where_they_are_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,7 +140,7 @@ static void int8_heads_carry_a_scale_and_are_of_even_length(void **state)
     assert_int_equal(bt_kv_pages_new(&p, 30, 3, 63, 1, 64, 64, &f), BT_EARG);
     assert_string_equal(f.text, "kv pages: int8 KV needs heads of an even number of elements, not 63");
     p = new_pool(30, 3, 64, 1, 64, 64);
-    assert_int_equal(bt_kv_pages_token_bytes(p), 2 * 30 * 3 * 66);
+    assert_int_equal(bt_kv_token_bytes(1, 30, 3, 64), 2 * 30 * 3 * 66);
     bt_kv_seq s = {0};
     assert_int_equal(bt_kv_pages_reserve(p, &s, 64, NULL), BT_OK);
     bt_kv_view v;
@@ -148,7 +148,7 @@ static void int8_heads_carry_a_scale_and_are_of_even_length(void **state)
     assert_int_equal(v.elem_bytes, 1);
     assert_int_equal(v.head_bytes, 66);
     assert_int_equal(v.token_bytes, 3 * 66);
-    assert_ptr_equal(bt_kv_view_row(&v, 29, 1, 63, 2) + 66, v.page[0] + 64 * bt_kv_pages_token_bytes(p));
+    assert_ptr_equal(bt_kv_view_row(&v, 29, 1, 63, 2) + 66, v.page[0] + 64 * bt_kv_token_bytes(1, 30, 3, 64));
     for (size_t t = 0; t < 64; t++) assert_int_equal((uintptr_t)(bt_kv_view_row(&v, 1, 1, t, 1) + 64) % 2, 0);
     bt_kv_pages_release(p, &s);
     bt_kv_pages_free(p);

@@ -178,7 +178,6 @@ static void rows_carried_to_another_sequence_continue_it(void **state)
     bt_fault f;
     float a[384], b[384];
     ok(bt_ref_kv_new(&other, x.r, 12, &f), &f);
-    assert_int_equal(bt_ref_kv_tokens(other), 12);
     ok(bt_ref_forward(x.r, x.kv, tiny_prompt, 8, 0, NULL, false, NULL, &f), &f);
     for (size_t l = 0; l < s.layers; l++)
         for (int v = 0; v < 2; v++)

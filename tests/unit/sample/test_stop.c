@@ -143,18 +143,6 @@ static void the_longest_and_the_most_stop_strings_work_and_one_more_is_refused(v
     assert_int_equal(bt_stop_add_string(&s, "", 0, NULL), BT_EARG);
 }
 
-static void stop_ids_are_remembered_once(void **state)
-{
-    (void)state;
-    bt_stop s;
-    bt_stop_init(&s);
-    for (int32_t i = 0; i < BT_STOP_MAX_IDS; i++) assert_int_equal(bt_stop_add_id(&s, i * 10, NULL), BT_OK);
-    assert_int_equal(bt_stop_add_id(&s, 20, NULL), BT_OK);
-    assert_int_equal(bt_stop_add_id(&s, 7, NULL), BT_ELIMIT);
-    assert_true(bt_stop_has_id(&s, 150));
-    assert_false(bt_stop_has_id(&s, 7));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,7 +150,6 @@ int main(void)
         cmocka_unit_test(only_what_may_become_a_stop_string_is_held_back),
         cmocka_unit_test(random_texts_over_two_letters_agree_with_a_search_of_the_whole_text),
         cmocka_unit_test(the_longest_and_the_most_stop_strings_work_and_one_more_is_refused),
-        cmocka_unit_test(stop_ids_are_remembered_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

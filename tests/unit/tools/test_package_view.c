@@ -1,5 +1,6 @@
 /* What compile and inspect say of a package, against the file that a helper wrote. */
 #include "tools/package_view.h"
+#include "npu/pkg/pkg_private.h"
 #include "tests/helpers/tiny_pkg.h"
 
 #include <setjmp.h>

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { PAGE = 16, GROWTH = 16, SECOND = 1000000 };
@@ -471,6 +472,24 @@ static void serves_who_waits_for_pages_by_age_and_takes_no_new_reservation_befor
     dc_brain_free(b);
 }
 
+static void refuses_what_no_empty_pool_takes_and_names_what_it_holds(void **s)
+{
+    (void)s;
+    for (uint32_t pages = 4; pages <= 256 / PAGE * 2; pages *= 2) {
+        const uint32_t held = pages * PAGE < 256 ? pages * PAGE : 256;
+        char words[32];
+        snprintf(words, sizeof words, "holds %u ", held);
+        dc_brain *b = make_with(1, pages, 0, false);
+        bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, 1, 1}};
+        m.u.reserve = (bt_msg_reserve){.prompt_tokens = held, .ids = prompts[0], .ids_len = held,
+                                       .max_tokens = 1, .lease_ms = 10000};
+        decode_kit_control(b, &m);
+        assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_ELIMIT);
+        assert_non_null(strstr(decode_kit_said(BT_MSG_REFUSED)->u.refused.text, words));
+        dc_brain_free(b);
+    }
+}
+
 static void gives_up_who_waits_for_pages_too_long(void **s)
 {
     (void)s;
@@ -692,6 +711,7 @@ int main(void)
         cmocka_unit_test(begins_a_prefill_again_where_its_whole_pages_end_that_was_preempted_in_its_middle),
         cmocka_unit_test(gives_up_what_can_neither_be_kept_nor_made_again),
         cmocka_unit_test(serves_who_waits_for_pages_by_age_and_takes_no_new_reservation_before),
+        cmocka_unit_test(refuses_what_no_empty_pool_takes_and_names_what_it_holds),
         cmocka_unit_test(gives_up_who_waits_for_pages_too_long),
         cmocka_unit_test(frees_a_preempted_sequence_whose_gateway_aborts_it),
         cmocka_unit_test(shares_a_beginning_in_place_and_counts_its_pages_once),

@@ -6,6 +6,7 @@
 #include "npu/pkg/pkg.h"
 #include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/tiny_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -201,9 +202,52 @@ static void refuses_what_does_not_fit(void **state)
     assert_int_equal(bt_compile(w.path, w.kit.model, &o, NULL, &f), BT_EARG);
     assert_non_null(strstr(f.text, "allows 1"));
     small.max_shapes = 0;
+    o.ctx_tokens = 1025;
+    assert_int_equal(bt_compile(w.path, w.kit.model, &o, NULL, &f), BT_EARG);
+    assert_true(strstr(f.text, "1025") && strstr(f.text, "1024"));
+    o.ctx_tokens = CTX;
     small.map_window_bytes = 1000;
     assert_true(bt_compile(w.path, w.kit.model, &o, NULL, &f) < 0);
     assert_int_not_equal(access(w.path, F_OK), 0); /* a compilation that failed leaves nothing */
+    end(&w);
+}
+
+/* Integer attention sums over no more positions; float attention does, also where it takes the place of the
+ * other. */
+static void a_context_beyond_integer_attention_is_refused_before_anything_is_compiled(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default();
+    size_t len;
+    bt_gguf *g;
+    world w = begin("llama"), other = w;
+    bt_fault f = {""};
+    s.layers = 1, s.ctx = 131072 + 256;
+    other.kit.bytes = tiny_gguf_build(&s, &len);
+    assert_int_equal(bt_gguf_open_bytes(&g, other.kit.bytes, len, NULL), BT_OK);
+    assert_int_equal(bt_model_from_gguf(&other.kit.model, g, NULL), BT_OK);
+    unlink(w.path);
+    bt_compile_options o = options(&other, "w8a8");
+    o.shape_policy = "chunk:16";
+    o.npu_ops = BT_PKG_OPS_ALL;
+    o.ctx_tokens = 131073;
+    assert_int_equal(bt_compile(other.path, other.kit.model, &o, NULL, &f), BT_EARG);
+    assert_true(strstr(f.text, "131073") && strstr(f.text, "131072") && strstr(f.text, "--npu-ops all"));
+    assert_int_not_equal(access(w.path, F_OK), 0);
+    bt_profile lacks;
+    assert_int_equal(bt_profile_load(&lacks, "host", NULL), BT_OK);
+    lacks.op[BT_OP_ATTENTION] = 0;
+    for (int i = 0; i < 3; i++) {
+        o.ctx_tokens = i == 0 ? 131072 : 131073;
+        o.npu_ops = i == 1 ? BT_PKG_OPS_LINEAR : BT_PKG_OPS_ALL;
+        o.profile = i == 2 ? &lacks : NULL;
+        compile(&other, &o, NULL);
+        bt_pkg *p = open_pkg(&other);
+        assert_int_equal(bt_pkg_header_of(p)->ctx_tokens, o.ctx_tokens);
+        assert_int_equal(bt_pkg_header_of(p)->npu_ops, i == 0 ? BT_PKG_OPS_ALL : BT_PKG_OPS_LINEAR);
+        bt_pkg_close(p);
+    }
+    engine_kit_done(&other.kit);
     end(&w);
 }
 
@@ -363,6 +407,7 @@ int main(void)
         cmocka_unit_test(every_recipe_of_every_architecture_makes_a_package_that_is_accepted),
         cmocka_unit_test(a_key_names_what_changes_bytes),
         cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(a_context_beyond_integer_attention_is_refused_before_anything_is_compiled),
         cmocka_unit_test(what_the_profile_lacks_falls_back_with_its_reason),
         cmocka_unit_test(planted_outliers_ruin_the_plain_recipe_and_no_other),
         cmocka_unit_test(a_shadow_pruned_everywhere_is_the_plain_clip_bit_for_bit),

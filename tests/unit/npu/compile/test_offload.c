@@ -181,22 +181,6 @@ static void a_long_list_of_fallbacks_is_cut_with_its_count(void **state)
     }
 }
 
-static void macs_are_split_by_side_attention_and_head_included(void **state)
-{
-    (void)state;
-    bt_graph *g = graph();
-    bt_offload *p = offload(g, "host", "w8a8", BT_PKG_OPS_LINEAR);
-    const bt_bind b = {{1, 10, 100, 1}};
-    const uint64_t width = HEADS * E, kv = GROUPS * E,
-                   layer = DIM * width + 2 * DIM * kv + width * DIM + 3 * DIM * FFN;
-    uint64_t npu, companion;
-    assert_int_equal(bt_offload_macs(&npu, &companion, p, g, &b, NULL), BT_OK);
-    assert_int_equal(npu, L * layer * 10 + DIM * V);
-    assert_int_equal(companion, L * 2 * width * 10 * 100);
-    bt_offload_free(p);
-    bt_graph_free(g);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,7 +190,6 @@ int main(void)
         cmocka_unit_test(one_missing_operator_gives_back_all_but_the_linears),
         cmocka_unit_test(the_accumulator_bounds_the_inputs),
         cmocka_unit_test(a_long_list_of_fallbacks_is_cut_with_its_count),
-        cmocka_unit_test(macs_are_split_by_side_attention_and_head_included),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

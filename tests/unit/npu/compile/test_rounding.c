@@ -72,6 +72,31 @@ static void every_weight_is_rounded_to_the_nearest_even(void **state)
     engine_kit_done(&kit);
 }
 
+/* 5 panels of 43 groups of four, 32 bytes each: no multiple of the 64 bytes that panels are aligned to. */
+static void panels_have_exactly_their_bytes_where_these_are_no_multiple_of_their_alignment(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default();
+    size_t len;
+    bt_gguf *g;
+    bt_model *m;
+    bt_fold *f;
+    s.dim = 80, s.heads = 5, s.kv_heads = 1, s.ffn = 172;
+    uint8_t *bytes = tiny_gguf_build(&s, &len);
+    assert_int_equal(bt_gguf_open_bytes(&g, bytes, len, NULL), BT_OK);
+    assert_int_equal(bt_model_from_gguf(&m, g, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&f, m, false, false, NULL, NULL), BT_OK);
+    bt_rounding w = make(f, 1, BT_WEIGHT_DOWN, 4, false, NULL);
+    assert_int_equal(w.n, 80);
+    assert_int_equal(w.k, 172);
+    assert_int_equal(w.panels_bytes, 5 * 43 * 32);
+    assert_int_equal((uintptr_t)w.panels % 64, 0);
+    bt_rounding_done(&w);
+    bt_fold_free(f);
+    bt_model_close(m);
+    free(bytes);
+}
+
 /* What is left of the mean output's error: float sums over k, and the rounding of the correction itself. */
 static void the_correction_takes_the_drift_of_the_mean_away(void **state)
 {
@@ -287,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_weight_is_rounded_to_the_nearest_even),
+        cmocka_unit_test(panels_have_exactly_their_bytes_where_these_are_no_multiple_of_their_alignment),
         cmocka_unit_test(the_correction_takes_the_drift_of_the_mean_away),
         cmocka_unit_test(threads_change_no_byte),
         cmocka_unit_test(rows_of_zeros_and_tiny_rows_are_zeros_and_what_is_not_finite_is_refused),

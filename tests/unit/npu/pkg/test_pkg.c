@@ -1,6 +1,6 @@
 /* Package files: written and read again, one copy of equal constants, rows found or refused with the
  * nearest, the model they belong to. */
-#include "npu/pkg/pkg.h"
+#include "npu/pkg/pkg_private.h"
 #include "base/hash.h"
 #include "kernels/kernels.h"
 #include "model/weights.h"

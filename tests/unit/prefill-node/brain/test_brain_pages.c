@@ -249,6 +249,27 @@ static void gives_a_destination_half_of_the_pool_or_all_when_nobody_else_wants_i
     pf_brain_free(b);
 }
 
+static void refuses_a_prompt_that_no_empty_pool_takes_and_names_what_it_holds(void **s)
+{
+    (void)s;
+    pf_config c = pf_config_defaults();
+    c.self = SELF;
+    c.hello.ctx_tokens = 384;
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
+    for (c.pages_total = 4; c.pages_total <= 8; c.pages_total += 4) {
+        pf_brain *b = NULL;
+        assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);
+        step(b, &(pf_event){.type = PF_EV_TICK});
+        control(b, &(bt_msg){.type = BT_MSG_WELCOME});
+        bt_msg m = prefill_msg(1, 1, c.pages_total == 4 ? 257 : 385);
+        control(b, &m);
+        assert_int_equal(said(BT_MSG_REFUSED)->u.refused.code, BT_ELIMIT);
+        assert_non_null(strstr(said(BT_MSG_REFUSED)->u.refused.text,
+                               c.pages_total == 4 ? "holds 256 " : "holds 384 "));
+        pf_brain_free(b);
+    }
+}
+
 static void counts_shared_pages_of_a_destination_once(void **s)
 {
     (void)s;
@@ -276,6 +297,7 @@ int main(void)
         cmocka_unit_test(keeps_what_an_attempt_completed_before_it_ended),
         cmocka_unit_test(looks_again_when_a_waiting_prompt_begins),
         cmocka_unit_test(gives_a_destination_half_of_the_pool_or_all_when_nobody_else_wants_it),
+        cmocka_unit_test(refuses_a_prompt_that_no_empty_pool_takes_and_names_what_it_holds),
         cmocka_unit_test(counts_shared_pages_of_a_destination_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
