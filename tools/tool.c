@@ -2,6 +2,7 @@
 #include "tools/tool.h"
 #include "base/log.h"
 #include "model/vocab.h"
+#include "tools/show.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,9 @@ volatile sig_atomic_t tool_stop;
 
 int tool_fail(const char *command, const bt_fault *fault)
 {
-    fprintf(stderr, "baton %s: %s\n", command, fault->text);
+    fprintf(stderr, "baton %s: ", command);
+    tool_show(stderr, fault->text);
+    fputc('\n', stderr);
     return 1;
 }
 
@@ -135,11 +138,7 @@ void tool_progress_compiling(void *ud, const char *stage, uint64_t done, uint64_
     else tool_progress(c->quiet, "compiling: %s", stage);
 }
 
-static void on_signal(int sig)
-{
-    (void)sig;
-    tool_stop = 1;
-}
+static void on_signal(int sig) { tool_stop = sig; }
 
 void tool_catch_signals(void)
 {

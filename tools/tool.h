@@ -59,7 +59,7 @@ typedef struct tool_compiling {
 } tool_compiling;
 void tool_progress_compiling(void *ud, const char *stage, uint64_t done, uint64_t total);
 
-/* SIGINT and SIGTERM set tool_stop instead of ending the process (run, chat). */
+/* SIGINT and SIGTERM set tool_stop to their number instead of ending the process (run, chat). */
 extern volatile sig_atomic_t tool_stop;
 void tool_catch_signals(void);
 #endif

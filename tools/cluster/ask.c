@@ -2,11 +2,13 @@
 #include "tools/cluster/ask.h"
 #include "base/clock.h"
 #include "tools/cluster/http.h"
+#include "tools/show.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct stream {
     tool_answer *answer;
@@ -24,7 +26,8 @@ static void take_text(stream *s, const char *text)
     }
     (void)bt_buf_str(&s->answer->text, text); /* the error stays in the buffer and is looked at in the end */
     if (!s->echo) return;
-    fputs(text, stdout);
+    if (isatty(STDOUT_FILENO)) tool_show(stdout, text);
+    else fputs(text, stdout);
     fflush(stdout);
 }
 
@@ -113,12 +116,14 @@ void tool_answer_print_figures(const tool_answer *a)
         return;
     }
     const char *reason = json_string_value(json_object_get(b, "finish_reason"));
-    char kv[32];
+    const long long cached = json_integer_value(json_object_get(b, "cached_tokens"));
+    char kv[32], kept[64] = "";
+    if (cached > 0) snprintf(kept, sizeof kept, "; %lld more were kept from before", cached);
     tool_size_text(kv, sizeof kv, (uint64_t)json_integer_value(json_object_get(b, "kv_bytes")));
-    fprintf(stderr, "prompt     %6lld tokens  %8.1f tokens/s   first token after %.1f ms\n",
-            (long long)json_integer_value(json_object_get(b, "prompt_tokens")),
+    fprintf(stderr, "prompt     %6lld tokens  %8.1f tokens/s   first token after %.1f ms%s\n",
+            (long long)json_integer_value(json_object_get(b, "prompt_tokens")) - cached,
             json_number_value(json_object_get(b, "prefill_tokens_per_second")),
-            json_number_value(json_object_get(b, "ttft_ms")));
+            json_number_value(json_object_get(b, "ttft_ms")), kept);
     fprintf(stderr, "generated  %6lld tokens  %8.1f tokens/s   finish: %s\n",
             (long long)json_integer_value(json_object_get(b, "completion_tokens")),
             json_number_value(json_object_get(b, "decode_tokens_per_second")), reason ? reason : "-");

@@ -1,22 +1,16 @@
-/* baton chat: a conversation. Ctrl-C stops the answer, a second one at the prompt (or Ctrl-D) ends it. */
-#include "tools/cluster/ask.h"
+/* baton chat: its options, and a system for it where none is named. tools/chat holds the conversation. */
+#include "tools/chat/chat.h"
 #include "tools/cluster/background.h"
 #include "tools/cluster/http.h"
 #include "tools/cluster/serve.h"
 #include "tools/tool.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 typedef struct config {
     tool_serve serve;
     const char *system, *url, *api_key_file;
     int64_t n_predict;
     double temp, top_p, presence_penalty, frequency_penalty, repetition_penalty;
-    bool quiet;
+    bool no_history, quiet;
 } config;
 
 static const bt_opt opts[] = {
@@ -44,7 +38,9 @@ static const bt_opt opts[] = {
     {.group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
      .type = BT_OPT_STRING, .example = "key.txt", .help = "the gateway's API key"},
     {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
-     .help = "no figures on stderr"},
+     .help = "no banner and no figures on stderr"},
+    {.group = "Output", .name = "no-history", BT_OPT_AT(config, no_history), .type = BT_OPT_FLAG,
+     .help = "what is typed is neither kept in a file nor taken from it"},
 };
 
 const bt_opt_program tool_chat_program = {
@@ -58,69 +54,12 @@ const bt_opt_program tool_chat_program = {
     .args_name = "MODEL",
 };
 
-static bool add_message(json_t *messages, const char *role, const char *text, size_t len)
+/* What each request says besides its messages. */
+static json_t *make_wishes(const config *c)
 {
-    return json_array_append_new(messages, json_pack("{s:s, s:s%}", "role", role, "content", text, len)) == 0;
-}
-
-/* One turn: the user's line is in messages already. The answer joins it when it came whole or was stopped
- * by Ctrl-C. */
-static bt_err answer_turn(const config *c, const char *url, const char *key, json_t *messages,
-                          bt_fault *fault)
-{
-    tool_answer a = {0};
-    json_t *request = json_pack("{s:O, s:I, s:f, s:f, s:f, s:f, s:f}", "messages", messages, "max_tokens",
-                                (json_int_t)c->n_predict, "temperature", c->temp, "top_p", c->top_p,
-                                "presence_penalty", c->presence_penalty, "frequency_penalty",
-                                c->frequency_penalty, "repetition_penalty", c->repetition_penalty);
-    const tool_ask ask = {.url = url,     .path = "/v1/chat/completions",
-                          .api_key = key, .request = request,
-                          .echo = true,   .stop = &tool_stop};
-    bt_err e = request ? tool_ask_send(&a, &ask, fault) : bt_fail(fault, BT_ENOMEM, "building the request");
-    putchar('\n');
-    if (e == BT_ECANCEL) {
-        tool_stop = 0;
-        e = BT_OK;
-        fputs("(stopped)\n", stderr);
-    }
-    if (e == BT_OK && !add_message(messages, "assistant", bt_buf_text(&a.text), a.text.len))
-        e = bt_fail(fault, BT_ENOMEM, "keeping the conversation");
-    if (e == BT_OK && !c->quiet) tool_answer_print_figures(&a);
-    if (e < 0) json_array_remove(messages, json_array_size(messages) - 1);
-    tool_answer_done(&a);
-    json_decref(request);
-    return e;
-}
-
-static int converse(const config *c, const char *url, const char *key)
-{
-    bt_fault fault = {""};
-    char *line = NULL;
-    size_t cap = 0;
-    int rc = 0;
-    json_t *messages = json_array();
-    if (c->system && !add_message(messages, "system", c->system, strlen(c->system))) rc = 1;
-    while (rc == 0) {
-        if (isatty(STDIN_FILENO)) fputs("\n> ", stderr);
-        errno = 0;
-        ssize_t n = getline(&line, &cap, stdin);
-        if (n < 0) {
-            rc = tool_stop ? TOOL_INTERRUPTED : 0;
-            break;
-        }
-        if (n > 0 && line[n - 1] == '\n') n--;
-        if (n == 0) continue;
-        if (!add_message(messages, "user", line, (size_t)n)) {
-            bt_fail(&fault, BT_EARG, "that line is not valid UTF-8");
-            tool_fail("chat", &fault);
-        } else if (answer_turn(c, url, key, messages, &fault) < 0) {
-            tool_fail("chat", &fault);
-            if (!isatty(STDIN_FILENO)) rc = 1;
-        }
-    }
-    free(line);
-    json_decref(messages);
-    return rc;
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "max_tokens", (json_int_t)c->n_predict, "temperature",
+                     c->temp, "top_p", c->top_p, "presence_penalty", c->presence_penalty, "frequency_penalty",
+                     c->frequency_penalty, "repetition_penalty", c->repetition_penalty);
 }
 
 static int chat(const config *c)
@@ -129,10 +68,16 @@ static int chat(const config *c)
     bt_fault fault = {""};
     char *key = NULL;
     int rc;
+    json_t *wishes = make_wishes(c);
     bt_err e = tool_read_key(&key, c->api_key_file, &fault);
+    if (e == BT_OK && !wishes) e = bt_fail(&fault, BT_ENOMEM, "building the request");
     if (e == BT_OK && !c->url) e = tool_serve_start(&background, &c->serve, false, &fault);
+    const tool_chat how = {.with = {.url = c->url ? c->url : background.url, .api_key = key, .wishes = wishes,
+                                    .system = c->system, .prints_figures = !c->quiet},
+                           .wants_banner = !c->quiet, .wants_history = !c->no_history};
     if (e < 0) rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("chat", &fault);
-    else rc = converse(c, c->url ? c->url : background.url, key);
+    else rc = tool_chat_converse(&how);
+    json_decref(wishes);
     tool_background_stop(&background);
     tool_free_key(key);
     return rc;
