@@ -2,11 +2,8 @@
 #include "tools/show.h"
 #include "text/utf8.h"
 
-#include <string.h>
-
-void tool_show(FILE *out, const char *text)
+void tool_show(FILE *out, const char *text, size_t len)
 {
-    const size_t len = strlen(text);
     for (size_t i = 0, took; i < len; i += took) {
         const unsigned char *p = (const unsigned char *)text + i;
         const int n = bt_utf8_next(text + i, len - i);

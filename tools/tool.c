@@ -18,7 +18,7 @@ volatile sig_atomic_t tool_stop;
 int tool_fail(const char *command, const bt_fault *fault)
 {
     fprintf(stderr, "baton %s: ", command);
-    tool_show(stderr, fault->text);
+    tool_show(stderr, fault->text, strlen(fault->text));
     fputc('\n', stderr);
     return 1;
 }

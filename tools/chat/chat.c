@@ -24,7 +24,7 @@ static bt_err greet(const tool_chat *c, const chat *now, bt_fault *fault)
     const bt_err e = tool_talk_model(model, sizeof model, c->with.url, c->with.api_key, fault);
     if (e < 0) return e;
     fputs("Talking to ", stderr);
-    tool_show(stderr, model);
+    tool_show(stderr, model, strlen(model));
     fputs(".\nCtrl-D or /exit leaves, Ctrl-C stops an answer, /help has the rest.\n", stderr);
     if (!tool_line_has_editor(now->line))
         fprintf(stderr, "(this terminal cannot edit lines; each has fewer than %d bytes)\n",

@@ -62,6 +62,14 @@ void tool_talk_close(tool_talk *t)
 
 static void drop_last(tool_talk *t) { json_array_remove(t->messages, json_array_size(t->messages) - 1); }
 
+static void drop_nuls(bt_buf *text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text->len; i++)
+        if (text->data[i]) text->data[n++] = text->data[i];
+    text->len = n;
+}
+
 bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault)
 {
     tool_answer a = {0};
@@ -75,6 +83,7 @@ bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault
     const bool stays = e == BT_OK || (is_stopped && a.text.len > 0);
     putchar('\n');
     if (fflush(stdout) != 0 && e == BT_OK) e = bt_fail(fault, BT_EIO, "cannot write to stdout");
+    drop_nuls(&a.text); /* a gateway takes none back */
     if (stays && add(t, "assistant", bt_buf_text(&a.text), a.text.len, fault) < 0) e = BT_ENOMEM;
     if (!stays || e == BT_ENOMEM) drop_last(t);
     if ((e == BT_OK || is_stopped) && t->prints_figures) tool_answer_print_figures(&a);

@@ -31,7 +31,8 @@ static bt_err do_system(call *c, bt_fault *fault)
     if (*c->argument)
         return tool_talk_set_system(c->talk, strcmp(c->argument, "-") ? c->argument : "", fault);
     const char *text = tool_talk_system(c->talk);
-    tool_show(c->out, text ? text : "there is no system message");
+    if (!text) text = "there is no system message";
+    tool_show(c->out, text, strlen(text));
     fputc('\n', c->out);
     return BT_OK;
 }

@@ -17,17 +17,18 @@ typedef struct stream {
     bool failed;
 } stream;
 
-static void take_text(stream *s, const char *text)
+static void take_text(stream *s, const char *text, size_t len)
 {
-    if (*text) {
+    if (len > 0) {
         s->answer->pieces++;
         s->answer->last_us = bt_clock_us();
         if (!s->answer->first_us) s->answer->first_us = s->answer->last_us;
     }
-    (void)bt_buf_str(&s->answer->text, text); /* the error stays in the buffer and is looked at in the end */
+    (void)bt_buf_add(&s->answer->text, text, len); /* the error stays in the buffer and is looked at in the
+                                                      end */
     if (!s->echo) return;
-    if (isatty(STDOUT_FILENO)) tool_show(stdout, text);
-    else fputs(text, stdout);
+    if (isatty(STDOUT_FILENO)) tool_show(stdout, text, len);
+    else fwrite(text, 1, len, stdout);
     fflush(stdout);
 }
 
@@ -36,7 +37,7 @@ static bool on_event(void *ud, const char *data, size_t len)
     stream *s = ud;
     if (strcmp(data, "[DONE]") == 0) return true;
     json_error_t where;
-    json_t *root = json_loadb(data, len, 0, &where);
+    json_t *root = json_loadb(data, len, JSON_ALLOW_NUL, &where); /* a model may write one */
     const json_t *error = json_object_get(root, "error");
     if (!root || error) {
         const char *message = json_string_value(json_object_get(error, "message"));
@@ -49,9 +50,9 @@ static bool on_event(void *ud, const char *data, size_t len)
         return false;
     }
     const json_t *choice = json_array_get(json_object_get(root, "choices"), 0);
-    const char *text = json_string_value(json_object_get(choice, "text"));
-    if (!text) text = json_string_value(json_object_get(json_object_get(choice, "delta"), "content"));
-    if (text) take_text(s, text);
+    const json_t *text = json_object_get(choice, "text");
+    if (!text) text = json_object_get(json_object_get(choice, "delta"), "content");
+    if (json_is_string(text)) take_text(s, json_string_value(text), json_string_length(text));
     json_t *baton = json_object_get(root, "baton");
     if (json_is_object(baton) && !s->answer->baton) s->answer->baton = json_incref(baton);
     json_decref(root);

@@ -10,17 +10,19 @@
 
 #include <cmocka.h>
 
-static void expect(const char *text, const char *shown)
+static void expect_of(const char *text, size_t text_len, const char *shown)
 {
     char *got = NULL;
     size_t len = 0;
     FILE *f = open_memstream(&got, &len);
     assert_non_null(f);
-    tool_show(f, text);
+    tool_show(f, text, text_len);
     assert_int_equal(fclose(f), 0);
     assert_string_equal(got, shown);
     free(got);
 }
+
+#define expect(text, shown) expect_of(text, sizeof(text) - 1, shown)
 
 static void text_stays_as_it_is(void **state)
 {
@@ -33,7 +35,7 @@ static void text_stays_as_it_is(void **state)
 static void control_characters_are_spelt_out(void **state)
 {
     (void)state;
-    expect("a\x1b[2Jb", "a\\x1b[2Jb");
+    expect("a\x1b[2Jb\0", "a\\x1b[2Jb\\x00");
     expect("\x01\x07\x08\x0D\x1F\x7F!", "\\x01\\x07\\x08\\x0d\\x1f\\x7f!");
     expect("\xC2\x9B"
            "31m \xC2\x80 \xC2\x9F",
