@@ -39,9 +39,11 @@ static int failed(const chat *now, const bt_fault *fault)
     return tool_line_is_terminal(now->line) ? GOES_ON : 1;
 }
 
-/* tool_stop is set: the first Ctrl-C at a terminal only clears the line. */
+/* tool_stop is set. At a terminal Ctrl-C clears the line; only a second one with nothing typed between
+ * leaves. */
 static int stopped_at_prompt(chat *now)
 {
+    if (now->text.len > 0) now->stops = 0;
     if (tool_stop != SIGINT || !tool_line_is_terminal(now->line) || ++now->stops > 1) {
         if (tool_line_is_terminal(now->line)) fputc('\n', stderr);
         return TOOL_INTERRUPTED;
@@ -58,7 +60,7 @@ static int say(chat *now, const char *text)
     if (e != BT_ECANCEL) return e < 0 ? failed(now, &fault) : GOES_ON;
     if (tool_stop != SIGINT || !tool_line_is_terminal(now->line)) return TOOL_INTERRUPTED;
     tool_stop = 0;
-    fputs("(stopped)\n", stderr);
+    fprintf(stderr, "(%s)\n", fault.text);
     return GOES_ON;
 }
 

@@ -380,7 +380,10 @@ bt_err tool_edit_read(tool_edit *e, bt_buf *ret, bool *ret_ended, bt_fault *faul
     fflush(e->screen);
     sigaction(SIGWINCH, &old_window, NULL);
     sigaction(SIGTSTP, &old_suspend, NULL);
-    if (tool_stop) return bt_fail(fault, BT_ECANCEL, "interrupted");
+    if (tool_stop) {
+        if (line_chars(e->el) > 0) (void)bt_buf_byte(ret, '?'); /* it only tells that there was something */
+        return bt_fail(fault, BT_ECANCEL, "interrupted");
+    }
     *ret_ended = !text || chars <= 0;
     return *ret_ended ? BT_OK : take(e, ret, text, (size_t)chars, fault);
 }

@@ -87,6 +87,7 @@ bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault
     if (stays && add(t, "assistant", bt_buf_text(&a.text), a.text.len, fault) < 0) e = BT_ENOMEM;
     if (!stays || e == BT_ENOMEM) drop_last(t);
     if ((e == BT_OK || is_stopped) && t->prints_figures) tool_answer_print_figures(&a);
+    if (is_stopped) bt_fail(fault, BT_ECANCEL, stays ? "stopped" : "stopped; the question is taken back");
     tool_answer_done(&a);
     return e;
 }
