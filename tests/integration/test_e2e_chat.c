@@ -28,7 +28,8 @@ static size_t seen; /* of its output: what a test has looked at */
 static int begin(void **state)
 {
     if (cluster_group_begin(state)) return -1;
-    return setenv("XDG_STATE_HOME", spawn_path("state"), 1) || setenv("HOME", spawn_path("home"), 1);
+    return setenv("XDG_STATE_HOME", spawn_path("state"), 1) || setenv("HOME", spawn_path("home"), 1) ||
+           setenv("LC_ALL", "C", 1);
 }
 
 static int end_of_test(void **state)
@@ -160,6 +161,27 @@ static void a_paste_is_one_message_of_any_length_and_any_lines(void **state)
     finish();
 }
 
+static void a_message_that_fails_is_taken_back_and_the_chat_goes_on(void **state)
+{
+    char words[3001];
+    (void)state;
+    memset(words, 'w', sizeof words - 1);
+    words[sizeof words - 1] = '\0';
+    start(spawn_tiny_model(1)); /* a context of 1024 */
+    START_CHAT(NULL);
+    type(words);
+    type("\r");
+    expect("baton chat: ");
+    expect("1024");
+    expect("(the message is taken back; /clear");
+    expect_prompt();
+    ask("short");
+    char *got = saved();
+    assert_memory_equal(got, "## user\n\nshort\n", 15);
+    free(got);
+    finish();
+}
+
 static void a_paste_over_the_limit_is_refused_and_the_chat_goes_on(void **state)
 {
     enum { TOO_LONG = (1 << 20) + 1 };
@@ -187,7 +209,9 @@ static void lines_are_edited_and_go_on_after_a_backslash_or_alt_enter(void **sta
     start(spawn_tiny_model(1));
     START_CHAT(NULL);
     type("/system on\033[D\033[Dsec\033[C\033[C\033[C\177d, "); /* arrows, backspace */
-    type("h\xC3\xA9\xE4\xBD\xA0\177\033\rline\\\r\r");
+    type("h\xC3\xA9\xE4\xBD\xA0");
+    expect("h\xC3\xA9\xE4\xBD\xA0"); /* whatever the locale */
+    type("\177\033\rline\\\r\r");
     expect_prompt();
     expect_saved("## system\n\nsecod, h\xC3\xA9\nline\n");
     finish();
@@ -429,6 +453,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_banner_names_the_model_and_how_to_leave),
         TEST(a_paste_is_one_message_of_any_length_and_any_lines),
+        TEST(a_message_that_fails_is_taken_back_and_the_chat_goes_on),
         TEST(a_paste_over_the_limit_is_refused_and_the_chat_goes_on),
         TEST(lines_are_edited_and_go_on_after_a_backslash_or_alt_enter),
         TEST(what_is_typed_during_an_answer_waits_uncut),

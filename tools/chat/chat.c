@@ -57,7 +57,12 @@ static int say(chat *now, const char *text)
 {
     bt_fault fault = {""};
     const bt_err e = tool_talk_say(now->talk, text, strlen(text), &fault);
-    if (e != BT_ECANCEL) return e < 0 ? failed(now, &fault) : GOES_ON;
+    if (e == BT_OK) return GOES_ON;
+    if (e != BT_ECANCEL) {
+        const int rc = failed(now, &fault);
+        if (rc == GOES_ON) fputs("(the message is taken back; /clear forgets the conversation)\n", stderr);
+        return rc;
+    }
     if (tool_stop != SIGINT || !tool_line_is_terminal(now->line)) return TOOL_INTERRUPTED;
     tool_stop = 0;
     fprintf(stderr, "(%s)\n", fault.text);
