@@ -75,7 +75,8 @@ static int wait_for_keys(tool_edit *e)
     sigemptyset(&all);
     for (size_t i = 0; i < 4; i++) sigaddset(&all, (int[]){SIGINT, SIGTERM, SIGWINCH, SIGTSTP}[i]);
     sigprocmask(SIG_BLOCK, &all, &before);
-    memmove(e->keys, e->keys + e->keys_at, e->keys_len -= e->keys_at);
+    e->keys_len -= e->keys_at;
+    memmove(e->keys, e->keys + e->keys_at, e->keys_len);
     e->keys_at = 0;
     while (!tool_stop && n < 0) {
         struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};

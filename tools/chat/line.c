@@ -61,7 +61,7 @@ bool tool_line_has_editor(const tool_line *l) { return l->edit != NULL; }
 void tool_line_remember(tool_line *l, const char *text, size_t len)
 {
     bt_fault fault;
-    if (!l->edit) return;
+    if (!l->edit || len > TOOL_HISTORY_MAX_ENTRY_BYTES) return;
     tool_edit_remember(l->edit, text, len);
     if (!l->history || tool_history_add(l->history, text, len, &fault) == BT_OK) return;
     fprintf(stderr, "(no history is kept: %s)\n", fault.text);

@@ -25,6 +25,6 @@ bool tool_line_has_editor(const tool_line *l);
  * none, the input has ended. BT_ECANCEL: tool_stop is set; *ret is not empty if an editor's line was not. Of what was
  * typed or piped: BT_EFORMAT (not UTF-8, or a NUL), BT_ELIMIT; the next call reads on behind it. BT_EIO, BT_ENOMEM. */
 bt_err tool_line_read(tool_line *l, bt_buf *ret, bool *ret_ended, bt_fault *fault);
-/* Keeps a message for the history. The first failure is told on stderr. */
+/* Keeps a message for the history, unless it is longer than an entry may be. The first failure is told on stderr. */
 void tool_line_remember(tool_line *l, const char *text, size_t len);
 #endif

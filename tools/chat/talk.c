@@ -119,8 +119,6 @@ bt_err tool_talk_save(const tool_talk *t, const char *path, bt_fault *fault)
     char full[4096];
     const char *home = getenv("HOME");
     const bool is_home = strncmp(path, "~/", 2) == 0 && home;
-    size_t i;
-    json_t *m;
     if ((size_t)snprintf(full, sizeof full, "%s%s", is_home ? home : "", path + is_home) >= sizeof full)
         return bt_fail(fault, BT_EIO, "the file's name is longer than %zu bytes", sizeof full - 1);
     const int fd = open(full, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -129,9 +127,11 @@ bt_err tool_talk_save(const tool_talk *t, const char *path, bt_fault *fault)
         if (fd >= 0) close(fd);
         return bt_fail(fault, BT_EIO, "not saved: '%.150s': %s", full, strerror(errno));
     }
-    json_array_foreach(t->messages, i, m)
+    for (size_t i = 0; i < json_array_size(t->messages); i++) {
+        const json_t *m = json_array_get(t->messages, i);
         fprintf(f, "%s## %s\n\n%s\n", i ? "\n" : "", role_of(m),
                 json_string_value(json_object_get(m, "content")));
+    }
     const bool was_written = !ferror(f);
     if (fclose(f) == 0 && was_written) return BT_OK;
     (void)unlink(full);
