@@ -37,8 +37,9 @@ struct tool_edit {
     tool_paste paste;
     char keys[KEY_BYTES]; /* read, and not taken from keys_at on */
     size_t keys_at, keys_len;
-    int entry;      /* shown now, 1: the newest; 0: none */
-    wchar_t *draft; /* what stood there before the history was called */
+    int entry;         /* shown now, 1: the newest; 0: none */
+    wchar_t *draft;    /* what stood there before the history was called */
+    bool marks_pastes; /* the terminal was told to */
 };
 
 static volatile sig_atomic_t window_changed, wants_stop;
@@ -315,15 +316,21 @@ bt_err tool_edit_open(tool_edit **ret, size_t limit_bytes, bt_fault *fault)
     else if (!can_move_cursor(e->el))
         err = bt_fail(fault, BT_EVERSION, "TERM is '%.40s', a terminal that cannot move its cursor", term);
     else if (set_up(e) < 0) err = bt_fail(fault, BT_ENOMEM, "the editor of lines");
-    if (err < 0) tool_edit_close(e);
-    else *ret = e;
-    return err;
+    if (err < 0) {
+        tool_edit_close(e);
+        return err;
+    }
+    fputs(PASTE_ON, e->screen); /* during answers too: a paste then waits as one */
+    e->marks_pastes = true;
+    *ret = e;
+    return BT_OK;
 }
 
 void tool_edit_close(tool_edit *e)
 {
     if (!e) return;
     if (e->el) el_end(e->el);
+    if (e->marks_pastes) fputs(PASTE_OFF, e->screen);
     if (e->history) history_wend(e->history);
     if (e->screen) fclose(e->screen);
     if (e->mute) fclose(e->mute);
@@ -374,10 +381,8 @@ bt_err tool_edit_read(tool_edit *e, bt_buf *ret, bool *ret_ended, bt_fault *faul
     sigaction(SIGWINCH, &window, &old_window);
     sigaction(SIGTSTP, &suspends, &old_suspend);
     e->entry = 0;
-    fputs(PASTE_ON, e->screen);
     const wchar_t *text = el_wgets(e->el, &chars);
     hold_keys();
-    fputs(PASTE_OFF, e->screen);
     fflush(e->screen);
     sigaction(SIGWINCH, &old_window, NULL);
     sigaction(SIGTSTP, &old_suspend, NULL);
