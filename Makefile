@@ -95,6 +95,8 @@ $(B)/bin/baton-gateway: $(B)/programs/baton_gateway.o $(B)/libgateway.a $(B)/lib
 $(B)/bin/baton-prefill: $(B)/programs/baton_prefill.o
 $(B)/bin/baton-decode:  $(B)/programs/baton_decode.o
 $(B)/bin/baton-prefill $(B)/bin/baton-decode: $(B)/programs/node.o $(B)/libdecode-node.a $(B)/libprefill-node.a $(B)/libbaton.a
+# Editing of lines is for people, so no daemon links it. Tests link everything; what they do not call is dropped.
+$(B)/bin/baton $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) $(FUZZERS:%=$(B)/explore_%): DEP_LIBS += $(EDIT_LIBS)
 $(PROGS:%=$(B)/bin/%):
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

@@ -9,6 +9,8 @@ set -eu
 LIBS='libzmq:libzmq3-dev libprotobuf-c:libprotobuf-c-dev libsodium:libsodium-dev libmicrohttpd:libmicrohttpd-dev
       jansson:libjansson-dev libpcre2-8:libpcre2-dev libxxhash:libxxhash-dev
       libcurl:libcurl4-openssl-dev'
+# of the program `baton` alone
+EDIT_LIBS='libedit:libedit-dev'
 # command : Debian package
 TOOLS='cc:gcc ar:binutils pkg-config:pkg-config protoc-c:protobuf-c-compiler unzip:unzip python3:python3
        sha256sum:coreutils git:git'
@@ -17,7 +19,7 @@ CHECKS='clang-format-14:clang-format-14 nm:binutils tsort:coreutils'
 
 missing() {
     for t in $TOOLS; do command -v "${t%%:*}" > /dev/null || echo "${t#*:}"; done
-    for l in $LIBS; do pkg-config --exists "${l%%:*}" 2> /dev/null || echo "${l#*:}"; done
+    for l in $LIBS $EDIT_LIBS; do pkg-config --exists "${l%%:*}" 2> /dev/null || echo "${l#*:}"; done
     [ -e /usr/include/cmocka.h ] || echo libcmocka-dev
     [ -e /usr/include/stdio.h ] || echo libc6-dev
     python3 -m pip --version > /dev/null 2>&1 || echo python3-pip
@@ -56,5 +58,6 @@ names=$(for l in $LIBS; do printf '%s ' "${l%%:*}"; done)
 {
     echo "DEP_CFLAGS := $(pkg-config --cflags $names)"
     echo "DEP_LIBS := $(pkg-config --libs $names) -lm"
+    echo "EDIT_LIBS := $(pkg-config --libs "${EDIT_LIBS%%:*}")"
 } > "$out.tmp"
 mv "$out.tmp" "$out"

@@ -4,6 +4,7 @@
 #include "base/num.h"
 #include "base/wait.h"
 #include "model/vocab.h"
+#include "tools/show.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,9 @@ volatile sig_atomic_t tool_stop;
 int tool_fail(const char *command, const bt_fault *fault)
 {
     bt_wait_end();
-    fprintf(stderr, "baton %s: %s\n", command, fault->text);
+    fprintf(stderr, "baton %s: ", command);
+    tool_show(stderr, fault->text, strlen(fault->text));
+    fputc('\n', stderr);
     return 1;
 }
 
@@ -121,11 +124,7 @@ void tool_cache_setup(uint64_t limit_bytes, bool quiet)
     bt_cache_files_setup(limit_bytes, quiet ? NULL : say_gone, NULL);
 }
 
-static void on_signal(int sig)
-{
-    (void)sig;
-    tool_stop = 1;
-}
+static void on_signal(int sig) { tool_stop = sig; }
 
 void tool_catch_signals(void)
 {

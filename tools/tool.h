@@ -52,7 +52,7 @@ void tool_tell(void *ud, const char *what, uint64_t done, uint64_t total);
 /* The value of --cache-limit (BT_CACHE_LIMIT_OPT): what goes for it is told on stderr, unless quiet. */
 void tool_cache_setup(uint64_t limit_bytes, bool quiet);
 
-/* SIGINT and SIGTERM set tool_stop instead of ending the process (run, chat). */
+/* SIGINT and SIGTERM set tool_stop to their number instead of ending the process (run, chat). */
 extern volatile sig_atomic_t tool_stop;
 void tool_catch_signals(void);
 #endif

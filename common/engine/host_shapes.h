@@ -14,7 +14,6 @@
  * A range, whose programs would take any number of rows, is compiled here for every multiple of 16 in it and for its
  * ends, at the largest bucket only: this executor's programs have a fixed number of rows. So a row serves from
  * seq_min to seq rows, padded to seq. */
-enum { BT_HOST_SHAPES_LAST = BT_PKG_OUT_LAST };
 typedef struct bt_host_shape {
     size_t seq_min, seq, ctx;
     bt_program *program[BT_PKG_OUTS]; /* by bt_pkg_out */

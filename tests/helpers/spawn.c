@@ -5,13 +5,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +32,8 @@ struct spawn {
     int code;
     char out_path[PATH_BYTES], err_path[PATH_BYTES];
     char *out, *err;
+    int terminal; /* our side of it; -1: none */
+    size_t out_len;
 };
 
 static char dir[PATH_BYTES];
@@ -113,38 +118,102 @@ size_t spawn_count_leftovers(void)
     return n;
 }
 
-static _Noreturn void become(const spawn *s, const char *program, const char *const *argv, pid_t parent)
+static _Noreturn void become(const char *program, const char *const *argv, const int std[3], pid_t parent)
 {
-    const int in = open("/dev/null", O_RDONLY), out = open(s->out_path, O_WRONLY | O_CREAT | O_TRUNC, 0600),
-              err = open(s->err_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (in < 0 || out < 0 || err < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) _exit(126);
-    close(in);
-    close(out);
-    close(err);
+    if (std[0] < 0 || std[1] < 0 || std[2] < 0) _exit(126);
+    for (int i = 0; i < 3; i++)
+        if (dup2(std[i], i) < 0) _exit(126);
+    for (int i = 0; i < 3; i++)
+        if (std[i] > 2)
+            close(std[i]); /* one that stands there twice is closed once, and the other call fails */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(126);
     execv(program, (char *const *)argv);
     _exit(127);
 }
 
-spawn *spawn_start(const char *const *argv)
+static spawn *new_spawn(char program[PATH_BYTES], const char *name)
 {
-    char program[PATH_BYTES];
     const char *bin = getenv("BATON_BIN");
     spawn *s = calloc(1, sizeof *s);
     if (!s) die("memory");
-    if (argv[0][0] == '/') snprintf(program, sizeof program, "%s", argv[0]);
-    else snprintf(program, sizeof program, "%s/%s", bin && *bin ? bin : "bin", argv[0]);
+    if (name[0] == '/') snprintf(program, PATH_BYTES, "%s", name);
+    else snprintf(program, PATH_BYTES, "%s/%s", bin && *bin ? bin : "bin", name);
+    s->terminal = -1;
+    s->next = first;
+    first = s;
+    return s;
+}
+
+spawn *spawn_start(const char *const *argv)
+{
+    char program[PATH_BYTES];
+    spawn *s = new_spawn(program, argv[0]);
     snprintf(s->out_path, sizeof s->out_path, "%.480s/%u.out", dir, counter);
     snprintf(s->err_path, sizeof s->err_path, "%.480s/%u.err", dir, counter++);
     const pid_t parent = getpid();
     fflush(NULL);
     s->pid = fork();
     if (s->pid < 0) die("fork");
-    if (s->pid == 0) become(s, program, argv, parent);
-    s->next = first;
-    first = s;
+    if (s->pid == 0) {
+        const int std[3] = {open("/dev/null", O_RDONLY),
+                            open(s->out_path, O_WRONLY | O_CREAT | O_TRUNC, 0600),
+                            open(s->err_path, O_WRONLY | O_CREAT | O_TRUNC, 0600)};
+        become(program, argv, std, parent);
+    }
     return s;
+}
+
+spawn *spawn_in_terminal(const char *term, const char *const *argv)
+{
+    char program[PATH_BYTES];
+    const struct winsize size = {.ws_row = 24, .ws_col = 80};
+    int theirs;
+    spawn *s = new_spawn(program, argv[0]);
+    if (openpty(&s->terminal, &theirs, NULL, NULL, &size) < 0) die("a terminal");
+    if (fcntl(s->terminal, F_SETFD, FD_CLOEXEC) < 0 || fcntl(s->terminal, F_SETFL, O_NONBLOCK) < 0)
+        die("a terminal");
+    const pid_t parent = getpid();
+    fflush(NULL);
+    s->pid = fork();
+    if (s->pid < 0) die("fork");
+    if (s->pid == 0) {
+        if (setsid() < 0 || ioctl(theirs, TIOCSCTTY, 0) < 0) _exit(126);
+        if (term ? setenv("TERM", term, 1) < 0 : unsetenv("TERM") < 0) _exit(126);
+        become(program, argv, (const int[3]){theirs, theirs, theirs}, parent);
+    }
+    close(theirs);
+    return s;
+}
+
+/* Takes what has come at the terminal since the last look. */
+static void drain(spawn *s)
+{
+    char bytes[4096];
+    for (ssize_t n; (n = read(s->terminal, bytes, sizeof bytes)) > 0;) {
+        char *more = realloc(s->out, s->out_len + (size_t)n + 1);
+        if (!more) die("memory");
+        s->out = more;
+        for (ssize_t i = 0; i < n; i++) s->out[s->out_len++] = bytes[i] ? bytes[i] : '0';
+        s->out[s->out_len] = '\0';
+    }
+}
+
+void spawn_type(spawn *s, const char *bytes, size_t n)
+{
+    for (const int64_t end = spawn_now_ms() + spawn_patience(20000); n > 0;) {
+        const ssize_t done = write(s->terminal, bytes, n);
+        if (done > 0) bytes += done, n -= (size_t)done;
+        else if (errno != EAGAIN || !spawn_before(end)) die("typing");
+        drain(s);
+    }
+}
+
+bool spawn_terminal_is_cooked(const spawn *s)
+{
+    struct termios t;
+    if (tcgetattr(s->terminal, &t) < 0) die("a terminal");
+    return (t.c_lflag & ICANON) && (t.c_lflag & ECHO) && (t.c_iflag & ICRNL);
 }
 
 pid_t spawn_pid(const spawn *s) { return s->pid; }
@@ -205,8 +274,21 @@ static const char *read_all(char **keep, const char *path)
     return *keep;
 }
 
-const char *spawn_out(spawn *s) { return read_all(&s->out, s->out_path); }
-const char *spawn_err(spawn *s) { return read_all(&s->err, s->err_path); }
+static const char *seen_at_terminal(spawn *s)
+{
+    drain(s);
+    return s->out ? s->out : "";
+}
+
+const char *spawn_out(spawn *s)
+{
+    return s->terminal < 0 ? read_all(&s->out, s->out_path) : seen_at_terminal(s);
+}
+
+const char *spawn_err(spawn *s)
+{
+    return s->terminal < 0 ? read_all(&s->err, s->err_path) : seen_at_terminal(s);
+}
 
 bool spawn_is_clean(spawn *s)
 {
@@ -283,6 +365,7 @@ int spawn_teardown(void **state)
         spawn *s = first;
         is_clean &= spawn_is_clean(s);
         first = s->next;
+        if (s->terminal >= 0) close(s->terminal);
         free(s->out);
         free(s->err);
         free(s);

@@ -30,6 +30,14 @@ size_t spawn_count_leftovers(void);
 spawn *spawn_start(const char *const *argv);
 #define SPAWN(...) spawn_start((const char *const[]){__VA_ARGS__, NULL})
 
+/* The same at a terminal of its own, 80 columns by 24 rows: its stdin, stdout and stderr. What it writes, with what the
+ * terminal echoes, is its spawn_out and its spawn_err. term: the value of TERM; NULL: not set. */
+spawn *spawn_in_terminal(const char *term, const char *const *argv);
+/* Types n bytes at its terminal. */
+void spawn_type(spawn *s, const char *bytes, size_t n);
+/* The terminal echoes and gives lines, as a shell wants to find it. */
+bool spawn_terminal_is_cooked(const spawn *s);
+
 pid_t spawn_pid(const spawn *s);
 void spawn_signal(const spawn *s, int signo);
 /* The exit code, or 128 + signal; -1 when it has not ended within ms. */

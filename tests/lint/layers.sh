@@ -37,7 +37,8 @@ sim                : base kv wire gateway/brain prefill-node/brain decode-node/b
 tools              : base text model npu/pkg npu/compile kv
 tools/bench        : base kernels model graph kv engine tools
 tools/cluster      : base rt model kv npu/compile engine tools
-tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster gateway/http
+tools/chat         : base text tools tools/cluster
+tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster tools/chat gateway/http
 programs           : base rt wire engine gateway/http gateway/door gateway/shell prefill-node decode-node tools
 '
 
@@ -47,6 +48,7 @@ zmq\.h          common/rt/|common/crypto/keys\.c$
 sodium.*\.h     common/crypto/
 microhttpd\.h   gateway/http/
 curl/curl\.h    tools/
+histedit\.h     tools/chat/
 pcre2\.h        common/text/
 xxhash\.h       common/base/
 engine/(chunks|limits|[a-z]+_backend)\.h common/engine/

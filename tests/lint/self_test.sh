@@ -119,6 +119,7 @@ zmq.h        common/(rt|crypto)$
 sodium.h     common/crypto$
 microhttpd.h gateway/http$
 curl/curl.h  tools
+histedit.h   tools/chat$
 pcre2.h      common/text$
 xxhash.h     common/base$
 HOMES

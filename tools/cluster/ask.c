@@ -4,11 +4,13 @@
 #include "base/wait.h"
 #include "base/clock.h"
 #include "tools/cluster/http.h"
+#include "tools/show.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct stream {
     tool_answer *answer;
@@ -17,17 +19,19 @@ typedef struct stream {
     bool failed;
 } stream;
 
-static void take_text(stream *s, const char *text)
+static void take_text(stream *s, const char *text, size_t len)
 {
-    if (*text) {
+    if (len > 0) {
         s->answer->pieces++;
         s->answer->last_us = bt_clock_us();
         if (!s->answer->first_us) s->answer->first_us = s->answer->last_us;
     }
-    (void)bt_buf_str(&s->answer->text, text); /* the error stays in the buffer and is looked at in the end */
+    /* an error stays in the buffer and is looked at in the end */
+    (void)bt_buf_add(&s->answer->text, text, len);
     bt_wait_end();
     if (!s->echo) return;
-    fputs(text, stdout);
+    if (isatty(STDOUT_FILENO)) tool_show(stdout, text, len);
+    else fwrite(text, 1, len, stdout);
     fflush(stdout);
 }
 
@@ -36,7 +40,7 @@ static bool on_event(void *ud, const char *data, size_t len)
     stream *s = ud;
     if (strcmp(data, "[DONE]") == 0) return true;
     json_error_t where;
-    json_t *root = json_loadb(data, len, 0, &where);
+    json_t *root = json_loadb(data, len, JSON_ALLOW_NUL, &where); /* a model may write one */
     const json_t *error = json_object_get(root, "error");
     if (!root || error) {
         const char *message = json_string_value(json_object_get(error, "message"));
@@ -49,9 +53,9 @@ static bool on_event(void *ud, const char *data, size_t len)
         return false;
     }
     const json_t *choice = json_array_get(json_object_get(root, "choices"), 0);
-    const char *text = json_string_value(json_object_get(choice, "text"));
-    if (!text) text = json_string_value(json_object_get(json_object_get(choice, "delta"), "content"));
-    if (text) take_text(s, text);
+    const json_t *text = json_object_get(choice, "text");
+    if (!text) text = json_object_get(json_object_get(choice, "delta"), "content");
+    if (json_is_string(text)) take_text(s, json_string_value(text), json_string_length(text));
     json_t *baton = json_object_get(root, "baton");
     if (json_is_object(baton) && !s->answer->baton) s->answer->baton = json_incref(baton);
     json_decref(root);
@@ -139,12 +143,14 @@ void tool_answer_print_figures(const tool_answer *a)
                     (double)(a->first_us - a->begin_us) / 1e3);
         return;
     }
-    char kv[32];
+    const long long cached = json_integer_value(json_object_get(b, "cached_tokens"));
+    char kv[32], kept[64] = "";
+    if (cached > 0) snprintf(kept, sizeof kept, "; %lld more were kept from before", cached);
     bt_num_size_text(kv, sizeof kv, (uint64_t)json_integer_value(json_object_get(b, "kv_bytes")));
-    fprintf(stderr, "prompt     %6lld tokens  %8.1f tokens/s   first token after %.1f ms\n",
-            (long long)json_integer_value(json_object_get(b, "prompt_tokens")),
+    fprintf(stderr, "prompt     %6lld tokens  %8.1f tokens/s   first token after %.1f ms%s\n",
+            (long long)json_integer_value(json_object_get(b, "prompt_tokens")) - cached,
             json_number_value(json_object_get(b, "prefill_tokens_per_second")),
-            json_number_value(json_object_get(b, "ttft_ms")));
+            json_number_value(json_object_get(b, "ttft_ms")), kept);
     fprintf(stderr, "generated  %6lld tokens  %8.1f tokens/s   finish: %s\n",
             (long long)json_integer_value(json_object_get(b, "completion_tokens")),
             json_number_value(json_object_get(b, "decode_tokens_per_second")), text_of(b, "finish_reason"));

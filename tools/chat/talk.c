@@ -1,0 +1,160 @@
+/* See talk.h. The messages are kept as the JSON that goes into each request. */
+#include "tools/chat/talk.h"
+#include "base/buf.h"
+#include "tools/cluster/ask.h"
+#include "tools/cluster/http.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct tool_talk {
+    const char *url, *api_key;
+    json_t *request;  /* the wishes, and messages */
+    json_t *messages; /* of the request; the system message, where there is one, is the first */
+    bool prints_figures;
+};
+
+static const char *role_of(const json_t *message)
+{
+    return json_string_value(json_object_get(message, "role"));
+}
+static bool has_system(const tool_talk *t) { return tool_talk_system(t) != NULL; }
+
+static bt_err add(tool_talk *t, const char *role, const char *text, size_t len, bt_fault *fault)
+{
+    json_t *content = json_stringn(text, len);
+    if (!content) return bt_fail(fault, BT_EARG, "not sent: that is not valid UTF-8");
+    const int rc =
+        json_array_append_new(t->messages, json_pack("{s:s, s:o}", "role", role, "content", content));
+    return rc == 0 ? BT_OK : bt_fail(fault, BT_ENOMEM, "the conversation");
+}
+
+bt_err tool_talk_open(tool_talk **ret, const tool_talk_with *with, bt_fault *fault)
+{
+    tool_talk *t = calloc(1, sizeof *t);
+    if (!t) return bt_fail(fault, BT_ENOMEM, "the conversation");
+    t->url = with->url;
+    t->api_key = with->api_key;
+    t->prints_figures = with->prints_figures;
+    t->request = json_deep_copy(with->wishes);
+    t->messages = json_array();
+    bt_err e = t->request && json_object_set(t->request, "messages", t->messages) == 0
+                   ? BT_OK
+                   : bt_fail(fault, BT_ENOMEM, "the conversation");
+    if (e == BT_OK && with->system) e = tool_talk_set_system(t, with->system, fault);
+    if (e < 0) tool_talk_close(t);
+    else *ret = t;
+    return e;
+}
+
+void tool_talk_close(tool_talk *t)
+{
+    if (!t) return;
+    json_decref(t->request);
+    json_decref(t->messages);
+    free(t);
+}
+
+static void drop_last(tool_talk *t) { json_array_remove(t->messages, json_array_size(t->messages) - 1); }
+
+static void drop_nuls(bt_buf *text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text->len; i++)
+        if (text->data[i]) text->data[n++] = text->data[i];
+    text->len = n;
+}
+
+bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault)
+{
+    tool_answer a = {0};
+    const tool_ask ask = {.url = t->url,         .path = "/v1/chat/completions",
+                          .api_key = t->api_key, .request = t->request,
+                          .echo = true,          .stop = &tool_stop};
+    bt_err e = add(t, "user", text, len, fault);
+    if (e < 0) return e;
+    e = tool_ask_send(&a, &ask, fault);
+    const bool is_stopped = e == BT_ECANCEL;
+    const bool stays = e == BT_OK || (is_stopped && a.text.len > 0);
+    putchar('\n');
+    if (fflush(stdout) != 0 && e == BT_OK) e = bt_fail(fault, BT_EIO, "cannot write to stdout");
+    drop_nuls(&a.text); /* a gateway takes none back */
+    if (stays && add(t, "assistant", bt_buf_text(&a.text), a.text.len, fault) < 0) e = BT_ENOMEM;
+    if (!stays || e == BT_ENOMEM) drop_last(t);
+    if ((e == BT_OK || is_stopped) && t->prints_figures) tool_answer_print_figures(&a);
+    if (is_stopped) bt_fail(fault, BT_ECANCEL, stays ? "stopped" : "stopped; the question is taken back");
+    tool_answer_done(&a);
+    return e;
+}
+
+void tool_talk_clear(tool_talk *t)
+{
+    while (json_array_size(t->messages) > (has_system(t) ? 1 : 0)) drop_last(t);
+}
+
+const char *tool_talk_system(const tool_talk *t)
+{
+    const json_t *first = json_array_get(t->messages, 0);
+    const char *role = role_of(first);
+    return role && strcmp(role, "system") == 0 ? json_string_value(json_object_get(first, "content")) : NULL;
+}
+
+bt_err tool_talk_set_system(tool_talk *t, const char *text, bt_fault *fault)
+{
+    json_t *message = *text ? json_pack("{s:s, s:s}", "role", "system", "content", text) : NULL;
+    if (*text && !message) return bt_fail(fault, BT_EARG, "the system message is not valid UTF-8");
+    if (has_system(t)) json_array_remove(t->messages, 0);
+    if (message && json_array_insert_new(t->messages, 0, message) < 0)
+        return bt_fail(fault, BT_ENOMEM, "the conversation");
+    return BT_OK;
+}
+
+bt_err tool_talk_save(const tool_talk *t, const char *path, bt_fault *fault)
+{
+    char full[4096];
+    const char *home = getenv("HOME");
+    const bool is_home = strncmp(path, "~/", 2) == 0 && home;
+    if ((size_t)snprintf(full, sizeof full, "%s%s", is_home ? home : "", path + is_home) >= sizeof full)
+        return bt_fail(fault, BT_EIO, "the file's name is longer than %zu bytes", sizeof full - 1);
+    const int fd = open(full, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!f) {
+        if (fd >= 0) close(fd);
+        return bt_fail(fault, BT_EIO, "not saved: '%.150s': %s", full, strerror(errno));
+    }
+    for (size_t i = 0; i < json_array_size(t->messages); i++) {
+        const json_t *m = json_array_get(t->messages, i);
+        fprintf(f, "%s## %s\n\n%s\n", i ? "\n" : "", role_of(m),
+                json_string_value(json_object_get(m, "content")));
+    }
+    const bool was_written = !ferror(f);
+    if (fclose(f) == 0 && was_written) return BT_OK;
+    (void)unlink(full);
+    return bt_fail(fault, BT_EIO, "not saved: '%.150s' cannot be written", full);
+}
+
+bt_err tool_talk_model(char *ret, size_t cap, const char *url, const char *api_key, bt_fault *fault)
+{
+    bt_buf body;
+    long status = 0;
+    bt_buf_init(&body, 1 << 20);
+    bt_err e = tool_http_get(&status, &body, url, "/v1/models", api_key, fault);
+    json_t *root = e == BT_OK ? json_loadb(bt_buf_text(&body), body.len, 0, NULL) : NULL;
+    const char *id =
+        json_string_value(json_object_get(json_array_get(json_object_get(root, "data"), 0), "id"));
+    if (e == BT_OK && id) {
+        snprintf(ret, cap, "%s", id);
+    } else if (e == BT_OK) {
+        char text[sizeof fault->text];
+        tool_http_error_text(text, sizeof text, status, &body);
+        e = bt_fail(fault, BT_EIO, "%s", text);
+    }
+    json_decref(root);
+    bt_buf_done(&body);
+    return e;
+}
