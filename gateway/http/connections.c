@@ -41,14 +41,18 @@ static bool make_room(gw_http *h)
     return p;
 }
 
+static unsigned live(const gw_http *h) { return h->places.count - h->places.shut; }
+
 /* True: there may be more to accept. */
 static bool accept_one(gw_http *h)
 {
     struct sockaddr_storage a;
     socklen_t alen = sizeof a;
     if (h->places.count >= h->connections_max + GW_HTTP_RESERVE) {
-        if (!make_room(h)) set_deaf(h, true);
-        return false; /* the one that was cut is gone after libmicrohttpd's turn */
+        unsigned rooms = 0;
+        while (rooms < ACCEPTS_A_TURN && live(h) >= h->connections_max && make_room(h)) rooms++;
+        if (rooms == 0 && h->places.shut == 0) set_deaf(h, true);
+        return false; /* those that were cut are gone after libmicrohttpd's turn */
     }
     gw_connection *c = calloc(1, sizeof *c);
     const int fd = c ? accept4(h->listen_fd, (struct sockaddr *)&a, &alen, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
@@ -64,7 +68,7 @@ static bool accept_one(gw_http *h)
         }
         return why == ECONNABORTED || why == EINTR;
     }
-    if (h->places.count - h->places.shut >= h->connections_max) (void)make_room(h);
+    if (live(h) >= h->connections_max) (void)make_room(h);
     c->fd = fd;
     h->fresh = c;
     if (MHD_add_connection(h->daemon, fd, (struct sockaddr *)&a, alen) != MHD_YES && h->fresh) free(h->fresh);

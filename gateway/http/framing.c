@@ -72,6 +72,9 @@ static gw_http_refusal check_layout(const gw_framing_head *h)
     if (!is_token(h->method, strlen(h->method)) || h->target != h->method + strlen(h->method) + 1 ||
         h->target >= h->version || h->version + 8 >= end)
         return GW_HTTP_BAD_LINE;
+    /* Where the target was unescaped, and its parameters were taken apart, there are zeros in it. */
+    for (const char *c = h->target; c < h->version; c++)
+        if (*c && !is_value(c, 1)) return GW_HTTP_BAD_LINE;
     const char *at = after_line(h->version + 8, end);
     if (!at) return GW_HTTP_BAD_LINE;
     for (size_t i = 0; i < h->fields_len; i++) at = after_line(after_field(at, end, &h->fields[i]), end);

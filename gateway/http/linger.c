@@ -66,5 +66,9 @@ void gw_linger_begin(gw_lingers *s, int fd, int64_t now_us)
 
 void gw_linger_sweep(gw_lingers *s, int64_t now_us)
 {
-    while (s->first && now_us - s->first->begin_us >= (int64_t)GW_LINGER_MAX_S * 1000000) end(s->first);
+    gw_linger *next;
+    for (gw_linger *l = s->first; l && now_us - l->begin_us >= (int64_t)GW_LINGER_MAX_S * 1000000; l = next) {
+        next = l->next;
+        end(l);
+    }
 }

@@ -6,12 +6,12 @@
 /* Who has how long, and who gives way: every connection is in one phase of its present request. Pure: times come in,
  * verdicts go out; who owns sockets closes them.
  *
- * HEAD     no request yet, or a part of its head: idle_us in all, however the bytes drip. Gives way to a newcomer after
- *          GW_PLACES_HEAD_GRACE_US, the one in this phase for longest first.
+ * HEAD     no request yet, or a part of its head: idle_us in all, however the bytes drip. Gives way to a newcomer
+ *          after GW_PLACES_HEAD_GRACE_US, the oldest first.
  * BODY     the body comes. SENDS: a whole answer goes out. STREAMS: a part of a stream does. They have idle_us, and as
  *          much longer as GW_PLACES_MIN_BYTES_PER_S allows for the bytes that moved. One slower than that gives way
  *          after GW_PLACES_GRACE_US.
- * WAITS    the request is being served, or its stream has nothing to send: for as long as that takes. Never gives way. */
+ * WAITS    the request is served, or its stream has nothing to send: for as long as that takes. Never gives way. */
 typedef enum gw_phase {
     GW_PHASE_HEAD,
     GW_PHASE_BODY,

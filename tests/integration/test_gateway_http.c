@@ -563,6 +563,28 @@ static void an_idle_connection_gives_way_to_a_new_one(void **state)
     stop(&g);
 }
 
+static void bytes_that_drip_win_no_time(void **state)
+{
+    (void)state;
+    static const char *const begins[] = {
+        "GET /health HTTP/1.1\r\nX: ",
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n"};
+    gateway g;
+    int fd[2];
+    bool has_ended[2] = {false, false};
+    start(&g, (const char *const[]){"--port", "0", "--idle-timeout", "1s", NULL});
+    for (int i = 0; i < 2; i++) say(fd[i] = dial(&g), begins[i]);
+    for (const int64_t end = bt_clock_us() + DEADLINE_US;
+         bt_clock_us() < end && !(has_ended[0] && has_ended[1]);)
+        for (int i = 0; i < 2; i++) {
+            if (has_ended[i]) continue;
+            (void)send(fd[i], "a", 1, MSG_NOSIGNAL);
+            has_ended[i] = hear_end(fd[i], 20);
+        }
+    assert_true(has_ended[0] && has_ended[1]);
+    stop(&g);
+}
+
 static void when_all_places_are_busy_health_and_metrics_are_served_and_the_rest_is_told_so(void **state)
 {
     (void)state;
@@ -757,6 +779,7 @@ int main(void)
         cmocka_unit_test(cancels_a_waiting_request_when_its_client_leaves_or_half_closes),
         cmocka_unit_test(answers_429_when_the_queue_is_full),
         cmocka_unit_test(an_idle_connection_gives_way_to_a_new_one),
+        cmocka_unit_test(bytes_that_drip_win_no_time),
         cmocka_unit_test(when_all_places_are_busy_health_and_metrics_are_served_and_the_rest_is_told_so),
         cmocka_unit_test(a_page_of_the_named_origin_may_read_every_answer),
         cmocka_unit_test(answers_413_before_a_large_body_comes_and_the_client_reads_it),

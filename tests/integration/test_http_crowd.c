@@ -241,8 +241,8 @@ static int start(void **state)
     const bool is_full = getenv("BATON_ATTACK") != NULL;
     crowd = storm_number("BATON_ATTACK", 100);
     if (crowd > MAX_CROWD) crowd = MAX_CROWD;
-    streams = is_full ? 300 : 5;
     const char *given = getenv("BATON_ATTACK_MODEL"), *model = given ? given : spawn_tiny_model(1);
+    streams = is_full && !given ? 300 : 5;
     told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!model || told == MAP_FAILED) return -1;
     gateway = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*",

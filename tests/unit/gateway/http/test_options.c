@@ -58,10 +58,21 @@ static void refuses_to_open_the_network_without_a_key(void **state)
     assert_int_equal(check("--control", "localhost:5600", NULL, NULL, &f), BT_EARG);
 }
 
+static void an_origin_for_cors_is_one(void **state)
+{
+    (void)state;
+    bt_fault f;
+    assert_int_equal(check("--cors", "https://chat.example", NULL, NULL, &f), BT_OK);
+    assert_int_equal(check("--cors", "*", NULL, NULL, &f), BT_OK);
+    assert_int_equal(check("--cors", "https://chat.example/", NULL, NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "--cors 'https://chat.example/'"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(starts_on_loopback_with_the_documented_defaults),
+        cmocka_unit_test(an_origin_for_cors_is_one),
         cmocka_unit_test(refuses_to_open_the_network_without_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
