@@ -298,6 +298,8 @@ static void refuses_wrong_types_and_values_out_of_range(void **state)
         {"top_p", "1.01"},
         {"top_k", "-2"},
         {"min_p", "2"},
+        {"n_probs", "false"},
+        {"n_probs", "21"},
         {"seed", "1.5"},
         {"stop", "5"},
         {"stop", "[\"a\",5]"},
