@@ -10,11 +10,10 @@
 static const char BAD[] = "invalid_request_error";
 
 /* The same words for a NUL however it is written. */
-static bt_err refuse_nul(gw_openai_error *err, size_t at)
+static bt_err refuse_nul(gw_openai_error *err, size_t before)
 {
-    return gw_openai_fail(
-        err, 400, BAD, "invalid_json", NULL,
-        "A string of the body has a NUL character (byte %zu of the body); no text here may hold one.", at);
+    return gw_openai_fail(err, 400, BAD, "invalid_json", NULL,
+                          "The body has a NUL character before byte %zu; no text here may hold one.", before);
 }
 
 static bt_err load(json_t **ret, gw_reader *p, const char *body, size_t len)
@@ -25,7 +24,7 @@ static bt_err load(json_t **ret, gw_reader *p, const char *body, size_t len)
         return gw_openai_fail(p->err, 400, BAD, "invalid_json", NULL,
                               "The body is not valid UTF-8 at byte %zu.", bad);
     const char *nul = memchr(body, 0, len);
-    if (nul) return refuse_nul(p->err, (size_t)(nul - body));
+    if (nul) return refuse_nul(p->err, (size_t)(nul - body) + 1);
     /* jansson bounds the depth of nesting at 2048 itself. */
     json_t *root = json_loadb(body, len, JSON_REJECT_DUPLICATES, &je);
     if (!root) {

@@ -121,10 +121,15 @@ static bt_err field_logprobs_count(gw_reader *p, const gw_field *f, json_t *v)
     return e;
 }
 
-/* How llama.cpp's clients ask for log probabilities; 0 is none. */
+/* How llama.cpp's clients ask for log probabilities; 0 asks for none. */
 static bt_err field_n_probs(gw_reader *p, const gw_field *f, json_t *v)
 {
-    return json_is_integer(v) && json_integer_value(v) == 0 ? BT_OK : field_logprobs_count(p, f, v);
+    int64_t x = 0;
+    const bt_err e = gw_read_int(&x, p, f->name, v, (int64_t)f->lo, (int64_t)f->hi);
+    if (e < 0 || x == 0) return e;
+    p->r.sampling.logprobs = true;
+    p->r.sampling.top_logprobs = (uint32_t)x;
+    return BT_OK;
 }
 
 static int by_id(const void *a, const void *b)

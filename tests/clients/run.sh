@@ -13,9 +13,9 @@ mkdir -p "$home"
 # venv NAME PACKAGE...
 venv() {
     [ -f "$home/$1/ready" ] && return
-    echo "fetching $* into $home/$1" >&2
     name=$1
     shift
+    echo "fetching $* into $home/$name" >&2
     python3 -m venv "$home/$name"
     "$home/$name/bin/pip" -q install "$@"
     touch "$home/$name/ready"

@@ -298,6 +298,8 @@ static void refuses_wrong_types_and_values_out_of_range(void **state)
         {"top_p", "1.01"},
         {"top_k", "-2"},
         {"min_p", "2"},
+        {"n_probs", "false"},
+        {"n_probs", "21"},
         {"seed", "1.5"},
         {"stop", "5"},
         {"stop", "[\"a\",5]"},
@@ -482,7 +484,7 @@ static void refuses_a_nul_in_a_string_in_its_own_words(void **state)
     gw_openai_request r;
     gw_openai_error err = {0};
     assert_int_equal(parse_bytes(&r, &err, false, raw, sizeof raw - 1), BT_EARG);
-    assert_non_null(strstr(err.message, "has a NUL character (byte 12"));
+    assert_non_null(strstr(err.message, "has a NUL character before byte 13;"));
     (void)bad(false, "{\"prompt\":\"a\\u0000b\"}", 400, "", "has a NUL character");
     (void)bad(false, "{\"prompt\":\"a\",\"x\\u0000y\":1}", 400, "", "has a NUL character");
     (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"\\u0000\"}]}", 400, "",
