@@ -55,7 +55,7 @@ static uint8_t *image_of(size_t *ret_bytes, size_t form)
     if (bt_weights_plan_place(p, NULL) < 0) abort();
     uint8_t *image = tiny_pkg_alloc(p->bytes);
     memset(image, 0, p->bytes);
-    if (bt_weights_convert(&overflowed, image, p, &o, NULL, NULL) < 0 || overflowed) abort();
+    if (bt_weights_convert(&overflowed, image, p, &o, "converting", NULL, NULL) < 0 || overflowed) abort();
     bt_weights_seal(image, p, NULL);
     *ret_bytes = p->bytes;
     return image;
