@@ -174,21 +174,16 @@ void sim_check_process(sim_world *w, uint32_t self)
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Since when nobody needs this attempt; INT64_MAX: it is needed. */
+/* Since when nobody needs this attempt; INT64_MAX: it is needed. *ret_gateway says ABORT until it is heard;
+ * UINT32_MAX: nobody does, for the process that made the attempt is no more. */
 static int64_t useless_since(const sim_world *w, const bt_request_ref *ref, uint32_t *ret_gateway)
 {
     *ret_gateway = UINT32_MAX;
     if (ref->number < 1 || ref->number > w->clients_len) return 0;
     const sim_client *c = &w->clients[ref->number - 1];
-    if (c->r.outcome != SIM_PENDING) {
-        if (!c->r.is_orphan) *ret_gateway = c->r.gateway;
-        return c->r.ended_us;
-    }
-    if (ref->attempt < c->attempt) {
-        *ret_gateway = c->r.gateway;
-        return c->attempt_us;
-    }
-    return INT64_MAX;
+    if (w->processes[c->r.gateway].life == c->life) *ret_gateway = c->r.gateway;
+    if (c->r.outcome != SIM_PENDING) return c->r.ended_us;
+    return ref->attempt < c->attempt ? c->attempt_us : INT64_MAX;
 }
 
 static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
@@ -198,7 +193,7 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
     const sim_process *p = &w->processes[self];
     const int64_t ended = useless_since(w, ref, &g), way = 8 * f->delay_max_us + w->o.late_us;
     if (ended == INT64_MAX) return;
-    int64_t since = p->well_us == INT64_MAX ? ended : later(ended, p->well_us),
+    int64_t since = later(ended, p->runs_us),
             bound = (int64_t)w->o.gw.lease_ms * 1000 + SLACK_US + f->slow_us + way;
     for (uint32_t k = 0; k < w->o.gateways; k++)
         since = later(since, sim_net_held_until_us(w->net, k, self)); /* RESERVE may come out of it */
@@ -251,15 +246,26 @@ static bool is_heard(const sim_world *w, uint32_t g, uint32_t node)
     return k->is_alive && k->well_us != INT64_MAX && sim_net_cut_until_us(w->net, node, g) <= w->now_us;
 }
 
-/* When g last heard any node of each role; a decode node that computes prompts is of both. */
+/* Gateway g hears a node now; a decode node that computes prompts is of both roles. */
+static void note_node(sim_world *w, uint32_t g, uint32_t node)
+{
+    const bool is_decode = node >= w->o.gateways + w->o.prefills;
+    if (!is_decode || w->o.can_prefill) w->processes[g].prefill_us = w->now_us;
+    if (is_decode) w->processes[g].decode_us = w->now_us;
+}
+
 static void note_heard(sim_world *w, uint32_t g)
 {
-    const uint32_t nodes = w->o.gateways + w->o.prefills;
-    for (uint32_t i = w->o.gateways; i < w->processes_len; i++) {
-        if (!is_heard(w, g, i)) continue;
-        if (i < nodes || w->o.can_prefill) w->processes[g].prefill_us = w->now_us;
-        if (i >= nodes) w->processes[g].decode_us = w->now_us;
-    }
+    for (uint32_t i = w->o.gateways; i < w->processes_len; i++)
+        if (is_heard(w, g, i)) note_node(w, g, i);
+}
+
+/* What a cut held back makes a node seem to be there, although it has died since. */
+void sim_check_came(sim_world *w, const sim_item *it)
+{
+    const sim_process *k = &w->processes[it->from];
+    const bool is_leaving = k->is_alive && k->is_draining && k->life == it->from_life;
+    if (it->to < w->o.gateways && it->from >= w->o.gateways && !is_leaving) note_node(w, it->to, it->from);
 }
 
 /* The longest time that one pair was whole between from_us and now. */

@@ -46,6 +46,7 @@ typedef struct sim_item {
     uint64_t weight, epoch, end; /* of a block: its bytes, 0 of a repeat; the epoch of its link; all bytes sent in it */
     sim_channel channel;
     bool is_corrupt;
+    bool is_astray;     /* a block for an earlier life of who lives at `to`: it is of no link that is there */
     uint8_t socket[16]; /* BULK: which socket of the prefill node */
     uint8_t *bytes;
     size_t len; /* PACKET */

@@ -34,6 +34,7 @@ typedef struct sim_process {
     uint64_t life;
     int64_t due_us, wake_us;       /* when its brain wants a TICK; when it gets it */
     int64_t well_us;               /* has run since then; INT64_MAX: does not, or is leaving */
+    int64_t runs_us;               /* was started, or went on, last; leaving or not */
     int64_t prefill_us, decode_us; /* gateway: when it last heard a node of each role that takes requests */
     sim_item *inbox, **inbox_end;
     uint32_t inbox_len; /* what came while it was stopped */
@@ -107,6 +108,7 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a);
 void sim_check_counted(sim_world *w, const sim_item *packet);         /* a block is sent, and may be lost */
 void sim_check_sent(sim_world *w, const sim_item *packet);            /* a block is under way; before it is posted */
 void sim_check_gone(sim_world *w, const sim_item *packet);            /* ... has arrived, or never will */
+void sim_check_came(sim_world *w, const sim_item *packet);            /* a message that is taken */
 void sim_check_place(sim_world *w, uint32_t self, const dc_block *b); /* before its rows are copied */
 void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);    /* a control message of a node */
 void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);      /* one that comes to it */

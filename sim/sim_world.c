@@ -133,7 +133,7 @@ static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
 {
     kill_process(w, p);
     p->life = ++w->lives;
-    p->due_us = p->wake_us = p->well_us = w->now_us;
+    p->due_us = p->wake_us = p->well_us = p->runs_us = w->now_us;
     memset(p->routes, 0, sizeof p->routes);
     sim_net_stream(w->net, number);
     for (int i = 0; i < 16; i++) p->self.bytes[i] = (uint8_t)(1 + sim_net_draw(w->net) % 255);
@@ -273,7 +273,7 @@ void sim_world_continue(sim_world *w, bt_role role, uint32_t index)
     sim_trace(w, "=== %u goes on; %u packets waited", number_of(w, role, index), p->inbox_len);
     p->is_stopped = false;
     if (!p->is_draining) p->well_us = w->now_us;
-    p->wake_us = w->now_us;
+    p->wake_us = p->runs_us = w->now_us;
     while (p->inbox) {
         sim_item *it = p->inbox;
         p->inbox = it->next;
@@ -385,6 +385,7 @@ static void take_packet(sim_world *w, const sim_item *it)
         return;
     }
     if (w->o.trace) trace_packet(w, it, &m);
+    sim_check_came(w, it);
     if (it->channel == SIM_CONTROL && it->to >= w->o.gateways) sim_check_told(w, it->to, &m);
     const bt_role role = w->processes[it->to].role;
     if (role == BT_ROLE_GATEWAY) sim_gateway_step(w, it->to, &(gw_event){.type = GW_EV_MSG, .u.msg = &m});
