@@ -209,6 +209,11 @@ static void on_worker(void *ud, unsigned events)
     }
 }
 
+static void on_up(void *ud, uint32_t gateway)
+{
+    step(ud, &(dc_event){.type = DC_EV_GATE_UP, .u.gate = gateway});
+}
+
 static void on_tick(void *ud) { step(ud, &(dc_event){.type = DC_EV_TICK}); }
 static void on_drain(void *ud) { step(ud, &(dc_event){.type = DC_EV_DRAIN}); }
 static void on_drain_over(void *ud) { step(ud, &(dc_event){.type = DC_EV_DRAIN_OVER}); }
@@ -373,13 +378,9 @@ static bt_err open_node(node *n, bt_fault *fault)
                                 .gateways = n->o->gateways.items,
                                 .gateways_len = n->o->gateways.count,
                                 .drain_timeout_ms = n->o->drain_timeout_ms};
-    const bt_shell_handler handler = {.on_control = on_control,
-                                      .on_tick = on_tick,
-                                      .on_drain = on_drain,
-                                      .on_drain_over = on_drain_over,
-                                      .on_rss = on_rss,
-                                      .is_ready = is_ready,
-                                      .ud = n};
+    const bt_shell_handler handler = {
+        .on_control = on_control,       .on_up = on_up,   .on_tick = on_tick,   .on_drain = on_drain,
+        .on_drain_over = on_drain_over, .on_rss = on_rss, .is_ready = is_ready, .ud = n};
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->model, fault);

@@ -265,6 +265,11 @@ static void on_worker(void *ud, unsigned events)
     }
 }
 
+static void on_up(void *ud, uint32_t gateway)
+{
+    step(ud, &(pf_event){.type = PF_EV_GATE_UP, .u.gate = gateway});
+}
+
 static void on_tick(void *ud) { step(ud, &(pf_event){.type = PF_EV_TICK}); }
 static void on_drain(void *ud) { step(ud, &(pf_event){.type = PF_EV_DRAIN}); }
 static void on_drain_over(void *ud) { step(ud, &(pf_event){.type = PF_EV_DRAIN_OVER}); }
@@ -342,13 +347,9 @@ static bt_err open_node(node *n, bt_fault *fault)
                                 .gateways = n->o->gateways.items,
                                 .gateways_len = n->o->gateways.count,
                                 .drain_timeout_ms = n->o->drain_timeout_ms};
-    const bt_shell_handler handler = {.on_control = on_control,
-                                      .on_tick = on_tick,
-                                      .on_drain = on_drain,
-                                      .on_drain_over = on_drain_over,
-                                      .on_rss = on_rss,
-                                      .is_ready = is_ready,
-                                      .ud = n};
+    const bt_shell_handler handler = {
+        .on_control = on_control,       .on_up = on_up,   .on_tick = on_tick,   .on_drain = on_drain,
+        .on_drain_over = on_drain_over, .on_rss = on_rss, .is_ready = is_ready, .ud = n};
     const bt_prefill_config ec = {.engine = bt_engine_names[n->o->engine],
                                   .isa = n->o->isa,
                                   .want = n->o->want,

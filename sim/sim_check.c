@@ -20,6 +20,8 @@ enum {
     LAYER_US = 3000,
     CALM_US = 30000000, /* when all works again, whoever is lost is found */
     HEAR_US = 10000000, /* to find out that nodes are gone, and fail */
+    LOST_US = 500000, /* beside cut_us and the lateness of timers: a dead node whose connection ended is left
+                       */
 };
 
 /* ---- what is under way --------------------------------------------------------------------------- */
@@ -260,12 +262,28 @@ static void note_heard(sim_world *w, uint32_t g)
         if (is_heard(w, g, i)) note_node(w, g, i);
 }
 
+static sim_end *end_of(const sim_world *w, const sim_item *it)
+{
+    return &w->ends[(size_t)it->to * w->processes_len + it->from];
+}
+
+void sim_check_cut(sim_world *w, const sim_item *it)
+{
+    const sim_process *k = &w->processes[it->from];
+    if (k->is_alive && k->life == it->from_life) return;
+    sim_end *e = end_of(w, it);
+    *e = (sim_end){.gateway_life = it->life, .life = it->from_life, .told_us = w->now_us};
+    memcpy(e->node.bytes, it->socket, sizeof e->node.bytes);
+}
+
 /* What a cut held back makes a node seem to be there, although it has died since. */
 void sim_check_came(sim_world *w, const sim_item *it)
 {
     const sim_process *k = &w->processes[it->from];
     const bool is_leaving = k->is_alive && k->is_draining && k->life == it->from_life;
-    if (it->to < w->o.gateways && it->from >= w->o.gateways && !is_leaving) note_node(w, it->to, it->from);
+    if (it->to >= w->o.gateways || it->from < w->o.gateways) return;
+    if (!is_leaving) note_node(w, it->to, it->from);
+    if (end_of(w, it)->life == it->from_life) end_of(w, it)->life = 0;
 }
 
 /* The longest time that one pair was whole between from_us and now. */
@@ -348,6 +366,25 @@ static void check_deadline(sim_world *w, uint64_t number)
                    (unsigned long long)number, (double)(w->now_us - since) / 1e6);
 }
 
+/* A dead node whose end was told has no request of the gateway any more. */
+static void check_ends(sim_world *w, uint32_t g)
+{
+    const sim_process *p = &w->processes[g];
+    for (uint32_t n = 0; n < w->processes_len; n++) {
+        const sim_end *e = &w->ends[(size_t)g * w->processes_len + n];
+        if (!e->life || e->gateway_life != p->life) continue;
+        const int64_t for_us = w->now_us - later(e->told_us, p->runs_us);
+        if (for_us <= w->o.gw.cut_us + w->o.late_us + LOST_US) continue;
+        for (uint32_t i = 0; i < p->gw->requests_len; i++) {
+            const gw_request *r = &p->gw->requests[i];
+            if ((r->prefill.is_open && bt_incarnation_equal(&r->prefill.node, &e->node)) ||
+                (r->decode.is_open && bt_incarnation_equal(&r->decode.node, &e->node)))
+                sim_broken(w, "request %llu is still on node %u, which died, %.3f s after that was told",
+                           (unsigned long long)r->number, n, (double)for_us / 1e6);
+        }
+    }
+}
+
 void sim_check_all(sim_world *w)
 {
     for (uint32_t i = w->o.gateways; i < w->processes_len; i++) {
@@ -357,7 +394,10 @@ void sim_check_all(sim_world *w)
         if (p->pf ? !bt_kv_book_is_sound(p->pf->book) : !dc_brain_is_sound(p->dc))
             sim_broken(w, "the book of pages of node %u does not agree with itself", i);
     }
-    for (uint32_t g = 0; g < w->o.gateways; g++) note_heard(w, g);
+    for (uint32_t g = 0; g < w->o.gateways; g++) {
+        note_heard(w, g);
+        if (w->processes[g].is_alive && !w->processes[g].is_stopped) check_ends(w, g);
+    }
     while (w->first_pending < w->clients_len && w->clients[w->first_pending].r.outcome != SIM_PENDING)
         w->first_pending++;
     for (uint64_t i = w->first_pending; i < w->clients_len; i++)

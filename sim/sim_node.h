@@ -71,6 +71,11 @@ typedef struct sim_client {
 typedef struct sim_flight {
     uint64_t from_life, to_life, epoch, bytes, end;
 } sim_flight; /* of blocks of a link's latest epoch: under way; sent in all */
+typedef struct sim_end {
+    uint64_t gateway_life, life; /* of the node; 0: nothing was told */
+    bt_incarnation node;
+    int64_t told_us;
+} sim_end; /* a gateway was told that the connection to a node has ended, and the node is dead */
 typedef struct sim_whole {
     int64_t from_us, to_us;
     uint32_t gateway;
@@ -86,6 +91,7 @@ struct sim_world {
     sim_client *clients;
     uint64_t clients_len, clients_cap, first_pending;
     sim_flight *flights; /* [processes][processes] */
+    sim_end *ends;       /* [gateways][processes] */
     sim_whole *wholes;
     size_t wholes_len, wholes_cap;
     uint8_t *frame;
@@ -112,6 +118,7 @@ void sim_check_came(sim_world *w, const sim_item *packet);            /* a messa
 void sim_check_place(sim_world *w, uint32_t self, const dc_block *b); /* before its rows are copied */
 void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);    /* a control message of a node */
 void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);      /* one that comes to it */
+void sim_check_cut(sim_world *w, const sim_item *news);               /* SIM_CUT, before it is told */
 void sim_check_exit(sim_world *w, uint32_t self);
 void sim_check_breaking(sim_world *w); /* before a process or link stops working */
 /* sim_shell.c: packets, and the end of a step. */

@@ -31,7 +31,7 @@ static gw_node *add(gw_registry *r, uint8_t name, bt_role role, uint32_t ctx, ui
 static gw_registry make(void)
 {
     gw_registry r;
-    assert_int_equal(gw_registry_init(&r, 8, MODEL, 2, 6, 60), BT_OK);
+    assert_int_equal(gw_registry_init(&r, 8, MODEL, 2, 6, 1, 60), BT_OK);
     return r;
 }
 
