@@ -44,7 +44,7 @@ typedef struct gw_config {
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
     uint8_t model_id[16]; /* nodes must hold exactly this model */
     gw_policy policy;
-    uint32_t local_below_tokens; /* shorter prompts are computed by the decode node; 0: none */
+    uint32_t local_below_tokens; /* prompts that are shorter, less what the decode node has had, are local; 0 */
     uint32_t queue_max;          /* requests that wait; one more gets FAIL overloaded */
     uint32_t active_max;         /* requests that hold nodes; debts: 4 times as many */
     uint32_t nodes_max;

@@ -29,7 +29,8 @@ static const bt_opt opts[] = {
      .def = "1", .lo = 1, .hi = 31, .help = "decode nodes to start"},
     {.group = "Nodes", .name = "local-prefill-below", .value = "N",
      BT_OPT_AT(config, serve.local_prefill_below), .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
-     .help = "prompts of fewer tokens are computed by their decode node; 0: none"},
+     .help = "prompts of fewer tokens, less those that a decode node has had before, are computed by it; "
+             "0: none"},
     {.group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policy), .type = BT_OPT_CHOICE,
      .def = "least-load", .choices = gw_options_policies, .help = "how a request's nodes are chosen"},
     {.group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(config, keys), .type = BT_OPT_STRING,
