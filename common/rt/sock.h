@@ -19,7 +19,7 @@
  * mandatory: sending to a peer that is not connected is BT_EIO, not silence. immediate: nothing is queued for a
  * connection that is not there. A peer that claims the routing id of a connected one is refused (no handover): nobody
  * sets a routing id here, so a claim is a mistake or an attack. All: heartbeat every 1 s, lost after 3 s; dialling
- * again after 100 ms, doubling to 2 s; TCP keepalive.
+ * again after 10 ms, doubling to 2 s; TCP keepalive.
  *
  * Keys: a context made with keys encrypts every tcp and ipc link with CURVE, loopback too, and lets in only the keys of
  * the allow file (rt/zap.h must be open before the first bind; BT_EAUTH otherwise). A context without keys refuses
