@@ -205,8 +205,9 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
         f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio + f->repeat_ratio == 0) {
         const int64_t cut =
             later(sim_net_cut_until_us(w->net, g, self), sim_net_cut_until_us(w->net, self, g));
+        const sim_client *c = &w->clients[ref->number - 1];
         const bool was_left_before =
-            ref->number <= w->clients_len && ref->attempt < w->clients[ref->number - 1].attempt;
+            ref->attempt < c->attempt || (ref->attempt == c->left && c->left_us < ended);
         if (later(w->processes[g].well_us, cut) <= since)
             bound = LEAVE_US + LAYER_US + way + (since > ended || was_left_before ? w->o.gw.resend_us : 0);
     }
