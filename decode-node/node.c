@@ -206,6 +206,11 @@ static void on_worker(void *ud, unsigned events)
     }
 }
 
+static void on_up(void *ud, uint32_t gateway)
+{
+    step(ud, &(dc_event){.type = DC_EV_GATE_UP, .u.gate = gateway});
+}
+
 static void on_tick(void *ud) { step(ud, &(dc_event){.type = DC_EV_TICK}); }
 static void on_drain(void *ud) { step(ud, &(dc_event){.type = DC_EV_DRAIN}); }
 static void on_drain_over(void *ud) { step(ud, &(dc_event){.type = DC_EV_DRAIN_OVER}); }
@@ -351,6 +356,7 @@ static bt_err open_node(node *n, bt_fault *fault)
                                 .gateways_len = n->o->node->gateways.count,
                                 .drain_timeout_ms = n->o->node->drain_timeout_ms};
     const bt_shell_handler handler = {.on_control = on_control,
+                                      .on_up = on_up,
                                       .on_tick = on_tick,
                                       .on_drain = on_drain,
                                       .on_drain_over = on_drain_over,

@@ -20,6 +20,8 @@ enum {
     LAYER_US = 3000,
     CALM_US = 30000000, /* when all works again, whoever is lost is found */
     HEAR_US = 10000000, /* to find out that nodes are gone, and fail */
+    LOST_US = 500000, /* beside cut_us and the lateness of timers: a dead node whose connection ended is left
+                       */
 };
 
 /* ---- what is under way --------------------------------------------------------------------------- */
@@ -174,21 +176,16 @@ void sim_check_process(sim_world *w, uint32_t self)
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Since when nobody needs this attempt; INT64_MAX: it is needed. */
+/* Since when nobody needs this attempt; INT64_MAX: it is needed. *ret_gateway says ABORT until it is heard;
+ * UINT32_MAX: nobody does, for the process that made the attempt is no more. */
 static int64_t useless_since(const sim_world *w, const bt_request_ref *ref, uint32_t *ret_gateway)
 {
     *ret_gateway = UINT32_MAX;
     if (ref->number < 1 || ref->number > w->clients_len) return 0;
     const sim_client *c = &w->clients[ref->number - 1];
-    if (c->r.outcome != SIM_PENDING) {
-        if (!c->r.is_orphan) *ret_gateway = c->r.gateway;
-        return c->r.ended_us;
-    }
-    if (ref->attempt < c->attempt) {
-        *ret_gateway = c->r.gateway;
-        return c->attempt_us;
-    }
-    return INT64_MAX;
+    if (w->processes[c->r.gateway].life == c->life) *ret_gateway = c->r.gateway;
+    if (c->r.outcome != SIM_PENDING) return c->r.ended_us;
+    return ref->attempt < c->attempt ? c->attempt_us : INT64_MAX;
 }
 
 static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
@@ -198,7 +195,7 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
     const sim_process *p = &w->processes[self];
     const int64_t ended = useless_since(w, ref, &g), way = 8 * f->delay_max_us + w->o.late_us;
     if (ended == INT64_MAX) return;
-    int64_t since = p->well_us == INT64_MAX ? ended : later(ended, p->well_us),
+    int64_t since = later(ended, p->runs_us),
             bound = (int64_t)w->o.gw.lease_ms * 1000 + SLACK_US + f->slow_us + way;
     for (uint32_t k = 0; k < w->o.gateways; k++)
         since = later(since, sim_net_held_until_us(w->net, k, self)); /* RESERVE may come out of it */
@@ -208,8 +205,9 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
         f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio + f->repeat_ratio == 0) {
         const int64_t cut =
             later(sim_net_cut_until_us(w->net, g, self), sim_net_cut_until_us(w->net, self, g));
+        const sim_client *c = &w->clients[ref->number - 1];
         const bool was_left_before =
-            ref->number <= w->clients_len && ref->attempt < w->clients[ref->number - 1].attempt;
+            ref->attempt < c->attempt || (ref->attempt == c->left && c->left_us < ended);
         if (later(w->processes[g].well_us, cut) <= since)
             bound = LEAVE_US + LAYER_US + way + (since > ended || was_left_before ? w->o.gw.resend_us : 0);
     }
@@ -251,15 +249,42 @@ static bool is_heard(const sim_world *w, uint32_t g, uint32_t node)
     return k->is_alive && k->well_us != INT64_MAX && sim_net_cut_until_us(w->net, node, g) <= w->now_us;
 }
 
-/* When g last heard any node of each role; a decode node that computes prompts is of both. */
+/* Gateway g hears a node now; a decode node that computes prompts is of both roles. */
+static void note_node(sim_world *w, uint32_t g, uint32_t node)
+{
+    const bool is_decode = node >= w->o.gateways + w->o.prefills;
+    if (!is_decode || w->o.can_prefill) w->processes[g].prefill_us = w->now_us;
+    if (is_decode) w->processes[g].decode_us = w->now_us;
+}
+
 static void note_heard(sim_world *w, uint32_t g)
 {
-    const uint32_t nodes = w->o.gateways + w->o.prefills;
-    for (uint32_t i = w->o.gateways; i < w->processes_len; i++) {
-        if (!is_heard(w, g, i)) continue;
-        if (i < nodes || w->o.can_prefill) w->processes[g].prefill_us = w->now_us;
-        if (i >= nodes) w->processes[g].decode_us = w->now_us;
-    }
+    for (uint32_t i = w->o.gateways; i < w->processes_len; i++)
+        if (is_heard(w, g, i)) note_node(w, g, i);
+}
+
+static sim_end *end_of(const sim_world *w, const sim_item *it)
+{
+    return &w->ends[(size_t)it->to * w->processes_len + it->from];
+}
+
+void sim_check_cut(sim_world *w, const sim_item *it)
+{
+    const sim_process *k = &w->processes[it->from];
+    if (k->is_alive && k->life == it->from_life) return;
+    sim_end *e = end_of(w, it);
+    *e = (sim_end){.gateway_life = it->life, .life = it->from_life, .told_us = w->now_us};
+    memcpy(e->node.bytes, it->socket, sizeof e->node.bytes);
+}
+
+/* What a cut held back makes a node seem to be there, although it has died since. */
+void sim_check_came(sim_world *w, const sim_item *it)
+{
+    const sim_process *k = &w->processes[it->from];
+    const bool is_leaving = k->is_alive && k->is_draining && k->life == it->from_life;
+    if (it->to >= w->o.gateways || it->from < w->o.gateways) return;
+    if (!is_leaving) note_node(w, it->to, it->from);
+    if (end_of(w, it)->life == it->from_life) end_of(w, it)->life = 0;
 }
 
 /* The longest time that one pair was whole between from_us and now. */
@@ -342,6 +367,25 @@ static void check_deadline(sim_world *w, uint64_t number)
                    (unsigned long long)number, (double)(w->now_us - since) / 1e6);
 }
 
+/* A dead node whose end was told has no request of the gateway any more. */
+static void check_ends(sim_world *w, uint32_t g)
+{
+    const sim_process *p = &w->processes[g];
+    for (uint32_t n = 0; n < w->processes_len; n++) {
+        const sim_end *e = &w->ends[(size_t)g * w->processes_len + n];
+        if (!e->life || e->gateway_life != p->life) continue;
+        const int64_t for_us = w->now_us - later(e->told_us, p->runs_us);
+        if (for_us <= w->o.gw.cut_us + w->o.late_us + LOST_US) continue;
+        for (uint32_t i = 0; i < p->gw->requests_len; i++) {
+            const gw_request *r = &p->gw->requests[i];
+            if ((r->prefill.is_open && bt_incarnation_equal(&r->prefill.node, &e->node)) ||
+                (r->decode.is_open && bt_incarnation_equal(&r->decode.node, &e->node)))
+                sim_broken(w, "request %llu is still on node %u, which died, %.3f s after that was told",
+                           (unsigned long long)r->number, n, (double)for_us / 1e6);
+        }
+    }
+}
+
 void sim_check_all(sim_world *w)
 {
     for (uint32_t i = w->o.gateways; i < w->processes_len; i++) {
@@ -351,7 +395,10 @@ void sim_check_all(sim_world *w)
         if (p->pf ? !bt_kv_book_is_sound(p->pf->book) : !dc_brain_is_sound(p->dc))
             sim_broken(w, "the book of pages of node %u does not agree with itself", i);
     }
-    for (uint32_t g = 0; g < w->o.gateways; g++) note_heard(w, g);
+    for (uint32_t g = 0; g < w->o.gateways; g++) {
+        note_heard(w, g);
+        if (w->processes[g].is_alive && !w->processes[g].is_stopped) check_ends(w, g);
+    }
     while (w->first_pending < w->clients_len && w->clients[w->first_pending].r.outcome != SIM_PENDING)
         w->first_pending++;
     for (uint64_t i = w->first_pending; i < w->clients_len; i++)

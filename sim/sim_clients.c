@@ -69,6 +69,12 @@ static void on_send(sim_world *w, uint32_t self, const gw_action *a)
                        m->ref.attempt);
         c->attempt = m->ref.attempt;
     }
+    if (m->type == BT_MSG_ABORT) {
+        sim_client *c = client_of(w, self, m->ref.number);
+        if (!c) return;
+        if (m->ref.attempt > c->left) c->left_us = w->now_us;
+        if (m->ref.attempt > c->left) c->left = m->ref.attempt;
+    }
     const uint32_t to = sim_process_by_incarnation(w, &a->u.send.peer);
     if (to != UINT32_MAX) sim_say(w, self, to, SIM_CONTROL, NULL, m);
 }

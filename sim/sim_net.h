@@ -14,7 +14,13 @@
  * What befalls a packet is a function of the seed, its link and its ordinal there alone, and has a number (a fault's
  * id) by which it can be left out of a second run: so a failing run can be made smaller. Other draws come from
  * sim_net_draw, each process from its own stream. */
-typedef enum sim_kind { SIM_PACKET = 1, SIM_PREFILL_WORK, SIM_DECODE_WORK } sim_kind;
+typedef enum sim_kind {
+    SIM_PACKET = 1,
+    SIM_PREFILL_WORK,
+    SIM_DECODE_WORK,
+    SIM_CUT, /* a gateway learns that its connection to `from` has ended */
+    SIM_UP   /* a node learns that its connection to gateway `slot` is up again */
+} sim_kind;
 typedef enum sim_channel {
     SIM_CONTROL = 1,
     SIM_BULK,
@@ -46,7 +52,8 @@ typedef struct sim_item {
     uint64_t weight, epoch, end; /* of a block: its bytes, 0 of a repeat; the epoch of its link; all bytes sent in it */
     sim_channel channel;
     bool is_corrupt;
-    uint8_t socket[16]; /* BULK: which socket of the prefill node */
+    bool is_astray;     /* a block for an earlier life of who lives at `to`: it is of no link that is there */
+    uint8_t socket[16]; /* BULK: which socket of the prefill node; CUT: the node's incarnation */
     uint8_t *bytes;
     size_t len; /* PACKET */
     uint32_t slot;

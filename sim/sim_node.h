@@ -34,6 +34,7 @@ typedef struct sim_process {
     uint64_t life;
     int64_t due_us, wake_us;       /* when its brain wants a TICK; when it gets it */
     int64_t well_us;               /* has run since then; INT64_MAX: does not, or is leaving */
+    int64_t runs_us;               /* was started, or went on, last; leaving or not */
     int64_t prefill_us, decode_us; /* gateway: when it last heard a node of each role that takes requests */
     sim_item *inbox, **inbox_end;
     uint32_t inbox_len; /* what came while it was stopped */
@@ -60,6 +61,8 @@ typedef struct sim_client {
     uint64_t seed, life; /* life: of its gateway */
     uint32_t attempt;
     int64_t attempt_us; /* the highest that was begun; when */
+    uint32_t left;
+    int64_t left_us; /* the highest that ABORT was said of; when first */
     uint32_t *told;
     uint64_t *told_life;            /* [processes] the highest attempt that a node was told of, in which life of it */
     bool saw_first, may_be_refused; /* the queue was full, or the gateway was leaving */
@@ -70,6 +73,11 @@ typedef struct sim_client {
 typedef struct sim_flight {
     uint64_t from_life, to_life, epoch, bytes, end;
 } sim_flight; /* of blocks of a link's latest epoch: under way; sent in all */
+typedef struct sim_end {
+    uint64_t gateway_life, life; /* of the node; 0: nothing was told */
+    bt_incarnation node;
+    int64_t told_us;
+} sim_end; /* a gateway was told that the connection to a node has ended, and the node is dead */
 typedef struct sim_whole {
     int64_t from_us, to_us;
     uint32_t gateway;
@@ -85,6 +93,7 @@ struct sim_world {
     sim_client *clients;
     uint64_t clients_len, clients_cap, first_pending;
     sim_flight *flights; /* [processes][processes] */
+    sim_end *ends;       /* [gateways][processes] */
     sim_whole *wholes;
     size_t wholes_len, wholes_cap;
     uint8_t *frame;
@@ -107,9 +116,11 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a);
 void sim_check_counted(sim_world *w, const sim_item *packet);         /* a block is sent, and may be lost */
 void sim_check_sent(sim_world *w, const sim_item *packet);            /* a block is under way; before it is posted */
 void sim_check_gone(sim_world *w, const sim_item *packet);            /* ... has arrived, or never will */
+void sim_check_came(sim_world *w, const sim_item *packet);            /* a message that is taken */
 void sim_check_place(sim_world *w, uint32_t self, const dc_block *b); /* before its rows are copied */
 void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);    /* a control message of a node */
 void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);      /* one that comes to it */
+void sim_check_cut(sim_world *w, const sim_item *news);               /* SIM_CUT, before it is told */
 void sim_check_exit(sim_world *w, uint32_t self);
 void sim_check_breaking(sim_world *w); /* before a process or link stops working */
 /* sim_shell.c: packets, and the end of a step. */

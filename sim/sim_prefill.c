@@ -138,6 +138,7 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
     if (bt_kv_header_encode(frame, &h, &fault) < 0) sim_broken(w, "block header: %s", fault.text);
     sim_item it = {.from = self, .to = route->process, .channel = SIM_BLOCK, .epoch = b->epoch,
                    .end = b->end_bytes};
+    it.is_astray = !bt_incarnation_equal(&b->decode, &w->processes[route->process].self);
     memcpy(it.socket, route->socket, 16);
     sim_send(w, &it, frame, len);
     free(frame);

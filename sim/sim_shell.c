@@ -31,9 +31,10 @@ void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t
     if (it.channel == SIM_BLOCK && w->o.forge_ratio > 0 && w->calm_us == INT64_MAX &&
         sim_net_chance(w->net) < w->o.forge_ratio)
         forge(w, &it, bytes, len);
-    if (it.channel == SIM_BLOCK && w->o.forge_ratio == 0)
+    const bool is_of_link = it.channel == SIM_BLOCK && !it.is_astray;
+    if (is_of_link && w->o.forge_ratio == 0)
         it.weight = len - BT_KV_HEADER_BYTES; /* what is forged gives credit, too */
-    if (it.channel == SIM_BLOCK) sim_check_counted(w, &it);
+    if (is_of_link) sim_check_counted(w, &it);
     if (sim_net_send(w->net, w->now_us, &it, bytes, len) == BT_OK)
         sim_check_sent(w, &it); /* out of memory: as lost */
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_TOKENS = 64, START_US = 1000000, MISSED_US = 1000, LOOK_US = 100000 };
+enum { PAGE_TOKENS = 64, START_US = 1000000, MISSED_US = 1000, LOOK_US = 100000, REDIAL_US = 15000 };
 
 sim_options sim_options_defaults(uint64_t seed)
 {
@@ -133,7 +133,7 @@ static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
 {
     kill_process(w, p);
     p->life = ++w->lives;
-    p->due_us = p->wake_us = p->well_us = w->now_us;
+    p->due_us = p->wake_us = p->well_us = p->runs_us = w->now_us;
     memset(p->routes, 0, sizeof p->routes);
     sim_net_stream(w->net, number);
     for (int i = 0; i < 16; i++) p->self.bytes[i] = (uint8_t)(1 + sim_net_draw(w->net) % 255);
@@ -186,8 +186,10 @@ bt_err sim_world_new(sim_world **ret, const sim_options *o)
     w->processes_len = o->gateways + o->prefills + o->decodes;
     w->processes = calloc(w->processes_len, sizeof *w->processes);
     w->flights = calloc((size_t)w->processes_len * w->processes_len, sizeof *w->flights);
-    bt_err e =
-        w->processes && w->flights ? sim_net_new(&w->net, o->seed, w->processes_len, &o->faults) : BT_ENOMEM;
+    w->ends = calloc((size_t)o->gateways * w->processes_len, sizeof *w->ends);
+    bt_err e = w->processes && w->flights && w->ends
+                   ? sim_net_new(&w->net, o->seed, w->processes_len, &o->faults)
+                   : BT_ENOMEM;
     if (e == BT_OK && o->trace) sim_net_set_watch(w->net, on_fault, w);
     for (uint32_t i = 0; e == BT_OK && i < w->processes_len; i++) {
         w->processes[i].role = i < o->gateways                 ? BT_ROLE_GATEWAY
@@ -227,6 +229,7 @@ void sim_world_free(sim_world *w)
     bt_msg_buf_done(&w->buf);
     free(w->processes);
     free(w->flights);
+    free(w->ends);
     free(w->wholes);
     free(w->clients);
     free(w->frame);
@@ -273,7 +276,7 @@ void sim_world_continue(sim_world *w, bt_role role, uint32_t index)
     sim_trace(w, "=== %u goes on; %u packets waited", number_of(w, role, index), p->inbox_len);
     p->is_stopped = false;
     if (!p->is_draining) p->well_us = w->now_us;
-    p->wake_us = w->now_us;
+    p->wake_us = p->runs_us = w->now_us;
     while (p->inbox) {
         sim_item *it = p->inbox;
         p->inbox = it->next;
@@ -332,6 +335,24 @@ void sim_world_cut(sim_world *w, uint32_t from, uint32_t to, int64_t for_us, boo
     sim_net_cut(w->net, from, to, w->now_us + for_us, holds);
 }
 
+void sim_world_end_link(sim_world *w, uint32_t gateway, uint32_t node)
+{
+    const sim_process *g = &w->processes[gateway], *n = &w->processes[node];
+    sim_item cut = {.kind = SIM_CUT, .from = node,         .to = gateway,
+                    .life = g->life, .from_life = n->life, .at_us = w->now_us + w->o.faults.delay_max_us},
+             up = {.kind = SIM_UP, .to = node, .slot = gateway, .life = n->life, .at_us = w->now_us};
+    const int64_t there = sim_net_cut_until_us(w->net, node, gateway),
+                  back = sim_net_cut_until_us(w->net, gateway, node);
+    memcpy(cut.socket, n->self.bytes, sizeof cut.socket);
+    if (there > up.at_us) up.at_us = there;
+    if (back > up.at_us) up.at_us = back;
+    up.at_us += REDIAL_US + w->o.faults.delay_max_us;
+    sim_trace(w, "=== the connection of %u and %u ends", node, gateway);
+    w->faults++;
+    if (g->is_alive) (void)sim_net_post(w->net, &cut);
+    if (n->is_alive) (void)sim_net_post(w->net, &up);
+}
+
 /* ---- time --------------------------------------------------------------------------------------- */
 
 static void wake(sim_world *w, uint32_t i)
@@ -385,11 +406,31 @@ static void take_packet(sim_world *w, const sim_item *it)
         return;
     }
     if (w->o.trace) trace_packet(w, it, &m);
+    sim_check_came(w, it);
     if (it->channel == SIM_CONTROL && it->to >= w->o.gateways) sim_check_told(w, it->to, &m);
     const bt_role role = w->processes[it->to].role;
     if (role == BT_ROLE_GATEWAY) sim_gateway_step(w, it->to, &(gw_event){.type = GW_EV_MSG, .u.msg = &m});
     else if (role == BT_ROLE_PREFILL) sim_prefill_packet(w, it->to, it, &m);
     else sim_decode_packet(w, it->to, it, &m);
+}
+
+/* As the real shell: whose connection it was shows when a message cannot go. */
+static void take_cut(sim_world *w, const sim_item *it)
+{
+    gw_event ev = {.type = GW_EV_CUT};
+    sim_trace(w, "    %u hears that its connection to %u has ended", it->to, it->from);
+    sim_gateway_step(w, it->to, &ev);
+    if (!w->processes[it->to].is_alive) return;
+    memcpy(ev.u.cut.bytes, it->socket, sizeof ev.u.cut.bytes);
+    sim_check_cut(w, it);
+    sim_gateway_step(w, it->to, &ev);
+}
+
+static void take_up(sim_world *w, const sim_item *it)
+{
+    if (w->processes[it->to].role == BT_ROLE_PREFILL)
+        sim_prefill_step(w, it->to, &(pf_event){.type = PF_EV_GATE_UP, .u.gate = it->slot});
+    else sim_decode_step(w, it->to, &(dc_event){.type = DC_EV_GATE_UP, .u.gate = it->slot});
 }
 
 /* True: the item was kept. */
@@ -409,6 +450,8 @@ static bool deliver(sim_world *w, sim_item *it)
     sim_net_stream(w->net, it->to);
     if (it->kind == SIM_PREFILL_WORK) sim_prefill_work(w, it->to, it);
     else if (it->kind == SIM_DECODE_WORK) sim_decode_work(w, it->to);
+    else if (it->kind == SIM_CUT) take_cut(w, it);
+    else if (it->kind == SIM_UP) take_up(w, it);
     else take_packet(w, it);
     return false;
 }

@@ -89,6 +89,9 @@ bool sim_world_is_leaving(const sim_world *w, bt_role role, uint32_t index); /* 
 void sim_world_set_faults(sim_world *w, const sim_faults *f);
 /* Process numbers: gateways, prefill nodes, decode nodes, in this order. */
 void sim_world_cut(sim_world *w, uint32_t from, uint32_t to, int64_t for_us, bool holds); /* one way */
+/* The connection between a gateway and a node (process numbers) ends, whether the node lives or not: the gateway
+ * learns it as late as a packet comes at most, and the node that it is up again when no cut is between them. */
+void sim_world_end_link(sim_world *w, uint32_t gateway, uint32_t node);
 sim_net *sim_world_net(sim_world *w);
 /* From now on everything works as it should: any failure later than accept_us after this is a broken promise. */
 void sim_world_calm(sim_world *w);

@@ -88,6 +88,7 @@ for src in $(find tests/unit -name "test_$only*.c" | sort); do cmocka_program "$
 if [ -z "$only" ]; then
     sim_start=$(($(printf %s "$sim_id" | cksum | cut -d ' ' -f 1) + 1000000))
     echo "  simtest: 200 new seeds from START=$sim_start"
+    other 'sim/kept_seeds' 1 "$B/tests/sim/simtest" kept
     other 'sim/seeds' 1 "$B/tests/sim/simtest" seeds=2000
     other 'sim/new_seeds' 1 "$B/tests/sim/simtest" seeds=200 start=$sim_start
     other 'sim/broken_brains' 1 "$B/break/simtest" break=all

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "kv/kv_pack.h"
 #include "rt/sock.h"
+#include "rt/sock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -47,8 +47,8 @@ void bt_link_redial_when_silent(bt_link *l, const char *endpoint);
 void bt_link_receive(bt_link *l, int budget);
 
 /* Hand one message to the socket; a ROUTER sends it to m->to. BT_EAGAIN: the queue is full or the peer not there;
- * BT_EIO: no route to that incarnation; BT_EAUTH: its key may not be spoken to any more; others as bt_msg_encode.
- * Nothing waits. */
+ * BT_EIO: no route to that incarnation, or its connection has ended; BT_EAUTH: its key may not be spoken to any more;
+ * others as bt_msg_encode. Nothing waits. */
 bt_err bt_link_send(bt_link *l, const bt_msg *m, bt_fault *fault);
 /* Copy the block's rows out of the view (the one copy on this side), complete the header's body_bytes and digest, send
  * both frames. DEALER links only. Errors as bt_link_send, bt_kv_pack_take. */

@@ -128,3 +128,41 @@ bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endp
     if (n->allow) bt_link_require(*ret, n->allow, peer, server);
     return BT_OK;
 }
+
+struct bt_net_watch {
+    bt_loop *loop;
+    void *watched, *socket;
+    uint64_t id;
+    bt_loop_fn *fn;
+    void *ud;
+};
+
+static void on_news(void *ud, unsigned events)
+{
+    const bt_net_watch *w = ud;
+    (void)events;
+    const unsigned news = bt_sock_news(w->socket);
+    if (news) w->fn(w->ud, news);
+}
+
+bt_err bt_net_watch_link(bt_net_watch **ret, bt_net *n, const bt_link *link, bt_loop_fn *fn, void *ud,
+                         bt_fault *fault)
+{
+    bt_net_watch *w = calloc(1, sizeof *w);
+    if (!w) return bt_fail(fault, BT_ENOMEM, "links");
+    *w = (bt_net_watch){.loop = n->loop, .watched = bt_link_socket(link), .fn = fn, .ud = ud};
+    bt_err e = bt_sock_watch(&w->socket, w->watched, n->ctx, fault);
+    if (e == BT_OK && (e = bt_loop_add_socket(&w->id, w->loop, w->socket, BT_LOOP_IN, on_news, w)) < 0)
+        bt_fail(fault, e, "event loop");
+    if (e < 0) bt_net_unwatch(w);
+    else *ret = w;
+    return e;
+}
+
+void bt_net_unwatch(bt_net_watch *w)
+{
+    if (!w) return;
+    bt_loop_remove(w->loop, w->id);
+    bt_sock_unwatch(w->socket, w->watched);
+    free(w);
+}

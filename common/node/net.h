@@ -31,6 +31,11 @@ bt_err bt_net_listen(bt_link **ret, char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], b
  * Errors of bt_sock_connect. */
 bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endpoint, const bt_peer_key *server,
                    const bt_link_handler *handler, bt_fault *fault);
+/* Calls fn with bits of bt_sock_news when there is news of this link's connections, until _unwatch; both before the
+ * link is freed. Errors of bt_sock_watch, bt_loop_add_socket. */
+typedef struct bt_net_watch bt_net_watch;
+bt_err bt_net_watch_link(bt_net_watch **ret, bt_net *n, const bt_link *link, bt_loop_fn *fn, void *ud, bt_fault *fault);
+void bt_net_unwatch(bt_net_watch *w); /* NULL is fine */
 /* The key of the allow list that has a role (bits of bt_peer_role) and this name, or where name is NULL the only one of
  * the role; zero without keys. Errors of bt_peer_auth_find. */
 bt_err bt_net_find_key(bt_peer_key *ret, const bt_net *n, unsigned roles, const char *name, bt_fault *fault);

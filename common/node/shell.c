@@ -18,15 +18,16 @@
 
 enum { RECEIVE_BUDGET = 64, RSS_EVERY_MS = 500, LONGEST_WAIT_MS = 3600 * 1000, LAST_WORDS_MS = 2000 };
 
-/* A HELLO that found no connection waits here for one, so that a node is known as soon as its gateway can
- * be reached. */
+/* A HELLO or HEARTBEAT that found no connection waits here for one, so that a gateway hears of a node as soon
+ * as it can be reached. */
 typedef struct control {
     bt_shell *shell;
     uint32_t index;
     bt_link *link;
+    bt_net_watch *news;
     uint64_t watch;
-    bool has_hello;
-    bt_msg hello;
+    bool has_word;
+    bt_msg word;
 } control;
 
 struct bt_shell {
@@ -71,9 +72,15 @@ static void on_control_ready(void *ud, unsigned events)
     control *c = ud;
     if (events & BT_LOOP_OUT) { /* connected */
         bt_loop_set_events(c->shell->loop, c->watch, BT_LOOP_IN);
-        if (c->has_hello) bt_shell_send_control(c->shell, c->index, &c->hello);
+        if (c->has_word) bt_shell_send_control(c->shell, c->index, &c->word);
     }
     bt_link_receive(c->link, RECEIVE_BUDGET);
+}
+
+static void on_news(void *ud, unsigned news)
+{
+    const control *c = ud;
+    if (news & BT_SOCK_UP) c->shell->on.on_up(c->shell->on.ud, c->index);
 }
 
 static void on_timer(void *ud, unsigned events)
@@ -200,6 +207,7 @@ static bt_err dial(bt_shell *s, uint32_t index, bt_fault *fault)
     if (e == BT_OK)
         e = bt_net_dial(&c->link, s->net, BT_SOCK_CONTROL_DEALER, endpoint, &server, &handler, fault);
     if (e < 0) return e;
+    if ((e = bt_net_watch_link(&c->news, s->net, c->link, on_news, c, fault)) < 0) return e;
     e = bt_loop_add_socket(&c->watch, s->loop, bt_link_socket(c->link), BT_LOOP_IN, on_control_ready, c);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
@@ -233,7 +241,10 @@ bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shel
 void bt_shell_free(bt_shell *s)
 {
     if (!s) return;
-    for (size_t i = 0; i < BT_GATES_MAX; i++) bt_link_free(s->control[i].link);
+    for (size_t i = 0; i < BT_GATES_MAX; i++) {
+        bt_net_unwatch(s->control[i].news);
+        bt_link_free(s->control[i].link);
+    }
     bt_net_close(s->net);
     bt_loop_free(s->loop);
     free(s);
@@ -262,10 +273,10 @@ void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m)
     bt_fault fault = {""};
     control *c = &s->control[gateway];
     const bt_err e = bt_link_send(c->link, m, &fault);
-    if (m->type == BT_MSG_HELLO) {
-        c->has_hello = e == BT_EAGAIN;
-        if (c->has_hello) {
-            c->hello = *m;
+    if (m->type == BT_MSG_HELLO || m->type == BT_MSG_HEARTBEAT) {
+        c->has_word = e == BT_EAGAIN;
+        if (c->has_word) {
+            c->word = *m;
             bt_loop_set_events(s->loop, c->watch, BT_LOOP_IN | BT_LOOP_OUT);
         }
     }

@@ -14,7 +14,8 @@ typedef struct bt_shell bt_shell;
 
 typedef struct bt_shell_handler {
     void (*on_control)(void *ud, uint32_t gateway, const bt_msg *m);
-    void (*on_tick)(void *ud);       /* the due time came */
+    void (*on_up)(void *ud, uint32_t gateway); /* it can be reached, for the first time or again */
+    void (*on_tick)(void *ud);                 /* the due time came */
     void (*on_drain)(void *ud);      /* a signal came: end work in progress, take no more, then bt_shell_leave */
     void (*on_drain_over)(void *ud); /* that took too long: give up what is left, then bt_shell_leave; within 2 s */
     void (*on_rss)(void *ud, uint64_t rss_bytes); /* every half second */
@@ -37,7 +38,7 @@ bt_loop *bt_shell_loop(const bt_shell *s);
 bt_net *bt_shell_net(const bt_shell *s);
 const bt_incarnation *bt_shell_self(const bt_shell *s); /* drawn in _new */
 
-/* Dropped when it cannot be sent now; the latest HELLO goes out as soon as there is a connection. */
+/* Dropped when it cannot be sent now; the latest HELLO or HEARTBEAT goes out as soon as there is a connection. */
 void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m);
 void bt_shell_due(bt_shell *s, int64_t due_us);      /* a brain's due time, BT_STEP_NEVER too */
 bt_random bt_shell_random(void);                     /* ends the process if the system gives none */

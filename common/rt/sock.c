@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
@@ -223,6 +224,45 @@ bt_err bt_sock_redial(void *s, const char *endpoint, bt_fault *fault)
     if (zmq_connect(s, endpoint) < 0)
         return bt_fail(fault, BT_EIO, "connect to %.100s: %s", endpoint, zmq_strerror(errno));
     return BT_OK;
+}
+
+/* ---- news ---- */
+
+bt_err bt_sock_watch(void **ret, void *s, bt_sock_ctx *ctx, bt_fault *fault)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "inproc://news-%p", s);
+    void *watch = zmq_socket(ctx->zmq, ZMQ_PAIR);
+    if (!watch || !set_int(watch, ZMQ_LINGER, 0) ||
+        zmq_socket_monitor(s, name, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED) < 0 ||
+        zmq_connect(watch, name) < 0) {
+        const bt_err e = bt_fail(fault, BT_EIO, "watch a socket: %s", zmq_strerror(errno));
+        bt_sock_close(watch);
+        return e;
+    }
+    *ret = watch;
+    return BT_OK;
+}
+
+void bt_sock_unwatch(void *watch, void *s)
+{
+    if (!watch) return;
+    (void)zmq_socket_monitor(s, NULL, 0);
+    bt_sock_close(watch);
+}
+
+unsigned bt_sock_news(void *watch)
+{
+    bt_sock_frame f[BT_SOCK_FRAMES_MAX];
+    unsigned news = 0;
+    for (size_t n; bt_sock_recv_frames(watch, f, BT_SOCK_FRAMES_MAX, &n) == BT_OK;) {
+        uint16_t event = 0; /* then its value; the second frame is an address */
+        if (f[0].size >= sizeof event) memcpy(&event, f[0].data, sizeof event);
+        if (event == ZMQ_EVENT_DISCONNECTED) news |= BT_SOCK_ENDED;
+        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) news |= BT_SOCK_UP;
+        bt_sock_frames_done(f, n);
+    }
+    return news;
 }
 
 /* ---- messages ---- */

@@ -19,7 +19,7 @@
  * mandatory: sending to a peer that is not connected is BT_EIO, not silence. immediate: nothing is queued for a
  * connection that is not there. A peer that claims the routing id of a connected one is refused (no handover): nobody
  * sets a routing id here, so a claim is a mistake or an attack. All: heartbeat every 1 s, lost after 3 s; dialling
- * again after 100 ms, doubling to 2 s; TCP keepalive.
+ * again after 10 ms, doubling to 2 s; TCP keepalive.
  *
  * Keys: a context made with keys encrypts every tcp and ipc link with CURVE, loopback too, and lets in only the keys of
  * the allow file (rt/zap.h must be open before the first bind; BT_EAUTH otherwise). A context without keys refuses
@@ -63,6 +63,14 @@ bt_err bt_sock_connect(void *socket, bt_sock_ctx *ctx, const char *endpoint, con
  * libzmq dials a connection again that was cut, but never one on which it read bytes that it could not follow: a
  * changed byte under CURVE is enough. */
 bt_err bt_sock_redial(void *socket, const char *endpoint, bt_fault *fault);
+
+/* News of the connections of a tcp or ipc socket, from now on until _unwatch, which comes before the socket is closed.
+ * *ret is what to poll for reading. A connection is UP when the other side has proved its keys. _news takes what has
+ * come: bits; it does not say whose connection it was. Unread news make libzmq's thread wait, so read them. */
+enum { BT_SOCK_UP = 1, BT_SOCK_ENDED = 2 };
+bt_err bt_sock_watch(void **ret, void *socket, bt_sock_ctx *ctx, bt_fault *fault);
+unsigned bt_sock_news(void *watch);
+void bt_sock_unwatch(void *watch, void *socket); /* watch NULL is fine */
 
 /* A frame owns its bytes. `data` may be written before it is sent. Never copy the struct. */
 typedef struct bt_sock_frame {

@@ -45,6 +45,11 @@ void bt_gates_tick(bt_gates *g, int64_t now_us)
     for (uint32_t i = 0; i < g->len; i++) greet(g, i, bt_greeting_tick(&g->greetings[i], &g->times, now_us));
 }
 
+void bt_gates_up(bt_gates *g, uint32_t gate, int64_t now_us)
+{
+    if (gate < g->len && g->started) greet(g, gate, bt_greeting_up(&g->greetings[gate], &g->times, now_us));
+}
+
 int64_t bt_gates_due_us(const bt_gates *g)
 {
     int64_t due = g->started ? BT_STEP_NEVER : 0;

@@ -36,6 +36,8 @@ typedef struct bt_gates {
  * after _bye. */
 void bt_gates_tick(bt_gates *g, int64_t now_us);
 int64_t bt_gates_due_us(const bt_gates *g);
+/* The connection of this gate is up again. */
+void bt_gates_up(bt_gates *g, uint32_t gate, int64_t now_us);
 bool bt_gates_is_welcome(const bt_gates *g); /* some gateway has taken this node in */
 
 typedef enum bt_gates_news {

@@ -72,6 +72,13 @@ bt_greeting_says bt_greeting_msg(bt_greeting *l, const bt_greeting_times *t, con
     return BT_GREETING_NOTHING;
 }
 
+bt_greeting_says bt_greeting_up(bt_greeting *l, const bt_greeting_times *t, int64_t now_us)
+{
+    if (l->state != BT_GREETING_KNOWN) return BT_GREETING_NOTHING; /* HELLO is on its way already */
+    l->due_us = now_us + t->heartbeat_us;
+    return BT_GREETING_HEARTBEAT;
+}
+
 bt_greeting_says bt_greeting_again(bt_greeting *l, const bt_greeting_times *t, int64_t now_us)
 {
     return greet(l, t, now_us);

@@ -162,6 +162,7 @@ dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const 
     expire(b);
     switch (ev->type) {
     case DC_EV_TICK: break;
+    case DC_EV_GATE_UP: bt_gates_up(&b->gates, ev->u.gate, now_us); break;
     case DC_EV_CONTROL: on_control(b, ev->u.control.gateway, ev->u.control.msg); break;
     case DC_EV_BULK: dc_blocks_msg(b, ev->u.bulk); break;
     case DC_EV_BLOCK: dc_blocks_block(b, &ev->u.block); break;

@@ -88,6 +88,7 @@ typedef enum dc_drop_reason {
 
 typedef enum dc_event_type {
     DC_EV_TICK = 1,
+    DC_EV_GATE_UP, /* the connection to a gateway is up, for the first time or again */
     DC_EV_CONTROL, /* a message on control link `gateway` */
     DC_EV_BULK,    /* a message on the bulk socket; the shell has noted the route back to msg->from */
     DC_EV_BLOCK,   /* answered by exactly one PLACE or DROP action of the same step */
@@ -106,6 +107,7 @@ typedef enum dc_event_type {
 typedef struct dc_event {
     dc_event_type type;
     union {
+        uint32_t gate; /* GATE_UP */
         struct {
             uint32_t gateway;
             const bt_msg *msg;

@@ -2,10 +2,10 @@
 #define GW_AFFINITY_H
 #include "wire/msg.h"
 
-/* Which node has had which beginnings of prompts: what the policy `prefix` goes by. A guess: nodes forget by their own
- * rules, and nothing but speed depends on it. A beginning is known by the chain of hashes of its whole chunks of 64
- * tokens; only the first 256 chunks count. The table is bounded: what was not seen for longest makes room.
- * Deterministic; allocates nothing after _new. */
+/* Which node has had which beginnings of prompts: what the policy `prefix` and local prefills go by. A guess: nodes
+ * forget by their own rules, and nothing but speed depends on it. A beginning is known by the chain of hashes of its
+ * whole chunks of 64 tokens; only the first 256 chunks count. The table is bounded: what was not seen for longest makes
+ * room. Deterministic; allocates nothing after _new. */
 enum { GW_AFFINITY_CHUNK_TOKENS = 64, GW_AFFINITY_CHUNKS_MAX = 256, GW_AFFINITY_ENTRIES = 1 << 16 };
 typedef struct gw_affinity gw_affinity;
 

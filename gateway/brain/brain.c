@@ -1,6 +1,7 @@
 /* Decides what the gateway does: see brain.h. This file has the nodes and the step; request.h has the life of
  * one request. Tables are looked at in their own order, so that a run depends on its events alone. */
 #include "gateway/brain/brain.h"
+#include "base/breakage.h"
 #include "gateway/brain/act.h"
 #include "gateway/brain/request.h"
 #include "gateway/brain/role.h"
@@ -22,6 +23,7 @@ gw_config gw_config_defaults(void)
         .heartbeat_us = 500000,
         .suspect_us = 2000000,
         .gone_us = 6000000,
+        .cut_us = 500000,
         .forget_us = 60000000,
         .resend_us = 500000,
         .recovery_us = 30000000,
@@ -162,6 +164,28 @@ static void on_msg(gw_brain *b, const bt_msg *m)
     if (m->type >= BT_MSG_RESERVE) gw_request_msg(b, m);
 }
 
+static void beat(gw_brain *b, const gw_node *n)
+{
+    gw_act_send(b, &n->incarnation, BT_MSG_HEARTBEAT)->u.heartbeat.draining = b->draining;
+}
+
+static void on_cut(gw_brain *b, const bt_incarnation *who)
+{
+    static const bt_incarnation zero;
+    if (BT_BREAK(cut_ignored)) return;
+    for (uint32_t i = 0; i < b->registry.cap; i++) {
+        gw_node *n = &b->registry.nodes[i];
+        if (!n->in_use || n->state == GW_NODE_GONE) continue;
+        if (bt_incarnation_equal(who, &zero)) {
+            beat(b, n);
+        } else if (bt_incarnation_equal(who, &n->incarnation)) {
+            const gw_node_state before = n->state;
+            gw_registry_cut(n, b->now_us);
+            node_changed(b, n, before);
+        }
+    }
+}
+
 static void expire_nodes(gw_brain *b)
 {
     for (uint32_t i = 0; i < b->registry.cap; i++) {
@@ -180,7 +204,7 @@ static void expire_nodes(gw_brain *b)
                           : 2 * n->probe_us < PROBE_MOST_US ? 2 * n->probe_us
                                                             : PROBE_MOST_US;
             n->heartbeat_due_us = b->now_us + n->probe_us;
-            gw_act_send(b, &n->incarnation, BT_MSG_HEARTBEAT)->u.heartbeat.draining = b->draining;
+            beat(b, n);
         }
     }
 }
@@ -225,6 +249,7 @@ static void on_event(gw_brain *b, const gw_event *ev, const bt_random *random)
         break;
     case GW_EV_FINISH_EARLY: gw_request_finish_early(b, r); break;
     case GW_EV_ROLE: gw_role_ask(b, ev); break;
+    case GW_EV_CUT: on_cut(b, &ev->u.cut); break;
     case GW_EV_DRAIN: b->draining = true; break;
     default: break;
     }
@@ -282,8 +307,8 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
     b->router.policy = c->policy;
     b->requests_len = c->queue_max + c->active_max;
     /* A step: per request its lease on both sides (2), or its end (1) or a line of log, and leaving both (2),
-     * then RESERVE; per debt its ABORT; per role asked for ROLE and its answer; per node its heartbeat, a
-     * change, BYE. */
+     * then RESERVE; per debt its ABORT; per role asked for ROLE and its answer; per node its heartbeat twice,
+     * a change, BYE. */
     const uint32_t debts_max = c->active_max * 4;
     b->acts_cap = (size_t)b->requests_len * 6 + debts_max + (size_t)c->nodes_max * 4 + 2 * GW_ROLES_MAX + 16;
     b->queue = calloc(b->requests_len, sizeof *b->queue);
@@ -291,8 +316,8 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
     if (!b->requests || !b->queue || !b->acts || gw_debts_init(&b->debts, debts_max) < 0 ||
         gw_affinity_new(&b->router.affinity, GW_AFFINITY_ENTRIES) < 0 ||
-        gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->forget_us) <
-            0) {
+        gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->cut_us,
+                         c->forget_us) < 0) {
         gw_brain_free(b);
         return bt_fail(fault, BT_ENOMEM, "gateway: out of memory");
     }

@@ -19,7 +19,7 @@
  * is said again until the node answers or its lease is over.
  *
  * Recovery. An attempt is left when a node that it needs
- *   - is lost: silent for gone_us, restarted, or gone with BYE;
+ *   - is lost: silent for gone_us, or for cut_us after its connection ended; restarted; or gone with BYE;
  *   - says FAILED with a code that may not hold on other nodes;
  *   - does not answer, or makes no progress.
  * The request then goes back to the queue, to its place by number, so before all that came later. The next
@@ -44,13 +44,14 @@ typedef struct gw_config {
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
     uint8_t model_id[16]; /* nodes must hold exactly this model */
     gw_policy policy;
-    uint32_t local_below_tokens; /* shorter prompts are computed by the decode node; 0: none */
+    uint32_t local_below_tokens; /* prompts that are shorter, less what the decode node has had, are local; 0 */
     uint32_t queue_max;          /* requests that wait; one more gets FAIL overloaded */
     uint32_t active_max;         /* requests that hold nodes; debts: 4 times as many */
     uint32_t nodes_max;
     uint32_t lease_ms;                      /* of attempts on nodes; renewed every quarter */
     int64_t heartbeat_us;                   /* between two HEARTBEATs to a node; up to 8 s where it is silent */
     int64_t suspect_us, gone_us, forget_us; /* silences of a node (registry.h) */
+    int64_t cut_us;                         /* ... whose connection has ended */
     int64_t resend_us;                      /* what is not answered is said again */
     int64_t recovery_us;                    /* from a loss until nodes accept another attempt; QUEUED while no */
                                             /* nodes are ready */
@@ -64,7 +65,7 @@ typedef struct gw_config {
     int64_t grace_us;                       /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
 } gw_config;
 /* All limits and times of a gateway without options: queue 64, active 64, nodes 256, lease 10 s, heartbeat
- * 0.5 s, suspect 2 s, gone 6 s, forget 60 s, resend 0.5 s, recovery 30 s, queue 600 s, answer 5 s, prefill
+ * 0.5 s, suspect 2 s, gone 6 s, cut 0.5 s, forget 60 s, resend 0.5 s, recovery 30 s, queue 600 s, answer 5 s, prefill
  * 30 s + 100 ms a token, progress 30 s, role 5 s, grace 1 s; LEAST_LOAD, no prompt is short. The caller
  * sets self, node_id, model_id. */
 gw_config gw_config_defaults(void);
@@ -91,6 +92,7 @@ typedef enum gw_event_type {
     GW_EV_CANCEL,       /* the client has gone (or its server gave up): ends with FAIL cancelled */
     GW_EV_FINISH_EARLY, /* a stop string was seen in the text: ends with DONE STOP */
     GW_EV_ROLE,         /* ask a node to change its role; one ROLE_ANSWER follows */
+    GW_EV_CUT,          /* a connection of the control socket has ended. May be repeated, late, or untrue */
     GW_EV_DRAIN,        /* take no more; EXIT when the last request has ended. May be repeated */
 } gw_event_type;
 typedef struct gw_event {
@@ -105,6 +107,9 @@ typedef struct gw_event {
             uint64_t token;
         } role;
         uint64_t request; /* CANCEL, FINISH_EARLY; one that has ended is ignored */
+        /* CUT: whose it was: a message to it could not be handed over. Zero: not known; every node is told
+         * HEARTBEAT at once, so that the shell finds out. */
+        bt_incarnation cut;
     } u;
 } gw_event;
 
@@ -121,7 +126,7 @@ typedef enum gw_fail_kind {
 
 /* Why an attempt was left for another one. */
 typedef enum gw_cause {
-    GW_CAUSE_GONE = 1,    /* a needed node was silent for gone_us */
+    GW_CAUSE_GONE = 1,    /* a needed node was silent for gone_us, or for cut_us after a cut */
     GW_CAUSE_RESTARTED,   /* it came back as another process */
     GW_CAUSE_LEFT,        /* it said BYE */
     GW_CAUSE_FAILED,      /* it said FAILED */

@@ -7,12 +7,12 @@
 #include <string.h>
 
 bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[16], int64_t suspect_us,
-                        int64_t gone_us, int64_t forget_us)
+                        int64_t gone_us, int64_t cut_us, int64_t forget_us)
 {
     gw_node *nodes = calloc(cap, sizeof *nodes);
     if (!nodes) return BT_ENOMEM;
-    *ret = (gw_registry){.nodes = nodes, .cap = cap, .suspect_us = suspect_us, .gone_us = gone_us,
-                         .forget_us = forget_us};
+    *ret = (gw_registry){.nodes = nodes,     .cap = cap,       .suspect_us = suspect_us,
+                         .gone_us = gone_us, .cut_us = cut_us, .forget_us = forget_us};
     memcpy(ret->model_id, model_id, sizeof ret->model_id);
     return BT_OK;
 }
@@ -129,6 +129,7 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
     }
     n->load = hello->load;
     n->heard_us = now_us;
+    n->is_cut = false;
     n->leaving = hello->draining;
     if (n->state != GW_NODE_STARTING) n->state = n->leaving ? GW_NODE_DRAINING : GW_NODE_READY;
     *ret = n;
@@ -138,6 +139,7 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
 gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, int64_t now_us)
 {
     n->heard_us = now_us;
+    n->is_cut = false;
     if (heartbeat) {
         n->load = heartbeat->load;
         n->leaving = heartbeat->draining;
@@ -146,10 +148,26 @@ gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, i
     return n->state;
 }
 
+gw_node_state gw_registry_cut(gw_node *n, int64_t now_us)
+{
+    if (n->is_cut || n->state == GW_NODE_GONE) return n->state;
+    n->is_cut = true;
+    n->cut_us = now_us;
+    if (n->state == GW_NODE_READY) n->state = GW_NODE_SUSPECT;
+    return n->state;
+}
+
+/* When its silence makes it GONE. */
+static int64_t lost_us(const gw_registry *r, const gw_node *n)
+{
+    const int64_t silent_us = n->heard_us + r->gone_us, cut_us = n->cut_us + r->cut_us;
+    return n->is_cut && cut_us < silent_us ? cut_us : silent_us;
+}
+
 gw_node_state gw_registry_expire(gw_registry *r, gw_node *n, int64_t now_us)
 {
     int64_t silent_us = now_us - n->heard_us;
-    if (silent_us >= r->gone_us) n->state = GW_NODE_GONE;
+    if (now_us >= lost_us(r, n)) n->state = GW_NODE_GONE;
     else if (silent_us >= r->suspect_us && n->state == GW_NODE_READY) n->state = GW_NODE_SUSPECT;
     if (n->state == GW_NODE_GONE && silent_us >= r->forget_us && n->attempts == 0) n->in_use = false;
     return n->state;
@@ -158,5 +176,5 @@ gw_node_state gw_registry_expire(gw_registry *r, gw_node *n, int64_t now_us)
 int64_t gw_registry_due_us(const gw_registry *r, const gw_node *n)
 {
     if (n->state == GW_NODE_GONE) return n->heard_us + r->forget_us;
-    return n->heard_us + (n->state == GW_NODE_READY ? r->suspect_us : r->gone_us);
+    return n->state == GW_NODE_READY ? n->heard_us + r->suspect_us : lost_us(r, n);
 }

@@ -7,6 +7,9 @@
  *   (none) -HELLO-> STARTING -HEARTBEAT-> READY <-> SUSPECT (silent for suspect_us) -> GONE (for gone_us)
  *                                           |
  *                                           +-- draining flag or BYE -> DRAINING (takes no new work)
+ *
+ * A node whose connection has ended is SUSPECT at once, and GONE when nothing is heard of it for cut_us: one that
+ * lives dials again by itself and beats.
  * A GONE node that is heard again becomes READY: no node is banned for good. It is forgotten after
  * forget_us, or when its place is needed.
  *
@@ -38,17 +41,19 @@ typedef struct gw_node {
     int64_t probe_us;                   /* between HEARTBEATs to it: longer while it is silent */
     bool in_use;                        /* false: a free place of the table */
     bool leaving;                       /* said BYE or draining */
+    bool is_cut;                        /* its connection has ended, and nothing was heard since */
+    int64_t cut_us;                     /* since then */
 } gw_node;
 
 typedef struct gw_registry {
     gw_node *nodes;
     uint32_t cap; /* places in order of arrival; a free place is used again */
-    int64_t suspect_us, gone_us, forget_us;
+    int64_t suspect_us, gone_us, cut_us, forget_us;
     uint8_t model_id[16];
 } gw_registry;
 
 bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[16], int64_t suspect_us, int64_t gone_us,
-                        int64_t forget_us);
+                        int64_t cut_us, int64_t forget_us);
 void gw_registry_done(gw_registry *r);
 
 /* The node with this incarnation, or NULL. */
@@ -70,6 +75,9 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
 /* The node was heard: any message of it. Returns the state that it has now. A HEARTBEAT (else NULL) brings
  * its load and whether it drains, and ends STARTING. */
 gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, int64_t now_us);
+
+/* The connection by which it was heard last has ended. Returns the state that it has now. */
+gw_node_state gw_registry_cut(gw_node *n, int64_t now_us);
 
 /* Changes the node's state as its silence up to now_us demands, and returns it. Frees its place (in_use
  * false) when it is to be forgotten. */

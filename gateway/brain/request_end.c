@@ -208,6 +208,8 @@ bool gw_request_needs(const gw_request *r, const gw_side *side)
 
 void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *node_id, gw_cause cause)
 {
+    const gw_node *n = gw_registry_find(&b->registry, node);
+    const bool is_cut = n && n->is_cut;
     for (uint32_t i = 0; i < b->requests_len; i++) {
         gw_request *r = &b->requests[i];
         for (int k = 0; k < 2; k++) {
@@ -222,9 +224,10 @@ void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *n
             if (is_needed)
                 gw_request_recover(b, r, cause, k ? GW_BLAME_DECODE : GW_BLAME_PREFILL, "the %s node %s %s",
                                    k ? "decode" : "prefill", node_id,
-                                   cause == GW_CAUSE_GONE   ? "is silent"
-                                   : cause == GW_CAUSE_LEFT ? "has left"
-                                                            : "was restarted");
+                                   cause == GW_CAUSE_GONE && is_cut ? "has lost its connection"
+                                   : cause == GW_CAUSE_GONE         ? "is silent"
+                                   : cause == GW_CAUSE_LEFT         ? "has left"
+                                                                    : "was restarted");
             else if (r->state == GW_CLOSING) gw_request_closing(b, r);
         }
     }

@@ -135,12 +135,20 @@ static void offer(search *s, gw_node *p, gw_node *d, gw_local local)
     c->local = local;
 }
 
+/* Whether what d has not had of the prompt is short. */
+static bool is_short(const gw_route_wish *w, const gw_node *d)
+{
+    const uint64_t had = (uint64_t)d->match * GW_AFFINITY_CHUNK_TOKENS;
+    return w->prompt_tokens < w->local_below_tokens + had && w->local_below_tokens > 0;
+}
+
 static void find_local(search *s, gw_local local)
 {
     const gw_route_wish *w = s->w;
     for (uint32_t i = 0; i < s->r->cap; i++) {
         gw_node *d = &s->r->nodes[i];
         if (!prefills(d) || !is_wanted(w->only_decode, d)) continue;
+        if (local == GW_LOCAL_SHORT && !is_short(w, d)) continue;
         const gw_node *odd = odd_one(s->r, d);
         if (odd) {
             s->c->odd_decode = d;
@@ -194,8 +202,10 @@ static void find_matches(const search *s)
 {
     uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
     const gw_node *least[2] = {NULL, NULL};
-    const uint32_t chunks =
-        s->router->affinity ? gw_affinity_chain(chain, s->w->ids, s->w->prompt_tokens) : 0;
+    const bool is_asked = s->policy == GW_POLICY_PREFIX || s->w->local_below_tokens > 0;
+    /* A full house is asked at every step: not for that. */
+    const bool looks = is_asked && s->router->affinity && has_free_decode(s);
+    const uint32_t chunks = looks ? gw_affinity_chain(chain, s->w->ids, s->w->prompt_tokens) : 0;
     for (uint32_t i = 0; i < s->r->cap; i++) {
         const gw_node *n = &s->r->nodes[i], **l = &least[n->hello.role == BT_ROLE_DECODE];
         if (is_ready(n, n->hello.role) && (!*l || compare_load(n, *l) < 0)) *l = n;
@@ -211,12 +221,11 @@ static void find_matches(const search *s)
 gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_registry *r,
                                 const gw_route_wish *w)
 {
-    const bool is_colocated = !knows_prefill(r), is_short = w->prompt_tokens < w->local_below_tokens;
+    const bool is_colocated = !knows_prefill(r);
     search s = {.c = ret, .router = router, .r = r, .w = w, .policy = w->policy ? w->policy : router->policy};
     *ret = (gw_route_choice){.local = GW_LOCAL_NOT};
-    if (s.policy == GW_POLICY_PREFIX && has_free_decode(&s))
-        find_matches(&s); /* a full house is asked at every step */
-    if ((is_colocated || is_short) && !w->only_prefill)
+    find_matches(&s);
+    if ((is_colocated || w->local_below_tokens > 0) && !w->only_prefill)
         find_local(&s, is_colocated ? GW_LOCAL_NO_PREFILL_NODE : GW_LOCAL_SHORT);
     find_pair(&s);
     if (ret->decode) {

@@ -23,7 +23,8 @@
  * decode node) says which numbers it computes: engines of one class give the same bits. A prompt may be
  * computed locally only where the decode node's prefill engine is of the class of every known prefill
  * node; one that is gone or leaving is not known. Then it is
- *   SHORT            where the prompt is shorter than local_below_tokens, and such a node has a free slot
+ *   SHORT            where such a node has a free slot, and what it has not had of the prompt (affinity.h) is shorter
+ *                    than local_below_tokens. A node much busier than the least loaded is taken to have had nothing
  *   NO_PREFILL_NODE  where no prefill node is known: colocated mode
  * A request that has tokens already stays with the classes of its first attempt: no other node will do. */
 typedef enum gw_policy { GW_POLICY_LEAST_LOAD = 1, GW_POLICY_PREFIX, GW_POLICY_ROUND_ROBIN } gw_policy;
@@ -36,7 +37,7 @@ typedef enum gw_route_answer {
     GW_ROUTE_NO_NODE,  /* neither a ready pair nor a ready node that may prefill locally */
 } gw_route_answer;
 
-/* What choices depend on beside the nodes. turns: choices so far. affinity NULL: PREFIX is LEAST_LOAD. */
+/* What choices depend on beside the nodes. turns: choices so far. affinity NULL: no node has had anything. */
 typedef struct gw_router {
     gw_policy policy;
     uint64_t turns;
@@ -47,9 +48,9 @@ typedef struct gw_router {
 typedef struct gw_route_wish {
     int64_t now_us;
     gw_policy policy;   /* 0: the router's */
-    const int32_t *ids; /* the prompt; read by PREFIX only */
+    const int32_t *ids; /* the prompt; read by PREFIX, and where local_below_tokens is not 0 */
     uint32_t prompt_tokens, max_tokens;
-    uint32_t local_below_tokens;          /* 0: no prompt is short */
+    uint32_t local_below_tokens;          /* 0: nothing is short */
     bool has_class;                       /* it has tokens: only nodes of these two will do */
     uint64_t prefill_class, decode_class; /* from gw_route_class */
     /* gw_node.name, 0: any. No other node will do; with only_prefill no local prefill either. */

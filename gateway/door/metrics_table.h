@@ -40,7 +40,8 @@ X(REPLAYED_TOKENS, COUNTER, "baton_replayed_tokens_total", NULL, NULL, NULL, NUL
 X(ATTEMPTS, COUNTER, "baton_request_attempts_total", NULL, NULL, NULL, NULL, NULL,
   "Attempts of requests that ended; more than requests where nodes refused or were lost")
 X(RECOVERIES, COUNTER, "baton_recoveries_total", "cause", causes, NULL, NULL, NULL,
-  "Attempts left for another one, by what the node did: gone (silent), restarted, left, failed, gave_up (no room), "
+  "Attempts left for another one, by what the node did: gone (silent or cut off), restarted, left, failed, gave_up (no "
+  "room), "
   "no_answer, no_progress")
 X(DEBTS, GAUGE, "baton_attempts_owed", NULL, NULL, NULL, NULL, NULL,
   "Attempts that were left and whose node has not yet said that it let go")

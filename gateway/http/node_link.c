@@ -6,14 +6,17 @@
 
 #include <stdlib.h>
 
-enum { RECEIVE_BUDGET = 64 };
+enum { RECEIVE_BUDGET = 64, CUT_MS = 20 }; /* CUT_MS: news of cuts in that time are told together */
 
 struct gw_node_link {
     bt_loop *loop;
     bt_net *net;
     bt_link *link;
-    uint64_t watch;
+    bt_net_watch *news;
+    uint64_t watch, timer;
+    bool is_cut; /* the timer runs */
     gw_node_link_fn *fn;
+    gw_node_link_cut_fn *cut;
     void *ud;
     bt_log_limit bad_limit, unsent_limit;
     char endpoint[BT_SOCK_ENDPOINT_BYTES];
@@ -38,14 +41,32 @@ static void on_readable(void *ud, unsigned events)
     bt_link_receive(l->link, RECEIVE_BUDGET);
 }
 
+static void on_timer(void *ud, unsigned events)
+{
+    gw_node_link *l = ud;
+    (void)events;
+    l->is_cut = false;
+    l->cut(l->ud);
+}
+
+/* What the ended connection brought last is read before the timer is over. */
+static void on_news(void *ud, unsigned news)
+{
+    gw_node_link *l = ud;
+    if (!(news & BT_SOCK_ENDED) || l->is_cut) return;
+    l->is_cut = bt_loop_add_timer(&l->timer, l->loop, CUT_MS, 0, on_timer, l) == BT_OK;
+}
+
 bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint, const char *keys_dir,
-                         const char *key, gw_node_link_fn *fn, void *ud, bt_fault *fault)
+                         const char *key, gw_node_link_fn *fn, gw_node_link_cut_fn *cut, void *ud,
+                         bt_fault *fault)
 {
     gw_node_link *l = calloc(1, sizeof *l);
     if (!l) return bt_fail(fault, BT_ENOMEM, "control socket");
     const bt_link_handler handler = {.on_msg = on_msg, .on_bad = on_bad, .ud = l};
     l->loop = loop;
     l->fn = fn;
+    l->cut = cut;
     l->ud = ud;
     l->bad_limit.every_ms = l->unsent_limit.every_ms = 5000;
     bt_err e = bt_net_open(&l->net, loop, keys_dir, key, BT_PEER_GATEWAY, fault);
@@ -55,6 +76,7 @@ bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint
     if (e == BT_OK &&
         (e = bt_loop_add_socket(&l->watch, loop, bt_link_socket(l->link), BT_LOOP_IN, on_readable, l)) < 0)
         bt_fail(fault, e, "event loop");
+    if (e == BT_OK) e = bt_net_watch_link(&l->news, l->net, l->link, on_news, l, fault);
     if (e < 0) gw_node_link_close(l);
     else *ret = l;
     return e;
@@ -64,6 +86,8 @@ void gw_node_link_close(gw_node_link *l)
 {
     if (!l) return;
     bt_loop_remove(l->loop, l->watch);
+    bt_loop_remove(l->loop, l->timer);
+    bt_net_unwatch(l->news);
     bt_link_free(l->link);
     bt_net_close(l->net);
     free(l);
@@ -79,11 +103,12 @@ bt_link_counters gw_node_link_counters(const gw_node_link *l)
     return c;
 }
 
-void gw_node_link_send(gw_node_link *l, const bt_msg *msg)
+bool gw_node_link_send(gw_node_link *l, const bt_msg *msg)
 {
     bt_fault fault = {"the queue is full"};
     const bt_err e = bt_link_send(l->link, msg, &fault);
     if (e < 0)
         bt_log_ratelimited(&l->unsent_limit, BT_LOG_DEBUG, "%s not sent: %s: %s", bt_msg_type_name(msg->type),
                            bt_err_name(e), fault.text);
+    return e != BT_EIO;
 }

@@ -8,15 +8,17 @@
  * waits: what cannot go now is dropped, because brains send again what is not answered. */
 typedef struct gw_node_link gw_node_link;
 typedef void gw_node_link_fn(void *ud, const bt_msg *msg); /* borrows msg for the call */
+typedef void gw_node_link_cut_fn(void *ud); /* connections have ended, at most 50 times a second; not whose */
 
 /* keys_dir NULL: none, and then the endpoint must be local; key NULL: the only secret of keys_dir. Errors of
  * bt_net_open, bt_net_listen. */
 bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint, const char *keys_dir, const char *key,
-                         gw_node_link_fn *fn, void *ud, bt_fault *fault);
-void gw_node_link_reload(gw_node_link *l);                  /* reads the allow list again, and logs how that went */
-void gw_node_link_close(gw_node_link *l);                   /* NULL is fine */
-const char *gw_node_link_endpoint(const gw_node_link *l);   /* where it really is */
-void gw_node_link_send(gw_node_link *l, const bt_msg *msg); /* to msg->to */
+                         gw_node_link_fn *fn, gw_node_link_cut_fn *cut, void *ud, bt_fault *fault);
+void gw_node_link_reload(gw_node_link *l);                /* reads the allow list again, and logs how that went */
+void gw_node_link_close(gw_node_link *l);                 /* NULL is fine */
+const char *gw_node_link_endpoint(const gw_node_link *l); /* where it really is */
+/* To msg->to. False: there is no connection to it any more. */
+bool gw_node_link_send(gw_node_link *l, const bt_msg *msg);
 /* forbidden: also peers turned away before their first message */
 bt_link_counters gw_node_link_counters(const gw_node_link *l);
 #endif

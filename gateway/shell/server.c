@@ -22,7 +22,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_NAMES = 4, NAME_BYTES = 128, TICK_US = 1000000, DRAIN_LOOK_US = 20000, LAST_WORDS_US = 60000 };
+enum {
+    MAX_NAMES = 4,
+    NAME_BYTES = 128,
+    TICK_US = 1000000,
+    DRAIN_LOOK_US = 20000,
+    LAST_WORDS_US = 60000,
+    MAX_CUTS = 64
+};
 
 typedef struct server {
     const gw_options *options;
@@ -43,6 +50,8 @@ typedef struct server {
     char url[300];
     uint64_t timer;
     int64_t tick_due_us, drain_due_us, drained_us;
+    bt_incarnation cut[MAX_CUTS]; /* nodes that a message could not go to, still to be told to the brain */
+    size_t cuts;
     bool was_ready, has_announced, is_draining, is_drained;
     bt_err failed;
     bt_fault fault;
@@ -78,10 +87,20 @@ static void note_readiness(server *s)
 
 /* ---- the brain ---------------------------------------------------------------------------------- */
 
+/* Each once; what does not fit fails again with the next heartbeat. */
+static void note_cut(server *s, const bt_incarnation *node)
+{
+    for (size_t i = 0; i < s->cuts; i++)
+        if (bt_incarnation_equal(&s->cut[i], node)) return;
+    if (s->cuts < MAX_CUTS) s->cut[s->cuts++] = *node;
+}
+
 static void act(server *s, const gw_action *a)
 {
     switch (a->type) {
-    case GW_DO_SEND: gw_node_link_send(s->link, &a->u.send.msg); break;
+    case GW_DO_SEND:
+        if (!gw_node_link_send(s->link, &a->u.send.msg)) note_cut(s, &a->u.send.msg.to);
+        break;
     case GW_DO_FIRST:
     case GW_DO_TOKENS:
     case GW_DO_DONE:
@@ -114,6 +133,10 @@ static void step(void *ud, const gw_event *ev)
         const gw_actions actions = gw_brain_step(s->brain, ev, bt_clock_us(), &random);
         for (size_t i = 0; i < actions.len; i++) act(s, &actions.items[i]);
         is_more = gw_door_next_event(s->door, &next);
+        if (!is_more && s->cuts > 0) {
+            next = (gw_event){.type = GW_EV_CUT, .u.cut = s->cut[--s->cuts]};
+            is_more = true;
+        }
         ev = &next;
     } while (is_more);
     note_readiness(s);
@@ -183,6 +206,13 @@ static void on_message(void *ud, const bt_msg *msg)
 {
     server *s = ud;
     step(s, &(gw_event){.type = GW_EV_MSG, .u.msg = msg});
+    settle(s);
+}
+
+static void on_cut(void *ud)
+{
+    server *s = ud;
+    step(s, &(gw_event){.type = GW_EV_CUT});
     settle(s);
 }
 
@@ -345,7 +375,8 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = open_model(s, fault)) < 0) return e;
     if ((e = open_brain(s, fault)) < 0) return e;
     if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;
-    if ((e = gw_node_link_open(&s->link, s->loop, o->control, o->keys, o->key, on_message, s, fault)) < 0)
+    if ((e = gw_node_link_open(&s->link, s->loop, o->control, o->keys, o->key, on_message, on_cut, s,
+                               fault)) < 0)
         return e;
     bt_log(BT_LOG_INFO, "nodes: %s%s, incarnation %02x%02x%02x%02x", gw_node_link_endpoint(s->link),
            o->keys ? ", encrypted" : "", s->config.self.bytes[0], s->config.self.bytes[1],

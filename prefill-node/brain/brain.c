@@ -263,6 +263,7 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     expire(b);
     switch (ev->type) {
     case PF_EV_TICK: break;
+    case PF_EV_GATE_UP: bt_gates_up(&b->gates, ev->u.gate, now_us); break;
     case PF_EV_CONTROL: on_control(b, ev->u.control.gateway, ev->u.control.msg); break;
     case PF_EV_BULK: pf_links_msg(b, &ev->u.bulk.decode, ev->u.bulk.msg); break;
     case PF_EV_KV_READY: pf_work_kv_ready(b, ev); break;

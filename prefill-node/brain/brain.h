@@ -69,6 +69,7 @@ typedef struct pf_block {
 
 typedef enum pf_event_type {
     PF_EV_TICK = 1,
+    PF_EV_GATE_UP,  /* the connection to a gateway is up, for the first time or again */
     PF_EV_CONTROL,  /* a message on control link `gateway` */
     PF_EV_BULK,     /* a message on the bulk link to `decode` */
     PF_EV_KV_READY, /* worker: rows exist; for each layer in ascending, gapless order, edges on multiples of 16 or the
@@ -88,6 +89,7 @@ typedef enum pf_event_type {
 typedef struct pf_event {
     pf_event_type type;
     union {
+        uint32_t gate; /* GATE_UP */
         struct {
             uint32_t gateway;
             const bt_msg *msg;

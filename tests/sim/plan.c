@@ -159,7 +159,29 @@ static void draw_blackout(dice *d, plan *p)
     }
 }
 
-void plan_draw(plan *ret, uint64_t seed)
+static void draw_reset(dice *d, plan *p)
+{
+    const sim_options *o = &p->world;
+    plan_unit *u = add(p, PLAN_RESET);
+    u->at_us = (int64_t)(draw(d) % (uint64_t)p->faults_end_us);
+    u->until_us = u->at_us + 1 + (int64_t)(draw(d) % of4(d, 20000, 600000, 1500000, 8 * SECOND));
+    u->from = between(d, o->gateways, o->gateways + o->prefills + o->decodes - 1);
+    u->to = between(d, 0, o->gateways - 1);
+}
+
+/* Connections that end, seen at once. Dice of their own: what a seed means besides does not depend on them;
+ * and such that the seeds kept in simtest.c have none, for they mean something without. */
+static void draw_ends(plan *p)
+{
+    dice d = {.seed = p->world.seed * UINT64_C(0xd1342543de82ef95) + 71184};
+    for (uint32_t i = 0; i < p->units_len; i++)
+        p->units[i].is_told =
+            p->units[i].kind == PLAN_KILL && p->units[i].role != BT_ROLE_GATEWAY && one_in(&d, 2);
+    for (uint32_t n = one_in(&d, 3) ? between(&d, 1, one_in(&d, 3) ? 12 : 3) : 0; n > 0; n--)
+        draw_reset(&d, p);
+}
+
+static void draw_rest(plan *ret, uint64_t seed)
 {
     dice d = {.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
     *ret = (plan){.world = sim_options_defaults(seed)};
@@ -177,6 +199,12 @@ void plan_draw(plan *ret, uint64_t seed)
     for (uint32_t i = 0; i < cuts; i++) draw_cut(&d, ret);
 }
 
+void plan_draw(plan *ret, uint64_t seed)
+{
+    draw_rest(ret, seed);
+    draw_ends(ret);
+}
+
 void plan_say_unit(FILE *out, const plan_unit *u)
 {
     const double at = (double)u->at_us / 1e6, until = (double)u->until_us / 1e6;
@@ -189,6 +217,7 @@ void plan_say_unit(FILE *out, const plan_unit *u)
     case PLAN_KILL:
         fprintf(out, "%10.6f  kill %s %u", at, plan_role_name(u->role), u->index);
         if (u->until_us) fprintf(out, ", start it at %.6f", until);
+        if (u->is_told) fputs("; its connections end", out);
         break;
     case PLAN_STOP:
         fprintf(out, "%10.6f  stop %s %u until %.6f", at, plan_role_name(u->role), u->index, until);
@@ -200,6 +229,9 @@ void plan_say_unit(FILE *out, const plan_unit *u)
     case PLAN_CUT_BOTH:
         fprintf(out, "%10.6f  cut %u -> %u%s until %.6f%s", at, u->from, u->to,
                 u->kind == PLAN_CUT ? "" : " and back", until, u->holds ? ", packets wait" : "");
+        break;
+    case PLAN_RESET:
+        fprintf(out, "%10.6f  end the connection of %u and %u until %.6f", at, u->from, u->to, until);
         break;
     }
     fputc('\n', out);

@@ -11,6 +11,7 @@ typedef enum plan_kind {
     PLAN_DRAIN,       /* of a process; started again at until_us, if it has left by then */
     PLAN_CUT,         /* of what `from` sends to `to`, until until_us */
     PLAN_CUT_BOTH,    /* and back */
+    PLAN_RESET,       /* of the connection of node `from` to gateway `to`, which comes back at until_us */
 } plan_kind;
 
 typedef struct plan_unit {
@@ -19,7 +20,8 @@ typedef struct plan_unit {
     bt_role role;
     uint32_t index;
     uint32_t from, to;
-    bool holds; /* packets wait while it is cut, and are not lost */
+    bool holds;   /* packets wait while it is cut, and are not lost */
+    bool is_told; /* KILL of a node: its gateways see their connections end */
     uint32_t prompt_tokens, max_tokens;
     bool is_early;
 } plan_unit;

@@ -26,11 +26,19 @@ static int by_id(const void *x, const void *y)
     return *a < *b ? -1 : *a > *b;
 }
 
-static void begin(sim_world *w, const plan_unit *u, uint64_t *request)
+static void kill_one(sim_world *w, const plan_unit *u, const sim_options *o)
+{
+    const bool was_alive = sim_world_is_alive(w, u->role, u->index);
+    const uint32_t number = o->gateways + (u->role == BT_ROLE_DECODE ? o->prefills : 0) + u->index;
+    sim_world_kill(w, u->role, u->index);
+    for (uint32_t g = 0; was_alive && u->is_told && g < o->gateways; g++) sim_world_end_link(w, g, number);
+}
+
+static void begin(sim_world *w, const plan_unit *u, const sim_options *o, uint64_t *request)
 {
     switch (u->kind) {
     case PLAN_REQUEST: *request = sim_world_submit_to(w, u->index, u->prompt_tokens, u->max_tokens); break;
-    case PLAN_KILL: sim_world_kill(w, u->role, u->index); break;
+    case PLAN_KILL: kill_one(w, u, o); break;
     case PLAN_STOP: sim_world_stop(w, u->role, u->index); break;
     case PLAN_DRAIN: sim_world_drain(w, u->role, u->index); break;
     case PLAN_CUT_BOTH:
@@ -38,6 +46,11 @@ static void begin(sim_world *w, const plan_unit *u, uint64_t *request)
         sim_world_cut(w, u->from, u->to, u->until_us - u->at_us, u->holds);
         break;
     case PLAN_CUT: sim_world_cut(w, u->from, u->to, u->until_us - u->at_us, u->holds); break;
+    case PLAN_RESET:
+        sim_world_cut(w, u->to, u->from, u->until_us - u->at_us, false);
+        sim_world_cut(w, u->from, u->to, u->until_us - u->at_us, false);
+        sim_world_end_link(w, u->to, u->from);
+        break;
     }
 }
 
@@ -135,7 +148,7 @@ void run_plan(run_result *ret, const plan *p, const run_part *part, FILE *trace,
         if (start_us + at_us > sim_world_now_us(w)) sim_world_run(w, start_us + at_us - sim_world_now_us(w));
         if (is_calm && u->kind != PLAN_REQUEST) continue;
         if (moments[i].is_end) end(w, u, requests[moments[i].unit]);
-        else begin(w, u, &requests[moments[i].unit]);
+        else begin(w, u, &p->world, &requests[moments[i].unit]);
     }
     judge(ret, w, p);
     ret->events = sim_world_steps(w);

@@ -141,6 +141,54 @@ static void messages_go_there_and_back_over_tcp(void **s)
     bt_sock_frames_done(f, n);
 }
 
+/* Bits of news, until these have come. */
+static void expect_news(void *watch, unsigned wanted)
+{
+    unsigned news = 0;
+    for (const int64_t end_ms = bt_clock_ms() + 10000; news != wanted && bt_clock_ms() < end_ms;) {
+        wait_for(watch, BT_LOOP_IN);
+        news |= bt_sock_news(watch);
+    }
+    assert_int_equal(news, wanted);
+    assert_int_equal(bt_sock_news(watch), 0);
+}
+
+static void the_end_of_a_connection_is_news_and_a_message_to_it_fails(void **s)
+{
+    (void)s;
+    bt_sock_frame f[4];
+    size_t n = 0;
+    void *here = NULL, *there = NULL;
+    assert_int_equal(bt_sock_bind(at, router, ctx, "tcp://127.0.0.1:*", NULL), BT_OK);
+    assert_int_equal(bt_sock_watch(&here, router, ctx, NULL), BT_OK);
+    assert_int_equal(bt_sock_watch(&there, dealer, ctx, NULL), BT_OK);
+    assert_int_equal(bt_sock_news(here), 0);
+    assert_int_equal(bt_sock_connect(dealer, ctx, at, NULL, NULL), BT_OK);
+    expect_news(here, BT_SOCK_UP);
+    expect_news(there, BT_SOCK_UP);
+    send_text(dealer, 1, "ping");
+    wait_for(router, BT_LOOP_IN);
+    assert_int_equal(bt_sock_recv_frames(router, f, 4, &n), BT_OK);
+    assert_int_equal(n, 2);
+    bt_sock_unwatch(there, dealer);
+    bt_sock_close(dealer);
+    dealer = NULL;
+    expect_news(here, BT_SOCK_ENDED);
+    bt_err e = BT_OK;
+    for (const int64_t end_ms = bt_clock_ms() + 10000; e != BT_EIO && bt_clock_ms() < end_ms;) {
+        bt_sock_frame again[2], none[4];
+        assert_int_equal(bt_sock_recv_frames(router, none, 4, &n), BT_EAGAIN); /* libzmq sees the end as it
+                                                                                  reads */
+        assert_int_equal(bt_sock_frame_copy(&again[0], f[0].data, f[0].size), BT_OK);
+        assert_int_equal(bt_sock_frame_copy(&again[1], "x", 1), BT_OK);
+        if ((e = bt_sock_send_frames(router, again, 2)) < 0) bt_sock_frames_done(again, 2);
+    }
+    assert_int_equal(e, BT_EIO);
+    bt_sock_frames_done(f, 2);
+    bt_sock_unwatch(here, router);
+    bt_sock_unwatch(NULL, router);
+}
+
 static void a_message_of_too_many_frames_is_dropped_whole(void **s)
 {
     (void)s;
@@ -328,6 +376,7 @@ int main(void)
         cmocka_unit_test(knows_which_endpoints_are_local),
         T(other_machines_need_keys),
         T(messages_go_there_and_back_over_tcp),
+        T(the_end_of_a_connection_is_news_and_a_message_to_it_fails),
         T(a_message_of_too_many_frames_is_dropped_whole),
         T(a_router_says_that_a_peer_is_not_there),
         T(nothing_is_queued_for_a_link_that_is_not_there),

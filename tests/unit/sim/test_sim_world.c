@@ -170,6 +170,66 @@ static void answers_within_the_recovery_time_when_a_node_dies_for_good(void **s)
     assert_in_range(failed, 20, 99);
 }
 
+/* 1 gateway, 2 + 2 nodes, 4 slots; four requests that have begun. */
+static sim_world *begun(uint64_t seed)
+{
+    sim_options o = sim_options_defaults(seed);
+    o.prefills = o.decodes = 2;
+    o.slots = 4;
+    o.decode_pages = 128;
+    sim_world *w = world(&o);
+    sim_world_run(w, SECOND);
+    for (int i = 0; i < 4; i++) assert_true(sim_world_submit(w, between(w, 100, 300), 200) > 0);
+    return w;
+}
+
+static void a_connection_that_comes_back_costs_no_attempt_and_one_that_does_not_no_token(void **s)
+{
+    (void)s;
+    uint32_t attempts = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        sim_world *w = begun(seed);
+        const bool is_back = seed % 2; /* soon, with what was on the way lost; else after a second */
+        for (int i = 0; i < 20; i++) {
+            const uint32_t node = between(w, 1, 4);
+            sim_world_cut(w, node, 0, is_back ? 30000 : SECOND, false);
+            sim_world_cut(w, 0, node, is_back ? 30000 : SECOND, false);
+            sim_world_end_link(w, 0, node);
+            sim_world_run(w, between(w, 1, 10) * 1000);
+        }
+        const bool is_answered = sim_world_run_answered(w, 60 * (int64_t)SECOND);
+        check(w);
+        if (!is_answered) fail_msg("seed %llu: no answer", (unsigned long long)seed);
+        for (uint64_t i = 1; i <= 4; i++) {
+            const sim_request *r = sim_world_request(w, i);
+            assert_int_equal(r->outcome, SIM_DONE);
+            if (is_back) assert_int_equal(r->stats.recoveries, 0);
+            attempts += r->stats.attempts;
+        }
+        settle(w, seed);
+        sim_world_free(w);
+    }
+    assert_true(attempts > 2 * 60 * 2); /* those that were away cost some */
+}
+
+static void a_node_that_dies_is_left_within_a_second_where_its_connection_ends(void **s)
+{
+    (void)s;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        sim_world *w = begun(seed);
+        sim_world_run(w, between(w, 5, 40) * 1000);
+        const bt_role role = seed % 2 ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
+        sim_world_kill(w, role, 0);
+        sim_world_end_link(w, 0, role == BT_ROLE_PREFILL ? 1 : 3);
+        const bool is_answered = sim_world_run_answered(w, SECOND); /* and an answer takes a tenth of it */
+        check(w);
+        if (!is_answered) fail_msg("seed %llu: no answer after a second", (unsigned long long)seed);
+        for (uint64_t i = 1; i <= 4; i++) assert_int_equal(sim_world_request(w, i)->outcome, SIM_DONE);
+        settle(w, seed);
+        sim_world_free(w);
+    }
+}
+
 static void survives_restarts_of_every_process_at_random_moments(void **s)
 {
     (void)s;
@@ -438,6 +498,8 @@ int main(void)
         cmocka_unit_test(loses_and_repeats_messages_but_no_token),
         cmocka_unit_test(goes_on_when_a_node_dies_and_comes_back_within_30_s),
         cmocka_unit_test(answers_within_the_recovery_time_when_a_node_dies_for_good),
+        cmocka_unit_test(a_connection_that_comes_back_costs_no_attempt_and_one_that_does_not_no_token),
+        cmocka_unit_test(a_node_that_dies_is_left_within_a_second_where_its_connection_ends),
         cmocka_unit_test(survives_restarts_of_every_process_at_random_moments),
         cmocka_unit_test(frees_everything_when_clients_go_at_random_moments),
         cmocka_unit_test(refuses_what_the_queue_cannot_hold),

@@ -218,6 +218,22 @@ static void says_goodbye_to_those_that_know_it_and_is_silent_then(void **state)
     assert_string_equal(n.sent[1].msg.u.bye.text, "too late");
 }
 
+static void tells_the_one_gateway_whose_link_is_up_again_that_it_lives(void **state)
+{
+    (void)state;
+    node n;
+    setup(&n);
+    bt_gates_up(&n.gates, 0, 0); /* before the first tick nothing is said */
+    assert_int_equal(n.sent_len, 0);
+    make_known(&n);
+    bt_gates_up(&n.gates, 1, 10);
+    bt_gates_up(&n.gates, GATES, 10); /* no such gate */
+    assert_int_equal(n.sent_len, 1);
+    assert_int_equal(n.sent[0].gate, 1);
+    assert_int_equal(n.sent[0].msg.type, BT_MSG_HEARTBEAT);
+    assert_int_equal(n.sent[0].msg.u.heartbeat.load.slots_used, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +243,7 @@ int main(void)
         cmocka_unit_test(greets_again_whoever_means_another_or_is_another),
         cmocka_unit_test(says_that_a_refusal_is_to_be_logged),
         cmocka_unit_test(answers_a_wish_for_its_role_and_drains_for_it_once),
+        cmocka_unit_test(tells_the_one_gateway_whose_link_is_up_again_that_it_lives),
         cmocka_unit_test(says_goodbye_to_those_that_know_it_and_is_silent_then),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

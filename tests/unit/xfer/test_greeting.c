@@ -55,6 +55,20 @@ static void greets_at_once_when_the_gateway_is_new_or_does_not_know_it_but_never
     assert_false(pass);
 }
 
+static void beats_at_once_when_its_link_is_up_again(void **s)
+{
+    (void)s;
+    bt_greeting l;
+    bool pass, refused;
+    bt_greeting_init(&l, 0);
+    assert_int_equal(bt_greeting_tick(&l, &T, 0), BT_GREETING_HELLO);
+    assert_int_equal(bt_greeting_up(&l, &T, 10), BT_GREETING_NOTHING); /* HELLO waits for the link itself */
+    hear(&l, BT_MSG_WELCOME, 1, 0, 100, &pass, &refused);
+    assert_int_equal(bt_greeting_up(&l, &T, 300), BT_GREETING_HEARTBEAT);
+    assert_int_equal(bt_greeting_tick(&l, &T, 600), BT_GREETING_NOTHING);
+    assert_int_equal(bt_greeting_tick(&l, &T, 800), BT_GREETING_HEARTBEAT);
+}
+
 static void tries_slowly_after_a_refusal_and_is_welcome_when_it_is_healed(void **s)
 {
     (void)s;
@@ -96,6 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greets_until_welcome_beats_and_greets_again_after_silence),
         cmocka_unit_test(greets_at_once_when_the_gateway_is_new_or_does_not_know_it_but_never_in_a_storm),
+        cmocka_unit_test(beats_at_once_when_its_link_is_up_again),
         cmocka_unit_test(tries_slowly_after_a_refusal_and_is_welcome_when_it_is_healed),
         cmocka_unit_test(remembers_the_highest_attempt_of_the_last_requests),
     };

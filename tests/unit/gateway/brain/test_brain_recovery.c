@@ -93,6 +93,71 @@ static void a_lost_decode_node_costs_no_token_wherever_the_request_was(void **s)
     }
 }
 
+static void cut(gateway_kit *k, bt_incarnation who)
+{
+    gateway_kit_step(k, &(gw_event){.type = GW_EV_CUT, .u.cut = who});
+}
+
+static void a_node_whose_connection_ended_is_lost_after_half_a_second(void **s)
+{
+    (void)s;
+    for (upto u = RESERVING; u <= TOKENS; u++) {
+        gateway_kit k;
+        begin(&k, u);
+        gateway_kit_join(&k, DB);
+        cut(&k, DA);
+        assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_SUSPECT);
+        assert_true(gw_brain_due_us(k.b) <= k.now + 500000);
+        gateway_kit_wait(&k, 300000);
+        cut(&k, DA); /* what is said twice begins no new wait */
+        gateway_kit_wait(&k, 199999);
+        assert_null(SAID(&k, DB, BT_MSG_RESERVE));
+        gateway_kit_wait(&k, 1);
+        assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_GONE);
+        assert_int_equal(gw_brain_counters(k.b)->recoveries[GW_CAUSE_GONE], 1);
+        assert_non_null(strstr(DID(&k, GW_DO_LOG)->u.log.text, "decode node da has lost its connection"));
+        assert_non_null(SAID(&k, DA, BT_MSG_ABORT)); /* it may live, behind a broken wire */
+        finish_on(&k, PA, DB, 2);
+        gateway_kit_close(&k);
+    }
+}
+
+static void a_node_that_is_heard_after_a_cut_is_not_lost(void **s)
+{
+    (void)s;
+    gateway_kit k;
+    begin(&k, TOKENS);
+    for (int i = 0; i < 5; i++) {
+        cut(&k, DA);
+        cut(&k, PA);
+        gateway_kit_wait(&k, 499999);
+        gateway_kit_beat(&k, PA);
+        gateway_kit_tokens(&k, DA, 1, 4 + i, 1); /* any word of it will do */
+        assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_READY);
+    }
+    gateway_kit_pass(&k, 3 * SECOND, ALIVE(PA, DA));
+    gateway_kit_tokens(&k, DA, 1, 9, 11);
+    gateway_kit_say(&k, PA, BT_MSG_PREFILL_DONE, 1);
+    gateway_kit_finished(&k, DA, 1, 20);
+    assert_true(k.is_done);
+    assert_int_equal(DID(&k, GW_DO_DONE)->u.done.stats.attempts, 1);
+    gateway_kit_close(&k);
+}
+
+static void a_cut_of_nobody_known_asks_every_node_and_changes_nothing(void **s)
+{
+    (void)s;
+    gateway_kit k;
+    begin(&k, TOKENS);
+    cut(&k, DB); /* no such node */
+    gateway_kit_step(&k, &(gw_event){.type = GW_EV_CUT});
+    assert_non_null(SAID(&k, PA, BT_MSG_HEARTBEAT));
+    assert_non_null(SAID(&k, DA, BT_MSG_HEARTBEAT));
+    assert_int_equal(gateway_kit_node(&k, PA)->state, GW_NODE_READY);
+    assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_READY);
+    gateway_kit_close(&k);
+}
+
 static void a_lost_prefill_node_costs_no_token_until_its_rows_are_committed(void **s)
 {
     (void)s;
@@ -489,6 +554,9 @@ int main(void)
         cmocka_unit_test(a_lost_decode_node_costs_no_token_wherever_the_request_was),
         cmocka_unit_test(a_lost_prefill_node_costs_no_token_until_its_rows_are_committed),
         cmocka_unit_test(a_lost_prefill_node_is_not_missed_once_its_rows_are_committed),
+        cmocka_unit_test(a_node_whose_connection_ended_is_lost_after_half_a_second),
+        cmocka_unit_test(a_node_that_is_heard_after_a_cut_is_not_lost),
+        cmocka_unit_test(a_cut_of_nobody_known_asks_every_node_and_changes_nothing),
         cmocka_unit_test(both_lost_at_once_and_two_others_go_on),
         cmocka_unit_test(the_same_nodes_started_again_within_30_s_go_on),
         cmocka_unit_test(an_error_comes_exactly_when_the_recovery_time_is_over),

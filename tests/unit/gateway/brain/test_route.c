@@ -31,7 +31,7 @@ static gw_node *add(gw_registry *r, uint8_t name, bt_role role, uint32_t ctx, ui
 static gw_registry make(void)
 {
     gw_registry r;
-    assert_int_equal(gw_registry_init(&r, 8, MODEL, 2, 6, 60), BT_OK);
+    assert_int_equal(gw_registry_init(&r, 8, MODEL, 2, 6, 1, 60), BT_OK);
     return r;
 }
 
@@ -115,6 +115,56 @@ static void a_short_prompt_goes_to_a_decode_node_of_the_same_class_and_others_to
     assert_ptr_equal(c.odd_decode, d);
     assert_ptr_equal(c.odd_prefill, p);
     assert_int_equal(c.local, GW_LOCAL_NOT);
+    gw_registry_done(&r);
+}
+
+/* 200 ids, and a router that notes who has had their first chunks. */
+static void what_a_decode_node_has_had_of_a_prompt_does_not_count_as_its_length(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
+    gw_route_choice c;
+    int32_t ids[200];
+    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
+    for (int i = 0; i < 200; i++) ids[i] = i;
+    assert_int_equal(gw_affinity_new(&router.affinity, 64), BT_OK);
+    gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 500, 9, 4), *d1 = add(&r, 2, BT_ROLE_DECODE, 500, 4, 4),
+            *d2 = add(&r, 3, BT_ROLE_DECODE, 500, 4, 4);
+    strcpy(p->hello.exactness, "npu 1");
+    strcpy(d1->hello.prefill_exactness, "npu 1");
+    strcpy(d2->hello.prefill_exactness, "npu 1");
+    gw_route_wish w = {.ids = ids, .prompt_tokens = 200, .max_tokens = 10, .local_below_tokens = 73};
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(c.local, GW_LOCAL_NOT);
+    assert_int_equal(gw_affinity_chain(chain, ids, 200), 3);
+    gw_affinity_note(router.affinity, chain, 3, &p->incarnation); /* the prefill node's have nothing to say */
+    gw_affinity_note(router.affinity, chain, 2, &d2->incarnation);
+    d2->attempts = 1; /* not the one that would be taken otherwise */
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(c.local, GW_LOCAL_SHORT);
+    assert_ptr_equal(c.decode, d2); /* 72 tokens are new to it */
+    w.local_below_tokens = 72;
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(c.local, GW_LOCAL_NOT);
+    w.local_below_tokens = 73;
+    ids[0]++; /* another beginning */
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(c.local, GW_LOCAL_NOT);
+    ids[0]--;
+    d2->attempts = 3; /* much busier than d1 */
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(c.local, GW_LOCAL_NOT);
+    d2->attempts = 1;
+    w.local_below_tokens = 0; /* none, whatever is known */
+    w.prompt_tokens = 128;
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(c.local, GW_LOCAL_NOT);
+    w.local_below_tokens = 1; /* all of it was there */
+    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(c.local, GW_LOCAL_SHORT);
+    assert_ptr_equal(c.decode, d2);
+    gw_affinity_free(router.affinity);
     gw_registry_done(&r);
 }
 
@@ -292,6 +342,7 @@ int main(void)
         cmocka_unit_test(takes_the_least_loaded_and_among_equals_the_one_idle_longest),
         cmocka_unit_test(pairs_must_agree_in_kv_shape_and_hold_the_sequence),
         cmocka_unit_test(a_short_prompt_goes_to_a_decode_node_of_the_same_class_and_others_to_a_pair),
+        cmocka_unit_test(what_a_decode_node_has_had_of_a_prompt_does_not_count_as_its_length),
         cmocka_unit_test(
             without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known),
         cmocka_unit_test(a_request_with_tokens_stays_in_its_classes),

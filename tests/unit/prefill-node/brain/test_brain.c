@@ -525,7 +525,7 @@ static void ignores_shell_events_that_no_slot_expects(void **s)
     (void)s;
     pf_brain *b = make();
     for (int type = PF_EV_TICK; type <= PF_EV_LINK_FAILED; type++) {
-        if (type == PF_EV_CONTROL || type == PF_EV_BULK) continue;
+        if (type == PF_EV_GATE_UP || type == PF_EV_CONTROL || type == PF_EV_BULK) continue;
         pf_event ev = {.type = (pf_event_type)type};
         step(b, &ev);
         assert_int_equal(acts.len, 0);
