@@ -154,7 +154,7 @@ static json_t *content_of(size_t i)
     if (!endpoints[i].answer) return content("text/plain", json_pack("{s:s}", "type", "string"));
     c = content("application/json", reference(endpoints[i].answer));
     if (endpoints[i].request && strcmp(endpoints[i].answer, "Object") != 0) /* the two that may be streams */
-        c = with(c, "text/event-stream", json_pack("{s:{s:s}}", "schema", "type", "string"));
+        c = with(c, "text/event-stream", json_object());
     return c;
 }
 
