@@ -355,14 +355,9 @@ static bt_err open_node(node *n, bt_fault *fault)
                                 .gateways = n->o->node->gateways.items,
                                 .gateways_len = n->o->node->gateways.count,
                                 .drain_timeout_ms = n->o->node->drain_timeout_ms};
-    const bt_shell_handler handler = {.on_control = on_control,
-                                      .on_up = on_up,
-                                      .on_tick = on_tick,
-                                      .on_drain = on_drain,
-                                      .on_drain_over = on_drain_over,
-                                      .on_rss = on_rss,
-                                      .is_ready = is_ready,
-                                      .ud = n};
+    const bt_shell_handler handler = {
+        .on_control = on_control,       .on_up = on_up,   .on_tick = on_tick,   .on_drain = on_drain,
+        .on_drain_over = on_drain_over, .on_rss = on_rss, .is_ready = is_ready, .ud = n};
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->node->model, fault);

@@ -333,14 +333,9 @@ static bt_err open_node(node *n, bt_fault *fault)
                                 .gateways = n->o->node->gateways.items,
                                 .gateways_len = n->o->node->gateways.count,
                                 .drain_timeout_ms = n->o->node->drain_timeout_ms};
-    const bt_shell_handler handler = {.on_control = on_control,
-                                      .on_up = on_up,
-                                      .on_tick = on_tick,
-                                      .on_drain = on_drain,
-                                      .on_drain_over = on_drain_over,
-                                      .on_rss = on_rss,
-                                      .is_ready = is_ready,
-                                      .ud = n};
+    const bt_shell_handler handler = {
+        .on_control = on_control,       .on_up = on_up,   .on_tick = on_tick,   .on_drain = on_drain,
+        .on_drain_over = on_drain_over, .on_rss = on_rss, .is_ready = is_ready, .ud = n};
     const bt_prefill_config ec = {.engine = bt_engine_names[n->o->engine],
                                   .isa = n->o->node->isa,
                                   .want = *n->o->want,

@@ -39,7 +39,7 @@ tools/bench        : base kernels model graph kv engine tools
 tools/cluster      : base rt model kv npu/compile engine tools
 tools/chat         : base text tools tools/cluster
 tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster tools/chat gateway/http
-programs           : base rt wire engine gateway/http gateway/door gateway/shell prefill-node decode-node tools
+programs           : base rt wire engine node gateway/http gateway/door gateway/shell prefill-node decode-node tools
 '
 
 # header, then where it may be included, as extended regular expressions. The last lines: a room with doors is entered by them alone.

@@ -20,13 +20,30 @@ static const bt_opt opts[] = {
      .example = "'Answer briefly.'", .help = "system message"},
     {.group = "Answer", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, n_predict),
      .type = BT_OPT_INT, .def = "512", .lo = 1, .hi = 1 << 20, .help = "tokens of one answer at most"},
-    {.group = "Answer", .name = "temp", .value = "T", BT_OPT_AT(config, temp), .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 2, .example = "0.8", .help = "temperature; 0 is greedy; without it the gateway's: 0.8, or the model file's"},
-    {.group = "Answer", .name = "top-p", .value = "P", BT_OPT_AT(config, top_p), .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 1, .example = "0.95", .help = "sample from the likeliest tokens that together have probability P; 1: off; without it the gateway's: 0.95, or the model file's"},
-    {.group = "Answer", .name = "top-k", .value = "K", BT_OPT_AT(config, top_k), .type = BT_OPT_INT, .lo = 0, .hi = 1 << 20, .example = "40", .help = "sample from the K likeliest tokens; 0: off; without it the gateway's: 40, or the model file's"},
-    {.group = "Answer", .name = "min-p", .value = "P", BT_OPT_AT(config, min_p), .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 1, .example = "0.05", .help = "leave out tokens less likely than P times the likeliest; 0: off; without it the gateway's: 0.05, or the model file's"},
-    {.group = "Answer", .name = "presence-penalty", .value = "X", BT_OPT_AT(config, presence_penalty), .type = BT_OPT_DOUBLE, .flo = -2, .fhi = 2, .example = "0.5", .help = "taken off the logit of each token of the answer so far; 0: off"},
-    {.group = "Answer", .name = "frequency-penalty", .value = "X", BT_OPT_AT(config, frequency_penalty), .type = BT_OPT_DOUBLE, .flo = -2, .fhi = 2, .example = "0.5", .help = "the same, times how often it came; 0: off"},
-    {.group = "Answer", .name = "repetition-penalty", .value = "X", BT_OPT_AT(config, repetition_penalty), .type = BT_OPT_DOUBLE, .flo = 0.01, .fhi = 100, .example = "1.1", .help = "makes tokens of prompt and answer less likely (above 1) or more; 1: off; without it the gateway's"},
+    {.group = "Answer", .name = "temp", .value = "T", BT_OPT_AT(config, temp), .type = BT_OPT_DOUBLE,
+     .flo = 0, .fhi = 2, .example = "0.8",
+     .help = "temperature; 0 is greedy; without it the gateway's: 0.8, or the model file's"},
+    {.group = "Answer", .name = "top-p", .value = "P", BT_OPT_AT(config, top_p), .type = BT_OPT_DOUBLE,
+     .flo = 0, .fhi = 1, .example = "0.95",
+     .help = "sample from the likeliest tokens that together have probability P; 1: off; without it the "
+             "gateway's: 0.95, or the model file's"},
+    {.group = "Answer", .name = "top-k", .value = "K", BT_OPT_AT(config, top_k), .type = BT_OPT_INT, .lo = 0,
+     .hi = 1 << 20, .example = "40",
+     .help = "sample from the K likeliest tokens; 0: off; without it the gateway's: 40, or the model file's"},
+    {.group = "Answer", .name = "min-p", .value = "P", BT_OPT_AT(config, min_p), .type = BT_OPT_DOUBLE,
+     .flo = 0, .fhi = 1, .example = "0.05",
+     .help = "leave out tokens less likely than P times the likeliest; 0: off; without it the gateway's: "
+             "0.05, or the model file's"},
+    {.group = "Answer", .name = "presence-penalty", .value = "X", BT_OPT_AT(config, presence_penalty),
+     .type = BT_OPT_DOUBLE, .flo = -2, .fhi = 2, .example = "0.5",
+     .help = "taken off the logit of each token of the answer so far; 0: off"},
+    {.group = "Answer", .name = "frequency-penalty", .value = "X", BT_OPT_AT(config, frequency_penalty),
+     .type = BT_OPT_DOUBLE, .flo = -2, .fhi = 2, .example = "0.5",
+     .help = "the same, times how often it came; 0: off"},
+    {.group = "Answer", .name = "repetition-penalty", .value = "X", BT_OPT_AT(config, repetition_penalty),
+     .type = BT_OPT_DOUBLE, .flo = 0.01, .fhi = 100, .example = "1.1",
+     .help =
+         "makes tokens of prompt and answer less likely (above 1) or more; 1: off; without it the gateway's"},
     TOOL_SERVE_OPTS(config, serve),
     {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
      .example = "http://127.0.0.1:8080", .help = "talk to this gateway instead of starting one"},
@@ -49,8 +66,8 @@ const bt_opt_program tool_chat_program = {
     .args_name = "MODEL",
 };
 
-/* What each request says besides its messages; NULL: out of memory. What nobody gave stays out of it, so that the
- * gateway's defaults hold: its own options, the model's file, or those of GET /props. */
+/* What each request says besides its messages; NULL: out of memory. What nobody gave stays out of it, so that
+ * the gateway's defaults hold: its own options, the model's file, or those of GET /props. */
 static json_t *make_wishes(const config *c)
 {
     const struct {
