@@ -58,7 +58,7 @@ static const bt_opt table[] = {
     {.group = "Answers", .name = "min-p", .value = "P", BT_OPT_AT(gw_options, answers.min_p),
      .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 1, .example = "0.05",
      .help = "min_p where a request has none; 0: off; without it the model file's, else 0.05"},
-    {.group = "Answers", .name = "repeat-penalty", .value = "X",
+    {.group = "Answers", .name = "repetition-penalty", .value = "X",
      BT_OPT_AT(gw_options, answers.repeat_penalty), .type = BT_OPT_DOUBLE, .flo = 0.01, .fhi = 100,
      .example = "1.1",
      .help = "repetition_penalty where a request has none; 1: off; without it the model file's, else 1"},
@@ -120,7 +120,7 @@ void gw_options_note(gw_options *o, const bt_opt_args *args)
         [BT_DEFAULT_TOP_P] = "top-p",
         [BT_DEFAULT_TOP_K] = "top-k",
         [BT_DEFAULT_MIN_P] = "min-p",
-        [BT_DEFAULT_REPETITION_PENALTY] = "repeat-penalty",
+        [BT_DEFAULT_REPETITION_PENALTY] = "repetition-penalty",
     };
     for (size_t i = 0; i < BT_DEFAULT_FIELDS; i++)
         o->is_given[i] = bt_opt_source_of(args, names[i]) != BT_OPT_FROM_DEFAULT;

@@ -3,14 +3,14 @@
 #include "tools/cluster/background.h"
 #include "tools/cluster/http.h"
 #include "tools/cluster/serve.h"
+#include "tools/commands/sampling.h"
 #include "tools/tool.h"
 
 typedef struct config {
     tool_serve serve;
     const char *system, *url, *api_key_file;
     int64_t n_predict;
-    double temp, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
-    int64_t top_k;
+    tool_sampling sampling;
     const bt_opt_args *args; /* which of these were given */
     bool no_history, quiet;
 } config;
@@ -20,30 +20,7 @@ static const bt_opt opts[] = {
      .example = "'Answer briefly.'", .help = "system message"},
     {.group = "Answer", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, n_predict),
      .type = BT_OPT_INT, .def = "512", .lo = 1, .hi = 1 << 20, .help = "tokens of one answer at most"},
-    {.group = "Answer", .name = "temp", .value = "T", BT_OPT_AT(config, temp), .type = BT_OPT_DOUBLE,
-     .flo = 0, .fhi = 2, .example = "0.8",
-     .help = "temperature; 0 is greedy; without it the gateway's: 0.8, or the model file's"},
-    {.group = "Answer", .name = "top-p", .value = "P", BT_OPT_AT(config, top_p), .type = BT_OPT_DOUBLE,
-     .flo = 0, .fhi = 1, .example = "0.95",
-     .help = "sample from the likeliest tokens that together have probability P; 1: off; without it the "
-             "gateway's: 0.95, or the model file's"},
-    {.group = "Answer", .name = "top-k", .value = "K", BT_OPT_AT(config, top_k), .type = BT_OPT_INT, .lo = 0,
-     .hi = 1 << 20, .example = "40",
-     .help = "sample from the K likeliest tokens; 0: off; without it the gateway's: 40, or the model file's"},
-    {.group = "Answer", .name = "min-p", .value = "P", BT_OPT_AT(config, min_p), .type = BT_OPT_DOUBLE,
-     .flo = 0, .fhi = 1, .example = "0.05",
-     .help = "leave out tokens less likely than P times the likeliest; 0: off; without it the gateway's: "
-             "0.05, or the model file's"},
-    {.group = "Answer", .name = "presence-penalty", .value = "X", BT_OPT_AT(config, presence_penalty),
-     .type = BT_OPT_DOUBLE, .flo = -2, .fhi = 2, .example = "0.5",
-     .help = "taken off the logit of each token of the answer so far; 0: off"},
-    {.group = "Answer", .name = "frequency-penalty", .value = "X", BT_OPT_AT(config, frequency_penalty),
-     .type = BT_OPT_DOUBLE, .flo = -2, .fhi = 2, .example = "0.5",
-     .help = "the same, times how often it came; 0: off"},
-    {.group = "Answer", .name = "repetition-penalty", .value = "X", BT_OPT_AT(config, repetition_penalty),
-     .type = BT_OPT_DOUBLE, .flo = 0.01, .fhi = 100, .example = "1.1",
-     .help =
-         "makes tokens of prompt and answer less likely (above 1) or more; 1: off; without it the gateway's"},
+    TOOL_SAMPLING_OPTS(config, sampling),
     TOOL_SERVE_OPTS(config, serve),
     {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
      .example = "http://127.0.0.1:8080", .help = "talk to this gateway instead of starting one"},
@@ -66,29 +43,11 @@ const bt_opt_program tool_chat_program = {
     .args_name = "MODEL",
 };
 
-/* What each request says besides its messages; NULL: out of memory. What nobody gave stays out of it, so that
- * the gateway's defaults hold: its own options, the model's file, or those of GET /props. */
+/* What each request says besides its messages; NULL: out of memory. */
 static json_t *make_wishes(const config *c)
 {
-    const struct {
-        const char *option, *field;
-        double value;
-    } all[] = {
-        {"temp", "temperature", c->temp},
-        {"top-p", "top_p", c->top_p},
-        {"min-p", "min_p", c->min_p},
-        {"presence-penalty", "presence_penalty", c->presence_penalty},
-        {"frequency-penalty", "frequency_penalty", c->frequency_penalty},
-        {"repetition-penalty", "repetition_penalty", c->repetition_penalty},
-    };
     json_t *wishes = json_pack("{s:I}", "max_tokens", (json_int_t)c->n_predict);
-    bool is_whole = wishes;
-    for (size_t i = 0; i < sizeof all / sizeof *all && is_whole; i++)
-        if (bt_opt_source_of(c->args, all[i].option) != BT_OPT_FROM_DEFAULT)
-            is_whole = json_object_set_new(wishes, all[i].field, json_real(all[i].value)) == 0;
-    if (is_whole && bt_opt_source_of(c->args, "top-k") != BT_OPT_FROM_DEFAULT)
-        is_whole = json_object_set_new(wishes, "top_k", json_integer(c->top_k)) == 0;
-    if (is_whole) return wishes;
+    if (wishes && tool_sampling_add(wishes, &c->sampling, c->args)) return wishes;
     json_decref(wishes);
     return NULL;
 }

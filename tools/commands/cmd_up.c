@@ -51,7 +51,7 @@ static const bt_opt opts[] = {
     GATEWAY("Answers", "top-p"),
     GATEWAY("Answers", "top-k"),
     GATEWAY("Answers", "min-p"),
-    GATEWAY("Answers", "repeat-penalty"),
+    GATEWAY("Answers", "repetition-penalty"),
     GATEWAY("Answers", "max-answer"),
     GATEWAY("Life", "recovery-timeout"),
     GATEWAY("Life", "drain-timeout"),
