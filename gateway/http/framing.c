@@ -161,6 +161,26 @@ gw_http_refusal gw_framing_check(gw_framing *ret, const gw_framing_head *h)
     return GW_HTTP_FINE;
 }
 
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+size_t gw_framing_unescape(char *target)
+{
+    char *to = target;
+    for (const char *from = target; *from; from++) {
+        const int high = *from == '%' ? hex_digit(from[1]) : -1, low = high >= 0 ? hex_digit(from[2]) : -1;
+        const bool is_byte = low >= 0 && high * 16 + low > 0;
+        *to++ = is_byte ? (char)(high * 16 + low) : *from;
+        if (is_byte) from += 2;
+    }
+    *to = 0;
+    return (size_t)(to - target);
+}
+
 const char *gw_framing_path(char *target)
 {
     static const char *const schemes[] = {"http://", "https://"};

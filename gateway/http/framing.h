@@ -59,6 +59,10 @@ typedef struct gw_framing {
 /* *ret is zero where the verdict is not GW_HTTP_FINE. ENCODED and what comes after it in the list are never given. */
 gw_http_refusal gw_framing_check(gw_framing *ret, const gw_framing_head *head);
 
+/* Turns %XX into its byte, in place, and gives the new length. What is no byte of a text stays as it is: %00, which
+ * would end the path, and a % without two hex digits. */
+size_t gw_framing_unescape(char *target);
+
 /* The path in a request target: without http://HOST, and without the slashes at its end, which are cut off in place. */
 const char *gw_framing_path(char *target);
 #endif

@@ -24,6 +24,13 @@ static void on_log(void *cls, const char *fmt, va_list ap)
     bt_log(BT_LOG_DEBUG, "http: %s", line);
 }
 
+static size_t unescape(void *cls, struct MHD_Connection *c, char *text)
+{
+    (void)cls;
+    (void)c;
+    return gw_framing_unescape(text);
+}
+
 static bt_err start_daemon(gw_http *h, unsigned idle_s, bt_fault *fault)
 {
     const unsigned flags =
@@ -35,7 +42,8 @@ static bt_err start_daemon(gw_http *h, unsigned idle_s, bt_fault *fault)
                          MHD_OPTION_CONNECTION_TIMEOUT, idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                          (size_t)POOL_BYTES, MHD_OPTION_NOTIFY_CONNECTION, gw_connections_on_change, h,
                          MHD_OPTION_NOTIFY_COMPLETED, gw_access_on_completed, h, MHD_OPTION_STRICT_FOR_CLIENT,
-                         0, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+                         0, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP,
+                         1, MHD_OPTION_END);
     if (!h->daemon) return bt_fail(fault, BT_EIO, "cannot start the HTTP server: %s", strerror(errno));
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     struct epoll_event ev = {.events = EPOLLIN};

@@ -403,7 +403,7 @@ static void what_cannot_be_is_refused_with_words(void **state)
         assert_non_null(client_error(c));
         client_end(c);
     }
-    client *odd = client_begin(d.url, "/v1/nodes/%FF%0A/role", wrong[6].body, strlen(wrong[6].body));
+    client *odd = client_begin(d.url, "/v1/nodes/%FF%FE/role", wrong[6].body, strlen(wrong[6].body));
     assert_true(client_wait(odd, spawn_patience(READY_MS)));
     assert_non_null(strstr(client_body(odd), "No node is called '\?\?'; "));
     client_end(odd);

@@ -322,7 +322,9 @@ static void gives_one_model_by_its_id_whatever_signs_that_has(void **state)
     answer a = ask(&g, "GET", "/v1/models/org", NULL, 0, NULL);
     assert_non_null(strstr(a.body, "'org' does not exist here"));
     is_error(a, 404, "model_not_found", "model");
-    is_error(ask(&g, "GET", "/v1/models/%ff%0a", NULL, 0, NULL), 404, "model_not_found", "model");
+    is_error(ask(&g, "GET", "/v1/models/%ff", NULL, 0, NULL), 404, "model_not_found", "model");
+    is_error(ask(&g, "GET", "/v1/models/tiny%00x", NULL, 0, NULL), 404, "model_not_found", "model");
+    is_error(ask(&g, "GET", "/v1/models/%0a", NULL, 0, NULL), 400, "bad_request", "");
     a = ask(&g, "POST", "/v1/models/tiny", "{}", 2, NULL);
     assert_non_null(strstr(a.headers, "Allow: GET, HEAD"));
     is_error(a, 405, "method_not_allowed", "");

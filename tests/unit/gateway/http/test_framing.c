@@ -216,6 +216,28 @@ static void a_path_is_without_host_and_without_slashes_at_its_end(void **state)
     path_is("*", "*");
 }
 
+static void unescaped_is(const char *text, const char *want)
+{
+    char *copy = strdup(text);
+    assert_non_null(copy);
+    assert_int_equal(gw_framing_unescape(copy), strlen(want));
+    assert_string_equal(copy, want);
+    free(copy);
+}
+
+static void what_is_escaped_becomes_bytes_but_never_an_end(void **state)
+{
+    (void)state;
+    unescaped_is("/v1/models/a%20b%2Fc%2f%25", "/v1/models/a b/c/%");
+    unescaped_is("%ff%0a", "\xff\n");
+    unescaped_is("/v1/models/tiny%00x", "/v1/models/tiny%00x");
+    unescaped_is("%2500", "%00");
+    unescaped_is("%", "%");
+    unescaped_is("%4", "%4");
+    unescaped_is("%g1%1g%41", "%g1%1gA");
+    unescaped_is("", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +254,7 @@ int main(void)
         cmocka_unit_test(the_first_line_has_three_words),
         cmocka_unit_test(long_heads_are_refused_and_the_longest_is_fine),
         cmocka_unit_test(a_path_is_without_host_and_without_slashes_at_its_end),
+        cmocka_unit_test(what_is_escaped_becomes_bytes_but_never_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
