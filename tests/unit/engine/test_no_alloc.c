@@ -141,33 +141,10 @@ static dc_worker_event next_event(dc_worker *w)
     return ev;
 }
 
-/* Prefilled here or handed over, greedy and seeded, with penalties, log probabilities and drafts, with
- * pages that grow, stopped and gone on. */
-static void a_worker_with_all_its_trades_allocates_nothing(void **state)
+enum { SLOTS = 4, PROMPT = 40, ANSWER = 60, PAGE = 16 };
+/* One request of each kind in every slot, to its end. */
+static void serve_all(dc_worker *w, const bt_kv_view view[SLOTS], const int32_t *prompt, const int32_t *ids)
 {
-    (void)state;
-    enum { SLOTS = 4, PROMPT = 40, ANSWER = 60, PAGE = 16 };
-    engine_kit kit = engine_kit_model("llama");
-    bt_pool *pool;
-    dc_worker *w;
-    assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
-    dc_worker_config c = {.pool = pool, .slots = SLOTS, .page_tokens = PAGE, .chunk_tokens = 16,
-                          .draft_max = 3};
-    const bt_decode_config ec = {.pool = pool, .rows_max = 8};
-    const bt_prefill_config lc = {.engine = "host", .ctx_tokens = 256, .pool = pool};
-    assert_int_equal(bt_decode_new(&c.engine, kit.model, &ec, NULL), BT_OK);
-    assert_int_equal(bt_prefill_new(&c.local, kit.model, &lc, NULL), BT_OK);
-    assert_int_equal(dc_worker_new(&w, &c, NULL), BT_OK);
-    bt_kv_view view[SLOTS];
-    int32_t prompt[PROMPT], ids[4];
-    engine_kit_ids(prompt, PROMPT, kit.model, 1);
-    engine_kit_ids(ids, 4, kit.model, 2);
-    for (uint32_t i = 0; i < SLOTS; i++) {
-        view[i] = engine_kit_pages(kit.model, 128, PAGE, 2);
-        for (uint32_t p = 0; p < 128 / PAGE; p++)
-            memset(view[i].page[p], 0, view[i].layers * view[i].layer_bytes);
-    }
-    const size_t before = atomic_load(&calls);
     for (uint32_t i = 0, ended = 0; ended < SLOTS;) {
         for (; i < SLOTS; i++) {
             dc_worker_start a = {.slot = i,
@@ -192,6 +169,36 @@ static void a_worker_with_all_its_trades_allocates_nothing(void **state)
         if (ev.type == DC_WORKER_ENDED && ev.reason == BT_FINISH_ERROR) abort();
         ended += ev.type == DC_WORKER_ENDED || ev.type == DC_WORKER_STOPPED;
     }
+}
+
+/* Prefilled here or handed over, greedy and seeded, with penalties, log probabilities and drafts, with
+ * pages that grow, stopped and gone on. */
+static void a_worker_with_all_its_trades_allocates_nothing(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    bt_pool *pool;
+    dc_worker *w;
+    assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
+    dc_worker_config c = {.pool = pool, .slots = SLOTS, .page_tokens = PAGE, .chunk_tokens = 16,
+                          .draft_max = 3};
+    const bt_decode_config ec = {.pool = pool, .rows_max = 8};
+    const bt_prefill_config lc = {.engine = "host", .ctx_tokens = 256, .pool = pool};
+    assert_int_equal(bt_decode_new(&c.engine, kit.model, &ec, NULL), BT_OK);
+    assert_int_equal(bt_prefill_new(&c.local, kit.model, &lc, NULL), BT_OK);
+    assert_int_equal(dc_worker_new(&w, &c, NULL), BT_OK);
+    bt_kv_view view[SLOTS];
+    int32_t prompt[PROMPT], ids[4];
+    engine_kit_ids(prompt, PROMPT, kit.model, 1);
+    engine_kit_ids(ids, 4, kit.model, 2);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        view[i] = engine_kit_pages(kit.model, 128, PAGE, 2);
+        for (uint32_t p = 0; p < 128 / PAGE; p++)
+            memset(view[i].page[p], 0, view[i].layers * view[i].layer_bytes);
+    }
+    serve_all(w, view, prompt, ids); /* threads that begin allocate */
+    const size_t before = atomic_load(&calls);
+    serve_all(w, view, prompt, ids);
     assert_int_equal(atomic_load(&calls), before);
     dc_worker_free(w);
     for (uint32_t i = 0; i < SLOTS; i++) engine_kit_pages_free(&view[i]);
