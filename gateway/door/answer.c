@@ -1,6 +1,7 @@
 /* Writes the JSON of answers. Key order is fixed by the order of the calls. */
 #include "gateway/door/answer.h"
 #include "base/hash.h"
+#include "gateway/door/json.h"
 #include "text/utf8.h"
 
 #include <jansson.h>
@@ -9,22 +10,15 @@
 /* Reals carry nine significant digits: an f32 logit survives the trip, and a rate stays readable. */
 enum { DUMP_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
 
-static int add_bytes(const char *bytes, size_t len, void *ud)
-{
-    return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0;
-}
-
 /* Takes ownership of j (NULL: a part of it could not be made). All or nothing reaches out. */
 static bt_err add_json(bt_buf *out, json_t *j, bool is_event)
 {
     const size_t before = out->len;
-    bt_err e = j ? BT_OK : BT_ENOMEM;
-    if (e == BT_OK && is_event) e = bt_buf_str(out, "data: ");
-    if (e == BT_OK && json_dump_callback(j, add_bytes, out, DUMP_FLAGS) < 0)
-        e = out->err < 0 ? out->err : BT_ENOMEM;
+    if (is_event) (void)bt_buf_str(out, "data: ");
+    bt_err e = gw_json_add(out, j, DUMP_FLAGS);
     if (e == BT_OK && is_event) e = bt_buf_str(out, "\n\n");
+    if (e < 0 && out->err < 0) e = out->err;
     if (e < 0) out->len = before;
-    json_decref(j);
     return e;
 }
 

@@ -1,6 +1,6 @@
 /* Every endpoint: X(path, method, open, serve, summary, request, answer). Include it with X defined; the description
  * that clients can fetch is made from it too. method is GET, which HEAD may be as well, or POST. open: no API key
- * needed. {id} in a path stands for one or more characters, of which the last part may hold slashes. request and answer
+ * needed. {id} in a path stands for one or more characters; slashes may be among them. request and answer
  * are names of schemas in openapi.c; NULL: none, or text. */
 X("/v1/chat/completions", POST, false, post_chat, "Answer a conversation", "ChatRequest", "ChatAnswer")
 X("/v1/completions", POST, false, post_text, "Continue a text", "TextRequest", "TextAnswer")

@@ -361,7 +361,7 @@ static const char stop_schema[] =
     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":256},{\"type\":\"array\",\"maxItems\":16,"
     "\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":256}}]}";
 static const char stop_ids_schema[] =
-    "{\"type\":\"array\",\"maxItems\":16,\"items\":{\"type\":\"integer\",\"minimum\":0}}";
+    "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}";
 static const char stream_options_schema[] =
     "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
     "\"include_usage\":{\"type\":[\"boolean\",\"null\"]},\"include_obfuscation\":{\"type\":[\"boolean\",\"null\"]}}}";
@@ -396,7 +396,8 @@ const gw_field gw_fields[] = {
      "Tell the log probability of each token, and of so many of the likeliest"},
     INTEGER("n_probs", BOTH, field_n_probs, 0, BT_SAMPLE_MAX_TOP, "The same as logprobs with so many; 0: none"),
     OTHER("stop", BOTH, field_stop, stop_schema, "The answer ends before this text, or the first of these"),
-    OTHER("stop_token_ids", BOTH, field_stop_ids, stop_ids_schema, "The answer ends with these ids too"),
+    OTHER("stop_token_ids", BOTH, field_stop_ids, stop_ids_schema,
+          "The answer ends with these ids too; 16 together with the model's own"),
     BOOLEAN("stream", BOTH, field_stream, "Answer in server-sent events"),
     OTHER("stream_options", BOTH, field_stream_options, stream_options_schema, "Only with stream"),
     OTHER("baton", BOTH, field_baton, baton_schema, "Tell how it was computed, and wish for nodes"),
@@ -481,6 +482,7 @@ static const gw_field *find_field(const gw_reader *p, const char *name)
     return NULL;
 }
 
+enum { NAME_MAX_BYTES = 40 }; /* a longer one is no slip of a hand */
 /* By its name, and with the one that was meant, where one is close. */
 static bt_err unknown_field(gw_reader *p, const char *key)
 {
@@ -490,7 +492,8 @@ static bt_err unknown_field(gw_reader *p, const char *key)
     for (size_t i = 0; i < gw_fields_len; i++)
         if (gw_fields[i].where & here) names[n++] = gw_fields[i].name;
     names[n] = NULL;
-    const char *near = strlen(key) > 2 ? bt_opt_nearest(key, names) : NULL;
+    const size_t len = strlen(key);
+    const char *near = len > 2 && len <= NAME_MAX_BYTES ? bt_opt_nearest(key, names) : NULL;
     return gw_openai_fail(p->err, 400, BAD, "unknown_parameter", key,
                           "Unrecognized request argument supplied: %s%s%s%s", key,
                           near ? ". Did you mean '" : "", near ? near : "", near ? "'?" : "");

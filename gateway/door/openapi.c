@@ -1,6 +1,7 @@
 /* Makes the description of the API from the two tables; what no table has, the forms of answers, stands here.
  */
 #include "gateway/door/openapi.h"
+#include "gateway/door/json.h"
 #include "gateway/door/openai_fields.h"
 
 #include <jansson.h>
@@ -86,16 +87,10 @@ static json_t *reference(const char *schema)
 /* ---- fields of requests ------------------------------------------------------------------------- */
 
 /* Whole bounds are written without a point. */
-static json_t *bound(double v)
-{
-    const json_int_t whole = (json_int_t)v;
-    return (double)whole < v || (double)whole > v ? json_real(v) : json_integer(whole);
-}
-
 static json_t *ranged(const char *type, const gw_field *f)
 {
     json_t *s = json_pack("{s:[s,s]}", "type", type, "null");
-    if (f->lo < f->hi) s = with(with(s, "minimum", bound(f->lo)), "maximum", bound(f->hi));
+    if (f->lo < f->hi) s = with(with(s, "minimum", gw_json_number(f->lo)), "maximum", gw_json_number(f->hi));
     return s;
 }
 
@@ -198,17 +193,9 @@ static json_t *document(void)
                      components, "securitySchemes", "key", "type", "http", "scheme", "bearer");
 }
 
-static int add_bytes(const char *bytes, size_t len, void *ud)
-{
-    return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0;
-}
-
 static bt_err render(bt_buf *out, size_t flags)
 {
-    json_t *j = document();
-    const int bad = j ? json_dump_callback(j, add_bytes, out, flags | JSON_REAL_PRECISION(9)) : -1;
-    json_decref(j);
-    return bad ? BT_ENOMEM : BT_OK;
+    return gw_json_add(out, document(), flags | JSON_REAL_PRECISION(9));
 }
 
 bt_err gw_openapi_render(bt_buf *out) { return render(out, JSON_COMPACT); }

@@ -1,21 +1,13 @@
 /* What answers are made with where a request does not say, as JSON. */
 #include "gateway/door/props.h"
+#include "gateway/door/json.h"
 #include "text/utf8.h"
 
 #include <jansson.h>
 #include <string.h>
 
-static int add_bytes(const char *bytes, size_t len, void *ud)
-{
-    return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0;
-}
-
-/* A number as people would write it: 0.8 and not the float next to it; whole ones without a point. */
-static json_t *number(double v)
-{
-    const json_int_t whole = (json_int_t)v;
-    return (double)whole < v || (double)whole > v ? json_real(v) : json_integer(whole);
-}
+/* As people would write it: 0.6 and not the float next to it. */
+enum { DIGITS = 6 };
 
 static json_t *defaults(const bt_defaults *d)
 {
@@ -23,7 +15,7 @@ static json_t *defaults(const bt_defaults *d)
     for (int i = 0; all && i < BT_DEFAULT_FIELDS; i++) {
         const bt_default_field f = (bt_default_field)i;
         if (json_object_set_new(all, bt_defaults_name(f),
-                                json_pack("{s:o,s:s}", "value", number(d->value[f]), "from",
+                                json_pack("{s:o,s:s}", "value", gw_json_number(d->value[f]), "from",
                                           bt_defaults_source_name(d->source[f]))) < 0) {
             json_decref(all);
             return NULL;
@@ -35,9 +27,11 @@ static json_t *defaults(const bt_defaults *d)
 static json_t *params(const bt_defaults *d, uint32_t max_answer)
 {
     return json_pack("{s:o,s:o,s:o,s:o,s:o,s:i,s:i,s:i,s:i,s:i}", "temperature",
-                     number(d->value[BT_DEFAULT_TEMPERATURE]), "top_p", number(d->value[BT_DEFAULT_TOP_P]),
-                     "top_k", number(d->value[BT_DEFAULT_TOP_K]), "min_p", number(d->value[BT_DEFAULT_MIN_P]),
-                     "repeat_penalty", number(d->value[BT_DEFAULT_REPETITION_PENALTY]), "presence_penalty", 0,
+                     gw_json_number(d->value[BT_DEFAULT_TEMPERATURE]), "top_p",
+                     gw_json_number(d->value[BT_DEFAULT_TOP_P]), "top_k",
+                     gw_json_number(d->value[BT_DEFAULT_TOP_K]), "min_p",
+                     gw_json_number(d->value[BT_DEFAULT_MIN_P]), "repeat_penalty",
+                     gw_json_number(d->value[BT_DEFAULT_REPETITION_PENALTY]), "presence_penalty", 0,
                      "frequency_penalty", 0, "seed", -1, "max_tokens", (int)max_answer, "n_predict",
                      (int)max_answer);
 }
@@ -65,8 +59,5 @@ bt_err gw_props_render(bt_buf *out, const gw_props_facts *f)
         f->text->has_chat ? bt_chat_family_name(f->text->chat.family) : NULL, "modalities", "vision", 0,
         "audio", 0, "build_info", "baton " BT_VERSION, "defaults", defaults(f->defaults), "max_answer",
         (json_int_t)f->max_answer, "completion_tokens", (json_int_t)GW_OPENAI_DEFAULT_COMPLETION_TOKENS);
-    if (!j) return BT_ENOMEM;
-    const int bad = json_dump_callback(j, add_bytes, out, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    json_decref(j);
-    return bad ? BT_ENOMEM : BT_OK;
+    return gw_json_add(out, j, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS));
 }

@@ -1,5 +1,6 @@
 /* Reads what asks for another role of a node, and says what came of it. */
 #include "gateway/door/role_http.h"
+#include "gateway/door/json.h"
 #include "text/utf8.h"
 
 #include <jansson.h>
@@ -14,7 +15,6 @@ bool gw_role_http_path(char ret[BT_MSG_MAX_ID_BYTES + 1], const char *path)
     if (len <= frame || len - frame > BT_MSG_MAX_ID_BYTES) return false;
     if (memcmp(path, before, sizeof before - 1) != 0 || strcmp(path + len - (sizeof after - 1), after) != 0)
         return false;
-    if (!ret) return true;
     memcpy(ret, path + sizeof before - 1, len - frame);
     ret[len - frame] = 0;
     return true;
@@ -52,20 +52,13 @@ bt_err gw_role_http_parse(bt_role *ret, gw_openai_error *err, const char *body, 
     return e;
 }
 
-static int add_bytes(const char *bytes, size_t len, void *ud)
-{
-    return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0;
-}
-
 bt_err gw_role_http_answer(bt_buf *out, const char *id, bt_role role, const char *text)
 {
     char shown_id[BT_MSG_MAX_ID_BYTES + 1], shown[BT_MSG_MAX_TEXT_BYTES + 1];
     json_t *j = json_pack("{s:s,s:s,s:s,s:s}", "id", bt_utf8_show(shown_id, sizeof shown_id, id, strlen(id)),
                           "role", role == BT_ROLE_PREFILL ? "prefill" : "decode", "state", "draining", "text",
                           bt_utf8_show(shown, sizeof shown, text, strlen(text)));
-    const int failed = j ? json_dump_callback(j, add_bytes, out, JSON_COMPACT) : -1;
-    json_decref(j);
-    return failed ? BT_ENOMEM : BT_OK;
+    return gw_json_add(out, j, JSON_COMPACT);
 }
 
 void gw_role_http_refused(gw_openai_error *err, const char *id, int32_t code, const char *text)

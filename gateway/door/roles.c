@@ -28,10 +28,9 @@ void gw_roles_post(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     char shown[BT_MSG_MAX_ID_BYTES + 1];
     bt_err e;
     const bool is_id = gw_role_http_path(ev.u.role.node_id, r->path);
-    if (r->origin && !r->authorization) /* a page that somebody looks at must not move nodes of this machine
-                                         */
+    if (r->origin && !d->env.auth) /* a page that somebody looks at must not move nodes of this machine */
         e = gw_openai_fail(&err, 403, BAD, "forbidden", NULL,
-                           "A web page may change a node's role only with an API key.");
+                           "A web page may change a node's role only where the gateway asks for API keys.");
     else if ((e = gw_role_http_parse(&ev.u.role.role, &err, r->body, r->body_len)) == BT_OK &&
              !(is_id && knows(d, ev.u.role.node_id)))
         e = gw_openai_fail(

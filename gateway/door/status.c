@@ -1,6 +1,7 @@
 /* What the gateway knows about its nodes, as JSON for people's tools. */
 #include "gateway/door/status.h"
 #include "base/hash.h"
+#include "gateway/door/json.h"
 #include "gateway/door/metrics.h"
 #include "text/utf8.h"
 
@@ -8,10 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int add_bytes(const char *bytes, size_t len, void *ud)
-{
-    return bt_buf_add(ud, bytes, len) < 0 ? -1 : 0;
-}
 static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
 
 /* A node's words may be any bytes; JSON takes only UTF-8. */
@@ -77,8 +74,5 @@ bt_err gw_status_render(bt_buf *out, const gw_status_facts *f)
                   "running", (int)gw_brain_active(f->brain), "owed", (int)gw_brain_debts(f->brain), "max",
                   (int)f->queue_max, "model", "name", f->model_name, "id", bt_hash_hex(model, f->model_id),
                   "ctx_tokens", (int)f->ctx_tokens, "nodes", nodes(f));
-    if (!j) return BT_ENOMEM;
-    const int bad = json_dump_callback(j, add_bytes, out, JSON_COMPACT);
-    json_decref(j);
-    return bad ? BT_ENOMEM : BT_OK;
+    return gw_json_add(out, j, JSON_COMPACT);
 }

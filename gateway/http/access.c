@@ -74,11 +74,12 @@ static void judge(gw_http_exchange *x, const char *method)
     const gw_http_request r = describe(x, method);
     const bool has_body = f->is_chunked || f->body_bytes > 0;
     x->must_close = f->is_chunked; /* where chunks end, others may see otherwise */
-    x->has_own_place = h->handler.has_own_place(h->handler.ud, &r);
-    if (!x->has_own_place && !gw_connections_have_place(h)) x->refusal = GW_HTTP_NO_PLACE;
+    const bool has_own_place = h->handler.has_own_place(h->handler.ud, &r);
+    if (!has_own_place && !gw_connections_have_place(h)) x->refusal = GW_HTTP_NO_PLACE;
     if (x->refusal == GW_HTTP_FINE && has_body) {
         x->keeps_body = !is_preflight(x, method) && h->handler.wants_body(h->handler.ud, &r);
-        if (!x->keeps_body) x->is_early = f->is_chunked || f->has_expect || f->body_bytes > SKIP_MAX_BYTES;
+        if (!x->keeps_body) /* who has a place of its own does not stay in it for a body */
+            x->is_early = f->is_chunked || f->has_expect || f->body_bytes > SKIP_MAX_BYTES || has_own_place;
         else if (f->is_encoded) x->refusal = GW_HTTP_ENCODED;
         else if (f->body_bytes > h->body_max_bytes) x->refusal = GW_HTTP_TOO_LARGE;
     }
@@ -90,8 +91,6 @@ static void judge(gw_http_exchange *x, const char *method)
 static void show(gw_http_exchange *x, const char *method)
 {
     gw_http *h = x->http;
-    if (x->refusal == GW_HTTP_FINE && !x->has_own_place && !gw_connections_have_place(h))
-        x->refusal = GW_HTTP_NO_PLACE; /* they were taken while the body came */
     gw_http_request r = describe(x, method);
     r.body = bt_buf_text(&x->body);
     r.body_len = x->body.len;
@@ -132,12 +131,26 @@ static enum MHD_Result begin(gw_http_exchange *x, const char *target, const char
     return x->response ? give_answer(x) : MHD_NO; /* who is refused is answered at once */
 }
 
+/* True: another gave up its body's memory. It must not be taken for one whose body is whole. */
+static bool free_body(const gw_http_exchange *x)
+{
+    const gw_connection *c = gw_connections_cut_body(x->http, x->place);
+    for (gw_http_exchange *y = x->http->first; c && y; y = y->next) {
+        if (y->place != c) continue;
+        if (y->refusal == GW_HTTP_FINE) y->refusal = GW_HTTP_TOO_BUSY;
+        gw_exchange_drop_body(y);
+    }
+    return c;
+}
+
 static enum MHD_Result take_body(gw_http_exchange *x, const char *data, size_t len)
 {
     gw_http *h = x->http;
-    x->place->place.bytes += len;
+    gw_places_moved(&x->place->place, len, bt_clock_us());
     if (x->keeps_body && x->refusal == GW_HTTP_FINE) {
-        const bool is_busy = len > h->bodies_max_bytes - h->bodies_bytes;
+        bool is_busy;
+        do is_busy = len > h->bodies_max_bytes - h->bodies_bytes;
+        while (is_busy && free_body(x));
         if (!is_busy && bt_buf_add(&x->body, data, len) == BT_OK) {
             h->bodies_bytes += len;
             return MHD_YES;

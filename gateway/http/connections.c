@@ -61,7 +61,8 @@ static bool accept_one(gw_http *h)
         free(c);
         if (why == EAGAIN || why == EWOULDBLOCK) h->has_caller = false;
         if (why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM) {
-            bt_log(BT_LOG_WARN, "cannot accept a connection: %s", strerror(why));
+            bt_log_ratelimited(&h->accept_limit, BT_LOG_WARN, "cannot accept a connection: %s",
+                               strerror(why));
             (void)make_room(h);
             set_deaf(h, true);
             h->has_caller = false;
@@ -102,9 +103,17 @@ void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket
 bool gw_connections_have_place(gw_http *h)
 {
     if (h->places.busy < h->connections_max) return true;
-    gw_place *p = gw_places_unread(&h->places, bt_clock_us());
+    gw_place *p = gw_places_slow(&h->places, bt_clock_us());
     if (p) cut(h, p, "another request needs its place");
     return p;
+}
+
+const gw_connection *gw_connections_cut_body(gw_http *h, const gw_connection *c)
+{
+    gw_place *p = gw_places_slow_body(&h->places, bt_clock_us());
+    if (!p || p == &c->place) return NULL;
+    cut(h, p, "another body needs its memory");
+    return (gw_connection *)p;
 }
 
 void gw_connections_enter(gw_http *h, gw_connection *c, gw_phase phase)

@@ -1,4 +1,5 @@
 /* One request and its answer, from the first call of libmicrohttpd for it to the last. */
+#include "base/clock.h"
 #include "base/rng.h"
 #include "gateway/http/cors.h"
 #include "gateway/http/inside.h"
@@ -134,8 +135,7 @@ static bt_err set_response(gw_http_exchange *x, struct MHD_Response *r, int stat
     x->is_complete = is_whole;
     x->is_stream = !is_whole;
     gw_connections_enter(x->http, x->place, is_whole ? GW_PHASE_SENDS : GW_PHASE_WAITS);
-    x->place->place.bytes = len; /* its time is that of all of it: libmicrohttpd does not tell how much has
-                                    gone */
+    gw_places_sends(&x->place->place, len);
     resume(x);
     return BT_OK;
 }
@@ -167,7 +167,8 @@ bt_err gw_exchange_preflight(gw_http_exchange *x)
     struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (r && (!add_header(r, "Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS") ||
               !add_header(r, "Access-Control-Allow-Headers",
-                          asked && gw_cors_is_header_list(asked) ? asked : "Authorization, Content-Type") ||
+                          asked && *asked && gw_cors_is_header_list(asked) ? asked
+                                                                           : "Authorization, Content-Type") ||
               !add_header(r, "Access-Control-Max-Age", "600")))
         r = drop_response(r);
     return set_response(x, r, MHD_HTTP_NO_CONTENT, true, 0);
@@ -182,7 +183,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
         const size_t n = x->out.len < max ? x->out.len : max;
         memcpy(buf, x->out.data, n);
         bt_buf_drop_front(&x->out, n);
-        x->place->place.bytes += n;
+        gw_places_moved(&x->place->place, n, bt_clock_us());
         return (ssize_t)n;
     }
     if (x->is_complete) return MHD_CONTENT_READER_END_OF_STREAM;

@@ -60,6 +60,7 @@ bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_h
     h->listen_fd = -1;
     h->handler = *handler;
     h->cors = config->cors;
+    h->accept_limit.every_ms = 5000;
     h->connections_max = config->connections_max;
     h->body_max_bytes = config->body_max_bytes;
     h->bodies_max_bytes = config->bodies_max_bytes;
@@ -97,7 +98,7 @@ unsigned gw_http_connections(const gw_http *h) { return h->places.count; }
 int64_t gw_http_due_us(gw_http *h, int64_t now_us)
 {
     MHD_UNSIGNED_LONG_LONG ms;
-    int64_t due = h->places.count + h->lingers.count > 0 ? h->sweep_us : INT64_MAX;
+    int64_t due = h->is_deaf || h->places.count + h->lingers.count > 0 ? h->sweep_us : INT64_MAX;
     if (h->has_resumed) return now_us;
     if (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms <= 3600000 && now_us + (int64_t)ms * 1000 < due)
         due = now_us + (int64_t)ms * 1000;
@@ -113,9 +114,9 @@ bt_err gw_http_run(gw_http *h, bt_fault *fault)
         gw_watch *w = events[i].data.ptr;
         if (w) w->on_ready(w, events[i].events);
     }
-    gw_connections_accept(h);
-    gw_connections_sweep(h, bt_clock_us());
-    h->has_resumed = false;
+    h->has_resumed = false; /* what has arrived is read before anybody gives way */
     if (MHD_run(h->daemon) != MHD_YES) return bt_fail(fault, BT_EIO, "the HTTP server failed");
+    gw_connections_accept(h); /* libmicrohttpd's descriptor tells when a new one is to be read */
+    gw_connections_sweep(h, bt_clock_us());
     return BT_OK;
 }

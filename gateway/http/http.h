@@ -16,7 +16,7 @@
  *            gone (a half-close and a client that takes nothing for idle_s count as gone). After `ended` the exchange
  *            is void.
  * Refusals   a request that is not served is an exchange like others, with the reason (framing.h): it must be answered
- *            in the call, and then the connection is closed.
+ *            in the call. The connection is closed then, or goes on where the whole body was read.
  * Limits     connections, bytes of the head, body bytes (of one request, and of all together), seconds and speed.
  *            Whoever is idle or slow gives way to newcomers (places.h). Above connections_max there are GW_HTTP_RESERVE
  *            places more, where only requests with places of their own are served. Keep-alive and pipelining work;

@@ -1,6 +1,7 @@
 #ifndef GW_HTTP_INSIDE_H
 #define GW_HTTP_INSIDE_H
 #include <microhttpd.h>
+#include "base/log.h"
 #include "gateway/http/framing.h"
 #include "gateway/http/http.h"
 #include "gateway/http/linger.h"
@@ -29,6 +30,7 @@ struct gw_http {
     unsigned connections_max;
     gw_places places;
     gw_lingers lingers;
+    bt_log_limit accept_limit;
     gw_connection *fresh; /* accepted, and on its way to libmicrohttpd */
     gw_http_exchange *first;
     uint64_t id_prefix, id_count;
@@ -53,7 +55,7 @@ struct gw_http_exchange {
     bt_buf body, out;
     size_t discarded_bytes;
     bool keeps_body, is_early; /* early: answered before its body was read, so its socket lingers */
-    bool must_close, has_own_place;
+    bool must_close;
     bool is_shown, is_suspended, is_watched, is_gone, is_stream, is_complete;
     char id[GW_HTTP_MAX_ID_BYTES + 1];
 };
@@ -77,8 +79,10 @@ void gw_connections_accept(gw_http *h);
 void gw_connections_sweep(gw_http *h, int64_t now_us);
 void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket_cls,
                               enum MHD_ConnectionNotificationCode code);
-/* May one more request be served? Cuts off a stream that nobody reads where that makes room. */
+/* May one more request be served? Cuts off a slow one where that makes room. */
 bool gw_connections_have_place(gw_http *h);
+/* Cuts off the slowest body, and says whose; NULL: none is slow, or that of `c` is the slowest. */
+const gw_connection *gw_connections_cut_body(gw_http *h, const gw_connection *c);
 /* `c` enters a phase. */
 void gw_connections_enter(gw_http *h, gw_connection *c, gw_phase phase);
 #endif

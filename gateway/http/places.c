@@ -1,8 +1,6 @@
 /* Lists in the order of entering a phase, so that the oldest of each stands first and nothing is sorted. */
 #include "gateway/http/places.h"
 
-#include <stddef.h>
-
 static void unlist(gw_places *s, gw_place *p)
 {
     if (!p->is_listed) return;
@@ -11,7 +9,7 @@ static void unlist(gw_places *s, gw_place *p)
     if (p->next) p->next->prev = p->prev;
     else s->lists[p->phase].last = p->prev;
     p->is_listed = false;
-    s->busy -= p->phase >= GW_PHASE_WAITS;
+    s->busy -= p->phase != GW_PHASE_HEAD;
 }
 
 void gw_places_enter(gw_places *s, gw_place *p, gw_phase phase, int64_t now_us)
@@ -19,7 +17,7 @@ void gw_places_enter(gw_places *s, gw_place *p, gw_phase phase, int64_t now_us)
     if (p->is_shut) return;
     unlist(s, p);
     p->phase = phase;
-    p->since_us = now_us;
+    p->since_us = p->paid_us = now_us;
     p->bytes = 0;
     p->next = NULL;
     p->prev = s->lists[phase].last;
@@ -27,7 +25,7 @@ void gw_places_enter(gw_places *s, gw_place *p, gw_phase phase, int64_t now_us)
     else s->lists[phase].first = p;
     s->lists[phase].last = p;
     p->is_listed = true;
-    s->busy += phase >= GW_PHASE_WAITS;
+    s->busy += phase != GW_PHASE_HEAD;
 }
 
 void gw_places_add(gw_places *s, gw_place *p, int64_t now_us)
@@ -52,25 +50,46 @@ void gw_places_shut(gw_places *s, gw_place *p)
     s->shut++;
 }
 
-/* How long the bytes that moved may have taken at the least speed. */
-static int64_t allowed_us(const gw_place *p)
+/* How long so many bytes may take at the least speed. */
+static int64_t allowed_us(uint64_t bytes)
 {
-    const uint64_t max = INT64_MAX / 2 / 1000000;
-    return (int64_t)((p->bytes < max ? p->bytes : max) * 1000000 / GW_PLACES_MIN_BYTES_PER_S);
+    const uint64_t max = INT64_MAX / 4 / 1000000;
+    return (int64_t)((bytes < max ? bytes : max) * 1000000 / GW_PLACES_MIN_BYTES_PER_S);
 }
 
-static gw_place *slower_than(const gw_places *s, gw_phase phase, int64_t grace_us, int64_t now_us)
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+void gw_places_moved(gw_place *p, size_t bytes, int64_t now_us)
 {
-    for (gw_place *p = s->lists[phase].first; p && now_us - p->since_us >= grace_us; p = p->next)
-        if (now_us - p->since_us >= grace_us + allowed_us(p)) return p;
-    return NULL;
+    p->bytes += bytes;
+    if (p->paid_us < now_us - GW_PLACES_AHEAD_US) p->paid_us = now_us - GW_PLACES_AHEAD_US; /* forgiven */
+    p->paid_us = least(p->paid_us + allowed_us(bytes), now_us + GW_PLACES_AHEAD_US);
 }
 
-static gw_place *slow(const gw_places *s, int64_t grace_us, int64_t now_us)
+void gw_places_sends(gw_place *p, size_t bytes)
 {
-    gw_place *p = slower_than(s, GW_PHASE_BODY, grace_us, now_us);
-    if (!p) p = slower_than(s, GW_PHASE_SENDS, grace_us, now_us);
-    return p ? p : slower_than(s, GW_PHASE_STREAMS, grace_us, now_us);
+    p->bytes += bytes;
+    p->paid_us += allowed_us(bytes);
+}
+
+static gw_place *slowest(const gw_places *s, gw_phase phase, int64_t now_us)
+{
+    gw_place *worst = NULL;
+    for (gw_place *p = s->lists[phase].first; p && now_us - p->since_us >= GW_PLACES_GRACE_US; p = p->next)
+        if (now_us - p->paid_us >= GW_PLACES_GRACE_US && (!worst || p->paid_us < worst->paid_us)) worst = p;
+    return worst;
+}
+
+gw_place *gw_places_slow_body(const gw_places *s, int64_t now_us)
+{
+    return slowest(s, GW_PHASE_BODY, now_us);
+}
+
+gw_place *gw_places_slow(const gw_places *s, int64_t now_us)
+{
+    gw_place *p = slowest(s, GW_PHASE_BODY, now_us);
+    if (!p) p = slowest(s, GW_PHASE_SENDS, now_us);
+    return p ? p : slowest(s, GW_PHASE_STREAMS, now_us);
 }
 
 static gw_place *silent_for(const gw_places *s, int64_t us, int64_t now_us)
@@ -82,16 +101,20 @@ static gw_place *silent_for(const gw_places *s, int64_t us, int64_t now_us)
 gw_place *gw_places_victim(const gw_places *s, int64_t now_us)
 {
     gw_place *p = silent_for(s, GW_PLACES_HEAD_GRACE_US, now_us);
-    return p ? p : slow(s, GW_PLACES_GRACE_US, now_us);
+    return p ? p : gw_places_slow(s, now_us);
 }
 
-gw_place *gw_places_unread(const gw_places *s, int64_t now_us)
+static gw_place *late(const gw_places *s, gw_phase phase, int64_t now_us)
 {
-    return slower_than(s, GW_PHASE_STREAMS, GW_PLACES_GRACE_US, now_us);
+    for (gw_place *p = s->lists[phase].first; p && now_us - p->since_us >= s->idle_us; p = p->next)
+        if (now_us - p->since_us >= s->idle_us + allowed_us(p->bytes)) return p;
+    return NULL;
 }
 
 gw_place *gw_places_late(const gw_places *s, int64_t now_us)
 {
     gw_place *p = silent_for(s, s->idle_us, now_us);
-    return p ? p : slow(s, s->idle_us, now_us);
+    if (!p) p = late(s, GW_PHASE_BODY, now_us);
+    if (!p) p = late(s, GW_PHASE_SENDS, now_us);
+    return p ? p : late(s, GW_PHASE_STREAMS, now_us);
 }

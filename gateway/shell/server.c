@@ -149,7 +149,9 @@ static void settle(server *s)
 {
     bt_fault f;
     gw_event ev;
-    for (int rounds = 0; rounds < 4 && gw_http_due_us(s->http, 1) <= 1; rounds++) {
+    for (int rounds = 0; rounds < 4; rounds++) {
+        const int64_t at = bt_clock_us();
+        if (gw_http_due_us(s->http, at) > at) break;
         const bt_err e = gw_http_run(s->http, &f);
         if (e < 0) {
             stop_with(s, e, &f);

@@ -342,7 +342,7 @@ static double default_of(const answer *a, const char *field, const char *from)
 static void add_sampling(tiny_gguf *w, void *ud)
 {
     (void)ud;
-    tiny_gguf_f32(w, "general.sampling.temp", 0.25f);
+    tiny_gguf_f32(w, "general.sampling.temp", 0.6f);
     tiny_gguf_u32(w, "general.sampling.top_k", 20);
     tiny_gguf_f32(w, "general.sampling.min_p", 7);
 }
@@ -362,7 +362,7 @@ static void tells_its_defaults_and_where_each_comes_from(void **state)
     start(&g, more);
     answer a = ask(&g, "GET", "/props", NULL, 0, NULL);
     assert_int_equal(a.status, 200);
-    assert_true(default_of(&a, "temperature", "file") == 0.25);
+    assert_true(default_of(&a, "temperature", "file") == 0.6); /* no float next to it */
     assert_true(default_of(&a, "top_k", "option") == 7);
     assert_true(default_of(&a, "top_p", "option") == 0.5);
     assert_true(default_of(&a, "min_p", "default") == 0.05);

@@ -475,6 +475,14 @@ static void tells_the_name_that_was_meant_where_one_is_close(void **state)
     const gw_openai_error err =
         bad(false, "{\"prompt\":\"a\",\"something_else\":1}", 400, "something_else", "");
     assert_null(strstr(err.message, "Did you mean"));
+    char body[500], key[401]; /* as far from 'model' as from any name */
+    memset(key, 'x', sizeof key - 1);
+    key[sizeof key - 1] = 0;
+    (void)snprintf(body, sizeof body, "{\"prompt\":\"a\",\"%s\":1}", key);
+    gw_openai_request r;
+    gw_openai_error far = {0};
+    assert_int_equal(parse_bytes(&r, &far, false, body, strlen(body)), BT_EARG);
+    assert_null(strstr(far.message, "Did you mean"));
 }
 
 static void refuses_a_nul_in_a_string_in_its_own_words(void **state)

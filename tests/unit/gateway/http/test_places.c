@@ -62,16 +62,52 @@ static void slow_bodies_and_readers_give_way_and_fast_ones_do_not(void **state)
         gw_places_enter(&s, &fast, phase, 0);
         gw_places_add(&s, &slow, 0);
         gw_places_enter(&s, &slow, phase, 0);
-        fast.bytes = 10 * GW_PLACES_MIN_BYTES_PER_S;
-        slow.bytes = 10;
         assert_null(gw_places_victim(&s, GW_PLACES_GRACE_US - 1));
-        assert_ptr_equal(gw_places_victim(&s, 2 * S), &slow);
+        gw_places_moved(&fast, GW_PLACES_MIN_BYTES_PER_S, S);
+        gw_places_moved(&slow, 10, S);
+        assert_ptr_equal(gw_places_victim(&s, S + 1), &slow);
+        assert_ptr_equal(gw_places_slow(&s, S + 1), &slow);
+        assert_ptr_equal(gw_places_slow_body(&s, S + 1), phase == GW_PHASE_BODY ? &slow : NULL);
         gw_places_shut(&s, &slow);
-        assert_null(gw_places_victim(&s, 10 * S));
-        assert_ptr_equal(gw_places_victim(&s, 11 * S), &fast); /* nothing more came */
-        assert_int_equal(s.busy, phase == GW_PHASE_STREAMS);
-        assert_ptr_equal(gw_places_unread(&s, 11 * S), phase == GW_PHASE_STREAMS ? &fast : NULL);
+        assert_null(gw_places_victim(&s, S + 1));
+        assert_ptr_equal(gw_places_victim(&s, 2 * S), &fast); /* nothing more came */
+        assert_int_equal(s.busy, 1);
     }
+}
+
+static void a_burst_wins_no_long_silence(void **state)
+{
+    (void)state;
+    const int64_t end = GW_PLACES_AHEAD_US + GW_PLACES_GRACE_US;
+    gw_places s = {.idle_us = (int64_t)IDLE_S * S};
+    gw_place burst, answer;
+    gw_places_add(&s, &burst, 0);
+    gw_places_enter(&s, &burst, GW_PHASE_BODY, 0);
+    gw_places_moved(&burst, 100 * GW_PLACES_MIN_BYTES_PER_S, 0);
+    assert_null(gw_places_slow(&s, end - 1));
+    assert_ptr_equal(gw_places_slow(&s, end), &burst);
+    gw_places_moved(&burst, GW_PLACES_MIN_BYTES_PER_S, end); /* it goes on */
+    assert_null(gw_places_slow(&s, end));
+    gw_places_moved(&burst, SIZE_MAX, end); /* nothing overflows */
+    assert_null(gw_places_slow(&s, end));
+    gw_places_shut(&s, &burst);
+    gw_places_add(&s, &answer, 0); /* of an answer nobody knows what has gone: it has the time of all of it */
+    gw_places_enter(&s, &answer, GW_PHASE_SENDS, 0);
+    gw_places_sends(&answer, 10 * GW_PLACES_MIN_BYTES_PER_S);
+    assert_null(gw_places_slow(&s, 10 * S));
+    assert_ptr_equal(gw_places_slow(&s, 10 * S + GW_PLACES_GRACE_US), &answer);
+}
+
+static void who_stalled_for_long_and_goes_on_is_forgiven_soon(void **state)
+{
+    (void)state;
+    gw_places s = {.idle_us = (int64_t)IDLE_S * S};
+    gw_place body;
+    gw_places_add(&s, &body, 0);
+    gw_places_enter(&s, &body, GW_PHASE_BODY, 0);
+    assert_ptr_equal(gw_places_slow(&s, 20 * S), &body);
+    gw_places_moved(&body, GW_PLACES_MIN_BYTES_PER_S, 20 * S);
+    assert_null(gw_places_slow(&s, 20 * S));
 }
 
 static void bytes_that_drip_win_no_time(void **state)
@@ -99,6 +135,8 @@ int main(void)
         cmocka_unit_test(somebody_silent_gives_way_the_oldest_first),
         cmocka_unit_test(a_request_that_is_served_never_gives_way),
         cmocka_unit_test(slow_bodies_and_readers_give_way_and_fast_ones_do_not),
+        cmocka_unit_test(a_burst_wins_no_long_silence),
+        cmocka_unit_test(who_stalled_for_long_and_goes_on_is_forgiven_soon),
         cmocka_unit_test(bytes_that_drip_win_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
