@@ -91,6 +91,8 @@ static void judge(gw_http_exchange *x, const char *method)
 static void show(gw_http_exchange *x, const char *method)
 {
     gw_http *h = x->http;
+    if (x->keeps_body && x->refusal == GW_HTTP_FINE && !gw_connections_may_serve(h))
+        x->refusal = GW_HTTP_NO_PLACE; /* they were taken while the body came */
     gw_http_request r = describe(x, method);
     r.body = bt_buf_text(&x->body);
     r.body_len = x->body.len;

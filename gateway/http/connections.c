@@ -17,6 +17,7 @@
 
 /* A turn of the loop accepts so many, so that it stays short. */
 enum { ACCEPTS_A_TURN = 64, SWEEP_US = 1000000, DEAF_US = 20000 };
+enum { MOVING_RESERVE = GW_HTTP_RESERVE / 2 }; /* the other half is for heads, health and metrics */
 
 /* libmicrohttpd sees a closed socket, and ends the connection as if the client had gone. */
 static void cut(gw_http *h, gw_place *p, const char *why)
@@ -100,12 +101,23 @@ void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket
     }
 }
 
-bool gw_connections_have_place(gw_http *h)
+static bool gives_way(gw_http *h, gw_place *p)
 {
-    if (h->places.busy < h->connections_max) return true;
-    gw_place *p = gw_places_slow(&h->places, bt_clock_us());
     if (p) cut(h, p, "another request needs its place");
     return p;
+}
+
+bool gw_connections_may_serve(gw_http *h)
+{
+    return h->places.served < h->connections_max ||
+           gives_way(h, gw_places_slow_stream(&h->places, bt_clock_us()));
+}
+
+bool gw_connections_have_place(gw_http *h)
+{
+    if (!gw_connections_may_serve(h)) return false;
+    return h->places.served + h->places.moving < h->connections_max + MOVING_RESERVE ||
+           gives_way(h, gw_places_slow(&h->places, bt_clock_us()));
 }
 
 const gw_connection *gw_connections_cut_body(gw_http *h, const gw_connection *c)

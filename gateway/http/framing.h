@@ -9,7 +9,7 @@
  * in two ways is refused here, before any of the body is read. Pure: heads come in, verdicts go out. */
 
 /* Why the HTTP layer does not serve a request. Who answers words it; the connection is closed after that, except for
- * TOO_BUSY of a body of a known length that was read to its end. */
+ * TOO_BUSY and NO_PLACE of a body of a known length that was read to its end. */
 typedef enum gw_http_refusal {
     GW_HTTP_FINE,
     GW_HTTP_BAD_LINE,      /* the first line is not METHOD SP TARGET SP VERSION, with CR LF */

@@ -19,8 +19,8 @@
  *            in the call. The connection is closed then, or goes on where the whole body was read.
  * Limits     connections, bytes of the head, body bytes (of one request, and of all together), seconds and speed.
  *            Whoever is idle or slow gives way to newcomers (places.h). Above connections_max there are GW_HTTP_RESERVE
- *            places more, where only requests with places of their own are served. Keep-alive and pipelining work;
- *            pipelined requests are answered in order. */
+ *            places more: half of them for bodies and answers on their way, the others for heads and for requests with
+ *            places of their own. Keep-alive and pipelining work; pipelined requests are answered in order. */
 typedef struct gw_http gw_http;
 typedef struct gw_http_exchange gw_http_exchange;
 

@@ -79,7 +79,10 @@ void gw_connections_accept(gw_http *h);
 void gw_connections_sweep(gw_http *h, int64_t now_us);
 void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket_cls,
                               enum MHD_ConnectionNotificationCode code);
-/* May one more request be served? Cuts off a slow one where that makes room. */
+/* May one more request be served, whose body is here? Cuts off a stream that nobody reads where that makes room. */
+bool gw_connections_may_serve(gw_http *h);
+/* The same of a request whose head is here: bodies and answers on their way may take half of the reserve besides. Cuts
+ * off a slow one where that makes room. */
 bool gw_connections_have_place(gw_http *h);
 /* Cuts off the slowest body, and says whose; NULL: none is slow, or that of `c` is the slowest. */
 const gw_connection *gw_connections_cut_body(gw_http *h, const gw_connection *c);

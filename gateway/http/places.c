@@ -1,6 +1,12 @@
 /* Lists in the order of entering a phase, so that the oldest of each stands first and nothing is sorted. */
 #include "gateway/http/places.h"
 
+static void count(gw_places *s, gw_phase phase, int by)
+{
+    if (phase == GW_PHASE_WAITS || phase == GW_PHASE_STREAMS) s->served += (unsigned)by;
+    else if (phase == GW_PHASE_BODY || phase == GW_PHASE_SENDS) s->moving += (unsigned)by;
+}
+
 static void unlist(gw_places *s, gw_place *p)
 {
     if (!p->is_listed) return;
@@ -9,7 +15,7 @@ static void unlist(gw_places *s, gw_place *p)
     if (p->next) p->next->prev = p->prev;
     else s->lists[p->phase].last = p->prev;
     p->is_listed = false;
-    s->busy -= p->phase != GW_PHASE_HEAD;
+    count(s, p->phase, -1);
 }
 
 void gw_places_enter(gw_places *s, gw_place *p, gw_phase phase, int64_t now_us)
@@ -25,7 +31,7 @@ void gw_places_enter(gw_places *s, gw_place *p, gw_phase phase, int64_t now_us)
     else s->lists[phase].first = p;
     s->lists[phase].last = p;
     p->is_listed = true;
-    s->busy += phase != GW_PHASE_HEAD;
+    count(s, phase, 1);
 }
 
 void gw_places_add(gw_places *s, gw_place *p, int64_t now_us)
@@ -90,6 +96,11 @@ gw_place *gw_places_slow(const gw_places *s, int64_t now_us)
     gw_place *p = slowest(s, GW_PHASE_BODY, now_us);
     if (!p) p = slowest(s, GW_PHASE_SENDS, now_us);
     return p ? p : slowest(s, GW_PHASE_STREAMS, now_us);
+}
+
+gw_place *gw_places_slow_stream(const gw_places *s, int64_t now_us)
+{
+    return slowest(s, GW_PHASE_STREAMS, now_us);
 }
 
 static gw_place *silent_for(const gw_places *s, int64_t us, int64_t now_us)

@@ -45,7 +45,8 @@ typedef struct gw_places {
     } lists[GW_PHASES];
     int64_t idle_us;
     unsigned count, shut; /* all places; of them those that are shut */
-    unsigned busy;        /* those that have a request, so in no HEAD, and are not shut */
+    unsigned served;      /* in WAITS or STREAMS, so not shut */
+    unsigned moving;      /* in BODY or SENDS, so not shut */
 } gw_places;
 
 void gw_places_add(gw_places *s, gw_place *p, int64_t now_us); /* in phase HEAD */
@@ -58,6 +59,8 @@ void gw_places_sends(gw_place *p, size_t bytes);
 gw_place *gw_places_victim(const gw_places *s, int64_t now_us);
 /* Who gives way to one more request: a slow body, else a slow answer or a stream that nobody reads; NULL: none. */
 gw_place *gw_places_slow(const gw_places *s, int64_t now_us);
+/* The same of streams alone. */
+gw_place *gw_places_slow_stream(const gw_places *s, int64_t now_us);
 /* Who gives its body's memory to another body: the slowest; NULL: none is slow. */
 gw_place *gw_places_slow_body(const gw_places *s, int64_t now_us);
 /* One that had all its time; NULL: none. */

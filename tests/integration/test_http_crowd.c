@@ -114,8 +114,7 @@ typedef struct figures {
 
 static double ms_since(int64_t us) { return (double)(bt_clock_us() - us) / 1000; }
 
-enum { TRIES = 200 };
-static void stream(figures *f, int tries) /* NOLINT(misc-no-recursion) */
+static void stream(figures *f)
 {
     static char text[1 << 20];
     char request[512];
@@ -144,11 +143,6 @@ static void stream(figures *f, int tries) /* NOLINT(misc-no-recursion) */
         events = seen;
     }
     (void)close(fd);
-    if (strstr(text, "HTTP/1.1 503") && strstr(text, "Retry-After: 1") && tries > 0) {
-        spawn_nap(); /* the crowd has just come, and nobody is slow yet */
-        stream(f, tries - 1);
-        return;
-    }
     if (!strstr(text, "data: [DONE]")) fail_msg("no whole answer: %.400s", text);
 }
 
@@ -170,7 +164,7 @@ static void look(figures *f, const char *path)
 static void behave(figures *f)
 {
     for (uint64_t i = 0; i < streams; i++) {
-        stream(f, TRIES);
+        stream(f);
         look(f, "/health");
         look(f, "/metrics");
     }

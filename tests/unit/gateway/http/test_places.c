@@ -22,10 +22,10 @@ static void somebody_silent_gives_way_the_oldest_first(void **state)
     assert_null(gw_places_victim(&s, GW_PLACES_HEAD_GRACE_US)); /* it may be about to speak */
     assert_ptr_equal(gw_places_victim(&s, GW_PLACES_HEAD_GRACE_US + 1), &a);
     gw_places_enter(&s, &a, GW_PHASE_WAITS, 5); /* it has asked for something */
-    assert_int_equal(s.busy, 1);
+    assert_int_equal(s.served + s.moving, 1);
     assert_ptr_equal(gw_places_victim(&s, S), &b);
     gw_places_enter(&s, &a, GW_PHASE_HEAD, 7); /* answered: the youngest of those that are silent */
-    assert_int_equal(s.busy, 0);
+    assert_int_equal(s.served + s.moving, 0);
     gw_places_shut(&s, &b);
     assert_ptr_equal(gw_places_victim(&s, S), &c);
     gw_places_shut(&s, &c);
@@ -71,7 +71,7 @@ static void slow_bodies_and_readers_give_way_and_fast_ones_do_not(void **state)
         gw_places_shut(&s, &slow);
         assert_null(gw_places_victim(&s, S + 1));
         assert_ptr_equal(gw_places_victim(&s, 2 * S), &fast); /* nothing more came */
-        assert_int_equal(s.busy, 1);
+        assert_int_equal(s.served + s.moving, 1);
     }
 }
 
