@@ -131,6 +131,7 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
     n->heard_us = now_us;
     n->is_cut = false;
     n->leaving = hello->draining;
+    n->has_left = false;
     if (n->state != GW_NODE_STARTING) n->state = n->leaving ? GW_NODE_DRAINING : GW_NODE_READY;
     *ret = n;
     return BT_OK;
@@ -150,7 +151,7 @@ gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, i
 
 gw_node_state gw_registry_cut(gw_node *n, int64_t now_us)
 {
-    if (n->is_cut || n->state == GW_NODE_GONE) return n->state;
+    if (n->is_cut || n->has_left || n->state == GW_NODE_GONE) return n->state;
     n->is_cut = true;
     n->cut_us = now_us;
     if (n->state == GW_NODE_READY) n->state = GW_NODE_SUSPECT;
