@@ -2,7 +2,8 @@
  * tables are within their limits, and no bulk link has more bytes of blocks under way than the decode node
  * granted. Ten times a second of virtual time: every attempt that a node holds belongs to a request that
  * lives, or to one that ended no longer ago than it takes to hear of it; no request is silent for longer than
- * its deadlines allow. At a failed request: it was legitimate, for no pair was whole for long enough.
+ * its deadlines allow, and none stays on a dead node whose end was told. At a failed request: it was
+ * legitimate, for no pair was whole for long enough.
  * Pages are checked where they are moved (sim_decode.c, sim_prefill.c), tokens where they are given to
  * clients (sim_clients.c). */
 #include "decode-node/brain/brain_inner.h"
@@ -20,8 +21,7 @@ enum {
     LAYER_US = 3000,
     CALM_US = 30000000, /* when all works again, whoever is lost is found */
     HEAR_US = 10000000, /* to find out that nodes are gone, and fail */
-    LOST_US = 500000, /* beside cut_us and the lateness of timers: a dead node whose connection ended is left
-                       */
+    LOST_US = 500000,   /* a request has left a dead node so long after cut_us, and the lateness of timers */
 };
 
 /* ---- what is under way --------------------------------------------------------------------------- */
