@@ -185,7 +185,8 @@ static int64_t useless_since(const sim_world *w, const bt_request_ref *ref, uint
     const sim_client *c = &w->clients[ref->number - 1];
     if (w->processes[c->r.gateway].life == c->life) *ret_gateway = c->r.gateway;
     if (c->r.outcome != SIM_PENDING) return c->r.ended_us;
-    return ref->attempt < c->attempt ? c->attempt_us : INT64_MAX;
+    if (ref->attempt < c->attempt) return c->attempt_us;
+    return ref->attempt <= c->left ? c->left_us : INT64_MAX; /* it waits for its next attempt */
 }
 
 static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
@@ -207,7 +208,7 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
             later(sim_net_cut_until_us(w->net, g, self), sim_net_cut_until_us(w->net, self, g));
         const sim_client *c = &w->clients[ref->number - 1];
         const bool was_left_before =
-            ref->attempt < c->attempt || (ref->attempt == c->left && c->left_us < ended);
+            ref->attempt < c->attempt || (ref->attempt == c->aborted[self] && c->aborted_us[self] < ended);
         if (later(w->processes[g].well_us, cut) <= since)
             bound = LEAVE_US + LAYER_US + way + (since > ended || was_left_before ? w->o.gw.resend_us : 0);
     }

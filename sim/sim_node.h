@@ -63,6 +63,8 @@ typedef struct sim_client {
     int64_t attempt_us; /* the highest that was begun; when */
     uint32_t left;
     int64_t left_us; /* the highest that ABORT was said of; when first */
+    uint32_t *aborted;   /* [processes] the same for each node: an ABORT may be lost on its way to one of two */
+    int64_t *aborted_us; /* [processes] */
     uint32_t *told;
     uint64_t *told_life;            /* [processes] the highest attempt that a node was told of, in which life of it */
     bool saw_first, may_be_refused; /* the queue was full, or the gateway was leaving */

@@ -222,6 +222,8 @@ void sim_world_free(sim_world *w)
     for (uint64_t i = 0; i < w->clients_len; i++) {
         free(w->clients[i].ids);
         for (int k = 0; k < SIM_TOY_RULES; k++) free(w->clients[i].answers[k].ids);
+        free(w->clients[i].aborted);
+        free(w->clients[i].aborted_us);
         free(w->clients[i].told);
         free(w->clients[i].told_life);
     }
