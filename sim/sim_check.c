@@ -279,13 +279,16 @@ void sim_check_cut(sim_world *w, const sim_item *it)
 }
 
 /* What a cut held back makes a node seem to be there, although it has died since. */
-void sim_check_came(sim_world *w, const sim_item *it)
+bool sim_check_came(bt_incarnation *ret, sim_world *w, const sim_item *it)
 {
     const sim_process *k = &w->processes[it->from];
     const bool is_leaving = k->is_alive && k->is_draining && k->life == it->from_life;
-    if (it->to >= w->o.gateways || it->from < w->o.gateways) return;
+    if (it->to >= w->o.gateways || it->from < w->o.gateways) return false;
     if (!is_leaving) note_node(w, it->to, it->from);
-    if (end_of(w, it)->life == it->from_life) end_of(w, it)->life = 0;
+    if (end_of(w, it)->life != it->from_life) return false;
+    end_of(w, it)->life = 0;
+    *ret = end_of(w, it)->node;
+    return true;
 }
 
 /* The longest time that one pair was whole between from_us and now. */

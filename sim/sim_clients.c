@@ -70,6 +70,7 @@ static void on_send(sim_world *w, uint32_t self, const gw_action *a)
         c->attempt = m->ref.attempt;
     }
     const uint32_t to = sim_process_by_incarnation(w, &a->u.send.peer);
+    if (bt_incarnation_equal(&a->u.send.peer, &w->asked)) w->was_asked = true;
     if (m->type == BT_MSG_ABORT) {
         sim_client *c = client_of(w, self, m->ref.number);
         if (!c) return;

@@ -62,7 +62,7 @@ typedef struct sim_client {
     uint32_t attempt;
     int64_t attempt_us; /* the highest that was begun; when */
     uint32_t left;
-    int64_t left_us; /* the highest that ABORT was said of; when first */
+    int64_t left_us;     /* the highest that ABORT was said of; when first */
     uint32_t *aborted;   /* [processes] the same for each node: an ABORT may be lost on its way to one of two */
     int64_t *aborted_us; /* [processes] */
     uint32_t *told;
@@ -96,6 +96,8 @@ struct sim_world {
     uint64_t clients_len, clients_cap, first_pending;
     sim_flight *flights; /* [processes][processes] */
     sim_end *ends;       /* [gateways][processes] */
+    bt_incarnation asked;
+    bool was_asked; /* a gateway said something to that process, in the step that looked for an ended connection */
     sim_whole *wholes;
     size_t wholes_len, wholes_cap;
     uint8_t *frame;
@@ -115,10 +117,11 @@ uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *wh
 void sim_check_process(sim_world *w, uint32_t self); /* after each of its steps: cheap */
 void sim_check_all(sim_world *w);                    /* now and then: everything */
 void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a);
-void sim_check_counted(sim_world *w, const sim_item *packet);         /* a block is sent, and may be lost */
-void sim_check_sent(sim_world *w, const sim_item *packet);            /* a block is under way; before it is posted */
-void sim_check_gone(sim_world *w, const sim_item *packet);            /* ... has arrived, or never will */
-void sim_check_came(sim_world *w, const sim_item *packet);            /* a message that is taken */
+void sim_check_counted(sim_world *w, const sim_item *packet); /* a block is sent, and may be lost */
+void sim_check_sent(sim_world *w, const sim_item *packet);    /* a block is under way; before it is posted */
+void sim_check_gone(sim_world *w, const sim_item *packet);    /* ... has arrived, or never will */
+/* A message that is taken. True: of *ret, a process whose end was told before. */
+bool sim_check_came(bt_incarnation *ret, sim_world *w, const sim_item *packet);
 void sim_check_place(sim_world *w, uint32_t self, const dc_block *b); /* before its rows are copied */
 void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);    /* a control message of a node */
 void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);      /* one that comes to it */
