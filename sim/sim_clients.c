@@ -116,6 +116,8 @@ void sim_gateway_step(sim_world *w, uint32_t self, const gw_event *ev)
         else if (a->type == GW_DO_FIRST || a->type == GW_DO_TOKENS || a->type == GW_DO_DONE ||
                  a->type == GW_DO_FAIL)
             on_answer(w, self, a);
+        else if (a->type == GW_DO_NODE_CHANGED && a->u.node.state == GW_NODE_GONE)
+            sim_check_lost(w, self, &a->u.node.incarnation);
         else if (a->type == GW_DO_LOG) sim_trace(w, "    %u says: %s", self, a->u.log.text);
         else if (a->type == GW_DO_EXIT) p->is_alive = false;
     }

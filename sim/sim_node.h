@@ -79,6 +79,10 @@ typedef struct sim_end {
     uint64_t gateway_life, life; /* of the node; 0: nothing was told */
     bt_incarnation node;
     int64_t told_us;
+    bt_incarnation named; /* that a CUT of the gateway was about */
+    int64_t named_us;     /* the first since it was heard */
+    uint64_t up_life;     /* of the node, when its connection came up again */
+    int64_t up_us;
 } sim_end; /* a gateway was told that the connection to a node has ended, and the node is dead */
 typedef struct sim_whole {
     int64_t from_us, to_us;
@@ -122,10 +126,13 @@ void sim_check_sent(sim_world *w, const sim_item *packet);    /* a block is unde
 void sim_check_gone(sim_world *w, const sim_item *packet);    /* ... has arrived, or never will */
 /* A message that is taken. True: of *ret, a process whose end was told before. */
 bool sim_check_came(bt_incarnation *ret, sim_world *w, const sim_item *packet);
-void sim_check_place(sim_world *w, uint32_t self, const dc_block *b); /* before its rows are copied */
-void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);    /* a control message of a node */
-void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);      /* one that comes to it */
-void sim_check_cut(sim_world *w, const sim_item *news);               /* SIM_CUT, before it is told */
+void sim_check_place(sim_world *w, uint32_t self, const dc_block *b);             /* before its rows are copied */
+void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);                /* a control message of a node */
+void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);                  /* one that comes to it */
+void sim_check_cut(sim_world *w, const sim_item *news);                           /* SIM_CUT, before it is told */
+void sim_check_named(sim_world *w, uint32_t gateway, const bt_incarnation *node); /* CUT of it, before it is told */
+void sim_check_lost(sim_world *w, uint32_t gateway, const bt_incarnation *node);  /* it became GONE */
+void sim_check_up(sim_world *w, const sim_item *news);                            /* SIM_UP, before it is told */
 void sim_check_exit(sim_world *w, uint32_t self);
 void sim_check_breaking(sim_world *w); /* before a process or link stops working */
 /* sim_shell.c: packets, and the end of a step. */

@@ -439,6 +439,7 @@ static void take_packet(sim_world *w, const sim_item *it)
 static void name_cut(sim_world *w, uint32_t gateway, const bt_incarnation *node)
 {
     if (!w->processes[gateway].is_alive) return;
+    sim_check_named(w, gateway, node);
     sim_gateway_step(w, gateway, &(gw_event){.type = GW_EV_CUT, .u.cut = *node});
 }
 
@@ -462,6 +463,7 @@ static void take_cut(sim_world *w, const sim_item *it)
 
 static void take_up(sim_world *w, const sim_item *it)
 {
+    sim_check_up(w, it);
     if (w->processes[it->to].role == BT_ROLE_PREFILL)
         sim_prefill_step(w, it->to, &(pf_event){.type = PF_EV_GATE_UP, .u.gate = it->slot});
     else sim_decode_step(w, it->to, &(dc_event){.type = DC_EV_GATE_UP, .u.gate = it->slot});

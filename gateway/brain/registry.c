@@ -1,5 +1,6 @@
 /* Which nodes there are and how sure the gateway is of each. See registry.h. */
 #include "gateway/brain/registry.h"
+#include "base/breakage.h"
 #include "base/hash.h"
 
 #include <stdio.h>
@@ -161,7 +162,8 @@ gw_node_state gw_registry_cut(gw_node *n, int64_t now_us)
 /* When its silence makes it GONE. */
 static int64_t lost_us(const gw_registry *r, const gw_node *n)
 {
-    const int64_t silent_us = n->heard_us + r->gone_us, cut_us = n->cut_us + r->cut_us;
+    const int64_t silent_us = n->heard_us + r->gone_us,
+                  cut_us = n->cut_us + (BT_BREAK(cut_at_once) ? 0 : r->cut_us);
     return n->is_cut && cut_us < silent_us ? cut_us : silent_us;
 }
 
