@@ -91,7 +91,7 @@ static int serve(const config *c, bt_role first)
         if (rc == 0) {
             home = role;
         } else if (role != home) {
-            bt_log(BT_LOG_ERROR, "cannot serve as a %s node; going back to %s", name_of(role), name_of(home));
+            bt_log(BT_LOG_ERROR, "it failed as a %s node; going back to %s", name_of(role), name_of(home));
             next = home;
             rc = 0;
         }

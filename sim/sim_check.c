@@ -2,7 +2,8 @@
  * tables are within their limits, and no bulk link has more bytes of blocks under way than the decode node
  * granted. Ten times a second of virtual time: every attempt that a node holds belongs to a request that
  * lives, or to one that ended no longer ago than it takes to hear of it; no request is silent for longer than
- * its deadlines allow. At a failed request: it was legitimate, for no pair was whole for long enough.
+ * its deadlines allow, and none stays on a dead node whose end was told. At a failed request: it was
+ * legitimate, for no pair was whole for long enough.
  * Pages are checked where they are moved (sim_decode.c, sim_prefill.c), tokens where they are given to
  * clients (sim_clients.c). */
 #include "decode-node/brain/brain_inner.h"
@@ -20,8 +21,7 @@ enum {
     LAYER_US = 3000,
     CALM_US = 30000000, /* when all works again, whoever is lost is found */
     HEAR_US = 10000000, /* to find out that nodes are gone, and fail */
-    LOST_US = 500000, /* beside cut_us and the lateness of timers: a dead node whose connection ended is left
-                       */
+    LOST_US = 500000,   /* a request has left a dead node so long after cut_us, and the lateness of timers */
 };
 
 /* ---- what is under way --------------------------------------------------------------------------- */
@@ -176,6 +176,11 @@ void sim_check_process(sim_world *w, uint32_t self)
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
+static bool is_calm(const sim_faults *f)
+{
+    return f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio + f->repeat_ratio == 0;
+}
+
 /* Since when nobody needs this attempt; INT64_MAX: it is needed. *ret_gateway says ABORT until it is heard;
  * UINT32_MAX: nobody does, for the process that made the attempt is no more. */
 static int64_t useless_since(const sim_world *w, const bt_request_ref *ref, uint32_t *ret_gateway)
@@ -185,7 +190,8 @@ static int64_t useless_since(const sim_world *w, const bt_request_ref *ref, uint
     const sim_client *c = &w->clients[ref->number - 1];
     if (w->processes[c->r.gateway].life == c->life) *ret_gateway = c->r.gateway;
     if (c->r.outcome != SIM_PENDING) return c->r.ended_us;
-    return ref->attempt < c->attempt ? c->attempt_us : INT64_MAX;
+    if (ref->attempt < c->attempt) return c->attempt_us;
+    return ref->attempt <= c->left ? c->left_us : INT64_MAX; /* it waits for its next attempt */
 }
 
 static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
@@ -201,13 +207,12 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
         since = later(since, sim_net_held_until_us(w->net, k, self)); /* RESERVE may come out of it */
     /* Where nothing is lost on the way, and all run, the abort does it; one that was lost before goes
      * again. */
-    if (g != UINT32_MAX && w->processes[g].well_us != INT64_MAX &&
-        f->drop_ratio + f->corrupt_ratio + f->reorder_ratio + f->slow_ratio + f->repeat_ratio == 0) {
+    if (g != UINT32_MAX && w->processes[g].well_us != INT64_MAX && is_calm(f)) {
         const int64_t cut =
             later(sim_net_cut_until_us(w->net, g, self), sim_net_cut_until_us(w->net, self, g));
         const sim_client *c = &w->clients[ref->number - 1];
         const bool was_left_before =
-            ref->attempt < c->attempt || (ref->attempt == c->left && c->left_us < ended);
+            ref->attempt < c->attempt || (ref->attempt == c->aborted[self] && c->aborted_us[self] < ended);
         if (later(w->processes[g].well_us, cut) <= since)
             bound = LEAVE_US + LAYER_US + way + (since > ended || was_left_before ? w->o.gw.resend_us : 0);
     }
@@ -273,18 +278,76 @@ void sim_check_cut(sim_world *w, const sim_item *it)
     const sim_process *k = &w->processes[it->from];
     if (k->is_alive && k->life == it->from_life) return;
     sim_end *e = end_of(w, it);
-    *e = (sim_end){.gateway_life = it->life, .life = it->from_life, .told_us = w->now_us};
+    e->gateway_life = it->life;
+    e->life = it->from_life;
+    e->told_us = w->now_us;
     memcpy(e->node.bytes, it->socket, sizeof e->node.bytes);
 }
 
+/* Told twice it is one cut, until the node is heard. */
+void sim_check_named(sim_world *w, uint32_t g, const bt_incarnation *node)
+{
+    const uint32_t k = sim_process_by_incarnation(w, node);
+    const gw_node *n = gw_registry_find(gw_brain_registry(w->processes[g].gw), node);
+    if (k == UINT32_MAX || !n) return;
+    sim_end *e = &w->ends[(size_t)g * w->processes_len + k];
+    if (bt_incarnation_equal(&e->named, node) && e->named_us >= n->heard_us) return;
+    e->named = *node;
+    e->named_us = w->now_us;
+}
+
+/* A node has its time to be heard, after a cut too. */
+void sim_check_lost(sim_world *w, uint32_t g, const bt_incarnation *node)
+{
+    const uint32_t k = sim_process_by_incarnation(w, node);
+    const gw_node *n = gw_registry_find(gw_brain_registry(w->processes[g].gw), node);
+    /* Heard in this very step: what was due came before the message, and since when it was silent is gone. */
+    if (k == UINT32_MAX || !n || n->heard_us == w->now_us) return;
+    if (w->now_us >= n->heard_us + w->o.gw.gone_us) return;
+    const sim_end *e = &w->ends[(size_t)g * w->processes_len + k];
+    const bool is_cut = bt_incarnation_equal(&e->named, node) && e->named_us >= n->heard_us;
+    if (is_cut && w->now_us >= e->named_us + w->o.gw.cut_us) return;
+    sim_broken(w, "gateway %u takes node %u for lost, %.3f s after it was heard%s", g, k,
+               (double)(w->now_us - n->heard_us) / 1e6, is_cut ? " and too soon after a cut" : "");
+}
+
+void sim_check_up(sim_world *w, const sim_item *it)
+{
+    sim_end *e = &w->ends[(size_t)it->slot * w->processes_len + it->to];
+    e->up_life = it->life;
+    e->up_us = w->now_us;
+}
+
+/* A node that is connected again has said so at once. */
+static void check_ups(sim_world *w, uint32_t g)
+{
+    const sim_process *p = &w->processes[g];
+    const int64_t way = 8 * w->o.faults.delay_max_us + w->o.late_us;
+    for (uint32_t i = w->o.gateways; i < w->processes_len && is_calm(&w->o.faults); i++) {
+        const sim_process *k = &w->processes[i];
+        const sim_end *e = &w->ends[(size_t)g * w->processes_len + i];
+        if (!k->is_alive || e->up_life != k->life || later(k->well_us, p->well_us) > e->up_us ||
+            w->now_us - e->up_us <= way ||
+            later(sim_net_cut_until_us(w->net, g, i), sim_net_cut_until_us(w->net, i, g)) > e->up_us)
+            continue;
+        const gw_node *n = gw_registry_find(gw_brain_registry(p->gw), &k->self);
+        if (n && n->state == GW_NODE_GONE)
+            sim_broken(w, "gateway %u takes node %u for lost, %.3f s after their connection came up again", g,
+                       i, (double)(w->now_us - e->up_us) / 1e6);
+    }
+}
+
 /* What a cut held back makes a node seem to be there, although it has died since. */
-void sim_check_came(sim_world *w, const sim_item *it)
+bool sim_check_came(bt_incarnation *ret, sim_world *w, const sim_item *it)
 {
     const sim_process *k = &w->processes[it->from];
     const bool is_leaving = k->is_alive && k->is_draining && k->life == it->from_life;
-    if (it->to >= w->o.gateways || it->from < w->o.gateways) return;
+    if (it->to >= w->o.gateways || it->from < w->o.gateways) return false;
     if (!is_leaving) note_node(w, it->to, it->from);
-    if (end_of(w, it)->life == it->from_life) end_of(w, it)->life = 0;
+    if (end_of(w, it)->life != it->from_life) return false;
+    end_of(w, it)->life = 0;
+    *ret = end_of(w, it)->node;
+    return true;
 }
 
 /* The longest time that one pair was whole between from_us and now. */
@@ -397,7 +460,9 @@ void sim_check_all(sim_world *w)
     }
     for (uint32_t g = 0; g < w->o.gateways; g++) {
         note_heard(w, g);
-        if (w->processes[g].is_alive && !w->processes[g].is_stopped) check_ends(w, g);
+        if (!w->processes[g].is_alive || w->processes[g].is_stopped) continue;
+        check_ends(w, g);
+        check_ups(w, g);
     }
     while (w->first_pending < w->clients_len && w->clients[w->first_pending].r.outcome != SIM_PENDING)
         w->first_pending++;

@@ -69,13 +69,18 @@ static void on_send(sim_world *w, uint32_t self, const gw_action *a)
                        m->ref.attempt);
         c->attempt = m->ref.attempt;
     }
+    const uint32_t to = sim_process_by_incarnation(w, &a->u.send.peer);
+    if (bt_incarnation_equal(&a->u.send.peer, &w->asked)) w->was_asked = true;
     if (m->type == BT_MSG_ABORT) {
         sim_client *c = client_of(w, self, m->ref.number);
         if (!c) return;
         if (m->ref.attempt > c->left) c->left_us = w->now_us;
         if (m->ref.attempt > c->left) c->left = m->ref.attempt;
+        if (to != UINT32_MAX && m->ref.attempt > c->aborted[to]) {
+            c->aborted_us[to] = w->now_us;
+            c->aborted[to] = m->ref.attempt;
+        }
     }
-    const uint32_t to = sim_process_by_incarnation(w, &a->u.send.peer);
     if (to != UINT32_MAX) sim_say(w, self, to, SIM_CONTROL, NULL, m);
 }
 
@@ -111,6 +116,8 @@ void sim_gateway_step(sim_world *w, uint32_t self, const gw_event *ev)
         else if (a->type == GW_DO_FIRST || a->type == GW_DO_TOKENS || a->type == GW_DO_DONE ||
                  a->type == GW_DO_FAIL)
             on_answer(w, self, a);
+        else if (a->type == GW_DO_NODE_CHANGED && a->u.node.state == GW_NODE_GONE)
+            sim_check_lost(w, self, &a->u.node.incarnation);
         else if (a->type == GW_DO_LOG) sim_trace(w, "    %u says: %s", self, a->u.log.text);
         else if (a->type == GW_DO_EXIT) p->is_alive = false;
     }
@@ -215,7 +222,9 @@ uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tok
     c->ids = malloc(prompt_tokens * sizeof *c->ids);
     c->told = calloc(w->processes_len, sizeof *c->told);
     c->told_life = calloc(w->processes_len, sizeof *c->told_life);
-    if (!c->ids || !c->told || !c->told_life) return 0;
+    c->aborted = calloc(w->processes_len, sizeof *c->aborted);
+    c->aborted_us = calloc(w->processes_len, sizeof *c->aborted_us);
+    if (!c->ids || !c->told || !c->told_life || !c->aborted || !c->aborted_us) return 0;
     draw_prompt(w, c);
     for (uint32_t k = 0; k < (w->o.rules > 1 ? SIM_TOY_RULES : 1); k++)
         if (expect(c, k) < 0) return 0;

@@ -62,7 +62,9 @@ typedef struct sim_client {
     uint32_t attempt;
     int64_t attempt_us; /* the highest that was begun; when */
     uint32_t left;
-    int64_t left_us; /* the highest that ABORT was said of; when first */
+    int64_t left_us;     /* the highest that ABORT was said of; when first */
+    uint32_t *aborted;   /* [processes] the same for each node: an ABORT may be lost on its way to one of two */
+    int64_t *aborted_us; /* [processes] */
     uint32_t *told;
     uint64_t *told_life;            /* [processes] the highest attempt that a node was told of, in which life of it */
     bool saw_first, may_be_refused; /* the queue was full, or the gateway was leaving */
@@ -77,6 +79,10 @@ typedef struct sim_end {
     uint64_t gateway_life, life; /* of the node; 0: nothing was told */
     bt_incarnation node;
     int64_t told_us;
+    bt_incarnation named; /* that a CUT of the gateway was about */
+    int64_t named_us;     /* the first since it was heard */
+    uint64_t up_life;     /* of the node, when its connection came up again */
+    int64_t up_us;
 } sim_end; /* a gateway was told that the connection to a node has ended, and the node is dead */
 typedef struct sim_whole {
     int64_t from_us, to_us;
@@ -94,6 +100,8 @@ struct sim_world {
     uint64_t clients_len, clients_cap, first_pending;
     sim_flight *flights; /* [processes][processes] */
     sim_end *ends;       /* [gateways][processes] */
+    bt_incarnation asked;
+    bool was_asked; /* a gateway said something to that process, in the step that looked for an ended connection */
     sim_whole *wholes;
     size_t wholes_len, wholes_cap;
     uint8_t *frame;
@@ -113,14 +121,18 @@ uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *wh
 void sim_check_process(sim_world *w, uint32_t self); /* after each of its steps: cheap */
 void sim_check_all(sim_world *w);                    /* now and then: everything */
 void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a);
-void sim_check_counted(sim_world *w, const sim_item *packet);         /* a block is sent, and may be lost */
-void sim_check_sent(sim_world *w, const sim_item *packet);            /* a block is under way; before it is posted */
-void sim_check_gone(sim_world *w, const sim_item *packet);            /* ... has arrived, or never will */
-void sim_check_came(sim_world *w, const sim_item *packet);            /* a message that is taken */
-void sim_check_place(sim_world *w, uint32_t self, const dc_block *b); /* before its rows are copied */
-void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);    /* a control message of a node */
-void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);      /* one that comes to it */
-void sim_check_cut(sim_world *w, const sim_item *news);               /* SIM_CUT, before it is told */
+void sim_check_counted(sim_world *w, const sim_item *packet); /* a block is sent, and may be lost */
+void sim_check_sent(sim_world *w, const sim_item *packet);    /* a block is under way; before it is posted */
+void sim_check_gone(sim_world *w, const sim_item *packet);    /* ... has arrived, or never will */
+/* A message that is taken. True: of *ret, a process whose end was told before. */
+bool sim_check_came(bt_incarnation *ret, sim_world *w, const sim_item *packet);
+void sim_check_place(sim_world *w, uint32_t self, const dc_block *b);             /* before its rows are copied */
+void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);                /* a control message of a node */
+void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);                  /* one that comes to it */
+void sim_check_cut(sim_world *w, const sim_item *news);                           /* SIM_CUT, before it is told */
+void sim_check_named(sim_world *w, uint32_t gateway, const bt_incarnation *node); /* CUT of it, before it is told */
+void sim_check_lost(sim_world *w, uint32_t gateway, const bt_incarnation *node);  /* it became GONE */
+void sim_check_up(sim_world *w, const sim_item *news);                            /* SIM_UP, before it is told */
 void sim_check_exit(sim_world *w, uint32_t self);
 void sim_check_breaking(sim_world *w); /* before a process or link stops working */
 /* sim_shell.c: packets, and the end of a step. */

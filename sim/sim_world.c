@@ -1,12 +1,20 @@
 /* The virtual world: clock, processes, and the loop that gives each what is due. See sim_world.h. */
 #include "sim/sim_world.h"
+#include "base/rng.h"
 #include "kv/kv_header.h"
 #include "sim/sim_node.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_TOKENS = 64, START_US = 1000000, MISSED_US = 1000, LOOK_US = 100000, REDIAL_US = 15000 };
+enum {
+    PAGE_TOKENS = 64,
+    START_US = 1000000,
+    MISSED_US = 1000,
+    LOOK_US = 100000,
+    REDIAL_US = 15000,
+    UNTRUE_OF = 8
+};
 
 sim_options sim_options_defaults(uint64_t seed)
 {
@@ -222,6 +230,8 @@ void sim_world_free(sim_world *w)
     for (uint64_t i = 0; i < w->clients_len; i++) {
         free(w->clients[i].ids);
         for (int k = 0; k < SIM_TOY_RULES; k++) free(w->clients[i].answers[k].ids);
+        free(w->clients[i].aborted);
+        free(w->clients[i].aborted_us);
         free(w->clients[i].told);
         free(w->clients[i].told_life);
     }
@@ -384,6 +394,17 @@ static void trace_packet(sim_world *w, const sim_item *it, const bt_msg *m)
     }
 }
 
+/* What a dead process sent comes after the end of its connection: its node seems to be there, until the next
+ * heartbeat to it cannot go either. */
+static void cut_again(sim_world *w, const sim_item *packet, const bt_incarnation *node)
+{
+    sim_item cut = {
+        .kind = SIM_CUT,      .from = packet->from,           .to = packet->to,
+        .life = packet->life, .from_life = packet->from_life, .at_us = w->now_us + w->o.gw.heartbeat_us};
+    memcpy(cut.socket, node->bytes, sizeof cut.socket);
+    (void)sim_net_post(w->net, &cut);
+}
+
 /* As in node/link.c: what does not decode is dropped whole, and counted. */
 static void take_packet(sim_world *w, const sim_item *it)
 {
@@ -406,7 +427,8 @@ static void take_packet(sim_world *w, const sim_item *it)
         return;
     }
     if (w->o.trace) trace_packet(w, it, &m);
-    sim_check_came(w, it);
+    bt_incarnation dead;
+    if (sim_check_came(&dead, w, it)) cut_again(w, it, &dead);
     if (it->channel == SIM_CONTROL && it->to >= w->o.gateways) sim_check_told(w, it->to, &m);
     const bt_role role = w->processes[it->to].role;
     if (role == BT_ROLE_GATEWAY) sim_gateway_step(w, it->to, &(gw_event){.type = GW_EV_MSG, .u.msg = &m});
@@ -414,20 +436,34 @@ static void take_packet(sim_world *w, const sim_item *it)
     else sim_decode_packet(w, it->to, it, &m);
 }
 
-/* As the real shell: whose connection it was shows when a message cannot go. */
+static void name_cut(sim_world *w, uint32_t gateway, const bt_incarnation *node)
+{
+    if (!w->processes[gateway].is_alive) return;
+    sim_check_named(w, gateway, node);
+    sim_gateway_step(w, gateway, &(gw_event){.type = GW_EV_CUT, .u.cut = *node});
+}
+
+/* As the real shell: whose connection it was shows when a message cannot go. Now and then it was an older
+ * one, of a node that lives and is connected. */
 static void take_cut(sim_world *w, const sim_item *it)
 {
-    gw_event ev = {.type = GW_EV_CUT};
+    const uint64_t dice = bt_rng_u64(w->o.seed, (uint64_t)w->now_us);
     sim_trace(w, "    %u hears that its connection to %u has ended", it->to, it->from);
-    sim_gateway_step(w, it->to, &ev);
-    if (!w->processes[it->to].is_alive) return;
-    memcpy(ev.u.cut.bytes, it->socket, sizeof ev.u.cut.bytes);
+    memcpy(w->asked.bytes, it->socket, sizeof w->asked.bytes);
+    w->was_asked = false;
+    sim_gateway_step(w, it->to, &(gw_event){.type = GW_EV_CUT});
+    const bt_incarnation node = w->asked;
     sim_check_cut(w, it);
-    sim_gateway_step(w, it->to, &ev);
+    if (w->was_asked) name_cut(w, it->to, &node);
+    if (dice % UNTRUE_OF) return;
+    const uint32_t nodes = w->processes_len - w->o.gateways;
+    const sim_process *other = &w->processes[w->o.gateways + dice / UNTRUE_OF % nodes];
+    if (other->is_alive) name_cut(w, it->to, &other->self);
 }
 
 static void take_up(sim_world *w, const sim_item *it)
 {
+    sim_check_up(w, it);
     if (w->processes[it->to].role == BT_ROLE_PREFILL)
         sim_prefill_step(w, it->to, &(pf_event){.type = PF_EV_GATE_UP, .u.gate = it->slot});
     else sim_decode_step(w, it->to, &(dc_event){.type = DC_EV_GATE_UP, .u.gate = it->slot});

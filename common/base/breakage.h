@@ -13,6 +13,8 @@
     X(token_skipped, "a gateway accepts tokens behind a gap") \
     X(deadline_dropped, "a gateway does not look at a request's deadline") \
     X(cut_ignored, "a gateway does not care that connections end") \
+    X(cut_at_once, "a gateway takes a node for lost as soon as its connection ends") \
+    X(up_ignored, "a node says nothing when its connection is up again") \
     X(lease_ignored, "a decode node keeps an attempt whose lease is over") \
     X(stale_attempt_obeyed, "a decode node obeys RESERVE of an attempt lower than one it has seen") \
     X(abort_forgotten, "a decode node answers ABORT and goes on") \

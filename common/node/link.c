@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "kv/kv_pack.h"
 #include "rt/sock.h"
-#include "rt/sock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,13 @@
 #include <string.h>
 #include <zmq.h>
 
-enum { CONTROL_QUEUE = 1000, BULK_QUEUE = 64, KEPT_FRAME_BYTES = 4 << 20, KEEP_BYTES = 32 << 20 };
+enum {
+    CONTROL_QUEUE = 1000,
+    BULK_QUEUE = 64,
+    NEWS_BUDGET = 64,
+    KEPT_FRAME_BYTES = 4 << 20,
+    KEEP_BYTES = 32 << 20
+};
 _Static_assert(sizeof(zmq_msg_t) == sizeof((bt_sock_frame *)0)->priv, "a frame holds a zmq_msg_t");
 
 struct bt_sock_ctx {
@@ -23,13 +29,16 @@ typedef struct role_options {
     int type;
     int64_t frame_bytes;
     int queue, linger_ms, immediate, mandatory;
+    int silent_ms; /* what is silent for so long is no connection any more */
 } role_options;
+/* On control a gateway calls a silent node lost after 6 s: its connection must not end sooner, for that would
+ * say that it died. */
 static const role_options roles[] = {
-    [BT_SOCK_CONTROL_ROUTER] = {ZMQ_ROUTER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 0, 1},
-    [BT_SOCK_CONTROL_DEALER] = {ZMQ_DEALER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 1, 0},
-    [BT_SOCK_BULK_ROUTER] = {ZMQ_ROUTER, BT_SOCK_BULK_BYTES_MAX, BULK_QUEUE, 0, 0, 1},
-    [BT_SOCK_BULK_DEALER] = {ZMQ_DEALER, BT_SOCK_BULK_BYTES_MAX, BULK_QUEUE, 0, 1, 0},
-    [BT_SOCK_ZAP] = {ZMQ_REP, 65536, 1000, 0, 0, 0},
+    [BT_SOCK_CONTROL_ROUTER] = {ZMQ_ROUTER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 0, 1, 6500},
+    [BT_SOCK_CONTROL_DEALER] = {ZMQ_DEALER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 1, 0, 6500},
+    [BT_SOCK_BULK_ROUTER] = {ZMQ_ROUTER, BT_SOCK_BULK_BYTES_MAX, BULK_QUEUE, 0, 0, 1, 3000},
+    [BT_SOCK_BULK_DEALER] = {ZMQ_DEALER, BT_SOCK_BULK_BYTES_MAX, BULK_QUEUE, 0, 1, 0, 3000},
+    [BT_SOCK_ZAP] = {ZMQ_REP, 65536, 1000, 0, 0, 0, 3000},
 };
 
 bt_err bt_sock_ctx_new(bt_sock_ctx **ret, const char *keys_dir, const char *name, bt_fault *fault)
@@ -67,16 +76,16 @@ static bool set_all(void *s, const role_options *o)
     static const struct {
         int option, value;
     } common[] = {
-        {ZMQ_HEARTBEAT_IVL, 1000},     {ZMQ_HEARTBEAT_TIMEOUT, 3000},
-        {ZMQ_HEARTBEAT_TTL, 5000},     {ZMQ_HANDSHAKE_IVL, 5000},
-        {ZMQ_CONNECT_TIMEOUT, 3000},   {ZMQ_RECONNECT_IVL, 10},
-        {ZMQ_RECONNECT_IVL_MAX, 2000}, {ZMQ_BACKLOG, 256},
-        {ZMQ_TCP_KEEPALIVE, 1},        {ZMQ_TCP_KEEPALIVE_IDLE, 30},
-        {ZMQ_TCP_KEEPALIVE_INTVL, 10}, {ZMQ_TCP_KEEPALIVE_CNT, 3},
+        {ZMQ_HEARTBEAT_IVL, 1000},  {ZMQ_HANDSHAKE_IVL, 5000},     {ZMQ_CONNECT_TIMEOUT, 3000},
+        {ZMQ_RECONNECT_IVL, 10},    {ZMQ_RECONNECT_IVL_MAX, 2000}, {ZMQ_BACKLOG, 256},
+        {ZMQ_TCP_KEEPALIVE, 1},     {ZMQ_TCP_KEEPALIVE_IDLE, 30},  {ZMQ_TCP_KEEPALIVE_INTVL, 10},
+        {ZMQ_TCP_KEEPALIVE_CNT, 3},
     };
     bool ok = zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &o->frame_bytes, sizeof o->frame_bytes) == 0;
     ok = ok && set_int(s, ZMQ_LINGER, o->linger_ms) && set_int(s, ZMQ_SNDHWM, o->queue) &&
          set_int(s, ZMQ_RCVHWM, o->queue);
+    ok = ok && set_int(s, ZMQ_HEARTBEAT_TIMEOUT, o->silent_ms) &&
+         set_int(s, ZMQ_HEARTBEAT_TTL, o->silent_ms + 1000); /* the other side's, from the last ping on */
     ok = ok && set_int(s, ZMQ_IMMEDIATE, o->immediate);
     if (o->type == ZMQ_ROUTER)
         ok = ok && set_int(s, ZMQ_ROUTER_MANDATORY, o->mandatory) && set_int(s, ZMQ_ROUTER_HANDOVER, 0);
@@ -255,7 +264,8 @@ unsigned bt_sock_news(void *watch)
 {
     bt_sock_frame f[BT_SOCK_FRAMES_MAX];
     unsigned news = 0;
-    for (size_t n; bt_sock_recv_frames(watch, f, BT_SOCK_FRAMES_MAX, &n) == BT_OK;) {
+    size_t n;
+    for (int i = 0; i < NEWS_BUDGET && bt_sock_recv_frames(watch, f, BT_SOCK_FRAMES_MAX, &n) == BT_OK; i++) {
         uint16_t event = 0; /* then its value; the second frame is an address */
         if (f[0].size >= sizeof event) memcpy(&event, f[0].data, sizeof event);
         if (event == ZMQ_EVENT_DISCONNECTED) news |= BT_SOCK_ENDED;

@@ -66,7 +66,8 @@ bt_err bt_sock_redial(void *socket, const char *endpoint, bt_fault *fault);
 
 /* News of the connections of a tcp or ipc socket, from now on until _unwatch, which comes before the socket is closed.
  * *ret is what to poll for reading. A connection is UP when the other side has proved its keys. _news takes what has
- * come: bits; it does not say whose connection it was. Unread news make libzmq's thread wait, so read them. */
+ * come: bits, of at most 64 events; it does not say whose connection it was. Unread news make libzmq's thread wait, so
+ * read them. */
 enum { BT_SOCK_UP = 1, BT_SOCK_ENDED = 2 };
 bt_err bt_sock_watch(void **ret, void *socket, bt_sock_ctx *ctx, bt_fault *fault);
 unsigned bt_sock_news(void *watch);

@@ -74,9 +74,11 @@ bt_greeting_says bt_greeting_msg(bt_greeting *l, const bt_greeting_times *t, con
 
 bt_greeting_says bt_greeting_up(bt_greeting *l, const bt_greeting_times *t, int64_t now_us)
 {
-    if (l->state != BT_GREETING_KNOWN) return BT_GREETING_NOTHING; /* HELLO is on its way already */
-    l->due_us = now_us + t->heartbeat_us;
-    return BT_GREETING_HEARTBEAT;
+    if (l->state == BT_GREETING_REFUSED) return BT_GREETING_NOTHING; /* nothing changed: in its time */
+    const bool is_known = l->state == BT_GREETING_KNOWN;
+    l->due_us = now_us + (is_known ? t->heartbeat_us : t->resend_us);
+    return is_known ? BT_GREETING_HEARTBEAT : BT_GREETING_HELLO; /* the one before may be lost with the link
+                                                                  */
 }
 
 bt_greeting_says bt_greeting_again(bt_greeting *l, const bt_greeting_times *t, int64_t now_us)

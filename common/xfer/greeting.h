@@ -36,7 +36,8 @@ int64_t bt_greeting_due_us(const bt_greeting *l, const bt_greeting_times *t);
  * REJECT whose text should be logged. */
 bt_greeting_says bt_greeting_msg(bt_greeting *l, const bt_greeting_times *t, const bt_msg *m, int64_t now_us,
                                  bool *ret_pass, bool *ret_refused);
-/* The link is up, for the first time or again: a gateway that knows us hears at once that we live. */
+/* The link is up, for the first time or again: a gateway that knows us hears at once that we live, and one that does
+ * not is greeted at once. */
 bt_greeting_says bt_greeting_up(bt_greeting *l, const bt_greeting_times *t, int64_t now_us);
 /* A message came that is meant for another incarnation of us: greet again. */
 bt_greeting_says bt_greeting_again(bt_greeting *l, const bt_greeting_times *t, int64_t now_us);

@@ -23,7 +23,7 @@ gw_config gw_config_defaults(void)
         .heartbeat_us = 500000,
         .suspect_us = 2000000,
         .gone_us = 6000000,
-        .cut_us = 500000,
+        .cut_us = 800000,
         .forget_us = 60000000,
         .resend_us = 500000,
         .recovery_us = 30000000,
@@ -64,7 +64,7 @@ static void say_reject(gw_brain *b, const bt_incarnation *peer, bt_err code, con
 static void node_changed(gw_brain *b, const gw_node *n, gw_node_state before)
 {
     if (n->state == before) return;
-    bool ready = gw_route_limit_tokens(&b->registry) > 0;
+    bool ready = gw_route_limit_tokens(&b->registry, false) > 0;
     if (b->pair_ready && !ready) b->no_pair_us = b->now_us;
     for (uint32_t i = 0; ready && !b->pair_ready && i < b->queued; i++)
         if (b->requests[b->queue[i]].attempt == 0) b->requests[b->queue[i]].stuck_us = -1;
@@ -155,7 +155,7 @@ static void on_msg(gw_brain *b, const bt_msg *m)
     end_silence(b, n);
     gw_registry_heard(n, m->type == BT_MSG_HEARTBEAT ? &m->u.heartbeat : NULL, b->now_us);
     if (m->type == BT_MSG_BYE) {
-        n->leaving = true;
+        n->leaving = n->has_left = true;
         if (n->state != GW_NODE_STARTING) n->state = GW_NODE_DRAINING;
         gw_request_node_lost(b, &n->incarnation, n->hello.node_id, GW_CAUSE_LEFT);
     }
@@ -339,7 +339,7 @@ void gw_brain_free(gw_brain *b)
 }
 
 bool gw_brain_is_ready(const gw_brain *b) { return b->pair_ready && !b->draining; }
-uint64_t gw_brain_limit_tokens(const gw_brain *b) { return gw_route_limit_tokens(&b->registry); }
+uint64_t gw_brain_limit_tokens(const gw_brain *b) { return gw_route_limit_tokens(&b->registry, true); }
 uint32_t gw_brain_queued(const gw_brain *b) { return b->queued; }
 uint32_t gw_brain_active(const gw_brain *b) { return b->active; }
 uint32_t gw_brain_debts(const gw_brain *b) { return b->debts.len; }

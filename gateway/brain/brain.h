@@ -44,14 +44,14 @@ typedef struct gw_config {
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
     uint8_t model_id[16]; /* nodes must hold exactly this model */
     gw_policy policy;
-    uint32_t local_below_tokens; /* prompts that are shorter, less what the decode node has had, are local; 0 */
+    uint32_t local_below_tokens; /* prompts with fewer tokens that the decode node has not had are local; 0: none */
     uint32_t queue_max;          /* requests that wait; one more gets FAIL overloaded */
     uint32_t active_max;         /* requests that hold nodes; debts: 4 times as many */
     uint32_t nodes_max;
     uint32_t lease_ms;                      /* of attempts on nodes; renewed every quarter */
     int64_t heartbeat_us;                   /* between two HEARTBEATs to a node; up to 8 s where it is silent */
     int64_t suspect_us, gone_us, forget_us; /* silences of a node (registry.h) */
-    int64_t cut_us;                         /* ... whose connection has ended */
+    int64_t cut_us;                         /* ... whose connection has ended; more than heartbeat_us */
     int64_t resend_us;                      /* what is not answered is said again */
     int64_t recovery_us;                    /* from a loss until nodes accept another attempt; QUEUED while no */
                                             /* nodes are ready */
@@ -255,7 +255,8 @@ int64_t gw_brain_due_us(const gw_brain *b);
 /* To look at, between steps. */
 /* A request submitted now would find a ready pair, or a ready decode node that computes prompts itself. */
 bool gw_brain_is_ready(const gw_brain *b);
-uint64_t gw_brain_limit_tokens(const gw_brain *b); /* prompt + max tokens that the best holds; or 0 */
+uint64_t gw_brain_limit_tokens(const gw_brain *b); /* prompt + max tokens that the best holds, also a SUSPECT one; or 0
+                                                    */
 uint32_t gw_brain_queued(const gw_brain *b);
 uint32_t gw_brain_active(const gw_brain *b);             /* requests that hold nodes */
 uint32_t gw_brain_debts(const gw_brain *b);              /* attempts that were left, ABORT_ACK still to come */

@@ -1,5 +1,6 @@
 /* Which nodes there are and how sure the gateway is of each. See registry.h. */
 #include "gateway/brain/registry.h"
+#include "base/breakage.h"
 #include "base/hash.h"
 
 #include <stdio.h>
@@ -131,6 +132,7 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
     n->heard_us = now_us;
     n->is_cut = false;
     n->leaving = hello->draining;
+    n->has_left = false;
     if (n->state != GW_NODE_STARTING) n->state = n->leaving ? GW_NODE_DRAINING : GW_NODE_READY;
     *ret = n;
     return BT_OK;
@@ -150,7 +152,7 @@ gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, i
 
 gw_node_state gw_registry_cut(gw_node *n, int64_t now_us)
 {
-    if (n->is_cut || n->state == GW_NODE_GONE) return n->state;
+    if (n->is_cut || n->has_left || n->state == GW_NODE_GONE) return n->state;
     n->is_cut = true;
     n->cut_us = now_us;
     if (n->state == GW_NODE_READY) n->state = GW_NODE_SUSPECT;
@@ -160,7 +162,8 @@ gw_node_state gw_registry_cut(gw_node *n, int64_t now_us)
 /* When its silence makes it GONE. */
 static int64_t lost_us(const gw_registry *r, const gw_node *n)
 {
-    const int64_t silent_us = n->heard_us + r->gone_us, cut_us = n->cut_us + r->cut_us;
+    const int64_t silent_us = n->heard_us + r->gone_us,
+                  cut_us = n->cut_us + (BT_BREAK(cut_at_once) ? 0 : r->cut_us);
     return n->is_cut && cut_us < silent_us ? cut_us : silent_us;
 }
 

@@ -9,7 +9,8 @@
  *                                           +-- draining flag or BYE -> DRAINING (takes no new work)
  *
  * A node whose connection has ended is SUSPECT at once, and GONE when nothing is heard of it for cut_us: one that
- * lives dials again by itself and beats.
+ * lives dials again by itself and beats. One that said BYE stays DRAINING until it is silent for gone_us: most likely
+ * it comes back as another incarnation.
  * A GONE node that is heard again becomes READY: no node is banned for good. It is forgotten after
  * forget_us, or when its place is needed.
  *
@@ -41,6 +42,7 @@ typedef struct gw_node {
     int64_t probe_us;                   /* between HEARTBEATs to it: longer while it is silent */
     bool in_use;                        /* false: a free place of the table */
     bool leaving;                       /* said BYE or draining */
+    bool has_left;                      /* said BYE: that its connection ends then is no news */
     bool is_cut;                        /* its connection has ended, and nothing was heard since */
     int64_t cut_us;                     /* since then */
 } gw_node;

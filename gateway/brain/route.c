@@ -11,6 +11,13 @@ static bool is_ready(const gw_node *n, bt_role role)
     return n->in_use && n->hello.role == role && n->state == GW_NODE_READY;
 }
 
+/* Ready, or silent for so short a time that it may come back. */
+static bool is_there(const gw_node *n, bt_role role, bool counts_suspect)
+{
+    return is_ready(n, role) ||
+           (counts_suspect && n->in_use && n->hello.role == role && n->state == GW_NODE_SUSPECT);
+}
+
 static bool agree(const gw_node *p, const gw_node *d)
 {
     return memcmp(&p->hello.kv, &d->hello.kv, sizeof p->hello.kv) == 0;
@@ -79,9 +86,9 @@ static const gw_node *odd_one(const gw_registry *r, const gw_node *d)
     return NULL;
 }
 
-static bool prefills(const gw_node *d)
+static bool prefills(const gw_node *d, bool counts_suspect)
 {
-    return is_ready(d, BT_ROLE_DECODE) && d->hello.prefill_exactness[0];
+    return is_there(d, BT_ROLE_DECODE, counts_suspect) && d->hello.prefill_exactness[0];
 }
 
 static bool in_class(const gw_route_wish *w, const char *prefill, const gw_node *d)
@@ -97,7 +104,8 @@ typedef struct search {
     gw_registry *r;
     const gw_route_wish *w;
     gw_policy policy;
-    bool any, any_fits; /* what it has seen */
+    bool counts_suspect; /* looks, and chooses none */
+    bool any, any_fits;  /* what it has seen */
     uint64_t limit;
 } search;
 
@@ -118,7 +126,7 @@ static unsigned rank(const search *s, const gw_node *p, const gw_node *d)
 static void offer(search *s, gw_node *p, gw_node *d, gw_local local)
 {
     gw_route_choice *c = s->c;
-    if (!has_slot(d, s->w->now_us) ||
+    if (s->counts_suspect || !has_slot(d, s->w->now_us) ||
         (p &&
          (!has_slot(p, s->w->now_us) || gw_avoid_refuses(&s->router->avoid, p->name, d->name, s->w->now_us))))
         return;
@@ -147,7 +155,7 @@ static void find_local(search *s, gw_local local)
     const gw_route_wish *w = s->w;
     for (uint32_t i = 0; i < s->r->cap; i++) {
         gw_node *d = &s->r->nodes[i];
-        if (!prefills(d) || !is_wanted(w->only_decode, d)) continue;
+        if (!prefills(d, s->counts_suspect) || !is_wanted(w->only_decode, d)) continue;
         if (local == GW_LOCAL_SHORT && !is_short(w, d)) continue;
         const gw_node *odd = odd_one(s->r, d);
         if (odd) {
@@ -170,12 +178,12 @@ static void find_pair(search *s)
     const gw_route_wish *w = s->w;
     for (uint32_t i = 0; i < s->r->cap; i++) {
         gw_node *d = &s->r->nodes[i];
-        if (!is_ready(d, BT_ROLE_DECODE) || !is_wanted(w->only_decode, d)) continue;
+        if (!is_there(d, BT_ROLE_DECODE, s->counts_suspect) || !is_wanted(w->only_decode, d)) continue;
         if (s->c->decode && s->rank == 0 && (s->c->local || !is_better(s->policy, d, s->c->decode))) continue;
         for (uint32_t k = 0; k < s->r->cap; k++) {
             gw_node *p = &s->r->nodes[k];
-            if (!is_ready(p, BT_ROLE_PREFILL) || !is_wanted(w->only_prefill, p) || !agree(p, d) ||
-                !in_class(w, p->hello.exactness, d))
+            if (!is_there(p, BT_ROLE_PREFILL, s->counts_suspect) || !is_wanted(w->only_prefill, p) ||
+                !agree(p, d) || !in_class(w, p->hello.exactness, d))
                 continue;
             const uint64_t holds = pair_limit(p, d);
             s->any = true;
@@ -218,16 +226,21 @@ static void find_matches(const search *s)
     }
 }
 
+static void find(search *s)
+{
+    const bool is_colocated = !knows_prefill(s->r);
+    if ((is_colocated || s->w->local_below_tokens > 0) && !s->w->only_prefill)
+        find_local(s, is_colocated ? GW_LOCAL_NO_PREFILL_NODE : GW_LOCAL_SHORT);
+    find_pair(s);
+}
+
 gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_registry *r,
                                 const gw_route_wish *w)
 {
-    const bool is_colocated = !knows_prefill(r);
     search s = {.c = ret, .router = router, .r = r, .w = w, .policy = w->policy ? w->policy : router->policy};
     *ret = (gw_route_choice){.local = GW_LOCAL_NOT};
     find_matches(&s);
-    if ((is_colocated || w->local_below_tokens > 0) && !w->only_prefill)
-        find_local(&s, is_colocated ? GW_LOCAL_NO_PREFILL_NODE : GW_LOCAL_SHORT);
-    find_pair(&s);
+    find(&s);
     if (ret->decode) {
         ret->decode->turn = ++router->turns;
         if (ret->prefill) ret->prefill->turn = router->turns;
@@ -237,19 +250,21 @@ gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_regi
     if (!s.any) return GW_ROUTE_NO_NODE;
     if (s.any_fits) return GW_ROUTE_BUSY;
     ret->limit_tokens = s.limit;
-    return GW_ROUTE_TOO_LONG;
+    s.counts_suspect = true;
+    find(&s);
+    return s.any_fits ? GW_ROUTE_NO_NODE : GW_ROUTE_TOO_LONG;
 }
 
-uint64_t gw_route_limit_tokens(const gw_registry *r)
+uint64_t gw_route_limit_tokens(const gw_registry *r, bool counts_suspect)
 {
     uint64_t limit = 0;
     for (uint32_t i = 0; i < r->cap; i++) {
         const gw_node *d = &r->nodes[i];
-        if (!is_ready(d, BT_ROLE_DECODE)) continue;
-        if (prefills(d) && !odd_one(r, d) && local_limit(d) > limit) limit = local_limit(d);
+        if (!is_there(d, BT_ROLE_DECODE, counts_suspect)) continue;
+        if (prefills(d, counts_suspect) && !odd_one(r, d) && local_limit(d) > limit) limit = local_limit(d);
         for (uint32_t k = 0; k < r->cap; k++) {
             const gw_node *p = &r->nodes[k];
-            if (is_ready(p, BT_ROLE_PREFILL) && agree(p, d) && pair_limit(p, d) > limit)
+            if (is_there(p, BT_ROLE_PREFILL, counts_suspect) && agree(p, d) && pair_limit(p, d) > limit)
                 limit = pair_limit(p, d);
         }
     }

@@ -69,8 +69,9 @@ typedef struct gw_route_choice {
 
 /* *ret is set whatever the answer. */
 gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_registry *r, const gw_route_wish *w);
-/* The longest sequence any READY pair, or node that may prefill locally, holds; 0 when there is none. */
-uint64_t gw_route_limit_tokens(const gw_registry *r);
+/* The longest sequence any READY pair, or node that may prefill locally, holds; 0 when there is none. With
+ * counts_suspect SUSPECT ones count too. */
+uint64_t gw_route_limit_tokens(const gw_registry *r, bool counts_suspect);
 /* A class as a number, the same in all processes. */
 uint64_t gw_route_class(const char *exactness);
 /* A node of the other role, not gone, whose KV has another shape or dtype than n's; NULL: there is none. */

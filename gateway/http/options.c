@@ -42,9 +42,9 @@ static const bt_opt table[] = {
      .help = "how a request's nodes are chosen"},
     {.group = "Nodes", .name = "local-prefill-below", .value = "N",
      BT_OPT_AT(gw_options, local_prefill_below), .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
-     .help =
-         "prompts of fewer tokens, less those that a decode node has had before, are computed by it if it "
-         "can, where its numbers equal the prefill nodes'; 0: none"},
+     .help = "prompts with fewer tokens that a decode node has not had before are computed by it if it can, "
+             "where "
+             "its numbers equal the prefill nodes'; 0: none"},
 
     {.group = "Answers", .name = "temp", .value = "T", BT_OPT_AT(gw_options, answers.temp),
      .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 2, .example = "0.8",

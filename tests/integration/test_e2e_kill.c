@@ -84,7 +84,7 @@ static int by_size(const void *x, const void *y)
     return (*a > *b) - (*a < *b);
 }
 
-static void a_stream_is_silent_for_little_more_than_half_a_second_when_its_decode_node_is_killed(void **state)
+static void a_stream_is_silent_for_about_a_second_when_its_decode_node_is_killed(void **state)
 {
     (void)state;
     place p;
@@ -119,9 +119,8 @@ static void a_stream_is_silent_for_little_more_than_half_a_second_when_its_decod
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(
-            a_stream_is_silent_for_little_more_than_half_a_second_when_its_decode_node_is_killed,
-            cluster_teardown),
+        cmocka_unit_test_teardown(a_stream_is_silent_for_about_a_second_when_its_decode_node_is_killed,
+                                  cluster_teardown),
     };
     return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

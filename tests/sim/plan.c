@@ -169,8 +169,9 @@ static void draw_reset(dice *d, plan *p)
     u->to = between(d, 0, o->gateways - 1);
 }
 
-/* Connections that end, seen at once. Dice of their own: what a seed means besides does not depend on them;
- * and such that the seeds kept in simtest.c have none, for they mean something without. */
+/* Connections that end, of which the gateway hears as soon as a packet could tell it. Dice of their own: what
+ * a seed means besides does not depend on them. Their number was searched for, so that the seeds kept in
+ * simtest.c have no such end: they mean something without. */
 static void draw_ends(plan *p)
 {
     dice d = {.seed = p->world.seed * UINT64_C(0xd1342543de82ef95) + 71184};

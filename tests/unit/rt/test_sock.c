@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zmq.h>
 
 static void knows_which_endpoints_are_local(void **s)
 {
@@ -139,6 +140,56 @@ static void messages_go_there_and_back_over_tcp(void **s)
     assert_int_equal(bt_sock_recv_frames(dealer, f, 4, &n), BT_OK);
     assert_int_equal(n, 2);
     bt_sock_frames_done(f, n);
+}
+
+static int option_of(void *socket, int option)
+{
+    int value = 0;
+    size_t n = sizeof value;
+    assert_int_equal(zmq_getsockopt(socket, option, &value, &n), 0);
+    return value;
+}
+
+/* The gateway calls a silent node lost after 6 s, one whose connection has ended long before that. */
+static void a_silent_control_connection_ends_no_sooner_than_its_node_is_lost(void **s)
+{
+    (void)s;
+    void *bulk = NULL;
+    void *const control[2] = {router, dealer};
+    for (int i = 0; i < 2; i++) {
+        assert_in_range(option_of(control[i], ZMQ_HEARTBEAT_TIMEOUT), 6001, 8000);
+        assert_in_range(option_of(control[i], ZMQ_HEARTBEAT_TTL), 6001, 8000);
+    }
+    assert_int_equal(bt_sock_open(&bulk, ctx, BT_SOCK_BULK_DEALER, NULL), BT_OK);
+    assert_int_equal(option_of(bulk, ZMQ_HEARTBEAT_TIMEOUT), 3000);
+    bt_sock_close(bulk);
+}
+
+/* More than one call takes: the rest is there for the next. */
+static void news_are_read_in_parts(void **s)
+{
+    (void)s;
+    enum { MANY = 70 };
+    void *watch = NULL, *dealers[MANY];
+    assert_int_equal(bt_sock_bind(at, router, ctx, "tcp://127.0.0.1:*", NULL), BT_OK);
+    assert_int_equal(bt_sock_watch(&watch, router, ctx, NULL), BT_OK);
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(bt_sock_open(&dealers[i], ctx, BT_SOCK_CONTROL_DEALER, NULL), BT_OK);
+        assert_int_equal(bt_sock_connect(dealers[i], ctx, at, NULL, NULL), BT_OK);
+    }
+    bt_sock_frame f[4];
+    size_t n = 0;
+    for (int i = 0; i < MANY; i++) send_text(dealers[i], 1, "up");
+    for (int i = 0; i < MANY; i++) { /* all are up */
+        wait_for(router, BT_LOOP_IN);
+        assert_int_equal(bt_sock_recv_frames(router, f, 4, &n), BT_OK);
+        bt_sock_frames_done(f, n);
+    }
+    assert_int_equal(bt_sock_news(watch), BT_SOCK_UP);
+    assert_int_equal(bt_sock_news(watch), BT_SOCK_UP); /* the 6 that are left */
+    assert_int_equal(bt_sock_news(watch), 0);
+    for (int i = 0; i < MANY; i++) bt_sock_close(dealers[i]);
+    bt_sock_unwatch(watch, router);
 }
 
 /* Bits of news, until these have come. */
@@ -376,6 +427,8 @@ int main(void)
         cmocka_unit_test(knows_which_endpoints_are_local),
         T(other_machines_need_keys),
         T(messages_go_there_and_back_over_tcp),
+        T(a_silent_control_connection_ends_no_sooner_than_its_node_is_lost),
+        T(news_are_read_in_parts),
         T(the_end_of_a_connection_is_news_and_a_message_to_it_fails),
         T(a_message_of_too_many_frames_is_dropped_whole),
         T(a_router_says_that_a_peer_is_not_there),

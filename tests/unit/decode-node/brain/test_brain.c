@@ -122,6 +122,20 @@ static void finish(dc_brain *b)
     assert_non_null(decode_kit_freed());
 }
 
+static void beats_as_soon_as_its_connection_is_up_again(void **s)
+{
+    (void)s;
+    dc_brain *b = make();
+    decode_kit_step(b, &(dc_event){.type = DC_EV_GATE_UP, .u.gate = 0});
+    assert_non_null(decode_kit_said(BT_MSG_HEARTBEAT));
+    decode_kit_step(b, &(dc_event){.type = DC_EV_GATE_UP, .u.gate = 1}); /* no such gateway */
+    assert_null(decode_kit_said(BT_MSG_HEARTBEAT));
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_REJECT, .u.reject.code = BT_EAGAIN});
+    decode_kit_step(b, &(dc_event){.type = DC_EV_GATE_UP, .u.gate = 0}); /* that HELLO may be lost */
+    assert_non_null(decode_kit_said(BT_MSG_HELLO));
+    dc_brain_free(b);
+}
+
 static void answers_a_repeated_reserve_from_its_record(void **s)
 {
     (void)s;
@@ -519,6 +533,7 @@ static void ignores_worker_events_that_no_slot_expects(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(beats_as_soon_as_its_connection_is_up_again),
         cmocka_unit_test(answers_a_repeated_reserve_from_its_record),
         cmocka_unit_test(takes_the_higher_attempt_and_drops_the_lower),
         cmocka_unit_test(never_starts_what_was_aborted_before_it_came),

@@ -46,6 +46,28 @@ static void a_request_goes_to_the_nodes_it_asks_for_and_after_a_loss_to_others(v
     gateway_kit_close(&k);
 }
 
+static void a_node_that_said_bye_stays_draining_when_its_connection_ends(void **s)
+{
+    (void)s;
+    gateway_kit k;
+    open_two_pairs(&k);
+    gateway_kit_from(&k, DA, &(bt_msg){.type = BT_MSG_BYE});
+    gateway_kit_step(&k, &(gw_event){.type = GW_EV_CUT, .u.cut = DA});
+    for (int i = 0; i < 11; i++)
+        gateway_kit_wait(&k, SECOND / 2); /* 5.5 s: it may come back in another role */
+    assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_DRAINING);
+    gateway_kit_wait(&k, SECOND / 2);
+    assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_GONE);
+    gateway_kit_close(&k);
+    open_two_pairs(&k);
+    bt_msg draining = {.type = BT_MSG_HEARTBEAT, .u.heartbeat.draining = true};
+    gateway_kit_from(&k, DA, &draining);
+    gateway_kit_step(&k, &(gw_event){.type = GW_EV_CUT, .u.cut = DA});
+    gateway_kit_wait(&k, SECOND);
+    assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_GONE); /* it died as it drained */
+    gateway_kit_close(&k);
+}
+
 static void a_wish_that_cannot_be_met_ends_with_words_and_holds_up_nobody(void **s)
 {
     (void)s;
@@ -258,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_goes_to_the_nodes_it_asks_for_and_after_a_loss_to_others),
+        cmocka_unit_test(a_node_that_said_bye_stays_draining_when_its_connection_ends),
         cmocka_unit_test(a_wish_that_cannot_be_met_ends_with_words_and_holds_up_nobody),
         cmocka_unit_test(a_request_may_bring_its_own_policy),
         cmocka_unit_test(figures_of_what_was_there_already_are_passed_on),

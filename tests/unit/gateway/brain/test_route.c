@@ -78,15 +78,36 @@ static void pairs_must_agree_in_kv_shape_and_hold_the_sequence(void **s)
     add(&r, 1, BT_ROLE_PREFILL, 100, 1, 4);
     add(&r, 2, BT_ROLE_DECODE, 500, 1, 8);
     assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_NO_NODE);
-    assert_int_equal(gw_route_limit_tokens(&r), 0);
+    assert_int_equal(gw_route_limit_tokens(&r, false), 0);
     gw_node *d = add(&r, 3, BT_ROLE_DECODE, 80, 1, 4);
-    assert_int_equal(gw_route_limit_tokens(&r), 80);
+    assert_int_equal(gw_route_limit_tokens(&r, false), 80);
     assert_int_equal(choose(&c, &router, &r, 70, 11, 0), GW_ROUTE_TOO_LONG);
     assert_int_equal(c.limit_tokens, 80);
     assert_int_equal(choose(&c, &router, &r, 70, 10, 0), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.decode, d);
     d->state = GW_NODE_DRAINING;
     assert_int_equal(choose(&c, &router, &r, 70, 10, 0), GW_ROUTE_NO_NODE);
+    gw_registry_done(&r);
+}
+
+static void what_only_a_suspect_pair_holds_waits_for_it_and_is_too_long_when_that_is_gone(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
+    gw_route_choice c;
+    add(&r, 1, BT_ROLE_PREFILL, 100, 9, 4);
+    add(&r, 2, BT_ROLE_DECODE, 50, 9, 4);
+    gw_node *large = add(&r, 3, BT_ROLE_DECODE, 100, 9, 4);
+    assert_int_equal(gw_registry_cut(large, 0), GW_NODE_SUSPECT);
+    assert_int_equal(choose(&c, &router, &r, 70, 30, 0), GW_ROUTE_NO_NODE);
+    assert_null(c.decode);
+    assert_int_equal(choose(&c, &router, &r, 70, 31, 0), GW_ROUTE_TOO_LONG); /* not even then */
+    assert_int_equal(c.limit_tokens, 50);
+    assert_int_equal(gw_route_limit_tokens(&r, false), 50);
+    assert_int_equal(gw_route_limit_tokens(&r, true), 100);
+    assert_int_equal(gw_registry_expire(&r, large, 1), GW_NODE_GONE);
+    assert_int_equal(choose(&c, &router, &r, 70, 30, 0), GW_ROUTE_TOO_LONG);
     gw_registry_done(&r);
 }
 
@@ -180,8 +201,8 @@ without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_st
     strcpy(d->hello.prefill_exactness, "npu 1");
     p->state = GW_NODE_SUSPECT;
     assert_int_equal(choose(&c, &router, &r, 20, 10, 0), GW_ROUTE_NO_NODE);
-    assert_int_equal(gw_route_limit_tokens(&r), 80); /* ready all the same: the silence ends soon, one way or
-                                                        the other */
+    assert_int_equal(gw_route_limit_tokens(&r, false), 80); /* ready all the same: the silence ends soon, one
+                                                        way or the other */
     p->state = GW_NODE_GONE;
     assert_int_equal(choose(&c, &router, &r, 20, 61, 0), GW_ROUTE_TOO_LONG);
     assert_int_equal(c.limit_tokens, 80);
@@ -193,7 +214,7 @@ without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_st
     d->attempts = 0;
     d->hello.prefill_exactness[0] = 0;
     assert_int_equal(choose(&c, &router, &r, 20, 60, 0), GW_ROUTE_NO_NODE);
-    assert_int_equal(gw_route_limit_tokens(&r), 0);
+    assert_int_equal(gw_route_limit_tokens(&r, false), 0);
     gw_registry_done(&r);
 }
 
@@ -341,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_the_least_loaded_and_among_equals_the_one_idle_longest),
         cmocka_unit_test(pairs_must_agree_in_kv_shape_and_hold_the_sequence),
+        cmocka_unit_test(what_only_a_suspect_pair_holds_waits_for_it_and_is_too_long_when_that_is_gone),
         cmocka_unit_test(a_short_prompt_goes_to_a_decode_node_of_the_same_class_and_others_to_a_pair),
         cmocka_unit_test(what_a_decode_node_has_had_of_a_prompt_does_not_count_as_its_length),
         cmocka_unit_test(

@@ -520,6 +520,21 @@ static void ignores_every_message_that_a_state_does_not_expect(void **s)
     }
 }
 
+static void beats_as_soon_as_its_connection_is_up_again(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    step(b, &(pf_event){.type = PF_EV_GATE_UP, .u.gate = 0});
+    assert_int_equal(acts.len, 1);
+    assert_non_null(said(BT_MSG_HEARTBEAT));
+    step(b, &(pf_event){.type = PF_EV_GATE_UP, .u.gate = 1}); /* no such gateway */
+    assert_int_equal(acts.len, 0);
+    control(b, &(bt_msg){.type = BT_MSG_REJECT, .u.reject.code = BT_EAGAIN});
+    step(b, &(pf_event){.type = PF_EV_GATE_UP, .u.gate = 0}); /* that HELLO may be lost */
+    assert_non_null(said(BT_MSG_HELLO));
+    pf_brain_free(b);
+}
+
 static void ignores_shell_events_that_no_slot_expects(void **s)
 {
     (void)s;
@@ -555,6 +570,7 @@ int main(void)
         cmocka_unit_test(leaves_at_once_when_the_drain_is_over),
         cmocka_unit_test(drains_for_another_role_and_says_which),
         cmocka_unit_test(ignores_every_message_that_a_state_does_not_expect),
+        cmocka_unit_test(beats_as_soon_as_its_connection_is_up_again),
         cmocka_unit_test(ignores_shell_events_that_no_slot_expects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
