@@ -117,9 +117,13 @@ bt_err bt_cache_open(void **ret, bool *ret_made, const bt_cache_request *r, bt_f
         p = open_whole(r, path); /* made while we waited? */
     }
     if (!p) {
+        bt_cache_files_drop_half_made(dir, r->kind, r->key);
         e = access(dir, W_OK) < 0 ? cannot_write(fault, r->kind, dir, errno) : r->make(r->ud, path, fault);
         if (e == BT_OK) e = r->open(&p, r->ud, path, fault);
-        if (e < 0) goto out;
+        if (e < 0) {
+            if (access(path, F_OK) < 0) (void)unlink(lock_path); /* held: nobody else's */
+            goto out;
+        }
         made = true;
         bt_cache_files_write_words(lock, r->model, r->recipe);
         trim(dir, path, r);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,18 +255,41 @@ void bt_cache_files_words(char *ret, size_t cap, const bt_cache_file *f)
 
 /* ---- deleting ---- */
 
-bool bt_cache_files_delete(const bt_cache_file *f)
+enum { RETRY_MS = 10 };
+
+/* *ret_other: somebody else has deleted it, and there was nothing to do. */
+static bool delete (const bt_cache_file *f, bool *ret_other)
 {
     char path[MAX_PATH + 64];
     lock_path(path, sizeof path, f);
-    const int lock = bt_cache_files_lock(path);
+    int lock = bt_cache_files_lock(path);
+    if (lock < 0 && errno == EWOULDBLOCK) { /* perhaps for the moment of somebody's look */
+        (void)poll(NULL, 0, RETRY_MS);
+        lock = bt_cache_files_lock(path);
+    }
     if (lock < 0) return false;
-    const bool is_gone = unlink(f->path) == 0;
+    const bool was_there = unlink(f->path) == 0, is_gone = was_there || errno == ENOENT;
+    *ret_other = is_gone && !was_there;
     char whole[MAX_PATH + 300];
     snprintf(whole, sizeof whole, "%.*s", (int)strlen(f->path) - (f->is_half_made ? TEMP_CHARS : 0), f->path);
     if (access(whole, F_OK) < 0) (void)unlink(path); /* else its lock still has words for it */
     close(lock);
     return is_gone;
+}
+
+bool bt_cache_files_delete(const bt_cache_file *f)
+{
+    bool is_other;
+    return delete (f, &is_other);
+}
+
+void bt_cache_files_drop_half_made(const char *dir, const bt_cache_kind *kind, const char *key)
+{
+    bt_cache_list l = {NULL, 0, 0};
+    bt_cache_files_add(&l, dir, kind);
+    for (size_t i = 0; i < l.count; i++)
+        if (l.file[i].is_half_made && strcmp(l.file[i].key, key) == 0) (void)unlink(l.file[i].path);
+    bt_cache_files_done(&l);
 }
 
 static int longest_ago_first(const void *a, const void *b)
@@ -285,8 +309,9 @@ void bt_cache_files_trim(bt_cache_list *l, uint64_t max_bytes, const char *keep_
         const bt_cache_file *f = &l->file[i];
         if ((keep_path && strcmp(f->path, keep_path) == 0) || f->is_mapped) continue;
         if (total <= max_bytes && !f->is_half_made) continue;
-        if (!bt_cache_files_delete(f)) continue;
+        bool is_other;
+        if (!delete (f, &is_other)) continue;
         total -= f->bytes;
-        if (limit.gone && !f->is_half_made) limit.gone(limit.ud, f);
+        if (limit.gone && !f->is_half_made && !is_other) limit.gone(limit.ud, f);
     }
 }

@@ -55,7 +55,8 @@ void bt_cache_files_add(bt_cache_list *l, const char *dir, const bt_cache_kind *
 void bt_cache_files_add_all(bt_cache_list *l); /* of all kinds, each in its own folder */
 void bt_cache_files_look(bt_cache_list *l);    /* what _add leaves out */
 void bt_cache_files_done(bt_cache_list *l);
-/* Deletes the file and its lock. False: somebody makes it, or the folder cannot be written. */
+/* Deletes the file and its lock; one that is gone already counts as deleted. False: somebody makes it, or the folder
+ * cannot be written. */
 bool bt_cache_files_delete(const bt_cache_file *f);
 /* "package of SmolLM2 135M, w8a8 pow2 (143.2 MiB)" */
 void bt_cache_files_words(char *ret, size_t cap, const bt_cache_file *f);
@@ -87,4 +88,6 @@ uint64_t bt_cache_files_limit(void);
  * otherwise. */
 int bt_cache_files_lock(const char *path);
 void bt_cache_files_write_words(int lock, const char *model, const char *recipe); /* NULL: none */
+/* Deletes what was left half made of a key whose lock the caller holds. */
+void bt_cache_files_drop_half_made(const char *dir, const bt_cache_kind *kind, const char *key);
 #endif

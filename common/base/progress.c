@@ -15,6 +15,7 @@ void bt_progress_begin(bt_progress *p, const char *what, int64_t now_ms)
 
 void bt_progress_at(bt_progress *p, uint64_t done, uint64_t total, int64_t now_ms)
 {
+    if (done < p->done) p->begin_ms = now_ms; /* another of the same words begins */
     p->done = done < total ? done : total;
     p->total = total;
     p->at_ms = now_ms;

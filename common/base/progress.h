@@ -25,6 +25,7 @@ typedef struct bt_progress {
 } bt_progress;
 
 void bt_progress_begin(bt_progress *p, const char *what, int64_t now_ms);
+/* Less done than before: the estimate begins anew, for one thing of these words has followed another. */
 void bt_progress_at(bt_progress *p, uint64_t done, uint64_t total, int64_t now_ms);
 void bt_progress_text(char ret[BT_PROGRESS_BYTES], const bt_progress *p, int64_t now_ms);
 /* "about 4 s", "about 45 s", "about 3 min", "about 1 h 10 min": whole seconds below 10, steps of 5 below a minute,

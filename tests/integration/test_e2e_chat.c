@@ -309,6 +309,104 @@ static void ctrl_c_at_the_prompt_clears_the_line_and_twice_leaves(void **state)
     assert_true(cluster_stop(&up));
 }
 
+/* A shell of ours at the terminal: $0 is the program, $1 the gateway; the rest of the script runs once the
+ * chat has ended or was stopped. */
+static void start_chat_in_shell(const char *script)
+{
+    char program[600], text[400];
+    snprintf(program, sizeof program, "%s/baton", getenv("BATON_BIN"));
+    snprintf(text, sizeof text,
+             "set -m; \"$0\" chat -n 16000 --temp 0 --frequency-penalty -2 --url \"$1\"; %s", script);
+    chat = spawn_in_terminal("xterm", (const char *const[]){"/bin/bash", "-c", text, program, up.url, NULL});
+    seen = 0;
+    expect_prompt();
+}
+
+static void a_stopped_chat_can_be_ended(void **state)
+{
+    static const char *const scripts[] = {
+        "echo stopped; kill %1; wait %1; echo ended $?",
+        "echo stopped; bg; kill %1; kill -CONT %1; wait %1; echo ended $?", /* stopped again by itself */
+        "echo stopped; kill -HUP %1; kill -CONT %1; wait %1; echo ended $?",
+    };
+    (void)state;
+    start(spawn_tiny_model(1));
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        start_chat_in_shell(scripts[i]);
+        type("\032");
+        expect("stopped\r\n");
+        expect("ended 130\r\n");
+        assert_int_equal(spawn_wait(chat, spawn_patience(20000)), 0);
+        assert_true(spawn_terminal_is_cooked(chat));
+    }
+    assert_true(cluster_stop(&up));
+}
+
+static void a_chat_that_was_stopped_goes_on_in_the_foreground(void **state)
+{
+    (void)state;
+    start(spawn_tiny_model(1));
+    start_chat_in_shell("stty -a; echo stopped; fg; echo left $?");
+    type("/system dra");
+    expect("dra"); /* Ctrl-Z drops what was not read yet */
+    type("\032");
+    expect("\033[?2004l");
+    expect(" icanon ");
+    expect("stopped\r\n");
+    expect("\033[?2004h");
+    type("ft\r");
+    expect_prompt();
+    expect_saved("## system\n\ndraft\n");
+    type("/exit\r");
+    expect("left 0\r\n");
+    assert_int_equal(spawn_wait(chat, spawn_patience(20000)), 0);
+    assert_true(cluster_stop(&up));
+}
+
+static void ctrl_z_during_an_answer_gives_the_terminal_back_meanwhile(void **state)
+{
+    (void)state;
+    start(spawn_long_model());
+    start_chat_in_shell("stty -a; echo stopped; fg; echo left $?");
+    type("hello\r");
+    expect("hello\r\n");
+    for (const int64_t limit = spawn_now_ms() + spawn_patience(WAIT_MS);
+         strlen(spawn_out(chat)) < seen + 100 && spawn_before(limit);) {}
+    type("\032");
+    expect("\033[?2004l");
+    expect(" icanon ");
+    expect(" echo ");
+    expect("stopped\r\n");
+    expect("\033[?2004h");
+    type("\003");
+    expect("(stopped)");
+    expect_prompt();
+    type("/exit\r");
+    expect("left 0\r\n");
+    assert_int_equal(spawn_wait(chat, spawn_patience(20000)), 0);
+    assert_true(cluster_stop(&up));
+}
+
+static void no_end_leaves_the_terminal_as_an_editor_wants_it(void **state)
+{
+    static const int signals[] = {SIGQUIT, SIGHUP};
+    (void)state;
+    start(spawn_long_model());
+    for (size_t i = 0; i < 4; i++) {
+        START_CHAT("-n", "16000", "--frequency-penalty", "-2", NULL);
+        if (i % 2) { /* during an answer */
+            type("hello\r");
+            expect("hello\r\n");
+            for (const int64_t limit = spawn_now_ms() + spawn_patience(WAIT_MS);
+                 strlen(spawn_out(chat)) < seen + 100 && spawn_before(limit);) {}
+        }
+        spawn_signal(chat, signals[i / 2]);
+        leave("", 130);
+        expect("\033[?2004l");
+    }
+    assert_true(cluster_stop(&up));
+}
+
 static void bad_utf8_and_unknown_commands_are_told_and_not_sent(void **state)
 {
     (void)state;
@@ -466,6 +564,10 @@ int main(void)
         TEST(ctrl_c_stops_an_answer_and_keeps_the_chat),
         TEST(ctrl_c_before_the_first_token_takes_the_question_back),
         TEST(ctrl_c_at_the_prompt_clears_the_line_and_twice_leaves),
+        TEST(a_stopped_chat_can_be_ended),
+        TEST(a_chat_that_was_stopped_goes_on_in_the_foreground),
+        TEST(ctrl_z_during_an_answer_gives_the_terminal_back_meanwhile),
+        TEST(no_end_leaves_the_terminal_as_an_editor_wants_it),
         TEST(bad_utf8_and_unknown_commands_are_told_and_not_sent),
         TEST(the_history_outlives_the_chat_for_its_user_alone),
         TEST(a_terminal_that_can_do_little_gives_plain_lines_and_cuts_none),

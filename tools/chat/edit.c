@@ -19,7 +19,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { HISTORY_ENTRIES = 1000, KEY_BYTES = 4096, SEARCH_MAX_CHARS = 1000 };
+enum { HISTORY_ENTRIES = 1000, KEY_BYTES = 4096, SEARCH_MAX_CHARS = 1000, CAUGHT = 4 };
 /* Keys that no terminal has: what they are bound to can be called by pushing them. */
 #define KEY_TAKE   L"\033[99;1~"
 #define KEY_SEARCH L"\033[99;2~"
@@ -30,21 +30,22 @@ enum { HISTORY_ENTRIES = 1000, KEY_BYTES = 4096, SEARCH_MAX_CHARS = 1000 };
 struct tool_edit {
     EditLine *el;
     HistoryW *history;
-    FILE *screen; /* stderr, buffered */
-    FILE *mute;   /* where libedit's own complaints go */
-    struct termios before;
+    FILE *screen;                   /* stderr, buffered */
+    FILE *mute;                     /* where libedit's own complaints go */
+    struct termios before, holding; /* modes: as we found them, and while keys wait */
+    struct sigaction old[CAUGHT];   /* what was done on the signals of `caught` */
+    bool catches;
     size_t limit_bytes;
     tool_paste paste;
     char keys[KEY_BYTES]; /* read, and not taken from keys_at on */
     size_t keys_at, keys_len;
-    int entry;         /* shown now, 1: the newest; 0: none */
-    wchar_t *draft;    /* what stood there before the history was called */
-    bool marks_pastes; /* the terminal was told to */
+    int entry;                          /* shown now, 1: the newest; 0: none */
+    wchar_t *draft;                     /* what stood there before the history was called */
+    volatile sig_atomic_t marks_pastes; /* the terminal was told to */
 };
 
 static volatile sig_atomic_t window_changed, wants_stop;
-static void on_window(int sig) { (void)sig, window_changed = 1; }
-static void on_suspend(int sig) { (void)sig, wants_stop = 1; }
+static tool_edit *volatile holder; /* an answer is shown, and this one's keys wait */
 
 static tool_edit *edit_of(EditLine *el)
 {
@@ -53,16 +54,131 @@ static tool_edit *edit_of(EditLine *el)
     return e;
 }
 
+/* ---- the terminal: ours, a shell's while we are stopped, and what ends us ---- */
+
+/* Another group, such as a shell's, has the terminal: its modes are none of our business. */
+static bool is_background(void)
+{
+    const pid_t group = tcgetpgrp(STDIN_FILENO);
+    return group >= 0 && group != getpgrp();
+}
+
+/* These four are fit for a signal handler. */
+static void set_modes(const struct termios *t) { (void)tcsetattr(STDIN_FILENO, TCSADRAIN, t); }
+
+static void mark_pastes(tool_edit *e, bool wants)
+{
+    const char *text = wants ? PASTE_ON : PASTE_OFF;
+    if (!e->marks_pastes != wants) return;
+    (void)!write(STDERR_FILENO, text, strlen(text));
+    e->marks_pastes = wants;
+}
+
+/* What is typed during an answer is not echoed into it, and no line of it is cut: it waits. */
+static void hold_keys(tool_edit *e)
+{
+    if (is_background()) return;
+    set_modes(&e->holding);
+    mark_pastes(e, true);
+}
+
+/* Ctrl-Z during an answer. With `bg` the answer goes on. */
+static void stop_holding(tool_edit *e)
+{
+    const int error = errno;
+    if (is_background()) {
+        e->marks_pastes = false;
+    } else {
+        mark_pastes(e, false);
+        set_modes(&e->before);
+    }
+    (void)raise(SIGSTOP);
+    hold_keys(e);
+    errno = error;
+}
+
+static void on_window(int sig) { (void)sig, window_changed = 1; }
+static void on_end(int sig) { tool_stop = sig; }
+
+static void on_suspend(int sig)
+{
+    (void)sig;
+    if (holder) stop_holding(holder);
+    else wants_stop = 1;
+}
+
+/* As long as there is an editor, besides SIGINT and SIGTERM. SIGTTOU would stop us where the modes are set
+ * from the background, which no SIGTERM ends. */
+static const struct {
+    int sig;
+    void (*fn)(int);
+} caught[CAUGHT] = {{SIGTSTP, on_suspend}, {SIGTTOU, SIG_IGN}, {SIGQUIT, on_end}, {SIGHUP, on_end}};
+
+static void catch_signals(tool_edit *e)
+{
+    for (size_t i = 0; i < CAUGHT; i++) {
+        const struct sigaction on = {.sa_handler = caught[i].fn, .sa_flags = SA_RESTART};
+        sigaction(caught[i].sig, NULL, &e->old[i]);
+        if (e->old[i].sa_handler != SIG_IGN)
+            sigaction(caught[i].sig, &on, NULL); /* else: nohup and the like */
+    }
+    e->catches = true;
+}
+
+static const int ends[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
+
+/* Until the mask is set back, none of them arrives. */
+static void block_signals(sigset_t *ret_before)
+{
+    sigset_t all;
+    sigemptyset(&all);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) sigaddset(&all, ends[i]);
+    sigaddset(&all, SIGWINCH);
+    sigaddset(&all, SIGTSTP);
+    sigprocmask(SIG_BLOCK, &all, ret_before);
+}
+
+/* While signals are blocked. */
+static bool is_ending(void)
+{
+    sigset_t pending;
+    bool is = tool_stop != 0;
+    sigemptyset(&pending);
+    sigpending(&pending);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) is = is || sigismember(&pending, ends[i]) == 1;
+    return is;
+}
+
+/* The terminal as we found it, or as who has it wants it, whatever libedit makes of it. */
+static void leave_terminal(tool_edit *e, bool for_good)
+{
+    struct termios others;
+    const bool is_others = is_background() && tcgetattr(STDIN_FILENO, &others) == 0;
+    if (e->screen) fflush(e->screen);
+    if (is_others) e->marks_pastes = false;
+    mark_pastes(e, false);
+    if (e->el && for_good) el_end(e->el);
+    else if (e->el) (void)el_wset(e->el, EL_PREP_TERM, 0);
+    set_modes(is_others ? &others : &e->before);
+}
+
+/* Until the terminal is ours or something ends us. Signals are blocked. */
+static void wait_for_terminal(void)
+{
+    while (is_background() && !is_ending()) (void)raise(SIGSTOP);
+}
+
 /* ---- keys ---- */
 
-/* Ctrl-Z: the terminal as the shell wants it, until we are continued. */
+/* Ctrl-Z: the terminal as the shell wants it, until we are continued in the foreground. Signals are blocked.
+ */
 static void suspend(tool_edit *e)
 {
-    fputs(PASTE_OFF, e->screen);
-    fflush(e->screen);
-    (void)el_wset(e->el, EL_PREP_TERM, 0);
+    leave_terminal(e, false);
     (void)raise(SIGSTOP);
-    fputs(PASTE_ON, e->screen);
+    wait_for_terminal();
+    if (is_ending()) return;
+    mark_pastes(e, true);
     (void)el_wset(e->el, EL_PREP_TERM, 1);
     (void)el_wset(e->el, EL_REFRESH);
 }
@@ -71,11 +187,9 @@ static void suspend(tool_edit *e)
  * ppoll, so that none falls between the look at its flag and the wait. */
 static int wait_for_keys(tool_edit *e)
 {
-    sigset_t all, before;
+    sigset_t before;
     ssize_t n = -1;
-    sigemptyset(&all);
-    for (size_t i = 0; i < 4; i++) sigaddset(&all, (int[]){SIGINT, SIGTERM, SIGWINCH, SIGTSTP}[i]);
-    sigprocmask(SIG_BLOCK, &all, &before);
+    block_signals(&before);
     e->keys_len -= e->keys_at;
     memmove(e->keys, e->keys + e->keys_at, e->keys_len);
     e->keys_at = 0;
@@ -92,6 +206,10 @@ static int wait_for_keys(tool_edit *e)
             suspend(e);
         }
         if (ppoll(&p, 1, NULL, &before) <= 0) continue;
+        if (is_background()) { /* the keys are the shell's; a read would stop us, deaf to SIGTERM */
+            wants_stop = 1;
+            continue;
+        }
         n = read(STDIN_FILENO, e->keys + e->keys_len, KEY_BYTES - e->keys_len);
         if (n < 0 && errno != EINTR && errno != EAGAIN) n = 0; /* the terminal has gone */
     }
@@ -303,7 +421,11 @@ bt_err tool_edit_open(tool_edit **ret, size_t limit_bytes, bt_fault *fault)
         return bt_fail(fault, BT_EVERSION, "a terminal that cannot move its cursor");
     tool_edit *e = calloc(1, sizeof *e);
     if (!e) return bt_fail(fault, BT_ENOMEM, "the editor of lines");
-    e->before = before;
+    e->before = e->holding = before;
+    e->holding.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    e->holding.c_iflag &= ~(tcflag_t)(ICRNL | INLCR);
+    e->holding.c_cc[VMIN] = 1;
+    e->holding.c_cc[VTIME] = 0;
     e->limit_bytes = limit_bytes;
     tool_paste_init(&e->paste, limit_bytes);
     const int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -320,8 +442,8 @@ bt_err tool_edit_open(tool_edit **ret, size_t limit_bytes, bt_fault *fault)
         tool_edit_close(e);
         return err;
     }
-    fputs(PASTE_ON, e->screen); /* during answers too: a paste then waits as one */
-    e->marks_pastes = true;
+    catch_signals(e);
+    mark_pastes(e, true); /* during answers too: a paste then waits as one */
     *ret = e;
     return BT_OK;
 }
@@ -329,12 +451,12 @@ bt_err tool_edit_open(tool_edit **ret, size_t limit_bytes, bt_fault *fault)
 void tool_edit_close(tool_edit *e)
 {
     if (!e) return;
-    if (e->el) el_end(e->el);
-    if (e->marks_pastes) fputs(PASTE_OFF, e->screen);
+    holder = NULL;
+    leave_terminal(e, true);
     if (e->history) history_wend(e->history);
     if (e->screen) fclose(e->screen);
     if (e->mute) fclose(e->mute);
-    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &e->before);
+    for (size_t i = 0; e->catches && i < CAUGHT; i++) sigaction(caught[i].sig, &e->old[i], NULL);
     tool_paste_done(&e->paste);
     free(e->draft);
     free(e);
@@ -351,18 +473,6 @@ void tool_edit_remember(tool_edit *e, const char *text, size_t len)
 
 /* ---- reading ---- */
 
-/* What is typed during an answer is not echoed into it, and no line of it is cut: it waits. */
-static void hold_keys(void)
-{
-    struct termios t;
-    if (tcgetattr(STDIN_FILENO, &t) < 0) return;
-    t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-    t.c_iflag &= ~(tcflag_t)(ICRNL | INLCR);
-    t.c_cc[VMIN] = 1;
-    t.c_cc[VTIME] = 0;
-    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &t);
-}
-
 static bt_err take(tool_edit *e, bt_buf *ret, const wchar_t *text, size_t chars, bt_fault *fault)
 {
     if (chars > 0 && text[chars - 1] == L'\n') chars--;
@@ -375,20 +485,30 @@ static bt_err take(tool_edit *e, bt_buf *ret, const wchar_t *text, size_t chars,
 
 bt_err tool_edit_read(tool_edit *e, bt_buf *ret, bool *ret_ended, bt_fault *fault)
 {
-    const struct sigaction window = {.sa_handler = on_window}, suspends = {.sa_handler = on_suspend};
-    struct sigaction old_window, old_suspend;
+    const struct sigaction window = {.sa_handler = on_window};
+    struct sigaction old_window;
+    sigset_t before;
     int chars = 0;
+    holder = NULL;
+    block_signals(&before);
+    wait_for_terminal(); /* after `bg` */
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (tool_stop) return bt_fail(fault, BT_ECANCEL, "interrupted");
+    mark_pastes(e, true);
     sigaction(SIGWINCH, &window, &old_window);
-    sigaction(SIGTSTP, &suspends, &old_suspend);
     e->entry = 0;
     const wchar_t *text = el_wgets(e->el, &chars);
-    hold_keys();
+    holder = e;
+    hold_keys(e);
     fflush(e->screen);
     sigaction(SIGWINCH, &old_window, NULL);
-    sigaction(SIGTSTP, &old_suspend, NULL);
     if (tool_stop) {
         if (line_chars(e->el) > 0) (void)bt_buf_byte(ret, '?'); /* it only tells that there was something */
         return bt_fail(fault, BT_ECANCEL, "interrupted");
+    }
+    if (wants_stop) { /* Ctrl-Z after the last look */
+        wants_stop = 0;
+        stop_holding(e);
     }
     *ret_ended = !text || chars <= 0;
     return *ret_ended ? BT_OK : take(e, ret, text, (size_t)chars, fault);

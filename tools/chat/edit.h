@@ -8,8 +8,8 @@
 /* Lines typed at a terminal, edited by libedit: emacs keys, history with up, down and Ctrl-R, pastes taken whole
  * (bracketed paste), several lines in one text. Reads stdin and draws on stderr. Between two reads, while an answer is
  * shown, the terminal neither echoes nor cuts what is typed; it waits for the next read. One editor at a time, in a
- * process whose only thread this is: it sets LC_CTYPE, and it handles SIGWINCH and SIGTSTP while it reads. SIGINT and
- * SIGTERM must be caught without SA_RESTART and set tool_stop. */
+ * process whose only thread this is: it sets LC_CTYPE, handles SIGTSTP, SIGTTOU and, while it reads, SIGWINCH, and has
+ * SIGQUIT and SIGHUP set tool_stop. SIGINT and SIGTERM must be caught without SA_RESTART and set tool_stop. */
 typedef struct tool_edit tool_edit;
 
 /* limit_bytes: of one text. BT_EVERSION: stdin or stderr is no terminal, or one that cannot move its cursor (TERM

@@ -340,6 +340,38 @@ static void what_was_left_half_made_is_deleted(void **state)
     assert_true(exists(KEY ".tng"));
 }
 
+static void who_makes_a_thing_deletes_what_was_left_half_made_of_it(void **state)
+{
+    (void)state;
+    maker m = {0};
+    assert_true(get(OTHER, &m)); /* so that the folder is there */
+    put(KEY ".tng.abcdef");
+    put(KEY ".tng.ghijkl");
+    put(THIRD ".tng.abcdef");
+    m.fails = BT_ELIMIT;
+    const bt_cache_request r = {.kind = &kind,      .key = KEY,   .dir = dir,
+                                .open = open_thing, .make = make, .ud = &m};
+    void *p = NULL;
+    assert_int_equal(bt_cache_open(&p, NULL, &r, NULL), BT_ELIMIT);
+    assert_false(exists(KEY ".tng.abcdef"));
+    assert_false(exists(KEY ".tng.ghijkl"));
+    assert_true(exists(THIRD ".tng.abcdef")); /* somebody may be making it */
+}
+
+static void what_another_process_has_deleted_counts_as_gone(void **state)
+{
+    (void)state;
+    const uint64_t bytes = make_four();
+    bt_cache_files_setup(0, hear, NULL);
+    bt_cache_list l = looked_at();
+    assert_int_equal(unlink(in_dir(OTHER ".tng")), 0);
+    bt_cache_files_trim(&l, 3 * bytes, NULL);
+    bt_cache_files_done(&l);
+    assert_string_equal(gone, "");
+    assert_true(exists(KEY ".tng"));
+    bt_cache_files_setup(BT_CACHE_FILES_LIMIT, NULL, NULL);
+}
+
 static void foreign_files_are_neither_listed_nor_deleted(void **state)
 {
     (void)state;
@@ -515,6 +547,7 @@ static void a_maker_that_fails_leaves_nothing(void **state)
     assert_string_equal(f.text, "the maker's words");
     assert_null(p);
     assert_false(exists(KEY ".tng"));
+    assert_false(exists(KEY ".lock"));
     m.fails = BT_OK;
     assert_true(get(KEY, &m));
 }
@@ -572,6 +605,8 @@ int main(void)
         T(what_is_deleted_can_be_read_by_who_has_it_mapped),
         T(what_somebody_makes_stays),
         T(what_was_left_half_made_is_deleted),
+        T(who_makes_a_thing_deletes_what_was_left_half_made_of_it),
+        T(what_another_process_has_deleted_counts_as_gone),
         T(foreign_files_are_neither_listed_nor_deleted),
         T(a_thing_is_listed_with_the_words_it_was_made_with),
         T(a_thing_without_words_gets_them_when_it_is_opened),

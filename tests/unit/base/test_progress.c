@@ -55,6 +55,17 @@ static void it_counts_down_between_reports_and_falls_silent_when_it_was_wrong(vo
     assert_text(&p, 90000, "packing: 75 %, about 30 s left");
 }
 
+static void a_second_thing_of_the_same_words_has_a_time_of_its_own(void **state)
+{
+    (void)state;
+    bt_progress p;
+    bt_progress_begin(&p, "converting", 0);
+    bt_progress_at(&p, 10, 10, 60000);
+    bt_progress_at(&p, 0, 10, 60000);
+    bt_progress_at(&p, 5, 10, 64000);
+    assert_text(&p, 64000, "converting: 50 %, about 4 s left");
+}
+
 static void nothing_is_estimated_from_too_little(void **state)
 {
     (void)state;
@@ -152,6 +163,7 @@ int main(void)
         cmocka_unit_test(a_wait_without_a_measure_says_what_it_waits_for),
         cmocka_unit_test(the_time_left_follows_from_what_was_done_in_the_time_that_passed),
         cmocka_unit_test(it_counts_down_between_reports_and_falls_silent_when_it_was_wrong),
+        cmocka_unit_test(a_second_thing_of_the_same_words_has_a_time_of_its_own),
         cmocka_unit_test(nothing_is_estimated_from_too_little),
         cmocka_unit_test(extreme_figures_do_no_harm),
         cmocka_unit_test(durations_are_rounded_as_people_say_them),
