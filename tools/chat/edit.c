@@ -117,7 +117,8 @@ static const struct {
 static void catch_signals(tool_edit *e)
 {
     for (size_t i = 0; i < CAUGHT; i++) {
-        const struct sigaction on = {.sa_handler = caught[i].fn, .sa_flags = SA_RESTART};
+        const struct sigaction on = {.sa_handler = caught[i].fn,
+                                     .sa_flags = caught[i].sig == SIGTSTP ? SA_RESTART : 0};
         sigaction(caught[i].sig, NULL, &e->old[i]);
         if (e->old[i].sa_handler != SIG_IGN)
             sigaction(caught[i].sig, &on, NULL); /* else: nohup and the like */
@@ -165,7 +166,11 @@ static void leave_terminal(tool_edit *e, bool for_good)
 /* Until the terminal is ours or something ends us. Signals are blocked. */
 static void wait_for_terminal(void)
 {
-    while (is_background() && !is_ending()) (void)raise(SIGSTOP);
+    const struct timespec a_moment = {.tv_nsec = 100000000}; /* a shell may continue us first, then end us */
+    sigset_t none;
+    sigemptyset(&none);
+    while (is_background() && !is_ending())
+        if (ppoll(NULL, 0, &a_moment, &none) == 0) (void)raise(SIGSTOP);
 }
 
 /* ---- keys ---- */

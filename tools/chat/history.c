@@ -120,6 +120,17 @@ static bt_err drop_older_half(const char *path, const bt_buf *line, bt_fault *fa
     return e;
 }
 
+/* All of it, or what was written is taken back: half a line would spoil the next one too. */
+static bt_err append(int fd, const char *path, const bt_buf *line, off_t old_bytes, bt_fault *fault)
+{
+    ssize_t n;
+    while ((n = write(fd, line->data, line->len)) < 0 && errno == EINTR) {}
+    if (n == (ssize_t)line->len) return BT_OK;
+    const int error = n < 0 ? errno : ENOSPC;
+    if (n > 0) (void)!ftruncate(fd, old_bytes);
+    return bt_fail(fault, BT_EIO, "write '%s': %s", path, strerror(error));
+}
+
 bt_err tool_history_add(const char *path, const char *text, size_t len, bt_fault *fault)
 {
     bt_buf line;
@@ -136,8 +147,7 @@ bt_err tool_history_add(const char *path, const char *text, size_t len, bt_fault
     if (line.err < 0) e = bt_fail(fault, line.err, "the history");
     else if (fd < 0 || fstat(fd, &st) < 0) e = bt_fail(fault, BT_EIO, "open '%s': %s", path, strerror(errno));
     else if ((size_t)st.st_size + line.len > TOOL_HISTORY_MAX_BYTES) e = drop_older_half(path, &line, fault);
-    else if (write(fd, line.data, line.len) != (ssize_t)line.len)
-        e = bt_fail(fault, BT_EIO, "write '%s': %s", path, strerror(errno));
+    else e = append(fd, path, &line, st.st_size, fault);
     if (fd >= 0) close(fd);
     bt_buf_done(&line);
     return e;

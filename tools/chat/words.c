@@ -123,9 +123,9 @@ bt_err tool_words_do(tool_words_next *ret, const char **ret_text, tool_talk *t, 
     }
     char *line = strdup(text + 1);
     if (!line) return bt_fail(fault, BT_ENOMEM, "a command");
-    char *argument = line + strcspn(line, " \t\n"), *end = line + strlen(line);
+    char *argument = line + strcspn(line, " \t\r\n"), *end = line + strlen(line);
     if (*argument) *argument++ = '\0';
-    argument += strspn(argument, " \t\n");
+    argument += strspn(argument, " \t\r\n");
     while (end > argument && isspace((unsigned char)end[-1])) *--end = '\0';
     c.argument = argument;
     const bt_err e = run(&c, line, fault);

@@ -58,7 +58,7 @@ bt_err tool_background_start(tool_background *ret, const tool_command *up, const
 {
     char program[4096];
     int out[2];
-    bt_err e = up->overflow ? bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes",
+    bt_err e = up->overflow ? bt_fail(fault, BT_ELIMIT, "too many options, or one longer than %d bytes",
                                       TOOL_COMMAND_ARG_BYTES - 1)
                             : tool_program_dir(program, sizeof program - 8, fault);
     if (e < 0) return e;

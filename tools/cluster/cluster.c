@@ -165,7 +165,7 @@ static void on_signal(void *ud, int signo)
     if (signo != SIGINT && signo != SIGTERM) return;
     if (c->plan.stopping) bt_log(BT_LOG_WARN, "second signal: leaving at once");
     else
-        bt_log(BT_LOG_INFO,
+        bt_log(BT_LOG_WARN,
                "stopping: requests have %g s to end; a second Ctrl-C (or SIGTERM) leaves at once",
                (double)c->config->drain_ms / 1e3);
     tool_supervise_stop(&c->plan, bt_clock_ms());
@@ -228,7 +228,8 @@ bt_err tool_cluster_run(const tool_cluster_config *config, bt_fault *fault)
             : bt_fail(fault, BT_ELIMIT, "%zu processes; the limit is %d", config->count, TOOL_SUPERVISE_MAX);
     for (size_t i = 0; e == BT_OK && i < config->count; i++)
         if (config->commands[i].overflow)
-            e = bt_fail(fault, BT_ELIMIT, "an option is longer than %d bytes", TOOL_COMMAND_ARG_BYTES - 1);
+            e = bt_fail(fault, BT_ELIMIT, "too many options, or one longer than %d bytes",
+                        TOOL_COMMAND_ARG_BYTES - 1);
     if (e == BT_OK) e = open_loop(c, fault);
     if (e == BT_OK) tool_supervise_init(&c->plan, config->count, config->drain_ms, GRACE_MS, bt_clock_ms());
     while (e == BT_OK && !c->over) e = bt_loop_step(c->loop, -1, fault);

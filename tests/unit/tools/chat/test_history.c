@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -187,6 +188,28 @@ static void several_chats_add_at_once(void **state)
     assert_int_equal((uint64_t)file_bytes(), s.count * (sizeof text + 1));
 }
 
+static void what_does_not_fit_is_taken_back_and_told(void **state)
+{
+    seen s = {.count = 0};
+    struct rlimit before, little;
+    bt_fault fault = {""};
+    (void)state;
+    add("one");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little = before;
+    little.rlim_cur = 8;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0); /* a write up to there is short */
+    const bt_err e = tool_history_add(path, "two and more", 12, &fault);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(e, BT_EIO);
+    assert_non_null(strstr(fault.text, "No space left"));
+    assert_int_equal(file_bytes(), 4);
+    add("three");
+    assert_int_equal(tool_history_load(path, note, &s, NULL), BT_OK);
+    assert_int_equal(s.count, 2);
+    assert_string_equal(s.text[1], "three");
+}
+
 static void the_place_follows_the_environment(void **state)
 {
     char got[64];
@@ -219,6 +242,7 @@ int main(void)
         TEST(lines_that_are_no_text_are_left_out),
         TEST(a_file_of_another_kind_is_refused),
         TEST(several_chats_add_at_once),
+        TEST(what_does_not_fit_is_taken_back_and_told),
         TEST(the_place_follows_the_environment),
     };
     return cmocka_run_group_tests_name("history of a chat", tests, NULL, NULL);

@@ -102,6 +102,7 @@ static void help_names_every_command_and_how_to_leave(void **state)
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
         if (!strstr(said, named[i])) fail_msg("%s is not in: %s", named[i], said);
     expect_done("/exit", TOOL_WORDS_LEAVE);
+    expect_done("/exit\r", TOOL_WORDS_LEAVE);
     expect_done("/exit  ", TOOL_WORDS_LEAVE);
 }
 
