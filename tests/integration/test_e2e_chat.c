@@ -314,7 +314,8 @@ static void ctrl_c_at_the_prompt_clears_the_line_and_twice_leaves(void **state)
 static void start_chat_in_shell(const char *script)
 {
     char program[600], text[400];
-    snprintf(program, sizeof program, "%s/baton", getenv("BATON_BIN"));
+    const char *bin = getenv("BATON_BIN");
+    snprintf(program, sizeof program, "%s/baton", bin && *bin ? bin : "bin");
     snprintf(text, sizeof text,
              "set -m; \"$0\" chat -n 16000 --temp 0 --frequency-penalty -2 --url \"$1\"; %s", script);
     chat = spawn_in_terminal("xterm", (const char *const[]){"/bin/bash", "-c", text, program, up.url, NULL});

@@ -197,8 +197,9 @@ static void a_gateway_without_keys_is_not_joined_with_keys(void **state)
     by_hand h;
     (void)state;
     start_gateway(&h, NULL);
-    spawn *locked = start_node(&h, "baton-decode", "locked", keys, "decode-0"),
-          *plain = start_node(&h, "baton-decode", "plain", NULL, NULL);
+    spawn *locked = start_node(&h, "baton-decode", "locked", keys, "decode-0");
+    assert_true(spawn_wait_err(locked, "model", spawn_patience(READY_MS))); /* it catches signals now */
+    spawn *plain = start_node(&h, "baton-decode", "plain", NULL, NULL);
     assert_true(cluster_wait_node(h.url, "plain", "ready", 0, spawn_patience(READY_MS)));
     expect_nobody(&h, "locked");
     assert_null(strstr(spawn_err(locked), "info: ready"));
