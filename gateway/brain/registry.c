@@ -145,6 +145,7 @@ gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, i
     if (heartbeat) {
         n->load = heartbeat->load;
         n->leaving = heartbeat->draining;
+        n->has_left = n->has_left && n->leaving; /* one that serves can be cut */
     }
     if (n->state != GW_NODE_STARTING || heartbeat) n->state = n->leaving ? GW_NODE_DRAINING : GW_NODE_READY;
     return n->state;

@@ -29,6 +29,7 @@ static const uint64_t kept[] = {
     40008233, /* check: as 35091975 */
     40011547, /* check: packets that a cut held back made a dead node seem alive */
     70098091, /* check: an ABORT that was said before the request's end was lost in a cut */
+    91068064, /* brain: a heartbeat behind a BYE made a node that no cut could lose */
 };
 
 typedef struct options {

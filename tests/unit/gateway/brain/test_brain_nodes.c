@@ -66,6 +66,13 @@ static void a_node_that_said_bye_stays_draining_when_its_connection_ends(void **
     gateway_kit_wait(&k, SECOND);
     assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_GONE); /* it died as it drained */
     gateway_kit_close(&k);
+    open_two_pairs(&k);
+    gateway_kit_from(&k, DA, &(bt_msg){.type = BT_MSG_BYE});
+    gateway_kit_from(&k, DA, &(bt_msg){.type = BT_MSG_HEARTBEAT}); /* held up on its way: it seems to serve */
+    gateway_kit_step(&k, &(gw_event){.type = GW_EV_CUT, .u.cut = DA});
+    gateway_kit_wait(&k, SECOND);
+    assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_GONE);
+    gateway_kit_close(&k);
 }
 
 static void a_wish_that_cannot_be_met_ends_with_words_and_holds_up_nobody(void **s)
