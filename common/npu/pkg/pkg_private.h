@@ -72,8 +72,9 @@ bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault);
 bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
 
 /* ---- pkg_read.c ---- */
-/* bt_pkg_open over bytes that the caller keeps (64-byte aligned). */
-bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *fault);
+/* A package over bytes that the caller keeps, 64-byte aligned. is_whole: checked as bt_pkg_open does, else as
+ * bt_pkg_look. BT_EARG: not aligned. */
+bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bool is_whole, bt_pool *pool, bt_fault *fault);
 
 /* ---- fuse.c: what bt_pkg_fuse finds, of a package that was checked. BT_ENOMEM ---- */
 bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *p, bt_fault *fault);

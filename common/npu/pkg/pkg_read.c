@@ -10,13 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bt_err new_checked(bt_pkg **ret, bt_pkg is, bool whole, bt_pool *pool, bt_fault *fault)
+bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bool is_whole, bt_pool *pool,
+                         bt_fault *fault)
 {
-    bt_pkg *p = malloc(sizeof *p);
+    if ((uintptr_t)bytes % BT_PKG_ALIGN)
+        return bt_fail(fault, BT_EARG, "a package must lie at a multiple of %d bytes", BT_PKG_ALIGN);
+    bt_pkg *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(fault, BT_ENOMEM, "opening a package");
-    *p = is;
-    bt_err e = whole ? bt_pkg_check(p, pool, fault) : bt_pkg_check_tables(p, fault);
-    if (e == BT_OK && whole) e = bt_fuse_list_new(&p->fuses, p, fault);
+    p->bytes = bytes;
+    p->len = len;
+    bt_err e = is_whole ? bt_pkg_check(p, pool, fault) : bt_pkg_check_tables(p, fault);
+    if (e == BT_OK && is_whole) e = bt_fuse_list_new(&p->fuses, p, fault);
     if (e < 0) {
         free(p);
         return e;
@@ -25,22 +29,17 @@ static bt_err new_checked(bt_pkg **ret, bt_pkg is, bool whole, bt_pool *pool, bt
     return BT_OK;
 }
 
-bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bt_fault *fault)
-{
-    if ((uintptr_t)bytes % BT_PKG_ALIGN)
-        return bt_fail(fault, BT_EARG, "a package must lie at a multiple of %d bytes", BT_PKG_ALIGN);
-    return new_checked(ret, (bt_pkg){.bytes = bytes, .len = len}, true, NULL, fault);
-}
-
-static bt_err open_file(bt_pkg **ret, const char *path, bool whole, bt_pool *pool, bt_fault *fault)
+static bt_err open_file(bt_pkg **ret, const char *path, bool is_whole, bt_pool *pool, bt_fault *fault)
 {
     bt_fault why = {""};
     const uint8_t *map;
     size_t len;
     bt_err e = bt_file_map(&map, &len, path, fault);
     if (e < 0) return e;
-    e = new_checked(ret, (bt_pkg){.bytes = map, .len = len, .mapped = true}, whole, pool, &why);
-    if (e < 0) {
+    e = bt_pkg_from_bytes(ret, map, len, is_whole, pool, &why);
+    if (e == BT_OK) {
+        (*ret)->mapped = true;
+    } else {
         (void)bt_fail(fault, e, "'%.100s': %.140s", path, why.text);
         bt_file_unmap(map, len);
     }

@@ -373,7 +373,7 @@ static void expect(const char *want, const uint8_t *b, size_t len)
 {
     bt_pkg *p = NULL;
     bt_fault f = {""};
-    const bt_err e = bt_pkg_from_bytes(&p, b, len, &f);
+    const bt_err e = bt_pkg_from_bytes(&p, b, len, true, NULL, &f);
     if (e == BT_OK || !strstr(f.text, want)) fail_msg("wanted '%s', got %d '%s'", want, e, f.text);
     assert_true(e == BT_EFORMAT || e == BT_EVERSION);
     assert_null(p);
@@ -418,7 +418,8 @@ static void damage_without_a_new_digest_is_refused_wherever_it_is(void **state)
     uint8_t *b = tiny_pkg_bytes(&len, &(tiny_pkg){.layers = 1});
     for (size_t i = 0; i < len; i++) {
         b[i] ^= 0x10;
-        if (bt_pkg_from_bytes(&p, b, len, NULL) == BT_OK) fail_msg("byte %zu of %zu may be changed", i, len);
+        if (bt_pkg_from_bytes(&p, b, len, true, NULL, NULL) == BT_OK)
+            fail_msg("byte %zu of %zu may be changed", i, len);
         b[i] ^= 0x10;
     }
     free(b);
@@ -433,7 +434,8 @@ static void a_file_cut_anywhere_is_refused(void **state)
         uint8_t *b = tiny_pkg_alloc(n ? n : 1);
         bt_pkg *p = NULL;
         memcpy(b, whole, n);
-        if (bt_pkg_from_bytes(&p, b, n, NULL) != BT_EFORMAT) fail_msg("cut to %zu of %zu bytes", n, len);
+        if (bt_pkg_from_bytes(&p, b, n, true, NULL, NULL) != BT_EFORMAT)
+            fail_msg("cut to %zu of %zu bytes", n, len);
         free(b);
     }
     free(whole);
@@ -444,7 +446,7 @@ static void bytes_at_an_odd_place_are_the_callers_mistake(void **state)
     (void)state;
     bt_pkg *p = NULL;
     uint8_t *b = tiny_pkg_alloc(2048);
-    assert_int_equal(bt_pkg_from_bytes(&p, b + 8, 1024, NULL), BT_EARG);
+    assert_int_equal(bt_pkg_from_bytes(&p, b + 8, 1024, true, NULL, NULL), BT_EARG);
     free(b);
 }
 
