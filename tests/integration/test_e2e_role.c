@@ -94,6 +94,14 @@ static char *answer(client *c, const char *prefill)
     return text;
 }
 
+/* The pair gives the text that is expected, prefilled where it was asked for. */
+static void expect_text(const door *d, const char *prefill, const char *decode, const char *expected)
+{
+    char *text = answer(ask(d, prefill, decode, TOKENS), prefill);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
 static void a_decode_node_serves_as_prefill_and_as_decode_again(void **state)
 {
     (void)state;
@@ -111,15 +119,11 @@ static void a_decode_node_serves_as_prefill_and_as_decode_again(void **state)
     for (int round = 0; round < 2; round++) {
         expect_role(&d, "decode-1", "prefill");
         assert_int_equal(cluster_pid(d.url, "decode-1"), spawn_pid(d1));
-        char *text = answer(ask(&d, "decode-1", "decode-0", TOKENS), "decode-1");
-        assert_string_equal(text, expected);
-        free(text);
+        expect_text(&d, "decode-1", "decode-0", expected);
         expect_role(&d, "decode-1", "prefill"); /* it is that already */
         expect_role(&d, "decode-1", "decode");
         assert_int_equal(cluster_pid(d.url, "decode-1"), spawn_pid(d1));
-        text = answer(ask(&d, "prefill-0", "decode-1", TOKENS), "prefill-0");
-        assert_string_equal(text, expected);
-        free(text);
+        expect_text(&d, "prefill-0", "decode-1", expected);
     }
     assert_true(cluster_wait_idle(d.url, spawn_patience(READY_MS)));
     free(expected);
@@ -145,14 +149,10 @@ static void a_prefill_node_serves_as_decode_and_as_prefill_again(void **state)
     for (int round = 0; round < 2; round++) {
         expect_role(&d, "prefill-1", "decode");
         assert_int_equal(cluster_pid(d.url, "prefill-1"), spawn_pid(p1));
-        char *text = answer(ask(&d, "prefill-0", "prefill-1", TOKENS), "prefill-0");
-        assert_string_equal(text, expected);
-        free(text);
+        expect_text(&d, "prefill-0", "prefill-1", expected);
         expect_role(&d, "prefill-1", "prefill");
         assert_int_equal(cluster_pid(d.url, "prefill-1"), spawn_pid(p1));
-        text = answer(ask(&d, "prefill-1", "decode-0", TOKENS), "prefill-1");
-        assert_string_equal(text, expected);
-        free(text);
+        expect_text(&d, "prefill-1", "decode-0", expected);
     }
     assert_true(cluster_wait_idle(d.url, spawn_patience(READY_MS)));
     free(expected);
@@ -176,9 +176,7 @@ static void two_nodes_change_places(void **state)
     char *expected = answer(ask(&d, "prefill-0", "decode-0", TOKENS), "prefill-0");
     expect_role(&d, "decode-0", "prefill");
     expect_role(&d, "prefill-0", "decode");
-    char *text = answer(ask(&d, "decode-0", "prefill-0", TOKENS), "decode-0");
-    assert_string_equal(text, expected);
-    free(text);
+    expect_text(&d, "decode-0", "prefill-0", expected);
     free(expected);
     end(d0);
     end(p0);
@@ -485,9 +483,7 @@ static void a_key_needs_both_roles(void **state)
     }
     expect_role(&d, "decode-1", "decode");
     expect_role(&d, "prefill-1", "prefill");
-    char *text = answer(ask(&d, "prefill-1", "decode-1", TOKENS), "prefill-1");
-    assert_string_equal(text, expected);
-    free(text);
+    expect_text(&d, "prefill-1", "decode-1", expected);
     free(expected);
     for (int i = 0; i < 4; i++) end(node[i]);
     end(d.program);
