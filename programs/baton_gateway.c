@@ -1,7 +1,7 @@
 /* baton-gateway: options, then the server. */
 #include "base/log.h"
 #include "base/wait.h"
-#include "gateway/door/openapi.h"
+#include "gateway/api/openapi.h"
 #include "gateway/http/options.h"
 #include "gateway/shell/server.h"
 

@@ -6,7 +6,7 @@
 #include "gateway/door/grow.h"
 #include "gateway/door/live.h"
 #include "gateway/door/pages.h"
-#include "gateway/door/refusal.h"
+#include "gateway/api/refusal.h"
 #include "gateway/door/reply.h"
 #include "gateway/door/roles.h"
 #include "gateway/door/submit.h"
@@ -64,7 +64,7 @@ static const struct endpoint {
     void (*serve)(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 } endpoints[] = {
 #define X(path, method, open, serve, summary, request, answer) {path, method, open, serve},
-#include "gateway/door/endpoints_table.h"
+#include "gateway/api/endpoints_table.h"
 #undef X
 };
 

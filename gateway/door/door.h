@@ -2,7 +2,7 @@
 #define GW_DOOR_H
 #include "gateway/brain/brain.h"
 #include "gateway/door/metrics.h"
-#include "gateway/door/text.h"
+#include "gateway/api/text.h"
 #include "gateway/http/auth.h"
 #include "gateway/http/http.h"
 #include "gateway/http/node_link.h"

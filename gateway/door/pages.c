@@ -1,7 +1,7 @@
 /* What a GET shows. */
 #include "gateway/door/pages.h"
 #include "base/clock.h"
-#include "gateway/door/openapi.h"
+#include "gateway/api/openapi.h"
 #include "gateway/door/props.h"
 #include "gateway/door/reply.h"
 #include "gateway/door/status.h"

@@ -1,6 +1,6 @@
 /* What answers are made with where a request does not say, as JSON. */
 #include "gateway/door/props.h"
-#include "gateway/door/json.h"
+#include "gateway/api/json.h"
 #include "text/utf8.h"
 
 #include <jansson.h>

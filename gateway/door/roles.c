@@ -2,7 +2,7 @@
 #include "gateway/door/roles.h"
 #include "base/log.h"
 #include "gateway/door/reply.h"
-#include "gateway/door/role_http.h"
+#include "gateway/api/role_http.h"
 #include "text/utf8.h"
 
 #include <stdlib.h>

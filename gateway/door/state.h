@@ -1,8 +1,8 @@
 #ifndef GW_DOOR_STATE_H
 #define GW_DOOR_STATE_H
-#include "gateway/door/answer.h"
+#include "gateway/api/answer.h"
 #include "gateway/door/door.h"
-#include "gateway/door/logprobs.h"
+#include "gateway/api/logprobs.h"
 
 /* What the files of the door share. They are read in this order: reply.h (whole answers), pages.h (what GET shows),
  * roles.h (other roles of nodes), live.h (a request that is being answered), submit.h (how it comes), grow.h (its

@@ -1,7 +1,7 @@
 /* What the gateway knows about its nodes, as JSON for people's tools. */
 #include "gateway/door/status.h"
 #include "base/hash.h"
-#include "gateway/door/json.h"
+#include "gateway/api/json.h"
 #include "gateway/door/metrics.h"
 #include "text/utf8.h"
 

@@ -1,7 +1,7 @@
 /* Any bytes as the body of a request: no crash, and either a whole request or an error that can be written as
  * JSON. The first byte chooses chat or completions. */
-#include "gateway/door/answer.h"
-#include "gateway/door/openai.h"
+#include "gateway/api/answer.h"
+#include "gateway/api/openai.h"
 
 #include <stdlib.h>
 #include <string.h>

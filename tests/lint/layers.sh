@@ -27,8 +27,9 @@ common/xfer        : base kernels kv wire
 common/node        : base crypto rt kernels model device kv wire xfer
 gateway/brain      : base wire xfer
 gateway/http       : base crypto rt model node
-gateway/door       : base rt text model sample wire node gateway/brain gateway/http
-gateway/shell      : base rt model gateway/brain gateway/http gateway/door
+gateway/api        : base text model sample wire gateway/http
+gateway/door       : base rt text model wire node gateway/brain gateway/http gateway/api
+gateway/shell      : base rt model gateway/brain gateway/http gateway/api gateway/door
 prefill-node/brain : base kv wire xfer
 prefill-node       : base kernels npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer
@@ -39,7 +40,7 @@ tools/bench        : base kernels model graph kv engine tools
 tools/cluster      : base rt model kv npu/compile engine tools
 tools/chat         : base text tools tools/cluster
 tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster tools/chat gateway/http
-programs           : base rt wire engine node gateway/http gateway/door gateway/shell prefill-node decode-node tools
+programs           : base rt wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 
 # header, then where it may be included, as extended regular expressions. The last lines: a room with doors is entered by them alone.

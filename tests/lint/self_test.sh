@@ -96,11 +96,12 @@ common/npu/compile npu/run engine
 common/npu/run     npu/compile engine
 common/engine      node wire xfer
 common/xfer        node rt engine
-gateway/brain      gateway/http gateway/door gateway/shell node rt
+gateway/brain      gateway/http gateway/api gateway/door gateway/shell node rt
 prefill-node/brain prefill-node node rt engine
 decode-node/brain  decode-node node rt engine
 common/node        engine npu/pkg npu/compile npu/run
-gateway/http       engine npu/pkg
+gateway/http       gateway/api engine npu/pkg
+gateway/api        gateway/brain gateway/door gateway/shell node rt
 prefill-node       decode-node gateway/http
 decode-node        prefill-node gateway/http
 NEVER

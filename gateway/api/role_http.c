@@ -1,6 +1,6 @@
 /* Reads what asks for another role of a node, and says what came of it. */
-#include "gateway/door/role_http.h"
-#include "gateway/door/json.h"
+#include "gateway/api/role_http.h"
+#include "gateway/api/json.h"
 #include "text/utf8.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 #ifndef GW_REFUSAL_H
 #define GW_REFUSAL_H
-#include "gateway/door/openai.h"
+#include "gateway/api/openai.h"
 #include "gateway/http/framing.h"
 
 /* What the HTTP layer refused, in the words of the API. False: it did not. */

@@ -1,6 +1,6 @@
 /* The description of the API against the table of fields and itself. */
-#include "gateway/door/openapi.h"
-#include "gateway/door/openai_fields.h"
+#include "gateway/api/openapi.h"
+#include "gateway/api/openai_fields.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

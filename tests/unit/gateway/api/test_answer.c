@@ -1,6 +1,6 @@
 /* Answers of the OpenAI API, byte for byte, and that what is written is read back the same by a JSON
  * reader. */
-#include "gateway/door/answer.h"
+#include "gateway/api/answer.h"
 
 #include <jansson.h>
 #include <setjmp.h>

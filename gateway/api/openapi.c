@@ -1,8 +1,8 @@
 /* Makes the description of the API from the two tables; what no table has, the forms of answers, stands here.
  */
-#include "gateway/door/openapi.h"
-#include "gateway/door/json.h"
-#include "gateway/door/openai_fields.h"
+#include "gateway/api/openapi.h"
+#include "gateway/api/json.h"
+#include "gateway/api/openai_fields.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static const struct {
 #define GET                                                    "get"
 #define POST                                                   "post"
 #define X(path, method, open, serve, summary, request, answer) {path, method, summary, request, answer, open},
-#include "gateway/door/endpoints_table.h"
+#include "gateway/api/endpoints_table.h"
 #undef X
 #undef GET
 #undef POST

@@ -1,5 +1,5 @@
 /* Errors in the words of the API, always whole characters. */
-#include "gateway/door/openai_error.h"
+#include "gateway/api/openai_error.h"
 #include "text/utf8.h"
 
 #include <stdarg.h>

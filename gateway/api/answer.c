@@ -1,7 +1,7 @@
 /* Writes the JSON of answers. Key order is fixed by the order of the calls. */
-#include "gateway/door/answer.h"
+#include "gateway/api/answer.h"
 #include "base/hash.h"
-#include "gateway/door/json.h"
+#include "gateway/api/json.h"
 #include "text/utf8.h"
 
 #include <jansson.h>

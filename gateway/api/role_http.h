@@ -1,7 +1,7 @@
 #ifndef GW_ROLE_HTTP_H
 #define GW_ROLE_HTTP_H
 #include "base/buf.h"
-#include "gateway/door/openai.h"
+#include "gateway/api/openai.h"
 
 /* POST /v1/nodes/{id}/role: its path, its body {"role": "prefill" or "decode"}, and its answer. Pure. */
 

@@ -1,5 +1,5 @@
 /* One row for each reason of gateway/http/framing.h. */
-#include "gateway/door/refusal.h"
+#include "gateway/api/refusal.h"
 
 static const char BAD[] = "invalid_request_error", SERVER[] = "server_error";
 

@@ -1,5 +1,5 @@
 /* Single values of a request: their type and range, and the words for what is wrong. */
-#include "gateway/door/openai_read.h"
+#include "gateway/api/openai_read.h"
 
 #define MAX_WHOLE 9007199254740992.0 /* 2^53: a double beyond it may have been another integer */
 

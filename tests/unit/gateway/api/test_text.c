@@ -1,5 +1,5 @@
 /* Prompts and answers with a small vocabulary: ids, stop strings across tokens, whole characters. */
-#include "gateway/door/text.h"
+#include "gateway/api/text.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <setjmp.h>

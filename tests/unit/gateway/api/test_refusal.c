@@ -1,5 +1,5 @@
 /* Every reason of the HTTP layer has its words. */
-#include "gateway/door/refusal.h"
+#include "gateway/api/refusal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* The fields of a request: one table for what is read, what is taken without a look, and what is refused. */
-#include "gateway/door/openai_fields.h"
+#include "gateway/api/openai_fields.h"
 #include "base/opt.h"
-#include "gateway/door/openai_messages.h"
+#include "gateway/api/openai_messages.h"
 #include "gateway/http/options.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "base/buf.h"
 #include "base/err.h"
-#include "gateway/door/openai.h"
+#include "gateway/api/openai.h"
 #include "wire/msg.h"
 
 /* Answers, chunks of a stream and errors of the OpenAI API as JSON. Pure: structs in, bytes added to a buffer.

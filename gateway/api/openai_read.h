@@ -1,7 +1,7 @@
 #ifndef GW_OPENAI_READ_H
 #define GW_OPENAI_READ_H
 #include <jansson.h>
-#include "gateway/door/openai.h"
+#include "gateway/api/openai.h"
 
 /* Private to the reading of requests: what is read so far, and readers of single values. All of them fill *p->err when
  * they fail, as gw_openai_parse says; `name` is the field's. */

@@ -1,6 +1,6 @@
 /* Requests of the OpenAI API: what is read, what is ignored, and that every wrong one is refused with its
  * field named. Bodies are passed in heap blocks of their exact size. */
-#include "gateway/door/openai.h"
+#include "gateway/api/openai.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

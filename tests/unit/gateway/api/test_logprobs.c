@@ -1,6 +1,6 @@
 /* Log probabilities beside the text: each token once, when its text may be shown, and none of what a stop
  * string took away. */
-#include "gateway/door/logprobs.h"
+#include "gateway/api/logprobs.h"
 #include "tests/helpers/small_vocab.h"
 
 #include <jansson.h>

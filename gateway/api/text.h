@@ -1,7 +1,7 @@
 #ifndef GW_TEXT_H
 #define GW_TEXT_H
 #include "base/buf.h"
-#include "gateway/door/openai.h"
+#include "gateway/api/openai.h"
 #include "model/gguf.h"
 #include "sample/stop.h"
 #include "text/chat.h"

@@ -1,7 +1,7 @@
 /* Reads requests of the OpenAI API: jansson decides what is JSON, the table of openai_fields.c what a field
  * means. */
-#include "gateway/door/openai.h"
-#include "gateway/door/openai_fields.h"
+#include "gateway/api/openai.h"
+#include "gateway/api/openai_fields.h"
 #include "text/utf8.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* What an answer is asked to: the messages of a chat, the prompt of a completion. */
-#include "gateway/door/openai_messages.h"
+#include "gateway/api/openai_messages.h"
 #include "base/num.h"
 
 #include <stdio.h>

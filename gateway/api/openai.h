@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
-#include "gateway/door/openai_error.h"
+#include "gateway/api/openai_error.h"
 #include "model/defaults.h"
 #include "text/chat.h"
 #include "wire/msg.h"

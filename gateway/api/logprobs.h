@@ -1,7 +1,7 @@
 #ifndef GW_LOGPROBS_H
 #define GW_LOGPROBS_H
 #include "base/buf.h"
-#include "gateway/door/text.h"
+#include "gateway/api/text.h"
 #include "wire/msg.h"
 
 struct json_t;

@@ -1,6 +1,6 @@
 /* Prompts to ids and ids to text. Limits of lengths in tokens are the caller's business
  * (gw_openai_max_tokens). */
-#include "gateway/door/text.h"
+#include "gateway/api/text.h"
 #include "base/num.h"
 #include "model/vocab.h"
 #include "text/utf8.h"

@@ -1,5 +1,5 @@
 /* JSON into a buffer. */
-#include "gateway/door/json.h"
+#include "gateway/api/json.h"
 
 static int add_bytes(const char *bytes, size_t len, void *ud)
 {

@@ -1,6 +1,6 @@
 #ifndef GW_OPENAI_FIELDS_H
 #define GW_OPENAI_FIELDS_H
-#include "gateway/door/openai_read.h"
+#include "gateway/api/openai_read.h"
 
 /* Private to the door: the one table of what a request may hold. Requests are read by it, and the description that
  * clients can fetch (openapi.h) is made from it. */

@@ -1,5 +1,5 @@
 /* See logprobs.h. */
-#include "gateway/door/logprobs.h"
+#include "gateway/api/logprobs.h"
 #include "text/utf8.h"
 
 #include <jansson.h>
