@@ -215,7 +215,9 @@ uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tok
         w->clients_cap = cap;
     }
     sim_client *c = &w->clients[w->clients_len++];
-    *c = (sim_client){.r = {.gateway = gateway, .prompt_tokens = prompt_tokens, .max_tokens = max_tokens,
+    const uint32_t room = prompt_tokens < w->o.ctx_tokens ? w->o.ctx_tokens - prompt_tokens : 0;
+    const uint32_t most = room && room < max_tokens ? room : max_tokens;
+    *c = (sim_client){.r = {.gateway = gateway, .prompt_tokens = prompt_tokens, .max_tokens = most,
                             .submitted_us = w->now_us, .heard_us = w->now_us},
                       .may_be_refused = p->is_draining || gw_brain_queued(p->gw) >= w->o.queue_max,
                       .seed = sim_net_draw(w->net), .life = p->life};

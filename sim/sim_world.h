@@ -42,7 +42,8 @@ sim_options sim_options_defaults(uint64_t seed);
 typedef enum sim_outcome { SIM_PENDING = 0, SIM_DONE, SIM_FAILED } sim_outcome;
 typedef struct sim_request {
     sim_outcome outcome;
-    uint32_t gateway, prompt_tokens, max_tokens, tokens; /* tokens: given to the client */
+    /* max_tokens: what the nodes hold beside the prompt, where more was asked for. tokens: given to the client */
+    uint32_t gateway, prompt_tokens, max_tokens, tokens;
     int64_t submitted_us, heard_us, ended_us;            /* heard: the last token, or the submission */
     bt_finish reason;
     gw_fail_kind kind;

@@ -73,7 +73,7 @@ static void fill_report(gw_answer_report *r, const gw_live *l, bt_finish reason,
 {
     *r = (gw_answer_report){
         .finish_reason = reason == BT_FINISH_LENGTH && !l->text.is_stopped ? "length" : "stop",
-        .bound = l->bound,
+        .bound = s->max_tokens < l->bound.tokens ? (gw_openai_bound){s->max_tokens, "context"} : l->bound,
         .prompt_ids = l->prompt_ids,
         .prompt_tokens = l->prompt_len,
         .token_ids = (const int32_t *)(const void *)l->ids.data,

@@ -323,10 +323,12 @@ static void refuses_what_no_node_holds_and_what_no_node_serves(void **s)
     sim_options o = sim_options_defaults(6);
     sim_world *w = world(&o);
     sim_world_run(w, 100000);
-    uint64_t long_one = sim_world_submit(w, 500, 13);
+    uint64_t long_one = sim_world_submit(w, 512, 1);
     assert_int_equal(sim_world_request(w, long_one)->kind, GW_FAIL_TOO_LONG);
-    uint64_t fits = sim_world_submit(w, 500, 12);
+    uint64_t fits = sim_world_submit(w, 500, 12), is_cut = sim_world_submit(w, 500, 13);
     assert_true(sim_world_run_answered(w, 10 * SECOND));
+    assert_int_equal(sim_world_request(w, is_cut)->outcome, SIM_DONE);
+    assert_int_equal(sim_world_request(w, is_cut)->max_tokens, 12);
     assert_int_equal(sim_world_request(w, fits)->outcome, SIM_DONE);
     sim_world_kill(w, BT_ROLE_DECODE, 0);
     sim_world_run(w, 37 * (int64_t)SECOND);

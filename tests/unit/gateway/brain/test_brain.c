@@ -75,12 +75,22 @@ static gw_brain *make_ready(void)
     return b;
 }
 
-static void submit(gw_brain *b, uint64_t request, uint32_t max_tokens)
+static void submit_long(gw_brain *b, uint64_t request, uint32_t prompt_tokens, uint32_t max_tokens)
 {
     static const int32_t ids[200];
-    gw_submit s = {.request = request, .ids = ids,        .ids_len = 10,  .max_tokens = max_tokens,
-                   .draw_seed = true,  .stop_ids_len = 1, .stop_ids = {7}};
+    gw_submit s = {.request = request,
+                   .ids = ids,
+                   .ids_len = prompt_tokens,
+                   .max_tokens = max_tokens,
+                   .draw_seed = true,
+                   .stop_ids_len = 1,
+                   .stop_ids = {7}};
     step(b, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
+}
+
+static void submit(gw_brain *b, uint64_t request, uint32_t max_tokens)
+{
+    submit_long(b, request, 10, max_tokens);
 }
 
 static void reserved(gw_brain *b, uint32_t attempt)
@@ -372,11 +382,33 @@ static void cancels_and_ends_early_once(void **s)
     assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_CANCELLED);
     submit(b, 4, 20); /* a number used before */
     assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.kind, GW_FAIL_BAD);
-    submit(b, 5, 200);
-    step(b, &(gw_event){.type = GW_EV_CANCEL, .u.request = 3});
-    assert_int_equal(acts.items[1].u.fail.kind, GW_FAIL_TOO_LONG);
-    assert_non_null(strstr(acts.items[1].u.fail.text, "210"));
-    assert_non_null(strstr(acts.items[1].u.fail.text, "100"));
+    gw_brain_free(b);
+}
+
+static void refuses_a_prompt_that_leaves_no_room_with_both_numbers(void **s)
+{
+    (void)s;
+    gw_brain *b = make_ready();
+    submit_long(b, 1, 100, 30);
+    const gw_action *a = gateway_kit_did(acts, GW_DO_FAIL);
+    assert_int_equal(a->u.fail.kind, GW_FAIL_TOO_LONG);
+    assert_non_null(strstr(a->u.fail.text, "130"));
+    assert_non_null(strstr(a->u.fail.text, "100"));
+    gw_brain_free(b);
+}
+
+/* Submitted while no node was there to say what it holds. */
+static void an_answer_is_cut_to_what_the_nodes_hold_that_come(void **s)
+{
+    (void)s;
+    gw_brain *b = make();
+    submit(b, 1, 200);
+    join(b, PREFILL, BT_ROLE_PREFILL);
+    join(b, DECODE, BT_ROLE_DECODE);
+    const bt_msg *m = gateway_kit_said(acts, DECODE, BT_MSG_RESERVE);
+    assert_int_equal(m->u.reserve.max_tokens, 90);
+    step(b, &(gw_event){.type = GW_EV_CANCEL, .u.request = 1});
+    assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.stats.max_tokens, 90);
     gw_brain_free(b);
 }
 
@@ -447,6 +479,8 @@ int main(void)
         cmocka_unit_test(a_prompt_that_makes_rows_slowly_is_waited_for),
         cmocka_unit_test(renews_leases_of_both_sides),
         cmocka_unit_test(cancels_and_ends_early_once),
+        cmocka_unit_test(refuses_a_prompt_that_leaves_no_room_with_both_numbers),
+        cmocka_unit_test(an_answer_is_cut_to_what_the_nodes_hold_that_come),
         cmocka_unit_test(refuses_a_node_of_another_model_with_both_values),
         cmocka_unit_test(ignores_every_message_that_a_state_does_not_expect),
     };
