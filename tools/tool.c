@@ -99,24 +99,12 @@ void tool_quiet(bool is_quiet)
     if (is_quiet) bt_wait_setup(BT_WAIT_SILENT);
 }
 
-void tool_tell(void *ud, const char *what, uint64_t done, uint64_t total)
-{
-    if (tool_stop && ud) {
-        bt_wait_end();
-        exit(*(const int *)ud);
-    }
-    bt_wait_tell(NULL, what, done, total);
-}
-
 /* What does not make room for something, but is left half made, nobody needs to know of. */
-static void say_gone(void *ud, const bt_cache_file *f)
+static void say_gone(void *ud, const char *text)
 {
-    char words[300], size[32];
     (void)ud;
-    bt_cache_files_words(words, sizeof words, f);
-    bt_num_size_text(size, sizeof size, bt_cache_files_limit());
     bt_wait_end();
-    fprintf(stderr, "removed from the cache, which holds at most %s: %s\n", size, words);
+    fprintf(stderr, "%s\n", text);
 }
 
 void tool_cache_setup(uint64_t limit_bytes, bool quiet)
@@ -124,11 +112,30 @@ void tool_cache_setup(uint64_t limit_bytes, bool quiet)
     bt_cache_files_setup(limit_bytes, quiet ? NULL : say_gone, NULL);
 }
 
-static void on_signal(int sig) { tool_stop = sig; }
+static volatile sig_atomic_t leave_rc, is_seen; /* is_seen: stderr is a terminal, whose line has begun */
 
-void tool_catch_signals(void)
+static void note(int sig) { tool_stop = sig; }
+
+static void leave(int sig)
 {
-    const struct sigaction on = {.sa_handler = on_signal}; /* no SA_RESTART: a blocking read shall return */
+    (void)sig;
+    if (is_seen) (void)!write(STDERR_FILENO, "\n", 1);
+    _exit(leave_rc);
+}
+
+static void on_signals(void (*fn)(int))
+{
+    const struct sigaction on = {.sa_handler = fn}; /* no SA_RESTART: a blocking read shall return */
     sigaction(SIGINT, &on, NULL);
     sigaction(SIGTERM, &on, NULL);
+}
+
+void tool_catch_signals(void) { on_signals(note); }
+
+void tool_leave_on_signals(int rc)
+{
+    leave_rc = rc;
+    is_seen = isatty(STDERR_FILENO);
+    on_signals(leave);
+    if (tool_stop) leave(tool_stop); /* it came before */
 }

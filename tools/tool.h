@@ -46,13 +46,13 @@ void tool_hex16(char ret[33], const uint8_t bytes[16]);
 
 /* What a command waits for is told by base/wait.h, on stderr; not any more after tool_quiet(true). */
 void tool_quiet(bool is_quiet);
-/* bt_wait_tell that also ends the process once tool_stop is set, with the exit code that ud points to (const int):
- * nothing else could end a compilation. What it was writing is left half made; who makes it next deletes that. */
-void tool_tell(void *ud, const char *what, uint64_t done, uint64_t total);
 /* The value of --cache-limit (BT_CACHE_LIMIT_OPT): what goes for it is told on stderr, unless quiet. */
 void tool_cache_setup(uint64_t limit_bytes, bool quiet);
 
 /* SIGINT and SIGTERM set tool_stop to their number instead of ending the process (run, chat). */
 extern volatile sig_atomic_t tool_stop;
 void tool_catch_signals(void);
+/* SIGINT and SIGTERM end the process at once, with this exit code: while nothing is open but files that are read or
+ * made. One that is left half made is deleted by who makes it next. */
+void tool_leave_on_signals(int rc);
 #endif

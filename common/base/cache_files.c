@@ -1,6 +1,7 @@
 /* The files of the cache: which there are, what they are, who uses them, and which go when there is too much.
  */
 #include "base/cache_files.h"
+#include "base/file.h"
 #include "base/num.h"
 
 #include <ctype.h>
@@ -72,30 +73,7 @@ bool bt_cache_files_is_key(const char *key)
 
 /* ---- locks and their words ---- */
 
-/* Whoever deletes a lock file holds it, so the file that was locked must still be the one with the name. What
- * is no regular file is nobody's lock. */
-int bt_cache_files_lock(const char *path)
-{
-    for (;;) {
-        struct stat mine, named;
-        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
-        if (fd < 0) return -1;
-        if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-            const int error = errno;
-            close(fd);
-            if (error == EINTR) continue;
-            errno = error;
-            return -1;
-        }
-        const bool is_file = fstat(fd, &mine) == 0 && S_ISREG(mine.st_mode);
-        if (is_file && stat(path, &named) == 0 && mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
-            return fd;
-        close(fd);
-        if (is_file) continue;
-        errno = EINVAL;
-        return -1;
-    }
-}
+int bt_cache_files_lock(const char *path) { return bt_file_lock(path, 0644, false); }
 
 void bt_cache_files_write_words(int lock, const char *model, const char *recipe)
 {
@@ -300,6 +278,16 @@ static int longest_ago_first(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
+static void tell_gone(const bt_cache_file *f)
+{
+    char words[300], size[32], text[400];
+    if (!limit.gone) return;
+    bt_cache_files_words(words, sizeof words, f);
+    bt_num_size_text(size, sizeof size, limit.bytes);
+    snprintf(text, sizeof text, "removed from the cache, which holds at most %s: %s", size, words);
+    limit.gone(limit.ud, text);
+}
+
 void bt_cache_files_trim(bt_cache_list *l, uint64_t max_bytes, const char *keep_path)
 {
     uint64_t total = 0;
@@ -312,6 +300,6 @@ void bt_cache_files_trim(bt_cache_list *l, uint64_t max_bytes, const char *keep_
         bool is_other;
         if (!delete (f, &is_other)) continue;
         total -= f->bytes;
-        if (limit.gone && !f->is_half_made && !is_other) limit.gone(limit.ud, f);
+        if (!f->is_half_made && !is_other) tell_gone(f);
     }
 }

@@ -67,10 +67,10 @@ void bt_cache_files_words(char *ret, size_t cap, const bt_cache_file *f);
 void bt_cache_files_trim(bt_cache_list *l, uint64_t max_bytes, const char *keep_path);
 
 /* For programs, once, before there are threads: what the kinds that share the limit take together at most, and who is
- * told of each file that goes for it. Without it BT_CACHE_FILES_LIMIT, and nobody. */
+ * told of each file that goes for it, in a line without its end. Without it BT_CACHE_FILES_LIMIT, and nobody. */
 #define BT_CACHE_FILES_LIMIT      (UINT64_C(24) << 30)
 #define BT_CACHE_FILES_LIMIT_TEXT "24G"
-typedef void bt_cache_gone_fn(void *ud, const bt_cache_file *f);
+typedef void bt_cache_gone_fn(void *ud, const char *text);
 void bt_cache_files_setup(uint64_t limit_bytes, bt_cache_gone_fn *gone, void *ud);
 uint64_t bt_cache_files_limit(void);
 

@@ -1,4 +1,4 @@
-/* Reading and mapping whole files, and replacing them safely. */
+/* Reading and mapping whole files, replacing them safely, locking them. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -136,3 +137,22 @@ out:
 }
 
 void bt_file_unmap(const uint8_t *bytes, size_t n) { (void)munmap((void *)(uintptr_t)bytes, n); }
+
+int bt_file_lock(const char *path, unsigned mode, bool waits)
+{
+    for (;;) {
+        struct stat mine, named;
+        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, (mode_t)mode);
+        if (fd < 0) return -1;
+        const bool is_file = fstat(fd, &mine) == 0 && S_ISREG(mine.st_mode);
+        int error = is_file ? 0 : EINVAL;
+        while (!error && flock(fd, waits ? LOCK_EX : LOCK_EX | LOCK_NB) < 0)
+            if (errno != EINTR) error = errno;
+        if (!error && stat(path, &named) == 0 && mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
+            return fd;
+        close(fd);
+        if (!error) continue;
+        errno = error;
+        return -1;
+    }
+}

@@ -1,11 +1,12 @@
 #ifndef BT_BASE_FILE_H
 #define BT_BASE_FILE_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Whole files: small ones read and replaced, large ones written piece by piece and mapped. */
+/* Whole files: small ones read and replaced, large ones written piece by piece and mapped; and locks. */
 
 /* Appends the content of `path` to *buf; BT_ELIMIT past the buffer's limit, BT_EIO. */
 bt_err bt_file_read(bt_buf *buf, const char *path, bt_fault *fault);
@@ -28,4 +29,9 @@ void bt_file_done(bt_file_new *f); /* after begin, always; deletes the file wher
  * regular file. */
 bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_fault *fault);
 void bt_file_unmap(const uint8_t *bytes, size_t n);
+
+/* Opens `path` to read and write, made with `mode` where it is not there, and locks it (flock) until the descriptor is
+ * closed. What is locked is the file that has the name then, also where others replace or delete it under the same
+ * lock. -1 with errno: EWOULDBLOCK where another has it and waits is false, EINVAL for what is no regular file. */
+int bt_file_lock(const char *path, unsigned mode, bool waits);
 #endif

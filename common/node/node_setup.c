@@ -12,13 +12,10 @@
 
 enum { READY_BYTES = 8 << 20 }; /* of KV: the pages of the first few hundred tokens */
 
-static void say_gone(void *ud, const bt_cache_file *f)
+static void say_gone(void *ud, const char *text)
 {
-    char words[300], size[32];
     (void)ud;
-    bt_cache_files_words(words, sizeof words, f);
-    bt_num_size_text(size, sizeof size, bt_cache_files_limit());
-    bt_log(BT_LOG_INFO, "removed from the cache, which holds at most %s: %s", size, words);
+    bt_log(BT_LOG_INFO, "%s", text);
 }
 
 void bt_node_setup_cache(uint64_t limit_bytes) { bt_cache_files_setup(limit_bytes, say_gone, NULL); }

@@ -104,7 +104,7 @@ int tool_chat_converse(const tool_chat *c)
     bt_err e = tool_talk_open(&now.talk, &c->with, &fault);
     if (e == BT_OK) e = tool_line_open(&now.line, c->wants_history, &fault);
     if (e == BT_OK && c->wants_banner && tool_line_is_terminal(now.line)) e = greet(c, &now, &fault);
-    if (e < 0) rc = tool_fail("chat", &fault);
+    if (e < 0) rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("chat", &fault);
     while (rc == GOES_ON) rc = turn(&now);
     tool_line_close(now.line);
     tool_talk_close(now.talk);

@@ -6,11 +6,9 @@
 #include "text/utf8.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,23 +78,12 @@ static void make_folders(const char *path)
     }
 }
 
-/* The file, locked, or -1 with errno. One that was replaced while we waited for its lock is opened again. */
+/* The file, locked, or -1 with errno. What stands in it is nobody else's to read. */
 static int open_locked(const char *path)
 {
-    for (;;) {
-        struct stat st;
-        const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-        if (fd < 0) return -1;
-        while (flock(fd, LOCK_EX) < 0 && errno == EINTR) {}
-        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 0) {
-            (void)fchmod(fd, 0600);
-            return fd;
-        }
-        const bool was_replaced = S_ISREG(st.st_mode);
-        close(fd);
-        errno = EINVAL;
-        if (!was_replaced) return -1;
-    }
+    const int fd = bt_file_lock(path, 0600, true);
+    if (fd >= 0) (void)fchmod(fd, 0600);
+    return fd;
 }
 
 /* The newest lines, at most half of the limit, and then the new one. */
@@ -124,7 +111,7 @@ static bt_err drop_older_half(const char *path, const bt_buf *line, bt_fault *fa
 static bt_err append(int fd, const char *path, const bt_buf *line, off_t old_bytes, bt_fault *fault)
 {
     ssize_t n;
-    while ((n = write(fd, line->data, line->len)) < 0 && errno == EINTR) {}
+    while ((n = pwrite(fd, line->data, line->len, old_bytes)) < 0 && errno == EINTR) {}
     if (n == (ssize_t)line->len) return BT_OK;
     const int error = n < 0 ? errno : ENOSPC;
     if (n > 0) (void)!ftruncate(fd, old_bytes);

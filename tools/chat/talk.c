@@ -1,6 +1,7 @@
 /* See talk.h. The messages are kept as the JSON that goes into each request. */
 #include "tools/chat/talk.h"
 #include "base/buf.h"
+#include "base/wait.h"
 #include "tools/cluster/ask.h"
 #include "tools/cluster/http.h"
 #include "tools/tool.h"
@@ -143,7 +144,9 @@ bt_err tool_talk_model(char *ret, size_t cap, const char *url, const char *api_k
     bt_buf body;
     long status = 0;
     bt_buf_init(&body, 1 << 20);
-    bt_err e = tool_http_get(&status, &body, url, "/v1/models", api_key, fault);
+    bt_wait_tell(NULL, "waiting for the gateway's answer", 0, 0);
+    bt_err e = tool_http_get(&status, &body, url, "/v1/models", api_key, &tool_stop, fault);
+    bt_wait_end();
     json_t *root = e == BT_OK ? json_loadb(bt_buf_text(&body), body.len, 0, NULL) : NULL;
     const char *id =
         json_string_value(json_object_get(json_array_get(json_object_get(root, "data"), 0), "id"));

@@ -122,9 +122,9 @@ out:
 }
 
 bt_err tool_http_get(long *ret_status, bt_buf *body, const char *base, const char *path, const char *api_key,
-                     bt_fault *fault)
+                     const volatile sig_atomic_t *stop, bt_fault *fault)
 {
-    call c = {.body = body};
+    call c = {.body = body, .stop = stop};
     return perform(&c, ret_status, base, path, api_key, NULL, fault);
 }
 

@@ -9,9 +9,10 @@
 bt_err tool_http_setup(bt_fault *fault);
 void tool_http_cleanup(void);
 
-/* GET base + path; *ret_status and the body (at most body->limit_bytes) whatever the status is. */
+/* GET base + path; *ret_status and the body (at most body->limit_bytes) whatever the status is. *stop, when set by a
+ * signal handler, ends it: BT_ECANCEL; NULL: nothing does. */
 bt_err tool_http_get(long *ret_status, bt_buf *body, const char *base, const char *path, const char *api_key,
-                     bt_fault *fault);
+                     const volatile sig_atomic_t *stop, bt_fault *fault);
 
 /* POST json and read a stream of events. An answer that is no event stream (an error, mostly) goes to `body` instead.
  * *stop, when set by a signal handler or by fn returning false, closes the connection: BT_ECANCEL. */

@@ -10,11 +10,9 @@
 #include <unistd.h>
 
 /* What decode nodes will read, and prefill nodes with engine host, which take f16. */
-static bt_err keep_weights(const tool_serve *s, const bt_model *m, bt_pool *pool, int *interrupted,
-                           bt_fault *fault)
+static bt_err keep_weights(const tool_serve *s, const bt_model *m, bt_pool *pool, bt_fault *fault)
 {
-    bt_weights_options o = {.form = bt_weights_forms[s->weights], .ctx_tokens = 1, .progress = tool_tell,
-                            .progress_ud = interrupted};
+    bt_weights_options o = {.form = bt_weights_forms[s->weights], .ctx_tokens = 1, .progress = bt_wait_tell};
     if (s->engine == BT_ENGINE_REFERENCE) return BT_OK;
     const bt_err e = bt_weights_keep(m, &o, pool, fault);
     o.form = bt_weights_forms[BT_FORM_F16];
@@ -34,16 +32,18 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0) /* else each node says it again and again */
         return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
                        bt_kv_dtype_choices[s->kv_dtype]);
+    tool_leave_on_signals(interrupted);
     bt_err e = tool_open_model(&m, NULL, s->model, fault);
     if (e == BT_OK) e = bt_pool_new(&pool, (size_t)s->threads, fault);
     if (e == BT_OK && s->engine == BT_ENGINE_NPU) {
         const bt_obtain_how how = {.ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true,
-                                   .progress = tool_tell, .ud = &interrupted};
+                                   .progress = bt_wait_tell};
         bt_wait_tell(NULL, "opening the package", 0, 0);
         e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
     }
-    if (e == BT_OK) e = keep_weights(s, m, pool, &interrupted, fault);
+    if (e == BT_OK) e = keep_weights(s, m, pool, fault);
     bt_wait_end();
+    tool_catch_signals();
     bt_pkg_close(p);
     bt_pool_free(pool);
     bt_model_close(m);

@@ -107,8 +107,8 @@ typedef struct tool_serve {
     }
 
 /* Opens the model, which finds its faults before several programs each tell them, compiles its package and converts
- * its weights where that has not been done, telling of it unless quiet: nodes then start at once. A signal that sets
- * tool_stop meanwhile ends the process with the exit code `interrupted`. */
+ * its weights where that has not been done, telling of it unless quiet: nodes then start at once. A signal
+ * meanwhile ends the process with the exit code `interrupted`; after it signals set tool_stop. */
 bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault);
 /* The same, then a private `baton up` of it; as tool_background_start with tool_stop. */
 bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, bt_fault *fault);

@@ -213,7 +213,7 @@ static int remove_them(const config *c, const bt_cache_list *l, size_t chosen, s
     for (size_t i = 0; i < chosen + kept; i++) {
         const bt_cache_file *f = &l->file[i];
         char words[300];
-        const bool is_gone = i < chosen && bt_cache_files_delete(f);
+        const bool is_gone = i < chosen && !f->is_mapped && !f->is_locked && bt_cache_files_delete(f);
         bt_cache_files_words(words, sizeof words, f);
         bytes += is_gone ? f->bytes : 0;
         json_array_append_new(is_gone ? gone : stays, file_json(f));
@@ -248,6 +248,7 @@ static int clear(const config *c, bt_cache_list *l, const bt_opt_args *args)
     const size_t chosen = choose(l, &kept, args);
     const bt_cache_list first = {l->file, chosen, 0};
     if (chosen && !is_agreed(c, &first)) return 1;
+    bt_cache_files_look(l); /* again: an answer takes its time */
     return remove_them(c, l, chosen, kept);
 }
 

@@ -57,7 +57,7 @@ static json_t *ask(job *j, const char *path, const char *post, bt_fault *fault)
     j->status = 0;
     const bt_err e = post ? tool_http_stream(&j->status, &body, j->c->url, path, j->key, post, NULL, NULL,
                                              &tool_stop, fault)
-                          : tool_http_get(&j->status, &body, j->c->url, path, j->key, fault);
+                          : tool_http_get(&j->status, &body, j->c->url, path, j->key, &tool_stop, fault);
     if (e == BT_OK && j->status == 200) root = json_loadb(bt_buf_text(&body), body.len, 0, NULL);
     if (e == BT_OK && !json_is_object(root)) {
         tool_http_error_text(fault->text, sizeof fault->text, j->status, &body);
@@ -113,13 +113,22 @@ static int show(const job *j, const json_t *node, const char *words)
     return fflush(stdout) != 0;
 }
 
+/* The gateway has been asked, and we look no longer. */
+static int not_yet(const job *j, bt_fault *fault)
+{
+    bt_fail(fault, BT_EAGAIN, "%s does not serve as %s yet; it goes on with the change, see 'baton status'",
+            j->id, j->role);
+    (void)tool_fail("role", fault);
+    return tool_stop ? TOOL_INTERRUPTED : 1;
+}
+
 /* Until the node serves as wanted, has come back as what it was, or the time is over. */
 static int wait_for_it(job *j, const char *old_incarnation, bt_fault *fault)
 {
     int rc = -1;
     while (rc < 0) {
         json_t *status = ask(j, "/v1/status", NULL, fault);
-        if (!status) return tool_fail("role", fault);
+        if (!status) return tool_stop ? not_yet(j, fault) : tool_fail("role", fault);
         const json_t *n = find_node(status, j->id);
         const bool is_ready = n && is(n, "state", "ready"), is_wanted = is_ready && is(n, "role", j->role);
         if (is_wanted) {
@@ -129,10 +138,7 @@ static int wait_for_it(job *j, const char *old_incarnation, bt_fault *fault)
                     j->role);
             rc = tool_fail("role", fault);
         } else if (tool_stop || bt_clock_us() >= j->end_us) {
-            bt_fail(fault, BT_EAGAIN,
-                    "%s does not serve as %s yet; it goes on with the change, see 'baton status'", j->id,
-                    j->role);
-            rc = tool_stop ? TOOL_INTERRUPTED : tool_fail("role", fault);
+            rc = not_yet(j, fault);
         }
         json_decref(status);
         if (rc < 0) (void)poll(NULL, 0, LOOK_EVERY_MS);
@@ -166,8 +172,10 @@ static int change(job *j, bt_fault *fault)
     snprintf(words, sizeof words, "waiting for %.64s to drain and serve as %.16s", j->id, j->role);
     bt_wait_tell(NULL, words, 0, 0);
     json_t *answer = ask_node(j, incarnation, fault);
-    if (!answer) bt_wait_end();
-    if (!answer) return tool_stop ? TOOL_INTERRUPTED : tool_fail("role", fault);
+    if (!answer && tool_stop)
+        bt_fail(fault, BT_ECANCEL,
+                "interrupted; whether %s was asked to change is not known, see 'baton status'", j->id);
+    if (!answer) return tool_fail("role", fault), tool_stop ? TOOL_INTERRUPTED : 1;
     const int rc =
         j->c->wait_ms == 0 ? show(j, answer, "drains, then serves as") : wait_for_it(j, incarnation, fault);
     json_decref(answer);

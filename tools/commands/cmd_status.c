@@ -66,7 +66,7 @@ static int show(const config *c)
     json_t *root = NULL;
     bt_wait_tell(NULL, "waiting for the gateway's answer", 0, 0);
     bt_err e = tool_read_key(&key, c->api_key_file, &fault);
-    if (e == BT_OK) e = tool_http_get(&status, &body, c->url, "/v1/status", key, &fault);
+    if (e == BT_OK) e = tool_http_get(&status, &body, c->url, "/v1/status", key, NULL, &fault);
     bt_wait_end();
     if (e < 0) {
         tool_fail("status", &fault);

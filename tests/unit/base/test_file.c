@@ -1,4 +1,4 @@
-/* Replacing a file whole, its mode, and the limit on reading. */
+/* Replacing a file whole, its mode, the limit on reading, and locks. */
 #include "base/file.h"
 
 #include <setjmp.h>
@@ -7,6 +7,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +112,48 @@ static void maps_no_empty_file_and_no_folder(void **s)
     assert_int_equal(bt_file_map(&map, &bytes, path, NULL), BT_EFORMAT);
 }
 
+static void only_one_has_the_lock_of_a_file(void **s)
+{
+    (void)s;
+    const int fd = bt_file_lock(path, 0644, false);
+    assert_true(fd >= 0);
+    assert_int_equal(bt_file_lock(path, 0644, false), -1);
+    assert_int_equal(errno, EWOULDBLOCK);
+    close(fd);
+    const int next = bt_file_lock(path, 0644, false);
+    assert_true(next >= 0);
+    close(next);
+    assert_int_equal(bt_file_lock(dir, 0644, false), -1);
+    assert_true(errno == EISDIR || errno == EINVAL);
+}
+
+static void *wait_for_lock(void *ud)
+{
+    *(int *)ud = bt_file_lock(path, 0644, true);
+    return NULL;
+}
+
+/* Whoever waited has the file that bears the name afterwards, however the two went in turn. */
+static void the_lock_is_of_the_file_that_has_the_name(void **s)
+{
+    (void)s;
+    for (int round = 0; round < 50; round++) {
+        struct stat mine, named;
+        pthread_t thread;
+        int waited = -1;
+        const int fd = bt_file_lock(path, 0644, true);
+        assert_int_equal(pthread_create(&thread, NULL, wait_for_lock, &waited), 0);
+        if (round % 2) sched_yield();
+        assert_int_equal(bt_file_replace(path, "new", 3, 0644, NULL), BT_OK);
+        close(fd);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(fstat(waited, &mine), 0);
+        assert_int_equal(stat(path, &named), 0);
+        assert_int_equal(mine.st_ino, named.st_ino);
+        close(waited);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +162,8 @@ int main(void)
         cmocka_unit_test(says_which_file_is_not_there),
         cmocka_unit_test(a_new_file_has_no_name_until_it_is_kept),
         cmocka_unit_test(maps_no_empty_file_and_no_folder),
+        cmocka_unit_test(only_one_has_the_lock_of_a_file),
+        cmocka_unit_test(the_lock_is_of_the_file_that_has_the_name),
     };
     return cmocka_run_group_tests_name("file", tests, make_dir, remove_dir);
 }
