@@ -60,10 +60,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     while (!has_ended && used < n)
         if (tool_paste_feed(&p, keys[used++], &has_ended) < 0) abort();
     if (has_ended != want_ended || used != want_used) abort();
+    size_t fits = 0;
+    while (fits < want_len && tool_wide_bytes(want, fits + 1) <= LIMIT) fits++;
     const bool is_whole = has_ended; /* else the last keys may still become the mark */
-    if (is_whole && p.is_too_long != (want_len > LIMIT)) abort();
-    if (is_whole && p.len != (want_len > LIMIT ? LIMIT : want_len)) abort();
-    if (p.len > want_len || p.len > LIMIT || (p.len && wmemcmp(p.text, want, p.len) != 0)) abort();
+    if (is_whole && p.is_too_long != (want_len > fits)) abort();
+    if (is_whole && p.len != fits) abort();
+    if (p.len > fits || p.bytes != tool_wide_bytes(want, p.len) ||
+        (p.len && wmemcmp(p.text, want, p.len) != 0))
+        abort();
     if (p.text && p.text[p.len] != 0) abort();
     tool_paste_done(&p);
     free(want);

@@ -262,7 +262,8 @@ static unsigned char on_paste(EditLine *el, wint_t key)
         if (el_wgetc(el, &c) != 1) return CC_EOF;
         if (tool_paste_feed(&e->paste, c, &has_ended) < 0) e->paste.is_too_long = true;
     }
-    if (e->paste.is_too_long || line_chars(el) + e->paste.len > e->limit_bytes) {
+    const size_t line_bytes = tool_wide_bytes(el_wline(el)->buffer, line_chars(el));
+    if (e->paste.is_too_long || line_bytes + e->paste.bytes > e->limit_bytes) {
         fprintf(e->screen, "\r\n(not pasted: a message has at most %zu bytes)\r\n", e->limit_bytes);
         (void)el_wset(el, EL_REFRESH);
         return CC_NORM;

@@ -1,19 +1,20 @@
 /* See paste.h. */
 #include "tools/chat/paste.h"
+#include "tools/chat/wide.h"
 
 #include <stdlib.h>
 
-void tool_paste_init(tool_paste *p, size_t limit_chars) { *p = (tool_paste){.limit_chars = limit_chars}; }
+void tool_paste_init(tool_paste *p, size_t limit_bytes) { *p = (tool_paste){.limit_bytes = limit_bytes}; }
 
 void tool_paste_done(tool_paste *p)
 {
     free(p->text);
-    tool_paste_init(p, p->limit_chars);
+    tool_paste_init(p, p->limit_bytes);
 }
 
 void tool_paste_clear(tool_paste *p)
 {
-    p->len = 0;
+    p->len = p->bytes = 0;
     p->is_too_long = false;
     p->last = 0;
     p->matched = 0;
@@ -22,7 +23,8 @@ void tool_paste_clear(tool_paste *p)
 
 static bt_err keep(tool_paste *p, wchar_t c)
 {
-    if (p->len == p->limit_chars) {
+    const size_t bytes = tool_wide_bytes(&c, 1);
+    if (p->is_too_long || bytes > p->limit_bytes - p->bytes) {
         p->is_too_long = true;
         return BT_OK;
     }
@@ -33,6 +35,7 @@ static bt_err keep(tool_paste *p, wchar_t c)
         p->text = more;
         p->cap = cap;
     }
+    p->bytes += bytes;
     p->text[p->len++] = c;
     p->text[p->len] = 0;
     return BT_OK;

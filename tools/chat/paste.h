@@ -14,13 +14,14 @@
 
 typedef struct tool_paste {
     wchar_t *text; /* NUL-terminated once anything came; NULL before */
-    size_t len, cap, limit_chars;
-    bool is_too_long; /* more than limit_chars came: text is their beginning */
-    wchar_t last;     /* of the line end just seen, CR or LF; 0: none */
-    size_t matched;   /* how much of TOOL_PASTE_END the last characters are */
+    size_t len, cap;
+    size_t bytes, limit_bytes; /* of the text as UTF-8 */
+    bool is_too_long;          /* more than limit_bytes came: text is their beginning */
+    wchar_t last;              /* of the line end just seen, CR or LF; 0: none */
+    size_t matched;            /* how much of TOOL_PASTE_END the last characters are */
 } tool_paste;
 
-void tool_paste_init(tool_paste *p, size_t limit_chars);
+void tool_paste_init(tool_paste *p, size_t limit_bytes);
 void tool_paste_done(tool_paste *p);  /* frees */
 void tool_paste_clear(tool_paste *p); /* before the next paste; keeps the memory */
 /* *ret_ended: c was the last character of the end. BT_ENOMEM. */

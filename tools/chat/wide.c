@@ -47,6 +47,17 @@ bt_err tool_wide_put_all(bt_buf *ret, const wchar_t *text, size_t n)
     return e;
 }
 
+size_t tool_wide_bytes(const wchar_t *text, size_t n)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        const wchar_t c = text[i];
+        const bool is_bad = c >= TOOL_WIDE_BAD && c <= TOOL_WIDE_BAD + 0xFF;
+        bytes += c < 0x80 || is_bad ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    }
+    return bytes;
+}
+
 wchar_t *tool_wide_dup(const char *text, size_t len)
 {
     wchar_t *ret = malloc((len + 1) * sizeof *ret);

@@ -15,6 +15,8 @@ size_t tool_wide_take(wchar_t *ret, const char *bytes, size_t len);
 bt_err tool_wide_put(bt_buf *ret, wchar_t c);
 /* The same for n of them, up to the first failure. */
 bt_err tool_wide_put_all(bt_buf *ret, const wchar_t *text, size_t n);
+/* How many bytes these characters are, those of TOOL_WIDE_BAD one each. */
+size_t tool_wide_bytes(const wchar_t *text, size_t n);
 /* Valid UTF-8 as a NUL-terminated text, which the caller frees; NULL: out of memory. */
 wchar_t *tool_wide_dup(const char *text, size_t len);
 #endif

@@ -74,6 +74,24 @@ static void what_is_past_the_limit_is_dropped_and_said(void **state)
     tool_paste_done(&p);
 }
 
+static void the_limit_counts_bytes_not_characters(void **state)
+{
+    tool_paste p;
+    (void)state;
+    tool_paste_init(&p, 10);
+    feed(&p, L"\u4f60\u4f60\u4f60x" TOOL_PASTE_END);
+    assert_false(p.is_too_long);
+    assert_int_equal(p.bytes, 10);
+    tool_paste_clear(&p);
+    feed(&p, L"\u4f60\u4f60\u4f60xy" TOOL_PASTE_END);
+    assert_true(p.is_too_long);
+    tool_paste_clear(&p);
+    feed(&p, L"12345678\U0001F600z" TOOL_PASTE_END); /* what does not fit ends the text */
+    assert_true(p.is_too_long);
+    assert_memory_equal(p.text, L"12345678", 9 * sizeof(wchar_t));
+    tool_paste_done(&p);
+}
+
 static void the_next_paste_begins_anew(void **state)
 {
     tool_paste p;
@@ -94,6 +112,7 @@ int main(void)
         cmocka_unit_test(a_paste_ends_at_its_mark_and_nowhere_before),
         cmocka_unit_test(every_kind_of_line_end_is_one),
         cmocka_unit_test(what_is_past_the_limit_is_dropped_and_said),
+        cmocka_unit_test(the_limit_counts_bytes_not_characters),
         cmocka_unit_test(the_next_paste_begins_anew),
     };
     return cmocka_run_group_tests_name("pastes", tests, NULL, NULL);

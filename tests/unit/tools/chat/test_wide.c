@@ -28,6 +28,7 @@ static void every_character_is_what_the_c_library_says_and_comes_back(void **sta
         }
         assert_int_equal(tool_wide_put(&b, c), BT_OK);
         assert_int_equal(b.len, n);
+        assert_int_equal(tool_wide_bytes(&c, 1), n);
         assert_memory_equal(b.data, bytes, n);
         wchar_t back = 0;
         for (size_t part = 1; part < n; part++) assert_int_equal(tool_wide_take(&back, bytes, part), 0);
@@ -47,6 +48,7 @@ static void bytes_that_are_no_text_are_seen_one_by_one_and_refused(void **state)
     for (size_t i = 0; i < sizeof bad; i++)
         assert_int_equal(wide[i], bad[i] >= 0 ? bad[i] : TOOL_WIDE_BAD + (unsigned char)bad[i]);
     assert_int_equal(wide[sizeof bad], 0);
+    assert_int_equal(tool_wide_bytes(wide, sizeof bad), sizeof bad);
     bt_buf_init(&b, 100);
     assert_int_equal(tool_wide_put_all(&b, wide, 1), BT_OK);
     assert_int_equal(tool_wide_put_all(&b, wide, sizeof bad), BT_EFORMAT);
