@@ -44,7 +44,7 @@ typedef struct sim_request {
     sim_outcome outcome;
     /* max_tokens: what the nodes hold beside the prompt, where more was asked for. tokens: given to the client */
     uint32_t gateway, prompt_tokens, max_tokens, tokens;
-    int64_t submitted_us, heard_us, ended_us;            /* heard: the last token, or the submission */
+    int64_t submitted_us, heard_us, ended_us; /* heard: the last token, or the submission */
     bt_finish reason;
     gw_fail_kind kind;
     gw_stats stats;

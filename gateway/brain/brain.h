@@ -138,7 +138,7 @@ typedef enum gw_cause {
 /* Figures of an ended request. has_*: false when the request ended before they were known. */
 typedef struct gw_stats {
     uint32_t prompt_tokens;
-    uint32_t max_tokens; /* as submitted, or less: what the nodes hold beside the prompt */
+    uint32_t max_tokens;                         /* as submitted, or less: what the nodes hold beside the prompt */
     uint32_t completion_tokens;                  /* given to the client: a final stop id is not counted */
     int64_t gateway_queue_us, ttft_us, total_us; /* SUBMIT to first RESERVE, token 0, end; -1: not so far */
     char prefilled_by[BT_MSG_MAX_ID_BYTES + 1];  /* node_id of the node that made token 0; "" none did */

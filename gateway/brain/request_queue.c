@@ -47,7 +47,8 @@ static bool take(gw_request *r, const gw_submit *s)
 
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
 {
-    gw_stats none = {.prompt_tokens = s->ids_len, .max_tokens = s->max_tokens, .gateway_queue_us = -1, .ttft_us = -1};
+    gw_stats none = {.prompt_tokens = s->ids_len, .max_tokens = s->max_tokens, .gateway_queue_us = -1,
+                     .ttft_us = -1};
     b->n.submitted++;
     bt_fault fault = {"the prompt, max_tokens or number of stop ids is out of range"};
     if (is_bad(b, s) || bt_sample_params_check(&s->sampling, &fault) < 0) {
@@ -126,8 +127,8 @@ static void say_odd(gw_brain *b, const gw_route_choice *c)
                c->odd_prefill->hello.node_id, c->odd_prefill->hello.exactness);
 }
 
-/* Whoever submits cuts an answer to what the nodes hold, as far as they are there. Those that came since may hold
- * less. False: that is not what is wrong. */
+/* Whoever submits cuts an answer to what the nodes hold, as far as they are there. Those that came since may
+ * hold less. False: that is not what is wrong. */
 static bool cut_answer(gw_request *r, uint64_t limit_tokens)
 {
     if (r->attempt > 0 || limit_tokens <= r->ids_len || limit_tokens - r->ids_len >= r->max_tokens)
@@ -142,18 +143,18 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
     gw_route_choice c;
     const bool is_choosy = r->next_index > 0 || r->only_prefill || r->only_decode;
     gw_route_wish wish = {.now_us = b->now_us,
-                                .policy = r->policy,
-                                .ids = r->ids,
-                                .prompt_tokens = r->ids_len,
-                                .max_tokens = r->max_tokens,
-                                .local_below_tokens = b->cfg.local_below_tokens,
-                                .has_class = r->next_index > 0,
-                                .prefill_class = r->prefill_class,
-                                .decode_class = r->decode_class,
-                                .only_prefill = r->only_prefill,
-                                .only_decode = r->only_decode,
-                                .shun_prefill = r->shun_prefill,
-                                .shun_decode = r->shun_decode};
+                          .policy = r->policy,
+                          .ids = r->ids,
+                          .prompt_tokens = r->ids_len,
+                          .max_tokens = r->max_tokens,
+                          .local_below_tokens = b->cfg.local_below_tokens,
+                          .has_class = r->next_index > 0,
+                          .prefill_class = r->prefill_class,
+                          .decode_class = r->decode_class,
+                          .only_prefill = r->only_prefill,
+                          .only_decode = r->only_decode,
+                          .shun_prefill = r->shun_prefill,
+                          .shun_decode = r->shun_decode};
     gw_route_answer answer = gw_route_choose(&c, &b->router, &b->registry, &wish);
     if (answer == GW_ROUTE_TOO_LONG && cut_answer(r, c.limit_tokens)) {
         wish.max_tokens = r->max_tokens;

@@ -78,13 +78,8 @@ static gw_brain *make_ready(void)
 static void submit_long(gw_brain *b, uint64_t request, uint32_t prompt_tokens, uint32_t max_tokens)
 {
     static const int32_t ids[200];
-    gw_submit s = {.request = request,
-                   .ids = ids,
-                   .ids_len = prompt_tokens,
-                   .max_tokens = max_tokens,
-                   .draw_seed = true,
-                   .stop_ids_len = 1,
-                   .stop_ids = {7}};
+    gw_submit s = {.request = request, .ids = ids,        .ids_len = prompt_tokens, .max_tokens = max_tokens,
+                   .draw_seed = true,  .stop_ids_len = 1, .stop_ids = {7}};
     step(b, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
 }
 
