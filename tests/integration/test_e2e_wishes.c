@@ -118,12 +118,42 @@ static void a_node_that_is_not_there_is_waited_for_and_then_refused(void **state
     assert_true(cluster_stop(&c));
 }
 
+/* It asks for more than nodes hold that are not there yet. */
+static void an_answer_is_cut_to_what_nodes_hold_that_come_after_its_request(void **state)
+{
+    (void)state;
+    const char *model = spawn_long_model();
+    char url[CLUSTER_ADDRESS_BYTES], control[CLUSTER_ADDRESS_BYTES];
+    spawn *g = SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*");
+    assert_true(cluster_find_gateway(url, control, g, spawn_patience(ANSWER_MS)));
+    json_t *body = cluster_request("a", 2000);
+    json_object_set_new(body, "logit_bias", json_pack("{s:i, s:i}", "2", -100, "260", -100));
+    client *x = client_post(url, "/v1/completions", body);
+    json_decref(body);
+    spawn *p = SPAWN("baton-prefill", "-m", model, "--threads", "1", "--engine", "host", "--ctx-size", "256",
+                     "--gateway", control),
+          *d =
+              SPAWN("baton-decode", "-m", model, "--threads", "1", "--ctx-size", "256", "--gateway", control);
+    if (!client_wait(x, spawn_patience(ANSWER_MS)) || client_status(x) != 200)
+        fail_msg("status %ld: %s", client_status(x), client_body(x));
+    const json_t *b = client_baton(x), *usage = json_object_get(client_json(x), "usage");
+    assert_string_equal(json_string_value(json_object_get(b, "max_tokens_from")), "context");
+    assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")), 256);
+    assert_non_null(strstr(client_body(x), "\"length\""));
+    client_end(x);
+    assert_true(cluster_end(d, spawn_patience(ANSWER_MS)));
+    assert_true(cluster_end(p, spawn_patience(ANSWER_MS)));
+    assert_true(cluster_end(g, spawn_patience(ANSWER_MS)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_prompt_that_was_there_before_is_neither_computed_nor_sent_again,
                                   cluster_teardown),
         cmocka_unit_test_teardown(a_node_that_is_not_there_is_waited_for_and_then_refused, cluster_teardown),
+        cmocka_unit_test_teardown(an_answer_is_cut_to_what_nodes_hold_that_come_after_its_request,
+                                  cluster_teardown),
     };
     return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }
