@@ -43,7 +43,7 @@ if [ "$what" = openapi ]; then
     # is not asked to mean that it is answered: it may name another model, or hold a prompt longer than the context.
     PYTHONPATH=tests/clients SCHEMATHESIS_HOOKS=hooks "$home/openapi/bin/schemathesis" run "$url/openapi.json" \
         --exclude-path-regex '/role$' --exclude-checks positive_data_acceptance --phases coverage,fuzzing \
-        --max-examples "${CASES:-50}" --seed 1 --generation-deterministic --continue-on-failure
+        --request-timeout 120 --max-examples "${CASES:-50}" --seed 1 --generation-deterministic --continue-on-failure
     "$bin/baton" status --url "$url" > /dev/null
     exit
 fi
