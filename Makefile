@@ -43,8 +43,9 @@ san.debug   := -O0
 san.asan    := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
 san.fuzz    := -fsanitize=fuzzer-no-link $(san.asan)
 san.tsan    := -fsanitize=thread -fno-omit-frame-pointer -O1
+san.emulated :=
 ifeq ($(origin san.$(BUILD)),undefined)
-  $(error BUILD=$(BUILD) is not one of: release debug asan tsan fuzz)
+  $(error BUILD=$(BUILD) is not one of: release debug asan tsan fuzz emulated)
 endif
 ifeq ($(WERROR),1)
   BT_CFLAGS += -Werror
@@ -61,6 +62,13 @@ endif
 %_avxvnni.o:    ISA := $(AVX2) $(if $(AVX2),-mavxvnni)
 %_avx512.o:     ISA := $(AVX512)
 %_avx512vnni.o: ISA := $(AVX512) $(if $(AVX512),-mavx512vnni)
+# Instruction sets that this machine may lack, by SIMDe; at -O1, because its inline functions take minutes at -O2.
+ifeq ($(BUILD),emulated)
+EMULATED := $(AVX2) -include tests/emulated/simd.h -O1 -Wno-psabi
+%_avxvnni.o %_avx512.o %_avx512vnni.o: ISA := $(EMULATED)
+$(B)/tests/emulated/%.o: ISA := $(EMULATED)
+$(B)/common/kernels/kernels.o: ISA := -include tests/emulated/cpu.h
+endif
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
 # So are the loops of the NPU's compiler.
@@ -79,6 +87,8 @@ ROOMS    := tools gateway prefill-node decode-node
 SIM_O    := $(call objs,sim)
 FAULT_O  := $(filter-out $(B)/tests/fault/proxy.o,$(call objs,tests/fault))
 UNITS    := $(patsubst %.c,$(B)/%,$(call sources,tests/unit))
+# Those that walk the kernels' dispatch table, and the test of what emulates.
+WALKERS  := $(call sources,tests/emulated) $(shell grep -lE '"([a-z/]*/)?(variants|int_ops_kit|rows)\.h"' $(call sources,tests/unit))
 INTEGRATION := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/integration/test_*.c)))
 FUZZERS  := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 BENCHES  := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
@@ -174,7 +184,7 @@ $(B)/tests/fault/proxy: $(B)/tests/fault/proxy.o $(B)/libfault.a $(B)/libbaton.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) $(DEP_LIBS)
 $(INTEGRATION): | $(B)/tests/fault/proxy
-$(UNITS) $(INTEGRATION): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS) $(B)/libfault.a
+$(sort $(UNITS) $(WALKERS:%.c=$(B)/%)) $(INTEGRATION): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS) $(B)/libfault.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) $(B)/libfault.a -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
 
@@ -182,6 +192,12 @@ $(UNITS) $(INTEGRATION): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS) $(B)/l
 test: $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) $(B)/tests/sim/simtest $(B)/break/simtest all
 	@sh deploy/model.sh > /dev/null
 	@sh tests/run.sh $(B) '$(T)'
+
+## test-emulated: the tests that walk the kernels' table, with every x86 instruction set, those that this machine lacks by SIMDe
+test-emulated:
+	@$(MAKE) BUILD=emulated test-rows
+test-rows: $(WALKERS:%.c=$(B)/%)
+	@sh tests/run.sh $(B) rows $(WALKERS)
 
 ## test-cli: the command-line tests alone; UPDATE=1 rewrites the expected files after you have read the difference
 test-cli: all
@@ -287,7 +303,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli test-clients test-openapi simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli test-clients test-openapi test-emulated test-rows simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

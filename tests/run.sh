@@ -1,12 +1,19 @@
 #!/bin/sh
 # Runs the tests of one build:  tests/run.sh build/release [NAME]
+#                               tests/run.sh build/release rows SOURCE...
 # Unit programs, the simulator's seeds, lint self-test, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
-# integration programs test_NAME*. One line for each program that passes; everything it said for one that fails.
+# integration programs test_NAME*; with `rows` those that walk the kernels' dispatch table, each row of which must run.
+# One line for each program that passes; everything it said for one that fails.
 # The last line counts the tests: "N passed, N failed".
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${1:?build folder, such as build/release}
 only=${2:-}
+units=$(find tests/unit -name "test_$only*.c" | sort)
+if [ "$only" = rows ]; then
+    shift 2
+    units=$*
+fi
 
 TMPDIR=$(mktemp -d) || exit 1
 export TMPDIR
@@ -83,7 +90,7 @@ other() {
     report "$name" $rc "$1" "$2" "$3" $(($(now_ms) - begin))
 }
 
-for src in $(find tests/unit -name "test_$only*.c" | sort); do cmocka_program "$B/${src%.c}" $((300 * slower)); done
+for src in $units; do cmocka_program "$B/${src%.c}" $((300 * slower)); done
 # The same seeds always, some new ones with every commit (BATON_TEST_SEED=text chooses others), and every broken brain.
 if [ -z "$only" ]; then
     sim_start=$(($(printf %s "$sim_id" | cksum | cut -d ' ' -f 1) + 1000000))
@@ -107,6 +114,10 @@ done
 
 # What tests said that they left out, such as rows of the dispatch table that this machine cannot run.
 [ ! -s "$TMPDIR/said" ] || sort "$TMPDIR/said" | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/  \2 (programs: \1)/'
+if [ "$only" = rows ] && grep -q ': not of this machine$' "$TMPDIR/said" 2> /dev/null; then
+    echo "rows of the dispatch table ran nowhere" >&2
+    failed=$((failed + 1))
+fi
 [ $((passed + failed + skipped)) -gt 0 ] || { echo "no test program is called test_$only*" >&2; failed=1; }
 echo "$passed passed, $failed failed$([ $skipped = 0 ] || echo ", $skipped skipped")"
 [ $failed = 0 ]
