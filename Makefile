@@ -87,8 +87,9 @@ ROOMS    := tools gateway prefill-node decode-node
 SIM_O    := $(call objs,sim)
 FAULT_O  := $(filter-out $(B)/tests/fault/proxy.o,$(call objs,tests/fault))
 UNITS    := $(patsubst %.c,$(B)/%,$(call sources,tests/unit))
-# Those that walk the kernels' dispatch table, and the test of what emulates.
-WALKERS  := $(call sources,tests/emulated) $(shell grep -lE '"([a-z/]*/)?(variants|int_ops_kit|rows)\.h"' $(call sources,tests/unit))
+# Those that walk the kernels' dispatch table with kernels alone, and the test of what emulates. Engines take too long.
+WALKERS  := $(call sources,tests/emulated) $(shell grep -lE '"([a-z/]*/)?(variants|int_ops_kit|rows)\.h"' \
+            $(call sources,tests/unit/kernels tests/unit/tools/bench))
 INTEGRATION := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/integration/test_*.c)))
 FUZZERS  := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 BENCHES  := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
