@@ -45,6 +45,7 @@ static void why_not(char *why, const bt_graph *g, const bt_op *op, const bt_prof
         snprintf(why, MAX_WHY, "%u-bit values", (unsigned)profile->output_bits);
 }
 
+/* Operators come in the order of their layers. */
 static bt_err record(bt_offload *p, const bt_op *op, const char *why, uint64_t macs, bt_fault *fault)
 {
     const char *name = bt_op_name(op->kind);
@@ -55,9 +56,12 @@ static bt_err record(bt_offload *p, const bt_op *op, const char *why, uint64_t m
     if (i == p->fallbacks) {
         snprintf(p->fallback[i].op, sizeof p->fallback[i].op, "%s", name);
         snprintf(p->fallback[i].why, sizeof p->fallback[i].why, "%s", why);
+        p->last_layer[i] = BT_GRAPH_NO_LAYER;
         p->fallbacks++;
     }
     p->fallback[i].count++;
+    if (op->layer != BT_GRAPH_NO_LAYER && op->layer != p->last_layer[i]) p->fallback[i].layers++;
+    p->last_layer[i] = op->layer;
     p->fallback[i].macs_per_row += macs;
     return BT_OK;
 }
@@ -128,19 +132,11 @@ static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profil
                       uint32_t npu_ops, const bt_bind *row, bt_fault *fault)
 {
     char why[MAX_WHY];
-    p->npu_ops = npu_ops;
-    for (size_t i = 0; i < g->ops && p->npu_ops == BT_PKG_OPS_ALL; i++) {
-        if (!is_asked(&g->op[i], npu_ops)) continue;
-        why_not(why, g, &g->op[i], profile, recipe);
-        if (why[0]) p->npu_ops = BT_PKG_OPS_LINEAR;
-    }
     for (size_t i = 0; i < g->ops; i++) {
         uint64_t macs;
         bt_err e;
         if (!is_asked(&g->op[i], npu_ops)) continue;
         why_not(why, g, &g->op[i], profile, recipe);
-        if (!why[0] && !is_asked(&g->op[i], p->npu_ops))
-            snprintf(why, sizeof why, "an operator beside it is missing");
         p->on_npu[i] = !why[0];
         if (!why[0]) continue;
         if ((e = bt_formula_eval(&macs, g->op[i].macs, row, fault)) < 0 ||
@@ -173,6 +169,8 @@ bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *pro
     p->ops = g->ops;
     if ((e = ask_all(p, g, profile, recipe, npu_ops, &row, fault)) < 0) goto out;
     if ((e = cluster_all(p, &ed, &row, fault)) < 0) goto out;
+    for (size_t i = 0; i < g->ops; i++)
+        if (p->on_npu[i] && g->op[i].kind != BT_OP_LINEAR) p->npu_ops = BT_PKG_OPS_ALL;
     *ret = p;
     p = NULL;
 out:
@@ -191,14 +189,21 @@ void bt_offload_free(bt_offload *p)
     free(p);
 }
 
+void bt_offload_fallback_text(char *ret, size_t room, const bt_pkg_fallback *f)
+{
+    char layers[40] = "outside layers";
+    if (f->layers) snprintf(layers, sizeof layers, "in %u layer%s", f->layers, f->layers == 1 ? "" : "s");
+    snprintf(ret, room, "%s %u x %s (%s)", f->op, f->count, layers, f->why);
+}
+
 bt_err bt_offload_require(const bt_pkg_fallback *list, size_t n, bt_fault *fault)
 {
-    char text[200] = "";
+    char text[200] = "", one[BT_OFFLOAD_FALLBACK_BYTES];
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         const size_t room = sizeof text - at;
-        const int len = snprintf(text + at, room, "%s%s %u x (%s)", i ? ", " : "", list[i].op,
-                                 (unsigned)list[i].count, list[i].why);
+        bt_offload_fallback_text(one, sizeof one, &list[i]);
+        const int len = snprintf(text + at, room, "%s%s", i ? ", " : "", one);
         if (len < 0 || (size_t)len >= room - 12) { /* room for the rest's count */
             snprintf(text + at, room, "%s%zu more", i ? ", " : "", n - i);
             break;

@@ -91,7 +91,8 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     bt_fault f;
     bt_offload *p = offload(g, "tpu-v5e", "w8a8", BT_PKG_OPS_ALL);
     assert_int_equal(p->fallbacks, 6);
-    assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR);
+    assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR); /* nothing else is left */
+    for (size_t i = 0; i < p->fallbacks; i++) assert_int_equal(p->fallback[i].layers, L);
     assert_int_equal(count(p, g, BT_OP_LINEAR), 7 * L + 1);
     assert_int_equal(fallback(p, "rmsnorm")->count, 2 * L + 1);
     assert_int_equal(fallback(p, "rope")->count, 2 * L);
@@ -102,7 +103,7 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     assert_int_equal(fallback(p, "rotate")->count, L);
     assert_string_equal(fallback(p, "rotate")->why, "not in profile tpu-v5e");
     assert_int_equal(bt_offload_require(p->fallback, p->fallbacks, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "rmsnorm 5 x (not in profile tpu-v5e)"));
+    assert_non_null(strstr(f.text, "rmsnorm 5 x in 2 layers (not in profile tpu-v5e)"));
     bt_offload_free(p);
 
     p = offload(g, "tpu-v5e", "w8a8:a16=down+head", BT_PKG_OPS_LINEAR);
@@ -111,7 +112,8 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     assert_int_equal(bt_offload_require(p->fallback, p->fallbacks, &f), BT_EARG);
     assert_string_equal(
         f.text,
-        "would not run on the NPU: linear 2 x (16-bit inputs at down), linear 1 x (16-bit inputs at head)");
+        "would not run on the NPU: linear 2 x in 2 layers (16-bit inputs at down), linear 1 x outside layers "
+        "(16-bit inputs at head)");
     bt_offload_free(p);
 
     p = offload(g, "npu4", "w4a8", BT_PKG_OPS_LINEAR);
@@ -124,7 +126,7 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     bt_graph_free(g);
 }
 
-static void one_missing_operator_gives_back_all_but_the_linears(void **state)
+static void one_missing_operator_costs_no_other(void **state)
 {
     (void)state;
     bt_graph *g = graph();
@@ -135,13 +137,21 @@ static void one_missing_operator_gives_back_all_but_the_linears(void **state)
     assert_int_equal(bt_recipe_parse(&r, "w8a16", NULL), BT_OK);
     pr.op[BT_OP_SILU_MUL] = BT_PROFILE_INT8;
     assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 1000, NULL), BT_OK);
-    assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR);
-    assert_string_equal(fallback(p, "silu_mul")->why, "16-bit values");
-    assert_string_equal(fallback(p, "attention")->why, "an operator beside it is missing");
-    for (size_t v = 0; v < g->ops; v++) assert_int_equal(p->on_npu[v], g->op[v].kind == BT_OP_LINEAR);
+    assert_int_equal(p->npu_ops, BT_PKG_OPS_ALL);
+    assert_int_equal(p->fallbacks, 1);
+    assert_string_equal(p->fallback[0].op, "silu_mul");
+    assert_string_equal(p->fallback[0].why, "16-bit values");
+    assert_true(p->fallback[0].count == L && p->fallback[0].layers == L);
+    for (size_t v = 0; v < g->ops; v++) {
+        const bt_op *o = &g->op[v];
+        const bool edge =
+            bt_profile_is_move(o->kind) || (o->kind == BT_OP_ROTATE && o->layer == BT_GRAPH_NO_LAYER);
+        assert_int_equal(p->on_npu[v], !edge && o->kind != BT_OP_SILU_MUL);
+    }
     bt_offload_free(p);
     pr.output_bits = 8;
     assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 1000, NULL), BT_OK);
+    assert_int_equal(p->fallbacks, 1);
     assert_string_equal(fallback(p, "rotate")->why, "8-bit values");
     bt_offload_free(p);
     bt_graph_free(g);
@@ -175,7 +185,7 @@ static void a_long_list_of_fallbacks_is_cut_with_its_count(void **state)
         char more[32];
         size_t named = 0;
         assert_int_equal(bt_offload_require(many, n, &f), BT_EARG);
-        for (const char *c = f.text; (c = strstr(c, " x (")) != NULL; c++) named++;
+        for (const char *c = f.text; (c = strstr(c, " x outside layers (")) != NULL; c++) named++;
         snprintf(more, sizeof more, "%zu more", n - named);
         assert_true(named >= 1 && (named == n || strstr(f.text, more)));
     }
@@ -187,7 +197,7 @@ int main(void)
         cmocka_unit_test(linear_asks_for_the_linears_only),
         cmocka_unit_test(all_takes_everything_but_moves),
         cmocka_unit_test(what_a_profile_lacks_is_listed_with_reason_and_macs),
-        cmocka_unit_test(one_missing_operator_gives_back_all_but_the_linears),
+        cmocka_unit_test(one_missing_operator_costs_no_other),
         cmocka_unit_test(the_accumulator_bounds_the_inputs),
         cmocka_unit_test(a_long_list_of_fallbacks_is_cut_with_its_count),
     };
