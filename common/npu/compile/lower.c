@@ -4,6 +4,7 @@
 #include "graph/place.h"
 #include "npu/compile/lower_build.h"
 #include "npu/compile/lower_ops.h"
+#include "npu/compile/lower_order.h"
 
 #include <stdlib.h>
 
@@ -123,6 +124,7 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
         goto out;
     }
     l.insts = b.insts;
+    if ((e = bt_lower_order(&b, fault)) < 0) goto out;
     if ((e = place_all(&l, &b, fault)) < 0) goto out;
     count(&l, &b);
     *ret = l;

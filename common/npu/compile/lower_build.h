@@ -2,9 +2,9 @@
 #define BT_NPU_LOWER_BUILD_H
 #include "npu/compile/lower.h"
 
-/* Inside lowering, below lower_form.c, lower_int.c, lower_ops.c and lower.c: a list of instructions whose operands are
- * values. lower.c turns these into offsets at the end. A value lives from the first instruction that names it to the
- * last. */
+/* Inside lowering, below lower_form.c, lower_int.c, lower_ops.c, lower_order.c and lower.c: a list of instructions
+ * whose operands are values. lower.c turns these into offsets at the end. A value lives from the first instruction that
+ * names it to the last. */
 typedef struct bt_lower_value {
     uint32_t name;
     size_t bytes;

@@ -15,8 +15,15 @@
  * Embedding (with its rotation), KV store and row selection move rows at the graph's edges: they are never asked and
  * never a fallback. What is asked but not in the profile, or not with the bits that the recipe wants, goes to the
  * companion and is listed. A linear needs its site's input bits, and int4 for 4-bit weights; the others need what
- * linears requantise to (profile.output_bits). Each operator has its own place: one that is missing costs no other. */
-enum { BT_OFFLOAD_MAX_FALLBACKS = 32 }; /* no graph has more kinds of operators times reasons */
+ * linears requantise to (profile.output_bits). Each operator has its own place: one that is missing costs no other.
+ *
+ * What the NPU takes is found in clusters (clusters.h), merged while that lowers the profile's costs
+ * (cluster_merge.h). A cluster with less work than min_cluster_macs goes to the companion and is listed. All this is
+ * decided from the graph at BT_OFFLOAD_ROWS rows, so that one placement holds for every shape. */
+enum {
+    BT_OFFLOAD_ROWS = 256,         /* rows and positions that clusters are measured at, whatever a package's shapes */
+    BT_OFFLOAD_MAX_FALLBACKS = 256 /* no graph has more kinds of operators times reasons */
+};
 typedef struct bt_offload {
     uint32_t npu_ops;  /* what runs: BT_PKG_OPS_ALL where anything but linears is on the NPU */
     uint8_t *on_npu;   /* [ops] 0 or 1 */

@@ -96,7 +96,8 @@ typedef struct walk {
     uint32_t live[BT_PKG_MAX_LIVE], lives, next; /* places alive at `at`; the next to come in order */
     value val[BT_PKG_MAX_LIVE];
     uint32_t vals;
-    uint32_t program, at;   /* for messages */
+    uint32_t program, at;       /* for messages */
+    uint32_t cluster, clusters; /* of the instruction before; how many have begun */
     uint32_t layer, stored; /* the layer of the last instruction that had one; layers whose KV is stored */
     bool layered, tail, logits; /* in the layers; past them; logits were written */
     bt_fault *fault;
@@ -490,6 +491,17 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
 
 /* ---- the walk ---- */
 
+/* A cluster's instructions are all the NPU's and lie together, so that it can run as one call. */
+static bt_err check_cluster(walk *w, const bt_pkg_inst *in)
+{
+    if (in->cluster && in->unit != BT_PKG_NPU) return bad(w, "cluster %u on the companion", in->cluster);
+    if (in->cluster && in->cluster != w->cluster && in->cluster != ++w->clusters)
+        return bad(w, "cluster %u, and %u is to come: clusters lie together and ascend", in->cluster,
+                   w->clusters);
+    w->cluster = in->cluster;
+    return BT_OK;
+}
+
 static bt_err check_inst(walk *w, const bt_pkg_inst *in)
 {
     bt_err e;
@@ -504,7 +516,7 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
         return bad(w, "ctx_tokens %u, it sums up to %d", w->h->ctx_tokens, BT_INT_ATTENTION_MAX_TOKENS);
     if (in->out_rows > 1 || (in->out_rows && !w->prog->out)) return bad(w, "out_rows %u", in->out_rows);
     if (in->out_rows && (in->op == BT_PKG_EMBED || r->by_layer)) return bad(w, "out_rows %u", in->out_rows);
-    if (in->cluster > w->prog->clusters) return bad(w, "cluster %u of %u", in->cluster, w->prog->clusters);
+    if ((e = check_cluster(w, in)) < 0) return e;
     if ((e = check_layer(w, in, r)) < 0) return e;
     if ((e = check_site(w, in, r)) < 0) return e;
     if ((e = check_tensor(w, in, r)) < 0) return e;
@@ -535,6 +547,9 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
     else if (w.logits != (g->out > 0))
         e = bt_fail(fault, BT_EFORMAT, "program %u: out %u, and %s logits", index, g->out,
                     w.logits ? "it writes" : "it writes no");
+    else if (w.clusters != g->clusters)
+        e = bt_fail(fault, BT_EFORMAT, "program %u: clusters %u, and %u are there", index, g->clusters,
+                    w.clusters);
 out:
     free(w.order);
     return e;

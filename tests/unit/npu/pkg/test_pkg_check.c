@@ -214,7 +214,12 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(linear): group 4, and the instruction 3 further is not like it", INST(LINEAR, 0)->group = 4) \
     X("(linear): group 3, and the instruction 1 further", INST(LINEAR, 1)->in0 += 64) \
     X("(linear): group 3, and outputs 0 and 1 overlap", INST(LINEAR, 1)->out = INST(LINEAR, 0)->out) \
-    X("(linear): cluster", INST(LINEAR, 0)->cluster = 1) \
+    X("(linear): cluster 2, and 1 is to come", INST(LINEAR, 0)->cluster = 2) \
+    X("(linear): cluster 1, and 3 is to come", INST(LINEAR, 0)->cluster = 1, INST(LINEAR, 1)->cluster = 2, \
+      INST(LINEAR, 2)->cluster = 1) \
+    X("(linear): cluster 1, and 2 is to come", INST(LINEAR, 0)->cluster = 1, INST(LINEAR, 3)->cluster = 1) \
+    X("(rmsnorm): cluster 1 on the companion", INST(RMSNORM, 0)->cluster = 1) \
+    X("clusters 0, and 1 are there", INST(LINEAR, 0)->cluster = 1) \
     X("(linear): out_rows 2", INST(LINEAR, 0)->out_rows = 2) \
     X("(embed): out_rows 1", INST(EMBED, 0)->out_rows = 1) \
     X("(rope): layer 2", INST(ROPE, 0)->layer = 2) \
