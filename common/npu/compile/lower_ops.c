@@ -45,13 +45,16 @@ static void lower_companion(bt_lower_build *b, size_t at)
 
 /* ---- linears ---- */
 
-/* Whether an operator of the NPU other than a linear reads what one of the group writes. */
-static bool is_read_as_integers(const bt_lower_build *b, size_t first, size_t group)
+/* Whether an operator of the NPU other than a linear reads this tensor as operator `at` writes it: before
+ * another one writes it in place. */
+static bool is_read_as_integers(const bt_lower_build *b, size_t at, uint32_t tensor)
 {
     const bt_op *o = b->in->graph->op;
-    for (size_t i = first + group; i < b->ops && o[i].layer == o[first].layer; i++)
-        for (size_t j = first; j < first + group && b->in->on_npu[i] && o[i].kind != BT_OP_LINEAR; j++)
-            if (o[i].in[0] == o[j].out || o[i].in[1] == o[j].out) return true;
+    for (size_t i = at + 1; i < b->ops && o[i].layer == o[at].layer; i++) {
+        const bool reads = o[i].in[0] == tensor || o[i].in[1] == tensor;
+        if (reads && b->in->on_npu[i] && o[i].kind != BT_OP_LINEAR) return true;
+        if (o[i].out == tensor) return false;
+    }
     return false;
 }
 
@@ -72,7 +75,9 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     const bt_op *o = &g->op[first];
     const bool on_npu = b->in->on_npu[first];
     const uint32_t k = g->tensor[o->in[0]].width;
-    const bool as_integers = on_npu && is_read_as_integers(b, first, group);
+    bool as_integers = false; /* one group has one kind of output */
+    for (size_t j = 0; j < group; j++)
+        as_integers = as_integers || (on_npu && is_read_as_integers(b, first + j, o[j].out));
     const bt_pkg_op op = !on_npu ? BT_PKG_LINEAR_F16 : as_integers ? BT_PKG_INT_LINEAR : BT_PKG_LINEAR;
     const bt_lower_form form = as_integers ? BT_LOWER_S16 : BT_LOWER_F32;
     const bt_lower_planes p =

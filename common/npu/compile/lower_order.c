@@ -149,13 +149,19 @@ static bool layers_ascend(bt_pkg_inst *inst, size_t insts)
     return ascend;
 }
 
-static bool groups_are_whole(const bt_pkg_inst *inst, size_t insts)
+static bool is_linear(const bt_pkg_inst *i) { return i->op == BT_PKG_LINEAR_F16 || bt_areas_reads_planes(i); }
+
+/* Linears of one input may stand in other places than before: groups anew. */
+static void group_linears(bt_pkg_inst *inst, size_t insts)
 {
-    for (size_t i = 0; i < insts; i++)
-        for (size_t g = 1; g < inst[i].group; g++)
-            if (i + g >= insts || inst[i + g].in0 != inst[i].in0 || inst[i + g].op != inst[i].op)
-                return false;
-    return true;
+    for (size_t i = 0, n; i < insts; i += n) {
+        n = 1;
+        if (!is_linear(&inst[i])) continue;
+        while (n < BT_PKG_MAX_GROUP && i + n < insts && inst[i + n].op == inst[i].op &&
+               inst[i + n].in0 == inst[i].in0)
+            inst[i + n++].group = 1;
+        inst[i].group = (uint8_t)n;
+    }
 }
 
 /* false: there is no such order; o->to is then of no use. */
@@ -173,7 +179,8 @@ static bool find_order(order *o)
         if (item == insts) return false;
         done = take(o, item, done);
     }
-    return layers_ascend(o->to, insts) && groups_are_whole(o->to, insts);
+    group_linears(o->to, insts);
+    return layers_ascend(o->to, insts);
 }
 
 bt_err bt_lower_order(bt_lower_build *b, bt_fault *fault)

@@ -2,6 +2,7 @@
  * executor: what is missing is listed and nothing else moves, and the numbers depend on no chunk, padding or
  * instruction set. */
 #include "npu/compile/compile.h"
+#include "npu/compile/offload.h"
 #include "npu/run/exec.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
@@ -62,14 +63,14 @@ static bt_profile profile_of(unsigned subset, uint32_t output_bits)
     return p;
 }
 
-static bt_pkg *package(const world *w, const char *recipe, const bt_profile *profile)
+static bt_pkg *package_of(const world *w, const char *recipe, const char *policy, const bt_profile *profile)
 {
     char path[] = "/tmp/baton-placement-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    bt_compile_options o = {.shape_policy = "range:1-64", .npu_ops = BT_PKG_OPS_ALL, .ctx_tokens = CTX,
-                            .calib_ids = w->calib,        .calib_len = CALIB,        .profile = profile};
+    bt_compile_options o = {.shape_policy = policy, .npu_ops = BT_PKG_OPS_ALL, .ctx_tokens = CTX,
+                            .calib_ids = w->calib,  .calib_len = CALIB,        .profile = profile};
     bt_pkg *pkg = NULL;
     bt_fault f = {0};
     assert_int_equal(bt_recipe_parse(&o.recipe, recipe, NULL), BT_OK);
@@ -77,6 +78,11 @@ static bt_pkg *package(const world *w, const char *recipe, const bt_profile *pro
         fail_msg("%s: %s", recipe, f.text);
     unlink(path);
     return pkg;
+}
+
+static bt_pkg *package(const world *w, const char *recipe, const bt_profile *profile)
+{
+    return package_of(w, recipe, "range:1-64", profile);
 }
 
 /* The prompt in chunks of `chunk` rows, the last one padded; hash of its KV, logits of all rows. */
@@ -242,12 +248,134 @@ static void any_operators_may_be_missing_with_outputs_of_8_bits(void **state)
     every_subset_of_operators("qwen2", "w8a8:no-r2", 8, 1 << 2 | 1 << 7, 0.2);
 }
 
+/* ---- what costs decide ---- */
+
+/* The programs of all shapes have the same operators on the same units in the same clusters. */
+static void check_one_placement(const bt_pkg *pkg)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    for (uint32_t r = 1; r < h->rows.count; r++)
+        for (int o = 0; o < BT_PKG_OUTS; o++) {
+            const bt_pkg_program *a = &bt_pkg_programs(pkg)[bt_pkg_rows(pkg)[0].program[o]],
+                                 *b = &bt_pkg_programs(pkg)[bt_pkg_rows(pkg)[r].program[o]];
+            const bt_pkg_inst *x = bt_pkg_const_at(pkg, a->code), *y = bt_pkg_const_at(pkg, b->code);
+            assert_int_equal(a->insts, b->insts);
+            assert_int_equal(a->clusters, b->clusters);
+            for (uint32_t i = 0; i < a->insts; i++)
+                assert_true(x[i].op == y[i].op && x[i].unit == y[i].unit && x[i].cluster == y[i].cluster &&
+                            x[i].layer == y[i].layer && x[i].tensor == y[i].tensor);
+        }
+}
+
+static uint32_t clusters_of(const bt_pkg *pkg)
+{
+    return bt_pkg_programs(pkg)[bt_pkg_rows(pkg)[0].program[BT_PKG_OUT_ALL]].clusters;
+}
+
+/* With the linears alone, q, k and v read one value, and gate and up. */
+static void costs_cut_a_package_anew_and_change_no_number(void **state)
+{
+    (void)state;
+    enum { LAYERS = 3 };
+    world w = begin("llama");
+    float *logits[2] = {engine_kit_floats(N * w.vocab), engine_kit_floats(N * w.vocab)};
+    uint64_t want = 0;
+    for (int i = 0; i < 5; i++) {
+        bt_profile p = profile_of(1, 16);
+        if (i == 1) p.launch_ns = 1;
+        if (i == 2) p.boundary_bytes_per_us = 1000;
+        if (i == 3) p.convert_elements_per_us = 1000;
+        if (i == 4) p.launch_ns = 355000, p.boundary_bytes_per_us = 40000, p.convert_elements_per_us = 1;
+        bt_pkg *pkg = package(&w, "w8a8", &p);
+        assert_int_equal(clusters_of(pkg), i ? 4 * LAYERS + 1 : 7 * LAYERS + 1);
+        const uint64_t hash = run(&w, pkg, 16, NULL, logits[i != 0]);
+        if (!i) want = hash;
+        assert_true(hash == want);
+        if (i) assert_memory_equal(logits[0], logits[1], N * w.vocab * sizeof(float));
+        bt_pkg_close(pkg);
+    }
+    free(logits[0]);
+    free(logits[1]);
+    end(&w);
+}
+
+/* By a subset of operators: as cut without costs, and with a dear launch; clusters of the partitioner are
+ * those of the program, none of them in pieces. */
+static void clusters_of_a_program_are_those_that_were_found(void **state)
+{
+    (void)state;
+    world w = begin("qwen3");
+    bt_recipe r;
+    bt_graph *g = NULL;
+    float *logits = engine_kit_floats(N * w.vocab);
+    assert_int_equal(bt_recipe_parse(&r, "w8a8:no-gptq", NULL), BT_OK);
+    const bt_graph_options options = {r.r1, r.r2};
+    assert_int_equal(bt_graph_build(&g, &w.kit.model->hp, &options, NULL), BT_OK);
+    for (unsigned subset = 0; subset <= ALL; subset += 5) {
+        uint64_t hash[2];
+        for (int dear = 0; dear < 2; dear++) {
+            bt_profile p = profile_of(subset, 16);
+            bt_offload *found = NULL;
+            p.launch_ns = dear ? 355000 : 0;
+            assert_int_equal(bt_offload_new(&found, g, &p, &r, BT_PKG_OPS_ALL, CTX, NULL), BT_OK);
+            bt_pkg *pkg = package(&w, "w8a8:no-gptq", &p);
+            assert_int_equal(clusters_of(pkg), found->clusters);
+            hash[dear] = run(&w, pkg, 32, NULL, logits);
+            bt_pkg_close(pkg);
+            bt_offload_free(found);
+        }
+        assert_true(hash[0] == hash[1]);
+    }
+    free(logits);
+    bt_graph_free(g);
+    end(&w);
+}
+
+static void a_placement_holds_for_every_shape_also_where_little_work_goes_away(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    float *logits[2] = {engine_kit_floats(N * w.vocab), engine_kit_floats(N * w.vocab)};
+    bt_profile p = profile_of(ALL & ~(1u << 3), 16);
+    p.min_cluster_macs = 3000000; /* norm, q, k and v of layer 0, before rope, and the head */
+    p.launch_ns = 1;
+    bt_pkg *whole = package(&w, "w8a8", &p), *pkg = NULL;
+    const uint64_t want = run(&w, whole, N, NULL, logits[0]);
+    const bt_pkg_header *h = bt_pkg_header_of(whole);
+    size_t small = 0;
+    for (uint32_t i = 0; i < h->fallbacks.count; i++)
+        small += strstr(bt_pkg_fallbacks(whole)[i].why, "less work than a launch is worth") != NULL;
+    assert_true(small > 0);
+    assert_true(run(&w, whole, 7, NULL, logits[1]) == want);
+    assert_memory_equal(logits[0], logits[1], N * w.vocab * sizeof(float));
+    static const char *const policies[] = {"pow2", "chunk:16+tail", "max-pad"};
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        pkg = package_of(&w, "w8a8", policies[i], &p);
+        check_one_placement(pkg);
+        bt_prefill *e = npu_kit_engine(w.kit.model, pkg, CTX, NULL, NULL, 2);
+        bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
+        assert_int_equal(bt_prefill_run(e, &kv, w.ids, N, 0, NULL, logits[1], BT_PREFILL_ALL, NULL), BT_OK);
+        assert_true(engine_kit_hash(&kv, N) == want);
+        assert_memory_equal(logits[0], logits[1], N * w.vocab * sizeof(float));
+        engine_kit_pages_free(&kv);
+        bt_prefill_free(e);
+        bt_pkg_close(pkg);
+    }
+    bt_pkg_close(whole);
+    free(logits[0]);
+    free(logits[1]);
+    end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_operators_may_be_missing),
         cmocka_unit_test(any_operators_may_be_missing_without_rotations),
         cmocka_unit_test(any_operators_may_be_missing_with_outputs_of_8_bits),
+        cmocka_unit_test(costs_cut_a_package_anew_and_change_no_number),
+        cmocka_unit_test(clusters_of_a_program_are_those_that_were_found),
+        cmocka_unit_test(a_placement_holds_for_every_shape_also_where_little_work_goes_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
