@@ -5,6 +5,7 @@
 #include "npu/pkg/recipe.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
@@ -61,8 +62,9 @@ static json_t *fallbacks(const bt_pkg *p)
     json_t *a = json_array();
     const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->fallbacks.count; i++)
-        a = append(a, json_pack("{s:s,s:o,s:s,s:o}", "op", f[i].op, "count", count(f[i].count), "why",
-                                f[i].why, "macs_per_row", count(f[i].macs_per_row)));
+        a = append(a,
+                   json_pack("{s:s,s:o,s:o,s:s,s:o}", "op", f[i].op, "count", count(f[i].count), "layers",
+                             count(f[i].layers), "why", f[i].why, "macs_per_row", count(f[i].macs_per_row)));
     return a;
 }
 
@@ -85,6 +87,23 @@ static json_t *placement(const bt_pkg *p)
         a = append(a, json_pack("{s:s,s:s,s:o,s:o,s:o}", "op", place[i].op, "unit", place[i].unit, "count",
                                 count(place[i].count), "clusters", count(place[i].clusters), "macs_per_row",
                                 count(place[i].macs_per_row)));
+    return a;
+}
+
+static json_t *layer_of(uint32_t layer) { return layer == UINT32_MAX ? json_null() : count(layer); }
+
+static json_t *clusters(const bt_pkg *p)
+{
+    json_t *a = json_array();
+    tool_package_cluster *c = NULL;
+    const size_t n = tool_package_clusters(&c, p);
+    for (size_t i = 0; i < n; i++)
+        a = append(a, json_pack("{s:o,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "id", count(c[i].id), "first",
+                                c[i].first, "last", c[i].last, "instructions", count(c[i].instructions),
+                                "first_layer", layer_of(c[i].first_layer), "last_layer",
+                                layer_of(c[i].last_layer), "macs", count(c[i].macs), "in_bytes",
+                                count(c[i].in_bytes), "out_bytes", count(c[i].out_bytes)));
+    free(c);
     return a;
 }
 
@@ -180,6 +199,7 @@ json_t *tool_package_json(const bt_pkg *p)
         count(g->places), "values_bytes", count(tool_package_values_bytes(p, g)), "arena_bytes",
         count(g->arena_bytes), "placement", placement(p), "sessions", sessions(p), "tensors", tensors(p));
     if (more && (json_object_set_new(more, "sites", sites(p)) < 0 ||
+                 json_object_set_new(more, "clusters", clusters(p)) < 0 ||
                  json_object_set_new(more, "chunk_sharing", sharing(p)) < 0)) {
         json_decref(more);
         more = NULL;

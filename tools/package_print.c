@@ -2,6 +2,7 @@
 #include "tools/package_view.h"
 #include "base/num.h"
 #include "base/hash.h"
+#include "npu/compile/offload.h"
 #include "npu/pkg/recipe.h"
 #include "tools/tool.h"
 
@@ -48,8 +49,38 @@ void tool_package_print_summary(const bt_pkg *p)
     }
     printf("  (MACs of whole programs; attention's, which grow with the position, are not in them)\n");
     printf("\nfallbacks       %s\n", h->fallbacks.count ? "these operators go to the companion:" : "none");
-    for (uint32_t i = 0; i < h->fallbacks.count; i++)
-        printf("  %-16s %6u  %s\n", f[i].op, f[i].count, f[i].why);
+    for (uint32_t i = 0; i < h->fallbacks.count; i++) {
+        char text[BT_OFFLOAD_FALLBACK_BYTES];
+        bt_offload_fallback_text(text, sizeof text, &f[i]);
+        printf("  %s\n", text);
+    }
+}
+
+/* Clusters that are the same in layer after layer stand in one line. */
+static bool is_like(const tool_package_cluster *a, const tool_package_cluster *b)
+{
+    return a->instructions == b->instructions && a->macs == b->macs && a->in_bytes == b->in_bytes &&
+           a->out_bytes == b->out_bytes && strcmp(a->first, b->first) == 0 && strcmp(a->last, b->last) == 0;
+}
+
+static void print_clusters(const bt_pkg *p)
+{
+    tool_package_cluster *c = NULL;
+    const size_t n = tool_package_clusters(&c, p);
+    if (n)
+        printf("\nclusters, each one call of the NPU\n  %6s %6s %12s %16s %12s %12s  %s\n", "first", "count",
+               "instructions", "MACs", "bytes in", "bytes out", "from, to");
+    for (size_t i = 0; i < n; i++) {
+        size_t like = 0, before = 0;
+        for (size_t k = 0; k < n; k++) {
+            like += is_like(&c[i], &c[k]);
+            before += k < i && is_like(&c[i], &c[k]);
+        }
+        if (before) continue;
+        printf("  %6u %6zu %12u %16" PRIu64 " %12" PRIu64 " %12" PRIu64 "  %s, %s\n", c[i].id, like,
+               c[i].instructions, c[i].macs, c[i].in_bytes, c[i].out_bytes, c[i].first, c[i].last);
+    }
+    free(c);
 }
 
 static void print_range(const char *name, const tool_package_range *r, bool as_integers)
@@ -100,6 +131,7 @@ void tool_package_print_details(const bt_pkg *p, bool tensors)
     for (size_t i = 0; i < places; i++)
         printf("  %-16s %-10s %6u %9u %16" PRIu64 "\n", place[i].op, place[i].unit, place[i].count,
                place[i].clusters, place[i].macs_per_row);
+    print_clusters(p);
     printf("\nmemory of that program: %u values of %s in an arena of %s\n", g->places,
            size_text(a, tool_package_values_bytes(p, g)), size_text(b, g->arena_bytes));
     bt_sharing sharing;

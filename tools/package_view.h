@@ -40,6 +40,17 @@ typedef struct tool_package_place {
 } tool_package_place;
 enum { TOOL_PACKAGE_MAX_PLACES = 64 };
 size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], const bt_pkg *p);
+/* The clusters of that program, in their order: each is one call of the NPU. in_bytes, out_bytes: values that it reads
+ * from outside and writes for outside, each once, for the program's rows; the shadow of planes and rows of KV are not
+ * in them. macs: for the program's rows, without attention's. Layers: UINT32_MAX outside them. */
+typedef struct tool_package_cluster {
+    uint32_t id, instructions;
+    const char *first, *last; /* names of instructions */
+    uint32_t first_layer, last_layer;
+    uint64_t macs, in_bytes, out_bytes;
+} tool_package_cluster;
+/* How many; the caller frees *ret, which is NULL when memory is out. */
+size_t tool_package_clusters(tool_package_cluster **ret, const bt_pkg *p);
 /* The program that the placement and the memory report speak of: the longest seq, logits of the last row. */
 const bt_pkg_program *tool_package_largest(const bt_pkg *p);
 /* What running the chunks of a prompt on shared programs saves, against a program for each chunk. */

@@ -36,6 +36,10 @@ static const struct field {
     {"state_multiple", offsetof(bt_profile, state_multiple), U32, 1, 4096},
     {"max_rows", offsetof(bt_profile, max_rows), U32, 1, 1 << 20},
     {"query_slice_rows", offsetof(bt_profile, query_slice_rows), U32, 1, 1 << 20},
+    {"launch_ns", offsetof(bt_profile, launch_ns), U64, 1, 1000000000},
+    {"boundary_bytes_per_us", offsetof(bt_profile, boundary_bytes_per_us), U64, 1, 1000000000},
+    {"convert_elements_per_us", offsetof(bt_profile, convert_elements_per_us), U64, 1, 1000000000},
+    {"min_cluster_macs", offsetof(bt_profile, min_cluster_macs), U64, 1, UINT64_C(1) << 50},
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 

@@ -29,6 +29,9 @@ typedef struct bt_profile {
     uint32_t state_multiple;   /* and the last to a multiple of this */
     uint32_t max_rows;         /* longest seq of one program */
     uint32_t query_slice_rows; /* attention on at most so many query rows at once */
+    /* what a cluster of operators costs beside its work; 0: nothing (npu/compile/cluster_merge.h) */
+    uint64_t launch_ns, boundary_bytes_per_us, convert_elements_per_us;
+    uint64_t min_cluster_macs; /* a cluster with less work goes to the companion */
 } bt_profile;
 
 /* name_or_path NULL: "host". What is no built-in name is a path if it has a '/' or ends in ".json". BT_EARG lists the

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/wait.h"
 #include "npu/compile/obtain.h"
+#include "npu/compile/offload.h"
 #include "tools/package_view.h"
 #include "tools/tool.h"
 
@@ -94,7 +95,11 @@ static int refuse_fallbacks(const bt_pkg *p)
     const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
     const uint32_t n = bt_pkg_header_of(p)->fallbacks.count;
     if (n) fprintf(stderr, "baton compile: --require-npu, but these operators fall back to the companion:\n");
-    for (uint32_t i = 0; i < n; i++) fprintf(stderr, "  %-16s %6u  %s\n", f[i].op, f[i].count, f[i].why);
+    for (uint32_t i = 0; i < n; i++) {
+        char text[BT_OFFLOAD_FALLBACK_BYTES];
+        bt_offload_fallback_text(text, sizeof text, &f[i]);
+        fprintf(stderr, "  %s\n", text);
+    }
     return n != 0;
 }
 

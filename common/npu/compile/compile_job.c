@@ -120,10 +120,43 @@ void bt_compile_job_progress(void *job, uint64_t done, uint64_t total)
     j->o->progress(j->o->ud, "compiling (once, then kept)", at < all ? at : all, all);
 }
 
-bool bt_compile_job_on_npu(const bt_compile_job *j, bt_site_kind site)
+bool bt_compile_job_on_npu(const bt_compile_job *j, uint32_t layer, bt_weight weight)
 {
-    const bt_hparams *hp = &j->m->hp;
-    const size_t k = bt_pkg_site_width(site, hp->dim, hp->heads * hp->head_dim, hp->ffn);
-    char why[sizeof(((bt_pkg_fallback *)0)->why)];
-    return bt_offload_linear(why, &j->profile, &j->o->recipe, site, k);
+    for (size_t i = 0; i < j->graph->ops; i++) {
+        const bt_op *o = &j->graph->op[i];
+        if (o->weight == weight && (o->layer == layer || o->layer == BT_GRAPH_NO_LAYER))
+            return j->offload->on_npu[i];
+    }
+    return false;
+}
+
+/* The site in whose units an operator's s32 are, or BT_PKG_NONE. */
+static uint32_t site_of(const bt_op *o)
+{
+    switch (o->kind) {
+    case BT_OP_LINEAR: return bt_pkg_site_of(o->weight);
+    case BT_OP_RMSNORM: return bt_pkg_site_after(o->weight);
+    case BT_OP_ROTATE:
+    case BT_OP_ATTENTION: return BT_SITE_O;
+    case BT_OP_SILU_MUL: return BT_SITE_DOWN;
+    case BT_OP_EMBED:
+    case BT_OP_QK_NORM:
+    case BT_OP_ROPE:
+    case BT_OP_KV_STORE:
+    case BT_OP_ADD:
+    case BT_OP_SELECT_ROWS:
+    case BT_OP_KINDS: break;
+    }
+    return BT_PKG_NONE;
+}
+
+bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_kind site)
+{
+    for (size_t i = 0; i < j->graph->ops; i++) {
+        const bt_op *o = &j->graph->op[i];
+        if (j->offload->on_npu[i] && site_of(o) == (uint32_t)site &&
+            (o->layer == layer || o->layer == BT_GRAPH_NO_LAYER))
+            return true;
+    }
+    return false;
 }

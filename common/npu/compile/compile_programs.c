@@ -16,7 +16,10 @@ bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
                            fault);
     if (e < 0) return e;
     j->npu_ops = j->offload->npu_ops;
-    if (j->npu_ops == BT_PKG_OPS_ALL && j->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
+    bool attends = false;
+    for (size_t i = 0; i < j->graph->ops; i++)
+        attends = attends || (j->graph->op[i].kind == BT_OP_ATTENTION && j->offload->on_npu[i]);
+    if (attends && j->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
         return bt_fail(
             fault, BT_EARG,
             "context of %zu tokens (--ctx-size): attention in integers (--npu-ops all) takes at most %d",
@@ -70,7 +73,6 @@ static bt_err write_program(bt_compile_job *j, uint32_t *ret, size_t seq, size_t
                             .on_npu = j->offload->on_npu,
                             .cluster = j->offload->cluster,
                             .recipe = &j->o->recipe,
-                            .npu_ops = j->npu_ops,
                             .params = j->params,
                             .has_norm_weight = j->has_norm,
                             .pruned = j->pruned,

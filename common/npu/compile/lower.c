@@ -1,56 +1,15 @@
-/* Lowering: the instructions of npu_ops linear here, those of npu_ops all in lower_int.c; then what lives
- * when, and where. */
+/* Lowering: the instructions of all operators (lower_ops.c), then what lives when, and where. */
 #include "npu/compile/lower.h"
+#include "device/profile.h"
 #include "graph/place.h"
 #include "npu/compile/lower_build.h"
-#include "npu/compile/lower_int.h"
+#include "npu/compile/lower_ops.h"
+#include "npu/compile/lower_order.h"
 
 #include <stdlib.h>
 
 /* No operator becomes more instructions or values than this. */
 enum { INSTS_PER_OP = 4, VALUES_PER_OP = 6 };
-
-/* ---- npu_ops linear: the graph's operators one by one, linears on the NPU ---- */
-
-static void lower_linears(bt_lower_build *b, size_t first, size_t group)
-{
-    const bt_graph *g = b->in->graph;
-    const bt_op *o = &g->op[first];
-    const bool on_npu = b->in->on_npu[first];
-    const uint32_t k = g->tensor[o->in[0]].width;
-    const uint64_t input = bt_lower_build_tensor(b, o->in[0]);
-    const bt_lower_planes p =
-        on_npu ? bt_lower_build_planes(b, BT_PKG_QUANTISE, BT_PKG_COMPANION, first, input, 4 * k)
-               : (bt_lower_planes){.hi = input, .lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
-                                   .site = BT_PKG_NONE, .stride = 4 * k};
-    for (size_t j = 0; j < group; j++, o++) {
-        const uint64_t out = bt_lower_build_tensor(b, o->out);
-        bt_pkg_inst *i = on_npu ? bt_lower_build_emit(b, BT_PKG_LINEAR, BT_PKG_NPU, first + j)
-                                : bt_lower_build_emit(b, BT_PKG_LINEAR_F16, BT_PKG_COMPANION, first + j);
-        if (j == 0) i->group = (uint8_t)group;
-        i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer, o->weight);
-        i->site = p.site;
-        i->in0 = p.hi;
-        i->in1 = p.lo;
-        i->aux = p.shadow;
-        i->out = out;
-        i->in_width = k;
-        i->out_width = g->tensor[o->out].width;
-        i->in_stride = p.stride;
-        i->out_stride = 4 * i->out_width;
-        i->macs_per_row = (uint64_t)k * i->out_width;
-    }
-}
-
-static void lower_linear_mode(bt_lower_build *b)
-{
-    for (size_t i = 0; i < b->ops;) {
-        const size_t group = b->in->graph->op[i].kind == BT_OP_LINEAR ? bt_lower_build_group(b, i) : 0;
-        if (group) lower_linears(b, i, group);
-        else bt_lower_build_companion(b, i);
-        i += group ? group : 1;
-    }
-}
 
 /* ---- places ---- */
 
@@ -136,29 +95,36 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
     if (in->seq < 1 || in->seq > UINT32_MAX || (in->out != 0 && in->out != 1 && in->out != in->seq))
         return bt_fail(fault, BT_EARG, "lowering for %zu rows, %zu with logits: 0, 1 or all", in->seq,
                        in->out);
-    if (in->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", in->npu_ops);
+    for (size_t i = 0; i < in->graph->ops; i++) {
+        const bt_op_kind kind = in->graph->op[i].kind;
+        if (in->on_npu[i] && kind != BT_OP_LINEAR && (!in->params || bt_profile_is_move(kind)))
+            return bt_fail(fault, BT_EARG, "lowering: operator %zu, %s, cannot be on the NPU", i,
+                           bt_op_name(kind));
+    }
     const size_t tensors = in->graph->tensors;
     bt_lowered l = {0};
-    bt_lower_build b = {.in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail};
+    bt_lower_build b = {.in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail,
+                        .planes_input = BT_PKG_NOWHERE};
     b.insts_cap = b.ops * INSTS_PER_OP;
     b.values_cap = b.ops * VALUES_PER_OP + tensors;
     b.inst = calloc(b.insts_cap, sizeof *b.inst);
     b.value = calloc(b.values_cap, sizeof *b.value);
-    b.tensor_value = malloc(tensors * sizeof *b.tensor_value);
+    b.tensor = malloc(tensors * sizeof *b.tensor);
     l.inst = b.inst;
     bt_err e = BT_OK;
-    if (!b.inst || !b.value || !b.tensor_value) {
+    if (!b.inst || !b.value || !b.tensor) {
         e = bt_fail(fault, BT_ENOMEM, "lowering a graph");
         goto out;
     }
-    for (size_t t = 0; t < tensors; t++) b.tensor_value[t] = BT_PKG_NONE;
-    if (in->npu_ops == BT_PKG_OPS_LINEAR) lower_linear_mode(&b);
-    else if ((e = bt_lower_int(&b, fault)) < 0) goto out;
+    for (size_t t = 0; t < tensors; t++)
+        b.tensor[t] = (bt_lower_tensor){{BT_PKG_NONE, BT_PKG_NONE, BT_PKG_NONE, BT_PKG_NONE}, BT_LOWER_F32};
+    bt_lower_ops(&b);
     if (b.too_large) {
         e = bt_fail(fault, BT_ELIMIT, "a program for %zu rows does not fit memory", in->seq);
         goto out;
     }
     l.insts = b.insts;
+    if ((e = bt_lower_order(&b, fault)) < 0) goto out;
     if ((e = place_all(&l, &b, fault)) < 0) goto out;
     count(&l, &b);
     *ret = l;
@@ -166,7 +132,7 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
 out:
     bt_lower_done(&l);
     free(b.value);
-    free(b.tensor_value);
+    free(b.tensor);
     return e;
 }
 

@@ -221,9 +221,11 @@ static bt_err check_lists(const bt_pkg *p, bt_fault *fault)
     const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
     const bt_pkg_session *s = bt_pkg_sessions(p);
     for (uint32_t i = 0; i < h->fallbacks.count; i++, f++)
-        if (!is_text(f->op, sizeof f->op) || !is_text(f->why, sizeof f->why) || f->reserved)
+        if (!is_text(f->op, sizeof f->op) || !is_text(f->why, sizeof f->why) || f->layers > h->layers ||
+            f->layers > f->count)
             return bt_fail(fault, BT_EFORMAT,
-                           "fallback %u: a text without an end or with control characters, or reserved", i);
+                           "fallback %u: a text without an end or with control characters, or layers %u", i,
+                           f->layers);
     /* `layers` stands for the head. */
     for (uint32_t i = 0; i < h->sessions.count; i++, s++)
         if (s->first_layer > s->last_layer || s->last_layer > h->layers ||

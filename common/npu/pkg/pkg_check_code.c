@@ -27,15 +27,16 @@ typedef struct value {
     area part[3];                 /* rows; of PLANES also lo and aux (no bytes: not there) */
 } value;
 
-typedef enum tensor_rule { NO_TENSOR, HEAD_NORM, MATRIX, F16_MATRIX, SCALED, ANY_NORM } tensor_rule;
+typedef enum tensor_rule { NO_TENSOR, HEAD_NORM, MATRIX, F16_MATRIX, SCALED, ANY_NORM, S16_UNIT } tensor_rule;
+typedef enum site_rule { NO_SITE, SITE, ANY_SITE, S16_SITE } site_rule; /* ANY_SITE: one or none */
 typedef struct op_rule {
     uint8_t in0, in1, out; /* forms; NOTHING: no such operand */
-    uint8_t tensor;
-    bool site, in_place, params, heads, by_layer;
+    uint8_t tensor, site;
+    bool in_place, params, heads, by_layer;
 } op_rule;
 
-/* Indexed by op; from BT_PKG_LINEAR on in npu_rules. ANY_NORM: its weight or NONE. SCALED: an integer
- * linear, for its output's scale. */
+/* Indexed by op; from BT_PKG_LINEAR on in npu_rules. ANY_NORM: its weight or NONE. SCALED: a linear, for its
+ * output's scale. S16_UNIT and S16_SITE: that, or the o site with the unit of attention's output. */
 static const op_rule companion_rules[] = {
     [BT_PKG_EMBED] = {.out = F32},
     [BT_PKG_ROTATE] = {.in0 = F32, .out = F32, .in_place = true},
@@ -49,24 +50,26 @@ static const op_rule companion_rules[] = {
     [BT_PKG_ADD] = {.in0 = F32, .in1 = F32, .out = F32, .in_place = true},
     [BT_PKG_SILU_MUL] = {.in0 = F32, .in1 = F32, .out = F32, .in_place = true},
     [BT_PKG_SELECT_ROWS] = {.in0 = F32, .out = F32}, /* or RESIDUAL both */
-    [BT_PKG_QUANTISE] = {.in0 = F32, .out = PLANES, .site = true},
+    [BT_PKG_QUANTISE] = {.in0 = F32, .out = PLANES, .site = SITE},
     [BT_PKG_QUANTISE32] = {.in0 = F32, .out = RESIDUAL},
-    [BT_PKG_DEQUANTISE16] = {.in0 = S16, .out = F32, .tensor = SCALED},
+    [BT_PKG_DEQUANTISE16] = {.in0 = S16, .out = F32, .tensor = S16_UNIT, .site = S16_SITE},
+    [BT_PKG_QUANTISE16] = {.in0 = F32, .out = S16, .tensor = S16_UNIT, .site = S16_SITE},
+    [BT_PKG_DEQUANTISE32] = {.in0 = RESIDUAL, .out = F32, .site = ANY_SITE}, /* or WIDE with a site */
 };
 static const op_rule npu_rules[] = {
-    [BT_PKG_LINEAR - 64] = {.in0 = PLANES, .out = F32, .tensor = MATRIX, .site = true},
-    [BT_PKG_INT_LINEAR - 64] = {.in0 = PLANES, .out = S16, .tensor = MATRIX, .site = true},
-    [BT_PKG_INT_RMSNORM - 64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = true,
+    [BT_PKG_LINEAR - 64] = {.in0 = PLANES, .out = F32, .tensor = MATRIX, .site = SITE},
+    [BT_PKG_INT_LINEAR - 64] = {.in0 = PLANES, .out = S16, .tensor = MATRIX, .site = SITE},
+    [BT_PKG_INT_RMSNORM - 64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = SITE,
                                  .params = true},
     [BT_PKG_INT_QK_NORM - 64] = {.in0 = S16, .out = S16, .tensor = HEAD_NORM, .in_place = true,
                                  .params = true, .heads = true, .by_layer = true},
     [BT_PKG_INT_ROPE - 64] = {.in0 = S16, .out = S16, .in_place = true, .heads = true, .by_layer = true},
     [BT_PKG_INT_ATTENTION - 64] = {.in0 = S16, .out = S16, .params = true, .by_layer = true},
-    [BT_PKG_INT_ROTATE - 64] = {.in0 = S16, .out = WIDE, .site = true, .params = true},
-    [BT_PKG_INT_SILU_MUL - 64] = {.in0 = S16, .in1 = S16, .out = WIDE, .site = true, .params = true},
+    [BT_PKG_INT_ROTATE - 64] = {.in0 = S16, .out = WIDE, .site = SITE, .params = true},
+    [BT_PKG_INT_SILU_MUL - 64] = {.in0 = S16, .in1 = S16, .out = WIDE, .site = SITE, .params = true},
     [BT_PKG_INT_ADD - 64] = {.in0 = RESIDUAL, .in1 = S16, .out = RESIDUAL, .tensor = SCALED, .in_place = true,
                              .params = true},
-    [BT_PKG_INT_SPLIT - 64] = {.in0 = WIDE, .out = PLANES, .site = true},
+    [BT_PKG_INT_SPLIT - 64] = {.in0 = WIDE, .out = PLANES, .site = SITE},
 };
 
 static const op_rule *rule_of(uint32_t op)
@@ -93,7 +96,8 @@ typedef struct walk {
     uint32_t live[BT_PKG_MAX_LIVE], lives, next; /* places alive at `at`; the next to come in order */
     value val[BT_PKG_MAX_LIVE];
     uint32_t vals;
-    uint32_t program, at;   /* for messages */
+    uint32_t program, at;       /* for messages */
+    uint32_t cluster, clusters; /* of the instruction before; how many have begun */
     uint32_t layer, stored; /* the layer of the last instruction that had one; layers whose KV is stored */
     bool layered, tail, logits; /* in the layers; past them; logits were written */
     bt_fault *fault;
@@ -201,7 +205,10 @@ static const bt_pkg_tensor *tensor_of(const walk *w, uint32_t index)
 static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *r)
 {
     const bt_pkg_tensor *t = tensor_of(w, in->tensor);
-    if (r->tensor == NO_TENSOR || (r->tensor == ANY_NORM && in->tensor == BT_PKG_NONE))
+    if (r->tensor == S16_UNIT && (in->tensor == BT_PKG_NONE) == (in->site == BT_PKG_NONE))
+        return bad(w, "its unit is a tensor's or a site's");
+    if (r->tensor == NO_TENSOR ||
+        ((r->tensor == ANY_NORM || r->tensor == S16_UNIT) && in->tensor == BT_PKG_NONE))
         return in->tensor == BT_PKG_NONE ? BT_OK : bad(w, "tensor %u, and it takes none", in->tensor);
     if (!t) return bad(w, "tensor %u is not there", in->tensor);
     if (t->layer != in->layer) return bad(w, "tensor %u is of layer %d", in->tensor, (int)t->layer);
@@ -217,7 +224,8 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *
             !vector && t->bits != 16 && in->site == t->site && in->in_width == t->k && in->out_width == t->n;
         break;
     case F16_MATRIX: fits = !vector && t->bits == 16 && in->in_width == t->k && in->out_width == t->n; break;
-    case SCALED: fits = !vector && t->mult != BT_PKG_NONE && in->out_width == t->n; break;
+    case SCALED:
+    case S16_UNIT: fits = !vector && t->out_scale > 0 && in->out_width == t->n; break;
     }
     if (fits && in->op == BT_PKG_INT_LINEAR) fits = t->mult != BT_PKG_NONE;
     if (fits && (in->op == BT_PKG_INT_RMSNORM || in->op == BT_PKG_INT_QK_NORM))
@@ -229,12 +237,14 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *
 
 static bt_err check_site(const walk *w, const bt_pkg_inst *in, const op_rule *r)
 {
-    if (!r->site) return in->site == BT_PKG_NONE ? BT_OK : bad(w, "site %u, and it takes none", in->site);
+    if (r->site == NO_SITE || (r->site != SITE && in->site == BT_PKG_NONE))
+        return in->site == BT_PKG_NONE ? BT_OK : bad(w, "site %u, and it takes none", in->site);
     if (in->site >= w->h->sites.count) return bad(w, "site %u is not there", in->site);
     const bt_pkg_site *s = &bt_pkg_sites(w->pkg)[in->site];
     if (!s->k) return bad(w, "site %u is not there", in->site);
     if (s->layer != in->layer) return bad(w, "site %u is of layer %d", in->site, (int)s->layer);
     if (s->k != in->in_width) return bad(w, "in_width %u, and site %u has %u", in->in_width, in->site, s->k);
+    if (r->site == S16_SITE && !(s->a16_scale > 0)) return bad(w, "site %u has no a16_scale", in->site);
     return BT_OK;
 }
 
@@ -450,6 +460,7 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
     if (select)
         for (uint32_t i = 0; i < w->vals; i++)
             if (w->val[i].part[0].at == in->in0 && w->val[i].form == RESIDUAL) from = to = RESIDUAL;
+    if (in->op == BT_PKG_DEQUANTISE32 && in->site != BT_PKG_NONE) from = WIDE;
     if (from == NOTHING && in->in0 != BT_PKG_NOWHERE) return bad(w, "in0, and it takes none");
     if (r->in1 == NOTHING && from != PLANES && to != PLANES && in->in1 != BT_PKG_NOWHERE)
         return bad(w, "in1, and it takes none");
@@ -480,6 +491,17 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
 
 /* ---- the walk ---- */
 
+/* A cluster's instructions are all the NPU's and lie together, so that it can run as one call. */
+static bt_err check_cluster(walk *w, const bt_pkg_inst *in)
+{
+    if (in->cluster && in->unit != BT_PKG_NPU) return bad(w, "cluster %u on the companion", in->cluster);
+    if (in->cluster && in->cluster != w->cluster && in->cluster != ++w->clusters)
+        return bad(w, "cluster %u, and %u is to come: clusters lie together and ascend", in->cluster,
+                   w->clusters);
+    w->cluster = in->cluster;
+    return BT_OK;
+}
+
 static bt_err check_inst(walk *w, const bt_pkg_inst *in)
 {
     bt_err e;
@@ -488,13 +510,13 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
     if (in->unit != (in->op >= BT_PKG_LINEAR ? BT_PKG_NPU : BT_PKG_COMPANION))
         return bad(w, "unit %u", in->unit);
     if (w->h->npu_ops != BT_PKG_OPS_ALL &&
-        (in->op > BT_PKG_LINEAR || in->op == BT_PKG_QUANTISE32 || in->op == BT_PKG_DEQUANTISE16))
+        (in->op > BT_PKG_LINEAR || (in->op >= BT_PKG_QUANTISE32 && in->op <= BT_PKG_DEQUANTISE32)))
         return bad(w, "needs npu_ops all");
     if (in->op == BT_PKG_INT_ATTENTION && w->h->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
         return bad(w, "ctx_tokens %u, it sums up to %d", w->h->ctx_tokens, BT_INT_ATTENTION_MAX_TOKENS);
     if (in->out_rows > 1 || (in->out_rows && !w->prog->out)) return bad(w, "out_rows %u", in->out_rows);
     if (in->out_rows && (in->op == BT_PKG_EMBED || r->by_layer)) return bad(w, "out_rows %u", in->out_rows);
-    if (in->cluster > w->prog->clusters) return bad(w, "cluster %u of %u", in->cluster, w->prog->clusters);
+    if ((e = check_cluster(w, in)) < 0) return e;
     if ((e = check_layer(w, in, r)) < 0) return e;
     if ((e = check_site(w, in, r)) < 0) return e;
     if ((e = check_tensor(w, in, r)) < 0) return e;
@@ -525,6 +547,9 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
     else if (w.logits != (g->out > 0))
         e = bt_fail(fault, BT_EFORMAT, "program %u: out %u, and %s logits", index, g->out,
                     w.logits ? "it writes" : "it writes no");
+    else if (w.clusters != g->clusters)
+        e = bt_fail(fault, BT_EFORMAT, "program %u: clusters %u, and %u are there", index, g->clusters,
+                    w.clusters);
 out:
     free(w.order);
     return e;

@@ -242,8 +242,11 @@ static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t,
 {
     const uint64_t wide = 16 * bt_int_panels(t->n);
     if (t->mult == BT_PKG_NONE) {
-        if (t->shift != BT_PKG_NONE || t->bias_q != BT_PKG_NONE || t->out_scale != 0 || t->out_bits)
-            return BAD("shift, bias_q, out_scale or out_bits without mult");
+        if (t->shift != BT_PKG_NONE || t->bias_q != BT_PKG_NONE || t->out_bits)
+            return BAD("shift, bias_q or out_bits without mult");
+        if (t->bits == 16 && bt_pkg_header_of(p)->npu_ops == BT_PKG_OPS_ALL ? !not_negative(t->out_scale)
+                                                                            : t->out_scale != 0)
+            return BAD("out_scale");
         return BT_OK;
     }
     const int32_t *m = const_of(p, t->mult, wide * sizeof *m);
@@ -390,7 +393,10 @@ static bt_err check_site(const bt_pkg *p, uint32_t i, const bt_pkg_site *s, bt_f
         return BAD("hot without shadow=channel");
     }
     if (s->pruned > (s->shadow == BT_SHADOW_CHANNEL)) return BAD("pruned");
-    if (s->reserved[0] || s->reserved[1]) return BAD("reserved");
+    if (s->kind == BT_SITE_O && h->npu_ops == BT_PKG_OPS_ALL ? !not_negative(s->a16_scale)
+                                                             : s->a16_scale != 0)
+        return BAD("a16_scale");
+    if (s->reserved) return BAD("reserved");
     return BT_OK;
 }
 

@@ -120,7 +120,7 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
     uint32_t mult, shift, bias_q; /* npu_ops all: constants s32, u8, s64 [16 * panels]; else NONE */
     uint32_t norm_q;              /* npu_ops all, norm vectors: constant s32 [n] (int_ops.h); else NONE */
     int32_t norm_shift;
-    float out_scale;                  /* npu_ops all: scale of the s16 output; else 0 */
+    float out_scale;                  /* npu_ops all: unit of the output as s16; else 0, and of the head's matrix */
     uint32_t f16_panels;              /* constant: f16 panels for llm-int8; else NONE */
     float weight_error, output_error; /* relative RMS: weights; this linear's output on the calibration, NaN where not
                                          measured */
@@ -131,7 +131,7 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
 extern const bt_pkg_tensor bt_pkg_no_tensor; /* one that is not there; layer and weight zero */
 
 /* An input that is quantised: the one of q, k, v; of o; of gate and up; of down; of the head. */
-typedef struct bt_pkg_site {  /* 64 bytes; one that no integer linear uses: layer, kind, hot NONE, else zero */
+typedef struct bt_pkg_site {  /* 64 bytes; one that nothing on the NPU uses: layer, kind, hot NONE, else zero */
     uint32_t layer, kind;     /* bt_site_kind; layer UINT32_MAX for the head */
     uint32_t bits, shadow, k; /* 8 or 16; bt_shadow_kind */
     /* scale = clip / 127 or / 32639, or coarser (sites.h); inv_scale = 1 / scale, rounded once */
@@ -141,7 +141,8 @@ typedef struct bt_pkg_site {  /* 64 bytes; one that no integer linear uses: laye
     float outlier_columns; /* share of the columns with any value beyond the clip */
     uint32_t hot;          /* shadow=channel: constant u8 [k], 1 where kept; else NONE */
     uint32_t pruned;       /* 1: the channel shadow is left out here */
-    uint32_t reserved[2];
+    float a16_scale;       /* o, where attention's s16 is made from floats or into floats: its unit; else 0 */
+    uint32_t reserved;
 } bt_pkg_site;
 
 typedef struct bt_pkg_row {            /* 32 bytes: one specialization */
@@ -217,8 +218,13 @@ typedef enum bt_pkg_op {
     BT_PKG_QUANTISE,    /* in0 f32 -> out: s8 plane, or hi plane with lo at in1; site. out_stride: a multiple of 64. aux
                            where the site has a shadow: u32 counts [rows], padded to 64 bytes, then bt_int_shadow [rows,
                            in_width] */
-    BT_PKG_QUANTISE32,  /* in0 f32 -> out s32: rint(x / residual_scale) */
-    BT_PKG_DEQUANTISE16, /* in0 s16 -> out f32: times the scale of `tensor` */
+    /* with npu_ops all, where the companion and the NPU hand on to each other. The unit of an s16 is the output scale
+     * of `tensor`, or of attention's output that of the o site (a16_scale): one is given, the other is NONE. The unit
+     * of an s32 is residual_scale, or the scale of `site`. */
+    BT_PKG_QUANTISE32,   /* in0 f32 -> out s32 of the residual stream: rint(x / unit) */
+    BT_PKG_DEQUANTISE16, /* in0 s16 -> out f32: float(q) * unit */
+    BT_PKG_QUANTISE16,   /* in0 f32 -> out s16: rint(x / unit), clamped to +-32639 */
+    BT_PKG_DEQUANTISE32, /* in0 s32 -> out f32: float(q) * unit */
     /* the NPU */
     BT_PKG_LINEAR = 64, /* in0 (planes, aux as QUANTISE wrote them) -> out f32, by the companion's epilogue; tensor */
     BT_PKG_INT_LINEAR,  /* the same -> out s16 (requantised) */
@@ -270,7 +276,7 @@ typedef struct bt_pkg_int_params {
 typedef struct bt_pkg_fallback {
     char op[24];
     char why[96];
-    uint32_t count, reserved;
+    uint32_t count, layers; /* operators of the graph; layers that have any of them, 0: they are outside layers */
     uint64_t macs_per_row;
 } bt_pkg_fallback; /* 136 */
 typedef struct bt_pkg_session {

@@ -88,6 +88,8 @@ const char *bt_pkg_op_name(bt_pkg_op op)
         [BT_PKG_QUANTISE] = "quantise",
         [BT_PKG_QUANTISE32] = "quantise32",
         [BT_PKG_DEQUANTISE16] = "dequantise16",
+        [BT_PKG_QUANTISE16] = "quantise16",
+        [BT_PKG_DEQUANTISE32] = "dequantise32",
     };
     static const char *const npu[] = {
         "linear",        "int_linear", "int_rmsnorm",  "int_qk_norm", "int_rope",

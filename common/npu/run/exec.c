@@ -165,6 +165,8 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         break;
     case BT_PKG_QUANTISE32: bt_exec_border_quantise32(j, i); break;
     case BT_PKG_DEQUANTISE16: bt_exec_border_dequantise16(j, i); break;
+    case BT_PKG_QUANTISE16: bt_exec_border_quantise16(j, i); break;
+    case BT_PKG_DEQUANTISE32: bt_exec_border_dequantise32(j, i); break;
     default: bt_int_exec_run(j, i); break;
     }
     return i->group;

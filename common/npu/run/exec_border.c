@@ -1,6 +1,7 @@
-/* Values that cross between floats and integers, all by the companion: inputs of integer linears; and where
- * whole layers run in integers, what enters the residual stream and what leaves for the KV cache. */
+/* Values that cross between floats and integers, all by the companion: inputs of integer linears; and with
+ * npu_ops all, what an operator on one side hands to one on the other. */
 #include "npu/run/exec_private.h"
+#include "kernels/int_ops.h"
 
 /* ---- QUANTISE: f32 to planes and their shadow ---- */
 
@@ -38,6 +39,14 @@ static float nearest(float v)
     return v < 0 ? -r : r;
 }
 
+/* A NaN, in padding, becomes -limit. */
+static float nearest_within(float v, float limit)
+{
+    v = v > -limit ? v : -limit;
+    v = v < limit ? v : limit;
+    return nearest(v);
+}
+
 static void quantise32_rows(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch)
 {
     const bt_exec_job *j = ud;
@@ -45,12 +54,7 @@ static void quantise32_rows(void *ud, const void *what, const float *x, size_t r
     const float limit = 0x1.fffffep29f, scale = j->x->header->residual_scale; /* the last float before 2^30 */
     int32_t *y = (int32_t *)bt_exec_at(j, i->out) + r0 * i->out_width;
     (void)scratch;
-    for (size_t e = 0; e < n * i->out_width; e++) {
-        float v = x[e] / scale;
-        v = v > -limit ? v : -limit; /* a NaN too, in padding */
-        v = v < limit ? v : limit;
-        y[e] = (int32_t)nearest(v);
-    }
+    for (size_t e = 0; e < n * i->out_width; e++) y[e] = (int32_t)nearest_within(x[e] / scale, limit);
 }
 
 void bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i)
@@ -58,18 +62,57 @@ void bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i)
     bt_exec_job_step(j, i, bt_exec_at(j, i->in0), quantise32_rows);
 }
 
-/* ---- DEQUANTISE16: s16 to f32 ---- */
+/* ---- DEQUANTISE32: s32 of the residual stream or of a site to f32 ---- */
+
+static void dequantise32_rows(void *ud, const void *what, const float *none, size_t r0, size_t n,
+                              void *scratch)
+{
+    const bt_exec_job *j = ud;
+    const bt_pkg_inst *i = what;
+    const float unit = i->site == BT_PKG_NONE ? j->x->header->residual_scale : bt_exec_site(j->x, i)->scale;
+    const int32_t *x = (const int32_t *)bt_exec_at(j, i->in0) + r0 * i->out_width;
+    float *y = (float *)bt_exec_at(j, i->out) + r0 * i->out_width;
+    (void)none, (void)scratch;
+    for (size_t e = 0; e < n * i->out_width; e++) y[e] = (float)x[e] * unit;
+}
+
+void bt_exec_border_dequantise32(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_exec_job_step(j, i, NULL, dequantise32_rows);
+}
+
+/* ---- QUANTISE16, DEQUANTISE16: between f32 and s16 ---- */
+
+static float unit16(const bt_exec *x, const bt_pkg_inst *i)
+{
+    return i->tensor != BT_PKG_NONE ? bt_exec_tensor(x, i)->out_scale : bt_exec_site(x, i)->a16_scale;
+}
+
+static void quantise16_rows(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch)
+{
+    const bt_exec_job *j = ud;
+    const bt_pkg_inst *i = what;
+    const float unit = unit16(j->x, i);
+    int16_t *y = (int16_t *)bt_exec_at(j, i->out) + r0 * i->out_width;
+    (void)scratch;
+    for (size_t e = 0; e < n * i->out_width; e++) y[e] = (int16_t)nearest_within(x[e] / unit, BT_INT_MAX16);
+}
+
+void bt_exec_border_quantise16(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_exec_job_step(j, i, bt_exec_at(j, i->in0), quantise16_rows);
+}
 
 static void dequantise16_rows(void *ud, const void *what, const float *none, size_t r0, size_t n,
                               void *scratch)
 {
     const bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
-    const float scale = bt_exec_tensor(j->x, i)->out_scale;
+    const float unit = unit16(j->x, i);
     const int16_t *x = (const int16_t *)bt_exec_at(j, i->in0) + r0 * i->out_width;
     float *y = (float *)bt_exec_at(j, i->out) + r0 * i->out_width;
     (void)none, (void)scratch;
-    for (size_t e = 0; e < n * i->out_width; e++) y[e] = (float)x[e] * scale;
+    for (size_t e = 0; e < n * i->out_width; e++) y[e] = (float)x[e] * unit;
 }
 
 void bt_exec_border_dequantise16(bt_exec_job *j, const bt_pkg_inst *i)

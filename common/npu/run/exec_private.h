@@ -121,6 +121,8 @@ size_t bt_exec_group_prepared_bytes(const bt_pkg *pkg);
 void bt_exec_border_quantise(bt_exec_job *j, const bt_pkg_inst *i);
 void bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i);
 void bt_exec_border_dequantise16(bt_exec_job *j, const bt_pkg_inst *i);
+void bt_exec_border_quantise16(bt_exec_job *j, const bt_pkg_inst *i);
+void bt_exec_border_dequantise32(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* ---- exec_linear.c ---- */
 

@@ -108,6 +108,36 @@ static void placement_counts_every_instruction_once(void **state)
     close_room(&r);
 }
 
+/* The linears of the file's programs as clusters of one, then of a group. */
+static void clusters_have_their_work_and_what_crosses_their_boundary(void **state)
+{
+    (void)state;
+    enum { SEQ = 8, DIM = 16, Q = 16, KV = 8 };
+    for (int grouped = 0; grouped < 2; grouped++) {
+        room r = open_room(&(tiny_pkg){.seqs = {4, SEQ}});
+        const bt_pkg_program *g = tool_package_largest(r.pkg);
+        bt_pkg_inst *inst = (bt_pkg_inst *)(uintptr_t)bt_pkg_const_at(r.pkg, g->code); /* the room's own bytes
+                                                                                        */
+        uint32_t n = 0, clusters = 0;
+        while (inst[n].op != BT_PKG_LINEAR) n++;
+        for (uint32_t i = 0; i < 3; i++) inst[n + i].cluster = grouped ? 1 : i + 1;
+        clusters = grouped ? 1 : 3;
+        ((bt_pkg_program *)(uintptr_t)g)->clusters = clusters;
+        tool_package_cluster *c = NULL;
+        assert_int_equal(tool_package_clusters(&c, r.pkg), clusters);
+        assert_string_equal(c[0].first, "linear");
+        assert_true(c[0].first_layer == 0 && c[0].last_layer == 0 && c[0].id == 1);
+        assert_int_equal(c[0].in_bytes, SEQ * 64); /* planes: rows of a multiple of 64 bytes; each cluster
+                                                      reads them */
+        assert_int_equal(c[0].instructions, grouped ? 3 : 1);
+        assert_int_equal(c[0].macs, SEQ * DIM * (grouped ? Q + KV + KV : Q));
+        assert_int_equal(c[0].out_bytes, SEQ * 4 * (grouped ? Q + KV + KV : Q));
+        if (!grouped) assert_true(c[2].in_bytes == SEQ * 64 && c[2].out_bytes == SEQ * 4 * KV);
+        free(c);
+        close_room(&r);
+    }
+}
+
 static void sharing_programs_never_takes_more(void **state)
 {
     (void)state;
@@ -125,6 +155,7 @@ int main(void)
         cmocka_unit_test(json_has_a_row_for_each_shape_and_a_tensor_for_each_weight),
         cmocka_unit_test(ranges_cover_every_channel),
         cmocka_unit_test(placement_counts_every_instruction_once),
+        cmocka_unit_test(clusters_have_their_work_and_what_crosses_their_boundary),
         cmocka_unit_test(sharing_programs_never_takes_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

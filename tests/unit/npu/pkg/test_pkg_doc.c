@@ -114,7 +114,7 @@ static const field tensors[] = {F(S, layer),
 static const field sites[] = {F(S, layer), F(S, kind),   F(S, bits),        F(S, shadow),
                               F(S, k),     F(S, scale),  F(S, inv_scale),   F(S, clip),
                               F(S, max),   F(S, rms),    F(S, input_error), F(S, outlier_columns),
-                              F(S, hot),   F(S, pruned), E(S, reserved, 0), E(S, reserved, 1)};
+                              F(S, hot),   F(S, pruned), F(S, a16_scale),   F(S, reserved)};
 #undef S
 #define S bt_pkg_row
 static const field rows[] = {F(S, batch),      F(S, seq_min),    F(S, seq),        F(S, ctx),
@@ -142,7 +142,7 @@ static const field params[] = {E(S, m, 0), E(S, m, 1), E(S, m, 2),    E(S, m, 3)
                                F(S, zero), F(S, eps),  F(S, reserved)};
 #undef S
 #define S bt_pkg_fallback
-static const field fallbacks[] = {F(S, op), F(S, why), F(S, count), F(S, reserved), F(S, macs_per_row)};
+static const field fallbacks[] = {F(S, op), F(S, why), F(S, count), F(S, layers), F(S, macs_per_row)};
 #undef S
 #define S bt_pkg_session
 static const field sessions[] = {F(S, first_layer), F(S, last_layer), F(S, mapped_bytes)};
