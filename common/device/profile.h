@@ -23,12 +23,15 @@ typedef struct bt_profile {
     uint64_t map_window_bytes;     /* of one session's mapping */
     uint64_t memory_bytes;         /* of all sessions together */
     uint32_t last_axis_align_bytes;
-    uint32_t max_shapes;       /* specializations of one package */
-    bool range_shapes;         /* bounded ranges are allowed */
-    bool state_pow2;           /* KV dimensions but the first are rounded up to powers of two */
-    uint32_t state_multiple;   /* and the last to a multiple of this */
-    uint32_t max_rows;         /* longest seq of one program */
-    uint32_t query_slice_rows; /* attention on at most so many query rows at once */
+    uint32_t max_shapes;          /* specializations of one package */
+    bool range_shapes;            /* bounded ranges are allowed */
+    bool state_pow2;              /* KV dimensions but the first are rounded up to powers of two */
+    uint32_t state_multiple;      /* and the last to a multiple of this */
+    uint32_t max_rows;            /* longest seq of one program */
+    uint32_t query_slice_rows;    /* attention on at most so many query rows at once */
+    uint32_t attention_heads_max; /* and on at most so many query heads */
+    uint32_t output_parts;        /* the output matrix as so many linears over its columns */
+    uint32_t tile_input_rows;     /* rows of an activation are computed in whole multiples of this */
 } bt_profile;
 
 /* name_or_path NULL: "host". What is no built-in name is a path if it has a '/' or ends in ".json". BT_EARG lists the

@@ -4,6 +4,7 @@
 #include "graph/place.h"
 #include "npu/compile/lower_build.h"
 #include "npu/compile/lower_int.h"
+#include "npu/pkg/layout.h"
 
 #include <stdlib.h>
 
@@ -17,12 +18,12 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     const bt_graph *g = b->in->graph;
     const bt_op *o = &g->op[first];
     const bool on_npu = b->in->on_npu[first];
-    const uint32_t k = g->tensor[o->in[0]].width;
+    const uint32_t k = g->tensor[o->in[0]].width, stride = bt_lower_build_stride(b, k, 4);
     const uint64_t input = bt_lower_build_tensor(b, o->in[0]);
     const bt_lower_planes p =
-        on_npu ? bt_lower_build_planes(b, BT_PKG_QUANTISE, BT_PKG_COMPANION, first, input, 4 * k)
+        on_npu ? bt_lower_build_planes(b, BT_PKG_QUANTISE, BT_PKG_COMPANION, first, input, stride)
                : (bt_lower_planes){.hi = input, .lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
-                                   .site = BT_PKG_NONE, .stride = 4 * k};
+                                   .site = BT_PKG_NONE, .stride = stride};
     for (size_t j = 0; j < group; j++, o++) {
         const uint64_t out = bt_lower_build_tensor(b, o->out);
         bt_pkg_inst *i = on_npu ? bt_lower_build_emit(b, BT_PKG_LINEAR, BT_PKG_NPU, first + j)
@@ -37,8 +38,9 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
         i->in_width = k;
         i->out_width = g->tensor[o->out].width;
         i->in_stride = p.stride;
-        i->out_stride = 4 * i->out_width;
+        i->out_stride = out == BT_PKG_NOWHERE ? 4 * i->out_width : bt_lower_build_stride(b, i->out_width, 4);
         i->macs_per_row = (uint64_t)k * i->out_width;
+        if (on_npu && o->weight == BT_WEIGHT_OUTPUT) bt_lower_build_split_output(b);
     }
 }
 
@@ -111,6 +113,20 @@ out:
     return e;
 }
 
+/* Of rows that go in at in0 and out at out. A slice moves its rows and heads, a part of the output matrix its
+ * columns: together what the whole would, but that each part reads the input again. */
+static uint64_t rows_moved(const bt_lower_build *b, const bt_pkg_inst *i, uint64_t rows)
+{
+    const uint32_t heads = b->in->graph->hp.heads;
+    if (bt_pkg_is_attention(i) && i->arg) {
+        const bt_pkg_slice s = bt_pkg_layout_slice(b->in->layout, (uint32_t)rows, heads, i->arg);
+        return (uint64_t)s.rows * s.heads * (i->in_stride / heads + i->out_stride / heads);
+    }
+    if (bt_pkg_is_npu_linear(i) && bt_pkg_part_of(i))
+        return rows * (i->in_stride + 4 * (uint64_t)i->out_width);
+    return rows * ((uint64_t)i->in_stride + i->out_stride);
+}
+
 static void count(bt_lowered *l, const bt_lower_build *b)
 {
     bt_pkg_program *p = &l->program;
@@ -122,13 +138,27 @@ static void count(bt_lowered *l, const bt_lower_build *b)
         const bt_pkg_inst *i = &l->inst[n];
         const uint64_t rows = bt_lower_build_rows(b, i->out_rows);
         *(i->unit == BT_PKG_NPU ? &p->npu_macs : &p->companion_macs) += rows * i->macs_per_row;
-        p->activation_bytes_moved += rows * ((uint64_t)i->in_stride + i->out_stride);
+        p->activation_bytes_moved += rows_moved(b, i, rows);
         if (i->in1 != BT_PKG_NOWHERE)
             p->activation_bytes_moved += rows * (i->op == BT_PKG_QUANTISE ? i->out_stride : i->in_stride);
         if (i->op == BT_PKG_KV_STORE)
             p->activation_bytes_moved += rows * i->in_width * 2 * 2; /* K and V in f16 */
         if (i->cluster > p->clusters) p->clusters = i->cluster;
     }
+}
+
+/* Room for all instructions; 0: slices and parts make more than a program may have. */
+static size_t insts_cap(const bt_lower_build *b, bt_fault *fault)
+{
+    const uint64_t plain = b->ops * INSTS_PER_OP + bt_lower_build_parts(b);
+    const uint64_t slices = bt_lower_build_slices(b), all = slices * b->in->graph->hp.layers;
+    if (slices == 1 || plain + all <= BT_PKG_MAX_INSTS) return (size_t)(plain + all);
+    (void)bt_fail(fault, BT_ELIMIT,
+                  "attention of %zu rows in %llu slices (query_slice_rows %u, attention_heads_max %u) makes "
+                  "%llu instructions of a program, at most %d: fewer rows in a shape, or larger slices",
+                  b->in->seq, (unsigned long long)slices, b->in->layout->query_slice_rows,
+                  b->in->layout->attention_heads_max, (unsigned long long)(plain + all), BT_PKG_MAX_INSTS);
+    return 0;
 }
 
 bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
@@ -140,7 +170,7 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
     const size_t tensors = in->graph->tensors;
     bt_lowered l = {0};
     bt_lower_build b = {.in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail};
-    b.insts_cap = b.ops * INSTS_PER_OP;
+    if ((b.insts_cap = insts_cap(&b, fault)) == 0) return BT_ELIMIT;
     b.values_cap = b.ops * VALUES_PER_OP + tensors;
     b.inst = calloc(b.insts_cap, sizeof *b.inst);
     b.value = calloc(b.values_cap, sizeof *b.value);

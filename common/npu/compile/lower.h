@@ -20,6 +20,8 @@ typedef struct bt_lower_in {
     const uint32_t *params; /* [graph ops]: constant index of bt_pkg_int_params, or NONE; NULL with npu_ops linear */
     const bool *has_norm_weight; /* [graph ops]: RMSNORM whose weight was not folded away; NULL: all have */
     const bool *pruned;          /* [sites]: no shadow here, whatever the recipe says; NULL: none */
+    const bt_pkg_layout *layout; /* strides, slices of attention that is on the NPU, parts of an output matrix that is;
+                                    NULL: zeros */
     size_t seq, out;             /* out 0, 1 or seq */
 } bt_lower_in;
 
@@ -30,6 +32,7 @@ typedef struct bt_lowered {
     size_t places;
     bt_pkg_program program; /* code and plan are left for the caller to fill */
 } bt_lowered;
+/* BT_ELIMIT: slices and parts make more instructions than a program may have; the field to change is named. */
 bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault);
 void bt_lower_done(bt_lowered *l); /* frees the lists; zeros are fine */
 #endif

@@ -2,11 +2,66 @@
  * operators that stay with the companion. */
 #include "npu/compile/lower_build.h"
 #include "base/num.h"
+#include "npu/pkg/layout.h"
 
 #include <assert.h>
 #include <string.h>
 
 size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out) { return is_out ? b->in->out : b->in->seq; }
+
+static const bt_pkg_layout *layout_of(const bt_lower_build *b)
+{
+    static const bt_pkg_layout none;
+    return b->in->layout ? b->in->layout : &none;
+}
+
+uint32_t bt_lower_build_stride(const bt_lower_build *b, uint64_t elems, uint32_t elem_bytes)
+{
+    return bt_pkg_layout_stride(layout_of(b), elems, elem_bytes);
+}
+
+/* ---- slices and parts ---- */
+
+uint64_t bt_lower_build_slices(const bt_lower_build *b)
+{
+    return bt_pkg_layout_slices(layout_of(b), (uint32_t)b->in->seq, b->in->graph->hp.heads);
+}
+
+uint32_t bt_lower_build_parts(const bt_lower_build *b)
+{
+    return bt_pkg_layout_parts(layout_of(b), b->in->graph->hp.vocab);
+}
+
+void bt_lower_build_split_attention(bt_lower_build *b)
+{
+    const uint32_t slices = (uint32_t)bt_lower_build_slices(b);
+    const bt_pkg_inst whole = b->inst[b->insts - 1];
+    if (slices == 1) return;
+    assert(b->insts - 1 + slices <= b->insts_cap);
+    b->insts--;
+    for (uint32_t n = 1; n <= slices; n++) {
+        b->inst[b->insts] = whole;
+        b->inst[b->insts++].arg = n;
+    }
+}
+
+void bt_lower_build_split_output(bt_lower_build *b)
+{
+    const uint32_t parts = bt_lower_build_parts(b);
+    const bt_pkg_inst whole = b->inst[b->insts - 1];
+    if (parts == 1) return;
+    assert(b->insts - 1 + parts <= b->insts_cap);
+    b->insts--;
+    for (uint32_t n = 1; n <= parts; n++) {
+        bt_pkg_inst *i = &b->inst[b->insts++];
+        *i = whole;
+        i->arg = n << 8;
+        i->out_width = bt_pkg_layout_part(layout_of(b), whole.out_width, n).n;
+        i->macs_per_row = (uint64_t)i->in_width * i->out_width;
+    }
+}
+
+/* ---- values and instructions ---- */
 
 static uint32_t value_of(bt_lower_build *b, uint32_t name, size_t bytes)
 {
@@ -55,7 +110,7 @@ uint64_t bt_lower_build_tensor(bt_lower_build *b, uint32_t tensor)
     if (b->tensor_value[tensor] == BT_PKG_NONE)
         b->tensor_value[tensor] =
             bt_lower_build_value(b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)),
-                                 (size_t)t->width * 4);
+                                 bt_lower_build_stride(b, t->width, 4));
     return b->tensor_value[tensor];
 }
 
@@ -64,7 +119,7 @@ uint64_t bt_lower_build_renew(bt_lower_build *b, uint32_t tensor, size_t elem_by
     const bt_tensor *t = &b->in->graph->tensor[tensor];
     b->tensor_value[tensor] =
         bt_lower_build_value(b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)),
-                             t->width * elem_bytes);
+                             bt_lower_build_stride(b, t->width, (uint32_t)elem_bytes));
     return b->tensor_value[tensor];
 }
 
@@ -86,7 +141,8 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
     const uint32_t kind = bt_pkg_site_of(o->weight), k = in->graph->tensor[o->in[0]].width;
     const bool of_out = is_out(b, o->in[0]), is_wide = in->recipe->input_bits[kind] == 16;
     const size_t rows = bt_lower_build_rows(b, of_out);
-    bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE, .stride = (k + 63) / 64 * 64,
+    bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
+                         .stride = bt_pkg_layout_plane_stride(layout_of(b), k),
                          .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
     p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
     if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);
@@ -129,11 +185,12 @@ void bt_lower_build_companion(bt_lower_build *b, size_t at)
     i->in1 = in1;
     i->out = out;
     i->in_width = in0 == BT_PKG_NOWHERE ? 0 : g->tensor[o->in[0]].width;
-    i->in_stride = 4 * i->in_width;
+    i->in_stride = bt_lower_build_stride(b, i->in_width, 4);
     i->out_width = out == BT_PKG_NOWHERE ? 0 : g->tensor[o->out].width;
-    i->out_stride = 4 * i->out_width;
+    i->out_stride = bt_lower_build_stride(b, i->out_width, 4);
     i->arg = o->kind == BT_OP_ROTATE ? (o->layer == BT_GRAPH_NO_LAYER ? 1 : 2) : o->heads;
     if (o->kind == BT_OP_QK_NORM ||
         (o->kind == BT_OP_RMSNORM && (!in->has_norm_weight || in->has_norm_weight[at])))
         i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer, o->weight);
+    if (o->kind == BT_OP_ATTENTION && in->on_npu[at]) bt_lower_build_split_attention(b);
 }

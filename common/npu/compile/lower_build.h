@@ -22,6 +22,14 @@ typedef struct bt_lower_build {
 
 /* Rows in an instruction's output (is_out: rows of OUT). */
 size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out);
+/* Bytes of a row of a value, as the layout says (npu/pkg/layout.h). */
+uint32_t bt_lower_build_stride(const bt_lower_build *b, uint64_t elems, uint32_t elem_bytes);
+/* How many instructions one attention of so many rows becomes, and the output matrix. */
+uint64_t bt_lower_build_slices(const bt_lower_build *b);
+uint32_t bt_lower_build_parts(const bt_lower_build *b);
+/* Makes the last instruction, attention or a linear of the output matrix, that many of them. */
+void bt_lower_build_split_attention(bt_lower_build *b);
+void bt_lower_build_split_output(bt_lower_build *b);
 /* A value of `rows` rows of stride bytes; its number, to be an operand. */
 uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, size_t stride);
 /* One more instruction for graph operator `op`: layer, cluster, out_rows, group 1, tensor and site NONE,

@@ -23,9 +23,10 @@ static bt_pkg_inst *emit(bt_lower_build *b, bt_pkg_op op, size_t at, uint64_t in
     i->in0 = in0;
     i->out = out;
     i->in_width = s.in_width;
-    i->in_stride = s.in_width * s.in_bytes;
+    i->in_stride = bt_lower_build_stride(b, s.in_width, s.in_bytes);
     i->out_width = s.out_width;
-    i->out_stride = s.out_width * s.out_bytes;
+    i->out_stride = out == BT_PKG_NOWHERE ? s.out_width * s.out_bytes
+                                          : bt_lower_build_stride(b, s.out_width, s.out_bytes);
     return i;
 }
 
@@ -67,7 +68,8 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group, bool ha
     const uint32_t k = width_of(b, o->in[0]);
     const uint64_t wide =
         o->weight == BT_WEIGHT_O && !has_r2 ? lower_rotate(b, first, o->in[0], 0) : value_of(b, o->in[0]);
-    const bt_lower_planes p = bt_lower_build_planes(b, BT_PKG_INT_SPLIT, BT_PKG_NPU, first, wide, 4 * k);
+    const bt_lower_planes p =
+        bt_lower_build_planes(b, BT_PKG_INT_SPLIT, BT_PKG_NPU, first, wide, bt_lower_build_stride(b, k, 4));
     for (size_t j = 0; j < group; j++, o++) {
         const uint32_t n = width_of(b, o->out);
         const bool is_head = o->weight == BT_WEIGHT_OUTPUT;
@@ -81,6 +83,7 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group, bool ha
         i->in1 = p.lo;
         i->aux = p.shadow;
         i->macs_per_row = (uint64_t)k * n;
+        if (is_head) bt_lower_build_split_output(b);
     }
 }
 
@@ -102,8 +105,8 @@ static void lower_kv_store(bt_lower_build *b, size_t at)
     const uint32_t width = width_of(b, o->in[0]);
     uint64_t floats[2];
     for (int v = 0; v < 2; v++) {
-        floats[v] =
-            bt_lower_build_value(b, v ? BT_PKG_VALUE_VF : BT_PKG_VALUE_KF, b->in->seq, (size_t)width * 4);
+        floats[v] = bt_lower_build_value(b, v ? BT_PKG_VALUE_VF : BT_PKG_VALUE_KF, b->in->seq,
+                                         bt_lower_build_stride(b, width, 4));
         bt_pkg_inst *i =
             emit(b, BT_PKG_DEQUANTISE16, at, value_of(b, o->in[v]), floats[v], (shape){width, 2, width, 4});
         i->tensor = tensor_index(b, o, v ? BT_WEIGHT_V : BT_WEIGHT_K);
@@ -153,6 +156,7 @@ static void lower_op(bt_lower_build *b, size_t at, bool *is_integer)
         const uint64_t q = value_of(b, o->in[0]);
         emit(b, BT_PKG_INT_ATTENTION, at, q, bt_lower_build_renew(b, o->out, 2), (shape){width, 2, width, 2})
             ->params = b->in->params[at];
+        bt_lower_build_split_attention(b);
         break;
     }
     case BT_OP_ADD: lower_add(b, at); break;

@@ -48,6 +48,17 @@ typedef struct bt_pkg_rotation { /* bt_edge_rotate_fn; base 0: none */
     uint32_t blocks; /* blocks in a row */
 } bt_pkg_rotation;
 
+/* What the device's profile asks of layout (docs/profiles.md has each field); 0: nothing. Strides, slices, parts and
+ * loop orders of the programs follow from it (npu/pkg/layout.h). */
+typedef struct bt_pkg_layout { /* 48 bytes */
+    uint64_t on_chip_bytes;
+    uint32_t last_axis_align_bytes; /* a power of two */
+    uint32_t query_slice_rows, attention_heads_max, output_parts;
+    uint32_t tile_rows, tile_cols, tile_input_rows;
+    uint32_t state_pow2, state_multiple; /* state_pow2: 0 or 1 */
+    uint32_t reserved;
+} bt_pkg_layout;
+
 typedef struct bt_pkg_header { /* 1,024 bytes */
     char magic[8];
     uint32_t version, header_bytes;
@@ -73,7 +84,8 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     uint64_t calib_tokens;
     bt_pkg_table consts, tensors, sites, rows, programs, fallbacks, sessions;
     char model_name[128], recipe[128], shape_policy[128], profile[64]; /* NUL-terminated, zero-filled */
-    uint8_t reserved[232];                                             /* zero */
+    bt_pkg_layout layout;
+    uint8_t reserved[184]; /* zero */
 } bt_pkg_header;
 
 /* What a constant was first added as; a label for people, and what weights_bytes counts (WEIGHT: panels and the
@@ -197,7 +209,13 @@ typedef struct bt_pkg_place {
 
 typedef enum bt_pkg_unit { BT_PKG_COMPANION, BT_PKG_NPU } bt_pkg_unit;
 
-/* One step. Arena values are rows of `stride` bytes, planes' a multiple of 64 and all others' exactly their elements;
+/* The loop order that moves least between memory and chip (device/on_chip.h), where on_chip_bytes bounds it: the
+ * weights stay while all inputs pass, or the inputs stay while all weights do. For whoever builds for the device; it
+ * changes no bit. */
+typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDER_INPUTS, BT_PKG_ORDERS } bt_pkg_order;
+
+/* One step. Arena values are rows of `stride` bytes, planes' a multiple of 64 and all others' exactly their elements,
+ * rounded up as the layout says (npu/pkg/layout.h);
  * both inputs have in_stride (an in-place operator's in1 too), out and its lo plane out_stride. What is read was
  * written by an earlier instruction, in the form and shape it is read in, and not written over since; planes only until
  * the next ones are made. In place: in0 == out. Operands that are not in place do not overlap. */
@@ -210,7 +228,7 @@ typedef enum bt_pkg_op {
     BT_PKG_QK_NORM,
     BT_PKG_ROPE,      /* out in place; arg: heads */
     BT_PKG_KV_STORE,  /* in0 = k, in1 = v */
-    BT_PKG_ATTENTION, /* in0 = q -> out */
+    BT_PKG_ATTENTION, /* in0 = q -> out; arg: its slice (npu/pkg/layout.h), all of them one after the other */
     BT_PKG_ADD,
     BT_PKG_SILU_MUL,    /* out (= in0), in1 */
     BT_PKG_SELECT_ROWS, /* in0 -> out; element = 4 bytes of any type */
@@ -220,12 +238,13 @@ typedef enum bt_pkg_op {
     BT_PKG_QUANTISE32,  /* in0 f32 -> out s32: rint(x / residual_scale) */
     BT_PKG_DEQUANTISE16, /* in0 s16 -> out f32: times the scale of `tensor` */
     /* the NPU */
-    BT_PKG_LINEAR = 64, /* in0 (planes, aux as QUANTISE wrote them) -> out f32, by the companion's epilogue; tensor */
+    BT_PKG_LINEAR = 64, /* in0 (planes, aux as QUANTISE wrote them) -> out f32, by the companion's epilogue; tensor;
+                           arg: the loop order and, of the output matrix, the part (npu/pkg/layout.h) */
     BT_PKG_INT_LINEAR,  /* the same -> out s16 (requantised) */
     BT_PKG_INT_RMSNORM, /* in0 s32 -> out s32 in units of site's scale; tensor */
     BT_PKG_INT_QK_NORM,
     BT_PKG_INT_ROPE,      /* out s16 in place; arg: heads */
-    BT_PKG_INT_ATTENTION, /* in0 = q s16 -> out s16 */
+    BT_PKG_INT_ATTENTION, /* in0 = q s16 -> out s16; arg: as ATTENTION */
     BT_PKG_INT_ROTATE,   /* in0 s16 -> out s32 in units of site's scale; arg 2: R2, 0: none, only the change of scale */
     BT_PKG_INT_SILU_MUL, /* in0 gate, in1 up, s16 -> out s32 in units of site's scale */
     BT_PKG_INT_ADD,      /* out s32 in place += in1 s16, requantised; tensor: whose output in1 is */
