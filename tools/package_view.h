@@ -18,6 +18,17 @@ json_t *tool_package_json(const bt_pkg *p);
 /* The part of it that compile gives too: sizes, specializations[], fallbacks[]. */
 json_t *tool_package_summary_json(const bt_pkg *p);
 
+/* What the device's layout costs, in two lines; nothing where no field of it is given. */
+void tool_package_print_layout(const bt_pkg *p);
+/* Padding, the KV state of each context, and what each operator of the NPU moves, in the program of
+ * tool_package_largest with its longest context. As JSON: layout, on_chip_bytes, resident_bytes, streamed_bytes,
+ * spill_bytes, kv_state[], on_chip[]; NULL when memory is out. */
+void tool_package_print_plan(const bt_pkg *p);
+json_t *tool_package_plan_json(const bt_pkg *p);
+/* Of one program: bytes between its rows; multiply-accumulates that whole tiles add (npu/compile/plan.h). */
+uint64_t tool_package_row_padding(const bt_pkg *p, const bt_pkg_program *g);
+uint64_t tool_package_tile_padding(const bt_pkg *p, const bt_pkg_program *g);
+
 /* "layer 3 down", "out_norm". Returns ret. */
 enum { TOOL_PACKAGE_NAME_BYTES = 40 };
 char *tool_package_tensor_name(char ret[TOOL_PACKAGE_NAME_BYTES], const bt_pkg_tensor *t);

@@ -3,6 +3,7 @@
 #include "npu/compile/plan.h"
 #include "engine/prefill.h"
 #include "npu/compile/compile.h"
+#include "npu/compile/lower.h"
 #include "npu/pkg/layout.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
@@ -307,12 +308,229 @@ static void all_fields_together_and_llm_int8_change_no_bit(void **state)
     end(&w);
 }
 
+static void every_built_in_profile_computes_the_bits_of_host(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    bt_pkg *host = package(&w, NULL, BT_PKG_OPS_LINEAR, "w8a8");
+    const bits should = run(&w, host, NULL, NULL);
+    for (size_t i = 0; bt_profile_name(i); i++) {
+        bt_profile p;
+        assert_int_equal(bt_profile_load(&p, bt_profile_name(i), NULL), BT_OK);
+        bt_pkg *pkg = package(&w, &p, BT_PKG_OPS_LINEAR, "w8a8");
+        const bits is = run(&w, pkg, NULL, NULL);
+        assert_same(&w, &is, &should);
+        free(is.logits);
+        bt_pkg_close(pkg);
+    }
+    free(should.logits);
+    bt_pkg_close(host);
+    end(&w);
+}
+
+/* ---- figures by hand ---- */
+
+/* The sum over the programs that a prompt of 75 runs: 32, 32 and the tail of 11 in 16 rows; all logits. */
+static void a_run_counts_the_padding_of_tiles_apart_from_that_of_prompts(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    bt_profile p = v75();
+    p.tile_rows = p.tile_cols = 40;
+    p.tile_input_rows = 24;
+    bt_pkg *pkg = package(&w, &p, BT_PKG_OPS_LINEAR, "w8a8");
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    uint64_t should = 0;
+    for (int i = 0; i < 3; i++) {
+        const bt_pkg_row *r;
+        assert_int_equal(bt_pkg_find_row(&r, pkg, 1, i < 2 ? 32 : 16, N, NULL), BT_OK);
+        const bt_pkg_program *g = &bt_pkg_programs(pkg)[r->program[BT_PKG_OUT_ALL]];
+        const uint64_t padding = bt_plan_tile_padding(&h->layout, g, bt_pkg_const_at(pkg, g->code));
+        /* q: 96 x 96 is 120 x 120, 32 rows are 48 and 16 are 24; and so on for all seven, and the output
+         * matrix */
+        const uint64_t rows = i < 2 ? 32 : 16, tall = i < 2 ? 48 : 24;
+        const uint64_t layer = tall * (120 * 120 * 2 + 2 * 40 * 120 + 2 * 200 * 120 + 120 * 200) -
+                               rows * (96 * 96 * 2 + 2 * 32 * 96 + 2 * 172 * 96 + 96 * 172);
+        assert_int_equal(padding, 3 * layer + tall * 400 * 120 - rows * 384 * 96);
+        should += padding;
+    }
+    bits is = run(&w, pkg, NULL, NULL);
+    assert_int_equal(is.work.tile_padding_macs, should);
+    assert_int_equal(is.work.rows, 80);
+    free(is.logits);
+    bt_pkg_close(pkg);
+    p = v75();
+    p.tile_rows = p.tile_cols = p.tile_input_rows = 0;
+    pkg = package(&w, &p, BT_PKG_OPS_LINEAR, "w8a8");
+    is = run(&w, pkg, NULL, NULL);
+    assert_int_equal(is.work.tile_padding_macs, 0);
+    free(is.logits);
+    bt_pkg_close(pkg);
+    end(&w);
+}
+
+static void a_row_of_one_element_takes_32_times_its_bytes(void **state) /* AC-g2 */
+{
+    (void)state;
+    const bt_hparams hp = {.arch = BT_ARCH_LLAMA, .layers = 1,    .dim = 32,  .ffn = 1, .heads = 2,
+                           .kv_heads = 1,         .head_dim = 16, .vocab = 33};
+    const bt_pkg_layout layout = {.last_axis_align_bytes = 64};
+    uint8_t on_npu[64];
+    uint32_t params[64];
+    bt_graph *graph;
+    bt_lower_in in = {.on_npu = on_npu, .npu_ops = BT_PKG_OPS_ALL, .params = params, .layout = &layout,
+                      .seq = 9};
+    bt_lowered l;
+    size_t gates = 0;
+    memset(on_npu, 1, sizeof on_npu);
+    memset(params, 0, sizeof params);
+    bt_recipe recipe;
+    assert_int_equal(bt_recipe_parse(&recipe, "w8a8:no-rotate", NULL), BT_OK);
+    in.recipe = &recipe;
+    assert_int_equal(bt_graph_build(&graph, &hp, NULL, NULL), BT_OK);
+    in.graph = graph;
+    assert_true(graph->ops <= sizeof on_npu);
+    assert_int_equal(bt_lower(&l, &in, NULL), BT_OK);
+    for (size_t i = 0; i < l.insts; i++) {
+        assert_int_equal(l.inst[i].in_stride % 64, 0);
+        if (l.inst[i].op != BT_PKG_INT_LINEAR || l.inst[i].out_width != 1) continue;
+        gates++; /* gate and up: one element of s16 */
+        assert_int_equal(l.inst[i].out_stride, 32 * 2);
+        assert_int_equal(l.inst[i].in_stride, 64);
+    }
+    assert_int_equal(gates, 2);
+    bt_lower_done(&l);
+    bt_graph_free(graph);
+}
+
+static void the_state_of_a_published_model_has_the_published_dimensions(void **state)
+{
+    (void)state;
+    bt_pkg_header h = {.layers = 10, .kv_heads = 8, .head_dim = 80,
+                       .layout = {.state_pow2 = 1, .state_multiple = 32}};
+    const uint64_t published[4] = {20, 8, 512, 128};
+    bt_plan_state s;
+    assert_int_equal(bt_plan_state_of(&s, &h, 512, NULL), BT_OK);
+    assert_memory_equal(s.rounded, published, sizeof published);
+    assert_int_equal(s.payload_bytes, 20 * 8 * 512 * 80 * 2);
+    assert_int_equal(s.bytes, 20 * 8 * 512 * 128 * 2);
+    h.layout = (bt_pkg_layout){.state_multiple = 128};
+    h.head_dim = 64;
+    assert_int_equal(bt_plan_state_of(&s, &h, 1000, NULL), BT_OK);
+    assert_int_equal(s.bytes, 20 * 8 * 1000 * 128 * 2);
+}
+
+/* 96 x 96 over 32 rows, 8 bits: 3 bands of 32 x 96 bytes, one unit of 32 rows of 128 bytes (planes), outputs
+ * of 32 x 32 x 4. What holds one band and the unit keeps the unit; with rows one by one, the weights stay. */
+static void each_linear_has_the_loop_order_that_moves_least(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    bt_profile p = v75();
+    p.on_chip_bytes = 3072 + 4096 + 4096;
+    for (int rows = 0; rows < 2; rows++) {
+        p.tile_input_rows = rows ? 1 : 32;
+        bt_pkg *pkg = package(&w, &p, BT_PKG_OPS_LINEAR, "w8a8");
+        const bt_pkg_header *h = bt_pkg_header_of(pkg);
+        for (uint32_t i = 0; i < program_of(pkg)->insts; i++) {
+            const bt_pkg_inst *n = &code_of(pkg)[i];
+            bt_on_chip_op op;
+            const bool is_npu = bt_plan_on_chip_op(&op, h, bt_pkg_tensors(pkg), program_of(pkg), n, CTX);
+            assert_int_equal(is_npu, n->op == BT_PKG_LINEAR);
+            if (!is_npu) continue;
+            const bt_on_chip_plan a = bt_on_chip_in_order(&op, p.on_chip_bytes, BT_ON_CHIP_WEIGHTS_STAY),
+                                  b = bt_on_chip_in_order(&op, p.on_chip_bytes, BT_ON_CHIP_INPUTS_STAY);
+            assert_int_equal(bt_pkg_order_of(n), bt_on_chip_moved(&b) < bt_on_chip_moved(&a)
+                                                     ? BT_PKG_ORDER_INPUTS
+                                                     : BT_PKG_ORDER_WEIGHTS);
+            if (n->tensor != bt_pkg_tensor_index(h->layers, 0, BT_WEIGHT_Q)) continue;
+            assert_int_equal(op.bands, 3);
+            assert_int_equal(op.band_bytes, 32 * 96);
+            assert_int_equal(op.units, rows ? 32 : 1);
+            assert_int_equal(op.unit_bytes, rows ? 128 : 32 * 128);
+            assert_int_equal(op.output_bytes, rows ? 32 * 4 : 32 * 32 * 4);
+            assert_int_equal(a.blocks, rows ? 2 - 1 : 3); /* (11,264 - 128) / 3,200 = 3 bands; (11,264 -
+                                                             4,096) / 7,168 */
+            assert_int_equal(bt_pkg_order_of(n), rows ? BT_PKG_ORDER_WEIGHTS : BT_PKG_ORDER_INPUTS);
+        }
+        bt_pkg_close(pkg);
+    }
+    end(&w);
+}
+
+static void slices_beyond_what_a_program_may_have_are_refused_with_the_field(void **state)
+{
+    (void)state;
+    const bt_hparams hp = {.arch = BT_ARCH_LLAMA, .layers = 8,   .dim = 32,  .ffn = 8, .heads = 8,
+                           .kv_heads = 1,         .head_dim = 4, .vocab = 33};
+    const bt_pkg_layout layout = {.query_slice_rows = 1, .attention_heads_max = 1};
+    static uint8_t on_npu[256];
+    bt_recipe recipe;
+    bt_graph *graph;
+    bt_lowered l;
+    bt_fault f = {""};
+    memset(on_npu, 1, sizeof on_npu);
+    assert_int_equal(bt_recipe_parse(&recipe, "w8a8:no-rotate", NULL), BT_OK);
+    assert_int_equal(bt_graph_build(&graph, &hp, NULL, NULL), BT_OK);
+    const bt_lower_in in = {.graph = graph, .on_npu = on_npu, .recipe = &recipe, .layout = &layout,
+                            .seq = 1024};
+    assert_int_equal(bt_lower(&l, &in, &f), BT_ELIMIT); /* 1,024 rows x 8 heads x 8 layers are 65,536 alone */
+    assert_true(strstr(f.text, "query_slice_rows 1") && strstr(f.text, "1024 rows") &&
+                strstr(f.text, "65536"));
+    bt_graph_free(graph);
+}
+
+/* Attention of the companion in slices of rows and heads: the same bits as whole. */
+static void float_attention_in_slices_is_attention(void **state) /* AC-g3 */
+{
+    (void)state;
+    static const bt_pkg_layout layouts[] = {
+        {.query_slice_rows = 5},
+        {.query_slice_rows = 1},
+        {.attention_heads_max = 1},
+        {.attention_heads_max = 4},
+        {.query_slice_rows = 7, .attention_heads_max = 2, .output_parts = 3, .last_axis_align_bytes = 256},
+    };
+    bt_pool *pool;
+    assert_int_equal(bt_pool_new(&pool, 3, NULL), BT_OK);
+    world w = begin("qwen2");
+    npu_kit_options o = {.policy = "chunk:32+tail", .ctx_tokens = CTX, .fall_back = true};
+    bt_pkg *plain = npu_kit_package(w.kit.model, &o);
+    const bits should = run(&w, plain, NULL, NULL);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        o.layout = &layouts[i];
+        bt_pkg *cut = npu_kit_package(w.kit.model, &o);
+        const bt_pkg_header *h = bt_pkg_header_of(cut);
+        assert_int_equal(count(cut, BT_PKG_ATTENTION),
+                         h->layers * bt_pkg_layout_slices(&h->layout, 32, h->heads));
+        assert_int_equal(program_of(cut)->activation_bytes_moved > program_of(plain)->activation_bytes_moved,
+                         layouts[i].output_parts > 1); /* slices move what the whole does */
+        for (int threads = 0; threads < 2; threads++) {
+            const bits is = run(&w, cut, threads ? pool : NULL, threads ? NULL : "ref");
+            assert_same(&w, &is, &should);
+            free(is.logits);
+        }
+        bt_pkg_close(cut);
+    }
+    bt_pkg_close(plain);
+    free(should.logits);
+    end(&w);
+    bt_pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_field_changes_the_package_and_no_bit_with_float_operators),
         cmocka_unit_test(one_field_changes_the_package_and_no_bit_with_integer_operators),
         cmocka_unit_test(all_fields_together_and_llm_int8_change_no_bit),
+        cmocka_unit_test(every_built_in_profile_computes_the_bits_of_host),
+        cmocka_unit_test(float_attention_in_slices_is_attention),
+        cmocka_unit_test(slices_beyond_what_a_program_may_have_are_refused_with_the_field),
+        cmocka_unit_test(a_row_of_one_element_takes_32_times_its_bytes),
+        cmocka_unit_test(a_run_counts_the_padding_of_tiles_apart_from_that_of_prompts),
+        cmocka_unit_test(the_state_of_a_published_model_has_the_published_dimensions),
+        cmocka_unit_test(each_linear_has_the_loop_order_that_moves_least),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
