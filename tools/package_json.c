@@ -31,10 +31,12 @@ static json_t *range(const tool_package_range *r)
 static json_t *program(const bt_pkg *p, uint32_t index)
 {
     const bt_pkg_program *g = &bt_pkg_programs(p)[index];
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "program", count(index), "instructions",
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "program", count(index), "instructions",
                      count(g->insts), "clusters", count(g->clusters), "arena_bytes", count(g->arena_bytes),
                      "npu_macs", count(g->npu_macs), "companion_macs", count(g->companion_macs),
-                     "activation_bytes_moved", count(g->activation_bytes_moved));
+                     "activation_bytes_moved", count(g->activation_bytes_moved), "row_padding_bytes",
+                     count(tool_package_row_padding(p, g)), "tile_padding_macs",
+                     count(tool_package_tile_padding(p, g)));
 }
 
 static json_t *specializations(const bt_pkg *p)
@@ -171,13 +173,18 @@ json_t *tool_package_summary_json(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     char digest[BT_HASH_HEX_CHARS], id[BT_HASH_HEX_CHARS];
-    return json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "name", h->model_name,
-                     "model_id", bt_hash_hex(id, h->model_id), "digest", bt_hash_hex(digest, h->digest),
-                     "version", count(h->version), "quant", h->recipe, "shape_policy", h->shape_policy,
-                     "profile", h->profile, "npu_ops", h->npu_ops == BT_PKG_OPS_ALL ? "all" : "linear",
-                     "file_bytes", count(h->file_bytes), "weights_bytes", count(h->weights_bytes),
-                     "arena_bytes", count(h->arena_bytes), "calibration_tokens", count(h->calib_tokens),
-                     "specializations", specializations(p), "fallbacks", fallbacks(p));
+    json_t *j = json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "name", h->model_name,
+                          "model_id", bt_hash_hex(id, h->model_id), "digest", bt_hash_hex(digest, h->digest),
+                          "version", count(h->version), "quant", h->recipe, "shape_policy", h->shape_policy,
+                          "profile", h->profile, "npu_ops", h->npu_ops == BT_PKG_OPS_ALL ? "all" : "linear",
+                          "file_bytes", count(h->file_bytes), "weights_bytes", count(h->weights_bytes),
+                          "arena_bytes", count(h->arena_bytes), "calibration_tokens", count(h->calib_tokens),
+                          "specializations", specializations(p), "fallbacks", fallbacks(p));
+    json_t *plan = tool_package_plan_json(p);
+    if (j && plan && json_object_update_new(j, plan) == 0) return j;
+    if (!j) json_decref(plan);
+    json_decref(j);
+    return NULL;
 }
 
 json_t *tool_package_json(const bt_pkg *p)

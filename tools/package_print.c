@@ -48,6 +48,7 @@ void tool_package_print_summary(const bt_pkg *p)
         i = last;
     }
     printf("  (MACs of whole programs; attention's, which grow with the position, are not in them)\n");
+    tool_package_print_layout(p);
     printf("\nfallbacks       %s\n", h->fallbacks.count ? "these operators go to the companion:" : "none");
     for (uint32_t i = 0; i < h->fallbacks.count; i++) {
         char text[BT_OFFLOAD_FALLBACK_BYTES];
@@ -134,6 +135,7 @@ void tool_package_print_details(const bt_pkg *p, bool tensors)
     print_clusters(p);
     printf("\nmemory of that program: %u values of %s in an arena of %s\n", g->places,
            size_text(a, tool_package_values_bytes(p, g)), size_text(b, g->arena_bytes));
+    tool_package_print_plan(p);
     bt_sharing sharing;
     if (tool_package_sharing(&sharing, p, NULL) == BT_OK)
         printf("a prompt of %d tokens: %u chunks over shared programs take %s, %.0f %% of what a program for "

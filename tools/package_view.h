@@ -18,6 +18,17 @@ json_t *tool_package_json(const bt_pkg *p);
 /* The part of it that compile gives too: sizes, specializations[], fallbacks[]. */
 json_t *tool_package_summary_json(const bt_pkg *p);
 
+/* What the device's layout costs, in two lines; nothing where no field of it is given. */
+void tool_package_print_layout(const bt_pkg *p);
+/* Padding, the KV state of each context, and what each operator of the NPU moves, in the program of
+ * tool_package_largest with its longest context. As JSON: layout, on_chip_bytes, resident_bytes,
+ * streamed_bytes, spill_bytes, kv_state[], on_chip[]; NULL when memory is out. */
+void tool_package_print_plan(const bt_pkg *p);
+json_t *tool_package_plan_json(const bt_pkg *p);
+/* Of one program: bytes between its rows; multiply-accumulates that whole tiles add (npu/compile/plan.h). */
+uint64_t tool_package_row_padding(const bt_pkg *p, const bt_pkg_program *g);
+uint64_t tool_package_tile_padding(const bt_pkg *p, const bt_pkg_program *g);
+
 /* "layer 3 down", "out_norm". Returns ret. */
 enum { TOOL_PACKAGE_NAME_BYTES = 40 };
 char *tool_package_tensor_name(char ret[TOOL_PACKAGE_NAME_BYTES], const bt_pkg_tensor *t);
@@ -40,9 +51,10 @@ typedef struct tool_package_place {
 } tool_package_place;
 enum { TOOL_PACKAGE_MAX_PLACES = 64 };
 size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], const bt_pkg *p);
-/* The clusters of that program, in their order: each is one call of the NPU. in_bytes, out_bytes: values that it reads
- * from outside and writes for outside, each once, for the program's rows; the shadow of planes and rows of KV are not
- * in them. macs: for the program's rows, without attention's. Layers: UINT32_MAX outside them. */
+/* The clusters of that program, in their order: each is one call of the NPU. in_bytes, out_bytes: values that
+ * it reads from outside and writes for outside, each once, for the program's rows; the shadow of planes and
+ * rows of KV are not in them. macs: for the program's rows, without attention's. Layers: UINT32_MAX outside
+ * them. */
 typedef struct tool_package_cluster {
     uint32_t id, instructions;
     const char *first, *last; /* names of instructions */

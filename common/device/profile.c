@@ -36,6 +36,9 @@ static const struct field {
     {"state_multiple", offsetof(bt_profile, state_multiple), U32, 1, 4096},
     {"max_rows", offsetof(bt_profile, max_rows), U32, 1, 1 << 20},
     {"query_slice_rows", offsetof(bt_profile, query_slice_rows), U32, 1, 1 << 20},
+    {"attention_heads_max", offsetof(bt_profile, attention_heads_max), U32, 1, 256},
+    {"output_parts", offsetof(bt_profile, output_parts), U32, 1, 64},
+    {"tile_input_rows", offsetof(bt_profile, tile_input_rows), U32, 1, 4096},
     {"launch_ns", offsetof(bt_profile, launch_ns), U64, 1, 1000000000},
     {"boundary_bytes_per_us", offsetof(bt_profile, boundary_bytes_per_us), U64, 1, 1000000000},
     {"convert_elements_per_us", offsetof(bt_profile, convert_elements_per_us), U64, 1, 1000000000},
@@ -171,6 +174,9 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
         return bt_fail(fault, BT_EFORMAT, "field 'output_bits': 8 or 16");
     if (!p->tile_rows != !p->tile_cols)
         return bt_fail(fault, BT_EFORMAT, "fields 'tile_rows' and 'tile_cols': both or none");
+    if (p->last_axis_align_bytes & (p->last_axis_align_bytes - 1))
+        return bt_fail(fault, BT_EFORMAT, "field 'last_axis_align_bytes': %u is no power of two",
+                       (unsigned)p->last_axis_align_bytes);
     return BT_OK;
 }
 

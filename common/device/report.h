@@ -26,15 +26,19 @@ typedef struct bt_report_engine {
 typedef struct bt_report_work {
     uint64_t rows;                     /* computed, padding too */
     uint64_t npu_macs, companion_macs; /* multiply-accumulates of real rows; 0 without a package */
-    uint64_t shadow_entries;           /* values beyond a clip that were added back */
-    uint64_t compilations;             /* of programs; constant once an engine is made */
+    uint64_t tile_padding_macs; /* what the matrix unit does beyond them because it computes whole tiles; what
+                                   rows of padding cost is not in it */
+    uint64_t shadow_entries;    /* values beyond a clip that were added back */
+    uint64_t compilations;      /* of programs; constant once an engine is made */
 } bt_report_work;
 /* Adds to *sum what was done between two looks at an engine. */
-static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work *before, const bt_report_work *after)
+static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work *before,
+                                      const bt_report_work *after)
 {
     sum->rows += after->rows - before->rows;
     sum->npu_macs += after->npu_macs - before->npu_macs;
     sum->companion_macs += after->companion_macs - before->companion_macs;
+    sum->tile_padding_macs += after->tile_padding_macs - before->tile_padding_macs;
     sum->shadow_entries += after->shadow_entries - before->shadow_entries;
     sum->compilations += after->compilations - before->compilations;
 }

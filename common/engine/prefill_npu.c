@@ -61,8 +61,10 @@ static bt_err describe(npu_state *s, bt_fault *fault)
 
 static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
 {
-    const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool,
-                               .allow_llm_int8 = c->for_perplexity, .progress = c->progress,
+    const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens,
+                               .pool = c->pool,
+                               .allow_llm_int8 = c->for_perplexity,
+                               .progress = c->progress,
                                .ud = c->progress_ud};
     const bt_kernels *kernels = NULL;
     bt_err e = bt_limits_kernels(&kernels, c->isa, fault);
@@ -128,7 +130,10 @@ static bt_report_work npu_work(const void *state)
 {
     const npu_state *s = state;
     const bt_exec_stats x = bt_exec_stats_of(s->exec);
-    return (bt_report_work){.rows = s->rows, .npu_macs = x.npu_macs, .companion_macs = x.companion_macs,
+    return (bt_report_work){.rows = s->rows,
+                            .npu_macs = x.npu_macs,
+                            .companion_macs = x.companion_macs,
+                            .tile_padding_macs = x.tile_padding_macs,
                             .shadow_entries = x.shadow_entries};
 }
 
@@ -136,14 +141,22 @@ static bt_report_engine npu_about(const void *state)
 {
     const npu_state *s = state;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
-    return (bt_report_engine){.quant = h->recipe,      .shape_policy = h->shape_policy,
-                              .profile = h->profile,   .weights = s->weights,
-                              .fallback = s->fallback, .fallbacks = h->fallbacks.count};
+    return (bt_report_engine){.quant = h->recipe,
+                              .shape_policy = h->shape_policy,
+                              .profile = h->profile,
+                              .weights = s->weights,
+                              .fallback = s->fallback,
+                              .fallbacks = h->fallbacks.count};
 }
 
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_npu = {
-    .kv_elem_bytes = {2, 1}, .load = npu_load, .run = npu_run,   .work = npu_work,
-    .about = npu_about,      .isa = npu_isa,   .free = npu_free,
+    .kv_elem_bytes = {2, 1},
+    .load = npu_load,
+    .run = npu_run,
+    .work = npu_work,
+    .about = npu_about,
+    .isa = npu_isa,
+    .free = npu_free,
 };

@@ -28,35 +28,99 @@ static const char *const engine_names[] = {BT_ENGINE_NAMES, "decode", NULL};
 static const char *const against_names[] = {"none", BT_ENGINE_NAMES, "decode", NULL};
 
 static const bt_opt opts[] = {
-    {.group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
-     .type = BT_OPT_STRING, .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2'"},
-    {.group = "Input", .letter = 'f', .name = "file", .value = "FILE", BT_OPT_AT(config, file),
-     .type = BT_OPT_STRING, .required = true, .example = "wiki.test.raw", .help = "the text, '-' for stdin"},
-    {.group = "Input", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
-     .type = BT_OPT_INT, .def = "512", .lo = 4, .hi = 1 << 20,
+    {.group = "Input",
+     .letter = 'm',
+     .name = "model",
+     .value = "MODEL",
+     BT_OPT_AT(config, model),
+     .type = BT_OPT_STRING,
+     .required = true,
+     .example = "smollm2",
+     .help = "GGUF file, or 'smollm2'"},
+    {.group = "Input",
+     .letter = 'f',
+     .name = "file",
+     .value = "FILE",
+     BT_OPT_AT(config, file),
+     .type = BT_OPT_STRING,
+     .required = true,
+     .example = "wiki.test.raw",
+     .help = "the text, '-' for stdin"},
+    {.group = "Input",
+     .letter = 'c',
+     .name = "ctx-size",
+     .value = "N",
+     BT_OPT_AT(config, ctx_size),
+     .type = BT_OPT_INT,
+     .def = "512",
+     .lo = 4,
+     .hi = 1 << 20,
      .help = "tokens of one window; the second half of each is scored"},
-    {.group = "Input", .name = "chunks", .value = "N", BT_OPT_AT(config, chunks), .type = BT_OPT_INT,
-     .def = "0", .lo = 0, .hi = 1 << 20, .help = "windows to use; 0: all"},
-    {.group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, engine), .type = BT_OPT_CHOICE,
-     .def = "npu", .choices = engine_names,
+    {.group = "Input",
+     .name = "chunks",
+     .value = "N",
+     BT_OPT_AT(config, chunks),
+     .type = BT_OPT_INT,
+     .def = "0",
+     .lo = 0,
+     .hi = 1 << 20,
+     .help = "windows to use; 0: all"},
+    {.group = "Model",
+     .name = "engine",
+     .value = "NAME",
+     BT_OPT_AT(config, engine),
+     .type = BT_OPT_CHOICE,
+     .def = "npu",
+     .choices = engine_names,
      .help =
          "what computes: the integer NPU, f16 kernels, the plain FP32 oracle, or the decode node's kernels"},
-    {.group = "Model", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE,
-     .def = "none", .choices = against_names, .help = "also compare the distributions with this engine's"},
-    {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
-     .def = "f16", .choices = bt_weights_forms, .help = "weights of engine decode"},
+    {.group = "Model",
+     .name = "against",
+     .value = "NAME",
+     BT_OPT_AT(config, against),
+     .type = BT_OPT_CHOICE,
+     .def = "none",
+     .choices = against_names,
+     .help = "also compare the distributions with this engine's"},
+    {.group = "Model",
+     .name = "weights",
+     .value = "FORM",
+     BT_OPT_AT(config, weights),
+     .type = BT_OPT_CHOICE,
+     .def = "f16",
+     .choices = bt_weights_forms,
+     .help = "weights of engine decode"},
     BT_KV_DTYPE_OPT(config, kv_dtype),
-    {.group = "Model", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256, .help = "compute threads; 0: all cores"},
-    {.group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
+    {.group = "Model",
+     .letter = 't',
+     .name = "threads",
+     .value = "N",
+     BT_OPT_AT(config, threads),
+     .type = BT_OPT_INT,
+     .def = "0",
+     .lo = 0,
+     .hi = 256,
+     .help = "compute threads; 0: all cores"},
+    {.group = "Model",
+     .name = "isa",
+     .value = "NAME",
+     BT_OPT_AT(config, isa),
+     .type = BT_OPT_STRING,
      .def = "auto",
      .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"},
     BT_CACHE_LIMIT_OPT("Model", config, cache_limit_bytes),
     BT_OBTAIN_OPTS(config, want),
     BT_OBTAIN_FILE_OPT(config, want),
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.group = "Output",
+     .name = "json",
+     BT_OPT_AT(config, json),
+     .type = BT_OPT_FLAG,
      .help = "one JSON object on stdout: perplexity, tokens, ..."},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+    {.group = "Output",
+     .letter = 'q',
+     .name = "quiet",
+     BT_OPT_AT(config, quiet),
+     .type = BT_OPT_FLAG,
      .help = "no progress on stderr"},
 };
 
@@ -99,11 +163,15 @@ static bt_err side_open(side *s, const config *c, const bt_model *m, const char 
                                  .progress = bt_wait_tell,
                                  .rows_max = DECODE_ROWS,
                                  .ctx_tokens = ctx};
-    const bt_prefill_config pc = {.engine = engine, .isa = c->isa, .want = c->want, .for_perplexity = true,
+    const bt_prefill_config pc = {.engine = engine,
+                                  .isa = c->isa,
+                                  .want = c->want,
+                                  .for_perplexity = true,
                                   .pool = pool,
                                   /* it has f32 whatever is asked */
                                   .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : elem_bytes,
-                                  .ctx_tokens = ctx, .progress = bt_wait_tell};
+                                  .ctx_tokens = ctx,
+                                  .progress = bt_wait_tell};
     bt_wait_tell(NULL, "opening the engine", 0, 0);
     const bt_err e = strcmp(engine, "decode") == 0 ? bt_decode_new(&s->decode, m, &dc, fault)
                                                    : bt_prefill_new(&s->prefill, m, &pc, fault);
@@ -130,8 +198,8 @@ static bt_err side_run(side *s, const int32_t *ids, size_t n, bt_fault *fault)
     bt_err e = BT_OK;
     for (size_t pos = 0; e == BT_OK && pos < n; pos += DECODE_ROWS) {
         const uint32_t count = (uint32_t)(n - pos < DECODE_ROWS ? n - pos : DECODE_ROWS);
-        const bt_decode_seq rows = {.kv = &w->view[0], .pos = pos, .tokens = ids + pos, .count = count,
-                                    .out = count};
+        const bt_decode_seq rows = {
+            .kv = &w->view[0], .pos = pos, .tokens = ids + pos, .count = count, .out = count};
         e = bt_decode_step(s->decode, &rows, 1, NULL, w->logits + pos * w->vocab, fault);
     }
     return e;
@@ -162,10 +230,11 @@ static int show(const config *c, measure *r)
     const bt_perplexity_diff_result d =
         r->diff ? bt_perplexity_diff_end(r->diff) : (bt_perplexity_diff_result){0};
     if (c->json) {
-        json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f}", "perplexity", value,
-                              "standard_error", error, "tokens", (json_int_t)r->score.tokens, "windows",
-                              (json_int_t)r->plan.windows, "engine", engine_names[c->engine], "quant",
-                              r->form, "npu_mac_ratio", npu, "tokens_per_second", rate);
+        json_t *o =
+            json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:I, s:f}", "perplexity", value, "standard_error",
+                      error, "tokens", (json_int_t)r->score.tokens, "windows", (json_int_t)r->plan.windows,
+                      "engine", engine_names[c->engine], "quant", r->form, "npu_mac_ratio", npu,
+                      "tile_padding_macs", (json_int_t)r->work.tile_padding_macs, "tokens_per_second", rate);
         if (r->diff)
             json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against],
                                                 "kl_mean", d.kl_mean, "kl_p99", d.kl_p99, "top1_ratio",
@@ -176,6 +245,8 @@ static int show(const config *c, measure *r)
            value, error, (unsigned long long)r->score.tokens, r->plan.windows,
            r->plan.windows == 1 ? "" : "s", r->plan.ctx_tokens, engine_names[c->engine], r->form, rate);
     if (macs > 0) printf("%.2f %% of its multiply-accumulates on the NPU\n", 100 * npu);
+    if (r->work.tile_padding_macs)
+        printf("whole tiles add %.2f %% to them\n", 100 * (double)r->work.tile_padding_macs / macs);
     if (r->diff)
         printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n",
                against_names[c->against], d.kl_mean, d.kl_p99, d.top1_ratio);

@@ -38,6 +38,21 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     return BT_OK;
 }
 
+/* What the profile asks of layout goes with the package. */
+static bt_pkg_layout layout_of(const bt_profile *p)
+{
+    return (bt_pkg_layout){.on_chip_bytes = p->on_chip_bytes,
+                           .last_axis_align_bytes = p->last_axis_align_bytes,
+                           .query_slice_rows = p->query_slice_rows,
+                           .attention_heads_max = p->attention_heads_max,
+                           .output_parts = p->output_parts,
+                           .tile_rows = p->tile_rows,
+                           .tile_cols = p->tile_cols,
+                           .tile_input_rows = p->tile_input_rows,
+                           .state_pow2 = p->state_pow2,
+                           .state_multiple = p->state_multiple};
+}
+
 static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
 {
     j->tensors = (size_t)j->m->hp.layers * BT_PKG_LAYER_TENSORS + 2;
@@ -75,6 +90,7 @@ bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_comp
     if (!j) return bt_fail(fault, BT_ENOMEM, "compiling");
     j->pool = pool;
     bt_err e = prepare(j, m, o, fault);
+    j->header.layout = layout_of(&j->profile);
     if (e == BT_OK) plan_work(j);
     if (e == BT_OK) e = make_tables(j, fault);
     if (e < 0) bt_compile_job_free(j);

@@ -2,6 +2,7 @@
 #include "npu/compile/compile_private.h"
 #include "kernels/int_ops.h"
 #include "npu/compile/lower.h"
+#include "npu/compile/plan.h"
 #include "npu/compile/sessions.h"
 
 #include <stdlib.h>
@@ -48,7 +49,22 @@ static uint64_t part_bytes(const bt_compile_job *j, uint32_t part)
     return bytes;
 }
 
-/* What the NPU maps: its weights, and the arena in every session. */
+/* A layer's share of the KV state, rounded as the device wants it. It is mapped where attention runs on the
+ * NPU, and counted where a profile bounds what is mapped. */
+static bt_err layer_state_bytes(uint64_t *ret, const bt_compile_job *j, bt_fault *fault)
+{
+    bt_plan_state s;
+    bool on_npu = false;
+    for (size_t i = 0; i < j->graph->ops; i++)
+        on_npu = on_npu || (j->graph->op[i].kind == BT_OP_ATTENTION && j->offload->on_npu[i]);
+    *ret = 0;
+    if (!on_npu || (!j->profile.map_window_bytes && !j->profile.memory_bytes)) return BT_OK;
+    const bt_err e = bt_plan_state_of(&s, &j->header, (uint32_t)j->ctx_tokens, fault);
+    if (e == BT_OK) *ret = s.bytes / j->m->hp.layers;
+    return e;
+}
+
+/* What the NPU maps: its weights and the KV state, and the arena in every session. */
 static bt_err write_sessions(bt_compile_job *j, bt_fault *fault)
 {
     const size_t parts = (size_t)j->m->hp.layers + 1;
@@ -56,7 +72,10 @@ static bt_err write_sessions(bt_compile_job *j, bt_fault *fault)
     uint64_t *bytes = malloc(parts * sizeof *bytes);
     bt_pkg_session *session = malloc(parts * sizeof *session);
     bt_err e = bytes && session ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
-    for (size_t i = 0; e == BT_OK && i < parts; i++) bytes[i] = part_bytes(j, (uint32_t)i);
+    uint64_t state = 0;
+    if (e == BT_OK) e = layer_state_bytes(&state, j, fault);
+    for (size_t i = 0; e == BT_OK && i < parts; i++)
+        bytes[i] = part_bytes(j, (uint32_t)i) + (i + 1 < parts ? state : 0);
     if (e == BT_OK)
         e = bt_sessions_split(session, &n, &j->profile, bytes, parts, j->header.arena_bytes, fault);
     for (size_t i = 0; e == BT_OK && i < n; i++) (void)bt_pkg_writer_session(j->w, &session[i]);
@@ -76,11 +95,13 @@ static bt_err write_program(bt_compile_job *j, uint32_t *ret, size_t seq, size_t
                             .params = j->params,
                             .has_norm_weight = j->has_norm,
                             .pruned = j->pruned,
+                            .layout = &j->header.layout,
                             .seq = seq,
                             .out = out};
     bt_lowered l;
     const bt_err e = bt_lower(&l, &in, fault);
     if (e < 0) return e;
+    bt_plan_set_orders(l.inst, &j->header, j->tensor, &l.program);
     l.program.code = bt_pkg_writer_const(j->w, BT_PKG_CONST_CODE, l.inst, l.insts * sizeof *l.inst);
     l.program.plan = bt_pkg_writer_const(j->w, BT_PKG_CONST_PLAN, l.place, l.places * sizeof *l.place);
     if (l.program.arena_bytes > j->header.arena_bytes) j->header.arena_bytes = l.program.arena_bytes;

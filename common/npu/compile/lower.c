@@ -5,6 +5,7 @@
 #include "npu/compile/lower_build.h"
 #include "npu/compile/lower_ops.h"
 #include "npu/compile/lower_order.h"
+#include "npu/pkg/layout.h"
 
 #include <stdlib.h>
 
@@ -59,15 +60,31 @@ static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
         resolve(&b->inst[i].aux, item);
     }
     for (size_t v = 0; v < b->values; v++)
-        l->place[v] =
-            (bt_pkg_place){.name = b->value[v].name, .first_inst = item[v].first, .last_inst = item[v].last,
-                           .offset = item[v].offset.fixed, .bytes = item[v].bytes.fixed};
+        l->place[v] = (bt_pkg_place){.name = b->value[v].name,
+                                     .first_inst = item[v].first,
+                                     .last_inst = item[v].last,
+                                     .offset = item[v].offset.fixed,
+                                     .bytes = item[v].bytes.fixed};
     qsort(l->place, b->values, sizeof *l->place, by_first);
     l->places = b->values;
     l->program.arena_bytes = peak.fixed;
 out:
     free(item);
     return e;
+}
+
+/* Of rows that go in at in0 and out at out. A slice moves its rows and heads, a part of the output matrix its
+ * columns: together what the whole would, but that each part reads the input again. */
+static uint64_t rows_moved(const bt_lower_build *b, const bt_pkg_inst *i, uint64_t rows)
+{
+    const uint32_t heads = b->in->graph->hp.heads;
+    if (bt_pkg_is_attention(i) && i->arg) {
+        const bt_pkg_slice s = bt_pkg_layout_slice(b->in->layout, (uint32_t)rows, heads, i->arg);
+        return (uint64_t)s.rows * s.heads * (i->in_stride / heads + i->out_stride / heads);
+    }
+    if (bt_pkg_is_npu_linear(i) && bt_pkg_part_of(i))
+        return rows * (i->in_stride + 4 * (uint64_t)i->out_width);
+    return rows * ((uint64_t)i->in_stride + i->out_stride);
 }
 
 static void count(bt_lowered *l, const bt_lower_build *b)
@@ -81,13 +98,30 @@ static void count(bt_lowered *l, const bt_lower_build *b)
         const bt_pkg_inst *i = &l->inst[n];
         const uint64_t rows = bt_lower_build_rows(b, i->out_rows);
         *(i->unit == BT_PKG_NPU ? &p->npu_macs : &p->companion_macs) += rows * i->macs_per_row;
-        p->activation_bytes_moved += rows * ((uint64_t)i->in_stride + i->out_stride);
+        p->activation_bytes_moved += rows_moved(b, i, rows);
         if (i->in1 != BT_PKG_NOWHERE)
             p->activation_bytes_moved += rows * (i->op == BT_PKG_QUANTISE ? i->out_stride : i->in_stride);
         if (i->op == BT_PKG_KV_STORE)
             p->activation_bytes_moved += rows * i->in_width * 2 * 2; /* K and V in f16 */
         if (i->cluster > p->clusters) p->clusters = i->cluster;
     }
+}
+
+/* Room for all instructions; 0: slices and parts make more than a program may have. */
+static size_t insts_cap(const bt_lower_build *b, bt_fault *fault)
+{
+    const uint64_t plain = b->ops * INSTS_PER_OP + bt_lower_build_parts(b);
+    const uint64_t slices = bt_lower_build_slices(b);
+    uint64_t all = 0;
+    for (size_t i = 0; i < b->ops; i++)
+        if (b->in->graph->op[i].kind == BT_OP_ATTENTION && b->in->on_npu[i]) all += slices;
+    if (slices == 1 || !all || plain + all <= BT_PKG_MAX_INSTS) return (size_t)(plain + all);
+    (void)bt_fail(fault, BT_ELIMIT,
+                  "attention of %zu rows in %llu slices (query_slice_rows %u, attention_heads_max %u) makes "
+                  "%llu instructions of a program, at most %d: fewer rows in a shape, or larger slices",
+                  b->in->seq, (unsigned long long)slices, b->in->layout->query_slice_rows,
+                  b->in->layout->attention_heads_max, (unsigned long long)(plain + all), BT_PKG_MAX_INSTS);
+    return 0;
 }
 
 bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
@@ -97,15 +131,16 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
                        in->out);
     for (size_t i = 0; i < in->graph->ops; i++) {
         const bt_op_kind kind = in->graph->op[i].kind;
-        if (in->on_npu[i] && kind != BT_OP_LINEAR && (!in->params || bt_profile_is_move(kind)))
+        const bool is_float = kind == BT_OP_LINEAR || kind == BT_OP_ATTENTION;
+        if (in->on_npu[i] && !is_float && (!in->params || bt_profile_is_move(kind)))
             return bt_fail(fault, BT_EARG, "lowering: operator %zu, %s, cannot be on the NPU", i,
                            bt_op_name(kind));
     }
     const size_t tensors = in->graph->tensors;
     bt_lowered l = {0};
-    bt_lower_build b = {.in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail,
-                        .planes_input = BT_PKG_NOWHERE};
-    b.insts_cap = b.ops * INSTS_PER_OP;
+    bt_lower_build b = {
+        .in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail, .planes_input = BT_PKG_NOWHERE};
+    if ((b.insts_cap = insts_cap(&b, fault)) == 0) return BT_ELIMIT;
     b.values_cap = b.ops * VALUES_PER_OP + tensors;
     b.inst = calloc(b.insts_cap, sizeof *b.inst);
     b.value = calloc(b.values_cap, sizeof *b.value);

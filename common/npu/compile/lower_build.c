@@ -1,11 +1,66 @@
 /* The list of instructions that lowering grows: values, groups of linears, quantised inputs. */
 #include "npu/compile/lower_build.h"
 #include "base/num.h"
+#include "npu/pkg/layout.h"
 
 #include <assert.h>
 #include <string.h>
 
 size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out) { return is_out ? b->in->out : b->in->seq; }
+
+static const bt_pkg_layout *layout_of(const bt_lower_build *b)
+{
+    static const bt_pkg_layout none;
+    return b->in->layout ? b->in->layout : &none;
+}
+
+uint32_t bt_lower_build_stride(const bt_lower_build *b, uint64_t elems, uint32_t elem_bytes)
+{
+    return bt_pkg_layout_stride(layout_of(b), elems, elem_bytes);
+}
+
+/* ---- slices and parts ---- */
+
+uint64_t bt_lower_build_slices(const bt_lower_build *b)
+{
+    return bt_pkg_layout_slices(layout_of(b), (uint32_t)b->in->seq, b->in->graph->hp.heads);
+}
+
+uint32_t bt_lower_build_parts(const bt_lower_build *b)
+{
+    return bt_pkg_layout_parts(layout_of(b), b->in->graph->hp.vocab);
+}
+
+void bt_lower_build_split_attention(bt_lower_build *b)
+{
+    const uint32_t slices = (uint32_t)bt_lower_build_slices(b);
+    const bt_pkg_inst whole = b->inst[b->insts - 1];
+    if (slices == 1) return;
+    assert(b->insts - 1 + slices <= b->insts_cap);
+    b->insts--;
+    for (uint32_t n = 1; n <= slices; n++) {
+        b->inst[b->insts] = whole;
+        b->inst[b->insts++].arg = n;
+    }
+}
+
+void bt_lower_build_split_output(bt_lower_build *b)
+{
+    const uint32_t parts = bt_lower_build_parts(b);
+    const bt_pkg_inst whole = b->inst[b->insts - 1];
+    if (parts == 1) return;
+    assert(b->insts - 1 + parts <= b->insts_cap);
+    b->insts--;
+    for (uint32_t n = 1; n <= parts; n++) {
+        bt_pkg_inst *i = &b->inst[b->insts++];
+        *i = whole;
+        i->arg = n << 8;
+        i->out_width = bt_pkg_layout_part(layout_of(b), whole.out_width, n).n;
+        i->macs_per_row = (uint64_t)i->in_width * i->out_width;
+    }
+}
+
+/* ---- values and instructions ---- */
 
 static uint32_t value_of(bt_lower_build *b, uint32_t name, size_t bytes)
 {
@@ -77,7 +132,9 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
     const bool of_out = bt_lower_build_is_out(b, o->in[0]), is_wide = in->recipe->input_bits[kind] == 16;
     const size_t rows = bt_lower_build_rows(b, of_out);
     if (b->planes_input == input) return b->planes;
-    bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE, .stride = (k + 63) / 64 * 64,
+    bt_lower_planes p = {.lo = BT_PKG_NOWHERE,
+                         .shadow = BT_PKG_NOWHERE,
+                         .stride = bt_pkg_layout_plane_stride(layout_of(b), k),
                          .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
     p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
     if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);

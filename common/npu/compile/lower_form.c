@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-static const size_t elem_bytes[BT_LOWER_FORMS] = {
+static const uint32_t elem_bytes[BT_LOWER_FORMS] = {
     [BT_LOWER_F32] = 4, [BT_LOWER_RESIDUAL] = 4, [BT_LOWER_WIDE] = 4, [BT_LOWER_S16] = 2};
 
 bt_lower_form bt_lower_form_of(const bt_lower_build *b, uint32_t tensor) { return b->tensor[tensor].written; }
@@ -16,8 +16,8 @@ static bool is_in_arena(const bt_lower_build *b, uint32_t tensor)
 static uint64_t renew(bt_lower_build *b, uint32_t tensor, bt_lower_form form, uint32_t name)
 {
     const size_t rows = bt_lower_build_rows(b, bt_lower_build_is_out(b, tensor));
-    const size_t width = b->in->graph->tensor[tensor].width;
-    return b->tensor[tensor].value[form] = bt_lower_build_value(b, name, rows, width * elem_bytes[form]);
+    const uint32_t stride = bt_lower_build_stride(b, b->in->graph->tensor[tensor].width, elem_bytes[form]);
+    return b->tensor[tensor].value[form] = bt_lower_build_value(b, name, rows, stride);
 }
 
 static void forget(bt_lower_build *b, uint32_t tensor, bt_lower_form but)
@@ -98,8 +98,8 @@ static uint64_t convert(bt_lower_build *b, size_t at, uint32_t tensor, bt_lower_
     i->in0 = in0;
     i->out = out;
     i->in_width = i->out_width = width;
-    i->in_stride = width * (uint32_t)elem_bytes[from];
-    i->out_stride = width * (uint32_t)elem_bytes[to];
+    i->in_stride = bt_lower_build_stride(b, width, elem_bytes[from]);
+    i->out_stride = bt_lower_build_stride(b, width, elem_bytes[to]);
     if (op == BT_PKG_QUANTISE32 && is_before) i->layer = BT_GRAPH_NO_LAYER;
     if (from == BT_LOWER_S16 || to == BT_LOWER_S16) set_unit(b, i, tensor);
     if (from == BT_LOWER_WIDE) i->site = site_of(b, at, tensor);

@@ -25,9 +25,9 @@ static bt_pkg_inst *emit(bt_lower_build *b, bt_pkg_op op, size_t at, uint64_t in
     i->in0 = in0;
     i->out = out;
     i->in_width = s.in_width;
-    i->in_stride = s.in_width * s.in_bytes;
+    i->in_stride = bt_lower_build_stride(b, s.in_width, s.in_bytes);
     i->out_width = s.out_width;
-    i->out_stride = s.out_width * s.out_bytes;
+    i->out_stride = bt_lower_build_stride(b, s.out_width, s.out_bytes);
     return i;
 }
 
@@ -83,6 +83,7 @@ static void lower_attention(bt_lower_build *b, size_t at)
     const uint64_t q = bt_lower_form_read(b, at, o->in[0], BT_LOWER_S16),
                    out = bt_lower_form_write(b, o->out, BT_LOWER_S16);
     emit(b, BT_PKG_INT_ATTENTION, at, q, out, (shape){width, 2, width, 2})->params = b->in->params[at];
+    bt_lower_build_split_attention(b);
 }
 
 static void lower_add(bt_lower_build *b, size_t at)

@@ -34,13 +34,14 @@ static void lower_companion(bt_lower_build *b, size_t at)
     i->in1 = in1;
     i->out = out;
     i->in_width = in0 == BT_PKG_NOWHERE ? 0 : g->tensor[o->in[0]].width;
-    i->in_stride = 4 * i->in_width;
+    i->in_stride = bt_lower_build_stride(b, i->in_width, 4);
     i->out_width = out == BT_PKG_NOWHERE ? 0 : g->tensor[o->out].width;
-    i->out_stride = 4 * i->out_width;
+    i->out_stride = bt_lower_build_stride(b, i->out_width, 4);
     i->arg = o->kind == BT_OP_ROTATE ? (o->layer == BT_GRAPH_NO_LAYER ? 1 : 2) : o->heads;
     if (o->kind == BT_OP_QK_NORM ||
         (o->kind == BT_OP_RMSNORM && (!in->has_norm_weight || in->has_norm_weight[at])))
         i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer, o->weight);
+    if (o->kind == BT_OP_ATTENTION && in->on_npu[at]) bt_lower_build_split_attention(b);
 }
 
 /* ---- linears ---- */
@@ -62,11 +63,11 @@ static bool is_read_as_integers(const bt_lower_build *b, size_t at, uint32_t ten
 static bt_lower_planes planes_of(bt_lower_build *b, size_t first)
 {
     const bt_op *o = &b->in->graph->op[first];
-    const uint32_t k = b->in->graph->tensor[o->in[0]].width;
+    const uint32_t stride = bt_lower_build_stride(b, b->in->graph->tensor[o->in[0]].width, 4);
     if (bt_lower_form_of(b, o->in[0]) == BT_LOWER_F32)
         return bt_lower_build_planes(b, BT_PKG_QUANTISE, BT_PKG_COMPANION, first,
-                                     bt_lower_form_read(b, first, o->in[0], BT_LOWER_F32), 4 * k);
-    return bt_lower_build_planes(b, BT_PKG_INT_SPLIT, BT_PKG_NPU, first, bt_lower_int_site(b, first), 4 * k);
+                                     bt_lower_form_read(b, first, o->in[0], BT_LOWER_F32), stride);
+    return bt_lower_build_planes(b, BT_PKG_INT_SPLIT, BT_PKG_NPU, first, bt_lower_int_site(b, first), stride);
 }
 
 static void lower_linears(bt_lower_build *b, size_t first, size_t group)
@@ -83,8 +84,10 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     const bt_lower_planes p =
         on_npu ? planes_of(b, first)
                : (bt_lower_planes){.hi = bt_lower_form_read(b, first, o->in[0], BT_LOWER_F32),
-                                   .lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE, .site = BT_PKG_NONE,
-                                   .stride = 4 * k};
+                                   .lo = BT_PKG_NOWHERE,
+                                   .shadow = BT_PKG_NOWHERE,
+                                   .site = BT_PKG_NONE,
+                                   .stride = bt_lower_build_stride(b, k, 4)};
     for (size_t j = 0; j < group; j++, o++) {
         const uint64_t out = bt_lower_form_write(b, o->out, form);
         bt_pkg_inst *i = bt_lower_build_emit(b, op, on_npu ? BT_PKG_NPU : BT_PKG_COMPANION, first + j);
@@ -98,8 +101,10 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
         i->in_width = k;
         i->out_width = g->tensor[o->out].width;
         i->in_stride = p.stride;
-        i->out_stride = (as_integers ? 2 : 4) * i->out_width;
+        i->out_stride = out == BT_PKG_NOWHERE ? 4 * i->out_width
+                                              : bt_lower_build_stride(b, i->out_width, as_integers ? 2 : 4);
         i->macs_per_row = (uint64_t)k * i->out_width;
+        if (on_npu && o->weight == BT_WEIGHT_OUTPUT) bt_lower_build_split_output(b);
     }
 }
 
@@ -108,7 +113,7 @@ void bt_lower_ops(bt_lower_build *b)
     for (size_t i = 0; i < b->ops;) {
         const size_t group = b->in->graph->op[i].kind == BT_OP_LINEAR ? bt_lower_build_group(b, i) : 0;
         if (group) lower_linears(b, i, group);
-        else if (b->in->on_npu[i]) bt_lower_int(b, i);
+        else if (b->in->on_npu[i] && b->in->params) bt_lower_int(b, i);
         else lower_companion(b, i);
         i += group ? group : 1;
     }

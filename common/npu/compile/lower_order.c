@@ -2,6 +2,7 @@
  * next item is the one that stands first in the old order and waits for nothing. */
 #include "npu/compile/lower_order.h"
 #include "npu/pkg/areas.h"
+#include "npu/pkg/layout.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -151,12 +152,13 @@ static bool layers_ascend(bt_pkg_inst *inst, size_t insts)
 
 static bool is_linear(const bt_pkg_inst *i) { return i->op == BT_PKG_LINEAR_F16 || bt_areas_reads_planes(i); }
 
-/* Linears of one input may stand in other places than before: groups anew. */
+/* Linears of one input may stand in other places than before: groups anew. Parts of the output matrix run
+ * one by one. */
 static void group_linears(bt_pkg_inst *inst, size_t insts)
 {
     for (size_t i = 0, n; i < insts; i += n) {
         n = 1;
-        if (!is_linear(&inst[i])) continue;
+        if (!is_linear(&inst[i]) || bt_pkg_part_of(&inst[i])) continue;
         while (n < BT_PKG_MAX_GROUP && i + n < insts && inst[i + n].op == inst[i].op &&
                inst[i + n].in0 == inst[i].in0)
             inst[i + n++].group = 1;
@@ -188,7 +190,8 @@ bt_err bt_lower_order(bt_lower_build *b, bt_fault *fault)
     uint32_t clusters = 0;
     for (size_t i = 0; i < b->insts; i++)
         if (b->inst[i].cluster > clusters) clusters = b->inst[i].cluster;
-    order o = {.b = b, .item = malloc((b->insts + 1) * sizeof *o.item),
+    order o = {.b = b,
+               .item = malloc((b->insts + 1) * sizeof *o.item),
                .waits = malloc((b->insts + 1) * sizeof *o.waits),
                .to = malloc((b->insts + 1) * sizeof *o.to)};
     uint8_t *seen = calloc((size_t)clusters + 1, 1);

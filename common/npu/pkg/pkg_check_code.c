@@ -6,6 +6,7 @@
 #include "npu/pkg/pkg_private.h"
 #include "kernels/int_ops.h"
 #include "model/weight.h"
+#include "npu/pkg/layout.h"
 #include "npu/pkg/recipe.h"
 
 #include <stdarg.h>
@@ -42,8 +43,8 @@ static const op_rule companion_rules[] = {
     [BT_PKG_ROTATE] = {.in0 = F32, .out = F32, .in_place = true},
     [BT_PKG_RMSNORM] = {.in0 = F32, .out = F32, .tensor = ANY_NORM},
     [BT_PKG_LINEAR_F16] = {.in0 = F32, .out = F32, .tensor = F16_MATRIX},
-    [BT_PKG_QK_NORM] = {.in0 = F32, .out = F32, .tensor = HEAD_NORM, .in_place = true, .heads = true,
-                        .by_layer = true},
+    [BT_PKG_QK_NORM] =
+        {.in0 = F32, .out = F32, .tensor = HEAD_NORM, .in_place = true, .heads = true, .by_layer = true},
     [BT_PKG_ROPE] = {.in0 = F32, .out = F32, .in_place = true, .heads = true, .by_layer = true},
     [BT_PKG_KV_STORE] = {.in0 = F32, .in1 = F32, .by_layer = true},
     [BT_PKG_ATTENTION] = {.in0 = F32, .out = F32, .by_layer = true},
@@ -59,16 +60,21 @@ static const op_rule companion_rules[] = {
 static const op_rule npu_rules[] = {
     [BT_PKG_LINEAR - 64] = {.in0 = PLANES, .out = F32, .tensor = MATRIX, .site = SITE},
     [BT_PKG_INT_LINEAR - 64] = {.in0 = PLANES, .out = S16, .tensor = MATRIX, .site = SITE},
-    [BT_PKG_INT_RMSNORM - 64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = SITE,
-                                 .params = true},
-    [BT_PKG_INT_QK_NORM - 64] = {.in0 = S16, .out = S16, .tensor = HEAD_NORM, .in_place = true,
-                                 .params = true, .heads = true, .by_layer = true},
+    [BT_PKG_INT_RMSNORM -
+        64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = SITE, .params = true},
+    [BT_PKG_INT_QK_NORM - 64] = {.in0 = S16,
+                                 .out = S16,
+                                 .tensor = HEAD_NORM,
+                                 .in_place = true,
+                                 .params = true,
+                                 .heads = true,
+                                 .by_layer = true},
     [BT_PKG_INT_ROPE - 64] = {.in0 = S16, .out = S16, .in_place = true, .heads = true, .by_layer = true},
     [BT_PKG_INT_ATTENTION - 64] = {.in0 = S16, .out = S16, .params = true, .by_layer = true},
     [BT_PKG_INT_ROTATE - 64] = {.in0 = S16, .out = WIDE, .site = SITE, .params = true},
     [BT_PKG_INT_SILU_MUL - 64] = {.in0 = S16, .in1 = S16, .out = WIDE, .site = SITE, .params = true},
-    [BT_PKG_INT_ADD - 64] = {.in0 = RESIDUAL, .in1 = S16, .out = RESIDUAL, .tensor = SCALED, .in_place = true,
-                             .params = true},
+    [BT_PKG_INT_ADD - 64] =
+        {.in0 = RESIDUAL, .in1 = S16, .out = RESIDUAL, .tensor = SCALED, .in_place = true, .params = true},
     [BT_PKG_INT_SPLIT - 64] = {.in0 = WIDE, .out = PLANES, .site = SITE},
 };
 
@@ -202,6 +208,19 @@ static const bt_pkg_tensor *tensor_of(const walk *w, uint32_t index)
                                                                           : NULL;
 }
 
+static bool is_linear(const bt_pkg_inst *in)
+{
+    return in->op == BT_PKG_LINEAR || in->op == BT_PKG_LINEAR_F16 || in->op == BT_PKG_INT_LINEAR;
+}
+
+/* Outputs of a linear: those of its matrix, or of the part of the output matrix that it names. */
+static uint32_t outputs_of(const walk *w, const bt_pkg_inst *in, const bt_pkg_tensor *t)
+{
+    const uint32_t part = is_linear(in) && t->weight == BT_WEIGHT_OUTPUT ? bt_pkg_part_of(in) : 0;
+    return part <= bt_pkg_layout_parts(&w->h->layout, t->n) ? bt_pkg_layout_part(&w->h->layout, t->n, part).n
+                                                            : 0;
+}
+
 static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *r)
 {
     const bt_pkg_tensor *t = tensor_of(w, in->tensor);
@@ -220,10 +239,12 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *
     case ANY_NORM: fits = vector && !head && in->out_width == t->n; break;
     case HEAD_NORM: fits = head; break; /* n is head_dim */
     case MATRIX:
-        fits =
-            !vector && t->bits != 16 && in->site == t->site && in->in_width == t->k && in->out_width == t->n;
+        fits = !vector && t->bits != 16 && in->site == t->site && in->in_width == t->k &&
+               in->out_width == outputs_of(w, in, t);
         break;
-    case F16_MATRIX: fits = !vector && t->bits == 16 && in->in_width == t->k && in->out_width == t->n; break;
+    case F16_MATRIX:
+        fits = !vector && t->bits == 16 && in->in_width == t->k && in->out_width == outputs_of(w, in, t);
+        break;
     case SCALED:
     case S16_UNIT: fits = !vector && t->out_scale > 0 && in->out_width == t->n; break;
     }
@@ -312,10 +333,14 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const op_rule *
     case BT_PKG_INT_RMSNORM: width = width && in->out_width == h->dim; break;
     case BT_PKG_KV_STORE: width = in->in_width == kv; break;
     case BT_PKG_ATTENTION:
-    case BT_PKG_INT_ATTENTION: width = width && in->out_width == q; break;
+    case BT_PKG_INT_ATTENTION:
+        arg = true; /* check_pieces */
+        width = width && in->out_width == q;
+        break;
     case BT_PKG_LINEAR:
     case BT_PKG_LINEAR_F16:
     case BT_PKG_INT_LINEAR: /* by its tensor */
+        arg = true;         /* check_pieces */
         width = in->macs_per_row == (uint64_t)in->in_width * in->out_width;
         break;
     default: break;
@@ -328,9 +353,45 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const op_rule *
     return width ? BT_OK : bad(w, "in_width %u, out_width %u, or macs_per_row", in->in_width, in->out_width);
 }
 
-static bool is_linear(const bt_pkg_inst *in)
+/* Slices of attention and parts of the output matrix come all, one after the other, alike but for what they
+ * cover: so what they make together is whole. index: from 1 of count; step: what the next one's arg has more.
+ */
+static bt_err check_series(const walk *w, const bt_pkg_inst *in, uint64_t index, uint64_t count,
+                           uint32_t step)
 {
-    return in->op == BT_PKG_LINEAR || in->op == BT_PKG_LINEAR_F16 || in->op == BT_PKG_INT_LINEAR;
+    if (index > count)
+        return bad(w, "arg %u, piece %llu of %llu", in->arg, (unsigned long long)index,
+                   (unsigned long long)count);
+    for (int to = 0; to < 2; to++) {
+        if (to ? index == count : index <= 1) continue;
+        const bool is_there = to ? w->at + 1 < w->prog->insts : w->at > 0;
+        if (!is_there) return bad(w, "arg %u, and a piece beside it is missing", in->arg);
+        bt_pkg_inst a = *in, b = to ? in[1] : in[-1];
+        const bool follows = to ? b.arg == a.arg + step : b.arg + step == a.arg;
+        a.arg = b.arg = a.out_width = b.out_width = 0;
+        a.macs_per_row = b.macs_per_row = 0;
+        if (!follows || memcmp(&a, &b, sizeof a) != 0)
+            return bad(w, "arg %u, and a piece beside it is missing", in->arg);
+    }
+    return BT_OK;
+}
+
+/* arg of attention: its slice. Of linears: the loop order, of the output matrix also the part. */
+static bt_err check_pieces(const walk *w, const bt_pkg_inst *in)
+{
+    const bt_pkg_layout *l = &w->h->layout;
+    if (bt_pkg_is_attention(in))
+        return in->arg ? check_series(w, in, in->arg, bt_pkg_layout_slices(l, w->prog->seq, w->h->heads), 1)
+                       : BT_OK;
+    if (!is_linear(in)) return BT_OK;
+    const bool has_order = bt_pkg_is_npu_linear(in) && l->on_chip_bytes;
+    if (has_order ? !bt_pkg_order_of(in) || bt_pkg_order_of(in) >= BT_PKG_ORDERS : bt_pkg_order_of(in) != 0)
+        return bad(w, "arg %u, loop order %u", in->arg, bt_pkg_order_of(in));
+    const bt_pkg_tensor *t = tensor_of(w, in->tensor);
+    if (!bt_pkg_part_of(in)) return BT_OK;
+    if (t->weight != BT_WEIGHT_OUTPUT)
+        return bad(w, "arg %u, a part of %s", in->arg, bt_weight_name((bt_weight)t->weight));
+    return check_series(w, in, bt_pkg_part_of(in), bt_pkg_layout_parts(l, t->n), 256);
 }
 
 static uint64_t rows_of(const walk *w, uint32_t out_rows) { return out_rows ? w->prog->out : w->prog->seq; }
@@ -394,11 +455,18 @@ static bt_err read_value(const walk *w, const value **ret, const char *name, con
 /* What the instruction writes. */
 static bt_err plan_output(const walk *w, value *ret, const bt_pkg_inst *in, uint32_t f)
 {
-    const uint64_t rows = rows_of(w, in->out_rows), size = elem_bytes(f);
-    value v = {.form = (form)f, .out_rows = in->out_rows, .width = in->out_width, .stride = in->out_stride,
+    const bt_pkg_layout *l = &w->h->layout;
+    const uint64_t rows = rows_of(w, in->out_rows);
+    const uint32_t align = l->last_axis_align_bytes ? l->last_axis_align_bytes : 1;
+    value v = {.form = (form)f,
+               .out_rows = in->out_rows,
+               .width = in->out_width,
+               .stride = in->out_stride,
                .site = BT_PKG_NONE};
-    if (!in->out_width || (f == PLANES ? in->out_stride < in->out_width || in->out_stride % BT_PKG_ALIGN
-                                       : in->out_stride != in->out_width * size))
+    if (!in->out_width ||
+        (f == PLANES
+             ? in->out_stride < in->out_width || in->out_stride % BT_PKG_ALIGN || in->out_stride % align
+             : in->out_stride != bt_pkg_layout_stride(l, in->out_width, elem_bytes(f))))
         return bad(w, "out_width %u in rows of out_stride %u bytes", in->out_width, in->out_stride);
     v.part[0] = (area){in->out, rows * in->out_stride};
     if (f == WIDE || f == PLANES) v.site = in->site;
@@ -442,7 +510,8 @@ static bt_err write_value(walk *w, const value *v, const value *const *read, siz
 
 static bt_err check_logits(walk *w, const bt_pkg_inst *in)
 {
-    if (w->logits || !in->out_rows || in->op == BT_PKG_INT_LINEAR || in->out_stride != in->out_width * 4)
+    if ((w->logits && bt_pkg_part_of(in) <= 1) || !in->out_rows || in->op == BT_PKG_INT_LINEAR ||
+        in->out_stride != tensor_of(w, in->tensor)->n * 4)
         return bad(w, "logits");
     w->logits = true;
     return BT_OK;
@@ -522,6 +591,7 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
     if ((e = check_tensor(w, in, r)) < 0) return e;
     if ((e = check_params(w, in, r)) < 0) return e;
     if ((e = check_widths(w, in, r)) < 0) return e;
+    if ((e = check_pieces(w, in)) < 0) return e;
     if ((e = check_group(w, in)) < 0) return e;
     return check_operands(w, in, r);
 }
@@ -531,9 +601,12 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
     bt_err e;
     const bt_pkg_program *g = &bt_pkg_programs(p)[index];
     const bt_pkg_inst *code = bt_pkg_const_at(p, g->code);
-    walk w = {.pkg = p,         .h = bt_pkg_header_of(p),
-              .prog = g,        .place = bt_pkg_const_at(p, g->plan),
-              .program = index, .fault = fault};
+    walk w = {.pkg = p,
+              .h = bt_pkg_header_of(p),
+              .prog = g,
+              .place = bt_pkg_const_at(p, g->plan),
+              .program = index,
+              .fault = fault};
     w.order = malloc(g->places * sizeof *w.order);
     if (!w.order) return bt_fail(fault, BT_ENOMEM, "checking a package");
     if ((e = check_plan(&w)) < 0) goto out;

@@ -23,6 +23,21 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
                          .seq = {io->kv, io->pos0, io->valid}};
 }
 
+bt_pkg_slice bt_exec_job_slice(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_pkg_header *h = j->x->header;
+    bt_pkg_slice s = bt_pkg_layout_slice(&h->layout, j->program->seq, h->heads, i->arg);
+    const size_t end = s.row + s.rows < j->rows ? s.row + s.rows : j->rows;
+    s.rows = s.row < end ? (uint32_t)(end - s.row) : 0;
+    return s;
+}
+
+uint64_t bt_exec_attention_macs(const bt_exec_job *j, const bt_pkg_slice *s, uint64_t real)
+{
+    const uint64_t pairs = real * (j->io->pos0 + s->row) + real * (real + 1) / 2;
+    return 2 * pairs * s->heads * j->x->header->head_dim;
+}
+
 void bt_exec_job_step(bt_exec_job *j, const bt_pkg_inst *i, const float *x, bt_companion_step_fn *fn)
 {
     const bt_areas a = bt_areas_of(i, bt_pkg_sites(j->x->pkg), j->program);

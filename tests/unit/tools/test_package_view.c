@@ -149,6 +149,82 @@ static void sharing_programs_never_takes_more(void **state)
     close_room(&r);
 }
 
+/* A layout with little on the chip, given to a package that was made without one. */
+static room open_laid_out(void)
+{
+    room r = {0};
+    size_t len;
+    bt_fault f = {""};
+    r.bytes = tiny_pkg_bytes(&len, &(tiny_pkg){.ops_all = true, .seqs = {8}});
+    bt_pkg_header *h = (void *)r.bytes;
+    const bt_pkg_const *c = (const void *)(r.bytes + h->consts.offset);
+    const bt_pkg_program *g = (const void *)(r.bytes + h->programs.offset);
+    h->layout = (bt_pkg_layout){
+        .on_chip_bytes = 1024, .tile_rows = 32, .tile_cols = 32, .tile_input_rows = 5, .state_multiple = 32};
+    for (uint32_t p = 0; p < h->programs.count; p++) {
+        bt_pkg_inst *inst = (void *)(r.bytes + c[g[p].code].offset);
+        for (uint32_t i = 0; i < g[p].insts; i++)
+            if (inst[i].op == BT_PKG_LINEAR || inst[i].op == BT_PKG_INT_LINEAR)
+                inst[i].arg = BT_PKG_ORDER_INPUTS;
+    }
+    tiny_pkg_repair(r.bytes, len);
+    if (bt_pkg_from_bytes(&r.pkg, r.bytes, len, true, NULL, &f) < 0) fail_msg("%s", f.text);
+    return r;
+}
+
+static json_int_t sum_of(const json_t *line, const char *what)
+{
+    static const char *const operands[] = {"weights", "input", "output"};
+    json_int_t sum = 0;
+    for (int i = 0; i < 3; i++) sum += integer(json_object_get(line, operands[i]), what);
+    return sum * integer(line, "count");
+}
+
+static void the_plan_adds_up_operator_by_operator(void **state)
+{
+    (void)state;
+    room r = open_laid_out();
+    json_t *j = tool_package_json(r.pkg);
+    assert_non_null(j);
+    const json_t *state_32 = json_array_get(json_object_get(j, "kv_state"), 0), *line;
+    assert_int_equal(integer(state_32, "payload_bytes"), 4 * 1 * integer(state_32, "ctx") * 8 * 2);
+    assert_int_equal(integer(state_32, "bytes"), 4 * 1 * integer(state_32, "ctx") * 32 * 2);
+    json_int_t resident = 0, streamed = 0, spilled = 0, npu = 0;
+    size_t i, inputs_stay = 0;
+    json_array_foreach(json_object_get(j, "on_chip"), i, line) {
+        resident += sum_of(line, "resident");
+        streamed += sum_of(line, "streamed");
+        spilled += sum_of(line, "spilled") + integer(line, "count") * integer(line, "overflow");
+        npu += integer(line, "count");
+        inputs_stay += strstr(json_string_value(json_object_get(line, "op")), "linear") != NULL &&
+                       strcmp(json_string_value(json_object_get(line, "order")), "inputs_stay") == 0;
+    }
+    assert_int_equal(integer(j, "on_chip_bytes"), 1024);
+    assert_int_equal(integer(j, "resident_bytes"), resident);
+    assert_int_equal(integer(j, "streamed_bytes"), streamed);
+    assert_int_equal(integer(j, "spill_bytes"), spilled);
+    assert_true(resident > 0 && streamed > 0 && spilled > 0);
+    assert_int_equal(inputs_stay, 8); /* the package says so: seven matrices of a layer, and the output matrix
+                                       */
+    json_int_t should = 0;
+    size_t places;
+    const json_t *place;
+    json_array_foreach(json_object_get(j, "placement"), places, place)
+        if (strcmp(json_string_value(json_object_get(place, "unit")), "npu") == 0)
+            should += integer(place, "count");
+    assert_int_equal(npu, should);
+    /* q, k, v, o of 16 x 16, 8 x 16, 8 x 16, 16 x 16; gate, up, down of 24 and 16; one row of 20 x 16: tiles
+     * of 32 x 32 outputs and inputs, 8 rows as 10, 1 row as 5 */
+    const json_t *last =
+        json_object_get(json_object_get(json_array_get(json_object_get(j, "specializations"), 0), "programs"),
+                        "last");
+    assert_int_equal(integer(last, "tile_padding_macs"),
+                     2 * (7 * 10 * 32 * 32 - 8 * (2 * 16 * 16 + 2 * 8 * 16 + 3 * 24 * 16)) + 5 * 32 * 32 -
+                         20 * 16);
+    json_decref(j);
+    close_room(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +233,7 @@ int main(void)
         cmocka_unit_test(placement_counts_every_instruction_once),
         cmocka_unit_test(clusters_have_their_work_and_what_crosses_their_boundary),
         cmocka_unit_test(sharing_programs_never_takes_more),
+        cmocka_unit_test(the_plan_adds_up_operator_by_operator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,7 +92,13 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("header: a text without an end", v->h->profile[60] = 'x') \
     X("with control characters", v->h->model_name[1] = '\033') \
     X("with control characters", v->h->shape_policy[0] = '\177') \
-    X("header: reserved", v->h->reserved[231] = 1) \
+    X("header: reserved", v->h->reserved[183] = 1) \
+    X("header: layout, tile_rows 4097, not 0 to 4096", v->h->layout.tile_rows = 4097) \
+    X("layout, last_axis_align_bytes 48 is no power of two", v->h->layout.last_axis_align_bytes = 48) \
+    X("header: layout, output_parts 65", v->h->layout.output_parts = 65) \
+    X("header: layout, state_pow2 2", v->h->layout.state_pow2 = 2) \
+    X("header: layout, reserved 1", v->h->layout.reserved = 1) \
+    X("header: layout, on_chip_bytes", v->h->layout.on_chip_bytes = UINT64_MAX) \
     X("fallback 0", CONST_TABLE(bt_pkg_fallback, fallbacks)->why[95] = 'x') \
     X("layers 3", CONST_TABLE(bt_pkg_fallback, fallbacks)->layers = 3) \
     X("layers 2", CONST_TABLE(bt_pkg_fallback, fallbacks)->count = 1, \
@@ -248,6 +254,18 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(quantise): out_width 16 in rows of out_stride 32 bytes", INST(QUANTISE, 0)->out_stride = 32) \
     X("(rotate): arg 3", INST(ROTATE, 0)->arg = 3) \
     X("(add): arg 1", INST(ADD, 0)->arg = 1) \
+    X("(embed): out_width 16 in rows of out_stride 64", v->h->layout.last_axis_align_bytes = 128) \
+    X("(linear): arg 1, loop order 1", INST(LINEAR, 0)->arg = 1) \
+    X("(linear): arg 0, loop order 0", v->h->layout.on_chip_bytes = 4096) \
+    X("(linear): arg 256, a part of q", INST(LINEAR, 0)->arg = 256) \
+    X("(linear): tensor 23 (output, 20 x 16", INST(LINEAR, 14)->arg = 256, v->h->layout.output_parts = 2) \
+    X("(linear): arg 256, and a piece beside it is missing", FIRST_PART(v, 256)) \
+    X("(linear): tensor 23 (output, 20 x 16", FIRST_PART(v, 768)) \
+    X("(attention): arg 1, and a piece beside it is missing", INST(ATTENTION, 0)->arg = 1, \
+      v->h->layout.query_slice_rows = 2) \
+    X("(attention): arg 2, and a piece beside it is missing", INST(ATTENTION, 0)->arg = 2, \
+      v->h->layout.attention_heads_max = 1) \
+    X("(attention): arg 2, piece 2 of 1", INST(ATTENTION, 0)->arg = 2) \
     X("(rope): arg 3", INST(ROPE, 0)->arg = 3) \
     X("(rope): in_width 16, out_width 16", INST(ROPE, 0)->arg = 1) \
     X("(embed): in_width 16, out_width 17", INST(EMBED, 0)->out_width = 17) \
@@ -341,7 +359,18 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
 #define ABSENT(t)          absent(v, t)
 #define READ_OLD_PLANES(v) read_old_planes(v)
 #define FIRST_PANELS(v)    first_panels
+#define FIRST_PART(v, arg) first_part(v, arg)
 static uint32_t first_panels;
+
+/* The output matrix as the first of two parts, or what arg says. */
+static void first_part(view *v, uint32_t arg)
+{
+    bt_pkg_inst *i = INST(LINEAR, 14);
+    v->h->layout.output_parts = 2;
+    i->arg = arg;
+    i->out_width = 16;
+    i->macs_per_row = (uint64_t)16 * i->in_width;
+}
 
 static void rename_ref(view *v, uint32_t *index, uint32_t to)
 {

@@ -73,6 +73,7 @@ static const field header[] = {F(S, magic),
                                F(S, recipe),
                                F(S, shape_policy),
                                F(S, profile),
+                               F(S, layout),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table
@@ -80,6 +81,14 @@ static const field table[] = {F(S, offset), F(S, count), F(S, elem_bytes)};
 #undef S
 #define S bt_pkg_rotation
 static const field rotation[] = {F(S, base), F(S, log2), F(S, h_base), F(S, sign), F(S, scale), F(S, blocks)};
+#undef S
+#define S bt_pkg_layout
+static const field layout[] = {F(S, on_chip_bytes),    F(S, last_axis_align_bytes),
+                               F(S, query_slice_rows), F(S, attention_heads_max),
+                               F(S, output_parts),     F(S, tile_rows),
+                               F(S, tile_cols),        F(S, tile_input_rows),
+                               F(S, state_pow2),       F(S, state_multiple),
+                               F(S, reserved)};
 #undef S
 #define S bt_pkg_const
 static const field consts[] = {F(S, offset), F(S, bytes), F(S, hash), F(S, kind), F(S, refs)};
@@ -161,6 +170,7 @@ static const struct section {
     SECTION("Header: 1,024 bytes", bt_pkg_header, header),
     SECTION("Table reference: 16 bytes", bt_pkg_table, table),
     SECTION("Rotation: 24 bytes", bt_pkg_rotation, rotation),
+    SECTION("Layout: 48 bytes", bt_pkg_layout, layout),
     SECTION("Constants: 40 bytes", bt_pkg_const, consts),
     SECTION("Tensors: 96 bytes", bt_pkg_tensor, tensors),
     SECTION("Sites: 64 bytes", bt_pkg_site, sites),
