@@ -2,6 +2,7 @@
 #include "npu/compile/compile_private.h"
 #include "kernels/int_ops.h"
 #include "npu/compile/lower.h"
+#include "npu/compile/probes.h"
 #include "npu/compile/sessions.h"
 
 #include <stdlib.h>
@@ -94,14 +95,17 @@ bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault)
     for (size_t i = 0; e == BT_OK && i < j->shapes.shapes; i++) {
         const bt_shape *s = &j->shapes.shape[i];
         const size_t out[BT_PKG_OUTS] = {0, 1, s->seq};
-        /* several contexts of one seq share programs */
-        for (int o = 0; e == BT_OK && o < BT_PKG_OUTS && row.seq != s->seq; o++)
-            e = write_program(j, &row.program[o], s->seq, out[o], fault);
         row.seq_min = s->seq_min;
-        row.seq = s->seq;
-        if (s->seq > j->header.max_seq) j->header.max_seq = s->seq;
-        for (size_t b = 0; e == BT_OK && (row.ctx = (uint32_t)bt_shapes_bucket(s, j->ctx_tokens, b)) > 0; b++)
+        for (size_t b = 0; e == BT_OK && (row.ctx = (uint32_t)bt_shapes_bucket(s, j->ctx_tokens, b)) > 0;
+             b++) {
+            if (bt_probes_refuses(&j->profile, s->seq, row.ctx)) continue;
+            /* several contexts of one seq share programs */
+            for (int o = 0; e == BT_OK && o < BT_PKG_OUTS && row.seq != s->seq; o++)
+                e = write_program(j, &row.program[o], s->seq, out[o], fault);
+            row.seq = s->seq;
+            if (s->seq > j->header.max_seq) j->header.max_seq = s->seq;
             (void)bt_pkg_writer_row(j->w, &row);
+        }
     }
     for (size_t i = 0; e == BT_OK && i < j->offload->fallbacks; i++)
         (void)bt_pkg_writer_fallback(j->w, &j->offload->fallback[i]);
