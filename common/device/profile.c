@@ -40,6 +40,8 @@ static const struct field {
     {"state_multiple", offsetof(bt_profile, state_multiple), U32, 1, 4096},
     {"max_rows", offsetof(bt_profile, max_rows), U32, 1, 1 << 20},
     {"query_slice_rows", offsetof(bt_profile, query_slice_rows), U32, 1, 1 << 20},
+    {"session_switch_ns", offsetof(bt_profile, session_switch_ns), U32, 1, 1000000000},
+    {"static_ctx", offsetof(bt_profile, static_ctx), BOOL, 0, 1},
     {"companion", offsetof(bt_profile, companion), BOOL, 0, 1},
     {"refused_shapes", offsetof(bt_profile, refused_shape), SHAPES, 1, 1 << 20},
 };

@@ -23,14 +23,16 @@ typedef struct bt_profile {
     uint64_t map_window_bytes;     /* of one session's mapping */
     uint64_t memory_bytes;         /* of all sessions together */
     uint32_t last_axis_align_bytes;
-    uint32_t max_shapes;       /* specializations of one package */
-    bool range_shapes;         /* bounded ranges are allowed */
-    bool state_pow2;           /* KV dimensions but the first are rounded up to powers of two */
-    uint32_t state_multiple;   /* and the last to a multiple of this */
-    uint32_t max_rows;         /* longest seq of one program */
-    uint32_t query_slice_rows; /* attention on at most so many query rows at once */
-    bool companion;            /* what it describes is no NPU but stands beside one: nothing is compiled for it */
-    uint32_t refused_shapes;   /* the device's compiler fails at these, although larger ones pass */
+    uint32_t max_shapes;        /* specializations of one package */
+    bool range_shapes;          /* bounded ranges are allowed */
+    bool state_pow2;            /* KV dimensions but the first are rounded up to powers of two */
+    uint32_t state_multiple;    /* and the last to a multiple of this */
+    uint32_t max_rows;          /* longest seq of one program */
+    uint32_t query_slice_rows;  /* attention on at most so many query rows at once */
+    uint32_t session_switch_ns; /* mapping a session in place of another */
+    bool static_ctx;            /* attention computes every column of its context: a program for each */
+    bool companion;             /* what it describes is no NPU but stands beside one: nothing is compiled for it */
+    uint32_t refused_shapes;    /* the device's compiler fails at these, although larger ones pass */
     struct {
         uint32_t seq, ctx;
     } refused_shape[BT_PROFILE_MAX_REFUSED];

@@ -20,6 +20,16 @@ static bt_err check_sizes(const bt_profile *p, bt_fault *fault)
     return BT_OK;
 }
 
+static bt_err check_switch(const bt_profile *p, bt_fault *fault)
+{
+    if (!p->session_switch_ns || p->map_window_bytes) return BT_OK;
+    return bt_fail(fault, BT_EFORMAT,
+                   "field 'session_switch_ns': %" PRIu32
+                   ", and without 'map_window_bytes' there is one session; give "
+                   "both or none",
+                   p->session_switch_ns);
+}
+
 static bt_err check_state(const bt_profile *p, bt_fault *fault)
 {
     const uint32_t m = p->state_multiple;
@@ -30,6 +40,14 @@ static bt_err check_state(const bt_profile *p, bt_fault *fault)
                    "field 'state_multiple': %" PRIu32
                    ", and with 'state_pow2' it must be a power of two: %" PRIu32 " or %" PRIu32,
                    m, below, below * 2);
+}
+
+static bt_err check_refused(const bt_profile *p, bt_fault *fault)
+{
+    if (!p->refused_shapes || p->static_ctx) return BT_OK;
+    return bt_fail(
+        fault, BT_EFORMAT,
+        "field 'refused_shapes': pairs [seq, ctx], which only a device with 'static_ctx' true tells apart");
 }
 
 /* A companion has no programs, so nothing that limits them. */
@@ -49,6 +67,7 @@ static bt_err check_companion(const bt_profile *p, bt_fault *fault)
         {"state_multiple", p->state_multiple},
         {"max_rows", p->max_rows},
         {"query_slice_rows", p->query_slice_rows},
+        {"static_ctx", p->static_ctx},
         {"refused_shapes", p->refused_shapes},
     };
     if (!p->companion) return BT_OK;
@@ -73,6 +92,8 @@ bt_err bt_profile_check(const bt_profile *p, bt_fault *fault)
     if (!p->tile_rows != !p->tile_cols)
         return bt_fail(fault, BT_EFORMAT, "fields 'tile_rows' and 'tile_cols': both or none");
     if ((e = check_sizes(p, fault)) < 0) return e;
+    if ((e = check_switch(p, fault)) < 0) return e;
     if ((e = check_state(p, fault)) < 0) return e;
-    return check_companion(p, fault);
+    if ((e = check_companion(p, fault)) < 0) return e;
+    return check_refused(p, fault);
 }

@@ -7,6 +7,8 @@
 #include "kernels/kernels.h"
 #include "model/weights.h"
 #include "model/quant.h"
+#include "npu/compile/bodies.h"
+#include "npu/compile/switches.h"
 #include "npu/pkg/pkg_private.h"
 #include "npu/pkg/recipe.h"
 
@@ -32,6 +34,8 @@ typedef struct maker {
     uint32_t layer, seq, out;
     uint32_t params[BT_PKG_INT_SPLIT + 1]; /* by operator; NONE where it takes none */
     bool tail;
+    uint32_t ctx;
+    bt_bodies *bodies; /* packed, else NULL */
 } maker;
 
 static int8_t draw(maker *m, int limit)
@@ -443,6 +447,35 @@ static void lower_layer(maker *m, uint64_t x)
     m->top = top;
 }
 
+static void list_sessions(const maker *m, bt_pkg_session ret[2])
+{
+    const uint32_t cut = m->o.two_sessions ? 0 : m->h.layers;
+    ret[0] = (bt_pkg_session){.first_layer = 0, .last_layer = cut, .mapped_bytes = 1000};
+    ret[1] = (bt_pkg_session){.first_layer = cut + 1, .last_layer = m->h.layers, .mapped_bytes = 900};
+}
+
+/* The program that was made, as the compiler stores it. */
+static uint32_t store(maker *m, bt_pkg_program *p)
+{
+    bt_pkg_session session[2];
+    bt_lowered l = {.inst = malloc(m->insts * sizeof *l.inst), .insts = m->insts, .place = m->place,
+                    .places = m->places, .program = *p};
+    must(l.inst != NULL, "no memory");
+    memcpy(l.inst, m->inst, m->insts * sizeof *l.inst);
+    list_sessions(m, session);
+    must(bt_switches_insert(&l, session, m->o.two_sessions ? 2 : 1, m->h.layers, 1000, NULL) == BT_OK,
+         "switches");
+    if (m->bodies) {
+        must(bt_bodies_pack(m->bodies, &l, m->w, NULL) == BT_OK, "packing");
+    } else {
+        l.program.code = constant(m, BT_PKG_CONST_CODE, l.inst, l.insts * sizeof *l.inst);
+        l.program.plan = constant(m, BT_PKG_CONST_PLAN, l.place, l.places * sizeof *l.place);
+    }
+    free(l.inst);
+    *p = l.program;
+    return bt_pkg_writer_program(m->w, p);
+}
+
 static uint32_t lower(maker *m, uint32_t seq, uint32_t out)
 {
     m->insts = m->places = 0;
@@ -472,12 +505,10 @@ static uint32_t lower(maker *m, uint32_t seq, uint32_t out)
     }
     for (uint32_t i = 0; i < m->places; i++)
         if (i < held || i >= from) m->place[i].last_inst = m->insts - 1;
-    bt_pkg_program p = {.insts = m->insts, .places = m->places, .seq = seq, .out = out,
-                        .arena_bytes = m->peak};
-    p.code = constant(m, BT_PKG_CONST_CODE, m->inst, m->insts * sizeof *m->inst);
-    p.plan = constant(m, BT_PKG_CONST_PLAN, m->place, m->places * sizeof *m->place);
+    bt_pkg_program p = {.insts = m->insts, .places = m->places, .seq = seq,
+                        .out = out,        .ctx = m->ctx,       .arena_bytes = m->peak};
     if (m->peak > m->h.arena_bytes) m->h.arena_bytes = m->peak;
-    return bt_pkg_writer_program(m->w, &p);
+    return store(m, &p);
 }
 
 static void add_params(maker *m)
@@ -500,10 +531,14 @@ static void add_rows(maker *m)
     for (int i = 0; i < 4 && m->o.seqs[i]; i++) {
         const uint32_t seq = m->o.seqs[i];
         bt_pkg_row row = {.batch = 1, .seq_min = seq, .seq = seq};
+        m->ctx = m->bodies ? m->h.ctx_tokens / 2 : 0;
         for (int o = 0; o < BT_PKG_OUTS; o++) row.program[o] = lower(m, seq, o == 0 ? 0 : o == 1 ? 1 : seq);
         row.ctx = m->h.ctx_tokens / 2;
         bt_pkg_writer_row(m->w, &row);
         row.ctx = m->h.ctx_tokens;
+        m->ctx = m->bodies ? row.ctx : 0;
+        for (int o = 0; m->bodies && o < BT_PKG_OUTS; o++)
+            row.program[o] = lower(m, seq, o == 0 ? 0 : o == 1 ? 1 : seq);
         bt_pkg_writer_row(m->w, &row);
         m->h.max_seq = seq;
     }
@@ -527,14 +562,18 @@ void tiny_pkg_write(const char *path, const tiny_pkg *o)
     m->h.ctx_tokens = o->ctx ? o->ctx : 32;
     must(bt_pkg_writer_new(&m->w, path, &f) == BT_OK, f.text);
     if (m->o.ops_all) add_params(m); /* first: constant 0 is a good index for parameters too */
+    if (m->o.packed) must(bt_bodies_new(&m->bodies, &f) == BT_OK, f.text);
     add_header(m);
     add_tensors(m);
     add_sites(m);
     add_rows(m);
     const bt_pkg_fallback fallback = {.op = "rmsnorm", .why = "npu_ops linear", .count = 5};
-    const bt_pkg_session session = {.first_layer = 0, .last_layer = m->h.layers, .mapped_bytes = 1000};
+    bt_pkg_session session[2];
+    list_sessions(m, session);
     bt_pkg_writer_fallback(m->w, &fallback);
-    bt_pkg_writer_session(m->w, &session);
+    for (int i = 0; i < (m->o.two_sessions ? 2 : 1); i++) bt_pkg_writer_session(m->w, &session[i]);
+    if (m->bodies) bt_bodies_write(m->bodies, m->w, &m->h);
+    bt_bodies_free(m->bodies);
     must(bt_pkg_writer_finish(m->w, &m->h, &f) == BT_OK, f.text);
     bt_pkg_writer_free(m->w);
     free(m);

@@ -96,6 +96,7 @@ typedef struct walk {
     uint32_t program, at;   /* for messages */
     uint32_t layer, stored; /* the layer of the last instruction that had one; layers whose KV is stored */
     bool layered, tail, logits; /* in the layers; past them; logits were written */
+    uint32_t session;           /* that is mapped; BT_PKG_NONE before the first SESSION */
     bt_fault *fault;
 } walk;
 
@@ -103,7 +104,7 @@ __attribute__((format(printf, 2, 3))) static bt_err bad(const walk *w, const cha
 static bt_err bad(const walk *w, const char *fmt, ...)
 {
     char what[160];
-    const bt_pkg_inst *in = (const bt_pkg_inst *)bt_pkg_const_at(w->pkg, w->prog->code) + w->at;
+    const bt_pkg_inst *in = bt_pkg_code(w->pkg, w->program) + w->at;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
@@ -478,11 +479,45 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
     return write_value(w, &v, read, reads, r->in_place);
 }
 
+/* ---- sessions ---- */
+
+static bt_err enter_session(walk *w, const bt_pkg_inst *in)
+{
+    enum { MOST_NS = 1000000000 };
+    const bt_pkg_inst want = {.op = BT_PKG_SESSION,  .group = 1,
+                              .layer = UINT32_MAX,   .tensor = BT_PKG_NONE,
+                              .site = BT_PKG_NONE,   .arg = in->arg,
+                              .in0 = BT_PKG_NOWHERE, .in1 = BT_PKG_NOWHERE,
+                              .out = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE,
+                              .params = in->params};
+    if (memcmp(in, &want, sizeof want) != 0) return bad(w, "an operand, a layer or a unit, and it has none");
+    if (w->h->sessions.count < 2 || in->arg >= w->h->sessions.count)
+        return bad(w, "session %u of %u", in->arg, w->h->sessions.count);
+    if (in->arg == w->session) return bad(w, "session %u is mapped already", in->arg);
+    if (in->params > MOST_NS) return bad(w, "costs %llu ns", (unsigned long long)in->params);
+    w->session = in->arg;
+    return BT_OK;
+}
+
+/* What the NPU runs lies in the session that is mapped. */
+static bt_err check_session(const walk *w, const bt_pkg_inst *in)
+{
+    if (w->h->sessions.count < 2 || in->unit != BT_PKG_NPU) return BT_OK;
+    if (w->session == BT_PKG_NONE) return bad(w, "before a session is mapped");
+    const bt_pkg_session *s = &bt_pkg_sessions(w->pkg)[w->session];
+    const uint32_t part = in->layer != UINT32_MAX ? in->layer : w->layered ? w->h->layers : 0;
+    return part >= s->first_layer && part <= s->last_layer
+               ? BT_OK
+               : bad(w, "of layer %u, and session %u maps %u to %u", part, w->session, s->first_layer,
+                     s->last_layer);
+}
+
 /* ---- the walk ---- */
 
 static bt_err check_inst(walk *w, const bt_pkg_inst *in)
 {
     bt_err e;
+    if (in->op == BT_PKG_SESSION) return enter_session(w, in);
     const op_rule *r = rule_of(in->op);
     if (!r) return bad(w, "op %u", in->op);
     if (in->unit != (in->op >= BT_PKG_LINEAR ? BT_PKG_NPU : BT_PKG_COMPANION))
@@ -496,6 +531,7 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
     if (in->out_rows && (in->op == BT_PKG_EMBED || r->by_layer)) return bad(w, "out_rows %u", in->out_rows);
     if (in->cluster > w->prog->clusters) return bad(w, "cluster %u of %u", in->cluster, w->prog->clusters);
     if ((e = check_layer(w, in, r)) < 0) return e;
+    if ((e = check_session(w, in)) < 0) return e;
     if ((e = check_site(w, in, r)) < 0) return e;
     if ((e = check_tensor(w, in, r)) < 0) return e;
     if ((e = check_params(w, in, r)) < 0) return e;
@@ -508,10 +544,10 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
 {
     bt_err e;
     const bt_pkg_program *g = &bt_pkg_programs(p)[index];
-    const bt_pkg_inst *code = bt_pkg_const_at(p, g->code);
-    walk w = {.pkg = p,         .h = bt_pkg_header_of(p),
-              .prog = g,        .place = bt_pkg_const_at(p, g->plan),
-              .program = index, .fault = fault};
+    const bt_pkg_inst *code = bt_pkg_code(p, index);
+    walk w = {
+        .pkg = p,       .h = bt_pkg_header_of(p), .prog = g, .place = bt_pkg_plan(p, index), .program = index,
+        .fault = fault, .session = BT_PKG_NONE};
     w.order = malloc(g->places * sizeof *w.order);
     if (!w.order) return bt_fail(fault, BT_ENOMEM, "checking a package");
     if ((e = check_plan(&w)) < 0) goto out;

@@ -15,7 +15,8 @@
 #define BT_PKG_NOWHERE UINT64_MAX /* an operand that is not in the arena */
 enum { BT_PKG_VERSION = 1, BT_PKG_ALIGN = 64 };
 /* A package past one of these is refused; each far above what a real one needs. LIVE: places of one plan alive at once;
- * ALL_INSTS: instructions and places over all programs, so that a small file cannot keep the check busy for long. */
+ * ALL_INSTS: instructions and places over all programs, so that a small file cannot keep the check busy for long.
+ * UNPACKED: those of them that are unpacked into memory. */
 enum {
     BT_PKG_MAX_CONSTS = 1 << 18,
     BT_PKG_MAX_ROWS = 4096,
@@ -24,6 +25,7 @@ enum {
     BT_PKG_MAX_PLACES = 1 << 16,
     BT_PKG_MAX_LIVE = 64,
     BT_PKG_MAX_ALL_INSTS = 1 << 24,
+    BT_PKG_MAX_UNPACKED = 1 << 21,
     BT_PKG_MAX_FALLBACKS = 4096,
     BT_PKG_MAX_SESSIONS = 4096,
     BT_PKG_MAX_GROUP = 4,
@@ -73,7 +75,10 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     uint64_t calib_tokens;
     bt_pkg_table consts, tensors, sites, rows, programs, fallbacks, sessions;
     char model_name[128], recipe[128], shape_policy[128], profile[64]; /* NUL-terminated, zero-filled */
-    uint8_t reserved[232];                                             /* zero */
+    /* Constants that packed programs are made of; all 0: every program holds its own instructions. Bodies:
+       bt_pkg_inst[], bt_pkg_place[]; body_params: u32[], or 0 */
+    uint32_t body_code, body_plan, body_params;
+    uint8_t reserved[220]; /* zero */
 } bt_pkg_header;
 
 /* What a constant was first added as; a label for people, and what weights_bytes counts (WEIGHT: panels and the
@@ -85,6 +90,7 @@ typedef enum bt_pkg_const_kind {
     BT_PKG_CONST_TABLE,
     BT_PKG_CONST_CODE,
     BT_PKG_CONST_PLAN,
+    BT_PKG_CONST_PIECES,
 } bt_pkg_const_kind;
 typedef struct bt_pkg_const {
     uint64_t offset, bytes;
@@ -152,13 +158,30 @@ typedef struct bt_pkg_row {            /* 32 bytes: one specialization */
 typedef enum bt_pkg_out { BT_PKG_OUT_NONE, BT_PKG_OUT_LAST, BT_PKG_OUT_ALL, BT_PKG_OUTS } bt_pkg_out;
 
 typedef struct bt_pkg_program { /* 64 bytes */
-    uint32_t code, insts;       /* constant: bt_pkg_inst[insts] */
-    uint32_t plan, places;      /* constant: bt_pkg_place[places] */
-    uint32_t seq, out, clusters, reserved;
+    uint32_t code, insts;       /* constant: bt_pkg_inst[insts], or the bt_pkg_piece[] that they are unpacked from */
+    uint32_t plan, places;      /* constant: bt_pkg_place[places]; NONE where code is pieces, which have them too */
+    uint32_t seq, out, clusters;
+    uint32_t ctx; /* columns of its attention, whatever the position, as on a device that is static in them; 0: as many
+                     as there are positions */
     uint64_t arena_bytes;              /* peak of the plan, a multiple of 64 */
     uint64_t npu_macs, companion_macs; /* for seq rows; attention's not included (it depends on the position) */
     uint64_t activation_bytes_moved;   /* by the strides of all instructions (docs/package-format.md), for seq rows */
 } bt_pkg_program;
+
+/* Packed programs. Code is kept once for each distinct layer body: a program is a list of pieces, each a run of
+ * instructions in body_code with the places that begin there in body_plan. In a body
+ *   tensor, site   of an instruction in a layer: slot in the layer (BT_PKG_LAYER_TENSORS, _SITES); outside: as ever
+ *   layer          0 in a layer, else UINT32_MAX; the piece's layer takes its place
+ *   cluster        0, or the number above the piece's `cluster`
+ *   params         0, BT_PKG_NONE, or 1 + the index in body_params above the piece's `params`; of a SESSION as ever
+ *   first_inst, last_inst of a place   above the piece's first instruction; a value may outlive its piece */
+typedef struct bt_pkg_piece { /* 32 bytes */
+    uint32_t inst, insts;     /* in body_code */
+    uint32_t place, places;   /* in body_plan */
+    uint32_t layer;           /* or UINT32_MAX */
+    uint32_t cluster, params;
+    uint32_t reserved;
+} bt_pkg_piece;
 
 /* Names in a memory plan: the graph's tensors, and what quantisation adds. PLANES: s8 or the hi plane; LO: the lo
  * plane; SHADOW: counts and entries;
@@ -219,6 +242,9 @@ typedef enum bt_pkg_op {
                            in_width] */
     BT_PKG_QUANTISE32,  /* in0 f32 -> out s32: rint(x / residual_scale) */
     BT_PKG_DEQUANTISE16, /* in0 s16 -> out f32: times the scale of `tensor` */
+    /* the device's driver */
+    BT_PKG_SESSION = 48, /* the device maps session `arg` in place of the one before; params: what that costs, in ns. No
+                            operands, no layer. With one session there is none */
     /* the NPU */
     BT_PKG_LINEAR = 64, /* in0 (planes, aux as QUANTISE wrote them) -> out f32, by the companion's epilogue; tensor */
     BT_PKG_INT_LINEAR,  /* the same -> out s16 (requantised) */
@@ -242,7 +268,8 @@ typedef struct bt_pkg_inst {           /* 88 bytes */
     uint32_t in_width, out_width;   /* elements of a row */
     uint64_t in0, in1, out, aux;    /* byte offsets in the arena, multiples of 64; NOWHERE: not in it. A LINEAR with out
                                        NOWHERE writes the caller's logits; KV_STORE has no out, EMBED no in0 */
-    uint64_t params;                /* INT_*: constant index of its bt_pkg_int_params, or BT_PKG_NONE; else 0 */
+    uint64_t params;                /* INT_*: constant index of its bt_pkg_int_params, or BT_PKG_NONE; SESSION: ns; else
+                                       0 */
     uint32_t in_stride, out_stride; /* bytes of a row */
     uint64_t macs_per_row;
 } bt_pkg_inst;
@@ -273,8 +300,10 @@ typedef struct bt_pkg_fallback {
     uint32_t count, reserved;
     uint64_t macs_per_row;
 } bt_pkg_fallback; /* 136 */
+/* Which layers the device maps together; `layers` stands for the output matrix. Where there are several, a program maps
+ * each by a SESSION before its first NPU instruction of those layers. */
 typedef struct bt_pkg_session {
     uint32_t first_layer, last_layer;
-    uint64_t mapped_bytes;
-} bt_pkg_session; /* 16 */
+    uint64_t mapped_bytes; /* weights, each constant once, and one arena */
+} bt_pkg_session;          /* 16 */
 #endif

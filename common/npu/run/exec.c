@@ -111,12 +111,13 @@ static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
                         i->in_width);
 }
 
-/* Row i sees pos0 + i + 1 positions, each once for q . k and once for p . v (p: the softmax). */
-static void count_attention(bt_exec_job *j)
+/* This machine maps the package whole; what a device would do is counted. */
+static void enter_session(bt_exec *x, const bt_pkg_inst *i)
 {
-    const bt_pkg_header *h = j->x->header;
-    const uint64_t n = j->io->valid, pairs = n * j->io->pos0 + n * (n + 1) / 2;
-    j->x->stats.companion_macs += 2 * pairs * h->heads * h->head_dim;
+    if (x->session == i->arg) return;
+    x->session = i->arg;
+    x->stats.session_switches++;
+    x->stats.session_switch_ns += i->params;
 }
 
 /* Returns how many instructions were done. */
@@ -153,7 +154,7 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
     case BT_PKG_ATTENTION:
         bt_companion_attention(c, &rows, out, in0, i->layer, h->heads, h->kv_heads, h->head_dim,
                                h->attn_scale);
-        count_attention(j);
+        x->stats.companion_macs += bt_exec_job_attention_macs(j);
         break;
     case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
     case BT_PKG_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, i->out_width); break;
@@ -163,6 +164,7 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         if (!x->dynamic) return bt_exec_linear(j, i);
         bt_exec_dynamic_linear(j, i);
         break;
+    case BT_PKG_SESSION: enter_session(x, i); break;
     case BT_PKG_QUANTISE32: bt_exec_border_quantise32(j, i); break;
     case BT_PKG_DEQUANTISE16: bt_exec_border_dequantise16(j, i); break;
     default: bt_int_exec_run(j, i); break;

@@ -12,7 +12,7 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
     const bt_pkg_program *program = &bt_pkg_programs(x->pkg)[index];
     return (bt_exec_job){.x = x,
                          .program = program,
-                         .inst = bt_exec_const(x, program->code),
+                         .inst = bt_pkg_code(x->pkg, index),
                          .fuse = bt_pkg_fuse(x->pkg, index),
                          .io = io,
                          .arena = arena,
@@ -21,6 +21,15 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
                                 : out == BT_PKG_OUT_LAST ? 1
                                                          : io->rows,
                          .seq = {io->kv, io->pos0, io->valid}};
+}
+
+uint64_t bt_exec_job_attention_macs(bt_exec_job *j)
+{
+    const bt_pkg_header *h = j->x->header;
+    const uint64_t n = j->io->valid, pairs = n * j->io->pos0 + n * (n + 1) / 2,
+                   of_pair = 2 * h->heads * h->head_dim;
+    if (j->program->ctx) j->x->stats.masked_macs += (n * j->program->ctx - pairs) * of_pair;
+    return pairs * of_pair;
 }
 
 void bt_exec_job_step(bt_exec_job *j, const bt_pkg_inst *i, const float *x, bt_companion_step_fn *fn)

@@ -31,6 +31,7 @@ struct bt_exec {
     uint8_t *found;           /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
     bt_exec_dynamic *dynamic; /* with the recipe llm-int8; else NULL */
     void *prepared;           /* inputs of the linear that runs (npu/run/int_linear.h) */
+    uint32_t session;         /* that a device would have mapped */
     bt_exec_stats stats;
     atomic_uint_least64_t shadow_entries; /* of stats; threads count them */
 };
@@ -82,6 +83,10 @@ static inline size_t bt_exec_linear_rows(const bt_exec_job *j, const bt_pkg_inst
 {
     return bt_exec_is_logits(i) ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i);
 }
+
+/* Multiply-adds of one attention instruction for real rows: row i sees pos0 + i + 1 positions, each once for q . k and
+ * once for p . v (p: the softmax). What a static context has beyond that is counted as masked. */
+uint64_t bt_exec_job_attention_macs(bt_exec_job *j);
 
 /* A row-wise instruction becomes a step of the companion's pass (graph/companion.h): fn(j, i, x, ..) over
  * blocks of its rows. x: its input where that is f32; else NULL, and fn finds its operands itself. */

@@ -143,11 +143,9 @@ static void attention_part(void *ud, size_t part, size_t parts)
 
 static void run_attention(rows_job *r)
 {
-    const bt_pkg_header *h = r->j->x->header;
-    const uint64_t n = r->j->io->valid, pairs = n * r->j->io->pos0 + n * (n + 1) / 2;
     bt_companion_flush(&r->j->x->companion);
     bt_pool_run(r->j->x->companion.pool, attention_part, r);
-    r->j->x->stats.npu_macs += 2 * pairs * h->heads * h->head_dim;
+    r->j->x->stats.npu_macs += bt_exec_job_attention_macs(r->j);
 }
 
 /* ---- linears with integer outputs ---- */

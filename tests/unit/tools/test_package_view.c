@@ -92,7 +92,8 @@ static void placement_counts_every_instruction_once(void **state)
     (void)state;
     room r = open_room(&(tiny_pkg){.seqs = {4, 8}});
     tool_package_place place[TOOL_PACKAGE_MAX_PLACES];
-    const bt_pkg_program *g = tool_package_largest(r.pkg);
+    const uint32_t largest = tool_package_largest(r.pkg);
+    const bt_pkg_program *g = &bt_pkg_programs(r.pkg)[largest];
     uint64_t count = 0, macs = 0, sum = 0;
     assert_int_equal(g->seq, 8);
     const size_t n = tool_package_placement(place, r.pkg);
@@ -101,10 +102,10 @@ static void placement_counts_every_instruction_once(void **state)
         macs += place[i].macs_per_row;
     }
     assert_int_equal(count, g->insts);
-    const bt_pkg_inst *inst = bt_pkg_const_at(r.pkg, g->code);
+    const bt_pkg_inst *inst = bt_pkg_code(r.pkg, largest);
     for (uint32_t i = 0; i < g->insts; i++) sum += inst[i].macs_per_row;
     assert_int_equal(macs, sum);
-    assert_true(tool_package_values_bytes(r.pkg, g) >= g->arena_bytes);
+    assert_true(tool_package_values_bytes(r.pkg, largest) >= g->arena_bytes);
     close_room(&r);
 }
 
@@ -119,6 +120,41 @@ static void sharing_programs_never_takes_more(void **state)
     close_room(&r);
 }
 
+/* Contexts of 16 and 32: positions 0 to 15 see 1 to 16 of 16 columns, 16 to 31 see 17 to 32 of 32. */
+static void static_contexts_packing_and_switches_are_counted(void **state)
+{
+    (void)state;
+    room flat = open_room(&(tiny_pkg){.seqs = {4, 8}}),
+         r = open_room(&(tiny_pkg){.seqs = {4, 8}, .packed = true, .two_sessions = true});
+    const uint32_t largest = tool_package_largest(r.pkg);
+    const double want[] = {1 - 136.0 / 256, 1 - 392.0 / 512};
+    for (uint32_t i = 0; i < 4; i++) {
+        const tool_package_bucket b = tool_package_bucket_of(r.pkg, i),
+                                  none = tool_package_bucket_of(flat.pkg, i);
+        assert_int_equal(b.ctx, i % 2 ? 32 : 16);
+        assert_int_equal(b.first, i % 2 ? 16 : 0);
+        assert_true(b.masked > want[i % 2] - 1e-12 && b.masked < want[i % 2] + 1e-12);
+        assert_true(!none.ctx && none.masked == 0);
+    }
+    assert_int_equal(tool_package_switches_of(r.pkg, largest).count, 2);
+    assert_int_equal(tool_package_switches_of(r.pkg, largest).ns, 2000);
+    assert_int_equal(tool_package_switches_of(flat.pkg, tool_package_largest(flat.pkg)).count, 0);
+    const tool_package_packing p = tool_package_packing_of(r.pkg);
+    assert_int_equal(p.packed, 12);
+    assert_true(p.body_bytes > 0 && p.body_bytes < p.bytes && p.bytes < p.unpacked_bytes);
+    assert_int_equal(tool_package_packing_of(flat.pkg).packed, 0);
+    json_t *j = tool_package_json(r.pkg);
+    const json_t *last =
+        json_object_get(json_object_get(json_array_get(json_object_get(j, "specializations"), 3), "programs"),
+                        "last");
+    assert_int_equal(integer(last, "static_ctx"), 32);
+    assert_int_equal(integer(last, "session_switches"), 2);
+    assert_int_equal(integer(last, "session_switch_ns"), 2000);
+    json_decref(j);
+    close_room(&flat);
+    close_room(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +162,7 @@ int main(void)
         cmocka_unit_test(ranges_cover_every_channel),
         cmocka_unit_test(placement_counts_every_instruction_once),
         cmocka_unit_test(sharing_programs_never_takes_more),
+        cmocka_unit_test(static_contexts_packing_and_switches_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

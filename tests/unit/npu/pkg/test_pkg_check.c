@@ -92,7 +92,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("header: a text without an end", v->h->profile[60] = 'x') \
     X("with control characters", v->h->model_name[1] = '\033') \
     X("with control characters", v->h->shape_policy[0] = '\177') \
-    X("header: reserved", v->h->reserved[231] = 1) \
+    X("header: reserved", v->h->reserved[sizeof v->h->reserved - 1] = 1) \
     X("fallback 0", CONST_TABLE(bt_pkg_fallback, fallbacks)->why[95] = 'x') \
     X("session 0: layers 3 to 2", CONST_TABLE(bt_pkg_session, sessions)->first_layer = 3) \
     X("session 0: layers 0 to 3", CONST_TABLE(bt_pkg_session, sessions)->last_layer = 3) \
