@@ -4,7 +4,7 @@
 #include "graph/place.h"
 #include "npu/compile/lower_build.h"
 #include "npu/compile/lower_int.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * operators that stay with the companion. */
 #include "npu/compile/lower_build.h"
 #include "base/num.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 
 #include <assert.h>
 #include <string.h>

@@ -22,7 +22,7 @@ typedef struct bt_lower_build {
 
 /* Rows in an instruction's output (is_out: rows of OUT). */
 size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out);
-/* Bytes of a row of a value, as the layout says (npu/pkg/layout.h). */
+/* Bytes of a row of a value, as the layout says (npu/pkg/pkg_layout.h). */
 uint32_t bt_lower_build_stride(const bt_lower_build *b, uint64_t elems, uint32_t elem_bytes);
 /* How many instructions one attention of so many rows becomes, and the output matrix. */
 uint64_t bt_lower_build_slices(const bt_lower_build *b);

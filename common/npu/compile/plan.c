@@ -2,7 +2,7 @@
 #include "npu/compile/plan.h"
 #include "device/layout.h"
 #include "npu/pkg/areas.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 
 #include <string.h>
 

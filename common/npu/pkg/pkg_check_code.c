@@ -6,7 +6,7 @@
 #include "npu/pkg/pkg_private.h"
 #include "kernels/int_ops.h"
 #include "model/weight.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/recipe.h"
 
 #include <stdarg.h>

@@ -49,7 +49,7 @@ typedef struct bt_pkg_rotation { /* bt_edge_rotate_fn; base 0: none */
 } bt_pkg_rotation;
 
 /* What the device's profile asks of layout (docs/profiles.md has each field); 0: nothing. Strides, slices, parts and
- * loop orders of the programs follow from it (npu/pkg/layout.h). */
+ * loop orders of the programs follow from it (npu/pkg/pkg_layout.h). */
 typedef struct bt_pkg_layout { /* 48 bytes */
     uint64_t on_chip_bytes;
     uint32_t last_axis_align_bytes; /* a power of two */
@@ -215,7 +215,7 @@ typedef enum bt_pkg_unit { BT_PKG_COMPANION, BT_PKG_NPU } bt_pkg_unit;
 typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDER_INPUTS, BT_PKG_ORDERS } bt_pkg_order;
 
 /* One step. Arena values are rows of `stride` bytes, planes' a multiple of 64 and all others' exactly their elements,
- * rounded up as the layout says (npu/pkg/layout.h);
+ * rounded up as the layout says (npu/pkg/pkg_layout.h);
  * both inputs have in_stride (an in-place operator's in1 too), out and its lo plane out_stride. What is read was
  * written by an earlier instruction, in the form and shape it is read in, and not written over since; planes only until
  * the next ones are made. In place: in0 == out. Operands that are not in place do not overlap. */
@@ -228,7 +228,7 @@ typedef enum bt_pkg_op {
     BT_PKG_QK_NORM,
     BT_PKG_ROPE,      /* out in place; arg: heads */
     BT_PKG_KV_STORE,  /* in0 = k, in1 = v */
-    BT_PKG_ATTENTION, /* in0 = q -> out; arg: its slice (npu/pkg/layout.h), all of them one after the other */
+    BT_PKG_ATTENTION, /* in0 = q -> out; arg: its slice (npu/pkg/pkg_layout.h), all of them one after the other */
     BT_PKG_ADD,
     BT_PKG_SILU_MUL,    /* out (= in0), in1 */
     BT_PKG_SELECT_ROWS, /* in0 -> out; element = 4 bytes of any type */
@@ -239,7 +239,7 @@ typedef enum bt_pkg_op {
     BT_PKG_DEQUANTISE16, /* in0 s16 -> out f32: times the scale of `tensor` */
     /* the NPU */
     BT_PKG_LINEAR = 64, /* in0 (planes, aux as QUANTISE wrote them) -> out f32, by the companion's epilogue; tensor;
-                           arg: the loop order and, of the output matrix, the part (npu/pkg/layout.h) */
+                           arg: the loop order and, of the output matrix, the part (npu/pkg/pkg_layout.h) */
     BT_PKG_INT_LINEAR,  /* the same -> out s16 (requantised) */
     BT_PKG_INT_RMSNORM, /* in0 s32 -> out s32 in units of site's scale; tensor */
     BT_PKG_INT_QK_NORM,

@@ -46,7 +46,7 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
 /* Counted exactly, over all runs. */
 typedef struct bt_exec_stats {
     uint64_t npu_macs, companion_macs; /* of real rows; attention: each pair of positions for q . k and p . v */
-    uint64_t tile_padding_macs; /* of linears, what whole tiles add to all rows, padding too (npu/pkg/layout.h) */
+    uint64_t tile_padding_macs; /* of linears, what whole tiles add to all rows, padding too (npu/pkg/pkg_layout.h) */
     uint64_t shadow_entries;    /* values beyond a clip that were added back; llm-int8: values that the companion
                                    multiplied */
 } bt_exec_stats;

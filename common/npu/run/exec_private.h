@@ -4,7 +4,7 @@
 #include "npu/pkg/recipe.h"
 #include "npu/run/exec.h"
 #include "npu/pkg/fuse.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 #include "npu/run/int_linear.h"
 
 /* What the executor's files share. Read them in this order; each calls only those before it. Which bytes an

@@ -115,6 +115,8 @@ static void refuses_what_is_no_profile_and_names_the_field(void **state)
         {WITH("\"tops\":73"), "'tops'"},
         {WITH("\"\\u001b[2J\":73"), "'?'"},
         {WITH("\"tile_rows\":32"), "'tile_cols'"},
+        {WITH("\"last_axis_align_bytes\":48"), "'last_axis_align_bytes': 48 is no power of two"},
+        {WITH("\"output_parts\":65"), "'output_parts'"},
         {WITH("\"tile_rows\":0,\"tile_cols\":32"), "'tile_rows'"},
         {WITH("\"tile_rows\":4097,\"tile_cols\":32"), "'tile_rows'"},
         {WITH("\"tile_rows\":32.0,\"tile_cols\":32"), "'tile_rows'"},

@@ -4,7 +4,7 @@
 #include "engine/prefill.h"
 #include "npu/compile/compile.h"
 #include "npu/compile/lower.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
 

@@ -1,5 +1,5 @@
-#ifndef BT_NPU_LAYOUT_H
-#define BT_NPU_LAYOUT_H
+#ifndef BT_NPU_PKG_LAYOUT_H
+#define BT_NPU_PKG_LAYOUT_H
 #include <stdbool.h>
 #include <stdint.h>
 #include "npu/pkg/pkg_format.h"
