@@ -8,6 +8,7 @@
 #include "model/weights.h"
 #include "model/quant.h"
 #include "npu/pkg/pkg_private.h"
+#include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/recipe.h"
 
 #include <math.h>
@@ -227,6 +228,13 @@ static void add_header(maker *m)
     must(angles <= 4096, "too many angles");
     for (size_t i = 0; i <= angles; i++) q15[i] = (int16_t)(32767 - 997 * (int)(i % 60));
     memcpy(h->model_id, "a model's hash..", 16);
+    if (m->o.laid_out)
+        h->layout = (bt_pkg_layout){.last_axis_align_bytes = 128,
+                                    .query_slice_rows = 2,
+                                    .attention_heads_max = 1,
+                                    .output_parts = 2,
+                                    .tile_rows = 32,
+                                    .tile_cols = 32};
     h->kernels_version = BT_KERNELS_NUMERIC_VERSION;
     h->rounding = BT_PKG_ROUND_HALF_UP;
     h->npu_ops = m->o.ops_all ? BT_PKG_OPS_ALL : BT_PKG_OPS_LINEAR;
@@ -273,7 +281,7 @@ static uint64_t new_place(maker *m, bt_pkg_value name, uint64_t bytes)
 
 static uint64_t rows_place(maker *m, bt_pkg_value name, uint32_t width, uint32_t elem)
 {
-    return new_place(m, name, (uint64_t)rows(m) * width * elem);
+    return new_place(m, name, (uint64_t)rows(m) * bt_pkg_layout_stride(&m->h.layout, width, elem));
 }
 
 static bt_pkg_inst *emit(maker *m, bt_pkg_op op, uint32_t width, uint64_t in0, uint64_t out)
@@ -307,8 +315,8 @@ typedef struct planes {
 /* from: f32 rows of `width`, or with npu_ops all s32 rows in the site's units. */
 static planes quantise(maker *m, bt_site_kind kind, uint32_t width, uint64_t from)
 {
-    planes p = {.lo = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE, .stride = (width + 63) / 64 * 64,
-                .width = width};
+    planes p = {.lo = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE,
+                .stride = bt_pkg_layout_plane_stride(&m->h.layout, width), .width = width};
     p.site = bt_pkg_site_index(m->h.layers, m->layer, kind);
     p.hi = new_place(m, BT_PKG_VALUE_PLANES, (uint64_t)rows(m) * p.stride);
     if (kind == BT_SITE_O && !m->o.llm_int8)
@@ -340,7 +348,39 @@ static uint64_t linear(maker *m, const planes *p, bt_weight weight, bt_pkg_value
     i->out_stride = n * (wide ? 4 : 2);
     i->group = (uint8_t)group;
     i->macs_per_row = (uint64_t)n * k;
+    const uint32_t parts = logits ? bt_pkg_layout_parts(&m->h.layout, n) : 1;
+    for (uint32_t part = 1; part <= parts && parts > 1; part++) {
+        bt_pkg_inst *to = part == 1 ? i : &m->inst[m->insts++];
+        *to = *i;
+        to->arg = part << 8;
+        to->out_width = bt_pkg_layout_part(&m->h.layout, n, part).n;
+        to->macs_per_row = (uint64_t)to->out_width * k;
+    }
     return out;
+}
+
+/* The last instruction as slices. */
+static void slice(maker *m)
+{
+    const bt_pkg_inst whole = m->inst[m->insts - 1];
+    const uint32_t slices = (uint32_t)bt_pkg_layout_slices(&m->h.layout, m->seq, m->h.heads);
+    if (slices == 1) return;
+    m->insts--;
+    for (uint32_t n = 1; n <= slices; n++) {
+        must(m->insts < MAX_INSTS, "too many instructions");
+        m->inst[m->insts] = whole;
+        m->inst[m->insts++].arg = n;
+    }
+}
+
+/* What was emitted has the strides of plain rows. */
+static void lay_out(maker *m)
+{
+    for (uint32_t i = 0; i < m->insts; i++) {
+        bt_pkg_inst *n = &m->inst[i];
+        n->in_stride = bt_pkg_layout_stride(&m->h.layout, n->in_stride, 1);
+        if (n->out != BT_PKG_NOWHERE) n->out_stride = bt_pkg_layout_stride(&m->h.layout, n->out_stride, 1);
+    }
 }
 
 static void heads(maker *m, bool rope, uint64_t at, uint32_t count, bt_weight weight)
@@ -400,6 +440,7 @@ static uint64_t attend(maker *m, uint64_t q, uint64_t k, uint64_t v)
     uint64_t a = rows_place(m, BT_PKG_VALUE_A, qw, all ? 2 : 4);
     bt_pkg_inst *i = emit(m, all ? BT_PKG_INT_ATTENTION : BT_PKG_ATTENTION, qw, q, a);
     if (all) i->in_stride = i->out_stride = qw * 2;
+    slice(m);
     if (all) {
         const uint64_t wide = rows_place(m, BT_PKG_VALUE_WIDE, qw, 4);
         i = emit(m, BT_PKG_INT_ROTATE, qw, a, wide);
@@ -470,6 +511,7 @@ static uint32_t lower(maker *m, uint32_t seq, uint32_t out)
         const planes p = quantise(m, BT_SITE_HEAD, m->h.dim, norm(m, s, BT_WEIGHT_OUT_NORM, BT_SITE_HEAD));
         linear(m, &p, BT_WEIGHT_OUTPUT, BT_PKG_VALUE_OTHER, 1);
     }
+    lay_out(m);
     for (uint32_t i = 0; i < m->places; i++)
         if (i < held || i >= from) m->place[i].last_inst = m->insts - 1;
     bt_pkg_program p = {.insts = m->insts, .places = m->places, .seq = seq, .out = out,

@@ -13,7 +13,8 @@ typedef struct tiny_pkg {
     uint32_t bits;                                            /* of weights: 8 (also for 0) or 4 */
     bool ops_all, rotate, same_layers; /* npu_ops all; R1 and R2; every layer has the weights of the first */
     bool llm_int8;                     /* that recipe: 8 bits everywhere, no shadow, f16 weights beside the integers */
-    uint32_t seqs[4];                  /* rows; all 0: 4 alone */
+    bool laid_out;       /* rows at multiples of 128 bytes, attention in slices, the output matrix in parts */
+    uint32_t seqs[4];    /* rows; all 0: 4 alone */
     uint32_t flip_layer; /* not 0: one byte of this layer's down weights differs (before hashes are made) */
 } tiny_pkg;
 

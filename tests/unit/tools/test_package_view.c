@@ -42,8 +42,11 @@ static json_int_t integer(const json_t *o, const char *key)
 static void json_has_a_row_for_each_shape_and_a_tensor_for_each_weight(void **state)
 {
     (void)state;
-    const tiny_pkg kinds[] = {
-        {.seqs = {4, 8}}, {.rotate = true, .bits = 4}, {.ops_all = true, .seqs = {1, 3, 8}}};
+    const tiny_pkg kinds[] = {{.seqs = {4, 8}},
+                              {.rotate = true, .bits = 4},
+                              {.ops_all = true, .seqs = {1, 3, 8}},
+                              {.laid_out = true, .seqs = {3}},
+                              {.laid_out = true, .ops_all = true, .seqs = {7}}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         room r = open_room(&kinds[k]);
         const bt_pkg_header *h = bt_pkg_header_of(r.pkg);
