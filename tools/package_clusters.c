@@ -58,8 +58,9 @@ static void enter(tool_package_cluster *c, const bt_pkg_inst *i, uint64_t rows)
 
 size_t tool_package_clusters(tool_package_cluster **ret, const bt_pkg *p)
 {
-    const bt_pkg_program *g = tool_package_largest(p);
-    const bt_pkg_inst *inst = bt_pkg_const_at(p, g->code);
+    const uint32_t largest = tool_package_largest(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[largest];
+    const bt_pkg_inst *inst = bt_pkg_code(p, largest);
     walk w = {.value = calloc(2 * (size_t)g->insts + 1, sizeof *w.value),
               .cluster = calloc((size_t)g->clusters + 1, sizeof *w.cluster)};
     size_t clusters = 0;

@@ -31,12 +31,14 @@ static json_t *range(const tool_package_range *r)
 static json_t *program(const bt_pkg *p, uint32_t index)
 {
     const bt_pkg_program *g = &bt_pkg_programs(p)[index];
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "program", count(index), "instructions",
-                     count(g->insts), "clusters", count(g->clusters), "arena_bytes", count(g->arena_bytes),
-                     "npu_macs", count(g->npu_macs), "companion_macs", count(g->companion_macs),
-                     "activation_bytes_moved", count(g->activation_bytes_moved), "row_padding_bytes",
-                     count(tool_package_row_padding(p, g)), "tile_padding_macs",
-                     count(tool_package_tile_padding(p, g)));
+    const tool_package_switches w = tool_package_switches_of(p, index);
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "program", count(index),
+                     "instructions", count(g->insts), "clusters", count(g->clusters), "arena_bytes",
+                     count(g->arena_bytes), "npu_macs", count(g->npu_macs), "companion_macs",
+                     count(g->companion_macs), "activation_bytes_moved", count(g->activation_bytes_moved),
+                     "row_padding_bytes", count(tool_package_row_padding(p, index)), "tile_padding_macs",
+                     count(tool_package_tile_padding(p, index)), "static_ctx", count(g->ctx),
+                     "session_switches", count(w.count), "session_switch_ns", count(w.ns));
 }
 
 static json_t *specializations(const bt_pkg *p)
@@ -49,9 +51,10 @@ static json_t *specializations(const bt_pkg *p)
             const uint64_t bytes = bt_pkg_programs(p)[r[i].program[out]].arena_bytes;
             if (bytes > arena) arena = bytes;
         }
-        a = append(a, json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o}}", "batch", count(r[i].batch),
+        a = append(a, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o}}", "batch", count(r[i].batch),
                                 "seq_min", count(r[i].seq_min), "seq", count(r[i].seq), "ctx",
-                                count(r[i].ctx), "arena_bytes", count(arena), "programs", "none",
+                                count(r[i].ctx), "arena_bytes", count(arena), "masked_columns_ratio",
+                                real(tool_package_bucket_of(p, i).masked), "programs", "none",
                                 program(p, r[i].program[BT_PKG_OUT_NONE]), "last",
                                 program(p, r[i].program[BT_PKG_OUT_LAST]), "all",
                                 program(p, r[i].program[BT_PKG_OUT_ALL])));
@@ -191,7 +194,8 @@ json_t *tool_package_json(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_const *c = bt_pkg_consts(p);
-    const bt_pkg_program *g = tool_package_largest(p);
+    const uint32_t largest = tool_package_largest(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[largest];
     uint64_t shared = 0; /* constants named more than once */
     for (uint32_t i = 0; i < h->consts.count; i++) shared += c[i].refs > 1;
     json_t *j = tool_package_summary_json(p);
@@ -203,7 +207,7 @@ json_t *tool_package_json(const bt_pkg *p)
         h->rounding == BT_PKG_ROUND_HALF_UP ? "floor(x + 1/2)" : "?", "residual_scale",
         h->npu_ops == BT_PKG_OPS_ALL ? real((double)h->residual_scale) : json_null(), "constants",
         count(h->consts.count), "constants_shared", count(shared), "memory", "seq", count(g->seq), "values",
-        count(g->places), "values_bytes", count(tool_package_values_bytes(p, g)), "arena_bytes",
+        count(g->places), "values_bytes", count(tool_package_values_bytes(p, largest)), "arena_bytes",
         count(g->arena_bytes), "placement", placement(p), "sessions", sessions(p), "tensors", tensors(p));
     if (more && (json_object_set_new(more, "sites", sites(p)) < 0 ||
                  json_object_set_new(more, "clusters", clusters(p)) < 0 ||

@@ -16,14 +16,16 @@ static const char *size_text(char ret[32], uint64_t bytes)
     return ret;
 }
 
-uint64_t tool_package_row_padding(const bt_pkg *p, const bt_pkg_program *g)
+uint64_t tool_package_row_padding(const bt_pkg *p, uint32_t program)
 {
-    return bt_plan_row_padding(g, bt_pkg_const_at(p, g->code), bt_pkg_const_at(p, g->plan));
+    return bt_plan_row_padding(&bt_pkg_programs(p)[program], bt_pkg_code(p, program),
+                               bt_pkg_plan(p, program));
 }
 
-uint64_t tool_package_tile_padding(const bt_pkg *p, const bt_pkg_program *g)
+uint64_t tool_package_tile_padding(const bt_pkg *p, uint32_t program)
 {
-    return bt_plan_tile_padding(&bt_pkg_header_of(p)->layout, g, bt_pkg_const_at(p, g->code));
+    return bt_plan_tile_padding(&bt_pkg_header_of(p)->layout, &bt_pkg_programs(p)[program],
+                                bt_pkg_code(p, program));
 }
 
 /* ---- contexts ---- */
@@ -41,7 +43,8 @@ static bool is_first_of_ctx(const bt_pkg *p, uint32_t i)
 /* The longest context of the program that tool_package_largest names. */
 static uint32_t longest_ctx(const bt_pkg *p)
 {
-    const bt_pkg_program *g = tool_package_largest(p);
+    const uint32_t largest = tool_package_largest(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[largest];
     const bt_pkg_row *r = bt_pkg_rows(p);
     uint32_t ctx = 0;
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->rows.count; i++)
@@ -66,13 +69,14 @@ void tool_package_print_layout(const bt_pkg *p)
 {
     static const bt_pkg_layout none;
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const bt_pkg_program *g = tool_package_largest(p);
-    const uint64_t tiles = tool_package_tile_padding(p, g);
+    const uint32_t largest = tool_package_largest(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[largest];
+    const uint64_t tiles = tool_package_tile_padding(p, largest);
     bt_plan_state s;
     char a[32], b[32];
     if (memcmp(&h->layout, &none, sizeof none) == 0) return;
     printf("layout          %s between the rows of %u, tiles add %.1f %% to their MACs on the NPU\n",
-           size_text(a, tool_package_row_padding(p, g)), g->seq,
+           size_text(a, tool_package_row_padding(p, largest)), g->seq,
            g->npu_macs ? 100.0 * (double)tiles / (double)g->npu_macs : 0.0);
     if (bt_plan_state_of(&s, h, longest_ctx(p), NULL) == BT_OK)
         printf("KV state        %s at %u tokens, rounded %s\n", size_text(a, s.payload_bytes), longest_ctx(p),
@@ -102,15 +106,15 @@ static void print_states(const bt_pkg *p)
 void tool_package_print_plan(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const bt_pkg_program *g = tool_package_largest(p);
+    const uint32_t largest = tool_package_largest(p);
     bt_plan_line line[BT_PLAN_MAX_LINES];
     bt_on_chip_plan total;
     char a[32], b[32], c[32];
     printf("rows of that program: %s between them; tiles: %" PRIu64 " MACs beyond its own\n",
-           size_text(a, tool_package_row_padding(p, g)), tool_package_tile_padding(p, g));
+           size_text(a, tool_package_row_padding(p, largest)), tool_package_tile_padding(p, largest));
     if (h->layout.state_pow2 || h->layout.state_multiple) print_states(p);
     if (!h->layout.on_chip_bytes) return;
-    const size_t lines = bt_plan_on_chip(line, &total, p, g, longest_ctx(p));
+    const size_t lines = bt_plan_on_chip(line, &total, p, largest, longest_ctx(p));
     printf("\nthe chip's %s, in that program at %u tokens: bytes of one operator\n  %-14s %-12s %6s %-13s "
            "%7s %12s "
            "%12s %12s\n",

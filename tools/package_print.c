@@ -111,11 +111,48 @@ static void print_tensors(const bt_pkg *p)
     }
 }
 
+/* How programs are stored, and what static contexts waste. */
+static void print_contexts(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const tool_package_packing packing = tool_package_packing_of(p);
+    char a[32], b[32], c[32];
+    if (packing.packed)
+        printf("programs: %u of %u are made of bodies of %s, %s in all; each on its own would take %s\n",
+               packing.packed, h->programs.count, size_text(a, packing.body_bytes),
+               size_text(b, packing.bytes), size_text(c, packing.unpacked_bytes));
+    for (uint32_t i = 0; i < h->rows.count; i++) {
+        const tool_package_bucket bucket = tool_package_bucket_of(p, i);
+        bool is_said = !bucket.ctx;
+        for (uint32_t k = 0; k < i && !is_said; k++) {
+            const tool_package_bucket before = tool_package_bucket_of(p, k);
+            is_said = before.ctx == bucket.ctx && before.first == bucket.first;
+        }
+        if (!is_said)
+            printf("static context of %u: positions %u to %u, %.1f %% of its columns masked\n", bucket.ctx,
+                   bucket.first, bucket.ctx - 1, 100 * bucket.masked);
+    }
+}
+
+static void print_sessions(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_session *s = bt_pkg_sessions(p);
+    const tool_package_switches w = tool_package_switches_of(p, tool_package_largest(p));
+    char a[32];
+    for (uint32_t i = 0; i < h->sessions.count; i++)
+        printf("session %u: layers %u to %u, %s mapped, for all %u specializations once\n", i + 1,
+               s[i].first_layer, s[i].last_layer, size_text(a, s[i].mapped_bytes), h->rows.count);
+    if (w.count)
+        printf("session switches: %u a program, %.3f ms on the device; this machine maps the package whole\n",
+               w.count, (double)w.ns / 1e6);
+}
+
 void tool_package_print_details(const bt_pkg *p, bool tensors)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const bt_pkg_program *g = tool_package_largest(p);
-    const bt_pkg_session *s = bt_pkg_sessions(p);
+    const uint32_t largest = tool_package_largest(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[largest];
     tool_package_place place[TOOL_PACKAGE_MAX_PLACES];
     const size_t places = tool_package_placement(place, p);
     char a[32], b[32];
@@ -134,7 +171,7 @@ void tool_package_print_details(const bt_pkg *p, bool tensors)
                place[i].clusters, place[i].macs_per_row);
     print_clusters(p);
     printf("\nmemory of that program: %u values of %s in an arena of %s\n", g->places,
-           size_text(a, tool_package_values_bytes(p, g)), size_text(b, g->arena_bytes));
+           size_text(a, tool_package_values_bytes(p, largest)), size_text(b, g->arena_bytes));
     tool_package_print_plan(p);
     bt_sharing sharing;
     if (tool_package_sharing(&sharing, p, NULL) == BT_OK)
@@ -147,9 +184,8 @@ void tool_package_print_details(const bt_pkg *p, bool tensors)
     printf("rounding: single, half up, floor(x + 1/2); zero points: 0 (symmetric)\n");
     if (h->npu_ops == BT_PKG_OPS_ALL)
         printf("residual stream: s32 in steps of %.6g\n", (double)h->residual_scale);
-    for (uint32_t i = 0; i < h->sessions.count; i++)
-        printf("session %u: layers %u to %u, %s mapped\n", i + 1, s[i].first_layer, s[i].last_layer,
-               size_text(a, s[i].mapped_bytes));
+    print_contexts(p);
+    print_sessions(p);
     if (tensors) print_tensors(p);
 }
 

@@ -5,12 +5,11 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* The dimensions that a device wants of a KV state. Accounting only: the KV of a node has Baton's own pages.
- */
+/* The dimensions that a device wants of a KV state. Accounting only: the KV of a node has Baton's own pages. */
 
-/* A state tensor of n >= 1 dimensions, each 1 .. 2^32: ret[n] holds the dimensions the device wants,
- * *ret_bytes their product. The first stays; with is_pow2 the others become powers of two; then the last a
- * multiple of `multiple` (0: of 1). ret may be dim. BT_ELIMIT past 2^63. */
-bt_err bt_layout_state(uint64_t *ret, uint64_t *ret_bytes, bool is_pow2, uint32_t multiple,
-                       const uint64_t *dim, size_t n, uint32_t elem_bytes, bt_fault *fault);
+/* A state tensor of n >= 1 dimensions, each 1 .. 2^32: ret[n] holds the dimensions the device wants, *ret_bytes their
+ * product. The first stays; with is_pow2 the others become powers of two; then the last a multiple of `multiple` (0:
+ * of 1). ret may be dim. BT_ELIMIT past 2^63. */
+bt_err bt_layout_state(uint64_t *ret, uint64_t *ret_bytes, bool is_pow2, uint32_t multiple, const uint64_t *dim,
+                       size_t n, uint32_t elem_bytes, bt_fault *fault);
 #endif

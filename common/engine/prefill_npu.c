@@ -61,10 +61,8 @@ static bt_err describe(npu_state *s, bt_fault *fault)
 
 static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
 {
-    const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens,
-                               .pool = c->pool,
-                               .allow_llm_int8 = c->for_perplexity,
-                               .progress = c->progress,
+    const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool,
+                               .allow_llm_int8 = c->for_perplexity, .progress = c->progress,
                                .ud = c->progress_ud};
     const bt_kernels *kernels = NULL;
     bt_err e = bt_limits_kernels(&kernels, c->isa, fault);
@@ -119,10 +117,23 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
     return bt_exec_run(s->exec, row, c->out, s->chunks.arena, &io, fault);
 }
 
+/* Refuses a prompt that no shape holds before anything of it is computed. Where one holds its last chunk's
+ * end, one holds every end before. */
+static bt_err check_end(const npu_state *s, size_t end, size_t pos0, bt_fault *fault)
+{
+    const bt_pkg_row *row;
+    bt_shapes_chunk last = {0};
+    for (size_t begin = pos0; begin < end; begin += last.valid)
+        last = bt_shapes_next(&s->chunks.shapes, end, begin);
+    return bt_pkg_find_row(&row, s->pkg, 1, last.rows, end, fault);
+}
+
 static bt_err npu_run(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
 {
     npu_state *s = state;
+    const bt_err e = check_end(s, pos0 + n, pos0, fault);
+    if (e < 0) return e;
     return bt_chunks_run(&s->chunks, kv, ids, n, pos0, hooks, logits, out, run_chunk, s, fault);
 }
 
@@ -134,29 +145,24 @@ static bt_report_work npu_work(const void *state)
                             .npu_macs = x.npu_macs,
                             .companion_macs = x.companion_macs,
                             .tile_padding_macs = x.tile_padding_macs,
-                            .shadow_entries = x.shadow_entries};
+                            .shadow_entries = x.shadow_entries,
+                            .masked_macs = x.masked_macs,
+                            .session_switches = x.session_switches,
+                            .session_switch_ns = x.session_switch_ns};
 }
 
 static bt_report_engine npu_about(const void *state)
 {
     const npu_state *s = state;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
-    return (bt_report_engine){.quant = h->recipe,
-                              .shape_policy = h->shape_policy,
-                              .profile = h->profile,
-                              .weights = s->weights,
-                              .fallback = s->fallback,
-                              .fallbacks = h->fallbacks.count};
+    return (bt_report_engine){.quant = h->recipe,      .shape_policy = h->shape_policy,
+                              .profile = h->profile,   .weights = s->weights,
+                              .fallback = s->fallback, .fallbacks = h->fallbacks.count};
 }
 
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_npu = {
-    .kv_elem_bytes = {2, 1},
-    .load = npu_load,
-    .run = npu_run,
-    .work = npu_work,
-    .about = npu_about,
-    .isa = npu_isa,
-    .free = npu_free,
+    .kv_elem_bytes = {2, 1}, .load = npu_load, .run = npu_run,   .work = npu_work,
+    .about = npu_about,      .isa = npu_isa,   .free = npu_free,
 };

@@ -23,10 +23,7 @@ typedef struct bt_companion_rotation {
     const int8_t *sign;   /* [E], or NULL */
     float scale;
 } bt_companion_rotation;
-static inline size_t bt_companion_rotation_elems(const bt_companion_rotation *r)
-{
-    return (size_t)r->base << r->log2;
-}
+static inline size_t bt_companion_rotation_elems(const bt_companion_rotation *r) { return (size_t)r->base << r->log2; }
 
 typedef struct bt_companion_spans bt_companion_spans;
 typedef struct bt_companion_pass bt_companion_pass;
@@ -37,8 +34,7 @@ typedef struct bt_companion {
     size_t scratch_bytes;      /* scratch_bytes for each thread, 64-byte aligned; between calls anyone's */
     bt_companion_spans *spans; /* what threads that share a sequence's attention need (companion_attn.c) */
     bt_companion_pass *pass;   /* row-wise steps that wait (companion_pass.c) */
-    uint32_t row_align_bytes;  /* rows of matrices begin at multiples of this power of two; 0: one behind the
-                                  other */
+    uint32_t row_align_bytes;  /* rows of matrices begin at multiples of this power of two; 0: one behind the other */
 } bt_companion;
 /* What the companion makes room for. Room decides what is fast, never what is possible. */
 typedef struct bt_companion_sizes {
@@ -49,8 +45,8 @@ typedef struct bt_companion_sizes {
     size_t scratch_bytes; /* what the owner wants of each thread's scratch, at least */
 } bt_companion_sizes;
 /* kernels and pool are borrowed. BT_ENOMEM. */
-bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool,
-                         const bt_companion_sizes *sizes, bt_fault *fault);
+bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, const bt_companion_sizes *sizes,
+                         bt_fault *fault);
 void bt_companion_done(bt_companion *c); /* zeros are fine */
 /* The thread's own scratch. */
 static inline void *bt_companion_scratch(const bt_companion *c, size_t part)
@@ -76,8 +72,7 @@ typedef struct bt_companion_rows {
     size_t batch, rows;
 } bt_companion_rows;
 
-/* Elements of elem_bytes from one row of `width` to the next: width, or more where the owner set
- * row_align_bytes. */
+/* Elements of elem_bytes from one row of `width` to the next: width, or more where the owner set row_align_bytes. */
 static inline size_t bt_companion_ld_of(const bt_companion *c, size_t width, size_t elem_bytes)
 {
     const size_t align = c->row_align_bytes > elem_bytes ? c->row_align_bytes / elem_bytes : 1;
@@ -88,8 +83,8 @@ static inline size_t bt_companion_ld(const bt_companion *c, size_t width)
     return bt_companion_ld_of(c, width, sizeof(float));
 }
 
-/* Row r of a matrix begins at r * bt_companion_ld(width); what lies between rows is never read or written. t
- * counts the rows of all sequences together, padding too. */
+/* Row r of a matrix begins at r * bt_companion_ld(width); what lies between rows is never read or written. t counts
+ * the rows of all sequences together, padding too. */
 
 /* ---- passes ----
  * Outside a pass every function does its work at once. Between begin and end, the row-wise ones (embed,
@@ -116,26 +111,23 @@ typedef struct bt_companion_area {
     size_t stride;
     bool is_written;
 } bt_companion_area;
-typedef void bt_companion_step_fn(void *ud, const void *what, const float *x, size_t r0, size_t n,
-                                  void *scratch);
-void bt_companion_step(const bt_companion *c, size_t t, size_t width, const float *x,
-                       const bt_companion_area *area, size_t areas, bt_companion_step_fn *fn, void *ud,
-                       const void *what);
+typedef void bt_companion_step_fn(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch);
+void bt_companion_step(const bt_companion *c, size_t t, size_t width, const float *x, const bt_companion_area *area,
+                       size_t areas, bt_companion_step_fn *fn, void *ud, const void *what);
 
 /* y[batch * rows, width] = row ids[..] by row(y, table, id); padding is filled with pad. ids[batch, rows]. */
 typedef void bt_companion_row_fn(float *y, const void *table, size_t id);
-void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width,
-                        const int32_t *ids, bt_companion_row_fn *row, const void *table, float pad);
+void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width, const int32_t *ids,
+                        bt_companion_row_fn *row, const void *table, float pad);
 /* y = rmsnorm(x) * w for t rows of k; y may be x. */
-void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps,
-                          size_t t, size_t k);
+void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps, size_t t,
+                          size_t k);
 /* The same in place for each of `heads` heads of d in t rows. */
-void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float eps, size_t t, size_t heads,
-                          size_t d);
+void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float eps, size_t t, size_t heads, size_t d);
 /* x[batch * rows, heads * d] in place; cos, sin [positions, dims / 2] of every position; padding is left
  * alone. */
-void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d,
-                       size_t dims, const float *cos, const float *sin, int neox);
+void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d, size_t dims,
+                       const float *cos, const float *sin, int neox);
 /* k, v [batch * rows, width]: rows of real tokens, rounded to the views' elements. */
 void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k,
                            const float *v, size_t width);
@@ -147,20 +139,20 @@ void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, si
  *   runs of up to 32 rows        (decoding, and mixed calls) by sequence and kv head, and where that leaves threads
  *                                idle also at fixed spans of 256 positions, merged in ascending order (kernels.h)
  *   longer runs                  (chunks of a prompt) by blocks of rows and kv head */
-void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
-                            size_t layer, size_t heads, size_t kv_heads, size_t d, float scale);
+void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q, size_t layer,
+                            size_t heads, size_t kv_heads, size_t d, float scale);
 /* The same of query heads [h0, h1) alone; the others' places in out are left as they are. */
-void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows *r, float *out,
-                                  const float *q, size_t layer, size_t h0, size_t h1, size_t heads,
-                                  size_t kv_heads, size_t d, float scale);
+void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
+                                  size_t layer, size_t h0, size_t h1, size_t heads, size_t kv_heads, size_t d,
+                                  float scale);
 /* y = x + y */
 void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k);
 /* gate = silu(gate) * up */
 void bt_companion_silu_mul(const bt_companion *c, float *gate, const float *up, size_t t, size_t k);
 /* y[batch * out] = the last real row of each sequence (out 1), or all rows (out = rows); elements of 4
  * bytes. */
-void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y,
-                              const void *x, size_t k);
+void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y, const void *x,
+                              size_t k);
 /* Each of `blocks` blocks of each of t rows, in place. */
 void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks,
                          const bt_companion_rotation *rotation);
@@ -177,6 +169,6 @@ typedef struct bt_companion_matrix {
     size_t group; /* INT8: inputs that share a scale */
     size_t ld;    /* elements from one row of y to the next; 0: bt_companion_ld(n) */
 } bt_companion_matrix;
-void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x,
-                         size_t t, size_t k);
+void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x, size_t t,
+                         size_t k);
 #endif

@@ -32,17 +32,10 @@ static void embed_rows(const bt_companion *c, const step *s, float *y, const flo
 void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width,
                         const int32_t *ids, bt_companion_row_fn *row, const void *table, float pad)
 {
-    const step s = {.fn = embed_rows,
-                    .is_fresh = true,
-                    .r = *r,
-                    .y = y,
-                    .k = width,
-                    .number = pad,
-                    .ids = ids,
-                    .row = row,
-                    .what = table,
-                    .area = {written_area(c, y, width)},
-                    .areas = 1};
+    const step s = {
+        .fn = embed_rows, .is_fresh = true, .r = *r,    .y = y,        .k = width,
+        .number = pad,    .ids = ids,       .row = row, .what = table, .area = {written_area(c, y, width)},
+        .areas = 1};
     bt_companion_pass_add(c, &s, r->batch * r->rows);
 }
 
@@ -113,12 +106,9 @@ static void add_rows(const bt_companion *c, const step *s, float *y, const float
 
 void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k)
 {
-    const step s = {.fn = add_rows,
-                    .y = y,
-                    .x = x,
-                    .k = k,
-                    .area = {read_area(c, x, k), written_area(c, y, k)},
-                    .areas = 2};
+    const step s = {
+        .fn = add_rows, .y = y, .x = x, .k = k, .area = {read_area(c, x, k), written_area(c, y, k)},
+        .areas = 2};
     bt_companion_pass_add(c, &s, t);
 }
 

@@ -1,6 +1,7 @@
 /* One compilation: its options checked against each other, the model and the profile; what the steps
  * share, made and freed. */
 #include "npu/compile/compile_private.h"
+#include "npu/compile/plan_limits.h"
 
 #include <stdlib.h>
 
@@ -21,21 +22,7 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
         return bt_fail(fault, BT_EARG,
                        "llm-int8 scales rows as they come; npu operators 'all' need static units");
     if ((e = bt_shapes_parse(&j->shapes, o->shape_policy, j->ctx_tokens, fault)) < 0) return e;
-    const bt_profile *p = &j->profile;
-    const size_t rows = bt_shapes_specializations(&j->shapes, j->ctx_tokens);
-    if (p->max_shapes && rows > p->max_shapes)
-        return bt_fail(fault, BT_EARG, "shape policy %s has %zu shapes at %zu tokens, profile %s allows %u",
-                       j->shapes.text, rows, j->ctx_tokens, p->name, p->max_shapes);
-    for (size_t i = 0; i < j->shapes.shapes; i++) {
-        const bt_shape *s = &j->shapes.shape[i];
-        if (s->seq_min < s->seq && !p->range_shapes)
-            return bt_fail(fault, BT_EARG, "shape policy %s: profile %s has no bounded ranges",
-                           j->shapes.text, p->name);
-        if (p->max_rows && s->seq > p->max_rows)
-            return bt_fail(fault, BT_EARG, "shape policy %s has programs of %u rows, profile %s allows %u",
-                           j->shapes.text, s->seq, p->name, p->max_rows);
-    }
-    return BT_OK;
+    return bt_plan_limits_check(&j->profile, &j->shapes, j->ctx_tokens, fault);
 }
 
 /* What the profile asks of layout goes with the package. */

@@ -5,7 +5,7 @@
 #include "npu/compile/lower_build.h"
 #include "npu/compile/lower_ops.h"
 #include "npu/compile/lower_order.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 
 #include <stdlib.h>
 
@@ -60,11 +60,9 @@ static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
         resolve(&b->inst[i].aux, item);
     }
     for (size_t v = 0; v < b->values; v++)
-        l->place[v] = (bt_pkg_place){.name = b->value[v].name,
-                                     .first_inst = item[v].first,
-                                     .last_inst = item[v].last,
-                                     .offset = item[v].offset.fixed,
-                                     .bytes = item[v].bytes.fixed};
+        l->place[v] =
+            (bt_pkg_place){.name = b->value[v].name, .first_inst = item[v].first, .last_inst = item[v].last,
+                           .offset = item[v].offset.fixed, .bytes = item[v].bytes.fixed};
     qsort(l->place, b->values, sizeof *l->place, by_first);
     l->places = b->values;
     l->program.arena_bytes = peak.fixed;
@@ -138,8 +136,8 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
     }
     const size_t tensors = in->graph->tensors;
     bt_lowered l = {0};
-    bt_lower_build b = {
-        .in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail, .planes_input = BT_PKG_NOWHERE};
+    bt_lower_build b = {.in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail,
+                        .planes_input = BT_PKG_NOWHERE};
     if ((b.insts_cap = insts_cap(&b, fault)) == 0) return BT_ELIMIT;
     b.values_cap = b.ops * VALUES_PER_OP + tensors;
     b.inst = calloc(b.insts_cap, sizeof *b.inst);

@@ -15,16 +15,15 @@
 typedef struct bt_lower_in {
     const bt_graph *graph;
     const uint8_t *on_npu;   /* [graph ops] */
-    const uint32_t *cluster; /* [graph ops], or NULL. Instructions of one lie together, and have numbers from
-                                1 on in the order of the program (lower_order.h) */
+    const uint32_t *cluster; /* [graph ops], or NULL. Instructions of one lie together, and have numbers from 1 on in
+                                the order of the program (lower_order.h) */
     const bt_recipe *recipe;
-    const uint32_t *params;      /* [graph ops]: constant index of bt_pkg_int_params, or NONE. NULL where only
-                                    linears are on      the NPU, or attention in floats: the companion's instruction, in
-                                    the layout's slices */
+    const uint32_t *params; /* [graph ops]: constant index of bt_pkg_int_params, or NONE. NULL where only linears are on
+                               the NPU, or attention in floats: the companion's instruction, in the layout's slices */
     const bool *has_norm_weight; /* [graph ops]: RMSNORM whose weight was not folded away; NULL: all have */
     const bool *pruned;          /* [sites]: no shadow here, whatever the recipe says; NULL: none */
-    const bt_pkg_layout *layout; /* strides, slices of attention that is on the NPU, parts of an output matrix
-                                    that is; NULL: zeros */
+    const bt_pkg_layout *layout; /* strides, slices of attention that is on the NPU, parts of an output matrix that is;
+                                    NULL: zeros */
     size_t seq, out;             /* out 0, 1 or seq */
 } bt_lower_in;
 
@@ -35,9 +34,8 @@ typedef struct bt_lowered {
     size_t places;
     bt_pkg_program program; /* code and plan are left for the caller to fill */
 } bt_lowered;
-/* BT_EARG: rows that make no sense, or an operator that no NPU runs; BT_ELIMIT: slices and parts make more
- * instructions than a program may have (the field to change is named), or a value does not fit memory;
- * BT_ENOMEM. */
+/* BT_EARG: rows that make no sense, or an operator that no NPU runs; BT_ELIMIT: slices and parts make more instructions
+ * than a program may have (the field to change is named), or a value does not fit memory; BT_ENOMEM. */
 bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault);
 void bt_lower_done(bt_lowered *l); /* frees the lists; zeros are fine */
 #endif

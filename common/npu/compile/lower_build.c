@@ -1,7 +1,7 @@
 /* The list of instructions that lowering grows: values, groups of linears, quantised inputs. */
 #include "npu/compile/lower_build.h"
 #include "base/num.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 
 #include <assert.h>
 #include <string.h>
@@ -132,8 +132,7 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
     const bool of_out = bt_lower_build_is_out(b, o->in[0]), is_wide = in->recipe->input_bits[kind] == 16;
     const size_t rows = bt_lower_build_rows(b, of_out);
     if (b->planes_input == input) return b->planes;
-    bt_lower_planes p = {.lo = BT_PKG_NOWHERE,
-                         .shadow = BT_PKG_NOWHERE,
+    bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
                          .stride = bt_pkg_layout_plane_stride(layout_of(b), k),
                          .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
     p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);

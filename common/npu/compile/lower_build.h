@@ -2,9 +2,9 @@
 #define BT_NPU_LOWER_BUILD_H
 #include "npu/compile/lower.h"
 
-/* Inside lowering, below lower_form.c, lower_int.c, lower_ops.c, lower_order.c and lower.c: a list of
- * instructions whose operands are values. lower.c turns these into offsets at the end. A value lives from the
- * first instruction that names it to the last. */
+/* Inside lowering, below lower_form.c, lower_int.c, lower_ops.c, lower_order.c and lower.c: a list of instructions
+ * whose operands are values. lower.c turns these into offsets at the end. A value lives from the first instruction that
+ * names it to the last. */
 typedef struct bt_lower_value {
     uint32_t name;
     size_t bytes;
@@ -44,7 +44,7 @@ typedef struct bt_lower_build {
 
 /* Rows in an instruction's output (is_out: rows of OUT). */
 size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out);
-/* Bytes of a row of a value, as the layout says (npu/pkg/layout.h). */
+/* Bytes of a row of a value, as the layout says (npu/pkg/pkg_layout.h). */
 uint32_t bt_lower_build_stride(const bt_lower_build *b, uint64_t elems, uint32_t elem_bytes);
 /* How many instructions one attention of so many rows becomes, and the output matrix. */
 uint64_t bt_lower_build_slices(const bt_lower_build *b);
@@ -61,11 +61,10 @@ bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit un
 /* The name that a graph's tensor has in the memory plan, and whether its rows are those of OUT. */
 uint32_t bt_lower_build_name(const bt_lower_build *b, uint32_t tensor);
 bool bt_lower_build_is_out(const bt_lower_build *b, uint32_t tensor);
-/* The linears from graph operator i on that read one input on the same unit, at most BT_PKG_MAX_GROUP: how
- * many. */
+/* The linears from graph operator i on that read one input on the same unit, at most BT_PKG_MAX_GROUP: how many. */
 size_t bt_lower_build_group(const bt_lower_build *b, size_t i);
-/* QUANTISE of a group's input (f32 rows), on the companion, or what `op` says: planes, lo plane, shadow.
- * Those that the last call made, where it was for the same input. */
+/* QUANTISE of a group's input (f32 rows), on the companion, or what `op` says: planes, lo plane, shadow. Those that the
+ * last call made, where it was for the same input. */
 bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op,
                                       uint64_t input, uint32_t input_stride);
 #endif

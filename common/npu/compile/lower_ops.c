@@ -84,9 +84,7 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     const bt_lower_planes p =
         on_npu ? planes_of(b, first)
                : (bt_lower_planes){.hi = bt_lower_form_read(b, first, o->in[0], BT_LOWER_F32),
-                                   .lo = BT_PKG_NOWHERE,
-                                   .shadow = BT_PKG_NOWHERE,
-                                   .site = BT_PKG_NONE,
+                                   .lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE, .site = BT_PKG_NONE,
                                    .stride = bt_lower_build_stride(b, k, 4)};
     for (size_t j = 0; j < group; j++, o++) {
         const uint64_t out = bt_lower_form_write(b, o->out, form);

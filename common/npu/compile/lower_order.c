@@ -2,7 +2,7 @@
  * next item is the one that stands first in the old order and waits for nothing. */
 #include "npu/compile/lower_order.h"
 #include "npu/pkg/areas.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -190,8 +190,7 @@ bt_err bt_lower_order(bt_lower_build *b, bt_fault *fault)
     uint32_t clusters = 0;
     for (size_t i = 0; i < b->insts; i++)
         if (b->inst[i].cluster > clusters) clusters = b->inst[i].cluster;
-    order o = {.b = b,
-               .item = malloc((b->insts + 1) * sizeof *o.item),
+    order o = {.b = b, .item = malloc((b->insts + 1) * sizeof *o.item),
                .waits = malloc((b->insts + 1) * sizeof *o.waits),
                .to = malloc((b->insts + 1) * sizeof *o.to)};
     uint8_t *seen = calloc((size_t)clusters + 1, 1);

@@ -2,7 +2,7 @@
 #include "npu/compile/plan.h"
 #include "device/layout.h"
 #include "npu/pkg/areas.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 
 #include <string.h>
 
@@ -19,6 +19,7 @@ static uint32_t out_bytes(const bt_pkg_inst *i)
     switch (i->op) {
     case BT_PKG_QUANTISE:
     case BT_PKG_INT_SPLIT: return 1;
+    case BT_PKG_QUANTISE16:
     case BT_PKG_INT_LINEAR:
     case BT_PKG_INT_QK_NORM:
     case BT_PKG_INT_ROPE:
@@ -143,18 +144,19 @@ static void add_line(bt_plan_line *lines, size_t *n, const bt_plan_line *l)
 }
 
 size_t bt_plan_on_chip(bt_plan_line ret[BT_PLAN_MAX_LINES], bt_on_chip_plan *total, const bt_pkg *p,
-                       const bt_pkg_program *program, uint32_t ctx)
+                       uint32_t program, uint32_t ctx)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
     const bt_pkg_tensor *tensors = bt_pkg_tensors(p);
-    const bt_pkg_inst *inst = bt_pkg_const_at(p, program->code);
+    const bt_pkg_inst *inst = bt_pkg_code(p, program);
     const uint64_t capacity = h->layout.on_chip_bytes;
     size_t lines = 0;
     memset(total, 0, sizeof *total);
-    for (uint32_t n = 0; n < program->insts; n++) {
+    for (uint32_t n = 0; n < g->insts; n++) {
         const bt_pkg_inst *i = &inst[n];
         bt_on_chip_op op;
-        if (!bt_plan_on_chip_op(&op, h, tensors, program, i, ctx)) continue;
+        if (!bt_plan_on_chip_op(&op, h, tensors, g, i, ctx)) continue;
         const uint32_t order = bt_pkg_is_npu_linear(i) ? bt_pkg_order_of(i) : BT_PKG_ORDER_NONE;
         bt_plan_line l;
         memset(&l, 0, sizeof l); /* compared byte by byte */

@@ -6,7 +6,7 @@
 #include "npu/pkg/pkg_private.h"
 #include "kernels/int_ops.h"
 #include "model/weight.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/recipe.h"
 
 #include <stdarg.h>
@@ -43,8 +43,8 @@ static const op_rule companion_rules[] = {
     [BT_PKG_ROTATE] = {.in0 = F32, .out = F32, .in_place = true},
     [BT_PKG_RMSNORM] = {.in0 = F32, .out = F32, .tensor = ANY_NORM},
     [BT_PKG_LINEAR_F16] = {.in0 = F32, .out = F32, .tensor = F16_MATRIX},
-    [BT_PKG_QK_NORM] =
-        {.in0 = F32, .out = F32, .tensor = HEAD_NORM, .in_place = true, .heads = true, .by_layer = true},
+    [BT_PKG_QK_NORM] = {.in0 = F32, .out = F32, .tensor = HEAD_NORM, .in_place = true, .heads = true,
+                        .by_layer = true},
     [BT_PKG_ROPE] = {.in0 = F32, .out = F32, .in_place = true, .heads = true, .by_layer = true},
     [BT_PKG_KV_STORE] = {.in0 = F32, .in1 = F32, .by_layer = true},
     [BT_PKG_ATTENTION] = {.in0 = F32, .out = F32, .by_layer = true},
@@ -60,21 +60,16 @@ static const op_rule companion_rules[] = {
 static const op_rule npu_rules[] = {
     [BT_PKG_LINEAR - 64] = {.in0 = PLANES, .out = F32, .tensor = MATRIX, .site = SITE},
     [BT_PKG_INT_LINEAR - 64] = {.in0 = PLANES, .out = S16, .tensor = MATRIX, .site = SITE},
-    [BT_PKG_INT_RMSNORM -
-        64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = SITE, .params = true},
-    [BT_PKG_INT_QK_NORM - 64] = {.in0 = S16,
-                                 .out = S16,
-                                 .tensor = HEAD_NORM,
-                                 .in_place = true,
-                                 .params = true,
-                                 .heads = true,
-                                 .by_layer = true},
+    [BT_PKG_INT_RMSNORM - 64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = SITE,
+                                 .params = true},
+    [BT_PKG_INT_QK_NORM - 64] = {.in0 = S16, .out = S16, .tensor = HEAD_NORM, .in_place = true,
+                                 .params = true, .heads = true, .by_layer = true},
     [BT_PKG_INT_ROPE - 64] = {.in0 = S16, .out = S16, .in_place = true, .heads = true, .by_layer = true},
     [BT_PKG_INT_ATTENTION - 64] = {.in0 = S16, .out = S16, .params = true, .by_layer = true},
     [BT_PKG_INT_ROTATE - 64] = {.in0 = S16, .out = WIDE, .site = SITE, .params = true},
     [BT_PKG_INT_SILU_MUL - 64] = {.in0 = S16, .in1 = S16, .out = WIDE, .site = SITE, .params = true},
-    [BT_PKG_INT_ADD - 64] =
-        {.in0 = RESIDUAL, .in1 = S16, .out = RESIDUAL, .tensor = SCALED, .in_place = true, .params = true},
+    [BT_PKG_INT_ADD - 64] = {.in0 = RESIDUAL, .in1 = S16, .out = RESIDUAL, .tensor = SCALED, .in_place = true,
+                             .params = true},
     [BT_PKG_INT_SPLIT - 64] = {.in0 = WIDE, .out = PLANES, .site = SITE},
 };
 
@@ -106,6 +101,7 @@ typedef struct walk {
     uint32_t cluster, clusters; /* of the instruction before; how many have begun */
     uint32_t layer, stored; /* the layer of the last instruction that had one; layers whose KV is stored */
     bool layered, tail, logits; /* in the layers; past them; logits were written */
+    uint32_t session;           /* that is mapped; BT_PKG_NONE before the first SESSION */
     bt_fault *fault;
 } walk;
 
@@ -113,7 +109,7 @@ __attribute__((format(printf, 2, 3))) static bt_err bad(const walk *w, const cha
 static bt_err bad(const walk *w, const char *fmt, ...)
 {
     char what[160];
-    const bt_pkg_inst *in = (const bt_pkg_inst *)bt_pkg_const_at(w->pkg, w->prog->code) + w->at;
+    const bt_pkg_inst *in = bt_pkg_code(w->pkg, w->program) + w->at;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
@@ -458,10 +454,7 @@ static bt_err plan_output(const walk *w, value *ret, const bt_pkg_inst *in, uint
     const bt_pkg_layout *l = &w->h->layout;
     const uint64_t rows = rows_of(w, in->out_rows);
     const uint32_t align = l->last_axis_align_bytes ? l->last_axis_align_bytes : 1;
-    value v = {.form = (form)f,
-               .out_rows = in->out_rows,
-               .width = in->out_width,
-               .stride = in->out_stride,
+    value v = {.form = (form)f, .out_rows = in->out_rows, .width = in->out_width, .stride = in->out_stride,
                .site = BT_PKG_NONE};
     if (!in->out_width ||
         (f == PLANES
@@ -558,6 +551,40 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
     return write_value(w, &v, read, reads, r->in_place);
 }
 
+/* ---- sessions ---- */
+
+static bt_err enter_session(walk *w, const bt_pkg_inst *in)
+{
+    enum { MOST_NS = 1000000000 };
+    const bt_pkg_inst want = {.op = BT_PKG_SESSION,  .group = 1,
+                              .layer = UINT32_MAX,   .tensor = BT_PKG_NONE,
+                              .site = BT_PKG_NONE,   .arg = in->arg,
+                              .in0 = BT_PKG_NOWHERE, .in1 = BT_PKG_NOWHERE,
+                              .out = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE,
+                              .params = in->params};
+    if (memcmp(in, &want, sizeof want) != 0) return bad(w, "an operand, a layer or a unit, and it has none");
+    if (w->h->sessions.count < 2 || in->arg >= w->h->sessions.count)
+        return bad(w, "session %u of %u", in->arg, w->h->sessions.count);
+    if (in->arg == w->session) return bad(w, "session %u is mapped already", in->arg);
+    if (in->params > MOST_NS) return bad(w, "costs %llu ns", (unsigned long long)in->params);
+    w->session = in->arg;
+    w->cluster = 0; /* no call goes on behind it */
+    return BT_OK;
+}
+
+/* What the NPU runs lies in the session that is mapped. */
+static bt_err check_session(const walk *w, const bt_pkg_inst *in)
+{
+    if (w->h->sessions.count < 2 || in->unit != BT_PKG_NPU) return BT_OK;
+    if (w->session == BT_PKG_NONE) return bad(w, "before a session is mapped");
+    const bt_pkg_session *s = &bt_pkg_sessions(w->pkg)[w->session];
+    const uint32_t part = in->layer != UINT32_MAX ? in->layer : w->layered ? w->h->layers : 0;
+    return part >= s->first_layer && part <= s->last_layer
+               ? BT_OK
+               : bad(w, "of layer %u, and session %u maps %u to %u", part, w->session, s->first_layer,
+                     s->last_layer);
+}
+
 /* ---- the walk ---- */
 
 /* A cluster's instructions are all the NPU's and lie together, so that it can run as one call. */
@@ -574,6 +601,7 @@ static bt_err check_cluster(walk *w, const bt_pkg_inst *in)
 static bt_err check_inst(walk *w, const bt_pkg_inst *in)
 {
     bt_err e;
+    if (in->op == BT_PKG_SESSION) return enter_session(w, in);
     const op_rule *r = rule_of(in->op);
     if (!r) return bad(w, "op %u", in->op);
     if (in->unit != (in->op >= BT_PKG_LINEAR ? BT_PKG_NPU : BT_PKG_COMPANION))
@@ -587,6 +615,7 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
     if (in->out_rows && (in->op == BT_PKG_EMBED || r->by_layer)) return bad(w, "out_rows %u", in->out_rows);
     if ((e = check_cluster(w, in)) < 0) return e;
     if ((e = check_layer(w, in, r)) < 0) return e;
+    if ((e = check_session(w, in)) < 0) return e;
     if ((e = check_site(w, in, r)) < 0) return e;
     if ((e = check_tensor(w, in, r)) < 0) return e;
     if ((e = check_params(w, in, r)) < 0) return e;
@@ -600,13 +629,10 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
 {
     bt_err e;
     const bt_pkg_program *g = &bt_pkg_programs(p)[index];
-    const bt_pkg_inst *code = bt_pkg_const_at(p, g->code);
-    walk w = {.pkg = p,
-              .h = bt_pkg_header_of(p),
-              .prog = g,
-              .place = bt_pkg_const_at(p, g->plan),
-              .program = index,
-              .fault = fault};
+    const bt_pkg_inst *code = bt_pkg_code(p, index);
+    walk w = {
+        .pkg = p,       .h = bt_pkg_header_of(p), .prog = g, .place = bt_pkg_plan(p, index), .program = index,
+        .fault = fault, .session = BT_PKG_NONE};
     w.order = malloc(g->places * sizeof *w.order);
     if (!w.order) return bt_fail(fault, BT_ENOMEM, "checking a package");
     if ((e = check_plan(&w)) < 0) goto out;

@@ -108,11 +108,9 @@ static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
         const bt_pkg_part p = bt_exec_linear_part(j, &i[g]);
         const uint16_t *panels = bt_exec_const(x, t->panels);
         const float *bias = bt_exec_const(x, t->bias);
-        m[g] = (bt_companion_matrix){.y = bt_exec_linear_out(j, &i[g]),
-                                     .panels = panels + (size_t)p.first * t->k,
-                                     .bias = bias ? bias + p.first : NULL,
-                                     .n = p.n,
-                                     .ld = bt_exec_ld_out(&i[g], sizeof(float))};
+        m[g] = (bt_companion_matrix){
+            .y = bt_exec_linear_out(j, &i[g]), .panels = panels + (size_t)p.first * t->k,
+            .bias = bias ? bias + p.first : NULL, .n = p.n, .ld = bt_exec_ld_out(&i[g], sizeof(float))};
         x->stats.companion_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
     }
     bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0), bt_exec_linear_rows(j, i),
@@ -134,7 +132,16 @@ static void run_attention(bt_exec_job *j, const bt_pkg_inst *i)
                                      h->heads, h->kv_heads, h->head_dim, h->attn_scale);
     for (size_t r = 0; r < s.rows && !real; r++) /* padding attends to nothing */
         memset(out + r * ld + (size_t)s.head * h->head_dim, 0, (size_t)s.heads * h->head_dim * sizeof *out);
-    j->x->stats.companion_macs += bt_exec_attention_macs(j, &s, real);
+    j->x->stats.companion_macs += bt_exec_job_attention_macs(j, &s, real);
+}
+
+/* This machine maps the package whole; what a device would do is counted. */
+static void enter_session(bt_exec *x, const bt_pkg_inst *i)
+{
+    if (x->session == i->arg) return;
+    x->session = i->arg;
+    x->stats.session_switches++;
+    x->stats.session_switch_ns += i->params;
 }
 
 /* Returns how many instructions were done. */
@@ -177,6 +184,7 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         if (!x->dynamic) return bt_exec_linear(j, i);
         bt_exec_dynamic_linear(j, i);
         break;
+    case BT_PKG_SESSION: enter_session(x, i); break;
     case BT_PKG_QUANTISE32: bt_exec_border_quantise32(j, i); break;
     case BT_PKG_DEQUANTISE16: bt_exec_border_dequantise16(j, i); break;
     case BT_PKG_QUANTISE16: bt_exec_border_quantise16(j, i); break;

@@ -24,15 +24,13 @@ typedef struct bt_exec bt_exec;
 /* All borrowed, and outlive it. pool may be NULL. One run at a time. BT_EVERSION: made for other kernels or
  * operators; BT_EARG: a recipe that this version does not know; BT_EFORMAT: a recipe that does not fit the
  * tensors; BT_ENOMEM. */
-bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool,
-                   bt_fault *fault);
+bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool, bt_fault *fault);
 void bt_exec_free(bt_exec *x); /* NULL is fine */
 
 typedef struct bt_exec_io {
     const int32_t *ids;       /* [valid] */
     const bt_kv_view *kv;     /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
-    size_t pos0, valid, rows; /* pos0: the first position; 1 <= valid <= rows; row.seq_min <= rows <= row.seq
-                               */
+    size_t pos0, valid, rows; /* pos0: the first position; 1 <= valid <= rows; row.seq_min <= rows <= row.seq */
     float *logits;            /* [V], [valid, V], or NULL, as the program gives */
     float pad;                /* any value, NaN too: it reaches nothing; 0 in normal use */
     void (*on_kv)(void *ud, uint32_t layer); /* rows of `layer` are stored; layers ascending; may be NULL */
@@ -47,12 +45,14 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
 
 /* Counted exactly, over all runs. */
 typedef struct bt_exec_stats {
-    uint64_t npu_macs, companion_macs; /* of real rows; attention: each pair of positions for q . k and p . v
-                                        */
-    uint64_t tile_padding_macs;        /* of linears, what whole tiles add to all rows, padding too
-                                          (npu/pkg/layout.h) */
-    uint64_t shadow_entries; /* values beyond a clip that were added back; llm-int8: values that the companion
-                                multiplied */
+    uint64_t npu_macs, companion_macs; /* of real rows; attention: each pair of positions for q . k and p . v */
+    uint64_t tile_padding_macs; /* of linears, what whole tiles add to all rows, padding too (npu/pkg/pkg_layout.h) */
+    uint64_t shadow_entries;    /* values beyond a clip that were added back; llm-int8: values that the companion
+                                   multiplied */
+    uint64_t masked_macs; /* of attention over columns that a program's static context has beyond what a real row sees:
+                             counted as attention's are, and never computed */
+    /* sessions that a device would have mapped in place of another, beginning with the first mapped; and their cost */
+    uint64_t session_switches, session_switch_ns;
 } bt_exec_stats;
 bt_exec_stats bt_exec_stats_of(const bt_exec *x);
 #endif

@@ -7,15 +7,10 @@ void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *
 {
     const bt_exec *x = j->x;
     const bt_exec_shadow shadow = bt_exec_job_shadow(j, i);
-    *ret = (bt_exec_group){.epilogue = epilogue,
-                           .group = i->group,
-                           .in = {.hi = bt_exec_at(j, i->in0),
-                                  .lo = bt_exec_at(j, i->in1),
-                                  .ld = i->in_stride,
-                                  .rows = bt_exec_linear_rows(j, i),
-                                  .k = i->in_width,
-                                  .shadow_count = shadow.count,
-                                  .shadow = shadow.entry}};
+    *ret = (bt_exec_group){.epilogue = epilogue, .group = i->group,
+                           .in = {.hi = bt_exec_at(j, i->in0), .lo = bt_exec_at(j, i->in1),
+                                  .ld = i->in_stride, .rows = bt_exec_linear_rows(j, i), .k = i->in_width,
+                                  .shadow_count = shadow.count, .shadow = shadow.entry}};
     for (size_t g = 0; g < ret->group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
         const bt_pkg_part p = bt_exec_linear_part(j, &i[g]);
@@ -23,9 +18,7 @@ void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *
         const int32_t *colsum = bt_exec_const(x, t->colsum);
         ret->m[g] =
             (bt_int_linear_matrix){.panels = panels + p.first / 16 * bt_int_panel_bytes(t->k, t->bits),
-                                   .colsum = colsum + p.first,
-                                   .n = p.n,
-                                   .bits = t->bits};
+                                   .colsum = colsum + p.first, .n = p.n, .bits = t->bits};
         j->x->stats.npu_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
         j->x->stats.tile_padding_macs +=
             bt_pkg_layout_tile_macs(&x->header->layout, bt_exec_rows(j, i), p.n, t->k);
@@ -54,14 +47,9 @@ static void group_part(void *ud, size_t part, size_t parts)
 void bt_exec_group_run(const bt_exec_job *j, const bt_exec_group *group)
 {
     const bt_companion *c = &j->x->companion;
-    group_job job = {.companion = c,
-                     .linear = {.kernels = c->kernels,
-                                .m = group->m,
-                                .group = group->group,
-                                .paired = group->paired,
-                                .in = &group->in,
-                                .epilogue = group->epilogue,
-                                .prepared = j->x->prepared}};
+    group_job job = {.companion = c, .linear = {.kernels = c->kernels, .m = group->m, .group = group->group,
+                                                .paired = group->paired, .in = &group->in,
+                                                .epilogue = group->epilogue, .prepared = j->x->prepared}};
     bt_companion_flush(c);
     bt_int_linear_begin(&job.linear, bt_pool_threads(c->pool));
     bt_pool_run(bt_companion_pool_for(c, group->in.rows * group->in.k), prepare_part, &job);

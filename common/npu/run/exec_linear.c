@@ -135,10 +135,8 @@ size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
         const size_t first = bt_exec_linear_part(j, &i[g]).first;
         const float *scale = bt_exec_const(x, t->oscale), *bias = bt_exec_const(x, t->bias);
-        out[g] = (output){.kernels = x->companion.kernels,
-                          .y = bt_exec_linear_out(j, &i[g]),
-                          .ld = bt_exec_ld_out(&i[g], sizeof(float)),
-                          .scale = scale + first,
+        out[g] = (output){.kernels = x->companion.kernels, .y = bt_exec_linear_out(j, &i[g]),
+                          .ld = bt_exec_ld_out(&i[g], sizeof(float)), .scale = scale + first,
                           .bias = bias ? bias + first : NULL};
         group.m[g].ud = &out[g];
     }

@@ -4,7 +4,7 @@
 #include "npu/pkg/recipe.h"
 #include "npu/run/exec.h"
 #include "npu/pkg/fuse.h"
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 #include "npu/run/int_linear.h"
 
 /* What the executor's files share. Read them in this order; each calls only those before it. Which bytes an
@@ -32,6 +32,7 @@ struct bt_exec {
     uint8_t *found;           /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
     bt_exec_dynamic *dynamic; /* with the recipe llm-int8; else NULL */
     void *prepared;           /* inputs of the linear that runs (npu/run/int_linear.h) */
+    uint32_t session;         /* that a device would have mapped */
     bt_exec_stats stats;
     atomic_uint_least64_t shadow_entries; /* of stats; threads count them */
 };
@@ -48,13 +49,9 @@ typedef struct bt_exec_job {
     size_t rows, out; /* rows of SEQ and of OUT, padding too */
     bt_companion_seq seq;
 } bt_exec_job;
-bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena,
-                           const bt_exec_io *io);
+bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io);
 
-static inline const void *bt_exec_const(const bt_exec *x, uint32_t index)
-{
-    return bt_pkg_const_at(x->pkg, index);
-}
+static inline const void *bt_exec_const(const bt_exec *x, uint32_t index) { return bt_pkg_const_at(x->pkg, index); }
 static inline const bt_pkg_tensor *bt_exec_tensor(const bt_exec *x, const bt_pkg_inst *i)
 {
     return &bt_pkg_tensors(x->pkg)[i->tensor];
@@ -63,34 +60,22 @@ static inline const bt_pkg_site *bt_exec_site(const bt_exec *x, const bt_pkg_ins
 {
     return &bt_pkg_sites(x->pkg)[i->site];
 }
-static inline const bt_fuse *bt_exec_fuse(const bt_exec_job *j, const bt_pkg_inst *i)
-{
-    return &j->fuse[i - j->inst];
-}
+static inline const bt_fuse *bt_exec_fuse(const bt_exec_job *j, const bt_pkg_inst *i) { return &j->fuse[i - j->inst]; }
 /* NULL for BT_PKG_NOWHERE. */
 static inline void *bt_exec_at(const bt_exec_job *j, uint64_t offset)
 {
     return offset == BT_PKG_NOWHERE ? NULL : j->arena + offset;
 }
 /* Rows that an instruction computes, and how many of them are real. */
-static inline size_t bt_exec_rows(const bt_exec_job *j, const bt_pkg_inst *i)
-{
-    return i->out_rows ? j->out : j->rows;
-}
+static inline size_t bt_exec_rows(const bt_exec_job *j, const bt_pkg_inst *i) { return i->out_rows ? j->out : j->rows; }
 static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *i)
 {
     const size_t rows = bt_exec_rows(j, i);
     return rows < j->io->valid ? rows : j->io->valid;
 }
 /* Elements of elem_bytes from one row to the next, of what it reads and what it writes. */
-static inline size_t bt_exec_ld_in(const bt_pkg_inst *i, size_t elem_bytes)
-{
-    return i->in_stride / elem_bytes;
-}
-static inline size_t bt_exec_ld_out(const bt_pkg_inst *i, size_t elem_bytes)
-{
-    return i->out_stride / elem_bytes;
-}
+static inline size_t bt_exec_ld_in(const bt_pkg_inst *i, size_t elem_bytes) { return i->in_stride / elem_bytes; }
+static inline size_t bt_exec_ld_out(const bt_pkg_inst *i, size_t elem_bytes) { return i->out_stride / elem_bytes; }
 /* The outputs of a linear's matrix that it computes: all, or its part of the output matrix. */
 static inline bt_pkg_part bt_exec_linear_part(const bt_exec_job *j, const bt_pkg_inst *i)
 {
@@ -108,12 +93,11 @@ static inline size_t bt_exec_linear_rows(const bt_exec_job *j, const bt_pkg_inst
     return bt_exec_is_logits(i) ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i);
 }
 
-/* The rows and heads of attention that the instruction covers, as many rows as this run has; rows 0: none of
- * them. */
+/* The rows and heads of attention that the instruction covers, as many rows as this run has; rows 0: none of them. */
 bt_pkg_slice bt_exec_job_slice(const bt_exec_job *j, const bt_pkg_inst *i);
-/* Its multiply-accumulates, of the first `real` rows: row r sees pos0 + r + 1 positions, each once for q . k
- * and once for p . v (p: the softmax). */
-uint64_t bt_exec_attention_macs(const bt_exec_job *j, const bt_pkg_slice *s, uint64_t real);
+/* Its multiply-accumulates, of the first `real` rows: row r sees pos0 + r + 1 positions, each once for q . k and once
+ * for p . v (p: the softmax). What a static context has beyond that is counted as masked. */
+uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s, uint64_t real);
 
 /* A row-wise instruction becomes a step of the companion's pass (graph/companion.h): fn(j, i, x, ..) over
  * blocks of its rows. x: its input where that is f32; else NULL, and fn finds its operands itself. */
@@ -128,8 +112,7 @@ typedef struct bt_exec_shadow {
 bt_exec_shadow bt_exec_job_shadow(const bt_exec_job *j, const bt_pkg_inst *i);
 /* For rows [r0, r0 + n) of a shadow that was just made: drops the columns that the site does not keep, and
  * counts what is left of real rows. */
-void bt_exec_job_shadow_made(bt_exec_job *j, const bt_pkg_inst *i, const bt_exec_shadow *s, size_t r0,
-                             size_t n);
+void bt_exec_job_shadow_made(bt_exec_job *j, const bt_pkg_inst *i, const bt_exec_shadow *s, size_t r0, size_t n);
 
 /* ---- exec_group.c: a group of linears over one input ---- */
 

@@ -196,12 +196,12 @@ static void attention_part(void *ud, size_t part, size_t parts)
 
 static void run_attention(rows_job *r)
 {
-    const bt_exec_job *j = r->j;
+    bt_exec_job *j = r->j;
     const size_t valid = j->io->valid, row = r->slice.row;
     const size_t real = valid < row ? 0 : valid - row < r->slice.rows ? valid - row : r->slice.rows;
     bt_companion_flush(&j->x->companion);
     bt_pool_run(j->x->companion.pool, attention_part, r);
-    j->x->stats.npu_macs += bt_exec_attention_macs(j, &r->slice, real);
+    j->x->stats.npu_macs += bt_exec_job_attention_macs(j, &r->slice, real);
 }
 
 /* ---- linears with integer outputs ---- */
@@ -296,9 +296,7 @@ void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i)
         return;
     }
     if (i->op == BT_PKG_INT_ATTENTION) {
-        rows_job r = {.j = j,
-                      .i = i,
-                      .params = bt_exec_const(j->x, (uint32_t)i->params),
+        rows_job r = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params),
                       .slice = bt_exec_job_slice(j, i)};
         run_attention(&r);
         return;

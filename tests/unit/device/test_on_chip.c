@@ -17,11 +17,8 @@ static void assert_share(const bt_on_chip_share *s, uint64_t resident, uint64_t 
 
 /* down of a model of 4,096 and 11,008: 256 rows, tiles of 32 x 32, 8-bit weights and inputs, 16-bit outputs;
  * 8 MiB. */
-static const bt_on_chip_op down = {.bands = 4096 / 32,
-                                   .band_bytes = 32 * 11008,
-                                   .units = 256 / 32,
-                                   .unit_bytes = 32 * 11008,
-                                   .output_bytes = 32 * 32 * 2};
+static const bt_on_chip_op down = {.bands = 4096 / 32, .band_bytes = 32 * 11008, .units = 256 / 32,
+                                   .unit_bytes = 32 * 11008, .output_bytes = 32 * 32 * 2};
 enum { W = 4096 * 11008, A = 256 * 11008, O = 256 * 4096 * 2, CHIP = 8 << 20 };
 
 static void the_operand_that_fits_stays(void **state) /* AC-d3 */
@@ -49,8 +46,8 @@ static void the_smaller_operand_stays_at_the_edge_of_fitting(void **state)
 {
     (void)state;
     /* 576 x 576 over 1,024 rows: 18 bands and 32 units of 18,432 bytes, outputs of 2,048 for each pair. */
-    const bt_on_chip_op q = {
-        .bands = 18, .band_bytes = 18432, .units = 32, .unit_bytes = 18432, .output_bytes = 2048};
+    const bt_on_chip_op q = {.bands = 18, .band_bytes = 18432, .units = 32, .unit_bytes = 18432,
+                             .output_bytes = 2048};
     const uint64_t edge = 18432 + 18 * (18432 + 2048);
     const bt_on_chip_plan fits = bt_on_chip_best(&q, edge), not = bt_on_chip_best(&q, edge - 1);
     assert_int_equal(fits.order, BT_ON_CHIP_WEIGHTS_STAY);
@@ -88,11 +85,8 @@ static void what_is_over_goes_out_and_comes_back_at_every_meeting(void **state)
     assert_share(&p.input, 0, 80, 0);
     assert_share(&p.output, 0, 120, 0);
     assert_int_equal(bt_on_chip_moved(&p), 300 + 80 + 120 + 120);
-    const bt_on_chip_op huge = {.bands = UINT64_C(1) << 40,
-                                .band_bytes = UINT64_C(1) << 30,
-                                .units = 1 << 20,
-                                .unit_bytes = 1 << 20,
-                                .output_bytes = 1 << 20};
+    const bt_on_chip_op huge = {.bands = UINT64_C(1) << 40, .band_bytes = UINT64_C(1) << 30, .units = 1 << 20,
+                                .unit_bytes = 1 << 20, .output_bytes = 1 << 20};
     const bt_on_chip_plan most = bt_on_chip_best(&huge, 1024);
     assert_int_equal(bt_on_chip_moved(&most), INT64_MAX);
 }
@@ -159,12 +153,8 @@ static void no_block_of_either_order_moves_less(void **state)
     (void)state;
     size_t decided[2] = {0};
     for (int round = 0; round < 20000; round++) {
-        const bt_on_chip_op op = {.bands = 1 + draw(9),
-                                  .band_bytes = draw(30),
-                                  .units = 1 + draw(9),
-                                  .unit_bytes = draw(30),
-                                  .output_bytes = draw(9),
-                                  .is_sum = draw(3) == 0};
+        const bt_on_chip_op op = {.bands = 1 + draw(9),   .band_bytes = draw(30),  .units = 1 + draw(9),
+                                  .unit_bytes = draw(30), .output_bytes = draw(9), .is_sum = draw(3) == 0};
         const uint64_t capacity = op.band_bytes + op.unit_bytes + op.output_bytes + 1 + draw(150);
         const bt_on_chip_plan best = bt_on_chip_best(&op, capacity);
         uint64_t least[2] = {UINT64_MAX, UINT64_MAX};

@@ -42,8 +42,11 @@ static json_int_t integer(const json_t *o, const char *key)
 static void json_has_a_row_for_each_shape_and_a_tensor_for_each_weight(void **state)
 {
     (void)state;
-    const tiny_pkg kinds[] = {
-        {.seqs = {4, 8}}, {.rotate = true, .bits = 4}, {.ops_all = true, .seqs = {1, 3, 8}}};
+    const tiny_pkg kinds[] = {{.seqs = {4, 8}},
+                              {.rotate = true, .bits = 4},
+                              {.ops_all = true, .seqs = {1, 3, 8}},
+                              {.laid_out = true, .seqs = {3}},
+                              {.laid_out = true, .ops_all = true, .seqs = {7}}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         room r = open_room(&kinds[k]);
         const bt_pkg_header *h = bt_pkg_header_of(r.pkg);
@@ -92,7 +95,8 @@ static void placement_counts_every_instruction_once(void **state)
     (void)state;
     room r = open_room(&(tiny_pkg){.seqs = {4, 8}});
     tool_package_place place[TOOL_PACKAGE_MAX_PLACES];
-    const bt_pkg_program *g = tool_package_largest(r.pkg);
+    const uint32_t largest = tool_package_largest(r.pkg);
+    const bt_pkg_program *g = &bt_pkg_programs(r.pkg)[largest];
     uint64_t count = 0, macs = 0, sum = 0;
     assert_int_equal(g->seq, 8);
     const size_t n = tool_package_placement(place, r.pkg);
@@ -101,10 +105,10 @@ static void placement_counts_every_instruction_once(void **state)
         macs += place[i].macs_per_row;
     }
     assert_int_equal(count, g->insts);
-    const bt_pkg_inst *inst = bt_pkg_const_at(r.pkg, g->code);
+    const bt_pkg_inst *inst = bt_pkg_code(r.pkg, largest);
     for (uint32_t i = 0; i < g->insts; i++) sum += inst[i].macs_per_row;
     assert_int_equal(macs, sum);
-    assert_true(tool_package_values_bytes(r.pkg, g) >= g->arena_bytes);
+    assert_true(tool_package_values_bytes(r.pkg, largest) >= g->arena_bytes);
     close_room(&r);
 }
 
@@ -115,7 +119,7 @@ static void clusters_have_their_work_and_what_crosses_their_boundary(void **stat
     enum { SEQ = 8, DIM = 16, Q = 16, KV = 8 };
     for (int grouped = 0; grouped < 2; grouped++) {
         room r = open_room(&(tiny_pkg){.seqs = {4, SEQ}});
-        const bt_pkg_program *g = tool_package_largest(r.pkg);
+        const bt_pkg_program *g = &bt_pkg_programs(r.pkg)[tool_package_largest(r.pkg)];
         bt_pkg_inst *inst = (bt_pkg_inst *)(uintptr_t)bt_pkg_const_at(r.pkg, g->code); /* the room's own bytes
                                                                                         */
         uint32_t n = 0, clusters = 0;
@@ -159,8 +163,8 @@ static room open_laid_out(void)
     bt_pkg_header *h = (void *)r.bytes;
     const bt_pkg_const *c = (const void *)(r.bytes + h->consts.offset);
     const bt_pkg_program *g = (const void *)(r.bytes + h->programs.offset);
-    h->layout = (bt_pkg_layout){
-        .on_chip_bytes = 1024, .tile_rows = 32, .tile_cols = 32, .tile_input_rows = 5, .state_multiple = 32};
+    h->layout = (bt_pkg_layout){.on_chip_bytes = 1024, .tile_rows = 32, .tile_cols = 32, .tile_input_rows = 5,
+                                .state_multiple = 32};
     for (uint32_t p = 0; p < h->programs.count; p++) {
         bt_pkg_inst *inst = (void *)(r.bytes + c[g[p].code].offset);
         for (uint32_t i = 0; i < g[p].insts; i++)
@@ -225,6 +229,41 @@ static void the_plan_adds_up_operator_by_operator(void **state)
     close_room(&r);
 }
 
+/* Contexts of 16 and 32: positions 0 to 15 see 1 to 16 of 16 columns, 16 to 31 see 17 to 32 of 32. */
+static void static_contexts_packing_and_switches_are_counted(void **state)
+{
+    (void)state;
+    room flat = open_room(&(tiny_pkg){.seqs = {4, 8}}),
+         r = open_room(&(tiny_pkg){.seqs = {4, 8}, .packed = true, .two_sessions = true});
+    const uint32_t largest = tool_package_largest(r.pkg);
+    const double want[] = {1 - 136.0 / 256, 1 - 392.0 / 512};
+    for (uint32_t i = 0; i < 4; i++) {
+        const tool_package_bucket b = tool_package_bucket_of(r.pkg, i),
+                                  none = tool_package_bucket_of(flat.pkg, i);
+        assert_int_equal(b.ctx, i % 2 ? 32 : 16);
+        assert_int_equal(b.first, i % 2 ? 16 : 0);
+        assert_true(b.masked > want[i % 2] - 1e-12 && b.masked < want[i % 2] + 1e-12);
+        assert_true(!none.ctx && none.masked == 0);
+    }
+    assert_int_equal(tool_package_switches_of(r.pkg, largest).count, 2);
+    assert_int_equal(tool_package_switches_of(r.pkg, largest).ns, 2000);
+    assert_int_equal(tool_package_switches_of(flat.pkg, tool_package_largest(flat.pkg)).count, 0);
+    const tool_package_packing p = tool_package_packing_of(r.pkg);
+    assert_int_equal(p.packed, 12);
+    assert_true(p.body_bytes > 0 && p.body_bytes < p.bytes && p.bytes < p.unpacked_bytes);
+    assert_int_equal(tool_package_packing_of(flat.pkg).packed, 0);
+    json_t *j = tool_package_json(r.pkg);
+    const json_t *last =
+        json_object_get(json_object_get(json_array_get(json_object_get(j, "specializations"), 3), "programs"),
+                        "last");
+    assert_int_equal(integer(last, "static_ctx"), 32);
+    assert_int_equal(integer(last, "session_switches"), 2);
+    assert_int_equal(integer(last, "session_switch_ns"), 2000);
+    json_decref(j);
+    close_room(&flat);
+    close_room(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +273,7 @@ int main(void)
         cmocka_unit_test(clusters_have_their_work_and_what_crosses_their_boundary),
         cmocka_unit_test(sharing_programs_never_takes_more),
         cmocka_unit_test(the_plan_adds_up_operator_by_operator),
+        cmocka_unit_test(static_contexts_packing_and_switches_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

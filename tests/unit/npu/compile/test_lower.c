@@ -11,23 +11,10 @@
 #include <cmocka.h>
 
 static const bt_hparams shapes[] = {
-    {.arch = BT_ARCH_LLAMA,
-     .layers = 3,
-     .dim = 96,
-     .ffn = 172,
-     .heads = 6,
-     .kv_heads = 2,
-     .head_dim = 16,
+    {.arch = BT_ARCH_LLAMA, .layers = 3, .dim = 96, .ffn = 172, .heads = 6, .kv_heads = 2, .head_dim = 16,
      .vocab = 384},
-    {.arch = BT_ARCH_QWEN3,
-     .layers = 2,
-     .dim = 40,
-     .ffn = 7,
-     .heads = 2,
-     .kv_heads = 1,
-     .head_dim = 20,
-     .vocab = 33,
-     .qk_norm = true},
+    {.arch = BT_ARCH_QWEN3, .layers = 2, .dim = 40, .ffn = 7, .heads = 2, .kv_heads = 1, .head_dim = 20,
+     .vocab = 33, .qk_norm = true},
 };
 static const char *const recipes[] = {"w8a8", "w8a16", "w8a8:shadow=off,no-rotate", "w4a8:a16=down+head"};
 static const size_t outs[] = {0, 1, 2}; /* 2: all */
@@ -51,8 +38,8 @@ static world lower(const bt_hparams *hp, const char *recipe, size_t seq, size_t 
         const bt_op *op = &w.graph->op[i];
         w.on_npu[i] = op->kind == BT_OP_LINEAR && !(fall_back && op->weight == BT_WEIGHT_UP);
     }
-    const bt_lower_in in = {
-        .graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .seq = seq, .out = w.out};
+    const bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .seq = seq,
+                            .out = w.out};
     assert_int_equal(bt_lower(&w.l, &in, NULL), BT_OK);
     return w;
 }
@@ -314,8 +301,8 @@ static void a_cluster_that_cannot_lie_together_is_cut(void **state)
     uint32_t cluster[256];
     for (size_t i = 0; i < 256; i++)
         cluster[i] = w.on_npu[i] ? 1 : 0; /* all linears: each waits for the companion */
-    const bt_lower_in in = {
-        .graph = w.graph, .on_npu = w.on_npu, .cluster = cluster, .recipe = &w.recipe, .seq = 16, .out = 1};
+    const bt_lower_in in = {.graph = w.graph,    .on_npu = w.on_npu, .cluster = cluster,
+                            .recipe = &w.recipe, .seq = 16,          .out = 1};
     bt_lowered whole;
     assert_int_equal(bt_lower(&whole, &in, NULL), BT_OK);
     check_clusters_lie_together(&whole);
@@ -346,8 +333,8 @@ static void a_pruned_site_has_no_shadow(void **state)
     (void)state;
     world w = lower(&shapes[0], "w8a8", 16, 1, false);
     bool pruned[3 * BT_PKG_LAYER_SITES + 1] = {[BT_PKG_LAYER_SITES + BT_SITE_DOWN] = true};
-    const bt_lower_in in = {
-        .graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .pruned = pruned, .seq = 16, .out = 1};
+    const bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe,
+                            .pruned = pruned, .seq = 16,          .out = 1};
     bt_lower_done(&w.l);
     assert_int_equal(bt_lower(&w.l, &in, NULL), BT_OK);
     for (size_t i = 0; i < w.l.insts; i++)

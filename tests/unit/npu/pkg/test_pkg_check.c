@@ -92,7 +92,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("header: a text without an end", v->h->profile[60] = 'x') \
     X("with control characters", v->h->model_name[1] = '\033') \
     X("with control characters", v->h->shape_policy[0] = '\177') \
-    X("header: reserved", v->h->reserved[183] = 1) \
+    X("header: reserved", v->h->reserved[sizeof v->h->reserved - 1] = 1) \
     X("header: layout, tile_rows 4097, not 0 to 4096", v->h->layout.tile_rows = 4097) \
     X("layout, last_axis_align_bytes 48 is no power of two", v->h->layout.last_axis_align_bytes = 48) \
     X("header: layout, output_parts 65", v->h->layout.output_parts = 65) \

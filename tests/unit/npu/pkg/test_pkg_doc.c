@@ -74,6 +74,9 @@ static const field header[] = {F(S, magic),
                                F(S, shape_policy),
                                F(S, profile),
                                F(S, layout),
+                               F(S, body_code),
+                               F(S, body_plan),
+                               F(S, body_params),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table
@@ -132,7 +135,7 @@ static const field rows[] = {F(S, batch),      F(S, seq_min),    F(S, seq),     
 #define S bt_pkg_program
 static const field programs[] = {
     F(S, code),        F(S, insts),    F(S, plan),           F(S, places),
-    F(S, seq),         F(S, out),      F(S, clusters),       F(S, reserved),
+    F(S, seq),         F(S, out),      F(S, clusters),       F(S, ctx),
     F(S, arena_bytes), F(S, npu_macs), F(S, companion_macs), F(S, activation_bytes_moved)};
 #undef S
 #define S bt_pkg_place
@@ -157,6 +160,11 @@ static const field fallbacks[] = {F(S, op), F(S, why), F(S, count), F(S, layers)
 static const field sessions[] = {F(S, first_layer), F(S, last_layer), F(S, mapped_bytes)};
 #undef S
 
+#define S bt_pkg_piece
+static const field pieces[] = {F(S, inst),  F(S, insts),   F(S, place),  F(S, places),
+                               F(S, layer), F(S, cluster), F(S, params), F(S, reserved)};
+#undef S
+
 #define SECTION(title, type, list) \
     { \
         title, sizeof(type), list, sizeof list / sizeof *list \
@@ -176,6 +184,7 @@ static const struct section {
     SECTION("Sites: 64 bytes", bt_pkg_site, sites),
     SECTION("Rows: 32 bytes", bt_pkg_row, rows),
     SECTION("Programs: 64 bytes", bt_pkg_program, programs),
+    SECTION("Pieces: 32 bytes", bt_pkg_piece, pieces),
     SECTION("Places: 32 bytes", bt_pkg_place, places),
     SECTION("Instructions: 88 bytes", bt_pkg_inst, insts),
     SECTION("Parameters: 64 bytes", bt_pkg_int_params, params),

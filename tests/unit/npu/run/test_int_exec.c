@@ -111,7 +111,7 @@ static void a_layer_has_no_float_step_but_the_store_of_its_kv(void **state)
         assert_int_equal(h->fallbacks.count, 0);
         for (uint32_t p = 0; p < h->programs.count; p++) {
             const bt_pkg_program *prog = &bt_pkg_programs(pkg)[p];
-            const bt_pkg_inst *inst = bt_pkg_const_at(pkg, prog->code);
+            const bt_pkg_inst *inst = bt_pkg_code(pkg, (uint32_t)(prog - bt_pkg_programs(pkg)));
             size_t adds = 0;
             for (uint32_t i = 0; i < prog->insts; i++) {
                 adds += inst[i].op == BT_PKG_INT_ADD;

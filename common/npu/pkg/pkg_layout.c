@@ -1,5 +1,5 @@
 /* Rounding up and cutting into pieces, as a package's layout says. */
-#include "npu/pkg/layout.h"
+#include "npu/pkg/pkg_layout.h"
 
 static uint64_t pieces_of(uint64_t n, uint64_t of) { return of && n ? (n + of - 1) / of : 1; }
 static uint64_t round_up(uint64_t n, uint64_t to) { return to ? (n + to - 1) / to * to : n; }
