@@ -57,7 +57,9 @@ void tool_package_print_summary(const bt_pkg *p)
     }
 }
 
-/* Clusters that are the same in layer after layer stand in one line. */
+/* Clusters that are the same in layer after layer stand in one line; very many, each in its own. */
+enum { MAX_COMPARED = 4096 };
+
 static bool is_like(const tool_package_cluster *a, const tool_package_cluster *b)
 {
     return a->instructions == b->instructions && a->macs == b->macs && a->in_bytes == b->in_bytes &&
@@ -72,8 +74,8 @@ static void print_clusters(const bt_pkg *p)
         printf("\nclusters, each one call of the NPU\n  %6s %6s %12s %16s %12s %12s  %s\n", "first", "count",
                "instructions", "MACs", "bytes in", "bytes out", "from, to");
     for (size_t i = 0; i < n; i++) {
-        size_t like = 0, before = 0;
-        for (size_t k = 0; k < n; k++) {
+        size_t like = n > MAX_COMPARED, before = 0;
+        for (size_t k = 0; k < n && n <= MAX_COMPARED; k++) {
             like += is_like(&c[i], &c[k]);
             before += k < i && is_like(&c[i], &c[k]);
         }

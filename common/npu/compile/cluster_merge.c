@@ -16,7 +16,7 @@ typedef struct pair {
 
 typedef struct work {
     const bt_clusters_node *node;
-    const bt_cluster_cost *cost;
+    const bt_cluster_merge_cost *cost;
     size_t n, words;
     uint32_t *item;   /* [n]: of each node: the first node of its cluster, or itself */
     uint8_t *on_npu;  /* [n] */
@@ -30,7 +30,7 @@ typedef struct work {
 
 static uint64_t at_rate(uint64_t amount, uint64_t per_us) { return per_us ? amount * 1000 / per_us : 0; }
 
-uint64_t bt_cluster_cost_ns(const bt_cluster_cost *cost, const bt_cluster_work *of)
+uint64_t bt_cluster_merge_cost_ns(const bt_cluster_merge_cost *cost, const bt_cluster_merge_work *of)
 {
     return of->clusters * cost->launch_ns + at_rate(of->bytes, cost->bytes_per_us) +
            at_rate(of->elements, cost->elements_per_us);
@@ -39,7 +39,7 @@ uint64_t bt_cluster_cost_ns(const bt_cluster_cost *cost, const bt_cluster_work *
 enum { READ = 1, WRITTEN = 2, DEQUANTISED = 4 };
 
 /* Adds what crosses the boundary of the nodes whose item is a or b, as of one cluster. */
-static void add_boundary(const work *w, bt_cluster_work *sum, uint32_t a, uint32_t b)
+static void add_boundary(const work *w, bt_cluster_merge_work *sum, uint32_t a, uint32_t b)
 {
     memset(w->seen, 0, w->n);
     for (uint32_t v = 0; v < w->n; v++) {
@@ -61,12 +61,12 @@ static void add_boundary(const work *w, bt_cluster_work *sum, uint32_t a, uint32
 
 static uint64_t gain_of(const work *w, uint32_t a, uint32_t b)
 {
-    bt_cluster_work apart = {0}, joined = {0};
+    bt_cluster_merge_work apart = {0}, joined = {0};
     add_boundary(w, &apart, a, a);
     add_boundary(w, &apart, b, b);
     add_boundary(w, &joined, a, b);
-    const bt_cluster_work saved = {1, apart.bytes - joined.bytes, apart.elements - joined.elements};
-    return bt_cluster_cost_ns(w->cost, &saved);
+    const bt_cluster_merge_work saved = {1, apart.bytes - joined.bytes, apart.elements - joined.elements};
+    return bt_cluster_merge_cost_ns(w->cost, &saved);
 }
 
 /* ---- which pairs may become one ---- */
@@ -225,11 +225,11 @@ static void done(work *w)
     free(w->pair);
 }
 
-bt_err bt_cluster_work_of(bt_cluster_work *ret, const uint32_t *cluster, const bt_clusters_node *node,
-                          size_t n, bt_fault *fault)
+bt_err bt_cluster_merge_work_of(bt_cluster_merge_work *ret, const uint32_t *cluster,
+                                const bt_clusters_node *node, size_t n, bt_fault *fault)
 {
     work w = {.node = node, .n = n, .words = n / 64 + 1};
-    bt_cluster_work sum = {0};
+    bt_cluster_merge_work sum = {0};
     const bt_err e = begin(&w, cluster, false, fault);
     for (uint32_t v = 0; e == BT_OK && v < n; v++) {
         if (!is_cluster(&w, v)) continue;
@@ -242,7 +242,7 @@ bt_err bt_cluster_work_of(bt_cluster_work *ret, const uint32_t *cluster, const b
 }
 
 bt_err bt_cluster_merge(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                        const bt_cluster_cost *cost, size_t steps, bt_fault *fault)
+                        const bt_cluster_merge_cost *cost, size_t steps, bt_fault *fault)
 {
     work w = {.node = node, .cost = cost, .n = n, .words = n / 64 + 1};
     pair best;
@@ -264,8 +264,8 @@ out:
     return e;
 }
 
-void bt_cluster_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                     uint64_t min_macs)
+void bt_cluster_merge_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                           uint64_t min_macs)
 {
     uint32_t kept = 0;
     for (uint32_t c = 1; c <= *ret_clusters; c++) {

@@ -135,8 +135,8 @@ static bt_err measure(bt_clusters_node *node, const bt_graph *g, const bt_op *op
 static bt_err cluster_all(bt_offload *p, edges *e, const bt_profile *profile, bt_fault *fault)
 {
     const bt_bind at = {{1, BT_OFFLOAD_ROWS, BT_OFFLOAD_ROWS, 1}};
-    const bt_cluster_cost cost = {profile->launch_ns, profile->boundary_bytes_per_us,
-                                  profile->convert_elements_per_us};
+    const bt_cluster_merge_cost cost = {profile->launch_ns, profile->boundary_bytes_per_us,
+                                        profile->convert_elements_per_us};
     bt_err err = BT_OK;
     for (uint32_t v = 0; v < p->ops; v++) {
         if ((err = connect(e, v, fault)) < 0) return err;
@@ -167,7 +167,8 @@ static bt_err drop_small(bt_offload *p, const edges *e, const bt_profile *profil
             err = record(p, &e->g->op[v], why, a_row, fault);
     }
     free(macs);
-    if (err == BT_OK) bt_cluster_drop(p->cluster, &p->clusters, e->node, p->ops, profile->min_cluster_macs);
+    if (err == BT_OK)
+        bt_cluster_merge_drop(p->cluster, &p->clusters, e->node, p->ops, profile->min_cluster_macs);
     return err;
 }
 

@@ -46,7 +46,7 @@ static void make(graph *g, uint64_t *rng)
 /* ---- by definition ---- */
 
 /* Every cluster against every value, as the header says. */
-static uint64_t cost_of(const graph *g, const uint32_t *cluster, const bt_cluster_cost *cost)
+static uint64_t cost_of(const graph *g, const uint32_t *cluster, const bt_cluster_merge_cost *cost)
 {
     uint64_t clusters = 0, bytes = 0, elements = 0;
     for (uint32_t c = 1; c <= N; c++) {
@@ -104,7 +104,8 @@ static void number(uint32_t *cluster)
 
 /* The best of all pairs; equal ones by their first nodes, which is the order of the numbers. false: none
  * saves. */
-static bool best_step(uint32_t *ret, const graph *g, const uint32_t *cluster, const bt_cluster_cost *cost)
+static bool best_step(uint32_t *ret, const graph *g, const uint32_t *cluster,
+                      const bt_cluster_merge_cost *cost)
 {
     uint64_t least = cost_of(g, cluster, cost);
     bool found = false;
@@ -130,19 +131,20 @@ static void each_step_is_the_best_there_is_and_the_last_one_leaves_none(void **s
 {
     (void)state;
     /* rates that divide 1,000, so that nothing is rounded */
-    static const bt_cluster_cost costs[] = {{.launch_ns = 5000},
-                                            {.bytes_per_us = 10},
-                                            {.elements_per_us = 10},
-                                            {.launch_ns = 300, .bytes_per_us = 100, .elements_per_us = 50},
-                                            {.launch_ns = 1, .bytes_per_us = 1, .elements_per_us = 1}};
+    static const bt_cluster_merge_cost costs[] = {
+        {.launch_ns = 5000},
+        {.bytes_per_us = 10},
+        {.elements_per_us = 10},
+        {.launch_ns = 300, .bytes_per_us = 100, .elements_per_us = 50},
+        {.launch_ns = 1, .bytes_per_us = 1, .elements_per_us = 1}};
     uint64_t rng = 815;
     size_t merges = 0, hindered = 0;
     for (int round = 0; round < 600; round++) {
         graph g;
         uint32_t cluster[N], whole[N], want[N];
         size_t clusters = 0, all = 0;
-        const bt_cluster_cost *cost = &costs[(size_t)round % (sizeof costs / sizeof *costs)];
-        bt_cluster_work sum;
+        const bt_cluster_merge_cost *cost = &costs[(size_t)round % (sizeof costs / sizeof *costs)];
+        bt_cluster_merge_work sum;
         make(&g, &rng);
         assert_int_equal(bt_clusters_find(cluster, &clusters, g.node, N, NULL), BT_OK);
         memcpy(whole, cluster, sizeof whole);
@@ -150,8 +152,8 @@ static void each_step_is_the_best_there_is_and_the_last_one_leaves_none(void **s
         assert_int_equal(bt_cluster_merge(whole, &all, g.node, N, cost, SIZE_MAX, NULL), BT_OK);
         for (;;) {
             const uint64_t before = cost_of(&g, cluster, cost);
-            assert_int_equal(bt_cluster_work_of(&sum, cluster, g.node, N, NULL), BT_OK);
-            assert_true(bt_cluster_cost_ns(cost, &sum) == before);
+            assert_int_equal(bt_cluster_merge_work_of(&sum, cluster, g.node, N, NULL), BT_OK);
+            assert_true(bt_cluster_merge_cost_ns(cost, &sum) == before);
             const bool saves = best_step(want, &g, cluster, cost);
             const size_t had = clusters;
             assert_int_equal(bt_cluster_merge(cluster, &clusters, g.node, N, cost, 1, NULL), BT_OK);
@@ -185,11 +187,11 @@ static const bt_clusters_node fan[] = {
 static void each_cost_by_itself_makes_one_cluster_of_what_reads_one_value(void **state)
 {
     (void)state;
-    static const bt_cluster_cost costs[] = {{0},
-                                            {.launch_ns = 1},
-                                            {.bytes_per_us = 400000},
-                                            {.elements_per_us = 100000},
-                                            {.elements_per_us = 100001}};
+    static const bt_cluster_merge_cost costs[] = {{0},
+                                                  {.launch_ns = 1},
+                                                  {.bytes_per_us = 400000},
+                                                  {.elements_per_us = 100000},
+                                                  {.elements_per_us = 100001}};
     static const bool merges[] = {false, true, true, true, false}; /* the last one saves less than 1 ns */
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
         uint32_t c[5];
@@ -207,14 +209,14 @@ static void the_work_of_a_clustering_by_hand(void **state)
 {
     (void)state;
     uint32_t apart[] = {0, 1, 2, 0, 3}, joined[] = {0, 1, 1, 0, 2};
-    bt_cluster_work w;
-    assert_int_equal(bt_cluster_work_of(&w, apart, fan, 5, NULL), BT_OK);
+    bt_cluster_merge_work w;
+    assert_int_equal(bt_cluster_merge_work_of(&w, apart, fan, 5, NULL), BT_OK);
     assert_true(w.clusters == 3 && w.bytes == 5 * 400 && w.elements == 5 * 100); /* 3 in, 2 out; nobody reads
                                                                                     4 */
-    assert_int_equal(bt_cluster_work_of(&w, joined, fan, 5, NULL), BT_OK);
+    assert_int_equal(bt_cluster_merge_work_of(&w, joined, fan, 5, NULL), BT_OK);
     assert_true(w.clusters == 2 && w.bytes == 4 * 400 && w.elements == 4 * 100);
-    const bt_cluster_cost cost = {.launch_ns = 1000, .bytes_per_us = 100, .elements_per_us = 7};
-    assert_true(bt_cluster_cost_ns(&cost, &w) == 2 * 1000 + 16000 + 57142);
+    const bt_cluster_merge_cost cost = {.launch_ns = 1000, .bytes_per_us = 100, .elements_per_us = 7};
+    assert_true(bt_cluster_merge_cost_ns(&cost, &w) == 2 * 1000 + 16000 + 57142);
 }
 
 static void clusters_of_little_work_go_and_the_others_are_numbered_anew(void **state)
@@ -223,7 +225,7 @@ static void clusters_of_little_work_go_and_the_others_are_numbered_anew(void **s
     for (uint64_t least = 0; least <= 13; least++) {
         uint32_t c[] = {0, 1, 2, 0, 3};
         size_t clusters = 3;
-        bt_cluster_drop(c, &clusters, fan, 5, least);
+        bt_cluster_merge_drop(c, &clusters, fan, 5, least);
         const uint32_t one = least <= 7, two = least <= 6, three = least <= 12;
         assert_int_equal(clusters, one + two + three);
         assert_true(c[1] == one && c[2] == (two ? one + two : 0) && c[4] == (three ? one + two + three : 0));

@@ -248,6 +248,49 @@ static void any_operators_may_be_missing_with_outputs_of_8_bits(void **state)
     every_subset_of_operators("qwen2", "w8a8:no-r2", 8, 1 << 2 | 1 << 7, 0.2);
 }
 
+/* Linears of some sites alone are missing: what is beside them writes in units of a site that no linear
+ * reads, and adds what the companion made. */
+static void linears_of_single_sites_may_be_missing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        size_t count, reasons;
+    } of[] = {{"w8a8:a16=down+o", 6, 2},
+              {"w8a8:a16=qkv+head,no-rotate", 10, 2},
+              {"w8a8:a16=up,shadow=channel,prune=0.5", 6, 1}};
+    world w = begin("llama");
+    float *logits[2] = {engine_kit_floats(N * w.vocab), engine_kit_floats(N * w.vocab)};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        bt_profile p = profile_of(ALL, 16);
+        p.op[BT_OP_LINEAR] = BT_PROFILE_INT8;
+        bt_pkg *pkg = package(&w, of[i].recipe, &p);
+        const bt_pkg_header *h = bt_pkg_header_of(pkg);
+        size_t count = 0;
+        for (uint32_t f = 0; f < h->fallbacks.count; f++) {
+            count += bt_pkg_fallbacks(pkg)[f].count;
+            assert_string_equal(bt_pkg_fallbacks(pkg)[f].op, "linear");
+        }
+        assert_int_equal(h->fallbacks.count, of[i].reasons);
+        assert_int_equal(count, of[i].count);
+        const uint64_t hash = run(&w, pkg, N, NULL, logits[0]);
+        assert_true(run(&w, pkg, 9, "ref", logits[1]) == hash);
+        assert_memory_equal(logits[0], logits[1], N * w.vocab * sizeof(float));
+        /* as far as the recipe is with every linear, or nearer: what is missing has f16 weights */
+        const double apart = distance(&w, logits[0]);
+        bt_profile whole = profile_of(ALL, 16);
+        bt_pkg *none = package(&w, of[i].recipe, &whole);
+        (void)run(&w, none, N, NULL, logits[1]);
+        printf("%s: %.4f, and %.4f with every linear\n", of[i].recipe, apart, distance(&w, logits[1]));
+        assert_true(apart < distance(&w, logits[1]) + 0.02);
+        bt_pkg_close(none);
+        bt_pkg_close(pkg);
+    }
+    free(logits[0]);
+    free(logits[1]);
+    end(&w);
+}
+
 /* ---- what costs decide ---- */
 
 /* The programs of all shapes have the same operators on the same units in the same clusters. */
@@ -373,6 +416,7 @@ int main(void)
         cmocka_unit_test(any_operators_may_be_missing),
         cmocka_unit_test(any_operators_may_be_missing_without_rotations),
         cmocka_unit_test(any_operators_may_be_missing_with_outputs_of_8_bits),
+        cmocka_unit_test(linears_of_single_sites_may_be_missing),
         cmocka_unit_test(costs_cut_a_package_anew_and_change_no_number),
         cmocka_unit_test(clusters_of_a_program_are_those_that_were_found),
         cmocka_unit_test(a_placement_holds_for_every_shape_also_where_little_work_goes_away),
