@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "rt/loop.h"
 #include "tests/helpers/cluster.h"
+#include "tests/helpers/foreign_copies.h"
 #include "node/net.h"
 
 #include <arpa/inet.h>
@@ -74,12 +75,6 @@ static struct sockaddr_in address_of(const char *endpoint)
                                   .sin_addr = {htonl(INADDR_LOOPBACK)}};
     return a;
 }
-
-/* For the thread sanitizer, in this process only, which is the attacker: what libzmq copies was written by
- * another thread, which looks like a race (tests/tsan.supp), and looking for where it was can take for ever.
- */
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) { return "ignore_interceptors_accesses=1"; }
 
 /* ---- strangers ---- */
 
