@@ -42,11 +42,13 @@ if [ -n "$need" ] && [ $install = 1 ]; then
     command -v apt-get > /dev/null || { echo "missing: $need-- no apt-get here; install them by hand" >&2; exit 1; }
     [ -z "$sudo" ] || command -v sudo > /dev/null || { echo "missing: $need-- run 'apt-get install $need' as root" >&2; exit 1; }
     echo "installing: $need" >&2
-    $sudo apt-get update -qq >&2
+    # What dpkg says of each file is shown only where something fails.
+    get() { said=$(DEBIAN_FRONTEND=noninteractive $sudo apt-get "$@" 2>&1) || { printf '%s\n' "$said" >&2; return 1; }; }
+    get update -qq || true
     # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $need >&2 ||
+    get install -y -qq --no-install-recommends $need ||
         for p in $need; do  # one that this Debian lacks keeps nothing else away
-            DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "$p" >&2 || true
+            get install -y -qq --no-install-recommends "$p" || true
         done
     need=$(missing | sort -u | tr '\n' ' ')
 fi

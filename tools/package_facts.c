@@ -54,27 +54,72 @@ tool_package_range tool_package_shifts(const bt_pkg *p, const bt_pkg_tensor *t)
     return r;
 }
 
-const bt_pkg_program *tool_package_largest(const bt_pkg *p)
+uint32_t tool_package_largest(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_row *rows = bt_pkg_rows(p), *best = rows;
     for (uint32_t i = 1; i < h->rows.count; i++)
         if (rows[i].seq > best->seq) best = &rows[i];
-    return &bt_pkg_programs(p)[best->program[BT_PKG_OUT_LAST]];
+    return best->program[BT_PKG_OUT_LAST];
 }
 
-uint64_t tool_package_values_bytes(const bt_pkg *p, const bt_pkg_program *g)
+tool_package_switches tool_package_switches_of(const bt_pkg *p, uint32_t program)
 {
-    const bt_pkg_place *place = bt_pkg_const_at(p, g->plan);
+    tool_package_switches r = {0};
+    const bt_pkg_inst *inst = bt_pkg_code(p, program);
+    for (uint32_t i = 0; i < bt_pkg_programs(p)[program].insts; i++) {
+        if (inst[i].op != BT_PKG_SESSION) continue;
+        r.count++;
+        r.ns += inst[i].params;
+    }
+    return r;
+}
+
+/* A row at position t sees t + 1 of ctx columns, whatever the chunk. */
+tool_package_bucket tool_package_bucket_of(const bt_pkg *p, uint32_t row)
+{
+    const bt_pkg_row *r = &bt_pkg_rows(p)[row];
+    tool_package_bucket b = {.ctx = bt_pkg_programs(p)[r->program[BT_PKG_OUT_LAST]].ctx};
+    if (!b.ctx) return b;
+    if (row && r[-1].batch == r->batch && r[-1].seq == r->seq) b.first = r[-1].ctx;
+    b.masked = 1 - ((double)b.first + 1 + b.ctx) / (2.0 * b.ctx);
+    return b;
+}
+
+tool_package_packing tool_package_packing_of(const bt_pkg *p)
+{
+    tool_package_packing r = {0};
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_const *c = bt_pkg_consts(p);
+    const uint32_t body[] = {h->body_code, h->body_plan, h->body_params};
+    for (size_t i = 0; i < sizeof body / sizeof *body; i++)
+        if (body[i]) r.body_bytes += c[body[i]].bytes;
+    for (uint32_t i = 0; i < h->consts.count; i++)
+        if (c[i].kind == BT_PKG_CONST_PIECES) r.bytes += c[i].bytes;
+    for (uint32_t i = 0; i < h->programs.count; i++) {
+        const bt_pkg_program *g = &bt_pkg_programs(p)[i];
+        if (c[g->code].kind != BT_PKG_CONST_PIECES) continue;
+        r.packed++;
+        r.unpacked_bytes +=
+            (uint64_t)g->insts * sizeof(bt_pkg_inst) + (uint64_t)g->places * sizeof(bt_pkg_place);
+    }
+    r.bytes += r.body_bytes;
+    return r;
+}
+
+uint64_t tool_package_values_bytes(const bt_pkg *p, uint32_t program)
+{
+    const bt_pkg_place *place = bt_pkg_plan(p, program);
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < g->places; i++) sum += place[i].bytes;
+    for (uint32_t i = 0; i < bt_pkg_programs(p)[program].places; i++) sum += place[i].bytes;
     return sum;
 }
 
 size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], const bt_pkg *p)
 {
-    const bt_pkg_program *g = tool_package_largest(p);
-    const bt_pkg_inst *inst = bt_pkg_const_at(p, g->code);
+    const uint32_t largest = tool_package_largest(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[largest];
+    const bt_pkg_inst *inst = bt_pkg_code(p, largest);
     uint32_t last[TOOL_PACKAGE_MAX_PLACES]; /* the cluster seen last */
     size_t n = 0;
     for (uint32_t i = 0; i < g->insts; i++) {
@@ -117,7 +162,8 @@ bt_err tool_package_sharing(bt_sharing *ret, const bt_pkg *p, bt_fault *fault)
     bt_graph *g = NULL;
     bt_err e = bt_graph_build(&g, &hp, NULL, fault);
     if (e == BT_OK)
-        e = bt_sharing_of(ret, g, TOOL_PACKAGE_SHARING_TOKENS, tool_package_largest(p)->seq, q->bits, fault);
+        e = bt_sharing_of(ret, g, TOOL_PACKAGE_SHARING_TOKENS,
+                          bt_pkg_programs(p)[tool_package_largest(p)].seq, q->bits, fault);
     bt_graph_free(g);
     return e;
 }

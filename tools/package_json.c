@@ -5,6 +5,7 @@
 #include "npu/pkg/recipe.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
@@ -30,10 +31,14 @@ static json_t *range(const tool_package_range *r)
 static json_t *program(const bt_pkg *p, uint32_t index)
 {
     const bt_pkg_program *g = &bt_pkg_programs(p)[index];
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "program", count(index), "instructions",
-                     count(g->insts), "clusters", count(g->clusters), "arena_bytes", count(g->arena_bytes),
-                     "npu_macs", count(g->npu_macs), "companion_macs", count(g->companion_macs),
-                     "activation_bytes_moved", count(g->activation_bytes_moved));
+    const tool_package_switches w = tool_package_switches_of(p, index);
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "program", count(index),
+                     "instructions", count(g->insts), "clusters", count(g->clusters), "arena_bytes",
+                     count(g->arena_bytes), "npu_macs", count(g->npu_macs), "companion_macs",
+                     count(g->companion_macs), "activation_bytes_moved", count(g->activation_bytes_moved),
+                     "row_padding_bytes", count(tool_package_row_padding(p, index)), "tile_padding_macs",
+                     count(tool_package_tile_padding(p, index)), "static_ctx", count(g->ctx),
+                     "session_switches", count(w.count), "session_switch_ns", count(w.ns));
 }
 
 static json_t *specializations(const bt_pkg *p)
@@ -46,9 +51,10 @@ static json_t *specializations(const bt_pkg *p)
             const uint64_t bytes = bt_pkg_programs(p)[r[i].program[out]].arena_bytes;
             if (bytes > arena) arena = bytes;
         }
-        a = append(a, json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o}}", "batch", count(r[i].batch),
+        a = append(a, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o}}", "batch", count(r[i].batch),
                                 "seq_min", count(r[i].seq_min), "seq", count(r[i].seq), "ctx",
-                                count(r[i].ctx), "arena_bytes", count(arena), "programs", "none",
+                                count(r[i].ctx), "arena_bytes", count(arena), "masked_columns_ratio",
+                                real(tool_package_bucket_of(p, i).masked), "programs", "none",
                                 program(p, r[i].program[BT_PKG_OUT_NONE]), "last",
                                 program(p, r[i].program[BT_PKG_OUT_LAST]), "all",
                                 program(p, r[i].program[BT_PKG_OUT_ALL])));
@@ -61,8 +67,9 @@ static json_t *fallbacks(const bt_pkg *p)
     json_t *a = json_array();
     const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->fallbacks.count; i++)
-        a = append(a, json_pack("{s:s,s:o,s:s,s:o}", "op", f[i].op, "count", count(f[i].count), "why",
-                                f[i].why, "macs_per_row", count(f[i].macs_per_row)));
+        a = append(a,
+                   json_pack("{s:s,s:o,s:o,s:s,s:o}", "op", f[i].op, "count", count(f[i].count), "layers",
+                             count(f[i].layers), "why", f[i].why, "macs_per_row", count(f[i].macs_per_row)));
     return a;
 }
 
@@ -85,6 +92,23 @@ static json_t *placement(const bt_pkg *p)
         a = append(a, json_pack("{s:s,s:s,s:o,s:o,s:o}", "op", place[i].op, "unit", place[i].unit, "count",
                                 count(place[i].count), "clusters", count(place[i].clusters), "macs_per_row",
                                 count(place[i].macs_per_row)));
+    return a;
+}
+
+static json_t *layer_of(uint32_t layer) { return layer == UINT32_MAX ? json_null() : count(layer); }
+
+static json_t *clusters(const bt_pkg *p)
+{
+    json_t *a = json_array();
+    tool_package_cluster *c = NULL;
+    const size_t n = tool_package_clusters(&c, p);
+    for (size_t i = 0; i < n; i++)
+        a = append(a, json_pack("{s:o,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "id", count(c[i].id), "first",
+                                c[i].first, "last", c[i].last, "instructions", count(c[i].instructions),
+                                "first_layer", layer_of(c[i].first_layer), "last_layer",
+                                layer_of(c[i].last_layer), "macs", count(c[i].macs), "in_bytes",
+                                count(c[i].in_bytes), "out_bytes", count(c[i].out_bytes)));
+    free(c);
     return a;
 }
 
@@ -152,20 +176,26 @@ json_t *tool_package_summary_json(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     char digest[BT_HASH_HEX_CHARS], id[BT_HASH_HEX_CHARS];
-    return json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "name", h->model_name,
-                     "model_id", bt_hash_hex(id, h->model_id), "digest", bt_hash_hex(digest, h->digest),
-                     "version", count(h->version), "quant", h->recipe, "shape_policy", h->shape_policy,
-                     "profile", h->profile, "npu_ops", h->npu_ops == BT_PKG_OPS_ALL ? "all" : "linear",
-                     "file_bytes", count(h->file_bytes), "weights_bytes", count(h->weights_bytes),
-                     "arena_bytes", count(h->arena_bytes), "calibration_tokens", count(h->calib_tokens),
-                     "specializations", specializations(p), "fallbacks", fallbacks(p));
+    json_t *j = json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "name", h->model_name,
+                          "model_id", bt_hash_hex(id, h->model_id), "digest", bt_hash_hex(digest, h->digest),
+                          "version", count(h->version), "quant", h->recipe, "shape_policy", h->shape_policy,
+                          "profile", h->profile, "npu_ops", h->npu_ops == BT_PKG_OPS_ALL ? "all" : "linear",
+                          "file_bytes", count(h->file_bytes), "weights_bytes", count(h->weights_bytes),
+                          "arena_bytes", count(h->arena_bytes), "calibration_tokens", count(h->calib_tokens),
+                          "specializations", specializations(p), "fallbacks", fallbacks(p));
+    json_t *plan = tool_package_plan_json(p);
+    if (j && plan && json_object_update_new(j, plan) == 0) return j;
+    if (!j) json_decref(plan);
+    json_decref(j);
+    return NULL;
 }
 
 json_t *tool_package_json(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_const *c = bt_pkg_consts(p);
-    const bt_pkg_program *g = tool_package_largest(p);
+    const uint32_t largest = tool_package_largest(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[largest];
     uint64_t shared = 0; /* constants named more than once */
     for (uint32_t i = 0; i < h->consts.count; i++) shared += c[i].refs > 1;
     json_t *j = tool_package_summary_json(p);
@@ -177,9 +207,10 @@ json_t *tool_package_json(const bt_pkg *p)
         h->rounding == BT_PKG_ROUND_HALF_UP ? "floor(x + 1/2)" : "?", "residual_scale",
         h->npu_ops == BT_PKG_OPS_ALL ? real((double)h->residual_scale) : json_null(), "constants",
         count(h->consts.count), "constants_shared", count(shared), "memory", "seq", count(g->seq), "values",
-        count(g->places), "values_bytes", count(tool_package_values_bytes(p, g)), "arena_bytes",
+        count(g->places), "values_bytes", count(tool_package_values_bytes(p, largest)), "arena_bytes",
         count(g->arena_bytes), "placement", placement(p), "sessions", sessions(p), "tensors", tensors(p));
     if (more && (json_object_set_new(more, "sites", sites(p)) < 0 ||
+                 json_object_set_new(more, "clusters", clusters(p)) < 0 ||
                  json_object_set_new(more, "chunk_sharing", sharing(p)) < 0)) {
         json_decref(more);
         more = NULL;

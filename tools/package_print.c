@@ -2,6 +2,7 @@
 #include "tools/package_view.h"
 #include "base/num.h"
 #include "base/hash.h"
+#include "npu/compile/offload.h"
 #include "npu/pkg/recipe.h"
 #include "tools/tool.h"
 
@@ -47,9 +48,42 @@ void tool_package_print_summary(const bt_pkg *p)
         i = last;
     }
     printf("  (MACs of whole programs; attention's, which grow with the position, are not in them)\n");
+    tool_package_print_layout(p);
     printf("\nfallbacks       %s\n", h->fallbacks.count ? "these operators go to the companion:" : "none");
-    for (uint32_t i = 0; i < h->fallbacks.count; i++)
-        printf("  %-16s %6u  %s\n", f[i].op, f[i].count, f[i].why);
+    for (uint32_t i = 0; i < h->fallbacks.count; i++) {
+        char text[BT_OFFLOAD_FALLBACK_BYTES];
+        bt_offload_fallback_text(text, sizeof text, &f[i]);
+        printf("  %s\n", text);
+    }
+}
+
+/* Clusters that are the same in layer after layer stand in one line; very many, each in its own. */
+enum { MAX_COMPARED = 4096 };
+
+static bool is_like(const tool_package_cluster *a, const tool_package_cluster *b)
+{
+    return a->instructions == b->instructions && a->macs == b->macs && a->in_bytes == b->in_bytes &&
+           a->out_bytes == b->out_bytes && strcmp(a->first, b->first) == 0 && strcmp(a->last, b->last) == 0;
+}
+
+static void print_clusters(const bt_pkg *p)
+{
+    tool_package_cluster *c = NULL;
+    const size_t n = tool_package_clusters(&c, p);
+    if (n)
+        printf("\nclusters, each one call of the NPU\n  %6s %6s %12s %16s %12s %12s  %s\n", "first", "count",
+               "instructions", "MACs", "bytes in", "bytes out", "from, to");
+    for (size_t i = 0; i < n; i++) {
+        size_t like = n > MAX_COMPARED, before = 0;
+        for (size_t k = 0; k < n && n <= MAX_COMPARED; k++) {
+            like += is_like(&c[i], &c[k]);
+            before += k < i && is_like(&c[i], &c[k]);
+        }
+        if (before) continue;
+        printf("  %6u %6zu %12u %16" PRIu64 " %12" PRIu64 " %12" PRIu64 "  %s, %s\n", c[i].id, like,
+               c[i].instructions, c[i].macs, c[i].in_bytes, c[i].out_bytes, c[i].first, c[i].last);
+    }
+    free(c);
 }
 
 static void print_range(const char *name, const tool_package_range *r, bool as_integers)
@@ -79,11 +113,48 @@ static void print_tensors(const bt_pkg *p)
     }
 }
 
+/* How programs are stored, and what static contexts waste. */
+static void print_contexts(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const tool_package_packing packing = tool_package_packing_of(p);
+    char a[32], b[32], c[32];
+    if (packing.packed)
+        printf("programs: %u of %u are made of bodies of %s, %s in all; each on its own would take %s\n",
+               packing.packed, h->programs.count, size_text(a, packing.body_bytes),
+               size_text(b, packing.bytes), size_text(c, packing.unpacked_bytes));
+    for (uint32_t i = 0; i < h->rows.count; i++) {
+        const tool_package_bucket bucket = tool_package_bucket_of(p, i);
+        bool is_said = !bucket.ctx;
+        for (uint32_t k = 0; k < i && !is_said; k++) {
+            const tool_package_bucket before = tool_package_bucket_of(p, k);
+            is_said = before.ctx == bucket.ctx && before.first == bucket.first;
+        }
+        if (!is_said)
+            printf("static context of %u: positions %u to %u, %.1f %% of its columns masked\n", bucket.ctx,
+                   bucket.first, bucket.ctx - 1, 100 * bucket.masked);
+    }
+}
+
+static void print_sessions(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_session *s = bt_pkg_sessions(p);
+    const tool_package_switches w = tool_package_switches_of(p, tool_package_largest(p));
+    char a[32];
+    for (uint32_t i = 0; i < h->sessions.count; i++)
+        printf("session %u: layers %u to %u, %s mapped, for all %u specializations once\n", i + 1,
+               s[i].first_layer, s[i].last_layer, size_text(a, s[i].mapped_bytes), h->rows.count);
+    if (w.count)
+        printf("session switches: %u a program, %.3f ms on the device; this machine maps the package whole\n",
+               w.count, (double)w.ns / 1e6);
+}
+
 void tool_package_print_details(const bt_pkg *p, bool tensors)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const bt_pkg_program *g = tool_package_largest(p);
-    const bt_pkg_session *s = bt_pkg_sessions(p);
+    const uint32_t largest = tool_package_largest(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[largest];
     tool_package_place place[TOOL_PACKAGE_MAX_PLACES];
     const size_t places = tool_package_placement(place, p);
     char a[32], b[32];
@@ -100,8 +171,10 @@ void tool_package_print_details(const bt_pkg *p, bool tensors)
     for (size_t i = 0; i < places; i++)
         printf("  %-16s %-10s %6u %9u %16" PRIu64 "\n", place[i].op, place[i].unit, place[i].count,
                place[i].clusters, place[i].macs_per_row);
+    print_clusters(p);
     printf("\nmemory of that program: %u values of %s in an arena of %s\n", g->places,
-           size_text(a, tool_package_values_bytes(p, g)), size_text(b, g->arena_bytes));
+           size_text(a, tool_package_values_bytes(p, largest)), size_text(b, g->arena_bytes));
+    tool_package_print_plan(p);
     bt_sharing sharing;
     if (tool_package_sharing(&sharing, p, NULL) == BT_OK)
         printf("a prompt of %d tokens: %u chunks over shared programs take %s, %.0f %% of what a program for "
@@ -113,9 +186,8 @@ void tool_package_print_details(const bt_pkg *p, bool tensors)
     printf("rounding: single, half up, floor(x + 1/2); zero points: 0 (symmetric)\n");
     if (h->npu_ops == BT_PKG_OPS_ALL)
         printf("residual stream: s32 in steps of %.6g\n", (double)h->residual_scale);
-    for (uint32_t i = 0; i < h->sessions.count; i++)
-        printf("session %u: layers %u to %u, %s mapped\n", i + 1, s[i].first_layer, s[i].last_layer,
-               size_text(a, s[i].mapped_bytes));
+    print_contexts(p);
+    print_sessions(p);
     if (tensors) print_tensors(p);
 }
 

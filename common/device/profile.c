@@ -3,7 +3,10 @@
 #include "device/profile.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "device/profile_check.h"
+#include "device/profile_words.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +18,9 @@ static const struct {
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 
-typedef enum kind { U32, U64, BOOL } kind;
-/* Every numeric field; docs/profiles.md has a row for each (tests/lint/docs.sh). */
+typedef enum kind { U32, U64, BOOL, SHAPES } kind;
+/* Every field but those of people and the operators; docs/profiles.md has a row for each
+ * (tests/lint/docs.sh). */
 static const struct field {
     const char *name;
     size_t offset;
@@ -36,6 +40,17 @@ static const struct field {
     {"state_multiple", offsetof(bt_profile, state_multiple), U32, 1, 4096},
     {"max_rows", offsetof(bt_profile, max_rows), U32, 1, 1 << 20},
     {"query_slice_rows", offsetof(bt_profile, query_slice_rows), U32, 1, 1 << 20},
+    {"attention_heads_max", offsetof(bt_profile, attention_heads_max), U32, 1, 256},
+    {"output_parts", offsetof(bt_profile, output_parts), U32, 1, 64},
+    {"tile_input_rows", offsetof(bt_profile, tile_input_rows), U32, 1, 4096},
+    {"launch_ns", offsetof(bt_profile, launch_ns), U64, 1, 1000000000},
+    {"boundary_bytes_per_us", offsetof(bt_profile, boundary_bytes_per_us), U64, 1, 1000000000},
+    {"convert_elements_per_us", offsetof(bt_profile, convert_elements_per_us), U64, 1, 1000000000},
+    {"min_cluster_macs", offsetof(bt_profile, min_cluster_macs), U64, 1, UINT64_C(1) << 50},
+    {"session_switch_ns", offsetof(bt_profile, session_switch_ns), U32, 1, 1000000000},
+    {"static_ctx", offsetof(bt_profile, static_ctx), BOOL, 0, 1},
+    {"companion", offsetof(bt_profile, companion), BOOL, 0, 1},
+    {"refused_shapes", offsetof(bt_profile, refused_shape), SHAPES, 1, 1 << 20},
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
@@ -69,21 +84,84 @@ static bt_err read_text(char *ret, size_t cap, const json_t *v, const char *fiel
     return BT_OK;
 }
 
-static bt_err read_number(bt_profile *p, const struct field *f, const json_t *v, bt_fault *fault)
+/* What a number should have been: its range, in its unit, and what of it is next to the one that is there. */
+static bt_err bad_number(const struct field *f, const json_t *v, bt_fault *fault)
+{
+    char is[64] = "something else", near[48] = "";
+    const char *unit = bt_profile_unit(f->name), *text = json_string_value(v);
+    const double real = json_real_value(v);
+    uint64_t best = 0;
+    if (json_is_integer(v)) {
+        const int64_t n = json_integer_value(v);
+        snprintf(is, sizeof is, "%" PRId64, n);
+        best = n < (int64_t)f->lo ? f->lo : f->hi;
+    } else if (json_is_real(v)) {
+        snprintf(is, sizeof is, "%g", real);
+        if (real >= (double)f->lo && real <= (double)f->hi) best = (uint64_t)real;
+    } else if (text) {
+        snprintf(is, sizeof is, "the text '%s'", shown(text));
+        best = bt_profile_size(text);
+        if (best < f->lo || best > f->hi) best = 0;
+    } else if (json_is_boolean(v)) {
+        snprintf(is, sizeof is, "%s", json_is_true(v) ? "true" : "false");
+    }
+    if (best) snprintf(near, sizeof near, "; the nearest is %" PRIu64, best);
+    return bt_fail(fault, BT_EFORMAT,
+                   "field '%s': is %s, and must be a whole number%s%s from %" PRIu64 " to %" PRIu64 "%s",
+                   f->name, is, unit ? " of " : "", unit ? unit : "", f->lo, f->hi, near);
+}
+
+/* [[seq, ctx], ...]: seq tokens at once, in a context of ctx. */
+static bt_err read_shapes(bt_profile *p, const struct field *f, const json_t *list, bt_fault *fault)
+{
+    const size_t n = json_array_size(list);
+    if (!json_is_array(list) || n < 1 || n > BT_PROFILE_MAX_REFUSED)
+        return bt_fail(fault, BT_EFORMAT, "field '%s': a list of 1 to %d pairs [seq, ctx]", f->name,
+                       BT_PROFILE_MAX_REFUSED);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *pair = json_array_get(list, i);
+        const int64_t seq = json_integer_value(json_array_get(pair, 0)),
+                      ctx = json_integer_value(json_array_get(pair, 1));
+        if (json_array_size(pair) != 2 || seq < (int64_t)f->lo || ctx > (int64_t)f->hi || seq > ctx)
+            return bt_fail(fault, BT_EFORMAT,
+                           "field '%s', pair %zu: [seq, ctx] in tokens, 1 <= seq <= ctx <= %" PRIu64, f->name,
+                           i + 1, f->hi);
+        p->refused_shape[i].seq = (uint32_t)seq;
+        p->refused_shape[i].ctx = (uint32_t)ctx;
+        for (size_t k = 0; k < i; k++)
+            if (!memcmp(&p->refused_shape[k], &p->refused_shape[i], sizeof p->refused_shape[i]))
+                return bt_fail(fault, BT_EFORMAT, "field '%s': [%" PRId64 ", %" PRId64 "] twice", f->name,
+                               seq, ctx);
+    }
+    p->refused_shapes = (uint32_t)n;
+    return BT_OK;
+}
+
+static bt_err read_field(bt_profile *p, const struct field *f, const json_t *v, bt_fault *fault)
 {
     char *at = (char *)p + f->offset;
+    if (f->kind == SHAPES) return read_shapes(p, f, v, fault);
     if (f->kind == BOOL) {
         if (!json_is_boolean(v)) return bt_fail(fault, BT_EFORMAT, "field '%s': true or false", f->name);
         *(bool *)(void *)at = json_is_true(v);
         return BT_OK;
     }
     const int64_t n = json_is_integer(v) ? json_integer_value(v) : -1;
-    if (n < (int64_t)f->lo || n > (int64_t)f->hi)
-        return bt_fail(fault, BT_EFORMAT, "field '%s': a whole number from %llu to %llu", f->name,
-                       (unsigned long long)f->lo, (unsigned long long)f->hi);
+    if (n < (int64_t)f->lo || n > (int64_t)f->hi) return bad_number(f, v, fault);
     if (f->kind == U32) *(uint32_t *)(void *)at = (uint32_t)n;
     else *(uint64_t *)(void *)at = (uint64_t)n;
     return BT_OK;
+}
+
+/* Which field or operator was meant. */
+static bt_err bad_name(const char *what, const char *name, const char *const *known, size_t n,
+                       bt_fault *fault)
+{
+    const char *near = bt_profile_nearest(name, known, n), *unit = near ? bt_profile_unit(near) : NULL;
+    if (!near)
+        return bt_fail(fault, BT_EFORMAT, "'%s' is %s; docs/profiles.md lists them", shown(name), what);
+    return bt_fail(fault, BT_EFORMAT, "'%s' is %s; did you mean '%s'%s%s?", shown(name), what, near,
+                   unit ? ", in " : "", unit ? unit : "");
 }
 
 static bt_err read_bits(uint8_t *ret, const char *op, bool is_linear, const json_t *list, bt_fault *fault)
@@ -106,6 +184,15 @@ static bt_err read_bits(uint8_t *ret, const char *op, bool is_linear, const json
     return BT_OK;
 }
 
+static bt_err bad_operator(const char *name, bt_fault *fault)
+{
+    const char *known[BT_OP_KINDS];
+    size_t n = 0;
+    for (int k = 0; k < BT_OP_KINDS; k++)
+        if (!bt_profile_is_move((bt_op_kind)k)) known[n++] = bt_op_name((bt_op_kind)k);
+    return bad_name("no operator of an NPU (field 'operators')", name, known, n, fault);
+}
+
 static bt_err read_operators(bt_profile *p, const json_t *ops, bt_fault *fault)
 {
     const char *name;
@@ -116,9 +203,7 @@ static bt_err read_operators(bt_profile *p, const json_t *ops, bt_fault *fault)
         while (k < BT_OP_KINDS &&
                (strcmp(name, bt_op_name((bt_op_kind)k)) || bt_profile_is_move((bt_op_kind)k)))
             k++;
-        if (k == BT_OP_KINDS)
-            return bt_fail(fault, BT_EFORMAT, "field 'operators': '%s' is no operator of an NPU",
-                           shown(name));
+        if (k == BT_OP_KINDS) return bad_operator(name, fault);
         const bt_err e = read_bits(&p->op[k], name, k == BT_OP_LINEAR, list, fault);
         if (e < 0) return e;
     }
@@ -140,6 +225,13 @@ static bt_err check_sources(const json_t *sources, const json_t *root, bt_fault 
     return BT_OK;
 }
 
+static bt_err bad_field(const char *name, bt_fault *fault)
+{
+    const char *known[FIELDS + 4] = {"name", "title", "operators", "sources"};
+    for (size_t f = 0; f < FIELDS; f++) known[4 + f] = fields[f].name;
+    return bad_name("no field of a profile", name, known, FIELDS + 4, fault);
+}
+
 static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
 {
     const char *name;
@@ -149,13 +241,13 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
         bt_err e;
         size_t f = 0;
         while (f < FIELDS && strcmp(name, fields[f].name)) f++;
-        if (f < FIELDS) e = read_number(p, &fields[f], value, fault);
+        if (f < FIELDS) e = read_field(p, &fields[f], value, fault);
         else if (!strcmp(name, "name")) e = read_text(p->name, sizeof p->name, value, "name", ".-", fault);
         else if (!strcmp(name, "title"))
             e = read_text(p->title, sizeof p->title, value, "title", NULL, fault);
         else if (!strcmp(name, "operators")) e = read_operators(p, value, fault);
         else if (!strcmp(name, "sources")) e = check_sources(value, root, fault);
-        else e = bt_fail(fault, BT_EFORMAT, "'%s' is no field of a profile", shown(name));
+        else e = bad_field(name, fault);
         if (e < 0) return e;
     }
     if (!p->name[0] || !p->title[0] || !json_object_get(root, "operators"))
@@ -163,11 +255,7 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
                        !p->name[0]    ? "name"
                        : !p->title[0] ? "title"
                                       : "operators");
-    if (p->output_bits != 8 && p->output_bits != 16)
-        return bt_fail(fault, BT_EFORMAT, "field 'output_bits': 8 or 16");
-    if (!p->tile_rows != !p->tile_cols)
-        return bt_fail(fault, BT_EFORMAT, "fields 'tile_rows' and 'tile_cols': both or none");
-    return BT_OK;
+    return bt_profile_check(p, fault);
 }
 
 bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault *fault)
@@ -205,17 +293,19 @@ static bt_err load_file(bt_profile *ret, const char *path, bt_fault *fault)
 
 bt_err bt_profile_load(bt_profile *ret, const char *name_or_path, bt_fault *fault)
 {
-    const char *name = name_or_path ? name_or_path : "host";
+    const char *name = name_or_path ? name_or_path : "host", *names[COUNT], *near;
     const size_t len = strlen(name);
-    char names[200] = "";
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < COUNT; i++) {
         if (!strcmp(name, table[i].name))
             return bt_profile_parse(ret, table[i].json, strlen(table[i].json), fault);
+        names[i] = table[i].name;
+    }
     if (strchr(name, '/') || (len > 5 && !strcmp(name + len - 5, ".json")))
         return load_file(ret, name, fault);
-    for (size_t i = 0, at = 0; i < COUNT && at < sizeof names; i++)
-        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", table[i].name);
-    return bt_fail(fault, BT_EARG, "no profile '%.30s': %s or a FILE.json", name, names);
+    near = bt_profile_nearest(name, names, COUNT);
+    return bt_fail(fault, BT_EARG,
+                   "no profile '%.30s'%s%s%s 'baton profiles' lists them; a path ends in .json", name,
+                   near ? "; did you mean '" : ";", near ? near : "", near ? "'?" : "");
 }
 
 const char *bt_profile_name(size_t i) { return i < COUNT ? table[i].name : NULL; }

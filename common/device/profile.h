@@ -9,7 +9,7 @@
 /* What a device allows, as data: common/device/profiles/NAME.json, built into the programs; docs/profiles.md explains
  * every field. `--profile` takes the name of one of them or the path of such a file. `host` has no limits. 0 means
  * no limit. */
-enum { BT_PROFILE_MAX_NAME = 63, BT_PROFILE_MAX_BYTES = 65536 };
+enum { BT_PROFILE_MAX_NAME = 63, BT_PROFILE_MAX_BYTES = 65536, BT_PROFILE_MAX_REFUSED = 64 };
 
 /* How an operator may run on the NPU: a set of these bits. */
 enum { BT_PROFILE_INT8 = 1, BT_PROFILE_INT16 = 2, BT_PROFILE_INT4 = 4 }; /* inputs of 8 and 16 bits; weights of 4 */
@@ -23,16 +23,30 @@ typedef struct bt_profile {
     uint64_t map_window_bytes;     /* of one session's mapping */
     uint64_t memory_bytes;         /* of all sessions together */
     uint32_t last_axis_align_bytes;
-    uint32_t max_shapes;       /* specializations of one package */
-    bool range_shapes;         /* bounded ranges are allowed */
-    bool state_pow2;           /* KV dimensions but the first are rounded up to powers of two */
-    uint32_t state_multiple;   /* and the last to a multiple of this */
-    uint32_t max_rows;         /* longest seq of one program */
-    uint32_t query_slice_rows; /* attention on at most so many query rows at once */
+    uint32_t max_shapes;          /* specializations of one package */
+    bool range_shapes;            /* bounded ranges are allowed */
+    bool state_pow2;              /* KV dimensions but the first are rounded up to powers of two */
+    uint32_t state_multiple;      /* and the last to a multiple of this */
+    uint32_t max_rows;            /* longest seq of one program */
+    uint32_t query_slice_rows;    /* attention on at most so many query rows at once */
+    uint32_t attention_heads_max; /* and on at most so many query heads */
+    uint32_t output_parts;        /* the output matrix as so many linears over its columns */
+    uint32_t tile_input_rows;     /* rows of an activation are computed in whole multiples of this */
+    /* what a cluster of operators costs beside its work; 0: nothing (npu/compile/cluster_merge.h) */
+    uint64_t launch_ns, boundary_bytes_per_us, convert_elements_per_us;
+    uint64_t min_cluster_macs;  /* a cluster with less work goes to the companion */
+    uint32_t session_switch_ns; /* mapping a session in place of another */
+    bool static_ctx;            /* attention computes every column of its context: a program for each */
+    bool companion;             /* what it describes is no NPU but stands beside one: nothing is compiled for it */
+    uint32_t refused_shapes;    /* the device's compiler fails at these, although larger ones pass */
+    struct {
+        uint32_t seq, ctx;
+    } refused_shape[BT_PROFILE_MAX_REFUSED];
 } bt_profile;
 
-/* name_or_path NULL: "host". What is no built-in name is a path if it has a '/' or ends in ".json". BT_EARG lists the
- * names; BT_EFORMAT names the field; BT_ELIMIT past BT_PROFILE_MAX_BYTES; BT_EIO. */
+/* name_or_path NULL: "host". What is no built-in name is a path if it has a '/' or ends in ".json". BT_EARG: no such
+ * name, with the nearest there is; BT_EFORMAT: the field, its value, its limits and what was likely meant, or two
+ * fields that contradict each other (device/profile_check.h); BT_ELIMIT past BT_PROFILE_MAX_BYTES; BT_EIO. */
 bt_err bt_profile_load(bt_profile *ret, const char *name_or_path, bt_fault *fault);
 bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault *fault);
 /* The i-th built-in name in order; NULL: no more. */

@@ -26,8 +26,13 @@ typedef struct bt_report_engine {
 typedef struct bt_report_work {
     uint64_t rows;                     /* computed, padding too */
     uint64_t npu_macs, companion_macs; /* multiply-accumulates of real rows; 0 without a package */
-    uint64_t shadow_entries;           /* values beyond a clip that were added back */
-    uint64_t compilations;             /* of programs; constant once an engine is made */
+    uint64_t tile_padding_macs; /* what the matrix unit does beyond them because it computes whole tiles; what rows
+                                   of padding cost is not in it */
+    uint64_t shadow_entries;    /* values beyond a clip that were added back */
+    uint64_t compilations;      /* of programs; constant once an engine is made */
+    uint64_t masked_macs;       /* of columns that static contexts have beyond what rows see; not computed */
+    uint64_t session_switches;  /* sessions that a device would have mapped in place of another */
+    uint64_t session_switch_ns; /* what they would have cost there */
 } bt_report_work;
 /* Adds to *sum what was done between two looks at an engine. */
 static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work *before, const bt_report_work *after)
@@ -35,7 +40,11 @@ static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work 
     sum->rows += after->rows - before->rows;
     sum->npu_macs += after->npu_macs - before->npu_macs;
     sum->companion_macs += after->companion_macs - before->companion_macs;
+    sum->tile_padding_macs += after->tile_padding_macs - before->tile_padding_macs;
     sum->shadow_entries += after->shadow_entries - before->shadow_entries;
     sum->compilations += after->compilations - before->compilations;
+    sum->masked_macs += after->masked_macs - before->masked_macs;
+    sum->session_switches += after->session_switches - before->session_switches;
+    sum->session_switch_ns += after->session_switch_ns - before->session_switch_ns;
 }
 #endif

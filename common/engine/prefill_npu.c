@@ -117,10 +117,23 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
     return bt_exec_run(s->exec, row, c->out, s->chunks.arena, &io, fault);
 }
 
+/* Refuses a prompt that no shape holds before anything of it is computed. Where one holds its last chunk's
+ * end, one holds every end before. */
+static bt_err check_end(const npu_state *s, size_t end, size_t pos0, bt_fault *fault)
+{
+    const bt_pkg_row *row;
+    bt_shapes_chunk last = {0};
+    for (size_t begin = pos0; begin < end; begin += last.valid)
+        last = bt_shapes_next(&s->chunks.shapes, end, begin);
+    return bt_pkg_find_row(&row, s->pkg, 1, last.rows, end, fault);
+}
+
 static bt_err npu_run(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
 {
     npu_state *s = state;
+    const bt_err e = check_end(s, pos0 + n, pos0, fault);
+    if (e < 0) return e;
     return bt_chunks_run(&s->chunks, kv, ids, n, pos0, hooks, logits, out, run_chunk, s, fault);
 }
 
@@ -128,8 +141,14 @@ static bt_report_work npu_work(const void *state)
 {
     const npu_state *s = state;
     const bt_exec_stats x = bt_exec_stats_of(s->exec);
-    return (bt_report_work){.rows = s->rows, .npu_macs = x.npu_macs, .companion_macs = x.companion_macs,
-                            .shadow_entries = x.shadow_entries};
+    return (bt_report_work){.rows = s->rows,
+                            .npu_macs = x.npu_macs,
+                            .companion_macs = x.companion_macs,
+                            .tile_padding_macs = x.tile_padding_macs,
+                            .shadow_entries = x.shadow_entries,
+                            .masked_macs = x.masked_macs,
+                            .session_switches = x.session_switches,
+                            .session_switch_ns = x.session_switch_ns};
 }
 
 static bt_report_engine npu_about(const void *state)

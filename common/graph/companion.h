@@ -34,6 +34,7 @@ typedef struct bt_companion {
     size_t scratch_bytes;      /* scratch_bytes for each thread, 64-byte aligned; between calls anyone's */
     bt_companion_spans *spans; /* what threads that share a sequence's attention need (companion_attn.c) */
     bt_companion_pass *pass;   /* row-wise steps that wait (companion_pass.c) */
+    uint32_t row_align_bytes;  /* rows of matrices begin at multiples of this power of two; 0: one behind the other */
 } bt_companion;
 /* What the companion makes room for. Room decides what is fast, never what is possible. */
 typedef struct bt_companion_sizes {
@@ -71,8 +72,19 @@ typedef struct bt_companion_rows {
     size_t batch, rows;
 } bt_companion_rows;
 
-/* Matrices of rows are contiguous: row r begins at r * width. t counts the rows of all sequences together,
- * padding too. */
+/* Elements of elem_bytes from one row of `width` to the next: width, or more where the owner set row_align_bytes. */
+static inline size_t bt_companion_ld_of(const bt_companion *c, size_t width, size_t elem_bytes)
+{
+    const size_t align = c->row_align_bytes > elem_bytes ? c->row_align_bytes / elem_bytes : 1;
+    return (width + align - 1) & ~(align - 1);
+}
+static inline size_t bt_companion_ld(const bt_companion *c, size_t width)
+{
+    return bt_companion_ld_of(c, width, sizeof(float));
+}
+
+/* Row r of a matrix begins at r * bt_companion_ld(width); what lies between rows is never read or written. t counts
+ * the rows of all sequences together, padding too. */
 
 /* ---- passes ----
  * Outside a pass every function does its work at once. Between begin and end, the row-wise ones (embed,
@@ -129,6 +141,10 @@ void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, si
  *   longer runs                  (chunks of a prompt) by blocks of rows and kv head */
 void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q, size_t layer,
                             size_t heads, size_t kv_heads, size_t d, float scale);
+/* The same of query heads [h0, h1) alone; the others' places in out are left as they are. */
+void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
+                                  size_t layer, size_t h0, size_t h1, size_t heads, size_t kv_heads, size_t d,
+                                  float scale);
 /* y = x + y */
 void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k);
 /* gate = silu(gate) * up */
@@ -151,6 +167,7 @@ typedef struct bt_companion_matrix {
     size_t n;
     bt_form form; /* 0: F16 */
     size_t group; /* INT8: inputs that share a scale */
+    size_t ld;    /* elements from one row of y to the next; 0: bt_companion_ld(n) */
 } bt_companion_matrix;
 void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x, size_t t,
                          size_t k);

@@ -61,7 +61,8 @@ typedef struct attn_job {
     const bt_companion *c;
     float *out;
     const float *q;
-    size_t layer, heads, kv_heads, d;
+    size_t layer, heads, kv_heads, d, ld;
+    size_t h0, h1; /* query heads that are wanted */
     float scale;
     size_t runs, units, block_rows;
     bt_pool_range left; /* units */
@@ -77,23 +78,25 @@ static size_t blocks_of(const attn_run *r, size_t block_rows)
 static void whole(const attn_job *j, const attn_run *r, size_t first, size_t rows, size_t g0, size_t g1,
                   void *scratch)
 {
-    const size_t width = j->heads * j->d, group = j->heads / j->kv_heads, at = (r->row + first) * width;
-    j->c->kernels->attn(j->out + at, width, j->q + at, width, r->kv, j->layer, rows, r->pos0 + first,
-                        j->heads, g0 * group, g1 * group, j->scale, scratch);
+    const size_t group = j->heads / j->kv_heads, at = (r->row + first) * j->ld;
+    const size_t h0 = g0 * group > j->h0 ? g0 * group : j->h0, h1 = g1 * group < j->h1 ? g1 * group : j->h1;
+    if (h0 >= h1) return;
+    j->c->kernels->attn(j->out + at, j->ld, j->q + at, j->ld, r->kv, j->layer, rows, r->pos0 + first,
+                        j->heads, h0, h1, j->scale, scratch);
 }
 
 /* One piece of a run and kv head; whoever brings the last one merges them all. */
 static void piece(const attn_job *j, size_t index, size_t n, size_t g, void *scratch)
 {
     const attn_run *r = &j->c->spans->run[index];
-    const size_t width = j->heads * j->d, group = j->heads / j->kv_heads, spans = spans_of(r);
+    const size_t ld = j->ld, group = j->heads / j->kv_heads, spans = spans_of(r);
     const size_t s0 = n * r->piece_spans, s1 = s0 + r->piece_spans < spans ? s0 + r->piece_spans : spans;
     float *part = r->part + g * r->rows * group * spans * bt_attn_part_floats(j->d);
-    j->c->kernels->attn_span(part, spans, j->q + r->row * width, width, r->kv, j->layer, r->rows, r->pos0,
-                             j->heads, g, s0, s1, j->scale, scratch);
+    j->c->kernels->attn_span(part, spans, j->q + r->row * ld, ld, r->kv, j->layer, r->rows, r->pos0, j->heads,
+                             g, s0, s1, j->scale, scratch);
     if (atomic_fetch_sub_explicit(&j->c->spans->left[index * j->kv_heads + g], 1, memory_order_acq_rel) == 1)
-        j->c->kernels->attn_merge(j->out + r->row * width + g * group * j->d, width, part, spans, r->rows,
-                                  r->pos0, group, j->d);
+        j->c->kernels->attn_merge(j->out + r->row * ld + g * group * j->d, ld, part, spans, r->rows, r->pos0,
+                                  group, j->d);
 }
 
 /* Units are taken by whoever is free, from the last to the first: the causal blocks of a chunk cost more
@@ -137,7 +140,8 @@ static void plan_pieces(attn_job *j, size_t work)
 {
     const size_t threads = bt_pool_threads(j->c->pool), limit = work / (PIECES * threads);
     float *part = j->c->spans->part, *end = part + j->c->spans->part_floats;
-    for (size_t i = 0; i < j->runs && threads > 1; i++) {
+    const bool is_whole = j->h1 - j->h0 == j->heads;
+    for (size_t i = 0; i < j->runs && threads > 1 && is_whole; i++) {
         attn_run *r = &j->c->spans->run[i];
         const size_t spans = spans_of(r), cost = r->rows * visible(r);
         const size_t floats = r->rows * j->heads * spans * bt_attn_part_floats(j->d);
@@ -184,12 +188,21 @@ static void attend(attn_job *j, size_t work)
     bt_pool_run(j->c->pool, attention_part, j);
 }
 
-void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
-                            size_t layer, size_t heads, size_t kv_heads, size_t d, float scale)
+void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows *r, float *out,
+                                  const float *q, size_t layer, size_t h0, size_t h1, size_t heads,
+                                  size_t kv_heads, size_t d, float scale)
 {
-    attn_job j = {.c = c,         .out = out,           .q = q, .layer = layer,
-                  .heads = heads, .kv_heads = kv_heads, .d = d, .scale = scale};
-    const size_t width = heads * d;
+    attn_job j = {.c = c,
+                  .out = out,
+                  .q = q,
+                  .layer = layer,
+                  .h0 = h0,
+                  .h1 = h1,
+                  .d = d,
+                  .heads = heads,
+                  .kv_heads = kv_heads,
+                  .scale = scale,
+                  .ld = bt_companion_ld(c, heads * d)};
     bt_companion_flush(c);
     for (size_t b = 0; b < r->batch;) {
         size_t work = 0;
@@ -200,8 +213,13 @@ void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, f
         }
         attend(&j, work);
     }
-    for (size_t b = 0; b < r->batch && r->rows > 1; b++) { /* padding attends to nothing */
-        const size_t real = b * r->rows + r->seq[b].valid;
-        memset(out + real * width, 0, (r->rows - r->seq[b].valid) * width * sizeof *out);
-    }
+    for (size_t b = 0; b < r->batch && r->rows > 1; b++) /* padding attends to nothing */
+        for (size_t row = r->seq[b].valid; row < r->rows; row++)
+            memset(out + (b * r->rows + row) * j.ld + h0 * d, 0, (h1 - h0) * d * sizeof *out);
+}
+
+void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
+                            size_t layer, size_t heads, size_t kv_heads, size_t d, float scale)
+{
+    bt_companion_attention_heads(c, r, out, q, layer, 0, heads, heads, kv_heads, d, scale);
 }

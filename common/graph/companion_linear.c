@@ -16,15 +16,16 @@ static void panels_of(const linear_job *j, const bt_companion_matrix *m, size_t 
                       const float *sums)
 {
     const bt_kernels *kernels = j->c->kernels;
+    const size_t ldy = m->ld ? m->ld : bt_companion_ld(j->c, m->n), ldx = bt_companion_ld(j->c, j->k);
     switch (m->form) {
     case BT_FORM_F16:
-        kernels->matmul(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, p1);
+        kernels->matmul(m->y, ldy, j->x, ldx, m->panels, m->bias, j->t, m->n, j->k, p0, p1);
         break;
     case BT_FORM_INT8:
-        kernels->matmul8(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, m->group, p0, p1);
+        kernels->matmul8(m->y, ldy, j->x, ldx, m->panels, m->bias, j->t, m->n, j->k, m->group, p0, p1);
         break;
     case BT_FORM_FP4:
-        kernels->matmul4(m->y, m->n, j->x, j->k, m->panels, m->bias, j->t, m->n, j->k, p0, p1, sums);
+        kernels->matmul4(m->y, ldy, j->x, ldx, m->panels, m->bias, j->t, m->n, j->k, p0, p1, sums);
         break;
     }
 }
@@ -36,7 +37,7 @@ static void linear_part(void *ud, size_t part, size_t parts)
     (void)parts;
     for (size_t g = 0; g < j->group; g++)
         if (j->m[g].form == BT_FORM_FP4) {
-            j->c->kernels->fp4_sums(sums, j->x, j->k, j->t, j->k);
+            j->c->kernels->fp4_sums(sums, j->x, bt_companion_ld(j->c, j->k), j->t, j->k);
             break;
         }
     for (size_t i, end_piece; bt_pool_range_take(&j->pieces, &i, &end_piece);) {

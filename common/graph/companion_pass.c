@@ -32,21 +32,25 @@ static void pass_part(void *ud, size_t part, size_t parts)
     while (bt_pool_range_take(&p->blocks, &r0, &r1))
         for (size_t i = 0; i < p->steps; i++) {
             const bt_companion_pass_step *s = &p->step[i];
-            float *y = s->y_in_block ? block : s->y ? s->y + r0 * s->k : NULL;
-            const float *x = s->x_in_block ? block : s->x ? s->x + r0 * s->k : NULL;
+            const size_t at = r0 * bt_companion_ld(p->c, s->k);
+            float *y = s->y_in_block ? block : s->y ? s->y + at : NULL;
+            const float *x = s->x_in_block ? block : s->x ? s->x + at : NULL;
             s->fn(p->c, s, y, x, r0, r1 - r0, scratch);
         }
 }
 
-static size_t rows_of_a_block(const bt_companion_pass *p) { return BLOCK_BYTES / (p->width * sizeof(float)); }
+static size_t rows_of_a_block(const bt_companion_pass *p)
+{
+    return BLOCK_BYTES / (bt_companion_ld(p->c, p->width) * sizeof(float));
+}
 
 void bt_companion_flush(const bt_companion *c)
 {
     bt_companion_pass *p = c->pass;
     if (!p->steps) return;
     bt_pool *pool = bt_companion_pool_for(c, p->elems);
-    const size_t fit = rows_of_a_block(p), share = p->t / (SHARES * bt_pool_threads(pool));
     p->c = c;
+    const size_t fit = rows_of_a_block(p), share = p->t / (SHARES * bt_pool_threads(pool));
     bt_pool_range_init(&p->blocks, p->t, fit < share ? fit : share);
     bt_pool_run(pool, pass_part, p);
     p->steps = 0;
@@ -83,7 +87,7 @@ void bt_companion_pass_add(const bt_companion *c, const bt_companion_pass_step *
 {
     bt_companion_pass *p = c->pass;
     if (p->steps == MAX_STEPS || p->t != t || !is_row_local(p, s)) bt_companion_flush(c);
-    if (!p->steps) p->t = t, p->width = 1, p->elems = 0;
+    if (!p->steps) p->c = c, p->t = t, p->width = 1, p->elems = 0;
     p->step[p->steps++] = *s;
     p->elems += t * s->k;
     if (s->k > p->width) p->width = s->k;

@@ -5,14 +5,14 @@
 
 typedef bt_companion_pass_step step;
 
-/* t rows of k floats, read or written. */
-static bt_companion_area read_area(const void *at, size_t k)
+/* Rows of k floats, read or written. */
+static bt_companion_area read_area(const bt_companion *c, const void *at, size_t k)
 {
-    return (bt_companion_area){at, k * sizeof(float), false};
+    return (bt_companion_area){at, bt_companion_ld(c, k) * sizeof(float), false};
 }
-static bt_companion_area written_area(const void *at, size_t k)
+static bt_companion_area written_area(const bt_companion *c, const void *at, size_t k)
 {
-    return (bt_companion_area){at, k * sizeof(float), true};
+    return (bt_companion_area){at, bt_companion_ld(c, k) * sizeof(float), true};
 }
 
 /* ---- by row ---- */
@@ -20,8 +20,9 @@ static bt_companion_area written_area(const void *at, size_t k)
 static void embed_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
                        void *scratch)
 {
-    (void)c, (void)x, (void)scratch;
-    for (size_t r = r0; r < r0 + n; r++, y += s->k) {
+    const size_t ld = bt_companion_ld(c, s->k);
+    (void)x, (void)scratch;
+    for (size_t r = r0; r < r0 + n; r++, y += ld) {
         if (r % s->r.rows < s->r.seq[r / s->r.rows].valid) s->row(y, s->what, (size_t)s->ids[r]);
         else
             for (size_t i = 0; i < s->k; i++) y[i] = s->number;
@@ -33,7 +34,7 @@ void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float
 {
     const step s = {
         .fn = embed_rows, .is_fresh = true, .r = *r,    .y = y,        .k = width,
-        .number = pad,    .ids = ids,       .row = row, .what = table, .area = {written_area(y, width)},
+        .number = pad,    .ids = ids,       .row = row, .what = table, .area = {written_area(c, y, width)},
         .areas = 1};
     bt_companion_pass_add(c, &s, r->batch * r->rows);
 }
@@ -42,8 +43,13 @@ void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float
 static void rmsnorm_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
                          void *scratch)
 {
+    const size_t ld = bt_companion_ld(c, s->k);
     (void)r0, (void)scratch;
-    c->kernels->rmsnorm(y, s->d, x, s->d, s->w, s->number, n * s->heads, s->d);
+    if (s->heads == 1) c->kernels->rmsnorm(y, ld, x, ld, s->w, s->number, n, s->d);
+    else if (ld == s->k) c->kernels->rmsnorm(y, s->d, x, s->d, s->w, s->number, n * s->heads, s->d);
+    else
+        for (size_t i = 0; i < n; i++)
+            c->kernels->rmsnorm(y + i * ld, s->d, x + i * ld, s->d, s->w, s->number, s->heads, s->d);
 }
 
 void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps,
@@ -58,7 +64,7 @@ void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const
                     .k = k,
                     .heads = 1,
                     .d = k,
-                    .area = {read_area(x, k), written_area(y, k)},
+                    .area = {read_area(c, x, k), written_area(c, y, k)},
                     .areas = 2};
     bt_companion_pass_add(c, &s, t);
 }
@@ -74,37 +80,56 @@ void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float
                     .k = heads * d,
                     .heads = heads,
                     .d = d,
-                    .area = {written_area(x, heads * d)},
+                    .area = {written_area(c, x, heads * d)},
                     .areas = 1};
     bt_companion_pass_add(c, &s, t);
+}
+
+/* n rows of k as so many runs without a gap: all rows as one where they lie one behind the other. Returns the
+ * elements of a run. */
+static size_t runs_of(const bt_companion *c, size_t *runs, size_t n, size_t k)
+{
+    const bool is_whole = bt_companion_ld(c, k) == k;
+    *runs = is_whole ? 1 : n;
+    return is_whole ? n * k : k;
 }
 
 static void add_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
                      void *scratch)
 {
+    const size_t ld = bt_companion_ld(c, s->k);
+    size_t runs;
+    const size_t elems = runs_of(c, &runs, n, s->k);
     (void)r0, (void)scratch;
-    c->kernels->add(y, x, n * s->k);
+    for (size_t i = 0; i < runs; i++) c->kernels->add(y + i * ld, x + i * ld, elems);
 }
 
 void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k)
 {
-    const step s = {.fn = add_rows, .y = y, .x = x, .k = k, .area = {read_area(x, k), written_area(y, k)},
-                    .areas = 2};
+    const step s = {
+        .fn = add_rows, .y = y, .x = x, .k = k, .area = {read_area(c, x, k), written_area(c, y, k)},
+        .areas = 2};
     bt_companion_pass_add(c, &s, t);
 }
 
 static void silu_mul_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
                           void *scratch)
 {
+    const size_t ld = bt_companion_ld(c, s->k);
+    size_t runs;
+    const size_t elems = runs_of(c, &runs, n, s->k);
     (void)r0, (void)scratch;
-    c->kernels->silu_mul(y, y, x, n * s->k);
+    for (size_t i = 0; i < runs; i++) c->kernels->silu_mul(y + i * ld, y + i * ld, x + i * ld, elems);
 }
 
 void bt_companion_silu_mul(const bt_companion *c, float *gate, const float *up, size_t t, size_t k)
 {
-    const step s = {
-        .fn = silu_mul_rows, .y = gate, .x = up, .k = k, .area = {read_area(up, k), written_area(gate, k)},
-        .areas = 2};
+    const step s = {.fn = silu_mul_rows,
+                    .y = gate,
+                    .x = up,
+                    .k = k,
+                    .area = {read_area(c, up, k), written_area(c, gate, k)},
+                    .areas = 2};
     bt_companion_pass_add(c, &s, t);
 }
 
@@ -113,7 +138,8 @@ static void rotate_rows(const bt_companion *c, const step *s, float *y, const fl
 {
     const bt_companion_rotation *r = s->rotation;
     (void)x, (void)r0;
-    c->kernels->rotate(y, s->k, n, s->heads, r->h_base, r->base, r->log2, r->sign, r->scale, scratch);
+    c->kernels->rotate(y, bt_companion_ld(c, s->k), n, s->heads, r->h_base, r->base, r->log2, r->sign,
+                       r->scale, scratch);
 }
 
 void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks,
@@ -125,7 +151,7 @@ void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t block
                     .k = k,
                     .heads = blocks,
                     .rotation = rotation,
-                    .area = {written_area(x, k)},
+                    .area = {written_area(c, x, k)},
                     .areas = 1};
     bt_companion_pass_add(c, &s, t);
 }
@@ -136,10 +162,11 @@ void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t block
 static void select_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
                         void *scratch)
 {
-    (void)c, (void)x, (void)scratch;
-    for (size_t r = r0; r < r0 + n; r++, y += s->k) {
+    const size_t ld = bt_companion_ld(c, s->k);
+    (void)x, (void)scratch;
+    for (size_t r = r0; r < r0 + n; r++, y += ld) {
         const size_t from = s->heads > 1 ? r : r * s->r.rows + s->r.seq[r].valid - 1;
-        memcpy(y, s->w + from * s->k, s->k * sizeof *y);
+        memcpy(y, s->w + from * ld, s->k * sizeof *y);
     }
 }
 
@@ -153,7 +180,7 @@ void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r,
                     .w = x,
                     .k = k,
                     .heads = out,
-                    .area = {read_area(x, k), written_area(y, k)},
+                    .area = {read_area(c, x, k), written_area(c, y, k)},
                     .areas = 2};
     bt_companion_pass_add(c, &s, r->batch * out);
 }
@@ -163,8 +190,9 @@ void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r,
 static void rope_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
                       void *scratch)
 {
+    const size_t ld = bt_companion_ld(c, s->k);
     (void)x, (void)scratch;
-    for (size_t r = r0; r < r0 + n; r++, y += s->k) {
+    for (size_t r = r0; r < r0 + n; r++, y += ld) {
         const bt_companion_seq *seq = &s->r.seq[r / s->r.rows];
         const size_t row = r % s->r.rows, at = (seq->pos0 + row) * (s->dims / 2);
         if (row < seq->valid) c->kernels->rope(y, s->heads, s->d, s->dims, s->cos + at, s->sin + at, s->neox);
@@ -184,7 +212,7 @@ void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float 
                     .cos = cos,
                     .sin = sin,
                     .neox = neox,
-                    .area = {written_area(x, heads * d)},
+                    .area = {written_area(c, x, heads * d)},
                     .areas = 1};
     bt_companion_pass_add(c, &s, r->batch * r->rows);
 }
@@ -192,7 +220,7 @@ void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float 
 static void kv_store_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
                           void *scratch)
 {
-    const size_t rows = s->r.rows, end = r0 + n;
+    const size_t rows = s->r.rows, end = r0 + n, ld = bt_companion_ld(c, s->k);
     (void)y, (void)scratch;
     for (size_t r = r0, next; r < end; r = next) {
         const bt_companion_seq *seq = &s->r.seq[r / rows];
@@ -200,8 +228,8 @@ static void kv_store_rows(const bt_companion *c, const step *s, float *y, const 
         next = left < end - r ? r + left : end;
         const size_t last = first + (next - r), real = last < seq->valid ? last : seq->valid;
         if (first < real)
-            c->kernels->kv_store(seq->kv, s->layer, seq->pos0 + first, real - first, x + (r - r0) * s->k,
-                                 s->w + r * s->k, s->k);
+            c->kernels->kv_store(seq->kv, s->layer, seq->pos0 + first, real - first, x + (r - r0) * ld,
+                                 s->w + r * ld, ld);
     }
 }
 
@@ -214,7 +242,7 @@ void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, si
                     .w = v,
                     .k = width,
                     .layer = layer,
-                    .area = {read_area(k, width), read_area(v, width)},
+                    .area = {read_area(c, k, width), read_area(c, v, width)},
                     .areas = 2};
     bt_companion_pass_add(c, &s, r->batch * r->rows);
 }

@@ -107,7 +107,7 @@ static void run_linear(const run *r, const bt_step *s, size_t t)
     for (uint32_t g = 0; g < s->group; g++) {
         const bt_weights_matrix *a = &r->layer->is[s[g].weight].matrix;
         float *y = bt_bind_is_nowhere(s[g].out_at) ? r->io->logits : at(r, s[g].out_at);
-        m[g] = (bt_companion_matrix){y, a->panels, a->bias, a->n, a->form, a->group};
+        m[g] = (bt_companion_matrix){y, a->panels, a->bias, a->n, a->form, a->group, 0};
     }
     if (!bt_bind_is_nowhere(s->out_at) || s->rows == 1) {
         bt_companion_linear(c, m, s->group, x, t, k);

@@ -106,7 +106,12 @@ bt_msg_engine bt_node_setup_engine(const bt_report_engine *about)
 
 bt_msg_work bt_node_setup_work(const bt_report_work *work)
 {
-    return (bt_msg_work){.rows = work->rows, .npu_macs = work->npu_macs,
-                         .companion_macs = work->companion_macs, .shadow_entries = work->shadow_entries,
-                         .compilations = work->compilations};
+    return (bt_msg_work){.rows = work->rows,
+                         .npu_macs = work->npu_macs,
+                         .companion_macs = work->companion_macs,
+                         .shadow_entries = work->shadow_entries,
+                         .compilations = work->compilations,
+                         .masked_macs = work->masked_macs,
+                         .session_switches = work->session_switches,
+                         .session_switch_ns = work->session_switch_ns};
 }

@@ -127,7 +127,8 @@ typedef struct bt_msg_hello {
     char prefill_exactness[BT_MSG_MAX_TEXT_BYTES + 1];
 } bt_msg_hello;
 typedef struct bt_msg_work { /* what one prompt took; compilations: 0 once warm */
-    uint64_t rows, npu_macs, companion_macs, shadow_entries, compilations;
+    uint64_t rows, npu_macs, companion_macs, shadow_entries, compilations, masked_macs, session_switches,
+        session_switch_ns;
 } bt_msg_work;
 typedef struct bt_msg_welcome {
     uint32_t protocol;

@@ -21,6 +21,9 @@ static const tiny_pkg kinds[] = {
     {SMALL, .rotate = true, .bits = 4, .seqs = {1, 3}},
     {SMALL, .ops_all = true, .rotate = true, .seqs = {2}},
     {SMALL, .llm_int8 = true, .seqs = {3}},
+    {SMALL, .ops_all = true, .packed = true, .two_sessions = true, .seqs = {1, 2}},
+    {.layers = 1, .laid_out = true, .rotate = true, .seqs = {5}},
+    {.layers = 1, .laid_out = true, .ops_all = true, .seqs = {3}},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, MOST_BYTES = 1 << 20 };
 

@@ -16,6 +16,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         p.max_rows > 1 << 20)
         abort();
     if ((p.map_window_bytes | p.on_chip_bytes | p.memory_bytes) >> 51) abort();
+    if ((p.memory_bytes && (p.map_window_bytes > p.memory_bytes || p.on_chip_bytes > p.memory_bytes)) ||
+        (p.state_pow2 && p.state_multiple & (p.state_multiple - 1)) ||
+        p.refused_shapes > BT_PROFILE_MAX_REFUSED)
+        abort();
+    for (uint32_t i = 0; i < p.refused_shapes; i++)
+        if (!p.refused_shape[i].seq || p.refused_shape[i].seq > p.refused_shape[i].ctx ||
+            p.refused_shape[i].ctx > 1 << 20)
+            abort();
+    for (int k = 0; p.companion && k < BT_OP_KINDS; k++)
+        if (p.op[k]) abort();
     for (int k = 0; k < BT_OP_KINDS; k++) {
         if (p.op[k] > 7 || (p.op[k] && !(p.op[k] & 3)) || (k != BT_OP_LINEAR && p.op[k] & 4)) abort();
         if (bt_profile_is_move((bt_op_kind)k) && p.op[k]) abort();

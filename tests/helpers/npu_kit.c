@@ -199,10 +199,11 @@ static uint32_t put_program(kit *k, size_t seq, size_t out, uint64_t *arena)
     bt_fault f;
     uint8_t *on_npu = room(k->graph->ops);
     for (size_t i = 0; i < k->graph->ops; i++)
-        on_npu[i] = k->graph->op[i].kind == BT_OP_LINEAR &&
-                    !(k->options->fall_back && k->graph->op[i].weight == BT_WEIGHT_UP);
-    const bt_lower_in in = {.graph = k->graph, .on_npu = on_npu, .recipe = &k->recipe, .seq = seq,
-                            .out = out};
+        on_npu[i] = k->graph->op[i].kind == BT_OP_LINEAR
+                        ? !(k->options->fall_back && k->graph->op[i].weight == BT_WEIGHT_UP)
+                        : k->options->layout && k->graph->op[i].kind == BT_OP_ATTENTION;
+    const bt_lower_in in = {.graph = k->graph, .on_npu = on_npu, .recipe = &k->recipe,
+                            .seq = seq,        .out = out,       .layout = k->options->layout};
     bt_lowered l;
     must(bt_lower(&l, &in, &f), &f);
     l.program.code = put(k, BT_PKG_CONST_CODE, l.inst, l.insts * sizeof *l.inst);
@@ -259,6 +260,7 @@ static void put_header(kit *k, bt_pkg_header *h)
     h->rope_sin = put(k, BT_PKG_CONST_TABLE, bt_weights_rope_sin(k->packed), angles * sizeof(float));
     h->rope_cos_q15 = h->rope_sin_q15 = BT_PKG_NONE;
     h->r1 = h->r2 = (bt_pkg_rotation){.h_base = BT_PKG_NONE, .sign = BT_PKG_NONE};
+    if (k->options->layout) h->layout = *k->options->layout;
     snprintf(h->model_name, sizeof h->model_name, "%s", k->m->name);
     bt_recipe_text(h->recipe, &k->recipe);
     snprintf(h->profile, sizeof h->profile, "host");

@@ -12,8 +12,10 @@ typedef struct npu_kit_options {
     const char *recipe; /* NULL: "w8a8:no-rotate"; only modes, a16=, shadow= count */
     const char *policy; /* npu/pkg/shapes.h; NULL: the default */
     size_t ctx_tokens;
-    float clip;     /* share of the greatest magnitude; 0: 0.5 */
-    bool fall_back; /* `up` stays in f16 on the companion */
+    float clip;                  /* share of the greatest magnitude; 0: 0.5 */
+    bool fall_back;              /* `up` stays in f16 on the companion */
+    const bt_pkg_layout *layout; /* NULL: none. Else the companion's attention is cut as if it were on the NPU;
+                                    on_chip_bytes is 0 */
 } npu_kit_options;
 bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options);
 

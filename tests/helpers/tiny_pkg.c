@@ -7,6 +7,9 @@
 #include "kernels/kernels.h"
 #include "model/weights.h"
 #include "model/quant.h"
+#include "npu/compile/bodies.h"
+#include "npu/compile/switches.h"
+#include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/pkg_private.h"
 #include "npu/pkg/recipe.h"
 
@@ -32,6 +35,8 @@ typedef struct maker {
     uint32_t layer, seq, out;
     uint32_t params[BT_PKG_INT_SPLIT + 1]; /* by operator; NONE where it takes none */
     bool tail;
+    uint32_t ctx;
+    bt_bodies *bodies; /* packed, else NULL */
 } maker;
 
 static int8_t draw(maker *m, int limit)
@@ -227,6 +232,13 @@ static void add_header(maker *m)
     must(angles <= 4096, "too many angles");
     for (size_t i = 0; i <= angles; i++) q15[i] = (int16_t)(32767 - 997 * (int)(i % 60));
     memcpy(h->model_id, "a model's hash..", 16);
+    if (m->o.laid_out)
+        h->layout = (bt_pkg_layout){.last_axis_align_bytes = 128,
+                                    .query_slice_rows = 2,
+                                    .attention_heads_max = 1,
+                                    .output_parts = 2,
+                                    .tile_rows = 32,
+                                    .tile_cols = 32};
     h->kernels_version = BT_KERNELS_NUMERIC_VERSION;
     h->rounding = BT_PKG_ROUND_HALF_UP;
     h->npu_ops = m->o.ops_all ? BT_PKG_OPS_ALL : BT_PKG_OPS_LINEAR;
@@ -273,7 +285,7 @@ static uint64_t new_place(maker *m, bt_pkg_value name, uint64_t bytes)
 
 static uint64_t rows_place(maker *m, bt_pkg_value name, uint32_t width, uint32_t elem)
 {
-    return new_place(m, name, (uint64_t)rows(m) * width * elem);
+    return new_place(m, name, (uint64_t)rows(m) * bt_pkg_layout_stride(&m->h.layout, width, elem));
 }
 
 static bt_pkg_inst *emit(maker *m, bt_pkg_op op, uint32_t width, uint64_t in0, uint64_t out)
@@ -307,8 +319,8 @@ typedef struct planes {
 /* from: f32 rows of `width`, or with npu_ops all s32 rows in the site's units. */
 static planes quantise(maker *m, bt_site_kind kind, uint32_t width, uint64_t from)
 {
-    planes p = {.lo = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE, .stride = (width + 63) / 64 * 64,
-                .width = width};
+    planes p = {.lo = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE,
+                .stride = bt_pkg_layout_plane_stride(&m->h.layout, width), .width = width};
     p.site = bt_pkg_site_index(m->h.layers, m->layer, kind);
     p.hi = new_place(m, BT_PKG_VALUE_PLANES, (uint64_t)rows(m) * p.stride);
     if (kind == BT_SITE_O && !m->o.llm_int8)
@@ -340,7 +352,39 @@ static uint64_t linear(maker *m, const planes *p, bt_weight weight, bt_pkg_value
     i->out_stride = n * (wide ? 4 : 2);
     i->group = (uint8_t)group;
     i->macs_per_row = (uint64_t)n * k;
+    const uint32_t parts = logits ? bt_pkg_layout_parts(&m->h.layout, n) : 1;
+    for (uint32_t part = 1; part <= parts && parts > 1; part++) {
+        bt_pkg_inst *to = part == 1 ? i : &m->inst[m->insts++];
+        *to = *i;
+        to->arg = part << 8;
+        to->out_width = bt_pkg_layout_part(&m->h.layout, n, part).n;
+        to->macs_per_row = (uint64_t)to->out_width * k;
+    }
     return out;
+}
+
+/* The last instruction as slices. */
+static void slice(maker *m)
+{
+    const bt_pkg_inst whole = m->inst[m->insts - 1];
+    const uint32_t slices = (uint32_t)bt_pkg_layout_slices(&m->h.layout, m->seq, m->h.heads);
+    if (slices == 1) return;
+    m->insts--;
+    for (uint32_t n = 1; n <= slices; n++) {
+        must(m->insts < MAX_INSTS, "too many instructions");
+        m->inst[m->insts] = whole;
+        m->inst[m->insts++].arg = n;
+    }
+}
+
+/* What was emitted has the strides of plain rows. */
+static void lay_out(maker *m)
+{
+    for (uint32_t i = 0; i < m->insts; i++) {
+        bt_pkg_inst *n = &m->inst[i];
+        n->in_stride = bt_pkg_layout_stride(&m->h.layout, n->in_stride, 1);
+        if (n->out != BT_PKG_NOWHERE) n->out_stride = bt_pkg_layout_stride(&m->h.layout, n->out_stride, 1);
+    }
 }
 
 static void heads(maker *m, bool rope, uint64_t at, uint32_t count, bt_weight weight)
@@ -400,6 +444,7 @@ static uint64_t attend(maker *m, uint64_t q, uint64_t k, uint64_t v)
     uint64_t a = rows_place(m, BT_PKG_VALUE_A, qw, all ? 2 : 4);
     bt_pkg_inst *i = emit(m, all ? BT_PKG_INT_ATTENTION : BT_PKG_ATTENTION, qw, q, a);
     if (all) i->in_stride = i->out_stride = qw * 2;
+    slice(m);
     if (all) {
         const uint64_t wide = rows_place(m, BT_PKG_VALUE_WIDE, qw, 4);
         i = emit(m, BT_PKG_INT_ROTATE, qw, a, wide);
@@ -443,6 +488,35 @@ static void lower_layer(maker *m, uint64_t x)
     m->top = top;
 }
 
+static void list_sessions(const maker *m, bt_pkg_session ret[2])
+{
+    const uint32_t cut = m->o.two_sessions ? 0 : m->h.layers;
+    ret[0] = (bt_pkg_session){.first_layer = 0, .last_layer = cut, .mapped_bytes = 1000};
+    ret[1] = (bt_pkg_session){.first_layer = cut + 1, .last_layer = m->h.layers, .mapped_bytes = 900};
+}
+
+/* The program that was made, as the compiler stores it. */
+static uint32_t store(maker *m, bt_pkg_program *p)
+{
+    bt_pkg_session session[2];
+    bt_lowered l = {.inst = malloc(m->insts * sizeof *l.inst), .insts = m->insts, .place = m->place,
+                    .places = m->places, .program = *p};
+    must(l.inst != NULL, "no memory");
+    memcpy(l.inst, m->inst, m->insts * sizeof *l.inst);
+    list_sessions(m, session);
+    must(bt_switches_insert(&l, session, m->o.two_sessions ? 2 : 1, m->h.layers, 1000, NULL) == BT_OK,
+         "switches");
+    if (m->bodies) {
+        must(bt_bodies_pack(m->bodies, &l, m->w, NULL) == BT_OK, "packing");
+    } else {
+        l.program.code = constant(m, BT_PKG_CONST_CODE, l.inst, l.insts * sizeof *l.inst);
+        l.program.plan = constant(m, BT_PKG_CONST_PLAN, l.place, l.places * sizeof *l.place);
+    }
+    free(l.inst);
+    *p = l.program;
+    return bt_pkg_writer_program(m->w, p);
+}
+
 static uint32_t lower(maker *m, uint32_t seq, uint32_t out)
 {
     m->insts = m->places = 0;
@@ -470,14 +544,13 @@ static uint32_t lower(maker *m, uint32_t seq, uint32_t out)
         const planes p = quantise(m, BT_SITE_HEAD, m->h.dim, norm(m, s, BT_WEIGHT_OUT_NORM, BT_SITE_HEAD));
         linear(m, &p, BT_WEIGHT_OUTPUT, BT_PKG_VALUE_OTHER, 1);
     }
+    lay_out(m);
     for (uint32_t i = 0; i < m->places; i++)
         if (i < held || i >= from) m->place[i].last_inst = m->insts - 1;
-    bt_pkg_program p = {.insts = m->insts, .places = m->places, .seq = seq, .out = out,
-                        .arena_bytes = m->peak};
-    p.code = constant(m, BT_PKG_CONST_CODE, m->inst, m->insts * sizeof *m->inst);
-    p.plan = constant(m, BT_PKG_CONST_PLAN, m->place, m->places * sizeof *m->place);
+    bt_pkg_program p = {.insts = m->insts, .places = m->places, .seq = seq,
+                        .out = out,        .ctx = m->ctx,       .arena_bytes = m->peak};
     if (m->peak > m->h.arena_bytes) m->h.arena_bytes = m->peak;
-    return bt_pkg_writer_program(m->w, &p);
+    return store(m, &p);
 }
 
 static void add_params(maker *m)
@@ -500,10 +573,14 @@ static void add_rows(maker *m)
     for (int i = 0; i < 4 && m->o.seqs[i]; i++) {
         const uint32_t seq = m->o.seqs[i];
         bt_pkg_row row = {.batch = 1, .seq_min = seq, .seq = seq};
+        m->ctx = m->bodies ? m->h.ctx_tokens / 2 : 0;
         for (int o = 0; o < BT_PKG_OUTS; o++) row.program[o] = lower(m, seq, o == 0 ? 0 : o == 1 ? 1 : seq);
         row.ctx = m->h.ctx_tokens / 2;
         bt_pkg_writer_row(m->w, &row);
         row.ctx = m->h.ctx_tokens;
+        m->ctx = m->bodies ? row.ctx : 0;
+        for (int o = 0; m->bodies && o < BT_PKG_OUTS; o++)
+            row.program[o] = lower(m, seq, o == 0 ? 0 : o == 1 ? 1 : seq);
         bt_pkg_writer_row(m->w, &row);
         m->h.max_seq = seq;
     }
@@ -527,14 +604,18 @@ void tiny_pkg_write(const char *path, const tiny_pkg *o)
     m->h.ctx_tokens = o->ctx ? o->ctx : 32;
     must(bt_pkg_writer_new(&m->w, path, &f) == BT_OK, f.text);
     if (m->o.ops_all) add_params(m); /* first: constant 0 is a good index for parameters too */
+    if (m->o.packed) must(bt_bodies_new(&m->bodies, &f) == BT_OK, f.text);
     add_header(m);
     add_tensors(m);
     add_sites(m);
     add_rows(m);
     const bt_pkg_fallback fallback = {.op = "rmsnorm", .why = "npu_ops linear", .count = 5};
-    const bt_pkg_session session = {.first_layer = 0, .last_layer = m->h.layers, .mapped_bytes = 1000};
+    bt_pkg_session session[2];
+    list_sessions(m, session);
     bt_pkg_writer_fallback(m->w, &fallback);
-    bt_pkg_writer_session(m->w, &session);
+    for (int i = 0; i < (m->o.two_sessions ? 2 : 1); i++) bt_pkg_writer_session(m->w, &session[i]);
+    if (m->bodies) bt_bodies_write(m->bodies, m->w, &m->h);
+    bt_bodies_free(m->bodies);
     must(bt_pkg_writer_finish(m->w, &m->h, &f) == BT_OK, f.text);
     bt_pkg_writer_free(m->w);
     free(m);

@@ -13,7 +13,10 @@ typedef struct tiny_pkg {
     uint32_t bits;                                            /* of weights: 8 (also for 0) or 4 */
     bool ops_all, rotate, same_layers; /* npu_ops all; R1 and R2; every layer has the weights of the first */
     bool llm_int8;                     /* that recipe: 8 bits everywhere, no shadow, f16 weights beside the integers */
-    uint32_t seqs[4];                  /* rows; all 0: 4 alone */
+    bool laid_out;       /* rows at multiples of 128 bytes, attention sliced, the output matrix in parts */
+    bool packed;         /* programs are pieces, each row has its own, static in ctx */
+    bool two_sessions;   /* the first layer, and the others with the head; a switch costs 1,000 ns */
+    uint32_t seqs[4];    /* rows; all 0: 4 alone */
     uint32_t flip_layer; /* not 0: one byte of this layer's down weights differs (before hashes are made) */
 } tiny_pkg;
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "rt/loop.h"
 #include "tests/helpers/cluster.h"
+#include "tests/helpers/foreign_copies.h"
 #include "node/net.h"
 
 #include <arpa/inet.h>

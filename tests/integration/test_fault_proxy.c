@@ -3,6 +3,7 @@
 #include "base/num.h"
 #include "base/rng.h"
 #include "rt/sock.h"
+#include "tests/helpers/foreign_copies.h"
 #include "tests/helpers/proxy.h"
 
 #include <setjmp.h>

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/wait.h"
 #include "npu/compile/obtain.h"
+#include "npu/compile/offload.h"
+#include "npu/compile/probes.h"
 #include "tools/package_view.h"
 #include "tools/tool.h"
 
@@ -75,15 +77,55 @@ static bt_err make(bt_pkg **ret, char path[BT_OBTAIN_PATH_BYTES], const config *
     return e;
 }
 
+/* Rows of the policy that the device refuses, from the data that left them out. */
+typedef struct refusals {
+    bt_profile profile;
+    bt_shapes shapes;
+    size_t ctx_tokens;
+} refusals;
+
+static bt_err find_refusals(refusals *ret, const config *c, const bt_pkg *p, bt_fault *fault)
+{
+    ret->ctx_tokens = bt_pkg_header_of(p)->ctx_tokens;
+    const bt_err e = bt_profile_load(&ret->profile, c->want.profile, fault);
+    return e < 0 ? e : bt_shapes_parse(&ret->shapes, c->want.shape_policy, ret->ctx_tokens, fault);
+}
+
+static json_t *refusals_json(const refusals *r)
+{
+    json_t *list = json_array();
+    bt_probes_refused x;
+    for (size_t i = 0; bt_probes_refused_at(&x, &r->profile, &r->shapes, r->ctx_tokens, i); i++)
+        json_array_append_new(list, json_pack("{s:I,s:I,s:{s:I,s:I}}", "seq", (json_int_t)x.seq, "ctx",
+                                              (json_int_t)x.ctx, "instead", "seq", (json_int_t)x.seq_instead,
+                                              "ctx", (json_int_t)x.ctx_instead));
+    return list;
+}
+
+static void print_refusals(const refusals *r)
+{
+    bt_probes_refused x;
+    for (size_t i = 0; bt_probes_refused_at(&x, &r->profile, &r->shapes, r->ctx_tokens, i); i++)
+        printf("%s  seq %u, ctx %u: its chunks run in seq %u, ctx %u\n",
+               i ? ""
+                 : "\nleft out, because the device's compiler fails at it although larger shapes pass:\n",
+               x.seq, x.ctx, x.seq_instead, x.ctx_instead);
+}
+
 static int show(const config *c, const char *path, const bt_pkg *p, int64_t took_us)
 {
+    refusals r;
+    bt_fault fault = {""};
+    if (find_refusals(&r, c, p, &fault) < 0) return tool_fail("compile", &fault);
     if (c->json) {
         json_t *j = tool_package_summary_json(p);
         if (j)
-            json_object_update_new(j, json_pack("{s:s,s:f}", "path", path, "seconds", (double)took_us / 1e6));
+            json_object_update_new(j, json_pack("{s:s,s:f,s:o}", "path", path, "seconds",
+                                                (double)took_us / 1e6, "refused_shapes", refusals_json(&r)));
         return tool_print_json("compile", j);
     }
     tool_package_print_summary(p);
+    print_refusals(&r);
     printf("\n%s  (%.1f s)\n", path, (double)took_us / 1e6);
     return fflush(stdout) != 0;
 }
@@ -94,7 +136,11 @@ static int refuse_fallbacks(const bt_pkg *p)
     const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
     const uint32_t n = bt_pkg_header_of(p)->fallbacks.count;
     if (n) fprintf(stderr, "baton compile: --require-npu, but these operators fall back to the companion:\n");
-    for (uint32_t i = 0; i < n; i++) fprintf(stderr, "  %-16s %6u  %s\n", f[i].op, f[i].count, f[i].why);
+    for (uint32_t i = 0; i < n; i++) {
+        char text[BT_OFFLOAD_FALLBACK_BYTES];
+        bt_offload_fallback_text(text, sizeof text, &f[i]);
+        fprintf(stderr, "  %s\n", text);
+    }
     return n != 0;
 }
 

@@ -162,10 +162,11 @@ static int show(const config *c, measure *r)
     const bt_perplexity_diff_result d =
         r->diff ? bt_perplexity_diff_end(r->diff) : (bt_perplexity_diff_result){0};
     if (c->json) {
-        json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f}", "perplexity", value,
-                              "standard_error", error, "tokens", (json_int_t)r->score.tokens, "windows",
-                              (json_int_t)r->plan.windows, "engine", engine_names[c->engine], "quant",
-                              r->form, "npu_mac_ratio", npu, "tokens_per_second", rate);
+        json_t *o =
+            json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:I, s:f}", "perplexity", value, "standard_error",
+                      error, "tokens", (json_int_t)r->score.tokens, "windows", (json_int_t)r->plan.windows,
+                      "engine", engine_names[c->engine], "quant", r->form, "npu_mac_ratio", npu,
+                      "tile_padding_macs", (json_int_t)r->work.tile_padding_macs, "tokens_per_second", rate);
         if (r->diff)
             json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against],
                                                 "kl_mean", d.kl_mean, "kl_p99", d.kl_p99, "top1_ratio",
@@ -176,6 +177,8 @@ static int show(const config *c, measure *r)
            value, error, (unsigned long long)r->score.tokens, r->plan.windows,
            r->plan.windows == 1 ? "" : "s", r->plan.ctx_tokens, engine_names[c->engine], r->form, rate);
     if (macs > 0) printf("%.2f %% of its multiply-accumulates on the NPU\n", 100 * npu);
+    if (r->work.tile_padding_macs)
+        printf("whole tiles add %.2f %% to them\n", 100 * (double)r->work.tile_padding_macs / macs);
     if (r->diff)
         printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n",
                against_names[c->against], d.kl_mean, d.kl_p99, d.top1_ratio);

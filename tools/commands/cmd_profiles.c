@@ -55,19 +55,36 @@ static void print_size(uint64_t bytes)
     printf("  %10s", text);
 }
 
+/* They have no programs, so no limits of programs. */
+static int print_companions(void)
+{
+    bool is_first = true;
+    for (size_t i = 0; bt_profile_name(i); i++) {
+        bt_profile p;
+        bt_fault fault;
+        if (bt_profile_load(&p, bt_profile_name(i), &fault) < 0) return tool_fail("profiles", &fault);
+        if (!p.companion) continue;
+        if (is_first) printf("\ncompanions, which run what an NPU leaves; nothing is compiled for them\n");
+        is_first = false;
+        printf("%-19s  %s\n", p.name, p.title);
+    }
+    return fflush(stdout) != 0;
+}
+
 static int print_people(void)
 {
-    printf("%-14s  %-7s  %-7s  %6s  %9s  %10s  %10s  %10s  %6s  %6s  %6s  %s\n", "profile", "inputs",
+    printf("%-19s  %-7s  %-7s  %6s  %9s  %10s  %10s  %10s  %6s  %6s  %6s  %s\n", "profile", "inputs",
            "weights", "others", "tile", "on chip", "window", "memory", "align", "shapes", "ranges", "device");
     for (size_t i = 0; bt_profile_name(i); i++) {
         bt_profile p;
         bt_fault fault;
         char tile[32] = "-", align[16] = "-", shapes[16] = "-";
         if (bt_profile_load(&p, bt_profile_name(i), &fault) < 0) return tool_fail("profiles", &fault);
+        if (p.companion) continue;
         if (p.tile_rows) snprintf(tile, sizeof tile, "%ux%u", (unsigned)p.tile_rows, (unsigned)p.tile_cols);
         if (p.last_axis_align_bytes) snprintf(align, sizeof align, "%u B", (unsigned)p.last_axis_align_bytes);
         if (p.max_shapes) snprintf(shapes, sizeof shapes, "%u", (unsigned)p.max_shapes);
-        printf("%-14s", p.name);
+        printf("%-19s", p.name);
         print_operators(&p);
         printf("  %9s", tile);
         print_size(p.on_chip_bytes);
@@ -75,7 +92,7 @@ static int print_people(void)
         print_size(p.memory_bytes);
         printf("  %6s  %6s  %6s  %s\n", align, shapes, p.range_shapes ? "yes" : "no", p.title);
     }
-    return fflush(stdout) != 0;
+    return print_companions();
 }
 
 int tool_profiles_run(int argc, char **argv)

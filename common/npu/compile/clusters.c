@@ -13,7 +13,6 @@ typedef struct work {
     size_t n, words;
     uint32_t *first;  /* of each node: the first node of its cluster, or itself */
     uint64_t *before; /* [n][words]: bits of what a first node's cluster waits for, directly or not */
-    uint64_t *macs;   /* [n], of a first node's cluster */
 } work;
 
 static bool waits_for(const work *w, uint32_t a, uint32_t b)
@@ -50,14 +49,12 @@ static void join(work *w, uint32_t v, uint32_t c)
     for (uint32_t u = 0; u < v; u++)
         if (w->first[u] == u && waits_for(w, u, c)) add_all(w, u, w->before + c * w->words);
     w->first[v] = c;
-    w->macs[c] += w->node[v].macs;
 }
 
 static bt_err visit(work *w, uint32_t v, bt_fault *fault)
 {
     const bt_clusters_node *node = &w->node[v];
     w->first[v] = v;
-    w->macs[v] = node->macs;
     for (size_t i = 0; i < node->inputs; i++) {
         if (node->input[i] >= v)
             return bt_fail(fault, BT_EARG, "node %u reads node %u", (unsigned)v, (unsigned)node->input[i]);
@@ -76,7 +73,7 @@ static bt_err visit(work *w, uint32_t v, bt_fault *fault)
 }
 
 bt_err bt_clusters_find(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                        uint64_t min_macs, bt_fault *fault)
+                        bt_fault *fault)
 {
     work w = {.node = node, .n = n, .words = n / 64 + 1};
     size_t bits, clusters = 0;
@@ -84,8 +81,7 @@ bt_err bt_clusters_find(uint32_t *cluster, size_t *ret_clusters, const bt_cluste
     if (n >= UINT32_MAX || !bt_mul_size(&bits, n, w.words)) return bt_fail(fault, BT_EARG, "%zu nodes", n);
     w.first = calloc(n + 1, sizeof *w.first);
     w.before = calloc(bits + 1, sizeof *w.before);
-    w.macs = calloc(n + 1, sizeof *w.macs);
-    if (!w.first || !w.before || !w.macs) {
+    if (!w.first || !w.before) {
         e = bt_fail(fault, BT_ENOMEM, "clusters of %zu operators", n);
         goto out;
     }
@@ -93,13 +89,12 @@ bt_err bt_clusters_find(uint32_t *cluster, size_t *ret_clusters, const bt_cluste
         if ((e = visit(&w, v, fault)) < 0) goto out;
     for (size_t v = 0; v < n; v++) {
         const uint32_t c = w.first[v];
-        if (!node[v].npu || w.macs[c] < min_macs) cluster[v] = 0;
+        if (!node[v].npu) cluster[v] = 0;
         else cluster[v] = c == v ? (uint32_t)++clusters : cluster[c];
     }
     *ret_clusters = clusters;
 out:
     free(w.first);
     free(w.before);
-    free(w.macs);
     return e;
 }

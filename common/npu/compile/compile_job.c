@@ -1,6 +1,7 @@
 /* One compilation: its options checked against each other, the model and the profile; what the steps
  * share, made and freed. */
 #include "npu/compile/compile_private.h"
+#include "npu/compile/plan_limits.h"
 
 #include <stdlib.h>
 
@@ -21,21 +22,22 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
         return bt_fail(fault, BT_EARG,
                        "llm-int8 scales rows as they come; npu operators 'all' need static units");
     if ((e = bt_shapes_parse(&j->shapes, o->shape_policy, j->ctx_tokens, fault)) < 0) return e;
-    const bt_profile *p = &j->profile;
-    const size_t rows = bt_shapes_specializations(&j->shapes, j->ctx_tokens);
-    if (p->max_shapes && rows > p->max_shapes)
-        return bt_fail(fault, BT_EARG, "shape policy %s has %zu shapes at %zu tokens, profile %s allows %u",
-                       j->shapes.text, rows, j->ctx_tokens, p->name, p->max_shapes);
-    for (size_t i = 0; i < j->shapes.shapes; i++) {
-        const bt_shape *s = &j->shapes.shape[i];
-        if (s->seq_min < s->seq && !p->range_shapes)
-            return bt_fail(fault, BT_EARG, "shape policy %s: profile %s has no bounded ranges",
-                           j->shapes.text, p->name);
-        if (p->max_rows && s->seq > p->max_rows)
-            return bt_fail(fault, BT_EARG, "shape policy %s has programs of %u rows, profile %s allows %u",
-                           j->shapes.text, s->seq, p->name, p->max_rows);
-    }
-    return BT_OK;
+    return bt_plan_limits_check(&j->profile, &j->shapes, j->ctx_tokens, fault);
+}
+
+/* What the profile asks of layout goes with the package. */
+static bt_pkg_layout layout_of(const bt_profile *p)
+{
+    return (bt_pkg_layout){.on_chip_bytes = p->on_chip_bytes,
+                           .last_axis_align_bytes = p->last_axis_align_bytes,
+                           .query_slice_rows = p->query_slice_rows,
+                           .attention_heads_max = p->attention_heads_max,
+                           .output_parts = p->output_parts,
+                           .tile_rows = p->tile_rows,
+                           .tile_cols = p->tile_cols,
+                           .tile_input_rows = p->tile_input_rows,
+                           .state_pow2 = p->state_pow2,
+                           .state_multiple = p->state_multiple};
 }
 
 static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
@@ -75,6 +77,7 @@ bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_comp
     if (!j) return bt_fail(fault, BT_ENOMEM, "compiling");
     j->pool = pool;
     bt_err e = prepare(j, m, o, fault);
+    j->header.layout = layout_of(&j->profile);
     if (e == BT_OK) plan_work(j);
     if (e == BT_OK) e = make_tables(j, fault);
     if (e < 0) bt_compile_job_free(j);
@@ -120,10 +123,43 @@ void bt_compile_job_progress(void *job, uint64_t done, uint64_t total)
     j->o->progress(j->o->ud, "compiling (once, then kept)", at < all ? at : all, all);
 }
 
-bool bt_compile_job_on_npu(const bt_compile_job *j, bt_site_kind site)
+bool bt_compile_job_on_npu(const bt_compile_job *j, uint32_t layer, bt_weight weight)
 {
-    const bt_hparams *hp = &j->m->hp;
-    const size_t k = bt_pkg_site_width(site, hp->dim, hp->heads * hp->head_dim, hp->ffn);
-    char why[sizeof(((bt_pkg_fallback *)0)->why)];
-    return bt_offload_linear(why, &j->profile, &j->o->recipe, site, k);
+    for (size_t i = 0; i < j->graph->ops; i++) {
+        const bt_op *o = &j->graph->op[i];
+        if (o->weight == weight && (o->layer == layer || o->layer == BT_GRAPH_NO_LAYER))
+            return j->offload->on_npu[i];
+    }
+    return false;
+}
+
+/* The site in whose units an operator's s32 are, or BT_PKG_NONE. */
+static uint32_t site_of(const bt_op *o)
+{
+    switch (o->kind) {
+    case BT_OP_LINEAR: return bt_pkg_site_of(o->weight);
+    case BT_OP_RMSNORM: return bt_pkg_site_after(o->weight);
+    case BT_OP_ROTATE:
+    case BT_OP_ATTENTION: return BT_SITE_O;
+    case BT_OP_SILU_MUL: return BT_SITE_DOWN;
+    case BT_OP_EMBED:
+    case BT_OP_QK_NORM:
+    case BT_OP_ROPE:
+    case BT_OP_KV_STORE:
+    case BT_OP_ADD:
+    case BT_OP_SELECT_ROWS:
+    case BT_OP_KINDS: break;
+    }
+    return BT_PKG_NONE;
+}
+
+bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_kind site)
+{
+    for (size_t i = 0; i < j->graph->ops; i++) {
+        const bt_op *o = &j->graph->op[i];
+        if (j->offload->on_npu[i] && site_of(o) == (uint32_t)site &&
+            (o->layer == layer || o->layer == BT_GRAPH_NO_LAYER))
+            return true;
+    }
+    return false;
 }

@@ -17,7 +17,7 @@ typedef struct bt_compile_job {
     const bt_compile_options *o;
     bt_pool *pool;
     bt_profile profile;
-    uint32_t npu_ops; /* what was asked for, or LINEAR where the profile lacks an operator that the rest would need */
+    uint32_t npu_ops; /* what was asked for, or LINEAR where nothing but linears runs on the NPU */
     bt_shapes shapes;
     size_t ctx_tokens;
     bt_fold *fold;
@@ -54,12 +54,17 @@ enum {
 };
 void bt_compile_job_step(bt_compile_job *j, uint64_t share);            /* begins a step; the one before is done */
 void bt_compile_job_progress(void *job, uint64_t done, uint64_t total); /* of the step */
-/* May the NPU run the linears of a site? */
-bool bt_compile_job_on_npu(const bt_compile_job *j, bt_site_kind site);
+/* Whether the NPU runs the operator with this weight (bt_offload). */
+bool bt_compile_job_on_npu(const bt_compile_job *j, uint32_t layer, bt_weight weight);
+/* Whether anything on the NPU reads or writes in units of this site. */
+bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_kind site);
 
 /* ---- compile_int.c: for npu_ops ALL; LINEAR: nothing ---- */
-/* The integer fields of a matrix (bias [n], or NULL) or a norm that is otherwise done; then the parameters of
- * operators. */
+/* The integer fields of a matrix (bias [n], or NULL), a site or a norm that is otherwise done; then the parameters of
+ * operators on the NPU. */
+void bt_compile_int_f16(const bt_compile_job *j, bt_pkg_tensor *t); /* of a linear on the companion: its output's unit
+                                                                     */
+void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s);
 bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale,
                              const float *bias, bt_fault *fault);
 bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault);

@@ -1,10 +1,27 @@
 /* What runs where, the programs and the table of shapes, and which layers are mapped together. */
 #include "npu/compile/compile_private.h"
 #include "kernels/int_ops.h"
+#include "npu/compile/bodies.h"
 #include "npu/compile/lower.h"
+#include "npu/compile/plan.h"
+#include "npu/compile/probes.h"
 #include "npu/compile/sessions.h"
+#include "npu/compile/switches.h"
 
 #include <stdlib.h>
+
+/* What was lowered, and the programs that are made of it, one for each context where the device is static in
+ * it. */
+typedef struct programs {
+    bt_lowered *lowered;
+    size_t count;
+    struct program {
+        uint32_t lowered, ctx;
+    } * program;
+    size_t programs;
+    bt_pkg_session *session;
+    size_t sessions;
+} programs;
 
 bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
 {
@@ -16,7 +33,10 @@ bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
                            fault);
     if (e < 0) return e;
     j->npu_ops = j->offload->npu_ops;
-    if (j->npu_ops == BT_PKG_OPS_ALL && j->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
+    bool attends = false;
+    for (size_t i = 0; i < j->graph->ops; i++)
+        attends = attends || (j->graph->op[i].kind == BT_OP_ATTENTION && j->offload->on_npu[i]);
+    if (attends && j->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
         return bt_fail(
             fault, BT_EARG,
             "context of %zu tokens (--ctx-size): attention in integers (--npu-ops all) takes at most %d",
@@ -33,77 +53,175 @@ bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
 
 /* ---- sessions ---- */
 
-static uint64_t part_bytes(const bt_compile_job *j, uint32_t part)
+/* A layer's share of the KV state, rounded as the device wants it. It is mapped where attention runs on the
+ * NPU, and counted where a profile bounds what is mapped. */
+static bt_err layer_state_bytes(uint64_t *ret, const bt_compile_job *j, bt_fault *fault)
 {
-    const size_t first = (size_t)part * BT_PKG_LAYER_TENSORS,
-                 end = part == j->m->hp.layers ? j->tensors : first + BT_PKG_LAYER_TENSORS;
-    uint64_t bytes = 0;
-    for (size_t i = first; i < end; i++) {
-        const bt_pkg_tensor *t = &j->tensor[i];
-        if (t->bits == 8 || t->bits == 4) bytes += bt_sessions_matrix_bytes(&j->profile, t->n, t->k, t->bits);
-    }
-    return bytes;
+    bt_plan_state s;
+    bool on_npu = false;
+    for (size_t i = 0; i < j->graph->ops; i++)
+        on_npu = on_npu || (j->graph->op[i].kind == BT_OP_ATTENTION && j->offload->on_npu[i]);
+    *ret = 0;
+    if (!on_npu || (!j->profile.map_window_bytes && !j->profile.memory_bytes)) return BT_OK;
+    const bt_err e = bt_plan_state_of(&s, &j->header, (uint32_t)j->ctx_tokens, fault);
+    if (e == BT_OK) *ret = s.bytes / j->m->hp.layers;
+    return e;
 }
 
-/* What the NPU maps: its weights, and the arena in every session. */
-static bt_err write_sessions(bt_compile_job *j, bt_fault *fault)
+/* Weights of the NPU, and each layer's KV state as one more, by a number that no constant has. Returns how
+ * many. weight[tensors + layers] */
+static size_t list_mapped(bt_sessions_weight *weight, const bt_compile_job *j, uint64_t state)
+{
+    const size_t layers = j->m->hp.layers;
+    size_t n = 0;
+    uint32_t next = 0; /* above every constant */
+    for (size_t i = 0; i < j->tensors; i++)
+        if (j->tensor[i].bits == 8 || j->tensor[i].bits == 4)
+            next = j->tensor[i].panels >= next ? j->tensor[i].panels + 1 : next;
+    for (size_t i = 0; i < j->tensors; i++) {
+        const bt_pkg_tensor *t = &j->tensor[i];
+        const size_t layer = i / BT_PKG_LAYER_TENSORS;
+        const uint32_t part = (uint32_t)(layer < layers ? layer : layers);
+        if (state && part < layers && i % BT_PKG_LAYER_TENSORS == 0)
+            weight[n++] = (bt_sessions_weight){part, next++, state};
+        if (t->bits == 8 || t->bits == 4)
+            weight[n++] = (bt_sessions_weight){part, t->panels,
+                                               bt_sessions_matrix_bytes(&j->profile, t->n, t->k, t->bits)};
+    }
+    return n;
+}
+
+/* What the NPU maps: its weights and the KV state, and the arena in every session. */
+static bt_err split_sessions(bt_compile_job *j, programs *g, bt_fault *fault)
 {
     const size_t parts = (size_t)j->m->hp.layers + 1;
     size_t n = 0;
-    uint64_t *bytes = malloc(parts * sizeof *bytes);
-    bt_pkg_session *session = malloc(parts * sizeof *session);
-    bt_err e = bytes && session ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
-    for (size_t i = 0; e == BT_OK && i < parts; i++) bytes[i] = part_bytes(j, (uint32_t)i);
+    uint64_t state = 0;
+    bt_sessions_weight *weight = malloc((j->tensors + parts) * sizeof *weight);
+    g->session = malloc(parts * sizeof *g->session);
+    bt_err e = weight && g->session ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
+    if (e == BT_OK) e = layer_state_bytes(&state, j, fault);
+    if (e == BT_OK) n = list_mapped(weight, j, state);
     if (e == BT_OK)
-        e = bt_sessions_split(session, &n, &j->profile, bytes, parts, j->header.arena_bytes, fault);
-    for (size_t i = 0; e == BT_OK && i < n; i++) (void)bt_pkg_writer_session(j->w, &session[i]);
-    free(bytes);
-    free(session);
+        e = bt_sessions_split(g->session, &g->sessions, &j->profile, weight, n, parts, j->header.arena_bytes,
+                              fault);
+    for (size_t i = 0; e == BT_OK && i < g->sessions; i++) (void)bt_pkg_writer_session(j->w, &g->session[i]);
+    free(weight);
     return e;
 }
 
 /* ---- programs ---- */
 
-static bt_err write_program(bt_compile_job *j, uint32_t *ret, size_t seq, size_t out, bt_fault *fault)
+static bt_err lower(bt_compile_job *j, bt_lowered *ret, size_t seq, size_t out, bt_fault *fault)
 {
     const bt_lower_in in = {.graph = j->graph,
                             .on_npu = j->offload->on_npu,
                             .cluster = j->offload->cluster,
                             .recipe = &j->o->recipe,
-                            .npu_ops = j->npu_ops,
                             .params = j->params,
                             .has_norm_weight = j->has_norm,
                             .pruned = j->pruned,
+                            .layout = &j->header.layout,
                             .seq = seq,
                             .out = out};
-    bt_lowered l;
-    const bt_err e = bt_lower(&l, &in, fault);
+    const bt_err e = bt_lower(ret, &in, fault);
     if (e < 0) return e;
-    l.program.code = bt_pkg_writer_const(j->w, BT_PKG_CONST_CODE, l.inst, l.insts * sizeof *l.inst);
-    l.program.plan = bt_pkg_writer_const(j->w, BT_PKG_CONST_PLAN, l.place, l.places * sizeof *l.place);
-    if (l.program.arena_bytes > j->header.arena_bytes) j->header.arena_bytes = l.program.arena_bytes;
-    *ret = bt_pkg_writer_program(j->w, &l.program);
-    bt_lower_done(&l);
+    bt_plan_set_orders(ret->inst, &j->header, j->tensor, &ret->program);
+    if (ret->program.arena_bytes > j->header.arena_bytes) j->header.arena_bytes = ret->program.arena_bytes;
     return BT_OK;
+}
+
+/* The programs of one seq, one for each ending. */
+static bt_err lower_endings(bt_compile_job *j, programs *g, size_t seq, bt_fault *fault)
+{
+    const size_t out[BT_PKG_OUTS] = {0, 1, seq};
+    bt_err e = BT_OK;
+    bt_lowered *grown = realloc(g->lowered, (g->count + BT_PKG_OUTS) * sizeof *grown);
+    if (!grown) return bt_fail(fault, BT_ENOMEM, "compiling");
+    g->lowered = grown;
+    for (int o = 0; e == BT_OK && o < BT_PKG_OUTS; o++)
+        if ((e = lower(j, &g->lowered[g->count], seq, out[o], fault)) == BT_OK) g->count++;
+    return e;
+}
+
+/* The programs of a row: of what was lowered last. */
+static bt_err add_programs(programs *g, bt_pkg_row *row, uint32_t ctx, bt_fault *fault)
+{
+    struct program *grown = realloc(g->program, (g->programs + BT_PKG_OUTS) * sizeof *grown);
+    if (!grown) return bt_fail(fault, BT_ENOMEM, "compiling");
+    g->program = grown;
+    for (uint32_t o = 0; o < BT_PKG_OUTS; o++) {
+        row->program[o] = (uint32_t)g->programs;
+        g->program[g->programs++] = (struct program){(uint32_t)g->count - BT_PKG_OUTS + o, ctx};
+    }
+    return BT_OK;
+}
+
+/* Where attention does not depend on ctx, the contexts of one seq share their programs. */
+static bt_err lower_rows(bt_compile_job *j, programs *g, bt_fault *fault)
+{
+    const bool is_static = j->profile.static_ctx;
+    bt_err e = BT_OK;
+    bt_pkg_row row = {.batch = 1};
+    for (size_t i = 0; e == BT_OK && i < j->shapes.shapes; i++) {
+        const bt_shape *s = &j->shapes.shape[i];
+        row.seq_min = s->seq_min;
+        for (size_t b = 0; e == BT_OK && (row.ctx = (uint32_t)bt_shapes_bucket(s, j->ctx_tokens, b)) > 0;
+             b++) {
+            const bool is_new = row.seq != s->seq;
+            if (bt_probes_refuses(&j->profile, s->seq, row.ctx)) continue;
+            if (is_new) e = lower_endings(j, g, s->seq, fault);
+            if (e == BT_OK && (is_new || is_static))
+                e = add_programs(g, &row, is_static ? row.ctx : 0, fault);
+            row.seq = s->seq;
+            if (s->seq > j->header.max_seq) j->header.max_seq = s->seq;
+            if (e == BT_OK) (void)bt_pkg_writer_row(j->w, &row);
+        }
+    }
+    return e;
+}
+
+/* Packed where there are many: a device that is static in ctx has one for each. */
+static bt_err write_programs(bt_compile_job *j, programs *g, bt_fault *fault)
+{
+    bt_bodies *bodies = NULL;
+    bt_err e = j->profile.static_ctx ? bt_bodies_new(&bodies, fault) : BT_OK;
+    for (size_t i = 0; e == BT_OK && i < g->count; i++) {
+        bt_lowered *l = &g->lowered[i];
+        e = bt_switches_insert(l, g->session, g->sessions, j->m->hp.layers, j->profile.session_switch_ns,
+                               fault);
+        if (e < 0) break;
+        if (bodies) {
+            e = bt_bodies_pack(bodies, l, j->w, fault);
+        } else {
+            l->program.code =
+                bt_pkg_writer_const(j->w, BT_PKG_CONST_CODE, l->inst, l->insts * sizeof *l->inst);
+            l->program.plan =
+                bt_pkg_writer_const(j->w, BT_PKG_CONST_PLAN, l->place, l->places * sizeof *l->place);
+        }
+    }
+    for (size_t i = 0; e == BT_OK && i < g->programs; i++) {
+        bt_pkg_program p = g->lowered[g->program[i].lowered].program;
+        p.ctx = g->program[i].ctx;
+        (void)bt_pkg_writer_program(j->w, &p);
+    }
+    if (e == BT_OK && bodies) bt_bodies_write(bodies, j->w, &j->header);
+    bt_bodies_free(bodies);
+    return e;
 }
 
 bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault)
 {
-    bt_pkg_row row = {.batch = 1};
+    programs g = {0};
     bt_err e = bt_compile_int_params(j, fault);
-    for (size_t i = 0; e == BT_OK && i < j->shapes.shapes; i++) {
-        const bt_shape *s = &j->shapes.shape[i];
-        const size_t out[BT_PKG_OUTS] = {0, 1, s->seq};
-        /* several contexts of one seq share programs */
-        for (int o = 0; e == BT_OK && o < BT_PKG_OUTS && row.seq != s->seq; o++)
-            e = write_program(j, &row.program[o], s->seq, out[o], fault);
-        row.seq_min = s->seq_min;
-        row.seq = s->seq;
-        if (s->seq > j->header.max_seq) j->header.max_seq = s->seq;
-        for (size_t b = 0; e == BT_OK && (row.ctx = (uint32_t)bt_shapes_bucket(s, j->ctx_tokens, b)) > 0; b++)
-            (void)bt_pkg_writer_row(j->w, &row);
-    }
+    if (e == BT_OK) e = lower_rows(j, &g, fault);
+    if (e == BT_OK) e = split_sessions(j, &g, fault); /* it knows the arena now */
+    if (e == BT_OK) e = write_programs(j, &g, fault);
     for (size_t i = 0; e == BT_OK && i < j->offload->fallbacks; i++)
         (void)bt_pkg_writer_fallback(j->w, &j->offload->fallback[i]);
-    return e == BT_OK ? write_sessions(j, fault) : e;
+    for (size_t i = 0; i < g.count; i++) bt_lower_done(&g.lowered[i]);
+    free(g.lowered);
+    free(g.program);
+    free(g.session);
+    return e;
 }

@@ -206,8 +206,9 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     t->k = (uint32_t)from->dim[0];
     float *bias = NULL;
     bt_err e;
-    if (!bt_compile_job_on_npu(j, (bt_site_kind)bt_pkg_site_of(w))) {
+    if (!bt_compile_job_on_npu(j, layer, w)) {
         t->bits = 16;
+        bt_compile_int_f16(j, t);
         e = make_bias(j, &bias, t, NULL, fault);
         free(bias);
         return e < 0 ? e : write_f16(j, &t->panels, layer, w, fault);
@@ -261,7 +262,7 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     uint8_t *hot = malloc(c->k);
     double *mean = malloc(c->k * sizeof *mean);
     if (!xq || !hot || !mean) e = bt_fail(fault, BT_ENOMEM, "an input of %zu", c->k);
-    if (e == BT_OK && !bt_compile_job_on_npu(j, (bt_site_kind)kind)) {
+    if (e == BT_OK && !bt_compile_job_uses_site(j, layer, (bt_site_kind)kind)) {
         *s = (bt_pkg_site){.layer = s->layer, .kind = kind, .hot = BT_PKG_NONE};
     } else if (e == BT_OK) {
         if (s->shadow == BT_SHADOW_CHANNEL) {
@@ -270,6 +271,7 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
         }
         bt_sites_quantise(xq, c->sample, c->samples, s, hot);
         s->input_error = relative(xq, c->sample, c->samples * c->k);
+        bt_compile_int_site(j, s);
     }
     const bool corrected = j->o->recipe.bias && c->sum_rows > 0;
     for (size_t i = 0; e == BT_OK && corrected && i < c->k; i++)

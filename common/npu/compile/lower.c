@@ -1,56 +1,16 @@
-/* Lowering: the instructions of npu_ops linear here, those of npu_ops all in lower_int.c; then what lives
- * when, and where. */
+/* Lowering: the instructions of all operators (lower_ops.c), then what lives when, and where. */
 #include "npu/compile/lower.h"
+#include "device/profile.h"
 #include "graph/place.h"
 #include "npu/compile/lower_build.h"
-#include "npu/compile/lower_int.h"
+#include "npu/compile/lower_ops.h"
+#include "npu/compile/lower_order.h"
+#include "npu/pkg/pkg_layout.h"
 
 #include <stdlib.h>
 
 /* No operator becomes more instructions or values than this. */
 enum { INSTS_PER_OP = 4, VALUES_PER_OP = 6 };
-
-/* ---- npu_ops linear: the graph's operators one by one, linears on the NPU ---- */
-
-static void lower_linears(bt_lower_build *b, size_t first, size_t group)
-{
-    const bt_graph *g = b->in->graph;
-    const bt_op *o = &g->op[first];
-    const bool on_npu = b->in->on_npu[first];
-    const uint32_t k = g->tensor[o->in[0]].width;
-    const uint64_t input = bt_lower_build_tensor(b, o->in[0]);
-    const bt_lower_planes p =
-        on_npu ? bt_lower_build_planes(b, BT_PKG_QUANTISE, BT_PKG_COMPANION, first, input, 4 * k)
-               : (bt_lower_planes){.hi = input, .lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
-                                   .site = BT_PKG_NONE, .stride = 4 * k};
-    for (size_t j = 0; j < group; j++, o++) {
-        const uint64_t out = bt_lower_build_tensor(b, o->out);
-        bt_pkg_inst *i = on_npu ? bt_lower_build_emit(b, BT_PKG_LINEAR, BT_PKG_NPU, first + j)
-                                : bt_lower_build_emit(b, BT_PKG_LINEAR_F16, BT_PKG_COMPANION, first + j);
-        if (j == 0) i->group = (uint8_t)group;
-        i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer, o->weight);
-        i->site = p.site;
-        i->in0 = p.hi;
-        i->in1 = p.lo;
-        i->aux = p.shadow;
-        i->out = out;
-        i->in_width = k;
-        i->out_width = g->tensor[o->out].width;
-        i->in_stride = p.stride;
-        i->out_stride = 4 * i->out_width;
-        i->macs_per_row = (uint64_t)k * i->out_width;
-    }
-}
-
-static void lower_linear_mode(bt_lower_build *b)
-{
-    for (size_t i = 0; i < b->ops;) {
-        const size_t group = b->in->graph->op[i].kind == BT_OP_LINEAR ? bt_lower_build_group(b, i) : 0;
-        if (group) lower_linears(b, i, group);
-        else bt_lower_build_companion(b, i);
-        i += group ? group : 1;
-    }
-}
 
 /* ---- places ---- */
 
@@ -111,6 +71,20 @@ out:
     return e;
 }
 
+/* Of rows that go in at in0 and out at out. A slice moves its rows and heads, a part of the output matrix its
+ * columns: together what the whole would, but that each part reads the input again. */
+static uint64_t rows_moved(const bt_lower_build *b, const bt_pkg_inst *i, uint64_t rows)
+{
+    const uint32_t heads = b->in->graph->hp.heads;
+    if (bt_pkg_is_attention(i) && i->arg) {
+        const bt_pkg_slice s = bt_pkg_layout_slice(b->in->layout, (uint32_t)rows, heads, i->arg);
+        return (uint64_t)s.rows * s.heads * (i->in_stride / heads + i->out_stride / heads);
+    }
+    if (bt_pkg_is_npu_linear(i) && bt_pkg_part_of(i))
+        return rows * (i->in_stride + 4 * (uint64_t)i->out_width);
+    return rows * ((uint64_t)i->in_stride + i->out_stride);
+}
+
 static void count(bt_lowered *l, const bt_lower_build *b)
 {
     bt_pkg_program *p = &l->program;
@@ -122,7 +96,7 @@ static void count(bt_lowered *l, const bt_lower_build *b)
         const bt_pkg_inst *i = &l->inst[n];
         const uint64_t rows = bt_lower_build_rows(b, i->out_rows);
         *(i->unit == BT_PKG_NPU ? &p->npu_macs : &p->companion_macs) += rows * i->macs_per_row;
-        p->activation_bytes_moved += rows * ((uint64_t)i->in_stride + i->out_stride);
+        p->activation_bytes_moved += rows_moved(b, i, rows);
         if (i->in1 != BT_PKG_NOWHERE)
             p->activation_bytes_moved += rows * (i->op == BT_PKG_QUANTISE ? i->out_stride : i->in_stride);
         if (i->op == BT_PKG_KV_STORE)
@@ -131,34 +105,59 @@ static void count(bt_lowered *l, const bt_lower_build *b)
     }
 }
 
+/* Room for all instructions; 0: slices and parts make more than a program may have. */
+static size_t insts_cap(const bt_lower_build *b, bt_fault *fault)
+{
+    const uint64_t plain = b->ops * INSTS_PER_OP + bt_lower_build_parts(b);
+    const uint64_t slices = bt_lower_build_slices(b);
+    uint64_t all = 0;
+    for (size_t i = 0; i < b->ops; i++)
+        if (b->in->graph->op[i].kind == BT_OP_ATTENTION && b->in->on_npu[i]) all += slices;
+    if (slices == 1 || !all || plain + all <= BT_PKG_MAX_INSTS) return (size_t)(plain + all);
+    (void)bt_fail(fault, BT_ELIMIT,
+                  "attention of %zu rows in %llu slices (query_slice_rows %u, attention_heads_max %u) makes "
+                  "%llu instructions of a program, at most %d: fewer rows in a shape, or larger slices",
+                  b->in->seq, (unsigned long long)slices, b->in->layout->query_slice_rows,
+                  b->in->layout->attention_heads_max, (unsigned long long)(plain + all), BT_PKG_MAX_INSTS);
+    return 0;
+}
+
 bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
 {
     if (in->seq < 1 || in->seq > UINT32_MAX || (in->out != 0 && in->out != 1 && in->out != in->seq))
         return bt_fail(fault, BT_EARG, "lowering for %zu rows, %zu with logits: 0, 1 or all", in->seq,
                        in->out);
-    if (in->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", in->npu_ops);
+    for (size_t i = 0; i < in->graph->ops; i++) {
+        const bt_op_kind kind = in->graph->op[i].kind;
+        const bool is_float = kind == BT_OP_LINEAR || kind == BT_OP_ATTENTION;
+        if (in->on_npu[i] && !is_float && (!in->params || bt_profile_is_move(kind)))
+            return bt_fail(fault, BT_EARG, "lowering: operator %zu, %s, cannot be on the NPU", i,
+                           bt_op_name(kind));
+    }
     const size_t tensors = in->graph->tensors;
     bt_lowered l = {0};
-    bt_lower_build b = {.in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail};
-    b.insts_cap = b.ops * INSTS_PER_OP;
+    bt_lower_build b = {.in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail,
+                        .planes_input = BT_PKG_NOWHERE};
+    if ((b.insts_cap = insts_cap(&b, fault)) == 0) return BT_ELIMIT;
     b.values_cap = b.ops * VALUES_PER_OP + tensors;
     b.inst = calloc(b.insts_cap, sizeof *b.inst);
     b.value = calloc(b.values_cap, sizeof *b.value);
-    b.tensor_value = malloc(tensors * sizeof *b.tensor_value);
+    b.tensor = malloc(tensors * sizeof *b.tensor);
     l.inst = b.inst;
     bt_err e = BT_OK;
-    if (!b.inst || !b.value || !b.tensor_value) {
+    if (!b.inst || !b.value || !b.tensor) {
         e = bt_fail(fault, BT_ENOMEM, "lowering a graph");
         goto out;
     }
-    for (size_t t = 0; t < tensors; t++) b.tensor_value[t] = BT_PKG_NONE;
-    if (in->npu_ops == BT_PKG_OPS_LINEAR) lower_linear_mode(&b);
-    else if ((e = bt_lower_int(&b, fault)) < 0) goto out;
+    for (size_t t = 0; t < tensors; t++)
+        b.tensor[t] = (bt_lower_tensor){{BT_PKG_NONE, BT_PKG_NONE, BT_PKG_NONE, BT_PKG_NONE}, BT_LOWER_F32};
+    bt_lower_ops(&b);
     if (b.too_large) {
         e = bt_fail(fault, BT_ELIMIT, "a program for %zu rows does not fit memory", in->seq);
         goto out;
     }
     l.insts = b.insts;
+    if ((e = bt_lower_order(&b, fault)) < 0) goto out;
     if ((e = place_all(&l, &b, fault)) < 0) goto out;
     count(&l, &b);
     *ret = l;
@@ -166,7 +165,7 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
 out:
     bt_lower_done(&l);
     free(b.value);
-    free(b.tensor_value);
+    free(b.tensor);
     return e;
 }
 

@@ -7,19 +7,23 @@
 #include "npu/pkg/recipe.h"
 
 /* Lowering: the graph, bound to one (seq, out), as a list of instructions with a memory plan. Quantisation
- * steps are put in front of the linears (once for each site), operators go to the unit that `on_npu` says.
- * Indices of tensors and sites follow pkg_format.h, so no table is needed here; integer parameters (npu_ops
- * all) are constants that the caller wrote before. Memory: a value lives from the first instruction that
+ * steps are put in front of the linears (once for each site), operators go to the unit that `on_npu` says,
+ * in integers on the NPU and in f32 on the companion, with conversions where the two meet (lower_form.h).
+ * Indices of tensors and sites follow pkg_format.h, so no table is needed here; integer parameters are
+ * constants that the caller wrote before. Memory: a value lives from the first instruction that
  * names it to the last; graph/place.h places it. Offsets are multiples of 64. */
 typedef struct bt_lower_in {
     const bt_graph *graph;
     const uint8_t *on_npu;   /* [graph ops] */
-    const uint32_t *cluster; /* [graph ops], or NULL */
+    const uint32_t *cluster; /* [graph ops], or NULL. Instructions of one lie together, and have numbers from 1 on in
+                                the order of the program (lower_order.h) */
     const bt_recipe *recipe;
-    uint32_t npu_ops;
-    const uint32_t *params; /* [graph ops]: constant index of bt_pkg_int_params, or NONE; NULL with npu_ops linear */
+    const uint32_t *params; /* [graph ops]: constant index of bt_pkg_int_params, or NONE. NULL where only linears are on
+                               the NPU, or attention in floats: the companion's instruction, in the layout's slices */
     const bool *has_norm_weight; /* [graph ops]: RMSNORM whose weight was not folded away; NULL: all have */
     const bool *pruned;          /* [sites]: no shadow here, whatever the recipe says; NULL: none */
+    const bt_pkg_layout *layout; /* strides, slices of attention that is on the NPU, parts of an output matrix that is;
+                                    NULL: zeros */
     size_t seq, out;             /* out 0, 1 or seq */
 } bt_lower_in;
 
@@ -30,6 +34,8 @@ typedef struct bt_lowered {
     size_t places;
     bt_pkg_program program; /* code and plan are left for the caller to fill */
 } bt_lowered;
+/* BT_EARG: rows that make no sense, or an operator that no NPU runs; BT_ELIMIT: slices and parts make more instructions
+ * than a program may have (the field to change is named), or a value does not fit memory; BT_ENOMEM. */
 bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault);
 void bt_lower_done(bt_lowered *l); /* frees the lists; zeros are fine */
 #endif

@@ -1,12 +1,66 @@
-/* The list of instructions that both ways of lowering grow: values, groups of linears, quantised inputs, and
- * operators that stay with the companion. */
+/* The list of instructions that lowering grows: values, groups of linears, quantised inputs. */
 #include "npu/compile/lower_build.h"
 #include "base/num.h"
+#include "npu/pkg/pkg_layout.h"
 
 #include <assert.h>
 #include <string.h>
 
 size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out) { return is_out ? b->in->out : b->in->seq; }
+
+static const bt_pkg_layout *layout_of(const bt_lower_build *b)
+{
+    static const bt_pkg_layout none;
+    return b->in->layout ? b->in->layout : &none;
+}
+
+uint32_t bt_lower_build_stride(const bt_lower_build *b, uint64_t elems, uint32_t elem_bytes)
+{
+    return bt_pkg_layout_stride(layout_of(b), elems, elem_bytes);
+}
+
+/* ---- slices and parts ---- */
+
+uint64_t bt_lower_build_slices(const bt_lower_build *b)
+{
+    return bt_pkg_layout_slices(layout_of(b), (uint32_t)b->in->seq, b->in->graph->hp.heads);
+}
+
+uint32_t bt_lower_build_parts(const bt_lower_build *b)
+{
+    return bt_pkg_layout_parts(layout_of(b), b->in->graph->hp.vocab);
+}
+
+void bt_lower_build_split_attention(bt_lower_build *b)
+{
+    const uint32_t slices = (uint32_t)bt_lower_build_slices(b);
+    const bt_pkg_inst whole = b->inst[b->insts - 1];
+    if (slices == 1) return;
+    assert(b->insts - 1 + slices <= b->insts_cap);
+    b->insts--;
+    for (uint32_t n = 1; n <= slices; n++) {
+        b->inst[b->insts] = whole;
+        b->inst[b->insts++].arg = n;
+    }
+}
+
+void bt_lower_build_split_output(bt_lower_build *b)
+{
+    const uint32_t parts = bt_lower_build_parts(b);
+    const bt_pkg_inst whole = b->inst[b->insts - 1];
+    if (parts == 1) return;
+    assert(b->insts - 1 + parts <= b->insts_cap);
+    b->insts--;
+    for (uint32_t n = 1; n <= parts; n++) {
+        bt_pkg_inst *i = &b->inst[b->insts++];
+        *i = whole;
+        i->arg = n << 8;
+        i->out_width = bt_pkg_layout_part(layout_of(b), whole.out_width, n).n;
+        i->macs_per_row = (uint64_t)i->in_width * i->out_width;
+    }
+}
+
+/* ---- values and instructions ---- */
 
 static uint32_t value_of(bt_lower_build *b, uint32_t name, size_t bytes)
 {
@@ -22,7 +76,7 @@ uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, siz
     return value_of(b, name, bytes);
 }
 
-static bool is_out(const bt_lower_build *b, uint32_t tensor)
+bool bt_lower_build_is_out(const bt_lower_build *b, uint32_t tensor)
 {
     return b->in->graph->tensor[tensor].rows.exp[BT_SYM_OUT] != 0;
 }
@@ -32,10 +86,17 @@ bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit un
     const bt_op *o = &b->in->graph->op[graph_op];
     assert(b->insts < b->insts_cap);
     bt_pkg_inst *i = &b->inst[b->insts++];
-    *i = (bt_pkg_inst){
-        .op = (uint8_t)op,     .unit = (uint8_t)unit, .group = 1,           .out_rows = is_out(b, o->out),
-        .layer = o->layer,     .tensor = BT_PKG_NONE, .site = BT_PKG_NONE,  .in0 = BT_PKG_NOWHERE,
-        .in1 = BT_PKG_NOWHERE, .out = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE};
+    *i = (bt_pkg_inst){.op = (uint8_t)op,
+                       .unit = (uint8_t)unit,
+                       .group = 1,
+                       .out_rows = bt_lower_build_is_out(b, o->out),
+                       .layer = o->layer,
+                       .tensor = BT_PKG_NONE,
+                       .site = BT_PKG_NONE,
+                       .in0 = BT_PKG_NOWHERE,
+                       .in1 = BT_PKG_NOWHERE,
+                       .out = BT_PKG_NOWHERE,
+                       .aux = BT_PKG_NOWHERE};
     if (unit == BT_PKG_NPU && b->in->cluster) i->cluster = b->in->cluster[graph_op];
     return i;
 }
@@ -47,25 +108,9 @@ static uint32_t name_of(const char *name)
     return BT_PKG_VALUE_OTHER;
 }
 
-uint64_t bt_lower_build_tensor(bt_lower_build *b, uint32_t tensor)
+uint32_t bt_lower_build_name(const bt_lower_build *b, uint32_t tensor)
 {
-    if (tensor == BT_GRAPH_NO_TENSOR) return BT_PKG_NOWHERE;
-    const bt_tensor *t = &b->in->graph->tensor[tensor];
-    if (t->kind != BT_TENSOR_ACT) return BT_PKG_NOWHERE;
-    if (b->tensor_value[tensor] == BT_PKG_NONE)
-        b->tensor_value[tensor] =
-            bt_lower_build_value(b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)),
-                                 (size_t)t->width * 4);
-    return b->tensor_value[tensor];
-}
-
-uint64_t bt_lower_build_renew(bt_lower_build *b, uint32_t tensor, size_t elem_bytes)
-{
-    const bt_tensor *t = &b->in->graph->tensor[tensor];
-    b->tensor_value[tensor] =
-        bt_lower_build_value(b, name_of(t->name), bt_lower_build_rows(b, is_out(b, tensor)),
-                             t->width * elem_bytes);
-    return b->tensor_value[tensor];
+    return name_of(b->in->graph->tensor[tensor].name);
 }
 
 size_t bt_lower_build_group(const bt_lower_build *b, size_t i)
@@ -84,9 +129,11 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
     const bt_lower_in *in = b->in;
     const bt_op *o = &in->graph->op[graph_op];
     const uint32_t kind = bt_pkg_site_of(o->weight), k = in->graph->tensor[o->in[0]].width;
-    const bool of_out = is_out(b, o->in[0]), is_wide = in->recipe->input_bits[kind] == 16;
+    const bool of_out = bt_lower_build_is_out(b, o->in[0]), is_wide = in->recipe->input_bits[kind] == 16;
     const size_t rows = bt_lower_build_rows(b, of_out);
-    bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE, .stride = (k + 63) / 64 * 64,
+    if (b->planes_input == input) return b->planes;
+    bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
+                         .stride = bt_pkg_layout_plane_stride(layout_of(b), k),
                          .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
     p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
     if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);
@@ -102,38 +149,7 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
     i->in_width = i->out_width = k;
     i->in_stride = input_stride;
     i->out_stride = p.stride;
+    b->planes_input = input;
+    b->planes = p;
     return p;
-}
-
-void bt_lower_build_companion(bt_lower_build *b, size_t at)
-{
-    static const bt_pkg_op to[BT_OP_KINDS] = {
-        [BT_OP_EMBED] = BT_PKG_EMBED,
-        [BT_OP_RMSNORM] = BT_PKG_RMSNORM,
-        [BT_OP_QK_NORM] = BT_PKG_QK_NORM,
-        [BT_OP_ROPE] = BT_PKG_ROPE,
-        [BT_OP_KV_STORE] = BT_PKG_KV_STORE,
-        [BT_OP_ATTENTION] = BT_PKG_ATTENTION,
-        [BT_OP_ADD] = BT_PKG_ADD,
-        [BT_OP_SILU_MUL] = BT_PKG_SILU_MUL,
-        [BT_OP_SELECT_ROWS] = BT_PKG_SELECT_ROWS,
-        [BT_OP_ROTATE] = BT_PKG_ROTATE,
-    };
-    const bt_lower_in *in = b->in;
-    const bt_graph *g = in->graph;
-    const bt_op *o = &g->op[at];
-    const uint64_t in0 = bt_lower_build_tensor(b, o->in[0]), in1 = bt_lower_build_tensor(b, o->in[1]);
-    const uint64_t out = bt_lower_build_tensor(b, o->out);
-    bt_pkg_inst *i = bt_lower_build_emit(b, to[o->kind], BT_PKG_COMPANION, at);
-    i->in0 = in0;
-    i->in1 = in1;
-    i->out = out;
-    i->in_width = in0 == BT_PKG_NOWHERE ? 0 : g->tensor[o->in[0]].width;
-    i->in_stride = 4 * i->in_width;
-    i->out_width = out == BT_PKG_NOWHERE ? 0 : g->tensor[o->out].width;
-    i->out_stride = 4 * i->out_width;
-    i->arg = o->kind == BT_OP_ROTATE ? (o->layer == BT_GRAPH_NO_LAYER ? 1 : 2) : o->heads;
-    if (o->kind == BT_OP_QK_NORM ||
-        (o->kind == BT_OP_RMSNORM && (!in->has_norm_weight || in->has_norm_weight[at])))
-        i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer, o->weight);
 }

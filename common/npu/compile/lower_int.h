@@ -2,6 +2,9 @@
 #define BT_NPU_LOWER_INT_H
 #include "npu/compile/lower_build.h"
 
-/* Lowers the whole graph for npu_ops all; for lower.c only. BT_EARG naming an operator that is not on the NPU. */
-bt_err bt_lower_int(bt_lower_build *b, bt_fault *fault);
+/* An operator of the graph, no linear, as instructions of the NPU; for lower_ops.c only. */
+void bt_lower_int(bt_lower_build *b, size_t at);
+/* What the linears from graph operator `first` on read, as s32 in units of their site: written so, or attention's s16
+ * with its unit changed. */
+uint64_t bt_lower_int_site(bt_lower_build *b, size_t first);
 #endif

@@ -1,7 +1,7 @@
 /* Asking the profile about each operator, and clustering what it takes. */
 #include "npu/compile/offload.h"
 #include "kernels/int_kernels.h"
-#include "npu/compile/clusters.h"
+#include "npu/compile/cluster_merge.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +45,7 @@ static void why_not(char *why, const bt_graph *g, const bt_op *op, const bt_prof
         snprintf(why, MAX_WHY, "%u-bit values", (unsigned)profile->output_bits);
 }
 
+/* Operators come in the order of their layers. */
 static bt_err record(bt_offload *p, const bt_op *op, const char *why, uint64_t macs, bt_fault *fault)
 {
     const char *name = bt_op_name(op->kind);
@@ -55,9 +56,12 @@ static bt_err record(bt_offload *p, const bt_op *op, const char *why, uint64_t m
     if (i == p->fallbacks) {
         snprintf(p->fallback[i].op, sizeof p->fallback[i].op, "%s", name);
         snprintf(p->fallback[i].why, sizeof p->fallback[i].why, "%s", why);
+        p->last_layer[i] = BT_GRAPH_NO_LAYER;
         p->fallbacks++;
     }
     p->fallback[i].count++;
+    if (op->layer != BT_GRAPH_NO_LAYER && op->layer != p->last_layer[i]) p->fallback[i].layers++;
+    p->last_layer[i] = op->layer;
     p->fallback[i].macs_per_row += macs;
     return BT_OK;
 }
@@ -103,6 +107,7 @@ static bt_err connect(edges *e, uint32_t v, bt_fault *fault)
                            e->g->tensor[op->in[i]].name);
         u->reader[u->readers++] = v;
     }
+    node->reads = node->inputs;
     users *u = &e->of[op->out];
     if (u->written) after(node, list, u->writer);
     for (uint32_t i = 0; i < u->readers; i++)
@@ -113,34 +118,69 @@ static bt_err connect(edges *e, uint32_t v, bt_fault *fault)
     return BT_OK;
 }
 
-static bt_err cluster_all(bt_offload *p, edges *e, const bt_bind *row, bt_fault *fault)
+/* What an operator writes: as it crosses a boundary, 4 bytes an element, and rows of KV in f16. The logits
+ * are the caller's. */
+static bt_err measure(bt_clusters_node *node, const bt_graph *g, const bt_op *op, const bt_bind *at,
+                      bt_fault *fault)
 {
+    const bt_tensor *t = &g->tensor[op->out];
+    uint64_t rows = 0;
+    bt_err e = bt_formula_eval(&node->macs, op->macs, at, fault);
+    if (e == BT_OK) e = bt_formula_eval(&rows, t->rows, at, fault);
+    node->bytes = rows * t->width * (t->kind == BT_TENSOR_KV ? 2 : 4);
+    node->elements = t->kind == BT_TENSOR_KV ? 0 : rows * t->width;
+    return e;
+}
+
+static bt_err cluster_all(bt_offload *p, edges *e, const bt_profile *profile, bt_fault *fault)
+{
+    const bt_bind at = {{1, BT_OFFLOAD_ROWS, BT_OFFLOAD_ROWS, 1}};
+    const bt_cluster_merge_cost cost = {profile->launch_ns, profile->boundary_bytes_per_us,
+                                        profile->convert_elements_per_us};
     bt_err err = BT_OK;
     for (uint32_t v = 0; v < p->ops; v++) {
         if ((err = connect(e, v, fault)) < 0) return err;
         e->node[v].npu = p->on_npu[v];
-        if ((err = bt_formula_eval(&e->node[v].macs, e->g->op[v].macs, row, fault)) < 0) return err;
+        if ((err = measure(&e->node[v], e->g, &e->g->op[v], &at, fault)) < 0) return err;
     }
-    return bt_clusters_find(p->cluster, &p->clusters, e->node, p->ops, 0, fault);
+    if ((err = bt_clusters_find(p->cluster, &p->clusters, e->node, p->ops, fault)) < 0) return err;
+    return bt_cluster_merge(p->cluster, &p->clusters, e->node, p->ops, &cost, SIZE_MAX, fault);
+}
+
+/* Gives clusters of little work to the companion, and lists their operators. */
+static bt_err drop_small(bt_offload *p, const edges *e, const bt_profile *profile, const bt_bind *row,
+                         bt_fault *fault)
+{
+    char why[MAX_WHY];
+    bt_err err = BT_OK;
+    uint64_t *macs = calloc(p->clusters + 1, sizeof *macs);
+    if (!macs) return bt_fail(fault, BT_ENOMEM, "placing %zu operators", p->ops);
+    for (size_t v = 0; v < p->ops; v++) macs[p->cluster[v]] += e->node[v].macs;
+    for (size_t v = 0; err == BT_OK && v < p->ops; v++) {
+        uint64_t a_row;
+        const uint64_t has = macs[p->cluster[v]];
+        if (!p->cluster[v] || has >= profile->min_cluster_macs) continue;
+        snprintf(why, sizeof why, "less work than a launch is worth: %llu MACs, wanted %llu",
+                 (unsigned long long)has, (unsigned long long)profile->min_cluster_macs);
+        p->on_npu[v] = 0;
+        if ((err = bt_formula_eval(&a_row, e->g->op[v].macs, row, fault)) == BT_OK)
+            err = record(p, &e->g->op[v], why, a_row, fault);
+    }
+    free(macs);
+    if (err == BT_OK)
+        bt_cluster_merge_drop(p->cluster, &p->clusters, e->node, p->ops, profile->min_cluster_macs);
+    return err;
 }
 
 static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
                       uint32_t npu_ops, const bt_bind *row, bt_fault *fault)
 {
     char why[MAX_WHY];
-    p->npu_ops = npu_ops;
-    for (size_t i = 0; i < g->ops && p->npu_ops == BT_PKG_OPS_ALL; i++) {
-        if (!is_asked(&g->op[i], npu_ops)) continue;
-        why_not(why, g, &g->op[i], profile, recipe);
-        if (why[0]) p->npu_ops = BT_PKG_OPS_LINEAR;
-    }
     for (size_t i = 0; i < g->ops; i++) {
         uint64_t macs;
         bt_err e;
         if (!is_asked(&g->op[i], npu_ops)) continue;
         why_not(why, g, &g->op[i], profile, recipe);
-        if (!why[0] && !is_asked(&g->op[i], p->npu_ops))
-            snprintf(why, sizeof why, "an operator beside it is missing");
         p->on_npu[i] = !why[0];
         if (!why[0]) continue;
         if ((e = bt_formula_eval(&macs, g->op[i].macs, row, fault)) < 0 ||
@@ -172,7 +212,10 @@ bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *pro
     }
     p->ops = g->ops;
     if ((e = ask_all(p, g, profile, recipe, npu_ops, &row, fault)) < 0) goto out;
-    if ((e = cluster_all(p, &ed, &row, fault)) < 0) goto out;
+    if ((e = cluster_all(p, &ed, profile, fault)) < 0) goto out;
+    if ((e = drop_small(p, &ed, profile, &row, fault)) < 0) goto out;
+    for (size_t i = 0; i < g->ops; i++)
+        if (p->on_npu[i] && g->op[i].kind != BT_OP_LINEAR) p->npu_ops = BT_PKG_OPS_ALL;
     *ret = p;
     p = NULL;
 out:
@@ -191,14 +234,21 @@ void bt_offload_free(bt_offload *p)
     free(p);
 }
 
+void bt_offload_fallback_text(char *ret, size_t room, const bt_pkg_fallback *f)
+{
+    char layers[40] = "outside layers";
+    if (f->layers) snprintf(layers, sizeof layers, "in %u layer%s", f->layers, f->layers == 1 ? "" : "s");
+    snprintf(ret, room, "%s %u x %s (%s)", f->op, f->count, layers, f->why);
+}
+
 bt_err bt_offload_require(const bt_pkg_fallback *list, size_t n, bt_fault *fault)
 {
-    char text[200] = "";
+    char text[200] = "", one[BT_OFFLOAD_FALLBACK_BYTES];
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         const size_t room = sizeof text - at;
-        const int len = snprintf(text + at, room, "%s%s %u x (%s)", i ? ", " : "", list[i].op,
-                                 (unsigned)list[i].count, list[i].why);
+        bt_offload_fallback_text(one, sizeof one, &list[i]);
+        const int len = snprintf(text + at, room, "%s%s", i ? ", " : "", one);
         if (len < 0 || (size_t)len >= room - 12) { /* room for the rest's count */
             snprintf(text + at, room, "%s%zu more", i ? ", " : "", n - i);
             break;

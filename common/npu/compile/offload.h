@@ -15,16 +15,23 @@
  * Embedding (with its rotation), KV store and row selection move rows at the graph's edges: they are never asked and
  * never a fallback. What is asked but not in the profile, or not with the bits that the recipe wants, goes to the
  * companion and is listed. A linear needs its site's input bits, and int4 for 4-bit weights; the others need what
- * linears requantise to (profile.output_bits). Integers between two linears go all the way or not at all: where
- * anything that `all` asks for is missing, only linears run on the NPU, and the rest is listed too. */
-enum { BT_OFFLOAD_MAX_FALLBACKS = 32 }; /* no graph has more kinds of operators times reasons */
+ * linears requantise to (profile.output_bits). Each operator has its own place: one that is missing costs no other.
+ *
+ * What the NPU takes is found in clusters (clusters.h), merged while that lowers the profile's costs
+ * (cluster_merge.h). A cluster with less work than min_cluster_macs goes to the companion and is listed. All this is
+ * decided from the graph at BT_OFFLOAD_ROWS rows, so that one placement holds for every shape. */
+enum {
+    BT_OFFLOAD_ROWS = 256,         /* rows and positions that clusters are measured at, whatever a package's shapes */
+    BT_OFFLOAD_MAX_FALLBACKS = 256 /* no graph has more kinds of operators times reasons */
+};
 typedef struct bt_offload {
-    uint32_t npu_ops;  /* what runs: BT_PKG_OPS_ALL only where it was asked for and nothing is missing */
+    uint32_t npu_ops;  /* what runs: BT_PKG_OPS_ALL where anything but linears is on the NPU */
     uint8_t *on_npu;   /* [ops] 0 or 1 */
     uint32_t *cluster; /* [ops] as bt_clusters_find; 0 where on_npu is 0 */
     size_t ops, clusters;
     bt_pkg_fallback fallback[BT_OFFLOAD_MAX_FALLBACKS]; /* macs_per_row: attention at ctx_tokens positions */
     size_t fallbacks;
+    uint32_t last_layer[BT_OFFLOAD_MAX_FALLBACKS]; /* of the last operator counted in each */
 } bt_offload;
 /* profile NULL: "host". ctx_tokens >= 1. BT_ENOMEM, BT_ELIMIT. */
 bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
@@ -34,6 +41,9 @@ void bt_offload_free(bt_offload *p); /* NULL is fine */
 /* May the NPU run the linears of a site, with k inputs? False: why[96] says why not, in a few words. */
 bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site, size_t k);
 
-/* --require-npu: BT_OK without fallbacks; else BT_EARG with the list: "linear 30 x (16-bit inputs at down), ...". */
+/* "rope 60 x in 30 layers (not in profile my-board)". */
+enum { BT_OFFLOAD_FALLBACK_BYTES = 192 };
+void bt_offload_fallback_text(char *ret, size_t room, const bt_pkg_fallback *f);
+/* --require-npu: BT_OK without fallbacks; else BT_EARG with the list of their texts, as many as there is room for. */
 bt_err bt_offload_require(const bt_pkg_fallback *list, size_t n, bt_fault *fault);
 #endif

@@ -44,6 +44,11 @@ static double attention_unit(const bt_units_in *in, uint32_t layer)
     return reach(in->stats->attention_max[layer]) * HEADROOM16 / BT_INT_MAX16;
 }
 
+float bt_units_attention_scale(const bt_units_in *in, uint32_t layer)
+{
+    return (float)attention_unit(in, layer);
+}
+
 /* The greatest shift for which values up to the headroom fit. */
 static int shift_of(double max)
 {

@@ -34,6 +34,7 @@ bt_int_mul bt_units_mul(double x);
 float bt_units_residual_scale(const bt_units_in *in);
 /* Of q, k, v, o, gate, up or down. */
 float bt_units_out_scale(const bt_units_in *in, uint32_t layer, bt_weight w);
+float bt_units_attention_scale(const bt_units_in *in, uint32_t layer);
 /* The linear's requantisation: multiplier[wide], shift[wide] and bias[wide], wide = n in whole panels; oscale[n] = site
  * scale * weight scale, float_bias[n] or NULL: zeros. */
 void bt_units_linear(int32_t *multiplier, uint8_t *shift, int64_t *bias, const bt_units_in *in, uint32_t layer,

@@ -133,8 +133,8 @@ bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *p, bt_fault *fault)
         return bt_fail(fault, BT_ENOMEM, "listing what runs as one");
     }
     for (uint32_t i = 0; i < h->programs.count; i++)
-        bt_fuse_find(l->all + l->first[i], bt_pkg_const_at(p, program[i].code), &program[i],
-                     bt_pkg_tensors(p), bt_pkg_sites(p), h->ffn);
+        bt_fuse_find(l->all + l->first[i], bt_pkg_code(p, i), &program[i], bt_pkg_tensors(p), bt_pkg_sites(p),
+                     h->ffn);
     *ret = l;
     return BT_OK;
 }

@@ -30,6 +30,10 @@ const bt_pkg_program *bt_pkg_programs(const bt_pkg *p);
 const bt_pkg_fallback *bt_pkg_fallbacks(const bt_pkg *p);
 const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p);
 const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index); /* NULL for BT_PKG_NONE */
+/* The instructions and the memory plan of the program with this index, [insts] and [places], however they are stored.
+ * Not of a package that was only looked at. */
+const bt_pkg_inst *bt_pkg_code(const bt_pkg *p, uint32_t program);
+const bt_pkg_place *bt_pkg_plan(const bt_pkg *p, uint32_t program);
 /* The row with exactly this batch, seq within [seq_min, seq], and the smallest ctx >= end_tokens. BT_ELIMIT otherwise,
  * the fault naming the nearest legal row. */
 bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, size_t seq, size_t end_tokens,

@@ -120,7 +120,7 @@ static bt_err check_consts(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
     if (!refs) return bt_fail(fault, BT_ENOMEM, "checking a package");
     bt_pkg_count_refs(refs, h, bt_pkg_tensors(p), bt_pkg_sites(p), bt_pkg_programs(p));
     for (uint32_t i = 0; i < h->consts.count && e == BT_OK; i++) {
-        if (c[i].kind < BT_PKG_CONST_WEIGHT || c[i].kind > BT_PKG_CONST_PLAN)
+        if (c[i].kind < BT_PKG_CONST_WEIGHT || c[i].kind > BT_PKG_CONST_PIECES)
             e = bt_fail(fault, BT_EFORMAT, "constant %u: kind %u", i, c[i].kind);
         else if (c[i].refs != refs[i])
             e = bt_fail(fault, BT_EFORMAT, "constant %u: refs %u, and %u are there", i, c[i].refs, refs[i]);
@@ -135,6 +135,13 @@ static bt_err check_consts(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
 
 /* ---- tables that stand for themselves ---- */
 
+static bool holds_code(const bt_pkg_const *c, const bt_pkg_program *g)
+{
+    if (c->kind == BT_PKG_CONST_PIECES)
+        return c->bytes % sizeof(bt_pkg_piece) == 0 && c->bytes / sizeof(bt_pkg_piece) <= g->insts;
+    return c->kind == BT_PKG_CONST_CODE && c->bytes == (uint64_t)g->insts * sizeof(bt_pkg_inst);
+}
+
 static bt_err check_programs(const bt_pkg *p, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -148,18 +155,19 @@ static bt_err check_programs(const bt_pkg *p, bt_fault *fault)
         if (g->out > 1 && g->out != g->seq)
             return bt_fail(fault, BT_EFORMAT, "program %u: out %u, not 0, 1 or seq", i, g->out);
         if (!g->insts || g->insts > BT_PKG_MAX_INSTS || g->code >= h->consts.count ||
-            c[g->code].kind != BT_PKG_CONST_CODE ||
-            c[g->code].bytes != (uint64_t)g->insts * sizeof(bt_pkg_inst))
+            !holds_code(&c[g->code], g))
             return bt_fail(fault, BT_EFORMAT, "program %u: code, or insts %u", i, g->insts);
-        if (!g->places || g->places > BT_PKG_MAX_PLACES || g->plan >= h->consts.count ||
-            c[g->plan].kind != BT_PKG_CONST_PLAN ||
-            c[g->plan].bytes != (uint64_t)g->places * sizeof(bt_pkg_place))
+        const bool packed = bt_pkg_is_packed(p, i);
+        if (!g->places || g->places > BT_PKG_MAX_PLACES ||
+            (packed ? g->plan != BT_PKG_NONE
+                    : g->plan >= h->consts.count || c[g->plan].kind != BT_PKG_CONST_PLAN ||
+                          c[g->plan].bytes != (uint64_t)g->places * sizeof(bt_pkg_place)))
             return bt_fail(fault, BT_EFORMAT, "program %u: plan, or places %u", i, g->places);
         if (!g->arena_bytes || g->arena_bytes % BT_PKG_ALIGN || g->arena_bytes > BT_PKG_MAX_ARENA_BYTES)
             return bt_fail(fault, BT_EFORMAT, "program %u: arena_bytes %llu", i,
                            (unsigned long long)g->arena_bytes);
-        if (g->clusters > g->insts || g->reserved)
-            return bt_fail(fault, BT_EFORMAT, "program %u: clusters %u, or reserved", i, g->clusters);
+        if (g->clusters > g->insts || g->ctx > h->ctx_tokens)
+            return bt_fail(fault, BT_EFORMAT, "program %u: clusters %u, or ctx %u", i, g->clusters, g->ctx);
         if (g->arena_bytes > arena) arena = g->arena_bytes;
         work += (uint64_t)g->insts + g->places;
     }
@@ -199,6 +207,10 @@ static bt_err check_rows(const bt_pkg *p, bt_fault *fault)
                 return bt_fail(fault, BT_EFORMAT,
                                "row %u: program[%d] %u is not for seq %u with %u rows of logits", i, o,
                                r->program[o], r->seq, out[o]);
+        for (int o = 0; o < BT_PKG_OUTS; o++)
+            if (g[r->program[o]].ctx && g[r->program[o]].ctx != r->ctx)
+                return bt_fail(fault, BT_EFORMAT, "row %u: ctx %u, and program %u is for ctx %u", i, r->ctx,
+                               r->program[o], g[r->program[o]].ctx);
         if (r->seq > longest) longest = r->seq;
     }
     if (longest != h->max_seq)
@@ -221,9 +233,11 @@ static bt_err check_lists(const bt_pkg *p, bt_fault *fault)
     const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
     const bt_pkg_session *s = bt_pkg_sessions(p);
     for (uint32_t i = 0; i < h->fallbacks.count; i++, f++)
-        if (!is_text(f->op, sizeof f->op) || !is_text(f->why, sizeof f->why) || f->reserved)
+        if (!is_text(f->op, sizeof f->op) || !is_text(f->why, sizeof f->why) || f->layers > h->layers ||
+            f->layers > f->count)
             return bt_fail(fault, BT_EFORMAT,
-                           "fallback %u: a text without an end or with control characters, or reserved", i);
+                           "fallback %u: a text without an end or with control characters, or layers %u", i,
+                           f->layers);
     /* `layers` stands for the head. */
     for (uint32_t i = 0; i < h->sessions.count; i++, s++)
         if (s->first_layer > s->last_layer || s->last_layer > h->layers ||
@@ -247,7 +261,7 @@ bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault)
     return check_lists(p, fault);
 }
 
-bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
+bt_err bt_pkg_check(bt_pkg *p, bt_pool *pool, bt_fault *fault)
 {
     bt_err e;
     if ((e = bt_pkg_check_tables(p, fault)) < 0) return e;
@@ -255,5 +269,6 @@ bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
     if ((e = bt_pkg_check_data(p, pool, fault)) < 0) return e;
     if ((e = check_programs(p, fault)) < 0) return e;
     if ((e = check_rows(p, fault)) < 0) return e;
+    if ((e = bt_unpacked_new(&p->unpacked, p, fault)) < 0) return e;
     return bt_pkg_check_code(p, fault);
 }

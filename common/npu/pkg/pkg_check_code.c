@@ -6,6 +6,7 @@
 #include "npu/pkg/pkg_private.h"
 #include "kernels/int_ops.h"
 #include "model/weight.h"
+#include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/recipe.h"
 
 #include <stdarg.h>
@@ -27,15 +28,16 @@ typedef struct value {
     area part[3];                 /* rows; of PLANES also lo and aux (no bytes: not there) */
 } value;
 
-typedef enum tensor_rule { NO_TENSOR, HEAD_NORM, MATRIX, F16_MATRIX, SCALED, ANY_NORM } tensor_rule;
+typedef enum tensor_rule { NO_TENSOR, HEAD_NORM, MATRIX, F16_MATRIX, SCALED, ANY_NORM, S16_UNIT } tensor_rule;
+typedef enum site_rule { NO_SITE, SITE, ANY_SITE, S16_SITE } site_rule; /* ANY_SITE: one or none */
 typedef struct op_rule {
     uint8_t in0, in1, out; /* forms; NOTHING: no such operand */
-    uint8_t tensor;
-    bool site, in_place, params, heads, by_layer;
+    uint8_t tensor, site;
+    bool in_place, params, heads, by_layer;
 } op_rule;
 
-/* Indexed by op; from BT_PKG_LINEAR on in npu_rules. ANY_NORM: its weight or NONE. SCALED: an integer
- * linear, for its output's scale. */
+/* Indexed by op; from BT_PKG_LINEAR on in npu_rules. ANY_NORM: its weight or NONE. SCALED: a linear, for its
+ * output's scale. S16_UNIT and S16_SITE: that, or the o site with the unit of attention's output. */
 static const op_rule companion_rules[] = {
     [BT_PKG_EMBED] = {.out = F32},
     [BT_PKG_ROTATE] = {.in0 = F32, .out = F32, .in_place = true},
@@ -49,24 +51,26 @@ static const op_rule companion_rules[] = {
     [BT_PKG_ADD] = {.in0 = F32, .in1 = F32, .out = F32, .in_place = true},
     [BT_PKG_SILU_MUL] = {.in0 = F32, .in1 = F32, .out = F32, .in_place = true},
     [BT_PKG_SELECT_ROWS] = {.in0 = F32, .out = F32}, /* or RESIDUAL both */
-    [BT_PKG_QUANTISE] = {.in0 = F32, .out = PLANES, .site = true},
+    [BT_PKG_QUANTISE] = {.in0 = F32, .out = PLANES, .site = SITE},
     [BT_PKG_QUANTISE32] = {.in0 = F32, .out = RESIDUAL},
-    [BT_PKG_DEQUANTISE16] = {.in0 = S16, .out = F32, .tensor = SCALED},
+    [BT_PKG_DEQUANTISE16] = {.in0 = S16, .out = F32, .tensor = S16_UNIT, .site = S16_SITE},
+    [BT_PKG_QUANTISE16] = {.in0 = F32, .out = S16, .tensor = S16_UNIT, .site = S16_SITE},
+    [BT_PKG_DEQUANTISE32] = {.in0 = RESIDUAL, .out = F32, .site = ANY_SITE}, /* or WIDE with a site */
 };
 static const op_rule npu_rules[] = {
-    [BT_PKG_LINEAR - 64] = {.in0 = PLANES, .out = F32, .tensor = MATRIX, .site = true},
-    [BT_PKG_INT_LINEAR - 64] = {.in0 = PLANES, .out = S16, .tensor = MATRIX, .site = true},
-    [BT_PKG_INT_RMSNORM - 64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = true,
+    [BT_PKG_LINEAR - 64] = {.in0 = PLANES, .out = F32, .tensor = MATRIX, .site = SITE},
+    [BT_PKG_INT_LINEAR - 64] = {.in0 = PLANES, .out = S16, .tensor = MATRIX, .site = SITE},
+    [BT_PKG_INT_RMSNORM - 64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = SITE,
                                  .params = true},
     [BT_PKG_INT_QK_NORM - 64] = {.in0 = S16, .out = S16, .tensor = HEAD_NORM, .in_place = true,
                                  .params = true, .heads = true, .by_layer = true},
     [BT_PKG_INT_ROPE - 64] = {.in0 = S16, .out = S16, .in_place = true, .heads = true, .by_layer = true},
     [BT_PKG_INT_ATTENTION - 64] = {.in0 = S16, .out = S16, .params = true, .by_layer = true},
-    [BT_PKG_INT_ROTATE - 64] = {.in0 = S16, .out = WIDE, .site = true, .params = true},
-    [BT_PKG_INT_SILU_MUL - 64] = {.in0 = S16, .in1 = S16, .out = WIDE, .site = true, .params = true},
+    [BT_PKG_INT_ROTATE - 64] = {.in0 = S16, .out = WIDE, .site = SITE, .params = true},
+    [BT_PKG_INT_SILU_MUL - 64] = {.in0 = S16, .in1 = S16, .out = WIDE, .site = SITE, .params = true},
     [BT_PKG_INT_ADD - 64] = {.in0 = RESIDUAL, .in1 = S16, .out = RESIDUAL, .tensor = SCALED, .in_place = true,
                              .params = true},
-    [BT_PKG_INT_SPLIT - 64] = {.in0 = WIDE, .out = PLANES, .site = true},
+    [BT_PKG_INT_SPLIT - 64] = {.in0 = WIDE, .out = PLANES, .site = SITE},
 };
 
 static const op_rule *rule_of(uint32_t op)
@@ -93,9 +97,11 @@ typedef struct walk {
     uint32_t live[BT_PKG_MAX_LIVE], lives, next; /* places alive at `at`; the next to come in order */
     value val[BT_PKG_MAX_LIVE];
     uint32_t vals;
-    uint32_t program, at;   /* for messages */
+    uint32_t program, at;       /* for messages */
+    uint32_t cluster, clusters; /* of the instruction before; how many have begun */
     uint32_t layer, stored; /* the layer of the last instruction that had one; layers whose KV is stored */
     bool layered, tail, logits; /* in the layers; past them; logits were written */
+    uint32_t session;           /* that is mapped; BT_PKG_NONE before the first SESSION */
     bt_fault *fault;
 } walk;
 
@@ -103,7 +109,7 @@ __attribute__((format(printf, 2, 3))) static bt_err bad(const walk *w, const cha
 static bt_err bad(const walk *w, const char *fmt, ...)
 {
     char what[160];
-    const bt_pkg_inst *in = (const bt_pkg_inst *)bt_pkg_const_at(w->pkg, w->prog->code) + w->at;
+    const bt_pkg_inst *in = bt_pkg_code(w->pkg, w->program) + w->at;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
@@ -198,10 +204,26 @@ static const bt_pkg_tensor *tensor_of(const walk *w, uint32_t index)
                                                                           : NULL;
 }
 
+static bool is_linear(const bt_pkg_inst *in)
+{
+    return in->op == BT_PKG_LINEAR || in->op == BT_PKG_LINEAR_F16 || in->op == BT_PKG_INT_LINEAR;
+}
+
+/* Outputs of a linear: those of its matrix, or of the part of the output matrix that it names. */
+static uint32_t outputs_of(const walk *w, const bt_pkg_inst *in, const bt_pkg_tensor *t)
+{
+    const uint32_t part = is_linear(in) && t->weight == BT_WEIGHT_OUTPUT ? bt_pkg_part_of(in) : 0;
+    return part <= bt_pkg_layout_parts(&w->h->layout, t->n) ? bt_pkg_layout_part(&w->h->layout, t->n, part).n
+                                                            : 0;
+}
+
 static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *r)
 {
     const bt_pkg_tensor *t = tensor_of(w, in->tensor);
-    if (r->tensor == NO_TENSOR || (r->tensor == ANY_NORM && in->tensor == BT_PKG_NONE))
+    if (r->tensor == S16_UNIT && (in->tensor == BT_PKG_NONE) == (in->site == BT_PKG_NONE))
+        return bad(w, "its unit is a tensor's or a site's");
+    if (r->tensor == NO_TENSOR ||
+        ((r->tensor == ANY_NORM || r->tensor == S16_UNIT) && in->tensor == BT_PKG_NONE))
         return in->tensor == BT_PKG_NONE ? BT_OK : bad(w, "tensor %u, and it takes none", in->tensor);
     if (!t) return bad(w, "tensor %u is not there", in->tensor);
     if (t->layer != in->layer) return bad(w, "tensor %u is of layer %d", in->tensor, (int)t->layer);
@@ -213,11 +235,14 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *
     case ANY_NORM: fits = vector && !head && in->out_width == t->n; break;
     case HEAD_NORM: fits = head; break; /* n is head_dim */
     case MATRIX:
-        fits =
-            !vector && t->bits != 16 && in->site == t->site && in->in_width == t->k && in->out_width == t->n;
+        fits = !vector && t->bits != 16 && in->site == t->site && in->in_width == t->k &&
+               in->out_width == outputs_of(w, in, t);
         break;
-    case F16_MATRIX: fits = !vector && t->bits == 16 && in->in_width == t->k && in->out_width == t->n; break;
-    case SCALED: fits = !vector && t->mult != BT_PKG_NONE && in->out_width == t->n; break;
+    case F16_MATRIX:
+        fits = !vector && t->bits == 16 && in->in_width == t->k && in->out_width == outputs_of(w, in, t);
+        break;
+    case SCALED:
+    case S16_UNIT: fits = !vector && t->out_scale > 0 && in->out_width == t->n; break;
     }
     if (fits && in->op == BT_PKG_INT_LINEAR) fits = t->mult != BT_PKG_NONE;
     if (fits && (in->op == BT_PKG_INT_RMSNORM || in->op == BT_PKG_INT_QK_NORM))
@@ -229,12 +254,14 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *
 
 static bt_err check_site(const walk *w, const bt_pkg_inst *in, const op_rule *r)
 {
-    if (!r->site) return in->site == BT_PKG_NONE ? BT_OK : bad(w, "site %u, and it takes none", in->site);
+    if (r->site == NO_SITE || (r->site != SITE && in->site == BT_PKG_NONE))
+        return in->site == BT_PKG_NONE ? BT_OK : bad(w, "site %u, and it takes none", in->site);
     if (in->site >= w->h->sites.count) return bad(w, "site %u is not there", in->site);
     const bt_pkg_site *s = &bt_pkg_sites(w->pkg)[in->site];
     if (!s->k) return bad(w, "site %u is not there", in->site);
     if (s->layer != in->layer) return bad(w, "site %u is of layer %d", in->site, (int)s->layer);
     if (s->k != in->in_width) return bad(w, "in_width %u, and site %u has %u", in->in_width, in->site, s->k);
+    if (r->site == S16_SITE && !(s->a16_scale > 0)) return bad(w, "site %u has no a16_scale", in->site);
     return BT_OK;
 }
 
@@ -302,10 +329,14 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const op_rule *
     case BT_PKG_INT_RMSNORM: width = width && in->out_width == h->dim; break;
     case BT_PKG_KV_STORE: width = in->in_width == kv; break;
     case BT_PKG_ATTENTION:
-    case BT_PKG_INT_ATTENTION: width = width && in->out_width == q; break;
+    case BT_PKG_INT_ATTENTION:
+        arg = true; /* check_pieces */
+        width = width && in->out_width == q;
+        break;
     case BT_PKG_LINEAR:
     case BT_PKG_LINEAR_F16:
     case BT_PKG_INT_LINEAR: /* by its tensor */
+        arg = true;         /* check_pieces */
         width = in->macs_per_row == (uint64_t)in->in_width * in->out_width;
         break;
     default: break;
@@ -318,9 +349,45 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const op_rule *
     return width ? BT_OK : bad(w, "in_width %u, out_width %u, or macs_per_row", in->in_width, in->out_width);
 }
 
-static bool is_linear(const bt_pkg_inst *in)
+/* Slices of attention and parts of the output matrix come all, one after the other, alike but for what they
+ * cover: so what they make together is whole. index: from 1 of count; step: what the next one's arg has more.
+ */
+static bt_err check_series(const walk *w, const bt_pkg_inst *in, uint64_t index, uint64_t count,
+                           uint32_t step)
 {
-    return in->op == BT_PKG_LINEAR || in->op == BT_PKG_LINEAR_F16 || in->op == BT_PKG_INT_LINEAR;
+    if (index > count)
+        return bad(w, "arg %u, piece %llu of %llu", in->arg, (unsigned long long)index,
+                   (unsigned long long)count);
+    for (int to = 0; to < 2; to++) {
+        if (to ? index == count : index <= 1) continue;
+        const bool is_there = to ? w->at + 1 < w->prog->insts : w->at > 0;
+        if (!is_there) return bad(w, "arg %u, and a piece beside it is missing", in->arg);
+        bt_pkg_inst a = *in, b = to ? in[1] : in[-1];
+        const bool follows = to ? b.arg == a.arg + step : b.arg + step == a.arg;
+        a.arg = b.arg = a.out_width = b.out_width = 0;
+        a.macs_per_row = b.macs_per_row = 0;
+        if (!follows || memcmp(&a, &b, sizeof a) != 0)
+            return bad(w, "arg %u, and a piece beside it is missing", in->arg);
+    }
+    return BT_OK;
+}
+
+/* arg of attention: its slice. Of linears: the loop order, of the output matrix also the part. */
+static bt_err check_pieces(const walk *w, const bt_pkg_inst *in)
+{
+    const bt_pkg_layout *l = &w->h->layout;
+    if (bt_pkg_is_attention(in))
+        return in->arg ? check_series(w, in, in->arg, bt_pkg_layout_slices(l, w->prog->seq, w->h->heads), 1)
+                       : BT_OK;
+    if (!is_linear(in)) return BT_OK;
+    const bool has_order = bt_pkg_is_npu_linear(in) && l->on_chip_bytes;
+    if (has_order ? !bt_pkg_order_of(in) || bt_pkg_order_of(in) >= BT_PKG_ORDERS : bt_pkg_order_of(in) != 0)
+        return bad(w, "arg %u, loop order %u", in->arg, bt_pkg_order_of(in));
+    const bt_pkg_tensor *t = tensor_of(w, in->tensor);
+    if (!bt_pkg_part_of(in)) return BT_OK;
+    if (t->weight != BT_WEIGHT_OUTPUT)
+        return bad(w, "arg %u, a part of %s", in->arg, bt_weight_name((bt_weight)t->weight));
+    return check_series(w, in, bt_pkg_part_of(in), bt_pkg_layout_parts(l, t->n), 256);
 }
 
 static uint64_t rows_of(const walk *w, uint32_t out_rows) { return out_rows ? w->prog->out : w->prog->seq; }
@@ -384,11 +451,15 @@ static bt_err read_value(const walk *w, const value **ret, const char *name, con
 /* What the instruction writes. */
 static bt_err plan_output(const walk *w, value *ret, const bt_pkg_inst *in, uint32_t f)
 {
-    const uint64_t rows = rows_of(w, in->out_rows), size = elem_bytes(f);
+    const bt_pkg_layout *l = &w->h->layout;
+    const uint64_t rows = rows_of(w, in->out_rows);
+    const uint32_t align = l->last_axis_align_bytes ? l->last_axis_align_bytes : 1;
     value v = {.form = (form)f, .out_rows = in->out_rows, .width = in->out_width, .stride = in->out_stride,
                .site = BT_PKG_NONE};
-    if (!in->out_width || (f == PLANES ? in->out_stride < in->out_width || in->out_stride % BT_PKG_ALIGN
-                                       : in->out_stride != in->out_width * size))
+    if (!in->out_width ||
+        (f == PLANES
+             ? in->out_stride < in->out_width || in->out_stride % BT_PKG_ALIGN || in->out_stride % align
+             : in->out_stride != bt_pkg_layout_stride(l, in->out_width, elem_bytes(f))))
         return bad(w, "out_width %u in rows of out_stride %u bytes", in->out_width, in->out_stride);
     v.part[0] = (area){in->out, rows * in->out_stride};
     if (f == WIDE || f == PLANES) v.site = in->site;
@@ -432,7 +503,8 @@ static bt_err write_value(walk *w, const value *v, const value *const *read, siz
 
 static bt_err check_logits(walk *w, const bt_pkg_inst *in)
 {
-    if (w->logits || !in->out_rows || in->op == BT_PKG_INT_LINEAR || in->out_stride != in->out_width * 4)
+    if ((w->logits && bt_pkg_part_of(in) <= 1) || !in->out_rows || in->op == BT_PKG_INT_LINEAR ||
+        in->out_stride != tensor_of(w, in->tensor)->n * 4)
         return bad(w, "logits");
     w->logits = true;
     return BT_OK;
@@ -450,6 +522,7 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
     if (select)
         for (uint32_t i = 0; i < w->vals; i++)
             if (w->val[i].part[0].at == in->in0 && w->val[i].form == RESIDUAL) from = to = RESIDUAL;
+    if (in->op == BT_PKG_DEQUANTISE32 && in->site != BT_PKG_NONE) from = WIDE;
     if (from == NOTHING && in->in0 != BT_PKG_NOWHERE) return bad(w, "in0, and it takes none");
     if (r->in1 == NOTHING && from != PLANES && to != PLANES && in->in1 != BT_PKG_NOWHERE)
         return bad(w, "in1, and it takes none");
@@ -478,28 +551,76 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
     return write_value(w, &v, read, reads, r->in_place);
 }
 
+/* ---- sessions ---- */
+
+static bt_err enter_session(walk *w, const bt_pkg_inst *in)
+{
+    enum { MOST_NS = 1000000000 };
+    const bt_pkg_inst want = {.op = BT_PKG_SESSION,  .group = 1,
+                              .layer = UINT32_MAX,   .tensor = BT_PKG_NONE,
+                              .site = BT_PKG_NONE,   .arg = in->arg,
+                              .in0 = BT_PKG_NOWHERE, .in1 = BT_PKG_NOWHERE,
+                              .out = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE,
+                              .params = in->params};
+    if (memcmp(in, &want, sizeof want) != 0) return bad(w, "an operand, a layer or a unit, and it has none");
+    if (w->h->sessions.count < 2 || in->arg >= w->h->sessions.count)
+        return bad(w, "session %u of %u", in->arg, w->h->sessions.count);
+    if (in->arg == w->session) return bad(w, "session %u is mapped already", in->arg);
+    if (in->params > MOST_NS) return bad(w, "costs %llu ns", (unsigned long long)in->params);
+    w->session = in->arg;
+    w->cluster = 0; /* no call goes on behind it */
+    return BT_OK;
+}
+
+/* What the NPU runs lies in the session that is mapped. */
+static bt_err check_session(const walk *w, const bt_pkg_inst *in)
+{
+    if (w->h->sessions.count < 2 || in->unit != BT_PKG_NPU) return BT_OK;
+    if (w->session == BT_PKG_NONE) return bad(w, "before a session is mapped");
+    const bt_pkg_session *s = &bt_pkg_sessions(w->pkg)[w->session];
+    const uint32_t part = in->layer != UINT32_MAX ? in->layer : w->layered ? w->h->layers : 0;
+    return part >= s->first_layer && part <= s->last_layer
+               ? BT_OK
+               : bad(w, "of layer %u, and session %u maps %u to %u", part, w->session, s->first_layer,
+                     s->last_layer);
+}
+
 /* ---- the walk ---- */
+
+/* A cluster's instructions are all the NPU's and lie together, so that it can run as one call. */
+static bt_err check_cluster(walk *w, const bt_pkg_inst *in)
+{
+    if (in->cluster && in->unit != BT_PKG_NPU) return bad(w, "cluster %u on the companion", in->cluster);
+    if (in->cluster && in->cluster != w->cluster && in->cluster != ++w->clusters)
+        return bad(w, "cluster %u, and %u is to come: clusters lie together and ascend", in->cluster,
+                   w->clusters);
+    w->cluster = in->cluster;
+    return BT_OK;
+}
 
 static bt_err check_inst(walk *w, const bt_pkg_inst *in)
 {
     bt_err e;
+    if (in->op == BT_PKG_SESSION) return enter_session(w, in);
     const op_rule *r = rule_of(in->op);
     if (!r) return bad(w, "op %u", in->op);
     if (in->unit != (in->op >= BT_PKG_LINEAR ? BT_PKG_NPU : BT_PKG_COMPANION))
         return bad(w, "unit %u", in->unit);
     if (w->h->npu_ops != BT_PKG_OPS_ALL &&
-        (in->op > BT_PKG_LINEAR || in->op == BT_PKG_QUANTISE32 || in->op == BT_PKG_DEQUANTISE16))
+        (in->op > BT_PKG_LINEAR || (in->op >= BT_PKG_QUANTISE32 && in->op <= BT_PKG_DEQUANTISE32)))
         return bad(w, "needs npu_ops all");
     if (in->op == BT_PKG_INT_ATTENTION && w->h->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
         return bad(w, "ctx_tokens %u, it sums up to %d", w->h->ctx_tokens, BT_INT_ATTENTION_MAX_TOKENS);
     if (in->out_rows > 1 || (in->out_rows && !w->prog->out)) return bad(w, "out_rows %u", in->out_rows);
     if (in->out_rows && (in->op == BT_PKG_EMBED || r->by_layer)) return bad(w, "out_rows %u", in->out_rows);
-    if (in->cluster > w->prog->clusters) return bad(w, "cluster %u of %u", in->cluster, w->prog->clusters);
+    if ((e = check_cluster(w, in)) < 0) return e;
     if ((e = check_layer(w, in, r)) < 0) return e;
+    if ((e = check_session(w, in)) < 0) return e;
     if ((e = check_site(w, in, r)) < 0) return e;
     if ((e = check_tensor(w, in, r)) < 0) return e;
     if ((e = check_params(w, in, r)) < 0) return e;
     if ((e = check_widths(w, in, r)) < 0) return e;
+    if ((e = check_pieces(w, in)) < 0) return e;
     if ((e = check_group(w, in)) < 0) return e;
     return check_operands(w, in, r);
 }
@@ -508,10 +629,10 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
 {
     bt_err e;
     const bt_pkg_program *g = &bt_pkg_programs(p)[index];
-    const bt_pkg_inst *code = bt_pkg_const_at(p, g->code);
-    walk w = {.pkg = p,         .h = bt_pkg_header_of(p),
-              .prog = g,        .place = bt_pkg_const_at(p, g->plan),
-              .program = index, .fault = fault};
+    const bt_pkg_inst *code = bt_pkg_code(p, index);
+    walk w = {
+        .pkg = p,       .h = bt_pkg_header_of(p), .prog = g, .place = bt_pkg_plan(p, index), .program = index,
+        .fault = fault, .session = BT_PKG_NONE};
     w.order = malloc(g->places * sizeof *w.order);
     if (!w.order) return bt_fail(fault, BT_ENOMEM, "checking a package");
     if ((e = check_plan(&w)) < 0) goto out;
@@ -525,6 +646,9 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
     else if (w.logits != (g->out > 0))
         e = bt_fail(fault, BT_EFORMAT, "program %u: out %u, and %s logits", index, g->out,
                     w.logits ? "it writes" : "it writes no");
+    else if (w.clusters != g->clusters)
+        e = bt_fail(fault, BT_EFORMAT, "program %u: clusters %u, and %u are there", index, g->clusters,
+                    w.clusters);
 out:
     free(w.order);
     return e;

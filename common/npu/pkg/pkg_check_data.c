@@ -112,6 +112,7 @@ static bt_err check_rotation(const bt_pkg *p, const bt_pkg_rotation *r, const ch
 bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_layout *l = &h->layout;
     const struct {
         const char *name;
         uint32_t value, lo, hi;
@@ -130,11 +131,26 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
         {"ctx_tokens", h->ctx_tokens, 1, BT_MODEL_MAX_CTX},
         {"rope_dims", h->rope_dims, 1, h->head_dim},
         {"max_seq", h->max_seq, 1, BT_MODEL_MAX_CTX},
+        {"layout, last_axis_align_bytes", l->last_axis_align_bytes, 0, 4096},
+        {"layout, query_slice_rows", l->query_slice_rows, 0, 1 << 20},
+        {"layout, attention_heads_max", l->attention_heads_max, 0, 256},
+        {"layout, output_parts", l->output_parts, 0, 64},
+        {"layout, tile_rows", l->tile_rows, 0, 4096},
+        {"layout, tile_cols", l->tile_cols, 0, 4096},
+        {"layout, tile_input_rows", l->tile_input_rows, 0, 4096},
+        {"layout, state_pow2", l->state_pow2, 0, 1},
+        {"layout, state_multiple", l->state_multiple, 0, 4096},
+        {"layout, reserved", l->reserved, 0, 0},
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)
         if (field[i].value < field[i].lo || field[i].value > field[i].hi)
             return bt_fail(fault, BT_EFORMAT, "header: %s %u, not %u to %u", field[i].name, field[i].value,
                            field[i].lo, field[i].hi);
+    if (l->last_axis_align_bytes & (l->last_axis_align_bytes - 1))
+        return bt_fail(fault, BT_EFORMAT, "header: layout, last_axis_align_bytes %u is no power of two",
+                       l->last_axis_align_bytes);
+    if (l->on_chip_bytes > UINT64_C(1) << 50)
+        return bt_fail(fault, BT_EFORMAT, "header: layout, on_chip_bytes");
     if (h->heads % h->kv_heads)
         return bt_fail(fault, BT_EFORMAT, "header: heads %u are no multiple of kv_heads %u", h->heads,
                        h->kv_heads);
@@ -242,8 +258,11 @@ static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t,
 {
     const uint64_t wide = 16 * bt_int_panels(t->n);
     if (t->mult == BT_PKG_NONE) {
-        if (t->shift != BT_PKG_NONE || t->bias_q != BT_PKG_NONE || t->out_scale != 0 || t->out_bits)
-            return BAD("shift, bias_q, out_scale or out_bits without mult");
+        if (t->shift != BT_PKG_NONE || t->bias_q != BT_PKG_NONE || t->out_bits)
+            return BAD("shift, bias_q or out_bits without mult");
+        if (t->bits == 16 && bt_pkg_header_of(p)->npu_ops == BT_PKG_OPS_ALL ? !not_negative(t->out_scale)
+                                                                            : t->out_scale != 0)
+            return BAD("out_scale");
         return BT_OK;
     }
     const int32_t *m = const_of(p, t->mult, wide * sizeof *m);
@@ -390,7 +409,10 @@ static bt_err check_site(const bt_pkg *p, uint32_t i, const bt_pkg_site *s, bt_f
         return BAD("hot without shadow=channel");
     }
     if (s->pruned > (s->shadow == BT_SHADOW_CHANNEL)) return BAD("pruned");
-    if (s->reserved[0] || s->reserved[1]) return BAD("reserved");
+    if (s->kind == BT_SITE_O && h->npu_ops == BT_PKG_OPS_ALL ? !not_negative(s->a16_scale)
+                                                             : s->a16_scale != 0)
+        return BAD("a16_scale");
+    if (s->reserved) return BAD("reserved");
     return BT_OK;
 }
 

@@ -15,7 +15,8 @@
 #define BT_PKG_NOWHERE UINT64_MAX /* an operand that is not in the arena */
 enum { BT_PKG_VERSION = 1, BT_PKG_ALIGN = 64 };
 /* A package past one of these is refused; each far above what a real one needs. LIVE: places of one plan alive at once;
- * ALL_INSTS: instructions and places over all programs, so that a small file cannot keep the check busy for long. */
+ * ALL_INSTS: instructions and places over all programs, so that a small file cannot keep the check busy for long.
+ * UNPACKED: those of them that are unpacked into memory. */
 enum {
     BT_PKG_MAX_CONSTS = 1 << 18,
     BT_PKG_MAX_ROWS = 4096,
@@ -24,6 +25,7 @@ enum {
     BT_PKG_MAX_PLACES = 1 << 16,
     BT_PKG_MAX_LIVE = 64,
     BT_PKG_MAX_ALL_INSTS = 1 << 24,
+    BT_PKG_MAX_UNPACKED = 1 << 21,
     BT_PKG_MAX_FALLBACKS = 4096,
     BT_PKG_MAX_SESSIONS = 4096,
     BT_PKG_MAX_GROUP = 4,
@@ -47,6 +49,17 @@ typedef struct bt_pkg_rotation { /* bt_edge_rotate_fn; base 0: none */
     float scale;
     uint32_t blocks; /* blocks in a row */
 } bt_pkg_rotation;
+
+/* What the device's profile asks of layout (docs/profiles.md has each field); 0: nothing. Strides, slices, parts and
+ * loop orders of the programs follow from it (npu/pkg/pkg_layout.h). */
+typedef struct bt_pkg_layout { /* 48 bytes */
+    uint64_t on_chip_bytes;
+    uint32_t last_axis_align_bytes; /* a power of two */
+    uint32_t query_slice_rows, attention_heads_max, output_parts;
+    uint32_t tile_rows, tile_cols, tile_input_rows;
+    uint32_t state_pow2, state_multiple; /* state_pow2: 0 or 1 */
+    uint32_t reserved;
+} bt_pkg_layout;
 
 typedef struct bt_pkg_header { /* 1,024 bytes */
     char magic[8];
@@ -73,7 +86,11 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     uint64_t calib_tokens;
     bt_pkg_table consts, tensors, sites, rows, programs, fallbacks, sessions;
     char model_name[128], recipe[128], shape_policy[128], profile[64]; /* NUL-terminated, zero-filled */
-    uint8_t reserved[232];                                             /* zero */
+    bt_pkg_layout layout;
+    /* Constants that packed programs are made of; all 0: every program holds its own instructions. Bodies:
+       bt_pkg_inst[], bt_pkg_place[]; body_params: u32[], or 0 */
+    uint32_t body_code, body_plan, body_params;
+    uint8_t reserved[172]; /* zero */
 } bt_pkg_header;
 
 /* What a constant was first added as; a label for people, and what weights_bytes counts (WEIGHT: panels and the
@@ -85,6 +102,7 @@ typedef enum bt_pkg_const_kind {
     BT_PKG_CONST_TABLE,
     BT_PKG_CONST_CODE,
     BT_PKG_CONST_PLAN,
+    BT_PKG_CONST_PIECES,
 } bt_pkg_const_kind;
 typedef struct bt_pkg_const {
     uint64_t offset, bytes;
@@ -120,7 +138,7 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
     uint32_t mult, shift, bias_q; /* npu_ops all: constants s32, u8, s64 [16 * panels]; else NONE */
     uint32_t norm_q;              /* npu_ops all, norm vectors: constant s32 [n] (int_ops.h); else NONE */
     int32_t norm_shift;
-    float out_scale;                  /* npu_ops all: scale of the s16 output; else 0 */
+    float out_scale;                  /* npu_ops all: unit of the output as s16; else 0, and of the head's matrix */
     uint32_t f16_panels;              /* constant: f16 panels for llm-int8; else NONE */
     float weight_error, output_error; /* relative RMS: weights; this linear's output on the calibration, NaN where not
                                          measured */
@@ -131,7 +149,7 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
 extern const bt_pkg_tensor bt_pkg_no_tensor; /* one that is not there; layer and weight zero */
 
 /* An input that is quantised: the one of q, k, v; of o; of gate and up; of down; of the head. */
-typedef struct bt_pkg_site {  /* 64 bytes; one that no integer linear uses: layer, kind, hot NONE, else zero */
+typedef struct bt_pkg_site {  /* 64 bytes; one that nothing on the NPU uses: layer, kind, hot NONE, else zero */
     uint32_t layer, kind;     /* bt_site_kind; layer UINT32_MAX for the head */
     uint32_t bits, shadow, k; /* 8 or 16; bt_shadow_kind */
     /* scale = clip / 127 or / 32639, or coarser (sites.h); inv_scale = 1 / scale, rounded once */
@@ -141,7 +159,8 @@ typedef struct bt_pkg_site {  /* 64 bytes; one that no integer linear uses: laye
     float outlier_columns; /* share of the columns with any value beyond the clip */
     uint32_t hot;          /* shadow=channel: constant u8 [k], 1 where kept; else NONE */
     uint32_t pruned;       /* 1: the channel shadow is left out here */
-    uint32_t reserved[2];
+    float a16_scale;       /* o, where attention's s16 is made from floats or into floats: its unit; else 0 */
+    uint32_t reserved;
 } bt_pkg_site;
 
 typedef struct bt_pkg_row {            /* 32 bytes: one specialization */
@@ -152,13 +171,30 @@ typedef struct bt_pkg_row {            /* 32 bytes: one specialization */
 typedef enum bt_pkg_out { BT_PKG_OUT_NONE, BT_PKG_OUT_LAST, BT_PKG_OUT_ALL, BT_PKG_OUTS } bt_pkg_out;
 
 typedef struct bt_pkg_program { /* 64 bytes */
-    uint32_t code, insts;       /* constant: bt_pkg_inst[insts] */
-    uint32_t plan, places;      /* constant: bt_pkg_place[places] */
-    uint32_t seq, out, clusters, reserved;
+    uint32_t code, insts;       /* constant: bt_pkg_inst[insts], or the bt_pkg_piece[] that they are unpacked from */
+    uint32_t plan, places;      /* constant: bt_pkg_place[places]; NONE where code is pieces, which have them too */
+    uint32_t seq, out, clusters;
+    uint32_t ctx; /* columns of its attention, whatever the position, as on a device that is static in them; 0: as many
+                     as there are positions */
     uint64_t arena_bytes;              /* peak of the plan, a multiple of 64 */
     uint64_t npu_macs, companion_macs; /* for seq rows; attention's not included (it depends on the position) */
     uint64_t activation_bytes_moved;   /* by the strides of all instructions (docs/package-format.md), for seq rows */
 } bt_pkg_program;
+
+/* Packed programs. Code is kept once for each distinct layer body: a program is a list of pieces, each a run of
+ * instructions in body_code with the places that begin there in body_plan. In a body
+ *   tensor, site   of an instruction in a layer: slot in the layer (BT_PKG_LAYER_TENSORS, _SITES); outside: as ever
+ *   layer          0 in a layer, else UINT32_MAX; the piece's layer takes its place
+ *   cluster        0, or the number above the piece's `cluster`
+ *   params         0, BT_PKG_NONE, or 1 + the index in body_params above the piece's `params`; of a SESSION as ever
+ *   first_inst, last_inst of a place   above the piece's first instruction; a value may outlive its piece */
+typedef struct bt_pkg_piece { /* 32 bytes */
+    uint32_t inst, insts;     /* in body_code */
+    uint32_t place, places;   /* in body_plan */
+    uint32_t layer;           /* or UINT32_MAX */
+    uint32_t cluster, params;
+    uint32_t reserved;
+} bt_pkg_piece;
 
 /* Names in a memory plan: the graph's tensors, and what quantisation adds. PLANES: s8 or the hi plane; LO: the lo
  * plane; SHADOW: counts and entries;
@@ -197,7 +233,13 @@ typedef struct bt_pkg_place {
 
 typedef enum bt_pkg_unit { BT_PKG_COMPANION, BT_PKG_NPU } bt_pkg_unit;
 
-/* One step. Arena values are rows of `stride` bytes, planes' a multiple of 64 and all others' exactly their elements;
+/* The loop order that moves least between memory and chip (device/on_chip.h), where on_chip_bytes bounds it: the
+ * weights stay while all inputs pass, or the inputs stay while all weights do. For whoever builds for the device; it
+ * changes no bit. */
+typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDER_INPUTS, BT_PKG_ORDERS } bt_pkg_order;
+
+/* One step. Arena values are rows of `stride` bytes, planes' a multiple of 64 and all others' exactly their elements,
+ * rounded up as the layout says (npu/pkg/pkg_layout.h);
  * both inputs have in_stride (an in-place operator's in1 too), out and its lo plane out_stride. What is read was
  * written by an earlier instruction, in the form and shape it is read in, and not written over since; planes only until
  * the next ones are made. In place: in0 == out. Operands that are not in place do not overlap. */
@@ -210,22 +252,31 @@ typedef enum bt_pkg_op {
     BT_PKG_QK_NORM,
     BT_PKG_ROPE,      /* out in place; arg: heads */
     BT_PKG_KV_STORE,  /* in0 = k, in1 = v */
-    BT_PKG_ATTENTION, /* in0 = q -> out */
+    BT_PKG_ATTENTION, /* in0 = q -> out; arg: its slice (npu/pkg/pkg_layout.h), all of them one after the other */
     BT_PKG_ADD,
     BT_PKG_SILU_MUL,    /* out (= in0), in1 */
     BT_PKG_SELECT_ROWS, /* in0 -> out; element = 4 bytes of any type */
     BT_PKG_QUANTISE,    /* in0 f32 -> out: s8 plane, or hi plane with lo at in1; site. out_stride: a multiple of 64. aux
                            where the site has a shadow: u32 counts [rows], padded to 64 bytes, then bt_int_shadow [rows,
                            in_width] */
-    BT_PKG_QUANTISE32,  /* in0 f32 -> out s32: rint(x / residual_scale) */
-    BT_PKG_DEQUANTISE16, /* in0 s16 -> out f32: times the scale of `tensor` */
+    /* with npu_ops all, where the companion and the NPU hand on to each other. The unit of an s16 is the output scale
+     * of `tensor`, or of attention's output that of the o site (a16_scale): one is given, the other is NONE. The unit
+     * of an s32 is residual_scale, or the scale of `site`. */
+    BT_PKG_QUANTISE32,   /* in0 f32 -> out s32 of the residual stream: rint(x / unit) */
+    BT_PKG_DEQUANTISE16, /* in0 s16 -> out f32: float(q) * unit */
+    BT_PKG_QUANTISE16,   /* in0 f32 -> out s16: rint(x / unit), clamped to +-32639 */
+    BT_PKG_DEQUANTISE32, /* in0 s32 -> out f32: float(q) * unit */
+    /* the device's driver */
+    BT_PKG_SESSION = 48, /* the device maps session `arg` in place of the one before; params: what that costs, in ns. No
+                            operands, no layer. With one session there is none */
     /* the NPU */
-    BT_PKG_LINEAR = 64, /* in0 (planes, aux as QUANTISE wrote them) -> out f32, by the companion's epilogue; tensor */
+    BT_PKG_LINEAR = 64, /* in0 (planes, aux as QUANTISE wrote them) -> out f32, by the companion's epilogue; tensor;
+                           arg: the loop order and, of the output matrix, the part (npu/pkg/pkg_layout.h) */
     BT_PKG_INT_LINEAR,  /* the same -> out s16 (requantised) */
     BT_PKG_INT_RMSNORM, /* in0 s32 -> out s32 in units of site's scale; tensor */
     BT_PKG_INT_QK_NORM,
     BT_PKG_INT_ROPE,      /* out s16 in place; arg: heads */
-    BT_PKG_INT_ATTENTION, /* in0 = q s16 -> out s16 */
+    BT_PKG_INT_ATTENTION, /* in0 = q s16 -> out s16; arg: as ATTENTION */
     BT_PKG_INT_ROTATE,   /* in0 s16 -> out s32 in units of site's scale; arg 2: R2, 0: none, only the change of scale */
     BT_PKG_INT_SILU_MUL, /* in0 gate, in1 up, s16 -> out s32 in units of site's scale */
     BT_PKG_INT_ADD,      /* out s32 in place += in1 s16, requantised; tensor: whose output in1 is */
@@ -242,7 +293,8 @@ typedef struct bt_pkg_inst {           /* 88 bytes */
     uint32_t in_width, out_width;   /* elements of a row */
     uint64_t in0, in1, out, aux;    /* byte offsets in the arena, multiples of 64; NOWHERE: not in it. A LINEAR with out
                                        NOWHERE writes the caller's logits; KV_STORE has no out, EMBED no in0 */
-    uint64_t params;                /* INT_*: constant index of its bt_pkg_int_params, or BT_PKG_NONE; else 0 */
+    uint64_t params;                /* INT_*: constant index of its bt_pkg_int_params, or BT_PKG_NONE; SESSION: ns; else
+                                       0 */
     uint32_t in_stride, out_stride; /* bytes of a row */
     uint64_t macs_per_row;
 } bt_pkg_inst;
@@ -270,11 +322,13 @@ typedef struct bt_pkg_int_params {
 typedef struct bt_pkg_fallback {
     char op[24];
     char why[96];
-    uint32_t count, reserved;
+    uint32_t count, layers; /* operators of the graph; layers that have any of them, 0: they are outside layers */
     uint64_t macs_per_row;
 } bt_pkg_fallback; /* 136 */
+/* Which layers the device maps together; `layers` stands for the output matrix. Where there are several, a program maps
+ * each by a SESSION before its first NPU instruction of those layers. */
 typedef struct bt_pkg_session {
     uint32_t first_layer, last_layer;
-    uint64_t mapped_bytes;
-} bt_pkg_session; /* 16 */
+    uint64_t mapped_bytes; /* weights, each constant once, and one arena */
+} bt_pkg_session;          /* 16 */
 #endif

@@ -10,6 +10,7 @@ _Static_assert(sizeof(bt_pkg_const) == 40 && sizeof(bt_pkg_tensor) == 96 && size
                "package tables");
 _Static_assert(sizeof(bt_pkg_row) == 32 && sizeof(bt_pkg_program) == 64 && sizeof(bt_pkg_place) == 32,
                "package tables");
+_Static_assert(sizeof(bt_pkg_piece) == 32, "package instructions");
 _Static_assert(sizeof(bt_pkg_inst) == 88 && sizeof(bt_pkg_int_params) == 64, "package instructions");
 _Static_assert(sizeof(bt_pkg_fallback) == 136 && sizeof(bt_pkg_session) == 16, "package tables");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "package files are mapped as they are");
@@ -88,12 +89,15 @@ const char *bt_pkg_op_name(bt_pkg_op op)
         [BT_PKG_QUANTISE] = "quantise",
         [BT_PKG_QUANTISE32] = "quantise32",
         [BT_PKG_DEQUANTISE16] = "dequantise16",
+        [BT_PKG_QUANTISE16] = "quantise16",
+        [BT_PKG_DEQUANTISE32] = "dequantise32",
     };
     static const char *const npu[] = {
         "linear",        "int_linear", "int_rmsnorm",  "int_qk_norm", "int_rope",
         "int_attention", "int_rotate", "int_silu_mul", "int_add",     "int_split",
     };
     const unsigned i = (unsigned)op, n = i - BT_PKG_LINEAR;
+    if (i == BT_PKG_SESSION) return "session";
     if (i >= 1 && i < sizeof companion / sizeof *companion) return companion[i];
     return n < sizeof npu / sizeof *npu ? npu[n] : "?";
 }

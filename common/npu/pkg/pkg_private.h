@@ -11,14 +11,17 @@
  *   pkg_check_data.c            is what they say possible? header, tensors, sites
  *   pkg_check_code.c            ... and the programs
  *   pkg_check.c                 the whole check
+ *   unpack.c                    packed programs as they were before
  *   areas.c, fuse.c             which bytes an instruction touches; which instructions run as one
  *   pkg_read.c                  opening; beside it pkg_write.c, which needs no check */
 typedef struct bt_fuse_list bt_fuse_list;
+typedef struct bt_unpacked bt_unpacked;
 struct bt_pkg {
     const uint8_t *bytes;
     size_t len;
-    bool mapped;         /* bytes is our mapping; else the caller's */
-    bt_fuse_list *fuses; /* NULL: only looked at */
+    bool mapped;           /* bytes is our mapping; else the caller's */
+    bt_unpacked *unpacked; /* NULL: no program is packed, or only looked at */
+    bt_fuse_list *fuses;   /* NULL: only looked at */
 };
 
 /* ---- pkg_tables.c ---- */
@@ -59,6 +62,14 @@ bt_err bt_pkg_check_data(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
 void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, uint32_t *k);
 bool bt_pkg_is_vector(uint32_t weight);
 
+/* ---- unpack.c ---- */
+/* Unpacks the programs that are pieces, each distinct list once, after the constants were checked. Every index, count
+ * and number of a piece is checked; what comes of it, pkg_check_code.c checks as if it lay in the file. BT_EFORMAT
+ * naming the program and the piece; BT_ENOMEM. *ret NULL: none is packed. */
+bt_err bt_unpacked_new(bt_unpacked **ret, const bt_pkg *p, bt_fault *fault);
+void bt_unpacked_free(bt_unpacked *u); /* NULL is fine */
+bool bt_pkg_is_packed(const bt_pkg *p, uint32_t program);
+
 /* ---- pkg_check_code.c: the programs, after everything else was checked ---- */
 bt_err bt_pkg_check_code(const bt_pkg *p, bt_fault *fault);
 
@@ -68,8 +79,9 @@ bt_err bt_pkg_check_layout(const bt_pkg *p, bt_fault *fault);
 /* Layout, digest, the header's numbers and the texts: the header and the tables are those that were written, and can
  * be shown. */
 bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault);
-/* Everything: layout, digest, every field, every constant, every program. The same fault with any number of threads. */
-bt_err bt_pkg_check(const bt_pkg *p, bt_pool *pool, bt_fault *fault);
+/* Everything: layout, digest, every field, every constant, every program, which are unpacked first. The same fault with
+ * any number of threads. */
+bt_err bt_pkg_check(bt_pkg *p, bt_pool *pool, bt_fault *fault);
 
 /* ---- pkg_read.c ---- */
 /* A package over bytes that the caller keeps, 64-byte aligned. is_whole: checked as bt_pkg_open does, else as

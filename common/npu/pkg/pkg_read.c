@@ -22,6 +22,7 @@ bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bool is_wh
     bt_err e = is_whole ? bt_pkg_check(p, pool, fault) : bt_pkg_check_tables(p, fault);
     if (e == BT_OK && is_whole) e = bt_fuse_list_new(&p->fuses, p, fault);
     if (e < 0) {
+        bt_unpacked_free(p->unpacked);
         free(p);
         return e;
     }
@@ -64,6 +65,7 @@ void bt_pkg_close(bt_pkg *p)
     if (!p) return;
     if (p->mapped) bt_file_unmap(p->bytes, p->len);
     bt_fuse_list_free(p->fuses);
+    bt_unpacked_free(p->unpacked);
     free(p);
 }
 

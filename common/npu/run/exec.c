@@ -5,6 +5,7 @@
 #include "model/quant.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { READY_BYTES = 4 << 20 }; /* of the prepared inputs, touched before the first run needs them */
 _Static_assert((int)BT_PKG_MAX_GROUP <= (int)BT_COMPANION_MAX_GROUP, "a group of linears runs as one");
@@ -47,6 +48,7 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
                                       .rotate_elems = e1 > e2 ? e1 : e2,
                                       .scratch_bytes = linear > integer ? linear : integer};
     if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) goto out;
+    x->companion.row_align_bytes = h->layout.last_axis_align_bytes;
     if (recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
     x->ones = malloc(h->dim * sizeof *x->ones);
     x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* both are within the package's limits */
@@ -103,20 +105,43 @@ static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
     bt_companion_matrix m[BT_PKG_MAX_GROUP];
     for (size_t g = 0; g < i->group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
-        m[g] = (bt_companion_matrix){.y = bt_exec_linear_out(j, &i[g]), .panels = bt_exec_const(x, t->panels),
-                                     .bias = bt_exec_const(x, t->bias), .n = t->n};
+        const bt_pkg_part p = bt_exec_linear_part(j, &i[g]);
+        const uint16_t *panels = bt_exec_const(x, t->panels);
+        const float *bias = bt_exec_const(x, t->bias);
+        m[g] = (bt_companion_matrix){
+            .y = bt_exec_linear_out(j, &i[g]), .panels = panels + (size_t)p.first * t->k,
+            .bias = bias ? bias + p.first : NULL, .n = p.n, .ld = bt_exec_ld_out(&i[g], sizeof(float))};
         x->stats.companion_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
     }
     bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0), bt_exec_linear_rows(j, i),
                         i->in_width);
 }
 
-/* Row i sees pos0 + i + 1 positions, each once for q . k and once for p . v (p: the softmax). */
-static void count_attention(bt_exec_job *j)
+static void run_attention(bt_exec_job *j, const bt_pkg_inst *i)
 {
     const bt_pkg_header *h = j->x->header;
-    const uint64_t n = j->io->valid, pairs = n * j->io->pos0 + n * (n + 1) / 2;
-    j->x->stats.companion_macs += 2 * pairs * h->heads * h->head_dim;
+    const bt_pkg_slice s = bt_exec_job_slice(j, i);
+    const size_t ld = bt_exec_ld_out(i, sizeof(float)), valid = j->io->valid;
+    const size_t real = valid < s.row ? 0 : valid - s.row < s.rows ? valid - s.row : s.rows;
+    float *out = (float *)bt_exec_at(j, i->out) + s.row * ld;
+    const float *q = (const float *)bt_exec_at(j, i->in0) + s.row * ld;
+    const bt_companion_seq seq = {j->io->kv, j->io->pos0 + s.row, real};
+    const bt_companion_rows rows = {&seq, 1, s.rows};
+    if (real)
+        bt_companion_attention_heads(&j->x->companion, &rows, out, q, i->layer, s.head, s.head + s.heads,
+                                     h->heads, h->kv_heads, h->head_dim, h->attn_scale);
+    for (size_t r = 0; r < s.rows && !real; r++) /* padding attends to nothing */
+        memset(out + r * ld + (size_t)s.head * h->head_dim, 0, (size_t)s.heads * h->head_dim * sizeof *out);
+    j->x->stats.companion_macs += bt_exec_job_attention_macs(j, &s, real);
+}
+
+/* This machine maps the package whole; what a device would do is counted. */
+static void enter_session(bt_exec *x, const bt_pkg_inst *i)
+{
+    if (x->session == i->arg) return;
+    x->session = i->arg;
+    x->stats.session_switches++;
+    x->stats.session_switch_ns += i->params;
 }
 
 /* Returns how many instructions were done. */
@@ -150,11 +175,7 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
                           bt_exec_const(x, h->rope_sin), (h->flags & BT_PKG_FLAG_NEOX) != 0);
         break;
     case BT_PKG_KV_STORE: bt_companion_kv_store(c, &rows, i->layer, in0, in1, i->in_width); break;
-    case BT_PKG_ATTENTION:
-        bt_companion_attention(c, &rows, out, in0, i->layer, h->heads, h->kv_heads, h->head_dim,
-                               h->attn_scale);
-        count_attention(j);
-        break;
+    case BT_PKG_ATTENTION: run_attention(j, i); break;
     case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
     case BT_PKG_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, i->out_width); break;
     case BT_PKG_SELECT_ROWS: bt_companion_select_rows(c, &rows, j->out, out, in0, i->out_width); break;
@@ -163,8 +184,11 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         if (!x->dynamic) return bt_exec_linear(j, i);
         bt_exec_dynamic_linear(j, i);
         break;
+    case BT_PKG_SESSION: enter_session(x, i); break;
     case BT_PKG_QUANTISE32: bt_exec_border_quantise32(j, i); break;
     case BT_PKG_DEQUANTISE16: bt_exec_border_dequantise16(j, i); break;
+    case BT_PKG_QUANTISE16: bt_exec_border_quantise16(j, i); break;
+    case BT_PKG_DEQUANTISE32: bt_exec_border_dequantise32(j, i); break;
     default: bt_int_exec_run(j, i); break;
     }
     return i->group;

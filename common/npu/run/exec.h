@@ -46,8 +46,13 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
 /* Counted exactly, over all runs. */
 typedef struct bt_exec_stats {
     uint64_t npu_macs, companion_macs; /* of real rows; attention: each pair of positions for q . k and p . v */
-    uint64_t shadow_entries;           /* values beyond a clip that were added back; llm-int8: values that the companion
-                                          multiplied */
+    uint64_t tile_padding_macs; /* of linears, what whole tiles add to all rows, padding too (npu/pkg/pkg_layout.h) */
+    uint64_t shadow_entries;    /* values beyond a clip that were added back; llm-int8: values that the companion
+                                   multiplied */
+    uint64_t masked_macs; /* of attention over columns that a program's static context has beyond what a real row sees:
+                             counted as attention's are, and never computed */
+    /* sessions that a device would have mapped in place of another, beginning with the first mapped; and their cost */
+    uint64_t session_switches, session_switch_ns;
 } bt_exec_stats;
 bt_exec_stats bt_exec_stats_of(const bt_exec *x);
 #endif

@@ -1,6 +1,7 @@
-/* Values that cross between floats and integers, all by the companion: inputs of integer linears; and where
- * whole layers run in integers, what enters the residual stream and what leaves for the KV cache. */
+/* Values that cross between floats and integers, all by the companion: inputs of integer linears; and with
+ * npu_ops all, what an operator on one side hands to one on the other. */
 #include "npu/run/exec_private.h"
+#include "kernels/int_ops.h"
 
 /* ---- QUANTISE: f32 to planes and their shadow ---- */
 
@@ -10,14 +11,14 @@ static void quantise_rows(void *ud, const void *what, const float *x, size_t r0,
     const bt_pkg_inst *i = what;
     const bt_kernels *kernels = j->x->companion.kernels;
     const float inv_scale = bt_exec_site(j->x, i)->inv_scale;
-    const size_t k = i->in_width, ld = i->out_stride;
+    const size_t k = i->in_width, ld = i->out_stride, ldx = bt_exec_ld_in(i, sizeof *x);
     int8_t *hi = bt_exec_at(j, i->out), *lo = bt_exec_at(j, i->in1);
     const bt_exec_shadow s = bt_exec_job_shadow(j, i);
     bt_int_shadow *entry = s.entry ? s.entry + r0 * k : NULL;
     uint32_t *count = s.entry ? s.count + r0 : NULL;
     (void)scratch;
-    if (!lo) kernels->quantise8(hi + r0 * ld, ld, x, k, inv_scale, n, k, entry, count);
-    else kernels->quantise16(hi + r0 * ld, lo + r0 * ld, ld, x, k, inv_scale, n, k, entry, count);
+    if (!lo) kernels->quantise8(hi + r0 * ld, ld, x, ldx, inv_scale, n, k, entry, count);
+    else kernels->quantise16(hi + r0 * ld, lo + r0 * ld, ld, x, ldx, inv_scale, n, k, entry, count);
     if (entry) bt_exec_job_shadow_made(j, i, &s, r0, n);
 }
 
@@ -38,19 +39,24 @@ static float nearest(float v)
     return v < 0 ? -r : r;
 }
 
+/* A NaN, in padding, becomes -limit. */
+static float nearest_within(float v, float limit)
+{
+    v = v > -limit ? v : -limit;
+    v = v < limit ? v : limit;
+    return nearest(v);
+}
+
 static void quantise32_rows(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch)
 {
     const bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
     const float limit = 0x1.fffffep29f, scale = j->x->header->residual_scale; /* the last float before 2^30 */
-    int32_t *y = (int32_t *)bt_exec_at(j, i->out) + r0 * i->out_width;
+    const size_t ldx = bt_exec_ld_in(i, sizeof *x), ldy = bt_exec_ld_out(i, sizeof(int32_t));
+    int32_t *y = (int32_t *)bt_exec_at(j, i->out) + r0 * ldy;
     (void)scratch;
-    for (size_t e = 0; e < n * i->out_width; e++) {
-        float v = x[e] / scale;
-        v = v > -limit ? v : -limit; /* a NaN too, in padding */
-        v = v < limit ? v : limit;
-        y[e] = (int32_t)nearest(v);
-    }
+    for (const int32_t *end = y + n * ldy; y < end; x += ldx, y += ldy)
+        for (size_t e = 0; e < i->out_width; e++) y[e] = (int32_t)nearest_within(x[e] / scale, limit);
 }
 
 void bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i)
@@ -58,18 +64,63 @@ void bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i)
     bt_exec_job_step(j, i, bt_exec_at(j, i->in0), quantise32_rows);
 }
 
-/* ---- DEQUANTISE16: s16 to f32 ---- */
+/* ---- DEQUANTISE32: s32 of the residual stream or of a site to f32 ---- */
+
+static void dequantise32_rows(void *ud, const void *what, const float *none, size_t r0, size_t n,
+                              void *scratch)
+{
+    const bt_exec_job *j = ud;
+    const bt_pkg_inst *i = what;
+    const float unit = i->site == BT_PKG_NONE ? j->x->header->residual_scale : bt_exec_site(j->x, i)->scale;
+    const size_t ldx = bt_exec_ld_in(i, sizeof(int32_t)), ldy = bt_exec_ld_out(i, sizeof(float));
+    const int32_t *x = (const int32_t *)bt_exec_at(j, i->in0) + r0 * ldx;
+    float *y = (float *)bt_exec_at(j, i->out) + r0 * ldy;
+    (void)none, (void)scratch;
+    for (const float *end = y + n * ldy; y < end; x += ldx, y += ldy)
+        for (size_t e = 0; e < i->out_width; e++) y[e] = (float)x[e] * unit;
+}
+
+void bt_exec_border_dequantise32(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_exec_job_step(j, i, NULL, dequantise32_rows);
+}
+
+/* ---- QUANTISE16, DEQUANTISE16: between f32 and s16 ---- */
+
+static float unit16(const bt_exec *x, const bt_pkg_inst *i)
+{
+    return i->tensor != BT_PKG_NONE ? bt_exec_tensor(x, i)->out_scale : bt_exec_site(x, i)->a16_scale;
+}
+
+static void quantise16_rows(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch)
+{
+    const bt_exec_job *j = ud;
+    const bt_pkg_inst *i = what;
+    const float unit = unit16(j->x, i);
+    const size_t ldx = bt_exec_ld_in(i, sizeof *x), ldy = bt_exec_ld_out(i, sizeof(int16_t));
+    int16_t *y = (int16_t *)bt_exec_at(j, i->out) + r0 * ldy;
+    (void)scratch;
+    for (const int16_t *end = y + n * ldy; y < end; x += ldx, y += ldy)
+        for (size_t e = 0; e < i->out_width; e++) y[e] = (int16_t)nearest_within(x[e] / unit, BT_INT_MAX16);
+}
+
+void bt_exec_border_quantise16(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_exec_job_step(j, i, bt_exec_at(j, i->in0), quantise16_rows);
+}
 
 static void dequantise16_rows(void *ud, const void *what, const float *none, size_t r0, size_t n,
                               void *scratch)
 {
     const bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
-    const float scale = bt_exec_tensor(j->x, i)->out_scale;
-    const int16_t *x = (const int16_t *)bt_exec_at(j, i->in0) + r0 * i->out_width;
-    float *y = (float *)bt_exec_at(j, i->out) + r0 * i->out_width;
+    const float unit = unit16(j->x, i);
+    const size_t ldx = bt_exec_ld_in(i, sizeof(int16_t)), ldy = bt_exec_ld_out(i, sizeof(float));
+    const int16_t *x = (const int16_t *)bt_exec_at(j, i->in0) + r0 * ldx;
+    float *y = (float *)bt_exec_at(j, i->out) + r0 * ldy;
     (void)none, (void)scratch;
-    for (size_t e = 0; e < n * i->out_width; e++) y[e] = (float)x[e] * scale;
+    for (const float *end = y + n * ldy; y < end; x += ldx, y += ldy)
+        for (size_t e = 0; e < i->out_width; e++) y[e] = (float)x[e] * unit;
 }
 
 void bt_exec_border_dequantise16(bt_exec_job *j, const bt_pkg_inst *i)

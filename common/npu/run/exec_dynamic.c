@@ -57,14 +57,15 @@ void bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i)
     int8_t *plane = bt_exec_at(j, i->out);
     bt_companion_flush(&j->x->companion);
     d->columns = 0;
+    const size_t ld = bt_exec_ld_in(i, sizeof *x);
     for (uint32_t c = 0; c < k; c++)
         for (size_t r = 0; r < real; r++)
-            if (fabsf(x[r * k + c]) >= THRESHOLD) {
+            if (fabsf(x[r * ld + c]) >= THRESHOLD) {
                 d->column[d->columns++] = c;
                 break;
             }
     for (size_t r = 0; r < rows; r++) {
-        const float *from = x + r * k;
+        const float *from = x + r * ld;
         int8_t *to = plane + r * i->out_stride;
         float max = 0;
         size_t out = 0;
@@ -118,17 +119,21 @@ void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
     for (size_t g = 0; g < group.group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
         /* done by the companion */
-        const uint64_t beside = (uint64_t)bt_exec_real_rows(j, i) * x->dynamic->columns * t->n;
+        const bt_pkg_part p = bt_exec_linear_part(j, &i[g]);
+        const uint64_t beside = (uint64_t)bt_exec_real_rows(j, i) * x->dynamic->columns * p.n;
+        const float *scale = bt_exec_const(x, t->wscale), *bias = bt_exec_const(x, t->bias);
+        const uint16_t *f16 = bt_exec_const(x, t->f16_panels);
+        const size_t scale_step = bt_pkg_consts(x->pkg)[t->wscale].bytes > sizeof(float);
         x->stats.companion_macs += beside;
         x->stats.npu_macs -= beside;
         out[g] = (output){.d = x->dynamic,
                           .y = bt_exec_linear_out(j, &i[g]),
-                          .ld = i[g].out_width,
+                          .ld = bt_exec_ld_out(&i[g], sizeof(float)),
                           .k = i->in_width,
-                          .scale = bt_exec_const(x, t->wscale),
-                          .scale_step = bt_pkg_consts(x->pkg)[t->wscale].bytes > sizeof(float),
-                          .bias = bt_exec_const(x, t->bias),
-                          .f16 = bt_exec_const(x, t->f16_panels)};
+                          .scale = scale + p.first * scale_step,
+                          .scale_step = scale_step,
+                          .bias = bias ? bias + p.first : NULL,
+                          .f16 = f16 + (size_t)p.first * i->in_width};
         group.m[g].ud = &out[g];
     }
     bt_exec_group_run(j, &group);

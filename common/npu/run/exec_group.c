@@ -13,9 +13,15 @@ void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *
                                   .shadow_count = shadow.count, .shadow = shadow.entry}};
     for (size_t g = 0; g < ret->group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
-        ret->m[g] = (bt_int_linear_matrix){.panels = bt_exec_const(x, t->panels),
-                                           .colsum = bt_exec_const(x, t->colsum), .n = t->n, .bits = t->bits};
+        const bt_pkg_part p = bt_exec_linear_part(j, &i[g]);
+        const uint8_t *panels = bt_exec_const(x, t->panels);
+        const int32_t *colsum = bt_exec_const(x, t->colsum);
+        ret->m[g] =
+            (bt_int_linear_matrix){.panels = panels + p.first / 16 * bt_int_panel_bytes(t->k, t->bits),
+                                   .colsum = colsum + p.first, .n = p.n, .bits = t->bits};
         j->x->stats.npu_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
+        j->x->stats.tile_padding_macs +=
+            bt_pkg_layout_tile_macs(&x->header->layout, bt_exec_rows(j, i), p.n, t->k);
     }
 }
 

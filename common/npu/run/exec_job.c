@@ -12,7 +12,7 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
     const bt_pkg_program *program = &bt_pkg_programs(x->pkg)[index];
     return (bt_exec_job){.x = x,
                          .program = program,
-                         .inst = bt_exec_const(x, program->code),
+                         .inst = bt_pkg_code(x->pkg, index),
                          .fuse = bt_pkg_fuse(x->pkg, index),
                          .io = io,
                          .arena = arena,
@@ -21,6 +21,23 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
                                 : out == BT_PKG_OUT_LAST ? 1
                                                          : io->rows,
                          .seq = {io->kv, io->pos0, io->valid}};
+}
+
+bt_pkg_slice bt_exec_job_slice(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_pkg_header *h = j->x->header;
+    bt_pkg_slice s = bt_pkg_layout_slice(&h->layout, j->program->seq, h->heads, i->arg);
+    const size_t end = s.row + s.rows < j->rows ? s.row + s.rows : j->rows;
+    s.rows = s.row < end ? (uint32_t)(end - s.row) : 0;
+    return s;
+}
+
+uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s, uint64_t real)
+{
+    const uint64_t pairs = real * (j->io->pos0 + s->row) + real * (real + 1) / 2,
+                   of_pair = 2 * (uint64_t)s->heads * j->x->header->head_dim;
+    if (j->program->ctx) j->x->stats.masked_macs += (real * j->program->ctx - pairs) * of_pair;
+    return pairs * of_pair;
 }
 
 void bt_exec_job_step(bt_exec_job *j, const bt_pkg_inst *i, const float *x, bt_companion_step_fn *fn)

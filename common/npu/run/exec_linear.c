@@ -133,9 +133,11 @@ size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
     bt_exec_group_begin(&group, j, i, &epilogue);
     for (size_t g = 0; g < group.group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
-        out[g] =
-            (output){.kernels = x->companion.kernels, .y = bt_exec_linear_out(j, &i[g]), .ld = i[g].out_width,
-                     .scale = bt_exec_const(x, t->oscale), .bias = bt_exec_const(x, t->bias)};
+        const size_t first = bt_exec_linear_part(j, &i[g]).first;
+        const float *scale = bt_exec_const(x, t->oscale), *bias = bt_exec_const(x, t->bias);
+        out[g] = (output){.kernels = x->companion.kernels, .y = bt_exec_linear_out(j, &i[g]),
+                          .ld = bt_exec_ld_out(&i[g], sizeof(float)), .scale = scale + first,
+                          .bias = bias ? bias + first : NULL};
         group.m[g].ud = &out[g];
     }
     if (fuse->then == BT_FUSE_ADD) out[0].y = bt_exec_at(j, then->out), out[0].then = BT_EDGE_ADD;

@@ -4,6 +4,7 @@
 #include "npu/pkg/recipe.h"
 #include "npu/run/exec.h"
 #include "npu/pkg/fuse.h"
+#include "npu/pkg/pkg_layout.h"
 #include "npu/run/int_linear.h"
 
 /* What the executor's files share. Read them in this order; each calls only those before it. Which bytes an
@@ -31,6 +32,7 @@ struct bt_exec {
     uint8_t *found;           /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
     bt_exec_dynamic *dynamic; /* with the recipe llm-int8; else NULL */
     void *prepared;           /* inputs of the linear that runs (npu/run/int_linear.h) */
+    uint32_t session;         /* that a device would have mapped */
     bt_exec_stats stats;
     atomic_uint_least64_t shadow_entries; /* of stats; threads count them */
 };
@@ -71,17 +73,31 @@ static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *
     const size_t rows = bt_exec_rows(j, i);
     return rows < j->io->valid ? rows : j->io->valid;
 }
+/* Elements of elem_bytes from one row to the next, of what it reads and what it writes. */
+static inline size_t bt_exec_ld_in(const bt_pkg_inst *i, size_t elem_bytes) { return i->in_stride / elem_bytes; }
+static inline size_t bt_exec_ld_out(const bt_pkg_inst *i, size_t elem_bytes) { return i->out_stride / elem_bytes; }
+/* The outputs of a linear's matrix that it computes: all, or its part of the output matrix. */
+static inline bt_pkg_part bt_exec_linear_part(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    return bt_pkg_layout_part(&j->x->header->layout, bt_exec_tensor(j->x, i)->n, bt_pkg_part_of(i));
+}
 /* Of a linear with float outputs: where they go, and rows that it computes. The caller's logits have no
  * padding. */
 static inline bool bt_exec_is_logits(const bt_pkg_inst *i) { return i->out == BT_PKG_NOWHERE; }
 static inline float *bt_exec_linear_out(const bt_exec_job *j, const bt_pkg_inst *i)
 {
-    return bt_exec_is_logits(i) ? j->io->logits : bt_exec_at(j, i->out);
+    return bt_exec_is_logits(i) ? j->io->logits + bt_exec_linear_part(j, i).first : bt_exec_at(j, i->out);
 }
 static inline size_t bt_exec_linear_rows(const bt_exec_job *j, const bt_pkg_inst *i)
 {
     return bt_exec_is_logits(i) ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i);
 }
+
+/* The rows and heads of attention that the instruction covers, as many rows as this run has; rows 0: none of them. */
+bt_pkg_slice bt_exec_job_slice(const bt_exec_job *j, const bt_pkg_inst *i);
+/* Its multiply-accumulates, of the first `real` rows: row r sees pos0 + r + 1 positions, each once for q . k and once
+ * for p . v (p: the softmax). What a static context has beyond that is counted as masked. */
+uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s, uint64_t real);
 
 /* A row-wise instruction becomes a step of the companion's pass (graph/companion.h): fn(j, i, x, ..) over
  * blocks of its rows. x: its input where that is f32; else NULL, and fn finds its operands itself. */
@@ -121,6 +137,8 @@ size_t bt_exec_group_prepared_bytes(const bt_pkg *pkg);
 void bt_exec_border_quantise(bt_exec_job *j, const bt_pkg_inst *i);
 void bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i);
 void bt_exec_border_dequantise16(bt_exec_job *j, const bt_pkg_inst *i);
+void bt_exec_border_quantise16(bt_exec_job *j, const bt_pkg_inst *i);
+void bt_exec_border_dequantise32(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* ---- exec_linear.c ---- */
 

@@ -16,7 +16,8 @@ typedef struct rows_job {
     bt_exec_job *j;
     const bt_pkg_inst *i;
     const bt_pkg_int_params *params;
-    atomic_size_t next; /* INT_ATTENTION: the next unit to take */
+    bt_pkg_slice slice; /* INT_ATTENTION: its rows and heads */
+    atomic_size_t next; /* and the next unit to take */
 } rows_job;
 
 static void norm_rows(const rows_job *r, size_t r0, size_t n)
@@ -24,19 +25,20 @@ static void norm_rows(const rows_job *r, size_t r0, size_t n)
     const bt_pkg_inst *i = r->i;
     const bt_exec *x = r->j->x;
     const int32_t *wq = i->tensor == BT_PKG_NONE ? NULL : bt_exec_const(x, bt_exec_tensor(x, i)->norm_q);
-    const size_t k = i->out_width;
-    x->companion.kernels->int_rmsnorm32((int32_t *)bt_exec_at(r->j, i->out) + r0 * k, k,
-                                        (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * k, k, wq,
+    const size_t k = i->out_width, ldy = bt_exec_ld_out(i, sizeof(int32_t)),
+                 ldx = bt_exec_ld_in(i, sizeof(int32_t));
+    x->companion.kernels->int_rmsnorm32((int32_t *)bt_exec_at(r->j, i->out) + r0 * ldy, ldy,
+                                        (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * ldx, ldx, wq,
                                         r->params->m[0], r->params->s[0], (uint64_t)r->params->eps, n, k);
 }
 
 static void qk_norm_rows(const rows_job *r, size_t r0, size_t n)
 {
     const bt_exec *x = r->j->x;
-    const size_t d = x->header->head_dim, width = r->i->out_width;
-    x->companion.kernels->int_headnorm16((int16_t *)bt_exec_at(r->j, r->i->out) + r0 * width, width,
-                                         r->i->arg, bt_exec_const(x, bt_exec_tensor(x, r->i)->norm_q),
-                                         r->params->s[0], (uint64_t)r->params->eps, n, d);
+    const size_t d = x->header->head_dim, ld = bt_exec_ld_out(r->i, sizeof(int16_t));
+    x->companion.kernels->int_headnorm16((int16_t *)bt_exec_at(r->j, r->i->out) + r0 * ld, ld, r->i->arg,
+                                         bt_exec_const(x, bt_exec_tensor(x, r->i)->norm_q), r->params->s[0],
+                                         (uint64_t)r->params->eps, n, d);
 }
 
 /* Padding has no position. */
@@ -45,11 +47,11 @@ static void rope_rows(const rows_job *r, size_t r0, size_t n)
     const bt_exec *x = r->j->x;
     const bt_pkg_header *h = x->header;
     const bt_exec_io *io = r->j->io;
-    const size_t half = h->rope_dims / 2, width = r->i->out_width;
+    const size_t half = h->rope_dims / 2, ld = bt_exec_ld_out(r->i, sizeof(int16_t));
     const int16_t *cos = bt_exec_const(x, h->rope_cos_q15), *sin = bt_exec_const(x, h->rope_sin_q15);
     int16_t *to = bt_exec_at(r->j, r->i->out);
     for (size_t row = r0; row < r0 + n && row < io->valid; row++)
-        x->companion.kernels->int_rope16(to + row * width, r->i->arg, h->head_dim, h->rope_dims,
+        x->companion.kernels->int_rope16(to + row * ld, r->i->arg, h->head_dim, h->rope_dims,
                                          cos + (io->pos0 + row) * half, sin + (io->pos0 + row) * half,
                                          (h->flags & BT_PKG_FLAG_NEOX) != 0);
 }
@@ -58,10 +60,11 @@ static void rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 {
     const bt_exec *x = r->j->x;
     const bt_companion_rotation *r2 = &x->r2;
-    const size_t width = r->i->out_width;
+    const size_t width = r->i->out_width, ldy = bt_exec_ld_out(r->i, sizeof(int32_t)),
+                 ldx = bt_exec_ld_in(r->i, sizeof(int16_t));
     const bool turn = r->i->arg == 2;
-    x->companion.kernels->int_rotate16((int32_t *)bt_exec_at(r->j, r->i->out) + r0 * width, width,
-                                       (const int16_t *)bt_exec_at(r->j, r->i->in0) + r0 * width, width, n,
+    x->companion.kernels->int_rotate16((int32_t *)bt_exec_at(r->j, r->i->out) + r0 * ldy, ldy,
+                                       (const int16_t *)bt_exec_at(r->j, r->i->in0) + r0 * ldx, ldx, n,
                                        turn ? x->header->r2.blocks : width, r2->h_base, turn ? r2->base : 0,
                                        turn ? r2->log2 : 0, r2->sign, mul_of(r->params, 0), scratch);
 }
@@ -70,49 +73,102 @@ static void split_rows(const rows_job *r, size_t r0, size_t n)
 {
     const bt_exec *x = r->j->x;
     const bt_pkg_inst *i = r->i;
-    const size_t k = i->in_width, ld = i->out_stride;
-    const int32_t *from = (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * k;
+    const size_t k = i->in_width, ld = i->out_stride, ldx = bt_exec_ld_in(i, sizeof(int32_t));
+    const int32_t *from = (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * ldx;
     int8_t *hi = (int8_t *)bt_exec_at(r->j, i->out) + r0 * ld;
     const bt_exec_shadow s = bt_exec_job_shadow(r->j, i);
     bt_int_shadow *entry = s.entry ? s.entry + r0 * k : NULL;
     uint32_t *count = s.entry ? s.count + r0 : NULL;
-    if (i->in1 == BT_PKG_NOWHERE) x->companion.kernels->int_split8(hi, ld, from, k, n, k, entry, count);
+    if (i->in1 == BT_PKG_NOWHERE) x->companion.kernels->int_split8(hi, ld, from, ldx, n, k, entry, count);
     else
-        x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, k, n, k,
-                                          entry, count);
+        x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, ldx, n,
+                                          k, entry, count);
     if (entry) bt_exec_job_shadow_made(r->j, i, &s, r0, n);
+}
+
+/* Rows of `width` as so many runs without a gap: all n as one where both strides are exactly the width.
+ * Returns the elements of a run. */
+static size_t runs_of(size_t *runs, size_t n, size_t width, size_t ldx, size_t ldy)
+{
+    const bool is_whole = ldx == width && ldy == width;
+    *runs = is_whole ? 1 : n;
+    return is_whole ? n * width : width;
+}
+
+static void silu_mul_rows(const rows_job *r, size_t r0, size_t n)
+{
+    const bt_pkg_inst *i = r->i;
+    const size_t ldx = bt_exec_ld_in(i, sizeof(int16_t)), ldy = bt_exec_ld_out(i, sizeof(int32_t));
+    int32_t *y = (int32_t *)bt_exec_at(r->j, i->out) + r0 * ldy;
+    const int16_t *gate = (const int16_t *)bt_exec_at(r->j, i->in0) + r0 * ldx,
+                  *up = (const int16_t *)bt_exec_at(r->j, i->in1) + r0 * ldx;
+    size_t runs;
+    const size_t count = runs_of(&runs, n, i->out_width, ldx, ldy);
+    for (; runs > 0; runs--, y += ldy, gate += ldx, up += ldx)
+        r->j->x->companion.kernels->int_silu_mul16(y, gate, up, count, mul_of(r->params, 0),
+                                                   mul_of(r->params, 1));
+}
+
+static void add_rows(const rows_job *r, size_t r0, size_t n)
+{
+    const bt_pkg_inst *i = r->i;
+    const size_t ldx = bt_exec_ld_in(i, sizeof(int16_t)), ldy = bt_exec_ld_out(i, sizeof(int32_t));
+    int32_t *y = (int32_t *)bt_exec_at(r->j, i->out) + r0 * ldy;
+    const int16_t *x = (const int16_t *)bt_exec_at(r->j, i->in1) + r0 * ldx;
+    size_t runs;
+    const size_t count = runs_of(&runs, n, i->out_width, ldx, ldy);
+    for (; runs > 0; runs--, y += ldy, x += ldx)
+        r->j->x->companion.kernels->int_add32(y, x, count, mul_of(r->params, 0));
 }
 
 static void do_rows(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
 {
     bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
-    const bt_kernels *kernels = j->x->companion.kernels;
     /* params: any constant where the operator takes none */
     const rows_job job = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params)}, *r = &job;
-    const size_t first = r0 * i->out_width, count = n * i->out_width;
     (void)none;
     switch (i->op) {
     case BT_PKG_INT_RMSNORM: norm_rows(r, r0, n); break;
     case BT_PKG_INT_QK_NORM: qk_norm_rows(r, r0, n); break;
     case BT_PKG_INT_ROPE: rope_rows(r, r0, n); break;
     case BT_PKG_INT_ROTATE: rotate_rows(r, r0, n, scratch); break;
-    case BT_PKG_INT_SILU_MUL:
-        kernels->int_silu_mul16((int32_t *)bt_exec_at(r->j, i->out) + first,
-                                (const int16_t *)bt_exec_at(r->j, i->in0) + first,
-                                (const int16_t *)bt_exec_at(r->j, i->in1) + first, count,
-                                mul_of(r->params, 0), mul_of(r->params, 1));
-        break;
-    case BT_PKG_INT_ADD:
-        kernels->int_add32((int32_t *)bt_exec_at(r->j, i->out) + first,
-                           (const int16_t *)bt_exec_at(r->j, i->in1) + first, count, mul_of(r->params, 0));
-        break;
+    case BT_PKG_INT_SILU_MUL: silu_mul_rows(r, r0, n); break;
+    case BT_PKG_INT_ADD: add_rows(r, r0, n); break;
     case BT_PKG_INT_SPLIT: split_rows(r, r0, n); break;
     default: break;
     }
 }
 
 /* ---- attention ---- */
+
+/* The slice's query heads among those of KV head g: the first, and how many. */
+static size_t heads_of(const rows_job *r, size_t g, size_t *ret_first)
+{
+    const bt_pkg_header *h = r->j->x->header;
+    const size_t group = h->heads / h->kv_heads, end = r->slice.head + r->slice.heads;
+    const size_t first = g * group > r->slice.head ? g * group : r->slice.head,
+                 last = (g + 1) * group < end ? (g + 1) * group : end;
+    *ret_first = first;
+    return first < last ? last - first : 0;
+}
+
+/* Query heads [head, head + heads) of KV head g. The kernel finds its queries as those of a KV head that has
+ * just `heads` of them, so it is told where such a row would begin. */
+static void attend(const rows_job *r, size_t row, size_t rows, size_t g, size_t head, size_t heads,
+                   void *scratch)
+{
+    const bt_exec *x = r->j->x;
+    const bt_pkg_header *h = x->header;
+    const bt_exec_io *io = r->j->io;
+    const bt_int_attention_params p = {mul_of(r->params, 0), mul_of(r->params, 1), r->params->k_shift,
+                                       r->params->v_shift};
+    const size_t ld = bt_exec_ld_out(r->i, sizeof(int16_t)), at = row * ld + (head - g * heads) * h->head_dim;
+    x->companion.kernels->int_attention16((int16_t *)bt_exec_at(r->j, r->i->out) + at, ld,
+                                          (const int16_t *)bt_exec_at(r->j, r->i->in0) + at, ld, io->kv,
+                                          r->i->layer, rows, io->pos0 + row, h->kv_heads * heads, g, &p,
+                                          scratch);
+}
 
 /* Units are blocks of rows x KV heads, the dear ones first, taken by whoever is free. */
 static void attention_part(void *ud, size_t part, size_t parts)
@@ -121,33 +177,31 @@ static void attention_part(void *ud, size_t part, size_t parts)
     (void)parts;
     const bt_exec *x = r->j->x;
     const bt_pkg_header *h = x->header;
-    const bt_exec_io *io = r->j->io;
-    const bt_int_attention_params p = {mul_of(r->params, 0), mul_of(r->params, 1), r->params->k_shift,
-                                       r->params->v_shift};
-    const size_t width = r->i->out_width, head_bytes = h->heads / h->kv_heads * h->head_dim * sizeof(int16_t);
-    const size_t blocks = (r->j->rows + ATTENTION_ROWS - 1) / ATTENTION_ROWS, units = blocks * h->kv_heads;
+    const size_t ld = bt_exec_ld_out(r->i, sizeof(int16_t)), rows = r->slice.rows, valid = r->j->io->valid;
+    const size_t blocks = (rows + ATTENTION_ROWS - 1) / ATTENTION_ROWS, units = blocks * h->kv_heads;
     for (size_t left; (left = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed)) < units;) {
-        const size_t u = units - 1 - left, g = u % h->kv_heads, r0 = u / h->kv_heads * ATTENTION_ROWS;
-        const size_t end = r0 + ATTENTION_ROWS < r->j->rows ? r0 + ATTENTION_ROWS : r->j->rows;
-        const size_t real = io->valid < r0 ? r0 : io->valid < end ? io->valid : end;
-        int16_t *out = (int16_t *)bt_exec_at(r->j, r->i->out) + r0 * width;
-        if (real > r0)
-            x->companion.kernels->int_attention16(out, width,
-                                                  (const int16_t *)bt_exec_at(r->j, r->i->in0) + r0 * width,
-                                                  width, io->kv, r->i->layer, real - r0, io->pos0 + r0,
-                                                  h->heads, g, &p, bt_companion_scratch(&x->companion, part));
+        const size_t u = units - 1 - left, g = u % h->kv_heads, b0 = u / h->kv_heads * ATTENTION_ROWS;
+        const size_t r0 = r->slice.row + b0,
+                     end = r0 + (b0 + ATTENTION_ROWS < rows ? (size_t)ATTENTION_ROWS : rows - b0);
+        const size_t real = valid < r0 ? r0 : valid < end ? valid : end;
+        size_t head;
+        const size_t heads = heads_of(r, g, &head);
+        if (!heads) continue;
+        if (real > r0) attend(r, r0, real - r0, g, head, heads, bt_companion_scratch(&x->companion, part));
+        int16_t *out = (int16_t *)bt_exec_at(r->j, r->i->out) + head * h->head_dim;
         for (size_t row = real; row < end; row++) /* padding attends to nothing */
-            memset((uint8_t *)(out + (row - r0) * width) + g * head_bytes, 0, head_bytes);
+            memset(out + row * ld, 0, heads * h->head_dim * sizeof *out);
     }
 }
 
 static void run_attention(rows_job *r)
 {
-    const bt_pkg_header *h = r->j->x->header;
-    const uint64_t n = r->j->io->valid, pairs = n * r->j->io->pos0 + n * (n + 1) / 2;
-    bt_companion_flush(&r->j->x->companion);
-    bt_pool_run(r->j->x->companion.pool, attention_part, r);
-    r->j->x->stats.npu_macs += 2 * pairs * h->heads * h->head_dim;
+    bt_exec_job *j = r->j;
+    const size_t valid = j->io->valid, row = r->slice.row;
+    const size_t real = valid < row ? 0 : valid - row < r->slice.rows ? valid - row : r->slice.rows;
+    bt_companion_flush(&j->x->companion);
+    bt_pool_run(j->x->companion.pool, attention_part, r);
+    j->x->stats.npu_macs += bt_exec_job_attention_macs(j, &r->slice, real);
 }
 
 /* ---- linears with integer outputs ---- */
@@ -224,7 +278,7 @@ static void run_linear(bt_exec_job *j, const bt_pkg_inst *i)
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
         out[g] = (output){.kernels = x->companion.kernels,
                           .y = bt_exec_at(j, i[g].out),
-                          .ld = i[g].out_width,
+                          .ld = bt_exec_ld_out(&i[g], sizeof(int16_t)),
                           .mult = bt_exec_const(x, t->mult),
                           .shift = bt_exec_const(x, t->shift),
                           .bias = bt_exec_const(x, t->bias_q),
@@ -242,7 +296,8 @@ void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i)
         return;
     }
     if (i->op == BT_PKG_INT_ATTENTION) {
-        rows_job r = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params)};
+        rows_job r = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params),
+                      .slice = bt_exec_job_slice(j, i)};
         run_attention(&r);
         return;
     }

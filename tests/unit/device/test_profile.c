@@ -24,14 +24,23 @@ static void every_device_of_the_list_is_built_in(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "ane-m1",        "ane-m4", "cloud-ai-100", "hexagon-v73", "hexagon-v75", "hexagon-v79", "host",
-        "intel-npu3720", "npu4",   "tpu-v4",       "tpu-v5e",     "tpu-v6e",     NULL};
-    for (size_t i = 0; names[i]; i++) {
-        assert_string_equal(bt_profile_name(i), names[i]);
-        assert_string_equal(profile(names[i]).name, names[i]);
+        "ane-a17-pro",     "ane-m1-max",  "ane-m1",           "ane-m2-ultra",
+        "ane-m4",          "ane-m5",      "cloud-ai-100-pro", "cloud-ai-100-ultra",
+        "cloud-ai-100",    "hexagon-v73", "hexagon-v75",      "hexagon-v79",
+        "hexagon-x-elite", "host",        "intel-npu3720",    "npu4",
+        "tpu-v4",          "tpu-v5e",     "tpu-v6e",          NULL};
+    static const char *const companions[] = {"a100",       "adreno-750", "h100", "m2-ultra-gpu",
+                                             "m3-max-gpu", "rtx-4090",   NULL};
+    size_t npus = 0, others = 0;
+    for (size_t i = 0; bt_profile_name(i); i++) {
+        const bt_profile p = profile(bt_profile_name(i));
+        const char *want = p.companion ? companions[others++] : names[npus++];
+        assert_non_null(want);
+        assert_string_equal(p.name, want);
+        assert_non_null(bt_profile_json(i));
     }
-    assert_null(bt_profile_name(12));
-    assert_null(bt_profile_json(12));
+    assert_true(!names[npus] && !companions[others]);
+    assert_null(bt_profile_json(npus + others));
     assert_string_equal(profile(NULL).name, "host");
 }
 
@@ -73,6 +82,12 @@ static void known_figures(void **state)
     assert_int_equal(t.tile_rows, 256);
     assert_int_equal(profile("tpu-v4").on_chip_bytes, 16777216);
     assert_int_equal(profile("hexagon-v73").map_window_bytes, 2147483648);
+    assert_int_equal(h.launch_ns, 355000);
+    assert_int_equal(h.boundary_bytes_per_us, 40000);
+    assert_int_equal(a.launch_ns, 95000);
+    assert_int_equal(profile("ane-m1").launch_ns, 230000);
+    assert_true(!host.launch_ns && !host.boundary_bytes_per_us && !host.convert_elements_per_us &&
+                !host.min_cluster_macs);
     assert_true(host.range_shapes);
     assert_true(!host.tile_rows && !host.on_chip_bytes && !host.map_window_bytes && !host.memory_bytes &&
                 !host.last_axis_align_bytes);
@@ -81,6 +96,19 @@ static void known_figures(void **state)
     for (int k = 0; k < BT_OP_KINDS; k++) {
         const uint8_t want = bt_profile_is_move((bt_op_kind)k) ? 0 : k == BT_OP_LINEAR ? 7 : 3;
         assert_int_equal(host.op[k], want);
+    }
+}
+
+/* Llama-1B on an iPhone 15 Pro, as executorch's issue 8439 lists them. */
+static void a17_pro_refuses_the_five_published_pairs(void **state)
+{
+    (void)state;
+    static const uint32_t want[][2] = {{128, 1024}, {32, 512}, {64, 512}, {128, 512}, {1, 2048}};
+    const bt_profile p = profile("ane-a17-pro");
+    assert_int_equal(p.refused_shapes, 5);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(p.refused_shape[i].seq, want[i][0]);
+        assert_int_equal(p.refused_shape[i].ctx, want[i][1]);
     }
 }
 
@@ -96,6 +124,63 @@ static void what_is_left_out_is_no_limit(void **state)
 }
 
 #define WITH(field) "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"int8\"]}," field "}"
+
+/* The result stays untouched. */
+static void is_refused(const char *json, const char *words)
+{
+    bt_profile p = {.tile_rows = 77};
+    bt_fault f = {""};
+    const size_t len = strlen(json);
+    char *exact = malloc(len ? len : 1);
+    assert_non_null(exact);
+    memcpy(exact, json, len);
+    const bt_err e = bt_profile_parse(&p, exact, len, &f);
+    if (e != BT_EFORMAT || !strstr(f.text, words)) fail_msg("%s: %d '%s'", json, (int)e, f.text);
+    assert_int_equal(p.tile_rows, 77);
+    free(exact);
+}
+
+static void a_wrong_unit_range_or_pair_of_fields_is_told_what_would_do(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {WITH("\"on_chip_kib\":8192"), "did you mean 'on_chip_bytes', in bytes?"},
+        {WITH("\"query_slice\":64"), "did you mean 'query_slice_rows', in rows?"},
+        {WITH("\"tile_row\":32"), "did you mean 'tile_rows'"},
+        {WITH("\"operatros\":{}"), "did you mean 'operators'?"},
+        {WITH("\"colour\":1"), "docs/profiles.md"},
+        {WITH("\"query_slice_rows\":0"),
+         "is 0, and must be a whole number of rows from 1 to 1048576; the nearest is 1"},
+        {WITH("\"max_rows\":1048577"), "the nearest is 1048576"},
+        {WITH("\"max_rows\":64.5"),
+         "is 64.5, and must be a whole number of rows from 1 to 1048576; the nearest is 64"},
+        {WITH("\"on_chip_bytes\":\"8 MiB\""),
+         "is the text '8 MiB', and must be a whole number of bytes from 1024 to "
+         "1125899906842624; the nearest is 8388608"},
+        {WITH("\"memory_bytes\":\"16gb\""), "the nearest is 16000000000"},
+        {WITH("\"memory_bytes\":\"9 furlongs\""), "is the text '9 furlongs'"},
+        {WITH("\"memory_bytes\":true"), "is true, and must be"},
+        {WITH("\"memory_bytes\":null"), "is something else"},
+        {WITH("\"map_window_bytes\":8192,\"memory_bytes\":4096"),
+         "'map_window_bytes': 8192 is more than 'memory_bytes' has, 4096"},
+        {WITH("\"on_chip_bytes\":8192,\"memory_bytes\":4096"),
+         "'on_chip_bytes': 8192 is more than 'memory_bytes'"},
+        {WITH("\"state_pow2\":true,\"state_multiple\":48"), "must be a power of two: 32 or 64"},
+        {WITH("\"companion\":true"), "'linear': a companion runs what the NPU leaves"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{},\"companion\":true,\"max_shapes\":3}",
+         "field 'max_shapes'"},
+        {WITH("\"refused_shapes\":[]"), "a list of 1 to 64 pairs [seq, ctx]"},
+        {WITH("\"refused_shapes\":{}"), "a list of 1 to 64 pairs [seq, ctx]"},
+        {WITH("\"refused_shapes\":[[1,512],[32]]"),
+         "pair 2: [seq, ctx] in tokens, 1 <= seq <= ctx <= 1048576"},
+        {WITH("\"refused_shapes\":[[32,16]]"), "pair 1"},
+        {WITH("\"refused_shapes\":[[0,16]]"), "pair 1"},
+        {WITH("\"refused_shapes\":[[1,1048577]]"), "pair 1"},
+        {WITH("\"refused_shapes\":[[1,4294967297]]"), "pair 1"},
+        {WITH("\"refused_shapes\":[[1,512],[1,512]]"), "[1, 512] twice"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) is_refused(bad[i][0], bad[i][1]);
+}
 
 static void refuses_what_is_no_profile_and_names_the_field(void **state)
 {
@@ -115,6 +200,8 @@ static void refuses_what_is_no_profile_and_names_the_field(void **state)
         {WITH("\"tops\":73"), "'tops'"},
         {WITH("\"\\u001b[2J\":73"), "'?'"},
         {WITH("\"tile_rows\":32"), "'tile_cols'"},
+        {WITH("\"last_axis_align_bytes\":48"), "'last_axis_align_bytes': 48 is no power of two"},
+        {WITH("\"output_parts\":65"), "'output_parts'"},
         {WITH("\"tile_rows\":0,\"tile_cols\":32"), "'tile_rows'"},
         {WITH("\"tile_rows\":4097,\"tile_cols\":32"), "'tile_rows'"},
         {WITH("\"tile_rows\":32.0,\"tile_cols\":32"), "'tile_rows'"},
@@ -125,6 +212,12 @@ static void refuses_what_is_no_profile_and_names_the_field(void **state)
         {WITH("\"range_shapes\":1"), "'range_shapes'"},
         {WITH("\"state_pow2\":null"), "'state_pow2'"},
         {WITH("\"output_bits\":12"), "'output_bits'"},
+        {WITH("\"launch_ns\":0"), "'launch_ns'"},
+        {WITH("\"launch_ns\":1000000001"),
+         "'launch_ns': is 1000000001, and must be a whole number of ns from 1 to 1000000000"},
+        {WITH("\"boundary_bytes_per_us\":0.5"), "'boundary_bytes_per_us'"},
+        {WITH("\"convert_elements_per_us\":\"1G\""), "'convert_elements_per_us'"},
+        {WITH("\"min_cluster_macs\":1125899906842625"), "'min_cluster_macs'"},
         {WITH("\"sources\":[]"), "'sources'"},
         {WITH("\"sources\":{\"max_rows\":\"v: x\"}"), "'max_rows'"},
         {WITH("\"sources\":{\"operators\":1}"), "'operators'"},
@@ -138,29 +231,21 @@ static void refuses_what_is_no_profile_and_names_the_field(void **state)
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"fp16\"]}}", "'linear'"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"add\":[\"int8\",\"int4\"]}}", "'add'"},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        bt_profile p = {.tile_rows = 77};
-        bt_fault f = {""};
-        const size_t len = strlen(bad[i][0]);
-        char *exact = malloc(len ? len : 1);
-        assert_non_null(exact);
-        memcpy(exact, bad[i][0], len);
-        const bt_err e = bt_profile_parse(&p, exact, len, &f);
-        if (e != BT_EFORMAT || !strstr(f.text, bad[i][1])) fail_msg("%s: %d '%s'", bad[i][0], (int)e, f.text);
-        assert_int_equal(p.tile_rows, 77);
-        free(exact);
-    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) is_refused(bad[i][0], bad[i][1]);
     bt_profile p;
     assert_int_equal(bt_profile_parse(&p, "", BT_PROFILE_MAX_BYTES + 1, NULL), BT_ELIMIT);
 }
 
-static void an_unknown_name_lists_all_and_a_path_is_read(void **state)
+static void an_unknown_name_is_told_its_nearest_and_a_path_is_read(void **state)
 {
     (void)state;
     bt_profile p;
     bt_fault f;
-    assert_int_equal(bt_profile_load(&p, "hexagon", &f), BT_EARG);
-    for (size_t i = 0; bt_profile_name(i); i++) assert_non_null(strstr(f.text, bt_profile_name(i)));
+    assert_int_equal(bt_profile_load(&p, "hexagon-v76", &f), BT_EARG);
+    assert_non_null(strstr(f.text, "did you mean 'hexagon-v73'?"));
+    assert_int_equal(bt_profile_load(&p, "toaster", &f), BT_EARG);
+    assert_null(strstr(f.text, "did you mean"));
+    assert_non_null(strstr(f.text, "'baton profiles' lists them"));
     assert_int_equal(bt_profile_load(&p, "no-such-file.json", &f), BT_EIO);
     char path[] = "profile-test-XXXXXX", with_slash[64];
     const int fd = mkstemp(path);
@@ -181,9 +266,11 @@ int main(void)
         cmocka_unit_test(every_device_of_the_list_is_built_in),
         cmocka_unit_test(every_value_has_a_source_with_its_tag),
         cmocka_unit_test(known_figures),
+        cmocka_unit_test(a17_pro_refuses_the_five_published_pairs),
         cmocka_unit_test(what_is_left_out_is_no_limit),
         cmocka_unit_test(refuses_what_is_no_profile_and_names_the_field),
-        cmocka_unit_test(an_unknown_name_lists_all_and_a_path_is_read),
+        cmocka_unit_test(a_wrong_unit_range_or_pair_of_fields_is_told_what_would_do),
+        cmocka_unit_test(an_unknown_name_is_told_its_nearest_and_a_path_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Clusters: the diamond of the classic mistake by hand, and random graphs against reachability by brute
  * force. */
+#include "npu/compile/cluster_merge.h"
 #include "npu/compile/clusters.h"
 
 #include <setjmp.h>
@@ -23,7 +24,7 @@ static void a_diamond_with_a_companion_side_is_two_clusters(void **state) /* AC-
     };
     uint32_t cluster[4];
     size_t clusters;
-    assert_int_equal(bt_clusters_find(cluster, &clusters, diamond, 4, 0, NULL), BT_OK);
+    assert_int_equal(bt_clusters_find(cluster, &clusters, diamond, 4, NULL), BT_OK);
     assert_int_equal(clusters, 2);
     assert_true(cluster[0] == 1 && cluster[1] == 0 && cluster[2] == 1 && cluster[3] == 2);
 }
@@ -42,9 +43,9 @@ static void a_chain_is_one_cluster_and_small_ones_go_back(void **state)
     };
     uint32_t c[6];
     size_t clusters;
-    assert_int_equal(bt_clusters_find(c, &clusters, chain, 6, 0, NULL), BT_OK);
+    assert_int_equal(bt_clusters_find(c, &clusters, chain, 6, NULL), BT_OK);
     assert_true(clusters == 3 && c[0] == 1 && c[1] == 1 && c[2] == 0 && c[3] == 2 && c[4] == 0 && c[5] == 3);
-    assert_int_equal(bt_clusters_find(c, &clusters, chain, 6, 15, NULL), BT_OK);
+    bt_cluster_merge_drop(c, &clusters, chain, 6, 15);
     assert_true(clusters == 2 && c[0] == 1 && c[1] == 1 && c[2] == 0 && c[3] == 0 && c[4] == 0 && c[5] == 2);
 }
 
@@ -64,7 +65,7 @@ static void two_convex_clusters_that_wait_for_each_other_are_not_made(void **sta
     };
     uint32_t c[6];
     size_t clusters;
-    assert_int_equal(bt_clusters_find(c, &clusters, cross, 6, 0, NULL), BT_OK);
+    assert_int_equal(bt_clusters_find(c, &clusters, cross, 6, NULL), BT_OK);
     assert_true(clusters == 3 && c[0] == 1 && c[1] == 2 && c[2] == 0 && c[3] == 0 && c[4] == 2 && c[5] == 3);
 }
 
@@ -131,11 +132,12 @@ static void every_cluster_of_a_random_graph_is_convex_and_none_wait_in_a_circle(
                 input[v][i] = v - back;
                 direct[v - back][v] = 1;
             }
-            node[v] = (bt_clusters_node){input[v], inputs, next(&rng) % 10 < share, 1};
+            node[v] = (bt_clusters_node){.input = input[v], .inputs = inputs, .npu = next(&rng) % 10 < share,
+                                         .macs = 1};
         }
-        assert_int_equal(bt_clusters_find(cluster, &clusters, node, N, 0, NULL), BT_OK);
+        assert_int_equal(bt_clusters_find(cluster, &clusters, node, N, NULL), BT_OK);
         check(cluster, clusters, node, direct);
-        assert_int_equal(bt_clusters_find(again, &clusters, node, N, 0, NULL), BT_OK);
+        assert_int_equal(bt_clusters_find(again, &clusters, node, N, NULL), BT_OK);
         assert_memory_equal(cluster, again, sizeof again);
         for (int v = 0; v < N; v++) joined += node[v].npu != 0;
         joined -= clusters;
@@ -150,9 +152,9 @@ static void refuses_an_input_that_is_not_below(void **state)
     const bt_clusters_node bad[] = {{.npu = 1}, {.input = self, .inputs = 1, .npu = 1}};
     uint32_t c[2];
     size_t clusters = 77;
-    assert_int_equal(bt_clusters_find(c, &clusters, bad, 2, 0, NULL), BT_EARG);
+    assert_int_equal(bt_clusters_find(c, &clusters, bad, 2, NULL), BT_EARG);
     assert_int_equal(clusters, 77);
-    assert_int_equal(bt_clusters_find(c, &clusters, bad, 0, 0, NULL), BT_OK);
+    assert_int_equal(bt_clusters_find(c, &clusters, bad, 0, NULL), BT_OK);
     assert_int_equal(clusters, 0);
 }
 

@@ -244,7 +244,7 @@ static void a_context_beyond_integer_attention_is_refused_before_anything_is_com
         compile(&other, &o, NULL);
         bt_pkg *p = open_pkg(&other);
         assert_int_equal(bt_pkg_header_of(p)->ctx_tokens, o.ctx_tokens);
-        assert_int_equal(bt_pkg_header_of(p)->npu_ops, i == 0 ? BT_PKG_OPS_ALL : BT_PKG_OPS_LINEAR);
+        assert_int_equal(bt_pkg_header_of(p)->npu_ops, i == 1 ? BT_PKG_OPS_LINEAR : BT_PKG_OPS_ALL);
         bt_pkg_close(p);
     }
     engine_kit_done(&other.kit);

@@ -188,7 +188,143 @@ static void norms_without_weights_and_clusters_are_passed_on(void **state)
         if (w.l.inst[i].op == BT_PKG_RMSNORM) assert_int_equal(w.l.inst[i].tensor, BT_PKG_NONE);
         assert_int_equal(w.l.inst[i].cluster != 0, w.l.inst[i].op == BT_PKG_LINEAR);
     }
-    assert_int_equal(w.l.program.clusters, w.graph->ops);
+    assert_int_equal(w.l.program.clusters, 7 * 3 + 1); /* numbered anew, in the order of the program */
+    end(&w);
+}
+
+/* Every operator that may be is on the NPU but those of `kind`. */
+static bt_err lower_without(bt_lowered *ret, world *w, bt_op_kind kind, const uint32_t *cluster)
+{
+    static const uint32_t params[256] = {0};
+    for (size_t i = 0; i < w->graph->ops; i++) {
+        const bt_op *o = &w->graph->op[i];
+        w->on_npu[i] = o->kind != BT_OP_EMBED && o->kind != BT_OP_KV_STORE && o->kind != BT_OP_SELECT_ROWS &&
+                       o->kind != kind && (o->kind != BT_OP_ROTATE || o->layer != BT_GRAPH_NO_LAYER);
+    }
+    const bt_lower_in in = {.graph = w->graph,
+                            .on_npu = w->on_npu,
+                            .cluster = cluster,
+                            .recipe = &w->recipe,
+                            .params = params,
+                            .seq = 16,
+                            .out = 1};
+    return bt_lower(ret, &in, NULL);
+}
+
+static size_t conversions(const bt_lowered *l)
+{
+    return count(l, BT_PKG_QUANTISE16) + count(l, BT_PKG_QUANTISE32) + count(l, BT_PKG_DEQUANTISE16) +
+           count(l, BT_PKG_DEQUANTISE32);
+}
+
+static void values_are_converted_where_the_readers_side_differs_and_only_there(void **state)
+{
+    (void)state;
+    enum { L = 3 };
+    static const struct {
+        bt_op_kind without;
+        size_t n[4]; /* quantise16, quantise32, dequantise16, dequantise32 */
+    } want[] = {
+        {BT_OP_KINDS, {0, 1, 2 * L, 0}},          /* what is embedded; k and v for the cache */
+        {BT_OP_ROPE, {L, 1, 0, 0}},               /* q, for attention */
+        {BT_OP_ATTENTION, {L, 1, 3 * L, 0}},      /* q, k and v; its output for the rotation */
+        {BT_OP_ROTATE, {0, 1, 3 * L, 0}},         /* also attention's output; planes are made from floats */
+        {BT_OP_SILU_MUL, {0, 1, 2 * L, 0}},       /* gate and up leave as floats */
+        {BT_OP_ADD, {0, 1 + 2 * L, 2 * L, 0}},    /* the stream for each norm; the floats beside it stay */
+        {BT_OP_RMSNORM, {0, 1, 2 * L, 2 * L}},    /* into the stream before the first addition; for each norm
+                                                     behind */
+        {BT_OP_LINEAR, {6 * L, 1, L, 4 * L + 1}}, /* every output but v; k; every input */
+    };
+    for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
+        static const bt_pkg_op ops[] = {BT_PKG_QUANTISE16, BT_PKG_QUANTISE32, BT_PKG_DEQUANTISE16,
+                                        BT_PKG_DEQUANTISE32};
+        world w = lower(&shapes[0], "w8a8", 16, 1, false);
+        bt_lower_done(&w.l);
+        assert_int_equal(lower_without(&w.l, &w, want[k].without, NULL), BT_OK);
+        for (size_t o = 0; o < 4; o++) {
+            const size_t has = count(&w.l, ops[o]);
+            if (has != want[k].n[o])
+                fail_msg("without %s: %zu x %s, not %zu", k ? bt_op_name(want[k].without) : "nothing", has,
+                         bt_pkg_op_name(ops[o]), want[k].n[o]);
+        }
+        assert_int_equal(conversions(&w.l), want[k].n[0] + want[k].n[1] + want[k].n[2] + want[k].n[3]);
+        end(&w);
+    }
+}
+
+static void check_clusters_lie_together(const bt_lowered *l)
+{
+    uint32_t before = 0, highest = 0;
+    for (size_t i = 0; i < l->insts; i++) {
+        const uint32_t c = l->inst[i].cluster;
+        assert_int_equal(c != 0, l->inst[i].unit == BT_PKG_NPU);
+        assert_true(c == 0 || c == before || c == highest + 1);
+        if (c > highest) highest = c;
+        before = c;
+    }
+    assert_int_equal(l->program.clusters, highest);
+}
+
+/* Without norms the stream becomes integers between the o linear and the first addition, which are one
+ * cluster: the conversion moves in front of it. */
+static void a_conversion_inside_a_cluster_moves_in_front_of_it(void **state)
+{
+    (void)state;
+    world w = lower(&shapes[0], "w8a8", 16, 1, false);
+    uint32_t cluster[256] = {0};
+    bt_lowered apart;
+    assert_int_equal(lower_without(&apart, &w, BT_OP_RMSNORM, NULL), BT_OK);
+    size_t at = 0, parts = 0;
+    for (size_t i = 0; i < w.graph->ops; i++) { /* the companion's operators begin a new one */
+        if (!w.on_npu[i]) parts++;
+        cluster[i] = w.on_npu[i] ? (uint32_t)parts : 0;
+    }
+    while (apart.inst[at].op != BT_PKG_QUANTISE32) at++;
+    assert_int_equal(apart.inst[at - 1].unit, BT_PKG_NPU);
+    assert_int_equal(apart.inst[at + 1].op, BT_PKG_INT_ADD);
+    bt_lower_done(&w.l);
+    assert_int_equal(lower_without(&w.l, &w, BT_OP_RMSNORM, cluster), BT_OK);
+    check_clusters_lie_together(&w.l);
+    assert_int_equal(w.l.insts, apart.insts);
+    for (at = 0; w.l.inst[at].op != BT_PKG_QUANTISE32;) at++;
+    assert_int_equal(w.l.inst[at - 1].op, BT_PKG_KV_STORE);
+    assert_int_equal(w.l.inst[at + 1].op, BT_PKG_INT_ATTENTION);
+    assert_int_equal(w.l.program.clusters, 3 * 3 + 1); /* a layer: q to rope; attention to add; gate to add */
+    bt_lower_done(&apart);
+    end(&w);
+}
+
+static void a_cluster_that_cannot_lie_together_is_cut(void **state)
+{
+    (void)state;
+    world w = lower(&shapes[0], "w8a8", 16, 1, false);
+    uint32_t cluster[256];
+    for (size_t i = 0; i < 256; i++)
+        cluster[i] = w.on_npu[i] ? 1 : 0; /* all linears: each waits for the companion */
+    const bt_lower_in in = {.graph = w.graph,    .on_npu = w.on_npu, .cluster = cluster,
+                            .recipe = &w.recipe, .seq = 16,          .out = 1};
+    bt_lowered whole;
+    assert_int_equal(bt_lower(&whole, &in, NULL), BT_OK);
+    check_clusters_lie_together(&whole);
+    assert_int_equal(whole.program.clusters, 4 * 3 + 1); /* q, k, v; o; gate, up; down */
+    for (size_t i = 0; i < w.l.insts; i++) assert_int_equal(whole.inst[i].op, w.l.inst[i].op);
+    bt_lower_done(&whole);
+    end(&w);
+}
+
+static void moves_are_never_the_npus_and_integers_need_parameters(void **state)
+{
+    (void)state;
+    world w = lower(&shapes[0], "w8a8", 16, 1, false);
+    bt_lowered none = {0};
+    bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .seq = 16, .out = 1};
+    for (size_t i = 0; i < w.graph->ops; i++) {
+        if (w.graph->op[i].kind == BT_OP_LINEAR || w.graph->op[i].kind == BT_OP_ATTENTION) continue;
+        w.on_npu[i] = 1;
+        assert_int_equal(bt_lower(&none, &in, NULL), BT_EARG);
+        w.on_npu[i] = 0;
+    }
+    assert_null(none.inst);
     end(&w);
 }
 
@@ -228,6 +364,10 @@ int main(void)
         cmocka_unit_test(operands_lie_in_places_that_are_alive_and_do_not_overlap),
         cmocka_unit_test(groups_share_planes_and_fallbacks_read_floats),
         cmocka_unit_test(norms_without_weights_and_clusters_are_passed_on),
+        cmocka_unit_test(values_are_converted_where_the_readers_side_differs_and_only_there),
+        cmocka_unit_test(a_conversion_inside_a_cluster_moves_in_front_of_it),
+        cmocka_unit_test(a_cluster_that_cannot_lie_together_is_cut),
+        cmocka_unit_test(moves_are_never_the_npus_and_integers_need_parameters),
         cmocka_unit_test(a_pruned_site_has_no_shadow),
         cmocka_unit_test(refuses_rows_that_make_no_sense_or_do_not_fit),
     };

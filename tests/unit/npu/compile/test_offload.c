@@ -91,7 +91,8 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     bt_fault f;
     bt_offload *p = offload(g, "tpu-v5e", "w8a8", BT_PKG_OPS_ALL);
     assert_int_equal(p->fallbacks, 6);
-    assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR);
+    assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR); /* nothing else is left */
+    for (size_t i = 0; i < p->fallbacks; i++) assert_int_equal(p->fallback[i].layers, L);
     assert_int_equal(count(p, g, BT_OP_LINEAR), 7 * L + 1);
     assert_int_equal(fallback(p, "rmsnorm")->count, 2 * L + 1);
     assert_int_equal(fallback(p, "rope")->count, 2 * L);
@@ -102,7 +103,7 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     assert_int_equal(fallback(p, "rotate")->count, L);
     assert_string_equal(fallback(p, "rotate")->why, "not in profile tpu-v5e");
     assert_int_equal(bt_offload_require(p->fallback, p->fallbacks, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "rmsnorm 5 x (not in profile tpu-v5e)"));
+    assert_non_null(strstr(f.text, "rmsnorm 5 x in 2 layers (not in profile tpu-v5e)"));
     bt_offload_free(p);
 
     p = offload(g, "tpu-v5e", "w8a8:a16=down+head", BT_PKG_OPS_LINEAR);
@@ -111,7 +112,8 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     assert_int_equal(bt_offload_require(p->fallback, p->fallbacks, &f), BT_EARG);
     assert_string_equal(
         f.text,
-        "would not run on the NPU: linear 2 x (16-bit inputs at down), linear 1 x (16-bit inputs at head)");
+        "would not run on the NPU: linear 2 x in 2 layers (16-bit inputs at down), linear 1 x outside layers "
+        "(16-bit inputs at head)");
     bt_offload_free(p);
 
     p = offload(g, "npu4", "w4a8", BT_PKG_OPS_LINEAR);
@@ -124,7 +126,7 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     bt_graph_free(g);
 }
 
-static void one_missing_operator_gives_back_all_but_the_linears(void **state)
+static void one_missing_operator_costs_no_other(void **state)
 {
     (void)state;
     bt_graph *g = graph();
@@ -135,14 +137,157 @@ static void one_missing_operator_gives_back_all_but_the_linears(void **state)
     assert_int_equal(bt_recipe_parse(&r, "w8a16", NULL), BT_OK);
     pr.op[BT_OP_SILU_MUL] = BT_PROFILE_INT8;
     assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 1000, NULL), BT_OK);
-    assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR);
-    assert_string_equal(fallback(p, "silu_mul")->why, "16-bit values");
-    assert_string_equal(fallback(p, "attention")->why, "an operator beside it is missing");
-    for (size_t v = 0; v < g->ops; v++) assert_int_equal(p->on_npu[v], g->op[v].kind == BT_OP_LINEAR);
+    assert_int_equal(p->npu_ops, BT_PKG_OPS_ALL);
+    assert_int_equal(p->fallbacks, 1);
+    assert_string_equal(p->fallback[0].op, "silu_mul");
+    assert_string_equal(p->fallback[0].why, "16-bit values");
+    assert_true(p->fallback[0].count == L && p->fallback[0].layers == L);
+    for (size_t v = 0; v < g->ops; v++) {
+        const bt_op *o = &g->op[v];
+        const bool edge =
+            bt_profile_is_move(o->kind) || (o->kind == BT_OP_ROTATE && o->layer == BT_GRAPH_NO_LAYER);
+        assert_int_equal(p->on_npu[v], !edge && o->kind != BT_OP_SILU_MUL);
+    }
     bt_offload_free(p);
     pr.output_bits = 8;
     assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 1000, NULL), BT_OK);
+    assert_int_equal(p->fallbacks, 1);
     assert_string_equal(fallback(p, "rotate")->why, "8-bit values");
+    bt_offload_free(p);
+    bt_graph_free(g);
+}
+
+/* ---- clusters of the graph itself ---- */
+
+enum { OPS = 64 };
+
+/* A path from operator a to b, over tensors: by who writes what is read, or was read before it is written. */
+static void find_paths(unsigned char way[OPS][OPS], const bt_graph *g)
+{
+    memset(way, 0, OPS * OPS);
+    for (size_t b = 0; b < g->ops; b++)
+        for (size_t a = 0; a < b; a++) {
+            const bt_op *x = &g->op[a], *y = &g->op[b];
+            for (int i = 0; i < 2; i++) {
+                if (y->in[i] != BT_GRAPH_NO_TENSOR && y->in[i] == x->out) way[a][b] = 1;
+                if (x->in[i] != BT_GRAPH_NO_TENSOR && x->in[i] == y->out) way[a][b] = 1;
+            }
+            if (x->out == y->out) way[a][b] = 1;
+        }
+    for (size_t k = 0; k < g->ops; k++)
+        for (size_t a = 0; a < g->ops; a++)
+            for (size_t b = 0; way[a][k] && b < g->ops; b++) way[a][b] |= way[k][b];
+}
+
+static size_t op_of(const bt_graph *g, bt_op_kind kind, bt_weight weight, uint32_t layer)
+{
+    size_t i = 0;
+    while (g->op[i].kind != kind || g->op[i].layer != layer || (weight && g->op[i].weight != weight)) i++;
+    return i;
+}
+
+/* gate (A) feeds silu_mul (B, the companion) and the companion feeds down and its addition (D), which also
+ * adds to the stream of the first addition (C, in A's cluster): merged, it would wait for itself. However
+ * dear a launch is. */
+static void a_diamond_in_a_model_is_two_clusters(void **state) /* AC-n1 */
+{
+    (void)state;
+    bt_graph *g = graph();
+    bt_profile pr;
+    bt_recipe r;
+    bt_offload *p;
+    assert_int_equal(bt_profile_load(&pr, NULL, NULL), BT_OK);
+    assert_int_equal(bt_recipe_parse(&r, "w8a8", NULL), BT_OK);
+    pr.op[BT_OP_SILU_MUL] = 0;
+    pr.launch_ns = 1000000000;
+    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 100, NULL), BT_OK);
+    for (uint32_t l = 0; l < L; l++) {
+        const size_t c = op_of(g, BT_OP_ADD, BT_WEIGHT_NONE, l),
+                     a = op_of(g, BT_OP_LINEAR, BT_WEIGHT_GATE, l),
+                     b = op_of(g, BT_OP_SILU_MUL, BT_WEIGHT_NONE, l),
+                     d = op_of(g, BT_OP_LINEAR, BT_WEIGHT_DOWN, l);
+        assert_int_equal(g->op[d + 1].kind, BT_OP_ADD);
+        assert_int_equal(g->op[d + 1].in[0], g->op[c].out);
+        assert_true(p->cluster[a] && p->cluster[a] == p->cluster[c]);
+        assert_int_equal(p->cluster[b], 0);
+        assert_true(p->cluster[d] && p->cluster[d] == p->cluster[d + 1]);
+        assert_int_not_equal(p->cluster[d], p->cluster[a]);
+    }
+    bt_offload_free(p);
+    bt_graph_free(g);
+}
+
+static void clusters_of_every_subset_of_operators_are_convex_and_as_few_as_merging_makes_them(void **state)
+{
+    (void)state;
+    static const bt_op_kind kinds[] = {BT_OP_LINEAR, BT_OP_RMSNORM,  BT_OP_ROPE,  BT_OP_ATTENTION,
+                                       BT_OP_ADD,    BT_OP_SILU_MUL, BT_OP_ROTATE};
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    static unsigned char way[OPS][OPS];
+    bt_graph *g = graph();
+    size_t fewer = 0;
+    assert_true(g->ops <= OPS);
+    find_paths(way, g);
+    for (unsigned subset = 0; subset < 1 << KINDS; subset++) {
+        size_t clusters[2] = {0};
+        for (int dear = 0; dear < 2; dear++) {
+            bt_profile pr;
+            bt_recipe r;
+            bt_offload *p;
+            assert_int_equal(bt_profile_load(&pr, NULL, NULL), BT_OK);
+            assert_int_equal(bt_recipe_parse(&r, "w8a8", NULL), BT_OK);
+            for (int k = 0; k < KINDS; k++)
+                if (!(subset >> k & 1)) pr.op[kinds[k]] = 0;
+            pr.launch_ns = dear ? 1 : 0;
+            assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 100, NULL), BT_OK);
+            for (size_t a = 0; a < g->ops; a++)
+                for (size_t x = 0; x < g->ops; x++)
+                    for (size_t b = 0; b < g->ops && p->cluster[a] && p->cluster[x] != p->cluster[a]; b++)
+                        assert_false(p->cluster[b] == p->cluster[a] && way[a][x] && way[x][b]);
+            clusters[dear] = p->clusters;
+            bt_offload_free(p);
+        }
+        assert_true(clusters[1] <= clusters[0]);
+        fewer += clusters[1] < clusters[0];
+    }
+    assert_true(fewer > 16);
+    bt_graph_free(g);
+}
+
+static void little_work_goes_to_the_companion_and_says_so(void **state)
+{
+    (void)state;
+    bt_graph *g = graph();
+    bt_profile pr;
+    bt_recipe r;
+    bt_offload *p;
+    const uint64_t kv = (uint64_t)BT_OFFLOAD_ROWS * DIM * GROUPS * E;
+    assert_int_equal(bt_profile_load(&pr, NULL, NULL), BT_OK);
+    assert_int_equal(bt_recipe_parse(&r, "w8a8", NULL), BT_OK);
+    pr.min_cluster_macs = kv + 1;
+    /* q, k and v apart: k and v are too little; the head is one row */
+    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_LINEAR, 1000, NULL), BT_OK);
+    for (size_t v = 0; v < g->ops; v++) {
+        const bt_op *o = &g->op[v];
+        const bool small =
+            o->weight == BT_WEIGHT_K || o->weight == BT_WEIGHT_V || o->weight == BT_WEIGHT_OUTPUT;
+        assert_int_equal(p->on_npu[v], o->kind == BT_OP_LINEAR && !small);
+        assert_int_equal(p->cluster[v] != 0, p->on_npu[v]);
+    }
+    char why[96];
+    assert_int_equal(p->fallbacks, 2);
+    snprintf(why, sizeof why, "less work than a launch is worth: %llu MACs, wanted %llu",
+             (unsigned long long)kv, (unsigned long long)kv + 1);
+    assert_string_equal(p->fallback[0].why, why);
+    assert_true(p->fallback[0].count == 2 * L && p->fallback[0].layers == L);
+    assert_true(p->fallback[1].count == 1 && p->fallback[1].layers == 0);
+    assert_int_equal(p->clusters, 5 * L);
+    bt_offload_free(p);
+    /* together they are enough; the head still is not */
+    pr.convert_elements_per_us = 100;
+    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_LINEAR, 1000, NULL), BT_OK);
+    assert_int_equal(p->clusters, 4 * L);
+    assert_int_equal(p->fallbacks, 1);
     bt_offload_free(p);
     bt_graph_free(g);
 }
@@ -175,7 +320,7 @@ static void a_long_list_of_fallbacks_is_cut_with_its_count(void **state)
         char more[32];
         size_t named = 0;
         assert_int_equal(bt_offload_require(many, n, &f), BT_EARG);
-        for (const char *c = f.text; (c = strstr(c, " x (")) != NULL; c++) named++;
+        for (const char *c = f.text; (c = strstr(c, " x outside layers (")) != NULL; c++) named++;
         snprintf(more, sizeof more, "%zu more", n - named);
         assert_true(named >= 1 && (named == n || strstr(f.text, more)));
     }
@@ -187,7 +332,10 @@ int main(void)
         cmocka_unit_test(linear_asks_for_the_linears_only),
         cmocka_unit_test(all_takes_everything_but_moves),
         cmocka_unit_test(what_a_profile_lacks_is_listed_with_reason_and_macs),
-        cmocka_unit_test(one_missing_operator_gives_back_all_but_the_linears),
+        cmocka_unit_test(one_missing_operator_costs_no_other),
+        cmocka_unit_test(a_diamond_in_a_model_is_two_clusters),
+        cmocka_unit_test(clusters_of_every_subset_of_operators_are_convex_and_as_few_as_merging_makes_them),
+        cmocka_unit_test(little_work_goes_to_the_companion_and_says_so),
         cmocka_unit_test(the_accumulator_bounds_the_inputs),
         cmocka_unit_test(a_long_list_of_fallbacks_is_cut_with_its_count),
     };

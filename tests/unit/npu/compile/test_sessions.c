@@ -11,6 +11,15 @@
 
 enum { PARTS = 33 };
 
+/* One weight for each part, all of other bytes. */
+static bt_err split(bt_pkg_session *ret, size_t *ret_n, const bt_profile *p, const uint64_t *bytes,
+                    size_t parts, uint64_t shared, bt_fault *f)
+{
+    bt_sessions_weight w[PARTS];
+    for (size_t i = 0; i < parts; i++) w[i] = (bt_sessions_weight){(uint32_t)i, (uint32_t)i + 100, bytes[i]};
+    return bt_sessions_split(ret, ret_n, p, w, parts, parts, shared, f);
+}
+
 static bt_profile profile(const char *name)
 {
     bt_profile p;
@@ -37,7 +46,7 @@ static void what_is_beyond_the_window_becomes_sessions_within_it(void **state) /
     assert_true(all > p.map_window_bytes);
     bt_pkg_session s[PARTS];
     size_t n = 0;
-    assert_int_equal(bt_sessions_split(s, &n, &p, bytes, PARTS, shared, NULL), BT_OK);
+    assert_int_equal(split(s, &n, &p, bytes, PARTS, shared, NULL), BT_OK);
     assert_int_equal(n, 2);
     for (size_t i = 0; i < n; i++) {
         assert_true(s[i].mapped_bytes <= p.map_window_bytes);
@@ -48,7 +57,7 @@ static void what_is_beyond_the_window_becomes_sessions_within_it(void **state) /
     assert_int_equal(s[n - 1].last_layer, PARTS - 1);
     assert_int_equal(mapped, all + n * shared);
     const bt_profile host = profile("host");
-    assert_int_equal(bt_sessions_split(s, &n, &host, bytes, PARTS, shared, NULL), BT_OK);
+    assert_int_equal(split(s, &n, &host, bytes, PARTS, shared, NULL), BT_OK);
     assert_int_equal(n, 1);
     assert_int_equal(s[0].mapped_bytes, all + shared);
 }
@@ -61,7 +70,7 @@ static void the_edge_of_the_window(void **state)
     bt_pkg_session s[6];
     size_t n;
     p.map_window_bytes = 100;
-    assert_int_equal(bt_sessions_split(s, &n, &p, bytes, 6, 10, NULL), BT_OK);
+    assert_int_equal(split(s, &n, &p, bytes, 6, 10, NULL), BT_OK);
     assert_int_equal(n, 4);
     static const uint64_t want[][3] = {{0, 1, 100}, {2, 2, 100}, {3, 4, 100}, {5, 5, 100}};
     for (size_t i = 0; i < n; i++)
@@ -78,18 +87,48 @@ static void one_layer_beyond_the_window_is_refused_with_both_numbers(void **stat
     bt_fault f;
     size_t n = 77;
     p.map_window_bytes = 4096;
-    assert_int_equal(bt_sessions_split(s, &n, &p, bytes, 3, 10, &f), BT_ELIMIT);
+    assert_int_equal(split(s, &n, &p, bytes, 3, 10, &f), BT_ELIMIT);
     assert_true(strstr(f.text, "layer 1") && strstr(f.text, "5010") && strstr(f.text, "4096"));
-    assert_int_equal(bt_sessions_split(s, &n, &p, huge, 2, 10, NULL), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "the smallest window that would do is 5010"));
+    p.map_window_bytes = 5010;
+    assert_int_equal(split(s, &n, &p, bytes, 3, 10, NULL), BT_OK);
+    p.map_window_bytes = 4096;
+    n = 77;
+    assert_int_equal(split(s, &n, &p, huge, 2, 10, NULL), BT_ELIMIT);
     p.map_window_bytes = 0;
-    assert_int_equal(bt_sessions_split(s, &n, &p, huge, 2, 10, NULL), BT_ELIMIT);
+    assert_int_equal(split(s, &n, &p, huge, 2, 10, NULL), BT_ELIMIT);
     p.memory_bytes = 1309;
-    assert_int_equal(bt_sessions_split(s, &n, &p, much, 2, 10, &f), BT_ELIMIT);
+    assert_int_equal(split(s, &n, &p, much, 2, 10, &f), BT_ELIMIT);
     assert_true(strstr(f.text, "1310") && strstr(f.text, "1309"));
     assert_int_equal(n, 77);
     p.memory_bytes++;
-    assert_int_equal(bt_sessions_split(s, &n, &p, much, 2, 10, NULL), BT_OK);
+    assert_int_equal(split(s, &n, &p, much, 2, 10, NULL), BT_OK);
     assert_int_equal(n, 1);
+}
+
+/* Layers 0 and 1 name one constant twice, layer 2 another that layer 0 has too. */
+static void a_constant_is_mapped_once_by_each_session_that_holds_it(void **state)
+{
+    (void)state;
+    static const bt_sessions_weight w[] = {{0, 7, 40}, {0, 7, 40}, {0, 8, 20},
+                                           {1, 7, 40}, {1, 9, 5},  {2, 8, 20}};
+    bt_profile p = profile("host");
+    bt_pkg_session s[3];
+    bt_fault f = {""};
+    size_t n;
+    assert_int_equal(bt_sessions_split(s, &n, &p, w, 6, 3, 10, NULL), BT_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(s[0].mapped_bytes, 10 + 40 + 20 + 5);
+    p.map_window_bytes = 74; /* layer 0 takes 70, layer 1 adds 5, alone 55; layer 2 adds 20 there */
+    assert_int_equal(bt_sessions_split(s, &n, &p, w, 6, 3, 10, NULL), BT_OK);
+    assert_int_equal(n, 3);
+    assert_true(s[0].mapped_bytes == 70 && s[1].mapped_bytes == 55 && s[2].mapped_bytes == 30);
+    p.map_window_bytes = 75;
+    assert_int_equal(bt_sessions_split(s, &n, &p, w, 6, 3, 10, NULL), BT_OK);
+    assert_int_equal(n, 1);
+    p.map_window_bytes = 69;
+    assert_int_equal(bt_sessions_split(s, &n, &p, w, 6, 3, 10, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "the smallest window that would do is 70"));
 }
 
 int main(void)
@@ -97,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_beyond_the_window_becomes_sessions_within_it),
         cmocka_unit_test(the_edge_of_the_window),
+        cmocka_unit_test(a_constant_is_mapped_once_by_each_session_that_holds_it),
         cmocka_unit_test(one_layer_beyond_the_window_is_refused_with_both_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,8 +92,17 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("header: a text without an end", v->h->profile[60] = 'x') \
     X("with control characters", v->h->model_name[1] = '\033') \
     X("with control characters", v->h->shape_policy[0] = '\177') \
-    X("header: reserved", v->h->reserved[231] = 1) \
+    X("header: reserved", v->h->reserved[sizeof v->h->reserved - 1] = 1) \
+    X("header: layout, tile_rows 4097, not 0 to 4096", v->h->layout.tile_rows = 4097) \
+    X("layout, last_axis_align_bytes 48 is no power of two", v->h->layout.last_axis_align_bytes = 48) \
+    X("header: layout, output_parts 65", v->h->layout.output_parts = 65) \
+    X("header: layout, state_pow2 2", v->h->layout.state_pow2 = 2) \
+    X("header: layout, reserved 1", v->h->layout.reserved = 1) \
+    X("header: layout, on_chip_bytes", v->h->layout.on_chip_bytes = UINT64_MAX) \
     X("fallback 0", CONST_TABLE(bt_pkg_fallback, fallbacks)->why[95] = 'x') \
+    X("layers 3", CONST_TABLE(bt_pkg_fallback, fallbacks)->layers = 3) \
+    X("layers 2", CONST_TABLE(bt_pkg_fallback, fallbacks)->count = 1, \
+      CONST_TABLE(bt_pkg_fallback, fallbacks)->layers = 2) \
     X("session 0: layers 3 to 2", CONST_TABLE(bt_pkg_session, sessions)->first_layer = 3) \
     X("session 0: layers 0 to 3", CONST_TABLE(bt_pkg_session, sessions)->last_layer = 3) \
     /* the header */ \
@@ -147,7 +156,8 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("hot", CONST(uint8_t, SITE(0, UP)->hot) = 2) \
     X("site 0 (qkv of layer 0): hot", NAMED(SITE(0, QKV)->hot, 0)) \
     X("pruned", SITE(0, QKV)->pruned = 1) \
-    X("site 8 (head of layer -1): reserved", SITE(0, HEAD)->reserved[1] = 1) \
+    X("site 8 (head of layer -1): reserved", SITE(0, HEAD)->reserved = 1) \
+    X("site 1 (o of layer 0): a16_scale", SITE(0, O)->a16_scale = 1) \
     /* tensors */ \
     X("tensor 1: layer 0, weight 8", TENSOR(0, Q)->weight = BT_WEIGHT_K) \
     X("tensor 0: layer 5", TENSOR(0, ATTN_NORM)->layer = 5) \
@@ -198,7 +208,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("out lies in no place that is alive", v->plan[1].first_inst++) \
     X("(add): in0: no value of its kind was written there", v->plan[0].last_inst = 5) \
     /* instructions */ \
-    X("op 15", INST(QUANTISE, 0)->op = 15) \
+    X("op 17", INST(QUANTISE, 0)->op = 17) \
     X("op 0", INST(QUANTISE, 0)->op = 0) \
     X("op 74", INST(LINEAR, 0)->op = 74) \
     X("(linear): unit 0", INST(LINEAR, 0)->unit = 0) \
@@ -210,7 +220,12 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(linear): group 4, and the instruction 3 further is not like it", INST(LINEAR, 0)->group = 4) \
     X("(linear): group 3, and the instruction 1 further", INST(LINEAR, 1)->in0 += 64) \
     X("(linear): group 3, and outputs 0 and 1 overlap", INST(LINEAR, 1)->out = INST(LINEAR, 0)->out) \
-    X("(linear): cluster", INST(LINEAR, 0)->cluster = 1) \
+    X("(linear): cluster 2, and 1 is to come", INST(LINEAR, 0)->cluster = 2) \
+    X("(linear): cluster 1, and 3 is to come", INST(LINEAR, 0)->cluster = 1, INST(LINEAR, 1)->cluster = 2, \
+      INST(LINEAR, 2)->cluster = 1) \
+    X("(linear): cluster 1, and 2 is to come", INST(LINEAR, 0)->cluster = 1, INST(LINEAR, 3)->cluster = 1) \
+    X("(rmsnorm): cluster 1 on the companion", INST(RMSNORM, 0)->cluster = 1) \
+    X("clusters 0, and 1 are there", INST(LINEAR, 0)->cluster = 1) \
     X("(linear): out_rows 2", INST(LINEAR, 0)->out_rows = 2) \
     X("(embed): out_rows 1", INST(EMBED, 0)->out_rows = 1) \
     X("(rope): layer 2", INST(ROPE, 0)->layer = 2) \
@@ -239,6 +254,18 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(quantise): out_width 16 in rows of out_stride 32 bytes", INST(QUANTISE, 0)->out_stride = 32) \
     X("(rotate): arg 3", INST(ROTATE, 0)->arg = 3) \
     X("(add): arg 1", INST(ADD, 0)->arg = 1) \
+    X("(embed): out_width 16 in rows of out_stride 64", v->h->layout.last_axis_align_bytes = 128) \
+    X("(linear): arg 1, loop order 1", INST(LINEAR, 0)->arg = 1) \
+    X("(linear): arg 0, loop order 0", v->h->layout.on_chip_bytes = 4096) \
+    X("(linear): arg 256, a part of q", INST(LINEAR, 0)->arg = 256) \
+    X("(linear): tensor 23 (output, 20 x 16", INST(LINEAR, 14)->arg = 256, v->h->layout.output_parts = 2) \
+    X("(linear): arg 256, and a piece beside it is missing", FIRST_PART(v, 256)) \
+    X("(linear): tensor 23 (output, 20 x 16", FIRST_PART(v, 768)) \
+    X("(attention): arg 1, and a piece beside it is missing", INST(ATTENTION, 0)->arg = 1, \
+      v->h->layout.query_slice_rows = 2) \
+    X("(attention): arg 2, and a piece beside it is missing", INST(ATTENTION, 0)->arg = 2, \
+      v->h->layout.attention_heads_max = 1) \
+    X("(attention): arg 2, piece 2 of 1", INST(ATTENTION, 0)->arg = 2) \
     X("(rope): arg 3", INST(ROPE, 0)->arg = 3) \
     X("(rope): in_width 16, out_width 16", INST(ROPE, 0)->arg = 1) \
     X("(embed): in_width 16, out_width 17", INST(EMBED, 0)->out_width = 17) \
@@ -289,8 +316,21 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(q of layer 0): bias_q of 2^61", CONST(int64_t, TENSOR(0, Q)->bias_q) = INT64_MIN) \
     X("(q of layer 0): out_scale", TENSOR(0, Q)->out_scale = 0) \
     X("(q of layer 0): out_bits", TENSOR(0, Q)->out_bits = 4) \
-    X("(output of layer -1): shift, bias_q, out_scale or out_bits", \
-      v->t[v->h->tensors.count - 1].out_bits = 16) \
+    X("(output of layer -1): out_scale", v->t[v->h->tensors.count - 1].out_scale = 1) \
+    X("site 0 (qkv of layer 0): a16_scale", SITE(0, QKV)->a16_scale = 1) \
+    X("site 1 (o of layer 0): a16_scale", SITE(0, O)->a16_scale = NAN) \
+    X("site 1 (o of layer 0): a16_scale", SITE(0, O)->a16_scale = -1) \
+    X("(dequantise16): its unit is a tensor's or a site's", INST(DEQUANTISE16, 0)->tensor = BT_PKG_NONE) \
+    X("(dequantise16): its unit is a tensor's or a site's", INST(DEQUANTISE16, 0)->site = SITE_INDEX(0, O), \
+      INST(DEQUANTISE16, 0)->in_width = INST(DEQUANTISE16, 0)->out_width = 16, SITE(0, O)->a16_scale = 1) \
+    X("(dequantise16): site 0 has no a16_scale", INST(DEQUANTISE16, 0)->site = SITE_INDEX(0, QKV), \
+      INST(DEQUANTISE16, 0)->in_width = 16) \
+    X("(quantise16): in0: no value of its kind", INST(DEQUANTISE16, 0)->op = BT_PKG_QUANTISE16) \
+    X("(dequantise32): tensor", INST(DEQUANTISE16, 0)->op = BT_PKG_DEQUANTISE32) \
+    X("(dequantise32): in0: no value of its kind", INST(QUANTISE32, 0)->op = BT_PKG_DEQUANTISE32) \
+    X("(dequantise32): site 0 is of layer 0", INST(QUANTISE32, 0)->op = BT_PKG_DEQUANTISE32, \
+      INST(DEQUANTISE32, 0)->site = 0) \
+    X("(output of layer -1): shift, bias_q or out_bits", v->t[v->h->tensors.count - 1].out_bits = 16) \
     X("(int_rmsnorm): params 4294967295", INST(INT_RMSNORM, 0)->params = BT_PKG_NONE) \
     X("(int_rmsnorm): params 4", INST(INT_RMSNORM, 0)->params = 4) \
     X("params: m[0]", PARAMS(v)->m[0] = 1) \
@@ -319,7 +359,18 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
 #define ABSENT(t)          absent(v, t)
 #define READ_OLD_PLANES(v) read_old_planes(v)
 #define FIRST_PANELS(v)    first_panels
+#define FIRST_PART(v, arg) first_part(v, arg)
 static uint32_t first_panels;
+
+/* The output matrix as the first of two parts, or what arg says. */
+static void first_part(view *v, uint32_t arg)
+{
+    bt_pkg_inst *i = INST(LINEAR, 14);
+    v->h->layout.output_parts = 2;
+    i->arg = arg;
+    i->out_width = 16;
+    i->macs_per_row = (uint64_t)16 * i->in_width;
+}
 
 static void rename_ref(view *v, uint32_t *index, uint32_t to)
 {

@@ -73,6 +73,10 @@ static const field header[] = {F(S, magic),
                                F(S, recipe),
                                F(S, shape_policy),
                                F(S, profile),
+                               F(S, layout),
+                               F(S, body_code),
+                               F(S, body_plan),
+                               F(S, body_params),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table
@@ -80,6 +84,14 @@ static const field table[] = {F(S, offset), F(S, count), F(S, elem_bytes)};
 #undef S
 #define S bt_pkg_rotation
 static const field rotation[] = {F(S, base), F(S, log2), F(S, h_base), F(S, sign), F(S, scale), F(S, blocks)};
+#undef S
+#define S bt_pkg_layout
+static const field layout[] = {F(S, on_chip_bytes),    F(S, last_axis_align_bytes),
+                               F(S, query_slice_rows), F(S, attention_heads_max),
+                               F(S, output_parts),     F(S, tile_rows),
+                               F(S, tile_cols),        F(S, tile_input_rows),
+                               F(S, state_pow2),       F(S, state_multiple),
+                               F(S, reserved)};
 #undef S
 #define S bt_pkg_const
 static const field consts[] = {F(S, offset), F(S, bytes), F(S, hash), F(S, kind), F(S, refs)};
@@ -114,7 +126,7 @@ static const field tensors[] = {F(S, layer),
 static const field sites[] = {F(S, layer), F(S, kind),   F(S, bits),        F(S, shadow),
                               F(S, k),     F(S, scale),  F(S, inv_scale),   F(S, clip),
                               F(S, max),   F(S, rms),    F(S, input_error), F(S, outlier_columns),
-                              F(S, hot),   F(S, pruned), E(S, reserved, 0), E(S, reserved, 1)};
+                              F(S, hot),   F(S, pruned), F(S, a16_scale),   F(S, reserved)};
 #undef S
 #define S bt_pkg_row
 static const field rows[] = {F(S, batch),      F(S, seq_min),    F(S, seq),        F(S, ctx),
@@ -123,7 +135,7 @@ static const field rows[] = {F(S, batch),      F(S, seq_min),    F(S, seq),     
 #define S bt_pkg_program
 static const field programs[] = {
     F(S, code),        F(S, insts),    F(S, plan),           F(S, places),
-    F(S, seq),         F(S, out),      F(S, clusters),       F(S, reserved),
+    F(S, seq),         F(S, out),      F(S, clusters),       F(S, ctx),
     F(S, arena_bytes), F(S, npu_macs), F(S, companion_macs), F(S, activation_bytes_moved)};
 #undef S
 #define S bt_pkg_place
@@ -142,10 +154,15 @@ static const field params[] = {E(S, m, 0), E(S, m, 1), E(S, m, 2),    E(S, m, 3)
                                F(S, zero), F(S, eps),  F(S, reserved)};
 #undef S
 #define S bt_pkg_fallback
-static const field fallbacks[] = {F(S, op), F(S, why), F(S, count), F(S, reserved), F(S, macs_per_row)};
+static const field fallbacks[] = {F(S, op), F(S, why), F(S, count), F(S, layers), F(S, macs_per_row)};
 #undef S
 #define S bt_pkg_session
 static const field sessions[] = {F(S, first_layer), F(S, last_layer), F(S, mapped_bytes)};
+#undef S
+
+#define S bt_pkg_piece
+static const field pieces[] = {F(S, inst),  F(S, insts),   F(S, place),  F(S, places),
+                               F(S, layer), F(S, cluster), F(S, params), F(S, reserved)};
 #undef S
 
 #define SECTION(title, type, list) \
@@ -161,11 +178,13 @@ static const struct section {
     SECTION("Header: 1,024 bytes", bt_pkg_header, header),
     SECTION("Table reference: 16 bytes", bt_pkg_table, table),
     SECTION("Rotation: 24 bytes", bt_pkg_rotation, rotation),
+    SECTION("Layout: 48 bytes", bt_pkg_layout, layout),
     SECTION("Constants: 40 bytes", bt_pkg_const, consts),
     SECTION("Tensors: 96 bytes", bt_pkg_tensor, tensors),
     SECTION("Sites: 64 bytes", bt_pkg_site, sites),
     SECTION("Rows: 32 bytes", bt_pkg_row, rows),
     SECTION("Programs: 64 bytes", bt_pkg_program, programs),
+    SECTION("Pieces: 32 bytes", bt_pkg_piece, pieces),
     SECTION("Places: 32 bytes", bt_pkg_place, places),
     SECTION("Instructions: 88 bytes", bt_pkg_inst, insts),
     SECTION("Parameters: 64 bytes", bt_pkg_int_params, params),

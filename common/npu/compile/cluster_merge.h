@@ -1,0 +1,34 @@
+#ifndef BT_NPU_CLUSTER_MERGE_H
+#define BT_NPU_CLUSTER_MERGE_H
+#include "npu/compile/clusters.h"
+
+/* What it costs to run a clustering, and merging clusters for as long as that falls. A cluster is started once
+ * (launch_ns). It reads each value from outside once and writes each value that is read outside once; both are bytes
+ * over the boundary. What comes from the companion is quantised by each cluster that reads it, what goes to the
+ * companion is dequantised once. In ns:
+ *
+ *   clusters * launch_ns + bytes * 1000 / bytes_per_us + elements * 1000 / elements_per_us
+ *
+ * A rate of 0: that costs nothing. The three terms of a difference are rounded down one by one. */
+typedef struct bt_cluster_merge_cost {
+    uint64_t launch_ns, bytes_per_us, elements_per_us;
+} bt_cluster_merge_cost;
+typedef struct bt_cluster_merge_work {
+    uint64_t clusters, bytes, elements;
+} bt_cluster_merge_work;
+uint64_t bt_cluster_merge_cost_ns(const bt_cluster_merge_cost *cost, const bt_cluster_merge_work *of);
+/* Of all clusters (cluster[n] as bt_clusters_find gives it). BT_ENOMEM. */
+bt_err bt_cluster_merge_work_of(bt_cluster_merge_work *ret, const uint32_t *cluster, const bt_clusters_node *node,
+                                size_t n, bt_fault *fault);
+
+/* Of all pairs that stay convex merges the one that saves most (of equal ones the one whose first nodes come first),
+ * again and again until none saves a nanosecond, or `steps` times. Clusters are numbered anew, from 1 in the order of
+ * their first nodes. *ret_clusters: how many there are, read and written. Memory grows with n squared over 64.
+ * BT_ENOMEM. */
+bt_err bt_cluster_merge(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                        const bt_cluster_merge_cost *cost, size_t steps, bt_fault *fault);
+
+/* Clusters with less work than min_macs become the companion's (0); the others are numbered anew. */
+void bt_cluster_merge_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                           uint64_t min_macs);
+#endif

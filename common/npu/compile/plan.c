@@ -1,0 +1,179 @@
+/* A package's layout, applied to its programs. */
+#include "npu/compile/plan.h"
+#include "device/layout.h"
+#include "npu/pkg/areas.h"
+#include "npu/pkg/pkg_layout.h"
+
+#include <string.h>
+
+static uint64_t rows_of(const bt_pkg_program *g, const bt_pkg_inst *i)
+{
+    return i->out_rows ? g->out : g->seq;
+}
+static uint64_t round_up(uint64_t n, uint64_t to) { return to ? (n + to - 1) / to * to : n; }
+static uint64_t pieces(uint64_t n, uint64_t of) { return of ? (n + of - 1) / of : n; }
+
+/* Bytes of an element that the instruction writes. */
+static uint32_t out_bytes(const bt_pkg_inst *i)
+{
+    switch (i->op) {
+    case BT_PKG_QUANTISE:
+    case BT_PKG_INT_SPLIT: return 1;
+    case BT_PKG_QUANTISE16:
+    case BT_PKG_INT_LINEAR:
+    case BT_PKG_INT_QK_NORM:
+    case BT_PKG_INT_ROPE:
+    case BT_PKG_INT_ATTENTION: return 2;
+    default: return 4;
+    }
+}
+
+/* ---- padding ---- */
+
+uint64_t bt_plan_row_padding(const bt_pkg_program *program, const bt_pkg_inst *inst,
+                             const bt_pkg_place *place)
+{
+    uint64_t bytes = 0;
+    for (uint32_t n = 0; n < program->places; n++) {
+        const bt_pkg_inst *i = &inst[place[n].first_inst];
+        const bool is_lo = bt_areas_makes_planes(i) && i->in1 == place[n].offset;
+        if (i->out != place[n].offset && !is_lo) continue;
+        bytes += rows_of(program, i) * (i->out_stride - (uint64_t)i->out_width * out_bytes(i));
+    }
+    return bytes;
+}
+
+uint64_t bt_plan_tile_padding(const bt_pkg_layout *l, const bt_pkg_program *program, const bt_pkg_inst *inst)
+{
+    uint64_t macs = 0;
+    for (uint32_t n = 0; n < program->insts; n++)
+        if (bt_pkg_is_npu_linear(&inst[n]))
+            macs +=
+                bt_pkg_layout_tile_macs(l, rows_of(program, &inst[n]), inst[n].out_width, inst[n].in_width);
+    return macs;
+}
+
+/* ---- the KV state ---- */
+
+bt_err bt_plan_state_of(bt_plan_state *ret, const bt_pkg_header *h, uint32_t ctx, bt_fault *fault)
+{
+    enum { F16_BYTES = 2 };
+    bt_plan_state s = {.dim = {2 * (uint64_t)h->layers, h->kv_heads, ctx, h->head_dim}};
+    bt_err e = bt_layout_state(s.rounded, &s.payload_bytes, false, 0, s.dim, 4, F16_BYTES, fault);
+    if (e == BT_OK)
+        e = bt_layout_state(s.rounded, &s.bytes, h->layout.state_pow2 != 0, h->layout.state_multiple, s.dim,
+                            4, F16_BYTES, fault);
+    if (e == BT_OK) *ret = s;
+    return e;
+}
+
+/* ---- the chip ---- */
+
+static void linear_op(bt_on_chip_op *ret, const bt_pkg_layout *l, const bt_pkg_inst *i, uint32_t bits,
+                      uint64_t rows)
+{
+    const uint64_t band_rows = l->tile_rows ? l->tile_rows : 1, k = round_up(i->in_width, l->tile_cols),
+                   unit_rows = l->tile_input_rows ? l->tile_input_rows : 1;
+    ret->bands = pieces(i->out_width, band_rows);
+    ret->band_bytes = (band_rows * k * bits + 7) / 8;
+    ret->units = pieces(rows, unit_rows);
+    ret->unit_bytes = unit_rows * i->in_stride * (i->in1 == BT_PKG_NOWHERE ? 1 : 2);
+    ret->output_bytes = unit_rows * band_rows * out_bytes(i);
+}
+
+static void attention_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg_inst *i, uint64_t rows,
+                         uint32_t ctx)
+{
+    const bt_pkg_slice s = bt_pkg_layout_slice(&h->layout, (uint32_t)rows, h->heads, i->arg);
+    const uint32_t group = h->heads / h->kv_heads;
+    const uint64_t kv_heads = (s.head + s.heads - 1) / group - s.head / group + 1;
+    ret->bands = ctx;
+    ret->band_bytes = 2 * 2 * kv_heads * h->head_dim;
+    ret->units = s.rows;
+    ret->unit_bytes = ret->output_bytes = (uint64_t)s.heads * h->head_dim * out_bytes(i);
+    ret->is_sum = true;
+}
+
+bool bt_plan_on_chip_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg_tensor *tensors,
+                        const bt_pkg_program *program, const bt_pkg_inst *i, uint32_t ctx)
+{
+    const uint64_t rows = rows_of(program, i);
+    if (i->unit != BT_PKG_NPU) return false;
+    *ret = (bt_on_chip_op){.bands = 1, .units = rows};
+    if (bt_pkg_is_npu_linear(i)) {
+        linear_op(ret, &h->layout, i, tensors[i->tensor].bits, rows);
+    } else if (bt_pkg_is_attention(i)) {
+        attention_op(ret, h, i, rows, ctx);
+    } else {
+        const bool makes = bt_areas_makes_planes(i), has_in1 = i->in1 != BT_PKG_NOWHERE;
+        if (i->tensor != BT_PKG_NONE && tensors[i->tensor].bits == 32)
+            ret->band_bytes = tensors[i->tensor].n * sizeof(int32_t);
+        ret->unit_bytes = (uint64_t)i->in_stride * (has_in1 && !makes ? 2 : 1);
+        ret->output_bytes = (uint64_t)i->out_stride * (has_in1 && makes ? 2 : 1);
+    }
+    return true;
+}
+
+void bt_plan_set_orders(bt_pkg_inst *inst, const bt_pkg_header *h, const bt_pkg_tensor *tensors,
+                        const bt_pkg_program *program)
+{
+    bt_on_chip_op op;
+    for (uint32_t n = 0; n < program->insts && h->layout.on_chip_bytes; n++) {
+        if (!bt_pkg_is_npu_linear(&inst[n]) || !bt_plan_on_chip_op(&op, h, tensors, program, &inst[n], 0))
+            continue;
+        const bool is_first = bt_on_chip_best(&op, h->layout.on_chip_bytes).order == BT_ON_CHIP_WEIGHTS_STAY;
+        inst[n].arg |= is_first ? BT_PKG_ORDER_WEIGHTS : BT_PKG_ORDER_INPUTS;
+    }
+}
+
+static void add_share(bt_on_chip_share *sum, const bt_on_chip_share *s)
+{
+    sum->resident += s->resident;
+    sum->streamed += s->streamed;
+    sum->spilled = sum->spilled > INT64_MAX - s->spilled ? INT64_MAX : sum->spilled + s->spilled;
+}
+
+static void add_line(bt_plan_line *lines, size_t *n, const bt_plan_line *l)
+{
+    size_t k = 0;
+    while (k < *n && (lines[k].op != l->op || lines[k].weight != l->weight ||
+                      memcmp(&lines[k].plan, &l->plan, sizeof l->plan) != 0))
+        k++;
+    if (k < *n) lines[k].count++;
+    else if (k < BT_PLAN_MAX_LINES) lines[(*n)++] = *l;
+}
+
+size_t bt_plan_on_chip(bt_plan_line ret[BT_PLAN_MAX_LINES], bt_on_chip_plan *total, const bt_pkg *p,
+                       uint32_t program, uint32_t ctx)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
+    const bt_pkg_tensor *tensors = bt_pkg_tensors(p);
+    const bt_pkg_inst *inst = bt_pkg_code(p, program);
+    const uint64_t capacity = h->layout.on_chip_bytes;
+    size_t lines = 0;
+    memset(total, 0, sizeof *total);
+    for (uint32_t n = 0; n < g->insts; n++) {
+        const bt_pkg_inst *i = &inst[n];
+        bt_on_chip_op op;
+        if (!bt_plan_on_chip_op(&op, h, tensors, g, i, ctx)) continue;
+        const uint32_t order = bt_pkg_is_npu_linear(i) ? bt_pkg_order_of(i) : BT_PKG_ORDER_NONE;
+        bt_plan_line l;
+        memset(&l, 0, sizeof l); /* compared byte by byte */
+        l.op = i->op;
+        l.weight = i->tensor == BT_PKG_NONE ? BT_PKG_NONE : tensors[i->tensor].weight;
+        l.count = 1;
+        l.plan = order == BT_PKG_ORDER_NONE
+                     ? bt_on_chip_best(&op, capacity)
+                     : bt_on_chip_in_order(&op, capacity,
+                                           order == BT_PKG_ORDER_WEIGHTS ? BT_ON_CHIP_WEIGHTS_STAY
+                                                                         : BT_ON_CHIP_INPUTS_STAY);
+        add_share(&total->weights, &l.plan.weights);
+        add_share(&total->input, &l.plan.input);
+        add_share(&total->output, &l.plan.output);
+        total->overflow =
+            total->overflow > INT64_MAX - l.plan.overflow ? INT64_MAX : total->overflow + l.plan.overflow;
+        add_line(ret, &lines, &l);
+    }
+    return lines;
+}

@@ -1,0 +1,49 @@
+#ifndef BT_NPU_PLAN_H
+#define BT_NPU_PLAN_H
+#include <stddef.h>
+#include "base/err.h"
+#include "device/on_chip.h"
+#include "npu/pkg/pkg.h"
+
+/* What a device's layout makes of a package: padding in the memory plan and in tiles, the KV state that a device
+ * would keep, what each operator moves between memory and chip. From the package alone: its layout, its tables, its
+ * programs. The compiler takes loop orders and mapped bytes from here; `baton inspect` shows all of it. */
+
+/* Bytes between the rows' elements and their strides, over all places of the program's plan; the shadow has none. */
+uint64_t bt_plan_row_padding(const bt_pkg_program *program, const bt_pkg_inst *inst, const bt_pkg_place *place);
+
+/* Multiply-accumulates of the NPU's linears that whole tiles add to the program's npu_macs. What rows of a prompt's
+ * padding cost is in npu_macs. Attention is not counted, as there. */
+uint64_t bt_plan_tile_padding(const bt_pkg_layout *l, const bt_pkg_program *program, const bt_pkg_inst *inst);
+
+/* The KV of one sequence as one state of f16 [2 * layers, kv_heads, ctx, head_dim], as devices retain it: its own
+ * bytes, and those with dimensions rounded up as the layout says (device/layout.h). BT_ELIMIT. */
+typedef struct bt_plan_state {
+    uint64_t dim[4], rounded[4];
+    uint64_t payload_bytes, bytes;
+} bt_plan_state;
+bt_err bt_plan_state_of(bt_plan_state *ret, const bt_pkg_header *h, uint32_t ctx, bt_fault *fault);
+
+/* What an instruction of the NPU is to device/on_chip.h, at a context of ctx positions. Linears: bands are rows of
+ * weight tiles, units tile_input_rows rows. Attention: bands are positions of K and V in f16, for the slice's KV heads;
+ * units are rows. All others: units are rows, and one band is the weight of a norm, or nothing. tensors: the package's.
+ * false: the instruction is the companion's. */
+bool bt_plan_on_chip_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg_tensor *tensors,
+                        const bt_pkg_program *program, const bt_pkg_inst *inst, uint32_t ctx);
+/* Sets the loop order of every linear of the NPU: the one that moves least. Nothing without on_chip_bytes. */
+void bt_plan_set_orders(bt_pkg_inst *inst, const bt_pkg_header *h, const bt_pkg_tensor *tensors,
+                        const bt_pkg_program *program);
+
+/* The operators of a program that runs on the NPU, alike ones in one line. */
+typedef struct bt_plan_line {
+    uint32_t op;          /* bt_pkg_op */
+    uint32_t weight;      /* bt_weight of its tensor; BT_PKG_NONE without one */
+    uint32_t count;       /* instructions */
+    bt_on_chip_plan plan; /* of one of them */
+} bt_plan_line;
+enum { BT_PLAN_MAX_LINES = 64 };
+/* Returns how many lines; the sums over all instructions are put into total (its order and blocks are 0). Linears have
+ * the order that the package says, others the best. */
+size_t bt_plan_on_chip(bt_plan_line ret[BT_PLAN_MAX_LINES], bt_on_chip_plan *total, const bt_pkg *p, uint32_t program,
+                       uint32_t ctx);
+#endif

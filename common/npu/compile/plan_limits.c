@@ -1,0 +1,73 @@
+/* Shapes against a profile's limits: the field, the value, the limit, and the nearest that would work. */
+#include "npu/compile/plan_limits.h"
+#include "npu/compile/probes.h"
+
+#include <stdio.h>
+
+/* The longest context, a power of two below this one, whose table is small enough; 0: none is. */
+static size_t longest_ctx(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens)
+{
+    size_t ctx = 1;
+    while (ctx * 2 < ctx_tokens) ctx *= 2;
+    while (ctx && bt_probes_rows(p, s, ctx) > p->max_shapes) ctx /= 2;
+    return ctx;
+}
+
+static bt_err check_count(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens, bt_fault *fault)
+{
+    const size_t rows = bt_probes_rows(p, s, ctx_tokens);
+    const uint32_t largest = s->shape[s->shapes - 1].seq;
+    const bt_shape alone = {largest, largest, 0};
+    size_t chunk_rows = 0;
+    char ctx[80] = "", chunk[96] = "";
+    if (!p->max_shapes || rows <= p->max_shapes) return BT_OK;
+    const size_t shorter = s->shape[0].ctx ? 0 : longest_ctx(p, s, ctx_tokens);
+    while (bt_shapes_bucket(&alone, ctx_tokens, chunk_rows)) chunk_rows++;
+    if (shorter) snprintf(ctx, sizeof ctx, "; a context of %zu (--ctx-size) has few enough", shorter);
+    if (chunk_rows <= p->max_shapes && s->shapes > 1 && largest <= BT_SHAPES_MAX_CHUNK)
+        snprintf(chunk, sizeof chunk, "; --shape-policy chunk:%u has %zu", largest, chunk_rows);
+    return bt_fail(fault, BT_EARG,
+                   "shape policy %s has %zu shapes at %zu tokens, profile %s allows %u (max_shapes)%s%s",
+                   s->text, rows, ctx_tokens, p->name, p->max_shapes, ctx, chunk);
+}
+
+/* The nearest policy of the chunk family whose programs have at most max_rows rows. */
+static void name_chunk(char ret[32], uint32_t max_rows)
+{
+    uint32_t n = 16;
+    while (n * 2 <= max_rows && n < BT_SHAPES_MAX_CHUNK) n *= 2;
+    snprintf(ret, 32, n <= max_rows ? "chunk:%u+tail" : "chunk:%u", n <= max_rows ? n : max_rows);
+}
+
+static bt_err check_shape(const bt_profile *p, const bt_shapes *s, const bt_shape *shape, bt_fault *fault)
+{
+    char chunk[32];
+    if (shape->seq_min < shape->seq && !p->range_shapes)
+        return bt_fail(fault, BT_EARG,
+                       "shape policy %s: profile %s has no bounded ranges (range_shapes); the nearest is "
+                       "--shape-policy chunk:%u",
+                       s->text, p->name, shape->seq);
+    if (p->max_rows && shape->seq > p->max_rows) {
+        name_chunk(chunk, p->max_rows);
+        return bt_fail(
+            fault, BT_EARG,
+            "shape policy %s has programs of %u rows, profile %s allows %u (max_rows); the nearest is "
+            "--shape-policy %s",
+            s->text, shape->seq, p->name, p->max_rows, chunk);
+    }
+    return BT_OK;
+}
+
+bt_err bt_plan_limits_check(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    if (p->companion)
+        return bt_fail(
+            fault, BT_EARG,
+            "profile %s is a companion: it runs what an NPU leaves, and nothing is compiled for it; "
+            "--profile names an NPU ('baton profiles')",
+            p->name);
+    for (size_t i = 0; i < s->shapes && e == BT_OK; i++) e = check_shape(p, s, &s->shape[i], fault);
+    if (e == BT_OK) e = check_count(p, s, ctx_tokens, fault);
+    return e == BT_OK ? bt_probes_check(p, s, ctx_tokens, fault) : e;
+}

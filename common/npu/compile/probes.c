@@ -1,0 +1,81 @@
+/* Rows that a device refuses: which they are, what stands in for them, and whether enough is left. */
+#include "npu/compile/probes.h"
+
+bool bt_probes_refuses(const bt_profile *p, uint32_t seq, uint32_t ctx)
+{
+    for (uint32_t i = 0; i < p->refused_shapes; i++)
+        if (p->refused_shape[i].seq == seq && p->refused_shape[i].ctx == ctx) return true;
+    return false;
+}
+
+size_t bt_probes_rows(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens)
+{
+    size_t n = 0, ctx;
+    for (size_t i = 0; i < s->shapes; i++)
+        for (size_t b = 0; (ctx = bt_shapes_bucket(&s->shape[i], ctx_tokens, b)) > 0; b++)
+            n += !bt_probes_refuses(p, s->shape[i].seq, (uint32_t)ctx);
+    return n;
+}
+
+/* The row that chunks of the i-th shape with ends within ctx run in: its own next context, else the next
+ * shape's. */
+static void find_instead(bt_probes_refused *r, const bt_profile *p, const bt_shapes *s, size_t ctx_tokens,
+                         size_t i)
+{
+    size_t ctx;
+    for (; i < s->shapes; i++)
+        for (size_t b = 0; (ctx = bt_shapes_bucket(&s->shape[i], ctx_tokens, b)) > 0; b++)
+            if (ctx >= r->ctx && !bt_probes_refuses(p, s->shape[i].seq, (uint32_t)ctx)) {
+                r->seq_instead = s->shape[i].seq;
+                r->ctx_instead = (uint32_t)ctx;
+                return;
+            }
+}
+
+bool bt_probes_refused_at(bt_probes_refused *ret, const bt_profile *p, const bt_shapes *s, size_t ctx_tokens,
+                          size_t i)
+{
+    size_t ctx;
+    for (size_t n = 0; n < s->shapes; n++)
+        for (size_t b = 0; (ctx = bt_shapes_bucket(&s->shape[n], ctx_tokens, b)) > 0; b++) {
+            if (!bt_probes_refuses(p, s->shape[n].seq, (uint32_t)ctx) || i-- > 0) continue;
+            *ret = (bt_probes_refused){.seq = s->shape[n].seq, .ctx = (uint32_t)ctx};
+            find_instead(ret, p, s, ctx_tokens, n);
+            if (!ret->seq_instead) find_instead(ret, p, s, ctx_tokens, 0); /* smaller chunks, more of them */
+            return true;
+        }
+    return false;
+}
+
+/* The smallest seq from `seq` on, doubling, that passes in this context. */
+static uint32_t next_seq(const bt_profile *p, uint32_t seq, uint32_t ctx)
+{
+    while (bt_probes_refuses(p, seq, ctx) && seq < ctx) seq = seq < ctx / 2 ? seq * 2 : ctx;
+    return seq;
+}
+
+bt_err bt_probes_check(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens, bt_fault *fault)
+{
+    size_t ctx, longest = 0, left = 0;
+    uint32_t left_seq = 0, seq = 0;
+    for (size_t i = 0; i < s->shapes; i++)
+        for (size_t b = 0; (ctx = bt_shapes_bucket(&s->shape[i], ctx_tokens, b)) > 0; b++) {
+            if (ctx > longest) longest = ctx, seq = s->shape[i].seq;
+            if (ctx <= left || bt_probes_refuses(p, s->shape[i].seq, (uint32_t)ctx)) continue;
+            left = ctx;
+            left_seq = s->shape[i].seq;
+        }
+    if (left == longest) return BT_OK;
+    const uint32_t other = next_seq(p, seq, (uint32_t)longest);
+    if (left)
+        return bt_fail(
+            fault, BT_EARG,
+            "shape policy %s: profile %s refuses (refused_shapes) each shape of it that holds %zu tokens; "
+            "the nearest are seq %u, ctx %zu (--ctx-size %zu), and seq %u, ctx %zu (--shape-policy chunk:%u)",
+            s->text, p->name, longest, left_seq, left, left, other, longest, other);
+    return bt_fail(
+        fault, BT_EARG,
+        "shape policy %s: profile %s refuses (refused_shapes) each shape of it; the nearest that passes is "
+        "seq %u, ctx %zu (--shape-policy chunk:%u)",
+        s->text, p->name, other, longest, other);
+}

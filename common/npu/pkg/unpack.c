@@ -1,0 +1,203 @@
+/* Packed programs as flat lists again: bodies with the numbers of the layer that each piece stands for. */
+#include "npu/pkg/pkg_private.h"
+
+#include <stdlib.h>
+
+/* One distinct list of pieces. */
+typedef struct flat {
+    uint32_t constant, insts, places;
+    bt_pkg_inst *inst;
+    bt_pkg_place *place;
+} flat;
+struct bt_unpacked {
+    size_t flats;
+    flat *flat;
+    const flat **of; /* [programs]; NULL: not packed */
+};
+
+/* What pieces are made of. */
+typedef struct bodies {
+    const bt_pkg_inst *inst;
+    const bt_pkg_place *place;
+    const uint32_t *params;
+    uint64_t insts, places, all_params;
+    uint32_t layers;
+} bodies;
+
+bool bt_pkg_is_packed(const bt_pkg *p, uint32_t program)
+{
+    return bt_pkg_consts(p)[bt_pkg_programs(p)[program].code].kind == BT_PKG_CONST_PIECES;
+}
+
+static const flat *flat_of(const bt_pkg *p, uint32_t program)
+{
+    return p->unpacked ? p->unpacked->of[program] : NULL;
+}
+
+const bt_pkg_inst *bt_pkg_code(const bt_pkg *p, uint32_t program)
+{
+    const flat *f = flat_of(p, program);
+    return f ? f->inst : bt_pkg_const_at(p, bt_pkg_programs(p)[program].code);
+}
+
+const bt_pkg_place *bt_pkg_plan(const bt_pkg *p, uint32_t program)
+{
+    const flat *f = flat_of(p, program);
+    return f ? f->place : bt_pkg_const_at(p, bt_pkg_programs(p)[program].plan);
+}
+
+/* ---- the bodies ---- */
+
+static bt_err find_body(const void **ret, uint64_t *ret_n, const bt_pkg *p, uint32_t constant, uint32_t kind,
+                        size_t elem_bytes, const char *name, bt_fault *fault)
+{
+    const bt_pkg_const *c = bt_pkg_consts(p);
+    if (!constant) return BT_OK; /* none */
+    if (constant >= bt_pkg_header_of(p)->consts.count || c[constant].kind != kind ||
+        c[constant].bytes % elem_bytes)
+        return bt_fail(fault, BT_EFORMAT, "header: %s %u", name, constant);
+    *ret = bt_pkg_const_at(p, constant);
+    *ret_n = c[constant].bytes / elem_bytes;
+    return BT_OK;
+}
+
+static bt_err find_bodies(bodies *b, const bt_pkg *p, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const void *inst = NULL, *place = NULL, *params = NULL;
+    bt_err e =
+        find_body(&inst, &b->insts, p, h->body_code, BT_PKG_CONST_CODE, sizeof *b->inst, "body_code", fault);
+    if (e == BT_OK)
+        e = find_body(&place, &b->places, p, h->body_plan, BT_PKG_CONST_PLAN, sizeof *b->place, "body_plan",
+                      fault);
+    if (e == BT_OK)
+        e = find_body(&params, &b->all_params, p, h->body_params, BT_PKG_CONST_TABLE, sizeof *b->params,
+                      "body_params", fault);
+    b->inst = inst;
+    b->place = place;
+    b->params = params;
+    b->layers = h->layers;
+    return e;
+}
+
+/* ---- one program ---- */
+
+/* A body's instruction as that of the piece; false: a number that has no meaning. */
+static bool unpack_inst(bt_pkg_inst *to, const bodies *b, const bt_pkg_piece *q)
+{
+    const bool in_layer = q->layer != UINT32_MAX;
+    if (to->layer != (in_layer ? 0 : UINT32_MAX)) return false;
+    to->layer = q->layer;
+    if (in_layer && to->tensor != BT_PKG_NONE) {
+        if (to->tensor >= BT_PKG_LAYER_TENSORS) return false;
+        to->tensor += q->layer * BT_PKG_LAYER_TENSORS;
+    }
+    if (in_layer && to->site != BT_PKG_NONE) {
+        if (to->site >= BT_PKG_LAYER_SITES) return false;
+        to->site += q->layer * BT_PKG_LAYER_SITES;
+    }
+    if (to->cluster && __builtin_add_overflow(to->cluster, q->cluster, &to->cluster)) return false;
+    if (!to->params || to->params == BT_PKG_NONE || to->op == BT_PKG_SESSION) return true;
+    if (q->params >= b->all_params || to->params > b->all_params - q->params) return false;
+    to->params = b->params[q->params + to->params - 1];
+    return true;
+}
+
+static bool unpack_piece(flat *f, const bodies *b, const bt_pkg_piece *q)
+{
+    const uint32_t first = f->insts;
+    if ((q->layer >= b->layers && q->layer != UINT32_MAX) || q->reserved) return false;
+    for (uint32_t i = 0; i < q->insts; i++) {
+        bt_pkg_inst *to = &f->inst[f->insts++];
+        *to = b->inst[q->inst + i];
+        if (!unpack_inst(to, b, q)) return false;
+    }
+    for (uint32_t i = 0; i < q->places; i++) {
+        bt_pkg_place *to = &f->place[f->places++];
+        *to = b->place[q->place + i];
+        if (__builtin_add_overflow(to->first_inst, first, &to->first_inst) ||
+            __builtin_add_overflow(to->last_inst, first, &to->last_inst))
+            return false;
+    }
+    return true;
+}
+
+/* Room for the program and no more: the pieces add up to it exactly. */
+static bt_err unpack(flat *f, const bt_pkg *p, const bodies *b, uint32_t program, bt_fault *fault)
+{
+    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
+    const bt_pkg_piece *q = bt_pkg_const_at(p, g->code);
+    const size_t pieces = bt_pkg_consts(p)[g->code].bytes / sizeof *q;
+    *f = (flat){.constant = g->code};
+    f->inst = malloc(g->insts * sizeof *f->inst);
+    f->place = malloc(g->places * sizeof *f->place);
+    if (!f->inst || !f->place) return bt_fail(fault, BT_ENOMEM, "unpacking programs");
+    for (size_t i = 0; i < pieces; i++) {
+        if (!q[i].insts || q[i].insts > b->insts || q[i].inst > b->insts - q[i].insts ||
+            q[i].places > b->places || q[i].place > b->places - q[i].places ||
+            q[i].insts > g->insts - f->insts || q[i].places > g->places - f->places ||
+            !unpack_piece(f, b, &q[i]))
+            return bt_fail(fault, BT_EFORMAT, "program %u: piece %zu", program, i);
+    }
+    if (f->insts != g->insts || f->places != g->places)
+        return bt_fail(fault, BT_EFORMAT,
+                       "program %u: pieces of %u instructions and %u places, not %u and %u", program,
+                       f->insts, f->places, g->insts, g->places);
+    return BT_OK;
+}
+
+/* ---- all ---- */
+
+static const flat *find(const bt_unpacked *u, const bt_pkg_program *g)
+{
+    for (size_t i = 0; i < u->flats; i++)
+        if (u->flat[i].constant == g->code) return &u->flat[i];
+    return NULL;
+}
+
+bt_err bt_unpacked_new(bt_unpacked **ret, const bt_pkg *p, bt_fault *fault)
+{
+    const uint32_t programs = bt_pkg_header_of(p)->programs.count;
+    const bt_pkg_program *g = bt_pkg_programs(p);
+    uint32_t packed = 0;
+    uint64_t work = 0;
+    bodies b = {0};
+    bt_err e = find_bodies(&b, p, fault);
+    if (e < 0) return e;
+    for (uint32_t i = 0; i < programs; i++) packed += bt_pkg_is_packed(p, i);
+    if (!packed) return BT_OK;
+    bt_unpacked *u = calloc(1, sizeof *u);
+    if (u) u->flat = calloc(packed, sizeof *u->flat);
+    if (u) u->of = calloc(programs, sizeof *u->of);
+    if (!u || !u->flat || !u->of) e = bt_fail(fault, BT_ENOMEM, "unpacking programs");
+    for (uint32_t i = 0; i < programs && e == BT_OK; i++) {
+        if (!bt_pkg_is_packed(p, i)) continue;
+        const flat *f = find(u, &g[i]);
+        if (!f) {
+            work += (uint64_t)g[i].insts + g[i].places;
+            if (work > BT_PKG_MAX_UNPACKED)
+                e = bt_fail(fault, BT_EFORMAT, "program %u: more than %d instructions and places to unpack",
+                            i, BT_PKG_MAX_UNPACKED);
+            else e = unpack(&u->flat[u->flats++], p, &b, i, fault);
+            if (e == BT_OK) f = &u->flat[u->flats - 1];
+        } else if (f->insts != g[i].insts || f->places != g[i].places) {
+            e = bt_fail(fault, BT_EFORMAT, "program %u: insts %u or places %u", i, g[i].insts, g[i].places);
+        }
+        u->of[i] = f;
+    }
+    if (e == BT_OK) *ret = u;
+    else bt_unpacked_free(u);
+    return e;
+}
+
+void bt_unpacked_free(bt_unpacked *u)
+{
+    if (!u) return;
+    for (size_t i = 0; u->flat && i < u->flats; i++) {
+        free(u->flat[i].inst);
+        free(u->flat[i].place);
+    }
+    free(u->flat);
+    free(u->of);
+    free(u);
+}
