@@ -41,10 +41,13 @@ read -r word url < "$work/out" && [ "$word" = ready ] || { cat "$work/err" >&2; 
 if [ "$what" = openapi ]; then
     # No role is changed: a gateway without a decode node answers 503 to everything. That a body is good by its schema
     # is not asked to mean that it is answered: it may name another model, or hold a prompt longer than the context.
-    PYTHONPATH=tests/clients SCHEMATHESIS_HOOKS=hooks "$home/openapi/bin/schemathesis" run "$url/openapi.json" \
+    # It keeps what it learns in the folder where it runs.
+    root=$PWD
+    cd "$work"
+    PYTHONPATH=$root/tests/clients SCHEMATHESIS_HOOKS=hooks "$root/$home/openapi/bin/schemathesis" run "$url/openapi.json" \
         --exclude-path-regex '/role$' --exclude-checks positive_data_acceptance --phases coverage,fuzzing \
         --request-timeout 120 --max-examples "${CASES:-50}" --seed 1 --generation-deterministic --continue-on-failure
-    "$bin/baton" status --url "$url" > /dev/null
+    "$root/$bin/baton" status --url "$url" > /dev/null
     exit
 fi
 rc=0
