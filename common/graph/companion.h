@@ -72,15 +72,11 @@ typedef struct bt_companion_rows {
     size_t batch, rows;
 } bt_companion_rows;
 
-/* Elements of elem_bytes from one row of `width` to the next: width, or more where the owner set row_align_bytes. */
-static inline size_t bt_companion_ld_of(const bt_companion *c, size_t width, size_t elem_bytes)
-{
-    const size_t align = c->row_align_bytes > elem_bytes ? c->row_align_bytes / elem_bytes : 1;
-    return (width + align - 1) & ~(align - 1);
-}
+/* Elements from one row of `width` to the next: width, or more where the owner set row_align_bytes. */
 static inline size_t bt_companion_ld(const bt_companion *c, size_t width)
 {
-    return bt_companion_ld_of(c, width, sizeof(float));
+    const size_t align = c->row_align_bytes > sizeof(float) ? c->row_align_bytes / sizeof(float) : 1;
+    return (width + align - 1) & ~(align - 1);
 }
 
 /* Row r of a matrix begins at r * bt_companion_ld(width); what lies between rows is never read or written. t counts

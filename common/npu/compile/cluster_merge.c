@@ -28,9 +28,13 @@ typedef struct work {
 
 /* ---- cost ---- */
 
+typedef struct boundary { /* what clusters cost for: how many, bytes and converted elements that cross */
+    uint64_t clusters, bytes, elements;
+} boundary;
+
 static uint64_t at_rate(uint64_t amount, uint64_t per_us) { return per_us ? amount * 1000 / per_us : 0; }
 
-uint64_t bt_cluster_merge_cost_ns(const bt_cluster_merge_cost *cost, const bt_cluster_merge_work *of)
+static uint64_t cost_ns(const bt_cluster_merge_cost *cost, const boundary *of)
 {
     return of->clusters * cost->launch_ns + at_rate(of->bytes, cost->bytes_per_us) +
            at_rate(of->elements, cost->elements_per_us);
@@ -39,7 +43,7 @@ uint64_t bt_cluster_merge_cost_ns(const bt_cluster_merge_cost *cost, const bt_cl
 enum { READ = 1, WRITTEN = 2, DEQUANTISED = 4 };
 
 /* Adds what crosses the boundary of the nodes whose item is a or b, as of one cluster. */
-static void add_boundary(const work *w, bt_cluster_merge_work *sum, uint32_t a, uint32_t b)
+static void add_boundary(const work *w, boundary *sum, uint32_t a, uint32_t b)
 {
     memset(w->seen, 0, w->n);
     for (uint32_t v = 0; v < w->n; v++) {
@@ -61,12 +65,12 @@ static void add_boundary(const work *w, bt_cluster_merge_work *sum, uint32_t a, 
 
 static uint64_t gain_of(const work *w, uint32_t a, uint32_t b)
 {
-    bt_cluster_merge_work apart = {0}, joined = {0};
+    boundary apart = {0}, joined = {0};
     add_boundary(w, &apart, a, a);
     add_boundary(w, &apart, b, b);
     add_boundary(w, &joined, a, b);
-    const bt_cluster_merge_work saved = {1, apart.bytes - joined.bytes, apart.elements - joined.elements};
-    return bt_cluster_merge_cost_ns(w->cost, &saved);
+    const boundary saved = {1, apart.bytes - joined.bytes, apart.elements - joined.elements};
+    return cost_ns(w->cost, &saved);
 }
 
 /* ---- which pairs may become one ---- */
@@ -196,10 +200,10 @@ static void number(uint32_t *cluster, size_t *ret_clusters, const work *w)
     *ret_clusters = clusters;
 }
 
-static bt_err begin(work *w, const uint32_t *cluster, bool with_order, bt_fault *fault)
+static bt_err begin(work *w, const uint32_t *cluster, bt_fault *fault)
 {
     size_t bits = 0;
-    if (with_order && !bt_mul_size(&bits, w->n, w->words)) return bt_fail(fault, BT_EARG, "%zu nodes", w->n);
+    if (!bt_mul_size(&bits, w->n, w->words)) return bt_fail(fault, BT_EARG, "%zu nodes", w->n);
     w->item = malloc((w->n + 1) * sizeof *w->item);
     w->on_npu = malloc(w->n + 1);
     w->seen = malloc(w->n + 1);
@@ -225,29 +229,13 @@ static void done(work *w)
     free(w->pair);
 }
 
-bt_err bt_cluster_merge_work_of(bt_cluster_merge_work *ret, const uint32_t *cluster,
-                                const bt_clusters_node *node, size_t n, bt_fault *fault)
-{
-    work w = {.node = node, .n = n, .words = n / 64 + 1};
-    bt_cluster_merge_work sum = {0};
-    const bt_err e = begin(&w, cluster, false, fault);
-    for (uint32_t v = 0; e == BT_OK && v < n; v++) {
-        if (!is_cluster(&w, v)) continue;
-        sum.clusters++;
-        add_boundary(&w, &sum, v, v);
-    }
-    if (e == BT_OK) *ret = sum;
-    done(&w);
-    return e;
-}
-
 bt_err bt_cluster_merge(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
                         const bt_cluster_merge_cost *cost, size_t steps, bt_fault *fault)
 {
     work w = {.node = node, .cost = cost, .n = n, .words = n / 64 + 1};
     pair best;
     if (!cost->launch_ns && !cost->bytes_per_us && !cost->elements_per_us) return BT_OK;
-    bt_err e = begin(&w, cluster, true, fault);
+    bt_err e = begin(&w, cluster, fault);
     if (e < 0) goto out;
     find_before(&w);
     for (uint32_t a = 0; a < n; a++)

@@ -13,13 +13,6 @@
 typedef struct bt_cluster_merge_cost {
     uint64_t launch_ns, bytes_per_us, elements_per_us;
 } bt_cluster_merge_cost;
-typedef struct bt_cluster_merge_work {
-    uint64_t clusters, bytes, elements;
-} bt_cluster_merge_work;
-uint64_t bt_cluster_merge_cost_ns(const bt_cluster_merge_cost *cost, const bt_cluster_merge_work *of);
-/* Of all clusters (cluster[n] as bt_clusters_find gives it). BT_ENOMEM. */
-bt_err bt_cluster_merge_work_of(bt_cluster_merge_work *ret, const uint32_t *cluster, const bt_clusters_node *node,
-                                size_t n, bt_fault *fault);
 
 /* Of all pairs that stay convex merges the one that saves most (of equal ones the one whose first nodes come first),
  * again and again until none saves a nanosecond, or `steps` times. Clusters are numbered anew, from 1 in the order of
