@@ -89,11 +89,10 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
     if (e < 0) return e;
     s->rows += c->rows;
     bt_chunk told = *c;
+    const bt_exec_seq seq = {.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid};
     const bt_exec_io io = {
-        .ids = c->ids,
-        .kv = c->kv,
-        .pos0 = c->pos,
-        .valid = c->valid,
+        .seq = &seq,
+        .seqs = 1,
         .rows = c->rows,
         .logits = c->logits,
         .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,

@@ -90,7 +90,8 @@ static void run_row(bt_exec *x, const bt_pkg *p, const bt_pkg_row *r, const bt_k
     if (!ids || !logits) abort();
     for (int out = 0; out < BT_PKG_OUTS; out++) {
         void *arena = tiny_pkg_alloc((size_t)bt_pkg_programs(p)[r->program[out]].arena_bytes);
-        const bt_exec_io io = {.ids = ids, .kv = kv, .valid = valid, .rows = r->seq, .logits = logits};
+        const bt_exec_seq seq = {.ids = ids, .kv = kv, .valid = valid};
+        const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = r->seq, .logits = logits};
         (void)bt_exec_run(x, r, (bt_pkg_out)out, arena, &io, NULL);
         free(arena);
         keep(o, logits, out == BT_PKG_OUT_NONE ? 0 : (out == BT_PKG_OUT_LAST ? 1 : valid) * h->vocab);
