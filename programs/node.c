@@ -40,8 +40,9 @@ static const bt_opt decode_opts[] = {
     BT_NODE_OPTS(config, node, "decode-0"),
     {.group = AS_DECODE, .name = "engine", .value = "NAME", BT_OPT_AT(config, decode.engine),
      .type = BT_OPT_CHOICE, .def = "host", .choices = bt_engine_names,
-     .help = "what computes: the integer NPU, where its package has rows of one token (see --shape-policy), f16 "
-             "kernels, or the plain FP32 oracle"},
+     .help =
+         "what computes: the integer NPU, where its package has rows of one token (see --shape-policy), f16 "
+         "kernels, or the plain FP32 oracle"},
     DC_OPTS(config, decode, AS_DECODE, "slots", "tcp://127.0.0.1:5602"),
     {.group = AS_PREFILL, .name = "prefill-engine", .value = "NAME", BT_OPT_AT(config, other_engine),
      .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_engine_auto_names,
@@ -72,9 +73,7 @@ static void complete(config *c, bt_role first)
     if (!is_decode) c->decode.engine = bt_engine_decode_of(c->other_engine, c->prefill.engine);
     else if (c->other_engine > 0) c->prefill.engine = c->other_engine - 1;
     else if (c->decode.local_prefill > 0) c->prefill.engine = c->decode.local_prefill - 1;
-    else
-        c->prefill.engine =
-            c->decode.engine == BT_ENGINE_REFERENCE ? BT_ENGINE_REFERENCE : BT_ENGINE_NPU;
+    else c->prefill.engine = c->decode.engine == BT_ENGINE_REFERENCE ? BT_ENGINE_REFERENCE : BT_ENGINE_NPU;
 }
 
 static const char *name_of(bt_role r) { return r == BT_ROLE_DECODE ? "decode" : "prefill"; }

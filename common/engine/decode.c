@@ -15,10 +15,9 @@ struct bt_decode {
     bt_decode_stats stats;
 };
 
-static const bt_decode_backend *const backends[BT_ENGINES] = {
-    [BT_ENGINE_NPU] = &bt_decode_npu,
-    [BT_ENGINE_HOST] = &bt_decode_host,
-    [BT_ENGINE_REFERENCE] = &bt_decode_reference};
+static const bt_decode_backend *const backends[BT_ENGINES] = {[BT_ENGINE_NPU] = &bt_decode_npu,
+                                                              [BT_ENGINE_HOST] = &bt_decode_host,
+                                                              [BT_ENGINE_REFERENCE] = &bt_decode_reference};
 
 static bt_err open_engine(bt_decode *d, bt_decode_config *c, bt_fault *fault)
 {

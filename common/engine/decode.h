@@ -58,8 +58,8 @@ void bt_decode_free(bt_decode *d); /* NULL is fine */
  * (npu/pkg/pkg.h). BT_EARG says what to compile. */
 bt_err bt_decode_check_package(const bt_pkg *pkg, size_t ctx_tokens, bt_fault *fault);
 
-const char *bt_decode_name(const bt_decode *d);       /* "npu", "host", "reference" */
-const char *bt_decode_isa(const bt_decode *d);        /* "avx2"; "ref" for the reference */
+const char *bt_decode_name(const bt_decode *d); /* "npu", "host", "reference" */
+const char *bt_decode_isa(const bt_decode *d);  /* "avx2"; "ref" for the reference */
 /* What the exactness class names: "package=DIGEST", "f16", "int8", "fp4"; "f32" for the reference. */
 const char *bt_decode_weights(const bt_decode *d);
 const char *bt_decode_quant(const bt_decode *d);      /* for people: npu: the recipe, "w8a8"; else as above */

@@ -11,8 +11,8 @@ typedef struct bt_decode_backend {
     bt_err (*step)(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits,
                    bt_fault *fault);
     const char *(*isa)(const void *state);
-    const char *(*weights)(const void *state); /* the name of their form */
-    const char *(*quant)(const void *state); /* for people; NULL: as weights */
+    const char *(*weights)(const void *state);              /* the name of their form */
+    const char *(*quant)(const void *state);                /* for people; NULL: as weights */
     const bt_weights *(*shared_weights)(const void *state); /* NULL: it has none */
     const bt_pkg *(*shared_package)(const void *state);     /* NULL: it has none */
     uint64_t (*weight_bytes)(const void *state);

@@ -32,10 +32,11 @@ bt_err bt_decode_batches_of(bt_decode_batches *ret, const bt_pkg *pkg, bt_fault 
         return BT_OK;
     }
     bt_decode_batches_done(&b);
-    return bt_fail(fault, BT_EARG,
-                   "the package (shape policy %s) has no program for one token, so it cannot decode: compile it "
-                   "with --shape-policy chunk:256+tail:1, or rows:FILE with a seq_len of 1 for each batch",
-                   bt_pkg_header_of(pkg)->shape_policy);
+    return bt_fail(
+        fault, BT_EARG,
+        "the package (shape policy %s) has no program for one token, so it cannot decode: compile it "
+        "with --shape-policy chunk:256+tail:1, or rows:FILE with a seq_len of 1 for each batch",
+        bt_pkg_header_of(pkg)->shape_policy);
 }
 
 void bt_decode_batches_done(bt_decode_batches *b)

@@ -1,6 +1,6 @@
-/* The NPU: the programs that a package has for rows of one token, for one sequence or for several at once. A step is
- * cut into batches in the order that its rows were brought, so that a row of a sequence finds those before it
- * stored; no row's bits depend on who shares its batch. */
+/* The NPU: the programs that a package has for rows of one token, for one sequence or for several at once. A
+ * step is cut into batches in the order that its rows were brought, so that a row of a sequence finds those
+ * before it stored; no row's bits depend on who shares its batch. */
 #include "engine/decode_backend.h"
 #include "engine/decode_batches.h"
 #include "engine/limits.h"
@@ -24,8 +24,8 @@ typedef struct npu_state {
     uint64_t weight_bytes;
     /* [rows_max], of a step */
     bt_exec_seq *row;
-    size_t *end; /* position + 1 */
-    bool *wants; /* logits */
+    size_t *end;   /* position + 1 */
+    bool *wants;   /* logits */
     uint64_t rows; /* computed, padding too */
 } npu_state;
 
@@ -57,7 +57,8 @@ static uint64_t tensor_bytes(const bt_pkg *p, const bt_pkg_tensor *t)
 static bt_err make_memory(npu_state *s, size_t rows_max, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
-    const size_t widest = s->batches.of[s->batches.count - 1].batch, batch = rows_max < widest ? rows_max : widest;
+    const size_t widest = s->batches.of[s->batches.count - 1].batch,
+                 batch = rows_max < widest ? rows_max : widest;
     size_t arena = ARENA_ALIGN;
     for (uint32_t i = 0; i < h->rows.count; i++) {
         const bt_pkg_row *row = &bt_pkg_rows(s->pkg)[i];
@@ -95,10 +96,11 @@ bt_err bt_decode_check_package(const bt_pkg *pkg, size_t ctx_tokens, bt_fault *f
     bt_decode_batches b = {0};
     bt_err e = bt_decode_batches_of(&b, pkg, fault);
     if (e == BT_OK && ctx_tokens > b.ctx_tokens)
-        e = bt_fail(fault, BT_EARG,
-                    "sequences of %zu tokens, and programs for one token with a context of %zu at most: ask for "
-                    "less (--ctx-size), or compile the package for more",
-                    ctx_tokens, b.ctx_tokens);
+        e = bt_fail(
+            fault, BT_EARG,
+            "sequences of %zu tokens, and programs for one token with a context of %zu at most: ask for "
+            "less (--ctx-size), or compile the package for more",
+            ctx_tokens, b.ctx_tokens);
     bt_decode_batches_done(&b);
     return e;
 }
@@ -117,10 +119,10 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_decode_config *co
     return e;
 }
 
-/* Rows [at, at + n) in one program of so many sequences. Logits of those that want them go to *logits, which moves
- * on. */
-static bt_err run_batch(npu_state *s, size_t at, size_t n, size_t batch, const atomic_bool *cancel, float **logits,
-                        bt_fault *fault)
+/* Rows [at, at + n) in one program of so many sequences. Logits of those that want them go to *logits, which
+ * moves on. */
+static bt_err run_batch(npu_state *s, size_t at, size_t n, size_t batch, const atomic_bool *cancel,
+                        float **logits, bt_fault *fault)
 {
     const bt_pkg_row *program;
     size_t end = 0, wanted = 0;
@@ -136,20 +138,21 @@ static bt_err run_batch(npu_state *s, size_t at, size_t n, size_t batch, const a
     if (e < 0) return e;
     s->rows += batch;
     for (size_t i = 0, to = 0; i < n && wanted < n; i++)
-        if (s->wants[at + i]) memcpy(*logits + to++ * s->vocab, s->logits + i * s->vocab, s->vocab * sizeof **logits);
+        if (s->wants[at + i])
+            memcpy(*logits + to++ * s->vocab, s->logits + i * s->vocab, s->vocab * sizeof **logits);
     if (wanted) *logits += wanted * s->vocab;
     return BT_OK;
 }
 
-static bt_err npu_step(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits,
-                       bt_fault *fault)
+static bt_err npu_step(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel,
+                       float *logits, bt_fault *fault)
 {
     npu_state *s = state;
     size_t rows = 0;
     for (size_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < seq[i].count; j++, rows++) {
-            s->row[rows] = (bt_exec_seq){.ids = &seq[i].tokens[j], .kv = seq[i].kv, .pos0 = seq[i].pos + j,
-                                         .valid = 1};
+            s->row[rows] =
+                (bt_exec_seq){.ids = &seq[i].tokens[j], .kv = seq[i].kv, .pos0 = seq[i].pos + j, .valid = 1};
             s->end[rows] = seq[i].pos + j + 1;
             s->wants[rows] = j + seq[i].out >= seq[i].count;
         }
@@ -164,7 +167,10 @@ static bt_err npu_step(void *state, const bt_decode_seq *seq, size_t n, const at
 
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 static const char *npu_weights(const void *state) { return ((const npu_state *)state)->package.name; }
-static const char *npu_quant(const void *state) { return bt_pkg_header_of(((const npu_state *)state)->pkg)->recipe; }
+static const char *npu_quant(const void *state)
+{
+    return bt_pkg_header_of(((const npu_state *)state)->pkg)->recipe;
+}
 static const bt_pkg *npu_shared_package(const void *state) { return ((const npu_state *)state)->pkg; }
 static uint64_t npu_weight_bytes(const void *state) { return ((const npu_state *)state)->weight_bytes; }
 static uint64_t npu_kv_bytes(const void *state)

@@ -24,7 +24,8 @@ bt_err bt_package_open(bt_package *ret, const bt_model *m, const bt_obtain_want 
     if (e < 0) return e;
     ret->pkg = pkg ? pkg : ret->own;
     if ((e = check(ret, m, how, fault)) < 0) return e;
-    snprintf(ret->name, sizeof ret->name, "package=%s", bt_hash_hex(digest, bt_pkg_header_of(ret->pkg)->digest));
+    snprintf(ret->name, sizeof ret->name, "package=%s",
+             bt_hash_hex(digest, bt_pkg_header_of(ret->pkg)->digest));
     return BT_OK;
 }
 

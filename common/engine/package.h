@@ -8,7 +8,7 @@
 /* The package of an engine npu, of prompts or of decoding: its own, or one that is open already. */
 typedef struct bt_package {
     const bt_pkg *pkg;
-    bt_pkg *own; /* NULL: the caller's is run */
+    bt_pkg *own;                                      /* NULL: the caller's is run */
     char name[sizeof "package=" + BT_HASH_HEX_CHARS]; /* "package=DIGEST", which the exactness class names */
 } bt_package;
 

@@ -1,6 +1,7 @@
 /* A package by the shortest way. */
 #include "tests/helpers/npu_kit.h"
 #include "graph/walk.h"
+#include "npu/compile/compile.h"
 #include "npu/compile/lower.h"
 #include "npu/pkg/shapes.h"
 #include "tests/helpers/engine_kit.h"
@@ -297,6 +298,26 @@ bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options)
     bt_weights_free(k.packed);
     free(k.max);
     free(sites);
+    return pkg;
+}
+
+bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops, const char *policy,
+                         size_t ctx_tokens)
+{
+    bt_fault f;
+    char path[] = "/tmp/npu_kit.XXXXXX";
+    int32_t ids[4 * CALIB];
+    bt_pkg *pkg;
+    bt_compile_options o = {.npu_ops = npu_ops, .shape_policy = policy, .ctx_tokens = ctx_tokens,
+                            .calib_ids = ids, .calib_len = 4 * CALIB};
+    const int fd = mkstemp(path);
+    if (fd < 0) abort();
+    close(fd);
+    engine_kit_ids(ids, 4 * CALIB, m, 4711);
+    must(bt_recipe_parse(&o.recipe, recipe, &f), &f);
+    must(bt_compile(path, m, &o, NULL, &f), &f);
+    must(bt_pkg_open(&pkg, path, &f), &f);
+    unlink(path);
     return pkg;
 }
 
