@@ -28,7 +28,7 @@ static void npu_free(void *state)
     free(s);
 }
 
-/* The shapes that prompts are cut into are the package's rows for one sequence. */
+/* The shapes that prompts are cut into are the package's rows. */
 static bt_err find_shapes(bt_shapes *ret, const bt_pkg *pkg, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
@@ -37,9 +37,8 @@ static bt_err find_shapes(bt_shapes *ret, const bt_pkg *pkg, bt_fault *fault)
     size_t n = 0;
     if (!shape) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     for (uint32_t i = 0; i < h->rows.count; i++)
-        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx};
-    const bt_err e = n ? bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault)
-                       : bt_fail(fault, BT_EARG, "the package has no program for one sequence");
+        shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx, row[i].batch};
+    const bt_err e = bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault);
     free(shape);
     return e;
 }
@@ -85,9 +84,10 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
 {
     npu_state *s = ud;
     const bt_pkg_row *row;
-    const bt_err e = bt_pkg_find_row(&row, s->pkg, 1, c->rows, c->pos + c->valid, fault);
+    const size_t batch = s->chunks.shapes.shape[0].batch;
+    const bt_err e = bt_pkg_find_row(&row, s->pkg, batch, c->rows, c->pos + c->valid, fault);
     if (e < 0) return e;
-    s->rows += c->rows;
+    s->rows += batch * c->rows;
     bt_chunk told = *c;
     const bt_exec_seq seq = {.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid};
     const bt_exec_io io = {
@@ -110,7 +110,7 @@ static bt_err check_end(const npu_state *s, size_t end, size_t pos0, bt_fault *f
     bt_shapes_chunk last = {0};
     for (size_t begin = pos0; begin < end; begin += last.valid)
         last = bt_shapes_next(&s->chunks.shapes, end, begin);
-    return bt_pkg_find_row(&row, s->pkg, 1, last.rows, end, fault);
+    return bt_pkg_find_row(&row, s->pkg, s->chunks.shapes.shape[0].batch, last.rows, end, fault);
 }
 
 static bt_err npu_run(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
