@@ -24,16 +24,22 @@ typedef struct form {
     uint32_t kv_elem_bytes;
     const char *recipe; /* of an npu; NULL: host */
     uint32_t npu_ops;
+    const char *policy; /* of an npu */
 } form;
 
-/* Rows for the npu: for what the shape of a batch cannot change, the fewest programs. */
+/* Programs of one token for one sequence only; and for 1, 4 and 16, in several contexts. */
+static const char alone[] = "chunk:16+tail:1";
+static const char batches[] =
+    "[{\"batch_size\":1,\"seq_len\":16,\"ctx_len\":1024},{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":128},"
+    "{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":1024},{\"batch_size\":4,\"seq_len\":1,\"ctx_len\":128},"
+    "{\"batch_size\":4,\"seq_len\":1,\"ctx_len\":256},{\"batch_size\":16,\"seq_len\":1,\"ctx_len\":128},"
+    "{\"batch_size\":16,\"seq_len\":1,\"ctx_len\":512}]";
 static const form npu_forms[] = {
-    {"qwen3", NULL, 2, "w8a8", BT_PKG_OPS_LINEAR},
-    {"llama", NULL, 1, "w8a16", BT_PKG_OPS_ALL},
-    {"qwen2", NULL, 2, "w4a8:no-gptq,shadow=channel", BT_PKG_OPS_ALL},
-    {"llama", NULL, 1, "w8a8", BT_PKG_OPS_LINEAR},
+    {"qwen3", NULL, 2, "w8a8", BT_PKG_OPS_LINEAR, batches},
+    {"llama", NULL, 1, "w8a16", BT_PKG_OPS_ALL, batches},
+    {"qwen2", NULL, 2, "w4a8:no-gptq,shadow=channel", BT_PKG_OPS_ALL, batches},
+    {"llama", NULL, 1, "w8a8", BT_PKG_OPS_LINEAR, alone},
 };
-static const char NPU_POLICY[] = "chunk:16+tail:1";
 enum { NPU_FORMS = sizeof npu_forms / sizeof *npu_forms };
 
 static uint32_t next(uint64_t *seed, uint32_t below)
@@ -54,8 +60,11 @@ static paging paging_new(const bt_model *m, const size_t *tokens, size_t seqs, s
                          uint32_t elem_bytes, uint64_t *seed)
 {
     paging p = {0};
-    bt_kv_view v = {.page_tokens = page_tokens, .elem_bytes = elem_bytes, .layers = m->hp.layers,
-                    .kv_heads = m->hp.kv_heads, .head_dim = m->hp.head_dim};
+    bt_kv_view v = {.page_tokens = page_tokens,
+                    .elem_bytes = elem_bytes,
+                    .layers = m->hp.layers,
+                    .kv_heads = m->hp.kv_heads,
+                    .head_dim = m->hp.head_dim};
     v.head_bytes = bt_kv_head_bytes(elem_bytes, v.head_dim);
     v.token_bytes = v.head_bytes * v.kv_heads;
     v.plane_bytes = v.token_bytes * page_tokens;
@@ -105,9 +114,13 @@ static bt_decode *engine_new(const solo *s, const form *f, const char *isa, bt_p
 {
     bt_fault fault = {""};
     bt_decode *e = NULL;
-    const bt_decode_config c = {
-        .engine = f->recipe ? "npu" : NULL, .pkg = s->pkg, .isa = isa,          .weights = f->weights,
-        .kv_elem_bytes = f->kv_elem_bytes,  .pool = pool,  .rows_max = rows_max};
+    const bt_decode_config c = {.engine = f->recipe ? "npu" : NULL,
+                                .pkg = s->pkg,
+                                .isa = isa,
+                                .weights = f->weights,
+                                .kv_elem_bytes = f->kv_elem_bytes,
+                                .pool = pool,
+                                .rows_max = rows_max};
     if (bt_decode_new(&e, s->kit.model, &c, &fault) < 0) fail_msg("%s", fault.text);
     return e;
 }
@@ -116,7 +129,7 @@ static void model_open(solo *s, const form *f)
 {
     s->kit = engine_kit_model(f->arch);
     if (f->recipe)
-        s->pkg = npu_kit_compiled(s->kit.model, f->recipe, f->npu_ops, NPU_POLICY, s->kit.model->hp.ctx);
+        s->pkg = npu_kit_compiled(s->kit.model, f->recipe, f->npu_ops, f->policy, s->kit.model->hp.ctx);
 }
 
 static void model_close(solo *s)
@@ -241,7 +254,7 @@ static void sixty_four_sequences_together_have_the_bits_of_each_alone(void **sta
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
     for (int w = 0; bt_weights_forms[w]; w++)
         for (uint32_t kv = 1; kv <= 2; kv++, seed++) {
-            const form f = {archs[seed % 3], bt_weights_forms[w], kv, NULL, 0};
+            const form f = {archs[seed % 3], bt_weights_forms[w], kv, NULL, 0, NULL};
             print_message("%s, weights %s, KV of %u bytes, seed %u\n", f.arch, f.weights, kv, (unsigned)seed);
             solo *s = solo_new(&f, NULL, SEQS, LONGEST, seed);
             run_together(s, SEQS, &f, NULL, pool, kv == 1 ? 16 : 64, seed + 100);
@@ -281,7 +294,7 @@ static void instruction_sets_and_threads_change_no_bit_of_a_batch(void **state)
     uint64_t seed = 1000;
     for (int w = 0; bt_weights_forms[w]; w++)
         for (uint32_t kv = 1; kv <= 2; kv++, seed++) {
-            const form f = {archs[seed % 3], bt_weights_forms[w], kv, NULL, 0};
+            const form f = {archs[seed % 3], bt_weights_forms[w], kv, NULL, 0, NULL};
             by_every_instruction_set(&f, seed);
         }
     for (size_t i = 0; i < NPU_FORMS; i++) by_every_instruction_set(&npu_forms[i], seed++);
@@ -305,10 +318,10 @@ static void a_step_writes_the_rows_it_was_brought_and_no_other_byte(void **state
 {
     (void)state;
     enum { N = 5, STEPS = 12 };
-    static const form forms[] = {{"qwen3", "f16", 1, NULL, 0},
-                                 {"qwen3", "f16", 2, NULL, 0},
-                                 {"qwen3", NULL, 1, "w8a8", BT_PKG_OPS_ALL},
-                                 {"qwen3", NULL, 2, "w8a8", BT_PKG_OPS_LINEAR}};
+    static const form forms[] = {{"qwen3", "f16", 1, NULL, 0, NULL},
+                                 {"qwen3", "f16", 2, NULL, 0, NULL},
+                                 {"qwen3", NULL, 1, "w8a8", BT_PKG_OPS_ALL, batches},
+                                 {"qwen3", NULL, 2, "w8a8", BT_PKG_OPS_LINEAR, alone}};
     const size_t len[N] = {40, 17, 64, 33, 50};
     for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
         uint64_t seed = 5 + k;
@@ -411,8 +424,8 @@ static void check_refusals(const form *f)
 static void a_step_that_is_refused_computes_nothing(void **state)
 {
     (void)state;
-    check_refusals(&(form){"llama", "f16", 2, NULL, 0});
-    check_refusals(&(form){"llama", NULL, 2, "w8a8", BT_PKG_OPS_LINEAR});
+    check_refusals(&(form){"llama", "f16", 2, NULL, 0, NULL});
+    check_refusals(&(form){"llama", NULL, 2, "w8a8", BT_PKG_OPS_LINEAR, batches});
 }
 
 static void refuses_sizes_and_forms_it_does_not_have(void **state)
