@@ -62,13 +62,8 @@ static void calibrate(kit *k)
     const bt_companion_seq seq = {&kv, 0, CALIB};
     void *arena = room(p->arena.fixed);
     float *logits = room(CALIB * k->m->hp.vocab * sizeof *logits);
-    const bt_walk_io io = {.ids = ids,
-                           .seq = &seq,
-                           .sequences = 1,
-                           .bucket = 1,
-                           .logits = logits,
-                           .on_step = watch,
-                           .on_step_ud = k};
+    const bt_walk_io io = {.ids = ids,       .seq = &seq,      .sequences = 1, .bucket = 1,
+                           .logits = logits, .on_step = watch, .on_step_ud = k};
     must(bt_walk_run(host, p, arena, &io, &f), &f);
     free(arena);
     free(logits);
@@ -84,18 +79,10 @@ static uint32_t put(kit *k, bt_pkg_const_kind kind, const void *bytes, size_t le
 
 static bt_pkg_tensor absent(uint32_t layer, uint32_t weight)
 {
-    return (bt_pkg_tensor){.layer = layer,
-                           .weight = weight,
-                           .site = BT_PKG_NONE,
-                           .panels = BT_PKG_NONE,
-                           .wscale = BT_PKG_NONE,
-                           .oscale = BT_PKG_NONE,
-                           .bias = BT_PKG_NONE,
-                           .colsum = BT_PKG_NONE,
-                           .mult = BT_PKG_NONE,
-                           .shift = BT_PKG_NONE,
-                           .bias_q = BT_PKG_NONE,
-                           .norm_q = BT_PKG_NONE,
+    return (bt_pkg_tensor){.layer = layer,           .weight = weight,      .site = BT_PKG_NONE,
+                           .panels = BT_PKG_NONE,    .wscale = BT_PKG_NONE, .oscale = BT_PKG_NONE,
+                           .bias = BT_PKG_NONE,      .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE,
+                           .shift = BT_PKG_NONE,     .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE,
                            .f16_panels = BT_PKG_NONE};
 }
 
@@ -169,8 +156,8 @@ static void put_sites(kit *k, bt_pkg_site *sites)
         const bool is_head = i == k->layers * BT_PKG_LAYER_SITES;
         const uint32_t kind = is_head ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
         bt_pkg_site *s = &sites[i];
-        *s = (bt_pkg_site){
-            .layer = is_head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = kind, .hot = BT_PKG_NONE};
+        *s = (bt_pkg_site){.layer = is_head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = kind,
+                           .hot = BT_PKG_NONE};
         s->k = kind == BT_SITE_O ? hp->heads * hp->head_dim : kind == BT_SITE_DOWN ? hp->ffn : hp->dim;
         s->bits = k->recipe.input_bits[kind];
         s->shadow = k->recipe.shadow;
@@ -216,12 +203,8 @@ static uint32_t put_program(kit *k, size_t seq, size_t out, uint64_t *arena)
         on_npu[i] = k->graph->op[i].kind == BT_OP_LINEAR
                         ? !(k->options->fall_back && k->graph->op[i].weight == BT_WEIGHT_UP)
                         : k->options->layout && k->graph->op[i].kind == BT_OP_ATTENTION;
-    const bt_lower_in in = {.graph = k->graph,
-                            .on_npu = on_npu,
-                            .recipe = &k->recipe,
-                            .seq = seq,
-                            .out = out,
-                            .layout = k->options->layout};
+    const bt_lower_in in = {.graph = k->graph, .on_npu = on_npu, .recipe = &k->recipe,
+                            .seq = seq,        .out = out,       .layout = k->options->layout};
     bt_lowered l;
     must(bt_lower(&l, &in, &f), &f);
     l.program.code = put(k, BT_PKG_CONST_CODE, l.inst, l.insts * sizeof *l.inst);
@@ -254,11 +237,8 @@ static void put_rows(kit *k, bt_pkg_header *h)
                                      put_program(k, rows, rows, &h->arena_bytes)};
         size_t ctx;
         for (size_t b = 0; (ctx = bt_shapes_bucket(s, k->options->ctx_tokens, b)) != 0; b++) {
-            const bt_pkg_row row = {.batch = s->batch,
-                                    .seq_min = s->seq_min,
-                                    .seq = s->seq,
-                                    .ctx = (uint32_t)ctx,
-                                    .program = {program[0], program[1], program[2]}};
+            const bt_pkg_row row = {.batch = s->batch, .seq_min = s->seq_min, .seq = s->seq,
+                                    .ctx = (uint32_t)ctx, .program = {program[0], program[1], program[2]}};
             bt_pkg_writer_row(k->w, &row);
         }
         if (rows > h->max_seq) h->max_seq = (uint32_t)rows;
@@ -346,11 +326,8 @@ bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops
     const bool has_rows = policy && *policy == '[';
     int32_t ids[4 * CALIB];
     bt_pkg *pkg;
-    bt_compile_options o = {.npu_ops = npu_ops,
-                            .shape_policy = has_rows ? rows : policy,
-                            .ctx_tokens = ctx_tokens,
-                            .calib_ids = ids,
-                            .calib_len = 4 * CALIB};
+    bt_compile_options o = {.npu_ops = npu_ops, .shape_policy = has_rows ? rows : policy,
+                            .ctx_tokens = ctx_tokens, .calib_ids = ids, .calib_len = 4 * CALIB};
     const int fd = mkstemp(path);
     if (fd < 0) abort();
     close(fd);

@@ -26,8 +26,8 @@ bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops
 
 /* The prefill engine over a package of m, or (pkg NULL) the float executor over m; isa NULL: the best; pool
  * NULL: one thread; for KV of elem_bytes. */
-bt_prefill *npu_kit_engine(const bt_model *m, const bt_pkg *pkg, size_t ctx_tokens, const char *isa,
-                           bt_pool *pool, uint32_t elem_bytes);
+bt_prefill *npu_kit_engine(const bt_model *m, const bt_pkg *pkg, size_t ctx_tokens, const char *isa, bt_pool *pool,
+                           uint32_t elem_bytes);
 /* A prompt ids[n] computed at once, then cut in two at several places: the same KV, the same logits at each
  * position that ends a part. */
 void npu_kit_check_cuts(bt_prefill *p, const bt_model *m, const int32_t *ids, size_t n);

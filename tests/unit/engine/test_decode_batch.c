@@ -60,11 +60,8 @@ static paging paging_new(const bt_model *m, const size_t *tokens, size_t seqs, s
                          uint32_t elem_bytes, uint64_t *seed)
 {
     paging p = {0};
-    bt_kv_view v = {.page_tokens = page_tokens,
-                    .elem_bytes = elem_bytes,
-                    .layers = m->hp.layers,
-                    .kv_heads = m->hp.kv_heads,
-                    .head_dim = m->hp.head_dim};
+    bt_kv_view v = {.page_tokens = page_tokens, .elem_bytes = elem_bytes, .layers = m->hp.layers,
+                    .kv_heads = m->hp.kv_heads, .head_dim = m->hp.head_dim};
     v.head_bytes = bt_kv_head_bytes(elem_bytes, v.head_dim);
     v.token_bytes = v.head_bytes * v.kv_heads;
     v.plane_bytes = v.token_bytes * page_tokens;
@@ -114,13 +111,9 @@ static bt_decode *engine_new(const solo *s, const form *f, const char *isa, bt_p
 {
     bt_fault fault = {""};
     bt_decode *e = NULL;
-    const bt_decode_config c = {.engine = f->recipe ? "npu" : NULL,
-                                .pkg = s->pkg,
-                                .isa = isa,
-                                .weights = f->weights,
-                                .kv_elem_bytes = f->kv_elem_bytes,
-                                .pool = pool,
-                                .rows_max = rows_max};
+    const bt_decode_config c = {
+        .engine = f->recipe ? "npu" : NULL, .pkg = s->pkg, .isa = isa,          .weights = f->weights,
+        .kv_elem_bytes = f->kv_elem_bytes,  .pool = pool,  .rows_max = rows_max};
     if (bt_decode_new(&e, s->kit.model, &c, &fault) < 0) fail_msg("%s", fault.text);
     return e;
 }

@@ -195,12 +195,12 @@ static void serve_by(const char *engine)
     bt_pool *pool;
     dc_worker *w;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
-    dc_worker_config c = {
-        .pool = pool, .slots = SLOTS, .page_tokens = PAGE, .chunk_tokens = 16, .draft_max = 3};
+    dc_worker_config c = {.pool = pool, .slots = SLOTS, .page_tokens = PAGE, .chunk_tokens = 16,
+                          .draft_max = 3};
     bt_pkg *pkg =
         strcmp(engine, "npu") ? NULL : npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_ALL, batches, 512);
-    const bt_decode_config ec = {
-        .engine = engine, .pkg = pkg, .ctx_tokens = 512, .pool = pool, .rows_max = 8};
+    const bt_decode_config ec = {.engine = engine, .pkg = pkg, .ctx_tokens = 512, .pool = pool,
+                                 .rows_max = 8};
     const bt_prefill_config lc = {.engine = engine, .pkg = pkg, .ctx_tokens = 256, .pool = pool};
     assert_int_equal(bt_decode_new(&c.engine, kit.model, &ec, NULL), BT_OK);
     assert_int_equal(bt_prefill_new(&c.local, kit.model, &lc, NULL), BT_OK);
