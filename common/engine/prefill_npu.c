@@ -141,6 +141,7 @@ static bt_report_work npu_work(const void *state)
     const npu_state *s = state;
     const bt_exec_stats x = bt_exec_stats_of(s->exec);
     return (bt_report_work){.rows = s->rows,
+                            .batch_padding_rows = x.batch_padding_rows,
                             .npu_macs = x.npu_macs,
                             .companion_macs = x.companion_macs,
                             .tile_padding_macs = x.tile_padding_macs,
