@@ -39,6 +39,7 @@ bt_report_work bt_package_work(const bt_exec *x, uint64_t rows)
 {
     const bt_exec_stats s = bt_exec_stats_of(x);
     return (bt_report_work){.rows = rows,
+                            .batch_padding_rows = s.batch_padding_rows,
                             .npu_macs = s.npu_macs,
                             .companion_macs = s.companion_macs,
                             .tile_padding_macs = s.tile_padding_macs,

@@ -299,5 +299,6 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
     const bt_err e = check(x, row, out, io, fault);
     if (e < 0) return e;
     bt_exec_job j = bt_exec_job_of(x, row, out, arena, io);
+    x->stats.batch_padding_rows += (row->batch - io->seqs) * io->rows;
     return bt_exec_walk(&j, fault);
 }

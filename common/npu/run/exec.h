@@ -63,6 +63,7 @@ typedef struct bt_exec_stats {
                                    multiplied */
     uint64_t masked_macs; /* of attention over columns that a program's static context has beyond what a real row sees:
                              counted as attention's are, and never computed */
+    uint64_t batch_padding_rows; /* rows of sequences that a batch has room for and that were not there */
     /* sessions that a device would have mapped in place of another, beginning with the first mapped; and their cost */
     uint64_t session_switches, session_switch_ns;
     uint64_t kv_bytes; /* of rows stored: 2 * kv_heads * bytes of a head, for each row and layer */
