@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A range that begins at 1 has a program for one token too. */
-static bool is_of_one_token(const bt_pkg_row *row) { return row->seq_min == 1; }
-
 static void add(bt_decode_batches *b, const bt_pkg_row *row)
 {
     size_t at = 0;
@@ -26,7 +23,7 @@ bt_err bt_decode_batches_of(bt_decode_batches *ret, const bt_pkg *pkg, bt_fault 
     bt_decode_batches b = {.of = calloc(rows + 1u, sizeof *b.of)};
     if (!b.of) return bt_fail(fault, BT_ENOMEM, "making a decode engine");
     for (uint32_t i = 0; i < rows; i++)
-        if (is_of_one_token(&bt_pkg_rows(pkg)[i])) add(&b, &bt_pkg_rows(pkg)[i]);
+        if (bt_pkg_rows(pkg)[i].seq == 1) add(&b, &bt_pkg_rows(pkg)[i]);
     if (b.count) {
         *ret = b;
         return BT_OK;

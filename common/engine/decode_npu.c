@@ -62,7 +62,7 @@ static bt_err make_memory(npu_state *s, size_t rows_max, bt_fault *fault)
     size_t arena = ARENA_ALIGN;
     for (uint32_t i = 0; i < h->rows.count; i++) {
         const bt_pkg_row *row = &bt_pkg_rows(s->pkg)[i];
-        for (int out = BT_PKG_OUT_NONE; out <= BT_PKG_OUT_LAST && row->seq_min == 1; out++)
+        for (int out = BT_PKG_OUT_NONE; out <= BT_PKG_OUT_LAST && row->seq == 1; out++)
             if (bt_pkg_programs(s->pkg)[row->program[out]].arena_bytes > arena)
                 arena = bt_pkg_programs(s->pkg)[row->program[out]].arena_bytes;
     }
@@ -78,8 +78,8 @@ static bt_err make_memory(npu_state *s, size_t rows_max, bt_fault *fault)
 
 static bt_err open_all(npu_state *s, const bt_model *m, const bt_decode_config *c, bt_fault *fault)
 {
-    const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool, .progress = c->progress,
-                               .ud = c->progress_ud};
+    const bt_obtain_how how = {
+        .ctx_tokens = c->ctx_tokens, .pool = c->pool, .progress = c->progress, .ud = c->progress_ud};
     bt_err e = bt_package_open(&s->package, m, &c->want, c->pkg, &how, fault);
     if (e < 0) return e;
     s->pkg = s->package.pkg;
@@ -119,10 +119,9 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_decode_config *co
     return e;
 }
 
-/* Rows [at, at + n) in one program of so many sequences. Logits of those that want them go to *logits, which
- * moves on. */
-static bt_err run_batch(npu_state *s, size_t at, size_t n, size_t batch, const atomic_bool *cancel,
-                        float **logits, bt_fault *fault)
+/* Rows [at, at + n) in one program. Logits of those that want them go to *logits, which moves on. */
+static bt_err run_batch(npu_state *s, size_t at, size_t n, const atomic_bool *cancel, float **logits,
+                        bt_fault *fault)
 {
     const bt_pkg_row *program;
     size_t end = 0, wanted = 0;
@@ -130,13 +129,16 @@ static bt_err run_batch(npu_state *s, size_t at, size_t n, size_t batch, const a
         if (s->end[i] > end) end = s->end[i];
         wanted += s->wants[i];
     }
-    bt_err e = bt_pkg_find_row(&program, s->pkg, batch, 1, end, fault);
+    bt_err e = bt_pkg_find_decode_row(&program, s->pkg, n, end, fault);
     if (e < 0) return e;
-    const bt_exec_io io = {.seq = &s->row[at], .seqs = n, .rows = 1, .cancel = cancel,
+    const bt_exec_io io = {.seq = &s->row[at],
+                           .seqs = n,
+                           .rows = 1,
+                           .cancel = cancel,
                            .logits = wanted == n ? *logits : s->logits};
     e = bt_exec_run(s->exec, program, wanted ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE, s->arena, &io, fault);
     if (e < 0) return e;
-    s->rows += batch;
+    s->rows += program->batch;
     for (size_t i = 0, to = 0; i < n && wanted < n; i++)
         if (s->wants[at + i])
             memcpy(*logits + to++ * s->vocab, s->logits + i * s->vocab, s->vocab * sizeof **logits);
@@ -160,7 +162,7 @@ static bt_err npu_step(void *state, const bt_decode_seq *seq, size_t n, const at
     for (size_t at = 0, taken; e == BT_OK && at < rows; at += taken) {
         const size_t batch = bt_decode_batches_next(&s->batches, &s->end[at], rows - at)->batch;
         taken = rows - at < batch ? rows - at : batch;
-        e = run_batch(s, at, taken, batch, cancel, &logits, fault);
+        e = run_batch(s, at, taken, cancel, &logits, fault);
     }
     return e;
 }

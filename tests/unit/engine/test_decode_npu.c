@@ -53,7 +53,6 @@ static void a_table_is_made_of_the_rows_of_one_token(void **state)
         size_t count, ctx;
     } cases[] = {{rows, {{1, 1024}, {4, 128}, {16, 256}}, 3, 1024},
                  {"chunk:16+tail:1", {{1, 1024}}, 1, 1024},
-                 {"range:1-16", {{1, 1024}}, 1, 1024},
                  {"[" ROW(1, 16, 1024) "," ROW(4, 1, 64) "]", {{4, 64}}, 1, 64}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bt_fault f = {""};
