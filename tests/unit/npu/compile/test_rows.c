@@ -1,6 +1,7 @@
 /* What a file of rows makes of a package: prefill and decode rows, batches and contexts beside each other,
  * weights once. Compiled packages, with and without the rows in question. */
 #include "npu/compile/compile.h"
+#include "npu/compile/plan.h"
 #include "npu/pkg/pkg.h"
 #include "npu/run/exec.h"
 #include "tests/helpers/engine_kit.h"
@@ -249,6 +250,33 @@ static void a_profile_bounds_rows_and_states_of_a_batch(void **state)
     bt_pkg_close(small);
 }
 
+/* The line of attention in the program of row `row`. */
+static bt_on_chip_plan attention_of(const bt_pkg *p, uint32_t row)
+{
+    bt_plan_line line[BT_PLAN_MAX_LINES];
+    bt_on_chip_plan total;
+    const size_t n = bt_plan_on_chip(line, &total, p, bt_pkg_rows(p)[row].program[BT_PKG_OUT_LAST], 512);
+    for (size_t i = 0; i < n; i++)
+        if (line[i].op == BT_PKG_INT_ATTENTION) return line[i].plan;
+    fail_msg("no attention on the NPU");
+    return line[0].plan;
+}
+
+static void a_batch_moves_the_kv_of_each_of_its_sequences(void **state)
+{
+    const world *w = *state;
+    char rows[LIST];
+    rows_of(rows, (int[]){1, 4, 0}, (int[]){32, 0}, (int[]){512, 0});
+    bt_pkg *p = made(w, rows, "\"on_chip_bytes\":65536", BT_PKG_OPS_ALL);
+    const bt_on_chip_plan one = attention_of(p, 0), four = attention_of(p, 1);
+    const uint64_t kv = 2 * 2 * 512 * (uint64_t)w->kit.model->hp.kv_heads * w->kit.model->hp.head_dim;
+    assert_true(one.weights.resident + one.weights.streamed == kv);
+    assert_true(four.weights.resident + four.weights.streamed == 4 * kv);
+    assert_true(four.input.resident + four.input.streamed == 4 * (one.input.resident + one.input.streamed));
+    assert_true(four.weights.spilled == 4 * one.weights.spilled && four.overflow == 4 * one.overflow);
+    bt_pkg_close(p);
+}
+
 static void a_refused_shape_has_no_row_in_any_batch(void **state)
 {
     const world *w = *state;
@@ -282,6 +310,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(five_contexts_and_three_batches_add_bodies_and_nothing_else, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_profile_bounds_rows_and_states_of_a_batch, begin, end),
+        cmocka_unit_test_setup_teardown(a_batch_moves_the_kv_of_each_of_its_sequences, begin, end),
         cmocka_unit_test_setup_teardown(a_refused_shape_has_no_row_in_any_batch, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
