@@ -5,7 +5,6 @@
 #include "base/num.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { SMALLEST = 16, FIRST_BUCKET = 512 };
@@ -117,50 +116,6 @@ bt_err bt_shapes_parse(bt_shapes *ret, const char *text, size_t ctx_tokens, bt_f
     return BT_OK;
 }
 
-/* ---- the order of a table ---- */
-
-static int by_batch(const void *a, const void *b)
-{
-    const bt_shape *x = a, *y = b;
-    if (x->batch != y->batch) return x->batch < y->batch ? -1 : 1;
-    if (x->seq != y->seq) return x->seq < y->seq ? -1 : 1;
-    if (x->ctx != y->ctx) return x->ctx < y->ctx ? -1 : 1;
-    return x->seq_min < y->seq_min ? -1 : x->seq_min > y->seq_min;
-}
-
-/* Only a file of network specializations has decode shapes, and only beside longer ones. */
-static bool has_decode(const bt_shapes *p)
-{
-    bool is_longer = false;
-    for (size_t i = 0; i < p->all; i++) is_longer = is_longer || p->shape[i].seq > 1;
-    return is_longer && !strncmp(p->text, "rows:", 5);
-}
-
-static size_t drop_equal(bt_shape *shape, size_t n)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < n; i++)
-        if (!i || by_batch(&shape[kept - 1], &shape[i]) != 0) shape[kept++] = shape[i];
-    return kept;
-}
-
-void bt_shapes_arrange(bt_shapes *p)
-{
-    const bool apart = has_decode(p);
-    uint32_t batch = UINT32_MAX; /* the smallest that has prefill shapes */
-    qsort(p->shape, p->all, sizeof *p->shape, by_batch);
-    p->all = drop_equal(p->shape, p->all);
-    for (size_t i = 0; i < p->all; i++)
-        if (p->shape[i].batch < batch && !(apart && p->shape[i].seq == 1)) batch = p->shape[i].batch;
-    p->shapes = 0;
-    for (size_t i = 0; i < p->all; i++) {
-        const bt_shape s = p->shape[i];
-        if (s.batch != batch || (apart && s.seq == 1)) continue;
-        memmove(&p->shape[p->shapes + 1], &p->shape[p->shapes], (i - p->shapes) * sizeof s);
-        p->shape[p->shapes++] = s;
-    }
-}
-
 static bt_err add_row(bt_shapes *p, const bt_shape *s, bt_fault *fault)
 {
     if (s->seq < 1 || s->seq > BT_SHAPES_MAX_SEQ || s->seq_min < 1 || s->seq_min > s->seq || s->batch < 1)
@@ -238,20 +193,6 @@ bt_shapes_chunk bt_shapes_next(const bt_shapes *p, size_t n, size_t begin)
     const bt_shapes_left left = {begin, n};
     const size_t rows = bt_shapes_next_together(p, &left, 1);
     return (bt_shapes_chunk){.begin = begin, .valid = n - begin < rows ? n - begin : rows, .rows = rows};
-}
-
-void bt_shapes_together(bt_shapes *ret, const bt_shapes *p, size_t prompts)
-{
-    const bool apart = has_decode(p);
-    uint32_t batch = p->shape[0].batch;
-    bt_shapes r = {.shapes = 0};
-    memcpy(r.text, p->text, sizeof r.text);
-    for (size_t i = p->shapes; i < p->all && batch < prompts; i++) /* batches ascend */
-        if (!(apart && p->shape[i].seq == 1)) batch = p->shape[i].batch;
-    for (size_t i = 0; i < p->all; i++)
-        if (p->shape[i].batch == batch && !(apart && p->shape[i].seq == 1)) r.shape[r.shapes++] = p->shape[i];
-    r.all = r.shapes;
-    *ret = r;
 }
 
 static void walk(const bt_shapes *p, size_t n, size_t *ret_rows, size_t *ret_launches)

@@ -47,12 +47,12 @@ static bt_pkg *package(const world *w, const char *recipe, uint32_t npu_ops, con
     close(fd);
     close(ld);
     snprintf(policy, sizeof policy, "rows:%s", list);
-    const int n =
-        snprintf(json, sizeof json,
-                 "{\"name\":\"mine\",\"title\":\"Mine\",\"operators\":{\"linear\":[\"int8\",\"int16\"],"
-                 "\"rmsnorm\":[\"int8\"],\"qk_norm\":[\"int8\"],\"rope\":[\"int8\"],\"attention\":[\"int8\"],"
-                 "\"add\":[\"int8\"],\"silu_mul\":[\"int8\"],\"rotate\":[\"int16\"]}%s%s}",
-                 fields[0] ? "," : "", fields);
+    const int n = snprintf(
+        json, sizeof json,
+        "{\"name\":\"mine\",\"title\":\"Mine\",\"operators\":{\"linear\":[\"int8\",\"int16\"],"
+        "\"rmsnorm\":[\"int16\"],\"qk_norm\":[\"int16\"],\"rope\":[\"int16\"],\"attention\":[\"int16\"],"
+        "\"add\":[\"int16\"],\"silu_mul\":[\"int16\"],\"rotate\":[\"int16\"]}%s%s}",
+        fields[0] ? "," : "", fields);
     if (bt_profile_parse(&profile, json, (size_t)n, &f) < 0) fail_msg("%s", f.text);
     bt_compile_options o = {.shape_policy = policy, .npu_ops = npu_ops, .ctx_tokens = CTX,
                             .calib_ids = w->calib,  .calib_len = CALIB, .profile = &profile};
@@ -71,6 +71,8 @@ static world begin(const char *arch, const char *recipe, uint32_t npu_ops, const
     for (uint32_t s = 0; s < SEQS; s++) engine_kit_ids(w.ids[s], MOST, w.kit.model, 40 + s);
     w.vocab = w.kit.model->hp.vocab;
     w.pkg = package(&w, recipe, npu_ops, fields);
+    /* with all operators on the NPU nothing but a KV row's store is the companion's */
+    if (npu_ops == BT_PKG_OPS_ALL) assert_int_equal(bt_pkg_header_of(w.pkg)->fallbacks.count, 0);
     assert_int_equal(bt_exec_new(&w.exec, w.pkg, bt_kernels_select(NULL), pool, NULL), BT_OK);
     const size_t bytes = (size_t)bt_pkg_header_of(w.pkg)->arena_bytes;
     w.arena = engine_kit_alloc(bytes);
