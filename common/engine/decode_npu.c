@@ -78,8 +78,8 @@ static bt_err make_memory(npu_state *s, size_t rows_max, bt_fault *fault)
 
 static bt_err open_all(npu_state *s, const bt_model *m, const bt_decode_config *c, bt_fault *fault)
 {
-    const bt_obtain_how how = {
-        .ctx_tokens = c->ctx_tokens, .pool = c->pool, .progress = c->progress, .ud = c->progress_ud};
+    const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool, .progress = c->progress,
+                               .ud = c->progress_ud};
     bt_err e = bt_package_open(&s->package, m, &c->want, c->pkg, &how, fault);
     if (e < 0) return e;
     s->pkg = s->package.pkg;
@@ -131,10 +131,7 @@ static bt_err run_batch(npu_state *s, size_t at, size_t n, const atomic_bool *ca
     }
     bt_err e = bt_pkg_find_decode_row(&program, s->pkg, n, end, fault);
     if (e < 0) return e;
-    const bt_exec_io io = {.seq = &s->row[at],
-                           .seqs = n,
-                           .rows = 1,
-                           .cancel = cancel,
+    const bt_exec_io io = {.seq = &s->row[at], .seqs = n, .rows = 1, .cancel = cancel,
                            .logits = wanted == n ? *logits : s->logits};
     e = bt_exec_run(s->exec, program, wanted ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE, s->arena, &io, fault);
     if (e < 0) return e;
