@@ -238,6 +238,14 @@ $(B)/break/%.o: %.c $(B)/.flags | $(GEN_H)
 simtest: $(B)/$(if $(BREAK),break,tests/sim)/simtest
 	@$< seeds=$(or $(SEEDS),1000) start=$(or $(START),1) $(if $(BREAK),break=$(BREAK)) $(if $(TRACE),trace=$(TRACE)) $(if $(SHRINK),shrink)
 
+## validate: the time of devices against what others measured: predicted, published, error; then the calibration
+validate: $(B)/tests/validate/validate
+	@$< tests/validate/measured.json
+	@$< tests/validate/measured.json --fit
+$(B)/tests/validate/validate: $(B)/tests/validate/validate.o $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lm
+
 $(FUZZERS:%=$(B)/tests/fuzz/%): $(B)/tests/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/regress_main.o $(HELPER_O) $(LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
