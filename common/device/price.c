@@ -124,7 +124,7 @@ static bt_price_op shape_op(uint64_t rows, uint64_t in, uint64_t out, uint32_t c
     };
 }
 
-bt_err bt_price_of_shape(bt_price *ret, const bt_profile *profile, const bt_shape *s,
+bt_err bt_price_of_shape(bt_price *ret, const bt_profile *profile, const bt_model_shape *s,
                          const bt_price_recipe *r, const uint32_t *program_rows, size_t n, bt_fault *fault)
 {
     bt_price p;
@@ -193,7 +193,7 @@ bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens)
     return s;
 }
 
-bt_price_model bt_price_model_of(const bt_shape *s, const bt_price_recipe *r)
+bt_price_model bt_price_model_of(const bt_model_shape *s, const bt_price_recipe *r)
 {
     bt_shape_matrix m[BT_SHAPE_MATRICES];
     const uint64_t body = bt_shape_body(s), head = bt_shape_head(s);

@@ -65,7 +65,7 @@ typedef struct bt_price_recipe {
     uint32_t ctx;                   /* of programs that are static in it; 0: none */
     uint32_t weight_bytes_permille; /* of a weight as stored, scales included: 562 for q4_0; 0: weight_bits / 8 */
 } bt_price_recipe;
-bt_err bt_price_of_shape(bt_price *ret, const bt_profile *profile, const bt_shape *s, const bt_price_recipe *r,
+bt_err bt_price_of_shape(bt_price *ret, const bt_profile *profile, const bt_model_shape *s, const bt_price_recipe *r,
                          const uint32_t *program_rows, size_t n, bt_fault *fault);
 
 /* The chunk that program i computes behind `first` positions. */
@@ -84,7 +84,7 @@ typedef struct bt_price_model {
     uint64_t kv_bytes;                   /* of a position */
     uint32_t operators, layers, hidden, heads, head_dim, weight_bits, input_bits;
 } bt_price_model;
-bt_price_model bt_price_model_of(const bt_shape *s, const bt_price_recipe *r);
+bt_price_model bt_price_model_of(const bt_model_shape *s, const bt_price_recipe *r);
 typedef struct bt_price_step {
     uint64_t rows, logits, pairs, positions; /* of all sequences together */
 } bt_price_step;

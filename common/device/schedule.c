@@ -1,5 +1,5 @@
-/* A window of chunks slides over the prompt. All that the choice needs to know of a chunk is how many of its stages
- * have ended and whether the next one runs: a chunk is ready for one stage at a time. */
+/* A window of chunks slides over the prompt. All that the choice needs to know of a chunk is how many of its
+ * stages have ended and whether the next one runs: a chunk is ready for one stage at a time. */
 #include "device/schedule.h"
 
 static uint64_t plus(uint64_t a, uint64_t b) { return a > (uint64_t)INT64_MAX - b ? INT64_MAX : a + b; }
@@ -39,8 +39,8 @@ static size_t horizon(const bt_schedule *s)
 
 static uint32_t done(const bt_schedule *s, size_t chunk) { return s->at[chunk % s->plan.window].done; }
 
-/* The chunk has stages left, none of them runs, and `fewest`, the stages that each earlier chunk has ended at least,
- * lets it go on. */
+/* The chunk has stages left, none of them runs, and `fewest`, the stages that each earlier chunk has ended at
+ * least, lets it go on. */
 static bool is_ready(const bt_schedule *s, size_t chunk, uint32_t fewest)
 {
     const uint32_t j = done(s, chunk);
@@ -48,8 +48,8 @@ static bool is_ready(const bt_schedule *s, size_t chunk, uint32_t fewest)
            (!s->plan.stage[j].joins || fewest >= j);
 }
 
-/* S(g): time of the NPU tasks that become ready when G(chunk, j) ends. These are the next stage of the chunk itself
- * and, where that joins, of later chunks that wait for this one alone. */
+/* S(g): time of the NPU tasks that become ready when G(chunk, j) ends. These are the next stage of the chunk
+ * itself and, where that joins, of later chunks that wait for this one alone. */
 static uint64_t set_free(const bt_schedule *s, size_t chunk, uint32_t j, uint32_t fewest)
 {
     const uint32_t next = j + 1;
@@ -131,10 +131,10 @@ bt_err bt_schedule_model(const bt_schedule_plan *plan, void (*span)(void *ud, co
                 is_busy[p] = true;
             }
         /* Something runs: the earliest chunk is always ready, or runs. */
-        const int p = !is_busy[BT_SCHEDULE_NPU]         ? BT_SCHEDULE_COMPANION
-                      : !is_busy[BT_SCHEDULE_COMPANION] ? BT_SCHEDULE_NPU
+        const int p = !is_busy[BT_SCHEDULE_NPU]                                       ? BT_SCHEDULE_COMPANION
+                      : !is_busy[BT_SCHEDULE_COMPANION]                               ? BT_SCHEDULE_NPU
                       : on[BT_SCHEDULE_COMPANION].end_ns < on[BT_SCHEDULE_NPU].end_ns ? BT_SCHEDULE_COMPANION
-                                                                                     : BT_SCHEDULE_NPU;
+                                                                                      : BT_SCHEDULE_NPU;
         now = on[p].end_ns;
         is_busy[p] = false;
         bt_schedule_end(&s, on[p].task);

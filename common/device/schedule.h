@@ -23,11 +23,7 @@
 enum { BT_SCHEDULE_MAX_WINDOW = 64, BT_SCHEDULE_MAX_STAGES = 1 << 16, BT_SCHEDULE_MAX_CHUNKS = 1 << 20 };
 typedef enum bt_schedule_policy { BT_SCHEDULE_SERIAL, BT_SCHEDULE_FIFO, BT_SCHEDULE_OOO } bt_schedule_policy;
 #define BT_SCHEDULE_NAMES "serial", "fifo", "ooo" /* by bt_schedule_policy */
-typedef enum bt_schedule_engine {
-    BT_SCHEDULE_NPU,
-    BT_SCHEDULE_COMPANION,
-    BT_SCHEDULE_ENGINES
-} bt_schedule_engine;
+typedef enum bt_schedule_engine { BT_SCHEDULE_NPU, BT_SCHEDULE_COMPANION, BT_SCHEDULE_ENGINES } bt_schedule_engine;
 
 typedef struct bt_schedule_stage {
     uint8_t engine; /* bt_schedule_engine */

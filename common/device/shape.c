@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* name, layers, hidden, ffn, heads, KV heads, head_dim, vocabulary, matrices of the feed-forward block */
-static const bt_shape table[] = {
+static const bt_model_shape table[] = {
     {"chatglm2-6b", 28, 4096, 13696, 32, 2, 128, 65024, 3},
     {"gemma-2b", 18, 2048, 16384, 8, 1, 256, 256000, 3},
     {"gpt-j-6b", 28, 4096, 16384, 16, 16, 256, 50400, 2},
@@ -25,16 +25,16 @@ static const bt_shape table[] = {
     {"smollm2-135m", 30, 576, 1536, 9, 3, 64, 49152, 3},
 };
 
-const bt_shape *bt_shape_at(size_t i) { return i < sizeof table / sizeof *table ? &table[i] : NULL; }
+const bt_model_shape *bt_shape_at(size_t i) { return i < sizeof table / sizeof *table ? &table[i] : NULL; }
 
-const bt_shape *bt_shape_find(const char *name)
+const bt_model_shape *bt_shape_find(const char *name)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(name, table[i].name)) return &table[i];
     return NULL;
 }
 
-size_t bt_shape_matrices(bt_shape_matrix ret[BT_SHAPE_MATRICES], const bt_shape *s)
+size_t bt_shape_matrices(bt_shape_matrix ret[BT_SHAPE_MATRICES], const bt_model_shape *s)
 {
     const uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     size_t n = 0;
@@ -48,7 +48,7 @@ size_t bt_shape_matrices(bt_shape_matrix ret[BT_SHAPE_MATRICES], const bt_shape 
     return n;
 }
 
-uint64_t bt_shape_body(const bt_shape *s)
+uint64_t bt_shape_body(const bt_model_shape *s)
 {
     bt_shape_matrix m[BT_SHAPE_MATRICES];
     const size_t n = bt_shape_matrices(m, s);
@@ -57,9 +57,9 @@ uint64_t bt_shape_body(const bt_shape *s)
     return sum * s->layers;
 }
 
-uint64_t bt_shape_head(const bt_shape *s) { return (uint64_t)s->hidden * s->vocab; }
+uint64_t bt_shape_head(const bt_model_shape *s) { return (uint64_t)s->hidden * s->vocab; }
 
-uint64_t bt_shape_kv_bytes(const bt_shape *s, uint32_t elem_bits)
+uint64_t bt_shape_kv_bytes(const bt_model_shape *s, uint32_t elem_bits)
 {
     return (uint64_t)2 * s->layers * s->kv_heads * s->head_dim * elem_bits / 8;
 }

@@ -15,8 +15,8 @@ static const char page[] =
     ;
 static const char data_mark[] = "@DATA@\n";
 
-/* A JSON string that may also stand inside a script of a page: no "</" is in it. false: memory is out, or the text is
- * no UTF-8. */
+/* A JSON string that may also stand inside a script of a page: no "</" is in it. false: memory is out, or the
+ * text is no UTF-8. */
 static bool put_text(FILE *f, const char *text)
 {
     json_t *s = json_string(text);
@@ -41,20 +41,21 @@ static bool put_page(FILE *f, const tool_timeline *t)
     fwrite(page, 1, (size_t)(mark - page), f);
     fputs("{\"title\": ", f);
     if (!put_text(f, t->title) || fputs(",\n\"subtitle\": ", f) < 0 || !put_text(f, t->subtitle) ||
-        fputs(",\n\"unit\": ", f) < 0 || !put_text(f, t->unit) || !put_texts(f, "tracks", t->track, t->tracks) ||
-        !put_texts(f, "kinds", t->kind, t->kinds))
+        fputs(",\n\"unit\": ", f) < 0 || !put_text(f, t->unit) ||
+        !put_texts(f, "tracks", t->track, t->tracks) || !put_texts(f, "kinds", t->kind, t->kinds))
         return false;
     fputs(",\n\"facts\": [", f);
     for (size_t i = 0; i < t->facts; i++) {
         fputs(i ? ", [" : "[", f);
-        if (!put_text(f, t->fact[i].name) || fputs(", ", f) < 0 || !put_text(f, t->fact[i].value)) return false;
+        if (!put_text(f, t->fact[i].name) || fputs(", ", f) < 0 || !put_text(f, t->fact[i].value))
+            return false;
         fputs("]", f);
     }
     fputs("],\n\"spans\": [", f);
     for (size_t i = 0; i < t->spans; i++) {
         const tool_timeline_span *s = &t->span[i];
-        fprintf(f, "%s[%u,%u,%" PRIu64 ",%" PRIu64 ",%d,%d]", i ? ",\n" : "\n", s->track, s->kind, s->begin_ns,
-                s->end_ns - s->begin_ns, s->chunk, s->layer);
+        fprintf(f, "%s[%u,%u,%" PRIu64 ",%" PRIu64 ",%d,%d]", i ? ",\n" : "\n", s->track, s->kind,
+                s->begin_ns, s->end_ns - s->begin_ns, s->chunk, s->layer);
     }
     fputs("\n]}\n", f);
     return fputs(mark + sizeof data_mark - 1, f) >= 0;
@@ -71,14 +72,19 @@ static bool put_events(FILE *f, const tool_timeline *t)
     if (!put_text(f, t->subtitle)) return false;
     for (size_t i = 0; i < t->facts; i++) {
         fputs(", ", f);
-        if (!put_text(f, t->fact[i].name) || fputs(": ", f) < 0 || !put_text(f, t->fact[i].value)) return false;
+        if (!put_text(f, t->fact[i].name) || fputs(": ", f) < 0 || !put_text(f, t->fact[i].value))
+            return false;
     }
-    fputs("},\n\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 1, \"tid\": 0, \"args\": {\"name\": ",
+    fputs("},\n\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 1, \"tid\": 0, "
+          "\"args\": {\"name\": ",
           f);
     if (!put_text(f, t->title)) return false;
     fputs("}}", f);
     for (size_t i = 0; i < t->tracks; i++) {
-        fprintf(f, ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": %zu, \"args\": {\"name\": ", i + 1);
+        fprintf(
+            f,
+            ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": %zu, \"args\": {\"name\": ",
+            i + 1);
         if (!put_text(f, t->track[i])) return false;
         fputs("}}", f);
     }
@@ -103,11 +109,11 @@ static bool put_events(FILE *f, const tool_timeline *t)
 static bt_err check(const tool_timeline *t, bt_fault *fault)
 {
     if (t->spans > TOOL_TIMELINE_MAX_SPANS)
-        return bt_fail(fault, BT_ELIMIT, "a timeline of %zu spans: at most %d, so take a shorter prompt", t->spans,
-                       TOOL_TIMELINE_MAX_SPANS);
+        return bt_fail(fault, BT_ELIMIT, "a timeline of %zu spans: at most %d, so take a shorter prompt",
+                       t->spans, TOOL_TIMELINE_MAX_SPANS);
     if (t->tracks > TOOL_TIMELINE_MAX_TRACKS || t->facts > TOOL_TIMELINE_MAX_FACTS)
-        return bt_fail(fault, BT_ELIMIT, "a timeline of %zu tracks and %zu facts: at most %d and %d", t->tracks,
-                       t->facts, TOOL_TIMELINE_MAX_TRACKS, TOOL_TIMELINE_MAX_FACTS);
+        return bt_fail(fault, BT_ELIMIT, "a timeline of %zu tracks and %zu facts: at most %d and %d",
+                       t->tracks, t->facts, TOOL_TIMELINE_MAX_TRACKS, TOOL_TIMELINE_MAX_FACTS);
     return BT_OK;
 }
 
@@ -136,8 +142,9 @@ bt_err tool_timeline_write(const char *path, const tool_timeline *t, bt_fault *f
     }
     ok = is_page ? put_page(f, t) : put_events(f, t);
     ok = !ferror(f) && ok;
-    if (fclose(f) != 0 || !ok) e = bt_fail(fault, BT_EIO, "'%.150s' cannot be written: %s", path, strerror(errno));
-    else e = bt_file_keep(&out, 0666, fault);
+    if (fclose(f) != 0 || !ok)
+        e = bt_fail(fault, BT_EIO, "'%.150s' cannot be written: %s", path, strerror(errno));
+    else e = bt_file_keep(&out, 0644, fault);
 out:
     bt_file_done(&out);
     return e;

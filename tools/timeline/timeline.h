@@ -20,14 +20,14 @@ typedef struct tool_timeline_fact {
 } tool_timeline_fact;
 
 typedef struct tool_timeline {
-    const char *title, *subtitle;         /* text of any kind: it is escaped */
-    const char *unit;                     /* what `chunk` counts: "chunk" */
-    const char *const *track;             /* [tracks] */
-    const char *const *kind;              /* [kinds]: names of the legend */
+    const char *title, *subtitle; /* text of any kind: it is escaped */
+    const char *unit;             /* what `chunk` counts: "chunk" */
+    const char *const *track;     /* [tracks] */
+    const char *const *kind;      /* [kinds]: names of the legend */
     size_t tracks, kinds;
-    const tool_timeline_fact *fact;       /* [facts], beside the picture */
+    const tool_timeline_fact *fact; /* [facts], beside the picture */
     size_t facts;
-    const tool_timeline_span *span;       /* [spans], in any order */
+    const tool_timeline_span *span; /* [spans], in any order */
     size_t spans;
 } tool_timeline;
 

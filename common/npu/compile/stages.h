@@ -1,6 +1,6 @@
 #ifndef BT_NPU_STAGES_H
 #define BT_NPU_STAGES_H
-#include "base/err.h"
+#include <stdbool.h>
 #include "device/schedule.h"
 #include "npu/pkg/pkg.h"
 
@@ -13,9 +13,10 @@ typedef struct bt_stage {
     uint32_t layer;        /* of its first instruction in a layer; UINT32_MAX: outside layers */
     uint32_t stores;       /* the layer whose keys and values are final when it ends; UINT32_MAX: none */
     uint32_t cluster;      /* NPU: of its first instruction that has one; 0: none */
+    bool is_npu;
 } bt_stage;
 
-/* Returns how many. ret[i] and as_stage[i], the same for the schedule, may be NULL; room for `room` of them, of which no
- * more are written. program: its index in the package. */
+/* Returns how many. ret[i] and as_stage[i], the same for the schedule, may be NULL; room for `room` of them, of which
+ * no more are written. program: its index in the package. */
 size_t bt_stages_of(bt_stage *ret, bt_schedule_stage *as_stage, size_t room, const bt_pkg *p, uint32_t program);
 #endif

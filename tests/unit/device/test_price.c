@@ -31,8 +31,8 @@ static bt_price price(const char *device, const char *shape, const bt_price_reci
 }
 
 /* Every operator of every layer, by device/time.h alone. */
-static uint64_t one_by_one(const bt_profile *p, const bt_shape *s, const bt_price_recipe *r, uint64_t first,
-                           uint64_t rows)
+static uint64_t one_by_one(const bt_profile *p, const bt_model_shape *s, const bt_price_recipe *r,
+                           uint64_t first, uint64_t rows)
 {
     bt_shape_matrix m[BT_SHAPE_MATRICES];
     const size_t n = bt_shape_matrices(m, s);

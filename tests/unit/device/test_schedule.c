@@ -1,5 +1,5 @@
-/* The published figures of llm.npu's scheduler, an audit of every order, and a plain scheduler with every edge of the
- * graph written out. */
+/* The published figures of llm.npu's scheduler, an audit of every order, and a plain scheduler with every
+ * edge of the graph written out. */
 #include "device/schedule.h"
 #include "base/rng.h"
 
@@ -11,8 +11,8 @@
 
 enum { LAYERS = 24, SUBGRAPHS = 6, STAGES = LAYERS * SUBGRAPHS };
 
-/* Qwen1.5-1.8B of llm.npu: 315 ms on the NPU and 157 ms on the CPU for a chunk of 256, in 24 layers of six subgraphs,
- * C N C N C N; attention (the second C) grows by half of its cost with each chunk. */
+/* Qwen1.5-1.8B of llm.npu: 315 ms on the NPU and 157 ms on the CPU for a chunk of 256, in 24 layers of six
+ * subgraphs, C N C N C N; attention (the second C) grows by half of its cost with each chunk. */
 static uint64_t llm_npu(const void *ud, size_t chunk, size_t stage)
 {
     (void)ud;
@@ -41,12 +41,9 @@ static void gives_the_makespans_of_llm_npu_s_model(void **state) /* AC-c4 */
     six_subgraphs(stage);
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         for (int p = 0; p < 3; p++) {
-            const bt_schedule_plan plan = {.policy = (bt_schedule_policy)p,
-                                           .stage = stage,
-                                           .stages = STAGES,
-                                           .chunks = row[i].chunks,
-                                           .window = 8,
-                                           .cost_ns = llm_npu};
+            const bt_schedule_plan plan = {
+                .policy = (bt_schedule_policy)p, .stage = stage, .stages = STAGES,
+                .chunks = row[i].chunks,         .window = 8,    .cost_ns = llm_npu};
             bt_schedule_result r;
             assert_int_equal(bt_schedule_model(&plan, NULL, NULL, &r, NULL), BT_OK);
             const double ms = (double)r.makespan_ns / 1e6,
@@ -84,7 +81,8 @@ static uint64_t below(uint64_t seed, uint64_t *draws, uint64_t n) { return bt_rn
 
 static graph drawn(uint64_t seed, uint64_t *rng)
 {
-    graph g = {.stages = 1 + (size_t)below(seed, rng, STAGES_MAX), .chunks = 1 + (size_t)below(seed, rng, CHUNKS_MAX)};
+    graph g = {.stages = 1 + (size_t)below(seed, rng, STAGES_MAX),
+               .chunks = 1 + (size_t)below(seed, rng, CHUNKS_MAX)};
     for (size_t j = 0; j < g.stages; j++)
         g.stage[j] = (bt_schedule_stage){(uint8_t)below(seed, rng, 2), j && !below(seed, rng, 3)};
     for (size_t i = 0; i < g.chunks; i++)
@@ -103,12 +101,14 @@ typedef struct plain {
     bool ended[CHUNKS_MAX][STAGES_MAX], begun[CHUNKS_MAX][STAGES_MAX];
 } plain;
 
-static bool plain_is_ready(const graph *g, const plain *p, size_t chunk, size_t stage, size_t but, size_t but_stage)
+static bool plain_is_ready(const graph *g, const plain *p, size_t chunk, size_t stage, size_t but,
+                           size_t but_stage)
 {
     if (p->begun[chunk][stage]) return false;
     for (size_t i = 0; i < g->chunks; i++)
         for (size_t j = 0; j < g->stages; j++)
-            if (waits_for(g, chunk, stage, i, j) && !p->ended[i][j] && !(i == but && j == but_stage)) return false;
+            if (waits_for(g, chunk, stage, i, j) && !p->ended[i][j] && !(i == but && j == but_stage))
+                return false;
     return true;
 }
 
@@ -236,7 +236,8 @@ static void times_end_at_the_largest_instead_of_wrapping(void **state)
     (void)state;
     const bt_schedule_stage stage[2] = {{BT_SCHEDULE_NPU, false}, {BT_SCHEDULE_COMPANION, true}};
     const bt_schedule_plan plan = {
-        .policy = BT_SCHEDULE_OOO, .stage = stage, .stages = 2, .chunks = 100, .window = 64, .cost_ns = for_ever};
+        .policy = BT_SCHEDULE_OOO, .stage = stage, .stages = 2, .chunks = 100, .window = 64,
+        .cost_ns = for_ever};
     bt_schedule_result r;
     assert_int_equal(bt_schedule_model(&plan, NULL, NULL, &r, NULL), BT_OK);
     assert_int_equal(r.makespan_ns, INT64_MAX);
@@ -252,8 +253,9 @@ static void refuses_a_plan_that_is_none_and_names_what(void **state)
     struct {
         bt_schedule_plan plan;
         const char *words;
-    } bad[8] = {{plan, "policy 3"},    {plan, "0 stages"},  {plan, "0 chunks"},         {plan, "0 chunks at once"},
-                {plan, "65 chunks at once"}, {plan, "stage 0"}, {plan, "engine 2"}, {plan, "1048577 chunks"}};
+    } bad[8] = {{plan, "policy 3"},         {plan, "0 stages"},          {plan, "0 chunks"},
+                {plan, "0 chunks at once"}, {plan, "65 chunks at once"}, {plan, "stage 0"},
+                {plan, "engine 2"},         {plan, "1048577 chunks"}};
     bad[0].plan.policy = (bt_schedule_policy)3;
     bad[1].plan.stages = 0;
     bad[2].plan.chunks = 0;

@@ -1,4 +1,5 @@
-/* Stages of small packages: they cover a program, each on one engine, and attention waits for a store that has ended. */
+/* Stages of small packages: they cover a program, each on one engine, and attention waits for a store that
+ * has ended. */
 #include "npu/compile/stages.h"
 #include "tests/helpers/tiny_pkg.h"
 
@@ -31,7 +32,8 @@ static void check_program(const bt_pkg *p, uint32_t program)
             if (code[i].op != BT_PKG_SESSION)
                 assert_int_equal(as_stage[j].engine == BT_SCHEDULE_NPU, code[i].unit != BT_PKG_COMPANION);
             /* What attention reads was stored by a stage before: earlier chunks have ended it. */
-            if (is_attention(code[i].op)) assert_true(as_stage[j].joins && !stores && stored == code[i].layer + 1);
+            if (is_attention(code[i].op))
+                assert_true(as_stage[j].joins && !stores && stored == code[i].layer + 1);
             stores = stores || code[i].op == BT_PKG_KV_STORE;
         }
         assert_int_equal(as_stage[j].joins, is_attention(code[stage[j].first].op));

@@ -13,7 +13,8 @@
 #include <cmocka.h>
 
 static const char *const track[] = {"NPU", "link </script><b>"}, *const kind[] = {"matmul", "\"quoted\""};
-static const tool_timeline_span span[] = {{0, 0, 3, 7, 1000, 2500}, {1, 1, -1, -1, 2500, UINT64_C(9000000000001)}};
+static const tool_timeline_span span[] = {{0, 0, 3, 7, 1000, 2500},
+                                          {1, 1, -1, -1, 2500, UINT64_C(9000000000001)}};
 static const tool_timeline_fact fact[] = {{"TTFT", "12.5 ms"}};
 static const tool_timeline sample = {.title = "a </script> \xc3\xa9",
                                      .subtitle = "modelled",
