@@ -161,8 +161,10 @@ static uint64_t pairs_of(uint64_t first, uint64_t rows)
 
 static void look(const bt_price_program *g, uint64_t first, uint64_t *pairs, uint64_t *positions)
 {
-    *positions = g->ctx ? g->ctx : first + g->rows;
-    *pairs = g->ctx ? (uint64_t)g->rows * g->ctx : pairs_of(first, g->rows);
+    uint64_t ctx = g->ctx;
+    while (ctx && ctx < first + g->rows) ctx *= 2;
+    *positions = ctx ? ctx : first + g->rows;
+    *pairs = ctx ? g->rows * ctx : pairs_of(first, g->rows);
 }
 
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
