@@ -2,7 +2,7 @@
 #define BT_DEVICE_PRICE_H
 #include <stddef.h>
 #include <stdint.h>
-#include "device/shape.h"
+#include "device/dims.h"
 #include "device/time.h"
 
 /* What a model's programs take on a device, computed once; a chunk or a decode step is then a few products. Pure
@@ -65,8 +65,8 @@ typedef struct bt_price_recipe {
     uint32_t ctx;                   /* as bt_price_attention; 0: programs are not static in it */
     uint32_t weight_bytes_permille; /* of a weight as stored, scales included: 562 for q4_0; 0: weight_bits / 8 */
 } bt_price_recipe;
-bt_err bt_price_of_shape(bt_price *ret, const bt_profile *profile, const bt_shape *s, const bt_price_recipe *r,
-                         const uint32_t *program_rows, size_t n, bt_fault *fault);
+bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims *s, const bt_price_recipe *r,
+                        const uint32_t *program_rows, size_t n, bt_fault *fault);
 
 /* The chunk that program i computes behind `first` positions. */
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first);
@@ -84,7 +84,7 @@ typedef struct bt_price_model {
     uint64_t kv_bytes;                   /* of a position */
     uint32_t operators, layers, hidden, heads, head_dim, weight_bits, input_bits;
 } bt_price_model;
-bt_price_model bt_price_model_of(const bt_shape *s, const bt_price_recipe *r);
+bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
 typedef struct bt_price_step {
     uint64_t rows, logits, pairs, positions; /* of all sequences together */
 } bt_price_step;

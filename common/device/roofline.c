@@ -1,14 +1,14 @@
 /* Arithmetic over shapes, and two ways to the first token side by side. */
 #include "device/roofline.h"
 
-bt_shape bt_roofline_unshared(const bt_shape *s)
+bt_dims bt_roofline_unshared(const bt_dims *s)
 {
-    bt_shape own = *s;
+    bt_dims own = *s;
     own.kv_heads = own.heads;
     return own;
 }
 
-bt_roofline_share bt_roofline_shares(const bt_shape *s, uint64_t ctx)
+bt_roofline_share bt_roofline_shares(const bt_dims *s, uint64_t ctx)
 {
     const uint64_t q = (uint64_t)s->heads * s->head_dim, kv = (uint64_t)s->kv_heads * s->head_dim;
     return (bt_roofline_share){
@@ -18,7 +18,7 @@ bt_roofline_share bt_roofline_shares(const bt_shape *s, uint64_t ctx)
     };
 }
 
-bt_roofline_flash bt_roofline_attention(const bt_shape *s, uint64_t tokens)
+bt_roofline_flash bt_roofline_attention(const bt_dims *s, uint64_t tokens)
 {
     const uint64_t q = bt_time_times(tokens, (uint64_t)2 * s->heads * s->head_dim),
                    kv = bt_time_times(tokens, (uint64_t)2 * s->kv_heads * s->head_dim);

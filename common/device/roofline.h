@@ -6,21 +6,21 @@
 /* What arithmetic alone says of a model and a device: sizes, shares, limits, and when a second device pays. */
 
 /* The same shape where every head has K and V of its own. */
-bt_shape bt_roofline_unshared(const bt_shape *s);
+bt_dims bt_roofline_unshared(const bt_dims *s);
 
 /* A token's forward pass behind `ctx` positions' mean, by part, in multiply-accumulates of one layer: a prompt of ctx
  * tokens sees ctx / 2 columns on average. */
 typedef struct bt_roofline_share {
     uint64_t qkv, output, ffn, attention;
 } bt_roofline_share;
-bt_roofline_share bt_roofline_shares(const bt_shape *s, uint64_t ctx);
+bt_roofline_share bt_roofline_shares(const bt_dims *s, uint64_t ctx);
 
 /* Attention of one layer over `tokens`, elements of 16 bits: what a score matrix for every head takes, and what an
  * attention that never writes it (FlashAttention) reads and writes: Q, K, V and O, with O apart. */
 typedef struct bt_roofline_flash {
     uint64_t score_bytes, output_bytes, qkvo_bytes;
 } bt_roofline_flash;
-bt_roofline_flash bt_roofline_attention(const bt_shape *s, uint64_t tokens);
+bt_roofline_flash bt_roofline_attention(const bt_dims *s, uint64_t tokens);
 
 /* Peaks of a profile, operations a microsecond: FP16, int8, and FP16 that its efficiency reaches at best. */
 typedef struct bt_roofline_peak {

@@ -61,16 +61,16 @@ static bt_err no_shape(const char *name, bt_fault *fault)
     const char *known[64], *near;
     char file[120];
     size_t n = 0;
-    for (; n < 64 && bt_shape_at(n); n++) known[n] = bt_shape_at(n)->name;
+    for (; n < 64 && bt_dims_at(n); n++) known[n] = bt_dims_at(n)->name;
     near = bt_profile_nearest(name, known, n);
     snprintf(file, sizeof file, "%.119s", fault->text);
     return bt_fail(fault, BT_EARG, "no shape '%.40s'%s%s%s and %s", name, near ? "; did you mean '" : ",",
                    near ? near : "", near ? "'?" : "", file);
 }
 
-static bt_err shape_of(bt_shape *ret, const char *name, bt_fault *fault)
+static bt_err shape_of(bt_dims *ret, const char *name, bt_fault *fault)
 {
-    const bt_shape *known = bt_shape_find(name);
+    const bt_dims *known = bt_dims_find(name);
     bt_model *m = NULL;
     if (known) {
         *ret = *known;
@@ -79,15 +79,15 @@ static bt_err shape_of(bt_shape *ret, const char *name, bt_fault *fault)
     const bt_err e = tool_open_model(&m, NULL, name, fault);
     if (e < 0) return strchr(name, '/') ? e : no_shape(name, fault);
     const bt_hparams *h = &m->hp;
-    *ret = (bt_shape){.layers = h->layers,     .hidden = h->dim,        .ffn = h->ffn,     .heads = h->heads,
-                      .kv_heads = h->kv_heads, .head_dim = h->head_dim, .vocab = h->vocab, .ffn_matrices = 3};
+    *ret = (bt_dims){.layers = h->layers,     .hidden = h->dim,        .ffn = h->ffn,     .heads = h->heads,
+                     .kv_heads = h->kv_heads, .head_dim = h->head_dim, .vocab = h->vocab, .ffn_matrices = 3};
     snprintf(ret->name, sizeof ret->name, "%.63s", m->name);
     bt_model_close(m);
     return BT_OK;
 }
 
 /* The decode device holds weights and a context; the prefill device its own weights. */
-static bt_err check_memory(const bt_profile *p, const bt_price_model *m, const bt_shape *s, bt_fault *fault)
+static bt_err check_memory(const bt_profile *p, const bt_price_model *m, const bt_dims *s, bt_fault *fault)
 {
     const uint64_t has = p->memory_bytes * (p->time.devices ? p->time.devices : 1);
     if (!has || m->weight_bytes <= has) return BT_OK;
@@ -97,7 +97,7 @@ static bt_err check_memory(const bt_profile *p, const bt_price_model *m, const b
                    p->name, has, s->name, m->weight_bytes);
 }
 
-static bt_err pair_of(bt_roofline_pair *ret, const config *c, const bt_shape *s, bt_fault *fault)
+static bt_err pair_of(bt_roofline_pair *ret, const config *c, const bt_dims *s, bt_fault *fault)
 {
     static const uint32_t rows[] = {16, 32, 64, 128, 256};
     static const bt_price_recipe npu = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16},
@@ -114,17 +114,17 @@ static bt_err pair_of(bt_roofline_pair *ret, const config *c, const bt_shape *s,
     if (e < 0) return e;
     recipe.ctx = ret->prefill_profile.static_ctx ? 512 : 0;
     if (!ret->prefill_profile.companion)
-        e = bt_price_of_shape(&ret->prefill, &ret->prefill_profile, s, &recipe, rows,
-                              sizeof rows / sizeof *rows, fault);
+        e = bt_price_of_dims(&ret->prefill, &ret->prefill_profile, s, &recipe, rows,
+                             sizeof rows / sizeof *rows, fault);
     ret->prefill_model = bt_price_model_of(s, ret->prefill_profile.companion ? &decode[c->weights] : &npu);
     ret->decode_model = bt_price_model_of(s, &decode[c->weights]);
     ret->layers = s->layers;
-    ret->kv_bytes = bt_shape_kv_bytes(s, 16);
+    ret->kv_bytes = bt_dims_kv_bytes(s, 16);
     if (e == BT_OK) e = check_memory(&ret->prefill_profile, &ret->prefill_model, s, fault);
     return e < 0 ? e : check_memory(&ret->decode, &ret->decode_model, s, fault);
 }
 
-static bt_err add_pair(json_t *object, const config *c, const bt_shape *s, bt_fault *fault)
+static bt_err add_pair(json_t *object, const config *c, const bt_dims *s, bt_fault *fault)
 {
     static bt_roofline_pair pair; /* too large for a stack */
     json_t *rows = json_object_get(object, "lengths");
@@ -145,7 +145,7 @@ static bt_err tables(json_t *object, const config *c, bt_fault *fault)
         json_object_set_new(object, keys[i], json_array());
     if (!c->models.count) json_object_set_new(object, "devices", tool_roofline_devices());
     for (size_t i = 0; e == BT_OK && i < n; i++) {
-        bt_shape s;
+        bt_dims s;
         if ((e = shape_of(&s, c->models.count ? c->models.items[i] : usual[i], fault)) < 0) break;
         tool_roofline_kv(json_object_get(object, "kv"), &s);
         tool_roofline_handoff(json_object_get(object, "handoff"), &s);

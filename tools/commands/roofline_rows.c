@@ -43,9 +43,9 @@ json_t *tool_roofline_devices(void)
     return rows;
 }
 
-static void kv_row(json_t *rows, const bt_shape *s, const char *heads)
+static void kv_row(json_t *rows, const bt_dims *s, const char *heads)
 {
-    const uint64_t one = bt_shape_kv_bytes(s, 16);
+    const uint64_t one = bt_dims_kv_bytes(s, 16);
     json_t *row = json_object();
     json_object_set_new(row, "heads", json_string(heads));
     json_object_set_new(row, "token_bytes", whole(one));
@@ -56,17 +56,17 @@ static void kv_row(json_t *rows, const bt_shape *s, const char *heads)
     append(rows, s->name, row);
 }
 
-void tool_roofline_kv(json_t *rows, const bt_shape *s)
+void tool_roofline_kv(json_t *rows, const bt_dims *s)
 {
     char heads[32];
     snprintf(heads, sizeof heads, "%" PRIu32 " of %" PRIu32, s->kv_heads, s->heads);
     kv_row(rows, s, heads);
     if (s->kv_heads == s->heads) return;
-    const bt_shape own = bt_roofline_unshared(s);
+    const bt_dims own = bt_roofline_unshared(s);
     kv_row(rows, &own, "if unshared");
 }
 
-void tool_roofline_handoff(json_t *rows, const bt_shape *s)
+void tool_roofline_handoff(json_t *rows, const bt_dims *s)
 {
     static const struct {
         const char *key;
@@ -75,7 +75,7 @@ void tool_roofline_handoff(json_t *rows, const bt_shape *s)
                  {"seconds_10gbe", 10000},
                  {"seconds_25gbe", 25000},
                  {"seconds_100gbe", 100000}};
-    const uint64_t bytes = bt_shape_kv_bytes(s, 16) * 1024;
+    const uint64_t bytes = bt_dims_kv_bytes(s, 16) * 1024;
     json_t *row = json_object();
     json_object_set_new(row, "bytes", whole(bytes));
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
@@ -85,7 +85,7 @@ void tool_roofline_handoff(json_t *rows, const bt_shape *s)
     append(rows, s->name, row);
 }
 
-void tool_roofline_shares(json_t *rows, const bt_shape *s)
+void tool_roofline_shares(json_t *rows, const bt_dims *s)
 {
     static const uint32_t ctx[] = {128, 2048, 8192, 32768, 131072};
     for (size_t i = 0; i < sizeof ctx / sizeof *ctx; i++) {
@@ -101,7 +101,7 @@ void tool_roofline_shares(json_t *rows, const bt_shape *s)
     }
 }
 
-void tool_roofline_flash(json_t *rows, const bt_shape *s)
+void tool_roofline_flash(json_t *rows, const bt_dims *s)
 {
     const bt_roofline_flash f = bt_roofline_attention(s, 8192);
     json_t *row = json_object();
@@ -112,14 +112,14 @@ void tool_roofline_flash(json_t *rows, const bt_shape *s)
     append(rows, s->name, row);
 }
 
-void tool_roofline_ceilings(json_t *rows, const bt_shape *s)
+void tool_roofline_ceilings(json_t *rows, const bt_dims *s)
 {
     static const struct {
         const char *key;
         double bytes;
     } forms[] = {
         {"f16_tokens_per_second", 2}, {"q8_0_tokens_per_second", 1.0625}, {"q4_0_tokens_per_second", 0.5625}};
-    const double weights = (double)(bt_shape_body(s) + bt_shape_head(s));
+    const double weights = (double)(bt_dims_body(s) + bt_dims_head(s));
     for (size_t i = 0; bt_profile_name(i); i++) {
         bt_profile p;
         if (bt_profile_load(&p, bt_profile_name(i), NULL) < 0 || !p.time.is_given) continue;

@@ -15,16 +15,16 @@ static void kv_of_grouped_heads_is_not_that_of_all_heads(void **state)
     (void)state;
     /* Llama-3.1-70B has 8 KV heads: 39.06 GiB at 128,000 tokens, 40.0 at 131,072; with 64 it would be 312.5
      */
-    const bt_shape *s = bt_shape_find("llama-3.1-70b");
-    const bt_shape own = bt_roofline_unshared(s);
-    assert_int_equal(bt_shape_kv_bytes(s, 16) * 128000, (uint64_t)(39.0625 * gib));
-    assert_int_equal(bt_shape_kv_bytes(s, 16) * 131072, (uint64_t)(40 * gib));
-    assert_int_equal(bt_shape_kv_bytes(&own, 16) * 128000, (uint64_t)(312.5 * gib));
+    const bt_dims *s = bt_dims_find("llama-3.1-70b");
+    const bt_dims own = bt_roofline_unshared(s);
+    assert_int_equal(bt_dims_kv_bytes(s, 16) * 128000, (uint64_t)(39.0625 * gib));
+    assert_int_equal(bt_dims_kv_bytes(s, 16) * 131072, (uint64_t)(40 * gib));
+    assert_int_equal(bt_dims_kv_bytes(&own, 16) * 128000, (uint64_t)(312.5 * gib));
     /* Llama-2-70B at 4,096: 1.25 GiB, not 10 */
-    assert_int_equal(bt_shape_kv_bytes(bt_shape_find("llama-2-70b"), 16) * 4096, (uint64_t)(1.25 * gib));
+    assert_int_equal(bt_dims_kv_bytes(bt_dims_find("llama-2-70b"), 16) * 4096, (uint64_t)(1.25 * gib));
     /* at 128,000: 15.63 and 62.5 */
-    assert_int_equal(bt_shape_kv_bytes(bt_shape_find("llama-3.1-8b"), 16) * 128000, (uint64_t)(15.625 * gib));
-    assert_int_equal(bt_shape_kv_bytes(bt_shape_find("llama-2-7b"), 16) * 128000, (uint64_t)(62.5 * gib));
+    assert_int_equal(bt_dims_kv_bytes(bt_dims_find("llama-3.1-8b"), 16) * 128000, (uint64_t)(15.625 * gib));
+    assert_int_equal(bt_dims_kv_bytes(bt_dims_find("llama-2-7b"), 16) * 128000, (uint64_t)(62.5 * gib));
 }
 
 static void a_score_matrix_is_64_times_the_output(void **state)
@@ -32,7 +32,7 @@ static void a_score_matrix_is_64_times_the_output(void **state)
     (void)state;
     /* 96 heads of 128 over 8,192 tokens: 12.0 GiB, 0.1875 GiB, 64 times; 0.75 GiB is Q, K, V and O together
      */
-    const bt_roofline_flash f = bt_roofline_attention(bt_shape_find("gpt-3-175b"), 8192);
+    const bt_roofline_flash f = bt_roofline_attention(bt_dims_find("gpt-3-175b"), 8192);
     assert_int_equal(f.score_bytes, (uint64_t)(12 * gib));
     assert_int_equal(f.output_bytes, (uint64_t)(0.1875 * gib));
     assert_int_equal(f.qkvo_bytes, (uint64_t)(0.75 * gib));
@@ -47,7 +47,7 @@ static void the_feed_forward_block_is_most_of_a_short_prompt(void **state)
         double qkv, output, ffn, attention;
     } want[] = {{2048, 23.9, 8.0, 64.2, 4.0}, {32768, 15.0, 5.0, 40.2, 39.9}};
     for (int i = 0; i < 2; i++) {
-        const bt_roofline_share s = bt_roofline_shares(bt_shape_find("llama-2-7b"), want[i].ctx);
+        const bt_roofline_share s = bt_roofline_shares(bt_dims_find("llama-2-7b"), want[i].ctx);
         const double sum = (double)(s.qkv + s.output + s.ffn + s.attention) / 100;
         const double is[] = {(double)s.qkv / sum, (double)s.output / sum, (double)s.ffn / sum,
                              (double)s.attention / sum},
@@ -70,8 +70,8 @@ static void shapes_have_the_weights_of_their_models(void **state)
         {"qwen2-0.5b", 0.358, 0.136},   {"internlm3-8b", 7.751, 0.526}, {"chatglm2-6b", 5.711, 0.266},
         {"smollm2-135m", 0.106, 0.028}, {"gpt-j-6b", 5.637, 0.206}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        const bt_shape *s = bt_shape_find(want[i].name);
-        const double body = (double)bt_shape_body(s) / 1e9, head = (double)bt_shape_head(s) / 1e9;
+        const bt_dims *s = bt_dims_find(want[i].name);
+        const double body = (double)bt_dims_body(s) / 1e9, head = (double)bt_dims_head(s) / 1e9;
         if (body < want[i].body - 0.001 || body > want[i].body + 0.001 || head < want[i].head - 0.001 ||
             head > want[i].head + 0.001)
             fail_msg("%s: %.4f %.4f", want[i].name, body, head);
@@ -91,14 +91,14 @@ static bt_roofline_pair pair(const char *prefill, const char *decode, uint64_t b
     static const uint32_t rows[] = {32, 64, 128, 256};
     const bt_price_recipe w8 = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16},
                           f16 = {.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16};
-    const bt_shape *s = bt_shape_find("llama-2-7b");
+    const bt_dims *s = bt_dims_find("llama-2-7b");
     bt_roofline_pair p = {.prefill_profile = profile(prefill), .decode = profile(decode)};
     p.link.bits_per_us = bits_per_us;
     p.layers = s->layers;
-    p.kv_bytes = bt_shape_kv_bytes(s, 16);
+    p.kv_bytes = bt_dims_kv_bytes(s, 16);
     p.prefill_model = p.decode_model = bt_price_model_of(s, &f16);
     if (!p.prefill_profile.companion)
-        assert_int_equal(bt_price_of_shape(&p.prefill, &p.prefill_profile, s, &w8, rows, 4, NULL), BT_OK);
+        assert_int_equal(bt_price_of_dims(&p.prefill, &p.prefill_profile, s, &w8, rows, 4, NULL), BT_OK);
     return p;
 }
 

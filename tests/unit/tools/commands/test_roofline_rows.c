@@ -81,8 +81,8 @@ static void kv_and_hand_off_have_the_published_sizes_and_times(void **state)
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         json_t *kv = json_array(), *handoff = json_array();
-        tool_roofline_kv(kv, bt_shape_find(want[i].name));
-        tool_roofline_handoff(handoff, bt_shape_find(want[i].name));
+        tool_roofline_kv(kv, bt_dims_find(want[i].name));
+        tool_roofline_handoff(handoff, bt_dims_find(want[i].name));
         shows("kv", kv, want[i].name, "token_bytes", want[i].token);
         shows("kv", kv, want[i].name, "bytes_4096", want[i].at_4096);
         shows("kv", kv, want[i].name, "bytes_32768", want[i].at_32768);
@@ -105,7 +105,7 @@ static void nothing_decodes_faster_than_its_memory(void **state)
     json_t *rows = json_array();
     size_t i, seen = 0;
     json_t *row;
-    tool_roofline_ceilings(rows, bt_shape_find("llama-3.1-70b"));
+    tool_roofline_ceilings(rows, bt_dims_find("llama-3.1-70b"));
     json_array_foreach(rows, i, row) {
         const char *p = json_string_value(json_object_get(row, "profile"));
         const double f16 = json_number_value(json_object_get(row, "f16_tokens_per_second")),
