@@ -124,13 +124,13 @@ static bt_price_op shape_op(uint64_t rows, uint64_t in, uint64_t out, uint32_t c
     };
 }
 
-bt_err bt_price_of_shape(bt_price *ret, const bt_profile *profile, const bt_model_shape *s,
-                         const bt_price_recipe *r, const uint32_t *program_rows, size_t n, bt_fault *fault)
+bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims *s, const bt_price_recipe *r,
+                        const uint32_t *program_rows, size_t n, bt_fault *fault)
 {
     bt_price p;
-    bt_shape_matrix m[BT_SHAPE_MATRICES];
-    bt_price_op op[BT_SHAPE_MATRICES];
-    const size_t matrices = bt_shape_matrices(m, s);
+    bt_dims_matrix m[BT_DIMS_MATRICES];
+    bt_price_op op[BT_DIMS_MATRICES];
+    const size_t matrices = bt_dims_matrices(m, s);
     const bt_price_attention a = {s->layers, s->heads, s->kv_heads, s->head_dim, r->kv_elem_bits, r->ctx};
     const bt_price_op head = shape_op(1, s->hidden, s->vocab, 1, r);
     bt_err e = bt_price_begin(&p, profile, fault);
@@ -161,8 +161,10 @@ static uint64_t pairs_of(uint64_t first, uint64_t rows)
 
 static void look(const bt_price_program *g, uint64_t first, uint64_t *pairs, uint64_t *positions)
 {
-    *positions = g->ctx ? g->ctx : first + g->rows;
-    *pairs = g->ctx ? (uint64_t)g->rows * g->ctx : pairs_of(first, g->rows);
+    uint64_t ctx = g->ctx;
+    while (ctx && ctx < first + g->rows) ctx *= 2;
+    *positions = ctx ? ctx : first + g->rows;
+    *pairs = ctx ? g->rows * ctx : pairs_of(first, g->rows);
 }
 
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
@@ -193,17 +195,17 @@ bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens)
     return s;
 }
 
-bt_price_model bt_price_model_of(const bt_model_shape *s, const bt_price_recipe *r)
+bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
 {
-    bt_shape_matrix m[BT_SHAPE_MATRICES];
-    const uint64_t body = bt_shape_body(s), head = bt_shape_head(s);
+    bt_dims_matrix m[BT_DIMS_MATRICES];
+    const uint64_t body = bt_dims_body(s), head = bt_dims_head(s);
     const uint64_t permille = r->weight_bytes_permille ? r->weight_bytes_permille : r->weight_bits * 125;
     return (bt_price_model){
         .body_weights = body,
         .head_weights = head,
         .weight_bytes = bt_time_scale(body + head, permille, 1000),
-        .kv_bytes = bt_shape_kv_bytes(s, r->kv_elem_bits),
-        .operators = (uint32_t)(bt_shape_matrices(m, s) + 1) * s->layers + 1,
+        .kv_bytes = bt_dims_kv_bytes(s, r->kv_elem_bits),
+        .operators = (uint32_t)(bt_dims_matrices(m, s) + 1) * s->layers + 1,
         .layers = s->layers,
         .hidden = s->hidden,
         .heads = s->heads,

@@ -2,7 +2,7 @@
 #define BT_DEVICE_PRICE_H
 #include <stddef.h>
 #include <stdint.h>
-#include "device/shape.h"
+#include "device/dims.h"
 #include "device/time.h"
 
 /* What a model's programs take on a device, computed once; a chunk or a decode step is then a few products. Pure
@@ -28,7 +28,7 @@ typedef struct bt_price_op {
 /* Attention of every layer; the engine's own where ctx is 0: as many columns as each row sees. */
 typedef struct bt_price_attention {
     uint32_t layers, heads, kv_heads, head_dim, kv_elem_bits;
-    uint32_t ctx; /* of a program that is static in its context */
+    uint32_t ctx; /* of programs that are static in it: the shortest; the others are its doublings */
 } bt_price_attention;
 
 /* Of a pass: a number that does not depend on the position, one for each (row, column) pair and one for each position
@@ -62,11 +62,11 @@ void bt_price_last(bt_price *p, const bt_price_op *op);
 /* The programs of a shape with weights of so many bits: what the functions above make of it. program_rows ascend. */
 typedef struct bt_price_recipe {
     uint32_t weight_bits, input_bits, kv_elem_bits, group;
-    uint32_t ctx;                   /* of programs that are static in it; 0: none */
+    uint32_t ctx;                   /* as bt_price_attention; 0: programs are not static in it */
     uint32_t weight_bytes_permille; /* of a weight as stored, scales included: 562 for q4_0; 0: weight_bits / 8 */
 } bt_price_recipe;
-bt_err bt_price_of_shape(bt_price *ret, const bt_profile *profile, const bt_model_shape *s, const bt_price_recipe *r,
-                         const uint32_t *program_rows, size_t n, bt_fault *fault);
+bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims *s, const bt_price_recipe *r,
+                        const uint32_t *program_rows, size_t n, bt_fault *fault);
 
 /* The chunk that program i computes behind `first` positions. */
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first);
@@ -84,7 +84,7 @@ typedef struct bt_price_model {
     uint64_t kv_bytes;                   /* of a position */
     uint32_t operators, layers, hidden, heads, head_dim, weight_bits, input_bits;
 } bt_price_model;
-bt_price_model bt_price_model_of(const bt_model_shape *s, const bt_price_recipe *r);
+bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
 typedef struct bt_price_step {
     uint64_t rows, logits, pairs, positions; /* of all sequences together */
 } bt_price_step;

@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize padding profiles timeline bench perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize padding profiles roofline timeline bench perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -113,6 +113,9 @@ _baton()
     "baton tokenize --prompt" | "baton tokenize -p" | \
     "baton padding --policy" | \
     "baton padding --ctx-size" | "baton padding -c" | \
+    "baton roofline --profile" | \
+    "baton roofline --decode-profile" | \
+    "baton roofline --link" | \
     "baton timeline --ctx-size" | "baton timeline -c" | \
     "baton timeline --quant" | \
     "baton timeline --shape-policy" | \
@@ -247,6 +250,7 @@ _baton()
     "baton up --model" | "baton up -m" | \
     "baton compile --model" | "baton compile -m" | \
     "baton tokenize --model" | "baton tokenize -m" | \
+    "baton roofline --model" | "baton roofline -m" | \
     "baton timeline --model" | "baton timeline -m" | \
     "baton bench --model" | "baton bench -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
@@ -312,6 +316,9 @@ _baton()
     "baton-decode --log-format")
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
         return ;;
+    "baton roofline --decode-weights")
+        mapfile -t COMPREPLY < <(compgen -W "f16 int8 q4_0" -- "$cur")
+        return ;;
     "baton timeline --schedule")
         mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo" -- "$cur")
         return ;;
@@ -351,6 +358,7 @@ _baton()
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;

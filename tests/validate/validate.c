@@ -34,14 +34,13 @@ static void die(const char *what, const bt_fault *fault)
 }
 
 /* A model of which only the weights are published has no shape: one square matrix a layer stands for it. */
-static bt_model_shape shape_of(const json_t *row)
+static bt_dims shape_of(const json_t *row)
 {
-    const bt_model_shape *known = bt_shape_find(text(row, "shape"));
+    const bt_dims *known = bt_dims_find(text(row, "shape"));
     if (known) return *known;
     if (!whole(row, "weights")) die(text(row, "shape"), NULL);
-    return (bt_model_shape){.name = "",  .layers = 1,
-                            .hidden = 1, .ffn = (uint32_t)(whole(row, "weights") / 2),
-                            .vocab = 1,  .ffn_matrices = 2};
+    return (bt_dims){.name = "", .layers = 1,      .hidden = 1, .ffn = (uint32_t)(whole(row, "weights") / 2),
+                     .vocab = 1, .ffn_matrices = 2};
 }
 
 static bt_price_recipe recipe_of(const json_t *row)
@@ -80,7 +79,7 @@ static double predicted_ns(const bt_profile *p, const json_t *row)
                                   .input_bits = r.input_bits};
         return (double)bt_time_of_matrix(p, &m);
     }
-    const bt_model_shape s = shape_of(row);
+    const bt_dims s = shape_of(row);
     const bt_price_model m = bt_price_model_of(&s, &r);
     if (!strcmp(kind, "step_prompt")) return step_ns(p, &m, bt_price_prefill_step(0, whole(row, "tokens")));
     if (!strcmp(kind, "decode"))
@@ -92,7 +91,7 @@ static double predicted_ns(const bt_profile *p, const json_t *row)
     const size_t n = json_array_size(list);
     for (size_t i = 0; i < n && i < BT_PRICE_MAX_PROGRAMS; i++)
         rows[i] = (uint32_t)json_integer_value(json_array_get(list, i));
-    if (bt_price_of_shape(&price, p, &s, &r, rows, n, &fault) < 0) die(p->name, &fault);
+    if (bt_price_of_dims(&price, p, &s, &r, rows, n, &fault) < 0) die(p->name, &fault);
     /* A published mean over prompts of several lengths: the mean over these lengths. */
     const uint64_t from = whole(row, "tokens"), to = whole(row, "tokens_to") ? whole(row, "tokens_to") : from;
     double sum = 0;

@@ -26,16 +26,16 @@ static bt_price price(const char *device, const char *shape, const bt_price_reci
     const bt_profile p = profile(device);
     bt_price ret;
     bt_fault f = {""};
-    if (bt_price_of_shape(&ret, &p, bt_shape_find(shape), r, rows, 4, &f) < 0) fail_msg("%s", f.text);
+    if (bt_price_of_dims(&ret, &p, bt_dims_find(shape), r, rows, 4, &f) < 0) fail_msg("%s", f.text);
     return ret;
 }
 
 /* Every operator of every layer, by device/time.h alone. */
-static uint64_t one_by_one(const bt_profile *p, const bt_model_shape *s, const bt_price_recipe *r,
-                           uint64_t first, uint64_t rows)
+static uint64_t one_by_one(const bt_profile *p, const bt_dims *s, const bt_price_recipe *r, uint64_t first,
+                           uint64_t rows)
 {
-    bt_shape_matrix m[BT_SHAPE_MATRICES];
-    const size_t n = bt_shape_matrices(m, s);
+    bt_dims_matrix m[BT_DIMS_MATRICES];
+    const size_t n = bt_dims_matrices(m, s);
     uint64_t ns = p->time.dispatch_ns, pairs = 0;
     for (uint64_t i = 0; i < rows; i++) pairs += first + i + 1;
     for (uint32_t l = 0; l < s->layers; l++) {
@@ -61,7 +61,7 @@ static void a_chunk_from_the_table_is_within_a_thousandth_of_its_operators(void 
             const bt_price t = price(devices[d], shapes[s], &w8);
             for (uint32_t i = 0; i < 4; i++)
                 for (uint64_t first = 0; first <= 131072; first = first ? first * 8 : 256) {
-                    const double want = (double)one_by_one(&t.profile, bt_shape_find(shapes[s]), &w8, first,
+                    const double want = (double)one_by_one(&t.profile, bt_dims_find(shapes[s]), &w8, first,
                                                            t.program[i].rows),
                                  got = (double)bt_price_chunk_ns(&t, i, first);
                     if (got < want * 0.999 - 1000 || got > want * 1.001 + 1000)
@@ -84,7 +84,7 @@ static void a_prompt_is_full_chunks_and_the_shortest_tail(void **state)
     assert_int_equal(bt_price_prompt(&p, 1).chunks, 1);
     assert_true(bt_price_prompt(&p, 32).ns == bt_price_prompt(&p, 1).ns);
     /* layers' operators once, and their weights at the first rate */
-    const uint64_t ops = 24 * 7, bytes = bt_shape_body(bt_shape_find("qwen1.5-1.8b"));
+    const uint64_t ops = 24 * 7, bytes = bt_dims_body(bt_dims_find("qwen1.5-1.8b"));
     assert_int_equal(p.first_ns, ops * p.profile.time.first_launch_ns +
                                      bt_time_of(bytes, p.profile.time.first_weight_bytes_per_us));
     assert_int_equal(p.compile_ns, 4 * p.profile.time.program_compile_ns);
@@ -111,7 +111,7 @@ static void a_million_tokens_on_the_slowest_device_have_a_time(void **state)
     tiny.time = (bt_profile_time){.is_given = true, .f16_ops_per_us = 1, .memory_bytes_per_us = 1};
     bt_price worst;
     static const uint32_t rows[] = {256};
-    assert_int_equal(bt_price_of_shape(&worst, &tiny, bt_shape_find("llama-2-70b"), &f16, rows, 1, NULL),
+    assert_int_equal(bt_price_of_dims(&worst, &tiny, bt_dims_find("llama-2-70b"), &f16, rows, 1, NULL),
                      BT_OK);
     assert_int_equal(bt_price_prompt(&worst, 1048576).ns, INT64_MAX);
 }
@@ -121,7 +121,7 @@ static void decode_is_bytes_over_bandwidth_until_the_batch_is_large(void **state
     (void)state;
     /* 7B in FP16 on an H100 from its peaks: 4.18 ms: 239 tokens/s of 14e9 bytes */
     const bt_profile h = profile("h100");
-    bt_price_model m = bt_price_model_of(bt_shape_find("llama-2-7b"), &f16);
+    bt_price_model m = bt_price_model_of(bt_dims_find("llama-2-7b"), &f16);
     m.weight_bytes = 14000000000;
     bt_price_step s = bt_price_decode_step(1, 0);
     assert_int_equal(bt_price_step_of(&h, &m, &s).ns / 10000, 417);
@@ -144,7 +144,7 @@ static void a_mixed_step_is_one_pass_over_the_weights(void **state)
 {
     (void)state;
     const bt_profile a = profile("a100");
-    const bt_price_model m = bt_price_model_of(bt_shape_find("llama-3.1-8b"), &f16);
+    const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16);
     const bt_price_step piece = bt_price_prefill_step(512, 64), decode = bt_price_decode_step(16, 1024);
     const bt_price_step both = {piece.rows + decode.rows, piece.logits + decode.logits,
                                 piece.pairs + decode.pairs, piece.positions + decode.positions};
@@ -159,7 +159,7 @@ static void four_devices_are_faster_than_one_by_less_than_four(void **state)
 {
     (void)state;
     const bt_profile one = profile("h100"), four = profile("h100x4");
-    const bt_price_model m = bt_price_model_of(bt_shape_find("llama-2-70b"), &f16);
+    const bt_price_model m = bt_price_model_of(bt_dims_find("llama-2-70b"), &f16);
     const bt_price_step steps[] = {bt_price_decode_step(1, 1024), bt_price_prefill_step(0, 2048)};
     for (int i = 0; i < 2; i++) {
         const double ratio = (double)bt_price_step_of(&one, &m, &steps[i]).ns /
@@ -180,9 +180,9 @@ static void what_cannot_be_priced_is_refused(void **state)
     static const uint32_t rows[] = {64, 64};
     assert_int_equal(bt_price_begin(&p, &host, &f), BT_EARG);
     assert_non_null(strstr(f.text, "'host' has no time"));
-    assert_int_equal(bt_price_of_shape(&p, &h, bt_shape_find("gemma-2b"), &w8, rows, 2, &f), BT_EARG);
+    assert_int_equal(bt_price_of_dims(&p, &h, bt_dims_find("gemma-2b"), &w8, rows, 2, &f), BT_EARG);
     assert_non_null(strstr(f.text, "64 rows"));
-    assert_null(bt_shape_find("no-such-model"));
+    assert_null(bt_dims_find("no-such-model"));
 }
 
 static void a_link_hides_what_is_sent_while_later_layers_compute(void **state)
@@ -220,7 +220,7 @@ static void pricing_a_chunk_and_a_step_takes_well_under_a_microsecond(void **sta
     (void)state;
     const bt_price p = price("hexagon-v75", "llama-3.1-8b", &w8);
     const bt_profile a = profile("a100");
-    const bt_price_model m = bt_price_model_of(bt_shape_find("llama-3.1-8b"), &f16);
+    const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16);
     struct timespec t0, t1, t2;
     volatile uint64_t sum = 0;
     enum { N = 200000 };

@@ -34,6 +34,7 @@ static void every_device_of_the_list_is_built_in(void **state)
                                         "cloud-ai-100",
                                         "hexagon-v73",
                                         "hexagon-v75-powerserve",
+                                        "hexagon-v75-vendor",
                                         "hexagon-v75",
                                         "hexagon-v79-aihub",
                                         "hexagon-v79",
@@ -45,8 +46,9 @@ static void every_device_of_the_list_is_built_in(void **state)
                                         "tpu-v5e",
                                         "tpu-v6e",
                                         NULL};
-    static const char *const companions[] = {"a100",         "adreno-750", "h100",     "h100x4",
-                                             "m2-ultra-gpu", "m3-max-gpu", "rtx-4090", NULL};
+    static const char *const companions[] = {"a100",       "adreno-750",   "h100",
+                                             "h100x4",     "m2-ultra-gpu", "m3-max-14-gpu",
+                                             "m3-max-gpu", "rtx-4090",     NULL};
     size_t npus = 0, others = 0;
     for (size_t i = 0; bt_profile_name(i); i++) {
         const bt_profile p = profile(bt_profile_name(i));

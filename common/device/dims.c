@@ -1,13 +1,14 @@
 /* Known models' sizes, from their published configurations. */
-#include "device/shape.h"
+#include "device/dims.h"
 
 #include <string.h>
 
 /* name, layers, hidden, ffn, heads, KV heads, head_dim, vocabulary, matrices of the feed-forward block */
-static const bt_model_shape table[] = {
+static const bt_dims table[] = {
     {"chatglm2-6b", 28, 4096, 13696, 32, 2, 128, 65024, 3},
     {"gemma-2b", 18, 2048, 16384, 8, 1, 256, 256000, 3},
     {"gpt-j-6b", 28, 4096, 16384, 16, 16, 256, 50400, 2},
+    {"gpt-3-175b", 96, 12288, 49152, 96, 96, 128, 50257, 2},
     {"internlm3-8b", 48, 4096, 10240, 32, 2, 128, 128512, 3},
     {"llama-2-7b", 32, 4096, 11008, 32, 32, 128, 32000, 3},
     {"llama-2-70b", 80, 8192, 28672, 64, 8, 128, 32000, 3},
@@ -25,41 +26,41 @@ static const bt_model_shape table[] = {
     {"smollm2-135m", 30, 576, 1536, 9, 3, 64, 49152, 3},
 };
 
-const bt_model_shape *bt_shape_at(size_t i) { return i < sizeof table / sizeof *table ? &table[i] : NULL; }
+const bt_dims *bt_dims_at(size_t i) { return i < sizeof table / sizeof *table ? &table[i] : NULL; }
 
-const bt_model_shape *bt_shape_find(const char *name)
+const bt_dims *bt_dims_find(const char *name)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(name, table[i].name)) return &table[i];
     return NULL;
 }
 
-size_t bt_shape_matrices(bt_shape_matrix ret[BT_SHAPE_MATRICES], const bt_model_shape *s)
+size_t bt_dims_matrices(bt_dims_matrix ret[BT_DIMS_MATRICES], const bt_dims *s)
 {
     const uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     size_t n = 0;
-    ret[n++] = (bt_shape_matrix){s->hidden, q, false};
-    ret[n++] = (bt_shape_matrix){s->hidden, kv, false};
-    ret[n++] = (bt_shape_matrix){s->hidden, kv, false};
-    ret[n++] = (bt_shape_matrix){q, s->hidden, true};
-    if (s->ffn_matrices == 3) ret[n++] = (bt_shape_matrix){s->hidden, s->ffn, false};
-    ret[n++] = (bt_shape_matrix){s->hidden, s->ffn, false};
-    ret[n++] = (bt_shape_matrix){s->ffn, s->hidden, true};
+    ret[n++] = (bt_dims_matrix){s->hidden, q, false};
+    ret[n++] = (bt_dims_matrix){s->hidden, kv, false};
+    ret[n++] = (bt_dims_matrix){s->hidden, kv, false};
+    ret[n++] = (bt_dims_matrix){q, s->hidden, true};
+    if (s->ffn_matrices == 3) ret[n++] = (bt_dims_matrix){s->hidden, s->ffn, false};
+    ret[n++] = (bt_dims_matrix){s->hidden, s->ffn, false};
+    ret[n++] = (bt_dims_matrix){s->ffn, s->hidden, true};
     return n;
 }
 
-uint64_t bt_shape_body(const bt_model_shape *s)
+uint64_t bt_dims_body(const bt_dims *s)
 {
-    bt_shape_matrix m[BT_SHAPE_MATRICES];
-    const size_t n = bt_shape_matrices(m, s);
+    bt_dims_matrix m[BT_DIMS_MATRICES];
+    const size_t n = bt_dims_matrices(m, s);
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++) sum += (uint64_t)m[i].inputs * m[i].outputs;
     return sum * s->layers;
 }
 
-uint64_t bt_shape_head(const bt_model_shape *s) { return (uint64_t)s->hidden * s->vocab; }
+uint64_t bt_dims_head(const bt_dims *s) { return (uint64_t)s->hidden * s->vocab; }
 
-uint64_t bt_shape_kv_bytes(const bt_model_shape *s, uint32_t elem_bits)
+uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits)
 {
     return (uint64_t)2 * s->layers * s->kv_heads * s->head_dim * elem_bits / 8;
 }
