@@ -96,8 +96,8 @@ static bt_price_model model_of(const bt_model *m)
 {
     const bt_hparams *h = &m->hp;
     const bt_dims s = {.layers = h->layers, .hidden = h->dim,        .ffn = h->ffn,
-                              .heads = h->heads,   .kv_heads = h->kv_heads, .head_dim = h->head_dim,
-                              .vocab = h->vocab,   .ffn_matrices = 3};
+                       .heads = h->heads,   .kv_heads = h->kv_heads, .head_dim = h->head_dim,
+                       .vocab = h->vocab,   .ffn_matrices = 3};
     const bt_price_recipe f16 = {.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16};
     return bt_price_model_of(&s, &f16);
 }
