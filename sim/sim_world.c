@@ -545,7 +545,7 @@ static bool is_idle(const sim_world *w)
         if (p->role == BT_ROLE_GATEWAY) {
             const gw_registry *r = gw_brain_registry(p->gw);
             if (gw_brain_queued(p->gw) || gw_brain_active(p->gw)) return false;
-            for (uint32_t k = 0; k < r->cap; k++)
+            for (uint32_t k = 0; k < r->used; k++)
                 if (r->nodes[k].in_use && r->nodes[k].attempts) return false;
             continue;
         }

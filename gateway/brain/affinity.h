@@ -13,6 +13,8 @@ typedef struct gw_affinity gw_affinity;
 bt_err gw_affinity_new(gw_affinity **ret, uint32_t entries);
 void gw_affinity_free(gw_affinity *a); /* NULL is fine */
 
+uint64_t gw_affinity_changes(const gw_affinity *a); /* how often anything was noted */
+
 /* ret[i] stands for the first i + 1 chunks of ids. Returns how many there are, up to GW_AFFINITY_CHUNKS_MAX. */
 uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const int32_t *ids, uint32_t len);
 /* The node has these now. */

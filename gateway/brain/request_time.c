@@ -86,6 +86,19 @@ void gw_request_expire(gw_brain *b, gw_request *r)
     }
 }
 
+void gw_request_expire_all(gw_brain *b)
+{
+    int64_t at;
+    while ((at = bt_order_first(&b->due, GW_DUE)) >= 0 &&
+           bt_order_us(bt_order_key_of(&b->due, at)) <= b->now_us)
+        bt_order_put(&b->due, GW_RIPE, (uint32_t)at, bt_order_number(0));
+    while ((at = bt_order_first(&b->due, GW_RIPE)) >= 0) {
+        bt_order_take(&b->due, (uint32_t)at);
+        gw_request_expire(b, &b->requests[at]);
+        gw_request_rearm(b, &b->requests[at]);
+    }
+}
+
 int64_t gw_request_due_us(const gw_brain *b, const gw_request *r)
 {
     if (r->state == GW_NONE || r->state == GW_DEAD) return BT_STEP_NEVER;

@@ -55,7 +55,7 @@ static json_t *nodes(const gw_status_facts *f)
 {
     const gw_registry *r = gw_brain_registry(f->brain);
     json_t *a = json_array();
-    for (uint32_t i = 0; a && i < r->cap; i++)
+    for (uint32_t i = 0; a && i < r->used; i++)
         if (r->nodes[i].in_use && json_array_append_new(a, node(&r->nodes[i], f->now_us)) < 0) {
             json_decref(a);
             return NULL;
