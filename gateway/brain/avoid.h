@@ -26,7 +26,7 @@ typedef struct gw_avoid {
     gw_avoided items[GW_AVOID_MAX];
     uint32_t len;
     uint64_t changes; /* how often a failure or refusal was noted */
-} gw_avoid; /* all zero at first */
+} gw_avoid;           /* all zero at first */
 
 void gw_avoid_failed(gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us);
 void gw_avoid_refused(gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t until_us, int64_t now_us);

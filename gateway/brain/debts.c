@@ -61,8 +61,7 @@ bool gw_debts_add(gw_debts *d, gw_debt *ret_forgotten, const gw_debt *debt)
     d->items[at] = *debt;
     d->items[at].arrival = d->arrivals++;
     d->len++;
-    bt_order_put(&d->ends, HELD, at,
-                 (bt_order_key){bt_order_time(debt->until_us).hi, d->items[at].arrival});
+    bt_order_put(&d->ends, HELD, at, (bt_order_key){bt_order_time(debt->until_us).hi, d->items[at].arrival});
     bt_order_put(&d->by_attempt, 0, at, key_of_attempt(debt->number, debt->attempt));
     bt_order_put(&d->by_node, 0, at, key_of_node(&debt->node));
     put_due(d, at);

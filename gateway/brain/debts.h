@@ -5,7 +5,8 @@
 
 /* What nodes owe: an attempt was left without waiting for them, and their ABORT_ACK is still to come. Pure; holds no
  * request. The table is bounded; a debt that finds no room takes the place of the one that would end first, whose node
- * frees its attempt at lease end all the same. Nothing looks at all debts: they are found, and become due, by orders. */
+ * frees its attempt at lease end all the same. Nothing looks at all debts: they are found, and become due, by orders.
+ */
 typedef struct gw_debt {
     bt_incarnation node;
     uint64_t number;
@@ -19,8 +20,8 @@ typedef struct gw_debts {
     gw_debt *items;
     uint32_t len, cap, used; /* used: places that were ever taken */
     uint64_t arrivals;
-    bt_order due;                   /* what is due, by time; what is ripe, by arrival */
-    bt_order ends;                  /* by until_us and arrival; free places */
+    bt_order due;  /* what is due, by time; what is ripe, by arrival */
+    bt_order ends; /* by until_us and arrival; free places */
     bt_order by_attempt, by_node;
 } gw_debts;
 

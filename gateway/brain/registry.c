@@ -1,6 +1,5 @@
 /* Which nodes there are and how sure the gateway is of each. See registry.h. */
 #include "gateway/brain/registry.h"
-#include "base/breakage.h"
 #include "base/hash.h"
 
 #include <stdio.h>
@@ -10,9 +9,14 @@
 bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[16], int64_t suspect_us,
                         int64_t gone_us, int64_t cut_us, int64_t forget_us)
 {
-    gw_registry r = {.cap = cap,         .suspect_us = suspect_us, .gone_us = gone_us,
-                     .cut_us = cut_us,   .forget_us = forget_us,   .nodes = calloc(cap, sizeof *r.nodes),
-                     .shapes = calloc(cap, sizeof *r.shapes), .matched = calloc(cap, sizeof *r.matched)};
+    gw_registry r = {.cap = cap,
+                     .suspect_us = suspect_us,
+                     .gone_us = gone_us,
+                     .cut_us = cut_us,
+                     .forget_us = forget_us,
+                     .nodes = calloc(cap, sizeof *r.nodes),
+                     .shapes = calloc(cap, sizeof *r.shapes),
+                     .matched = calloc(cap, sizeof *r.matched)};
     const uint32_t groups = 2 * cap;
     if (!r.nodes || !r.shapes || !r.matched || bt_order_init(&r.who, cap, 1) < 0 ||
         bt_order_init(&r.names, cap, 1) < 0 || bt_order_init(&r.idle, cap, 2) < 0 ||
@@ -31,7 +35,7 @@ bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[1
 
 void gw_registry_done(gw_registry *r)
 {
-    bt_order *const orders[] = {&r->who, &r->names,   &r->idle,    &r->due,   &r->refusing, &r->kin,
+    bt_order *const orders[] = {&r->who,   &r->names,   &r->idle,    &r->due,   &r->refusing, &r->kin,
                                 &r->there, &r->by_load, &r->by_turn, &r->least, &r->known,    &r->locals};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) bt_order_done(orders[i]);
     free(r->nodes);
@@ -92,8 +96,8 @@ static bt_err check(const gw_registry *r, const bt_msg_hello *h, bt_fault *fault
 static gw_node *place_of_name(const gw_registry *r, const char *node_id)
 {
     const uint64_t name = gw_registry_name(node_id);
-    for (int64_t at = bt_order_from(&r->names, 0, bt_order_number(name)); at >= 0 && r->nodes[at].name == name;
-         at = bt_order_next(&r->names, at))
+    for (int64_t at = bt_order_from(&r->names, 0, bt_order_number(name));
+         at >= 0 && r->nodes[at].name == name; at = bt_order_next(&r->names, at))
         if (strcmp(r->nodes[at].hello.node_id, node_id) == 0) return &r->nodes[at];
     return NULL;
 }
@@ -172,8 +176,7 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
     return BT_OK;
 }
 
-gw_node_state gw_registry_heard(gw_registry *r, gw_node *n, const bt_msg_heartbeat *heartbeat,
-                                int64_t now_us)
+gw_node_state gw_registry_heard(gw_registry *r, gw_node *n, const bt_msg_heartbeat *heartbeat, int64_t now_us)
 {
     n->heard_us = now_us;
     n->is_cut = false;
@@ -197,26 +200,12 @@ gw_node_state gw_registry_cut(gw_registry *r, gw_node *n, int64_t now_us)
     return n->state;
 }
 
-/* When its silence makes it GONE. */
-static int64_t lost_us(const gw_registry *r, const gw_node *n)
-{
-    const int64_t silent_us = n->heard_us + r->gone_us,
-                  cut_us = n->cut_us + (BT_BREAK(cut_at_once) ? 0 : r->cut_us);
-    return n->is_cut && cut_us < silent_us ? cut_us : silent_us;
-}
-
 gw_node_state gw_registry_expire(gw_registry *r, gw_node *n, int64_t now_us)
 {
     int64_t silent_us = now_us - n->heard_us;
-    if (now_us >= lost_us(r, n)) n->state = GW_NODE_GONE;
+    if (now_us >= gw_registry_lost_us(r, n)) n->state = GW_NODE_GONE;
     else if (silent_us >= r->suspect_us && n->state == GW_NODE_READY) n->state = GW_NODE_SUSPECT;
     if (n->state == GW_NODE_GONE && silent_us >= r->forget_us && n->attempts == 0) n->in_use = false;
     gw_registry_changed(r, n);
     return n->state;
-}
-
-int64_t gw_registry_due_us(const gw_registry *r, const gw_node *n)
-{
-    if (n->state == GW_NODE_GONE) return n->heard_us + r->forget_us;
-    return n->state == GW_NODE_READY ? n->heard_us + r->suspect_us : lost_us(r, n);
 }

@@ -154,6 +154,7 @@ gw_node_state gw_registry_cut(gw_registry *r, gw_node *n, int64_t now_us);
 /* Changes the node's state as its silence up to now_us demands, and returns it. Frees its place (in_use
  * false) when it is to be forgotten. */
 gw_node_state gw_registry_expire(gw_registry *r, gw_node *n, int64_t now_us);
+int64_t gw_registry_lost_us(const gw_registry *r, const gw_node *n); /* when its silence makes it GONE */
 /* When gw_registry_expire next changes something for this node. */
 int64_t gw_registry_due_us(const gw_registry *r, const gw_node *n);
 const char *gw_node_state_name(gw_node_state s); /* "ready" */

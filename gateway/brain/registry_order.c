@@ -1,5 +1,6 @@
-/* The orders of the registry: where each node stands in them. See registry.h. Everything follows from the node's own
- * fields, so one function puts it right after any change. */
+/* The orders of the registry: where each node stands in them. See registry.h. Everything follows from the
+ * node's own fields, so one function puts it right after any change. */
+#include "base/breakage.h"
 #include "base/hash.h"
 #include "gateway/brain/registry.h"
 
@@ -29,6 +30,21 @@ static void enter_shape(gw_registry *r, gw_node *n)
     r->shapes[at].kv = n->hello.kv;
     r->shapes[at].nodes++;
     n->shape = at + 1;
+}
+
+/* ---- times --------------------------------------------------------------------------------------- */
+
+int64_t gw_registry_lost_us(const gw_registry *r, const gw_node *n)
+{
+    const int64_t silent_us = n->heard_us + r->gone_us,
+                  cut_us = n->cut_us + (BT_BREAK(cut_at_once) ? 0 : r->cut_us);
+    return n->is_cut && cut_us < silent_us ? cut_us : silent_us;
+}
+
+int64_t gw_registry_due_us(const gw_registry *r, const gw_node *n)
+{
+    if (n->state == GW_NODE_GONE) return n->heard_us + r->forget_us;
+    return n->state == GW_NODE_READY ? n->heard_us + r->suspect_us : gw_registry_lost_us(r, n);
 }
 
 /* ---- keys ---------------------------------------------------------------------------------------- */
@@ -136,7 +152,8 @@ void gw_registry_refuses(gw_registry *r, gw_node *n, int64_t until_us)
 
 void gw_registry_pass(gw_registry *r, int64_t now_us)
 {
-    for (int64_t at; (at = bt_order_first(&r->refusing, 0)) >= 0 && r->nodes[at].refuses_until_us <= now_us;) {
+    for (int64_t at;
+         (at = bt_order_first(&r->refusing, 0)) >= 0 && r->nodes[at].refuses_until_us <= now_us;) {
         r->nodes[at].refuses = false;
         gw_registry_changed(r, &r->nodes[at]);
     }
@@ -150,8 +167,8 @@ int64_t gw_registry_refusing_us(const gw_registry *r)
 
 void gw_registry_ripen(gw_registry *r, int64_t now_us)
 {
-    for (int64_t at; (at = bt_order_first(&r->due, GW_DUE)) >= 0 &&
-                     bt_order_us(bt_order_key_of(&r->due, at)) <= now_us;)
+    for (int64_t at;
+         (at = bt_order_first(&r->due, GW_DUE)) >= 0 && bt_order_us(bt_order_key_of(&r->due, at)) <= now_us;)
         bt_order_put(&r->due, GW_RIPE, (uint32_t)at, bt_order_number(0));
 }
 

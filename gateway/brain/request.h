@@ -5,6 +5,15 @@
 /* The life of one request inside the gateway's brain, file by file in the order of state.h. brain.h
  * explains the states. */
 
+/* ---- request_due.c ------------------------------------------------------------------------------- */
+
+/* When gw_request_expire next does something; BT_STEP_NEVER. */
+int64_t gw_request_due_us(const gw_brain *b, const gw_request *r);
+/* The last moment for another attempt to be accepted, or for nodes to be ready at all. */
+int64_t gw_request_patience_us(const gw_brain *b, const gw_request *r);
+bool gw_request_wants_renew(const gw_request *r);
+bool gw_request_wants_resend(const gw_request *r); /* its nodes owe an answer */
+
 /* ---- request.c ----------------------------------------------------------------------------------- */
 
 /* The request of that number that has not ended; NULL: none. */
@@ -69,8 +78,6 @@ void gw_request_expire_debts(gw_brain *b);
 /* What time has made of them: an end, another attempt, a renewed lease, a message said again. */
 void gw_request_expire_all(gw_brain *b);
 void gw_request_expire(gw_brain *b, gw_request *r);
-/* When gw_request_expire next does something; BT_STEP_NEVER. */
-int64_t gw_request_due_us(const gw_brain *b, const gw_request *r);
 
 /* ---- request_queue.c ----------------------------------------------------------------------------- */
 

@@ -185,8 +185,8 @@ static void stand_up(gw_brain *b)
     if (b->line_epoch != b->epoch) move_on(b, GW_LINE_STUCK);
     b->line_epoch = b->epoch;
     if (b->busy_changes != changes(b) || b->now_us >= b->busy_until_us) move_on(b, GW_LINE_BUSY);
-    for (int64_t at; (at = bt_order_first(&b->line, GW_LINE_RESTING)) >= 0 &&
-                     b->requests[at].not_before_us <= b->now_us;)
+    for (int64_t at;
+         (at = bt_order_first(&b->line, GW_LINE_RESTING)) >= 0 && b->requests[at].not_before_us <= b->now_us;)
         gw_request_line_up(b, &b->requests[at]);
 }
 

@@ -1,10 +1,10 @@
 /* Which nodes a request gets. See route.h.
  *
- * The choice is the first of all pairs (and of all decode nodes that prefill) by rank, a local prefill before a pair,
- * then by the decode node in the policy's order, then by the prefill node in it. Pairs are never listed: what speaks for
- * a node does not depend on its partner but for the shape of their KV, and but for the few pairs that were avoided or
- * refused (avoid.h, at most GW_AVOID_MAX) or shunned. So for each shape the registry's orders are walked from the
- * first node on, and the first that fits is taken. */
+ * The choice is the first of all pairs (and of all decode nodes that prefill) by rank, a local prefill before
+ * a pair, then by the decode node in the policy's order, then by the prefill node in it. Pairs are never
+ * listed: what speaks for a node does not depend on its partner but for the shape of their KV, and but for
+ * the few pairs that were avoided or refused (avoid.h, at most GW_AVOID_MAX) or shunned. So for each shape
+ * the registry's orders are walked from the first node on, and the first that fits is taken. */
 #include "gateway/brain/route.h"
 #include "base/hash.h"
 
@@ -87,7 +87,7 @@ typedef struct search {
     gw_registry *r;
     const gw_route_wish *w;
     gw_policy policy;
-    uint64_t needs; /* prompt and answer */
+    uint64_t needs;    /* prompt and answer */
     bool is_new_short; /* a prompt of which a node has had nothing is short */
     gw_local local;    /* what a local prefill would be; NOT: none is asked for */
 } search;
@@ -116,7 +116,10 @@ static walk begin_walk(const search *s, uint32_t shape, bt_role role)
 {
     bool is_none;
     const gw_node *only = insisted(s, role, &is_none);
-    return (walk){.s = s, .set = gw_registry_set(shape, role), .only = only, .at = BT_ORDER_NONE,
+    return (walk){.s = s,
+                  .set = gw_registry_set(shape, role),
+                  .only = only,
+                  .at = BT_ORDER_NONE,
                   .o = s->policy == GW_POLICY_ROUND_ROBIN ? &s->r->by_turn : &s->r->by_load,
                   .part = is_none ? WALK_END : WALK_BEGIN};
 }
@@ -163,7 +166,8 @@ static gw_node *walk_next(walk *k)
     return k->at < 0 ? NULL : &r->nodes[k->at];
 }
 
-/* Nodes of one role and shape that are there, whoever holds most first; their state is the caller's to look at. */
+/* Nodes of one role and shape that are there, whoever holds most first; their state is the caller's to look
+ * at. */
 static int64_t next_there(const search *s, uint32_t shape, bt_role role, int64_t at)
 {
     bool is_none;
@@ -266,13 +270,14 @@ static gw_node *prefill_for(const search *s, uint32_t shape, const gw_node *d)
     const gw_avoid *avoid = &s->router->avoid;
     walk k = begin_walk(s, shape, BT_ROLE_PREFILL);
     for (gw_node *p; (p = walk_next(&k));)
-        if (takes_prompt(s, p) && (!d || (rank_of(s, p, d) == s->rank &&
-                                          !gw_avoid_refuses(avoid, p->name, d->name, s->w->now_us))))
+        if (takes_prompt(s, p) &&
+            (!d || (rank_of(s, p, d) == s->rank && !gw_avoid_refuses(avoid, p->name, d->name, s->w->now_us))))
             return p;
     return NULL;
 }
 
-/* Decode nodes with the same flags have the same prefill nodes, but for those that something is said of with one. */
+/* Decode nodes with the same flags have the same prefill nodes, but for those that something is said of with
+ * one. */
 static bool is_special(const search *s, const gw_node *d)
 {
     return (s->w->shun_prefill && s->w->shun_decode == d->name) ||
@@ -496,7 +501,8 @@ gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_regi
 
 /* ---- about all nodes ---------------------------------------------------------------------------- */
 
-/* The longest sequence of the shape's nodes of the role, by what they hold themselves; local: those that may prefill. */
+/* The longest sequence of the shape's nodes of the role, by what they hold themselves; local: those that may
+ * prefill. */
 static uint64_t holds_most(const gw_registry *r, uint32_t set, bool counts_suspect, bool local)
 {
     for (int64_t at = bt_order_first(&r->there, set); at >= 0; at = bt_order_next(&r->there, at))

@@ -11,6 +11,7 @@
  *                                       who owes what
  *   route             which nodes a request gets
  *   act.c             the actions of a step
+ *   request_due.c     when time has something to do with a request
  *   request.c         the table of requests, the queue, and what a request says to its nodes
  *   request_end.c     leaving nodes: the end, or back to the queue for another attempt
  *   request_time.c    deadlines
@@ -122,7 +123,7 @@ struct gw_brain {
     uint64_t line_epoch;    /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
     uint64_t busy_changes;  /* of nodes and what is known of them, when the first came to GW_LINE_BUSY */
     int64_t busy_until_us;  /* a refusal ends then, that GW_LINE_BUSY waits for */
-    uint64_t last_request; /* number of the last one taken */
+    uint64_t last_request;  /* number of the last one taken */
     gw_role roles[GW_ROLES_MAX];
     uint32_t queued;
     uint32_t active;              /* those that hold nodes */

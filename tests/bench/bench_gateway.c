@@ -1,9 +1,10 @@
-/* What a step of the gateway's brain costs, by nodes and by requests in flight: it ought to be the same everywhere.
+/* What a step of the gateway's brain costs, by nodes and by requests in flight: it ought to be the same
+ * everywhere.
  *
  *   bench_gateway [--json]
  *
- * Each figure is the median of several runs, in microseconds, and has gw_brain_due_us in it, as the shell asks after
- * every step.
+ * Each figure is the median of several runs, in microseconds, and has gw_brain_due_us in it, as the shell
+ * asks after every step.
  *   tick      a TICK where nothing is due
  *   token     one token of one of the requests in flight, each in turn
  *   life      a request from SUBMIT to DONE: nine steps, of which one chooses nodes (least-load)
@@ -196,7 +197,8 @@ static void measure(uint32_t nodes, uint32_t requests, bool json, bool first)
     crowd(&k);
     const double full = median(&k, tokens);
     if (json)
-        printf("%s    {\"nodes\": %u, \"requests\": %u, \"tick_us\": %.3f, \"token_us\": %.3f, \"life_us\": %.2f, "
+        printf("%s    {\"nodes\": %u, \"requests\": %u, \"tick_us\": %.3f, \"token_us\": %.3f, \"life_us\": "
+               "%.2f, "
                "\"prefix_us\": %.2f, \"full_us\": %.3f}",
                first ? "" : ",\n", nodes, requests, t, token_us, life, pre, full);
     else printf("%6u %9u %9.3f %9.3f %9.2f %9.2f %9.3f\n", nodes, requests, t, token_us, life, pre, full);
@@ -216,7 +218,9 @@ int main(int argc, char **argv)
         return 2;
     }
     if (json) printf("{\n  \"benchmark\": \"gateway\",\n  \"rows\": [\n");
-    else printf("microseconds per step and due time\n nodes  requests      tick     token      life    prefix      full\n");
+    else
+        printf("microseconds per step and due time\n nodes  requests      tick     token      life    prefix "
+               "     full\n");
     for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++)
         for (size_t r = 0; r < sizeof requests / sizeof *requests; r++)
             measure(nodes[i], requests[r], json, i + r == 0);

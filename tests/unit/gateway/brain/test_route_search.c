@@ -1,5 +1,5 @@
-/* The choice of nodes against the plain search: every pair is looked at, as route.h says it, with no order kept. Random
- * registries under all policies; what is chosen, and why nothing is, must be the same. */
+/* The choice of nodes against the plain search: every pair is looked at, as route.h says it, with no order
+ * kept. Random registries under all policies; what is chosen, and why nothing is, must be the same. */
 #include "gateway/brain/route.h"
 #include "base/rng.h"
 
@@ -242,7 +242,8 @@ static void find(search *s)
 }
 
 /* As gw_route_choose, but that nothing is noted. */
-static gw_route_answer plain_choose(gw_route_choice *ret, gw_router *router, gw_registry *r, const gw_route_wish *w)
+static gw_route_answer plain_choose(gw_route_choice *ret, gw_router *router, gw_registry *r,
+                                    const gw_route_wish *w)
 {
     search s = {.c = ret, .router = router, .r = r, .w = w, .policy = w->policy ? w->policy : router->policy};
     *ret = (gw_route_choice){.local = GW_LOCAL_NOT};
