@@ -29,6 +29,7 @@ sim_options sim_options_defaults(uint64_t seed)
                          .page_tokens = PAGE_TOKENS,
                          .growth_tokens = 64,
                          .queue_max = 64,
+                         .active_max = 64,
                          .window_bytes = 64 << 10,
                          .inbox_max = 1000,
                          .accept_us = 15000000,
@@ -71,6 +72,7 @@ static bt_err make_brain(sim_world *w, sim_process *p, uint32_t number)
         gw_config c = w->o.gw;
         c.self = p->self;
         c.queue_max = w->o.queue_max;
+        c.active_max = w->o.active_max;
         c.nodes_max = w->processes_len + 2;
         c.local_below_tokens = w->o.local_below_tokens;
         memset(c.model_id, 7, sizeof c.model_id);

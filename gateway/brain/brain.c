@@ -17,8 +17,8 @@ gw_config gw_config_defaults(void)
     return (gw_config){
         .policy = GW_POLICY_LEAST_LOAD,
         .queue_max = 64,
-        .active_max = 64,
-        .nodes_max = 256,
+        .active_max = 4096,
+        .nodes_max = 1024,
         .lease_ms = 10000,
         .heartbeat_us = 500000,
         .suspect_us = 2000000,
@@ -104,6 +104,14 @@ static bool has_other_key(const gw_node *n, const bt_msg *m)
     return memcmp(&n->key, &m->from_key, sizeof n->key) != 0;
 }
 
+/* What nodes have had is remembered for as much as they can hold. Without memory for that it stays as it is.
+ */
+static void size_affinity(gw_brain *b)
+{
+    const uint32_t entries = gw_affinity_entries(b->registry.kv_tokens, b->cfg.nodes_max);
+    (void)gw_affinity_grow(b->router.affinity, entries);
+}
+
 static void on_hello(gw_brain *b, const bt_msg *m)
 {
     static const bt_incarnation zero;
@@ -129,6 +137,7 @@ static void on_hello(gw_brain *b, const bt_msg *m)
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
     memcpy(w->u.welcome.node_id, b->cfg.node_id, sizeof w->u.welcome.node_id);
     node_changed(b, n, before);
+    size_affinity(b);
     if (before == 0) warn_of_other_kv(b, n);
 }
 
@@ -296,9 +305,10 @@ int64_t gw_brain_due_us(const gw_brain *b)
 static bt_err open_orders(gw_brain *b)
 {
     const uint32_t n = b->requests_len;
-    return bt_order_init(&b->numbers, n, 1) < 0 || bt_order_init(&b->idle, n, 2) < 0 ||
-                   bt_order_init(&b->due, n, 2) < 0 || bt_order_init(&b->sides, 2 * n, 1) < 0 ||
-                   bt_order_init(&b->line, n, GW_LINES) < 0
+    for (b->numbers = 1; b->numbers < n;) b->numbers *= 2;
+    b->by_number = calloc(b->numbers, sizeof *b->by_number);
+    return !b->by_number || bt_order_init(&b->idle, n, 2) < 0 || bt_order_init(&b->due, n, 2) < 0 ||
+                   bt_order_init(&b->sides, 2 * n, 1) < 0 || bt_order_init(&b->line, n, GW_LINES) < 0
                ? BT_ENOMEM
                : BT_OK;
 }
@@ -323,7 +333,7 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
     b->requests = calloc(b->requests_len, sizeof *b->requests);
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
     if (!b->requests || !b->acts || open_orders(b) < 0 || gw_debts_init(&b->debts, debts_max) < 0 ||
-        gw_affinity_new(&b->router.affinity, GW_AFFINITY_ENTRIES) < 0 ||
+        gw_affinity_new(&b->router.affinity, GW_AFFINITY_LEAST_ENTRIES) < 0 ||
         gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->cut_us,
                          c->forget_us) < 0) {
         gw_brain_free(b);
@@ -340,8 +350,9 @@ void gw_brain_free(gw_brain *b)
     gw_registry_done(&b->registry);
     gw_debts_done(&b->debts);
     gw_affinity_free(b->router.affinity);
-    bt_order *const orders[] = {&b->numbers, &b->idle, &b->due, &b->sides, &b->line};
+    bt_order *const orders[] = {&b->idle, &b->due, &b->sides, &b->line};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) bt_order_done(orders[i]);
+    free(b->by_number);
     free(b->requests);
     free(b->acts);
     free(b);
@@ -351,6 +362,11 @@ bool gw_brain_is_ready(const gw_brain *b) { return b->pair_ready && !b->draining
 uint64_t gw_brain_limit_tokens(const gw_brain *b) { return gw_route_limit_tokens(&b->registry, true); }
 uint32_t gw_brain_queued(const gw_brain *b) { return b->queued; }
 uint32_t gw_brain_active(const gw_brain *b) { return b->active; }
+uint32_t gw_brain_active_limit(const gw_brain *b)
+{
+    const uint64_t slots = b->registry.slots[1];
+    return slots < b->cfg.active_max ? (uint32_t)slots : b->cfg.active_max;
+}
 uint32_t gw_brain_debts(const gw_brain *b) { return b->debts.len; }
 const gw_registry *gw_brain_registry(const gw_brain *b) { return &b->registry; }
 const gw_counters *gw_brain_counters(const gw_brain *b) { return &b->n; }

@@ -15,16 +15,14 @@ bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[1
                      .cut_us = cut_us,
                      .forget_us = forget_us,
                      .nodes = calloc(cap, sizeof *r.nodes),
-                     .shapes = calloc(cap, sizeof *r.shapes),
-                     .matched = calloc(cap, sizeof *r.matched)};
+                     .shapes = calloc(cap, sizeof *r.shapes)};
     const uint32_t groups = 2 * cap;
-    if (!r.nodes || !r.shapes || !r.matched || bt_order_init(&r.who, cap, 1) < 0 ||
-        bt_order_init(&r.names, cap, 1) < 0 || bt_order_init(&r.idle, cap, 2) < 0 ||
-        bt_order_init(&r.due, cap, 2) < 0 || bt_order_init(&r.refusing, cap, 1) < 0 ||
-        bt_order_init(&r.kin, cap, groups) < 0 || bt_order_init(&r.there, cap, groups) < 0 ||
-        bt_order_init(&r.by_load, cap, groups) < 0 || bt_order_init(&r.by_turn, cap, groups) < 0 ||
-        bt_order_init(&r.least, cap, 2) < 0 || bt_order_init(&r.known, cap, 1) < 0 ||
-        bt_order_init(&r.locals, cap, 1) < 0) {
+    if (!r.nodes || !r.shapes || bt_order_init(&r.who, cap, 1) < 0 || bt_order_init(&r.names, cap, 1) < 0 ||
+        bt_order_init(&r.idle, cap, 2) < 0 || bt_order_init(&r.due, cap, 2) < 0 ||
+        bt_order_init(&r.refusing, cap, 1) < 0 || bt_order_init(&r.kin, cap, groups) < 0 ||
+        bt_order_init(&r.there, cap, groups) < 0 || bt_order_init(&r.by_load, cap, groups) < 0 ||
+        bt_order_init(&r.by_turn, cap, groups) < 0 || bt_order_init(&r.least, cap, 2) < 0 ||
+        bt_order_init(&r.known, cap, 1) < 0 || bt_order_init(&r.locals, cap, 1) < 0) {
         gw_registry_done(&r);
         return BT_ENOMEM;
     }
@@ -40,7 +38,6 @@ void gw_registry_done(gw_registry *r)
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) bt_order_done(orders[i]);
     free(r->nodes);
     free(r->shapes);
-    free(r->matched);
     memset(r, 0, sizeof *r);
 }
 

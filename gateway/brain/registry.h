@@ -41,7 +41,6 @@ typedef struct gw_node {
     int64_t refuses_until_us;           /* it had no room for an attempt: ask again then */
     uint64_t name;                      /* XXH3-64 of node_id: the same over restarts */
     uint64_t turn;                      /* number of the choice that took it last (route.h), or 0 */
-    uint32_t match;                     /* chunks of the prompt it has had; 0 outside of route.c */
     int64_t probe_us;                   /* between HEARTBEATs to it: longer while it is silent */
     bool in_use;                        /* false: a free place of the table */
     bool leaving;                       /* said BYE or draining */
@@ -52,6 +51,7 @@ typedef struct gw_node {
     uint64_t exact_class, prefill_class; /* hashes of the two exactness classes of its HELLO; 0: "" */
     uint32_t shape;                      /* place in gw_registry.shapes, + 1 */
     uint32_t slots;                      /* counted in gw_registry.slots */
+    uint64_t kv_tokens;                  /* counted in gw_registry.kv_tokens */
     bool refuses;                        /* refuses_until_us is to come */
     uint64_t seen[3];                    /* what its places depend on, as it was then; private */
 } gw_node;
@@ -83,8 +83,7 @@ typedef struct gw_registry {
     bt_order least;            /* by role is decode: READY ones with slots, the least loaded first */
     bt_order known;            /* prefill nodes that are not gone or leaving, by class */
     bt_order locals;           /* decode nodes in `there` that prefill, by class, the last place of a class first */
-    uint32_t *matched;         /* [cap] places of nodes whose match is not 0; only inside route.c */
-    uint32_t matched_len;
+    uint64_t kv_tokens;        /* of all nodes that are not gone: what gw_affinity is sized by */
 } gw_registry;
 enum { GW_IDLE_FREE, GW_IDLE_GONE };
 enum { GW_DUE, GW_RIPE };

@@ -69,6 +69,9 @@ static void count_slots(gw_registry *r, gw_node *n)
     const uint32_t slots = n->in_use && n->state == GW_NODE_READY ? n->load.slots_total : 0;
     r->slots[n->hello.role == BT_ROLE_DECODE] += (uint64_t)slots - n->slots;
     n->slots = slots;
+    const uint64_t kv = n->in_use && n->state != GW_NODE_GONE ? n->hello.kv_capacity_tokens : 0;
+    r->kv_tokens += kv - n->kv_tokens;
+    n->kv_tokens = kv;
 }
 
 static void put_due(gw_registry *r, const gw_node *n, uint32_t at)

@@ -7,15 +7,36 @@
 
 enum { RETRY_LEAST_MS = 1000, RETRY_MOST_MS = 30000 };
 
+static uint32_t place_of(const gw_brain *b, const gw_request *r) { return (uint32_t)(r - b->requests); }
+
+/* Numbers ascend, so chains are short. */
+static uint32_t *chain_of(const gw_brain *b, uint64_t number)
+{
+    return &b->by_number[number & (b->numbers - 1)];
+}
+
 gw_request *gw_request_find(gw_brain *b, uint64_t number)
 {
-    const int64_t at = bt_order_from(&b->numbers, 0, bt_order_number(number));
-    return at >= 0 && b->requests[at].number == number ? &b->requests[at] : NULL;
+    uint32_t at = *chain_of(b, number);
+    while (at && b->requests[at - 1].number != number) at = b->requests[at - 1].same;
+    return at ? &b->requests[at - 1] : NULL;
+}
+
+void gw_request_name(gw_brain *b, gw_request *r)
+{
+    uint32_t *chain = chain_of(b, r->number);
+    r->same = *chain;
+    *chain = place_of(b, r) + 1;
+}
+
+static void forget_name(gw_brain *b, const gw_request *r)
+{
+    uint32_t *at = chain_of(b, r->number);
+    while (*at != place_of(b, r) + 1) at = &b->requests[*at - 1].same;
+    *at = r->same;
 }
 
 static bool is_active(gw_request_state s) { return s != GW_NONE && s != GW_QUEUED && s != GW_DEAD; }
-
-static uint32_t place_of(const gw_brain *b, const gw_request *r) { return (uint32_t)(r - b->requests); }
 
 /* In order of number: one that comes back stands before all that came after it. */
 void gw_request_line_up(gw_brain *b, gw_request *r)
@@ -60,7 +81,7 @@ void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s)
     }
     b->active += is_active(s);
     if (s == GW_DEAD) {
-        bt_order_take(&b->numbers, at);
+        forget_name(b, r);
         bt_order_put(&b->idle, GW_PLACE_DEAD, at, bt_order_number(0));
     }
     gw_request_rearm(b, r);

@@ -18,6 +18,7 @@ bool gw_request_wants_resend(const gw_request *r); /* its nodes owe an answer */
 
 /* The request of that number that has not ended; NULL: none. */
 gw_request *gw_request_find(gw_brain *b, uint64_t number);
+void gw_request_name(gw_brain *b, gw_request *r); /* from now on it is found, until it is DEAD */
 /* Keeps the queue, the count of active ones, and who is found by number. QUEUED puts it to its place in the line. */
 void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s);
 /* Puts it to its place among what is due: after any of its times or what they depend on was written. */

@@ -53,12 +53,12 @@ static gw_request *free_place(const gw_brain *b)
     return b->requests_used < b->requests_len ? &b->requests[b->requests_used] : NULL;
 }
 
-static void own_place(gw_brain *b, const gw_request *r)
+static void own_place(gw_brain *b, gw_request *r)
 {
     const uint32_t at = (uint32_t)(r - b->requests);
     if (at == b->requests_used) b->requests_used++;
     bt_order_take(&b->idle, at);
-    bt_order_put(&b->numbers, 0, at, bt_order_number(r->number));
+    gw_request_name(b, r);
 }
 
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)

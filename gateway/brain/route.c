@@ -34,10 +34,9 @@ static bool is_much_busier(const gw_node *a, const gw_node *b)
     return 2 * a->attempts * sb > 2 * b->attempts * sa + sa * sb;
 }
 
-/* In the order of a policy, and among equals of place. */
+/* In the order of a policy but for what they have had of the prompt, and among equals of place. */
 static bool is_before(gw_policy policy, const gw_node *a, const gw_node *b)
 {
-    if (policy == GW_POLICY_PREFIX && a->match != b->match) return a->match > b->match;
     const int load = policy == GW_POLICY_ROUND_ROBIN ? 0 : compare_load(a, b);
     if (load) return load < 0;
     return a->turn != b->turn ? a->turn < b->turn : a < b; /* places lie in one array */
@@ -78,7 +77,7 @@ static bool may_prefill(const gw_registry *r, const gw_node *d)
     return d->prefill_class && !odd_one(r, d->prefill_class);
 }
 
-/* ---- walks -------------------------------------------------------------------------------------- */
+/* ---- what nodes have had ------------------------------------------------------------------------ */
 
 typedef struct search {
     gw_route_choice *c;
@@ -87,20 +86,73 @@ typedef struct search {
     gw_registry *r;
     const gw_route_wish *w;
     gw_policy policy;
-    uint64_t needs;    /* prompt and answer */
-    bool is_new_short; /* a prompt of which a node has had nothing is short */
-    gw_local local;    /* what a local prefill would be; NOT: none is asked for */
+    uint64_t needs;      /* prompt and answer */
+    gw_local local;      /* what a local prefill would be; NOT: none is asked for */
+    bool is_new_short;   /* a prompt of which a node has had nothing is short */
+    uint32_t short_from; /* else: it is where a node has had so many chunks of it */
+    const uint64_t *chain;
+    uint32_t chunks;  /* 0: nobody asks what nodes have had */
+    uint32_t longest; /* that any node has had */
 } search;
 
-/* Nodes of one role and shape with a free slot, in the policy's order. */
+/* Of a ready node that is much busier than the least loaded of its role, nothing counts. */
+static bool counts(const search *s, const gw_node *n)
+{
+    const int64_t least = bt_order_first(&s->r->least, n->hello.role == BT_ROLE_DECODE);
+    return n->state == GW_NODE_READY && (least < 0 || !is_much_busier(n, &s->r->nodes[least]));
+}
+
+/* At least so many chunks of the prompt; 0: any node has. */
+static bool has_had(const search *s, const gw_node *n, uint32_t chunks)
+{
+    return chunks == 0 || (chunks <= s->longest && counts(s, n) &&
+                           gw_affinity_has(s->router->affinity, s->chain[chunks - 1], &n->incarnation));
+}
+
+static uint32_t match_of(const search *s, const gw_node *n)
+{
+    return s->longest > 0 && counts(s, n)
+               ? gw_affinity_match(s->router->affinity, s->chain, s->longest, &n->incarnation)
+               : 0;
+}
+
+/* The next node that is known to have had so many chunks; they are in no order that a choice may depend on.
+ */
+static gw_node *next_holder(const search *s, uint32_t chunks, uint32_t *at)
+{
+    const bt_incarnation *who;
+    while ((who = gw_affinity_holder(s->router->affinity, s->chain[chunks - 1], at))) {
+        gw_node *n = gw_registry_find(s->r, who);
+        if (n) return n;
+    }
+    return NULL;
+}
+
+static bool is_better(const search *s, const gw_node *a, const gw_node *b)
+{
+    if (s->policy == GW_POLICY_PREFIX && s->longest > 0) {
+        const uint32_t ma = match_of(s, a), mb = match_of(s, b);
+        if (ma != mb) return ma > mb;
+    }
+    return is_before(s->policy, a, b);
+}
+
+/* ---- walks -------------------------------------------------------------------------------------- */
+
+enum { FEW_HOLDERS = 16 };
+
+/* Nodes of one role and shape with a free slot, in the policy's order. Under PREFIX that is level by level:
+ * those that have had most chunks, then those with one less, and at last those of which nothing counts. */
 typedef struct walk {
     const search *s;
     uint32_t set;
     const bt_order *o;
     const gw_node *only; /* NULL: all */
-    const gw_node *last; /* of those with a match, which come first under PREFIX */
-    int64_t at;
-    enum { WALK_BEGIN, WALK_MATCHED, WALK_REST, WALK_END } part;
+    uint32_t floor;      /* chunks that a node must have had */
+    uint32_t level;      /* of `last`; 0: the rest */
+    const gw_node *last; /* NULL: none of this level so far */
+    bool is_exact;       /* a level has those with just so many chunks; else also those with more */
+    bool is_over;
 } walk;
 
 /* The node that a wish insists on; *ret_none: it is not there. */
@@ -112,16 +164,19 @@ static const gw_node *insisted(const search *s, bt_role role, bool *ret_none)
     return n;
 }
 
-static walk begin_walk(const search *s, uint32_t shape, bt_role role)
+static walk begin_walk(const search *s, uint32_t shape, bt_role role, uint32_t floor)
 {
     bool is_none;
     const gw_node *only = insisted(s, role, &is_none);
+    const bool is_prefix = s->policy == GW_POLICY_PREFIX;
     return (walk){.s = s,
                   .set = gw_registry_set(shape, role),
                   .only = only,
-                  .at = BT_ORDER_NONE,
+                  .floor = floor,
+                  .level = is_prefix ? s->longest : floor,
                   .o = s->policy == GW_POLICY_ROUND_ROBIN ? &s->r->by_turn : &s->r->by_load,
-                  .part = is_none ? WALK_END : WALK_BEGIN};
+                  .is_exact = is_prefix,
+                  .is_over = is_none || floor > s->longest};
 }
 
 static bool is_in(const walk *k, const gw_node *n)
@@ -129,41 +184,65 @@ static bool is_in(const walk *k, const gw_node *n)
     return bt_order_has(k->o, k->set, (uint32_t)(n - k->s->r->nodes));
 }
 
-static gw_node *next_matched(walk *k)
+static bool is_of_level(const walk *k, const gw_node *n)
+{
+    const bool has_more = k->is_exact && k->level < k->s->longest && has_had(k->s, n, k->level + 1);
+    return has_had(k->s, n, k->level) && !has_more;
+}
+
+/* In the order of all nodes with a free slot. */
+static gw_node *next_by_order(const walk *k)
 {
     gw_registry *r = k->s->r;
-    gw_node *best = NULL;
-    for (uint32_t i = 0; i < r->matched_len; i++) {
-        gw_node *n = &r->nodes[r->matched[i]];
-        if (is_in(k, n) && (!k->last || is_before(GW_POLICY_PREFIX, k->last, n)) &&
-            (!best || is_before(GW_POLICY_PREFIX, n, best)))
+    int64_t at = k->last ? bt_order_next(k->o, k->last - r->nodes) : bt_order_first(k->o, k->set);
+    while (at >= 0 && !is_of_level(k, &r->nodes[at])) at = bt_order_next(k->o, at);
+    return at < 0 ? NULL : &r->nodes[at];
+}
+
+/* The same from those that are known to have had so much. */
+static gw_node *next_by_holder(const walk *k)
+{
+    const gw_policy policy =
+        k->s->policy == GW_POLICY_ROUND_ROBIN ? GW_POLICY_ROUND_ROBIN : GW_POLICY_LEAST_LOAD;
+    gw_node *best = NULL, *n;
+    for (uint32_t at = 0; (n = next_holder(k->s, k->level, &at));)
+        if (is_in(k, n) && is_of_level(k, n) && (!k->last || is_before(policy, k->last, n)) &&
+            (!best || is_before(policy, n, best)))
             best = n;
-    }
     return best;
+}
+
+static bool has_few_holders(const walk *k)
+{
+    uint32_t at = 0, n = 0;
+    while (n <= FEW_HOLDERS && gw_affinity_holder(k->s->router->affinity, k->s->chain[k->level - 1], &at))
+        n++;
+    return n <= FEW_HOLDERS;
+}
+
+/* Where many have had it, one of the first nodes has; where few have, they are soon looked at. */
+static gw_node *next_of_level(const walk *k)
+{
+    return k->level > 0 && has_few_holders(k) ? next_by_holder(k) : next_by_order(k);
 }
 
 static gw_node *walk_next(walk *k)
 {
-    gw_registry *r = k->s->r;
-    if (k->part == WALK_END) return NULL;
+    gw_node *n = NULL;
+    if (k->is_over) return NULL;
     if (k->only) {
-        k->part = WALK_END;
-        return is_in(k, k->only) ? &r->nodes[k->only - r->nodes] : NULL;
+        k->is_over = true;
+        return is_in(k, k->only) && has_had(k->s, k->only, k->floor)
+                   ? &k->s->r->nodes[k->only - k->s->r->nodes]
+                   : NULL;
     }
-    const bool has_matched = k->s->policy == GW_POLICY_PREFIX && r->matched_len > 0;
-    if (k->part == WALK_BEGIN) k->part = has_matched ? WALK_MATCHED : WALK_REST;
-    if (k->part == WALK_MATCHED) {
-        gw_node *n = next_matched(k);
-        if (n) {
-            k->last = n;
-            return n;
-        }
-        k->part = WALK_REST;
+    while (!(n = next_of_level(k)) && k->is_exact && k->level > k->floor) {
+        k->level--;
+        k->last = NULL;
     }
-    do k->at = k->at < 0 ? bt_order_first(k->o, k->set) : bt_order_next(k->o, k->at);
-    while (k->at >= 0 && has_matched && r->nodes[k->at].match > 0);
-    if (k->at < 0) k->part = WALK_END;
-    return k->at < 0 ? NULL : &r->nodes[k->at];
+    k->last = n;
+    k->is_over = !n;
+    return n;
 }
 
 /* Nodes of one role and shape that are there, whoever holds most first; their state is the caller's to look
@@ -200,18 +279,20 @@ static bool takes_answer(const search *s, const gw_node *d)
 }
 
 /* Whether what d has not had of the prompt is short. */
-static bool is_short(const gw_route_wish *w, const gw_node *d)
+static bool is_short(const search *s, const gw_node *d)
 {
-    const uint64_t had = (uint64_t)d->match * GW_AFFINITY_CHUNK_TOKENS;
-    return w->prompt_tokens < w->local_below_tokens + had && w->local_below_tokens > 0;
+    return s->is_new_short || has_had(s, d, s->short_from);
 }
 
 /* It may compute the prompt itself, were it long enough. */
 static bool may_be_local(const search *s, const gw_node *d)
 {
-    return (s->local == GW_LOCAL_NO_PREFILL_NODE || is_short(s->w, d)) && may_prefill(s->r, d) &&
+    return (s->local == GW_LOCAL_NO_PREFILL_NODE || is_short(s, d)) && may_prefill(s->r, d) &&
            is_of_classes(s->w, d->prefill_class, d);
 }
+
+/* Only what a node has had may make the prompt short. */
+static bool asks_holders(const search *s) { return s->local == GW_LOCAL_SHORT && !s->is_new_short; }
 
 static unsigned rank_of(const search *s, const gw_node *p, const gw_node *d)
 {
@@ -227,7 +308,7 @@ static unsigned rank_of(const search *s, const gw_node *p, const gw_node *d)
 
 static void take_better(search *s, gw_node *p, gw_node *d, gw_local local)
 {
-    if (s->c->decode && !is_before(s->policy, d, s->c->decode)) return;
+    if (s->c->decode && !is_better(s, d, s->c->decode)) return;
     s->c->prefill = p;
     s->c->decode = d;
     s->c->local = local;
@@ -238,27 +319,10 @@ static bool is_local_of_rank(const search *s, const gw_node *d)
     return may_be_local(s, d) && s->needs <= gw_node_limit(d) && rank_of(s, NULL, d) == s->rank;
 }
 
-/* Only what a node has had makes the prompt short. */
-static void find_matched_local(search *s)
-{
-    for (uint32_t i = 0; i < s->r->matched_len; i++) {
-        const uint32_t at = s->r->matched[i];
-        gw_node *d = &s->r->nodes[at];
-        const bool is_wanted = s->w->only_decode == 0 || s->w->only_decode == d->name;
-        if (is_wanted && d->hello.role == BT_ROLE_DECODE && is_local_of_rank(s, d) &&
-            bt_order_has(&s->r->by_load, gw_registry_set(d->shape - 1, BT_ROLE_DECODE), at))
-            take_better(s, NULL, d, s->local);
-    }
-}
-
 static void find_local(search *s)
 {
-    if (s->local == GW_LOCAL_SHORT && !s->is_new_short) {
-        find_matched_local(s);
-        return;
-    }
     for (uint32_t shape = 0; shape < s->r->shapes_len; shape++) {
-        walk k = begin_walk(s, shape, BT_ROLE_DECODE);
+        walk k = begin_walk(s, shape, BT_ROLE_DECODE, asks_holders(s) ? s->short_from : 0);
         gw_node *d = walk_next(&k);
         while (d && !is_local_of_rank(s, d)) d = walk_next(&k);
         if (d) take_better(s, NULL, d, s->local);
@@ -268,7 +332,7 @@ static void find_local(search *s)
 static gw_node *prefill_for(const search *s, uint32_t shape, const gw_node *d)
 {
     const gw_avoid *avoid = &s->router->avoid;
-    walk k = begin_walk(s, shape, BT_ROLE_PREFILL);
+    walk k = begin_walk(s, shape, BT_ROLE_PREFILL, 0);
     for (gw_node *p; (p = walk_next(&k));)
         if (takes_prompt(s, p) &&
             (!d || (rank_of(s, p, d) == s->rank && !gw_avoid_refuses(avoid, p->name, d->name, s->w->now_us))))
@@ -294,7 +358,7 @@ static void find_pair_of(search *s, uint32_t shape)
     gw_node *known[4], *d, *p;
     bool is_known[4] = {false};
     if (!prefill_for(s, shape, NULL)) return;
-    for (walk k = begin_walk(s, shape, BT_ROLE_DECODE); (d = walk_next(&k));) {
+    for (walk k = begin_walk(s, shape, BT_ROLE_DECODE, 0); (d = walk_next(&k));) {
         if (!takes_answer(s, d)) continue;
         const unsigned flags = flags_of(s, d);
         if (is_special(s, d)) {
@@ -348,10 +412,10 @@ static void see_local(const search *s, view *v, bool counts_suspect)
         }
 }
 
-static void see_matched_local(const search *s, view *v)
+static void see_local_holders(const search *s, view *v)
 {
-    for (uint32_t i = 0; i < s->r->matched_len; i++) {
-        const gw_node *d = &s->r->nodes[s->r->matched[i]];
+    const gw_node *d;
+    for (uint32_t at = 0; s->short_from <= s->longest && (d = next_holder(s, s->short_from, &at));) {
         const bool is_wanted = s->w->only_decode == 0 || s->w->only_decode == d->name;
         if (is_wanted && d->hello.role == BT_ROLE_DECODE && may_be_local(s, d))
             see(v, gw_node_limit(d), s->needs <= gw_node_limit(d));
@@ -376,7 +440,7 @@ static const gw_node *longest(const search *s, uint32_t shape, bt_role role, boo
 static view look(const search *s, bool counts_suspect)
 {
     view v = {.any = false};
-    if (s->local == GW_LOCAL_SHORT && !s->is_new_short) see_matched_local(s, &v);
+    if (asks_holders(s)) see_local_holders(s, &v);
     else if (s->local) see_local(s, &v, counts_suspect);
     for (uint32_t i = 0; i < s->r->shapes_len; i++) {
         const gw_node *d = longest(s, i, BT_ROLE_DECODE, counts_suspect, false),
@@ -388,7 +452,7 @@ static view look(const search *s, bool counts_suspect)
     return v;
 }
 
-/* ---- what nodes have had ------------------------------------------------------------------------ */
+/* ---- the answer --------------------------------------------------------------------------------- */
 
 static bool has_free_decode(const search *s)
 {
@@ -397,32 +461,15 @@ static bool has_free_decode(const search *s)
     return false;
 }
 
-/* What each ready node has had of the prompt; nothing, where it is much busier than the least loaded of
- * its role. */
-static void find_matches(const search *s)
+static void find_chain(search *s, uint64_t chain[GW_AFFINITY_CHUNKS_MAX])
 {
-    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
-    gw_registry *r = s->r;
     const bool is_asked = s->policy == GW_POLICY_PREFIX || s->w->local_below_tokens > 0;
     /* A full house is asked at every step: not for that. */
     if (!is_asked || !s->router->affinity || !has_free_decode(s)) return;
-    const uint32_t chunks = gw_affinity_chain(chain, s->w->ids, s->w->prompt_tokens);
-    for (uint32_t i = 0; i < r->used; i++) {
-        gw_node *n = &r->nodes[i];
-        const int64_t least = bt_order_first(&r->least, n->hello.role == BT_ROLE_DECODE);
-        if (!n->in_use || n->state != GW_NODE_READY || (least >= 0 && is_much_busier(n, &r->nodes[least])))
-            continue;
-        n->match = gw_affinity_match(s->router->affinity, chain, chunks, &n->incarnation);
-        if (n->match > 0) r->matched[r->matched_len++] = i;
-    }
+    s->chain = chain;
+    s->chunks = gw_affinity_chain(chain, s->w->ids, s->w->prompt_tokens);
+    s->longest = gw_affinity_longest(s->router->affinity, chain, s->chunks);
 }
-
-static void forget_matches(gw_registry *r)
-{
-    while (r->matched_len > 0) r->nodes[r->matched[--r->matched_len]].match = 0;
-}
-
-/* ---- the answer --------------------------------------------------------------------------------- */
 
 static void note_odd(search *s, const gw_node *d)
 {
@@ -438,20 +485,19 @@ static void find_odd(search *s)
 {
     gw_registry *r = s->r;
     bool is_none;
-    const gw_node *only = insisted(s, BT_ROLE_DECODE, &is_none);
+    const gw_node *d = insisted(s, BT_ROLE_DECODE, &is_none);
     if (s->local != GW_LOCAL_SHORT || is_none) return;
-    if (only) {
-        if (only->state == GW_NODE_READY && only->prefill_class && is_short(s->w, only)) note_odd(s, only);
+    if (d) {
+        if (d->state == GW_NODE_READY && d->prefill_class && is_short(s, d)) note_odd(s, d);
         return;
     }
-    for (uint32_t i = 0; i < r->matched_len && !s->is_new_short; i++) {
-        const gw_node *d = &r->nodes[r->matched[i]];
-        if (d->hello.role == BT_ROLE_DECODE && d->prefill_class && is_short(s->w, d)) note_odd(s, d);
-    }
-    for (int64_t at = -1; s->is_new_short && (at = next_local_class(r, at)) >= 0;) {
+    for (int64_t at = -1; (at = next_local_class(r, at)) >= 0;) {
         const uint64_t class = r->nodes[at].prefill_class;
         int64_t ready = at;
-        while (ready >= 0 && r->nodes[ready].state != GW_NODE_READY) ready = bt_order_next(&r->locals, ready);
+        if (!odd_one(r, class)) continue;
+        while (ready >= 0 && r->nodes[ready].prefill_class == class &&
+               (r->nodes[ready].state != GW_NODE_READY || !is_short(s, &r->nodes[ready])))
+            ready = bt_order_next(&r->locals, ready);
         if (ready >= 0 && r->nodes[ready].prefill_class == class) note_odd(s, &r->nodes[ready]);
     }
 }
@@ -491,12 +537,13 @@ gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_regi
                 .local = !asks_local    ? GW_LOCAL_NOT
                          : is_colocated ? GW_LOCAL_NO_PREFILL_NODE
                                         : GW_LOCAL_SHORT};
+    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
+    if (!s.is_new_short && w->local_below_tokens > 0)
+        s.short_from = (w->prompt_tokens - w->local_below_tokens) / GW_AFFINITY_CHUNK_TOKENS + 1;
     *ret = (gw_route_choice){.local = GW_LOCAL_NOT};
     gw_registry_pass(r, w->now_us);
-    find_matches(&s);
-    const gw_route_answer answer = choose(&s);
-    forget_matches(r);
-    return answer;
+    find_chain(&s, chain);
+    return choose(&s);
 }
 
 /* ---- about all nodes ---------------------------------------------------------------------------- */

@@ -40,6 +40,7 @@ typedef struct gw_side {
 typedef struct gw_request {
     gw_request_state state;
     uint64_t number;  /* gw_submit.request */
+    uint32_t same;    /* the next one in its chain of gw_brain.by_number */
     uint32_t attempt; /* from 1; 0: it has never had nodes */
 
     /* What the client asked for. One block: ids, tokens, sampling.bias. */
@@ -115,7 +116,8 @@ struct gw_brain {
     gw_request *requests;
     uint32_t requests_len;  /* places; GW_NONE is a free one */
     uint32_t requests_used; /* places that were ever taken */
-    bt_order numbers;       /* those that have not ended, by number */
+    uint32_t *by_number;    /* [numbers] those that have not ended: chains of places + 1, by the number's last bits */
+    uint32_t numbers;       /* a power of two */
     bt_order idle;          /* GW_PLACE_FREE, GW_PLACE_DEAD: places */
     bt_order due;           /* GW_DUE: by gw_request_due_us; GW_RIPE: what this step has still to look at, by place */
     bt_order sides;         /* open ones, by node: 2 * place + (is decode) */
