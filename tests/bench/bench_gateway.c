@@ -1,7 +1,7 @@
 /* What a step of the gateway's brain costs, by nodes and by requests in flight: it ought to be the same
  * everywhere.
  *
- *   bench_gateway [--json]
+ *   bench_gateway [--json | NODES REQUESTS]
  *
  * Each figure is the least of several runs, in microseconds, so that other programs disturb it least, and has
  * gw_brain_due_us in it, as the shell asks after every step.
@@ -216,14 +216,18 @@ int main(int argc, char **argv)
 {
     static const uint32_t nodes[] = {10, 100, 1000}, requests[] = {10, 100, 1000, 10000};
     const bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
-    if (argc > 1 && !json) {
-        fprintf(stderr, "usage: bench_gateway [--json]\n");
+    if (argc > 1 && !json && argc != 3) {
+        fprintf(stderr, "usage: bench_gateway [--json | NODES REQUESTS]\n");
         return 2;
     }
     if (json) printf("{\n  \"benchmark\": \"gateway\",\n  \"rows\": [\n");
     else
         printf("microseconds per step and due time\n nodes  requests      tick     token      life    prefix "
                "     full\n");
+    if (argc == 3) {
+        measure((uint32_t)strtoul(argv[1], NULL, 10), (uint32_t)strtoul(argv[2], NULL, 10), false, true);
+        return 0;
+    }
     for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++)
         for (size_t r = 0; r < sizeof requests / sizeof *requests; r++)
             measure(nodes[i], requests[r], json, i + r == 0);
