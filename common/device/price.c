@@ -17,7 +17,7 @@ bt_err bt_price_begin(bt_price *ret, const bt_profile *profile, bt_fault *fault)
             "profile '%s' has no time, so nothing on it can be priced; 'baton profiles' lists those "
             "that have one",
             profile->name);
-    *ret = (bt_price){.profile = *profile};
+    *ret = (bt_price){.profile = *profile, .companion = *profile};
     return BT_OK;
 }
 
@@ -48,14 +48,20 @@ static uint64_t add_op(bt_price_program *g, const bt_profile *p, const bt_price_
         bytes = plus(stored_bytes(&op->matrix),
                      times(m.rows, bt_time_scale(op->matrix.inputs + op->matrix.outputs, m.input_bits, 8)));
         bytes = plus(bytes, m.spill_bytes);
+        g->spill_ns =
+            plus(g->spill_ns, times(bt_time_of(m.spill_bytes, bt_time_activation_rate(t)), op->count));
         g->ops.fixed =
             plus(g->ops.fixed,
                  times(times(2 * m.rows, times(op->matrix.inputs, op->matrix.outputs)), op->count));
+    } else if (op->fixed_ns) {
+        ns = op->fixed_ns;
     } else {
         ns = plus(t->op_launch_ns, bt_time_of(op->bytes, bt_time_activation_rate(t)));
     }
+    ns = times(ns, op->count);
     g->bytes.fixed = plus(g->bytes.fixed, times(bytes, op->count));
-    return times(ns, op->count);
+    g->part_ns[op->part] = plus(g->part_ns[op->part], ns);
+    return ns;
 }
 
 /* By 2^FRACTION, of all layers. */
@@ -77,6 +83,8 @@ static void add_attention(bt_price_program *g, const bt_profile *p, const bt_pri
     g->ops.pair = times(ops * a->layers, UINT64_C(1) << FRACTION);
     g->bytes.position = times(kv * a->layers, UINT64_C(1) << FRACTION);
     g->compute.fixed = plus(g->compute.fixed, times(t->op_launch_ns, a->layers));
+    g->attention_part = a->part;
+    g->part_ns[a->part] = plus(g->part_ns[a->part], times(t->op_launch_ns, a->layers));
 }
 
 bt_err bt_price_add(bt_price *p, uint32_t rows, const bt_price_op *op, size_t n, const bt_price_attention *a,
@@ -92,11 +100,13 @@ bt_err bt_price_add(bt_price *p, uint32_t rows, const bt_price_op *op, size_t n,
                        (unsigned)rows);
     g.compute.fixed = t->dispatch_ns;
     for (size_t i = 0; i < n; i++) {
-        g.compute.fixed = plus(g.compute.fixed, add_op(&g, &p->profile, &op[i]));
+        g.compute.fixed =
+            plus(g.compute.fixed, add_op(&g, op[i].is_companion ? &p->companion : &p->profile, &op[i]));
+        if (op[i].is_companion || op[i].fixed_ns) continue;
         if (op[i].matrix.inputs) weights = plus(weights, times(stored_bytes(&op[i].matrix), op[i].count));
         ops += op[i].count;
     }
-    add_attention(&g, &p->profile, a);
+    add_attention(&g, a->is_companion ? &p->companion : &p->profile, a);
     if (!p->programs)
         p->first_ns = plus(times(ops, t->first_launch_ns),
                            bt_time_of(weights / share(t), t->first_weight_bytes_per_us));
@@ -108,9 +118,9 @@ bt_err bt_price_add(bt_price *p, uint32_t rows, const bt_price_op *op, size_t n,
 void bt_price_last(bt_price *p, const bt_price_op *op)
 {
     bt_price_program g = {.rows = 1};
-    p->last_ns = add_op(&g, &p->profile, op);
-    p->last_ops = g.ops.fixed;
-    p->last_bytes = g.bytes.fixed;
+    p->last_ns = plus(p->last_ns, add_op(&g, op->is_companion ? &p->companion : &p->profile, op));
+    p->last_ops = plus(p->last_ops, g.ops.fixed);
+    p->last_bytes = plus(p->last_bytes, g.bytes.fixed);
 }
 
 static bt_price_op shape_op(uint64_t rows, uint64_t in, uint64_t out, uint32_t count,
@@ -131,7 +141,14 @@ bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims 
     bt_dims_matrix m[BT_DIMS_MATRICES];
     bt_price_op op[BT_DIMS_MATRICES];
     const size_t matrices = bt_dims_matrices(m, s);
-    const bt_price_attention a = {s->layers, s->heads, s->kv_heads, s->head_dim, r->kv_elem_bits, r->ctx};
+    const bt_price_attention a = {
+        .layers = s->layers,
+        .heads = s->heads,
+        .kv_heads = s->kv_heads,
+        .head_dim = s->head_dim,
+        .kv_elem_bits = r->kv_elem_bits,
+        .ctx = r->ctx,
+    };
     const bt_price_op head = shape_op(1, s->hidden, s->vocab, 1, r);
     bt_err e = bt_price_begin(&p, profile, fault);
     for (size_t i = 0; e == BT_OK && i < n; i++) {
@@ -178,19 +195,32 @@ uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
     return plus(most(compute, memory), at(&g->scores, pairs, 0));
 }
 
+void bt_price_add_chunk(bt_price_sum *sum, const bt_price *p, uint32_t i, uint64_t first)
+{
+    const bt_price_program *g = &p->program[i];
+    const uint64_t ns = bt_price_chunk_ns(p, i, first);
+    uint64_t pairs, positions, *attention = &sum->part_ns[g->attention_part];
+    look(g, first, &pairs, &positions);
+    sum->ns = plus(sum->ns, ns);
+    sum->ops = plus(sum->ops, at(&g->ops, pairs, positions));
+    sum->bytes = plus(sum->bytes, at(&g->bytes, pairs, positions));
+    for (int k = 0; k < BT_PRICE_PARTS; k++) sum->part_ns[k] = plus(sum->part_ns[k], g->part_ns[k]);
+    *attention = plus(*attention, ns - g->compute.fixed);
+    sum->spill_ns = plus(sum->spill_ns, g->spill_ns);
+    sum->chunks++;
+}
+
 bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens)
 {
     bt_price_sum s = {0};
-    if (tokens) s = (bt_price_sum){plus(p->first_ns, p->last_ns), p->last_ops, p->last_bytes, 0};
+    if (!tokens) return s;
+    s.ns = plus(p->first_ns, p->last_ns);
+    s.ops = p->last_ops;
+    s.bytes = p->last_bytes;
     uint32_t i = p->programs - 1;
     for (uint64_t first = 0; first < tokens; first += p->program[i].rows) {
         while (i && p->program[i - 1].rows >= tokens - first) i--;
-        uint64_t pairs, positions;
-        look(&p->program[i], first, &pairs, &positions);
-        s.ns = plus(s.ns, bt_price_chunk_ns(p, i, first));
-        s.ops = plus(s.ops, at(&p->program[i].ops, pairs, positions));
-        s.bytes = plus(s.bytes, at(&p->program[i].bytes, pairs, positions));
-        s.chunks++;
+        bt_price_add_chunk(&s, p, i, first);
     }
     return s;
 }

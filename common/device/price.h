@@ -14,7 +14,7 @@
  * A chunk is for devices with static programs. A step is any mixture of prefill pieces and decode rows as one pass over
  * the weights, which is how GPUs run them: decode is a step of one row a sequence, a prompt a step of all its rows.
  * A group of devices divides matrices and heads, and sums over itself twice a layer. */
-enum { BT_PRICE_MAX_PROGRAMS = 64 };
+enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = 16 };
 
 /* An operator of a program, `count` times: a matrix where matrix.inputs is not 0, else `bytes` that it reads and
  * writes. */
@@ -22,13 +22,18 @@ typedef struct bt_price_op {
     bt_time_matrix matrix;
     bool is_row_split; /* in a group of devices: its inputs are divided, not its outputs */
     uint64_t bytes;
+    uint64_t fixed_ns; /* neither of both: what it takes whatever the rates */
     uint32_t count;
+    uint8_t part;      /* below BT_PRICE_PARTS: what the caller wants to see it under */
+    bool is_companion; /* the companion runs it, in FP16 */
 } bt_price_op;
 
 /* Attention of every layer; the engine's own where ctx is 0: as many columns as each row sees. */
 typedef struct bt_price_attention {
     uint32_t layers, heads, kv_heads, head_dim, kv_elem_bits;
     uint32_t ctx; /* of programs that are static in it: the shortest; the others are its doublings */
+    uint8_t part;
+    bool is_companion; /* as bt_price_op */
 } bt_price_attention;
 
 /* Of a pass: a number that does not depend on the position, one for each (row, column) pair and one for each position
@@ -39,11 +44,13 @@ typedef struct bt_price_line {
 typedef struct bt_price_program {
     uint32_t rows, ctx;
     bt_price_line compute, memory, scores; /* ns: of attention the longer of the first two, and scores beside them */
-    bt_price_line ops, bytes;              /* operations and bytes of memory, for energy and utilisation */
+    uint64_t part_ns[BT_PRICE_PARTS], spill_ns; /* of compute.fixed */
+    uint8_t attention_part;
+    bt_price_line ops, bytes; /* operations and bytes of memory, for energy and utilisation */
 } bt_price_program;
 
 typedef struct bt_price {
-    bt_profile profile;
+    bt_profile profile, companion;                   /* the same where there is no other engine */
     bt_price_program program[BT_PRICE_MAX_PROGRAMS]; /* rows ascend */
     uint32_t programs;
     uint64_t first_ns;                      /* once a prompt: the first use of weights and operators */
@@ -57,7 +64,7 @@ bt_err bt_price_begin(bt_price *ret, const bt_profile *profile, bt_fault *fault)
  * BT_PRICE_MAX_PROGRAMS, BT_EARG where rows do not ascend. */
 bt_err bt_price_add(bt_price *p, uint32_t rows, const bt_price_op *op, size_t n, const bt_price_attention *a,
                     bt_fault *fault);
-/* What the last chunk of a prompt runs beside: its output matrix. */
+/* An operator that the last chunk of a prompt runs beside: its output matrix, or a part of it. */
 void bt_price_last(bt_price *p, const bt_price_op *op);
 /* The programs of a shape with weights of so many bits: what the functions above make of it. program_rows ascend. */
 typedef struct bt_price_recipe {
@@ -72,7 +79,10 @@ bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims 
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first);
 typedef struct bt_price_sum {
     uint64_t ns, ops, bytes, chunks;
+    uint64_t part_ns[BT_PRICE_PARTS], spill_ns; /* of ns; first_ns and last_ns are in no part */
 } bt_price_sum;
+/* Adds that chunk to *sum. */
+void bt_price_add_chunk(bt_price_sum *sum, const bt_price *p, uint32_t i, uint64_t first);
 /* A prompt: the longest program as often as it is filled, then the shortest that holds the rest; first_ns and last_ns.
  */
 bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens);

@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <string.h>
 
-typedef enum kind { U32, U64, POINTS, STACK } kind;
+typedef enum kind { U32, U64, POINTS, TEXT } kind;
 #define RATE_MAX UINT64_C(1000000000000)
 /* docs/profiles.md has a row for each (tests/lint/docs.sh). */
 static const struct field {
@@ -15,7 +15,8 @@ static const struct field {
     kind kind;
     uint64_t lo, hi;
 } fields[] = {
-    {"stack", offsetof(bt_profile_time, stack), STACK, 1, BT_PROFILE_TIME_MAX_STACK},
+    {"stack", offsetof(bt_profile_time, stack), TEXT, 1, BT_PROFILE_TIME_MAX_STACK},
+    {"companion", offsetof(bt_profile_time, companion), TEXT, 1, 63},
     {"f16_ops_per_us", offsetof(bt_profile_time, f16_ops_per_us), U64, 1, RATE_MAX},
     {"int8_permille", offsetof(bt_profile_time, int8_permille), U32, 1, 100000},
     {"int4_permille", offsetof(bt_profile_time, int4_permille), U32, 1, 100000},
@@ -74,16 +75,16 @@ static bt_err read_points(bt_profile_time *t, const json_t *list, bt_fault *faul
     return BT_OK;
 }
 
-static bt_err read_stack(bt_profile_time *t, const json_t *v, bt_fault *fault)
+static bt_err read_text(char *ret, const struct field *f, const json_t *v, bt_fault *fault)
 {
     const char *s = json_string_value(v);
     const size_t n = s ? strlen(s) : 0;
-    bool ok = n >= 1 && n <= BT_PROFILE_TIME_MAX_STACK;
+    bool ok = n >= f->lo && n <= f->hi;
     for (size_t i = 0; ok && i < n; i++) ok = s[i] >= 0x20 && s[i] <= 0x7e;
     if (!ok)
-        return bt_fail(fault, BT_EFORMAT, "field 'stack': 1 to %d printable ASCII characters",
-                       BT_PROFILE_TIME_MAX_STACK);
-    memcpy(t->stack, s, n + 1);
+        return bt_fail(fault, BT_EFORMAT, "field '%s': 1 to %" PRIu64 " printable ASCII characters", f->name,
+                       f->hi);
+    memcpy(ret, s, n + 1);
     return BT_OK;
 }
 
@@ -92,7 +93,7 @@ static bt_err read_field(bt_profile_time *t, const struct field *f, const json_t
     char *at = (char *)t + f->offset;
     const int64_t n = json_is_integer(v) ? json_integer_value(v) : -1;
     if (f->kind == POINTS) return read_points(t, v, fault);
-    if (f->kind == STACK) return read_stack(t, v, fault);
+    if (f->kind == TEXT) return read_text(at, f, v, fault);
     if (n < (int64_t)f->lo || n > (int64_t)f->hi) {
         if (!json_is_integer(v))
             return bt_fail(fault, BT_EFORMAT, "field '%s': no whole number; from %" PRIu64 " to %" PRIu64,

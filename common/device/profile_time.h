@@ -14,6 +14,7 @@ enum { BT_PROFILE_TIME_MAX_POINTS = 16, BT_PROFILE_TIME_MAX_STACK = 31 };
 typedef struct bt_profile_time {
     bool is_given;                             /* the profile has the object */
     char stack[BT_PROFILE_TIME_MAX_STACK + 1]; /* whose constants these are: "llm.npu" */
+    char companion[64];                        /* the profile that runs what this one leaves; "": itself, in FP16 */
     /* the matrix unit */
     uint64_t f16_ops_per_us; /* peak, dense */
     uint32_t int8_permille;  /* int8 operations by f16 ones; 0 as 1000 */

@@ -3,6 +3,7 @@
 #include "device/profile_words.h"
 #include "model/model.h"
 #include "tools/commands/roofline_rows.h"
+#include "tools/commands/run_device.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -78,10 +79,7 @@ static bt_err shape_of(bt_dims *ret, const char *name, bt_fault *fault)
     }
     const bt_err e = tool_open_model(&m, NULL, name, fault);
     if (e < 0) return strchr(name, '/') ? e : no_shape(name, fault);
-    const bt_hparams *h = &m->hp;
-    *ret = (bt_dims){.layers = h->layers,     .hidden = h->dim,        .ffn = h->ffn,     .heads = h->heads,
-                     .kv_heads = h->kv_heads, .head_dim = h->head_dim, .vocab = h->vocab, .ffn_matrices = 3};
-    snprintf(ret->name, sizeof ret->name, "%.63s", m->name);
+    *ret = tool_device_dims(m);
     bt_model_close(m);
     return BT_OK;
 }

@@ -1,0 +1,206 @@
+/* Instructions become operators of device/price.h one by one; attention is the one that depends on the
+ * position, so it is handed over apart. */
+#include "npu/compile/price_pkg.h"
+#include "npu/compile/plan.h"
+#include "npu/pkg/pkg_layout.h"
+#include "npu/pkg/shapes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The part that an instruction belongs to. */
+static uint8_t part_of(const bt_pkg_inst *i)
+{
+    static const uint8_t kinds[] = {
+        [BT_PKG_EMBED] = BT_OP_EMBED,
+        [BT_PKG_ROTATE] = BT_OP_ROTATE,
+        [BT_PKG_RMSNORM] = BT_OP_RMSNORM,
+        [BT_PKG_LINEAR_F16] = BT_OP_LINEAR,
+        [BT_PKG_QK_NORM] = BT_OP_QK_NORM,
+        [BT_PKG_ROPE] = BT_OP_ROPE,
+        [BT_PKG_KV_STORE] = BT_OP_KV_STORE,
+        [BT_PKG_ATTENTION] = BT_OP_ATTENTION,
+        [BT_PKG_ADD] = BT_OP_ADD,
+        [BT_PKG_SILU_MUL] = BT_OP_SILU_MUL,
+        [BT_PKG_SELECT_ROWS] = BT_OP_SELECT_ROWS,
+    };
+    if (i->op == BT_PKG_SESSION) return BT_PRICE_PKG_SESSIONS;
+    if (i->unit == BT_PKG_NPU) return BT_PRICE_PKG_NPU;
+    return i->op < sizeof kinds ? kinds[i->op] : BT_PRICE_PKG_EDGES;
+}
+
+static uint64_t spill_of(const bt_pkg *p, const bt_pkg_program *g, const bt_pkg_inst *i)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    bt_on_chip_op op;
+    if (!bt_plan_on_chip_op(&op, h, bt_pkg_tensors(p), g, i, 0)) return 0;
+    const uint32_t order = bt_pkg_order_of(i);
+    const bt_on_chip_plan plan =
+        order == BT_PKG_ORDER_NONE
+            ? bt_on_chip_best(&op, h->layout.on_chip_bytes)
+            : bt_on_chip_in_order(&op, h->layout.on_chip_bytes,
+                                  order == BT_PKG_ORDER_WEIGHTS ? BT_ON_CHIP_WEIGHTS_STAY
+                                                                : BT_ON_CHIP_INPUTS_STAY);
+    return bt_on_chip_spilled(&plan);
+}
+
+static bt_price_op op_of(const bt_pkg *p, const bt_pkg_program *g, const bt_pkg_inst *i)
+{
+    const uint64_t rows = i->out_rows ? g->out : g->seq;
+    bt_price_op op = {.count = 1, .part = part_of(i), .is_companion = i->unit != BT_PKG_NPU};
+    if (i->op == BT_PKG_SESSION) {
+        op.fixed_ns = i->params;
+    } else if (bt_pkg_is_npu_linear(i) || i->op == BT_PKG_LINEAR_F16) {
+        const uint32_t bits = bt_pkg_tensors(p)[i->tensor].bits;
+        const bool is_npu = i->op != BT_PKG_LINEAR_F16;
+        op.matrix = (bt_time_matrix){
+            .rows = rows,
+            .inputs = i->in_width,
+            .outputs = i->out_width,
+            .weight_bits = bits,
+            .input_bits = !is_npu || i->in1 != BT_PKG_NOWHERE ? 16 : 8,
+            .spill_bytes = is_npu ? spill_of(p, g, i) : 0,
+        };
+    } else {
+        op.bytes = rows * ((uint64_t)i->in_stride + i->out_stride);
+    }
+    return op;
+}
+
+/* What a program does, but attention; a wait for each change of engine. */
+static size_t ops_of(bt_price_op *op, const bt_pkg *p, uint32_t program, uint32_t sync_ns,
+                     bool *attention_is_npu)
+{
+    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
+    const bt_pkg_inst *inst = bt_pkg_code(p, program);
+    uint32_t unit = BT_PKG_COMPANION;
+    size_t n = 0;
+    for (uint32_t k = 0; k < g->insts; k++) {
+        const bt_pkg_inst *i = &inst[k];
+        if (i->op != BT_PKG_SESSION && i->unit != unit && sync_ns)
+            op[n++] = (bt_price_op){.count = 1, .fixed_ns = sync_ns, .part = BT_PRICE_PKG_SYNC};
+        if (i->op != BT_PKG_SESSION) unit = i->unit;
+        if (bt_pkg_is_attention(i)) *attention_is_npu = i->unit == BT_PKG_NPU;
+        else if (i->op != BT_PKG_SESSION || i->params) op[n++] = op_of(p, g, i);
+    }
+    return n;
+}
+
+static bt_err add_program(bt_price *price, const bt_pkg *p, const bt_pkg_row *row, uint32_t kv_elem_bits,
+                          bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const uint32_t program = row->program[BT_PKG_OUT_NONE];
+    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
+    bool is_npu = false;
+    bt_price_op *op = calloc(2 * (size_t)g->insts + 1, sizeof *op);
+    if (!op) return bt_fail(fault, BT_ENOMEM, "pricing a program");
+    const size_t n = ops_of(op, p, program, price->profile.time.sync_ns, &is_npu);
+    const bt_price_attention a = {
+        .layers = h->layers,
+        .heads = h->heads,
+        .kv_heads = h->kv_heads,
+        .head_dim = h->head_dim,
+        .kv_elem_bits = kv_elem_bits,
+        .ctx = g->ctx ? g->ctx : 0,
+        .part = is_npu ? BT_PRICE_PKG_NPU : BT_OP_ATTENTION,
+        .is_companion = !is_npu,
+    };
+    const bt_err e = bt_price_add(price, row->seq, op, n, &a, fault);
+    free(op);
+    return e;
+}
+
+/* What the program that makes logits does outside layers, beyond the one that makes none. */
+static void add_last(bt_price *price, const bt_pkg *p, const bt_pkg_row *row)
+{
+    const uint32_t program = row->program[BT_PKG_OUT_LAST];
+    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
+    const bt_pkg_inst *inst = bt_pkg_code(p, program);
+    for (uint32_t k = 0; k < g->insts; k++)
+        if (inst[k].out_rows && inst[k].op != BT_PKG_SESSION) {
+            const bt_price_op op = op_of(p, g, &inst[k]);
+            bt_price_last(price, &op);
+        }
+}
+
+/* The row of the least seq above `than`, with its shortest context. */
+static const bt_pkg_row *next_row(const bt_pkg *p, uint32_t than)
+{
+    const bt_pkg_row *row = bt_pkg_rows(p), *best = NULL;
+    for (uint32_t i = 0; i < bt_pkg_header_of(p)->rows.count; i++)
+        if (row[i].batch == 1 && row[i].seq > than &&
+            (!best || row[i].seq < best->seq || (row[i].seq == best->seq && row[i].ctx < best->ctx)))
+            best = &row[i];
+    return best;
+}
+
+bt_err bt_price_pkg(bt_price *ret, const bt_pkg *p, const bt_profile *profile, uint32_t kv_elem_bits,
+                    bt_fault *fault)
+{
+    const bt_pkg_row *row = NULL, *last = NULL;
+    bt_err e = bt_price_begin(ret, profile, fault);
+    if (e == BT_OK && profile->time.companion[0]) {
+        e = bt_profile_load(&ret->companion, profile->time.companion, fault);
+        if (e == BT_OK && !ret->companion.time.is_given)
+            e = bt_fail(fault, BT_EARG, "profile '%s': its companion '%s' has no time", profile->name,
+                        ret->companion.name);
+    }
+    for (uint32_t seq = 0; e == BT_OK && (row = next_row(p, seq)); seq = row->seq) {
+        e = add_program(ret, p, row, kv_elem_bits, fault);
+        last = row;
+    }
+    if (e == BT_OK && last) add_last(ret, p, last);
+    return e;
+}
+
+/* Of the shortest program that holds so many rows. */
+static uint32_t program_for(const bt_price *price, uint64_t rows)
+{
+    uint32_t i = 0;
+    while (i + 1 < price->programs && price->program[i].rows < rows) i++;
+    return i;
+}
+
+static bt_err shapes_of(bt_shapes *ret, const bt_pkg *p, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_row *row = bt_pkg_rows(p);
+    bt_shape *shape = calloc(h->rows.count + 1u, sizeof *shape);
+    size_t n = 0;
+    if (!shape) return bt_fail(fault, BT_ENOMEM, "pricing a prompt");
+    for (uint32_t i = 0; i < h->rows.count; i++)
+        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx};
+    const bt_err e = n ? bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault)
+                       : bt_fail(fault, BT_EARG, "the package has no program for one sequence");
+    free(shape);
+    return e;
+}
+
+bt_err bt_price_pkg_prompt(bt_price_pkg_run *ret, const bt_price *price, const bt_pkg *p, const bt_link *link,
+                           uint64_t kv_bytes, uint64_t first, uint64_t tokens, bt_fault *fault)
+{
+    const uint32_t layers = bt_pkg_header_of(p)->layers;
+    bt_price_pkg_run r = {.transfer_ns = 0};
+    bt_link_queue queue = {0};
+    bt_shapes shapes;
+    const bt_err e = shapes_of(&shapes, p, fault);
+    if (e < 0) return e;
+    if (tokens) r.prefill.ns = price->first_ns;
+    for (uint64_t begin = first; begin < first + tokens;) {
+        const bt_shapes_chunk c = bt_shapes_next(&shapes, first + tokens, begin);
+        const uint64_t start = r.prefill.ns, bytes = kv_bytes / layers * c.valid;
+        bt_price_add_chunk(&r.prefill, price, program_for(price, c.rows), begin);
+        bt_link_chunk(&queue, link, start, r.prefill.ns - start, layers, bytes);
+        r.transfer_ns = bt_time_plus(r.transfer_ns, bt_time_times(layers, bt_link_ns(link, bytes)));
+        begin += c.valid;
+    }
+    if (tokens) {
+        r.prefill.ns = bt_time_plus(r.prefill.ns, price->last_ns);
+        r.prefill.ops = bt_time_plus(r.prefill.ops, price->last_ops);
+        r.prefill.bytes = bt_time_plus(r.prefill.bytes, price->last_bytes);
+    }
+    r.exposed_ns = bt_link_exposed_ns(&queue, r.prefill.ns);
+    *ret = r;
+    return BT_OK;
+}
