@@ -183,10 +183,10 @@ static void servegen_has_windows_of_rates(void **state)
 {
     (void)state;
     static const char text[] =
-        "0,1.33166,8.59838,Weibull,0.37535,0.39677\n600,0,0,,0,0\n1200,0.15,4.06,Gamma,0.0604,103.65\n";
+        "0,1.33166,8.59838,Weibull,0.37535,0.39677\n600,0,0,,0,0\n1200,0.15,4.06,Gamma,45229.9,103.65\n";
     static const bt_trace_rate want_rows[] = {{0, 600, 1.33166, 8.59838, 0.37535, 0.39677, BT_TRACE_WEIBULL},
                                               {600, 1200, 0, 0, 0, 0, BT_TRACE_NO_GAPS},
-                                              {1200, 1800, 0.15, 4.06, 0.0604, 103.65, BT_TRACE_GAMMA}};
+                                              {1200, 1800, 0.15, 4.06, 45229.9, 103.65, BT_TRACE_GAMMA}};
     FILE *f;
     bt_trace *t = begin(&f, text, sizeof text - 1, BT_TRACE_AUTO, false);
     bt_trace_rate r;
