@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize padding profiles roofline timeline bench perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline bench perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -94,6 +94,7 @@ _baton()
     "baton up --min-p" | \
     "baton up --repetition-penalty" | \
     "baton up --max-answer" | \
+    "baton up --capture-rotate" | \
     "baton up --recovery-timeout" | \
     "baton up --drain-timeout" | \
     "baton status --url" | \
@@ -113,6 +114,21 @@ _baton()
     "baton inspect --shape-policy" | \
     "baton inspect --ctx-size" | "baton inspect -c" | \
     "baton tokenize --prompt" | "baton tokenize -p" | \
+    "baton trace --block-tokens" | \
+    "baton trace --start" | \
+    "baton trace --duration" | \
+    "baton trace --skip" | \
+    "baton trace --limit" | \
+    "baton trace --speed" | \
+    "baton trace --input" | \
+    "baton trace --answer" | \
+    "baton trace --max-input" | \
+    "baton trace --max-answer-tokens" | \
+    "baton trace --new-block-tokens" | \
+    "baton trace --requests" | "baton trace -n" | \
+    "baton trace --seed" | \
+    "baton trace --rate" | \
+    "baton trace --cv" | \
     "baton padding --policy" | \
     "baton padding --ctx-size" | "baton padding -c" | \
     "baton roofline --profile" | \
@@ -172,6 +188,7 @@ _baton()
     "baton-gateway --recovery-timeout" | \
     "baton-gateway --idle-timeout" | \
     "baton-gateway --drain-timeout" | \
+    "baton-gateway --capture-rotate" | \
     "baton-prefill --ctx-size" | "baton-prefill -c" | \
     "baton-prefill --threads" | "baton-prefill -t" | \
     "baton-prefill --isa" | \
@@ -229,11 +246,16 @@ _baton()
     "baton up --calib" | \
     "baton up --package" | \
     "baton up --api-key-file" | \
+    "baton up --capture" | \
+    "baton up --capture-seal" | \
     "baton status --api-key-file" | \
     "baton role --api-key-file" | \
     "baton compile --calib" | \
     "baton compile --output" | "baton compile -o" | \
     "baton tokenize --file" | "baton tokenize -f" | \
+    "baton trace --unseal" | \
+    "baton trace --output" | "baton trace -o" | \
+    "baton trace --rates" | \
     "baton timeline --calib" | \
     "baton timeline --package" | \
     "baton timeline --timeline" | "baton timeline -o" | \
@@ -243,6 +265,8 @@ _baton()
     "baton perplexity --calib" | \
     "baton perplexity --package" | \
     "baton-gateway --api-key-file" | \
+    "baton-gateway --capture" | \
+    "baton-gateway --capture-seal" | \
     "baton-prefill --calib" | \
     "baton-prefill --package" | \
     "baton-decode --calib" | \
@@ -254,6 +278,7 @@ _baton()
     "baton up --model" | "baton up -m" | \
     "baton compile --model" | "baton compile -m" | \
     "baton tokenize --model" | "baton tokenize -m" | \
+    "baton trace --model" | "baton trace -m" | \
     "baton roofline --model" | "baton roofline -m" | \
     "baton timeline --model" | "baton timeline -m" | \
     "baton bench --model" | "baton bench -m" | \
@@ -329,6 +354,12 @@ _baton()
     "baton-decode --log-format")
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
         return ;;
+    "baton trace --format")
+        mapfile -t COMPREPLY < <(compgen -W "auto mooncake azure burstgpt splitwise vidur bailian sharegpt servegen lengths baton" -- "$cur")
+        return ;;
+    "baton trace --to")
+        mapfile -t COMPREPLY < <(compgen -W "mooncake baton" -- "$cur")
+        return ;;
     "baton roofline --decode-weights")
         mapfile -t COMPREPLY < <(compgen -W "f16 int8 q4_0" -- "$cur")
         return ;;
@@ -355,7 +386,7 @@ _baton()
     case $program in
     "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --decode-profile --link --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --no-history --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --capture --capture-text --capture-seal --capture-rotate --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--gateways --prefill --decode --json --help -h --version -V --print-config --print-options --print-man" ;;
@@ -363,13 +394,14 @@ _baton()
     "baton cache") words="--yes -y --cache-limit --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton trace") words="--format --skip-bad --model -m --unseal --output -o --to --block-tokens --start --duration --skip --limit --speed --input --answer --max-input --max-answer-tokens --new-block-tokens --requests -n --seed --rate --cv --rates --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --capture --capture-text --capture-seal --capture-rotate --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-decode") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --listen --advertise --window --weights --slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --prefill-engine --prefill-slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --help -h --version -V --print-config --print-options --print-man" ;;
     esac

@@ -22,14 +22,15 @@ common/ref         : base kernels model
 common/sample      : base kernels
 common/kv          : base kernels
 common/wire        : base sample kv
+common/trace       : base crypto
 common/engine      : base kernels model graph device npu/pkg npu/compile npu/run ref kv
 common/xfer        : base kernels kv wire
 common/node        : base crypto rt kernels model device kv wire xfer
 gateway/brain      : base wire xfer
 gateway/http       : base crypto rt model node
 gateway/api        : base text model sample wire gateway/http
-gateway/door       : base rt text model wire node gateway/brain gateway/http gateway/api
-gateway/shell      : base rt model gateway/brain gateway/http gateway/api gateway/door
+gateway/door       : base rt text model wire trace node gateway/brain gateway/http gateway/api
+gateway/shell      : base rt model trace gateway/brain gateway/http gateway/api gateway/door
 prefill-node/brain : base kv wire xfer
 prefill-node       : base kernels npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer
@@ -39,8 +40,9 @@ tools              : base text model npu/pkg npu/compile kv
 tools/bench        : base kernels model graph kv engine tools
 tools/cluster      : base rt model kv npu/compile engine tools
 tools/chat         : base text tools tools/cluster
+tools/trace        : base crypto text model trace tools
 tools/timeline     : base device npu/pkg npu/compile
-tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster tools/chat tools/timeline gateway/http
+tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster tools/chat tools/timeline tools/trace trace gateway/http
 programs           : base rt wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 

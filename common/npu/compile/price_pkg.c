@@ -170,7 +170,7 @@ static bt_err shapes_of(bt_shapes *ret, const bt_pkg *p, bt_fault *fault)
     size_t n = 0;
     if (!shape) return bt_fail(fault, BT_ENOMEM, "pricing a prompt");
     for (uint32_t i = 0; i < h->rows.count; i++)
-        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx};
+        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx, 1};
     const bt_err e = n ? bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault)
                        : bt_fail(fault, BT_EARG, "the package has no program for one sequence");
     free(shape);
