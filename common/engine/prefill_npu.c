@@ -144,6 +144,8 @@ static bt_report_work npu_work(const void *state)
     return (bt_report_work){.rows = s->rows,
                             .npu_macs = x.npu_macs,
                             .companion_macs = x.companion_macs,
+                            .npu_int16_macs = x.npu_int16_macs,
+                            .npu_float_macs = x.npu_float_macs,
                             .tile_padding_macs = x.tile_padding_macs,
                             .shadow_entries = x.shadow_entries,
                             .masked_macs = x.masked_macs,

@@ -201,7 +201,7 @@ static void run_attention(rows_job *r)
     const size_t real = valid < row ? 0 : valid - row < r->slice.rows ? valid - row : r->slice.rows;
     bt_companion_flush(&j->x->companion);
     bt_pool_run(j->x->companion.pool, attention_part, r);
-    j->x->stats.npu_macs += bt_exec_job_attention_macs(j, &r->slice, real);
+    bt_exec_count_macs(j, r->i, bt_exec_job_attention_macs(j, &r->slice, real));
 }
 
 /* ---- linears with integer outputs ---- */
