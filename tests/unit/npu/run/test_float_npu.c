@@ -3,6 +3,7 @@
  * calibration says that f16 is too small. */
 #include "kernels/round16.h"
 #include "npu/compile/compile.h"
+#include "npu/compile/plan.h"
 #include "npu/run/exec.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
@@ -382,6 +383,51 @@ static void shares_are_counted_by_kind(void **state)
     engine_kit_done(&w.kit);
 }
 
+/* On the chip a value has 2 bytes, in the arena 4; a program's MACs by kind are its npu_macs. */
+static void values_have_two_bytes_on_the_chip(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    const bt_hparams *hp = &w.kit.model->hp;
+    uint8_t bits[KINDS];
+    uint32_t insts, norms = 0, attentions = 0, rounds = 0;
+    memset(bits, BT_PROFILE_FLOAT16, sizeof bits);
+    bits[0] = BT_PROFILE_INT8;
+    bt_profile p = profile_of(bits);
+    p.on_chip_bytes = 1 << 20;
+    bt_pkg *pkg = package(&w, "w8a8:no-rotate", &p);
+    const bt_pkg_program *g = &bt_pkg_programs(pkg)[bt_pkg_rows(pkg)[0].program[BT_PKG_OUT_ALL]];
+    const bt_pkg_inst *inst = code_of(pkg, &insts);
+    for (uint32_t i = 0; i < insts; i++) {
+        bt_on_chip_op op;
+        if (!bt_plan_on_chip_op(&op, bt_pkg_header_of(pkg), bt_pkg_tensors(pkg), g, &inst[i], CTX)) {
+            assert_int_equal(inst[i].unit, BT_PKG_COMPANION);
+            continue;
+        }
+        if (inst[i].op == BT_PKG_RMSNORM) {
+            assert_true(op.unit_bytes == 2 * hp->dim && op.output_bytes == 2 * hp->dim &&
+                        op.band_bytes == 2 * hp->dim);
+            assert_int_equal(inst[i].in_stride, 4 * hp->dim);
+            norms++;
+        }
+        if (inst[i].op == BT_PKG_ATTENTION) {
+            assert_int_equal(op.unit_bytes, 2 * hp->heads * hp->head_dim);
+            attentions++;
+        }
+        if (inst[i].op == BT_PKG_ROUND16) {
+            assert_true(op.unit_bytes == 2 * op.output_bytes);
+            assert_int_equal(bt_plan_device_bytes(&bt_pkg_header_of(pkg)->layout, g, &inst[i]) / g->seq,
+                             2 * inst[i].out_width);
+            rounds++;
+        }
+    }
+    assert_true(norms == 2 * hp->layers + 1 && attentions == hp->layers && rounds > 0);
+    const bt_plan_macs m = bt_plan_macs_of(g, inst, bt_pkg_sites(pkg));
+    assert_true(m.int8 == g->npu_macs && !m.int16 && !m.floats && !g->companion_macs);
+    bt_pkg_close(pkg);
+    engine_kit_done(&w.kit);
+}
+
 /* ---- what f16 does not hold ---- */
 
 /* Embedding rows a hundred thousand times as large: the residual stream is, and nothing behind a norm. */
@@ -430,6 +476,7 @@ int main(void)
         cmocka_unit_test(floats_are_a_plain_pass_that_rounds_after_every_operator),
         cmocka_unit_test(any_mix_of_integers_floats_and_companion),
         cmocka_unit_test(shares_are_counted_by_kind),
+        cmocka_unit_test(values_have_two_bytes_on_the_chip),
         cmocka_unit_test(a_residual_stream_beyond_f16_stays_with_the_companion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
