@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize padding profiles bench perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize padding profiles roofline timeline bench perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -113,6 +113,21 @@ _baton()
     "baton tokenize --prompt" | "baton tokenize -p" | \
     "baton padding --policy" | \
     "baton padding --ctx-size" | "baton padding -c" | \
+    "baton roofline --profile" | \
+    "baton roofline --decode-profile" | \
+    "baton roofline --link" | \
+    "baton timeline --ctx-size" | "baton timeline -c" | \
+    "baton timeline --quant" | \
+    "baton timeline --shape-policy" | \
+    "baton timeline --profile" | \
+    "baton timeline --companion" | \
+    "baton timeline --decode-profile" | \
+    "baton timeline --link" | \
+    "baton timeline --prompt-tokens" | "baton timeline -p" | \
+    "baton timeline --n-predict" | "baton timeline -n" | \
+    "baton timeline --window" | \
+    "baton timeline --threads" | "baton timeline -t" | \
+    "baton timeline --cache-limit" | \
     "baton bench --weights" | \
     "baton bench --quant" | \
     "baton bench --shape-policy" | \
@@ -215,6 +230,9 @@ _baton()
     "baton compile --calib" | \
     "baton compile --output" | "baton compile -o" | \
     "baton tokenize --file" | "baton tokenize -f" | \
+    "baton timeline --calib" | \
+    "baton timeline --package" | \
+    "baton timeline --timeline" | "baton timeline -o" | \
     "baton bench --calib" | \
     "baton bench --package" | \
     "baton perplexity --file" | "baton perplexity -f" | \
@@ -232,6 +250,8 @@ _baton()
     "baton up --model" | "baton up -m" | \
     "baton compile --model" | "baton compile -m" | \
     "baton tokenize --model" | "baton tokenize -m" | \
+    "baton roofline --model" | "baton roofline -m" | \
+    "baton timeline --model" | "baton timeline -m" | \
     "baton bench --model" | "baton bench -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
     "baton-gateway --model" | "baton-gateway -m" | \
@@ -267,6 +287,7 @@ _baton()
     "baton chat --npu-ops" | \
     "baton up --npu-ops" | \
     "baton compile --npu-ops" | \
+    "baton timeline --npu-ops" | \
     "baton bench --npu-ops" | \
     "baton perplexity --npu-ops" | \
     "baton-prefill --npu-ops" | \
@@ -278,6 +299,7 @@ _baton()
         mapfile -t COMPREPLY < <(compgen -W "least-load prefix round-robin" -- "$cur")
         return ;;
     "baton up --keys" | \
+    "baton compile --images" | \
     "baton-gateway --keys" | \
     "baton-prefill --keys" | \
     "baton-decode --keys")
@@ -294,6 +316,12 @@ _baton()
     "baton-prefill --log-format" | \
     "baton-decode --log-format")
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
+        return ;;
+    "baton roofline --decode-weights")
+        mapfile -t COMPREPLY < <(compgen -W "f16 int8 q4_0" -- "$cur")
+        return ;;
+    "baton timeline --schedule")
+        mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo" -- "$cur")
         return ;;
     "baton bench --output" | "baton bench -o")
         mapfile -t COMPREPLY < <(compgen -W "md csv json" -- "$cur")
@@ -325,12 +353,14 @@ _baton()
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--gateways --prefill --decode --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --cache-limit --output -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --cache-limit --output -o --images --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton cache") words="--yes -y --cache-limit --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;

@@ -39,7 +39,8 @@ tools              : base text model npu/pkg npu/compile kv
 tools/bench        : base kernels model graph kv engine tools
 tools/cluster      : base rt model kv npu/compile engine tools
 tools/chat         : base text tools tools/cluster
-tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster tools/chat gateway/http
+tools/timeline     : base device npu/pkg npu/compile
+tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster tools/chat tools/timeline gateway/http
 programs           : base rt wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 

@@ -14,6 +14,8 @@ static const bt_opt_command list[] = {
     {"Look closer", "tokenize", &tool_tokenize_program, tool_tokenize_run},
     {"Look closer", "padding", &tool_padding_program, tool_padding_run},
     {"Look closer", "profiles", &tool_profiles_program, tool_profiles_run},
+    {"Look closer", "roofline", &tool_roofline_program, tool_roofline_run},
+    {"Look closer", "timeline", &tool_timeline_program, tool_timeline_run},
     {"Look closer", "bench", &tool_bench_program, tool_bench_run},
     {"Look closer", "perplexity", &tool_perplexity_program, tool_perplexity_run},
 };

@@ -40,8 +40,8 @@ static const gw_answer_report report = {
     .kv_exposed_us = 125,
     .kv_digest = {{0xab, 1}},
     .work = {.rows = 16, .npu_macs = 3000, .companion_macs = 1000, .shadow_entries = 5, .masked_macs = 1000,
-             .session_switches = 4, .session_switch_ns = 1500000, .npu_int16_macs = 500,
-             .npu_float_macs = 2000},
+             .session_switches = 4, .session_switch_ns = 1500000, .tile_padding_macs = 600,
+             .npu_int16_macs = 500, .npu_float_macs = 2000},
     .prefilled_by = "d1",
     .attempts = 3,
     .recoveries = 2,
@@ -75,7 +75,7 @@ static gw_answer_head chat_head(void)
     "75,\"npu_int8_mac_ratio\":0.125,\"npu_int16_mac_ratio\":0.125,\"npu_float_mac_ratio\":0.5,\"padding_" \
     "ratio\":0.875,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the " \
     "NPU's\"}],\"compilations\":0,\"masked_mac_ratio\":0.2,\"session_switches\":4," \
-    "\"session_switch_ms\":1.5}"
+    "\"session_switch_ms\":1.5,\"tile_padding_macs\":600}"
 #define USAGE \
     "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,\"prompt_tokens_details\":{" \
     "\"cached_tokens\":1}}"
@@ -124,6 +124,7 @@ static void writes_a_whole_completion_and_null_for_what_never_came(void **state)
                                           "masked_mac_ratio",
                                           "session_switches",
                                           "session_switch_ms",
+                                          "tile_padding_macs",
                                           "npu_int8_mac_ratio",
                                           "npu_int16_mac_ratio",
                                           "npu_float_mac_ratio"};
