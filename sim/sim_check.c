@@ -439,7 +439,7 @@ static void check_ends(sim_world *w, uint32_t g)
         if (!e->life || e->gateway_life != p->life) continue;
         const int64_t for_us = w->now_us - later(e->told_us, p->runs_us);
         if (for_us <= w->o.gw.cut_us + w->o.late_us + LOST_US) continue;
-        for (uint32_t i = 0; i < p->gw->requests_len; i++) {
+        for (uint32_t i = 0; i < p->gw->requests_used; i++) {
             const gw_request *r = &p->gw->requests[i];
             if ((r->prefill.is_open && bt_incarnation_equal(&r->prefill.node, &e->node)) ||
                 (r->decode.is_open && bt_incarnation_equal(&r->decode.node, &e->node)))

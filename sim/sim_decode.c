@@ -7,14 +7,14 @@
 enum { PENDING_MAX = 512 };
 
 /* The answer to a peer goes back by the socket it last used. */
-static void note_route(sim_process *p, uint32_t from, const uint8_t socket[16], const bt_incarnation *peer)
+static void note_route(const sim_world *w, sim_process *p, uint32_t from, const uint8_t socket[16],
+                       const bt_incarnation *peer)
 {
     sim_route *r = NULL;
-    for (int i = 0; i < SIM_ROUTES && !r; i++)
-        if (p->routes[i].in_use && bt_incarnation_equal(&p->routes[i].peer, peer)) r = &p->routes[i];
-    for (int i = 0; i < SIM_ROUTES && !r; i++)
-        if (!p->routes[i].in_use) r = &p->routes[i];
-    if (!r) r = &p->routes[from % SIM_ROUTES];
+    for (uint32_t i = 0; i < p->routes_used && !r; i++)
+        if (bt_incarnation_equal(&p->routes[i].peer, peer)) r = &p->routes[i];
+    if (!r && p->routes_used < w->routes_len) r = &p->routes[p->routes_used++];
+    if (!r) r = &p->routes[from % w->routes_len];
     *r = (sim_route){.process = from, .peer = *peer, .in_use = true};
     memcpy(r->socket, socket, 16);
 }
@@ -71,8 +71,8 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const blo
         sim_say(w, self, a->u.control.gateway, SIM_CONTROL, NULL, &a->u.control.msg);
         break;
     case DC_DO_SEND_BULK:
-        for (int i = 0; i < SIM_ROUTES; i++)
-            if (p->routes[i].in_use && bt_incarnation_equal(&p->routes[i].peer, &a->u.bulk.peer))
+        for (uint32_t i = 0; i < p->routes_used; i++)
+            if (bt_incarnation_equal(&p->routes[i].peer, &a->u.bulk.peer))
                 sim_say(w, self, p->routes[i].process, SIM_BULK, p->routes[i].socket, &a->u.bulk.msg);
         break;
     case DC_DO_PLACE: {
@@ -163,7 +163,7 @@ static void on_block(sim_world *w, uint32_t self, const sim_item *it)
     b->bytes = h.body_bytes;
     b->link_epoch = h.link_epoch;
     b->link_end = h.link_end;
-    note_route(p, it->from, it->socket, &b->from);
+    note_route(w, p, it->from, it->socket, &b->from);
     step(w, self, &ev, &in);
 }
 
@@ -178,7 +178,7 @@ void sim_decode_packet(sim_world *w, uint32_t self, const sim_item *it, const bt
         ev.u.control.gateway = it->from; /* gateways have the first numbers */
         ev.u.control.msg = m;
     } else {
-        note_route(&w->processes[self], it->from, it->socket, &m->from);
+        note_route(w, &w->processes[self], it->from, it->socket, &m->from);
         ev.u.bulk = m;
     }
     sim_decode_step(w, self, &ev);

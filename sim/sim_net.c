@@ -6,7 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LATE_FACTOR = 8, CHUNK_ITEMS = 64, ORDINAL_BITS = 40, RATIO_ONE = 1 << 12, REPEAT_US = 6000000 };
+enum {
+    LATE_FACTOR = 8,
+    CHUNK_ITEMS = 64,
+    FEW_PROCESSES = 256,
+    ORDINAL_BITS = 40,
+    FEWER_ORDINAL_BITS = 32,
+    RATIO_ONE = 1 << 12,
+    REPEAT_US = 6000000
+};
 
 typedef struct due {
     int64_t at_us;
@@ -29,7 +37,8 @@ typedef struct cut {
 struct sim_net {
     uint64_t seed, orders;
     uint32_t processes, stream;
-    uint64_t *draws; /* [processes + 1] */
+    unsigned ordinal_bits; /* of a fault's id and of its draw */
+    uint64_t *draws;       /* [processes + 1] */
     sim_faults faults;
     uint32_t limits[2][SIM_FAULT_KINDS]; /* of messages, of blocks; out of RATIO_ONE */
     wire *wires;                         /* [processes][processes][2] */
@@ -55,6 +64,7 @@ bt_err sim_net_new(sim_net **ret, uint64_t seed, uint32_t processes, const sim_f
     if (!n) return BT_ENOMEM;
     n->seed = seed;
     n->processes = n->stream = processes;
+    n->ordinal_bits = processes <= FEW_PROCESSES ? ORDINAL_BITS : FEWER_ORDINAL_BITS;
     n->draws = calloc(processes + 1, sizeof *n->draws);
     n->wires = calloc((size_t)processes * processes * 2, sizeof *n->wires);
     n->cuts = calloc((size_t)processes * processes, sizeof *n->cuts);
@@ -301,7 +311,7 @@ static unsigned fate_of(sim_net *n, const sim_item *packet, uint64_t link, uint6
     unsigned fate = 0;
     for (unsigned k = 1; k < SIM_FAULT_KINDS; k++, draw >>= 12) {
         if ((draw & (RATIO_ONE - 1)) >= limits[k]) continue;
-        const uint64_t id = SIM_FAULT_ID_OF_PACKET | link << (ORDINAL_BITS + 3) | ordinal << 3 | k;
+        const uint64_t id = SIM_FAULT_ID_OF_PACKET | link << (n->ordinal_bits + 3) | ordinal << 3 | k;
         if (n->has_only && !is_wanted(n, id)) continue;
         if (fate & 1u << SIM_DROP) break; /* nothing else matters to it */
         fate |= 1u << k;
@@ -343,7 +353,7 @@ bt_err sim_net_send(sim_net *n, int64_t now_us, sim_item *packet, const uint8_t 
     const uint64_t link =
         ((uint64_t)packet->from * n->processes + packet->to) * 2 + (packet->channel != SIM_CONTROL);
     wire *w = &n->wires[link];
-    const uint64_t ordinal = w->ordinal++, key = bt_rng_u64(~n->seed, link << ORDINAL_BITS | ordinal);
+    const uint64_t ordinal = w->ordinal++, key = bt_rng_u64(~n->seed, link << n->ordinal_bits | ordinal);
     const uint64_t times = bt_rng_u64(key, 1);
     const unsigned fate = fate_of(n, packet, link, ordinal, key);
     const cut *c = &n->cuts[(size_t)packet->from * n->processes + packet->to];

@@ -63,7 +63,7 @@ typedef struct sim_item {
 } sim_item;
 
 typedef struct sim_net sim_net;
-/* processes: how many there are, at most 256. BT_ENOMEM. */
+/* processes: how many there are, at most 8,192; 56 bytes for each way between two. BT_ENOMEM. */
 bt_err sim_net_new(sim_net **ret, uint64_t seed, uint32_t processes, const sim_faults *faults);
 void sim_net_free(sim_net *n);
 void sim_net_set_faults(sim_net *n, const sim_faults *faults);

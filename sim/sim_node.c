@@ -29,9 +29,10 @@ bt_random sim_random(sim_world *w) { return (bt_random){{sim_net_draw(w->net), s
 
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who)
 {
-    for (uint32_t i = 0; i < w->processes_len; i++)
-        if (w->processes[i].is_alive && bt_incarnation_equal(&w->processes[i].self, who)) return i;
-    return UINT32_MAX;
+    const int64_t at = bt_order_from(&w->selves, 0, gw_registry_key(who));
+    return at >= 0 && w->processes[at].is_alive && bt_incarnation_equal(&w->processes[at].self, who)
+               ? (uint32_t)at
+               : UINT32_MAX;
 }
 
 uint32_t sim_rule_of(const sim_world *w, uint32_t process)

@@ -20,7 +20,6 @@ typedef struct sim_run { /* a slot's work in an engine */
 
 typedef struct sim_kv sim_kv; /* a prefill node's pages and who reads and writes them: sim_prefill.c */
 
-enum { SIM_ROUTES = 16 };
 typedef struct sim_route {
     uint32_t process;
     uint8_t socket[16];
@@ -46,8 +45,9 @@ typedef struct sim_process {
     sim_kv *kv;    /* prefill */
     sim_pages *pages;
     dc_batch *batch;
-    bool is_stepping;             /* decode; a turn of its worker is in the calendar */
-    sim_route routes[SIM_ROUTES]; /* bulk: decode: how to answer a peer; prefill: who is dialled */
+    bool is_stepping;     /* decode; a turn of its worker is in the calendar */
+    uint32_t routes_used; /* places of routes that were ever taken */
+    sim_route *routes;    /* [routes_len] bulk: decode: how to answer a peer; prefill: who is dialled */
 } sim_process;
 
 typedef struct sim_answer {
@@ -89,6 +89,7 @@ typedef struct sim_whole {
     uint32_t gateway;
 } sim_whole; /* a pair and its gateway could work together */
 
+enum { SIM_ROUTES_LEAST = 16 };
 struct sim_world {
     sim_options o;
     sim_net *net;
@@ -96,6 +97,9 @@ struct sim_world {
     uint64_t lives, works, steps, answered, faults, undecodable;
     sim_process *processes;
     uint32_t processes_len; /* gateways, prefill nodes, decode nodes */
+    uint32_t routes_len;    /* of each process: as many as there are processes, SIM_ROUTES_LEAST at least */
+    bt_order wakes;         /* processes by wake_us; those that are dead or stopped leave it when their turn comes */
+    bt_order selves;        /* ... by incarnation, the dead ones too */
     sim_client *clients;
     uint64_t clients_len, clients_cap, first_pending;
     sim_flight *flights; /* [processes][processes] */
@@ -138,6 +142,7 @@ void sim_check_breaking(sim_world *w); /* before a process or link stops working
 /* sim_shell.c: packets, and the end of a step. */
 void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m);
 void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len); /* life is set here */
+void sim_wake_at(sim_world *w, sim_process *p, int64_t us);                            /* sets wake_us */
 void sim_after(sim_world *w, uint32_t who); /* ends what a process was made to do: checks, timers */
 /* sim_worker.c: the compute thread of a decode node. */
 enum { SIM_TOLD_MAX = 256 };

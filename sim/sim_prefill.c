@@ -85,7 +85,7 @@ static void hold_pages(sim_world *w, uint32_t self, const pf_action *a)
 
 static sim_route *route_to(sim_process *p, const bt_incarnation *decode)
 {
-    for (int i = 0; i < SIM_ROUTES; i++)
+    for (uint32_t i = 0; i < p->routes_used; i++)
         if (p->routes[i].in_use && bt_incarnation_equal(&p->routes[i].peer, decode)) return &p->routes[i];
     return NULL;
 }
@@ -93,10 +93,11 @@ static sim_route *route_to(sim_process *p, const bt_incarnation *decode)
 /* Endpoints are "sim:N", N a process number: whoever lives there now gets what is sent. */
 static bool dial(sim_world *w, sim_process *p, const bt_incarnation *decode, const char *endpoint)
 {
-    for (int i = 0; i < SIM_ROUTES; i++) {
+    for (uint32_t i = 0; i < w->routes_len; i++) {
         if (p->routes[i].in_use) continue;
         uint32_t to = (uint32_t)strtoul(endpoint + 4, NULL, 10);
         if (strncmp(endpoint, "sim:", 4) != 0 || to >= w->processes_len) return false;
+        if (i == p->routes_used) p->routes_used++;
         p->routes[i] = (sim_route){.process = to, .peer = *decode, .in_use = true};
         memcpy(p->routes[i].socket, decode->bytes, 16);
         return true;

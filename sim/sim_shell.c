@@ -60,12 +60,19 @@ void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, cons
     sim_send(w, &it, w->frame, len);
 }
 
+void sim_wake_at(sim_world *w, sim_process *p, int64_t us)
+{
+    p->wake_us = us;
+    bt_order_put(&w->wakes, 0, (uint32_t)(p - w->processes), bt_order_time(us));
+}
+
 /* A timer is looked at when it is due, or up to late_us later. */
 static void set_wake(sim_world *w, sim_process *p)
 {
-    p->wake_us = p->due_us;
-    if (w->o.late_us > 0 && p->due_us < INT64_MAX / 2)
-        p->wake_us += (int64_t)(sim_net_draw(w->net) % (uint64_t)(w->o.late_us + 1));
+    int64_t us = p->due_us;
+    if (w->o.late_us > 0 && us < INT64_MAX / 2)
+        us += (int64_t)(sim_net_draw(w->net) % (uint64_t)(w->o.late_us + 1));
+    sim_wake_at(w, p, us);
 }
 
 void sim_after(sim_world *w, uint32_t who)

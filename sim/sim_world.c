@@ -29,6 +29,7 @@ sim_options sim_options_defaults(uint64_t seed)
                          .page_tokens = PAGE_TOKENS,
                          .growth_tokens = 64,
                          .queue_max = 64,
+                         .active_max = 64,
                          .window_bytes = 64 << 10,
                          .inbox_max = 1000,
                          .accept_us = 15000000,
@@ -71,6 +72,7 @@ static bt_err make_brain(sim_world *w, sim_process *p, uint32_t number)
         gw_config c = w->o.gw;
         c.self = p->self;
         c.queue_max = w->o.queue_max;
+        c.active_max = w->o.active_max;
         c.nodes_max = w->processes_len + 2;
         c.local_below_tokens = w->o.local_below_tokens;
         memset(c.model_id, 7, sizeof c.model_id);
@@ -141,10 +143,13 @@ static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
 {
     kill_process(w, p);
     p->life = ++w->lives;
-    p->due_us = p->wake_us = p->well_us = p->runs_us = w->now_us;
-    memset(p->routes, 0, sizeof p->routes);
+    p->due_us = p->well_us = p->runs_us = w->now_us;
+    sim_wake_at(w, p, w->now_us);
+    memset(p->routes, 0, w->routes_len * sizeof *p->routes);
+    p->routes_used = 0;
     sim_net_stream(w->net, number);
     for (int i = 0; i < 16; i++) p->self.bytes[i] = (uint8_t)(1 + sim_net_draw(w->net) % 255);
+    bt_order_put(&w->selves, 0, number, gw_registry_key(&p->self));
     for (uint32_t i = 0; p->runs && i < w->o.slots; i++) p->runs[i].is_busy = false;
     p->is_stepping = false;
     bt_err e = make_brain(w, p, number);
@@ -159,7 +164,8 @@ static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
 static bt_err make_runs(sim_world *w, sim_process *p)
 {
     p->runs = calloc(w->o.slots, sizeof *p->runs);
-    if (!p->runs) return BT_ENOMEM;
+    p->routes = calloc(w->routes_len, sizeof *p->routes);
+    if (!p->runs || !p->routes) return BT_ENOMEM;
     for (uint32_t i = 0; i < w->o.slots; i++) {
         sim_run *r = &p->runs[i];
         r->ids = calloc(w->o.ctx_tokens, sizeof *r->ids);
@@ -192,10 +198,13 @@ bt_err sim_world_new(sim_world **ret, const sim_options *o)
     w->look_us = START_US + LOOK_US;
     w->calm_us = INT64_MAX;
     w->processes_len = o->gateways + o->prefills + o->decodes;
+    w->routes_len = w->processes_len < SIM_ROUTES_LEAST ? SIM_ROUTES_LEAST : w->processes_len;
     w->processes = calloc(w->processes_len, sizeof *w->processes);
     w->flights = calloc((size_t)w->processes_len * w->processes_len, sizeof *w->flights);
     w->ends = calloc((size_t)o->gateways * w->processes_len, sizeof *w->ends);
-    bt_err e = w->processes && w->flights && w->ends
+    bt_err e = w->processes && w->flights && w->ends &&
+                       bt_order_init(&w->wakes, w->processes_len, 1) == BT_OK &&
+                       bt_order_init(&w->selves, w->processes_len, 1) == BT_OK
                    ? sim_net_new(&w->net, o->seed, w->processes_len, &o->faults)
                    : BT_ENOMEM;
     if (e == BT_OK && o->trace) sim_net_set_watch(w->net, on_fault, w);
@@ -226,7 +235,10 @@ void sim_world_free(sim_world *w)
             free(p->runs[k].hashes);
         }
         free(p->runs);
+        free(p->routes);
     }
+    bt_order_done(&w->wakes);
+    bt_order_done(&w->selves);
     for (uint64_t i = 0; i < w->clients_len; i++) {
         free(w->clients[i].ids);
         for (int k = 0; k < SIM_TOY_RULES; k++) free(w->clients[i].answers[k].ids);
@@ -286,7 +298,8 @@ void sim_world_continue(sim_world *w, bt_role role, uint32_t index)
     sim_trace(w, "=== %u goes on; %u packets waited", number_of(w, role, index), p->inbox_len);
     p->is_stopped = false;
     if (!p->is_draining) p->well_us = w->now_us;
-    p->wake_us = p->runs_us = w->now_us;
+    p->runs_us = w->now_us;
+    sim_wake_at(w, p, w->now_us);
     while (p->inbox) {
         sim_item *it = p->inbox;
         p->inbox = it->next;
@@ -492,17 +505,22 @@ static bool deliver(sim_world *w, sim_item *it)
     return false;
 }
 
+/* UINT32_MAX: nobody runs. */
+static uint32_t next_to_wake(sim_world *w)
+{
+    for (int64_t at; (at = bt_order_first(&w->wakes, 0)) >= 0; bt_order_take(&w->wakes, (uint32_t)at))
+        if (w->processes[at].is_alive && !w->processes[at].is_stopped) return (uint32_t)at;
+    return UINT32_MAX;
+}
+
 /* The next thing that is due by until_us. False: nothing is, and the clock stands at until_us. */
 static bool advance(sim_world *w, int64_t until_us)
 {
-    int64_t due = sim_net_due_us(w->net);
-    uint32_t who = UINT32_MAX;
-    for (uint32_t i = 0; i < w->processes_len; i++) {
-        const sim_process *p = &w->processes[i];
-        if (!p->is_alive || p->is_stopped || p->wake_us >= due) continue;
-        due = p->wake_us;
-        who = i;
-    }
+    const int64_t net_us = sim_net_due_us(w->net);
+    const uint32_t first = next_to_wake(w);
+    const bool wakes = first != UINT32_MAX && w->processes[first].wake_us < net_us;
+    const int64_t due = wakes ? w->processes[first].wake_us : net_us;
+    uint32_t who = wakes ? first : UINT32_MAX;
     if (due > until_us || w->error[0]) {
         if (!w->error[0]) w->now_us = until_us;
         return false;
@@ -545,7 +563,7 @@ static bool is_idle(const sim_world *w)
         if (p->role == BT_ROLE_GATEWAY) {
             const gw_registry *r = gw_brain_registry(p->gw);
             if (gw_brain_queued(p->gw) || gw_brain_active(p->gw)) return false;
-            for (uint32_t k = 0; k < r->cap; k++)
+            for (uint32_t k = 0; k < r->used; k++)
                 if (r->nodes[k].in_use && r->nodes[k].attempts) return false;
             continue;
         }

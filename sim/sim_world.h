@@ -19,24 +19,24 @@ typedef struct sim_options {
     uint32_t decode_pages, page_tokens;          /* in each decode node */
     uint32_t growth_tokens, swap_pages;          /* as in decode-node/brain/brain.h */
     bool can_prefill;                            /* decode nodes prefill too: */
-    uint32_t local_below_tokens; /* such prompts, as in gateway/brain/brain.h; all of them where prefills is 0 */
-    uint32_t prefixes;           /* a prompt begins with one of so many beginnings, half of it long; 0: none */
-    uint32_t queue_max;
-    uint64_t window_bytes; /* credit; small values make transfers wait for it */
-    double blocked_ratio;  /* SEND_BLOCKs that the socket does not take at once */
-    uint32_t rules;        /* 2: every second prefill node computes prompts by another rule, and is of another class */
-    double forge_ratio;    /* of blocks that somebody sends again before them, with other rows and a guessed ticket */
-    uint32_t inbox_max;    /* packets that wait for a stopped process; more are lost, as behind a high-water mark */
-    int64_t late_us;       /* a process looks at its timers up to so much too late */
-    int64_t accept_us;     /* a pair that has been whole for so long must have taken a waiting request */
+    uint32_t local_below_tokens;    /* such prompts, as in gateway/brain/brain.h; all of them where prefills is 0 */
+    uint32_t prefixes;              /* a prompt begins with one of so many beginnings, half of it long; 0: none */
+    uint32_t queue_max, active_max; /* as in gateway/brain/brain.h */
+    uint64_t window_bytes;          /* credit; small values make transfers wait for it */
+    double blocked_ratio;           /* SEND_BLOCKs that the socket does not take at once */
+    uint32_t rules;     /* 2: every second prefill node computes prompts by another rule, and is of another class */
+    double forge_ratio; /* of blocks that somebody sends again before them, with other rows and a guessed ticket */
+    uint32_t inbox_max; /* packets that wait for a stopped process; more are lost, as behind a high-water mark */
+    int64_t late_us;    /* a process looks at its timers up to so much too late */
+    int64_t accept_us;  /* a pair that has been whole for so long must have taken a waiting request */
     sim_faults faults;
     gw_config gw;
     pf_config pf;
     dc_config dc; /* what is left of the brains' settings: times, policies, limits */
     FILE *trace;  /* every event as a line; NULL: none */
 } sim_options;
-/* 1 + 1 + 1 processes, 1 slot, 512 tokens, 64 pages of 64, growth 64, no swap store, queue 64, 64 KiB, one rule, no
- * faults, 0.1 to 2 ms of delay, inboxes of 1,000, no lateness, 15 s to accept, the brains' own defaults. */
+/* 1 + 1 + 1 processes, 1 slot, 512 tokens, 64 pages of 64, growth 64, no swap store, queue 64, active 64, 64 KiB, one
+ * rule, no faults, 0.1 to 2 ms of delay, inboxes of 1,000, no lateness, 15 s to accept, the brains' own defaults. */
 sim_options sim_options_defaults(uint64_t seed);
 
 typedef enum sim_outcome { SIM_PENDING = 0, SIM_DONE, SIM_FAILED } sim_outcome;

@@ -52,6 +52,11 @@ static uint32_t longest_ctx(const bt_pkg *p)
     return ctx;
 }
 
+static bool has_batch(const bt_pkg *p)
+{
+    return bt_pkg_rows(p)[bt_pkg_header_of(p)->rows.count - 1].batch > 1; /* rows ascend by it */
+}
+
 static const char *order_name(const bt_plan_line *l)
 {
     if (!l->plan.weights.resident && !l->plan.weights.streamed) return "-"; /* there is nothing to choose */
@@ -79,8 +84,8 @@ void tool_package_print_layout(const bt_pkg *p)
            size_text(a, tool_package_row_padding(p, largest)), g->seq,
            g->npu_macs ? 100.0 * (double)tiles / (double)g->npu_macs : 0.0);
     if (bt_plan_state_of(&s, h, longest_ctx(p), NULL) == BT_OK)
-        printf("KV state        %s at %u tokens, rounded %s\n", size_text(a, s.payload_bytes), longest_ctx(p),
-               size_text(b, s.bytes));
+        printf("KV state        %s at %u tokens, rounded %s%s\n", size_text(a, s.payload_bytes),
+               longest_ctx(p), size_text(b, s.bytes), has_batch(p) ? ", for each sequence of a batch" : "");
 }
 
 static void print_states(const bt_pkg *p)

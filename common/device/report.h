@@ -25,6 +25,7 @@ typedef struct bt_report_engine {
 /* Counted exactly, over all calls of an engine. */
 typedef struct bt_report_work {
     uint64_t rows;                     /* computed, padding too */
+    uint64_t batch_padding_rows;       /* among them: of sequences that a batch has room for and were not there */
     uint64_t npu_macs, companion_macs; /* multiply-accumulates of real rows; 0 without a package */
     uint64_t tile_padding_macs; /* what the matrix unit does beyond them because it computes whole tiles; what rows
                                    of padding cost is not in it */
@@ -39,6 +40,7 @@ typedef struct bt_report_work {
 static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work *before, const bt_report_work *after)
 {
     sum->rows += after->rows - before->rows;
+    sum->batch_padding_rows += after->batch_padding_rows - before->batch_padding_rows;
     sum->npu_macs += after->npu_macs - before->npu_macs;
     sum->companion_macs += after->companion_macs - before->companion_macs;
     sum->npu_int16_macs += after->npu_int16_macs - before->npu_int16_macs;

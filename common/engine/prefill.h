@@ -71,6 +71,22 @@ typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 
+/* ---- several prompts together ----
+ * npu: where the package has batches (npu/pkg/shapes.h), so many prompts may share a run; each has the bytes that it
+ * has alone. All others compute one after the other. */
+typedef struct bt_prefill_seq {
+    const bt_kv_view *kv; /* as bt_prefill_run has them; views that share no page that is written */
+    const int32_t *ids;
+    size_t n, pos0;
+    const bt_prefill_hooks *hooks; /* cancel: looked at between runs where several go together */
+    float *logits;                 /* [V], of the last position */
+    bt_err result;                 /* of this prompt, when all have ended: as bt_prefill_run's */
+    bt_fault fault;
+} bt_prefill_seq;
+size_t bt_prefill_together_max(const bt_prefill *p); /* prompts of one run, 1 or more */
+/* All `prompts` of them, however many; a prompt that fails or is cancelled changes nothing for the others. */
+void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts);
+
 bt_report_work bt_prefill_work(const bt_prefill *p); /* of all runs */
 bt_report_engine bt_prefill_about(const bt_prefill *p);
 #endif

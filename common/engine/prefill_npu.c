@@ -3,10 +3,12 @@
 #include "engine/chunks.h"
 #include "engine/limits.h"
 #include "engine/prefill_backend.h"
+#include "engine/together.h"
 #include "npu/run/exec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct npu_state {
     const bt_pkg *pkg;
@@ -14,6 +16,9 @@ typedef struct npu_state {
     const bt_kernels *kernels;
     bt_exec *exec;
     bt_chunks chunks;
+    bt_together together;
+    bt_exec_seq *seq; /* [together.most]: of a run */
+    float *logits;    /* [together.most, V]: of a run; NULL where prompts run alone */
     bt_report_fallback *fallback;
     char weights[sizeof "package=" + BT_HASH_HEX_CHARS];
     uint64_t rows;
@@ -25,12 +30,15 @@ static void npu_free(void *state)
     if (!s) return;
     bt_exec_free(s->exec);
     bt_chunks_done(&s->chunks);
+    bt_together_done(&s->together);
+    free(s->seq);
+    free(s->logits);
     bt_pkg_close(s->own_pkg);
     free(s->fallback);
     free(s);
 }
 
-/* The shapes that prompts are cut into are the package's rows for one sequence. */
+/* The shapes that prompts are cut into are the package's rows. */
 static bt_err find_shapes(bt_shapes *ret, const bt_pkg *pkg, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
@@ -39,9 +47,8 @@ static bt_err find_shapes(bt_shapes *ret, const bt_pkg *pkg, bt_fault *fault)
     size_t n = 0;
     if (!shape) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     for (uint32_t i = 0; i < h->rows.count; i++)
-        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx};
-    const bt_err e = n ? bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault)
-                       : bt_fail(fault, BT_EARG, "the package has no program for one sequence");
+        shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx, row[i].batch};
+    const bt_err e = bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault);
     free(shape);
     return e;
 }
@@ -57,6 +64,15 @@ static bt_err describe(npu_state *s, bt_fault *fault)
     for (uint32_t i = 0; i < h->fallbacks.count; i++)
         s->fallback[i] = (bt_report_fallback){f[i].op, f[i].why, f[i].count};
     return BT_OK;
+}
+
+static bt_err make_room(npu_state *s, bt_fault *fault)
+{
+    const bt_err e = bt_together_init(&s->together, &s->chunks.shapes, fault);
+    if (e < 0 || s->together.most == 1) return e;
+    s->seq = calloc(s->together.most, sizeof *s->seq);
+    s->logits = calloc(s->together.most, s->chunks.vocab * sizeof *s->logits);
+    return s->seq && s->logits ? BT_OK : bt_fail(fault, BT_ENOMEM, "%zu prompts together", s->together.most);
 }
 
 static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
@@ -85,6 +101,7 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c
     }
     s->chunks.vocab = h->vocab;
     if ((e = find_shapes(&s->chunks.shapes, s->pkg, fault)) < 0) goto out;
+    if ((e = make_room(s, fault)) < 0) goto out;
     if ((e = describe(s, fault)) < 0) goto out;
     if ((e = bt_exec_new(&s->exec, s->pkg, kernels, c->pool, fault)) < 0) goto out;
     if ((e = bt_chunks_map(&s->chunks, h->arena_bytes, fault)) < 0) goto out;
@@ -99,15 +116,15 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
 {
     npu_state *s = ud;
     const bt_pkg_row *row;
-    const bt_err e = bt_pkg_find_row(&row, s->pkg, 1, c->rows, c->pos + c->valid, fault);
+    const size_t batch = s->chunks.shapes.shape[0].batch;
+    const bt_err e = bt_pkg_find_row(&row, s->pkg, batch, c->rows, c->pos + c->valid, fault);
     if (e < 0) return e;
-    s->rows += c->rows;
+    s->rows += batch * c->rows;
     bt_chunk told = *c;
+    const bt_exec_seq seq = {.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid};
     const bt_exec_io io = {
-        .ids = c->ids,
-        .kv = c->kv,
-        .pos0 = c->pos,
-        .valid = c->valid,
+        .seq = &seq,
+        .seqs = 1,
         .rows = c->rows,
         .logits = c->logits,
         .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,
@@ -125,7 +142,7 @@ static bt_err check_end(const npu_state *s, size_t end, size_t pos0, bt_fault *f
     bt_shapes_chunk last = {0};
     for (size_t begin = pos0; begin < end; begin += last.valid)
         last = bt_shapes_next(&s->chunks.shapes, end, begin);
-    return bt_pkg_find_row(&row, s->pkg, 1, last.rows, end, fault);
+    return bt_pkg_find_row(&row, s->pkg, s->chunks.shapes.shape[0].batch, last.rows, end, fault);
 }
 
 static bt_err npu_run(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
@@ -137,11 +154,70 @@ static bt_err npu_run(void *state, const bt_kv_view *kv, const int32_t *ids, siz
     return bt_chunks_run(&s->chunks, kv, ids, n, pos0, hooks, logits, out, run_chunk, s, fault);
 }
 
+/* ---- several prompts ---- */
+
+typedef struct told {
+    const bt_chunk *chunk;
+    size_t chunks;
+} told;
+
+static void tell_all(void *ud, uint32_t layer)
+{
+    const told *t = ud;
+    for (size_t i = 0; i < t->chunks; i++) {
+        bt_chunk c = t->chunk[i];
+        if (bt_chunk_has_on_kv(&c)) bt_chunk_on_kv(&c, layer);
+    }
+}
+
+static bt_err run_chunks(void *ud, size_t batch, size_t rows, const bt_chunk *chunk, size_t chunks,
+                         bt_fault *fault)
+{
+    npu_state *s = ud;
+    const bt_pkg_row *row;
+    size_t end = 0;
+    bool ends = false; /* a prompt does */
+    for (size_t i = 0; i < chunks; i++) {
+        const bt_chunk *c = &chunk[i];
+        s->seq[i] = (bt_exec_seq){.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid};
+        if (c->pos + c->valid > end) end = c->pos + c->valid;
+        ends = ends || c->out == BT_PKG_OUT_LAST;
+    }
+    bt_err e = bt_pkg_find_row(&row, s->pkg, batch, rows, end, fault);
+    if (e < 0) return e;
+    s->rows += batch * rows;
+    told t = {chunk, chunks};
+    const bt_exec_io io = {.seq = s->seq,
+                           .seqs = chunks,
+                           .rows = rows,
+                           .logits = s->logits,
+                           .on_kv = tell_all,
+                           .ud = &t,
+                           .cancel = chunks == 1 ? bt_chunk_cancel(chunk) : NULL};
+    e = bt_exec_run(s->exec, row, ends ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE, s->chunks.arena, &io, fault);
+    for (size_t i = 0; e == BT_OK && i < chunks; i++)
+        if (chunk[i].out == BT_PKG_OUT_LAST)
+            memcpy(chunk[i].logits, s->logits + i * s->chunks.vocab, s->chunks.vocab * sizeof *s->logits);
+    return e;
+}
+
+static void npu_run_together(void *state, bt_prefill_seq *seq, size_t prompts)
+{
+    npu_state *s = state;
+    for (size_t i = 0; i < prompts; i++)
+        if (seq[i].result == BT_OK)
+            seq[i].result = check_end(s, seq[i].pos0 + seq[i].n, seq[i].pos0, &seq[i].fault);
+    bt_together_run(&s->together, &s->chunks.shapes, seq, prompts, run_chunks, s);
+}
+
+static size_t npu_together_max(const void *state) { return ((const npu_state *)state)->together.most; }
+
 static bt_report_work npu_work(const void *state)
 {
     const npu_state *s = state;
     const bt_exec_stats x = bt_exec_stats_of(s->exec);
     return (bt_report_work){.rows = s->rows,
+                            .batch_padding_rows = x.batch_padding_rows,
                             .npu_macs = x.npu_macs,
                             .companion_macs = x.companion_macs,
                             .npu_int16_macs = x.npu_int16_macs,
@@ -165,6 +241,13 @@ static bt_report_engine npu_about(const void *state)
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_npu = {
-    .kv_elem_bytes = {2, 1}, .load = npu_load, .run = npu_run,   .work = npu_work,
-    .about = npu_about,      .isa = npu_isa,   .free = npu_free,
+    .kv_elem_bytes = {2, 1},
+    .load = npu_load,
+    .run = npu_run,
+    .run_together = npu_run_together,
+    .together_max = npu_together_max,
+    .work = npu_work,
+    .about = npu_about,
+    .isa = npu_isa,
+    .free = npu_free,
 };

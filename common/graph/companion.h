@@ -66,7 +66,7 @@ static inline bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems
  * others padding. */
 typedef struct bt_companion_seq {
     const bt_kv_view *kv; /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
-    size_t pos0, valid;   /* 1 <= valid <= rows */
+    size_t pos0, valid;   /* valid <= rows; 0: all rows are padding, and kv is not looked at */
 } bt_companion_seq;
 typedef struct bt_companion_rows {
     const bt_companion_seq *seq;

@@ -129,7 +129,7 @@ static size_t next_run(attn_run *ret, const bt_companion_rows *r, size_t b)
     size_t n = 1;
     *ret = (attn_run){.kv = s->kv, .pos0 = s->pos0, .rows = s->valid, .row = b * r->rows, .pieces = 1};
     if (r->rows > 1) return 1;
-    while (b + n < r->batch && s[n].kv == s->kv && s[n].pos0 == s->pos0 + n) n++;
+    while (b + n < r->batch && s[n].valid && s[n].kv == s->kv && s[n].pos0 == s->pos0 + n) n++;
     ret->rows = n;
     return n;
 }
@@ -206,14 +206,18 @@ void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows
     bt_companion_flush(c);
     for (size_t b = 0; b < r->batch;) {
         size_t work = 0;
-        for (j.runs = 0; b < r->batch && j.runs < c->spans->runs_max; j.runs++) {
-            attn_run *n = &c->spans->run[j.runs];
+        for (j.runs = 0; b < r->batch && j.runs < c->spans->runs_max;) {
+            if (!r->seq[b].valid) {
+                b++;
+                continue;
+            }
+            attn_run *n = &c->spans->run[j.runs++];
             b += next_run(n, r, b);
             work += n->rows * visible(n) * kv_heads;
         }
         attend(&j, work);
     }
-    for (size_t b = 0; b < r->batch && r->rows > 1; b++) /* padding attends to nothing */
+    for (size_t b = 0; b < r->batch; b++) /* padding attends to nothing */
         for (size_t row = r->seq[b].valid; row < r->rows; row++)
             memset(out + (b * r->rows + row) * j.ld + h0 * d, 0, (h1 - h0) * d * sizeof *out);
 }

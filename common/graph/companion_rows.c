@@ -186,7 +186,8 @@ static void select_rows(const bt_companion *c, const step *s, float *y, const fl
     const size_t ld = bt_companion_ld(c, s->k);
     (void)x, (void)scratch;
     for (size_t r = r0; r < r0 + n; r++, y += ld) {
-        const size_t from = s->heads > 1 ? r : r * s->r.rows + s->r.seq[r].valid - 1;
+        const size_t valid = s->heads > 1 ? 0 : s->r.seq[r].valid;
+        const size_t from = s->heads > 1 ? r : r * s->r.rows + (valid ? valid - 1 : 0);
         memcpy(y, s->w + from * ld, s->k * sizeof *y);
     }
 }

@@ -1,6 +1,7 @@
 /* See link.h. */
 #include "node/link.h"
 #include "base/clock.h"
+#include "base/order.h"
 #include "kv/kv_pack.h"
 #include "rt/sock.h"
 
@@ -30,19 +31,36 @@ struct bt_link {
     uint64_t clock;             /* messages heard from known senders */
     const bt_peer_allow *allow; /* NULL: any peer that the socket let in */
     unsigned roles;
-    bt_peer_key server;                    /* DEALER: who the other side is */
-    route *routes;                         /* [BT_LINK_MAX_ROUTES], ROUTER only */
+    bt_peer_key server; /* DEALER: who the other side is */
+    route *routes;      /* [routes_len], ROUTER only */
+    uint32_t routes_len;
+    bt_order by_peer;                      /* those that are taken */
     char endpoint[BT_SOCK_ENDPOINT_BYTES]; /* DEALER: dialled anew when silent; "" never */
     int64_t asked_ms, silent_ms; /* since when nothing has been heard in answer, 0: it has; how long is too
                                     long */
 };
 
+bt_err bt_link_remember(bt_link *l, uint32_t routes)
+{
+    bt_order by_peer;
+    route *table = calloc(routes, sizeof *table);
+    if (!table || bt_order_init(&by_peer, routes, 1) < 0) {
+        free(table);
+        return BT_ENOMEM;
+    }
+    free(l->routes);
+    bt_order_done(&l->by_peer);
+    l->routes = table;
+    l->routes_len = routes;
+    l->by_peer = by_peer;
+    return BT_OK;
+}
+
 bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_handler *handler,
                    bt_fault *fault)
 {
     bt_link *l = calloc(1, sizeof *l);
-    if (l && is_router) l->routes = calloc(BT_LINK_MAX_ROUTES, sizeof *l->routes);
-    if (!l || (is_router && !l->routes)) {
+    if (!l || (is_router && bt_link_remember(l, BT_LINK_MAX_ROUTES) < 0)) {
         free(l);
         return bt_fail(fault, BT_ENOMEM, "link");
     }
@@ -60,6 +78,7 @@ void bt_link_free(bt_link *l)
     bt_sock_close(l->socket);
     bt_msg_buf_done(&l->buf);
     free(l->routes);
+    bt_order_done(&l->by_peer);
     free(l);
 }
 
@@ -108,11 +127,18 @@ static bool may_speak(const bt_link *l, const bt_peer_key *key)
     return !l->allow || (bt_peer_auth_roles(l->allow, key->bytes) & l->roles);
 }
 
+static bt_order_key key_of_peer(const bt_incarnation *peer)
+{
+    bt_order_key k;
+    memcpy(&k.hi, peer->bytes, sizeof k.hi);
+    memcpy(&k.lo, peer->bytes + sizeof k.hi, sizeof k.lo);
+    return k;
+}
+
 static route *find_route(const bt_link *l, const bt_incarnation *peer)
 {
-    for (size_t i = 0; i < BT_LINK_MAX_ROUTES; i++)
-        if (l->routes[i].heard && bt_incarnation_equal(&l->routes[i].peer, peer)) return &l->routes[i];
-    return NULL;
+    const int64_t at = bt_order_from(&l->by_peer, 0, key_of_peer(peer));
+    return at >= 0 && bt_incarnation_equal(&l->routes[at].peer, peer) ? &l->routes[at] : NULL;
 }
 
 /* Whether a route is of the same key, or without keys of the same connection. */
@@ -128,7 +154,7 @@ static route *make_room(bt_link *l, const bt_peer_key *key, const bt_sock_frame 
 {
     route *oldest = &l->routes[0], *own = NULL;
     size_t owned = 0;
-    for (size_t i = 0; i < BT_LINK_MAX_ROUTES; i++) {
+    for (size_t i = 0; i < l->routes_len; i++) {
         route *r = &l->routes[i];
         if (r->heard < oldest->heard) oldest = r;
         if (!is_same_peer(r, key, id)) continue;
@@ -153,6 +179,7 @@ static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_f
         memset(r, 0, sizeof *r);
         r->peer = *peer;
         r->key = *key;
+        bt_order_put(&l->by_peer, 0, (uint32_t)(r - l->routes), key_of_peer(peer));
     }
     memcpy(r->id, id->data, id->size);
     r->id_len = (uint8_t)id->size;

@@ -32,6 +32,8 @@ typedef struct bt_link_handler {
 /* Takes the socket (bt_sock_open) in success. */
 bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_handler *handler, bt_fault *fault);
 void bt_link_free(bt_link *l); /* closes the socket; NULL is fine */
+/* A ROUTER remembers so many incarnations in place of BT_LINK_MAX_ROUTES. Before anything is received. BT_ENOMEM. */
+bt_err bt_link_remember(bt_link *l, uint32_t routes);
 void *bt_link_socket(const bt_link *l);
 /* From now on only keys that have one of these roles (bits of bt_peer_role) in the list are heard and spoken to, and a
  * HELLO counts only from a key that has the role it claims. The list is asked each time, so it may change in place; it

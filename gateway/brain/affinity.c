@@ -1,33 +1,58 @@
-/* Which node has had which beginnings of prompts. See affinity.h. One table for all nodes: an entry says that
- * one node has had one beginning. A place of the table is a set of WAYS entries. */
+/* Which node has had which beginnings of prompts. See affinity.h. One table for all nodes: an item says that
+ * one node has had one beginning. It is found by both, and by the beginning alone, and stands in a list by
+ * when it was noted. */
 #include "gateway/brain/affinity.h"
 #include "base/hash.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { WAYS = 8 };
-
-typedef struct entry {
-    uint64_t key, used;
-} entry; /* used: the turn of its last use; 0: free */
+/* Links are places + 1; 0: none. */
+typedef struct item {
+    uint64_t beginning;
+    bt_incarnation node;
+    uint32_t same, same_before; /* in the bucket of its beginning */
+    uint32_t member;            /* in the bucket of both */
+    uint32_t older, newer;
+} item;
 
 struct gw_affinity {
-    entry *items;
-    uint32_t sets;
+    item *items;
+    uint32_t *by_beginning, *by_member; /* [cap] */
+    uint32_t cap, len;
+    uint32_t oldest, newest;
     uint64_t turn;
 };
 
+uint32_t gw_affinity_entries(uint64_t kv_tokens, uint32_t nodes_max)
+{
+    const uint64_t chunks = kv_tokens / GW_AFFINITY_CHUNK_TOKENS,
+                   most = (uint64_t)nodes_max * GW_AFFINITY_NODE_ENTRIES;
+    uint32_t n = GW_AFFINITY_LEAST_ENTRIES;
+    while (n < chunks && n < most && n < GW_AFFINITY_MOST_ENTRIES) n *= 2;
+    return n;
+}
+
+static bt_err take_memory(gw_affinity *a, uint32_t entries)
+{
+    *a = (gw_affinity){.items = calloc(entries, sizeof *a->items),
+                       .by_beginning = calloc(entries, sizeof *a->by_beginning),
+                       .by_member = calloc(entries, sizeof *a->by_member), .cap = entries};
+    if (a->items && a->by_beginning && a->by_member) return BT_OK;
+    free(a->items);
+    free(a->by_beginning);
+    free(a->by_member);
+    return BT_ENOMEM;
+}
+
 bt_err gw_affinity_new(gw_affinity **ret, uint32_t entries)
 {
-    if (entries < WAYS || (entries & (entries - 1))) return BT_EARG;
+    if (entries < 8 || (entries & (entries - 1))) return BT_EARG;
     gw_affinity *a = calloc(1, sizeof *a);
-    entry *items = calloc(entries, sizeof *items);
-    if (!a || !items) {
+    if (!a || take_memory(a, entries) < 0) {
         free(a);
-        free(items);
         return BT_ENOMEM;
     }
-    *a = (gw_affinity){.items = items, .sets = entries / WAYS};
     *ret = a;
     return BT_OK;
 }
@@ -36,8 +61,13 @@ void gw_affinity_free(gw_affinity *a)
 {
     if (!a) return;
     free(a->items);
+    free(a->by_beginning);
+    free(a->by_member);
     free(a);
 }
+
+uint32_t gw_affinity_cap(const gw_affinity *a) { return a->cap; }
+uint64_t gw_affinity_changes(const gw_affinity *a) { return a->turn; }
 
 uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const int32_t *ids, uint32_t len)
 {
@@ -52,40 +82,163 @@ uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const int32_t *
     return chunks;
 }
 
-/* The entry of this beginning on this node; else, where it would go. */
-static entry *place(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node, uint64_t *ret_key)
+/* ---- items ---------------------------------------------------------------------------------------- */
+
+static item *at(const gw_affinity *a, uint32_t link) { return &a->items[link - 1]; }
+
+static uint32_t *bucket_of_beginning(const gw_affinity *a, uint64_t beginning)
+{
+    return &a->by_beginning[beginning & (a->cap - 1)];
+}
+
+static uint32_t *bucket_of_member(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
 {
     struct {
         uint64_t beginning;
         bt_incarnation node;
     } both = {beginning, *node};
-    const uint64_t key = bt_hash64(&both, sizeof both);
-    entry *set = a->items + (size_t)(key & (a->sets - 1)) * WAYS, *oldest = set;
-    *ret_key = key;
-    for (uint32_t i = 0; i < WAYS; i++) {
-        if (set[i].used && set[i].key == key) return &set[i];
-        if (set[i].used < oldest->used) oldest = &set[i];
+    return &a->by_member[bt_hash64(&both, sizeof both) & (a->cap - 1)];
+}
+
+static uint32_t find(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
+{
+    uint32_t link = *bucket_of_member(a, beginning, node);
+    while (link && (at(a, link)->beginning != beginning || !bt_incarnation_equal(&at(a, link)->node, node)))
+        link = at(a, link)->member;
+    return link;
+}
+
+/* Into both buckets. */
+static void hang(gw_affinity *a, uint32_t link)
+{
+    item *it = at(a, link);
+    uint32_t *b = bucket_of_beginning(a, it->beginning), *m = bucket_of_member(a, it->beginning, &it->node);
+    it->same_before = 0;
+    it->same = *b;
+    if (*b) at(a, *b)->same_before = link;
+    *b = link;
+    it->member = *m;
+    *m = link;
+}
+
+static void unhang(gw_affinity *a, uint32_t link)
+{
+    const item *it = at(a, link);
+    if (it->same_before) at(a, it->same_before)->same = it->same;
+    else *bucket_of_beginning(a, it->beginning) = it->same;
+    if (it->same) at(a, it->same)->same_before = it->same_before;
+    uint32_t *m = bucket_of_member(a, it->beginning, &it->node);
+    while (*m != link) m = &at(a, *m)->member;
+    *m = it->member;
+}
+
+static void leave_list(gw_affinity *a, uint32_t link)
+{
+    const item *it = at(a, link);
+    if (it->older) at(a, it->older)->newer = it->newer;
+    else a->oldest = it->newer;
+    if (it->newer) at(a, it->newer)->older = it->older;
+    else a->newest = it->older;
+}
+
+static void be_newest(gw_affinity *a, uint32_t link)
+{
+    item *it = at(a, link);
+    it->older = a->newest;
+    it->newer = 0;
+    if (a->newest) at(a, a->newest)->newer = link;
+    else a->oldest = link;
+    a->newest = link;
+}
+
+static void note(gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
+{
+    uint32_t link = find(a, beginning, node);
+    if (link) {
+        leave_list(a, link);
+    } else {
+        if (a->len < a->cap) {
+            link = ++a->len;
+        } else {
+            link = a->oldest;
+            leave_list(a, link);
+            unhang(a, link);
+        }
+        at(a, link)->beginning = beginning;
+        at(a, link)->node = *node;
+        hang(a, link);
     }
-    return oldest;
+    be_newest(a, link);
+}
+
+/* ---- the table ------------------------------------------------------------------------------------ */
+
+bt_err gw_affinity_grow(gw_affinity *a, uint32_t entries)
+{
+    gw_affinity larger;
+    if (entries <= a->cap) return BT_OK;
+    if (entries & (entries - 1)) return BT_EARG;
+    if (take_memory(&larger, entries) < 0) return BT_ENOMEM;
+    for (uint32_t link = a->oldest; link; link = at(a, link)->newer) {
+        item *it = at(&larger, ++larger.len);
+        it->beginning = at(a, link)->beginning;
+        it->node = at(a, link)->node;
+        hang(&larger, larger.len);
+        be_newest(&larger, larger.len);
+    }
+    larger.turn = a->turn;
+    free(a->items);
+    free(a->by_beginning);
+    free(a->by_member);
+    *a = larger;
+    return BT_OK;
 }
 
 void gw_affinity_note(gw_affinity *a, const uint64_t *chain, uint32_t len, const bt_incarnation *node)
 {
     a->turn++;
-    for (uint32_t i = 0; i < len; i++) {
-        uint64_t key;
-        entry *e = place(a, chain[i], node, &key);
-        *e = (entry){key, a->turn};
+    for (uint32_t i = len; i > 0; i--) note(a, chain[i - 1], node);
+}
+
+bool gw_affinity_has(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
+{
+    return find(a, beginning, node) != 0;
+}
+
+const bt_incarnation *gw_affinity_holder(const gw_affinity *a, uint64_t beginning, uint32_t *where)
+{
+    uint32_t link = *where ? at(a, *where)->same : *bucket_of_beginning(a, beginning);
+    while (link && at(a, link)->beginning != beginning) link = at(a, link)->same;
+    *where = link;
+    return link ? &at(a, link)->node : NULL;
+}
+
+/* node NULL: any. */
+static bool is_had(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
+{
+    uint32_t where = 0;
+    return node ? gw_affinity_has(a, beginning, node) : gw_affinity_holder(a, beginning, &where) != NULL;
+}
+
+static uint32_t count_had(const gw_affinity *a, const uint64_t *chain, uint32_t len,
+                          const bt_incarnation *node)
+{
+    uint32_t lo = 0, hi = len; /* lo of them it has had, hi + 1 not */
+    while (lo < hi) {
+        const uint32_t mid = (lo + hi + 1) / 2;
+        if (is_had(a, chain[mid - 1], node)) lo = mid;
+        else hi = mid - 1;
     }
+    return lo;
 }
 
 uint32_t gw_affinity_match(const gw_affinity *a, const uint64_t *chain, uint32_t len,
                            const bt_incarnation *node)
 {
-    uint32_t i = 0;
-    for (uint64_t key; i < len; i++) {
-        const entry *e = place(a, chain[i], node, &key);
-        if (!e->used || e->key != key) break;
-    }
-    return i;
+    return count_had(a, chain, len, node);
+}
+
+uint32_t gw_affinity_longest(const gw_affinity *a, const uint64_t *chain, uint32_t len)
+{
+    return count_had(a, chain, len, NULL);
 }

@@ -4,19 +4,39 @@
 
 /* Which node has had which beginnings of prompts: what the policy `prefix` and local prefills go by. A guess: nodes
  * forget by their own rules, and nothing but speed depends on it. A beginning is known by the chain of hashes of its
- * whole chunks of 64 tokens; only the first 256 chunks count. The table is bounded: what was not seen for longest makes
- * room. Deterministic; allocates nothing after _new. */
-enum { GW_AFFINITY_CHUNK_TOKENS = 64, GW_AFFINITY_CHUNKS_MAX = 256, GW_AFFINITY_ENTRIES = 1 << 16 };
+ * whole chunks of 64 tokens; only the first 256 chunks count.
+ *
+ * The table is bounded: what was not noted for longest makes room. A note counts for the longest beginning first and
+ * for the shortest last, so the longest is forgotten first, and a node that has a beginning has all shorter ones: one
+ * test in the middle of a chain says which half to look in. Deterministic; allocates nothing but in _new and _grow: 56
+ * bytes an entry. */
+enum { GW_AFFINITY_CHUNK_TOKENS = 64, GW_AFFINITY_CHUNKS_MAX = 256 };
+/* Entries: as many as the nodes' KV has chunks (gw_affinity_entries), within these. */
+enum { GW_AFFINITY_LEAST_ENTRIES = 1 << 16, GW_AFFINITY_MOST_ENTRIES = 1 << 22, GW_AFFINITY_NODE_ENTRIES = 1 << 12 };
 typedef struct gw_affinity gw_affinity;
 
-/* a power of two from 8 on, 16 bytes each; BT_EARG, BT_ENOMEM */
+/* a power of two from 8 on; BT_EARG, BT_ENOMEM */
 bt_err gw_affinity_new(gw_affinity **ret, uint32_t entries);
+/* Room for more, where that is more; what is known stays. BT_ENOMEM: it is as it was. */
+bt_err gw_affinity_grow(gw_affinity *a, uint32_t entries);
 void gw_affinity_free(gw_affinity *a); /* NULL is fine */
+uint32_t gw_affinity_cap(const gw_affinity *a);
+/* How many entries nodes whose KV holds so many tokens in all are worth, where there may be nodes_max of them: a power
+ * of two from GW_AFFINITY_LEAST_ENTRIES to GW_AFFINITY_MOST_ENTRIES, at most GW_AFFINITY_NODE_ENTRIES a node. */
+uint32_t gw_affinity_entries(uint64_t kv_tokens, uint32_t nodes_max);
+
+uint64_t gw_affinity_changes(const gw_affinity *a); /* how often anything was noted */
 
 /* ret[i] stands for the first i + 1 chunks of ids. Returns how many there are, up to GW_AFFINITY_CHUNKS_MAX. */
 uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const int32_t *ids, uint32_t len);
 /* The node has these now. */
 void gw_affinity_note(gw_affinity *a, const uint64_t *chain, uint32_t len, const bt_incarnation *node);
-/* How many of these the node has had, from the first on without a gap. */
+bool gw_affinity_has(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node);
+/* How many of these the node has had, from the first on. */
 uint32_t gw_affinity_match(const gw_affinity *a, const uint64_t *chain, uint32_t len, const bt_incarnation *node);
+/* How many of these any node has had, from the first on. */
+uint32_t gw_affinity_longest(const gw_affinity *a, const uint64_t *chain, uint32_t len);
+/* One node after the other that has had this beginning, the one that had it first last; *at is 0 at first. NULL: no
+ * more. */
+const bt_incarnation *gw_affinity_holder(const gw_affinity *a, uint64_t beginning, uint32_t *at);
 #endif

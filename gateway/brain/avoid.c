@@ -36,6 +36,7 @@ static void forget_old(gw_avoid *a, int64_t now_us)
 static gw_avoided *find_or_add(gw_avoid *a, uint64_t prefill, uint64_t decode, bool refuses, int64_t now_us)
 {
     gw_avoided *e = find(a, prefill, decode, refuses);
+    a->changes++;
     if (e) return e;
     forget_old(a, now_us);
     if (a->len < GW_AVOID_MAX) {
@@ -90,6 +91,13 @@ bool gw_avoid_refuses(const gw_avoid *a, uint64_t prefill, uint64_t decode, int6
         if (a->items[i].failures == 0 && a->items[i].until_us > now_us &&
             concerns(&a->items[i], prefill, decode))
             return true;
+    return false;
+}
+
+bool gw_avoid_names_pair(const gw_avoid *a, uint64_t decode)
+{
+    for (uint32_t i = 0; i < a->len; i++)
+        if (a->items[i].decode == decode && (a->items[i].prefill || a->items[i].failures == 0)) return true;
     return false;
 }
 

@@ -25,7 +25,8 @@ typedef struct gw_avoided {
 typedef struct gw_avoid {
     gw_avoided items[GW_AVOID_MAX];
     uint32_t len;
-} gw_avoid; /* all zero at first */
+    uint64_t changes; /* how often a failure or refusal was noted */
+} gw_avoid;           /* all zero at first */
 
 void gw_avoid_failed(gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us);
 void gw_avoid_refused(gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t until_us, int64_t now_us);
@@ -35,5 +36,7 @@ void gw_avoid_tried(gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_
 /* Is one of the two, or the pair, avoided now? Does the pair refuse now? prefill 0: a decode node alone. */
 bool gw_avoid_is(const gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us);
 bool gw_avoid_refuses(const gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us);
+/* Whether anything is or was said of a pair of this decode node. */
+bool gw_avoid_names_pair(const gw_avoid *a, uint64_t decode);
 int64_t gw_avoid_due_us(const gw_avoid *a, int64_t now_us); /* when the next refusal is over; INT64_MAX none */
 #endif

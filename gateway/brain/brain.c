@@ -17,8 +17,8 @@ gw_config gw_config_defaults(void)
     return (gw_config){
         .policy = GW_POLICY_LEAST_LOAD,
         .queue_max = 64,
-        .active_max = 64,
-        .nodes_max = 256,
+        .active_max = 4096,
+        .nodes_max = 1024,
         .lease_ms = 10000,
         .heartbeat_us = 500000,
         .suspect_us = 2000000,
@@ -66,8 +66,7 @@ static void node_changed(gw_brain *b, const gw_node *n, gw_node_state before)
     if (n->state == before) return;
     bool ready = gw_route_limit_tokens(&b->registry, false) > 0;
     if (b->pair_ready && !ready) b->no_pair_us = b->now_us;
-    for (uint32_t i = 0; ready && !b->pair_ready && i < b->queued; i++)
-        if (b->requests[b->queue[i]].attempt == 0) b->requests[b->queue[i]].stuck_us = -1;
+    if (ready && !b->pair_ready) gw_request_unstick(b);
     b->pair_ready = ready;
     b->epoch++;
     gw_action *a = gw_act(b, GW_DO_NODE_CHANGED);
@@ -94,13 +93,23 @@ static void warn_of_other_kv(gw_brain *b, const gw_node *n)
 static void end_silence(gw_brain *b, gw_node *n)
 {
     n->probe_us = b->cfg.heartbeat_us;
-    if (n->heartbeat_due_us > b->now_us + n->probe_us) n->heartbeat_due_us = b->now_us + n->probe_us;
+    if (n->heartbeat_due_us <= b->now_us + n->probe_us) return;
+    n->heartbeat_due_us = b->now_us + n->probe_us;
+    gw_registry_changed(&b->registry, n);
 }
 
 /* Two processes never share an incarnation: one of them lies. */
 static bool has_other_key(const gw_node *n, const bt_msg *m)
 {
     return memcmp(&n->key, &m->from_key, sizeof n->key) != 0;
+}
+
+/* What nodes have had is remembered for as much as they can hold. Without memory for that it stays as it is.
+ */
+static void size_affinity(gw_brain *b)
+{
+    const uint32_t entries = gw_affinity_entries(b->registry.kv_tokens, b->cfg.nodes_max);
+    (void)gw_affinity_grow(b->router.affinity, entries);
 }
 
 static void on_hello(gw_brain *b, const bt_msg *m)
@@ -128,6 +137,7 @@ static void on_hello(gw_brain *b, const bt_msg *m)
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
     memcpy(w->u.welcome.node_id, b->cfg.node_id, sizeof w->u.welcome.node_id);
     node_changed(b, n, before);
+    size_affinity(b);
     if (before == 0) warn_of_other_kv(b, n);
 }
 
@@ -153,10 +163,11 @@ static void on_msg(gw_brain *b, const bt_msg *m)
     }
     gw_node_state before = n->state;
     end_silence(b, n);
-    gw_registry_heard(n, m->type == BT_MSG_HEARTBEAT ? &m->u.heartbeat : NULL, b->now_us);
+    gw_registry_heard(&b->registry, n, m->type == BT_MSG_HEARTBEAT ? &m->u.heartbeat : NULL, b->now_us);
     if (m->type == BT_MSG_BYE) {
         n->leaving = n->has_left = true;
         if (n->state != GW_NODE_STARTING) n->state = GW_NODE_DRAINING;
+        gw_registry_changed(&b->registry, n);
         gw_request_node_lost(b, &n->incarnation, n->hello.node_id, GW_CAUSE_LEFT);
     }
     node_changed(b, n, before);
@@ -173,24 +184,26 @@ static void on_cut(gw_brain *b, const bt_incarnation *who)
 {
     static const bt_incarnation zero;
     if (BT_BREAK(cut_ignored)) return;
-    for (uint32_t i = 0; i < b->registry.cap; i++) {
-        gw_node *n = &b->registry.nodes[i];
-        if (!n->in_use || n->state == GW_NODE_GONE) continue;
-        if (bt_incarnation_equal(who, &zero)) {
-            beat(b, n);
-        } else if (bt_incarnation_equal(who, &n->incarnation)) {
-            const gw_node_state before = n->state;
-            gw_registry_cut(n, b->now_us);
-            node_changed(b, n, before);
+    if (bt_incarnation_equal(who, &zero)) {
+        for (uint32_t i = 0; i < b->registry.used; i++) {
+            const gw_node *n = &b->registry.nodes[i];
+            if (n->in_use && n->state != GW_NODE_GONE) beat(b, n);
         }
+        return;
     }
+    gw_node *n = gw_registry_find(&b->registry, who);
+    if (!n || n->state == GW_NODE_GONE) return;
+    const gw_node_state before = n->state;
+    gw_registry_cut(&b->registry, n, b->now_us);
+    node_changed(b, n, before);
 }
 
 static void expire_nodes(gw_brain *b)
 {
-    for (uint32_t i = 0; i < b->registry.cap; i++) {
-        gw_node *n = &b->registry.nodes[i];
-        if (!n->in_use) continue;
+    gw_node *n;
+    gw_registry_pass(&b->registry, b->now_us);
+    gw_registry_ripen(&b->registry, b->now_us);
+    while ((n = gw_registry_next_ripe(&b->registry))) {
         gw_node_state before = n->state;
         if (gw_registry_expire(&b->registry, n, b->now_us) == GW_NODE_GONE && before != GW_NODE_GONE) {
             node_changed(b, n, before);
@@ -206,6 +219,7 @@ static void expire_nodes(gw_brain *b)
             n->heartbeat_due_us = b->now_us + n->probe_us;
             beat(b, n);
         }
+        gw_registry_changed(&b->registry, n);
     }
 }
 
@@ -213,17 +227,17 @@ static void expire_nodes(gw_brain *b)
 
 static void reap(gw_brain *b)
 {
-    for (uint32_t i = 0; i < b->requests_len; i++) {
-        if (b->requests[i].state != GW_DEAD) continue;
-        free(b->requests[i].ids);
-        b->requests[i] = (gw_request){0};
+    for (int64_t at; (at = bt_order_first(&b->idle, GW_PLACE_DEAD)) >= 0;) {
+        free(b->requests[at].ids);
+        b->requests[at] = (gw_request){0};
+        bt_order_put(&b->idle, GW_PLACE_FREE, (uint32_t)at, bt_order_number(0));
     }
 }
 
 static void leave(gw_brain *b)
 {
     if (!b->draining || b->exited || b->queued > 0 || b->active > 0 || b->debts.len > 0) return;
-    for (uint32_t i = 0; i < b->registry.cap; i++) {
+    for (uint32_t i = 0; i < b->registry.used; i++) {
         const gw_node *n = &b->registry.nodes[i];
         if (!n->in_use || n->state == GW_NODE_GONE) continue;
         bt_msg *m = gw_act_send(b, &n->incarnation, BT_MSG_BYE);
@@ -267,7 +281,7 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
     expire_nodes(b);
     gw_role_expire(b);
     gw_request_expire_debts(b);
-    for (uint32_t i = 0; i < b->requests_len; i++) gw_request_expire(b, &b->requests[i]);
+    gw_request_expire_all(b);
     on_event(b, ev, random);
     gw_request_dispatch(b);
     leave(b);
@@ -277,22 +291,27 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
 int64_t gw_brain_due_us(const gw_brain *b)
 {
     int64_t due = gw_debts_due_us(&b->debts), t;
-    for (uint32_t i = 0; i < b->registry.cap; i++) {
-        const gw_node *n = &b->registry.nodes[i];
-        if (!n->in_use) continue;
-        if ((t = gw_registry_due_us(&b->registry, n)) < due) due = t;
-        if (n->heartbeat_due_us < due) due = n->heartbeat_due_us;
-        if (b->queued > 0 && n->refuses_until_us > b->now_us && n->refuses_until_us < due)
-            due = n->refuses_until_us;
-    }
+    const int64_t first = bt_order_first(&b->due, GW_DUE);
+    if ((t = gw_registry_next_due_us(&b->registry)) < due) due = t;
+    if (b->queued > 0 && (t = gw_registry_refusing_us(&b->registry)) < due) due = t;
     if ((t = gw_role_due_us(b)) < due) due = t;
     if (b->queued > 0 && (t = gw_avoid_due_us(&b->router.avoid, b->now_us)) < due) due = t;
-    for (uint32_t i = 0; i < b->requests_len; i++)
-        if ((t = gw_request_due_us(b, &b->requests[i])) < due) due = t;
+    if (first >= 0 && (t = bt_order_us(bt_order_key_of(&b->due, first))) < due) due = t;
     return due;
 }
 
 /* ---- made and looked at ------------------------------------------------------------------------- */
+
+static bt_err open_orders(gw_brain *b)
+{
+    const uint32_t n = b->requests_len;
+    for (b->numbers = 1; b->numbers < n;) b->numbers *= 2;
+    b->by_number = calloc(b->numbers, sizeof *b->by_number);
+    return !b->by_number || bt_order_init(&b->idle, n, 2) < 0 || bt_order_init(&b->due, n, 2) < 0 ||
+                   bt_order_init(&b->sides, 2 * n, 1) < 0 || bt_order_init(&b->line, n, GW_LINES) < 0
+               ? BT_ENOMEM
+               : BT_OK;
+}
 
 bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
 {
@@ -311,11 +330,10 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
      * a change, BYE. */
     const uint32_t debts_max = c->active_max * 4;
     b->acts_cap = (size_t)b->requests_len * 6 + debts_max + (size_t)c->nodes_max * 4 + 2 * GW_ROLES_MAX + 16;
-    b->queue = calloc(b->requests_len, sizeof *b->queue);
     b->requests = calloc(b->requests_len, sizeof *b->requests);
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
-    if (!b->requests || !b->queue || !b->acts || gw_debts_init(&b->debts, debts_max) < 0 ||
-        gw_affinity_new(&b->router.affinity, GW_AFFINITY_ENTRIES) < 0 ||
+    if (!b->requests || !b->acts || open_orders(b) < 0 || gw_debts_init(&b->debts, debts_max) < 0 ||
+        gw_affinity_new(&b->router.affinity, GW_AFFINITY_LEAST_ENTRIES) < 0 ||
         gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->cut_us,
                          c->forget_us) < 0) {
         gw_brain_free(b);
@@ -328,11 +346,13 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
 void gw_brain_free(gw_brain *b)
 {
     if (!b) return;
-    for (uint32_t i = 0; b->requests && i < b->requests_len; i++) free(b->requests[i].ids);
+    for (uint32_t i = 0; b->requests && i < b->requests_used; i++) free(b->requests[i].ids);
     gw_registry_done(&b->registry);
     gw_debts_done(&b->debts);
     gw_affinity_free(b->router.affinity);
-    free(b->queue);
+    bt_order *const orders[] = {&b->idle, &b->due, &b->sides, &b->line};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) bt_order_done(orders[i]);
+    free(b->by_number);
     free(b->requests);
     free(b->acts);
     free(b);
@@ -342,6 +362,11 @@ bool gw_brain_is_ready(const gw_brain *b) { return b->pair_ready && !b->draining
 uint64_t gw_brain_limit_tokens(const gw_brain *b) { return gw_route_limit_tokens(&b->registry, true); }
 uint32_t gw_brain_queued(const gw_brain *b) { return b->queued; }
 uint32_t gw_brain_active(const gw_brain *b) { return b->active; }
+uint32_t gw_brain_active_limit(const gw_brain *b)
+{
+    const uint64_t slots = b->registry.slots[1];
+    return slots < b->cfg.active_max ? (uint32_t)slots : b->cfg.active_max;
+}
 uint32_t gw_brain_debts(const gw_brain *b) { return b->debts.len; }
 const gw_registry *gw_brain_registry(const gw_brain *b) { return &b->registry; }
 const gw_counters *gw_brain_counters(const gw_brain *b) { return &b->n; }

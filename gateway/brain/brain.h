@@ -37,7 +37,11 @@
  * BT_ELIMIT or BT_EVERSION, and a refusal for good, end the request.
  *
  * Memory is taken at SUBMIT only, one block for the prompt and the answer's tokens, and freed in the step
- * after the request's end. */
+ * after the request's end. The tables take address space for all that active_max and nodes_max allow, and memory as
+ * their places are used.
+ *
+ * No step looks at all nodes or requests: what is due, and who is meant, is found by orders (base/order.h), so that a
+ * step costs the same with 10 of each and with thousands. */
 
 typedef struct gw_config {
     bt_incarnation self; /* not zero */
@@ -46,10 +50,10 @@ typedef struct gw_config {
     gw_policy policy;
     uint32_t local_below_tokens; /* prompts with fewer tokens that the decode node has not had are local; 0: none */
     uint32_t queue_max;          /* requests that wait; one more gets FAIL overloaded */
-    uint32_t active_max;         /* requests that hold nodes; debts: 4 times as many */
-    uint32_t nodes_max;
-    uint32_t lease_ms;                      /* of attempts on nodes; renewed every quarter */
-    int64_t heartbeat_us;                   /* between two HEARTBEATs to a node; up to 8 s where it is silent */
+    uint32_t active_max;         /* requests that hold nodes, 1..65536; debts: 4 times as many */
+    uint32_t nodes_max;          /* 2..65536 */
+    uint32_t lease_ms;           /* of attempts on nodes; renewed every quarter */
+    int64_t heartbeat_us;        /* between two HEARTBEATs to a node; up to 8 s where it is silent */
     int64_t suspect_us, gone_us, forget_us; /* silences of a node (registry.h) */
     int64_t cut_us;                         /* ... whose connection has ended; more than heartbeat_us */
     int64_t resend_us;                      /* what is not answered is said again */
@@ -64,7 +68,7 @@ typedef struct gw_config {
     int64_t role_us;                        /* ROLE to ROLE_ANSWER */
     int64_t grace_us;                       /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
 } gw_config;
-/* All limits and times of a gateway without options: queue 64, active 64, nodes 256, lease 10 s, heartbeat
+/* All limits and times of a gateway without options: queue 64, active 4096, nodes 1024, lease 10 s, heartbeat
  * 0.5 s, suspect 2 s, gone 6 s, cut 0.5 s, forget 60 s, resend 0.5 s, recovery 30 s, queue 600 s, answer 5 s, prefill
  * 30 s + 100 ms a token, progress 30 s, role 5 s, grace 1 s; LEAST_LOAD, no prompt is short. The caller
  * sets self, node_id, model_id. */
@@ -259,7 +263,9 @@ bool gw_brain_is_ready(const gw_brain *b);
 uint64_t gw_brain_limit_tokens(const gw_brain *b); /* prompt + max tokens that the best holds, also a SUSPECT one; or 0
                                                     */
 uint32_t gw_brain_queued(const gw_brain *b);
-uint32_t gw_brain_active(const gw_brain *b);             /* requests that hold nodes */
+uint32_t gw_brain_active(const gw_brain *b); /* requests that hold nodes */
+/* How many may: active_max, or the slots of all ready decode nodes where those are fewer. */
+uint32_t gw_brain_active_limit(const gw_brain *b);
 uint32_t gw_brain_debts(const gw_brain *b);              /* attempts that were left, ABORT_ACK still to come */
 const gw_registry *gw_brain_registry(const gw_brain *b); /* for status: nodes[i] where in_use */
 const gw_counters *gw_brain_counters(const gw_brain *b);

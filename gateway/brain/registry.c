@@ -1,6 +1,5 @@
 /* Which nodes there are and how sure the gateway is of each. See registry.h. */
 #include "gateway/brain/registry.h"
-#include "base/breakage.h"
 #include "base/hash.h"
 
 #include <stdio.h>
@@ -10,17 +9,35 @@
 bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[16], int64_t suspect_us,
                         int64_t gone_us, int64_t cut_us, int64_t forget_us)
 {
-    gw_node *nodes = calloc(cap, sizeof *nodes);
-    if (!nodes) return BT_ENOMEM;
-    *ret = (gw_registry){.nodes = nodes,     .cap = cap,       .suspect_us = suspect_us,
-                         .gone_us = gone_us, .cut_us = cut_us, .forget_us = forget_us};
-    memcpy(ret->model_id, model_id, sizeof ret->model_id);
+    gw_registry r = {.cap = cap,
+                     .suspect_us = suspect_us,
+                     .gone_us = gone_us,
+                     .cut_us = cut_us,
+                     .forget_us = forget_us,
+                     .nodes = calloc(cap, sizeof *r.nodes),
+                     .shapes = calloc(cap, sizeof *r.shapes)};
+    const uint32_t groups = 2 * cap;
+    if (!r.nodes || !r.shapes || bt_order_init(&r.who, cap, 1) < 0 || bt_order_init(&r.names, cap, 1) < 0 ||
+        bt_order_init(&r.idle, cap, 2) < 0 || bt_order_init(&r.due, cap, 2) < 0 ||
+        bt_order_init(&r.refusing, cap, 1) < 0 || bt_order_init(&r.kin, cap, groups) < 0 ||
+        bt_order_init(&r.there, cap, groups) < 0 || bt_order_init(&r.by_load, cap, groups) < 0 ||
+        bt_order_init(&r.by_turn, cap, groups) < 0 || bt_order_init(&r.least, cap, 2) < 0 ||
+        bt_order_init(&r.known, cap, 1) < 0 || bt_order_init(&r.locals, cap, 1) < 0) {
+        gw_registry_done(&r);
+        return BT_ENOMEM;
+    }
+    memcpy(r.model_id, model_id, sizeof r.model_id);
+    *ret = r;
     return BT_OK;
 }
 
 void gw_registry_done(gw_registry *r)
 {
+    bt_order *const orders[] = {&r->who,   &r->names,   &r->idle,    &r->due,   &r->refusing, &r->kin,
+                                &r->there, &r->by_load, &r->by_turn, &r->least, &r->known,    &r->locals};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) bt_order_done(orders[i]);
     free(r->nodes);
+    free(r->shapes);
     memset(r, 0, sizeof *r);
 }
 
@@ -38,9 +55,9 @@ const char *gw_node_state_name(gw_node_state s)
 
 gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who)
 {
-    for (uint32_t i = 0; i < r->cap; i++)
-        if (r->nodes[i].in_use && bt_incarnation_equal(&r->nodes[i].incarnation, who)) return &r->nodes[i];
-    return NULL;
+    const bt_order_key key = gw_registry_key(who);
+    const int64_t at = bt_order_from(&r->who, 0, key);
+    return at >= 0 && bt_incarnation_equal(&r->nodes[at].incarnation, who) ? &r->nodes[at] : NULL;
 }
 
 uint64_t gw_registry_name(const char *node_id) { return *node_id ? bt_hash64(node_id, strlen(node_id)) : 0; }
@@ -73,6 +90,27 @@ static bt_err check(const gw_registry *r, const bt_msg_hello *h, bt_fault *fault
     return BT_OK;
 }
 
+static gw_node *place_of_name(const gw_registry *r, const char *node_id)
+{
+    const uint64_t name = gw_registry_name(node_id);
+    for (int64_t at = bt_order_from(&r->names, 0, bt_order_number(name));
+         at >= 0 && r->nodes[at].name == name; at = bt_order_next(&r->names, at))
+        if (strcmp(r->nodes[at].hello.node_id, node_id) == 0) return &r->nodes[at];
+    return NULL;
+}
+
+gw_node *gw_registry_named(const gw_registry *r, const char *node_id)
+{
+    gw_node *n = place_of_name(r, node_id);
+    return n && n->state != GW_NODE_GONE ? n : NULL;
+}
+
+gw_node *gw_registry_by_name(const gw_registry *r, uint64_t name)
+{
+    const int64_t at = bt_order_from(&r->names, 0, bt_order_number(name));
+    return at >= 0 && r->nodes[at].name == name ? &r->nodes[at] : NULL;
+}
+
 /* A HELLO borrows what it says of its engine; the node keeps it. */
 static void keep(gw_node *n, const bt_msg_hello *hello)
 {
@@ -82,21 +120,15 @@ static void keep(gw_node *n, const bt_msg_hello *hello)
     n->hello.engine = &n->engine;
 }
 
-/* The place of this name; else a free one; else that of the node gone longest. */
-static gw_node *place_for(const gw_registry *r, const char *node_id)
+/* The place of this name; else the first free one; else that of the node gone longest. */
+static gw_node *place_for(gw_registry *r, const char *node_id)
 {
-    gw_node *free_one = NULL, *gone = NULL;
-    for (uint32_t i = 0; i < r->cap; i++) {
-        gw_node *n = &r->nodes[i];
-        if (!n->in_use) {
-            if (!free_one) free_one = n;
-        } else if (strcmp(n->hello.node_id, node_id) == 0) {
-            return n;
-        } else if (n->state == GW_NODE_GONE && n->attempts == 0 && (!gone || n->heard_us < gone->heard_us)) {
-            gone = n;
-        }
-    }
-    return free_one ? free_one : gone;
+    gw_node *n = place_of_name(r, node_id);
+    if (n) return n;
+    int64_t at = bt_order_first(&r->idle, GW_IDLE_FREE);
+    if (at < 0 && r->used < r->cap) return &r->nodes[r->used++];
+    if (at < 0) at = bt_order_first(&r->idle, GW_IDLE_GONE);
+    return at < 0 ? NULL : &r->nodes[at];
 }
 
 bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_replaced,
@@ -122,6 +154,8 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
         if (same_name && bt_incarnation_equal(&n->displaced, who) && now_us - n->heard_us < r->suspect_us)
             return bt_fail(fault, BT_EARG, "the name %s is in use by another process", hello->node_id);
         bt_incarnation before = n->in_use ? n->incarnation : zero;
+        n->in_use = false;
+        gw_registry_changed(r, n); /* out of all orders */
         *n = (gw_node){.incarnation = *who, .state = GW_NODE_STARTING, .in_use = true,
                        .name = gw_registry_name(hello->node_id), .heartbeat_due_us = now_us};
         keep(n, hello);
@@ -134,11 +168,12 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
     n->leaving = hello->draining;
     n->has_left = false;
     if (n->state != GW_NODE_STARTING) n->state = n->leaving ? GW_NODE_DRAINING : GW_NODE_READY;
+    gw_registry_told(r, n);
     *ret = n;
     return BT_OK;
 }
 
-gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, int64_t now_us)
+gw_node_state gw_registry_heard(gw_registry *r, gw_node *n, const bt_msg_heartbeat *heartbeat, int64_t now_us)
 {
     n->heard_us = now_us;
     n->is_cut = false;
@@ -148,37 +183,26 @@ gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, i
         n->has_left = n->has_left && n->leaving; /* one that serves can be cut */
     }
     if (n->state != GW_NODE_STARTING || heartbeat) n->state = n->leaving ? GW_NODE_DRAINING : GW_NODE_READY;
+    gw_registry_changed(r, n);
     return n->state;
 }
 
-gw_node_state gw_registry_cut(gw_node *n, int64_t now_us)
+gw_node_state gw_registry_cut(gw_registry *r, gw_node *n, int64_t now_us)
 {
     if (n->is_cut || n->has_left || n->state == GW_NODE_GONE) return n->state;
     n->is_cut = true;
     n->cut_us = now_us;
     if (n->state == GW_NODE_READY) n->state = GW_NODE_SUSPECT;
+    gw_registry_changed(r, n);
     return n->state;
-}
-
-/* When its silence makes it GONE. */
-static int64_t lost_us(const gw_registry *r, const gw_node *n)
-{
-    const int64_t silent_us = n->heard_us + r->gone_us,
-                  cut_us = n->cut_us + (BT_BREAK(cut_at_once) ? 0 : r->cut_us);
-    return n->is_cut && cut_us < silent_us ? cut_us : silent_us;
 }
 
 gw_node_state gw_registry_expire(gw_registry *r, gw_node *n, int64_t now_us)
 {
     int64_t silent_us = now_us - n->heard_us;
-    if (now_us >= lost_us(r, n)) n->state = GW_NODE_GONE;
+    if (now_us >= gw_registry_lost_us(r, n)) n->state = GW_NODE_GONE;
     else if (silent_us >= r->suspect_us && n->state == GW_NODE_READY) n->state = GW_NODE_SUSPECT;
     if (n->state == GW_NODE_GONE && silent_us >= r->forget_us && n->attempts == 0) n->in_use = false;
+    gw_registry_changed(r, n);
     return n->state;
-}
-
-int64_t gw_registry_due_us(const gw_registry *r, const gw_node *n)
-{
-    if (n->state == GW_NODE_GONE) return n->heard_us + r->forget_us;
-    return n->state == GW_NODE_READY ? n->heard_us + r->suspect_us : lost_us(r, n);
 }

@@ -1,6 +1,9 @@
 #ifndef GW_REGISTRY_H
 #define GW_REGISTRY_H
+#include "base/order.h"
 #include "wire/msg.h"
+
+#include <string.h>
 
 /* The nodes this gateway knows, and how sure it is of each.
  *
@@ -38,21 +41,67 @@ typedef struct gw_node {
     int64_t refuses_until_us;           /* it had no room for an attempt: ask again then */
     uint64_t name;                      /* XXH3-64 of node_id: the same over restarts */
     uint64_t turn;                      /* number of the choice that took it last (route.h), or 0 */
-    uint32_t match;                     /* chunks of the prompt it has had; only inside route.c */
     int64_t probe_us;                   /* between HEARTBEATs to it: longer while it is silent */
     bool in_use;                        /* false: a free place of the table */
     bool leaving;                       /* said BYE or draining */
     bool has_left;                      /* said BYE: that its connection ends then is no news */
     bool is_cut;                        /* its connection has ended, and nothing was heard since */
     int64_t cut_us;                     /* since then */
+    /* What the orders below hold of it. */
+    uint64_t exact_class, prefill_class; /* hashes of the two exactness classes of its HELLO; 0: "" */
+    uint32_t shape;                      /* place in gw_registry.shapes, + 1 */
+    uint32_t slots;                      /* counted in gw_registry.slots */
+    uint64_t kv_tokens;                  /* counted in gw_registry.kv_tokens */
+    bool refuses;                        /* refuses_until_us is to come */
+    uint64_t seen[3];                    /* what its places depend on, as it was then; private */
 } gw_node;
 
+typedef struct gw_shape {
+    bt_kv_shape kv;
+    uint32_t nodes; /* that have it; 0: a free place */
+} gw_shape;
+
+/* Orders of nodes (base/order.h), so that nobody has to look at all of them: what is due, and who comes first for a
+ * request. A set of a role and a shape is 2 * shape + (role is decode). */
 typedef struct gw_registry {
     gw_node *nodes;
-    uint32_t cap; /* places in order of arrival; a free place is used again */
+    uint32_t cap;  /* places in order of arrival; a free place is used again, the first one first */
+    uint32_t used; /* places that were ever taken: none from here on is in use */
     int64_t suspect_us, gone_us, cut_us, forget_us;
     uint8_t model_id[16];
+    gw_shape *shapes;
+    uint32_t shapes_len; /* places that were ever taken */
+    uint64_t slots[2];   /* of READY nodes, by role is decode */
+    uint64_t changes;    /* how often anything changed that a choice of nodes depends on */
+    bt_order who, names; /* in use, by incarnation; by name */
+    bt_order idle;       /* GW_IDLE_FREE: free places; GW_IDLE_GONE: GONE without attempts, by when it was heard */
+    bt_order due;        /* GW_DUE: by gw_registry_due_us or heartbeat_due_us; GW_RIPE: see gw_registry_ripen */
+    bt_order refusing;   /* by the end of it */
+    bt_order kin;        /* by role and shape: not GONE */
+    bt_order there;      /* by role and shape: READY and SUSPECT, the one that holds the longest sequence first */
+    bt_order by_load, by_turn; /* by role and shape: READY with a free slot, in the order of a policy (route.h) */
+    bt_order least;            /* by role is decode: READY ones with slots, the least loaded first */
+    bt_order known;            /* prefill nodes that are not gone or leaving, by class */
+    bt_order locals;           /* decode nodes in `there` that prefill, by class, the last place of a class first */
+    uint64_t kv_tokens;        /* of all nodes that are not gone: what gw_affinity is sized by */
 } gw_registry;
+enum { GW_IDLE_FREE, GW_IDLE_GONE };
+enum { GW_DUE, GW_RIPE };
+
+static inline uint32_t gw_registry_set(uint32_t shape, bt_role role) { return 2 * shape + (role == BT_ROLE_DECODE); }
+static inline bt_order_key gw_registry_key(const bt_incarnation *who)
+{
+    bt_order_key k;
+    memcpy(&k.hi, who->bytes, sizeof k.hi);
+    memcpy(&k.lo, who->bytes + sizeof k.hi, sizeof k.lo);
+    return k;
+}
+/* The longest sequence that it holds. */
+static inline uint64_t gw_node_limit(const gw_node *n)
+{
+    const uint64_t kv = n->hello.kv_capacity_tokens;
+    return n->hello.role == BT_ROLE_DECODE && kv < n->hello.ctx_tokens ? kv : n->hello.ctx_tokens;
+}
 
 bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[16], int64_t suspect_us, int64_t gone_us,
                         int64_t cut_us, int64_t forget_us);
@@ -61,7 +110,27 @@ void gw_registry_done(gw_registry *r);
 /* The node with this incarnation, or NULL. */
 gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who);
 
+/* The node of this name, not GONE; NULL. */
+gw_node *gw_registry_named(const gw_registry *r, const char *node_id);
+gw_node *gw_registry_by_name(const gw_registry *r, uint64_t name); /* the same by gw_node.name, also a GONE one */
+
 uint64_t gw_registry_name(const char *node_id); /* as in gw_node.name; 0 for "" */
+
+/* Puts the node to its places in all orders: to be called after anything of it was written outside of this file. _told:
+ * also what its HELLO says of it. */
+void gw_registry_changed(gw_registry *r, gw_node *n);
+void gw_registry_told(gw_registry *r, gw_node *n);
+/* It gets nothing until then. */
+void gw_registry_refuses(gw_registry *r, gw_node *n, int64_t until_us);
+/* Ends the refusals whose time is over. */
+void gw_registry_pass(gw_registry *r, int64_t now_us);
+int64_t gw_registry_refusing_us(const gw_registry *r); /* when the next one ends; INT64_MAX */
+
+/* What is due by now_us becomes ripe; then the ripe ones, each once, in order of place. Whoever gets one calls
+ * gw_registry_changed when done with it. NULL: no more. */
+void gw_registry_ripen(gw_registry *r, int64_t now_us);
+gw_node *gw_registry_next_ripe(gw_registry *r);
+int64_t gw_registry_next_due_us(const gw_registry *r); /* INT64_MAX: none */
 
 /* Take a HELLO. BT_OK: *ret is the node, state STARTING when it is new and unchanged when it was known.
  * *ret_replaced is the incarnation that lost its place to it (zero when none): its attempts are over.
@@ -76,14 +145,15 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
 
 /* The node was heard: any message of it. Returns the state that it has now. A HEARTBEAT (else NULL) brings
  * its load and whether it drains, and ends STARTING. */
-gw_node_state gw_registry_heard(gw_node *n, const bt_msg_heartbeat *heartbeat, int64_t now_us);
+gw_node_state gw_registry_heard(gw_registry *r, gw_node *n, const bt_msg_heartbeat *heartbeat, int64_t now_us);
 
 /* The connection by which it was heard last has ended. Returns the state that it has now. */
-gw_node_state gw_registry_cut(gw_node *n, int64_t now_us);
+gw_node_state gw_registry_cut(gw_registry *r, gw_node *n, int64_t now_us);
 
 /* Changes the node's state as its silence up to now_us demands, and returns it. Frees its place (in_use
  * false) when it is to be forgotten. */
 gw_node_state gw_registry_expire(gw_registry *r, gw_node *n, int64_t now_us);
+int64_t gw_registry_lost_us(const gw_registry *r, const gw_node *n); /* when its silence makes it GONE */
 /* When gw_registry_expire next changes something for this node. */
 int64_t gw_registry_due_us(const gw_registry *r, const gw_node *n);
 const char *gw_node_state_name(gw_node_state s); /* "ready" */

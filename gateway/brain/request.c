@@ -7,39 +7,84 @@
 
 enum { RETRY_LEAST_MS = 1000, RETRY_MOST_MS = 30000 };
 
+static uint32_t place_of(const gw_brain *b, const gw_request *r) { return (uint32_t)(r - b->requests); }
+
+/* Numbers ascend, so chains are short. */
+static uint32_t *chain_of(const gw_brain *b, uint64_t number)
+{
+    return &b->by_number[number & (b->numbers - 1)];
+}
+
 gw_request *gw_request_find(gw_brain *b, uint64_t number)
 {
-    for (uint32_t i = 0; i < b->requests_len; i++) {
-        gw_request *r = &b->requests[i];
-        if (r->state != GW_NONE && r->state != GW_DEAD && r->number == number) return r;
-    }
-    return NULL;
+    uint32_t at = *chain_of(b, number);
+    while (at && b->requests[at - 1].number != number) at = b->requests[at - 1].same;
+    return at ? &b->requests[at - 1] : NULL;
+}
+
+void gw_request_name(gw_brain *b, gw_request *r)
+{
+    uint32_t *chain = chain_of(b, r->number);
+    r->same = *chain;
+    *chain = place_of(b, r) + 1;
+}
+
+static void forget_name(gw_brain *b, const gw_request *r)
+{
+    uint32_t *at = chain_of(b, r->number);
+    while (*at != place_of(b, r) + 1) at = &b->requests[*at - 1].same;
+    *at = r->same;
 }
 
 static bool is_active(gw_request_state s) { return s != GW_NONE && s != GW_QUEUED && s != GW_DEAD; }
 
 /* In order of number: one that comes back stands before all that came after it. */
-static void enqueue(gw_brain *b, const gw_request *r)
+void gw_request_line_up(gw_brain *b, gw_request *r)
 {
-    uint32_t at = b->queued++;
-    for (; at > 0 && b->requests[b->queue[at - 1]].number > r->number; at--) b->queue[at] = b->queue[at - 1];
-    b->queue[at] = (uint32_t)(r - b->requests);
+    const bool is_stuck = r->stuck_us >= 0 && r->stuck_epoch == b->epoch;
+    const bool rests = !is_stuck && r->not_before_us > b->now_us;
+    bt_order_put(&b->line,
+                 is_stuck ? GW_LINE_STUCK
+                 : rests  ? GW_LINE_RESTING
+                          : GW_LINE_READY,
+                 place_of(b, r), rests ? bt_order_time(r->not_before_us) : bt_order_number(r->number));
 }
 
-static void dequeue(gw_brain *b, const gw_request *r)
+void gw_request_rearm(gw_brain *b, gw_request *r)
 {
-    uint32_t at = 0;
-    while (&b->requests[b->queue[at]] != r) at++;
-    memmove(b->queue + at, b->queue + at + 1, (--b->queued - at) * sizeof *b->queue);
+    const uint32_t at = place_of(b, r);
+    if (bt_order_has(&b->due, GW_RIPE, at)) return; /* its turn comes in this step */
+    if (r->state == GW_NONE || r->state == GW_DEAD) bt_order_take(&b->due, at);
+    else bt_order_put(&b->due, GW_DUE, at, bt_order_time(gw_request_due_us(b, r)));
+}
+
+void gw_request_hold(gw_brain *b, gw_request *r, gw_side *side, bool is_held)
+{
+    const uint32_t at = 2 * place_of(b, r) + (side == &r->decode);
+    side->is_open = is_held;
+    if (is_held) bt_order_put(&b->sides, 0, at, gw_registry_key(&side->node));
+    else bt_order_take(&b->sides, at);
 }
 
 void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s)
 {
-    if (r->state == GW_QUEUED) dequeue(b, r);
+    const uint32_t at = place_of(b, r);
+    if (r->state == GW_QUEUED) {
+        b->queued--;
+        bt_order_take(&b->line, at);
+    }
     b->active -= is_active(r->state);
     r->state = s;
-    if (s == GW_QUEUED) enqueue(b, r);
+    if (s == GW_QUEUED) {
+        b->queued++;
+        gw_request_line_up(b, r);
+    }
     b->active += is_active(s);
+    if (s == GW_DEAD) {
+        forget_name(b, r);
+        bt_order_put(&b->idle, GW_PLACE_DEAD, at, bt_order_number(0));
+    }
+    gw_request_rearm(b, r);
 }
 
 uint32_t gw_request_retry_ms(const gw_brain *b)

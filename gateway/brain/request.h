@@ -5,12 +5,28 @@
 /* The life of one request inside the gateway's brain, file by file in the order of state.h. brain.h
  * explains the states. */
 
+/* ---- request_due.c ------------------------------------------------------------------------------- */
+
+/* When gw_request_expire next does something; BT_STEP_NEVER. */
+int64_t gw_request_due_us(const gw_brain *b, const gw_request *r);
+/* The last moment for another attempt to be accepted, or for nodes to be ready at all. */
+int64_t gw_request_patience_us(const gw_brain *b, const gw_request *r);
+bool gw_request_wants_renew(const gw_request *r);
+bool gw_request_wants_resend(const gw_request *r); /* its nodes owe an answer */
+
 /* ---- request.c ----------------------------------------------------------------------------------- */
 
 /* The request of that number that has not ended; NULL: none. */
 gw_request *gw_request_find(gw_brain *b, uint64_t number);
-/* Keeps the queue and the count of active ones. QUEUED puts it to its place by number. */
+void gw_request_name(gw_brain *b, gw_request *r); /* from now on it is found, until it is DEAD */
+/* Keeps the queue, the count of active ones, and who is found by number. QUEUED puts it to its place in the line. */
 void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s);
+/* Puts it to its place among what is due: after any of its times or what they depend on was written. */
+void gw_request_rearm(gw_brain *b, gw_request *r);
+/* To the part of the line where one waits that is QUEUED. */
+void gw_request_line_up(gw_brain *b, gw_request *r);
+/* The side holds a place on its node, or no longer does: for gw_request_node_lost. */
+void gw_request_hold(gw_brain *b, gw_request *r, gw_side *side, bool is_held);
 /* The index of the first token that the decode node makes in this attempt. */
 static inline uint32_t gw_request_first_made(const gw_request *r) { return r->base ? r->base : 1; }
 /* When half of those that wait now will have got on, by the pace of late. */
@@ -27,7 +43,7 @@ void gw_request_await_token(gw_brain *b, gw_request *r);
 /* ---- request_end.c ------------------------------------------------------------------------------- */
 
 /* The node holds nothing of it any more. */
-void gw_request_close_side(gw_brain *b, gw_side *side);
+void gw_request_close_side(gw_brain *b, gw_request *r, gw_side *side);
 /* Can the attempt not go on without this node? */
 bool gw_request_needs(const gw_request *r, const gw_side *side);
 
@@ -60,16 +76,17 @@ void gw_request_expire_debts(gw_brain *b);
 
 /* ---- request_time.c ------------------------------------------------------------------------------ */
 
-/* What time has made of it: an end, another attempt, a renewed lease, a message said again. */
+/* What time has made of them: an end, another attempt, a renewed lease, a message said again. */
+void gw_request_expire_all(gw_brain *b);
 void gw_request_expire(gw_brain *b, gw_request *r);
-/* When gw_request_expire next does something; BT_STEP_NEVER. */
-int64_t gw_request_due_us(const gw_brain *b, const gw_request *r);
 
 /* ---- request_queue.c ----------------------------------------------------------------------------- */
 
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random); /* GW_EV_SUBMIT */
 /* Nodes for those that wait, as far as there are any. */
 void gw_request_dispatch(gw_brain *b);
+/* A request that comes now would find nodes: those that wait for the first time are stuck no more. */
+void gw_request_unstick(gw_brain *b);
 
 /* ---- request_msg.c ------------------------------------------------------------------------------- */
 

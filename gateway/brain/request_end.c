@@ -13,23 +13,25 @@ enum { FRUITLESS_MAX = 32, PAUSE_LEAST_US = 100000, PAUSE_DOUBLINGS = 4, RETRY_M
 static void count_down(gw_brain *b, const bt_incarnation *node)
 {
     gw_node *n = gw_registry_find(&b->registry, node);
-    if (n && n->attempts > 0) n->attempts--;
+    if (!n || n->attempts == 0) return;
+    n->attempts--;
+    gw_registry_changed(&b->registry, n);
 }
 
-void gw_request_close_side(gw_brain *b, gw_side *s)
+void gw_request_close_side(gw_brain *b, gw_request *r, gw_side *s)
 {
     if (s->is_open) count_down(b, &s->node);
-    s->is_open = false;
+    gw_request_hold(b, r, s, false);
 }
 
 /* The attempt counts on the node until it answers or its lease is over. */
 static void leave_side(gw_brain *b, gw_request *r, gw_side *s)
 {
     if (!s->is_open || !s->is_told) {
-        gw_request_close_side(b, s);
+        gw_request_close_side(b, r, s);
         return;
     }
-    s->is_open = false;
+    gw_request_hold(b, r, s, false);
     (void)gw_request_tell(b, r, s, BT_MSG_ABORT);
     gw_debt forgotten;
     const gw_debt debt = {.node = s->node, .number = r->number, .attempt = r->attempt,
@@ -57,20 +59,17 @@ bool gw_request_settle(gw_brain *b, const bt_incarnation *node, const bt_request
 
 void gw_request_expire_debts(gw_brain *b)
 {
-    for (uint32_t i = 0; i < b->debts.len;) {
-        gw_debt *d = &b->debts.items[i];
+    const gw_debt *d;
+    gw_debts_ripen(&b->debts, b->now_us);
+    while ((d = gw_debts_next_ripe(&b->debts))) {
         if (b->now_us >= d->until_us) {
             count_down(b, &d->node);
             gw_debts_remove(&b->debts, d);
             continue;
         }
-        if (b->now_us >= d->due_us) {
-            d->due_us = b->now_us + b->cfg.resend_us;
-            b->n.resent++;
-            gw_act_send(b, &d->node, BT_MSG_ABORT)->ref =
-                (bt_request_ref){b->cfg.self, d->number, d->attempt};
-        }
-        i++;
+        b->n.resent++;
+        gw_act_send(b, &d->node, BT_MSG_ABORT)->ref = (bt_request_ref){b->cfg.self, d->number, d->attempt};
+        gw_debts_wait(&b->debts, d, b->now_us + b->cfg.resend_us);
     }
 }
 
@@ -144,6 +143,7 @@ void gw_request_closing(gw_brain *b, gw_request *r)
     if (r->state == GW_DECODING) {
         gw_request_set_state(b, r, GW_CLOSING);
         r->deadline_us = b->now_us + b->cfg.grace_us;
+        gw_request_rearm(b, r);
     }
     if (!r->prefill.is_open && !r->decode.is_open) gw_request_done(b, r);
 }
@@ -206,30 +206,35 @@ bool gw_request_needs(const gw_request *r, const gw_side *side)
     return side == &r->decode || r->next_index <= gw_request_first_made(r);
 }
 
+/* One side of a request, on a node that is lost. */
+static void lose_side(gw_brain *b, gw_request *r, bool is_decode, const char *node_id, gw_cause cause,
+                      bool is_cut)
+{
+    gw_side *side = is_decode ? &r->decode : &r->prefill;
+    const bool is_needed = gw_request_needs(r, side);
+    if (cause == GW_CAUSE_GONE) leave_side(b, r, side); /* it may only be cut off, and still hold it */
+    else gw_request_close_side(b, r, side);
+    if (is_needed)
+        gw_request_recover(b, r, cause, is_decode ? GW_BLAME_DECODE : GW_BLAME_PREFILL, "the %s node %s %s",
+                           is_decode ? "decode" : "prefill", node_id,
+                           cause == GW_CAUSE_GONE && is_cut ? "has lost its connection"
+                           : cause == GW_CAUSE_GONE         ? "is silent"
+                           : cause == GW_CAUSE_LEFT         ? "has left"
+                                                            : "was restarted");
+    else if (r->state == GW_CLOSING) gw_request_closing(b, r);
+    gw_request_rearm(b, r);
+}
+
 void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *node_id, gw_cause cause)
 {
     const gw_node *n = gw_registry_find(&b->registry, node);
     const bool is_cut = n && n->is_cut;
-    for (uint32_t i = 0; i < b->requests_len; i++) {
-        gw_request *r = &b->requests[i];
-        for (int k = 0; k < 2; k++) {
-            gw_side *side = k ? &r->decode : &r->prefill;
-            if (r->state == GW_NONE || r->state == GW_DEAD || !side->is_open ||
-                !bt_incarnation_equal(&side->node, node))
-                continue;
-            const bool is_needed = gw_request_needs(r, side);
-            if (cause == GW_CAUSE_GONE)
-                leave_side(b, r, side); /* it may only be cut off, and still hold it */
-            else gw_request_close_side(b, side);
-            if (is_needed)
-                gw_request_recover(b, r, cause, k ? GW_BLAME_DECODE : GW_BLAME_PREFILL, "the %s node %s %s",
-                                   k ? "decode" : "prefill", node_id,
-                                   cause == GW_CAUSE_GONE && is_cut ? "has lost its connection"
-                                   : cause == GW_CAUSE_GONE         ? "is silent"
-                                   : cause == GW_CAUSE_LEFT         ? "has left"
-                                                                    : "was restarted");
-            else if (r->state == GW_CLOSING) gw_request_closing(b, r);
-        }
+    const bt_order_key key = gw_registry_key(node);
+    /* in order of the requests' places; each side is closed, and so leaves the order */
+    for (int64_t at; (at = bt_order_from(&b->sides, 0, key)) >= 0;) {
+        const bt_order_key k = bt_order_key_of(&b->sides, at);
+        if (k.hi != key.hi || k.lo != key.lo) break;
+        lose_side(b, &b->requests[at / 2], at % 2, node_id, cause, is_cut);
     }
     if (cause == GW_CAUSE_GONE) return;
     for (uint32_t owed = gw_debts_forget(&b->debts, node); owed > 0; owed--) count_down(b, node);

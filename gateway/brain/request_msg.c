@@ -90,7 +90,7 @@ static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_r
         b->n.unexpected++;
         return;
     }
-    gw_request_close_side(b, side);
+    gw_request_close_side(b, r, side);
     if (w->retry_after_ms == 0) {
         gw_request_fail(b, r, w->code == BT_ELIMIT ? GW_FAIL_TOO_LONG : GW_FAIL_REFUSED, (bt_err)w->code, 0,
                         "%s", w->text);
@@ -102,7 +102,7 @@ static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_r
     const int64_t until_us = b->now_us + (int64_t)wait_ms * 1000;
     gw_node *n = gw_registry_find(&b->registry, &side->node);
     if (!is_decode) gw_avoid_refused(&b->router.avoid, r->prefill.name, r->decode.name, until_us, b->now_us);
-    else if (n) n->refuses_until_us = until_us;
+    else if (n) gw_registry_refuses(&b->registry, n, until_us);
     gw_request_requeue(b, r, 0);
 }
 
@@ -146,7 +146,7 @@ static void on_finished(gw_brain *b, gw_request *r, const bt_msg_finished *w)
     r->stats.decode_wait_us = w->wait_us;
     r->stats.decode_us = w->decode_us;
     r->stats.decode_steps = w->decode_steps;
-    gw_request_close_side(b, &r->decode);
+    gw_request_close_side(b, r, &r->decode);
     if (!r->ended) r->ended = w->reason == BT_FINISH_LENGTH ? BT_FINISH_LENGTH : BT_FINISH_STOP;
     gw_request_closing(b, r);
 }
@@ -195,7 +195,7 @@ static void on_first(gw_brain *b, gw_request *r, const gw_side *side, const bt_m
     if (r->base == 0) begin_answer(b, r, side, w);
     else gw_request_await_token(b, r);
     if (r->has_kv)
-        gw_request_close_side(b, &r->prefill); /* PREFILL_DONE overtook a FIRST_TOKEN that was lost */
+        gw_request_close_side(b, r, &r->prefill); /* PREFILL_DONE overtook a FIRST_TOKEN that was lost */
     if (r->ended) {
         gw_request_done(b, r); /* nothing is left to do on either node */
         return;
@@ -211,7 +211,7 @@ static void on_first(gw_brain *b, gw_request *r, const gw_side *side, const bt_m
 /* The node has let go of the attempt, and is not needed. */
 static void side_over(gw_brain *b, gw_request *r, gw_side *side)
 {
-    gw_request_close_side(b, side);
+    gw_request_close_side(b, r, side);
     if (r->state == GW_CLOSING) gw_request_closing(b, r);
 }
 
@@ -230,7 +230,7 @@ static void on_failed(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_fa
         return;
     }
     const gw_node *n = gw_registry_find(&b->registry, &side->node);
-    gw_request_close_side(b, side);
+    gw_request_close_side(b, r, side);
     if (is_for_good(w->code)) gw_request_fail(b, r, GW_FAIL_REFUSED, (bt_err)w->code, 0, "%s", w->text);
     else
         gw_request_recover(b, r, is_decode && w->code == BT_EAGAIN ? GW_CAUSE_GAVE_UP : GW_CAUSE_FAILED,
@@ -277,20 +277,9 @@ static void disown(gw_brain *b, const bt_msg *m)
         gw_act_send(b, &m->from, BT_MSG_ABORT)->ref = m->ref;
 }
 
-void gw_request_msg(gw_brain *b, const bt_msg *m)
+/* About the attempt that it has now. */
+static void take_msg(gw_brain *b, gw_request *r, const bt_msg *m, bool from_decode, bool from_prefill)
 {
-    if (!bt_incarnation_equal(&m->ref.owner, &b->cfg.self)) {
-        b->n.unexpected++;
-        return;
-    }
-    gw_request *r = gw_request_find(b, m->ref.number);
-    const bool from_decode = r && bt_incarnation_equal(&m->from, &r->decode.node);
-    const bool from_prefill =
-        r && bt_incarnation_equal(&m->from, r->local ? &r->decode.node : &r->prefill.node);
-    if (!r || m->ref.attempt != r->attempt || r->state == GW_QUEUED || (!from_decode && !from_prefill)) {
-        disown(b, m);
-        return;
-    }
     /* Token 0 of a local attempt that overtook RESERVED comes again when it can be taken. */
     const bool is_early =
         r->state == GW_RESERVING && (m->type == BT_MSG_FIRST_TOKEN || m->type == BT_MSG_PREFILL_DONE);
@@ -306,4 +295,22 @@ void gw_request_msg(gw_brain *b, const bt_msg *m)
     else if (m->type == BT_MSG_PREFILL_DONE && from_prefill && side->is_open)
         on_prefill_done(b, r, side, &m->u.prefill_done);
     else if (m->type != BT_MSG_PREFILL_DONE) b->n.unexpected++;
+}
+
+void gw_request_msg(gw_brain *b, const bt_msg *m)
+{
+    if (!bt_incarnation_equal(&m->ref.owner, &b->cfg.self)) {
+        b->n.unexpected++;
+        return;
+    }
+    gw_request *r = gw_request_find(b, m->ref.number);
+    const bool from_decode = r && bt_incarnation_equal(&m->from, &r->decode.node);
+    const bool from_prefill =
+        r && bt_incarnation_equal(&m->from, r->local ? &r->decode.node : &r->prefill.node);
+    if (!r || m->ref.attempt != r->attempt || r->state == GW_QUEUED || (!from_decode && !from_prefill)) {
+        disown(b, m);
+        return;
+    }
+    take_msg(b, r, m, from_decode, from_prefill);
+    gw_request_rearm(b, r);
 }

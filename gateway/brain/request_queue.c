@@ -45,6 +45,22 @@ static bool take(gw_request *r, const gw_submit *s)
     return true;
 }
 
+/* The first one; NULL: all are taken. */
+static gw_request *free_place(const gw_brain *b)
+{
+    const int64_t at = bt_order_first(&b->idle, GW_PLACE_FREE);
+    if (at >= 0) return &b->requests[at];
+    return b->requests_used < b->requests_len ? &b->requests[b->requests_used] : NULL;
+}
+
+static void own_place(gw_brain *b, gw_request *r)
+{
+    const uint32_t at = (uint32_t)(r - b->requests);
+    if (at == b->requests_used) b->requests_used++;
+    bt_order_take(&b->idle, at);
+    gw_request_name(b, r);
+}
+
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
 {
     gw_stats none = {.prompt_tokens = s->ids_len, .max_tokens = s->max_tokens, .gateway_queue_us = -1,
@@ -56,9 +72,7 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
         return;
     }
     b->last_request = s->request;
-    gw_request *r = NULL;
-    for (uint32_t i = 0; !r && i < b->requests_len; i++)
-        if (b->requests[i].state == GW_NONE) r = &b->requests[i];
+    gw_request *r = free_place(b);
     if (b->draining || b->queued >= b->cfg.queue_max || !r) {
         snprintf(fault.text, sizeof fault.text,
                  b->draining ? "this gateway is shutting down" : "%u requests are waiting already",
@@ -78,16 +92,19 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
     if (s->draw_seed) r->sampling.seed = random->word[0];
     r->stats.seed = r->sampling.seed;
     b->n.prompt_tokens += s->ids_len;
+    own_place(b, r);
     gw_request_set_state(b, r, GW_QUEUED);
     gw_request_expire(b, r); /* at once, where no nodes have been there for long */
 }
 
 /* ---- to nodes ----------------------------------------------------------------------------------- */
 
-static void open_side(gw_side *s, gw_node *n)
+static void open_side(gw_brain *b, gw_request *r, gw_side *s, gw_node *n)
 {
-    *s = (gw_side){.node = n->incarnation, .name = n->name, .is_open = true};
+    *s = (gw_side){.node = n->incarnation, .name = n->name};
+    gw_request_hold(b, r, s, true);
     n->attempts++;
+    gw_registry_changed(&b->registry, n);
 }
 
 static void assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
@@ -96,8 +113,8 @@ static void assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
     r->local = c->local;
     r->base = r->next_index;
     r->prefill = (gw_side){.is_open = false};
-    if (c->prefill) open_side(&r->prefill, c->prefill);
-    open_side(&r->decode, c->decode);
+    if (c->prefill) open_side(b, r, &r->prefill, c->prefill);
+    open_side(b, r, &r->decode, c->decode);
     if (r->base == 0) {
         r->prefill_class =
             gw_route_class(c->prefill ? c->prefill->hello.exactness : c->decode->hello.prefill_exactness);
@@ -135,6 +152,42 @@ static bool cut_answer(gw_request *r, uint64_t limit_tokens)
         return false;
     r->max_tokens = r->stats.max_tokens = (uint32_t)(limit_tokens - r->ids_len);
     return true;
+}
+
+/* What a choice depends on beside the wish and the time. */
+static uint64_t changes(const gw_brain *b)
+{
+    return b->registry.changes + b->router.avoid.changes + gw_affinity_changes(b->router.affinity);
+}
+
+/* It would be answered the same until something changes, or a refusal ends. */
+static void rest_busy(gw_brain *b, const gw_request *r)
+{
+    const int64_t until_us = gw_avoid_due_us(&b->router.avoid, b->now_us);
+    const bool is_first = bt_order_first(&b->line, GW_LINE_BUSY) < 0;
+    if (is_first || until_us < b->busy_until_us) b->busy_until_us = until_us;
+    if (is_first) b->busy_changes = changes(b);
+    bt_order_put(&b->line, GW_LINE_BUSY, (uint32_t)(r - b->requests), bt_order_number(r->number));
+}
+
+/* All of one part stand in line again. */
+static void move_on(gw_brain *b, gw_line part)
+{
+    for (int64_t at; (at = bt_order_first(&b->line, part)) >= 0;) {
+        bt_order_take(&b->line, (uint32_t)at);
+        gw_request_line_up(b, &b->requests[at]);
+    }
+}
+
+/* Whose rest is over, or whose nodes may do now. */
+static void stand_up(gw_brain *b)
+{
+    if (b->line_epoch != b->epoch) move_on(b, GW_LINE_STUCK);
+    b->line_epoch = b->epoch;
+    if (b->busy_changes != changes(b) || b->now_us >= b->busy_until_us) move_on(b, GW_LINE_BUSY);
+    for (int64_t at;
+         (at = bt_order_first(&b->line, GW_LINE_RESTING)) >= 0 && b->requests[at].not_before_us <= b->now_us;)
+        gw_request_line_up(b, &b->requests[at]);
 }
 
 /* False: nobody behind it gets anything now. */
@@ -178,7 +231,9 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
         if (r->stuck_us < 0) r->stuck_us = b->now_us;
         r->stuck_epoch = b->epoch;
         return true;
-    case GW_ROUTE_BUSY: return is_choosy;
+    case GW_ROUTE_BUSY:
+        if (is_choosy) rest_busy(b, r);
+        return is_choosy;
     }
     return true;
 }
@@ -186,10 +241,26 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
 /* In order of arrival. Nobody overtakes one that waits for a free slot, unless it is choosy. */
 void gw_request_dispatch(gw_brain *b)
 {
-    for (uint32_t i = 0; i < b->queued && b->active < b->cfg.active_max;) {
-        gw_request *r = &b->requests[b->queue[i]];
-        const bool is_stuck = r->stuck_us >= 0 && r->stuck_epoch == b->epoch;
-        if (!is_stuck && r->not_before_us <= b->now_us && !dispatch_one(b, r)) return;
-        if (r->state == GW_QUEUED) i++;
+    stand_up(b);
+    int64_t at = bt_order_first(&b->line, GW_LINE_READY), next;
+    for (; at >= 0 && b->active < b->cfg.active_max; at = next) {
+        gw_request *r = &b->requests[at];
+        next = bt_order_next(&b->line, at);
+        const bool goes_on = dispatch_one(b, r);
+        if (r->state == GW_QUEUED && !bt_order_has(&b->line, GW_LINE_BUSY, (uint32_t)at))
+            gw_request_line_up(b, r);
+        gw_request_rearm(b, r);
+        if (!goes_on) return;
     }
+}
+
+void gw_request_unstick(gw_brain *b)
+{
+    for (uint32_t part = 0; part < GW_LINES; part++)
+        for (int64_t at = bt_order_first(&b->line, part); at >= 0; at = bt_order_next(&b->line, at)) {
+            gw_request *r = &b->requests[at];
+            if (r->attempt > 0) continue;
+            r->stuck_us = -1;
+            gw_request_rearm(b, r);
+        }
 }

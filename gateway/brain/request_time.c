@@ -1,18 +1,8 @@
 /* What time does to a request: it runs out of patience with its nodes, waited too long, renews its leases,
  * and says again what was not answered. See request.h. */
 #include "gateway/brain/request.h"
-#include "base/breakage.h"
 
 enum { RETRY_NODE_MS = 2000 }; /* a supervisor starts a node again within that */
-
-/* The last moment for another attempt to be accepted, or for nodes to be ready at all. */
-static int64_t patience_us(const gw_brain *b, const gw_request *r)
-{
-    if (BT_BREAK(deadline_dropped)) return BT_STEP_NEVER;
-    if (r->lost_us >= 0) return r->lost_us + b->cfg.recovery_us;
-    if (r->state == GW_QUEUED && r->stuck_us >= 0) return r->stuck_us + b->cfg.recovery_us;
-    return BT_STEP_NEVER;
-}
 
 static void out_of_patience(gw_brain *b, gw_request *r)
 {
@@ -49,20 +39,10 @@ static void out_of_time(gw_brain *b, gw_request *r)
                                                    : "made no token");
 }
 
-static bool wants_renew(const gw_request *r)
-{
-    return r->state == GW_PREFILLING || r->state == GW_DECODING || r->state == GW_CLOSING;
-}
-
-static bool wants_resend(const gw_request *r)
-{
-    return r->state == GW_RESERVING || (r->state == GW_PREFILLING && !r->is_accepted);
-}
-
 void gw_request_expire(gw_brain *b, gw_request *r)
 {
     if (r->state == GW_NONE || r->state == GW_DEAD) return;
-    if (b->now_us >= patience_us(b, r)) {
+    if (b->now_us >= gw_request_patience_us(b, r)) {
         out_of_patience(b, r);
     } else if (r->state == GW_QUEUED) {
         if (b->now_us - r->waiting_us >= b->cfg.queue_us)
@@ -72,31 +52,29 @@ void gw_request_expire(gw_brain *b, gw_request *r)
         if (r->state == GW_CLOSING) gw_request_done(b, r);
         else out_of_time(b, r);
     } else {
-        if (wants_renew(r) && b->now_us >= r->renew_us) {
+        if (gw_request_wants_renew(r) && b->now_us >= r->renew_us) {
             r->renew_us = b->now_us + (int64_t)b->cfg.lease_ms * 250;
             if (r->decode.is_open)
                 gw_request_tell(b, r, &r->decode, BT_MSG_RENEW)->u.renew.lease_ms = b->cfg.lease_ms;
             if (r->prefill.is_open && r->is_accepted)
                 gw_request_tell(b, r, &r->prefill, BT_MSG_RENEW)->u.renew.lease_ms = b->cfg.lease_ms;
         }
-        if (!wants_resend(r) || b->now_us < r->resend_us) return;
+        if (!gw_request_wants_resend(r) || b->now_us < r->resend_us) return;
         b->n.resent++;
         if (r->state == GW_RESERVING) gw_request_say_reserve(b, r);
         else gw_request_say_prefill(b, r);
     }
 }
 
-int64_t gw_request_due_us(const gw_brain *b, const gw_request *r)
+void gw_request_expire_all(gw_brain *b)
 {
-    if (r->state == GW_NONE || r->state == GW_DEAD) return BT_STEP_NEVER;
-    int64_t due = patience_us(b, r), t;
-    if (r->state == GW_QUEUED) {
-        if ((t = r->waiting_us + b->cfg.queue_us) < due) due = t;
-        if (r->not_before_us > b->now_us && r->not_before_us < due) due = r->not_before_us;
-        return due;
+    int64_t at;
+    while ((at = bt_order_first(&b->due, GW_DUE)) >= 0 &&
+           bt_order_us(bt_order_key_of(&b->due, at)) <= b->now_us)
+        bt_order_put(&b->due, GW_RIPE, (uint32_t)at, bt_order_number(0));
+    while ((at = bt_order_first(&b->due, GW_RIPE)) >= 0) {
+        bt_order_take(&b->due, (uint32_t)at);
+        gw_request_expire(b, &b->requests[at]);
+        gw_request_rearm(b, &b->requests[at]);
     }
-    if (r->deadline_us < due) due = r->deadline_us;
-    if (wants_renew(r) && r->renew_us < due) due = r->renew_us;
-    if (wants_resend(r) && r->resend_us < due) due = r->resend_us;
-    return due;
 }

@@ -30,12 +30,8 @@ static void ask(gw_brain *b, gw_role *k)
 
 void gw_role_ask(gw_brain *b, const gw_event *ev)
 {
-    const gw_node *n = NULL;
+    const gw_node *n = gw_registry_named(&b->registry, ev->u.role.node_id);
     gw_role *k = NULL;
-    for (uint32_t i = 0; !n && i < b->registry.cap; i++) {
-        const gw_node *x = &b->registry.nodes[i];
-        if (x->in_use && x->state != GW_NODE_GONE && strcmp(x->hello.node_id, ev->u.role.node_id) == 0) n = x;
-    }
     for (uint32_t i = 0; !k && i < GW_ROLES_MAX; i++)
         if (!b->roles[i].in_use) k = &b->roles[i];
     if (ev->u.role.role != BT_ROLE_PREFILL && ev->u.role.role != BT_ROLE_DECODE)

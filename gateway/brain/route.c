@@ -1,4 +1,10 @@
-/* Which nodes a request gets. See route.h. */
+/* Which nodes a request gets. See route.h.
+ *
+ * The choice is the first of all pairs (and of all decode nodes that prefill) by rank, a local prefill before
+ * a pair, then by the decode node in the policy's order, then by the prefill node in it. Pairs are never
+ * listed: what speaks for a node does not depend on its partner but for the shape of their KV, and but for
+ * the few pairs that were avoided or refused (avoid.h, at most GW_AVOID_MAX) or shunned. So for each shape
+ * the registry's orders are walked from the first node on, and the first that fits is taken. */
 #include "gateway/brain/route.h"
 #include "base/hash.h"
 
@@ -6,39 +12,11 @@
 
 uint64_t gw_route_class(const char *exactness) { return bt_hash64(exactness, strlen(exactness)); }
 
-static bool is_ready(const gw_node *n, bt_role role)
-{
-    return n->in_use && n->hello.role == role && n->state == GW_NODE_READY;
-}
-
-/* Ready, or silent for so short a time that it may come back. */
-static bool is_there(const gw_node *n, bt_role role, bool counts_suspect)
-{
-    return is_ready(n, role) ||
-           (counts_suspect && n->in_use && n->hello.role == role && n->state == GW_NODE_SUSPECT);
-}
-
-static bool agree(const gw_node *p, const gw_node *d)
-{
-    return memcmp(&p->hello.kv, &d->hello.kv, sizeof p->hello.kv) == 0;
-}
-
 static uint64_t min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static uint64_t local_limit(const gw_node *d)
+static bool is_in_state(const gw_node *n, bool counts_suspect)
 {
-    return min64(d->hello.ctx_tokens, d->hello.kv_capacity_tokens);
-}
-
-/* The longest prompt + answer that the pair holds. */
-static uint64_t pair_limit(const gw_node *p, const gw_node *d)
-{
-    return min64(p->hello.ctx_tokens, local_limit(d));
-}
-
-static bool has_slot(const gw_node *n, int64_t now_us)
-{
-    return n->attempts < n->load.slots_total && now_us >= n->refuses_until_us;
+    return n->state == GW_NODE_READY || (counts_suspect && n->state == GW_NODE_SUSPECT);
 }
 
 /* Fewer attempts a slot: negative where a has fewer. Compared crosswise, so that no division rounds. */
@@ -56,62 +34,267 @@ static bool is_much_busier(const gw_node *a, const gw_node *b)
     return 2 * a->attempts * sb > 2 * b->attempts * sa + sa * sb;
 }
 
-static bool is_better(gw_policy policy, const gw_node *a, const gw_node *b)
+/* In the order of a policy but for what they have had of the prompt, and among equals of place. */
+static bool is_before(gw_policy policy, const gw_node *a, const gw_node *b)
 {
-    if (policy == GW_POLICY_PREFIX && a->match != b->match) return a->match > b->match;
     const int load = policy == GW_POLICY_ROUND_ROBIN ? 0 : compare_load(a, b);
-    return load ? load < 0 : a->turn < b->turn;
+    if (load) return load < 0;
+    return a->turn != b->turn ? a->turn < b->turn : a < b; /* places lie in one array */
 }
 
-static bool is_known_prefill(const gw_node *n)
+/* ---- classes ------------------------------------------------------------------------------------ */
+
+/* The first known prefill node, by place, of another class than this one; NULL: there is none. */
+static const gw_node *odd_one(const gw_registry *r, uint64_t prefill_class)
 {
-    return n->in_use && n->hello.role == BT_ROLE_PREFILL &&
-           (n->state == GW_NODE_STARTING || n->state == GW_NODE_READY || n->state == GW_NODE_SUSPECT);
+    int64_t odd = BT_ORDER_NONE;
+    for (int64_t at = bt_order_first(&r->known, 0); at >= 0;) {
+        const uint64_t class = bt_order_key_of(&r->known, at).hi;
+        if (class != prefill_class && (odd < 0 || at < odd)) odd = at;
+        at = class == UINT64_MAX ? BT_ORDER_NONE : bt_order_from(&r->known, 0, bt_order_number(class + 1));
+    }
+    return odd < 0 ? NULL : &r->nodes[odd];
 }
 
-static bool knows_prefill(const gw_registry *r)
+/* The first decode node of the next class of those that prefill; after < 0: of the first class. */
+static int64_t next_local_class(const gw_registry *r, int64_t after)
 {
-    for (uint32_t i = 0; i < r->cap; i++)
-        if (is_known_prefill(&r->nodes[i])) return true;
+    if (after < 0) return bt_order_first(&r->locals, 0);
+    const uint64_t class = r->nodes[after].prefill_class;
+    return class == UINT64_MAX ? BT_ORDER_NONE : bt_order_from(&r->locals, 0, bt_order_number(class + 1));
+}
+
+/* Whether any decode node could compute prompts. */
+static bool may_any_prefill(const gw_registry *r)
+{
+    for (int64_t at = next_local_class(r, -1); at >= 0; at = next_local_class(r, at))
+        if (!odd_one(r, r->nodes[at].prefill_class)) return true;
     return false;
 }
 
-/* A known prefill node of another class than d's own engine; NULL: there is none. */
-static const gw_node *odd_one(const gw_registry *r, const gw_node *d)
+static bool may_prefill(const gw_registry *r, const gw_node *d)
 {
-    for (uint32_t i = 0; i < r->cap; i++)
-        if (is_known_prefill(&r->nodes[i]) &&
-            strcmp(r->nodes[i].hello.exactness, d->hello.prefill_exactness) != 0)
-            return &r->nodes[i];
-    return NULL;
+    return d->prefill_class && !odd_one(r, d->prefill_class);
 }
 
-static bool prefills(const gw_node *d, bool counts_suspect)
-{
-    return is_there(d, BT_ROLE_DECODE, counts_suspect) && d->hello.prefill_exactness[0];
-}
-
-static bool in_class(const gw_route_wish *w, const char *prefill, const gw_node *d)
-{
-    return !w->has_class || (w->prefill_class == gw_route_class(prefill) &&
-                             w->decode_class == gw_route_class(d->hello.exactness));
-}
+/* ---- what nodes have had ------------------------------------------------------------------------ */
 
 typedef struct search {
     gw_route_choice *c;
-    unsigned rank; /* of the choice: 0 nothing speaks against it */
+    unsigned rank; /* of what is looked for: 0 nothing speaks against it */
     gw_router *router;
     gw_registry *r;
     const gw_route_wish *w;
     gw_policy policy;
-    bool counts_suspect; /* looks, and chooses none */
-    bool any, any_fits;  /* what it has seen */
-    uint64_t limit;
+    uint64_t needs;      /* prompt and answer */
+    gw_local local;      /* what a local prefill would be; NOT: none is asked for */
+    bool is_new_short;   /* a prompt of which a node has had nothing is short */
+    uint32_t short_from; /* else: it is where a node has had so many chunks of it */
+    const uint64_t *chain;
+    uint32_t chunks;  /* 0: nobody asks what nodes have had */
+    uint32_t longest; /* that any node has had */
 } search;
 
-static bool is_wanted(uint64_t only, const gw_node *n) { return only == 0 || only == n->name; }
+/* Of a ready node that is much busier than the least loaded of its role, nothing counts. */
+static bool counts(const search *s, const gw_node *n)
+{
+    const int64_t least = bt_order_first(&s->r->least, n->hello.role == BT_ROLE_DECODE);
+    return n->state == GW_NODE_READY && (least < 0 || !is_much_busier(n, &s->r->nodes[least]));
+}
 
-static unsigned rank(const search *s, const gw_node *p, const gw_node *d)
+/* At least so many chunks of the prompt; 0: any node has. */
+static bool has_had(const search *s, const gw_node *n, uint32_t chunks)
+{
+    return chunks == 0 || (chunks <= s->longest && counts(s, n) &&
+                           gw_affinity_has(s->router->affinity, s->chain[chunks - 1], &n->incarnation));
+}
+
+static uint32_t match_of(const search *s, const gw_node *n)
+{
+    return s->longest > 0 && counts(s, n)
+               ? gw_affinity_match(s->router->affinity, s->chain, s->longest, &n->incarnation)
+               : 0;
+}
+
+/* The next node that is known to have had so many chunks; they are in no order that a choice may depend on.
+ */
+static gw_node *next_holder(const search *s, uint32_t chunks, uint32_t *at)
+{
+    const bt_incarnation *who;
+    while ((who = gw_affinity_holder(s->router->affinity, s->chain[chunks - 1], at))) {
+        gw_node *n = gw_registry_find(s->r, who);
+        if (n) return n;
+    }
+    return NULL;
+}
+
+static bool is_better(const search *s, const gw_node *a, const gw_node *b)
+{
+    if (s->policy == GW_POLICY_PREFIX && s->longest > 0) {
+        const uint32_t ma = match_of(s, a), mb = match_of(s, b);
+        if (ma != mb) return ma > mb;
+    }
+    return is_before(s->policy, a, b);
+}
+
+/* ---- walks -------------------------------------------------------------------------------------- */
+
+enum { FEW_HOLDERS = 16 };
+
+/* Nodes of one role and shape with a free slot, in the policy's order. Under PREFIX that is level by level:
+ * those that have had most chunks, then those with one less, and at last those of which nothing counts. */
+typedef struct walk {
+    const search *s;
+    uint32_t set;
+    const bt_order *o;
+    const gw_node *only; /* NULL: all */
+    uint32_t floor;      /* chunks that a node must have had */
+    uint32_t level;      /* of `last`; 0: the rest */
+    const gw_node *last; /* NULL: none of this level so far */
+    bool is_exact;       /* a level has those with just so many chunks; else also those with more */
+    bool is_over;
+} walk;
+
+/* The node that a wish insists on; *ret_none: it is not there. */
+static const gw_node *insisted(const search *s, bt_role role, bool *ret_none)
+{
+    const uint64_t name = role == BT_ROLE_DECODE ? s->w->only_decode : s->w->only_prefill;
+    const gw_node *n = name ? gw_registry_by_name(s->r, name) : NULL;
+    *ret_none = name && (!n || n->hello.role != role);
+    return n;
+}
+
+static walk begin_walk(const search *s, uint32_t shape, bt_role role, uint32_t floor)
+{
+    bool is_none;
+    const gw_node *only = insisted(s, role, &is_none);
+    const bool is_prefix = s->policy == GW_POLICY_PREFIX;
+    return (walk){.s = s,
+                  .set = gw_registry_set(shape, role),
+                  .only = only,
+                  .floor = floor,
+                  .level = is_prefix ? s->longest : floor,
+                  .o = s->policy == GW_POLICY_ROUND_ROBIN ? &s->r->by_turn : &s->r->by_load,
+                  .is_exact = is_prefix,
+                  .is_over = is_none || floor > s->longest};
+}
+
+static bool is_in(const walk *k, const gw_node *n)
+{
+    return bt_order_has(k->o, k->set, (uint32_t)(n - k->s->r->nodes));
+}
+
+static bool is_of_level(const walk *k, const gw_node *n)
+{
+    const bool has_more = k->is_exact && k->level < k->s->longest && has_had(k->s, n, k->level + 1);
+    return has_had(k->s, n, k->level) && !has_more;
+}
+
+/* In the order of all nodes with a free slot. */
+static gw_node *next_by_order(const walk *k)
+{
+    gw_registry *r = k->s->r;
+    int64_t at = k->last ? bt_order_next(k->o, k->last - r->nodes) : bt_order_first(k->o, k->set);
+    while (at >= 0 && !is_of_level(k, &r->nodes[at])) at = bt_order_next(k->o, at);
+    return at < 0 ? NULL : &r->nodes[at];
+}
+
+/* The same from those that are known to have had so much. */
+static gw_node *next_by_holder(const walk *k)
+{
+    const gw_policy policy =
+        k->s->policy == GW_POLICY_ROUND_ROBIN ? GW_POLICY_ROUND_ROBIN : GW_POLICY_LEAST_LOAD;
+    gw_node *best = NULL, *n;
+    for (uint32_t at = 0; (n = next_holder(k->s, k->level, &at));)
+        if (is_in(k, n) && is_of_level(k, n) && (!k->last || is_before(policy, k->last, n)) &&
+            (!best || is_before(policy, n, best)))
+            best = n;
+    return best;
+}
+
+static bool has_few_holders(const walk *k)
+{
+    uint32_t at = 0, n = 0;
+    while (n <= FEW_HOLDERS && gw_affinity_holder(k->s->router->affinity, k->s->chain[k->level - 1], &at))
+        n++;
+    return n <= FEW_HOLDERS;
+}
+
+/* Where many have had it, one of the first nodes has; where few have, they are soon looked at. */
+static gw_node *next_of_level(const walk *k)
+{
+    return k->level > 0 && has_few_holders(k) ? next_by_holder(k) : next_by_order(k);
+}
+
+static gw_node *walk_next(walk *k)
+{
+    gw_node *n = NULL;
+    if (k->is_over) return NULL;
+    if (k->only) {
+        k->is_over = true;
+        return is_in(k, k->only) && has_had(k->s, k->only, k->floor)
+                   ? &k->s->r->nodes[k->only - k->s->r->nodes]
+                   : NULL;
+    }
+    while (!(n = next_of_level(k)) && k->is_exact && k->level > k->floor) {
+        k->level--;
+        k->last = NULL;
+    }
+    k->last = n;
+    k->is_over = !n;
+    return n;
+}
+
+/* Nodes of one role and shape that are there, whoever holds most first; their state is the caller's to look
+ * at. */
+static int64_t next_there(const search *s, uint32_t shape, bt_role role, int64_t at)
+{
+    bool is_none;
+    const uint32_t set = gw_registry_set(shape, role);
+    const gw_node *only = insisted(s, role, &is_none);
+    if (is_none) return BT_ORDER_NONE;
+    if (only) {
+        const uint32_t place = (uint32_t)(only - s->r->nodes);
+        return at < 0 && bt_order_has(&s->r->there, set, place) ? (int64_t)place : BT_ORDER_NONE;
+    }
+    return at < 0 ? bt_order_first(&s->r->there, set) : bt_order_next(&s->r->there, at);
+}
+
+/* ---- what a wish asks of a node ----------------------------------------------------------------- */
+
+static bool is_of_classes(const gw_route_wish *w, uint64_t prefill_class, const gw_node *d)
+{
+    return !w->has_class || (w->prefill_class == prefill_class && w->decode_class == d->exact_class);
+}
+
+static bool takes_prompt(const search *s, const gw_node *p)
+{
+    return (!s->w->has_class || s->w->prefill_class == p->exact_class) && s->needs <= p->hello.ctx_tokens &&
+           s->w->prompt_tokens <= p->hello.kv_capacity_tokens;
+}
+
+static bool takes_answer(const search *s, const gw_node *d)
+{
+    return (!s->w->has_class || s->w->decode_class == d->exact_class) && s->needs <= gw_node_limit(d);
+}
+
+/* Whether what d has not had of the prompt is short. */
+static bool is_short(const search *s, const gw_node *d)
+{
+    return s->is_new_short || has_had(s, d, s->short_from);
+}
+
+/* It may compute the prompt itself, were it long enough. */
+static bool may_be_local(const search *s, const gw_node *d)
+{
+    return (s->local == GW_LOCAL_NO_PREFILL_NODE || is_short(s, d)) && may_prefill(s->r, d) &&
+           is_of_classes(s->w, d->prefill_class, d);
+}
+
+/* Only what a node has had may make the prompt short. */
+static bool asks_holders(const search *s) { return s->local == GW_LOCAL_SHORT && !s->is_new_short; }
+
+static unsigned rank_of(const search *s, const gw_node *p, const gw_node *d)
 {
     const gw_route_wish *w = s->w;
     const uint64_t prefill = p ? p->name : 0;
@@ -121,161 +304,282 @@ static unsigned rank(const search *s, const gw_node *p, const gw_node *d)
     return 2u * gw_avoid_is(&s->router->avoid, prefill, d->name, w->now_us) + is_shunned;
 }
 
-/* Both hold the sequence; p NULL where d computes the prompt itself. The better of this and what was
- * chosen before. */
-static void offer(search *s, gw_node *p, gw_node *d, gw_local local)
+/* ---- the first of a rank ------------------------------------------------------------------------ */
+
+static void take_better(search *s, gw_node *p, gw_node *d, gw_local local)
 {
-    gw_route_choice *c = s->c;
-    if (s->counts_suspect || !has_slot(d, s->w->now_us) ||
-        (p &&
-         (!has_slot(p, s->w->now_us) || gw_avoid_refuses(&s->router->avoid, p->name, d->name, s->w->now_us))))
+    if (s->c->decode && !is_better(s, d, s->c->decode)) return;
+    s->c->prefill = p;
+    s->c->decode = d;
+    s->c->local = local;
+}
+
+static bool is_local_of_rank(const search *s, const gw_node *d)
+{
+    return may_be_local(s, d) && s->needs <= gw_node_limit(d) && rank_of(s, NULL, d) == s->rank;
+}
+
+static void find_local(search *s)
+{
+    for (uint32_t shape = 0; shape < s->r->shapes_len; shape++) {
+        walk k = begin_walk(s, shape, BT_ROLE_DECODE, asks_holders(s) ? s->short_from : 0);
+        gw_node *d = walk_next(&k);
+        while (d && !is_local_of_rank(s, d)) d = walk_next(&k);
+        if (d) take_better(s, NULL, d, s->local);
+    }
+}
+
+static gw_node *prefill_for(const search *s, uint32_t shape, const gw_node *d)
+{
+    const gw_avoid *avoid = &s->router->avoid;
+    walk k = begin_walk(s, shape, BT_ROLE_PREFILL, 0);
+    for (gw_node *p; (p = walk_next(&k));)
+        if (takes_prompt(s, p) &&
+            (!d || (rank_of(s, p, d) == s->rank && !gw_avoid_refuses(avoid, p->name, d->name, s->w->now_us))))
+            return p;
+    return NULL;
+}
+
+/* Decode nodes with the same flags have the same prefill nodes, but for those that something is said of with
+ * one. */
+static bool is_special(const search *s, const gw_node *d)
+{
+    return (s->w->shun_prefill && s->w->shun_decode == d->name) ||
+           gw_avoid_names_pair(&s->router->avoid, d->name);
+}
+
+static unsigned flags_of(const search *s, const gw_node *d)
+{
+    return 2u * gw_avoid_is(&s->router->avoid, 0, d->name, s->w->now_us) + (s->w->shun_decode == d->name);
+}
+
+static void find_pair_of(search *s, uint32_t shape)
+{
+    gw_node *known[4], *d, *p;
+    bool is_known[4] = {false};
+    if (!prefill_for(s, shape, NULL)) return;
+    for (walk k = begin_walk(s, shape, BT_ROLE_DECODE, 0); (d = walk_next(&k));) {
+        if (!takes_answer(s, d)) continue;
+        const unsigned flags = flags_of(s, d);
+        if (is_special(s, d)) {
+            p = prefill_for(s, shape, d);
+        } else {
+            if (!is_known[flags]) known[flags] = prefill_for(s, shape, d);
+            is_known[flags] = true;
+            p = known[flags];
+        }
+        if (!p) continue;
+        take_better(s, p, d, GW_LOCAL_NOT);
         return;
-    const unsigned k = rank(s, p, d);
-    if (c->decode) {
-        if (k > s->rank || (k == s->rank && c->local != local))
-            return; /* one that may be local is, among equals */
-        if (k == s->rank && d != c->decode && !is_better(s->policy, d, c->decode)) return;
-        if (k == s->rank && d == c->decode && (!p || !is_better(s->policy, p, c->prefill))) return;
-    }
-    s->rank = k;
-    c->prefill = p;
-    c->decode = d;
-    c->local = local;
-}
-
-/* Whether what d has not had of the prompt is short. */
-static bool is_short(const gw_route_wish *w, const gw_node *d)
-{
-    const uint64_t had = (uint64_t)d->match * GW_AFFINITY_CHUNK_TOKENS;
-    return w->prompt_tokens < w->local_below_tokens + had && w->local_below_tokens > 0;
-}
-
-static void find_local(search *s, gw_local local)
-{
-    const gw_route_wish *w = s->w;
-    for (uint32_t i = 0; i < s->r->cap; i++) {
-        gw_node *d = &s->r->nodes[i];
-        if (!prefills(d, s->counts_suspect) || !is_wanted(w->only_decode, d)) continue;
-        if (local == GW_LOCAL_SHORT && !is_short(w, d)) continue;
-        const gw_node *odd = odd_one(s->r, d);
-        if (odd) {
-            s->c->odd_decode = d;
-            s->c->odd_prefill = odd;
-            continue;
-        }
-        if (!in_class(w, d->hello.prefill_exactness, d)) continue;
-        const uint64_t holds = local_limit(d);
-        s->any = true;
-        if (holds > s->limit) s->limit = holds;
-        if ((uint64_t)w->prompt_tokens + w->max_tokens > holds) continue;
-        s->any_fits = true;
-        offer(s, NULL, d, local);
     }
 }
 
-static void find_pair(search *s)
+/* True: found. */
+static bool find(search *s)
 {
-    const gw_route_wish *w = s->w;
-    for (uint32_t i = 0; i < s->r->cap; i++) {
-        gw_node *d = &s->r->nodes[i];
-        if (!is_there(d, BT_ROLE_DECODE, s->counts_suspect) || !is_wanted(w->only_decode, d)) continue;
-        if (s->c->decode && s->rank == 0 && (s->c->local || !is_better(s->policy, d, s->c->decode))) continue;
-        for (uint32_t k = 0; k < s->r->cap; k++) {
-            gw_node *p = &s->r->nodes[k];
-            if (!is_there(p, BT_ROLE_PREFILL, s->counts_suspect) || !is_wanted(w->only_prefill, p) ||
-                !agree(p, d) || !in_class(w, p->hello.exactness, d))
-                continue;
-            const uint64_t holds = pair_limit(p, d);
-            s->any = true;
-            if (holds > s->limit) s->limit = holds;
-            if ((uint64_t)w->prompt_tokens + w->max_tokens > holds ||
-                w->prompt_tokens > p->hello.kv_capacity_tokens)
-                continue;
-            s->any_fits = true;
-            offer(s, p, d, GW_LOCAL_NOT);
-        }
+    const bool is_shunning = s->w->shun_prefill || s->w->shun_decode;
+    const unsigned ranks = s->router->avoid.len > 0 ? 4 : is_shunning ? 2 : 1;
+    for (s->rank = 0; s->rank < ranks; s->rank++) {
+        if (s->local) find_local(s);
+        for (uint32_t i = 0; i < s->r->shapes_len && !s->c->local; i++) find_pair_of(s, i);
+        if (s->c->decode) return true;
     }
-}
-
-static bool has_free_decode(const search *s)
-{
-    for (uint32_t i = 0; i < s->r->cap; i++)
-        if (is_ready(&s->r->nodes[i], BT_ROLE_DECODE) && has_slot(&s->r->nodes[i], s->w->now_us)) return true;
     return false;
 }
 
-/* What each ready node has had of the prompt; nothing, where it is much busier than the least loaded of
- * its role. */
-static void find_matches(const search *s)
+/* ---- why none is found -------------------------------------------------------------------------- */
+
+typedef struct view {
+    bool any, any_fits; /* nodes that would do, were they free; and were they large enough */
+    uint64_t limit;     /* what the best of them hold */
+} view;
+
+static void see(view *v, uint64_t holds, bool fits)
 {
-    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
-    const gw_node *least[2] = {NULL, NULL};
-    const bool is_asked = s->policy == GW_POLICY_PREFIX || s->w->local_below_tokens > 0;
-    /* A full house is asked at every step: not for that. */
-    const bool looks = is_asked && s->router->affinity && has_free_decode(s);
-    const uint32_t chunks = looks ? gw_affinity_chain(chain, s->w->ids, s->w->prompt_tokens) : 0;
-    for (uint32_t i = 0; i < s->r->cap; i++) {
-        const gw_node *n = &s->r->nodes[i], **l = &least[n->hello.role == BT_ROLE_DECODE];
-        if (is_ready(n, n->hello.role) && (!*l || compare_load(n, *l) < 0)) *l = n;
-    }
-    for (uint32_t i = 0; i < s->r->cap; i++) {
-        gw_node *n = &s->r->nodes[i];
-        n->match = 0;
-        if (is_ready(n, n->hello.role) && !is_much_busier(n, least[n->hello.role == BT_ROLE_DECODE]))
-            n->match = gw_affinity_match(s->router->affinity, chain, chunks, &n->incarnation);
+    v->any = true;
+    v->any_fits |= fits;
+    if (holds > v->limit) v->limit = holds;
+}
+
+static void see_local(const search *s, view *v, bool counts_suspect)
+{
+    for (uint32_t shape = 0; shape < s->r->shapes_len; shape++)
+        for (int64_t at = -1; (at = next_there(s, shape, BT_ROLE_DECODE, at)) >= 0;) {
+            const gw_node *d = &s->r->nodes[at];
+            if (!is_in_state(d, counts_suspect) || !may_be_local(s, d)) continue;
+            see(v, gw_node_limit(d), s->needs <= gw_node_limit(d));
+            break;
+        }
+}
+
+static void see_local_holders(const search *s, view *v)
+{
+    const gw_node *d;
+    for (uint32_t at = 0; s->short_from <= s->longest && (d = next_holder(s, s->short_from, &at));) {
+        const bool is_wanted = s->w->only_decode == 0 || s->w->only_decode == d->name;
+        if (is_wanted && d->hello.role == BT_ROLE_DECODE && may_be_local(s, d))
+            see(v, gw_node_limit(d), s->needs <= gw_node_limit(d));
     }
 }
 
-static void find(search *s)
+/* The first of the shape and role that is of the class, and where it must fit takes the prompt. */
+static const gw_node *longest(const search *s, uint32_t shape, bt_role role, bool counts_suspect, bool fits)
 {
-    const bool is_colocated = !knows_prefill(s->r);
-    if ((is_colocated || s->w->local_below_tokens > 0) && !s->w->only_prefill)
-        find_local(s, is_colocated ? GW_LOCAL_NO_PREFILL_NODE : GW_LOCAL_SHORT);
-    find_pair(s);
+    const bool is_decode = role == BT_ROLE_DECODE;
+    const uint64_t class = is_decode ? s->w->decode_class : s->w->prefill_class;
+    for (int64_t at = -1; (at = next_there(s, shape, role, at)) >= 0;) {
+        const gw_node *n = &s->r->nodes[at];
+        if (fits && s->needs > gw_node_limit(n)) return NULL; /* nor does any that follows */
+        if (is_in_state(n, counts_suspect) && (!s->w->has_class || n->exact_class == class) &&
+            (!fits || is_decode || takes_prompt(s, n)))
+            return n;
+    }
+    return NULL;
+}
+
+static view look(const search *s, bool counts_suspect)
+{
+    view v = {.any = false};
+    if (asks_holders(s)) see_local_holders(s, &v);
+    else if (s->local) see_local(s, &v, counts_suspect);
+    for (uint32_t i = 0; i < s->r->shapes_len; i++) {
+        const gw_node *d = longest(s, i, BT_ROLE_DECODE, counts_suspect, false),
+                      *p = longest(s, i, BT_ROLE_PREFILL, counts_suspect, false);
+        if (!d || !p) continue;
+        see(&v, min64(gw_node_limit(p), gw_node_limit(d)),
+            s->needs <= gw_node_limit(d) && longest(s, i, BT_ROLE_PREFILL, counts_suspect, true));
+    }
+    return v;
+}
+
+/* ---- the answer --------------------------------------------------------------------------------- */
+
+static bool has_free_decode(const search *s)
+{
+    for (uint32_t i = 0; i < s->r->shapes_len; i++)
+        if (bt_order_first(&s->r->by_load, gw_registry_set(i, BT_ROLE_DECODE)) >= 0) return true;
+    return false;
+}
+
+static void find_chain(search *s, uint64_t chain[GW_AFFINITY_CHUNKS_MAX])
+{
+    const bool is_asked = s->policy == GW_POLICY_PREFIX || s->w->local_below_tokens > 0;
+    /* A full house is asked at every step: not for that. */
+    if (!is_asked || !s->router->affinity || !has_free_decode(s)) return;
+    s->chain = chain;
+    s->chunks = gw_affinity_chain(chain, s->w->ids, s->w->prompt_tokens);
+    s->longest = gw_affinity_longest(s->router->affinity, chain, s->chunks);
+}
+
+static void note_odd(search *s, const gw_node *d)
+{
+    if (s->c->odd_decode && s->c->odd_decode > d) return; /* the last place */
+    const gw_node *odd = odd_one(s->r, d->prefill_class);
+    if (!odd) return;
+    s->c->odd_decode = d;
+    s->c->odd_prefill = odd;
+}
+
+/* Who would have computed the prompt were it of the class of all prefill nodes. */
+static void find_odd(search *s)
+{
+    gw_registry *r = s->r;
+    bool is_none;
+    const gw_node *d = insisted(s, BT_ROLE_DECODE, &is_none);
+    if (s->local != GW_LOCAL_SHORT || is_none) return;
+    if (d) {
+        if (d->state == GW_NODE_READY && d->prefill_class && is_short(s, d)) note_odd(s, d);
+        return;
+    }
+    for (int64_t at = -1; (at = next_local_class(r, at)) >= 0;) {
+        const uint64_t class = r->nodes[at].prefill_class;
+        int64_t ready = at;
+        if (!odd_one(r, class)) continue;
+        while (ready >= 0 && r->nodes[ready].prefill_class == class &&
+               (r->nodes[ready].state != GW_NODE_READY || !is_short(s, &r->nodes[ready])))
+            ready = bt_order_next(&r->locals, ready);
+        if (ready >= 0 && r->nodes[ready].prefill_class == class) note_odd(s, &r->nodes[ready]);
+    }
+}
+
+static gw_route_answer choose(search *s)
+{
+    gw_route_choice *c = s->c;
+    find_odd(s);
+    if (!may_any_prefill(s->r)) s->local = GW_LOCAL_NOT;
+    if (find(s)) {
+        c->decode->turn = ++s->router->turns;
+        if (c->prefill) c->prefill->turn = s->router->turns;
+        gw_registry_changed(s->r, c->decode);
+        if (c->prefill) gw_registry_changed(s->r, c->prefill);
+        gw_avoid_tried(&s->router->avoid, c->prefill ? c->prefill->name : 0, c->decode->name, s->w->now_us);
+        return GW_ROUTE_CHOSEN;
+    }
+    const view v = look(s, false);
+    if (!v.any) return GW_ROUTE_NO_NODE;
+    if (v.any_fits) return GW_ROUTE_BUSY;
+    c->limit_tokens = v.limit;
+    return look(s, true).any_fits ? GW_ROUTE_NO_NODE : GW_ROUTE_TOO_LONG;
 }
 
 gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_registry *r,
                                 const gw_route_wish *w)
 {
-    search s = {.c = ret, .router = router, .r = r, .w = w, .policy = w->policy ? w->policy : router->policy};
+    const bool is_colocated = bt_order_first(&r->known, 0) < 0;
+    const bool asks_local = (is_colocated || w->local_below_tokens > 0) && !w->only_prefill;
+    search s = {.c = ret,
+                .router = router,
+                .r = r,
+                .w = w,
+                .policy = w->policy ? w->policy : router->policy,
+                .needs = (uint64_t)w->prompt_tokens + w->max_tokens,
+                .is_new_short = w->prompt_tokens < w->local_below_tokens,
+                .local = !asks_local    ? GW_LOCAL_NOT
+                         : is_colocated ? GW_LOCAL_NO_PREFILL_NODE
+                                        : GW_LOCAL_SHORT};
+    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
+    if (!s.is_new_short && w->local_below_tokens > 0)
+        s.short_from = (w->prompt_tokens - w->local_below_tokens) / GW_AFFINITY_CHUNK_TOKENS + 1;
     *ret = (gw_route_choice){.local = GW_LOCAL_NOT};
-    find_matches(&s);
-    find(&s);
-    if (ret->decode) {
-        ret->decode->turn = ++router->turns;
-        if (ret->prefill) ret->prefill->turn = router->turns;
-        gw_avoid_tried(&router->avoid, ret->prefill ? ret->prefill->name : 0, ret->decode->name, w->now_us);
-        return GW_ROUTE_CHOSEN;
-    }
-    if (!s.any) return GW_ROUTE_NO_NODE;
-    if (s.any_fits) return GW_ROUTE_BUSY;
-    ret->limit_tokens = s.limit;
-    s.counts_suspect = true;
-    find(&s);
-    return s.any_fits ? GW_ROUTE_NO_NODE : GW_ROUTE_TOO_LONG;
+    gw_registry_pass(r, w->now_us);
+    find_chain(&s, chain);
+    return choose(&s);
+}
+
+/* ---- about all nodes ---------------------------------------------------------------------------- */
+
+/* The longest sequence of the shape's nodes of the role, by what they hold themselves; local: those that may
+ * prefill. */
+static uint64_t holds_most(const gw_registry *r, uint32_t set, bool counts_suspect, bool local)
+{
+    for (int64_t at = bt_order_first(&r->there, set); at >= 0; at = bt_order_next(&r->there, at))
+        if (is_in_state(&r->nodes[at], counts_suspect) && (!local || may_prefill(r, &r->nodes[at])))
+            return gw_node_limit(&r->nodes[at]);
+    return 0;
 }
 
 uint64_t gw_route_limit_tokens(const gw_registry *r, bool counts_suspect)
 {
+    const bool has_local = may_any_prefill(r);
     uint64_t limit = 0;
-    for (uint32_t i = 0; i < r->cap; i++) {
-        const gw_node *d = &r->nodes[i];
-        if (!is_there(d, BT_ROLE_DECODE, counts_suspect)) continue;
-        if (prefills(d, counts_suspect) && !odd_one(r, d) && local_limit(d) > limit) limit = local_limit(d);
-        for (uint32_t k = 0; k < r->cap; k++) {
-            const gw_node *p = &r->nodes[k];
-            if (is_there(p, BT_ROLE_PREFILL, counts_suspect) && agree(p, d) && pair_limit(p, d) > limit)
-                limit = pair_limit(p, d);
-        }
+    for (uint32_t i = 0; i < r->shapes_len; i++) {
+        const uint32_t decode = gw_registry_set(i, BT_ROLE_DECODE);
+        const uint64_t pair = min64(holds_most(r, gw_registry_set(i, BT_ROLE_PREFILL), counts_suspect, false),
+                                    holds_most(r, decode, counts_suspect, false));
+        const uint64_t local = has_local ? holds_most(r, decode, counts_suspect, true) : 0;
+        if (pair > limit) limit = pair;
+        if (local > limit) limit = local;
     }
     return limit;
 }
 
 const gw_node *gw_route_other_kv(const gw_registry *r, const gw_node *n)
 {
-    for (uint32_t i = 0; i < r->cap; i++) {
-        const gw_node *k = &r->nodes[i];
-        if (k->in_use && k->state != GW_NODE_GONE && k->hello.role != n->hello.role && !agree(k, n)) return k;
+    const bt_role other = n->hello.role == BT_ROLE_DECODE ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
+    int64_t first = BT_ORDER_NONE;
+    for (uint32_t i = 0; i < r->shapes_len; i++) {
+        const int64_t at = bt_order_first(&r->kin, gw_registry_set(i, other));
+        if (i + 1 != n->shape && at >= 0 && (first < 0 || at < first)) first = at;
     }
-    return NULL;
+    return first < 0 ? NULL : &r->nodes[first];
 }

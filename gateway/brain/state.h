@@ -11,6 +11,7 @@
  *                                       who owes what
  *   route             which nodes a request gets
  *   act.c             the actions of a step
+ *   request_due.c     when time has something to do with a request
  *   request.c         the table of requests, the queue, and what a request says to its nodes
  *   request_end.c     leaving nodes: the end, or back to the queue for another attempt
  *   request_time.c    deadlines
@@ -39,6 +40,7 @@ typedef struct gw_side {
 typedef struct gw_request {
     gw_request_state state;
     uint64_t number;  /* gw_submit.request */
+    uint32_t same;    /* the next one in its chain of gw_brain.by_number */
     uint32_t attempt; /* from 1; 0: it has never had nodes */
 
     /* What the client asked for. One block: ids, tokens, sampling.bias. */
@@ -96,17 +98,36 @@ typedef struct gw_role {
     int64_t deadline_us, resend_us;
 } gw_role;
 
+/* Where one waits that is QUEUED; all but RESTING in order of number. */
+typedef enum gw_line {
+    GW_LINE_READY = 0, /* its turn comes when those before it have had theirs */
+    GW_LINE_RESTING,   /* not before not_before_us; by that */
+    GW_LINE_STUCK,     /* no nodes would do, until the state of a node changes */
+    GW_LINE_BUSY,      /* choosy, and all nodes that would do were taken: until anything about nodes changes */
+    GW_LINES
+} gw_line;
+enum { GW_PLACE_FREE, GW_PLACE_DEAD };
+
 struct gw_brain {
     gw_config cfg;
     gw_registry registry;
     gw_router router;
     gw_debts debts;
     gw_request *requests;
-    uint32_t requests_len; /* places; GW_NONE is a free one */
-    uint64_t last_request; /* number of the last one taken */
+    uint32_t requests_len;  /* places; GW_NONE is a free one */
+    uint32_t requests_used; /* places that were ever taken */
+    uint32_t *by_number;    /* [numbers] those that have not ended: chains of places + 1, by the number's last bits */
+    uint32_t numbers;       /* a power of two */
+    bt_order idle;          /* GW_PLACE_FREE, GW_PLACE_DEAD: places */
+    bt_order due;           /* GW_DUE: by gw_request_due_us; GW_RIPE: what this step has still to look at, by place */
+    bt_order sides;         /* open ones, by node: 2 * place + (is decode) */
+    bt_order line;          /* those QUEUED, see gw_line */
+    uint64_t line_epoch;    /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
+    uint64_t busy_changes;  /* of nodes and what is known of them, when the first came to GW_LINE_BUSY */
+    int64_t busy_until_us;  /* a refusal ends then, that GW_LINE_BUSY waits for */
+    uint64_t last_request;  /* number of the last one taken */
     gw_role roles[GW_ROLES_MAX];
-    uint32_t *queue;
-    uint32_t queued;              /* places of those QUEUED, by number */
+    uint32_t queued;
     uint32_t active;              /* those that hold nodes */
     uint64_t epoch;               /* how often the state of a node has changed */
     bool pair_ready;              /* some request would find nodes */

@@ -20,7 +20,9 @@ bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault)
 {
     gw_door *d = calloc(1, sizeof *d);
     if (!d) return bt_fail(fault, BT_ENOMEM, "door");
-    const bt_err e = bt_rng_entropy(d->id_key, sizeof d->id_key, fault);
+    const uint64_t most = (uint64_t)env->options->max_queue + (uint64_t)env->options->max_active;
+    bt_err e = bt_rng_entropy(d->id_key, sizeof d->id_key, fault);
+    if (e == BT_OK) e = gw_live_open(d, most, fault);
     if (e < 0) {
         free(d);
         return e;
@@ -34,7 +36,7 @@ bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault)
 void gw_door_free(gw_door *d)
 {
     if (!d) return;
-    while (d->first) gw_live_remove(d, d->first);
+    gw_live_close(d);
     gw_roles_free(d);
     free(d);
 }
@@ -145,7 +147,7 @@ static void on_ended(void *ud, gw_http_exchange *x, bool was_sent)
     gw_roles_forget(d, x);
     if (!l) return;
     l->x = NULL;
-    l->wants_cancel = true;
+    gw_live_want(l, true);
     if (!was_sent) bt_log_request(BT_LOG_INFO, gw_http_id(x), "the client has gone");
 }
 

@@ -30,7 +30,8 @@ static void show_fresh_text(gw_door *d, gw_live *l, bool is_over)
 static void refuse_node(gw_door *d, gw_live *l, const bt_fault *fault)
 {
     gw_openai_error err;
-    l->is_broken = l->wants_cancel = true;
+    l->is_broken = true;
+    gw_live_want(l, true);
     if (!l->x) return;
     bt_log_request(BT_LOG_ERROR, gw_http_id(l->x), "request %llu: a node sent %s",
                    (unsigned long long)l->number, fault->text);
@@ -65,7 +66,7 @@ void gw_grow_tokens(gw_door *d, gw_live *l, const gw_action *a)
             return;
         }
     }
-    l->wants_finish |= l->text.is_stopped;
+    if (l->text.is_stopped) gw_live_want(l, false);
     show_fresh_text(d, l, false);
 }
 

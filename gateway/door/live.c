@@ -16,25 +16,85 @@ void gw_live_free(gw_live *l)
     free(l);
 }
 
+bt_err gw_live_open(gw_door *d, uint64_t most, bt_fault *fault)
+{
+    size_t n = 1;
+    while (n < most) n *= 2;
+    d->buckets = calloc(n, sizeof(gw_live *));
+    d->bucket_mask = n - 1;
+    return d->buckets ? BT_OK : bt_fail(fault, BT_ENOMEM, "door");
+}
+
+void gw_live_close(gw_door *d)
+{
+    while (d->first) gw_live_remove(d, d->first);
+    free(d->buckets);
+}
+
+/* Numbers follow each other, so buckets fill evenly. */
+static gw_live **bucket(const gw_door *d, uint64_t number) { return &d->buckets[number & d->bucket_mask]; }
+
+void gw_live_add(gw_door *d, gw_live *l)
+{
+    gw_live **at = bucket(d, l->number);
+    l->door = d;
+    l->same = *at;
+    *at = l;
+    l->next = d->first;
+    if (l->next) l->next->prev = l;
+    d->first = l;
+}
+
 gw_live *gw_live_find(gw_door *d, uint64_t number)
 {
-    gw_live *l = d->first;
-    while (l && l->number != number) l = l->next;
+    gw_live *l = *bucket(d, number);
+    while (l && l->number != number) l = l->same;
     return l;
+}
+
+void gw_live_want(gw_live *l, bool cancel)
+{
+    gw_door *d = l->door;
+    l->wants_cancel |= cancel;
+    l->wants_finish |= !cancel;
+    if (l->is_wanting) return;
+    l->is_wanting = true;
+    l->next_want = NULL;
+    if (d->last_want) d->last_want->next_want = l;
+    else d->first_want = l;
+    d->last_want = l;
+}
+
+/* Those that wait to be told of are few: they are told after the step that made them wish it. */
+static void forget_want(gw_door *d, const gw_live *l)
+{
+    gw_live **at = &d->first_want, *before = NULL;
+    if (!l->is_wanting) return;
+    while (*at != l) {
+        before = *at;
+        at = &(*at)->next_want;
+    }
+    *at = l->next_want;
+    if (d->last_want == l) d->last_want = before;
 }
 
 void gw_live_remove(gw_door *d, gw_live *l)
 {
-    gw_live **at = &d->first;
-    while (*at != l) at = &(*at)->next;
-    *at = l->next;
+    gw_live **at = bucket(d, l->number);
+    while (*at != l) at = &(*at)->same;
+    *at = l->same;
+    forget_want(d, l);
+    if (l->prev) l->prev->next = l->next;
+    else d->first = l->next;
+    if (l->next) l->next->prev = l->prev;
     gw_live_free(l);
 }
 
 void gw_live_give_up(gw_live *l)
 {
     if (l->is_broken) return;
-    l->is_broken = l->wants_cancel = true;
+    l->is_broken = true;
+    gw_live_want(l, true);
     if (!l->x) return;
     bt_log_request(BT_LOG_ERROR, gw_http_id(l->x), "out of memory: connection cut");
     gw_http_set_user(l->x, NULL);
@@ -56,21 +116,21 @@ bool gw_live_begin_stream(gw_door *d, gw_live *l)
 
 bool gw_live_next_event(gw_door *d, gw_event *ret)
 {
-    for (gw_live *l = d->first; l; l = l->next) {
-        if (!l->wants_cancel && !l->wants_finish) continue;
-        *ret =
-            (gw_event){.type = l->wants_cancel ? GW_EV_CANCEL : GW_EV_FINISH_EARLY, .u.request = l->number};
-        l->wants_cancel = l->wants_finish = false;
-        return true;
-    }
-    return false;
+    gw_live *l = d->first_want;
+    if (!l) return false;
+    *ret = (gw_event){.type = l->wants_cancel ? GW_EV_CANCEL : GW_EV_FINISH_EARLY, .u.request = l->number};
+    forget_want(d, l);
+    l->wants_cancel = l->wants_finish = l->is_wanting = false;
+    return true;
 }
 
 void gw_live_tick(gw_door *d, int64_t now_us)
 {
     for (gw_live *l = d->first; l; l = l->next) {
-        if (!l->is_late && now_us - l->arrived_us >= d->env.options->timeout_ms * 1000)
-            l->is_late = l->wants_cancel = true;
+        if (!l->is_late && now_us - l->arrived_us >= d->env.options->timeout_ms * 1000) {
+            l->is_late = true;
+            gw_live_want(l, true);
+        }
         if (!l->x || !l->is_stream || now_us - l->wrote_us < SIGN_OF_LIFE_US || !gw_live_begin_stream(d, l))
             continue;
         l->wrote_us = now_us;

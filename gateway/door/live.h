@@ -2,7 +2,12 @@
 #define GW_LIVE_H
 #include "gateway/door/state.h"
 
-/* A gw_live is in the door's list from gw_submit_post to gw_live_remove. */
+/* A gw_live is in the door's list from gw_live_add, in gw_submit_post, to gw_live_remove. */
+bt_err gw_live_open(gw_door *d, uint64_t most, bt_fault *fault); /* so many at a time; more only cost time */
+void gw_live_close(gw_door *d);
+void gw_live_add(gw_door *d, gw_live *l);
+/* It is to be cancelled, or has ended early: the brain is told after this step. */
+void gw_live_want(gw_live *l, bool cancel);
 gw_live *gw_live_find(gw_door *d, uint64_t number); /* NULL: there is none */
 void gw_live_remove(gw_door *d, gw_live *l);        /* and frees it */
 void gw_live_free(gw_live *l);                      /* one that is in no list; NULL is fine */

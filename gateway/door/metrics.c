@@ -158,7 +158,7 @@ static void raise_to(gw_metrics *m, size_t metric, size_t value, uint64_t total)
 static void count_peers(gw_metrics *m, const gw_registry *r)
 {
     double n[2][5] = {{0}};
-    for (uint32_t i = 0; i < r->cap; i++)
+    for (uint32_t i = 0; i < r->used; i++)
         if (r->nodes[i].in_use)
             n[r->nodes[i].hello.role == BT_ROLE_DECODE][r->nodes[i].state - GW_NODE_STARTING]++;
     for (size_t role = 0; role < 2; role++)

@@ -40,7 +40,7 @@ static uint64_t count_slots(const gw_brain *brain)
 {
     const gw_registry *r = gw_brain_registry(brain);
     uint64_t n = 0;
-    for (uint32_t i = 0; i < r->cap; i++)
+    for (uint32_t i = 0; i < r->used; i++)
         if (r->nodes[i].in_use && r->nodes[i].state != GW_NODE_GONE &&
             r->nodes[i].hello.role == BT_ROLE_DECODE)
             n += r->nodes[i].load.slots_total;

@@ -12,12 +12,7 @@ static const char BAD[] = "invalid_request_error", SERVER[] = "server_error";
 
 static bool knows(const gw_door *d, const char *id)
 {
-    const gw_registry *r = gw_brain_registry(d->env.brain);
-    for (uint32_t i = 0; i < r->cap; i++)
-        if (r->nodes[i].in_use && r->nodes[i].state != GW_NODE_GONE &&
-            strcmp(r->nodes[i].hello.node_id, id) == 0)
-            return true;
-    return false;
+    return gw_registry_named(gw_brain_registry(d->env.brain), id) != NULL;
 }
 
 void gw_roles_post(gw_door *d, gw_http_exchange *x, const gw_http_request *r)

@@ -11,7 +11,10 @@
 /* One request between SUBMIT and the brain's DONE or FAIL. Its exchange may end earlier (the client has gone) or later
  * (the answer is still being sent). */
 typedef struct gw_live {
-    struct gw_live *next;
+    struct gw_live *next, *prev; /* in the door's list */
+    struct gw_live *same;        /* the next one of its bucket */
+    struct gw_live *next_want;   /* valid while is_wanting */
+    gw_door *door;
     uint64_t number;
     gw_http_exchange *x; /* NULL: the client has gone */
     gw_answer_head head;
@@ -26,7 +29,7 @@ typedef struct gw_live {
     int64_t arrived_us, wrote_us, token_us;
     bool is_stream, is_baton, has_begun;
     /* broken: out of memory in the middle of the answer */
-    bool wants_finish, wants_cancel, is_late, is_broken;
+    bool wants_finish, wants_cancel, is_wanting, is_late, is_broken;
 } gw_live;
 
 /* A client that asked for another role of a node and waits for its answer. */
@@ -43,6 +46,9 @@ struct gw_door {
     const gw_http *http;
     const char *url;
     gw_live *first;
+    gw_live **buckets; /* the same by number: as many as requests may be answered, a power of two */
+    size_t bucket_mask;
+    gw_live *first_want, *last_want; /* those that the brain is to be told of */
     gw_asked *roles;
     uint64_t number;
     uint8_t id_key[8];

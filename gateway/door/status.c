@@ -55,7 +55,7 @@ static json_t *nodes(const gw_status_facts *f)
 {
     const gw_registry *r = gw_brain_registry(f->brain);
     json_t *a = json_array();
-    for (uint32_t i = 0; a && i < r->cap; i++)
+    for (uint32_t i = 0; a && i < r->used; i++)
         if (r->nodes[i].in_use && json_array_append_new(a, node(&r->nodes[i], f->now_us)) < 0) {
             json_decref(a);
             return NULL;
@@ -67,11 +67,12 @@ bt_err gw_status_render(bt_buf *out, const gw_status_facts *f)
 {
     char self[BT_HASH_HEX_CHARS], model[BT_HASH_HEX_CHARS];
     json_t *j =
-        json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i,s:i},s:{s:s,s:s,s:i},s:o}", "gateway",
-                  "id", f->node_id, "pid", (int)getpid(), "state", f->state, "policy", f->policy, "endpoint",
-                  f->url, "control", f->control, "incarnation", bt_hash_hex(self, f->self.bytes), "rss_bytes",
-                  count(gw_metrics_rss_bytes()), "queue", "waiting", (int)gw_brain_queued(f->brain),
-                  "running", (int)gw_brain_active(f->brain), "owed", (int)gw_brain_debts(f->brain), "max",
+        json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i,s:i,s:i},s:{s:s,s:s,s:i},s:o}",
+                  "gateway", "id", f->node_id, "pid", (int)getpid(), "state", f->state, "policy", f->policy,
+                  "endpoint", f->url, "control", f->control, "incarnation", bt_hash_hex(self, f->self.bytes),
+                  "rss_bytes", count(gw_metrics_rss_bytes()), "queue", "waiting",
+                  (int)gw_brain_queued(f->brain), "running", (int)gw_brain_active(f->brain), "max_running",
+                  (int)gw_brain_active_limit(f->brain), "owed", (int)gw_brain_debts(f->brain), "max",
                   (int)f->queue_max, "model", "name", f->model_name, "id", bt_hash_hex(model, f->model_id),
                   "ctx_tokens", (int)f->ctx_tokens, "nodes", nodes(f));
     return gw_json_add(out, j, JSON_COMPACT);

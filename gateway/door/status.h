@@ -5,7 +5,8 @@
 
 /* The body of GET /v1/status, which `baton status` shows:
  *   {"gateway": {id, pid, state, policy, endpoint, control, incarnation, rss_bytes},
- *    "queue": {waiting, running, owed (attempts that were left, and whose nodes have not let go yet), max},
+ *    "queue": {waiting, running, max_running (--max-active, or the slots of ready decode nodes where those are fewer),
+ *              owed (attempts that were left, and whose nodes have not let go yet), max},
  *    "model": {name, id, ctx_tokens},
  *    "nodes": [{id, role, pid (null once it is gone), state, endpoint (null for prefill nodes), incarnation,
  *               exactness, prefill_exactness (null unless it is a decode node that computes prompts),

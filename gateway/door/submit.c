@@ -65,8 +65,7 @@ static void submit(gw_door *d, gw_http_exchange *x, const gw_openai_request *r, 
     memcpy(s.prefer_decode, r->prefer_decode, sizeof s.prefer_decode);
     memcpy(s.stop_ids, d->env.text->stop_ids, sizeof s.stop_ids);
     for (uint32_t i = 0; i < r->stop_ids_len; i++) s.stop_ids[s.stop_ids_len++] = r->stop_ids[i];
-    l->next = d->first;
-    d->first = l;
+    gw_live_add(d, l);
     gw_http_set_user(x, l);
     bt_log_request(BT_LOG_INFO, gw_http_id(x), "request %llu: %s, %zu prompt tokens, at most %u more%s",
                    (unsigned long long)l->number, r->is_chat ? "chat" : "completion", l->prompt_len,

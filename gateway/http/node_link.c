@@ -57,9 +57,9 @@ static void on_news(void *ud, unsigned news)
     l->is_cut = bt_loop_add_timer(&l->timer, l->loop, CUT_MS, 0, on_timer, l) == BT_OK;
 }
 
-bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint, const char *keys_dir,
-                         const char *key, gw_node_link_fn *fn, gw_node_link_cut_fn *cut, void *ud,
-                         bt_fault *fault)
+bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, uint32_t nodes, const char *endpoint,
+                         const char *keys_dir, const char *key, gw_node_link_fn *fn, gw_node_link_cut_fn *cut,
+                         void *ud, bt_fault *fault)
 {
     gw_node_link *l = calloc(1, sizeof *l);
     if (!l) return bt_fail(fault, BT_ENOMEM, "control socket");
@@ -73,6 +73,8 @@ bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint
     if (e == BT_OK)
         e = bt_net_listen(&l->link, l->endpoint, l->net, BT_SOCK_CONTROL_ROUTER, endpoint,
                           BT_PEER_PREFILL | BT_PEER_DECODE, &handler, fault);
+    if (e == BT_OK && 2 * nodes > BT_LINK_MAX_ROUTES && (e = bt_link_remember(l->link, 2 * nodes)) < 0)
+        bt_fail(fault, e, "control socket");
     if (e == BT_OK &&
         (e = bt_loop_add_socket(&l->watch, loop, bt_link_socket(l->link), BT_LOOP_IN, on_readable, l)) < 0)
         bt_fail(fault, e, "event loop");

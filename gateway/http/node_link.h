@@ -10,10 +10,10 @@ typedef struct gw_node_link gw_node_link;
 typedef void gw_node_link_fn(void *ud, const bt_msg *msg); /* borrows msg for the call */
 typedef void gw_node_link_cut_fn(void *ud); /* connections have ended, at most 50 times a second; not whose */
 
-/* keys_dir NULL: none, and then the endpoint must be local; key NULL: the only secret of keys_dir. Errors of
- * bt_net_open, bt_net_listen. */
-bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, const char *endpoint, const char *keys_dir, const char *key,
-                         gw_node_link_fn *fn, gw_node_link_cut_fn *cut, void *ud, bt_fault *fault);
+/* nodes: so many at most, which it remembers in two lives each. keys_dir NULL: none, and then the endpoint must be
+ * local; key NULL: the only secret of keys_dir. Errors of bt_net_open, bt_net_listen. */
+bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, uint32_t nodes, const char *endpoint, const char *keys_dir,
+                         const char *key, gw_node_link_fn *fn, gw_node_link_cut_fn *cut, void *ud, bt_fault *fault);
 void gw_node_link_reload(gw_node_link *l);                /* reads the allow list again, and logs how that went */
 void gw_node_link_close(gw_node_link *l);                 /* NULL is fine */
 const char *gw_node_link_endpoint(const gw_node_link *l); /* where it really is */

@@ -69,6 +69,15 @@ static const bt_opt table[] = {
     {.group = "Limits", .name = "max-queue", .value = "N", BT_OPT_AT(gw_options, max_queue),
      .type = BT_OPT_INT, .def = "64", .lo = 1, .hi = 65536,
      .help = "requests that may wait; one more is answered 429"},
+    {.group = "Limits", .name = "max-active", .value = "N", BT_OPT_AT(gw_options, max_active),
+     .type = BT_OPT_INT, .def = "4096", .lo = 1, .hi = 65536,
+     .help = "requests that run at a time, where nodes have slots for so many; memory: 2 KiB each, 16 KiB if "
+             "all end at once"},
+    {.group = "Limits", .name = "max-nodes", .value = "N", BT_OPT_AT(gw_options, max_nodes),
+     .type = BT_OPT_INT, .def = "1024", .lo = 2, .hi = 65536,
+     .help =
+         "nodes known at a time; one more is refused; memory: 10 KiB each, and 4 to 224 MiB for what they "
+         "have had of prompts"},
     {.group = "Limits", .name = "max-connections", .value = "N", BT_OPT_AT(gw_options, max_connections),
      .type = BT_OPT_INT, .def = "256", .lo = 1, .hi = 65536,
      .help = "HTTP connections at a time; idle and slow ones give way to new ones, then 503"},

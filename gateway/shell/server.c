@@ -316,6 +316,8 @@ static bt_err open_brain(server *s, bt_fault *fault)
     gw_config c = gw_config_defaults();
     memcpy(c.model_id, s->config.model_id, sizeof c.model_id);
     c.queue_max = (uint32_t)s->options->max_queue;
+    c.active_max = (uint32_t)s->options->max_active;
+    c.nodes_max = (uint32_t)s->options->max_nodes;
     c.policy = (gw_policy)(GW_POLICY_LEAST_LOAD + s->options->policy);
     c.local_below_tokens = (uint32_t)s->options->local_prefill_below;
     c.queue_us = s->options->timeout_ms * 1000;
@@ -377,8 +379,8 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = open_model(s, fault)) < 0) return e;
     if ((e = open_brain(s, fault)) < 0) return e;
     if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;
-    if ((e = gw_node_link_open(&s->link, s->loop, o->control, o->keys, o->key, on_message, on_cut, s,
-                               fault)) < 0)
+    if ((e = gw_node_link_open(&s->link, s->loop, (uint32_t)o->max_nodes, o->control, o->keys, o->key,
+                               on_message, on_cut, s, fault)) < 0)
         return e;
     bt_log(BT_LOG_INFO, "nodes: %s%s, incarnation %02x%02x%02x%02x", gw_node_link_endpoint(s->link),
            o->keys ? ", encrypted" : "", s->config.self.bytes[0], s->config.self.bytes[1],

@@ -84,17 +84,25 @@ static void keep(outcome *o, const float *logits, size_t n)
 static void run_row(bt_exec *x, const bt_pkg *p, const bt_pkg_row *r, const bt_kv_view *kv, outcome *o)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const size_t valid = r->seq < r->ctx ? r->seq : r->ctx;
+    const size_t valid = r->seq < r->ctx ? r->seq : r->ctx, rows = (size_t)r->batch * r->seq;
     int32_t *ids = calloc(valid, sizeof *ids);
-    float *logits = calloc((size_t)r->seq * h->vocab, sizeof *logits);
-    if (!ids || !logits) abort();
+    float *logits = calloc(rows * h->vocab, sizeof *logits);
+    bt_exec_seq *seq = calloc(r->batch, sizeof *seq);
+    if (!ids || !logits || !seq) abort();
+    /* all store the same tokens at the same positions of one view; of more than two the last is padding */
+    for (size_t b = 0; b < r->batch; b++) seq[b] = (bt_exec_seq){.ids = ids, .kv = kv, .valid = valid};
+    const size_t seqs = r->batch > 2 ? r->batch - 1 : r->batch;
     for (int out = 0; out < BT_PKG_OUTS; out++) {
         void *arena = tiny_pkg_alloc((size_t)bt_pkg_programs(p)[r->program[out]].arena_bytes);
-        const bt_exec_io io = {.ids = ids, .kv = kv, .valid = valid, .rows = r->seq, .logits = logits};
+        const bt_exec_io io = {.seq = seq, .seqs = seqs, .rows = r->seq, .logits = logits};
         (void)bt_exec_run(x, r, (bt_pkg_out)out, arena, &io, NULL);
         free(arena);
-        keep(o, logits, out == BT_PKG_OUT_NONE ? 0 : (out == BT_PKG_OUT_LAST ? 1 : valid) * h->vocab);
+        keep(o, logits,
+             out == BT_PKG_OUT_NONE
+                 ? 0
+                 : (out == BT_PKG_OUT_LAST ? seqs : (seqs - 1) * r->seq + valid) * h->vocab);
     }
+    free(seq);
     free(logits);
     free(ids);
 }

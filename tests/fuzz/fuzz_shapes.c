@@ -8,11 +8,16 @@ enum { CTX = 4096 };
 
 static void check(const bt_shapes *p)
 {
-    if (p->shapes < 1 || p->shapes > BT_SHAPES_MAX) abort();
-    for (size_t i = 0; i < p->shapes; i++) {
-        const bt_shape *s = &p->shape[i], *before = i ? s - 1 : NULL;
+    if (p->shapes < 1 || p->all < p->shapes || p->all > BT_SHAPES_MAX) abort();
+    for (size_t i = 0; i < p->all; i++) {
+        const bt_shape *s = &p->shape[i], *before = i && i != p->shapes ? s - 1 : NULL;
         if (s->seq < 1 || s->seq_min != s->seq || s->ctx > CTX || (s->ctx && s->seq > s->ctx)) abort();
-        if (before && (before->seq > s->seq || (before->seq == s->seq && before->ctx >= s->ctx))) abort();
+        if (s->batch < 1 || s->batch > BT_SHAPES_MAX_BATCH || s->batch > BT_SHAPES_MAX_SEQ / s->seq) abort();
+        if (i < p->shapes && s->batch != p->shape[0].batch) abort();
+        if (before && before->batch > s->batch) abort();
+        if (before && before->batch == s->batch &&
+            (before->seq > s->seq || (before->seq == s->seq && before->ctx >= s->ctx)))
+            abort();
         if (!bt_shapes_bucket(s, CTX, 0)) abort();
     }
     for (size_t n = 1; n <= CTX; n = n * 5 / 3 + 1) {
@@ -36,7 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
                               CTX, NULL) < 0)
         return 0;
     check(&p);
-    if (bt_shapes_of_rows(&again, p.text, p.shape, p.shapes, NULL) < 0) abort();
+    if (bt_shapes_of_rows(&again, p.text, p.shape, p.all, NULL) < 0) abort();
+    check(&again);
+    bt_shapes_together(&again, &p, 1 + data[0] % 16);
     check(&again);
     return 0;
 }

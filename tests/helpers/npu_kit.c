@@ -215,23 +215,32 @@ static uint32_t put_program(kit *k, size_t seq, size_t out, uint64_t *arena)
     return index;
 }
 
+static int by_batch(const void *a, const void *b)
+{
+    const bt_shape *x = a, *y = b;
+    if (x->batch != y->batch) return x->batch < y->batch ? -1 : 1;
+    return x->seq != y->seq ? (x->seq < y->seq ? -1 : 1) : x->ctx < y->ctx ? -1 : x->ctx > y->ctx;
+}
+
 static void put_rows(kit *k, bt_pkg_header *h)
 {
     bt_fault f;
     bt_shapes shapes;
     must(bt_shapes_parse(&shapes, k->options->policy, k->options->ctx_tokens, &f), &f);
-    for (size_t i = 0; i < shapes.shapes; i++) {
+    qsort(shapes.shape, shapes.all, sizeof *shapes.shape, by_batch);
+    for (size_t i = 0; i < shapes.all; i++) {
         const bt_shape *s = &shapes.shape[i];
-        const uint32_t program[3] = {put_program(k, s->seq, 0, &h->arena_bytes),
-                                     put_program(k, s->seq, 1, &h->arena_bytes),
-                                     put_program(k, s->seq, s->seq, &h->arena_bytes)};
+        const size_t rows = (size_t)s->batch * s->seq;
+        const uint32_t program[3] = {put_program(k, rows, 0, &h->arena_bytes),
+                                     put_program(k, rows, s->batch, &h->arena_bytes),
+                                     put_program(k, rows, rows, &h->arena_bytes)};
         size_t ctx;
         for (size_t b = 0; (ctx = bt_shapes_bucket(s, k->options->ctx_tokens, b)) != 0; b++) {
-            const bt_pkg_row row = {.batch = 1, .seq_min = s->seq_min, .seq = s->seq, .ctx = (uint32_t)ctx,
-                                    .program = {program[0], program[1], program[2]}};
+            const bt_pkg_row row = {.batch = s->batch, .seq_min = s->seq_min, .seq = s->seq,
+                                    .ctx = (uint32_t)ctx, .program = {program[0], program[1], program[2]}};
             bt_pkg_writer_row(k->w, &row);
         }
-        if (s->seq > h->max_seq) h->max_seq = s->seq;
+        if (rows > h->max_seq) h->max_seq = (uint32_t)rows;
     }
     snprintf(h->shape_policy, sizeof h->shape_policy, "%s", shapes.text);
 }

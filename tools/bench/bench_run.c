@@ -1,6 +1,7 @@
 /* See bench_run.h. */
 #include "tools/bench/bench_run.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, const char *isa, bt_pool *pool,
@@ -35,7 +36,19 @@ static int32_t step_token(size_t sequence, size_t pos, size_t vocab)
 
 bt_err tool_bench_prompt(bt_prefill *p, tool_sequences *s, size_t pos, size_t n, bt_fault *fault)
 {
-    return bt_prefill_run(p, &s->view[0], s->ids + pos, n, pos, NULL, s->logits, BT_PREFILL_LAST, fault);
+    bt_err e = BT_OK;
+    if (s->count == 1)
+        return bt_prefill_run(p, &s->view[0], s->ids + pos, n, pos, NULL, s->logits, BT_PREFILL_LAST, fault);
+    bt_prefill_seq *seq = calloc(s->count, sizeof *seq);
+    if (!seq) return bt_fail(fault, BT_ENOMEM, "%zu prompts", s->count);
+    for (size_t i = 0; i < s->count; i++)
+        seq[i] = (bt_prefill_seq){.kv = &s->view[i], .ids = s->ids + pos, .n = n, .pos0 = pos,
+                                  .logits = s->logits + i * s->vocab};
+    bt_prefill_run_together(p, seq, s->count);
+    for (size_t i = 0; e == BT_OK && i < s->count; i++)
+        if ((e = seq[i].result) < 0) (void)bt_fail(fault, e, "%s", seq[i].fault.text);
+    free(seq);
+    return e;
 }
 
 bt_err tool_bench_step(bt_decode *d, tool_sequences *s, size_t pos, bt_fault *fault)

@@ -24,7 +24,7 @@ bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, cons
 bt_err tool_bench_open_decode(bt_decode **ret, const tool_bench_setup *s, const char *weights, const char *isa,
                               bt_pool *pool, bt_fault *fault);
 
-/* n tokens of the first sequence from pos on; logits of the last. */
+/* n tokens of every sequence from pos on, together where the engine can; logits of each one's last. */
 bt_err tool_bench_prompt(bt_prefill *p, tool_sequences *s, size_t pos, size_t n, bt_fault *fault);
 /* One token of each sequence at pos; logits of all. */
 bt_err tool_bench_step(bt_decode *d, tool_sequences *s, size_t pos, bt_fault *fault);

@@ -58,7 +58,7 @@ static bt_err count(tool_bench_row *r, const tool_bench_setup *s, uint64_t weigh
     double macs;
     const bt_err e = linear_macs(&macs, s->model, r->prefill ? r->tokens : 1, fault);
     if (e < 0) return e;
-    r->linear_ops = r->prefill ? 2 * macs : 2 * macs * n * (double)r->batch;
+    r->linear_ops = (r->prefill ? 2 * macs : 2 * macs * n) * (double)r->batch;
     r->attention_ops = 4.0 * hp->layers * hp->heads * hp->head_dim * n * row_pairs * (double)r->batch;
     r->kv = bt_kv_dtype_name(bt_kv_dtype_of(elem_bytes));
     if (r->prefill) return BT_OK;
@@ -155,7 +155,8 @@ bt_err tool_bench_time_prefill(tool_bench_row *r, bt_prefill *p, const tool_benc
     job j = {.prefill = p};
     r->engine = about.name;
     snprintf(r->weights, sizeof r->weights, "%s", about.quant);
-    bt_err e = tool_sequences_open(&j.rows, s->model, elem_bytes, 1, r->depth + r->tokens, 1, fault);
+    bt_err e =
+        tool_sequences_open(&j.rows, s->model, elem_bytes, r->batch, r->depth + r->tokens, r->batch, fault);
     if (e == BT_OK) e = count(r, s, 0, elem_bytes, fault);
     if (e == BT_OK && r->depth) e = tool_bench_prompt(p, &j.rows, 0, r->depth, fault);
     if (e == BT_OK) e = time_row(r, &j, m, fault);

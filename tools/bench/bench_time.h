@@ -11,7 +11,7 @@ typedef struct tool_bench_row {
     bool prefill;
     size_t tokens;      /* of the prompt; of each sequence */
     size_t depth;       /* tokens that are there before */
-    size_t batch;       /* sequences; 1 where prefill */
+    size_t batch;       /* sequences */
     size_t repetitions; /* 1 .. TOOL_BENCH_MAX_REPETITIONS */
     /* found */
     const char *engine, *kv;

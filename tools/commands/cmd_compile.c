@@ -100,20 +100,31 @@ static json_t *refusals_json(const refusals *r)
     json_t *list = json_array();
     bt_probes_refused x;
     for (size_t i = 0; bt_probes_refused_at(&x, &r->profile, &r->shapes, r->ctx_tokens, i); i++)
-        json_array_append_new(list, json_pack("{s:I,s:I,s:{s:I,s:I}}", "seq", (json_int_t)x.seq, "ctx",
-                                              (json_int_t)x.ctx, "instead", "seq", (json_int_t)x.seq_instead,
-                                              "ctx", (json_int_t)x.ctx_instead));
+        json_array_append_new(list, json_pack("{s:I,s:I,s:I,s:o}", "batch", (json_int_t)x.batch, "seq",
+                                              (json_int_t)x.seq, "ctx", (json_int_t)x.ctx, "instead",
+                                              x.batch_instead ? json_pack("{s:I,s:I,s:I}", "batch",
+                                                                          (json_int_t)x.batch_instead, "seq",
+                                                                          (json_int_t)x.seq_instead, "ctx",
+                                                                          (json_int_t)x.ctx_instead)
+                                                              : json_null()));
     return list;
 }
 
 static void print_refusals(const refusals *r)
 {
     bt_probes_refused x;
-    for (size_t i = 0; bt_probes_refused_at(&x, &r->profile, &r->shapes, r->ctx_tokens, i); i++)
-        printf("%s  seq %u, ctx %u: its chunks run in seq %u, ctx %u\n",
+    for (size_t i = 0; bt_probes_refused_at(&x, &r->profile, &r->shapes, r->ctx_tokens, i); i++) {
+        printf("%s  ",
                i ? ""
-                 : "\nleft out, because the device's compiler fails at it although larger shapes pass:\n",
-               x.seq, x.ctx, x.seq_instead, x.ctx_instead);
+                 : "\nleft out, because the device's compiler fails at it although larger shapes pass:\n");
+        if (x.batch > 1) printf("batch %u, ", x.batch);
+        printf("seq %u, ctx %u: ", x.seq, x.ctx);
+        if (!x.batch_instead) printf("nothing stands in for it\n");
+        else if (x.batch_instead > 1)
+            printf("its sequences run in batch %u, seq %u, ctx %u\n", x.batch_instead, x.seq_instead,
+                   x.ctx_instead);
+        else printf("its chunks run in seq %u, ctx %u\n", x.seq_instead, x.ctx_instead);
+    }
 }
 
 static int show(const config *c, const char *path, const bt_pkg *p, int64_t took_us)

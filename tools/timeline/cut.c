@@ -12,9 +12,8 @@ static bt_err shapes_of(bt_shapes *ret, const bt_pkg *p, bt_fault *fault)
     size_t n = 0;
     if (!shape) return bt_fail(fault, BT_ENOMEM, "cutting a prompt");
     for (uint32_t i = 0; i < h->rows.count; i++)
-        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx};
-    const bt_err e = n ? bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault)
-                       : bt_fail(fault, BT_EARG, "the package has no program for one sequence");
+        shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx, row[i].batch};
+    const bt_err e = bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault);
     free(shape);
     return e;
 }
@@ -34,7 +33,7 @@ bt_err tool_cut_prompt(tool_cut **ret, size_t *ret_len, const bt_pkg *p, size_t 
     for (size_t begin = 0; e == BT_OK && begin < tokens; n++) {
         const bt_shapes_chunk c = bt_shapes_next(&shapes, tokens, begin);
         const bt_pkg_row *row = NULL;
-        e = bt_pkg_find_row(&row, p, 1, c.rows, begin + c.valid, fault);
+        e = bt_pkg_find_row(&row, p, shapes.shape[0].batch, c.rows, begin + c.valid, fault);
         if (e < 0) break;
         const bool is_last = begin + c.valid == tokens;
         list[n] = (tool_cut){(uint32_t)begin, (uint32_t)c.valid, (uint32_t)c.rows, row->ctx,

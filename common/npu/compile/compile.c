@@ -145,6 +145,16 @@ static void add_text(bt_hash_stream *s, const bt_model *m, const char *text, siz
     bt_hash_add(s, head, head_bytes);
 }
 
+/* What prompts alone are cut into, and where there are batches or decode shapes, all. */
+static void add_shapes(bt_hash_stream *s, const bt_shapes *p)
+{
+    for (size_t i = 0; i < p->shapes; i++) {
+        const uint32_t shape[] = {p->shape[i].seq_min, p->shape[i].seq, p->shape[i].ctx};
+        bt_hash_add(s, shape, sizeof shape);
+    }
+    if (p->all > p->shapes || p->shape[0].batch > 1) bt_hash_add(s, p->shape, p->all * sizeof *p->shape);
+}
+
 bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options *options, bt_fault *fault)
 {
     bt_hash_stream s;
@@ -166,7 +176,7 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     bt_hash_add(&s, m->name, sizeof m->name);
     bt_hash_add(&s, text, sizeof text);
     bt_hash_add(&s, j->shapes.text, strlen(j->shapes.text) + 1);
-    bt_hash_add(&s, j->shapes.shape, j->shapes.shapes * sizeof *j->shapes.shape);
+    add_shapes(&s, &j->shapes);
     bt_hash_add(&s, &j->profile, sizeof j->profile);
     if (words) add_text(&s, m, words, calib);
     else bt_hash_add(&s, options->calib_ids, calib * sizeof *options->calib_ids);

@@ -22,6 +22,13 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
         return bt_fail(fault, BT_EARG,
                        "llm-int8 scales rows as they come; npu operators 'all' need static units");
     if ((e = bt_shapes_parse(&j->shapes, o->shape_policy, j->ctx_tokens, fault)) < 0) return e;
+    for (size_t i = 0; i < j->shapes.all && o->recipe.llm_int8; i++)
+        if (j->shapes.shape[i].batch > 1)
+            return bt_fail(
+                fault, BT_EARG,
+                "shape policy %s has batch %u; with llm-int8 a row's numbers depend on the others of "
+                "its run, so it takes batch 1 only",
+                j->shapes.text, j->shapes.shape[i].batch);
     return bt_plan_limits_check(&j->profile, &j->shapes, j->ctx_tokens, fault);
 }
 

@@ -9,6 +9,7 @@
 #include "npu/compile/switches.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* What was lowered, and the programs that are made of it, one for each context where the device is static in
  * it. */
@@ -72,12 +73,16 @@ static bt_err layer_state_bytes(uint64_t *ret, const bt_compile_job *j, bt_fault
 {
     bt_plan_state s;
     bool on_npu = false;
+    uint32_t batch = 1; /* each sequence of it has a state of its own */
     for (size_t i = 0; i < j->graph->ops; i++)
         on_npu = on_npu || (j->graph->op[i].kind == BT_OP_ATTENTION && j->offload->on_npu[i]);
+    for (size_t i = 0; i < j->shapes.all; i++)
+        if (j->shapes.shape[i].batch > batch) batch = j->shapes.shape[i].batch;
     *ret = 0;
     if (!on_npu || (!j->profile.map_window_bytes && !j->profile.memory_bytes)) return BT_OK;
-    const bt_err e = bt_plan_state_of(&s, &j->header, (uint32_t)j->ctx_tokens, fault);
-    if (e == BT_OK) *ret = s.bytes / j->m->hp.layers;
+    bt_err e = bt_plan_state_of(&s, &j->header, (uint32_t)j->ctx_tokens, fault);
+    if (e == BT_OK && __builtin_mul_overflow(s.bytes / j->m->hp.layers, (uint64_t)batch, ret))
+        e = bt_fail(fault, BT_ELIMIT, "the KV states of %u sequences", batch);
     return e;
 }
 
@@ -132,7 +137,7 @@ static bt_err split_sessions(bt_compile_job *j, programs *g, bt_fault *fault)
 
 /* ---- programs ---- */
 
-static bt_err lower(bt_compile_job *j, bt_lowered *ret, size_t seq, size_t out, bt_fault *fault)
+static bt_err lower(bt_compile_job *j, bt_lowered *ret, size_t rows, size_t out, bt_fault *fault)
 {
     const bt_lower_in in = {.graph = j->graph,
                             .on_npu = j->offload->on_npu,
@@ -142,7 +147,7 @@ static bt_err lower(bt_compile_job *j, bt_lowered *ret, size_t seq, size_t out, 
                             .has_norm_weight = j->has_norm,
                             .pruned = j->pruned,
                             .layout = &j->header.layout,
-                            .seq = seq,
+                            .seq = rows,
                             .out = out};
     const bt_err e = bt_lower(ret, &in, fault);
     if (e < 0) return e;
@@ -151,16 +156,16 @@ static bt_err lower(bt_compile_job *j, bt_lowered *ret, size_t seq, size_t out, 
     return BT_OK;
 }
 
-/* The programs of one seq, one for each ending. */
-static bt_err lower_endings(bt_compile_job *j, programs *g, size_t seq, bt_fault *fault)
+/* The programs of one batch and seq, one for each ending. */
+static bt_err lower_endings(bt_compile_job *j, programs *g, const bt_shape *s, bt_fault *fault)
 {
-    const size_t out[BT_PKG_OUTS] = {0, 1, seq};
+    const size_t rows = (size_t)s->batch * s->seq, out[BT_PKG_OUTS] = {0, s->batch, rows};
     bt_err e = BT_OK;
     bt_lowered *grown = realloc(g->lowered, (g->count + BT_PKG_OUTS) * sizeof *grown);
     if (!grown) return bt_fail(fault, BT_ENOMEM, "compiling");
     g->lowered = grown;
     for (int o = 0; e == BT_OK && o < BT_PKG_OUTS; o++)
-        if ((e = lower(j, &g->lowered[g->count], seq, out[o], fault)) == BT_OK) g->count++;
+        if ((e = lower(j, &g->lowered[g->count], rows, out[o], fault)) == BT_OK) g->count++;
     return e;
 }
 
@@ -177,35 +182,50 @@ static bt_err add_programs(programs *g, bt_pkg_row *row, uint32_t ctx, bt_fault 
     return BT_OK;
 }
 
-/* Where attention does not depend on ctx, the contexts of one seq share their programs. */
+static int by_batch(const void *a, const void *b)
+{
+    const bt_shape *x = a, *y = b;
+    if (x->batch != y->batch) return x->batch < y->batch ? -1 : 1;
+    if (x->seq != y->seq) return x->seq < y->seq ? -1 : 1;
+    return x->ctx < y->ctx ? -1 : x->ctx > y->ctx;
+}
+
+/* Where attention does not depend on ctx, the contexts of one batch and seq share their programs. */
 static bt_err lower_rows(bt_compile_job *j, programs *g, bt_fault *fault)
 {
     const bool is_static = j->profile.static_ctx;
     bt_err e = BT_OK;
-    bt_pkg_row row = {.batch = 1};
-    for (size_t i = 0; e == BT_OK && i < j->shapes.shapes; i++) {
-        const bt_shape *s = &j->shapes.shape[i];
+    bt_pkg_row row = {.batch = 0};
+    bt_shape shape[BT_SHAPES_MAX];
+    memcpy(shape, j->shapes.shape, sizeof shape);
+    qsort(shape, j->shapes.all, sizeof *shape, by_batch);
+    for (size_t i = 0; e == BT_OK && i < j->shapes.all; i++) {
+        const bt_shape *s = &shape[i];
         row.seq_min = s->seq_min;
         for (size_t b = 0; e == BT_OK && (row.ctx = (uint32_t)bt_shapes_bucket(s, j->ctx_tokens, b)) > 0;
              b++) {
-            const bool is_new = row.seq != s->seq;
+            const bool is_new = row.batch != s->batch || row.seq != s->seq;
             if (bt_probes_refuses(&j->profile, s->seq, row.ctx)) continue;
-            if (is_new) e = lower_endings(j, g, s->seq, fault);
+            if (is_new) e = lower_endings(j, g, s, fault);
             if (e == BT_OK && (is_new || is_static))
                 e = add_programs(g, &row, is_static ? row.ctx : 0, fault);
+            row.batch = s->batch;
             row.seq = s->seq;
-            if (s->seq > j->header.max_seq) j->header.max_seq = s->seq;
+            if (s->batch * s->seq > j->header.max_seq) j->header.max_seq = s->batch * s->seq;
             if (e == BT_OK) (void)bt_pkg_writer_row(j->w, &row);
         }
     }
     return e;
 }
 
-/* Packed where there are many: a device that is static in ctx has one for each. */
+/* Packed where there are many: a device that is static in ctx has one for each; batches and decode rows have
+ * their own. */
 static bt_err write_programs(bt_compile_job *j, programs *g, bt_fault *fault)
 {
+    const bt_shapes *s = &j->shapes;
+    const bool is_packed = j->profile.static_ctx || s->all > s->shapes || s->shape[0].batch > 1;
     bt_bodies *bodies = NULL;
-    bt_err e = j->profile.static_ctx ? bt_bodies_new(&bodies, fault) : BT_OK;
+    bt_err e = is_packed ? bt_bodies_new(&bodies, fault) : BT_OK;
     for (size_t i = 0; e == BT_OK && i < g->count; i++) {
         bt_lowered *l = &g->lowered[i];
         e = bt_switches_insert(l, g->session, g->sessions, j->m->hp.layers, j->profile.session_switch_ns,

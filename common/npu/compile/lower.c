@@ -124,8 +124,9 @@ static size_t insts_cap(const bt_lower_build *b, bt_fault *fault)
 
 bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
 {
-    if (in->seq < 1 || in->seq > UINT32_MAX || (in->out != 0 && in->out != 1 && in->out != in->seq))
-        return bt_fail(fault, BT_EARG, "lowering for %zu rows, %zu with logits: 0, 1 or all", in->seq,
+    if (in->seq < 1 || in->seq > UINT32_MAX || (in->out != 0 && in->seq % in->out != 0))
+        return bt_fail(fault, BT_EARG,
+                       "lowering for %zu rows, %zu with logits: none, one of each sequence or all", in->seq,
                        in->out);
     for (size_t i = 0; i < in->graph->ops; i++) {
         const bt_op_kind kind = in->graph->op[i].kind;

@@ -6,10 +6,10 @@
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/recipe.h"
 
-/* Lowering: the graph, bound to one (seq, out), as a list of instructions with a memory plan. Quantisation
- * steps are put in front of the linears (once for each site), operators go to the unit that `on_npu` says,
- * in integers or 16-bit floats on the NPU and in f32 on the companion, with conversions where they meet (lower_form.h).
- * Indices of tensors and sites follow pkg_format.h, so no table is needed here; integer parameters are
+/* Lowering: the graph, bound to one (seq, out) of all sequences of a batch together, as a list of instructions with a
+ * memory plan. Quantisation steps are put in front of the linears (once for each site), operators go to the unit that
+ * `on_npu` says, in integers or 16-bit floats on the NPU and in f32 on the companion, with conversions where they meet
+ * (lower_form.h). Indices of tensors and sites follow pkg_format.h, so no table is needed here; integer parameters are
  * constants that the caller wrote before. Memory: a value lives from the first instruction that
  * names it to the last; graph/place.h places it. Offsets are multiples of 64. */
 typedef struct bt_lower_in {
@@ -24,7 +24,7 @@ typedef struct bt_lower_in {
     const bool *pruned;          /* [sites]: no shadow here, whatever the recipe says; NULL: none */
     const bt_pkg_layout *layout; /* strides, slices of attention that is on the NPU, parts of an output matrix that is;
                                     NULL: zeros */
-    size_t seq, out;             /* out 0, 1 or seq */
+    size_t seq, out;             /* rows of all sequences; out: 0, one for each sequence, or seq */
 } bt_lower_in;
 
 typedef struct bt_lowered {

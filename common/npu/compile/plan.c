@@ -198,6 +198,45 @@ static void add_line(bt_plan_line *lines, size_t *n, const bt_plan_line *l)
     else if (k < BT_PLAN_MAX_LINES) lines[(*n)++] = *l;
 }
 
+/* The sequences that a program is for, by the first row that names it. */
+static uint32_t batch_of(const bt_pkg *p, uint32_t program)
+{
+    const bt_pkg_row *r = bt_pkg_rows(p);
+    for (uint32_t i = 0; i < bt_pkg_header_of(p)->rows.count; i++)
+        for (int o = 0; o < BT_PKG_OUTS; o++)
+            if (r[i].program[o] == program) return r[i].batch;
+    return 1;
+}
+
+/* Each sequence attends to K and V of its own: op becomes that of one sequence. Returns how many the slice
+ * has. */
+static uint64_t part_sequences(bt_on_chip_op *op, const bt_pkg_header *h, const bt_pkg_program *g,
+                               const bt_pkg_inst *i, uint32_t batch)
+{
+    if (batch < 2 || !bt_pkg_is_attention(i)) return 1;
+    const bt_pkg_slice s = bt_pkg_layout_slice(&h->layout, g->seq, h->heads, i->arg);
+    const uint32_t seq = g->seq / batch, sequences = (s.row + s.rows - 1) / seq - s.row / seq + 1;
+    op->units = pieces(s.rows, sequences);
+    return sequences;
+}
+
+static void repeat_share(bt_on_chip_share *s, uint64_t times)
+{
+    s->resident *= times;
+    s->streamed *= times;
+    s->spilled = s->spilled > INT64_MAX / times ? INT64_MAX : s->spilled * times;
+}
+
+/* The same operator that many times, one after the other. */
+static void repeat_plan(bt_on_chip_plan *q, uint64_t times)
+{
+    repeat_share(&q->weights, times);
+    repeat_share(&q->input, times);
+    repeat_share(&q->output, times);
+    q->blocks *= times;
+    q->overflow = q->overflow > INT64_MAX / times ? INT64_MAX : q->overflow * times;
+}
+
 size_t bt_plan_on_chip(bt_plan_line ret[BT_PLAN_MAX_LINES], bt_on_chip_plan *total, const bt_pkg *p,
                        uint32_t program, uint32_t ctx)
 {
@@ -206,12 +245,14 @@ size_t bt_plan_on_chip(bt_plan_line ret[BT_PLAN_MAX_LINES], bt_on_chip_plan *tot
     const bt_pkg_tensor *tensors = bt_pkg_tensors(p);
     const bt_pkg_inst *inst = bt_pkg_code(p, program);
     const uint64_t capacity = h->layout.on_chip_bytes;
+    const uint32_t batch = batch_of(p, program);
     size_t lines = 0;
     memset(total, 0, sizeof *total);
     for (uint32_t n = 0; n < g->insts; n++) {
         const bt_pkg_inst *i = &inst[n];
         bt_on_chip_op op;
         if (!bt_plan_on_chip_op(&op, h, tensors, g, i, ctx)) continue;
+        const uint64_t sequences = part_sequences(&op, h, g, i, batch);
         const uint32_t order = bt_pkg_is_npu_linear(i) ? bt_pkg_order_of(i) : BT_PKG_ORDER_NONE;
         bt_plan_line l;
         memset(&l, 0, sizeof l); /* compared byte by byte */
@@ -223,6 +264,7 @@ size_t bt_plan_on_chip(bt_plan_line ret[BT_PLAN_MAX_LINES], bt_on_chip_plan *tot
                      : bt_on_chip_in_order(&op, capacity,
                                            order == BT_PKG_ORDER_WEIGHTS ? BT_ON_CHIP_WEIGHTS_STAY
                                                                          : BT_ON_CHIP_INPUTS_STAY);
+        repeat_plan(&l.plan, sequences);
         add_share(&total->weights, &l.plan.weights);
         add_share(&total->input, &l.plan.input);
         add_share(&total->output, &l.plan.output);

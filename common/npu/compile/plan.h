@@ -55,8 +55,9 @@ typedef struct bt_plan_line {
     bt_on_chip_plan plan; /* of one of them */
 } bt_plan_line;
 enum { BT_PLAN_MAX_LINES = 64 };
-/* Returns how many lines; the sums over all instructions are put into total (its order and blocks are 0). Linears have
- * the order that the package says, others the best. */
+/* Attention of a batch counts for each of its sequences, which share no K and V. Returns how many lines; the sums over
+ * all instructions are put into total (its order and blocks are 0). Linears have the order that the package says,
+ * others the best. */
 size_t bt_plan_on_chip(bt_plan_line ret[BT_PLAN_MAX_LINES], bt_on_chip_plan *total, const bt_pkg *p, uint32_t program,
                        uint32_t ctx);
 #endif

@@ -17,7 +17,7 @@ static bt_err check_count(const bt_profile *p, const bt_shapes *s, size_t ctx_to
 {
     const size_t rows = bt_probes_rows(p, s, ctx_tokens);
     const uint32_t largest = s->shape[s->shapes - 1].seq;
-    const bt_shape alone = {largest, largest, 0};
+    const bt_shape alone = {largest, largest, 0, 1};
     size_t chunk_rows = 0;
     char ctx[80] = "", chunk[96] = "";
     if (!p->max_shapes || rows <= p->max_shapes) return BT_OK;
@@ -47,7 +47,14 @@ static bt_err check_shape(const bt_profile *p, const bt_shapes *s, const bt_shap
                        "shape policy %s: profile %s has no bounded ranges (range_shapes); the nearest is "
                        "--shape-policy chunk:%u",
                        s->text, p->name, shape->seq);
-    if (p->max_rows && shape->seq > p->max_rows) {
+    const uint32_t rows = shape->batch * shape->seq; /* within BT_SHAPES_MAX_SEQ */
+    if (p->max_rows && rows > p->max_rows && shape->batch > 1)
+        return bt_fail(
+            fault, BT_EARG,
+            "shape policy %s has programs of %u rows (batch %u times seq %u), profile %s allows %u "
+            "(max_rows): at most batch %u at that seq",
+            s->text, rows, shape->batch, shape->seq, p->name, p->max_rows, p->max_rows / shape->seq);
+    if (p->max_rows && rows > p->max_rows) {
         name_chunk(chunk, p->max_rows);
         return bt_fail(
             fault, BT_EARG,
@@ -67,7 +74,7 @@ bt_err bt_plan_limits_check(const bt_profile *p, const bt_shapes *s, size_t ctx_
             "profile %s is a companion: it runs what an NPU leaves, and nothing is compiled for it; "
             "--profile names an NPU ('baton profiles')",
             p->name);
-    for (size_t i = 0; i < s->shapes && e == BT_OK; i++) e = check_shape(p, s, &s->shape[i], fault);
+    for (size_t i = 0; i < s->all && e == BT_OK; i++) e = check_shape(p, s, &s->shape[i], fault);
     if (e == BT_OK) e = check_count(p, s, ctx_tokens, fault);
     return e == BT_OK ? bt_probes_check(p, s, ctx_tokens, fault) : e;
 }

@@ -11,21 +11,25 @@ bool bt_probes_refuses(const bt_profile *p, uint32_t seq, uint32_t ctx)
 size_t bt_probes_rows(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens)
 {
     size_t n = 0, ctx;
-    for (size_t i = 0; i < s->shapes; i++)
+    for (size_t i = 0; i < s->all; i++)
         for (size_t b = 0; (ctx = bt_shapes_bucket(&s->shape[i], ctx_tokens, b)) > 0; b++)
             n += !bt_probes_refuses(p, s->shape[i].seq, (uint32_t)ctx);
     return n;
 }
 
 /* The row that chunks of the i-th shape with ends within ctx run in: its own next context, else the next
- * shape's. */
+ * shape's. Of shapes that no prompt alone is cut into: the next of the same seq and, of that, a larger batch.
+ */
 static void find_instead(bt_probes_refused *r, const bt_profile *p, const bt_shapes *s, size_t ctx_tokens,
                          size_t i)
 {
     size_t ctx;
-    for (; i < s->shapes; i++)
+    const bool is_alone = i < s->shapes;
+    for (; i < (is_alone ? s->shapes : s->all); i++)
         for (size_t b = 0; (ctx = bt_shapes_bucket(&s->shape[i], ctx_tokens, b)) > 0; b++)
-            if (ctx >= r->ctx && !bt_probes_refuses(p, s->shape[i].seq, (uint32_t)ctx)) {
+            if (ctx >= r->ctx && (is_alone || s->shape[i].seq == r->seq) &&
+                !bt_probes_refuses(p, s->shape[i].seq, (uint32_t)ctx)) {
+                r->batch_instead = s->shape[i].batch;
                 r->seq_instead = s->shape[i].seq;
                 r->ctx_instead = (uint32_t)ctx;
                 return;
@@ -36,12 +40,14 @@ bool bt_probes_refused_at(bt_probes_refused *ret, const bt_profile *p, const bt_
                           size_t i)
 {
     size_t ctx;
-    for (size_t n = 0; n < s->shapes; n++)
+    for (size_t n = 0; n < s->all; n++)
         for (size_t b = 0; (ctx = bt_shapes_bucket(&s->shape[n], ctx_tokens, b)) > 0; b++) {
             if (!bt_probes_refuses(p, s->shape[n].seq, (uint32_t)ctx) || i-- > 0) continue;
-            *ret = (bt_probes_refused){.seq = s->shape[n].seq, .ctx = (uint32_t)ctx};
+            *ret =
+                (bt_probes_refused){.batch = s->shape[n].batch, .seq = s->shape[n].seq, .ctx = (uint32_t)ctx};
             find_instead(ret, p, s, ctx_tokens, n);
-            if (!ret->seq_instead) find_instead(ret, p, s, ctx_tokens, 0); /* smaller chunks, more of them */
+            if (!ret->seq_instead && n < s->shapes)
+                find_instead(ret, p, s, ctx_tokens, 0); /* smaller chunks, more of them */
             return true;
         }
     return false;

@@ -38,6 +38,10 @@ const bt_pkg_place *bt_pkg_plan(const bt_pkg *p, uint32_t program);
  * the fault naming the nearest legal row. */
 bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, size_t seq, size_t end_tokens,
                        bt_fault *fault);
+/* The decode row (seq 1) for `seqs` sequences of up to end_tokens positions: of the smallest batch that holds so many,
+ * the smallest ctx; what the batch has beyond them is padding. BT_ELIMIT: the package has none, or none so large; the
+ * fault names the nearest. */
+bt_err bt_pkg_find_decode_row(const bt_pkg_row **ret, const bt_pkg *p, size_t seqs, size_t end_tokens, bt_fault *fault);
 /* BT_EARG naming the field when the package was not made from this model (id, dimensions) or for other kernels'
  * numbers. */
 bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault);

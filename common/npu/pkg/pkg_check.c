@@ -152,8 +152,9 @@ static bt_err check_programs(const bt_pkg *p, bt_fault *fault)
     for (uint32_t i = 0; i < h->programs.count; i++, g++) {
         if (!g->seq || g->seq > h->max_seq)
             return bt_fail(fault, BT_EFORMAT, "program %u: seq %u", i, g->seq);
-        if (g->out > 1 && g->out != g->seq)
-            return bt_fail(fault, BT_EFORMAT, "program %u: out %u, not 0, 1 or seq", i, g->out);
+        if (g->out && g->seq % g->out)
+            return bt_fail(fault, BT_EFORMAT, "program %u: out %u, and seq %u is no multiple of it", i,
+                           g->out, g->seq);
         if (!g->insts || g->insts > BT_PKG_MAX_INSTS || g->code >= h->consts.count ||
             !holds_code(&c[g->code], g))
             return bt_fail(fault, BT_EFORMAT, "program %u: code, or insts %u", i, g->insts);
@@ -195,23 +196,24 @@ static bt_err check_rows(const bt_pkg *p, bt_fault *fault)
     if (!h->rows.count) return bt_fail(fault, BT_EFORMAT, "no row");
     for (uint32_t i = 0; i < h->rows.count; i++, r++) {
         if (!r->batch || r->batch > BT_PKG_MAX_BATCH || !r->seq_min || r->seq_min > r->seq ||
-            r->seq > BT_MODEL_MAX_CTX || !r->ctx || r->ctx > h->ctx_tokens || r->reserved)
+            r->seq > BT_MODEL_MAX_CTX / r->batch || (r->batch > 1 && r->seq_min < r->seq) || !r->ctx ||
+            r->ctx > h->ctx_tokens || r->reserved)
             return bt_fail(fault, BT_EFORMAT, "row %u: batch %u, seq %u-%u, ctx %u, or reserved", i, r->batch,
                            r->seq_min, r->seq, r->ctx);
         if (i && !row_after(r - 1, r))
             return bt_fail(fault, BT_EFORMAT, "row %u: not after the one before it", i);
-        const uint32_t out[BT_PKG_OUTS] = {0, 1, r->seq};
+        const uint32_t rows = r->batch * r->seq, out[BT_PKG_OUTS] = {0, r->batch, rows};
         for (int o = 0; o < BT_PKG_OUTS; o++)
-            if (r->program[o] >= h->programs.count || g[r->program[o]].seq != r->seq ||
+            if (r->program[o] >= h->programs.count || g[r->program[o]].seq != rows ||
                 g[r->program[o]].out != out[o])
                 return bt_fail(fault, BT_EFORMAT,
                                "row %u: program[%d] %u is not for seq %u with %u rows of logits", i, o,
-                               r->program[o], r->seq, out[o]);
+                               r->program[o], rows, out[o]);
         for (int o = 0; o < BT_PKG_OUTS; o++)
             if (g[r->program[o]].ctx && g[r->program[o]].ctx != r->ctx)
                 return bt_fail(fault, BT_EFORMAT, "row %u: ctx %u, and program %u is for ctx %u", i, r->ctx,
                                r->program[o], g[r->program[o]].ctx);
-        if (r->seq > longest) longest = r->seq;
+        if (rows > longest) longest = rows;
     }
     if (longest != h->max_seq)
         return bt_fail(fault, BT_EFORMAT, "max_seq %u, and the longest row has %u", h->max_seq, longest);

@@ -80,7 +80,7 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
                                             else NONE */
     bt_pkg_rotation r1, r2;
     float residual_scale;   /* npu_ops all: the residual stream in s32 times this; else 0 */
-    uint32_t max_seq;       /* the longest seq of any row */
+    uint32_t max_seq;       /* the most rows of a program: the largest batch * seq of any row */
     uint64_t arena_bytes;   /* the greatest peak of any program */
     uint64_t weights_bytes; /* of the constants that are matrices */
     uint64_t calib_tokens;
@@ -173,10 +173,10 @@ typedef struct bt_pkg_row {            /* 32 bytes: one specialization */
 } bt_pkg_row;
 typedef enum bt_pkg_out { BT_PKG_OUT_NONE, BT_PKG_OUT_LAST, BT_PKG_OUT_ALL, BT_PKG_OUTS } bt_pkg_out;
 
-typedef struct bt_pkg_program { /* 64 bytes */
-    uint32_t code, insts;       /* constant: bt_pkg_inst[insts], or the bt_pkg_piece[] that they are unpacked from */
-    uint32_t plan, places;      /* constant: bt_pkg_place[places]; NONE where code is pieces, which have them too */
-    uint32_t seq, out, clusters;
+typedef struct bt_pkg_program {  /* 64 bytes */
+    uint32_t code, insts;        /* constant: bt_pkg_inst[insts], or the bt_pkg_piece[] that they are unpacked from */
+    uint32_t plan, places;       /* constant: bt_pkg_place[places]; NONE where code is pieces, which have them too */
+    uint32_t seq, out, clusters; /* rows of all sequences: batch * seq of its row; 0, batch, or all of them */
     uint32_t ctx; /* columns of its attention, whatever the position, as on a device that is static in them; 0: as many
                      as there are positions */
     uint64_t arena_bytes;              /* peak of the plan, a multiple of 64 */

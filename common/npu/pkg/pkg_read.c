@@ -101,6 +101,27 @@ bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, si
     return BT_OK;
 }
 
+bt_err bt_pkg_find_decode_row(const bt_pkg_row **ret, const bt_pkg *p, size_t seqs, size_t end_tokens,
+                              bt_fault *fault)
+{
+    const bt_pkg_row *found = NULL, *near = NULL;
+    const bt_pkg_row *r = bt_pkg_rows(p);
+    for (uint32_t i = 0; i < bt_pkg_header_of(p)->rows.count && !found; i++, r++) {
+        if (r->seq != 1) continue;
+        if (r->batch >= seqs && r->ctx >= end_tokens) found = r; /* rows ascend by batch, seq, ctx */
+        /* the largest batch up to seqs, or the first beyond, and the longest context of it */
+        if (!near || near->batch < seqs || near->batch == r->batch) near = r;
+    }
+    if (!near)
+        return bt_fail(fault, BT_ELIMIT, "the package has no decode row (seq 1): a rows file makes them");
+    if (!found)
+        return bt_fail(fault, BT_ELIMIT,
+                       "no decode row for %zu sequences, ctx %zu; the nearest has batch %u, seq 1, ctx %u",
+                       seqs, end_tokens, near->batch, near->ctx);
+    *ret = found;
+    return BT_OK;
+}
+
 /* ---- does it belong to this model? ---- */
 
 bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)

@@ -11,7 +11,8 @@ enum { SMALLEST = 16, FIRST_BUCKET = 512 };
 
 static void add(bt_shapes *p, size_t seq_min, size_t seq)
 {
-    p->shape[p->shapes++] = (bt_shape){(uint32_t)seq_min, (uint32_t)seq, 0};
+    p->shape[p->shapes++] = (bt_shape){(uint32_t)seq_min, (uint32_t)seq, 0, 1};
+    p->all = p->shapes;
 }
 
 /* Powers of two from `first` to `last`, as far as prompts of ctx_tokens need them. */
@@ -115,54 +116,83 @@ bt_err bt_shapes_parse(bt_shapes *ret, const char *text, size_t ctx_tokens, bt_f
     return BT_OK;
 }
 
+static bt_err add_row(bt_shapes *p, const bt_shape *s, bt_fault *fault)
+{
+    if (s->seq < 1 || s->seq > BT_SHAPES_MAX_SEQ || s->seq_min < 1 || s->seq_min > s->seq || s->batch < 1)
+        return bt_fail(fault, BT_EARG, "%u to %u rows in a batch of %u is no shape", (unsigned)s->seq_min,
+                       (unsigned)s->seq, (unsigned)s->batch);
+    for (size_t i = 0; i < p->all; i++) {
+        bt_shape *o = &p->shape[i];
+        if (o->batch != s->batch || o->seq != s->seq || o->seq_min != s->seq_min) continue;
+        if (o->ctx && (!s->ctx || s->ctx > o->ctx)) o->ctx = s->ctx;
+        return BT_OK;
+    }
+    if (p->all == BT_SHAPES_MAX) return bt_fail(fault, BT_ELIMIT, "more than %d shapes", BT_SHAPES_MAX);
+    p->shape[p->all++] = *s;
+    return BT_OK;
+}
+
 bt_err bt_shapes_of_rows(bt_shapes *ret, const char *text, const bt_shape *rows, size_t n, bt_fault *fault)
 {
     bt_shapes p = {.shapes = 0};
+    bt_err e = BT_OK;
     snprintf(p.text, sizeof p.text, "%s", text);
     if (n < 1) return bt_fail(fault, BT_EARG, "a policy needs at least one shape");
-    for (size_t i = 0; i < n; i++) {
-        const bt_shape s = rows[i];
-        size_t at = 0;
-        if (s.seq < 1 || s.seq > BT_SHAPES_MAX_SEQ || s.seq_min < 1 || s.seq_min > s.seq)
-            return bt_fail(fault, BT_EARG, "%u to %u rows is no shape", (unsigned)s.seq_min, (unsigned)s.seq);
-        while (at < p.shapes && p.shape[at].seq < s.seq) at++;
-        if (at < p.shapes && p.shape[at].seq == s.seq && p.shape[at].seq_min == s.seq_min) {
-            if (p.shape[at].ctx && (!s.ctx || s.ctx > p.shape[at].ctx)) p.shape[at].ctx = s.ctx;
-            continue;
-        }
-        if ((at < p.shapes && p.shape[at].seq_min <= s.seq) || (at > 0 && p.shape[at - 1].seq >= s.seq_min))
-            return bt_fail(fault, BT_EARG, "%u to %u rows overlap with another shape", (unsigned)s.seq_min,
-                           (unsigned)s.seq);
-        if (p.shapes == BT_SHAPES_MAX) return bt_fail(fault, BT_ELIMIT, "more than %d shapes", BT_SHAPES_MAX);
-        memmove(&p.shape[at + 1], &p.shape[at], (p.shapes - at) * sizeof *p.shape);
-        p.shape[at] = s;
-        p.shapes++;
+    for (size_t i = 0; e == BT_OK && i < n; i++) e = add_row(&p, &rows[i], fault);
+    if (e < 0) return e;
+    bt_shapes_arrange(&p);
+    for (size_t i = 1; i < p.all; i++) {
+        const bt_shape *s = &p.shape[i];
+        if (i != p.shapes && s[-1].batch == s->batch && s->seq_min <= s[-1].seq)
+            return bt_fail(fault, BT_EARG, "%u to %u rows overlap with another shape", (unsigned)s->seq_min,
+                           (unsigned)s->seq);
     }
     *ret = p;
     return BT_OK;
 }
 
-/* The shape for `left` tokens from `begin` on; NULL: none whose ctx holds the chunk's end. */
-static const bt_shape *choose(const bt_shapes *p, size_t left, size_t begin, bool any_ctx)
+/* ---- cutting ---- */
+
+static size_t left_of(const bt_shapes_left *l) { return l->end - l->begin; }
+
+static bool holds(const bt_shape *s, const bt_shapes_left *left, size_t prompts)
+{
+    for (size_t i = 0; i < prompts && s->ctx; i++) {
+        const size_t valid = left_of(&left[i]) < s->seq ? left_of(&left[i]) : s->seq;
+        if (left[i].begin >= s->ctx || valid > s->ctx - left[i].begin) return false;
+    }
+    return true;
+}
+
+/* The shape where the longest has `most` left; NULL: none whose ctx holds all chunks' ends. */
+static const bt_shape *choose(const bt_shapes *p, const bt_shapes_left *left, size_t prompts, size_t most,
+                              bool any_ctx)
 {
     const bt_shape *best = NULL;
     for (size_t i = 0; i < p->shapes; i++) {
         const bt_shape *s = &p->shape[i];
-        const size_t valid = left < s->seq ? left : s->seq;
-        if (!any_ctx && s->ctx && (begin >= s->ctx || valid > s->ctx - begin)) continue;
+        if (!any_ctx && !holds(s, left, prompts)) continue;
         best = s;
-        if (s->seq >= left) break;
+        if (s->seq >= most) break;
     }
     return best;
 }
 
+size_t bt_shapes_next_together(const bt_shapes *p, const bt_shapes_left *left, size_t prompts)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < prompts; i++)
+        if (left_of(&left[i]) > most) most = left_of(&left[i]);
+    const bt_shape *s = choose(p, left, prompts, most, false);
+    if (!s) s = choose(p, left, prompts, most, true);
+    return most >= s->seq ? s->seq : most > s->seq_min ? most : s->seq_min;
+}
+
 bt_shapes_chunk bt_shapes_next(const bt_shapes *p, size_t n, size_t begin)
 {
-    const size_t left = n - begin;
-    const bt_shape *s = choose(p, left, begin, false);
-    if (!s) s = choose(p, left, begin, true);
-    const size_t rows = left >= s->seq ? s->seq : left > s->seq_min ? left : s->seq_min;
-    return (bt_shapes_chunk){.begin = begin, .valid = left < rows ? left : rows, .rows = rows};
+    const bt_shapes_left left = {begin, n};
+    const size_t rows = bt_shapes_next_together(p, &left, 1);
+    return (bt_shapes_chunk){.begin = begin, .valid = n - begin < rows ? n - begin : rows, .rows = rows};
 }
 
 static void walk(const bt_shapes *p, size_t n, size_t *ret_rows, size_t *ret_launches)
@@ -213,7 +243,7 @@ size_t bt_shapes_bucket(const bt_shape *s, size_t ctx_tokens, size_t i)
 size_t bt_shapes_specializations(const bt_shapes *p, size_t ctx_tokens)
 {
     size_t n = 0;
-    for (size_t s = 0; s < p->shapes; s++)
+    for (size_t s = 0; s < p->all; s++)
         for (size_t i = 0; bt_shapes_bucket(&p->shape[s], ctx_tokens, i); i++) n++;
     return n;
 }

@@ -21,25 +21,23 @@ static const char *shown(const char *name)
     return strlen(name) > 40 ? "?" : name;
 }
 
-/* A number, or decimal digits in a string. */
-static bt_err whole(uint32_t *ret, const json_t *v, const char *where, const char *field, bt_fault *fault)
+/* A number up to `most`, or decimal digits in a string. */
+static bt_err whole(uint32_t *ret, const json_t *v, const char *where, const char *field, int most,
+                    bt_fault *fault)
 {
     int64_t n = -1;
     if (json_is_integer(v)) n = json_integer_value(v);
-    else if (json_is_string(v) && bt_num_int(&n, json_string_value(v), 1, BT_SHAPES_MAX_SEQ, NULL) < 0)
-        n = -1;
-    if (n < 1 || n > BT_SHAPES_MAX_SEQ)
-        return bt_fail(fault, BT_EFORMAT, "%s: %s must be a whole number from 1 to %d", where, field,
-                       BT_SHAPES_MAX_SEQ);
+    else if (json_is_string(v) && bt_num_int(&n, json_string_value(v), 1, most, NULL) < 0) n = -1;
+    if (n < 1 || n > most)
+        return bt_fail(fault, BT_EFORMAT, "%s: %s must be a whole number from 1 to %d", where, field, most);
     *ret = (uint32_t)n;
     return BT_OK;
 }
 
-/* Into the list, in order; equal shapes become one. */
-static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx)
+/* Into the list; equal shapes become one when all are there. */
+static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx, uint32_t batch)
 {
     bt_shapes *p = &r->shapes;
-    size_t at = 0;
     if (++r->given > BT_SHAPES_MAX)
         return bt_fail(r->fault, BT_ELIMIT, "%s: shape %zu; at most %d are allowed", where, r->given,
                        BT_SHAPES_MAX);
@@ -49,35 +47,54 @@ static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx
     if (ctx > r->ctx_tokens)
         return bt_fail(r->fault, BT_ELIMIT, "%s: ctx %u is beyond the context of %zu tokens", where,
                        (unsigned)ctx, r->ctx_tokens);
-    while (at < p->shapes && (p->shape[at].seq < seq || (p->shape[at].seq == seq && p->shape[at].ctx < ctx)))
-        at++;
-    if (at < p->shapes && p->shape[at].seq == seq && p->shape[at].ctx == ctx) return BT_OK;
-    memmove(&p->shape[at + 1], &p->shape[at], (p->shapes - at) * sizeof *p->shape);
-    p->shape[at] = (bt_shape){seq, seq, ctx};
-    p->shapes++;
+    if (batch > BT_SHAPES_MAX_SEQ / seq)
+        return bt_fail(r->fault, BT_ELIMIT,
+                       "%s: batch_size %u times seq_len %u; at most %d rows run together", where,
+                       (unsigned)batch, (unsigned)seq, BT_SHAPES_MAX_SEQ);
+    p->shape[p->all++] = (bt_shape){seq, seq, ctx, batch};
     return BT_OK;
 }
 
 /* ---- network specializations ---- */
 
-static bt_err read_row(uint32_t field[3], const json_t *row, const char *where, bt_fault *fault)
+enum { BATCH, SEQ, CTX, FULL_BATCH, FIELDS };
+
+/* field[FULL_BATCH]: 0 where it is not given */
+static bt_err read_row(uint32_t field[FIELDS], const json_t *row, const char *where, bt_fault *fault)
 {
-    static const char *const names[] = {"batch_size", "seq_len", "ctx_len"};
+    static const char *const names[FIELDS] = {"batch_size", "seq_len", "ctx_len", "full_batch_size"};
     const char *key;
     json_t *value;
     if (!json_is_object(row)) return bt_fail(fault, BT_EFORMAT, "%s: not an object", where);
     json_object_foreach((json_t *)(uintptr_t)row, key, value) {
-        if (strcmp(key, names[0]) && strcmp(key, names[1]) && strcmp(key, names[2]) &&
-            strcmp(key, "full_batch_size"))
-            return bt_fail(fault, BT_EFORMAT, "%s: '%s' is no field; those are batch_size, seq_len, ctx_len",
+        int i = 0;
+        while (i < FIELDS && strcmp(key, names[i]) != 0) i++;
+        if (i == FIELDS)
+            return bt_fail(fault, BT_EFORMAT,
+                           "%s: '%s' is no field; those are batch_size, seq_len, ctx_len, full_batch_size",
                            where, shown(key));
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < FIELDS; i++) {
+        const int most = i == BATCH || i == FULL_BATCH ? BT_SHAPES_MAX_BATCH : BT_SHAPES_MAX_SEQ;
         value = json_object_get(row, names[i]);
+        field[i] = 0;
+        if (!value && i == FULL_BATCH) continue;
         if (!value) return bt_fail(fault, BT_EFORMAT, "%s: no %s", where, names[i]);
-        const bt_err e = whole(&field[i], value, where, names[i], fault);
+        const bt_err e = whole(&field[i], value, where, names[i], most, fault);
         if (e < 0) return e;
     }
+    return BT_OK;
+}
+
+/* Of a decode row batch_size and full_batch_size say the same, or one of them is left at 1. */
+static bt_err batch_of(uint32_t *ret, const uint32_t f[FIELDS], const char *where, bt_fault *fault)
+{
+    const bool is_decode = f[SEQ] == 1;
+    if (is_decode && f[FULL_BATCH] > 1 && f[BATCH] > 1 && f[BATCH] != f[FULL_BATCH])
+        return bt_fail(fault, BT_EFORMAT,
+                       "%s: batch_size %u and full_batch_size %u; a decode row (seq_len 1) has one batch",
+                       where, (unsigned)f[BATCH], (unsigned)f[FULL_BATCH]);
+    *ret = is_decode && f[FULL_BATCH] > f[BATCH] ? f[FULL_BATCH] : f[BATCH];
     return BT_OK;
 }
 
@@ -95,17 +112,14 @@ static bt_err read_rows(reader *r, const json_t *root)
         return bt_fail(r->fault, BT_EFORMAT, "not an array of specializations, or an empty one");
     for (size_t i = 0; i < n; i++) {
         char where[32];
-        uint32_t f[3];
+        uint32_t f[FIELDS], batch = 0;
         snprintf(where, sizeof where, "row %zu", i + 1);
         bt_err e = read_row(f, json_array_get(rows, i), where, r->fault);
+        if (e == BT_OK) e = batch_of(&batch, f, where, r->fault);
+        if (e == BT_OK) e = add_shape(r, where, f[SEQ], f[CTX], batch);
         if (e < 0) return e;
-        if (f[1] == 1 && n > 1) continue; /* decode */
-        if (f[0] != 1)
-            return bt_fail(r->fault, BT_EFORMAT, "%s: batch_size %u; prompts are run one at a time", where,
-                           (unsigned)f[0]);
-        if ((e = add_shape(r, where, f[1], f[2])) < 0) return e;
     }
-    return r->given ? BT_OK : bt_fail(r->fault, BT_EFORMAT, "only decode rows (seq_len 1)");
+    return BT_OK;
 }
 
 /* ---- enumerated shapes ---- */
@@ -114,10 +128,11 @@ static bt_err read_rows(reader *r, const json_t *root)
 static bt_err read_entry(uint32_t *seq, uint32_t *ctx, const json_t *v, const char *where, bt_fault *fault)
 {
     *ctx = 0;
-    if (!json_is_array(v)) return whole(seq, v, where, "a length", fault);
+    const int most = BT_SHAPES_MAX_SEQ;
+    if (!json_is_array(v)) return whole(seq, v, where, "a length", most, fault);
     if (json_array_size(v) != 2) return bt_fail(fault, BT_EFORMAT, "%s: not a pair [seq, ctx]", where);
-    const bt_err e = whole(seq, json_array_get(v, 0), where, "seq", fault);
-    return e < 0 ? e : whole(ctx, json_array_get(v, 1), where, "ctx", fault);
+    const bt_err e = whole(seq, json_array_get(v, 0), where, "seq", most, fault);
+    return e < 0 ? e : whole(ctx, json_array_get(v, 1), where, "ctx", most, fault);
 }
 
 static bt_err check_inputs(const json_t *inputs, bt_fault *fault)
@@ -177,7 +192,7 @@ static bt_err read_enumerated(reader *r, const json_t *root)
         if (e < 0) return e;
         if (i > 0 && !ctx != !r->shapes.shape[0].ctx)
             return bt_fail(r->fault, BT_EFORMAT, "%s: either all shapes have a ctx or none", where);
-        if ((e = add_shape(r, where, seq, ctx)) < 0) return e;
+        if ((e = add_shape(r, where, seq, ctx, 1)) < 0) return e;
     }
     return n ? BT_OK : bt_fail(r->fault, BT_EFORMAT, "no shape");
 }
@@ -208,6 +223,7 @@ bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json,
     e = rows ? read_rows(&r, root) : read_enumerated(&r, root);
     json_decref(root);
     if (e < 0) return bt_fail(fault, e, "'%.60s': %.180s", text, inner.text);
+    bt_shapes_arrange(&r.shapes);
     *ret = r.shapes;
     return BT_OK;
 }

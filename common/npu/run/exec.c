@@ -17,6 +17,15 @@ static bt_companion_rotation rotation(const bt_pkg *pkg, const bt_pkg_rotation *
                                    bt_pkg_const_at(pkg, r->sign), r->scale};
 }
 
+static size_t largest_batch(const bt_pkg *pkg)
+{
+    const bt_pkg_row *row = bt_pkg_rows(pkg);
+    size_t batch = 1;
+    for (uint32_t i = 0; i < bt_pkg_header_of(pkg)->rows.count; i++)
+        if (row[i].batch > batch) batch = row[i].batch;
+    return batch;
+}
+
 bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool,
                    bt_fault *fault)
 {
@@ -40,11 +49,12 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     const size_t e1 = bt_companion_rotation_elems(&x->r1), e2 = bt_companion_rotation_elems(&x->r2);
     bt_recipe recipe;
     if ((e = bt_recipe_parse(&recipe, h->recipe, fault)) < 0) goto out;
+    const size_t batch = largest_batch(pkg);
     const size_t linear = bt_exec_group_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg);
     const bt_companion_sizes sizes = {.heads = h->heads,
                                       .kv_heads = h->kv_heads,
                                       .head_dim = h->head_dim,
-                                      .runs = 1,
+                                      .runs = batch,
                                       .ctx_tokens = h->ctx_tokens,
                                       .rotate_elems = e1 > e2 ? e1 : e2,
                                       .scratch_bytes = linear > integer ? linear : integer};
@@ -55,7 +65,9 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* both are within the package's limits */
     const size_t prepared = bt_exec_group_prepared_bytes(pkg);
     x->prepared = aligned_alloc(64, prepared);
-    if (!x->ones || !x->found || !x->prepared) {
+    x->ids = calloc(h->max_seq, sizeof *x->ids);
+    x->seq = calloc(batch, sizeof *x->seq);
+    if (!x->ones || !x->found || !x->prepared || !x->ids || !x->seq) {
         e = bt_fail(fault, BT_ENOMEM, "making an executor");
         goto out;
     }
@@ -76,6 +88,8 @@ void bt_exec_free(bt_exec *x)
     free(x->prepared);
     free(x->ones);
     free(x->found);
+    free(x->ids);
+    free(x->seq);
     free(x);
 }
 
@@ -118,22 +132,27 @@ static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
                         i->in_width);
 }
 
-static void run_attention(bt_exec_job *j, const bt_pkg_inst *i)
+static void attend(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s, const bt_companion_rows *rows,
+                   size_t row)
 {
     const bt_pkg_header *h = j->x->header;
+    const size_t at = row * bt_exec_ld_out(i, sizeof(float));
+    bt_companion_attention_heads(&j->x->companion, rows, (float *)bt_exec_at(j, i->out) + at,
+                                 (const float *)bt_exec_at(j, i->in0) + at, i->layer, s->head,
+                                 s->head + s->heads, h->heads, h->kv_heads, h->head_dim, h->attn_scale);
+}
+
+static void run_attention(bt_exec_job *j, const bt_pkg_inst *i)
+{
     const bt_pkg_slice s = bt_exec_job_slice(j, i);
-    const size_t ld = bt_exec_ld_out(i, sizeof(float)), valid = j->io->valid;
-    const size_t real = valid < s.row ? 0 : valid - s.row < s.rows ? valid - s.row : s.rows;
-    float *out = (float *)bt_exec_at(j, i->out) + s.row * ld;
-    const float *q = (const float *)bt_exec_at(j, i->in0) + s.row * ld;
-    const bt_companion_seq seq = {j->io->kv, j->io->pos0 + s.row, real};
-    const bt_companion_rows rows = {&seq, 1, s.rows};
-    if (real)
-        bt_companion_attention_heads(&j->x->companion, &rows, out, q, i->layer, s.head, s.head + s.heads,
-                                     h->heads, h->kv_heads, h->head_dim, h->attn_scale);
-    for (size_t r = 0; r < s.rows && !real; r++) /* padding attends to nothing */
-        memset(out + r * ld + (size_t)s.head * h->head_dim, 0, (size_t)s.heads * h->head_dim * sizeof *out);
-    bt_exec_count_macs(j, i, bt_exec_job_attention_macs(j, &s, real));
+    if (s.rows == j->rows) attend(j, i, &s, &j->seqs, 0);
+    for (size_t b = 0; b < j->seqs.batch && s.rows < j->rows; b++) {
+        const bt_exec_part p = bt_exec_job_part(j, &s, b);
+        const bt_companion_seq seq = {j->seqs.seq[b].kv, p.pos, p.real};
+        const bt_companion_rows rows = {&seq, 1, p.rows};
+        if (p.rows) attend(j, i, &s, &rows, p.row);
+    }
+    bt_exec_count_macs(j, i, bt_exec_job_attention_macs(j, &s));
 }
 
 /* This machine maps the package whole; what a device would do is counted. */
@@ -151,13 +170,13 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
     bt_exec *x = j->x;
     const bt_companion *c = &x->companion;
     const bt_pkg_header *h = x->header;
-    const bt_companion_rows rows = {&j->seq, 1, j->rows};
+    const bt_companion_rows *rows = &j->seqs;
     const size_t t = bt_exec_rows(j, i);
     float *out = bt_exec_at(j, i->out);
     const float *in0 = bt_exec_at(j, i->in0), *in1 = bt_exec_at(j, i->in1);
     switch (i->op) {
     case BT_PKG_EMBED:
-        bt_companion_embed(c, &rows, out, i->out_width, j->io->ids, embed_row, x, j->io->pad);
+        bt_companion_embed(c, rows, out, i->out_width, x->ids, embed_row, x, j->io->pad);
         break;
     case BT_PKG_ROTATE: {
         const bt_companion_rotation *r = i->arg == 1 ? &x->r1 : &x->r2;
@@ -173,17 +192,17 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         break;
     case BT_PKG_ROPE: {
         const bool in16 = i->unit == BT_PKG_NPU_FLOAT;
-        bt_companion_rope(c, &rows, out, i->arg, h->head_dim, h->rope_dims,
+        bt_companion_rope(c, rows, out, i->arg, h->head_dim, h->rope_dims,
                           bt_exec_const(x, in16 ? h->rope_cos16 : h->rope_cos),
                           bt_exec_const(x, in16 ? h->rope_sin16 : h->rope_sin),
                           (h->flags & BT_PKG_FLAG_NEOX) != 0);
         break;
     }
-    case BT_PKG_KV_STORE: bt_companion_kv_store(c, &rows, i->layer, in0, in1, i->in_width); break;
+    case BT_PKG_KV_STORE: bt_companion_kv_store(c, rows, i->layer, in0, in1, i->in_width); break;
     case BT_PKG_ATTENTION: run_attention(j, i); break;
     case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
     case BT_PKG_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, i->out_width); break;
-    case BT_PKG_SELECT_ROWS: bt_companion_select_rows(c, &rows, j->out, out, in0, i->out_width); break;
+    case BT_PKG_SELECT_ROWS: bt_companion_select_rows(c, rows, j->seq_out, out, in0, i->out_width); break;
     case BT_PKG_QUANTISE: x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_border_quantise(j, i); break;
     case BT_PKG_LINEAR:
         if (!x->dynamic) return bt_exec_linear(j, i);
@@ -203,36 +222,48 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
 
 /* ---- a run ---- */
 
-static bt_err check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, const bt_exec_io *io,
-                    bt_fault *fault)
+static bt_err check_seq(const bt_pkg_header *h, const bt_pkg_row *row, const bt_exec_seq *s, size_t rows,
+                        bt_fault *fault)
 {
-    const bt_pkg_header *h = x->header;
-    const bt_kv_view *v = io->kv;
-    if ((unsigned)out >= BT_PKG_OUTS || row->batch != 1)
-        return bt_fail(fault, BT_EARG, "a program for %u sequences with ending %d: one sequence at a time",
-                       row->batch, (int)out);
-    if (out != BT_PKG_OUT_NONE && !io->logits)
-        return bt_fail(fault, BT_EARG, "the program gives logits, and there is no room for them");
-    if (io->rows < row->seq_min || io->rows > row->seq || io->valid < 1 || io->valid > io->rows)
-        return bt_fail(fault, BT_EARG, "%zu tokens in %zu rows of a program of %u to %u", io->valid, io->rows,
+    const bt_kv_view *v = s->kv;
+    if (s->valid < 1 || s->valid > rows)
+        return bt_fail(fault, BT_EARG, "%zu tokens in %zu rows of a program of %u to %u", s->valid, rows,
                        row->seq_min, row->seq);
     size_t limit = h->ctx_tokens;
     if (row->ctx < limit) limit = row->ctx;
     if (v->tokens_capacity < limit) limit = v->tokens_capacity;
-    if (io->pos0 > limit || io->valid > limit - io->pos0)
-        return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", io->valid,
-                       io->pos0, limit);
+    if (s->pos0 > limit || s->valid > limit - s->pos0)
+        return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", s->valid, s->pos0,
+                       limit);
     if ((v->elem_bytes != 1 && v->elem_bytes != 2) || v->layers != h->layers || v->kv_heads != h->kv_heads ||
         v->head_dim != h->head_dim)
         return bt_fail(fault, BT_EARG,
                        "KV view of %u layers, %u heads of %u, %u bytes each: need %u, %u, %u, 1 or 2",
                        v->layers, v->kv_heads, v->head_dim, v->elem_bytes, h->layers, h->kv_heads,
                        h->head_dim);
-    for (size_t i = 0; i < io->valid; i++)
-        if (io->ids[i] < 0 || (uint32_t)io->ids[i] >= h->vocab)
-            return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %u", io->ids[i], i,
+    for (size_t i = 0; i < s->valid; i++)
+        if (s->ids[i] < 0 || (uint32_t)s->ids[i] >= h->vocab)
+            return bt_fail(fault, BT_EARG, "token id %d at %zu: the vocabulary has %u", s->ids[i], i,
                            h->vocab);
     return BT_OK;
+}
+
+static bt_err check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, const bt_exec_io *io,
+                    bt_fault *fault)
+{
+    if ((unsigned)out >= BT_PKG_OUTS || io->seqs < 1 || io->seqs > row->batch)
+        return bt_fail(fault, BT_EARG, "%zu sequences with ending %d, in a program for %u", io->seqs,
+                       (int)out, row->batch);
+    if (row->batch > 1 && x->dynamic)
+        return bt_fail(fault, BT_EARG, "a program for %u sequences: llm-int8 runs one at a time", row->batch);
+    if (out != BT_PKG_OUT_NONE && !io->logits)
+        return bt_fail(fault, BT_EARG, "the program gives logits, and there is no room for them");
+    if (io->rows < row->seq_min || io->rows > row->seq)
+        return bt_fail(fault, BT_EARG, "%zu rows of a program of %u to %u", io->rows, row->seq_min, row->seq);
+    bt_err e = BT_OK;
+    for (size_t b = 0; e == BT_OK && b < io->seqs; b++)
+        e = check_seq(x->header, row, &io->seq[b], io->rows, fault);
+    return e;
 }
 
 bt_err bt_exec_walk(bt_exec_job *j, bt_fault *fault)
@@ -264,5 +295,6 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
     const bt_err e = check(x, row, out, io, fault);
     if (e < 0) return e;
     bt_exec_job j = bt_exec_job_of(x, row, out, arena, io);
+    x->stats.batch_padding_rows += (row->batch - io->seqs) * io->rows;
     return bt_exec_walk(&j, fault);
 }

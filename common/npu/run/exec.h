@@ -13,13 +13,17 @@
  * nothing, decides no shape and never looks ahead. Which instructions run as one was found when the package
  * was opened (npu/pkg/fuse.h). exec_private.h says in which order the executor's files are best read.
  *
- * Padding: a program has `rows` rows, of which the first `valid` are real. The others are padding: they
- * enter filled with `pad`, and row-wise steps compute them like any row, but they have no position, and are
- * not stored or attended to. No step mixes rows.
+ * Sequences: a program of (batch, seq, ctx) has batch * seq rows; sequence b has rows [b * seq, (b + 1) * seq). Each
+ * has its own KV view and positions. Row-wise steps go over all rows at once, rotary embedding, KV and attention
+ * sequence by sequence.
+ *
+ * Padding: of a sequence's rows the first `valid` are real. The others are padding, and so are all rows of the
+ * sequences from io.seqs on: they enter filled with `pad`, and row-wise steps compute them like any row, but they have
+ * no position, and are not stored or attended to. No step mixes rows.
  *
  * Numbers: integers are exact; the companion, and the NPU in floats, keep the rule of order (docs/numerics.md). KV
- * bytes and logits depend on no seq, ctx, chunk edge, padding, thread or instruction set. The recipe llm-int8 is the
- * exception: its numbers depend on the chunk. */
+ * bytes and logits depend on no batch, seq, ctx, chunk edge, padding, thread or instruction set. The recipe llm-int8 is
+ * the exception: its numbers depend on the chunk, and it runs one sequence at a time. */
 typedef struct bt_exec bt_exec;
 /* All borrowed, and outlive it. pool may be NULL. One run at a time. BT_EVERSION: made for other kernels or
  * operators; BT_EARG: a recipe that this version does not know; BT_EFORMAT: a recipe that does not fit the
@@ -27,13 +31,21 @@ typedef struct bt_exec bt_exec;
 bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool, bt_fault *fault);
 void bt_exec_free(bt_exec *x); /* NULL is fine */
 
+typedef struct bt_exec_seq { /* one sequence's part of a run */
+    const int32_t *ids;      /* [valid] */
+    const bt_kv_view *kv;    /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
+    size_t pos0, valid;      /* pos0: the first position; 1 <= valid <= io.rows */
+} bt_exec_seq;
 typedef struct bt_exec_io {
-    const int32_t *ids;       /* [valid] */
-    const bt_kv_view *kv;     /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
-    size_t pos0, valid, rows; /* pos0: the first position; 1 <= valid <= rows; row.seq_min <= rows <= row.seq */
-    float *logits;            /* [V], [valid, V], or NULL, as the program gives */
-    float pad;                /* any value, NaN too: it reaches nothing; 0 in normal use */
-    void (*on_kv)(void *ud, uint32_t layer); /* rows of `layer` are stored; layers ascending; may be NULL */
+    /* [seqs], 1 <= seqs <= row.batch. No position of a view is in two of them; but entries may go on where one before
+       them ends, in the same view (drafts: several rows of a sequence in a program of seq 1) */
+    const bt_exec_seq *seq;
+    size_t seqs;
+    size_t rows;   /* of each sequence: row.seq_min <= rows <= row.seq */
+    float *logits; /* LAST: [seqs, V]; ALL: row r of sequence b at b * rows + r, room up to the last real row, what
+                      is padding's in between is written too; NONE: may be NULL */
+    float pad;     /* any value, NaN too: it reaches nothing; 0 in normal use */
+    void (*on_kv)(void *ud, uint32_t layer); /* all sequences' rows of `layer` are stored; ascending; may be NULL */
     void *ud;
     const atomic_bool *cancel; /* looked at where a layer begins; NULL: never */
 } bt_exec_io;
@@ -53,6 +65,7 @@ typedef struct bt_exec_stats {
                                    multiplied */
     uint64_t masked_macs; /* of attention over columns that a program's static context has beyond what a real row sees:
                              counted as attention's are, and never computed */
+    uint64_t batch_padding_rows; /* rows of sequences that a batch has room for and that were not there */
     /* sessions that a device would have mapped in place of another, beginning with the first mapped; and their cost */
     uint64_t session_switches, session_switch_ns;
 } bt_exec_stats;

@@ -4,25 +4,24 @@
 
 static bt_round16 form_of(const bt_exec_job *j) { return (bt_round16)j->x->header->float_form; }
 
-/* ---- attention: the rows and heads of its slice ---- */
+/* ---- attention: the heads of its slice, in all rows: those of other slices are written later, or rounded
+ * twice ---- */
 
-static void round_slice(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
+static void round_heads(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
 {
     const bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
     const bt_pkg_slice s = bt_exec_job_slice(j, i);
     const size_t d = j->x->header->head_dim, ld = bt_exec_ld_out(i, sizeof(float));
-    float *out = (float *)bt_exec_at(j, i->out) + (s.row + r0) * ld + s.head * d;
+    float *out = (float *)bt_exec_at(j, i->out) + r0 * ld + s.head * d;
     (void)none, (void)scratch;
     bt_round16_rows(j->x->companion.kernels, form_of(j), out, ld, out, ld, n, s.heads * d);
 }
 
 static void round_attention(bt_exec_job *j, const bt_pkg_inst *i)
 {
-    const bt_pkg_slice s = bt_exec_job_slice(j, i);
-    const bt_companion_area area = {(float *)bt_exec_at(j, i->out) + s.row * bt_exec_ld_out(i, sizeof(float)),
-                                    i->out_stride, true};
-    if (s.rows) bt_companion_step(&j->x->companion, s.rows, i->out_width, NULL, &area, 1, round_slice, j, i);
+    const bt_companion_area area = {bt_exec_at(j, i->out), i->out_stride, true};
+    bt_companion_step(&j->x->companion, bt_exec_rows(j, i), i->out_width, NULL, &area, 1, round_heads, j, i);
 }
 
 /* ---- linears: rows in the arena, or the caller's logits ---- */

@@ -3,11 +3,29 @@
 #include "npu/pkg/areas.h"
 #include "npu/run/exec_private.h"
 
+#include <string.h>
+
 _Static_assert((int)BT_AREAS_MAX <= (int)BT_COMPANION_MAX_AREAS, "an instruction is one step");
+
+/* Into x's lists, the batch's padding too. */
+static void list_sequences(bt_exec *x, size_t batch, const bt_exec_io *io)
+{
+    for (size_t b = 0; b < batch; b++) {
+        const bt_exec_seq *s = &io->seq[b];
+        x->seq[b] = (bt_companion_seq){0};
+        if (b >= io->seqs) continue;
+        x->seq[b] = (bt_companion_seq){s->kv, s->pos0, s->valid};
+        if (s->ids) memcpy(x->ids + b * io->rows, s->ids, s->valid * sizeof *s->ids);
+    }
+}
 
 bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena,
                            const bt_exec_io *io)
 {
+    const size_t of_out[BT_PKG_OUTS] = {0, 1, io->rows};
+    size_t real = 0;
+    list_sequences(x, row->batch, io);
+    for (size_t b = 0; b < io->seqs; b++) real += io->seq[b].valid;
     const uint32_t index = row->program[out];
     const bt_pkg_program *program = &bt_pkg_programs(x->pkg)[index];
     return (bt_exec_job){.x = x,
@@ -16,11 +34,14 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
                          .fuse = bt_pkg_fuse(x->pkg, index),
                          .io = io,
                          .arena = arena,
-                         .rows = io->rows,
-                         .out = out == BT_PKG_OUT_NONE   ? 0
-                                : out == BT_PKG_OUT_LAST ? 1
-                                                         : io->rows,
-                         .seq = {io->kv, io->pos0, io->valid}};
+                         .seqs = {x->seq, row->batch, io->rows},
+                         .seq_out = of_out[out],
+                         .rows = row->batch * io->rows,
+                         .out = row->batch * of_out[out],
+                         .real = real,
+                         .real_out = out == BT_PKG_OUT_NONE   ? 0
+                                     : out == BT_PKG_OUT_LAST ? io->seqs
+                                                              : real};
 }
 
 bt_pkg_slice bt_exec_job_slice(const bt_exec_job *j, const bt_pkg_inst *i)
@@ -32,11 +53,26 @@ bt_pkg_slice bt_exec_job_slice(const bt_exec_job *j, const bt_pkg_inst *i)
     return s;
 }
 
-uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s, uint64_t real)
+bt_exec_part bt_exec_job_part(const bt_exec_job *j, const bt_pkg_slice *s, size_t b)
 {
-    const uint64_t pairs = real * (j->io->pos0 + s->row) + real * (real + 1) / 2,
-                   of_pair = 2 * (uint64_t)s->heads * j->x->header->head_dim;
-    if (j->program->ctx) j->x->stats.masked_macs += (real * j->program->ctx - pairs) * of_pair;
+    const bt_companion_seq *seq = &j->seqs.seq[b];
+    const size_t first = b * j->seqs.rows, last = first + j->seqs.rows, slice_end = s->row + s->rows;
+    const size_t row = first > s->row ? first : s->row, end = last < slice_end ? last : slice_end;
+    const size_t real_end = first + seq->valid < end ? first + seq->valid : end;
+    return (bt_exec_part){.row = row, .rows = row < end ? end - row : 0,
+                          .real = row < real_end ? real_end - row : 0, .pos = seq->pos0 + row - first};
+}
+
+uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s)
+{
+    const uint64_t of_pair = 2 * (uint64_t)s->heads * j->x->header->head_dim;
+    uint64_t pairs = 0, rows = 0;
+    for (size_t b = 0; b < j->seqs.batch; b++) {
+        const bt_exec_part p = bt_exec_job_part(j, s, b);
+        pairs += (uint64_t)p.real * p.pos + (uint64_t)p.real * (p.real + 1) / 2;
+        rows += p.real;
+    }
+    if (j->program->ctx) j->x->stats.masked_macs += (rows * j->program->ctx - pairs) * of_pair;
     return pairs * of_pair;
 }
 
@@ -82,11 +118,10 @@ void bt_exec_job_shadow_made(bt_exec_job *j, const bt_pkg_inst *i, const bt_exec
 {
     const bt_pkg_site *site = bt_exec_site(j->x, i);
     const uint8_t *hot = site->shadow == BT_SHADOW_CHANNEL ? bt_exec_const(j->x, site->hot) : NULL;
-    const size_t real = bt_exec_real_rows(j, i);
     uint64_t sum = 0;
     for (size_t r = r0; r < r0 + n; r++) {
         if (hot) s->count[r] = keep_hot(s->entry + r * i->in_width, s->count[r], hot);
-        if (r < real) sum += s->count[r];
+        if (bt_exec_is_real(j, i, r)) sum += s->count[r];
     }
     atomic_fetch_add_explicit(&j->x->shadow_entries, sum, memory_order_relaxed);
 }

@@ -31,6 +31,8 @@ struct bt_exec {
     const uint8_t *embed; /* rows of embed_row_bytes */
     size_t embed_row_bytes;
     uint8_t *found;           /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
+    int32_t *ids;             /* [max_seq]: of all rows of the run */
+    bt_companion_seq *seq;    /* [the largest batch]: the run's sequences */
     bt_exec_dynamic *dynamic; /* with the recipe llm-int8; else NULL */
     void *prepared;           /* inputs of the linear that runs (npu/run/int_linear.h) */
     uint32_t session;         /* that a device would have mapped */
@@ -47,9 +49,12 @@ typedef struct bt_exec_job {
     const bt_fuse *fuse;     /* [program->insts] */
     const bt_exec_io *io;
     uint8_t *arena;
-    size_t rows, out; /* rows of SEQ and of OUT, padding too */
-    bt_companion_seq seq;
+    bt_companion_rows seqs; /* the program's batch, padding with valid 0 */
+    size_t seq_out;         /* rows of OUT of each sequence */
+    size_t rows, out;       /* rows of SEQ and of OUT of all sequences, padding too */
+    size_t real, real_out;  /* those of them that are real */
 } bt_exec_job;
+/* Pure but for x's list of the run's sequences and ids: one job at a time. */
 bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io);
 
 static inline const void *bt_exec_const(const bt_exec *x, uint32_t index) { return bt_pkg_const_at(x->pkg, index); }
@@ -71,8 +76,13 @@ static inline void *bt_exec_at(const bt_exec_job *j, uint64_t offset)
 static inline size_t bt_exec_rows(const bt_exec_job *j, const bt_pkg_inst *i) { return i->out_rows ? j->out : j->rows; }
 static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *i)
 {
-    const size_t rows = bt_exec_rows(j, i);
-    return rows < j->io->valid ? rows : j->io->valid;
+    return i->out_rows ? j->real_out : j->real;
+}
+/* Is row r of them real? */
+static inline bool bt_exec_is_real(const bt_exec_job *j, const bt_pkg_inst *i, size_t r)
+{
+    const size_t rows = i->out_rows ? j->seq_out : j->seqs.rows, valid = j->seqs.seq[r / rows].valid;
+    return r % rows < valid;
 }
 /* Elements of elem_bytes from one row to the next, of what it reads and what it writes. */
 static inline size_t bt_exec_ld_in(const bt_pkg_inst *i, size_t elem_bytes) { return i->in_stride / elem_bytes; }
@@ -82,8 +92,8 @@ static inline bt_pkg_part bt_exec_linear_part(const bt_exec_job *j, const bt_pkg
 {
     return bt_pkg_layout_part(&j->x->header->layout, bt_exec_tensor(j->x, i)->n, bt_pkg_part_of(i));
 }
-/* Of a linear with float outputs: where they go, and rows that it computes. The caller's logits have no
- * padding. */
+/* Of a linear with float outputs: where they go, and rows that it computes. The caller's logits end with the last real
+ * row. */
 static inline bool bt_exec_is_logits(const bt_pkg_inst *i) { return i->out == BT_PKG_NOWHERE; }
 static inline float *bt_exec_linear_out(const bt_exec_job *j, const bt_pkg_inst *i)
 {
@@ -91,14 +101,22 @@ static inline float *bt_exec_linear_out(const bt_exec_job *j, const bt_pkg_inst 
 }
 static inline size_t bt_exec_linear_rows(const bt_exec_job *j, const bt_pkg_inst *i)
 {
-    return bt_exec_is_logits(i) ? bt_exec_real_rows(j, i) : bt_exec_rows(j, i);
+    if (!bt_exec_is_logits(i)) return bt_exec_rows(j, i);
+    const size_t last = j->io->seqs - 1, valid = j->seqs.seq[last].valid;
+    return last * j->seq_out + (j->seq_out < valid ? j->seq_out : valid);
 }
 
 /* The rows and heads of attention that the instruction covers, as many rows as this run has; rows 0: none of them. */
 bt_pkg_slice bt_exec_job_slice(const bt_exec_job *j, const bt_pkg_inst *i);
-/* Its multiply-accumulates, of the first `real` rows: row r sees pos0 + r + 1 positions, each once for q . k and once
- * for p . v (p: the softmax). What a static context has beyond that is counted as masked. */
-uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s, uint64_t real);
+/* A slice's rows of sequence b: rows [row, row + rows) of the run, of which the first `real` are real; the first one's
+ * position is pos. rows 0: none. */
+typedef struct bt_exec_part {
+    size_t row, rows, real, pos;
+} bt_exec_part;
+bt_exec_part bt_exec_job_part(const bt_exec_job *j, const bt_pkg_slice *s, size_t b);
+/* A slice's multiply-accumulates: a real row sees all positions up to its own, each once for q . k and once for p . v
+ * (p: the softmax). What a static context has beyond that is counted as masked. */
+uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s);
 
 /* Counts multiply-accumulates of real rows, for the unit of the instruction and its kind of inputs. */
 void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs);

@@ -46,14 +46,17 @@ static void rope_rows(const rows_job *r, size_t r0, size_t n)
 {
     const bt_exec *x = r->j->x;
     const bt_pkg_header *h = x->header;
-    const bt_exec_io *io = r->j->io;
+    const bt_companion_rows *seqs = &r->j->seqs;
     const size_t half = h->rope_dims / 2, ld = bt_exec_ld_out(r->i, sizeof(int16_t));
     const int16_t *cos = bt_exec_const(x, h->rope_cos_q15), *sin = bt_exec_const(x, h->rope_sin_q15);
     int16_t *to = bt_exec_at(r->j, r->i->out);
-    for (size_t row = r0; row < r0 + n && row < io->valid; row++)
-        x->companion.kernels->int_rope16(to + row * ld, r->i->arg, h->head_dim, h->rope_dims,
-                                         cos + (io->pos0 + row) * half, sin + (io->pos0 + row) * half,
-                                         (h->flags & BT_PKG_FLAG_NEOX) != 0);
+    for (size_t row = r0; row < r0 + n; row++) {
+        const bt_companion_seq *s = &seqs->seq[row / seqs->rows];
+        const size_t at = (s->pos0 + row % seqs->rows) * half;
+        if (row % seqs->rows < s->valid)
+            x->companion.kernels->int_rope16(to + row * ld, r->i->arg, h->head_dim, h->rope_dims, cos + at,
+                                             sin + at, (h->flags & BT_PKG_FLAG_NEOX) != 0);
+    }
 }
 
 static void rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
@@ -153,41 +156,48 @@ static size_t heads_of(const rows_job *r, size_t g, size_t *ret_first)
     return first < last ? last - first : 0;
 }
 
-/* Query heads [head, head + heads) of KV head g. The kernel finds its queries as those of a KV head that has
- * just `heads` of them, so it is told where such a row would begin. */
-static void attend(const rows_job *r, size_t row, size_t rows, size_t g, size_t head, size_t heads,
-                   void *scratch)
+/* Query heads [head, head + heads) of KV head g, rows [row, row + rows) of the run, all real and of sequence
+ * b, from position pos on. The kernel finds its queries as those of a KV head that has just `heads` of them,
+ * so it is told where such a row would begin. */
+static void attend(const rows_job *r, size_t b, size_t row, size_t rows, size_t pos, size_t g, size_t head,
+                   size_t heads, void *scratch)
 {
     const bt_exec *x = r->j->x;
     const bt_pkg_header *h = x->header;
-    const bt_exec_io *io = r->j->io;
     const bt_int_attention_params p = {mul_of(r->params, 0), mul_of(r->params, 1), r->params->k_shift,
                                        r->params->v_shift};
     const size_t ld = bt_exec_ld_out(r->i, sizeof(int16_t)), at = row * ld + (head - g * heads) * h->head_dim;
     x->companion.kernels->int_attention16((int16_t *)bt_exec_at(r->j, r->i->out) + at, ld,
-                                          (const int16_t *)bt_exec_at(r->j, r->i->in0) + at, ld, io->kv,
-                                          r->i->layer, rows, io->pos0 + row, h->kv_heads * heads, g, &p,
-                                          scratch);
+                                          (const int16_t *)bt_exec_at(r->j, r->i->in0) + at, ld,
+                                          r->j->seqs.seq[b].kv, r->i->layer, rows, pos, h->kv_heads * heads,
+                                          g, &p, scratch);
 }
 
-/* Units are blocks of rows x KV heads, the dear ones first, taken by whoever is free. */
+/* Units are sequences x blocks of rows x KV heads, the dear ones first, taken by whoever is free. */
 static void attention_part(void *ud, size_t part, size_t parts)
 {
     rows_job *r = ud;
     (void)parts;
     const bt_exec *x = r->j->x;
     const bt_pkg_header *h = x->header;
-    const size_t ld = bt_exec_ld_out(r->i, sizeof(int16_t)), rows = r->slice.rows, valid = r->j->io->valid;
-    const size_t blocks = (rows + ATTENTION_ROWS - 1) / ATTENTION_ROWS, units = blocks * h->kv_heads;
+    const bt_companion_rows *seqs = &r->j->seqs;
+    const size_t ld = bt_exec_ld_out(r->i, sizeof(int16_t));
+    const size_t most = r->slice.rows < seqs->rows ? r->slice.rows : seqs->rows; /* of one sequence */
+    const size_t blocks = (most + ATTENTION_ROWS - 1) / ATTENTION_ROWS,
+                 units = seqs->batch * blocks * h->kv_heads;
     for (size_t left; (left = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed)) < units;) {
-        const size_t u = units - 1 - left, g = u % h->kv_heads, b0 = u / h->kv_heads * ATTENTION_ROWS;
-        const size_t r0 = r->slice.row + b0,
-                     end = r0 + (b0 + ATTENTION_ROWS < rows ? (size_t)ATTENTION_ROWS : rows - b0);
-        const size_t real = valid < r0 ? r0 : valid < end ? valid : end;
+        const size_t u = units - 1 - left, g = u % h->kv_heads, b = u / h->kv_heads / blocks,
+                     first = u / h->kv_heads % blocks * ATTENTION_ROWS;
+        const bt_exec_part p = bt_exec_job_part(r->j, &r->slice, b);
         size_t head;
         const size_t heads = heads_of(r, g, &head);
-        if (!heads) continue;
-        if (real > r0) attend(r, r0, real - r0, g, head, heads, bt_companion_scratch(&x->companion, part));
+        if (!heads || first >= p.rows) continue;
+        const size_t r0 = p.row + first,
+                     end = first + ATTENTION_ROWS < p.rows ? r0 + ATTENTION_ROWS : p.row + p.rows;
+        const size_t real_end = p.row + p.real, real = real_end < r0 ? r0 : real_end < end ? real_end : end;
+        if (real > r0)
+            attend(r, b, r0, real - r0, p.pos + first, g, head, heads,
+                   bt_companion_scratch(&x->companion, part));
         int16_t *out = (int16_t *)bt_exec_at(r->j, r->i->out) + head * h->head_dim;
         for (size_t row = real; row < end; row++) /* padding attends to nothing */
             memset(out + row * ld, 0, heads * h->head_dim * sizeof *out);
@@ -197,11 +207,9 @@ static void attention_part(void *ud, size_t part, size_t parts)
 static void run_attention(rows_job *r)
 {
     bt_exec_job *j = r->j;
-    const size_t valid = j->io->valid, row = r->slice.row;
-    const size_t real = valid < row ? 0 : valid - row < r->slice.rows ? valid - row : r->slice.rows;
     bt_companion_flush(&j->x->companion);
     bt_pool_run(j->x->companion.pool, attention_part, r);
-    bt_exec_count_macs(j, r->i, bt_exec_job_attention_macs(j, &r->slice, real));
+    bt_exec_count_macs(j, r->i, bt_exec_job_attention_macs(j, &r->slice));
 }
 
 /* ---- linears with integer outputs ---- */

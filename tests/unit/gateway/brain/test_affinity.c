@@ -54,11 +54,77 @@ static void the_table_keeps_what_was_seen_last(void **s)
     gw_affinity_free(a);
 }
 
+/* Chains that branch from a few beginnings, on a table that is too small for them, against what it must be: a
+ * node that has a beginning has all shorter ones; what is noted is there at once; and growing forgets
+ * nothing. */
+static void a_node_that_has_a_beginning_has_all_shorter_ones_and_growing_forgets_none(void **s)
+{
+    (void)s;
+    enum { CHAINS = 40, LEN = 30, NODES = 5 };
+    gw_affinity *a = NULL;
+    uint64_t chain[CHAINS][LEN];
+    bool was[CHAINS][NODES][LEN];
+    assert_int_equal(gw_affinity_new(&a, 256), BT_OK);
+    for (uint64_t c = 0; c < CHAINS; c++)
+        for (uint64_t i = 0; i < LEN; i++)
+            chain[c][i] = bt_rng_u64(i < 10   ? 1
+                                     : i < 20 ? 2 + c % 4
+                                              : 10 + c,
+                                     i) &
+                          ~(uint64_t)0xe0; /* they collide */
+    for (uint64_t turn = 0; turn < 2000; turn++) {
+        const uint64_t draw = bt_rng_u64(3, turn), c = draw % CHAINS;
+        const bt_incarnation who = {{(uint8_t)(1 + (draw >> 20) % NODES)}};
+        const uint32_t len = (uint32_t)((draw >> 40) % (LEN + 1));
+        gw_affinity_note(a, chain[c], len, &who);
+        assert_true(gw_affinity_match(a, chain[c], LEN, &who) >= len);
+        uint32_t longest = 0;
+        for (uint8_t n = 0; n < NODES; n++) {
+            const bt_incarnation node = {{(uint8_t)(1 + n)}};
+            uint32_t had = 0;
+            while (had < LEN && gw_affinity_has(a, chain[c][had], &node)) had++;
+            for (uint32_t i = had; i < LEN; i++) assert_false(gw_affinity_has(a, chain[c][i], &node));
+            assert_int_equal(gw_affinity_match(a, chain[c], LEN, &node), had);
+            if (had > longest) longest = had;
+        }
+        assert_int_equal(gw_affinity_longest(a, chain[c], LEN), longest);
+        uint32_t at = 0, holders = 0, count = 0;
+        for (const bt_incarnation *h; (h = gw_affinity_holder(a, chain[c][0], &at)); holders++)
+            assert_true(gw_affinity_has(a, chain[c][0], h));
+        for (uint8_t n = 1; n <= NODES; n++) count += gw_affinity_has(a, chain[c][0], &(bt_incarnation){{n}});
+        assert_int_equal(holders, count);
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint64_t c = 0; c < CHAINS; c++)
+            for (uint8_t n = 0; n < NODES; n++)
+                for (uint32_t i = 0; i < LEN; i++) {
+                    const bool has = gw_affinity_has(a, chain[c][i], &(bt_incarnation){{(uint8_t)(1 + n)}});
+                    if (pass) assert_int_equal(has, was[c][n][i]);
+                    was[c][n][i] = has;
+                }
+        assert_int_equal(gw_affinity_grow(a, 1024), BT_OK);
+    }
+    assert_int_equal(gw_affinity_cap(a), 1024);
+    gw_affinity_free(a);
+}
+
+static void the_table_is_as_large_as_what_nodes_hold_within_bounds(void **s)
+{
+    (void)s;
+    assert_int_equal(gw_affinity_entries(0, 1024), GW_AFFINITY_LEAST_ENTRIES);
+    assert_int_equal(gw_affinity_entries(64 * 65537, 1024), 131072);
+    assert_int_equal(gw_affinity_entries(64 * 1000000ull, 1024), 1 << 20);
+    assert_int_equal(gw_affinity_entries(64 * 1000000ull, 32), 131072); /* 4,096 a node */
+    assert_int_equal(gw_affinity_entries(UINT64_MAX, 65536), GW_AFFINITY_MOST_ENTRIES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_beginning_is_found_up_to_the_first_difference_on_the_node_that_had_it),
         cmocka_unit_test(the_table_keeps_what_was_seen_last),
+        cmocka_unit_test(a_node_that_has_a_beginning_has_all_shorter_ones_and_growing_forgets_none),
+        cmocka_unit_test(the_table_is_as_large_as_what_nodes_hold_within_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static gw_node *add(gw_registry *r, uint8_t name, bt_role role, uint32_t ctx, ui
     gw_node *n = NULL;
     assert_int_equal(gw_registry_hello(r, &n, &replaced, &who, &h, 0, NULL), BT_OK);
     bt_msg_heartbeat beat = {.load = h.load};
-    assert_int_equal(gw_registry_heard(n, &beat, 0), GW_NODE_READY);
+    assert_int_equal(gw_registry_heard(r, n, &beat, 0), GW_NODE_READY);
     return n;
 }
 
@@ -35,11 +35,36 @@ static gw_registry make(void)
     return r;
 }
 
+/* Nodes are written to directly here. */
+static void put_all(gw_registry *r)
+{
+    for (uint32_t i = 0; i < r->used; i++)
+        if (r->nodes[i].in_use) gw_registry_told(r, &r->nodes[i]);
+}
+
+static gw_route_answer ask(gw_route_choice *ret, gw_router *router, gw_registry *r, const gw_route_wish *w)
+{
+    put_all(r);
+    return gw_route_choose(ret, router, r, w);
+}
+
+static uint64_t limit(gw_registry *r, bool counts_suspect)
+{
+    put_all(r);
+    return gw_route_limit_tokens(r, counts_suspect);
+}
+
+static const gw_node *other_kv(gw_registry *r, const gw_node *n)
+{
+    put_all(r);
+    return gw_route_other_kv(r, n);
+}
+
 static gw_route_answer choose(gw_route_choice *ret, gw_router *router, gw_registry *r, uint32_t prompt,
                               uint32_t more, uint32_t local_below)
 {
     const gw_route_wish w = {.prompt_tokens = prompt, .max_tokens = more, .local_below_tokens = local_below};
-    return gw_route_choose(ret, router, r, &w);
+    return ask(ret, router, r, &w);
 }
 
 static void takes_the_least_loaded_and_among_equals_the_one_idle_longest(void **s)
@@ -78,9 +103,9 @@ static void pairs_must_agree_in_kv_shape_and_hold_the_sequence(void **s)
     add(&r, 1, BT_ROLE_PREFILL, 100, 1, 4);
     add(&r, 2, BT_ROLE_DECODE, 500, 1, 8);
     assert_int_equal(choose(&c, &router, &r, 10, 10, 0), GW_ROUTE_NO_NODE);
-    assert_int_equal(gw_route_limit_tokens(&r, false), 0);
+    assert_int_equal(limit(&r, false), 0);
     gw_node *d = add(&r, 3, BT_ROLE_DECODE, 80, 1, 4);
-    assert_int_equal(gw_route_limit_tokens(&r, false), 80);
+    assert_int_equal(limit(&r, false), 80);
     assert_int_equal(choose(&c, &router, &r, 70, 11, 0), GW_ROUTE_TOO_LONG);
     assert_int_equal(c.limit_tokens, 80);
     assert_int_equal(choose(&c, &router, &r, 70, 10, 0), GW_ROUTE_CHOSEN);
@@ -99,13 +124,13 @@ static void what_only_a_suspect_pair_holds_waits_for_it_and_is_too_long_when_tha
     add(&r, 1, BT_ROLE_PREFILL, 100, 9, 4);
     add(&r, 2, BT_ROLE_DECODE, 50, 9, 4);
     gw_node *large = add(&r, 3, BT_ROLE_DECODE, 100, 9, 4);
-    assert_int_equal(gw_registry_cut(large, 0), GW_NODE_SUSPECT);
+    assert_int_equal(gw_registry_cut(&r, large, 0), GW_NODE_SUSPECT);
     assert_int_equal(choose(&c, &router, &r, 70, 30, 0), GW_ROUTE_NO_NODE);
     assert_null(c.decode);
     assert_int_equal(choose(&c, &router, &r, 70, 31, 0), GW_ROUTE_TOO_LONG); /* not even then */
     assert_int_equal(c.limit_tokens, 50);
-    assert_int_equal(gw_route_limit_tokens(&r, false), 50);
-    assert_int_equal(gw_route_limit_tokens(&r, true), 100);
+    assert_int_equal(limit(&r, false), 50);
+    assert_int_equal(limit(&r, true), 100);
     assert_int_equal(gw_registry_expire(&r, large, 1), GW_NODE_GONE);
     assert_int_equal(choose(&c, &router, &r, 70, 30, 0), GW_ROUTE_TOO_LONG);
     gw_registry_done(&r);
@@ -156,33 +181,33 @@ static void what_a_decode_node_has_had_of_a_prompt_does_not_count_as_its_length(
     strcpy(d1->hello.prefill_exactness, "npu 1");
     strcpy(d2->hello.prefill_exactness, "npu 1");
     gw_route_wish w = {.ids = ids, .prompt_tokens = 200, .max_tokens = 10, .local_below_tokens = 73};
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
     assert_int_equal(gw_affinity_chain(chain, ids, 200), 3);
     gw_affinity_note(router.affinity, chain, 3, &p->incarnation); /* the prefill node's have nothing to say */
     gw_affinity_note(router.affinity, chain, 2, &d2->incarnation);
     d2->attempts = 1; /* not the one that would be taken otherwise */
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_SHORT);
     assert_ptr_equal(c.decode, d2); /* 72 tokens are new to it */
     w.local_below_tokens = 72;
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
     w.local_below_tokens = 73;
     ids[0]++; /* another beginning */
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
     ids[0]--;
     d2->attempts = 3; /* much busier than d1 */
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
     d2->attempts = 1;
     w.local_below_tokens = 0; /* none, whatever is known */
     w.prompt_tokens = 128;
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
     w.local_below_tokens = 1; /* all of it was there */
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_SHORT);
     assert_ptr_equal(c.decode, d2);
     gw_affinity_free(router.affinity);
@@ -201,7 +226,7 @@ without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_st
     strcpy(d->hello.prefill_exactness, "npu 1");
     p->state = GW_NODE_SUSPECT;
     assert_int_equal(choose(&c, &router, &r, 20, 10, 0), GW_ROUTE_NO_NODE);
-    assert_int_equal(gw_route_limit_tokens(&r, false), 80); /* ready all the same: the silence ends soon, one
+    assert_int_equal(limit(&r, false), 80); /* ready all the same: the silence ends soon, one
                                                         way or the other */
     p->state = GW_NODE_GONE;
     assert_int_equal(choose(&c, &router, &r, 20, 61, 0), GW_ROUTE_TOO_LONG);
@@ -214,7 +239,7 @@ without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_st
     d->attempts = 0;
     d->hello.prefill_exactness[0] = 0;
     assert_int_equal(choose(&c, &router, &r, 20, 60, 0), GW_ROUTE_NO_NODE);
-    assert_int_equal(gw_route_limit_tokens(&r, false), 0);
+    assert_int_equal(limit(&r, false), 0);
     gw_registry_done(&r);
 }
 
@@ -229,11 +254,11 @@ static void a_request_with_tokens_stays_in_its_classes(void **s)
     strcpy(d->hello.exactness, "f16");
     gw_route_wish w = {.prompt_tokens = 10, .max_tokens = 10, .has_class = true,
                        .prefill_class = gw_route_class("npu 1"), .decode_class = gw_route_class("int8")};
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
     w.decode_class = gw_route_class("f16");
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     w.prefill_class = gw_route_class("npu 2");
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
     gw_registry_done(&r);
 }
 
@@ -243,12 +268,12 @@ static void a_node_whose_kv_fits_none_of_the_other_role_is_found(void **s)
     gw_registry r = make();
     gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 100, 1, 4), *d = add(&r, 2, BT_ROLE_DECODE, 100, 1, 4);
     add(&r, 3, BT_ROLE_PREFILL, 100, 1, 4);
-    assert_null(gw_route_other_kv(&r, p));
+    assert_null(other_kv(&r, p));
     p->hello.kv.dtype = BT_KV_INT8;
-    assert_ptr_equal(gw_route_other_kv(&r, p), d);
-    assert_ptr_equal(gw_route_other_kv(&r, d), p);
+    assert_ptr_equal(other_kv(&r, p), d);
+    assert_ptr_equal(other_kv(&r, d), p);
     d->state = GW_NODE_GONE;
-    assert_null(gw_route_other_kv(&r, p));
+    assert_null(other_kv(&r, p));
     gw_registry_done(&r);
 }
 
@@ -309,19 +334,19 @@ static void prefix_goes_where_the_beginning_is_known_unless_that_node_is_much_bu
     p[1]->attempts = 4; /* a half of its slots, and no more */
     d[0]->attempts = 2;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+        assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
         assert_ptr_equal(c.prefill, p[1]);
         assert_ptr_equal(c.decode, d[0]);
     }
     p[1]->attempts = 5;
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.prefill, p[0]);
     p[0]->attempts = 1; /* a half more again */
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.prefill, p[1]);
     p[1]->attempts = 8;
     p[0]->attempts = 7;
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.prefill, p[0]);
     gw_affinity_free(router.affinity);
     gw_registry_done(&r);
@@ -337,23 +362,23 @@ static void what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_
     gw_route_wish w = {.now_us = 100, .prompt_tokens = 10, .max_tokens = 10, .shun_decode = d[0]->name};
     gw_route_choice c;
     d[1]->attempts = 5;
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.decode, d[1]);
     gw_avoid_failed(&router.avoid, p->name, d[1]->name, 100); /* worse than to have failed this one request */
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.decode, d[0]);
-    d[0]->refuses_until_us = 101;
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    gw_registry_refuses(&r, d[0], 101);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.decode, d[1]);
     gw_avoid_refused(&router.avoid, p->name, d[1]->name, 101, 100);
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_BUSY);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_BUSY);
     w.now_us = 101;
     w.only_decode = d[1]->name;
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.decode, d[1]);
     w.only_decode = 0;
     w.only_prefill = d[1]->name; /* no prefill node */
-    assert_int_equal(gw_route_choose(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
     gw_registry_done(&r);
 }
 

@@ -1,4 +1,5 @@
 /* The gateway's settings: defaults, and what is refused because it would open the network without a key. */
+#include "gateway/brain/brain.h"
 #include "gateway/http/options.h"
 
 #include <setjmp.h>
@@ -32,6 +33,8 @@ static void starts_on_loopback_with_the_documented_defaults(void **state)
     assert_int_equal(o.port, 8080);
     assert_string_equal(o.control, "tcp://127.0.0.1:5600");
     assert_int_equal(o.max_queue, 64);
+    assert_int_equal(o.max_active, gw_config_defaults().active_max);
+    assert_int_equal(o.max_nodes, gw_config_defaults().nodes_max);
     assert_int_equal(o.max_body_bytes, 4 << 20);
     assert_int_equal(o.timeout_ms, 600000);
     assert_int_equal(o.drain_ms, 30000);

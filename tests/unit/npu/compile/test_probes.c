@@ -45,8 +45,10 @@ static void a_refused_row_is_left_out_and_says_what_stands_in(void **state)
 {
     (void)state;
     /* 16, 32, 64, 128, 256 in 512 and 1024: (32|64|128, 512) and (128, 1024) go. */
-    static const bt_probes_refused want[] = {
-        {32, 512, 32, 1024}, {64, 512, 64, 1024}, {128, 512, 256, 512}, {128, 1024, 256, 1024}};
+    static const bt_probes_refused want[] = {{1, 32, 512, 1, 32, 1024},
+                                             {1, 64, 512, 1, 64, 1024},
+                                             {1, 128, 512, 1, 256, 512},
+                                             {1, 128, 1024, 1, 256, 1024}};
     const bt_profile p = profile("ane-a17-pro"), host = profile("host");
     const bt_shapes s = policy("chunk:256+tail", 1024);
     bt_probes_refused r;

@@ -460,7 +460,8 @@ static void parameters_may_be_the_first_constant(void **state)
                            .kv_heads = 1,
                            .head_dim = 8};
     const int32_t ids[4] = {1, 2, 3, 4};
-    const bt_exec_io io = {.ids = ids, .kv = &kv, .valid = 4, .rows = 4};
+    const bt_exec_seq seq = {.ids = ids, .kv = &kv, .valid = 4};
+    const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = 4};
     bt_exec *x = NULL;
     assert_int_equal(bt_exec_new(&x, k.p, bt_kernels_select(NULL), NULL, NULL), BT_OK);
     assert_int_equal(bt_exec_run(x, &bt_pkg_rows(k.p)[0], BT_PKG_OUT_NONE, arena, &io, NULL), BT_OK);

@@ -172,15 +172,15 @@ static void buckets_double_from_512_to_the_context(void **state)
         bt_shape shape;
         size_t ctx, buckets[8];
     } table[] = {
-        {{16, 16, 0}, 8192, {512, 1024, 2048, 4096, 8192}},
-        {{16, 16, 0}, 1000, {512, 1000}},
-        {{16, 16, 0}, 512, {512}},
-        {{16, 16, 0}, 100, {100}},
-        {{256, 256, 0}, 100, {100}},
-        {{1024, 1024, 0}, 4096, {1024, 2048, 4096}},
-        {{1024, 1024, 0}, 600, {600}},
-        {{32, 32, 128}, 8192, {128}},
-        {{16, 1000, 0}, 2048, {1024, 2048}},
+        {{16, 16, 0, 1}, 8192, {512, 1024, 2048, 4096, 8192}},
+        {{16, 16, 0, 1}, 1000, {512, 1000}},
+        {{16, 16, 0, 1}, 512, {512}},
+        {{16, 16, 0, 1}, 100, {100}},
+        {{256, 256, 0, 1}, 100, {100}},
+        {{1024, 1024, 0, 1}, 4096, {1024, 2048, 4096}},
+        {{1024, 1024, 0, 1}, 600, {600}},
+        {{32, 32, 128, 1}, 8192, {128}},
+        {{16, 1000, 0, 1}, 2048, {1024, 2048}},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         size_t n = 0;
@@ -244,7 +244,8 @@ static void refuses_other_words_and_names_the_policies(void **state)
     assert_int_equal(bt_shapes_parse(&p, "rows:no-such-file.json", CTX, NULL), BT_EIO);
 }
 
-static void expect_shapes(const char *text, const char *json, const uint32_t (*want)[2])
+/* want: seq, ctx, batch; the first `alone` are what a prompt alone is cut into; 0: all. */
+static void expect_table(const char *text, const char *json, size_t alone, const uint32_t (*want)[3])
 {
     bt_shapes p;
     bt_fault f = {""};
@@ -254,39 +255,108 @@ static void expect_shapes(const char *text, const char *json, const uint32_t (*w
         assert_int_equal(p.shape[n].seq_min, want[n][0]);
         assert_int_equal(p.shape[n].seq, want[n][0]);
         assert_int_equal(p.shape[n].ctx, want[n][1]);
+        assert_int_equal(p.shape[n].batch, want[n][2]);
     }
-    assert_int_equal(p.shapes, n);
+    assert_int_equal(p.all, n);
+    assert_int_equal(p.shapes, alone ? alone : n);
     assert_string_equal(p.text, text);
 }
+#define ROW(batch, seq, ctx) "{\"batch_size\":" #batch ",\"seq_len\":" #seq ",\"ctx_len\":" #ctx "}"
+#define ROW_OF(batch, seq, ctx, full) \
+    "{\"batch_size\":" #batch ",\"seq_len\":" #seq ",\"ctx_len\":" #ctx ",\"full_batch_size\":" #full "}"
 
 static void reads_network_specializations(void **state)
 {
     (void)state;
-    expect_shapes("rows:a",
-                  "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":128},{\"batch_size\":1,\"seq_len\":1,\"ctx_"
-                  "len\":128}]",
-                  (const uint32_t[][2]){{32, 128}, {0, 0}});
-    expect_shapes("rows:a",
-                  "{\"specializations\":[{\"batch_size\":\"1\",\"seq_len\":\"256\",\"ctx_len\":\"4096\","
-                  "\"full_batch_size\":\"8\"},"
-                  "{\"batch_size\":\"8\",\"seq_len\":\"1\",\"ctx_len\":\"4096\"},{\"batch_size\":1,\"seq_"
-                  "len\":64,\"ctx_len\":512},"
-                  "{\"batch_size\":1,\"seq_len\":64,\"ctx_len\":256},{\"batch_size\":1,\"seq_len\":64,\"ctx_"
-                  "len\":512}]}",
-                  (const uint32_t[][2]){{64, 256}, {64, 512}, {256, 4096}, {0, 0}});
-    expect_shapes("rows:a", "[{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":128}]",
-                  (const uint32_t[][2]){{1, 128}, {0, 0}});
+    expect_table("rows:a", "[" ROW(1, 32, 128) "," ROW(1, 1, 128) "]", 1,
+                 (const uint32_t[][3]){{32, 128, 1}, {1, 128, 1}, {0}});
+    expect_table("rows:a",
+                 "{\"specializations\":[{\"batch_size\":\"1\",\"seq_len\":\"256\",\"ctx_len\":\"4096\","
+                 "\"full_batch_size\":\"8\"},"
+                 "{\"batch_size\":\"8\",\"seq_len\":\"1\",\"ctx_len\":\"4096\"}," ROW(1, 64, 512) "," ROW(
+                     1, 64, 256) "," ROW(1, 64, 512) "]}",
+                 3, (const uint32_t[][3]){{64, 256, 1}, {64, 512, 1}, {256, 4096, 1}, {1, 4096, 8}, {0}});
+    /* only seq_len 1: prompts run in them too */
+    expect_table("rows:a", "[" ROW(1, 1, 128) "]", 1, (const uint32_t[][3]){{1, 128, 1}, {0}});
+    expect_table("rows:a", "[" ROW(4, 1, 128) "," ROW(1, 1, 128) "]", 1,
+                 (const uint32_t[][3]){{1, 128, 1}, {1, 128, 4}, {0}});
+    /* batches of prompts; without continuous batching prefill and decode rows have the same one */
+    expect_table("rows:a", "[" ROW(4, 32, 128) "," ROW(4, 1, 128) "]", 1,
+                 (const uint32_t[][3]){{32, 128, 4}, {1, 128, 4}, {0}});
+    expect_table(
+        "rows:a",
+        "[" ROW(4, 64, 128) "," ROW(1, 64, 128) "," ROW(1, 1, 128) "," ROW(4, 32, 128) "," ROW(1, 32,
+                                                                                               128) "]",
+        2, (const uint32_t[][3]){{32, 128, 1}, {64, 128, 1}, {1, 128, 1}, {32, 128, 4}, {64, 128, 4}, {0}});
+}
+
+static void full_batch_size_is_the_batch_of_a_decode_row(void **state)
+{
+    (void)state;
+    expect_table("rows:a", "[" ROW_OF(1, 32, 128, 16) "," ROW_OF(16, 1, 128, 16) "]", 1,
+                 (const uint32_t[][3]){{32, 128, 1}, {1, 128, 16}, {0}});
+    expect_table("rows:a", "[" ROW_OF(1, 32, 128, 16) "," ROW_OF(1, 1, 128, 16) "]", 1,
+                 (const uint32_t[][3]){{32, 128, 1}, {1, 128, 16}, {0}});
+    expect_table("rows:a", "[" ROW_OF(1, 32, 128, 16) "," ROW_OF(16, 1, 128, 1) "]", 1,
+                 (const uint32_t[][3]){{32, 128, 1}, {1, 128, 16}, {0}});
+}
+
+static void prompts_together_are_cut_by_the_smallest_batch_that_holds_them(void **state)
+{
+    (void)state;
+    bt_shapes p, of;
+    assert_int_equal(from_json(&p, "rows:a",
+                               "[" ROW(1, 32, 512) "," ROW(8, 1, 512) "," ROW(2, 16, 512) "," ROW(
+                                   4, 16, 64) "," ROW(4, 32, 128) "]",
+                               NULL),
+                     BT_OK);
+    static const struct {
+        size_t prompts, batch, shapes;
+    } want[] = {{1, 1, 1}, {2, 2, 1}, {3, 4, 2}, {4, 4, 2}, {5, 4, 2}, {100, 4, 2}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        bt_shapes_together(&of, &p, want[i].prompts);
+        assert_int_equal(of.shapes, want[i].shapes);
+        assert_int_equal(of.all, want[i].shapes);
+        for (size_t n = 0; n < of.shapes; n++) assert_int_equal(of.shape[n].batch, want[i].batch);
+    }
+    /* the longest decides; every chunk's end has to fit: at 60 of 64 the smaller shape's ctx is too short */
+    assert_int_equal(bt_shapes_next_together(&of, (const bt_shapes_left[]){{0, 9}, {0, 16}}, 2), 16);
+    assert_int_equal(bt_shapes_next_together(&of, (const bt_shapes_left[]){{0, 9}, {0, 17}}, 2), 32);
+    assert_int_equal(bt_shapes_next_together(&of, (const bt_shapes_left[]){{0, 9}, {60, 66}}, 2), 32);
+    assert_int_equal(bt_shapes_next_together(&of, (const bt_shapes_left[]){{0, 9}, {50, 64}}, 2), 16);
+}
+
+static void a_packages_rows_make_the_same_table(void **state)
+{
+    (void)state;
+    bt_shapes p, again;
+    const char *json =
+        "[" ROW(1, 32, 128) "," ROW(1, 32, 512) "," ROW(1, 1, 512) "," ROW(4, 32, 512) "," ROW(8, 1, 512) "]";
+    assert_int_equal(from_json(&p, "rows:a", json, NULL), BT_OK);
+    assert_int_equal(p.all, 5);
+    assert_int_equal(bt_shapes_of_rows(&again, p.text, p.shape, p.all, NULL), BT_OK);
+    static const bt_shape want[] = {{32, 32, 512, 1}, {1, 1, 512, 1}, {32, 32, 512, 4}, {1, 1, 512, 8}};
+    assert_int_equal(again.shapes, 1); /* of two contexts the larger one */
+    assert_int_equal(again.all, 4);
+    assert_memory_equal(again.shape, want, sizeof want);
+    /* in a policy that is no file of rows, one row is a prompt's tail */
+    assert_int_equal(bt_shapes_of_rows(&again, "chunk:32+tail:1", want, 2, NULL), BT_OK);
+    assert_int_equal(again.shapes, 2);
+    assert_int_equal(bt_shapes_next(&again, 33, 32).rows, 1);
+    assert_int_equal(bt_shapes_next(&p, 33, 32).rows, 32);
+    assert_int_equal(bt_shapes_of_rows(&again, "x", (const bt_shape[]){{1, 1, 0, 0}}, 1, NULL), BT_EARG);
 }
 
 static void reads_enumerated_shapes(void **state)
 {
     (void)state;
-    expect_shapes("enumerated:a", "[64, 16, 100]", (const uint32_t[][2]){{16, 0}, {64, 0}, {100, 0}, {0, 0}});
-    expect_shapes("enumerated:a", "[[64, 1024], [16, 512]]",
-                  (const uint32_t[][2]){{16, 512}, {64, 1024}, {0, 0}});
-    expect_shapes("enumerated:a",
-                  "{\"ids\": [16, 64], \"mask\": [[16, 512], [64, 1024]], \"positions\": [16, 64]}",
-                  (const uint32_t[][2]){{16, 512}, {64, 1024}, {0, 0}});
+    expect_table("enumerated:a", "[64, 16, 100]", 0,
+                 (const uint32_t[][3]){{16, 0, 1}, {64, 0, 1}, {100, 0, 1}, {0}});
+    expect_table("enumerated:a", "[[64, 1024], [16, 512], [1, 512]]", 0,
+                 (const uint32_t[][3]){{1, 512, 1}, {16, 512, 1}, {64, 1024, 1}, {0}});
+    expect_table("enumerated:a",
+                 "{\"ids\": [16, 64], \"mask\": [[16, 512], [64, 1024]], \"positions\": [16, 64]}", 0,
+                 (const uint32_t[][3]){{16, 512, 1}, {64, 1024, 1}, {0}});
 }
 
 static void refuses_a_hostile_file_and_names_the_place(void **state)
@@ -311,12 +381,12 @@ static void refuses_a_hostile_file_and_names_the_place(void **state)
         {"rows:a", "[{\"batch_size\":1,\"seq_len\":99999999999,\"ctx_len\":128}]", "row 1: seq_len"},
         {"rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":null}]", "row 1: ctx_len"},
         {"rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"seq_len\":32,\"ctx_len\":128}]", "duplicate"},
-        {"rows:a", "[{\"batch_size\":2,\"seq_len\":32,\"ctx_len\":128}]", "row 1: batch_size 2"},
+        {"rows:a", "[" ROW(1, 32, 128) "," ROW(0, 32, 128) "]", "row 2: batch_size must"},
+        {"rows:a", "[" ROW(1, 32, 128) "," ROW(1025, 1, 128) "]",
+         "row 2: batch_size must be a whole number from 1 to 1024"},
+        {"rows:a", "[" ROW_OF(1, 32, 128, 1025) "]", "row 1: full_batch_size"},
+        {"rows:a", "[" ROW_OF(4, 1, 128, 8) "]", "row 1: batch_size 4 and full_batch_size 8"},
         {"rows:a", "[{\"batch_size\":1,\"seq_len\":256,\"ctx_len\":128}]", "row 1: seq 256"},
-        {"rows:a",
-         "[{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":128},{\"batch_size\":4,\"seq_len\":1,\"ctx_len\":128}"
-         "]",
-         "decode"},
         {"enumerated:a", "[]", "no shape"},
         {"enumerated:a", "{}", "no input"},
         {"enumerated:a", "{\"a\":[]}", "no shape"},
@@ -343,6 +413,8 @@ static void refuses_a_hostile_file_and_names_the_place(void **state)
     assert_int_equal(from_json(&p, "rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":16384}]", &f),
                      BT_ELIMIT);
     assert_true(strstr(f.text, "16384") && strstr(f.text, "8192"));
+    assert_int_equal(from_json(&p, "rows:a", "[" ROW(1024, 8192, 8192) "]", &f), BT_ELIMIT);
+    assert_true(strstr(f.text, "row 1: batch_size 1024 times seq_len 8192") != NULL);
     assert_int_equal(bt_shapes_parse_bytes(&p, "pow2", "[16]", 4, CTX, NULL), BT_EARG);
     assert_int_equal(bt_shapes_parse_bytes(&p, "rows:a", "[\"\0\"]", 5, CTX, NULL), BT_EFORMAT);
 }
@@ -438,7 +510,7 @@ static void shapes_made_again_from_their_rows_cut_the_same(void **state)
         for (size_t s = p.shapes; s-- > 0;) {
             size_t ctx;
             for (size_t i = 0; (ctx = bt_shapes_bucket(&p.shape[s], CTX, i)) != 0; i++)
-                rows[n++] = (bt_shape){p.shape[s].seq_min, p.shape[s].seq, (uint32_t)ctx};
+                rows[n++] = (bt_shape){p.shape[s].seq_min, p.shape[s].seq, (uint32_t)ctx, 1};
         }
         assert_int_equal(bt_shapes_of_rows(&again, p.text, rows, n, NULL), BT_OK);
         assert_string_equal(again.text, p.text);
@@ -452,15 +524,15 @@ static void shapes_made_again_from_their_rows_cut_the_same(void **state)
     }
     bt_shapes p;
     bt_shape many[BT_SHAPES_MAX + 1];
-    for (uint32_t i = 0; i <= BT_SHAPES_MAX; i++) many[i] = (bt_shape){i + 1, i + 1, 0};
+    for (uint32_t i = 0; i <= BT_SHAPES_MAX; i++) many[i] = (bt_shape){i + 1, i + 1, 0, 1};
     assert_int_equal(bt_shapes_of_rows(&p, "x", many, BT_SHAPES_MAX, NULL), BT_OK);
     assert_int_equal(bt_shapes_of_rows(&p, "x", many, BT_SHAPES_MAX + 1, NULL), BT_ELIMIT);
     assert_int_equal(bt_shapes_of_rows(&p, "x", many, 0, NULL), BT_EARG);
-    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){{1, 20, 0}, {16, 16, 0}}, 2, NULL),
+    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){{1, 20, 0, 1}, {16, 16, 0, 1}}, 2, NULL),
                      BT_EARG);
-    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){{16, 16, 0}, {1, 20, 0}}, 2, NULL),
+    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){{16, 16, 0, 1}, {1, 20, 0, 1}}, 2, NULL),
                      BT_EARG);
-    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){{17, 16, 0}}, 1, NULL), BT_EARG);
+    assert_int_equal(bt_shapes_of_rows(&p, "x", (const bt_shape[]){{17, 16, 0, 1}}, 1, NULL), BT_EARG);
 }
 
 int main(void)
@@ -472,6 +544,9 @@ int main(void)
         cmocka_unit_test(buckets_double_from_512_to_the_context),
         cmocka_unit_test(refuses_other_words_and_names_the_policies),
         cmocka_unit_test(reads_network_specializations),
+        cmocka_unit_test(full_batch_size_is_the_batch_of_a_decode_row),
+        cmocka_unit_test(prompts_together_are_cut_by_the_smallest_batch_that_holds_them),
+        cmocka_unit_test(a_packages_rows_make_the_same_table),
         cmocka_unit_test(reads_enumerated_shapes),
         cmocka_unit_test(refuses_a_hostile_file_and_names_the_place),
         cmocka_unit_test(the_129th_enumerated_shape_is_refused),

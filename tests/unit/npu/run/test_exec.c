@@ -169,8 +169,8 @@ static void nothing_in_padding_changes_a_bit_and_guard_slots_stay(void **state)
         for (size_t i = 0; i < sizeof pads / sizeof *pads; i++) {
             bench b = bench_new(&w, recipes[a], "chunk:64", ROWS, VALID);
             bt_kv_view kv = engine_kit_pages(w.kit.model, ROWS, PAGE, 2);
-            const bt_exec_io io = {.ids = w.ids, .kv = &kv,        .valid = VALID,
-                                   .rows = ROWS, .logits = logits, .pad = pads[i]};
+            const bt_exec_seq seq = {.ids = w.ids, .kv = &kv, .valid = VALID};
+            const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = ROWS, .logits = logits, .pad = pads[i]};
             assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_ALL, b.arena, &io, NULL), BT_OK);
             if (i == 0) {
                 hash = engine_kit_hash(&kv, VALID);
@@ -216,12 +216,8 @@ static void a_step_writes_its_own_kv_rows_and_no_other_byte_moves(void **state)
     uint64_t sessions[2];
     for (size_t i = 0; i < STEPS; i++)
         for (size_t s = 0; s < 2; s++) { /* two sessions in turns */
-            const bt_exec_io io = {.ids = &w.ids[(i + s * 7) % CTX],
-                                   .kv = &kv[s],
-                                   .pos0 = i,
-                                   .valid = 1,
-                                   .rows = 1,
-                                   .logits = logits};
+            const bt_exec_seq seq = {.ids = &w.ids[(i + s * 7) % CTX], .kv = &kv[s], .pos0 = i, .valid = 1};
+            const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = 1, .logits = logits};
             /* a look at all rows takes long */
             const uint64_t earlier = i % 50 ? 0 : engine_kit_hash(&kv[s], i);
             assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_NONE, b.arena, &io, NULL), BT_OK);
@@ -236,8 +232,8 @@ static void a_step_writes_its_own_kv_rows_and_no_other_byte_moves(void **state)
     for (size_t s = 0; s < 2; s++) { /* alone, each gives the same bytes */
         bt_kv_view alone = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
         for (size_t i = 0; i < STEPS; i++) {
-            const bt_exec_io io = {.ids = &w.ids[(i + s * 7) % CTX], .kv = &alone, .pos0 = i, .valid = 1,
-                                   .rows = 1};
+            const bt_exec_seq seq = {.ids = &w.ids[(i + s * 7) % CTX], .kv = &alone, .pos0 = i, .valid = 1};
+            const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = 1};
             assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_NONE, b.arena, &io, NULL), BT_OK);
         }
         assert_true(engine_kit_hash(&alone, STEPS) == sessions[s]);
@@ -502,23 +498,27 @@ static void cancels_between_layers_and_refuses_what_does_not_fit(void **state)
     wide.elem_bytes = 4;
     small.tokens_capacity = 16;
     bench b = bench_new(&w, "w8a8", NULL, 32, 32);
-    bt_exec_io io = {.ids = w.ids, .kv = &kv, .valid = 32, .rows = 32, .logits = logits};
+    bt_exec_seq seq = {.ids = w.ids, .kv = &kv, .valid = 32};
+    const bt_exec_seq good_seq = seq;
+    bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = 32, .logits = logits};
     const bt_exec_io good = io;
 #define REFUSED(change) \
     do { \
-        io = good; \
+        io = good, seq = good_seq; \
         change; \
         assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_LAST, b.arena, &io, NULL), BT_EARG); \
     } while (0)
     REFUSED(io.logits = NULL);
-    REFUSED(io.valid = 0);
-    REFUSED(io.valid = 33);
+    REFUSED(io.seqs = 0);
+    REFUSED(io.seqs = 2);
+    REFUSED(seq.valid = 0);
+    REFUSED(seq.valid = 33);
     REFUSED(io.rows = 31);
     REFUSED(io.rows = 33);
-    REFUSED(io.pos0 = SIZE_MAX);
-    REFUSED(io.pos0 = 33);
-    REFUSED(io.kv = &wide);
-    REFUSED(io.kv = &small);
+    REFUSED(seq.pos0 = SIZE_MAX);
+    REFUSED(seq.pos0 = 33);
+    REFUSED(seq.kv = &wide);
+    REFUSED(seq.kv = &small);
     w.ids[31] = (int32_t)w.vocab;
     REFUSED((void)0);
     assert_int_equal(bt_prefill_run(p, &kv, w.ids, 32, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_EARG);
@@ -526,7 +526,7 @@ static void cancels_between_layers_and_refuses_what_does_not_fit(void **state)
     REFUSED((void)0);
     assert_true(engine_kit_untouched(&kv, 0, 64));
     w.ids[31] = 0;
-    io = good;
+    io = good, seq = good_seq;
     assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_LAST, b.arena, &io, NULL), BT_OK);
     bench_done(&b);
     free(logits);

@@ -51,7 +51,8 @@ static void end(world *w)
 static const void *convert(world *w, bt_pkg_op op, uint32_t in_bytes, uint32_t out_bytes, uint32_t tensor,
                            uint32_t site, const void *from, void (*run)(bt_exec_job *, const bt_pkg_inst *))
 {
-    const bt_exec_io io = {.valid = ROWS, .rows = ROWS};
+    const bt_exec_seq seq = {.valid = ROWS};
+    const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = ROWS};
     bt_exec_job j = bt_exec_job_of(w->x, bt_pkg_rows(w->pkg), BT_PKG_OUT_NONE, w->arena, &io);
     const bt_pkg_inst i = {.op = (uint8_t)op,
                            .group = 1,

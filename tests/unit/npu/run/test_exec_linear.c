@@ -68,8 +68,8 @@ static void a_product_that_is_quantised_at_once_has_the_same_bits(void **state)
             bt_exec *x = NULL;
             assert_int_equal(bt_exec_new(&x, pkg, bt_kernels_select(NULL), r % 2 ? pool : NULL, NULL), BT_OK);
             bt_kv_view kv = engine_kit_pages(kit.model, CTX, PAGE, 2);
-            const bt_exec_io io = {.ids = ids, .kv = &kv, .valid = VALID, .rows = ROWS,
-                                   .logits = logits[is_fused]};
+            const bt_exec_seq seq = {.ids = ids, .kv = &kv, .valid = VALID};
+            const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = ROWS, .logits = logits[is_fused]};
             uint8_t *arena = engine_kit_alloc(bytes);
             memset(arena, 0xff, bytes);
             bt_exec_job j = bt_exec_job_of(x, row, BT_PKG_OUT_ALL, arena, &io);

@@ -193,7 +193,8 @@ static bt_exec_stats run_linear(const world *w, const char *recipe, const float 
     bt_pkg *pkg = package(w, recipe, "chunk:32");
     if (bt_exec_new(&e, pkg, bt_kernels_select(NULL), NULL, &f) < 0) fail_msg("%s", f.text);
     uint8_t *arena = engine_kit_alloc(bt_pkg_header_of(pkg)->arena_bytes);
-    const bt_exec_io io = {.valid = ROWS, .rows = ROWS};
+    const bt_exec_seq seq = {.valid = ROWS};
+    const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = ROWS};
     bt_exec_job j = bt_exec_job_of(e, &bt_pkg_rows(pkg)[0], BT_PKG_OUT_NONE, arena, &io);
     const bt_pkg_inst *i = j.inst;
     assert_int_equal(j.program->seq, ROWS);

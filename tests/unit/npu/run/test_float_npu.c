@@ -80,8 +80,8 @@ static uint64_t run(const world *w, const bt_pkg *pkg, size_t chunk, const char 
     float *part = engine_kit_floats(chunk * w->vocab);
     for (size_t at = 0; at < N; at += chunk) {
         const size_t valid = N - at < chunk ? N - at : chunk;
-        const bt_exec_io io = {.ids = w->ids + at, .kv = &kv,      .pos0 = at, .valid = valid,
-                               .rows = chunk,      .logits = part, .pad = NAN};
+        const bt_exec_seq seq = {.ids = w->ids + at, .kv = &kv, .pos0 = at, .valid = valid};
+        const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = chunk, .logits = part, .pad = NAN};
         if (bt_exec_run(x, row, BT_PKG_OUT_ALL, arena, &io, &f) < 0) fail_msg("%s", f.text);
         memcpy(logits + at * w->vocab, part, valid * w->vocab * sizeof *part);
     }

@@ -195,8 +195,8 @@ static void padding_reaches_nothing(void **state)
     uint64_t hash[2];
     for (int i = 0; i < 2; i++) {
         bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
-        const bt_exec_io io = {.ids = w.ids, .kv = &kv,           .valid = 37,
-                               .rows = 64,   .logits = logits[i], .pad = i ? NAN : 0};
+        const bt_exec_seq seq = {.ids = w.ids, .kv = &kv, .valid = 37};
+        const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = 64, .logits = logits[i], .pad = i ? NAN : 0};
         assert_int_equal(bt_exec_run(x, row, BT_PKG_OUT_LAST, arena, &io, NULL), BT_OK);
         hash[i] = engine_kit_hash(&kv, 37);
         assert_true(engine_kit_untouched(&kv, 37, CTX));
