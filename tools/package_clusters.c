@@ -1,14 +1,15 @@
 /* The clusters of a package's largest program. See package_view.h. */
 #include "tools/package_view.h"
+#include "npu/compile/plan.h"
 #include "npu/pkg/areas.h"
 
 #include <stdlib.h>
 
 /* What lies at an offset of the arena. */
 typedef struct value {
-    uint64_t at, bytes;
-    uint32_t writer, reader; /* clusters: that wrote it, that read it last; 0: the companion */
-    bool is_out;             /* was counted as the writer's output */
+    uint64_t at, bytes, moved; /* in the arena, and as the device moves it */
+    uint32_t writer, reader;   /* clusters: that wrote it, that read it last; 0: the companion */
+    bool is_out;               /* was counted as the writer's output */
 } value;
 
 typedef struct walk {
@@ -25,14 +26,14 @@ static void reads(walk *w, uint64_t at, uint32_t cluster)
     if (at == BT_PKG_NOWHERE || i == w->values) return;
     value *v = &w->value[i];
     if (v->writer == cluster) return;
-    if (cluster && v->reader != cluster) w->cluster[cluster].in_bytes += v->bytes;
-    if (v->writer && !v->is_out) w->cluster[v->writer].out_bytes += v->bytes;
+    if (cluster && v->reader != cluster) w->cluster[cluster].in_bytes += v->moved;
+    if (v->writer && !v->is_out) w->cluster[v->writer].out_bytes += v->moved;
     v->is_out = true;
     v->reader = cluster;
 }
 
 /* In place too: from now on it is another value. What lay there before is gone. */
-static void writes(walk *w, uint64_t at, uint64_t bytes, uint32_t cluster)
+static void writes(walk *w, uint64_t at, uint64_t bytes, uint64_t moved, uint32_t cluster)
 {
     size_t kept = 0;
     if (at == BT_PKG_NOWHERE) return;
@@ -40,7 +41,7 @@ static void writes(walk *w, uint64_t at, uint64_t bytes, uint32_t cluster)
         const value v = w->value[i];
         if (v.at >= at + bytes || at >= v.at + v.bytes) w->value[kept++] = v;
     }
-    w->value[kept] = (value){.at = at, .bytes = bytes, .writer = cluster};
+    w->value[kept] = (value){.at = at, .bytes = bytes, .moved = moved, .writer = cluster};
     w->values = kept + 1;
 }
 
@@ -66,15 +67,16 @@ size_t tool_package_clusters(tool_package_cluster **ret, const bt_pkg *p)
     size_t clusters = 0;
     for (uint32_t n = 0; w.value && w.cluster && n < g->insts; n++) {
         const bt_pkg_inst *i = &inst[n];
-        const uint64_t rows = i->out_rows ? g->out : g->seq, bytes = rows * i->out_stride;
+        const uint64_t rows = i->out_rows ? g->out : g->seq, bytes = rows * i->out_stride,
+                       moved = bt_plan_device_bytes(&bt_pkg_header_of(p)->layout, g, i);
         const bool makes = bt_areas_makes_planes(i);
         reads(&w, i->in0, i->cluster);
         if (!makes) reads(&w, i->in1, i->cluster);
-        writes(&w, i->out, bytes, i->cluster);
-        if (makes) writes(&w, i->in1, bytes, i->cluster);
+        writes(&w, i->out, bytes, moved, i->cluster);
+        if (makes) writes(&w, i->in1, bytes, moved, i->cluster);
         if (!i->cluster) continue;
         enter(&w.cluster[i->cluster], i, rows);
-        if (i->out == BT_PKG_NOWHERE) w.cluster[i->cluster].out_bytes += bytes; /* the caller's logits */
+        if (i->out == BT_PKG_NOWHERE) w.cluster[i->cluster].out_bytes += moved; /* the caller's logits */
     }
     free(w.value);
     *ret = NULL;

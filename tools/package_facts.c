@@ -1,6 +1,7 @@
 /* Figures of a package that both views need. See package_view.h. */
 #include "tools/package_view.h"
 #include "model/weight.h"
+#include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/recipe.h"
 
 #include <stdio.h>
@@ -115,6 +116,17 @@ uint64_t tool_package_values_bytes(const bt_pkg *p, uint32_t program)
     return sum;
 }
 
+const char *tool_package_npu_ops(const bt_pkg *p)
+{
+    const uint32_t largest = tool_package_largest(p);
+    const bt_pkg_inst *inst = bt_pkg_code(p, largest);
+    for (uint32_t i = 0; i < bt_pkg_programs(p)[largest].insts; i++) {
+        const bool converts = inst[i].op >= BT_PKG_QUANTISE && inst[i].op <= BT_PKG_ROUND16;
+        if (inst[i].unit != BT_PKG_COMPANION && !bt_pkg_is_npu_linear(&inst[i]) && !converts) return "all";
+    }
+    return "linear";
+}
+
 size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], const bt_pkg *p)
 {
     const uint32_t largest = tool_package_largest(p);
@@ -123,8 +135,7 @@ size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], c
     uint32_t last[TOOL_PACKAGE_MAX_PLACES]; /* the cluster seen last */
     size_t n = 0;
     for (uint32_t i = 0; i < g->insts; i++) {
-        const char *op = bt_pkg_op_name((bt_pkg_op)inst[i].op),
-                   *unit = inst[i].unit == BT_PKG_NPU ? "npu" : "companion";
+        const char *op = bt_pkg_op_name((bt_pkg_op)inst[i].op), *unit = bt_pkg_unit_name(inst[i].unit);
         size_t k = 0;
         while (k < n && (strcmp(ret[k].op, op) != 0 || strcmp(ret[k].unit, unit) != 0)) k++;
         if (k == TOOL_PACKAGE_MAX_PLACES) continue; /* far more kinds than there are */

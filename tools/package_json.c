@@ -2,6 +2,7 @@
 #include "tools/package_view.h"
 #include "base/hash.h"
 #include "model/weight.h"
+#include "npu/compile/plan.h"
 #include "npu/pkg/recipe.h"
 
 #include <math.h>
@@ -32,9 +33,11 @@ static json_t *program(const bt_pkg *p, uint32_t index)
 {
     const bt_pkg_program *g = &bt_pkg_programs(p)[index];
     const tool_package_switches w = tool_package_switches_of(p, index);
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "program", count(index),
+    const bt_plan_macs m = bt_plan_macs_of(g, bt_pkg_code(p, index), bt_pkg_sites(p));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "program", count(index),
                      "instructions", count(g->insts), "clusters", count(g->clusters), "arena_bytes",
-                     count(g->arena_bytes), "npu_macs", count(g->npu_macs), "companion_macs",
+                     count(g->arena_bytes), "npu_macs", count(g->npu_macs), "npu_int8_macs", count(m.int8),
+                     "npu_int16_macs", count(m.int16), "npu_float_macs", count(m.floats), "companion_macs",
                      count(g->companion_macs), "activation_bytes_moved", count(g->activation_bytes_moved),
                      "row_padding_bytes", count(tool_package_row_padding(p, index)), "tile_padding_macs",
                      count(tool_package_tile_padding(p, index)), "static_ctx", count(g->ctx),
@@ -176,13 +179,14 @@ json_t *tool_package_summary_json(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     char digest[BT_HASH_HEX_CHARS], id[BT_HASH_HEX_CHARS];
-    json_t *j = json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "name", h->model_name,
-                          "model_id", bt_hash_hex(id, h->model_id), "digest", bt_hash_hex(digest, h->digest),
-                          "version", count(h->version), "quant", h->recipe, "shape_policy", h->shape_policy,
-                          "profile", h->profile, "npu_ops", h->npu_ops == BT_PKG_OPS_ALL ? "all" : "linear",
-                          "file_bytes", count(h->file_bytes), "weights_bytes", count(h->weights_bytes),
-                          "arena_bytes", count(h->arena_bytes), "calibration_tokens", count(h->calib_tokens),
-                          "specializations", specializations(p), "fallbacks", fallbacks(p));
+    json_t *j =
+        json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "name", h->model_name,
+                  "model_id", bt_hash_hex(id, h->model_id), "digest", bt_hash_hex(digest, h->digest),
+                  "version", count(h->version), "quant", h->recipe, "shape_policy", h->shape_policy,
+                  "profile", h->profile, "npu_ops", tool_package_npu_ops(p), "floats",
+                  bt_pkg_float_name(h->float_form), "file_bytes", count(h->file_bytes), "weights_bytes",
+                  count(h->weights_bytes), "arena_bytes", count(h->arena_bytes), "calibration_tokens",
+                  count(h->calib_tokens), "specializations", specializations(p), "fallbacks", fallbacks(p));
     json_t *plan = tool_package_plan_json(p);
     if (j && plan && json_object_update_new(j, plan) == 0) return j;
     if (!j) json_decref(plan);

@@ -3,6 +3,7 @@
 #include "base/num.h"
 #include "base/hash.h"
 #include "npu/compile/offload.h"
+#include "npu/compile/plan.h"
 #include "npu/pkg/recipe.h"
 #include "tools/tool.h"
 
@@ -18,6 +19,18 @@ static const char *size_text(char ret[32], uint64_t bytes)
     return ret;
 }
 
+/* What the NPU's MACs are made of, where not of int8 alone. */
+static void print_kinds(const bt_pkg *p)
+{
+    const uint32_t largest = tool_package_largest(p);
+    const bt_pkg_program *g = &bt_pkg_programs(p)[largest];
+    const bt_plan_macs m = bt_plan_macs_of(g, bt_pkg_code(p, largest), bt_pkg_sites(p));
+    const double all = (double)g->npu_macs;
+    if (m.int16 + m.floats)
+        printf("  NPU MACs: %.2f %% in int8, %.2f %% in int16, %.2f %% in floats\n",
+               100 * (double)m.int8 / all, 100 * (double)m.int16 / all, 100 * (double)m.floats / all);
+}
+
 void tool_package_print_summary(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -26,8 +39,9 @@ void tool_package_print_summary(const bt_pkg *p)
     char digest[BT_HASH_HEX_CHARS], a[32], b[32], c[32];
     printf("model           %s\ndigest          %s\n", h->model_name, bt_hash_hex(digest, h->digest));
     printf("quantisation    %s, calibrated on %" PRIu64 " tokens\n", h->recipe, h->calib_tokens);
-    printf("device          %s, %s on the NPU\n", h->profile,
-           h->npu_ops == BT_PKG_OPS_ALL ? "every operator it has" : "matrix products");
+    printf("device          %s, %s on the NPU%s%s\n", h->profile,
+           strcmp(tool_package_npu_ops(p), "all") == 0 ? "every operator it has" : "matrix products",
+           h->float_form ? ", some in " : "", h->float_form ? bt_pkg_float_name(h->float_form) : "");
     printf("size            %s, of it weights %s; one arena of %s\n", size_text(a, h->file_bytes),
            size_text(b, h->weights_bytes), size_text(c, h->arena_bytes));
     printf("shapes          %s, %u rows\n\n  %5s %11s %20s %12s %8s %16s %16s\n", h->shape_policy,
@@ -47,6 +61,7 @@ void tool_package_print_summary(const bt_pkg *p)
                size_text(a, g->arena_bytes), g->insts, g->npu_macs, g->companion_macs);
         i = last;
     }
+    print_kinds(p);
     printf("  (MACs of whole programs; attention's, which grow with the position, are not in them)\n");
     tool_package_print_layout(p);
     printf("\nfallbacks       %s\n", h->fallbacks.count ? "these operators go to the companion:" : "none");

@@ -82,6 +82,8 @@ typedef struct tool_package_bucket {
     double masked;
 } tool_package_bucket;
 tool_package_bucket tool_package_bucket_of(const bt_pkg *p, uint32_t row);
+/* What is on the NPU: "linear", or "all" where other operators are, in integers or in floats. */
+const char *tool_package_npu_ops(const bt_pkg *p);
 /* Index of the program that the placement and the memory report speak of: the longest seq, logits of the last row. */
 uint32_t tool_package_largest(const bt_pkg *p);
 /* What running the chunks of a prompt on shared programs saves, against a program for each chunk. */

@@ -91,6 +91,21 @@ static bt_err check_companion(const bt_profile *p, bt_fault *fault)
     return BT_OK;
 }
 
+/* A package has one form of floats. */
+static bt_err check_floats(const bt_profile *p, bt_fault *fault)
+{
+    const char *of[2] = {NULL, NULL};
+    for (int k = 0; k < BT_OP_KINDS; k++)
+        for (int f = 0; f < 2; f++)
+            if (p->op[k] & (f ? BT_PROFILE_BFLOAT16 : BT_PROFILE_FLOAT16)) of[f] = bt_op_name((bt_op_kind)k);
+    return of[0] && of[1]
+               ? bt_fail(
+                     fault, BT_EFORMAT,
+                     "field 'operators': '%s' takes 'float16' and '%s' 'bfloat16'; a device has one of them",
+                     of[0], of[1])
+               : BT_OK;
+}
+
 bt_err bt_profile_check(const bt_profile *p, bt_fault *fault)
 {
     bt_err e;
@@ -105,5 +120,6 @@ bt_err bt_profile_check(const bt_profile *p, bt_fault *fault)
     if ((e = check_switch(p, fault)) < 0) return e;
     if ((e = check_state(p, fault)) < 0) return e;
     if ((e = check_companion(p, fault)) < 0) return e;
+    if ((e = check_floats(p, fault)) < 0) return e;
     return check_refused(p, fault);
 }

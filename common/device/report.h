@@ -34,6 +34,7 @@ typedef struct bt_report_work {
     uint64_t masked_macs;       /* of columns that static contexts have beyond what rows see; not computed */
     uint64_t session_switches;  /* sessions that a device would have mapped in place of another */
     uint64_t session_switch_ns; /* what they would have cost there */
+    uint64_t npu_int16_macs, npu_float_macs; /* of npu_macs: with 16-bit inputs, in floats; the others with 8 bits */
 } bt_report_work;
 /* Adds to *sum what was done between two looks at an engine. */
 static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work *before, const bt_report_work *after)
@@ -42,6 +43,8 @@ static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work 
     sum->batch_padding_rows += after->batch_padding_rows - before->batch_padding_rows;
     sum->npu_macs += after->npu_macs - before->npu_macs;
     sum->companion_macs += after->companion_macs - before->companion_macs;
+    sum->npu_int16_macs += after->npu_int16_macs - before->npu_int16_macs;
+    sum->npu_float_macs += after->npu_float_macs - before->npu_float_macs;
     sum->tile_padding_macs += after->tile_padding_macs - before->tile_padding_macs;
     sum->shadow_entries += after->shadow_entries - before->shadow_entries;
     sum->compilations += after->compilations - before->compilations;

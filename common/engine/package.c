@@ -42,6 +42,8 @@ bt_report_work bt_package_work(const bt_exec *x, uint64_t rows)
                             .batch_padding_rows = s.batch_padding_rows,
                             .npu_macs = s.npu_macs,
                             .companion_macs = s.companion_macs,
+                            .npu_int16_macs = s.npu_int16_macs,
+                            .npu_float_macs = s.npu_float_macs,
                             .tile_padding_macs = s.tile_padding_macs,
                             .shadow_entries = s.shadow_entries,
                             .masked_macs = s.masked_macs,

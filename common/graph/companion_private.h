@@ -32,6 +32,7 @@ struct bt_companion_pass_step {
     bt_companion_rows r;
     float number; /* eps, pad */
     size_t heads, d, dims, layer;
+    bt_round16 form;
     const float *cos, *sin;
     int neox;
     const int32_t *ids;

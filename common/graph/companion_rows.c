@@ -133,6 +133,27 @@ void bt_companion_silu_mul(const bt_companion *c, float *gate, const float *up, 
     bt_companion_pass_add(c, &s, t);
 }
 
+static void round_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                       void *scratch)
+{
+    const size_t ld = bt_companion_ld(c, s->k);
+    (void)r0, (void)scratch;
+    bt_round16_rows(c->kernels, s->form, y, ld, x, ld, n, s->k);
+}
+
+void bt_companion_round(const bt_companion *c, bt_round16 form, float *y, const float *x, size_t t, size_t k)
+{
+    const step s = {.fn = round_rows,
+                    .is_fresh = y != x,
+                    .y = y,
+                    .x = x,
+                    .k = k,
+                    .form = form,
+                    .area = {read_area(c, x, k), written_area(c, y, k)},
+                    .areas = 2};
+    bt_companion_pass_add(c, &s, t);
+}
+
 static void rotate_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
                         void *scratch)
 {

@@ -114,5 +114,7 @@ bt_msg_work bt_node_setup_work(const bt_report_work *work)
                          .masked_macs = work->masked_macs,
                          .session_switches = work->session_switches,
                          .session_switch_ns = work->session_switch_ns,
-                         .tile_padding_macs = work->tile_padding_macs};
+                         .tile_padding_macs = work->tile_padding_macs,
+                         .npu_int16_macs = work->npu_int16_macs,
+                         .npu_float_macs = work->npu_float_macs};
 }

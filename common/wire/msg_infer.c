@@ -219,6 +219,8 @@ static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
     b->session_switches = t->work.session_switches;
     b->session_switch_ns = t->work.session_switch_ns;
     b->tile_padding_macs = t->work.tile_padding_macs;
+    b->npu_int16_macs = t->work.npu_int16_macs;
+    b->npu_float_macs = t->work.npu_float_macs;
     b->cached_tokens = t->cached_tokens;
     if (t->has_logprob) {
         bt_msg_sampling_put_logprob(&s->logprob, &t->logprob);
@@ -239,8 +241,9 @@ static void read_first_token(bt_msg_checker *c, bt_msg *m, const ProtobufCMessag
     t->queue_us = b->queue_us;
     t->prefill_us = b->prefill_us;
     t->work = (bt_msg_work){
-        b->rows,        b->npu_macs,         b->companion_macs,    b->shadow_entries,   b->compilations,
-        b->masked_macs, b->session_switches, b->session_switch_ns, b->tile_padding_macs};
+        b->rows,          b->npu_macs,         b->companion_macs,    b->shadow_entries,    b->compilations,
+        b->masked_macs,   b->session_switches, b->session_switch_ns, b->tile_padding_macs, b->npu_int16_macs,
+        b->npu_float_macs};
     t->cached_tokens = b->cached_tokens;
     t->has_logprob = b->logprob != NULL;
     if (b->logprob) bt_msg_sampling_get_logprob(c, &t->logprob, b->logprob);
@@ -258,6 +261,9 @@ static void check_first_token(bt_msg_checker *c, const bt_msg *m)
             bt_msg_body_fail(c, "top_logits[%zu] is %g: must be finite and never rise", i, (double)v);
     }
     bt_msg_body_range(c, "cached_tokens", t->cached_tokens, 0, BT_MSG_MAX_PROMPT_TOKENS - 1);
+    bt_msg_body_range(c, "npu_int16_macs", t->work.npu_int16_macs, 0, t->work.npu_macs);
+    bt_msg_body_range(c, "npu_float_macs", t->work.npu_float_macs, 0,
+                      t->work.npu_macs - t->work.npu_int16_macs);
     if (t->has_logprob) bt_msg_sampling_check_logprob(c, &t->logprob);
 }
 

@@ -96,6 +96,13 @@ static json_t *fallbacks(const bt_msg_engine *g)
     return a;
 }
 
+/* A share of the prompt's multiply-accumulates. */
+static json_t *share(const gw_answer_report *r, uint64_t macs)
+{
+    const double all = (double)r->work.npu_macs + (double)r->work.companion_macs;
+    return r->has_prefill && all > 0 ? json_real((double)macs / all) : json_null();
+}
+
 /* What the prefill node computed with, and what this prompt took there. */
 static json_t *add_work(json_t *object, const gw_answer_report *r)
 {
@@ -103,10 +110,11 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
     const bt_msg_work *w = &r->work;
     const uint64_t macs = w->npu_macs + w->companion_macs;
     json_t *more = json_pack(
-        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "engine", words(g ? g->name : NULL), "quant",
-        words(g ? g->quant : NULL), "shape_policy", words(g ? g->shape_policy : NULL), "profile",
-        words(g ? g->profile : NULL), "npu_mac_ratio",
-        r->has_prefill && macs ? json_real((double)w->npu_macs / (double)macs) : json_null(), "padding_ratio",
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "engine", words(g ? g->name : NULL),
+        "quant", words(g ? g->quant : NULL), "shape_policy", words(g ? g->shape_policy : NULL), "profile",
+        words(g ? g->profile : NULL), "npu_mac_ratio", share(r, w->npu_macs), "npu_int8_mac_ratio",
+        share(r, w->npu_macs - w->npu_int16_macs - w->npu_float_macs), "npu_int16_mac_ratio",
+        share(r, w->npu_int16_macs), "npu_float_mac_ratio", share(r, w->npu_float_macs), "padding_ratio",
         r->has_prefill && w->rows ? json_real(1 - (double)computed_tokens(r) / (double)w->rows) : json_null(),
         "fallbacks", fallbacks(g), "compilations", r->has_prefill ? count(w->compilations) : json_null(),
         "masked_mac_ratio",

@@ -126,6 +126,11 @@ static void print_npu(const json_t *b)
     }
     fprintf(stderr, "npu        %6.2f %% of the prompt's multiply-adds; %s\n", 100 * json_number_value(share),
             json_array_size(left) ? "the CPU did what fell back:" : "nothing fell back to the CPU");
+    const double in16 = json_number_value(json_object_get(b, "npu_int16_mac_ratio")),
+                 floats = json_number_value(json_object_get(b, "npu_float_mac_ratio"));
+    if (in16 > 0 || floats > 0)
+        fprintf(stderr, "           %6.2f %% in int8, %.2f %% in int16, %.2f %% in floats\n",
+                100 * json_number_value(json_object_get(b, "npu_int8_mac_ratio")), 100 * in16, 100 * floats);
     json_array_foreach(left, i, f)
         fprintf(stderr, "           %s, %lld x: %s\n", text_of(f, "op"),
                 (long long)json_integer_value(json_object_get(f, "count")), text_of(f, "why"));

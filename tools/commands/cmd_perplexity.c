@@ -163,16 +163,20 @@ static int show(const config *c, measure *r)
 {
     const double value = bt_perplexity_value(&r->score), error = bt_perplexity_error(&r->score);
     const double macs = (double)r->work.npu_macs + (double)r->work.companion_macs,
-                 npu = macs > 0 ? (double)r->work.npu_macs / macs : 0;
+                 npu = macs > 0 ? (double)r->work.npu_macs / macs : 0,
+                 in16 = macs > 0 ? (double)r->work.npu_int16_macs / macs : 0,
+                 floats = macs > 0 ? (double)r->work.npu_float_macs / macs : 0;
     const double rate = r->us ? 1e6 * (double)(r->plan.windows * r->plan.ctx_tokens) / (double)r->us : 0;
     const bt_perplexity_diff_result d =
         r->diff ? bt_perplexity_diff_end(r->diff) : (bt_perplexity_diff_result){0};
     if (c->json) {
         json_t *o =
-            json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:I, s:f}", "perplexity", value, "standard_error",
-                      error, "tokens", (json_int_t)r->score.tokens, "windows", (json_int_t)r->plan.windows,
-                      "engine", engine_names[c->engine], "quant", r->form, "npu_mac_ratio", npu,
-                      "tile_padding_macs", (json_int_t)r->work.tile_padding_macs, "tokens_per_second", rate);
+            json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:f}", "perplexity", value,
+                      "standard_error", error, "tokens", (json_int_t)r->score.tokens, "windows",
+                      (json_int_t)r->plan.windows, "engine", engine_names[c->engine], "quant", r->form,
+                      "npu_mac_ratio", npu, "npu_int8_mac_ratio", npu - in16 - floats, "npu_int16_mac_ratio",
+                      in16, "npu_float_mac_ratio", floats, "tile_padding_macs",
+                      (json_int_t)r->work.tile_padding_macs, "tokens_per_second", rate);
         if (r->diff)
             json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against],
                                                 "kl_mean", d.kl_mean, "kl_p99", d.kl_p99, "top1_ratio",
@@ -183,6 +187,9 @@ static int show(const config *c, measure *r)
            value, error, (unsigned long long)r->score.tokens, r->plan.windows,
            r->plan.windows == 1 ? "" : "s", r->plan.ctx_tokens, engine_names[c->engine], r->form, rate);
     if (macs > 0) printf("%.2f %% of its multiply-accumulates on the NPU\n", 100 * npu);
+    if (in16 + floats > 0)
+        printf("%.2f %% in int8, %.2f %% in int16, %.2f %% in floats\n", 100 * (npu - in16 - floats),
+               100 * in16, 100 * floats);
     if (r->work.tile_padding_macs)
         printf("whole tiles add %.2f %% to them\n", 100 * (double)r->work.tile_padding_macs / macs);
     if (r->diff)

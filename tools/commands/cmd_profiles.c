@@ -43,6 +43,10 @@ static void print_operators(const bt_profile *p)
     for (int b = 0; b < 2; b++)
         if (p->op[BT_OP_LINEAR] >> b & 1)
             snprintf(bits + strlen(bits), sizeof bits - strlen(bits), "%s%s", bits[0] ? "," : "", names[b]);
+    const uint8_t floats = p->op[BT_OP_LINEAR] & BT_PROFILE_FLOATS;
+    if (floats)
+        snprintf(bits + strlen(bits), sizeof bits - strlen(bits), "%s%s", bits[0] ? "," : "",
+                 floats == BT_PROFILE_FLOAT16 ? "f16" : "bf16");
     for (int k = 0; k < BT_OP_KINDS; k++) others += k != BT_OP_LINEAR && p->op[k];
     printf("  %-7s  %-7s  %6zu", bits[0] ? bits : "-", p->op[BT_OP_LINEAR] & BT_PROFILE_INT4 ? "8,4" : "8",
            others);

@@ -26,7 +26,9 @@ struct bt_calib {
     bt_walk *walk;
     uint8_t *page[PAGES];
     bt_kv_view kv;
-    float *head; /* [WINDOW, dim]: the head's input */
+    float *head;               /* [WINDOW, dim]: the head's input */
+    float *tensor_max;         /* [graph tensors]: of what lies in each; NULL without op_max */
+    const bt_program *program; /* that runs */
     bt_calib_stats stats;
     void (*progress)(void *ud, uint64_t done, uint64_t total);
     void *progress_ud;
@@ -133,6 +135,8 @@ void bt_calib_free(bt_calib *c)
     free(c->stats.site);
     free(c->stats.out_max);
     free(c->stats.attention_max);
+    free(c->stats.op_max);
+    free(c->tensor_max);
     free(c->head);
     free(c);
 }
@@ -198,6 +202,40 @@ static void watch_linear(bt_calib *c, const bt_step *step, const float *in, cons
                  rows * step->out_width);
 }
 
+bt_err bt_calib_watch_ops(bt_calib *c, bt_fault *fault)
+{
+    free(c->stats.op_max);
+    free(c->tensor_max);
+    c->stats.op_max = calloc(c->graph->ops, sizeof *c->stats.op_max);
+    c->tensor_max = calloc(c->graph->tensors, sizeof *c->tensor_max);
+    return c->stats.op_max && c->tensor_max ? BT_OK : bt_fail(fault, BT_ENOMEM, "watching operators");
+}
+
+/* Programs have a step for each operator, in their order. KV holds what was stored last. */
+static void watch_op(bt_calib *c, const bt_step *step, const float *out, size_t count)
+{
+    float *most = &c->stats.op_max[step - c->program->step], *made = &c->tensor_max[step->out];
+    for (int i = 0; i < 2; i++)
+        if (step->in[i] != BT_GRAPH_NO_TENSOR) raise_to(most, &c->tensor_max[step->in[i]], 1);
+    *made = 0;
+    if (out) raise_to(made, out, count);
+    else *made = *most;
+    raise_to(most, made, 1);
+}
+
+/* What is left: the tail, which only logits need. The last norm reads the residual stream and writes the
+ * head's input. */
+static void watch_tail(bt_calib *c)
+{
+    const bt_graph *g = c->graph;
+    const float head = c->stats.site[c->stats.sites - 1].max;
+    float *most = c->stats.op_max;
+    for (size_t i = g->op_tail; i < g->ops; i++) {
+        most[i] = head;
+        if (g->op[i].kind != BT_OP_LINEAR) raise_to(&most[i], &most[g->op_tail - 1], 1);
+    }
+}
+
 static void watch(void *ud, const bt_step *step, const float *in, const float *out, size_t rows)
 {
     bt_calib *c = ud;
@@ -214,6 +252,7 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
                             hp->dim);
         watch_rows(c, bt_pkg_site_index(hp->layers, 0, BT_SITE_HEAD), c->head, rows);
     }
+    if (!c->rows && c->tensor_max) watch_op(c, step, out, count);
     if (c->rows || !out) return;
     if (step->kind == BT_OP_ATTENTION) raise_to(&c->stats.attention_max[step->layer], out, count);
     if (step->kind == BT_OP_QK_NORM || step->kind == BT_OP_ROPE)
@@ -235,13 +274,15 @@ static bt_err run_window(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fa
     const bt_companion_seq seq = {&c->kv, 0, n};
     const bt_walk_io io = {.ids = ids,  .seq = &seq,      .sequences = 1,
                            .bucket = 1, .on_step = watch, .on_step_ud = c};
+    c->program = p;
     if (e == BT_OK) e = bt_walk_run(c->walk, p, arena, &io, fault);
+    c->program = NULL;
     free(arena);
     bt_bind_free(p);
     return e;
 }
 
-static void clear(bt_calib_stats *s, uint32_t layers)
+static void clear(bt_calib_stats *s, uint32_t layers, size_t ops)
 {
     for (size_t i = 0; i < s->sites; i++) {
         bt_calib_site *site = &s->site[i];
@@ -256,6 +297,7 @@ static void clear(bt_calib_stats *s, uint32_t layers)
     memset(s->out_max, 0, ((size_t)layers * BT_PKG_LAYER_TENSORS + 2) * sizeof *s->out_max);
     memset(s->attention_max, 0, layers * sizeof *s->attention_max);
     s->residual_max = 0;
+    if (s->op_max) memset(s->op_max, 0, ops * sizeof *s->op_max);
 }
 
 static bt_err run(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
@@ -276,7 +318,7 @@ bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *
                         bt_fault *fault)
 {
     bt_calib_stats *s = &c->stats;
-    clear(s, c->m->hp.layers);
+    clear(s, c->m->hp.layers, c->graph->ops);
     c->rows = NULL;
     const bt_err e = run(c, ids, n, fault);
     if (e < 0) return e;
@@ -289,6 +331,7 @@ bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *
                                                                : (bt_site_kind)(i % BT_PKG_LAYER_SITES)),
                            i / BT_PKG_LAYER_SITES);
     }
+    if (s->op_max) watch_tail(c);
     s->tokens = c->total;
     *ret = s;
     return BT_OK;

@@ -34,6 +34,8 @@ typedef struct bt_calib_stats {
                        and k; not of the output matrix (0) */
     float *attention_max; /* [layers]: of the attention's output before R2 */
     float residual_max;   /* of the residual stream, as rotated */
+    float *op_max; /* [graph ops] (bt_graph_build with the fold's rotations): of what each operator reads and writes;
+                      logits are not run. NULL: not asked for */
     size_t tokens;
 } bt_calib_stats;
 
@@ -44,6 +46,8 @@ typedef struct bt_calib bt_calib;
 bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char *isa, bt_pool *pool,
                     void (*progress)(void *ud, uint64_t done, uint64_t total), void *progress_ud, bt_fault *fault);
 void bt_calib_free(bt_calib *c); /* NULL is fine */
+/* Asks for op_max, from the next bt_calib_measure on. BT_ENOMEM. */
+bt_err bt_calib_watch_ops(bt_calib *c, bt_fault *fault);
 /* Runs ids through the model. BT_EFORMAT when a value is not finite. The result lives as long as c, until the next
  * call. */
 bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault);

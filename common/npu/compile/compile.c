@@ -41,8 +41,16 @@ static void write_rotation(bt_compile_job *j, bt_pkg_rotation *to, const bt_hada
     if (h->sign) to->sign = table(j, h->sign, bt_hadamard_size(h));
 }
 
+static bool rotates_in_floats(const bt_compile_job *j)
+{
+    for (size_t i = 0; i < j->graph->ops; i++)
+        if (j->graph->op[i].kind == BT_OP_ROPE && j->offload->on_npu[i] == BT_PKG_NPU_FLOAT) return true;
+    return false;
+}
+
 static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
 {
+    const bt_kernels *ref = bt_kernels_select("ref");
     bt_pkg_header *h = &j->header;
     const size_t n = j->ctx_tokens * (j->m->hp.rope_dims / 2);
     float *cos = malloc(n * sizeof *cos), *sin = malloc(n * sizeof *sin);
@@ -60,6 +68,10 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
             }
             *(i ? &h->rope_sin_q15 : &h->rope_cos_q15) = table(j, q, n * sizeof *q);
         }
+        for (int i = 0; rotates_in_floats(j) && i < 2; i++) {
+            bt_round16_rows(ref, h->float_form, i ? sin : cos, n, i ? sin : cos, n, 1, n);
+            *(i ? &h->rope_sin16 : &h->rope_cos16) = table(j, i ? sin : cos, n * sizeof *cos);
+        }
     }
     const bool made = cos && sin && q;
     free(cos);
@@ -76,6 +88,7 @@ static bt_err write_header(bt_compile_job *j, bt_fault *fault)
     h->kernels_version = BT_KERNELS_NUMERIC_VERSION;
     h->rounding = BT_PKG_ROUND_HALF_UP;
     h->npu_ops = j->npu_ops;
+    h->float_form = j->offload->float_form;
     h->flags = (hp->rope_neox ? BT_PKG_FLAG_NEOX : 0u) | (hp->qkv_bias ? BT_PKG_FLAG_QKV_BIAS : 0u) |
                (hp->qk_norm ? BT_PKG_FLAG_QK_NORM : 0u) | (hp->tied_output ? BT_PKG_FLAG_TIED : 0u);
     h->arch = (uint32_t)hp->arch;
@@ -114,6 +127,7 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
     if (e == BT_OK) e = bt_compile_offload(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_new(&j->w, path, fault);
     if (e == BT_OK) e = bt_compile_sites(j, fault);
+    if (e == BT_OK) e = bt_compile_offload_measured(j, fault);
     if (e == BT_OK) e = write_header(j, fault);
     if (e == BT_OK) e = bt_compile_tensors(j, fault);
     if (e == BT_OK) e = bt_compile_programs(j, fault);

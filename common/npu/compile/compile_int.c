@@ -53,10 +53,11 @@ void bt_compile_int_f16(const bt_compile_job *j, bt_pkg_tensor *t)
     t->out_scale = bt_units_out_scale(&in, t->layer, (bt_weight)t->weight);
 }
 
-static bool is_on_npu(const bt_compile_job *j, uint32_t layer, bt_op_kind kind)
+static bool is_in_integers(const bt_compile_job *j, uint32_t layer, bt_op_kind kind)
 {
     for (size_t i = 0; i < j->graph->ops; i++)
-        if (j->graph->op[i].kind == kind && j->graph->op[i].layer == layer) return j->offload->on_npu[i];
+        if (j->graph->op[i].kind == kind && j->graph->op[i].layer == layer)
+            return j->offload->on_npu[i] == BT_PKG_NPU;
     return false;
 }
 
@@ -66,9 +67,10 @@ void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL || s->kind != BT_SITE_O) return;
     const bt_units_in in = units_in(j);
-    const bool then = bt_graph_rotates_attention(j->graph) ? is_on_npu(j, s->layer, BT_OP_ROTATE)
-                                                           : bt_compile_job_on_npu(j, s->layer, BT_WEIGHT_O);
-    const bool integers = is_on_npu(j, s->layer, BT_OP_ATTENTION);
+    const bool then = bt_graph_rotates_attention(j->graph)
+                          ? is_in_integers(j, s->layer, BT_OP_ROTATE)
+                          : bt_compile_job_unit(j, s->layer, BT_WEIGHT_O) == BT_PKG_NPU;
+    const bool integers = is_in_integers(j, s->layer, BT_OP_ATTENTION);
     const bool converts = bt_graph_rotates_attention(j->graph) ? integers != then : integers && !then;
     if (converts) s->a16_scale = bt_units_attention_scale(&in, s->layer);
 }
@@ -76,7 +78,8 @@ void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s)
 bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight,
                              bt_fault *fault)
 {
-    if (j->npu_ops != BT_PKG_OPS_ALL || !bt_compile_job_on_npu(j, layer, (bt_weight)t->weight)) return BT_OK;
+    if (j->npu_ops != BT_PKG_OPS_ALL || bt_compile_job_unit(j, layer, (bt_weight)t->weight) != BT_PKG_NPU)
+        return BT_OK;
     const bt_units_in in = units_in(j);
     int32_t *wq = malloc(t->n * sizeof *wq);
     if (!wq) return bt_fail(fault, BT_ENOMEM, "a norm of %u weights", t->n);
@@ -95,7 +98,7 @@ bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault)
     for (size_t i = 0; i < g->ops; i++) {
         bt_pkg_int_params p;
         j->params[i] = BT_PKG_NONE;
-        if (!j->offload->on_npu[i]) continue;
+        if (j->offload->on_npu[i] != BT_PKG_NPU) continue;
         j->params[i] = bt_units_op(&p, &in, g, i) ? add(j, BT_PKG_CONST_TABLE, &p, sizeof p) : BT_PKG_NONE;
     }
     j->header.residual_scale = bt_units_residual_scale(&in);

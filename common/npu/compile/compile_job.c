@@ -130,14 +130,14 @@ void bt_compile_job_progress(void *job, uint64_t done, uint64_t total)
     j->o->progress(j->o->ud, "compiling (once, then kept)", at < all ? at : all, all);
 }
 
-bool bt_compile_job_on_npu(const bt_compile_job *j, uint32_t layer, bt_weight weight)
+bt_pkg_unit bt_compile_job_unit(const bt_compile_job *j, uint32_t layer, bt_weight weight)
 {
     for (size_t i = 0; i < j->graph->ops; i++) {
         const bt_op *o = &j->graph->op[i];
         if (o->weight == weight && (o->layer == layer || o->layer == BT_GRAPH_NO_LAYER))
-            return j->offload->on_npu[i];
+            return (bt_pkg_unit)j->offload->on_npu[i];
     }
-    return false;
+    return BT_PKG_COMPANION;
 }
 
 /* The site in whose units an operator's s32 are, or BT_PKG_NONE. */
@@ -164,7 +164,7 @@ bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_k
 {
     for (size_t i = 0; i < j->graph->ops; i++) {
         const bt_op *o = &j->graph->op[i];
-        if (j->offload->on_npu[i] && site_of(o) == (uint32_t)site &&
+        if (j->offload->on_npu[i] == BT_PKG_NPU && site_of(o) == (uint32_t)site &&
             (o->layer == layer || o->layer == BT_GRAPH_NO_LAYER))
             return true;
     }

@@ -17,7 +17,7 @@ typedef struct bt_compile_job {
     const bt_compile_options *o;
     bt_pool *pool;
     bt_profile profile;
-    uint32_t npu_ops; /* what was asked for, or LINEAR where nothing but linears runs on the NPU */
+    uint32_t npu_ops; /* what was asked for, or LINEAR where nothing but linears runs on the NPU in integers */
     bt_shapes shapes;
     size_t ctx_tokens;
     bt_fold *fold;
@@ -54,9 +54,9 @@ enum {
 };
 void bt_compile_job_step(bt_compile_job *j, uint64_t share);            /* begins a step; the one before is done */
 void bt_compile_job_progress(void *job, uint64_t done, uint64_t total); /* of the step */
-/* Whether the NPU runs the operator with this weight (bt_offload). */
-bool bt_compile_job_on_npu(const bt_compile_job *j, uint32_t layer, bt_weight weight);
-/* Whether anything on the NPU reads or writes in units of this site. */
+/* Where the operator with this weight runs (bt_offload). */
+bt_pkg_unit bt_compile_job_unit(const bt_compile_job *j, uint32_t layer, bt_weight weight);
+/* Whether anything on the NPU reads or writes integers in units of this site. */
 bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_kind site);
 
 /* ---- compile_int.c: for npu_ops ALL; LINEAR: nothing ---- */
@@ -79,6 +79,8 @@ bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault);
 /* ---- compile_programs.c ---- */
 /* The graph, and which of its operators the NPU takes: fills graph, offload, npu_ops, has_norm. */
 bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault);
+/* The same again with the calibration's figures, where values may be too large for the NPU's floats. */
+bt_err bt_compile_offload_measured(bt_compile_job *j, bt_fault *fault);
 /* Writes programs, rows, fallbacks and sessions. */
 bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault);
 #endif

@@ -24,19 +24,32 @@ typedef struct programs {
     size_t sessions;
 } programs;
 
+/* op_max: bt_offload_new_measured. */
+static bt_err place_operators(bt_compile_job *j, const float *op_max, bt_fault *fault)
+{
+    bt_offload_free(j->offload);
+    j->offload = NULL;
+    const bt_err e = bt_offload_new_measured(&j->offload, j->graph, &j->profile, &j->o->recipe, j->o->npu_ops,
+                                             j->ctx_tokens, op_max, fault);
+    if (e == BT_OK) j->npu_ops = j->offload->npu_ops;
+    return e;
+}
+
+bt_err bt_compile_offload_measured(bt_compile_job *j, bt_fault *fault)
+{
+    return j->stats->op_max ? place_operators(j, j->stats->op_max, fault) : BT_OK;
+}
+
 bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
 {
     const bt_graph_options go = {.rotate_embed = bt_fold_r1(j->fold)->base > 0,
                                  .rotate_attention = bt_fold_r2(j->fold)->base > 0};
     bt_err e = bt_graph_build(&j->graph, &j->m->hp, &go, fault);
-    if (e == BT_OK)
-        e = bt_offload_new(&j->offload, j->graph, &j->profile, &j->o->recipe, j->o->npu_ops, j->ctx_tokens,
-                           fault);
+    if (e == BT_OK) e = place_operators(j, NULL, fault);
     if (e < 0) return e;
-    j->npu_ops = j->offload->npu_ops;
     bool attends = false;
     for (size_t i = 0; i < j->graph->ops; i++)
-        attends = attends || (j->graph->op[i].kind == BT_OP_ATTENTION && j->offload->on_npu[i]);
+        attends = attends || (j->graph->op[i].kind == BT_OP_ATTENTION && j->offload->on_npu[i] == BT_PKG_NPU);
     if (attends && j->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
         return bt_fail(
             fault, BT_EARG,
@@ -73,6 +86,14 @@ static bt_err layer_state_bytes(uint64_t *ret, const bt_compile_job *j, bt_fault
     return e;
 }
 
+static bool is_mapped(const bt_compile_job *j, size_t tensor)
+{
+    const bt_pkg_tensor *t = &j->tensor[tensor];
+    const uint32_t layer = (uint32_t)(tensor / BT_PKG_LAYER_TENSORS);
+    return t->bits == 8 || t->bits == 4 ||
+           (t->bits == 16 && bt_compile_job_unit(j, layer, (bt_weight)t->weight) == BT_PKG_NPU_FLOAT);
+}
+
 /* Weights of the NPU, and each layer's KV state as one more, by a number that no constant has. Returns how
  * many. weight[tensors + layers] */
 static size_t list_mapped(bt_sessions_weight *weight, const bt_compile_job *j, uint64_t state)
@@ -81,15 +102,14 @@ static size_t list_mapped(bt_sessions_weight *weight, const bt_compile_job *j, u
     size_t n = 0;
     uint32_t next = 0; /* above every constant */
     for (size_t i = 0; i < j->tensors; i++)
-        if (j->tensor[i].bits == 8 || j->tensor[i].bits == 4)
-            next = j->tensor[i].panels >= next ? j->tensor[i].panels + 1 : next;
+        if (is_mapped(j, i)) next = j->tensor[i].panels >= next ? j->tensor[i].panels + 1 : next;
     for (size_t i = 0; i < j->tensors; i++) {
         const bt_pkg_tensor *t = &j->tensor[i];
         const size_t layer = i / BT_PKG_LAYER_TENSORS;
         const uint32_t part = (uint32_t)(layer < layers ? layer : layers);
         if (state && part < layers && i % BT_PKG_LAYER_TENSORS == 0)
             weight[n++] = (bt_sessions_weight){part, next++, state};
-        if (t->bits == 8 || t->bits == 4)
+        if (is_mapped(j, i))
             weight[n++] = (bt_sessions_weight){part, t->panels,
                                                bt_sessions_matrix_bytes(&j->profile, t->n, t->k, t->bits)};
     }

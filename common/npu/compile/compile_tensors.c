@@ -24,9 +24,9 @@ static bt_err measure(bt_compile_job *j, bt_fault *fault)
     bt_calib_free(j->calib);
     j->calib = NULL;
     bt_compile_job_step(j, BT_COMPILE_SHARE_FOLD);
-    const bt_err e =
-        bt_calib_new(&j->calib, j->m, j->fold, j->o->isa, j->pool, bt_compile_job_progress, j, fault);
+    bt_err e = bt_calib_new(&j->calib, j->m, j->fold, j->o->isa, j->pool, bt_compile_job_progress, j, fault);
     bt_compile_job_step(j, BT_COMPILE_SHARE_CALIBRATE);
+    if (e == BT_OK && j->offload->float_form == BT_ROUND16_F16) e = bt_calib_watch_ops(j->calib, fault);
     return e < 0 ? e : bt_calib_measure(&j->stats, j->calib, j->o->calib_ids, calib_tokens(j), fault);
 }
 
@@ -129,6 +129,12 @@ static bt_pkg_tensor *tensor_of(bt_compile_job *j, uint32_t layer, bt_weight w)
     return t;
 }
 
+/* As the NPU keeps its floats. */
+static void round_to(float *v, bt_round16 form, size_t n)
+{
+    bt_round16_rows(bt_kernels_select("ref"), form, v, n, v, n, 1, n);
+}
+
 static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fault *fault)
 {
     bt_pkg_tensor *t = tensor_of(j, layer, w);
@@ -141,6 +147,7 @@ static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fa
     float *v = malloc(t->n * sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "a norm of %u weights", t->n);
     bt_fold_row(j->fold, v, 0);
+    if (bt_compile_job_unit(j, layer, w) == BT_PKG_NPU_FLOAT) round_to(v, j->offload->float_form, t->n);
     t->panels = bt_pkg_writer_const(j->w, BT_PKG_CONST_VECTOR, v, t->n * sizeof *v);
     const bt_err made = bt_compile_int_vector(j, t, layer, v, fault);
     free(v);
@@ -164,10 +171,21 @@ static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, const 
     return BT_OK;
 }
 
-/* The folded matrix as f16 panels, for linears that fall back and for LLM.int8. */
+/* Rows of the folded matrix as a linear of the NPU in bf16 has them. */
+static void bf16_row(void *ud, float *y, size_t n)
+{
+    const bt_fold *fold = ud;
+    bt_fold_row(fold, y, n);
+    round_to(y, BT_ROUND16_BF16, bt_fold_width(fold));
+}
+
+/* The folded matrix as f16 panels: for linears that are not in integers, and for LLM.int8. f16 holds bf16
+ * values from 2^-17 to 65,504 as they are; smaller ones are rounded again, to multiples of 2^-24. */
 static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_weight w, bt_fault *fault)
 {
-    const bt_weights_source folded = bt_fold_source(j->fold);
+    bt_weights_source folded = bt_fold_source(j->fold);
+    if (bt_compile_job_unit(j, layer, w) == BT_PKG_NPU_FLOAT && j->offload->float_form == BT_ROUND16_BF16)
+        folded = (bt_weights_source){.ud = j->fold, .row = bf16_row};
     const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, w);
     const size_t elems = bt_matmul_packed_elems(t->dim[1], t->dim[0]);
     uint16_t *panels = calloc(elems, sizeof *panels);
@@ -206,7 +224,7 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     t->k = (uint32_t)from->dim[0];
     float *bias = NULL;
     bt_err e;
-    if (!bt_compile_job_on_npu(j, layer, w)) {
+    if (bt_compile_job_unit(j, layer, w) != BT_PKG_NPU) {
         t->bits = 16;
         bt_compile_int_f16(j, t);
         e = make_bias(j, &bias, t, NULL, fault);

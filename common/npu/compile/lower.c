@@ -96,7 +96,7 @@ static void count(bt_lowered *l, const bt_lower_build *b)
     for (size_t n = 0; n < l->insts; n++) {
         const bt_pkg_inst *i = &l->inst[n];
         const uint64_t rows = bt_lower_build_rows(b, i->out_rows);
-        *(i->unit == BT_PKG_NPU ? &p->npu_macs : &p->companion_macs) += rows * i->macs_per_row;
+        *(i->unit == BT_PKG_COMPANION ? &p->companion_macs : &p->npu_macs) += rows * i->macs_per_row;
         p->activation_bytes_moved += rows_moved(b, i, rows);
         if (i->in1 != BT_PKG_NOWHERE) p->activation_bytes_moved += rows * bt_areas_in1_stride(i);
         if (i->op == BT_PKG_KV_STORE)
@@ -130,8 +130,10 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
                        in->out);
     for (size_t i = 0; i < in->graph->ops; i++) {
         const bt_op_kind kind = in->graph->op[i].kind;
-        const bool is_float = kind == BT_OP_LINEAR || kind == BT_OP_ATTENTION;
-        if (in->on_npu[i] && !is_float && (!in->params || bt_profile_is_move(kind)))
+        const bool needs_params =
+            in->on_npu[i] == BT_PKG_NPU && kind != BT_OP_LINEAR && kind != BT_OP_ATTENTION;
+        if (in->on_npu[i] >= BT_PKG_UNITS || (in->on_npu[i] && bt_profile_is_move(kind)) ||
+            (needs_params && !in->params))
             return bt_fail(fault, BT_EARG, "lowering: operator %zu, %s, cannot be on the NPU", i,
                            bt_op_name(kind));
     }

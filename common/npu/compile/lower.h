@@ -8,13 +8,13 @@
 
 /* Lowering: the graph, bound to one (seq, out) of all sequences of a batch together, as a list of instructions with a
  * memory plan. Quantisation steps are put in front of the linears (once for each site), operators go to the unit that
- * `on_npu` says, in integers on the NPU and in f32 on the companion, with conversions where the two meet
+ * `on_npu` says, in integers or 16-bit floats on the NPU and in f32 on the companion, with conversions where they meet
  * (lower_form.h). Indices of tensors and sites follow pkg_format.h, so no table is needed here; integer parameters are
  * constants that the caller wrote before. Memory: a value lives from the first instruction that
  * names it to the last; graph/place.h places it. Offsets are multiples of 64. */
 typedef struct bt_lower_in {
     const bt_graph *graph;
-    const uint8_t *on_npu;   /* [graph ops] */
+    const uint8_t *on_npu;   /* [graph ops]: bt_pkg_unit */
     const uint32_t *cluster; /* [graph ops], or NULL. Instructions of one lie together, and have numbers from 1 on in
                                 the order of the program (lower_order.h) */
     const bt_recipe *recipe;

@@ -97,7 +97,7 @@ bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit un
                        .in1 = BT_PKG_NOWHERE,
                        .out = BT_PKG_NOWHERE,
                        .aux = BT_PKG_NOWHERE};
-    if (unit == BT_PKG_NPU && b->in->cluster) i->cluster = b->in->cluster[graph_op];
+    if (unit != BT_PKG_COMPANION && b->in->cluster) i->cluster = b->in->cluster[graph_op];
     return i;
 }
 
@@ -118,7 +118,7 @@ size_t bt_lower_build_group(const bt_lower_build *b, size_t i)
     const bt_op *o = b->in->graph->op;
     size_t n = 1;
     while (n < BT_PKG_MAX_GROUP && i + n < b->ops && o[i + n].kind == BT_OP_LINEAR &&
-           o[i + n].in[0] == o[i].in[0] && !b->in->on_npu[i] == !b->in->on_npu[i + n])
+           o[i + n].in[0] == o[i].in[0] && b->in->on_npu[i] == b->in->on_npu[i + n])
         n++;
     return n;
 }

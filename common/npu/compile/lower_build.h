@@ -10,9 +10,11 @@ typedef struct bt_lower_value {
     size_t bytes;
 } bt_lower_value; /* name: bt_pkg_value */
 
-/* What a graph's tensor lies as: f32; s32 of the residual stream; s32 in units of a site; s16. */
+/* What a graph's tensor lies as: f32; f32 rounded to the NPU's floats; s32 of the residual stream; s32 in units of a
+ * site; s16. */
 typedef enum bt_lower_form {
     BT_LOWER_F32,
+    BT_LOWER_FLOAT16,
     BT_LOWER_RESIDUAL,
     BT_LOWER_WIDE,
     BT_LOWER_S16,

@@ -3,8 +3,13 @@
 
 #include <assert.h>
 
-static const uint32_t elem_bytes[BT_LOWER_FORMS] = {
-    [BT_LOWER_F32] = 4, [BT_LOWER_RESIDUAL] = 4, [BT_LOWER_WIDE] = 4, [BT_LOWER_S16] = 2};
+static const uint32_t elem_bytes[BT_LOWER_FORMS] = {[BT_LOWER_F32] = 4,
+                                                    [BT_LOWER_FLOAT16] = 4,
+                                                    [BT_LOWER_RESIDUAL] = 4,
+                                                    [BT_LOWER_WIDE] = 4,
+                                                    [BT_LOWER_S16] = 2};
+
+static bool is_float(bt_lower_form f) { return f == BT_LOWER_F32 || f == BT_LOWER_FLOAT16; }
 
 bt_lower_form bt_lower_form_of(const bt_lower_build *b, uint32_t tensor) { return b->tensor[tensor].written; }
 
@@ -37,7 +42,10 @@ uint64_t bt_lower_form_write(bt_lower_build *b, uint32_t tensor, bt_lower_form f
 uint64_t bt_lower_form_in_place(bt_lower_build *b, size_t at, uint32_t tensor, bt_lower_form form)
 {
     const uint64_t value = bt_lower_form_read(b, at, tensor, form);
-    if (value != BT_PKG_NOWHERE) forget(b, tensor, form);
+    if (value != BT_PKG_NOWHERE) {
+        forget(b, tensor, form);
+        b->tensor[tensor].value[form] = (uint32_t)value;
+    }
     if (value == b->planes_input) b->planes_input = BT_PKG_NOWHERE;
     return value;
 }
@@ -73,7 +81,8 @@ static void set_unit(const bt_lower_build *b, bt_pkg_inst *i, uint32_t tensor)
 
 static bt_pkg_op conversion(bt_lower_form from, bt_lower_form to)
 {
-    if (from == BT_LOWER_F32) return to == BT_LOWER_S16 ? BT_PKG_QUANTISE16 : BT_PKG_QUANTISE32;
+    if (is_float(from) && is_float(to)) return BT_PKG_ROUND16;
+    if (is_float(from)) return to == BT_LOWER_S16 ? BT_PKG_QUANTISE16 : BT_PKG_QUANTISE32;
     return from == BT_LOWER_S16 ? BT_PKG_DEQUANTISE16 : BT_PKG_DEQUANTISE32;
 }
 
@@ -81,19 +90,20 @@ static bt_pkg_op conversion(bt_lower_form from, bt_lower_form to)
 static uint32_t name_of(const bt_lower_build *b, uint32_t tensor, bt_lower_form to)
 {
     const uint32_t name = bt_lower_build_name(b, tensor);
-    if (to == BT_LOWER_F32 && name == BT_PKG_VALUE_K) return BT_PKG_VALUE_KF;
-    return to == BT_LOWER_F32 && name == BT_PKG_VALUE_V ? BT_PKG_VALUE_VF : name;
+    if (is_float(to) && name == BT_PKG_VALUE_K) return BT_PKG_VALUE_KF;
+    return is_float(to) && name == BT_PKG_VALUE_V ? BT_PKG_VALUE_VF : name;
 }
 
 static uint64_t convert(bt_lower_build *b, size_t at, uint32_t tensor, bt_lower_form from, bt_lower_form to)
 {
     const bt_pkg_op op = conversion(from, to);
+    const bool on_npu = from == BT_LOWER_FLOAT16 || to == BT_LOWER_FLOAT16;
     const uint32_t width = b->in->graph->tensor[tensor].width;
     const uint64_t in0 = b->tensor[tensor].value[from];
     const uint64_t out = renew(b, tensor, to, name_of(b, tensor, to));
     /* What comes before the first layer stays before it. */
     const bool is_before = !b->insts || b->inst[b->insts - 1].layer == BT_GRAPH_NO_LAYER;
-    bt_pkg_inst *i = bt_lower_build_emit(b, op, BT_PKG_COMPANION, at);
+    bt_pkg_inst *i = bt_lower_build_emit(b, op, on_npu ? BT_PKG_NPU_FLOAT : BT_PKG_COMPANION, at);
     i->out_rows = bt_lower_build_is_out(b, tensor);
     i->in0 = in0;
     i->out = out;
@@ -110,10 +120,13 @@ uint64_t bt_lower_form_read(bt_lower_build *b, size_t at, uint32_t tensor, bt_lo
 {
     if (!is_in_arena(b, tensor)) return BT_PKG_NOWHERE;
     const bt_lower_tensor *t = &b->tensor[tensor];
+    const bool has_f32 = t->value[BT_LOWER_F32] != BT_PKG_NONE,
+               has_float16 = t->value[BT_LOWER_FLOAT16] != BT_PKG_NONE;
     if (t->value[form] != BT_PKG_NONE) return t->value[form];
+    if (form == BT_LOWER_F32 && t->written == BT_LOWER_FLOAT16) return t->value[BT_LOWER_FLOAT16];
     assert(t->value[t->written] != BT_PKG_NONE);
     /* Of two integer forms none is made from the other; floats stand between them. */
-    const bt_lower_form from = t->value[BT_LOWER_F32] != BT_PKG_NONE ? BT_LOWER_F32 : t->written;
-    assert((from == BT_LOWER_F32) != (form == BT_LOWER_F32) && form != BT_LOWER_WIDE);
+    const bt_lower_form from = has_f32 ? BT_LOWER_F32 : has_float16 ? BT_LOWER_FLOAT16 : t->written;
+    assert((is_float(from) != is_float(form) || form == BT_LOWER_FLOAT16) && form != BT_LOWER_WIDE);
     return convert(b, at, tensor, from, form);
 }

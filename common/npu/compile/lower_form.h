@@ -10,6 +10,9 @@
  *   f32 -> s16        QUANTISE16        s16 -> f32        DEQUANTISE16
  *                                       site   -> f32     DEQUANTISE32, site
  *
+ * An operator on the NPU in floats reads and writes f32 that were rounded to 16-bit floats (ROUND16 makes them of f32).
+ * The companion reads them as they are. Between them and integers stand the same conversions, on the NPU.
+ *
  * s16 has the unit of the linear that wrote the tensor; attention's output has its own, which the o site knows. Nothing
  * is made in units of a site from floats: only linears read those, and they quantise floats themselves. */
 

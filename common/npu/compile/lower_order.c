@@ -134,7 +134,7 @@ static bool layers_ascend(bt_pkg_inst *inst, size_t insts)
         bt_pkg_inst *n = &inst[i - 1];
         const uint32_t next = inst[i].layer;
         const bool is_late = n->layer != UINT32_MAX && next != UINT32_MAX && n->layer > next;
-        if (is_late && n->op == BT_PKG_QUANTISE32) n->layer = next;
+        if (is_late && (n->op == BT_PKG_QUANTISE32 || n->op == BT_PKG_ROUND16)) n->layer = next;
     }
     bool layered = false, tail = false, ascend = true;
     uint32_t last = 0;
@@ -160,7 +160,7 @@ static void group_linears(bt_pkg_inst *inst, size_t insts)
         n = 1;
         if (!is_linear(&inst[i]) || bt_pkg_part_of(&inst[i])) continue;
         while (n < BT_PKG_MAX_GROUP && i + n < insts && inst[i + n].op == inst[i].op &&
-               inst[i + n].in0 == inst[i].in0)
+               inst[i + n].unit == inst[i].unit && inst[i + n].in0 == inst[i].in0)
             inst[i + n++].group = 1;
         inst[i].group = (uint8_t)n;
     }

@@ -169,7 +169,8 @@ static bt_err check_named(const bt_pkg *p, const bt_obtain_want *w, bt_fault *fa
     if (w->profile && strcmp(w->profile, "host") != 0 && strcmp(w->profile, h->profile) != 0)
         return bt_fail(fault, BT_EARG, "the package was compiled with --profile %s, not %s", h->profile,
                        w->profile);
-    if (w->npu_ops != BT_PKG_OPS_LINEAR && (uint32_t)w->npu_ops != h->npu_ops)
+    /* What the NPU runs in floats is no part of h->npu_ops. */
+    if (w->npu_ops != BT_PKG_OPS_LINEAR && (uint32_t)w->npu_ops != h->npu_ops && !h->float_form)
         return bt_fail(fault, BT_EARG, "the package was compiled with --npu-ops %s",
                        bt_obtain_ops[h->npu_ops]);
     return w->calib ? bt_fail(fault, BT_EARG, "--calib has no meaning with --package: nothing is compiled")

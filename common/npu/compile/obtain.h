@@ -54,7 +54,7 @@ extern const char *const bt_obtain_ops[]; /* "linear", "all" */
          .type = BT_OPT_CHOICE, \
          .def = "linear", \
          .choices = bt_obtain_ops, \
-         .help = "what runs in integers: matrix products, or every operator that the profile has"}, \
+         .help = "what the NPU is asked for: matrix products, or every operator that the profile has"}, \
         {.group = "NPU", \
          .name = "calib", \
          .value = "FILE", \

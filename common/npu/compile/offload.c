@@ -31,7 +31,7 @@ bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *re
     return !why[0];
 }
 
-/* Why the profile cannot run it; "" when it can. */
+/* Why the profile cannot run it in integers; "" when it can. */
 static void why_not(char *why, const bt_graph *g, const bt_op *op, const bt_profile *profile,
                     const bt_recipe *recipe)
 {
@@ -119,16 +119,16 @@ static bt_err connect(edges *e, uint32_t v, bt_fault *fault)
     return BT_OK;
 }
 
-/* What an operator writes: as it crosses a boundary, 4 bytes an element, and rows of KV in f16. The logits
- * are the caller's. */
-static bt_err measure(bt_clusters_node *node, const bt_graph *g, const bt_op *op, const bt_bind *at,
-                      bt_fault *fault)
+/* What an operator writes: as it crosses a boundary, 4 bytes an element; rows of KV, and what the NPU writes
+ * in floats, 2. The logits are the caller's. */
+static bt_err measure(bt_clusters_node *node, const bt_graph *g, const bt_op *op, uint8_t unit,
+                      const bt_bind *at, bt_fault *fault)
 {
     const bt_tensor *t = &g->tensor[op->out];
     uint64_t rows = 0;
     bt_err e = bt_formula_eval(&node->macs, op->macs, at, fault);
     if (e == BT_OK) e = bt_formula_eval(&rows, t->rows, at, fault);
-    node->bytes = rows * t->width * (t->kind == BT_TENSOR_KV ? 2 : 4);
+    node->bytes = rows * t->width * (t->kind == BT_TENSOR_KV || unit == BT_PKG_NPU_FLOAT ? 2 : 4);
     node->elements = t->kind == BT_TENSOR_KV ? 0 : rows * t->width;
     return e;
 }
@@ -141,8 +141,8 @@ static bt_err cluster_all(bt_offload *p, edges *e, const bt_profile *profile, bt
     bt_err err = BT_OK;
     for (uint32_t v = 0; v < p->ops; v++) {
         if ((err = connect(e, v, fault)) < 0) return err;
-        e->node[v].npu = p->on_npu[v];
-        if ((err = measure(&e->node[v], e->g, &e->g->op[v], &at, fault)) < 0) return err;
+        e->node[v].npu = p->on_npu[v] != BT_PKG_COMPANION;
+        if ((err = measure(&e->node[v], e->g, &e->g->op[v], p->on_npu[v], &at, fault)) < 0) return err;
     }
     if ((err = bt_clusters_find(p->cluster, &p->clusters, e->node, p->ops, fault)) < 0) return err;
     return bt_cluster_merge_all(p->cluster, &p->clusters, e->node, p->ops, &cost, profile->min_cluster_macs,
@@ -167,8 +167,31 @@ static bt_err list_dropped(bt_offload *p, const edges *e, const bt_profile *prof
     return err;
 }
 
+/* ---- floats ---- */
+
+static bool is_too_large(const bt_op *op, const bt_profile *profile, float max)
+{
+    return (profile->op[op->kind] & BT_PROFILE_FLOAT16) && !(max <= BT_OFFLOAD_FLOAT16_MAX);
+}
+
+/* Whether the NPU takes, in floats, what it does not in integers. op_max NULL: no value is too large. False:
+ * `why` is left as it is, or says which values are. */
+static bool takes_floats(char *why, const bt_graph *g, size_t at, const bt_profile *profile,
+                         const float *op_max)
+{
+    const bt_op *op = &g->op[at];
+    float most = 0;
+    if (!(profile->op[op->kind] & BT_PROFILE_FLOATS)) return false;
+    if (!op_max || !is_too_large(op, profile, op_max[at])) return true;
+    for (size_t i = 0; i < g->ops; i++)
+        if (g->op[i].kind == op->kind && op_max[i] > most) most = op_max[i];
+    snprintf(why, MAX_WHY, "values up to %.0f in the calibration, float16 runs up to %d", (double)most,
+             BT_OFFLOAD_FLOAT16_MAX);
+    return false;
+}
+
 static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
-                      uint32_t npu_ops, const bt_bind *row, bt_fault *fault)
+                      uint32_t npu_ops, const bt_bind *row, const float *op_max, bt_fault *fault)
 {
     char why[MAX_WHY];
     for (size_t i = 0; i < g->ops; i++) {
@@ -176,8 +199,10 @@ static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profil
         bt_err e;
         if (!is_asked(&g->op[i], npu_ops)) continue;
         why_not(why, g, &g->op[i], profile, recipe);
-        p->on_npu[i] = !why[0];
-        if (!why[0]) continue;
+        p->on_npu[i] = !why[0]                                    ? BT_PKG_NPU
+                       : takes_floats(why, g, i, profile, op_max) ? BT_PKG_NPU_FLOAT
+                                                                  : BT_PKG_COMPANION;
+        if (p->on_npu[i]) continue;
         if ((e = bt_formula_eval(&macs, g->op[i].macs, row, fault)) < 0 ||
             (e = record(p, &g->op[i], why, macs, fault)) < 0)
             return e;
@@ -185,8 +210,25 @@ static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profil
     return BT_OK;
 }
 
+/* What runs, now that every operator has its place. */
+static void summarise(bt_offload *p, const bt_graph *g, const bt_profile *profile)
+{
+    for (size_t i = 0; i < g->ops; i++) {
+        if (p->on_npu[i] == BT_PKG_NPU && g->op[i].kind != BT_OP_LINEAR) p->npu_ops = BT_PKG_OPS_ALL;
+        if (p->on_npu[i] != BT_PKG_NPU_FLOAT) continue;
+        p->float_form = profile->op[g->op[i].kind] & BT_PROFILE_FLOAT16 ? BT_ROUND16_F16 : BT_ROUND16_BF16;
+    }
+}
+
 bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
                       uint32_t npu_ops, size_t ctx_tokens, bt_fault *fault)
+{
+    return bt_offload_new_measured(ret, g, profile, recipe, npu_ops, ctx_tokens, NULL, fault);
+}
+
+bt_err bt_offload_new_measured(bt_offload **ret, const bt_graph *g, const bt_profile *profile,
+                               const bt_recipe *recipe, uint32_t npu_ops, size_t ctx_tokens,
+                               const float *op_max, bt_fault *fault)
 {
     const bt_bind row = {{1, 1, ctx_tokens, 1}};
     bt_profile host;
@@ -207,11 +249,10 @@ bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *pro
         goto out;
     }
     p->ops = g->ops;
-    if ((e = ask_all(p, g, profile, recipe, npu_ops, &row, fault)) < 0) goto out;
+    if ((e = ask_all(p, g, profile, recipe, npu_ops, &row, op_max, fault)) < 0) goto out;
     if ((e = cluster_all(p, &ed, profile, fault)) < 0) goto out;
     if ((e = list_dropped(p, &ed, profile, &row, fault)) < 0) goto out;
-    for (size_t i = 0; i < g->ops; i++)
-        if (p->on_npu[i] && g->op[i].kind != BT_OP_LINEAR) p->npu_ops = BT_PKG_OPS_ALL;
+    summarise(p, g, profile);
     *ret = p;
     p = NULL;
 out:

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "device/profile.h"
 #include "graph/graph.h"
+#include "kernels/round16.h"
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/recipe.h"
 
@@ -17,18 +18,24 @@
  * companion and is listed. A linear needs its site's input bits, and int4 for 4-bit weights; the others need what
  * linears requantise to (profile.output_bits). Each operator has its own place: one that is missing costs no other.
  *
+ * What the NPU cannot have so in integers runs there in floats, where the profile has it in float16 or bfloat16. In
+ * float16 none runs whose values reached beyond BT_OFFLOAD_FLOAT16_MAX in the calibration, half of what f16 holds: it
+ * goes to the companion and is listed with the greatest value of its kind of operator.
+ *
  * What the NPU takes is found in clusters (clusters.h), merged while that lowers the profile's costs
  * (cluster_merge.h). A cluster with less work than min_cluster_macs goes to the companion and is listed; then it is
  * merged again, until nothing changes. All this is
  * decided from the graph at BT_OFFLOAD_ROWS rows, so that one placement holds for every shape. */
 enum {
-    BT_OFFLOAD_ROWS = 256,         /* rows and positions that clusters are measured at, whatever a package's shapes */
-    BT_OFFLOAD_MAX_FALLBACKS = 256 /* no graph has more kinds of operators times reasons */
+    BT_OFFLOAD_ROWS = 256,          /* rows and positions that clusters are measured at, whatever a package's shapes */
+    BT_OFFLOAD_MAX_FALLBACKS = 256, /* no graph has more kinds of operators times reasons */
+    BT_OFFLOAD_FLOAT16_MAX = 32768,
 };
 typedef struct bt_offload {
-    uint32_t npu_ops;  /* what runs: BT_PKG_OPS_ALL where anything but linears is on the NPU */
-    uint8_t *on_npu;   /* [ops] 0 or 1 */
-    uint32_t *cluster; /* [ops] as bt_clusters_find; 0 where on_npu is 0 */
+    uint32_t npu_ops;      /* what runs: BT_PKG_OPS_ALL where anything but linears is on the NPU in integers */
+    bt_round16 float_form; /* of what runs on the NPU in floats; NONE: nothing */
+    uint8_t *on_npu;       /* [ops] bt_pkg_unit: 0 the companion, else the NPU, in integers or in floats */
+    uint32_t *cluster;     /* [ops] as bt_clusters_find; 0 where on_npu is 0 */
     size_t ops, clusters;
     bt_pkg_fallback fallback[BT_OFFLOAD_MAX_FALLBACKS]; /* macs_per_row: attention at ctx_tokens positions */
     size_t fallbacks;
@@ -37,9 +44,13 @@ typedef struct bt_offload {
 /* profile NULL: "host". ctx_tokens >= 1. BT_ENOMEM, BT_ELIMIT. */
 bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
                       uint32_t npu_ops, size_t ctx_tokens, bt_fault *fault);
+/* The same with what a calibration measured: op_max[graph ops], the greatest magnitude of what each operator reads and
+ * writes. NULL: as bt_offload_new, which knows of no value. */
+bt_err bt_offload_new_measured(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
+                               uint32_t npu_ops, size_t ctx_tokens, const float *op_max, bt_fault *fault);
 void bt_offload_free(bt_offload *p); /* NULL is fine */
 
-/* May the NPU run the linears of a site, with k inputs? False: why[96] says why not, in a few words. */
+/* May the NPU run the linears of a site, with k inputs, in integers? False: why[96] says why not, in a few words. */
 bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site, size_t k);
 
 /* "rope 60 x in 30 layers (not in profile my-board)". */

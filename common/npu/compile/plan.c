@@ -13,7 +13,7 @@ static uint64_t rows_of(const bt_pkg_program *g, const bt_pkg_inst *i)
 static uint64_t round_up(uint64_t n, uint64_t to) { return to ? (n + to - 1) / to * to : n; }
 static uint64_t pieces(uint64_t n, uint64_t of) { return of ? (n + of - 1) / of : n; }
 
-/* Bytes of an element that the instruction writes. */
+/* Bytes of an element that the instruction writes, in the arena. */
 static uint32_t out_bytes(const bt_pkg_inst *i)
 {
     switch (i->op) {
@@ -26,6 +26,42 @@ static uint32_t out_bytes(const bt_pkg_inst *i)
     case BT_PKG_INT_ATTENTION: return 2;
     default: return 4;
     }
+}
+
+/* On the chip: the NPU's floats have 2 bytes there. */
+static uint32_t chip_out_bytes(const bt_pkg_inst *i)
+{
+    const bool is_float =
+        i->op != BT_PKG_QUANTISE && i->op != BT_PKG_QUANTISE16 && i->op != BT_PKG_QUANTISE32;
+    return i->unit == BT_PKG_NPU_FLOAT && is_float ? 2 : out_bytes(i);
+}
+static uint64_t chip_in_stride(const bt_pkg_layout *l, const bt_pkg_inst *i)
+{
+    const bool is_float =
+        i->op != BT_PKG_ROUND16 && i->op != BT_PKG_DEQUANTISE16 && i->op != BT_PKG_DEQUANTISE32;
+    return i->unit == BT_PKG_NPU_FLOAT && is_float ? bt_pkg_layout_stride(l, i->in_width, 2) : i->in_stride;
+}
+static uint64_t chip_out_stride(const bt_pkg_layout *l, const bt_pkg_inst *i)
+{
+    return chip_out_bytes(i) < out_bytes(i) ? bt_pkg_layout_stride(l, i->out_width, chip_out_bytes(i))
+                                            : i->out_stride;
+}
+
+uint64_t bt_plan_device_bytes(const bt_pkg_layout *l, const bt_pkg_program *program, const bt_pkg_inst *i)
+{
+    return rows_of(program, i) * chip_out_stride(l, i);
+}
+
+bt_plan_macs bt_plan_macs_of(const bt_pkg_program *program, const bt_pkg_inst *inst, const bt_pkg_site *sites)
+{
+    bt_plan_macs m = {0};
+    for (uint32_t n = 0; n < program->insts; n++) {
+        const bt_pkg_inst *i = &inst[n];
+        const uint64_t macs = rows_of(program, i) * i->macs_per_row;
+        if (!macs || i->unit == BT_PKG_COMPANION) continue;
+        *(i->unit == BT_PKG_NPU_FLOAT ? &m.floats : sites[i->site].bits == 16 ? &m.int16 : &m.int8) += macs;
+    }
+    return m;
 }
 
 /* ---- padding ---- */
@@ -77,8 +113,8 @@ static void linear_op(bt_on_chip_op *ret, const bt_pkg_layout *l, const bt_pkg_i
     ret->bands = pieces(i->out_width, band_rows);
     ret->band_bytes = (band_rows * k * bits + 7) / 8;
     ret->units = pieces(rows, unit_rows);
-    ret->unit_bytes = unit_rows * i->in_stride * (i->in1 == BT_PKG_NOWHERE ? 1 : 2);
-    ret->output_bytes = unit_rows * band_rows * out_bytes(i);
+    ret->unit_bytes = unit_rows * chip_in_stride(l, i) * (i->in1 == BT_PKG_NOWHERE ? 1 : 2);
+    ret->output_bytes = unit_rows * band_rows * chip_out_bytes(i);
 }
 
 static void attention_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg_inst *i, uint64_t rows,
@@ -90,17 +126,19 @@ static void attention_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pk
     ret->bands = ctx;
     ret->band_bytes = 2 * 2 * kv_heads * h->head_dim;
     ret->units = s.rows;
-    ret->unit_bytes = ret->output_bytes = (uint64_t)s.heads * h->head_dim * out_bytes(i);
+    ret->unit_bytes = ret->output_bytes = (uint64_t)s.heads * h->head_dim * chip_out_bytes(i);
     ret->is_sum = true;
 }
 
-/* Tables: the rotation's matrix and signs stay like weights, a row's cosines and sines of s16 come with it.
+/* Tables: the rotation's matrix and signs stay like weights, a row's cosines and sines of 16 bits come with
+ * it.
  */
 static void add_tables(bt_on_chip_op *op, const bt_pkg_header *h, const bt_pkg_inst *i)
 {
     const bt_pkg_rotation *r = &h->r2;
-    if (i->op == BT_PKG_INT_ROPE) op->unit_bytes += 2 * sizeof(int16_t) * (h->rope_dims / 2);
-    if (i->op == BT_PKG_INT_ROTATE && i->arg)
+    if (i->op == BT_PKG_INT_ROPE || i->op == BT_PKG_ROPE)
+        op->unit_bytes += 2 * sizeof(int16_t) * (h->rope_dims / 2);
+    if ((i->op == BT_PKG_INT_ROTATE || i->op == BT_PKG_ROTATE) && i->arg)
         op->band_bytes +=
             (uint64_t)r->base * r->base + (r->sign == BT_PKG_NONE ? 0 : (uint64_t)r->base << r->log2);
 }
@@ -109,7 +147,7 @@ bool bt_plan_on_chip_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg
                         const bt_pkg_program *program, const bt_pkg_inst *i, uint32_t ctx)
 {
     const uint64_t rows = rows_of(program, i);
-    if (i->unit != BT_PKG_NPU) return false;
+    if (i->unit == BT_PKG_COMPANION) return false;
     *ret = (bt_on_chip_op){.bands = 1, .units = rows};
     if (bt_pkg_is_npu_linear(i)) {
         linear_op(ret, &h->layout, i, tensors[i->tensor].bits, rows);
@@ -118,10 +156,14 @@ bool bt_plan_on_chip_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg
     } else {
         const bool makes = bt_areas_makes_planes(i), has_in1 = i->in1 != BT_PKG_NOWHERE;
         if (i->tensor != BT_PKG_NONE && tensors[i->tensor].bits == 32)
-            ret->band_bytes = tensors[i->tensor].n * sizeof(int32_t);
-        const uint64_t in1_bytes = has_in1 ? bt_areas_in1_stride(i) : 0;
-        ret->unit_bytes = bt_areas_in0_stride(i) + (makes ? 0 : in1_bytes);
-        ret->output_bytes = i->out_stride + (makes ? in1_bytes : 0);
+            ret->band_bytes = tensors[i->tensor].n * (i->unit == BT_PKG_NPU ? sizeof(int32_t) : 2);
+        const bool as_read = chip_in_stride(&h->layout, i) == i->in_stride;
+        const uint64_t in0_bytes = as_read ? bt_areas_in0_stride(i) : chip_in_stride(&h->layout, i),
+                       in1_bytes = !has_in1           ? 0
+                                   : makes || as_read ? bt_areas_in1_stride(i)
+                                                      : chip_in_stride(&h->layout, i);
+        ret->unit_bytes = in0_bytes + (makes ? 0 : in1_bytes);
+        ret->output_bytes = chip_out_stride(&h->layout, i) + (makes ? in1_bytes : 0);
         add_tables(ret, h, i);
     }
     return true;

@@ -16,6 +16,16 @@ uint64_t bt_plan_row_padding(const bt_pkg_program *program, const bt_pkg_inst *i
  * padding cost is in npu_macs. Attention is not counted, as there. */
 uint64_t bt_plan_tile_padding(const bt_pkg_layout *l, const bt_pkg_program *program, const bt_pkg_inst *inst);
 
+/* The program's npu_macs by their kind: inputs of 8 and of 16 bits, and floats. sites: the package's. */
+typedef struct bt_plan_macs {
+    uint64_t int8, int16, floats;
+} bt_plan_macs;
+bt_plan_macs bt_plan_macs_of(const bt_pkg_program *program, const bt_pkg_inst *inst, const bt_pkg_site *sites);
+
+/* Bytes of what an instruction writes as the device keeps it: the rows of its strides, those of the NPU's floats with 2
+ * bytes an element, where the arena has 4. */
+uint64_t bt_plan_device_bytes(const bt_pkg_layout *l, const bt_pkg_program *program, const bt_pkg_inst *inst);
+
 /* The KV of one sequence as one state of f16 [2 * layers, kv_heads, ctx, head_dim], as devices retain it: its own
  * bytes, and those with dimensions rounded up as the layout says (device/layout.h). BT_ELIMIT. */
 typedef struct bt_plan_state {
@@ -27,9 +37,10 @@ bt_err bt_plan_state_of(bt_plan_state *ret, const bt_pkg_header *h, uint32_t ctx
 /* What an instruction of the NPU is to device/on_chip.h, at a context of ctx positions. Linears: bands are rows of
  * weight tiles, units tile_input_rows rows. Attention: bands are positions of K and V in f16, for the slice's KV heads;
  * units are rows. All others: units are rows of all that is read (the s32 row that INT_ADD writes in place too, the
- * cosines and sines of INT_ROPE), outputs are rows of all that is written (both planes of INT_SPLIT), and one band is
- * the weight of a norm, the matrix and signs of a rotation, or nothing. The shadow, which depends on values, is not
- * counted. tensors: the package's. false: the instruction is the companion's. */
+ * cosines and sines of ropes), outputs are rows of all that is written (both planes of INT_SPLIT), and one band is
+ * the weight of a norm, the matrix and signs of a rotation, or nothing. Values of an operator in floats have 2 bytes.
+ * The shadow, which depends on values, is not counted. tensors: the package's. false: the instruction is the
+ * companion's. */
 bool bt_plan_on_chip_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg_tensor *tensors,
                         const bt_pkg_program *program, const bt_pkg_inst *inst, uint32_t ctx);
 /* Sets the loop order of every linear of the NPU: the one that moves least. Nothing without on_chip_bytes. */

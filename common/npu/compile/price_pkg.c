@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_npu(const bt_pkg_inst *i) { return i->unit != BT_PKG_COMPANION; }
+
 /* The part that an instruction belongs to. */
 static uint8_t part_of(const bt_pkg_inst *i)
 {
@@ -25,7 +27,7 @@ static uint8_t part_of(const bt_pkg_inst *i)
         [BT_PKG_SELECT_ROWS] = BT_OP_SELECT_ROWS,
     };
     if (i->op == BT_PKG_SESSION) return BT_PRICE_PKG_SESSIONS;
-    if (i->unit == BT_PKG_NPU) return BT_PRICE_PKG_NPU;
+    if (is_npu(i)) return BT_PRICE_PKG_NPU;
     return i->op < sizeof kinds ? kinds[i->op] : BT_PRICE_PKG_EDGES;
 }
 
@@ -47,19 +49,19 @@ static uint64_t spill_of(const bt_pkg *p, const bt_pkg_program *g, const bt_pkg_
 static bt_price_op op_of(const bt_pkg *p, const bt_pkg_program *g, const bt_pkg_inst *i)
 {
     const uint64_t rows = i->out_rows ? g->out : g->seq;
-    bt_price_op op = {.count = 1, .part = part_of(i), .is_companion = i->unit != BT_PKG_NPU};
+    bt_price_op op = {.count = 1, .part = part_of(i), .is_companion = !is_npu(i)};
     if (i->op == BT_PKG_SESSION) {
         op.fixed_ns = i->params;
     } else if (bt_pkg_is_npu_linear(i) || i->op == BT_PKG_LINEAR_F16) {
         const uint32_t bits = bt_pkg_tensors(p)[i->tensor].bits;
-        const bool is_npu = i->op != BT_PKG_LINEAR_F16;
+        const bool has_16_bits = i->op == BT_PKG_LINEAR_F16 || i->in1 != BT_PKG_NOWHERE;
         op.matrix = (bt_time_matrix){
             .rows = rows,
             .inputs = i->in_width,
             .outputs = i->out_width,
             .weight_bits = bits,
-            .input_bits = !is_npu || i->in1 != BT_PKG_NOWHERE ? 16 : 8,
-            .spill_bytes = is_npu ? spill_of(p, g, i) : 0,
+            .input_bits = has_16_bits ? 16 : 8,
+            .spill_bytes = is_npu(i) ? spill_of(p, g, i) : 0,
         };
     } else {
         op.bytes = rows * ((uint64_t)i->in_stride + i->out_stride);
@@ -73,14 +75,14 @@ static size_t ops_of(bt_price_op *op, const bt_pkg *p, uint32_t program, uint32_
 {
     const bt_pkg_program *g = &bt_pkg_programs(p)[program];
     const bt_pkg_inst *inst = bt_pkg_code(p, program);
-    uint32_t unit = BT_PKG_COMPANION;
+    bool on_npu = false;
     size_t n = 0;
     for (uint32_t k = 0; k < g->insts; k++) {
         const bt_pkg_inst *i = &inst[k];
-        if (i->op != BT_PKG_SESSION && i->unit != unit && sync_ns)
+        if (i->op != BT_PKG_SESSION && is_npu(i) != on_npu && sync_ns)
             op[n++] = (bt_price_op){.count = 1, .fixed_ns = sync_ns, .part = BT_PRICE_PKG_SYNC};
-        if (i->op != BT_PKG_SESSION) unit = i->unit;
-        if (bt_pkg_is_attention(i)) *attention_is_npu = i->unit == BT_PKG_NPU;
+        if (i->op != BT_PKG_SESSION) on_npu = is_npu(i);
+        if (bt_pkg_is_attention(i)) *attention_is_npu = is_npu(i);
         else if (i->op != BT_PKG_SESSION || i->params) op[n++] = op_of(p, g, i);
     }
     return n;
@@ -92,10 +94,10 @@ static bt_err add_program(bt_price *price, const bt_pkg *p, const bt_pkg_row *ro
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const uint32_t program = row->program[BT_PKG_OUT_NONE];
     const bt_pkg_program *g = &bt_pkg_programs(p)[program];
-    bool is_npu = false;
+    bool attends_on_npu = false;
     bt_price_op *op = calloc(2 * (size_t)g->insts + 1, sizeof *op);
     if (!op) return bt_fail(fault, BT_ENOMEM, "pricing a program");
-    const size_t n = ops_of(op, p, program, price->profile.time.sync_ns, &is_npu);
+    const size_t n = ops_of(op, p, program, price->profile.time.sync_ns, &attends_on_npu);
     const bt_price_attention a = {
         .layers = h->layers,
         .heads = h->heads,
@@ -103,8 +105,8 @@ static bt_err add_program(bt_price *price, const bt_pkg *p, const bt_pkg_row *ro
         .head_dim = h->head_dim,
         .kv_elem_bits = kv_elem_bits,
         .ctx = g->ctx ? g->ctx : 0,
-        .part = is_npu ? BT_PRICE_PKG_NPU : BT_OP_ATTENTION,
-        .is_companion = !is_npu,
+        .part = attends_on_npu ? BT_PRICE_PKG_NPU : BT_OP_ATTENTION,
+        .is_companion = !attends_on_npu,
     };
     const bt_err e = bt_price_add(price, row->seq, op, n, &a, fault);
     free(op);

@@ -84,15 +84,19 @@ static void find_group(bt_fuse *ret, const bt_pkg_inst *inst, const bt_pkg_progr
     const bt_pkg_inst *i = &inst[n];
     const size_t next = n + i->group, after = next + 1;
     const bt_pkg_inst *then = &inst[next], *quantise = &inst[after];
-    if (i->out == BT_PKG_NOWHERE || !is_same_shape(i, then) || !ret[next].last_in1) return;
+    /* What the NPU does in floats is rounded on its way, which an epilogue does not do. */
+    if (i->out == BT_PKG_NOWHERE || then->unit != BT_PKG_COMPANION || !is_same_shape(i, then) ||
+        !ret[next].last_in1)
+        return;
     if (i->group == 1 && then->op == BT_PKG_ADD && then->in1 == i->out && then->out != i->out)
         ret[n].then = BT_FUSE_ADD;
     if (i->group != 2 || then->op != BT_PKG_SILU_MUL || then->out != i[0].out || then->in1 != i[1].out ||
         !is_same_shape(&i[1], then) || tensors[i[0].tensor].bits != tensors[i[1].tensor].bits)
         return;
     ret[n].then = BT_FUSE_SILU_MUL;
-    if (after == program->insts || quantise->op != BT_PKG_QUANTISE || quantise->in0 != i->out ||
-        !is_same_shape(i, quantise) || quantise->in_width > ffn || !ret[after].last_in0)
+    if (after == program->insts || quantise->op != BT_PKG_QUANTISE || quantise->unit != BT_PKG_COMPANION ||
+        quantise->in0 != i->out || !is_same_shape(i, quantise) || quantise->in_width > ffn ||
+        !ret[after].last_in0)
         return;
     const bt_areas read = bt_areas_of(i, sites, program), written = bt_areas_of(quantise, sites, program);
     ret[n].quantise_rows = rows_apart(&read, &written);

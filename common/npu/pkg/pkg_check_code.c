@@ -14,9 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Forms of a value. RESIDUAL: s32 in units of residual_scale; WIDE: s32 in units of a site's scale;
- * PLANES: s8, or hi and lo, and the shadow. */
-typedef enum form { NOTHING, F32, RESIDUAL, WIDE, S16, PLANES } form;
+/* Forms of a value. FLOAT16: f32 that were rounded to float_form; whoever reads F32 may read them. RESIDUAL:
+ * s32 in units of residual_scale; WIDE: s32 in units of a site's scale; PLANES: s8, or hi and lo, and the
+ * shadow. */
+typedef enum form { NOTHING, F32, FLOAT16, RESIDUAL, WIDE, S16, PLANES } form;
 
 typedef struct area {
     uint64_t at, bytes;
@@ -56,6 +57,7 @@ static const op_rule companion_rules[] = {
     [BT_PKG_DEQUANTISE16] = {.in0 = S16, .out = F32, .tensor = S16_UNIT, .site = S16_SITE},
     [BT_PKG_QUANTISE16] = {.in0 = F32, .out = S16, .tensor = S16_UNIT, .site = S16_SITE},
     [BT_PKG_DEQUANTISE32] = {.in0 = RESIDUAL, .out = F32, .site = ANY_SITE}, /* or WIDE with a site */
+    [BT_PKG_ROUND16] = {.in0 = F32, .out = F32},
 };
 static const op_rule npu_rules[] = {
     [BT_PKG_LINEAR - 64] = {.in0 = PLANES, .out = F32, .tensor = MATRIX, .site = SITE},
@@ -399,9 +401,9 @@ static bt_err check_group(const walk *w, const bt_pkg_inst *in)
         return bad(w, "group %u", in->group);
     for (uint32_t i = 1; i < in->group; i++) {
         const bt_pkg_inst *b = &in[i];
-        if (b->op != in->op || b->group != 1 || b->layer != in->layer || b->site != in->site ||
-            b->in_width != in->in_width || b->in0 != in->in0 || b->in1 != in->in1 || b->aux != in->aux ||
-            b->in_stride != in->in_stride || b->out_rows != in->out_rows)
+        if (b->op != in->op || b->unit != in->unit || b->group != 1 || b->layer != in->layer ||
+            b->site != in->site || b->in_width != in->in_width || b->in0 != in->in0 || b->in1 != in->in1 ||
+            b->aux != in->aux || b->in_stride != in->in_stride || b->out_rows != in->out_rows)
             return bad(w, "group %u, and the instruction %u further is not like it", in->group, i);
         for (uint32_t k = 0; k < i; k++) {
             const area x = {in[k].out, rows_of(w, in->out_rows) * in[k].out_stride},
@@ -429,7 +431,7 @@ static bt_err read_value(const walk *w, const value **ret, const char *name, con
 {
     for (uint32_t i = 0; i < w->vals; i++) {
         const value *v = &w->val[i];
-        if (v->part[0].at != at || v->form != (form)f) continue;
+        if (v->part[0].at != at || (v->form != (form)f && (f != F32 || v->form != FLOAT16))) continue;
         if (v->width != in->in_width || v->stride != stride || v->out_rows != out_rows)
             return bad(w, "%s has %u elements in rows of %u bytes, and not %u in %u, or other rows", name,
                        v->width, v->stride, in->in_width, stride);
@@ -516,12 +518,18 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
     static const value none;
     const value *read[2] = {&none, &none};
     size_t reads = 0;
-    uint32_t from = r->in0, to = r->out;
+    uint32_t from = r->in0, second = r->in1, to = r->out;
     const bool select = in->op == BT_PKG_SELECT_ROWS;
     if (select && !in->out_rows) return bad(w, "out_rows 0");
     if (select)
         for (uint32_t i = 0; i < w->vals; i++)
-            if (w->val[i].part[0].at == in->in0 && w->val[i].form == RESIDUAL) from = to = RESIDUAL;
+            if (w->val[i].part[0].at == in->in0 && (w->val[i].form == RESIDUAL || w->val[i].form == FLOAT16))
+                from = to = w->val[i].form;
+    if (in->unit == BT_PKG_NPU_FLOAT) {
+        if (from == F32 && in->op != BT_PKG_ROUND16) from = FLOAT16;
+        if (second == F32) second = FLOAT16;
+        if (to == F32) to = FLOAT16;
+    }
     if (in->op == BT_PKG_DEQUANTISE32 && in->site != BT_PKG_NONE) from = WIDE;
     if (from == NOTHING && in->in0 != BT_PKG_NOWHERE) return bad(w, "in0, and it takes none");
     if (r->in1 == NOTHING && from != PLANES && to != PLANES && in->in1 != BT_PKG_NOWHERE)
@@ -537,7 +545,7 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
             return e;
     }
     if (r->in1 != NOTHING &&
-        (e = read_value(w, &read[reads++], "in1", in, in->in1, r->in1, in->in_stride, in->out_rows)) < 0)
+        (e = read_value(w, &read[reads++], "in1", in, in->in1, second, in->in_stride, in->out_rows)) < 0)
         return e;
     const bool head = is_linear(in) && tensor_of(w, in->tensor)->weight == BT_WEIGHT_OUTPUT;
     if (to == NOTHING || in->out == BT_PKG_NOWHERE) {
@@ -575,7 +583,7 @@ static bt_err enter_session(walk *w, const bt_pkg_inst *in)
 /* What the NPU runs lies in the session that is mapped. */
 static bt_err check_session(const walk *w, const bt_pkg_inst *in)
 {
-    if (w->h->sessions.count < 2 || in->unit != BT_PKG_NPU) return BT_OK;
+    if (w->h->sessions.count < 2 || in->unit == BT_PKG_COMPANION) return BT_OK;
     if (w->session == BT_PKG_NONE) return bad(w, "before a session is mapped");
     const bt_pkg_session *s = &bt_pkg_sessions(w->pkg)[w->session];
     const uint32_t part = in->layer != UINT32_MAX ? in->layer : w->layered ? w->h->layers : 0;
@@ -590,12 +598,25 @@ static bt_err check_session(const walk *w, const bt_pkg_inst *in)
 /* A cluster's instructions are all the NPU's and lie together, so that it can run as one call. */
 static bt_err check_cluster(walk *w, const bt_pkg_inst *in)
 {
-    if (in->cluster && in->unit != BT_PKG_NPU) return bad(w, "cluster %u on the companion", in->cluster);
+    if (in->cluster && in->unit == BT_PKG_COMPANION)
+        return bad(w, "cluster %u on the companion", in->cluster);
     if (in->cluster && in->cluster != w->cluster && in->cluster != ++w->clusters)
         return bad(w, "cluster %u, and %u is to come: clusters lie together and ascend", in->cluster,
                    w->clusters);
     w->cluster = in->cluster;
     return BT_OK;
+}
+
+/* Integers run on the NPU, all else on the companion; what the NPU may have in floats also there. */
+static bt_err check_unit(const walk *w, const bt_pkg_inst *in)
+{
+    if (in->op >= BT_PKG_LINEAR) return in->unit == BT_PKG_NPU ? BT_OK : bad(w, "unit %u", in->unit);
+    const bool moves = in->op == BT_PKG_EMBED || in->op == BT_PKG_KV_STORE || in->op == BT_PKG_SELECT_ROWS ||
+                       (in->op == BT_PKG_ROTATE && in->arg == 1);
+    if (in->unit == BT_PKG_COMPANION && in->op != BT_PKG_ROUND16) return BT_OK;
+    if (in->unit != BT_PKG_NPU_FLOAT || moves) return bad(w, "unit %u", in->unit);
+    if (!w->h->float_form) return bad(w, "floats on the NPU, and float_form is 0");
+    return in->op != BT_PKG_ROPE || w->h->rope_cos16 ? BT_OK : bad(w, "unit %u without rope_cos16", in->unit);
 }
 
 static bt_err check_inst(walk *w, const bt_pkg_inst *in)
@@ -604,8 +625,7 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
     if (in->op == BT_PKG_SESSION) return enter_session(w, in);
     const op_rule *r = rule_of(in->op);
     if (!r) return bad(w, "op %u", in->op);
-    if (in->unit != (in->op >= BT_PKG_LINEAR ? BT_PKG_NPU : BT_PKG_COMPANION))
-        return bad(w, "unit %u", in->unit);
+    if ((e = check_unit(w, in)) < 0) return e;
     if (w->h->npu_ops != BT_PKG_OPS_ALL &&
         (in->op > BT_PKG_LINEAR || (in->op >= BT_PKG_QUANTISE32 && in->op <= BT_PKG_DEQUANTISE32)))
         return bad(w, "needs npu_ops all");

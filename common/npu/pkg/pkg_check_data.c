@@ -3,6 +3,7 @@
 #include "npu/pkg/pkg_private.h"
 #include "kernels/int_kernels.h"
 #include "kernels/kernels.h"
+#include "kernels/round16.h"
 #include "model/weight.h"
 #include "model/quant.h"
 #include "npu/pkg/recipe.h"
@@ -141,6 +142,7 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
         {"layout, state_pow2", l->state_pow2, 0, 1},
         {"layout, state_multiple", l->state_multiple, 0, 4096},
         {"layout, reserved", l->reserved, 0, 0},
+        {"float_form", h->float_form, BT_ROUND16_NONE, BT_ROUND16_FORMS - 1},
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)
         if (field[i].value < field[i].lo || field[i].value > field[i].hi)
@@ -183,6 +185,11 @@ static bt_err check_header(const bt_pkg *p, bt_fault *fault)
         return bt_fail(fault, BT_EFORMAT, "header: rope_cos_q15");
     if (all ? !has_bytes(p, h->rope_sin_q15, angles * 2) : h->rope_sin_q15 != BT_PKG_NONE)
         return bt_fail(fault, BT_EFORMAT, "header: rope_sin_q15");
+    const bool has16 = h->rope_cos16 || h->rope_sin16;
+    if (has16 && (!h->float_form || !has_floats(p, h->rope_cos16, angles, true)))
+        return bt_fail(fault, BT_EFORMAT, "header: rope_cos16");
+    if (has16 && !has_floats(p, h->rope_sin16, angles, true))
+        return bt_fail(fault, BT_EFORMAT, "header: rope_sin16");
     if ((e = check_rotation(p, &h->r1, "r1", h->dim, BT_MODEL_MAX_DIM, fault)) < 0) return e;
     return check_rotation(p, &h->r2, "r2", h->heads * h->head_dim, 32768, fault);
 }

@@ -90,7 +90,10 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     /* Constants that packed programs are made of; all 0: every program holds its own instructions. Bodies:
        bt_pkg_inst[], bt_pkg_place[]; body_params: u32[], or 0 */
     uint32_t body_code, body_plan, body_params;
-    uint8_t reserved[172]; /* zero */
+    /* The values of what the NPU runs in floats: bt_round16 (kernels/round16.h); 0: it runs nothing in floats. Where it
+       rotates q and k in floats, rope_cos and rope_sin rounded to them; else 0 */
+    uint32_t float_form, rope_cos16, rope_sin16;
+    uint8_t reserved[160]; /* zero */
 } bt_pkg_header;
 
 /* What a constant was first added as; a label for people, and what weights_bytes counts (WEIGHT: panels and the
@@ -231,7 +234,11 @@ typedef struct bt_pkg_place {
     uint64_t offset, bytes;
 } bt_pkg_place; /* 32; name: bt_pkg_value */
 
-typedef enum bt_pkg_unit { BT_PKG_COMPANION, BT_PKG_NPU } bt_pkg_unit;
+/* NPU: in integers. NPU_FLOAT: the companion's operators and conversions, on the NPU, in 16-bit floats: rows that it
+ * reads hold values of float_form, and so do those that it writes, each rounded once. In the arena they lie as f32. */
+typedef enum bt_pkg_unit { BT_PKG_COMPANION, BT_PKG_NPU, BT_PKG_NPU_FLOAT, BT_PKG_UNITS } bt_pkg_unit;
+const char *bt_pkg_unit_name(uint32_t unit);        /* "companion", "npu", "npu_float"; "?" */
+const char *bt_pkg_float_name(uint32_t float_form); /* "none", "float16", "bfloat16"; "?" */
 
 /* The loop order that moves least between memory and chip (device/on_chip.h), where on_chip_bytes bounds it: the
  * weights stay while all inputs pass, or the inputs stay while all weights do. For whoever builds for the device; it
@@ -244,11 +251,13 @@ typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDE
  * written by an earlier instruction, in the form and shape it is read in, and not written over since; planes only until
  * the next ones are made. In place: in0 == out. Operands that are not in place do not overlap. */
 typedef enum bt_pkg_op {
-    /* companion, FP32: bt_op_kind's meanings, in0, in1 -> out, f32 rows */
+    /* companion, FP32: bt_op_kind's meanings, in0, in1 -> out, f32 rows. Also on NPU_FLOAT: ROTATE by R2, RMSNORM,
+     * LINEAR_F16, QK_NORM, ROPE, ATTENTION, ADD, SILU_MUL, and the conversions QUANTISE to DEQUANTISE32 */
     BT_PKG_EMBED = 1,  /* -> out [S, dim] */
     BT_PKG_ROTATE,     /* out in place; arg 1: R1, 2: R2 */
     BT_PKG_RMSNORM,    /* in0 -> out; tensor: its weight (NONE: ones) */
-    BT_PKG_LINEAR_F16, /* in0 -> out; tensor with 16 bits: a linear that fell back */
+    BT_PKG_LINEAR_F16, /* in0 -> out; tensor with 16 bits: a linear that is not in integers; arg on NPU_FLOAT as
+                          LINEAR's */
     BT_PKG_QK_NORM,
     BT_PKG_ROPE,      /* out in place; arg: heads */
     BT_PKG_KV_STORE,  /* in0 = k, in1 = v */
@@ -266,6 +275,7 @@ typedef enum bt_pkg_op {
     BT_PKG_DEQUANTISE16, /* in0 s16 -> out f32: float(q) * unit */
     BT_PKG_QUANTISE16,   /* in0 f32 -> out s16: rint(x / unit), clamped to +-32639 */
     BT_PKG_DEQUANTISE32, /* in0 s32 -> out f32: float(q) * unit */
+    BT_PKG_ROUND16,      /* NPU_FLOAT only: in0 f32 -> out, rounded to float_form */
     /* the device's driver */
     BT_PKG_SESSION = 48, /* the device maps session `arg` in place of the one before; params: what that costs, in ns. No
                             operands, no layer. With one session there is none */

@@ -42,7 +42,8 @@ static inline bool bt_pkg_is_attention(const bt_pkg_inst *i)
 }
 static inline bool bt_pkg_is_npu_linear(const bt_pkg_inst *i)
 {
-    return i->op == BT_PKG_LINEAR || i->op == BT_PKG_INT_LINEAR;
+    return i->op == BT_PKG_LINEAR || i->op == BT_PKG_INT_LINEAR ||
+           (i->op == BT_PKG_LINEAR_F16 && i->unit == BT_PKG_NPU_FLOAT);
 }
 
 /* ---- tiles ----

@@ -1,5 +1,6 @@
 /* The order of a package's tables, the names of what is in it, and the proof that its structures have the
  * sizes that the file says. */
+#include "kernels/round16.h"
 #include "model/weight.h"
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/recipe.h"
@@ -91,6 +92,7 @@ const char *bt_pkg_op_name(bt_pkg_op op)
         [BT_PKG_DEQUANTISE16] = "dequantise16",
         [BT_PKG_QUANTISE16] = "quantise16",
         [BT_PKG_DEQUANTISE32] = "dequantise32",
+        [BT_PKG_ROUND16] = "round16",
     };
     static const char *const npu[] = {
         "linear",        "int_linear", "int_rmsnorm",  "int_qk_norm", "int_rope",
@@ -101,6 +103,14 @@ const char *bt_pkg_op_name(bt_pkg_op op)
     if (i >= 1 && i < sizeof companion / sizeof *companion) return companion[i];
     return n < sizeof npu / sizeof *npu ? npu[n] : "?";
 }
+
+const char *bt_pkg_unit_name(uint32_t unit)
+{
+    static const char *const names[BT_PKG_UNITS] = {"companion", "npu", "npu_float"};
+    return unit < BT_PKG_UNITS ? names[unit] : "?";
+}
+
+const char *bt_pkg_float_name(uint32_t float_form) { return bt_round16_name((bt_round16)float_form); }
 
 const char *bt_pkg_value_name(uint32_t v)
 {

@@ -80,9 +80,12 @@ void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tens
     const uint32_t consts = h->consts.count;
     COUNT(h->embed, h->rope_cos, h->rope_sin, h->rope_cos_q15, h->rope_sin_q15, h->r1.h_base, h->r1.sign,
           h->r2.h_base, h->r2.sign);
-    const uint32_t body[] = {h->body_code, h->body_plan, h->body_params}; /* 0: none */
-    for (size_t i = 0; i < sizeof body / sizeof *body; i++)
-        if (body[i]) count(refs, consts, &body[i], 1);
+    const uint32_t some[] = {h->body_code, h->body_plan, h->body_params, h->rope_cos16,
+                             h->rope_sin16}; /* 0:
+                                                none
+                                              */
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        if (some[i]) count(refs, consts, &some[i], 1);
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         const bt_pkg_tensor *t = &tensors[i];
         COUNT(t->panels, t->wscale, t->oscale, t->bias, t->colsum, t->mult, t->shift, t->bias_q, t->norm_q,

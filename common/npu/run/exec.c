@@ -1,4 +1,5 @@
-/* The walk over a program: which instruction is whose work; and the work of the companion in f32. */
+/* The walk over a program: which instruction is whose work; and the work in floats, of the companion and of
+ * the NPU, which rounds what it writes (exec_float.c). */
 #include "npu/run/exec_private.h"
 #include "base/memory.h"
 #include "graph/graph.h"
@@ -125,7 +126,7 @@ static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
         m[g] = (bt_companion_matrix){
             .y = bt_exec_linear_out(j, &i[g]), .panels = panels + (size_t)p.first * t->k,
             .bias = bias ? bias + p.first : NULL, .n = p.n, .ld = bt_exec_ld_out(&i[g], sizeof(float))};
-        x->stats.companion_macs += bt_exec_real_rows(j, i) * i[g].macs_per_row;
+        bt_exec_count_macs(j, i, bt_exec_real_rows(j, i) * i[g].macs_per_row);
     }
     bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0), bt_exec_linear_rows(j, i),
                         i->in_width);
@@ -151,7 +152,7 @@ static void run_attention(bt_exec_job *j, const bt_pkg_inst *i)
         const bt_companion_rows rows = {&seq, 1, p.rows};
         if (p.rows) attend(j, i, &s, &rows, p.row);
     }
-    j->x->stats.companion_macs += bt_exec_job_attention_macs(j, &s);
+    bt_exec_count_macs(j, i, bt_exec_job_attention_macs(j, &s));
 }
 
 static void run_kv_store(bt_exec_job *j, const bt_pkg_inst *i)
@@ -200,10 +201,14 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
     case BT_PKG_QK_NORM:
         bt_companion_qk_norm(c, out, norm_weight(x, i), h->rms_eps, t, i->arg, h->head_dim);
         break;
-    case BT_PKG_ROPE:
-        bt_companion_rope(c, rows, out, i->arg, h->head_dim, h->rope_dims, bt_exec_const(x, h->rope_cos),
-                          bt_exec_const(x, h->rope_sin), (h->flags & BT_PKG_FLAG_NEOX) != 0);
+    case BT_PKG_ROPE: {
+        const bool in16 = i->unit == BT_PKG_NPU_FLOAT;
+        bt_companion_rope(c, rows, out, i->arg, h->head_dim, h->rope_dims,
+                          bt_exec_const(x, in16 ? h->rope_cos16 : h->rope_cos),
+                          bt_exec_const(x, in16 ? h->rope_sin16 : h->rope_sin),
+                          (h->flags & BT_PKG_FLAG_NEOX) != 0);
         break;
+    }
     case BT_PKG_KV_STORE: run_kv_store(j, i); break;
     case BT_PKG_ATTENTION: run_attention(j, i); break;
     case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
@@ -219,8 +224,10 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
     case BT_PKG_DEQUANTISE16: bt_exec_border_dequantise16(j, i); break;
     case BT_PKG_QUANTISE16: bt_exec_border_quantise16(j, i); break;
     case BT_PKG_DEQUANTISE32: bt_exec_border_dequantise32(j, i); break;
+    case BT_PKG_ROUND16: bt_companion_round(c, (bt_round16)h->float_form, out, in0, t, i->out_width); break;
     default: bt_int_exec_run(j, i); break;
     }
+    if (i->unit == BT_PKG_NPU_FLOAT) bt_exec_float_round(j, i);
     return i->group;
 }
 

@@ -21,9 +21,9 @@
  * sequences from io.seqs on: they enter filled with `pad`, and row-wise steps compute them like any row, but they have
  * no position, and are not stored or attended to. No step mixes rows.
  *
- * Numbers: integers are exact; the companion keeps the rule of order (docs/numerics.md). KV bytes and logits
- * depend on no batch, seq, ctx, chunk edge, padding, thread or instruction set. The recipe llm-int8 is the
- * exception: its numbers depend on the chunk, and it runs one sequence at a time. */
+ * Numbers: integers are exact; the companion, and the NPU in floats, keep the rule of order (docs/numerics.md). KV
+ * bytes and logits depend on no batch, seq, ctx, chunk edge, padding, thread or instruction set. The recipe llm-int8 is
+ * the exception: its numbers depend on the chunk, and it runs one sequence at a time. */
 typedef struct bt_exec bt_exec;
 /* All borrowed, and outlive it. pool may be NULL. One run at a time. BT_EVERSION: made for other kernels or
  * operators; BT_EARG: a recipe that this version does not know; BT_EFORMAT: a recipe that does not fit the
@@ -57,6 +57,8 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
 
 /* Counted exactly, over all runs. */
 typedef struct bt_exec_stats {
+    /* of the NPU's: with 16-bit inputs, and in floats; the others have 8-bit inputs */
+    uint64_t npu_int16_macs, npu_float_macs;
     uint64_t npu_macs, companion_macs; /* of real rows; attention: each pair of positions for q . k and p . v */
     uint64_t tile_padding_macs; /* of linears, what whole tiles add to all rows, padding too (npu/pkg/pkg_layout.h) */
     uint64_t shadow_entries;    /* values beyond a clip that were added back; llm-int8: values that the companion

@@ -76,6 +76,19 @@ uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s)
     return pairs * of_pair;
 }
 
+static bool has_16_bits(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    return i->site == BT_PKG_NONE || bt_exec_site(j->x, i)->bits == 16; /* without a site: attention on s16 */
+}
+
+void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs)
+{
+    bt_exec_stats *s = &j->x->stats;
+    *(i->unit == BT_PKG_COMPANION ? &s->companion_macs : &s->npu_macs) += macs;
+    if (i->unit == BT_PKG_NPU_FLOAT) s->npu_float_macs += macs;
+    if (i->unit == BT_PKG_NPU && has_16_bits(j, i)) s->npu_int16_macs += macs;
+}
+
 void bt_exec_job_step(bt_exec_job *j, const bt_pkg_inst *i, const float *x, bt_companion_step_fn *fn)
 {
     const bt_areas a = bt_areas_of(i, bt_pkg_sites(j->x->pkg), j->program);

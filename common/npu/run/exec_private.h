@@ -13,6 +13,7 @@
  *   exec_job.c      one run: where things lie, row-wise steps, the shadow
  *   exec_group.c    a group of linears over one input, on all threads
  *   exec_border.c   values that cross between floats and integers
+ *   exec_float.c    what an instruction of the NPU in floats writes is rounded
  *   exec_linear.c   LINEAR: integer sums to floats, and what is fused with that
  *   exec_dynamic.c  QUANTISE and LINEAR of the recipe llm-int8
  *   int_exec.c      the INT_ instructions
@@ -117,6 +118,9 @@ bt_exec_part bt_exec_job_part(const bt_exec_job *j, const bt_pkg_slice *s, size_
  * (p: the softmax). What a static context has beyond that is counted as masked. */
 uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s);
 
+/* Counts multiply-accumulates of real rows, for the unit of the instruction and its kind of inputs. */
+void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs);
+
 /* A row-wise instruction becomes a step of the companion's pass (graph/companion.h): fn(j, i, x, ..) over
  * blocks of its rows. x: its input where that is f32; else NULL, and fn finds its operands itself. */
 void bt_exec_job_step(bt_exec_job *j, const bt_pkg_inst *i, const float *x, bt_companion_step_fn *fn);
@@ -157,6 +161,11 @@ void bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i);
 void bt_exec_border_dequantise16(bt_exec_job *j, const bt_pkg_inst *i);
 void bt_exec_border_quantise16(bt_exec_job *j, const bt_pkg_inst *i);
 void bt_exec_border_dequantise32(bt_exec_job *j, const bt_pkg_inst *i);
+
+/* ---- exec_float.c ---- */
+
+/* Rounds what an instruction of the unit NPU_FLOAT has written, or what is noted to be; a group of linears whole. */
+void bt_exec_float_round(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* ---- exec_linear.c ---- */
 

@@ -95,8 +95,10 @@ static void known_figures(void **state)
     assert_int_equal(a.last_axis_align_bytes, 64);
     assert_true(a.state_pow2 && a.range_shapes);
     assert_int_equal(a.state_multiple, 32);
-    assert_int_equal(a.op[BT_OP_LINEAR], BT_PROFILE_INT8);
-    assert_int_equal(a.op[BT_OP_ATTENTION], 0);
+    assert_int_equal(a.op[BT_OP_LINEAR], BT_PROFILE_INT8 | BT_PROFILE_FLOAT16);
+    assert_int_equal(a.op[BT_OP_ATTENTION], BT_PROFILE_FLOAT16);
+    assert_int_equal(t.op[BT_OP_LINEAR], BT_PROFILE_INT8 | BT_PROFILE_BFLOAT16);
+    assert_int_equal(t.op[BT_OP_ROTATE], BT_PROFILE_BFLOAT16);
     assert_int_equal(t.tile_rows, 256);
     assert_int_equal(profile("tpu-v4").on_chip_bytes, 16777216);
     assert_int_equal(profile("hexagon-v73").map_window_bytes, 2147483648);
@@ -248,6 +250,10 @@ static void refuses_what_is_no_profile_and_names_the_field(void **state)
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"int8\",\"int8\"]}}", "'linear'"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"fp16\"]}}", "'linear'"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"add\":[\"int8\",\"int4\"]}}", "'add'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"float16\",\"int4\"]}}", "'linear'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"add\":[\"float32\"]}}", "'float16' or 'bfloat16'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"rope\":[\"float16\"],\"add\":[\"bfloat16\"]}}",
+         "'rope' takes 'float16' and 'add' 'bfloat16'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) is_refused(bad[i][0], bad[i][1]);
     bt_profile p;

@@ -97,13 +97,15 @@ static void an_engines_reports_become_messages_and_what_is_too_much_is_summed(vo
     assert_string_equal(m.fallbacks[BT_MSG_MAX_FALLBACKS - 2].op, "rope");
     assert_string_equal(m.fallbacks[BT_MSG_MAX_FALLBACKS - 1].op, "others");
     assert_int_equal(m.fallbacks[BT_MSG_MAX_FALLBACKS - 1].count, 16 + 17 + 18 + 19);
-    const bt_report_work before = {1, 2, 3, 4, 5, 6, 7, 8, 9}, after = {11, 22, 33, 44, 55, 66, 77, 88, 99};
-    bt_report_work sum = {100, 100, 100, 100, 100, 100, 100, 100, 100};
+    const bt_report_work before = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+                         after = {11, 22, 33, 44, 55, 66, 77, 88, 99, 110, 121};
+    bt_report_work sum = {100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100};
     bt_report_work_add(&sum, &before, &after);
     const bt_msg_work w = bt_node_setup_work(&sum);
     assert_true(w.rows == 110 && w.npu_macs == 120 && w.companion_macs == 130 && w.shadow_entries == 150 &&
                 w.compilations == 160 && w.masked_macs == 170 && w.session_switches == 180 &&
-                w.session_switch_ns == 190 && w.tile_padding_macs == 140);
+                w.session_switch_ns == 190 && w.tile_padding_macs == 140 && w.npu_int16_macs == 200 &&
+                w.npu_float_macs == 210);
 }
 
 int main(void)

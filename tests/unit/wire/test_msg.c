@@ -395,6 +395,8 @@ static bool spoil_request(bt_msg *m, const char **label, int *n)
     X(PREFILL, m->u.prefill.covered_tokens = 5)  /* off the grid */
     X(FIRST_TOKEN, m->u.first_token.token = -1)
     X(FIRST_TOKEN, m->u.first_token.cached_tokens = 1 << 20)
+    X(FIRST_TOKEN, m->u.first_token.work.npu_macs = 9)
+    X(FIRST_TOKEN, m->u.first_token.work.npu_macs = 20)
     X(FIRST_TOKEN, m->u.first_token.top_ids[4] = -7)
     X(FIRST_TOKEN, m->u.first_token.top_logits[2] = 1.6f) /* rises */
     X(FIRST_TOKEN, m->u.first_token.top_logits[0] = INFINITY)

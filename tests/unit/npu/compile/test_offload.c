@@ -1,6 +1,7 @@
 /* What of a graph goes to which side. The graph has 2 layers of 16 operators; counts and sums are by hand. */
 #include "npu/compile/offload.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,8 @@ static bt_graph *graph(void)
     return g;
 }
 
-static bt_offload *offload(const bt_graph *g, const char *profile, const char *recipe, uint32_t npu_ops)
+static bt_offload *offload_measured(const bt_graph *g, const char *profile, const char *recipe,
+                                    uint32_t npu_ops, uint8_t of_profile, const float *op_max)
 {
     bt_offload *p;
     bt_profile pr;
@@ -28,8 +30,21 @@ static bt_offload *offload(const bt_graph *g, const char *profile, const char *r
     bt_fault f;
     assert_int_equal(bt_profile_load(&pr, profile, NULL), BT_OK);
     assert_int_equal(bt_recipe_parse(&r, recipe, NULL), BT_OK);
-    if (bt_offload_new(&p, g, &pr, &r, npu_ops, 1000, &f) < 0) fail_msg("%s", f.text);
+    for (int k = 0; k < BT_OP_KINDS; k++) pr.op[k] &= of_profile;
+    if (bt_offload_new_measured(&p, g, &pr, &r, npu_ops, 1000, op_max, &f) < 0) fail_msg("%s", f.text);
     return p;
+}
+
+static bt_offload *offload(const bt_graph *g, const char *profile, const char *recipe, uint32_t npu_ops)
+{
+    return offload_measured(g, profile, recipe, npu_ops, UINT8_MAX, NULL);
+}
+
+/* As if the device had no floats. */
+static bt_offload *offload_integers(const bt_graph *g, const char *profile, const char *recipe,
+                                    uint32_t npu_ops)
+{
+    return offload_measured(g, profile, recipe, npu_ops, (uint8_t)~BT_PROFILE_FLOATS, NULL);
 }
 
 static size_t count(const bt_offload *p, const bt_graph *g, bt_op_kind kind)
@@ -89,7 +104,7 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     (void)state;
     bt_graph *g = graph();
     bt_fault f;
-    bt_offload *p = offload(g, "tpu-v5e", "w8a8", BT_PKG_OPS_ALL);
+    bt_offload *p = offload_integers(g, "tpu-v5e", "w8a8", BT_PKG_OPS_ALL);
     assert_int_equal(p->fallbacks, 6);
     assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR); /* nothing else is left */
     for (size_t i = 0; i < p->fallbacks; i++) assert_int_equal(p->fallback[i].layers, L);
@@ -106,7 +121,7 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
     assert_non_null(strstr(f.text, "rmsnorm 5 x in 2 layers (not in profile tpu-v5e)"));
     bt_offload_free(p);
 
-    p = offload(g, "tpu-v5e", "w8a8:a16=down+head", BT_PKG_OPS_LINEAR);
+    p = offload_integers(g, "tpu-v5e", "w8a8:a16=down+head", BT_PKG_OPS_LINEAR);
     assert_int_equal(p->fallbacks, 2);
     assert_int_equal(count(p, g, BT_OP_LINEAR), 6 * L);
     assert_int_equal(bt_offload_require(p->fallback, p->fallbacks, &f), BT_EARG);
@@ -116,12 +131,84 @@ static void what_a_profile_lacks_is_listed_with_reason_and_macs(void **state) /*
         "(16-bit inputs at head)");
     bt_offload_free(p);
 
-    p = offload(g, "npu4", "w4a8", BT_PKG_OPS_LINEAR);
+    p = offload_integers(g, "npu4", "w4a8", BT_PKG_OPS_LINEAR);
     assert_int_equal(count(p, g, BT_OP_LINEAR), 0);
     assert_int_equal(p->clusters, 0);
     assert_int_equal(p->fallbacks, 1);
     assert_string_equal(p->fallback[0].why, "4-bit weights");
     assert_int_equal(p->fallback[0].count, 7 * L + 1);
+    bt_offload_free(p);
+    bt_graph_free(g);
+}
+
+/* A device with floats runs in them what it has not in the recipe's integers, and nothing falls back. */
+static void what_integers_cannot_have_runs_in_floats(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *profile;
+        bt_round16 form;
+    } of[] = {{"tpu-v5e", BT_ROUND16_BF16},
+              {"ane-m1", BT_ROUND16_F16},
+              {"cloud-ai-100-pro", BT_ROUND16_F16},
+              {"intel-npu3720", BT_ROUND16_F16}};
+    bt_graph *g = graph();
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        bt_offload *p = offload(g, of[i].profile, "w8a8:a16=down", BT_PKG_OPS_ALL);
+        for (size_t v = 0; v < g->ops; v++) {
+            const bt_op *o = &g->op[v];
+            const bool edge = bt_profile_is_move(o->kind) ||
+                              (o->kind == BT_OP_ROTATE && o->layer == BT_GRAPH_NO_LAYER),
+                       in8 = o->kind == BT_OP_LINEAR && o->weight != BT_WEIGHT_DOWN;
+            assert_int_equal(p->on_npu[v], edge ? BT_PKG_COMPANION : in8 ? BT_PKG_NPU : BT_PKG_NPU_FLOAT);
+            assert_int_equal(p->cluster[v] != 0, !edge);
+        }
+        assert_int_equal(p->fallbacks, 0);
+        assert_int_equal(p->float_form, of[i].form);
+        assert_int_equal(p->npu_ops, BT_PKG_OPS_LINEAR); /* no integers but the linears' */
+        bt_offload_free(p);
+        /* asked for nothing but linears of 8 bits */
+        p = offload(g, of[i].profile, "w8a8", BT_PKG_OPS_LINEAR);
+        assert_int_equal(p->float_form, BT_ROUND16_NONE);
+        bt_offload_free(p);
+    }
+    bt_graph_free(g);
+}
+
+/* The one add of the last layer that reaches 40,000 and what reads it are too large for f16, not for bf16. */
+static void values_beyond_32768_stay_with_the_companion_where_floats_are_f16(void **state)
+{
+    (void)state;
+    bt_graph *g = graph();
+    float max[64] = {0};
+    size_t add = 0;
+    bt_fault f;
+    assert_true(g->ops <= sizeof max / sizeof *max);
+    for (size_t v = 0; v < g->ops; v++)
+        if (g->op[v].kind == BT_OP_ADD) add = v;
+    for (size_t v = 0; v < g->ops; v++) max[v] = 32768;
+    max[add] = 40000.25f;
+    max[g->ops - 2] = 39000;
+    assert_int_equal(g->op[g->ops - 2].kind, BT_OP_RMSNORM);
+    bt_offload *p = offload_measured(g, "ane-m4", "w8a8", BT_PKG_OPS_ALL, UINT8_MAX, max);
+    for (size_t v = 0; v < g->ops; v++)
+        if (g->op[v].kind == BT_OP_ADD || g->op[v].kind == BT_OP_RMSNORM)
+            assert_int_equal(p->on_npu[v], v == add || v == g->ops - 2 ? BT_PKG_COMPANION : BT_PKG_NPU_FLOAT);
+    assert_int_equal(p->fallbacks, 2);
+    assert_int_equal(fallback(p, "add")->count, 1);
+    assert_string_equal(fallback(p, "add")->why,
+                        "values up to 40000 in the calibration, float16 runs up to 32768");
+    assert_string_equal(fallback(p, "rmsnorm")->why,
+                        "values up to 39000 in the calibration, float16 runs up to 32768");
+    assert_int_equal(bt_offload_require(p->fallback, p->fallbacks, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "add 1 x in 1 layer (values up to 40000"));
+    bt_offload_free(p);
+    for (size_t v = 0; v < g->ops; v++) max[v] = NAN; /* what is no number is too large */
+    p = offload_measured(g, "ane-m4", "w8a8", BT_PKG_OPS_ALL, UINT8_MAX, max);
+    assert_int_equal(p->float_form, BT_ROUND16_NONE);
+    bt_offload_free(p);
+    p = offload_measured(g, "tpu-v4", "w8a8", BT_PKG_OPS_ALL, UINT8_MAX, max);
+    assert_int_equal(p->fallbacks, 0);
     bt_offload_free(p);
     bt_graph_free(g);
 }
@@ -332,6 +419,8 @@ int main(void)
         cmocka_unit_test(linear_asks_for_the_linears_only),
         cmocka_unit_test(all_takes_everything_but_moves),
         cmocka_unit_test(what_a_profile_lacks_is_listed_with_reason_and_macs),
+        cmocka_unit_test(what_integers_cannot_have_runs_in_floats),
+        cmocka_unit_test(values_beyond_32768_stay_with_the_companion_where_floats_are_f16),
         cmocka_unit_test(one_missing_operator_costs_no_other),
         cmocka_unit_test(a_diamond_in_a_model_is_two_clusters),
         cmocka_unit_test(clusters_of_every_subset_of_operators_are_convex_and_as_few_as_merging_makes_them),

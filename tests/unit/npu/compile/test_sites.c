@@ -1,6 +1,7 @@
 /* Scales of inputs from calibration figures, the shadow, pruning, smoothing; and the calibration itself. */
 #include "npu/compile/sites.h"
 #include "base/rng.h"
+#include "graph/graph.h"
 #include "tests/helpers/engine_kit.h"
 
 #include <math.h>
@@ -65,6 +66,43 @@ static void see(void *ud, uint32_t site, const float *x, size_t t, size_t k)
         r->beyond[site] += fabsf(x[i]) > r->clip[site];
     }
     r->count[site] += t * k;
+}
+
+/* Only where asked for: what each operator reads and writes, against the figures that are always taken. */
+static void operators_are_watched_where_that_is_asked_for(void **state)
+{
+    (void)state;
+    world w = begin("qwen3", NULL, NULL, IDS);
+    int32_t ids[IDS];
+    bt_graph *g;
+    const bt_hparams *hp = &w.kit.model->hp;
+    const bt_graph_options o = {bt_fold_r1(w.fold)->base > 0, bt_fold_r2(w.fold)->base > 0};
+    float stream = 0;
+    assert_null(w.stats->op_max);
+    engine_kit_ids(ids, IDS, w.kit.model, 4);
+    assert_int_equal(bt_calib_watch_ops(w.calib, NULL), BT_OK);
+    for (int twice = 0; twice < 2; twice++) /* the second run begins anew */
+        assert_int_equal(bt_calib_measure(&w.stats, w.calib, ids, IDS, NULL), BT_OK);
+    assert_int_equal(bt_graph_build(&g, hp, &o, NULL), BT_OK);
+    const float *most = w.stats->op_max, head = w.stats->site[w.stats->sites - 1].max;
+    for (size_t i = 0; i < g->ops; i++) {
+        const bt_op *op = &g->op[i];
+        const float next = i + 1 < g->ops ? most[i + 1] : 0;
+        if (op->kind == BT_OP_ADD) stream = fmaxf(stream, most[i]);
+        if (op->kind == BT_OP_KV_STORE) assert_true(next >= most[i]); /* attention reads what is stored */
+        if (op->kind == BT_OP_ATTENTION) assert_true(most[i] >= w.stats->attention_max[op->layer]);
+        if (op->kind != BT_OP_LINEAR) continue;
+        const float in = w.stats->site[bt_pkg_site_index(hp->layers, op->layer, bt_pkg_site_of(op->weight))]
+                             .max,
+                    out = w.stats->out_max[bt_pkg_tensor_index(hp->layers, op->layer, op->weight)];
+        /* q and k grow behind their linear */
+        if (op->weight == BT_WEIGHT_Q || op->weight == BT_WEIGHT_K) assert_true(most[i] >= in);
+        else assert_true(most[i] == fmaxf(in, op->weight == BT_WEIGHT_OUTPUT ? 0 : out));
+    }
+    assert_true(most[g->ops - 2] >= head && most[g->ops - 1] == head);
+    assert_true(stream >= w.stats->residual_max);
+    bt_graph_free(g);
+    end(&w);
 }
 
 static void figures_are_those_of_the_rows(void **state)
@@ -285,6 +323,7 @@ static void smoothing_moves_range_from_inputs_to_weights(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operators_are_watched_where_that_is_asked_for),
         cmocka_unit_test(figures_are_those_of_the_rows),
         cmocka_unit_test(threads_and_instruction_sets_change_no_figure),
         cmocka_unit_test(a_short_text_is_refused_and_a_short_rest_dropped),

@@ -123,6 +123,19 @@ static void a_linear_adds_to_the_residual_stream_at_once(void **state)
     assert_int_equal(f[1].then, BT_FUSE_NOTHING);
 }
 
+/* What the NPU does in floats is rounded on the way; an epilogue rounds nothing. */
+static void nothing_is_fused_across_a_rounding(void **state)
+{
+    (void)state;
+    toy t = {.insts = 0};
+    put_down(&t);
+    put(&t, BT_PKG_RMSNORM, X, BT_PKG_NOWHERE, N, DIM);
+    t.inst[1].unit = BT_PKG_NPU_FLOAT;
+    assert_int_equal(find(&t)[0].then, BT_FUSE_NOTHING);
+    t.inst[1].unit = BT_PKG_COMPANION;
+    assert_int_equal(find(&t)[0].then, BT_FUSE_ADD);
+}
+
 static void a_later_reader_keeps_what_a_linear_made(void **state)
 {
     (void)state;
@@ -423,6 +436,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_linear_adds_to_the_residual_stream_at_once),
+        cmocka_unit_test(nothing_is_fused_across_a_rounding),
         cmocka_unit_test(a_later_reader_keeps_what_a_linear_made),
         cmocka_unit_test(only_an_add_of_just_that_output_is_fused),
         cmocka_unit_test(the_second_of_a_group_begins_none),

@@ -208,11 +208,18 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("out lies in no place that is alive", v->plan[1].first_inst++) \
     X("(add): in0: no value of its kind was written there", v->plan[0].last_inst = 5) \
     /* instructions */ \
-    X("op 17", INST(QUANTISE, 0)->op = 17) \
+    X("op 18", INST(QUANTISE, 0)->op = 18) \
     X("op 0", INST(QUANTISE, 0)->op = 0) \
     X("op 74", INST(LINEAR, 0)->op = 74) \
     X("(linear): unit 0", INST(LINEAR, 0)->unit = 0) \
     X("(add): unit 1", INST(ADD, 0)->unit = 1) \
+    X("(add): unit 3", INST(ADD, 0)->unit = 3) \
+    X("(add): floats on the NPU, and float_form is 0", INST(ADD, 0)->unit = 2) \
+    X("(add): in0: no value of its kind was written there", v->h->float_form = 1, INST(ADD, 0)->unit = 2) \
+    X("(embed): unit 2", v->h->float_form = 2, INST(EMBED, 0)->unit = 2) \
+    X("(kv_store): unit 2", v->h->float_form = 2, INST(KV_STORE, 0)->unit = 2) \
+    X("(rope): unit 2 without rope_cos16", v->h->float_form = 1, INST(ROPE, 0)->unit = 2) \
+    X("(round16): unit 0", INST(RMSNORM, 0)->op = BT_PKG_ROUND16) \
     X("(int_linear): needs npu_ops all", INST(LINEAR, 0)->op = BT_PKG_INT_LINEAR) \
     X("(linear): group 0", INST(LINEAR, 0)->group = 0) \
     X("(linear): group 5", INST(LINEAR, 0)->group = 5) \

@@ -77,6 +77,9 @@ static const field header[] = {F(S, magic),
                                F(S, body_code),
                                F(S, body_plan),
                                F(S, body_params),
+                               F(S, float_form),
+                               F(S, rope_cos16),
+                               F(S, rope_sin16),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table
