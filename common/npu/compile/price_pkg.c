@@ -150,7 +150,8 @@ bt_err bt_price_pkg(bt_price *ret, const bt_pkg *p, const bt_profile *profile, u
         e = add_program(ret, p, row, kv_elem_bits, fault);
         last = row;
     }
-    if (e == BT_OK && last) add_last(ret, p, last);
+    if (e == BT_OK && !last) e = bt_fail(fault, BT_EARG, "the package has no program for one sequence alone");
+    if (e == BT_OK) add_last(ret, p, last);
     return e;
 }
 
@@ -170,9 +171,8 @@ static bt_err shapes_of(bt_shapes *ret, const bt_pkg *p, bt_fault *fault)
     size_t n = 0;
     if (!shape) return bt_fail(fault, BT_ENOMEM, "pricing a prompt");
     for (uint32_t i = 0; i < h->rows.count; i++)
-        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx};
-    const bt_err e = n ? bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault)
-                       : bt_fail(fault, BT_EARG, "the package has no program for one sequence");
+        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx, row[i].batch};
+    const bt_err e = bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault);
     free(shape);
     return e;
 }
